@@ -6,7 +6,7 @@
 #include "cache/codec.h"
 #include "cache/device.h"
 #include "cache/clock.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "engine/convert/store_checkpoint.h"
 #include "cache/store_files.h"
 #include "engine/convert/store_header.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 #include "engine/json/json.h"
 
 #include <errno.h>

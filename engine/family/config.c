@@ -2,7 +2,7 @@
  * And generation_config.json. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 #include "engine/source/quantization.h"
 
 #include <errno.h>

@@ -18,19 +18,19 @@ enum {
 /* Without any number to go by. */
 static const uint64_t unknown_bytes = 1024 * MIB;
 
-static uint64_t lesser(uint64_t a, uint64_t b)
+static uint64_t budgets_lesser(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
-static uint64_t greater(uint64_t a, uint64_t b)
+static uint64_t budgets_greater(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
 
 /* ---- the decision; all with the lock held ---- */
 
-static uint64_t experts_take(const struct budgets *b)
+static uint64_t budgets_experts_take(const struct budgets *b)
 {
 	struct pager_stats s = {0};
 	if (b->pager)
@@ -38,7 +38,7 @@ static uint64_t experts_take(const struct budgets *b)
 	return s.used;
 }
 
-static uint64_t needed(const struct budgets *b, enum need_state state)
+static uint64_t budgets_needed(const struct budgets *b, enum need_state state)
 {
 	uint64_t bytes = 0;
 	for (const struct budget_need *n = b->needs; n; n = n->next)
@@ -47,58 +47,60 @@ static uint64_t needed(const struct budgets *b, enum need_state state)
 	return bytes;
 }
 
-static uint64_t least(const struct budgets *b)
+static uint64_t budgets_least(const struct budgets *b)
 {
 	uint64_t bytes = 0;
 	for (const struct budget_need *n = b->needs; n; n = n->next)
-		bytes = greater(bytes, n->least);
+		bytes = budgets_greater(bytes, n->least);
 	return bytes;
 }
 
 /* a + spare - promised, where that is positive. */
-static uint64_t left_of(uint64_t a, const struct memory_room *room, uint64_t promised)
+static uint64_t budgets_left_of(uint64_t a, const struct memory_room *room, uint64_t promised)
 {
-	int64_t bytes = (int64_t)a + room->spare - (int64_t)lesser(promised, INT64_MAX / 4);
+	int64_t bytes = (int64_t)a + room->spare - (int64_t)budgets_lesser(promised, INT64_MAX / 4);
 	return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
 /* What contexts may still take is theirs, but of what there is not more than half: who allows them
  * more than there is means that they need not be bounded. */
-static uint64_t promised_to_contexts(const struct budgets *b, uint64_t used)
+static uint64_t budgets_promised(const struct budgets *b, uint64_t used)
 {
 	uint64_t limit = atomic_load(&b->contexts->limit), held = atomic_load(&b->contexts->used);
-	return limit > held ? lesser(limit - held, left_of(used, &b->room, 0) / 2) : 0;
+	return limit > held ? budgets_lesser(limit - held, budgets_left_of(used, &b->room, 0) / 2)
+			    : 0;
 }
 
 /* Experts change nothing about what they are asked to do in numbers that nobody would write. */
-static uint64_t rounded(uint64_t bytes)
+static uint64_t budgets_rounded(uint64_t bytes)
 {
 	uint64_t unit = bytes < 16 * MIB ? 4096 : MIB;
 	return bytes / unit * unit;
 }
 
 /* What there is for experts. beginning: bytes that something is about to take. */
-static uint64_t there_is(const struct budgets *b, uint64_t beginning)
+static uint64_t budgets_available(const struct budgets *b, uint64_t beginning)
 {
-	uint64_t asked = atomic_load(&b->asked), used = experts_take(b), promised = beginning;
+	uint64_t asked = atomic_load(&b->asked), used = budgets_experts_take(b),
+		 promised = beginning;
 	if (b->room.spare == MEMORY_UNKNOWN)
 		return asked == BUDGET_AUTOMATIC ? unknown_bytes : asked;
 	if (asked == BUDGET_AUTOMATIC)
-		promised += promised_to_contexts(b, used) + needed(b, NEED_AHEAD);
-	return rounded(left_of(used, &b->room, promised));
+		promised += budgets_promised(b, used) + budgets_needed(b, NEED_AHEAD);
+	return budgets_rounded(budgets_left_of(used, &b->room, promised));
 }
 
 /* What the budget should be. */
-static uint64_t wanted(const struct budgets *b, uint64_t beginning)
+static uint64_t budgets_wanted(const struct budgets *b, uint64_t beginning)
 {
-	uint64_t asked = atomic_load(&b->asked), bytes = there_is(b, beginning);
+	uint64_t asked = atomic_load(&b->asked), bytes = budgets_available(b, beginning);
 	/* What is spare now is what a model that is being loaded has not taken yet. */
-	if (needed(b, NEED_COMING))
-		bytes = lesser(bytes, b->in_force);
-	return lesser(greater(bytes, least(b)), asked);
+	if (budgets_needed(b, NEED_COMING))
+		bytes = budgets_lesser(bytes, b->in_force);
+	return budgets_lesser(budgets_greater(bytes, budgets_least(b)), asked);
 }
 
-static int put_in_force(struct budgets *b, uint64_t bytes, struct err *e)
+static int budgets_put_in_force(struct budgets *b, uint64_t bytes, struct err *e)
 {
 	int failed = b->pager ? pager_set_budget(b->pager, bytes, e) : 0;
 	if (!failed)
@@ -107,21 +109,23 @@ static int put_in_force(struct budgets *b, uint64_t bytes, struct err *e)
 }
 
 /* Decides at once, other than the thread, which goes up slowly. */
-static int decide(struct budgets *b, uint64_t beginning, struct err *e)
+static int budgets_decide(struct budgets *b, uint64_t beginning, struct err *e)
 {
 	memory_look(&b->memory, &b->room);
-	return put_in_force(b, wanted(b, beginning), e);
+	return budgets_put_in_force(b, budgets_wanted(b, beginning), e);
 }
 
-static void share_with_contexts(struct budgets *b)
+static void budgets_share_with_contexts(struct budgets *b)
 {
-	if (b->contexts_asked || needed(b, NEED_COMING))
+	if (b->contexts_asked || budgets_needed(b, NEED_COMING))
 		return;
 	memory_look(&b->memory, &b->room);
 	uint64_t held = atomic_load(&b->contexts->used), all = unknown_bytes;
 	if (b->room.spare != MEMORY_UNKNOWN)
-		all = left_of(experts_take(b) + held, &b->room, needed(b, NEED_AHEAD));
-	atomic_store(&b->contexts->limit, greater(rounded(all / 8), greater(held, MIB)));
+		all = budgets_left_of(budgets_experts_take(b) + held, &b->room,
+				      budgets_needed(b, NEED_AHEAD));
+	atomic_store(&b->contexts->limit,
+		     budgets_greater(budgets_rounded(all / 8), budgets_greater(held, MIB)));
 }
 
 /* ---- what is asked for, and models ---- */
@@ -130,7 +134,7 @@ int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e)
 {
 	pthread_mutex_lock(&b->lock);
 	uint64_t before = atomic_exchange(&b->asked, bytes);
-	int failed = decide(b, 0, e);
+	int failed = budgets_decide(b, 0, e);
 	if (failed)
 		atomic_store(&b->asked, before);
 	pthread_mutex_unlock(&b->lock);
@@ -145,12 +149,12 @@ void budgets_ask_contexts(struct budgets *b, uint64_t bytes)
 	b->contexts_asked = bytes != BUDGET_AUTOMATIC;
 	if (b->contexts_asked)
 		atomic_store(&b->contexts->limit, bytes);
-	share_with_contexts(b);
-	(void)decide(b, 0, NULL);
+	budgets_share_with_contexts(b);
+	(void)budgets_decide(b, 0, NULL);
 	pthread_mutex_unlock(&b->lock);
 }
 
-static uint64_t beginning(const struct budget_need *n)
+static uint64_t budgets_at_start(const struct budget_need *n)
 {
 	return n->state == NEED_COMING ? n->bytes : 0;
 }
@@ -160,8 +164,8 @@ void budgets_add(struct budgets *b, struct budget_need *n)
 	pthread_mutex_lock(&b->lock);
 	n->next = b->needs;
 	b->needs = n;
-	share_with_contexts(b);
-	(void)decide(b, beginning(n), NULL);
+	budgets_share_with_contexts(b);
+	(void)budgets_decide(b, budgets_at_start(n), NULL);
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -169,8 +173,8 @@ void budgets_need(struct budgets *b, struct budget_need *n, enum need_state stat
 {
 	pthread_mutex_lock(&b->lock);
 	n->state = state;
-	share_with_contexts(b);
-	(void)decide(b, beginning(n), NULL);
+	budgets_share_with_contexts(b);
+	(void)budgets_decide(b, budgets_at_start(n), NULL);
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -182,8 +186,8 @@ void budgets_remove(struct budgets *b, struct budget_need *n)
 		link = &(*link)->next;
 	if (*link) {
 		*link = n->next;
-		share_with_contexts(b);
-		(void)decide(b, 0, NULL);
+		budgets_share_with_contexts(b);
+		(void)budgets_decide(b, 0, NULL);
 	}
 	pthread_mutex_unlock(&b->lock);
 }
@@ -192,7 +196,7 @@ uint64_t budgets_beside(struct budgets *b)
 {
 	pthread_mutex_lock(&b->lock);
 	memory_look(&b->memory, &b->room);
-	uint64_t bytes = there_is(b, 0);
+	uint64_t bytes = budgets_available(b, 0);
 	bytes = bytes > b->in_force ? bytes - b->in_force : 0;
 	pthread_mutex_unlock(&b->lock);
 	return bytes;
@@ -202,7 +206,7 @@ uint64_t budgets_beside(struct budgets *b)
 
 /* The way from the budget in force to the one that is wanted. A quarter of the margin is nothing to
  * act on, or it would change at every look. */
-static uint64_t next_step(const struct budgets *b, uint64_t want, uint64_t now_ns)
+static uint64_t budgets_next_step(const struct budgets *b, uint64_t want, uint64_t now_ns)
 {
 	uint64_t slack = b->room.margin / 4;
 	if (want < b->in_force)
@@ -210,21 +214,22 @@ static uint64_t next_step(const struct budgets *b, uint64_t want, uint64_t now_n
 	uint64_t rise = want - b->in_force;
 	if (now_ns < b->calm_ns || (rise <= slack && want != atomic_load(&b->asked)))
 		return b->in_force;
-	return b->in_force + lesser(rise, greater(rounded(rise / 16), greater(slack, 4096)));
+	return b->in_force + budgets_lesser(rise, budgets_greater(budgets_rounded(rise / 16),
+								  budgets_greater(slack, 4096)));
 }
 
 /* The kernel says that memory is short. If the numbers do not show it (a limit above that cannot be
  * seen from here, page cache that is needed), experts give up a little each second. */
-static uint64_t step_in_doubt(struct budgets *b, uint64_t next, uint64_t now_ns)
+static uint64_t budgets_step_in_doubt(struct budgets *b, uint64_t next, uint64_t now_ns)
 {
 	if (next < b->in_force || now_ns < b->doubted_ns)
 		return next;
 	b->doubted_ns = now_ns + SECOND;
 	b->calm_ns = now_ns + 10 * SECOND;
-	uint64_t used = lesser(experts_take(b), b->in_force);
-	uint64_t less = greater(b->room.margin / 4, used / 16);
-	uint64_t floor = lesser(least(b), b->in_force);
-	return used > less ? greater(rounded(used - less), floor) : floor;
+	uint64_t used = budgets_lesser(budgets_experts_take(b), b->in_force);
+	uint64_t less = budgets_greater(b->room.margin / 4, used / 16);
+	uint64_t floor = budgets_lesser(budgets_least(b), b->in_force);
+	return used > less ? budgets_greater(budgets_rounded(used - less), floor) : floor;
 }
 
 bool budgets_look(struct budgets *b, enum pressure_signal signal, uint64_t now_ns)
@@ -232,13 +237,13 @@ bool budgets_look(struct budgets *b, enum pressure_signal signal, uint64_t now_n
 	pthread_mutex_lock(&b->lock);
 	int64_t before = b->room.spare;
 	memory_look(&b->memory, &b->room);
-	uint64_t next = next_step(b, wanted(b, 0), now_ns);
+	uint64_t next = budgets_next_step(b, budgets_wanted(b, 0), now_ns);
 	if (signal == PRESSURE_SHORT)
-		next = step_in_doubt(b, next, now_ns);
+		next = budgets_step_in_doubt(b, next, now_ns);
 	if (next < b->in_force)
-		b->calm_ns = greater(b->calm_ns, now_ns + 2 * SECOND);
+		b->calm_ns = budgets_greater(b->calm_ns, now_ns + 2 * SECOND);
 	if (next != b->in_force)
-		(void)put_in_force(b, next, NULL);
+		(void)budgets_put_in_force(b, next, NULL);
 	bool falling = b->room.spare < before && before != MEMORY_UNKNOWN &&
 		       before - b->room.spare > (int64_t)(b->room.margin / 8);
 	pthread_mutex_unlock(&b->lock);
@@ -246,7 +251,7 @@ bool budgets_look(struct budgets *b, enum pressure_signal signal, uint64_t now_n
 }
 
 /* Subscribes for the group that the process is in and the limits that it has now. */
-static void subscribe(struct budgets *b, struct pressure *p, unsigned *changes)
+static void budgets_subscribe(struct budgets *b, struct pressure *p, unsigned *changes)
 {
 	pthread_mutex_lock(&b->lock);
 	if (*changes != b->memory.changes) {
@@ -257,14 +262,14 @@ static void subscribe(struct budgets *b, struct pressure *p, unsigned *changes)
 	pthread_mutex_unlock(&b->lock);
 }
 
-static void *watch(void *arg)
+static void *budgets_watch_main(void *arg)
 {
 	struct budgets *b = arg;
 	struct pressure p = {0};
 	unsigned changes = 0; /* there has been a look, so it is more than that by now */
 	bool falling = false;
 	while (!atomic_load(&b->quit)) {
-		subscribe(b, &p, &changes);
+		budgets_subscribe(b, &p, &changes);
 		enum pressure_signal s = pressure_wait(&p, b->wake, falling ? SOON_MS : LOOK_MS);
 		falling = budgets_look(b, s, clock_ns());
 		if (s != PRESSURE_NONE)
@@ -290,8 +295,8 @@ int budgets_init(struct budgets *b, const char *root, uint64_t asked, uint64_t c
 	if (b->wake < 0)
 		return err_sys(e, errno, "cannot make an eventfd");
 	atomic_store(&contexts->limit, context_bytes);
-	share_with_contexts(b);
-	return decide(b, 0, e);
+	budgets_share_with_contexts(b);
+	return budgets_decide(b, 0, e);
 }
 
 void budgets_govern(struct budgets *b, struct pager *pager)
@@ -303,7 +308,7 @@ void budgets_govern(struct budgets *b, struct pager *pager)
 
 int budgets_watch(struct budgets *b, struct err *e)
 {
-	int code = pthread_create(&b->thread, NULL, watch, b);
+	int code = pthread_create(&b->thread, NULL, budgets_watch_main, b);
 	b->watching = !code;
 	return code ? err_sys(e, code, "cannot start the thread that watches memory") : 0;
 }

@@ -23,7 +23,7 @@ size_t context_pages(size_t bytes)
 }
 
 /* True if the bytes still fitted; they are counted then. */
-static bool charge(struct context_budget *b, uint64_t bytes)
+static bool context_charge(struct context_budget *b, uint64_t bytes)
 {
 	if (atomic_fetch_add(&b->used, bytes) + bytes <= atomic_load(&b->limit))
 		return true;
@@ -34,10 +34,10 @@ static bool charge(struct context_budget *b, uint64_t bytes)
 /* Each is a mapping of its own, so that the system has it back as soon as it is given up: what is
  * freed in the middle of a heap stays there. The kernel keeps neighbours as one area, which is why
  * small ones are not put together here. 0, -ENOSPC or -ENOMEM. */
-static int take(struct context_budget *b, size_t bytes, void **out)
+static int context_map(struct context_budget *b, size_t bytes, void **out)
 {
 	*out = NULL;
-	if (!charge(b, bytes))
+	if (!context_charge(b, bytes))
 		return -ENOSPC;
 	void *memory =
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -52,12 +52,12 @@ static int take(struct context_budget *b, size_t bytes, void **out)
 void *context_take_spare(struct context_budget *b, size_t bytes)
 {
 	void *memory;
-	(void)take(b, bytes, &memory);
+	(void)context_map(b, bytes, &memory);
 	return memory;
 }
 
 /* False: there is nothing that is spare. */
-static bool give_way(struct context_budget *b)
+static bool context_give_way(struct context_budget *b)
 {
 	pthread_mutex_lock(&b->lock);
 	struct context_spare *first = b->spares;
@@ -72,8 +72,8 @@ void *context_take(struct context_budget *b, size_t bytes, struct err *e)
 	void *memory;
 	int failed;
 	do
-		failed = take(b, bytes, &memory);
-	while (failed && give_way(b));
+		failed = context_map(b, bytes, &memory);
+	while (failed && context_give_way(b));
 	if (failed == -ENOSPC) {
 		err_set(e, ENOSPC,
 			"the context budget is used up (%.1f of %.1f MB); raise "

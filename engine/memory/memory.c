@@ -17,7 +17,8 @@ enum { TEXT_BYTES = 16 << 10 };
 /* ---- files of numbers ---- */
 
 /* Reads a file as a string; false if it cannot be read. More than fits is cut off. */
-static bool read_text(char text[TEXT_BYTES], const char *root, const char *folder, const char *name)
+static bool memory_read_text(char text[TEXT_BYTES], const char *root, const char *folder,
+			     const char *name)
 {
 	char path[PATH_MAX];
 	size_t length = 0;
@@ -40,7 +41,7 @@ static bool read_text(char text[TEXT_BYTES], const char *root, const char *folde
 }
 
 /* A number that ends where the line or the word does, or the word max. */
-static bool parse_number(const char *s, uint64_t *out)
+static bool memory_parse_number(const char *s, uint64_t *out)
 {
 	s += strspn(s, " \t");
 	size_t digits = strspn(s, "0123456789");
@@ -54,27 +55,28 @@ static bool parse_number(const char *s, uint64_t *out)
 	return true;
 }
 
-static bool read_number(uint64_t *out, const char *root, const char *folder, const char *name)
+static bool memory_read_number(uint64_t *out, const char *root, const char *folder,
+			       const char *name)
 {
 	char text[TEXT_BYTES];
-	return read_text(text, root, folder, name) && parse_number(text, out);
+	return memory_read_text(text, root, folder, name) && memory_parse_number(text, out);
 }
 
 /* The number in the line that begins with this key, which ends in its separator. */
-static bool find_number(const char *text, const char *key, uint64_t *out)
+static bool memory_find_number(const char *text, const char *key, uint64_t *out)
 {
 	size_t length = strlen(key);
 	for (const char *line = text; line; line = strchr(line, '\n')) {
 		line += *line == '\n';
 		if (!strncmp(line, key, length))
-			return parse_number(line + length, out);
+			return memory_parse_number(line + length, out);
 	}
 	return false;
 }
 
 /* ---- which group ---- */
 
-static bool listed(const char *list, const char *word)
+static bool memory_is_listed(const char *list, const char *word)
 {
 	size_t length = strlen(word);
 	for (const char *s = list; (s = strstr(s, word)); s += length)
@@ -86,7 +88,7 @@ static bool listed(const char *list, const char *word)
 /* The line of /proc/self/cgroup that counts: "ID:CONTROLLERS:PATH". The memory controller is in one
  * hierarchy only, so if version 1 has it, version 2 (whose line is "0::PATH") has not. Cuts the
  * text; the result lies in it. */
-static const char *find_membership(char *text, enum memory_version *version)
+static const char *memory_find_membership(char *text, enum memory_version *version)
 {
 	const char *unified = NULL;
 	char *save = NULL;
@@ -96,7 +98,7 @@ static const char *find_membership(char *text, enum memory_version *version)
 		if (!path || path[1] != '/')
 			continue;
 		*controllers++ = *path++ = 0;
-		if (listed(controllers, "memory")) {
+		if (memory_is_listed(controllers, "memory")) {
 			*version = MEMORY_GROUP_V1;
 			return path;
 		}
@@ -108,7 +110,7 @@ static const char *find_membership(char *text, enum memory_version *version)
 }
 
 /* mountinfo writes blanks, tabs, newlines and backslashes as \ooo. */
-static void unescape(char *s)
+static void memory_unescape(char *s)
 {
 	char *to = s;
 	for (; *s; s++) {
@@ -129,7 +131,7 @@ struct mounted_at {
 /* Takes a line of /proc/self/mountinfo apart, "ID PARENT DEVICE ROOT POINT OPTIONS [TAGS…] - TYPE
  * SOURCE OPTIONS" (proc(5)). True if it is a hierarchy of that version with the memory controller.
  */
-static bool parse_mount(char *line, enum memory_version version, struct mounted_at *out)
+static bool memory_parse_mount(char *line, enum memory_version version, struct mounted_at *out)
 {
 	enum { ROOT = 3, POINT = 4, FIELDS = 5 };
 	char *field[FIELDS], *save = NULL;
@@ -144,18 +146,19 @@ static bool parse_mount(char *line, enum memory_version version, struct mounted_
 	char *source = strtok_r(NULL, " ", &save), *options = strtok_r(NULL, " ", &save);
 	if (!type || !source || !options)
 		return false;
-	if (version == MEMORY_GROUP_V2 ? strcmp(type, "cgroup2") != 0
-				       : strcmp(type, "cgroup") != 0 || !listed(options, "memory"))
+	if (version == MEMORY_GROUP_V2
+		    ? strcmp(type, "cgroup2") != 0
+		    : strcmp(type, "cgroup") != 0 || !memory_is_listed(options, "memory"))
 		return false;
 	*out = (struct mounted_at){.root = field[ROOT], .point = field[POINT]};
-	unescape(out->root);
-	unescape(out->point);
+	memory_unescape(out->root);
+	memory_unescape(out->point);
 	return true;
 }
 
 /* The part of a group's path that is below the mount's root. In a container the two may be named
  * from different places; its own group is then what is mounted. */
-static const char *below(const char *path, const char *root)
+static const char *memory_below(const char *path, const char *root)
 {
 	size_t length = strcmp(root, "/") ? strlen(root) : 0;
 	const char *rest = path + length;
@@ -166,7 +169,7 @@ static const char *below(const char *path, const char *root)
 
 /* Finds the folder of the group that is called `path`. The first mount that shows it is as good as
  * any; where none does (the group is gone), what is above it on the first still counts. */
-static void find_group(struct memory *m, const char *path)
+static void memory_find_group(struct memory *m, const char *path)
 {
 	char name[PATH_MAX], *line = NULL;
 	size_t size = 0;
@@ -176,9 +179,9 @@ static void find_group(struct memory *m, const char *path)
 	while (f && !shown && getline(&line, &size, f) > 0) {
 		struct mounted_at at;
 		char *group;
-		if (!parse_mount(line, m->version, &at))
+		if (!memory_parse_mount(line, m->version, &at))
 			continue;
-		if (asprintf(&group, "%s%s%s", m->root, at.point, below(path, at.root)) < 0)
+		if (asprintf(&group, "%s%s%s", m->root, at.point, memory_below(path, at.root)) < 0)
 			continue;
 		shown = !access(group, F_OK);
 		if (shown || !m->group) {
@@ -194,10 +197,10 @@ static void find_group(struct memory *m, const char *path)
 		(void)fclose(f);
 }
 
-static void follow_moves(struct memory *m)
+static void memory_follow_moves(struct memory *m)
 {
 	char text[TEXT_BYTES];
-	if (!read_text(text, m->root, "/proc/self/cgroup", ""))
+	if (!memory_read_text(text, m->root, "/proc/self/cgroup", ""))
 		*text = 0;
 	if (m->membership && !strcmp(text, m->membership))
 		return;
@@ -206,10 +209,10 @@ static void follow_moves(struct memory *m)
 	m->group = NULL;
 	m->membership = strdup(text); /* NULL: looked up again at the next look */
 	m->changes++;
-	const char *path = find_membership(text, &m->version);
+	const char *path = memory_find_membership(text, &m->version);
 	/* A path that leads out of the namespace names a group that cannot be seen. */
 	if (path && strncmp(path, "/..", 3) != 0)
-		find_group(m, path);
+		memory_find_group(m, path);
 }
 
 /* ---- levels ---- */
@@ -230,49 +233,50 @@ static const struct group_files {
 			     {"inactive_file ", "active_file ", "slab_reclaimable "}},
 };
 
-static uint64_t lesser(uint64_t a, uint64_t b)
+static uint64_t memory_lesser(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
-static uint64_t clamp(uint64_t x, uint64_t least, uint64_t most)
+static uint64_t memory_clamp(uint64_t x, uint64_t least, uint64_t most)
 {
-	return x < least ? least : lesser(x, most);
+	return x < least ? least : memory_lesser(x, most);
 }
 
 /* A group is there to be used, and what is in it besides this process is mostly known. */
 uint64_t memory_group_margin(uint64_t limit)
 {
-	return lesser(clamp(limit / 32, 16 * MIB, 512 * MIB), limit / 4);
+	return memory_lesser(memory_clamp(limit / 32, 16 * MIB, 512 * MIB), limit / 4);
 }
 
 /* A machine has other users. */
-static uint64_t machine_margin(uint64_t total)
+static uint64_t memory_machine_margin(uint64_t total)
 {
-	return lesser(clamp(total / 16, 64 * MIB, 2048 * MIB), total / 4);
+	return memory_lesser(memory_clamp(total / 16, 64 * MIB, 2048 * MIB), total / 4);
 }
 
 /* A level of so many bytes. available may be negative: more is in use than the limit, since it was
  * lowered. */
-static void consider(struct memory_room *room, uint64_t bytes, int64_t available, uint64_t margin)
+static void memory_consider(struct memory_room *room, uint64_t bytes, int64_t available,
+			    uint64_t margin)
 {
 	int64_t spare = available - (int64_t)margin;
-	room->whole = room->whole ? lesser(room->whole, bytes) : bytes;
+	room->whole = room->whole ? memory_lesser(room->whole, bytes) : bytes;
 	if (spare >= room->spare)
 		return;
 	room->spare = spare;
 	room->margin = margin;
 }
 
-static void consider_machine(const struct memory *m, struct memory_room *room)
+static void memory_consider_machine(const struct memory *m, struct memory_room *room)
 {
 	char text[TEXT_BYTES];
 	uint64_t total, available;
-	if (read_text(text, m->root, "/proc/meminfo", "") &&
-	    find_number(text, "MemTotal:", &total) &&
-	    find_number(text, "MemAvailable:", &available) && total < NO_LIMIT / 1024)
-		consider(room, total * 1024, (int64_t)lesser(available, total) * 1024,
-			 machine_margin(total * 1024));
+	if (memory_read_text(text, m->root, "/proc/meminfo", "") &&
+	    memory_find_number(text, "MemTotal:", &total) &&
+	    memory_find_number(text, "MemAvailable:", &available) && total < NO_LIMIT / 1024)
+		memory_consider(room, total * 1024, (int64_t)memory_lesser(available, total) * 1024,
+				memory_machine_margin(total * 1024));
 }
 
 uint64_t memory_group_limit(const struct memory *m, const char *group)
@@ -280,29 +284,30 @@ uint64_t memory_group_limit(const struct memory *m, const char *group)
 	const struct group_files *files = &group_files[m->version];
 	uint64_t least = UINT64_MAX, limit;
 	for (int i = 0; i < 2 && files->limit[i]; i++)
-		if (read_number(&limit, "", group, files->limit[i]) && limit < NO_LIMIT)
-			least = lesser(least, limit);
+		if (memory_read_number(&limit, "", group, files->limit[i]) && limit < NO_LIMIT)
+			least = memory_lesser(least, limit);
 	return least;
 }
 
-static void consider_group(const struct memory *m, const char *group, struct memory_room *room,
-			   uint64_t *limits)
+static void memory_consider_group(const struct memory *m, const char *group,
+				  struct memory_room *room, uint64_t *limits)
 {
 	const struct group_files *files = &group_files[m->version];
 	char text[TEXT_BYTES];
 	uint64_t limit = memory_group_limit(m, group), used, cached = 0, value;
-	if (!read_text(text, "", group, "/memory.stat"))
+	if (!memory_read_text(text, "", group, "/memory.stat"))
 		*text = 0;
-	if (files->inherited && find_number(text, files->inherited, &value) && value < NO_LIMIT)
-		limit = lesser(limit, value);
+	if (files->inherited && memory_find_number(text, files->inherited, &value) &&
+	    value < NO_LIMIT)
+		limit = memory_lesser(limit, value);
 	*limits += limit;
-	if (limit == UINT64_MAX || !read_number(&used, "", group, files->usage))
+	if (limit == UINT64_MAX || !memory_read_number(&used, "", group, files->usage))
 		return;
 	for (int i = 0; i < 3 && files->reclaimable[i]; i++)
-		if (find_number(text, files->reclaimable[i], &value))
-			cached += lesser(value, used - cached);
-	used = lesser(used - cached, NO_LIMIT);
-	consider(room, limit, (int64_t)limit - (int64_t)used, memory_group_margin(limit));
+		if (memory_find_number(text, files->reclaimable[i], &value))
+			cached += memory_lesser(value, used - cached);
+	used = memory_lesser(used - cached, NO_LIMIT);
+	memory_consider(room, limit, (int64_t)limit - (int64_t)used, memory_group_margin(limit));
 }
 
 bool memory_group_above(const struct memory *m, char *group)
@@ -332,12 +337,12 @@ void memory_look(struct memory *m, struct memory_room *out)
 	char group[PATH_MAX];
 	uint64_t limits = 0;
 	*out = (struct memory_room){.spare = MEMORY_UNKNOWN};
-	follow_moves(m);
-	consider_machine(m, out);
+	memory_follow_moves(m);
+	memory_consider_machine(m, out);
 	if (!m->group || snprintf(group, sizeof group, "%s", m->group) >= (int)sizeof group)
 		return;
 	do
-		consider_group(m, group, out, &limits);
+		memory_consider_group(m, group, out, &limits);
 	while (memory_group_above(m, group));
 	m->changes += limits != m->limits;
 	m->limits = limits;

@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static int open_file(const char *folder, const char *name, int flags)
+static int pressure_open_file(const char *folder, const char *name, int flags)
 {
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s%s", folder, name) >= (int)sizeof path)
@@ -16,7 +16,8 @@ static int open_file(const char *folder, const char *name, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-static void add(struct pressure *p, int fd, enum pressure_kind kind, enum pressure_signal signal)
+static void pressure_add(struct pressure *p, int fd, enum pressure_kind kind,
+			 enum pressure_signal signal)
 {
 	if (fd < 0)
 		return;
@@ -36,11 +37,11 @@ static void add(struct pressure *p, int fd, enum pressure_kind kind, enum pressu
 /* Asks to be told when tasks have waited for memory for a tenth of the time: far above what
  * dropping clean page cache costs, far below what anyone would call a hang. Users without
  * privileges are given windows of whole two seconds only. */
-static int open_stalls(const char *folder, const char *name)
+static int pressure_open_stalls(const char *folder, const char *name)
 {
 	static const char *const triggers[] = {"some 100000 1000000", "some 200000 2000000"};
 	for (int i = 0; i < 2; i++) {
-		int fd = open_file(folder, name, O_RDWR | O_NONBLOCK);
+		int fd = pressure_open_file(folder, name, O_RDWR | O_NONBLOCK);
 		if (fd < 0)
 			return -1;
 		if (write(fd, triggers[i], strlen(triggers[i]) + 1) > 0)
@@ -53,11 +54,11 @@ static int open_stalls(const char *folder, const char *name)
 /* ---- version 1 ---- */
 
 /* Registers an eventfd for a file of a group; `what` is said of it. */
-static int open_event(const char *group, const char *name, const char *what)
+static int pressure_open_event(const char *group, const char *name, const char *what)
 {
 	char line[64];
-	int file = open_file(group, name, O_RDONLY);
-	int control = open_file(group, "/cgroup.event_control", O_WRONLY);
+	int file = pressure_open_file(group, name, O_RDONLY);
+	int control = pressure_open_file(group, "/cgroup.event_control", O_WRONLY);
 	int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	int n = snprintf(line, sizeof line, "%d %d %s", event, file, what);
 	if (file < 0 || control < 0 || event < 0 || write(control, line, (size_t)n) != n) {
@@ -73,35 +74,38 @@ static int open_event(const char *group, const char *name, const char *what)
 }
 
 /* Half of the margin is used: the periodic look was too slow. */
-static int open_threshold(const char *group, uint64_t limit)
+static int pressure_open_threshold(const char *group, uint64_t limit)
 {
 	char threshold[32];
 	(void)snprintf(threshold, sizeof threshold, "%" PRIu64,
 		       limit - memory_group_margin(limit) / 2);
-	return open_event(group, "/memory.usage_in_bytes", threshold);
+	return pressure_open_event(group, "/memory.usage_in_bytes", threshold);
 }
 
 /* ---- the sources ---- */
 
-static void open_group(struct pressure *p, const struct memory *m, char *group)
+static void pressure_open_group(struct pressure *p, const struct memory *m, char *group)
 {
 	bool second = m->version == MEMORY_GROUP_V2;
 	if (second)
-		add(p, open_stalls(group, "/memory.pressure"), PRESSURE_STALLS, PRESSURE_SHORT);
+		pressure_add(p, pressure_open_stalls(group, "/memory.pressure"), PRESSURE_STALLS,
+			     PRESSURE_SHORT);
 	else /* a hint only: where there is no swap, it also tells of page cache lost elsewhere */
-		add(p, open_event(group, "/memory.pressure_level", "medium,hierarchy"),
-		    PRESSURE_COUNTER, PRESSURE_LOOK);
+		pressure_add(
+			p, pressure_open_event(group, "/memory.pressure_level", "medium,hierarchy"),
+			PRESSURE_COUNTER, PRESSURE_LOOK);
 	do {
 		uint64_t limit = memory_group_limit(m, group);
 		if (second)
-			add(p, open_file(group, "/memory.events", O_RDONLY), PRESSURE_FILE,
-			    PRESSURE_LOOK);
+			pressure_add(p, pressure_open_file(group, "/memory.events", O_RDONLY),
+				     PRESSURE_FILE, PRESSURE_LOOK);
 		else if (limit != UINT64_MAX)
-			add(p, open_threshold(group, limit), PRESSURE_COUNTER, PRESSURE_LOOK);
+			pressure_add(p, pressure_open_threshold(group, limit), PRESSURE_COUNTER,
+				     PRESSURE_LOOK);
 	} while (memory_group_above(m, group));
 }
 
-static bool read_again(int fd)
+static bool pressure_read_again(int fd)
 {
 	char text[512];
 	return pread(fd, text, sizeof text, 0) >= 0;
@@ -111,15 +115,16 @@ void pressure_open(struct pressure *p, const struct memory *m)
 {
 	char group[PATH_MAX];
 	*p = (struct pressure){0};
-	add(p, open_stalls(m->root, "/proc/pressure/memory"), PRESSURE_STALLS, PRESSURE_LOOK);
+	pressure_add(p, pressure_open_stalls(m->root, "/proc/pressure/memory"), PRESSURE_STALLS,
+		     PRESSURE_LOOK);
 	if (m->group && snprintf(group, sizeof group, "%s", m->group) < (int)sizeof group)
-		open_group(p, m, group);
+		pressure_open_group(p, m, group);
 	for (int i = 0; i < p->count; i++)
 		if (p->source[i].kind == PRESSURE_FILE)
-			(void)read_again(p->fds[i].fd);
+			(void)pressure_read_again(p->fds[i].fd);
 }
 
-static void drop(struct pollfd *f)
+static void pressure_drop(struct pollfd *f)
 {
 	close(f->fd);
 	f->fd = -1;
@@ -129,19 +134,19 @@ void pressure_close(struct pressure *p)
 {
 	for (int i = 0; i < p->count; i++)
 		if (p->fds[i].fd >= 0)
-			drop(&p->fds[i]);
+			pressure_drop(&p->fds[i]);
 	p->count = 0;
 }
 
 /* Makes a source ready for its next signal; false if it is broken, as when its group is gone. */
-static bool rearm(const struct pollfd *f, enum pressure_kind kind)
+static bool pressure_rearm(const struct pollfd *f, enum pressure_kind kind)
 {
 	uint64_t times;
 	switch (kind) {
 	case PRESSURE_STALLS:
 		return !(f->revents & POLLERR);
 	case PRESSURE_FILE:
-		return read_again(f->fd);
+		return pressure_read_again(f->fd);
 	case PRESSURE_COUNTER:
 		return read(f->fd, &times, sizeof times) > 0;
 	}
@@ -157,8 +162,8 @@ enum pressure_signal pressure_wait(struct pressure *p, int wake, int millisecond
 	for (int i = 0; i < p->count; i++) {
 		if (!p->fds[i].revents)
 			continue;
-		if (!rearm(&p->fds[i], p->source[i].kind))
-			drop(&p->fds[i]);
+		if (!pressure_rearm(&p->fds[i], p->source[i].kind))
+			pressure_drop(&p->fds[i]);
 		else if (p->source[i].signal > signal)
 			signal = p->source[i].signal;
 	}

@@ -9,8 +9,8 @@
 #include "cache/store_files.h"
 #include "engine/convert/store_header.h"
 #include "engine/family/sources.h"
-#include "engine/source/file.h"
-#include "engine/source/gguf_split.h"
+#include "engine/source/source_file.h"
+#include "engine/source/gguf.h"
 
 #include <dirent.h>
 #include <errno.h>

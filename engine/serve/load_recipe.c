@@ -2,7 +2,7 @@
 #include "engine/family/published.h"
 #include "engine/serve/load.h"
 #include "engine/serve/model_identity.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 #include "engine/source/quantization.h"
 
 /* Whether the headers have to be asked: for most checkpoints config.json says enough, and theirs

@@ -4,7 +4,7 @@
 #include "engine/family/gguf_family.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 #include "engine/json/json.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * same ones; config.json is load_look's. By their contents: a copy of the same is no change. */
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 #include "engine/source/gguf.h"
 
 #include <errno.h>

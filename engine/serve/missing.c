@@ -2,8 +2,8 @@
 
 #include "engine/family/sources.h"
 #include "engine/serve/check.h"
-#include "engine/source/file.h"
-#include "engine/source/missing.h"
+#include "engine/source/source_file.h"
+#include "engine/source/source.h"
 
 #include <stdlib.h>
 

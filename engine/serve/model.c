@@ -15,7 +15,7 @@ enum { DEFAULT_CONTEXT = 32768 };
 
 int model_locate(const char *path, struct err *e)
 {
-	struct place place;
+	struct model_place place;
 	int failed = place_find(&place, path, e);
 	if (!failed)
 		place_free(&place);

@@ -5,10 +5,10 @@
 
 #include "engine/family/config.h"
 #include "engine/family/recipe.h"
-#include "engine/source/place.h"
+#include "engine/source/model_place.h"
 
 struct model_identity {
-	struct place place;
+	struct model_place place;
 	const char *directory; /* the checkpoint's, absolute, or a GGUF file */
 	const char *name;
 	uint64_t config_sum; /* of config.json as it was when `config` was read */

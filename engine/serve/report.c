@@ -5,7 +5,7 @@
 #include "engine/serve/load.h"
 #include "engine/serve/missing.h"
 
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +30,7 @@ static void put_number(FILE *out, const char *key, uint64_t number)
 
 /* ---- what it is ---- */
 
-static void put_place(FILE *out, const struct place *p)
+static void put_place(FILE *out, const struct model_place *p)
 {
 	const char *source = "checkpoint";
 	if (source_is_file(p->path))
@@ -180,7 +180,7 @@ static void put_missing(void *ctx, const char *name)
 
 int model_check(struct engine *g, const char *path, char **text, size_t *length, struct err *e)
 {
-	struct place place;
+	struct model_place place;
 	*text = NULL;
 	FILE *out = open_memstream(text, length);
 	if (!out)

@@ -1,6 +1,6 @@
 #include "engine/source/checkpoint.h"
-#include "engine/source/file.h"
-#include "engine/source/safetensors.h"
+#include "engine/source/source_file.h"
+#include "engine/source/tensor_list.h"
 #include "engine/json/json.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ struct checkpoint {
 /* ---- files ---- */
 
 /* Reads a shard's header: malloc'ed JSON text of *length bytes. */
-static int read_header(const struct files *f, uint32_t shard, char **text, size_t *length,
-		       struct err *e)
+static int checkpoint_read_header(const struct files *f, uint32_t shard, char **text,
+				  size_t *length, struct err *e)
 {
 	uint8_t head[8];
 	const char *path = files_path(f, shard);
@@ -53,7 +53,8 @@ static int read_header(const struct files *f, uint32_t shard, char **text, size_
 /* ---- opening ---- */
 
 /* The file of that name, whose tensors are added if it is new. */
-static int open_shard(struct checkpoint *c, const char *name, uint32_t *shard, struct err *e)
+static int checkpoint_open_shard(struct checkpoint *c, const char *name, uint32_t *shard,
+				 struct err *e)
 {
 	char *text = NULL;
 	size_t length = 0, before = c->tensors.count;
@@ -61,7 +62,7 @@ static int open_shard(struct checkpoint *c, const char *name, uint32_t *shard, s
 	int failed = files_open(c->files, name, shard, e);
 	if (failed || *shard < known)
 		return failed;
-	failed = read_header(c->files, *shard, &text, &length, e);
+	failed = checkpoint_read_header(c->files, *shard, &text, &length, e);
 	if (failed)
 		return failed;
 	uint64_t data = 8 + length;
@@ -73,18 +74,18 @@ static int open_shard(struct checkpoint *c, const char *name, uint32_t *shard, s
 	return failed;
 }
 
-static int by_name(const void *a, const void *b)
+static int checkpoint_compare_names(const void *a, const void *b)
 {
 	const struct checkpoint_tensor *x = a, *y = b;
 	return strcmp(x->name, y->name);
 }
 
 /* Sorts the tensors and checks that no two shards have the same. */
-static int sort_tensors(struct checkpoint *c, struct err *e)
+static int checkpoint_sort_tensors(struct checkpoint *c, struct err *e)
 {
 	struct checkpoint_tensor *t = c->tensors.tensors;
 	if (c->tensors.count)
-		qsort(t, c->tensors.count, sizeof *t, by_name);
+		qsort(t, c->tensors.count, sizeof *t, checkpoint_compare_names);
 	for (size_t i = 1; i < c->tensors.count; i++)
 		if (!strcmp(t[i - 1].name, t[i].name))
 			return err_set(e, EINVAL, "tensor %s is in %s and in %s", t[i].name,
@@ -94,19 +95,19 @@ static int sort_tensors(struct checkpoint *c, struct err *e)
 }
 
 /* Every tensor that the index lists must be in the shard it says. */
-static int check_weight_map(struct checkpoint *c, const struct json *map, const char *index,
-			    struct err *e)
+static int checkpoint_check_weight_map(struct checkpoint *c, const struct json *map,
+				       const char *index, struct err *e)
 {
 	for (const struct json *v = NULL; (v = json_next(map, v));) {
 		const char *file;
 		uint32_t number;
 		int failed = json_as_string(v, json_key(v), index, &file, e);
 		if (!failed)
-			failed = open_shard(c, file, &number, e);
+			failed = checkpoint_open_shard(c, file, &number, e);
 		if (failed)
 			return failed;
 	}
-	int failed = sort_tensors(c, e);
+	int failed = checkpoint_sort_tensors(c, e);
 	for (const struct json *v = NULL; !failed && (v = json_next(map, v));) {
 		size_t n;
 		const char *name = json_key(v), *file = json_bytes(v, &n);
@@ -119,7 +120,7 @@ static int check_weight_map(struct checkpoint *c, const struct json *map, const 
 	return failed;
 }
 
-static int open_sharded(struct checkpoint *c, const char *index, struct err *e)
+static int checkpoint_open_sharded(struct checkpoint *c, const char *index, struct err *e)
 {
 	struct json *json;
 	const struct json *map;
@@ -128,7 +129,7 @@ static int open_sharded(struct checkpoint *c, const char *index, struct err *e)
 		return failed;
 	failed = json_get_object(json, "weight_map", index, &map, e);
 	if (!failed)
-		failed = check_weight_map(c, map, index, e);
+		failed = checkpoint_check_weight_map(c, map, index, e);
 	if (!failed && json_count(map) != c->tensors.count)
 		failed = err_set(e, EINVAL, "%s: the shards have %zu tensors, the index lists %zu",
 				 index, c->tensors.count, json_count(map));
@@ -136,17 +137,17 @@ static int open_sharded(struct checkpoint *c, const char *index, struct err *e)
 	return failed;
 }
 
-static int open_files(struct checkpoint *c, const char *directory, struct err *e)
+static int checkpoint_open_files(struct checkpoint *c, const char *directory, struct err *e)
 {
 	uint32_t only;
 	char *index = source_file_path(directory, "model.safetensors.index.json");
 	if (!index)
 		return err_set(e, ENOMEM, "%s: out of memory for its list of files", directory);
 	bool sharded = !access(index, F_OK);
-	int failed =
-		sharded ? open_sharded(c, index, e) : open_shard(c, "model.safetensors", &only, e);
+	int failed = sharded ? checkpoint_open_sharded(c, index, e)
+			     : checkpoint_open_shard(c, "model.safetensors", &only, e);
 	free(index);
-	return failed || sharded ? failed : sort_tensors(c, e);
+	return failed || sharded ? failed : checkpoint_sort_tensors(c, e);
 }
 
 int checkpoint_open(struct checkpoint **out, const char *directory, struct err *e)
@@ -155,7 +156,7 @@ int checkpoint_open(struct checkpoint **out, const char *directory, struct err *
 	int failed = c ? files_create(&c->files, directory, e)
 		       : err_set(e, ENOMEM, "%s: out of memory for its list of files", directory);
 	if (!failed)
-		failed = open_files(c, directory, e);
+		failed = checkpoint_open_files(c, directory, e);
 	if (failed)
 		checkpoint_close(c);
 	else
@@ -189,7 +190,8 @@ const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, cons
 	struct checkpoint_tensor key = {.name = (char *)name};
 	if (!c->tensors.count)
 		return NULL;
-	return bsearch(&key, c->tensors.tensors, c->tensors.count, sizeof key, by_name);
+	return bsearch(&key, c->tensors.tensors, c->tensors.count, sizeof key,
+		       checkpoint_compare_names);
 }
 
 int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *t, uint64_t offset,

@@ -1,7 +1,7 @@
 #include "engine/source/files.h"
 
 #include "cache/checksum.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ void files_close(struct files *f)
 	free(f);
 }
 
-static int make_room(struct files *f, struct err *e)
+static int files_make_room(struct files *f, struct err *e)
 {
 	if (f->count == FILES_MOST)
 		return err_set(e, EINVAL, "%s: more than %d files of tensors", f->folder,
@@ -76,7 +76,7 @@ int files_open(struct files *f, const char *name, uint32_t *number, struct err *
 	for (*number = 0; *number < f->count; ++*number)
 		if (!strcmp(files_name(f, *number), name))
 			return 0;
-	int failed = make_room(f, e);
+	int failed = files_make_room(f, e);
 	if (failed)
 		return failed;
 	struct file *new = &f->file[f->count];

@@ -1,11 +1,46 @@
 /* Reading the header: keys and values, then tensors, then whether all of it fits the file. What is
  * asked of the values is in gguf_value.c. */
 #include "engine/source/gguf.h"
-#include "engine/source/gguf_type.h"
 
+#include "engine/source/source_file.h"
+
+#include <ctype.h>
 #include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ---- types of tensors ---- */
+
+/* Those that are known but not computed with are told by their names. */
+static const struct gguf_type types[] = {
+	{"F32", 0, 1, 4, FORMAT_F32},		{"F16", 1, 1, 2, FORMAT_F16},
+	{"Q4_0", 2, 32, 18, FORMAT_Q4_0},	{"Q4_1", 3, 32, 20, FORMAT_Q4_1},
+	{"Q5_0", 6, 32, 22, FORMAT_Q5_0},	{"Q5_1", 7, 32, 24, FORMAT_Q5_1},
+	{"Q8_0", 8, 32, 34, FORMAT_Q8_0},	{"Q8_1", 9, 32, 36, FORMAT_COUNT},
+	{"Q2_K", 10, 256, 84, FORMAT_Q2_K},	{"Q3_K", 11, 256, 110, FORMAT_Q3_K},
+	{"Q4_K", 12, 256, 144, FORMAT_Q4_K},	{"Q5_K", 13, 256, 176, FORMAT_Q5_K},
+	{"Q6_K", 14, 256, 210, FORMAT_Q6_K},	{"Q8_K", 15, 256, 292, FORMAT_COUNT},
+	{"IQ2_XXS", 16, 256, 66, FORMAT_COUNT}, {"IQ2_XS", 17, 256, 74, FORMAT_COUNT},
+	{"IQ3_XXS", 18, 256, 98, FORMAT_COUNT}, {"IQ1_S", 19, 256, 50, FORMAT_COUNT},
+	{"IQ4_NL", 20, 32, 18, FORMAT_IQ4_NL},	{"IQ3_S", 21, 256, 110, FORMAT_IQ3_S},
+	{"IQ2_S", 22, 256, 82, FORMAT_COUNT},	{"IQ4_XS", 23, 256, 136, FORMAT_IQ4_XS},
+	{"I8", 24, 1, 1, FORMAT_COUNT},		{"I16", 25, 1, 2, FORMAT_COUNT},
+	{"I32", 26, 1, 4, FORMAT_COUNT},	{"I64", 27, 1, 8, FORMAT_COUNT},
+	{"F64", 28, 1, 8, FORMAT_COUNT},	{"IQ1_M", 29, 256, 56, FORMAT_COUNT},
+	{"BF16", 30, 1, 2, FORMAT_BF16},	{"TQ1_0", 34, 256, 54, FORMAT_COUNT},
+	{"TQ2_0", 35, 256, 66, FORMAT_COUNT},	{"MXFP4", 39, 32, 17, FORMAT_MXFP4_GGUF},
+};
+
+const struct gguf_type *gguf_type_find(uint64_t number)
+{
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (types[i].number == number)
+			return &types[i];
+	return NULL;
+}
 
 enum { DEFAULT_ALIGNMENT = 32, MAX_ALIGNMENT = 1 << 20 };
 enum { MAX_KEYS = 1 << 16, MAX_TENSORS = 1 << 18 };
@@ -30,7 +65,7 @@ struct cursor {
 /* ---- pieces ---- */
 
 /* The next n bytes, or NULL: they are not there, and failed is why. */
-static const uint8_t *take(struct cursor *c, uint64_t n, int *failed)
+static const uint8_t *gguf_take(struct cursor *c, uint64_t n, int *failed)
 {
 	if (n > c->file_bytes - c->at) {
 		*failed = err_set(c->e, EINVAL,
@@ -48,36 +83,36 @@ static const uint8_t *take(struct cursor *c, uint64_t n, int *failed)
 	return at;
 }
 
-static int take_number(struct cursor *c, uint32_t width, uint64_t *out)
+static int gguf_take_number(struct cursor *c, uint32_t width, uint64_t *out)
 {
 	int failed = 0;
-	const uint8_t *bytes = take(c, width, &failed);
+	const uint8_t *bytes = gguf_take(c, width, &failed);
 	*out = 0;
 	for (uint32_t i = width; bytes && i-- > 0;)
 		*out = *out << 8 | bytes[i];
 	return failed;
 }
 
-static int take_string(struct cursor *c, const char **text, uint64_t *length)
+static int gguf_take_string(struct cursor *c, const char **text, uint64_t *length)
 {
-	int failed = take_number(c, 8, length);
+	int failed = gguf_take_number(c, 8, length);
 	if (!failed)
-		*text = (const char *)take(c, *length, &failed);
+		*text = (const char *)gguf_take(c, *length, &failed);
 	return failed;
 }
 
 /* A key or a tensor's name: bounded, not empty, and without a zero byte. */
-static int take_name(struct cursor *c, const char *what, uint64_t most, const char **text,
-		     size_t *length)
+static int gguf_take_name(struct cursor *c, const char *what, uint64_t most, const char **text,
+			  size_t *length)
 {
 	uint64_t n;
-	int failed = take_number(c, 8, &n);
+	int failed = gguf_take_number(c, 8, &n);
 	if (!failed && (n == 0 || n > most))
 		return err_set(c->e, EINVAL,
 			       "%s: the name of a %s has %llu bytes; 1 to %llu are allowed",
 			       c->name, what, (unsigned long long)n, (unsigned long long)most);
 	if (!failed)
-		*text = (const char *)take(c, n, &failed);
+		*text = (const char *)gguf_take(c, n, &failed);
 	if (failed)
 		return failed;
 	if (memchr(*text, 0, (size_t)n))
@@ -89,10 +124,10 @@ static int take_name(struct cursor *c, const char *what, uint64_t most, const ch
 
 /* ---- values ---- */
 
-static int take_kind(struct cursor *c, const char *key, enum gguf_kind *out)
+static int gguf_take_kind(struct cursor *c, const char *key, enum gguf_kind *out)
 {
 	uint64_t kind;
-	int failed = take_number(c, 4, &kind);
+	int failed = gguf_take_number(c, 4, &kind);
 	if (!failed && kind >= GGUF_KINDS)
 		return err_set(c->e, EINVAL, "%s: %s is of kind %llu, which is not known", c->name,
 			       key, (unsigned long long)kind);
@@ -100,55 +135,55 @@ static int take_kind(struct cursor *c, const char *key, enum gguf_kind *out)
 	return failed;
 }
 
-static int take_strings(struct cursor *c, uint64_t count)
+static int gguf_take_strings(struct cursor *c, uint64_t count)
 {
 	int failed = 0;
 	for (uint64_t i = 0; i < count && !failed; i++) {
 		const char *text;
 		uint64_t length;
-		failed = take_string(c, &text, &length);
+		failed = gguf_take_string(c, &text, &length);
 	}
 	return failed;
 }
 
-static int take_elements(struct cursor *c, struct gguf_value *v)
+static int gguf_take_elements(struct cursor *c, struct gguf_value *v)
 {
 	int failed = 0;
 	size_t begin = c->at;
 	v->bytes = c->bytes + begin;
 	if (v->element == GGUF_STRING)
-		failed = take_strings(c, v->count);
+		failed = gguf_take_strings(c, v->count);
 	else if (v->count > c->file_bytes) /* else the product fits */
-		(void)take(c, UINT64_MAX, &failed);
+		(void)gguf_take(c, UINT64_MAX, &failed);
 	else
-		(void)take(c, v->count * widths[v->element], &failed);
+		(void)gguf_take(c, v->count * widths[v->element], &failed);
 	v->size = c->at - begin;
 	return failed;
 }
 
-static int take_value(struct cursor *c, struct gguf_value *v)
+static int gguf_take_value(struct cursor *c, struct gguf_value *v)
 {
 	v->count = 1;
-	int failed = take_kind(c, v->key, &v->kind);
+	int failed = gguf_take_kind(c, v->key, &v->kind);
 	v->element = v->kind;
 	if (!failed && v->kind == GGUF_ARRAY) {
-		failed = take_kind(c, v->key, &v->element);
+		failed = gguf_take_kind(c, v->key, &v->element);
 		if (!failed && v->element == GGUF_ARRAY)
 			return err_set(c->e, ENOTSUP,
 				       "%s: %s is an array of arrays, which is not read", c->name,
 				       v->key);
 		if (!failed)
-			failed = take_number(c, 8, &v->count);
+			failed = gguf_take_number(c, 8, &v->count);
 	}
 	if (!failed)
-		failed = take_elements(c, v);
+		failed = gguf_take_elements(c, v);
 	if (!failed && v->kind == GGUF_BOOL && *v->bytes > 1)
 		return err_set(c->e, EINVAL, "%s: %s is a boolean of value %u", c->name, v->key,
 			       *v->bytes);
 	return failed;
 }
 
-static struct gguf_value *append_value(struct gguf *g, const char *key, size_t length)
+static struct gguf_value *gguf_append_value(struct gguf *g, const char *key, size_t length)
 {
 	if (g->count == g->room) {
 		size_t room = g->room ? 2 * g->room : 32;
@@ -166,29 +201,29 @@ static struct gguf_value *append_value(struct gguf *g, const char *key, size_t l
 	return v;
 }
 
-static int by_key(const void *a, const void *b)
+static int gguf_compare_values(const void *a, const void *b)
 {
 	const struct gguf_value *x = a, *y = b;
 	return strcmp(x->key, y->key);
 }
 
-static int take_values(struct cursor *c, struct gguf *g, uint64_t count)
+static int gguf_take_values(struct cursor *c, struct gguf *g, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		const char *key;
 		size_t length;
-		int failed = take_name(c, "key", GGUF_MAX_KEY, &key, &length);
+		int failed = gguf_take_name(c, "key", GGUF_MAX_KEY, &key, &length);
 		if (failed)
 			return failed;
-		struct gguf_value *v = append_value(g, key, length);
+		struct gguf_value *v = gguf_append_value(g, key, length);
 		if (!v)
 			return err_set(c->e, ENOMEM, "%s: out of memory for its keys", c->name);
-		failed = take_value(c, v);
+		failed = gguf_take_value(c, v);
 		if (failed)
 			return failed;
 	}
 	if (g->count)
-		qsort(g->values, g->count, sizeof *g->values, by_key);
+		qsort(g->values, g->count, sizeof *g->values, gguf_compare_values);
 	for (size_t i = 1; i < g->count; i++)
 		if (!strcmp(g->values[i - 1].key, g->values[i].key))
 			return err_set(c->e, EINVAL, "%s: the key %.128s is there twice", c->name,
@@ -199,23 +234,24 @@ static int take_values(struct cursor *c, struct gguf *g, uint64_t count)
 /* ---- tensors ---- */
 
 /* The shape, rows before columns as everywhere here, and the bytes that follow from it. */
-static int take_shape(struct cursor *c, struct checkpoint_tensor *t, const struct gguf_type **type)
+static int gguf_take_shape(struct cursor *c, struct checkpoint_tensor *t,
+			   const struct gguf_type **type)
 {
 	uint64_t dims, number, elements = 1;
-	int failed = take_number(c, 4, &dims);
+	int failed = gguf_take_number(c, 4, &dims);
 	if (!failed && (dims < 1 || dims > GGUF_MAX_DIMS))
 		return err_set(c->e, EINVAL, "%s: tensor %s has %llu dimensions; 1 to %d are read",
 			       c->name, t->name, (unsigned long long)dims, GGUF_MAX_DIMS);
 	t->dims = failed ? 0 : (uint32_t)dims;
 	for (uint32_t i = t->dims; i-- > 0 && !failed;) {
-		failed = take_number(c, 8, &t->shape[i]);
+		failed = gguf_take_number(c, 8, &t->shape[i]);
 		if (!failed && (__builtin_mul_overflow(elements, t->shape[i], &elements) ||
 				elements > INT64_MAX / 8))
 			return err_set(c->e, EINVAL, "%s: the shape of tensor %s is absurdly large",
 				       c->name, t->name);
 	}
 	if (!failed)
-		failed = take_number(c, 4, &number);
+		failed = gguf_take_number(c, 4, &number);
 	if (failed)
 		return failed;
 	*type = gguf_type_find(number);
@@ -232,21 +268,21 @@ static int take_shape(struct cursor *c, struct checkpoint_tensor *t, const struc
 	return 0;
 }
 
-static int take_tensor(struct cursor *c, struct gguf *g, uint32_t file)
+static int gguf_take_tensor(struct cursor *c, struct gguf *g, uint32_t file)
 {
 	const char *name;
 	size_t length;
 	const struct gguf_type *type = NULL;
-	int failed = take_name(c, "tensor", GGUF_MAX_NAME, &name, &length);
+	int failed = gguf_take_name(c, "tensor", GGUF_MAX_NAME, &name, &length);
 	if (failed)
 		return failed;
 	struct checkpoint_tensor *t = tensor_list_append(&g->tensors, name, length);
 	if (!t)
 		return err_set(c->e, ENOMEM, "%s: out of memory for the list of tensors", c->name);
 	t->file = file;
-	failed = take_shape(c, t, &type);
+	failed = gguf_take_shape(c, t, &type);
 	if (!failed)
-		failed = take_number(c, 8, &t->offset);
+		failed = gguf_take_number(c, 8, &t->offset);
 	if (failed)
 		return failed;
 	strncpy(t->type, type->name, sizeof t->type - 1);
@@ -257,8 +293,8 @@ static int take_tensor(struct cursor *c, struct gguf *g, uint32_t file)
 
 /* ---- what fits together ---- */
 
-static int read_alignment(const struct gguf *g, const char *name, uint64_t *alignment,
-			  struct err *e)
+static int gguf_read_alignment(const struct gguf *g, const char *name, uint64_t *alignment,
+			       struct err *e)
 {
 	static const char key[] = "general.alignment";
 	*alignment = DEFAULT_ALIGNMENT;
@@ -272,14 +308,14 @@ static int read_alignment(const struct gguf *g, const char *name, uint64_t *alig
 }
 
 /* Both are far below 2^63. */
-static uint64_t aligned(uint64_t at, uint64_t alignment)
+static uint64_t gguf_aligned(uint64_t at, uint64_t alignment)
 {
 	return (at + alignment - 1) / alignment * alignment;
 }
 
 /* The tensors follow each other in the data, each at the next multiple of the alignment. */
-static int check_places(const struct gguf *g, uint64_t alignment, uint64_t file_bytes,
-			const char *name, struct err *e)
+static int gguf_check_places(const struct gguf *g, uint64_t alignment, uint64_t file_bytes,
+			     const char *name, struct err *e)
 {
 	uint64_t data = g->data_offset < file_bytes ? file_bytes - g->data_offset : 0, next = 0;
 	tensor_list_sort_by_place(&g->tensors, 0);
@@ -294,12 +330,12 @@ static int check_places(const struct gguf *g, uint64_t alignment, uint64_t file_
 				       "%s: tensor %s lies outside the file's %llu bytes of data; "
 				       "is the file cut short?",
 				       name, t->name, (unsigned long long)data);
-		next = aligned(t->offset + t->bytes, alignment);
+		next = gguf_aligned(t->offset + t->bytes, alignment);
 	}
 	return 0;
 }
 
-static int check_version(struct cursor *c, uint64_t version)
+static int gguf_check_version(struct cursor *c, uint64_t version)
 {
 	if (version == 2 || version == 3)
 		return 0;
@@ -311,21 +347,21 @@ static int check_version(struct cursor *c, uint64_t version)
 		       (unsigned long long)version);
 }
 
-static int take_head(struct cursor *c, struct gguf *g, uint64_t *keys, uint64_t *tensors)
+static int gguf_take_head(struct cursor *c, struct gguf *g, uint64_t *keys, uint64_t *tensors)
 {
 	int failed = 0;
 	uint64_t version;
-	const uint8_t *begin = take(c, sizeof magic, &failed);
+	const uint8_t *begin = gguf_take(c, sizeof magic, &failed);
 	if (begin && memcmp(begin, magic, sizeof magic) != 0)
 		return err_set(c->e, EINVAL, "%s is no GGUF file", c->name);
 	if (!failed)
-		failed = take_number(c, 4, &version);
+		failed = gguf_take_number(c, 4, &version);
 	if (!failed)
-		failed = check_version(c, version);
+		failed = gguf_check_version(c, version);
 	if (!failed)
-		failed = take_number(c, 8, tensors);
+		failed = gguf_take_number(c, 8, tensors);
 	if (!failed)
-		failed = take_number(c, 8, keys);
+		failed = gguf_take_number(c, 8, keys);
 	if (!failed && (*keys > MAX_KEYS || *tensors > MAX_TENSORS))
 		failed = err_set(
 			c->e, EINVAL,
@@ -342,21 +378,21 @@ int gguf_parse(struct gguf *g, const uint8_t *bytes, size_t n, uint64_t file_byt
 	struct cursor c = {
 		.bytes = bytes, .size = n, .file_bytes = file_bytes, .name = name, .e = e};
 	uint64_t keys = 0, tensors = 0, alignment;
-	int failed = take_head(&c, g, &keys, &tensors);
+	int failed = gguf_take_head(&c, g, &keys, &tensors);
 	if (!failed)
-		failed = take_values(&c, g, keys);
+		failed = gguf_take_values(&c, g, keys);
 	for (uint64_t i = 0; !failed && i < tensors; i++)
-		failed = take_tensor(&c, g, file);
+		failed = gguf_take_tensor(&c, g, file);
 	if (!failed)
-		failed = read_alignment(g, name, &alignment, e);
+		failed = gguf_read_alignment(g, name, &alignment, e);
 	if (!failed)
 		failed = tensor_list_check_names(&g->tensors, 0, name, e);
 	if (failed)
 		return failed;
-	g->data_offset = aligned(c.at, alignment);
+	g->data_offset = gguf_aligned(c.at, alignment);
 	for (size_t i = 0; i < g->tensors.count; i++)
 		g->tensors.tensors[i].place = g->data_offset + g->tensors.tensors[i].offset;
-	return check_places(g, alignment, file_bytes, name, e);
+	return gguf_check_places(g, alignment, file_bytes, name, e);
 }
 
 void gguf_clear(struct gguf *g)
@@ -367,4 +403,139 @@ void gguf_clear(struct gguf *g)
 	tensor_list_free(&g->tensors);
 	free(g->header);
 	*g = (struct gguf){0};
+}
+
+/* ---- files ---- */
+
+enum { FIRST_READ = 1 << 20 };
+
+/* Reads the first n bytes and takes them for the header. */
+static int gguf_read_header(struct gguf *g, int fd, size_t n, uint64_t size, const char *path,
+			    uint32_t file, struct err *e)
+{
+	gguf_clear(g);
+	g->header = malloc(n);
+	g->header_bytes = n;
+	if (!g->header)
+		return err_set(e, ENOMEM, "%s: out of memory for its header", path);
+	int failed = source_file_read(fd, g->header, n, 0, path, e);
+	return failed ? failed : gguf_parse(g, g->header, n, size, file, path, e);
+}
+
+/* A header does not say how long it is: a larger piece is read until it fits. */
+int gguf_read(struct gguf **out, int fd, uint64_t size, const char *path, uint32_t file,
+	      struct err *e)
+{
+	struct gguf *g = calloc(1, sizeof *g);
+	int failed = g ? -EAGAIN : err_set(e, ENOMEM, "%s: out of memory", path);
+	for (size_t n = FIRST_READ; failed == -EAGAIN; n *= 4) {
+		if (n > GGUF_MAX_HEADER)
+			failed = err_set(e, EFBIG, "%s: its header has more than %d MiB", path,
+					 GGUF_MAX_HEADER >> 20);
+		else
+			failed = gguf_read_header(g, fd, n < size ? n : (size_t)size, size, path,
+						  file, e);
+	}
+	if (failed)
+		gguf_close(g);
+	else
+		*out = g;
+	return failed;
+}
+
+int gguf_open(struct gguf **out, const char *path, uint32_t file, struct err *e)
+{
+	uint64_t size = 0;
+	int fd = source_file_open(path, &size, e);
+	if (fd < 0)
+		return fd;
+	int failed = gguf_read(out, fd, size, path, file, e);
+	close(fd);
+	return failed;
+}
+
+void gguf_close(struct gguf *g)
+{
+	if (g)
+		gguf_clear(g);
+	free(g);
+}
+
+bool gguf_is(const char *path)
+{
+	return source_begins_with(path, "GGUF", 4);
+}
+
+/* ---- files in parts ---- */
+
+/* -00001-of-00003.gguf */
+static const char pattern[] = "-ddddd-of-ddddd.gguf";
+enum { ENDING = sizeof pattern - 1, DIGITS = 5, PART_AT = 1, COUNT_AT = 10 };
+
+static bool gguf_ends_as_a_part(const char *ending)
+{
+	for (size_t i = 0; i < ENDING; i++)
+		if (pattern[i] == 'd' ? !isdigit((unsigned char)ending[i])
+				      : ending[i] != pattern[i])
+			return false;
+	return true;
+}
+
+static uint32_t gguf_digits(const char *text)
+{
+	uint32_t n = 0;
+	for (int i = 0; i < DIGITS; i++)
+		n = n * 10 + (uint32_t)(text[i] - '0');
+	return n;
+}
+
+struct gguf_split gguf_split_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct gguf_split s = {.name = slash ? slash + 1 : path, .count = 1};
+	size_t n = strlen(s.name);
+	s.stem = n;
+	if (n <= ENDING || !gguf_ends_as_a_part(s.name + n - ENDING))
+		return s;
+	uint32_t part = gguf_digits(s.name + n - ENDING + PART_AT),
+		 count = gguf_digits(s.name + n - ENDING + COUNT_AT);
+	if (part < 1 || part > count || count > GGUF_MAX_PARTS)
+		return s;
+	s.stem = n - ENDING;
+	s.part = part - 1;
+	s.count = count;
+	return s;
+}
+
+int gguf_part_name(const struct gguf_split *s, uint32_t part, char *name, size_t size,
+		   struct err *e)
+{
+	bool whole = !s->name[s->stem];
+	int n = whole ? snprintf(name, size, "%s", s->name)
+		      : snprintf(name, size, "%.*s-%05u-of-%05u.gguf", (int)s->stem, s->name,
+				 part + 1, s->count);
+	return n > 0 && (size_t)n < size
+		       ? 0
+		       : err_set(e, ENAMETOOLONG, "%.64s…: the name is too long", s->name);
+}
+
+int gguf_check_part(const struct gguf *g, const struct gguf_split *s, uint32_t part,
+		    const char *path, struct err *e)
+{
+	uint64_t number = 0, count = 1;
+	int failed = 0;
+	if (gguf_has(g, "split.count"))
+		failed = gguf_get_uint(g, "split.count", path, 0, UINT16_MAX, &count, e);
+	if (!failed && gguf_has(g, "split.no"))
+		failed = gguf_get_uint(g, "split.no", path, 0, UINT16_MAX, &number, e);
+	if (failed)
+		return failed;
+	count = count ? count : 1;
+	if (count != s->count || number != part)
+		return err_set(e, EINVAL,
+			       "%s says that it is part %llu of %llu, and its name does not end in "
+			       "-%05llu-of-%05llu.gguf: give all the parts their names back",
+			       path, (unsigned long long)number + 1, (unsigned long long)count,
+			       (unsigned long long)number + 1, (unsigned long long)count);
+	return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "cache/err.h"
 #include "engine/source/tensor_list.h"
+#include "kernels/format.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -107,5 +108,39 @@ bool gguf_double(const struct gguf_value *v, uint64_t i, double *out);
 /* The strings of an array one after the other, in constant time each; *at begins as 0. False: there
  * are no more. */
 bool gguf_next_string(const struct gguf_value *v, size_t *at, const char **text, size_t *length);
+
+/* ---- types of tensors ---- */
+
+/* GGUF's tensor types: how many numbers a block has and how many bytes. */
+struct gguf_type {
+	const char *name; /* "Q4_K" */
+	uint32_t number;  /* in files */
+	uint32_t block, bytes;
+	enum format format; /* FORMAT_COUNT: it cannot be computed with */
+};
+
+/* NULL: it is not known. */
+const struct gguf_type *gguf_type_find(uint64_t number);
+
+/* ---- files in parts ---- */
+
+/* GGUF files that are split into parts: NAME-00001-of-00003.gguf and so on. The first has all the
+ * keys; each has tensors, and says which part of how many it is. */
+enum { GGUF_MAX_PARTS = 4096 };
+
+struct gguf_split {
+	const char *name;     /* of the file that was given, without its folder; the path's */
+	size_t stem;	      /* how much of it the parts have in common, at the beginning */
+	uint32_t part, count; /* counted from 0; a file that is not split is the only part */
+};
+
+/* By the name of the file alone, which is at the end of the path. */
+struct gguf_split gguf_split_of(const char *path);
+/* The name of a part. */
+int gguf_part_name(const struct gguf_split *s, uint32_t part, char *name, size_t size,
+		   struct err *e);
+/* Whether a part's keys say what its name says. */
+int gguf_check_part(const struct gguf *g, const struct gguf_split *s, uint32_t part,
+		    const char *path, struct err *e);
 
 #endif

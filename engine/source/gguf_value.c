@@ -18,7 +18,7 @@ const char *gguf_kind_name(enum gguf_kind k)
 	return kind_names[k];
 }
 
-static int compare_key(const void *key, const void *value)
+static int gguf_compare_key(const void *key, const void *value)
 {
 	const struct gguf_value *v = value;
 	return strcmp(key, v->key);
@@ -26,12 +26,13 @@ static int compare_key(const void *key, const void *value)
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
-	return g->count ? bsearch(key, g->values, g->count, sizeof *g->values, compare_key) : NULL;
+	return g->count ? bsearch(key, g->values, g->count, sizeof *g->values, gguf_compare_key)
+			: NULL;
 }
 
 /* ---- numbers ---- */
 
-static uint64_t number_at(const uint8_t *bytes, uint32_t width)
+static uint64_t gguf_number_at(const uint8_t *bytes, uint32_t width)
 {
 	uint64_t n = 0;
 	for (uint32_t i = width; i-- > 0;)
@@ -40,7 +41,7 @@ static uint64_t number_at(const uint8_t *bytes, uint32_t width)
 }
 
 /* How wide an integer is, and whether its highest bit is a sign; 0: it is none. */
-static uint32_t integer_width(enum gguf_kind k, bool *is_signed)
+static uint32_t gguf_integer_width(enum gguf_kind k, bool *is_signed)
 {
 	static const struct {
 		enum gguf_kind kind;
@@ -59,7 +60,7 @@ static uint32_t integer_width(enum gguf_kind k, bool *is_signed)
 	return 0;
 }
 
-static bool is_negative(uint64_t n, uint32_t width)
+static bool gguf_is_negative(uint64_t n, uint32_t width)
 {
 	return n >> (8 * width - 1) & 1;
 }
@@ -67,17 +68,17 @@ static bool is_negative(uint64_t n, uint32_t width)
 bool gguf_uint(const struct gguf_value *v, uint64_t i, uint64_t *out)
 {
 	bool is_signed;
-	uint32_t width = integer_width(v->element, &is_signed);
+	uint32_t width = gguf_integer_width(v->element, &is_signed);
 	if (!width || i >= v->count)
 		return false;
-	*out = number_at(v->bytes + i * width, width);
-	return !is_signed || !is_negative(*out, width);
+	*out = gguf_number_at(v->bytes + i * width, width);
+	return !is_signed || !gguf_is_negative(*out, width);
 }
 
 bool gguf_double(const struct gguf_value *v, uint64_t i, double *out)
 {
 	bool is_signed;
-	uint32_t width = integer_width(v->element, &is_signed);
+	uint32_t width = gguf_integer_width(v->element, &is_signed);
 	float f;
 	if (i >= v->count)
 		return false;
@@ -87,8 +88,8 @@ bool gguf_double(const struct gguf_value *v, uint64_t i, double *out)
 	} else if (v->element == GGUF_F64) {
 		memcpy(out, v->bytes + i * sizeof *out, sizeof *out);
 	} else if (width) {
-		uint64_t n = number_at(v->bytes + i * width, width);
-		bool negative = is_signed && is_negative(n, width);
+		uint64_t n = gguf_number_at(v->bytes + i * width, width);
+		bool negative = is_signed && gguf_is_negative(n, width);
 		uint64_t size = negative ? (~n + 1) & (UINT64_MAX >> (64 - 8 * width)) : n;
 		*out = negative ? -(double)size : (double)size;
 	} else {
@@ -101,7 +102,7 @@ bool gguf_next_string(const struct gguf_value *v, size_t *at, const char **text,
 {
 	if (v->element != GGUF_STRING || *at >= v->size)
 		return false;
-	*length = (size_t)number_at(v->bytes + *at, 8); /* checked when it was read */
+	*length = (size_t)gguf_number_at(v->bytes + *at, 8); /* checked when it was read */
 	*text = (const char *)v->bytes + *at + 8;
 	*at += 8 + *length;
 	return true;
@@ -109,15 +110,15 @@ bool gguf_next_string(const struct gguf_value *v, size_t *at, const char **text,
 
 /* ---- by key ---- */
 
-static int find(const struct gguf *g, const char *key, const char *name,
-		const struct gguf_value **out, struct err *e)
+static int gguf_find_of_kind(const struct gguf *g, const char *key, const char *name,
+			     const struct gguf_value **out, struct err *e)
 {
 	*out = gguf_find(g, key);
 	return *out ? 0 : err_set(e, ENOENT, "%s has no %s", name, key);
 }
 
-static int wrong_kind(const struct gguf_value *v, const char *name, const char *wanted,
-		      struct err *e)
+static int gguf_wrong_kind(const struct gguf_value *v, const char *name, const char *wanted,
+			   struct err *e)
 {
 	return err_set(e, EINVAL, "%s: %s is of kind %s%s%s, but must be %s", name, v->key,
 		       gguf_kind_name(v->kind), v->kind == GGUF_ARRAY ? " of " : "",
@@ -129,11 +130,11 @@ int gguf_get_uint(const struct gguf *g, const char *key, const char *name, uint6
 {
 	const struct gguf_value *v;
 	bool is_signed;
-	int failed = find(g, key, name, &v, e);
+	int failed = gguf_find_of_kind(g, key, name, &v, e);
 	if (failed)
 		return failed;
-	if (v->kind == GGUF_ARRAY || !integer_width(v->kind, &is_signed))
-		return wrong_kind(v, name, "an integer", e);
+	if (v->kind == GGUF_ARRAY || !gguf_integer_width(v->kind, &is_signed))
+		return gguf_wrong_kind(v, name, "an integer", e);
 	if (!gguf_uint(v, 0, out) || *out < least || *out > most)
 		return err_set(e, ERANGE, "%s: %s is not between %llu and %llu", name, key,
 			       (unsigned long long)least, (unsigned long long)most);
@@ -144,11 +145,11 @@ int gguf_get_double(const struct gguf *g, const char *key, const char *name, dou
 		    struct err *e)
 {
 	const struct gguf_value *v;
-	int failed = find(g, key, name, &v, e);
+	int failed = gguf_find_of_kind(g, key, name, &v, e);
 	if (failed)
 		return failed;
 	if (v->kind == GGUF_ARRAY || !gguf_double(v, 0, out))
-		return wrong_kind(v, name, "a number", e);
+		return gguf_wrong_kind(v, name, "a number", e);
 	if (!isfinite(*out))
 		return err_set(e, ERANGE, "%s: %s is no finite number", name, key);
 	return 0;
@@ -157,11 +158,11 @@ int gguf_get_double(const struct gguf *g, const char *key, const char *name, dou
 int gguf_get_bool(const struct gguf *g, const char *key, const char *name, bool *out, struct err *e)
 {
 	const struct gguf_value *v;
-	int failed = find(g, key, name, &v, e);
+	int failed = gguf_find_of_kind(g, key, name, &v, e);
 	if (failed)
 		return failed;
 	if (v->kind != GGUF_BOOL)
-		return wrong_kind(v, name, "a boolean", e);
+		return gguf_wrong_kind(v, name, "a boolean", e);
 	*out = *v->bytes;
 	return 0;
 }
@@ -171,21 +172,21 @@ int gguf_get_string(const struct gguf *g, const char *key, const char *name, con
 {
 	const struct gguf_value *v;
 	size_t at = 0;
-	int failed = find(g, key, name, &v, e);
+	int failed = gguf_find_of_kind(g, key, name, &v, e);
 	if (failed)
 		return failed;
 	if (v->kind != GGUF_STRING || !gguf_next_string(v, &at, text, length))
-		return wrong_kind(v, name, "a string", e);
+		return gguf_wrong_kind(v, name, "a string", e);
 	return 0;
 }
 
 int gguf_get_array(const struct gguf *g, const char *key, const char *name, enum gguf_kind element,
 		   const struct gguf_value **out, struct err *e)
 {
-	int failed = find(g, key, name, out, e);
+	int failed = gguf_find_of_kind(g, key, name, out, e);
 	if (failed)
 		return failed;
 	if ((*out)->kind != GGUF_ARRAY || (*out)->element != element)
-		return wrong_kind(*out, name, "an array of another kind", e);
+		return gguf_wrong_kind(*out, name, "an array of another kind", e);
 	return 0;
 }

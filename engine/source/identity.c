@@ -1,9 +1,14 @@
 /* Records of an identity, and what follows from them; it opens no file. */
 #include "engine/source/identity.h"
 
+#include "cache/store_files.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 static const char magic[8] = "MOEFSSRC";
@@ -19,7 +24,7 @@ void identity_free(struct identity *id)
 
 /* ---- bytes ---- */
 
-static uint64_t get(const uint8_t *in, unsigned bytes)
+static uint64_t identity_get(const uint8_t *in, unsigned bytes)
 {
 	uint64_t v = 0;
 	while (bytes-- > 0)
@@ -27,7 +32,7 @@ static uint64_t get(const uint8_t *in, unsigned bytes)
 	return v;
 }
 
-static void put(uint8_t *out, uint64_t v, unsigned bytes)
+static void identity_put(uint8_t *out, uint64_t v, unsigned bytes)
 {
 	for (; bytes-- > 0; v >>= 8)
 		*out++ = (uint8_t)v;
@@ -38,38 +43,39 @@ uint64_t identity_record_sum(const uint8_t record[IDENTITY_RECORD], const struct
 	return XXH3_64bits_withSeed(record, SUM_AT, id->name[0] ^ id->name[1]);
 }
 
-static void begin(uint8_t out[IDENTITY_RECORD], enum record_kind kind, uint32_t file)
+static void identity_begin_record(uint8_t out[IDENTITY_RECORD], enum record_kind kind,
+				  uint32_t file)
 {
 	memset(out, 0, IDENTITY_RECORD);
-	put(out, kind, 4);
-	put(out + 4, file, 4);
+	identity_put(out, kind, 4);
+	identity_put(out + 4, file, 4);
 }
 
-static void seal(uint8_t out[IDENTITY_RECORD], const struct identity *id)
+static void identity_seal_record(uint8_t out[IDENTITY_RECORD], const struct identity *id)
 {
-	put(out + SUM_AT, identity_record_sum(out, id), 8);
+	identity_put(out + SUM_AT, identity_record_sum(out, id), 8);
 }
 
 void identity_encode_head(uint8_t out[IDENTITY_RECORD], const struct identity *id)
 {
 	memset(out, 0, IDENTITY_RECORD);
 	memcpy(out, magic, sizeof magic);
-	put(out + 8, VERSION, 4);
+	identity_put(out + 8, VERSION, 4);
 	for (size_t i = 0; i < 2; i++) {
-		put(out + 16 + 8 * i, id->name[i], 8);
-		put(out + 32 + 8 * i, id->sampled[i], 8);
+		identity_put(out + 16 + 8 * i, id->name[i], 8);
+		identity_put(out + 32 + 8 * i, id->sampled[i], 8);
 	}
-	put(out + HEAD_SUM_AT, XXH3_64bits(out, HEAD_SUM_AT), 8);
+	identity_put(out + HEAD_SUM_AT, XXH3_64bits(out, HEAD_SUM_AT), 8);
 }
 
 bool identity_decode_head(struct identity *id, const uint8_t in[IDENTITY_RECORD])
 {
-	if (memcmp(in, magic, sizeof magic) != 0 || get(in + 8, 4) != VERSION ||
-	    get(in + HEAD_SUM_AT, 8) != XXH3_64bits(in, HEAD_SUM_AT))
+	if (memcmp(in, magic, sizeof magic) != 0 || identity_get(in + 8, 4) != VERSION ||
+	    identity_get(in + HEAD_SUM_AT, 8) != XXH3_64bits(in, HEAD_SUM_AT))
 		return false;
 	for (size_t i = 0; i < 2; i++) {
-		id->name[i] = get(in + 16 + 8 * i, 8);
-		id->sampled[i] = get(in + 32 + 8 * i, 8);
+		id->name[i] = identity_get(in + 16 + 8 * i, 8);
+		id->sampled[i] = identity_get(in + 32 + 8 * i, 8);
 	}
 	return true;
 }
@@ -77,47 +83,49 @@ bool identity_decode_head(struct identity *id, const uint8_t in[IDENTITY_RECORD]
 void identity_encode_file(uint8_t out[IDENTITY_RECORD], const struct identity *id, uint32_t file)
 {
 	const struct identity_file *f = &id->files[file];
-	begin(out, KIND_FILE, file);
-	put(out + 8, f->name_hash, 8);
-	put(out + 16, f->stamp.size, 8);
-	put(out + 24, (uint64_t)f->stamp.modified.tv_sec, 8);
-	put(out + 32, (uint64_t)f->stamp.changed.tv_sec, 8);
-	put(out + 40, (uint64_t)f->stamp.modified.tv_nsec, 4);
-	put(out + 44, (uint64_t)f->stamp.changed.tv_nsec, 4);
-	seal(out, id);
+	identity_begin_record(out, KIND_FILE, file);
+	identity_put(out + 8, f->name_hash, 8);
+	identity_put(out + 16, f->stamp.size, 8);
+	identity_put(out + 24, (uint64_t)f->stamp.modified.tv_sec, 8);
+	identity_put(out + 32, (uint64_t)f->stamp.changed.tv_sec, 8);
+	identity_put(out + 40, (uint64_t)f->stamp.modified.tv_nsec, 4);
+	identity_put(out + 44, (uint64_t)f->stamp.changed.tv_nsec, 4);
+	identity_seal_record(out, id);
 }
 
 void identity_encode_range(uint8_t out[IDENTITY_RECORD], const struct identity *id,
 			   const struct identity_range *r)
 {
-	begin(out, KIND_RANGE, r->file);
-	put(out + 8, r->offset, 8);
-	put(out + 16, r->bytes, 8);
-	put(out + 24, r->hash, 8);
-	seal(out, id);
+	identity_begin_record(out, KIND_RANGE, r->file);
+	identity_put(out + 8, r->offset, 8);
+	identity_put(out + 16, r->bytes, 8);
+	identity_put(out + 24, r->hash, 8);
+	identity_seal_record(out, id);
 }
 
 void identity_encode_end(uint8_t out[IDENTITY_RECORD], const struct identity *id,
 			 enum identity_end end)
 {
-	begin(out, end == IDENTITY_COMPLETE ? KIND_COMPLETE : KIND_CLOSED, 0);
-	put(out + 8, id->kept, 8);
-	seal(out, id);
+	identity_begin_record(out, end == IDENTITY_COMPLETE ? KIND_COMPLETE : KIND_CLOSED, 0);
+	identity_put(out + 8, id->kept, 8);
+	identity_seal_record(out, id);
 }
 
-static struct identity_file file_of(const uint8_t in[IDENTITY_RECORD])
+static struct identity_file identity_find_file(const uint8_t in[IDENTITY_RECORD])
 {
 	return (struct identity_file){
-		.name_hash = get(in + 8, 8),
-		.stamp = {.size = get(in + 16, 8),
-			  .modified = {(time_t)get(in + 24, 8), (long)get(in + 40, 4)},
-			  .changed = {(time_t)get(in + 32, 8), (long)get(in + 44, 4)}},
+		.name_hash = identity_get(in + 8, 8),
+		.stamp = {.size = identity_get(in + 16, 8),
+			  .modified = {(time_t)identity_get(in + 24, 8),
+				       (long)identity_get(in + 40, 4)},
+			  .changed = {(time_t)identity_get(in + 32, 8),
+				      (long)identity_get(in + 44, 4)}},
 	};
 }
 
 /* A file that is new, or one that is known with a newer stamp. */
-static int take_file(struct identity *id, uint32_t file, const struct identity_file *f,
-		     struct err *e)
+static int identity_take_file(struct identity *id, uint32_t file, const struct identity_file *f,
+			      struct err *e)
 {
 	if (f->stamp.size > INT64_MAX)
 		return 0;
@@ -129,7 +137,7 @@ static int take_file(struct identity *id, uint32_t file, const struct identity_f
 	return 0;
 }
 
-static bool range_fits(const struct identity *id, const struct identity_range *r)
+static bool identity_range_fits(const struct identity *id, const struct identity_range *r)
 {
 	return r->file < id->file_count && r->bytes > 0 &&
 	       r->offset <= id->files[r->file].stamp.size &&
@@ -138,19 +146,20 @@ static bool range_fits(const struct identity *id, const struct identity_range *r
 
 int identity_decode(struct identity *id, const uint8_t in[IDENTITY_RECORD], struct err *e)
 {
-	if (get(in + SUM_AT, 8) != identity_record_sum(in, id))
+	if (identity_get(in + SUM_AT, 8) != identity_record_sum(in, id))
 		return 0;
-	uint64_t kind = get(in, 4), count = get(in + 8, 8);
-	const struct identity_file file = file_of(in);
-	const struct identity_range range = {(uint32_t)get(in + 4, 4), get(in + 8, 8),
-					     get(in + 16, 8), get(in + 24, 8)};
+	uint64_t kind = identity_get(in, 4), count = identity_get(in + 8, 8);
+	const struct identity_file file = identity_find_file(in);
+	const struct identity_range range = {(uint32_t)identity_get(in + 4, 4),
+					     identity_get(in + 8, 8), identity_get(in + 16, 8),
+					     identity_get(in + 24, 8)};
 	id->closed = kind == KIND_CLOSED && count == id->kept;
 	switch (kind) {
 	case KIND_FILE:
-		return take_file(id, range.file, &file, e);
+		return identity_take_file(id, range.file, &file, e);
 	case KIND_RANGE:
 		id->complete = false;
-		if (!range_fits(id, &range))
+		if (!identity_range_fits(id, &range))
 			return 0;
 		id->kept++;
 		return identity_add_range(id, &range, e);
@@ -165,7 +174,7 @@ int identity_decode(struct identity *id, const uint8_t in[IDENTITY_RECORD], stru
 /* ---- lists ---- */
 
 /* Room for one more; NULL without memory, or beyond the most. */
-static void *grow(void *list, size_t count, size_t *room, size_t most, size_t size)
+static void *identity_grow(void *list, size_t count, size_t *room, size_t most, size_t size)
 {
 	if (count < *room)
 		return list;
@@ -181,7 +190,8 @@ static void *grow(void *list, size_t count, size_t *room, size_t most, size_t si
 int identity_add_file(struct identity *id, const struct identity_file *f, struct err *e)
 {
 	size_t room = id->file_room;
-	void *files = grow(id->files, id->file_count, &room, IDENTITY_MOST_FILES, sizeof *f);
+	void *files =
+		identity_grow(id->files, id->file_count, &room, IDENTITY_MOST_FILES, sizeof *f);
 	if (!files)
 		return err_set(e, ENOMEM, "no memory for the list of a checkpoint's files");
 	id->files = files;
@@ -192,8 +202,8 @@ int identity_add_file(struct identity *id, const struct identity_file *f, struct
 
 int identity_add_range(struct identity *id, const struct identity_range *r, struct err *e)
 {
-	void *ranges =
-		grow(id->ranges, id->range_count, &id->range_room, IDENTITY_MOST_RANGES, sizeof *r);
+	void *ranges = identity_grow(id->ranges, id->range_count, &id->range_room,
+				     IDENTITY_MOST_RANGES, sizeof *r);
 	if (!ranges)
 		return err_set(e, ENOMEM, "no memory for the sums of a checkpoint's tensors");
 	id->ranges = ranges;
@@ -201,7 +211,7 @@ int identity_add_range(struct identity *id, const struct identity_range *r, stru
 	return 0;
 }
 
-static int by_place(const void *a, const void *b)
+static int identity_compare_places(const void *a, const void *b)
 {
 	const struct identity_range *x = a, *y = b;
 	if (x->file != y->file)
@@ -216,9 +226,9 @@ int identity_sort(struct identity *id, struct err *e)
 	struct identity_range *r = id->ranges;
 	size_t kept = 0;
 	if (id->range_count)
-		qsort(r, id->range_count, sizeof *r, by_place);
+		qsort(r, id->range_count, sizeof *r, identity_compare_places);
 	for (size_t i = 0; i < id->range_count; i++) {
-		bool again = kept && !by_place(&r[kept - 1], &r[i]);
+		bool again = kept && !identity_compare_places(&r[kept - 1], &r[i]);
 		if (again && r[kept - 1].hash != r[i].hash)
 			return err_set(e, ESTALE,
 				       "the checkpoint was changed while it was read; ask again, "
@@ -274,4 +284,152 @@ enum identity_says identity_compare(const struct identity *id, const struct sour
 			says = IDENTITY_MAYBE;
 	}
 	return says;
+}
+
+/* ---- in a store's folder ---- */
+
+enum { PIECE_RECORDS = 1024 };
+
+/* ---- reading ---- */
+
+static bool identity_is_end(const struct identity *before, const struct identity *after)
+{
+	return (after->complete && !before->complete) || after->closed;
+}
+
+/* Records [1, …) of the file, in pieces. */
+static int identity_read_records(struct identity *out, int fd, uint64_t bytes, const char *folder,
+				 const char *name, struct err *e)
+{
+	uint8_t *piece = malloc((size_t)PIECE_RECORDS * IDENTITY_RECORD);
+	uint64_t records = bytes / IDENTITY_RECORD;
+	int failed = piece ? 0 : err_set(e, ENOMEM, "no memory for reading %s/%s", folder, name);
+	out->end = IDENTITY_RECORD;
+	for (uint64_t i = 1; i < records && !failed; i += PIECE_RECORDS) {
+		uint64_t n = records - i < PIECE_RECORDS ? records - i : PIECE_RECORDS;
+		failed = store_file_read(fd, piece, n * IDENTITY_RECORD, i * IDENTITY_RECORD,
+					 folder, name, e);
+		for (uint64_t k = 0; k < n && !failed; k++) {
+			const struct identity before = *out;
+			failed = identity_decode(out, piece + k * IDENTITY_RECORD, e);
+			if (!identity_is_end(&before, out))
+				out->end = (i + k + 1) * IDENTITY_RECORD;
+		}
+	}
+	free(piece);
+	return failed;
+}
+
+int identity_read(struct identity *out, int dir, const char *folder, const char *name,
+		  struct err *e)
+{
+	uint8_t head[IDENTITY_RECORD];
+	*out = (struct identity){.partial = !strcmp(name, IDENTITY_PARTIAL)};
+	int fd = store_file_open(dir, folder, name, O_RDONLY, e);
+	if (fd < 0)
+		return -ENOENT;
+	int64_t bytes = store_file_size(fd, folder, name, e);
+	int failed = bytes < IDENTITY_RECORD ? -ENOENT : 0;
+	if (!failed && (store_file_read(fd, head, sizeof head, 0, folder, name, e) ||
+			!identity_decode_head(out, head)))
+		failed = -ENOENT;
+	if (!failed)
+		failed = identity_read_records(out, fd, (uint64_t)bytes, folder, name, e);
+	close(fd);
+	if (failed)
+		identity_free(out);
+	return failed == -ENOMEM ? failed : failed ? -ENOENT : 0;
+}
+
+int identity_find(struct identity *out, const char *folder, const uint64_t name[2], struct err *e)
+{
+	static const char *const files[] = {IDENTITY_FILE, IDENTITY_PARTIAL};
+	int found = -ENOENT, dir = store_folder_open(folder, e);
+	if (dir < 0)
+		return -ENOENT;
+	for (size_t i = 0; i < 2 && found == -ENOENT; i++) {
+		found = identity_read(out, dir, folder, files[i], e);
+		if (!found && (!out->complete || memcmp(out->name, name, sizeof out->name) != 0)) {
+			identity_free(out);
+			found = -ENOENT;
+		}
+	}
+	close(dir);
+	return found;
+}
+
+/* ---- writing ---- */
+
+static size_t identity_encode_all(const struct identity *id, uint8_t *out)
+{
+	uint8_t *at = out;
+	identity_encode_head(at, id);
+	for (uint32_t i = 0; i < id->file_count; i++)
+		identity_encode_file(at += IDENTITY_RECORD, id, i);
+	for (size_t i = 0; i < id->range_count; i++)
+		identity_encode_range(at += IDENTITY_RECORD, id, &id->ranges[i]);
+	identity_encode_end(at += IDENTITY_RECORD, id, IDENTITY_COMPLETE);
+	return (size_t)(at - out) + IDENTITY_RECORD;
+}
+
+/* Two mounts that come to it at once write the same. */
+int identity_write(const struct identity *id, const char *folder, struct err *e)
+{
+	uint8_t *bytes = malloc((2 + id->file_count + id->range_count) * IDENTITY_RECORD);
+	int dir = store_folder_open(folder, e);
+	int fd = dir < 0 ? dir
+			 : store_file_open(dir, folder, IDENTITY_FILE, O_RDWR | O_CREAT | O_TRUNC,
+					   e);
+	int failed = fd < 0 ? fd : 0;
+	if (!failed && !bytes)
+		failed = err_set(e, ENOMEM, "no memory for %s/" IDENTITY_FILE, folder);
+	if (!failed)
+		failed = store_file_write(fd, bytes, identity_encode_all(id, bytes), 0, folder,
+					  IDENTITY_FILE, e);
+	if (!failed)
+		failed = store_file_sync(fd, folder, IDENTITY_FILE, e);
+	if (fd >= 0)
+		close(fd);
+	if (dir >= 0)
+		close(dir);
+	free(bytes);
+	return failed;
+}
+
+/* Behind the last whole record: a torn one is written over. */
+static int identity_append_stamps(const struct identity *id, int fd, const char *folder,
+				  const char *name, struct err *e)
+{
+	uint8_t *bytes = malloc((size_t)id->file_count * IDENTITY_RECORD);
+	if (!bytes)
+		return err_set(e, ENOMEM, "no memory for %s/%s", folder, name);
+	for (uint32_t i = 0; i < id->file_count; i++)
+		identity_encode_file(bytes + (size_t)i * IDENTITY_RECORD, id, i);
+	int64_t size = store_file_size(fd, folder, name, e);
+	int failed = size < 0 ? (int)size : 0;
+	if (!failed)
+		failed = store_file_write(fd, bytes, (size_t)id->file_count * IDENTITY_RECORD,
+					  (uint64_t)size / IDENTITY_RECORD * IDENTITY_RECORD,
+					  folder, name, e);
+	free(bytes);
+	return failed;
+}
+
+int identity_keep_stamps(const struct identity *id, const char *folder, struct err *e)
+{
+	const char *name = id->partial ? IDENTITY_PARTIAL : IDENTITY_FILE;
+	int dir = store_folder_open(folder, e);
+	int fd = dir < 0 ? dir : store_file_open(dir, folder, name, O_RDWR, e);
+	int failed = fd < 0 ? fd : 0;
+	/* Of other mounts that keep theirs; the lock goes with the descriptor. */
+	while (!failed && flock(fd, LOCK_EX))
+		if (errno != EINTR)
+			failed = err_sys(e, errno, "%s/%s: cannot be locked", folder, name);
+	if (!failed)
+		failed = identity_append_stamps(id, fd, folder, name, e);
+	if (fd >= 0)
+		close(fd);
+	if (dir >= 0)
+		close(dir);
+	return failed;
 }

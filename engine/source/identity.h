@@ -107,7 +107,7 @@ enum identity_says {
 };
 enum identity_says identity_compare(const struct identity *id, const struct source_state *now);
 
-/* ---- identity_store.c: in a store's folder ---- */
+/* ---- identity.c: in a store's folder ---- */
 
 /* Reads one of the two files in a folder, of which dir is open. -ENOENT: it is not there, or not to
  * be read as this. */

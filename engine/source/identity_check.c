@@ -3,7 +3,7 @@
 #include "engine/source/identity.h"
 
 #include "cache/checksum.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ struct reading { /* a source that is read file by file */
 	int fd;
 };
 
-static void close_file(struct reading *r)
+static void identity_close_file(struct reading *r)
 {
 	if (r->fd >= 0)
 		close(r->fd);
@@ -64,17 +64,17 @@ static void close_file(struct reading *r)
 	r->fd = -1;
 }
 
-static int stale(const struct source_state *s, const struct source_file *f, struct err *e)
+static int identity_stale(const struct source_state *s, const struct source_file *f, struct err *e)
 {
 	return err_set(e, ESTALE, "%s/%s: is not the file that the store was made from",
 		       s->directory, f->name);
 }
 
-static int open_file(struct reading *r, uint64_t name_hash, struct err *e)
+static int identity_open_file(struct reading *r, uint64_t name_hash, struct err *e)
 {
 	uint64_t size;
 	struct stat st;
-	close_file(r);
+	identity_close_file(r);
 	r->file = source_find(r->source, name_hash);
 	if (!r->file)
 		return err_set(e, ESTALE, "%s: a file is gone", r->source->directory);
@@ -88,25 +88,26 @@ static int open_file(struct reading *r, uint64_t name_hash, struct err *e)
 		return err_sys(e, errno, "%s: cannot be looked at", r->path);
 	const struct source_stamp now = source_stamp_of(&st);
 	(void)posix_fadvise(r->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a wish */
-	return source_stamps_equal(&now, &r->file->stamp) ? 0 : stale(r->source, r->file, e);
+	return source_stamps_equal(&now, &r->file->stamp) ? 0
+							  : identity_stale(r->source, r->file, e);
 }
 
-static int compare_range(struct reading *r, const struct identity *id,
-			 const struct identity_range *kept, identity_went_fn *went, void *ctx,
-			 struct err *e)
+static int identity_compare_range(struct reading *r, const struct identity *id,
+				  const struct identity_range *kept, identity_went_fn *went,
+				  void *ctx, struct err *e)
 {
 	struct identity_range is = *kept;
 	uint64_t name_hash = id->files[kept->file].name_hash;
 	int failed = r->file && r->fd >= 0 && r->file->name_hash == name_hash
 			     ? 0
-			     : open_file(r, name_hash, e);
+			     : identity_open_file(r, name_hash, e);
 	if (!failed)
 		failed = identity_hash(&is, r->fd, r->path, went, ctx, e);
-	return failed || is.hash == kept->hash ? failed : stale(r->source, r->file, e);
+	return failed || is.hash == kept->hash ? failed : identity_stale(r->source, r->file, e);
 }
 
 /* They were not changed while they were read; the identity has their stamps. */
-static int take_stamps(struct identity *id, const struct source_state *now, struct err *e)
+static int identity_take_stamps(struct identity *id, const struct source_state *now, struct err *e)
 {
 	for (uint32_t i = 0; i < id->file_count; i++) {
 		const struct source_file *f = source_find(now, id->files[i].name_hash);
@@ -125,9 +126,9 @@ int identity_verify(struct identity *id, const struct source_state *now, identit
 	struct reading r = {.source = now, .fd = -1};
 	int failed = identity_sort(id, e);
 	for (size_t i = 0; i < id->range_count && !failed; i++)
-		failed = compare_range(&r, id, &id->ranges[i], went, ctx, e);
-	close_file(&r);
-	return failed ? failed : take_stamps(id, now, e);
+		failed = identity_compare_range(&r, id, &id->ranges[i], went, ctx, e);
+	identity_close_file(&r);
+	return failed ? failed : identity_take_stamps(id, now, e);
 }
 
 int identity_of_source(struct identity *out, const struct source_state *now, identity_went_fn *went,
@@ -145,15 +146,15 @@ int identity_of_source(struct identity *out, const struct source_state *now, ide
 		struct identity_range range = {.file = i, .bytes = f->stamp.size};
 		failed = identity_add_file(out, &file, e);
 		if (!failed)
-			failed = open_file(&r, f->name_hash, e);
+			failed = identity_open_file(&r, f->name_hash, e);
 		if (!failed)
 			failed = identity_hash(&range, r.fd, r.path, went, ctx, e);
 		if (!failed && range.bytes)
 			failed = identity_add_range(out, &range, e);
 	}
-	close_file(&r);
+	identity_close_file(&r);
 	if (!failed)
-		failed = take_stamps(out, now, e);
+		failed = identity_take_stamps(out, now, e);
 	out->kept = out->range_count;
 	out->complete = !failed;
 	if (failed)

@@ -1,4 +1,4 @@
-#include "engine/source/package_make.h"
+#include "engine/source/package_inside.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct package_tensor *package_add(struct package *p, const char *name)
 	return t->name ? t : NULL;
 }
 
-static int by_name(const void *a, const void *b)
+static int package_compare_names(const void *a, const void *b)
 {
 	const struct package_tensor *x = a, *y = b;
 	return strcmp(x->name, y->name);
@@ -33,7 +33,7 @@ static int by_name(const void *a, const void *b)
 int package_sort(struct package *p, struct err *e)
 {
 	if (p->count)
-		qsort(p->tensors, p->count, sizeof *p->tensors, by_name);
+		qsort(p->tensors, p->count, sizeof *p->tensors, package_compare_names);
 	for (size_t i = 1; i < p->count; i++)
 		if (!strcmp(p->tensors[i - 1].name, p->tensors[i].name))
 			return err_set(e, EINVAL,
@@ -69,16 +69,17 @@ const struct package_tensor *package_tensor(const struct package *p, size_t i)
 	return &p->tensors[i];
 }
 
-static const struct package_tensor *find(const struct package *p, const char *name)
+static const struct package_tensor *package_find_exactly(const struct package *p, const char *name)
 {
 	struct package_tensor key = {.name = (char *)name};
-	return p->count ? bsearch(&key, p->tensors, p->count, sizeof key, by_name) : NULL;
+	return p->count ? bsearch(&key, p->tensors, p->count, sizeof key, package_compare_names)
+			: NULL;
 }
 
 const struct package_tensor *package_find(const struct package *p, const char *name)
 {
 	static const char weight[] = ".weight";
-	const struct package_tensor *t = find(p, name);
+	const struct package_tensor *t = package_find_exactly(p, name);
 	size_t n = strlen(name), k = sizeof weight - 1;
 	if (t || n <= k || strcmp(name + n - k, weight) != 0)
 		return t;
@@ -87,7 +88,7 @@ const struct package_tensor *package_find(const struct package *p, const char *n
 		return NULL;
 	memcpy(shorter, name, n - k);
 	shorter[n - k] = 0;
-	t = find(p, shorter);
+	t = package_find_exactly(p, shorter);
 	return t && t->encoding->type ? t : NULL;
 }
 
@@ -107,7 +108,8 @@ uint64_t package_rows(const struct package_tensor *t)
 }
 
 /* A dimension of 1 in the middle says nothing: [channels, 1, width] are rows of that width, too. */
-static bool same_shape(const uint64_t *a, uint32_t a_dims, const uint64_t *b, uint32_t b_dims)
+static bool package_same_shape(const uint64_t *a, uint32_t a_dims, const uint64_t *b,
+			       uint32_t b_dims)
 {
 	uint32_t i = 0, k = 0;
 	for (;; i++, k++) {
@@ -125,7 +127,7 @@ static bool same_shape(const uint64_t *a, uint32_t a_dims, const uint64_t *b, ui
 bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims)
 {
 	if (!t->padded)
-		return same_shape(t->shape, t->dims, shape, dims);
+		return package_same_shape(t->shape, t->dims, shape, dims);
 	uint64_t rows = 1, cols = dims ? shape[dims - 1] : 0, pad = t->padded;
 	for (uint32_t i = 0; i + 1 < dims; i++)
 		if (__builtin_mul_overflow(rows, shape[i], &rows))
@@ -153,7 +155,7 @@ enum format package_read_format(const struct package_tensor *t)
 /* ---- reading ---- */
 
 /* The part's row that a row of the tensor is in. */
-static uint64_t row_of_part(const struct package_tensor *t, uint32_t part, uint64_t row)
+static uint64_t package_part_row(const struct package_tensor *t, uint32_t part, uint64_t row)
 {
 	uint64_t share = t->part[part].share, height = t->dims > 1 ? t->shape[t->dims - 2] : 1;
 	if (share == 1)
@@ -165,8 +167,8 @@ struct package_place package_place(const struct package_tensor *t, uint32_t part
 				   uint32_t rows)
 {
 	const struct package_part *p = &t->part[part];
-	uint64_t first = row_of_part(t, part, row);
-	uint64_t last = rows ? row_of_part(t, part, row + rows - 1) : first;
+	uint64_t first = package_part_row(t, part, row);
+	uint64_t last = rows ? package_part_row(t, part, row + rows - 1) : first;
 	return (struct package_place){p->file, p->offset + first * p->row_bytes,
 				      (last - first + 1) * p->row_bytes};
 }
@@ -179,9 +181,9 @@ int package_read_part(const struct package *p, const struct package_tensor *t, u
 }
 
 /* The parts' bytes of those rows, one part after the other in a buffer that the caller frees. */
-static int read_parts(const struct package *p, const struct package_tensor *t, uint64_t row,
-		      uint32_t rows, uint8_t **buffer, const uint8_t *part[PACKAGE_PARTS],
-		      struct err *e)
+static int package_read_parts(const struct package *p, const struct package_tensor *t, uint64_t row,
+			      uint32_t rows, uint8_t **buffer, const uint8_t *part[PACKAGE_PARTS],
+			      struct err *e)
 {
 	uint64_t bytes = 0;
 	int failed = 0;
@@ -210,8 +212,8 @@ struct shape package_shape(const struct package_tensor *t, uint32_t rows, uint32
 }
 
 /* A row, by the kernels if they know its format. */
-static void decode_row(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
-		       float *out)
+static void package_decode_row(const struct package_tensor *t, const uint8_t *const *part,
+			       uint32_t cols, float *out)
 {
 	const struct shape row = package_shape(t, 1, cols);
 	if (t->format == FORMAT_COUNT)
@@ -220,15 +222,16 @@ static void decode_row(const struct package_tensor *t, const uint8_t *const *par
 		format_dequantise_row(out, &row, &(struct pieces){part[0], part[1], part[2]});
 }
 
-static void decode(const struct package_tensor *t, const uint8_t *const *part, uint64_t row,
-		   uint32_t rows, uint32_t cols, float *out)
+static void package_decode(const struct package_tensor *t, const uint8_t *const *part, uint64_t row,
+			   uint32_t rows, uint32_t cols, float *out)
 {
 	for (uint32_t r = 0; r < rows; r++) {
 		const uint8_t *at[PACKAGE_PARTS] = {0};
 		for (uint32_t i = 0; i < t->parts; i++)
-			at[i] = part[i] + (row_of_part(t, i, row + r) - row_of_part(t, i, row)) *
-						  t->part[i].row_bytes;
-		decode_row(t, at, cols, out + (size_t)r * cols);
+			at[i] = part[i] +
+				(package_part_row(t, i, row + r) - package_part_row(t, i, row)) *
+					t->part[i].row_bytes;
+		package_decode_row(t, at, cols, out + (size_t)r * cols);
 	}
 }
 
@@ -239,9 +242,9 @@ int package_read(const struct package *p, const struct package_tensor *t, uint64
 	uint8_t *buffer;
 	if (format_is_float(t->format))
 		return package_read_part(p, t, 0, row, rows, out, e);
-	int failed = read_parts(p, t, row, rows, &buffer, part, e);
+	int failed = package_read_parts(p, t, row, rows, &buffer, part, e);
 	if (!failed)
-		decode(t, part, row, rows, cols, out);
+		package_decode(t, part, row, rows, cols, out);
 	free(buffer);
 	return failed;
 }

@@ -1,5 +1,5 @@
 #include "engine/source/quantization.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -63,7 +63,8 @@ const char *quantization_foreign(const char *tensor_name)
 	return NULL;
 }
 
-static int refuse_method(const struct quantization *q, const char *method, struct err *e)
+static int quantization_refuse_method(const struct quantization *q, const char *method,
+				      struct err *e)
 {
 	for (size_t i = 0; i < sizeof foreign_methods / sizeof *foreign_methods; i++)
 		if (!strcmp(foreign_methods[i].method, method))
@@ -77,7 +78,7 @@ static int refuse_method(const struct quantization *q, const char *method, struc
 
 /* ---- config.json ---- */
 
-static int unknown_table(const struct quantization *q, const char *key, struct err *e)
+static int quantization_unknown_table(const struct quantization *q, const char *key, struct err *e)
 {
 	return err_set(e, ENOTSUP,
 		       "%s: \"%s\" has neither a \"quant_method\" nor MLX's \"bits\" and "
@@ -85,7 +86,7 @@ static int unknown_table(const struct quantization *q, const char *key, struct e
 		       q->name, key);
 }
 
-static int read_fp8(struct quantization *q, const struct json *table, struct err *e)
+static int quantization_read_fp8(struct quantization *q, const struct json *table, struct err *e)
 {
 	const char *fmt;
 	const struct json *block;
@@ -118,34 +119,34 @@ static int read_fp8(struct quantization *q, const struct json *table, struct err
 	return 0;
 }
 
-static int read_method(struct quantization *q, const struct json *table, const char *key,
-		       struct err *e)
+static int quantization_read_method(struct quantization *q, const struct json *table,
+				    const char *key, struct err *e)
 {
 	const char *method;
 	int failed = json_get_string_or(table, "quant_method", q->name, NULL, &method, e);
 	if (failed)
 		return failed;
 	if (!method)
-		return unknown_table(q, key, e);
+		return quantization_unknown_table(q, key, e);
 	if (!strcmp(method, "fp8"))
-		return read_fp8(q, table, e);
-	return !strcmp(method, "mxfp4") ? 0 : refuse_method(q, method, e);
+		return quantization_read_fp8(q, table, e);
+	return !strcmp(method, "mxfp4") ? 0 : quantization_refuse_method(q, method, e);
 }
 
 /* MLX writes its table under both keys, and under one of them before. */
-static bool is_mlx(const struct json *table)
+static bool quantization_is_mlx(const struct json *table)
 {
 	return json_has(table, "bits") && !json_has(table, "quant_method");
 }
 
 /* The table is whole: what no module has of its own is there for all. */
-static int read_mlx(struct quantization *q, const struct json *table, const char *key,
-		    struct err *e)
+static int quantization_read_mlx(struct quantization *q, const struct json *table, const char *key,
+				 struct err *e)
 {
 	struct mlx_codes codes;
 	q->mlx = table;
 	if (!json_has(table, "bits") || !json_has(table, "group_size"))
-		return unknown_table(q, key, e);
+		return quantization_unknown_table(q, key, e);
 	return quantization_mlx(q, "", &codes, e);
 }
 
@@ -161,13 +162,14 @@ int quantization_parse(struct quantization *q, const struct json *config, const 
 		if (failed || !table)
 			continue;
 		q->is_said = true;
-		failed = i == 0 || is_mlx(table) ? read_mlx(q, table, keys[i], e)
-						 : read_method(q, table, keys[i], e);
+		failed = i == 0 || quantization_is_mlx(table)
+				 ? quantization_read_mlx(q, table, keys[i], e)
+				 : quantization_read_method(q, table, keys[i], e);
 	}
 	return failed;
 }
 
-static int read_config(struct quantization *q, struct err *e)
+static int quantization_read_config(struct quantization *q, struct err *e)
 {
 	int failed = json_parse_file(&q->document, q->path, MAX_CONFIG_BYTES, e);
 	if (failed)
@@ -183,7 +185,8 @@ static int read_config(struct quantization *q, struct err *e)
 static const char tq_config[] = "tq_config.json", tc_config[] = "tc_config.json";
 
 /* Other signs, other groups or another trellis would be other weights. */
-static int check_tq(struct quantization *q, const char *directory, const char *name, struct err *e)
+static int quantization_check_tq(struct quantization *q, const char *directory, const char *name,
+				 struct err *e)
 {
 	struct json *document;
 	uint64_t seed, group, version = 1;
@@ -223,10 +226,10 @@ int quantization_read(struct quantization *q, const char *directory, struct err 
 	q->path = source_file_path(directory, "config.json");
 	if (!q->path)
 		return err_set(e, ENOMEM, "out of memory for the name of a file");
-	int failed = read_config(q, e);
+	int failed = quantization_read_config(q, e);
 	if (!failed)
-		failed = check_tq(q, directory, tq_config, e);
-	return failed ? failed : check_tq(q, directory, tc_config, e);
+		failed = quantization_check_tq(q, directory, tq_config, e);
+	return failed ? failed : quantization_check_tq(q, directory, tc_config, e);
 }
 
 void quantization_free(struct quantization *q)
@@ -237,7 +240,8 @@ void quantization_free(struct quantization *q)
 }
 
 /* What each mode can be; of MXFP4 there is one kind. */
-static int check_codes(const struct quantization *q, const struct mlx_codes *c, struct err *e)
+static int quantization_check_codes(const struct quantization *q, const struct mlx_codes *c,
+				    struct err *e)
 {
 	uint32_t b = c->bits, g = c->group;
 	if (c->mxfp4 && (b != 4 || g != 32))
@@ -276,5 +280,5 @@ int quantization_mlx(const struct quantization *q, const char *module, struct ml
 	if (failed)
 		return failed;
 	*out = (struct mlx_codes){!strcmp(mode, "mxfp4"), (uint32_t)b, (uint32_t)g};
-	return check_codes(q, out, e);
+	return quantization_check_codes(q, out, e);
 }

@@ -1,4 +1,4 @@
-#include "engine/source/safetensors.h"
+#include "engine/source/tensor_list.h"
 #include "engine/json/json.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static const struct type {
 	{"BOOL", 1, FORMAT_COUNT}, {"F8_E4M3", 1, FORMAT_COUNT}, {"F8_E5M2", 1, FORMAT_COUNT},
 };
 
-static const struct type *find_type(const char *name)
+static const struct type *safetensors_find_type(const char *name)
 {
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
 		if (!strcmp(types[i].name, name))
@@ -26,14 +26,14 @@ static const struct type *find_type(const char *name)
 	return NULL;
 }
 
-static int read_type(struct checkpoint_tensor *t, const struct json *entry, const char *name,
-		     uint32_t *width, struct err *e)
+static int safetensors_read_type(struct checkpoint_tensor *t, const struct json *entry,
+				 const char *name, uint32_t *width, struct err *e)
 {
 	const char *text;
 	int failed = json_get_string(entry, "dtype", name, &text, e);
 	if (failed)
 		return failed;
-	const struct type *type = find_type(text);
+	const struct type *type = safetensors_find_type(text);
 	if (!type)
 		return err_set(e, ENOTSUP, "%s: tensor %s is of an unknown type %.32s", name,
 			       t->name, text);
@@ -45,8 +45,8 @@ static int read_type(struct checkpoint_tensor *t, const struct json *entry, cons
 }
 
 /* Reads the shape; *bytes becomes width times its product. */
-static int read_shape(struct checkpoint_tensor *t, const struct json *entry, const char *name,
-		      uint64_t *bytes, struct err *e)
+static int safetensors_read_shape(struct checkpoint_tensor *t, const struct json *entry,
+				  const char *name, uint64_t *bytes, struct err *e)
 {
 	const struct json *shape;
 	int failed = json_get_list(entry, "shape", name, &shape, e);
@@ -68,8 +68,9 @@ static int read_shape(struct checkpoint_tensor *t, const struct json *entry, con
 	return 0;
 }
 
-static int read_offsets(struct checkpoint_tensor *t, const struct json *entry, const char *name,
-			uint64_t bytes, uint64_t data_bytes, struct err *e)
+static int safetensors_read_offsets(struct checkpoint_tensor *t, const struct json *entry,
+				    const char *name, uint64_t bytes, uint64_t data_bytes,
+				    struct err *e)
 {
 	const struct json *offsets;
 	uint64_t end;
@@ -99,8 +100,9 @@ static int read_offsets(struct checkpoint_tensor *t, const struct json *entry, c
 	return 0;
 }
 
-static int parse_entry(struct tensor_list *l, const char *key, const struct json *entry,
-		       uint64_t data_bytes, uint32_t file, const char *name, struct err *e)
+static int safetensors_parse_entry(struct tensor_list *l, const char *key, const struct json *entry,
+				   uint64_t data_bytes, uint32_t file, const char *name,
+				   struct err *e)
 {
 	if (strlen(key) > SAFETENSORS_MAX_NAME)
 		return err_set(e, EINVAL, "%s: a tensor's name is longer than %d bytes", name,
@@ -110,18 +112,18 @@ static int parse_entry(struct tensor_list *l, const char *key, const struct json
 		return err_set(e, ENOMEM, "%s: out of memory for the list of tensors", name);
 	t->file = file;
 	uint32_t width = 0;
-	int failed = read_type(t, entry, name, &width, e);
+	int failed = safetensors_read_type(t, entry, name, &width, e);
 	uint64_t bytes = width;
 	if (!failed)
-		failed = read_shape(t, entry, name, &bytes, e);
+		failed = safetensors_read_shape(t, entry, name, &bytes, e);
 	if (!failed)
-		failed = read_offsets(t, entry, name, bytes, data_bytes, e);
+		failed = safetensors_read_offsets(t, entry, name, bytes, data_bytes, e);
 	return failed;
 }
 
 /* Sorts the tensors from `first` on, which are those of one file. */
-static int check_cover(const struct tensor_list *l, size_t first, uint64_t data_bytes,
-		       const char *name, struct err *e)
+static int safetensors_check_cover(const struct tensor_list *l, size_t first, uint64_t data_bytes,
+				   const char *name, struct err *e)
 {
 	uint64_t next = 0;
 	size_t n = l->count - first;
@@ -139,15 +141,17 @@ static int check_cover(const struct tensor_list *l, size_t first, uint64_t data_
 	return 0;
 }
 
-static int parse_entries(struct tensor_list *l, const struct json *json, uint64_t data_bytes,
-			 uint32_t file, const char *name, struct err *e)
+static int safetensors_parse_entries(struct tensor_list *l, const struct json *json,
+				     uint64_t data_bytes, uint32_t file, const char *name,
+				     struct err *e)
 {
 	if (json_kind(json) != JSON_OBJECT)
 		return err_set(e, EINVAL, "%s: the header is not a JSON object", name);
 	int failed = 0;
 	for (const struct json *v = NULL; !failed && (v = json_next(json, v));)
 		if (strcmp(json_key(v), "__metadata__") != 0)
-			failed = parse_entry(l, json_key(v), v, data_bytes, file, name, e);
+			failed = safetensors_parse_entry(l, json_key(v), v, data_bytes, file, name,
+							 e);
 	return failed;
 }
 
@@ -159,9 +163,9 @@ int safetensors_parse(struct tensor_list *l, const char *text, size_t length, ui
 	int failed = json_parse_text(&json, text, length, name, e);
 	if (failed)
 		return failed;
-	failed = parse_entries(l, json, data_bytes, file, name, e);
+	failed = safetensors_parse_entries(l, json, data_bytes, file, name, e);
 	json_free(json);
 	if (!failed)
 		failed = tensor_list_check_names(l, first, name, e);
-	return failed ? failed : check_cover(l, first, data_bytes, name, e);
+	return failed ? failed : safetensors_check_cover(l, first, data_bytes, name, e);
 }

@@ -1,6 +1,8 @@
 #include "engine/source/source.h"
-#include "engine/source/file.h"
-#include "engine/source/gguf_split.h"
+
+#include "engine/json/json.h"
+#include "engine/source/source_file.h"
+#include "engine/source/gguf.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,15 +18,15 @@ static const int64_t second_ns = 1000000000;
 
 /* ---- stamps ---- */
 
-static bool same_time(struct timespec a, struct timespec b)
+static bool source_same_time(struct timespec a, struct timespec b)
 {
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
 bool source_stamps_equal(const struct source_stamp *a, const struct source_stamp *b)
 {
-	return a->size == b->size && same_time(a->modified, b->modified) &&
-	       same_time(a->changed, b->changed);
+	return a->size == b->size && source_same_time(a->modified, b->modified) &&
+	       source_same_time(a->changed, b->changed);
 }
 
 struct source_stamp source_stamp_of(const struct stat *st)
@@ -32,7 +34,7 @@ struct source_stamp source_stamp_of(const struct stat *st)
 	return (struct source_stamp){(uint64_t)st->st_size, st->st_mtim, st->st_ctim};
 }
 
-static int stamp(const char *directory, struct source_file *f, struct err *e)
+static int source_stamp_file(const char *directory, struct source_file *f, struct err *e)
 {
 	struct stat st;
 	char *path = source_file_path(directory, f->name);
@@ -46,7 +48,7 @@ static int stamp(const char *directory, struct source_file *f, struct err *e)
 }
 
 /* How long to wait until another change of the file would have another time. */
-static int64_t unsettled_ns(const struct source_stamp *s)
+static int64_t source_unsettled_ns(const struct source_stamp *s)
 {
 	/* The kernel's slowest tick is 10 ms. File systems without fractions count by one second,
 	 * or two. */
@@ -61,11 +63,11 @@ static int64_t unsettled_ns(const struct source_stamp *s)
 	return age < tick ? tick - age : 0;
 }
 
-static void settle(const struct source_state *s)
+static void source_settle(const struct source_state *s)
 {
 	int64_t wait = 0;
 	for (uint32_t i = 0; i < s->count; i++) {
-		int64_t one = unsettled_ns(&s->files[i].stamp);
+		int64_t one = source_unsettled_ns(&s->files[i].stamp);
 		wait = one > wait ? one : wait;
 	}
 	struct timespec pause = {.tv_sec = wait / second_ns, .tv_nsec = wait % second_ns};
@@ -76,7 +78,7 @@ static void settle(const struct source_state *s)
 int source_compare(const struct source_state *s, const struct source_file *f, struct err *e)
 {
 	struct source_file now = {.name = f->name};
-	int failed = stamp(s->directory, &now, e);
+	int failed = source_stamp_file(s->directory, &now, e);
 	if (!failed && !source_stamps_equal(&now.stamp, &f->stamp))
 		failed = err_set(e, ESTALE,
 				 "%s/%s: was changed while it was read; ask again, and it is read "
@@ -89,7 +91,7 @@ int source_compare(const struct source_state *s, const struct source_file *f, st
 
 /* The whole of a small file; of a large one its size, its head (which for safetensors is all the
  * names, shapes and places) and evenly spaced samples. */
-static int hash_file(XXH3_state_t *hash, const char *path, struct err *e)
+static int source_hash_file(XXH3_state_t *hash, const char *path, struct err *e)
 {
 	uint64_t size = 0;
 	int fd = source_file_open(path, &size, e);
@@ -114,7 +116,7 @@ static int hash_file(XXH3_state_t *hash, const char *path, struct err *e)
 	return failed;
 }
 
-static int hash_files(XXH3_state_t *hash, const struct source_state *s, struct err *e)
+static int source_hash_files(XXH3_state_t *hash, const struct source_state *s, struct err *e)
 {
 	int failed = 0;
 	for (uint32_t i = 0; i < s->count && !failed; i++) {
@@ -122,19 +124,19 @@ static int hash_files(XXH3_state_t *hash, const struct source_state *s, struct e
 		if (!path)
 			return err_set(e, ENOMEM, "out of memory for the name of a file");
 		XXH3_128bits_update(hash, s->files[i].name, strlen(s->files[i].name) + 1);
-		failed = hash_file(hash, path, e);
+		failed = source_hash_file(hash, path, e);
 		free(path);
 	}
 	return failed;
 }
 
-static int sample(struct source_state *s, struct err *e)
+static int source_sample(struct source_state *s, struct err *e)
 {
 	XXH3_state_t *hash = XXH3_createState();
 	if (!hash)
 		return err_set(e, ENOMEM, "out of memory");
 	XXH3_128bits_reset(hash);
-	int failed = hash_files(hash, s, e);
+	int failed = source_hash_files(hash, s, e);
 	XXH128_hash_t digest = XXH3_128bits_digest(hash);
 	s->sampled[0] = digest.low64;
 	s->sampled[1] = digest.high64;
@@ -144,7 +146,7 @@ static int sample(struct source_state *s, struct err *e)
 
 /* ---- the list ---- */
 
-static int is_of_checkpoint(const struct dirent *d)
+static int source_is_of_checkpoint(const struct dirent *d)
 {
 	static const char ending[] = ".safetensors";
 	size_t n = strlen(d->d_name), k = sizeof ending - 1;
@@ -159,27 +161,27 @@ uint64_t source_name_hash(const char *name)
 	return XXH3_64bits(name, strlen(name));
 }
 
-static int add(struct source_state *s, const char *name, struct err *e)
+static int source_add_file(struct source_state *s, const char *name, struct err *e)
 {
 	struct source_file *f = &s->files[s->count];
 	*f = (struct source_file){.name = strdup(name), .name_hash = source_name_hash(name)};
 	if (!f->name)
 		return err_set(e, ENOMEM, "out of memory for the names of files");
 	s->count++;
-	return stamp(s->directory, f, e);
+	return source_stamp_file(s->directory, f, e);
 }
 
-static int list_folder(struct source_state *s, struct err *e)
+static int source_list_folder(struct source_state *s, struct err *e)
 {
 	struct dirent **names;
-	int count = scandir(s->directory, &names, is_of_checkpoint, alphasort);
+	int count = scandir(s->directory, &names, source_is_of_checkpoint, alphasort);
 	if (count < 0)
 		return err_sys(e, errno, "%s: cannot be listed", s->directory);
 	s->files = calloc((size_t)count + 1, sizeof *s->files);
 	int failed = s->files ? 0 : err_set(e, ENOMEM, "out of memory for the names of files");
 	for (int i = 0; i < count; i++) {
 		if (!failed)
-			failed = add(s, names[i]->d_name, e);
+			failed = source_add_file(s, names[i]->d_name, e);
 		free(names[i]);
 	}
 	free(names);
@@ -187,7 +189,7 @@ static int list_folder(struct source_state *s, struct err *e)
 }
 
 /* The parts of a GGUF file, by their names. */
-static int list_parts(struct source_state *s, struct err *e)
+static int source_list_parts(struct source_state *s, struct err *e)
 {
 	struct gguf_split split = gguf_split_of(s->path);
 	s->files = calloc(split.count, sizeof *s->files);
@@ -196,26 +198,26 @@ static int list_parts(struct source_state *s, struct err *e)
 		char name[NAME_MAX + 1];
 		failed = gguf_part_name(&split, i, name, sizeof name, e);
 		if (!failed)
-			failed = add(s, name, e);
+			failed = source_add_file(s, name, e);
 	}
 	return failed;
 }
 
-static int list(struct source_state *s, const char *path, struct err *e)
+static int source_list(struct source_state *s, const char *path, struct err *e)
 {
 	*s = (struct source_state){.path = strdup(path), .directory = source_folder(path)};
 	if (!s->path || !s->directory)
 		return err_set(e, ENOMEM, "out of memory for the name of a folder");
-	return source_is_file(path) ? list_parts(s, e) : list_folder(s, e);
+	return source_is_file(path) ? source_list_parts(s, e) : source_list_folder(s, e);
 }
 
 int source_look(struct source_state *out, const char *path, struct err *e)
 {
-	int failed = list(out, path, e);
+	int failed = source_list(out, path, e);
 	if (failed)
 		return failed;
-	settle(out); /* before anything is read, so that what is read has these times */
-	return sample(out, e);
+	source_settle(out); /* before anything is read, so that what is read has these times */
+	return source_sample(out, e);
 }
 
 void source_forget(struct source_state *s)
@@ -261,10 +263,91 @@ bool source_unchanged(const struct source_state *s)
 {
 	struct err none;
 	struct source_state now;
-	bool same = !list(&now, s->path, &none) && now.count == s->count;
+	bool same = !source_list(&now, s->path, &none) && now.count == s->count;
 	for (uint32_t i = 0; i < s->count && same; i++)
 		same = now.files[i].name_hash == s->files[i].name_hash &&
 		       source_stamps_equal(&now.files[i].stamp, &s->files[i].stamp);
 	source_forget(&now);
 	return same;
+}
+
+/* ---- files that are missing ---- */
+
+enum { MAX_INDEX_BYTES = 64 << 20 };
+
+struct telling {
+	const char *folder;
+	void (*each)(void *ctx, const char *name);
+	void *ctx;
+};
+
+static void source_tell_missing(const struct telling *t, const char *name)
+{
+	char *path = strchr(name, '/') ? NULL : source_file_path(t->folder, name);
+	if (path && (access(path, F_OK) || source_is_pointer(path)))
+		t->each(t->ctx, name);
+	free(path);
+}
+
+static void source_tell_missing_parts(const struct telling *t, const char *path)
+{
+	char name[NAME_MAX + 1];
+	struct err none;
+	struct gguf_split split = gguf_split_of(path);
+	for (uint32_t i = 0; i < split.count; i++)
+		if (!gguf_part_name(&split, i, name, sizeof name, &none))
+			source_tell_missing(t, name);
+}
+
+/* ---- shards ---- */
+
+static int source_compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* What the index has for its tensors: the names of a few files, each many times. */
+static void source_tell_missing_shards(const struct telling *t, const struct json *map)
+{
+	size_t count = 0, n;
+	const char **names = calloc(json_count(map) + 1, sizeof *names);
+	for (const struct json *v = NULL; names && (v = json_next(map, v));)
+		if (json_kind(v) == JSON_TEXT)
+			names[count++] = json_bytes(v, &n);
+	if (count)
+		qsort(names, count, sizeof *names, source_compare_names);
+	for (size_t i = 0; i < count; i++)
+		if (!i || strcmp(names[i - 1], names[i]) != 0)
+			source_tell_missing(t, names[i]);
+	free(names);
+}
+
+static void source_tell_missing_weights(const struct telling *t)
+{
+	struct err none;
+	struct json *index;
+	const struct json *map;
+	char *path = source_file_path(t->folder, "model.safetensors.index.json");
+	if (!path || access(path, F_OK)) {
+		source_tell_missing(t, "model.safetensors");
+	} else if (source_is_pointer(path)) {
+		source_tell_missing(t, "model.safetensors.index.json");
+	} else if (!json_parse_file(&index, path, MAX_INDEX_BYTES, &none)) {
+		if (!json_get_object(index, "weight_map", path, &map, &none))
+			source_tell_missing_shards(t, map);
+		json_free(index);
+	}
+	free(path);
+}
+
+void source_missing_files(const char *path, void (*each)(void *ctx, const char *name), void *ctx)
+{
+	bool file = source_is_file(path);
+	char *folder = file ? source_folder(path) : strdup(path);
+	const struct telling t = {folder, each, ctx};
+	if (folder && file)
+		source_tell_missing_parts(&t, path);
+	else if (folder)
+		source_tell_missing_weights(&t);
+	free(folder);
 }

@@ -58,4 +58,10 @@ void source_number(const struct source_state *s, uint64_t out[2]);
 /* -ESTALE in words if a file is no longer as it was looked at; -ENOENT: it is not there. */
 int source_compare(const struct source_state *s, const struct source_file *f, struct err *e);
 
+/* The files of weights that a source should have and has not, all of them: opening it names the
+ * first alone (package.h). Reads names, and the index of a checkpoint in shards. */
+/* Each by its name in the folder, once. A file that stands for another, as git-lfs leaves it, is
+ * not there. What cannot be made out is not told. */
+void source_missing_files(const char *path, void (*each)(void *ctx, const char *name), void *ctx);
+
 #endif

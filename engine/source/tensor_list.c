@@ -30,7 +30,7 @@ struct checkpoint_tensor *tensor_list_append(struct tensor_list *l, const char *
 	return t;
 }
 
-static int by_name(const void *a, const void *b)
+static int tensor_compare_names(const void *a, const void *b)
 {
 	const struct checkpoint_tensor *x = a, *y = b;
 	return strcmp(x->name, y->name);
@@ -41,14 +41,14 @@ int tensor_list_check_names(const struct tensor_list *l, size_t first, const cha
 {
 	struct checkpoint_tensor *t = l->tensors;
 	if (l->count > first)
-		qsort(t + first, l->count - first, sizeof *t, by_name);
+		qsort(t + first, l->count - first, sizeof *t, tensor_compare_names);
 	for (size_t i = first + 1; i < l->count; i++)
 		if (!strcmp(t[i - 1].name, t[i].name))
 			return err_set(e, EINVAL, "%s: tensor %s is there twice", file, t[i].name);
 	return 0;
 }
 
-static int by_offset(const void *a, const void *b)
+static int tensor_compare_offsets(const void *a, const void *b)
 {
 	const struct checkpoint_tensor *x = a, *y = b;
 	if (x->offset != y->offset)
@@ -59,5 +59,6 @@ static int by_offset(const void *a, const void *b)
 void tensor_list_sort_by_place(const struct tensor_list *l, size_t first)
 {
 	if (l->count > first)
-		qsort(l->tensors + first, l->count - first, sizeof *l->tensors, by_offset);
+		qsort(l->tensors + first, l->count - first, sizeof *l->tensors,
+		      tensor_compare_offsets);
 }

@@ -1,7 +1,7 @@
 #include "engine/source/witness.h"
 #include "cache/io.h"
 #include "cache/store_files.h"
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,8 @@ struct witness {
 
 /* ---- beginning ---- */
 
-static int copy_source(struct source_state *out, const struct source_state *s, struct err *e)
+static int witness_copy_source(struct source_state *out, const struct source_state *s,
+			       struct err *e)
 {
 	*out = *s;
 	out->files = calloc((size_t)s->count + 1, sizeof *out->files);
@@ -49,7 +50,7 @@ static int copy_source(struct source_state *out, const struct source_state *s, s
 
 /* Whether what an interrupted conversion noted is of this source. A negative errno: that cannot be
  * told. */
-static int is_of_source(struct witness *w, struct identity *id, struct err *e)
+static int witness_is_of_source(struct witness *w, struct identity *id, struct err *e)
 {
 	enum identity_says says = identity_compare(id, &w->source);
 	if (says != IDENTITY_MAYBE)
@@ -62,8 +63,9 @@ static int is_of_source(struct witness *w, struct identity *id, struct err *e)
 	return failed == -ESTALE ? false : failed ? failed : true;
 }
 
-/* Takes up what lies in the folder, if there is anything to go on with, by this name if not NULL. */
-static int take_up(struct witness *w, const uint64_t name[2], struct err *e)
+/* Takes up what lies in the folder, if there is anything to go on with, by this name if not NULL.
+ */
+static int witness_take_up(struct witness *w, const uint64_t name[2], struct err *e)
 {
 	struct err none;
 	struct identity id;
@@ -77,7 +79,7 @@ static int take_up(struct witness *w, const uint64_t name[2], struct err *e)
 		return found == -ENOENT ? 0 : found;
 	bool named = !name || !memcmp(id.name, name, sizeof id.name);
 	/* Without a range nothing was converted, and its list of files may lack the last. */
-	int right = id.range_count && named ? is_of_source(w, &id, e) : false;
+	int right = id.range_count && named ? witness_is_of_source(w, &id, e) : false;
 	if (right > 0) {
 		identity_free(&w->identity);
 		w->identity = id;
@@ -98,13 +100,13 @@ int witness_begin(struct witness **out, const struct source_state *now, const ui
 		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
 	*w = (struct witness){.folder = folder, .watch = *watch, .dir = -1, .fd = -1};
 	pthread_mutex_init(&w->lock, NULL);
-	int failed = copy_source(&w->source, now, e);
+	int failed = witness_copy_source(&w->source, now, e);
 	if (!failed) {
 		memcpy(w->identity.sampled, now->sampled, sizeof now->sampled);
 		source_number(now, w->identity.name);
 		if (name)
 			memcpy(w->identity.name, name, sizeof w->identity.name);
-		failed = take_up(w, name, e);
+		failed = witness_take_up(w, name, e);
 	}
 	if (failed)
 		witness_free(w);
@@ -113,7 +115,7 @@ int witness_begin(struct witness **out, const struct source_state *now, const ui
 	return failed;
 }
 
-static void close_files(struct witness *w)
+static void witness_close_files(struct witness *w)
 {
 	if (w->fd >= 0)
 		close(w->fd);
@@ -126,7 +128,7 @@ void witness_free(struct witness *w)
 {
 	if (!w)
 		return;
-	close_files(w);
+	witness_close_files(w);
 	identity_free(&w->identity);
 	source_forget(&w->source);
 	free(w->file_of);
@@ -141,7 +143,7 @@ const uint64_t *witness_name(const struct witness *w)
 
 /* ---- the source's files ---- */
 
-static int changed(const struct witness *w, const char *name, struct err *e)
+static int witness_changed(const struct witness *w, const char *name, struct err *e)
 {
 	return err_set(e, ESTALE,
 		       "%s/%s: was changed while it is converted; ask again, and it is converted "
@@ -150,22 +152,22 @@ static int changed(const struct witness *w, const char *name, struct err *e)
 }
 
 /* The number of a file in the identity, which it enters if it is not there. */
-static int enter(struct witness *w, const char *name, uint32_t *number, struct err *e)
+static int witness_enter(struct witness *w, const char *name, uint32_t *number, struct err *e)
 {
 	struct identity *id = &w->identity;
 	const struct source_file *f = source_find(&w->source, source_name_hash(name));
 	if (!f)
-		return changed(w, name, e);
+		return witness_changed(w, name, e);
 	for (*number = 0; *number < id->file_count; ++*number)
 		if (id->files[*number].name_hash == f->name_hash)
 			return 0;
 	if (w->taken_up) /* the samples cover the list of tensors: never, but for a forged file */
-		return changed(w, name, e);
+		return witness_changed(w, name, e);
 	return identity_add_file(id, &(struct identity_file){f->name_hash, f->stamp}, e);
 }
 
 /* What is open is what was looked at. */
-static int compare_open(const struct witness *w, uint32_t shard, struct err *e)
+static int witness_compare_open(const struct witness *w, uint32_t shard, struct err *e)
 {
 	struct stat st;
 	const char *name = files_name(w->files, shard);
@@ -178,12 +180,12 @@ static int compare_open(const struct witness *w, uint32_t shard, struct err *e)
 	 * goes on, but is not published. */
 	if (f && !st.st_nlink)
 		is.changed = f->stamp.changed;
-	return f && source_stamps_equal(&is, &f->stamp) ? 0 : changed(w, name, e);
+	return f && source_stamps_equal(&is, &f->stamp) ? 0 : witness_changed(w, name, e);
 }
 
 /* ---- the file ---- */
 
-static int append(struct witness *w, const uint8_t *records, size_t count, struct err *e)
+static int witness_append(struct witness *w, const uint8_t *records, size_t count, struct err *e)
 {
 	int failed = store_file_write(w->fd, records, count * IDENTITY_RECORD, w->identity.end,
 				      w->folder, IDENTITY_PARTIAL, e);
@@ -193,7 +195,7 @@ static int append(struct witness *w, const uint8_t *records, size_t count, struc
 }
 
 /* Head and files, or, behind what was taken up, the files' stamps. */
-static int write_files(struct witness *w, struct err *e)
+static int witness_write_files(struct witness *w, struct err *e)
 {
 	struct identity *id = &w->identity;
 	uint8_t record[IDENTITY_RECORD];
@@ -201,36 +203,36 @@ static int write_files(struct witness *w, struct err *e)
 	if (!w->taken_up) {
 		id->end = 0;
 		identity_encode_head(record, id);
-		failed = append(w, record, 1, e);
+		failed = witness_append(w, record, 1, e);
 	}
 	for (uint32_t i = 0; i < id->file_count && !failed; i++) {
 		identity_encode_file(record, id, i);
-		failed = append(w, record, 1, e);
+		failed = witness_append(w, record, 1, e);
 	}
 	return failed;
 }
 
 /* Ranges that are in memory alone. */
-static int write_ranges(struct witness *w, struct err *e)
+static int witness_write_ranges(struct witness *w, struct err *e)
 {
 	uint8_t record[IDENTITY_RECORD];
 	int failed = 0;
 	while (w->written < w->identity.range_count && !failed) {
 		identity_encode_range(record, &w->identity, &w->identity.ranges[w->written]);
-		failed = append(w, record, 1, e);
+		failed = witness_append(w, record, 1, e);
 		w->written += !failed;
 		w->identity.kept += !failed;
 	}
 	return failed;
 }
 
-static int sync_file(const struct witness *w, struct err *e)
+static int witness_sync_file(const struct witness *w, struct err *e)
 {
 	return store_file_sync(w->fd, w->folder, IDENTITY_PARTIAL, e);
 }
 
 /* Removes the mark that all is said: from now on there will be more. */
-static int cut_end(const struct witness *w, struct err *e)
+static int witness_cut_end(const struct witness *w, struct err *e)
 {
 	while (ftruncate(w->fd, (off_t)w->identity.end))
 		if (errno != EINTR)
@@ -239,7 +241,7 @@ static int cut_end(const struct witness *w, struct err *e)
 }
 
 /* True if the file is still as it was read by witness_begin. */
-static bool still_there(const struct witness *w)
+static bool witness_still_there(const struct witness *w)
 {
 	struct err none;
 	struct identity now;
@@ -256,7 +258,7 @@ int witness_open(struct witness *w, struct err *e)
 	w->dir = store_folder_open(w->folder, e);
 	if (w->dir < 0)
 		return w->dir;
-	if (w->taken_up && !still_there(w))
+	if (w->taken_up && !witness_still_there(w))
 		return err_set(e, EBUSY, "%s: another process converts this checkpoint", w->folder);
 	w->fd = store_file_open(w->dir, w->folder, IDENTITY_PARTIAL,
 				O_RDWR | O_CREAT | (w->taken_up ? 0 : O_TRUNC), e);
@@ -265,27 +267,27 @@ int witness_open(struct witness *w, struct err *e)
 	w->identity.complete = w->identity.closed = w->over = false;
 	w->written = w->taken_up ? w->identity.range_count : 0;
 	w->identity.kept = w->taken_up ? w->identity.kept : 0;
-	int failed = w->taken_up ? cut_end(w, e) : 0;
+	int failed = w->taken_up ? witness_cut_end(w, e) : 0;
 	if (!failed)
-		failed = write_files(w, e);
+		failed = witness_write_files(w, e);
 	if (!failed)
-		failed = write_ranges(w, e);
+		failed = witness_write_ranges(w, e);
 	if (!failed && w->taken_up)
-		failed = sync_file(w, e);
+		failed = witness_sync_file(w, e);
 	return failed;
 }
 
 /* ---- notes ---- */
 
 /* The lock is held. What cannot be kept is not known in memory either: the bytes are read again. */
-static int note(struct witness *w, const struct identity_range *r, struct err *e)
+static int witness_note(struct witness *w, const struct identity_range *r, struct err *e)
 {
 	if (w->over)
 		return 0;
 	int failed = identity_add_range(&w->identity, r, e);
 	if (failed || w->fd < 0)
 		return failed;
-	failed = write_ranges(w, e);
+	failed = witness_write_ranges(w, e);
 	if (failed)
 		w->identity.range_count--;
 	return failed;
@@ -294,17 +296,17 @@ static int note(struct witness *w, const struct identity_range *r, struct err *e
 /* A files_note. -ESTALE in words: the file has changed since it was looked at, so what was read
  * must not be used. Others: it cannot be kept, so that it must not be used either. Before
  * witness_open it is kept in memory. */
-static int hear(void *witness, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
-		struct err *e)
+static int witness_hear(void *witness, uint32_t shard, uint64_t offset, uint64_t bytes,
+			uint64_t hash, struct err *e)
 {
 	struct witness *w = witness;
 	const struct identity_range r = {w->file_of[shard], offset, bytes, hash};
 	/* After the reading: a writer's ctime changes before its data does. */
-	int failed = compare_open(w, shard, e);
+	int failed = witness_compare_open(w, shard, e);
 	if (failed || !bytes)
 		return failed;
 	pthread_mutex_lock(&w->lock);
-	failed = note(w, &r, e);
+	failed = witness_note(w, &r, e);
 	pthread_mutex_unlock(&w->lock);
 	return failed;
 }
@@ -321,20 +323,20 @@ int witness_attach(struct witness *w, struct files *f, struct err *e)
 		return err_set(e, ENOMEM, "out of memory for the list of files");
 	for (size_t i = 0; i < sizeof besides / sizeof *besides && !failed; i++)
 		if (source_find(&w->source, source_name_hash(besides[i])))
-			failed = enter(w, besides[i], &number, e);
+			failed = witness_enter(w, besides[i], &number, e);
 	for (uint32_t i = 0; i < shards && !failed; i++) {
-		failed = enter(w, files_name(f, i), &w->file_of[i], e);
+		failed = witness_enter(w, files_name(f, i), &w->file_of[i], e);
 		if (!failed)
-			failed = compare_open(w, i, e);
+			failed = witness_compare_open(w, i, e);
 	}
-	files_set_note(f, hear, w);
+	files_set_note(f, witness_hear, w);
 	return failed;
 }
 
 /* ---- the end ---- */
 
 /* A gap lies in one file, which is opened for it alone: there are about as many as files. */
-static int hash_gap(struct witness *w, struct identity_range *gap, struct err *e)
+static int witness_hash_gap(struct witness *w, struct identity_range *gap, struct err *e)
 {
 	uint64_t size;
 	const struct source_file *f =
@@ -346,14 +348,14 @@ static int hash_gap(struct witness *w, struct identity_range *gap, struct err *e
 	if (!failed)
 		failed = identity_hash(gap, fd, path, w->watch.went, w->watch.ctx, e);
 	if (!failed)
-		failed = note(w, gap, e);
+		failed = witness_note(w, gap, e);
 	if (fd >= 0)
 		close(fd);
 	free(path);
 	return failed;
 }
 
-static int hash_gaps(struct witness *w, struct err *e)
+static int witness_hash_gaps(struct witness *w, struct err *e)
 {
 	struct identity_gaps at = {0};
 	struct identity_range gap;
@@ -361,11 +363,11 @@ static int hash_gaps(struct witness *w, struct err *e)
 	/* Only now are there no more threads that note, which the order of the ranges would bother.
 	 */
 	while (!failed && identity_next_gap(&w->identity, &at, &gap))
-		failed = hash_gap(w, &gap, e);
+		failed = witness_hash_gap(w, &gap, e);
 	return failed;
 }
 
-static int compare_all(const struct witness *w, struct err *e)
+static int witness_compare_all(const struct witness *w, struct err *e)
 {
 	for (uint32_t i = 0; i < w->identity.file_count; i++) {
 		const struct source_file *f =
@@ -377,39 +379,39 @@ static int compare_all(const struct witness *w, struct err *e)
 	return 0;
 }
 
-static int compare_shards(const struct witness *w, struct err *e)
+static int witness_compare_shards(const struct witness *w, struct err *e)
 {
 	int failed = 0;
 	for (uint32_t i = 0; i < files_count(w->files) && !failed; i++)
-		failed = compare_open(w, i, e);
+		failed = witness_compare_open(w, i, e);
 	return failed;
 }
 
 /* The lock is held. */
-static int finish(struct witness *w, struct err *e)
+static int witness_finish_files(struct witness *w, struct err *e)
 {
 	uint8_t record[IDENTITY_RECORD];
 	int failed = identity_sort(&w->identity, e);
 	w->written = w->identity.range_count;
 	if (!failed)
-		failed = hash_gaps(w, e);
+		failed = witness_hash_gaps(w, e);
 	if (!failed)
-		failed = compare_shards(w, e);
+		failed = witness_compare_shards(w, e);
 	if (failed)
 		return failed;
 	identity_encode_end(record, &w->identity, IDENTITY_COMPLETE);
 	failed = store_file_write(w->fd, record, sizeof record, w->identity.end, w->folder,
 				  IDENTITY_PARTIAL, e);
-	return failed ? failed : sync_file(w, e);
+	return failed ? failed : witness_sync_file(w, e);
 }
 
 int witness_finish(struct witness *w, struct err *e)
 {
 	pthread_mutex_lock(&w->lock);
-	int failed = w->finished ? 0 : finish(w, e);
+	int failed = w->finished ? 0 : witness_finish_files(w, e);
 	w->finished = !failed;
 	if (!failed)
-		failed = compare_all(w, e);
+		failed = witness_compare_all(w, e);
 	pthread_mutex_unlock(&w->lock);
 	return failed;
 }
@@ -420,7 +422,7 @@ void witness_publish(struct witness *w)
 	if (!io_rename(w->dir, IDENTITY_PARTIAL, IDENTITY_FILE))
 		(void)store_folder_sync(w->dir, w->folder, &none);
 	pthread_mutex_lock(&w->lock);
-	close_files(w);
+	witness_close_files(w);
 	w->over = true;
 	pthread_mutex_unlock(&w->lock);
 }
@@ -430,15 +432,15 @@ void witness_close(struct witness *w, bool keep)
 	uint8_t record[IDENTITY_RECORD];
 	struct err none; /* without the mark, the next one may have to begin anew */
 	pthread_mutex_lock(&w->lock);
-	if (w->fd >= 0 && keep && !w->finished && !w->unsure && !sync_file(w, &none)) {
+	if (w->fd >= 0 && keep && !w->finished && !w->unsure && !witness_sync_file(w, &none)) {
 		identity_encode_end(record, &w->identity, IDENTITY_CLOSED);
-		(void)append(w, record, 1, &none);
+		(void)witness_append(w, record, 1, &none);
 	}
 	if (w->fd >= 0 && !keep) {
 		(void)io_remove(w->dir, IDENTITY_PARTIAL);
 		w->taken_up = w->unsure = false;
 	}
-	close_files(w);
+	witness_close_files(w);
 	w->over = true;
 	pthread_mutex_unlock(&w->lock);
 }

@@ -1,7 +1,7 @@
 /* The tensors of a synthetic GGUF file. */
 #include "tests/bench/synthetic_gguf.h"
 #include "engine/family/gguf_family.h"
-#include "engine/source/gguf_type.h"
+#include "engine/source/gguf.h"
 #include "tests/bench/bench.h"
 
 #include <errno.h>

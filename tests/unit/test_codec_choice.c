@@ -4,7 +4,7 @@
 #include "convert_help.h"
 #include "engine/convert/codec_choice.h"
 #include "engine/model.h"
-#include "engine/source/safetensors.h"
+#include "engine/source/tensor_list.h"
 #include "golden.h"
 #include "store_help.h"
 

@@ -2,7 +2,7 @@
  * dequantiser of the test's own, and what it refuses. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/source/safetensors.h"
+#include "engine/source/tensor_list.h"
 #include "fault_io.h" /* it syncs nothing, so that many conversions take little time */
 #include "golden.h"
 #include "kernels/tc.h"

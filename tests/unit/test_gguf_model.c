@@ -4,7 +4,7 @@
 #include "engine/family/gguf_family.h"
 #include "engine/serve/internal.h"
 #include "engine/session.h"
-#include "engine/source/gguf_type.h"
+#include "engine/source/gguf.h"
 #include "gguf_convert.h"
 #include "golden.h"
 #include "store_help.h"

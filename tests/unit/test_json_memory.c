@@ -1,7 +1,7 @@
 /* What opening a hostile checkpoint's JSON files takes: a multiple of their size, whatever is in
  * them, and with less memory than that a sentence that says so. */
 #include "engine/family/config.h"
-#include "engine/source/safetensors.h"
+#include "engine/source/tensor_list.h"
 #include "memory_help.h"
 #include "tokenizer_help.h"
 

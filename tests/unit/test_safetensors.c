@@ -1,6 +1,6 @@
 /* The header of a .safetensors file: what is accepted, and that whatever does not describe its data
  * exactly is an error in words. */
-#include "engine/source/safetensors.h"
+#include "engine/source/tensor_list.h"
 
 #include <stdarg.h>
 #include <stdio.h>

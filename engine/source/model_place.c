@@ -1,6 +1,6 @@
-#include "engine/source/place.h"
-#include "engine/source/file.h"
-#include "engine/source/gguf_split.h"
+#include "engine/source/model_place.h"
+#include "engine/source/source_file.h"
+#include "engine/source/gguf.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,59 +14,59 @@
 static const char gguf_ending[] = ".gguf", incomplete_ending[] = ".incomplete";
 static const char hub_beginning[] = "models--", snapshots[] = "snapshots";
 
-void place_free(struct place *p)
+void place_free(struct model_place *p)
 {
 	free(p->path);
 	free(p->name);
-	*p = (struct place){0};
+	*p = (struct model_place){0};
 }
 
-static int out_of_memory(struct err *e)
+static int place_out_of_memory(struct err *e)
 {
 	return err_set(e, ENOMEM, "out of memory for the name of a model");
 }
 
 /* ---- names ---- */
 
-static bool ends_in(const char *name, const char *ending)
+static bool place_ends_in(const char *name, const char *ending)
 {
 	size_t n = strlen(name), k = strlen(ending);
 	return n > k && !strcmp(name + n - k, ending);
 }
 
-static bool begins_with(const char *name, const char *beginning)
+static bool place_begins_with(const char *name, const char *beginning)
 {
 	return !strncmp(name, beginning, strlen(beginning));
 }
 
-static const char *last_component(const char *path)
+static const char *place_last_component(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	return slash ? slash + 1 : path;
 }
 
 /* A GGUF file's name without its ending and its number. */
-static char *name_of_gguf(const char *path)
+static char *place_name_of_gguf(const char *path)
 {
 	struct gguf_split s = gguf_split_of(path);
 	size_t n = s.stem;
-	if (!s.name[n] && ends_in(s.name, gguf_ending))
+	if (!s.name[n] && place_ends_in(s.name, gguf_ending))
 		n -= sizeof gguf_ending - 1;
 	return strndup(s.name, n);
 }
 
 /* NAME of a path …/models--ORG--NAME/snapshots/HASH; NULL: it is no such path. */
-static char *name_in_hub(const char *path)
+static char *place_name_in_hub(const char *path)
 {
-	const char *at = last_component(path);
+	const char *at = place_last_component(path);
 	size_t k = sizeof snapshots; /* and a slash */
 	if (at - path <= (long)k || strncmp(at - k, snapshots, k - 1) != 0 ||
 	    at[-(long)k - 1] != '/')
 		return NULL;
 	char *model = strndup(path, (size_t)(at - path) - k - 1);
-	const char *last = model ? last_component(model) : "";
+	const char *last = model ? place_last_component(model) : "";
 	char *name = NULL;
-	if (begins_with(last, hub_beginning)) {
+	if (place_begins_with(last, hub_beginning)) {
 		for (const char *next; (next = strstr(last, "--"));)
 			last = next + 2;
 		name = *last ? strdup(last) : NULL;
@@ -77,41 +77,41 @@ static char *name_in_hub(const char *path)
 
 /* ---- folders ---- */
 
-static bool has_file(const char *folder, const char *name)
+static bool place_has_file(const char *folder, const char *name)
 {
 	char path[PATH_MAX];
 	return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
 	       !access(path, F_OK);
 }
 
-static int is_safetensors(const struct dirent *d)
+static int place_is_safetensors(const struct dirent *d)
 {
-	return ends_in(d->d_name, ".safetensors");
+	return place_ends_in(d->d_name, ".safetensors");
 }
 
 /* As clients of hubs, and browsers, call what they have not received in full. */
-static int is_incomplete(const struct dirent *d)
+static int place_is_incomplete(const struct dirent *d)
 {
-	return ends_in(d->d_name, incomplete_ending) || ends_in(d->d_name, ".part") ||
-	       ends_in(d->d_name, ".crdownload");
+	return place_ends_in(d->d_name, incomplete_ending) || place_ends_in(d->d_name, ".part") ||
+	       place_ends_in(d->d_name, ".crdownload");
 }
 
 /* Files that are models; what else has this format beside one is a part that sees or hears. */
-static int is_model_gguf(const struct dirent *d)
+static int place_is_model_gguf(const struct dirent *d)
 {
-	return ends_in(d->d_name, gguf_ending) && d->d_name[0] != '.' &&
-	       !begins_with(d->d_name, "mmproj") && !gguf_split_of(d->d_name).part;
+	return place_ends_in(d->d_name, gguf_ending) && d->d_name[0] != '.' &&
+	       !place_begins_with(d->d_name, "mmproj") && !gguf_split_of(d->d_name).part;
 }
 
 /* Folders that may hold models: not our stores. By d_type, which every file system for models has;
  * without, there are none. */
-static int is_other_folder(const struct dirent *d)
+static int place_is_other_folder(const struct dirent *d)
 {
-	return d->d_type == DT_DIR && d->d_name[0] != '.' && !ends_in(d->d_name, ".moefs");
+	return d->d_type == DT_DIR && d->d_name[0] != '.' && !place_ends_in(d->d_name, ".moefs");
 }
 
 /* How many there are; *first, if not NULL, becomes the name of one, malloc'ed. */
-static int count_files(const char *folder, int (*is)(const struct dirent *), char **first)
+static int place_count_files(const char *folder, int (*is)(const struct dirent *), char **first)
 {
 	struct dirent **names;
 	int count = scandir(folder, &names, is, alphasort);
@@ -125,39 +125,39 @@ static int count_files(const char *folder, int (*is)(const struct dirent *), cha
 	return count < 0 ? 0 : count;
 }
 
-static int take_gguf(struct place *out, char *path, struct err *e)
+static int place_take_gguf(struct model_place *out, char *path, struct err *e)
 {
 	char *folder = path ? source_folder(path) : NULL,
-	     *model = folder ? name_in_hub(folder) : NULL;
+	     *model = folder ? place_name_in_hub(folder) : NULL;
 	out->path = path;
-	out->name = path ? name_of_gguf(path) : NULL;
+	out->name = path ? place_name_of_gguf(path) : NULL;
 	out->hub = model;
 	free(folder);
 	free(model);
-	return out->name ? 0 : out_of_memory(e);
+	return out->name ? 0 : place_out_of_memory(e);
 }
 
-static int take_folder(struct place *out, const char *folder, struct err *e)
+static int place_take_folder(struct model_place *out, const char *folder, struct err *e)
 {
 	out->path = strdup(folder);
-	out->name = name_in_hub(folder);
+	out->name = place_name_in_hub(folder);
 	out->hub = out->name;
 	if (!out->name)
-		out->name = strdup(last_component(folder));
-	return out->path && out->name ? 0 : out_of_memory(e);
+		out->name = strdup(place_last_component(folder));
+	return out->path && out->name ? 0 : place_out_of_memory(e);
 }
 
 /* Why a folder without a config.json and without a GGUF file is no model. */
-static int explain_folder(const char *folder, struct err *e)
+static int place_explain_folder(const char *folder, struct err *e)
 {
 	char *file = NULL;
 	int failed = 0;
-	if (count_files(folder, is_incomplete, &file) && file)
+	if (place_count_files(folder, place_is_incomplete, &file) && file)
 		failed = err_set(e, EINVAL,
 				 "%s has %s, half a download, and no config.json: wait until it is "
 				 "complete",
 				 folder, file);
-	else if (count_files(folder, is_safetensors, &file) && file)
+	else if (place_count_files(folder, place_is_safetensors, &file) && file)
 		failed = err_set(e, EINVAL,
 				 "%s has %s and no config.json: is the download complete?", folder,
 				 file);
@@ -167,26 +167,26 @@ static int explain_folder(const char *folder, struct err *e)
 	return failed;
 }
 
-static int find_in_folder(struct place *out, const char *folder, struct err *e)
+static int place_find_in_folder(struct model_place *out, const char *folder, struct err *e)
 {
 	char *file = NULL;
-	int files = count_files(folder, is_model_gguf, &file), failed;
-	bool weights = has_file(folder, "model.safetensors.index.json") ||
-		       count_files(folder, is_safetensors, NULL);
-	if (has_file(folder, "config.json") && (!files || weights))
-		failed = take_folder(out, folder, e);
-	else if (files && count_files(folder, is_other_folder, NULL))
+	int files = place_count_files(folder, place_is_model_gguf, &file), failed;
+	bool weights = place_has_file(folder, "model.safetensors.index.json") ||
+		       place_count_files(folder, place_is_safetensors, NULL);
+	if (place_has_file(folder, "config.json") && (!files || weights))
+		failed = place_take_folder(out, folder, e);
+	else if (files && place_count_files(folder, place_is_other_folder, NULL))
 		failed = err_set(e, ENOENT, "%s has GGUF files and folders: give one of them",
 				 folder);
 	else if (files == 1)
-		failed =
-			file ? take_gguf(out, source_file_path(folder, file), e) : out_of_memory(e);
+		failed = file ? place_take_gguf(out, source_file_path(folder, file), e)
+			      : place_out_of_memory(e);
 	else if (files)
 		failed = err_set(e, EINVAL,
 				 "%s has %d models in GGUF files: give one of them, as %s", folder,
 				 files, file ? file : "a file");
 	else
-		failed = explain_folder(folder, e);
+		failed = place_explain_folder(folder, e);
 	free(file);
 	return failed;
 }
@@ -194,7 +194,7 @@ static int find_in_folder(struct place *out, const char *folder, struct err *e)
 /* ---- the hub's cache ---- */
 
 /* What refs/main says, or the only snapshot; malloc'ed. */
-static char *newest_snapshot(const char *folder)
+static char *place_newest_snapshot(const char *folder)
 {
 	char path[PATH_MAX], hash[128] = "", *only = NULL;
 	FILE *f = snprintf(path, sizeof path, "%s/refs/main", folder) < (int)sizeof path
@@ -206,7 +206,7 @@ static char *newest_snapshot(const char *folder)
 	hash[strcspn(hash, "\r\n")] = 0;
 	if (read && *hash && !strchr(hash, '/') && hash[0] != '.' &&
 	    snprintf(path, sizeof path, "%s/%s", snapshots, hash) < (int)sizeof path &&
-	    has_file(folder, path))
+	    place_has_file(folder, path))
 		return source_file_path(folder, path);
 	struct dirent **names;
 	if (snprintf(path, sizeof path, "%s/%s", folder, snapshots) >= (int)sizeof path)
@@ -226,20 +226,21 @@ static char *newest_snapshot(const char *folder)
 	return only;
 }
 
-static bool is_hub_model(const char *folder)
+static bool place_is_hub_model(const char *folder)
 {
-	return begins_with(last_component(folder), hub_beginning) && has_file(folder, snapshots);
+	return place_begins_with(place_last_component(folder), hub_beginning) &&
+	       place_has_file(folder, snapshots);
 }
 
-static int find_in_hub(struct place *out, const char *folder, struct err *e)
+static int place_find_in_hub(struct model_place *out, const char *folder, struct err *e)
 {
-	char *snapshot = newest_snapshot(folder);
+	char *snapshot = place_newest_snapshot(folder);
 	if (!snapshot)
 		return err_set(e, EINVAL,
 			       "%s has no snapshot that refs/main names, and not just one: is the "
 			       "download complete?",
 			       folder);
-	int failed = find_in_folder(out, snapshot, e);
+	int failed = place_find_in_folder(out, snapshot, e);
 	free(snapshot);
 	if (failed == -ENOENT) /* only files of no use yet */
 		failed = err_set(e, EINVAL,
@@ -251,19 +252,19 @@ static int find_in_hub(struct place *out, const char *folder, struct err *e)
 
 /* ---- files ---- */
 
-static bool is_gguf_name(const char *path)
+static bool place_is_gguf_name(const char *path)
 {
-	return ends_in(path, gguf_ending);
+	return place_ends_in(path, gguf_ending);
 }
 
-static int explain_file(const char *path, struct err *e)
+static int place_explain_file(const char *path, struct err *e)
 {
-	if (is_gguf_name(path))
+	if (place_is_gguf_name(path))
 		return err_set(e, EINVAL,
 			       "%s is called a GGUF file and is none: its content is "
 			       "damaged, or something else",
 			       path);
-	if (ends_in(path, ".safetensors"))
+	if (place_ends_in(path, ".safetensors"))
 		return err_set(e, ENOENT,
 			       "%s is one file of a checkpoint: give the folder that it is in",
 			       path);
@@ -276,41 +277,42 @@ static int explain_file(const char *path, struct err *e)
 
 /* In a folder without links, but under its own name: links in a hub's cache lead to names of
  * nothing but digits. */
-static int find_file(struct place *out, const char *given, struct err *e)
+static int place_find_file(struct model_place *out, const char *given, struct err *e)
 {
 	struct gguf_split split = gguf_split_of(given);
 	char *folder = source_folder(given), *real = folder ? realpath(folder, NULL) : NULL;
 	int failed = 0;
-	if (is_gguf_name(given) && source_is_pointer(given))
+	if (place_is_gguf_name(given) && source_is_pointer(given))
 		failed = err_set(e, EINVAL,
 				 "%s is not the file itself but git-lfs' pointer to it: fetch it "
 				 "with `git lfs pull`",
 				 given);
-	else if (ends_in(given, incomplete_ending))
+	else if (place_ends_in(given, incomplete_ending))
 		failed = err_set(e, EINVAL, "%s is half a download: wait until it is complete",
 				 given);
 	else if (!gguf_is(given))
-		failed = explain_file(given, e);
+		failed = place_explain_file(given, e);
 	else if (split.part)
 		failed = err_set(e, ENOENT, "%s is part %u of %u of a model: give the first part",
 				 given, split.part + 1, split.count);
 	else
-		failed = real ? take_gguf(out, source_file_path(real, split.name), e)
+		failed = real ? place_take_gguf(out, source_file_path(real, split.name), e)
 			      : err_sys(e, errno, "%s: cannot be opened", given);
 	free(real);
 	free(folder);
 	return failed;
 }
 
-int place_find(struct place *out, const char *given, struct err *e)
+int place_find(struct model_place *out, const char *given, struct err *e)
 {
-	*out = (struct place){0};
+	*out = (struct model_place){0};
 	if (source_is_file(given))
-		return find_file(out, given, e);
+		return place_find_file(out, given, e);
 	char *real = realpath(given, NULL);
 	if (!real)
 		return err_sys(e, errno, "%s: cannot be opened", given);
-	int failed = is_hub_model(real) ? find_in_hub(out, real, e) : find_in_folder(out, real, e);
+	int failed = place_is_hub_model(real) ? place_find_in_hub(out, real, e)
+					      : place_find_in_folder(out, real, e);
 	free(real);
 	if (failed)
 		place_free(out);

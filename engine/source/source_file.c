@@ -1,4 +1,4 @@
-#include "engine/source/file.h"
+#include "engine/source/source_file.h"
 #include "cache/io.h"
 
 #include <errno.h>

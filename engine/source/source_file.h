@@ -1,7 +1,7 @@
 /* Files of a source as files: opened suspiciously, read whole or not at all. Shared by the readers
  * of this room; what is in them is their business. */
-#ifndef MOEFS_ENGINE_SOURCE_FILE_H
-#define MOEFS_ENGINE_SOURCE_FILE_H
+#ifndef MOEFS_ENGINE_SOURCE_SOURCE_FILE_H
+#define MOEFS_ENGINE_SOURCE_SOURCE_FILE_H
 
 #include "cache/err.h"
 
