@@ -1,17 +1,17 @@
-/* The face of grammars: from a request to rules, from rules to a machine. */
+/* The interface of grammars: from a request to rules, from rules to a machine. */
 #include "engine/grammar/grammar_build.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a text is held to ---- */
+/* ---- compiling ---- */
 
 struct grammar_compilation {
 	const struct grammar_request *r;
 	struct grammar_build b;
 	struct schema_rules schemas;
-	struct json *schema; /* owned; of the source */
+	struct json *schema; /* owned; parsed from the source */
 };
 
 static uint32_t grammar_form_expr(struct grammar_compilation *q)
@@ -55,7 +55,7 @@ static uint32_t grammar_blanks_expr(struct grammar_source *s)
 	return expr_repeat(s, blank, 0, 4);
 }
 
-/* Whether thoughts are to be expected: of a model that has no token to begin them with, none. */
+/* Whether the answer may begin with thoughts: not if the model has no token that begins them. */
 static bool grammar_may_think(const struct grammar_compilation *q)
 {
 	enum split_thinking thinking = q->r->thinking;
@@ -63,7 +63,7 @@ static bool grammar_may_think(const struct grammar_compilation *q)
 	       (thinking == THINKING_AUTO && calls_mark_is_token(&q->b, q->b.writes->think_begin));
 }
 
-/* The text's first rule: thoughts, and then what is said. */
+/* The first rule: thoughts, then the content. */
 static uint32_t grammar_text_expr(struct grammar_compilation *q)
 {
 	struct grammar_source *s = &q->b.source;
@@ -75,7 +75,8 @@ static uint32_t grammar_text_expr(struct grammar_compilation *q)
 	if (grammar_may_think(q)) {
 		uint32_t thoughts = until_expr(s, q->b.writes->think_end, NULL, false);
 		uint32_t begun = expr_then(s, expr_then(s, thoughts, blanks), content);
-		/* Nothing before the mark: once blanks were drawn there would be no other way. */
+		/* Nothing may stand before the mark: after blanks there would be no other way to
+		 * go on. */
 		uint32_t first = calls_mark_expr(&q->b, q->b.writes->think_begin);
 		any = q->r->thinking == THINKING_OPEN
 			      ? begun

@@ -1,4 +1,4 @@
-/* Tool calls as a grammar: the tools on offer, each with what its schema admits. */
+/* Rules for tool calls: the tools on offer, each with the arguments that its schema allows. */
 #include "engine/grammar/grammar_build.h"
 
 #include "engine/answer/split_forms.h"
@@ -26,7 +26,7 @@ uint32_t calls_mark_expr(struct grammar_build *b, const char *text)
 	return expr_then(&b->source, expr_bytes(&b->source, GRAMMAR_MARK, GRAMMAR_MARK), spelled);
 }
 
-/* The same of one that a form may not have. */
+/* The same for a mark that a form may lack. */
 static uint32_t calls_maybe_mark(struct grammar_build *b, const char *text)
 {
 	return text ? calls_mark_expr(b, text) : EMPTY;
@@ -45,10 +45,10 @@ static uint32_t calls_sequence(struct grammar_source *s, const uint32_t *parts, 
 
 struct tool {
 	const char *name;
-	const struct json *schema; /* of its arguments; NULL: none */
+	const struct json *schema; /* of the arguments; NULL: none */
 };
 
-/* {"type": "function", "function": {...}}, or what stands inside by itself. */
+/* Reads {"type": "function", "function": {...}}, or the inner object alone. */
 static bool calls_read_tool(struct grammar_source *s, const struct json *item, struct tool *t)
 {
 	const struct json *inside = json_find(item, "function");
@@ -64,7 +64,7 @@ static bool calls_read_tool(struct grammar_source *s, const struct json *item, s
 
 /* ---- {"name": NAME, "arguments": OBJECT} ---- */
 
-/* An object, whatever the schema says or leaves open. */
+/* Arguments are an object, even if the schema leaves that open. */
 static uint32_t calls_arguments(struct schema_rules *r, const struct tool *t)
 {
 	struct schema_layers l = {0};
@@ -90,7 +90,7 @@ static uint32_t calls_json(struct grammar_build *b, struct schema_rules *r,
 
 /* ---- functions in tags ---- */
 
-/* Whether a text may be a value of it: then it stands as it is. */
+/* Whether the value may be a string: then it is written without quotes. */
 static bool calls_may_be_text(struct schema_rules *r, const struct schema_layers *l)
 {
 	static const char *const choices[] = {"anyOf", "oneOf"};
@@ -128,7 +128,7 @@ static uint32_t calls_listed_texts(struct schema_rules *r, const struct json *li
 	return any;
 }
 
-/* A value with what ends it. A text that is not bound by more may hold no tag of a call. */
+/* A value and its end. A string without other bounds may hold no tag of a call. */
 static uint32_t calls_parameter_value(struct schema_rules *r, const struct tag_words *w,
 				      const struct json *schema)
 {
@@ -185,7 +185,7 @@ static uint32_t calls_opened(struct grammar_source *s, const struct tag_words *w
 			expr_word(s, *w->stop == '>' ? "" : ">"));
 }
 
-/* Parameters in the schema's order. */
+/* The parameters, in the schema's order. */
 static uint32_t calls_parameters(struct schema_rules *r, const struct tag_words *w,
 				 const struct tool *t)
 {
@@ -213,7 +213,8 @@ static uint32_t calls_tag(struct schema_rules *r, const struct tag_words *w, con
 
 /* ---- a form's way ---- */
 
-/* The first that is known here: of a form that has both, tags if its template teaches them. */
+/* The first way of the form that is supported; if the form has both, tags if its template
+ * teaches them. */
 static const struct call_way *calls_way(const struct grammar_build *b)
 {
 	const struct call_way *found = NULL;

@@ -45,7 +45,7 @@ static bool grammar_triple_grow(struct triple_table *t)
 	return true;
 }
 
-/* A key that nobody gave a value may have left its slot free: it is counted all the same. */
+/* A key without a value may leave its slot free: it is still counted. */
 uint32_t *grammar_triple_find(struct triple_table *t, struct triple key)
 {
 	if (2 * t->count >= t->room && !grammar_triple_grow(t))
@@ -114,7 +114,7 @@ static uint32_t expr_add(struct grammar_source *s, struct expr e)
 	return s->expr_count++;
 }
 
-/* The one that says the same, or a new one. */
+/* The equal expression, or a new one. */
 static uint32_t expr_intern(struct grammar_source *s, struct expr e)
 {
 	struct triple key = {e.kind | e.least << 3, e.a, e.kind == EXPR_REPEAT ? e.most : e.b};
@@ -207,8 +207,7 @@ uint32_t expr_word(struct grammar_source *s, const char *text)
 
 /* ---- characters ---- */
 
-/* Of table 3-7 of the Unicode standard: which bytes may begin a character of so many, and what the
- * first of these may be followed by. */
+/* Table 3-7 of the Unicode standard: ranges of characters by their number of bytes. */
 static const struct utf8_row {
 	uint32_t least, most; /* characters */
 	uint32_t bytes;
@@ -227,8 +226,8 @@ static uint8_t expr_utf8_byte(uint32_t character, uint32_t bytes, uint32_t i)
 	return (uint8_t)(i ? 0x80 | (bits & 0x3f) : lead[bytes] | bits);
 }
 
-/* Characters of the same number of bytes that agree in their first i: a range of the next byte, and
- * where that is not all, what differs at either end. */
+/* Characters with the same number of bytes that agree in their first i bytes: a range of the
+ * next byte, and different ends if the range is not complete. */
 static uint32_t expr_range(struct grammar_source *s, uint32_t least, uint32_t most, uint32_t bytes,
 			   uint32_t i)
 {

@@ -1,9 +1,9 @@
-/* What a grammar is made of before it is a machine: expressions over bytes, and rules that call one
- * another.
+/* What a grammar is before it is a machine: expressions over bytes, rules that call one
+ * another, and the hash tables that store each triple of numbers once.
  *
- * Expressions are numbers; the same expression is the same number, so that what occurs often is
- * kept once. Who builds asks once at its end: a source that failed (memory, a size) stays failed,
- * and what is built on is NOTHING. */
+ * Expressions are numbers; equal expressions have the same number, so common ones are stored
+ * once. A source that failed (memory, a size) stays failed, and what is built on it is NOTHING,
+ * so builders check once at the end. */
 #ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_EXPR_H
 #define MOEFS_ENGINE_GRAMMAR_GRAMMAR_EXPR_H
 
@@ -12,8 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* Numbers by three numbers: what a grammar keeps only once (expressions, places, stacks). */
 
 struct triple {
 	uint32_t a, b, c;
@@ -28,13 +26,13 @@ struct triple_table { /* zero-initialise */
 };
 #define TRIPLE_NEW UINT32_MAX
 
-/* Where the value of a key lies, until the next call; TRIPLE_NEW in one that was not there, which
- * the caller fills in. NULL: memory is out. */
+/* The place of a key's value, valid until the next call; a new one is TRIPLE_NEW and must be set
+ * by the caller. NULL: out of memory. */
 uint32_t *grammar_triple_find(struct triple_table *t, struct triple key);
 void grammar_triple_free(struct triple_table *t);
 
-/* Room for one more item of `size` bytes in an array of `count`, which doubles; NULL: memory is
- * out, and the array is as it was. */
+/* Makes room for one more item of `size` bytes in an array of `count`, by doubling. NULL: out of
+ * memory; the array is unchanged. */
 void *grammar_grown(void *array, size_t count, uint32_t *room, size_t size);
 
 enum {
@@ -55,12 +53,12 @@ enum expr_kind {
 };
 struct expr {
 	uint8_t kind;
-	uint32_t a, b;	      /* of THEN and EITHER; a of REPEAT; the rule of CALL */
-	uint32_t least, most; /* of REPEAT, and the bytes of BYTES */
+	uint32_t a, b;	      /* for THEN and EITHER; a for REPEAT; the rule for CALL */
+	uint32_t least, most; /* for REPEAT; the bytes of BYTES */
 };
 enum { NOTHING, EMPTY }; /* no text at all; the empty text */
 #define REPEAT_ENDLESS UINT32_MAX
-#define RULE_OPEN UINT32_MAX /* a rule that has a number and no expression yet */
+#define RULE_OPEN UINT32_MAX /* a rule without an expression yet */
 
 struct grammar_source {
 	struct expr *exprs;
@@ -68,25 +66,25 @@ struct grammar_source {
 	struct triple_table interned;
 	uint32_t *rules; /* the expression of each */
 	uint32_t rule_count, rule_room;
-	int failed; /* 0 or a negative errno, with the sentence in error */
+	int failed; /* 0 or a negative errno; error has the sentence */
 	struct err error;
 };
 
-/* A source that failed for want of memory is freed like any other. */
+/* A failed source is freed like any other. */
 void grammar_source_init(struct grammar_source *s);
 void grammar_source_free(struct grammar_source *s);
-/* The first failure counts. Returns NOTHING. */
+/* Sets the first failure. Returns NOTHING. */
 __attribute__((format(printf, 3, 4))) uint32_t grammar_fail(struct grammar_source *s, int code,
 							    const char *format, ...);
 
 uint32_t expr_bytes(struct grammar_source *s, uint8_t least, uint8_t most);
 uint32_t expr_text(struct grammar_source *s, const char *text, size_t n);
-uint32_t expr_word(struct grammar_source *s, const char *text); /* the same of a C string */
-/* One character in UTF-8 out of a range, surrogates left out. */
+uint32_t expr_word(struct grammar_source *s, const char *text); /* a C string */
+/* One character of a range in UTF-8, without surrogates. */
 uint32_t expr_characters(struct grammar_source *s, uint32_t least, uint32_t most);
 uint32_t expr_then(struct grammar_source *s, uint32_t a, uint32_t b);
 uint32_t expr_either(struct grammar_source *s, uint32_t a, uint32_t b);
-/* least <= most; at most GRAMMAR_MAX_REPEAT or REPEAT_ENDLESS. */
+/* least <= most; both at most GRAMMAR_MAX_REPEAT, or most REPEAT_ENDLESS. */
 uint32_t expr_repeat(struct grammar_source *s, uint32_t a, uint32_t least, uint32_t most);
 uint32_t expr_maybe(struct grammar_source *s, uint32_t a);
 

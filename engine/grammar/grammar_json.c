@@ -1,8 +1,8 @@
-/* JSON as rules: what is written, and how much white space.
+/* Rules for JSON.
  *
- * Numbers have as many digits as a double keeps (15 before the point and behind it, 2 of the
- * exponent), and white space is bounded, so that a model cannot go on for ever where a text is to
- * end. Texts may be of any length; \u escapes stand for whole characters. */
+ * Numbers have as many digits as a double keeps (15 before and after the point, 2 in the
+ * exponent), and white space is bounded, so that a model cannot go on for ever where a text
+ * should end. Strings may have any length; \u escapes are whole characters. */
 #include "engine/grammar/grammar_build.h"
 
 #include "engine/json/text_out.h"
@@ -39,7 +39,7 @@ static uint32_t json_short_escape(struct grammar_source *s, uint32_t c)
 	return NOTHING;
 }
 
-/* One that cannot stand for itself: as text_out_json_text writes it. */
+/* A character that must be escaped, as text_out_json writes it. */
 static uint32_t json_escaped(struct grammar_source *s, uint32_t c)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -54,10 +54,10 @@ static bool json_stands_for_itself(uint32_t c, enum spelling_of spelling)
 	switch (spelling) {
 	case SPELL_JSON:
 		return c >= ' ' && c != '"' && c != '\\';
-	case SPELL_XML: /* what could be a tag would end the value */
+	case SPELL_XML: /* a tag would end the value */
 		return c && c != '<';
 	default:
-		return c != 0; /* answers are text files */
+		return c != 0; /* answers hold no NUL */
 	}
 }
 
@@ -92,7 +92,7 @@ static uint32_t json_hex(struct grammar_source *s, const char *ranges)
 	return any;
 }
 
-/* \uXXXX of a character, and two of them of one beyond U+FFFF. */
+/* \uXXXX, or a surrogate pair. */
 static uint32_t json_unicode_escape(struct grammar_source *s)
 {
 	uint32_t u = expr_word(s, "\\u"), d = json_hex(s, "ddDD"), any = json_hex(s, "09afAF");
@@ -115,7 +115,7 @@ static uint32_t json_text_expr(struct json_rules *j)
 	return expr_then(s, expr_then(s, quote, expr_repeat(s, one, 0, REPEAT_ENDLESS)), quote);
 }
 
-/* What was written, which is freed. */
+/* The expression of a written text, which is freed. */
 static uint32_t json_written_expr(struct grammar_source *s, struct text_out *out)
 {
 	uint32_t expr = out->failed ? grammar_fail(s, ENOMEM, "out of memory for a grammar")
@@ -209,7 +209,7 @@ static uint32_t (*const makers[JSON_RULES])(struct json_rules *j) = {
 
 uint32_t json_rule_call(struct json_rules *j, enum json_rule which)
 {
-	if (!j->rule[which]) { /* its number first: it may call itself */
+	if (!j->rule[which]) { /* set before the rule is made: the rule may call itself */
 		uint32_t rule = expr_new_rule(j->s);
 		j->rule[which] = rule + 1;
 		expr_set_rule(j->s, rule, makers[which](j));

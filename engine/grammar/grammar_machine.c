@@ -6,9 +6,9 @@
 
 /* ---- states of a rule ---- */
 
-/* The states of a rule: sets of the places where a reader may stand, made when first needed. */
+/* The states of a rule: sets of nodes, made when first needed. */
 
-enum { WORK_MAX = 1 << 28 }; /* nodes looked at in a machine's life: seconds at most */
+enum { WORK_MAX = 1 << 28 }; /* nodes visited in a machine's life: seconds at most */
 
 int machine_fail(struct machine *m, int code, const char *words)
 {
@@ -31,7 +31,7 @@ static int machine_too_large(struct machine *m)
 			    "smaller");
 }
 
-/* Adds a node, or where it leads without a byte, to the set that is being made. */
+/* Adds a node and the nodes that it leads to without a byte to the set being made. */
 static void machine_find(struct machine *m, uint32_t from)
 {
 	const struct grammar_nodes *n = &m->nodes;
@@ -126,7 +126,7 @@ static bool machine_grow_rows(struct machine *m)
 	return true;
 }
 
-/* A new level of the nodes found. */
+/* A new state for the nodes found. */
 static uint32_t machine_add_level(struct machine *m)
 {
 	uint32_t n = m->found_count, id = m->level_count;
@@ -160,7 +160,7 @@ static uint32_t machine_add_level(struct machine *m)
 
 static void machine_add_calls(struct machine *m, uint32_t state);
 
-/* The level of the nodes found. */
+/* The state for the nodes found. */
 static uint32_t machine_level_of_found(struct machine *m)
 {
 	if (!m->found_count || m->failed)
@@ -181,7 +181,7 @@ static uint32_t machine_level_of_found(struct machine *m)
 	return made;
 }
 
-/* What one node alone leads to; most bytes are taken by one. */
+/* The state that one node leads to; most bytes are taken by one node. */
 static uint32_t machine_state_of_node(struct machine *m, uint32_t node)
 {
 	if (m->alone[node] == STATE_UNKNOWN) {
@@ -225,7 +225,7 @@ uint32_t machine_next(struct machine *m, uint32_t state, uint32_t class)
 
 /* ---- calls ---- */
 
-/* What follows the calls of one rule from a level, all of them together. */
+/* The state after the calls of one rule from a state. */
 static uint32_t machine_state_after(struct machine *m, uint32_t state, uint32_t rule)
 {
 	const struct machine_level *l = &m->levels[state];
@@ -248,7 +248,7 @@ static bool machine_has_call(const struct machine *m, uint32_t from, uint32_t ru
 	return false;
 }
 
-/* First the rules, since what is found after one may be a level that has calls itself. */
+/* Lists the called rules only: the states after them may have calls themselves. */
 static void machine_add_calls(struct machine *m, uint32_t state)
 {
 	uint32_t first = m->calls_count, set = m->levels[state].set;
@@ -269,8 +269,8 @@ static void machine_add_calls(struct machine *m, uint32_t state)
 	m->levels[state].call_count = m->calls_count - first;
 }
 
-/* The state that a call's rule returns to, `call` being one of the state's in calls; STATE_DEAD:
- * what called it ends with it. */
+/* The state after a call, which is an index in the state's calls; STATE_DEAD: the caller ends
+ * with the call. */
 static uint32_t machine_after(struct machine *m, uint32_t state, uint32_t call)
 {
 	if (m->calls[call].after == STATE_UNKNOWN) {
@@ -291,7 +291,7 @@ uint32_t machine_start(struct machine *m, uint32_t rule)
 	return m->starts[rule];
 }
 
-/* Makes STATE_DEAD: no place at all. */
+/* Makes STATE_DEAD, the state without nodes. */
 static void machine_begin_levels(struct machine *m)
 {
 	machine_find_nothing(m);
@@ -354,7 +354,7 @@ static void machine_add_spot(struct machine *m, struct spots *to, struct spot p)
 		to->at[to->count++] = p;
 }
 
-/* Within the rule, and in those that it calls first: GRAMMAR_MAX_LEFT deep at most. */
+/* Steps within the rule and the rules that it calls first: at most GRAMMAR_MAX_LEFT deep. */
 static void machine_step_in(struct machine *m, struct spot from, uint8_t byte, struct spots *to)
 {
 	uint32_t next = machine_next(m, from.state, m->class_of[byte]);
@@ -421,7 +421,7 @@ bool machine_may_go_on(const struct machine *m, const struct spots *p)
 
 /* ---- life ---- */
 
-/* Bytes that no node tells apart are one class. */
+/* Bytes that no node distinguishes are one class. */
 static void machine_find_classes(struct machine *m)
 {
 	bool cut[257] = {[0] = true};

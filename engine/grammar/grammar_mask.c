@@ -1,10 +1,9 @@
-/* Which tokens may follow: the vocabulary's tree is walked with the machine.
+/* Masks: the machine walks the vocabulary's tree.
  *
- * From a state of a rule the walk does not know what the rule was called by. What it finds within
- * the rule, and in what that calls, is true wherever the rule was called, and is kept. Where a
- * token ends the rule and goes on, it leaves an exit, from which the walk is resumed on the stack
- * that there is: of a JSON string these are the tokens with a quote inside, a few thousand of 152
- * K. */
+ * A walk from a state does not know the caller of the state's rule. The tokens found within the
+ * rule, and within rules that it calls, are valid for every caller and are cached. A token that
+ * ends the rule and continues leaves an exit, from which the walk resumes on the actual stack:
+ * for a JSON string these are the tokens with a quote inside, a few thousand of 152 K. */
 #include "engine/grammar/grammar_build.h"
 
 #include <errno.h>
@@ -14,16 +13,15 @@
 
 /* ---- loops ---- */
 
-/* What goes on alike: a state that takes any byte of some groups and is as before, such as the
- * inside of a text, or counts them, takes whole branches of a vocabulary at once if no other group
- * lies below. */
+/* Loops: a state that takes any byte of some groups and stays the same (the inside of a string),
+ * or counts them, takes whole branches of the vocabulary at once if no other group occurs below. */
 
 enum {
-	REACH_MAX = 32, /* bytes that are looked ahead in a bounded repetition */
+	REACH_MAX = 32, /* bytes of look-ahead in a bounded repetition */
 	REACH_ENDLESS = 255,
 };
 
-/* Where each group leads if all of its bytes lead to one state; else STATE_DEAD. */
+/* The state that each group of bytes leads to; STATE_DEAD if its bytes lead to several. */
 static void mask_find_groups(struct grammar *g, uint32_t state, uint32_t to[BYTE_GROUPS])
 {
 	struct machine *m = &g->machine;
@@ -46,8 +44,8 @@ static uint64_t mask_groups_to(const uint32_t to[BYTE_GROUPS], uint32_t state)
 	return groups;
 }
 
-/* Characters beyond ASCII by their bytes (table 3-7 of the Unicode standard), U+2028 to 203F
- * aside. */
+/* Characters beyond ASCII by their bytes (table 3-7 of the Unicode standard), without U+2028 to
+ * 203F. */
 static const struct {
 	uint32_t count;
 	uint8_t bytes[4][2]; /* from, to */
@@ -66,7 +64,7 @@ static const struct {
 };
 enum { BEYOND = sizeof beyond / sizeof *beyond };
 
-/* Where all bytes of a range lead if that is one state. */
+/* The state that all bytes of a range lead to; STATE_DEAD if there are several. */
 static uint32_t mask_next_of_all(struct machine *m, uint32_t state, const uint8_t range[2])
 {
 	uint32_t to = machine_next(m, state, m->class_of[range[0]]);
@@ -90,7 +88,7 @@ static bool mask_leads_beyond(struct machine *m, uint32_t from, uint32_t to)
 	return true;
 }
 
-/* The state that most groups lead to. */
+/* Finds the state that most groups lead to. */
 static void mask_find_loop(struct grammar *g, uint32_t state)
 {
 	uint32_t to[BYTE_GROUPS], along = STATE_DEAD;
@@ -115,8 +113,8 @@ static void mask_find_loop(struct grammar *g, uint32_t state)
 	l->along = along;
 }
 
-/* How far bytes of the loop's groups go on: for ever where they lead to the state itself, else as
- * far as the states that follow take the same. */
+/* How many bytes of the loop's groups can follow: endless if they lead to the state itself, else
+ * as long as the next states take the same groups. */
 static void mask_look_ahead(struct grammar *g, uint32_t state)
 {
 	const struct machine *m = &g->machine;
@@ -136,8 +134,7 @@ static void mask_look_ahead(struct grammar *g, uint32_t state)
 	g->machine.levels[state].reach = (uint8_t)reach;
 }
 
-/* Whether from a state all that lies below a node may follow, as far as that is
- * known without looking at it; and how many groups of bytes go on alike from a state. */
+/* Whether every token below a node may follow from a state, as far as known without walking. */
 static bool mask_loop_takes(struct grammar *g, const struct token_node *n, uint32_t state)
 {
 	if (!g->machine.levels[state].reach)
@@ -156,12 +153,12 @@ static int mask_loop_width(struct grammar *g, uint32_t state)
 }
 
 enum {
-	VISITED_MAX = 1 << 24, /* nodes by one mask: a tenth of a second */
-	BRANCH_LEAST = 8,      /* tokens below a node for which looking ahead pays */
-	FEW = 32,	       /* one of so many tokens: listed */
-	EXPLORED_MAX = 1024,   /* states that are looked at beforehand; */
-	PREPARED_MAX = 24,     /* masks that are made of them, */
-	WIDE = 16,	       /* where so many groups go on alike: such walks are long */
+	VISITED_MAX = 1 << 24, /* nodes of one mask: a tenth of a second */
+	BRANCH_LEAST = 8,      /* tokens below a node that make looking ahead worthwhile */
+	FEW = 32,	       /* at most one token of 32 is set: listed */
+	EXPLORED_MAX = 1024,   /* states explored in advance; */
+	PREPARED_MAX = 24,     /* masks made of them, */
+	WIDE = 16,	       /* if 16 groups loop: such walks are long */
 };
 
 static size_t mask_words(const struct grammar_tokens *t)
@@ -179,7 +176,7 @@ static void mask_no_memory(struct grammar *g)
 static void mask_allow(struct grammar *g, uint32_t first, uint32_t count)
 {
 	uint32_t i = first, end = first + count;
-	while (i < end) { /* all that lie in one word */
+	while (i < end) { /* all bits of one word */
 		uint32_t n = 64 - (i & 63) < end - i ? 64 - (i & 63) : end - i;
 		g->bits[i >> 6] |= (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << (i & 63);
 		i += n;
@@ -199,7 +196,8 @@ static void mask_add_exit(struct grammar *g, uint32_t node)
 
 static void mask_walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top);
 
-/* The text stands at a node in this way: its tokens may follow. True: so may some below. */
+/* The text reaches a node at position p: its tokens may follow. True: tokens below may follow,
+ * too. */
 static bool mask_arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i,
 			struct spot p)
 {
@@ -218,8 +216,7 @@ static bool mask_arrive(struct grammar *g, const struct grammar_tokens *t, uint3
 	return true;
 }
 
-/* Rules are entered or left by this byte. Where there is more than one way, each is walked by
- * itself. */
+/* This byte enters or leaves rules. If there are several ways, each is walked by itself. */
 static bool mask_arrive_by_step(struct grammar *g, const struct grammar_tokens *t, uint32_t i)
 {
 	struct spots to = {0};
@@ -231,7 +228,7 @@ static bool mask_arrive_by_step(struct grammar *g, const struct grammar_tokens *
 	return to.count && mask_arrive(g, t, i, to.at[to.count - 1]);
 }
 
-/* What lies below a node, where the text stands at path[its depth]. */
+/* Walks the tree below a node, from position path[its depth]. */
 static void mask_walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top)
 {
 	struct machine *m = &g->machine;
@@ -256,8 +253,8 @@ static void mask_walk(struct grammar *g, const struct grammar_tokens *t, uint32_
 
 /* ---- masks of rules ---- */
 
-/* There are hundreds, most of them small, and they go all at once: by itself each would keep a page
- * of what was freed around it. */
+/* There are hundreds of small masks, freed all at once: separate allocations would each keep a
+ * page. */
 enum { MASK_BLOCK = 4096 - 4 * sizeof(size_t) };
 struct mask_block {
 	struct mask_block *next;
@@ -265,7 +262,7 @@ struct mask_block {
 	uint64_t words[];
 };
 
-/* What is larger than a block has one of its own, and leaves the first as it is. */
+/* A mask larger than a block gets its own block, and the first block stays first. */
 static struct mask_block *mask_add_block(struct grammar *g, size_t words)
 {
 	const size_t usual = MASK_BLOCK / sizeof(uint64_t), room = words > usual ? words : usual;
@@ -302,7 +299,7 @@ void mask_forget(struct grammar *g)
 	g->mask_bytes = 0;
 }
 
-/* What the walk found, in as little as it takes. */
+/* Stores the result of a walk, compactly. */
 static bool mask_keep(struct grammar *g, const struct grammar_tokens *t, struct local_mask *l)
 {
 	size_t words = mask_words(t), count = 0;
@@ -359,7 +356,7 @@ static void mask_add(const struct local_mask *l, uint64_t *mask, size_t words)
 
 /* ---- masks of a text ---- */
 
-/* What a rule decides, and from its exits what its callers do. */
+/* Adds the mask of a position: the rule's own part, and from its exits the callers' parts. */
 static void mask_of_spot(struct grammar *g, const struct grammar_tokens *t, struct spot p,
 			 uint64_t *mask)
 {
@@ -402,7 +399,7 @@ static void mask_add_ends(const struct grammar_tokens *t, uint64_t *mask)
 		mask[i >> 6] |= (uint64_t)1 << (i & 63);
 }
 
-/* The states within reach of those that are known, some of them. */
+/* Makes some of the states within reach of known states. */
 static void mask_explore(struct grammar *g)
 {
 	struct machine *m = &g->machine;
@@ -450,7 +447,7 @@ int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct
 
 /* ---- logits ---- */
 
-/* Calls for each place whose bit is `set`. */
+/* Runs for each place whose bit is `set`. */
 #define EACH_PLACE(t, mask, set, i)                                                                \
 	for (uint32_t w_ = 0; w_ < mask_words(t); w_++)                                            \
 		for (uint64_t left_ = (set) ? (mask)[w_] : ~(mask)[w_]; left_; left_ &= left_ - 1) \

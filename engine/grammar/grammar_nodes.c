@@ -3,13 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- from expressions to nodes, from behind: what follows is there before what leads to it ----
- */
+/* ---- from expressions to nodes, built from the end ---- */
 
 struct nodes_builder {
 	struct grammar_nodes *n;
 	const struct grammar_source *s;
-	struct triple_table made; /* (expression, what follows): the node */
+	struct triple_table made; /* (expression, next node): node */
 	int failed;
 	struct err *e;
 };
@@ -49,7 +48,7 @@ static uint32_t nodes_of_repeat(struct nodes_builder *b, const struct expr *x, u
 		b->n->nodes[loop].next = body;
 		next = loop;
 	} else {
-		uint32_t end = next; /* from each of what may be left out at once */
+		uint32_t end = next; /* each optional repetition may skip to the end */
 		for (uint32_t i = x->least; i < x->most && !b->failed; i++) {
 			uint32_t one = nodes_of_expr(b, x->a, next);
 			next = nodes_add(b, (struct grammar_node){
@@ -61,7 +60,7 @@ static uint32_t nodes_of_repeat(struct nodes_builder *b, const struct expr *x, u
 	return next;
 }
 
-/* Alternatives nest to the left: one after the other, however many. */
+/* Alternatives nest to the left: iterates over them. */
 static uint32_t nodes_of_either(struct nodes_builder *b, const struct expr *x, uint32_t next)
 {
 	const struct expr *exprs = b->s->exprs;
@@ -76,7 +75,7 @@ static uint32_t nodes_of_either(struct nodes_builder *b, const struct expr *x, u
 	return nodes_add(b, (struct grammar_node){.kind = NODE_SPLIT, .next = first, .other = any});
 }
 
-/* NOTHING is a loop that reads nothing and is never left. */
+/* NOTHING is a loop without bytes or end. */
 static uint32_t nodes_of_nothing(struct nodes_builder *b)
 {
 	uint32_t none = nodes_add(b, (struct grammar_node){.kind = NODE_SPLIT});
@@ -105,7 +104,7 @@ static uint32_t nodes_of_new(struct nodes_builder *b, const struct expr *x, uint
 	}
 }
 
-/* What is written one after the other nests to the left, so this goes on instead of deeper. */
+/* Sequences nest to the left: iterates instead of recursing. */
 static uint32_t nodes_of_expr(struct nodes_builder *b, uint32_t expr, uint32_t next)
 {
 	while (!b->failed) {
@@ -132,9 +131,9 @@ static uint32_t nodes_of_expr(struct nodes_builder *b, uint32_t expr, uint32_t n
 	return 0;
 }
 
-/* ---- what can be said of nodes ---- */
+/* ---- facts about nodes ---- */
 
-/* One pass; whether anything was learnt. */
+/* One pass over the nodes; true if anything changed. */
 static bool nodes_learn_once(struct grammar_nodes *n)
 {
 	bool more = false;
@@ -157,7 +156,7 @@ static bool nodes_learn_once(struct grammar_nodes *n)
 	return more;
 }
 
-enum { LEARNING_MAX = 1 << 26 }; /* nodes looked at: a second at most */
+enum { LEARNING_MAX = 1 << 26 }; /* nodes visited: a second at most */
 
 static int nodes_learn(struct grammar_nodes *n, struct err *e)
 {
@@ -176,9 +175,9 @@ static int nodes_learn(struct grammar_nodes *n, struct err *e)
 
 struct nodes_left {
 	const struct grammar_nodes *n;
-	uint32_t *seen;	   /* [count]: the rule that met the node, and one */
+	uint32_t *seen;	   /* [count]: rule that visited the node, + 1 */
 	uint32_t *todo;	   /* [count] */
-	uint32_t *callers; /* [rule_count]: how many calls of it are not looked at yet */
+	uint32_t *callers; /* [rule_count]: calls of the rule not yet visited */
 };
 
 static void nodes_note_bytes(struct rule *r, const struct grammar_node *x)
@@ -187,7 +186,7 @@ static void nodes_note_bytes(struct rule *r, const struct grammar_node *x)
 		r->first[byte >> 6] |= (uint64_t)1 << (byte & 63);
 }
 
-/* Notes the bytes that can be first in a rule, and calls visit for each rule that can be. */
+/* Notes the bytes that can begin a rule, and calls `visit` for each rule that can. */
 static void nodes_first_calls(struct nodes_left *l, uint32_t rule, uint32_t mark,
 			      void (*visit)(struct nodes_left *l, uint32_t caller, uint32_t called))
 {
@@ -232,7 +231,7 @@ static void nodes_note_first(struct nodes_left *l, uint32_t caller, uint32_t cal
 		rules[caller].first[i] |= rules[called].first[i];
 }
 
-/* Callers before those they call (Kahn 1962); a rule that never gets its turn calls itself. */
+/* Orders callers before called rules (Kahn 1962); a rule that is never reached calls itself. */
 static int nodes_order_rules(struct nodes_left *l, struct err *e)
 {
 	const struct grammar_nodes *n = l->n;
@@ -254,7 +253,7 @@ static int nodes_order_rules(struct nodes_left *l, struct err *e)
 		if (n->rules[r].left > GRAMMAR_MAX_LEFT)
 			return err_set(e, E2BIG, "its rules begin one in another more than %d deep",
 				       GRAMMAR_MAX_LEFT);
-	for (uint32_t left = GRAMMAR_MAX_LEFT + 1; left-- > 0;) /* called ones first */
+	for (uint32_t left = GRAMMAR_MAX_LEFT + 1; left-- > 0;) /* called rules first */
 		for (uint32_t r = 0; r < n->rule_count; r++)
 			if (n->rules[r].left == left)
 				nodes_first_calls(l, r, mark++, nodes_note_first);
@@ -284,7 +283,7 @@ int nodes_build(struct grammar_nodes *n, const struct grammar_source *s, struct 
 	if (!n->rules)
 		return err_set(e, ENOMEM, "out of memory for a grammar");
 	uint32_t end = nodes_add(&b, (struct grammar_node){.kind = NODE_END});
-	for (uint32_t r = s->rule_count; r-- > 0 && !b.failed;) /* called ones first, mostly */
+	for (uint32_t r = s->rule_count; r-- > 0 && !b.failed;) /* called rules first, mostly */
 		n->rules[r].start = nodes_of_expr(&b, s->rules[r], end);
 	grammar_triple_free(&b.made);
 	int failed = b.failed;

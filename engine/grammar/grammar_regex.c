@@ -1,6 +1,5 @@
-/* Regular expressions as ECMA 262 writes them, as far as they are regular: groups, alternatives,
- * classes, repetitions, and ^ and $ at the ends of all. What is not is refused by name: it would
- * hold the text to something else. */
+/* Regular expressions of ECMA 262, as far as they are regular: groups, alternatives, classes,
+ * repetitions, and ^ and $ at the ends. Everything else is refused by name. */
 #include "engine/grammar/grammar_build.h"
 #include "engine/json/utf8.h"
 
@@ -9,7 +8,7 @@
 
 /* ---- sets of characters ---- */
 
-/* Sets of characters, as the classes of regular expressions are. */
+/* Sets of characters: classes of regular expressions. */
 
 static void regex_ranges_add(struct char_ranges *set, uint32_t from, uint32_t to)
 {
@@ -19,7 +18,7 @@ static void regex_ranges_add(struct char_ranges *set, uint32_t from, uint32_t to
 		set->at[set->count++] = (struct char_range){from, to};
 }
 
-/* Ascending and apart. */
+/* Sorts the ranges and joins those that touch. */
 static void regex_ranges_sort(struct char_ranges *set)
 {
 	uint32_t kept = 0;
@@ -41,7 +40,7 @@ static void regex_ranges_sort(struct char_ranges *set)
 	set->count = kept;
 }
 
-/* All others. */
+/* All other characters. */
 static void regex_ranges_invert(struct char_ranges *set)
 {
 	struct char_ranges others = {.full = set->full};
@@ -57,7 +56,7 @@ static void regex_ranges_invert(struct char_ranges *set)
 	*set = others;
 }
 
-/* The classes that a letter stands for; in upper case, all others. */
+/* Classes by letter; in upper case: all other characters. */
 static const struct regex_class {
 	char letter;
 	uint32_t count;
@@ -80,7 +79,7 @@ static const struct regex_class {
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 
-/* What a letter behind a backslash stands for (\d \D \w \W \s \S); false: it is none of them. */
+/* Adds the class of a letter (\d \D \w \W \s \S); false: no class. */
 static bool regex_ranges_add_class(struct char_ranges *set, char letter)
 {
 	for (int i = 0; i < CLASSES; i++) {
@@ -143,7 +142,7 @@ static uint32_t regex_take_character(struct regex *r)
 
 /* ---- escapes ---- */
 
-/* So many hexadecimal digits; 0: as many as there are up to a closing brace. */
+/* Reads `digits` hexadecimal digits; 0: up to a closing brace. */
 static uint32_t regex_hexadecimal(struct regex *r, uint32_t digits)
 {
 	uint32_t value = 0, read = 0;
@@ -159,7 +158,7 @@ static uint32_t regex_hexadecimal(struct regex *r, uint32_t digits)
 	return value;
 }
 
-/* Behind a backslash: a character; or a class, which is added to `set`, and then false. */
+/* After a backslash: a character; or a class, which is added to `set`, and then false. */
 static bool regex_escape(struct regex *r, struct char_ranges *set, uint32_t *character)
 {
 	static const char plain[] = "n\nr\rt\tv\vf\f0\0";
@@ -201,7 +200,7 @@ static uint32_t regex_character_expr(struct regex *r, struct char_ranges *set)
 	return expr;
 }
 
-/* An end of a range of a class. False: it was a class. */
+/* Reads one end of a range. False: it was a class. */
 static bool regex_class_character(struct regex *r, struct char_ranges *set, uint32_t *c)
 {
 	if (!regex_accept(r, "\\")) {
@@ -215,7 +214,7 @@ static bool regex_class_character(struct regex *r, struct char_ranges *set, uint
 	return regex_accept(r, "-") ? (*c = '-', true) : regex_escape(r, set, c);
 }
 
-/* Behind its bracket. */
+/* A class, after its opening bracket. */
 static uint32_t regex_bracket(struct regex *r)
 {
 	struct char_ranges set = {0};
@@ -302,7 +301,7 @@ static uint32_t regex_atom(struct regex *r)
 	return regex_character_expr(r, &set);
 }
 
-/* Digits; false: none. */
+/* Reads digits; false: none. */
 static bool regex_number(struct regex *r, uint32_t *value)
 {
 	size_t from = r->at;
@@ -314,7 +313,7 @@ static bool regex_number(struct regex *r, uint32_t *value)
 	return r->at > from;
 }
 
-/* {2}, {2,} or {2,5} behind the brace. */
+/* Reads {2}, {2,} or {2,5} after the brace. */
 static bool regex_bounds(struct regex *r, uint32_t *least, uint32_t *most)
 {
 	if (!regex_number(r, least))
@@ -353,7 +352,7 @@ static uint32_t regex_anything(struct regex *r)
 	return expr_repeat(r->s, grammar_characters(r->s, all, 1, r->spelling), 0, REPEAT_ENDLESS);
 }
 
-/* Of the outermost ones, those that are not bound to the ends of the text may stand within it. */
+/* Outermost alternatives that are not anchored may match within the text. */
 static uint32_t regex_sequence(struct regex *r)
 {
 	uint32_t all = EMPTY;

@@ -1,5 +1,5 @@
-/* What is looked up in a JSON schema: keywords, references, types, in all the layers that speak of
- * one value; and the rules for them, each made once. */
+/* JSON schemas: keywords, references and types in all layers of a value, and one rule per set of
+ * layers. Not here: the rules of the types (grammar_schema_values.c). */
 #include "engine/grammar/grammar_build.h"
 
 #include "engine/json/utf8.h"
@@ -10,14 +10,14 @@
 
 /* ---- keywords ---- */
 
-/* The keywords of JSON schemas (2020-12, and what earlier drafts wrote). One that would restrict
- * more than is known here is refused by name. */
+/* Keywords of JSON schemas (2020-12 and earlier drafts). An unknown keyword that might restrict
+ * values is refused by name. */
 
-/* What is known, and of which type it speaks; 0: of any, or of none. */
+/* Known keywords, and the types they apply to; 0: any or none. */
 static const struct keyword {
 	const char *name;
 	uint32_t types;
-	bool limits; /* beside enum and const it would have to be checked of each value */
+	bool limits; /* restricts values; not supported beside enum and const */
 } keywords[] = {
 	{"type", 0, false},
 	{"enum", 0, false},
@@ -77,14 +77,14 @@ bool schema_keyword_limits(const char *name)
 	return k && k->limits;
 }
 
-/* The types that a keyword speaks of; 0: of any, of none, or it is not known. */
+/* The types that a keyword applies to; 0: to any or none, or unknown. */
 static uint32_t schema_keyword_types(const char *name)
 {
 	const struct keyword *k = schema_keyword(name);
 	return k ? k->types : 0;
 }
 
-/* Fails where a schema (an object) has one that is not known. */
+/* Fails if a schema (an object) has an unknown keyword. */
 static void schema_check_keywords(struct schema_rules *r, const struct json *schema)
 {
 	for (const struct json *v = NULL; (v = json_next(schema, v));) {
@@ -153,14 +153,14 @@ uint64_t schema_layers_count(struct schema_rules *r, const struct schema_layers 
 
 /* ---- references ---- */
 
-/* The byte that %XX stands for; less than 0: it does not. */
+/* The byte of %XX; < 0: not hexadecimal. */
 static int schema_percent_byte(const char *at)
 {
 	int high = utf8_hex_digit(at[1]);
 	return high < 0 ? -1 : high << 4 | utf8_hex_digit(at[2]);
 }
 
-/* The next part of a pointer (RFC 6901, in a fragment), decoded; false: too long or wrong. */
+/* Decodes the next part of a JSON pointer (RFC 6901, in a fragment); false: too long. */
 static bool schema_pointer_part(const char **at, char part[256])
 {
 	size_t n = 0;
@@ -232,8 +232,8 @@ static void schema_add_object(struct schema_rules *r, struct schema_layers *l,
 {
 	const struct json *ref = json_find(schema, "$ref"), *all = json_find(schema, "allOf");
 	for (uint32_t i = 0; i < l->count; i++)
-		if (l->at[i].schema == schema) { /* said already; or an alternative to itself, */
-			l->none |= l->at[i].taken != 0; /* which adds nothing to the others */
+		if (l->at[i].schema == schema) { /* added already; or an alternative to itself, */
+			l->none |= l->at[i].taken != 0; /* which adds no values */
 			return;
 		}
 	if (l->count == LAYERS_MAX || l->depth > REFERENCES_MAX) {

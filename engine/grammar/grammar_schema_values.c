@@ -1,4 +1,4 @@
-/* Texts and numbers of a JSON schema. */
+/* Strings and numbers. */
 #include "engine/grammar/grammar_build.h"
 #include "engine/json/utf8.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- other names of properties ---- */
 
-/* Names of properties that are none of those that a schema has, character by character. */
+/* Names of properties that a schema does not have, character by character. */
 
 enum { NAME_MAX_BYTES = 256 };
 
@@ -33,8 +33,8 @@ static uint32_t schema_any_characters(struct grammar_source *s)
 static uint32_t schema_other_rest(struct grammar_source *s, const char *const *names,
 				  uint32_t first, uint32_t end, size_t at);
 
-/* The names, which ascend, from first to end by their next characters, which go to `next`; returns
- * how many. */
+/* Branches for the (sorted) names from first to end by their next characters, which go to
+ * `next`; returns their number. */
 static uint32_t schema_name_branches(struct grammar_source *s, const char *const *names,
 				     uint32_t first, uint32_t end, size_t at,
 				     struct char_range *next, uint32_t *any)
@@ -55,7 +55,7 @@ static uint32_t schema_name_branches(struct grammar_source *s, const char *const
 	return count;
 }
 
-/* Any character but these, which it writes over. */
+/* Any character except these ranges, which are overwritten. */
 static uint32_t schema_any_but(struct grammar_source *s, struct char_range *r, uint32_t count)
 {
 	uint32_t from = 0, left = 0;
@@ -69,8 +69,8 @@ static uint32_t schema_any_but(struct grammar_source *s, struct char_range *r, u
 	return grammar_characters(s, r, left, SPELL_JSON);
 }
 
-/* The rest of a name, with its quote, that goes on otherwise than those from first to end do, which
- * agree in their bytes before `at`. Characters have one spelling here, so that no name has two. */
+/* The rest of a name and its quote that differs from the names from first to end, which agree in
+ * their bytes before `at`. Characters have one spelling here, so that no name has two. */
 static uint32_t schema_other_rest(struct grammar_source *s, const char *const *names,
 				  uint32_t first, uint32_t end, size_t at)
 {
@@ -91,7 +91,7 @@ static uint32_t schema_other_rest(struct grammar_source *s, const char *const *n
 			   expr_then(s, expr_then(s, other, schema_any_characters(s)), quote));
 }
 
-/* A name in quotes that is none of these, which it sorts. */
+/* A quoted name that is none of `names`, which it sorts. */
 static uint32_t schema_other_name(struct grammar_source *s, const char **names, uint32_t count)
 {
 	qsort(names, count, sizeof *names, schema_by_name);
@@ -101,13 +101,12 @@ static uint32_t schema_other_name(struct grammar_source *s, const char **names, 
 
 /* ---- objects and lists ---- */
 
-/* Objects and lists of a JSON schema.
+/* Objects and lists.
  *
- * Properties come in the order in which the schema has them, those that are not required may be
- * left out; so which of them a text has is read without looking back. Names that the schema does
- * not have come behind them, where it says so with additionalProperties (true or a schema), or has
- * no properties at all: JSON Schema would allow them everywhere, and a model would write on and on.
- */
+ * Properties come in the schema's order, and optional ones may be left out, so the text is read
+ * without looking back. Other names follow after them if additionalProperties is true or a
+ * schema, or if the schema has no properties: JSON Schema allows other names everywhere, and a
+ * model would write on and on. */
 
 static uint32_t schema_then3(struct grammar_source *s, uint32_t a, uint32_t b, uint32_t c)
 {
@@ -119,7 +118,7 @@ static uint32_t schema_comma(struct grammar_source *s)
 	return expr_then(s, expr_bytes(s, ',', ','), json_gap(s));
 }
 
-/* OPEN inside CLOSE, white space within; `empty`: nothing may be inside. */
+/* OPEN inside CLOSE with white space; `empty`: may have nothing inside. */
 static uint32_t schema_enclosed(struct grammar_source *s, const char *open_close, uint32_t inside,
 				bool empty)
 {
@@ -191,9 +190,9 @@ static void schema_note_required(struct schema_rules *r, struct properties *p,
 	}
 }
 
-/* ---- what a property's value is ---- */
+/* ---- values of properties ---- */
 
-/* What all layers say of it; NULL for a name that none of them has. */
+/* The value of a property, by all layers; `name` NULL: of another name. */
 static uint32_t schema_property_value(struct schema_rules *r, const struct schema_layers *l,
 				      const char *name)
 {
@@ -231,7 +230,7 @@ static uint32_t schema_other_member(struct schema_rules *r, const struct schema_
 	return schema_then3(r->s, name, json_colon(r->s), schema_property_value(r, l, NULL));
 }
 
-/* Whether names may follow that the schema has not. */
+/* Whether other names may follow. */
 static bool schema_is_open(const struct schema_layers *l, const struct properties *p)
 {
 	return schema_layers_have(l, "additionalProperties") || !p->count;
@@ -239,7 +238,7 @@ static bool schema_is_open(const struct schema_layers *l, const struct propertie
 
 /* ---- objects ---- */
 
-/* From behind: what may follow where something stands before it already, and where nothing does. */
+/* Built from the end: what may follow after a first member, and what without one. */
 static uint32_t schema_object_of(struct schema_rules *r, const struct schema_layers *l,
 				 const struct properties *p)
 {
@@ -281,7 +280,8 @@ uint32_t schema_object(struct schema_rules *r, const struct schema_layers *l)
 
 /* ---- lists ---- */
 
-/* Earlier drafts write a list of schemas in items, and the others' in additionalItems. */
+/* Earlier drafts have a list of schemas in items, and the schema of the others in
+ * additionalItems. */
 static void schema_add_item(struct schema_rules *r, struct schema_layers *value,
 			    const struct schema_layer *l, size_t i)
 {
@@ -306,7 +306,7 @@ static uint32_t schema_item_value(struct schema_rules *r, const struct schema_la
 	return value.none ? NOTHING : schema_layers_expr(r, &value);
 }
 
-/* How many items have schemas of their own. */
+/* The number of items with their own schemas. */
 static size_t schema_first_items(struct schema_rules *r, const struct schema_layers *l)
 {
 	size_t most = 0;
@@ -323,7 +323,7 @@ static size_t schema_first_items(struct schema_rules *r, const struct schema_lay
 	return most;
 }
 
-/* Items from behind, as properties are. */
+/* Built from the end, as objects are. */
 static uint32_t schema_array(struct schema_rules *r, const struct schema_layers *l)
 {
 	struct grammar_source *s = r->s;
@@ -361,7 +361,7 @@ static uint32_t schema_array(struct schema_rules *r, const struct schema_layers 
 #define BYTE "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 #define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
-/* How texts of a format look; of days no more than that there are 31. */
+/* Formats of strings; of days they check only that there are at most 31. */
 static const struct {
 	const char *name, *regex;
 } formats[] = {
@@ -440,9 +440,10 @@ uint32_t schema_string(struct schema_rules *r, const struct schema_layers *l,
 /* ---- digits ---- */
 
 #define MOST_DIGITS 15
-static const uint64_t LARGEST = 999999999999999; /* of so many digits */
+static const uint64_t LARGEST = 999999999999999; /* of MOST_DIGITS digits */
 
-/* Numbers of `digits` digits, zeros in front included; p is 10 to the power digits - 1. */
+/* Numbers with a fixed number of digits, leading zeros included; p is 10 to the power digits -
+ * 1. */
 static uint32_t schema_digits_between(struct grammar_source *s, uint64_t least, uint64_t most,
 				      uint64_t p)
 {
@@ -452,7 +453,7 @@ static uint32_t schema_digits_between(struct grammar_source *s, uint64_t least, 
 	for (uint64_t d = least / p; d <= most / p;) {
 		uint64_t from = d == least / p ? least % p : 0;
 		uint64_t to = d == most / p ? most % p : p - 1, last = d;
-		if (!from && to == p - 1) /* as many digits as go on alike */
+		if (!from && to == p - 1) /* joins digits with the same rest */
 			while (last < most / p && (last + 1 < most / p || most % p == p - 1))
 				last++;
 		uint32_t digit = expr_bytes(s, (uint8_t)('0' + d), (uint8_t)('0' + last));
@@ -463,7 +464,7 @@ static uint32_t schema_digits_between(struct grammar_source *s, uint64_t least, 
 	return any;
 }
 
-/* Whole numbers without a sign or zeros in front. */
+/* Whole numbers without a sign or leading zeros. */
 static uint32_t schema_whole_between(struct grammar_source *s, uint64_t least, uint64_t most)
 {
 	uint32_t any = NOTHING;
@@ -479,9 +480,9 @@ static uint32_t schema_whole_between(struct grammar_source *s, uint64_t least, u
 
 /* ---- numbers between bounds ---- */
 
-struct bound { /* of amounts, signs aside */
+struct bound { /* of absolute values */
 	uint64_t at;
-	bool open; /* not this number itself */
+	bool open; /* the number itself is excluded */
 };
 
 static uint32_t schema_fraction(struct grammar_source *s, bool zeros, bool other)
@@ -499,7 +500,8 @@ static uint32_t schema_fraction(struct grammar_source *s, bool zeros, bool other
 	return expr_then(s, point, any);
 }
 
-/* The lowest whole part has what lies above it, the highest no more than zeros. */
+/* Absolute values between bounds: the lowest whole part may have a fraction above the bound, the
+ * highest only zeros. */
 static uint32_t schema_amounts(struct grammar_source *s, struct bound low, struct bound high,
 			       bool whole)
 {
@@ -534,7 +536,7 @@ struct limit {
 	bool open, given;
 };
 
-/* The narrower of a bound that takes its number and one that does not, of all layers. */
+/* The narrowest bound of all layers, inclusive or exclusive. */
 static struct limit schema_limit_of(struct schema_rules *r, const struct schema_layers *l,
 				    bool least)
 {
@@ -560,8 +562,8 @@ static struct limit schema_limit_of(struct schema_rules *r, const struct schema_
 	return found;
 }
 
-/* Whole bounds, of whole numbers also where they are not; what is not given is as far as digits
- * go. */
+/* Makes bounds whole, also for whole numbers with fractional bounds; a missing bound is the
+ * largest number of digits. */
 static bool schema_to_whole(struct schema_rules *r, struct limit *l, bool least, bool whole)
 {
 	double most = (double)LARGEST;
@@ -595,7 +597,7 @@ static uint32_t schema_number(struct schema_rules *r, const struct schema_layers
 		struct bound from = {low.at > 0 ? (uint64_t)low.at : 0, low.at >= 0 && low.open};
 		any = schema_amounts(s, from, (struct bound){(uint64_t)high.at, high.open}, whole);
 	}
-	if (low.at < 0) { /* amounts grow the other way; zero has no sign */
+	if (low.at < 0) { /* absolute values grow the other way; zero has no sign */
 		struct bound from = {high.at < 0 ? (uint64_t)-high.at : 0,
 				     high.at < 0 ? high.open : true};
 		uint32_t below =
@@ -607,10 +609,9 @@ static uint32_t schema_number(struct schema_rules *r, const struct schema_layers
 
 /* ---- values ---- */
 
-/* A JSON schema (2020-12, and what earlier drafts wrote) as rules: alternatives, values, types.
- *
- * What is accepted is valid; not all that is valid is accepted (grammar_json.c bounds numbers and
- * white space; properties come in their order). */
+/* Values of a schema: alternatives, listed values, types. Accepted texts are valid, but not
+ * every valid text is accepted (grammar_json.c bounds numbers and white space; properties come
+ * in the schema's order). */
 
 static uint32_t schema_type_of_value(const struct json *value)
 {
@@ -625,9 +626,9 @@ static uint32_t schema_type_of_value(const struct json *value)
 	return type;
 }
 
-/* ---- values that are listed ---- */
+/* ---- listed values ---- */
 
-/* What beside a list of values would have to be checked of each. */
+/* Refuses keywords beside enum and const that would have to be checked for each value. */
 static void schema_check_beside(struct schema_rules *r, const struct schema_layers *l)
 {
 	for (uint32_t i = 0; i < l->count; i++)
@@ -661,7 +662,8 @@ static uint32_t schema_listed_values(struct schema_rules *r, const struct schema
 
 static const char *const choices[] = {"anyOf", "oneOf"};
 
-/* The first list of alternatives of which none is a layer yet: each with all the layers. */
+/* Expands the first anyOf or oneOf of which no alternative is a layer yet: each alternative
+ * together with all layers. */
 static bool schema_alternatives(struct schema_rules *r, const struct schema_layers *l,
 				uint32_t *any)
 {

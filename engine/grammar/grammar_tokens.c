@@ -8,8 +8,8 @@
 
 /* ---- groups of bytes ---- */
 
-/* Letters, digits and what UTF-8 has alike together; what means something to many grammars for
- * itself. */
+/* Groups of bytes: letters, digits and ranges of UTF-8; bytes that mean something in many
+ * grammars are groups of their own. */
 static const struct {
 	uint8_t least, most;
 } groups[] = {
@@ -38,15 +38,15 @@ uint8_t grammar_byte_group(uint8_t byte)
 
 /* ---- bytes of tokens ---- */
 
-/* The bytes of a token, and whether it is a mark, which stands for itself: a control token only if
- * it is one of the form's. */
+/* The bytes of a token, and whether it is a mark. A control token is text only if it is a mark
+ * of the form. */
 static const char *token_bytes(const struct tokenizer *t, const struct split_form *writes,
 			       uint32_t id, size_t *n, bool *mark)
 {
 	const char *bytes = tokenizer_bytes(t, id, false, n);
 	*mark = *n && token_needed_right(bytes, *n, false) != MAY_TEXT;
 	if (*n && !*mark && memchr(bytes, GRAMMAR_MARK, *n)) {
-		*n = 0; /* no text has that byte, and with what follows it would pass for a mark */
+		*n = 0; /* no text has this byte, and the token would pass for a mark */
 		return bytes;
 	}
 	if (*n || !writes)
@@ -119,14 +119,14 @@ static bool token_ends_answer(const uint32_t *ends, uint32_t count, uint32_t id)
 	return false;
 }
 
-struct token_source { /* what a tree is made of */
+struct token_source { /* input of a tree */
 	const struct tokenizer *tokenizer;
 	const struct split_form *writes;
 	const uint32_t *ends;
 	uint32_t end_count;
 };
 
-/* What is no text goes to `never`, or to the ends. */
+/* Lists the tokens that are text; others go to `never`, except those that end an answer. */
 static uint32_t tokens_spell(struct grammar_tokens *t, const struct token_source *from,
 			     struct token_spelled *list)
 {
@@ -159,7 +159,7 @@ static bool tokens_add_node(struct grammar_tokens *t, uint32_t *room, uint32_t f
 	return true;
 }
 
-/* A node for each byte that a token does not share with the one before it. */
+/* Adds a node for each byte that a token does not share with the token before. */
 static bool tokens_plant(struct grammar_tokens *t, const struct token_spelled *list, uint32_t count)
 {
 	uint32_t room = 0;
@@ -176,14 +176,14 @@ static bool tokens_plant(struct grammar_tokens *t, const struct token_spelled *l
 	return done && tokens_add_node(t, &room, count, 0, 0) && t->count--;
 }
 
-struct token_path { /* the nodes that the last one lies below, and itself, by depth */
+struct token_path { /* the path to the last node, by depth */
 	uint32_t at[GRAMMAR_MAX_TOKEN + 2];
 	uint8_t left[GRAMMAR_MAX_TOKEN + 2], from[GRAMMAR_MAX_TOKEN + 2], to[GRAMMAR_MAX_TOKEN + 2];
-	bool good[GRAMMAR_MAX_TOKEN + 2]; /* all that is read of it is UTF-8 */
+	bool good[GRAMMAR_MAX_TOKEN + 2]; /* all bytes read so far are UTF-8 */
 	uint32_t depth;
 };
 
-/* The last node of the path is whole, and the one above it knows. */
+/* Completes the last node of the path and updates its parent. */
 static void tokens_close_node(struct grammar_tokens *t, struct token_path *p, uint32_t end)
 {
 	struct token_node *n = &t->nodes[p->at[p->depth]];
@@ -199,8 +199,8 @@ static void tokens_close_node(struct grammar_tokens *t, struct token_path *p, ui
 	p->good[p->depth] &= p->good[p->depth + 1];
 }
 
-/* Whether bytes may go on as UTF-8 does, *left being how many of a character are still to come, and
- * *from and *to what the next may be. */
+/* Whether a byte continues UTF-8; *left counts the missing bytes of a character, *from and *to
+ * bound the next. */
 static bool token_utf8_goes_on(uint8_t byte, uint8_t *left, uint8_t *from, uint8_t *to)
 {
 	uint8_t least = *from, most = *to;
@@ -226,7 +226,8 @@ static void tokens_open_node(struct grammar_tokens *t, struct token_path *p, uin
 	p->to[d] = p->to[d - 1];
 	p->good[d] = token_utf8_goes_on(n->byte, &p->left[d], &p->from[d], &p->to[d]);
 	if (p->left[d] == 1 && n->byte == 0x80 && t->nodes[p->at[d - 1]].byte == 0xe2)
-		p->to[d] = 0xa7; /* U+2028 and 2029 end lines: not what all takes that goes on */
+		p->to[d] =
+			0xa7; /* excludes U+2028 and 2029: line ends are not part of every loop */
 	n->well = p->good[d] && !p->left[d];
 }
 

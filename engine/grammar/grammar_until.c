@@ -1,9 +1,8 @@
-/* Text up to a mark, and text in which none of some marks stands: expressions for what is usually
- * done by searching (Knuth, Morris and Pratt 1977).
+/* Text up to a mark, and text without marks: expressions for what is usually a search (Knuth,
+ * Morris and Pratt 1977).
  *
- * All marks begin with one character that occurs in none of them again. So whoever has read a part
- * of a mark and meets something else is back in ordinary text, or, if it is that character, at a
- * mark's beginning. */
+ * All marks begin with one character that occurs in none of them again. So after a part of a
+ * mark, any other character is ordinary text or begins a mark. */
 #include "engine/grammar/grammar_build.h"
 
 #include <errno.h>
@@ -29,7 +28,7 @@ static void until_add_mark(struct marks *m, const char *mark)
 		m->at[m->count++] = mark;
 }
 
-/* A range of ordinary text's; of characters, the last ASCII one stands for all beyond. */
+/* A range of ordinary text; of characters, the last ASCII one stands for all beyond. */
 static uint32_t until_range(const struct marks *m, uint32_t from, uint32_t to)
 {
 	if (m->characters)
@@ -53,11 +52,11 @@ static uint32_t until_other_than(const struct marks *m, const bool but[256])
 	return any;
 }
 
-/* What may follow the marks' first character. */
+/* Continuations after the marks' first character. */
 enum part {
-	PART_AGAIN, /* a part of one, and the first character again */
-	PART_OTHER, /* a part of one, and what goes on as no mark does */
-	PART_ONLY,  /* a part of one */
+	PART_AGAIN, /* a part of a mark, then the first character again */
+	PART_OTHER, /* a part of a mark, then a character that continues none */
+	PART_ONLY,  /* a part of a mark */
 };
 
 /* Whether text[n] is a mark. */
@@ -83,7 +82,7 @@ static uint32_t until_part_at(const struct marks *m, const char *text, size_t n,
 	return until_other_than(m, but);
 }
 
-/* After each true beginning of a mark; those that marks share come more than once and are one. */
+/* For each proper prefix of a mark; shared prefixes occur more than once and are one expression. */
 static uint32_t until_parts(const struct marks *m, enum part part)
 {
 	uint32_t any = NOTHING;
