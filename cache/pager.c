@@ -86,7 +86,7 @@ int pager_set_policy(struct pager *p, const char *words, struct err *e)
 	const struct policy *policy = NULL;
 	bool shield = true, prefetch = true;
 	if ((size_t)snprintf(copy, sizeof copy, "%s", words) >= sizeof copy)
-		return err_set(e, EINVAL, "policy: longer than any that there is");
+		return err_set(e, EINVAL, "policy: the text is too long");
 	while ((word = strsep(&rest, " \n"))) {
 		if (!*word)
 			continue;
@@ -98,14 +98,13 @@ int pager_set_policy(struct pager *p, const char *words, struct err *e)
 		else if (!strcmp(word, "no-prefetch"))
 			prefetch = false;
 		else
-			return err_set(
-				e, EINVAL,
-				"policy: \"%s\" is not scales, lrfu, lfu or lru, followed by "
-				"no-shield, no-prefetch or nothing",
-				word);
+			return err_set(e, EINVAL,
+				       "policy: \"%s\" is unknown; write scales, lrfu, lfu or lru, "
+				       "then no-shield or no-prefetch if wanted",
+				       word);
 	}
 	if (!policy)
-		return err_set(e, EINVAL, "policy: name scales, lrfu, lfu or lru");
+		return err_set(e, EINVAL, "policy: name one of scales, lrfu, lfu and lru");
 	pthread_mutex_lock(&p->lock);
 	p->shield = shield;
 	p->prefetch = prefetch;

@@ -50,8 +50,8 @@ static int pins_check_room(struct pager_source *s, const struct pager_id *ids, s
 		return 0;
 	return err_set(
 		e, ENOSPC,
-		"%llu bytes more do not fit: the budget is %llu, of which %llu are pinned and "
-		"%llu must be left to others; unpin some, or raise cache/budget",
+		"%llu more bytes do not fit: of the budget of %llu bytes, %llu are pinned and "
+		"%llu are reserved for unpinned experts; unpin some, or raise cache/budget",
 		(unsigned long long)more, (unsigned long long)p->budget, (unsigned long long)pinned,
 		(unsigned long long)beside);
 }
@@ -157,7 +157,8 @@ int pager_evict(struct pager_source *s, const struct pager_id *ids, size_t n, st
 	}
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-	return rc ? err_set(e, -rc, "%u of these are pinned, so none is evicted; unpin them first",
+	return rc ? err_set(e, -rc,
+			    "%u of these experts are pinned, so none was evicted; unpin them first",
 			    pinned)
 		  : 0;
 }

@@ -51,11 +51,10 @@ static int store_open_once(struct store *s, int dir, const struct store_key *key
 	int rc = store_index_read(&s->index, dir, s->folder, e);
 	const struct store_info *info = &s->index.info;
 	if (!rc && key && !store_key_equal(key, &info->key))
-		rc = err_set(
-			e, ESTALE,
-			"%s: was made from another checkpoint or by another recipe (\"%s\", wanted "
-			"\"%.*s\")",
-			s->folder, info->key.recipe, (int)sizeof key->recipe, key->recipe);
+		rc = err_set(e, ESTALE,
+			     "%s: was made from another checkpoint or by another recipe (\"%s\" "
+			     "instead of \"%.*s\")",
+			     s->folder, info->key.recipe, (int)sizeof key->recipe, key->recipe);
 	if (!rc) {
 		s->experts = store_open_data(s, dir, STORE_EXPERTS, store_experts_size(&s->index),
 					     false, e);
@@ -307,8 +306,8 @@ int store_read_failed(const struct store *s, uint32_t layer, uint32_t expert, in
 				   "the folder to convert again",
 				   s->folder, layer, expert);
 	return err_sys(e, code,
-		       "%s/" STORE_EXPERTS ": cannot read layer %u expert %u; try again, and if it "
-		       "fails again remove the folder to convert anew",
+		       "%s/" STORE_EXPERTS ": cannot read layer %u expert %u; try again, or remove "
+		       "the folder to convert again",
 		       s->folder, layer, expert);
 }
 
@@ -366,11 +365,10 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 static int store_wrong_size(const struct store *s, const char *name, uint64_t has, uint64_t wanted,
 			    struct err *e)
 {
-	return err_damaged(e,
-			   "%s/%s: has %llu bytes where %llu are wanted; remove the folder to "
-			   "convert "
-			   "again",
-			   s->folder, name, (unsigned long long)has, (unsigned long long)wanted);
+	return err_damaged(
+		e,
+		"%s/%s: a unit has %llu bytes instead of %llu; remove the folder to convert again",
+		s->folder, name, (unsigned long long)has, (unsigned long long)wanted);
 }
 
 static int store_read_in_place(const struct store *s, uint32_t unit, void *record, size_t bytes,

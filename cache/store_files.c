@@ -38,7 +38,7 @@ static int store_open_error(const char *folder, const char *name, int code, stru
 {
 	if (code == ELOOP)
 		return err_set(e, ELOOP,
-			       "%s/%s: is a symbolic link, which a store never follows; remove it",
+			       "%s/%s: is a symbolic link, which moefs does not follow; remove it",
 			       folder, name);
 	return err_sys(e, code, "%s/%s: cannot open", folder, name);
 }
@@ -48,8 +48,8 @@ int store_folder_open(const char *folder, struct err *e)
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && errno == ENOTDIR)
 		return err_set(e, ENOTDIR,
-			       "%s: is not a folder (nor may it be a symbolic link); "
-			       "remove it or choose another folder with -o store=",
+			       "%s: is not a folder (a symbolic link is not followed); remove it, "
+			       "or choose another folder with -o store=",
 			       folder);
 	if (fd < 0)
 		return store_open_error(folder, "", errno, e);

@@ -313,7 +313,7 @@ int store_index_decode(struct store_index *out, const uint8_t *in, size_t bytes,
 		return rc;
 	const uint8_t *tables = store_index_decode_head(&out->info, in);
 	if (!tables)
-		return err_set(e, EINVAL, "%s: has a codec that this program does not know", path);
+		return err_set(e, EINVAL, "%s: has an unknown codec", path);
 	rc = store_info_check(&out->info, path, e);
 	if (rc)
 		return rc;
@@ -419,7 +419,8 @@ int store_index_check(const struct store_index *index, const struct store_layout
 	    info->dense_units == layout->dense_units && store_index_dense_equal(index, layout) &&
 	    store_digest_equal(info->digest, layout->digest))
 		return 0;
-	return err_set(e, ESTALE, "%s: the store has another layout; it is made anew", folder);
+	return err_set(e, ESTALE, "%s: the store has another layout; it is converted again",
+		       folder);
 }
 
 struct store_digest store_plan_digest(const struct store_plan *plan)

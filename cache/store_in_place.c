@@ -58,7 +58,7 @@ static int in_place_check_record(const struct store *s, uint32_t record, struct 
 	}
 	if (right && sum == store_index_record_bytes(&s->index, record))
 		return 0;
-	return err_set(e, EINVAL, "%s: expert record %u is not where it should be", p->of.name,
+	return err_set(e, EINVAL, "%s: expert record %u does not lie within the files", p->of.name,
 		       record);
 }
 
@@ -142,8 +142,7 @@ static bool in_place_same_file(const struct stat *a, const struct stat *b)
 static int in_place_changed(const char *path, struct err *e)
 {
 	return err_set(e, ESTALE,
-		       "%s: was changed while it is used in place; unmount, and mount it anew",
-		       path);
+		       "%s: was changed while mounted; unmount the model and mount it again", path);
 }
 
 static int in_place_check_file(const struct in_place_state *p, uint32_t i, struct err *e)
@@ -279,9 +278,8 @@ int store_in_place_read_failed(const struct store *s, uint32_t record, int code,
 	uint32_t layer = record / s->index.info.experts, expert = record % s->index.info.experts;
 	if (code == ENODATA)
 		return err_damaged(e,
-				   "%s: ends before layer %u expert %u does; it was cut short, or "
-				   "the "
-				   "file after it: unmount, and mount it anew",
+				   "%s: ends before layer %u expert %u does; this file or a later "
+				   "one was cut short; unmount the model and mount it again",
 				   path, layer, expert);
 	return err_sys(e, code, "%s: cannot read layer %u expert %u", path, layer, expert);
 }

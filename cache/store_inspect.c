@@ -121,7 +121,7 @@ static int inspect_find_kind(int dir, const char *folder, struct store_seen *out
 		out->kind = inspect_is_refined_folder(folder) ? STORE_UNFINISHED : STORE_IN_PLACE;
 		return 0;
 	}
-	return err_set(e, ENOENT, "%s: is no store of moefs", folder);
+	return err_set(e, ENOENT, "%s: is not a store of moefs", folder);
 }
 
 int store_inspect(const char *folder, struct store_seen *out, struct err *e)
@@ -213,7 +213,7 @@ static int inspect_remove_all(const struct store_lock *lock, const char *folder,
 	if (!failed)
 		failed = inspect_each_file(lock->dir, inspect_remove_file, NULL);
 	if (failed)
-		return err_sys(e, -failed, "%s: not all of it can be removed", folder);
+		return err_sys(e, -failed, "%s: cannot be removed completely", folder);
 	store_lock_remove(lock);
 	return rmdir(folder) ? err_sys(e, errno, "%s: is empty, and cannot be removed", folder) : 0;
 }
@@ -228,15 +228,16 @@ int store_remove(const char *folder, struct err *e)
 	if (!failed)
 		failed = store_lock_try(&lock, folder, e);
 	if (failed == -EAGAIN)
-		failed = err_set(e, EBUSY, "%s: is just being removed", folder);
+		failed = err_set(e, EBUSY, "%s: is being removed", folder);
 	if (!failed && (failed = inspect_each_file(lock.dir, inspect_refuse_folder, NULL))) {
 		store_lock_remove(&lock);
 		failed = failed == -ENOTEMPTY
 				 ? err_set(e, ENOTEMPTY,
-					   "%s: stays, since another folder lies in it; move that "
-					   "elsewhere",
+					   "%s: is not removed because it contains another folder; "
+					   "move that folder elsewhere",
 					   folder)
-				 : err_sys(e, -failed, "%s: cannot be listed, and stays", folder);
+				 : err_sys(e, -failed, "%s: cannot be listed, and is not removed",
+					   folder);
 	}
 	if (!failed)
 		failed = inspect_remove_all(&lock, folder, e);
@@ -267,7 +268,7 @@ int store_checkpoint(const char *folder, char *path, size_t size, struct err *e)
 	size_t length = bytes > before + 1 ? bytes - before - 1 : 0; /* without its newline */
 	if (!length || length >= size || memcmp(in, mark, before) != 0 || in[before] != '/' ||
 	    in[bytes - 1] != '\n' || memchr(in + before, 0, length))
-		failed = err_set(e, ENOENT, "%s/" CHECKPOINT ": is not moefs'", folder);
+		failed = err_set(e, ENOENT, "%s/" CHECKPOINT ": was not written by moefs", folder);
 	else {
 		memcpy(path, in + before, length);
 		path[length] = 0;

@@ -45,11 +45,10 @@ bool check_has(const char *directory, const char *name)
 
 static int refuse_pointer(const char *directory, const char *name, struct err *e)
 {
-	return err_set(
-		e, EINVAL,
-		"%s/%s is not the file itself but git-lfs' pointer to it: fetch it with `git "
-		"lfs pull`",
-		directory, name);
+	return err_set(e, EINVAL,
+		       "%s/%s is a git-lfs pointer, not the file itself: fetch the file with `git "
+		       "lfs pull`",
+		       directory, name);
 }
 
 /* Of a GGUF file: that its parts are there, and are not pointers. */

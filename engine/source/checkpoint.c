@@ -36,10 +36,10 @@ static int checkpoint_read_header(const struct files *f, uint32_t shard, char **
 	for (int i = 8; i-- > 0;)
 		n = n << 8 | head[i];
 	if (n < 2 || n > SAFETENSORS_MAX_HEADER || n > size - sizeof head)
-		return err_set(
-			e, EINVAL,
-			"%s: not a safetensors file, or damaged (it claims a header of %llu bytes)",
-			path, (unsigned long long)n);
+		return err_set(e, EINVAL,
+			       "%s is not a safetensors file, or is damaged: its header would have "
+			       "%llu bytes",
+			       path, (unsigned long long)n);
 	*text = malloc((size_t)n);
 	if (!*text)
 		return err_set(e, ENOMEM, "%s: out of memory for its header", path);

@@ -43,8 +43,7 @@ int encoding_misfit(const struct checkpoint_tensor *companion,
 	package_print_shape(one, sizeof one, companion->shape, companion->dims);
 	package_print_shape(other, sizeof other, codes->shape, codes->dims);
 	return err_set(e, EINVAL,
-		       "tensor %s, of type %s and shape %s, does not fit %s, of type %s and shape "
-		       "%s, which it belongs to",
+		       "tensor %s (type %s, shape %s) does not fit tensor %s (type %s, shape %s)",
 		       companion->name, companion->type, one, codes->name, codes->type, other);
 }
 
@@ -60,8 +59,8 @@ int encoding_mlx_codes(const struct encoded *in, struct package_tensor *t, bool 
 		return failed;
 	if (codes.mxfp4 != mxfp4)
 		return err_set(e, EINVAL,
-			       "tensor %s: config.json says %s, and its scales are those of %s",
-			       t->name, codes.mxfp4 ? "MXFP4" : "affine codes",
+			       "tensor %s: config.json says %s, but the scales are of %s", t->name,
+			       codes.mxfp4 ? "MXFP4" : "affine codes",
 			       mxfp4 ? "MXFP4" : "affine codes");
 	t->bits = codes.bits;
 	t->group = codes.group;
@@ -131,7 +130,7 @@ static int encoding_fp8_describe(struct package_tensor *t, const struct encoded 
 	const struct checkpoint_tensor *codes = in->codes, *scales = in->companion[0];
 	if (!in->config->block_rows)
 		return err_set(e, EINVAL,
-			       "tensor %s is in FP8, but config.json says no \"weight_block_size\" "
+			       "tensor %s is in FP8, but config.json has no \"weight_block_size\" "
 			       "in a \"quantization_config\" of the method fp8",
 			       t->name);
 	if (!encoding_fp8_fits(codes, scales, in->config))
@@ -231,8 +230,8 @@ static int encoding_affine_describe(struct package_tensor *t, const struct encod
 	uint64_t cols = encoding_affine_columns(in->codes, t->bits, t->group);
 	if (!cols)
 		return err_set(e, EINVAL,
-			       "tensor %s: its rows are not whole groups of %u codes of %u bits, "
-			       "which is what config.json says",
+			       "tensor %s: the rows are not whole groups of %u codes of %u bits, "
+			       "as config.json says",
 			       t->name, t->group, t->bits);
 	for (int i = 0; i < ENCODING_COMPANIONS; i++)
 		if (!encoding_affine_is_companion(in->codes, in->companion[i], cols / t->group) ||
@@ -383,8 +382,8 @@ static int encoding_tq_or_tc_describe(struct package_tensor *t, const struct enc
 		codes->dims == 2 ? encoding_tq_format(codes->shape[1], first) : FORMAT_COUNT;
 	if (format == FORMAT_COUNT)
 		return err_set(e, EINVAL,
-			       "tensor %s is no list of groups of 32, 48 or 64 bytes, which are "
-			       "those of 2, 3 and 4 bits",
+			       "tensor %s does not consist of groups of 32, 48 or 64 bytes (2, 3 "
+			       "or 4 bits)",
 			       codes->name);
 	bool typed = norms->known_type && norms->format != FORMAT_BF16;
 	if (!typed || norms->dims != 2 || __builtin_mul_overflow(rows, groups, &all) ||
@@ -448,7 +447,7 @@ static int encoding_q8_0_describe(struct package_tensor *t, const struct encoded
 	bool whole = codes->dims == 2 && codes->shape[1] && codes->shape[1] % bytes == 0 &&
 		     format_fits(codes->shape[0], codes->shape[1] / bytes);
 	if (!whole || !format_fits(codes->shape[0], codes->shape[1] / bytes * cols))
-		return err_set(e, EINVAL, "tensor %s has no rows of whole blocks of %llu bytes",
+		return err_set(e, EINVAL, "tensor %s: the rows are not whole blocks of %llu bytes",
 			       codes->name, (unsigned long long)bytes);
 	t->dims = 2;
 	t->shape[0] = codes->shape[0];

@@ -69,8 +69,8 @@ static const uint8_t *gguf_take(struct cursor *c, uint64_t n, int *failed)
 {
 	if (n > c->file_bytes - c->at) {
 		*failed = err_set(c->e, EINVAL,
-				  "%s: its header does not fit into its %llu bytes; the file is "
-				  "cut short or damaged",
+				  "%s: the header does not fit into the file's %llu bytes; the "
+				  "file is cut short or damaged",
 				  c->name, (unsigned long long)c->file_bytes);
 		return NULL;
 	}
@@ -129,8 +129,8 @@ static int gguf_take_kind(struct cursor *c, const char *key, enum gguf_kind *out
 	uint64_t kind;
 	int failed = gguf_take_number(c, 4, &kind);
 	if (!failed && kind >= GGUF_KINDS)
-		return err_set(c->e, EINVAL, "%s: %s is of kind %llu, which is not known", c->name,
-			       key, (unsigned long long)kind);
+		return err_set(c->e, EINVAL, "%s: %s has the unknown kind %llu", c->name, key,
+			       (unsigned long long)kind);
 	*out = (enum gguf_kind)kind;
 	return failed;
 }
@@ -170,8 +170,8 @@ static int gguf_take_value(struct cursor *c, struct gguf_value *v)
 		failed = gguf_take_kind(c, v->key, &v->element);
 		if (!failed && v->element == GGUF_ARRAY)
 			return err_set(c->e, ENOTSUP,
-				       "%s: %s is an array of arrays, which is not read", c->name,
-				       v->key);
+				       "%s: %s is an array of arrays, which is not supported",
+				       c->name, v->key);
 		if (!failed)
 			failed = gguf_take_number(c, 8, &v->count);
 	}
@@ -240,8 +240,9 @@ static int gguf_take_shape(struct cursor *c, struct checkpoint_tensor *t,
 	uint64_t dims, number, elements = 1;
 	int failed = gguf_take_number(c, 4, &dims);
 	if (!failed && (dims < 1 || dims > GGUF_MAX_DIMS))
-		return err_set(c->e, EINVAL, "%s: tensor %s has %llu dimensions; 1 to %d are read",
-			       c->name, t->name, (unsigned long long)dims, GGUF_MAX_DIMS);
+		return err_set(c->e, EINVAL,
+			       "%s: tensor %s has %llu dimensions; 1 to %d are supported", c->name,
+			       t->name, (unsigned long long)dims, GGUF_MAX_DIMS);
 	t->dims = failed ? 0 : (uint32_t)dims;
 	for (uint32_t i = t->dims; i-- > 0 && !failed;) {
 		failed = gguf_take_number(c, 8, &t->shape[i]);
@@ -256,8 +257,8 @@ static int gguf_take_shape(struct cursor *c, struct checkpoint_tensor *t,
 		return failed;
 	*type = gguf_type_find(number);
 	if (!*type)
-		return err_set(c->e, ENOTSUP, "%s: tensor %s is of type %llu, which is not known",
-			       c->name, t->name, (unsigned long long)number);
+		return err_set(c->e, ENOTSUP, "%s: tensor %s has the unknown type %llu", c->name,
+			       t->name, (unsigned long long)number);
 	uint64_t cols = t->shape[t->dims - 1];
 	if (cols % (*type)->block)
 		return err_set(c->e, EINVAL,
@@ -302,7 +303,7 @@ static int gguf_read_alignment(const struct gguf *g, const char *name, uint64_t 
 		return 0;
 	int failed = gguf_get_uint(g, key, name, 1, MAX_ALIGNMENT, alignment, e);
 	if (!failed && *alignment & (*alignment - 1))
-		return err_set(e, EINVAL, "%s: its alignment of %llu is no power of two", name,
+		return err_set(e, EINVAL, "%s: the alignment of %llu is not a power of two", name,
 			       (unsigned long long)*alignment);
 	return failed;
 }
@@ -340,10 +341,10 @@ static int gguf_check_version(struct cursor *c, uint64_t version)
 	if (version == 2 || version == 3)
 		return 0;
 	if (version && !(version & 0xffff))
-		return err_set(c->e, ENOTSUP, "%s is a big-endian GGUF file, which is not read",
-			       c->name);
+		return err_set(c->e, ENOTSUP,
+			       "%s is a big-endian GGUF file, which is not supported", c->name);
 	return err_set(c->e, ENOTSUP,
-		       "%s is a GGUF file of version %llu; versions 2 and 3 are read", c->name,
+		       "%s is a GGUF file of version %llu; versions 2 and 3 are supported", c->name,
 		       (unsigned long long)version);
 }
 
@@ -353,7 +354,7 @@ static int gguf_take_head(struct cursor *c, struct gguf *g, uint64_t *keys, uint
 	uint64_t version;
 	const uint8_t *begin = gguf_take(c, sizeof magic, &failed);
 	if (begin && memcmp(begin, magic, sizeof magic) != 0)
-		return err_set(c->e, EINVAL, "%s is no GGUF file", c->name);
+		return err_set(c->e, EINVAL, "%s is not a GGUF file", c->name);
 	if (!failed)
 		failed = gguf_take_number(c, 4, &version);
 	if (!failed)
@@ -365,7 +366,7 @@ static int gguf_take_head(struct cursor *c, struct gguf *g, uint64_t *keys, uint
 	if (!failed && (*keys > MAX_KEYS || *tensors > MAX_TENSORS))
 		failed = err_set(
 			c->e, EINVAL,
-			"%s: claims to have %llu keys and %llu tensors; the file is damaged",
+			"%s: %llu keys and %llu tensors are impossible; the file is damaged",
 			c->name, (unsigned long long)*keys, (unsigned long long)*tensors);
 	if (!failed)
 		g->version = (uint32_t)version;
@@ -430,7 +431,7 @@ int gguf_read(struct gguf **out, int fd, uint64_t size, const char *path, uint32
 	int failed = g ? -EAGAIN : err_set(e, ENOMEM, "%s: out of memory", path);
 	for (size_t n = FIRST_READ; failed == -EAGAIN; n *= 4) {
 		if (n > GGUF_MAX_HEADER)
-			failed = err_set(e, EFBIG, "%s: its header has more than %d MiB", path,
+			failed = err_set(e, EFBIG, "%s: the header is larger than %d MiB", path,
 					 GGUF_MAX_HEADER >> 20);
 		else
 			failed = gguf_read_header(g, fd, n < size ? n : (size_t)size, size, path,
@@ -533,8 +534,8 @@ int gguf_check_part(const struct gguf *g, const struct gguf_split *s, uint32_t p
 	count = count ? count : 1;
 	if (count != s->count || number != part)
 		return err_set(e, EINVAL,
-			       "%s says that it is part %llu of %llu, and its name does not end in "
-			       "-%05llu-of-%05llu.gguf: give all the parts their names back",
+			       "%s is part %llu of %llu, but its name does not end in "
+			       "-%05llu-of-%05llu.gguf; rename the parts to their original names",
 			       path, (unsigned long long)number + 1, (unsigned long long)count,
 			       (unsigned long long)number + 1, (unsigned long long)count);
 	return 0;

@@ -151,7 +151,7 @@ int gguf_get_double(const struct gguf *g, const char *key, const char *name, dou
 	if (v->kind == GGUF_ARRAY || !gguf_double(v, 0, out))
 		return gguf_wrong_kind(v, name, "a number", e);
 	if (!isfinite(*out))
-		return err_set(e, ERANGE, "%s: %s is no finite number", name, key);
+		return err_set(e, ERANGE, "%s: %s is not a finite number", name, key);
 	return 0;
 }
 

@@ -231,8 +231,7 @@ int identity_sort(struct identity *id, struct err *e)
 		bool again = kept && !identity_compare_places(&r[kept - 1], &r[i]);
 		if (again && r[kept - 1].hash != r[i].hash)
 			return err_set(e, ESTALE,
-				       "the checkpoint was changed while it was read; ask again, "
-				       "and it is read as it is then");
+				       "the checkpoint was changed while it was read; try again");
 		if (!again)
 			r[kept++] = r[i];
 	}

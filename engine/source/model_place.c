@@ -154,8 +154,8 @@ static int place_explain_folder(const char *folder, struct err *e)
 	int failed = 0;
 	if (place_count_files(folder, place_is_incomplete, &file) && file)
 		failed = err_set(e, EINVAL,
-				 "%s has %s, half a download, and no config.json: wait until it is "
-				 "complete",
+				 "%s has %s, an unfinished download, and no config.json: wait "
+				 "until the download is complete",
 				 folder, file);
 	else if (place_count_files(folder, place_is_safetensors, &file) && file)
 		failed = err_set(e, EINVAL,
@@ -176,15 +176,15 @@ static int place_find_in_folder(struct model_place *out, const char *folder, str
 	if (place_has_file(folder, "config.json") && (!files || weights))
 		failed = place_take_folder(out, folder, e);
 	else if (files && place_count_files(folder, place_is_other_folder, NULL))
-		failed = err_set(e, ENOENT, "%s has GGUF files and folders: give one of them",
+		failed = err_set(e, ENOENT, "%s has GGUF files and folders: choose one of them",
 				 folder);
 	else if (files == 1)
 		failed = file ? place_take_gguf(out, source_file_path(folder, file), e)
 			      : place_out_of_memory(e);
 	else if (files)
 		failed = err_set(e, EINVAL,
-				 "%s has %d models in GGUF files: give one of them, as %s", folder,
-				 files, file ? file : "a file");
+				 "%s has %d models in GGUF files: choose one of them, such as %s",
+				 folder, files, file ? file : "a file");
 	else
 		failed = place_explain_folder(folder, e);
 	free(file);
@@ -237,8 +237,8 @@ static int place_find_in_hub(struct model_place *out, const char *folder, struct
 	char *snapshot = place_newest_snapshot(folder);
 	if (!snapshot)
 		return err_set(e, EINVAL,
-			       "%s has no snapshot that refs/main names, and not just one: is the "
-			       "download complete?",
+			       "%s: refs/main names no snapshot, and there is not exactly one: is "
+			       "the download complete?",
 			       folder);
 	int failed = place_find_in_folder(out, snapshot, e);
 	free(snapshot);
@@ -261,13 +261,11 @@ static int place_explain_file(const char *path, struct err *e)
 {
 	if (place_is_gguf_name(path))
 		return err_set(e, EINVAL,
-			       "%s is called a GGUF file and is none: its content is "
-			       "damaged, or something else",
+			       "%s is not a GGUF file, whatever its name says: was the download "
+			       "cut short?",
 			       path);
 	if (place_ends_in(path, ".safetensors"))
-		return err_set(e, ENOENT,
-			       "%s is one file of a checkpoint: give the folder that it is in",
-			       path);
+		return err_set(e, ENOENT, "%s is one file of a checkpoint: give its folder", path);
 	return err_set(
 		e, ENOENT,
 		"%s is a file: give a GGUF file, or the folder of a checkpoint (config.json, "
@@ -284,12 +282,12 @@ static int place_find_file(struct model_place *out, const char *given, struct er
 	int failed = 0;
 	if (place_is_gguf_name(given) && source_is_pointer(given))
 		failed = err_set(e, EINVAL,
-				 "%s is not the file itself but git-lfs' pointer to it: fetch it "
+				 "%s is a git-lfs pointer, not the file itself: fetch the file "
 				 "with `git lfs pull`",
 				 given);
 	else if (place_ends_in(given, incomplete_ending))
-		failed = err_set(e, EINVAL, "%s is half a download: wait until it is complete",
-				 given);
+		failed = err_set(e, EINVAL,
+				 "%s is an unfinished download: wait until it is complete", given);
 	else if (!gguf_is(given))
 		failed = place_explain_file(given, e);
 	else if (split.part)

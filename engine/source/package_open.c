@@ -69,8 +69,8 @@ static int package_check_companions(const struct encoding *x, const struct encod
 	for (int i = 0; i < ENCODING_COMPANIONS && x->companion[i]; i++)
 		if (!in->companion[i])
 			return err_set(e, ENOENT,
-				       "tensor %s is in %s, and %.*s%s, which belongs to it, is "
-				       "not there; is the download complete?",
+				       "tensor %s is in %s, but its companion %.*s%s is missing; "
+				       "is the download complete?",
 				       in->codes->name, x->name, (int)stem, in->codes->name,
 				       x->companion[i]);
 	return 0;
@@ -112,7 +112,7 @@ static int package_add_plain(struct folding *f, const struct checkpoint_tensor *
 	const char *foreign = quantization_foreign(from->name);
 	if (foreign)
 		return err_set(e, ENOTSUP,
-			       "tensor %s: the weights are quantised by %s, which is not read",
+			       "tensor %s: the weights are quantised by %s, which is not supported",
 			       from->name, foreign);
 	struct package_tensor *t = package_add(f->package, from->name);
 	if (!t)
@@ -225,8 +225,8 @@ int package_of_gguf(struct package *p, const char *path, struct err *e)
 		failed = package_gguf_add_part(p, &split, part, &total, e);
 	if (!failed && total && p->count != total)
 		failed = err_set(e, EINVAL,
-				 "%s: its parts have %zu tensors, and the first says %llu: are the "
-				 "parts of one file?",
+				 "%s: the parts have %zu tensors, but the first part says %llu: do "
+				 "all parts belong to one file?",
 				 path, p->count, (unsigned long long)total);
 	return failed;
 }

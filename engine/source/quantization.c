@@ -68,12 +68,13 @@ static int quantization_refuse_method(const struct quantization *q, const char *
 {
 	for (size_t i = 0; i < sizeof foreign_methods / sizeof *foreign_methods; i++)
 		if (!strcmp(foreign_methods[i].method, method))
-			return err_set(e, ENOTSUP,
-				       "%s: the weights are quantised by %s, which is not read; %s",
-				       q->name, foreign_methods[i].name, use_instead);
+			return err_set(
+				e, ENOTSUP,
+				"%s: the weights are quantised by %s, which is not supported; %s",
+				q->name, foreign_methods[i].name, use_instead);
 	return err_set(e, ENOTSUP,
-		       "%s: the weights are quantised by \"%.64s\", which is not known; %s",
-		       q->name, method, use_instead);
+		       "%s: the weights are quantised by the unknown method \"%.64s\"; %s", q->name,
+		       method, use_instead);
 }
 
 /* ---- config.json ---- */
@@ -82,7 +83,7 @@ static int quantization_unknown_table(const struct quantization *q, const char *
 {
 	return err_set(e, ENOTSUP,
 		       "%s: \"%s\" has neither a \"quant_method\" nor MLX's \"bits\" and "
-		       "\"group_size\", so that it is not known how the weights are written",
+		       "\"group_size\"; the encoding of the weights is unknown",
 		       q->name, key);
 }
 
@@ -95,15 +96,15 @@ static int quantization_read_fp8(struct quantization *q, const struct json *tabl
 	if (failed)
 		return failed;
 	if (strcmp(fmt, "e4m3") != 0)
-		return err_set(e, ENOTSUP, "%s: FP8 of the kind \"%.32s\" is not read; %s", q->name,
-			       fmt, use_instead);
+		return err_set(e, ENOTSUP, "%s: FP8 of the kind \"%.32s\" is not supported; %s",
+			       q->name, fmt, use_instead);
 	failed = json_get_list_or_null(table, "weight_block_size", q->name, &block, e);
 	if (failed)
 		return failed;
 	if (!block)
 		return err_set(e, ENOTSUP,
-			       "%s: FP8 without \"weight_block_size\", with one scale for a whole "
-			       "matrix, is not read; %s",
+			       "%s: FP8 without \"weight_block_size\" (one scale per matrix) is "
+			       "not supported; %s",
 			       q->name, use_instead);
 	if (json_count(block) != 2)
 		return json_wrong(block, "weight_block_size", q->name, "rows and columns", e);
@@ -207,11 +208,11 @@ static int quantization_check_tq(struct quantization *q, const char *directory, 
 		failed = json_get_uint_or(document, "version", path, 0, UINT32_MAX, 1, &version, e);
 	if (!failed && version != 1)
 		failed = err_set(e, ENOTSUP,
-				 "%s: codes of version %llu are not read, only those of version 1",
+				 "%s: codes of version %llu are not supported; only version 1 is",
 				 path, (unsigned long long)version);
 	if (!failed && (seed != 42 || group != 128))
 		failed = err_set(e, ENOTSUP,
-				 "%s: groups of %llu and the seed %llu are not read; native TQ and "
+				 "%s: groups of %llu with the seed %llu are not supported; TQ and "
 				 "TC have groups of 128 and the seed 42",
 				 path, (unsigned long long)group, (unsigned long long)seed);
 	json_free(document);
@@ -246,13 +247,13 @@ static int quantization_check_codes(const struct quantization *q, const struct m
 	uint32_t b = c->bits, g = c->group;
 	if (c->mxfp4 && (b != 4 || g != 32))
 		return err_set(e, ENOTSUP,
-			       "%s: MXFP4 of %u bits in groups of %u is not read (it has 4 bits, "
-			       "and groups of 32)",
+			       "%s: MXFP4 of %u bits in groups of %u is not supported (only 4 bits "
+			       "in groups of 32)",
 			       q->name, b, g);
 	if (b == 7 || (g != 32 && g != 64 && g != 128))
 		return err_set(e, ENOTSUP,
-			       "%s: MLX weights of %u bits in groups of %u are not read (bits are "
-			       "2, 3, 4, 5, 6 or 8, groups 32, 64 or 128)",
+			       "%s: MLX weights of %u bits in groups of %u are not supported "
+			       "(bits: 2, 3, 4, 5, 6 or 8; groups: 32, 64 or 128)",
 			       q->name, b, g);
 	return 0;
 }
@@ -266,12 +267,13 @@ int quantization_mlx(const struct quantization *q, const char *module, struct ml
 	uint64_t b, g;
 	if (!q->mlx)
 		return err_set(e, EINVAL,
-			       "%s: says no \"quantization\" with \"bits\" and \"group_size\" for "
+			       "%s: no \"quantization\" with \"bits\" and \"group_size\" for "
 			       "%.256s, whose weights are in MLX's codes",
 			       q->name, module);
 	int failed = json_get_string_or(from, "mode", q->name, "affine", &mode, e);
 	if (!failed && strcmp(mode, "affine") != 0 && strcmp(mode, "mxfp4") != 0)
-		return err_set(e, ENOTSUP, "%s: MLX weights of the mode \"%.32s\" are not read; %s",
+		return err_set(e, ENOTSUP,
+			       "%s: MLX weights of the mode \"%.32s\" are not supported; %s",
 			       q->name, mode, use_instead);
 	if (!failed)
 		failed = json_get_uint(from, "bits", q->name, 2, 8, &b, e);

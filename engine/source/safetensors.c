@@ -35,7 +35,7 @@ static int safetensors_read_type(struct checkpoint_tensor *t, const struct json 
 		return failed;
 	const struct type *type = safetensors_find_type(text);
 	if (!type)
-		return err_set(e, ENOTSUP, "%s: tensor %s is of an unknown type %.32s", name,
+		return err_set(e, ENOTSUP, "%s: tensor %s has the unknown type %.32s", name,
 			       t->name, text);
 	strncpy(t->type, type->name, sizeof t->type - 1);
 	t->format = type->format;

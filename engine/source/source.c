@@ -80,9 +80,7 @@ int source_compare(const struct source_state *s, const struct source_file *f, st
 	struct source_file now = {.name = f->name};
 	int failed = source_stamp_file(s->directory, &now, e);
 	if (!failed && !source_stamps_equal(&now.stamp, &f->stamp))
-		failed = err_set(e, ESTALE,
-				 "%s/%s: was changed while it was read; ask again, and it is read "
-				 "as it is then",
+		failed = err_set(e, ESTALE, "%s/%s: was changed while it was read; try again",
 				 s->directory, f->name);
 	return failed;
 }

@@ -42,8 +42,7 @@ int source_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const 
 			return err_sys(e, (int)-got, "%s: cannot be read", path);
 		if (!got)
 			return err_damaged(e,
-					   "%s ends at byte %llu, where there should be %zu more; "
-					   "was it "
+					   "%s ends at byte %llu, %zu bytes too early; was it "
 					   "changed or cut short?",
 					   path, (unsigned long long)offset + done, bytes - done);
 		done += (size_t)got;

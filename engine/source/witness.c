@@ -145,9 +145,7 @@ const uint64_t *witness_name(const struct witness *w)
 
 static int witness_changed(const struct witness *w, const char *name, struct err *e)
 {
-	return err_set(e, ESTALE,
-		       "%s/%s: was changed while it is converted; ask again, and it is converted "
-		       "as it is then",
+	return err_set(e, ESTALE, "%s/%s: was changed while it was converted; try again",
 		       w->source.directory, name);
 }
 
@@ -259,7 +257,8 @@ int witness_open(struct witness *w, struct err *e)
 	if (w->dir < 0)
 		return w->dir;
 	if (w->taken_up && !witness_still_there(w))
-		return err_set(e, EBUSY, "%s: another process converts this checkpoint", w->folder);
+		return err_set(e, EBUSY, "%s: another process is converting this checkpoint",
+			       w->folder);
 	w->fd = store_file_open(w->dir, w->folder, IDENTITY_PARTIAL,
 				O_RDWR | O_CREAT | (w->taken_up ? 0 : O_TRUNC), e);
 	if (w->fd < 0)

@@ -177,7 +177,7 @@ try "with room for three experts" phases \
 	pager --trace "$here/trace.csv" "${store[@]}" --budget 600K --policy lru --rounds 1 --seconds 0.001 --json
 refuse "a trace of more experts than the store has" "9 experts" pager --trace "$here/wide.csv" "${store[@]}" --budget 4M
 refuse "a trace without a budget" "--budget" pager --trace "$here/trace.csv" "${store[@]}"
-refuse "a policy that is not known" "is not scales" pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --policy best
+refuse "a policy that is not known" "write scales" pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --policy best
 refuse "a folder that is no store" "$here" pager --trace "$here/trace.csv" --store "$here" --budget 4M
 refuse "a file that is no trace" "config.json:1" pager --trace "$here/config.json" "${store[@]}" --budget 4M
 fixture=$here/qwen3_moe

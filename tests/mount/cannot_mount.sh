@@ -20,9 +20,9 @@ paths() {
 	printf 'GGUF\003\000\000\000' | tee a.gguf >model
 	echo text >notes.txt
 	refused "$work/absent does not exist: download it first" absent
-	refused "a.gguf: its header does not fit into its 8 bytes; the file is cut short or damaged" a.gguf
-	refused "model: its header does not fit" "$work/model"
-	refused "give the folder that it is in" half/model-00001-of-00002.safetensors
+	refused "a.gguf: the header does not fit into the file's 8 bytes; the file is cut short or damaged" a.gguf
+	refused "model: the header does not fit" "$work/model"
+	refused "give its folder" half/model-00001-of-00002.safetensors
 	refused "notes.txt is a file: give a GGUF file, or the folder" notes.txt
 	refused "half has model-00001-of-00002.safetensors and no config.json" half
 	refused "does not exist" notes.txt/model
@@ -74,11 +74,11 @@ each() {
 	broken
 	refused "$work/models/no-tokenizer has no tokenizer, neither tokenizer.json nor vocab.json" no-tokenizer
 	refused "$work/models/no-weights has no weights" no-weights
-	refused "pointers/model.safetensors is not the file itself but git-lfs' pointer to it" pointers
+	refused "pointers/model.safetensors is a git-lfs pointer" pointers
 	refused "git lfs pull" pointers
 	refused mamba strange
 	echo "$pointer" >strange/tokenizer.json
-	refused "strange/tokenizer.json is not the file itself" strange
+	refused "strange/tokenizer.json is a git-lfs pointer" strange
 	cp "$MODEL/tokenizer.json" strange
 	mkdir -p "$work/single" && cd "$work/single" || exit
 	copy garbled && echo '{"model": {' >garbled/tokenizer.json

@@ -88,15 +88,15 @@ unfinished() { # a conversion that was interrupted
 	mkdir -p "$work/half/one.moefs" && cp -r "$beside" "$work/half/one.moefs/3bit"
 	cd "$work/half/one.moefs/3bit" && rm index && printf 'MOEFSJNL' >journal
 	same "$(stores "$work/half")" "" "of a journal that is torn"
-	fails_with "is no store" "$MOEFS" stores --delete "$PWD"
+	fails_with "is not a store" "$MOEFS" stores --delete "$PWD"
 	[ -e dense.safetensors ] || fail "it is deleted"
 }
 refuses() { # what is no store, or has more in it, or is another's
-	fails_with "is no store" "$MOEFS" stores --delete "$MODEL"
-	fails_with "is no store" "$MOEFS" stores --delete "$work/models/one.moefs"
+	fails_with "is not a store" "$MOEFS" stores --delete "$MODEL"
+	fails_with "is not a store" "$MOEFS" stores --delete "$work/models/one.moefs"
 	fails_with "No such file" "$MOEFS" stores --delete "$work/nothing"
 	mkdir "$beside/mine"
-	fails_with "another folder lies in it" "$MOEFS" stores --delete "$beside"
+	fails_with "contains another folder" "$MOEFS" stores --delete "$beside"
 	fails_with "another folder lies in it" "$MOEFS" stores --delete -n "$beside"
 	[ -e "$beside/index" ] && [ ! -e "$beside/lock" ] || fail "something of it is deleted: $(ls "$beside")"
 	rmdir "$beside/mine"

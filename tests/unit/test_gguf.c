@@ -213,7 +213,7 @@ static void what_is_no_gguf_of_version_2_or_3_is_refused(void **state)
 	file.bytes[0] = 'g';
 	assert_int_equal(gguf_parse(&parsed, file.bytes, file.count, file.count, 0, "x.gguf", &e),
 			 -EINVAL);
-	assert_non_null(strstr(e.text, "no GGUF"));
+	assert_non_null(strstr(e.text, "not a GGUF"));
 	test_bytes_free(&file);
 }
 

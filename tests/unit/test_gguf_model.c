@@ -126,7 +126,7 @@ static void a_split_file_is_opened_by_its_first_part(void **state)
 	uint8_t *second = test_file_read(in_folder("Big-00002-of-00003.gguf"), &n);
 	test_file_write(in_folder("Big-00003-of-00003.gguf"), second, n);
 	free(second);
-	assert_refused(path, EINVAL, "says that it is part 2 of 3");
+	assert_refused(path, EINVAL, "is part 2 of 3");
 	assert_int_equal(unlink(in_folder("Big-00003-of-00003.gguf")), 0);
 	assert_int_equal(rename(moved, in_folder("Big-00003-of-00003.gguf")), 0);
 	assert_opens(path, "Big");
@@ -185,15 +185,15 @@ static void what_is_no_model_is_named_for_what_it_is(void **state)
 	test_file_write(in_folder("a.gguf"), pointer, sizeof pointer - 1);
 	assert_refused(in_folder("a.gguf"), EINVAL, "git lfs pull");
 	test_file_write(in_folder("a.gguf"), "GGML", 4);
-	assert_refused(in_folder("a.gguf"), EINVAL, "damaged");
+	assert_refused(in_folder("a.gguf"), EINVAL, "not a GGUF file");
 	test_file_write(in_folder("a.gguf.incomplete"), "GGUF", 4);
-	assert_refused(in_folder("a.gguf.incomplete"), EINVAL, "half a download");
+	assert_refused(in_folder("a.gguf.incomplete"), EINVAL, "an unfinished download");
 	assert_int_equal(unlink(in_folder("a.gguf")), 0);
-	assert_refused(folder, EINVAL, "half a download");
+	assert_refused(folder, EINVAL, "an unfinished download");
 	test_file_write(in_folder("model.txt"), "x", 1);
 	assert_refused(in_folder("model.txt"), ENOENT, "give a GGUF file");
 	test_file_write(in_folder("model.safetensors"), "x", 1);
-	assert_refused(in_folder("model.safetensors"), ENOENT, "the folder that it is in");
+	assert_refused(in_folder("model.safetensors"), ENOENT, "give its folder");
 	assert_int_equal(unlink(in_folder("a.gguf.incomplete")), 0);
 	assert_refused(folder, EINVAL, "no config.json");
 }
@@ -349,8 +349,9 @@ static void an_architecture_that_is_not_read_is_told_which_are(void **state)
 	memcpy(at + key + 4 + 8, "\x1b[31mxx", 7); /* behind its kind and length */
 	test_file_write(path, bytes, n);
 	free(bytes);
-	assert_refused(path, ENOTSUP, "architecture ?[31mxxe are not supported in GGUF files; "
-				      "these are: ");
+	assert_refused(path, ENOTSUP,
+		       "architecture ?[31mxxe are not supported in GGUF files; "
+		       "these are: ");
 	assert_non_null(strstr(e.text, "qwen3moe"));
 	assert_non_null(strstr(e.text, "llama"));
 }

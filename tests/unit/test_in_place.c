@@ -466,7 +466,7 @@ static void check_change(bool read)
 		assert_int_equal(step(&b, &e), 0);
 	change_experts(model);
 	assert_int_equal(step(&b, &e), -ESTALE);
-	assert_non_null(strstr(e.text, "changed.gguf: was changed while it is used in place"));
+	assert_non_null(strstr(e.text, "changed.gguf: was changed while mounted"));
 	golden_bench_close(&b);
 	/* Mounted anew it is what it is now. */
 	struct golden_run after = run(model, golden, 0, true, &slot, store);

@@ -151,7 +151,7 @@ static void room_for_a_token_is_left(void **state)
 {
 	struct test_pager *f = *state;
 	leave_room(f, 3, NULL);
-	assert_words(f, pin(f, 0, 0, 2), ENOSPC, "must be left");
+	assert_words(f, pin(f, 0, 0, 2), ENOSPC, "are reserved");
 	assert_int_equal(pin(f, 0, 0, 1), 0);
 	assert_int_equal(pager_pins_need(f->pager), 4 * SLOT);
 	use_all(f);
@@ -210,7 +210,7 @@ static void while_the_budget_is_too_low_pins_yield_and_then_come_back(void **sta
 	use_all(f); /* though everything that is left may be pinned */
 	assert_true(look(f->source, 0, 0).pinned);
 	assert_int_equal(pin(f, 0, 0, 3), 0); /* as they are */
-	assert_words(f, pin(f, 0, 0, 4), ENOSPC, "the budget is 8192");
+	assert_words(f, pin(f, 0, 0, 4), ENOSPC, "the budget of 8192");
 	assert_int_equal(pager_set_budget(f->pager, 5 * SLOT, &f->e), 0);
 	for (uint32_t i = 0; i < 3; i++)
 		await(f->source, 0, i);

@@ -290,8 +290,9 @@ static void what_is_no_policy_is_refused_in_words_and_changes_nothing(void **sta
 {
 	struct test_pager *f = *state;
 	static const char *const wrong[][2] = {
-		{"", "name scales"},	{"\n", "name scales"},	      {"mru", "\"mru\""},
-		{"lru lfu", "\"lfu\""}, {"lru shield", "\"shield\""}, {"no-shield", "name scales"},
+		{"", "name one of scales"},   {"\n", "name one of scales"},
+		{"mru", "\"mru\""},	      {"lru lfu", "\"lfu\""},
+		{"lru shield", "\"shield\""}, {"no-shield", "name one of scales"},
 		{"LRU", "\"LRU\""},
 	};
 	char words[PAGER_POLICY_TEXT], longer[100];

@@ -214,7 +214,7 @@ static void what_changes_while_it_is_converted_is_not_used(void **state)
 	assert_int_equal(make_expert(0, 3), 0);
 	edit(expert);
 	assert_int_equal(make_expert(1, 9), -ESTALE);
-	assert_non_null(strstr(e.text, "model.safetensors: was changed while it is converted"));
+	assert_non_null(strstr(e.text, "model.safetensors: was changed while it was converted"));
 	assert_int_equal(reported, CONVERT_AGAIN + 1);
 	assert_int_equal(make_expert(0, 4), -ESTALE); /* which is in the same file */
 	end();

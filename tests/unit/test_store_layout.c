@@ -75,7 +75,7 @@ static void assert_stale(const struct fixture *f, int rc)
 {
 	assert_int_equal(rc, -ESTALE);
 	assert_non_null(strstr(f->e.text, f->t.folder));
-	assert_non_null(strstr(f->e.text, "made anew"));
+	assert_non_null(strstr(f->e.text, "converted again"));
 }
 
 /* A conversion over what is there: the writer does not take that for its own. */

@@ -369,7 +369,7 @@ static void assert_said(struct placed_test *t, int code, const char *what)
 {
 	assert_int_equal(code, -ESTALE);
 	assert_non_null(strstr(t->e.text, what));
-	assert_non_null(strstr(t->e.text, "was changed while it is used in place"));
+	assert_non_null(strstr(t->e.text, "was changed while mounted"));
 }
 
 static void what_was_read_and_is_another_is_an_error_in_words(void **state)
