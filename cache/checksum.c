@@ -3,7 +3,7 @@
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #define XXH_DISPATCH_DISABLE_REPLACE
 #include <xxh_x86dispatch.h>
-/* Null where the library that is linked, or found at start, lacks them; a static one does. */
+/* Null where the library that is linked, or found at start, lacks them. */
 #pragma weak XXH3_64bits_dispatch
 #pragma weak XXH3_64bits_update_dispatch
 #define FASTEST(function) (function##_dispatch ? function##_dispatch : function)
@@ -16,7 +16,7 @@ uint64_t checksum_of(const void *bytes, size_t n)
 	return FASTEST(XXH3_64bits)(bytes, n);
 }
 
-/* It fails for no bytes at NULL alone, of which there is nothing to add. */
+/* XXH3 fails only for NULL, and then there is nothing to add. */
 void checksum_update(XXH3_state_t *state, const void *bytes, size_t n)
 {
 	(void)FASTEST(XXH3_64bits_update)(state, bytes, n);

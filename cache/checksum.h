@@ -1,7 +1,7 @@
-/* XXH3 of whole records, as fast as the processor has it, for everybody. The library's plain
- * functions are those of every x86-64: 20 GB/s where AVX-512 has 80. Those that look at the
- * processor first are apart, and not in every library: they are used where they are there. The sums
- * are the same. */
+/* XXH3 of whole records, as fast as the processor allows. The library's plain functions are
+ * compiled for every x86-64: 20 GB/s where AVX-512 reaches 80. Its dispatching functions look at
+ * the processor first, but not every library has them: they are used where present. The sums are
+ * the same. */
 #ifndef MOEFS_CACHE_CHECKSUM_H
 #define MOEFS_CACHE_CHECKSUM_H
 

@@ -31,17 +31,17 @@ enum {
 /* The largest record that can be coded; no sum of sizes overflows below it. */
 #define CODEC_RECORD_MOST ((uint64_t)1 << 40)
 
-/* A coded record's least and most bytes. */
+/* The least and the most bytes that a coded record takes. */
 size_t codec_least(size_t record_bytes);
 size_t codec_most(size_t record_bytes);
 
-/* Codes record[record_bytes] into out[codec_most(record_bytes)]; *bytes is how many it became.
+/* Codes record[record_bytes] into out[codec_most(record_bytes)] and sets *bytes to the coded size.
  * -ENOMEM. */
 int codec_encode(void *out, size_t *bytes, const void *record, size_t record_bytes);
 
-/* The inverse, into record[record_bytes], with temp[CODEC_TEMP] for planes; no two of the three may
- * overlap. `stored` may be anything: it is -EIO if it is not the code of a record of that size, and
- * then record[] holds nothing of use; nothing beyond it is ever written. -ENOMEM. */
+/* Decodes `stored` into record[record_bytes], with temp[CODEC_TEMP] for planes; the three must not
+ * overlap. `stored` may hold any bytes: -EIO if it is not the code of a record of this size. Then
+ * record[] holds nothing of use, and nothing beyond it was written. -ENOMEM. */
 int codec_decode(void *record, size_t record_bytes, const void *stored, size_t stored_bytes,
 		 void *temp);
 

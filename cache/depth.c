@@ -1,8 +1,8 @@
 /* See the header. */
 #include "cache/depth.h"
 
-/* A stretch has enough reads that one slow one does not decide; every TRIAL-th stretch tries a
- * neighbour. A depth is better only by more than the noise. */
+/* A stretch is long enough that one slow read does not decide. Every TRIAL-th stretch tries a
+ * neighbour, which must be better by more than the noise. */
 enum { STRETCH = 16, TRIAL = 8 };
 static const double smoothing = 0.3, gain_wanted = 1.04, loss_allowed = 0.98;
 
@@ -21,7 +21,7 @@ static void depth_smooth(double *rate, double measured)
 	*rate = *rate > 0 ? *rate + smoothing * (measured - *rate) : measured;
 }
 
-/* Deeper if that is clearly faster, else shallower if that is hardly slower. */
+/* Deeper if that is clearly faster; else shallower if that is hardly slower. */
 static void depth_choose_base(struct depth_tuner *t)
 {
 	double here = t->rate[t->base];
@@ -31,7 +31,7 @@ static void depth_choose_base(struct depth_tuner *t)
 		t->base--;
 }
 
-/* Trials go by turns to the depth above and to the one below. */
+/* Trials alternate between the depth above and the depth below. */
 static uint32_t depth_choose_next(struct depth_tuner *t)
 {
 	uint32_t turn = ++t->stretches % (2 * TRIAL);

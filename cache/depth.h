@@ -1,10 +1,10 @@
-/* How many reads to keep in flight: the smallest number that gives a device's bandwidth.
+/* How many reads to keep in flight: the smallest number that gives a device's bandwidth. With more
+ * in flight, the read that somebody waits for stands in line.
  *
- * More in flight than that only makes the read that somebody waits for queue behind others. The
- * number is found while reading: stretches of reads that had a full queue behind them are timed at
- * the present depth and, from time to time, at the one above or below.
+ * The number is found while reading: stretches of reads with a full queue behind them are timed at
+ * the present depth and, from time to time, at the depth above or below.
  *
- * No clock and no lock of its own: the caller gives times and serialises the calls.
+ * No clock and no lock: the caller passes times and serialises the calls.
  */
 #ifndef MOEFS_CACHE_DEPTH_H
 #define MOEFS_CACHE_DEPTH_H
@@ -23,10 +23,9 @@ struct depth_tuner {
 };
 
 void depth_init(struct depth_tuner *t);
-/* The device has nothing to do, or has just got something again: what was being timed says
- * nothing. */
+/* The device has become idle, or busy again: discards the stretch that is being timed. */
 void depth_restart(struct depth_tuner *t);
-/* A read of so many bytes has ended at that time while others waited for the device. */
+/* A read of `bytes` has ended at `now_ns` while others waited for the device. */
 void depth_note(struct depth_tuner *t, uint64_t bytes, uint64_t now_ns);
 
 #endif

@@ -37,7 +37,7 @@ static double device_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Time runs from the thread's own first read: on a busy machine it may begin late. */
+/* The clock starts with the thread's own first read: on a busy machine a thread may begin late. */
 static void *device_read_pieces(void *ctx)
 {
 	struct device_reading *r = ctx;

@@ -26,7 +26,7 @@ int io_sync_folder(int fd);
 
 /* Gives a file its full size and, where the file system can, the space for it. */
 int io_reserve(int fd, uint64_t bytes);
-/* Bytes that the caller's user may still write in this folder. */
+/* Bytes that the calling user may still write in this folder. */
 int io_free_space(int folder, uint64_t *bytes);
 
 int io_rename(int folder, const char *from, const char *to);

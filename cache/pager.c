@@ -1,6 +1,6 @@
-/* The pager as a whole: creation, sources, the budget, the policy's name, and looking. Batches are
- * in pager_batch.c, slots and eviction in pager_pool.c, queues in pager_queue.c, the threads that
- * read in pager_loader.c. */
+/* The pager as a whole: creation, sources, the budget, the policy's name, and statistics. Batches
+ * are in pager_batch.c, slots and eviction in pager_pool.c, queues in pager_queue.c, the threads
+ * that read in pager_loader.c. */
 #include "cache/pager.h"
 #include "cache/thread_trim.h"
 
@@ -66,7 +66,7 @@ int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e)
 		p->budget = bytes;
 		pins_changed(p);
 		pool_shrink(p);
-		pins_changed(p); /* what was put out and has room comes back */
+		pins_changed(p); /* evicted pins that have room now come back */
 		pthread_cond_broadcast(&p->changed);
 	}
 	pthread_mutex_unlock(&p->lock);

@@ -1,35 +1,33 @@
 /* The pager: one bounded pool of experts in anonymous memory, shared by all mounted models.
  *
- * An expert comes into memory only through here: read from its store in one O_DIRECT read,
- * verified, arranged for the kernels by the source's callback, and kept until the replacement
+ * An expert comes into memory only through the pager: it is read from its store in one O_DIRECT
+ * read, verified, arranged for the kernels by the source's callback, and kept until the replacement
  * policy evicts it. The pager knows bytes and (source, layer, expert) numbers, not tensors.
  *
- * The unit of work is a batch: the experts that one layer needs at one step. The caller takes them
- * as they become ready, resident ones first, computes, and gives each back:
+ * The unit of work is a batch: the experts that one layer needs at one step. The caller takes
+ * experts as they become ready, resident ones first, computes, and puts each back:
  *
- *     pager_begin(&batch, source, layer, experts, n);
+ *     pager_begin(&batch, source, layer, experts, NULL, n, token, &err);
  *     while ((got = pager_next(&batch, ready, max, &err)) > 0)
  *             … compute with ready[i].data …, then pager_put(&batch, &ready[i]);
  *     pager_end(&batch);
  *
- * An expert is held from the moment pager_next returns it until pager_put. A batch waits for
- * room only while it holds nothing, so a budget of a single expert works and batches of several
- * models cannot deadlock. Reads go on while the caller computes. An expert that two batches need
- * is read by one of them, and the other waits for it.
+ * An expert is held from the moment pager_next returns it until pager_put. A batch waits for room
+ * only while it holds nothing, so a budget of a single expert works, and batches of several models
+ * cannot deadlock. Reads go on while the caller computes. An expert that two batches need is read
+ * by one of them, and the other waits for it.
  *
  * An expert counts as used when its batch begins, hit or miss, in the order of the batch's array.
- * When experts are given back does not count, so what is evicted does not depend on how fast
- * anything was computed. What an open batch has yet to take is evicted only when there is no other
- * way for a batch to go on at all.
+ * When it is put back does not matter, so what is evicted does not depend on how fast anything was
+ * computed. An expert that an open batch has yet to take is evicted only when no batch could go on
+ * otherwise.
  *
- * Memory: slots are what `budget` bounds. Besides them the pager's threads keep buffers for
- * reads: together as many records as were ever in flight, at most 8 in each of 2 to 8 threads (by
- * pread, one in each of as many threads as ever read at once), those from 1 MiB on in whole huge
- * pages.
+ * Memory: `budget` bounds the slots. Besides them the pager's threads have read buffers: together
+ * as many records as were ever in flight, at most 8 in each of 2 to 8 threads (by pread one in each
+ * of as many threads as ever read at once); those from 1 MiB on in whole huge pages.
  *
- * Threads: one mutex (pager.lock) guards the pool; it is never held during I/O or arranging, and no
- * other lock is taken under it. Everything that a looker sees is atomic: pager_inspect and
- * pager_stats take no lock.
+ * Threads: one mutex (pager.lock) guards the pool. It is never held during I/O or arranging, and no
+ * other lock is taken under it. pager_inspect and pager_stats read atomics and take no lock.
  */
 #ifndef MOEFS_CACHE_PAGER_H
 #define MOEFS_CACHE_PAGER_H
@@ -44,18 +42,20 @@
 struct pager;
 struct pager_source; /* one model's experts */
 
-/* Rearranges a verified record of a layer for the kernels: slot has its layer's slot_bytes,
- * page-aligned, with what an earlier occupant left in it. Called from the pager's threads, several
- * at once, without locks. */
+/* Rearranges a verified record of a layer for the kernels. slot has its layer's slot_bytes,
+ * page-aligned, with the bytes of an earlier occupant in it. Called from the pager's threads,
+ * several at once, without locks. */
 typedef void pager_arrange_fn(void *ctx, uint32_t layer, void *slot, const void *record);
-/* The same of a record that lies in pieces, of which one after the other is the record. */
+/* The same for a record in pieces, which in order are the record. */
 typedef void pager_arrange_pieces_fn(void *ctx, uint32_t layer, void *slot,
 				     const struct store_pieces *record);
-/* Makes a record that the store does not have yet. Called like the above; may block. 0, or a
- * negative errno in words. If *made is not NULL then, pager_keep_fn follows with it. */
+/* Makes a record that the store does not have yet. Called like pager_arrange_fn; may block. 0, or a
+ * negative errno with a sentence. If *made is then not NULL, a call of pager_keep_fn with it
+ * follows. */
 typedef int pager_make_fn(void *ctx, uint32_t layer, uint32_t expert, void *record, void **made,
 			  struct err *e);
-/* Puts the same record into the store, when who waits for it has it already. May block. */
+/* Writes that record into the store, when the batch that waits has the expert already. May block.
+ */
 typedef void pager_keep_fn(void *ctx, uint32_t layer, uint32_t expert, const void *record,
 			   void *made);
 
@@ -81,24 +81,25 @@ int pager_create(struct pager **out, uint64_t budget_bytes, struct err *e); /* P
 int pager_create_with(struct pager **out, uint64_t budget_bytes, enum pager_io io, struct err *e);
 void pager_destroy(struct pager *p); /* after all sources are gone */
 
-/* ERANGE below the largest expert of any source. Shrinking evicts at once what is not held, and
- * the rest as it is put back; pinned ones last, and those that have room come back. */
+/* ERANGE below the largest expert of any source. A lower budget evicts at once what is not held,
+ * and the rest as it is put back; pinned experts last, and those that have room again are read
+ * again. */
 int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e);
 
-/* "scales" (the default, also "auto"), "lrfu", "lfu" or "lru", then any of "no-shield" and
- * "no-prefetch", which switch off what predictions are used for; see README.md here. EINVAL names
- * what is not known. Changing the policy forgets how experts were used. */
+/* "scales" (the default, also "auto"), "lrfu", "lfu" or "lru", then "no-shield" and "no-prefetch"
+ * if wanted, which switch off what predictions are used for; README.md here describes them. EINVAL
+ * quotes the unknown word. A change of the policy forgets how experts were used. */
 int pager_set_policy(struct pager *p, const char *words, struct err *e);
 enum { PAGER_POLICY_TEXT = 64 };
 void pager_policy(struct pager *p, char words[PAGER_POLICY_TEXT]);
 
-/* What a slot of so many bytes takes of the budget: whole pages; 0 if that overflows. */
+/* Bytes of the budget that a slot of `bytes` takes: whole pages; 0 if that overflows. */
 size_t pager_slot_bytes(size_t bytes);
-/* Registers a model. A slot takes its bytes rounded up to pages of the budget; ERANGE if that of
- * the largest is more than all of it; EINVAL: of no bytes, or of more than the largest. */
+/* Registers a model. A slot takes its bytes, rounded up to pages, of the budget. ERANGE if the
+ * largest slot exceeds the budget; EINVAL for a slot of no bytes, or of more than the largest. */
 int pager_add(struct pager *p, struct pager_source **out, const struct pager_supply *supply,
 	      struct err *e);
-/* Frees its slots, when reads in flight have ended; no batch may be open. */
+/* Frees the source's slots, once its reads in flight have ended. No batch may be open. */
 void pager_remove(struct pager_source *s);
 
 struct pager_ready {
@@ -109,8 +110,8 @@ struct pager_batch {
 	struct pager_source *source;
 	uint32_t layer, count;
 	const uint32_t *experts; /* the caller's, distinct, for the life of the batch */
-	/* The caller's to set after pager_begin, or NULL: once it is true, pager_next fails with
-	 * -ECANCELED. Who makes it true calls pager_wake. */
+	/* Set by the caller after pager_begin, or NULL: once it is true, pager_next fails with
+	 * -ECANCELED. Whoever makes it true calls pager_wake. */
 	const _Atomic bool *stop;
 	const uint8_t *missed; /* [count] not 0: it was no hit; until pager_end */
 	/* The pager's: */
@@ -121,22 +122,22 @@ struct pager_batch {
 	int failed;	  /* why one of its reads failed; 0: none did */
 	struct err error;
 };
-/* Counts a hit (resident now) or a miss for each expert, once per batch; `token`, a number
- * that grows, is recorded as its last use. credit[n]: how much each use counts for the policy, 1
- * for a use by a token of an answer; NULL: 1 each. A batch is used by one thread; after a failure
- * of pager_begin it is empty.
+/* Begins a batch of n distinct experts of a layer, and counts a hit (resident now) or a miss for
+ * each; `token`, a number that grows, is recorded as its last use. credit[n]: how much each use
+ * counts for the policy (1: a use by a token of an answer); NULL: 1 each. One thread uses a batch;
+ * after a failure of pager_begin the batch is empty.
  */
 int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 		const uint32_t *experts, const float *credit, uint32_t n, uint64_t token,
 		struct err *e);
-/* Returns how many were stored in ready (1 … max), 0 when every expert has been returned, or a
- * negative errno (-EIO names the record, -ECANCELED: stopped). -EAGAIN: nothing more can come
- * before something that is held is put back. After another error: put what is held, then pager_end;
+/* Returns how many experts were stored in ready (1 … max), 0 when every expert has been returned,
+ * or a negative errno (-EIO names the record, -ECANCELED: stopped). -EAGAIN: nothing more can come
+ * before a held expert is put back. After another error put back what is held, then call pager_end;
  * a later batch tries again. */
 int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, struct err *e);
 void pager_put(struct pager_batch *b, const struct pager_ready *r);
 void pager_end(struct pager_batch *b); /* nothing may be held; reads in flight go on */
-/* Has the batches that wait look whether they are to stop. From any thread. */
+/* Makes waiting batches check whether they are to stop. From any thread. */
 void pager_wake(struct pager *p);
 
 /* ---- what users want ---- */
@@ -146,40 +147,40 @@ struct pager_id {
 };
 
 /* Each of these takes n distinct experts of a source, all of them or none, from any thread, and
- * returns at once: what is absent is read behind, when there is nothing more urgent.
+ * returns at once: absent experts are read in the background, when nothing more urgent is.
  *
- * A pinned expert is kept in memory, and read again if it had to go: it goes only when nothing else
- * can, or while the budget in force has no room for all pins and `token_bytes` beside them. -ENOSPC
- * if it would have none now. */
+ * A pinned expert is kept in memory, and read again if it had to be evicted. It is evicted only
+ * when nothing else can be, or while the budget in force has no room for all pins and `token_bytes`
+ * beside them. -ENOSPC: there would be no room now. */
 int pager_pin(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
 void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n);
-/* Reads experts, which counts as a use for the policy; they stay as long as others do. -ENOSPC:
- * they do not fit beside what is pinned. */
+/* Reads experts, which counts as a use for the policy; they are evicted like any other. -ENOSPC:
+ * they do not fit beside the pinned experts. */
 int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
-/* Gives up those that are in memory and that no batch needs now. -EBUSY: some are pinned. */
+/* Evicts the experts that are in memory and that no batch needs now. -EBUSY: some are pinned. */
 int pager_evict(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
-/* The least budget by which all pins hold; 0: there are none. */
+/* The smallest budget with which all pins hold; 0: there are no pins. */
 uint64_t pager_pins_need(struct pager *p);
 
 /* ---- looking ahead ---- */
 
-/* So many layers may be foreseen at a time. */
+/* Layers that may be predicted at a time. */
 enum { PAGER_LOOK_AHEAD = 2 };
-/* The experts that the next batch of `layer` will probably want: they are evicted last, and absent
- * ones are read while no read that a batch asked for is queued and the device has little to do.
- * Several layers are told one after the other, the one whose turn comes first before the others,
- * and are read in that order; a layer that is told again replaces what was told of it. All is
- * forgotten when any batch of the source begins.
+/* Predicts the experts that the next batch of `layer` will want: they are evicted last, and absent
+ * ones are prefetched while no demand is queued and the device has little to do. Several layers are
+ * predicted by one call each, the layer whose turn comes first before the others, and prefetched in
+ * that order; a second call for a layer replaces the first. Any new batch of the source ends all
+ * its predictions.
  */
 void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n);
-/* False: a prediction would change nothing. */
+/* False: a prediction would have no effect. */
 bool pager_predicts(const struct pager_source *s);
 
-/* Keeps how hot each expert is in the file `heat` of the store's folder, for the next mount. */
+/* Saves how hot each expert is in the file `heat` of the store's folder, for the next mount. */
 int pager_keep_heat(struct pager_source *s, struct err *e);
-/* Takes over what was kept, and reads the hottest experts into room that is free, in the
- * background, until a batch begins. -ENOENT: nothing was, or under another policy; other codes: it
- * is damaged. Either way the source is as good as new. */
+/* Restores the saved heat, and reads the hottest experts into free room in the background, until a
+ * batch begins. -ENOENT: none was saved, or under another policy; other codes: the file is damaged.
+ * After a failure the source is as good as new. */
 int pager_warm(struct pager_source *s, struct err *e);
 
 /* ---- looking ---- */
@@ -207,12 +208,12 @@ struct pager_stats {
 	const char *io;			    /* "io_uring" or "pread" */
 };
 void pager_stats(const struct pager *p, struct pager_stats *out);
-/* Gives back what experts were read into on their way, several records for each thread that reads:
- * for when nobody has asked for a while. The next reads take it anew. */
+/* Frees the read buffers, several records for each thread that reads: for a mount that is idle. The
+ * next reads allocate them again. */
 void pager_rest(struct pager *p);
 /* The same counters for one source; budget, peak, waiting and depth are the pool's. */
 void pager_source_stats(const struct pager_source *s, struct pager_stats *out);
-/* How many of so many experts pager_warm has asked for; total 0: it is not at work. */
+/* How many of `total` experts pager_warm has asked for; total 0: no warm start is under way. */
 void pager_warming(const struct pager_source *s, uint32_t *done, uint32_t *total);
 
 #endif

@@ -1,12 +1,11 @@
-/* Batches: the experts that one layer needs at one step, from wanted to given back.
+/* Batches: the experts that one layer needs at one step, from pager_begin to pager_end.
  *
- * What pager_next does, in this order: it gives absent experts slots, as far as there is room, and
- * asks the loaders for them; it returns what is resident; else it waits. It waits for room only
- * while it holds nothing and nothing is being read for it. So every batch that has something will
- * give it back without waiting for one that has nothing, reads end by themselves, and none can be
- * left waiting for ever. The batch that waits for room first keeps all others from taking room
- * until it got some, or a large expert could starve.
- */
+ * pager_next first gives absent experts slots, as far as there is room, and queues them; then it
+ * returns what is resident; else it waits. It waits for room only while the batch holds nothing and
+ * nothing is being read for it. So a batch that holds something puts it back without waiting for
+ * one that holds nothing, reads end by themselves, and no batch waits for ever. The batch that
+ * waits for room first keeps all others from taking room until it got some; otherwise a large
+ * expert could starve. */
 #include "cache/pager.h"
 
 #include "cache/pager_inside.h"
@@ -17,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-/* How many experts a batch has read ahead of its arithmetic: enough for any device, and no more, as
- * each takes a slot from what may be used before. */
+/* How many experts a batch reads ahead of its arithmetic: enough for any device, and no more, since
+ * each takes a slot from something useful. */
 enum { READ_AHEAD = 2 * DEPTH_MOST };
 
 enum progress { WANTED, HELD, PUT };
@@ -97,9 +96,9 @@ static uint32_t batch_take_resident(struct pager_batch *b, struct pager_ready *r
 	return n;
 }
 
-/* Asks for absent experts of the batch, in its order, as many as there is room for; with `must`,
- * for one at least, if nothing else of the batch is there or on its way. -ENOMEM: there is room
- * below the budget, but no memory, and nothing to wait for instead. */
+/* Queues absent experts of the batch, in its order, as many as there is room for; with `must` at
+ * least one, if nothing else of the batch is resident or loading. -ENOMEM: there is room below the
+ * budget, but no memory, and nothing to wait for instead. */
 static int batch_request_absent(struct pager_batch *b, bool must, struct err *e)
 {
 	struct pager *p = b->source->pager;
@@ -126,7 +125,7 @@ static int batch_request_absent(struct pager_batch *b, bool must, struct err *e)
 	return 0;
 }
 
-/* Until something changes: a read ends, or somebody gives room. */
+/* Waits until something changes: a read ends, or somebody gives room. */
 static int batch_wait(struct pager_batch *b, struct err *e)
 {
 	struct pager *p = b->source->pager;
@@ -208,18 +207,18 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 				*e = b->error;
 			break;
 		}
-		/* What is resident is held before room is made for what is not. */
+		/* Resident experts are held before room is made for absent ones. */
 		uint32_t n = batch_take_resident(b, ready, max);
 		rc = batch_request_absent(b, true, n ? NULL : e);
 		if (n > 0)
-			rc = (int)n; /* a failure to ask is met again by the next call */
+			rc = (int)n; /* a failure to queue is met again by the next call */
 		else if (rc == 0)
 			rc = batch_wait(b, e);
 	}
 	if (p->first_in_line == b) {
 		p->first_in_line = NULL;
 		pthread_cond_broadcast(&p->changed);
-		queue_wake(p, 1); /* what is foreseen or to be warmed had to stand back */
+		queue_wake(p, 1); /* prefetches and the warm start had to stand back */
 	}
 	pthread_mutex_unlock(&p->lock);
 	return rc;
@@ -238,7 +237,7 @@ void pager_put(struct pager_batch *b, const struct pager_ready *r)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* What is being read for a batch that ends goes on: it may still serve others. */
+/* Reads for a batch that ends go on: they may still serve others. */
 static void batch_disown(struct pager_batch *b)
 {
 	for (uint32_t i = 0; i < b->count; i++) {
@@ -268,7 +267,8 @@ void pager_end(struct pager_batch *b)
 
 void pager_wake(struct pager *p)
 {
-	pthread_mutex_lock(&p->lock); /* or it came between a look at the flag and the wait */
+	pthread_mutex_lock(&p->lock); /* otherwise the signal could fall between the check of the
+					 flag and the wait */
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 }

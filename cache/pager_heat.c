@@ -1,5 +1,5 @@
-/* Warm starts: how hot each expert was, kept beside the store (pager_heat.h), and reading the
- * hottest first while nobody asks for anything. */
+/* Warm starts: how hot each expert was is saved beside the store (pager_heat.h), and the next mount
+ * reads the hottest experts first, while nobody asks for any. */
 #include "cache/pager_heat.h"
 
 #include "cache/pager_inside.h"
@@ -132,7 +132,7 @@ static int heat_compare(const void *left, const void *right)
 	return a->index < b->index ? -1 : 1;
 }
 
-/* The experts that have any heat, hottest first; NULL: none, or out of memory. */
+/* The experts with any heat, hottest first; NULL: none, or out of memory. */
 static uint32_t *heat_rank(const float *heat, uint32_t n, uint32_t *count)
 {
 	struct ranked *r = malloc((n + 1) * sizeof *r);
@@ -206,7 +206,7 @@ struct pager_entry *heat_warm_next(struct pager *p)
 				return x;
 			break;
 		}
-		heat_warm_stop(s); /* all that fits is in, or on its way */
+		heat_warm_stop(s); /* all that fits is in memory or on its way */
 	}
 	return NULL;
 }

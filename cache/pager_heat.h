@@ -1,7 +1,7 @@
-/* How hot each expert was, as a file beside the store.
+/* How hot each expert was, as a file beside the store, for the next mount's warm start.
  *
- * It is a hint: it is not synced, and one that is damaged or foreign is as good as none. It is a
- * head and one float per expert, in the machine's own byte order:
+ * The file is a hint: it is not synced, and a damaged or foreign one is ignored. It is a head and
+ * one float per expert, in the machine's byte order:
  *
  *      0  "MOEHEAT1"
  *      8  the policy's name, 16 bytes, zero-padded
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum { HEAT_HEAD = 40 };
-/* More than any policy counts: a count that fades by 7e-7 a use stays below 1.5e6. */
+/* Above what any policy counts: a count that fades by 7e-7 per use stays below 1.5e6. */
 #define HEAT_MOST 1e7F
 
 struct heat_identity {
@@ -27,8 +27,8 @@ struct heat_identity {
 };
 
 /* Fills heat[layers * experts], each from 0 to HEAT_MOST, from the bytes of a file; `folder` is for
- * the words. -ENOENT: it is of another model or policy; -EIO: it is damaged. What follows the
- * floats is not looked at. */
+ * messages. -ENOENT: of another model or policy; -EIO: damaged. Bytes after the floats are ignored.
+ */
 int heat_decode(float *heat, const struct heat_identity *of, const uint8_t *in, size_t bytes,
 		const char *folder, struct err *e);
 /* The same from the file in a store's folder; also the codes of opening one. */

@@ -69,7 +69,7 @@ struct pager_source {
 	double turns;		    /* pager.turns when it did */
 	uint64_t token;		    /* the number that it gave */
 
-	struct pager_entry **predicted; /* [PAGER_LOOK_AHEAD * experts] those that are foreseen */
+	struct pager_entry **predicted; /* [PAGER_LOOK_AHEAD * experts] what is predicted now */
 	uint32_t predicted_count;
 
 	uint32_t *warm; /* experts by heat, hottest first; NULL: nothing to warm */
@@ -98,7 +98,7 @@ struct pager {
 	uint32_t asked;		       /* entries that are, of all sources */
 	bool pins_hold; /* the budget has room for what is pinned and for a token beside it */
 
-	struct pager_queue demand, foreseen;
+	struct pager_queue demand, prefetches;
 	struct depth_tuner depth;
 	uint32_t flying;     /* reads handed to loaders and not yet finished */
 	pthread_cond_t work; /* for workers */
@@ -115,7 +115,7 @@ struct pager {
 	struct pager_counters total;
 };
 
-/* Adds to a pool's counter and to the same one of a source. */
+/* Adds n to a counter of the pool and to the same counter of a source. */
 static inline void pager_count(_Atomic uint64_t *total, _Atomic uint64_t *own, uint64_t n)
 {
 	atomic_fetch_add_explicit(total, n, memory_order_relaxed);
@@ -141,7 +141,8 @@ static inline size_t pager_entry_bytes(const struct pager_entry *x)
 	return x->source->slot_bytes[pager_entry_layer(x)];
 }
 
-/* Has an entry without a slot read for a user, when there is nothing more urgent; or no more. */
+/* Asks for an entry without a slot to be read for a user, when nothing more urgent is; false: no
+ * longer. */
 static inline void pager_entry_ask(struct pager_entry *x, bool asked)
 {
 	if (x->asked == asked)
@@ -153,7 +154,7 @@ static inline void pager_entry_ask(struct pager_entry *x, bool asked)
 
 /* ---- pager_pool.c ---- */
 
-/* How much a slot is needed, each including what the one before may do. */
+/* How urgently a slot is needed. Each need may also evict what the one before may. */
 enum need {
 	NEED_FREE,   /* room that is free */
 	NEED_SPARE,  /* rather than what no batch wants and no prediction shields */
@@ -162,10 +163,10 @@ enum need {
 	NEED_WANTED, /* rather than what another open batch wants */
 	NEED_MUST,   /* rather than what is pinned: there is no other way to go on */
 };
-/* Gives an absent entry a slot: 1, or 0 if there is no room now, or -ENOMEM: there is room, but no
- * memory, and nothing to be had by eviction. */
+/* Gives an absent entry a slot: 1; 0 if there is no room now; -ENOMEM if there is room below the
+ * budget but no memory, and nothing to evict. */
 int pool_take(struct pager *p, struct pager_entry *x, enum need need);
-/* True if somebody holds or reads something, so that there will be more to evict. */
+/* True if something is held or being read, so that there will be more to evict. */
 bool pool_busy(const struct pager *p);
 /* Takes the slot away from an entry that nobody holds. */
 void pool_release(struct pager *p, struct pager_entry *x);
@@ -176,51 +177,50 @@ void pool_hold(struct pager_entry *x);
 void pool_give_back(struct pager *p, struct pager_entry *x);
 /* Evicts until the budget holds, as far as what is held allows. */
 void pool_shrink(struct pager *p);
-/* Evicts one that is resident, that nobody holds and no batch wants. */
+/* Evicts a resident expert that nobody holds and no batch wants. */
 void pool_evict(struct pager *p, struct pager_entry *x);
 /* At the pager's end: no source is left. */
 void pool_free(struct pager *p);
-/* An occupant of the region is pinned from now on, or no more. */
+/* An occupant of the region has been pinned, or unpinned. */
 void pool_count_pin(struct pool_region *r, bool pinned);
 
 /* A batch of that layer begins, which uses n of its experts; credit[n], or NULL: 1 each. */
 void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
 		const float *credit, uint32_t n);
-/* One expert is used beside its layer's batches, and none of the others fades. */
+/* An expert is used outside of a batch of its layer; no other expert fades. */
 void pool_use(struct pager *p, struct pager_entry *x, float credit);
 /* Sets what an expert is worth. */
 void pool_value(struct pager_entry *x, double value);
-/* Forgets how everything was used: another policy counts differently. */
+/* Forgets all use counts: another policy counts differently. */
 void pool_forget_uses(struct pager *p);
 
 /* ---- pager_queue.c ---- */
 
-/* Requests for experts, on their way from who wants them to the threads that read: what a batch
- * waits for (demand), what is predicted for the next layers (foreseen), and what a user asked for,
- * which is marked in its entry. The queues are the
- * pager's (pager_inside.h), and its lock is held in all of this. */
-/* Queues an entry that has a slot, for a batch; or one without, for when the device is idle. */
+/* Requests for experts: demand (a batch waits), prefetches (predicted for the next layers), and
+ * what a user asked for, which is marked in its entry. The pager's lock is held in all of these
+ * functions. */
+/* queue_demand: queues an entry that has a slot, for a batch. queue_prefetch: queues one without a
+ * slot, for when the device has little to do. */
 void queue_demand(struct pager *p, struct pager_entry *x, struct pager_batch *batch);
 void queue_prefetch(struct pager *p, struct pager_entry *x);
-/* Tells the threads of so many new requests. */
+/* Wakes threads for this many new requests. */
 void queue_wake(struct pager *p, uint32_t requests);
-/* Takes what was foreseen and has not begun out of the queue: one entry, or all of a layer or a
- * source. */
+/* Removes prefetches that have not begun: one entry's, a layer's, or a source's. */
 void queue_forget(struct pager *p, struct pager_entry *x);
 void queue_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer);
 void queue_forget_source(struct pager *p, struct pager_source *s);
 
-/* The first demand whose source has a place left, for a worker or for a thread with a ring; NULL:
- * none. */
+/* The first demand whose source may have another read in flight; worker: for a worker, else for a
+ * thread with a ring. NULL: none. */
 struct pager_entry *queue_next_demand(struct pager *p, bool worker);
-/* One that a user asked for and that is still absent, with a slot; NULL: none. */
+/* An absent expert that a user asked for, with a slot; NULL: none. */
 struct pager_entry *queue_next_asked(struct pager *p, bool worker);
-/* The first that is foreseen and still absent, with a spare slot; NULL: none. */
+/* The first prefetch that is still absent, with a spare slot; NULL: none. */
 struct pager_entry *queue_next_prefetch(struct pager *p, bool worker);
 
 /* Whether there may be requests for workers. */
 bool queue_workers_serve(const struct pager *p);
-/* Whether an expert's store does not have it yet, and there is a source to make it from. */
+/* Whether the store lacks this expert, and a source can make it. */
 bool queue_must_be_made(const struct pager_entry *x);
 
 /* ---- pager_loader.c ---- */
@@ -230,17 +230,17 @@ void loaders_stop(struct pager *p); /* after all sources are gone */
 
 /* ---- pager_pins.c ---- */
 
-/* Marks an entry, which is all that a pin is: the one way to change entry.pinned. */
+/* Pins or unpins an entry: the only way to change entry.pinned. */
 void pins_set(struct pager *p, struct pager_entry *x, bool pinned);
-/* The budget, what is pinned or a source has changed: finds out anew whether pins hold, and has
- * those that are not there read if they do. */
+/* To be called when the budget, a pin or a source has changed: decides anew whether pins hold, and
+ * if they do has the absent ones read. */
 void pins_changed(struct pager *p);
 /* Forgets what users wanted of a source. */
 void pins_forget(struct pager_source *s);
 
 /* ---- pager_queue.c, pager_heat.c ---- */
 
-/* Forgets what is predicted: it ends with the next batch. */
+/* Forgets the source's predictions: they end with its next batch. */
 void queue_end_prediction(struct pager_source *s);
 /* The hottest absent expert that free room is left for, with a slot; NULL: none. */
 struct pager_entry *heat_warm_next(struct pager *p);

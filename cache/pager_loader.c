@@ -1,21 +1,20 @@
-/* The pager's I/O threads: they read experts from the store into the slots that they were given.
+/* The pager's I/O threads: they read experts from the store into their slots.
  *
- * Four kinds of requests, each taken only when there is none of the kind before: what a batch waits
- * for (demand; it has its slot already), what is predicted for the next layers (foreseen; it gets a
- * slot here, if a spare one can be had), what a user asked for, and what a fresh mount warms itself
- * with. As many are in flight as depth.c finds useful, so a demand read never queues behind many
- * others. Demands are counted for each source alone: while the disk of one hangs, those of another
- * go on.
+ * There are four kinds of requests, each taken only when there is none of the kind before: demand
+ * (a batch waits; the slot is there already), prefetch (predicted; gets a slot here, if a spare one
+ * can be had), what a user asked for, and the warm start. As many reads are in flight as depth.c
+ * finds useful, so a demand read never queues behind many others. Reads are counted for each source
+ * alone: while the disk of one hangs, the reads of another go on.
  *
- * Where there is io_uring, its threads, one per core, each have a ring of their own, keep several
- * reads in flight by it, and verify, unpack and arrange what has come; so that work is shared when
- * it is much. They never wait for one read alone, so that a disk that hangs holds none of them.
- * They sleep in the ring until the eventfd pager.wake counts a request.
+ * With io_uring there is one thread per core. Each has its own ring, keeps several reads in flight,
+ * and verifies, unpacks and arranges what has come, so that the work is shared when there is much.
+ * These threads never wait for a single read, so that a disk that hangs holds none of them. They
+ * sleep in the ring until the eventfd pager.wake counts a request.
  *
- * What a thread cannot leave before it is done is a worker's: an expert that its store does not
- * have yet, which the source's callback makes, and where there is no io_uring every read. A source
- * has no more workers at a time than its share, and whoever takes the last that is free starts
- * another, so that one is always left for a source whose disk does not hang.
+ * Work that occupies a thread until it is done is a worker's: making an expert that its store does
+ * not have yet (by the source's callback), and every read where there is no io_uring. A source has
+ * at most its share of workers at a time, and whoever takes the last free worker starts another, so
+ * that one is always left for a source whose disk does not hang.
  */
 #include "cache/clock.h"
 #include "cache/thread_trim.h"
@@ -28,8 +27,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Reads that nobody waits for are begun below so many in flight: enough to keep a device busy, and
- * a demand that comes does not queue behind more. */
+/* Reads that nobody waits for begin while fewer than this are in flight: enough to keep a device
+ * busy, and a demand that comes does not queue behind more. */
 enum { MOST_THREADS = 8, PREFETCH_BELOW = 3 };
 
 struct loader {
@@ -44,7 +43,8 @@ struct loader {
 
 /* ---- taking requests; the lock is held ---- */
 
-/* What nobody waits for yet: while no device has much to do, and no batch waits for room. */
+/* The next request that nobody waits for: while no device has much to do, and no batch waits for
+ * room. */
 static struct pager_entry *loader_next_early(struct pager *p, bool worker)
 {
 	if (p->flying >= PREFETCH_BELOW || p->flying >= p->depth.depth || p->first_in_line)
@@ -76,7 +76,8 @@ static struct pager_entry *loader_next_request(struct pager *p, bool worker)
 
 /* ---- one expert ---- */
 
-/* Tells the batch that asked, if there is one still, and gives a slot back that got nothing. */
+/* Ends a load: tells the batch that asked, if it is still open; after a failure gives the slot
+ * back. */
 static void loader_end_load(struct pager *p, struct pager_entry *x, int failed, const struct err *e)
 {
 	struct pager_batch *batch = x->batch;
@@ -96,7 +97,7 @@ static void loader_end_load(struct pager *p, struct pager_entry *x, int failed, 
 	pthread_cond_broadcast(&p->changed);
 }
 
-/* The lock is held. The place may be for one of the other kind of threads. */
+/* The lock is held. The freed place may be for the other kind of threads. */
 static void loader_wake_for_place(struct pager *p)
 {
 	if (p->ring_threads && queue_workers_serve(p))
@@ -127,9 +128,9 @@ static void loader_end_flight(struct pager *p, const struct pager_entry *x)
 		loader_free_worker(p, x->source);
 }
 
-/* The device is done with a read. Only reads that had just the places of the present depth filled
- * say how fast it is. A thread that sleeps is told of the place that this one cannot fill, or that
- * the depth has gained. */
+/* The device is done with a read. Only reads that filled exactly the places of the present depth
+ * say how fast the device is. A sleeping thread is woken for the place that this one cannot fill,
+ * or that the depth has gained. */
 static void loader_read_landed(struct loader *l, const struct pager_entry *x, uint64_t bytes)
 {
 	struct pager *p = l->pager;
@@ -198,8 +199,9 @@ static void loader_finish_read(struct loader *l, const struct read_done *done)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Who waits has the expert before it is written: a disk may take longer than all the arithmetic.
- * The worker is held meanwhile, so that no more are made than can be written. */
+/* Makes an expert that the store does not have. The batch gets the expert before it is written: a
+ * disk may take longer than all the arithmetic. The worker stays occupied until then, so that no
+ * more experts are made than can be written. */
 static void loader_make_expert(struct loader *l, struct pager_entry *x)
 {
 	struct pager *p = l->pager;
@@ -273,7 +275,8 @@ static void *loader_ring_main(void *arg)
 	struct loader *l = arg;
 	struct read_done done;
 	while (!loader_has_quit(l->pager)) {
-		while (loader_begin_one(l)) /* to the last: who sleeps is woken by new ones alone */
+		while (loader_begin_one(l)) /* until none is left: sleeping threads are woken by new
+					       requests alone */
 			;
 		if (!reader_wait(l->reader, &done))
 			continue;
@@ -288,7 +291,7 @@ static void *loader_ring_main(void *arg)
 
 static int loader_start_thread(struct pager *p, bool ring, struct err *e);
 
-/* The lock is held, released while waiting. NULL: it is time to quit. */
+/* The lock is held, and released while waiting. NULL: the pager is being destroyed. */
 static struct pager_entry *loader_wait_for_request(struct pager *p, bool *keeps)
 {
 	struct pager_entry *x;
@@ -323,7 +326,7 @@ static void *loader_worker_main(void *arg)
 		keeps = true;
 		bool last = p->held == p->workers;
 		pthread_mutex_unlock(&p->lock);
-		if (last) { /* without memory for one more, this one must do */
+		if (last) { /* without memory for another thread this one must do */
 			struct err none;
 			(void)loader_start_thread(p, false, &none);
 		}
@@ -407,7 +410,8 @@ int loaders_start(struct pager *p, enum pager_io io, struct err *e)
 	int failed = loader_try_ring(&p->ring, p->wake, e);
 	if (failed)
 		return failed;
-	/* Makers compute; those who read wait, and the deepest queue has so many places. */
+	/* Workers that make experts compute; workers that read wait, and the deepest queue has
+	 * DEPTH_MOST places. */
 	p->worker_share = p->ring ? loader_threads_per_core() : DEPTH_MOST;
 	p->ring_threads = p->ring ? loader_threads_per_core() : 0;
 	for (uint32_t i = 0; i < p->ring_threads && !failed; i++)
@@ -415,7 +419,7 @@ int loaders_start(struct pager *p, enum pager_io io, struct err *e)
 	return failed ? failed : loader_start_thread(p, false, e);
 }
 
-/* Who makes or unpacks something keeps his scratch. */
+/* A thread that is making or unpacking keeps its scratch. */
 static void loader_rest(struct loader *l)
 {
 	reader_rest(l->reader);
@@ -427,7 +431,7 @@ static void loader_rest(struct loader *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Others may start meanwhile, but they come before the first. */
+/* Threads that start meanwhile come before the first in the list. */
 void pager_rest(struct pager *p)
 {
 	pthread_mutex_lock(&p->lock);
@@ -445,7 +449,7 @@ void loaders_stop(struct pager *p)
 	queue_wake(p, MOST_THREADS);
 	pthread_cond_broadcast(&p->work);
 	pthread_mutex_unlock(&p->lock);
-	while ((l = p->loaders)) { /* no request is left that could start one more */
+	while ((l = p->loaders)) { /* no request is left that could start another thread */
 		p->loaders = l->next;
 		pthread_join(l->thread, NULL);
 		loader_free(l);

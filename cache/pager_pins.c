@@ -1,12 +1,12 @@
-/* What users want of experts, beside the policy: pins, and reads and evictions that they ask for.
+/* What users want of experts, beside the policy: pins, and loads and evictions that they ask for.
  *
- * A pin is a mark. Of what is pinned nothing goes while there is another way to make room, and what
- * is not there, or had to go, is asked for. What is asked for is read when there is nothing more
- * urgent, into slots that no batch wants.
+ * A pin is a mark. A pinned expert is not evicted while there is another way to make room; a pinned
+ * expert that is absent is queued. Queued experts are read when nothing more urgent is, into slots
+ * that no batch wants.
  *
- * All that is pinned, and the experts of one token beside it, have to fit into the budget: pinning
- * more is refused. The budget may fall by itself when memory is short. Then pins do not hold: they
- * are only the last to go, and when the budget has risen again they are read again. */
+ * All pinned experts, and one token's experts beside them, must fit into the budget: a pin that
+ * does not is refused. The budget may fall by itself when memory is short. Then pins do not hold:
+ * pinned experts are only the last to be evicted, and are read again when the budget has risen. */
 #include "cache/pager.h"
 
 #include "cache/pager_inside.h"
@@ -22,7 +22,8 @@ static struct pager_entry *pins_entry(struct pager_source *s, struct pager_id id
 
 /* ---- sums; the lock is held ---- */
 
-/* Room that must be left beside what is pinned, with `more` bytes of that source pinned as well. */
+/* Bytes that must be left beside the pinned experts, if `more` bytes of source `of` were pinned as
+ * well. */
 static uint64_t pins_room_beside(const struct pager *p, const struct pager_source *of,
 				 uint64_t more)
 {
@@ -35,7 +36,8 @@ static uint64_t pins_room_beside(const struct pager *p, const struct pager_sourc
 	return most;
 }
 
-/* Whether these fit beside what is pinned; what is pinned already does, whatever the budget. */
+/* Whether these experts fit beside the pinned ones; those that are pinned already do, whatever the
+ * budget. */
 static int pins_check_room(struct pager_source *s, const struct pager_id *ids, size_t n,
 			   struct err *e)
 {
@@ -104,7 +106,7 @@ void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n)
 	for (size_t i = 0; i < n; i++)
 		pins_set(p, pins_entry(s, ids[i]), false);
 	pins_changed(p);
-	pthread_cond_broadcast(&p->changed); /* what was pinned may make room now */
+	pthread_cond_broadcast(&p->changed); /* unpinned experts may make room now */
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -118,7 +120,7 @@ void pins_forget(struct pager_source *s)
 
 /* ---- loading and evicting ---- */
 
-/* It counts as a use, or it would be the first to make room for what is read after it. */
+/* A load counts as a use; otherwise it would be the first to make room for the next load. */
 int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
 {
 	struct pager *p = s->pager;

@@ -1,10 +1,10 @@
-/* Slots, and which expert goes when one is needed.
+/* Slots, and which expert is evicted when one is needed.
  *
  * Slots are cut from regions of anonymous memory. A slot is rarely a multiple of a huge page, so a
- * region is a run of slots that nearly fills a number of them; small slots, and the last ones below
- * the budget, have a region each. What counts against the budget is whole regions, as they are
- * mapped, and an expert that goes leaves its slot to the next one. Memory is given back by whole
- * regions, too: a hole in a huge page would not be free before the kernel finds time to split it.
+ * region is a run of slots that nearly fills a number of huge pages. Small slots, and the last ones
+ * below the budget, have a region each. The budget counts whole regions, as they are mapped, and an
+ * evicted expert leaves its slot to the next one. Memory is given back by whole regions too: a hole
+ * in a huge page would not be free before the kernel finds time to split the page.
  */
 #include "cache/pager_inside.h"
 
@@ -31,8 +31,8 @@ struct pool_region {
 
 /* ---- regions ---- */
 
-/* Small slots come and go by the hundred. What is known of each would lie anywhere among what is
- * freed around it, and keep a page from going back to the system: it is kept for the next, and
+/* Small slots come and go by the hundred. Their descriptions, scattered over the heap, would keep
+ * pages from going back to the system. So freed descriptions are kept for the next slots, and
  * SPARES of them lie in one page. */
 struct pool_spares {
 	struct pool_spares *next;
@@ -89,7 +89,7 @@ void pool_free(struct pager *p)
 	}
 }
 
-/* How many slots a region should have, and the bytes of that: the count that wastes least. */
+/* How many slots a region should have, and its bytes: the count that wastes least. */
 static uint32_t pool_region_slots(size_t slot_bytes, size_t *bytes)
 {
 	const size_t most = (size_t)MOST_HUGE_PAGES * HUGE_PAGE;
@@ -169,7 +169,7 @@ static struct pool_region *pool_region_map(struct pager *p, size_t slot_bytes, u
 	return r;
 }
 
-/* Room in a new region below the budget; of a single slot, where there is not enough for more. */
+/* A new region below the budget; of a single slot where there is not room for more. */
 static struct pool_region *pool_region_new(struct pager *p, size_t slot_bytes)
 {
 	size_t bytes;
@@ -190,7 +190,7 @@ static struct pool_region *pool_find_open_region(const struct pager *p, size_t s
 	return r;
 }
 
-/* Unmapped before it is counted as free: the memory in use is never more than `used`. */
+/* Unmapped before it is counted as free, so that the memory in use is never more than `used`. */
 static void pool_region_unmap(struct pager *p, struct pool_region *r)
 {
 	assert(r->taken == 0);
@@ -202,7 +202,7 @@ static void pool_region_unmap(struct pager *p, struct pool_region *r)
 
 /* ---- slots ---- */
 
-/* Makes x the occupant of a free place. */
+/* Makes x the occupant of a free place of the region. */
 static void pool_occupy(struct pager *p, struct pool_region *r, uint32_t place,
 			struct pager_entry *x)
 {
@@ -223,7 +223,7 @@ static void pool_occupy(struct pager *p, struct pool_region *r, uint32_t place,
 	}
 }
 
-/* The other way; returns the place. */
+/* Removes x from its place; returns the place. */
 static uint32_t pool_vacate(struct pager *p, struct pager_entry *x)
 {
 	struct pool_region *r = x->region;
@@ -260,7 +260,7 @@ void pool_release(struct pager *p, struct pager_entry *x)
 		pool_region_unmap(p, r);
 }
 
-/* What is pinned comes back when there is room. */
+/* A pinned expert is queued again, for when there is room. */
 static void pool_count_eviction(struct pager *p, struct pager_entry *x)
 {
 	pager_count(&p->total.evictions, &x->source->own.evictions, 1);
@@ -289,7 +289,7 @@ static void pool_evict_region(struct pager *p, struct pool_region *r)
 
 /* ---- who goes ---- */
 
-/* Below this need nothing that is pinned goes. */
+/* The need from which pinned experts may be evicted. */
 static enum need pool_pins_yield_to(const struct pager *p)
 {
 	return p->pins_hold ? NEED_MUST : NEED_DEMAND;
@@ -302,7 +302,7 @@ static bool pool_may_evict(const struct pager_entry *x, enum need need, enum nee
 	return (x->wanted == 0 || need >= NEED_WANTED) && (!x->shielded || need >= NEED_ASKED);
 }
 
-/* Whether all that is in a region may go with one of it. */
+/* Whether all occupants of a region may be evicted with one of them. */
 static bool pool_region_may_evict(const struct pool_region *r, enum need need, enum need pins)
 {
 	return r->busy == 0 && (r->pinned == 0 || need >= pins);
@@ -331,7 +331,8 @@ static double pool_layer_discount(const struct pager_source *s, uint32_t layer)
 			       s->pager->turns - s->turns);
 }
 
-/* Ties go to the layer whose turn is farthest. */
+/* Takes the layer's lowest score if it is below the best so far. Ties go to the layer whose turn is
+ * farthest. */
 static void pool_consider_layer(struct pager_source *s, uint32_t layer,
 				const struct pool_search *wanted, struct pool_candidate *best)
 {
@@ -350,7 +351,7 @@ static void pool_consider_layer(struct pager_source *s, uint32_t layer,
 	}
 }
 
-/* The lowest score of all that may go. */
+/* The expert with the lowest score of those that may be evicted. */
 static struct pager_entry *pool_lowest(const struct pager *p, const struct pool_search *wanted)
 {
 	struct pool_candidate best = {.score = INFINITY};
@@ -361,7 +362,7 @@ static struct pager_entry *pool_lowest(const struct pager *p, const struct pool_
 	return best.entry;
 }
 
-/* Of those that are needed least, if there are any; else of those that are needed more. */
+/* The same at the lowest need at which there is one. */
 static struct pager_entry *pool_victim(const struct pager *p, struct pool_search wanted)
 {
 	struct pager_entry *x = NULL;
@@ -373,7 +374,7 @@ static struct pager_entry *pool_victim(const struct pager *p, struct pool_search
 
 /* ---- taking and giving back ---- */
 
-/* A slot that is free, in a region that is there or in a new one. */
+/* Gives x a free slot, in an existing region or a new one. */
 static bool pool_take_free(struct pager *p, struct pager_entry *x)
 {
 	size_t bytes = pager_entry_bytes(x);
@@ -406,9 +407,9 @@ static double pool_score(const struct pager_entry *x)
 }
 
 /* Whether to give a region of other slots back for new ones rather than to take one slot of the
- * right size from `own`: what is in the region is worth less for each slot that this gives. Sizes
- * so come to their shares, be they of layers or of models, and none loses a region to another's
- * every need. */
+ * right size from `own`: true if the region's occupants are worth less per slot gained. So each
+ * size, of layers or of models, comes to its share, and none loses a region whenever another needs
+ * a slot. */
 static bool pool_region_is_worth_less(const struct pager_entry *own, const struct pool_region *r)
 {
 	double worth = 0, slots = (double)r->bytes / (double)pager_entry_bytes(own);
@@ -419,8 +420,8 @@ static bool pool_region_is_worth_less(const struct pager_entry *own, const struc
 	return worth / slots < pool_score(own);
 }
 
-/* The expert that has to go hands over its slot. If that is of another size, all of its region is
- * given back to make room for a new one, or the lowest of the right size goes instead. */
+/* The evicted expert hands over its slot. If that is of another size, its whole region is given
+ * back to make room for a new one, or the lowest of the right size is evicted instead. */
 int pool_take(struct pager *p, struct pager_entry *x, enum need need)
 {
 	size_t bytes = pager_entry_bytes(x);

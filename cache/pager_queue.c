@@ -1,5 +1,6 @@
-/* The queues of requests, and which of them is next. A request that keeps a thread until it is done
- * is a worker's, any other that of a thread with a ring (pager_loader.c says why). */
+/* The queues of requests for experts: which is taken next, and what is predicted. A request that
+ * occupies a thread until it is done is a worker's; any other is for a thread with a ring
+ * (pager_loader.c says why). */
 #include "cache/pager_inside.h"
 
 #include <sys/eventfd.h>
@@ -31,8 +32,8 @@ bool queue_workers_serve(const struct pager *p)
 
 void queue_wake(struct pager *p, uint32_t requests)
 {
-	/* Who is awake looks for more before it sleeps, so more than there are threads would only
-	 * wake them in vain. */
+	/* A thread that is awake looks for more requests before it sleeps. Waking more than there
+	 * are threads would be in vain. */
 	uint32_t n = requests < p->ring_threads ? requests : p->ring_threads;
 	if (n)
 		(void)eventfd_write(p->wake, n);
@@ -40,7 +41,7 @@ void queue_wake(struct pager *p, uint32_t requests)
 		pthread_cond_signal(&p->work);
 }
 
-/* Takes the entry behind `before` out; NULL: the first. */
+/* Removes the entry after `before` from the queue; NULL: the first. */
 static struct pager_entry *queue_take_after(struct pager_queue *q, struct pager_entry *before)
 {
 	struct pager_entry *x = before ? before->next : q->first;
@@ -56,8 +57,9 @@ bool queue_must_be_made(const struct pager_entry *x)
 	return s->make && !store_has_expert(s->store, pager_entry_layer(x), pager_entry_expert(x));
 }
 
-/* Decided when it is queued, so that it is clear whom to wake: an expert that has come into its
- * store by the time that its turn comes is taken from there by who would have made it. */
+/* Whether a request occupies its thread until it is done. Decided when the request is queued, so
+ * that it is clear which threads to wake. An expert that has come into its store by the time its
+ * turn comes is read by the worker that would have made it. */
 static bool queue_holds_thread(const struct pager *p, const struct pager_entry *x)
 {
 	return !p->ring_threads || queue_must_be_made(x);
@@ -65,7 +67,7 @@ static bool queue_holds_thread(const struct pager *p, const struct pager_entry *
 
 void queue_demand(struct pager *p, struct pager_entry *x, struct pager_batch *batch)
 {
-	queue_forget(p, x); /* it has one link for all queues */
+	queue_forget(p, x); /* an entry has one link for all queues */
 	x->batch = batch;
 	x->holds = queue_holds_thread(p, x);
 	queue_push(&p->demand, x);
@@ -75,21 +77,21 @@ void queue_prefetch(struct pager *p, struct pager_entry *x)
 {
 	x->queued = true;
 	x->holds = queue_holds_thread(p, x);
-	queue_push(&p->foreseen, x);
+	queue_push(&p->prefetches, x);
 }
 
-/* Drops those of a source that are its entries begin … end - 1. */
+/* Drops the prefetches of a source's entries begin … end - 1. */
 static void queue_filter_prefetches(struct pager *p, const struct pager_source *s, size_t begin,
 				    size_t end)
 {
 	struct pager_queue kept = {0};
 	struct pager_entry *x;
-	while ((x = queue_pop(&p->foreseen)))
+	while ((x = queue_pop(&p->prefetches)))
 		if (x->source == s && pager_entry_index(x) >= begin && pager_entry_index(x) < end)
 			x->queued = false;
 		else
 			queue_push(&kept, x);
-	p->foreseen = kept;
+	p->prefetches = kept;
 }
 
 void queue_forget(struct pager *p, struct pager_entry *x)
@@ -112,15 +114,15 @@ void queue_forget_source(struct pager *p, struct pager_source *s)
 
 /* ---- which is next ---- */
 
-/* Whether a source has a place for a read, of a kind that keeps a thread or does not. */
+/* Whether a source may have another read in flight; `holds`: one that occupies a worker. */
 static bool queue_has_place(const struct pager *p, const struct pager_source *s, bool holds)
 {
 	return s->flying < p->depth.depth && !(holds && s->held >= p->worker_share);
 }
 
-/* Whether a thread of this kind serves what is asked for, which is in no queue that it was decided
- * for. What has come into its store since those with a ring left it to be made is read by who was
- * woken to make it: nobody else is told. */
+/* Whether a thread of this kind serves an expert that a user asked for, which is in no queue. An
+ * expert that came into its store after the ring's threads left it to be made is read by the worker
+ * that was woken to make it: nobody else is told. */
 static bool queue_serves(const struct pager *p, const struct pager_entry *x, bool worker)
 {
 	if (worker)
@@ -128,8 +130,8 @@ static bool queue_serves(const struct pager *p, const struct pager_entry *x, boo
 	return !queue_holds_thread(p, x);
 }
 
-/* Whether a thread of this kind may begin it now; it has no slot yet. What is pinned waits until
- * pins hold, since it would put out another that is. */
+/* Whether a thread of this kind may begin to load this entry, which has no slot yet. A pinned one
+ * waits until pins hold, since it would evict another pinned one. */
 static bool queue_may_begin(const struct pager *p, const struct pager_entry *x, bool worker)
 {
 	return x->asked && x->state == ENTRY_ABSENT && (!x->pinned || p->pins_hold) &&
@@ -145,7 +147,7 @@ struct pager_entry *queue_next_asked(struct pager *p, bool worker)
 			if (!queue_may_begin(p, x, worker))
 				continue;
 			if (pool_take(p, x, NEED_ASKED) <= 0)
-				break; /* nor is there for the others, most likely */
+				break; /* probably there is no room for the others either */
 			queue_forget(p, x);
 			x->holds = worker;
 			return x;
@@ -156,12 +158,12 @@ struct pager_entry *queue_next_asked(struct pager *p, bool worker)
 struct pager_entry *queue_next_prefetch(struct pager *p, bool worker)
 {
 	struct pager_entry *before = NULL, *x;
-	while ((x = before ? before->next : p->foreseen.first)) {
+	while ((x = before ? before->next : p->prefetches.first)) {
 		if (x->holds != worker) {
 			before = x;
 			continue;
 		}
-		queue_take_after(&p->foreseen, before);
+		queue_take_after(&p->prefetches, before);
 		x->queued = false;
 		if (x->state == ENTRY_ABSENT && pool_take(p, x, NEED_SPARE) > 0) {
 			x->prefetched = true;
@@ -184,11 +186,9 @@ struct pager_entry *queue_next_demand(struct pager *p, bool worker)
 
 /* ---- predictions ---- */
 
-/* Predictions: what a layer's next batch will probably want.
- *
- * They cost nothing where they are wrong: a shielded expert is only the last to go, and a read for
- * a prediction is begun when no batch waits for the device, into a slot that nobody wants.
- */
+/* Predictions: what a layer's next batch will probably want. A wrong prediction costs nothing: a
+ * shielded expert is only evicted last, and a prefetch begins when no batch waits for the device,
+ * into a slot that nobody wants. */
 static void queue_end_layer_prediction(struct pager_source *s, uint32_t layer)
 {
 	uint32_t kept = 0;
@@ -214,7 +214,7 @@ void queue_end_prediction(struct pager_source *s)
 void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n)
 {
 	struct pager *p = s->pager;
-	uint32_t foreseen = 0;
+	uint32_t prefetches = 0;
 	if (layer >= s->layers || n > s->experts)
 		return;
 	pthread_mutex_lock(&p->lock);
@@ -227,10 +227,10 @@ void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *exper
 		s->predicted[s->predicted_count++] = x;
 		if (p->prefetch && x->state == ENTRY_ABSENT && !x->queued) {
 			queue_prefetch(p, x);
-			foreseen++;
+			prefetches++;
 		}
 	}
-	queue_wake(p, foreseen);
+	queue_wake(p, prefetches);
 	pthread_mutex_unlock(&p->lock);
 }
 

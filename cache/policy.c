@@ -18,7 +18,7 @@ static const struct policy policies[] = {
 	{"lru", 0, {0}, {0}, false, false},
 };
 
-/* An idle model's experts halve in value each time that so many passes went through others. */
+/* Passes through other models after which an idle model's experts are worth half. */
 static const double idle_half_life = 16;
 
 const struct policy *policy_default(void)
@@ -64,7 +64,8 @@ double policy_discount(const struct policy *p, uint32_t distance, uint32_t layer
 {
 	if (!p->counts)
 		return 1;
-	/* An expert whose layer has just passed is held for a whole token before it can be hit. */
+	/* An expert whose layer has just passed takes a slot for a whole token before it can be
+	 * hit. */
 	double turns = p->distance ? (double)distance / layers : 0;
 	return exp2(-turns - idle / idle_half_life);
 }

@@ -1,9 +1,9 @@
 /* Replacement policies: what an expert is worth, from how it was used.
  *
- * All but LRU count uses that fade: at each visit to its layer every expert's counts shrink by a
- * factor, and those of the experts used then grow. So the order of a layer's experts changes only
- * when the layer is visited. Which expert goes is chosen over all layers by value · discount, the
- * lowest first.
+ * All policies but LRU count uses that fade: at each visit to its layer the counts of every expert
+ * shrink by a factor, and then those of the experts used grow. So the order of a layer's experts
+ * changes only when the layer is visited. Of the experts of all layers the one with the lowest
+ * value times discount is evicted.
  *
  * This file knows neither slots nor locks: pager_pool.c asks it and chooses.
  */
@@ -33,17 +33,17 @@ struct use_counts {
 	float count[POLICY_COUNTS];
 };
 
-/* The layer of an expert is visited; and if the expert is used then, with what credit, and as the
- * tick-th use of all. Each returns the expert's value now. */
+/* policy_fade: the layer of an expert is visited. policy_use: the expert is used, with this credit,
+ * as the tick-th use of all. Both return the expert's new value. */
 double policy_fade(const struct policy *p, struct use_counts *u, double value);
 double policy_use(const struct policy *p, struct use_counts *u, float credit, uint64_t tick);
 
-/* For an expert whose layer has its turn after `distance` of `layers` layers; of a model that was
- * not used during the last `idle` passes through a model, which otherwise would never fade. */
+/* The factor for an expert whose layer is visited again after `distance` of `layers` layers, and
+ * whose model was not used during the last `idle` passes through a model (without it an idle
+ * model's experts would never fade). */
 double policy_discount(const struct policy *p, uint32_t distance, uint32_t layers, double idle);
 
-/* What is left of how an expert was used when a conversation is forgotten: to be kept for the next
- * mount, and taken over by it. */
+/* The long-term part of an expert's use counts: saved for the next mount, and restored by it. */
 double policy_heat(const struct policy *p, const struct use_counts *u);
 double policy_take_heat(const struct policy *p, struct use_counts *u, double heat);
 

@@ -105,8 +105,8 @@ unsigned reader_room(const struct record_reader *r)
 
 /* ---- one read ---- */
 
-/* Memory for so many bytes. A large record in small pages that lie anywhere makes hundreds of
- * pieces for the kernel to pin and the device to fill: it takes up to twice the time. */
+/* Makes room for `bytes`. A large record in scattered small pages is hundreds of pieces for the
+ * kernel to pin and the device to fill: that takes up to twice the time. */
 static int reader_grow_buffer(struct read_buffer *b, size_t bytes, size_t align, struct err *e)
 {
 	if (b->memory && b->bytes >= bytes && b->align >= align)
@@ -150,7 +150,7 @@ static struct read_piece reader_set_range(const struct store_extent *x, size_t a
 	};
 }
 
-/* The pieces' ranges one after the other, each where direct reads of its file may go. */
+/* The pieces' ranges one after the other, each aligned for direct reads of its file. */
 static int reader_set_ranges(struct read_buffer *b, const struct store_extents *record,
 			     struct err *e)
 {
@@ -172,7 +172,7 @@ static char *reader_piece_memory(const struct read_buffer *b, const struct read_
 	return (char *)b->memory + p->at + p->done;
 }
 
-/* What is to be read next. Beyond the piece nothing is needed, but O_DIRECT takes no less. */
+/* Bytes to read next. Nothing beyond the piece is needed, but O_DIRECT takes no less. */
 static size_t reader_piece_length(const struct read_piece *p)
 {
 	size_t rest = (p->fd == p->plain_fd ? p->need : p->want) - p->done;
@@ -197,7 +197,7 @@ static int reader_advance_piece(struct read_piece *p, int64_t result)
 	return result == 0 ? -ENODATA : 0;
 }
 
-/* The same of piece k; true if that is over, one way or the other. */
+/* Takes the result for piece k; true if the piece is over, with or without success. */
 static bool reader_take_result(struct read_buffer *b, unsigned k, int64_t result)
 {
 	int step = reader_advance_piece(&b->piece[k], result);
@@ -263,8 +263,8 @@ void reader_submit(struct record_reader *r)
 	}
 }
 
-/* Waits for one attempt, or the poll. False: the kernel takes nothing although it has no read, so
- * there is no ring any more, and what is in work goes on by pread. */
+/* Waits for one attempt, or for the poll. False: the kernel takes nothing although no read is in
+ * flight. Then the ring is given up, and unfinished reads go on by pread. */
 static bool reader_ring_next(struct record_reader *r, unsigned *which, int64_t *result)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
@@ -279,7 +279,7 @@ static bool reader_ring_next(struct record_reader *r, unsigned *which, int64_t *
 		return false;
 	}
 	/* A failed wait (EINTR, or the kernel is short of memory) does not end the reads: their
-	 * results come into shared memory, and their buffers are not ours until they do. */
+	 * results come into shared memory, and their buffers are the kernel's until they do. */
 	while (io_ring_next(&r->ring, &tag, result))
 		(void)nanosleep(&moment, NULL);
 	r->flying--;
@@ -298,8 +298,8 @@ static unsigned reader_first_busy(const struct record_reader *r)
 	return i;
 }
 
-/* One attempt for the first piece that is not over. One that failed ends the read: no other is in
- * flight. */
+/* One attempt for the first piece that is not over. A failure ends the read, since no other piece
+ * is in flight. */
 static void reader_read_on(struct read_buffer *b)
 {
 	unsigned k = 0;
@@ -313,7 +313,7 @@ static void reader_read_on(struct read_buffer *b)
 		b->left = 0;
 }
 
-/* The count may be gone: another reader's thread took it. That is no harm, since it looks for work,
+/* Another reader's thread may have taken the count. That is harmless: that thread looks for work,
  * too. */
 static void reader_take_wake(const struct record_reader *r)
 {

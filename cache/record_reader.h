@@ -1,11 +1,11 @@
-/* Reads of whole expert records into aligned buffers, several in flight: io_uring where the kernel
- * lets us, else pread in the calling thread. A record that lies in several pieces is one read: the
- * pieces are in flight together, and the read ends when the last of them does.
+/* Reads of whole expert records into aligned buffers, several in flight: by io_uring where the
+ * kernel allows it, else by pread in the calling thread. A record in several pieces is one read:
+ * its pieces are in flight together, and the read ends with the last of them.
  *
- * A reader is used by one thread at a time; it has no lock. It knows files and offsets, not
- * experts: a caller's tag says which read has ended. Records are neither verified nor cached here.
- * The eventfd `wake`, which several readers may share, ends a wait, so that whoever waits for a
- * read hears of new work, too.
+ * One thread uses a reader at a time, without a lock. A reader knows files and offsets, not
+ * experts: the caller's tag says which read has ended. It neither verifies nor caches records. The
+ * eventfd `wake`, which several readers may share, ends a wait, so that a thread that waits for a
+ * read also hears of new work.
  *
  * A piece is read as the enclosing range that O_DIRECT asks for. What O_DIRECT refuses (EINVAL) or
  * leaves unfinished (a short read) is completed through the page cache, which takes any offset.
@@ -24,8 +24,8 @@ enum { READER_MOST = 8 }; /* reads in flight */
 
 struct record_reader;
 
-/* capacity: 1 … READER_MOST. ring: try io_uring; without it one read at a time goes on. wake: an
- * eventfd that does not block, the caller's, which outlives the reader. */
+/* capacity: 1 … READER_MOST reads in flight. ring: try io_uring; without it reads go on one at a
+ * time. wake: an eventfd that does not block; it belongs to the caller and outlives the reader. */
 int reader_create(struct record_reader **out, unsigned capacity, bool ring, int wake,
 		  struct err *e);
 void reader_destroy(struct record_reader *r); /* with no read in flight */
@@ -53,7 +53,7 @@ struct read_done {
 bool reader_wait(struct record_reader *r, struct read_done *out);
 void reader_release(struct record_reader *r, const struct read_done *done);
 
-/* Gives back the memory that no read is in; the next ones take some anew. Any thread. */
+/* Frees the buffers that no read uses; the next reads allocate them again. Any thread. */
 void reader_rest(struct record_reader *r);
 
 #endif

@@ -48,7 +48,7 @@
 
 enum { STORE_ALIGN = 4096 };
 
-/* What a store must match to be used: the source it was made from and how. */
+/* The key that a store must match to be used: the source it was made from, and the recipe. */
 struct store_key {
 	uint64_t fingerprint[2];
 	char recipe[48]; /* text, zero-padded */
@@ -63,13 +63,13 @@ struct store_range {
 	uint64_t offset, bytes;
 };
 
-/* The engine's digest of its plan: every tensor's role, shape, format and place. Here it is a value
- * that is the same or is not. */
+/* The engine's digest of its plan: every tensor's role, shape, format and place. This layer only
+ * compares it. */
 struct store_digest {
 	uint64_t word[2];
 };
 
-/* How the units of a store lie. */
+/* The layout of a store's units. */
 struct store_layout {
 	struct store_digest digest;
 	enum store_codec codec;
@@ -97,8 +97,8 @@ struct store_info {
 
 /* ---- reading ---- */
 
-/* Complete, the view of a conversion under way (store_writer_view), or a checkpoint in the place
- * of one (store_in_place.h). */
+/* A complete store, the view of a conversion under way (store_writer_view), or a checkpoint used in
+ * place (store_in_place.h). */
 struct store;
 
 /* Opens a complete store and reads its index. -ENOENT: there is none (no folder, no index, or only
@@ -106,15 +106,15 @@ struct store;
  * and different); other codes: unreadable, foreign or damaged, in words. key may be NULL. */
 int store_open(struct store **out, const char *folder, const struct store_key *key, struct err *e);
 void store_close(struct store *s);
-/* Whether the store has this layout: 0, and then each of its units has the size that the layout
- * gives it; else -ESTALE in words. */
+/* 0 if the store has this layout; then each unit has the size that the layout gives it. Else
+ * -ESTALE with a sentence. */
 int store_check(const struct store *s, const struct store_layout *layout, struct err *e);
 const struct store_info *store_info(const struct store *s);
 const char *store_folder(const struct store *s); /* as it was opened, for the words of errors */
 
-/* Of a record of a layer, decoded. */
+/* Bytes of a decoded record of a layer. */
 uint64_t store_record_bytes(const struct store *s, uint32_t layer);
-/* All the expert records' bytes as stored. */
+/* Bytes of all expert records as stored. */
 uint64_t store_experts_bytes(const struct store *s);
 
 /* File and place of an expert's record, for readers with their own I/O (the pager). fd is open for
@@ -126,10 +126,10 @@ struct store_extent {
 	uint32_t align;		/* of offset, length and memory for direct_fd */
 	uint64_t checksum;
 };
-/* Of a store with files of its own, where a record is in one piece. */
+/* For a store with files of its own, where a record is in one piece. */
 struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert);
 
-/* Of any store: a record's pieces, in its order. One in place (store_in_place.h) has several. */
+/* For any store: a record's pieces, in order. A store in place (store_in_place.h) has several. */
 enum { STORE_PIECES = 12 };
 struct store_extents {
 	uint32_t count;
@@ -137,7 +137,7 @@ struct store_extents {
 };
 void store_expert_extents(const struct store *s, uint32_t layer, uint32_t expert,
 			  struct store_extents *out);
-/* The same in memory: what was read of them, or a record that is whole. */
+/* Pieces of a record in memory: as read, or one whole record. */
 struct store_pieces {
 	uint32_t count;
 	struct store_span {
@@ -145,45 +145,45 @@ struct store_pieces {
 		size_t bytes;
 	} piece[STORE_PIECES];
 };
-/* The sentence for a read that failed; code is an errno, ENODATA if a file ended too early. */
+/* Fills the sentence for a failed read; code is an errno, ENODATA if a file ended too early. */
 int store_read_failed(const struct store *s, uint32_t layer, uint32_t expert, int code,
 		      struct err *e);
-/* Whether the record is in: always, but in the view of a conversion. One atomic look: what is in
- * stays in, what is not may come in at any moment. The other functions here may be called for what
- * is in. */
+/* Whether the record is in the store: always, except in the view of a conversion. One atomic look:
+ * a record that is in stays in; one that is not may come in at any moment. The other functions here
+ * may be called only for records that are in. */
 bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert);
-/* 0 if the stored bytes are what was written; else -EIO naming the store, layer and expert. */
+/* 0 if the stored bytes have their checksum; else -EIO, naming store, layer and expert. */
 int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
 			struct err *e);
-/* The record of the bytes that store_expert's extent holds: verified, and certainly what was
- * written once; else -EIO as above, or -ENOMEM. In a plain store *record is `stored`, and scratch
- * may be NULL; in a coded one it is decoded into scratch[store_scratch_bytes]. Any number of
- * threads, each with a scratch of its own. */
+/* Verifies and decodes the bytes of store_expert's extent: -EIO as above, or -ENOMEM. In a plain
+ * store *record is `stored`, and scratch may be NULL; in a coded store the record is decoded into
+ * scratch[store_scratch_bytes]. Any number of threads, each with its own scratch. */
 int store_unpack_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
 			void *scratch, const void **record, struct err *e);
-/* The same of what was read of store_expert_extents: *record is the decoded record, or in a plain
+/* The same for the pieces of store_expert_extents: *record is the decoded record, or in a plain
  * store `stored`. -ESTALE: a file that is used in place was changed. */
 int store_unpack_pieces(const struct store *s, uint32_t layer, uint32_t expert,
 			const struct store_pieces *stored, void *scratch,
 			struct store_pieces *record, struct err *e);
-size_t store_scratch_bytes(const struct store *s); /* for any record; 0: plain */
-/* Bytes [offset, offset + bytes) of a record, which must be in it, for those who look at experts
- * piece by piece. Unverified from a plain store. In a coded one the whole record is read, verified
- * and kept decoded until another is asked for. */
+size_t store_scratch_bytes(const struct store *s); /* enough for any record; 0: plain */
+/* Reads bytes [offset, offset + bytes) of a record, which must lie within it, for callers that look
+ * at an expert piece by piece. Unverified in a plain store. In a coded store the whole record is
+ * read, verified and kept decoded until another is asked for. */
 int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t offset,
 		      void *buffer, size_t bytes, struct err *e);
-/* Reads a whole record[bytes] through the page cache and verifies it, for who needs just one; -EIO
- * if the layer's records are of another size. */
+/* Reads a whole record[bytes] through the page cache and verifies it, for callers that need one.
+ * -EIO if the layer's records are of another size. */
 int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
 		      size_t bytes, struct err *e);
 
-/* The dense data: unit i is [offset, offset + bytes) of the data section. Reads all of it into
- * buffer[bytes], -EIO if that is not its size, and verifies the checksum. Safe from several
- * threads. */
+/* store_dense_unit: unit i is [offset, offset + bytes) of the data section. store_read_dense: reads
+ * the whole unit into buffer[bytes], -EIO if that is not its size, and verifies the checksum. From
+ * any thread. */
 struct store_range store_dense_unit(const struct store *s, uint32_t unit);
 int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
 		     struct err *e);
-/* Any bytes of the dense data, unverified: for rows of an embedding, whose checksum covers more. */
+/* Any bytes of the dense data, unverified: for rows of an embedding, since the unit's checksum
+ * covers more. */
 int store_read_dense_bytes(const struct store *s, uint64_t offset, void *buffer, size_t bytes,
 			   struct err *e);
 
@@ -205,32 +205,32 @@ struct store_plan {
 
 struct store_writer;
 
-/* Makes the folder if need be (not its parents), takes the lock, and starts or resumes. -EBUSY:
+/* Creates the folder if needed (not its parents), takes the lock, and starts or resumes. -EBUSY:
  * another process is converting this checkpoint. -EEXIST: the finished store is there already
- * (another process was faster): open it. Leftovers that do not match the plan are removed; a
- * published store of another key or layout stays until the new one replaces it. Space is checked
- * first: -ENOSPC says how much is missing and where, and leaves nothing behind that was not there.
+ * (another process was faster): open it. Leftovers of another plan are removed; a published store
+ * of another key or layout stays until the new one replaces it. The space is checked first: -ENOSPC
+ * says how much is missing and where, and leaves nothing behind that was not there before.
  */
 int store_writer_open(struct store_writer **out, const char *folder, const struct store_plan *plan,
 		      struct err *e);
-/* The key of the conversion that was interrupted in this folder; -ENOENT if none was, or none that
- * can be taken up. */
+/* The key of the interrupted conversion in this folder; -ENOENT if there is none that can be
+ * resumed. */
 int store_unfinished(const char *folder, struct store_key *key);
 uint32_t store_writer_units(const struct store_writer *w);
-/* True if the unit is in. Of a unit that an earlier, interrupted conversion wrote, the first call
- * reads the data and checks it (so that to resume takes no time by itself). */
+/* True if the unit is in. For a unit of an earlier, interrupted conversion the first call reads the
+ * data and checks it (so that resuming by itself takes no time). */
 bool store_writer_has(struct store_writer *w, uint32_t unit);
-/* Whether an earlier conversion left anything that this one goes on with. */
+/* Whether this writer resumed an earlier conversion. */
 bool store_writer_resumed(const struct store_writer *w);
-/* True once a sync failed: only closing and opening again helps. */
+/* True once a sync failed: then only closing and opening again helps. */
 bool store_writer_failed(struct store_writer *w);
-/* Whether store_writer_open would go on with what an interrupted conversion by this plan left. */
+/* Whether store_writer_open would resume an interrupted conversion by this plan. */
 bool store_interrupted(const char *folder, const struct store_plan *plan);
 
-/* One unit, written in order and then committed. Any number of puts may be open at once, each used
- * by one thread. Every begin is followed by exactly one commit or abandon. -EEXIST: the unit is in,
- * or open elsewhere (store_writer_wait). A record that will be coded is collected in memory, coded
- * by the thread that commits it, and written then. After a failed commit the unit is missing and
+/* Writes one unit in order, then commits it. Any number of puts may be open at once, each used by
+ * one thread. Each begin is followed by exactly one commit, defer or abandon. -EEXIST: the unit is
+ * in, or open elsewhere (store_writer_wait). A record that will be coded is collected in memory,
+ * coded by the committing thread, and written then. After a failed commit the unit is missing and
  * may be begun again, unless a sync failed, or the writing of a coded record: then every later call
  * fails with the same words. */
 struct store_put;
@@ -239,26 +239,26 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 int store_put_commit(struct store_put *p, struct err *e); /* frees p, also when it fails */
 void store_put_abandon(struct store_put *p);
 
-/* Commits without waiting for it: the writer does so behind the caller, in groups, and then says
- * what came of each unit, from a thread that commits, with no lock held. The caller waits only
- * while more than 32 MiB of records (one, if it is larger) are not yet committed. Of a plain record
- * that is what the system has of it to write, of a coded one memory. Until then a unit is open, as
- * for who waits; an error of store_put_defer is one of store_put_commit and not said again.
+/* Deferred commits: the writer's own thread commits in groups and then reports each unit's result
+ * to `done`, with no lock held. The caller waits only while more than 32 MiB of records (or one
+ * record, if larger) are not yet committed. For plain records these are dirty pages of the system,
+ * for coded ones memory. Until then the unit counts as open (store_writer_wait). An error of
+ * store_put_defer is reported like one of store_put_commit, and not to `done`.
  *
- * store_writer_defer comes before the first, once. Closing the writer ends with all that was left
- * to it, and `done` must not be in need of who closes. */
+ * store_writer_defer is called once, before the first. Closing the writer finishes all deferred
+ * commits; `done` must not wait for the thread that closes. */
 typedef void store_done_fn(void *ctx, uint32_t unit, int failed, const struct err *e);
 int store_writer_defer(struct store_writer *w, store_done_fn *done, void *ctx, struct err *e);
 int store_put_defer(struct store_put *p, struct err *e); /* frees p, also when it fails */
-/* Waits, at most so long, while the unit is open elsewhere. False: it still is. */
+/* Waits up to `milliseconds` while the unit is open elsewhere. False: it still is. */
 bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseconds);
 
-/* The store as far as it is: a store on which everything above works for the units that are in.
- * It outlives the writer, which it must, and goes on when the store is published or given up; units
- * that were not in then never come in. One per writer. */
+/* A view of the store so far: everything above works on it for the units that are in. The view must
+ * outlive the writer. It remains usable when the store is published or given up; units that were
+ * not in then never come in. One view per writer. */
 int store_writer_view(struct store_writer *w, struct store **out, struct err *e);
 
-/* Publishes the store if every unit is in, else fails. No put may be open, or left behind. After a
+/* Publishes the store if every unit is in, else fails. No put may be open or deferred. After a
  * failure it may be called again and goes on where it failed, unless a sync of the data did
  * (store_writer_failed). Either way only store_writer_close, with keep, is left to do. */
 int store_writer_publish(struct store_writer *w, struct err *e);

@@ -32,8 +32,8 @@ static int store_check_owned(int fd, bool folder, const char *path, const char *
 	return rc ? rc : fd;
 }
 
-/* What a failed open means; ELOOP is how O_NOFOLLOW refuses a link to a file, ENOTDIR one to a
- * folder. */
+/* The sentence for a failed open. ELOOP is how O_NOFOLLOW refuses a link to a file, ENOTDIR a link
+ * to a folder. */
 static int store_open_error(const char *folder, const char *name, int code, struct err *e)
 {
 	if (code == ELOOP)
@@ -147,7 +147,7 @@ int store_file_write(int fd, const void *data, size_t bytes, uint64_t offset, co
 		int64_t n = io_pwrite(fd, (const char *)data + done, bytes - done, offset + done);
 		if (n == -EINTR)
 			continue;
-		if (n <= 0) /* a write of nothing would go on for ever */
+		if (n <= 0) /* a write of no bytes would be repeated for ever */
 			return store_write_error(e, n < 0 ? (int)-n : EIO, folder, name);
 		done += (size_t)n;
 	}

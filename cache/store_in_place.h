@@ -1,13 +1,12 @@
-/* A checkpoint in the place of a store: its records are computed with from its own files, where
+/* A checkpoint that is used in place of a store: its records are read from its own files, where
  * each lies in pieces, and nothing is copied.
  *
- * It is a `struct store` like one with files of its own, with what follows from nobody having
- * written it for us. A record is several extents (store_expert_extents). Dense units are made by a
- * callback, as whoever describes the source reads its tensors. And there are no checksums before
- * something was read: the first to read a unit remembers its sum, once the files' sizes and times
- * are seen to be those that they were opened with, so that what was remembered is what the
- * checkpoint had when it was mounted. Whoever reads the unit again finds the same or fails. Sums
- * are kept in a small file for the next mount (store_in_place.h).
+ * It is a `struct store` like one with files of its own, with these differences. A record has
+ * several extents (store_expert_extents). Dense units are made by a callback. Checksums exist only
+ * for what was read: the first reader of a unit remembers its checksum, once the files are seen to
+ * have the sizes and times with which they were opened, so that the checksum is of what the
+ * checkpoint had when it was mounted. Each later reader finds the same checksum or fails. The
+ * checksums are saved in a small file for the next mount.
  *
  * The folder of such a store has that file and the experts' heat, and need not exist.
  */
@@ -46,8 +45,8 @@ struct in_place_source {
 	 * its sum is, so that no more has to be looked for in it. */
 	int (*read_dense)(void *ctx, uint32_t unit, bool known, void *buffer, size_t bytes,
 			  struct err *e);
-	/* Looks at a record that nobody has read before, for what no sum tells; 0, or an error in
-	 * words. From any thread. NULL: any bytes will do. */
+	/* Looks at a record that nobody has read before, for damage that no checksum shows; 0, or
+	 * an error with a sentence. From any thread. NULL: any bytes will do. */
 	int (*check)(void *ctx, uint32_t record, const struct store_pieces *stored, struct err *e);
 	void (*close)(void *ctx);
 	void *ctx;
@@ -60,18 +59,17 @@ bool store_is_in_place(const struct store *s);
 /* -ESTALE, in words, if a file is no longer as it was when the store was opened. */
 int store_in_place_unchanged(const struct store *s, struct err *e);
 
-/* Names the folder, which was "the source" until now, and takes the sums that are kept there, if
- * they are of this source and plan. Before several threads use the store. A failure is one of
- * memory. */
+/* Sets the store's folder, which was "the source" until now, and loads the checksums saved there,
+ * if they are of this source and plan. To be called before several threads use the store. Fails
+ * only without memory. */
 int store_in_place_use_folder(struct store *s, const char *folder, struct err *e);
-/* Keeps the sums there, if there are new ones. */
+/* Saves the checksums there, if there are new ones. */
 int store_in_place_save_sums(const struct store *s, struct err *e);
 
 /* ---- the file of checksums ---- */
 
-/* The checksums of what was read of a source that is used in place (store_in_place.h): a small file
- * beside where its store would be, so that what a later mount reads is known to be what an earlier
- * one did.
+/* The checksums of what was read of a source in place: a small file beside where its store would
+ * be, so that what a later mount reads is known to be what an earlier one read.
  *
  * The file, in the machine's byte order:
  *   0   "MOESUMS2"
@@ -80,8 +78,8 @@ int store_in_place_save_sums(const struct store *s, struct err *e);
  *   48  u64 of each unit: its XXH3, 0 if it was not read yet
  *   …   u64: XXH3 of all before
  *
- * A file of another source or plan, or one that is damaged, says nothing: what is read is then
- * remembered anew.
+ * A file of another source or plan, or a damaged one, is ignored: what is read is then remembered
+ * anew.
  */
 enum { SUMS_HEAD = 48 };
 
@@ -92,7 +90,7 @@ struct store_sums_identity {
 
 #define SUMS_FILE "sums"
 
-/* The head of such a file, whatever it is of; false: it is none. */
+/* Reads the head of such a file, of any source; false: it is not one. */
 bool store_sums_decode_head(struct store_sums_identity *out, const uint8_t in[SUMS_HEAD]);
 /* Fills sums[units] from the bytes of a file; `folder` is for the words. -ENOENT: it is of another
  * source or plan; -EIO: it is damaged. */

@@ -1,6 +1,5 @@
-/* The inside of an open store, shared by store.c, which reads it, store_format.c, which reads,
- * checks and writes its index, and store_in_place.c, where it is a checkpoint in the place of one.
- */
+/* The inside of an open store (store.c, store_in_place.c) and of a conversion under way
+ * (store_writer.c, store_resume.c, store_put.c). For these files only. */
 #ifndef MOEFS_CACHE_STORE_INSIDE_H
 #define MOEFS_CACHE_STORE_INSIDE_H
 
@@ -81,7 +80,7 @@ struct store_writer {
 	_Atomic uint8_t
 		*state; /* [units], enum unit_state; changed under the mutex, read without */
 	struct store_put *finished; /* written, waiting to be synced */
-	uint64_t behind;	    /* bytes of those that nobody waits for */
+	uint64_t deferred_bytes;    /* of finished units that nobody waits for */
 	bool ending;		    /* the thread leaves when no more are finished */
 	bool syncing;		    /* one thread is in fdatasync; it alone touches the journal */
 	struct err failure; /* code != 0: a sync failed, after which nothing more can be trusted */
@@ -89,7 +88,7 @@ struct store_writer {
 	bool journal_dirty;
 	uint64_t experts_end; /* coded: of the last record; the one who syncs appends there */
 
-	pthread_t thread; /* leads groups of what is left behind */
+	pthread_t thread; /* leads groups of deferred units */
 	bool has_thread;
 	store_done_fn *done;
 	void *done_ctx;
@@ -120,13 +119,14 @@ struct store_put {
 	int failed;	 /* of a write: a negative errno; such a unit is never committed */
 
 	struct store_put *next; /* in the writer's list, under its mutex, as is what follows */
-	bool behind;		/* nobody waits for it */
+	bool deferred;		/* nobody waits for it */
 	bool settled;		/* the outcome: */
 	int result;
 	struct err error;
 };
 
-/* Makes it whole, and coded if it is to be; else ends it. */
+/* Checks that the unit is whole, and codes it if it is to be coded; after a failure the unit is
+ * ended. */
 int put_seal(struct store_put *p, struct err *e);
 /* Ends the unit and frees p. The mutex is not held. */
 void put_end(struct store_put *p, enum unit_state state);

@@ -1,4 +1,6 @@
-/* Stores as folders, for who lists and removes them: what lies there, without opening it for use.
+/* Stores as folders, for listing and removing them: what lies there, without opening the store for
+   use.
+
  */
 #ifndef MOEFS_CACHE_STORE_INSPECT_H
 #define MOEFS_CACHE_STORE_INSPECT_H
@@ -23,29 +25,31 @@ struct store_seen {
 	struct timespec used; /* when a mount last loaded it, or wrote to it */
 };
 
-/* What refining makes of a store is in a folder beside it, of the same name with this ending. */
+/* Refining writes its store into a folder beside the store's, of the same name with this ending. */
 #define STORE_REFINED ".refined"
 
-/* -ENOENT: there is no store in this folder. Others, in words: it cannot be looked at, as another
- * user's (-EPERM), or its index is damaged. */
+/* -ENOENT: there is no store in this folder. Other codes, with a sentence: the folder belongs to
+ * another user (-EPERM), its index is damaged, and so on. */
 int store_inspect(const char *folder, struct store_seen *out, struct err *e);
 
-/* Whether somebody converts in this folder, or has its data open; false where that cannot be told:
- * of one in place, and on file systems without leases. */
+/* Whether a process converts in this folder or has its data open; false where that cannot be found
+ * out: for a store in place, and on file systems without leases. */
 bool store_in_use(const char *folder);
 
 /* Whether a complete store of the checkpoint with this fingerprint is there. */
 bool store_complete_of(const char *folder, const uint64_t fingerprint[2]);
-/* Whether what was refined of it is complete, of the same checkpoint: the next mount takes that. */
+/* Whether the store's refined store is complete and of the same checkpoint: then the next mount
+ * uses that one. */
 bool store_superseded(const char *folder, const struct store_seen *seen);
 
-/* Removes the store and its folder, the index first, so that what is left by a failure is no store.
- * -EBUSY: it is in use; -ENOENT: it is none; -ENOTEMPTY: a folder lies in it, which is not ours.
- * Nothing is removed then. Others: what is left is named. */
+/* Removes the store and its folder, the index first, so that what a failure leaves behind is no
+ * store. Nothing is removed after -EBUSY: in use; -ENOENT: not a store; -ENOTEMPTY: the folder
+ * contains another folder, which moefs did not make. Other codes: the sentence names what is left.
+ */
 int store_remove(const char *folder, struct err *e);
 
-/* The path of the checkpoint that a store is of, which is kept beside it, and by its time when it
- * was last loaded. A hint, as heat is. `store_checkpoint`: -ENOENT: none is kept. */
+/* The path of the store's checkpoint, saved beside the store; the file's time says when the store
+ * was last loaded. A hint, as heat is. store_checkpoint: -ENOENT: none is saved. */
 int store_keep_checkpoint(const char *folder, const char *path, struct err *e);
 int store_checkpoint(const char *folder, char *path, size_t size, struct err *e);
 

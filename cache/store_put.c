@@ -1,18 +1,21 @@
-/* Committing in groups, for those who wait and behind those who do not.
+/* Writing a unit, and committing units in groups.
  *
- * Group commit: a unit that is finished joins a list; the first thread that finds nobody syncing
- * takes the whole list, syncs the files it touched, writes one journal entry for each, and wakes
- * the others, whose units are then in. So a sync is shared by all that finish during the one
- * before, and a journal entry never precedes its data. Journal entries are themselves synced with
- * the next group: a power cut costs the last group, and a killed process nothing but the units that
- * were not committed.
+ * A coded record is collected in memory and coded by its own thread; the thread that commits its
+ * group writes it.
  *
- * Behind: who has somebody waiting for a record, or another one to make, leaves his unit in the
- * list, and a thread of the writer's own leads the groups. What is left so is bounded, and who goes
- * beyond that waits.
+ * Group commit: a finished unit joins a list. The first thread that finds nobody syncing takes the
+ * whole list, syncs the files that the units touched, writes one journal entry for each, and wakes
+ * the other threads, whose units are then in. So one sync is shared by all units that finish during
+ * the one before, and a journal entry never precedes its data. Journal entries are synced with the
+ * next group: a power cut costs the last group, and a killed process only the units that were not
+ * committed.
  *
- * Coded records get their places, and are written, when their group is synced: groups follow one
- * another, so the records of a file lie in the order of their journal entries, and whatever a crash
+ * Deferred: a thread whose batch waits for a record, or that has another record to make, leaves its
+ * unit in the list, and the writer's own thread leads the groups. What is deferred is bounded; a
+ * thread that goes beyond the bound waits.
+ *
+ * Coded records get their places, and are written, when their group is synced. Groups follow one
+ * another, so the records of a file lie in the order of their journal entries, and what a crash
  * cuts off is at the file's end.
  */
 #include "cache/store_inside.h"
@@ -120,7 +123,7 @@ static int put_code_record(struct store_put *p, struct err *e)
 	if (rc)
 		return err_sys(e, -rc, "%s: coding unit %u", w->folder, p->unit);
 	checksum_update(p->hash, p->coded, p->stored);
-	free(p->record); /* a group may be long in coming */
+	free(p->record); /* the group may be committed much later */
 	p->record = NULL;
 	return 0;
 }
@@ -154,9 +157,9 @@ int put_seal(struct store_put *p, struct err *e)
 	return rc;
 }
 
-/* Bytes of records that are left behind, or one record if that is more: written and not synced, or,
- * where they are coded, in memory. Some ten of them are as many as are made during a sync of a disk
- * that keeps up, and one that does not only fills whatever there is. */
+/* Bytes of deferred records, or one record if that is more: written and not synced, or, where
+ * coded, in memory. About ten records are as many as are made during a sync of a disk that keeps
+ * up; a disk that does not would only fill any larger bound. */
 enum { DEFERRED_MOST = 32 << 20 };
 
 /* ---- a group ---- */
@@ -195,7 +198,7 @@ static int put_sync_group(struct store_writer *w, const struct store_put *group,
 	return w->journal_dirty ? store_file_sync(w->journal, w->folder, STORE_JOURNAL, e) : 0;
 }
 
-/* An entry that cannot be written costs its unit alone: the next one takes its place. */
+/* An entry that cannot be written costs only its own unit: the next entry takes its place. */
 static int put_write_journal_entry(struct store_writer *w, struct store_put *p)
 {
 	uint8_t bytes[JOURNAL_ENTRY];
@@ -227,35 +230,35 @@ static int put_commit_group(struct store_writer *w, struct store_put *group, str
 	return rc;
 }
 
-/* The mutex is held. What became of each of a group: who waits is told, and those that were left
- * behind are returned. */
+/* The mutex is held. Settles each unit of a group: waiting threads are woken, and the deferred
+ * units are returned. */
 static struct store_put *put_settle_group(struct store_writer *w, struct store_put *group)
 {
-	struct store_put *behind = NULL, **last = &behind, *next;
+	struct store_put *deferred = NULL, **last = &deferred, *next;
 	for (struct store_put *p = group; p; p = next) {
-		next = p->next; /* who waits frees his own */
+		next = p->next; /* a waiting thread frees its own */
 		if (w->failure.code)
 			p->result = err_set(&p->error, w->failure.code, "%s", w->failure.text);
 		p->settled = true;
-		if (!p->behind)
+		if (!p->deferred)
 			continue;
-		w->behind -= p->stored;
+		w->deferred_bytes -= p->stored;
 		p->next = NULL;
 		*last = p;
 		last = &p->next;
 	}
 	pthread_cond_broadcast(&w->synced);
-	return behind;
+	return deferred;
 }
 
-static void put_end_deferred(struct store_writer *w, struct store_put *behind)
+static void put_end_deferred(struct store_writer *w, struct store_put *deferred)
 {
-	while (behind) {
-		struct store_put *p = behind;
+	while (deferred) {
+		struct store_put *p = deferred;
 		const struct err error = p->error;
 		const uint32_t unit = p->unit;
 		const int result = p->result;
-		behind = p->next;
+		deferred = p->next;
 		put_end(p, result ? UNIT_MISSING : UNIT_DONE);
 		w->done(w->done_ctx, unit, result, &error);
 	}
@@ -275,9 +278,9 @@ static void put_lead_group(struct store_writer *w)
 	pthread_mutex_lock(&w->mutex);
 	w->syncing = false;
 	w->failure = failure;
-	struct store_put *behind = put_settle_group(w, group);
+	struct store_put *deferred = put_settle_group(w, group);
 	pthread_mutex_unlock(&w->mutex);
-	put_end_deferred(w, behind);
+	put_end_deferred(w, deferred);
 	pthread_mutex_lock(&w->mutex);
 }
 
@@ -345,11 +348,11 @@ int store_put_defer(struct store_put *p, struct err *e)
 		return rc;
 	const uint64_t most = p->stored > DEFERRED_MOST ? p->stored : DEFERRED_MOST;
 	pthread_mutex_lock(&w->mutex);
-	p->behind = true;
-	w->behind += p->stored;
+	p->deferred = true;
+	w->deferred_bytes += p->stored;
 	put_add_finished(w, p);
 	pthread_cond_broadcast(&w->synced);
-	while (w->behind > most)
+	while (w->deferred_bytes > most)
 		pthread_cond_wait(&w->synced, &w->mutex);
 	pthread_mutex_unlock(&w->mutex);
 	return 0;

@@ -1,11 +1,12 @@
-/* Beginning a conversion: the folder, the lock, what an earlier one left, the space, the new files.
+/* Beginning or resuming a conversion: the folder, the lock, what an earlier conversion left, the
+ * space, the new files.
  *
- * A journal whose plan is this one is taken up: each of its entries names a unit whose data was
- * synced before the entry was written, and the data is read again and held to the entry's checksum
- * all the same, so that a disk or a hand that changed it costs that unit and nothing else. That is
- * done when the unit is first asked for: a large store that is nearly complete opens at once.
- * Everything else that lies about is removed, except a published store: that one stays, for those
- * who use it, until the new one takes its place.
+ * A journal of the same plan is resumed. Each of its entries names a unit whose data was synced
+ * before the entry was written; the data is read again all the same and compared with the entry's
+ * checksum, so that a change by a disk or a person costs that unit and nothing else. This happens
+ * when the unit is first asked for: a large store that is nearly complete opens at once. Everything
+ * else is removed, except a published store, which stays for its users until the new one replaces
+ * it.
  */
 #include "cache/store_inside.h"
 
@@ -50,7 +51,7 @@ static bool resume_entry_valid(const struct store_writer *w,
 	return r.offset == planned.offset && r.bytes == planned.bytes;
 }
 
-/* Takes up a unit that the journal has, without looking at its data yet. */
+/* Marks a unit of the journal as LEFT, without looking at its data yet. */
 static void resume_take_unit(struct store_writer *w, const struct store_journal_entry *entry)
 {
 	uint32_t unit = entry->unit;
@@ -64,7 +65,7 @@ static void resume_take_unit(struct store_writer *w, const struct store_journal_
 	w->resumed = true;
 }
 
-/* Takes up every entry that is whole and true. Torn and damaged ones are skipped, which costs a
+/* Resumes every entry that is whole and valid. Torn and damaged entries are skipped, which costs a
  * unit each; new entries begin at the next whole place. */
 static int resume_read_journal(struct store_writer *w, int64_t size)
 {
@@ -135,8 +136,8 @@ bool store_interrupted(const char *folder, const struct store_plan *plan)
 	return !resume_find_head(folder, &head) && store_digest_equal(head.digest, digest);
 }
 
-/* What lies behind the last record that was taken up is of no entry: a coded file ends with its
- * last record. */
+/* Cuts off what lies behind the last resumed record and belongs to no entry: a coded file ends with
+ * its last record. */
 static int resume_cut_unfinished(const struct store_writer *w)
 {
 	if (!w->index.stored)

@@ -1,5 +1,6 @@
-/* A conversion's units and its end: where each lies, whether it is in, and what is freed and
- * removed. store_resume.c begins one and store_put.c writes it; neither knows the other. */
+/* A conversion's units, its publishing and its end: where each unit lies, whether it is in, and
+ * what is freed and removed. store_resume.c begins or resumes a conversion, store_put.c writes
+ * units; neither knows the other. */
 #include "cache/store_inside.h"
 
 #include "cache/codec.h"
@@ -45,8 +46,8 @@ static int writer_check_plan(const struct store_plan *plan, struct store_info *i
 	return store_info_check(info, folder, e);
 }
 
-/* What experts.safetensors will take; of a coded one that is a guess, and a disk that runs full
- * nevertheless ends the conversion in words. */
+/* The expected size of experts.safetensors. For a coded file that is a guess; a disk that runs full
+ * ends the conversion with a sentence. */
 static uint64_t writer_expected_bytes(const struct store_plan *plan, uint64_t size)
 {
 	uint64_t records = (uint64_t)plan->layout.layers * plan->layout.experts, bytes;
@@ -314,7 +315,7 @@ void store_writer_free(struct store_writer *w)
 	free(w);
 }
 
-/* It commits what was left behind first. */
+/* The thread commits all deferred units first. */
 static void writer_end_thread(struct store_writer *w)
 {
 	if (!w->has_thread)

@@ -1,8 +1,9 @@
-/* Asked for as many pieces of each size as a thread may keep, the allocator hands out first what it
- * has kept. But once it has none it takes one that is free for all, and keeps more of these for the
- * next time. So the thread frees what it was handed, keeps as many as it may then, and is handed
- * these: it has none, and had to take none. Freed by a thread that ends, they are nobody's. See
- * thread_trim.h. */
+/* glibc's tcache is emptied by filling it and ending a thread. Asked for as many pieces of each
+ * size as the cache may hold, the allocator first hands out the cached ones. When it has none left
+ * it takes free pieces of the common heap, and caches more of them. So the thread frees everything
+ * it got, which fills its cache, and allocates the same number again: now the cache is empty, and
+ * nothing had to be taken from the heap. A thread that ends frees the pieces, and then they belong
+ * to no cache. */
 #include "cache/thread_trim.h"
 #include "cache/clock.h"
 
@@ -42,8 +43,8 @@ void thread_trim(void)
 		(void)pthread_join(thread, NULL);
 }
 
-/* Below what is called just now lie the pages that the deepest call has touched. Two stay, for what
- * is called next. */
+/* The pages below the present frame were touched by the deepest call so far. Two pages stay for the
+ * next calls. */
 static void trim_stack(void)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE), stay = 2 * page;

@@ -1,9 +1,9 @@
-/* What a thread keeps of what it has freed.
+/* Returns memory that an idle thread holds to the system.
  *
- * The allocator leaves small pieces with the thread that freed them, a few of each size, for its
- * own next ones. Nothing but the thread's end takes them from it, and each keeps the page it lies
- * in from going back to the system: with a dozen threads that are megabytes, which come by and by.
- * So does its stack, which stays as deep as it ever was: 200 KiB of each.
+ * The allocator keeps small freed pieces in a cache per thread (glibc's tcache), a few of each
+ * size, for that thread's next allocations. Only the thread's end empties the cache, and each piece
+ * keeps its page from the system: with a dozen threads these are megabytes, which grow slowly. A
+ * thread's stack also stays as deep as it ever was: 200 KiB each.
  */
 #ifndef MOEFS_CACHE_THREAD_TRIM_H
 #define MOEFS_CACHE_THREAD_TRIM_H
@@ -11,14 +11,14 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* Puts what the calling thread keeps back with what is free for all. Starts a thread and waits for
- * its end; without memory for one nothing changes. */
+/* Empties the calling thread's cache into the common heap. Starts a thread and waits for its end;
+ * without memory for one nothing changes. */
 void thread_trim(void);
-/* Has a condition's deadlines go by the clock of clock.h. */
+/* Initialises a condition whose deadlines are on the clock of clock.h. */
 void thread_cond_init(pthread_cond_t *c);
-/* pthread_cond_wait, on such a condition, for a thread that has worked if *keeps: when it has
- * waited for half a second, which is before a mount rests, it gives up what it keeps and what of
- * its stack is not in use, with the lock released, and returns; *keeps is false then. */
+/* pthread_cond_wait on such a condition. *keeps: the thread has worked since it was last trimmed.
+ * After half a second of waiting (a mount counts as idle later) the thread's cache and unused stack
+ * are returned with the lock released, *keeps becomes false, and the call returns. */
 void thread_wait_and_trim(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps);
 
 #endif

@@ -107,7 +107,7 @@ static void await(bool (*done)(const struct test_pager *f), const struct test_pa
 static bool nothing_foreseen(const struct test_pager *f)
 {
 	pthread_mutex_lock(&f->pager->lock);
-	bool none = f->pager->foreseen.first == NULL;
+	bool none = f->pager->prefetches.first == NULL;
 	pthread_mutex_unlock(&f->pager->lock);
 	return none;
 }
@@ -276,7 +276,7 @@ static uint32_t queue_of(const struct test_pager *f, uint32_t *out, uint32_t mos
 {
 	uint32_t n = 0;
 	pthread_mutex_lock(&f->pager->lock);
-	for (const struct pager_entry *x = f->pager->foreseen.first; x && n < most; x = x->next) {
+	for (const struct pager_entry *x = f->pager->prefetches.first; x && n < most; x = x->next) {
 		uint32_t i = (uint32_t)(x - x->source->entries);
 		out[n++] = i / EXPERTS * 100 + i % EXPERTS;
 	}

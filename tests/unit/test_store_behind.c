@@ -176,7 +176,7 @@ static void *leave_large(void *arg)
 static uint64_t bytes_behind(struct store_writer *w)
 {
 	pthread_mutex_lock(&w->mutex);
-	uint64_t bytes = w->behind;
+	uint64_t bytes = w->deferred_bytes;
 	pthread_mutex_unlock(&w->mutex);
 	return bytes;
 }
