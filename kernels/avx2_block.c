@@ -7,16 +7,14 @@
  */
 #if defined(__x86_64__)
 
-#include "kernels/avx2.h"
+#include "kernels/avx2_lanes.h"
 #include "kernels/block_layout.h"
 
 #include <string.h>
 
-#define TABLE(function) avx2_##function
-
 typedef __m256i words;
 typedef __m256 floats;
-enum { LANES = AVX2_LANES, JOINT = 1, WIDE_OFFSET = 0, SIGNED_CODES = 128 };
+enum { JOINT = 1, WIDE_OFFSET = 0, SIGNED_CODES = 128 };
 
 #define words_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define words_all(u) _mm256_set1_epi32((int)(u))

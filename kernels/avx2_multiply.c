@@ -6,7 +6,7 @@
  */
 #if defined(__x86_64__)
 
-#include "kernels/avx2.h"
+#include "kernels/avx2_lanes.h"
 #include "kernels/look_ahead.h"
 
 #include <string.h>
@@ -56,9 +56,9 @@ ALWAYS_INLINE void step16(__m256 sum[ROWS_MAX][TOKENS_MAX][2], const uint8_t *co
 	for (size_t half = 0; half < 2; half++) {
 		__m256 wr[ROWS_MAX];
 		for (size_t r = 0; r < rows; r++)
-			wr[r] = load8(w[r], i + half * AVX2_LANES);
+			wr[r] = load8(w[r], i + half * LANES);
 		for (size_t t = 0; t < tokens; t++) {
-			const __m256 xt = _mm256_loadu_ps(x[t] + i + half * AVX2_LANES);
+			const __m256 xt = _mm256_loadu_ps(x[t] + i + half * LANES);
 			for (size_t r = 0; r < rows; r++) {
 				__m256 *s = &sum[r][t][half];
 				const __m256 next = _mm256_fmadd_ps(wr[r], xt, *s);
@@ -80,8 +80,8 @@ ALWAYS_INLINE void step_rest(__m256 sum[ROWS_MAX][TOKENS_MAX][2], const uint8_t 
 	const float *xt[TOKENS_MAX];
 	const size_t rest = b->k - i;
 	const __m256 in[2] = {
-		_mm256_castsi256_ps(first_lanes(rest)),
-		_mm256_castsi256_ps(first_lanes(rest > 8 ? rest - 8 : 0)),
+		_mm256_castsi256_ps(lanes_first_ints(rest)),
+		_mm256_castsi256_ps(lanes_first_ints(rest > 8 ? rest - 8 : 0)),
 	};
 
 	for (size_t r = 0; r < rows; r++)
@@ -118,7 +118,7 @@ ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens,
 		step_rest(sum, w, b, i, rows, tokens, load8);
 	for (size_t t = 0; t < tokens; t++)
 		for (size_t r = 0; r < rows; r++)
-			b->y[t][r] = sum_dot_lanes(sum[r][t][0], sum[r][t][1]);
+			b->y[t][r] = lanes_dot(sum[r][t]);
 }
 
 /* `rows` rows for 1 … 3 tokens: 2 of them together, then a single one. */

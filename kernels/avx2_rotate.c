@@ -7,17 +7,17 @@
  */
 #if defined(__x86_64__)
 
-#include "kernels/avx2.h"
+#include "kernels/avx2_lanes.h"
 #include "kernels/tq_tables.h"
 
-enum { REGISTERS = TQ_GROUP / AVX2_LANES };
+enum { REGISTERS = TQ_GROUP / LANES };
 
 /* Up to 128 of the `left` floats at x; the rest of the group is zero. */
 ALWAYS_INLINE void load_group(__m256 y[REGISTERS], const float *x, size_t left)
 {
 	for (size_t i = 0; i < REGISTERS; i++) {
-		const size_t begin = i * AVX2_LANES;
-		y[i] = left > begin ? load_up_to_8(x + begin, left - begin) : _mm256_setzero_ps();
+		const size_t begin = i * LANES;
+		y[i] = left > begin ? lanes_load(x + begin, left - begin) : _mm256_setzero_ps();
 	}
 }
 
@@ -64,7 +64,7 @@ ALWAYS_INLINE void walsh_hadamard(__m256 y[REGISTERS])
 ALWAYS_INLINE void multiply_signs(__m256 y[REGISTERS], const float signs[TQ_GROUP])
 {
 	for (size_t i = 0; i < REGISTERS; i++)
-		y[i] = _mm256_mul_ps(y[i], _mm256_loadu_ps(signs + i * AVX2_LANES));
+		y[i] = _mm256_mul_ps(y[i], _mm256_loadu_ps(signs + i * LANES));
 }
 
 ALWAYS_INLINE void divide(__m256 y[REGISTERS], float by)
@@ -149,7 +149,7 @@ void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 			const __m256i slab = pack_fours(
 				round_to_q(y[i], divisor), round_to_q(y[i + 1], divisor),
 				round_to_q(y[i + 2], divisor), round_to_q(y[i + 3], divisor));
-			_mm256_storeu_si256((__m256i *)(void *)(q + i * AVX2_LANES),
+			_mm256_storeu_si256((__m256i *)(void *)(q + i * LANES),
 					    units_side_by_side(slab));
 		}
 		scale[g] = max / 127;
@@ -160,20 +160,20 @@ void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 
 ALWAYS_INLINE float dot128(const __m256 a[REGISTERS], const __m256 b[REGISTERS])
 {
-	__m256 lanes = _mm256_setzero_ps();
-	float lane[AVX2_LANES], sum = 0;
+	__m256 sums = _mm256_setzero_ps();
+	float lane[LANES], sum = 0;
 
 	for (size_t i = 0; i < REGISTERS; i++)
-		lanes = _mm256_add_ps(lanes, _mm256_mul_ps(a[i], b[i]));
-	_mm256_storeu_ps(lane, lanes);
-	for (size_t l = 0; l < AVX2_LANES; l++)
+		sums = _mm256_add_ps(sums, _mm256_mul_ps(a[i], b[i]));
+	_mm256_storeu_ps(lane, sums);
+	for (size_t l = 0; l < LANES; l++)
 		sum += lane[l];
 	return sum;
 }
 
 /* How many boundaries lie strictly below, a bit of it at a time: a comparison that holds is -1.
  * bits is a constant where this is inlined. */
-ALWAYS_INLINE __m256i nearest_levels(const float boundary[TQ_SEARCHES][AVX2_LANES], __m256 y,
+ALWAYS_INLINE __m256i nearest_levels(const float boundary[TQ_SEARCHES][LANES], __m256 y,
 				     uint32_t bits)
 {
 	__m256i index = _mm256_setzero_si256();
@@ -256,7 +256,7 @@ ALWAYS_INLINE void pack_indices(uint8_t *packed, const __m256i index[REGISTERS],
 
 /* The norm is the group's own, and becomes the one that is stored. */
 ALWAYS_INLINE void quantise_group(uint8_t *packed, float *norm, __m256 y[REGISTERS],
-				  const float boundary[TQ_SEARCHES][AVX2_LANES],
+				  const float boundary[TQ_SEARCHES][LANES],
 				  const struct tq_codebook *book, uint32_t bits, enum tq_gain gain)
 {
 	__m256 c[REGISTERS];
@@ -282,10 +282,10 @@ ALWAYS_INLINE bool quantise_row(uint8_t *packed, float *norms, const float *row,
 				uint32_t bits, enum tq_gain gain)
 {
 	const struct tq_codebook *book = tq_codebook(bits);
-	float boundary[TQ_SEARCHES][AVX2_LANES];
+	float boundary[TQ_SEARCHES][LANES];
 	__m256 y[REGISTERS];
 
-	tq_searches(boundary[0], AVX2_LANES, book);
+	tq_searches(boundary[0], LANES, book);
 	if (!measure(norms, row, cols, tq_groups(cols)))
 		return false;
 	for (size_t g = 0; g < tq_groups(cols); g++) {
@@ -318,7 +318,7 @@ void avx2_tq_normalise(float *y, float *norm, const float *x, size_t left, size_
 		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
 		normalise(v, norm[g]);
 		for (size_t i = 0; i < REGISTERS; i++)
-			_mm256_storeu_ps(y + i * AVX2_LANES, v[i]);
+			_mm256_storeu_ps(y + i * LANES, v[i]);
 	}
 }
 

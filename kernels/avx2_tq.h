@@ -20,11 +20,11 @@
 #ifndef MOEFS_KERNELS_AVX2_TQ_H
 #define MOEFS_KERNELS_AVX2_TQ_H
 
-#include "kernels/avx2.h"
+#include "kernels/avx2_lanes.h"
 #include "kernels/tq_product.h"
 
 enum {
-	HALVES = TILE_ROWS / AVX2_LANES, /* a plane's registers of rows */
+	HALVES = TILE_ROWS / LANES, /* a plane's registers of rows */
 	HALF_PLANE = PLANE_BYTES / HALVES,
 	/* Multiplied together: 12 sums, 2 codes, an input; or 8 sums, 4 codes, 2 inputs. SUM_WORDS,
 	 * 1 or 2, is of how many words of codes products are summed in 16 bits, defined by whoever
@@ -172,16 +172,16 @@ ALWAYS_INLINE struct rows16 load_norms(const uint8_t *p, enum norm_type type)
 ALWAYS_INLINE struct rows16 load_rows(const float *y, size_t n)
 {
 	if (n >= TILE_ROWS)
-		return (struct rows16){{_mm256_loadu_ps(y), _mm256_loadu_ps(y + AVX2_LANES)}};
-	const size_t high = n > AVX2_LANES ? n - AVX2_LANES : 0;
-	return (struct rows16){{load_up_to_8(y, n), load_up_to_8(y + AVX2_LANES, high)}};
+		return (struct rows16){{_mm256_loadu_ps(y), _mm256_loadu_ps(y + LANES)}};
+	const size_t high = n > LANES ? n - LANES : 0;
+	return (struct rows16){{lanes_load(y, n), lanes_load(y + LANES, high)}};
 }
 
 ALWAYS_INLINE void store_rows(float *y, size_t n, struct rows16 v)
 {
-	store_up_to_8(y, n, v.half[0]);
-	if (n > AVX2_LANES)
-		store_up_to_8(y + AVX2_LANES, n - AVX2_LANES, v.half[1]);
+	lanes_store(y, n, v.half[0]);
+	if (n > LANES)
+		lanes_store(y + LANES, n - LANES, v.half[1]);
 }
 
 /* y = fmaf((float)I, norm · a, y) */

@@ -2,12 +2,10 @@
  * trellis_groups.h. */
 #if defined(__x86_64__)
 
-#include "kernels/avx2.h"
-
-#define TABLE(function) avx2_##function
+#include "kernels/avx2_lanes.h"
 
 typedef __m256i shorts;
-enum { LANES = 16 };
+enum { SHORTS = 16 };
 
 #define shorts_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define shorts_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)

@@ -8,8 +8,6 @@
 
 #include "kernels/avx512_block.h"
 
-#define TABLE(function) avx512_##function
-
 enum { WIDE_OFFSET = 0 };
 
 ALWAYS_INLINE __m512i products(__m512i code, __m512i x, int most)

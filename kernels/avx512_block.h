@@ -3,12 +3,12 @@
 #ifndef MOEFS_KERNELS_AVX512_BLOCK_H
 #define MOEFS_KERNELS_AVX512_BLOCK_H
 
-#include "kernels/avx512.h"
+#include "kernels/avx512_lanes.h"
 #include "kernels/block_layout.h"
 
 typedef __m512i words;
 typedef __m512 floats;
-enum { LANES = AVX512_LANES, JOINT = 2 };
+enum { JOINT = 2 };
 
 #define words_load(p) _mm512_loadu_si512(p)
 #define words_all(u) _mm512_set1_epi32((int)(u))

@@ -6,7 +6,7 @@
  */
 #if defined(__x86_64__)
 
-#include "kernels/avx512.h"
+#include "kernels/avx512_lanes.h"
 #include "kernels/look_ahead.h"
 
 /* Elements i … i+15 of a stored row; if fewer than 16 are left, zeros behind them. */
@@ -15,14 +15,14 @@ typedef __m512 load16_fn(const uint8_t *row, size_t i, size_t left);
 ALWAYS_INLINE __m512 load16_f32(const uint8_t *row, size_t i, size_t left)
 {
 	const float *p = (const float *)(const void *)(row + i * 4);
-	return left >= AVX512_LANES ? _mm512_loadu_ps(p) : load_up_to_16(p, left);
+	return left >= LANES ? _mm512_loadu_ps(p) : lanes_load(p, left);
 }
 
 ALWAYS_INLINE __m256i load16_u16(const uint8_t *row, size_t i, size_t left)
 {
 	const void *p = row + i * 2;
-	return left >= AVX512_LANES ? _mm256_loadu_si256(p)
-				    : _mm256_maskz_loadu_epi16(first_lanes(left), p);
+	return left >= LANES ? _mm256_loadu_si256(p)
+				    : _mm256_maskz_loadu_epi16(lanes_first(left), p);
 }
 
 ALWAYS_INLINE __m512 load16_f16(const uint8_t *row, size_t i, size_t left)
@@ -64,9 +64,9 @@ ALWAYS_INLINE void step(__m512 sum[ROWS_MAX][TOKENS_MAX], const struct block *b,
 	for (size_t t = 0; t < tokens; t++) {
 		const __m512 x = load16_f32((const uint8_t *)b->x[t], i, left);
 		for (size_t r = 0; r < rows; r++)
-			sum[r][t] = left >= AVX512_LANES ? _mm512_fmadd_ps(w[r], x, sum[r][t])
+			sum[r][t] = left >= LANES ? _mm512_fmadd_ps(w[r], x, sum[r][t])
 							 : _mm512_mask3_fmadd_ps(w[r], x, sum[r][t],
-										 first_lanes(left));
+										 lanes_first(left));
 	}
 }
 
@@ -85,16 +85,16 @@ ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens,
 			sum[r][t] = _mm512_setzero_ps();
 	for (; ahead && i + line <= b->k; i += line) {
 		look_ahead(next + i * b->element_bytes * rows, rows * CACHE_LINE);
-		for (size_t part = 0; part < line; part += AVX512_LANES)
-			step(sum, b, i + part, AVX512_LANES, rows, tokens, load16);
+		for (size_t part = 0; part < line; part += LANES)
+			step(sum, b, i + part, LANES, rows, tokens, load16);
 	}
-	for (; i + AVX512_LANES <= b->k; i += AVX512_LANES)
-		step(sum, b, i, AVX512_LANES, rows, tokens, load16);
+	for (; i + LANES <= b->k; i += LANES)
+		step(sum, b, i, LANES, rows, tokens, load16);
 	if (i < b->k)
 		step(sum, b, i, b->k - i, rows, tokens, load16);
 	for (size_t t = 0; t < tokens; t++)
 		for (size_t r = 0; r < rows; r++)
-			b->y[t][r] = sum_dot_lanes(sum[r][t]);
+			b->y[t][r] = lanes_dot(&sum[r][t]);
 }
 
 ALWAYS_INLINE uint32_t rows_together(size_t tokens)

@@ -6,32 +6,32 @@
  */
 #if defined(__x86_64__)
 
-#include "kernels/avx512.h"
+#include "kernels/avx512_lanes.h"
 #include "kernels/tq_tables.h"
 
-enum { REGISTERS = TQ_GROUP / AVX512_LANES };
+enum { REGISTERS = TQ_GROUP / LANES };
 
 /* Up to 128 of the `left` floats at x; the rest of the group is zero. */
 ALWAYS_INLINE void load_group(__m512 y[REGISTERS], const float *x, size_t left)
 {
 	for (size_t i = 0; i < REGISTERS; i++) {
-		const size_t begin = i * AVX512_LANES;
-		y[i] = left > begin ? load_up_to_16(x + begin, left - begin) : _mm512_setzero_ps();
+		const size_t begin = i * LANES;
+		y[i] = left > begin ? lanes_load(x + begin, left - begin) : _mm512_setzero_ps();
 	}
 }
 
 /* In tq.c's order of 8 lanes: a register is two steps. */
 ALWAYS_INLINE float dot128(const __m512 a[REGISTERS], const __m512 b[REGISTERS])
 {
-	__m256 lanes = _mm256_setzero_ps();
+	__m256 sums = _mm256_setzero_ps();
 	float lane[8], sum = 0;
 
 	for (size_t i = 0; i < REGISTERS; i++) {
 		const __m512 product = _mm512_mul_ps(a[i], b[i]);
-		lanes = _mm256_add_ps(lanes, _mm512_castps512_ps256(product));
-		lanes = _mm256_add_ps(lanes, _mm512_extractf32x8_ps(product, 1));
+		sums = _mm256_add_ps(sums, _mm512_castps512_ps256(product));
+		sums = _mm256_add_ps(sums, _mm512_extractf32x8_ps(product, 1));
 	}
-	_mm256_storeu_ps(lane, lanes);
+	_mm256_storeu_ps(lane, sums);
 	for (size_t l = 0; l < 8; l++)
 		sum += lane[l];
 	return sum;
@@ -47,9 +47,9 @@ ALWAYS_INLINE __m512 butterfly(__m512 own, __m512 swapped, __m512 upper)
 }
 
 /* The sign bit in every second lane, every second pair, four, eight. */
-ALWAYS_INLINE __m512 upper_lanes(__mmask16 lanes)
+ALWAYS_INLINE __m512 upper_lanes(__mmask16 upper)
 {
-	return _mm512_maskz_mov_ps(lanes, _mm512_set1_ps(-0.0F));
+	return _mm512_maskz_mov_ps(upper, _mm512_set1_ps(-0.0F));
 }
 
 /* Without the division. */
@@ -85,7 +85,7 @@ ALWAYS_INLINE void multiply_signs(__m512 y[REGISTERS], const float signs[TQ_GROU
 
 	for (size_t i = 0; i < REGISTERS; i++)
 		y[i] = _mm512_xor_ps(
-			y[i], _mm512_and_ps(_mm512_loadu_ps(signs + i * AVX512_LANES), sign));
+			y[i], _mm512_and_ps(_mm512_loadu_ps(signs + i * LANES), sign));
 }
 
 ALWAYS_INLINE void divide(__m512 y[REGISTERS], float by)
@@ -128,7 +128,7 @@ void avx512_tq_normalise(float *y, float *norm, const float *x, size_t left, siz
 		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
 		normalise(v, norm[g]);
 		for (size_t i = 0; i < REGISTERS; i++)
-			_mm512_storeu_ps(y + i * AVX512_LANES, v[i]);
+			_mm512_storeu_ps(y + i * LANES, v[i]);
 	}
 }
 
@@ -136,7 +136,7 @@ void avx512_tq_normalise(float *y, float *norm, const float *x, size_t left, siz
 
 /* How many boundaries lie strictly below, a bit of it at a time. bits is a constant where this is
  * inlined, and the tables stay in registers. */
-ALWAYS_INLINE __m512i nearest_levels(const float boundary[TQ_SEARCHES][AVX512_LANES], __m512 y,
+ALWAYS_INLINE __m512i nearest_levels(const float boundary[TQ_SEARCHES][LANES], __m512 y,
 				     uint32_t bits)
 {
 	__m512i index = _mm512_setzero_si512();
@@ -204,7 +204,7 @@ ALWAYS_INLINE void store_units(uint8_t *packed, __m512i units, uint32_t bits)
 
 /* The norms are those that are stored, of the groups' own. */
 ALWAYS_INLINE void quantise_group(uint8_t *packed, float *norm, __m512 y[REGISTERS],
-				  const float boundary[TQ_SEARCHES][AVX512_LANES], __m512 levels,
+				  const float boundary[TQ_SEARCHES][LANES], __m512 levels,
 				  uint32_t bits)
 {
 	__m512i index[REGISTERS];
@@ -224,10 +224,10 @@ ALWAYS_INLINE bool quantise_row(uint8_t *packed, float *norms, const float *row,
 {
 	const struct tq_codebook *book = tq_codebook(bits);
 	const __m512 levels = _mm512_loadu_ps(book->level);
-	float boundary[TQ_SEARCHES][AVX512_LANES];
+	float boundary[TQ_SEARCHES][LANES];
 	__m512 y[REGISTERS];
 
-	tq_searches(boundary[0], AVX512_LANES, book);
+	tq_searches(boundary[0], LANES, book);
 	if (!measure(norms, row, cols, tq_groups(cols)))
 		return false;
 	for (size_t g = 0; g < tq_groups(cols); g++) {

@@ -14,7 +14,7 @@
 #ifndef MOEFS_KERNELS_AVX512_TQ_H
 #define MOEFS_KERNELS_AVX512_TQ_H
 
-#include "kernels/avx512.h"
+#include "kernels/avx512_lanes.h"
 #include "kernels/look_ahead.h"
 #include "kernels/tq_product.h"
 
@@ -103,7 +103,7 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
 		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
 		const size_t left = p->rows - r;
-		__m512 y = g0 ? load_up_to_16(p->y + r, left) : _mm512_setzero_ps();
+		__m512 y = g0 ? lanes_load(p->y + r, left) : _mm512_setzero_ps();
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
 			/* Four sums, so that none waits for the one before it. */
 			__m512i even[2] = {_mm512_set1_epi32(start[g])}, odd[2] = {{0}};
@@ -125,7 +125,7 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 			y = add_group(y, dots, load_norms(tile + tq_slabs_bytes(bits), p->norms),
 				      scale[g] * p->gain);
 		}
-		store_up_to_16(p->y + r, left, y);
+		lanes_store(p->y + r, left, y);
 	}
 }
 
@@ -275,11 +275,11 @@ ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *i
 		float *out = p->y + first * p->ldy + r, y[PANEL_TOKENS][TILE_ROWS];
 
 		for (size_t t = 0; t < in->tokens; t++)
-			_mm512_storeu_ps(y[t], g0 ? load_up_to_16(out + t * p->ldy, left)
+			_mm512_storeu_ps(y[t], g0 ? lanes_load(out + t * p->ldy, left)
 						  : _mm512_setzero_ps());
 		multiply_tiles(y, in, tile, p, m, bits);
 		for (size_t t = 0; t < in->tokens; t++)
-			store_up_to_16(out + t * p->ldy, left, _mm512_loadu_ps(y[t]));
+			lanes_store(out + t * p->ldy, left, _mm512_loadu_ps(y[t]));
 	}
 }
 

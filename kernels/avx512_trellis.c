@@ -2,12 +2,10 @@
  * trellis_groups.h. */
 #if defined(__x86_64__)
 
-#include "kernels/avx512.h"
-
-#define TABLE(function) avx512_##function
+#include "kernels/avx512_lanes.h"
 
 typedef __m512i shorts;
-enum { LANES = 32 };
+enum { SHORTS = 32 };
 
 #define shorts_load(p) _mm512_loadu_si512(p)
 #define shorts_store(p, v) _mm512_storeu_si512(p, v)

@@ -3,9 +3,9 @@
  */
 #if defined(__x86_64__)
 
-#include "kernels/avx512_block.h"
-
 #define TABLE(function) avx512vnni_##function
+
+#include "kernels/avx512_block.h"
 
 enum { WIDE_OFFSET = 128 };
 

@@ -8,8 +8,6 @@
 
 #include "kernels/neon_block.h"
 
-#define TABLE(function) neon_##function
-
 ALWAYS_INLINE void dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from, const int8_t *q,
 		       size_t count, int most, size_t joint)
 {

@@ -4,13 +4,13 @@
 #define MOEFS_KERNELS_NEON_BLOCK_H
 
 #include "kernels/block_layout.h"
-#include "kernels/neon.h"
+#include "kernels/neon_lanes.h"
 
 #include <string.h>
 
 typedef uint32x4_t words;
 typedef float32x4_t floats;
-enum { LANES = NEON_LANES, JOINT = 2, WIDE_OFFSET = 0 };
+enum { JOINT = 2, WIDE_OFFSET = 0 };
 
 /* Four bytes, extended to 16 bits in the lower half. */
 ALWAYS_INLINE uint8x8_t four_bytes(const uint8_t *p)
@@ -62,7 +62,7 @@ ALWAYS_INLINE uint32x4_t words_look_up(uint32x4_t table, uint32x4_t v)
 #define floats_all(f) vdupq_n_f32(f)
 #define floats_of(v) vcvtq_f32_s32(vreinterpretq_s32_u32(v))
 #define floats_of_bits(v) vreinterpretq_f32_u32(v)
-#define floats_of_halves(p) f16_to_f32_4(four_halves(p))
+#define floats_of_halves(p) vcvt_f32_f16(vreinterpret_f16_u16(four_halves(p)))
 #define floats_mul(a, b) vmulq_f32(a, b)
 #define floats_fma(a, b, c) vfmaq_f32(c, a, b)
 

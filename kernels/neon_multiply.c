@@ -6,7 +6,7 @@
  */
 #if defined(__aarch64__)
 
-#include "kernels/neon.h"
+#include "kernels/neon_lanes.h"
 
 /* Elements i … i+3 of a stored row. */
 typedef float32x4_t load4_fn(const uint8_t *row, size_t i);
@@ -18,7 +18,7 @@ ALWAYS_INLINE float32x4_t load4_f32(const uint8_t *row, size_t i)
 
 ALWAYS_INLINE float32x4_t load4_f16(const uint8_t *row, size_t i)
 {
-	return f16_to_f32_4(vld1_u16((const uint16_t *)(const void *)row + i));
+	return lanes_load_f16((const uint16_t *)(const void *)row + i, LANES);
 }
 
 ALWAYS_INLINE float32x4_t load4_bf16(const uint8_t *row, size_t i)
@@ -28,7 +28,7 @@ ALWAYS_INLINE float32x4_t load4_bf16(const uint8_t *row, size_t i)
 }
 
 /* 24 registers of sums; weights and inputs need 5 more. */
-enum { ROWS_MAX = 2, TOKENS_MAX = 3, STEP = DOT_REGISTERS * NEON_LANES, ROW_CHUNK = 16 };
+enum { ROWS_MAX = 2, TOKENS_MAX = 3, STEP = DOT_REGISTERS * LANES, ROW_CHUNK = 16 };
 
 /* Where the operands of one block of sums lie. */
 struct block {
@@ -55,7 +55,7 @@ typedef float32x4_t sums[ROWS_MAX][TOKENS_MAX][DOT_REGISTERS];
 ALWAYS_INLINE void step(sums sum, const struct block *b, size_t i, size_t rows, size_t tokens,
 			load4_fn *load4)
 {
-	for (size_t d = 0; d < DOT_REGISTERS; d++, i += NEON_LANES) {
+	for (size_t d = 0; d < DOT_REGISTERS; d++, i += LANES) {
 		float32x4_t w[ROWS_MAX];
 
 		for (size_t r = 0; r < rows; r++)
@@ -104,7 +104,7 @@ ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens,
 	}
 	for (size_t t = 0; t < tokens; t++)
 		for (size_t r = 0; r < rows; r++)
-			b->y[t][r] = sum_dot_lanes(sum[r][t]);
+			b->y[t][r] = lanes_dot(sum[r][t]);
 }
 
 /* 2 rows or one. */

@@ -6,17 +6,17 @@
  */
 #if defined(__aarch64__)
 
-#include "kernels/neon.h"
+#include "kernels/neon_lanes.h"
 #include "kernels/tq_tables.h"
 
-enum { REGISTERS = TQ_GROUP / NEON_LANES };
+enum { REGISTERS = TQ_GROUP / LANES };
 
 /* Up to 128 of the `left` floats at x; the rest of the group is zero. */
 ALWAYS_INLINE void load_group(float32x4_t y[REGISTERS], const float *x, size_t left)
 {
 	for (size_t i = 0; i < REGISTERS; i++) {
-		const size_t begin = i * NEON_LANES;
-		y[i] = left > begin ? load_up_to_4(x + begin, left - begin) : vdupq_n_f32(0);
+		const size_t begin = i * LANES;
+		y[i] = left > begin ? lanes_load(x + begin, left - begin) : vdupq_n_f32(0);
 	}
 }
 
@@ -32,7 +32,7 @@ ALWAYS_INLINE float32x4_t butterfly(float32x4_t own, float32x4_t swapped, uint32
 
 static void walsh_hadamard(float32x4_t y[REGISTERS])
 {
-	static const uint32_t signs[2][NEON_LANES] = {
+	static const uint32_t signs[2][LANES] = {
 		{0, 0x80000000, 0, 0x80000000},
 		{0, 0, 0x80000000, 0x80000000},
 	};
@@ -59,7 +59,7 @@ static void walsh_hadamard(float32x4_t y[REGISTERS])
 ALWAYS_INLINE void multiply_signs(float32x4_t y[REGISTERS], const float signs[TQ_GROUP])
 {
 	for (size_t i = 0; i < REGISTERS; i++)
-		y[i] = vmulq_f32(y[i], vld1q_f32(signs + i * NEON_LANES));
+		y[i] = vmulq_f32(y[i], vld1q_f32(signs + i * LANES));
 }
 
 ALWAYS_INLINE void rotate(float32x4_t y[REGISTERS])
@@ -122,7 +122,7 @@ void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 			int8x8x4_t units;
 			for (size_t u = 0; u < SLAB_UNITS; u++)
 				units.val[u] = round_unit(y[i + 2 * u], y[i + 2 * u + 1], divisor);
-			vst4_s8(q + i * NEON_LANES, units); /* column 0 of each unit, column 1 … */
+			vst4_s8(q + i * LANES, units); /* column 0 of each unit, column 1 … */
 		}
 		scale[g] = max / 127;
 	}
@@ -130,7 +130,7 @@ void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 
 /* ---- quantisation ---- */
 
-enum { DOT128_LANES = 2 * NEON_LANES };
+enum { DOT128_LANES = 2 * LANES };
 
 /* In tq.c's order of 8 lanes, which are two registers here. */
 ALWAYS_INLINE float dot128(const float32x4_t a[REGISTERS], const float32x4_t b[REGISTERS])
@@ -143,7 +143,7 @@ ALWAYS_INLINE float dot128(const float32x4_t a[REGISTERS], const float32x4_t b[R
 		high = vaddq_f32(high, vmulq_f32(a[i + 1], b[i + 1]));
 	}
 	vst1q_f32(lane, low);
-	vst1q_f32(lane + NEON_LANES, high);
+	vst1q_f32(lane + LANES, high);
 	for (size_t l = 0; l < DOT128_LANES; l++)
 		sum += lane[l];
 	return sum;
@@ -177,16 +177,16 @@ ALWAYS_INLINE bool quantise_group(uint8_t *packed, float *stored, float32x4_t y[
 {
 	float32x4_t c[REGISTERS];
 	uint8_t index[TQ_GROUP];
-	float level[NEON_LANES];
+	float level[LANES];
 	const float norm = normalise(y);
 
 	if (!isfinite(norm))
 		return false;
 	for (size_t i = 0; i < REGISTERS; i++) {
-		uint32_t four[NEON_LANES];
+		uint32_t four[LANES];
 		vst1q_u32(four, nearest_levels(book, y[i], 1U << bits));
-		for (size_t l = 0; l < NEON_LANES; l++) {
-			index[i * NEON_LANES + l] = (uint8_t)four[l];
+		for (size_t l = 0; l < LANES; l++) {
+			index[i * LANES + l] = (uint8_t)four[l];
 			level[l] = book->level[four[l]];
 		}
 		c[i] = vld1q_f32(level);
@@ -240,7 +240,7 @@ void neon_tq_normalise(float *y, float *norm, const float *x, size_t left, size_
 		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
 		norm[g] = normalise(v);
 		for (size_t i = 0; i < REGISTERS; i++)
-			vst1q_f32(y + i * NEON_LANES, v[i]);
+			vst1q_f32(y + i * LANES, v[i]);
 	}
 }
 

@@ -13,15 +13,15 @@
 #ifndef MOEFS_KERNELS_NEON_TQ_H
 #define MOEFS_KERNELS_NEON_TQ_H
 
-#include "kernels/neon.h"
+#include "kernels/neon_lanes.h"
 #include "kernels/tq_product.h"
 
 enum {
 	SLAB_PAIRS = TQ_UNIT / 2, /* of registers of codes for 4 rows */
 	PAIRS = SLABS * SLAB_PAIRS,
-	QUARTERS = TILE_ROWS / NEON_LANES, /* a plane's registers of rows */
-	BLOCK_TOKENS = 8,		   /* multiplied together */
-	TILE_TOKENS = 64,		   /* share one making of codes */
+	QUARTERS = TILE_ROWS / LANES, /* a plane's registers of rows */
+	BLOCK_TOKENS = 8,	      /* multiplied together */
+	TILE_TOKENS = 64,	      /* share one making of codes */
 	/* Quarters that a block of tokens is multiplied by at once. SUM_PARTS, 1 or 2, is the
 	 * number of registers of sums of a quarter, defined by neon_sums.h or neondot_sums.h. */
 	BLOCK_QUARTERS = 2 / SUM_PARTS,
@@ -51,11 +51,10 @@ ALWAYS_INLINE int32x4_t total(struct sums sums);
 /* The norms of 4 rows. */
 ALWAYS_INLINE float32x4_t load_norms(const uint8_t *norms, size_t quarter, enum norm_type type)
 {
-	const size_t row = quarter * NEON_LANES;
+	const size_t row = quarter * LANES;
 
-	return type == NORM_F16
-		       ? f16_to_f32_4(vld1_u16((const uint16_t *)(const void *)norms + row))
-		       : vld1q_f32((const float *)(const void *)norms + row);
+	return type == NORM_F16 ? lanes_load_f16((const uint16_t *)(const void *)norms + row, LANES)
+				: vld1q_f32((const float *)(const void *)norms + row);
 }
 
 /* y[4] = fmaf((float)I, norm · a, y[4]) */
@@ -83,7 +82,7 @@ ALWAYS_INLINE void multiply_one(float y[TILE_ROWS], const uint8_t *tile, const i
 		}
 	}
 	for (size_t i = 0; i < QUARTERS; i++)
-		finish_sums(y + i * NEON_LANES, sums[i],
+		finish_sums(y + i * LANES, sums[i],
 			    load_norms(tile + tq_slabs_bytes(bits), i, norms), a);
 }
 
@@ -136,8 +135,8 @@ ALWAYS_INLINE void multiply_quarters(const struct block *b, const struct unpacke
 	}
 	for (size_t t = 0; t < count; t++)
 		for (size_t i = 0; i < BLOCK_QUARTERS; i++)
-			finish_sums(b->y[t] + (first + i) * NEON_LANES, sums[t][i],
-				    w->norms[first + i], b->a[t]);
+			finish_sums(b->y[t] + (first + i) * LANES, sums[t][i], w->norms[first + i],
+				    b->a[t]);
 }
 
 static void multiply_block(const struct block *b, const struct unpacked *w, size_t count)

@@ -2,12 +2,10 @@
  * trellis_groups.h. */
 #if defined(__aarch64__)
 
-#include "kernels/neon.h"
-
-#define TABLE(function) neon_##function
+#include "kernels/neon_lanes.h"
 
 typedef int16x8_t shorts;
-enum { LANES = 8 };
+enum { SHORTS = 8 };
 
 #define shorts_load(p) vld1q_s16(p)
 #define shorts_store(p, v) vst1q_s16((int16_t *)(p), v)

@@ -1,9 +1,9 @@
 /* Products of matrices of blocks for NEON with the dot product instructions of ARMv8.2. */
 #if defined(__aarch64__)
 
-#include "kernels/neon_block.h"
-
 #define TABLE(function) neondot_##function
+
+#include "kernels/neon_block.h"
 
 ALWAYS_INLINE void dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from, const int8_t *q,
 		       size_t count, int most, size_t joint)

@@ -19,16 +19,16 @@ static inline void tq_load_group(float x[TQ_GROUP], const float *row, size_t lef
 }
 
 /* An index is searched bit by bit, the highest first: with the bits that are known, i, the next
- * one is whether y is above boundary ((2 i + 1) << bits to come) - 1. Of each search those, `lanes`
+ * one is whether y is above boundary ((2 i + 1) << bits to come) - 1. Of each search those, `count`
  * apart; the others are not looked at. */
 enum { TQ_SEARCHES = 4 };
-static inline void tq_searches(float *out, size_t lanes, const struct tq_codebook *book)
+static inline void tq_searches(float *out, size_t count, const struct tq_codebook *book)
 {
 	for (uint32_t s = 0; s < TQ_SEARCHES; s++)
-		for (uint32_t i = 0; i < lanes; i++) {
+		for (uint32_t i = 0; i < count; i++) {
 			const uint32_t to_come = s < book->bits ? book->bits - 1 - s : 0;
 			const uint32_t at = ((2 * i + 1) << to_come) - 1;
-			out[s * lanes + i] = at < book->levels - 1 ? book->boundary[at] : 0;
+			out[s * count + i] = at < book->levels - 1 ? book->boundary[at] : 0;
 		}
 }
 

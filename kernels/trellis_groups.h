@@ -13,7 +13,7 @@
 /* ---- targets ---- */
 
 /* The eight columns of a unit, each of the same eight groups, from eight vectors of a group's unit
- * each; with more LANES the same in every 128 bits. */
+ * each; with more SHORTS the same in every 128 bits. */
 ALWAYS_INLINE void turn(shorts v[TQ_UNIT])
 {
 #pragma GCC unroll 3
@@ -37,8 +37,8 @@ static void make_targets(int16_t target[][TQ_GROUP], const float *y, size_t grou
 			target[g][i] = tc_target(y[i], scale);
 }
 
-/* Of LANES groups. */
-static void turn_targets(int16_t x[TQ_GROUP][LANES], const int16_t target[][TQ_GROUP])
+/* Of SHORTS groups. */
+static void turn_targets(int16_t x[TQ_GROUP][SHORTS], const int16_t target[][TQ_GROUP])
 {
 	for (size_t t = 0; t < TQ_GROUP; t += TQ_UNIT) {
 		shorts v[TQ_UNIT];
@@ -54,7 +54,7 @@ static void turn_targets(int16_t x[TQ_GROUP][LANES], const int16_t target[][TQ_G
 
 /* A slab's eight halves of units lie, group by group, in the order of its packed bytes: byte
  * u of a slab's units is unit u · SLABS + slab of the ring. */
-ALWAYS_INLINE void turn_streams(int16_t stream[LANES][2 * UNITS], const struct encoded *from)
+ALWAYS_INLINE void turn_streams(int16_t stream[SHORTS][2 * UNITS], const struct encoded *from)
 {
 	for (size_t slab = 0; slab < SLABS; slab++) {
 		shorts v[TQ_UNIT];
@@ -79,7 +79,7 @@ ALWAYS_INLINE void pack_units(uint8_t *packed, const int16_t half[2 * UNITS], ui
 ALWAYS_INLINE void take_out(uint8_t *packed, float *factor, const struct encoded *from,
 			    size_t groups, uint32_t bits)
 {
-	int16_t stream[LANES][2 * UNITS];
+	int16_t stream[SHORTS][2 * UNITS];
 
 	turn_streams(stream, from);
 	for (size_t g = 0; g < groups; g++) {
@@ -91,18 +91,18 @@ ALWAYS_INLINE void take_out(uint8_t *packed, float *factor, const struct encoded
 
 /* ---- together ---- */
 
-enum { TOGETHER = WAYS * LANES };
+enum { TOGETHER = WAYS * SHORTS };
 ALWAYS_INLINE size_t together(uint32_t bits)
 {
-	return ways(bits) * LANES;
+	return ways(bits) * SHORTS;
 }
 
 /* Of so many groups those that go this way. */
 ALWAYS_INLINE size_t part(size_t groups, size_t way)
 {
-	const size_t first = way * LANES;
+	const size_t first = way * SHORTS;
 
-	return groups < first ? 0 : groups - first < LANES ? groups - first : LANES;
+	return groups < first ? 0 : groups - first < SHORTS ? groups - first : SHORTS;
 }
 
 ALWAYS_INLINE void encode_lanes(uint8_t *packed, float *factor, const int16_t target[][TQ_GROUP],
@@ -115,12 +115,12 @@ ALWAYS_INLINE void encode_lanes(uint8_t *packed, float *factor, const int16_t ta
 
 	for (uint32_t w = 0; w < ways(bits); w++) {
 		path[w] = (struct path *)(void *)memory[w];
-		turn_targets(path[w]->x, target + w * LANES);
+		turn_targets(path[w]->x, target + w * SHORTS);
 	}
 	find_seams(seam, path, t, bits);
 	follow_and_trace(out, path, seam, t, bits);
 	for (uint32_t w = 0; w < ways(bits); w++)
-		take_out(packed + w * LANES * tq_group_bytes(bits), factor + w * LANES, &out[w],
+		take_out(packed + w * SHORTS * tq_group_bytes(bits), factor + w * SHORTS, &out[w],
 			 part(groups, w), bits);
 }
 

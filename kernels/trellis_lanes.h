@@ -6,7 +6,7 @@
  * is:
  *
  *     TABLE(function)                   the function's name in this table
- *     shorts, LANES                     the type, and how many integers of 16 bits it holds
+ *     shorts, SHORTS                     the type, and how many integers of 16 bits it holds
  *     shorts_load(p), shorts_store(p, v), shorts_all(i)
  *     shorts_add, _sub, _add_sat, _sub_sat, _min, _and, _or(a, b)
  *     shorts_left(v, n), shorts_right(v, n)     by a constant; unsigned
@@ -211,7 +211,7 @@ ALWAYS_INLINE uint32_t ways(uint32_t bits)
 }
 
 struct path {
-	int16_t x[TQ_GROUP][LANES]; /* targets in the order of the ring */
+	int16_t x[TQ_GROUP][SHORTS]; /* targets in the order of the ring */
 	shorts cost[TC_STATES];
 	shorts through[]; /* [positions of a stretch][states] */
 };
@@ -350,10 +350,10 @@ ALWAYS_INLINE void begin_at(struct path *p, shorts seam, uint32_t bits)
 
 /* ---- back along the ring ---- */
 
-/* Of LANES groups: their streams by halves of the ring's units, and the sums of tc_factor. */
+/* Of SHORTS groups: their streams by halves of the ring's units, and the sums of tc_factor. */
 struct encoded {
-	int16_t half[2 * UNITS][LANES];
-	int32_t with_target[2][LANES / 2], with_itself[2][LANES / 2];
+	int16_t half[2 * UNITS][SHORTS];
+	int32_t with_target[2][SHORTS / 2], with_itself[2][SHORTS / 2];
 };
 
 /* A way back. */

@@ -1,12 +1,12 @@
-/* What the files of the AVX-512 tables share: tails, sums in dot order, the exponential,
- * prototypes.
+/* What a vector is to the kernels that are written once for all instruction sets (*_lanes.h): here
+ * a register of AVX-512, 16 floats. Also the prototypes of the AVX-512 tables.
  *
  * Include only from kernels/avx512*.c, which the Makefile compiles for AVX-512 F, BW, VL and DQ.
- * The 16 virtual lanes of kernels.h are the 16 lanes of one register. Tails are masked: lanes that
- * are not loaded are zero, and their memory is not touched.
+ * lanes.h says what each definition means. The 16 virtual lanes of kernels.h
+ * are the 16 lanes of one register.
  */
-#ifndef MOEFS_KERNELS_AVX512_H
-#define MOEFS_KERNELS_AVX512_H
+#ifndef MOEFS_KERNELS_AVX512_LANES_H
+#define MOEFS_KERNELS_AVX512_LANES_H
 
 #include "kernels/block_formats.h"
 #include "kernels/cases.h"
@@ -18,35 +18,82 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-enum { AVX512_LANES = 16 };
+#ifndef TABLE
+#define TABLE(function) avx512_##function
+#endif
 
-/* The first n lanes; all 16 of them if n is larger. */
-ALWAYS_INLINE __mmask16 first_lanes(size_t n)
+typedef __m512 lanes;
+typedef __m512i lanes_ints;
+typedef __mmask16 lanes_mask;
+enum { LANES = 16, DOT_REGISTERS = 16 / LANES };
+
+#define lanes_all(f) _mm512_set1_ps(f)
+#define lanes_negative(v) _mm512_xor_ps(v, _mm512_set1_ps(-0.0F))
+#define lanes_add(a, b) _mm512_add_ps(a, b)
+#define lanes_sub(a, b) _mm512_sub_ps(a, b)
+#define lanes_mul(a, b) _mm512_mul_ps(a, b)
+#define lanes_div(a, b) _mm512_div_ps(a, b)
+#define lanes_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define lanes_fms(a, b, c) _mm512_fmsub_ps(a, b, c)
+/* The second operand is the result where a comparison with NaN is false. */
+#define lanes_at_most(v, limit) _mm512_min_ps(limit, v)
+#define lanes_at_least(v, limit) _mm512_max_ps(limit, v)
+
+/* ---- some of the lanes ---- */
+
+ALWAYS_INLINE lanes_mask lanes_first(size_t n)
 {
-	return n >= AVX512_LANES ? (__mmask16)0xffff : (__mmask16)((1U << n) - 1);
+	return n >= LANES ? (lanes_mask)0xffff : (lanes_mask)((1U << n) - 1);
 }
 
-ALWAYS_INLINE __m512 load_up_to_16(const float *p, size_t n)
+#define lanes_mask_without(mask, other) ((lanes_mask)((mask) & ~(other)))
+#define lanes_keep(v, mask) _mm512_maskz_mov_ps(mask, v)
+#define lanes_add_some(sum, v, mask) _mm512_mask_add_ps(sum, mask, sum, v)
+/* Of a NaN and max: max. */
+#define lanes_raise(max, v, mask) _mm512_mask_max_ps(max, mask, v, max)
+
+ALWAYS_INLINE lanes lanes_load(const float *p, size_t left)
 {
-	return _mm512_maskz_loadu_ps(first_lanes(n), p);
+	return left >= LANES ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(lanes_first(left), p);
 }
 
-ALWAYS_INLINE void store_up_to_16(float *p, size_t n, __m512 v)
+ALWAYS_INLINE void lanes_store(float *p, size_t left, lanes v)
 {
-	_mm512_mask_storeu_ps(p, first_lanes(n), v);
+	if (left >= LANES)
+		_mm512_storeu_ps(p, v);
+	else
+		_mm512_mask_storeu_ps(p, lanes_first(left), v);
 }
 
-/* The tree of kernels.h: lane l += lane l + 8, then + 4, + 2, + 1. */
-ALWAYS_INLINE float sum_dot_lanes(__m512 v)
+ALWAYS_INLINE __m256i lanes_load_u16(const uint16_t *p, size_t left)
 {
-	const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+	return left >= LANES ? _mm256_loadu_si256((const __m256i *)(const void *)p)
+			     : _mm256_maskz_loadu_epi16(lanes_first(left), p);
+}
+
+ALWAYS_INLINE lanes lanes_load_f16(const uint16_t *p, size_t left)
+{
+	return _mm512_cvtph_ps(lanes_load_u16(p, left));
+}
+
+ALWAYS_INLINE void lanes_store_f16(uint16_t *p, size_t left, lanes v)
+{
+	_mm256_mask_storeu_epi16(p, lanes_first(left),
+				 _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* ---- across lanes ---- */
+
+ALWAYS_INLINE float lanes_dot(const lanes sum[DOT_REGISTERS])
+{
+	const __m256 s8 =
+		_mm256_add_ps(_mm512_castps512_ps256(sum[0]), _mm512_extractf32x8_ps(sum[0], 1));
 	const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
 	const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
 	return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
 }
 
-/* The largest lane; none may be NaN. */
-ALWAYS_INLINE float max_lane(__m512 v)
+ALWAYS_INLINE float lanes_largest(lanes v)
 {
 	const __m256 m8 = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
 	const __m128 m4 = _mm_max_ps(_mm256_castps256_ps128(m8), _mm256_extractf128_ps(m8, 1));
@@ -54,40 +101,22 @@ ALWAYS_INLINE float max_lane(__m512 v)
 	return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
 }
 
-ALWAYS_INLINE __m512 exp_power_of_two16(__m512i n)
+/* ---- whole numbers of 32 bits, for lanes_exp ---- */
+
+#define lanes_ints_of_bits(v) _mm512_castps_si512(v)
+#define lanes_ints_all(n) _mm512_set1_epi32(n)
+#define lanes_ints_sub(a, b) _mm512_sub_epi32(a, b)
+#define lanes_ints_half(n) _mm512_srai_epi32(n, 1)
+
+ALWAYS_INLINE lanes lanes_power_of_two(lanes_ints n)
 {
 	const __m512i biased = _mm512_add_epi32(n, _mm512_set1_epi32(127));
 	return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
 }
 
-/* exp_f32 of exp.h, operation by operation. */
-ALWAYS_INLINE __m512 exp16(__m512 x)
-{
-	const __m512 round = _mm512_set1_ps(EXP_ROUND), one = _mm512_set1_ps(1);
+#include "kernels/lanes.h"
 
-	/* The second operand is the result where a comparison with NaN is false. */
-	x = _mm512_max_ps(_mm512_set1_ps(EXP_LOW), x);
-	x = _mm512_min_ps(_mm512_set1_ps(EXP_HIGH), x);
-
-	const __m512 shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(EXP_LOG2E), round);
-	const __m512 rounded = _mm512_sub_ps(shifted, round);
-	const __m512i n = _mm512_sub_epi32(_mm512_castps_si512(shifted),
-					   _mm512_set1_epi32((int)EXP_ROUND_BITS));
-
-	__m512 r = _mm512_fmadd_ps(rounded, _mm512_set1_ps(-EXP_LN2_HIGH), x);
-	r = _mm512_fmadd_ps(rounded, _mm512_set1_ps(-EXP_LN2_LOW), r);
-	__m512 p = _mm512_set1_ps(EXP_C6);
-	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C5));
-	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C4));
-	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C3));
-	p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C2));
-	p = _mm512_fmadd_ps(p, r, one);
-	p = _mm512_fmadd_ps(p, r, one);
-
-	const __m512i half = _mm512_srai_epi32(n, 1);
-	p = _mm512_mul_ps(p, exp_power_of_two16(half));
-	return _mm512_mul_ps(p, exp_power_of_two16(_mm512_sub_epi32(n, half)));
-}
+/* ---- the tables ---- */
 
 void avx512_multiply_f32(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n);
@@ -127,14 +156,5 @@ void avx512_kv_put(void *block, enum kv_type type, size_t key_offset, size_t val
 void avx512_attend(float *out, const float *q, const struct attention *a);
 void avx512_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n);
-
-void avx512_sigmoid_mul(float *y, const float *x, size_t n);
-void avx512_gelu_mul(float *gate, const float *up, size_t n);
-void avx512_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit);
-void avx512_softcap(float *x, size_t n, float cap);
-void avx512_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
-		      uint32_t channels, uint32_t c0, uint32_t c1);
-void avx512_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);
-void avx512_delta_steps(const struct delta *d, uint32_t col0, uint32_t col1);
 
 #endif
