@@ -8,9 +8,10 @@
  * result of one stay in a core's second-level cache.
  *
  *      0  u64 XXH3-64 of the record
- *      8  for each block of CODEC_BLOCK bytes (the last may be shorter), u32 bytes of its high
- * plane as stored, and u32 bytes of its low plane; as many as the plane has: it is plain the
- * planes, end to end, each block's high one before its low one
+ *      8  for each block of CODEC_BLOCK bytes (the last may be shorter): u32 bytes of its high
+ *         plane as stored, u32 bytes of its low plane; the plane's own size means stored as it is
+ *
+ *         then the planes, end to end, each block's high plane before its low plane
  *
  * Numbers are little-endian. Of an odd number of bytes the last belongs to the low plane. The sum
  * at the front makes a decoded record certain by itself, whoever keeps sums of the stored bytes.

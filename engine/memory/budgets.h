@@ -1,21 +1,23 @@
-/* How much memory the experts may take, and the contexts: decided from what was asked for and what
- * there is, and decided again while the engine runs.
+/* How much memory experts and contexts may take: decided from what the user asked for and what is
+ * available, and decided again while the engine runs.
  *
- * The budget of experts *in force* is the pager's, and is the lesser of two:
- *     what was asked for     a size, or nothing: then all that is there
- *     what there is          what experts take now, and what is spare of the tightest of machine
- *                            and control groups besides its margin (memory.h)
- * Nothing was asked for: then two more things are left room, which are yet to be taken: what the
- * contexts may still grow by, and the weights of models that are mounted but not loaded. Never is
- * it less than a token needs in one layer, or than was asked for, if that is less.
+ * The budget of experts *in force* is the pager's, and is the smaller of two:
+ *     asked for      a size, or nothing: then all that is available
+ *     available      what experts take now, and what is spare, besides its margin, at the
+ *                    tightest of machine and control groups (memory.h)
  *
- * It is decided at once when something is asked for or a model comes, loads or goes. In between a
- * thread watches (pressure.h, and a look at the numbers four times a second): short memory lowers
- * the budget at once by what is missing, and when memory has been there for a while it rises
- * again, a sixteenth of the way at each look. So the pool has given memory back before the kernel
- * must kill, as long as others take it no faster than a margin between two looks.
+ * If nothing was asked for, room is also left for what is still to be taken: what the contexts may
+ * grow by, and the weights of models that are mounted but not loaded. The budget is never less than
+ * what a token needs in one layer, or than what was asked for, if that is less.
  *
- * Contexts: a size that was asked for, or an eighth of what models, experts and contexts share.
+ * It is decided at once when the user asks, or when a model is mounted, loaded or removed. In
+ * between a thread watches (pressure.h, and the numbers four times a second): short memory lowers
+ * the budget at once by the missing bytes; when memory has been available for a while the budget
+ * rises again, by a sixteenth of the way at each look. So the pool returns memory before the kernel
+ * must kill, as long as other processes take it no faster than a margin between two looks.
+ *
+ * Contexts get the size that was asked for, or an eighth of what models, experts and contexts
+ * share.
  */
 #ifndef MOEFS_ENGINE_MEMORY_BUDGETS_H
 #define MOEFS_ENGINE_MEMORY_BUDGETS_H
@@ -36,7 +38,7 @@ enum need_state {
 	NEED_TAKEN,
 };
 
-/* What one model needs besides its experts; bytes. */
+/* What one model needs besides its experts, in bytes. */
 struct budget_need {
 	uint64_t bytes; /* weights, activations, tokenizer; an estimate, until it is taken */
 	uint64_t least; /* for experts: so that a token's picks of one layer fit */
@@ -64,31 +66,32 @@ struct budgets {
 	pthread_t thread;
 };
 
-/* Decides for the first time. context_bytes 0: nothing was asked for. contexts and root (memory.h)
- * outlive it. A zeroed struct may be freed. */
+/* Makes the first decision. context_bytes 0: nothing was asked for. contexts and root (memory.h)
+ * outlive b. A zeroed struct may be freed. */
 int budgets_init(struct budgets *b, const char *root, uint64_t asked, uint64_t context_bytes,
 		 struct context_budget *contexts, struct err *e);
-/* From now on this pool, which was made with b->in_force, gets the budgets. */
+/* From now on sets the budget of this pager, which was created with b->in_force. */
 void budgets_govern(struct budgets *b, struct pager *pager);
 int budgets_watch(struct budgets *b, struct err *e); /* starts the thread */
 void budgets_free(struct budgets *b);		     /* ends it; the pager outlives this */
 
-/* ERANGE below the largest expert, in the pager's words; nothing has changed then. Either may be
- * BUDGET_AUTOMATIC. */
+/* ERANGE below the largest expert, in the pager's words; then nothing has changed. Either size may
+ * be BUDGET_AUTOMATIC. */
 int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e);
 void budgets_ask_contexts(struct budgets *b, uint64_t bytes);
 
-/* A model is mounted, changes, goes; or something is taken for a while, which begins as COMING:
- * then memory is made for it at once. The need is the caller's; removing one that was never added
- * does nothing. */
+/* A model is mounted, changes its state, or is removed; or something is taken for a while, which
+ * begins as NEED_COMING: memory is made for that at once. The need belongs to the caller; removing
+ * one that was never added does nothing. */
 void budgets_add(struct budgets *b, struct budget_need *n);
 void budgets_need(struct budgets *b, struct budget_need *n, enum need_state state);
 void budgets_remove(struct budgets *b, struct budget_need *n);
 
-/* What could be taken now and the budget in force stay as it is. */
+/* Bytes that could be taken now without lowering the budget in force. */
 uint64_t budgets_beside(struct budgets *b);
 
-/* One look of the thread: true if memory goes fast, so that the next should be soon. */
+/* One look of the thread: true if memory is disappearing fast, so that the next look should be
+ * soon. */
 bool budgets_look(struct budgets *b, enum pressure_signal signal, uint64_t now_ns);
 
 #endif

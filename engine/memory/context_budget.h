@@ -1,10 +1,10 @@
-/* What the contexts of an engine take together, and may take: budgets.h decides the limit, and each
- * context takes its memory here, a mapping at a time, so that what is counted is what is mapped.
+/* What all contexts of an engine take, and may take: budgets.h decides the limit, and each context
+ * takes its memory here, one mapping at a time, so that what is counted is what is mapped.
  *
- * What a text needs goes before what is merely good to have, such as copies of where a text was:
- * memory of that kind is spare, of whichever context, and gives way.
+ * What a text needs comes before what is merely useful, such as copies of an earlier state of a
+ * text: such memory is spare, whichever context has it, and is given up.
  *
- * Any thread. Nothing is locked but the list of what is spare, by who takes more than there is.
+ * Any thread. Only the list of spare memory is locked, by a thread that takes more than there is.
  */
 #ifndef MOEFS_ENGINE_MEMORY_CONTEXT_BUDGET_H
 #define MOEFS_ENGINE_MEMORY_CONTEXT_BUDGET_H
@@ -19,7 +19,7 @@
 /* A context's spare memory, while it has some. */
 struct context_spare {
 	struct context_spare *next;
-	/* Gives up one piece of it, and leaves the list with the last. The lock is held. */
+	/* Gives up one piece, and leaves the list with the last one. The lock is held. */
 	void (*give_way)(struct context_spare *s);
 };
 
@@ -33,17 +33,18 @@ struct context_budget {
 void context_budget_init(struct context_budget *b, uint64_t limit);
 void context_budget_free(struct context_budget *b);
 
-/* The pages that so many bytes take: what is asked for and counted below. */
+/* Bytes rounded up to whole pages: what is taken and counted below. */
 size_t context_pages(size_t bytes);
-/* Zeroed memory of whole pages, counted; what is spare gives way. NULL: -ENOSPC in *e, the budget
- * is used up, or -ENOMEM. Without the lock. */
+/* Zeroed memory of whole pages, counted; spare memory is given up for it. NULL with -ENOSPC in *e:
+ * the budget is used up; or -ENOMEM. Without the lock. */
 void *context_take(struct context_budget *b, size_t bytes, struct err *e);
-/* The same if there is room, for what is spare itself; with or without the lock. */
+/* The same only if there is room, for spare memory itself; with or without the lock. */
 void *context_take_spare(struct context_budget *b, size_t bytes);
-/* Gives it back, to the system at once. NULL is fine. */
+/* Unmaps the memory. NULL is fine. */
 void context_give(struct context_budget *b, const void *memory, size_t bytes);
 
-/* Puts a member at the end of the list, as the last to give way; takes it out. With the lock. */
+/* context_spare_last puts a member at the end of the list, as the last to give memory up;
+ * context_spare_none removes it. With the lock. */
 void context_spare_last(struct context_budget *b, struct context_spare *s);
 void context_spare_none(struct context_budget *b, const struct context_spare *s);
 

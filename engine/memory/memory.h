@@ -1,15 +1,15 @@
 /* How much memory this process may still take.
  *
  * Two things bound it: what the machine has available (MemAvailable, proc(5)), and the limits of
- * the control group that the process is in and of every group above it that can be seen from here
- * (the kernel's admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst). Which group that is says
- * /proc/self/cgroup, and where its files are /proc/self/mountinfo: with version 2, with version 1,
- * with both mounted side by side, and in containers whose group is the root of what they see.
+ * the process's control group and of every group above it that is visible (the kernel's
+ * admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst). /proc/self/cgroup names the group, and
+ * /proc/self/mountinfo says where its files are: with version 2, with version 1, with both side by
+ * side, and in containers whose group is the root of what they see.
  *
- * Page cache is counted as free: the kernel drops it before it kills. Whatever is missing or makes
- * no sense bounds nothing.
+ * Page cache counts as free: the kernel drops it before it kills. A file that is missing or makes
+ * no sense sets no bound.
  *
- * Not here: what the memory is used for (budgets.h), and being told when it becomes short
+ * Not here: what the memory is used for (budgets.h), and notifications when it becomes short
  * (pressure.h). A struct memory belongs to one thread at a time.
  */
 #ifndef MOEFS_ENGINE_MEMORY_MEMORY_H
@@ -44,16 +44,16 @@ struct memory_room {
 /* root is kept, not copied. */
 void memory_init(struct memory *m, const char *root);
 void memory_free(struct memory *m);
-/* Reads a handful of small files. A process that was moved to another group is noticed. */
+/* Reads a few small files. Notices when the process was moved to another group. */
 void memory_look(struct memory *m, struct memory_room *out);
 
-/* ---- for those who want to be told of changes (pressure.h) ---- */
+/* ---- for pressure.h ---- */
 
 /* The limit of one group, UINT64_MAX if it has none. */
 uint64_t memory_group_limit(const struct memory *m, const char *group);
-/* What a group of that limit keeps free. */
+/* The margin of a group with that limit. */
 uint64_t memory_group_margin(uint64_t limit);
-/* Makes of a group's path that of the group above. False: that is not to be seen. */
+/* Turns a group's path into that of the group above. False: that one is not visible. */
 bool memory_group_above(const struct memory *m, char *group);
 
 #endif

@@ -1,12 +1,12 @@
-/* Being told by the kernel that memory becomes short, where it is willing to.
+/* Notifications from the kernel that memory becomes short, where it grants them.
  *
  *     /proc/pressure/memory   stalls of the whole machine (accounting/psi.rst)
  *     version 2               the group's memory.pressure, and memory.events of all groups above
  *     version 1               the group's memory.pressure_level, and its usage crossing into the
  *                             margin of a limit, of all groups above, by cgroup.event_control
  *
- * Any of them may be missing or forbidden, so this makes a periodic look faster and never replaces
- * it. One thread uses a struct pressure.
+ * Any of them may be missing or forbidden, so notifications make a periodic look faster and never
+ * replace it. One thread uses a struct pressure.
  */
 #ifndef MOEFS_ENGINE_MEMORY_PRESSURE_H
 #define MOEFS_ENGINE_MEMORY_PRESSURE_H
@@ -38,7 +38,7 @@ struct pressure {
 	int count;
 };
 
-/* Takes what the kernel grants, which may be nothing. */
+/* Opens the notifications that the kernel grants, perhaps none. */
 void pressure_open(struct pressure *p, const struct memory *m);
 void pressure_close(struct pressure *p);
 /* Waits for a signal, at most this long, or until `wake` can be read. */

@@ -47,7 +47,7 @@ int encoding_misfit(const struct checkpoint_tensor *companion,
 		       companion->name, companion->type, one, codes->name, codes->type, other);
 }
 
-int encoding_mlx_codes(const struct encoded *in, struct package_tensor *t, bool mxfp4,
+int encoding_mlx_codes(const struct encoded_tensor *in, struct package_tensor *t, bool mxfp4,
 		       struct err *e)
 {
 	char module[1024];
@@ -82,7 +82,7 @@ float encoding_float(const struct package_part *part, const uint8_t *bytes, size
 /* Numbers as they are: F32, F16 and BF16. Any other type has no parts, and is refused by whoever
  * wants to read it. */
 
-static int encoding_plain_describe(struct package_tensor *t, const struct encoded *in,
+static int encoding_plain_describe(struct package_tensor *t, const struct encoded_tensor *in,
 				   struct err *e)
 {
 	const struct checkpoint_tensor *from = in->codes;
@@ -125,7 +125,8 @@ static bool encoding_fp8_fits(const struct checkpoint_tensor *codes,
 	       scales->shape[d - 1] == encoding_fp8_blocks(codes->shape[d - 1], q->block_cols);
 }
 
-static int encoding_fp8_describe(struct package_tensor *t, const struct encoded *in, struct err *e)
+static int encoding_fp8_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				 struct err *e)
 {
 	const struct checkpoint_tensor *codes = in->codes, *scales = in->companion[0];
 	if (!in->config->block_rows)
@@ -221,7 +222,7 @@ static uint64_t encoding_affine_columns(const struct checkpoint_tensor *codes, u
 	return words * 32 % bits == 0 && cols % group == 0 ? cols : 0;
 }
 
-static int encoding_affine_describe(struct package_tensor *t, const struct encoded *in,
+static int encoding_affine_describe(struct package_tensor *t, const struct encoded_tensor *in,
 				    struct err *e)
 {
 	int failed = encoding_mlx_codes(in, t, false, e);
@@ -277,7 +278,7 @@ const struct encoding encoding_affine = {
 
 enum { BLOCK = 32, BLOCK_BYTES = BLOCK / 2 };
 
-static int encoding_mxfp4_describe(struct package_tensor *t, const struct encoded *in,
+static int encoding_mxfp4_describe(struct package_tensor *t, const struct encoded_tensor *in,
 				   struct err *e)
 {
 	const struct checkpoint_tensor *codes = in->codes, *scales = in->companion[0];
@@ -312,12 +313,12 @@ const struct encoding encoding_mxfp4 = {
 
 enum { WORD_CODES = 8 };
 
-static bool encoding_mlx_mxfp4_is(const struct encoded *in)
+static bool encoding_mlx_mxfp4_is(const struct encoded_tensor *in)
 {
 	return in->companion[0] && !strcmp(in->companion[0]->type, "U8");
 }
 
-static int encoding_mlx_mxfp4_describe(struct package_tensor *t, const struct encoded *in,
+static int encoding_mlx_mxfp4_describe(struct package_tensor *t, const struct encoded_tensor *in,
 				       struct err *e)
 {
 	const struct checkpoint_tensor *codes = in->codes, *scales = in->companion[0];
@@ -373,7 +374,7 @@ static enum format encoding_tq_format(uint64_t bytes, enum format first)
 	return FORMAT_COUNT;
 }
 
-static int encoding_tq_or_tc_describe(struct package_tensor *t, const struct encoded *in,
+static int encoding_tq_or_tc_describe(struct package_tensor *t, const struct encoded_tensor *in,
 				      enum format first, struct err *e)
 {
 	const struct checkpoint_tensor *codes = in->codes, *norms = in->companion[0];
@@ -405,12 +406,14 @@ static int encoding_tq_or_tc_describe(struct package_tensor *t, const struct enc
 	return 0;
 }
 
-static int encoding_tq_describe(struct package_tensor *t, const struct encoded *in, struct err *e)
+static int encoding_tq_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				struct err *e)
 {
 	return encoding_tq_or_tc_describe(t, in, FORMAT_TQ2, e);
 }
 
-static int encoding_tc_describe(struct package_tensor *t, const struct encoded *in, struct err *e)
+static int encoding_tc_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				struct err *e)
 {
 	return encoding_tq_or_tc_describe(t, in, FORMAT_TC2, e);
 }
@@ -439,7 +442,8 @@ const struct encoding encoding_tc = {
  * [rows, bytes of a row], a row being blocks of 32 numbers as GGUF's Q8_0 has them, a scale in F16
  * and 32 whole numbers. */
 
-static int encoding_q8_0_describe(struct package_tensor *t, const struct encoded *in, struct err *e)
+static int encoding_q8_0_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				  struct err *e)
 {
 	const struct checkpoint_tensor *codes = in->codes;
 	struct shape block = {.format = FORMAT_Q8_0, .rows = 1};

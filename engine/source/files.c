@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct file {
+struct open_file {
 	char *path;
 	int fd;
 	uint64_t bytes;
@@ -16,7 +16,7 @@ struct file {
 
 struct files {
 	char *folder;
-	struct file *file;
+	struct open_file *file;
 	uint32_t count, room;
 	files_note *note; /* NULL: nobody hears of what is read */
 	void *note_ctx;
@@ -59,7 +59,7 @@ static int files_make_room(struct files *f, struct err *e)
 	if (f->count < f->room)
 		return 0;
 	uint32_t room = f->room ? 2 * f->room : 8;
-	struct file *larger = realloc(f->file, room * sizeof *larger);
+	struct open_file *larger = realloc(f->file, room * sizeof *larger);
 	if (!larger)
 		return err_set(e, ENOMEM, "%s: out of memory for its list of files", f->folder);
 	f->file = larger;
@@ -79,8 +79,8 @@ int files_open(struct files *f, const char *name, uint32_t *number, struct err *
 	int failed = files_make_room(f, e);
 	if (failed)
 		return failed;
-	struct file *new = &f->file[f->count];
-	*new = (struct file){.fd = -1, .path = source_file_path(f->folder, name)};
+	struct open_file *new = &f->file[f->count];
+	*new = (struct open_file){.fd = -1, .path = source_file_path(f->folder, name)};
 	if (!new->path)
 		return err_set(e, ENOMEM, "out of memory for the name of a file");
 	f->count++;
@@ -125,7 +125,7 @@ int files_stat(const struct files *f, uint32_t number, struct stat *st, struct e
 int files_read(const struct files *f, uint32_t number, uint64_t offset, void *buffer, size_t bytes,
 	       struct err *e)
 {
-	const struct file *file = &f->file[number];
+	const struct open_file *file = &f->file[number];
 	int failed = source_file_read(file->fd, buffer, bytes, offset, file->path, e);
 	if (failed || !f->note)
 		return failed;

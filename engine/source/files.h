@@ -1,7 +1,7 @@
-/* The open files that a source's tensors lie in: found in one folder, numbered, read on demand and
- * never mapped, so that a file cut short under the reader is an error and not a SIGBUS.
+/* The open files of a source, in one folder, numbered: read on demand and never mapped, so that a
+ * file that is cut short while it is read is an error and not a SIGBUS.
  *
- * What is open stays as it is until it is closed; any number of threads may read.
+ * A file stays open until files_close; any number of threads may read.
  */
 #ifndef MOEFS_ENGINE_SOURCE_FILES_H
 #define MOEFS_ENGINE_SOURCE_FILES_H
@@ -16,7 +16,7 @@ enum { FILES_MOST = 4096 };
 
 struct files;
 
-/* None yet, of that folder, whose name is copied. */
+/* No files yet, of that folder, whose name is copied. */
 int files_create(struct files **out, const char *folder, struct err *e);
 void files_close(struct files *f); /* NULL is fine */
 
@@ -31,15 +31,16 @@ int files_descriptor(const struct files *f, uint32_t number);
 /* Its state now, as fstat has it. */
 int files_stat(const struct files *f, uint32_t number, struct stat *st, struct err *e);
 
-/* Bytes [offset, offset + bytes) of a file. -EIO if it no longer has them. Who hears of them may
- * refuse them, and that ends the reading. */
+/* Reads bytes [offset, offset + bytes) of a file. -EIO if it no longer has them. The note's
+ * function may refuse the bytes, and then the read fails. */
 int files_read(const struct files *f, uint32_t number, uint64_t offset, void *buffer, size_t bytes,
 	       struct err *e);
 
-/* Hears that these bytes of a file were read, and have this XXH3-64; from any thread that reads. */
+/* Is told that these bytes of a file were read and have this XXH3-64; from any thread that reads.
+ */
 typedef int files_note(void *ctx, uint32_t number, uint64_t offset, uint64_t bytes, uint64_t hash,
 		       struct err *e);
-/* Of all that is read from now on; set before several threads read. */
+/* Sets the function that is told of every later read; before several threads read. */
 void files_set_note(struct files *f, files_note *note, void *ctx);
 
 #endif

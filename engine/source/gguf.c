@@ -54,7 +54,7 @@ static const uint8_t widths[GGUF_KINDS] = {
 };
 
 /* What is being read: bytes[size] are the beginning of a file of file_bytes. */
-struct cursor {
+struct gguf_cursor {
 	const uint8_t *bytes;
 	size_t at, size;
 	uint64_t file_bytes;
@@ -65,7 +65,7 @@ struct cursor {
 /* ---- pieces ---- */
 
 /* The next n bytes, or NULL: they are not there, and failed is why. */
-static const uint8_t *gguf_take(struct cursor *c, uint64_t n, int *failed)
+static const uint8_t *gguf_take(struct gguf_cursor *c, uint64_t n, int *failed)
 {
 	if (n > c->file_bytes - c->at) {
 		*failed = err_set(c->e, EINVAL,
@@ -83,7 +83,7 @@ static const uint8_t *gguf_take(struct cursor *c, uint64_t n, int *failed)
 	return at;
 }
 
-static int gguf_take_number(struct cursor *c, uint32_t width, uint64_t *out)
+static int gguf_take_number(struct gguf_cursor *c, uint32_t width, uint64_t *out)
 {
 	int failed = 0;
 	const uint8_t *bytes = gguf_take(c, width, &failed);
@@ -93,7 +93,7 @@ static int gguf_take_number(struct cursor *c, uint32_t width, uint64_t *out)
 	return failed;
 }
 
-static int gguf_take_string(struct cursor *c, const char **text, uint64_t *length)
+static int gguf_take_string(struct gguf_cursor *c, const char **text, uint64_t *length)
 {
 	int failed = gguf_take_number(c, 8, length);
 	if (!failed)
@@ -102,7 +102,7 @@ static int gguf_take_string(struct cursor *c, const char **text, uint64_t *lengt
 }
 
 /* A key or a tensor's name: bounded, not empty, and without a zero byte. */
-static int gguf_take_name(struct cursor *c, const char *what, uint64_t most, const char **text,
+static int gguf_take_name(struct gguf_cursor *c, const char *what, uint64_t most, const char **text,
 			  size_t *length)
 {
 	uint64_t n;
@@ -124,7 +124,7 @@ static int gguf_take_name(struct cursor *c, const char *what, uint64_t most, con
 
 /* ---- values ---- */
 
-static int gguf_take_kind(struct cursor *c, const char *key, enum gguf_kind *out)
+static int gguf_take_kind(struct gguf_cursor *c, const char *key, enum gguf_kind *out)
 {
 	uint64_t kind;
 	int failed = gguf_take_number(c, 4, &kind);
@@ -135,7 +135,7 @@ static int gguf_take_kind(struct cursor *c, const char *key, enum gguf_kind *out
 	return failed;
 }
 
-static int gguf_take_strings(struct cursor *c, uint64_t count)
+static int gguf_take_strings(struct gguf_cursor *c, uint64_t count)
 {
 	int failed = 0;
 	for (uint64_t i = 0; i < count && !failed; i++) {
@@ -146,7 +146,7 @@ static int gguf_take_strings(struct cursor *c, uint64_t count)
 	return failed;
 }
 
-static int gguf_take_elements(struct cursor *c, struct gguf_value *v)
+static int gguf_take_elements(struct gguf_cursor *c, struct gguf_value *v)
 {
 	int failed = 0;
 	size_t begin = c->at;
@@ -161,7 +161,7 @@ static int gguf_take_elements(struct cursor *c, struct gguf_value *v)
 	return failed;
 }
 
-static int gguf_take_value(struct cursor *c, struct gguf_value *v)
+static int gguf_take_value(struct gguf_cursor *c, struct gguf_value *v)
 {
 	v->count = 1;
 	int failed = gguf_take_kind(c, v->key, &v->kind);
@@ -207,7 +207,7 @@ static int gguf_compare_values(const void *a, const void *b)
 	return strcmp(x->key, y->key);
 }
 
-static int gguf_take_values(struct cursor *c, struct gguf *g, uint64_t count)
+static int gguf_take_values(struct gguf_cursor *c, struct gguf *g, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		const char *key;
@@ -234,7 +234,7 @@ static int gguf_take_values(struct cursor *c, struct gguf *g, uint64_t count)
 /* ---- tensors ---- */
 
 /* The shape, rows before columns as everywhere here, and the bytes that follow from it. */
-static int gguf_take_shape(struct cursor *c, struct checkpoint_tensor *t,
+static int gguf_take_shape(struct gguf_cursor *c, struct checkpoint_tensor *t,
 			   const struct gguf_type **type)
 {
 	uint64_t dims, number, elements = 1;
@@ -269,7 +269,7 @@ static int gguf_take_shape(struct cursor *c, struct checkpoint_tensor *t,
 	return 0;
 }
 
-static int gguf_take_tensor(struct cursor *c, struct gguf *g, uint32_t file)
+static int gguf_take_tensor(struct gguf_cursor *c, struct gguf *g, uint32_t file)
 {
 	const char *name;
 	size_t length;
@@ -336,7 +336,7 @@ static int gguf_check_places(const struct gguf *g, uint64_t alignment, uint64_t 
 	return 0;
 }
 
-static int gguf_check_version(struct cursor *c, uint64_t version)
+static int gguf_check_version(struct gguf_cursor *c, uint64_t version)
 {
 	if (version == 2 || version == 3)
 		return 0;
@@ -348,7 +348,7 @@ static int gguf_check_version(struct cursor *c, uint64_t version)
 		       (unsigned long long)version);
 }
 
-static int gguf_take_head(struct cursor *c, struct gguf *g, uint64_t *keys, uint64_t *tensors)
+static int gguf_take_head(struct gguf_cursor *c, struct gguf *g, uint64_t *keys, uint64_t *tensors)
 {
 	int failed = 0;
 	uint64_t version;
@@ -376,7 +376,7 @@ static int gguf_take_head(struct cursor *c, struct gguf *g, uint64_t *keys, uint
 int gguf_parse(struct gguf *g, const uint8_t *bytes, size_t n, uint64_t file_bytes, uint32_t file,
 	       const char *name, struct err *e)
 {
-	struct cursor c = {
+	struct gguf_cursor c = {
 		.bytes = bytes, .size = n, .file_bytes = file_bytes, .name = name, .e = e};
 	uint64_t keys = 0, tensors = 0, alignment;
 	int failed = gguf_take_head(&c, g, &keys, &tensors);

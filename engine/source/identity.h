@@ -14,10 +14,14 @@
  *   head      0  "MOEFSSRC", u32 version, u32 0, u64 name[2], u64 sampled[2], u64 sum
  *   others    0  u32 kind, u32 file
  *             8  FILE: u64 XXH3 of its name, u64 size, i64 mtime, i64 ctime (seconds), u32 and u32
- *                their nanoseconds. Files are numbered as they come; a later record of the same
- * file has its newer stamp RANGE: u64 offset, u64 bytes, u64 XXH3-64, 0, 0 COMPLETE, CLOSED: u64
- * how many RANGE records come before, 0 … 48  u64 XXH3-64 of the 48 bytes before, seeded with the
- * name
+ *                their nanoseconds; files are numbered in order, and a later record of the same
+ *                file has its newer stamp
+ *
+ *                RANGE: u64 offset, u64 bytes, u64 XXH3-64, 0, 0
+ *
+ *                COMPLETE, CLOSED: u64 number of RANGE records before, 0 …
+ *
+ *            48  u64 XXH3-64 of the 48 bytes before, seeded with the name
  *
  * COMPLETE: the ranges cover the files, and the files were then as their stamps say. CLOSED: a
  * conversion ended here, and all that it read is above, on the disk; without it the last records

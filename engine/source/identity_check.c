@@ -48,14 +48,14 @@ uint64_t identity_bytes(const struct identity *id)
 	return sum;
 }
 
-struct reading { /* a source that is read file by file */
+struct identity_reading { /* a source that is read file by file */
 	const struct source_state *source;
 	const struct source_file *file;
 	char *path;
 	int fd;
 };
 
-static void identity_close_file(struct reading *r)
+static void identity_close_file(struct identity_reading *r)
 {
 	if (r->fd >= 0)
 		close(r->fd);
@@ -70,7 +70,7 @@ static int identity_stale(const struct source_state *s, const struct source_file
 		       s->directory, f->name);
 }
 
-static int identity_open_file(struct reading *r, uint64_t name_hash, struct err *e)
+static int identity_open_file(struct identity_reading *r, uint64_t name_hash, struct err *e)
 {
 	uint64_t size;
 	struct stat st;
@@ -92,7 +92,7 @@ static int identity_open_file(struct reading *r, uint64_t name_hash, struct err 
 							  : identity_stale(r->source, r->file, e);
 }
 
-static int identity_compare_range(struct reading *r, const struct identity *id,
+static int identity_compare_range(struct identity_reading *r, const struct identity *id,
 				  const struct identity_range *kept, identity_went_fn *went,
 				  void *ctx, struct err *e)
 {
@@ -123,7 +123,7 @@ static int identity_take_stamps(struct identity *id, const struct source_state *
 int identity_verify(struct identity *id, const struct source_state *now, identity_went_fn *went,
 		    void *ctx, struct err *e)
 {
-	struct reading r = {.source = now, .fd = -1};
+	struct identity_reading r = {.source = now, .fd = -1};
 	int failed = identity_sort(id, e);
 	for (size_t i = 0; i < id->range_count && !failed; i++)
 		failed = identity_compare_range(&r, id, &id->ranges[i], went, ctx, e);
@@ -134,7 +134,7 @@ int identity_verify(struct identity *id, const struct source_state *now, identit
 int identity_of_source(struct identity *out, const struct source_state *now, identity_went_fn *went,
 		       void *ctx, struct err *e)
 {
-	struct reading r = {.source = now, .fd = -1};
+	struct identity_reading r = {.source = now, .fd = -1};
 	int failed = 0;
 	*out = (struct identity){
 		.name = {now->sampled[0], now->sampled[1]},

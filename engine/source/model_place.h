@@ -1,6 +1,6 @@
-/* What a path that somebody gives as a model leads to: a checkpoint's folder, or a GGUF file; a
- * folder that holds one GGUF file, and no folders; a model in the cache of a hub's client
- * (models--ORG--NAME/snapshots/HASH), of which refs/main says which snapshot is the newest.
+/* What a path that a user gives as a model leads to: a checkpoint's folder, or a GGUF file; a
+ * folder that holds one GGUF file and no folders; a model in the cache of a hub's client
+ * (models--ORG--NAME/snapshots/HASH), where refs/main names the newest snapshot.
  */
 #ifndef MOEFS_ENGINE_SOURCE_MODEL_PLACE_H
 #define MOEFS_ENGINE_SOURCE_MODEL_PLACE_H

@@ -2,9 +2,9 @@
  * their numbers are written, without knowing what a tensor is for.
  *
  * Companions (scales, norms) are folded into the tensor that they belong to. A tensor is a matrix
- * of rows: its last dimension is a row, all others together count them. Rows are read as numbers,
- * or as the bytes that are there, which lie in up to three parts: places in files, so that who
- * computes with them as they are can read them from there himself.
+ * of rows: its last dimension is a row, and all others together count the rows. Rows are read as
+ * numbers, or as stored bytes in up to three parts. The parts have places in files, so that a
+ * caller that computes with the bytes as they are can read them itself.
  *
  * Immutable once opened; any number of threads may read.
  */
@@ -16,11 +16,11 @@
 
 /* ---- encodings ---- */
 
-/* Encodings: how the numbers of a published tensor are written, one file each.
+/* Encodings: how the numbers of a published tensor are written (encodings.c).
  *
- * A tensor as others see it (package.h) may be several in its file: codes, and companions that hold
- * scales, offsets or norms. An encoding says which belong together, what shape that makes, and what
- * numbers a row of it is. It reads no file: the package brings the bytes.
+ * A tensor of a package may be several in its file: codes, and companions that hold scales, offsets
+ * or norms. An encoding says which belong together, what shape they make, and what numbers a row
+ * has. It reads no file: the package brings the bytes.
  */
 
 enum { PACKAGE_PARTS = 3, ENCODING_COMPANIONS = PACKAGE_PARTS - 1 };
@@ -29,7 +29,7 @@ struct package_tensor;
 struct quantization;
 
 /* What a safetensors checkpoint has of one tensor: the codes, and each companion or NULL. */
-struct encoded {
+struct encoded_tensor {
 	const struct checkpoint_tensor *codes, *companion[ENCODING_COMPANIONS];
 	const struct quantization *config; /* what config.json says of encodings */
 };
@@ -41,12 +41,12 @@ struct encoding {
 	 * name has in place of that, and what the names of companions have. NULL: not there. */
 	const char *type, *ending, *own;
 	const char *companion[ENCODING_COMPANIONS];
-	/* Whether codes of that type and name are this encoding's, where that alone does not say
-	 * so; NULL: they are. */
-	bool (*is)(const struct encoded *in);
+	/* Whether codes of that type and name have this encoding, where type and name alone do not
+	 * decide; NULL: they have. */
+	bool (*is)(const struct encoded_tensor *in);
 	/* Fills shape, group, bits and parts of a tensor that has its name already, every size
 	 * checked. -EINVAL, -ENOTSUP in words that name the tensor. */
-	int (*describe)(struct package_tensor *t, const struct encoded *in, struct err *e);
+	int (*describe)(struct package_tensor *t, const struct encoded_tensor *in, struct err *e);
 
 	/* One row, of a tensor in none of the kernels' formats: out[cols]. part[i] is the row of
 	 * the i-th part, not aligned. */
@@ -108,8 +108,8 @@ const struct package_tensor *package_find(const struct package *p, const char *n
 /* The files that the tensors lie in; the package's. */
 struct files *package_files(const struct package *p);
 
-/* Whether the tensor can have that shape: exactly, but for dimensions of 1 in the middle, and for
- * what the file does not say. */
+/* Whether the tensor can have that shape: exactly, except for dimensions of 1 in the middle, and
+ * for what the file does not say. */
 bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims);
 /* "[16, 96, 128]" */
 void package_print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims);
@@ -129,10 +129,10 @@ struct package_place {
 	uint32_t file;
 	uint64_t offset, bytes;
 };
-/* Where a part of these rows lies, which are rows of one matrix if they share. */
+/* Where a part of these rows lies; the rows are of one matrix if they share rows of the part. */
 struct package_place package_place(const struct package_tensor *t, uint32_t part, uint64_t row,
 				   uint32_t rows);
-/* Those bytes. */
+/* Reads those bytes. */
 int package_read_part(const struct package *p, const struct package_tensor *t, uint32_t part,
 		      uint64_t row, uint32_t rows, void *out, struct err *e);
 

@@ -37,7 +37,7 @@ int encoding_misfit(const struct checkpoint_tensor *companion,
 		    const struct checkpoint_tensor *codes, struct err *e);
 /* For encodings of MLX: the bits and the group that config.json says for a tensor, which must be of
  * that mode. */
-int encoding_mlx_codes(const struct encoded *in, struct package_tensor *t, bool mxfp4,
+int encoding_mlx_codes(const struct encoded_tensor *in, struct package_tensor *t, bool mxfp4,
 		       struct err *e);
 /* Number i of a part of floats, whose bytes need not be aligned. */
 float encoding_float(const struct package_part *part, const uint8_t *bytes, size_t i);

@@ -46,10 +46,10 @@ package_find_companion(const struct folding *f, const char *name, size_t stem, c
 
 /* Whether these codes are of that encoding; `in` has what belongs to them then. */
 static bool package_matches(const struct folding *f, const struct encoding *x,
-			    const struct checkpoint_tensor *codes, struct encoded *in)
+			    const struct checkpoint_tensor *codes, struct encoded_tensor *in)
 {
 	size_t stem = package_stem(codes->name, x->ending);
-	*in = (struct encoded){.codes = codes, .config = &f->config};
+	*in = (struct encoded_tensor){.codes = codes, .config = &f->config};
 	if (!stem || strcmp(codes->type, x->type) != 0)
 		return false;
 	for (int i = 0; i < ENCODING_COMPANIONS && x->companion[i]; i++)
@@ -62,7 +62,7 @@ static int package_out_of_memory(struct err *e)
 	return err_set(e, ENOMEM, "out of memory for the list of tensors");
 }
 
-static int package_check_companions(const struct encoding *x, const struct encoded *in,
+static int package_check_companions(const struct encoding *x, const struct encoded_tensor *in,
 				    struct err *e)
 {
 	size_t stem = package_stem(in->codes->name, x->ending);
@@ -76,8 +76,8 @@ static int package_check_companions(const struct encoding *x, const struct encod
 	return 0;
 }
 
-static int package_fold_as(struct folding *f, const struct encoding *x, const struct encoded *in,
-			   struct err *e)
+static int package_fold_as(struct folding *f, const struct encoding *x,
+			   const struct encoded_tensor *in, struct err *e)
 {
 	char name[NAME_BYTES];
 	int stem = (int)package_stem(in->codes->name, x->ending);
@@ -99,7 +99,7 @@ static int package_fold_as(struct folding *f, const struct encoding *x, const st
 
 static int package_fold(struct folding *f, const struct checkpoint_tensor *codes, struct err *e)
 {
-	struct encoded in;
+	struct encoded_tensor in;
 	for (const struct encoding *const *x = encodings; *x; x++)
 		if (package_matches(f, *x, codes, &in))
 			return package_fold_as(f, *x, &in, e);
@@ -119,7 +119,7 @@ static int package_add_plain(struct folding *f, const struct checkpoint_tensor *
 		return package_out_of_memory(e);
 	t->encoding = &encoding_plain;
 	memcpy(t->type, from->type, sizeof t->type);
-	return encoding_plain.describe(t, &(struct encoded){.codes = from}, e);
+	return encoding_plain.describe(t, &(struct encoded_tensor){.codes = from}, e);
 }
 
 static int package_fold_all(struct folding *f, struct err *e)

@@ -35,7 +35,7 @@ struct mlx_codes {
 int quantization_mlx(const struct quantization *q, const char *module, struct mlx_codes *out,
 		     struct err *e);
 
-/* What the encoding is called that has tensors of such names; NULL: none that is known. */
+/* The name of the known encoding whose tensors have such names; NULL: none. */
 const char *quantization_foreign(const char *tensor_name);
 
 #endif

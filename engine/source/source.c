@@ -273,13 +273,13 @@ bool source_unchanged(const struct source_state *s)
 
 enum { MAX_INDEX_BYTES = 64 << 20 };
 
-struct telling {
+struct source_missing {
 	const char *folder;
 	void (*each)(void *ctx, const char *name);
 	void *ctx;
 };
 
-static void source_tell_missing(const struct telling *t, const char *name)
+static void source_tell_missing(const struct source_missing *t, const char *name)
 {
 	char *path = strchr(name, '/') ? NULL : source_file_path(t->folder, name);
 	if (path && (access(path, F_OK) || source_is_pointer(path)))
@@ -287,7 +287,7 @@ static void source_tell_missing(const struct telling *t, const char *name)
 	free(path);
 }
 
-static void source_tell_missing_parts(const struct telling *t, const char *path)
+static void source_tell_missing_parts(const struct source_missing *t, const char *path)
 {
 	char name[NAME_MAX + 1];
 	struct err none;
@@ -305,7 +305,7 @@ static int source_compare_names(const void *a, const void *b)
 }
 
 /* What the index has for its tensors: the names of a few files, each many times. */
-static void source_tell_missing_shards(const struct telling *t, const struct json *map)
+static void source_tell_missing_shards(const struct source_missing *t, const struct json *map)
 {
 	size_t count = 0, n;
 	const char **names = calloc(json_count(map) + 1, sizeof *names);
@@ -320,7 +320,7 @@ static void source_tell_missing_shards(const struct telling *t, const struct jso
 	free(names);
 }
 
-static void source_tell_missing_weights(const struct telling *t)
+static void source_tell_missing_weights(const struct source_missing *t)
 {
 	struct err none;
 	struct json *index;
@@ -342,7 +342,7 @@ void source_missing_files(const char *path, void (*each)(void *ctx, const char *
 {
 	bool file = source_is_file(path);
 	char *folder = file ? source_folder(path) : strdup(path);
-	const struct telling t = {folder, each, ctx};
+	const struct source_missing t = {folder, each, ctx};
 	if (folder && file)
 		source_tell_missing_parts(&t, path);
 	else if (folder)

@@ -44,7 +44,7 @@ struct source_state {
 	uint64_t sampled[2];
 };
 
-/* Blocks for the reading: at most 1 MiB of each file. source_forget frees, also after a failure. */
+/* Blocks while it reads at most 1 MiB of each file. source_forget frees, also after a failure. */
 int source_look(struct source_state *out, const char *path, struct err *e);
 void source_forget(struct source_state *s);
 /* Whether all that was looked at, and nothing else, is there with the same stamps; reads no file.
@@ -53,15 +53,15 @@ bool source_unchanged(const struct source_state *s);
 /* The file of that name (its hash), or NULL. */
 const struct source_file *source_find(const struct source_state *s, uint64_t name_hash);
 uint64_t source_name_hash(const char *name);
-/* A number for the source as it was looked at, times included: another one after any change. */
+/* A number for the source as it was looked at, times included: different after any change. */
 void source_number(const struct source_state *s, uint64_t out[2]);
 /* -ESTALE in words if a file is no longer as it was looked at; -ENOENT: it is not there. */
 int source_compare(const struct source_state *s, const struct source_file *f, struct err *e);
 
-/* The files of weights that a source should have and has not, all of them: opening it names the
- * first alone (package.h). Reads names, and the index of a checkpoint in shards. */
-/* Each by its name in the folder, once. A file that stands for another, as git-lfs leaves it, is
- * not there. What cannot be made out is not told. */
+/* Calls `each` for every file of weights that the source should have and has not; opening the
+ * source names only the first (package.h). Reads names, and the index of a checkpoint in shards. */
+/* Each file is named once, as in the folder. A git-lfs pointer counts as missing. What cannot be
+ * found out is left out. */
 void source_missing_files(const char *path, void (*each)(void *ctx, const char *name), void *ctx);
 
 #endif

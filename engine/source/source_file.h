@@ -1,5 +1,5 @@
-/* Files of a source as files: opened suspiciously, read whole or not at all. Shared by the readers
- * of this room; what is in them is their business. */
+/* Single files of a source: opened with care, read whole or not at all. What is in them is their
+ * readers' business. */
 #ifndef MOEFS_ENGINE_SOURCE_SOURCE_FILE_H
 #define MOEFS_ENGINE_SOURCE_SOURCE_FILE_H
 
@@ -20,7 +20,8 @@ char *source_file_path(const char *directory, const char *file);
 
 /* Whether it is a file whose first n bytes (64 at most) are these. */
 bool source_begins_with(const char *path, const char *bytes, size_t n);
-/* What a clone without git-lfs has in the place of a large file: a few lines that begin so. */
+/* Whether the file is a git-lfs pointer: a few lines in place of a large file, in a clone without
+ * git-lfs. */
 bool source_is_pointer(const char *path);
 
 /* A source is a folder, or one file in a folder. */

@@ -1,17 +1,16 @@
-/* Watches a source while a store is made of it, and keeps what it saw (identity.h).
+/* Watches a source while a store is made of it, and saves what it saw (identity.h).
  *
- * Every piece of a tensor that is read for converting is noted with its XXH3, and with it that the
- * file was still as it was looked at; so nothing of a source that changed underneath gets into a
- * store. What
- * was noted is in the folder's IDENTITY_PARTIAL before the store's journal says that it was used,
- * and an interrupted conversion is taken up only for the source that it was begun with: with equal
- * stamps at once, with others after all that it had read was read again and is the same. If the
- * process had no time to say that all it noted is on the disk, and the stamps are others, it begins
- * anew.
+ * Each piece of a tensor that is read for converting is noted with its XXH3, after a check that its
+ * file is still as it was looked at. So nothing of a source that changed meanwhile gets into a
+ * store. A note is in the folder's IDENTITY_PARTIAL before the store's journal says that the piece
+ * was used. An interrupted conversion is resumed only for the source that it began with: with equal
+ * stamps at once; with other stamps after everything it had read was read again and is the same. If
+ * the process could not record that all its notes are on the disk, and the stamps differ, the
+ * conversion begins anew.
  *
- * A conversion's order: witness_begin, witness_attach; with the store's lock held witness_open, any
- * number of reads from any threads, witness_finish before the store is published and
- * witness_publish after that, or witness_close before the lock is given up.
+ * The order of a conversion: witness_begin, witness_attach; with the store's lock held
+ * witness_open, any number of reads from any threads, witness_finish before the store is published
+ * and witness_publish after that; or witness_close before the lock is given up.
  */
 #ifndef MOEFS_ENGINE_SOURCE_WITNESS_H
 #define MOEFS_ENGINE_SOURCE_WITNESS_H
@@ -24,7 +23,7 @@ struct witness;
 
 /* What hears of checking, for as long as the witness lives. */
 struct witness_watch {
-	/* So many bytes are read again, before the first of them; 0: it is over. */
+	/* `bytes` will be read again: called before the first of them, and with 0 at the end. */
 	void (*checking)(void *ctx, uint64_t bytes);
 	identity_went_fn *went;
 	void *ctx;
