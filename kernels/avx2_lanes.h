@@ -56,6 +56,7 @@ ALWAYS_INLINE lanes_mask lanes_first(size_t n)
 #define lanes_mask_without(mask, other) _mm256_andnot_ps(other, mask)
 #define lanes_keep(v, mask) _mm256_and_ps(v, mask)
 #define lanes_add_some(sum, v, mask) _mm256_add_ps(sum, _mm256_and_ps(v, mask))
+#define lanes_fma_some(a, b, c, mask) _mm256_blendv_ps(c, _mm256_fmadd_ps(a, b, c), mask)
 
 ALWAYS_INLINE lanes lanes_raise(lanes max, lanes v, lanes_mask mask)
 {
@@ -93,6 +94,16 @@ ALWAYS_INLINE void lanes_store_f16(uint16_t *p, size_t left, lanes v)
 		_mm_storeu_si128((__m128i *)(void *)p, half);
 	else
 		memcpy(p, &half, left * sizeof *p);
+}
+
+ALWAYS_INLINE lanes lanes_load_bf16(const uint16_t *p, size_t left)
+{
+	uint16_t some[LANES] = {0};
+
+	if (left < LANES)
+		p = memcpy(some, p, left * sizeof *p);
+	const __m128i upper = _mm_loadu_si128((const __m128i *)(const void *)p);
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(upper), 16));
 }
 
 /* ---- across lanes ---- */

@@ -49,6 +49,7 @@ ALWAYS_INLINE lanes_mask lanes_first(size_t n)
 #define lanes_mask_without(mask, other) ((lanes_mask)((mask) & ~(other)))
 #define lanes_keep(v, mask) _mm512_maskz_mov_ps(mask, v)
 #define lanes_add_some(sum, v, mask) _mm512_mask_add_ps(sum, mask, sum, v)
+#define lanes_fma_some(a, b, c, mask) _mm512_mask3_fmadd_ps(a, b, c, mask)
 /* Of a NaN and max: max. */
 #define lanes_raise(max, v, mask) _mm512_mask_max_ps(max, mask, v, max)
 
@@ -80,6 +81,12 @@ ALWAYS_INLINE void lanes_store_f16(uint16_t *p, size_t left, lanes v)
 {
 	_mm256_mask_storeu_epi16(p, lanes_first(left),
 				 _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+ALWAYS_INLINE lanes lanes_load_bf16(const uint16_t *p, size_t left)
+{
+	const __m512i wide = _mm512_cvtepu16_epi32(lanes_load_u16(p, left));
+	return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
 /* ---- across lanes ---- */

@@ -13,10 +13,12 @@
  *     lanes_load(p, left)              up to LANES of the `left` floats at p, zeros behind them
  *     lanes_store(p, left, v)          the same way; nothing behind them is touched
  *     lanes_load_f16, lanes_store_f16  the same for 16-bit floats; rounds to nearest even
+ *     lanes_load_bf16(p, left)         the same for the upper halves of floats
  *     lanes_first(n)                   a mask of the first n lanes, of all if n is larger
  *     lanes_mask_without(mask, other)  lanes that are in mask and not in other
  *     lanes_keep(v, mask)              zeros in the lanes that are not in the mask
  *     lanes_add_some(sum, v, mask)     sum + v in the lanes of the mask
+ *     lanes_fma_some(a, b, c, mask)    lanes_fma in the lanes of the mask, else c
  *     lanes_raise(max, v, mask)        v > max ? v : max in the lanes of the mask: a NaN in v
  *                                      leaves max as it is
  *     lanes_largest(v)                 the largest lane; none may be NaN

@@ -55,6 +55,7 @@ ALWAYS_INLINE lanes lanes_keep(lanes v, lanes_mask mask)
 }
 
 #define lanes_add_some(sum, v, mask) vaddq_f32(sum, lanes_keep(v, mask))
+#define lanes_fma_some(a, b, c, mask) vbslq_f32(mask, vfmaq_f32(c, a, b), c)
 
 /* A NaN in v leaves max as it is, which no instruction for maxima does for every NaN. */
 ALWAYS_INLINE lanes lanes_raise(lanes max, lanes v, lanes_mask mask)
@@ -104,6 +105,15 @@ ALWAYS_INLINE void lanes_store_f16(uint16_t *p, size_t left, lanes v)
 		vst1_u16(p, half);
 	else
 		memcpy(p, &half, left * sizeof *p);
+}
+
+ALWAYS_INLINE lanes lanes_load_bf16(const uint16_t *p, size_t left)
+{
+	uint16_t some[LANES] = {0};
+
+	if (left < LANES)
+		p = memcpy(some, p, left * sizeof *p);
+	return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
 }
 
 /* ---- across lanes ---- */
