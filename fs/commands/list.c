@@ -1,12 +1,16 @@
-/* moefs list: the mounts that can be seen from here, a line each: where, of what, its process, and
- * its models with their states; or the same in JSON. */
+/* moefs list: one line for each mount that is visible here, with its mountpoint, source, process
+ * and models with their states, then one for each daemon that serves no visible mount; or the same
+ * in JSON. */
 #include "fs/commands/commands.h"
 #include "fs/commands/look.h"
 #include "fs/base/text.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- for people, and for cut: with tabs between, and as mountinfo has them none within ---- */
 
@@ -58,9 +62,76 @@ static void add_object(struct text *t, const struct mount_seen *m, const struct 
 	text_string(t, "]}");
 }
 
+/* ---- daemons without a visible mount ---- */
+
+struct list_daemons {
+	long *shown; /* the processes of the mounts in the list */
+	size_t count;
+};
+
+static bool list_has_shown(const struct list_daemons *d, long process)
+{
+	for (size_t i = 0; i < d->count; i++)
+		if (d->shown[i] == process)
+			return true;
+	return false;
+}
+
+/* Whether the process's program is moefs and one of its open files is /dev/fuse. False for another
+ * user's, whose files only root can see. */
+static bool list_is_daemon(const char *process)
+{
+	char path[512], target[4096];
+	(void)snprintf(path, sizeof path, "/proc/%s/exe", process);
+	ssize_t n = readlink(path, target, sizeof target - 1);
+	target[n > 0 ? n : 0] = 0;
+	const char *name = strrchr(target, '/');
+	(void)snprintf(path, sizeof path, "/proc/%s/fd", process);
+	DIR *files = name && !strncmp(name, "/moefs", 6) ? opendir(path) : NULL;
+	if (!files)
+		return false;
+	bool found = false;
+	for (const struct dirent *file; !found && (file = readdir(files));) {
+		n = readlinkat(dirfd(files), file->d_name, target, sizeof target - 1);
+		target[n > 0 ? n : 0] = 0;
+		found = !strcmp(target, "/dev/fuse");
+	}
+	closedir(files);
+	return found;
+}
+
+/* The mount may live on in another mount namespace, or was taken away lazily while files of the
+ * tree are open: the daemon and its memory stay until these go. */
+static int list_unmounted(struct text *t, const struct list_daemons *d, bool json,
+			  const char *comma, struct err *e)
+{
+	static const char why[] = "serves no mount that is visible here";
+	DIR *processes = opendir("/proc");
+	if (!processes)
+		return err_sys(e, errno, "cannot list the processes in /proc");
+	for (const struct dirent *entry; (entry = readdir(processes));) {
+		char *end;
+		long process = strtol(entry->d_name, &end, 10);
+		if (*end || process <= 0 || list_has_shown(d, process) ||
+		    !list_is_daemon(entry->d_name))
+			continue;
+		if (json)
+			text_format(t,
+				    "%s{\"mountpoint\": null, \"process\": %ld, \"error\": \"%s\", "
+				    "\"models\": []}",
+				    comma, process, why);
+		else
+			text_format(t, "-\t-\t%ld\t%s\n", process, why);
+		comma = ",\n";
+	}
+	closedir(processes);
+	return 0;
+}
+
 /* ---- the command ---- */
 
-static int list(struct text *t, const struct mounts_seen *mounts, bool json, struct err *e)
+static int list_mounts(struct text *t, const struct mounts_seen *mounts, bool json,
+		       struct list_daemons *d, struct err *e)
 {
 	for (size_t i = 0; i < mounts->count; i++) {
 		const struct mount_seen *m = &mounts->list[i];
@@ -74,9 +145,22 @@ static int list(struct text *t, const struct mounts_seen *mounts, bool json, str
 		} else {
 			add_line(t, m, &look);
 		}
+		d->shown[d->count++] = look.process;
 		look_free(&look);
 	}
 	return 0;
+}
+
+static int list_all(struct text *t, const struct mounts_seen *mounts, bool json, struct err *e)
+{
+	struct list_daemons d = {.shown = calloc(mounts->count + 1, sizeof *d.shown)};
+	if (!d.shown)
+		return err_set(e, ENOMEM, "no memory for the list");
+	int code = list_mounts(t, mounts, json, &d, e);
+	if (!code)
+		code = list_unmounted(t, &d, json, mounts->count ? ",\n" : "", e);
+	free(d.shown);
+	return code;
 }
 
 int list_run(int argc, char **argv, struct err *e)
@@ -89,8 +173,8 @@ int list_run(int argc, char **argv, struct err *e)
 	if (mounts_read(&mounts, NULL, e))
 		return COMMAND_FAILED;
 	text_string(&t, json ? "[\n" : "");
-	int code = list(&t, &mounts, json, e);
-	text_string(&t, json && mounts.count ? "\n" : "");
+	int code = list_all(&t, &mounts, json, e);
+	text_string(&t, json && t.length > 2 ? "\n" : "");
 	text_string(&t, json ? "]\n" : "");
 	if (!code && t.failed)
 		code = err_set(e, ENOMEM, "no memory for the list");

@@ -174,6 +174,11 @@ elsewhere() { # another mount namespace has a copy: the daemon goes on, and who 
 		timeout "$limit" "$MOEFS" umount "$work/other"
 	! mountpoint -q "$work/other" || fail "it is still here"
 	alive "$process" || fail "the daemon has ended"
+	same "$("$MOEFS" list | grep -F "	$process	")" "-	-	$process	serves no mount that is visible here"
+	if command -v jq >/dev/null; then
+		"$MOEFS" list --json | jq -e --argjson pid "$process" '.[] | select(.process == $pid) | .mountpoint == null' >"$work/out" ||
+			fail "list --json: $(cat "$work/out")"
+	fi
 	: >"$work/held"
 	timeout "$limit" tail --pid="$process" -f /dev/null
 	"$MOEFS" list | cut -f 3 | grep -qx "$process" && fail "list still has it"
