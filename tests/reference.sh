@@ -29,7 +29,8 @@ fixtures=()
 for fixture in tests/data/fixtures/*/config.json; do # not what lies in files of one
 	case $fixture in
 	*/deepseek_v3_fp8/* | */gemma4_moe/* | */gpt_oss_mxfp4/*)
-		echo "ok the reference makes $(basename "${fixture%/config.json}")'s golden numbers # skip it does not know the family" ;;
+		# Their golden numbers come from another implementation; the reference does not know these families.
+		echo "# not checked: $(basename "${fixture%/config.json}")" ;;
 	*) fixtures+=("${fixture%config.json}") ;;
 	esac
 done
