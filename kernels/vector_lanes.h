@@ -22,11 +22,11 @@ ALWAYS_INLINE float vector_squares(const float *x, size_t n)
 
 	for (size_t r = 0; r < DOT_REGISTERS; r++)
 		sum[r] = lanes_all(0);
-	for (size_t i = 0; i < n; i += LANES) {
-		const lanes v = lanes_load(x + i, n - i);
-		lanes *at = &sum[i / LANES % DOT_REGISTERS];
-		*at = lanes_fma(v, v, *at);
-	}
+	for (size_t i = 0; i < n;)
+		for (size_t r = 0; r < DOT_REGISTERS && i < n; r++, i += LANES) {
+			const lanes v = lanes_load(x + i, n - i);
+			sum[r] = lanes_fma(v, v, sum[r]);
+		}
 	return lanes_dot(sum);
 }
 
@@ -164,12 +164,12 @@ static void vector_softmax(float *x, size_t n)
 	for (size_t i = 0; i < n; i += LANES)
 		max = lanes_raise(max, lanes_load(x + i, n - i), lanes_first(n - i));
 	max = lanes_all(lanes_largest(max));
-	for (size_t i = 0; i < n; i += LANES) {
-		const lanes e = lanes_exp(lanes_sub(lanes_load(x + i, n - i), max));
-		lanes *at = &sum[i / LANES % DOT_REGISTERS];
-		lanes_store(x + i, n - i, e);
-		*at = lanes_add_some(*at, e, lanes_first(n - i));
-	}
+	for (size_t i = 0; i < n;)
+		for (size_t r = 0; r < DOT_REGISTERS && i < n; r++, i += LANES) {
+			const lanes e = lanes_exp(lanes_sub(lanes_load(x + i, n - i), max));
+			lanes_store(x + i, n - i, e);
+			sum[r] = lanes_add_some(sum[r], e, lanes_first(n - i));
+		}
 	const lanes all = lanes_all(lanes_dot(sum));
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_store(x + i, n - i, lanes_div(lanes_load(x + i, n - i), all));
