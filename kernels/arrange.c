@@ -1,6 +1,6 @@
 /* A matrix of any format on its way into memory, and what it takes there. */
-#include "kernels/block_arrange.h"
-#include "kernels/tq_arrange.h"
+#include "kernels/block.h"
+#include "kernels/tq.h"
 
 #include <string.h>
 

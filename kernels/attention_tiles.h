@@ -11,7 +11,7 @@
  *     ATTENTION_SIDE_BY_SIDE      whether queries are copied side by side before they meet keys,
  *                                 so that one pointer is enough
  *     attention_ask(p)            asks for the line at p, of the block after the one at hand
- *     ATTENTION_CASES             of cases.h, up to ATTENTION_TILE
+ *     ATTENTION_CASES             of lanes.h, up to ATTENTION_TILE
  */
 #ifndef MOEFS_KERNELS_ATTENTION_TILES_H
 #define MOEFS_KERNELS_ATTENTION_TILES_H

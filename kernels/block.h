@@ -40,4 +40,11 @@ int q3_k_scale(const uint8_t p[12], size_t half);
 int iq4_xs_scale(const uint8_t *block, size_t b);
 int iq3_s_scale(const uint8_t *block, size_t b);
 
+/* ---- on their way into memory (block_arrange.c) ---- */
+
+/* Bytes of 16 arranged rows. */
+size_t block_rows_bytes(const struct shape *s);
+/* format_arrange of whole blocks of rows, to where the first of them begins. */
+void block_arrange(uint8_t *to, const struct shape *s, uint32_t rows, const struct pieces *pieces);
+
 #endif

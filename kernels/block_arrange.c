@@ -1,7 +1,7 @@
 /* Matrices of blocks on their way into memory: which tiles lie where, in files and there. What is
  * done to them is block_codes.h's.
  */
-#include "kernels/block_arrange.h"
+#include "kernels/block.h"
 #include "kernels/block_layout.h"
 #include "kernels/block_ways.h"
 

@@ -2,7 +2,7 @@
  * kernels/ only.
  *
  * Every operation is done lane by lane, lanes are columns, and operations are those of
- * scalar_delta.c in the same order, so the bits are the same however many lanes there are. Included
+ * scalar.c in the same order, so the bits are the same however many lanes there are. Included
  * once by each table's file, after the lanes of its instruction set (lanes.h) and
  * DELTA_TILE_REGISTERS, the registers of columns that tokens go through together.
  *

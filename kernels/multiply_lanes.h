@@ -10,7 +10,7 @@
  *     multiply_rows(tokens)             rows of a block of so many tokens
  *     MULTIPLY_AHEAD                    how far before its use a row's byte is asked for, at least;
  *                                       0: memory is not asked for
- *     MULTIPLY_CASES                    of cases.h, up to MULTIPLY_TOKENS
+ *     MULTIPLY_CASES                    of lanes.h, up to MULTIPLY_TOKENS
  */
 #ifndef MOEFS_KERNELS_MULTIPLY_LANES_H
 #define MOEFS_KERNELS_MULTIPLY_LANES_H

@@ -9,7 +9,6 @@
 #define MOEFS_KERNELS_NEON_LANES_H
 
 #include "kernels/block_formats.h"
-#include "kernels/cases.h"
 #include "kernels/exp.h"
 #include "kernels/kernels.h"
 

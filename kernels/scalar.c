@@ -1,18 +1,20 @@
 /* The scalar table: the reference that every fast kernel is held to, bit for bit.
  *
  * Written to be read, not to be fast; nothing here knows of vectors except in the order of sums
- * (kernels.h). This file has the functions on vectors of floats; products are in scalar_multiply.c,
- * attention in scalar_attention.c.
+ * (kernels.h). This file has the functions on vectors of floats and the delta net; products are in
+ * scalar_multiply.c, attention in scalar_attention.c.
  */
 #include "kernels/scalar.h"
 #include "kernels/block_formats.h"
 #include "kernels/exp.h"
+#include "kernels/tc.h"
 #include "kernels/tq.h"
+#include "kernels/vector.h"
 #include "kernels/watch.h"
 
 #include <math.h>
 
-static void rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps)
+static void scalar_rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps)
 {
 	float lane[DOT_LANES] = {0};
 
@@ -24,7 +26,7 @@ static void rmsnorm(float *y, const float *x, const float *w, uint32_t n, float 
 		y[i] = x[i] * scale * w[i];
 }
 
-static void rope(float *x, const float *cos, const float *sin, uint32_t half)
+static void scalar_rope(float *x, const float *cos, const float *sin, uint32_t half)
 {
 	for (uint32_t i = 0; i < half; i++) {
 		const float a = x[i], b = x[i + half];
@@ -33,13 +35,13 @@ static void rope(float *x, const float *cos, const float *sin, uint32_t half)
 	}
 }
 
-static void silu_mul(float *gate, const float *up, size_t n)
+static void scalar_silu_mul(float *gate, const float *up, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		gate[i] = gate[i] / (1 + exp_f32(-gate[i])) * up[i];
 }
 
-static void softmax(float *x, size_t n)
+static void scalar_softmax(float *x, size_t n)
 {
 	float lane[DOT_LANES] = {0}, max = -INFINITY;
 
@@ -54,17 +56,109 @@ static void softmax(float *x, size_t n)
 		x[i] /= sum;
 }
 
-static void add(float *y, const float *x, size_t n)
+static void scalar_add(float *y, const float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		y[i] += x[i];
 }
 
-UNWATCHED static void add_scaled(float *y, float a, const float *x, size_t n)
+UNWATCHED static void scalar_add_scaled(float *y, float a, const float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		y[i] = fmaf(a, x[i], y[i]);
 }
+
+/* ---- activations: comparisons are such that NaN stays NaN ---- */
+
+static void scalar_gelu_mul(float *gate, const float *up, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const float x = gate[i], u = x * fmaf(GELU_CUBE, x * x, GELU_LINE);
+		gate[i] = x / (1 + exp_f32(u)) * up[i];
+	}
+}
+
+static void scalar_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit)
+{
+	for (size_t i = 0; i < n; i++) {
+		const float g = gate[i] > limit ? limit : gate[i];
+		float u = up[i] > limit ? limit : up[i];
+		u = u < -limit ? -limit : u;
+		gate[i] = (u + 1) * (g / (1 + exp_f32(g * -alpha)));
+	}
+}
+
+static void scalar_softcap(float *x, size_t n, float cap)
+{
+	const float twice = 2 / cap;
+	for (size_t i = 0; i < n; i++)
+		x[i] = cap * (1 - 2 / (1 + exp_f32(x[i] * twice)));
+}
+
+static void scalar_sigmoid_mul(float *y, const float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		y[i] *= 1 / (1 + exp_f32(-x[i]));
+}
+
+static void scalar_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
+			     uint32_t channels, uint32_t c0, uint32_t c1)
+{
+	for (size_t c = c0; c < c1; c++) {
+		float sum = 0;
+		for (size_t i = 0; i < width; i++)
+			sum = fmaf(w[i * channels + c], taps[i][c], sum);
+		y[c] = sum / (1 + exp_f32(-sum));
+	}
+}
+
+static void scalar_l2norm(float *y, const float *x, uint32_t n, float eps, float scale)
+{
+	float lane[DOT_LANES] = {0};
+
+	for (uint32_t i = 0; i < n; i++)
+		lane[i % DOT_LANES] = fmaf(x[i], x[i], lane[i % DOT_LANES]);
+	const float factor = vector_l2norm_factor(sum_lanes(lane), eps, scale);
+	for (uint32_t i = 0; i < n; i++)
+		y[i] = x[i] * factor;
+}
+
+/* ---- the gated delta net: one column of the state after the other ---- */
+
+/* Token t in column j, s[key_dim]. */
+static void scalar_delta_step(float *s, const struct delta *d, size_t t, size_t j)
+{
+	const float *q = d->q + t * d->key_stride, *k = d->k + t * d->key_stride;
+	const float decay = d->decay[t * d->gate_stride], beta = d->beta[t * d->gate_stride];
+	float found = 0, out = 0;
+
+	for (size_t i = 0; i < d->key_dim; i++) {
+		s[i] *= decay;
+		found = fmaf(s[i], k[i], found);
+	}
+	const float change = (d->v[t * d->value_stride + j] - found) * beta;
+	for (size_t i = 0; i < d->key_dim; i++) {
+		s[i] = fmaf(k[i], change, s[i]);
+		out = fmaf(s[i], q[i], out);
+	}
+	d->out[t * d->out_stride + j] = out;
+}
+
+static void scalar_delta_steps(const struct delta *d, uint32_t col0, uint32_t col1)
+{
+	for (size_t j = col0; j < col1; j++) {
+		float s[DELTA_KEY_DIM];
+		for (size_t i = 0; i < d->key_dim; i++)
+			s[i] = d->state[i * d->value_dim + j];
+		for (size_t t = 0; t < d->n; t++) {
+			scalar_delta_step(s, d, t, j);
+			for (size_t i = 0; t + 1 == d->commit && i < d->key_dim; i++)
+				d->state[i * d->value_dim + j] = s[i];
+		}
+	}
+}
+
+/* ---- the table ---- */
 
 const struct kernels kernels_scalar = {
 	.name = "scalar",
@@ -86,12 +180,12 @@ const struct kernels kernels_scalar = {
 	.tq_quantise_row = tq_quantise_row,
 	.tc_quantise_row = tc_quantise_row,
 	.tc_encode = tc_encode,
-	.rmsnorm = rmsnorm,
-	.rope = rope,
-	.silu_mul = silu_mul,
-	.softmax = softmax,
-	.add = add,
-	.add_scaled = add_scaled,
+	.rmsnorm = scalar_rmsnorm,
+	.rope = scalar_rope,
+	.silu_mul = scalar_silu_mul,
+	.softmax = scalar_softmax,
+	.add = scalar_add,
+	.add_scaled = scalar_add_scaled,
 	.kv_put = scalar_kv_put,
 	.attend = scalar_attend,
 	.attend_tokens = scalar_attend_tokens,

@@ -54,14 +54,4 @@ void scalar_attend(float *out, const float *q, const struct attention *a);
 void scalar_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n);
 
-void scalar_gelu_mul(float *gate, const float *up, size_t n);
-void scalar_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit);
-void scalar_softcap(float *x, size_t n, float cap);
-
-void scalar_sigmoid_mul(float *y, const float *x, size_t n);
-void scalar_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
-		      uint32_t channels, uint32_t c0, uint32_t c1);
-void scalar_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);
-void scalar_delta_steps(const struct delta *d, uint32_t col0, uint32_t col1);
-
 #endif

@@ -36,4 +36,7 @@ bool tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t c
 void tq_pack(uint8_t *packed, const uint8_t index[TQ_GROUP], uint32_t bits);
 void tq_unpack(uint8_t index[TQ_GROUP], const uint8_t *packed, uint32_t bits);
 
+/* format_arrange (tq_arrange.c) of whole blocks of rows, to where the first of them begins. */
+void tq_arrange(uint8_t *out, const struct shape *s, uint32_t rows, const struct pieces *pieces);
+
 #endif

@@ -1,7 +1,7 @@
 /* The way of a TQ matrix from the canonical layout to the arranged one (format.h draws both). What
  * the bits of a group mean is tq.c's.
  */
-#include "kernels/tq_arrange.h"
+#include "kernels/tq.h"
 
 #include "kernels/look_ahead.h"
 

@@ -1,15 +1,13 @@
 /* Functions on vectors of floats, for every instruction set that has them; within kernels/ only.
  *
- * Each does the operations of the scalar table (scalar.c, scalar_activation.c, scalar_delta.c) lane
- * by lane and in the same order, so the bits are the same however many lanes there are. Tails go
- * through the same instructions as bodies. Included once by each table's file, after the lanes of
- * its instruction set (lanes.h).
+ * Each does the operations of the scalar table (scalar.c) lane by lane and in the same order, so
+ * the bits are the same however many lanes there are. Tails go through the same instructions as
+ * bodies. Included once by each table's file, after the lanes of its instruction set (lanes.h).
  */
 #ifndef MOEFS_KERNELS_VECTOR_LANES_H
 #define MOEFS_KERNELS_VECTOR_LANES_H
 
-#include "kernels/activation.h"
-#include "kernels/delta_norm.h"
+#include "kernels/vector.h"
 #include "kernels/watch.h"
 
 /* ---- norms and positions ---- */
@@ -43,7 +41,7 @@ static void vector_rmsnorm(float *y, const float *x, const float *w, uint32_t n,
 
 static void vector_l2norm(float *y, const float *x, uint32_t n, float eps, float scale)
 {
-	const lanes factor = lanes_all(l2norm_factor(vector_squares(x, n), eps, scale));
+	const lanes factor = lanes_all(vector_l2norm_factor(vector_squares(x, n), eps, scale));
 
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_store(y + i, n - i, lanes_mul(lanes_load(x + i, n - i), factor));
