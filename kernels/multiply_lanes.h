@@ -166,7 +166,7 @@ ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w,
 				b.w = (const uint8_t *)w->data + r * b.row_bytes;
 				for (size_t i = 0; i < count; i++)
 					b.y[i] = y + (t + i) * ldy + r;
-				if (MULTIPLY_AHEAD &&
+				if (MULTIPLY_AHEAD > 0 &&
 				    t == 0) /* others find the chunk in the cache */
 					multiply_some(&b, rows, count, true, load);
 				else

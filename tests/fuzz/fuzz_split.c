@@ -1,6 +1,7 @@
-/* libFuzzer on answers: whatever a model writes, in whatever form and pieces, is taken apart the
- * same way, what was given out stays, and arguments are JSON objects. The first byte says how
- * thinking begins and how long pieces are, the second the form. */
+/* libFuzzer on answers: whatever a model writes, in whatever form and pieces, is split the same
+ * way, content that was given out stays, and arguments are JSON objects. The first byte says how
+ * thinking begins, how long pieces are and whether the answer ends or is cut, the second the form.
+ */
 #include "engine/answer/split.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@ static const char TOOLS[] =
 
 static struct split *taken_apart(const struct split_form *form, const char *text, size_t n,
 				 size_t step, const struct json *tools,
-				 enum split_thinking thinking)
+				 enum split_thinking thinking, bool cut)
 {
 	struct split *s = split_new(tools, thinking);
 	struct err e = {0};
@@ -33,7 +34,7 @@ static struct split *taken_apart(const struct split_form *form, const char *text
 		content = r.content_n;
 		calls = r.calls->count;
 	}
-	if (split_finish(s, &e))
+	if (cut ? split_cut(s, &e) : split_finish(s, &e))
 		abort();
 	return s;
 }
@@ -74,9 +75,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t n = size - 2, forms = 0, step = 1 + data[0] / 3 % 16;
 	while (split_form_at(forms))
 		forms++;
+	bool cut = data[0] & 128;
 	const struct split_form *form = split_form_at(data[1] % forms);
-	struct split *whole = taken_apart(form, text, n, size, tools, thinking);
-	struct split *pieces = taken_apart(form, text, n, step, tools, thinking);
+	struct split *whole = taken_apart(form, text, n, size, tools, thinking, cut);
+	struct split *pieces = taken_apart(form, text, n, step, tools, thinking, cut);
 	compare(whole, pieces);
 	split_free(whole);
 	split_free(pieces);

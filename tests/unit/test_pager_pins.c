@@ -303,7 +303,7 @@ what_came_into_its_store_since_it_was_asked_for_is_read_by_who_would_have_made_i
 	struct test_pager *f = *state;
 	struct test_store other;
 	struct store_writer *writer;
-	struct store *view;
+	struct store *view = NULL;
 	struct pager_source *source;
 	test_store_init(&other, f->parent, "other");
 	if (store_writer_open(&writer, other.folder, &other.plan, &f->e) ||
