@@ -38,11 +38,10 @@ int load_tokenizer(struct model *m, struct err *e)
 	int failed = load_sum_texts(m, read, e);
 	if (!failed)
 		failed = source_tokenizer_open(&m->run.tokenizer, m->id.directory, e);
-	if (failed)
-		return failed;
-	failed = load_template(m, e);
-	if (failed)
+	if (!failed && (failed = load_template(m, e)))
 		load_forget_tokenizer(m);
+	if (failed)
+		m->run.texts.known &= ~read; /* nothing was made of them: the next try reads anew */
 	else
 		atomic_store(&m->run.speaks, true);
 	return failed;

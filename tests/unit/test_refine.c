@@ -379,9 +379,11 @@ static void what_is_no_text_is_said(void **state)
 
 static void the_next_load_takes_it_and_this_one_does_not(void **state)
 {
+	char stores[32];
 	struct test_model m;
 	(void)state;
-	open_in(&m, undisturbed(), 4); /* the first to refine there */
+	test_folder_make(stores);
+	open_in(&m, stores, 4); /* nobody has refined there */
 	struct session *s = test_greedy_session(&m);
 	char *before = test_ask(s, question);
 	refine(&m, &ASKED);
@@ -392,7 +394,7 @@ static void the_next_load_takes_it_and_this_one_does_not(void **state)
 	session_end(again);
 	test_model_close(&m);
 
-	open_in(&m, undisturbed(), 2);
+	open_in(&m, stores, 2);
 	char want[64];
 	(void)snprintf(want, sizeof want, "tq3, refined with %u tokens",
 		       m.model->stored.plan.recipe.refined);
@@ -403,6 +405,7 @@ static void the_next_load_takes_it_and_this_one_does_not(void **state)
 	session_end(s);
 	refine(&m, &ASKED); /* it is there: nothing to do */
 	test_model_close(&m);
+	test_folder_remove(stores);
 }
 
 static void threads_change_no_byte(void **state)
