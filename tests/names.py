@@ -15,6 +15,7 @@ import sys
 
 DEFINITION = re.compile(r"^[a-z_][\w \t*]*?[ *](\w+)\(([^;{}]*?)\)\n\{\n(.*?)^\}", re.M | re.S)
 PROTOTYPE = re.compile(r"^[a-z_][\w \t*]*?[ *](\w+)\([^;{}=]*\)(?:\s*__attribute__\(\(.*?\)\))?;", re.M)
+PASTED = re.compile(r"\bTABLE(?=\((\w+)\))")  # kernels' tables put an instruction set before it
 STRUCT = re.compile(r"^struct (\w+) \{", re.M)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", re.S)
 KEPT = {"main", "context_fork", "kv_share", "recurrent_copy"}  # context_fork is for sessions that share a prefix
@@ -43,6 +44,7 @@ def count_uses(used, text):
     code = COMMENT.sub(" ", text)
     used.update(re.findall(r"\w+", code))
     used.subtract(PROTOTYPE.findall(code))
+    used.update("TABLE " + name for name in PASTED.findall(code))
 
 
 def repeated(places, exempt):
@@ -69,7 +71,8 @@ def check(root, exempt):
     faults += [f"struct {name} is defined in {' and '.join(sorted(where))}" for name, where in repeated(structs, exempt).items()]
     faults += [f"{path}: {name} begins with no word of its file's name" for path, name, _ in functions
                if not path.startswith(exempt) and name != "main" and name.split("_")[0] not in words(path)]
-    faults += [f"{path}: {name} is not used" for path, name, _ in functions if used[name] <= 0 and name not in KEPT]
+    faults += [f"{path}: {name} is not used" for path, name, _ in functions
+               if used[name] <= 0 and name not in KEPT and not used["TABLE " + name.partition("_")[2]]]
     longest = max(functions, key=lambda f: f[2])
     print(f"# {lines} lines of C in {count} files, {len(functions)} functions; the longest is {longest[1]} "
           f"in {longest[0]} ({longest[2]} lines)")
