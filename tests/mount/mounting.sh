@@ -46,7 +46,10 @@ claim "…a param's in words of its own" own_words
 
 # ---- a mount with everything ----
 
-mounted -v -o "temperature=0.25,top_k=7,system=Be brief\\, please.,stop=;\\,,seed=5,log=$said,umask=027,allow_other" \
+# Only root, or who is allowed in /etc/fuse.conf, may let others in.
+allow=
+if [ "$(id -u)" = 0 ] || grep -qxF user_allow_other /etc/fuse.conf 2>/dev/null; then allow=,allow_other; fi
+mounted -v -o "temperature=0.25,top_k=7,system=Be brief\\, please.,stop=;\\,,seed=5,log=$said,umask=027$allow" \
 	-o defaults,user,noauto,nofail,_netdev,x-systemd.automount,X-mount.mkdir,comment=nothing,relatime,max_tokens=20,max_tokens=24 ||
 	exit 1
 begins() {

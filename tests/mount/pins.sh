@@ -210,9 +210,11 @@ for path in 'prompt', 'experts/map', 'experts', '..': assert os.listxattr(path) 
 for name in 'user.moefs.none', 'user.other', 'security.capability', 'trusted.x':
     fails(errno.ENODATA, os.getxattr, x, name)
 fails(errno.ENODATA, os.getxattr, 'prompt', 'user.moefs.pinned')
-fails(errno.EOPNOTSUPP, os.setxattr, x, 'user.other', b'0')
-fails(errno.EPERM, os.setxattr, x, 'user.moefs.pinned', b'0')
-fails(errno.EPERM, os.removexattr, x, 'user.moefs.pinned')
+# For anybody but root it is the kernel that refuses: the file is not writable.
+denied = os.getuid() and errno.EACCES
+fails(denied or errno.EOPNOTSUPP, os.setxattr, x, 'user.other', b'0')
+fails(denied or errno.EPERM, os.setxattr, x, 'user.moefs.pinned', b'0')
+fails(denied or errno.EPERM, os.removexattr, x, 'user.moefs.pinned')
 import ctypes
 c = ctypes.CDLL(None, use_errno=True)
 def raw(name, size):
@@ -224,18 +226,20 @@ assert raw(b'user.moefs.format', 0) == raw(b'user.moefs.format', n) == n
 assert raw(b'user.moefs.format', n - 1) == -errno.ERANGE and raw(None, 5) == -errno.ERANGE
 assert raw(None, 0) == sum(len(n) + 1 for n in os.listxattr(x))
 PY
-	grep -q 'chmod +t' error || fail "error says: $(cat error)"
+	[ "$(id -u)" != 0 ] || grep -q 'chmod +t' error || fail "error says: $(cat error)"
 	if command -v getfattr >/dev/null; then getfattr -d experts/07/001 | grep -q '^user.moefs.pinned="1"$' || fail "getfattr -d"; fi
 	unpinned
 }
 claim "extended attributes say the rest, and are for reading" attributes
 
 taken_out() {
-	local said
+	local said xattrs=--xattrs
+	# tar makes a file read-only before it sets its attributes, which only root may do then.
+	[ "$(id -u)" = 0 ] || xattrs=
 	chmod +t experts/00/000 && mkdir "$work/cp" || exit
 	complete
 	for said in "cp -p experts/00/000 $work/cp/p" "cp -a experts/00/000 $work/cp/a" "cp -a experts/00 $work/cp/folder" \
-		"tar --xattrs -cf $work/tar experts/00" "tar --xattrs -xpf $work/tar -C $work/cp" "tar --atime-preserve -cf $work/tar experts/00" \
+		"tar --xattrs -cf $work/tar experts/00" "tar $xattrs -xpf $work/tar -C $work/cp" "tar --atime-preserve -cf $work/tar experts/00" \
 		"rsync -a experts/00 $work/cp/rsync" "rsync -aX experts/00 $work/cp/rsync-x"; do
 		command -v "${said%% *}" >/dev/null || continue
 		same "$($said 2>&1)" "" "$said"
