@@ -10,8 +10,8 @@
 #include "fs/base/said.h"
 #include "fs/base/standard.h"
 #include "fs/commands/commands.h"
+#include "fs/models/model_folders.h"
 #include "fs/models/models.h"
-#include "fs/models/progress.h"
 #include "fs/mount/call.h"
 #include "fs/program/check.h"
 #include "fs/program/daemon.h"
@@ -24,10 +24,8 @@
 #include "fs/program/privilege.h"
 #include "fs/program/refine.h"
 #include "fs/program/unmount.h"
-#include "fs/requests/lifetime.h"
-#include "fs/requests/loop.h"
+#include "fs/requests/mount_loop.h"
 #include "fs/requests/ops.h"
-#include "fs/requests/rest.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -88,7 +86,7 @@ static bool tick(void *ctx, const struct mount *m)
 	char line[512];
 	if (!p->show)
 		return false;
-	said_progress(p->said, progress_line(m, line, sizeof line) ? line : "");
+	said_progress(p->said, models_progress_line(m, line, sizeof line) ? line : "");
 	return true; /* the next conversion begins without a word */
 }
 
@@ -223,7 +221,7 @@ static int serve_as_user(struct program *p, struct err *e)
 {
 	const struct options *o = &p->options;
 	int code = 0;
-	rest_begin();
+	loop_share_heap();
 	loop_block_signals();
 	(void)signal(SIGPIPE, SIG_IGN);
 	ignore_size_limit();

@@ -1,8 +1,6 @@
 /* A model's own files: info/ and config.json; and the names of the models. */
 #include "fs/files/files.h"
 #include "fs/models/models.h"
-#include "fs/models/param_defaults.h"
-#include "fs/models/progress.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
@@ -37,12 +35,12 @@ void fact_render(const struct node *n, struct text *out)
 	char fact[4096 + 16];
 	enum model_fact which = (enum model_fact)n->row->fact;
 	if (which == FACT_PROGRESS)
-		progress_words(n->model->model, fact, sizeof fact);
+		models_progress_words(n->model->model, fact, sizeof fact);
 	else if (model_fact(n->model->model, which, fact, sizeof fact))
 		return;
 	text_format(out, "%s\n", fact);
 	if (which == FACT_DEFAULTS)
-		param_defaults_words(n->mount, out);
+		models_params_given(n->mount, out);
 }
 
 static ssize_t config_read(struct handle *h, struct call *c, char *buffer)

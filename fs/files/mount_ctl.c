@@ -5,7 +5,7 @@
 #include "fs/files/live.h"
 #include "fs/files/verbs.h"
 #include "fs/models/models.h"
-#include "fs/models/rescan.h"
+#include "fs/models/model_folders.h"
 
 #include <errno.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static int unload(const struct asked *a, struct err *e)
 
 static int rescan(const struct asked *a, struct err *e)
 {
-	return rescan_ask(a->handle->node.mount, a->req, a->size, e);
+	return model_folders_rescan(a->handle->node.mount, a->req, a->size, e);
 }
 
 /* ---- verbs ---- */

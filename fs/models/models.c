@@ -1,7 +1,5 @@
-/* Which models are mounted: opening them, naming their folders, and noticing when one of them fails
- * to load. What comes and goes in folders of them is rescan.c's. */
+/* See models.h. */
 #include "fs/models/models.h"
-#include "fs/models/param_defaults.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/trace_news.h"
 
@@ -19,13 +17,13 @@ size_t models_count(const struct mount *m)
 	return count;
 }
 
-static bool name_taken(const struct mount *m, const char *name)
+struct mounted *models_named(const struct mount *m, const char *name, size_t length)
 {
-	static const char *const ours[] = {"README", "version", "pid", "error", "ctl", "cache"};
-	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-		if (strcmp(ours[i], name) == 0)
-			return true;
-	return models_named(m, name, strlen(name));
+	struct mounted *x = NULL;
+	while ((x = mounted_next(m, x)) &&
+	       (strlen(x->name) != length || memcmp(x->name, name, length)))
+		;
+	return x;
 }
 
 bool models_name_fits(const char *name)
@@ -37,14 +35,120 @@ bool models_name_fits(const char *name)
 	return n > 0 && n <= MODEL_NAME_MOST && name[0] != '.';
 }
 
-/* The model's own name, or the one that was asked for; NAME-2, NAME-3 … where that is taken
- * already. */
-static void choose_name(const struct mount *m, const char *wanted, char *name, size_t size)
+static bool models_name_is_taken(const struct mount *m, const char *name)
 {
-	(void)snprintf(name, size, "%s", wanted);
-	for (unsigned n = 2; name_taken(m, name); n++)
-		(void)snprintf(name, size, "%.*s-%u", (int)size - 12, wanted, n);
+	static const char *const ours[] = {"README", "version", "pid", "error", "ctl", "cache"};
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		if (strcmp(ours[i], name) == 0)
+			return true;
+	return models_named(m, name, strlen(name));
 }
+
+/* ---- opening ---- */
+
+int models_find(struct found_model *f, struct engine *g, const char *path, bool load, struct err *e)
+{
+	*f = (struct found_model){.path = strdup(path)};
+	int failed = f->path ? model_open(&f->model, g, path, e)
+			     : err_set(e, ENOMEM, "no memory for %s", path);
+	if (!failed)
+		failed = model_check_tokenizer(f->model, load, e);
+	if (!failed) /* read once: config.json shows what the model was made from */
+		failed = model_config(f->model, &f->config, &f->config_length, &f->config_time, e);
+	if (!failed)
+		failed = model_refine_idle(f->model, e);
+	if (failed)
+		models_drop(f);
+	return failed;
+}
+
+void models_drop(struct found_model *f)
+{
+	model_close(f->model);
+	free(f->config);
+	free(f->path);
+	*f = (struct found_model){0};
+}
+
+/* Sets what the command line gives in sessions/default, whose params all other sessions copy. */
+static int models_set_params(struct mounted *model, struct err *e)
+{
+	const struct mount *m = model->mount;
+	struct session *s = model->sessions[0]->session;
+	for (size_t i = 0; i < m->param_count; i++) {
+		const struct param_given *given = &m->params[i];
+		struct err why;
+		int code = session_param_set(s, given->param, given->value, strlen(given->value),
+					     &why);
+		if (code)
+			return err_set(e, -code, "-o %s=%s: %s", params_name(given->param),
+				       given->value, why.text);
+	}
+	return 0;
+}
+
+void models_params_given(const struct mount *m, struct text *out)
+{
+	for (size_t i = 0; i < m->param_count; i++)
+		text_format(out, "%s %s (-o %s=)\n", params_name(m->params[i].param),
+			    m->params[i].value, params_name(m->params[i].param));
+}
+
+/* Indices are never reused: the place of a model that is gone stays empty, so that what a program
+ * looked up there is never another model's. */
+static int models_enter(struct mount *m, struct mounted *model, struct err *e)
+{
+	if (m->model_count == MODELS_MAX)
+		return err_set(e, ENOSPC,
+			       "cannot mount %s: the mount has had %d models already; unmount it "
+			       "and mount again",
+			       model->path, MODELS_MAX);
+	struct mounted **grown =
+		reallocarray(m->models, m->model_count + 1, sizeof(struct mounted *));
+	if (!grown)
+		return err_set(e, ENOMEM, "no memory for %s", model->path);
+	m->models = grown;
+	model->index = (uint32_t)m->model_count;
+	int failed = sessions_make(model, "default", m->uid, m->gid, NULL, e);
+	if (!failed)
+		failed = models_set_params(model, e);
+	if (!failed)
+		m->models[m->model_count++] = model;
+	return failed;
+}
+
+int models_take(struct mount *m, struct found_model *f, const char *name, struct err *e)
+{
+	struct mounted *model = calloc(1, sizeof *model);
+	if (!model) {
+		err_set(e, ENOMEM, "no memory for %s", f->path);
+		models_drop(f);
+		return -ENOMEM;
+	}
+	model->mount = m;
+	model->model = f->model;
+	model->path = f->path;
+	model->config = f->config;
+	model->config_length = f->config_length;
+	model->config_time = f->config_time;
+	*f = (struct found_model){0};
+	list_init(&model->asks);
+	list_init(&model->nameless);
+	list_init(&model->writing);
+	trace_lists_init(model);
+	/* NAME, or NAME-2, NAME-3 … if NAME is taken. */
+	const char *wanted = name ? name : model_name(model->model);
+	const int size = sizeof model->name;
+	(void)snprintf(model->name, size, "%s", wanted);
+	for (unsigned n = 2; models_name_is_taken(m, model->name); n++)
+		(void)snprintf(model->name, size, "%.*s-%u", size - 12, wanted, n);
+	int failed = models_enter(m, model, e);
+	if (failed)
+		models_free(model);
+	return failed;
+}
+
+/* ---- closing ---- */
 
 void models_free(struct mounted *model)
 {
@@ -61,79 +165,14 @@ void models_free(struct mounted *model)
 	free(model);
 }
 
-/* ---- coming and going ---- */
-
-int models_find(struct found *f, struct engine *g, const char *path, bool load, struct err *e)
+void models_close(struct mount *m)
 {
-	*f = (struct found){.path = strdup(path)};
-	int failed = f->path ? model_open(&f->model, g, path, e)
-			     : err_set(e, ENOMEM, "no memory for %s", path);
-	if (!failed)
-		failed = model_check_tokenizer(f->model, load, e);
-	if (!failed) /* once: what the file shows is what the model was made from */
-		failed = model_config(f->model, &f->config, &f->config_length, &f->config_time, e);
-	if (!failed)
-		failed = model_refine_idle(f->model, e);
-	if (failed)
-		models_drop(f);
-	return failed;
-}
-
-void models_drop(struct found *f)
-{
-	model_close(f->model);
-	free(f->config);
-	free(f->path);
-	*f = (struct found){0};
-}
-
-/* The index is never another model's: the places of those that are gone stay empty. */
-static int add(struct mount *m, struct mounted *model, struct err *e)
-{
-	if (m->model_count == MODELS_MAX)
-		return err_set(e, ENOSPC, "%s: %d models were mounted already", model->path,
-			       MODELS_MAX);
-	struct mounted **grown =
-		reallocarray(m->models, m->model_count + 1, sizeof(struct mounted *));
-	if (!grown)
-		return err_set(e, ENOMEM, "no memory for %s", model->path);
-	m->models = grown;
-	model->index = (uint32_t)m->model_count;
-	int failed = sessions_make(model, "default", m->uid, m->gid, NULL, e);
-	if (!failed)
-		failed = param_defaults_set(model, e);
-	if (!failed)
-		m->models[m->model_count++] = model;
-	return failed;
-}
-
-int models_take(struct mount *m, struct found *f, const char *name, struct err *e)
-{
-	struct mounted *model = calloc(1, sizeof *model);
-	if (!model) {
-		err_set(e, ENOMEM, "no memory for %s", f->path);
-		models_drop(f);
-		return -ENOMEM;
+	for (struct mounted *x; (x = mounted_next(m, NULL));) {
+		m->models[x->index] = NULL;
+		models_free(x);
 	}
-	model->mount = m;
-	model->model = f->model;
-	model->path = f->path;
-	model->config = f->config;
-	model->config_length = f->config_length;
-	model->config_time = f->config_time;
-	*f = (struct found){0};
-	list_init(&model->asks);
-	list_init(&model->nameless);
-	list_init(&model->writing);
-	trace_lists_init(model);
-	choose_name(m, name ? name : model_name(model->model), model->name, sizeof model->name);
-	int failed = add(m, model, e);
-	if (failed)
-		models_free(model);
-	return failed;
 }
 
-/* Who opened one of its files, or has said anything to it, uses it. */
 bool models_unused(const struct mounted *model)
 {
 	enum model_state state = model_state(model->model);
@@ -146,76 +185,132 @@ bool models_unused(const struct mounted *model)
 	       !session_log_size(c->session);
 }
 
-struct mounted *models_named(const struct mount *m, const char *name, size_t length)
+static void models_leave_work(struct job *job)
 {
-	struct mounted *x = NULL;
-	while ((x = mounted_next(m, x)) &&
-	       (strlen(x->name) != length || memcmp(x->name, name, length)))
-		;
-	return x;
+	struct mounted *model = LINK_OWNER(job, struct mounted, leaving);
+	model_close(model->model);
+	model->model = NULL;
 }
 
-void models_close(struct mount *m)
+static void models_leave_finish(struct job *job)
 {
-	for (struct mounted *x; (x = mounted_next(m, NULL));) {
-		m->models[x->index] = NULL;
-		models_free(x);
-	}
+	models_free(LINK_OWNER(job, struct mounted, leaving));
 }
 
-/* What is wrong with a model, or with what is done for it: the words that go before the reason. */
+/* The model is closed after all jobs that workers have now: one of them may be using it, for a
+ * request that asked for a name and opened nothing. All of it is closed: a thread, a tokenizer, and
+ * open files, which would otherwise keep disk space that no longer has a name. Where models come
+ * and go for long, each piece that stayed would keep a page. */
+void models_leave(struct mounted *model)
+{
+	model->mount->models[model->index] = NULL;
+	while (model->session_count)
+		sessions_remove(model->sessions[model->session_count - 1]);
+	model->leaving = (struct job){
+		.slow = true, .work = models_leave_work, .finish = models_leave_finish};
+	workers_run_after(model->mount->workers, &model->leaving);
+}
+
+/* ---- failures ---- */
+
+/* What is wrong with a model, or with what is done for it: the words before the reason. */
 struct trouble {
 	const char *words;
 	void (*reason)(const struct model *m, struct err *why);
 };
 
-static bool is_troubled(const struct mounted *model, struct trouble *t)
+static const struct trouble *models_trouble(const struct model *m)
 {
 	static const struct trouble load = {"", model_failure},
-				    convert = {"converting it has stopped, and goes on after a "
-					       "prompt or with the next mount once it can: ",
+				    convert = {"the conversion has stopped; it continues after a "
+					       "prompt or at the next mount, when the cause is "
+					       "gone: ",
 					       model_failure},
-				    refine = {"refining it has stopped, and goes on in a later "
-					      "pause once it can, while the store that is there "
-					      "serves: ",
-					      model_refining_failure};
+				    refine = {
+					    "refining has stopped; it continues in a later pause, "
+					    "when the cause is gone, and the present store is used "
+					    "meanwhile: ",
+					    model_refining_failure};
 	struct model_progress progress;
 	char why[sizeof((struct err *)0)->text];
-	model_progress(model->model, &progress);
-	model_refining_error(model->model, why, sizeof why);
-	if (model_state(model->model) == MODEL_FAILED)
-		*t = load;
-	else if (!strcmp(progress.doing, "stopped"))
-		*t = convert;
-	else if (*why)
-		*t = refine;
-	else
-		return false;
-	return true;
-}
-
-/* Tells it once. A reason that is not there yet is told by the next look. */
-static void tell(struct mounted *model, const struct trouble *t)
-{
-	struct err e, why;
-	t->reason(model->model, &why);
-	if (model->failure_told || !*why.text)
-		return;
-	err_because(&e, &why, EIO, "%s: %s%s", model->name, t->words, why.text);
-	mount_failure(model->mount, &e);
-	model->failure_told = true;
+	model_progress(m, &progress);
+	model_refining_error(m, why, sizeof why);
+	if (model_state(m) == MODEL_FAILED)
+		return &load;
+	if (!strcmp(progress.doing, "stopped"))
+		return &convert;
+	return *why ? &refine : NULL;
 }
 
 bool models_watch(struct mount *m)
 {
 	bool loading = false;
 	for (struct mounted *model = NULL; (model = mounted_next(m, model));) {
-		struct trouble t;
+		const struct trouble *t = models_trouble(model->model);
+		struct err e, why;
 		loading |= model_state(model->model) == MODEL_LOADING;
-		if (is_troubled(model, &t))
-			tell(model, &t);
-		else
+		if (!t) {
 			model->failure_told = false;
+			continue;
+		}
+		t->reason(model->model, &why);
+		if (model->failure_told || !*why.text) /* told, or the reason is not there yet */
+			continue;
+		err_because(&e, &why, EIO, "%s: %s%s", model->name, t->words, why.text);
+		mount_failure(m, &e);
+		model->failure_told = true;
 	}
 	return loading;
+}
+
+/* ---- progress ---- */
+
+void models_progress_words(const struct model *m, char *words, size_t size)
+{
+	uint32_t done, total;
+	if (model_fact(m, FACT_PROGRESS, words, size))
+		*words = 0;
+	if (strcmp(words, "idle") != 0)
+		return;
+	model_warming(m, &done, &total);
+	if (total)
+		(void)snprintf(words, size, "warming %u %% %u/%u experts",
+			       (unsigned)(100 * (uint64_t)done / total), done, total);
+}
+
+static bool models_print_progress(const struct model *m, const char *name, char *line, size_t size)
+{
+	enum { BAR = 24 }; /* characters */
+	char bar[BAR + 1] = "", words[256];
+	struct model_progress p;
+	model_progress(m, &p);
+	uint64_t done = p.done, total = p.total;
+	if (!total) { /* warming comes after a conversion, which begins when experts are first asked
+			 for */
+		uint32_t warm, all;
+		model_warming(m, &warm, &all);
+		done = warm;
+		total = all;
+	}
+	if (!total)
+		return false;
+	double share = done < total ? (double)done / (double)total : 1;
+	for (int i = 0; i < BAR; i++)
+		bar[i] = i < (int)(share * BAR) ? '#' : '.';
+	models_progress_words(m, words, sizeof words);
+	(void)snprintf(line, size, "%s: [%s] %s", name, bar, words);
+	return true;
+}
+
+bool models_progress_of(const struct model *m, char *line, size_t size)
+{
+	return models_print_progress(m, model_name(m), line, size);
+}
+
+bool models_progress_line(const struct mount *m, char *line, size_t size)
+{
+	const struct mounted *x = NULL;
+	while ((x = mounted_next(m, x)) && !models_print_progress(x->model, x->name, line, size))
+		;
+	return x;
 }

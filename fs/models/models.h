@@ -1,55 +1,69 @@
-/* The models of a mount: found, put into the tree, watched, and gone. The loop's, where it is not
- * said otherwise. */
+/* The models of a mount: opened, put into the tree, watched, removed. Which models are in mounted
+ * folders, and come and go there, is model_folders.h. The loop calls all of this unless a comment
+ * says otherwise.
+ */
 #ifndef MOEFS_FS_MODELS_H
 #define MOEFS_FS_MODELS_H
 
 #include "fs/mount/mount.h"
 
-enum { MODEL_NAME_MOST = 240 }; /* bytes; a number may follow */
+enum { MODEL_NAME_MOST = 240 }; /* bytes; "-2", "-3" … may be appended */
 
-/* ---- models.c ---- */
-
-/* Whether a model's folder may be called so. */
+/* Whether a model's folder may have this name. */
 bool models_name_fits(const char *name);
-/* How many there are that are not gone. */
+/* How many models are in the tree. */
 size_t models_count(const struct mount *m);
 struct mounted *models_named(const struct mount *m, const char *name, size_t length); /* or NULL */
-/* A model that is open, and in no tree yet. */
-struct found {
+
+/* ---- opening and closing ---- */
+
+/* A model that is open and not in the tree yet. */
+struct found_model {
 	struct model *model;
 	char *path, *config;
 	size_t config_length;
 	struct timespec config_time;
 };
-/* Opens it, and says what is wrong with it as far as that is known before its weights are read.
- * load: it will be, at once. Any thread; blocks. */
-int models_find(struct found *f, struct engine *g, const char *path, bool load, struct err *e);
-void models_drop(struct found *f); /* closes it, if it was not taken */
-/* Puts it into the tree, by this name or its own. Taken or not, f has nothing afterwards. */
-int models_take(struct mount *m, struct found *f, const char *name, struct err *e);
-/* Nothing of it is loaded, open, or in its conversations. */
+/* Opens the model at a path and reports what is wrong with it, as far as that can be told without
+ * its weights. `load`: the weights will be read next. Any thread; blocks. */
+int models_find(struct found_model *f, struct engine *g, const char *path, bool load,
+		struct err *e);
+void models_drop(struct found_model *f); /* closes it, unless models_take took it */
+/* Puts it into the tree under this name, or under its own if `name` is NULL. *f is empty
+ * afterwards, with an error as well. */
+int models_take(struct mount *m, struct found_model *f, const char *name, struct err *e);
+/* Whether nothing of the model is loaded or open and its only session is an empty default. */
 bool models_unused(const struct mounted *model);
-/* Takes one that is unused out of the tree, and has it closed behind. */
+/* Takes an unused model out of the tree. A worker closes it. */
 void models_leave(struct mounted *model);
-/* Closes one that is in no tree, with all its conversations. */
+/* Closes a model that is not in the tree, with all its sessions. */
 void models_free(struct mounted *model);
-void models_close(struct mount *m); /* blocks until the steps in progress end */
-/* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
- * call. True while one is loading. */
+void models_close(struct mount *m); /* all of them; blocks until the steps in progress end */
+
+/* Puts into MOUNT/error what failed since the last call: loading, converting or refining a model.
+ * True: a model is loading. */
 bool models_watch(struct mount *m);
 
-/* ---- adding.c ---- */
+/* ---- -o PARAM=VALUE ---- */
 
-/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
- * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
- * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
- * for the small files and the headers of the weights. */
-int models_add(struct mount *m, const char *path, const char *name, struct err *e);
+/* A session param with the value that the command line gives, as it would be written into its
+ * file. Every session begins with it, instead of the checkpoint's default. */
+struct param_given {
+	size_t param; /* its index for params_name() */
+	char *value;
+};
+/* Appends a line for each, for info/defaults. */
+void models_params_given(const struct mount *m, struct text *out);
 
-/* ---- skipped.c ---- */
+/* ---- progress ---- */
 
-/* Takes the lines, each with its newline, in the place of m->skipped, and says those that are new.
+/* "NAME: [###...] WORDS" of the first model that is converted, checked or warmed; false: none is.
  */
-void skipped_replace(struct mount *m, struct text *lines);
+bool models_progress_line(const struct mount *m, char *line, size_t size);
+/* The same for one model, under its own name. */
+bool models_progress_of(const struct model *m, char *line, size_t size);
+/* For info/progress: "idle", "warming 42 % 12/30 experts", or what the engine says of a
+ * conversion. */
+void models_progress_words(const struct model *m, char *words, size_t size);
 
 #endif

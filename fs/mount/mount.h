@@ -7,7 +7,7 @@
  *
  * This header declares state, and what keeps conversations. What users see of it is node.h;
  * requests that wait are call.h; open files are handle.h. Models come and go by models/, and a
- * mount begins and ends by requests/lifetime.h.
+ * mount begins and ends by requests/mount_loop.h.
  */
 #ifndef MOEFS_FS_MOUNT_H
 #define MOEFS_FS_MOUNT_H
@@ -93,7 +93,7 @@ struct mounted {
 	struct model *model;
 	char name[NAME_SIZE];
 	char *path;			/* where it was found */
-	struct job leaving;		/* which closes it once it is gone (models/leaving.c) */
+	struct job leaving;		/* which closes it once it is gone (models_leave) */
 	uint32_t index;			/* in mount.models, and never another's */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	struct conversation **named;	/* the same by their names, in the order of their bytes */
@@ -142,22 +142,22 @@ struct mount {
 	struct unsubmitted unsubmitted;
 	struct text readme;    /* what README says */
 	uint64_t memory;       /* that there is, as engine_memory said at mount */
-	struct rescan *rescan; /* of folders of models (rescan.c); NULL: there is none */
+	struct rescan *rescan; /* of folders of models (models/model_folders.c); NULL: there is none */
 	struct text skipped;  /* a line for each model that could not be mounted, with the reason */
 	struct link refusals; /* of all sessions, the oldest first */
 	unsigned refusal_count;
 	struct err error; /* the last failure of nobody's; code 0: none */
 	uint64_t error_order, failure_order;
 	struct failure failures[FAILURES_MOST]; /* of users */
-	uint64_t stirred_ns;  /* when something was last done; 0: it rests (requests/rest.c) */
+	uint64_t stirred_ns;  /* when something was last done; 0: it rests (requests/mount_loop.c) */
 	bool ready;	      /* the kernel has said INIT */
-	bool copies_by_pages; /* the kernel, for who copies without reading (requests/pages.h) */
+	bool copies_by_pages; /* the kernel, for who copies without reading (requests/ops_splice.c) */
 	uint64_t made_long;   /* how often it was made to ask for pages */
 	bool load_asked;      /* somebody has had a model loaded: look how it goes */
 	bool verbose;	      /* a line for each answered prompt */
 	mode_t umask;	      /* bits that no node has */
 	struct said *said;    /* what the daemon has to say; NULL: to nobody */
-	const struct param_given *params; /* that sessions begin with (param_defaults.h) */
+	const struct param_given *params; /* that sessions begin with (models/models.h) */
 	size_t param_count;
 };
 

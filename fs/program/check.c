@@ -41,7 +41,7 @@ static void check_path(struct checking *c, const char *path)
 	struct err e;
 	c->models = 0;
 	if (model_locate(path, &e))
-		(void)scan_inside(path, check_inside, c, &e);
+		(void)scan_folder(path, check_inside, c, &e);
 	if (!c->models)
 		check_one(c, path);
 }

@@ -4,7 +4,7 @@
 #define MOEFS_FS_OPTIONS_H
 
 #include "engine/model.h"
-#include "fs/models/param_defaults.h"
+#include "fs/models/models.h"
 #include "fs/program/privilege.h"
 
 #include <fuse3/fuse_opt.h>

@@ -1,7 +1,7 @@
 #include "fs/program/refine.h"
 #include "cache/store_inspect.h"
 #include "fs/base/text.h"
-#include "fs/models/progress.h"
+#include "fs/models/models.h"
 #include "fs/program/own_store.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ static void *show(void *ctx)
 	const struct showing *s = ctx;
 	char line[512];
 	while (!atomic_load(&s->over)) {
-		if (progress_of(s->model, line, sizeof line))
+		if (models_progress_of(s->model, line, sizeof line))
 			(void)fprintf(stderr, "\r%.100s\033[K", line);
 		nanosleep(&pause, NULL);
 	}

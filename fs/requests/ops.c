@@ -1,15 +1,12 @@
-/* Operations on names and attributes, and the handshake. See ops.h; folders are in ops_folder.c,
- * open files in ops_file.c. */
+/* FUSE's operations on attributes, modes and extended attributes; the handshake; the table of all
+ * operations. See ops.h. */
+#include "fs/base/workers.h"
 #include "fs/requests/ops.h"
-#include "fs/mount/handle.h"
-#include "fs/requests/denied.h"
-#include "fs/requests/pages.h"
-#include "fs/requests/request.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
-
-/* ---- the handshake ---- */
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
@@ -17,10 +14,10 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	/* RELEASE is a background request: below this limit it waits behind slow mapped reads. */
 	conn->max_background = 4096;
 	conn->congestion_threshold = 4096;
-	/* O_TRUNC has to come with OPEN: a truncate of its own would look like ftruncate. */
+	/* O_TRUNC has to come with OPEN: a separate truncation would look like ftruncate. */
 	conn->want |= conn->capable & FUSE_CAP_ATOMIC_O_TRUNC;
 	conn->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
-	m->copies_by_pages = conn->proto_minor >= 38; /* Linux 6.5 */
+	m->copies_by_pages = conn->proto_minor >= 38; /* Linux 6.5; see ops_splice.c */
 	m->ready = true;
 }
 
@@ -28,7 +25,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 
-static void lookup_again(const struct prepared_request *of)
+static void op_lookup_again(const struct prepared_request *of)
 {
 	op_lookup(of->req, of->inode, of->name);
 }
@@ -38,19 +35,19 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct node folder, child;
 	struct fuse_entry_param entry;
 	const struct prepared_request of = {
-		.req = req, .inode = parent, .name = name, .again = lookup_again};
-	if (!node_or_error(req, parent, X_OK, &folder) || request_waits(&folder, &of))
+		.req = req, .inode = parent, .name = name, .again = op_lookup_again};
+	if (!request_node(req, parent, X_OK, &folder) || request_prepare(&folder, &of))
 		return;
 	int code = node_is_folder(&folder) ? tree_child(&folder, name, &child) : -ENOTDIR;
 	if (code) {
 		fuse_reply_err(req, -code);
 		return;
 	}
-	entry_of(&child, &entry);
+	request_entry(&child, &entry);
 	fuse_reply_entry(req, &entry);
 }
 
-/* Nothing is counted: an inode number is all there is to a node (tree.h). */
+/* Lookups are not counted: an inode number is all there is to a node (tree.h). */
 static void op_forget(fuse_req_t req, fuse_ino_t inode, uint64_t lookups)
 {
 	(void)inode;
@@ -65,35 +62,108 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 	fuse_reply_none(req);
 }
 
-static void tell_size(fuse_req_t req, const struct node *n, uint64_t size)
+static void op_reply_attr(fuse_req_t req, const struct node *n)
 {
 	struct stat st;
-	node_attr(n, &st);
+	tree_attr(n, &st);
+	fuse_reply_attr(req, &st, tree_attr_seconds(n));
+}
+
+static void op_reply_size(fuse_req_t req, const struct node *n, uint64_t size)
+{
+	struct stat st;
+	tree_attr(n, &st);
 	st.st_size = (off_t)size;
-	fuse_reply_attr(req, &st, node_attr_seconds(n));
+	fuse_reply_attr(req, &st, tree_attr_seconds(n));
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 {
 	struct node n;
-	struct stat st;
-	if (!node_or_error(req, inode, 0, &n))
+	if (!request_node(req, inode, 0, &n))
 		return;
-	if (!node_is_folder(&n) && n.row->ops->size_later && node_may(&n, n.viewer, R_OK)) {
-		int code = n.row->ops->size_later(&n, req, tell_size);
+	if (!node_is_folder(&n) && n.row->ops->size_later && tree_allows(&n, n.viewer, R_OK)) {
+		int code = n.row->ops->size_later(&n, req, op_reply_size);
 		if (code)
 			fuse_reply_err(req, -code);
 		return;
 	}
-	/* Who seeks from the end does so from the size that is answered. */
+	/* With an open file the answer may be for lseek(SEEK_END), which needs the true size. */
 	if (!file)
-		pages_looked(&n);
-	node_attr(&n, &st);
-	fuse_reply_attr(req, &st, node_attr_seconds(&n));
+		splice_looked(&n);
+	op_reply_attr(req, &n);
 }
 
-/* Whether a thread's process has opened the file to write, and not closed it. */
-static bool is_writing(const struct node *n, pid_t thread)
+static void op_statfs(fuse_req_t req, fuse_ino_t inode)
+{
+	(void)inode;
+	enum { UNIT = 4096 };
+	struct pager_stats s;
+	engine_cache_stats(request_mount(req)->engine, &s);
+	uint64_t left = s.budget > s.used ? s.budget - s.used : 0;
+	struct statvfs st = {
+		.f_bsize = UNIT,
+		.f_frsize = UNIT,
+		.f_blocks = s.budget / UNIT,
+		.f_bfree = left / UNIT,
+		.f_bavail = left / UNIT,
+		.f_namemax = NAME_SIZE - 1,
+	};
+	fuse_reply_statfs(req, &st);
+}
+
+/* ---- modes: experts' pins ---- */
+
+/* A worker runs the row's chmod: it may have to wait for the thread that reads or evicts experts.
+ */
+struct mode_change {
+	struct job job;
+	fuse_req_t req;
+	struct node node;
+	mode_t mode, changed;
+	int code;
+	struct err why;
+};
+
+static void op_chmod_work(struct job *job)
+{
+	struct mode_change *c = LINK_OWNER(job, struct mode_change, job);
+	c->code = c->node.row->hooks->chmod(&c->node, c->mode, c->changed, &c->why);
+}
+
+static void op_chmod_finish(struct job *job)
+{
+	struct mode_change *c = LINK_OWNER(job, struct mode_change, job);
+	if (c->code) {
+		node_failure(&c->node, &c->why);
+		fuse_reply_err(c->req, -c->code);
+	} else {
+		node_took(&c->node);
+		op_reply_attr(c->req, &c->node);
+	}
+	free(c);
+}
+
+/* Has the row's hook change a mode, and the request answered afterwards. `changed`: the bits that
+ * differ. -EPERM: there is no hook, or the viewer is not the mount's user. */
+static int op_chmod(fuse_req_t req, const struct node *n, mode_t mode, mode_t changed)
+{
+	if (!n->row->hooks || !n->row->hooks->chmod || n->viewer != n->mount->uid)
+		return -EPERM;
+	struct mode_change *c = calloc(1, sizeof *c);
+	if (!c)
+		return -ENOMEM;
+	c->job = (struct job){.work = op_chmod_work, .finish = op_chmod_finish};
+	c->req = req;
+	c->node = *n;
+	c->mode = mode;
+	c->changed = changed;
+	workers_run(n->mount->workers, &c->job);
+	return 0;
+}
+
+/* Whether the process of this thread has the file open for writing. */
+static bool op_is_writing(const struct node *n, pid_t thread)
 {
 	pid_t process = process_of(thread);
 	uint64_t inode = tree_inode(n);
@@ -106,63 +176,134 @@ static bool is_writing(const struct node *n, pid_t thread)
 	return false;
 }
 
-/* Times are the daemon's, and a truncation by name is nobody's writing: both succeed without
- * effect. Modes and owners cannot be changed but to what they are, or as the row's hook allows; for
- * a process that is writing the file (cp -p) that succeeds without effect as well, so that what it
- * wrote is no half. */
-static int set_attributes(fuse_req_t req, const struct node *n, const struct stat *to, int what)
-{
-	struct stat now;
-	node_attr(n, &now);
-	if (what & FUSE_SET_ATTR_SIZE && !node_may(n, n->viewer, W_OK))
-		return -EACCES;
-	bool owner = (what & FUSE_SET_ATTR_UID && to->st_uid != now.st_uid) ||
-		     (what & FUSE_SET_ATTR_GID && to->st_gid != now.st_gid);
-	mode_t mode = what & FUSE_SET_ATTR_MODE ? (to->st_mode ^ now.st_mode) & 07777 : 0;
-	if ((!owner && !mode) || is_writing(n, fuse_req_ctx(req)->pid))
-		return 0;
-	int code = owner ? -EPERM : mode_change(req, n, to->st_mode, mode);
-	if (code == -EPERM)
-		denied_attributes(n);
-	return code;
-}
-
+/* Modes and owners cannot be changed except by the row's hook. Setting them to what they are
+ * succeeds, as do times (which are the daemon's) and a truncation by name (which is no write), all
+ * without effect. A process that is writing the file may set them without effect as well (cp -p):
+ * an error would come after the text was written. */
 static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int what,
 		       struct fuse_file_info *file)
 {
 	struct node n;
-	struct stat st;
-	if (!node_or_error(req, inode, 0, &n))
+	struct stat now;
+	int code = 0;
+	if (!request_node(req, inode, 0, &n))
 		return;
-	int code = set_attributes(req, &n, to, what);
-	if (code == MODE_CHANGES)
-		return;
+	tree_attr(&n, &now);
+	bool owner = (what & FUSE_SET_ATTR_UID && to->st_uid != now.st_uid) ||
+		     (what & FUSE_SET_ATTR_GID && to->st_gid != now.st_gid);
+	mode_t mode = what & FUSE_SET_ATTR_MODE ? (to->st_mode ^ now.st_mode) & 07777 : 0;
+	if (what & FUSE_SET_ATTR_SIZE && !tree_allows(&n, n.viewer, W_OK)) {
+		code = -EACCES;
+	} else if ((owner || mode) && !op_is_writing(&n, fuse_req_ctx(req)->pid)) {
+		code = owner ? -EPERM : op_chmod(req, &n, to->st_mode, mode);
+		if (!code)
+			return;
+	}
+	if (code == -EPERM) {
+		struct err e;
+		err_set(&e, EPERM,
+			"modes and owners cannot be changed; only experts accept chmod +t, which "
+			"pins them, and only from the user who mounted");
+		node_denied(&n, &e);
+	}
 	if (!code && what & FUSE_SET_ATTR_SIZE && file)
 		code = file_truncate(file, (uint64_t)to->st_size);
-	if (code) {
+	if (code)
 		fuse_reply_err(req, -code);
-		return;
-	}
-	node_attr(&n, &st);
-	fuse_reply_attr(req, &st, node_attr_seconds(&n));
+	else
+		op_reply_attr(req, &n);
 }
 
-static void op_statfs(fuse_req_t req, fuse_ino_t inode)
+/* ---- extended attributes ----
+ *
+ * A node has those that its row's hooks list; they are read-only. The kernel asks for others by
+ * itself: security.capability when a file is opened with truncation, and access lists. ENOSYS would
+ * stop that, but for every file of the mount. */
+
+#define XATTR_PREFIX "user.moefs."
+
+static const struct xattr *op_xattrs_of(const struct node *n)
 {
-	(void)inode;
-	enum { UNIT = 4096 };
-	struct pager_stats s;
-	engine_cache_stats(mount_of(req)->engine, &s);
-	uint64_t left = s.budget > s.used ? s.budget - s.used : 0;
-	struct statvfs st = {
-		.f_bsize = UNIT,
-		.f_frsize = UNIT,
-		.f_blocks = s.budget / UNIT,
-		.f_bfree = left / UNIT,
-		.f_bavail = left / UNIT,
-		.f_namemax = NAME_SIZE - 1,
-	};
-	fuse_reply_statfs(req, &st);
+	static const struct xattr none[1];
+	return n->row->hooks && n->row->hooks->xattrs ? n->row->hooks->xattrs : none;
+}
+
+/* A caller that gives no room asks how much it needs. Frees the text. */
+static void op_reply_xattr(fuse_req_t req, struct text *t, size_t room)
+{
+	if (t->failed)
+		fuse_reply_err(req, ENOMEM);
+	else if (room == 0)
+		fuse_reply_xattr(req, t->length);
+	else if (t->length > room)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, t->data, t->length);
+	text_free(t);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t inode, const char *name, size_t size)
+{
+	const size_t prefix = strlen(XATTR_PREFIX);
+	struct node n;
+	struct text value = {0};
+	if (!request_node(req, inode, 0, &n))
+		return;
+	const struct xattr *x = op_xattrs_of(&n);
+	while (x->name && (strncmp(name, XATTR_PREFIX, prefix) || strcmp(x->name, name + prefix)))
+		x++;
+	if (!x->name || !tree_allows(&n, n.viewer, R_OK)) {
+		fuse_reply_err(req, x->name ? EACCES : ENODATA);
+		return;
+	}
+	x->render(&n, &value);
+	op_reply_xattr(req, &value, size);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t inode, size_t size)
+{
+	struct node n;
+	struct text names = {0};
+	if (!request_node(req, inode, 0, &n))
+		return;
+	for (const struct xattr *x = op_xattrs_of(&n); x->name; x++) {
+		text_format(&names, XATTR_PREFIX "%s", x->name);
+		text_add(&names, "", 1);
+	}
+	op_reply_xattr(req, &names, size);
+}
+
+/* None can be set. Our own are EPERM; for others `code` says that files here have no such
+ * attributes, which programs that copy files with their attributes (cp -a) accept. */
+static void op_refuse_xattr(fuse_req_t req, fuse_ino_t inode, const char *name, int code)
+{
+	struct node n;
+	struct err e;
+	if (!request_node(req, inode, 0, &n))
+		return;
+	bool ours = !strncmp(name, XATTR_PREFIX, strlen(XATTR_PREFIX));
+	if (!strncmp(name, "user.", strlen("user."))) { /* others are programs' own, not typed */
+		err_set(&e, ours ? EPERM : code, "%.64s: %s", name,
+			ours ? "extended attributes are read-only; chmod +t pins an expert"
+			     : "files here have no extended attributes except user.moefs.*, which "
+			       "are read-only");
+		node_denied(&n, &e);
+	}
+	fuse_reply_err(req, ours ? EPERM : code);
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t inode, const char *name, const char *value,
+			size_t size, int flags)
+{
+	(void)value;
+	(void)size;
+	(void)flags;
+	op_refuse_xattr(req, inode, name, EOPNOTSUPP);
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t inode, const char *name)
+{
+	op_refuse_xattr(req, inode, name, ENODATA);
 }
 
 const struct fuse_lowlevel_ops moefs_ops = {

@@ -1,16 +1,13 @@
-/* Open folders: opening and listing them, and who is clearing one. See ops.h. */
+/* FUSE's operations on open folders, and which process is clearing one. See ops.h. */
 #include "fs/base/process.h"
 #include "fs/requests/ops.h"
-#include "fs/requests/request.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- open folders ---- */
-
-/* An open folder of a session's. Others need not be remembered. */
+/* An open folder of a session. Other folders need no state. */
 struct open_folder {
 	struct link link; /* on mount.folders */
 	uint64_t inode;
@@ -38,7 +35,7 @@ void folders_release(struct mount *m)
 
 bool folder_is_clearing(fuse_req_t req, fuse_ino_t inode)
 {
-	const struct mount *m = mount_of(req);
+	const struct mount *m = request_mount(req);
 	pid_t process = process_of(fuse_req_ctx(req)->pid);
 	for (struct link *l = m->folders.next; l != &m->folders; l = l->next) {
 		const struct open_folder *f = LINK_OWNER(l, struct open_folder, link);
@@ -48,7 +45,7 @@ bool folder_is_clearing(fuse_req_t req, fuse_ino_t inode)
 	return false;
 }
 
-static void open_again(const struct prepared_request *of)
+static void folder_open_again(const struct prepared_request *of)
 {
 	struct fuse_file_info file = of->file;
 	op_opendir(of->req, of->inode, &file);
@@ -59,8 +56,8 @@ void op_opendir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 	struct node n;
 	struct open_folder *f = NULL;
 	const struct prepared_request of = {
-		.req = req, .inode = inode, .file = *file, .again = open_again};
-	if (!node_or_error(req, inode, R_OK, &n) || request_waits(&n, &of))
+		.req = req, .inode = inode, .file = *file, .again = folder_open_again};
+	if (!request_node(req, inode, R_OK, &n) || request_prepare(&n, &of))
 		return;
 	if (n.conversation) {
 		f = calloc(1, sizeof *f);
@@ -70,10 +67,10 @@ void op_opendir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 		}
 		f->inode = inode;
 		f->opener = process_of(fuse_req_ctx(req)->pid);
-		list_append(&mount_of(req)->folders, &f->link);
+		list_append(&request_mount(req)->folders, &f->link);
 	}
 	file->fh = (uintptr_t)f;
-	/* The process may have been killed in the meantime: then there will be no RELEASEDIR. */
+	/* -ENOENT: the process was killed in the meantime, so there will be no RELEASEDIR. */
 	if (fuse_reply_open(req, file) == -ENOENT)
 		folder_free(f);
 }
@@ -87,55 +84,55 @@ void op_releasedir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file
 
 /* ---- listing ---- */
 
-/* "." and ".." stand before the tree's places, which are beyond 255 (tree_next). */
+/* The places of "." and "..". The tree's own places are above 255 (tree_next). */
 enum { PLACE_DOT = 1, PLACE_DOTDOT = 2 };
 
-static size_t add_entry(fuse_req_t req, char *buffer, size_t left, const char *name,
-			const struct node *n, uint64_t place, bool plus)
+static size_t folder_add_entry(fuse_req_t req, char *buffer, size_t left, const char *name,
+			       const struct node *n, uint64_t place, bool plus)
 {
 	struct fuse_entry_param entry = {
 		.attr = {.st_ino = tree_inode(n), .st_mode = n->row->mode}};
 	if (!plus)
 		return fuse_add_direntry(req, buffer, left, name, &entry.attr, (off_t)place);
 	if (place > PLACE_DOTDOT)
-		entry_of(n, &entry);
+		request_entry(n, &entry);
 	return fuse_add_direntry_plus(req, buffer, left, name, &entry, (off_t)place);
 }
 
-/* The entry after *place. */
-static bool next_entry(const struct node *folder, uint64_t *place, struct node *n,
-		       char name[NAME_SIZE])
+/* The entry after *place. False: there are no more. */
+static bool folder_next_entry(const struct node *folder, uint64_t *place, struct node *n,
+			      char name[NAME_SIZE])
 {
-	if (*place > PLACE_DOTDOT)
-		return tree_next(folder, place, n, name);
-	if (*place == PLACE_DOTDOT) {
-		*place = 0;
-		return tree_next(folder, place, n, name);
+	if (*place == PLACE_DOTDOT)
+		*place = 0; /* where the tree begins */
+	else if (*place <= PLACE_DOT) {
+		*n = *folder;
+		if (*place == PLACE_DOT)
+			tree_parent(folder, n);
+		memcpy(name, "..", 3);
+		name[*place + 1] = 0;
+		++*place;
+		return true;
 	}
-	*n = *folder;
-	if (*place == PLACE_DOT)
-		tree_parent(folder, n);
-	memcpy(name, "..", 3);
-	name[*place + 1] = 0;
-	++*place;
-	return true;
+	return tree_next(folder, place, n, name);
 }
 
-static void list(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
-		 const struct fuse_file_info *file, bool plus)
+static void folder_list(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
+			const struct fuse_file_info *file, bool plus)
 {
 	struct node folder, n;
 	char name[NAME_SIZE];
-	if (!node_or_error(req, inode, R_OK, &folder))
+	if (!request_node(req, inode, R_OK, &folder))
 		return;
 	if (folder_of(file))
 		folder_of(file)->listed = true;
-	char *buffer = mount_of(req)->scratch;
+	char *buffer = request_mount(req)->scratch;
 	size = size < READ_MAX_BYTES ? size : READ_MAX_BYTES;
 	size_t used = 0;
 	uint64_t place = (uint64_t)offset;
-	while (next_entry(&folder, &place, &n, name)) {
-		size_t more = add_entry(req, buffer + used, size - used, name, &n, place, plus);
+	while (folder_next_entry(&folder, &place, &n, name)) {
+		size_t more =
+			folder_add_entry(req, buffer + used, size - used, name, &n, place, plus);
 		if (more > size - used)
 			break;
 		used += more;
@@ -146,11 +143,11 @@ static void list(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 void op_readdir(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 		struct fuse_file_info *file)
 {
-	list(req, inode, size, offset, file, false);
+	folder_list(req, inode, size, offset, file, false);
 }
 
 void op_readdirplus(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 		    struct fuse_file_info *file)
 {
-	list(req, inode, size, offset, file, true);
+	folder_list(req, inode, size, offset, file, true);
 }

@@ -1,15 +1,17 @@
-/* The ways between the table's rows, inode numbers and names. See tree.h. */
+/* See tree.h. */
 #include "fs/tree/tree.h"
-#include "fs/tree/rows.h"
+#include "fs/files/verbs.h"
+#include "fs/mount/handle.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-/* What a folder's files are of, besides the mount: it says what is in their inode numbers. */
+/* What a node belongs to besides the mount, which decides what its inode number holds. */
 enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER, SCOPE_TENSORS };
 
-static enum scope scope_of(const struct row *row)
+static enum scope tree_scope(const struct row *row)
 {
 	static const enum scope folders[FOLDER_COUNT] = {
 		[FOLDER_MODEL] = SCOPE_MODEL,	  [FOLDER_SESSIONS] = SCOPE_MODEL,
@@ -33,6 +35,16 @@ const struct row *tree_row(size_t index)
 	return index > FOLDER_NONE && index < row_count ? &rows[index] : NULL;
 }
 
+void tree_about(const struct row *row, struct text *out)
+{
+	if (row->verbs) {
+		text_string(out, "verbs: ");
+		verbs_names(row->verbs, out);
+		text_string(out, "; ");
+	}
+	text_string(out, row->about);
+}
+
 void tree_path(const struct row *row, char *buffer, size_t size)
 {
 	const char *names[FOLDER_COUNT];
@@ -53,7 +65,7 @@ void tree_path(const struct row *row, char *buffer, size_t size)
 uint64_t tree_inode(const struct node *n)
 {
 	uint64_t inode = (uint64_t)(n->row - rows);
-	enum scope scope = scope_of(n->row);
+	enum scope scope = tree_scope(n->row);
 	if (scope != SCOPE_MOUNT)
 		inode |= (uint64_t)n->model->index << 8;
 	if (scope == SCOPE_SESSION)
@@ -74,7 +86,7 @@ int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 		return -ESTALE;
 	*out = (struct node){
 		.row = row, .mount = m, .item = (uint32_t)(inode >> 52), .viewer = viewer};
-	enum scope scope = scope_of(row);
+	enum scope scope = tree_scope(row);
 	if (scope == SCOPE_MOUNT)
 		return 0;
 	if (model >= m->model_count)
@@ -101,8 +113,8 @@ void tree_parent(const struct node *n, struct node *out)
 
 /* ---- names ---- */
 
-/* Whether a row is in a folder, and if so the child that it makes there, but for its member. */
-static bool row_is_in(const struct row *row, const struct node *folder, struct node *child)
+/* Whether the folder shows this row. If so, *child is the row's node there, without its member. */
+static bool tree_row_is_in(const struct row *row, const struct node *folder, struct node *child)
 {
 	*child = *folder;
 	child->row = row;
@@ -118,7 +130,7 @@ int tree_child(const struct node *folder, const char *name, struct node *out)
 {
 	for (size_t i = FOLDER_ROOT + 1; i < row_count; i++) {
 		const struct row *row = &rows[i];
-		if (!row_is_in(row, folder, out))
+		if (!tree_row_is_in(row, folder, out))
 			continue;
 		if (!row->family && strcmp(row->name, name) == 0)
 			return 0;
@@ -131,14 +143,14 @@ int tree_child(const struct node *folder, const char *name, struct node *out)
 	return -ENOENT;
 }
 
-/* A place is the row and the member that came last. */
+/* *place is the row and the member that the last call returned: member << 8 | row. */
 bool tree_next(const struct node *folder, uint64_t *place, struct node *child, char name[NAME_SIZE])
 {
 	uint64_t member = *place >> 8;
 	size_t i = *place & 0xff;
 	for (i = i ? i : FOLDER_ROOT + 1; i < row_count; i++, member = 0) {
 		const struct row *row = &rows[i];
-		if (!row_is_in(row, folder, child))
+		if (!tree_row_is_in(row, folder, child))
 			continue;
 		if (row->family)
 			member = row->family->next(folder, member, name);
@@ -155,4 +167,83 @@ bool tree_next(const struct node *folder, uint64_t *place, struct node *child, c
 		return true;
 	}
 	return false;
+}
+
+/* ---- attributes ---- */
+
+/* Settings and facts belong to the mount's user; a session's files belong to the session's owner.
+ */
+static void tree_set_owner(const struct node *n, struct stat *st)
+{
+	const struct conversation *c = n->conversation;
+	st->st_uid = c ? c->uid : n->mount->uid;
+	st->st_gid = c ? c->gid : n->mount->gid;
+}
+
+/* Group and others have the same bits in every mode of the tree, except for what umask removes. */
+static mode_t tree_mode(const struct node *n)
+{
+	return n->row->mode & ~n->mount->umask;
+}
+
+static uint64_t tree_file_size(const struct node *n)
+{
+	if (n->row->ops->size)
+		return n->row->ops->size(n);
+	struct text t = {0};
+	n->row->render(n, &t);
+	uint64_t size = t.length;
+	text_free(&t);
+	return size;
+}
+
+void tree_attr(const struct node *n, struct stat *st)
+{
+	/* Other users do not see how long a session's texts are or when they grew. */
+	bool shown = tree_allows(n, n->viewer, R_OK);
+	*st = (struct stat){
+		.st_ino = tree_inode(n),
+		.st_mode = tree_mode(n),
+		.st_nlink = 1, /* of a folder: makes no promise about the folders in it */
+		.st_blksize = 4096,
+	};
+	tree_set_owner(n, st);
+	st->st_mtim = n->mount->began;
+	if (n->conversation)
+		st->st_mtim = node_is_folder(n) || !shown ? n->conversation->made
+							  : n->conversation->changed;
+	if (!node_is_folder(n) && shown) {
+		st->st_size = (off_t)tree_file_size(n);
+		if (n->row->caching == CACHING_STATIC)
+			st->st_mtim = n->model->config_time;
+	}
+	st->st_atim = st->st_ctim = st->st_mtim;
+	st->st_blocks = (st->st_size + STAT_BLOCK - 1) / STAT_BLOCK;
+	if (n->row->hooks && n->row->hooks->attr)
+		n->row->hooks->attr(n, st);
+	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */
+		st->st_blocks = 1;
+	if (n->row->flags & ROW_IN_MODEL && sessions_is_default(n->conversation))
+		st->st_nlink = 2;
+}
+
+double tree_attr_seconds(const struct node *n)
+{
+	if (n->row->flags & ROW_FRESH)
+		return 0;
+	if (node_is_folder(n))
+		return 1;
+	return n->row->caching == CACHING_STATIC ? 3600 : 0;
+}
+
+/* The kernel has checked the viewer's groups already: only root gets here without that check. */
+bool tree_allows(const struct node *n, uid_t uid, int wanted)
+{
+	struct stat st = {0};
+	if (wanted & W_OK && !node_is_folder(n) && n->row->effect == EFFECT_NONE)
+		return false;
+	tree_set_owner(n, &st);
+	mode_t mode = tree_mode(n);
+	unsigned bits = (uid == st.st_uid ? mode >> 6 : mode >> 3 | mode) & 7;
+	return (bits & (unsigned)wanted) == (unsigned)wanted;
 }

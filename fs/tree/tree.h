@@ -1,8 +1,12 @@
-/* The ways between rows, inode numbers and names, and what attributes a node has.
+/* The tree: how rows, inode numbers, names and paths lead to one another, and which attributes a
+ * node has.
  *
- * An inode number is a node packed into 64 bits, so there is no table of inodes, lookups are not
- * counted and FORGET has nothing to do; session numbers are never used again, so an old inode
- * number is ESTALE and never another session.
+ * What a row and a node are is in mount/node.h. What a file contains is not known here: its row
+ * names the functions in files/.
+ *
+ * An inode number is a node packed into 64 bits. So there is no table of inodes, lookups are not
+ * counted and FORGET has nothing to do. A session's number is never reused, so an old inode number
+ * is ESTALE and never another session.
  */
 #ifndef MOEFS_FS_TREE_H
 #define MOEFS_FS_TREE_H
@@ -13,28 +17,45 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+/* The table (rows.c). A folder's index is its number in enum folder. Use tree_row() outside of this
+ * folder. */
+extern const struct row rows[];
+extern const size_t row_count;
+
 size_t tree_rows(void);
-const struct row *tree_row(size_t index); /* NULL where there is none */
-/* One line for people: its verbs, and what else there is to say. */
+const struct row *tree_row(size_t index); /* NULL: there is no such row */
+/* Appends one line for people: the verbs that the file takes, and row.about. */
 void tree_about(const struct row *row, struct text *out);
-/* "MODEL/sessions/NAME/prompt"; empty for the root. */
+/* The row's path as the manual writes it: "MODEL/sessions/NAME/prompt"; empty for the root. */
 void tree_path(const struct row *row, char *buffer, size_t size);
 
+/* ---- nodes, inode numbers and names ---- */
+
 uint64_t tree_inode(const struct node *n);
-int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out); /* -ESTALE */
-int tree_child(const struct node *folder, const char *name, struct node *out);	/* -ENOENT */
+/* The node of an inode number; -ESTALE: its model or session is gone. */
+int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out);
+/* The node called `name` in a folder, or -ENOENT. */
+int tree_child(const struct node *folder, const char *name, struct node *out);
 void tree_parent(const struct node *n, struct node *out);
-/* Walks a folder: *place starts at 0 and may be kept across additions and removals. */
+/* Walks a folder. *place starts at 0 and stays valid when files are added or removed between
+ * calls. False: there are no more. */
 bool tree_next(const struct node *folder, uint64_t *place, struct node *child,
 	       char name[NAME_SIZE]);
 
-/* ---- attr.c ---- */
+/* ---- attributes ---- */
 
-enum { STAT_BLOCK = 512 }; /* st_blocks' unit */
+enum { STAT_BLOCK = 512 }; /* bytes, the unit of st_blocks */
 
-void node_attr(const struct node *n, struct stat *st);
-/* Whether modes and owners let uid do this (R_OK, W_OK, X_OK); root is nobody special. */
-bool node_may(const struct node *n, uid_t uid, int what);
-double node_attr_seconds(const struct node *n); /* for how long the kernel may believe node_attr */
+void tree_attr(const struct node *n, struct stat *st);
+/* For how many seconds the kernel may cache tree_attr's result. */
+double tree_attr_seconds(const struct node *n);
+/* Whether mode and owner allow uid to do what `wanted` says (R_OK, W_OK, X_OK). Root has no
+ * privileges here. */
+bool tree_allows(const struct node *n, uid_t uid, int wanted);
+
+/* ---- readme.c ---- */
+
+/* Appends MOUNT/README, made from the table. */
+void readme_make(struct text *out);
 
 #endif

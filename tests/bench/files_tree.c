@@ -1,9 +1,8 @@
 /* The tree of moefs, in a process that notes when the engine has a token: what the program does,
  * without its command line. */
 #include "cache/clock.h"
-#include "fs/models/models.h"
-#include "fs/requests/lifetime.h"
-#include "fs/requests/loop.h"
+#include "fs/models/model_folders.h"
+#include "fs/requests/mount_loop.h"
 #include "fs/requests/ops.h"
 #include "tests/bench/files.h"
 

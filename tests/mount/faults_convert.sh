@@ -111,7 +111,7 @@ stops_in_words() { # STATE WORDS MEANWHILE RULE…
 	same "$(cat info/state)" "$state"
 	grep -q "^stopped at [0-9]* %: $store/.*$words" info/progress || fail "progress: $(cat info/progress)"
 	until_true grep -q "$(basename "$MODEL"): .*$store/.*$words" ../error || fail "error: $(cat ../error)"
-	[ "$state" != ready ] || until_true grep -q "converting it has stopped" ../error || fail "error: $(cat ../error)"
+	[ "$state" != ready ] || until_true grep -q "the conversion has stopped" ../error || fail "error: $(cat ../error)"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
 	$meanwhile "$words"
 	timeout $limit ls -lR "$mnt" >/dev/null || fail ls

@@ -107,7 +107,7 @@ fails_in_words() { # WORDS RULE…
 	local before=$(answer)
 	until_progress "^refining stopped: .*refined.*$words"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
-	until_true grep -q "one: refining it has stopped.*refined.*$words" ../error || fail "error: $(cat ../error)"
+	until_true grep -q "one: refining has stopped.*refined.*$words" ../error || fail "error: $(cat ../error)"
 	no_store
 	same "$(answer)" "$before" "the answer after it"
 	same "$(cat info/recipe)" tq3

@@ -470,8 +470,8 @@ denials() { # of what the tree does not allow error says why
 	not_permitted "rm -f output" && says 'only sessions and names in ask.d can be removed'
 	not_permitted "mv log log2" && says 'only sessions can be renamed'
 	not_permitted "ln -s log log2" && says 'links'
-	not_permitted "mkdir sub" && says 'folders are made in sessions/'
-	not_permitted "chmod 644 log" && says 'modes and owners stay'
+	not_permitted "mkdir sub" && says 'folders can only be created in sessions/'
+	not_permitted "chmod 644 log" && says 'modes and owners cannot be changed'
 	python3 -c '
 import os
 try: os.setxattr("log", "user.colour", b"red")
