@@ -1,5 +1,6 @@
-/* Places for arrays in one block of memory: one pass with memory NULL measures, and another one
- * like it hands them out. */
+/* Arrays of a pass in one block of memory. The same calls run twice: with memory NULL they measure,
+ * then, with memory of that size, they hand out the places. A file of its own because every scratch
+ * of the room is made of it and it needs nothing else. */
 #ifndef MOEFS_ENGINE_COMPUTE_ARENA_H
 #define MOEFS_ENGINE_COMPUTE_ARENA_H
 
@@ -9,11 +10,11 @@
 #define ARENA_ALIGNMENT 64 /* of the memory and of each array: a cache line, and a register */
 
 struct arena {
-	uint8_t *memory;
-	size_t used;
+	uint8_t *memory; /* NULL: measuring */
+	size_t used;	 /* bytes */
 };
 
-/* The place of the next array; NULL while measuring. Its size in bytes must have been bounded. */
+/* The place of the next array; NULL while measuring. The caller has bounded count · size. */
 static inline void *arena_take(struct arena *a, size_t count, size_t size)
 {
 	void *place = a->memory ? a->memory + a->used : NULL;

@@ -1,15 +1,21 @@
-#include "engine/compute/attention.h"
+/* Grouped-query softmax attention with rotary positions over a context's key-value blocks (Vaswani
+ * et al. 2017; Ainslie et al. 2023; Su et al. 2021). See layers.h.
+ *
+ * The kernel (kernels.h, attend) reads the context's blocks of 64 absolute positions, so a row's
+ * sums do not depend on how the text was cut into chunks. Threads share (run of rows, key-value
+ * head) pairs: no row's sum is ever split. */
+#include "engine/compute/layers.h"
 #include "kernels/watch.h"
 
 #include <math.h>
 #include <string.h>
 
-static size_t larger(size_t a, size_t b)
+static size_t attention_larger(size_t a, size_t b)
 {
 	return a > b ? a : b;
 }
 
-/* Layers may differ in their heads: as much as the widest want. */
+/* Layers may differ in their heads: the arrays have room for the widest. */
 void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
 		    size_t rows)
 {
@@ -17,8 +23,8 @@ void attention_take(struct attention_scratch *a, struct arena *arena, const stru
 	uint32_t attended = 0;
 	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
 		const struct layer *l = &c->layer[layer];
-		kv = larger(kv, (size_t)l->kv_heads * l->head_dim);
-		attended = (uint32_t)larger(attended, (size_t)c->heads * l->head_dim);
+		kv = attention_larger(kv, (size_t)l->kv_heads * l->head_dim);
+		attended = (uint32_t)attention_larger(attended, (size_t)c->heads * l->head_dim);
 	}
 	a->projected_q = a->q = arena_take(arena, rows * attended, sizeof *a->q);
 	a->query_gate = NULL;
@@ -32,16 +38,18 @@ void attention_take(struct attention_scratch *a, struct arena *arena, const stru
 	a->runs = arena_take(arena, rows, sizeof *a->runs);
 }
 
-struct attend {
+struct attention_task {
 	struct attention_scratch *scratch;
 	const struct step *step;
 	const struct layer_weights *weights;
 	const struct layer *layer;
 };
 
-/* RMSNorm where the family has it, of each head or of all as one, then the rotation. */
-static void finish_heads(const struct attend *a, float *heads, uint32_t count,
-			 enum tensor_role norm_role, uint32_t t)
+/* ---- projections ---- */
+
+/* Norms where the family has them, of each head or of all heads as one, then the rotation. */
+static void attention_finish_heads(const struct attention_task *a, float *heads, uint32_t count,
+				   enum tensor_role norm_role, uint32_t t)
 {
 	const struct config *c = a->step->env->config;
 	const struct kernels *k = a->step->env->kernels;
@@ -58,118 +66,54 @@ static void finish_heads(const struct attend *a, float *heads, uint32_t count,
 	}
 }
 
-/* A token's rows of q where each head has its query and then its gate. */
-static void part_queries(struct attention_scratch *a, const struct config *c, size_t dim,
-			 uint32_t t)
+/* Puts the keys and values of tokens [begin, end) into their contexts' blocks. */
+static void attention_place_keys(void *ctx, uint32_t begin, uint32_t end)
 {
-	size_t width = c->heads * dim;
-	const float *from = a->projected_q + 2 * width * t;
-	float *q = a->q + width * t, *gate = a->query_gate + width * t;
-	for (size_t h = 0; h < c->heads; h++, from += 2 * dim) {
-		memcpy(q + h * dim, from, dim * sizeof *q);
-		memcpy(gate + h * dim, from + dim, dim * sizeof *gate);
-	}
-}
-
-/* RMSNorm without weights: x / sqrt(mean(x²) + eps). */
-static void normalise_values(const struct attend *a, float *v)
-{
-	const struct environment *env = a->step->env;
-	uint32_t dim = a->layer->head_dim;
-	for (uint32_t h = 0; h < a->layer->kv_heads; h++, v += dim)
-		env->kernels->l2norm(v, v, dim, env->config->rms_eps * (float)dim,
-				     sqrtf((float)dim));
-}
-
-/* Keys of tokens [begin, end) made ready and put into their blocks, with their values. */
-static void place_keys(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct attend *a = ctx;
+	const struct attention_task *a = ctx;
 	const struct config *c = a->step->env->config;
+	const struct kernels *kernels = a->step->env->kernels;
 	const struct layer *l = a->layer;
 	size_t dim = l->head_dim, kv_width = l->kv_heads * dim;
 	for (uint32_t t = begin; t < end; t++) {
-		const struct span *span = step_span(a->step, t);
+		const struct step_span *span = step_span_of(a->step, t);
 		const struct context *x = span->context;
 		float *k = a->scratch->k + t * kv_width, *v = a->scratch->v + t * kv_width;
-		finish_heads(a, k, l->kv_heads, TENSOR_K_NORM, t);
-		if (c->value_norm)
-			normalise_values(a, v);
+		attention_finish_heads(a, k, l->kv_heads, TENSOR_K_NORM, t);
+		if (c->value_norm) /* RMSNorm without weights: x / sqrt(mean(x²) + eps) */
+			for (uint32_t h = 0; h < l->kv_heads; h++)
+				kernels->l2norm(v + h * dim, v + h * dim, l->head_dim,
+						c->rms_eps * (float)dim, sqrtf((float)dim));
 		size_t position = span->position + t - span->first;
 		void *block = (void *)context_blocks_of(x, l)[position / KV_BLOCK];
 		for (uint32_t h = 0; h < l->kv_heads; h++)
-			kv_put_watched(a->step->env->kernels, block, x->type,
-				       context_key_offset(l, h), context_value_offset(l, h),
-				       position % KV_BLOCK, k + h * dim, v + h * dim, l->head_dim);
+			kv_put_watched(kernels, block, x->type, context_key_offset(l, h),
+				       context_value_offset(l, h), position % KV_BLOCK, k + h * dim,
+				       v + h * dim, l->head_dim);
 	}
 }
 
-/* The same, and their queries made ready. */
-static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
+/* The same, and the tokens' queries. */
+static void attention_place_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct attend *a = ctx;
+	const struct attention_task *a = ctx;
+	const struct attention_scratch *x = a->scratch;
 	const struct config *c = a->step->env->config;
+	size_t dim = a->layer->head_dim, width = c->heads * dim;
 	for (uint32_t t = begin; t < end; t++) {
-		if (c->query_gate)
-			part_queries(a->scratch, c, a->layer->head_dim, t);
-		float *q = a->scratch->q + (size_t)t * c->heads * a->layer->head_dim;
-		finish_heads(a, q, c->heads, TENSOR_Q_NORM, t);
+		float *q = x->q + t * width;
+		/* Where there is a gate, the projection gives each head's query, then its gate. */
+		for (size_t h = 0; h < c->heads && c->query_gate; h++) {
+			const float *from = x->projected_q + 2 * (t * width + h * dim);
+			memcpy(q + h * dim, from, dim * sizeof *q);
+			memcpy(x->query_gate + t * width + h * dim, from + dim, dim * sizeof *q);
+		}
+		attention_finish_heads(a, q, c->heads, TENSOR_Q_NORM, t);
 	}
-	place_keys(ctx, begin, end);
+	attention_place_keys(ctx, begin, end);
 }
 
-/* What the heads from `offset` on have found, for n tokens, times the sigmoid of their gates. */
-static void apply_gate(const struct attend *a, size_t offset, uint32_t n)
-{
-	uint32_t heads = a->step->env->config->heads, dim = a->layer->head_dim;
-	size_t stride = (size_t)heads * dim;
-	uint32_t width = heads / a->layer->kv_heads * dim;
-	for (uint32_t t = 0; t < n; t++, offset += stride)
-		a->step->env->kernels->sigmoid_mul(a->scratch->attended.f + offset,
-						   a->scratch->query_gate + offset, width);
-}
-
-/* Items are (run of rows, key-value head): no row's sum is ever split, so threads cannot change it.
- */
-static void attend_items(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct attend *a = ctx;
-	const struct config *c = a->step->env->config;
-	const struct layer *l = a->layer;
-	const float *sinks = weights_vector(a->weights, TENSOR_SINKS);
-	uint32_t group = c->heads / l->kv_heads;
-	size_t stride = (size_t)c->heads * l->head_dim;
-	for (uint32_t i = begin; i < end; i++) {
-		const struct row_run *run = &a->scratch->runs[i / l->kv_heads];
-		uint32_t h = i % l->kv_heads;
-		size_t offset = run->first * stride + (size_t)h * group * l->head_dim;
-		struct attention look = runs_look(a->step, run, l);
-		look.head_dim = l->head_dim;
-		look.heads = group;
-		look.key_offset = context_key_offset(l, h);
-		look.value_offset = context_value_offset(l, h);
-		look.window = l->window;
-		look.sinks = sinks ? sinks + (size_t)h * group : NULL;
-		attend_watched(a->step->env->kernels, a->scratch->attended.f + offset,
-			       a->scratch->q + offset, stride, &look, run->n);
-		if (c->query_gate)
-			apply_gate(a, offset, run->n);
-	}
-}
-
-static void attend(const struct attend *a)
-{
-	const struct environment *env = a->step->env;
-	const struct layer *l = a->layer;
-	uint64_t seen;
-	uint32_t items =
-		runs_make(a->step, a->layer->window, a->scratch->runs, &seen) * l->kv_heads;
-	uint64_t work = seen * 2 * l->head_dim * (env->config->heads / l->kv_heads);
-	threads_run(env->threads, items, product_grain(env, items, work), attend_items, (void *)a);
-}
-
-/* What projections of keys and values want besides their products. */
-static void finish_projections(const struct attend *a)
+/* Keys and values after their products. */
+static void attention_finish_keys(const struct attention_task *a)
 {
 	const struct environment *env = a->step->env;
 	const struct attention_scratch *x = a->scratch;
@@ -180,36 +124,109 @@ static void finish_projections(const struct attend *a)
 		memcpy(x->v, x->k, (size_t)n * width * sizeof *x->v);
 }
 
-void attention_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
+/* ---- looking back ---- */
+
+/* Enough rows to share what is read of keys and values, few enough that the last rows of a chunk,
+ * which look back furthest, do not keep one thread longer than the others. */
+enum { RUN_ROWS = 16 };
+
+uint32_t attention_cut_runs(const struct step *s, uint32_t window, struct attention_run *runs,
+			    uint64_t *seen)
+{
+	uint32_t count = 0;
+	*seen = 0;
+	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
+		uint32_t most = span->n < RUN_ROWS ? span->n : RUN_ROWS;
+		uint32_t back = span->position + span->n;
+		uint64_t positions = (uint64_t)(window && window < back ? window : back) * most;
+		*seen = positions > *seen ? positions : *seen;
+		for (uint32_t t = 0; t < span->n; t += RUN_ROWS) {
+			uint32_t left = span->n - t;
+			runs[count++] = (struct attention_run){span->first + t,
+							       left < RUN_ROWS ? left : RUN_ROWS};
+		}
+	}
+	return count;
+}
+
+struct attention attention_look(const struct step *s, const struct attention_run *run,
+				const struct layer *layer)
+{
+	const struct step_span *span = step_span_of(s, run->first);
+	return (struct attention){
+		.type = span->context->type,
+		.length = span->position + run->first - span->first + 1,
+		.scale = s->env->config->attention_scale,
+		.blocks = context_blocks_of(span->context, layer),
+	};
+}
+
+/* Items are (run of rows, key-value head). */
+static void attention_attend(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct attention_task *a = ctx;
+	const struct config *c = a->step->env->config;
+	const struct kernels *kernels = a->step->env->kernels;
+	const struct attention_scratch *x = a->scratch;
+	const struct layer *l = a->layer;
+	const float *sinks = weights_vector(a->weights, TENSOR_SINKS);
+	uint32_t group = c->heads / l->kv_heads;
+	size_t stride = (size_t)c->heads * l->head_dim;
+	for (uint32_t i = begin; i < end; i++) {
+		const struct attention_run *run = &x->runs[i / l->kv_heads];
+		uint32_t h = i % l->kv_heads;
+		size_t offset = run->first * stride + (size_t)h * group * l->head_dim;
+		struct attention look = attention_look(a->step, run, l);
+		look.head_dim = l->head_dim;
+		look.heads = group;
+		look.key_offset = context_key_offset(l, h);
+		look.value_offset = context_value_offset(l, h);
+		look.window = l->window;
+		look.sinks = sinks ? sinks + (size_t)h * group : NULL;
+		attend_watched(kernels, x->attended.f + offset, x->q + offset, stride, &look,
+			       run->n);
+		for (uint32_t t = 0; t < run->n && c->query_gate; t++, offset += stride)
+			kernels->sigmoid_mul(x->attended.f + offset, x->query_gate + offset,
+					     group * l->head_dim);
+	}
+}
+
+/* ---- the mixer ---- */
+
+void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
 {
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
 	const struct product kv[] = {{a->k, &l->m[TENSOR_K]}, {a->v, &l->m[TENSOR_V]}};
-	struct attend look = {a, s, l, &env->config->layer[layer]};
-	product_run(env, kv, look.layer->keys_as_values ? 1 : 2, s->normed, s->n);
-	finish_projections(&look);
-	threads_run(env->threads, s->n, 1, place_keys, &look);
+	struct attention_task task = {a, s, l, &env->config->layer[layer]};
+	product_run(env, kv, task.layer->keys_as_values ? 1 : 2, s->normed, s->n);
+	attention_finish_keys(&task);
+	threads_run(env->threads, s->n, 1, attention_place_keys, &task);
 }
 
 void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
 {
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
-	const struct layer_weights *l = &env->weights->layer[layer];
-	struct attend look = {a, s, l, &c->layer[layer]};
-	const struct product qkv[] = {{a->projected_q, &l->m[TENSOR_Q]},
-				      {a->k, &l->m[TENSOR_K]},
-				      {a->v, &l->m[TENSOR_V]}};
-	product_run(env, qkv, look.layer->keys_as_values ? 2 : 3, s->normed, s->n);
-	product_add_bias(env, a->projected_q, weights_vector(l, TENSOR_Q_BIAS), s->n,
-			 l->m[TENSOR_Q].shape.rows);
-	finish_projections(&look);
+	const struct layer *l = &c->layer[layer];
+	const struct layer_weights *w = &env->weights->layer[layer];
+	struct attention_task task = {a, s, w, l};
+	const struct product qkv[] = {{a->projected_q, &w->m[TENSOR_Q]},
+				      {a->k, &w->m[TENSOR_K]},
+				      {a->v, &w->m[TENSOR_V]}};
+	product_run(env, qkv, l->keys_as_values ? 2 : 3, s->normed, s->n);
+	product_add_bias(env, a->projected_q, weights_vector(w, TENSOR_Q_BIAS), s->n,
+			 w->m[TENSOR_Q].shape.rows);
+	attention_finish_keys(&task);
+	threads_run(env->threads, s->n, 1, attention_place_tokens, &task);
 
-	threads_run(env->threads, s->n, 1, place_tokens, &look);
-	attend(&look);
-	a->attended.k = c->heads * look.layer->head_dim;
+	uint64_t seen;
+	uint32_t items = attention_cut_runs(s, l->window, a->runs, &seen) * l->kv_heads;
+	uint64_t work = seen * 2 * l->head_dim * (c->heads / l->kv_heads);
+	threads_run(env->threads, items, product_grain(env, items, work), attention_attend, &task);
+	a->attended.k = c->heads * l->head_dim;
 	activation_changed(&a->attended);
 
-	product_run(env, &(struct product){s->out, &l->m[TENSOR_O]}, 1, &a->attended, s->n);
-	product_add_bias(env, s->out, weights_vector(l, TENSOR_O_BIAS), s->n, c->hidden_size);
+	product_run(env, &(struct product){s->out, &w->m[TENSOR_O]}, 1, &a->attended, s->n);
+	product_add_bias(env, s->out, weights_vector(w, TENSOR_O_BIAS), s->n, c->hidden_size);
 }

@@ -1,5 +1,5 @@
 #include "engine/compute/context.h"
-#include "engine/compute/delta_state.h"
+#include "engine/compute/recurrent.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void init_table(struct context *x, enum kv_kind kind, uint32_t window, ui
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
 		  enum kv_type type)
 {
-	size_t state = delta_state_floats(c);
+	size_t state = recurrent_state_floats(c);
 	uint32_t width = c->draft && state ? c->hidden_size : 0;
 	init(x, budget, type, state + (width ? width + 1 : 0));
 	init_table(x, KV_WHOLE, 0, c->kv_width[KV_WHOLE]);

@@ -21,7 +21,7 @@ struct context {
 	struct context_budget *budget;
 	enum kv_type type;
 	struct kv_table kv[KV_KINDS];
-	struct recurrent recurrent; /* the state of layers that have one (delta.h) */
+	struct recurrent recurrent; /* the state of layers that have one (delta.c) */
 	size_t note_at;		    /* floats of that; behind them lies a row (context_note) */
 	uint32_t note_width;	    /* 0: there is none */
 	struct token_list tokens;   /* tokens.count positions are computed */

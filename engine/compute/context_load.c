@@ -1,6 +1,6 @@
 /* A context from the bytes that it was saved as. See context_save.h. */
 #include "engine/compute/context_save.h"
-#include "engine/compute/delta_state.h"
+#include "engine/compute/recurrent.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -140,7 +140,7 @@ static int state_head_came(const struct context_load *l, uint32_t i, struct err 
 	bool last = i + 1 == l->counts.head.states;
 	uint64_t before = i ? l->states[i - 1].head.position : 0;
 	if (h->position <= before || h->position > l->counts.head.positions ||
-	    (h->position == l->counts.head.positions) != last || h->behind > DELTA_BEHIND ||
+	    (h->position == l->counts.head.positions) != last || h->behind > RECURRENT_BEHIND ||
 	    h->behind > h->position)
 		return damaged(e);
 	return 0;

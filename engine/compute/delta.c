@@ -1,5 +1,18 @@
-#include "engine/compute/delta.h"
-#include "engine/compute/delta_state.h"
+/* The gated delta net (Yang, Kautz and Hatamizadeh 2024, as in Qwen3-Next): a mixer whose state
+ * does not grow with the text. See layers.h; recurrent.h has the state's layout.
+ *
+ * One projection gives queries, keys and values, another the gate of the output, two small ones the
+ * gates of the state. Queries, keys and values pass a short causal convolution and silu; queries
+ * and keys are brought to length 1. Each value head then lets its state fade, corrects what the key
+ * finds in the state, and asks the state with the query (kernels.h, delta_steps). The result is
+ * normalised head by head and multiplied by silu of its gate.
+ *
+ * Tokens are taken one by one in their order, so cutting a text into chunks changes nothing.
+ * Threads share heads, which do not influence each other.
+ *
+ * tests/bench/spent.c puts a clock around delta_run (--wrap), which works only from other files:
+ * its caller stays outside of this one. */
+#include "engine/compute/layers.h"
 #include "kernels/delta.h"
 
 #include <math.h>
@@ -7,12 +20,7 @@
 
 static const float length_eps = 1e-6F; /* of the squared length of queries and keys */
 
-_Static_assert((int)DELTA_BEHIND >= (int)ANSWER_ROWS - 1, "a state may be behind by a draft");
-
-static size_t head_floats(const struct config *c)
-{
-	return (size_t)c->delta_net.key_dim * c->delta_net.value_dim;
-}
+_Static_assert((int)RECURRENT_BEHIND >= (int)ANSWER_ROWS - 1, "a state may be behind by a draft");
 
 void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t rows)
 {
@@ -28,27 +36,27 @@ void delta_take(struct delta_scratch *d, struct arena *arena, const struct confi
 	activation_take(arena, &d->gated, rows, (uint32_t)values);
 }
 
-struct mix {
+struct delta_task {
 	const struct delta_scratch *scratch;
 	const struct step *step;
 	const struct layer_weights *weights;
-	uint32_t state; /* of the layer (config.h) */
+	uint32_t state; /* the layer's, among a context's states (config.h) */
 };
 
-/* A layer's state in a context (delta_state.h). */
-struct state {
+/* A layer's state in a context. */
+struct delta_state {
 	float *matrices; /* [value_heads][key_dim][value_dim] */
-	float *before;	 /* [width - 1][channels] */
-	float *kept;	 /* [behind][row]: what is yet to be done */
+	float *before;	 /* [width - 1][channels]: the convolution's last inputs */
+	float *kept;	 /* [behind][row]: rows that the state has yet to move on by */
 	uint32_t behind;
 };
 
-static struct state state_of(const struct mix *m, const struct span *span)
+static struct delta_state delta_state_of(const struct delta_task *m, const struct step_span *span)
 {
 	const struct config *c = m->step->env->config;
-	float *at = span->context->recurrent.now + m->state * delta_layer_floats(c);
-	float *before = at + delta_matrix_floats(c);
-	return (struct state){
+	float *at = span->context->recurrent.now + m->state * recurrent_layer_floats(c);
+	float *before = at + recurrent_matrix_floats(c);
+	return (struct delta_state){
 		.matrices = at,
 		.before = before,
 		.kept = before + (size_t)(c->delta_net.width - 1) * config_delta_channels(c),
@@ -56,9 +64,11 @@ static struct state state_of(const struct mix *m, const struct span *span)
 	};
 }
 
-/* The input of the token `back` before a span's row t, which may be one of an earlier step. */
-static const float *input_at(const struct mix *m, const struct span *span, const struct state *s,
-			     uint32_t t, uint32_t back)
+/* ---- the convolution, and the gates ---- */
+
+/* The input `back` tokens before a span's row t, which may be one of an earlier step. */
+static const float *delta_input(const struct delta_task *m, const struct step_span *span,
+				const struct delta_state *s, uint32_t t, uint32_t back)
 {
 	const struct config *c = m->step->env->config;
 	size_t channels = config_delta_channels(c);
@@ -66,15 +76,15 @@ static const float *input_at(const struct mix *m, const struct span *span, const
 		return m->scratch->in + (size_t)(span->first + t - back) * channels;
 	back -= t;
 	if (back <= s->behind)
-		return s->kept + (s->behind - back) * delta_row_floats(c);
+		return s->kept + (s->behind - back) * recurrent_row_floats(c);
 	back -= s->behind;
 	return s->before + (size_t)(c->delta_net.width - 1 - back) * channels;
 }
 
 /* Queries, keys and values of rows [begin, end), and their gates. */
-static void mix_rows(void *ctx, uint32_t begin, uint32_t end)
+static void delta_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct mix *m = ctx;
+	const struct delta_task *m = ctx;
 	const struct kernels *k = m->step->env->kernels;
 	const struct config *c = m->step->env->config;
 	const struct delta_net *net = &c->delta_net;
@@ -82,12 +92,12 @@ static void mix_rows(void *ctx, uint32_t begin, uint32_t end)
 	uint32_t channels = config_delta_channels(c), keys = net->key_heads, dim = net->key_dim;
 	float scale = (float)(1 / sqrt(dim));
 	for (uint32_t r = begin; r < end; r++) {
-		const struct span *span = step_span(m->step, r);
-		struct state s = state_of(m, span);
+		const struct step_span *span = step_span_of(m->step, r);
+		struct delta_state s = delta_state_of(m, span);
 		const float *taps[CONV_WIDTH];
 		float *row = d->mixed + (size_t)r * channels;
 		for (uint32_t i = 0; i < net->width; i++)
-			taps[i] = input_at(m, span, &s, r - span->first, net->width - 1 - i);
+			taps[i] = delta_input(m, span, &s, r - span->first, net->width - 1 - i);
 		k->conv_silu(row, weights_vector(m->weights, TENSOR_DELTA_CONV), taps, net->width,
 			     channels, 0, channels);
 		for (uint32_t h = 0; h < 2 * keys; h++, row += dim) /* queries, then keys */
@@ -99,34 +109,33 @@ static void mix_rows(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-/* Rows that follow each other: what their convolution gave, and their gates. */
-struct mixed_rows {
-	uint32_t n, commit; /* all, and those that the state moves on by */
+/* ---- the state ---- */
+
+/* Adjacent rows after the convolution, with their gates. */
+struct delta_rows {
+	uint32_t n, commit; /* all rows, and the first of them, by which the state moves on */
 	const float *mixed, *decay, *beta;
 	size_t stride, gate_stride;
 	float *out;
 	size_t out_stride;
 };
 
-/* The key head that a value head shares with others: its neighbours, or those at a distance. */
-static uint32_t key_head(const struct delta_net *net, uint32_t h)
-{
-	return net->tiled ? h % net->key_heads : h / (net->value_heads / net->key_heads);
-}
-
-/* A value head through rows. */
-static void step_head(const struct mix *m, const struct state *s, const struct mixed_rows *r,
-		      uint32_t h)
+/* Moves a value head through rows. */
+static void delta_step_head(const struct delta_task *m, const struct delta_state *s,
+			    const struct delta_rows *r, uint32_t h)
 {
 	const struct delta_net *net = &m->step->env->config->delta_net;
+	/* Value heads share key heads: with their neighbours, or with heads at a distance. */
+	uint32_t key_head =
+		net->tiled ? h % net->key_heads : h / (net->value_heads / net->key_heads);
 	size_t keys = (size_t)net->key_heads * net->key_dim;
-	const float *q = r->mixed + (size_t)key_head(net, h) * net->key_dim;
+	const float *q = r->mixed + (size_t)key_head * net->key_dim;
 	struct delta steps = {
 		.key_dim = net->key_dim,
 		.value_dim = net->value_dim,
 		.n = r->n,
 		.commit = r->commit,
-		.state = s->matrices + h * head_floats(m->step->env->config),
+		.state = s->matrices + (size_t)h * net->key_dim * net->value_dim,
 		.q = q,
 		.k = q + keys,
 		.key_stride = r->stride,
@@ -141,14 +150,15 @@ static void step_head(const struct mix *m, const struct state *s, const struct m
 	m->step->env->kernels->delta_steps(&steps, 0, net->value_dim);
 }
 
-/* The rows that the state is behind, where they are kept. What they find was asked for when they
- * were new: each writes it where the step's first row will. */
-static struct mixed_rows rows_behind(const struct mix *m, const struct state *s, float *out)
+/* The rows that the state is behind. Their outputs were used when they were new: all of them are
+ * written where the step's first row writes its own afterwards. */
+static struct delta_rows delta_rows_behind(const struct delta_task *m, const struct delta_state *s,
+					   float *out)
 {
 	const struct config *c = m->step->env->config;
-	size_t channels = config_delta_channels(c), stride = delta_row_floats(c);
+	size_t channels = config_delta_channels(c), stride = recurrent_row_floats(c);
 	const float *mixed = s->kept + channels, *decay = mixed + channels;
-	return (struct mixed_rows){
+	return (struct delta_rows){
 		.n = s->behind,
 		.commit = s->behind,
 		.mixed = mixed,
@@ -160,11 +170,11 @@ static struct mixed_rows rows_behind(const struct mix *m, const struct state *s,
 	};
 }
 
-static struct mixed_rows rows_of(const struct mix *m, const struct span *span)
+static struct delta_rows delta_rows_of(const struct delta_task *m, const struct step_span *span)
 {
 	const struct delta_net *net = &m->step->env->config->delta_net;
 	size_t channels = config_delta_channels(m->step->env->config), heads = net->value_heads;
-	return (struct mixed_rows){
+	return (struct delta_rows){
 		.n = span->n,
 		.commit = span->certain,
 		.mixed = m->scratch->mixed + span->first * channels,
@@ -178,49 +188,36 @@ static struct mixed_rows rows_of(const struct mix *m, const struct span *span)
 }
 
 /* Items are (span, value head). */
-static void step_heads(void *ctx, uint32_t begin, uint32_t end)
+static void delta_step_heads(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct mix *m = ctx;
+	const struct delta_task *m = ctx;
 	uint32_t heads = m->step->env->config->delta_net.value_heads;
 	for (uint32_t i = begin; i < end; i++) {
-		const struct span *span = &m->step->spans[i / heads];
-		struct state s = state_of(m, span);
-		struct mixed_rows rows = rows_of(m, span), behind = rows_behind(m, &s, rows.out);
+		const struct step_span *span = &m->step->spans[i / heads];
+		struct delta_state s = delta_state_of(m, span);
+		struct delta_rows rows = delta_rows_of(m, span),
+				  behind = delta_rows_behind(m, &s, rows.out);
 		if (behind.n)
-			step_head(m, &s, &behind, i % heads);
-		step_head(m, &s, &rows, i % heads);
+			delta_step_head(m, &s, &behind, i % heads);
+		delta_step_head(m, &s, &rows, i % heads);
 	}
 }
 
-/* What rows [begin, end) have found, normalised and gated: the output projection's input. */
-static void gate_rows(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct mix *m = ctx;
-	const struct kernels *k = m->step->env->kernels;
-	const struct config *c = m->step->env->config;
-	const struct delta_scratch *d = m->scratch;
-	uint32_t dim = c->delta_net.value_dim, heads = c->delta_net.value_heads;
-	const float *norm = weights_vector(m->weights, TENSOR_DELTA_NORM);
-	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
-		float *out = d->out + i * dim;
-		k->rmsnorm(out, out, norm, dim, c->rms_eps);
-		k->silu_mul(d->gated.f + i * dim, out, dim);
-	}
-}
-
-/* The last inputs that the state has moved on by, of old and new ones together. */
-static void keep_inputs(const struct mix *m, const struct span *span, const struct state *s)
+/* Keeps the last inputs of the convolution by which the state has moved on, old and new ones. */
+static void delta_keep_inputs(const struct delta_task *m, const struct step_span *span,
+			      const struct delta_state *s)
 {
 	size_t channels = config_delta_channels(m->step->env->config);
 	uint32_t kept = m->step->env->config->delta_net.width - 1;
 	for (uint32_t i = 0; i < kept; i++) /* ascending: each is read before it is overwritten */
 		memmove(s->before + i * channels,
-			input_at(m, span, s, span->certain - 1, kept - 1 - i),
+			delta_input(m, span, s, span->certain - 1, kept - 1 - i),
 			channels * sizeof *s->before);
 }
 
-/* Rows that were drafted are yet to be done. Those before them have been. */
-static void keep_rows(const struct mix *m, const struct span *span, const struct state *s)
+/* Keeps the drafted rows, by which the state is behind from now on. */
+static void delta_keep_drafts(const struct delta_task *m, const struct step_span *span,
+			      const struct delta_state *s)
 {
 	const struct delta_scratch *d = m->scratch;
 	size_t channels = config_delta_channels(m->step->env->config),
@@ -235,6 +232,24 @@ static void keep_rows(const struct mix *m, const struct span *span, const struct
 	}
 }
 
+/* ---- the mixer ---- */
+
+/* Normalises and gates the outputs of rows [begin, end): the output projection's input. */
+static void delta_gate_rows(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct delta_task *m = ctx;
+	const struct kernels *k = m->step->env->kernels;
+	const struct config *c = m->step->env->config;
+	const struct delta_scratch *d = m->scratch;
+	uint32_t dim = c->delta_net.value_dim, heads = c->delta_net.value_heads;
+	const float *norm = weights_vector(m->weights, TENSOR_DELTA_NORM);
+	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
+		float *out = d->out + i * dim;
+		k->rmsnorm(out, out, norm, dim, c->rms_eps);
+		k->silu_mul(d->gated.f + i * dim, out, dim);
+	}
+}
+
 void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer)
 {
 	const struct environment *env = s->env;
@@ -246,15 +261,16 @@ void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer)
 				     {d->b, &l->m[TENSOR_DELTA_B]}};
 	product_run(env, in, 4, s->normed, s->n);
 
-	struct mix m = {d, s, l, c->layer[layer].state};
-	threads_run(env->threads, s->n, 1, mix_rows, &m);
-	threads_run(env->threads, s->span_count * c->delta_net.value_heads, 1, step_heads, &m);
-	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++) {
-		struct state state = state_of(&m, span);
-		keep_inputs(&m, span, &state);
-		keep_rows(&m, span, &state);
+	struct delta_task m = {d, s, l, c->layer[layer].state};
+	threads_run(env->threads, s->n, 1, delta_mix_rows, &m);
+	threads_run(env->threads, s->span_count * c->delta_net.value_heads, 1, delta_step_heads,
+		    &m);
+	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
+		struct delta_state state = delta_state_of(&m, span);
+		delta_keep_inputs(&m, span, &state);
+		delta_keep_drafts(&m, span, &state);
 	}
-	threads_run(env->threads, s->n, 1, gate_rows, &m);
+	threads_run(env->threads, s->n, 1, delta_gate_rows, &m);
 	activation_changed(&d->gated);
 
 	product_run(env, &(struct product){s->out, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated, s->n);

@@ -1,18 +1,47 @@
-#include "engine/compute/dense.h"
-#include "engine/compute/glu.h"
+/* Feed-forwards that every token passes: the one of a dense layer, and the shared expert of a layer
+ * with routed ones; both down · (gate ⊙ up) by the family's gated linear unit (Shazeer 2020). See
+ * layers.h. Routed experts are moe.c's. */
+#include "engine/compute/layers.h"
+#include "kernels/watch.h"
 
-/* 0 if no layer has one. */
-static uint32_t width_of(const struct config *c)
+/* ---- gated linear units ---- */
+
+static void dense_silu(const struct environment *env, float *gate, const float *up, size_t n)
 {
-	for (uint32_t layer = 0; layer < c->layers; layer++)
-		if (!config_routed(c, layer))
-			return c->intermediate_size;
-	return 0;
+	env->kernels->silu_mul(gate, up, n);
 }
+
+static void dense_gelu(const struct environment *env, float *gate, const float *up, size_t n)
+{
+	env->kernels->gelu_mul(gate, up, n);
+}
+
+static void dense_clamped(const struct environment *env, float *gate, const float *up, size_t n)
+{
+	const struct config *c = env->config;
+	env->kernels->swiglu_clamped(gate, up, n, c->glu_alpha, c->glu_limit);
+}
+
+static void (*const units[GLUS])(const struct environment *, float *, const float *, size_t) = {
+	[GLU_SILU] = dense_silu,
+	[GLU_GELU] = dense_gelu,
+	[GLU_CLAMPED] = dense_clamped,
+};
+
+void dense_gate(const struct environment *env, float *gate, const float *up, size_t n)
+{
+	units[env->config->glu](env, gate, up, n);
+}
+
+/* ---- dense layers ---- */
 
 void dense_take(struct dense_scratch *d, struct arena *arena, const struct config *c, size_t rows)
 {
-	activation_take(arena, &d->hidden, rows, width_of(c));
+	uint32_t width = 0;
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		if (!config_routed(c, layer))
+			width = c->intermediate_size;
+	activation_take(arena, &d->hidden, rows, width);
 }
 
 void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer)
@@ -21,7 +50,58 @@ void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer)
 	const struct product gate_up[] = {{d->hidden.f, &l->m[TENSOR_GATE]},
 					  {s->out, &l->m[TENSOR_UP]}};
 	product_run(s->env, gate_up, 2, s->normed, s->n);
-	glu_run(s->env, d->hidden.f, s->out, (size_t)s->n * d->hidden.k);
+	dense_gate(s->env, d->hidden.f, s->out, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
 	product_run(s->env, &(struct product){s->out, &l->m[TENSOR_DOWN]}, 1, &d->hidden, s->n);
+}
+
+/* ---- shared experts ---- */
+
+void dense_take_shared(struct shared_scratch *d, struct arena *arena, const struct config *c,
+		       size_t rows)
+{
+	activation_take(arena, &d->hidden, rows, c->shared_size);
+	d->up = arena_take(arena, rows * c->shared_size, sizeof *d->up);
+	d->out = arena_take(arena, rows * c->hidden_size, sizeof *d->out);
+	d->scale = arena_take(arena, rows, sizeof *d->scale);
+}
+
+void dense_run_shared(struct shared_scratch *d, struct step *s, uint32_t layer)
+{
+	const struct environment *env = s->env;
+	const struct layer_weights *l = &env->weights->layer[layer];
+	const struct product in[] = {{d->hidden.f, &l->m[TENSOR_SHARED_GATE]},
+				     {d->up, &l->m[TENSOR_SHARED_UP]},
+				     {d->scale, &l->m[TENSOR_SHARED_SCALE]}};
+	product_run(env, in, env->config->shared_gate ? 3 : 2, s->normed, s->n);
+	dense_gate(env, d->hidden.f, d->up, (size_t)s->n * d->hidden.k);
+	activation_changed(&d->hidden);
+	product_run(env, &(struct product){d->out, &l->m[TENSOR_SHARED_DOWN]}, 1, &d->hidden, s->n);
+	const float *post_norm = weights_vector(l, TENSOR_SHARED_POST_NORM);
+	if (post_norm)
+		step_norm(s, d->out, d->out, NULL, post_norm, s->n);
+}
+
+struct dense_addition {
+	const struct shared_scratch *shared;
+	const struct step *step;
+};
+
+static void dense_add_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct dense_addition *a = ctx;
+	const struct kernels *k = a->step->env->kernels;
+	size_t width = a->step->env->config->hidden_size;
+	for (size_t t = begin; t < end; t++) {
+		float weight = 1;
+		if (a->step->env->config->shared_gate)
+			k->sigmoid_mul(&weight, a->shared->scale + t, 1);
+		add_scaled_watched(k, a->step->out + t * width, weight, a->shared->out + t * width,
+				   width);
+	}
+}
+
+void dense_add_shared(struct shared_scratch *d, struct step *s)
+{
+	threads_run(s->env->threads, s->n, 8, dense_add_tokens, &(struct dense_addition){d, s});
 }

@@ -81,7 +81,7 @@ static void project(struct draft_layer *d, const float *hidden, uint32_t n)
 
 /* Rows before their layer: room in the context, and the layer's input in the stream. They are an
  * answer's: of a prompt nobody wants the guesses. */
-static int begin_rows(struct draft_layer *d, const struct span *span, const uint32_t *tokens,
+static int begin_rows(struct draft_layer *d, const struct step_span *span, const uint32_t *tokens,
 		      const float *hidden, struct step *s, struct err *e)
 {
 	int failed = context_reserve(span->context, span->position + span->n, e);
@@ -95,9 +95,9 @@ static int begin_rows(struct draft_layer *d, const struct span *span, const uint
 	return failed;
 }
 
-static struct span span_of(const struct draft_layer *d, struct context *x, uint32_t n)
+static struct step_span span_of(const struct draft_layer *d, struct context *x, uint32_t n)
 {
-	return (struct span){
+	return (struct step_span){
 		.context = x,
 		.n = n,
 		.position = (uint32_t)x->tokens.count,
@@ -123,7 +123,7 @@ int draft_layer_run(struct draft_layer *d, struct context *x, const uint32_t *to
 {
 	struct forward *f = d->forward;
 	struct step s;
-	struct span span = span_of(d, x, n);
+	struct step_span span = span_of(d, x, n);
 	int failed = begin_rows(d, &span, tokens, hidden, &s, e);
 	if (!failed)
 		failed = forward_layer(f, &s, f->env.config->layers, e);
@@ -141,9 +141,9 @@ int draft_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *t
 {
 	struct forward *f = d->forward;
 	struct step s;
-	struct span span = span_of(d, x, n);
+	struct step_span span = span_of(d, x, n);
 	int failed = begin_rows(d, &span, tokens, hidden, &s, e);
 	if (!failed)
-		forward_keys(f, &s, f->env.config->layers);
+		forward_layer_keys(f, &s, f->env.config->layers);
 	return end_rows(x, tokens, n, failed, e);
 }

@@ -1,3 +1,4 @@
+/* The forward pass: scratch, layers, output head. See forward.h. */
 #include "engine/compute/forward.h"
 #include "kernels/delta.h"
 #include "kernels/watch.h"
@@ -7,8 +8,8 @@
 
 /* ---- scratch ---- */
 
-/* The arrays' places; their bytes in all. */
-static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, void *memory)
+/* Places the arrays in memory; NULL: only measures. Returns their bytes. */
+static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t rows, void *memory)
 {
 	struct arena a = {.memory = memory};
 	*s = (struct scratch){.memory = memory};
@@ -39,29 +40,29 @@ int forward_computes(const struct config *c, struct err *e)
 	if (c->mixers[MIXER_DELTA_NET] && (n->key_dim > DELTA_KEY_DIM || n->width > CONV_WIDTH))
 		return err_set(e, ENOTSUP,
 			       "this %s model's delta nets have keys of %u and a convolution over "
-			       "%u tokens; up to %d and %d are computed",
+			       "%u tokens; moefs computes up to %d and %d",
 			       c->model_type, n->key_dim, n->width, DELTA_KEY_DIM, CONV_WIDTH);
 	if (c->mixers[MIXER_LATENT] &&
 	    (l->rank > LATENT_DIM || l->rank % TILE_ROWS || l->value % TILE_ROWS))
 		return err_set(e, ENOTSUP,
-			       "this %s model has latents of %u and values of %u; latents up to %d "
-			       "are computed, and multiples of %d of both",
+			       "this %s model has latents of %u and values of %u; moefs computes "
+			       "latents up to %d, and multiples of %d for both",
 			       c->model_type, l->rank, l->value, LATENT_DIM, TILE_ROWS);
 	return 0;
 }
 
-/* A mapping of its own, so that the system has it back as soon as it is freed, and all of it at
- * once: what is counted as taken must be, or what is free looks like more than there is. */
+/* A mapping of its own, so that the system has the memory back as soon as it is freed; and
+ * populated, because memory that is counted as taken but not yet touched would look free. */
 int forward_init(struct forward *f, struct err *e)
 {
 	const struct config *c = f->env.config;
-	size_t bytes = lay_out(&f->scratch, c, f->chunk, NULL);
+	size_t bytes = forward_lay_out(&f->scratch, c, f->chunk, NULL);
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (memory == MAP_FAILED)
 		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
-	lay_out(&f->scratch, c, f->chunk, memory);
-	rotation_begin(f->scratch.rotations, c);
+	forward_lay_out(&f->scratch, c, f->chunk, memory);
+	rotation_init(f->scratch.rotations, c);
 	return 0;
 }
 
@@ -75,7 +76,7 @@ void forward_free(struct forward *f)
 uint64_t forward_bytes(const struct config *c, uint32_t chunk)
 {
 	struct scratch measured;
-	return lay_out(&measured, c, chunk, NULL);
+	return forward_lay_out(&measured, c, chunk, NULL);
 }
 
 int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
@@ -90,15 +91,15 @@ int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 	return 0;
 }
 
-/* ---- a step ---- */
+/* ---- pieces ---- */
 
-struct step forward_step(struct forward *f, const struct span *spans, uint32_t count)
+struct step forward_step(struct forward *f, const struct step_span *spans, uint32_t count)
 {
 	struct scratch *s = &f->scratch;
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		rotation_make(s->rotations, f->env.config, spans[i].first, spans[i].position,
-			      spans[i].n);
+		rotation_set(s->rotations, f->env.config, spans[i].first, spans[i].position,
+			     spans[i].n);
 		for (uint32_t t = 0; t < spans[i].n; t++)
 			s->span_of[n++] = i;
 	}
@@ -116,77 +117,6 @@ struct step forward_step(struct forward *f, const struct span *spans, uint32_t c
 	};
 }
 
-static void normalise(struct step *s, const float *weight, const uint32_t *rows, uint32_t n)
-{
-	step_norm(s, s->normed->f, s->x, rows, weight, n);
-	activation_changed(s->normed);
-}
-
-/* Adds what half of a layer gives, after a norm where it has one. */
-static void add_to_stream(struct step *s, const float *post_norm)
-{
-	const struct config *c = s->env->config;
-	if (post_norm)
-		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
-	add_scaled_watched(s->env->kernels, s->x, c->residual_multiplier, s->out,
-			   (size_t)s->n * c->hidden_size);
-}
-
-static void scale_stream(struct step *s, const float *scale)
-{
-	size_t count = (size_t)s->n * s->env->config->hidden_size;
-	for (size_t i = 0; scale && i < count; i++)
-		s->x[i] *= *scale;
-}
-
-/* ---- layers ---- */
-
-static void run_attention(struct scratch *a, struct step *s, uint32_t layer)
-{
-	attention_run(&a->attention, s, layer);
-}
-
-static void run_latent(struct scratch *a, struct step *s, uint32_t layer)
-{
-	latent_run(&a->latent, s, layer);
-}
-
-static void run_delta_net(struct scratch *a, struct step *s, uint32_t layer)
-{
-	delta_run(&a->delta, s, layer);
-}
-
-static void (*const mixers[MIXERS])(struct scratch *, struct step *, uint32_t layer) = {
-	[MIXER_ATTENTION] = run_attention,
-	[MIXER_LATENT] = run_latent,
-	[MIXER_DELTA_NET] = run_delta_net,
-};
-
-int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err *e)
-{
-	const struct config *c = s->env->config;
-	const struct layer_weights *l = &s->env->weights->layer[layer];
-	normalise(s, weights_vector(l, TENSOR_MIXER_NORM), NULL, s->n);
-	mixers[c->layer[layer].mixer](&f->scratch, s, layer);
-	add_to_stream(s, weights_vector(l, TENSOR_MIXER_POST_NORM));
-
-	normalise(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), NULL, s->n);
-	int failed = 0;
-	if (config_routed(c, layer))
-		failed = moe_run(&f->scratch.moe, s, layer, e);
-	else
-		dense_run(&f->scratch.dense, s, layer);
-	add_to_stream(s, weights_vector(l, TENSOR_FEED_FORWARD_POST_NORM));
-	scale_stream(s, weights_vector(l, TENSOR_LAYER_SCALE));
-	return failed;
-}
-
-void forward_keys(struct forward *f, struct step *s, uint32_t layer)
-{
-	normalise(s, weights_vector(&s->env->weights->layer[layer], TENSOR_MIXER_NORM), NULL, s->n);
-	attention_keys(&f->scratch.attention, s, layer);
-}
-
 int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e)
 {
 	const struct config *c = s->env->config;
@@ -197,9 +127,65 @@ int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e)
 	return failed;
 }
 
+/* normed[n] = the norm of rows[n] of the stream; NULL: of the first n rows. */
+static void forward_norm(struct step *s, const float *weight, const uint32_t *rows, uint32_t n)
+{
+	step_norm(s, s->normed->f, s->x, rows, weight, n);
+	activation_changed(s->normed);
+}
+
 void forward_normalise(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
 {
-	normalise(s, weights_vector(&s->env->weights->once, norm), rows, n);
+	forward_norm(s, weights_vector(&s->env->weights->once, norm), rows, n);
+}
+
+/* Adds `out` to the stream, after a norm where the family has one. */
+static void forward_add_out(struct step *s, const float *post_norm)
+{
+	const struct config *c = s->env->config;
+	if (post_norm)
+		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
+	add_scaled_watched(s->env->kernels, s->x, c->residual_multiplier, s->out,
+			   (size_t)s->n * c->hidden_size);
+}
+
+int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err *e)
+{
+	const struct config *c = s->env->config;
+	const struct layer_weights *l = &s->env->weights->layer[layer];
+	forward_norm(s, weights_vector(l, TENSOR_MIXER_NORM), NULL, s->n);
+	switch (c->layer[layer].mixer) {
+	case MIXER_LATENT:
+		latent_run(&f->scratch.latent, s, layer);
+		break;
+	case MIXER_DELTA_NET:
+		delta_run(&f->scratch.delta, s, layer);
+		break;
+	default:
+		attention_run(&f->scratch.attention, s, layer);
+		break;
+	}
+	forward_add_out(s, weights_vector(l, TENSOR_MIXER_POST_NORM));
+
+	forward_norm(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), NULL, s->n);
+	int failed = 0;
+	if (config_routed(c, layer))
+		failed = moe_run(&f->scratch.moe, s, layer, e);
+	else
+		dense_run(&f->scratch.dense, s, layer);
+	forward_add_out(s, weights_vector(l, TENSOR_FEED_FORWARD_POST_NORM));
+	const float *scale = weights_vector(l, TENSOR_LAYER_SCALE);
+	size_t count = (size_t)s->n * c->hidden_size;
+	for (size_t i = 0; scale && i < count; i++)
+		s->x[i] *= *scale;
+	return failed;
+}
+
+void forward_layer_keys(struct forward *f, struct step *s, uint32_t layer)
+{
+	forward_norm(s, weights_vector(&s->env->weights->layer[layer], TENSOR_MIXER_NORM), NULL,
+		     s->n);
+	attention_run_keys(&f->scratch.attention, s, layer);
 }
 
 void forward_head(struct step *s, uint32_t n, float *logits)
@@ -214,10 +200,10 @@ void forward_head(struct step *s, uint32_t n, float *logits)
 		s->env->kernels->softcap(logits, count, s->env->config->logit_cap);
 }
 
-/* ---- the whole ---- */
+/* ---- the pass ---- */
 
-/* Room in every context, the rows' tokens embedded. */
-static int begin(struct step *s, const struct batch *b, struct err *e)
+/* Reserves room in every context, and embeds the rows' tokens. */
+static int forward_begin(struct step *s, const struct step_batch *b, struct err *e)
 {
 	int failed = 0;
 	for (uint32_t i = 0; i < s->span_count && !failed; i++)
@@ -228,13 +214,18 @@ static int begin(struct step *s, const struct batch *b, struct err *e)
 	return failed;
 }
 
-static int run_layers(struct forward *f, struct step *s, struct err *e)
+static bool forward_stopped(const struct environment *env)
+{
+	return env->stop && atomic_load(env->stop);
+}
+
+static int forward_run_layers(struct forward *f, struct step *s, struct err *e)
 {
 	const struct environment *env = s->env;
 	uint32_t width = env->config->hidden_size;
 	step_tap(s, TAP_STATE, 0, width, s->x);
 	for (uint32_t layer = 0; layer < env->config->layers; layer++) {
-		if (env->stop && atomic_load(env->stop))
+		if (forward_stopped(env))
 			return err_set(e, ECANCELED, "stopped");
 		int failed = forward_layer(f, s, layer, e);
 		if (failed)
@@ -244,24 +235,15 @@ static int run_layers(struct forward *f, struct step *s, struct err *e)
 	return 0;
 }
 
-/* The rows whose logits are wanted: how many, and which to `wanted`. */
-static uint32_t find_wanted(const struct batch *b, uint32_t *wanted)
-{
-	uint32_t count = 0;
-	for (uint32_t t = 0; t < b->count; t++)
-		if (b->rows[t].logits)
-			wanted[count++] = t;
-	return count;
-}
-
-/* Logits of rows that want them to the batch's reader, as many at once as there is room for. */
-static int read_out(struct forward *f, struct step *s, const struct batch *b, uint32_t wanted,
-		    struct err *e)
+/* Gives the logits of scratch.wanted to the batch's reader, ANSWER_ROWS rows at a time: of a whole
+ * vocabulary, more would take more room than the rest of the scratch. */
+static int forward_give_logits(struct forward *f, struct step *s, const struct step_batch *b,
+			       uint32_t wanted, struct err *e)
 {
 	const uint32_t *rows = f->scratch.wanted;
 	for (uint32_t done = 0, n; done < wanted; done += n) {
 		n = wanted - done < ANSWER_ROWS ? wanted - done : ANSWER_ROWS;
-		if (s->env->stop && atomic_load(s->env->stop))
+		if (forward_stopped(s->env))
 			return err_set(e, ECANCELED, "stopped");
 		forward_normalise(s, TENSOR_FINAL_NORM, rows + done, n);
 		forward_head(s, n, f->scratch.logits);
@@ -276,12 +258,12 @@ static int read_out(struct forward *f, struct step *s, const struct batch *b, ui
 	return 0;
 }
 
-/* Logits of rows that want them, and then what the norm gives of all, where that is wanted too. */
-static int give(struct forward *f, struct step *s, const struct batch *b, uint32_t wanted,
-		float *logits, struct err *e)
+/* Computes the logits of scratch.wanted, and then the final norm of all rows if that is wanted. */
+static int forward_make_outputs(struct forward *f, struct step *s, const struct step_batch *b,
+				uint32_t wanted, float *logits, struct err *e)
 {
 	if (b->read)
-		return read_out(f, s, b, wanted, e);
+		return forward_give_logits(f, s, b, wanted, e);
 	if (wanted) {
 		forward_normalise(s, TENSOR_FINAL_NORM, f->scratch.wanted, wanted);
 		forward_head(s, wanted, logits ? logits : f->scratch.logits);
@@ -293,17 +275,10 @@ static int give(struct forward *f, struct step *s, const struct batch *b, uint32
 	return 0;
 }
 
-static int append_tokens(const struct batch *b, struct err *e)
+/* Leaves every context after its rows, or as it was before the step if that failed. */
+static void forward_end(const struct step *s, int failed)
 {
-	int failed = 0;
-	for (uint32_t t = 0; t < b->count && !failed; t++)
-		failed = token_list_append(&b->rows[t].context->tokens, &b->rows[t].token, 1, e);
-	return failed;
-}
-
-static void end(const struct step *s, int failed)
-{
-	for (const struct span *p = s->spans; p < s->spans + s->span_count; p++) {
+	for (const struct step_span *p = s->spans; p < s->spans + s->span_count; p++) {
 		if (failed) {
 			context_rollback(p->context, p->position);
 		} else {
@@ -313,31 +288,36 @@ static void end(const struct step *s, int failed)
 	}
 }
 
-int forward_run(struct forward *f, const struct batch *b, float *logits, struct err *e)
+int forward_run(struct forward *f, const struct step_batch *b, float *logits, struct err *e)
 {
 	if (!b->count || b->count > f->chunk)
-		return err_set(e, EINVAL, "a step of %u rows, where 1 to %u are computed", b->count,
-			       f->chunk);
-	uint32_t wanted = find_wanted(b, f->scratch.wanted);
+		return err_set(e, EINVAL,
+			       "internal error: a step of %u rows, where 1 to %u are possible",
+			       b->count, f->chunk);
+	uint32_t wanted = 0;
+	for (uint32_t t = 0; t < b->count; t++)
+		if (b->rows[t].logits)
+			f->scratch.wanted[wanted++] = t;
 	if (!logits && !b->read && wanted > ANSWER_ROWS)
-		return err_set(e, EINVAL, "logits of %u rows, where there is room for %d", wanted,
-			       ANSWER_ROWS);
-	int failed = batch_spans(b, f->scratch.spans, e);
-	if (failed < 0)
-		return failed;
-	struct step s = forward_step(f, f->scratch.spans, (uint32_t)failed);
-	failed = begin(&s, b, e);
+		return err_set(e, EINVAL,
+			       "internal error: logits of %u rows, where there is room for %d",
+			       wanted, ANSWER_ROWS);
+	int spans = step_find_spans(b, f->scratch.spans, e);
+	if (spans < 0)
+		return spans;
+	struct step s = forward_step(f, f->scratch.spans, (uint32_t)spans);
+	int failed = forward_begin(&s, b, e);
 	if (failed)
 		return failed;
 	s.clock = f->token_count += s.n;
 	for (uint32_t i = 0; i < s.span_count; i++) /* until all layers have moved on */
 		s.spans[i].context->recurrent.spoiled = true;
-	failed = run_layers(f, &s, e);
+	failed = forward_run_layers(f, &s, e);
 	f->experts_dropped += s.dropped;
 	if (!failed)
-		failed = give(f, &s, b, wanted, logits, e);
-	if (!failed)
-		failed = append_tokens(b, e);
-	end(&s, failed);
+		failed = forward_make_outputs(f, &s, b, wanted, logits, e);
+	for (uint32_t t = 0; t < b->count && !failed; t++)
+		failed = token_list_append(&b->rows[t].context->tokens, &b->rows[t].token, 1, e);
+	forward_end(&s, failed);
 	return failed;
 }

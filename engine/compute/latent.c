@@ -1,4 +1,12 @@
-#include "engine/compute/latent.h"
+/* Latent attention (DeepSeek-AI 2024, multi-head latent attention): keys and values of all heads
+ * are projections of one short vector, the latent. Only the latent is kept in the context, with one
+ * rotated key that all heads share. See layers.h.
+ *
+ * The projections are absorbed: a head's query goes through its keys' projection, meets the latents
+ * themselves, and the sum of latents that the query finds goes through the head's values'
+ * projection. Prompts are computed in the same way as answers, so that a row's bits do not depend
+ * on the other rows. */
+#include "engine/compute/layers.h"
 #include "kernels/watch.h"
 
 #include <string.h>
@@ -19,7 +27,7 @@ void latent_take(struct latent_scratch *a, struct arena *arena, const struct con
 	a->runs = arena_take(arena, rows, sizeof *a->runs);
 }
 
-struct looking {
+struct latent_task {
 	struct latent_scratch *scratch;
 	const struct step *step;
 	const struct layer_weights *weights;
@@ -28,9 +36,9 @@ struct looking {
 
 /* ---- projections ---- */
 
-static void normalise_low(void *ctx, uint32_t begin, uint32_t end)
+static void latent_norm_low(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct looking *a = ctx;
+	const struct latent_task *a = ctx;
 	const struct environment *env = a->step->env;
 	uint32_t rank = env->config->latent.query_rank;
 	for (size_t t = begin; t < end; t++) {
@@ -40,11 +48,12 @@ static void normalise_low(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-static void project(const struct looking *look)
+/* Latents and queries; these by two products with a norm between them where query_rank is not 0. */
+static void latent_project(const struct latent_task *task)
 {
-	struct latent_scratch *a = look->scratch;
-	const struct step *s = look->step;
-	const struct matrix *m = look->weights->m;
+	struct latent_scratch *a = task->scratch;
+	const struct step *s = task->step;
+	const struct matrix *m = task->weights->m;
 	bool low = s->env->config->latent.query_rank > 0;
 	const struct product in[] = {
 		{a->kv, &m[TENSOR_LATENT_KV]},
@@ -52,16 +61,16 @@ static void project(const struct looking *look)
 	product_run(s->env, in, 2, s->normed, s->n);
 	if (!low)
 		return;
-	threads_run(s->env->threads, s->n, 8, normalise_low, (void *)look);
+	threads_run(s->env->threads, s->n, 8, latent_norm_low, (void *)task);
 	activation_changed(&a->low);
 	product_run(s->env, &(struct product){a->q, &m[TENSOR_LATENT_Q]}, 1, &a->low, s->n);
 }
 
 /* ---- rows ---- */
 
-/* to[rope] = from[rope] rotated; where its pairs are neighbours they are put half a head apart,
- * keys' and queries' alike, which their products do not see. */
-static void turn(const struct looking *a, float *to, const float *from, uint32_t t)
+/* to[rope] = from[rope] rotated. Pairs that are neighbours in `from` are put half a head apart in
+ * `to`, in keys and queries alike, so their products stay the same. */
+static void latent_rotate(const struct latent_task *a, float *to, const float *from, uint32_t t)
 {
 	const struct config *c = a->step->env->config;
 	const struct rotation *r = &a->step->rotations[a->layer->rope];
@@ -74,17 +83,18 @@ static void turn(const struct looking *a, float *to, const float *from, uint32_t
 				    r->half);
 }
 
-static void place_latent(const struct looking *a, uint32_t t)
+/* Puts a row's latent and shared key into its context. */
+static void latent_place_keys(const struct latent_task *a, uint32_t t)
 {
 	const struct environment *env = a->step->env;
 	const struct latent *l = &env->config->latent;
-	const struct span *span = step_span(a->step, t);
+	const struct step_span *span = step_span_of(a->step, t);
 	size_t position = span->position + t - span->first;
 	float *kv = a->scratch->kv + (size_t)t * (l->rank + l->rope),
 	      *turned = a->scratch->turned + (size_t)t * l->rope;
 	env->kernels->rmsnorm(kv, kv, weights_vector(a->weights, TENSOR_LATENT_KV_NORM), l->rank,
 			      env->config->rms_eps);
-	turn(a, turned, kv + l->rank, t);
+	latent_rotate(a, turned, kv + l->rank, t);
 	memcpy(kv + l->rank, turned, l->rope * sizeof *turned);
 	kv_put_watched(env->kernels,
 		       (void *)context_blocks_of(span->context, a->layer)[position / KV_BLOCK],
@@ -92,7 +102,8 @@ static void place_latent(const struct looking *a, uint32_t t)
 		       kv, NULL, l->rank + l->rope);
 }
 
-static void part_query(const struct looking *a, uint32_t t)
+/* Splits each head's query of a row into the part that is absorbed and the part that is rotated. */
+static void latent_split_query(const struct latent_task *a, uint32_t t)
 {
 	const struct latent_scratch *x = a->scratch;
 	const struct config *c = a->step->env->config;
@@ -101,24 +112,24 @@ static void part_query(const struct looking *a, uint32_t t)
 		size_t row = t * (size_t)c->heads + h;
 		const float *q = x->q + row * (l->nope + l->rope);
 		memcpy(x->plain + row * l->nope, q, l->nope * sizeof *q);
-		turn(a, x->query + row * (l->rank + l->rope) + l->rank, q + l->nope, t);
+		latent_rotate(a, x->query + row * (l->rank + l->rope) + l->rank, q + l->nope, t);
 		x->index[h * a->step->n + t] = (uint32_t)row;
 	}
 }
 
-static void place_rows(void *ctx, uint32_t begin, uint32_t end)
+static void latent_place_rows(void *ctx, uint32_t begin, uint32_t end)
 {
 	for (uint32_t t = begin; t < end; t++) {
-		place_latent(ctx, t);
-		part_query(ctx, t);
+		latent_place_keys(ctx, t);
+		latent_split_query(ctx, t);
 	}
 }
 
 /* ---- heads ---- */
 
-/* A head's rows of a matrix that has those of all heads, `rows` each: its rows of x to y. */
-static void multiply_head(const struct looking *a, enum tensor_role role, uint32_t head,
-			  uint32_t rows, float *y, size_t ldy, const float *x)
+/* y = w · x for one head's rows: those of x[rows][heads][…], by the head's `rows` rows of w. */
+static void latent_multiply_head(const struct latent_task *a, enum tensor_role role, uint32_t head,
+				 uint32_t rows, float *y, size_t ldy, const float *x)
 {
 	const struct matrix *w = &a->weights->m[role];
 	const struct input in = {.k = w->shape.cols, .f = x};
@@ -127,55 +138,48 @@ static void multiply_head(const struct looking *a, enum tensor_role role, uint32
 			 a->scratch->index + (size_t)head * n, n);
 }
 
-static void absorb_queries(void *ctx, uint32_t begin, uint32_t end)
+static void latent_absorb_queries(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct looking *a = ctx;
+	const struct latent_task *a = ctx;
 	const struct config *c = a->step->env->config;
 	const struct latent *l = &c->latent;
-	for (uint32_t h = begin; h < end; h++) /* between heads lies what is rotated */
-		multiply_head(a, TENSOR_LATENT_KEYS, h, l->rank,
-			      a->scratch->query + (size_t)h * l->rope,
-			      (size_t)c->heads * (l->rank + l->rope), a->scratch->plain);
+	for (uint32_t h = begin; h < end; h++) /* between heads lies the rotated part */
+		latent_multiply_head(a, TENSOR_LATENT_KEYS, h, l->rank,
+				     a->scratch->query + (size_t)h * l->rope,
+				     (size_t)c->heads * (l->rank + l->rope), a->scratch->plain);
 }
 
-static void find_values(void *ctx, uint32_t begin, uint32_t end)
+static void latent_project_values(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct looking *a = ctx;
+	const struct latent_task *a = ctx;
 	const struct config *c = a->step->env->config;
 	for (uint32_t h = begin; h < end; h++)
-		multiply_head(a, TENSOR_LATENT_VALUES, h, c->latent.value, a->scratch->attended.f,
-			      (size_t)c->heads * c->latent.value, a->scratch->found);
-}
-
-static void run_heads(const struct looking *a, void (*body)(void *, uint32_t, uint32_t),
-		      uint64_t work)
-{
-	const struct environment *env = a->step->env;
-	uint32_t heads = env->config->heads;
-	threads_run(env->threads, heads, product_grain(env, heads, work * a->step->n), body,
-		    (void *)a);
+		latent_multiply_head(a, TENSOR_LATENT_VALUES, h, c->latent.value,
+				     a->scratch->attended.f, (size_t)c->heads * c->latent.value,
+				     a->scratch->found);
 }
 
 /* Heads that look at the latents together. */
 enum { LOOK_HEADS = 16 };
 
-static uint32_t groups_of(const struct config *c)
+static uint32_t latent_head_groups(const struct config *c)
 {
 	return (c->heads + LOOK_HEADS - 1) / LOOK_HEADS;
 }
 
-/* Items are (run, heads): no row's sum is ever split, so threads cannot change it. */
-static void look_back(void *ctx, uint32_t begin, uint32_t end)
+/* Items are (run of rows, group of heads): no row's sum is ever split, so threads cannot change it.
+ */
+static void latent_attend(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct looking *a = ctx;
+	const struct latent_task *a = ctx;
 	const struct config *c = a->step->env->config;
 	const struct latent *l = &c->latent;
-	uint32_t groups = groups_of(c);
+	uint32_t groups = latent_head_groups(c);
 	for (uint32_t i = begin; i < end; i++) {
-		const struct row_run *run = &a->scratch->runs[i / groups];
+		const struct attention_run *run = &a->scratch->runs[i / groups];
 		uint32_t h = i % groups * LOOK_HEADS, left = c->heads - h;
 		size_t row = (size_t)run->first * c->heads + h, width = l->rank + l->rope;
-		struct attention look = runs_look(a->step, run, a->layer);
+		struct attention look = attention_look(a->step, run, a->layer);
 		look.head_dim = (uint32_t)width;
 		look.latent_dim = l->rank;
 		look.heads = left < LOOK_HEADS ? left : LOOK_HEADS;
@@ -185,21 +189,26 @@ static void look_back(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
+/* ---- the mixer ---- */
+
 void latent_run(struct latent_scratch *a, struct step *s, uint32_t layer)
 {
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct latent *l = &c->latent;
-	const struct looking look = {a, s, &env->weights->layer[layer], &c->layer[layer]};
-	uint64_t seen;
-	project(&look);
-	threads_run(env->threads, s->n, 1, place_rows, (void *)&look);
-	run_heads(&look, absorb_queries, (uint64_t)l->rank * l->nope);
-	uint32_t items = runs_make(s, 0, a->runs, &seen) * groups_of(c);
+	struct latent_task task = {a, s, &env->weights->layer[layer], &c->layer[layer]};
+	uint64_t absorb = (uint64_t)l->rank * l->nope * s->n,
+		 values = (uint64_t)l->rank * l->value * s->n, seen;
+	latent_project(&task);
+	threads_run(env->threads, s->n, 1, latent_place_rows, &task);
+	threads_run(env->threads, c->heads, product_grain(env, c->heads, absorb),
+		    latent_absorb_queries, &task);
+	uint32_t items = attention_cut_runs(s, 0, a->runs, &seen) * latent_head_groups(c);
 	uint64_t work = seen * (2 * l->rank + l->rope) * LOOK_HEADS;
-	threads_run(env->threads, items, product_grain(env, items, work), look_back, (void *)&look);
-	run_heads(&look, find_values, (uint64_t)l->rank * l->value);
+	threads_run(env->threads, items, product_grain(env, items, work), latent_attend, &task);
+	threads_run(env->threads, c->heads, product_grain(env, c->heads, values),
+		    latent_project_values, &task);
 	activation_changed(&a->attended);
-	product_run(env, &(struct product){s->out, &look.weights->m[TENSOR_LATENT_O]}, 1,
+	product_run(env, &(struct product){s->out, &task.weights->m[TENSOR_LATENT_O]}, 1,
 		    &a->attended, s->n);
 }

@@ -3,6 +3,41 @@
 #include <stddef.h>
 #include <string.h>
 
+/* ---- layout ---- */
+
+size_t recurrent_matrix_floats(const struct config *c)
+{
+	const struct delta_net *n = &c->delta_net;
+	return (size_t)n->value_heads * n->key_dim * n->value_dim;
+}
+
+size_t recurrent_row_floats(const struct config *c)
+{
+	return 2 * ((size_t)config_delta_channels(c) + c->delta_net.value_heads);
+}
+
+/* Of a layer: its matrices and the convolution's inputs. */
+static size_t recurrent_moved_layer_floats(const struct config *c)
+{
+	return recurrent_matrix_floats(c) +
+	       (size_t)(c->delta_net.width - 1) * config_delta_channels(c);
+}
+
+size_t recurrent_layer_floats(const struct config *c)
+{
+	return recurrent_moved_layer_floats(c) + RECURRENT_BEHIND * recurrent_row_floats(c);
+}
+
+size_t recurrent_state_floats(const struct config *c)
+{
+	return c->mixers[MIXER_DELTA_NET] * recurrent_layer_floats(c);
+}
+
+size_t recurrent_moved_floats(const struct config *c)
+{
+	return c->mixers[MIXER_DELTA_NET] * recurrent_moved_layer_floats(c);
+}
+
 /* ---- copies; the budget's lock is held ---- */
 
 /* Takes a mark out of the list; its memory is the caller's. */

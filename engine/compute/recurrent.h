@@ -7,12 +7,11 @@
  *
  * Tokens that were drafted may not stand, so a step that verifies them does not move the state
  * beyond its first token. What the others would do to it is kept in the state's block; a rollback
- * within them only says how many stand, and the next step does that first (delta.h).
+ * within them only says how many stand, and the next step does that first (delta.c).
  *
- * One state is one block of floats, all layers' one after the other; what lies where in it is
- * delta.h's. Its memory and the copies' are counted against the context budget; a copy for which
- * there is no room takes the place of another one, or is not kept, and all copies give way to what
- * any context needs.
+ * One state is one block of floats, all layers' one after the other (below). Its memory and the
+ * copies' are counted against the context budget; a copy for which there is no room takes the place
+ * of another one, or is not kept, and all copies give way to what any context needs.
  *
  * For one thread at a time, like the context that it is a part of; but the copies may give way at
  * any moment, so these are under the budget's lock.
@@ -22,6 +21,27 @@
 
 #include "engine/compute/marks.h"
 #include "engine/compute/sharing.h"
+#include "engine/family/config.h"
+
+/* ---- layout ----
+ *
+ * A layer's state: its value heads' matrices, [value_heads][key_dim][value_dim]; then the last
+ * inputs of its convolution, [width - 1][channels]; then the rows that the state is behind, up to
+ * RECURRENT_BEHIND: for each its input, its queries, keys and values after the convolution,
+ * [channels] each, and its gates, [2][value_heads]. */
+
+enum { RECURRENT_BEHIND = 4 }; /* tokens that a step may draft */
+
+/* Floats of one layer: of its matrices, of one row that the state is behind, and in all. */
+size_t recurrent_matrix_floats(const struct config *c);
+size_t recurrent_row_floats(const struct config *c);
+size_t recurrent_layer_floats(const struct config *c);
+/* Floats of a context's state; 0 in a model without delta nets. */
+size_t recurrent_state_floats(const struct config *c);
+/* Those of them that each step reads and writes, whether it drafts or not. */
+size_t recurrent_moved_floats(const struct config *c);
+
+/* ---- states ---- */
 
 /* Most copies of a context: a state of Qwen3.6-35B-A3B takes 63 MB. */
 enum { RECURRENT_MARKS = MARKS_MOST };

@@ -1,4 +1,6 @@
-#include "engine/compute/rotation.h"
+/* Rotary positions (RoPE, Su et al. 2021): frequencies with the scaling of a model's config, and
+ * the angles of a step's rows. See step.h; kernels turn the heads (kernels.h, rope). */
+#include "engine/compute/step.h"
 
 #include <math.h>
 
@@ -18,9 +20,9 @@ void rotation_take(struct rotation all[CONFIG_ROPES], struct arena *a, const str
 
 /* ---- frequencies ---- */
 
-/* Waves longer than the first training saw turn slower; between long and short it changes evenly.
- */
-static double llama3(const struct rope *p, double frequency)
+/* Llama 3: waves longer than the context of the first training turn slower, short ones keep their
+ * frequency, and between the two it changes evenly. */
+static double rotation_llama3(const struct rope *p, double frequency)
 {
 	double wave = whole_turn / frequency;
 	if (wave > p->original / p->low)
@@ -31,16 +33,17 @@ static double llama3(const struct rope *p, double frequency)
 	return (1 - kept) * frequency / p->factor + kept * frequency;
 }
 
-/* The dimension whose wave turns so many times within the positions of the first training. */
-static double dimension_of(const struct rope *p, double turns)
+/* The dimension whose wave turns so many times within the context of the first training. */
+static double rotation_dimension(const struct rope *p, double turns)
 {
 	return p->dim * log(p->original / (turns * whole_turn)) / (2 * log(p->theta));
 }
 
-/* Dimensions that turn often are kept, those that turn seldom slowed down, along a ramp. */
-static double yarn(const struct rope *p, uint32_t i, double frequency)
+/* YaRN (Peng et al. 2023): dimensions that turn often are kept, those that turn seldom slowed down,
+ * along a ramp. */
+static double rotation_yarn(const struct rope *p, uint32_t i, double frequency)
 {
-	double low = dimension_of(p, p->high), high = dimension_of(p, p->low);
+	double low = rotation_dimension(p, p->high), high = rotation_dimension(p, p->low);
 	if (p->truncate) {
 		low = floor(low);
 		high = ceil(high);
@@ -53,16 +56,16 @@ static double yarn(const struct rope *p, uint32_t i, double frequency)
 	return frequency / p->factor * slowed + frequency * (1 - slowed);
 }
 
-static double frequency_of(const struct rope *p, uint32_t i)
+static double rotation_frequency(const struct rope *p, uint32_t i)
 {
 	double frequency = pow(p->theta, -2.0 * i / p->dim);
 	switch (p->scaling) {
 	case ROPE_LINEAR:
 		return frequency / p->factor;
 	case ROPE_LLAMA3:
-		return llama3(p, frequency);
+		return rotation_llama3(p, frequency);
 	case ROPE_YARN:
-		return yarn(p, i, frequency);
+		return rotation_yarn(p, i, frequency);
 	case ROPE_PROPORTIONAL:
 		return i < p->turning ? frequency / p->factor : 0;
 	case ROPE_FACTORS:
@@ -74,31 +77,28 @@ static double frequency_of(const struct rope *p, uint32_t i)
 	return frequency;
 }
 
-void rotation_begin(struct rotation all[CONFIG_ROPES], const struct config *c)
+void rotation_init(struct rotation all[CONFIG_ROPES], const struct config *c)
 {
 	for (int r = 0; r < CONFIG_ROPES; r++)
 		for (uint32_t i = 0; i < all[r].half; i++)
-			all[r].frequency[i] = frequency_of(&c->rope[r], i);
+			all[r].frequency[i] = rotation_frequency(&c->rope[r], i);
 }
 
 /* ---- angles ---- */
 
 /* In double: at position 30,000 a float angle would be off by 1e-3. */
-static void make_angles(struct rotation *r, float amplitude, uint32_t first, uint32_t position,
-			uint32_t n)
+void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
+		  uint32_t position, uint32_t n)
 {
-	for (uint32_t t = 0; t < n; t++)
-		for (uint32_t i = 0; i < r->half; i++) {
-			double angle = (double)(position + t) * r->frequency[i];
-			size_t at = (size_t)(first + t) * r->half + i;
-			r->cos[at] = (float)cos(angle) * amplitude;
-			r->sin[at] = (float)sin(angle) * amplitude;
-		}
-}
-
-void rotation_make(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
-		   uint32_t position, uint32_t n)
-{
-	for (int i = 0; i < CONFIG_ROPES; i++)
-		make_angles(&all[i], c->rope[i].amplitude, first, position, n);
+	for (int rope = 0; rope < CONFIG_ROPES; rope++) {
+		struct rotation *r = &all[rope];
+		float amplitude = c->rope[rope].amplitude;
+		for (uint32_t t = 0; t < n; t++)
+			for (uint32_t i = 0; i < r->half; i++) {
+				double angle = (double)(position + t) * r->frequency[i];
+				size_t at = (size_t)(first + t) * r->half + i;
+				r->cos[at] = (float)cos(angle) * amplitude;
+				r->sin[at] = (float)sin(angle) * amplitude;
+			}
+	}
 }

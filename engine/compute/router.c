@@ -1,13 +1,15 @@
-/* How experts are chosen and weighed is the family's (choice.h); params may ask for fewer experts,
- * or for doing without light ones that are not in memory (losses.h). */
-#include "engine/compute/router.h"
-
-#include "engine/compute/picks.h"
+/* The router of a layer with experts (Shazeer et al. 2017): which experts each token of a step
+ * passes through, with what weight, and what the pager is told about it. See layers.h.
+ *
+ * Families differ between logits and weights: softmax before or after the choice, or sigmoids with
+ * a correction and groups (DeepSeek-AI 2024); normalisation; factors. A session's params may ask
+ * for fewer experts, or for skipping light ones that are not in memory (struct losses). */
+#include "engine/compute/layers.h"
 
 #include <math.h>
 #include <string.h>
 
-void route_take(struct routing *r, struct arena *a, const struct config *c, size_t rows)
+void router_take(struct routing *r, struct arena *a, const struct config *c, size_t rows)
 {
 	size_t experts = c->experts, all = rows * c->experts_per_token;
 	r->router_logits = arena_take(a, rows * experts, sizeof *r->router_logits);
@@ -29,44 +31,144 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 	r->named = arena_take(a, experts, sizeof *r->named);
 }
 
-/* ---- routing ---- */
+/* ---- one token's choice ---- */
 
-struct choice {
+/* The top_k largest of scores[n], descending, ties to the lowest index. NaN is never chosen before
+ * a number, and there are always top_k of them. */
+static void router_top_k(const float *scores, uint32_t n, uint32_t *chosen, uint32_t top_k)
+{
+	for (uint32_t rank = 0; rank < top_k; rank++) {
+		uint32_t best = UINT32_MAX;
+		for (uint32_t i = 0; i < n; i++) {
+			bool taken = false;
+			for (uint32_t r = 0; r < rank && !taken; r++)
+				taken = chosen[r] == i;
+			if (!taken && (best == UINT32_MAX || scores[i] > scores[best]))
+				best = i;
+		}
+		chosen[rank] = best;
+	}
+}
+
+/* Experts outside of the best groups lose their scores. A group is as good as the sum of its two
+ * best scores. */
+static void router_keep_groups(const struct config *c, float *scores)
+{
+	uint32_t size = c->experts / c->router_groups, best[CONFIG_MAX_EXPERTS / 2], two[2];
+	float sum[CONFIG_MAX_EXPERTS / 2];
+	bool kept[CONFIG_MAX_EXPERTS / 2] = {false};
+	for (uint32_t g = 0; g < c->router_groups; g++) {
+		const float *group = scores + (size_t)g * size;
+		router_top_k(group, size, two, 2);
+		sum[g] = group[two[0]] + group[two[1]];
+	}
+	router_top_k(sum, c->router_groups, best, c->router_top_groups);
+	for (uint32_t i = 0; i < c->router_top_groups; i++)
+		kept[best[i]] = true;
+	for (uint32_t e = 0; e < c->experts; e++)
+		if (!kept[e / size])
+			scores[e] = -INFINITY;
+}
+
+/* The top_k experts of one token by logits[experts]. Where the choice is by sigmoids, the logits
+ * become those, and scores[experts] is written over: sigmoids plus the correction, which balances
+ * the load of experts and moves the choice, never the weights. */
+static void router_choose(const struct environment *env, const struct layer_weights *l,
+			  uint32_t top_k, float *logits, float *scores, uint32_t *chosen)
+{
+	const struct config *c = env->config;
+	bool sigmoid = c->router_order == SIGMOID_THEN_TOP_K;
+	if (sigmoid) {
+		for (uint32_t e = 0; e < c->experts; e++)
+			scores[e] = 1;
+		env->kernels->sigmoid_mul(scores, logits, c->experts);
+		memcpy(logits, scores, c->experts * sizeof *logits);
+		env->kernels->add(scores, weights_vector(l, TENSOR_ROUTER_CORRECTION), c->experts);
+		if (c->router_groups > 1)
+			router_keep_groups(c, scores);
+	}
+	router_top_k(sigmoid ? scores : logits, c->experts, chosen, top_k);
+}
+
+/* Sorts by descending weight experts that were chosen by other numbers; stable. */
+static void router_sort_by_weight(uint32_t *chosen, float *weight, uint32_t count)
+{
+	for (uint32_t end = 1; end < count; end++)
+		for (uint32_t r = end; r > 0 && weight[r] > weight[r - 1]; r--) {
+			float w = weight[r];
+			uint32_t e = chosen[r];
+			weight[r] = weight[r - 1];
+			chosen[r] = chosen[r - 1];
+			weight[r - 1] = w;
+			chosen[r - 1] = e;
+		}
+}
+
+/* The chosen experts' weights; chosen and weight become descending in weight. The logits are
+ * written over. */
+static void router_weigh(const struct environment *env, const struct layer_weights *l,
+			 uint32_t top_k, float *logits, uint32_t *chosen, float *weight)
+{
+	const struct config *c = env->config;
+	const float *scale = weights_vector(l, TENSOR_EXPERT_SCALE);
+	if (c->router_order == SOFTMAX_THEN_TOP_K)
+		env->kernels->softmax(logits, c->experts);
+	for (uint32_t i = 0; i < top_k; i++)
+		weight[i] = logits[chosen[i]];
+	if (c->router_order == TOP_K_THEN_SOFTMAX)
+		env->kernels->softmax(weight, top_k);
+	if (c->normalise_top_k) {
+		float sum = 0;
+		for (uint32_t i = 0; i < top_k; i++)
+			sum += weight[i];
+		for (uint32_t i = 0; i < top_k; i++)
+			weight[i] /= sum;
+	}
+	for (uint32_t i = 0; i < top_k && c->routed_scaling != 1; i++)
+		weight[i] *= c->routed_scaling;
+	for (uint32_t i = 0; i < top_k && scale; i++)
+		weight[i] *= scale[chosen[i]];
+	router_sort_by_weight(chosen, weight, top_k);
+}
+
+/* ---- a step's choice ---- */
+
+struct router_task {
 	struct routing *routing;
 	const struct step *step;
 	const struct layer_weights *weights;
 };
 
-/* The model's own number of experts, or fewer. */
-static uint32_t experts_of(const struct config *c, const struct span *span)
+/* Experts per token of a span: the model's own number, or fewer. */
+static uint32_t router_experts_of(const struct config *c, const struct step_span *span)
 {
 	uint32_t own = c->experts_per_token, fewer = span->losses.experts_per_token;
 	return fewer && fewer < own ? fewer : own;
 }
 
-static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
+static void router_route_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct choice *x = ctx;
+	const struct router_task *x = ctx;
 	const struct environment *env = x->step->env;
 	struct routing *r = x->routing;
+	uint32_t experts = env->config->experts;
 	for (size_t t = begin; t < end; t++) {
-		float *logits = r->router_logits + t * env->config->experts;
+		float *logits = r->router_logits + t * experts;
 		uint32_t *chosen = r->chosen + t * r->top_k;
 		float *weight = r->weight + t * r->top_k;
-		r->kept[t] = experts_of(env->config, step_span(x->step, t));
-		choose_experts(env, x->weights, r->kept[t], logits,
-			       r->scores + t * env->config->experts, chosen);
-		weigh_experts(env, x->weights, r->kept[t], logits, chosen, weight);
-		for (uint32_t i = r->kept[t]; i < r->top_k; i++) { /* others have more */
+		r->kept[t] = router_experts_of(env->config, step_span_of(x->step, t));
+		router_choose(env, x->weights, r->kept[t], logits, r->scores + t * experts, chosen);
+		router_weigh(env, x->weights, r->kept[t], logits, chosen, weight);
+		for (uint32_t i = r->kept[t]; i < r->top_k; i++) { /* other rows have more */
 			chosen[i] = 0;
 			weight[i] = 0;
 		}
 	}
 }
 
-/* Marks the experts that the step does without (losses.h). A weight that is not a number drops
+/* Marks the experts that the step skips (struct losses). A weight that is not a number drops
  * nothing. */
-static void find_dropped(struct routing *r, struct step *s, uint32_t routed)
+static void router_find_dropped(struct routing *r, struct step *s, uint32_t routed)
 {
 	uint32_t experts = s->env->config->experts;
 	memset(r->dropped, 0, experts * sizeof *r->dropped);
@@ -74,7 +176,7 @@ static void find_dropped(struct routing *r, struct step *s, uint32_t routed)
 		for (uint32_t i = 0; i < r->kept[t]; i++)
 			r->dropped[r->chosen[t * r->top_k + i]] = true;
 	for (size_t t = 0; t < s->n; t++) {
-		float threshold = step_span(s, t)->losses.drop_missing;
+		float threshold = step_span_of(s, t)->losses.drop_missing;
 		for (uint32_t i = 0; i < r->kept[t]; i++)
 			if (i == 0 || !(r->weight[t * r->top_k + i] < threshold))
 				r->dropped[r->chosen[t * r->top_k + i]] = false;
@@ -89,8 +191,8 @@ static void find_dropped(struct routing *r, struct step *s, uint32_t routed)
 	}
 }
 
-/* Moves what a token keeps to the front, in the same order; the weights keep their sum. */
-static void keep_rest(struct routing *r, uint32_t token)
+/* Moves a token's remaining experts to the front, in the same order; the weights keep their sum. */
+static void router_keep_rest(struct routing *r, uint32_t token)
 {
 	uint32_t *chosen = r->chosen + (size_t)token * r->top_k, had = r->kept[token], kept = 0;
 	float *weight = r->weight + (size_t)token * r->top_k, before = 0, after = 0;
@@ -107,15 +209,8 @@ static void keep_rest(struct routing *r, uint32_t token)
 	r->kept[token] = kept;
 }
 
-static void drop_missing(struct routing *r, struct step *s, uint32_t routed)
-{
-	find_dropped(r, s, routed);
-	for (uint32_t t = 0; t < s->n; t++)
-		keep_rest(r, t);
-}
-
 /* Numbers the assignments by a counting sort over experts. */
-static void group_by_expert(struct routing *r, uint32_t experts, uint32_t n)
+static void router_group_by_expert(struct routing *r, uint32_t experts, uint32_t n)
 {
 	memset(r->fill, 0, experts * sizeof *r->fill);
 	for (uint32_t t = 0; t < n; t++)
@@ -138,7 +233,7 @@ static void group_by_expert(struct routing *r, uint32_t experts, uint32_t n)
 }
 
 /* The logits are no longer needed: the experts' numbers are written over them. */
-static void tap_choice(const struct routing *r, const struct step *s, uint32_t routed)
+static void router_tap(const struct routing *r, const struct step *s, uint32_t routed)
 {
 	if (!s->env->tap)
 		return;
@@ -148,8 +243,8 @@ static void tap_choice(const struct routing *r, const struct step *s, uint32_t r
 	step_tap(s, TAP_ROUTER_EXPERTS, routed, r->top_k, r->router_logits);
 }
 
-static void make_logits(struct routing *r, const struct step *s, const struct layer_weights *l,
-			struct activation *input)
+static void router_make_logits(struct routing *r, const struct step *s,
+			       const struct layer_weights *l, struct activation *input)
 {
 	const struct environment *env = s->env;
 	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
@@ -162,28 +257,30 @@ static void make_logits(struct routing *r, const struct step *s, const struct la
 			 env->config->experts);
 }
 
-void route(struct routing *r, struct step *s, uint32_t layer, struct activation *input)
+void router_run(struct routing *r, struct step *s, uint32_t layer, struct activation *input)
 {
 	const struct environment *env = s->env;
+	const struct layer_weights *l = &env->weights->layer[layer];
 	uint32_t routed = env->plan->routed_of[layer];
 	bool drops = false;
 	r->top_k = 0;
-	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++) {
-		uint32_t experts = experts_of(env->config, span);
+	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
+		uint32_t experts = router_experts_of(env->config, span);
 		r->top_k = experts > r->top_k ? experts : r->top_k;
 		drops = drops || span->losses.drop_missing > 0;
 	}
-	const struct layer_weights *l = &env->weights->layer[layer];
-	make_logits(r, s, l, input);
+	router_make_logits(r, s, l, input);
 	step_tap(s, TAP_ROUTER_LOGITS, routed, env->config->experts, r->router_logits);
-	threads_run(env->threads, s->n, 16, route_tokens, &(struct choice){r, s, l});
-	tap_choice(r, s, routed);
+	threads_run(env->threads, s->n, 16, router_route_tokens, &(struct router_task){r, s, l});
+	router_tap(r, s, routed);
 	if (drops)
-		drop_missing(r, s, routed);
-	group_by_expert(r, env->config->experts, s->n);
+		router_find_dropped(r, s, routed);
+	for (uint32_t t = 0; t < s->n && drops; t++)
+		router_keep_rest(r, t);
+	router_group_by_expert(r, env->config->experts, s->n);
 }
 
-void route_show(struct routing *r, const struct step *s, uint32_t layer, const uint8_t *missed)
+void router_show(struct routing *r, const struct step *s, uint32_t layer, const uint8_t *missed)
 {
 	const struct environment *env = s->env;
 	if (!env->picked)
@@ -191,7 +288,7 @@ void route_show(struct routing *r, const struct step *s, uint32_t layer, const u
 	memset(r->absent, 0, env->config->experts * sizeof *r->absent);
 	for (uint32_t d = 0; d < r->distinct_count; d++)
 		r->absent[r->distinct[d]] = missed[d];
-	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++)
+	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
 		env->picked(env->picked_ctx,
 			    &(struct picks){
 				    .span = span,
@@ -205,48 +302,49 @@ void route_show(struct routing *r, const struct step *s, uint32_t layer, const u
 
 /* ---- for the pager ---- */
 
-/* Of a prompt; one row of it is like an answer's. */
-static bool is_chunk(const struct span *span)
+/* Whether a span is a prompt's chunk; a single row of a prompt is treated like an answer's. */
+static bool router_is_chunk(const struct step_span *span)
 {
 	return span->prompt && span->n > 1;
 }
 
-static bool has_chunk(const struct step *s)
+static bool router_has_chunk(const struct step *s)
 {
-	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++)
-		if (is_chunk(span))
+	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
+		if (router_is_chunk(span))
 			return true;
 	return false;
 }
 
-/* What an expert's use by a row counts; `last` is the row before it that used it, or none. A prompt
- * must not outvote the answer, and its last tokens are most like what comes (0.1 and a half-life of
- * 16 tokens: cache/MEASUREMENTS.md). The rows of one answer count once. */
-static float credit_of(const struct step *s, uint32_t row, const uint32_t *last)
+/* How much an expert's use by a row counts. last: the row before that used the expert; NULL: none.
+ * A prompt must not outvote the answer, and its last tokens are most like the answer: 0.1, with a
+ * half-life of 16 tokens (cache/MEASUREMENTS.md). The rows of one answer count once together. */
+static float router_credit_of(const struct step *s, uint32_t row, const uint32_t *last)
 {
-	const struct span *span = step_span(s, row);
-	if (is_chunk(span))
+	const struct step_span *span = step_span_of(s, row);
+	if (router_is_chunk(span))
 		return 0.1F * exp2f((float)(row - span->first + 1) / 16 - (float)span->n / 16);
-	return last && step_span(s, *last) == span ? 0 : 1;
+	return last && step_span_of(s, *last) == span ? 0 : 1;
 }
 
-const float *route_credit(struct routing *r, const struct step *s)
+const float *router_credit(struct routing *r, const struct step *s)
 {
-	if (!has_chunk(s))
+	if (!router_has_chunk(s))
 		return NULL;
 	for (uint32_t d = 0; d < r->distinct_count; d++) {
 		uint32_t e = r->distinct[d], first = r->group_start[e];
 		r->credit[d] = 0;
 		for (uint32_t a = first; a < r->group_start[e + 1]; a++)
-			r->credit[d] +=
-				credit_of(s, r->token[a], a > first ? &r->token[a - 1] : NULL);
+			r->credit[d] += router_credit_of(s, r->token[a],
+							 a > first ? &r->token[a - 1] : NULL);
 	}
 	return r->credit;
 }
 
-/* A later layer's router on this layer's input: the stream changes little from layer to layer, so
- * it names most of what it will choose. Names experts in r->named. */
-static void foresee(struct routing *r, const struct step *s, uint32_t next)
+/* Runs a later layer's router on this layer's stream, and sets r->named for the experts that it
+ * chooses: the stream changes little from layer to layer, so these are most of the experts that the
+ * layer will choose. */
+static void router_foresee(struct routing *r, const struct step *s, uint32_t next)
 {
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
@@ -255,35 +353,32 @@ static void foresee(struct routing *r, const struct step *s, uint32_t next)
 	step_norm(s, r->foreseen.f, s->x, NULL,
 		  own ? own : weights_vector(l, TENSOR_FEED_FORWARD_NORM), s->n);
 	activation_changed(&r->foreseen);
-	make_logits(r, s, l, &r->foreseen);
+	router_make_logits(r, s, l, &r->foreseen);
 	memset(r->named, 0, c->experts * sizeof *r->named);
 	for (size_t t = 0; t < s->n; t++) {
-		choose_experts(env, l, r->top_k, r->router_logits + t * c->experts, r->scores,
-			       r->predicted);
+		router_choose(env, l, r->top_k, r->router_logits + t * c->experts, r->scores,
+			      r->predicted);
 		for (uint32_t i = 0; i < r->top_k; i++)
 			r->named[r->predicted[i]] = true;
 	}
 }
 
-static void predict_layer(struct routing *r, const struct step *s, uint32_t next)
+/* A chunk predicts one layer: that layer wants more than the device can read meanwhile. An answer
+ * predicts PAGER_LOOK_AHEAD layers. A draft layer is not predicted: its input is not this stream.
+ */
+void router_predict(struct routing *r, struct step *s, uint32_t layer)
 {
 	const struct config *c = s->env->config;
-	uint32_t count = 0;
-	/* What a draft layer gets is not this stream: it is not foreseen. */
-	if (next >= c->layers || !config_routed(c, next))
-		return;
-	if (s->n <= PREDICT_MOST)
-		foresee(r, s, next);
-	for (uint32_t e = 0; e < c->experts; e++)
-		if (s->n > PREDICT_MOST || r->named[e])
-			r->predicted[count++] = e;
-	pager_predict(s->env->experts, s->env->plan->routed_of[next], r->predicted, count);
-}
-
-/* One layer of a chunk wants more than the device can read meanwhile. An answer's does not. */
-void route_predict(struct routing *r, struct step *s, uint32_t layer)
-{
-	uint32_t layers = has_chunk(s) ? 1 : PAGER_LOOK_AHEAD;
-	for (uint32_t ahead = 1; ahead <= layers && pager_predicts(s->env->experts); ahead++)
-		predict_layer(r, s, layer + ahead);
+	uint32_t last = layer + (router_has_chunk(s) ? 1 : PAGER_LOOK_AHEAD);
+	for (uint32_t next = layer + 1; next <= last && next < c->layers; next++) {
+		uint32_t count = 0;
+		if (!pager_predicts(s->env->experts) || !config_routed(c, next))
+			continue;
+		if (s->n <= PREDICT_MOST)
+			router_foresee(r, s, next);
+		for (uint32_t e = 0; e < c->experts; e++)
+			if (s->n > PREDICT_MOST || r->named[e])
+				r->predicted[count++] = e;
+		pager_predict(s->env->experts, s->env->plan->routed_of[next], r->predicted, count);
+	}
 }

@@ -1,17 +1,99 @@
+/* Batches, their spans, and what several parts of a layer do with a step's rows. See step.h. */
 #include "engine/compute/step.h"
 
-void step_tap(const struct step *s, enum tap_point point, uint32_t layer, uint32_t width,
-	      const float *rows)
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- batches ---- */
+
+void step_batch_clear(struct step_batch *b)
 {
-	const struct environment *env = s->env;
-	for (uint32_t i = 0; i < s->span_count && env->tap; i++) {
-		const struct span *p = &s->spans[i];
-		env->tap(env->tap_ctx, point, layer, p->position, p->n, width,
-			 rows + (size_t)p->first * width);
-	}
+	b->count = 0;
+	b->normed = false;
+	b->read = NULL;
 }
 
-struct normalisation {
+void step_batch_free(struct step_batch *b)
+{
+	free(b->rows);
+	*b = (struct step_batch){0};
+}
+
+int step_batch_add(struct step_batch *b, const struct step_row *like, const uint32_t *tokens,
+		   uint32_t n, struct err *e)
+{
+	uint32_t count = b->count + n;
+	if (count > b->room) {
+		struct step_row *rows = realloc(b->rows, count * sizeof *rows);
+		if (!rows)
+			return err_set(e, ENOMEM, "out of memory for a step of %u rows", count);
+		b->rows = rows;
+		b->room = count;
+	}
+	const struct step_row *last = b->count ? &b->rows[b->count - 1] : NULL;
+	uint32_t position = last && last->context == like->context
+				    ? last->position + 1
+				    : (uint32_t)like->context->tokens.count;
+	for (uint32_t t = 0; t < n; t++) {
+		struct step_row *row = &b->rows[b->count++];
+		*row = *like;
+		row->position = position + t;
+		row->token = tokens[t];
+	}
+	return 0;
+}
+
+/* ---- spans ---- */
+
+/* Whether a row of the span's context may follow the span's last row. */
+static bool step_continues_span(const struct step_span *s, const struct step_row *row)
+{
+	bool drafted = s->certain < s->n, drafts = row->kind == ROW_DRAFT;
+	return row->position == s->position + s->n && (drafts || !drafted) &&
+	       (drafts || s->prompt == (row->kind == ROW_PROMPT)) &&
+	       s->n - s->certain + drafts < ANSWER_ROWS &&
+	       step_same_losses(&s->losses, &row->losses);
+}
+
+/* Whether a row may be the first of its context. */
+static bool step_begins_span(const struct step_span *spans, uint32_t count,
+			     const struct step_row *row)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (spans[i].context == row->context)
+			return false;
+	return row->position == row->context->tokens.count && row->kind != ROW_DRAFT;
+}
+
+int step_find_spans(const struct step_batch *b, struct step_span *spans, struct err *e)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < b->count; i++) {
+		const struct step_row *row = &b->rows[i];
+		struct step_span *s = count ? &spans[count - 1] : NULL;
+		bool same = s && s->context == row->context;
+		if (!(same ? step_continues_span(s, row) : step_begins_span(spans, count, row)))
+			return err_set(e, EINVAL,
+				       "internal error: row %u of a step, at position %u, does not "
+				       "follow what its context holds",
+				       i, row->position);
+		if (!same)
+			spans[count++] = (struct step_span){
+				.context = row->context,
+				.first = i,
+				.position = row->position,
+				.prompt = row->kind == ROW_PROMPT,
+				.losses = row->losses,
+			};
+		spans[count - 1].n++;
+		spans[count - 1].certain += row->kind != ROW_DRAFT;
+	}
+	return (int)count;
+}
+
+/* ---- rows of a step ---- */
+
+struct step_norm_task {
 	const struct environment *env;
 	float *to;
 	const float *from;
@@ -19,9 +101,9 @@ struct normalisation {
 	const float *weight;
 };
 
-static void normalise_rows(void *ctx, uint32_t begin, uint32_t end)
+static void step_norm_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct normalisation *z = ctx;
+	const struct step_norm_task *z = ctx;
 	const struct config *c = z->env->config;
 	size_t width = c->hidden_size;
 	for (size_t t = begin; t < end; t++)
@@ -33,6 +115,17 @@ static void normalise_rows(void *ctx, uint32_t begin, uint32_t end)
 void step_norm(const struct step *s, float *to, const float *from, const uint32_t *rows,
 	       const float *weight, uint32_t n)
 {
-	threads_run(s->env->threads, n, 8, normalise_rows,
-		    &(struct normalisation){s->env, to, from, rows, weight});
+	threads_run(s->env->threads, n, 8, step_norm_rows,
+		    &(struct step_norm_task){s->env, to, from, rows, weight});
+}
+
+void step_tap(const struct step *s, enum tap_point point, uint32_t layer, uint32_t width,
+	      const float *rows)
+{
+	const struct environment *env = s->env;
+	for (uint32_t i = 0; i < s->span_count && env->tap; i++) {
+		const struct step_span *p = &s->spans[i];
+		env->tap(env->tap_ctx, point, layer, p->position, p->n, width,
+			 rows + (size_t)p->first * width);
+	}
 }

@@ -5,7 +5,6 @@
  * without a lock. */
 #include "engine/compute/threads.h"
 #include "cache/clock.h"
-#include "engine/compute/slice.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -37,17 +36,17 @@ struct threads {
 	pthread_t thread[];
 };
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+static void threads_futex_wait(_Atomic uint32_t *word, uint32_t seen)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-static void futex_wake(_Atomic uint32_t *word)
+static void threads_futex_wake(_Atomic uint32_t *word)
 {
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static void cpu_relax(void)
+static void threads_relax(void)
 {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
@@ -56,8 +55,35 @@ static void cpu_relax(void)
 #endif
 }
 
+/* ---- the scheduler ---- */
+
+/* sched_setattr's struct sched_attr in its first version (linux/sched/types.h), which all later
+ * kernels accept. The C library has neither the call nor the structure. */
+struct threads_scheduling {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+void threads_ask_long_slice(void)
+{
+	/* The most that a kernel grants. With a tenth of it the loop thread still waits when a
+	 * compute thread is near the end of its slice: the earliest deadline runs first, whoever
+	 * woke. */
+	static const uint64_t longest_ns = 100000000;
+	struct threads_scheduling now = {.size = sizeof now};
+	if (syscall(SYS_sched_getattr, 0, &now, sizeof now, 0))
+		return;
+	now.runtime_ns = longest_ns;
+	(void)syscall(SYS_sched_setattr, 0, &now, 0);
+}
+
+/* ---- loops ---- */
+
 /* Takes pieces until none is left. */
-static void work(struct threads *t)
+static void threads_take_pieces(struct threads *t)
 {
 	uint64_t ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
 	while ((uint32_t)ticket) {
@@ -70,58 +96,58 @@ static void work(struct threads *t)
 		uint32_t end = t->items - begin > t->grain ? begin + t->grain : t->items;
 		t->fn(t->ctx, begin, end);
 		if (atomic_fetch_add(&t->done, 1) + 1 == pieces && atomic_load(&t->caller_sleeps))
-			futex_wake(&t->done);
+			threads_futex_wake(&t->done);
 		ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
 	}
 }
 
-/* Waits for a loop other than `seen`: awake for a moment, then asleep. */
-static uint32_t wait_for_loop(struct threads *t, uint32_t seen)
+/* Waits for a loop other than number `seen`: spins for SPIN_NS, then sleeps. Returns its number. */
+static uint32_t threads_wait_for_loop(struct threads *t, uint32_t seen)
 {
 	uint64_t start = clock_ns();
 	while (atomic_load(&t->loop) == seen) {
-		cpu_relax();
+		threads_relax();
 		if (clock_ns() - start < SPIN_NS)
 			continue;
 		atomic_fetch_add(&t->sleepers, 1);
 		while (atomic_load(&t->loop) == seen)
-			futex_wait(&t->loop, seen);
+			threads_futex_wait(&t->loop, seen);
 		atomic_fetch_sub(&t->sleepers, 1);
 	}
 	return atomic_load(&t->loop);
 }
 
-static void *thread_main(void *arg)
+static void *threads_main(void *arg)
 {
 	struct threads *t = arg;
 	uint32_t seen = 0;
-	slice_ask_long();
+	threads_ask_long_slice();
 	for (;;) {
-		seen = wait_for_loop(t, seen);
+		seen = threads_wait_for_loop(t, seen);
 		if (atomic_load(&t->quit))
 			return NULL;
-		work(t);
+		threads_take_pieces(t);
 	}
 }
 
-static void announce(struct threads *t)
+static void threads_announce_loop(struct threads *t)
 {
 	atomic_fetch_add(&t->loop, 1);
 	if (atomic_load(&t->sleepers))
-		futex_wake(&t->loop);
+		threads_futex_wake(&t->loop);
 }
 
-static void wait_for_pieces(struct threads *t, uint32_t pieces)
+static void threads_wait_for_pieces(struct threads *t, uint32_t pieces)
 {
 	uint64_t start = clock_ns();
 	uint32_t done;
 	while ((done = atomic_load(&t->done)) != pieces) {
-		cpu_relax();
+		threads_relax();
 		if (clock_ns() - start < SPIN_NS)
 			continue;
 		atomic_store(&t->caller_sleeps, true);
 		while ((done = atomic_load(&t->done)) != pieces)
-			futex_wait(&t->done, done);
+			threads_futex_wait(&t->done, done);
 		atomic_store(&t->caller_sleeps, false);
 	}
 }
@@ -144,11 +170,13 @@ void threads_run(struct threads *t, uint32_t items, uint32_t grain, threads_fn *
 	atomic_store(&t->done, 0);
 	uint64_t number = atomic_load(&t->loop) + 1u;
 	atomic_store(&t->ticket, number << 32 | pieces);
-	announce(t);
-	work(t);
-	wait_for_pieces(t, pieces);
+	threads_announce_loop(t);
+	threads_take_pieces(t);
+	threads_wait_for_pieces(t, pieces);
 	pthread_mutex_unlock(&t->callers);
 }
+
+/* ---- the pool ---- */
 
 int threads_create(struct threads **out, uint32_t count, struct err *e)
 {
@@ -160,7 +188,7 @@ int threads_create(struct threads **out, uint32_t count, struct err *e)
 	*t = (struct threads){.count = 1};
 	pthread_mutex_init(&t->callers, NULL);
 	for (uint32_t i = 1; i < count; i++) {
-		int code = pthread_create(&t->thread[i], NULL, thread_main, t);
+		int code = pthread_create(&t->thread[i], NULL, threads_main, t);
 		if (code) {
 			threads_destroy(t);
 			return err_sys(e, code,
@@ -178,7 +206,7 @@ void threads_destroy(struct threads *t)
 	if (!t)
 		return;
 	atomic_store(&t->quit, true);
-	announce(t);
+	threads_announce_loop(t);
 	for (uint32_t i = 1; i < t->count; i++)
 		pthread_join(t->thread[i], NULL);
 	pthread_mutex_destroy(&t->callers);

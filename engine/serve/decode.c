@@ -7,7 +7,7 @@
  * yields and nothing else.
  */
 #include "cache/clock.h"
-#include "engine/compute/delta_state.h"
+#include "engine/compute/recurrent.h"
 #include "engine/serve/draft.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
@@ -18,7 +18,7 @@
 
 _Static_assert((int)ANSWER_ROWS == (int)DRAFT_MOST + 1,
 	       "a step verifies a draft after the last token");
-_Static_assert((int)DELTA_BEHIND >= (int)DRAFT_MOST, "a recurrent state may be behind by a draft");
+_Static_assert((int)RECURRENT_BEHIND >= (int)DRAFT_MOST, "a recurrent state may be behind by a draft");
 
 static void count_token(struct session *s)
 {

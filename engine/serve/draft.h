@@ -3,7 +3,7 @@
 #ifndef MOEFS_ENGINE_SERVE_DRAFT_H
 #define MOEFS_ENGINE_SERVE_DRAFT_H
 
-#include "engine/compute/batch.h"
+#include "engine/compute/step.h"
 #include "engine/serve/draft_meter.h"
 
 struct session;

@@ -2,7 +2,7 @@
  * a turn in rotation, one step (a chunk of a prompt, or one token) each, and unloads. */
 #include "cache/clock.h"
 #include "cache/thread_trim.h"
-#include "engine/compute/slice.h"
+#include "engine/compute/threads.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
@@ -222,7 +222,7 @@ static void *thread_main(void *arg)
 {
 	struct model *m = arg;
 	bool keeps = false;
-	slice_ask_long();
+	threads_ask_long_slice();
 	pthread_mutex_lock(&m->schedule.lock);
 	while (!atomic_load(&m->schedule.quit)) {
 		keeps |= has_work(m);

@@ -274,7 +274,7 @@ void unload_model(struct model *m)
 	struct pager_source *experts = m->run.experts;
 	draft_layer_free(&m->run.draft_layer);
 	forward_free(&m->run.forward);
-	batch_free(&m->run.batch);
+	step_batch_free(&m->run.batch);
 	chunk_forget(m);
 	sampler_free(&m->run.sampler);
 	load_keep_heat(m);

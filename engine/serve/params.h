@@ -9,7 +9,7 @@
 
 #include "cache/err.h"
 #include "engine/family/config.h"
-#include "engine/compute/losses.h"
+#include "engine/compute/step.h"
 #include "engine/serve/bias.h"
 #include "engine/session.h"
 

@@ -1,6 +1,6 @@
 /* A text on its way through a model, for what is learned of its inputs. */
 #include "cache/clock.h"
-#include "engine/compute/observer.h"
+#include "engine/compute/step.h"
 #include "engine/convert/moments.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/refine.h"

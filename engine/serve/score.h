@@ -14,7 +14,7 @@
 struct session;
 
 struct score { /* of a turn */
-	/* What each row of a step is given to (batch.h), with the session. NULL: this is no score.
+	/* What each row of a step is given to (step.h), with the session. NULL: this is no score.
 	 */
 	int (*read)(void *session, uint32_t row, const float *logits, struct err *e);
 	double sum;   /* of the log-probabilities */

@@ -1,6 +1,6 @@
 #include "engine/serve/tracing.h"
 
-#include "engine/compute/picks.h"
+#include "engine/compute/step.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
 

@@ -9,7 +9,7 @@
 #ifndef MOEFS_ENGINE_SERVE_TRACING_H
 #define MOEFS_ENGINE_SERVE_TRACING_H
 
-#include "engine/compute/batch.h"
+#include "engine/compute/step.h"
 #include "engine/serve/trace_ring.h"
 #include "engine/json/text_out.h"
 

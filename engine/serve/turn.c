@@ -61,19 +61,19 @@ static void count_dropped(struct session *s, uint64_t experts)
 static int fill_batch(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		      bool last, bool all, struct err *e)
 {
-	struct batch *b = &s->model->run.batch;
-	struct row row = {
+	struct step_batch *b = &s->model->run.batch;
+	struct step_row row = {
 		.context = &s->context,
 		.kind = kind,
 		.logits = all,
 		.losses = s->turn.losses,
 	};
 	uint32_t certain = kind == ROW_PROMPT ? n : 1;
-	batch_clear(b);
-	int failed = batch_add(b, &row, tokens, certain, e);
+	step_batch_clear(b);
+	int failed = step_batch_add(b, &row, tokens, certain, e);
 	row.kind = ROW_DRAFT;
 	if (!failed)
-		failed = batch_add(b, &row, tokens + certain, n - certain, e);
+		failed = step_batch_add(b, &row, tokens + certain, n - certain, e);
 	if (!failed)
 		b->rows[n - 1].logits = last || all;
 	return failed;

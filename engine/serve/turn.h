@@ -4,8 +4,7 @@
 #define MOEFS_ENGINE_SERVE_TURN_H
 
 #include "cache/pager.h"
-#include "engine/compute/batch.h"
-#include "engine/compute/losses.h"
+#include "engine/compute/step.h"
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
 #include "engine/serve/answering.h"

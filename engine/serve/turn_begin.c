@@ -188,7 +188,7 @@ static void reuse_context(struct session *s)
 	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
 	size_t same = 0;
 	uint64_t weights = s->model->run.weights_sum;
-	if (s->weights_sum == weights && losses_equal(&s->context_losses, &s->turn.losses))
+	if (s->weights_sum == weights && step_same_losses(&s->context_losses, &s->turn.losses))
 		while (same < have->count && same + 1 < want->count &&
 		       have->ids[same] == want->ids[same])
 			same++;

@@ -104,7 +104,7 @@ void mount_close(struct mount *m)
 {
 	free(m->logits);
 	context_free(&m->context);
-	batch_free(&m->batch);
+	step_batch_free(&m->batch);
 	model_close(m->model);
 	engine_destroy(m->engine);
 	*m = (struct mount){0};
@@ -210,14 +210,14 @@ static void take_rows(struct reading *r, const struct corpus *c, const struct pa
 static int predict_passage(struct reading *r, const struct corpus *c, const struct passage *p,
 			   struct mount *m, struct err *e)
 {
-	const struct row row = {.context = &m->context, .logits = true};
+	const struct step_row row = {.context = &m->context, .logits = true};
 	context_rollback(&m->context, 0);
 	r->all_same = true;
 	for (size_t done = 0, n; done < p->count; done += n) {
 		n = p->count - done < DIVERGENCE_CHUNK ? p->count - done : DIVERGENCE_CHUNK;
-		batch_clear(&m->batch);
+		step_batch_clear(&m->batch);
 		int failed =
-			batch_add(&m->batch, &row, c->ids.ids + p->first + done, (uint32_t)n, e);
+			step_batch_add(&m->batch, &row, c->ids.ids + p->first + done, (uint32_t)n, e);
 		if (!failed)
 			failed = forward_run(m->view.forward, &m->batch, m->logits, e);
 		if (failed)

@@ -33,7 +33,7 @@ struct mount { /* zero-initialise */
 	struct model *model;
 	struct model_view view;
 	struct context context;
-	struct batch batch;
+	struct step_batch batch;
 	float *logits; /* [DIVERGENCE_CHUNK][vocabulary] */
 };
 struct mount_options {

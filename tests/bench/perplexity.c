@@ -27,7 +27,7 @@ struct perplexity {
 	struct model_view view;
 	struct params params; /* the two that lose something */
 	struct context context;
-	struct batch batch;
+	struct step_batch batch;
 	struct token_list ids;
 	float *logits; /* [chunk][vocabulary] */
 };
@@ -102,7 +102,7 @@ static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, s
 		      struct err *e)
 {
 	uint32_t vocabulary = p->view.config->vocabulary;
-	struct row row = {
+	struct step_row row = {
 		.context = &p->context,
 		.logits = true,
 		.losses = params_losses(&p->params),
@@ -111,8 +111,8 @@ static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, s
 	for (size_t done = 0, n; done < count; done += n) {
 		n = count - done < p->chunk ? count - done : p->chunk;
 		double begun = seconds_now();
-		batch_clear(&p->batch);
-		int failed = batch_add(&p->batch, &row, ids + done, (uint32_t)n, e);
+		step_batch_clear(&p->batch);
+		int failed = step_batch_add(&p->batch, &row, ids + done, (uint32_t)n, e);
 		if (!failed)
 			failed = forward_run(p->view.forward, &p->batch, p->logits, e);
 		r->seconds += seconds_now() - begun;
@@ -196,7 +196,7 @@ static int run(struct perplexity *p, struct err *e)
 	free(p->logits);
 	token_list_free(&p->ids);
 	context_free(&p->context);
-	batch_free(&p->batch);
+	step_batch_free(&p->batch);
 	params_free(&p->params);
 	model_close(p->model);
 	engine_destroy(p->engine);

@@ -91,9 +91,9 @@ struct speed {
 
 static int step(struct mount *m, const uint32_t *ids, uint32_t n, struct err *e)
 {
-	struct row row = {.context = &m->context, .kind = n > 1 ? ROW_PROMPT : ROW_ANSWER};
-	batch_clear(&m->batch);
-	int failed = batch_add(&m->batch, &row, ids, n, e);
+	struct step_row row = {.context = &m->context, .kind = n > 1 ? ROW_PROMPT : ROW_ANSWER};
+	step_batch_clear(&m->batch);
+	int failed = step_batch_add(&m->batch, &row, ids, n, e);
 	if (failed)
 		return failed;
 	m->batch.rows[n - 1].logits = true;

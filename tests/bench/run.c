@@ -173,9 +173,9 @@ static void choose(struct run *r, uint32_t row)
 
 static int run_prompt(struct run *r, const uint32_t *tokens, uint32_t n, bool logits, struct err *e)
 {
-	struct row row = {.context = &r->context, .kind = ROW_PROMPT};
-	batch_clear(&r->batch);
-	int failed = batch_add(&r->batch, &row, tokens, n, e);
+	struct step_row row = {.context = &r->context, .kind = ROW_PROMPT};
+	step_batch_clear(&r->batch);
+	int failed = step_batch_add(&r->batch, &row, tokens, n, e);
 	if (failed)
 		return failed;
 	r->batch.rows[n - 1].logits = logits;
@@ -187,14 +187,14 @@ static int run_answer(struct run *r, uint32_t rows, struct err *e)
 {
 	uint32_t tokens[ANSWER_ROWS];
 	size_t held = r->context.tokens.count;
-	struct row row = {.context = &r->context, .kind = ROW_ANSWER, .logits = true};
+	struct step_row row = {.context = &r->context, .kind = ROW_ANSWER, .logits = true};
 	for (uint32_t i = 0; i < rows; i++)
 		tokens[i] = random_token(r);
-	batch_clear(&r->batch);
-	int failed = batch_add(&r->batch, &row, tokens, 1, e);
+	step_batch_clear(&r->batch);
+	int failed = step_batch_add(&r->batch, &row, tokens, 1, e);
 	row.kind = ROW_DRAFT;
 	if (!failed)
-		failed = batch_add(&r->batch, &row, tokens + 1, rows - 1, e);
+		failed = step_batch_add(&r->batch, &row, tokens + 1, rows - 1, e);
 	if (!failed)
 		failed = forward_run(r->view.forward, &r->batch, NULL, e);
 	if (!failed && rows > 1)
@@ -399,7 +399,7 @@ static int run(struct run *r, struct err *e)
 	ceiling_close(&r->ceiling);
 	disk_close(&r->disk);
 	context_free(&r->context);
-	batch_free(&r->batch);
+	step_batch_free(&r->batch);
 	model_close(r->model);
 	engine_destroy(r->engine);
 	neighbours_end(&r->neighbours);

@@ -32,7 +32,7 @@ struct run {
 	struct model *model;
 	struct model_view view;
 	struct context context;
-	struct batch batch;
+	struct step_batch batch;
 	struct neighbours neighbours;
 	struct ceiling ceiling;
 	struct disk disk; /* the experts' file, if they are not all resident; else fd is -1 */

@@ -1,6 +1,6 @@
 #include "tests/bench/run.h"
 
-#include "engine/compute/delta_state.h"
+#include "engine/compute/recurrent.h"
 
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ static struct work work_of(const struct run *r)
 	const struct plan *p = m->plan;
 	double element = r->context.type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 	struct work w = {
-		.state_bytes = 2. * sizeof(float) * (double)delta_moved_floats(c),
+		.state_bytes = 2. * sizeof(float) * (double)recurrent_moved_floats(c),
 		.key_bytes = (double)c->kv_width[KV_WHOLE] * element,
 		.window = c->window,
 		.window_bytes = (double)c->kv_width[KV_WINDOWED] * element,

@@ -1,25 +1,25 @@
 #include "forward_help.h"
 
-int test_add(struct batch *b, struct context *x, const uint32_t *tokens, uint32_t n,
+int test_add(struct step_batch *b, struct context *x, const uint32_t *tokens, uint32_t n,
 	     enum row_kind kind, bool logits, struct err *e)
 {
-	struct row row = {.context = x, .kind = kind, .logits = logits};
+	struct step_row row = {.context = x, .kind = kind, .logits = logits};
 	uint32_t certain = kind == ROW_PROMPT ? n : 1;
-	int failed = batch_add(b, &row, tokens, certain, e);
+	int failed = step_batch_add(b, &row, tokens, certain, e);
 	row.kind = ROW_DRAFT;
-	return failed ? failed : batch_add(b, &row, tokens + certain, n - certain, e);
+	return failed ? failed : step_batch_add(b, &row, tokens + certain, n - certain, e);
 }
 
 static int run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
 	       enum row_kind kind, float *all, struct err *e)
 {
-	struct batch b = {0};
+	struct step_batch b = {0};
 	int failed = test_add(&b, x, tokens, n, kind, all, e);
 	if (!failed) {
 		b.rows[n - 1].logits = true;
 		failed = forward_run(f, &b, all, e);
 	}
-	batch_free(&b);
+	step_batch_free(&b);
 	return failed;
 }
 

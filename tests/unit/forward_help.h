@@ -11,7 +11,7 @@ int test_step(struct forward *f, struct context *x, const uint32_t *tokens, uint
 int test_verify(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
 		float *all, struct err *e);
 /* Adds such rows to a batch. */
-int test_add(struct batch *b, struct context *x, const uint32_t *tokens, uint32_t n,
+int test_add(struct step_batch *b, struct context *x, const uint32_t *tokens, uint32_t n,
 	     enum row_kind kind, bool logits, struct err *e);
 
 /* A tap that asks for a stop, once the states of so many rows went by. */

@@ -75,7 +75,7 @@ static void prepare(struct context *x, const struct part *p, bool drafted)
 	assert_int_equal(context_rollback(x, p->held), p->held);
 }
 
-static void add_rows(struct batch *b, struct context *x, const struct part *p)
+static void add_rows(struct step_batch *b, struct context *x, const struct part *p)
 {
 	uint32_t text[POSITIONS], first = b->count;
 	text_of(p, text);
@@ -126,7 +126,7 @@ static void result_free(struct result *r)
 	free(r->next);
 }
 
-static void run(struct batch *b, struct result *r, float *logits)
+static void run(struct step_batch *b, struct result *r, float *logits)
 {
 	struct forward *f = view.forward;
 	f->env.tap = record;
@@ -135,7 +135,7 @@ static void run(struct batch *b, struct result *r, float *logits)
 	if (forward_run(f, b, logits, &e))
 		fail_msg("%s", e.text);
 	f->env.tap = NULL;
-	batch_clear(b);
+	step_batch_clear(b);
 }
 
 /* Of what was verified two rows stand; a token more of each context shows what the step left: it is
@@ -163,7 +163,7 @@ static struct result compute(bool together)
 {
 	struct context x[CONTEXTS];
 	struct result r = result_new();
-	struct batch b = {0};
+	struct step_batch b = {0};
 	uint32_t wanted = 0;
 	for (int i = 0; i < CONTEXTS; i++)
 		prepare(&x[i], &parts[i], together);
@@ -180,7 +180,7 @@ static struct result compute(bool together)
 	go_on(together ? x : NULL, &r);
 	for (int i = 0; i < CONTEXTS; i++)
 		context_free(&x[i]);
-	batch_free(&b);
+	step_batch_free(&b);
 	return r;
 }
 
@@ -254,7 +254,7 @@ static void an_expert_that_several_rows_chose_is_read_once(void **state)
 	model_observe(model.model, &view);
 	for (int contexts = 1; contexts <= 2; contexts++) {
 		struct context x[2];
-		struct batch b = {0};
+		struct step_batch b = {0};
 		for (int i = 0; i < contexts; i++) {
 			prepare(&x[i], &parts[ANSWER], false);
 			add_rows(&b, &x[i], &parts[ANSWER]);
@@ -266,7 +266,7 @@ static void an_expert_that_several_rows_chose_is_read_once(void **state)
 		misses[contexts - 1] = after.misses - before.misses;
 		for (int i = 0; i < contexts; i++)
 			context_free(&x[i]);
-		batch_free(&b);
+		step_batch_free(&b);
 	}
 	assert_true(misses[0] > 1);
 	assert_int_equal(misses[1], misses[0]);
@@ -278,7 +278,7 @@ static void an_expert_that_several_rows_chose_is_read_once(void **state)
 static float *logits_with(struct losses losses, bool company)
 {
 	struct context x[2];
-	struct batch b = {0};
+	struct step_batch b = {0};
 	float *logits = array(2 * (size_t)view.config->vocabulary);
 	prepare(&x[0], &parts[ANSWER], false);
 	prepare(&x[1], &parts[VERIFIED], false);
@@ -293,7 +293,7 @@ static float *logits_with(struct losses losses, bool company)
 		fail_msg("%s", e.text);
 	context_free(&x[0]);
 	context_free(&x[1]);
-	batch_free(&b);
+	step_batch_free(&b);
 	return logits;
 }
 
@@ -323,7 +323,7 @@ static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
 	struct forward *f = view.forward;
 	struct result alone = compute(false), r = result_new();
 	struct context x[CONTEXTS];
-	struct batch b = {0};
+	struct step_batch b = {0};
 	for (int i = 0; i < CONTEXTS; i++) {
 		prepare(&x[i], &parts[i], true);
 		recurrent_mark(&x[i].recurrent, x[i].tokens.count);
@@ -342,13 +342,13 @@ static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
 	assert_same(&alone, &r);
 	for (int i = 0; i < CONTEXTS; i++)
 		context_free(&x[i]);
-	batch_free(&b);
+	step_batch_free(&b);
 	result_free(&r);
 	result_free(&alone);
 	test_model_close(&model);
 }
 
-static void refused(const struct batch *b)
+static void refused(const struct step_batch *b)
 {
 	struct forward *f = view.forward;
 	float *logits = array((size_t)(b->count + 1) * view.config->vocabulary);
@@ -359,7 +359,7 @@ static void refused(const struct batch *b)
 /* Changes one row of a batch that would be taken, and back. */
 #define REFUSED(b, change)                           \
 	do {                                         \
-		struct row kept[16];                 \
+		struct step_row kept[16];                 \
 		memcpy(kept, (b).rows, sizeof kept); \
 		change;                              \
 		refused(&(b));                       \
@@ -372,7 +372,7 @@ static void rows_that_do_not_follow_their_context_are_refused(void **state)
 	static const uint32_t ids[16] = {1, 2, 3, 4, 5, 6, 7};
 	load("qwen3_5_moe", "bf16", 2, 0);
 	struct context one, other;
-	struct batch b = {0}, empty = {0};
+	struct step_batch b = {0}, empty = {0};
 	begin(&one);
 	begin(&other);
 	if (test_add(&b, &one, ids, ANSWER_ROWS, ROW_ANSWER, false, &e) ||
@@ -395,7 +395,7 @@ static void rows_that_do_not_follow_their_context_are_refused(void **state)
 	assert_int_equal(one.tokens.count + other.tokens.count, 0);
 	context_free(&one);
 	context_free(&other);
-	batch_free(&b);
+	step_batch_free(&b);
 	test_model_close(&model);
 }
 

@@ -3,7 +3,7 @@
  * taken from goes on; and bytes that are not of such a context are refused in words and leave
  * nothing behind. */
 #include "engine/compute/context_save.h"
-#include "engine/compute/delta_state.h"
+#include "engine/compute/recurrent.h"
 #include "context_help.h"
 #include "forward_help.h"
 
@@ -104,7 +104,7 @@ static uint64_t arithmetic(uint64_t positions, uint64_t states)
 	uint64_t position_bytes =
 		(width[KV_WHOLE] + width[KV_WINDOWED]) * (view.kv == KV_F32 ? 4 : 2);
 	return counts_bytes() + positions * 4 + (positions + 63) / 64 * 64 * position_bytes +
-	       states * (16 + 4 * delta_state_floats(view.config));
+	       states * (16 + 4 * recurrent_state_floats(view.config));
 }
 
 static void goes_round(void)
@@ -447,7 +447,7 @@ static void keys_that_are_not_numbers_harm_nobody(void **state)
 		begin_head(&x);
 		struct bytes b = save(&x);
 		size_t states = x.recurrent.bytes ? 2 : 0,
-		       each = 16 + 4 * delta_state_floats(view.config);
+		       each = 16 + 4 * recurrent_state_floats(view.config);
 		size_t before = counts_bytes() + 4 * HEAD;
 		memset(b.at + before, 0xff, b.n - before - states * each);
 		for (size_t k = 1; k <= states; k++)

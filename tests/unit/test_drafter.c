@@ -87,11 +87,11 @@ static void text_close(struct text *t)
 static void compute(struct text *t, enum row_kind kind, const uint32_t *rows, uint32_t n)
 {
 	struct err e = {0};
-	struct batch b = {.normed = true};
+	struct step_batch b = {.normed = true};
 	drafter_make_room(&t->d, t->layer, &t->x, *rows, kind, !t->last_only);
 	if (test_add(&b, &t->x, rows, n, kind, false, &e) || forward_run(t->f, &b, NULL, &e))
 		fail_msg("%s", e.text);
-	batch_free(&b);
+	step_batch_free(&b);
 }
 
 /* In steps no longer than the forward pass takes. */

@@ -60,16 +60,16 @@ static float *compute(struct pass *p, struct losses losses)
 	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = (i * i * 7 + 3 * i + 5) % VOCABULARY;
 	context_rollback(&p->context, 0);
-	struct batch b = {0};
-	struct row row = {.context = &p->context, .logits = true, .losses = losses};
+	struct step_batch b = {0};
+	struct step_row row = {.context = &p->context, .logits = true, .losses = losses};
 	for (uint32_t done = 0, n; done < TOKENS; done += n) {
 		n = TOKENS - done < p->forward->chunk ? TOKENS - done : p->forward->chunk;
-		batch_clear(&b);
-		if (batch_add(&b, &row, tokens + done, n, &e) ||
+		step_batch_clear(&b);
+		if (step_batch_add(&b, &row, tokens + done, n, &e) ||
 		    forward_run(p->forward, &b, logits + (size_t)done * VOCABULARY, &e))
 			fail_msg("%s", e.text);
 	}
-	batch_free(&b);
+	step_batch_free(&b);
 	return logits;
 }
 

@@ -1,0 +1,167 @@
+/* The parts of a layer: mixers (attention, latent attention, gated delta nets) and feed-forwards
+ * (dense, routed experts with a shared one).
+ *
+ * Each part has scratch: X_take takes its arrays from an arena for so many rows. X_run computes the
+ * part for a step: it reads the step's `normed` and leaves in `out` what forward.c adds to the
+ * residual stream. A part knows the step, not the other parts and not forward.h; only moe.c uses
+ * what dense.c has for shared experts, and latent.c what attention.c has for rows that look back.
+ *
+ * The papers and what is computed are at the head of each part's file.
+ */
+#ifndef MOEFS_ENGINE_COMPUTE_LAYERS_H
+#define MOEFS_ENGINE_COMPUTE_LAYERS_H
+
+#include "engine/compute/product.h"
+
+/* ---- attention.c: grouped-query softmax attention ---- */
+
+/* Up to 16 rows of one span that look back together. */
+struct attention_run {
+	uint32_t first, n;
+};
+
+struct attention_scratch {
+	float *projected_q; /* the projection's output; the same as q where there is no gate */
+	float *q;	    /* [rows][heads][head_dim] */
+	float *k, *v;	    /* [rows][kv_heads][head_dim] */
+	float *query_gate;  /* [rows][heads][head_dim]; NULL where there is none */
+	struct activation attended; /* [rows][heads][head_dim]: input of the output projection */
+	struct attention_run *runs; /* [rows] */
+};
+
+void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
+		    size_t rows);
+/* Puts the rows' keys and values into their contexts; out = attention of normed. */
+void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer);
+/* Only puts the rows' keys and values into their contexts. */
+void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t layer);
+
+/* Cuts the step into runs[rows at most] and returns their number. *seen: the positions that the
+ * rows of the longest run look at, all together, through a window if `window` is not 0. */
+uint32_t attention_cut_runs(const struct step *s, uint32_t window, struct attention_run *runs,
+			    uint64_t *seen);
+/* What a run's rows look at in a layer, without what depends on the head: the context's blocks and
+ * their type, the scale, and how many positions the first row sees. */
+struct attention attention_look(const struct step *s, const struct attention_run *run,
+				const struct layer *layer);
+
+/* ---- latent.c: latent attention ---- */
+
+struct latent_scratch {
+	struct activation low; /* queries between their two projections; width 0: there is one */
+	float *q;	       /* [rows][heads][nope + rope] */
+	float *plain;	       /* [rows][heads][nope]: the part of q that is not rotated */
+	float *kv;	       /* [rows][rank + rope]: latents, and the key that heads share */
+	float *query;	       /* [rows][heads][rank + rope]: absorbed */
+	float *found;	       /* [rows][heads][rank]: sums of latents */
+	float *turned;	       /* [rows][rope] */
+	uint32_t *index;       /* [heads][rows]: where in [rows][heads] each row of a head is */
+	struct activation attended; /* [rows][heads][value]: input of the output projection */
+	struct attention_run *runs; /* [rows] */
+};
+
+void latent_take(struct latent_scratch *a, struct arena *arena, const struct config *c,
+		 size_t rows);
+/* Puts the rows' latents into their contexts; out = latent attention of normed. */
+void latent_run(struct latent_scratch *a, struct step *s, uint32_t layer);
+
+/* ---- delta.c: gated delta nets ---- */
+
+struct delta_scratch {
+	float *in, *mixed;	 /* [rows][channels]: q, k and v before and after the convolution */
+	float *a, *b;		 /* [rows][value_heads]: projections for the state's gates */
+	float *decay, *beta;	 /* [rows][value_heads]: the state's gates */
+	float *out;		 /* [rows][value_heads · value_dim] */
+	struct activation gated; /* the same shape: first the output's gate, then out times it */
+};
+
+void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t rows);
+/* out = the delta net of normed. Each context's state moves on by the rows that it was behind and
+ * by the step's certain rows; what the drafted rows would do to it is kept (recurrent.h). */
+void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
+
+/* ---- dense.c: feed-forwards that every token passes ---- */
+
+/* gate[n] = the family's function of gate and up, element by element. */
+void dense_gate(const struct environment *env, float *gate, const float *up, size_t n);
+
+struct dense_scratch {
+	struct activation hidden; /* input of the down projection; width 0: no layer is dense */
+};
+
+void dense_take(struct dense_scratch *d, struct arena *arena, const struct config *c, size_t rows);
+/* out = the dense feed-forward of normed. */
+void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer);
+
+struct shared_scratch {
+	struct activation hidden; /* [rows][shared_size]: input of the down projection */
+	float *up, *out;	  /* [rows][shared_size], [rows][hidden] */
+	float *scale; /* [rows]: before the sigmoid, where the family has this product */
+};
+
+void dense_take_shared(struct shared_scratch *d, struct arena *arena, const struct config *c,
+		       size_t rows);
+/* The shared expert of normed, kept in the scratch: computed while routed experts are read. */
+void dense_run_shared(struct shared_scratch *d, struct step *s, uint32_t layer);
+/* Adds it to out, once the routed experts are summed. */
+void dense_add_shared(struct shared_scratch *d, struct step *s);
+
+/* ---- router.c: which experts a step's tokens pass through ---- */
+
+/* A step of more tokens than this wants nearly all experts of a layer, whatever its router says. */
+enum { PREDICT_MOST = 64 };
+
+/* An assignment is one (token, chosen expert) pair. Assignments are numbered by expert, then token.
+ */
+struct routing {
+	uint32_t top_k;	      /* most experts per token in this step: the model's own or fewer */
+	float *router_logits; /* [rows][experts] */
+	float *scores;	      /* [rows][experts]: what the choice is by, where not the logits */
+	uint32_t *chosen;     /* [rows][top_k], descending weight */
+	float *weight;	      /* [rows][top_k] */
+	uint32_t *kept;	      /* [rows]: how many of these the token passes through, the first */
+	bool *dropped;	      /* [experts]: by this step */
+	bool *absent;	      /* [experts]: see struct picks */
+	uint32_t *group_start; /* [experts + 1]: expert e has assignments start[e] … start[e + 1] */
+	uint32_t *fill;	       /* [experts] */
+	uint32_t *token;       /* [assignments] */
+	uint32_t *assignment; /* [rows][top_k], in the order of chosen */
+	uint32_t *distinct;   /* [experts]: the step's experts, ascending */
+	uint32_t distinct_count;
+	float *credit; /* [distinct_count] */
+
+	struct activation foreseen; /* [PREDICT_MOST][hidden]: input of a later layer's router */
+	uint32_t *predicted;	    /* [experts] */
+	bool *named;		    /* [experts]: predicted for some token */
+};
+
+void router_take(struct routing *r, struct arena *a, const struct config *c, size_t rows);
+/* Chooses each token's experts by the router's input, and groups the tokens by expert: fills r from
+ * router_logits to distinct. */
+void router_run(struct routing *r, struct step *s, uint32_t layer, struct activation *input);
+/* Shows the choice to env->picked, if there is one; missed[distinct_count]: the pager's. */
+void router_show(struct routing *r, const struct step *s, uint32_t layer, const uint8_t *missed);
+/* How much each use of `distinct` counts for the pager's policy; NULL: 1 each, as in answers. */
+const float *router_credit(struct routing *r, const struct step *s);
+/* Tells the pager which experts the next layers will probably choose. */
+void router_predict(struct routing *r, struct step *s, uint32_t layer);
+
+/* ---- moe.c: routed experts ---- */
+
+struct moe_scratch {
+	struct routing routing;
+	struct activation hidden;  /* [assignments][expert size]: silu(gate) · up */
+	float *up;		   /* [assignments][expert size] */
+	float *out;		   /* [assignments][hidden] */
+	struct pager_ready *ready; /* [experts] */
+	struct shared_scratch shared;
+	/* A norm of the stream other than `normed`, where the family has one: the input of the
+	 * router, and after it that of the experts. Width 0: the family has none. */
+	struct activation apart;
+};
+
+void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows);
+/* out = the experts of normed. -EIO in words: an expert cannot be read; -ECANCELED: stopped. */
+int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e);
+
+#endif
