@@ -1,4 +1,5 @@
-/* Tool calls as they are taken out of an answer, and those that are written as JSON. */
+/* Lists of tool calls that were found in an answer, and the arguments of a call, typed by the
+ * tool's schema. Not here: reading calls (split_json.c, split_tags.c, split_python.c). */
 #ifndef MOEFS_ENGINE_ANSWER_SPLIT_CALLS_H
 #define MOEFS_ENGINE_ANSWER_SPLIT_CALLS_H
 
@@ -9,41 +10,42 @@
 enum { CALLS_MAX = 1024, CALL_ID_MAX = 256 };
 
 struct call {
-	char *name; /* owned, NUL-terminated, and so is what follows */
+	char *name; /* owned and NUL-terminated, as are the other texts */
 	size_t name_n;
 	char *arguments; /* a JSON object */
 	size_t arguments_n;
-	char *id; /* as the model wrote it; NULL where it wrote none, or one that came before */
+	char *id; /* as the model wrote it; NULL: none, or an id that an earlier call has */
 	size_t id_n;
 };
 struct calls { /* zero-initialise; freed by calls_free */
 	struct call *items;
 	size_t count, room;
-	bool failed; /* memory was out */
+	bool failed; /* out of memory */
 };
 void calls_free(struct calls *c);
-/* Forgets those behind the first `count`. */
+/* Removes all but the first `count` calls. */
 void calls_cut(struct calls *c, size_t count);
-/* Appends a call and takes its texts over. False: there are CALLS_MAX. */
+/* Appends a call and takes over both texts. False: the list has CALLS_MAX calls. */
 bool calls_append(struct calls *c, struct text_out *name, struct text_out *arguments);
-/* Gives the last one an id, unless it is too long or another has it. */
+/* Gives the last call an id, unless the id has more than CALL_ID_MAX bytes or an earlier call has
+ * it. */
 void calls_give_id(struct calls *c, const char *id, size_t n);
-/* Whether an id is what Mistral's templates take: nine letters and digits. */
+/* Whether an id has the form that Mistral's templates require: nine letters and digits. */
 bool call_is_short_id(const char *id, size_t n);
 
-/* What an argument that was written as bare text means, by the tool's schema. */
+/* ---- arguments that were written as plain text, typed by the tool's schema ---- */
 
-/* The "properties" of the parameters of a tool by this name; NULL: none. *known: whether there is
- * such a tool. */
+/* The "properties" of a tool's parameters; NULL: none. *known: whether a tool has this name. */
 const struct json *calls_tool_properties(const struct json *tools, const char *name, size_t n,
 					 bool *known);
 /* The schema of a property; NULL: none. */
 const struct json *calls_property_schema(const struct json *properties, const char *key, size_t n);
-/* Writes the value as JSON of the first of the schema's types that accepts it; else as a text. */
+/* Writes value[n] as JSON, in the first of the schema's types that accepts the value; as a string
+ * if none does. */
 void calls_write_by_schema(struct text_out *o, const char *value, size_t n,
 			   const struct json *schema);
 
-/* The arguments of a call that come one by one, each typed by the tool's schema. */
+/* ---- arguments of a call, collected one by one ---- */
 
 struct argument {
 	const char *key;
@@ -54,17 +56,18 @@ struct arguments { /* zero-initialise; freed by call_arguments_free */
 	const struct json *properties;
 	struct argument *items;
 	size_t count, room;
-	bool failed; /* memory was out */
+	bool failed; /* out of memory */
 };
 void call_arguments_free(struct arguments *a);
 bool call_arguments_have(const struct arguments *a, const char *key, size_t n);
-/* A place for the value of a key (borrowed), empty, to be written to as JSON; one that the key had
- * is forgotten. Borrowed until the next. NULL: out of memory, which is noted. */
+/* Adds an argument and returns its empty value, to which the caller writes JSON. An earlier value
+ * of the same key is removed. `key` is borrowed; the result is borrowed until the next call. NULL:
+ * out of memory, and `failed` is set. */
 struct text_out *call_arguments_add(struct arguments *a, const char *key, size_t n);
-/* Appends the call that has them; false: there are CALLS_MAX. */
+/* Appends the call `name` with these arguments. False: the list has CALLS_MAX calls. */
 bool call_arguments_append(struct arguments *a, const char *name, size_t n, struct calls *calls);
 
-/* Whether all of it may be a function's name: no white space, no bracket, no quote. */
+/* Whether name[n] can be the name of a function: no white space, bracket or quote. */
 bool call_is_name(const char *name, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reading a text that is still being written: what a part of it is may not be decided yet. */
+/* Reads a text that is still growing: a question about it may have to wait for more bytes. */
 #ifndef MOEFS_ENGINE_ANSWER_SPLIT_SCAN_H
 #define MOEFS_ENGINE_ANSWER_SPLIT_SCAN_H
 
@@ -8,38 +8,40 @@
 struct scan {
 	const char *bytes;
 	size_t n;
-	bool whole;   /* nothing more comes */
-	bool cut;     /* and the text was cut off: what has no end is not complete */
-	size_t reach; /* behind the last byte that was looked at */
-	/* The first that was met; everything after it says nothing. */
+	bool whole;   /* no more bytes follow */
+	bool cut;     /* whole, but cut off: a call without an end is not complete */
+	size_t reach; /* the offset after the last byte that was read */
+	/* The first result other than SCAN_GOOD stays; results of later calls mean nothing. */
 	enum { SCAN_GOOD, SCAN_MORE, SCAN_BAD } state;
 };
 
-/* The byte at i; -1 behind the end, which is SCAN_MORE unless the text is whole. */
+/* The byte at i; -1 at the end, which sets SCAN_MORE unless the text is whole. */
 int scan_at(struct scan *s, size_t i);
-/* Whether a word stands at i; SCAN_MORE where its beginning does, at the end. */
+/* Whether the word is at i; SCAN_MORE if the text ends within the word. */
 bool scan_word(struct scan *s, size_t i, const char *word);
-/* The same of a word that ends a call; of a text that was cut off its beginning is enough. */
+/* scan_word for a word that ends a call: in a text that was cut off, its beginning is enough. */
 bool scan_end(struct scan *s, size_t i, const char *word);
-/* The place of the first that is no space, tab, LF or CR. */
+/* The offset of the first byte from i on that is not a space, tab, LF or CR. */
 size_t scan_space(struct scan *s, size_t i);
 bool scan_is_space(int c);
-/* The place of the first `stop`; SCAN_BAD where one of `never`, or the end, comes before. */
+/* The offset of the first `stop`; SCAN_BAD if a byte of `never`, or the end, comes first. */
 size_t scan_until(struct scan *s, size_t i, char stop, const char *never);
-/* Behind a word that must stand at i; SCAN_BAD if another text does. */
+/* The offset after the word, which must be at i: else SCAN_BAD. */
 size_t scan_over(struct scan *s, size_t i, const char *word);
-/* Behind the name at i: up to white space or a character that no name has. SCAN_BAD if it is empty.
- */
+/* The offset after the name at i, which ends at white space, a bracket or a quote. SCAN_BAD if the
+ * name is empty. */
 size_t scan_name(struct scan *s, size_t i);
-/* Behind the JSON value at i, read strictly (RFC 8259); deeper than SCAN_DEPTH_MAX is SCAN_BAD. */
+/* The offset after the JSON value at i, read strictly (RFC 8259). SCAN_BAD: not JSON, or nested
+ * deeper than SCAN_DEPTH_MAX. */
 size_t scan_json(struct scan *s, size_t i);
 void scan_fail(struct scan *s);
-/* Whether all of a text is one JSON value, but for white space; sets what it begins with. */
+/* Whether bytes[n] is one JSON value and white space. *first: its first byte that is not white
+ * space. */
 bool scan_is_json(const char *bytes, size_t n, char *first);
-/* Whether it is a JSON number, alone. */
+/* Whether bytes[n] is a JSON number and nothing else. */
 bool scan_is_number(const char *bytes, size_t n);
 
-/* Less than json.h reads, by what a call lies in among messages. */
+/* Less than JSON_DEPTH_MAX, since a call is later nested in a list of messages. */
 enum { SCAN_DEPTH_MAX = 24 };
 
 #endif

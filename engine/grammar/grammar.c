@@ -40,7 +40,7 @@ static uint32_t grammar_content_expr(struct grammar_compilation *q)
 	enum grammar_choice choice = q->r->choice;
 	bool tools = q->r->tools && json_count(q->r->tools);
 	if (!tools && choice >= CHOICE_REQUIRED)
-		return grammar_fail(s, EINVAL, "a tool is to be called, but tools.json has none");
+		return grammar_fail(s, EINVAL, "a tool must be called, but tools.json has none");
 	uint32_t calls = tools && choice != CHOICE_NONE ? calls_expr(&q->b, &q->schemas) : NOTHING;
 	if (choice >= CHOICE_REQUIRED)
 		return calls;
@@ -70,7 +70,7 @@ static uint32_t grammar_text_expr(struct grammar_compilation *q)
 	uint32_t content = grammar_content_expr(q), any = content, blanks = grammar_blanks_expr(s);
 	if (q->r->thinking != THINKING_OFF && q->b.writes->channels)
 		return grammar_fail(s, ENOTSUP,
-				    "answers in channels cannot be held to a form yet (%s)",
+				    "answers in channels (%s) cannot be constrained yet",
 				    q->b.writes->name);
 	if (grammar_may_think(q)) {
 		uint32_t thoughts = until_expr(s, q->b.writes->think_end, NULL, false);
@@ -94,7 +94,7 @@ static int grammar_compile(struct grammar_compilation *q, struct machine *m, str
 	q->b.writes = q->r->writes ? q->r->writes : split_form_named(NULL);
 	q->schemas.s = q->schemas.json.s = s;
 	if (q->r->source_n > GRAMMAR_MAX_SOURCE)
-		grammar_fail(s, EFBIG, "%zu bytes are more than the %d that a grammar may have",
+		grammar_fail(s, EFBIG, "the grammar has %zu bytes; at most %d are allowed",
 			     q->r->source_n, GRAMMAR_MAX_SOURCE);
 	uint32_t first = expr_new_rule(s);
 	if (!s->failed)

@@ -244,8 +244,7 @@ static uint32_t calls_any(struct grammar_build *b, struct schema_rules *schemas,
 						  : calls_json(b, schemas, w->json, &t));
 	}
 	if (any == NOTHING && !s->failed)
-		grammar_fail(s, EINVAL, "no tool on offer is called \"%.60s\"",
-			     r->tool ? r->tool : "");
+		grammar_fail(s, EINVAL, "no tool is named \"%.60s\"", r->tool ? r->tool : "");
 	return any;
 }
 
@@ -283,10 +282,10 @@ uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas)
 	const struct call_way *w = calls_way(b);
 	bool one = b->request->choice == CHOICE_NAMED;
 	if (!w)
-		return grammar_fail(&b->source, ENOTSUP,
-				    "calls as this model writes them (%s) cannot be held to a form "
-				    "yet",
-				    b->writes->name);
+		return grammar_fail(
+			&b->source, ENOTSUP,
+			"tool calls in this model's format (%s) cannot be constrained yet",
+			b->writes->name);
 	uint32_t call = calls_any(b, schemas, w);
 	return w->json && w->json->list ? calls_list(b, w, call, one) : calls_row(b, w, call, one);
 }
@@ -299,8 +298,8 @@ uint32_t calls_none_expr(struct grammar_build *b)
 		const struct call_way *w = &b->writes->ways[i];
 		if (w->whole)
 			return grammar_fail(&b->source, ENOTSUP,
-					    "calls as this model writes them (%s) cannot be kept "
-					    "out; write [] to tools.json instead",
+					    "tool calls in this model's format (%s) cannot be "
+					    "excluded; write [] to tools.json instead",
 					    b->writes->name);
 		words[count++] = w->open ? w->open : w->begin;
 	}

@@ -103,8 +103,8 @@ static uint32_t expr_add(struct grammar_source *s, struct expr e)
 		return NOTHING;
 	if (s->expr_count >= GRAMMAR_MAX_EXPRS)
 		return grammar_fail(s, E2BIG,
-				    "it is too large: more than %d parts; make it simpler, or its "
-				    "bounds smaller",
+				    "the grammar is too large: more than %d parts; simplify it, or "
+				    "use smaller bounds",
 				    GRAMMAR_MAX_EXPRS);
 	struct expr *exprs = grammar_grown(s->exprs, s->expr_count, &s->expr_room, sizeof e);
 	if (!exprs)
@@ -175,7 +175,7 @@ uint32_t expr_repeat(struct grammar_source *s, uint32_t a, uint32_t least, uint3
 	bool bounded = most != REPEAT_ENDLESS;
 	if ((bounded ? most : least) > GRAMMAR_MAX_REPEAT)
 		return grammar_fail(s, E2BIG,
-				    "a repetition of %u is more than the %d that it takes",
+				    "a repetition of %u is too large; at most %d are allowed",
 				    bounded ? most : least, GRAMMAR_MAX_REPEAT);
 	if (a == NOTHING)
 		return least ? NOTHING : EMPTY;
@@ -264,7 +264,8 @@ uint32_t expr_new_rule(struct grammar_source *s)
 	if (s->failed)
 		return 0;
 	if (s->rule_count >= GRAMMAR_MAX_RULES) {
-		grammar_fail(s, E2BIG, "it is too large: more than %d rules", GRAMMAR_MAX_RULES);
+		grammar_fail(s, E2BIG, "the grammar is too large: more than %d rules",
+			     GRAMMAR_MAX_RULES);
 		return 0;
 	}
 	uint32_t *rules = grammar_grown(s->rules, s->rule_count, &s->rule_room, sizeof *rules);

@@ -27,8 +27,7 @@ int machine_error(const struct machine *m, struct err *e)
 static int machine_too_large(struct machine *m)
 {
 	return machine_fail(m, E2BIG,
-			    "the grammar has too many states; make it simpler, or its bounds "
-			    "smaller");
+			    "the grammar has too many states; simplify it, or use smaller bounds");
 }
 
 /* Adds a node and the nodes that it leads to without a byte to the set being made. */
@@ -315,7 +314,7 @@ static uint32_t machine_push(struct machine *m, uint32_t after, uint32_t below)
 	if (place && *place != TRIPLE_NEW)
 		return *place;
 	if (m->stack_count >= GRAMMAR_MAX_STACKS) {
-		machine_fail(m, E2BIG, "the text nests too deep for its grammar");
+		machine_fail(m, E2BIG, "the text nests too deeply for the grammar");
 		return below;
 	}
 	struct stack *stacks =

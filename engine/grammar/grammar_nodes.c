@@ -20,8 +20,8 @@ static uint32_t nodes_add(struct nodes_builder *b, struct grammar_node node)
 		return 0;
 	if (n->count >= GRAMMAR_MAX_NODES) {
 		b->failed = err_set(b->e, E2BIG,
-				    "it is too large: more than %d places; make its bounds "
-				    "(lengths, counts of items) smaller",
+				    "the grammar is too large: more than %d nodes; use smaller "
+				    "bounds (lengths, numbers of items)",
 				    GRAMMAR_MAX_NODES);
 		return 0;
 	}
@@ -164,11 +164,14 @@ static int nodes_learn(struct grammar_nodes *n, struct err *e)
 	while (nodes_learn_once(n)) {
 		looked += n->count;
 		if (looked > LEARNING_MAX)
-			return err_set(e, E2BIG, "its rules call one another in too long a chain");
+			return err_set(e, E2BIG,
+				       "the grammar's rules call each other in too long a chain");
 	}
 	for (uint32_t r = 0; r < n->rule_count; r++)
 		n->rules[r].empties = n->nodes[n->rules[r].start].empties;
-	return n->nodes[n->rules[0].start].live ? 0 : err_set(e, EINVAL, "no text can match it");
+	return n->nodes[n->rules[0].start].live
+		       ? 0
+		       : err_set(e, EINVAL, "no text can match the grammar");
 }
 
 /* ---- rules that are entered before a byte is read ---- */
@@ -248,11 +251,13 @@ static int nodes_order_rules(struct nodes_left *l, struct err *e)
 			}
 	} while (done > before);
 	if (done < n->rule_count)
-		return err_set(e, EINVAL, "it refers to itself with nothing in between");
+		return err_set(e, EINVAL, "the grammar refers to itself with nothing in between");
 	for (uint32_t r = 0; r < n->rule_count; r++)
 		if (n->rules[r].left > GRAMMAR_MAX_LEFT)
-			return err_set(e, E2BIG, "its rules begin one in another more than %d deep",
-				       GRAMMAR_MAX_LEFT);
+			return err_set(
+				e, E2BIG,
+				"the grammar's rules begin with each other more than %d deep",
+				GRAMMAR_MAX_LEFT);
 	for (uint32_t left = GRAMMAR_MAX_LEFT + 1; left-- > 0;) /* called rules first */
 		for (uint32_t r = 0; r < n->rule_count; r++)
 			if (n->rules[r].left == left)

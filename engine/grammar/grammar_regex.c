@@ -154,7 +154,7 @@ static uint32_t regex_hexadecimal(struct regex *r, uint32_t digits)
 	}
 	bool good = digits ? read == digits : read && regex_accept(r, "}");
 	if (!good || value > CHARACTER_MAX || (value >= 0xd800 && value < 0xe000))
-		regex_refuse(r, from, EINVAL, "this is no character's number");
+		regex_refuse(r, from, EINVAL, "not the code of a character");
 	return value;
 }
 
@@ -179,13 +179,13 @@ static bool regex_escape(struct regex *r, struct char_ranges *set, uint32_t *cha
 	if (c == 'x' || c == 'u')
 		*character = regex_hexadecimal(r, c == 'x' ? 2 : regex_accept(r, "{") ? 0 : 4);
 	else if (c == 'p' || c == 'P')
-		regex_refuse(r, from, ENOTSUP, "\\p (properties of characters) is not known");
+		regex_refuse(r, from, ENOTSUP, "\\p{...} is not supported");
 	else if (c == 'b' || c == 'B')
-		regex_refuse(r, from, ENOTSUP, "\\b (ends of words) is not known");
+		regex_refuse(r, from, ENOTSUP, "\\b is not supported");
 	else if (c >= '1' && c <= '9')
-		regex_refuse(r, from, ENOTSUP, "references back to a group are not regular");
+		regex_refuse(r, from, ENOTSUP, "references back to a group are not supported");
 	else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'z' && !strchr("nrtvf", c))
-		regex_refuse(r, from, EINVAL, "this escape has no meaning");
+		regex_refuse(r, from, EINVAL, "unknown escape");
 	return true;
 }
 
@@ -229,7 +229,8 @@ static uint32_t regex_bracket(struct regex *r)
 		if (r->n - r->at >= 2 && regex_peek(r) == '-' && r->text[r->at + 1] != ']') {
 			r->at++;
 			if (!regex_class_character(r, &set, &high))
-				return regex_refuse(r, here, EINVAL, "a class ends this range");
+				return regex_refuse(r, here, EINVAL,
+						    "a range cannot end with a class");
 		}
 		if (high < low)
 			return regex_refuse(r, here, EINVAL,
@@ -263,7 +264,7 @@ static uint32_t regex_group(struct regex *r)
 		if (!named)
 			return regex_refuse(
 				r, from, ENOTSUP,
-				"only (...), (?:...) and (?<name>...) are known of groups");
+				"only the groups (...), (?:...) and (?<name>...) are supported");
 		while (!regex_at_end(r) && !regex_accept(r, ">"))
 			r->at++;
 	}
@@ -289,7 +290,9 @@ static uint32_t regex_atom(struct regex *r)
 	if (strchr("*+?{", regex_peek(r)) && regex_peek(r))
 		return regex_refuse(r, from, EINVAL, "there is nothing to repeat");
 	if (regex_peek(r) == '^' || regex_peek(r) == '$')
-		return regex_refuse(r, from, ENOTSUP, "^ and $ are known at the ends of all alone");
+		return regex_refuse(
+			r, from, ENOTSUP,
+			"^ and $ are supported only at the ends of the whole expression");
 	uint32_t c = 0;
 	bool single = true;
 	if (regex_accept(r, "\\"))
@@ -336,8 +339,7 @@ static uint32_t regex_repeated(struct regex *r)
 			least = 1;
 		else if (regex_accept(r, "{")) {
 			if (!regex_bounds(r, &least, &most))
-				return regex_refuse(r, from, EINVAL,
-						    "{m}, {m,} or {m,n} is expected");
+				return regex_refuse(r, from, EINVAL, "expected {m}, {m,} or {m,n}");
 		} else if (!regex_accept(r, "*"))
 			break;
 		regex_accept(r, "?"); /* what is taken first makes no difference to what matches */
@@ -391,6 +393,6 @@ uint32_t regex_expr(struct grammar_source *s, const char *regex, size_t n, bool 
 		.s = s, .text = regex, .n = n, .what = what, .spelling = spelling, .whole = whole};
 	size_t valid = utf8_valid_length(regex, n);
 	if (valid < n)
-		return regex_refuse(&r, valid, EINVAL, "this is no UTF-8");
+		return regex_refuse(&r, valid, EINVAL, "not valid UTF-8");
 	return regex_alternatives(&r);
 }

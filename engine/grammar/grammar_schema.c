@@ -91,8 +91,8 @@ static void schema_check_keywords(struct schema_rules *r, const struct json *sch
 		const char *name = json_key(v);
 		if (!schema_keyword(name) && strncmp(name, "x-", 2) != 0)
 			grammar_fail(r->s, ENOTSUP,
-				     "schema: \"%.60s\" is not known here and may restrict what is "
-				     "valid; leave it out, or say it otherwise",
+				     "schema: the keyword \"%.60s\" is not supported; leave it "
+				     "out, or express it differently",
 				     name);
 	}
 }
@@ -122,8 +122,8 @@ const struct json *schema_layers_only(struct schema_rules *r, const struct schem
 		const struct json *v = schema_layer_get(&l->at[i], keyword);
 		if (v && found)
 			grammar_fail(r->s, ENOTSUP,
-				     "schema: two of the schemas that allOf or $ref combine have "
-				     "\"%s\"; write one",
+				     "schema: two schemas combined by allOf or $ref both have "
+				     "\"%s\"; merge them into one",
 				     keyword);
 		found = v ? v : found;
 	}
@@ -210,8 +210,8 @@ static const struct json *schema_refer(struct schema_rules *r, const struct json
 	}
 	if (!found || *at)
 		grammar_fail(r->s, EINVAL,
-			     "schema: \"$ref\": \"%.100s\" is not a place in this schema "
-			     "(#, #/$defs/NAME …)",
+			     "schema: \"$ref\": \"%.100s\" is not a place in this schema (write #, "
+			     "#/$defs/NAME …)",
 			     whole);
 	return r->s->failed ? NULL : found;
 }
@@ -291,7 +291,7 @@ static uint32_t schema_type_of_name(struct schema_rules *r, const struct json *n
 	for (int i = 0; i < TYPES; i++)
 		if (json_kind(name) == JSON_TEXT && !strcmp(text, types[i].name))
 			return types[i].types;
-	grammar_fail(r->s, EINVAL, "schema: \"type\": %s is no type of JSON",
+	grammar_fail(r->s, EINVAL, "schema: \"type\": %s is not a type of JSON",
 		     json_show(name, shown, sizeof shown));
 	return 0;
 }

@@ -387,7 +387,7 @@ static uint32_t schema_format_expr(struct schema_rules *r, const struct json *fo
 			return regex_expr(r->s, formats[i].regex, strlen(formats[i].regex), true,
 					  spelling, "format");
 	return grammar_fail(r->s, ENOTSUP,
-			    "schema: \"format\": %s is not known here; say it as a pattern",
+			    "schema: \"format\": %s is not supported; write it as a pattern",
 			    json_show(format, shown, sizeof shown));
 }
 
@@ -422,8 +422,8 @@ uint32_t schema_string(struct schema_rules *r, const struct schema_layers *l,
 	uint32_t inside = EMPTY, quote = expr_bytes(r->s, '"', '"');
 	if ((pattern != NULL) + (format != NULL) + sized > 1)
 		return grammar_fail(r->s, ENOTSUP,
-				    "schema: of pattern, format and lengths only one is known for "
-				    "one text; say the length in the pattern");
+				    "schema: a string may have only one of pattern, format and "
+				    "lengths; express the length in the pattern");
 	if (pattern)
 		inside = schema_pattern_expr(r, pattern, spelling);
 	else if (format)
@@ -574,7 +574,7 @@ static bool schema_to_whole(struct schema_rules *r, struct limit *l, bool least,
 		l->open = false;
 	}
 	if (l->at != floor(l->at)) {
-		grammar_fail(r->s, ENOTSUP, "schema: the bounds of a number must be whole here");
+		grammar_fail(r->s, ENOTSUP, "schema: the bounds of a number must be whole numbers");
 		return false;
 	}
 	if (fabs(l->at) > most) {
@@ -635,8 +635,8 @@ static void schema_check_beside(struct schema_rules *r, const struct schema_laye
 		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
 			if (schema_keyword_limits(json_key(v)))
 				grammar_fail(r->s, ENOTSUP,
-					     "schema: \"%s\" beside enum or const is not known "
-					     "here; list what is left",
+					     "schema: \"%s\" beside enum or const is not "
+					     "supported; list only the values that remain",
 					     json_key(v));
 }
 
@@ -647,7 +647,8 @@ static uint32_t schema_listed_values(struct schema_rules *r, const struct schema
 	uint32_t allowed = schema_types(r, l), any = NOTHING;
 	schema_check_beside(r, l);
 	if (one && list)
-		grammar_fail(r->s, ENOTSUP, "schema: enum and const stand in one place; write one");
+		grammar_fail(r->s, ENOTSUP,
+			     "schema: enum and const cannot be combined; write one of them");
 	if (one)
 		return schema_type_of_value(one) & allowed ? json_literal(r->s, one) : NOTHING;
 	if (json_kind(list) != JSON_LIST)

@@ -23,7 +23,8 @@ static void until_add_mark(struct marks *m, const char *mark)
 	for (const char *c = mark; *c; c++)
 		once &= !m->characters || !(*c & 0x80);
 	if (m->count == MARKS_MAX || !once)
-		grammar_fail(m->s, EINVAL, "\"%s\" is no mark that can be searched for", mark);
+		grammar_fail(m->s, EINVAL,
+			     "internal error: \"%s\" cannot be searched for as a mark", mark);
 	else
 		m->at[m->count++] = mark;
 }

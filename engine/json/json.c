@@ -24,15 +24,15 @@ static int json_read_open_file(int fd, char **bytes, size_t *length, const char 
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, EINVAL, "%s: is not a regular file", path);
 	if ((uint64_t)st.st_size > max_bytes)
-		return err_set(e, EFBIG,
-			       "%s: has %jd bytes, but such a file may have at most %zu; is it the "
-			       "right file?",
-			       path, (intmax_t)st.st_size, max_bytes);
+		return err_set(
+			e, EFBIG,
+			"%s: has %jd bytes, but at most %zu are allowed; is it the right file?",
+			path, (intmax_t)st.st_size, max_bytes);
 	/* A file that grows meanwhile is cut at this size: the parser will say what is wrong. */
 	size_t size = (size_t)st.st_size, have = 0;
 	char *buffer = malloc(size + 1);
 	if (!buffer)
-		return err_set(e, ENOMEM, "%s: no memory for its %zu bytes", path, size);
+		return err_set(e, ENOMEM, "%s: out of memory for its %zu bytes", path, size);
 	while (have < size) {
 		ssize_t n = read(fd, buffer + have, size - have);
 		if (n < 0 && errno == EINTR)
@@ -214,9 +214,9 @@ int json_as_string(const struct json *value, const char *key, const char *name, 
 		   struct err *e)
 {
 	if (json_kind(value) != JSON_TEXT)
-		return json_wrong(value, key, name, "a text in quotes", e);
+		return json_wrong(value, key, name, "a string", e);
 	if (strlen(value->text) != value->length)
-		return err_set(e, EINVAL, "%s: \"%s\" is a text with a NUL inside", name, key);
+		return err_set(e, EINVAL, "%s: \"%s\" is a string with a NUL inside", name, key);
 	*out = value->text;
 	return 0;
 }

@@ -321,8 +321,8 @@ static int json_pass(struct json_parser *p)
 static int json_check_bytes(const char *text, size_t n, const char *name, struct err *e)
 {
 	if (n > JSON_TEXT_MAX)
-		return err_set(e, EFBIG, "%s: %zu bytes of JSON are too many; at most %d are read",
-			       name, n, JSON_TEXT_MAX);
+		return err_set(e, EFBIG, "%s: %zu bytes of JSON; at most %d are read", name, n,
+			       JSON_TEXT_MAX);
 	const char *nul = memchr(text, '\0', n);
 	if (nul)
 		return err_set(e, EINVAL, "%s: not JSON: a NUL at byte %zu", name,
@@ -338,13 +338,12 @@ static int json_fill(struct json_parser *p, struct json **out)
 {
 	p->values = malloc(p->count * sizeof *p->values + p->used);
 	if (!p->values)
-		return err_set(p->e, ENOMEM,
-			       "%s: no memory to read it: its %zu values take %zu bytes", p->name,
-			       p->count, p->count * sizeof *p->values + p->used);
+		return err_set(p->e, ENOMEM, "%s: out of memory: its %zu values take %zu bytes",
+			       p->name, p->count, p->count * sizeof *p->values + p->used);
 	p->bytes = (char *)(p->values + p->count);
 	int rc = json_pass(p);
 	if (rc == 0 && p->values[0].kind == JSON_NULL)
-		rc = err_set(p->e, EINVAL, "%s: the document is just null", p->name);
+		rc = err_set(p->e, EINVAL, "%s: the document is null", p->name);
 	if (rc < 0)
 		free(p->values);
 	else

@@ -29,8 +29,8 @@ static int read_one(const char **at, uint32_t vocabulary, struct token_bias *to,
 	if (*line < '0' || *line > '9' || end == number || end != number + digits ||
 	    (*end && !strchr(after, *end)))
 		return err_set(e, EINVAL,
-			       "params/logit_bias: \"%.*s\" is not a token's id "
-			       "(tokenizer/encode gives it) and a number",
+			       "params/logit_bias: \"%.*s\" is not a token id and a number "
+			       "(tokenizer/encode shows ids)",
 			       quoted(strcspn(line, "\n")), line);
 	if (!(fabs(bias) <= most))
 		return err_set(e, ERANGE,
@@ -66,7 +66,8 @@ static int read_all(struct bias *b, const char *text, uint32_t vocabulary, struc
 {
 	for (text += strspn(text, after); *text; b->count++) {
 		if (b->count == BIASES_MAX)
-			return err_set(e, ERANGE, "params/logit_bias: it takes at most %d tokens",
+			return err_set(e, ERANGE,
+				       "params/logit_bias: at most %d tokens are allowed",
 				       BIASES_MAX);
 		struct token_bias *one = &b->of[b->count];
 		int failed = read_one(&text, vocabulary, one, e);
@@ -78,7 +79,7 @@ static int read_all(struct bias *b, const char *text, uint32_t vocabulary, struc
 				       one->id);
 	}
 	if (b->count && banned(b->of, b->count) == vocabulary)
-		return err_set(e, EINVAL, "params/logit_bias: it bans every token there is");
+		return err_set(e, EINVAL, "params/logit_bias: it bans every token");
 	return 0;
 }
 

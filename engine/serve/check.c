@@ -63,10 +63,10 @@ static int check_parts(const char *path, struct err *e)
 		if (!failed && is_pointer(folder, name))
 			failed = refuse_pointer(folder, name, e);
 		else if (!failed && !is_there(folder, name))
-			failed = err_set(e, ENOENT,
-					 "%s/%s, part %u of %u, is not there: is the download "
-					 "complete?",
-					 folder, name, i + 1, split.count);
+			failed = err_set(
+				e, ENOENT,
+				"%s/%s, part %u of %u, is missing: is the download complete?",
+				folder, name, i + 1, split.count);
 	}
 	free(folder);
 	return failed;
@@ -94,14 +94,14 @@ int check_files(const char *directory, struct err *e)
 		return 0;
 	if (!is_there(directory, "vocab.json"))
 		return err_set(e, ENOENT,
-			       "%s has no tokenizer, neither tokenizer.json nor vocab.json: is the "
+			       "%s has no tokenizer (tokenizer.json or vocab.json): is the "
 			       "download complete?",
 			       directory);
 	static const char *const beside[] = {"merges.txt", "tokenizer_config.json"};
 	for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
 		if (!is_there(directory, beside[i]))
 			return err_set(e, ENOENT,
-				       "%s has a vocab.json and no %s: is the download complete?",
+				       "%s has a vocab.json but no %s: is the download complete?",
 				       directory, beside[i]);
 	return 0;
 }
@@ -124,7 +124,7 @@ static int explain_weights(const char *directory, struct err *e)
 		return code;
 	if (!count)
 		code = err_set(e, ENOENT,
-			       "%s has no weights, no *.safetensors: is the download complete?",
+			       "%s has no weights (*.safetensors): is the download complete?",
 			       directory);
 	bool found = false;
 	for (int i = 0; i < count; i++) {
@@ -253,11 +253,10 @@ static int check_folder(const char *folder, uint64_t need, struct err *e)
 	if (have >= need || need - have <= taken)
 		return 0;
 	need -= taken;
-	return err_set(
-		e, ENOSPC,
-		"%s: the store needs %.1f MB and %.1f MB are free, %.1f MB too few; free some "
-		"space, or choose another folder with -o store=",
-		folder, (double)need / 1e6, (double)have / 1e6, (double)(need - have) / 1e6);
+	return err_set(e, ENOSPC,
+		       "%s: the store needs %.1f MB, but only %.1f MB are free (%.1f MB too few); "
+		       "free some space, or choose another folder with -o store=",
+		       folder, (double)need / 1e6, (double)have / 1e6, (double)(need - have) / 1e6);
 }
 
 /* Where it would be made (load_convert.c): in the second folder if the first cannot be written. */

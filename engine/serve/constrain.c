@@ -95,7 +95,7 @@ static int find_tree(struct session *s, const struct grammar_tokens **out, struc
 		*out = k->tokens;
 		return failed;
 	}
-	return err_set(e, ENOMEM, "too many forms of answers in one model");
+	return err_set(e, ENOMEM, "out of memory: too many answer formats in one model");
 }
 
 /* ---- grammars ---- */
@@ -230,10 +230,9 @@ static int read_earlier(struct session *s, struct err *e)
 		size_t n = grammar_token_bytes(s->model->run.tokenizer, t->answering.form,
 					       t->earlier.ids[i], bytes);
 		if (!n || !grammar_read(t->constraint.kept->grammar, &t->constraint.at, bytes, n))
-			return err_set(
-				e, EINVAL,
-				"what the answer says already is not what the format and the "
-				"tool choice ask for; retry instead of continue");
+			return err_set(e, EINVAL,
+				       "the answer so far does not match params/format and the "
+				       "tool choice; use retry instead of continue");
 	}
 	return 0;
 }
@@ -291,8 +290,8 @@ int constrain_logits(struct session *s, float *logits, struct err *e)
 		return failed;
 	if (!allowed)
 		return err_set(e, EIO,
-			       "no token of the model's goes on as the format and the tool choice "
-			       "ask for");
+			       "no token of the model continues the answer as params/format and "
+			       "the tool choice require");
 	grammar_apply(c->tokens, mask, allowed, logits, s->model->run.sampler.p);
 	return 0;
 }
@@ -309,7 +308,8 @@ int constrain_take(struct session *s, uint32_t id, bool *over, struct err *e)
 	if (!n || !grammar_read(g, &c->at, bytes, n)) {
 		int failed = grammar_failed(g, e);
 		return failed ? failed
-			      : err_set(e, EIO, "a token was drawn that the grammar has not");
+			      : err_set(e, EIO,
+					"internal error: the sampled token violates the grammar");
 	}
 	*over = !grammar_may_go_on(g, &c->at);
 	return 0;

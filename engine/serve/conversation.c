@@ -28,8 +28,8 @@ static int document_parse(struct document *out, const char *text, size_t n, cons
 {
 	struct text_out line = {0};
 	if (n > DOCUMENT_BYTES_MAX)
-		return err_set(e, EFBIG, "%s: %zu bytes are more than the %d that it takes", name,
-			       n, DOCUMENT_BYTES_MAX);
+		return err_set(e, EFBIG, "%s: %zu bytes; at most %d are allowed", name, n,
+			       DOCUMENT_BYTES_MAX);
 	*out = (struct document){0};
 	if (n == strspn(text, " \t\r\n"))
 		return 0;
@@ -129,8 +129,8 @@ int conversation_system(const struct messages *m, char **text, struct err *e)
 		return 0;
 	free(*text);
 	return err_set(e, EINVAL,
-		       "messages.json: message 0: a system's \"content\" is at most %d bytes "
-		       "without NULs, as params/system holds it",
+		       "messages.json: message 0: a system message has at most %d bytes and no "
+		       "NUL, since params/system holds it",
 		       PARAMS_MAX_TEXT);
 }
 
@@ -216,8 +216,8 @@ int conversation_check_thinking(const struct chat_template *t, enum thinking_mod
 	if (known)
 		return 0;
 	return err_set(e, EINVAL,
-		       "params/thinking: the model's template (%s) never reads %s, so this would "
-		       "change nothing; default is possible",
+		       "params/thinking: the model's template (%s) does not use %s, so this would "
+		       "change nothing; write default",
 		       chat_template_origin(t), *names);
 }
 

@@ -60,8 +60,7 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 	uint32_t id = sampler_draw(&m->run.sampler, logits, &t->sampling, held);
 	if (!isfinite(logits[id])) {
 		*failed = err_set(e, EIO,
-				  "the model computed something that is not a number; its weights "
-				  "are damaged");
+				  "the model computed NaN (not a number): its weights are damaged");
 		err_name(e, "damaged");
 		return "error";
 	}
@@ -73,7 +72,7 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 		return "end";
 	*failed = token_list_append(&t->ids, &id, 1, e);
 	if (!*failed && repetition_say(&t->repetition, id))
-		*failed = err_set(e, ENOMEM, "out of memory for the penalties of what was said");
+		*failed = err_set(e, ENOMEM, "out of memory for the repetition penalties");
 	if (!*failed)
 		*failed = constrain_take(s, id, &over, e);
 	if (!*failed)

@@ -21,7 +21,7 @@ static int take_template(struct engine *g, const char *path, struct err *e)
 	if (failed)
 		return failed;
 	if (strlen(g->template_text) != n)
-		return err_set(e, EINVAL, "%s: a chat template has no NUL byte", path);
+		return err_set(e, EINVAL, "%s: the chat template contains a NUL byte", path);
 	failed = template_open(&t, g->template_text, n, path, &why);
 	if (failed)
 		return err_set(e, why.code, "%s", why.text);

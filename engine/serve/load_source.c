@@ -62,11 +62,10 @@ int load_look(const struct model *m, struct source_state *now, struct err *e)
 		failed = load_config_sum(m, &sum, e);
 	/* After the look, so that a change from now on is seen by the stamps. */
 	if (!failed && sum != m->id.config_sum)
-		failed = err_set(e, EINVAL,
-				 "%s%s: was changed since it was mounted; unmount, and mount it "
-				 "anew",
-				 m->id.directory,
-				 source_is_file(m->id.directory) ? "" : "/config.json");
+		failed = err_set(
+			e, EINVAL,
+			"%s%s: was changed since it was mounted; unmount it, then mount it again",
+			m->id.directory, source_is_file(m->id.directory) ? "" : "/config.json");
 	return failed;
 }
 
@@ -123,8 +122,8 @@ static int stale(const char *folder, struct err *e)
 static int unread(const char *folder, struct err *e)
 {
 	return err_set(e, EAGAIN,
-		       "%s: the checkpoint's files are not those of the store by their "
-		       "times, and have yet to be read",
+		       "%s: by their times, the checkpoint's files are not those the store was "
+		       "made from; they must be read again",
 		       folder);
 }
 

@@ -105,7 +105,7 @@ static int open_folder(struct model *m, const char *folder, const struct source_
 	if (!failed)
 		failed = plan_make(&plan, &m->id.config, &recipe, e);
 	if (!failed && !codec_as_asked(m->id.recipe.codec, &plan))
-		failed = err_set(e, ESTALE, "%s: the store's codec is %s, and %s was asked for",
+		failed = err_set(e, ESTALE, "%s: the store's codec is %s, but %s was asked for",
 				 folder, recipe_codec_name(plan.recipe.codec),
 				 recipe_codec_name(m->id.recipe.codec));
 	if (!failed)

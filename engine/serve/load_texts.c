@@ -69,7 +69,7 @@ int load_sum_texts(struct model *m, unsigned of, struct err *e)
 static int changed(const struct model *m, const char *name, struct err *e)
 {
 	return err_set(e, EINVAL,
-		       "%s%s%s: was changed since it was mounted; unmount, and mount it anew",
+		       "%s%s%s: was changed since it was mounted; unmount it, then mount it again",
 		       m->id.directory, name ? "/" : "", name ? name : "");
 }
 

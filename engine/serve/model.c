@@ -235,7 +235,7 @@ int model_wait(struct model *m, struct err *e)
 		*e = m->schedule.load_error;
 	pthread_mutex_unlock(&m->schedule.lock);
 	if (!ready && !e->code)
-		err_set(e, ECANCELED, "%s: was unloaded before it was loaded", m->id.name);
+		err_set(e, ECANCELED, "%s: was unloaded while it was loading", m->id.name);
 	return ready ? 0 : -e->code;
 }
 
@@ -250,12 +250,11 @@ int model_unload(struct model *m, struct err *e)
 	struct schedule *c = &m->schedule;
 	pthread_mutex_lock(&c->lock);
 	schedule_send_away(m);
-	int failed = generate_works(m)
-			     ? err_set(e, EBUSY,
-				       "%s: a session of it is still working; wait, or echo stop "
-				       "> its ctl first",
-				       m->id.name)
-			     : 0;
+	int failed = generate_works(m) ? err_set(e, EBUSY,
+						 "%s: one of its sessions is still working; wait, "
+						 "or echo stop > its ctl",
+						 m->id.name)
+				       : 0;
 	uint64_t before = c->unloads;
 	if (!failed) {
 		c->load_wanted = false;

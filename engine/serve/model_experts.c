@@ -21,7 +21,7 @@ static bool ask_source(struct model *m, const struct pager_id *ids, size_t n, as
 {
 	struct pager_id *own = malloc((n + 1) * sizeof *own);
 	if (!own) {
-		*rc = err_set(e, ENOMEM, "no memory for a list of %zu experts", n);
+		*rc = err_set(e, ENOMEM, "out of memory for a list of %zu experts", n);
 		return true;
 	}
 	pthread_rwlock_rdlock(&m->run.looking);

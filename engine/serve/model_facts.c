@@ -74,7 +74,7 @@ static int print_progress(const struct model *m, char *text, size_t size)
 	char why[1024];
 	model_progress(m, &p);
 	if (!strcmp(p.doing, "waiting"))
-		return snprintf(text, size, "waiting for another process that converts it");
+		return snprintf(text, size, "waiting for another process to convert it");
 	if (!strcmp(p.doing, "refining stopped")) {
 		model_refining_error(m, why, sizeof why);
 		return snprintf(text, size, "refining stopped: %s", why);
@@ -101,7 +101,7 @@ int model_template_words(const struct model *m, char *text, size_t size)
 		return snprintf(text, size, "%s", chat_template_origin(m->run.chat));
 	if (m->run.no_chat.code == ENODATA)
 		return snprintf(text, size, "none");
-	return snprintf(text, size, "none that can be used: %s", m->run.no_chat.text);
+	return snprintf(text, size, "unusable: %s", m->run.no_chat.text);
 }
 
 static int print_template(const struct model *m, char *text, size_t size)

@@ -90,8 +90,8 @@ static int set_text(struct params *p, const struct param *t, const char *value, 
 	for (const char *c = value; *c; c++)
 		lines += *c == '\n';
 	if (!strcmp(t->name, "stop") && lines > STOPS_MAX)
-		return err_set(e, ERANGE, "params/%s: %zu lines are more than the %d that it takes",
-			       t->name, lines, STOPS_MAX);
+		return err_set(e, ERANGE, "params/%s: %zu lines; at most %d are allowed", t->name,
+			       lines, STOPS_MAX);
 	char *copy = strdup(value);
 	if (!copy)
 		return err_set(e, ENOMEM, "params/%s: out of memory", t->name);

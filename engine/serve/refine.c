@@ -32,8 +32,8 @@ static int check_refinable(const struct model *m, struct err *e)
 	const struct model_identity *id = &m->id;
 	if (id->encoding)
 		return err_set(e, ENOTSUP,
-			       "%s: its weights are published as %s; refining needs those of 16 or "
-			       "32 bits that they were made of",
+			       "%s: its weights are published as %s; refining needs the original "
+			       "weights of 16 or 32 bits",
 			       id->name, id->encoding);
 	if (!rounds_any(&id->recipe))
 		return err_set(e, ENOTSUP,
@@ -46,7 +46,7 @@ static int check_refinable(const struct model *m, struct err *e)
 int model_refining_check(const struct model_refining *r, struct err *e)
 {
 	if (r->text && (!r->length || (r->length == 1 && *r->text == '\n')))
-		return err_set(e, EINVAL, "there is no text in it");
+		return err_set(e, EINVAL, "the file contains no text");
 	return r->text ? utf8_check(r->text, r->length, e) : 0;
 }
 
@@ -86,7 +86,7 @@ static int copy_plan(struct refinement *r, const struct model_store *serving, st
 {
 	const char *name = r->model->id.name;
 	if (!model_hold_store(serving))
-		return err_set(e, ECANCELED, "%s: was unloaded before it was refined", name);
+		return err_set(e, ECANCELED, "%s: was unloaded before refining began", name);
 	bool in_place = store_is_in_place(serving->store);
 	struct recipe recipe = serving->plan.recipe;
 	r->key = store_info(serving->store)->key;
@@ -110,13 +110,12 @@ static bool is_refined(const struct refinement *r)
 
 static int changed(const struct refinement *r, struct err *e)
 {
-	return err_set(e, ESTALE,
-		       r->asked->idle
-			       ? "%s: was changed since it was loaded; it is refined when it is "
-				 "loaded again"
-			       : "%s: was changed while it was refined; refine it again, and it is "
-				 "refined as it is then",
-		       r->model->id.directory);
+	return err_set(
+		e, ESTALE,
+		r->asked->idle
+			? "%s: was changed since it was loaded; load it again, then refine it"
+			: "%s: was changed during refining; refine it again",
+		r->model->id.directory);
 }
 
 /* The checkpoint as it is now, which the caller forgets. -ESTALE: it is not the one that the store

@@ -131,7 +131,7 @@ static bool is_over(const struct gathering *g)
 
 static int interrupted(struct err *e)
 {
-	return err_set(e, ECANCELED, "refining was interrupted; the next time it goes on");
+	return err_set(e, ECANCELED, "refining was interrupted; it continues next time");
 }
 
 /* What the session's turn ended with. */
@@ -165,8 +165,7 @@ static int count_tokens(const struct gathering *g, struct err *e)
 	struct session_stats st;
 	if (g->session->weights_sum != g->weights)
 		return err_set(e, ECANCELED,
-			       "%s: was loaded with other weights while it was refined; the next "
-			       "time these are refined",
+			       "%s: was loaded with other weights during refining; refine it again",
 			       g->model->id.name);
 	session_stats(g->session, &st);
 	moments_read_of(g->moments)->tokens += st.prompt_tokens + st.output_tokens;

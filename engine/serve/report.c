@@ -184,7 +184,7 @@ int model_check(struct engine *g, const char *path, char **text, size_t *length,
 	*text = NULL;
 	FILE *out = open_memstream(text, length);
 	if (!out)
-		return err_set(e, ENOMEM, "%s: out of memory for what is said of it", path);
+		return err_set(e, ENOMEM, "%s: out of memory for its report", path);
 	int failed = place_find(&place, path, e);
 	if (failed) {
 		put(out, "path", path);
@@ -201,7 +201,7 @@ int model_check(struct engine *g, const char *path, char **text, size_t *length,
 	if (fclose(out)) {
 		free(*text);
 		*text = NULL;
-		return err_set(e, ENOMEM, "%s: out of memory for what is said of it", path);
+		return err_set(e, ENOMEM, "%s: out of memory for its report", path);
 	}
 	return failed;
 }

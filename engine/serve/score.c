@@ -79,9 +79,7 @@ static int read_row(void *ctx, uint32_t row, const float *logits, struct err *e)
 	uint32_t id = t->ids.ids[next];
 	double logprob = logits[id] - sampler_log_sum(&s->model->run.sampler, logits);
 	if (!isfinite(logprob)) {
-		err_set(e, EIO,
-			"the model computed something that is not a number; its weights are "
-			"damaged");
+		err_set(e, EIO, "the model computed NaN (not a number): its weights are damaged");
 		return err_name(e, "damaged");
 	}
 	t->score.sum += logprob;

@@ -103,8 +103,7 @@ static int check_result(const struct json *r, struct err *e)
 		for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 			good |= !strcmp(json_key(v), known[i]);
 		if (!good)
-			return err_set(e, EINVAL,
-				       "tool_result: \"%.40s\" is nothing that a result has",
+			return err_set(e, EINVAL, "tool_result: a result has no \"%.40s\"",
 				       json_key(v));
 		if (strcmp(json_key(v), "content") != 0 && json_kind(v) != JSON_TEXT)
 			return json_wrong(v, json_key(v), "tool_result", "a text", e);
@@ -145,10 +144,10 @@ static int refuse(const struct json *result, bool repeated, size_t meant, struct
 	char id[64];
 	json_show(json_find(result, "tool_call_id"), id, sizeof id);
 	if (meant > 1)
-		return err_set(e, EINVAL,
-			       "tool_result: %zu calls wait for a result; say which by its "
-			       "\"tool_call_id\"",
-			       meant);
+		return err_set(
+			e, EINVAL,
+			"tool_result: %zu calls wait for a result; name one with \"tool_call_id\"",
+			meant);
 	if (repeated)
 		return err_set(e, EINVAL, "tool_result: call %s has its result already", id);
 	return err_set(e, EINVAL,

@@ -208,7 +208,7 @@ static const char *nothing_to(const struct session *s, const struct request *r)
 			      "ctl makes one"
 			    : "retry: there are no messages yet";
 	if (r->kind == CONTINUE && !answered)
-		return "continue: the last message is no answer; echo answer > ctl makes one";
+		return "continue: the last message is not an answer; echo answer > ctl makes one";
 	if (r->kind == CONTINUE && !s->tail.count && !s->written)
 		return "continue: the last answer was not cut short; echo retry > ctl makes it "
 		       "anew";
@@ -224,9 +224,7 @@ static int check(const struct session *s, const struct request *r, struct err *e
 	if (r->kind == ASK)
 		return 0;
 	if (!chats(s))
-		return err_set(e, ENODATA,
-			       "without a conversation there is nothing to go on with; echo on > "
-			       "params/chat");
+		return err_set(e, ENODATA, "this needs a conversation; echo on > params/chat");
 	const char *why = nothing_to(s, r);
 	return why ? err_set(e, ENODATA, "%s", why) : 0;
 }
@@ -245,8 +243,8 @@ static int submit(struct session *s, const struct request *r, struct answer **an
 
 int session_too_many_bytes(const char *what, size_t bytes, uint64_t most, struct err *e)
 {
-	err_set(e, EFBIG, "%s has %zu bytes; at most %llu are taken (info/max_prompt_bytes)", what,
-		bytes, (unsigned long long)most);
+	err_set(e, EFBIG, "%s has %zu bytes; at most %llu are allowed (info/max_prompt_bytes)",
+		what, bytes, (unsigned long long)most);
 	err_number(e, "bytes", bytes);
 	err_number(e, "maximum_bytes", most);
 	return err_name(e, "prompt_too_long");

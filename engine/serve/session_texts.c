@@ -26,7 +26,7 @@ static int copy_to_render(const struct session *s, struct conversation *c, struc
 	lock(s);
 	int failed = 0;
 	if (!atomic_load(&m->run.speaks))
-		failed = err_set(e, EAGAIN, "%s is not loaded yet, and its template not known",
+		failed = err_set(e, EAGAIN, "%s is not loaded yet, so its template is not known",
 				 m->id.name);
 	else if (!m->run.chat)
 		failed = err_set(e, ENOTSUP, "%s: %s", m->id.name, m->run.no_chat.text);

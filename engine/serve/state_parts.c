@@ -58,7 +58,8 @@ static int take_tail(struct session *to, const char *bytes, size_t n, struct err
 	for (uint32_t id; n >= sizeof id; bytes += sizeof id, n -= sizeof id) {
 		memcpy(&id, bytes, sizeof id);
 		if (id >= to->model->id.config.vocabulary)
-			return err_set(e, EINVAL, "it has token %u, which the model has not", id);
+			return err_set(e, EINVAL,
+				       "it contains token %u, which the model does not have", id);
 		int failed = token_list_append(&to->tail, &id, 1, e);
 		if (failed)
 			return failed;
@@ -141,7 +142,8 @@ static int take_results(struct session *to, const char *bytes, size_t n, struct 
 	int failed = messages_read(results, bytes, n, e);
 	for (size_t i = 0; i < results->count && !failed; i++)
 		if (!message_is(&results->items[i], "tool"))
-			failed = err_set(e, EINVAL, "its tool_result has what is no result");
+			failed = err_set(e, EINVAL,
+					 "its tool_result contains something that is not a result");
 	return failed;
 }
 
@@ -184,7 +186,7 @@ static int take_clock(struct session *to, const char *bytes, size_t n, struct er
 	(void)snprintf(text, sizeof text, "%.*s", (int)(n < sizeof text ? n : 0), bytes);
 	const char *end = strptime(text, clock_form, &clock);
 	if (!end || *end)
-		return err_set(e, EINVAL, "its clock is none");
+		return err_set(e, EINVAL, "its clock is invalid");
 	struct tm utc = clock;
 	time_t then = timegm(&utc) - clock.tm_gmtoff;
 	bool known = localtime_r(&then, &here) && here.tm_gmtoff == clock.tm_gmtoff;

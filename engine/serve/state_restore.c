@@ -81,7 +81,7 @@ static int check_magic(const struct restored *r, struct err *e)
 {
 	size_t n = r->done < sizeof r->head.magic ? r->done : sizeof r->head.magic;
 	if (memcmp(r->head.magic, STATE_MAGIC, n) != 0)
-		return err_set(e, EINVAL, "this is not what a session's state file gave");
+		return err_set(e, EINVAL, "this was not copied from a session's state file");
 	return 0;
 }
 
@@ -97,13 +97,13 @@ static int check_model(const struct restored *r, const struct state_head *want, 
 	const struct state_head *h = &r->head;
 	char theirs[100];
 	if (h->config_sum != want->config_sum)
-		return err_set(e, EINVAL,
-			       "it is of the model %s, and this is %s; messages.json can be copied "
-			       "from any to any",
-			       name_of(h->model, sizeof h->model, theirs), want->model);
+		return err_set(
+			e, EINVAL,
+			"it was saved by the model %s, but this is %s; copy messages.json instead",
+			name_of(h->model, sizeof h->model, theirs), want->model);
 	if (memcmp(h->quant, want->quant, sizeof h->quant) != 0 || h->exact != want->exact)
 		return err_set(e, EINVAL,
-			       "it was computed by the recipe %s, and this mount's is %s%s; mount "
+			       "it was saved with the recipe %s, but this mount uses %s%s; mount "
 			       "with the same -o quant=, or copy messages.json",
 			       name_of(h->quant, sizeof h->quant, theirs),
 			       want->exact ? "exact, " : "", want->quant);
@@ -119,8 +119,8 @@ static int check_weights(const struct restored *r, struct err *e)
 	if (!known || !r->head.weights_sum || r->head.weights_sum == here)
 		return 0;
 	return err_set(e, EINVAL,
-		       "it was computed with other weights: their store was refined since, or the "
-		       "checkpoint has changed or is another copy; copy messages.json instead");
+		       "it was saved with other weights: the store was refined since, or the "
+		       "checkpoint changed or is another copy; copy messages.json instead");
 }
 
 static int check_sizes(const struct restored *r, struct err *e)
@@ -131,7 +131,7 @@ static int check_sizes(const struct restored *r, struct err *e)
 	    h->texts_bytes > h->bytes - rest ||
 	    h->context_bytes != h->bytes - rest - h->texts_bytes ||
 	    h->context_bytes < sizeof(struct context_head))
-		return err_set(e, EINVAL, "its head is damaged");
+		return err_set(e, EINVAL, "its header is damaged");
 	if (h->texts_bytes > STATE_TEXTS_MOST)
 		return err_set(e, EFBIG, "its texts take %" PRIu64 " bytes; at most %d are taken",
 			       h->texts_bytes, STATE_TEXTS_MOST);
@@ -145,7 +145,8 @@ static int head_came(struct restored *r, struct err *e)
 	state_identify(m, &want);
 	if (r->head.version != STATE_VERSION)
 		return err_set(e, EINVAL,
-			       "it has version %" PRIu32 " of the format, and this moefs reads %d",
+			       "its format has version %" PRIu32
+			       ", but this moefs reads version %d",
 			       r->head.version, STATE_VERSION);
 	int failed = check_sizes(r, e);
 	if (!failed)
@@ -171,7 +172,7 @@ static int all_came(struct restored *r, struct err *e)
 	if (r->last != XXH3_64bits_digest(r->sum))
 		return err_set(e, EINVAL, "it is damaged: its checksum does not match");
 	if (!context_load_done(&r->context))
-		return err_set(e, EINVAL, "it is damaged: its counts contradict");
+		return err_set(e, EINVAL, "it is damaged: its counts contradict each other");
 	int failed = state_texts_read(s, r->texts, r->head.texts_bytes, e);
 	if (failed)
 		return failed;
@@ -217,7 +218,7 @@ static int feed(struct restored *r, const char *bytes, size_t n, struct err *e)
 	for (size_t part; n && !failed; bytes += part, n -= part) {
 		part = n;
 		if (r->complete)
-			return err_set(e, EINVAL, "there is more than its head says");
+			return err_set(e, EINVAL, "it is longer than its header says");
 		failed = take(r, bytes, &part, e);
 	}
 	return failed;
@@ -229,8 +230,7 @@ static int skip(struct restored *r, uint64_t to, struct err *e)
 	static const char zeros[1 << 12];
 	int failed = 0;
 	if (to < r->done || r->done < sizeof r->head || to > r->head.bytes)
-		return err_set(e, EINVAL,
-			       "it is written from its beginning to its end, as cp does");
+		return err_set(e, EINVAL, "it must be written from beginning to end, as cp does");
 	while (r->done < to && !failed) {
 		uint64_t left = to - r->done;
 		failed = feed(r, zeros, left < sizeof zeros ? (size_t)left : sizeof zeros, e);
@@ -269,7 +269,7 @@ int restored_feed(struct restored *r, uint64_t offset, const void *bytes, size_t
 static int incomplete(const struct restored *r, struct err *e)
 {
 	if (r->done < sizeof r->head)
-		return err_set(e, EINVAL, "it ends after %" PRIu64 " bytes, within its head",
+		return err_set(e, EINVAL, "it ends after %" PRIu64 " bytes, inside its header",
 			       r->done);
 	return err_set(e, EINVAL, "it ends after %" PRIu64 " of %" PRIu64 " bytes", r->done,
 		       r->head.bytes);

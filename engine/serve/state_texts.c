@@ -86,7 +86,7 @@ static int agree(struct session *to, struct err *e)
 		const struct undo_mark *m = &to->undo[i];
 		if (m->messages < before || m->messages > to->conversation.messages.count ||
 		    m->log > m->answer_log || m->answer_log > to->log_size)
-			return err_set(e, EINVAL, "it takes turns back to where nothing is");
+			return err_set(e, EINVAL, "it undoes more turns than it has");
 		before = m->messages;
 	}
 	int failed = conversation_system(&to->conversation.messages, &system, e);
@@ -108,10 +108,10 @@ int state_texts_read(struct session *to, const char *texts, size_t n, struct err
 	while (n && !failed) {
 		struct state_record r;
 		if (n < sizeof r)
-			return err_set(e, EINVAL, "its texts end in the middle");
+			return err_set(e, EINVAL, "its texts are cut short");
 		memcpy(&r, texts, sizeof r);
 		if (r.name[sizeof r.name - 1] || r.bytes > n - sizeof r)
-			return err_set(e, EINVAL, "its texts end in the middle");
+			return err_set(e, EINVAL, "its texts are cut short");
 		failed = take(to, r.name, texts + sizeof r, r.bytes, e);
 		texts += sizeof r + r.bytes;
 		n -= sizeof r + r.bytes;

@@ -72,7 +72,7 @@ static int read_id(const struct tokenizer *t, const char *text, size_t length, s
 	*at = from + n;
 	*id = (uint32_t)number;
 	if (!digits)
-		return err_set(e, EINVAL, "decode: \"%.*s\" is not a token's id", quoted,
+		return err_set(e, EINVAL, "decode: \"%.*s\" is not a token id", quoted,
 			       text + from);
 	if (number >= UINT32_MAX || !tokenizer_has(t, *id))
 		return err_set(e, ERANGE,
@@ -115,7 +115,7 @@ static struct answer *convert(struct model *m, convert_fn *how, const char *text
 	struct piece *out = malloc(sizeof *out);
 	struct answer *a = answer_create_lines(true);
 	if (!out || !a) {
-		err_set(e, ENOMEM, "out of memory for what becomes of a text");
+		err_set(e, ENOMEM, "out of memory for the results of tokenizing");
 		answer_unref(a);
 		free(out);
 		return NULL;
@@ -130,7 +130,7 @@ static struct answer *convert(struct model *m, convert_fn *how, const char *text
 		failed = token_stop_error(e);
 	flush(out);
 	if (!failed && out->failed)
-		failed = err_set(e, ENOMEM, "out of memory for what becomes of %zu bytes", length);
+		failed = err_set(e, ENOMEM, "out of memory for tokenizing %zu bytes", length);
 	answer_finish(a, failed);
 	free(out);
 	return a;

@@ -162,7 +162,7 @@ int trace_reader_open(struct trace_reader **out, struct trace_ring *r, const uin
 		*out = t;
 		t = NULL;
 	} else {
-		failed = err_set(e, ENOMEM, "no memory to follow what a model does");
+		failed = err_set(e, ENOMEM, "out of memory for tracing");
 	}
 	free(t);
 	free(group);

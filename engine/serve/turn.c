@@ -97,7 +97,7 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 	uint64_t started = clock_ns(), dropped = f->experts_dropped;
 	if (s->weights_sum != s->model->run.weights_sum)
 		return err_set(e, EIO,
-			       "the checkpoint was converted anew while it answered, since it was "
+			       "the checkpoint was converted again during the answer, because it "
 			       "changed or needs 32-bit norms; ask again");
 	f->env.stop = &s->stop;
 	f->env.observer = s->observer;

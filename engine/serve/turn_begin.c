@@ -217,7 +217,7 @@ static int note_repetition(struct turn *t, uint32_t vocabulary, struct err *e)
 	for (size_t i = t->rendered_ids; i < t->ids.count && !failed; i++)
 		failed = repetition_say(&t->repetition, t->ids.ids[i]);
 	if (failed)
-		return err_set(e, ENOMEM, "out of memory for the penalties of what was said");
+		return err_set(e, ENOMEM, "out of memory for the repetition penalties");
 	return 0;
 }
 
@@ -249,10 +249,11 @@ int turn_begin(struct session *s, struct err *e)
 		  (t->params.chat == CHAT_UNSET && model_run_chats(&m->run));
 	if (t->chat && !m->run.chat)
 		return cannot_chat(m, e);
-	int failed = t->chat || t->prompt ? 0
-					  : err_set(e, EINVAL,
-						    "the messages are a conversation, and this "
-						    "model has none; it goes on with prompts");
+	int failed = t->chat || t->prompt
+			     ? 0
+			     : err_set(e, EINVAL,
+				       "messages.json is a conversation, but this model has no "
+				       "chat template; it only continues prompts");
 	if (!failed)
 		failed = encode(s, e);
 	if (!failed)

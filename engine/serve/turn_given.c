@@ -32,8 +32,8 @@ int turn_read_given(struct turn *t, const struct message *last, struct err *e)
 	if (t->given.failed || t->given_thoughts.failed)
 		return err_set(e, ENOMEM, "out of memory for the beginning of an answer");
 	return calls ? err_set(e, ENODATA,
-			       "continue: the last message calls tools; write their results into "
-			       "tool_result, or behind it in messages.json")
+			       "continue: the last message calls tools; write the results to "
+			       "tool_result, or append them to messages.json")
 		     : 0;
 }
 

@@ -119,7 +119,8 @@ static int message_check_member(const struct json *v, bool assistant, const char
 	bool of_assistant = strcmp(key, "thinking") == 0 || strcmp(key, "tool_calls") == 0 ||
 			    strcmp(key, "reasoning_content") == 0;
 	if (of_assistant && !assistant && json_kind(v) != JSON_NULL)
-		return err_set(e, EINVAL, "%s: only an assistant's message has \"%s\"", where, key);
+		return err_set(e, EINVAL, "%s: only an assistant's message may have \"%s\"", where,
+			       key);
 	if (strcmp(key, "role") == 0)
 		return message_check_role(v, where, e);
 	if (strcmp(key, "content") == 0)
@@ -129,7 +130,7 @@ static int message_check_member(const struct json *v, bool assistant, const char
 	for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++)
 		if (strcmp(key, TEXTS[i]) == 0)
 			return message_check_text(v, key, where, e);
-	return err_set(e, EINVAL, "%s: \"%.40s\" is nothing that a message has", where, key);
+	return err_set(e, EINVAL, "%s: a message has no \"%.40s\"", where, key);
 }
 
 /* Checks the i-th message of a list; -EINVAL says what is wrong. */
@@ -225,7 +226,7 @@ int messages_read(struct messages *m, const char *text, size_t n, struct err *e)
 	struct messages read = {0};
 	struct json *list;
 	if (n > MESSAGES_BYTES_MAX)
-		return err_set(e, EFBIG, "messages.json: %zu bytes, more than %d", n,
+		return err_set(e, EFBIG, "messages.json: has %zu bytes; at most %d are allowed", n,
 			       MESSAGES_BYTES_MAX);
 	int rc = json_parse_text(&list, text, n, "messages.json", e);
 	if (rc < 0)

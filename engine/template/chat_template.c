@@ -51,15 +51,13 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 	int rc = 0;
 	bool ends = chat_is_token(t, "<|im_end|>");
 	if (chatml && !(chat_is_token(t, "<|im_start|>") && ends))
-		return err_set(
-			e, ENODATA,
-			"the model has no chat template, and its tokenizer no <|im_start|> to "
-			"write conversations with; turn chat off to give the model text as it "
-			"stands");
+		return err_set(e, ENODATA,
+			       "the model has no chat template, and its tokenizer has no "
+			       "<|im_start|> for ChatML; turn chat off to send text as it is");
 	struct chat_template *c = calloc(1, sizeof *c);
 	if (!c || !(c->origin = strdup(chatml ? "ChatML" : origin))) {
 		free(c);
-		return err_set(e, ENOMEM, "no memory for a chat template");
+		return err_set(e, ENOMEM, "out of memory for a chat template");
 	}
 	c->tokenizer = t;
 	c->chatml = chatml;
@@ -104,7 +102,7 @@ static int chat_open_config(struct chat_template **out, const char *directory,
 	struct err own = {0};
 	const char *text = NULL;
 	if (asprintf(&path, "%s/tokenizer_config.json", directory) < 0)
-		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
+		return err_set(e, ENOMEM, "%s: out of memory for a path", directory);
 	int rc = json_parse_file(&config, path, CONFIG_FILE_MAX, &own);
 	const struct json *value = json_find(config, "chat_template");
 	if (rc == 0 && json_kind(value) != JSON_LIST)
@@ -130,7 +128,7 @@ int chat_template_open(struct chat_template **out, const char *directory, const 
 	size_t n;
 	struct err own = {0};
 	if (asprintf(&path, "%s/chat_template.jinja", directory) < 0)
-		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
+		return err_set(e, ENOMEM, "%s: out of memory for a path", directory);
 	int rc = json_read_file(&text, &n, path, TEMPLATE_BYTES_MAX, &own);
 	free(path);
 	if (rc == -ENOENT)
@@ -138,8 +136,7 @@ int chat_template_open(struct chat_template **out, const char *directory, const 
 	if (rc < 0)
 		return err_set(e, own.code, "%s", own.text);
 	if (strlen(text) != n)
-		rc = err_set(e, EINVAL, "chat_template.jinja: a NUL byte, at byte %zu",
-			     strlen(text));
+		rc = err_set(e, EINVAL, "chat_template.jinja: a NUL at byte %zu", strlen(text));
 	else
 		rc = chat_template_open_text(out, text, NULL, "chat_template.jinja", t, e);
 	free(text);
@@ -193,8 +190,7 @@ int chat_variables_check(const struct json *variables, struct err *e)
 		if (own)
 			return err_set(
 				e, EINVAL,
-				"template.json: \"%.40s\" is given by the model, and cannot be "
-				"set",
+				"template.json: \"%.40s\" comes from the model and cannot be set",
 				key);
 	}
 	return 0;
@@ -248,7 +244,8 @@ int chat_render(const struct chat_template *c, const struct chat_input *in,
 	struct json *variables;
 	bool tools = json_count(in->tools) > 0 && c->with_tools;
 	chat_write_variables(&written, c, in);
-	int rc = written.failed ? err_set(e, ENOMEM, "no memory for the conversation's text") : 0;
+	int rc = written.failed ? err_set(e, ENOMEM, "out of memory for the conversation's text")
+				: 0;
 	if (rc == 0)
 		rc = json_parse_text(&variables, written.bytes, written.n, "the conversation", e);
 	text_out_free(&written);

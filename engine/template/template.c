@@ -43,18 +43,18 @@ int template_open(struct template **out, const char *text, size_t n, const char 
 		  struct err *e)
 {
 	if (n > TEMPLATE_BYTES_MAX)
-		return err_set(e, EFBIG, "%s: a template of %zu bytes, more than %d", name, n,
-			       TEMPLATE_BYTES_MAX);
+		return err_set(e, EFBIG, "%s: the template has %zu bytes; at most %d are allowed",
+			       name, n, TEMPLATE_BYTES_MAX);
 	size_t valid = utf8_valid_length(text, n);
 	if (valid < n || memchr(text, '\0', n))
-		return err_set(e, EINVAL, "%s: not a text from byte %zu on", name,
+		return err_set(e, EINVAL, "%s: a NUL or invalid UTF-8 at byte %zu", name,
 			       valid < n ? valid : strlen(text));
 	struct template *t = calloc(1, sizeof *t);
 	char *source = malloc(n + 4); /* the lexer looks up to three bytes ahead */
 	if (!t || !source) {
 		free(t);
 		free(source);
-		return err_set(e, ENOMEM, "%s: no memory for the template", name);
+		return err_set(e, ENOMEM, "%s: out of memory for the template", name);
 	}
 	struct err own = {0};
 	memset(source, 0, n + 4);
@@ -130,11 +130,11 @@ static int template_hand_over(struct template_run *r, const struct writer *w,
 			      struct template_text *out)
 {
 	if (w->n > TEMPLATE_OUTPUT_MAX)
-		template_fail(r, EFBIG, "it renders to %zu bytes, more than %d", w->n,
-			      TEMPLATE_OUTPUT_MAX);
+		template_fail(r, EFBIG, "the rendered text has %zu bytes; at most %d are allowed",
+			      w->n, TEMPLATE_OUTPUT_MAX);
 	char *bytes = r->failed ? NULL : malloc(2 * w->n + 1);
 	if (!bytes)
-		template_fail(r, ENOMEM, "no memory for %zu bytes", w->n);
+		template_fail(r, ENOMEM, "out of memory for %zu bytes", w->n);
 	if (r->failed)
 		return -r->e->code;
 	if (w->n > 0) {

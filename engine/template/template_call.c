@@ -39,8 +39,9 @@ struct value call_function(struct template_run *r, const struct function *f,
 	for (size_t i = 0; i < args->named_count; i++) {
 		int place = call_parameter(f, &args->named[i]);
 		if (place < 0 || a[place])
-			return template_fail(r, EINVAL, "%s cannot take the argument %.*s", f->name,
-					     (int)args->named[i].n, args->named[i].name);
+			return template_fail(
+				r, EINVAL, "%s does not take the argument %.*s, or has it already",
+				f->name, (int)args->named[i].n, args->named[i].name);
 		a[place] = &args->named[i].value;
 	}
 	for (size_t i = 0; i < f->least; i++)
@@ -57,7 +58,7 @@ struct value call_filter(struct template_run *r, const char *name, size_t n,
 	if (!f)
 		f = call_find(r->language->list_filters, name, n);
 	return f ? call_function(r, f, self, args)
-		 : template_fail(r, EINVAL, "no filter \"%.*s\" is known here", (int)n, name);
+		 : template_fail(r, EINVAL, "the filter \"%.*s\" is not supported", (int)n, name);
 }
 
 struct value call_test(struct template_run *r, const char *name, size_t n, const struct value *self,
@@ -65,7 +66,7 @@ struct value call_test(struct template_run *r, const char *name, size_t n, const
 {
 	const struct function *f = call_find(r->language->tests, name, n);
 	return f ? call_function(r, f, self, args)
-		 : template_fail(r, EINVAL, "no test \"%.*s\" is known here", (int)n, name);
+		 : template_fail(r, EINVAL, "the test \"%.*s\" is not supported", (int)n, name);
 }
 
 int64_t call_integer_or(struct template_run *r, const struct value *v, int64_t fallback)
@@ -75,7 +76,7 @@ int64_t call_integer_or(struct template_run *r, const struct value *v, int64_t f
 	if (v->kind == V_BOOL)
 		return v->truth;
 	if (v->kind != V_INT)
-		template_fail(r, EINVAL, "%s where an integer should be", value_type_name(v));
+		template_fail(r, EINVAL, "an integer is expected, not %s", value_type_name(v));
 	return v->kind == V_INT ? v->integer : fallback;
 }
 
@@ -88,6 +89,6 @@ bool call_text_argument(struct template_run *r, const struct value *v, struct va
 {
 	*text = v->kind == V_UNDEFINED ? value_literal("") : *v;
 	if (text->kind != V_TEXT)
-		template_fail(r, EINVAL, "%s where a text should be", value_type_name(v));
+		template_fail(r, EINVAL, "a text is expected, not %s", value_type_name(v));
 	return !r->failed;
 }

@@ -11,8 +11,7 @@
 bool eval_enter(struct template_run *r)
 {
 	if (++r->in->depth > RUN_DEPTH_MAX)
-		template_fail(r, EINVAL,
-			      "macros, loops or expressions too deep within one another");
+		template_fail(r, EINVAL, "macros, loops or expressions are nested too deeply");
 	return template_work(r, 1);
 }
 
@@ -109,7 +108,7 @@ static struct call_arguments eval_arguments(struct template_run *r, const struct
 		else if (args.named_count < ARGUMENTS_MAX)
 			named[args.named_count++] = (struct named_value){n->name, n->name_n, v};
 		else
-			template_fail(r, EINVAL, "more than %d arguments by name", ARGUMENTS_MAX);
+			template_fail(r, EINVAL, "more than %d keyword arguments", ARGUMENTS_MAX);
 	}
 	args.items = items.items;
 	args.count = items.count;
@@ -150,7 +149,7 @@ static void eval_bind_rest(struct template_run *r, const struct macro *m,
 		return;
 	if ((rest.list->count > 0 && !(m->node->asks & MACRO_VARARGS)) ||
 	    (named.dict->count > 0 && !(m->node->asks & MACRO_KWARGS)))
-		template_fail(r, EINVAL, "the macro %.*s does not take all these arguments",
+		template_fail(r, EINVAL, "too many arguments for the macro %.*s",
 			      (int)m->node->name_n, m->node->name);
 	if (m->node->asks & MACRO_VARARGS)
 		eval_set_variable(r, r->in->scope, "varargs", 7, rest);
@@ -166,8 +165,8 @@ static void eval_bind(struct template_run *r, const struct macro *m,
 		const struct value *named = eval_find_named(args, p->name, p->name_n);
 		struct value v = value_undefined(p->name, p->name_n);
 		if (used < args->count && named)
-			template_fail(r, EINVAL, "the macro's %.*s is given twice", (int)p->name_n,
-				      p->name);
+			template_fail(r, EINVAL, "a macro's argument %.*s is given twice",
+				      (int)p->name_n, p->name);
 		if (used < args->count)
 			v = args->items[used++];
 		else if (named)
@@ -190,8 +189,8 @@ static struct value eval_call_macro(struct template_run *r, const struct macro *
 	r->in->scope = eval_new_scope(r, m->scope);
 	eval_bind(r, m, args);
 	if (caller && !(m->node->asks & MACRO_CALLER))
-		template_fail(r, EINVAL, "the macro %.*s calls no caller", (int)m->node->name_n,
-			      m->node->name);
+		template_fail(r, EINVAL, "call of the macro %.*s, which does not use caller()",
+			      (int)m->node->name_n, m->node->name);
 	if (caller)
 		eval_set_variable(r, r->in->scope, "caller", 6, *caller);
 	text = eval_captured(r, m->node->c);
@@ -209,7 +208,7 @@ static struct value eval_call_loop(struct template_run *r, const struct loop *l,
 	struct writer w = {0}, *out = r->in->out;
 	if (!l->node || args->count != 1)
 		return template_fail(r, EINVAL,
-				     "loop is called with items, where the for is recursive");
+				     "loop() takes one list, and only in a recursive for");
 	if (!eval_enter(r))
 		return NONE;
 	r->in->scope = l->scope;

@@ -100,12 +100,12 @@ static struct value filter_tojson(struct template_run *r, const struct value *v,
 	if (a[1] && a[1]->kind != V_NONE)
 		style.indent = call_integer_or(r, a[1], 0);
 	if (style.indent > 64)
-		template_fail(r, EINVAL, "JSON indented by more than 64 spaces");
+		template_fail(r, EINVAL, "tojson: indent must be at most 64");
 	if (a[2] && a[2]->kind != V_NONE) {
 		bool two =
 			(a[2]->kind == V_TUPLE || a[2]->kind == V_LIST) && a[2]->list->count == 2;
 		if (!two)
-			return template_fail(r, EINVAL, "separators of JSON are two texts");
+			return template_fail(r, EINVAL, "tojson: separators must be two texts");
 		style.item_separator = &a[2]->list->items[0];
 		style.key_separator = &a[2]->list->items[1];
 	}
@@ -487,7 +487,8 @@ static struct value filter_batch(struct template_run *r, const struct value *v,
 	struct value items = value_items(r, v), rows = value_list(r, V_LIST), row = NONE;
 	int64_t size = call_integer_or(r, a[0], 0);
 	if (size <= 0)
-		return template_fail(r, EINVAL, "batches of %lld", (long long)size);
+		return template_fail(r, EINVAL, "batch: the size must be at least 1, not %lld",
+				     (long long)size);
 	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
 		if (i % (size_t)size == 0)
 			value_append(r, rows.list, row = value_list(r, V_LIST));
@@ -526,7 +527,7 @@ static struct value filter_map(struct template_run *r, const struct value *v,
 	struct value items = value_items(r, v), mapped = value_list(r, V_LIST), name;
 	const struct value *attribute = filter_named_argument(args, "attribute");
 	if (!attribute && (args->count == 0 || !call_text_argument(r, &args->items[0], &name)))
-		return template_fail(r, EINVAL, "map wants a filter's name, or attribute=");
+		return template_fail(r, EINVAL, "map needs a filter's name or attribute=");
 	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
 		const struct value *item = &items.list->items[i];
 		struct call_arguments rest = attribute ? *args : filter_rest(args, 1);
@@ -576,7 +577,8 @@ static struct value filter_by_attribute(struct template_run *r, const struct val
 					const struct call_arguments *args, bool wanted)
 {
 	if (args->count == 0)
-		return template_fail(r, EINVAL, "the name of an attribute is missing");
+		return template_fail(r, EINVAL,
+				     "selectattr and rejectattr need the name of an attribute");
 	struct call_arguments rest = filter_rest(args, 1);
 	return filter_selected(r, v, &args->items[0], &rest, wanted);
 }

@@ -149,13 +149,13 @@ static struct value language_range(struct template_run *r, const struct value *s
 {
 	(void)self;
 	if (args->count < 1 || args->count > 3 || args->named_count > 0)
-		return template_fail(r, EINVAL, "range takes one to three integers");
+		return template_fail(r, EINVAL, "range() takes one to three integers");
 	int64_t start = args->count > 1 ? call_integer_or(r, &args->items[0], 0) : 0;
 	int64_t stop = call_integer_or(r, &args->items[args->count > 1], 0);
 	int64_t step = args->count > 2 ? call_integer_or(r, &args->items[2], 1) : 1;
 	struct value list = value_list(r, V_LIST);
 	if (step == 0)
-		return template_fail(r, EINVAL, "a range in steps of 0");
+		return template_fail(r, EINVAL, "range() with step 0");
 	for (int64_t i = start; !r->failed && (step > 0 ? i < stop : i > stop);) {
 		value_append(r, list.list, value_int(i));
 		if (__builtin_add_overflow(i, step, &i))
@@ -171,7 +171,7 @@ static struct value language_members(struct template_run *r, enum value_kind kin
 	struct value made = value_dict(r, kind);
 	if (args->count > 1 || (args->count == 1 && args->items[0].kind != V_DICT))
 		return template_fail(r, EINVAL,
-				     "only an object, or arguments by name, make another");
+				     "dict() and namespace() take an object or keyword arguments");
 	for (size_t i = 0; !r->failed && args->count == 1 && i < args->items[0].dict->count; i++)
 		value_dict_put(r, made.dict, args->items[0].dict->members[i].key,
 			       args->items[0].dict->members[i].value);
@@ -223,7 +223,7 @@ static struct value language_strftime_now(struct template_run *r, const struct v
 		}
 		code[1] = format.text.bytes[++i];
 		if (!code[1] || !strchr("aAbBdeHIjmMpSyYwUWDFTR%", code[1]))
-			return template_fail(r, ENOTSUP, "%%%c of a date is not known here",
+			return template_fail(r, ENOTSUP, "strftime_now: %%%c is not supported",
 					     code[1] >= ' ' && code[1] < 127 ? code[1] : '?');
 		(void)strftime(text, sizeof text, code, r->clock);
 		value_write_text(r, &w, text);

@@ -107,7 +107,7 @@ static void lex_comment(struct lexer *l)
 {
 	const char *close = memmem(l->at + 2, (size_t)(l->end - l->at - 2), "#}", 2);
 	if (!close) {
-		template_fail(l->r, EINVAL, "a comment without an end");
+		template_fail(l->r, EINVAL, "a comment is not closed");
 		return;
 	}
 	char sign = close > l->at + 2 ? close[-1] : '\0';
@@ -142,7 +142,7 @@ static void lex_raw(struct lexer *l, const char *close, char sign)
 		lex_move_to(l, lex_after_tag(l, last, after, true));
 		return;
 	}
-	template_fail(l->r, EINVAL, "raw without endraw");
+	template_fail(l->r, EINVAL, "raw is not closed by endraw");
 }
 
 /* The next "{{", "{%" or "{#"; the end if there is none. */
@@ -279,14 +279,14 @@ static const char *lex_unescape(struct lexer *l, const char *p, char *out, size_
 	}
 	if (*p == 'x' || *p == 'u' || *p == 'U') {
 		if (!lex_escaped_number(p, &c)) {
-			template_fail(l->r, EINVAL, "a wrong escape: \\%.6s", p);
+			template_fail(l->r, EINVAL, "invalid escape \\%.6s", p);
 			return p + 1;
 		}
 		*n += utf8_encode(c, out + *n);
 		return p + 1 + (*p == 'x' ? 2 : *p == 'u' ? 4 : 8);
 	}
 	if (*p == 'N')
-		template_fail(l->r, ENOTSUP, "characters by name (\\N{...}) are not known here");
+		template_fail(l->r, ENOTSUP, "\\N{...} is not supported");
 	out[(*n)++] = '\\';
 	return p;
 }
@@ -300,7 +300,7 @@ static void lex_string(struct lexer *l)
 	/* No escape is shorter than what it means. */
 	char *bytes = close < l->end ? template_allocate(l->r, (size_t)(close - l->at)) : NULL;
 	if (!bytes) {
-		template_fail(l->r, EINVAL, "a text without its closing %c", quote);
+		template_fail(l->r, EINVAL, "a text is not closed: %c is missing", quote);
 		return;
 	}
 	size_t n = 0;
@@ -326,7 +326,7 @@ static void lex_operator(struct lexer *l)
 	if (n == 0 && c && strchr("+-/*%~[](){}><=.:|,;", c))
 		n = 1;
 	if (n == 0) {
-		template_fail(l->r, EINVAL, "an unexpected character at \"%.12s\"", l->at);
+		template_fail(l->r, EINVAL, "unexpected character at \"%.12s\"", l->at);
 		return;
 	}
 	if (n == 1 && strchr(OPEN, c)) {
@@ -336,7 +336,7 @@ static void lex_operator(struct lexer *l)
 		else
 			l->open[l->depth++] = CLOSE[strchr(OPEN, c) - OPEN];
 	} else if (n == 1 && strchr(CLOSE, c) && (l->depth == 0 || l->open[--l->depth] != c))
-		template_fail(l->r, EINVAL, "an unexpected \"%c\"", c);
+		template_fail(l->r, EINVAL, "unexpected \"%c\"", c);
 	lex_add(l, T_OPERATOR, l->at, n);
 	lex_move_to(l, l->at + n);
 }

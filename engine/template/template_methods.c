@@ -89,7 +89,7 @@ static struct value method_split(struct template_run *r, const struct value *sel
 	if (!call_text_argument(r, a[0], &by))
 		return NONE;
 	if (by.n == 0)
-		return template_fail(r, EINVAL, "a split at nothing");
+		return template_fail(r, EINVAL, "split with an empty separator");
 	parts = value_list(r, V_LIST);
 	size_t at = 0;
 	for (; !r->failed && times != 0; times -= times > 0) {
@@ -124,7 +124,7 @@ static struct value method_rsplit(struct template_run *r, const struct value *se
 	if (!call_text_argument(r, a[0], &by))
 		return NONE;
 	if (by.n == 0)
-		return template_fail(r, EINVAL, "a split at nothing");
+		return template_fail(r, EINVAL, "split with an empty separator");
 	from_end = value_list(r, V_LIST);
 	parts = value_list(r, V_LIST);
 	size_t end = self->n;
@@ -351,7 +351,7 @@ static struct value method_format(struct template_run *r, const struct value *se
 		}
 		const char *close = *at == '{' ? memchr(at, '}', self->n - i) : NULL;
 		if (!close)
-			return template_fail(r, EINVAL, "a single bracket in a format");
+			return template_fail(r, EINVAL, "a single { or } in a format");
 		size_t n = (size_t)(close - at - 1);
 		const struct value *v = NULL;
 		if (n == 0 && next < args->count)
@@ -363,7 +363,7 @@ static struct value method_format(struct template_run *r, const struct value *se
 			if (args->named[k].n == n && memcmp(args->named[k].name, at + 1, n) == 0)
 				v = &args->named[k].value;
 		if (!v)
-			return template_fail(r, EINVAL, "nothing for {%.*s} of a format",
+			return template_fail(r, EINVAL, "no argument for {%.*s} of a format",
 					     (int)(n < 40 ? n : 40), at + 1);
 		text_print(r, &w, v);
 		i += (uint32_t)n + 1;
@@ -422,7 +422,7 @@ static struct value method_list_index(struct template_run *r, const struct value
 	for (size_t i = 0; !r->failed && i < self->list->count; i++)
 		if (value_equal(r, &self->list->items[i], a[0]))
 			return value_int((int64_t)i);
-	return template_fail(r, EINVAL, "what is looked for is not in the list");
+	return template_fail(r, EINVAL, "index(): the item is not in the list");
 }
 
 static struct value method_copy(struct template_run *r, const struct value *self,

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct value operator_refuse(struct template_run *r, const char *what, const struct value *a,
+static struct value operator_refuse(struct template_run *r, const char *sign, const struct value *a,
 				    const struct value *b)
 {
 	const struct value *missing = a->kind == V_UNDEFINED   ? a
@@ -19,7 +19,7 @@ static struct value operator_refuse(struct template_run *r, const char *what, co
 		return template_fail(r, EINVAL, "\"%.*s\" is undefined",
 				     (int)(missing->n < 64 ? missing->n : 64),
 				     missing->text.bytes ? missing->text.bytes : "");
-	return template_fail(r, EINVAL, "%s cannot be %s %s", value_type_name(a), what,
+	return template_fail(r, EINVAL, "cannot compute %s %s %s", value_type_name(a), sign,
 			     value_type_name(b));
 }
 
@@ -52,7 +52,7 @@ static int64_t operator_integer(const struct value *v)
 
 static struct value operator_too_large(struct template_run *r)
 {
-	return template_fail(r, EINVAL, "a number beyond 64 bits");
+	return template_fail(r, EINVAL, "a number exceeds 64 bits");
 }
 
 static struct value operator_power(struct template_run *r, int64_t base, int64_t exponent)
@@ -74,7 +74,7 @@ static struct value operator_divide_down(struct template_run *r, int64_t a, int6
 					 bool remainder)
 {
 	if (b == 0)
-		return template_fail(r, EINVAL, "a division by zero");
+		return template_fail(r, EINVAL, "division by zero");
 	if (b == -1) /* INT64_MIN / -1 overflows */
 		return remainder	? value_int(0)
 		       : a == INT64_MIN ? operator_too_large(r)
@@ -122,7 +122,7 @@ static struct value operator_floats(struct template_run *r, enum operator_kind o
 		break;
 	}
 	if (b == 0)
-		return template_fail(r, EINVAL, "a division by zero");
+		return template_fail(r, EINVAL, "division by zero");
 	if (op == OP_DIVIDE)
 		return value_float(a / b);
 	rest = fmod(a, b);
@@ -155,7 +155,7 @@ static struct value operator_add(struct template_run *r, const struct value *a,
 	}
 	if (a->kind == b->kind && (a->kind == V_LIST || a->kind == V_TUPLE))
 		return operator_join_lists(r, a, b);
-	return operator_refuse(r, "added to", a, b);
+	return operator_refuse(r, "+", a, b);
 }
 
 static struct value operator_repeat(struct template_run *r, const struct value *what,
@@ -182,7 +182,8 @@ static void operator_format_whole_part(struct template_run *r, struct writer *w,
 {
 	char digits[512];
 	if (!isfinite(number)) {
-		template_fail(r, EINVAL, "%%d of %s", isnan(number) ? "NaN" : "infinity");
+		template_fail(r, EINVAL, "%%d cannot format %s",
+			      isnan(number) ? "NaN" : "infinity");
 		return;
 	}
 	number = trunc(number) + 0.0; /* -0.0 + 0.0 is 0 */
@@ -203,9 +204,9 @@ static void operator_format_item(struct template_run *r, struct writer *w, char 
 		if (v->kind == V_BOOL)
 			text = value_int(v->truth);
 		else if (v->kind != V_INT && v->kind != V_BIG)
-			template_fail(r, EINVAL, "%%d of %s", value_type_name(v));
+			template_fail(r, EINVAL, "%%d cannot format %s", value_type_name(v));
 	} else if (kind != 's')
-		template_fail(r, ENOTSUP, "%%%c in a format is not known here", kind ? kind : ' ');
+		template_fail(r, ENOTSUP, "%%%c in a format is not supported", kind ? kind : ' ');
 	text_print(r, w, &text);
 }
 
@@ -219,13 +220,13 @@ static struct value operator_format(struct template_run *r, const struct value *
 		bool item = text->text.bytes[i] == '%' && i + 1 < text->n;
 		if (item && text->text.bytes[++i] != '%') {
 			if (next >= count)
-				return template_fail(r, EINVAL, "a format with too few items");
+				return template_fail(r, EINVAL, "too few values for a format");
 			operator_format_item(r, &w, text->text.bytes[i], &items[next++]);
 		} else
 			value_write_bytes(r, &w, text->text.bytes + i, text->text.from + i, 1);
 	}
 	if (next < count && given->kind != V_DICT)
-		return template_fail(r, EINVAL, "a format with too many items");
+		return template_fail(r, EINVAL, "too many values for a format");
 	return value_written(r, &w);
 }
 
@@ -244,11 +245,9 @@ static bool operator_repeats(const struct value *v)
 struct value operator_apply(struct template_run *r, enum operator_kind op, const struct value *a,
 			    const struct value *b)
 {
-	static const char *const WORDS[] = {
-		[OP_ADD] = "added to",		 [OP_SUBTRACT] = "lessened by",
-		[OP_MULTIPLY] = "multiplied by", [OP_DIVIDE] = "divided by",
-		[OP_FLOOR] = "divided by",	 [OP_MODULO] = "divided by",
-		[OP_POWER] = "raised to"};
+	static const char *const SIGNS[] = {
+		[OP_ADD] = "+",	   [OP_SUBTRACT] = "-", [OP_MULTIPLY] = "*", [OP_DIVIDE] = "/",
+		[OP_FLOOR] = "//", [OP_MODULO] = "%",	[OP_POWER] = "**"};
 	if (!template_work(r, 1))
 		return NONE;
 	if (value_is_number(a) && value_is_number(b))
@@ -261,7 +260,7 @@ struct value operator_apply(struct template_run *r, enum operator_kind op, const
 		return operator_repeat(r, a, b);
 	if (op == OP_MULTIPLY && operator_repeats(b) && operator_is_whole(a))
 		return operator_repeat(r, b, a);
-	return operator_refuse(r, WORDS[op], a, b);
+	return operator_refuse(r, SIGNS[op], a, b);
 }
 
 struct value operator_negate(struct template_run *r, const struct value *v)
@@ -353,7 +352,7 @@ static struct value operator_loop_cycle(struct template_run *r, const struct val
 					const struct call_arguments *args)
 {
 	if (args->count == 0)
-		return template_fail(r, EINVAL, "loop.cycle of nothing");
+		return template_fail(r, EINVAL, "loop.cycle without arguments");
 	return args->items[self->loop->index % args->count];
 }
 
@@ -519,7 +518,7 @@ static struct operator_range operator_slice_range(struct template_run *r, int64_
 {
 	struct operator_range s = {.step = call_integer_or(r, step, 1)};
 	if (s.step == 0)
-		template_fail(r, EINVAL, "a slice in steps of 0");
+		template_fail(r, EINVAL, "a slice with step 0");
 	bool from = start && start->kind != V_NONE, to = stop && stop->kind != V_NONE;
 	s.start = from	       ? operator_clip(call_integer_or(r, start, 0), count, s.step)
 		  : s.step < 0 ? count - 1
@@ -571,7 +570,7 @@ struct value operator_slice(struct template_run *r, const struct value *of,
 		return r->failed ? NONE : operator_text_range(r, of, s);
 	}
 	if (of->kind != V_LIST && of->kind != V_TUPLE)
-		return template_fail(r, EINVAL, "%s has no slices", value_type_name(of));
+		return template_fail(r, EINVAL, "%s cannot be sliced", value_type_name(of));
 	struct operator_range s =
 		operator_slice_range(r, (int64_t)of->list->count, start, stop, step);
 	struct value part = value_list(r, (enum value_kind)of->kind);

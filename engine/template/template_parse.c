@@ -26,9 +26,9 @@ static void parse_fail(struct parser *p, const char *wanted)
 {
 	p->r->line = p->at->line;
 	if (p->at->kind == T_END)
-		template_fail(p->r, EINVAL, "the template ends where %s should be", wanted);
+		template_fail(p->r, EINVAL, "the template ends, but %s is expected", wanted);
 	else
-		template_fail(p->r, EINVAL, "\"%.*s\" where %s should be",
+		template_fail(p->r, EINVAL, "\"%.*s\" stands where %s is expected",
 			      (int)(p->at->n < 24 ? p->at->n : 24), p->at->text, wanted);
 }
 
@@ -145,8 +145,7 @@ static void parse_chain(struct template_node ***tail, struct template_node *n)
 static bool parse_enter(struct parser *p)
 {
 	if (++p->depth > PARSE_DEPTH_MAX)
-		template_fail(p->r, EINVAL, "more than %d levels within one another",
-			      PARSE_DEPTH_MAX);
+		template_fail(p->r, EINVAL, "more than %d levels of nesting", PARSE_DEPTH_MAX);
 	return !p->r->failed;
 }
 
@@ -302,7 +301,7 @@ static struct template_node *parse_argument(struct parser *p)
 	struct template_node *n = parse_node(p, N_ARGUMENT);
 	n->flag = parse_take_operator(p, "*");
 	if (parse_at_operator(p, "**"))
-		template_fail(p->r, ENOTSUP, "** in a call is not known here");
+		template_fail(p->r, ENOTSUP, "** in a call is not supported");
 	if (p->at->kind == T_NAME && parse_token_is(p->at + 1, T_OPERATOR, "=")) {
 		parse_take_name(p, n, "a name");
 		parse_move(p);
@@ -319,7 +318,8 @@ static struct template_node *parse_arguments(struct parser *p)
 	while (!p->r->failed && !parse_at_operator(p, ")")) {
 		struct template_node *a = parse_argument(p);
 		if (a && named && !a->name && !a->flag)
-			template_fail(p->r, EINVAL, "an argument by position after one by name");
+			template_fail(p->r, EINVAL,
+				      "a positional argument follows a keyword argument");
 		named |= a && a->name;
 		parse_chain(&tail, a);
 		if (!parse_at_operator(p, ")"))
@@ -815,7 +815,7 @@ static struct template_node *parse_statement(struct parser *p)
 		if (parse_take_word(p, TAGS[i].word))
 			return TAGS[i].parse(p);
 	p->r->line = p->at->line;
-	template_fail(p->r, ENOTSUP, "the tag \"%.*s\" is not known here",
+	template_fail(p->r, ENOTSUP, "the tag \"%.*s\" is not supported",
 		      (int)(p->at->n < 24 ? p->at->n : 24), p->at->text ? p->at->text : "");
 	return NULL;
 }

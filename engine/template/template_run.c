@@ -31,7 +31,8 @@ static void run_assign(struct template_run *r, const struct template_node *targe
 	for (; !r->failed && t && i < items.list->count; t = t->next)
 		run_assign(r, t, items.list->items[i++]);
 	if (!r->failed && (t || i < items.list->count))
-		template_fail(r, EINVAL, "%zu values for another number of names",
+		template_fail(r, EINVAL,
+			      "%zu values cannot be assigned to a different number of names",
 			      items.list->count);
 }
 

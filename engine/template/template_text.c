@@ -133,7 +133,7 @@ static void text_repr(struct template_run *r, struct writer *w, const struct val
 	if (!template_work(r, 1))
 		return;
 	if (depth > TEMPLATE_VALUE_DEPTH) {
-		template_fail(r, EINVAL, "values too deep within one another to be written");
+		template_fail(r, EINVAL, "values are nested too deeply to be printed");
 		return;
 	}
 	switch (v->kind) {
@@ -315,8 +315,7 @@ static void text_json_key(struct json_writer *j, const struct value *key)
 	if (j->r->failed)
 		return;
 	if (text.kind != V_TEXT)
-		template_fail(j->r, EINVAL, "a key that is %s cannot be JSON",
-			      value_type_name(key));
+		template_fail(j->r, EINVAL, "%s cannot be a key in JSON", value_type_name(key));
 	else
 		text_json_text(j, &text);
 }
@@ -356,7 +355,7 @@ static void text_json_value(struct json_writer *j, const struct value *v, int de
 	if (!template_work(j->r, 1))
 		return;
 	if (depth > TEMPLATE_VALUE_DEPTH) {
-		template_fail(j->r, EINVAL, "values too deep within one another for JSON");
+		template_fail(j->r, EINVAL, "values are nested too deeply for JSON");
 		return;
 	}
 	switch (v->kind) {
@@ -384,7 +383,7 @@ static void text_json_value(struct json_writer *j, const struct value *v, int de
 		text_json_dict(j, v->dict, depth);
 		break;
 	default:
-		template_fail(j->r, EINVAL, "%s cannot be JSON", value_type_name(v));
+		template_fail(j->r, EINVAL, "%s cannot be written as JSON", value_type_name(v));
 	}
 }
 
@@ -480,8 +479,7 @@ struct value text_replace(struct template_run *r, const struct value *text, cons
 	struct writer w = {0};
 	size_t at = 0;
 	if (old->n == 0)
-		return template_fail(r, ENOTSUP,
-				     "replacing nothing by something is not known here");
+		return template_fail(r, ENOTSUP, "replacing an empty text is not supported");
 	while (!r->failed && times != 0) {
 		size_t found = value_text_find(r, text, at, old);
 		if (found == text->n)

@@ -37,8 +37,7 @@ bool template_work(struct template_run *r, uint64_t steps)
 	if (r->failed)
 		return false;
 	if (steps > r->work_left)
-		template_fail(r, EFBIG,
-			      "the template takes more work than any conversation should need");
+		template_fail(r, EFBIG, "the template takes too many steps; is it damaged?");
 	else if (token_stop_asked(r->stop)) {
 		r->failed = true;
 		token_stop_error(r->e);
@@ -60,15 +59,14 @@ void *template_allocate(struct template_run *r, size_t bytes)
 	if (r->failed)
 		return NULL;
 	if (bytes > r->memory_left) {
-		template_fail(r, EFBIG,
-			      "the template takes more memory than any conversation should need");
+		template_fail(r, EFBIG, "the template needs too much memory; is it damaged?");
 		return NULL;
 	}
 	if (!r->blocks || need > r->blocks->size - r->blocks->used) {
 		size_t size = need > BLOCK_BYTES / 4 ? need : BLOCK_BYTES;
 		struct template_block *b = malloc(sizeof *b + size);
 		if (!b) {
-			template_fail(r, ENOMEM, "no memory to render it");
+			template_fail(r, ENOMEM, "out of memory for rendering");
 			return NULL;
 		}
 		*b = (struct template_block){.next = r->blocks, .size = size};
@@ -270,7 +268,7 @@ static bool value_equal_deep(struct template_run *r, const struct value *a, cons
 	if (!template_work(r, 1))
 		return false;
 	if (depth > TEMPLATE_VALUE_DEPTH) {
-		template_fail(r, EINVAL, "values too deep within one another to be compared");
+		template_fail(r, EINVAL, "values are nested too deeply to be compared");
 		return false;
 	}
 	if (value_is_number(a) && value_is_number(b))
@@ -550,7 +548,7 @@ static int value_compare_deep(struct template_run *r, const struct value *a, con
 		return value_compare_bytes(r, a, b);
 	bool lists = a->kind == b->kind && (a->kind == V_LIST || a->kind == V_TUPLE);
 	if (!lists || depth > TEMPLATE_VALUE_DEPTH) {
-		template_fail(r, EINVAL, "%s and %s have no order", value_type_name(a),
+		template_fail(r, EINVAL, "%s and %s cannot be ordered", value_type_name(a),
 			      value_type_name(b));
 		return 0;
 	}
@@ -608,7 +606,7 @@ bool value_contains(struct template_run *r, const struct value *in, const struct
 	default:
 		break;
 	}
-	template_fail(r, EINVAL, "%s cannot be looked for in %s", value_type_name(v),
+	template_fail(r, EINVAL, "%s cannot be searched for in %s", value_type_name(v),
 		      value_type_name(in));
 	return false;
 }

@@ -128,13 +128,13 @@ int added_tokens_append(struct added_tokens *a, const struct added_token *token,
 		size_t capacity = 2 * a->capacity + 16;
 		struct added_token *items = realloc(a->items, capacity * sizeof *items);
 		if (!items)
-			return err_set(e, ENOMEM, "no memory for added tokens");
+			return err_set(e, ENOMEM, "out of memory for added tokens");
 		a->items = items;
 		a->capacity = capacity;
 	}
 	char *text = malloc((size_t)token->length + 1);
 	if (!text)
-		return err_set(e, ENOMEM, "no memory for added tokens");
+		return err_set(e, ENOMEM, "out of memory for added tokens");
 	memcpy(text, token->text, token->length);
 	text[token->length] = '\0';
 	a->items[a->count] = *token;
@@ -168,7 +168,7 @@ int added_tokens_finish(struct added_tokens *a, const char *name, struct err *e)
 	for (size_t i = 1; i < a->count; i++) {
 		const struct added_token *t = &a->items[i], *last = t - 1;
 		if (added_same_text(t, last) && (!t->normalized || t->id == last->id))
-			return err_set(e, EINVAL, "%s: the added token \"%s\" is there twice", name,
+			return err_set(e, EINVAL, "%s: the added token \"%s\" occurs twice", name,
 				       t->text);
 	}
 	size_t kept = 1;

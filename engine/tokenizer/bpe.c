@@ -71,7 +71,7 @@ static int bpe_grow_table(struct bpe_merges *m, struct err *e)
 				    .seed = m->seed};
 	larger.slots = malloc(larger.slot_count * sizeof *larger.slots);
 	if (!larger.slots)
-		return err_set(e, ENOMEM, "no memory for more than %zu merges", m->count);
+		return err_set(e, ENOMEM, "out of memory for more than %zu merges", m->count);
 	for (size_t i = 0; i < larger.slot_count; i++)
 		larger.slots[i].rank = MERGE_NONE;
 	for (size_t i = 0; i < m->slot_count; i++)
@@ -110,7 +110,7 @@ static int bpe_heap_push(struct bpe_work *w, struct bpe_candidate c, struct err 
 		size_t capacity = 2 * w->heap_capacity + 64;
 		struct bpe_candidate *heap = realloc(w->heap, capacity * sizeof *heap);
 		if (!heap)
-			return err_set(e, ENOMEM, "no memory to tokenize a long word");
+			return err_set(e, ENOMEM, "out of memory for tokenizing a long word");
 		w->heap = heap;
 		w->heap_capacity = capacity;
 	}
@@ -227,7 +227,7 @@ static int bpe_begin_word(struct bpe_work *w, struct err *e)
 		size_t capacity = (size_t)w->length * 2;
 		struct bpe_symbol *symbols = realloc(w->symbols, capacity * sizeof *symbols);
 		if (!symbols)
-			return err_set(e, ENOMEM, "no memory to tokenize a word of %u bytes",
+			return err_set(e, ENOMEM, "out of memory for tokenizing a word of %u bytes",
 				       w->length);
 		w->symbols = symbols;
 		w->symbol_capacity = capacity;

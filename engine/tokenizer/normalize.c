@@ -158,8 +158,8 @@ int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **o
 	free(composed.text);
 	if (rc == 0)
 		return token_stop_error(e);
-	return err_set(e, -rc, "a text of %zu bytes could not be normalised%s", n,
-		       rc == -ENOMEM ? ": no memory" : "");
+	return err_set(e, -rc, "normalising a text of %zu bytes failed%s", n,
+		       rc == -ENOMEM ? ": out of memory" : "");
 }
 
 /* --- spaces --- */
@@ -227,7 +227,7 @@ int normalize_text(const struct normalizer *z, const char *text, size_t n, const
 	*out = normalize_copy_behind(z->prepend, text, *out_n);
 	free(composed);
 	if (!*out)
-		return err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
+		return err_set(e, ENOMEM, "out of memory for tokenizing %zu bytes", n);
 	*out_n += z->prepend;
 	if (marked)
 		*out_n = normalize_spaces(*out, *out_n);
@@ -291,7 +291,7 @@ static int normalize_parts(struct normalize_parts *p, const struct normalizer *z
 		rc = normalize_text(&each, text + from, to - from, stop, &changed, &length, e);
 		if (rc == 0 &&
 		    !normalize_append_part(p, changed ? changed : text + from, length, right))
-			rc = err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
+			rc = err_set(e, ENOMEM, "out of memory for tokenizing %zu bytes", n);
 		free(changed);
 		each.prepend = false; /* only before the whole text */
 	}

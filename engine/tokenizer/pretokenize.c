@@ -172,13 +172,13 @@ static char *pretokenize_translate(const char *pattern, const char *name, struct
 {
 	size_t n = strlen(pattern);
 	if (n > PATTERN_BYTES_MAX) {
-		err_set(e, EINVAL, "%s: a split pattern of %zu bytes, more than %d", name, n,
-			PATTERN_BYTES_MAX);
+		err_set(e, EINVAL, "%s: a split pattern has %zu bytes; at most %d are allowed",
+			name, n, PATTERN_BYTES_MAX);
 		return NULL;
 	}
 	char *translated = malloc(n * TRANSLATED_MAX + 1);
 	if (!translated) {
-		err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
+		err_set(e, ENOMEM, "%s: out of memory for the split pattern", name);
 		return NULL;
 	}
 	struct pretokenize_translation t = {.in = pattern, .out = translated};
@@ -186,8 +186,8 @@ static char *pretokenize_translate(const char *pattern, const char *name, struct
 		const char *at = t.in;
 		if (!pretokenize_translate_step(&t)) {
 			err_set(e, ENOTSUP,
-				"%s: the split pattern has at byte %zu what this reader does not "
-				"know: %.*s",
+				"%s: moefs does not support the split pattern from byte %zu on: "
+				"%.*s",
 				name, (size_t)(at - pattern), 20, at);
 			free(translated);
 			return NULL;
@@ -204,7 +204,7 @@ static pcre2_code *pretokenize_compile(const char *pattern, uint32_t options, co
 {
 	pcre2_compile_context *context = pcre2_compile_context_create(NULL);
 	if (!context) {
-		err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
+		err_set(e, ENOMEM, "%s: out of memory for the split pattern", name);
 		return NULL;
 	}
 	pcre2_set_newline(context, PCRE2_NEWLINE_LF); /* what a dot does not match */
@@ -235,7 +235,7 @@ static char *pretokenize_to_pcre2(const char *pattern, const char *name, struct 
 			continue;
 		char *copy = strdup(EQUIVALENTS[i][1]);
 		if (!copy)
-			err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
+			err_set(e, ENOMEM, "%s: out of memory for the split pattern", name);
 		return copy;
 	}
 	return pretokenize_translate(pattern, name, e);
@@ -268,7 +268,7 @@ int pretokenize_add(struct pretokenizer *s, const char *pattern, bool prefix_spa
 	if (!s->name)
 		s->name = strdup(name);
 	if (!s->name)
-		return err_set(e, ENOMEM, "%s: no memory for its name", name);
+		return err_set(e, ENOMEM, "%s: out of memory for a name", name);
 	if (pattern && pretokenize_compile_stage(&stage, pattern, name, &own) < 0)
 		return err_set(e, own.code, "%s", own.text);
 	s->stages[s->count++] = stage;
@@ -282,7 +282,8 @@ int pretokenize_add_literal(struct pretokenizer *s, const char *text, const char
 	char *pattern = n <= PATTERN_BYTES_MAX / 2 ? malloc(2 * n + 1) : NULL;
 	if (!pattern)
 		return err_set(e, n <= PATTERN_BYTES_MAX / 2 ? ENOMEM : EINVAL,
-			       "%s: no room for a split at a text of %zu bytes", name, n);
+			       "%s: splitting at a text of %zu bytes: too long, or out of memory",
+			       name, n);
 	char *to = pattern;
 	for (const char *c = text; *c; c++) {
 		if (ispunct((unsigned char)*c))
@@ -441,12 +442,10 @@ static int pretokenize_refuse(struct pretokenize_run *r, int rc, const char *tex
 	if (rc == PCRE2_ERROR_CALLOUT)
 		return token_stop_error(r->e);
 	if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT)
-		return err_set(
-			r->e, ENOTSUP,
-			"%s: its split pattern takes more work than any text should need, at "
-			"\"%.*s\"; send shorter texts, or fetch the file anew from where the "
-			"model was published",
-			r->splitter->name, (int)shown, text + from);
+		return err_set(r->e, ENOTSUP,
+			       "%s: its split pattern takes too long at \"%.*s\"; send shorter "
+			       "texts, or download the file again",
+			       r->splitter->name, (int)shown, text + from);
 	pcre2_get_error_message(rc, (PCRE2_UCHAR *)words, sizeof words);
 	return err_set(r->e, rc == PCRE2_ERROR_NOMEMORY ? ENOMEM : ENOTSUP,
 		       "%s: its split pattern fails at \"%.*s\": %s", r->splitter->name, (int)shown,
@@ -523,7 +522,7 @@ static int pretokenize_put_space(struct pretokenize_run *r, uint32_t stage, cons
 	if (*n + 1 > w->prefixed_capacity[stage]) {
 		char *larger = realloc(w->prefixed[stage], 2 * *n + 64);
 		if (!larger)
-			return err_set(r->e, ENOMEM, "no memory to tokenize %zu bytes", *n);
+			return err_set(r->e, ENOMEM, "out of memory for tokenizing %zu bytes", *n);
 		w->prefixed[stage] = larger;
 		w->prefixed_capacity[stage] = 2 * *n + 64;
 	}

@@ -42,7 +42,8 @@ static inline int token_list_append(struct token_list *l, const uint32_t *ids, s
 		size_t capacity = 2 * l->capacity + n + 16;
 		uint32_t *larger = reallocarray(l->ids, capacity, sizeof *larger);
 		if (!larger)
-			return err_set(e, ENOMEM, "no memory for a list of %zu tokens", capacity);
+			return err_set(e, ENOMEM, "out of memory for a list of %zu tokens",
+				       capacity);
 		l->ids = larger;
 		l->capacity = capacity;
 	}

@@ -54,7 +54,7 @@ int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
 {
 	char *path;
 	if (asprintf(&path, "%s/tokenizer.json", directory) < 0)
-		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
+		return err_set(e, ENOMEM, "%s: out of memory for a path", directory);
 	struct tokenizer *t = tokenizer_new();
 	int rc = t ? tokenizer_read_directory(t, directory, path, e) : -ENOMEM;
 	free(path);
@@ -173,7 +173,7 @@ static int tokenizer_encode_words(struct tokenizer_encoder *c, const char *text,
 		return tokenizer_split_text(c, text, n, e);
 	char *led = malloc(n + 1);
 	if (!led)
-		return err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
+		return err_set(e, ENOMEM, "out of memory for tokenizing %zu bytes", n);
 	led[0] = ' ';
 	memcpy(led + 1, text, n);
 	int rc = tokenizer_split_text(c, led, n + 1, e);
@@ -226,9 +226,8 @@ int tokenizer_encode_rights(const struct tokenizer *t, const char *text, const u
 			    struct err *e)
 {
 	if (length > TEXT_BYTES_MAX)
-		return err_set(e, EFBIG,
-			       "a text of %zu bytes is more than the tokenizer takes (%d)", length,
-			       TEXT_BYTES_MAX);
+		return err_set(e, EFBIG, "the text has %zu bytes; the tokenizer takes at most %d",
+			       length, TEXT_BYTES_MAX);
 	int rc = utf8_check(text, length, e);
 	if (rc < 0)
 		return rc;
@@ -245,7 +244,7 @@ int tokenizer_encode_rights(const struct tokenizer *t, const char *text, const u
 		rc = tokenizer_encode_around(&c, &t->literal, text, length, rights,
 					     tokenizer_encode_raw, e);
 	else
-		rc = err_set(e, ENOMEM, "no memory to tokenize a text of %zu bytes", length);
+		rc = err_set(e, ENOMEM, "out of memory for tokenizing %zu bytes", length);
 	pretokenize_work_free(c.split);
 	bpe_work_free(c.bpe);
 	if (rc == 0 && token_stop_asked(stop)) /* a part may have stopped early */

@@ -93,8 +93,7 @@ int tokenizer_finish(struct tokenizer **out, struct tokenizer *t, int rc, const 
 	else
 		tokenizer_mark_ends(*out = t);
 	if (rc == -ENOMEM)
-		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
-			       name);
+		return err_set(e, ENOMEM, "%s: out of memory for the tokenizer", name);
 	return rc;
 }
 
@@ -143,8 +142,9 @@ int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, co
 	const struct vocabulary *v = &t->vocabulary;
 	char bytes[MERGE_BYTES_MAX];
 	if (left_n == 0 || right_n == 0 || left_n > sizeof bytes / 2 || right_n > sizeof bytes / 2)
-		return err_set(e, EINVAL, "%s: merge %u: a part of %zu bytes; must be 1 to %zu",
-			       name, rank, left_n && left_n <= sizeof bytes / 2 ? right_n : left_n,
+		return err_set(e, EINVAL,
+			       "%s: merge %u: a part has %zu bytes; 1 to %zu are allowed", name,
+			       rank, left_n && left_n <= sizeof bytes / 2 ? right_n : left_n,
 			       sizeof bytes / 2);
 	size_t left_bytes = 0, right_bytes = 0;
 	int64_t left_id = vocabulary_find_spelling(v, left, left_n, bytes, &left_bytes);
@@ -173,8 +173,8 @@ int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, ui
 	size_t left = space ? (size_t)(space - line) : n;
 	if (!space || memchr(space + 1, ' ', n - left - 1))
 		return err_set(e, EINVAL,
-			       "%s: merge %u must be two tokens and a space, not \"%.*s\"", name,
-			       rank, n < 80 ? (int)n : 80, line);
+			       "%s: merge %u must be two tokens separated by a space, not \"%.*s\"",
+			       name, rank, n < 80 ? (int)n : 80, line);
 	return tokenizer_add_merge(t, line, left, space + 1, n - left - 1, rank, name, e);
 }
 
@@ -204,7 +204,7 @@ int tokenizer_append_entry(struct added_entries *l, const struct added_entry *a,
 		size_t capacity = 2 * l->capacity + 16;
 		struct added_entry *items = reallocarray(l->items, capacity, sizeof *items);
 		if (!items)
-			return err_set(e, ENOMEM, "no memory for %zu added tokens", capacity);
+			return err_set(e, ENOMEM, "out of memory for %zu added tokens", capacity);
 		l->items = items;
 		l->capacity = capacity;
 	}
@@ -236,8 +236,8 @@ static int tokenizer_add_token(struct tokenizer *t, const struct added_entry *a,
 {
 	size_t n = a->length;
 	if (n == 0 || n > ADDED_TOKEN_BYTES_MAX)
-		return err_set(e, EINVAL, "%s: an added token of %zu bytes; must be 1 to %d", name,
-			       n, ADDED_TOKEN_BYTES_MAX);
+		return err_set(e, EINVAL, "%s: an added token has %zu bytes; 1 to %d are allowed",
+			       name, n, ADDED_TOKEN_BYTES_MAX);
 	struct added_token token = {.text = (char *)a->content,
 				    .length = (uint32_t)n,
 				    .id = a->id,
@@ -312,7 +312,7 @@ int tokenizer_config_read(struct tokenizer *t, const char *directory, struct err
 	struct json *config = NULL;
 	struct err own = {0}; /* a missing file is not an error */
 	if (asprintf(&path, "%s/tokenizer_config.json", directory) < 0)
-		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
+		return err_set(e, ENOMEM, "%s: out of memory for a path", directory);
 	int rc = json_parse_file(&config, path, CONFIG_FILE_MAX, &own);
 	if (rc == 0 && json_kind(config) != JSON_OBJECT)
 		rc = err_set(&own, EINVAL, "%s: must be a JSON object", path);

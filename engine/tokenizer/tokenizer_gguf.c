@@ -40,7 +40,8 @@ static int tokenizer_gguf_find_model(const struct tokenizer_gguf *p,
 				     const struct tokenizer_gguf_model **model, struct err *e)
 {
 	if (!p->model)
-		return err_set(e, EINVAL, "%s: it does not say what kind of vocabulary it has",
+		return err_set(e, EINVAL,
+			       "%s: the kind of vocabulary is missing (tokenizer.ggml.model)",
 			       p->name);
 	for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
 		if (strcmp(p->model, MODELS[i].name) == 0) {
@@ -50,10 +51,11 @@ static int tokenizer_gguf_find_model(const struct tokenizer_gguf *p,
 	for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)
 		if (strcmp(p->model, OTHERS[i].name) == 0)
 			return err_set(e, ENOTSUP,
-				       "%s: its vocabulary is \"%s\", %s; this reader knows only "
-				       "byte-pair merging",
+				       "%s: its vocabulary is \"%s\", %s; moefs supports only "
+				       "byte-pair encoding (BPE)",
 				       p->name, p->model, OTHERS[i].what);
-	return err_set(e, ENOTSUP, "%s: a vocabulary of kind \"%.64s\" is not known to this reader",
+	return err_set(e, ENOTSUP,
+		       "%s: moefs does not support the vocabulary \"%.64s\" (tokenizer.ggml.model)",
 		       p->name, p->model);
 }
 
@@ -63,17 +65,16 @@ static int tokenizer_gguf_read_split(struct tokenizer *t, const struct tokenizer
 				     struct err *e)
 {
 	if (!p->pre || strcmp(p->pre, "default") == 0)
-		return err_set(
-			e, ENOTSUP,
-			"%s: it does not say how text is split before merging "
-			"(tokenizer.ggml.pre), as files of old converters; fetch a newer one",
-			p->name);
+		return err_set(e, ENOTSUP,
+			       "%s: tokenizer.ggml.pre is missing, which says how text is split "
+			       "into words; an old converter made this file: download a newer one",
+			       p->name);
 	const struct pretokenize_name *split = pretokenize_find_name(p->pre);
 	if (!split)
-		return err_set(e, ENOTSUP,
-			       "%s: text split as \"%.64s\" (tokenizer.ggml.pre) is not known to "
-			       "this reader",
-			       p->name, p->pre);
+		return err_set(
+			e, ENOTSUP,
+			"%s: moefs does not support text split as \"%.64s\" (tokenizer.ggml.pre)",
+			p->name, p->pre);
 	t->normalizer.nfc = split->nfc;
 	t->ignore_merges = split->ignore_merges;
 	t->add_bos = split->add_bos;
@@ -116,7 +117,7 @@ static int tokenizer_gguf_take_text(const struct tokenizer_gguf_text *list, size
 	size_t valid = utf8_valid_length(text->bytes, text->length);
 	if (valid == text->length)
 		return 0;
-	return err_set(e, EINVAL, "%s: %s %zu is not UTF-8 from its byte %zu on", name, what, i,
+	return err_set(e, EINVAL, "%s: %s %zu is not valid UTF-8 at byte %zu", name, what, i,
 		       valid);
 }
 
@@ -153,7 +154,7 @@ static int tokenizer_gguf_add_tokens(struct tokenizer *t, const struct tokenizer
 				     struct added_entries *added, struct err *e)
 {
 	if (p->token_count == 0 || p->token_count > TOKEN_ID_MAX)
-		return err_set(e, EINVAL, "%s: a vocabulary of %zu tokens; must be 1 to %d",
+		return err_set(e, EINVAL, "%s: the vocabulary has %zu tokens; 1 to %d are allowed",
 			       p->name, p->token_count, TOKEN_ID_MAX);
 	int rc = vocabulary_init(&t->vocabulary, (uint32_t)p->token_count, p->token_count, e);
 	t->merges.seed = t->vocabulary.seed;
@@ -227,8 +228,9 @@ static int tokenizer_gguf_check_id(const struct tokenizer_gguf *p, int64_t id, c
 {
 	if (id < (int64_t)p->token_count)
 		return 0;
-	return err_set(e, EINVAL, "%s: its token for %s is %lld, of a vocabulary of %zu", p->name,
-		       what, (long long)id, p->token_count);
+	return err_set(e, EINVAL,
+		       "%s: its token for %s has the id %lld, but the vocabulary has %zu tokens",
+		       p->name, what, (long long)id, p->token_count);
 }
 
 static int tokenizer_gguf_read_ends(struct tokenizer *t, const struct tokenizer_gguf *p,
@@ -250,8 +252,8 @@ static int tokenizer_gguf_read_ends(struct tokenizer *t, const struct tokenizer_
 		t->add_bos = p->add_bos == SAID_YES;
 	if (t->add_bos && t->bos < 0)
 		return err_set(e, EINVAL,
-			       "%s: texts begin with a token that it does not name "
-			       "(tokenizer.ggml.bos_token_id)",
+			       "%s: texts begin with a token, but tokenizer.ggml.bos_token_id does "
+			       "not name it",
 			       p->name);
 	return 0;
 }

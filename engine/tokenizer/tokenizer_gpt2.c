@@ -38,7 +38,7 @@ struct gpt2_layout {
 static int gpt2_path(const struct gpt2_layout *l, const char *file, char **path, struct err *e)
 {
 	if (asprintf(path, "%s/%s", l->directory, file) < 0)
-		return err_set(e, ENOMEM, "%s: no memory for a path", l->directory);
+		return err_set(e, ENOMEM, "%s: out of memory for a path", l->directory);
 	return 0;
 }
 
@@ -66,16 +66,15 @@ static int gpt2_read_layout(struct gpt2_layout *l, struct err *e)
 {
 	int rc = gpt2_read_object(l, "vocab.json", TOKENIZER_FILE_MAX, &l->vocab, e);
 	if (rc == 0 && !l->vocab)
-		return err_set(
-			e, ENOENT,
-			"%s: no tokenizer.json and no vocab.json; copy the tokenizer's files "
-			"beside the weights",
-			l->directory);
+		return err_set(e, ENOENT,
+			       "%s: has no tokenizer.json and no vocab.json; copy the tokenizer's "
+			       "files beside the weights",
+			       l->directory);
 	if (rc == 0)
 		rc = gpt2_read_object(l, "tokenizer_config.json", CONFIG_FILE_MAX, &l->config, e);
 	if (rc == 0 && !l->config)
 		return err_set(e, ENOENT,
-			       "%s: vocab.json without a tokenizer_config.json, whose "
+			       "%s: has a vocab.json but no tokenizer_config.json, whose "
 			       "\"tokenizer_class\" says how text is split",
 			       l->directory);
 	if (rc == 0)
@@ -122,8 +121,8 @@ static int gpt2_read_class(struct tokenizer *t, const struct gpt2_layout *l, con
 		return rc < 0 ? rc : pretokenize_add(&t->splitter, NULL, prefix_space, name, e);
 	}
 	return err_set(e, ENOTSUP,
-		       "%s: \"tokenizer_class\" %s is not known to this reader; a tokenizer.json "
-		       "beside it would say what it does",
+		       "%s: moefs does not support \"tokenizer_class\": \"%s\"; add the model's "
+		       "tokenizer.json, which says how text is split",
 		       name, class_name);
 }
 
@@ -142,8 +141,8 @@ static int gpt2_list_decoder(struct added_entries *list, const struct json *deco
 		struct added_entry entry;
 		if (key[digits] || id > TOKEN_ID_MAX)
 			return err_set(e, EINVAL,
-				       "%s: \"added_tokens_decoder\" has \"%s\" for an id", name,
-				       key);
+				       "%s: \"added_tokens_decoder\": \"%s\" is not a token id",
+				       name, key);
 		rc = tokenizer_read_entry(&entry, v, name, e);
 		entry.id = (uint32_t)id;
 		if (rc == 0)
@@ -171,7 +170,7 @@ static int gpt2_append_special(struct gpt2_specials *s, const char *content,
 		size_t capacity = 2 * s->capacity + 16;
 		struct gpt2_special *items = reallocarray(s->items, capacity, sizeof *items);
 		if (!items)
-			return err_set(e, ENOMEM, "no memory for %zu special tokens", capacity);
+			return err_set(e, ENOMEM, "out of memory for %zu special tokens", capacity);
 		s->items = items;
 		s->capacity = capacity;
 	}

@@ -59,8 +59,8 @@ static int tokenizer_json_check_keys(struct tokenizer_json *r, const struct json
 			known = strcmp(key, keys[i]) == 0;
 		if (!known)
 			return err_set(r->e, ENOTSUP,
-				       "%s: %s has \"%s\", which this reader does not know",
-				       r->name, what, key);
+				       "%s: %s has \"%s\", which moefs does not support", r->name,
+				       what, key);
 	}
 	return 0;
 }
@@ -91,7 +91,7 @@ static int tokenizer_json_read_part(struct tokenizer_json *r,
 		rc = tokenizer_json_check_keys(r, object, type, part->keys);
 		return rc < 0 || !part->read ? rc : part->read(r, object);
 	}
-	return err_set(r->e, ENOTSUP, "%s: %s of type \"%s\" is not known to this reader", r->name,
+	return err_set(r->e, ENOTSUP, "%s: moefs does not support %s of type \"%s\"", r->name,
 		       c->key, type);
 }
 
@@ -114,8 +114,8 @@ static int tokenizer_json_must_be(struct tokenizer_json *r, const struct json *o
 	if (rc < 0 || strcmp(have, value) == 0)
 		return rc;
 	return err_set(r->e, ENOTSUP,
-		       "%s: %s with \"%s\" of \"%s\" is not known to this reader, only \"%s\"",
-		       r->name, part, key, have, value);
+		       "%s: moefs does not support %s with \"%s\": \"%s\", only \"%s\"", r->name,
+		       part, key, have, value);
 }
 
 /* Checks that a Replace replaces `from` by `to`. */
@@ -135,7 +135,7 @@ static int tokenizer_json_read_nfc(struct tokenizer_json *r, const struct json *
 {
 	(void)object;
 	if (r->marks)
-		return err_set(r->e, ENOTSUP, "%s: NFC after Replace is not known to this reader",
+		return err_set(r->e, ENOTSUP, "%s: moefs does not support NFC after Replace",
 			       r->name);
 	r->t->normalizer.nfc = true;
 	return 0;
@@ -168,12 +168,11 @@ static int tokenizer_json_may_split(struct tokenizer_json *r)
 {
 	if (r->byte_level)
 		return err_set(r->e, ENOTSUP,
-			       "%s: a pre-tokenizer after ByteLevel is not known to this reader",
+			       "%s: moefs does not support a pre-tokenizer after ByteLevel",
 			       r->name);
 	if (r->marks)
 		return err_set(r->e, ENOTSUP,
-			       "%s: a pre-tokenizer where spaces are U+2581 is not known to this "
-			       "reader",
+			       "%s: moefs does not support a pre-tokenizer where spaces are U+2581",
 			       r->name);
 	return 0;
 }
@@ -204,9 +203,9 @@ static int tokenizer_json_read_split(struct tokenizer_json *r, const struct json
 		return 0; /* a text has no spaces any more (Gemma) */
 	if (strcmp(behavior, "Isolated") != 0 || invert)
 		return err_set(r->e, ENOTSUP,
-			       "%s: Split with behavior \"%s\"%s is not known to this reader, only "
-			       "Isolated",
-			       r->name, behavior, invert ? ", inverted," : "");
+			       "%s: moefs does not support Split with \"behavior\": \"%s\"%s, only "
+			       "\"Isolated\"",
+			       r->name, behavior, invert ? " (inverted)" : "");
 	if (!is_text)
 		return tokenizer_json_add_stage(r, regex, false);
 	rc = tokenizer_json_may_split(r);
@@ -251,10 +250,9 @@ static int tokenizer_json_read_metaspace(struct tokenizer_json *r, const struct 
 	const char *scheme = NULL;
 	int rc = tokenizer_json_may_split(r);
 	if (rc == 0 && r->t->splitter.count > 0)
-		rc = err_set(
-			r->e, ENOTSUP,
-			"%s: Metaspace after another pre-tokenizer is not known to this reader",
-			r->name);
+		rc = err_set(r->e, ENOTSUP,
+			     "%s: moefs does not support Metaspace after another pre-tokenizer",
+			     r->name);
 	if (rc == 0)
 		rc = tokenizer_json_must_be(r, object, "Metaspace", "replacement", MARK);
 	if (rc == 0)
@@ -270,8 +268,7 @@ static int tokenizer_json_read_metaspace(struct tokenizer_json *r, const struct 
 			return 0;
 	}
 	return err_set(r->e, ENOTSUP,
-		       "%s: Metaspace with \"prepend_scheme\" of \"%s\" is not known to this "
-		       "reader",
+		       "%s: moefs does not support Metaspace with \"prepend_scheme\": \"%s\"",
 		       r->name, scheme);
 }
 
@@ -315,8 +312,8 @@ static int tokenizer_json_read_template(struct tokenizer_json *r, const struct j
 	}
 	if (json_count(single) != (r->bos ? 2u : 1u) || !json_has(last, "Sequence"))
 		return err_set(r->e, ENOTSUP,
-			       "%s: its template adds special tokens around every text other than "
-			       "one at the beginning, which this reader does not do",
+			       "%s: the post_processor adds more special tokens to a text than one "
+			       "at its beginning, which moefs does not support",
 			       r->name);
 	return 0;
 }
@@ -397,12 +394,11 @@ static int tokenizer_json_check_kind(struct tokenizer_json *r)
 	if (bytes != pieces && r->byte_level == r->byte_decoder && r->marks == r->mark_decoder &&
 	    (pieces || !r->t->normalizer.prepend))
 		return 0;
-	return err_set(
-		r->e, ENOTSUP,
-		"%s: its decoder is not the other half of its normalizer and pre-tokenizer; this "
-		"reader knows byte-level BPE (ByteLevel in both) and BPE of pieces (spaces to "
-		"U+2581 and back)",
-		r->name);
+	return err_set(r->e, ENOTSUP,
+		       "%s: the decoder does not undo the normalizer and pre-tokenizer; moefs "
+		       "supports byte-level BPE (ByteLevel in both) and SentencePiece BPE (spaces "
+		       "to U+2581 and back)",
+		       r->name);
 }
 
 /* Reads normalizer, pre_tokenizer, post_processor and decoder, and checks that they belong
@@ -443,9 +439,7 @@ static int tokenizer_json_check_options(struct tokenizer_json *r, const struct j
 		if (rc < 0)
 			return rc;
 		if (*affix)
-			return err_set(r->e, ENOTSUP,
-				       "%s: \"%s\" is \"%s\"; this reader knows only "
-				       "tokens without",
+			return err_set(r->e, ENOTSUP, "%s: moefs does not support \"%s\": \"%s\"",
 				       r->name, AFFIXES[i], affix);
 	}
 	double dropout = 0;
@@ -454,11 +448,11 @@ static int tokenizer_json_check_options(struct tokenizer_json *r, const struct j
 	if (rc == 0)
 		rc = json_get_bool_or(model, "byte_fallback", r->name, false, &fallback, r->e);
 	if (rc == 0 && dropout > 0)
-		rc = err_set(r->e, ENOTSUP, "%s: \"dropout\" is not known to this reader", r->name);
+		rc = err_set(r->e, ENOTSUP, "%s: moefs does not support \"dropout\"", r->name);
 	if (rc == 0 && (fallback != pieces || r->fallback_decoder != pieces))
 		rc = err_set(r->e, ENOTSUP,
-			     "%s: \"byte_fallback\" and a decoder for it must both be there with "
-			     "pieces, and with bytes neither",
+			     "%s: SentencePiece BPE needs \"byte_fallback\" and the decoder "
+			     "ByteFallback; byte-level BPE must have neither",
 			     r->name);
 	return rc;
 }
@@ -474,8 +468,8 @@ static int tokenizer_json_check_unknown(struct tokenizer_json *r, const struct j
 		bool in_utf8 = byte != 0xc0 && byte != 0xc1 && byte < 0xf5;
 		if (in_utf8 && (pieces ? v->fallback_id : v->byte_id)[byte] < 0)
 			return err_set(r->e, ENOTSUP,
-				       "%s: \"unk_token\" would stand for byte 0x%02x, which this "
-				       "reader does not do",
+				       "%s: \"unk_token\" would stand for byte 0x%02x, which moefs "
+				       "does not support",
 				       r->name, (unsigned)byte);
 	}
 	return 0;
@@ -523,7 +517,7 @@ static int tokenizer_json_read_model(struct tokenizer_json *r, const struct json
 		rc = json_get_string_or(model, "type", r->name, "BPE", &type, r->e);
 	if (rc == 0 && strcmp(type, "BPE") != 0)
 		rc = err_set(r->e, ENOTSUP,
-			     "%s: a model of type \"%s\" is not known to this reader", r->name,
+			     "%s: moefs does not support a model of type \"%s\", only BPE", r->name,
 			     type);
 	if (rc == 0)
 		rc = tokenizer_json_check_keys(r, model, "the model", MODEL_KEYS);
@@ -581,9 +575,10 @@ static int tokenizer_json_find_bos(struct tokenizer_json *r)
 			r->t->bos = r->added.items[i].id;
 	r->t->add_bos = r->bos != NULL;
 	if (r->t->add_bos && r->t->bos < 0)
-		return err_set(r->e, EINVAL,
-			       "%s: its template begins with \"%s\", which is no token", r->name,
-			       r->bos);
+		return err_set(
+			r->e, EINVAL,
+			"%s: the post_processor begins a text with \"%s\", which is not a token",
+			r->name, r->bos);
 	return 0;
 }
 

@@ -78,7 +78,7 @@ int vocabulary_init(struct vocabulary *v, uint32_t size, size_t count, struct er
 	v->tokens = calloc(size ? size : 1, sizeof *v->tokens);
 	v->slots = malloc(v->slot_count * sizeof *v->slots);
 	if (!v->tokens || !v->slots)
-		return err_set(e, ENOMEM, "no memory for a vocabulary of %u tokens", size);
+		return err_set(e, ENOMEM, "out of memory for a vocabulary of %u tokens", size);
 	for (size_t i = 0; i < v->slot_count; i++)
 		v->slots[i] = SLOT_EMPTY;
 	for (int i = 0; i < 256; i++)
@@ -108,7 +108,7 @@ static int vocabulary_reserve_bytes(struct vocabulary *v, size_t n, struct err *
 	size_t capacity = 2 * wanted + 4096;
 	char *bytes = realloc(v->bytes, capacity);
 	if (!bytes)
-		return err_set(e, ENOMEM, "no memory for the texts of the vocabulary");
+		return err_set(e, ENOMEM, "out of memory for the vocabulary's texts");
 	v->bytes = bytes;
 	v->bytes_capacity = capacity;
 	return 0;
@@ -146,7 +146,7 @@ static int vocabulary_note_joints(struct vocabulary *v, const char *bytes, size_
 	if (!v->joints)
 		v->joints = calloc((1 << JOINT_BITS) / 64, sizeof *v->joints);
 	if (!v->joints)
-		return err_set(e, ENOMEM, "no memory for a vocabulary of pieces");
+		return err_set(e, ENOMEM, "out of memory for the vocabulary");
 	size_t step;
 	uint32_t left = utf8_decode(bytes, &step);
 	for (size_t i = step; i < n; i += step) {
@@ -168,7 +168,7 @@ static int vocabulary_enter(struct vocabulary *v, uint32_t id, const char *name,
 			       t->length, PIECE_BYTES_MAX);
 	size_t slot = vocabulary_slot_of(v, bytes, t->length);
 	if (v->slots[slot] != SLOT_EMPTY)
-		return err_set(e, EINVAL, "%s: \"%.*s\" is there twice, as id %u and as %u", name,
+		return err_set(e, EINVAL, "%s: \"%.*s\" occurs twice, as id %u and as id %u", name,
 			       (int)t->length, bytes, v->slots[slot], id);
 	v->slots[slot] = id;
 	if (t->length == 1)

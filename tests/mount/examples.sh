@@ -41,7 +41,7 @@ parses() {
 		fail "it says $(cat "$work/said")"
 	echo '{"typ": "object"}' >"$work/schema"
 	run json . "$work/schema" "What is the capital of Peru?" && fail "no schema"
-	says '"typ" is not known'
+	says '"typ" is not supported'
 	same "$(ls sessions)" default "left behind"
 }
 sums_up() {

@@ -54,11 +54,11 @@ refused() { # FORMAT SOURCE WORDS
 in_words() {
 	fails_with "Invalid argument" bash -c 'echo yaml >params/format'
 	fails_with "Invalid argument" bash -c 'echo "two words" >params/tool_choice'
-	refused schema '{"type": "strin"}' '"strin" is no type'
+	refused schema '{"type": "strin"}' '"strin" is not a type'
 	refused schema '{"uniqueItems": true}' 'uniqueItems'
 	refused schema '{' 'schema'
 	refused regex '(a' 'the group is not closed'
-	refused regex '(a)\1' 'not regular'
+	refused regex '(a)\1' 'not supported'
 	refused regex 'a{99999}' '10000'
 	ask "What is the capital of France?" >/dev/null 2>&1 && fail "a regex that is missing was not missed"
 	grep -q 'params/grammar is empty' error || fail "$(cat error)"

@@ -153,20 +153,20 @@ damaged() {
 	head -c $((size - 1)) "$kept" | refused "ends after $((size - 1)) of $size bytes" "Invalid argument" into
 	head -c 100 "$kept" | refused "within its head" "Invalid argument" into
 	{ cat "$kept"; echo; } | refused "more than its head says" "Invalid argument" into
-	echo hello | refused "not what a session's state file gave" "Invalid argument" into
-	refused "from its beginning" "Invalid argument" dd if="$kept" of=sessions/f/state seek=1 bs=4096 status=none
+	echo hello | refused "not copied from a session's state file" "Invalid argument" into
+	refused "from beginning" "Invalid argument" dd if="$kept" of=sessions/f/state seek=1 bs=4096 status=none
 }
 claim "a damaged state is refused in words and harms nothing" damaged
 
 another_model() {
 	local there=$mnt/qwen3/sessions/default
 	fails_with "Invalid argument" cp "$kept" "$there/state"
-	grep -q "of the model fable-moe-15m, and this is qwen3" "$there/error" || fail "$(cat "$there/error")"
+	grep -q "by the model fable-moe-15m, but this is qwen3" "$there/error" || fail "$(cat "$there/error")"
 	grep -q "messages.json" "$there/error" || fail "no remedy: $(cat "$there/error")"
 	same "$(cat "$there/log")" ""
 	fails_with "Invalid argument" bash -c "head -c 512 '$kept' >'$there/state'" # by the first write
 	cp "$there/state" "$work/theirs" || fail "cp"
-	refused "of the model qwen3" "Invalid argument" cp "$work/theirs" sessions/f/state
+	refused "by the model qwen3" "Invalid argument" cp "$work/theirs" sessions/f/state
 }
 claim "another model's is refused by the first write" another_model
 
@@ -257,7 +257,7 @@ cd "$work" && unmounted
 mounted -o quant=tq4
 recipe() {
 	fails_with "Invalid argument" cp "$kept" sessions/default/state
-	grep -q "recipe 3bit, and this mount's is tq4" error || fail "$(cat error)"
+	grep -q "recipe 3bit, but this mount uses tq4" error || fail "$(cat error)"
 	grep -q "messages.json" error || fail "no remedy: $(cat error)"
 }
 claim "another recipe's is refused in words" recipe

@@ -24,7 +24,7 @@ What is the capital of France?<|im_end|>
 The capital of France is Paris.<|im_end|>
 <|im_start|>assistant" rendered
 	shell_fails_with "Invalid argument" "echo on > sessions/default/params/thinking"
-	grep -q "never reads enable_thinking" ../error || fail "error says: $(cat ../error)"
+	grep -q "does not use enable_thinking" ../error || fail "error says: $(cat ../error)"
 	same "$(cat sessions/default/params/thinking)" default
 }
 mounted
@@ -34,7 +34,7 @@ cd / && unmounted
 
 broken() {
 	case $(cat info/template) in
-	"none that can be used: chat_template.jinja line 1"*) ;;
+	"unusable: chat_template.jinja line 1"*) ;;
 	*) fail "info/template says: $(cat info/template)" ;;
 	esac
 	echo "What is the capital of France?" > prompt

@@ -474,7 +474,7 @@ static void a_broken_template_says_so_and_leaves_texts(void **state)
 	open_script("{\"template\": \"{% if %}\", \"answers\": [[\"go\", \"on.\"]]}");
 	struct session *s = test_session(&model);
 	assert_int_equal(model_fact(model.model, FACT_TEMPLATE, fact, sizeof fact), 0);
-	assert_non_null(strstr(fact, "none that can be used: "));
+	assert_non_null(strstr(fact, "unusable: "));
 	test_ask_refused(s, "go", "-o template=");
 	test_set(s, "chat", "off");
 	test_answer(s, "go", "on.\n");

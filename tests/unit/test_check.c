@@ -86,7 +86,7 @@ static void missing_files_are_named(void **state)
 {
 	(void)state;
 	assert_int_equal(unlink(in_source("tokenizer.json")), 0);
-	assert_refused(ENOENT, source, "no tokenizer, neither tokenizer.json nor vocab.json");
+	assert_refused(ENOENT, source, "no tokenizer (tokenizer.json or vocab.json)");
 	test_file_write(in_source("vocab.json"), "{}", 2);
 	assert_refused(ENOENT, "no merges.txt", "download");
 	test_file_write(in_source("merges.txt"), "", 0);

@@ -272,7 +272,7 @@ static void tools_are_called_as_they_are_chosen(void **state)
 		session_end(s);
 	}
 	struct session *s = with_tools("sing", "1");
-	test_ask_refused(s, "hello", "no tool on offer is called \"sing\"");
+	test_ask_refused(s, "hello", "no tool is named \"sing\"");
 	session_end(s);
 }
 

@@ -366,7 +366,7 @@ static void what_was_not_cut_short_is_not_continued(void **state)
 	test_set(s, "max_tokens", "2");
 	free(test_ask(s, capital));
 	test_write_text(s, SESSION_MESSAGES, "[{\"role\": \"user\", \"content\": \"x\"}]");
-	refuse_again(s, SESSION_AGAIN_CONTINUE, "no answer");
+	refuse_again(s, SESSION_AGAIN_CONTINUE, "not an answer");
 	test_write_text(s, SESSION_MESSAGES,
 			"[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": "
 			"\"c00000000\", \"type\": \"function\", \"function\": {\"name\": \"f\", "

@@ -534,7 +534,7 @@ static void without_one_it_is_chatml_and_a_broken_one_is_said(void **state)
 {
 	(void)state;
 	expect_template(NULL, "ChatML", "<|im_start|>assistant\n", "<|im_start|>assistant\n");
-	expect_template(add_broken_template, "none that can be used: ", NULL, NULL);
+	expect_template(add_broken_template, "unusable: ", NULL, NULL);
 }
 
 int main(void)

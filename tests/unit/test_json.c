@@ -418,7 +418,7 @@ static void a_document_that_memory_is_short_for_is_refused_in_words(void **state
 		int rc = json_parse_text(&o, text, BYTES, "f.json", &e);
 		test_memory_unlimit(RLIMIT_AS, &before);
 		assert_int_equal(rc, -ENOMEM);
-		assert_int_equal(strncmp(e.text, "f.json: no memory", 17), 0);
+		assert_int_equal(strncmp(e.text, "f.json: out of memory", 21), 0);
 		free(text);
 	}
 }

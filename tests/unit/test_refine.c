@@ -369,8 +369,8 @@ static void expect_no_text(const char *text, size_t length, int code, const char
 static void what_is_no_text_is_said(void **state)
 {
 	(void)state;
-	expect_no_text("", 0, -EINVAL, "there is no text in it");
-	expect_no_text("\n", 1, -EINVAL, "there is no text in it");
+	expect_no_text("", 0, -EINVAL, "the file contains no text");
+	expect_no_text("\n", 1, -EINVAL, "the file contains no text");
 	expect_no_text("one \xff", 5, -EILSEQ, "not valid UTF-8 at byte 4");
 	expect_no_text(" ", 1, 0, "");
 }
@@ -584,7 +584,7 @@ static void a_checkpoint_that_changes_meanwhile_is_refused(void **state)
 	changing_make(&c);
 	changing_open(&m, &c, 0);
 	changing_edit(&c);
-	expect_refused(&m, false, "was changed while it was refined; refine it again");
+	expect_refused(&m, false, "was changed during refining; refine it again");
 	expect_refused(&m, true, "was changed since it was loaded");
 	test_model_close(&m);
 

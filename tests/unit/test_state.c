@@ -435,7 +435,7 @@ static void another_recipes_and_models_are_refused_with_the_first_piece(void **s
 	refused(&m, &piece, -EINVAL, "exact");
 	test_model_close(&m);
 	test_model_open(&m, test_fixture("qwen3_moe"), &(struct engine_options){0});
-	refused(&m, &piece, -EINVAL, "of the model fable-moe-15m, and this is qwen3_moe");
+	refused(&m, &piece, -EINVAL, "by the model fable-moe-15m, but this is qwen3_moe");
 	assert_non_null(strstr(e.text, "messages.json"));
 	test_model_close(&m);
 	free(f.at);
@@ -540,7 +540,7 @@ static void no_part_of_it_is_taken(void **state)
 	f.at = realloc(f.at, f.n + 1);
 	assert_non_null(f.at);
 	f.at[f.n] = 0;
-	refused(&fable, &(struct file){f.at, f.n + 1}, -EINVAL, "more than its head says");
+	refused(&fable, &(struct file){f.at, f.n + 1}, -EINVAL, "longer than its header says");
 	free(f.at);
 	session_end(s);
 }
@@ -551,7 +551,7 @@ static void what_is_no_state_is_refused_at_once(void **state)
 	static const char *const texts[] = {"hello\n", "m", "moefs", "\0", "{\"messages\": []}"};
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		struct file f = {(uint8_t *)texts[i], *texts[i] ? strlen(texts[i]) : 1};
-		refused(&fable, &f, -EINVAL, i == 1 || i == 2 ? "ends after" : "not what");
+		refused(&fable, &f, -EINVAL, i == 1 || i == 2 ? "ends after" : "not copied");
 	}
 }
 
@@ -578,18 +578,18 @@ static void forged_counts_are_refused(void **state)
 	const struct state_head *h = (const void *)f.at;
 	uint64_t texts = h->texts_bytes, context = h->context_bytes;
 	forged(&f, HEAD(version), 2, 4, -EINVAL, "version 2");
-	forged(&f, HEAD(bytes), f.n - 1, 8, -EINVAL, "head is damaged");
-	forged(&f, HEAD(bytes), 0, 8, -EINVAL, "head is damaged");
-	forged(&f, HEAD(bytes), UINT64_MAX, 8, -EINVAL, "head is damaged");
-	forged(&f, HEAD(texts_bytes), texts + 1, 8, -EINVAL, "head is damaged");
-	forged(&f, HEAD(texts_bytes), UINT64_MAX, 8, -EINVAL, "head is damaged");
-	forged(&f, HEAD(context_bytes), context - 1, 8, -EINVAL, "head is damaged");
+	forged(&f, HEAD(bytes), f.n - 1, 8, -EINVAL, "header is damaged");
+	forged(&f, HEAD(bytes), 0, 8, -EINVAL, "header is damaged");
+	forged(&f, HEAD(bytes), UINT64_MAX, 8, -EINVAL, "header is damaged");
+	forged(&f, HEAD(texts_bytes), texts + 1, 8, -EINVAL, "header is damaged");
+	forged(&f, HEAD(texts_bytes), UINT64_MAX, 8, -EINVAL, "header is damaged");
+	forged(&f, HEAD(context_bytes), context - 1, 8, -EINVAL, "header is damaged");
 	size_t at = sizeof *h;
-	forged(&f, at + 32, UINT64_MAX, 8, -EINVAL, "end in the middle");
-	forged(&f, at + 32, texts - 39, 8, -EINVAL, "end in the middle");
+	forged(&f, at + 32, UINT64_MAX, 8, -EINVAL, "are cut short");
+	forged(&f, at + 32, texts - 39, 8, -EINVAL, "are cut short");
 	forged(&f, at + 32, 0, 8, -EINVAL, "messages.json");
 	forged(&f, at, 'X', 1, -EINVAL, "does not know");
-	forged(&f, at + 31, 'X', 1, -EINVAL, "end in the middle");
+	forged(&f, at + 31, 'X', 1, -EINVAL, "are cut short");
 	forged(&f, sizeof *h + texts + 8, 0, 8, -EINVAL, "contradict");
 	free(f.at);
 	session_end(s);
@@ -642,7 +642,7 @@ static void holes_are_zeros_and_nothing_is_written_twice(void **state)
 	assert_int_equal(restored_begin(fable.model, &r, &e), 0);
 	assert_int_equal(restored_feed(r, 0, f.at, 5000, &e), 0);
 	assert_int_equal(restored_feed(r, 4000, f.at + 4000, 5000, &e), -EINVAL);
-	assert_non_null(strstr(e.text, "from its beginning to its end"));
+	assert_non_null(strstr(e.text, "from beginning to end"));
 	assert_int_equal(restored_feed(r, 5000, f.at + 5000, 5000, &e), -EINVAL);
 	assert_int_equal(session_restore(other, r, &e), -EINVAL);
 	restored_close(r);

@@ -74,11 +74,11 @@ static void what_the_reader_does_not_know_is_refused_by_name(void **state)
 		{"post_processor", "single",
 		 "[{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, "
 		 "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]",
-		 EINVAL, "\"<s>\", which is no token"},
+		 EINVAL, "\"<s>\", which is not a token"},
 		{"post_processor", "single",
 		 "[{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
 		 "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}]",
-		 ENOTSUP, "special tokens around"},
+		 ENOTSUP, "more special tokens"},
 		{"", "surprise", "1", ENOTSUP, "surprise"},
 		{"added_tokens.0", "surprise", "1", ENOTSUP, "surprise"},
 		{"model", "type", "\"WordPiece\"", ENOTSUP, "WordPiece"},
@@ -116,7 +116,7 @@ static void wrong_types_and_ids_are_refused(void **state)
 		 "[{\"id\": 400, \"content\": \"<x>\"}, "
 		 "{\"id\": 401, \"content\": \"<x>\"}, {\"id\": 402, \"content\": \"<y>\"}, "
 		 "{\"id\": 402, \"content\": \"<y>\"}]",
-		 EINVAL, "\"<y>\" is there twice"},
+		 EINVAL, "\"<y>\" occurs twice"},
 		{"added_tokens.0", "content", "\"the\\u0000\"", EINVAL, "NUL"},
 		{"added_tokens.0", "content", "\"\"", EINVAL, "0 bytes"},
 		{"added_tokens.0", "content", "\"he\"", EINVAL, "the vocabulary has it"},
@@ -348,11 +348,11 @@ static void gpt2_s_layout_is_refused_where_files_are_missing_or_wrong(void **sta
 		 "\"<pad>\" is missing"},
 		{2,
 		 "{\"tokenizer_class\": \"GPT2Tokenizer\", \"added_tokens_decoder\": {\"x\": {}}}",
-		 EINVAL, "\"x\" for an id"},
+		 EINVAL, "\"x\" is not a token id"},
 		{2,
 		 "{\"tokenizer_class\": \"GPT2Tokenizer\", \"added_tokens_decoder\": "
 		 "{\"16777216\": {\"content\": \"<x>\"}}}",
-		 EINVAL, "\"16777216\" for an id"},
+		 EINVAL, "\"16777216\" is not a token id"},
 		{3, "{\"<x>\": -1}", EINVAL, "added_tokens.json: \"<x>\""},
 		{3, "{\"<x>\": 0}", EINVAL, "takes id 0"},
 	};
