@@ -58,14 +58,6 @@ static const char *split_channel_end(struct scan *s, size_t i)
 	return NULL;
 }
 
-/* Behind the word at i: up to a space or a mark. */
-static size_t split_head_word(struct scan *s, size_t i)
-{
-	for (int c; (c = scan_at(s, i)) > ' ' && c != '<';)
-		i++;
-	return i;
-}
-
 static bool split_is_word(const char *text, size_t n, const char *word)
 {
 	return n == strlen(word) && memcmp(text, word, n) == 0;
@@ -104,8 +96,8 @@ static size_t split_channel_head(struct scan *s, size_t i, struct channel_head *
 		bool name = scan_word(s, i, CHANNEL_NAME);
 		bool constrain = !name && scan_word(s, i, CHANNEL_CONSTRAIN);
 		i += name ? strlen(CHANNEL_NAME) : constrain ? strlen(CHANNEL_CONSTRAIN) : 0;
-		if (!name && !constrain)
-			i = split_head_word(s, i);
+		for (int c; !name && !constrain && (c = scan_at(s, i)) > ' ' && c != '<';)
+			i++; /* a word: up to a space or a mark */
 		if (i == word || scan_at(s, i) < 0)
 			scan_fail(s);
 		if (s->state == SCAN_GOOD && !name && !constrain)
@@ -116,12 +108,11 @@ static size_t split_channel_head(struct scan *s, size_t i, struct channel_head *
 	return i;
 }
 
-/* Appends the call whose object is at i, and returns the place behind its end mark. */
+/* Appends the call whose object is at i, and returns the offset after its end mark. */
 static size_t split_channel_call(struct scan *s, size_t i, const struct channel_head *head,
 				 struct calls *calls)
 {
-	static const char KIND[] = "functions.";
-	size_t kind = sizeof KIND - 1, from = i = scan_space(s, i);
+	size_t from = i = scan_space(s, i);
 	if (scan_at(s, i) != '{')
 		scan_fail(s);
 	size_t to = scan_json(s, i);
@@ -131,24 +122,11 @@ static size_t split_channel_call(struct scan *s, size_t i, const struct channel_
 		scan_fail(s);
 	if (s->state != SCAN_GOOD)
 		return i;
-	const char *text = head->recipient;
-	size_t n = head->recipient_n;
-	if (n > kind && memcmp(text, KIND, kind) == 0) {
-		text += kind;
-		n -= kind;
-	}
-	struct text_out name = {0}, arguments = {0};
-	struct json *parsed;
-	struct err ignored = {0};
-	if (memchr(text, '\0', n) ||
-	    json_parse_text(&parsed, s->bytes + from, to - from, "arguments", &ignored) < 0) {
-		scan_fail(s);
-		return i;
-	}
-	text_out_add(&name, text, n);
-	text_out_json(&arguments, parsed);
-	json_free(parsed);
-	if (!calls_append(calls, &name, &arguments))
+	size_t kind = call_kind_length(head->recipient, head->recipient_n);
+	const char *name = head->recipient + kind;
+	size_t n = head->recipient_n - kind;
+	if (memchr(name, '\0', n) ||
+	    !calls_append_object(calls, name, n, s->bytes + from, to - from))
 		scan_fail(s);
 	return end && strcmp(end, CHANNEL_START) != 0 ? i + strlen(end) : i;
 }

@@ -50,6 +50,27 @@ bool calls_append(struct calls *c, struct text_out *name, struct text_out *argum
 	return true;
 }
 
+size_t call_kind_length(const char *name, size_t n)
+{
+	static const char KIND[] = "functions.";
+	size_t kind = sizeof KIND - 1;
+	return n > kind && memcmp(name, KIND, kind) == 0 ? kind : 0;
+}
+
+bool calls_append_object(struct calls *c, const char *name, size_t n, const char *object,
+			 size_t object_n)
+{
+	struct text_out named = {0}, arguments = {0};
+	struct json *parsed = NULL;
+	struct err ignored = {0};
+	if (json_parse_text(&parsed, object, object_n, "arguments", &ignored) < 0)
+		return false;
+	text_out_add(&named, name, n);
+	text_out_json(&arguments, parsed);
+	json_free(parsed);
+	return calls_append(c, &named, &arguments);
+}
+
 void calls_give_id(struct calls *c, const char *id, size_t n)
 {
 	if (n == 0 || n > CALL_ID_MAX || c->count == 0 || memchr(id, '\0', n))

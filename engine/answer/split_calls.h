@@ -27,6 +27,12 @@ void calls_free(struct calls *c);
 void calls_cut(struct calls *c, size_t count);
 /* Appends a call and takes over both texts. False: the list has CALLS_MAX calls. */
 bool calls_append(struct calls *c, struct text_out *name, struct text_out *arguments);
+/* Appends a call whose arguments are written as a JSON object. False: the object is not JSON, or
+ * the list has CALLS_MAX calls. */
+bool calls_append_object(struct calls *c, const char *name, size_t n, const char *object,
+			 size_t object_n);
+/* The bytes of "functions." before a name, which some families write; 0: none. */
+size_t call_kind_length(const char *name, size_t n);
 /* Gives the last call an id, unless the id has more than CALL_ID_MAX bytes or an earlier call has
  * it. */
 void calls_give_id(struct calls *c, const char *id, size_t n);

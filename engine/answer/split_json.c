@@ -167,41 +167,6 @@ static size_t split_json_named_object(struct scan *s, size_t i, const struct nam
 	return fenced ? scan_over(s, scan_space(s, i), FENCE_END) : i;
 }
 
-/* Of functions.NAME:0 the NAME. */
-static void split_json_strip_number(const char *text, struct split_json_part *name)
-{
-	static const char KIND[] = "functions.";
-	size_t kind = sizeof KIND - 1, end = name->n;
-	if (name->n > kind && memcmp(text + name->at, KIND, kind) == 0) {
-		name->at += kind;
-		name->n -= kind;
-		end -= kind;
-	}
-	while (end > 1 && strchr("0123456789", text[name->at + end - 1]))
-		end--;
-	if (end > 1 && end < name->n && text[name->at + end - 1] == ':')
-		name->n = end - 1;
-}
-
-static bool split_json_append_named(const char *text, struct split_json_part name,
-				    struct split_json_part object, struct split_json_part id,
-				    bool numbered, struct calls *calls)
-{
-	struct text_out named = {0}, arguments = {0};
-	struct json *parsed = NULL;
-	struct err ignored = {0};
-	if (json_parse_text(&parsed, text + object.at, object.n, "arguments", &ignored) < 0)
-		return false;
-	text_out_add(&named, text + name.at, name.n);
-	text_out_json(&arguments, parsed);
-	json_free(parsed);
-	if (!calls_append(calls, &named, &arguments))
-		return false;
-	if (!calls->failed && (numbered || call_is_short_id(text + id.at, id.n)))
-		calls_give_id(calls, text + id.at, id.n);
-	return true;
-}
-
 size_t split_json_read_named(struct scan *s, size_t i, const struct call_way *way,
 			     const struct json *tools, struct calls *calls)
 {
@@ -225,11 +190,19 @@ size_t split_json_read_named(struct scan *s, size_t i, const struct call_way *wa
 		scan_fail(s);
 	if (s->state != SCAN_GOOD)
 		return i;
-	if (w->numbered) {
+	if (w->numbered) { /* functions.NAME:0 is the id, NAME the name */
+		size_t kind = call_kind_length(s->bytes + name.at, name.n), n = name.n - kind;
 		id = name;
-		split_json_strip_number(s->bytes, &name);
+		name.at += kind;
+		name.n -= kind;
+		while (n > 1 && strchr("0123456789", s->bytes[name.at + n - 1]))
+			n--;
+		if (n > 1 && n < name.n && s->bytes[name.at + n - 1] == ':')
+			name.n = n - 1;
 	}
-	if (!split_json_append_named(s->bytes, name, object, id, w->numbered, calls))
+	if (!calls_append_object(calls, s->bytes + name.at, name.n, s->bytes + object.at, object.n))
 		scan_fail(s);
+	else if (!calls->failed && (w->numbered || call_is_short_id(s->bytes + id.at, id.n)))
+		calls_give_id(calls, s->bytes + id.at, id.n);
 	return closed ? next + strlen(w->end) : i;
 }

@@ -1,5 +1,7 @@
 #include "engine/answer/split_scan.h"
 
+#include "engine/json/utf8.h"
+
 #include <string.h>
 
 void scan_fail(struct scan *s)
@@ -61,7 +63,6 @@ size_t scan_until(struct scan *s, size_t i, char stop, const char *never)
 	return i;
 }
 
-/* Behind a word that has to stand at i. */
 size_t scan_over(struct scan *s, size_t i, const char *word)
 {
 	if (!scan_word(s, i, word))
@@ -69,7 +70,6 @@ size_t scan_over(struct scan *s, size_t i, const char *word)
 	return i + strlen(word);
 }
 
-/* Behind the name at i: up to white space, or what no name has in it. */
 size_t scan_name(struct scan *s, size_t i)
 {
 	size_t from = i;
@@ -115,11 +115,6 @@ bool scan_is_number(const char *p, size_t n)
 	return p == end;
 }
 
-static bool scan_is_hex(int c)
-{
-	return c > 0 && strchr("0123456789abcdefABCDEF", c);
-}
-
 /* Behind a string's closing quote. */
 static size_t scan_string(struct scan *s, size_t i)
 {
@@ -133,7 +128,7 @@ static size_t scan_string(struct scan *s, size_t i)
 		c = scan_at(s, ++i);
 		bool good = c > 0 && strchr("\"\\/bfnrtu", c);
 		for (int k = 0; good && c == 'u' && k < 4; k++)
-			good = scan_is_hex(scan_at(s, ++i));
+			good = utf8_hex_digit(scan_at(s, ++i)) >= 0;
 		if (!good) {
 			scan_fail(s);
 			return i;

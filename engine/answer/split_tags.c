@@ -260,12 +260,6 @@ static size_t tags_pair(struct scan *s, size_t i, struct arguments *a)
 	return i;
 }
 
-/* A beginning of it that no key has is enough for a text that was cut off. */
-static bool tags_pairs_end(struct scan *s, size_t i)
-{
-	return s->n > i + 1 ? scan_end(s, i, PAIRS_END) : scan_word(s, i, PAIRS_END);
-}
-
 size_t tags_read_pairs(struct scan *s, size_t i, const struct call_way *way,
 		       const struct json *tools, struct calls *calls)
 {
@@ -282,7 +276,9 @@ size_t tags_read_pairs(struct scan *s, size_t i, const struct call_way *way,
 		i = tags_pair(s, i, &a);
 	/* Of a text that was cut off, another argument may have followed. */
 	if (a.count == 0 || s->cut || scan_at(s, i) >= 0) {
-		if (!tags_pairs_end(s, i))
+		/* In a text that was cut off, a beginning of the end mark is enough, but not of one
+		 * byte: a key begins with the same byte. */
+		if (!(s->n > i + 1 ? scan_end(s, i, PAIRS_END) : scan_word(s, i, PAIRS_END)))
 			scan_fail(s);
 		i += strlen(PAIRS_END);
 	}

@@ -49,9 +49,8 @@ static uint32_t grammar_content_expr(struct grammar_compilation *q)
 
 static uint32_t grammar_blanks_expr(struct grammar_source *s)
 {
-	uint32_t blank =
-		expr_either(s, expr_bytes(s, '\t', '\n'),
-			    expr_either(s, expr_bytes(s, '\r', '\r'), expr_bytes(s, ' ', ' ')));
+	uint32_t blank = expr_either(s, expr_bytes(s, '\t', '\n'),
+				     expr_either(s, expr_word(s, "\r"), expr_word(s, " ")));
 	return expr_repeat(s, blank, 0, 4);
 }
 
@@ -74,7 +73,7 @@ static uint32_t grammar_text_expr(struct grammar_compilation *q)
 				    q->b.writes->name);
 	if (grammar_may_think(q)) {
 		uint32_t thoughts = until_expr(s, q->b.writes->think_end, NULL, false);
-		uint32_t begun = expr_then(s, expr_then(s, thoughts, blanks), content);
+		uint32_t begun = SEQUENCE(s, thoughts, blanks, content);
 		/* Nothing may stand before the mark: after blanks there would be no other way to
 		 * go on. */
 		uint32_t first = calls_mark_expr(&q->b, q->b.writes->think_begin);
@@ -82,7 +81,7 @@ static uint32_t grammar_text_expr(struct grammar_compilation *q)
 			      ? begun
 			      : expr_either(s, content, expr_then(s, first, begun));
 	}
-	return q->r->space ? expr_then(s, expr_bytes(s, ' ', ' '), any) : any;
+	return q->r->space ? expr_then(s, expr_word(s, " "), any) : any;
 }
 
 static int grammar_compile(struct grammar_compilation *q, struct machine *m, struct err *e)

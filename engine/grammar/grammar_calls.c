@@ -32,17 +32,6 @@ static uint32_t calls_maybe_mark(struct grammar_build *b, const char *text)
 	return text ? calls_mark_expr(b, text) : EMPTY;
 }
 
-static uint32_t calls_sequence(struct grammar_source *s, const uint32_t *parts, size_t count)
-{
-	uint32_t all = EMPTY;
-	for (size_t i = 0; i < count; i++)
-		all = expr_then(s, all, parts[i]);
-	return all;
-}
-#define SEQUENCE(s, ...)                                   \
-	calls_sequence(s, (const uint32_t[]){__VA_ARGS__}, \
-		       sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
-
 struct tool {
 	const char *name;
 	const struct json *schema; /* of the arguments; NULL: none */

@@ -9,24 +9,16 @@
 
 /* ---- tables and arrays that grow ---- */
 
-static uint32_t grammar_triple_place(const struct triple_table *t, struct triple k)
-{
-	uint64_t z = k.a * 0x9e3779b97f4a7c15u + k.b * 0xbf58476d1ce4e5b9u + k.c;
-	z = (z ^ z >> 29) * 0x94d049bb133111ebu;
-	return (uint32_t)(z >> 32) & (t->room - 1);
-}
-
-static bool grammar_triple_same(struct triple one, struct triple other)
-{
-	return one.a == other.a && one.b == other.b && one.c == other.c;
-}
-
 static struct triple_slot *grammar_triple_slot(const struct triple_table *t, struct triple key)
 {
-	uint32_t i = grammar_triple_place(t, key);
-	while (t->slots[i].value != TRIPLE_NEW && !grammar_triple_same(t->slots[i].key, key))
-		i = (i + 1) & (t->room - 1);
-	return &t->slots[i];
+	uint64_t z = key.a * 0x9e3779b97f4a7c15u + key.b * 0xbf58476d1ce4e5b9u + key.c;
+	z = (z ^ z >> 29) * 0x94d049bb133111ebu;
+	for (uint32_t i = (uint32_t)(z >> 32);; i++) {
+		struct triple_slot *slot = &t->slots[i & (t->room - 1)];
+		const struct triple *k = &slot->key;
+		if (slot->value == TRIPLE_NEW || (k->a == key.a && k->b == key.b && k->c == key.c))
+			return slot;
+	}
 }
 
 static bool grammar_triple_grow(struct triple_table *t)
@@ -159,6 +151,14 @@ uint32_t expr_then(struct grammar_source *s, uint32_t a, uint32_t b)
 	if (a == EMPTY || b == EMPTY)
 		return a == EMPTY ? b : a;
 	return expr_intern(s, (struct expr){.kind = EXPR_THEN, .a = a, .b = b});
+}
+
+uint32_t expr_sequence(struct grammar_source *s, const uint32_t *parts, size_t count)
+{
+	uint32_t all = EMPTY;
+	for (size_t i = 0; i < count; i++)
+		all = expr_then(s, all, parts[i]);
+	return all;
 }
 
 uint32_t expr_either(struct grammar_source *s, uint32_t a, uint32_t b)

@@ -83,6 +83,11 @@ uint32_t expr_word(struct grammar_source *s, const char *text); /* a C string */
 /* One character of a range in UTF-8, without surrogates. */
 uint32_t expr_characters(struct grammar_source *s, uint32_t least, uint32_t most);
 uint32_t expr_then(struct grammar_source *s, uint32_t a, uint32_t b);
+/* SEQUENCE(s, a, b, c): one after the other. */
+uint32_t expr_sequence(struct grammar_source *s, const uint32_t *parts, size_t count);
+#define SEQUENCE(s, ...)                                  \
+	expr_sequence(s, (const uint32_t[]){__VA_ARGS__}, \
+		      sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 uint32_t expr_either(struct grammar_source *s, uint32_t a, uint32_t b);
 /* least <= most; both at most GRAMMAR_MAX_REPEAT, or most REPEAT_ENDLESS. */
 uint32_t expr_repeat(struct grammar_source *s, uint32_t a, uint32_t least, uint32_t most);

@@ -16,36 +16,26 @@ enum { INDENTATION = 32, DIGITS = 15 };
 
 uint32_t json_gap(struct grammar_source *s)
 {
-	uint32_t blank = expr_bytes(s, ' ', ' ');
-	uint32_t line =
-		expr_then(s, expr_bytes(s, '\n', '\n'), expr_repeat(s, blank, 0, INDENTATION));
+	uint32_t blank = expr_word(s, " ");
+	uint32_t line = expr_then(s, expr_word(s, "\n"), expr_repeat(s, blank, 0, INDENTATION));
 	return expr_maybe(s, expr_either(s, blank, line));
 }
 
 uint32_t json_colon(struct grammar_source *s)
 {
-	return expr_then(s, expr_bytes(s, ':', ':'), expr_maybe(s, expr_bytes(s, ' ', ' ')));
+	return expr_then(s, expr_word(s, ":"), expr_maybe(s, expr_word(s, " ")));
 }
 
 /* ---- characters ---- */
-
-static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* a character, and its letter */
-
-static uint32_t json_short_escape(struct grammar_source *s, uint32_t c)
-{
-	for (const char *e = escapes; *e; e += 2)
-		if ((uint32_t)*e == c)
-			return expr_text(s, (const char[]){'\\', e[1]}, 2);
-	return NOTHING;
-}
 
 /* A character that must be escaped, as text_out_json writes it. */
 static uint32_t json_escaped(struct grammar_source *s, uint32_t c)
 {
 	static const char digits[] = "0123456789abcdef";
-	uint32_t brief = json_short_escape(s, c);
-	if (brief != NOTHING)
-		return brief;
+	static const char letters[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* a character, its letter */
+	for (const char *e = letters; *e; e += 2)
+		if ((uint32_t)*e == c)
+			return expr_text(s, (const char[]){'\\', e[1]}, 2);
 	return expr_text(s, (const char[]){'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]}, 6);
 }
 
@@ -109,10 +99,10 @@ static uint32_t json_text_expr(struct json_rules *j)
 {
 	struct grammar_source *s = j->s;
 	static const struct char_range all[] = {{0, 0x10ffff}};
-	uint32_t quote = expr_bytes(s, '"', '"');
+	uint32_t quote = expr_word(s, "\"");
 	uint32_t one = grammar_characters(s, all, 1, SPELL_JSON);
 	one = expr_either(s, one, expr_either(s, json_unicode_escape(s), expr_word(s, "\\/")));
-	return expr_then(s, expr_then(s, quote, expr_repeat(s, one, 0, REPEAT_ENDLESS)), quote);
+	return SEQUENCE(s, quote, expr_repeat(s, one, 0, REPEAT_ENDLESS), quote);
 }
 
 /* The expression of a written text, which is freed. */
@@ -145,22 +135,20 @@ uint32_t json_literal(struct grammar_source *s, const struct json *value)
 static uint32_t json_integer_expr(struct json_rules *j)
 {
 	struct grammar_source *s = j->s;
-	uint32_t digit = expr_bytes(s, '0', '9'), zero = expr_bytes(s, '0', '0');
+	uint32_t digit = expr_bytes(s, '0', '9'), zero = expr_word(s, "0");
 	uint32_t more = expr_then(s, expr_bytes(s, '1', '9'), expr_repeat(s, digit, 0, DIGITS - 1));
-	return expr_then(s, expr_maybe(s, expr_bytes(s, '-', '-')), expr_either(s, zero, more));
+	return expr_then(s, expr_maybe(s, expr_word(s, "-")), expr_either(s, zero, more));
 }
 
 static uint32_t json_number_expr(struct json_rules *j)
 {
 	struct grammar_source *s = j->s;
 	uint32_t digit = expr_bytes(s, '0', '9');
-	uint32_t part = expr_then(s, expr_bytes(s, '.', '.'), expr_repeat(s, digit, 1, DIGITS));
-	uint32_t e = expr_either(s, expr_bytes(s, 'e', 'e'), expr_bytes(s, 'E', 'E'));
-	uint32_t sign = expr_either(s, expr_bytes(s, '-', '-'), expr_bytes(s, '+', '+'));
-	uint32_t power =
-		expr_then(s, expr_then(s, e, expr_maybe(s, sign)), expr_repeat(s, digit, 1, 2));
-	return expr_then(s, expr_then(s, json_integer_expr(j), expr_maybe(s, part)),
-			 expr_maybe(s, power));
+	uint32_t part = expr_then(s, expr_word(s, "."), expr_repeat(s, digit, 1, DIGITS));
+	uint32_t e = expr_either(s, expr_word(s, "e"), expr_word(s, "E"));
+	uint32_t sign = expr_either(s, expr_word(s, "-"), expr_word(s, "+"));
+	uint32_t power = SEQUENCE(s, e, expr_maybe(s, sign), expr_repeat(s, digit, 1, 2));
+	return SEQUENCE(s, json_integer_expr(j), expr_maybe(s, part), expr_maybe(s, power));
 }
 
 /* ---- lists and objects ---- */
@@ -168,11 +156,11 @@ static uint32_t json_number_expr(struct json_rules *j)
 /* OPEN gap (one (, gap one)*)? gap CLOSE */
 static uint32_t json_listed(struct grammar_source *s, char open, uint32_t one, char close)
 {
-	uint32_t gap = json_gap(s), comma = expr_then(s, expr_bytes(s, ',', ','), gap);
+	uint32_t gap = json_gap(s), comma = expr_then(s, expr_word(s, ","), gap);
 	uint32_t more = expr_repeat(s, expr_then(s, comma, one), 0, REPEAT_ENDLESS);
-	uint32_t inside = expr_then(s, expr_then(s, expr_then(s, gap, one), more), gap);
-	return expr_then(s, expr_then(s, expr_text(s, &open, 1), expr_either(s, inside, gap)),
-			 expr_text(s, &close, 1));
+	uint32_t inside = SEQUENCE(s, gap, one, more, gap);
+	return SEQUENCE(s, expr_text(s, &open, 1), expr_either(s, inside, gap),
+			expr_text(s, &close, 1));
 }
 
 static uint32_t json_list_expr(struct json_rules *j)
@@ -183,8 +171,8 @@ static uint32_t json_list_expr(struct json_rules *j)
 static uint32_t json_object_expr(struct json_rules *j)
 {
 	uint32_t name = json_rule_call(j, JSON_RULE_STRING);
-	uint32_t member = expr_then(j->s, expr_then(j->s, name, json_colon(j->s)),
-				    json_rule_call(j, JSON_RULE_VALUE));
+	uint32_t member =
+		SEQUENCE(j->s, name, json_colon(j->s), json_rule_call(j, JSON_RULE_VALUE));
 	return json_listed(j->s, '{', member, '}');
 }
 

@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- states of a rule ---- */
-
-/* The states of a rule: sets of nodes, made when first needed. */
+/* ---- states of a rule: sets of nodes, made when first needed ---- */
 
 enum { WORK_MAX = 1 << 28 }; /* nodes visited in a machine's life: seconds at most */
 
@@ -17,17 +15,16 @@ int machine_fail(struct machine *m, int code, const char *words)
 	return m->failed;
 }
 
+static int machine_no_memory(struct machine *m)
+{
+	return machine_fail(m, ENOMEM, "out of memory for a grammar");
+}
+
 int machine_error(const struct machine *m, struct err *e)
 {
 	if (m->failed && e)
 		*e = m->error;
 	return m->failed;
-}
-
-static int machine_too_large(struct machine *m)
-{
-	return machine_fail(m, E2BIG,
-			    "the grammar has too many states; simplify it, or use smaller bounds");
 }
 
 /* Adds a node and the nodes that it leads to without a byte to the set being made. */
@@ -131,14 +128,15 @@ static uint32_t machine_add_level(struct machine *m)
 	uint32_t n = m->found_count, id = m->level_count;
 	if (id >= GRAMMAR_MAX_STATES || m->set_count + n > GRAMMAR_MAX_SETS ||
 	    (size_t)(id + 1) * m->classes > GRAMMAR_MAX_ROWS || m->work > WORK_MAX) {
-		machine_too_large(m);
+		machine_fail(m, E2BIG,
+			     "the grammar has too many states; simplify it, or use smaller bounds");
 		return STATE_DEAD;
 	}
 	struct machine_level *levels = grammar_grown(m->levels, id, &m->level_room, sizeof *levels);
 	if (levels)
 		m->levels = levels;
 	if (!levels || !machine_grow_sets(m, n) || !machine_grow_rows(m)) {
-		machine_fail(m, ENOMEM, "out of memory for a grammar");
+		machine_no_memory(m);
 		return STATE_DEAD;
 	}
 	struct machine_level *l = &m->levels[id];
@@ -165,7 +163,7 @@ static uint32_t machine_level_of_found(struct machine *m)
 	if (!m->found_count || m->failed)
 		return STATE_DEAD;
 	if (2 * m->level_count >= m->by_set_room && !machine_grow_by_set(m)) {
-		machine_fail(m, ENOMEM, "out of memory for a grammar");
+		machine_no_memory(m);
 		return STATE_DEAD;
 	}
 	qsort(m->found, m->found_count, sizeof *m->found, machine_by_number);
@@ -186,8 +184,7 @@ static uint32_t machine_state_of_node(struct machine *m, uint32_t node)
 	if (m->alone[node] == STATE_UNKNOWN) {
 		machine_find_nothing(m);
 		machine_find(m, m->nodes.nodes[node].next);
-		uint32_t state = machine_level_of_found(m);
-		m->alone[node] = state;
+		m->alone[node] = machine_level_of_found(m);
 	}
 	return m->alone[node];
 }
@@ -258,7 +255,7 @@ static void machine_add_calls(struct machine *m, uint32_t state)
 		struct machine_call *calls =
 			grammar_grown(m->calls, m->calls_count, &m->calls_room, sizeof *calls);
 		if (!calls) {
-			machine_fail(m, ENOMEM, "out of memory for a grammar");
+			machine_no_memory(m);
 			return;
 		}
 		m->calls = calls;
@@ -284,25 +281,12 @@ uint32_t machine_start(struct machine *m, uint32_t rule)
 	if (m->starts[rule] == STATE_UNKNOWN) {
 		machine_find_nothing(m);
 		machine_find(m, m->nodes.rules[rule].start);
-		uint32_t start = machine_level_of_found(m);
-		m->starts[rule] = start;
+		m->starts[rule] = machine_level_of_found(m);
 	}
 	return m->starts[rule];
 }
 
-/* Makes STATE_DEAD, the state without nodes. */
-static void machine_begin_levels(struct machine *m)
-{
-	machine_find_nothing(m);
-	machine_add_level(m);
-}
-
 enum { ENTERED_MAX = 1 << 12 }; /* rules that one byte may enter */
-
-static int machine_no_memory(struct machine *m)
-{
-	return machine_fail(m, ENOMEM, "out of memory for a grammar");
-}
 
 /* ---- stacks ---- */
 
@@ -454,7 +438,8 @@ int machine_init(struct machine *m, struct grammar_nodes *n, struct err *e)
 	if (!m->failed) {
 		memset(m->alone, 0xff, m->nodes.count * sizeof *m->alone);
 		memset(m->starts, 0xff, m->nodes.rule_count * sizeof *m->starts);
-		machine_begin_levels(m);
+		machine_find_nothing(m);
+		machine_add_level(m); /* STATE_DEAD, the state without nodes */
 		machine_start(m, 0);
 	}
 	if (!m->failed)

@@ -13,7 +13,7 @@
 
 /* ---- loops ---- */
 
-/* Loops: a state that takes any byte of some groups and stays the same (the inside of a string),
+/* A state that takes any byte of some groups and stays the same (the inside of a string),
  * or counts them, takes whole branches of the vocabulary at once if no other group occurs below. */
 
 enum {
@@ -34,14 +34,6 @@ static void mask_find_groups(struct grammar *g, uint32_t state, uint32_t to[BYTE
 	}
 	for (int i = 0; i < BYTE_GROUPS; i++)
 		to[i] = to[i] == STATE_UNKNOWN ? STATE_DEAD : to[i];
-}
-
-static uint64_t mask_groups_to(const uint32_t to[BYTE_GROUPS], uint32_t state)
-{
-	uint64_t groups = 0;
-	for (int i = 0; i < BYTE_GROUPS; i++)
-		groups |= (uint64_t)(to[i] == state) << i;
-	return groups;
 }
 
 /* Characters beyond ASCII by their bytes (table 3-7 of the Unicode standard), without U+2028 to
@@ -99,7 +91,9 @@ static void mask_find_loop(struct grammar *g, uint32_t state)
 	for (int i = 0; i < BYTE_GROUPS; i++) {
 		if (to[i] == STATE_DEAD || to[i] == along)
 			continue;
-		uint64_t groups = mask_groups_to(to, to[i]);
+		uint64_t groups = 0;
+		for (int k = 0; k < BYTE_GROUPS; k++)
+			groups |= (uint64_t)(to[k] == to[i]) << k;
 		if (__builtin_popcountll(groups) > __builtin_popcountll(loop)) {
 			loop = groups;
 			along = to[i];
@@ -144,12 +138,6 @@ static bool mask_loop_takes(struct grammar *g, const struct token_node *n, uint3
 	if (n->well && l->loop >> GROUP_BEYOND)
 		more &= GROUPS_ASCII;
 	return !more && (l->reach == REACH_ENDLESS || n->height <= l->reach);
-}
-
-static int mask_loop_width(struct grammar *g, uint32_t state)
-{
-	mask_find_loop(g, state);
-	return __builtin_popcountll(g->machine.levels[state].loop);
 }
 
 enum {
@@ -393,12 +381,6 @@ static bool mask_make_room(struct grammar *g, const struct grammar_tokens *t)
 	return g->bits;
 }
 
-static void mask_add_ends(const struct grammar_tokens *t, uint64_t *mask)
-{
-	for (uint32_t i = t->text_count; i < grammar_places(t); i++)
-		mask[i >> 6] |= (uint64_t)1 << (i & 63);
-}
-
 /* Makes some of the states within reach of known states. */
 static void mask_explore(struct grammar *g)
 {
@@ -419,7 +401,10 @@ int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct er
 	for (uint32_t i = 1; i < g->machine.level_count && i < EXPLORED_MAX; i++) {
 		if (g->machine.failed || prepared == PREPARED_MAX)
 			break;
-		if (g->machine.levels[i].mask || mask_loop_width(g, i) < WIDE)
+		if (g->machine.levels[i].mask)
+			continue;
+		mask_find_loop(g, i);
+		if (__builtin_popcountll(g->machine.levels[i].loop) < WIDE)
 			continue;
 		g->visited = 0;
 		mask_make(g, t, i);
@@ -439,7 +424,8 @@ int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct
 	for (uint32_t i = 0; i < p->count && !g->machine.failed; i++)
 		mask_of_spot(g, t, p->at[i], mask);
 	if (!g->machine.failed && machine_may_end(&g->machine, p))
-		mask_add_ends(t, mask);
+		for (uint32_t i = t->text_count; i < grammar_places(t); i++)
+			mask[i >> 6] |= (uint64_t)1 << (i & 63);
 	for (size_t w = 0; w < words; w++)
 		*allowed += (uint32_t)__builtin_popcountll(mask[w]);
 	return machine_error(&g->machine, e);

@@ -75,15 +75,6 @@ static uint32_t nodes_of_either(struct nodes_builder *b, const struct expr *x, u
 	return nodes_add(b, (struct grammar_node){.kind = NODE_SPLIT, .next = first, .other = any});
 }
 
-/* NOTHING is a loop without bytes or end. */
-static uint32_t nodes_of_nothing(struct nodes_builder *b)
-{
-	uint32_t none = nodes_add(b, (struct grammar_node){.kind = NODE_SPLIT});
-	if (!b->failed)
-		b->n->nodes[none].next = b->n->nodes[none].other = none;
-	return none;
-}
-
 static uint32_t nodes_of_new(struct nodes_builder *b, const struct expr *x, uint32_t next)
 {
 	switch (x->kind) {
@@ -99,8 +90,12 @@ static uint32_t nodes_of_new(struct nodes_builder *b, const struct expr *x, uint
 		return nodes_of_repeat(b, x, next);
 	case EXPR_EITHER:
 		return nodes_of_either(b, x, next);
-	default:
-		return nodes_of_nothing(b);
+	default: { /* NOTHING is a loop without bytes or end */
+		uint32_t none = nodes_add(b, (struct grammar_node){.kind = NODE_SPLIT});
+		if (!b->failed)
+			b->n->nodes[none].next = b->n->nodes[none].other = none;
+		return none;
+	}
 	}
 }
 
@@ -183,12 +178,6 @@ struct nodes_left {
 	uint32_t *callers; /* [rule_count]: calls of the rule not yet visited */
 };
 
-static void nodes_note_bytes(struct rule *r, const struct grammar_node *x)
-{
-	for (uint32_t byte = x->least; byte <= x->most; byte++)
-		r->first[byte >> 6] |= (uint64_t)1 << (byte & 63);
-}
-
 /* Notes the bytes that can begin a rule, and calls `visit` for each rule that can. */
 static void nodes_first_calls(struct nodes_left *l, uint32_t rule, uint32_t mark,
 			      void (*visit)(struct nodes_left *l, uint32_t caller, uint32_t called))
@@ -206,8 +195,8 @@ static void nodes_first_calls(struct nodes_left *l, uint32_t rule, uint32_t mark
 			l->todo[left++] = x->other;
 		if (x->kind == NODE_SPLIT || (x->kind == NODE_CALL && n->rules[x->other].empties))
 			l->todo[left++] = x->next;
-		if (x->kind == NODE_BYTES)
-			nodes_note_bytes(&n->rules[rule], x);
+		for (uint32_t b = x->least; x->kind == NODE_BYTES && b <= x->most; b++)
+			n->rules[rule].first[b >> 6] |= (uint64_t)1 << (b & 63);
 		if (x->kind == NODE_CALL)
 			visit(l, rule, x->other);
 	}

@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- sets of characters ---- */
-
-/* Sets of characters: classes of regular expressions. */
+/* ---- sets of characters: classes of regular expressions ---- */
 
 static void regex_ranges_add(struct char_ranges *set, uint32_t from, uint32_t to)
 {
@@ -196,8 +194,7 @@ static uint32_t regex_character_expr(struct regex *r, struct char_ranges *set)
 	regex_ranges_sort(set);
 	if (set->full)
 		return regex_refuse(r, r->at, E2BIG, "the class has too many ranges");
-	uint32_t expr = grammar_characters(r->s, set->at, set->count, r->spelling);
-	return expr;
+	return grammar_characters(r->s, set->at, set->count, r->spelling);
 }
 
 /* Reads one end of a range. False: it was a class. */
@@ -244,13 +241,6 @@ static uint32_t regex_bracket(struct regex *r)
 	return regex_character_expr(r, &set);
 }
 
-static uint32_t regex_dot(struct regex *r)
-{
-	struct char_ranges set = {.count = 3, .at = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}};
-	regex_ranges_invert(&set);
-	return regex_character_expr(r, &set);
-}
-
 /* ---- groups and repetitions ---- */
 
 static uint32_t regex_alternatives(struct regex *r);
@@ -285,8 +275,12 @@ static uint32_t regex_atom(struct regex *r)
 		return regex_group(r);
 	if (regex_accept(r, "["))
 		return regex_bracket(r);
-	if (regex_accept(r, "."))
-		return regex_dot(r);
+	if (regex_accept(r, ".")) { /* any character but line ends */
+		set = (struct char_ranges){.count = 3,
+					   .at = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}};
+		regex_ranges_invert(&set);
+		return regex_character_expr(r, &set);
+	}
 	if (strchr("*+?{", regex_peek(r)) && regex_peek(r))
 		return regex_refuse(r, from, EINVAL, "there is nothing to repeat");
 	if (regex_peek(r) == '^' || regex_peek(r) == '$')

@@ -77,13 +77,6 @@ bool schema_keyword_limits(const char *name)
 	return k && k->limits;
 }
 
-/* The types that a keyword applies to; 0: to any or none, or unknown. */
-static uint32_t schema_keyword_types(const char *name)
-{
-	const struct keyword *k = schema_keyword(name);
-	return k ? k->types : 0;
-}
-
 /* Fails if a schema (an object) has an unknown keyword. */
 static void schema_check_keywords(struct schema_rules *r, const struct json *schema)
 {
@@ -218,15 +211,6 @@ static const struct json *schema_refer(struct schema_rules *r, const struct json
 
 /* ---- layers ---- */
 
-static void schema_add_all_of(struct schema_rules *r, struct schema_layers *l,
-			      const struct json *list)
-{
-	if (json_kind(list) != JSON_LIST)
-		grammar_fail(r->s, EINVAL, "schema: \"allOf\" must be a list of schemas");
-	for (const struct json *v = NULL; !r->s->failed && (v = json_next(list, v));)
-		schema_layers_add(r, l, v);
-}
-
 static void schema_add_object(struct schema_rules *r, struct schema_layers *l,
 			      const struct json *schema)
 {
@@ -250,8 +234,10 @@ static void schema_add_object(struct schema_rules *r, struct schema_layers *l,
 		ref = schema_refer(r, ref);
 	if (ref)
 		schema_layers_add(r, l, ref);
-	if (all)
-		schema_add_all_of(r, l, all);
+	if (all && json_kind(all) != JSON_LIST)
+		grammar_fail(r->s, EINVAL, "schema: \"allOf\" must be a list of schemas");
+	for (const struct json *v = NULL; all && !r->s->failed && (v = json_next(all, v));)
+		schema_layers_add(r, l, v);
 	l->depth--;
 }
 
@@ -315,8 +301,10 @@ uint32_t schema_types(struct schema_rules *r, const struct schema_layers *l)
 		if (type)
 			named &= schema_named_types(r, type);
 		any |= type != NULL;
-		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
-			spoken |= schema_keyword_types(json_key(v));
+		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));) {
+			const struct keyword *k = schema_keyword(json_key(v));
+			spoken |= k ? k->types : 0;
+		}
 	}
 	if (any || !spoken)
 		return named;

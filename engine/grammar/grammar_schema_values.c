@@ -1,4 +1,5 @@
-/* Strings and numbers. */
+/* JSON schemas: the rules of values by their types: objects, lists, strings and numbers; listed
+ * values and alternatives. Not here: keywords, references and layers (grammar_schema.c). */
 #include "engine/grammar/grammar_build.h"
 #include "engine/json/utf8.h"
 
@@ -7,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- other names of properties ---- */
-
-/* Names of properties that a schema does not have, character by character. */
+/* ---- names of properties that a schema does not have, character by character ---- */
 
 enum { NAME_MAX_BYTES = 256 };
 
@@ -22,12 +21,6 @@ static int schema_by_from(const void *one, const void *other)
 {
 	const struct char_range *a = one, *b = other;
 	return (a->from > b->from) - (a->from < b->from);
-}
-
-static uint32_t schema_any_characters(struct grammar_source *s)
-{
-	static const struct char_range all[] = {{0, 0x10ffff}};
-	return expr_repeat(s, grammar_characters(s, all, 1, SPELL_JSON), 0, REPEAT_ENDLESS);
 }
 
 static uint32_t schema_other_rest(struct grammar_source *s, const char *const *names,
@@ -74,7 +67,7 @@ static uint32_t schema_any_but(struct grammar_source *s, struct char_range *r, u
 static uint32_t schema_other_rest(struct grammar_source *s, const char *const *names,
 				  uint32_t first, uint32_t end, size_t at)
 {
-	uint32_t quote = expr_bytes(s, '"', '"'), any = NOTHING;
+	uint32_t quote = expr_word(s, "\""), any = NOTHING;
 	if (at > NAME_MAX_BYTES)
 		return grammar_fail(s, E2BIG, "schema: the name of a property is too long");
 	struct char_range *next = malloc((end - first + (size_t)1) * sizeof *next);
@@ -86,36 +79,23 @@ static uint32_t schema_other_rest(struct grammar_source *s, const char *const *n
 		any = quote;
 	uint32_t count = schema_name_branches(s, names, first, end, at, next, &any);
 	uint32_t other = schema_any_but(s, next, count);
+	uint32_t more =
+		grammar_characters(s, &(struct char_range){0, CHARACTER_MAX}, 1, SPELL_JSON);
+	more = expr_repeat(s, more, 0, REPEAT_ENDLESS);
 	free(next);
-	return expr_either(s, any,
-			   expr_then(s, expr_then(s, other, schema_any_characters(s)), quote));
-}
-
-/* A quoted name that is none of `names`, which it sorts. */
-static uint32_t schema_other_name(struct grammar_source *s, const char **names, uint32_t count)
-{
-	qsort(names, count, sizeof *names, schema_by_name);
-	uint32_t rest = schema_other_rest(s, names, 0, count, 0);
-	return expr_then(s, expr_bytes(s, '"', '"'), rest);
+	return expr_either(s, any, SEQUENCE(s, other, more, quote));
 }
 
 /* ---- objects and lists ---- */
 
-/* Objects and lists.
- *
- * Properties come in the schema's order, and optional ones may be left out, so the text is read
+/* Properties come in the schema's order, and optional ones may be left out, so the text is read
  * without looking back. Other names follow after them if additionalProperties is true or a
  * schema, or if the schema has no properties: JSON Schema allows other names everywhere, and a
  * model would write on and on. */
 
-static uint32_t schema_then3(struct grammar_source *s, uint32_t a, uint32_t b, uint32_t c)
-{
-	return expr_then(s, expr_then(s, a, b), c);
-}
-
 static uint32_t schema_comma(struct grammar_source *s)
 {
-	return expr_then(s, expr_bytes(s, ',', ','), json_gap(s));
+	return expr_then(s, expr_word(s, ","), json_gap(s));
 }
 
 /* OPEN inside CLOSE with white space; `empty`: may have nothing inside. */
@@ -123,8 +103,8 @@ static uint32_t schema_enclosed(struct grammar_source *s, const char *open_close
 				bool empty)
 {
 	uint32_t gap = json_gap(s);
-	uint32_t any = expr_either(s, schema_then3(s, gap, inside, gap), empty ? gap : NOTHING);
-	return schema_then3(s, expr_text(s, open_close, 1), any, expr_text(s, open_close + 1, 1));
+	uint32_t any = expr_either(s, SEQUENCE(s, gap, inside, gap), empty ? gap : NOTHING);
+	return SEQUENCE(s, expr_text(s, open_close, 1), any, expr_text(s, open_close + 1, 1));
 }
 
 /* ---- which properties ---- */
@@ -138,20 +118,12 @@ struct properties {
 	uint32_t count;
 };
 
-static struct property *schema_find_property(struct properties *p, const char *name)
+static struct property *schema_note_property(struct schema_rules *r, struct properties *p,
+					     const char *name)
 {
 	for (uint32_t i = 0; i < p->count; i++)
 		if (!strcmp(p->at[i].name, name))
 			return &p->at[i];
-	return NULL;
-}
-
-static struct property *schema_note_property(struct schema_rules *r, struct properties *p,
-					     const char *name)
-{
-	struct property *known = schema_find_property(p, name);
-	if (known)
-		return known;
 	if (p->count == PROPERTIES_MAX) {
 		grammar_fail(r->s, E2BIG, "schema: an object has more than %d properties",
 			     PROPERTIES_MAX);
@@ -208,13 +180,6 @@ static uint32_t schema_property_value(struct schema_rules *r, const struct schem
 	return value.none ? NOTHING : schema_layers_expr(r, &value);
 }
 
-static uint32_t schema_member(struct schema_rules *r, const struct schema_layers *l,
-			      const char *name)
-{
-	return schema_then3(r->s, json_quoted(r->s, name), json_colon(r->s),
-			    schema_property_value(r, l, name));
-}
-
 /* ---- other names ---- */
 
 static uint32_t schema_other_member(struct schema_rules *r, const struct schema_layers *l,
@@ -225,15 +190,11 @@ static uint32_t schema_other_member(struct schema_rules *r, const struct schema_
 		return grammar_fail(r->s, ENOMEM, "out of memory for a schema");
 	for (uint32_t i = 0; i < p->count; i++)
 		names[i] = p->at[i].name;
-	uint32_t name = schema_other_name(r->s, names, p->count);
+	qsort(names, p->count, sizeof *names, schema_by_name);
+	uint32_t rest = schema_other_rest(r->s, names, 0, p->count, 0);
 	free(names);
-	return schema_then3(r->s, name, json_colon(r->s), schema_property_value(r, l, NULL));
-}
-
-/* Whether other names may follow. */
-static bool schema_is_open(const struct schema_layers *l, const struct properties *p)
-{
-	return schema_layers_have(l, "additionalProperties") || !p->count;
+	return SEQUENCE(r->s, expr_word(r->s, "\""), rest, json_colon(r->s),
+			schema_property_value(r, l, NULL));
 }
 
 /* ---- objects ---- */
@@ -245,7 +206,7 @@ static uint32_t schema_object_of(struct schema_rules *r, const struct schema_lay
 	struct grammar_source *s = r->s;
 	uint32_t started = EMPTY, fresh = NOTHING, other = NOTHING;
 	bool empty = true;
-	if (schema_is_open(l, p))
+	if (schema_layers_have(l, "additionalProperties") || !p->count)
 		other = schema_other_member(r, l, p);
 	if (other != NOTHING) {
 		started = expr_repeat(s, expr_then(s, schema_comma(s), other), 0, REPEAT_ENDLESS);
@@ -253,7 +214,9 @@ static uint32_t schema_object_of(struct schema_rules *r, const struct schema_lay
 	}
 	for (uint32_t i = p->count; i-- > 0 && !s->failed;) {
 		bool required = p->at[i].required;
-		uint32_t one = expr_then(s, schema_member(r, l, p->at[i].name), started);
+		const char *name = p->at[i].name;
+		uint32_t one = SEQUENCE(s, json_quoted(s, name), json_colon(s),
+					schema_property_value(r, l, name), started);
 		uint32_t later = expr_then(s, schema_comma(s), one);
 		fresh = expr_either(s, one, required ? NOTHING : fresh);
 		started = expr_either(s, later, required ? NOTHING : started);
@@ -350,9 +313,7 @@ static uint32_t schema_array(struct schema_rules *r, const struct schema_layers 
 	return schema_enclosed(s, "[]", fresh, !least);
 }
 
-/* ---- strings and numbers ---- */
-
-/* ---- texts ---- */
+/* ---- strings ---- */
 
 #define DATE "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 #define CLOCK                                                                                      \
@@ -419,7 +380,7 @@ uint32_t schema_string(struct schema_rules *r, const struct schema_layers *l,
 	const struct json *pattern = schema_layers_only(r, l, "pattern");
 	const struct json *format = schema_layers_only(r, l, "format");
 	bool sized = schema_layers_have(l, "minLength") || schema_layers_have(l, "maxLength");
-	uint32_t inside = EMPTY, quote = expr_bytes(r->s, '"', '"');
+	uint32_t inside = EMPTY, quote = expr_word(r->s, "\"");
 	if ((pattern != NULL) + (format != NULL) + sized > 1)
 		return grammar_fail(r->s, ENOTSUP,
 				    "schema: a string may have only one of pattern, format and "
@@ -434,7 +395,7 @@ uint32_t schema_string(struct schema_rules *r, const struct schema_layers *l,
 		return json_rule_call(&r->json, JSON_RULE_STRING);
 	if (spelling != SPELL_JSON)
 		return inside;
-	return expr_then(r->s, expr_then(r->s, quote, inside), quote);
+	return SEQUENCE(r->s, quote, inside, quote);
 }
 
 /* ---- digits ---- */
@@ -487,16 +448,15 @@ struct bound { /* of absolute values */
 
 static uint32_t schema_fraction(struct grammar_source *s, bool zeros, bool other)
 {
-	uint32_t point = expr_bytes(s, '.', '.'), digit = expr_bytes(s, '0', '9');
-	uint32_t zero = expr_bytes(s, '0', '0'), any = NOTHING;
+	uint32_t point = expr_word(s, "."), digit = expr_bytes(s, '0', '9');
+	uint32_t zero = expr_word(s, "0"), any = NOTHING;
 	if (zeros)
 		any = expr_repeat(s, zero, 1, MOST_DIGITS);
 	if (other)
 		any = expr_either(s, any,
-				  expr_then(s,
-					    expr_then(s, expr_repeat(s, zero, 0, MOST_DIGITS - 1),
-						      expr_bytes(s, '1', '9')),
-					    expr_repeat(s, digit, 0, MOST_DIGITS - 1)));
+				  SEQUENCE(s, expr_repeat(s, zero, 0, MOST_DIGITS - 1),
+					   expr_bytes(s, '1', '9'),
+					   expr_repeat(s, digit, 0, MOST_DIGITS - 1)));
 	return expr_then(s, point, any);
 }
 
@@ -602,7 +562,7 @@ static uint32_t schema_number(struct schema_rules *r, const struct schema_layers
 				     high.at < 0 ? high.open : true};
 		uint32_t below =
 			schema_amounts(s, from, (struct bound){(uint64_t)-low.at, low.open}, whole);
-		any = expr_either(s, any, expr_then(s, expr_bytes(s, '-', '-'), below));
+		any = expr_either(s, any, expr_then(s, expr_word(s, "-"), below));
 	}
 	return any;
 }

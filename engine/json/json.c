@@ -74,6 +74,24 @@ int json_parse_file(struct json **out, const char *path, size_t max_bytes, struc
 	return rc;
 }
 
+int json_parse_object_in(struct json **out, const char *folder, const char *file, size_t max_bytes,
+			 struct err *e)
+{
+	char *path;
+	struct err own = {0}; /* a missing file leaves *e as it is */
+	*out = NULL;
+	if (asprintf(&path, "%s/%s", folder, file) < 0)
+		return err_set(e, ENOMEM, "%s: out of memory for a path", folder);
+	int rc = json_parse_file(out, path, max_bytes, &own);
+	if (rc == 0 && json_kind(*out) != JSON_OBJECT) {
+		rc = err_set(&own, EINVAL, "%s: must be a JSON object", path);
+		json_free(*out);
+		*out = NULL;
+	}
+	free(path);
+	return rc < 0 && rc != -ENOENT ? err_set(e, own.code, "%s", own.text) : 0;
+}
+
 /* ---- walking ---- */
 
 enum json_kind json_kind(const struct json *value)

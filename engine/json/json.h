@@ -53,6 +53,10 @@ enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_TEXT, JSON_LIST, JSON_O
  * caller may free the text afterwards. */
 int json_parse_text(struct json **out, const char *text, size_t n, const char *name, struct err *e);
 int json_parse_file(struct json **out, const char *path, size_t max_bytes, struct err *e);
+/* Parses FOLDER/FILE, which must be an object. *out is NULL if there is no such file, which is no
+ * error. */
+int json_parse_object_in(struct json **out, const char *folder, const char *file, size_t max_bytes,
+			 struct err *e);
 void json_free(struct json *document); /* NULL is fine */
 
 enum json_kind json_kind(const struct json *value);

@@ -122,17 +122,12 @@ static int json_read_escape(struct json_parser *p)
 	return 0;
 }
 
-static bool json_is_plain(char c)
-{
-	return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
-}
-
 static int json_read_text(struct json_parser *p)
 {
 	size_t from = p->used;
 	for (p->at++; json_here(p) != '"';) {
 		size_t plain = p->at;
-		while (json_is_plain(json_here(p)))
+		for (char c; (c = json_here(p)) != '"' && c != '\\' && (unsigned char)c >= 0x20;)
 			p->at++;
 		json_put_bytes(p, p->text + plain, p->at - plain);
 		if ((unsigned char)json_here(p) < 0x20)
@@ -153,12 +148,6 @@ static const struct json_word {
 	enum json_kind kind;
 } WORDS[] = {{"null", JSON_NULL},	{"true", JSON_BOOL},  {"false", JSON_BOOL},
 	     {"Infinity", JSON_NUMBER}, {"NaN", JSON_NUMBER}, {"-Infinity", JSON_NUMBER}};
-
-static size_t json_word_length(const struct json_parser *p, const char *word)
-{
-	size_t n = strlen(word);
-	return n <= p->n - p->at && memcmp(p->text + p->at, word, n) == 0 ? n : 0;
-}
 
 static size_t json_digits(const struct json_parser *p, size_t bytes)
 {
@@ -196,7 +185,9 @@ static int json_read_scalar(struct json_parser *p)
 	size_t from = p->used, n = json_number_length(p);
 	enum json_kind kind = JSON_NUMBER;
 	for (size_t i = 0; n == 0 && i < sizeof WORDS / sizeof *WORDS; i++) {
-		n = json_word_length(p, WORDS[i].word);
+		size_t length = strlen(WORDS[i].word);
+		if (length <= p->n - p->at && memcmp(p->text + p->at, WORDS[i].word, length) == 0)
+			n = length;
 		kind = WORDS[i].kind;
 	}
 	if (n == 0)

@@ -54,27 +54,22 @@ static void text_out_escape(struct text_out *o, unsigned char c)
 	text_out_add(o, escape, 6);
 }
 
-static void text_out_escaped(struct text_out *o, const char *bytes, size_t n)
-{
-	size_t from = 0;
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)bytes[i];
-		if (c >= 0x20 && c != '"' && c != '\\')
-			continue;
-		text_out_add(o, bytes + from, i - from);
-		text_out_escape(o, c);
-		from = i + 1;
-	}
-	text_out_add(o, bytes + from, n - from);
-}
-
 void text_out_json_text(struct text_out *o, const char *bytes, size_t n)
 {
 	text_out_add(o, "\"", 1);
 	for (size_t at = 0; at < n;) {
 		size_t valid = utf8_valid_length(bytes + at, n - at);
-		text_out_escaped(o, bytes + at, valid);
-		at += valid;
+		size_t end = at + valid;
+		for (size_t i = at; i < end; i++) {
+			unsigned char c = (unsigned char)bytes[i];
+			if (c >= 0x20 && c != '"' && c != '\\')
+				continue;
+			text_out_add(o, bytes + at, i - at);
+			text_out_escape(o, c);
+			at = i + 1;
+		}
+		text_out_add(o, bytes + at, end - at);
+		at = end;
 		if (at < n) {
 			text_out_string(o, "\xef\xbf\xbd"); /* U+FFFD */
 			at++;

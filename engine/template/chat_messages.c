@@ -52,19 +52,13 @@ static int message_check_text(const struct json *v, const char *key, const char 
 	return json_wrong(v, key, where, "a text", e);
 }
 
-static bool message_is_object_text(const struct json *v)
-{
-	size_t n;
-	char first;
-	const char *text = json_bytes(v, &n);
-	return json_kind(v) == JSON_TEXT && scan_is_json(text, n, &first) && first == '{';
-}
-
 static int message_check_call(const struct json *call, const char *where, struct err *e)
 {
 	const struct json *function = json_find(call, "function");
 	const struct json *arguments = json_find(function, "arguments");
-	const char *name;
+	const char *name, *text;
+	char first;
+	size_t n;
 	if (json_kind(function) != JSON_OBJECT)
 		return json_wrong(call, "tool_calls", where,
 				  "a list of {\"id\", \"type\", \"function\": {\"name\", "
@@ -73,8 +67,10 @@ static int message_check_call(const struct json *call, const char *where, struct
 	int rc = message_check_text(json_find(call, "id"), "id", where, e);
 	if (rc == 0)
 		rc = json_get_string(function, "name", where, &name, e);
-	bool good = json_kind(arguments) == JSON_OBJECT || json_kind(arguments) == JSON_NULL ||
-		    message_is_object_text(arguments);
+	bool good = json_kind(arguments) == JSON_OBJECT || json_kind(arguments) == JSON_NULL;
+	text = json_bytes(arguments, &n);
+	if (json_kind(arguments) == JSON_TEXT)
+		good = scan_is_json(text, n, &first) && first == '{';
 	if (rc == 0 && !good)
 		rc = json_wrong(arguments, "arguments", where, "an object, or one as JSON text", e);
 	return rc;
@@ -211,16 +207,6 @@ static int messages_append(struct messages *m, const char *role, struct text_out
 
 /* ---- reading and writing ---- */
 
-static int messages_read_one(struct messages *m, const struct json *message, struct err *e)
-{
-	struct text_out json = {0};
-	int rc = message_check(message, m->count, e);
-	if (rc < 0)
-		return rc;
-	text_out_json(&json, message);
-	return messages_append(m, message_role_of(json_find(message, "role")), &json, e);
-}
-
 int messages_read(struct messages *m, const char *text, size_t n, struct err *e)
 {
 	struct messages read = {0};
@@ -233,8 +219,14 @@ int messages_read(struct messages *m, const char *text, size_t n, struct err *e)
 		return rc;
 	if (json_kind(list) != JSON_LIST)
 		rc = err_set(e, EINVAL, "messages.json: must be a list of messages");
-	for (const struct json *v = NULL; rc == 0 && (v = json_next(list, v));)
-		rc = messages_read_one(&read, v, e);
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(list, v));) {
+		struct text_out json = {0};
+		rc = message_check(v, read.count, e);
+		if (rc < 0)
+			break;
+		text_out_json(&json, v);
+		rc = messages_append(&read, message_role_of(json_find(v, "role")), &json, e);
+	}
 	json_free(list);
 	if (rc < 0) {
 		messages_free(&read);
@@ -536,12 +528,10 @@ void messages_for_template(const struct messages *m, struct text_out *out)
 {
 	text_out_string(out, "[");
 	for (size_t i = 0; i < m->count && !out->failed; i++) {
-		struct json *message;
-		struct err ignored = {0};
+		struct json *message = message_parse(&m->items[i]);
 		text_out_string(out, i > 0 ? ", " : "");
-		if (json_parse_text(&message, m->items[i].json, m->items[i].n, "message",
-				    &ignored) < 0) {
-			out->failed = true; /* valid JSON: only memory can be missing */
+		if (!message) {
+			out->failed = true;
 			return;
 		}
 		message_write_for_template(out, message);

@@ -97,19 +97,15 @@ static const char *chat_named_template(const struct json *list, const char *name
 static int chat_open_config(struct chat_template **out, const char *directory,
 			    const struct tokenizer *t, struct err *e)
 {
-	char *path;
-	struct json *config = NULL;
-	struct err own = {0};
+	struct json *config;
 	const char *text = NULL;
-	if (asprintf(&path, "%s/tokenizer_config.json", directory) < 0)
-		return err_set(e, ENOMEM, "%s: out of memory for a path", directory);
-	int rc = json_parse_file(&config, path, CONFIG_FILE_MAX, &own);
+	int rc = json_parse_object_in(&config, directory, "tokenizer_config.json", CONFIG_FILE_MAX,
+				      e);
 	const struct json *value = json_find(config, "chat_template");
-	if (rc == 0 && json_kind(value) != JSON_LIST)
-		rc = json_get_string_or(config, "chat_template", path, NULL, &text, &own);
-	if (rc == -ENOENT)
-		rc = 0;
-	rc = rc < 0 ? err_set(e, own.code, "%s", own.text)
+	if (rc == 0 && config && json_kind(value) != JSON_LIST)
+		rc = json_get_string_or(config, "chat_template", "tokenizer_config.json", NULL,
+					&text, e);
+	rc = rc < 0 ? rc
 	     : json_kind(value) == JSON_LIST
 		     ? chat_template_open_text(out, chat_named_template(value, "default"),
 					       chat_named_template(value, "tool_use"),
@@ -117,7 +113,6 @@ static int chat_open_config(struct chat_template **out, const char *directory,
 		     : chat_template_open_text(out, text, NULL,
 					       "tokenizer_config.json chat_template", t, e);
 	json_free(config);
-	free(path);
 	return rc;
 }
 

@@ -11,6 +11,14 @@ const struct function *call_find(const struct function *table, const char *name,
 	return NULL;
 }
 
+const struct value *call_named(const struct call_arguments *args, const char *name, size_t n)
+{
+	for (size_t i = 0; i < args->named_count; i++)
+		if (args->named[i].n == n && memcmp(args->named[i].name, name, n) == 0)
+			return &args->named[i].value;
+	return NULL;
+}
+
 /* The index of a parameter; -1: no such name. */
 static int call_parameter(const struct function *f, const struct named_value *v)
 {

@@ -33,6 +33,8 @@ struct function {
 
 struct value call_function(struct template_run *r, const struct function *f,
 			   const struct value *self, const struct call_arguments *args);
+/* The argument of this name; NULL: not given by name. */
+const struct value *call_named(const struct call_arguments *args, const char *name, size_t n);
 /* A row by name, of a table that ends with a NULL name; NULL: none. */
 const struct function *call_find(const struct function *table, const char *name, size_t n);
 

@@ -85,14 +85,6 @@ struct value eval_captured(struct template_run *r, const struct template_node *b
 
 /* ---- calls ---- */
 
-/* Appends the items of *v to the arguments. */
-static void eval_spread(struct template_run *r, struct list *to, const struct value *v)
-{
-	struct value items = value_items(r, v);
-	for (size_t i = 0; !r->failed && i < items.list->count; i++)
-		value_append(r, to, items.list->items[i]);
-}
-
 /* Evaluates arguments; `named` has room for ARGUMENTS_MAX. */
 static struct call_arguments eval_arguments(struct template_run *r, const struct template_node *n,
 					    struct named_value named[ARGUMENTS_MAX])
@@ -101,9 +93,12 @@ static struct call_arguments eval_arguments(struct template_run *r, const struct
 	struct call_arguments args = {.named = named};
 	for (; n && !r->failed; n = n->next) {
 		struct value v = eval_expression(r, n->a);
+		struct value spread = n->flag ? value_items(r, &v) : NONE; /* of *v */
+		for (size_t i = 0; n->flag && !r->failed && i < spread.list->count; i++)
+			value_append(r, &items, spread.list->items[i]);
 		if (n->flag)
-			eval_spread(r, &items, &v);
-		else if (!n->name)
+			continue;
+		if (!n->name)
 			value_append(r, &items, v);
 		else if (args.named_count < ARGUMENTS_MAX)
 			named[args.named_count++] = (struct named_value){n->name, n->name_n, v};
@@ -113,15 +108,6 @@ static struct call_arguments eval_arguments(struct template_run *r, const struct
 	args.items = items.items;
 	args.count = items.count;
 	return args;
-}
-
-static const struct value *eval_find_named(const struct call_arguments *args, const char *name,
-					   size_t n)
-{
-	for (size_t i = 0; i < args->named_count; i++)
-		if (args->named[i].n == n && memcmp(args->named[i].name, name, n) == 0)
-			return &args->named[i].value;
-	return NULL;
 }
 
 static bool eval_is_parameter(const struct template_node *macro, const struct named_value *v)
@@ -162,7 +148,7 @@ static void eval_bind(struct template_run *r, const struct macro *m,
 {
 	size_t used = 0;
 	for (const struct template_node *p = m->node->a; p && !r->failed; p = p->next) {
-		const struct value *named = eval_find_named(args, p->name, p->name_n);
+		const struct value *named = call_named(args, p->name, p->name_n);
 		struct value v = value_undefined(p->name, p->name_n);
 		if (used < args->count && named)
 			template_fail(r, EINVAL, "a macro's argument %.*s is given twice",
@@ -235,9 +221,7 @@ static struct value eval_call_value(struct template_run *r, const struct value *
 	case V_LOOP:
 		return eval_call_loop(r, what->loop, args);
 	case V_UNDEFINED:
-		return template_fail(r, EINVAL, "\"%.*s\" is undefined",
-				     (int)(what->n < 64 ? what->n : 64),
-				     what->text.bytes ? what->text.bytes : "");
+		return template_fail_undefined(r, what);
 	default:
 		return template_fail(r, EINVAL, "%s cannot be called", value_type_name(what));
 	}

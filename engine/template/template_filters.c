@@ -502,16 +502,6 @@ static struct value filter_batch(struct template_run *r, const struct value *v,
 
 /* ---- filters and tests of each item ---- */
 
-static const struct value *filter_named_argument(const struct call_arguments *args,
-						 const char *name)
-{
-	for (size_t i = 0; i < args->named_count; i++)
-		if (args->named[i].n == strlen(name) &&
-		    memcmp(args->named[i].name, name, args->named[i].n) == 0)
-			return &args->named[i].value;
-	return NULL;
-}
-
 /* The arguments after the first n. */
 static struct call_arguments filter_rest(const struct call_arguments *args, size_t n)
 {
@@ -525,7 +515,7 @@ static struct value filter_map(struct template_run *r, const struct value *v,
 			       const struct call_arguments *args)
 {
 	struct value items = value_items(r, v), mapped = value_list(r, V_LIST), name;
-	const struct value *attribute = filter_named_argument(args, "attribute");
+	const struct value *attribute = call_named(args, "attribute", 9);
 	if (!attribute && (args->count == 0 || !call_text_argument(r, &args->items[0], &name)))
 		return template_fail(r, EINVAL, "map needs a filter's name or attribute=");
 	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
@@ -533,7 +523,7 @@ static struct value filter_map(struct template_run *r, const struct value *v,
 		struct call_arguments rest = attribute ? *args : filter_rest(args, 1);
 		value_append(r, mapped.list,
 			     attribute ? filter_by_path(r, item, attribute,
-							filter_named_argument(args, "default"))
+							call_named(args, "default", 7))
 				       : call_filter(r, name.text.bytes, name.n, item, &rest));
 	}
 	return mapped;

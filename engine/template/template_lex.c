@@ -19,17 +19,12 @@ struct lexer {
 	struct template_token spare; /* returned if there is no memory for a token */
 };
 
-static void lex_count_lines(struct lexer *l)
-{
-	for (; l->counted < l->at; l->counted++)
-		l->r->line += *l->counted == '\n';
-}
-
 static struct template_token *lex_add(struct lexer *l, enum token_kind kind, const char *text,
 				      size_t n)
 {
 	struct token_array *t = l->tokens;
-	lex_count_lines(l);
+	for (; l->counted < l->at; l->counted++)
+		l->r->line += *l->counted == '\n';
 	if (t->count == t->room) {
 		size_t room = 2 * t->room + 256;
 		struct template_token *items = template_allocate(l->r, room * sizeof *items);

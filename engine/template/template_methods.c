@@ -359,9 +359,8 @@ static struct value method_format(struct template_run *r, const struct value *se
 		else if (n == 1 && at[1] >= '0' && at[1] <= '9' &&
 			 (size_t)(at[1] - '0') < args->count)
 			v = &args->items[at[1] - '0'];
-		for (size_t k = 0; k < args->named_count && n > 0; k++)
-			if (args->named[k].n == n && memcmp(args->named[k].name, at + 1, n) == 0)
-				v = &args->named[k].value;
+		else if (n > 0)
+			v = call_named(args, at + 1, n);
 		if (!v)
 			return template_fail(r, EINVAL, "no argument for {%.*s} of a format",
 					     (int)(n < 40 ? n : 40), at + 1);

@@ -16,9 +16,7 @@ static struct value operator_refuse(struct template_run *r, const char *sign, co
 				      : b->kind == V_UNDEFINED ? b
 							       : NULL;
 	if (missing)
-		return template_fail(r, EINVAL, "\"%.*s\" is undefined",
-				     (int)(missing->n < 64 ? missing->n : 64),
-				     missing->text.bytes ? missing->text.bytes : "");
+		return template_fail_undefined(r, missing);
 	return template_fail(r, EINVAL, "cannot compute %s %s %s", value_type_name(a), sign,
 			     value_type_name(b));
 }
@@ -375,13 +373,6 @@ const struct function LOOP_METHODS[] = {{.name = "cycle", .call_any = operator_l
 
 /* ---- attributes, items and slices ---- */
 
-static struct value operator_fail_undefined(struct template_run *r, const struct value *v)
-{
-	int n = v->n < 64 ? (int)v->n : 64;
-	return template_fail(r, EINVAL, "\"%.*s\" is undefined", n,
-			     v->text.bytes ? v->text.bytes : "");
-}
-
 /* Methods that would change a value exist in Python, but not here. */
 static bool operator_is_forbidden(const char *name, size_t n)
 {
@@ -427,7 +418,7 @@ struct value operator_attribute(struct template_run *r, const struct value *of, 
 				size_t n)
 {
 	if (of->kind == V_UNDEFINED)
-		return operator_fail_undefined(r, of);
+		return template_fail_undefined(r, of);
 	if (of->kind == V_NAMESPACE) {
 		const struct value *v = value_dict_find_name(r, of->dict, name, n);
 		return v ? *v : value_undefined(name, n);
@@ -473,7 +464,7 @@ struct value operator_item(struct template_run *r, const struct value *of, const
 	bool whole = key->kind == V_INT || key->kind == V_BOOL;
 	int64_t i = key->kind == V_BOOL ? key->truth : key->kind == V_INT ? key->integer : 0;
 	if (of->kind == V_UNDEFINED)
-		return operator_fail_undefined(r, of);
+		return template_fail_undefined(r, of);
 	if (of->kind == V_DICT) {
 		const struct value *v = value_dict_find(r, of->dict, key);
 		if (v)
@@ -562,7 +553,7 @@ struct value operator_slice(struct template_run *r, const struct value *of,
 			    const struct value *step)
 {
 	if (of->kind == V_UNDEFINED)
-		return operator_fail_undefined(r, of);
+		return template_fail_undefined(r, of);
 	if (of->kind == V_TEXT) {
 		template_work(r, 1 + of->n / 64);
 		struct operator_range s =

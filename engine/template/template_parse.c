@@ -17,8 +17,6 @@ struct parser {
 	struct template_node spare; /* returned if there is no memory for a node */
 };
 
-/* ---- tokens and nodes ---- */
-
 /* ---- tokens ---- */
 
 /* Fails: the token at hand stands where `wanted` should be. */
@@ -223,18 +221,18 @@ static struct template_node *parse_strings(struct parser *p)
 	return n;
 }
 
-/* Items up to a closing bracket; a trailing comma is allowed. */
-static struct template_node *parse_items(struct parser *p, enum node_kind kind, const char *close)
+/* Items up to a closing bracket, separated by commas; a trailing comma is allowed. */
+static struct template_node *
+parse_list(struct parser *p, struct template_node *(*item)(struct parser *p), const char *close)
 {
-	struct template_node *n = parse_node(p, kind);
-	struct template_node **tail = &n->a;
+	struct template_node *first = NULL, **tail = &first;
 	while (!p->r->failed && !parse_at_operator(p, close)) {
-		parse_chain(&tail, parse_expression(p));
+		parse_chain(&tail, item(p));
 		if (!parse_at_operator(p, close))
 			parse_want_operator(p, ",");
 	}
 	parse_want_operator(p, close);
-	return n;
+	return first;
 }
 
 static struct template_node *parse_member(struct parser *p)
@@ -243,19 +241,6 @@ static struct template_node *parse_member(struct parser *p)
 	parse_want_operator(p, ":");
 	struct template_node *value = parse_expression(p);
 	return parse_node_of_two(p, N_MEMBER, 0, key, value);
-}
-
-static struct template_node *parse_dict(struct parser *p)
-{
-	struct template_node *n = parse_node(p, N_DICT);
-	struct template_node **tail = &n->a;
-	while (!p->r->failed && !parse_at_operator(p, "}")) {
-		parse_chain(&tail, parse_member(p));
-		if (!parse_at_operator(p, "}"))
-			parse_want_operator(p, ",");
-	}
-	parse_want_operator(p, "}");
-	return n;
 }
 
 static struct template_node *parse_parentheses(struct parser *p)
@@ -284,11 +269,13 @@ static struct template_node *parse_primary(struct parser *p)
 		parse_move(p);
 	} else if (parse_take_operator(p, "("))
 		n = parse_parentheses(p);
-	else if (parse_take_operator(p, "["))
-		n = parse_items(p, N_LIST, "]");
-	else if (parse_take_operator(p, "{"))
-		n = parse_dict(p);
-	else
+	else if (parse_take_operator(p, "[")) {
+		n = parse_node(p, N_LIST);
+		n->a = parse_list(p, parse_expression, "]");
+	} else if (parse_take_operator(p, "{")) {
+		n = parse_node(p, N_DICT);
+		n->a = parse_list(p, parse_member, "}");
+	} else
 		parse_fail(p, "a value");
 	p->depth--;
 	return n;
@@ -313,19 +300,14 @@ static struct template_node *parse_argument(struct parser *p)
 /* Arguments after "(", up to ")". */
 static struct template_node *parse_arguments(struct parser *p)
 {
-	struct template_node *first = NULL, **tail = &first;
+	struct template_node *first = parse_list(p, parse_argument, ")");
 	bool named = false;
-	while (!p->r->failed && !parse_at_operator(p, ")")) {
-		struct template_node *a = parse_argument(p);
-		if (a && named && !a->name && !a->flag)
+	for (const struct template_node *a = first; a && !p->r->failed; a = a->next) {
+		if (named && !a->name && !a->flag)
 			template_fail(p->r, EINVAL,
 				      "a positional argument follows a keyword argument");
-		named |= a && a->name;
-		parse_chain(&tail, a);
-		if (!parse_at_operator(p, ")"))
-			parse_want_operator(p, ",");
+		named |= a->name != NULL;
 	}
-	parse_want_operator(p, ")");
 	return first;
 }
 
@@ -395,10 +377,8 @@ static struct template_node *parse_filter(struct parser *p, struct template_node
 {
 	struct template_node *n = parse_node_of_two(p, N_FILTER, 0, of, NULL);
 	parse_take_name(p, n, "a filter's name");
-	if (parse_take_operator(p, "(")) {
-		struct template_node *first = parse_arguments(p);
-		n->b = first;
-	}
+	if (parse_take_operator(p, "("))
+		n->b = parse_arguments(p);
 	return n;
 }
 
@@ -419,8 +399,7 @@ static struct template_node *parse_test(struct parser *p, struct template_node *
 		first = parse_arguments(p);
 	else if (parse_begins_argument(p)) {
 		first = parse_node(p, N_ARGUMENT);
-		struct template_node *value = parse_postfix(p, parse_primary(p));
-		first->a = value;
+		first->a = parse_postfix(p, parse_primary(p));
 	}
 	n->b = first;
 	return negated ? parse_node_of_two(p, N_NOT, 0, n, NULL) : n;
@@ -560,9 +539,7 @@ static struct template_node *parse_expression(struct parser *p)
 	struct template_node *n = parse_condition(p);
 	while (!p->r->failed && parse_take_word(p, "if")) {
 		n = parse_node_of_two(p, N_CHOICE, 0, parse_condition(p), n);
-		struct template_node *otherwise =
-			parse_take_word(p, "else") ? parse_expression(p) : NULL;
-		n->c = otherwise;
+		n->c = parse_take_word(p, "else") ? parse_expression(p) : NULL;
 	}
 	p->depth--;
 	return n;
@@ -712,18 +689,6 @@ static struct template_node *parse_parameter(struct parser *p)
 	return n;
 }
 
-static struct template_node *parse_parameters(struct parser *p)
-{
-	struct template_node *first = NULL, **tail = &first;
-	while (!p->r->failed && !parse_at_operator(p, ")")) {
-		parse_chain(&tail, parse_parameter(p));
-		if (!parse_at_operator(p, ")"))
-			parse_want_operator(p, ",");
-	}
-	parse_want_operator(p, ")");
-	return first;
-}
-
 /* A macro's body, and which special variables it uses. */
 static void parse_macro_body(struct parser *p, struct template_node *n, const char *end)
 {
@@ -739,7 +704,7 @@ static struct template_node *parse_macro(struct parser *p)
 	struct template_node *n = parse_node(p, N_MACRO);
 	parse_take_name(p, n, "a macro's name");
 	parse_want_operator(p, "(");
-	n->a = parse_parameters(p);
+	n->a = parse_list(p, parse_parameter, ")");
 	parse_macro_body(p, n, "endmacro");
 	return n;
 }
@@ -747,7 +712,8 @@ static struct template_node *parse_macro(struct parser *p)
 static struct template_node *parse_call_block(struct parser *p)
 {
 	struct template_node *body = parse_node(p, N_MACRO);
-	struct template_node *first = parse_take_operator(p, "(") ? parse_parameters(p) : NULL;
+	struct template_node *first =
+		parse_take_operator(p, "(") ? parse_list(p, parse_parameter, ")") : NULL;
 	struct template_node *n = parse_node_of_two(p, N_CALL_BLOCK, 0, parse_expression(p), body);
 	if (!p->r->failed && n->a->kind != N_CALL)
 		parse_fail(p, "a call of a macro");

@@ -37,13 +37,6 @@ static void text_print_float(struct template_run *r, struct writer *w, double nu
 	value_write_text(r, w, text);
 }
 
-static void text_print_int(struct template_run *r, struct writer *w, int64_t integer)
-{
-	char text[32];
-	(void)snprintf(text, sizeof text, "%" PRId64, integer);
-	value_write_text(r, w, text);
-}
-
 /* ---- repr ---- */
 
 static bool text_is_printable(uint32_t c)
@@ -130,6 +123,7 @@ static void text_repr_dict(struct template_run *r, struct writer *w, const struc
 static void text_repr(struct template_run *r, struct writer *w, const struct value *v, int depth)
 {
 	static const char *const SPECIAL[] = {"nan", "inf", "-inf"};
+	char number[32];
 	if (!template_work(r, 1))
 		return;
 	if (depth > TEMPLATE_VALUE_DEPTH) {
@@ -147,7 +141,8 @@ static void text_repr(struct template_run *r, struct writer *w, const struct val
 		value_write_text(r, w, v->truth ? "True" : "False");
 		break;
 	case V_INT:
-		text_print_int(r, w, v->integer);
+		(void)snprintf(number, sizeof number, "%" PRId64, v->integer);
+		value_write_text(r, w, number);
 		break;
 	case V_FLOAT:
 		text_print_float(r, w, v->number, SPECIAL);
@@ -406,12 +401,6 @@ static bool text_in_set(struct template_run *r, const struct value *set, const c
 		   : value_is_space(utf8_decode(bytes, &n));
 }
 
-/* The start of the last character of text[0 .. end); end > 0. */
-static size_t text_last_character(const struct value *text, size_t end)
-{
-	return utf8_begin(text->text.bytes, end - 1);
-}
-
 struct value text_strip(struct template_run *r, const struct value *text, const struct value *set,
 			int ends)
 {
@@ -424,7 +413,7 @@ struct value text_strip(struct template_run *r, const struct value *text, const 
 		from += step;
 	}
 	while ((ends & AT_END) && from < to) {
-		size_t last = text_last_character(text, to);
+		size_t last = utf8_begin(text->text.bytes, to - 1);
 		if (!text_in_set(r, set, text->text.bytes + last, to - last))
 			break;
 		to = last;

@@ -13,8 +13,6 @@
 
 /* ---- memory, work and failure of a rendering ---- */
 
-/* A rendering's memory, work and failure. */
-
 struct value template_fail(struct template_run *r, int code, const char *format, ...)
 {
 	char words[768];
@@ -30,6 +28,12 @@ struct value template_fail(struct template_run *r, int code, const char *format,
 			err_set(r->e, code, "%s line %u: %s", r->name, r->line, words);
 	}
 	return (struct value){.kind = V_UNDEFINED};
+}
+
+struct value template_fail_undefined(struct template_run *r, const struct value *v)
+{
+	return template_fail(r, EINVAL, "\"%.*s\" is undefined", (int)(v->n < 64 ? v->n : 64),
+			     v->text.bytes ? v->text.bytes : "");
 }
 
 bool template_work(struct template_run *r, uint64_t steps)
@@ -416,10 +420,6 @@ struct value value_of_json(struct template_run *r, const struct json *json, enum
 }
 
 /* ---- building texts ---- */
-
-/* Building texts. */
-
-static const uint8_t ALL_TEMPLATE[256];
 
 static bool value_writer_room(struct template_run *r, struct writer *w, size_t n)
 {

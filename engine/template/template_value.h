@@ -98,6 +98,8 @@ struct template_run {
 /* Fails the run; the first failure counts: "NAME line 7: ...". */
 __attribute__((format(printf, 3, 4))) struct value template_fail(struct template_run *r, int code,
 								 const char *format, ...);
+/* Fails because of an undefined value, by its name. */
+struct value template_fail_undefined(struct template_run *r, const struct value *v);
 /* Counts steps; false if the run failed. */
 bool template_work(struct template_run *r, uint64_t steps);
 /* The place of `part` in text[from ..]; n if there is none. */

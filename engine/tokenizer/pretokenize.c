@@ -388,21 +388,14 @@ struct pretokenize_run {
 	struct err *e;
 };
 
-/* The end of what a near search from `from` sees of text[n]: whole characters. */
-static size_t pretokenize_near_end(const char *text, size_t n, size_t from)
-{
-	if (n - from <= NEAR_BYTES)
-		return n;
-	return utf8_begin(text, from + NEAR_BYTES);
-}
-
 /* Searches the next few bytes. Returns PCRE2's result, or PCRE2_ERROR_PARTIAL if the bytes
  * behind might change it: a partial match is one that looked beyond the end. */
 static int pretokenize_search_near(struct pretokenize_run *r, const pcre2_code *pattern,
 				   const char *text, size_t n, size_t from)
 {
 	struct pretokenize_work *w = r->work;
-	size_t end = pretokenize_near_end(text, n, from);
+	/* Whole characters. */
+	size_t end = n - from <= NEAR_BYTES ? n : utf8_begin(text, from + NEAR_BYTES);
 	uint32_t options = end < n ? PCRE2_PARTIAL_HARD : 0;
 	/* Runs the compiled code directly, if PCRE2 has a compiler here. */
 	int rc = pcre2_jit_match(pattern, (PCRE2_SPTR)text, end, from, options, w->match, w->near);

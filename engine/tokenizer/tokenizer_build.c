@@ -264,25 +264,18 @@ int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added,
 
 /* ---- tokenizer_config.json ---- */
 
-/* A token's text, given as a string or as an object with "content"; NULL: none. */
-static int tokenizer_config_text(const struct json *config, const char *key, const char *name,
-				 const char **text, struct err *e)
-{
-	const struct json *value = json_find(config, key);
-	*text = NULL;
-	if (json_kind(value) == JSON_NULL)
-		return 0;
-	return json_kind(value) == JSON_OBJECT ? json_get_string(value, "content", name, text, e)
-					       : json_as_string(value, key, name, text, e);
-}
-
-/* Files name tokens that their model does not have: then *id is -1. */
+/* Finds a token that is given as a string or as an object with "content". *id is unchanged if none
+ * is given, and -1 if the vocabulary lacks the token, as in some published files. */
 static int tokenizer_config_token(const struct tokenizer *t, const struct json *config,
 				  const char *key, const char *name, int64_t *id, struct err *e)
 {
+	const struct json *value = json_find(config, key);
 	const char *text;
-	int rc = tokenizer_config_text(config, key, name, &text, e);
-	if (rc == 0 && text)
+	if (json_kind(value) == JSON_NULL)
+		return 0;
+	int rc = json_kind(value) == JSON_OBJECT ? json_get_string(value, "content", name, &text, e)
+						 : json_as_string(value, key, name, &text, e);
+	if (rc == 0)
 		*id = tokenizer_find_text(t, text, strlen(text));
 	return rc;
 }
@@ -308,21 +301,18 @@ int tokenizer_config_take(struct tokenizer *t, const struct json *config, const 
 
 int tokenizer_config_read(struct tokenizer *t, const char *directory, struct err *e)
 {
-	char *path;
-	struct json *config = NULL;
-	struct err own = {0}; /* a missing file is not an error */
-	if (asprintf(&path, "%s/tokenizer_config.json", directory) < 0)
-		return err_set(e, ENOMEM, "%s: out of memory for a path", directory);
-	int rc = json_parse_file(&config, path, CONFIG_FILE_MAX, &own);
-	if (rc == 0 && json_kind(config) != JSON_OBJECT)
-		rc = err_set(&own, EINVAL, "%s: must be a JSON object", path);
-	if (rc == 0)
-		rc = tokenizer_config_take(t, config, path, &own);
-	if (rc == -ENOENT)
-		rc = 0;
-	if (rc < 0)
-		rc = err_set(e, own.code, "%s", own.text);
+	static const char FILE_NAME[] = "tokenizer_config.json";
+	struct json *config;
+	char *name;
+	int rc = json_parse_object_in(&config, directory, FILE_NAME, CONFIG_FILE_MAX, e);
+	if (rc < 0 || !config)
+		return rc;
+	if (asprintf(&name, "%s/%s", directory, FILE_NAME) < 0)
+		rc = err_set(e, ENOMEM, "%s: out of memory for a path", directory);
+	else {
+		rc = tokenizer_config_take(t, config, name, e);
+		free(name);
+	}
 	json_free(config);
-	free(path);
 	return rc;
 }

@@ -100,13 +100,6 @@ static int tokenizer_gguf_read_model(struct tokenizer *t, const struct tokenizer
 
 /* --- tokens --- */
 
-static enum tokenizer_kind tokenizer_gguf_kind(const struct tokenizer_gguf *p, size_t id)
-{
-	int32_t kind = p->kinds ? p->kinds[id] : KIND_NORMAL;
-	return kind >= KIND_UNDEFINED && kind <= KIND_BYTE ? (enum tokenizer_kind)kind
-							   : KIND_UNDEFINED;
-}
-
 /* Takes text i of a list, which must be UTF-8. An empty one may be NULL, which functions of the
  * C library do not accept. */
 static int tokenizer_gguf_take_text(const struct tokenizer_gguf_text *list, size_t i,
@@ -121,33 +114,25 @@ static int tokenizer_gguf_take_text(const struct tokenizer_gguf_text *list, size
 		       valid);
 }
 
-/* Lists a token that is cut out of texts: special ones, and those added for users. */
-static int tokenizer_gguf_list_token(struct added_entries *list,
-				     const struct tokenizer_gguf_text *text, uint32_t id,
-				     enum tokenizer_kind kind, struct err *e)
-{
-	struct added_entry entry = {.content = text->bytes,
-				    .length = text->length,
-				    .id = id,
-				    .special = kind != KIND_USER_DEFINED};
-	return tokenizer_append_entry(list, &entry, e);
-}
-
 /* Merges never make control tokens: a text that spells one in pieces stays text. */
 static int tokenizer_gguf_add_token(struct tokenizer *t, const struct tokenizer_gguf *p,
 				    uint32_t id, struct added_entries *added, struct err *e)
 {
 	struct tokenizer_gguf_text text;
-	enum tokenizer_kind kind = tokenizer_gguf_kind(p, id);
+	int32_t kind = p->kinds ? p->kinds[id] : KIND_NORMAL; /* unknown numbers are normal, too */
 	bool cut = kind == KIND_CONTROL || kind == KIND_UNKNOWN || kind == KIND_USER_DEFINED;
 	bool merged =
 		!cut || (kind == KIND_USER_DEFINED && t->vocabulary.spelling == SPELLED_PIECES);
 	int rc = tokenizer_gguf_take_text(p->tokens, id, "token", &text, p->name, e);
 	if (rc == 0 && merged)
 		rc = vocabulary_add(&t->vocabulary, id, text.bytes, text.length, p->name, e);
-	if (rc == 0 && cut && text.length > 0)
-		rc = tokenizer_gguf_list_token(added, &text, id, kind, e);
-	return rc;
+	if (rc < 0 || !cut || text.length == 0)
+		return rc;
+	struct added_entry entry = {.content = text.bytes,
+				    .length = text.length,
+				    .id = id,
+				    .special = kind != KIND_USER_DEFINED};
+	return tokenizer_append_entry(added, &entry, e);
 }
 
 static int tokenizer_gguf_add_tokens(struct tokenizer *t, const struct tokenizer_gguf *p,

@@ -42,46 +42,29 @@ static int gpt2_path(const struct gpt2_layout *l, const char *file, char **path,
 	return 0;
 }
 
-/* Reads an object; *out stays NULL if there is no file. */
-static int gpt2_read_object(const struct gpt2_layout *l, const char *file, size_t max,
-			    struct json **out, struct err *e)
-{
-	char *path = NULL;
-	struct err own = {0};
-	int rc = gpt2_path(l, file, &path, e);
-	if (rc < 0)
-		return rc;
-	rc = json_parse_file(out, path, max, &own);
-	if (rc == -ENOENT)
-		rc = 0;
-	else if (rc < 0)
-		rc = err_set(e, own.code, "%s", own.text);
-	else if (rc == 0 && json_kind(*out) != JSON_OBJECT)
-		rc = err_set(e, EINVAL, "%s: must be a JSON object", path);
-	free(path);
-	return rc;
-}
-
 static int gpt2_read_layout(struct gpt2_layout *l, struct err *e)
 {
-	int rc = gpt2_read_object(l, "vocab.json", TOKENIZER_FILE_MAX, &l->vocab, e);
+	const char *folder = l->directory;
+	int rc = json_parse_object_in(&l->vocab, folder, "vocab.json", TOKENIZER_FILE_MAX, e);
 	if (rc == 0 && !l->vocab)
 		return err_set(e, ENOENT,
 			       "%s: has no tokenizer.json and no vocab.json; copy the tokenizer's "
 			       "files beside the weights",
 			       l->directory);
 	if (rc == 0)
-		rc = gpt2_read_object(l, "tokenizer_config.json", CONFIG_FILE_MAX, &l->config, e);
+		rc = json_parse_object_in(&l->config, folder, "tokenizer_config.json",
+					  CONFIG_FILE_MAX, e);
 	if (rc == 0 && !l->config)
 		return err_set(e, ENOENT,
 			       "%s: has a vocab.json but no tokenizer_config.json, whose "
 			       "\"tokenizer_class\" says how text is split",
 			       l->directory);
 	if (rc == 0)
-		rc = gpt2_read_object(l, "added_tokens.json", CONFIG_FILE_MAX, &l->added, e);
+		rc = json_parse_object_in(&l->added, folder, "added_tokens.json", CONFIG_FILE_MAX,
+					  e);
 	if (rc == 0)
-		rc = gpt2_read_object(l, "special_tokens_map.json", CONFIG_FILE_MAX,
-				      &l->special_map, e);
+		rc = json_parse_object_in(&l->special_map, folder, "special_tokens_map.json",
+					  CONFIG_FILE_MAX, e);
 	char *path = NULL;
 	if (rc == 0)
 		rc = gpt2_path(l, "merges.txt", &path, e);
@@ -90,15 +73,6 @@ static int gpt2_read_layout(struct gpt2_layout *l, struct err *e)
 	rc = json_read_file(&l->merges, &l->merges_length, path, TOKENIZER_FILE_MAX, e);
 	free(path);
 	return rc;
-}
-
-static void gpt2_free_layout(struct gpt2_layout *l)
-{
-	json_free(l->vocab);
-	json_free(l->config);
-	json_free(l->added);
-	json_free(l->special_map);
-	free(l->merges);
 }
 
 /* --- the class --- */
@@ -326,18 +300,6 @@ static int gpt2_list_older(struct added_entries *list, const struct gpt2_layout 
 	return rc;
 }
 
-/* Lists the added tokens as tokenizer.json would. */
-static int gpt2_list_added(struct added_entries *list, const struct gpt2_layout *l,
-			   const char *name, struct err *e)
-{
-	const struct json *decoder;
-	int rc = json_get_object_or_null(l->config, "added_tokens_decoder", name, &decoder, e);
-	if (rc < 0)
-		return rc;
-	return decoder ? gpt2_list_decoder(list, decoder, name, e)
-		       : gpt2_list_older(list, l, name, e);
-}
-
 /* --- merges.txt --- */
 
 /* Reads one merge per line, in order of rank, after a line that begins with #version. */
@@ -369,6 +331,7 @@ static int gpt2_build(struct tokenizer *t, const struct gpt2_layout *l, struct e
 {
 	char *config = NULL, *vocab = NULL, *merges = NULL;
 	struct added_entries added = {0};
+	const struct json *decoder = NULL;
 	int rc = gpt2_path(l, "tokenizer_config.json", &config, e);
 	if (rc == 0)
 		rc = gpt2_path(l, "vocab.json", &vocab, e);
@@ -377,7 +340,11 @@ static int gpt2_build(struct tokenizer *t, const struct gpt2_layout *l, struct e
 	if (rc == 0)
 		rc = gpt2_read_class(t, l, config, e);
 	if (rc == 0)
-		rc = gpt2_list_added(&added, l, config, e);
+		rc = json_get_object_or_null(l->config, "added_tokens_decoder", config, &decoder,
+					     e);
+	if (rc == 0)
+		rc = decoder ? gpt2_list_decoder(&added, decoder, config, e)
+			     : gpt2_list_older(&added, l, config, e);
 	if (rc == 0)
 		rc = tokenizer_add_vocabulary(t, l->vocab, &added, vocab, e);
 	if (rc == 0)
@@ -399,6 +366,10 @@ int gpt2_read(struct tokenizer *t, const char *directory, struct err *e)
 	int rc = gpt2_read_layout(&l, e);
 	if (rc == 0)
 		rc = gpt2_build(t, &l, e);
-	gpt2_free_layout(&l);
+	json_free(l.vocab);
+	json_free(l.config);
+	json_free(l.added);
+	json_free(l.special_map);
+	free(l.merges);
 	return rc;
 }

@@ -95,16 +95,6 @@ static int tokenizer_json_read_part(struct tokenizer_json *r,
 		       c->key, type);
 }
 
-/* Reads a component of the document, if it is there. */
-static int tokenizer_json_read_component(struct tokenizer_json *r,
-					 const struct tokenizer_json_component *c,
-					 const struct json *root)
-{
-	const struct json *object;
-	int rc = json_get_object_or_null(root, c->key, r->name, &object, r->e);
-	return rc < 0 || !object ? rc : tokenizer_json_read_part(r, c, object);
-}
-
 /* Checks that a key has this value; another value means something that this reader does not do. */
 static int tokenizer_json_must_be(struct tokenizer_json *r, const struct json *object,
 				  const char *part, const char *key, const char *value)
@@ -408,8 +398,12 @@ static int tokenizer_json_read_parts(struct tokenizer_json *r, const struct json
 	static const struct tokenizer_json_component *const COMPONENTS[] = {
 		&NORMALIZER, &PRE_TOKENIZER, &POST_PROCESSOR, &DECODER, NULL};
 	int rc = 0;
-	for (size_t i = 0; rc == 0 && COMPONENTS[i]; i++)
-		rc = tokenizer_json_read_component(r, COMPONENTS[i], root);
+	for (size_t i = 0; rc == 0 && COMPONENTS[i]; i++) {
+		const struct json *object = NULL;
+		rc = json_get_object_or_null(root, COMPONENTS[i]->key, r->name, &object, r->e);
+		if (rc == 0 && object)
+			rc = tokenizer_json_read_part(r, COMPONENTS[i], object);
+	}
 	if (rc == 0)
 		rc = tokenizer_json_check_kind(r);
 	r->t->normalizer.marks = rc == 0 && r->marks;
@@ -499,15 +493,6 @@ static int tokenizer_json_read_merge(struct tokenizer_json *r, const struct json
 				   r->e);
 }
 
-static int tokenizer_json_read_merges(struct tokenizer_json *r, const struct json *merges)
-{
-	uint32_t rank = 0;
-	int rc = 0;
-	for (const struct json *v = NULL; rc == 0 && (v = json_next(merges, v));)
-		rc = tokenizer_json_read_merge(r, v, rank++);
-	return rc;
-}
-
 static int tokenizer_json_read_model(struct tokenizer_json *r, const struct json *root)
 {
 	const struct json *model = NULL, *vocab = NULL, *merges = NULL;
@@ -534,7 +519,10 @@ static int tokenizer_json_read_model(struct tokenizer_json *r, const struct json
 		rc = tokenizer_add_vocabulary(r->t, vocab, &r->added, r->name, r->e);
 	if (rc == 0)
 		rc = tokenizer_json_check_unknown(r, model);
-	return rc < 0 ? rc : tokenizer_json_read_merges(r, merges);
+	uint32_t rank = 0;
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(merges, v));)
+		rc = tokenizer_json_read_merge(r, v, rank++);
+	return rc;
 }
 
 /* --- the document --- */
@@ -558,15 +546,6 @@ static int tokenizer_json_read_added(struct tokenizer_json *r, const struct json
 	return tokenizer_append_entry(&r->added, &entry, r->e);
 }
 
-static int tokenizer_json_read_all_added(struct tokenizer_json *r, const struct json *root)
-{
-	const struct json *added = NULL;
-	int rc = json_get_list_or_null(root, "added_tokens", r->name, &added, r->e);
-	for (const struct json *v = NULL; rc == 0 && (v = json_next(added, v));)
-		rc = tokenizer_json_read_added(r, v);
-	return rc;
-}
-
 /* Finds the added token that the template puts before a text. */
 static int tokenizer_json_find_bos(struct tokenizer_json *r)
 {
@@ -587,13 +566,16 @@ static int tokenizer_json_read_document(struct tokenizer_json *r, const struct j
 	static const char *const KEYS[KEYS_MAX] = {"version",	     "truncation", "padding",
 						   "added_tokens",   "normalizer", "pre_tokenizer",
 						   "post_processor", "decoder",	   "model"};
+	const struct json *added = NULL;
 	int rc = json_kind(root) == JSON_OBJECT
 			 ? 0
 			 : err_set(r->e, EINVAL, "%s: must be a JSON object", r->name);
 	if (rc == 0)
 		rc = tokenizer_json_check_keys(r, root, "the file", KEYS);
 	if (rc == 0)
-		rc = tokenizer_json_read_all_added(r, root);
+		rc = json_get_list_or_null(root, "added_tokens", r->name, &added, r->e);
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(added, v));)
+		rc = tokenizer_json_read_added(r, v);
 	if (rc == 0)
 		rc = tokenizer_json_read_parts(r, root);
 	if (rc == 0)
