@@ -48,7 +48,7 @@ struct channel_head {
 };
 
 /* The mark at i that ends a message, NULL where none does; <|start|> begins the next as well. */
-static const char *split_channel_end(struct scan *s, size_t i)
+static const char *split_channel_end(struct split_scan *s, size_t i)
 {
 	static const char *const ENDS[] = {CHANNEL_END, CHANNEL_RETURN, CHANNEL_CALL,
 					   CHANNEL_START};
@@ -80,7 +80,7 @@ static void split_read_head_word(const char *text, size_t n, bool names_channel,
 }
 
 /* Reads the head at i and returns the place behind it; longer than CHANNEL_HEAD_MAX is none. */
-static size_t split_channel_head(struct scan *s, size_t i, struct channel_head *head)
+static size_t split_channel_head(struct split_scan *s, size_t i, struct channel_head *head)
 {
 	bool names_channel = false, any = false;
 	size_t from = i;
@@ -109,7 +109,7 @@ static size_t split_channel_head(struct scan *s, size_t i, struct channel_head *
 }
 
 /* Appends the call whose object is at i, and returns the offset after its end mark. */
-static size_t split_channel_call(struct scan *s, size_t i, const struct channel_head *head,
+static size_t split_channel_call(struct split_scan *s, size_t i, const struct channel_head *head,
 				 struct calls *calls)
 {
 	size_t from = i = scan_space(s, i);
@@ -140,8 +140,8 @@ static size_t split_channel_call(struct scan *s, size_t i, const struct channel_
 enum { WASTE_MAX = 16 << 20 };
 
 /* Whether a way's mark stands at *i; moves *i over what stands before it. */
-static bool split_begins_way(const struct call_way *w, const struct call_way *open, struct scan *t,
-			     size_t *i)
+static bool split_begins_way(const struct call_way *w, const struct call_way *open,
+			     struct split_scan *t, size_t *i)
 {
 	bool opened = w->open && scan_word(t, *i, w->open);
 	if (opened)
@@ -153,14 +153,14 @@ static bool split_begins_way(const struct call_way *w, const struct call_way *op
 
 /* Appends the calls at i, and returns the place behind them; sets whose they are. i: there are
  * none; undecided is SCAN_MORE. */
-static size_t split_read_calls(struct split *s, struct scan *t, size_t i, bool line,
+static size_t split_read_calls(struct split *s, struct split_scan *t, size_t i, bool line,
 			       const struct call_way **open)
 {
 	size_t count = s->calls.count;
 	bool may = s->tools && s->wasted < WASTE_MAX;
 	for (size_t k = 0; may && k < FORM_WAYS_MAX && s->form->ways[k].begin; k++) {
 		const struct call_way *w = &s->form->ways[k];
-		struct scan own = *t;
+		struct split_scan own = *t;
 		size_t end = own.reach = i;
 		if ((w->line && !line) || (w->whole && (s->content.n > 0 || count > 0)))
 			continue;
@@ -182,7 +182,7 @@ static size_t split_read_calls(struct split *s, struct scan *t, size_t i, bool l
 }
 
 /* Behind the mark that closes a block of calls, if it stands at i. */
-static size_t split_close(struct scan *t, size_t i, const struct call_way **open)
+static size_t split_close(struct split_scan *t, size_t i, const struct call_way **open)
 {
 	if (!*open || !scan_word(t, i, (*open)->close))
 		return i;
@@ -192,7 +192,7 @@ static size_t split_close(struct scan *t, size_t i, const struct call_way **open
 }
 
 /* Behind a mark that is no content, if one stands at i. */
-static size_t split_silent(const struct split *s, struct scan *t, size_t i)
+static size_t split_silent(const struct split *s, struct split_scan *t, size_t i)
 {
 	for (size_t k = 0; k < FORM_WORDS_MAX && s->form->silent[k]; k++)
 		if (scan_word(t, i, s->form->silent[k]))
@@ -201,7 +201,7 @@ static size_t split_silent(const struct split *s, struct scan *t, size_t i)
 }
 
 /* Reads calls, what stands around them, and nothing else, up to the end. */
-static void split_read_to_the_end(struct split *s, struct scan *t, size_t i, bool line)
+static void split_read_to_the_end(struct split *s, struct split_scan *t, size_t i, bool line)
 {
 	const struct call_way *open = s->open;
 	size_t from = i;
@@ -219,9 +219,9 @@ static void split_read_to_the_end(struct split *s, struct scan *t, size_t i, boo
 }
 
 /* Nothing but calls from i to the end of a whole text; they are taken. line: a line begins at i. */
-static bool split_calls_to_the_end(struct split *s, const struct scan *t, size_t i, bool line)
+static bool split_calls_to_the_end(struct split *s, const struct split_scan *t, size_t i, bool line)
 {
-	struct scan own = *t;
+	struct split_scan own = *t;
 	size_t count = s->calls.count;
 	own.whole = true;
 	own.cut = s->cut;
@@ -235,7 +235,7 @@ static bool split_calls_to_the_end(struct split *s, const struct scan *t, size_t
 /* Whether of a text that was cut off the rest from i may have become nothing but calls. */
 static bool split_may_become_calls(struct split *s, size_t i)
 {
-	struct scan own = {.bytes = s->text.bytes, .n = s->text.n};
+	struct split_scan own = {.bytes = s->text.bytes, .n = s->text.n};
 	size_t count = s->calls.count;
 	split_read_to_the_end(s, &own, i, false);
 	calls_cut(&s->calls, count);
@@ -284,7 +284,7 @@ static bool split_is_plain(const struct split *s)
 }
 
 /* Whether the mark of a call stands here. */
-static bool split_stands_a_call(const struct split *s, struct scan *t, size_t i)
+static bool split_stands_a_call(const struct split *s, struct split_scan *t, size_t i)
 {
 	for (size_t k = 0; k < FORM_WAYS_MAX && s->form->ways[k].begin; k++) {
 		const struct call_way *w = &s->form->ways[k];
@@ -303,7 +303,7 @@ static char split_before(const struct split *s)
 	return s->at > 0 ? s->text.bytes[s->at - 1] : '\0';
 }
 
-static void split_at_start(struct split *s, struct scan *t)
+static void split_at_start(struct split *s, struct split_scan *t)
 {
 	size_t i = s->thinking == THINKING_OFF ? 0 : scan_space(t, 0);
 	const char *mark = s->form->think_begin;
@@ -318,7 +318,7 @@ static void split_at_start(struct split *s, struct scan *t)
 }
 
 /* A call among thoughts is theirs if they end: whether they do must be known first. */
-static bool split_held_by_a_call(struct split *s, struct scan *t)
+static bool split_held_by_a_call(struct split *s, struct split_scan *t)
 {
 	const char *end = s->form->think_end;
 	bool line = split_before(s) == '\n' || s->thoughts.n == 0;
@@ -338,7 +338,7 @@ static bool split_held_by_a_call(struct split *s, struct scan *t)
 	return t->state != SCAN_GOOD;
 }
 
-static void split_in_thoughts(struct split *s, struct scan *t)
+static void split_in_thoughts(struct split *s, struct split_scan *t)
 {
 	const char *end = s->form->think_end;
 	int c = scan_at(t, s->at);
@@ -361,7 +361,7 @@ static void split_in_thoughts(struct split *s, struct scan *t)
 	s->at++;
 }
 
-static void split_behind_thoughts(struct split *s, struct scan *t)
+static void split_behind_thoughts(struct split *s, struct split_scan *t)
 {
 	s->at = scan_space(t, s->at);
 	if (t->state == SCAN_GOOD)
@@ -376,10 +376,10 @@ static void split_begin_part(struct split *s)
 }
 
 /* Between messages in channels: what the next one is. */
-static void split_in_head(struct split *s, struct scan *t)
+static void split_in_head(struct split *s, struct split_scan *t)
 {
 	struct channel_head head;
-	struct scan own = *t;
+	struct split_scan own = *t;
 	size_t end = split_channel_head(&own, s->at, &head);
 	bool thoughts = head.channel == CHANNEL_ANALYSIS && !head.recipient;
 	bool good = own.state == SCAN_GOOD && !(thoughts && s->thinking == THINKING_OFF);
@@ -403,7 +403,7 @@ static void split_in_head(struct split *s, struct scan *t)
 }
 
 /* Whether a message in channels ends here. */
-static bool split_ends_message(struct split *s, struct scan *t)
+static bool split_ends_message(struct split *s, struct split_scan *t)
 {
 	const char *end = split_channel_end(t, s->at);
 	if (!end)
@@ -423,7 +423,7 @@ static bool split_ends_message(struct split *s, struct scan *t)
 }
 
 /* Whether a mark of the form is here; it is taken, and the calls that it begins. */
-static bool split_take_marks(struct split *s, struct scan *t)
+static bool split_take_marks(struct split *s, struct split_scan *t)
 {
 	if (s->form->channels)
 		return split_ends_message(s, t);
@@ -442,7 +442,7 @@ static bool split_take_marks(struct split *s, struct scan *t)
 	return s->at > from;
 }
 
-static void split_in_content(struct split *s, struct scan *t)
+static void split_in_content(struct split *s, struct split_scan *t)
 {
 	int c = scan_at(t, s->at);
 	if (t->state != SCAN_GOOD)
@@ -510,14 +510,14 @@ void split_free(struct split *s)
 
 static int split_run(struct split *s, bool whole, struct err *e)
 {
-	static void (*const states[])(struct split *, struct scan *) = {
+	static void (*const states[])(struct split *, struct split_scan *) = {
 		[AT_START] = split_at_start,
 		[IN_THOUGHTS] = split_in_thoughts,
 		[BEHIND_THOUGHTS] = split_behind_thoughts,
 		[IN_HEAD] = split_in_head,
 		[IN_CONTENT] = split_in_content,
 	};
-	struct scan t = {.bytes = s->text.bytes, .n = s->text.n, .whole = whole};
+	struct split_scan t = {.bytes = s->text.bytes, .n = s->text.n, .whole = whole};
 	while (t.state == SCAN_GOOD && (s->at < t.n || s->where < IN_HEAD)) {
 		if (s->where == IN_THOUGHTS && s->at == t.n)
 			break;
@@ -564,7 +564,7 @@ struct split_result split_result(const struct split *s)
 /* The end of a text that was cut off within what may be a mark, or calls. */
 static void split_leave_out(struct split *s)
 {
-	struct scan t = {.bytes = s->text.bytes, .n = s->text.n, .whole = true, .cut = true};
+	struct split_scan t = {.bytes = s->text.bytes, .n = s->text.n, .whole = true, .cut = true};
 	size_t calls = s->calls.count;
 	bool line = s->fresh || s->text.bytes[s->at - 1] == '\n';
 	if (s->where == IN_HEAD)

@@ -49,7 +49,7 @@ struct python_words {
 struct call_way;
 /* Appends the calls at offset i, where the way's mark is, and returns the offset after the calls.
  * If the scan is then not SCAN_GOOD, the caller removes the appended calls. */
-typedef size_t call_reader(struct scan *s, size_t i, const struct call_way *way,
+typedef size_t call_reader(struct split_scan *s, size_t i, const struct call_way *way,
 			   const struct json *tools, struct calls *calls);
 
 struct call_way {

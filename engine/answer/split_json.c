@@ -98,7 +98,7 @@ static bool split_json_take(const char *text, size_t n, const struct json_words 
 	return good;
 }
 
-size_t split_json_read_calls(struct scan *s, size_t i, const struct call_way *way,
+size_t split_json_read_calls(struct split_scan *s, size_t i, const struct call_way *way,
 			     const struct json *tools, struct calls *calls)
 {
 	const struct json_words *w = way->json;
@@ -120,7 +120,7 @@ size_t split_json_read_calls(struct scan *s, size_t i, const struct call_way *wa
 	return closed ? next + strlen(w->end) : end;
 }
 
-size_t split_json_read_answer(struct scan *s, size_t i, const struct call_way *way,
+size_t split_json_read_answer(struct split_scan *s, size_t i, const struct call_way *way,
 			      const struct json *tools, struct calls *calls)
 {
 	const struct json_words *w = way->json;
@@ -148,7 +148,7 @@ struct split_json_part {
 };
 
 /* The object at i, alone or in a fence behind a name. */
-static size_t split_json_named_object(struct scan *s, size_t i, const struct named_words *w,
+static size_t split_json_named_object(struct split_scan *s, size_t i, const struct named_words *w,
 				      struct split_json_part *name, struct split_json_part *object)
 {
 	static const char FENCE[] = "```json", FENCE_END[] = "```";
@@ -167,7 +167,7 @@ static size_t split_json_named_object(struct scan *s, size_t i, const struct nam
 	return fenced ? scan_over(s, scan_space(s, i), FENCE_END) : i;
 }
 
-size_t split_json_read_named(struct scan *s, size_t i, const struct call_way *way,
+size_t split_json_read_named(struct split_scan *s, size_t i, const struct call_way *way,
 			     const struct json *tools, struct calls *calls)
 {
 	const struct named_words *w = way->named;

@@ -8,7 +8,7 @@
 
 /* ---- texts ---- */
 
-static size_t python_hex(struct scan *s, size_t i, int digits, uint32_t *out)
+static size_t python_hex(struct split_scan *s, size_t i, int digits, uint32_t *out)
 {
 	*out = 0;
 	for (int k = 0; k < digits; k++, i++) {
@@ -21,7 +21,7 @@ static size_t python_hex(struct scan *s, size_t i, int digits, uint32_t *out)
 }
 
 /* The character whose number is at i; two halves, as JSON has them, are one. */
-static size_t python_character(struct scan *s, size_t i, int digits, struct text_out *text)
+static size_t python_character(struct split_scan *s, size_t i, int digits, struct text_out *text)
 {
 	uint32_t c, low;
 	char bytes[4];
@@ -39,7 +39,7 @@ static size_t python_character(struct scan *s, size_t i, int digits, struct text
 }
 
 /* Behind the escape whose backslash is at i; one that Python does not know stays as it is. */
-static size_t python_escape(struct scan *s, size_t i, struct text_out *text)
+static size_t python_escape(struct split_scan *s, size_t i, struct text_out *text)
 {
 	static const char SHORT[] = "\\\\''\"\"//n\nr\rt\tb\bf\fa\av\v0";
 	int c = scan_at(s, i + 1);
@@ -64,7 +64,7 @@ static bool python_is_key_byte(int c)
 }
 
 /* Whether what is behind a quote ends an argument: another one, or the call's end. */
-static bool python_ends_argument(struct scan *s, size_t i)
+static bool python_ends_argument(struct split_scan *s, size_t i)
 {
 	i = scan_space(s, i);
 	int c = scan_at(s, i);
@@ -79,7 +79,7 @@ static bool python_ends_argument(struct scan *s, size_t i)
 
 /* A text in quotes, into `text`. One that is a whole argument may have quotes in it that are not
  * escaped: templates write so. */
-static size_t python_quoted(struct scan *s, size_t i, bool argument, struct text_out *text)
+static size_t python_quoted(struct split_scan *s, size_t i, bool argument, struct text_out *text)
 {
 	int quote = scan_at(s, i++), c;
 	while (s->state == SCAN_GOOD) {
@@ -97,7 +97,7 @@ static size_t python_quoted(struct scan *s, size_t i, bool argument, struct text
 }
 
 /* A text between two marks, as it is. */
-static size_t python_marked(struct scan *s, size_t i, const char *mark, struct text_out *text)
+static size_t python_marked(struct split_scan *s, size_t i, const char *mark, struct text_out *text)
 {
 	size_t from = i + strlen(mark);
 	for (i = from; s->state == SCAN_GOOD && !scan_word(s, i, mark); i++)
@@ -110,13 +110,13 @@ static size_t python_marked(struct scan *s, size_t i, const char *mark, struct t
 
 /* Whether a text begins at i; reading it, as JSON. One that is a whole argument may have quotes in
  * it that are not escaped: templates write so. */
-static bool python_begins_text(struct scan *s, size_t i, const char *quote)
+static bool python_begins_text(struct split_scan *s, size_t i, const char *quote)
 {
 	int c = scan_at(s, i);
 	return quote ? scan_word(s, i, quote) : c == '"' || c == '\'';
 }
 
-static size_t python_text(struct scan *s, size_t i, const char *quote, bool argument,
+static size_t python_text(struct split_scan *s, size_t i, const char *quote, bool argument,
 			  struct text_out *out)
 {
 	struct text_out text = {0};
@@ -129,7 +129,7 @@ static size_t python_text(struct scan *s, size_t i, const char *quote, bool argu
 
 /* ---- values ---- */
 
-static size_t python_literal(struct scan *s, size_t i, struct text_out *out)
+static size_t python_literal(struct split_scan *s, size_t i, struct text_out *out)
 {
 	static const char *const WORDS[][2] = {{"True", "true"},   {"true", "true"},
 					       {"False", "false"}, {"false", "false"},
@@ -152,11 +152,11 @@ static size_t python_literal(struct scan *s, size_t i, struct text_out *out)
 	return i;
 }
 
-static size_t python_value_at(struct scan *s, size_t i, const char *quote, int depth,
+static size_t python_value_at(struct split_scan *s, size_t i, const char *quote, int depth,
 			      struct text_out *out);
 
 /* The key at i and the colon behind it. */
-static size_t python_key(struct scan *s, size_t i, const char *quote, struct text_out *out)
+static size_t python_key(struct split_scan *s, size_t i, const char *quote, struct text_out *out)
 {
 	if (python_begins_text(s, i, quote)) {
 		struct text_out text = {0};
@@ -182,7 +182,7 @@ static size_t python_key(struct scan *s, size_t i, const char *quote, struct tex
 }
 
 /* A list, a tuple or an object. */
-static size_t python_container(struct scan *s, size_t i, const char *quote, int depth,
+static size_t python_container(struct split_scan *s, size_t i, const char *quote, int depth,
 			       struct text_out *out)
 {
 	int open = scan_at(s, i), close = open == '{' ? '}' : open == '[' ? ']' : ')';
@@ -202,7 +202,7 @@ static size_t python_container(struct scan *s, size_t i, const char *quote, int 
 	return i + 1;
 }
 
-static size_t python_value_at(struct scan *s, size_t i, const char *quote, int depth,
+static size_t python_value_at(struct split_scan *s, size_t i, const char *quote, int depth,
 			      struct text_out *out)
 {
 	int c = scan_at(s, i);
@@ -218,7 +218,7 @@ static size_t python_value_at(struct scan *s, size_t i, const char *quote, int d
 
 /* Reads the value at i and writes it as JSON; returns the place behind it. `quote`: what texts
  * stand between, as they are, and keys need none; NULL: Python's quotes. */
-static size_t python_value(struct scan *s, size_t i, const char *quote, struct text_out *out)
+static size_t python_value(struct split_scan *s, size_t i, const char *quote, struct text_out *out)
 {
 	return python_value_at(s, i, quote, 0, out);
 }
@@ -226,7 +226,7 @@ static size_t python_value(struct scan *s, size_t i, const char *quote, struct t
 bool python_write_by_schema(struct text_out *out, const char *value, size_t n,
 			    const struct json *schema)
 {
-	struct scan s = {.bytes = value, .n = n, .whole = true};
+	struct split_scan s = {.bytes = value, .n = n, .whole = true};
 	struct text_out json = {0};
 	char first;
 	size_t i = scan_space(&s, 0);
@@ -252,7 +252,7 @@ static bool python_is_name_byte(int c)
 	return python_is_key_byte(c) || c == '-' || c == '.';
 }
 
-static size_t python_function_name(struct scan *s, size_t i)
+static size_t python_function_name(struct split_scan *s, size_t i)
 {
 	size_t from = i;
 	while (python_is_name_byte(scan_at(s, i)))
@@ -263,7 +263,7 @@ static size_t python_function_name(struct scan *s, size_t i)
 }
 
 /* KEY=VALUE and what separates it from the next. */
-static size_t python_keyword(struct scan *s, size_t i, struct arguments *a)
+static size_t python_keyword(struct split_scan *s, size_t i, struct arguments *a)
 {
 	size_t key = i, key_end = python_function_name(s, i);
 	i = scan_space(s, key_end);
@@ -285,8 +285,8 @@ static size_t python_keyword(struct scan *s, size_t i, struct arguments *a)
 }
 
 /* NAME(...); `suffix`: what may stand behind the name and is none of it. */
-static size_t python_call(struct scan *s, size_t i, const char *suffix, const struct json *tools,
-			  struct calls *calls)
+static size_t python_call(struct split_scan *s, size_t i, const char *suffix,
+			  const struct json *tools, struct calls *calls)
 {
 	struct arguments a = {0};
 	bool known = true;
@@ -310,7 +310,7 @@ static size_t python_call(struct scan *s, size_t i, const char *suffix, const st
 	return i + 1;
 }
 
-size_t python_read_calls(struct scan *s, size_t i, const struct call_way *way,
+size_t python_read_calls(struct split_scan *s, size_t i, const struct call_way *way,
 			 const struct json *tools, struct calls *calls)
 {
 	static const char FENCE[] = "```python", FENCE_END[] = "```";
@@ -339,7 +339,7 @@ size_t python_read_calls(struct scan *s, size_t i, const struct call_way *way,
 	return i;
 }
 
-size_t python_read_brace_call(struct scan *s, size_t i, const struct call_way *way,
+size_t python_read_brace_call(struct split_scan *s, size_t i, const struct call_way *way,
 			      const struct json *tools, struct calls *calls)
 {
 	const struct python_words *w = way->python;

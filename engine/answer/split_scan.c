@@ -4,13 +4,13 @@
 
 #include <string.h>
 
-void scan_fail(struct scan *s)
+void scan_fail(struct split_scan *s)
 {
 	if (s->state == SCAN_GOOD)
 		s->state = SCAN_BAD;
 }
 
-int scan_at(struct scan *s, size_t i)
+int scan_at(struct split_scan *s, size_t i)
 {
 	if (s->state == SCAN_GOOD && i < s->n) {
 		s->reach = i < s->reach ? s->reach : i + 1;
@@ -21,7 +21,7 @@ int scan_at(struct scan *s, size_t i)
 	return -1;
 }
 
-bool scan_word(struct scan *s, size_t i, const char *word)
+bool scan_word(struct split_scan *s, size_t i, const char *word)
 {
 	size_t n = strlen(word), here = i < s->n ? s->n - i : 0;
 	if (s->state != SCAN_GOOD)
@@ -33,7 +33,7 @@ bool scan_word(struct scan *s, size_t i, const char *word)
 	return false;
 }
 
-bool scan_end(struct scan *s, size_t i, const char *word)
+bool scan_end(struct split_scan *s, size_t i, const char *word)
 {
 	size_t here = i < s->n ? s->n - i : 0;
 	if (s->cut && s->state == SCAN_GOOD && here > 0 && here < strlen(word))
@@ -46,14 +46,14 @@ bool scan_is_space(int c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-size_t scan_space(struct scan *s, size_t i)
+size_t scan_space(struct split_scan *s, size_t i)
 {
 	while (scan_is_space(scan_at(s, i)))
 		i++;
 	return i;
 }
 
-size_t scan_until(struct scan *s, size_t i, char stop, const char *never)
+size_t scan_until(struct split_scan *s, size_t i, char stop, const char *never)
 {
 	for (int c; (c = scan_at(s, i)) != stop; i++)
 		if (c <= 0 || strchr(never, c)) {
@@ -63,14 +63,14 @@ size_t scan_until(struct scan *s, size_t i, char stop, const char *never)
 	return i;
 }
 
-size_t scan_over(struct scan *s, size_t i, const char *word)
+size_t scan_over(struct split_scan *s, size_t i, const char *word)
 {
 	if (!scan_word(s, i, word))
 		scan_fail(s);
 	return i + strlen(word);
 }
 
-size_t scan_name(struct scan *s, size_t i)
+size_t scan_name(struct split_scan *s, size_t i)
 {
 	size_t from = i;
 	for (int c; (c = scan_at(s, i)) > ' ' && !strchr("<>{}[]\"'", c);)
@@ -116,7 +116,7 @@ bool scan_is_number(const char *p, size_t n)
 }
 
 /* Behind a string's closing quote. */
-static size_t scan_string(struct scan *s, size_t i)
+static size_t scan_string(struct split_scan *s, size_t i)
 {
 	for (int c; (c = scan_at(s, ++i)) != '"';) {
 		if (c < 0x20) {
@@ -137,7 +137,7 @@ static size_t scan_string(struct scan *s, size_t i)
 	return i + 1;
 }
 
-static size_t scan_literal(struct scan *s, size_t i)
+static size_t scan_literal(struct split_scan *s, size_t i)
 {
 	static const char *const WORDS[] = {"true", "false", "null"};
 	int c = scan_at(s, i);
@@ -155,9 +155,9 @@ static size_t scan_literal(struct scan *s, size_t i)
 	return i;
 }
 
-static size_t scan_value(struct scan *s, size_t i, int depth);
+static size_t scan_value(struct split_scan *s, size_t i, int depth);
 
-static size_t scan_container(struct scan *s, size_t i, int depth)
+static size_t scan_container(struct split_scan *s, size_t i, int depth)
 {
 	bool object = scan_at(s, i) == '{';
 	int close = object ? '}' : ']', c;
@@ -183,7 +183,7 @@ static size_t scan_container(struct scan *s, size_t i, int depth)
 	}
 }
 
-static size_t scan_value(struct scan *s, size_t i, int depth)
+static size_t scan_value(struct split_scan *s, size_t i, int depth)
 {
 	int c = scan_at(s, i);
 	if (depth > SCAN_DEPTH_MAX || c < 0)
@@ -195,14 +195,14 @@ static size_t scan_value(struct scan *s, size_t i, int depth)
 	return c == '{' || c == '[' ? scan_container(s, i, depth) : scan_literal(s, i);
 }
 
-size_t scan_json(struct scan *s, size_t i)
+size_t scan_json(struct split_scan *s, size_t i)
 {
 	return scan_value(s, i, 0);
 }
 
 bool scan_is_json(const char *bytes, size_t n, char *first)
 {
-	struct scan s = {.bytes = bytes, .n = n, .whole = true};
+	struct split_scan s = {.bytes = bytes, .n = n, .whole = true};
 	size_t i = scan_space(&s, 0);
 	*first = i < n ? bytes[i] : '\0';
 	i = scan_space(&s, scan_json(&s, i));

@@ -19,7 +19,7 @@ static bool tags_holds(const char *text, size_t n, const char *word)
 }
 
 /* The name or key at i; returns the place behind its tag. */
-static size_t tags_read_head(struct scan *s, size_t i, const struct tag_words *w,
+static size_t tags_read_head(struct split_scan *s, size_t i, const struct tag_words *w,
 			     struct tags_head *h)
 {
 	size_t to = scan_until(s, i, w->stop[0], "<\n");
@@ -50,10 +50,10 @@ static void tags_write_value(struct text_out *o, const struct tags_head *h, cons
 }
 
 /* Whether a parameter at i begins another argument of the call: its value's end was forgotten. */
-static bool tags_begins_another(struct scan *s, size_t i, const struct tag_words *w,
+static bool tags_begins_another(struct split_scan *s, size_t i, const struct tag_words *w,
 				const struct arguments *a, const struct tags_head *h)
 {
-	struct scan ahead = *s;
+	struct split_scan ahead = *s;
 	struct tags_head other = {0};
 	tags_read_head(&ahead, i + strlen(w->parameter), w, &other);
 	if (ahead.state == SCAN_MORE)
@@ -71,7 +71,7 @@ struct tags_opened {
 };
 
 /* Whether the value ends at the closing tag of a parameter; sets where reading goes on. */
-static bool tags_closes_parameter(struct scan *s, size_t i, const struct tag_words *w,
+static bool tags_closes_parameter(struct split_scan *s, size_t i, const struct tag_words *w,
 				  struct tags_opened *o, size_t *next)
 {
 	if (o->parameters > 0) {
@@ -83,7 +83,7 @@ static bool tags_closes_parameter(struct scan *s, size_t i, const struct tag_wor
 	       scan_word(s, *next, w->end);
 }
 
-static bool tags_closes_function(struct scan *s, size_t i, const struct tag_words *w,
+static bool tags_closes_function(struct split_scan *s, size_t i, const struct tag_words *w,
 				 struct tags_opened *o, size_t *next)
 {
 	if (o->functions > 0) {
@@ -96,7 +96,7 @@ static bool tags_closes_function(struct scan *s, size_t i, const struct tag_word
 }
 
 /* The end of the value at i, and where reading goes on. */
-static size_t tags_argument(struct scan *s, size_t i, const struct tag_words *w,
+static size_t tags_argument(struct split_scan *s, size_t i, const struct tag_words *w,
 			    const struct arguments *a, const struct tags_head *h, size_t *next)
 {
 	struct tags_opened o = {0};
@@ -139,7 +139,7 @@ static void tags_trim_lines(const char **value, size_t *n)
 		*n -= *n > 1 && (*value)[*n - 2] == '\r' ? 2 : 1;
 }
 
-static size_t tags_parameters(struct scan *s, size_t i, const struct tag_words *w,
+static size_t tags_parameters(struct split_scan *s, size_t i, const struct tag_words *w,
 			      struct arguments *a)
 {
 	while (scan_word(s, i, w->parameter)) {
@@ -162,7 +162,7 @@ static size_t tags_parameters(struct scan *s, size_t i, const struct tag_words *
 }
 
 /* FUNCTION ... FUNCTION_END; inside a block its end ends the function as well. */
-static size_t tags_function(struct scan *s, size_t i, const struct tag_words *w,
+static size_t tags_function(struct split_scan *s, size_t i, const struct tag_words *w,
 			    const struct json *tools, bool wrapped, struct calls *calls)
 {
 	struct arguments a = {0};
@@ -185,7 +185,7 @@ static size_t tags_function(struct scan *s, size_t i, const struct tag_words *w,
 	return i;
 }
 
-size_t tags_read_functions(struct scan *s, size_t i, const struct call_way *way,
+size_t tags_read_functions(struct split_scan *s, size_t i, const struct call_way *way,
 			   const struct json *tools, struct calls *calls)
 {
 	const struct tag_words *w = way->tags;
@@ -201,7 +201,7 @@ size_t tags_read_functions(struct scan *s, size_t i, const struct call_way *way,
 	return i;
 }
 
-size_t tags_read_bare_function(struct scan *s, size_t i, const struct call_way *way,
+size_t tags_read_bare_function(struct split_scan *s, size_t i, const struct call_way *way,
 			       const struct json *tools, struct calls *calls)
 {
 	const struct tag_words *w = way->tags;
@@ -219,7 +219,7 @@ size_t tags_read_bare_function(struct scan *s, size_t i, const struct call_way *
 	return closed ? behind + strlen(w->end) : i;
 }
 
-size_t tags_read_function(struct scan *s, size_t i, const struct call_way *way,
+size_t tags_read_function(struct split_scan *s, size_t i, const struct call_way *way,
 			  const struct json *tools, struct calls *calls)
 {
 	return tags_function(s, i, way->tags, tools, true, calls);
@@ -228,7 +228,7 @@ size_t tags_read_function(struct scan *s, size_t i, const struct call_way *way,
 /* ---- GLM's keys and values ---- */
 
 /* The end of the value at i: what closes it, and a key, the call's end or the text's follows. */
-static size_t tags_pair_value(struct scan *s, size_t i, size_t *next)
+static size_t tags_pair_value(struct split_scan *s, size_t i, size_t *next)
 {
 	for (int c; (c = scan_at(s, i)) >= 0; i++) {
 		if (c != '<' || !scan_word(s, i, PAIRS_VALUE_END))
@@ -242,7 +242,7 @@ static size_t tags_pair_value(struct scan *s, size_t i, size_t *next)
 	return i;
 }
 
-static size_t tags_pair(struct scan *s, size_t i, struct arguments *a)
+static size_t tags_pair(struct split_scan *s, size_t i, struct arguments *a)
 {
 	size_t key = i + strlen(PAIRS_KEY), key_end = scan_until(s, key, '<', "\n");
 	size_t value =
@@ -260,7 +260,7 @@ static size_t tags_pair(struct scan *s, size_t i, struct arguments *a)
 	return i;
 }
 
-size_t tags_read_pairs(struct scan *s, size_t i, const struct call_way *way,
+size_t tags_read_pairs(struct split_scan *s, size_t i, const struct call_way *way,
 		       const struct json *tools, struct calls *calls)
 {
 	struct arguments a = {0};
