@@ -49,7 +49,7 @@ $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 # A client of the tree's files: of the rest of the project it has texts and errors alone.
-$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/base/text.c fs/base/standard.c cache/err.c)
+$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/base/text.c fs/base/standard.c fs/base/systemd.c cache/err.c)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
 
@@ -149,7 +149,7 @@ UNIT_WRAPPED := turn_step $(addprefix io_,pread pwrite sync sync_folder reserve 
 UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
 	$(filter-out %_routes.c,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c)) fs/gateway/problem.c \
 	$(addprefix fs/gateway/body/,characters.c dialog.c json_body.c offered.c wanted.c) \
-	fs/mount/call.c fs/base/text.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
+	fs/mount/call.c fs/base/text.c fs/base/human.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
 $(UNIT): $(UNIT_OBJS) $(HELP_OBJS) $(UNIT_TESTED) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(UNIT_WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm

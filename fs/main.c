@@ -7,7 +7,7 @@
  *
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
  * file prints and only main exits. What the tree contains is in tree.c. */
-#include "fs/base/said.h"
+#include "fs/base/daemon_log.h"
 #include "fs/base/standard.h"
 #include "fs/commands/commands.h"
 #include "fs/models/model_folders.h"
@@ -19,7 +19,7 @@
 #include "fs/program/mount_helper.h"
 #include "fs/program/mounter.h"
 #include "fs/program/mountpoint.h"
-#include "fs/program/notify.h"
+#include "fs/base/systemd.h"
 #include "fs/program/options.h"
 #include "fs/program/privilege.h"
 #include "fs/program/refine.h"
@@ -37,7 +37,7 @@
 struct program {
 	struct options options;
 	struct mount *mount;
-	struct said *said;
+	struct daemon_log *log;
 	struct http http;	/* the gateway that serves it, if one does */
 	struct mounter mounter; /* where the daemon is not to be root */
 	int parent;		/* pipe to the process that waits for us; -1 in the foreground */
@@ -49,7 +49,7 @@ static void say(const struct program *p, const char *sentence)
 {
 	if (!p->options.foreground)
 		(void)fprintf(stderr, "moefs: %s\n", sentence);
-	said_line(p->said, sentence);
+	daemon_log_say(p->log, sentence);
 }
 
 /* The URL is what a script asks for: url=$(moefs -o http MODEL MNT). */
@@ -58,7 +58,7 @@ static void serve_http(struct program *p)
 	char url[300];
 	struct err e;
 	http_url(&p->http, url, sizeof url);
-	if (http_begin(&p->http, p->options.mountpoint, p->said, &e))
+	if (http_begin(&p->http, p->options.mountpoint, p->log, &e))
 		say(p, e.text);
 	else if (*url)
 		(void)printf("%s\n", url);
@@ -72,9 +72,9 @@ static void started(void *ctx)
 	(void)snprintf(words, sizeof words, "moefs %s has begun: process %d, %zu model%s",
 		       MOEFS_VERSION, (int)getpid(), p->mount->model_count,
 		       p->mount->model_count == 1 ? "" : "s");
-	said_log(p->said, words);
+	daemon_log_note(p->log, words);
 	serve_http(p);
-	notify("READY=1");
+	systemd_notify("READY=1");
 	if (p->parent >= 0)
 		daemon_ready(p->parent);
 	p->parent = -1;
@@ -86,7 +86,7 @@ static bool tick(void *ctx, const struct mount *m)
 	char line[512];
 	if (!p->show)
 		return false;
-	said_progress(p->said, models_progress_line(m, line, sizeof line) ? line : "");
+	daemon_log_progress(p->log, models_progress_line(m, line, sizeof line) ? line : "");
 	return true; /* the next conversion begins without a word */
 }
 
@@ -192,12 +192,12 @@ static int serve(struct program *p, struct err *e)
 	struct mount *m = p->mount;
 	m->umask = p->options.umask;
 	m->verbose = p->options.verbose;
-	m->said = p->said;
+	m->log = p->log;
 	m->params = p->options.params;
 	m->param_count = p->options.param_count;
 	code = mount_and_serve(p, e);
-	said_log(p->said, code ? e->text : "unmounted");
-	notify("STOPPING=1");
+	daemon_log_note(p->log, code ? e->text : "unmounted");
+	systemd_notify("STOPPING=1");
 	http_end(&p->http);
 	mount_stop(m);
 	struct fuse_session *fuse = m->fuse;
@@ -230,10 +230,10 @@ static int serve_as_user(struct program *p, struct err *e)
 	if (!code)
 		code = privilege_drop(&o->whose, e);
 	if (!code && (o->log || o->foreground))
-		code = said_begin(&p->said, o->log, o->foreground, e);
+		code = daemon_log_begin(&p->log, o->log, o->foreground, e);
 	if (!code)
 		code = serve(p, e);
-	said_end(p->said);
+	daemon_log_end(p->log);
 	mounter_end(&p->mounter);
 	return code;
 }

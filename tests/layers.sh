@@ -46,7 +46,7 @@ forbidden() {
 			folder_of "$file" && from=$folder
 			folder_of "$included" && to=$folder
 			case $from:$included in
-			fs/gateway:fs/base/text.h | fs/gateway:fs/base/standard.h | fs/gateway:cache/err.h | fs/program:fs/gateway/listen.h) continue ;;
+			fs/gateway:fs/base/text.h | fs/gateway:fs/base/standard.h | fs/gateway:fs/base/systemd.h | fs/gateway:cache/err.h | fs/program:fs/gateway/listen.h) continue ;;
 			fs/install:fs/gateway/options_help.h) continue ;; # what completion is made of
 			esac
 			if [[ " ${may[$from]:-} " != *" $to "* ]]; then

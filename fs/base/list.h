@@ -1,5 +1,5 @@
-/* Doubly linked lists through a member of the listed struct: adding, taking out and moving a whole
- * list are O(1) and cannot fail. A link that is on no list points at itself, so taking it out twice
+/* Doubly linked lists through a member of the listed struct. Appending, removing and moving a whole
+ * list are O(1) and cannot fail. A link that is on no list points at itself, so removing it twice
  * is harmless. */
 #ifndef MOEFS_FS_LIST_H
 #define MOEFS_FS_LIST_H

@@ -1,8 +1,8 @@
-/* The queue of posts: a list, a lock and an eventfd. See post.h.
+/* See post.h. The queue is a list, a lock and an eventfd.
  *
- * posts.lock is one of the two locks in fs/ (workers.lock is the other; neither is taken under the
- * other). It is held for a few instructions, never while a post runs, and no other lock is taken
- * under it, so the engine may send from any of its threads. */
+ * posts.lock and workers.lock are the only locks in fs/; neither is taken under the other.
+ * posts.lock is held for a few instructions, never while a post runs, and no lock is taken under
+ * it, so the engine may send from any of its threads. */
 #include "fs/base/post.h"
 
 #include <errno.h>
@@ -64,12 +64,11 @@ void post_send(struct posts *q, struct post *p)
 		p->queued = true;
 		list_append(&q->queue, &p->link);
 	}
-	/* Under the lock, so that the loop cannot free the queue between. The write fails only when
-	 * the counter is full, and then the loop is awake anyway. */
+	/* Under the lock, so that the loop cannot free the queue in between. The write fails only
+	 * if the counter is full, and then the loop is awake anyway. */
 	if (first) {
 		uint64_t one = 1;
-		ssize_t ignored = write(q->fd, &one, sizeof one);
-		(void)ignored;
+		(void)!write(q->fd, &one, sizeof one);
 	}
 	pthread_mutex_unlock(&q->lock);
 }
@@ -82,13 +81,12 @@ void post_cancel(struct posts *q, struct post *p)
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* Those that were queued when it is called, but not those that they cause: the loop has other work.
- */
+/* Runs the posts that are queued now. Posts that these cause wait for the next call: the loop has
+ * other work. */
 void posts_run(struct posts *q)
 {
 	uint64_t count;
-	ssize_t ignored = read(q->fd, &count, sizeof count);
-	(void)ignored;
+	(void)!read(q->fd, &count, sizeof count);
 
 	struct link batch;
 	list_init(&batch);

@@ -1,5 +1,5 @@
-/* Posts: how other threads tell the loop that there is something to do. A post is embedded in what
- * it is about; sending it again before it has run is the same as sending it once. */
+/* Posts: how other threads tell the loop that there is something to do. A post is a member of the
+ * struct that it is about. Sending it twice before it runs is the same as sending it once. */
 #ifndef MOEFS_FS_POST_H
 #define MOEFS_FS_POST_H
 
@@ -18,13 +18,13 @@ struct post {
 
 int posts_create(struct posts **out, struct err *e);
 void posts_destroy(struct posts *q);
-/* Readable when posts wait: for poll. */
+/* A descriptor for poll(2), readable while posts wait. */
 int posts_fd(const struct posts *q);
 
 void post_init(struct post *p, void (*run)(struct post *p));
 void post_send(struct posts *q, struct post *p); /* any thread; never blocks, never fails */
-/* Loop only. Afterwards p is not queued; its sender must have been silenced before. */
+/* Takes p off the queue. The loop's, after p's senders have stopped. */
 void post_cancel(struct posts *q, struct post *p);
-void posts_run(struct posts *q); /* loop only: runs what is queued */
+void posts_run(struct posts *q); /* the loop's: runs the posts that are queued now */
 
 #endif

@@ -1,4 +1,4 @@
-/* Standard files and the environment. See standard.h. */
+/* See standard.h. */
 #include "fs/base/standard.h"
 
 #include <errno.h>
@@ -10,46 +10,31 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Not close-on-exec: programs that are started need them as well. */
-static void open_files(void)
-{
-	int fd;
-	do
-		fd = open("/dev/null", O_RDONLY);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
-
-static void set_path(void)
-{
-	char path[4096];
-	size_t size = getenv("PATH") ? 0 : confstr(_CS_PATH, path, sizeof path);
-	if (size && size <= sizeof path)
-		(void)setenv("PATH", path, 0);
-}
-
-/* mount.fuse3 puts /root in the place of a HOME that mount(8) has removed, whoever mounts. */
-static bool is_stand_in(const char *home)
+/* mount.fuse3 sets HOME=/root if mount(8) has removed HOME, whoever mounts. */
+static bool standard_home_is_wrong(const char *home)
 {
 	return getuid() != 0 && !strcmp(home, "/root") && access(home, W_OK) != 0;
 }
 
-static void set_home(void)
-{
-	const char *home = getenv("HOME");
-	if (home && !is_stand_in(home))
-		return;
-	const struct passwd *user = getpwuid(getuid());
-	if (user && user->pw_dir && *user->pw_dir == '/')
-		(void)setenv("HOME", user->pw_dir, 1);
-}
-
 void standard_begin(void)
 {
-	open_files();
-	set_path();
-	set_home();
+	char path[4096];
+	int fd;
+	do /* not close-on-exec: programs that are started need the standard files as well */
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+
+	size_t size = getenv("PATH") ? 0 : confstr(_CS_PATH, path, sizeof path);
+	if (size && size <= sizeof path)
+		(void)setenv("PATH", path, 0);
+
+	const char *home = getenv("HOME");
+	const struct passwd *user =
+		home && !standard_home_is_wrong(home) ? NULL : getpwuid(getuid());
+	if (user && user->pw_dir && *user->pw_dir == '/')
+		(void)setenv("HOME", user->pw_dir, 1);
 }
 
 int standard_written(struct err *e)

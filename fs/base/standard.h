@@ -1,17 +1,17 @@
-/* What a program of ours counts on, whoever started it: standard files that are open, PATH and HOME.
- * And what others count on: that its output was written when it says so. */
+/* What a program of ours relies on, whoever starts it: open standard files, PATH and HOME. And what
+ * its callers rely on: output that it reports as written was written. */
 #ifndef MOEFS_FS_BASE_STANDARD_H
 #define MOEFS_FS_BASE_STANDARD_H
 
 #include "cache/err.h"
 
-/* First thing in main. Opens /dev/null as each of the descriptors 0 to 2 that is closed, so that no
- * file of ours becomes one of them; writing to it fails. Sets PATH and HOME where they are missing:
- * mount(8) and service managers remove them (confstr(3)'s _CS_PATH, the user's entry in passwd(5)). */
+/* First thing in main. Opens /dev/null, for reading, as each closed descriptor of 0 to 2, so that
+ * no other file becomes one of them. Sets PATH (confstr(3), _CS_PATH) and HOME (passwd(5)) if they
+ * are missing: mount(8) and service managers remove them. */
 void standard_begin(void);
 
-/* Last thing in main: writes what stdio still holds. The errno, negative, and a sentence, if
- * anything that was printed on standard output since the last call was lost. */
+/* Last thing in main: writes what stdio still holds. -errno: something that was printed on standard
+ * output since the last call was lost. */
 int standard_written(struct err *e);
 
 #endif

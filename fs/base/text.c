@@ -1,14 +1,10 @@
-/* Growing texts, and sizes in words. See text.h. */
+/* See text.h. */
 #include "fs/base/text.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 size_t text_room(const struct text *t, size_t length)
 {
@@ -22,7 +18,7 @@ size_t text_room(const struct text *t, size_t length)
 	return capacity;
 }
 
-static bool reserve(struct text *t, size_t extra)
+static bool text_reserve(struct text *t, size_t extra)
 {
 	if (t->failed || extra > SIZE_MAX / 2 - t->length)
 		return !(t->failed = true);
@@ -39,7 +35,7 @@ static bool reserve(struct text *t, size_t extra)
 
 void text_add(struct text *t, const void *data, size_t length)
 {
-	if (length == 0 || !reserve(t, length))
+	if (length == 0 || !text_reserve(t, length))
 		return;
 	memcpy(t->data + t->length, data, length);
 	t->length += length;
@@ -56,7 +52,7 @@ void text_format(struct text *t, const char *format, ...)
 	va_start(args, format);
 	int length = vsnprintf(NULL, 0, format, args);
 	va_end(args);
-	if (length < 0 || !reserve(t, (size_t)length + 1)) {
+	if (length < 0 || !text_reserve(t, (size_t)length + 1)) {
 		t->failed = true;
 		return;
 	}
@@ -66,11 +62,11 @@ void text_format(struct text *t, const char *format, ...)
 	t->length += (size_t)length;
 }
 
-/* U+FFFD, in place of a byte that is part of no character. */
+/* U+FFFD stands for a byte that is not part of a character. */
 #define TEXT_REPLACEMENT "\xef\xbf\xbd"
 
-/* How many bytes the character at the beginning has; 0: none begins there. Neither surrogates nor
- * more bytes than needed (RFC 3629). */
+/* The bytes of the UTF-8 character that s begins with, of n bytes; 0: none. Surrogates and overlong
+ * forms are none (RFC 3629). */
 static size_t text_character(const uint8_t *s, size_t n)
 {
 	static const struct {
@@ -160,7 +156,7 @@ bool text_put(struct text *t, size_t offset, const void *data, size_t length)
 		return false;
 	size_t end = offset + length;
 	if (end > t->length) {
-		if (!reserve(t, end - t->length))
+		if (!text_reserve(t, end - t->length))
 			return false;
 		memset(t->data + t->length, 0, end - t->length);
 		t->length = end;
@@ -180,87 +176,4 @@ void text_free(struct text *t)
 {
 	free(t->data);
 	*t = (struct text){0};
-}
-
-static const char units[] = "KMGT";
-
-/* What follows a point, in millionths; what is beyond them counts nothing. Returns its end, NULL:
- * not a digit. */
-static const char *fraction(const char *at, uint64_t *millionths)
-{
-	uint64_t place = 100000;
-	*millionths = 0;
-	if (!isdigit((unsigned char)*at))
-		return NULL;
-	for (; isdigit((unsigned char)*at); at++, place /= 10)
-		*millionths += (uint64_t)(*at - '0') * place;
-	return at;
-}
-
-/* "", "K", "KB" or "KiB" to a power of two; all of them are powers of 1024. */
-static bool unit_parse(const char *string, unsigned *shift)
-{
-	const char *unit = *string ? strchr(units, toupper((unsigned char)*string)) : NULL;
-	*shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-	string += unit != NULL;
-	return !*string || (unit && (!strcasecmp(string, "B") || !strcasecmp(string, "iB")));
-}
-
-/* In whole MiB, so that it reads as a size that somebody might have written. */
-static bool percent_of(uint64_t whole, uint64_t value, uint64_t millionths, uint64_t *bytes)
-{
-	double percent = (double)value + (double)millionths * 1e-6;
-	if (!whole || percent > 100)
-		return false;
-	*bytes = (uint64_t)((double)whole * (percent / 100)) >> 20 << 20;
-	return true;
-}
-
-bool size_parse(const char *string, uint64_t whole, uint64_t *bytes)
-{
-	unsigned shift;
-	uint64_t millionths = 0;
-	char *digits_end;
-	if (!isdigit((unsigned char)*string))
-		return false;
-	errno = 0;
-	uintmax_t value = strtoumax(string, &digits_end, 10);
-	const char *end = digits_end;
-	if (errno || value > UINT64_MAX || (*end == '.' && !(end = fraction(end + 1, &millionths))))
-		return false;
-	if (!strcmp(end, "%"))
-		return percent_of(whole, (uint64_t)value, millionths, bytes);
-	if (!unit_parse(end, &shift) || (millionths && !shift) || value > UINT64_MAX >> shift)
-		return false;
-	/* 20 bits of millionths, shifted by 40 at most. */
-	return !__builtin_add_overflow((uint64_t)value << shift, (millionths << shift) / 1000000,
-				       bytes);
-}
-
-bool seconds_parse(const char *string, uint32_t *seconds)
-{
-	static const struct {
-		const char *name;
-		uint32_t seconds;
-	} each[] = {{"s", 1}, {"m", 60}, {"h", 3600}};
-	char *end;
-	errno = 0;
-	uintmax_t value = isdigit((unsigned char)*string) ? strtoumax(string, &end, 10) : 0;
-	for (size_t i = 0; value && !errno && i < sizeof each / sizeof *each; i++)
-		if (!strcmp(end, each[i].name) && value <= UINT32_MAX / each[i].seconds) {
-			*seconds = (uint32_t)value * each[i].seconds;
-			return true;
-		}
-	return false;
-}
-
-void size_print(char *buffer, size_t size, uint64_t bytes)
-{
-	unsigned unit = 0;
-	while (bytes && bytes % 1024 == 0 && unit < sizeof units - 1) {
-		bytes /= 1024;
-		unit++;
-	}
-	const char letter[] = {unit ? units[unit - 1] : 0, 0};
-	(void)snprintf(buffer, size, "%" PRIu64 "%s", bytes, letter);
 }

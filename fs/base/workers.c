@@ -1,7 +1,6 @@
-/* The worker pool. See workers.h.
+/* See workers.h.
  *
- * workers.lock guards the queue of jobs; it is not held while a job works, nor while it is posted.
- */
+ * workers.lock guards the queue of jobs. It is not held while a job works or is posted. */
 #include "fs/base/workers.h"
 #include "cache/thread_trim.h"
 
@@ -16,7 +15,7 @@ struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t wanted;
 	struct link queue;
-	struct link given; /* jobs that are not finished, in their order; the loop's own */
+	struct link given; /* unfinished jobs in order; the loop's own */
 	size_t slow;	   /* slow jobs at work */
 	bool stopping;
 	struct posts *posts;
@@ -24,8 +23,8 @@ struct workers {
 	pthread_t threads[WORKERS];
 };
 
-/* The next that may be begun; NULL: none. */
-static struct job *next_job(const struct workers *w)
+/* The next job that may begin; NULL: none. */
+static struct job *workers_next(const struct workers *w)
 {
 	for (struct link *l = w->queue.next; l != &w->queue; l = l->next) {
 		struct job *job = LINK_OWNER(l, struct job, link);
@@ -35,8 +34,8 @@ static struct job *next_job(const struct workers *w)
 	return NULL;
 }
 
-/* Lock held, released meanwhile. A job is gone once it is posted. */
-static void run_job(struct workers *w, struct job *job)
+/* Called with the lock, which is released meanwhile. A job may be freed once it is posted. */
+static void workers_work(struct workers *w, struct job *job)
 {
 	bool slow = job->slow;
 	list_remove(&job->link);
@@ -46,23 +45,23 @@ static void run_job(struct workers *w, struct job *job)
 	post_send(w->posts, &job->done);
 	pthread_mutex_lock(&w->lock);
 	w->slow -= slow;
-	if (slow) /* another may be begun, by whoever waits */
+	if (slow) /* a waiting worker may begin another slow job */
 		pthread_cond_signal(&w->wanted);
 }
 
-static void *work(void *arg)
+static void *workers_thread(void *arg)
 {
 	struct workers *w = arg;
 	bool keeps = false;
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		struct job *job;
-		while (!(job = next_job(w)) && !w->stopping)
+		while (!(job = workers_next(w)) && !w->stopping)
 			thread_wait_and_trim(&w->wanted, &w->lock, &keeps);
 		if (!job)
 			break;
 		keeps = !job->keeps_nothing;
-		run_job(w, job);
+		workers_work(w, job);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -79,7 +78,7 @@ int workers_create(struct workers **out, struct posts *posts, struct err *e)
 	list_init(&w->given);
 	w->posts = posts;
 	for (; w->count < WORKERS; w->count++) {
-		int code = pthread_create(&w->threads[w->count], NULL, work, w);
+		int code = pthread_create(&w->threads[w->count], NULL, workers_thread, w);
 		if (code) {
 			workers_destroy(w);
 			return err_sys(e, code, "cannot start a worker thread");
@@ -89,14 +88,14 @@ int workers_create(struct workers **out, struct posts *posts, struct err *e)
 	return 0;
 }
 
-/* With no thread left: what only the end of others has begun. */
-static void finish_rest(struct workers *w)
+/* Once no thread is left: jobs that began only when others finished. */
+static void workers_finish_rest(struct workers *w)
 {
 	struct job *job;
 	posts_run(w->posts);
 	pthread_mutex_lock(&w->lock);
-	while ((job = next_job(w))) {
-		run_job(w, job);
+	while ((job = workers_next(w))) {
+		workers_work(w, job);
 		pthread_mutex_unlock(&w->lock);
 		posts_run(w->posts);
 		pthread_mutex_lock(&w->lock);
@@ -114,13 +113,13 @@ void workers_destroy(struct workers *w)
 	pthread_mutex_unlock(&w->lock);
 	for (size_t i = 0; i < w->count; i++)
 		pthread_join(w->threads[i], NULL);
-	finish_rest(w);
+	workers_finish_rest(w);
 	pthread_cond_destroy(&w->wanted);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }
 
-static void begin(struct job *job)
+static void workers_begin(struct job *job)
 {
 	struct workers *w = job->workers;
 	job->waits = false;
@@ -130,29 +129,29 @@ static void begin(struct job *job)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Those that waited for what stood before them. */
-static void begin_first(struct workers *w)
+/* Begins the first unfinished job if it waited for the jobs before it. */
+static void workers_begin_first(struct workers *w)
 {
 	if (list_empty(&w->given))
 		return;
 	struct job *first = LINK_OWNER(w->given.next, struct job, order);
 	if (first->waits)
-		begin(first);
+		workers_begin(first);
 }
 
-static void finish(struct post *p)
+static void workers_finish(struct post *p)
 {
 	struct job *job = LINK_OWNER(p, struct job, done);
 	struct workers *w = job->workers;
 	list_remove(&job->order);
 	job->finish(job);
-	begin_first(w);
+	workers_begin_first(w);
 }
 
-static void give(struct workers *w, struct job *job, bool waits)
+static void workers_give(struct workers *w, struct job *job, bool waits)
 {
 	list_init(&job->link);
-	post_init(&job->done, finish);
+	post_init(&job->done, workers_finish);
 	job->workers = w;
 	job->waits = waits;
 	list_append(&w->given, &job->order);
@@ -160,12 +159,12 @@ static void give(struct workers *w, struct job *job, bool waits)
 
 void workers_run(struct workers *w, struct job *job)
 {
-	give(w, job, false);
-	begin(job);
+	workers_give(w, job, false);
+	workers_begin(job);
 }
 
 void workers_run_after(struct workers *w, struct job *job)
 {
-	give(w, job, true);
-	begin_first(w);
+	workers_give(w, job, true);
+	workers_begin_first(w);
 }

@@ -1,6 +1,6 @@
 /* What is mounted of ours, and what is read from it. See mounts.h. */
 #include "fs/commands/mounts.h"
-#include "fs/base/mountinfo.h"
+#include "fs/base/proc.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -51,7 +51,7 @@ static int add(void *ctx, const struct mountinfo *entry)
 int mounts_read(struct mounts_seen *out, const char *table, struct err *e)
 {
 	*out = (struct mounts_seen){0};
-	int code = mountinfo_each(table, add, out);
+	int code = proc_each_mount(table, add, out);
 	if (!code)
 		return 0;
 	mounts_free(out);

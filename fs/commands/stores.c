@@ -1,6 +1,7 @@
 /* moefs stores: what is kept of checkpoints on the disk, and deleting it. */
 #include "cache/store_inspect.h"
 #include "engine/model.h"
+#include "fs/base/human.h"
 #include "fs/base/text.h"
 #include "fs/commands/commands.h"
 #include "fs/commands/option_word.h"
@@ -26,18 +27,6 @@ struct found {
 static void say(const struct err *e)
 {
 	(void)fprintf(stderr, "moefs: %s\n", e->text);
-}
-
-static void print_size(char *text, size_t size, uint64_t bytes)
-{
-	static const char units[] = "BKMGTP";
-	double n = (double)bytes;
-	size_t unit = 0;
-	while (n >= 1024 && unit + 2 < sizeof units) {
-		n /= 1024;
-		unit++;
-	}
-	(void)snprintf(text, size, unit && n < 10 ? "%.1f%c" : "%.0f%c", n, units[unit]);
 }
 
 /* ---- listing ---- */
@@ -74,7 +63,7 @@ static void list_store(struct found *f, const struct store_seen *s, const char *
 	enum store_of of = model_store_of(folder, path, sizeof path);
 	if (localtime_r(&s->used.tv_sec, &used))
 		(void)strftime(day, sizeof day, "%Y-%m-%d", &used);
-	print_size(size, sizeof size, s->bytes);
+	human_round_size(size, sizeof size, s->bytes);
 	if (!f->count++)
 		(void)printf("%6s %-10s %-10s %-10s %s\n", "SIZE", "LAST USED", "STATE",
 			     "CHECKPOINT", "STORE");
@@ -218,16 +207,17 @@ static int delete_store(const char *arg, const struct deleting *d, struct err *e
 		return err_sys(e, errno, "%s", arg);
 	int failed = store_inspect(path, &seen, e);
 	if (!failed && !d->anywhere && !own_store_is(path))
-		failed = err_set(e, EPERM,
-				 "%s: stays, since it is neither in a MODEL.moefs folder nor in the "
-				 "cache folder; if it is to go all the same, add --anywhere",
-				 path);
+		failed =
+			err_set(e, EPERM,
+				"%s: stays, since it is neither in a MODEL.moefs folder nor in the "
+				"cache folder; if it is to go all the same, add --anywhere",
+				path);
 	if (!failed)
 		failed = d->try ? delete_try(path, &files, e) : store_remove(path, e);
 	if (!failed) {
 		if (!d->try)
 			remove_parent(path);
-		print_size(size, sizeof size, seen.bytes);
+		human_round_size(size, sizeof size, seen.bytes);
 		(void)printf("%s %s (%s)\n", d->try ? "would delete" : "deleted", path, size);
 		(void)fwrite(files.data ? files.data : "", 1, files.length, stdout);
 	}
@@ -286,7 +276,7 @@ int stores_run(int argc, char **argv, struct err *e)
 			return COMMAND_WRONG;
 	if (more && option_word_refuse(argv, (size_t)(end - argv), "the paths", e))
 		return COMMAND_WRONG;
-	if ((d.try || d.anywhere) > delete || (delete && !*argv))
+	if ((d.try || d.anywhere) > delete || (delete &&!*argv))
 		return COMMAND_WRONG;
 	return delete ? delete_all(argv, &d) : list_all(argv);
 }

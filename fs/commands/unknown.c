@@ -1,6 +1,6 @@
 /* A first word that is neither a command nor anything to mount, and what was perhaps meant. See
  * commands.h. */
-#include "fs/base/spelling.h"
+#include "fs/base/human.h"
 #include "fs/commands/commands.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static const char *nearest(const char *word)
 	const struct command *c;
 	struct spelling found = {.word = word};
 	for (unsigned i = 0; (c = command_row(i)); i++)
-		spelling_try(&found, c->name);
+		human_try_spelling(&found, c->name);
 	return found.nearest;
 }
 

@@ -5,7 +5,7 @@
  * keeps the names. */
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
-#include "fs/mount/refusals.h"
+#include "fs/mount/node.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,10 +29,10 @@ static uint64_t ask_find(const struct node *folder, const char *name)
 
 static void ask_bind(struct node *child, uint64_t member)
 {
-	child->conversation = sessions_by_id(child->model, (uint32_t)member);
+	child->conversation = conversations_by_id(child->model, (uint32_t)member);
 }
 
-const struct family ask_family = {ask_next, ask_find, ask_bind};
+const struct row_family ask_family = {ask_next, ask_find, ask_bind};
 
 /* ---- files ---- */
 
@@ -52,7 +52,7 @@ static int ask_d_open(struct handle *h, struct err *e)
 	return code;
 }
 
-static ssize_t ask_d_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t ask_d_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	ssize_t n = output_ops.read(h, c, buffer);
 	if (n != CALL_KEPT && h->ended && !h->node.conversation->writer)

@@ -1,4 +1,5 @@
 /* The folder cache/: what all mounted models share, budgets and policy, and what came of them. */
+#include "fs/base/human.h"
 #include "fs/base/text.h"
 #include "fs/files/facts.h"
 #include "fs/files/files.h"
@@ -12,7 +13,7 @@
 static void size_render(uint64_t bytes, struct text *out)
 {
 	char size[32];
-	size_print(size, sizeof size, bytes);
+	human_print_size(size, sizeof size, bytes);
 	text_format(out, "%s\n", size);
 }
 
@@ -31,7 +32,7 @@ static int size_set(const struct node *n, const char *value, size_t length,
 		set_automatic(n->mount->engine);
 		return 0;
 	}
-	if (length != strlen(string) || !size_parse(string, engine_memory(), &bytes))
+	if (length != strlen(string) || !human_parse_size(string, engine_memory(), &bytes))
 		return err_set(e, EINVAL,
 			       "cache/%s: '%s' is not a size such as 512M, 1.5G or 50%%, or auto",
 			       n->row->name, string);
@@ -120,7 +121,7 @@ void waiting_render(const struct node *n, struct text *out)
 
 void warming_render(const struct node *n, struct text *out)
 {
-	for (struct mounted *m = NULL; (m = mounted_next(n->mount, m));) {
+	for (struct mounted *m = NULL; (m = mount_next_model(n->mount, m));) {
 		uint32_t done, total;
 		model_warming(m->model, &done, &total);
 		if (total)

@@ -87,7 +87,7 @@ const struct file_ops conversation_text_ops = {
 
 /* ---- tool_calls.json ---- */
 
-static ssize_t calls_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t calls_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	ssize_t n = live_read(h, c, buffer);
 	h->cursor = h->shown.length;

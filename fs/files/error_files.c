@@ -33,10 +33,10 @@ void mount_error_render(const struct node *n, struct text *out)
 {
 	models_watch(n->mount);
 	text_add(out, n->mount->skipped.data, n->mount->skipped.length);
-	const struct err *failure = mount_failure_seen(n->mount, n->viewer);
+	const struct err *failure = failures_seen(n->mount, n->viewer);
 	if (failure)
 		text_format(out, "%s\n", failure->text);
-	const struct err *denied = mount_denial_seen(n->mount, n->viewer);
+	const struct err *denied = failures_denial_seen(n->mount, n->viewer);
 	if (denied)
 		text_format(out, "%s\n", denied->text);
 }
@@ -109,8 +109,8 @@ void mount_error_json_render(const struct node *n, struct text *out)
 	models_watch(n->mount);
 	const struct mount *m = n->mount;
 	text_string(out, "{");
-	if (add_failures(out, (const struct err *[]){mount_failure_seen(m, n->viewer), NULL,
-						     mount_denial_seen(m, n->viewer)}))
+	if (add_failures(out, (const struct err *[]){failures_seen(m, n->viewer), NULL,
+						     failures_denial_seen(m, n->viewer)}))
 		text_string(out, ",\n ");
 	text_string(out, "\"not_mounted\": [");
 	add_lines(out, &n->mount->skipped);

@@ -45,7 +45,7 @@ static void layer_bind(struct node *child, uint64_t member)
 	child->layer = (uint32_t)member - 1;
 }
 
-const struct family layer_family = {layer_next, layer_find, layer_bind};
+const struct row_family layer_family = {layer_next, layer_find, layer_bind};
 
 static uint64_t expert_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
@@ -66,7 +66,7 @@ static void expert_bind(struct node *child, uint64_t member)
 	child->item = (uint32_t)member - 1;
 }
 
-const struct family expert_family = {expert_next, expert_find, expert_bind};
+const struct row_family expert_family = {expert_next, expert_find, expert_bind};
 
 /* ---- tables ---- */
 

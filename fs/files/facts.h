@@ -1,6 +1,6 @@
 /* Facts: names with numbers or words, listed once and shown in two forms: as lines for people and
- * awk (stats), and as JSON (stats.json). A row of the tree has the list, struct row's `facts`, and
- * one of the two renderers.
+ * awk (stats), and as JSON (stats.json). A row of the tree has the list, struct tree_row's `facts`,
+ * and one of the two renderers.
  */
 #ifndef MOEFS_FS_FACTS_H
 #define MOEFS_FS_FACTS_H

@@ -44,12 +44,13 @@ static int enter(struct forking *f)
 	struct conversation *made;
 	if (f->handle->gone)
 		return err_set(&f->why, EIO, "the mount has ended");
-	int code = sessions_make(f->handle->node.model, f->name, f->uid, f->gid, &made, &f->why);
+	int code =
+		conversation_make(f->handle->node.model, f->name, f->uid, f->gid, &made, &f->why);
 	if (code)
 		return code;
 	code = session_restore(made->session, f->restored, &f->why);
 	if (code)
-		sessions_remove(made);
+		conversation_remove(made);
 	else
 		conversation_wake(made);
 	return code;
@@ -63,10 +64,10 @@ static void finish(struct job *job)
 	if (!f->code)
 		f->code = enter(f);
 	if (f->code) {
-		node_failure(n, &f->why);
+		failure_refused(n, &f->why);
 		fuse_reply_err(f->req, -f->code);
 	} else {
-		node_took(n);
+		failure_took(n);
 		fuse_reply_write(f->req, f->size);
 	}
 	restored_close(f->restored);
@@ -80,9 +81,9 @@ static int check_name(const struct forking *f, struct err *e)
 		return err_set(e, EINVAL, "ctl: fork needs a name for the copy: fork NAME");
 	if (strchr(f->name, '/') || !strcmp(f->name, ".") || !strcmp(f->name, ".."))
 		return err_set(e, EINVAL, "ctl: \"%.64s\" is not a name in sessions/", f->name);
-	if (sessions_by_name(model, f->name))
+	if (conversations_by_name(model, f->name))
 		return err_set(e, EEXIST, "%s/sessions/%s exists", model->name, f->name);
-	return sessions_name_fits(model, "sessions", f->name, e);
+	return conversation_check_name(model, "sessions", f->name, e);
 }
 
 int fork_later(struct handle *h, fuse_req_t req, const char *name, size_t n, size_t size,

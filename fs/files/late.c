@@ -13,9 +13,9 @@ static void work(struct job *job)
 
 static void took(const struct node *n, const struct err *warning)
 {
-	node_took(n);
+	failure_took(n);
 	if (warning->code)
-		node_failure(n, warning);
+		failure_refused(n, warning);
 }
 
 static void finish(struct job *job)
@@ -25,7 +25,7 @@ static void finish(struct job *job)
 	if (w->taken)
 		w->taken(w);
 	if (w->code) {
-		node_failure(&w->handle->node, &w->why);
+		failure_refused(&w->handle->node, &w->why);
 		fuse_reply_err(w->req, -w->code);
 	} else {
 		took(&w->handle->node, &w->why);
@@ -64,7 +64,7 @@ static void text_finish(struct job *job)
 	struct late_text *t = LINK_OWNER(job, struct late_text, job);
 	struct conversation *c = t->node.conversation;
 	if (t->code)
-		node_failure(&t->node, &t->why);
+		failure_refused(&t->node, &t->why);
 	else {
 		if (t->taken)
 			t->taken(&t->node);

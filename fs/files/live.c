@@ -5,7 +5,7 @@
  * same for reading, but writes are put together and take effect as one text. */
 #include "fs/files/live.h"
 #include "fs/files/files.h"
-#include "fs/mount/unsubmitted.h"
+#include "fs/mount/handle.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +20,7 @@ static void node_name(const struct node *n, char name[NAME_SIZE])
 		(void)snprintf(name, NAME_SIZE, "%s", n->row->name);
 }
 
-ssize_t live_read(struct handle *h, struct call *c, char *buffer)
+ssize_t live_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	if (c->offset == 0 || !h->looked) {
 		h->looked = true;
@@ -30,14 +30,14 @@ ssize_t live_read(struct handle *h, struct call *c, char *buffer)
 		if (h->shown.failed)
 			return -ENOMEM;
 	}
-	return read_slice(c, buffer, h->shown.data, h->shown.length);
+	return handle_read_slice(c, buffer, h->shown.data, h->shown.length);
 }
 
 static int set(struct handle *h, const char *value, size_t length, struct err *e)
 {
 	int code = h->node.row->set(&h->node, value, length, e);
 	if (!code)
-		node_took(&h->node);
+		failure_took(&h->node);
 	return code;
 }
 
@@ -140,7 +140,7 @@ void assembled_release(struct handle *h)
 {
 	struct err e = {0};
 	if (h->node.conversation->session && assembled_flush(h, true, &e))
-		node_failure(&h->node, &e);
+		failure_refused(&h->node, &e);
 }
 
 const struct file_ops assembled_ops = {

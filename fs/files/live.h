@@ -7,7 +7,7 @@
 
 enum { VALUE_MAX_BYTES = 64 << 10 };
 
-ssize_t live_read(struct handle *h, struct call *c, char *buffer);
+ssize_t live_read(struct handle *h, struct file_call *c, char *buffer);
 int live_write(struct handle *h, const char *data, size_t size, uint64_t offset, struct err *e);
 int assembled_write(struct handle *h, const char *data, size_t size, uint64_t offset,
 		    struct err *e);

@@ -28,7 +28,7 @@ static void model_bind(struct node *child, uint64_t member)
 	child->model = child->mount->models[member - 1];
 }
 
-const struct family model_family = {model_next, model_find, model_bind};
+const struct row_family model_family = {model_next, model_find, model_bind};
 
 void fact_render(const struct node *n, struct text *out)
 {
@@ -43,9 +43,9 @@ void fact_render(const struct node *n, struct text *out)
 		models_params_given(n->mount, out);
 }
 
-static ssize_t config_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t config_read(struct handle *h, struct file_call *c, char *buffer)
 {
-	return read_slice(c, buffer, h->node.model->config, h->node.model->config_length);
+	return handle_read_slice(c, buffer, h->node.model->config, h->node.model->config_length);
 }
 
 static uint64_t config_size(const struct node *n)

@@ -26,7 +26,7 @@ static int output_open(struct handle *h, struct err *e)
 	return 0;
 }
 
-static ssize_t output_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t output_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	struct conversation *s = h->node.conversation;
 	if (c->offset == 0 && (h->ended || !h->answer)) {
@@ -43,7 +43,7 @@ static ssize_t output_read(struct handle *h, struct call *c, char *buffer)
 	if (n > 0 && c->offset + (uint64_t)n > h->cursor)
 		h->cursor = c->offset + (uint64_t)n;
 	if (n == 0 && !complete && c->size)
-		return read_waits(c, &s->for_text);
+		return handle_read_waits(c, &s->for_text);
 	if (n <= 0)
 		h->ended = true;
 	return n;
@@ -75,11 +75,11 @@ const struct file_ops output_ops = {
 	.poll = output_poll,
 };
 
-static ssize_t wait_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t wait_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	struct conversation *s = h->node.conversation;
 	if (c->offset == 0 && session_working(s->session))
-		return read_waits(c, &s->for_turn);
+		return handle_read_waits(c, &s->for_turn);
 	return live_read(h, c, buffer);
 }
 
@@ -111,7 +111,7 @@ static uint64_t log_size(const struct node *n)
 	return session_log_size(n->conversation->session);
 }
 
-static ssize_t log_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t log_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	const struct session *s = h->node.conversation->session;
 	size_t n = session_log_read(s, c->offset, buffer, c->size);

@@ -21,9 +21,9 @@ void param_render(const struct node *n, struct text *out)
 static void forget_warning(const struct node *n)
 {
 	const struct conversation *c = n->conversation;
-	const struct row *row = c->refused_row;
+	const struct tree_row *row = c->refused_row;
 	if (row && row->set == param_set && params_takes_long(c->refused_item))
-		node_accepted(n);
+		failure_accepted(n);
 }
 
 int param_set(const struct node *n, const char *value, size_t length, struct err *e)

@@ -12,9 +12,7 @@
 #include "fs/files/files.h"
 #include "fs/files/live.h"
 #include "fs/mount/handle.h"
-#include "fs/mount/refusals.h"
-#include "fs/mount/trace_news.h"
-#include "fs/mount/unsubmitted.h"
+#include "fs/mount/node.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +45,7 @@ static void prompt_stop_writing(struct handle *h)
 		return;
 	conversation_set_writer(c, NULL);
 	calls_wake(h->node.mount, &c->for_release);
-	trace_wake(c->model);
+	pollers_trace_wake(c->model);
 }
 
 static int too_long(uint64_t bytes, uint64_t most, struct err *e)

@@ -5,8 +5,7 @@
  * is how bash's `read` returns what it read too far. */
 #include "fs/files/question.h"
 #include "fs/files/files.h"
-#include "fs/mount/pollers.h"
-#include "fs/mount/unsubmitted.h"
+#include "fs/mount/handle.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -27,11 +26,11 @@ static const char *name(const struct handle *h)
 int question_session(struct handle *h, struct err *e)
 {
 	struct conversation *c;
-	int code = sessions_private(h->node.model, h->node.viewer, name(h), &c, e);
+	int code = conversation_make_private(h->node.model, h->node.viewer, name(h), &c, e);
 	if (code)
 		return code;
 	h->node.conversation = c;
-	poll_moved(h);
+	poller_moved(h);
 	return 0;
 }
 
@@ -135,9 +134,9 @@ static void take_answer(struct handle *h, struct task *t)
 	if (!code)
 		h->answer = answer_ref(t->made);
 	if (t->why.code)
-		node_failure(&h->node, &t->why);
+		failure_refused(&h->node, &t->why);
 	calls_wake(h->node.mount, &h->readers);
-	poll_tell(h);
+	poller_tell(h);
 }
 
 static void task_finish(struct job *job)
@@ -179,12 +178,13 @@ void question_give_up(struct handle *h)
 
 /* ---- read ---- */
 
-static ssize_t wait_for_more(struct handle *h, struct call *c)
+static ssize_t wait_for_more(struct handle *h, struct file_call *c)
 {
-	return read_waits(c, h->node.conversation ? &h->node.conversation->for_text : &h->readers);
+	return handle_read_waits(c, h->node.conversation ? &h->node.conversation->for_text
+							 : &h->readers);
 }
 
-static ssize_t read_answer(struct handle *h, struct call *c, char *buffer)
+static ssize_t read_answer(struct handle *h, struct file_call *c, char *buffer)
 {
 	if (c->offset >= h->first && c->offset < h->next) {
 		uint64_t back = h->next - c->offset;
@@ -201,7 +201,7 @@ static ssize_t read_answer(struct handle *h, struct call *c, char *buffer)
 	return n;
 }
 
-static ssize_t question_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t question_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	struct err e = {0};
 	if (!handle_writes(h))
@@ -209,8 +209,8 @@ static ssize_t question_read(struct handle *h, struct call *c, char *buffer)
 	if (!h->answer && !h->task && pending(h)) {
 		h->first = h->next = c->offset;
 		if (submit(h, &e))
-			return node_failure(&h->node, &e);
-		node_accepted(&h->node);
+			return failure_refused(&h->node, &e);
+		failure_accepted(&h->node);
 	}
 	if (h->task)
 		return wait_for_more(h, c);

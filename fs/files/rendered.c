@@ -14,7 +14,7 @@
 struct rendering {
 	struct job job;
 	fuse_req_t req;
-	struct call *call; /* a read; NULL: a GETATTR */
+	struct file_call *call; /* a read; NULL: a GETATTR */
 	size_fn *tell;
 	struct node node;
 	struct session *session; /* borrowed */
@@ -46,7 +46,7 @@ static bool is_failure(const struct rendering *r)
 
 static void reply_read(struct rendering *r)
 {
-	struct call *c = r->call;
+	struct file_call *c = r->call;
 	struct handle *h = c->handle;
 	char *buffer = c->mount->scratch;
 	h->shown.failed = false;
@@ -55,12 +55,13 @@ static void reply_read(struct rendering *r)
 		text_add(&h->shown, r->text, r->length);
 	text_string(&h->shown, ""); /* so that there is a text */
 	if (is_failure(r))
-		node_failure(&r->node, &r->why);
+		failure_refused(&r->node, &r->why);
 	if (is_failure(r) || h->shown.failed)
 		fuse_reply_err(c->req, is_failure(r) ? EIO : ENOMEM);
 	else
-		fuse_reply_buf(c->req, buffer,
-			       (size_t)read_slice(c, buffer, h->shown.data, h->shown.length));
+		fuse_reply_buf(
+			c->req, buffer,
+			(size_t)handle_read_slice(c, buffer, h->shown.data, h->shown.length));
 	call_free(c);
 }
 
@@ -81,7 +82,7 @@ static void finish(struct job *job)
 	free(r);
 }
 
-static int begin(const struct node *n, fuse_req_t req, struct call *call, size_fn *tell)
+static int begin(const struct node *n, fuse_req_t req, struct file_call *call, size_fn *tell)
 {
 	struct rendering *r = calloc(1, sizeof *r);
 	if (!r)
@@ -98,10 +99,10 @@ static int begin(const struct node *n, fuse_req_t req, struct call *call, size_f
 	return 0;
 }
 
-static ssize_t rendered_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t rendered_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	if (c->offset && h->shown.data)
-		return read_slice(c, buffer, h->shown.data, h->shown.length);
+		return handle_read_slice(c, buffer, h->shown.data, h->shown.length);
 	int code = begin(&h->node, c->req, c, NULL);
 	return code ? code : CALL_KEPT;
 }

@@ -12,7 +12,7 @@
 
 static uint64_t session_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
-	const struct conversation *c = sessions_after(folder->model, (uint32_t)after);
+	const struct conversation *c = conversations_after(folder->model, (uint32_t)after);
 	if (!c)
 		return 0;
 	memcpy(name, c->name, NAME_SIZE);
@@ -21,16 +21,16 @@ static uint64_t session_next(const struct node *folder, uint64_t after, char nam
 
 static uint64_t session_find(const struct node *folder, const char *name)
 {
-	const struct conversation *c = sessions_by_name(folder->model, name);
+	const struct conversation *c = conversations_by_name(folder->model, name);
 	return c ? c->id : 0;
 }
 
 static void session_bind(struct node *child, uint64_t member)
 {
-	child->conversation = sessions_by_id(child->model, (uint32_t)member);
+	child->conversation = conversations_by_id(child->model, (uint32_t)member);
 }
 
-const struct family session_family = {session_next, session_find, session_bind};
+const struct row_family session_family = {session_next, session_find, session_bind};
 
 static uint64_t param_next(uint64_t after, bool texts, char name[NAME_SIZE])
 {
@@ -81,8 +81,8 @@ static uint64_t text_find(const struct node *folder, const char *name)
 	return param_find(name, true);
 }
 
-const struct family value_param_family = {value_next, value_find, param_bind};
-const struct family text_param_family = {text_next, text_find, param_bind};
+const struct row_family value_param_family = {value_next, value_find, param_bind};
+const struct row_family text_param_family = {text_next, text_find, param_bind};
 
 /* ---- looking ---- */
 

@@ -70,7 +70,7 @@ static int state_flush(struct handle *h, bool by_opener, struct err *e)
 	h->dirty = false;
 	int code = session_restore(h->node.conversation->session, h->restored, e);
 	if (!code)
-		node_accepted(&h->node); /* what was refused before is another session's */
+		failure_accepted(&h->node); /* what was refused before is another session's */
 	return code;
 }
 
@@ -131,7 +131,7 @@ static void state_release(struct handle *h)
 {
 	struct err e = {0};
 	if (h->node.conversation->session && state_flush(h, true, &e))
-		node_failure(&h->node, &e);
+		failure_refused(&h->node, &e);
 	if (h->saved || h->restored)
 		drop(h);
 }

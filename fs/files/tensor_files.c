@@ -47,7 +47,7 @@ static void tensor_bind(struct node *child, uint64_t member)
 	child->item = (uint32_t)member - 1;
 }
 
-const struct family tensor_family = {tensor_next, tensor_find, tensor_bind};
+const struct row_family tensor_family = {tensor_next, tensor_find, tensor_bind};
 
 bool tensors_are_prepared(const struct node *folder)
 {

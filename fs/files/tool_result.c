@@ -9,8 +9,7 @@
 #include "fs/files/files.h"
 #include "fs/files/live.h"
 #include "fs/mount/handle.h"
-#include "fs/mount/refusals.h"
-#include "fs/mount/unsubmitted.h"
+#include "fs/mount/node.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,7 +57,7 @@ static int add(struct handle *h, const struct session_result *results, size_t co
 	int code = session_tool_results_add(c->session, results, count, &complete, e);
 	if (code)
 		return refuse(h, code, e);
-	node_took(&h->node);
+	failure_took(&h->node);
 	if (complete && !c->writer) {
 		conversation_set_writer(c, h);
 		h->completes = true;

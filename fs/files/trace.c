@@ -9,7 +9,6 @@
  * read, as bash's `read` does, has it again. */
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
-#include "fs/mount/trace_news.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,8 +18,8 @@ static int trace_open(struct handle *h, struct err *e)
 {
 	struct mounted *model = h->node.model;
 	bool all = h->node.viewer == model->mount->uid;
-	return model_trace_open(&h->trace, model->model, all ? NULL : &h->node.viewer, trace_told,
-				model, e);
+	return model_trace_open(&h->trace, model->model, all ? NULL : &h->node.viewer,
+				pollers_trace_changed, model, e);
 }
 
 static void trace_release(struct handle *h)
@@ -30,7 +29,7 @@ static void trace_release(struct handle *h)
 }
 
 /* Takes the next piece, which begins where this read does. */
-static int take_piece(struct handle *h, const struct call *c, char *buffer)
+static int take_piece(struct handle *h, const struct file_call *c, char *buffer)
 {
 	size_t n = model_trace_read(h->trace, buffer, TRACE_READ_BYTES);
 	text_cut(&h->shown, 0);
@@ -44,7 +43,7 @@ static bool is_in_piece(const struct handle *h, uint64_t offset)
 	return offset >= h->first && offset - h->first < h->shown.length;
 }
 
-static ssize_t copy_piece(struct handle *h, const struct call *c, char *buffer)
+static ssize_t copy_piece(struct handle *h, const struct file_call *c, char *buffer)
 {
 	size_t from = (size_t)(c->offset - h->first), left = h->shown.length - from;
 	size_t n = c->size < left ? c->size : left;
@@ -54,14 +53,14 @@ static ssize_t copy_piece(struct handle *h, const struct call *c, char *buffer)
 }
 
 /* A prompt that is closing is work to come. */
-static ssize_t trace_read(struct handle *h, struct call *c, char *buffer)
+static ssize_t trace_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	struct mounted *model = h->node.model;
 	if (is_in_piece(h, c->offset))
 		return copy_piece(h, c, buffer);
 	/* Asked first: what comes after the last look at the lines is not missed. */
 	bool working = model_working(model->model);
-	struct conversation *closing = sessions_closing(model);
+	struct conversation *closing = conversations_closing(model);
 	if (take_piece(h, c, buffer)) {
 		h->shown.failed = false;
 		return -ENOMEM;
@@ -69,7 +68,7 @@ static ssize_t trace_read(struct handle *h, struct call *c, char *buffer)
 	if (h->shown.length)
 		return copy_piece(h, c, buffer);
 	if (working || (closing && c->nonblocking))
-		return read_waits(c, &model->for_trace);
+		return handle_read_waits(c, &model->for_trace);
 	if (!closing || c->waited)
 		return 0;
 	call_wait(c, &closing->for_release, RELEASE_WAIT_MS);
@@ -85,7 +84,7 @@ static uint64_t trace_size(const struct node *n)
 static unsigned trace_poll(struct handle *h)
 {
 	const struct mounted *model = h->node.model;
-	bool idle = !model_working(model->model) && !sessions_closing(model);
+	bool idle = !model_working(model->model) && !conversations_closing(model);
 	bool ready = idle || is_in_piece(h, h->cursor) || model_trace_has_lines(h->trace);
 	return ready ? POLLIN | POLLRDNORM : 0;
 }

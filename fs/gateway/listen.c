@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 128, PASSED = 3 };
+enum { BACKLOG = 128 };
 
 static socklen_t address_of(int socket, struct sockaddr_storage *a)
 {
@@ -135,21 +135,4 @@ int listen_on(const char *address, struct err *e)
 		return listen_open(atoi(address + 3), e);
 	return strncmp(address, "unix:", 5) ? listen_ip(address, e)
 					    : listen_unix(address + 5, address, e);
-}
-
-int listen_passed(struct err *e)
-{
-	const char *process = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
-	int n = process && count && atol(process) == getpid() ? atoi(count) : 0;
-	if (n <= 0)
-		return -1;
-	(void)unsetenv("LISTEN_PID");
-	(void)unsetenv("LISTEN_FDS");
-	if (n > 1)
-		return err_set(
-			e, EINVAL,
-			"systemd passes %d sockets; moefs-http listens on one: start one for "
-			"each",
-			n);
-	return PASSED;
 }

@@ -1,4 +1,4 @@
-/* The socket that is listened on: one that systemd passes, or of an address. */
+/* The socket that is listened on. */
 #ifndef MOEFS_FS_GATEWAY_LISTEN_H
 #define MOEFS_FS_GATEWAY_LISTEN_H
 
@@ -14,8 +14,6 @@ bool listen_is_local(int socket);
 /* address: ADDR:PORT, unix:PATH, or fd:N, which is open already. A socket's file that nobody
  * listens on any more is taken away. The socket, or -errno. */
 int listen_on(const char *address, struct err *e);
-/* The one that was passed (LISTEN_FDS), or -1: none was. */
-int listen_passed(struct err *e);
 /* Where it is, as in a URL: 127.0.0.1:11435, [::1]:80, unix:/run/x. */
 void listen_words(int socket, char *words, unsigned size);
 

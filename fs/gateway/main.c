@@ -6,6 +6,7 @@
  * life: options, the socket, the listener, and at SIGTERM or SIGINT all of that back. Only this
  * file prints and only main exits. */
 #include "fs/base/standard.h"
+#include "fs/base/systemd.h"
 #include "fs/gateway/turn/gate.h"
 #include "fs/gateway/identity.h"
 #include "fs/gateway/turn/kept.h"
@@ -23,9 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stddef.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,7 +52,7 @@ static int check_tree(const char *tree, struct err *e)
 
 static int open_socket(const struct options *o, struct err *e)
 {
-	int socket = listen_passed(e);
+	int socket = systemd_socket(e);
 	if (socket == -1)
 		socket = listen_on(o->listen, e);
 	if (socket < 0 || o->key_file || listen_is_local(socket))
@@ -63,24 +62,6 @@ static int open_socket(const struct options *o, struct err *e)
 		       "others than this machine can reach listen=%s, so that keys are needed: -o "
 		       "key_file=FILE, a key a line",
 		       o->listen);
-}
-
-/* As sd_notify(3): a unit of Type=notify waits for it. */
-static void ready(void)
-{
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	const char *path = getenv("NOTIFY_SOCKET");
-	if (!path || strlen(path) >= sizeof a.sun_path)
-		return;
-	memcpy(a.sun_path, path, strlen(path));
-	if (*a.sun_path == '@')
-		*a.sun_path = 0;
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-	if (fd >= 0)
-		(void)!sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (const struct sockaddr *)&a, size);
-	if (fd >= 0)
-		close(fd);
 }
 
 /* Each second what takes too long is looked at, until a signal ends it all. */
@@ -132,7 +113,7 @@ static int run(const struct options *o, struct err *e)
 		char line[300];
 		(void)snprintf(line, sizeof line, "listening on %s", words);
 		say(line);
-		ready();
+		systemd_notify("READY=1");
 		serve(&g, s, &signals);
 	}
 	server_end(s);

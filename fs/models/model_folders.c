@@ -4,7 +4,7 @@
  * running one may already have passed the place that changed. */
 #include "fs/models/model_folders.h"
 #include "cache/clock.h"
-#include "fs/base/said.h"
+#include "fs/base/daemon_log.h"
 #include "fs/base/workers.h"
 #include "fs/models/models.h"
 #include "fs/models/scan.h"
@@ -51,7 +51,7 @@ static int model_folders_list_known(const struct mount *m, struct scan *s, struc
 {
 	size_t count = models_count(m);
 	s->known = calloc(count + 1, sizeof *s->known);
-	for (struct mounted *x = NULL; s->known && (x = mounted_next(m, x));) {
+	for (struct mounted *x = NULL; s->known && (x = mount_next_model(m, x));) {
 		struct known_model *k = &s->known[s->known_count];
 		k->index = x->index;
 		if (!(k->path = strdup(x->path)))
@@ -111,7 +111,7 @@ static void model_folders_replace_skipped(struct mount *m, struct text *lines)
 		length = (size_t)((const char *)memchr(line, '\n', lines->length - at) - line) + 1;
 		(void)snprintf(sentence, sizeof sentence, "%.*s", (int)length - 1, line);
 		if (!model_folders_has_line(&m->skipped, line, length))
-			said_line(m->said, sentence);
+			daemon_log_say(m->log, sentence);
 	}
 	text_free(&m->skipped);
 	m->skipped = *lines;
@@ -236,7 +236,7 @@ static void model_folders_scan_finish(struct job *job)
 		model_folders_take(m, &g->scan);
 	model_folders_replace_skipped(m, &g->scan.skipped);
 	if (g->scan.failed.code)
-		mount_failure(m, &g->scan.failed);
+		failure_of_mount(m, &g->scan.failed);
 	model_folders_answer(&r->answering, &g->scan.failed);
 	if (g->scan.changing)
 		model_folders_scan_in(r, CHANGING_MS);

@@ -1,7 +1,6 @@
 /* See models.h. */
 #include "fs/models/models.h"
 #include "fs/mount/handle.h"
-#include "fs/mount/trace_news.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,7 +11,7 @@
 size_t models_count(const struct mount *m)
 {
 	size_t count = 0;
-	for (struct mounted *x = NULL; (x = mounted_next(m, x));)
+	for (struct mounted *x = NULL; (x = mount_next_model(m, x));)
 		count++;
 	return count;
 }
@@ -20,7 +19,7 @@ size_t models_count(const struct mount *m)
 struct mounted *models_named(const struct mount *m, const char *name, size_t length)
 {
 	struct mounted *x = NULL;
-	while ((x = mounted_next(m, x)) &&
+	while ((x = mount_next_model(m, x)) &&
 	       (strlen(x->name) != length || memcmp(x->name, name, length)))
 		;
 	return x;
@@ -109,7 +108,7 @@ static int models_enter(struct mount *m, struct mounted *model, struct err *e)
 		return err_set(e, ENOMEM, "no memory for %s", model->path);
 	m->models = grown;
 	model->index = (uint32_t)m->model_count;
-	int failed = sessions_make(model, "default", m->uid, m->gid, NULL, e);
+	int failed = conversation_make(model, "default", m->uid, m->gid, NULL, e);
 	if (!failed)
 		failed = models_set_params(model, e);
 	if (!failed)
@@ -135,7 +134,7 @@ int models_take(struct mount *m, struct found_model *f, const char *name, struct
 	list_init(&model->asks);
 	list_init(&model->nameless);
 	list_init(&model->writing);
-	trace_lists_init(model);
+	pollers_trace_init(model);
 	/* NAME, or NAME-2, NAME-3 … if NAME is taken. */
 	const char *wanted = name ? name : model_name(model->model);
 	const int size = sizeof model->name;
@@ -155,7 +154,7 @@ void models_free(struct mounted *model)
 	while (!list_empty(&model->asks))
 		asks_remove(LINK_OWNER(model->asks.next, struct conversation, in_asks));
 	while (model->session_count)
-		sessions_remove(model->sessions[model->session_count - 1]);
+		conversation_remove(model->sessions[model->session_count - 1]);
 	post_cancel(model->mount->posts, &model->traced);
 	model_close(model->model);
 	free(model->sessions);
@@ -167,7 +166,7 @@ void models_free(struct mounted *model)
 
 void models_close(struct mount *m)
 {
-	for (struct mounted *x; (x = mounted_next(m, NULL));) {
+	for (struct mounted *x; (x = mount_next_model(m, NULL));) {
 		m->models[x->index] = NULL;
 		models_free(x);
 	}
@@ -205,7 +204,7 @@ void models_leave(struct mounted *model)
 {
 	model->mount->models[model->index] = NULL;
 	while (model->session_count)
-		sessions_remove(model->sessions[model->session_count - 1]);
+		conversation_remove(model->sessions[model->session_count - 1]);
 	model->leaving = (struct job){
 		.slow = true, .work = models_leave_work, .finish = models_leave_finish};
 	workers_run_after(model->mount->workers, &model->leaving);
@@ -245,7 +244,7 @@ static const struct trouble *models_trouble(const struct model *m)
 bool models_watch(struct mount *m)
 {
 	bool loading = false;
-	for (struct mounted *model = NULL; (model = mounted_next(m, model));) {
+	for (struct mounted *model = NULL; (model = mount_next_model(m, model));) {
 		const struct trouble *t = models_trouble(model->model);
 		struct err e, why;
 		loading |= model_state(model->model) == MODEL_LOADING;
@@ -257,7 +256,7 @@ bool models_watch(struct mount *m)
 		if (model->failure_told || !*why.text) /* told, or the reason is not there yet */
 			continue;
 		err_because(&e, &why, EIO, "%s: %s%s", model->name, t->words, why.text);
-		mount_failure(m, &e);
+		failure_of_mount(m, &e);
 		model->failure_told = true;
 	}
 	return loading;
@@ -310,7 +309,8 @@ bool models_progress_of(const struct model *m, char *line, size_t size)
 bool models_progress_line(const struct mount *m, char *line, size_t size)
 {
 	const struct mounted *x = NULL;
-	while ((x = mounted_next(m, x)) && !models_print_progress(x->model, x->name, line, size))
+	while ((x = mount_next_model(m, x)) &&
+	       !models_print_progress(x->model, x->name, line, size))
 		;
 	return x;
 }

@@ -1,4 +1,4 @@
-/* The names in ask.d: their making, their end, and how many a user may have. */
+/* The names in ask.d: how they are made and end, and how many a user may have. */
 #include "cache/clock.h"
 #include "fs/mount/mount.h"
 
@@ -8,7 +8,7 @@
 
 static const uint64_t unused_ns = 3600U * 1000000000ULL;
 
-static struct conversation *ask_of(struct link *l)
+static struct conversation *ask_from(struct link *l)
 {
 	return LINK_OWNER(l, struct conversation, in_asks);
 }
@@ -16,40 +16,42 @@ static struct conversation *ask_of(struct link *l)
 struct conversation *asks_by_name(const struct mounted *model, const char *name)
 {
 	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
-		if (strcmp(ask_of(l)->name, name) == 0)
-			return ask_of(l);
+		if (strcmp(ask_from(l)->name, name) == 0)
+			return ask_from(l);
 	return NULL;
 }
 
 struct conversation *asks_after(const struct mounted *model, uint32_t id)
 {
 	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
-		if (ask_of(l)->id > id)
-			return ask_of(l);
+		if (ask_from(l)->id > id)
+			return ask_from(l);
 	return NULL;
 }
 
-static unsigned count_of(const struct mount *m, uid_t uid)
+static unsigned asks_count(const struct mount *m, uid_t uid)
 {
 	unsigned count = 0;
-	for (struct mounted *x = NULL; (x = mounted_next(m, x));)
+	for (struct mounted *x = NULL; (x = mount_next_model(m, x));)
 		for (struct link *l = x->asks.next; l != &x->asks; l = l->next)
-			count += ask_of(l)->uid == uid;
+			count += ask_from(l)->uid == uid;
 	return count;
 }
 
-static int check(const struct mounted *model, const char *name, uid_t uid, struct err *e)
+static int asks_check(const struct mounted *model, const char *name, uid_t uid, struct err *e)
 {
 	if (asks_by_name(model, name))
 		return err_set(e, EEXIST, "ask.d/%s exists", name);
 	if (model->next_id == UINT32_MAX)
-		return err_set(e, ENOSPC, "ask.d: no more conversations in this mount");
-	if (count_of(model->mount, uid) >= ASKS_PER_USER)
+		return err_set(e, ENOSPC,
+			       "ask.d: this mount has used up its ids: unmount and mount again");
+	if (asks_count(model->mount, uid) >= ASKS_PER_USER)
 		return err_set(e, EDQUOT,
-			       "ask.d: you have %d names there that were not read to their end: "
-			       "read or remove one",
+			       "ask.d: you have %d names whose answers were not read to the end, "
+			       "which is the limit: read "
+			       "or remove one",
 			       ASKS_PER_USER);
-	return sessions_name_fits(model, "ask.d", name, e);
+	return conversation_check_name(model, "ask.d", name, e);
 }
 
 int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
@@ -57,9 +59,9 @@ int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 {
 	asks_expire(model->mount);
 	struct conversation *c;
-	int code = check(model, name, uid, e);
+	int code = asks_check(model, name, uid, e);
 	if (!code)
-		code = sessions_private(model, uid, name, &c, e);
+		code = conversation_make_private(model, uid, name, &c, e);
 	if (code)
 		return code;
 	c->id = ++model->next_id;
@@ -89,8 +91,8 @@ void asks_remove(struct conversation *c)
 	asks_forget(c);
 }
 
-/* Whether the time of one has come that nobody has open. */
-static bool is_unused(const struct conversation *c, uint64_t now)
+/* Whether nobody has it open and an hour has passed since it was used. */
+static bool ask_is_unused(const struct conversation *c, uint64_t now)
 {
 	return c->references == 1 && c->session && !session_working(c->session) &&
 	       now - c->used >= unused_ns;
@@ -98,13 +100,13 @@ static bool is_unused(const struct conversation *c, uint64_t now)
 
 void asks_expire(struct mount *m)
 {
-	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
+	for (struct mounted *x = NULL; (x = mount_next_model(m, x));) {
 		struct link *next, *asks = &x->asks;
 		uint64_t now = list_empty(asks) ? 0 : clock_ns();
 		for (struct link *l = asks->next; l != asks; l = next) {
 			next = l->next;
-			if (is_unused(ask_of(l), now))
-				asks_remove(ask_of(l));
+			if (ask_is_unused(ask_from(l), now))
+				asks_remove(ask_from(l));
 		}
 	}
 }
@@ -112,7 +114,7 @@ void asks_expire(struct mount *m)
 int asks_timeout(const struct mount *m)
 {
 	enum { MINUTE_MS = 60000 };
-	for (struct mounted *x = NULL; (x = mounted_next(m, x));)
+	for (struct mounted *x = NULL; (x = mount_next_model(m, x));)
 		if (!list_empty(&x->asks))
 			return MINUTE_MS;
 	return -1;

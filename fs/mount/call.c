@@ -1,18 +1,17 @@
-/* Calls that wait. See call.h.
+/* See call.h.
  *
  * Interruption: libfuse calls back while it holds a lock inside the request, and may do so from
- * within fuse_req_interrupt_func itself, where an answer would free that lock under its feet. So
- * the callback only moves the call to a list, from where the loop answers it before it sleeps
- * again. */
+ * within fuse_req_interrupt_func itself, where a reply would free that lock while it is held. So
+ * the callback only moves the call to a list, and the loop replies before it sleeps again. */
 #include "fs/mount/call.h"
 #include "cache/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-struct call *call_new(fuse_req_t req, struct mount *m, void (*serve)(struct call *c))
+struct file_call *call_new(fuse_req_t req, struct mount *m, void (*serve)(struct file_call *c))
 {
-	struct call *c = calloc(1, sizeof *c);
+	struct file_call *c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
 	list_init(&c->link);
@@ -23,44 +22,41 @@ struct call *call_new(fuse_req_t req, struct mount *m, void (*serve)(struct call
 	return c;
 }
 
-void call_free(struct call *c)
+void call_free(struct file_call *c)
 {
 	list_remove(&c->link);
 	list_remove(&c->deadline_link);
 	free(c);
 }
 
-static void on_interrupt(fuse_req_t req, void *data)
+static void call_on_interrupt(fuse_req_t req, void *data)
 {
 	(void)req;
-	struct call *c = data;
+	struct file_call *c = data;
 	list_remove(&c->link);
 	list_remove(&c->deadline_link);
 	list_append(&c->mount->interrupted, &c->link);
 }
 
-/* Behind those that expire before it; most waits are as long as the last one, so that is the end.
- */
-static void call_add_deadline(struct call *c, unsigned milliseconds)
-{
-	struct link *head = &c->mount->deadlines, *next = head;
-	c->deadline = clock_ns() + milliseconds * 1000000ULL;
-	while (next->prev != head &&
-	       LINK_OWNER(next->prev, struct call, deadline_link)->deadline > c->deadline)
-		next = next->prev;
-	list_append(next, &c->deadline_link); /* before `next` */
-}
-
-void call_wait(struct call *c, struct link *list, unsigned milliseconds)
+void call_wait(struct file_call *c, struct link *list, unsigned milliseconds)
 {
 	bool first = !c->waited;
 	c->waited = true;
 	list_append(list, &c->link);
-	if (milliseconds)
-		call_add_deadline(c, milliseconds);
+	if (milliseconds) {
+		/* In order of expiry, searched from the end: most waits are as long as the last
+		 * one. */
+		struct link *head = &c->mount->deadlines, *next = head;
+		c->deadline = clock_ns() + milliseconds * 1000000ULL;
+		while (next->prev != head &&
+		       LINK_OWNER(next->prev, struct file_call, deadline_link)->deadline >
+			       c->deadline)
+			next = next->prev;
+		list_append(next, &c->deadline_link); /* before `next` */
+	}
 	/* Last, because it may find that the interruption has already come. */
 	if (first)
-		fuse_req_interrupt_func(c->req, on_interrupt, c);
+		fuse_req_interrupt_func(c->req, call_on_interrupt, c);
 }
 
 void calls_wake(struct mount *m, struct link *list)
@@ -71,7 +67,7 @@ void calls_wake(struct mount *m, struct link *list)
 void calls_serve_woken(struct mount *m, unsigned most)
 {
 	while (most-- && !list_empty(&m->woken)) {
-		struct call *c = LINK_OWNER(m->woken.next, struct call, link);
+		struct file_call *c = LINK_OWNER(m->woken.next, struct file_call, link);
 		list_remove(&c->link);
 		list_remove(&c->deadline_link);
 		c->serve(c);
@@ -81,7 +77,7 @@ void calls_serve_woken(struct mount *m, unsigned most)
 void calls_end_interrupted(struct mount *m)
 {
 	while (!list_empty(&m->interrupted)) {
-		struct call *c = LINK_OWNER(m->interrupted.next, struct call, link);
+		struct file_call *c = LINK_OWNER(m->interrupted.next, struct file_call, link);
 		fuse_reply_err(c->req, EINTR);
 		call_free(c);
 	}
@@ -91,7 +87,8 @@ void calls_expire(struct mount *m)
 {
 	uint64_t t = list_empty(&m->deadlines) ? 0 : clock_ns();
 	while (!list_empty(&m->deadlines)) {
-		struct call *c = LINK_OWNER(m->deadlines.next, struct call, deadline_link);
+		struct file_call *c =
+			LINK_OWNER(m->deadlines.next, struct file_call, deadline_link);
 		if (c->deadline > t)
 			return;
 		list_remove(&c->deadline_link);
@@ -106,7 +103,7 @@ int calls_timeout(const struct mount *m)
 		return 0;
 	if (list_empty(&m->deadlines))
 		return -1;
-	const struct call *c = LINK_OWNER(m->deadlines.next, struct call, deadline_link);
+	const struct file_call *c = LINK_OWNER(m->deadlines.next, struct file_call, deadline_link);
 	uint64_t t = clock_ns();
 	return c->deadline <= t ? 0 : (int)((c->deadline - t + 999999) / 1000000);
 }

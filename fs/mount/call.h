@@ -1,8 +1,7 @@
-/* A call: a request (open or read) that may have to wait. A waiting call is this struct on a list
- * of what it waits for, and no thread; when there is news it is put on the mount's list of woken
- * calls and served again. It ends with an answer, or with EINTR as soon as the kernel says that its
- * process was interrupted.
- */
+/* A call: a request (open or read) that may have to wait. A waiting call costs no thread: it is on
+ * the list of what it waits for. News moves it to the mount's list of woken calls, where it is
+ * served again. It ends with a reply, or with EINTR as soon as the kernel says that its process was
+ * interrupted. */
 #ifndef MOEFS_FS_CALL_H
 #define MOEFS_FS_CALL_H
 
@@ -11,38 +10,38 @@
 
 #include <fuse3/fuse_lowlevel.h>
 
-struct call {
-	struct link link;	   /* on what it waits for, or on mount.woken or .interrupted */
-	struct link deadline_link; /* on mount.deadlines, the next to expire first */
+struct file_call {
+	struct link link; /* on the list of what it waits for, on mount.woken or .interrupted */
+	struct link deadline_link; /* on mount.deadlines, the first to expire first */
 	uint64_t deadline;	   /* CLOCK_MONOTONIC, nanoseconds */
 	fuse_req_t req;
 	struct mount *mount;
-	/* Answers the request and calls call_free, or lets the call wait. */
-	void (*serve)(struct call *c);
+	/* Replies and calls call_free, or lets the call wait. */
+	void (*serve)(struct file_call *c);
 	uint64_t inode;		    /* open */
 	struct fuse_file_info file; /* open */
 	struct handle *handle;	    /* read, as the next three */
 	size_t size;
 	uint64_t offset;
 	bool nonblocking;
-	bool waited; /* it has waited before */
+	bool waited; /* has waited before */
 };
 
-/* What a file's read returns when it has let the call wait or handed it over. */
+/* What file_ops.read returns once it has let the call wait or given it to a worker. */
 #define CALL_KEPT ((ssize_t)-100000)
 
-struct call *call_new(fuse_req_t req, struct mount *m, void (*serve)(struct call *c));
-void call_free(struct call *c); /* after the request has been answered */
-/* Waits on a list until it is woken, or milliseconds have passed if they are not 0; then it is
- * served again. */
-void call_wait(struct call *c, struct link *list, unsigned milliseconds);
+struct file_call *call_new(fuse_req_t req, struct mount *m, void (*serve)(struct file_call *c));
+void call_free(struct file_call *c); /* after the reply */
+/* Lets the call wait on a list until the list is woken, or for milliseconds if that is not 0. Then
+ * it is served again. */
+void call_wait(struct file_call *c, struct link *list, unsigned milliseconds);
 void calls_wake(struct mount *m, struct link *list);
 
-/* For the loop. */
+/* The loop's: replies to at most `most` woken calls, or to the interrupted ones; wakes calls whose
+ * deadline has passed; milliseconds until there is something to do, or -1. */
 void calls_serve_woken(struct mount *m, unsigned most);
 void calls_end_interrupted(struct mount *m);
 void calls_expire(struct mount *m);
-int calls_timeout(
-	const struct mount *m); /* milliseconds until there is something to do; -1: none */
+int calls_timeout(const struct mount *m);
 
 #endif

@@ -1,27 +1,26 @@
-/* What went wrong, and who is told: MOUNT/error, and the error beside prompt.
+/* What MOUNT/error and the error beside prompt say, and to whom.
  *
- * The mount keeps the last failure of nobody (a model, the store) and the last of each user, since
- * a sentence may quote what he wrote. A session keeps the last refusal, until the next prompt that
- * it accepts; why its last turn failed is the engine's to say. */
-#include "fs/base/said.h"
+ * The mount keeps the last failure that concerns everybody (of a model, of the store) and the last
+ * one of each user, since a sentence may quote what the user wrote. A session keeps its last
+ * refusal until it accepts a prompt; why its last turn failed is kept by the engine. */
+#include "fs/base/daemon_log.h"
 #include "fs/mount/handle.h"
-#include "fs/mount/pollers.h"
 
 #include <stdlib.h>
 
-int mount_failure(struct mount *m, const struct err *e)
+int failure_of_mount(struct mount *m, const struct err *e)
 {
 	m->error = *e;
 	m->error_order = ++m->failure_order;
-	said_line(m->said, e->text);
+	daemon_log_say(m->log, e->text);
 	return -e->code;
 }
 
-/* His own place, else a free one, else that of the user who has not failed for longest. */
-static struct failure *place_for(struct mount *m, uid_t uid, bool denied)
+/* The user's own place, else a free one, else the place of the user whose failure is oldest. */
+static struct user_failure *failure_place(struct mount *m, uid_t uid, bool denied)
 {
-	struct failure *oldest = &m->failures[0];
-	for (struct failure *f = m->failures; f < m->failures + FAILURES_MOST; f++) {
+	struct user_failure *oldest = &m->failures[0];
+	for (struct user_failure *f = m->failures; f < m->failures + FAILURES_MOST; f++) {
 		if (f->order && f->uid == uid && f->denied == denied)
 			return f;
 		if (f->order < oldest->order)
@@ -30,9 +29,9 @@ static struct failure *place_for(struct mount *m, uid_t uid, bool denied)
 	return oldest;
 }
 
-static int keep(struct mount *m, uid_t uid, bool denied, const struct err *e)
+static int failure_keep(struct mount *m, uid_t uid, bool denied, const struct err *e)
 {
-	struct failure *f = place_for(m, uid, denied);
+	struct user_failure *f = failure_place(m, uid, denied);
 	f->uid = uid;
 	f->denied = denied;
 	f->order = ++m->failure_order;
@@ -40,24 +39,16 @@ static int keep(struct mount *m, uid_t uid, bool denied, const struct err *e)
 	return -e->code;
 }
 
-int mount_failure_of(struct mount *m, uid_t uid, const struct err *e)
+int failure_of_user(struct mount *m, uid_t uid, const struct err *e)
 {
-	return keep(m, uid, false, e);
+	return failure_keep(m, uid, false, e);
 }
 
-static uint64_t order_of(const struct mount *m, const struct err *seen)
-{
-	const struct failure *f = NULL;
-	if (seen && seen != &m->error)
-		f = LINK_OWNER(seen, struct failure, why);
-	return f ? f->order : seen ? m->error_order : 0;
-}
-
-const struct err *mount_failure_seen(const struct mount *m, uid_t viewer)
+const struct err *failures_seen(const struct mount *m, uid_t viewer)
 {
 	const struct err *seen = m->error.code ? &m->error : NULL;
 	uint64_t order = m->error_order;
-	for (const struct failure *f = m->failures; f < m->failures + FAILURES_MOST; f++)
+	for (const struct user_failure *f = m->failures; f < m->failures + FAILURES_MOST; f++)
 		if (f->order > order && !f->denied && (f->uid == viewer || viewer == m->uid)) {
 			seen = &f->why;
 			order = f->order;
@@ -65,10 +56,15 @@ const struct err *mount_failure_seen(const struct mount *m, uid_t viewer)
 	return seen;
 }
 
-const struct err *mount_denial_seen(const struct mount *m, uid_t viewer)
+const struct err *failures_denial_seen(const struct mount *m, uid_t viewer)
 {
-	uint64_t after = order_of(m, mount_failure_seen(m, viewer));
-	for (const struct failure *f = m->failures; f < m->failures + FAILURES_MOST; f++)
+	const struct err *seen = failures_seen(m, viewer);
+	uint64_t after = m->error_order;
+	if (!seen)
+		after = 0;
+	else if (seen != &m->error)
+		after = LINK_OWNER((struct err *)(uintptr_t)seen, struct user_failure, why)->order;
+	for (const struct user_failure *f = m->failures; f < m->failures + FAILURES_MOST; f++)
 		if (f->denied && f->uid == viewer && f->order > after)
 			return &f->why;
 	return NULL;
@@ -76,9 +72,9 @@ const struct err *mount_denial_seen(const struct mount *m, uid_t viewer)
 
 /* ---- the error beside prompt ---- */
 
-/* The session whose error it belongs into: the node's, or for what stands beside sessions/default's
- * files, as ask does, that one. Another user's failures are no business of its owner's. */
-static struct conversation *concerned(const struct node *n)
+/* The session whose error shows a failure at a node: the node's own, or sessions/default for files
+ * beside that session's, such as ask. NULL if the session is another user's. */
+static struct conversation *failure_session(const struct node *n)
 {
 	struct conversation *c = n->conversation;
 	if (!c || !c->id || c->passing)
@@ -86,21 +82,21 @@ static struct conversation *concerned(const struct node *n)
 	return c && c->uid == n->viewer ? c : NULL;
 }
 
-/* With the model and the session before it. */
-static struct err named_failure(const struct node *n, const struct err *e)
+/* The failure with the names of the model and the session before it. */
+static struct err failure_named(const struct node *n, const struct err *e)
 {
 	struct err named = *e;
 	if (n->conversation && n->conversation->id)
 		err_because(&named, e, e->code, "%s/%s/%s: %s", n->model->name,
-			n->conversation->passing ? "ask.d" : "sessions", n->conversation->name,
-			e->text);
+			    n->conversation->passing ? "ask.d" : "sessions", n->conversation->name,
+			    e->text);
 	else if (n->model)
 		err_because(&named, e, e->code, "%s: %s", n->model->name, e->text);
 	return named;
 }
 
-/* Without memory for it nothing is kept. */
-static void replace(struct err **kept, const struct err *by)
+/* Keeps a copy of `by`, or nothing if memory is short. */
+static void failure_replace(struct err **kept, const struct err *by)
 {
 	free(*kept);
 	*kept = by ? malloc(sizeof **kept) : NULL;
@@ -108,54 +104,50 @@ static void replace(struct err **kept, const struct err *by)
 		**kept = *by;
 }
 
-int node_failure(const struct node *n, const struct err *e)
+int failure_refused(const struct node *n, const struct err *e)
 {
-	struct err named = named_failure(n, e);
-	struct conversation *c = concerned(n);
+	struct err named = failure_named(n, e);
+	struct conversation *c = failure_session(n);
 	if (c) {
-		replace(&c->refused, &named);
-		replace(&c->denied, NULL);
+		failure_replace(&c->refused, &named);
+		failure_replace(&c->denied, NULL);
 		c->refused_row = n->row;
 		c->refused_item = n->item;
 		pollers_wake(n->mount, &c->pollers);
 	}
-	return mount_failure_of(n->mount, n->viewer, &named);
+	return failure_of_user(n->mount, n->viewer, &named);
 }
 
-/* Of a file whose writing begins turns. */
-static bool is_prompts(const struct row *row)
+int failure_denied(const struct node *n, const struct err *e)
 {
-	return row && (row->verbs || (row->ops && row->ops->refuses));
-}
-
-int node_denied(const struct node *n, const struct err *e)
-{
-	struct err named = named_failure(n, e);
-	struct conversation *c = concerned(n);
-	if (c && c->refused && is_prompts(c->refused_row)) {
-		replace(&c->denied, &named);
+	struct err named = failure_named(n, e);
+	struct conversation *c = failure_session(n);
+	const struct tree_row *row = c && c->refused ? c->refused_row : NULL;
+	/* The reason of a refused prompt stays, so a denial goes beside it. */
+	if (row && (row->verbs || (row->ops && row->ops->refuses))) {
+		failure_replace(&c->denied, &named);
 	} else if (c) {
-		replace(&c->refused, &named);
+		failure_replace(&c->refused, &named);
 		c->refused_row = NULL;
 	}
 	if (c)
 		pollers_wake(n->mount, &c->pollers);
-	return keep(n->mount, n->viewer, true, &named);
+	return failure_keep(n->mount, n->viewer, true, &named);
 }
 
-void node_accepted(const struct node *n)
+void failure_accepted(const struct node *n)
 {
-	struct conversation *c = concerned(n);
+	struct conversation *c = failure_session(n);
 	if (!c)
 		return;
-	replace(&c->refused, NULL);
-	replace(&c->denied, NULL);
+	failure_replace(&c->refused, NULL);
+	failure_replace(&c->denied, NULL);
 	pollers_wake(n->mount, &c->pollers);
 }
 
-void node_took(const struct node *n)
+void failure_took(const struct node *n)
 {
-	struct conversation *c = concerned(n);
+	struct conversation *c = failure_session(n);
 	if (c && c->refused_row == n->row && c->refused_item == n->item)
-		node_accepted(n);
+		failure_accepted(n);
 }

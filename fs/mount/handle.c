@@ -1,28 +1,15 @@
-/* Opening and releasing files, and what their kinds share. See handle.h. */
+/* See handle.h. */
 #include "fs/mount/handle.h"
-#include "fs/mount/refusals.h"
-#include "fs/mount/unsubmitted.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Found out at open: by the time of a FLUSH or a RELEASE the thread that opened may be gone. Each
- * process of the line is a file of /proc to be read, and so no more is found out than is asked for
- * later: who refusals are told to, or whose FLUSH it is. */
-static void know_opener(struct handle *h)
-{
-	const struct file_ops *ops = h->node.row->ops;
-	if (!handle_writes(h))
-		return;
-	if (ops->refuses)
-		process_line(h->caller, REFUSAL_LINE, &h->opener);
-	else if (ops->flush)
-		h->opener = (struct line){{{.id = process_of(h->caller)}}, h->caller > 0};
-}
+/* ---- opening and releasing ---- */
 
 int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e)
 {
+	const struct file_ops *ops = n->row->ops;
 	struct handle *h = calloc(1, sizeof *h);
 	if (!h)
 		return err_set(e, ENOMEM, "no memory to open a file");
@@ -32,11 +19,17 @@ int handle_open(struct handle **out, const struct node *n, int flags, pid_t call
 	list_init(&h->polling);
 	list_init(&h->readers);
 	h->opener_thread = caller;
-	know_opener(h);
+	/* Now, since the opening thread may be gone at FLUSH or RELEASE. Each process of a lineage
+	 * is a file of /proc to read, so only what is used later is read: who is told of a refusal,
+	 * or whose FLUSH it is. */
+	if (handle_writes(h) && ops->refuses)
+		proc_lineage(caller, REFUSAL_LINEAGE, &h->opener);
+	else if (handle_writes(h) && ops->flush)
+		h->opener = (struct lineage){{{.id = proc_of_thread(caller)}}, caller > 0};
 	if (n->conversation)
 		conversation_ref(n->conversation);
 	list_append(&n->mount->handles, &h->all);
-	int code = n->row->ops->open ? n->row->ops->open(h, e) : 0;
+	int code = ops->open ? ops->open(h, e) : 0;
 	if (code) {
 		handle_release(h);
 		return code;
@@ -62,13 +55,44 @@ void handle_release(struct handle *h)
 	free(h);
 }
 
+/* ---- writing ---- */
+
+void handle_relayed(struct handle *h)
+{
+	enum effect effect = h->node.row->effect;
+	bool at_release = effect == EFFECT_ASSEMBLED || effect == EFFECT_RELEASE;
+	if (h->relayed || !at_release || !h->node.conversation || !proc_is_relay(&h->opener))
+		return;
+	h->relayed = true;
+	h->node.conversation->relayed++;
+}
+
+void handle_relayed_no_more(struct handle *h)
+{
+	if (!h->relayed && !h->passed_on)
+		return;
+	h->node.conversation->relayed -= h->relayed;
+	h->node.conversation->passed_on -= h->passed_on;
+	h->relayed = h->passed_on = false;
+	calls_wake(h->node.mount, &h->node.conversation->for_release);
+}
+
+void handle_flushed(struct handle *h, bool by_opener)
+{
+	h->flushed |= by_opener;
+	if (!h->dirty || !h->flushed || by_opener)
+		return;
+	h->node.conversation->passed_on += !h->passed_on;
+	h->passed_on = true;
+}
+
 void handle_began_turn(struct handle *h)
 {
 	h->node.conversation->error_told = false;
 	if (!h->opener.count && h->caller > 0) /* a verb, whose writer waits for this write */
-		process_line(h->caller, REFUSAL_LINE, &h->opener);
+		proc_lineage(h->caller, REFUSAL_LINEAGE, &h->opener);
 	refusals_accepted(h->node.conversation, &h->opener);
-	node_accepted(&h->node);
+	failure_accepted(&h->node);
 }
 
 void handle_submitted(struct handle *h, int code, const struct err *e)
@@ -77,11 +101,13 @@ void handle_submitted(struct handle *h, int code, const struct err *e)
 		handle_began_turn(h);
 		return;
 	}
-	node_failure(&h->node, e);
+	failure_refused(&h->node, e);
 	refusals_add(&h->node, 0, &h->opener, e);
 }
 
-ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length)
+/* ---- reading ---- */
+
+ssize_t handle_read_slice(const struct file_call *c, char *buffer, const void *data, size_t length)
 {
 	if (c->offset >= length)
 		return 0;
@@ -91,7 +117,7 @@ ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t 
 	return (ssize_t)n;
 }
 
-ssize_t read_waits(struct call *c, struct link *list)
+ssize_t handle_read_waits(struct file_call *c, struct link *list)
 {
 	if (c->nonblocking)
 		return -EAGAIN;

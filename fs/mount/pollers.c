@@ -1,9 +1,9 @@
-#include "fs/mount/pollers.h"
+/* Who polls open files, and news of a trace. See handle.h. */
 #include "fs/mount/handle.h"
 
 #include <poll.h>
 
-unsigned poll_ready(struct handle *h)
+unsigned poller_ready(struct handle *h)
 {
 	if (handle_ended(h))
 		return POLLIN | POLLERR;
@@ -12,40 +12,40 @@ unsigned poll_ready(struct handle *h)
 	return POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
 }
 
-static struct link *pollers_of(const struct handle *h)
+static struct link *pollers_list_of(const struct handle *h)
 {
 	if (h->node.row->ops->pollers)
 		return h->node.row->ops->pollers(h);
 	return h->node.conversation ? &h->node.conversation->pollers : NULL;
 }
 
-/* Waits for news from now on. */
-static void enlist(struct handle *h)
+/* Puts the handle on the list that its news wakes. */
+static void poller_enlist(struct handle *h)
 {
 	list_remove(&h->polling);
-	struct link *pollers = pollers_of(h);
+	struct link *pollers = pollers_list_of(h);
 	if (h->poll && h->node.row->ops->poll && pollers)
 		list_append(pollers, &h->polling);
 }
 
-/* It is looked at as well: there may have been news that it was not looked at for. */
-void poll_moved(struct handle *h)
+/* By way of `polled`, so that the loop looks at the file: it may have had news on the old list. */
+void poller_moved(struct handle *h)
 {
 	list_remove(&h->polling);
 	if (h->poll)
 		list_append(&h->node.mount->polled, &h->polling);
 }
 
-/* The latest poll handle replaces the one before: they all lead to the same waiters. */
-void poll_later(struct handle *h, struct fuse_pollhandle *poll)
+/* The latest poll handle replaces the one before: both notify the same waiters. */
+void poller_add(struct handle *h, struct fuse_pollhandle *poll)
 {
 	if (h->poll)
 		fuse_pollhandle_destroy(h->poll);
 	h->poll = poll;
-	enlist(h);
+	poller_enlist(h);
 }
 
-void poll_tell(struct handle *h)
+void poller_tell(struct handle *h)
 {
 	list_remove(&h->polling);
 	if (!h->poll)
@@ -64,9 +64,35 @@ void pollers_serve_woken(struct mount *m, unsigned most)
 {
 	while (most-- && !list_empty(&m->polled)) {
 		struct handle *h = LINK_OWNER(m->polled.next, struct handle, polling);
-		if (poll_ready(h))
-			poll_tell(h);
+		if (poller_ready(h))
+			poller_tell(h);
 		else
-			enlist(h);
+			poller_enlist(h);
 	}
+}
+
+/* ---- a model's trace ---- */
+
+void pollers_trace_wake(struct mounted *model)
+{
+	calls_wake(model->mount, &model->for_trace);
+	pollers_wake(model->mount, &model->trace_pollers);
+}
+
+static void pollers_trace_on_lines(struct post *p)
+{
+	pollers_trace_wake(LINK_OWNER(p, struct mounted, traced));
+}
+
+void pollers_trace_changed(void *ctx)
+{
+	struct mounted *model = ctx;
+	post_send(model->mount->posts, &model->traced);
+}
+
+void pollers_trace_init(struct mounted *model)
+{
+	list_init(&model->for_trace);
+	list_init(&model->trace_pollers);
+	post_init(&model->traced, pollers_trace_on_lines);
 }

@@ -1,5 +1,19 @@
-/* Remembering refused prompts. See refusals.h. */
-#include "fs/mount/refusals.h"
+/* Refused prompts, and which readers must not take another prompt's answer for theirs.
+ *
+ * Shells go on after a command that failed: `echo q > prompt; cat output` reads whether q was
+ * accepted or not. So a refusal is remembered with the process that wrote, the process that opened
+ * (in `{ echo a; cat b; } > prompt` the shell), and their parents. The next open of output or wait
+ * by one of these processes, by a child of theirs, or by a descendant of the refused process fails
+ * with EIO, once, and the session's error has the reason. Opens by others are not disturbed.
+ *
+ * The nearest event in a reader's lineage (the reader, its parent, and so on) decides: if one of
+ * them had a prompt accepted, refusals before that are forgotten, and refusals of its ancestors do
+ * not count. What a child did counts for its parent's other children: it wrote for a script that
+ * now reads. An accepted prompt counts so once the child has ended, since a child that lives reads
+ * for itself.
+ *
+ * Processes of other PID namespaces have no number here, so their refusals are not remembered. */
+#include "fs/mount/node.h"
 
 #include <stdlib.h>
 
@@ -9,14 +23,14 @@ struct refusal {
 	struct link link; /* on conversation.refusals, the oldest first */
 	struct link all;  /* on mount.refusals, likewise */
 	struct conversation *of;
-	struct line who[ROLES]; /* the first of each is whose doing it was; after it its parent */
-	/* Since then a child of one of them was accepted: that child and its parent. */
-	struct line accepted;
-	bool parent_accepted; /* since then the parent itself was */
+	struct lineage who[ROLES]; /* the process that wrote or opened, and its parent */
+	/* A child of one of these had a prompt accepted since: the child and its parent. */
+	struct lineage accepted;
+	bool parent_accepted; /* the parent itself had one accepted since */
 	struct err why;
 };
 
-static void forget(struct refusal *r)
+static void refusal_forget(struct refusal *r)
 {
 	list_remove(&r->link);
 	list_remove(&r->all);
@@ -25,7 +39,7 @@ static void forget(struct refusal *r)
 	free(r);
 }
 
-static struct refusal *oldest(const struct link *list, bool of_all)
+static struct refusal *refusals_oldest(const struct link *list, bool of_all)
 {
 	return of_all ? LINK_OWNER(list->next, struct refusal, all)
 		      : LINK_OWNER(list->next, struct refusal, link);
@@ -34,102 +48,103 @@ static struct refusal *oldest(const struct link *list, bool of_all)
 void refusals_forget(struct conversation *c)
 {
 	while (!list_empty(&c->refusals))
-		forget(oldest(&c->refusals, false));
+		refusal_forget(refusals_oldest(&c->refusals, false));
 }
 
-/* ---- lines ---- */
+/* ---- lineages ---- */
 
-/* Where a process stands in a line; -1: not there. */
-static int place_in(const struct line *line, const struct process *p)
+/* The place of a process in a lineage; -1: not there. */
+static int refusal_place(const struct lineage *l, const struct process *p)
 {
-	for (unsigned i = 0; i < line->count; i++)
-		if (process_same(&line->of[i], p))
+	for (unsigned i = 0; i < l->count; i++)
+		if (proc_same(&l->of[i], p))
 			return (int)i;
 	return -1;
 }
 
-/* Its own refusal: it wrote, or it opened. */
-static bool is_own(const struct refusal *r, const struct process *p)
+/* Whether the process itself wrote or opened. */
+static bool refusal_is_own(const struct refusal *r, const struct process *p)
 {
-	return place_in(&r->who[WRITER], p) == 0 || place_in(&r->who[OPENER], p) == 0;
+	return refusal_place(&r->who[WRITER], p) == 0 || refusal_place(&r->who[OPENER], p) == 0;
 }
 
-static bool is_parents(const struct refusal *r, const struct process *p)
+static bool refusal_is_parents(const struct refusal *r, const struct process *p)
 {
-	return place_in(&r->who[WRITER], p) == 1 || place_in(&r->who[OPENER], p) == 1;
+	return refusal_place(&r->who[WRITER], p) == 1 || refusal_place(&r->who[OPENER], p) == 1;
 }
 
-/* The second of a line, if what the first did counts as his, since it has ended. */
-static bool speaks_for(const struct line *line, const struct process *p)
+/* Whether p is the parent of a lineage's first process and that has ended, so that its prompts
+ * count as p's. */
+static bool refusal_speaks_for(const struct lineage *l, const struct process *p)
 {
-	return place_in(line, p) == 1 && !process_lives(&line->of[0]);
+	return refusal_place(l, p) == 1 && !proc_lives(&l->of[0]);
 }
 
-/* Whether one that stands `depth` steps above the reader makes a refusal the reader's business. */
-static bool concerns(const struct refusal *r, const struct process *p, unsigned depth)
+/* Whether a refusal concerns a reader through its ancestor p, `depth` steps above the reader. */
+static bool refusal_concerns(const struct refusal *r, const struct process *p, unsigned depth)
 {
-	if (is_own(r, p))
+	if (refusal_is_own(r, p))
 		return depth > 0 || !r->parent_accepted;
 	if (depth <= 1)
-		return is_parents(r, p);
-	/* All are descendants of the first process. */
-	return p->id != 1 && (speaks_for(&r->who[WRITER], p) || speaks_for(&r->who[OPENER], p));
+		return refusal_is_parents(r, p);
+	/* Every process descends from process 1. */
+	return p->id != 1 &&
+	       (refusal_speaks_for(&r->who[WRITER], p) || refusal_speaks_for(&r->who[OPENER], p));
 }
 
-static bool first_lives(const struct line *line)
+/* Removes a process from those that a refusal concerns. Returns false if that was the last one: the
+ * refusal is freed. */
+static bool refusal_strike(struct refusal *r, const struct process *p)
 {
-	return line->count && process_lives(&line->of[0]);
-}
-
-/* From now on it is no business of this process any more. False: so it is nobody's, and gone. */
-static bool strike(struct refusal *r, const struct process *p)
-{
-	bool own = is_own(r, p);
-	if (!own && !is_parents(r, p))
+	bool own = refusal_is_own(r, p), lives = false;
+	if (!own && !refusal_is_parents(r, p))
 		return true;
-	for (int role = 0; role < ROLES; role++)
-		if (place_in(&r->who[role], p) == 1)
-			r->who[role].count = 1;
-	if (!own && (first_lives(&r->who[WRITER]) || first_lives(&r->who[OPENER])))
+	for (int role = 0; role < ROLES; role++) {
+		struct lineage *l = &r->who[role];
+		if (refusal_place(l, p) == 1)
+			l->count = 1;
+		lives |= !own && l->count && proc_lives(&l->of[0]);
+	}
+	if (!own && lives)
 		return true;
-	forget(r);
+	refusal_forget(r);
 	return false;
 }
 
-/* ---- deeds ---- */
+/* ---- refused and accepted prompts ---- */
 
-/* One process that tries again and again leaves one refusal. */
-static void forget_own(struct conversation *c, const struct process *p)
+/* So that a process that tries again and again leaves one refusal. */
+static void refusals_forget_own(struct conversation *c, const struct process *p)
 {
 	struct link *next;
 	for (struct link *l = c->refusals.next; l != &c->refusals; l = next) {
 		struct refusal *r = LINK_OWNER(l, struct refusal, link);
 		next = l->next;
-		if (is_own(r, p))
-			forget(r);
+		if (refusal_is_own(r, p))
+			refusal_forget(r);
 	}
 }
 
-void refusals_add(const struct node *n, pid_t thread, const struct line *opener,
+void refusals_add(const struct node *n, pid_t thread, const struct lineage *opener,
 		  const struct err *why)
 {
 	struct conversation *c = n->conversation;
 	struct mount *m = n->mount;
-	struct line writer;
-	process_line(thread, REFUSAL_LINE, &writer);
+	struct lineage writer;
+	proc_lineage(thread, REFUSAL_LINEAGE, &writer);
 	if (!writer.count && (!opener || !opener->count))
 		return;
 	if (writer.count)
-		forget_own(c, &writer.of[0]);
+		refusals_forget_own(c, &writer.of[0]);
 	if (opener && opener->count)
-		forget_own(c, &opener->of[0]);
+		refusals_forget_own(c, &opener->of[0]);
 	struct refusal *r = calloc(1, sizeof *r);
 	if (!r)
 		return;
 	if (c->refusal_count == REFUSALS_PER_SESSION)
-		forget(oldest(&c->refusals, false));
+		refusal_forget(refusals_oldest(&c->refusals, false));
 	if (m->refusal_count == REFUSALS_MOST)
-		forget(oldest(&m->refusals, true));
+		refusal_forget(refusals_oldest(&m->refusals, true));
 	r->of = c;
 	r->who[WRITER] = writer;
 	if (opener)
@@ -141,7 +156,7 @@ void refusals_add(const struct node *n, pid_t thread, const struct line *opener,
 	m->refusal_count++;
 }
 
-void refusals_accepted(struct conversation *c, const struct line *opener)
+void refusals_accepted(struct conversation *c, const struct lineage *opener)
 {
 	const struct process *by = &opener->of[0], *parent = &opener->of[1];
 	struct link *next;
@@ -149,63 +164,52 @@ void refusals_accepted(struct conversation *c, const struct line *opener)
 	for (struct link *l = c->refusals.next; l != &c->refusals && opener->count; l = next) {
 		struct refusal *r = LINK_OWNER(l, struct refusal, link);
 		next = l->next;
-		r->parent_accepted |= is_parents(r, by);
-		if (strike(r, by) && opener->count > 1 &&
-		    (is_own(r, parent) || is_parents(r, parent)))
+		r->parent_accepted |= refusal_is_parents(r, by);
+		if (refusal_strike(r, by) && opener->count > 1 &&
+		    (refusal_is_own(r, parent) || refusal_is_parents(r, parent)))
 			r->accepted = *opener;
 	}
 }
 
 /* ---- readers ---- */
 
-/* The newest refusal that concerns a reader through one of his line. */
-static struct refusal *newest(struct conversation *c, const struct process *p, unsigned depth)
+/* The newest refusal that concerns a reader through its ancestor p. */
+static struct refusal *refusals_newest(struct conversation *c, const struct process *p,
+				       unsigned depth)
 {
 	struct link *next;
 	for (struct link *l = c->refusals.prev; l != &c->refusals; l = next) {
 		struct refusal *r = LINK_OWNER(l, struct refusal, link);
 		next = l->prev;
-		if (speaks_for(&r->accepted, p))
-			strike(r, p);
-		else if (concerns(r, p, depth))
+		if (refusal_speaks_for(&r->accepted, p))
+			refusal_strike(r, p);
+		else if (refusal_concerns(r, p, depth))
 			return r;
 	}
 	return NULL;
 }
 
-/* Whether the newest turn is his. */
-static bool asked(const struct conversation *c, const struct process *p)
-{
-	return place_in(&c->asker, p) == 0 || speaks_for(&c->asker, p);
-}
-
-static void told(struct conversation *c, const struct process *p)
-{
-	struct link *next;
-	for (struct link *l = c->refusals.next; l != &c->refusals; l = next) {
-		next = l->next;
-		strike(LINK_OWNER(l, struct refusal, link), p);
-	}
-}
-
 bool refusals_tell(const struct node *n, pid_t thread, bool again)
 {
 	struct conversation *c = n->conversation;
-	struct line reader;
+	struct lineage reader;
 	if (list_empty(&c->refusals))
 		return false;
-	process_line(thread, LINE_MOST, &reader);
+	proc_lineage(thread, LINEAGE_MOST, &reader);
 	for (unsigned i = 0; i < reader.count; i++) {
 		const struct process *p = &reader.of[i];
-		const struct refusal *r = newest(c, p, i);
+		const struct refusal *r = refusals_newest(c, p, i);
 		if (r) {
-			node_failure(n, &r->why);
-			if (!again)
-				told(c, p);
+			failure_refused(n, &r->why);
+			for (struct link *next, *l = c->refusals.next; !again && l != &c->refusals;
+			     l = next) {
+				next = l->next;
+				refusal_strike(LINK_OWNER(l, struct refusal, link), p);
+			}
 			return true;
 		}
-		if (asked(c, p))
-			return false;
+		if (refusal_place(&c->asker, p) == 0 || refusal_speaks_for(&c->asker, p))
+			return false; /* the newest turn is p's */
 	}
 	return false;
 }

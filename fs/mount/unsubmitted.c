@@ -1,24 +1,33 @@
-/* The bound on text that is not submitted yet. See unsubmitted.h. */
-#include "fs/mount/unsubmitted.h"
+/* The bound on unsubmitted text: what handles of prompt, questions and assembled params collect,
+ * and what workers make of it.
+ *
+ * max_prompt_bytes bounds each text, but not their number, and with allow_other they are other
+ * users'. All of them together may take a quarter of the contexts' budget: a token is a few bytes
+ * of text and hundreds to a hundred thousand bytes in a context, so more text could not be computed
+ * anyway, and -o context_budget= raises the bound. It never exceeds a sixteenth of the machine's
+ * memory, which that option may exceed. Half of the bound is reserved for the mount's owner; of the
+ * others none gets more than a quarter of all. However small it is, everybody can write the longest
+ * prompt: eight times its length are always allowed, since a text that grows takes up to twice its
+ * length. The memory taken counts, not the length. */
 #include "fs/mount/handle.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* What everybody together may have. */
-static uint64_t most_of_all(const struct mount *m)
+/* The bound for all users together, in bytes. */
+static uint64_t unsubmitted_most(const struct mount *m)
 {
 	uint64_t longest = 0, share = engine_context_budget(m->engine) / 4;
 	if (m->memory && share > m->memory / 16)
 		share = m->memory / 16;
-	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
+	for (struct mounted *x = NULL; (x = mount_next_model(m, x));) {
 		uint64_t bytes = model_max_prompt_bytes(x->model);
 		longest = bytes > longest ? bytes : longest;
 	}
 	return share > 8 * longest ? share : 8 * longest;
 }
 
-static struct unsubmitted_user *find(struct unsubmitted *u, uid_t uid)
+static struct unsubmitted_user *unsubmitted_find(struct unsubmitted *u, uid_t uid)
 {
 	for (size_t i = 0; i < u->count; i++)
 		if (u->users[i].uid == uid)
@@ -26,10 +35,10 @@ static struct unsubmitted_user *find(struct unsubmitted *u, uid_t uid)
 	return NULL;
 }
 
-/* The user, with 0 bytes if he had none. NULL: out of memory. */
-static struct unsubmitted_user *find_or_make(struct unsubmitted *u, uid_t uid)
+/* Finds or adds a user; a new one has 0 bytes. NULL: out of memory. */
+static struct unsubmitted_user *unsubmitted_find_or_make(struct unsubmitted *u, uid_t uid)
 {
-	struct unsubmitted_user *user = find(u, uid);
+	struct unsubmitted_user *user = unsubmitted_find(u, uid);
 	if (user)
 		return user;
 	if (u->count == u->capacity) {
@@ -45,22 +54,21 @@ static struct unsubmitted_user *find_or_make(struct unsubmitted *u, uid_t uid)
 	return &u->users[u->count++];
 }
 
-static int refuse(const struct handle *h, const char *whose, uint64_t have, uint64_t most,
-		  struct err *e)
+static int unsubmitted_refuse(const struct handle *h, const char *whose, uint64_t have,
+			      uint64_t most, struct err *e)
 {
 	return err_set(
 		e, ENOSPC,
-		"%s: %s text that is written and not submitted takes %.2f MB already, and may "
-		"take %.2f MB; submit or close what is open, or mount with a larger "
-		"-o context_budget=",
+		"%s: %s unsubmitted text takes %.2f MB of the %.2f MB that it may take; submit or "
+		"close what is open, or mount with a larger -o context_budget=",
 		h->node.row->name, whose, (double)have / 1e6, (double)most / 1e6);
 }
 
-/* Whether the handle's user may have so many bytes more. */
-static int check(const struct handle *h, uint64_t more, struct err *e)
+/* Whether the handle's user may have `more` bytes more. */
+static int unsubmitted_check(const struct handle *h, uint64_t more, struct err *e)
 {
 	const struct mount *m = h->node.mount;
-	uint64_t most = most_of_all(m), mine = 0, others = 0, all = 0;
+	uint64_t most = unsubmitted_most(m), mine = 0, others = 0, all = 0;
 	for (size_t i = 0; i < m->unsubmitted.count; i++) {
 		const struct unsubmitted_user *user = &m->unsubmitted.users[i];
 		mine += user->uid == h->node.viewer ? user->bytes : 0;
@@ -68,21 +76,22 @@ static int check(const struct handle *h, uint64_t more, struct err *e)
 		all += user->bytes;
 	}
 	if (h->node.viewer != m->uid && mine + more > most / 4)
-		return refuse(h, "your", mine, most / 4, e);
+		return unsubmitted_refuse(h, "your", mine, most / 4, e);
 	if (h->node.viewer != m->uid && others + more > most / 2)
-		return refuse(h, "the users'", others, most / 2, e);
-	return all + more > most ? refuse(h, "the users'", all, most, e) : 0;
+		return unsubmitted_refuse(h, "the users'", others, most / 2, e);
+	return all + more > most ? unsubmitted_refuse(h, "the users'", all, most, e) : 0;
 }
 
-/* Counts so many bytes for the handle, if it has less. */
-static int count(struct handle *h, size_t room, struct err *e)
+/* Raises the bytes that count for the handle to `room`. */
+static int unsubmitted_reserve(struct handle *h, size_t room, struct err *e)
 {
 	if (room <= h->counted)
 		return 0;
-	int code = check(h, room - h->counted, e);
+	int code = unsubmitted_check(h, room - h->counted, e);
 	if (code)
 		return code;
-	struct unsubmitted_user *user = find_or_make(&h->node.mount->unsubmitted, h->node.viewer);
+	struct unsubmitted_user *user =
+		unsubmitted_find_or_make(&h->node.mount->unsubmitted, h->node.viewer);
 	if (!user)
 		return err_set(e, ENOMEM, "%s: no memory for this text", h->node.row->name);
 	user->bytes += room - h->counted;
@@ -94,9 +103,9 @@ int unsubmitted_put(struct handle *h, size_t offset, const void *data, size_t si
 {
 	size_t end, length = h->written.length;
 	if (__builtin_add_overflow(offset, size, &end))
-		return err_set(e, EFBIG, "%s: longer than any text", h->node.row->name);
-	/* As much as its text will take when it is so long. */
-	int code = count(h, text_room(&h->written, end > length ? end : length), e);
+		return err_set(e, EFBIG, "%s: the offset is beyond any text", h->node.row->name);
+	/* The memory that the text takes at its new length. */
+	int code = unsubmitted_reserve(h, text_room(&h->written, end > length ? end : length), e);
 	if (!code && !text_put(&h->written, offset, data, size))
 		code = err_set(e, ENOMEM, "%s: no memory for this text", h->node.row->name);
 	if (code)
@@ -107,7 +116,7 @@ int unsubmitted_put(struct handle *h, size_t offset, const void *data, size_t si
 int unsubmitted_count(struct handle *h, uint64_t bytes, struct err *e)
 {
 	unsubmitted_drop(h);
-	return count(h, bytes, e);
+	return unsubmitted_reserve(h, bytes, e);
 }
 
 int unsubmitted_add(struct handle *h, const void *data, size_t size, struct err *e)
@@ -118,7 +127,7 @@ int unsubmitted_add(struct handle *h, const void *data, size_t size, struct err 
 void unsubmitted_drop(struct handle *h)
 {
 	struct unsubmitted *u = &h->node.mount->unsubmitted;
-	struct unsubmitted_user *user = h->counted ? find(u, h->node.viewer) : NULL;
+	struct unsubmitted_user *user = h->counted ? unsubmitted_find(u, h->node.viewer) : NULL;
 	text_free(&h->written);
 	if (user && !(user->bytes -= h->counted))
 		*user = u->users[--u->count];

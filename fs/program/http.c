@@ -78,7 +78,7 @@ static void *listen_to_gateway(void *arg)
 	while (lines && fgets(line, sizeof line, lines)) {
 		bool named = !strncmp(line, prefix, sizeof prefix - 1);
 		line[strcspn(line, "\n")] = 0;
-		said_line(h->said, named ? line + sizeof prefix - 1 : line);
+		daemon_log_say(h->log, named ? line + sizeof prefix - 1 : line);
 	}
 	if (lines)
 		(void)fclose(lines);
@@ -122,15 +122,19 @@ void http_url(const struct http *h, char *url, unsigned size)
 	(void)snprintf(url, size, "%s%s", strncmp(words, "unix:", 5) ? "http://" : "", words);
 }
 
-int http_begin(struct http *h, const char *tree, struct said *said, struct err *e)
+int http_begin(struct http *h, const char *tree, struct daemon_log *log, struct err *e)
 {
 	char path[4096], keys[4096 + sizeof "key_file="];
-	char *const arguments[] = {
-		"moefs-http", "-o", "listen=fd:3", (char *)(uintptr_t)tree,
-		h->key_file ? "-o" : NULL, keys, NULL};
+	char *const arguments[] = {"moefs-http",
+				   "-o",
+				   "listen=fd:3",
+				   (char *)(uintptr_t)tree,
+				   h->key_file ? "-o" : NULL,
+				   keys,
+				   NULL};
 	if (h->socket < 0)
 		return 0;
-	h->said = said;
+	h->log = log;
 	(void)snprintf(keys, sizeof keys, "key_file=%s", h->key_file ? h->key_file : "");
 	program(path);
 	if (*path == '/' && access(path, X_OK))

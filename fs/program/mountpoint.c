@@ -1,6 +1,6 @@
 /* The place where to mount. See mountpoint.h. */
 #include "fs/program/mountpoint.h"
-#include "fs/base/mountinfo.h"
+#include "fs/base/proc.h"
 #include "fs/program/unmount.h"
 
 #include <dirent.h>
@@ -33,7 +33,7 @@ static int note_type(void *ctx, const struct mountinfo *m)
 static void look_up(struct looked_up *l, const char *path)
 {
 	*l = (struct looked_up){.path = path};
-	(void)mountinfo_each(NULL, note_type, l);
+	(void)proc_each_mount(NULL, note_type, l);
 }
 
 /* 0 or an errno. statvfs asks the file system itself: of one that is dead the kernel may remember

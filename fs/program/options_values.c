@@ -1,5 +1,6 @@
 /* The options that take a value, as they are given and as what they mean. See options_parse.h. */
 #include "engine/session.h"
+#include "fs/base/human.h"
 #include "fs/base/text.h"
 #include "fs/models/models.h"
 #include "fs/program/options_parse.h"
@@ -220,9 +221,9 @@ int options_apply(struct options *o, size_t i, struct err *e)
 	if (good && v->kind == NUMBER)
 		good = number_parse(string, place);
 	if (good && v->kind == SIZE)
-		good = size_parse(string, engine_memory(), place) && *(uint64_t *)place;
+		good = human_parse_size(string, engine_memory(), place) && *(uint64_t *)place;
 	if (good && v->kind == SECONDS)
-		good = !strcmp(string, "off") || seconds_parse(string, place);
+		good = !strcmp(string, "off") || human_parse_seconds(string, place);
 	if (good && v->kind == WHEN) {
 		*(uint32_t *)place = !strcmp(string, "idle");
 		good = !strcmp(string, "idle") || !strcmp(string, "off");

@@ -9,8 +9,6 @@
 #include "fs/models/model_folders.h"
 #include "fs/mount/call.h"
 #include "fs/mount/handle.h"
-#include "fs/mount/pollers.h"
-#include "fs/mount/trace_news.h"
 #include "fs/requests/ops.h"
 
 #include <errno.h>
@@ -262,7 +260,7 @@ int loop_run(struct mount *m, const struct loop_hooks *hooks, struct err *e)
 void mount_stop(struct mount *m)
 {
 	model_folders_stop(m);
-	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
+	for (struct mounted *x = NULL; (x = mount_next_model(m, x));) {
 		for (size_t i = 0; i < x->session_count; i++)
 			conversation_end(x->sessions[i]);
 		for (struct link *l = x->asks.next; l != &x->asks; l = l->next)
@@ -276,8 +274,8 @@ void mount_stop(struct mount *m)
 			conversation_end(h->node.conversation);
 		question_give_up(h);
 	}
-	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
-		trace_wake(x);
+	for (struct mounted *x = NULL; (x = mount_next_model(m, x));) {
+		pollers_trace_wake(x);
 		model_end_background(x->model);
 	}
 	while (!list_empty(&m->woken))

@@ -135,10 +135,10 @@ static void op_chmod_finish(struct job *job)
 {
 	struct mode_change *c = LINK_OWNER(job, struct mode_change, job);
 	if (c->code) {
-		node_failure(&c->node, &c->why);
+		failure_refused(&c->node, &c->why);
 		fuse_reply_err(c->req, -c->code);
 	} else {
-		node_took(&c->node);
+		failure_took(&c->node);
 		op_reply_attr(c->req, &c->node);
 	}
 	free(c);
@@ -165,7 +165,7 @@ static int op_chmod(fuse_req_t req, const struct node *n, mode_t mode, mode_t ch
 /* Whether the process of this thread has the file open for writing. */
 static bool op_is_writing(const struct node *n, pid_t thread)
 {
-	pid_t process = process_of(thread);
+	pid_t process = proc_of_thread(thread);
 	uint64_t inode = tree_inode(n);
 	for (struct link *l = n->mount->handles.next; l != &n->mount->handles; l = l->next) {
 		const struct handle *h = LINK_OWNER(l, struct handle, all);
@@ -204,7 +204,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int wh
 		err_set(&e, EPERM,
 			"modes and owners cannot be changed; only experts accept chmod +t, which "
 			"pins them, and only from the user who mounted");
-		node_denied(&n, &e);
+		failure_denied(&n, &e);
 	}
 	if (!code && what & FUSE_SET_ATTR_SIZE && file)
 		code = file_truncate(file, (uint64_t)to->st_size);
@@ -287,7 +287,7 @@ static void op_refuse_xattr(fuse_req_t req, fuse_ino_t inode, const char *name, 
 			ours ? "extended attributes are read-only; chmod +t pins an expert"
 			     : "files here have no extended attributes except user.moefs.*, which "
 			       "are read-only");
-		node_denied(&n, &e);
+		failure_denied(&n, &e);
 	}
 	fuse_reply_err(req, ours ? EPERM : code);
 }

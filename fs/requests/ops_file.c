@@ -1,7 +1,7 @@
 /* FUSE's operations on open files: open, read, write, flush, release, poll. See ops.h. */
 #include "fs/base/workers.h"
-#include "fs/mount/pollers.h"
-#include "fs/mount/refusals.h"
+#include "fs/mount/handle.h"
+#include "fs/mount/node.h"
 #include "fs/requests/ops.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static struct handle *file_handle(const struct fuse_file_info *file)
 
 /* ---- open ---- */
 
-static int file_open_check(const struct call *c, struct node *n)
+static int file_open_check(const struct file_call *c, struct node *n)
 {
 	int code = tree_node(c->mount, c->inode, fuse_req_ctx(c->req)->uid, n);
 	if (code)
@@ -30,9 +30,9 @@ static int file_open_check(const struct call *c, struct node *n)
 	return tree_allows(n, n->viewer, wanted) ? 0 : -EACCES;
 }
 
-static void file_open_reply(struct call *c, struct handle *h)
+static void file_open_reply(struct file_call *c, struct handle *h)
 {
-	const struct row *row = h->node.row;
+	const struct tree_row *row = h->node.row;
 	c->file.fh = (uintptr_t)h;
 	c->file.direct_io = row->caching != CACHING_STATIC;
 	c->file.keep_cache = row->caching == CACHING_STATIC;
@@ -43,7 +43,7 @@ static void file_open_reply(struct call *c, struct handle *h)
 		handle_release(h);
 }
 
-static void file_open_serve(struct call *c)
+static void file_open_serve(struct file_call *c)
 {
 	struct node n;
 	struct handle *h;
@@ -59,7 +59,7 @@ static void file_open_serve(struct call *c)
 	    refusals_tell(&n, thread, n.row->flags & ROW_REPEATS))
 		code = -EIO;
 	if (!code && (code = handle_open(&h, &n, c->file.flags, thread, &e)))
-		node_failure(&n, &e);
+		failure_refused(&n, &e);
 	if (code)
 		fuse_reply_err(c->req, -code);
 	else
@@ -69,7 +69,7 @@ static void file_open_serve(struct call *c)
 
 void op_open(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 {
-	struct call *c = call_new(req, fuse_req_userdata(req), file_open_serve);
+	struct file_call *c = call_new(req, fuse_req_userdata(req), file_open_serve);
 	if (!c) {
 		fuse_reply_err(req, ENOMEM);
 		return;
@@ -83,7 +83,7 @@ void op_open(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 
 struct worker_read {
 	struct job job;
-	struct call *call;
+	struct file_call *call;
 	char *buffer;
 	int64_t result;
 	struct err why;
@@ -101,7 +101,7 @@ static void file_read_finish(struct job *job)
 {
 	struct worker_read *r = LINK_OWNER(job, struct worker_read, job);
 	if (r->result < 0) {
-		mount_failure(r->call->mount, &r->why);
+		failure_of_mount(r->call->mount, &r->why);
 		fuse_reply_err(r->call->req, (int)-r->result);
 	} else
 		fuse_reply_buf(r->call->req, r->buffer, (size_t)r->result);
@@ -111,7 +111,7 @@ static void file_read_finish(struct job *job)
 }
 
 /* -ENOMEM, or CALL_KEPT. */
-static ssize_t file_read_in_worker(struct handle *h, struct call *c)
+static ssize_t file_read_in_worker(struct handle *h, struct file_call *c)
 {
 	struct worker_read *r = calloc(1, sizeof *r);
 	if (!r || !(r->buffer = malloc(c->size + 1))) {
@@ -130,7 +130,7 @@ static ssize_t file_read_in_worker(struct handle *h, struct call *c)
  * of them gets less than it asked for, the next would wait for text that nobody asked for yet, and
  * the reader with it. So a read that starts where the last one's request ended (h->rest) gets an
  * end of file instead of waiting. */
-static void file_read_serve(struct call *c)
+static void file_read_serve(struct file_call *c)
 {
 	struct handle *h = c->handle;
 	char *buffer = c->mount->scratch;
@@ -159,7 +159,7 @@ void op_read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
-	struct call *c = call_new(req, fuse_req_userdata(req), file_read_serve);
+	struct file_call *c = call_new(req, fuse_req_userdata(req), file_read_serve);
 	if (!c) {
 		fuse_reply_err(req, ENOMEM);
 		return;
@@ -179,7 +179,7 @@ static bool file_succeeded(fuse_req_t req, const struct handle *h, int code, con
 	if (!code)
 		return true;
 	if (e->code)
-		node_failure(&h->node, e);
+		failure_refused(&h->node, e);
 	fuse_reply_err(req, -code);
 	return false;
 }
@@ -212,7 +212,7 @@ int file_truncate(struct fuse_file_info *file, uint64_t size)
 		return -ESTALE;
 	int code = h->node.row->ops->truncate ? h->node.row->ops->truncate(h, size, &e) : 0;
 	if (code)
-		node_failure(&h->node, &e);
+		failure_refused(&h->node, &e);
 	return code;
 }
 
@@ -222,7 +222,7 @@ static bool file_is_opener(const struct handle *h, pid_t caller)
 	if (caller == h->opener_thread)
 		return true;
 	pid_t opener = handle_opener(h);
-	return opener == caller || opener == process_of(caller);
+	return opener == caller || opener == proc_of_thread(caller);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
@@ -262,8 +262,8 @@ void op_poll(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file,
 {
 	(void)inode;
 	struct handle *h = file_handle(file);
-	unsigned ready = poll_ready(h);
+	unsigned ready = poller_ready(h);
 	if (poll)
-		poll_later(h, poll);
+		poller_add(h, poll);
 	fuse_reply_poll(req, ready);
 }

@@ -1,5 +1,5 @@
 /* FUSE's operations on open folders, and which process is clearing one. See ops.h. */
-#include "fs/base/process.h"
+#include "fs/base/proc.h"
 #include "fs/requests/ops.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ void folders_release(struct mount *m)
 bool folder_is_clearing(fuse_req_t req, fuse_ino_t inode)
 {
 	const struct mount *m = request_mount(req);
-	pid_t process = process_of(fuse_req_ctx(req)->pid);
+	pid_t process = proc_of_thread(fuse_req_ctx(req)->pid);
 	for (struct link *l = m->folders.next; l != &m->folders; l = l->next) {
 		const struct open_folder *f = LINK_OWNER(l, struct open_folder, link);
 		if (f->inode == inode && f->opener == process && f->listed)
@@ -66,7 +66,7 @@ void op_opendir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 			return;
 		}
 		f->inode = inode;
-		f->opener = process_of(fuse_req_ctx(req)->pid);
+		f->opener = proc_of_thread(fuse_req_ctx(req)->pid);
 		list_append(&request_mount(req)->folders, &f->link);
 	}
 	file->fh = (uintptr_t)f;

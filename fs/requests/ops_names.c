@@ -5,7 +5,7 @@
  * clearing a session's folder (has it open and has listed it) may remove the files in it, without
  * effect. For other processes such a success would do harm: tar x, which has the folder open too,
  * would try for ever to replace a file. */
-#include "fs/base/spelling.h"
+#include "fs/base/human.h"
 #include "fs/requests/ops.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static void name_nearest(const struct node *folder, const char *name, char neare
 	*nearest = 0;
 	for (unsigned i = 0; i < LOOKED_AT && tree_next(folder, &place, &child, child_name); i++) {
 		s.nearest = NULL;
-		spelling_try(&s, child_name);
+		human_try_spelling(&s, child_name);
 		if (s.nearest && s.changes && (!*nearest || s.changes < changes)) {
 			memcpy(nearest, child_name, NAME_SIZE);
 			changes = s.changes;
@@ -93,7 +93,7 @@ static void names_deny(fuse_req_t req, fuse_ino_t parent, const char *name, enum
 			names_why_no_file(&folder, name, &e);
 		else
 			err_set(&e, EPERM, "\"%.64s\": %s", name, words[what]);
-		node_denied(&folder, &e);
+		failure_denied(&folder, &e);
 	}
 	fuse_reply_err(req, EPERM);
 }
@@ -103,13 +103,13 @@ static void names_deny_foreign(fuse_req_t req, const struct node *folder, const 
 {
 	struct err e;
 	err_set(&e, EPERM, "\"%.64s\" belongs to another user", name);
-	node_denied(folder, &e);
+	failure_denied(folder, &e);
 	fuse_reply_err(req, EPERM);
 }
 
 static void names_fail(fuse_req_t req, const struct err *e)
 {
-	mount_failure_of(request_mount(req), request_caller(req), e);
+	failure_of_user(request_mount(req), request_caller(req), e);
 	fuse_reply_err(req, e->code);
 }
 
@@ -130,7 +130,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	struct node made = folder;
 	made.row = tree_row(FOLDER_SESSION);
 	const struct fuse_ctx *who = fuse_req_ctx(req);
-	if (sessions_make(folder.model, name, who->uid, who->gid, &made.conversation, &e)) {
+	if (conversation_make(folder.model, name, who->uid, who->gid, &made.conversation, &e)) {
 		names_fail(req, &e);
 		return;
 	}
@@ -171,7 +171,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	}
 	int code = names_make_ask(req, &folder, name, file, &h, &e);
 	if (code) {
-		node_failure(&folder, &e);
+		failure_refused(&folder, &e);
 		fuse_reply_err(req, -code);
 		return;
 	}
@@ -215,16 +215,16 @@ static struct conversation *names_find_session(fuse_req_t req, fuse_ino_t parent
 		names_deny(req, parent, typed, what);
 		return NULL;
 	}
-	struct conversation *c = sessions_by_name(folder.model, name);
+	struct conversation *c = conversations_by_name(folder.model, name);
 	if (!c) {
 		fuse_reply_err(req, ENOENT);
-	} else if (sessions_is_default(c)) {
+	} else if (conversation_is_default(c)) {
 		struct err e;
 		err_set(&e, EPERM,
 			"%s/sessions/default cannot be removed or renamed: the model's own folder "
 			"shows its files; create other sessions with mkdir",
 			folder.model->name);
-		node_denied(&folder, &e);
+		failure_denied(&folder, &e);
 		fuse_reply_err(req, EPERM);
 	} else if (c->uid != request_caller(req)) {
 		names_deny_foreign(req, &folder, name);
@@ -239,7 +239,7 @@ static bool name_is_being_cleared(fuse_req_t req, fuse_ino_t parent, const char 
 {
 	struct node folder, child;
 	return !tree_node(request_mount(req), parent, request_caller(req), &folder) &&
-	       folder.conversation && !sessions_is_default(folder.conversation) &&
+	       folder.conversation && !conversation_is_default(folder.conversation) &&
 	       folder.conversation->uid == folder.viewer && folder_is_clearing(req, parent) &&
 	       !tree_child(&folder, name, &child);
 }
@@ -273,7 +273,7 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct conversation *c = names_find_session(req, parent, name, DENIED_REMOVE, name);
 	if (!c)
 		return;
-	sessions_remove(c);
+	conversation_remove(c);
 	fuse_reply_err(req, 0);
 }
 
@@ -293,7 +293,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	struct conversation *c = names_find_session(req, parent, name, DENIED_RENAME, typed);
 	if (!c)
 		return;
-	if (strcmp(name, new_name) != 0 && sessions_rename(c, new_name, &e))
+	if (strcmp(name, new_name) != 0 && conversation_rename(c, new_name, &e))
 		names_fail(req, &e);
 	else
 		fuse_reply_err(req, 0);

@@ -62,7 +62,7 @@ static void request_prepare_finish(struct job *job)
 {
 	struct preparation *p = LINK_OWNER(job, struct preparation, job);
 	if (p->failed) {
-		mount_failure(p->folder.mount, &p->why);
+		failure_of_mount(p->folder.mount, &p->why);
 		fuse_reply_err(p->of.req, -p->failed);
 	} else
 		p->of.again(&p->of);

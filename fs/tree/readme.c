@@ -52,7 +52,7 @@ static const char readme_tail[] =
 	"from the next turn on. moefs(5) describes each file and param: `man 5 moefs`.\n";
 
 /* One line for each row of the tree. */
-static void readme_row(const struct row *row, struct text *out)
+static void readme_row(const struct tree_row *row, struct text *out)
 {
 	char path[NAME_SIZE];
 	tree_path(row, path, sizeof path);

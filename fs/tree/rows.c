@@ -7,7 +7,7 @@
 #include "fs/files/verbs.h"
 #include "fs/tree/tree.h"
 
-/* Columns: name, folder, mode, caching, effect, flags; then named members of struct row. */
+/* Columns: name, folder, mode, caching, effect, flags; then named members of struct tree_row. */
 #define FOLDER(n, i, m, ...)                                               \
 	{                                                                  \
 		.name = (n), .in = (i), .mode = S_IFDIR | (m), __VA_ARGS__ \
@@ -30,7 +30,7 @@
 		 .ops = &rendered_ops, .about = (text))
 
 /* clang-format off */
-const struct row rows[] = {
+const struct tree_row rows[] = {
 	[FOLDER_ROOT] =
 	FOLDER("", FOLDER_NONE, 0755, .about = ""),
 	[FOLDER_CACHE] =

@@ -11,7 +11,7 @@
 /* What a node belongs to besides the mount, which decides what its inode number holds. */
 enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER, SCOPE_TENSORS };
 
-static enum scope tree_scope(const struct row *row)
+static enum scope tree_scope(const struct tree_row *row)
 {
 	static const enum scope folders[FOLDER_COUNT] = {
 		[FOLDER_MODEL] = SCOPE_MODEL,	  [FOLDER_SESSIONS] = SCOPE_MODEL,
@@ -30,12 +30,12 @@ size_t tree_rows(void)
 	return row_count;
 }
 
-const struct row *tree_row(size_t index)
+const struct tree_row *tree_row(size_t index)
 {
 	return index > FOLDER_NONE && index < row_count ? &rows[index] : NULL;
 }
 
-void tree_about(const struct row *row, struct text *out)
+void tree_about(const struct tree_row *row, struct text *out)
 {
 	if (row->verbs) {
 		text_string(out, "verbs: ");
@@ -45,7 +45,7 @@ void tree_about(const struct row *row, struct text *out)
 	text_string(out, row->about);
 }
 
-void tree_path(const struct row *row, char *buffer, size_t size)
+void tree_path(const struct tree_row *row, char *buffer, size_t size)
 {
 	const char *names[FOLDER_COUNT];
 	size_t depth = 0;
@@ -81,7 +81,7 @@ int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 {
 	size_t model = inode >> 8 & 0xfff;
 	uint32_t key = (uint32_t)(inode >> 20);
-	const struct row *row = tree_row(inode & 0xff);
+	const struct tree_row *row = tree_row(inode & 0xff);
 	if (!row)
 		return -ESTALE;
 	*out = (struct node){
@@ -98,7 +98,7 @@ int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 		out->layer = key;
 	if (scope == SCOPE_TENSORS)
 		out->item = key;
-	if (scope == SCOPE_SESSION && !(out->conversation = sessions_by_id(out->model, key)))
+	if (scope == SCOPE_SESSION && !(out->conversation = conversations_by_id(out->model, key)))
 		return -ESTALE;
 	return 0;
 }
@@ -114,7 +114,8 @@ void tree_parent(const struct node *n, struct node *out)
 /* ---- names ---- */
 
 /* Whether the folder shows this row. If so, *child is the row's node there, without its member. */
-static bool tree_row_is_in(const struct row *row, const struct node *folder, struct node *child)
+static bool tree_row_is_in(const struct tree_row *row, const struct node *folder,
+			   struct node *child)
 {
 	*child = *folder;
 	child->row = row;
@@ -129,7 +130,7 @@ static bool tree_row_is_in(const struct row *row, const struct node *folder, str
 int tree_child(const struct node *folder, const char *name, struct node *out)
 {
 	for (size_t i = FOLDER_ROOT + 1; i < row_count; i++) {
-		const struct row *row = &rows[i];
+		const struct tree_row *row = &rows[i];
 		if (!tree_row_is_in(row, folder, out))
 			continue;
 		if (!row->family && strcmp(row->name, name) == 0)
@@ -149,7 +150,7 @@ bool tree_next(const struct node *folder, uint64_t *place, struct node *child, c
 	uint64_t member = *place >> 8;
 	size_t i = *place & 0xff;
 	for (i = i ? i : FOLDER_ROOT + 1; i < row_count; i++, member = 0) {
-		const struct row *row = &rows[i];
+		const struct tree_row *row = &rows[i];
 		if (!tree_row_is_in(row, folder, child))
 			continue;
 		if (row->family)
@@ -223,7 +224,7 @@ void tree_attr(const struct node *n, struct stat *st)
 		n->row->hooks->attr(n, st);
 	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */
 		st->st_blocks = 1;
-	if (n->row->flags & ROW_IN_MODEL && sessions_is_default(n->conversation))
+	if (n->row->flags & ROW_IN_MODEL && conversation_is_default(n->conversation))
 		st->st_nlink = 2;
 }
 

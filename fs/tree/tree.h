@@ -19,15 +19,15 @@
 
 /* The table (rows.c). A folder's index is its number in enum folder. Use tree_row() outside of this
  * folder. */
-extern const struct row rows[];
+extern const struct tree_row rows[];
 extern const size_t row_count;
 
 size_t tree_rows(void);
-const struct row *tree_row(size_t index); /* NULL: there is no such row */
+const struct tree_row *tree_row(size_t index); /* NULL: there is no such row */
 /* Appends one line for people: the verbs that the file takes, and row.about. */
-void tree_about(const struct row *row, struct text *out);
+void tree_about(const struct tree_row *row, struct text *out);
 /* The row's path as the manual writes it: "MODEL/sessions/NAME/prompt"; empty for the root. */
-void tree_path(const struct row *row, char *buffer, size_t size);
+void tree_path(const struct tree_row *row, char *buffer, size_t size);
 
 /* ---- nodes, inode numbers and names ---- */
 

@@ -164,7 +164,7 @@ claim "what is skipped, and why nothing is mounted, is in the log, too" skipped
 
 journal() {
 	trap 'rm -f /dev/log' EXIT
-	refuses "-o log=journal: there is no system's log here: /dev/log: No such file" log=journal
+	refuses "-o log=journal: this system has no log at /dev/log: No such file" log=journal
 	python3 -c 'import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("/dev/log"); s.settimeout(int(sys.argv[1])); print("bound", flush=True)
 while True:

@@ -77,7 +77,7 @@ prompts() { # as 65534
 	timeout "$limit" cat sessions/p1/wait >/dev/null
 	same "$(wc -c <sessions/p1/prompt)" 60001 "what was submitted in full" # its newline is the file's
 	same "$(cat sessions/p3/prompt)" "" "what was not"
-	grep -q "not submitted" sessions/p3/error || fail "error: $(cat sessions/p3/error)"
+	grep -q "unsubmitted text" sessions/p3/error || fail "error: $(cat sessions/p3/error)"
 	timeout "$limit" cat sessions/p2/wait >/dev/null
 	echo "What is 1 plus 1?" > sessions/p3/prompt && [ -n "$(timeout "$limit" cat sessions/p3/output)" ] || fail "the next prompt"
 	# Texts that are assembled, and what ftruncate leaves of a text, count, too.

@@ -9,16 +9,16 @@
 
 #include <cmocka.h>
 
-static struct call *served;
+static struct file_call *served;
 
-static void serve(struct call *c)
+static void serve(struct file_call *c)
 {
 	served = c;
 }
 
-static struct call *waiting(struct mount *m, struct link *list, unsigned milliseconds)
+static struct file_call *waiting(struct mount *m, struct link *list, unsigned milliseconds)
 {
-	struct call *c = call_new(NULL, m, serve);
+	struct file_call *c = call_new(NULL, m, serve);
 	assert_non_null(c);
 	c->waited = true; /* no request is behind it that could be interrupted */
 	call_wait(c, list, milliseconds);
@@ -36,8 +36,8 @@ static void the_shorter_wait_ends_first(void **state)
 	list_init(&m.polled);
 	list_init(&m.interrupted);
 	list_init(&list);
-	struct call *before = waiting(&m, &list, LONG), *brief = waiting(&m, &list, SHORT),
-		    *after = waiting(&m, &list, LONG);
+	struct file_call *before = waiting(&m, &list, LONG), *brief = waiting(&m, &list, SHORT),
+			 *after = waiting(&m, &list, LONG);
 	assert_in_range(calls_timeout(&m), 0, SHORT);
 	while (list_empty(&m.woken)) {
 		(void)poll(NULL, 0, calls_timeout(&m));

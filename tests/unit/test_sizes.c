@@ -1,5 +1,5 @@
 /* Sizes as people write them: what is one, how many bytes it is, and that it reads back. */
-#include "fs/base/text.h"
+#include "fs/base/human.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ static const uint64_t whole = 3 * GIB;
 static void assert_size(const char *string, uint64_t want)
 {
 	uint64_t bytes = 0;
-	if (!size_parse(string, whole, &bytes))
+	if (!human_parse_size(string, whole, &bytes))
 		fail_msg("%s is not taken", string);
 	assert_int_equal(bytes, want);
 }
@@ -99,7 +99,7 @@ static void what_is_not_a_size_is_refused(void **state)
 					      "99999999999999999999999T"};
 	uint64_t bytes;
 	for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
-		if (size_parse(strings[i], whole, &bytes))
+		if (human_parse_size(strings[i], whole, &bytes))
 			fail_msg("'%s' is taken", strings[i]);
 }
 
@@ -107,8 +107,8 @@ static void a_percentage_of_the_unknown_is_refused(void **state)
 {
 	(void)state;
 	uint64_t bytes;
-	assert_false(size_parse("50%", 0, &bytes));
-	assert_true(size_parse("50G", 0, &bytes));
+	assert_false(human_parse_size("50%", 0, &bytes));
+	assert_true(human_parse_size("50G", 0, &bytes));
 }
 
 static void what_is_printed_reads_back(void **state)
@@ -118,7 +118,7 @@ static void what_is_printed_reads_back(void **state)
 					 1536 * MIB, 4 * GIB, UINT64_MAX, 5 << 10};
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		char text[32];
-		size_print(text, sizeof text, sizes[i]);
+		human_print_size(text, sizeof text, sizes[i]);
 		assert_size(text, sizes[i]);
 	}
 }

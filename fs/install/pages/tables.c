@@ -63,7 +63,7 @@ static void verb_entries(struct text *out, const struct verbs *verbs)
 	}
 }
 
-static void file_entry(struct page *p, const struct row *row)
+static void file_entry(struct page *p, const struct tree_row *row)
 {
 	struct text about = {0};
 	char path[NAME_SIZE];
@@ -82,7 +82,7 @@ static void file_entry(struct page *p, const struct row *row)
 	page_entry(p, path, "the row of this path in fs/tree/rows.c");
 }
 
-static void param_entry(struct page *p, size_t i, const struct row *row)
+static void param_entry(struct page *p, size_t i, const struct tree_row *row)
 {
 	char path[2 * NAME_SIZE];
 	const struct param_words w = params_words(i);
@@ -102,7 +102,7 @@ static void param_entry(struct page *p, size_t i, const struct row *row)
 	page_entry(p, path, "the param of this name in engine/serve/params.c");
 }
 
-static void folder_entry(struct page *p, const struct row *folder)
+static void folder_entry(struct page *p, const struct tree_row *folder)
 {
 	char path[NAME_SIZE];
 	tree_path(folder, path, sizeof path - 1);
@@ -152,9 +152,10 @@ void page_commands(struct page *p)
 		sentence(&p->out, c->what);
 		text_format(&p->out, "See\n.BR moefs\\-%s (1).\n", c->name);
 		if (!command_has_page(p, c->name)) {
-			(void)fprintf(stderr,
-				      "%s: has no page for the command %s: add moefs-%s.1.in beside it\n",
-				      p->name, c->name, c->name);
+			(void)fprintf(
+				stderr,
+				"%s: has no page for the command %s: add moefs-%s.1.in beside it\n",
+				p->name, c->name, c->name);
 			p->wrong = true;
 		}
 	}
@@ -187,7 +188,8 @@ void page_command(struct page *p, struct span name)
 	text_string(&p->out, "\"\n");
 }
 
-/* Of --help: an option's line is "    -n, --name VALUE   words", further words stand below these. */
+/* Of --help: an option's line is "    -n, --name VALUE   words", further words stand below these.
+ */
 void page_command_options(struct page *p, struct span name)
 {
 	const struct command *c = command_of(p, name);

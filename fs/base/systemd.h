@@ -1,0 +1,16 @@
+/* How a service and systemd talk without systemd's library: sd_notify(3) and sd_listen_fds(3).
+ * Shared by moefs and moefs-http. */
+#ifndef MOEFS_FS_BASE_SYSTEMD_H
+#define MOEFS_FS_BASE_SYSTEMD_H
+
+#include "cache/err.h"
+
+/* Sends a state, "READY=1" or "STOPPING=1", to the socket that NOTIFY_SOCKET names (units of
+ * Type=notify). Does nothing outside such a unit. Never blocks. */
+void systemd_notify(const char *state);
+
+/* The socket that a .socket unit passes to this process (LISTEN_PID, LISTEN_FDS), or -1: none.
+ * -EINVAL: it passes several. */
+int systemd_socket(struct err *e);
+
+#endif
