@@ -1,17 +1,11 @@
+/* Contexts: what a text takes in all tables and states, going on and going back. See context.h. */
 #include "engine/compute/context.h"
-#include "engine/compute/recurrent.h"
 
 #include <string.h>
 
-static void init(struct context *x, struct context_budget *budget, enum kv_type type,
-		 size_t recurrent_floats)
-{
-	*x = (struct context){.budget = budget, .type = type};
-	recurrent_init(&x->recurrent, budget, recurrent_floats);
-}
-
 /* width: elements of a position's keys and values. */
-static void init_table(struct context *x, enum kv_kind kind, uint32_t window, uint64_t width)
+static void context_init_table(struct context *x, enum kv_kind kind, uint32_t window,
+			       uint64_t width)
 {
 	size_t element = x->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 	kv_init(&x->kv[kind], x->budget, window, (size_t)width * KV_BLOCK * element);
@@ -22,21 +16,22 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 {
 	size_t state = recurrent_state_floats(c);
 	uint32_t width = c->draft && state ? c->hidden_size : 0;
-	init(x, budget, type, state + (width ? width + 1 : 0));
-	init_table(x, KV_WHOLE, 0, c->kv_width[KV_WHOLE]);
-	init_table(x, KV_WINDOWED, c->window, c->kv_width[KV_WINDOWED]);
-	x->note_at = state;
-	x->note_width = width;
+	*x = (struct context){
+		.budget = budget, .type = type, .note_at = state, .note_width = width};
+	recurrent_init(&x->recurrent, budget, state + (width ? width + 1 : 0));
+	context_init_table(x, KV_WHOLE, 0, c->kv_width[KV_WHOLE]);
+	context_init_table(x, KV_WINDOWED, c->window, c->kv_width[KV_WINDOWED]);
 }
 
-/* All stays, whatever its layer sees: a drafter goes back as it likes (drafter.h). */
+/* All positions stay, whatever the layer sees: a drafter goes back as it likes. */
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type)
 {
 	enum kv_kind own = config_kv_kind(&c->layer[c->layers]);
-	init(x, budget, type, 0);
+	*x = (struct context){.budget = budget, .type = type};
+	recurrent_init(&x->recurrent, budget, 0);
 	for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
-		init_table(x, kind, 0, kind == own ? config_kv_width(c, c->layers) : 0);
+		context_init_table(x, kind, 0, kind == own ? config_kv_width(c, c->layers) : 0);
 }
 
 uint64_t context_kv_bytes(const struct context *x, uint32_t positions, uint32_t step)
@@ -53,7 +48,7 @@ uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t 
 	struct context x;
 	context_init(&x, NULL, c, type);
 	return context_kv_bytes(&x, positions, step) +
-	       (uint64_t)(1 + RECURRENT_MARKS) * x.recurrent.bytes;
+	       (uint64_t)(1 + RECURRENT_CHECKPOINTS) * x.recurrent.bytes;
 }
 
 void context_move(struct context *to, struct context *from)
@@ -100,24 +95,24 @@ size_t context_rollback(struct context *x, size_t count)
 	return to;
 }
 
-void context_mark(struct context *x, size_t position)
+void context_checkpoint(struct context *x, size_t position)
 {
 	size_t held = x->tokens.count;
 	if (position == held)
-		recurrent_mark(&x->recurrent, held);
+		recurrent_checkpoint(&x->recurrent, held);
 	for (int kind = 0; kind < KV_KINDS; kind++)
-		kv_mark(&x->kv[kind], held, position);
+		kv_checkpoint(&x->kv[kind], held, position);
 }
 
-/* The row, and then of which position it is. */
-static float *note_of(const struct context *x)
+/* The note: the row, and then the position that it belongs to. */
+static float *context_note_of(const struct context *x)
 {
 	return x->note_width && x->recurrent.now ? x->recurrent.now + x->note_at : NULL;
 }
 
 void context_note(struct context *x, const float *row)
 {
-	float *note = note_of(x);
+	float *note = context_note_of(x);
 	uint32_t position = (uint32_t)x->tokens.count;
 	if (!note || sharing_shared(&x->recurrent.now_sharers))
 		return;
@@ -127,7 +122,7 @@ void context_note(struct context *x, const float *row)
 
 const float *context_noted(const struct context *x)
 {
-	const float *note = note_of(x);
+	const float *note = context_note_of(x);
 	uint32_t position = 0;
 	if (note)
 		memcpy(&position, note + x->note_width, sizeof position);

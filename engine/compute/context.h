@@ -1,11 +1,12 @@
-/* A session's computed context: the tokens it has seen and their keys and values.
+/* A context: the tokens that a session has computed, with their keys, values and recurrent states.
  *
- * Keys and values lie in blocks of 64 positions, those of layers with a window apart from those of
- * layers that see everything (kv_table.h); a recurrent state is recurrent.h's. What a window and a
- * recurrent state have left behind is not there to go back to, but for a bounded number of marks.
+ * Keys and values are kv_table.h's, in one table for layers that see everything and one for layers
+ * with a window; recurrent states are recurrent.h's. What a window and a recurrent state have left
+ * behind is gone, except at a bounded number of checkpoints: to go back to any other position, the
+ * text after the checkpoint before it has to be computed again.
  *
  * A context belongs to one thread at a time: its model's generation thread while a turn is in
- * progress.
+ * progress. Not here: contexts as bytes (context_save.h), and their budget (context_budget.h).
  */
 #ifndef MOEFS_ENGINE_COMPUTE_CONTEXT_H
 #define MOEFS_ENGINE_COMPUTE_CONTEXT_H
@@ -21,52 +22,54 @@ struct context {
 	struct context_budget *budget;
 	enum kv_type type;
 	struct kv_table kv[KV_KINDS];
-	struct recurrent recurrent; /* the state of layers that have one (delta.c) */
-	size_t note_at;		    /* floats of that; behind them lies a row (context_note) */
-	uint32_t note_width;	    /* 0: there is none */
-	struct token_list tokens;   /* tokens.count positions are computed */
+	struct recurrent recurrent;
+	size_t note_at;	     /* floats of the recurrent state; the note follows (context_note) */
+	uint32_t note_width; /* hidden size; 0: the model has no note */
+	struct token_list tokens; /* tokens.count positions are computed */
 };
 
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
 		  enum kv_type type);
-/* Of a draft layer alone (draft_layer.h): its keys and values, and no recurrent state. */
+/* The context of a draft layer alone (drafter.h): keys and values, no recurrent state, no window.
+ */
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type);
 void context_free(struct context *x);
-/* What `from` holds becomes that of `to`, which was initialised alike and was freed or is new; then
- * it is the other way round. Both are at rest. */
+/* Moves all of `from` to `to`, which was initialised alike and holds nothing; then `from` holds
+ * nothing. Both are at rest. */
 void context_move(struct context *to, struct context *from);
-/* What a context takes at most for so many positions, in steps of so many rows: keys and values, of
- * windows as many as marks may keep, a recurrent state and as many copies of it as there may be. */
+/* The most bytes that a context of so many positions takes, computed in steps of so many rows:
+ * keys, values, recurrent state, and all checkpoints. */
 uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions,
 			    uint32_t step);
-/* Of its keys and values alone. */
+/* The same of its keys and values alone. */
 uint64_t context_kv_bytes(const struct context *x, uint32_t positions, uint32_t step);
 
 /* Makes `to`, which was initialised alike and holds nothing, a context that has computed the same.
  * Keys and values are shared until one of the two writes to their block; the recurrent state is
- * copied, and of that and of windows no mark: what can be gone back to is the position of the fork
- * alone. -ENOSPC or -ENOMEM in words, and `to` holds nothing. The two may go to different threads.
- */
+ * copied. Checkpoints are not: where a window or a recurrent state needs one, `to` can go back only
+ * to the position of the fork. The two may go to different threads. -ENOSPC or -ENOMEM in words,
+ * and `to` holds nothing. */
 int context_fork(struct context *to, const struct context *from, struct err *e);
 
-/* Makes room for `positions` in all, and for the recurrent state; marks give way. What no row from
- * here on sees is given back. ENOSPC: the context budget is used up, in words. */
+/* Makes room for `positions` in all and for the recurrent state; checkpoints give way. Gives back
+ * what no row from here on sees. -ENOSPC in words: the context budget is used up. */
 int context_reserve(struct context *x, uint32_t positions, struct err *e);
-/* Forgets every position from `count` on, gives back the blocks that this empties, and returns how
- * many positions are left: fewer than `count` where a recurrent state was last copied before it
- * (recurrent.h), or where the window before it is gone (kv_table.h). What lies between has to be
- * computed again. To where the last step began, and beyond, a window is always whole. */
+/* Forgets the positions from `count` on, gives back the blocks that this empties, and returns how
+ * many positions are left: fewer than `count` where the recurrent state has no checkpoint there
+ * (recurrent.h), or where the window before `count` is gone (kv_table.h); the positions between
+ * have to be computed again. Where the last step began, and from there on, the window is whole. */
 size_t context_rollback(struct context *x, size_t count);
-/* The text is likely to go back to this position, which the last step computed, or began or ended
- * with: keeps the window before it; of a recurrent state, which is nowhere but at the end, a copy
- * if that is where the position is. */
-void context_mark(struct context *x, size_t position);
+/* Makes a checkpoint, because the text is likely to go back to this position: one that the last
+ * step computed, or its beginning or end. Keeps the window before it, and, if it is the end, a copy
+ * of the recurrent state. */
+void context_checkpoint(struct context *x, size_t position);
 
-/* In a model with a recurrent state and a draft layer (drafter.h): keeps row[hidden size] of the
- * last position beside the state, so that going back to a copy of it brings the row back as well.
- * It is lost by the next position, and by going back to where it was not noted: then NULL. */
+/* In a model with a recurrent state and a draft layer (drafter.h), keeps row[hidden size] of the
+ * last position beside the state, so that going back to a checkpoint brings the row back as well.
+ */
 void context_note(struct context *x, const float *row);
+/* The row of the last position; NULL if it was not noted: any new position loses the note. */
 const float *context_noted(const struct context *x);
 
 /* The blocks that an attention layer looks at. */
@@ -74,7 +77,7 @@ static inline const void *const *context_blocks_of(const struct context *x, cons
 {
 	return x->kv[config_kv_kind(l)].blocks;
 }
-/* Element offset of a head's keys of an attention layer in each of them; values follow. */
+/* Element offset in each block of a head's keys, and of its values, which follow. */
 static inline size_t context_key_offset(const struct layer *l, uint32_t kv_head)
 {
 	return ((size_t)l->kv_at + (size_t)kv_head * 2 * l->head_dim) * KV_BLOCK;

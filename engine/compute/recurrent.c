@@ -1,3 +1,4 @@
+/* Recurrent states and their checkpoints. See recurrent.h. */
 #include "engine/compute/recurrent.h"
 
 #include <stddef.h>
@@ -38,58 +39,62 @@ size_t recurrent_moved_floats(const struct config *c)
 	return c->mixers[MIXER_DELTA_NET] * recurrent_moved_layer_floats(c);
 }
 
-/* ---- copies; the budget's lock is held ---- */
+/* ---- checkpoints; the budget's lock is held ---- */
 
-/* Takes a mark out of the list; its memory is the caller's. */
-static struct recurrent_mark take_out(struct recurrent *r, uint32_t i)
+/* Takes a checkpoint out of the list; its memory becomes the caller's. */
+static struct recurrent_checkpoint recurrent_take_out(struct recurrent *r, uint32_t i)
 {
-	struct recurrent_mark mark = r->marks[i];
-	r->mark_count--;
-	memmove(&r->marks[i], &r->marks[i + 1], (r->mark_count - i) * sizeof *r->marks);
-	if (!r->mark_count)
+	struct recurrent_checkpoint c = r->checkpoints[i];
+	r->checkpoint_count--;
+	memmove(&r->checkpoints[i], &r->checkpoints[i + 1],
+		(r->checkpoint_count - i) * sizeof *r->checkpoints);
+	if (!r->checkpoint_count)
 		context_spare_none(r->budget, &r->spare);
-	return mark;
+	return c;
 }
 
-static void drop(struct recurrent *r, uint32_t i)
+static void recurrent_drop(struct recurrent *r, uint32_t i)
 {
-	struct recurrent_mark mark = take_out(r, i);
-	sharing_leave(r->budget, mark.state, r->bytes, mark.sharers);
+	struct recurrent_checkpoint c = recurrent_take_out(r, i);
+	sharing_leave(r->budget, c.state, r->bytes, c.sharers);
 }
 
-static void give_up_marks(struct recurrent *r, size_t beyond)
+static void recurrent_drop_beyond(struct recurrent *r, size_t position)
 {
-	while (r->mark_count && r->marks[r->mark_count - 1].position > beyond)
-		drop(r, r->mark_count - 1);
+	while (r->checkpoint_count && r->checkpoints[r->checkpoint_count - 1].position > position)
+		recurrent_drop(r, r->checkpoint_count - 1);
 }
 
-static uint32_t least_missed(const struct recurrent *r, size_t end)
+static uint32_t recurrent_least_missed(const struct recurrent *r, size_t end)
 {
-	size_t positions[RECURRENT_MARKS];
-	for (uint32_t i = 0; i < r->mark_count; i++)
-		positions[i] = r->marks[i].position;
-	return marks_least_missed(positions, r->mark_count, end);
+	size_t positions[RECURRENT_CHECKPOINTS];
+	for (uint32_t i = 0; i < r->checkpoint_count; i++)
+		positions[i] = r->checkpoints[i].position;
+	return kv_least_missed(positions, r->checkpoint_count, end);
 }
 
-static void give_way(struct context_spare *spare)
+/* context_spare's callback. */
+static void recurrent_give_way(struct context_spare *spare)
 {
 	struct recurrent *r = (void *)((char *)spare - offsetof(struct recurrent, spare));
-	size_t end = r->marks[r->mark_count - 1].position + 1;
-	drop(r, least_missed(r, end));
+	size_t end = r->checkpoints[r->checkpoint_count - 1].position + 1;
+	recurrent_drop(r, recurrent_least_missed(r, end));
 }
 
-/* Memory for a copy at a position; NULL: it is there already, or there is no room. */
-static float *make_room(struct recurrent *r, size_t position)
+/* Memory for a checkpoint at a position; NULL: there is one already, or there is no room. */
+static float *recurrent_make_room(struct recurrent *r, size_t position)
 {
-	give_up_marks(r, position);
-	if (r->mark_count && r->marks[r->mark_count - 1].position == position)
+	recurrent_drop_beyond(r, position);
+	uint32_t count = r->checkpoint_count;
+	if (count && r->checkpoints[count - 1].position == position)
 		return NULL;
 	float *state = NULL;
-	if (r->mark_count < RECURRENT_MARKS)
+	if (count < RECURRENT_CHECKPOINTS)
 		state = context_take_spare(r->budget, r->bytes);
-	if (state || !r->mark_count)
+	if (state || !count)
 		return state;
-	struct recurrent_mark old = take_out(r, least_missed(r, position));
+	struct recurrent_checkpoint old =
+		recurrent_take_out(r, recurrent_least_missed(r, position));
 	if (!sharing_shared(&old.sharers))
 		return old.state;
 	sharing_leave(r->budget, old.state, r->bytes, old.sharers);
@@ -102,7 +107,7 @@ void recurrent_init(struct recurrent *r, struct context_budget *budget, size_t f
 {
 	*r = (struct recurrent){.budget = budget,
 				.bytes = context_pages(floats * sizeof(float)),
-				.spare.give_way = give_way};
+				.spare.give_way = recurrent_give_way};
 }
 
 void recurrent_free(struct recurrent *r)
@@ -119,7 +124,7 @@ void recurrent_move(struct recurrent *to, struct recurrent *from)
 	*to = *from;
 	recurrent_init(from, to->budget, 0);
 	from->bytes = to->bytes;
-	if (to->mark_count)
+	if (to->checkpoint_count)
 		context_spare_last(to->budget, &to->spare);
 	pthread_mutex_unlock(&to->budget->lock);
 }
@@ -147,46 +152,48 @@ int recurrent_copy(struct recurrent *to, const struct recurrent *from, size_t po
 	memcpy(to->now, from->now, to->bytes);
 	to->behind = from->behind;
 	to->spoiled = from->spoiled;
-	recurrent_mark(to, position);
+	recurrent_checkpoint(to, position);
 	return 0;
 }
 
-void recurrent_mark(struct recurrent *r, size_t position)
+void recurrent_checkpoint(struct recurrent *r, size_t position)
 {
 	if (!r->now || r->spoiled || !position)
 		return;
 	pthread_mutex_lock(&r->budget->lock);
-	float *state = make_room(r, position);
+	float *state = recurrent_make_room(r, position);
 	pthread_mutex_unlock(&r->budget->lock);
 	if (!state)
 		return;
 	memcpy(state, r->now, r->bytes);
-	recurrent_add_mark(r, position, r->behind, state);
+	recurrent_add_checkpoint(r, position, r->behind, state);
 }
 
-float *recurrent_take_copy(struct recurrent *r)
+float *recurrent_take_checkpoint(struct recurrent *r)
 {
 	return context_take_spare(r->budget, r->bytes);
 }
 
-void recurrent_add_mark(struct recurrent *r, size_t position, uint32_t behind, float *state)
+void recurrent_add_checkpoint(struct recurrent *r, size_t position, uint32_t behind, float *state)
 {
 	pthread_mutex_lock(&r->budget->lock);
-	r->marks[r->mark_count++] = (struct recurrent_mark){position, behind, state, NULL};
+	r->checkpoints[r->checkpoint_count++] =
+		(struct recurrent_checkpoint){position, behind, state, NULL};
 	context_spare_last(r->budget, &r->spare);
 	pthread_mutex_unlock(&r->budget->lock);
 }
 
-/* Goes back to the last copy that is left; false: there is none. A state that somebody else has,
- * too, is left to him, and the copy itself takes its place: that needs no memory. */
-static bool restore(struct recurrent *r, size_t *position)
+/* Goes back to the last checkpoint; false: there is none. The budget's lock is held. If others hold
+ * the state, too, it is left to them, and the checkpoint itself becomes the state: that needs no
+ * memory. */
+static bool recurrent_restore(struct recurrent *r, size_t *position)
 {
-	if (!r->mark_count)
+	if (!r->checkpoint_count)
 		return false;
-	struct recurrent_mark last = r->marks[r->mark_count - 1];
+	struct recurrent_checkpoint last = r->checkpoints[r->checkpoint_count - 1];
 	if (sharing_shared(&r->now_sharers)) {
 		sharing_leave(r->budget, r->now, r->bytes, r->now_sharers);
-		last = take_out(r, r->mark_count - 1);
+		last = recurrent_take_out(r, r->checkpoint_count - 1);
 		r->now = last.state;
 		r->now_sharers = last.sharers;
 	} else {
@@ -204,8 +211,8 @@ size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to)
 	size_t reached;
 	bool stays = to && !r->spoiled && from - to <= r->behind;
 	pthread_mutex_lock(&r->budget->lock);
-	give_up_marks(r, to);
-	bool restored = !stays && restore(r, &reached);
+	recurrent_drop_beyond(r, to);
+	bool restored = !stays && recurrent_restore(r, &reached);
 	pthread_mutex_unlock(&r->budget->lock);
 	if (stays) {
 		r->behind -= (uint32_t)(from - to);

@@ -1,3 +1,4 @@
+/* Counted references to memory of contexts. See sharing.h. */
 #include "engine/compute/sharing.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ bool sharing_shared(sharers **have)
 {
 	if (!*have || atomic_load(*have) > 1)
 		return *have;
-	free((void *)*have); /* nobody else can come to have it */
+	free((void *)*have); /* the caller is alone, and only a holder can add another */
 	*have = NULL;
 	return false;
 }

@@ -11,8 +11,8 @@ static void mark(struct session *s, size_t done)
 {
 	size_t fork = s->turn.fork, held = s->context.tokens.count;
 	if (fork > done && fork < held)
-		context_mark(&s->context, fork);
-	context_mark(&s->context, held);
+		context_checkpoint(&s->context, fork);
+	context_checkpoint(&s->context, held);
 }
 
 /* A chunk of the prompt; after the last, the first token of the answer. */

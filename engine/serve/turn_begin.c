@@ -197,7 +197,7 @@ static void reuse_context(struct session *s)
 		drafter_begin(&s->drafter, &s->context);
 	else
 		drafter_drop(&s->drafter);
-	context_mark(&s->context, left);
+	context_checkpoint(&s->context, left);
 	s->turn.recomputed = same - left;
 	s->context_losses = s->turn.losses;
 	s->weights_sum = weights;

@@ -121,7 +121,7 @@ static void make_context(struct made_context *m, const char *name, uint32_t posi
 	must(config_read(&m->config, fixture(name), &e), &e);
 	context_init(&x, &engine->context_budget, &m->config, KV_F16);
 	compute(&x, POSITIONS - 1);
-	context_mark(&x, POSITIONS - 1);
+	context_checkpoint(&x, POSITIONS - 1);
 	compute(&x, positions);
 	must(context_save_open(&saved, &x, &m->config, &e), &e);
 	m->n = context_save_bytes(&saved);

@@ -326,7 +326,7 @@ static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
 	struct step_batch b = {0};
 	for (int i = 0; i < CONTEXTS; i++) {
 		prepare(&x[i], &parts[i], true);
-		recurrent_mark(&x[i].recurrent, x[i].tokens.count);
+		recurrent_checkpoint(&x[i].recurrent, x[i].tokens.count);
 		add_rows(&b, &x[i], &parts[i]);
 	}
 	f->env.tap = test_stop_at_state;
@@ -359,7 +359,7 @@ static void refused(const struct step_batch *b)
 /* Changes one row of a batch that would be taken, and back. */
 #define REFUSED(b, change)                           \
 	do {                                         \
-		struct step_row kept[16];                 \
+		struct step_row kept[16];            \
 		memcpy(kept, (b).rows, sizeof kept); \
 		change;                              \
 		refused(&(b));                       \

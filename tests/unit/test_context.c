@@ -128,11 +128,11 @@ static void a_text_that_grows_goes_before_copies_of_where_it_was(void **state)
 	context_init(&x, &budget, &hybrid, KV_F16);
 	budget.limit = 2 * WIDE_BLOCK + x.recurrent.bytes;
 	assert_int_equal(context_reserve(&x, KV_BLOCK, &e), 0);
-	for (size_t i = 1; i <= RECURRENT_MARKS; i++)
-		recurrent_mark(&x.recurrent, x.tokens.count = i);
-	assert_int_equal(budget.used, WIDE_BLOCK + (1 + RECURRENT_MARKS) * x.recurrent.bytes);
+	for (size_t i = 1; i <= RECURRENT_CHECKPOINTS; i++)
+		recurrent_checkpoint(&x.recurrent, x.tokens.count = i);
+	assert_int_equal(budget.used, WIDE_BLOCK + (1 + RECURRENT_CHECKPOINTS) * x.recurrent.bytes);
 	assert_int_equal(context_reserve(&x, 2 * KV_BLOCK, &e), 0);
-	assert_int_equal(x.recurrent.mark_count, 0);
+	assert_int_equal(x.recurrent.checkpoint_count, 0);
 	assert_int_equal(context_reserve(&x, 3 * KV_BLOCK, &e), -ENOSPC);
 	context_free(&x);
 	assert_int_equal(budget.used, 0);
@@ -151,19 +151,19 @@ static void a_text_that_grows_goes_before_copies_of_other_texts(void **state)
 		context_init(all[i], &budget, &large, KV_F16);
 		assert_int_equal(context_reserve(all[i], KV_BLOCK, &e), 0);
 		for (size_t k = 1; k <= 2; k++)
-			recurrent_mark(&all[i]->recurrent, all[i]->tokens.count = k);
+			recurrent_checkpoint(&all[i]->recurrent, all[i]->tokens.count = k);
 	}
 	size_t copy = x.recurrent.bytes;
 	assert_true(WIDE_BLOCK > copy && WIDE_BLOCK <= 2 * copy);
 	budget.limit = budget.used;
 	assert_int_equal(context_reserve(&x, 2 * KV_BLOCK, &e), 0);
-	assert_int_equal(old.recurrent.mark_count, 0);
-	assert_int_equal(idle.recurrent.mark_count, 2);
+	assert_int_equal(old.recurrent.checkpoint_count, 0);
+	assert_int_equal(idle.recurrent.checkpoint_count, 2);
 	assert_int_equal(context_reserve(&x, 3 * KV_BLOCK, &e), 0);
-	assert_int_equal(idle.recurrent.mark_count, 0);
-	assert_int_equal(x.recurrent.mark_count, 2);
+	assert_int_equal(idle.recurrent.checkpoint_count, 0);
+	assert_int_equal(x.recurrent.checkpoint_count, 2);
 	assert_int_equal(context_reserve(&x, 4 * KV_BLOCK, &e), 0);
-	assert_int_equal(x.recurrent.mark_count, 0);
+	assert_int_equal(x.recurrent.checkpoint_count, 0);
 	assert_int_equal(context_reserve(&x, 5 * KV_BLOCK, &e), -ENOSPC);
 	assert_int_equal(context_rollback(&old, 1), 0); /* there is no copy to go back to */
 	assert_true(budget.used <= budget.limit);

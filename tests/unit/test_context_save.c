@@ -32,7 +32,7 @@ static void begin_head(struct context *x)
 	context_text(0, text);
 	context_begin(x);
 	free(context_go_on(x, text, MARK));
-	context_mark(x, MARK);
+	context_checkpoint(x, MARK);
 	free(context_go_on(x, text + MARK, HEAD - MARK));
 }
 
@@ -91,13 +91,13 @@ static void load_into(struct context *x, const struct bytes *b, size_t piece)
 
 /* ---- tests ---- */
 
-/* Before the ids; with one mark. */
+/* Before the ids; with one checkpoint. */
 static uint64_t counts_bytes(void)
 {
 	return 32 + (view.config->window ? 16 + 8 : 0);
 }
 
-/* Of so few positions that all blocks are before a mark or the end. */
+/* Of so few positions that all blocks are before a checkpoint or the end. */
 static uint64_t arithmetic(uint64_t positions, uint64_t states)
 {
 	const uint64_t *width = view.config->kv_width;
@@ -405,7 +405,7 @@ static void without_room_it_is_refused_and_nothing_is_kept(void **state)
 	assert_int_equal(engine_context_used(model.engine), 0);
 	assert_int_equal(engine_set_context_budget(model.engine, least, &e), 0);
 	load_into(&y, &b, 700);
-	assert_int_equal(y.recurrent.mark_count, 0);
+	assert_int_equal(y.recurrent.checkpoint_count, 0);
 	assert_int_equal(engine_set_context_budget(model.engine, 1 << 30, &e), 0);
 	assert_goes_on(&y, 2);
 	context_free(&y);

@@ -101,7 +101,7 @@ static void prompt(struct text *t, const uint32_t *ids, uint32_t n)
 		piece = n - done < t->f->chunk ? n - done : t->f->chunk;
 		compute(t, ROW_PROMPT, ids + done, piece);
 		drafter_follow_prompt(&t->d, t->layer, &t->x, piece, !t->last_only);
-		recurrent_mark(&t->x.recurrent, t->x.tokens.count);
+		recurrent_checkpoint(&t->x.recurrent, t->x.tokens.count);
 	}
 }
 

@@ -58,7 +58,7 @@ static void compute(struct context *x, const uint32_t *ids, uint32_t n, uint32_t
 		uint32_t count = n - done < chunk ? n - done : chunk;
 		if (test_step(view.forward, x, ids + done, count, NULL, &e))
 			fail_msg("%s", e.text);
-		recurrent_mark(&x->recurrent, x->tokens.count);
+		recurrent_checkpoint(&x->recurrent, x->tokens.count);
 	}
 }
 
@@ -164,7 +164,7 @@ static void its_memory_is_that_of_attention_layers_states_and_copies(void **stat
 	size_t recurrent = context_pages((3 * layer + noted) * sizeof(float));
 	assert_int_equal(engine_context_used(hybrid.engine), 2 * keys + 3 * recurrent);
 	assert_int_equal(context_full_bytes(c, KV_F32, 2 * KV_BLOCK, 64),
-			 2 * keys + (1 + RECURRENT_MARKS) * recurrent);
+			 2 * keys + (1 + RECURRENT_CHECKPOINTS) * recurrent);
 	context_free(&x);
 }
 
@@ -225,7 +225,7 @@ static void of_a_draft_only_what_stands_is_done_to_the_state(void **state)
 			uint32_t drafted = (random >> 16) % ANSWER_ROWS;
 			verify(&x, drafted, (random >> 20) % (drafted + 1), all);
 			if ((random >> 24) % 4 == 0)
-				recurrent_mark(&x.recurrent, x.tokens.count);
+				recurrent_checkpoint(&x.recurrent, x.tokens.count);
 			if ((random >> 26) % 8 == 0)
 				context_rollback(&x, x.tokens.count - 4);
 		}

@@ -108,7 +108,7 @@ static void without_a_window_all_stays(void **state)
 	kv_init(&t, &budget, 0, USED);
 	for (int i = 0; i < 10; i++)
 		must_go_on(100);
-	kv_mark(&t, held, held);
+	kv_checkpoint(&t, held, held);
 	assert_int_equal(blocks_there(), 16);
 	assert_int_equal(kv_rollback(&t, 77), 77);
 	assert_int_equal(blocks_there(), 2);
@@ -169,13 +169,14 @@ static void a_mark_is_gone_back_to(void **state)
 	while (held < 1000) {
 		must_go_on(10);
 		if (held == 500)
-			kv_mark(&t, held, 497); /* within the step */
+			kv_checkpoint(&t, held, 497); /* within the step */
 	}
 	/* Its window: 366 … 496 in blocks 5 … 7; the end's: 859 … 999 in 13 … 15. */
 	assert_int_equal(blocks_there(), 3 + 3);
-	assert_int_equal(kv_rollback(&t, 900), 512); /* the last that the mark's blocks have */
+	assert_int_equal(kv_rollback(&t, 900),
+			 512); /* the last that the checkpoint's blocks have */
 	assert_int_equal(kv_rollback(&t, 490), 490); /* they reach back further than to 370 */
-	assert_int_equal(t.mark_count, 0);
+	assert_int_equal(t.checkpoint_count, 0);
 	held = 490;
 	must_go_on(300);
 	assert_int_equal(kv_rollback(&t, 470), 470);
@@ -185,13 +186,13 @@ static void what_windows_have_in_common_is_there_once(void **state)
 {
 	(void)state;
 	must_go_on(640);
-	kv_mark(&t, held, held);
+	kv_checkpoint(&t, held, held);
 	uint32_t before = blocks_there();
 	for (int i = 0; i < 7; i++) {
 		must_go_on(8);
-		kv_mark(&t, held, held);
+		kv_checkpoint(&t, held, held);
 	}
-	assert_int_equal(t.mark_count, 8);
+	assert_int_equal(t.checkpoint_count, 8);
 	assert_int_equal(blocks_there(), before + 1);
 }
 
@@ -200,13 +201,13 @@ static void marks_are_bounded_and_denser_towards_the_end(void **state)
 	(void)state;
 	while (held < MOST) {
 		must_go_on(32);
-		kv_mark(&t, held, held);
+		kv_checkpoint(&t, held, held);
 	}
-	assert_int_equal(t.mark_count, MARKS_MOST);
+	assert_int_equal(t.checkpoint_count, KV_CHECKPOINTS);
 	assert_true(budget.used <= kv_full_bytes(&t, MOST, 32));
-	assert_in_range(t.marks[0], 1, MOST / 2);
-	assert_int_equal(t.marks[7], MOST);
-	assert_int_equal(t.marks[6], MOST - 32);
+	assert_in_range(t.checkpoints[0], 1, MOST / 2);
+	assert_int_equal(t.checkpoints[7], MOST);
+	assert_int_equal(t.checkpoints[6], MOST - 32);
 }
 
 /* Wherever it goes back to, and over whatever it wrote there before: see go_on. */
@@ -223,13 +224,13 @@ static void on_any_way_all_is_there_that_is_seen(void **state)
 			assert_true(at <= to);
 			held = at;
 			if (i % 3 == 0)
-				kv_mark(&t, held, held);
+				kv_checkpoint(&t, held, held);
 			continue;
 		}
 		assert_int_equal(go_on(n, text, i), 0);
 		if ((random >> 4) % 3 == 0) {
-			kv_mark(&t, held, held - n / 2);
-			kv_mark(&t, held, held);
+			kv_checkpoint(&t, held, held - n / 2);
+			kv_checkpoint(&t, held, held);
 		}
 		assert_true(blocks_there() * t.bytes <= kv_full_bytes(&t, MOST, 100));
 	}
@@ -243,18 +244,18 @@ static void marks_give_way_to_what_a_text_needs(void **state)
 	struct kv_table other;
 	kv_init(&other, &budget, 0, USED);
 	must_go_on(512);
-	kv_mark(&t, held, held);
+	kv_checkpoint(&t, held, held);
 	must_go_on(512);
-	kv_mark(&t, held, held);
+	kv_checkpoint(&t, held, held);
 	must_go_on(512);
 	must_go_on(1);
-	assert_int_equal(t.mark_count, 2);
+	assert_int_equal(t.checkpoint_count, 2);
 	assert_int_equal(blocks_there(), 3 + 3 + 4);
 	budget.limit = budget.used + 2 * other.bytes;
 	assert_int_equal(kv_reserve(&other, 0, 5 * KV_BLOCK, &e), 0);
-	assert_int_equal(t.mark_count, 1);
+	assert_int_equal(t.checkpoint_count, 1);
 	assert_int_equal(kv_reserve(&other, 0, 8 * KV_BLOCK, &e), 0);
-	assert_int_equal(t.mark_count, 0);
+	assert_int_equal(t.checkpoint_count, 0);
 	assert_int_equal(kv_reserve(&other, 0, 9 * KV_BLOCK, &e), -ENOSPC);
 	kv_free(&other);
 	blocks_there();
@@ -277,14 +278,14 @@ static void a_fork_has_what_its_rows_see(void **state)
 	static uint32_t text[MOST];
 	struct kv_table fork, mine;
 	must_go_on(500);
-	kv_mark(&t, held, held);
+	kv_checkpoint(&t, held, held);
 	for (int i = 0; i < 10; i++)
 		must_go_on(50);
 	uint32_t before = blocks_there();
 	kv_init(&fork, &budget, WINDOW, USED);
 	assert_int_equal(kv_share(&fork, &t, held, &e), 0);
 	assert_int_equal(blocks_there(), before); /* counted once */
-	assert_int_equal(fork.mark_count, 0);
+	assert_int_equal(fork.checkpoint_count, 0);
 	assert_int_equal(kv_rollback(&fork, 998), 998);
 	mine = t;
 	t = fork;
@@ -294,7 +295,7 @@ static void a_fork_has_what_its_rows_see(void **state)
 	part(1000, text, 3);
 	assert_int_equal(*key_of(&fork, 999), 2);
 	kv_free(&fork);
-	assert_int_equal(kv_rollback(&t, 500), 500); /* its own mark */
+	assert_int_equal(kv_rollback(&t, 500), 500); /* its own checkpoint */
 }
 
 static void what_is_moved_keeps_its_marks(void **state)
@@ -302,7 +303,7 @@ static void what_is_moved_keeps_its_marks(void **state)
 	(void)state;
 	struct kv_table from;
 	must_go_on(500);
-	kv_mark(&t, held, held);
+	kv_checkpoint(&t, held, held);
 	must_go_on(500);
 	must_go_on(1);
 	from = t;
@@ -321,9 +322,9 @@ static void what_is_moved_keeps_its_marks(void **state)
 static void taken_anew_it_has_the_windows_and_no_more(void **state)
 {
 	(void)state;
-	static const uint64_t marks[] = {500, 1000};
+	static const uint64_t checkpoints[] = {500, 1000};
 	uint32_t seen = 0;
-	assert_int_equal(kv_take(&t, 2000, marks, 2, &e), 0);
+	assert_int_equal(kv_take(&t, 2000, checkpoints, 2, &e), 0);
 	for (uint32_t i = 0; i < t.count; i++) {
 		bool want = kv_sees(WINDOW, 500, i) || kv_sees(WINDOW, 1000, i) ||
 			    kv_sees(WINDOW, 2000, i);
@@ -331,8 +332,8 @@ static void taken_anew_it_has_the_windows_and_no_more(void **state)
 		seen += want;
 	}
 	assert_int_equal(blocks_there(), seen);
-	kv_set_marks(&t, marks, 2);
-	assert_int_equal(t.mark_count, 2);
+	kv_set_checkpoints(&t, checkpoints, 2);
+	assert_int_equal(t.checkpoint_count, 2);
 	assert_int_equal(blocks_there(), seen);
 	assert_int_equal(kv_rollback(&t, 1500), 1024);
 	assert_int_equal(kv_rollback(&t, 999), 999);
@@ -342,16 +343,16 @@ static void taken_anew_it_has_the_windows_and_no_more(void **state)
 static void without_room_the_earlier_marks_are_left_out(void **state)
 {
 	(void)state;
-	static const uint64_t marks[] = {500, 1000};
+	static const uint64_t checkpoints[] = {500, 1000};
 	budget.limit = (3 + 2 + 1) * t.bytes;
-	assert_int_equal(kv_take(&t, 2000, marks, 2, &e), 0);
-	kv_set_marks(&t, marks, 2);
-	assert_int_equal(t.mark_count, 1);
-	assert_int_equal(t.marks[0], 1000);
+	assert_int_equal(kv_take(&t, 2000, checkpoints, 2, &e), 0);
+	kv_set_checkpoints(&t, checkpoints, 2);
+	assert_int_equal(t.checkpoint_count, 1);
+	assert_int_equal(t.checkpoints[0], 1000);
 	blocks_there();
 	kv_rollback(&t, 0);
 	budget.limit = t.bytes;
-	assert_int_equal(kv_take(&t, 2000, marks, 2, &e), -ENOSPC);
+	assert_int_equal(kv_take(&t, 2000, checkpoints, 2, &e), -ENOSPC);
 	kv_rollback(&t, 0);
 	assert_int_equal(budget.used, 0);
 }
@@ -371,7 +372,7 @@ static void *take_and_give(void *arg)
 	return NULL;
 }
 
-/* Who needs memory may take what marks keep at any moment of the text's. */
+/* Who needs memory may take what checkpoints keep at any moment of the text's. */
 static void marks_give_way_while_their_text_goes_on(void **state)
 {
 	static uint32_t text[MOST];
@@ -388,7 +389,7 @@ static void marks_give_way_while_their_text_goes_on(void **state)
 		else if (go_on(n, text, i))
 			refused++;
 		if (i % 2)
-			kv_mark(&t, held, held);
+			kv_checkpoint(&t, held, held);
 	}
 	atomic_store(&done, true);
 	pthread_join(thread, NULL);

@@ -55,7 +55,7 @@ static void a_model_without_recurrent_layers_takes_nothing(void **state)
 	recurrent_init(&none, &budget, 0);
 	uint64_t before = budget.used;
 	assert_int_equal(recurrent_reserve(&none, &e), 0);
-	recurrent_mark(&none, 5);
+	recurrent_checkpoint(&none, 5);
 	assert_int_equal(recurrent_rollback(&none, 9, 4), 4);
 	assert_int_equal(budget.used, before);
 	recurrent_free(&none);
@@ -73,9 +73,9 @@ static void a_rollback_ends_at_the_mark_before(void **state)
 {
 	(void)state;
 	advance(10);
-	recurrent_mark(&r, 10);
+	recurrent_checkpoint(&r, 10);
 	advance(20);
-	recurrent_mark(&r, 20);
+	recurrent_checkpoint(&r, 20);
 	advance(30);
 	assert_int_equal(recurrent_rollback(&r, 30, 30), 30);
 	assert_is_at(30);
@@ -93,7 +93,7 @@ static void what_lies_beyond_a_rollback_is_forgotten(void **state)
 	(void)state;
 	for (size_t p = 10; p <= 30; p += 10) {
 		advance(p);
-		recurrent_mark(&r, p);
+		recurrent_checkpoint(&r, p);
 	}
 	assert_int_equal(recurrent_rollback(&r, 30, 15), 10);
 	advance(31); /* another text */
@@ -105,10 +105,10 @@ static void after_a_failed_step_even_its_own_position_is_gone_back_from(void **s
 {
 	(void)state;
 	advance(10);
-	recurrent_mark(&r, 10);
+	recurrent_checkpoint(&r, 10);
 	advance(20);
 	r.spoiled = true;
-	recurrent_mark(&r, 20);
+	recurrent_checkpoint(&r, 20);
 	assert_int_equal(recurrent_rollback(&r, 20, 20), 10);
 	assert_is_at(10);
 	assert_false(r.spoiled);
@@ -122,19 +122,19 @@ static void marks_are_few_and_denser_towards_the_end(void **state)
 	enum { STEP = 100, END = 100 * STEP };
 	for (size_t p = STEP; p <= END; p += STEP) {
 		advance(p);
-		recurrent_mark(&r, p);
-		assert_true(r.mark_count <= RECURRENT_MARKS);
-		assert_int_equal(r.marks[r.mark_count - 1].position, p);
-		if (r.mark_count > 1 && p > 2 * STEP)
-			assert_true(r.marks[r.mark_count - 2].position >= p - 2 * STEP);
+		recurrent_checkpoint(&r, p);
+		assert_true(r.checkpoint_count <= RECURRENT_CHECKPOINTS);
+		assert_int_equal(r.checkpoints[r.checkpoint_count - 1].position, p);
+		if (r.checkpoint_count > 1 && p > 2 * STEP)
+			assert_true(r.checkpoints[r.checkpoint_count - 2].position >= p - 2 * STEP);
 	}
-	assert_int_equal(r.mark_count, RECURRENT_MARKS);
-	assert_int_equal(budget.used, (RECURRENT_MARKS + 1) * r.bytes);
+	assert_int_equal(r.checkpoint_count, RECURRENT_CHECKPOINTS);
+	assert_int_equal(budget.used, (RECURRENT_CHECKPOINTS + 1) * r.bytes);
 	for (size_t back = STEP; back <= END / 2; back += STEP) {
-		size_t at = 0; /* where there is no mark before it */
-		for (uint32_t i = 0; i < r.mark_count; i++)
-			if (r.marks[i].position <= END - back)
-				at = r.marks[i].position;
+		size_t at = 0; /* where there is no checkpoint before it */
+		for (uint32_t i = 0; i < r.checkpoint_count; i++)
+			if (r.checkpoints[i].position <= END - back)
+				at = r.checkpoints[i].position;
 		assert_true(END - back - at <= 3 * back);
 	}
 }
@@ -145,10 +145,10 @@ static void without_room_a_copy_takes_the_place_of_another(void **state)
 	budget.limit = 3 * r.bytes;
 	for (size_t p = 10; p <= 50; p += 10) {
 		advance(p);
-		recurrent_mark(&r, p);
+		recurrent_checkpoint(&r, p);
 		assert_true(budget.used <= budget.limit);
 	}
-	assert_int_equal(r.mark_count, 2);
+	assert_int_equal(r.checkpoint_count, 2);
 	assert_int_equal(recurrent_rollback(&r, 60, 55), 50);
 	assert_is_at(50);
 }
@@ -158,8 +158,8 @@ static void without_room_for_any_copy_there_is_none(void **state)
 	(void)state;
 	budget.limit = r.bytes;
 	advance(10);
-	recurrent_mark(&r, 10);
-	assert_int_equal(r.mark_count, 0);
+	recurrent_checkpoint(&r, 10);
+	assert_int_equal(r.checkpoint_count, 0);
 	assert_int_equal(recurrent_rollback(&r, 20, 15), 0);
 	assert_int_equal(recurrent_reserve(&r, &e), 0);
 	assert_true(r.now[1] == 0);
@@ -202,7 +202,7 @@ static void copies_may_give_way_at_any_moment(void **state)
 	for (size_t end = 100; atomic_load(&taken) < TAKES; end++) {
 		for (size_t p = end - 40; p <= end; p += 10) {
 			advance(p);
-			recurrent_mark(&r, p);
+			recurrent_checkpoint(&r, p);
 		}
 		size_t at = recurrent_rollback(&r, end + 1, end - 5);
 		if (at)

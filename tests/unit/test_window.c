@@ -1,6 +1,6 @@
 /* Models whose layers see a window: a context holds what the next row sees, and what a row after a
- * mark does; wherever the text goes back to, by whatever way, what is computed then is to the bit
- * what a context computes that was never anywhere else. */
+ * checkpoint does; wherever the text goes back to, by whatever way, what is computed then is to the
+ * bit what a context computes that was never anywhere else. */
 #include "engine/compute/context_save.h"
 #include "engine/serve/observe.h"
 #include "forward_help.h"
@@ -168,7 +168,7 @@ static void go_back_to_the_mark_before(void)
 		while (x.tokens.count < TOKENS) {
 			size_t left = TOKENS - x.tokens.count;
 			compute(&x, left < 50 ? (uint32_t)left : 50, 50);
-			context_mark(&x, x.tokens.count);
+			context_checkpoint(&x, x.tokens.count);
 		}
 		size_t left = context_rollback(&x, to);
 		assert_int_equal(left, x.tokens.count);
@@ -263,7 +263,7 @@ static void fork_and_go_on(void)
 	begin(&x);
 	begin(&y);
 	compute(&x, 150, 50);
-	context_mark(&x, 150);
+	context_checkpoint(&x, 150);
 	compute(&x, 150, 50);
 	uint64_t before = engine_context_used(model.engine);
 	assert_int_equal(context_fork(&y, &x, &e), 0);
@@ -271,7 +271,7 @@ static void fork_and_go_on(void)
 	compute(&y, 50, 7);
 	compute(&x, 40, 3);
 	assert_int_equal(context_rollback(&x, 150), 150);
-	assert_int_equal(context_rollback(&y, 150), 0); /* the mark is not the fork's */
+	assert_int_equal(context_rollback(&y, 150), 0); /* the checkpoint is not the fork's */
 	compute(&x, 100, 11);
 	compute(&y, 100, 64);
 	context_free(&x);
@@ -324,10 +324,11 @@ static void save_and_load(void)
 	size_t n, again;
 	begin(&x);
 	compute(&x, 150, 50);
-	context_mark(&x, 150);
+	context_checkpoint(&x, 150);
 	compute(&x, 160, 20);
 	uint8_t *bytes = save(&x, &n);
-	/* Of 5 blocks the mark's window is in 2 (135 … 149), and the end's in one (295 … 309). */
+	/* Of 5 blocks the checkpoint's window is in 2 (135 … 149), and the end's in one (295 …
+	 * 309). */
 	size_t element = view.kv == KV_F32 ? 4 : 2;
 	assert_int_equal(n, 32 + 16 + 8 + 310 * 4 +
 				    KV_BLOCK * element *
@@ -342,7 +343,7 @@ static void save_and_load(void)
 	compute(&x, 90, 13);
 	assert_int_equal(context_rollback(&y, 150), 150);
 	compute(&y, 250, 64);
-	assert_int_equal(context_rollback(&x, 170), 170); /* what the mark's block has */
+	assert_int_equal(context_rollback(&x, 170), 170); /* what the checkpoint's block has */
 	compute(&x, 100, 1);
 	free(bytes);
 	free(other);
@@ -377,8 +378,8 @@ static void forge_counts(void)
 	size_t n;
 	begin(&x);
 	compute(&x, 310, 31);
-	context_mark(&x, 300);
-	context_mark(&x, 310);
+	context_checkpoint(&x, 300);
+	context_checkpoint(&x, 310);
 	uint8_t *bytes = save(&x, &n);
 	refused(bytes, n, 32, 8, 0, "another model");
 	refused(bytes, n, 32, 8, UINT64_MAX, "another model");
@@ -386,7 +387,7 @@ static void forge_counts(void)
 	refused(bytes, n, 40, 4, WINDOW + 1, "another model");
 	refused(bytes, n, 44, 4, 0, "contradict");
 	refused(bytes, n, 44, 4, 3, "contradict");
-	refused(bytes, n, 44, 4, MARKS_MOST + 1, "contradict");
+	refused(bytes, n, 44, 4, KV_CHECKPOINTS + 1, "contradict");
 	refused(bytes, n, 44, 4, UINT32_MAX, "contradict");
 	refused(bytes, n, 48, 8, 0, "contradict");
 	refused(bytes, n, 48, 8, 310, "contradict");
