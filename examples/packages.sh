@@ -50,6 +50,9 @@ command ip             | iproute2
 command git            | git
 command man            | man-db
 python  numpy          | python3-numpy'
+# What only check-full has time for.
+full_wants='command aarch64-linux-gnu-gcc | gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+command qemu-aarch64  | qemu-user'
 
 there() { # command NAME, or library NAME
 	case $1 in
@@ -75,13 +78,14 @@ fi
 
 what=${1:-build} needs=$build_needs wants=
 case $what in
-test | full) needs+=$'\n'$test_needs wants=$test_wants ;;
+test) needs+=$'\n'$test_needs wants=$test_wants ;;
+full) needs+=$'\n'$test_needs wants=$test_wants$'\n'$full_wants ;;
 fresh) needs=$fresh_needs ;;
 esac
 missing_of() { # NEEDS: the packages of what is not there
 	local kind name package
 	while read -r kind name _ package; do
-		[ -z "$kind" ] || there "$kind" "$name" || echo "$package"
+		[ -z "$kind" ] || there "$kind" "$name" || tr ' ' '\n' <<<"$package"
 	done <<<"$1"
 }
 mapfile -t missing < <(missing_of "$needs")

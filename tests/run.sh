@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests and counts them: the unit tests, scripts and tests of the mount with the plain tree (make check), or, with
-# CHECK=full, those of the sanitizers' trees and what takes long (make check-sanitizers). Each
+# CHECK=full, those of the sanitizers' trees and what takes long (make check-sanitizers): all of smoke.sh, and cross.sh,
+# whose emulator takes five minutes. Each
 # program runs under a time limit, so that a hung mount never hangs the suite; three of them run side by side for
 # two cores (JOBS). Their order is random, and so is that of the tests within a group of unit tests; SEED=… repeats it.
 # What a failed test printed is shown. At the end come what was skipped, with its reason, why tests failed, and which,
@@ -100,7 +101,7 @@ named() {
 		done
 	done
 	echo tests/bench/smoke.sh
-	$full || printf '%s\n' tests/*.sh | grep -v /run.sh
+	if $full; then echo tests/cross.sh; else printf '%s\n' tests/*.sh | grep -vE '/(run|cross)\.sh'; fi
 	$fuse || return
 	# What threads and lifetimes are hardest on, with the sanitizers watching.
 	for tree in "${watched[@]}"; do
@@ -120,7 +121,7 @@ begin() { # NAME
 
 # Those that take minutes are begun first, so that no lane is left with one of them at the end; each of both parts is in
 # the order of the seed.
-long='unit (refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference)\.sh$'
+long='unit (refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference|cross)\.sh$'
 SEED=${SEED:-$RANDOM}
 export SEED
 shuffled() { shuf --random-source=<(yes "$SEED"); }

@@ -109,7 +109,7 @@ from_within() { # the command's own folder is no reason to stay; another's is, a
 	cd /
 	(cd "$work/other" && exec "$MOEFS" umount .) || fail "status $?"
 	! mountpoint -q "$work/other" || fail "it is still there"
-	timeout "$limit" tail --pid="$process" -f /dev/null
+	until_true not alive "$process"
 }
 another_user() {
 	status_of 1 "$mnt is the mount of user $(id -u): only that user and root may unmount it" \
@@ -128,7 +128,7 @@ second() { # a second one, with a blank in its point, by one word alone
 	same "$(line "$work/a b" | cut -f 1,3)" "$work/a b	$process"
 	"$MOEFS" umount second || fail "by model: status $?"
 	! mountpoint -q "$work/a b" || fail "it is still there"
-	timeout "$limit" tail --pid="$process" -f /dev/null
+	until_true not alive "$process"
 }
 which_one() { # the same model twice is ambiguous
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
@@ -137,7 +137,7 @@ which_one() { # the same model twice is ambiguous
 	status_of 1 "say which is to go" "$MOEFS" umount "$(basename "$MODEL")"
 	(cd "$work" && "$MOEFS" umount other/) || fail "by a path: status $?"
 	! mountpoint -q "$work/other" || fail "it is still there"
-	timeout "$limit" tail --pid="$process" -f /dev/null
+	until_true not alive "$process"
 }
 busy() { # who is in it is said, and -z does it all the same
 	local process
@@ -149,14 +149,14 @@ busy() { # who is in it is said, and -z does it all the same
 	! mountpoint -q "$work/other" || fail "it is still there"
 	same "$(cat <&7)" "$("$MOEFS" --version | cut -d ' ' -f 2)" "an open file is read to its end"
 	exec 7<&-
-	timeout "$limit" tail --pid="$process" -f /dev/null
+	until_true not alive "$process"
 }
 killed() { # what a daemon left that was killed is listed as such, and taken away
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	local process
 	process=$(serves "$work/other")
 	kill -9 "$process"
-	timeout "$limit" tail --pid="$process" -f /dev/null
+	until_true not alive "$process"
 	same "$(line "$work/other" | cut -f 3,4)" "-	its program is gone"
 	"$MOEFS" umount "$work/other" || fail "status $?"
 	! grep -qF " $work/other " /proc/self/mountinfo || fail "it is still there"
@@ -180,7 +180,7 @@ elsewhere() { # another mount namespace has a copy: the daemon goes on, and who 
 			fail "list --json: $(cat "$work/out")"
 	fi
 	: >"$work/held"
-	timeout "$limit" tail --pid="$process" -f /dev/null
+	until_true not alive "$process"
 	"$MOEFS" list | cut -f 3 | grep -qx "$process" && fail "list still has it"
 	return 0
 }

@@ -103,6 +103,16 @@ answers_not() { # WORDS
 	fails_with "Input/output error" timeout $limit cat output
 	grep -q "$1" error || fail "the session's error: $(cat error)"
 }
+# The prompt's conversion stops, too, but how far the answer has come by then is a matter of time: it is whole, or fails in words.
+answers_whole_or_not() { # WORDS
+	cd "$m/sessions/default" && echo 24 > params/max_tokens && echo 0 > params/temperature || exit
+	echo "$question" > prompt
+	if timeout $limit cat output >"$work/answer" 2>/dev/null; then
+		same "$(cat "$work/answer")" "$right"
+	else
+		grep -q "$1" error || fail "the session's error: $(cat error)"
+	fi
+}
 stops_in_words() { # STATE WORDS MEANWHILE RULE…
 	local state=$1 words=$2 meanwhile=$3
 	shift 3
@@ -128,7 +138,7 @@ claim "…so does an expert's write that fails" \
 claim "…and the journal's" \
 	stops_in_words ready "journal: cannot be written: Input/output error" answers_all_the_same "*journal write error=EIO after_bytes=12000"
 claim "an expert's sync that fails ends the conversion, since nothing of it can be believed; a prompt begins anew" \
-	stops_in_words failed "cannot be written: Input/output error" answers_not "$experts sync error=EIO after=2"
+	stops_in_words failed "cannot be written: Input/output error" answers_whole_or_not "$experts sync error=EIO after=2"
 
 has_struck() { [ "$(struck)" -gt 0 ]; }
 stopped_once() { # the next write that succeeds, the rest's own or a prompt's, has all gone on with

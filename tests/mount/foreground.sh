@@ -42,7 +42,7 @@ line() {
 	same "$(tr -d '\r' <"$typed" | grep -cE "misses, [a-z]+.?moefs")" 0 "lines that are run together"
 }
 gone() {
-	"$MOEFS" umount "$mnt" && timeout "$limit" tail --pid="$daemon" -f /dev/null
+	"$MOEFS" umount "$mnt" && until_true not alive "$daemon"
 }
 claim "on a terminal a conversion has a bar, and info/progress its words" converting
 claim "…as wide at any time" width
@@ -68,7 +68,7 @@ claim "warming has one, too" warm
 quiet() {
 	begin env NOTIFY_SOCKET="$work/notify" "$MOEFS" -f -v -o "store=$store" "$MODEL" "$mnt"
 	complete
-	kill "$daemon" && timeout "$limit" tail --pid="$daemon" -f /dev/null
+	kill "$daemon" && until_true not alive "$daemon"
 	same "$(cat "$work/stderr")" "" "what is said"
 }
 notified() { # READY once the tree answers, STOPPING at the end

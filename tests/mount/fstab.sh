@@ -23,7 +23,7 @@ inside() { # FUNCTION ARGUMENT…: with what it mounts gone at its end, and the 
 	("$@")
 	status=$?
 	while umount "$mnt" 2>/dev/null; do :; done
-	for pid in $(pgrep -f -- "^moefs .*$work/"); do timeout "$limit" tail --pid="$pid" -f /dev/null; done
+	for pid in $(pgrep -f -- "^moefs .*$work/"); do until_true not alive "$pid"; done
 	return $status
 }
 mounts() { # type and source of all that is mounted there, as mountinfo spells them
@@ -116,7 +116,7 @@ dropped() { # OPTION…: mounts so, and is that user alone with all that it open
 	fails_with "Permission denied" cat "$mnt/pid" # root is another user
 	timeout "$limit" mount -a -T "$work/fstab" || fail "mount -a again: status $?"
 	same "$(mounts)" "fuse.moefs $work/their/model" "what is mounted after the second time"
-	kill "$pid" && timeout "$limit" tail --pid="$pid" -f /dev/null
+	kill "$pid" && until_true not alive "$pid"
 	same "$(mounts)" "" "after the daemon's end"
 	timeout "$limit" mount -a -T "$work/fstab" || fail "mount -a once more: status $?"
 	as_them moefs list | grep -qF "$mnt	$work/their/model	" || fail "they do not see it: $(as_them moefs list)"

@@ -19,7 +19,8 @@ clone() { # USER HOME
 	git clone --quiet --no-local . "$root$2/moefs" && chroot "$root" chown -R "$1:" "$2/moefs"
 }
 
-# The other system, as the first process of its namespaces sees it: everything ends with that process.
+# The other system, as the first process of its namespaces sees it: everything ends with that process. That process is a
+# shell, which waits for orphans, as an init does: a daemon that has ended would stay a zombie otherwise.
 inside() { # COMMAND, which root runs there in a login shell
 	unshare --mount --pid --fork --kill-child --propagation private bash -euc '
 		root=$1 data=$2
@@ -32,7 +33,7 @@ inside() { # COMMAND, which root runs there in a login shell
 		cd "$root"
 		pivot_root . mnt
 		umount --lazy /mnt
-		exec env -i HOME=/root TERM=dumb LANG=C.UTF-8 bash -lc "$3"' - "$root" "$data" "$1" </dev/null
+		exec env -i HOME=/root TERM=dumb LANG=C.UTF-8 bash -lc "$3; exit \$?"' - "$root" "$data" "$1" </dev/null
 }
 
 as_you="su - you -c"
