@@ -1,6 +1,5 @@
-/* Splits an answer while it streams: where the answer is (states), what its marks begin, and
- * messages in channels (gpt-oss). Not here: how families write calls (split_forms.c) and reading
- * them. */
+/* Splits an answer while it streams: the states of the answer, its marks, and messages in channels
+ * (gpt-oss). Not here: the syntax of calls (split_forms.c) and the functions that read calls. */
 #include "engine/answer/split.h"
 
 #include "engine/answer/split_calls.h"
@@ -14,26 +13,26 @@
 struct split {
 	const struct split_form *form;
 	bool begins[256];	  /* bytes that a mark of the form begins with */
-	const struct json *tools; /* NULL: none on offer */
+	const struct json *tools; /* NULL: the request has none */
 	enum split_thinking thinking;
 	enum { AT_START, IN_THOUGHTS, BEHIND_THOUGHTS, IN_HEAD, IN_CONTENT } where;
-	struct text_out text;	     /* all of it */
-	size_t at;		     /* what of it is taken apart */
-	size_t wasted;		     /* bytes read in vain */
-	size_t again;		     /* how long the text is to be before it is looked at again */
-	struct text_out held;	     /* white space that may be dropped */
-	bool fresh, after_call;	     /* nothing of content yet, or since the last call */
-	const struct call_way *open; /* whose mark before several calls was met */
-	bool as_it_is;		     /* of a channel's message nothing is taken */
-	bool cut;		     /* nothing more comes, but more was to be said */
-	bool thought;		     /* there will be no more thoughts */
+	struct text_out text;	     /* the whole answer so far */
+	size_t at;		     /* text[0 .. at) is split */
+	size_t wasted;		     /* bytes that were read as calls but are not calls */
+	size_t again;		     /* the length at which the text is scanned again */
+	struct text_out held;	     /* white space that is dropped if a call follows */
+	bool fresh, after_call;	     /* no content yet; none since the last call */
+	const struct call_way *open; /* the way whose `open` mark came before */
+	bool as_it_is;		     /* the channel's message is content, marks included */
+	bool cut;		     /* split_cut is running */
+	bool thought;		     /* no more thoughts can follow */
 	struct text_out thoughts, content;
 	struct calls calls;
 };
 
 /* ---- channels ---- */
 
-/* Answers in channels, as gpt-oss writes them: messages, each with a head that says what it is.
+/* Answers in channels, as gpt-oss writes them: messages, each with a head that names its channel.
  *
  *     <|channel|>analysis<|message|>THOUGHTS<|end|>
  *     <|start|>assistant<|channel|>commentary to=functions.NAME
@@ -43,11 +42,11 @@ struct split {
 enum { CHANNEL_HEAD_MAX = 512 };
 struct channel_head {
 	enum { CHANNEL_OTHER, CHANNEL_ANALYSIS, CHANNEL_FINAL } channel;
-	const char *recipient; /* NULL: people */
+	const char *recipient; /* NULL: the user */
 	size_t recipient_n;
 };
 
-/* The mark at i that ends a message, NULL where none does; <|start|> begins the next as well. */
+/* The mark at i that ends a message, or NULL. <|start|> ends a message and begins the next. */
 static const char *split_channel_end(struct split_scan *s, size_t i)
 {
 	static const char *const ENDS[] = {CHANNEL_END, CHANNEL_RETURN, CHANNEL_CALL,
@@ -63,7 +62,7 @@ static bool split_is_word(const char *text, size_t n, const char *word)
 	return n == strlen(word) && memcmp(text, word, n) == 0;
 }
 
-/* What a word of the head says. */
+/* Reads one word of the head: a channel, or to=RECIPIENT. */
 static void split_read_head_word(const char *text, size_t n, bool names_channel,
 				 struct channel_head *head)
 {
@@ -79,7 +78,8 @@ static void split_read_head_word(const char *text, size_t n, bool names_channel,
 	}
 }
 
-/* Reads the head at i and returns the place behind it; longer than CHANNEL_HEAD_MAX is none. */
+/* Reads the head at i and returns the offset after it. SCAN_BAD if the head is longer than
+ * CHANNEL_HEAD_MAX. */
 static size_t split_channel_head(struct split_scan *s, size_t i, struct channel_head *head)
 {
 	bool names_channel = false, any = false;
@@ -133,13 +133,11 @@ static size_t split_channel_call(struct split_scan *s, size_t i, const struct ch
 
 /* ---- marks ---- */
 
-/* What the marks of the form begin: calls, and marks that are not content. */
-
-/* What may be read in vain for calls that are none, in bytes: then nothing more is one. An answer
- * of a megabyte that always begins another call would else take hours. */
+/* Bytes that may be read as calls but turn out not to be calls; after that no more calls are read.
+ * A megabyte that keeps beginning calls would otherwise take hours. */
 enum { WASTE_MAX = 16 << 20 };
 
-/* Whether a way's mark stands at *i; moves *i over what stands before it. */
+/* Whether the mark of a way is at *i, after an optional `open` mark, over which *i moves. */
 static bool split_begins_way(const struct call_way *w, const struct call_way *open,
 			     struct split_scan *t, size_t *i)
 {
@@ -151,8 +149,8 @@ static bool split_begins_way(const struct call_way *w, const struct call_way *op
 	return scan_word(t, *i, w->begin);
 }
 
-/* Appends the calls at i, and returns the place behind them; sets whose they are. i: there are
- * none; undecided is SCAN_MORE. */
+/* Appends the calls at i and returns the offset after them; *open is their way if the way has an
+ * `open` mark. Returns i if there are none, or with SCAN_MORE if that is undecided. */
 static size_t split_read_calls(struct split *s, struct split_scan *t, size_t i, bool line,
 			       const struct call_way **open)
 {
@@ -181,7 +179,7 @@ static size_t split_read_calls(struct split *s, struct split_scan *t, size_t i, 
 	return i;
 }
 
-/* Behind the mark that closes a block of calls, if it stands at i. */
+/* The offset after the mark that closes a block of calls; i if the mark is not at i. */
 static size_t split_close(struct split_scan *t, size_t i, const struct call_way **open)
 {
 	if (!*open || !scan_word(t, i, (*open)->close))
@@ -191,7 +189,7 @@ static size_t split_close(struct split_scan *t, size_t i, const struct call_way 
 	return i;
 }
 
-/* Behind a mark that is no content, if one stands at i. */
+/* The offset after a mark that is not content; i if there is none at i. */
 static size_t split_silent(const struct split *s, struct split_scan *t, size_t i)
 {
 	for (size_t k = 0; k < FORM_WORDS_MAX && s->form->silent[k]; k++)
@@ -200,7 +198,7 @@ static size_t split_silent(const struct split *s, struct split_scan *t, size_t i
 	return i;
 }
 
-/* Reads calls, what stands around them, and nothing else, up to the end. */
+/* Reads calls and the marks around them up to the end. SCAN_BAD if there is other text. */
 static void split_read_to_the_end(struct split *s, struct split_scan *t, size_t i, bool line)
 {
 	const struct call_way *open = s->open;
@@ -218,7 +216,7 @@ static void split_read_to_the_end(struct split *s, struct split_scan *t, size_t 
 	s->wasted += t->state == SCAN_BAD ? i - from : 0;
 }
 
-/* Nothing but calls from i to the end of a whole text; they are taken. line: a line begins at i. */
+/* If nothing but calls follows from i to the end, appends the calls. `line`: a line begins at i. */
 static bool split_calls_to_the_end(struct split *s, const struct split_scan *t, size_t i, bool line)
 {
 	struct split_scan own = *t;
@@ -232,7 +230,7 @@ static bool split_calls_to_the_end(struct split *s, const struct split_scan *t, 
 	return good;
 }
 
-/* Whether of a text that was cut off the rest from i may have become nothing but calls. */
+/* Whether the rest of a text that was cut off is the beginning of nothing but calls. */
 static bool split_may_become_calls(struct split *s, size_t i)
 {
 	struct split_scan own = {.bytes = s->text.bytes, .n = s->text.n};
@@ -242,14 +240,14 @@ static bool split_may_become_calls(struct split *s, size_t i)
 	return own.state == SCAN_MORE;
 }
 
-/* Whether a text and a word are alike as far as both go. */
+/* Whether text[n] and a word agree up to the end of the shorter one. */
 static bool split_agree(const char *text, size_t n, const char *word)
 {
 	size_t length = strlen(word);
 	return memcmp(text, word, n < length ? n : length) == 0;
 }
 
-/* Whether an object that was cut off names a function first, or what that is called with. */
+/* Whether the first key of an object that was cut off is that of a call's name or arguments. */
 static bool split_begins_json_call(const char *text, size_t n, const struct json_words *w)
 {
 	size_t i = 1;
@@ -263,8 +261,8 @@ static bool split_begins_json_call(const char *text, size_t n, const struct json
 	return alike;
 }
 
-/* Whether what is undecided at the end of a text that was cut off is to be content nevertheless:
- * more likely it is ordinary text than the beginning of a mark or a call. */
+/* Whether the undecided end of a text that was cut off becomes content, since it is more likely
+ * ordinary text than the beginning of a mark or a call. */
 static bool split_is_plain(const struct split *s)
 {
 	const char *text = s->text.bytes + s->at, *end = s->text.bytes + s->text.n;
@@ -283,7 +281,7 @@ static bool split_is_plain(const struct split *s)
 	return !n;
 }
 
-/* Whether the mark of a call stands here. */
+/* Whether the mark of a call is at i. */
 static bool split_stands_a_call(const struct split *s, struct split_scan *t, size_t i)
 {
 	for (size_t k = 0; k < FORM_WAYS_MAX && s->form->ways[k].begin; k++) {
@@ -296,7 +294,7 @@ static bool split_stands_a_call(const struct split *s, struct split_scan *t, siz
 
 /* ---- states ---- */
 
-/* Each state takes a part of the answer, or leaves the scan undecided. */
+/* Each function takes a part of the answer, or sets SCAN_MORE. */
 
 static char split_before(const struct split *s)
 {
@@ -317,7 +315,8 @@ static void split_at_start(struct split *s, struct split_scan *t)
 		s->at = marked ? i + strlen(mark) : i;
 }
 
-/* A call among thoughts is theirs if they end: whether they do must be known first. */
+/* A call among thoughts is part of the thoughts if their end mark follows: waits until that is
+ * known. */
 static bool split_held_by_a_call(struct split *s, struct split_scan *t)
 {
 	const char *end = s->form->think_end;
@@ -368,14 +367,14 @@ static void split_behind_thoughts(struct split *s, struct split_scan *t)
 		s->where = IN_CONTENT;
 }
 
-/* What follows in content is joined to it by one newline. */
+/* After a call or a message: further content is joined by one newline. */
 static void split_begin_part(struct split *s)
 {
 	s->held.n = 0;
 	s->after_call = s->fresh = true;
 }
 
-/* Between messages in channels: what the next one is. */
+/* Between messages in channels: reads the head of the next message. */
 static void split_in_head(struct split *s, struct split_scan *t)
 {
 	struct channel_head head;
@@ -410,7 +409,7 @@ static bool split_ends_message(struct split *s, struct split_scan *t)
 		return false;
 	bool next = strcmp(end, CHANNEL_START) == 0;
 	if (next && s->as_it_is && s->fresh)
-		return false; /* it is what begins the message itself */
+		return false; /* the mark begins this message itself */
 	if (s->as_it_is || strcmp(end, CHANNEL_RETURN) == 0) {
 		text_out_add(&s->content, s->held.bytes, s->held.n);
 		text_out_string(&s->content, s->as_it_is && !next ? end : "");
@@ -422,7 +421,7 @@ static bool split_ends_message(struct split *s, struct split_scan *t)
 	return true;
 }
 
-/* Whether a mark of the form is here; it is taken, and the calls that it begins. */
+/* Takes a mark of the form, with the calls that the mark begins. False: there is none. */
 static bool split_take_marks(struct split *s, struct split_scan *t)
 {
 	if (s->form->channels)
@@ -523,7 +522,8 @@ static int split_run(struct split *s, bool whole, struct err *e)
 			break;
 		states[s->where](s, &t);
 	}
-	/* What is held long is looked at again only when it has grown: linear, almost. */
+	/* A long undecided text is scanned again only when it has grown by a fraction: that keeps
+	 * the total time almost linear. */
 	s->again = s->text.n + (s->text.n - s->at) / 1024;
 	bool failed = s->text.failed || s->held.failed || s->thoughts.failed || s->content.failed ||
 		      s->calls.failed;
@@ -561,7 +561,7 @@ struct split_result split_result(const struct split *s)
 				     .space_n = space ? s->held.n : 0};
 }
 
-/* The end of a text that was cut off within what may be a mark, or calls. */
+/* Leaves out the undecided end of a text that was cut off, except for complete calls. */
 static void split_leave_out(struct split *s)
 {
 	struct split_scan t = {.bytes = s->text.bytes, .n = s->text.n, .whole = true, .cut = true};

@@ -135,7 +135,7 @@ enum { TYPES_MAX = 32, SCHEMA_DEPTH_MAX = 8 };
 struct call_types {
 	enum call_type items[TYPES_MAX];
 	size_t count;
-	bool any; /* there are some, known here or not */
+	bool any; /* the schema names a type, known here or not */
 };
 
 static void calls_add_type(struct call_types *t, enum call_type type)
@@ -153,7 +153,7 @@ static void calls_add_named_type(struct call_types *t, const struct json *name)
 			calls_add_type(t, (enum call_type)i);
 }
 
-/* What a value of an enum is. */
+/* Adds the type of a value of an enum. */
 static void calls_add_type_of(struct call_types *t, const struct json *value)
 {
 	static const enum call_type KINDS[] = {
@@ -207,7 +207,7 @@ static bool calls_is_word(const char *text, size_t n, const char *word)
 	return strlen(word) == n && strncasecmp(text, word, n) == 0;
 }
 
-/* -?digits, or with .0 at the end; *digits: what of it is the integer. */
+/* Whether text[n] is an integer, or one with .0 at the end; *digits: its length without the .0. */
 static bool calls_is_integer(const char *text, size_t n, size_t *digits)
 {
 	const char *point = memchr(text, '.', n);

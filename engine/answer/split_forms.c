@@ -1,3 +1,5 @@
+/* The table of forms: one row per way of writing thoughts and calls, with the marks of each family.
+ * split_forms.h explains the columns. */
 #include "engine/answer/split_forms.h"
 
 #include <string.h>
@@ -81,7 +83,7 @@ static const struct python_words LLAMA_PYTHON = {.end = "<|python_end|>", .call 
 static const struct python_words GEMMA_PYTHON = {
 	.end = "<tool_call|>", .call = "call:", .quote = "<|\"|>"};
 
-/* ---- forms, the particular ones before those whose words they have as well ---- */
+/* ---- forms: a form comes before another form whose words its templates contain, too ---- */
 
 static const struct split_form FORMS[] = {
 	{.name = "hermes",
@@ -285,7 +287,7 @@ const struct split_form *split_form_of(const char *text, size_t n)
 
 /* ---- marks ---- */
 
-/* Whether a token is a word's, or part of it: marks may be several tokens. */
+/* Whether a token is a mark or part of one: a mark may be several tokens. */
 static bool form_has_mark(const char *word, const char *token, size_t n)
 {
 	return word && n > 0 && memmem(word, strlen(word), token, n);

@@ -6,8 +6,8 @@
 
 /* ---- JSON ---- */
 
-/* What the arguments of a call are, an object; *parsed: freed by the caller. False: they are none.
- */
+/* Writes the arguments of a call, which must be an object, or an object as JSON text. *parsed is
+ * freed by the caller. False: the arguments are something else. */
 static bool split_json_arguments(const struct json *given, struct json **parsed,
 				 struct text_out *out)
 {
@@ -31,7 +31,7 @@ static bool split_json_arguments(const struct json *given, struct json **parsed,
 	return true;
 }
 
-/* Makes a call of an object, which is JSON already. */
+/* Appends the call that an object describes. False: the object is not a call. */
 static bool split_json_call(const struct json *object, const struct json_words *w,
 			    struct calls *calls)
 {
@@ -66,7 +66,7 @@ static bool split_json_call(const struct json *object, const struct json_words *
 	return good;
 }
 
-/* Whether an object names a tool on offer and has arguments for it. */
+/* Whether an object names a tool of the request and has arguments. */
 static bool split_json_names_a_tool(const struct json *object, const struct json_words *w,
 				    const struct json *tools)
 {
@@ -79,7 +79,7 @@ static bool split_json_names_a_tool(const struct json *object, const struct json
 	return known && has;
 }
 
-/* Parses what was scanned, and takes its calls. `tools`: only those count, or NULL. */
+/* Parses text[n] and appends its calls. `tools`: only these may be called; NULL: any. */
 static bool split_json_take(const char *text, size_t n, const struct json_words *w,
 			    const struct json *tools, struct calls *calls)
 {
@@ -147,7 +147,7 @@ struct split_json_part {
 	size_t at, n;
 };
 
-/* The object at i, alone or in a fence behind a name. */
+/* The object at i, alone or in a fence after a name. */
 static size_t split_json_named_object(struct split_scan *s, size_t i, const struct named_words *w,
 				      struct split_json_part *name, struct split_json_part *object)
 {

@@ -1,4 +1,4 @@
-/* Reads calls and values as Python writes them, and Gemma's, which are similar. */
+/* Reads calls and values in Python's syntax, and in Gemma's, which is similar. */
 #include "engine/answer/split_forms.h"
 
 #include "engine/answer/split_calls.h"
@@ -20,7 +20,7 @@ static size_t python_hex(struct split_scan *s, size_t i, int digits, uint32_t *o
 	return i;
 }
 
-/* The character whose number is at i; two halves, as JSON has them, are one. */
+/* Reads the character whose code is at i; a surrogate pair, as in JSON, is one character. */
 static size_t python_character(struct split_scan *s, size_t i, int digits, struct text_out *text)
 {
 	uint32_t c, low;
@@ -38,7 +38,7 @@ static size_t python_character(struct split_scan *s, size_t i, int digits, struc
 	return i;
 }
 
-/* Behind the escape whose backslash is at i; one that Python does not know stays as it is. */
+/* Reads the escape whose backslash is at i; an escape that Python does not know is kept. */
 static size_t python_escape(struct split_scan *s, size_t i, struct text_out *text)
 {
 	static const char SHORT[] = "\\\\''\"\"//n\nr\rt\tb\bf\fa\av\v0";
@@ -63,7 +63,7 @@ static bool python_is_key_byte(int c)
 	       (c >= '0' && c <= '9') || c > 127;
 }
 
-/* Whether what is behind a quote ends an argument: another one, or the call's end. */
+/* Whether the text after a quote ends an argument: another argument follows, or the call's end. */
 static bool python_ends_argument(struct split_scan *s, size_t i)
 {
 	i = scan_space(s, i);
@@ -77,8 +77,8 @@ static bool python_ends_argument(struct split_scan *s, size_t i)
 	return c < 0 || (i > from && scan_at(s, scan_space(s, i)) == '=');
 }
 
-/* A text in quotes, into `text`. One that is a whole argument may have quotes in it that are not
- * escaped: templates write so. */
+/* Reads a quoted string into `text`. If the string is a whole argument, it may contain quotes that
+ * are not escaped, since templates write such strings. */
 static size_t python_quoted(struct split_scan *s, size_t i, bool argument, struct text_out *text)
 {
 	int quote = scan_at(s, i++), c;
@@ -96,7 +96,7 @@ static size_t python_quoted(struct split_scan *s, size_t i, bool argument, struc
 	return i;
 }
 
-/* A text between two marks, as it is. */
+/* Reads the text between two marks, without escapes. */
 static size_t python_marked(struct split_scan *s, size_t i, const char *mark, struct text_out *text)
 {
 	size_t from = i + strlen(mark);
@@ -108,8 +108,6 @@ static size_t python_marked(struct split_scan *s, size_t i, const char *mark, st
 	return i + strlen(mark);
 }
 
-/* Whether a text begins at i; reading it, as JSON. One that is a whole argument may have quotes in
- * it that are not escaped: templates write so. */
 static bool python_begins_text(struct split_scan *s, size_t i, const char *quote)
 {
 	int c = scan_at(s, i);
@@ -155,14 +153,14 @@ static size_t python_literal(struct split_scan *s, size_t i, struct text_out *ou
 static size_t python_value_at(struct split_scan *s, size_t i, const char *quote, int depth,
 			      struct text_out *out);
 
-/* The key at i and the colon behind it. */
+/* Reads the key at i and the colon after it. */
 static size_t python_key(struct split_scan *s, size_t i, const char *quote, struct text_out *out)
 {
 	if (python_begins_text(s, i, quote)) {
 		struct text_out text = {0};
 		i = quote ? python_marked(s, i, quote, &text) : python_quoted(s, i, false, &text);
 		if (text.n > 0 && memchr(text.bytes, '\0', text.n))
-			scan_fail(s); /* no reader takes such a key */
+			scan_fail(s); /* json_parse_text refuses such a key */
 		text_out_json_text(out, text.n ? text.bytes : "", text.n);
 		out->failed |= text.failed;
 		text_out_free(&text);
@@ -216,8 +214,9 @@ static size_t python_value_at(struct split_scan *s, size_t i, const char *quote,
 	return container ? python_container(s, i, quote, depth, out) : python_literal(s, i, out);
 }
 
-/* Reads the value at i and writes it as JSON; returns the place behind it. `quote`: what texts
- * stand between, as they are, and keys need none; NULL: Python's quotes. */
+/* Reads the value at i, writes it as JSON and returns the offset after it. `quote`: the mark around
+ * strings, which then have no escapes, and around keys, where it is optional; NULL: Python's
+ * quotes. */
 static size_t python_value(struct split_scan *s, size_t i, const char *quote, struct text_out *out)
 {
 	return python_value_at(s, i, quote, 0, out);
@@ -262,7 +261,7 @@ static size_t python_function_name(struct split_scan *s, size_t i)
 	return i;
 }
 
-/* KEY=VALUE and what separates it from the next. */
+/* Reads KEY=VALUE and the comma after it. */
 static size_t python_keyword(struct split_scan *s, size_t i, struct arguments *a)
 {
 	size_t key = i, key_end = python_function_name(s, i);
@@ -284,7 +283,7 @@ static size_t python_keyword(struct split_scan *s, size_t i, struct arguments *a
 	return i;
 }
 
-/* NAME(...); `suffix`: what may stand behind the name and is none of it. */
+/* Reads NAME(...). `suffix`: text after the name that is not part of the name. */
 static size_t python_call(struct split_scan *s, size_t i, const char *suffix,
 			  const struct json *tools, struct calls *calls)
 {

@@ -115,7 +115,7 @@ bool scan_is_number(const char *p, size_t n)
 	return p == end;
 }
 
-/* Behind a string's closing quote. */
+/* The offset after the closing quote of the string at i. */
 static size_t scan_string(struct split_scan *s, size_t i)
 {
 	for (int c; (c = scan_at(s, ++i)) != '"';) {

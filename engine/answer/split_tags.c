@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Where a name or key is, and how its value is meant. */
+/* A name or key, and the type that its attributes give the value. */
 struct tags_head {
 	const char *text;
 	size_t n;
@@ -18,7 +18,7 @@ static bool tags_holds(const char *text, size_t n, const char *word)
 	return word && memmem(text, n, word, strlen(word));
 }
 
-/* The name or key at i; returns the place behind its tag. */
+/* Reads the name or key at i and returns the offset after its tag. */
 static size_t tags_read_head(struct split_scan *s, size_t i, const struct tag_words *w,
 			     struct tags_head *h)
 {
@@ -36,7 +36,7 @@ static size_t tags_read_head(struct split_scan *s, size_t i, const struct tag_wo
 	return end + 1;
 }
 
-/* A value that is all JSON is written as it is; one that is none is a text. */
+/* Writes a value as JSON, by the attributes of its tag or by the schema. */
 static void tags_write_value(struct text_out *o, const struct tags_head *h, const char *value,
 			     size_t n, const struct tag_words *w, const struct json *schema)
 {
@@ -49,7 +49,8 @@ static void tags_write_value(struct text_out *o, const struct tags_head *h, cons
 		calls_write_by_schema(o, value, n, schema);
 }
 
-/* Whether a parameter at i begins another argument of the call: its value's end was forgotten. */
+/* Whether the parameter at i is another argument of the call, so that the model forgot the end tag
+ * of the value before. */
 static bool tags_begins_another(struct split_scan *s, size_t i, const struct tag_words *w,
 				const struct arguments *a, const struct tags_head *h)
 {
@@ -65,12 +66,12 @@ static bool tags_begins_another(struct split_scan *s, size_t i, const struct tag
 	       !call_arguments_have(a, other.text, other.n);
 }
 
-/* What a value itself opens: functions, and parameters of those. */
+/* Tags that are open inside a value: functions and their parameters. */
 struct tags_opened {
 	size_t functions, parameters;
 };
 
-/* Whether the value ends at the closing tag of a parameter; sets where reading goes on. */
+/* Whether the end tag of a parameter at i ends the value; *next: the offset to read on from. */
 static bool tags_closes_parameter(struct split_scan *s, size_t i, const struct tag_words *w,
 				  struct tags_opened *o, size_t *next)
 {
@@ -95,7 +96,7 @@ static bool tags_closes_function(struct split_scan *s, size_t i, const struct ta
 	return (!s->cut && scan_at(s, behind) < 0) || scan_end(s, behind, w->end);
 }
 
-/* The end of the value at i, and where reading goes on. */
+/* Returns the end of the value at i; *next: the offset to read on from. */
 static size_t tags_argument(struct split_scan *s, size_t i, const struct tag_words *w,
 			    const struct arguments *a, const struct tags_head *h, size_t *next)
 {
@@ -127,7 +128,7 @@ static size_t tags_argument(struct split_scan *s, size_t i, const struct tag_wor
 	}
 }
 
-/* One newline is taken from each end. */
+/* Removes one newline from each end. */
 static void tags_trim_lines(const char **value, size_t *n)
 {
 	size_t first = *n > 0 && (*value)[0] == '\n'			      ? 1
@@ -161,7 +162,8 @@ static size_t tags_parameters(struct split_scan *s, size_t i, const struct tag_w
 	return i;
 }
 
-/* FUNCTION ... FUNCTION_END; inside a block its end ends the function as well. */
+/* Reads FUNCTION ... FUNCTION_END. In a block (`wrapped`) the block's end also ends the function.
+ */
 static size_t tags_function(struct split_scan *s, size_t i, const struct tag_words *w,
 			    const struct json *tools, bool wrapped, struct calls *calls)
 {
@@ -227,7 +229,8 @@ size_t tags_read_function(struct split_scan *s, size_t i, const struct call_way 
 
 /* ---- GLM's keys and values ---- */
 
-/* The end of the value at i: what closes it, and a key, the call's end or the text's follows. */
+/* The end of the value at i: an end tag that is followed by a key, the call's end or the text's
+ * end. */
 static size_t tags_pair_value(struct split_scan *s, size_t i, size_t *next)
 {
 	for (int c; (c = scan_at(s, i)) >= 0; i++) {

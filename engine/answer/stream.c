@@ -1,3 +1,4 @@
+/* Stop texts, and text as it streams out. */
 #include "engine/answer/stream.h"
 
 #include <errno.h>
@@ -99,7 +100,7 @@ static size_t stream_undecided(const struct stream *s)
 	return most;
 }
 
-/* What the last call gave out stayed in place until now. */
+/* Drops the bytes that the last call gave out: they were borrowed until now. */
 static void stream_drop_given(struct stream *s)
 {
 	s->pending_size -= s->given;
@@ -130,7 +131,7 @@ const char *stream_feed(struct stream *s, const char *bytes, size_t n, size_t *l
 	return s->pending;
 }
 
-/* Of what is held and the bytes behind it, whether text[length] stands at `at`. */
+/* Whether text[length] is at offset `at` of the held bytes followed by `bytes`. */
 static bool stream_stands_at(const struct stream *s, const char *bytes, size_t at, const char *text,
 			     size_t length)
 {

@@ -152,11 +152,6 @@ static bool calls_is_required(const struct json *schema, const char *name)
 	return false;
 }
 
-static bool calls_is_plain(const char *name, const char *none)
-{
-	return *name && !name[strcspn(name, none)];
-}
-
 static uint32_t calls_line(struct grammar_source *s)
 {
 	return expr_maybe(s, expr_word(s, "\n"));
@@ -166,7 +161,7 @@ static uint32_t calls_line(struct grammar_source *s)
 static uint32_t calls_opened(struct grammar_source *s, const struct tag_words *w, const char *tag,
 			     const char *name)
 {
-	if (!calls_is_plain(name, "<>{}\"' \t\r\n"))
+	if (!call_is_name(name, strlen(name)))
 		return grammar_fail(s, ENOTSUP,
 				    "tools: \"%.60s\" cannot be a name in this model's calls",
 				    name);
@@ -292,6 +287,7 @@ uint32_t calls_none_expr(struct grammar_build *b)
 					    b->writes->name);
 		words[count++] = w->open ? w->open : w->begin;
 	}
-	return count ? until_without_expr(&b->source, words)
-		     : until_without_expr(&b->source, (const char *const[]){"<tool_call>", NULL});
+	if (!count) /* no mark is known: the usual one */
+		words[0] = split_form_named(NULL)->ways[0].begin;
+	return until_without_expr(&b->source, words);
 }
