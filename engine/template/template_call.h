@@ -31,6 +31,14 @@ struct function {
 				 const struct call_arguments *args);
 };
 
+/* A row of a table of functions: name, `call`, number of required parameters, parameters. */
+#define FUNCTION(of_name, of_call, of_least, ...)                                          \
+	{                                                                                  \
+		.name = (of_name), .call = (of_call), .least = (of_least), .parameters = { \
+			__VA_ARGS__                                                        \
+		}                                                                          \
+	}
+
 struct value call_function(struct template_run *r, const struct function *f,
 			   const struct value *self, const struct call_arguments *args);
 /* The argument of this name; NULL: not given by name. */

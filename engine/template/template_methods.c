@@ -371,38 +371,33 @@ static struct value method_format(struct template_run *r, const struct value *se
 }
 
 const struct function TEXT_METHODS[] = {
-	{.name = "strip", .call = method_strip, .parameters = {"chars"}},
-	{.name = "lstrip", .call = method_lstrip, .parameters = {"chars"}},
-	{.name = "rstrip", .call = method_rstrip, .parameters = {"chars"}},
-	{.name = "split", .call = method_split, .parameters = {"sep", "maxsplit"}},
-	{.name = "rsplit", .call = method_rsplit, .parameters = {"sep", "maxsplit"}},
-	{.name = "splitlines", .call = method_splitlines, .parameters = {"keepends"}},
-	{.name = "startswith",
-	 .call = method_startswith,
-	 .parameters = {"prefix", "start"},
-	 .least = 1},
-	{.name = "endswith", .call = method_endswith, .parameters = {"suffix"}, .least = 1},
-	{.name = "replace",
-	 .call = method_replace,
-	 .parameters = {"old", "new", "count"},
-	 .least = 2},
-	{.name = "lower", .call = method_lower},
-	{.name = "upper", .call = method_upper},
-	{.name = "title", .call = method_title},
-	{.name = "capitalize", .call = method_capitalize},
-	{.name = "find", .call = method_find, .parameters = {"sub"}, .least = 1},
-	{.name = "count", .call = method_count, .parameters = {"sub"}, .least = 1},
-	{.name = "join", .call = method_join, .parameters = {"iterable"}, .least = 1},
-	{.name = "partition", .call = method_partition, .parameters = {"sep"}, .least = 1},
-	{.name = "removeprefix", .call = method_removeprefix, .parameters = {"prefix"}, .least = 1},
-	{.name = "removesuffix", .call = method_removesuffix, .parameters = {"suffix"}, .least = 1},
-	{.name = "isdigit", .call = method_isdigit},
-	{.name = "center", .call = method_center, .parameters = {"width", "fillchar"}, .least = 1},
-	{.name = "ljust", .call = method_ljust, .parameters = {"width", "fillchar"}, .least = 1},
-	{.name = "rjust", .call = method_rjust, .parameters = {"width", "fillchar"}, .least = 1},
-	{.name = "zfill", .call = method_zfill, .parameters = {"width"}, .least = 1},
+	FUNCTION("strip", method_strip, 0, "chars"),
+	FUNCTION("lstrip", method_lstrip, 0, "chars"),
+	FUNCTION("rstrip", method_rstrip, 0, "chars"),
+	FUNCTION("split", method_split, 0, "sep", "maxsplit"),
+	FUNCTION("rsplit", method_rsplit, 0, "sep", "maxsplit"),
+	FUNCTION("splitlines", method_splitlines, 0, "keepends"),
+	FUNCTION("startswith", method_startswith, 1, "prefix", "start"),
+	FUNCTION("endswith", method_endswith, 1, "suffix"),
+	FUNCTION("replace", method_replace, 2, "old", "new", "count"),
+	FUNCTION("lower", method_lower, 0),
+	FUNCTION("upper", method_upper, 0),
+	FUNCTION("title", method_title, 0),
+	FUNCTION("capitalize", method_capitalize, 0),
+	FUNCTION("find", method_find, 1, "sub"),
+	FUNCTION("count", method_count, 1, "sub"),
+	FUNCTION("join", method_join, 1, "iterable"),
+	FUNCTION("partition", method_partition, 1, "sep"),
+	FUNCTION("removeprefix", method_removeprefix, 1, "prefix"),
+	FUNCTION("removesuffix", method_removesuffix, 1, "suffix"),
+	FUNCTION("isdigit", method_isdigit, 0),
+	FUNCTION("center", method_center, 1, "width", "fillchar"),
+	FUNCTION("ljust", method_ljust, 1, "width", "fillchar"),
+	FUNCTION("rjust", method_rjust, 1, "width", "fillchar"),
+	FUNCTION("zfill", method_zfill, 1, "width"),
 	{.name = "format", .call_any = method_format},
-	{.name = NULL}};
+	{.name = NULL},
+};
 
 /* ---- lists ---- */
 
@@ -433,10 +428,11 @@ static struct value method_copy(struct template_run *r, const struct value *self
 }
 
 const struct function LIST_METHODS[] = {
-	{.name = "count", .call = method_list_count, .parameters = {"value"}, .least = 1},
-	{.name = "index", .call = method_list_index, .parameters = {"value"}, .least = 1},
-	{.name = "copy", .call = method_copy},
-	{.name = NULL}};
+	FUNCTION("count", method_list_count, 1, "value"),
+	FUNCTION("index", method_list_index, 1, "value"),
+	FUNCTION("copy", method_copy, 0),
+	{.name = NULL},
+};
 
 /* ---- objects ---- */
 
@@ -477,9 +473,10 @@ static struct value method_dict_values(struct template_run *r, const struct valu
 }
 
 const struct function DICT_METHODS[] = {
-	{.name = "get", .call = method_dict_get, .parameters = {"key", "default"}, .least = 1},
-	{.name = "items", .call = method_dict_items},
-	{.name = "keys", .call = method_dict_keys},
-	{.name = "values", .call = method_dict_values},
-	{.name = "copy", .call = method_copy},
-	{.name = NULL}};
+	FUNCTION("get", method_dict_get, 1, "key", "default"),
+	FUNCTION("items", method_dict_items, 0),
+	FUNCTION("keys", method_dict_keys, 0),
+	FUNCTION("values", method_dict_values, 0),
+	FUNCTION("copy", method_copy, 0),
+	{.name = NULL},
+};

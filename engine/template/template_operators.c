@@ -367,9 +367,11 @@ static struct value operator_loop_changed(struct template_run *r, const struct v
 	return value_bool(!same);
 }
 
-const struct function LOOP_METHODS[] = {{.name = "cycle", .call_any = operator_loop_cycle},
-					{.name = "changed", .call_any = operator_loop_changed},
-					{.name = NULL}};
+const struct function LOOP_METHODS[] = {
+	{.name = "cycle", .call_any = operator_loop_cycle},
+	{.name = "changed", .call_any = operator_loop_changed},
+	{.name = NULL},
+};
 
 /* ---- attributes, items and slices ---- */
 
