@@ -1,33 +1,193 @@
-/* moefs ask: one question, its answer on standard output. */
-#include "fs/commands/asked.h"
+/* moefs ask: one question, its answer on standard output; and ask.h. */
+#include "fs/commands/ask.h"
 #include "fs/commands/commands.h"
+#include "fs/program/options.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const char help[] =
 	"usage: moefs ask [options] MODEL [WORDS...]\n"
 	"\n"
-	"Asks a model, and writes the answer to standard output. The question is the words, and\n"
-	"below them what comes on standard input, if that is no terminal:\n"
+	"Asks a model a question and writes the answer to standard output. The question is\n"
+	"the words, followed by standard input if that is not a terminal:\n"
 	"    moefs ask MODEL \"Sum up:\" < text\n"
-	"MODEL is the name of one that is mounted, or a path: of a mounted model, or of a\n"
-	"checkpoint or GGUF file, which is mounted for as long as it takes if it is not yet.\n"
+	"MODEL is the name of a mounted model, or a path: of a mounted model, a checkpoint\n"
+	"or a GGUF file. A model that is not mounted is mounted for this question.\n"
 	"\n"
-	"    -s SESSION         in this session of a mount, which stays; else in one of its own\n"
-	"    -p PARAM=VALUE     sets a param of the session, as -p temperature=0; any number\n"
-	"    --system TEXT      what stands before the conversation\n"
-	"    --json             hold the answer to JSON\n"
-	"    --schema FILE      hold it to this JSON schema\n"
-	"    --thoughts         what the model thinks, on standard error\n"
-	"    -h, --help         this text\n"
+	"    -s SESSION         ask in this session, which stays (default: a new session,\n"
+	"                       which is removed)\n"
+	"    -p PARAM=VALUE     set a param of the session, such as temperature=0; may be\n"
+	"                       repeated\n"
+	"    --system TEXT      the system prompt\n"
+	"    --json             the answer is JSON\n"
+	"    --schema FILE      the answer follows this JSON schema\n"
+	"    --thoughts         show what the model thinks, on standard error\n"
+	"    -h, --help         show this help\n"
 	"\n"
-	"Status 0, 1 where it fails, 2 where this is not what was typed. See moefs-ask(1).\n";
+	"Exit status: 0, 1 if it failed, 2 if the command line is wrong. See moefs-ask(1).\n";
 
-/* Of standard input no more than shows that it is too long, which the tree then says. A terminal
- * has nothing to join. */
-static int join_input(struct text *question, size_t most, struct err *e)
+/* ---- the command line ---- */
+
+enum { SYSTEM = 256, JSON, SCHEMA, THOUGHTS };
+
+static const struct option long_options[] = {
+	{"help", no_argument, NULL, 'h'},	   {"system", required_argument, NULL, SYSTEM},
+	{"json", no_argument, NULL, JSON},	   {"schema", required_argument, NULL, SCHEMA},
+	{"thoughts", no_argument, NULL, THOUGHTS}, {NULL, 0, NULL, 0},
+};
+
+static int ask_add_setting(struct ask_options *a, const char *setting, struct err *e)
+{
+	if (!strchr(setting, '='))
+		return err_set(e, EINVAL, "-p %s: write -p PARAM=VALUE", setting);
+	const char **grown = realloc(a->settings, (a->setting_count + 1) * sizeof *grown);
+	if (!grown)
+		return err_set(e, ENOMEM, "no memory for -p %s", setting);
+	a->settings = grown;
+	grown[a->setting_count++] = setting;
+	return 0;
+}
+
+/* word: where getopt_long stopped, for the sentence. */
+static int ask_take_option(struct ask_options *a, int option, const char *word, struct err *e)
+{
+	if (!a->asks && option >= JSON)
+		return err_set(e, EINVAL, "only moefs ask has --json, --schema and --thoughts");
+	switch (option) {
+	case 's':
+		a->session = optarg;
+		return 0;
+	case 'p':
+		return ask_add_setting(a, optarg, e);
+	case 'h':
+		a->help = true;
+		return 0;
+	case SYSTEM:
+		a->system = optarg;
+		return 0;
+	case JSON:
+		a->json = true;
+		return 0;
+	case SCHEMA:
+		a->schema = optarg;
+		return 0;
+	case THOUGHTS:
+		a->thoughts = true;
+		return 0;
+	case ':':
+		return err_set(e, EINVAL, "%s needs a value after it", word);
+	default:
+		if (optopt > 0 && strncmp(word, "--", 2) != 0) /* perhaps one of several letters */
+			return err_set(e, EINVAL, "-%c: there is no such option", optopt);
+		return err_set(e, EINVAL, "%s: there is no such option", word);
+	}
+}
+
+/* Takes options until a word or -- ends them; *ended: it was --, which is skipped. */
+static int ask_take_options(struct ask_options *a, int argc, char **argv, bool *ended,
+			    struct err *e)
+{
+	for (;;) {
+		int before = optind;
+		int option = getopt_long(argc, argv, "+:hs:p:", long_options, NULL);
+		if (option == -1) {
+			*ended = optind > before && !strcmp(argv[optind - 1], "--");
+			return 0;
+		}
+		int code = ask_take_option(a, option, argv[optind - 1], e);
+		if (code)
+			return code;
+	}
+}
+
+/* Options come before the model or right after it. After -- there are none, so that words may begin
+ * with a hyphen. */
+int ask_read_options(struct ask_options *a, int argc, char **argv, struct err *e)
+{
+	bool ended = false;
+	opterr = 0;
+	optind = 0; /* GNU: begin anew */
+	int code = ask_take_options(a, argc, argv, &ended, e);
+	if (!code && optind < argc)
+		a->model = argv[optind++];
+	if (!code && !ended)
+		code = ask_take_options(a, argc, argv, &ended, e);
+	if (code || a->help)
+		return code;
+	a->words = argv + optind;
+	a->word_count = a->model ? (size_t)(argc - optind) : 0;
+	code = ended ? 0 : options_refuse_words(a->words, a->word_count, "the question", e);
+	if (code)
+		return code;
+	if (!a->model)
+		return err_set(e, EINVAL, "no MODEL is given (moefs list shows the mounted ones)");
+	if (a->json && a->schema)
+		return err_set(e, EINVAL, "--json and --schema exclude each other");
+	if (!a->asks && a->word_count)
+		return err_set(e, EINVAL, "chat takes no words: type questions line by line");
+	return 0;
+}
+
+void ask_free_options(struct ask_options *a)
+{
+	free(a->settings);
+}
+
+/* ---- the session's params ---- */
+
+static int ask_set(const struct talk *t, const char *param, const char *value, struct err *e)
+{
+	return talk_set(t, param, value, strlen(value), e);
+}
+
+static int ask_set_schema(const struct talk *t, const char *path, struct err *e)
+{
+	struct text source = {0};
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return err_sys(e, errno, "%s", path);
+	char piece[4096];
+	for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
+		text_add(&source, piece, n);
+	int code = ferror(f) ? err_sys(e, errno, "cannot read %s", path) : 0;
+	(void)fclose(f);
+	if (!code && source.failed)
+		code = err_set(e, ENOMEM, "no memory for %s", path);
+	if (!code)
+		code = ask_set(t, "format", "schema", e);
+	if (!code)
+		code = talk_set(t, "grammar", source.data ? source.data : "", source.length, e);
+	text_free(&source);
+	return code;
+}
+
+int ask_set_params(const struct ask_options *a, const struct talk *t, struct err *e)
+{
+	int code = a->system ? ask_set(t, "system", a->system, e) : 0;
+	if (!code && a->json)
+		code = ask_set(t, "format", "json", e);
+	if (!code && a->schema)
+		code = ask_set_schema(t, a->schema, e);
+	for (size_t i = 0; i < a->setting_count && !code; i++) {
+		const char *value = strchr(a->settings[i], '=') + 1;
+		char param[256];
+		(void)snprintf(param, sizeof param, "%.*s", (int)(value - a->settings[i] - 1),
+			       a->settings[i]);
+		code = ask_set(t, param, value, e);
+	}
+	return code;
+}
+
+/* ---- the question and its answer ---- */
+
+/* Adds standard input below the words, unless it is a terminal. If it is too long, only as much as
+ * shows that: the tree refuses it with a sentence. */
+static int ask_add_input(struct text *question, size_t most, struct err *e)
 {
 	bool words = question->length > 0;
 	char piece[1 << 16];
@@ -45,77 +205,56 @@ static int join_input(struct text *question, size_t most, struct err *e)
 	return 0;
 }
 
-static int make_question(const struct asked *a, const struct talk *t, struct text *question,
-			 struct err *e)
-{
-	for (size_t i = 0; i < a->word_count; i++) {
-		text_string(question, i ? " " : "");
-		text_string(question, a->words[i]);
-	}
-	int code = join_input(question, talk_most(t), e);
-	if (!code && question->failed)
-		code = err_set(e, ENOMEM, "no memory for the question");
-	return code;
-}
-
-static int show(const struct talk *t, const char *file, int fd, struct err *e)
-{
-	struct screen screen;
-	struct err ignored;
-	screen_begin(&screen, fd, fd == STDERR_FILENO);
-	int code = talk_show(t, file, &screen, e);
-	int ended = screen_end(&screen, code ? &ignored : e);
-	return code ? code : ended;
-}
-
-static int answer(const struct asked *a, const struct talk *t, const struct text *question,
-		  struct err *e)
-{
-	int code = asked_apply(a, t, e);
-	if (!code)
-		code = talk_ask(t, question->data, question->length, e);
-	if (!code && a->thoughts)
-		code = show(t, "thoughts", STDERR_FILENO, e);
-	return code ? code : show(t, "output", STDOUT_FILENO, e);
-}
-
-static int no_question(struct err *e)
+static int ask_no_question(struct err *e)
 {
 	err_set(e, EINVAL,
-		"there is no question: it is the words behind MODEL, or what comes on standard "
-		"input");
+		"no question is given: type it after MODEL, or pass it on standard input");
 	return COMMAND_WRONG;
 }
 
-static int converse(const struct asked *a, struct err *e)
+static int ask_answer(const struct ask_options *a, const struct talk *t, struct err *e)
 {
-	struct talk t;
 	struct text question = {0};
-	int code = talk_begin(&t, a->model, a->session, "ask", e);
-	if (!code)
-		code = make_question(a, &t, &question, e);
-	int status = code ? COMMAND_FAILED : 0;
+	for (size_t i = 0; i < a->word_count; i++) {
+		text_string(&question, i ? " " : "");
+		text_string(&question, a->words[i]);
+	}
+	int code = ask_add_input(&question, talk_longest(t), e), status = COMMAND_FAILED;
+	if (!code && question.failed)
+		code = err_set(e, ENOMEM, "no memory for the question");
 	if (!code && !question.length)
-		status = no_question(e);
-	else if (!code)
-		status = answer(a, &t, &question, e) ? COMMAND_FAILED : 0;
-	talk_end(&t);
+		status = ask_no_question(e);
+	else if (!code) {
+		code = ask_set_params(a, t, e);
+		if (!code)
+			code = talk_ask(t, question.data, question.length, e);
+		if (!code && a->thoughts)
+			code = talk_show(t, "thoughts", STDERR_FILENO, true, e);
+		if (!code)
+			code = talk_show(t, "output", STDOUT_FILENO, false, e);
+		status = code ? COMMAND_FAILED : 0;
+	}
 	text_free(&question);
 	return status;
 }
 
 int ask_run(int argc, char **argv, struct err *e)
 {
-	struct asked a = {.asks = true};
+	struct ask_options a = {.asks = true};
+	struct talk t;
 	int status = COMMAND_WRONG;
-	if (asked_read(&a, argc, argv, e) == 0) {
+	if (ask_read_options(&a, argc, argv, e) == 0) {
 		if (a.help)
 			status = fputs(help, stdout) == EOF;
-		else if (a.word_count || !isatty(STDIN_FILENO))
-			status = converse(&a, e);
-		else
-			status = no_question(e);
+		else if (!a.word_count && isatty(STDIN_FILENO))
+			status = ask_no_question(e);
+		else {
+			status = talk_begin(&t, a.model, a.session, "ask", e)
+					 ? COMMAND_FAILED
+					 : ask_answer(&a, &t, e);
+			talk_end(&t);
+		}
 	}
-	asked_free(&a);
+	ask_free_options(&a);
 	return status;
 }

@@ -1,51 +1,58 @@
-/* The table of commands. See commands.h. */
+/* See commands.h. */
 #include "fs/commands/commands.h"
+#include "fs/base/human.h"
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* ---- the table ---- */
 
 static const char demo_help[] =
-	"Mounts the small model that is installed with moefs, asks it three questions with\n"
+	"Mounts the small model that is installed with moefs, asks three questions with\n"
 	"echo and cat, shows each command, and unmounts.\n"
 	"\n"
-	"    --path             only prints where that model is, as for moefs chat\n"
-	"    -h, --help         this text\n";
+	"    --path             only print where the model is, as for moefs chat\n"
+	"    -h, --help         show this help\n";
 static const char list_help[] =
-	"A line for each: mountpoint, source, process, and its models with their states,\n"
-	"with tabs between; of one that tells nothing, why.\n"
+	"Prints a line for each mount: mountpoint, source, process, and its models with\n"
+	"their states, separated by tabs. If a mount cannot be read, the line has the\n"
+	"reason instead of models.\n"
 	"\n"
-	"    --json             the same as a list of objects\n"
-	"    -h, --help         this text\n";
+	"    --json             print a list of JSON objects instead\n"
+	"    -h, --help         show this help\n";
 static const char stores_help[] =
-	"Without a PATH those in ~/.cache/moefs (of XDG_CACHE_HOME, if that is set); with\n"
-	"one those in it, and that of the model which it is.\n"
+	"Lists stores, the converted weights that mounts keep on the disk. Without a PATH:\n"
+	"the stores in ~/.cache/moefs (XDG_CACHE_HOME). With one: the stores in it and, if\n"
+	"it is a model, the model's own store.\n"
 	"\n"
-	"    --delete STORE...  deletes these, but no checkpoint: its next mount makes its\n"
-	"                       store anew. What is mounted stays\n"
-	"    --anywhere         also those that are neither in a MODEL.moefs folder nor in\n"
-	"                       the cache folder\n"
-	"    -n                 only says which files --delete would delete\n"
-	"    -h, --help         this text\n";
+	"    --delete STORE...  delete these stores, but no checkpoint: the next mount\n"
+	"                       converts the checkpoint again. Stores in use stay\n"
+	"    --anywhere         also delete stores outside MODEL.moefs folders and the\n"
+	"                       cache folder\n"
+	"    -n                 only print which files --delete would delete\n"
+	"    -h, --help         show this help\n";
 static const char umount_help[] =
-	"By a MODEL that only one mount has, too. Returns when all is written and the\n"
-	"daemon has ended. What is in use stays, and by whom is said.\n"
+	"Unmounts a mountpoint, or the only mount that has the MODEL. Returns when all is\n"
+	"written and the daemon has ended. A mount in use stays, and the processes that\n"
+	"use it are named.\n"
 	"\n"
-	"    -z, --lazy         also what is in use, which goes with its last user\n"
-	"    -h, --help         this text\n";
+	"    -z, --lazy         unmount even if it is in use; it goes with its last user\n"
+	"    -h, --help         show this help\n";
 
 static const struct command commands[] = {
-	{"ask", "[options] MODEL [WORDS...]", "asks once; what comes on stdin is joined", NULL,
+	{"ask", "[options] MODEL [WORDS...]", "ask one question; stdin is added to it", NULL,
 	 ask_run},
-	{"chat", "[options] MODEL", "a conversation, line by line", NULL, chat_run},
-	{"demo", "[--path]", "a first answer, from a small model that is installed with moefs",
+	{"chat", "[options] MODEL", "hold a conversation, line by line", NULL, chat_run},
+	{"demo", "[--path]", "show a first answer, from a small model that is installed with moefs",
 	 demo_help, demo_run},
-	{"list", "[--json]", "the mounts of moefs that can be seen here", list_help, list_run},
+	{"list", "[--json]", "list the mounts of moefs", list_help, list_run},
 	{"stores", "[PATH...] | --delete [-n] [--anywhere] STORE...",
-	 "the stores that mounts have made of checkpoints; deletes them", stores_help, stores_run},
-	{"umount", "[-z] MOUNTPOINT|MODEL", "unmounts; -z also what is in use", umount_help,
+	 "list or delete stores (converted weights on the disk)", stores_help, stores_run},
+	{"umount", "[-z] MOUNTPOINT|MODEL", "unmount; with -z also if it is in use", umount_help,
 	 umount_run},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -63,14 +70,9 @@ const struct command *command_find(const char *name)
 	return NULL;
 }
 
-static bool asks_for_help(int argc, char **argv)
-{
-	return argc == 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"));
-}
-
 int command_run(const struct command *c, int argc, char **argv, struct err *e)
 {
-	if (c->help && asks_for_help(argc, argv)) {
+	if (c->help && argc == 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))) {
 		(void)printf("usage: moefs %s %s\n\n%s\nSee moefs-%s(1).\n", c->name, c->usage,
 			     c->help, c->name);
 		return 0;
@@ -82,4 +84,84 @@ int command_run(const struct command *c, int argc, char **argv, struct err *e)
 			wrong.code ? "; " : "", c->name, c->usage);
 	}
 	return status;
+}
+
+/* ---- words that are no command ---- */
+
+#define ADVICE_MOUNT "to mount: moefs MODELDIR... MOUNTPOINT"
+#define ADVICE_DOWNLOAD \
+	"moefs downloads nothing: get the model's files yourself, then moefs MODELDIR MOUNTPOINT"
+#define ADVICE_CHECK "to look at a model: moefs --check MODELDIR"
+
+/* What other programs call their commands. */
+static const struct foreign {
+	const char *word, *command; /* NULL: there is no such command, but advice */
+	const char *advice;
+} foreigners[] = {
+	{"run", "ask", NULL},
+	{"generate", "ask", NULL},
+	{"prompt", "ask", NULL},
+	{"complete", "ask", NULL},
+	{"talk", "chat", NULL},
+	{"ls", "list", NULL},
+	{"ps", "list", NULL},
+	{"mounts", "list", NULL},
+	{"models", "list", NULL},
+	{"status", "list", NULL},
+	{"unmount", "umount", NULL},
+	{"stop", "umount", NULL},
+	{"eject", "umount", NULL},
+	{"store", "stores", NULL},
+	{"cache", "stores", NULL},
+	{"rm", "stores", NULL},
+	{"delete", "stores", NULL},
+	{"mount", NULL, ADVICE_MOUNT},
+	{"load", NULL, ADVICE_MOUNT},
+	{"open", NULL, ADVICE_MOUNT},
+	{"pull", NULL, ADVICE_DOWNLOAD},
+	{"download", NULL, ADVICE_DOWNLOAD},
+	{"serve", NULL, "to serve over HTTP: moefs -o http MODELDIR... MOUNTPOINT"},
+	{"show", NULL, ADVICE_CHECK},
+	{"info", NULL, ADVICE_CHECK},
+	{"check", NULL, ADVICE_CHECK},
+	{"refine", NULL, "did you mean --refine?"},
+	{"version", NULL, "did you mean --version?"},
+	{"help", NULL, "did you mean --help?"},
+};
+
+/* A command, or advice, for a word; both NULL: no idea. */
+static struct foreign command_meant(const char *word)
+{
+	struct spelling s = {.word = word};
+	for (size_t i = 0; i < sizeof foreigners / sizeof *foreigners; i++)
+		if (!strcmp(foreigners[i].word, word))
+			return foreigners[i];
+	for (unsigned i = 0; i < COMMANDS; i++)
+		human_try_spelling(&s, commands[i].name);
+	return (struct foreign){.word = word, .command = s.nearest};
+}
+
+int command_check_word(const char *word, struct err *e)
+{
+	char names[256] = "", hint[128] = "";
+	const char *end = strrchr(word, '.');
+	/* That a mistyped checkpoint file does not exist is reported where models are looked for.
+	 */
+	bool is_file = end && (!strcasecmp(end, ".gguf") || !strcasecmp(end, ".safetensors"));
+	if (!*word || *word == '-' || strchr(word, '/') || is_file || access(word, F_OK) == 0 ||
+	    errno != ENOENT)
+		return 0;
+	const struct foreign meant = command_meant(word);
+	for (unsigned i = 0, used = 0; i < COMMANDS && used < sizeof names; i++)
+		used += (unsigned)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+					   commands[i].name);
+	if (meant.advice)
+		(void)snprintf(hint, sizeof hint, "%s%s ", meant.advice,
+			       meant.advice[strlen(meant.advice) - 1] == '?' ? "" : ";");
+	else if (meant.command)
+		(void)snprintf(hint, sizeof hint, "did you mean %s? ", meant.command);
+	return err_set(e, EINVAL,
+		       "\"%.200s\" is neither a command nor a folder; %sthe commands are %s; see "
+		       "moefs --help",
+		       word, hint, names);
 }

@@ -1,7 +1,7 @@
-/* moefs demo: a first answer, right after any installation. The demonstration model and the script
- * that mounts it and asks are installed together: below PREFIX/share/moefs for PREFIX/bin/moefs, in
- * examples/ for a build in a clone. They are found from the program's own place, so a PREFIX of
- * one's own and a package work alike. */
+/* moefs demo: a first answer, right after installation. The demonstration model and the script that
+ * mounts it and asks are installed together: in PREFIX/share/moefs for PREFIX/bin/moefs, in
+ * examples/ for a build in a clone. They are found from the place of the program itself, so any
+ * PREFIX works. */
 #include "fs/commands/commands.h"
 #include "fs/base/text.h"
 
@@ -17,7 +17,7 @@
 static const char *const places[] = {"../share/moefs", "../examples", "../../examples"};
 
 struct demo {
-	char program[PATH_MAX]; /* the folder that it is in */
+	char program[PATH_MAX]; /* the folder of the program */
 	char script[PATH_MAX];
 	char model[PATH_MAX];
 };
@@ -48,7 +48,7 @@ static int demo_find(struct demo *d, struct err *e)
 		       d->program, places[0]);
 }
 
-/* The script calls moefs by its name, as people do. */
+/* The script calls moefs by its name, so the program's folder comes first in PATH. */
 static int demo_exec(const struct demo *d, struct err *e)
 {
 	struct text path = {0};
@@ -75,6 +75,6 @@ int demo_run(int argc, char **argv, struct err *e)
 		return COMMAND_FAILED;
 	if (!path)
 		return demo_exec(&d, e);
-	(void)printf("%s\n", d.model); /* main says if that is lost: standard_written */
+	(void)printf("%s\n", d.model); /* main reports a failed write: standard_written */
 	return 0;
 }

@@ -1,7 +1,5 @@
-/* Which model is meant. See find.h. */
-#include "fs/commands/find.h"
+/* Which model a user means. See mounts.h. */
 #include "fs/commands/mounts.h"
-#include "fs/base/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,38 +12,22 @@
 
 enum { FUSE_MAGIC = 0x65735546 }; /* what statfs(2) says of every FUSE file system */
 
-static char *join(const char *folder, const char *name)
-{
-	char *path = NULL;
-	return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
-}
-
-static int no_memory(struct err *e)
-{
-	return err_set(e, ENOMEM, "no memory for the name of a model");
-}
-
 /* ---- in a mount ---- */
 
-/* What a mount is looked through for, and what was found. */
-struct search {
-	const char *name;	 /* a model's; NULL: by its source */
+/* What is searched in a mount, and what was found. */
+struct model_search {
+	const char *name;	 /* a model's; NULL: search by source */
 	const char *source;	 /* a real path; NULL: any model */
-	const struct stat *file; /* the same, looked at */
-	char *folder;		 /* of the one found */
-	bool exactly;		 /* it is that source, and not inside it */
+	const struct stat *file; /* of the source */
+	char *folder;		 /* of the model found */
+	bool exactly;		 /* its source is that path, not a path inside it */
 	unsigned count;
-	char names[256]; /* of those found, as many as there is room for */
+	char names[256]; /* of the models found, as many as fit */
 };
 
-static bool is_inside(const char *path, const char *folder)
-{
-	size_t length = strlen(folder);
-	return strncmp(path, folder, length) == 0 && path[length] == '/';
-}
-
-/* A hub's cache, or a folder with one GGUF file, has what is mounted inside. */
-static bool fits(struct search *s, const char *folder, const char *name)
+/* A model whose source lies inside the path fits, too: the path may be a hub's cache, or a folder
+ * with one GGUF file. */
+static bool find_fits(struct model_search *s, const char *folder, const char *name)
 {
 	char source[PATH_MAX];
 	struct stat st;
@@ -56,13 +38,14 @@ static bool fits(struct search *s, const char *folder, const char *name)
 	if (mounts_value(folder, "info/source", source, sizeof source) || stat(source, &st))
 		return false;
 	s->exactly = st.st_dev == s->file->st_dev && st.st_ino == s->file->st_ino;
-	return s->exactly || is_inside(source, s->source);
+	size_t length = strlen(s->source);
+	return s->exactly || (strncmp(source, s->source, length) == 0 && source[length] == '/');
 }
 
-static int visit(void *ctx, const char *folder, const char *name)
+static int find_visit(void *ctx, const char *folder, const char *name)
 {
-	struct search *s = ctx;
-	if (!fits(s, folder, name))
+	struct model_search *s = ctx;
+	if (!find_fits(s, folder, name))
 		return 0;
 	size_t used = strlen(s->names);
 	(void)snprintf(s->names + used, sizeof s->names - used, "%s%s", used ? ", " : "", name);
@@ -72,13 +55,13 @@ static int visit(void *ctx, const char *folder, const char *name)
 	return !s->folder || s->name || s->exactly ? 1 : 0;
 }
 
-/* Whether the mount has one, and one alone that is not more exactly meant than others. */
-static bool has(const struct mount_seen *m, struct search *s)
+/* Whether the mount has exactly one such model, or one whose source is the path itself. */
+static bool find_in_mount(const struct mount_seen *m, struct model_search *s)
 {
 	s->count = 0;
 	s->exactly = false;
 	s->names[0] = 0;
-	(void)mounts_models(m, visit, s);
+	(void)mounts_models(m, find_visit, s);
 	if (s->count && (s->count == 1 || s->exactly))
 		return true;
 	free(s->folder);
@@ -86,7 +69,7 @@ static bool has(const struct mount_seen *m, struct search *s)
 	return false;
 }
 
-static int search_mounts(struct search *s, struct err *e)
+static int find_in_mounts(struct model_search *s, struct err *e)
 {
 	struct mounts_seen mounts;
 	int code = mounts_read(&mounts, NULL, e);
@@ -94,76 +77,77 @@ static int search_mounts(struct search *s, struct err *e)
 		return code;
 	for (size_t i = mounts.count; i-- > 0 && !s->folder;)
 		if (mounts.list[i].uid == geteuid())
-			(void)has(&mounts.list[i], s);
+			(void)find_in_mount(&mounts.list[i], s);
 	mounts_free(&mounts);
 	return 0;
 }
 
-/* Those there are to be asked; of a mount with very many, as many as a search has room for. */
-static void names_of_mine(struct text *names)
+/* Lists the caller's models, so that a mistyped name stands beside the right ones. */
+static int find_nothing(const char *model, struct err *e)
 {
 	struct mounts_seen mounts;
 	struct err ignored;
+	struct text names = {0};
 	if (mounts_read(&mounts, NULL, &ignored))
-		return;
+		mounts = (struct mounts_seen){0};
 	for (size_t i = 0; i < mounts.count; i++) {
-		struct search s = {0};
+		struct model_search s = {0};
 		if (mounts.list[i].uid != geteuid())
 			continue;
-		(void)has(&mounts.list[i], &s);
-		text_string(names, names->length && *s.names ? ", " : "");
-		text_string(names, s.names);
+		(void)find_in_mount(&mounts.list[i], &s);
+		text_string(&names, names.length && *s.names ? ", " : "");
+		text_string(&names, s.names);
 		free(s.folder);
 	}
 	mounts_free(&mounts);
-}
-
-/* A mistyped name is seen beside the right ones. */
-static int no_model(const char *model, struct err *e)
-{
-	struct text names = {0};
-	names_of_mine(&names);
-	bool any = names.length > 0;
-	text_add(&names, "", 1);
-	any = any && !names.failed;
-	err_set(e, ENOENT, "no mount of yours has a model '%s', and there is no such file: %s%s%s",
-		model, any ? "mounted are " : "give the path of one", any ? names.data : "",
-		any ? "; any other is given by its path" : "");
+	bool any = names.length > 0 && !names.failed;
+	err_set(e, ENOENT, "you have no mounted model '%s', and there is no such file: %s%.*s",
+		model,
+		any ? "give the path of one, or the name of a mounted one: "
+		    : "give the path of one",
+		any ? (int)names.length : 0, any ? names.data : "");
 	text_free(&names);
 	return -ENOENT;
 }
 
-int find_only(const char *mountpoint, char **folder, struct err *e)
+int find_only_model(const char *mountpoint, char **folder, struct err *e)
 {
 	struct mount_seen mount = {.point = (char *)mountpoint};
-	struct search s = {0};
-	if (!has(&mount, &s) && s.count)
-		return err_set(e, EINVAL, "there are %u models: say which: %s", s.count, s.names);
+	struct model_search s = {0};
+	if (!find_in_mount(&mount, &s) && s.count)
+		return err_set(e, EINVAL, "%s has %u models; name one of them: %s", mountpoint,
+			       s.count, s.names);
 	*folder = s.folder;
-	return s.folder ? 0 : err_set(e, ENOENT, "%s: no model is mounted there", mountpoint);
+	return s.folder ? 0 : err_set(e, ENOENT, "%s has no models", mountpoint);
 }
 
 /* ---- by a path ---- */
 
-static bool is_fuse(const char *path)
+static bool find_is_fuse(const char *path)
 {
 	struct statfs fs;
 	return statfs(path, &fs) == 0 && fs.f_type == FUSE_MAGIC;
 }
 
-static bool has_file(const char *folder, const char *file)
+static char *find_join(const char *folder, const char *name)
 {
-	char *path = join(folder, file);
+	char *path = NULL;
+	return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
+static bool find_file(const char *folder, const char *file)
+{
+	char *path = find_join(folder, file);
 	bool there = path && access(path, F_OK) == 0;
 	free(path);
 	return there;
 }
 
-/* The name as it is, since links in a hub's cache lead to names that say nothing. */
-static char *absolute(const char *path)
+/* Links are kept: in a hub's cache they lead to names that say nothing. */
+static char *find_absolute(const char *path)
 {
 	char *here = *path == '/' ? NULL : getcwd(NULL, 0);
-	char *whole = *path == '/' ? strdup(path) : here ? join(here, path) : NULL;
+	char *whole = *path == '/' ? strdup(path) : here ? find_join(here, path) : NULL;
 	free(here);
 	return whole;
 }
@@ -177,26 +161,26 @@ static int find_by_path(const char *given, char **folder, char **path, struct er
 	if (!real)
 		return err_sys(e, errno, "%s", given);
 	int code = 0;
-	if (is_fuse(real) && has_file(real, "info/state") && has_file(real, "sessions")) {
+	if (find_is_fuse(real) && find_file(real, "info/state") && find_file(real, "sessions")) {
 		*folder = real;
 		return 0;
 	}
-	if (is_fuse(real) && has_file(real, "cache/budget") && has_file(real, "README")) {
-		code = find_only(real, folder, e);
+	if (find_is_fuse(real) && find_file(real, "cache/budget") && find_file(real, "README")) {
+		code = find_only_model(real, folder, e);
 	} else {
-		struct search s = {.source = real, .file = &st};
-		code = search_mounts(&s, e);
+		struct model_search s = {.source = real, .file = &st};
+		code = find_in_mounts(&s, e);
 		*folder = s.folder;
-		*path = code || s.folder ? NULL : absolute(given);
+		*path = code || s.folder ? NULL : find_absolute(given);
 		if (!code && !*folder && !*path)
-			code = no_memory(e);
+			code = err_set(e, ENOMEM, "no memory for the name of a model");
 	}
 	free(real);
 	return code;
 }
 
-/* A name with what completion of a folder's name leaves behind it is still a name. */
-static bool is_name(const char *model, char *name, size_t size)
+/* Whether MODEL is a name; a slash that completion has added after it does not count. */
+static bool find_is_name(const char *model, char *name, size_t size)
 {
 	size_t length = strlen(model);
 	while (length > 1 && model[length - 1] == '/')
@@ -208,14 +192,14 @@ static bool is_name(const char *model, char *name, size_t size)
 int find_model(const char *model, char **folder, char **path, struct err *e)
 {
 	char name[NAME_MAX + 1];
-	struct search s = {.name = name};
-	bool named = is_name(model, name, sizeof name);
+	struct model_search s = {.name = name};
+	bool named = find_is_name(model, name, sizeof name);
 	*folder = *path = NULL;
-	int code = named ? search_mounts(&s, e) : 0;
+	int code = named ? find_in_mounts(&s, e) : 0;
 	*folder = s.folder;
 	if (code || s.folder)
 		return code;
 	if (named && access(model, F_OK))
-		return no_model(name, e);
+		return find_nothing(name, e);
 	return find_by_path(model, folder, path, e);
 }

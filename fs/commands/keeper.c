@@ -1,4 +1,4 @@
-/* What must not outlive a command. See keeper.h. */
+/* See keeper.h. */
 #include "fs/commands/keeper.h"
 #include "fs/program/unmount.h"
 
@@ -15,28 +15,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char orderly = '.'; /* what the command writes before it ends by itself */
+static const char orderly = '.'; /* the command writes this before it ends by itself */
 
-/* One process's ends of two pipes: the one that the command's end closes, and what the keeper
- * reports once, 0 or an errno. */
-struct ends {
+/* One process's ends of two pipes: `alive` closes when the command ends; through `report` the
+ * keeper sends 0 or an errno once. */
+struct keeper_pipes {
 	int alive, report;
 };
 
 /* ---- in the keeper ---- */
 
-static void nothing(int signal)
+static void keeper_ignore(int signal)
 {
 	(void)signal;
 }
 
-/* Signals that are meant for the command end the keeper after it. They are caught and not ignored,
- * since a program that is started inherits the latter. Nothing of the command's is held open: who
- * reads what it prints waits for its end. */
-static void stand_aside(void)
+/* Signals meant for the command must not end the keeper before it. They are caught, not ignored,
+ * since a program that the keeper starts would inherit that. The command's standard output is
+ * closed: its reader waits for its end. */
+static void keeper_detach(void)
 {
 	static const int meant[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
-	struct sigaction action = {.sa_handler = nothing, .sa_flags = SA_RESTART};
+	struct sigaction action = {.sa_handler = keeper_ignore, .sa_flags = SA_RESTART};
 	for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
 		(void)sigaction(meant[i], &action, NULL);
 	(void)setsid();
@@ -47,14 +47,13 @@ static void stand_aside(void)
 		close(null);
 }
 
-static void let_go_of_stderr(void)
+static void keeper_release_stderr(void)
 {
 	(void)dup2(STDOUT_FILENO, STDERR_FILENO);
-	int ignored = chdir("/");
-	(void)ignored;
+	(void)!chdir("/");
 }
 
-static bool wait_for_end(int pipe)
+static bool keeper_wait_for_end(int pipe)
 {
 	char byte = 0;
 	ssize_t n;
@@ -64,7 +63,7 @@ static bool wait_for_end(int pipe)
 	return n == 1 && byte == orderly;
 }
 
-static int wait_for(pid_t child)
+static int keeper_wait_for(pid_t child)
 {
 	int status = -1;
 	while (waitpid(child, &status, 0) < 0)
@@ -73,67 +72,59 @@ static int wait_for(pid_t child)
 	return status;
 }
 
-static int run(const char *program, const char *const arguments[])
-{
-	pid_t child = fork();
-	if (child == 0) {
-		execvp(program, (char *const *)arguments);
-		_exit(127);
-	}
-	return child < 0 ? -1 : wait_for(child);
-}
-
-static void unmake(const char *mountpoint)
-{
-	struct err ignored; /* nobody is there to hear it */
-	(void)unmount(mountpoint, true, &ignored);
-	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) /* the daemon, a subreaper's child */
-		;
-	(void)rmdir(mountpoint);
-}
-
-static bool report(int to, int code)
+static bool keeper_report(int to, int code)
 {
 	bool told = write(to, &code, sizeof code) == sizeof code;
 	close(to);
 	return told;
 }
 
-static void keep_mount(const struct ends *in, const char *path, const char *mountpoint)
+static void keeper_keep_mount(const struct keeper_pipes *in, const char *path,
+			      const char *mountpoint)
 {
 	const char *const moefs[] = {"moefs", path, mountpoint, NULL};
-	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-	int code = run("/proc/self/exe", moefs) == 0 ? 0 : ECANCELED;
-	let_go_of_stderr();
-	if (report(in->report, code) && !code)
-		(void)wait_for_end(in->alive);
-	unmake(mountpoint);
+	struct err ignored;
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* the daemon becomes this process's child */
+	pid_t child = fork();
+	if (child == 0) {
+		execv("/proc/self/exe", (char *const *)moefs);
+		_exit(127);
+	}
+	int code = child > 0 && keeper_wait_for(child) == 0 ? 0 : ECANCELED;
+	keeper_release_stderr();
+	if (keeper_report(in->report, code) && !code)
+		(void)keeper_wait_for_end(in->alive);
+	(void)unmount(mountpoint, true, &ignored); /* nobody is left to tell */
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		;
+	(void)rmdir(mountpoint);
 }
 
-/* Made here, so that at no moment a command can die that has made one and is not watched. */
-static void keep_session(const struct ends *in, const char *folder, bool stays)
+/* The keeper makes the session, so that the command is never without a keeper while it has one. */
+static void keeper_keep_session(const struct keeper_pipes *in, const char *folder, bool stays)
 {
 	char ctl[4096];
-	let_go_of_stderr();
+	keeper_release_stderr();
 	int code = mkdir(folder, 0700) == 0 || (stays && errno == EEXIST) ? 0 : errno;
-	bool told = report(in->report, code);
-	bool died = !code && (!told || !wait_for_end(in->alive));
+	bool told = keeper_report(in->report, code);
+	bool died = !code && (!told || !keeper_wait_for_end(in->alive));
 	if (!code && !stays)
 		(void)rmdir(folder);
 	if (!stays || !died || snprintf(ctl, sizeof ctl, "%s/ctl", folder) >= (int)sizeof ctl)
 		return;
 	int fd = open(ctl, O_WRONLY | O_CLOEXEC);
-	ssize_t ignored = fd < 0 ? 0 : write(fd, "stop", 4);
-	(void)ignored;
+	if (fd >= 0)
+		(void)!write(fd, "stop", 4);
 }
 
 /* ---- in the command ---- */
 
-static int pipes(struct ends *command, struct ends *keeper, struct err *e)
+static int keeper_make_pipes(struct keeper_pipes *command, struct keeper_pipes *keeper,
+			     struct err *e)
 {
 	int alive[2], told[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0,
-		       alive)) /* which MSG_NOSIGNAL needs */
+		       alive)) /* MSG_NOSIGNAL needs a socket */
 		return err_sys(e, errno, "cannot make a pipe");
 	if (pipe2(told, O_CLOEXEC)) {
 		int code = err_sys(e, errno, "cannot make a pipe");
@@ -141,41 +132,41 @@ static int pipes(struct ends *command, struct ends *keeper, struct err *e)
 		close(alive[1]);
 		return code;
 	}
-	*command = (struct ends){alive[1], told[0]};
-	*keeper = (struct ends){alive[0], told[1]};
+	*command = (struct keeper_pipes){alive[1], told[0]};
+	*keeper = (struct keeper_pipes){alive[0], told[1]};
 	return 0;
 }
 
-static void close_ends(const struct ends *ends)
+static void keeper_close_pipes(const struct keeper_pipes *ends)
 {
 	close(ends->alive);
 	close(ends->report);
 }
 
 /* Returns in both processes, as fork does: k->process is 0 in the keeper. */
-static int begin(struct keeper *k, struct ends *ends, struct err *e)
+static int keeper_begin(struct keeper *k, struct keeper_pipes *ends, struct err *e)
 {
-	struct ends other;
-	int code = pipes(ends, &other, e);
+	struct keeper_pipes other;
+	int code = keeper_make_pipes(ends, &other, e);
 	if (code)
 		return code;
 	pid_t process = fork();
 	if (process < 0) {
 		code = err_sys(e, errno, "cannot start a process");
-		close_ends(ends);
+		keeper_close_pipes(ends);
 	} else if (!process) {
-		struct ends commands = *ends;
+		struct keeper_pipes commands = *ends;
 		*ends = other;
 		other = commands;
-		stand_aside();
+		keeper_detach();
 	}
-	close_ends(&other);
+	keeper_close_pipes(&other);
 	*k = (struct keeper){.process = process > 0 ? process : 0, .pipe = ends->alive};
 	return code;
 }
 
-/* 0, or the errno for which it did not come to what was to be kept. */
-static int hear(struct keeper *k, int from)
+/* Waits for the keeper's report: 0, or the errno for which nothing was made. */
+static int keeper_hear(struct keeper *k, int from)
 {
 	int code = ECANCELED;
 	ssize_t n;
@@ -191,18 +182,18 @@ static int hear(struct keeper *k, int from)
 
 int keeper_of_session(struct keeper *k, const char *folder, bool stays, struct err *e)
 {
-	struct ends ends;
-	int code = begin(k, &ends, e);
+	struct keeper_pipes ends;
+	int code = keeper_begin(k, &ends, e);
 	if (!code && !k->process) {
-		keep_session(&ends, folder, stays);
+		keeper_keep_session(&ends, folder, stays);
 		_exit(0);
 	}
-	if (!code && (code = hear(k, ends.report)))
+	if (!code && (code = keeper_hear(k, ends.report)))
 		return err_sys(e, code, "cannot make the session %s", folder);
 	return code;
 }
 
-static char *make_folder(struct err *e)
+static char *keeper_make_folder(struct err *e)
 {
 	const char *const parents[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
 	for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
@@ -220,18 +211,18 @@ static char *make_folder(struct err *e)
 
 int keeper_of_mount(struct keeper *k, const char *path, char **mountpoint, struct err *e)
 {
-	struct ends ends;
-	*mountpoint = make_folder(e);
+	struct keeper_pipes ends;
+	*mountpoint = keeper_make_folder(e);
 	if (!*mountpoint)
 		return -e->code;
-	int code = begin(k, &ends, e);
+	int code = keeper_begin(k, &ends, e);
 	if (!code && !k->process) {
-		keep_mount(&ends, path, *mountpoint);
+		keeper_keep_mount(&ends, path, *mountpoint);
 		_exit(0);
 	}
 	if (code)
 		(void)rmdir(*mountpoint);
-	else if (hear(k, ends.report))
+	else if (keeper_hear(k, ends.report))
 		code = err_set(e, ECANCELED, "%s could not be mounted", path);
 	return code;
 }
@@ -240,9 +231,8 @@ void keeper_end(struct keeper *k)
 {
 	if (!k->process)
 		return;
-	ssize_t ignored = send(k->pipe, &orderly, 1, MSG_NOSIGNAL);
-	(void)ignored;
+	(void)!send(k->pipe, &orderly, 1, MSG_NOSIGNAL);
 	close(k->pipe);
-	(void)wait_for(k->process);
+	(void)keeper_wait_for(k->process);
 	k->process = 0;
 }

@@ -1,20 +1,18 @@
-/* moefs list: one line for each mount that is visible here, with its mountpoint, source, process
- * and models with their states, then one for each daemon that serves no visible mount; or the same
- * in JSON. */
+/* moefs list: a line for each visible mount, with mountpoint, source, process, and models with
+ * their states; then a line for each daemon that serves no visible mount. Or the same in JSON. */
 #include "fs/commands/commands.h"
-#include "fs/commands/look.h"
-#include "fs/base/text.h"
+#include "fs/base/proc.h"
+#include "fs/commands/mounts.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- for people, and for cut: with tabs between, and as mountinfo has them none within ---- */
+/* For people and for cut(1): fields between tabs, with no tab within a field. */
 
-static void add_line(struct text *t, const struct mount_seen *m, const struct look *l)
+static void list_line(struct text *t, const struct mount_seen *m, const struct mount_look *l)
 {
 	const char *name, *state;
 	size_t place = 0;
@@ -22,9 +20,9 @@ static void add_line(struct text *t, const struct mount_seen *m, const struct lo
 	text_string(t, "\t");
 	text_line(t, m->source);
 	text_format(t, l->process ? "\t%ld\t" : "\t-\t", l->process);
-	if (l->words)
-		text_string(t, l->words);
-	while (!l->words && look_next(l, &place, &name, &state)) {
+	if (l->failed)
+		text_string(t, l->failed);
+	while (!l->failed && mounts_next_model(l, &place, &name, &state)) {
 		text_line(t, name);
 		text_format(t, " (%s)  ", state);
 	}
@@ -33,9 +31,7 @@ static void add_line(struct text *t, const struct mount_seen *m, const struct lo
 	text_string(t, "\n");
 }
 
-/* ---- for programs ---- */
-
-static void add_object(struct text *t, const struct mount_seen *m, const struct look *l)
+static void list_object(struct text *t, const struct mount_seen *m, const struct mount_look *l)
 {
 	const char *name, *state, *comma = "";
 	size_t place = 0;
@@ -46,12 +42,12 @@ static void add_object(struct text *t, const struct mount_seen *m, const struct 
 	text_format(t, ", \"user\": %u", (unsigned)m->uid);
 	if (l->process)
 		text_format(t, ", \"process\": %ld", l->process);
-	if (l->words) {
+	if (l->failed) {
 		text_string(t, ", \"error\": ");
-		text_json(t, l->words);
+		text_json(t, l->failed);
 	}
 	text_string(t, ", \"models\": [");
-	while (!l->words && look_next(l, &place, &name, &state)) {
+	while (!l->failed && mounts_next_model(l, &place, &name, &state)) {
 		text_format(t, "%s{\"name\": ", comma);
 		text_json(t, name);
 		text_string(t, ", \"state\": ");
@@ -64,103 +60,70 @@ static void add_object(struct text *t, const struct mount_seen *m, const struct 
 
 /* ---- daemons without a visible mount ---- */
 
-struct list_daemons {
-	long *shown; /* the processes of the mounts in the list */
+struct list_output {
+	struct text text;
+	bool json;
+	long *processes; /* of the mounts in the list */
 	size_t count;
+	const char *comma; /* before the next JSON object */
 };
 
-static bool list_has_shown(const struct list_daemons *d, long process)
+/* Whether a process's program is moefs with /dev/fuse open. False for other users' processes,
+ * except for root. */
+static bool list_is_daemon(pid_t id)
 {
-	for (size_t i = 0; i < d->count; i++)
-		if (d->shown[i] == process)
-			return true;
-	return false;
+	char path[64], program[4096];
+	(void)snprintf(path, sizeof path, "/proc/%ld/exe", (long)id);
+	ssize_t n = readlink(path, program, sizeof program - 1);
+	program[n > 0 ? n : 0] = 0;
+	const char *name = strrchr(program, '/');
+	return name && !strncmp(name, "/moefs", 6) && proc_has_open(id, "/dev/fuse");
 }
 
-/* Whether the process's program is moefs and one of its open files is /dev/fuse. False for another
- * user's, whose files only root can see. */
-static bool list_is_daemon(const char *process)
-{
-	char path[512], target[4096];
-	(void)snprintf(path, sizeof path, "/proc/%s/exe", process);
-	ssize_t n = readlink(path, target, sizeof target - 1);
-	target[n > 0 ? n : 0] = 0;
-	const char *name = strrchr(target, '/');
-	(void)snprintf(path, sizeof path, "/proc/%s/fd", process);
-	DIR *files = name && !strncmp(name, "/moefs", 6) ? opendir(path) : NULL;
-	if (!files)
-		return false;
-	bool found = false;
-	for (const struct dirent *file; !found && (file = readdir(files));) {
-		n = readlinkat(dirfd(files), file->d_name, target, sizeof target - 1);
-		target[n > 0 ? n : 0] = 0;
-		found = !strcmp(target, "/dev/fuse");
-	}
-	closedir(files);
-	return found;
-}
-
-/* The mount may live on in another mount namespace, or was taken away lazily while files of the
- * tree are open: the daemon and its memory stay until these go. */
-static int list_unmounted(struct text *t, const struct list_daemons *d, bool json,
-			  const char *comma, struct err *e)
+static int list_unmounted(void *ctx, pid_t id)
 {
 	static const char why[] = "serves no mount that is visible here";
-	DIR *processes = opendir("/proc");
-	if (!processes)
-		return err_sys(e, errno, "cannot list the processes in /proc");
-	for (const struct dirent *entry; (entry = readdir(processes));) {
-		char *end;
-		long process = strtol(entry->d_name, &end, 10);
-		if (*end || process <= 0 || list_has_shown(d, process) ||
-		    !list_is_daemon(entry->d_name))
-			continue;
-		if (json)
-			text_format(t,
-				    "%s{\"mountpoint\": null, \"process\": %ld, \"error\": \"%s\", "
-				    "\"models\": []}",
-				    comma, process, why);
-		else
-			text_format(t, "-\t-\t%ld\t%s\n", process, why);
-		comma = ",\n";
-	}
-	closedir(processes);
+	struct list_output *o = ctx;
+	for (size_t i = 0; i < o->count; i++)
+		if (o->processes[i] == id)
+			return 0;
+	if (!list_is_daemon(id))
+		return 0;
+	if (o->json)
+		text_format(&o->text,
+			    "%s{\"mountpoint\": null, \"process\": %ld, \"error\": \"%s\", "
+			    "\"models\": []}",
+			    o->comma, (long)id, why);
+	else
+		text_format(&o->text, "-\t-\t%ld\t%s\n", (long)id, why);
+	o->comma = ",\n";
 	return 0;
 }
 
 /* ---- the command ---- */
 
-static int list_mounts(struct text *t, const struct mounts_seen *mounts, bool json,
-		       struct list_daemons *d, struct err *e)
+static int list_all(struct list_output *o, const struct mounts_seen *mounts, struct err *e)
 {
 	for (size_t i = 0; i < mounts->count; i++) {
 		const struct mount_seen *m = &mounts->list[i];
-		struct look look;
-		int code = look_at_mount(&look, m, e);
+		struct mount_look look;
+		int code = mounts_look(&look, m, e);
 		if (code)
 			return code;
-		if (json) {
-			text_string(t, i ? ",\n" : "");
-			add_object(t, m, &look);
+		if (o->json) {
+			text_string(&o->text, o->comma);
+			list_object(&o->text, m, &look);
+			o->comma = ",\n";
 		} else {
-			add_line(t, m, &look);
+			list_line(&o->text, m, &look);
 		}
-		d->shown[d->count++] = look.process;
-		look_free(&look);
+		o->processes[o->count++] = look.process;
+		mounts_look_free(&look);
 	}
-	return 0;
-}
-
-static int list_all(struct text *t, const struct mounts_seen *mounts, bool json, struct err *e)
-{
-	struct list_daemons d = {.shown = calloc(mounts->count + 1, sizeof *d.shown)};
-	if (!d.shown)
-		return err_set(e, ENOMEM, "no memory for the list");
-	int code = list_mounts(t, mounts, json, &d, e);
-	if (!code)
-		code = list_unmounted(t, &d, json, mounts->count ? ",\n" : "", e);
-	free(d.shown);
-	return code;
+	/* A daemon's mount may be in another mount namespace, or was unmounted lazily: the daemon
+	 * and its memory stay until the last open file is closed. */
+	int code = proc_each(list_unmounted, o);
+	return code ? err_sys(e, -code, "cannot list the processes in /proc") : 0;
 }
 
 int list_run(int argc, char **argv, struct err *e)
@@ -169,18 +132,19 @@ int list_run(int argc, char **argv, struct err *e)
 	if (argc > 2 || (argc == 2 && !json))
 		return COMMAND_WRONG;
 	struct mounts_seen mounts;
-	struct text t = {0};
 	if (mounts_read(&mounts, NULL, e))
 		return COMMAND_FAILED;
-	text_string(&t, json ? "[\n" : "");
-	int code = list_all(&t, &mounts, json, e);
-	text_string(&t, json && t.length > 2 ? "\n" : "");
-	text_string(&t, json ? "]\n" : "");
-	if (!code && t.failed)
+	struct list_output o = {
+		.json = json, .comma = "", .processes = calloc(mounts.count + 1, sizeof(long))};
+	text_string(&o.text, json ? "[\n" : "");
+	int code = o.processes ? list_all(&o, &mounts, e) : -ENOMEM;
+	text_string(&o.text, !json ? "" : *o.comma ? "\n]\n" : "]\n");
+	if (!o.processes || (!code && o.text.failed))
 		code = err_set(e, ENOMEM, "no memory for the list");
-	if (!code && t.length)
-		(void)fwrite(t.data, 1, t.length, stdout);
-	text_free(&t);
+	if (!code && o.text.length)
+		(void)fwrite(o.text.data, 1, o.text.length, stdout);
+	text_free(&o.text);
+	free(o.processes);
 	mounts_free(&mounts);
 	return code ? COMMAND_FAILED : 0;
 }

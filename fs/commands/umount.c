@@ -1,7 +1,7 @@
-/* moefs umount: takes a mount away, which is named by where it is, or by a model that is in it. */
-#include "fs/commands/busy.h"
+/* moefs umount: unmounts a mountpoint, or the mount of a model, and waits for the daemon's end. */
+#include "fs/base/proc.h"
 #include "fs/commands/commands.h"
-#include "fs/commands/look.h"
+#include "fs/commands/mounts.h"
 #include "fs/program/unmount.h"
 
 #include <errno.h>
@@ -12,13 +12,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PATIENCE = 3000 }; /* milliseconds until it is looked who may hold a mount */
+enum { PATIENCE = 3000 }; /* milliseconds before umount looks who may hold a mount */
 
 /* ---- which ---- */
 
-/* As mountinfo would write it: the last part is not looked at, since a mount whose program is gone
- * cannot be. malloc'ed; NULL: there is no such path. */
-static char *real_point(const char *path)
+/* A mountpoint as mountinfo has it. Its last part is not looked at, which fails if the mount's
+ * daemon is gone. malloc'ed; NULL: there is no such path. */
+static char *umount_real_path(const char *path)
 {
 	char *real = realpath(path, NULL), *copy = real ? NULL : strdup(path), *full = NULL;
 	if (!copy)
@@ -38,9 +38,9 @@ static char *real_point(const char *path)
 	return full;
 }
 
-static const struct mount_seen *at_point(const struct mounts_seen *mounts, const char *path)
+static const struct mount_seen *umount_at_point(const struct mounts_seen *mounts, const char *path)
 {
-	char *real = real_point(path);
+	char *real = umount_real_path(path);
 	const struct mount_seen *found = NULL;
 	for (size_t i = 0; real && i < mounts->count; i++)
 		if (!mounts->list[i].hidden && !strcmp(mounts->list[i].point, real))
@@ -49,35 +49,26 @@ static const struct mount_seen *at_point(const struct mounts_seen *mounts, const
 	return found;
 }
 
-static int has_model(const struct mount_seen *m, const char *wanted, bool *has, struct err *e)
-{
-	const char *name, *state;
-	struct look look;
-	size_t place = 0;
-	int code = look_at_mount(&look, m, e);
-	*has = false;
-	if (code)
-		return code;
-	while (!look.words && !*has && look_next(&look, &place, &name, &state))
-		*has = !strcmp(name, wanted);
-	look_free(&look);
-	return 0;
-}
-
-/* The only mount that has it. */
-static int with_model(const struct mounts_seen *mounts, const char *name,
-		      const struct mount_seen **out, struct err *e)
+/* The only mount that has the model; *out is NULL if there is none. */
+static int umount_with_model(const struct mounts_seen *mounts, const char *wanted,
+			     const struct mount_seen **out, struct err *e)
 {
 	*out = NULL;
 	for (size_t i = 0; i < mounts->count; i++) {
 		const struct mount_seen *m = &mounts->list[i];
+		const char *name, *state;
+		struct mount_look look = {.failed = "hidden"};
+		size_t place = 0;
 		bool has = false;
-		int code = m->hidden ? 0 : has_model(m, name, &has, e);
+		int code = m->hidden ? 0 : mounts_look(&look, m, e);
 		if (code)
 			return code;
+		while (!look.failed && !has && mounts_next_model(&look, &place, &name, &state))
+			has = !strcmp(name, wanted);
+		mounts_look_free(&look);
 		if (has && *out)
 			return err_set(e, EINVAL,
-				       "%s is mounted at %s and at %s: say which is to go", name,
+				       "%s is mounted at %s and at %s: name the mountpoint", wanted,
 				       (*out)->point, m->point);
 		if (has)
 			*out = m;
@@ -85,94 +76,103 @@ static int with_model(const struct mounts_seen *mounts, const char *name,
 	return 0;
 }
 
-static int find(const struct mounts_seen *mounts, const char *word, const struct mount_seen **out,
-		struct err *e)
+static int umount_find(const struct mounts_seen *mounts, const char *word,
+		       const struct mount_seen **out, struct err *e)
 {
-	*out = at_point(mounts, word);
-	int code = *out || strchr(word, '/') ? 0 : with_model(mounts, word, out, e);
+	*out = umount_at_point(mounts, word);
+	int code = *out || strchr(word, '/') ? 0 : umount_with_model(mounts, word, out, e);
 	if (code || *out)
 		return code;
-	return err_set(e, ENOENT,
-		       "%s is no mount of moefs%s; moefs list shows those that there are", word,
-		       strchr(word, '/') ? "" : ", and no model in one");
+	return err_set(e, ENOENT, "%s is not a mount of moefs%s; moefs list shows the mounts", word,
+		       strchr(word, '/') ? "" : ", and no mount has a model of this name");
+}
+
+/* ---- who uses a mount ---- */
+
+struct umount_users {
+	bool (*uses)(pid_t id, const char *what);
+	const char *what;
+	char words[512]; /* "bash (812), tail (840)": as far as this user may see */
+};
+
+static int umount_add_user(void *ctx, pid_t id)
+{
+	struct umount_users *u = ctx;
+	char name[64];
+	size_t used = strlen(u->words);
+	if (id == getpid() || used + 1 >= sizeof u->words || !u->uses(id, u->what))
+		return 0;
+	(void)proc_name(id, name, sizeof name);
+	(void)snprintf(u->words + used, sizeof u->words - used, "%s%s (%ld)", used ? ", " : "",
+		       name, (long)id);
+	return 0;
 }
 
 /* ---- the daemon's end ---- */
 
-/* In another space of process numbers it may be anybody's. */
-static bool is_daemon(long process)
-{
-	char path[64], name[16] = "";
-	(void)snprintf(path, sizeof path, "/proc/%ld/comm", process);
-	FILE *f = fopen(path, "re");
-	bool read = f && fgets(name, sizeof name, f);
-	if (f)
-		(void)fclose(f);
-	return read && (!strncmp(name, "moefs", 5) || !strncmp(name, "mount.moefs", 11));
-}
-
-struct ending {
-	int fd; /* of the process that serves the mount; -1: not known which one that is */
+struct umount_daemon {
+	int fd; /* a pidfd; -1: unknown */
 	long process;
 };
 
-static struct ending daemon_of(const struct mount_seen *m)
+static struct umount_daemon umount_daemon_of(const struct mount_seen *m)
 {
-	struct ending d = {.fd = -1};
-	struct look look;
+	struct umount_daemon d = {.fd = -1};
+	struct mount_look look;
 	struct err unknown;
-	if (look_at_mount(&look, m, &unknown))
+	char name[16];
+	if (mounts_look(&look, m, &unknown))
 		return d;
 	d.process = look.process;
-	look_free(&look);
-	if (d.process > 0 && is_daemon(d.process))
+	mounts_look_free(&look);
+	/* If the mount is from another PID namespace, the number may be any process here. */
+	bool ours = d.process > 0 && proc_name((pid_t)d.process, name, sizeof name) &&
+		    (!strncmp(name, "moefs", 5) || !strncmp(name, "mount.moefs", 11));
+	if (ours)
 		d.fd = (int)syscall(SYS_pidfd_open, (pid_t)d.process, 0);
 	return d;
 }
 
-static bool has_ended(int fd, int milliseconds)
+/* Until its end the daemon may write to its store, which the caller may want to delete. If another
+ * mount namespace has a copy of the mount, the daemon does not end: -EBUSY, and e names who has it.
+ */
+static int umount_wait(const struct umount_daemon *d, const struct mount_seen *m, struct err *e)
 {
-	struct pollfd end = {.fd = fd, .events = POLLIN};
-	int n;
-	while ((n = poll(&end, 1, milliseconds)) < 0 && errno == EINTR)
-		;
-	return n != 0;
-}
-
-/* Until then it may be writing to its store, which whoever unmounts may be about to delete. Where
- * another mount namespace has a copy of the mount it does not end: -EBUSY, and who holds that. */
-static int wait_for_end(const struct ending *d, const struct mount_seen *m, struct err *e)
-{
-	char who[512] = "";
 	bool said = false;
-	while (d->fd >= 0 && !*who && !has_ended(d->fd, PATIENCE)) {
-		busy_elsewhere(m->device, who, sizeof who);
-		if (!*who && !said)
+	while (d->fd >= 0) {
+		struct pollfd end = {.fd = d->fd, .events = POLLIN};
+		struct umount_users u = {.uses = proc_has_mounted, .what = m->device};
+		int n = poll(&end, 1, PATIENCE);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n != 0)
+			break;
+		(void)proc_each(umount_add_user, &u);
+		if (*u.words)
+			return err_set(e, EBUSY,
+				       "%s is unmounted here, but other mount namespaces still "
+				       "have it, those of "
+				       "%s: process %ld goes on until they end",
+				       m->point, u.words, d->process);
+		if (!said)
 			(void)fprintf(stderr, "moefs: waiting for process %ld to end\n",
 				      d->process);
 		said = true;
 	}
-	if (!*who)
-		return 0;
-	return err_set(e, EBUSY,
-		       "%s is unmounted here, but other mount namespaces still have it, those of "
-		       "%s: process %ld goes on until they end",
-		       m->point, who, d->process);
+	return 0;
 }
 
 /* ---- the command ---- */
 
-/* Where this command began is no reason to keep it. */
-static int take_away(const struct mount_seen *m, bool lazily, struct err *e)
+static int umount_mount(const struct mount_seen *m, bool lazily, struct err *e)
 {
-	(void)!chdir("/");
+	(void)!chdir("/"); /* the command itself must not keep the mount in use */
 	struct err why;
-	char who[512];
-	struct ending daemon = {.fd = -1};
+	struct umount_daemon daemon = {.fd = -1};
 	if (!lazily)
-		daemon = daemon_of(m);
+		daemon = umount_daemon_of(m);
 	int code = unmount(m->point, lazily, &why);
-	int waited = code ? 0 : wait_for_end(&daemon, m, e);
+	int waited = code ? 0 : umount_wait(&daemon, m, e);
 	if (daemon.fd >= 0)
 		close(daemon.fd);
 	if (!code)
@@ -183,12 +183,13 @@ static int take_away(const struct mount_seen *m, bool lazily, struct err *e)
 			       m->point, (unsigned)m->uid);
 	if (code != -EBUSY)
 		return err_set(e, -code, "%s", why.text);
-	busy_words(m->point, who, sizeof who);
-	return err_set(
-		e, EBUSY,
-		"%s is in use%s%s: leave it (cd) and close its files; or `moefs umount -z` takes "
-		"it away all the same, and what is in use goes with its last user",
-		m->point, *who ? " by " : "", who);
+	struct umount_users u = {.uses = proc_uses, .what = m->point};
+	(void)proc_each(umount_add_user, &u);
+	return err_set(e, EBUSY,
+		       "%s is in use%s%s: leave it (cd) and close its files, or run moefs umount "
+		       "-z, which unmounts it now; the "
+		       "daemon then ends with the last user",
+		       m->point, *u.words ? " by " : "", u.words);
 }
 
 int umount_run(int argc, char **argv, struct err *e)
@@ -198,12 +199,11 @@ int umount_run(int argc, char **argv, struct err *e)
 		return COMMAND_WRONG;
 	struct mounts_seen mounts;
 	const struct mount_seen *found;
-	int code = mounts_read(&mounts, NULL, e);
-	if (code)
+	if (mounts_read(&mounts, NULL, e))
 		return COMMAND_FAILED;
-	code = find(&mounts, argv[argc - 1], &found, e);
+	int code = umount_find(&mounts, argv[argc - 1], &found, e);
 	if (!code)
-		code = take_away(found, lazily, e);
+		code = umount_mount(found, lazily, e);
 	mounts_free(&mounts);
 	return code ? COMMAND_FAILED : 0;
 }

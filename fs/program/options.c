@@ -3,6 +3,7 @@
  * ours and libfuse's, so that what is refused is refused in our words, before anything is begun. */
 #include "fs/program/options_parse.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -164,4 +165,18 @@ void options_free(struct options *o)
 	free(o->params);
 	privilege_free(&o->whose);
 	fuse_opt_free_args(&o->fuse);
+}
+
+int options_refuse_words(char **words, size_t count, const char *before, struct err *e)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t hyphens = strspn(words[i], "-");
+		if ((hyphens == 1 || hyphens == 2) && isalpha((unsigned char)words[i][hyphens]) &&
+		    !strpbrk(words[i], " \t\n"))
+			return err_set(e, EINVAL,
+				       "%.200s: options come before %s; if it is no option, put -- "
+				       "before %s",
+				       words[i], before, before);
+	}
+	return 0;
 }

@@ -43,4 +43,9 @@ extern const char options_help[];
 int options_parse(struct options *o, int argc, char **argv, bool lenient, struct err *e);
 void options_free(struct options *o);
 
+/* Refuses (-EINVAL) the first of some words that looks like an option: one or two hyphens, a
+ * letter, and no blank, such as "-n", "--json" or "-p=1"; not "-", "-5" or "- is that a list?".
+ * before: what options must precede, as "the question". */
+int options_refuse_words(char **words, size_t count, const char *before, struct err *e);
+
 #endif

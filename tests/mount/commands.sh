@@ -37,8 +37,8 @@ usage() {
 	status_of 2 "moefs: usage: moefs list [--json]" "$MOEFS" list now &&
 		status_of 2 "moefs: usage: moefs umount [-z] MOUNTPOINT|MODEL" "$MOEFS" umount &&
 		status_of 2 "moefs: usage: moefs umount" "$MOEFS" umount -x "$mnt" &&
-		status_of 1 "nowhere is no mount of moefs, and no model in one; moefs list shows" "$MOEFS" umount nowhere &&
-		status_of 1 "$work is no mount of moefs; moefs list shows" "$MOEFS" umount "$work"
+		status_of 1 "nowhere is not a mount of moefs, and no mount has a model of this name; moefs list shows" "$MOEFS" umount nowhere &&
+		status_of 1 "$work is not a mount of moefs; moefs list shows" "$MOEFS" umount "$work"
 }
 told() { # each in --help, and each by its own
 	local name
@@ -62,7 +62,7 @@ unknown_words() {
 	unknown aks "did you mean ask? "
 	unknown lst "did you mean list? "
 	unknown unmount "did you mean umount? "
-	unknown mount "to mount takes no command: moefs MODELDIR... MOUNTPOINT; "
+	unknown mount "to mount: moefs MODELDIR... MOUNTPOINT; "
 	unknown pull "moefs downloads nothing: get the model's files yourself, then moefs MODELDIR MOUNTPOINT; "
 	unknown version "did you mean --version? "
 	unknown frobnicate ""
@@ -134,7 +134,7 @@ which_one() { # the same model twice is ambiguous
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	local process
 	process=$(serves "$work/other")
-	status_of 1 "say which is to go" "$MOEFS" umount "$(basename "$MODEL")"
+	status_of 1 "name the mountpoint" "$MOEFS" umount "$(basename "$MODEL")"
 	(cd "$work" && "$MOEFS" umount other/) || fail "by a path: status $?"
 	! mountpoint -q "$work/other" || fail "it is still there"
 	until_true not alive "$process"
@@ -157,7 +157,7 @@ killed() { # what a daemon left that was killed is listed as such, and taken awa
 	process=$(serves "$work/other")
 	kill -9 "$process"
 	until_true not alive "$process"
-	same "$(line "$work/other" | cut -f 3,4)" "-	its program is gone"
+	same "$(line "$work/other" | cut -f 3,4)" "-	its daemon is gone"
 	"$MOEFS" umount "$work/other" || fail "status $?"
 	! grep -qF " $work/other " /proc/self/mountinfo || fail "it is still there"
 }
@@ -188,7 +188,7 @@ hidden() { # under another mount
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	mount -t tmpfs none "$work/other"
 	same "$(line "$work/other" | cut -f 4)" "hidden by another mount"
-	status_of 1 "no mount of moefs" "$MOEFS" umount "$work/other"
+	status_of 1 "is not a mount of moefs" "$MOEFS" umount "$work/other"
 	umount "$work/other"
 	"$MOEFS" umount "$work/other" || fail "status $?"
 }

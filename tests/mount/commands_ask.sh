@@ -62,8 +62,8 @@ by_path() {
 	same "$(asks "$work/link" "Which city?")" "Paris." "by a link"
 	same "$(ls "$work/run")" "" "a mount was made"
 	[ ! -e "$work/$says.moefs" ] || fail "a store was made"
-	fails_with "there are 2 models: say which: $says, $sums" asks "$mnt" hi
-	fails_with "no mount of yours has a model 'nobody', and there is no such file: mounted are " asks nobody hi
+	fails_with "$mnt has 2 models; name one of them: $says, $sums" asks "$mnt" hi
+	fails_with "you have no mounted model 'nobody', and there is no such file: give the path of one, or the name of a mounted one: " asks nobody hi
 	fails_with "$sums" asks nobody hi
 	same "$(asks "$says/" "Which city?")" "Paris." "with a slash behind its name, where no folder is called so"
 	fails_with "No such file or directory" asks ./nobody hi
@@ -85,7 +85,7 @@ newest() { # of two mounts with that name
 }
 anothers() {
 	cd / || exit
-	fails_with "no mount of yours has a model" setpriv --reuid=65534 --regid=65534 --clear-groups \
+	fails_with "you have no mounted model" setpriv --reuid=65534 --regid=65534 --clear-groups \
 		"$work/moefs" ask "$says" "Which city?" </dev/null
 }
 claim "a model is found by its name, whatever is in it" by_name
@@ -148,21 +148,21 @@ status_of() { # STATUS WORDS command…
 wrong() {
 	status_of 2 "usage: moefs ask" asks
 	status_of 2 "usage: moefs ask" asks "$says"
-	status_of 2 "there is no question: it is the words behind MODEL" asks "$says"
+	status_of 2 "no question is given: type it after MODEL" asks "$says"
 	status_of 2 "--nonsense: there is no such option; usage: moefs ask" asks --nonsense "$says" hi
 	status_of 2 "-x: there is no such option; usage: moefs ask" asks -x "$says" hi
 	status_of 2 "-s needs a value" asks -s
-	status_of 2 "-p temperature: a param is set by -p PARAM=VALUE; usage: moefs ask" asks -p temperature "$says" hi
+	status_of 2 "-p temperature: write -p PARAM=VALUE; usage: moefs ask" asks -p temperature "$says" hi
 	status_of 2 "usage: moefs chat" "$MOEFS" chat "$says" words
 	status_of 2 "usage: moefs chat" "$MOEFS" chat --json "$says"
 	status_of 0 "moefs ask [options] MODEL [WORDS...]" asks --help
 	status_of 0 "moefs chat [options] MODEL" "$MOEFS" chat -h
-	status_of 1 "no param 'heat'; moefs(5) lists them" asks -p heat=1 "$says" hi
+	status_of 1 "no param 'heat'; moefs(5) lists the params" asks -p heat=1 "$says" hi
 	status_of 1 "no param '../status'" asks -p ../status=1 "$says" hi
 	status_of 1 "is not a number" asks -p temperature=warm "$says" hi
 	status_of 1 "nothere: No such file" asks --schema nothere "$says" hi
 	status_of 1 "UTF-8" asks "$says" $'caf\xff'
-	status_of 1 "no name of a session" asks -s a/b "$says" hi
+	status_of 1 "cannot be the name of a session" asks -s a/b "$says" hi
 	sessions_are default
 }
 told() { # each option of --help is in the command's page
@@ -228,8 +228,8 @@ own() {
 	same "$(asks "$work/own" -p temperature=0 "What is 12 x 6?")" "12 x 6 = 72"
 	same "$(ls "$work/run")" "" "left at the end"
 	nothing_left
-	fails_with "a session that stays needs a mount" asks -s kept "$work/own" hi
-	status_of 1 "there are 2 models: say which: own, $sums" asks "$work/several/" hi
+	fails_with "-s kept needs a mounted model" asks -s kept "$work/own" hi
+	status_of 1 "has 2 models; name one of them: own, $sums" asks "$work/several/" hi
 	status_of 1 "could not be mounted" asks "$work/state/" hi
 	nothing_left
 }
@@ -269,8 +269,8 @@ verbs() {
 	same "$(grep -c '"role"' "$m/sessions/kept/messages.json")" 0
 	rmdir "$m/sessions/kept"
 	chat_with() { printf '%s\n' "$1" | chats "$says"; }
-	status_of 1 "/dance is no verb" chat_with /dance
-	status_of 1 "it is /save FILE" chat_with /save
+	status_of 1 "/dance is no command" chat_with /dance
+	status_of 1 "write /save FILE" chat_with /save
 	status_of 1 "nothere: No such file" chat_with "/load nothere"
 	status_of 1 "state" chat_with "/load $work/script.json"
 	status_of 1 "is not a number" chat_with "/set temperature warm"
@@ -303,7 +303,7 @@ stops() {
 }
 dimmed() {
 	"$here/terminal.py" "$MOEFS" chat "$says" <<-'STEPS' >"$work/shown" || fail "status $?: $(cat "$work/shown")"
-		await Ctrl-D ends, /help lists
+		await /help lists commands, Ctrl-D ends
 		await > 
 		type Which city?
 		await \x1b[2mIt is easy.

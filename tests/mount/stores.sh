@@ -97,7 +97,7 @@ refuses() { # what is no store, or has more in it, or is another's
 	fails_with "No such file" "$MOEFS" stores --delete "$work/nothing"
 	mkdir "$beside/mine"
 	fails_with "contains another folder" "$MOEFS" stores --delete "$beside"
-	fails_with "another folder lies in it" "$MOEFS" stores --delete -n "$beside"
+	fails_with "another folder is in it" "$MOEFS" stores --delete -n "$beside"
 	[ -e "$beside/index" ] && [ ! -e "$beside/lock" ] || fail "something of it is deleted: $(ls "$beside")"
 	rmdir "$beside/mine"
 	[ -e "$MODEL/config.json" ] || fail "the model is deleted"
@@ -109,7 +109,7 @@ refuses() { # what is no store, or has more in it, or is another's
 }
 published() { # a store that somebody put elsewhere is a model, too; a link leads nowhere else
 	local said path=$(echo "$kept"/one-*/3bit)
-	said="stays, since it is neither in a MODEL.moefs folder nor in the cache folder; if it is to go all the same, add --anywhere"
+	said="stays, since it is neither in a MODEL.moefs folder nor in the cache folder; to delete it anyway, add --anywhere"
 	cp -r "$beside" "$work/models/pub" && mkdir "$work/pub.moefs" && ln -s "$work/models/pub" "$work/pub.moefs/3bit"
 	for path in "$work/models/pub" "$work/pub.moefs/3bit" "$path"; do
 		fails_with "$said" "$MOEFS" stores --delete "$path"
