@@ -54,14 +54,6 @@ static uint32_t grammar_blanks_expr(struct grammar_source *s)
 	return expr_repeat(s, blank, 0, 4);
 }
 
-/* Whether the answer may begin with thoughts: not if the model has no token that begins them. */
-static bool grammar_may_think(const struct grammar_compilation *q)
-{
-	enum split_thinking thinking = q->r->thinking;
-	return thinking == THINKING_OPEN ||
-	       (thinking == THINKING_AUTO && calls_mark_is_token(&q->b, q->b.writes->think_begin));
-}
-
 /* The first rule: thoughts, then the content. */
 static uint32_t grammar_text_expr(struct grammar_compilation *q)
 {
@@ -71,7 +63,11 @@ static uint32_t grammar_text_expr(struct grammar_compilation *q)
 		return grammar_fail(s, ENOTSUP,
 				    "answers in channels (%s) cannot be constrained yet",
 				    q->b.writes->name);
-	if (grammar_may_think(q)) {
+	/* Not if the model has no token that begins thoughts. */
+	bool thinks = q->r->thinking == THINKING_OPEN ||
+		      (q->r->thinking == THINKING_AUTO &&
+		       calls_mark_is_token(&q->b, q->b.writes->think_begin));
+	if (thinks) {
 		uint32_t thoughts = until_expr(s, q->b.writes->think_end, NULL, false);
 		uint32_t begun = SEQUENCE(s, thoughts, blanks, content);
 		/* Nothing may stand before the mark: after blanks there would be no other way to

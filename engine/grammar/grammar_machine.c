@@ -64,17 +64,12 @@ static int machine_by_number(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-static uint32_t machine_set_hash(const uint32_t *set, uint32_t n)
-{
-	uint64_t sum = n;
-	for (uint32_t i = 0; i < n; i++)
-		sum = (sum ^ set[i]) * 0x9e3779b97f4a7c15u, sum ^= sum >> 31;
-	return (uint32_t)(sum >> 32);
-}
-
 static uint32_t *machine_place_of_set(struct machine *m, const uint32_t *set, uint32_t n)
 {
-	uint32_t i = machine_set_hash(set, n) & (m->by_set_room - 1);
+	uint64_t hash = n;
+	for (uint32_t i = 0; i < n; i++)
+		hash = (hash ^ set[i]) * 0x9e3779b97f4a7c15u, hash ^= hash >> 31;
+	uint32_t i = (uint32_t)(hash >> 32) & (m->by_set_room - 1);
 	for (; m->by_set[i]; i = (i + 1) & (m->by_set_room - 1)) {
 		const struct machine_level *l = &m->levels[m->by_set[i]];
 		if (l->set_count == n && !memcmp(m->sets + l->set, set, n * sizeof *set))

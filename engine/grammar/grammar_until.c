@@ -29,15 +29,7 @@ static void until_add_mark(struct marks *m, const char *mark)
 		m->at[m->count++] = mark;
 }
 
-/* A range of ordinary text; of characters, the last ASCII one stands for all beyond. */
-static uint32_t until_range(const struct marks *m, uint32_t from, uint32_t to)
-{
-	if (m->characters)
-		return expr_characters(m->s, from, to == 127 ? 0x10ffff : to);
-	return expr_bytes(m->s, (uint8_t)from, (uint8_t)to);
-}
-
-/* One character that is none of `but`. */
+/* One character that is none of `but`; of characters, the last ASCII one stands for all beyond. */
 static uint32_t until_other_than(const struct marks *m, const bool but[256])
 {
 	uint32_t any = NOTHING, from = m->characters ? 1 : 0; /* no NUL in a text */
@@ -48,7 +40,10 @@ static uint32_t until_other_than(const struct marks *m, const bool but[256])
 			continue;
 		}
 		if (c == most || but[c + 1])
-			any = expr_either(m->s, any, until_range(m, from, c));
+			any = expr_either(
+				m->s, any,
+				m->characters ? expr_characters(m->s, from, c == 127 ? 0x10ffff : c)
+					      : expr_bytes(m->s, (uint8_t)from, (uint8_t)c));
 	}
 	return any;
 }

@@ -20,9 +20,11 @@ static bool message_is_word(const struct json *v, const char *word)
 	return n == strlen(word) && memcmp(text, word, n) == 0;
 }
 
-static int message_check_parts(const struct json *list, const char *where, struct err *e)
+static int message_check_content(const struct json *v, const char *where, struct err *e)
 {
-	for (const struct json *p = NULL; (p = json_next(list, p));) {
+	if (json_kind(v) != JSON_LIST && json_kind(v) != JSON_TEXT && json_kind(v) != JSON_NULL)
+		return json_wrong(v, "content", where, "a text, null, or a list of text parts", e);
+	for (const struct json *p = NULL; (p = json_next(v, p));) {
 		bool text = json_kind(p) == JSON_OBJECT &&
 			    message_is_word(json_find(p, "type"), "text") &&
 			    json_kind(json_find(p, "text")) == JSON_TEXT;
@@ -33,15 +35,6 @@ static int message_check_parts(const struct json *list, const char *where, struc
 					  e);
 	}
 	return 0;
-}
-
-static int message_check_content(const struct json *v, const char *where, struct err *e)
-{
-	if (json_kind(v) == JSON_LIST)
-		return message_check_parts(v, where, e);
-	if (json_kind(v) == JSON_TEXT || json_kind(v) == JSON_NULL)
-		return 0;
-	return json_wrong(v, "content", where, "a text, null, or a list of text parts", e);
 }
 
 static int message_check_text(const struct json *v, const char *key, const char *where,

@@ -95,14 +95,6 @@ bool template_reads(const struct template *t, const char *variable)
 /* ---- rendering ---- */
 
 /* The model's messages have an origin of their own; texts of tokens count as the template's. */
-static struct value template_message(struct template_run *r, const struct json *m)
-{
-	size_t n;
-	const char *role = json_bytes(json_find(m, "role"), &n);
-	bool assistant = n == 9 && memcmp(role, "assistant", 9) == 0;
-	return value_of_json(r, m, assistant ? FROM_ASSISTANT : FROM_TEXT);
-}
-
 static struct value template_variable(struct template_run *r, const struct json *v)
 {
 	const char *key = json_key(v);
@@ -111,8 +103,12 @@ static struct value template_variable(struct template_run *r, const struct json 
 	if (strcmp(key, "messages") != 0 || json_kind(v) != JSON_LIST)
 		return value_of_json(r, v, token ? FROM_TEMPLATE : FROM_TEXT);
 	struct value list = value_list(r, V_LIST);
-	for (const struct json *m = NULL; !r->failed && (m = json_next(v, m));)
-		value_append(r, list.list, template_message(r, m));
+	for (const struct json *m = NULL; !r->failed && (m = json_next(v, m));) {
+		const char *role = json_bytes(json_find(m, "role"), &n);
+		bool assistant = n == 9 && memcmp(role, "assistant", 9) == 0;
+		value_append(r, list.list,
+			     value_of_json(r, m, assistant ? FROM_ASSISTANT : FROM_TEXT));
+	}
 	return list;
 }
 

@@ -98,17 +98,6 @@ static const char *lex_after_tag(const struct lexer *l, const char *close, char 
 	return trims && sign != '+' && to < l->end && *to == '\n' ? to + 1 : to;
 }
 
-static void lex_comment(struct lexer *l)
-{
-	const char *close = memmem(l->at + 2, (size_t)(l->end - l->at - 2), "#}", 2);
-	if (!close) {
-		template_fail(l->r, EINVAL, "a comment is not closed");
-		return;
-	}
-	char sign = close > l->at + 2 ? close[-1] : '\0';
-	lex_move_to(l, lex_after_tag(l, close, sign, true));
-}
-
 /* Matches "{% NAME %}": returns its end and signs; NULL: no match. */
 static const char *lex_match_tag(const struct lexer *l, const char *at, const char *name,
 				 char *before, char *after)
@@ -159,15 +148,6 @@ static bool lex_is_name_start(char c)
 static bool lex_is_digit(char c)
 {
 	return c >= '0' && c <= '9';
-}
-
-static void lex_name(struct lexer *l)
-{
-	const char *p = l->at;
-	while (lex_is_name_start(*p) || lex_is_digit(*p))
-		p++;
-	lex_add(l, T_NAME, l->at, (size_t)(p - l->at));
-	lex_move_to(l, p);
 }
 
 /* Copies digits of a base, without the underscores between them. */
@@ -358,9 +338,13 @@ static void lex_inside(struct lexer *l, bool tag)
 			template_fail(l->r, EINVAL, "the template ends inside a tag");
 		else if (l->depth == 0 && lex_close(l, tag))
 			return;
-		else if (lex_is_name_start(*l->at))
-			lex_name(l);
-		else if (lex_is_digit(*l->at))
+		else if (lex_is_name_start(*l->at)) {
+			const char *p = l->at;
+			while (lex_is_name_start(*p) || lex_is_digit(*p))
+				p++;
+			lex_add(l, T_NAME, l->at, (size_t)(p - l->at));
+			lex_move_to(l, p);
+		} else if (lex_is_digit(*l->at))
 			lex_number(l);
 		else if (*l->at == '\'' || *l->at == '"')
 			lex_string(l);
@@ -383,7 +367,12 @@ static void lex_opening(struct lexer *l, const char *open)
 		return;
 	}
 	if (open[1] == '#') {
-		lex_comment(l);
+		const char *close = memmem(open + 2, (size_t)(l->end - open - 2), "#}", 2);
+		if (close)
+			lex_move_to(l, lex_after_tag(l, close, close > open + 2 ? close[-1] : '\0',
+						     true));
+		else
+			template_fail(l->r, EINVAL, "a comment is not closed");
 		return;
 	}
 	bool tag = open[1] == '%';

@@ -786,14 +786,6 @@ static struct template_node *parse_statement(struct parser *p)
 	return NULL;
 }
 
-static struct template_node *parse_print(struct parser *p)
-{
-	struct template_node *n =
-		parse_node_of_two(p, N_PRINT, 0, parse_tuple(p, parse_expression), NULL);
-	parse_want_token(p, T_PRINT_END, "the end of what is printed");
-	return n;
-}
-
 /* Statements up to a tag that begins with one of these words; without words, up to the end. */
 static struct template_node *parse_statements(struct parser *p, const char *const *ends)
 {
@@ -809,7 +801,10 @@ static struct template_node *parse_statements(struct parser *p, const char *cons
 			parse_move(p);
 		} else if (p->at->kind == T_PRINT) {
 			parse_move(p);
-			parse_chain(&tail, parse_print(p));
+			parse_chain(&tail,
+				    parse_node_of_two(p, N_PRINT, 0,
+						      parse_tuple(p, parse_expression), NULL));
+			parse_want_token(p, T_PRINT_END, "the end of what is printed");
 		} else {
 			parse_want_token(p, T_TAG, "a tag");
 			if (parse_at_one_of(p, ends))

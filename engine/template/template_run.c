@@ -53,16 +53,6 @@ static struct value run_filter_items(struct template_run *r, const struct templa
 	return kept;
 }
 
-static void run_pass(struct template_run *r, const struct template_node *n, struct loop *l)
-{
-	r->in->scope = eval_new_scope(r, l->scope);
-	struct value self = {.kind = V_LOOP, .loop = l};
-	eval_set_variable(r, r->in->scope, "loop", 4, self);
-	if (!r->failed)
-		run_assign(r, n->a, l->items->items[l->index]);
-	run_nodes(r, n->c);
-}
-
 static void run_loop(struct template_run *r, const struct template_node *n, const struct value *of)
 {
 	struct scope *around = r->in->scope;
@@ -76,7 +66,12 @@ static void run_loop(struct template_run *r, const struct template_node *n, cons
 	l->node = n->flag ? n : NULL;
 	for (; !r->failed && l->index < items.list->count && r->in->flow != BREAKS; l->index++) {
 		r->in->flow = GOES_ON;
-		run_pass(r, n, l);
+		r->in->scope = eval_new_scope(r, around);
+		eval_set_variable(r, r->in->scope, "loop", 4,
+				  (struct value){.kind = V_LOOP, .loop = l});
+		if (!r->failed)
+			run_assign(r, n->a, items.list->items[l->index]);
+		run_nodes(r, n->c);
 	}
 	r->in->scope = around;
 	r->in->flow = GOES_ON;

@@ -234,29 +234,6 @@ double value_as_double(const struct value *v)
 	}
 }
 
-static bool value_equal_deep(struct template_run *r, const struct value *a, const struct value *b,
-			     int depth);
-
-static bool value_equal_lists(struct template_run *r, const struct list *a, const struct list *b,
-			      int depth)
-{
-	bool same = a->count == b->count;
-	for (size_t i = 0; same && i < a->count; i++)
-		same = value_equal_deep(r, &a->items[i], &b->items[i], depth);
-	return same;
-}
-
-static bool value_equal_dicts(struct template_run *r, const struct dict *a, const struct dict *b,
-			      int depth)
-{
-	bool same = a->count == b->count;
-	for (size_t i = 0; same && i < a->count; i++) {
-		const struct value *other = value_dict_find(r, b, &a->members[i].key);
-		same = other && value_equal_deep(r, &a->members[i].value, other, depth);
-	}
-	return same;
-}
-
 static bool value_equal_numbers(const struct value *a, const struct value *b)
 {
 	if (a->kind == V_BIG && b->kind == V_BIG)
@@ -269,6 +246,7 @@ static bool value_equal_numbers(const struct value *a, const struct value *b)
 static bool value_equal_deep(struct template_run *r, const struct value *a, const struct value *b,
 			     int depth)
 {
+	bool same;
 	if (!template_work(r, 1))
 		return false;
 	if (depth > TEMPLATE_VALUE_DEPTH) {
@@ -288,9 +266,19 @@ static bool value_equal_deep(struct template_run *r, const struct value *a, cons
 		       memcmp(a->text.bytes, b->text.bytes, a->n) == 0;
 	case V_LIST:
 	case V_TUPLE:
-		return value_equal_lists(r, a->list, b->list, depth + 1);
+		same = a->list->count == b->list->count;
+		for (size_t i = 0; same && i < a->list->count; i++)
+			same = value_equal_deep(r, &a->list->items[i], &b->list->items[i],
+						depth + 1);
+		return same;
 	case V_DICT:
-		return value_equal_dicts(r, a->dict, b->dict, depth + 1);
+		same = a->dict->count == b->dict->count;
+		for (size_t i = 0; same && i < a->dict->count; i++) {
+			const struct member *m = &a->dict->members[i];
+			const struct value *other = value_dict_find(r, b->dict, &m->key);
+			same = other && value_equal_deep(r, &m->value, other, depth + 1);
+		}
+		return same;
 	case V_METHOD:
 		return a->method == b->method;
 	default:
@@ -381,21 +369,9 @@ static struct value value_number_of_json(struct template_run *r, const struct js
 	return big;
 }
 
-static struct value value_object_of_json(struct template_run *r, const struct json *json,
-					 enum template_from from)
-{
-	struct value object = value_dict(r, V_DICT);
-	for (const struct json *v = NULL; !r->failed && (v = json_next(json, v));) {
-		const char *key = json_key(v);
-		value_dict_put(r, object.dict, value_text(r, key, strlen(key), from),
-			       value_of_json(r, v, from));
-	}
-	return object;
-}
-
 struct value value_of_json(struct template_run *r, const struct json *json, enum template_from from)
 {
-	struct value list;
+	struct value made;
 	size_t n;
 	const char *bytes;
 	switch (json_kind(json)) {
@@ -409,14 +385,20 @@ struct value value_of_json(struct template_run *r, const struct json *json, enum
 		bytes = json_bytes(json, &n);
 		return value_text(r, bytes, n, from);
 	case JSON_OBJECT:
-		return value_object_of_json(r, json, from);
+		made = value_dict(r, V_DICT);
+		for (const struct json *v = NULL; !r->failed && (v = json_next(json, v));) {
+			bytes = json_key(v);
+			value_dict_put(r, made.dict, value_text(r, bytes, strlen(bytes), from),
+				       value_of_json(r, v, from));
+		}
+		return made;
 	case JSON_LIST:
 		break;
 	}
-	list = value_list(r, V_LIST);
+	made = value_list(r, V_LIST);
 	for (const struct json *v = NULL; !r->failed && (v = json_next(json, v));)
-		value_append(r, list.list, value_of_json(r, v, from));
-	return list;
+		value_append(r, made.list, value_of_json(r, v, from));
+	return made;
 }
 
 /* ---- building texts ---- */
@@ -526,13 +508,6 @@ bool value_truth(const struct value *v)
 	}
 }
 
-static int value_compare_bytes(struct template_run *r, const struct value *a, const struct value *b)
-{
-	size_t n = a->n < b->n ? a->n : b->n;
-	int order = template_work(r, n / 64) ? memcmp(a->text.bytes, b->text.bytes, n) : 0;
-	return order ? order : (a->n > b->n) - (a->n < b->n);
-}
-
 static int value_compare_deep(struct template_run *r, const struct value *a, const struct value *b,
 			      int depth)
 {
@@ -544,8 +519,11 @@ static int value_compare_deep(struct template_run *r, const struct value *a, con
 			return (a->integer > b->integer) - (a->integer < b->integer);
 		return (x > y) - (x < y);
 	}
-	if (a->kind == V_TEXT && b->kind == V_TEXT)
-		return value_compare_bytes(r, a, b);
+	if (a->kind == V_TEXT && b->kind == V_TEXT) {
+		size_t n = a->n < b->n ? a->n : b->n;
+		int order = template_work(r, n / 64) ? memcmp(a->text.bytes, b->text.bytes, n) : 0;
+		return order ? order : (a->n > b->n) - (a->n < b->n);
+	}
 	bool lists = a->kind == b->kind && (a->kind == V_LIST || a->kind == V_TUPLE);
 	if (!lists || depth > TEMPLATE_VALUE_DEPTH) {
 		template_fail(r, EINVAL, "%s and %s cannot be ordered", value_type_name(a),

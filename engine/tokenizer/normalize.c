@@ -185,18 +185,6 @@ size_t normalize_spaces(char *text, size_t n)
 	return (size_t)(to - text);
 }
 
-/* A copy of text[n], behind a space if `space`. */
-static char *normalize_copy_behind(bool space, const char *text, size_t n)
-{
-	char *copy = malloc(n + space);
-	if (!copy)
-		return NULL;
-	if (space)
-		copy[0] = ' ';
-	memcpy(copy + space, text, n);
-	return copy;
-}
-
 static bool normalize_is_ascii(const char *text, size_t n)
 {
 	unsigned char all = 0;
@@ -224,7 +212,12 @@ int normalize_text(const struct normalizer *z, const char *text, size_t n, const
 		*out = composed;
 		return 0;
 	}
-	*out = normalize_copy_behind(z->prepend, text, *out_n);
+	*out = malloc(*out_n + z->prepend);
+	if (*out) {
+		if (z->prepend)
+			(*out)[0] = ' ';
+		memcpy(*out + z->prepend, text, *out_n);
+	}
 	free(composed);
 	if (!*out)
 		return err_set(e, ENOMEM, "out of memory for tokenizing %zu bytes", n);

@@ -97,21 +97,6 @@ int tokenizer_finish(struct tokenizer **out, struct tokenizer *t, int rc, const 
 	return rc;
 }
 
-/* Raises *largest to the largest id of the vocabulary. */
-static int tokenizer_largest_id(const struct json *vocab, uint64_t *largest, const char *name,
-				struct err *e)
-{
-	for (const struct json *v = NULL; (v = json_next(vocab, v));) {
-		uint64_t id;
-		int rc = json_as_uint(v, json_key(v), name, 0, TOKEN_ID_MAX, &id, e);
-		if (rc < 0)
-			return rc;
-		if (id > *largest)
-			*largest = id;
-	}
-	return 0;
-}
-
 int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
 			     const struct added_entries *added, const char *name, struct err *e)
 {
@@ -121,7 +106,12 @@ int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
 	for (size_t i = 0; i < added->count; i++)
 		if (added->items[i].id > largest)
 			largest = added->items[i].id;
-	int rc = tokenizer_largest_id(vocab, &largest, name, e);
+	int rc = 0;
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(vocab, v));) {
+		uint64_t id = 0;
+		rc = json_as_uint(v, json_key(v), name, 0, TOKEN_ID_MAX, &id, e);
+		largest = id > largest ? id : largest;
+	}
 	if (rc == 0)
 		rc = vocabulary_init(&t->vocabulary, (uint32_t)largest + 1, json_count(vocab), e);
 	t->merges.seed = t->vocabulary.seed;

@@ -249,20 +249,6 @@ static int gpt2_list_token(struct added_entries *list, const char *content, cons
 	return tokenizer_append_entry(list, &entry, e);
 }
 
-/* Lists the special tokens, with ids from added_tokens.json or the vocabulary. */
-static int gpt2_list_specials(struct added_entries *list, const struct gpt2_specials *s,
-			      const char *name, struct err *e)
-{
-	int rc = 0;
-	for (size_t i = 0; rc == 0 && i < s->count; i++) {
-		const struct gpt2_special *special = &s->items[i];
-		if (special->id || strcmp(special->content, END_OF_TEXT) != 0)
-			rc = gpt2_list_token(list, special->content, special->id, special->flags,
-					     true, name, e);
-	}
-	return rc;
-}
-
 /* Lists the other tokens of added_tokens.json. */
 static int gpt2_list_ordinary(struct added_entries *list, const struct gpt2_layout *l,
 			      const struct gpt2_specials *s, struct err *e)
@@ -292,8 +278,11 @@ static int gpt2_list_older(struct added_entries *list, const struct gpt2_layout 
 		gpt2_sort_specials(&s);
 		gpt2_find_special_ids(&s, l->vocab);
 		gpt2_find_special_ids(&s, l->added); /* overrides the vocabulary */
-		rc = gpt2_list_specials(list, &s, name, e);
 	}
+	for (size_t i = 0; rc == 0 && i < s.count; i++)
+		if (s.items[i].id || strcmp(s.items[i].content, END_OF_TEXT) != 0)
+			rc = gpt2_list_token(list, s.items[i].content, s.items[i].id,
+					     s.items[i].flags, true, name, e);
 	if (rc == 0)
 		rc = gpt2_list_ordinary(list, l, &s, e);
 	free(s.items);
