@@ -1,40 +1,101 @@
-/* Drafts by a model's own draft layer (draft_layer.h) along a text that grows, is edited and taken
- * back.
+/* Drafts: guesses of what comes next in an answer, by the model's own draft layer or by prompt
+ * lookup. A draft changes no text: the model verifies it in its next step, and what it would not
+ * have said itself is taken back.
  *
- * The layer attends to a row for each position of the text: what the model has made of the position
- * and the token that follows it. The row of the last position waits for that token, so its hidden
- * state is kept; rows of an answer are kept waiting as long as nothing is drafted, and their keys
- * and values are then computed together, since one pass for each token would cost more than it may.
- * A prompt's are computed chunk by chunk. Where even that is not worth its time, only the last few
- * hidden states are kept, and rows begin with them when something is drafted after all.
- *
- * A draft begins with the row of the last position and goes on with rows of the layer's own output,
- * which are forgotten afterwards: what is verified gets rows from what the model made of it.
- *
- * Where the text goes back to a copy of a recurrent state, the hidden state of the position before
- * is beside it (context_note), and the rows before it stand. Where that is not known, or where the
- * text went on unfollowed, the rows begin anew from there: positions are relative, and a draft that
- * knows less is worse and harms no text.
- *
- * All memory is counted against the context budget; without it, nothing is drafted.
- * For one thread at a time, like the context that is followed.
+ * Three things, from the bottom up: prompt lookup; the draft layer, which computes rows; and the
+ * drafter, which follows one session's text with the layer. Which of them drafts, and how many
+ * tokens, is engine/serve's.
  */
 #ifndef MOEFS_ENGINE_COMPUTE_DRAFTER_H
 #define MOEFS_ENGINE_COMPUTE_DRAFTER_H
 
-#include "engine/compute/draft_layer.h"
+#include "engine/compute/forward.h"
 
-/* Rows that may wait; and that do, at most and at least, where the text is not followed. */
+/* ---- prompt lookup (Saxena 2023; Yang et al. 2023) ----
+ *
+ * Text repeats itself where it quotes, edits or counts. The last few tokens are searched earlier in
+ * the context, and what followed them there is the draft. */
+
+/* The shortest and the longest run of tokens that is searched: one token alone says too little, and
+ * beyond the longest every place is as good as the newest. */
+enum { LOOKUP_LEAST = 2, LOOKUP_MOST = 8 };
+
+/* Fills draft[most] with what followed the last tokens of tokens[count] at the place that agrees
+ * with the most of them, the newest among equals. Where the text ends, the draft continues with
+ * its own beginning, as a text does that repeats itself. Returns most, or 0 where nothing agrees.
+ * *matched: how many tokens agreed. Reads the tokens once, backwards: some µs for 32 Ki. */
+uint32_t drafter_lookup(const uint32_t *tokens, size_t count, uint32_t *draft, uint32_t most,
+			uint32_t *matched);
+
+/* ---- the draft layer (multi-token prediction: Gloeckle et al. 2024, as in DeepSeek-V3, 2024) ----
+ *
+ * From what the model has made of a position, and the token that was drawn there, the layer guesses
+ * the token after that one. A row is a position of the text. It takes the embedding of the token
+ * that follows the position, and a hidden state: the model's own, after the final norm; or, one
+ * token further, what the draft layer itself gave for the row before, so that it feeds itself to
+ * any depth. Both are normed, joined and projected to the hidden size; then come a layer like the
+ * model's, a norm, and the model's own output head.
+ *
+ * The layer attends to the rows before. Their keys and values are in a context of its own
+ * (context_init_draft), where each row's token is the one that follows its position. Rows are as
+ * independent of chunks, threads and the cache as those of the model (forward.h). */
+
+/* A model's; for the thread that owns the forward pass, in whose scratch it works. */
+struct draft_layer {
+	struct forward *forward;
+	struct activation joined; /* input of the projection, for a few rows at a time */
+	struct losses losses;	  /* of the next call */
+	void *memory;
+};
+
+/* The forward pass's weights were loaded with drafts, and the model has a draft layer. */
+int drafter_layer_init(struct draft_layer *d, struct forward *f, struct err *e);
+void drafter_layer_free(struct draft_layer *d);
+/* Bytes that it takes, beside the forward pass's. */
+uint64_t drafter_layer_bytes(const struct config *c);
+
+/* Computes n rows, 1 … forward.chunk, at the context's next positions, and appends tokens[n] to the
+ * context. hidden: [n][hidden size]; may be scratch.normed.f. all_logits: [n][vocabulary], and then
+ * scratch.normed has the rows' output; NULL: scratch.logits and scratch.normed have those of the
+ * last row. A failed call leaves the context as it was. */
+int drafter_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		      const float *hidden, uint32_t n, float *all_logits, struct err *e);
+/* The same without logits and output, for rows whose guess nobody wants (a prompt's, and those of
+ * drafts that stood): only the keys and values that later rows attend to. It needs no expert. */
+int drafter_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		       const float *hidden, uint32_t n, struct err *e);
+
+/* ---- the drafter: the draft layer along a text that grows, is edited and taken back ----
+ *
+ * The layer attends to a row for each position of the text. The row of the last position waits for
+ * the token that follows, so its hidden state is kept. Rows of an answer wait as long as nothing is
+ * drafted, and their keys and values are then computed together, since one pass for each token
+ * would cost more than it may. A prompt's are computed chunk by chunk. Where even that is not worth
+ * its time (`keys` false), only the last few hidden states are kept, and rows begin with them when
+ * something is drafted after all.
+ *
+ * A draft begins with the row of the last position and goes on with rows of the layer's own output,
+ * which are forgotten afterwards: verified tokens get rows from what the model made of them.
+ *
+ * Where the text goes back to a checkpoint, the hidden state of the position before is beside it
+ * (context_note), and the rows before it stand. Where it is not noted, or where the text went on
+ * without the drafter, the rows begin anew from there: positions are relative, and a draft that
+ * knows less is worse but harms no text.
+ *
+ * All memory is counted against the context budget; without it, nothing is drafted. For one thread
+ * at a time, like the context that is followed. */
+
+/* Rows that may wait; and that do, at most and at least, where `keys` is false. */
 enum { DRAFTER_ROWS = 32, DRAFTER_MOST_LAST = 16, DRAFTER_LAST = 8 };
 
 struct drafter {
 	struct context keys; /* of the draft layer; row i is the text's position first + i */
 	size_t first;
-	size_t rows;	  /* of these, without a draft's own */
-	float *hidden;	  /* [DRAFTER_ROWS][hidden size]: of the positions after these; NULL */
-	uint32_t waiting; /* how many */
+	size_t rows;	  /* of keys, without a draft's own */
+	float *hidden;	  /* [DRAFTER_ROWS][hidden size]: of the positions after these; or NULL */
+	uint32_t waiting; /* how many of hidden are in use */
 	uint32_t width;	  /* the hidden size */
-	bool resting;	  /* until the next drafter_begin: it failed, or gave way */
+	bool resting;	  /* it failed or gave way: no drafts until the next drafter_begin */
 };
 
 void drafter_init(struct drafter *d, struct context_budget *budget, const struct config *c,
@@ -42,21 +103,21 @@ void drafter_init(struct drafter *d, struct context_budget *budget, const struct
 /* Forgets everything and gives its memory back. */
 void drafter_drop(struct drafter *d);
 void drafter_free(struct drafter *d);
-/* What it takes beside a full context (context_full_bytes). */
+/* The most bytes that it takes beside a full context (context_full_bytes). */
 uint64_t drafter_full_bytes(const struct config *c, enum kv_type type, uint32_t positions);
 
-/* A turn begins: the text is what x holds, all of which may be less than before. */
+/* A turn begins: the text is what x holds, which may be less than before. */
 void drafter_begin(struct drafter *d, struct context *x);
 /* Gives its memory to who needs it more, and drafts no more in this turn; false: it had none. */
 bool drafter_yield(struct drafter *d);
 
-/* Before a step whose first token is `next`. Room for its rows: if `keys`, those that wait are
- * computed if need be, or at once before a prompt's, and it returns how many were; else the first
- * are forgotten. Like all that follows, it works in the forward pass's scratch. */
+/* Before a step whose first token is `next`: makes room for the step's rows. keys: computes the
+ * rows that wait, if their room is needed, and returns how many; else forgets the first of them.
+ * This and the next functions work in the forward pass's scratch. */
 uint32_t drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
 			   uint32_t next, enum row_kind kind, bool keys);
 /* After a step of which n tokens stand, the last of x, while forward.scratch.normed has what
- * batch.normed asks for. */
+ * step_batch.normed asks for. */
 void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n,
 			   bool keys);
 void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struct context *x,
@@ -64,13 +125,14 @@ void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struc
 
 /* Whether it has followed the text to its end, so that it can draft. */
 bool drafter_ready(const struct drafter *d, const struct context *x);
-/* Computes the rows that wait but for the last one. */
+/* Computes the rows that wait, but for the last. */
 int drafter_catch_up(struct drafter *d, struct draft_layer *l, const struct context *x,
 		     struct err *e);
-/* The text goes on with `next`: to forward.scratch.logits, what may follow, once it has caught up.
- * And the same again, of `next` that was drafted. After an error but -ECANCELED it rests. */
+/* Catches up; then forward.scratch.logits = what may follow `next`, the token after the text. After
+ * an error but -ECANCELED the drafter rests. */
 int drafter_first(struct drafter *d, struct draft_layer *l, const struct context *x, uint32_t next,
 		  struct err *e);
+/* The same for `next` that was drafted. */
 int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct err *e);
 
 #endif

@@ -1,3 +1,5 @@
+/* From logits to a token. See sampler.h. The Makefile compiles this file with -O3: its passes over
+ * the vocabulary become vectors. */
 #include "engine/compute/sampler.h"
 
 #include <errno.h>
@@ -6,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What rounding may take from a sum of probabilities that is meant to be reached exactly. */
+/* How far rounding may keep a sum of probabilities from the whole. */
 static const double rounding = 1e-6;
 
 int sampler_init(struct sampler *s, const struct kernels *k, uint32_t vocabulary)
@@ -49,43 +51,43 @@ uint32_t sampler_greedy(const float *logits, uint32_t n)
 }
 
 /* Likelier first, then lower id: a total order, so that every choice below has one result. */
-static bool before(struct candidate a, struct candidate b)
+static bool sampler_before(struct candidate a, struct candidate b)
 {
 	return a.p > b.p || (a.p == b.p && a.id < b.id);
 }
 
 /* ---- top-k: a heap of the k best so far, the worst of them at the root ---- */
 
-static void sift_down(struct candidate *heap, uint32_t n, uint32_t i)
+static void sampler_sift_down(struct candidate *heap, uint32_t n, uint32_t i)
 {
 	struct candidate moving = heap[i];
 	for (uint32_t child; (child = 2 * i + 1) < n; i = child) {
-		if (child + 1 < n && before(heap[child], heap[child + 1]))
+		if (child + 1 < n && sampler_before(heap[child], heap[child + 1]))
 			child++;
-		if (!before(moving, heap[child]))
+		if (!sampler_before(moving, heap[child]))
 			break;
 		heap[i] = heap[child];
 	}
 	heap[i] = moving;
 }
 
-static uint32_t take_top_k(struct sampler *s, uint32_t k)
+static uint32_t sampler_take_top_k(struct sampler *s, uint32_t k)
 {
 	struct candidate *heap = s->candidate;
 	for (uint32_t i = 0; i < k; i++)
 		heap[i] = (struct candidate){s->p[i], i};
 	for (uint32_t i = k / 2; i-- > 0;)
-		sift_down(heap, k, i);
+		sampler_sift_down(heap, k, i);
 	for (uint32_t i = k; i < s->vocabulary; i++)
 		if (s->p[i] > heap[0].p) { /* an equal one has a higher id */
 			heap[0] = (struct candidate){s->p[i], i};
-			sift_down(heap, k, 0);
+			sampler_sift_down(heap, k, 0);
 		}
 	return k;
 }
 
-/* Those with at least that probability, in order of id. */
-static uint32_t take_likely(struct sampler *s, float least)
+/* Takes the tokens of at least that probability, in order of id. */
+static uint32_t sampler_take_likely(struct sampler *s, float least)
 {
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < s->vocabulary; i++)
@@ -96,7 +98,7 @@ static uint32_t take_likely(struct sampler *s, float least)
 
 /* ---- top-p ---- */
 
-static double sum(const struct candidate *c, uint32_t n)
+static double sampler_sum(const struct candidate *c, uint32_t n)
 {
 	double total = 0;
 	for (uint32_t i = 0; i < n; i++)
@@ -104,33 +106,34 @@ static double sum(const struct candidate *c, uint32_t n)
 	return total;
 }
 
-static void swap(struct candidate *a, struct candidate *b)
+static void sampler_swap(struct candidate *a, struct candidate *b)
 {
 	struct candidate t = *a;
 	*a = *b;
 	*b = t;
 }
 
-/* Moves those before the middle one to the front, then that one; returns its place. */
-static uint32_t partition(struct candidate *c, uint32_t n)
+/* Moves the candidates likelier than the middle one to the front, then the middle one; returns its
+ * place. */
+static uint32_t sampler_partition(struct candidate *c, uint32_t n)
 {
 	uint32_t place = 0;
-	swap(&c[n / 2], &c[n - 1]);
+	sampler_swap(&c[n / 2], &c[n - 1]);
 	for (uint32_t i = 0; i + 1 < n; i++)
-		if (before(c[i], c[n - 1]))
-			swap(&c[i], &c[place++]);
-	swap(&c[place], &c[n - 1]);
+		if (sampler_before(c[i], c[n - 1]))
+			sampler_swap(&c[i], &c[place++]);
+	sampler_swap(&c[place], &c[n - 1]);
 	return place;
 }
 
-/* Moves the fewest of the likeliest whose sum reaches `enough` to the front and returns how many:
- * the nucleus, by quickselect over sums, since their order among themselves does not matter. */
-static uint32_t take_nucleus(struct candidate *c, uint32_t n, double enough)
+/* Moves the nucleus to the front, the fewest of the likeliest whose sum reaches `enough`, and
+ * returns how many they are: by quickselect over sums, since their order does not matter. */
+static uint32_t sampler_take_nucleus(struct candidate *c, uint32_t n, double enough)
 {
-	uint32_t first = 0; /* the nucleus begins with these */
+	uint32_t first = 0; /* so many are in the nucleus already */
 	while (n - first > 1) {
-		uint32_t place = partition(c + first, n - first);
-		double likelier = sum(c + first, place);
+		uint32_t place = sampler_partition(c + first, n - first);
+		double likelier = sampler_sum(c + first, place);
 		if (likelier >= enough) {
 			n = first + place;
 			continue;
@@ -146,21 +149,21 @@ static uint32_t take_nucleus(struct candidate *c, uint32_t n, double enough)
 /* ---- the draw ---- */
 
 /* Puts what top-k and top-p admit into s->candidate and returns how many, at least one. */
-static uint32_t admit(struct sampler *s, const struct sampling *how)
+static uint32_t sampler_admit(struct sampler *s, const struct sampling *how)
 {
 	uint32_t n = s->vocabulary;
 	bool top_k = how->top_k && how->top_k < n, top_p = how->top_p < 1;
 	if (top_k)
-		n = take_top_k(s, how->top_k);
-	else /* what is left out adds up to less than 1 - top_p: the nucleus needs none of it */
-		n = take_likely(s, top_p ? (1 - how->top_p) / (float)n / 2 : 0);
+		n = sampler_take_top_k(s, how->top_k);
+	else /* the rest adds up to less than 1 - top_p: the nucleus needs none of it */
+		n = sampler_take_likely(s, top_p ? (1 - how->top_p) / (float)n / 2 : 0);
 	if (!top_p)
 		return n;
-	double whole = top_k ? sum(s->candidate, n) : 1;
-	return take_nucleus(s->candidate, n, (how->top_p - rounding) * whole);
+	double whole = top_k ? sampler_sum(s->candidate, n) : 1;
+	return sampler_take_nucleus(s->candidate, n, (how->top_p - rounding) * whole);
 }
 
-static uint32_t drop_unlikely(struct candidate *c, uint32_t n, float least)
+static uint32_t sampler_drop_unlikely(struct candidate *c, uint32_t n, float least)
 {
 	uint32_t kept = 0;
 	for (uint32_t i = 0; i < n; i++)
@@ -170,7 +173,7 @@ static uint32_t drop_unlikely(struct candidate *c, uint32_t n, float least)
 }
 
 /* Uniform in [0, 1): the finaliser of SplitMix64 (Steele et al. 2014) over seed and position. */
-static double uniform(uint64_t seed, uint64_t position)
+static double sampler_uniform(uint64_t seed, uint64_t position)
 {
 	uint64_t z = seed + (position + 1) * 0x9e3779b97f4a7c15u;
 	for (int round = 0; round < 2; round++) {
@@ -191,15 +194,15 @@ uint32_t sampler_draw(struct sampler *s, const float *logits, const struct sampl
 		s->p[i] = logits[i] / how->temperature;
 	s->kernels->softmax(s->p, n);
 
-	uint32_t count = admit(s, how);
-	count = drop_unlikely(s->candidate, count, how->min_p * s->p[best]);
-	double left = uniform(how->seed, position) * sum(s->candidate, count);
+	uint32_t count = sampler_admit(s, how);
+	count = sampler_drop_unlikely(s->candidate, count, how->min_p * s->p[best]);
+	double left = sampler_uniform(how->seed, position) * sampler_sum(s->candidate, count);
 	for (uint32_t i = 0; i < count; i++) {
 		left -= s->candidate[i].p;
 		if (left < 0)
 			return s->candidate[i].id;
 	}
-	return best; /* the sum's last bit */
+	return best; /* rounding: the sum was less than its parts */
 }
 
 void sampler_bias(const struct token_bias *bias, size_t n, float *logits)
@@ -208,10 +211,85 @@ void sampler_bias(const struct token_bias *bias, size_t n, float *logits)
 		logits[bias[i].id] += (float)bias[i].bias;
 }
 
+/* ---- penalties on repetition ---- */
+
+int sampler_repetition_init(struct repetition *r, struct penalties by, uint32_t vocabulary)
+{
+	*r = (struct repetition){.by = by};
+	if (by.repetition != 1) {
+		r->seen = calloc(((size_t)vocabulary + 63) / 64, sizeof *r->seen);
+		if (!r->seen)
+			return -ENOMEM;
+	}
+	if (by.frequency == 0 && by.presence == 0)
+		return 0;
+	r->said = calloc(vocabulary, sizeof *r->said);
+	return r->said ? 0 : -ENOMEM;
+}
+
+void sampler_repetition_free(struct repetition *r)
+{
+	free(r->seen);
+	free(r->said);
+	free(r->stand.ids);
+	free(r->answer.ids);
+	*r = (struct repetition){0};
+}
+
+static int sampler_append_id(struct id_list *l, uint32_t id)
+{
+	if (l->count == l->room) {
+		size_t room = 2 * l->room + 256;
+		uint32_t *ids = reallocarray(l->ids, room, sizeof *ids);
+		if (!ids)
+			return -ENOMEM;
+		l->ids = ids;
+		l->room = room;
+	}
+	l->ids[l->count++] = id;
+	return 0;
+}
+
+int sampler_repetition_add_prompt(struct repetition *r, const uint32_t *ids, size_t n)
+{
+	for (size_t i = 0; r->seen && i < n; i++) {
+		uint64_t *word = &r->seen[ids[i] / 64], bit = UINT64_C(1) << ids[i] % 64;
+		if (*word & bit)
+			continue;
+		if (sampler_append_id(&r->stand, ids[i]))
+			return -ENOMEM;
+		*word |= bit;
+	}
+	return 0;
+}
+
+int sampler_repetition_add_answer(struct repetition *r, uint32_t id)
+{
+	if (sampler_repetition_add_prompt(r, &id, 1) ||
+	    (r->said && !r->said[id] && sampler_append_id(&r->answer, id)))
+		return -ENOMEM;
+	if (r->said)
+		r->said[id]++;
+	return 0;
+}
+
+void sampler_repetition_apply(const struct repetition *r, float *logits)
+{
+	for (size_t i = 0; i < r->stand.count; i++) {
+		float *logit = &logits[r->stand.ids[i]];
+		*logit = *logit > 0 ? *logit / r->by.repetition : *logit * r->by.repetition;
+	}
+	for (size_t i = 0; i < r->answer.count; i++) {
+		uint32_t id = r->answer.ids[i];
+		logits[id] -= (float)r->said[id] * r->by.frequency;
+		logits[id] -= r->by.presence;
+	}
+}
+
 /* ---- looking at a distribution ---- */
 
-/* In lanes, in an order that does not depend on what the compiler makes of them. */
-static double sum_exactly(const float *p, uint32_t n)
+/* In lanes, so that the order does not depend on what the compiler makes of the loop. */
+static double sampler_sum_exactly(const float *p, uint32_t n)
 {
 	enum { LANES = 8 };
 	double lane[LANES] = {0}, total = 0;
@@ -234,12 +312,12 @@ double sampler_log_sum(struct sampler *s, const float *logits)
 	uint32_t n = s->vocabulary, best = sampler_greedy(logits, n);
 	memcpy(s->p, logits, n * sizeof *s->p);
 	s->kernels->softmax(s->p, n);
-	return logits[best] - log(s->p[best] / sum_exactly(s->p, n));
+	return logits[best] - log(s->p[best] / sampler_sum_exactly(s->p, n));
 }
 
-static int compare(const void *a, const void *b)
+static int sampler_compare(const void *a, const void *b)
 {
-	return before(*(const struct candidate *)a, *(const struct candidate *)b) ? -1 : 1;
+	return sampler_before(*(const struct candidate *)a, *(const struct candidate *)b) ? -1 : 1;
 }
 
 const struct candidate *sampler_likeliest(struct sampler *s, const float *logits, uint32_t *n)
@@ -247,8 +325,8 @@ const struct candidate *sampler_likeliest(struct sampler *s, const float *logits
 	*n = *n < s->vocabulary ? *n : s->vocabulary;
 	memcpy(s->p, logits, s->vocabulary * sizeof *s->p);
 	if (*n) {
-		take_top_k(s, *n);
-		qsort(s->candidate, *n, sizeof *s->candidate, compare);
+		sampler_take_top_k(s, *n);
+		qsort(s->candidate, *n, sizeof *s->candidate, sampler_compare);
 	}
 	return s->candidate;
 }

@@ -1,3 +1,4 @@
+/* Dense weights and rows of the embedding, from a store. See weights.h. */
 #include "engine/compute/weights.h"
 
 #include <errno.h>
@@ -6,26 +7,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The embedding, of which a token needs one row, and what only drafts need where none are made. */
-static bool stays_on_disk(const struct plan_tensor *t, bool drafts)
+/* The embedding, of which a token needs one row, and without drafts the draft layer's tensors. */
+static bool weights_stays_on_disk(const struct plan_tensor *t, bool drafts)
 {
 	return t->id.role == TENSOR_EMBEDDING || (t->draft && !drafts);
 }
 
-static struct layer_weights *place_of(struct weights *w, const struct plan_tensor *t)
-{
-	return tensor_roles[t->id.role].place == PLACE_LAYER ? &w->layer[t->id.layer] : &w->once;
-}
-
-/* Zero-centred norms are stored as published and computed with as they are meant. */
-static void add_norm_offset(float *norm, uint32_t n, float offset)
-{
-	for (uint32_t i = 0; i < n && offset != 0; i++)
-		norm[i] += offset;
-}
-
-/* [channels][width] as published, to [width][channels]; -ENOMEM. */
-static int transpose_taps(float *taps, uint32_t channels, uint32_t width, struct err *e)
+/* A convolution's taps, [channels][width] as published, become [width][channels]; -ENOMEM in words.
+ */
+static int weights_transpose_taps(float *taps, uint32_t channels, uint32_t width, struct err *e)
 {
 	size_t bytes = (size_t)channels * width * sizeof *taps;
 	float *copy = malloc(bytes);
@@ -39,20 +29,23 @@ static int transpose_taps(float *taps, uint32_t channels, uint32_t width, struct
 	return 0;
 }
 
-/* What becomes of a tensor's numbers once they are in memory. */
-static int finish_tensor(const struct plan_tensor *t, const struct config *c, float *data,
-			 struct err *e)
+/* What computing wants of a tensor's numbers once they are in memory. */
+static int weights_finish_tensor(const struct plan_tensor *t, const struct config *c, float *data,
+				 struct err *e)
 {
 	enum tensor_class class = tensor_roles[t->id.role].class;
-	if (class == CLASS_NORM)
-		add_norm_offset(data, t->shape.cols, c->norm_offset);
-	return class == CLASS_TAPS ? transpose_taps(data, t->shape.rows, t->shape.cols, e) : 0;
+	/* Zero-centred norms are stored as published, and computed with the offset added. */
+	for (uint32_t i = 0; class == CLASS_NORM && i < t->shape.cols && c->norm_offset != 0; i++)
+		data[i] += c->norm_offset;
+	return class == CLASS_TAPS ? weights_transpose_taps(data, t->shape.rows, t->shape.cols, e)
+				   : 0;
 }
 
-/* Reads the units of one chunk, piece after piece, into buffer, which has room for them. Pieces
- * that a format does not have end up with those behind them. */
-static int read_chunk(const struct plan_tensor *t, uint32_t chunk, const struct store *store,
-		      uint8_t *buffer, struct pieces *pieces, struct err *e)
+/* Reads the units of one chunk, piece after piece, into buffer, which has room for them. A piece
+ * that the format does not have gets the same address as the next one. */
+static int weights_read_chunk(const struct plan_tensor *t, uint32_t chunk,
+			      const struct store *store, uint8_t *buffer, struct pieces *pieces,
+			      struct err *e)
 {
 	struct shape rows = t->shape;
 	rows.rows = plan_chunk_rows(t, chunk);
@@ -72,13 +65,13 @@ static int read_chunk(const struct plan_tensor *t, uint32_t chunk, const struct 
 	return 0;
 }
 
-/* Reads one tensor's chunks in turn into its arranged place. */
-static int load_tensor(const struct plan_tensor *t, const struct store *store, void *to,
-		       uint8_t *buffer, struct err *e)
+/* Reads a tensor's chunks in turn, and arranges them at `to`. */
+static int weights_load_tensor(const struct plan_tensor *t, const struct store *store, void *to,
+			       uint8_t *buffer, struct err *e)
 {
 	for (uint32_t chunk = 0; chunk < t->chunks; chunk++) {
 		struct pieces pieces;
-		int failed = read_chunk(t, chunk, store, buffer, &pieces, e);
+		int failed = weights_read_chunk(t, chunk, store, buffer, &pieces, e);
 		if (failed)
 			return failed;
 		plan_arrange_rows(to, &t->computed, &t->shape, chunk * t->chunk_rows,
@@ -87,13 +80,13 @@ static int load_tensor(const struct plan_tensor *t, const struct store *store, v
 	return 0;
 }
 
-static size_t memory_needed(const struct plan *p, bool drafts, size_t *largest_chunk)
+static size_t weights_memory_needed(const struct plan *p, bool drafts, size_t *largest_chunk)
 {
 	size_t bytes = 0;
 	*largest_chunk = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		struct shape chunk = p->dense[i].shape;
-		if (!stays_on_disk(&p->dense[i], drafts))
+		if (!weights_stays_on_disk(&p->dense[i], drafts))
 			bytes += format_arranged_bytes(&p->dense[i].computed);
 		chunk.rows = p->dense[i].chunk_rows;
 		size_t stored = format_packed_bytes(&chunk) + format_norm_bytes(&chunk) +
@@ -103,26 +96,28 @@ static size_t memory_needed(const struct plan *p, bool drafts, size_t *largest_c
 	return bytes;
 }
 
-static int load_all(struct weights *w, const struct plan *p, const struct config *c,
-		    const struct store *store, bool drafts, uint8_t *buffer,
-		    const _Atomic bool *stop, struct err *e)
+static int weights_load_all(struct weights *w, const struct plan *p, const struct config *c,
+			    const struct store *store, bool drafts, uint8_t *buffer,
+			    const _Atomic bool *stop, struct err *e)
 {
 	uint8_t *next = w->memory;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];
-		if (stays_on_disk(t, drafts)) {
+		if (weights_stays_on_disk(t, drafts)) {
 			if (t->id.role == TENSOR_EMBEDDING)
 				w->embedding = t;
 			continue;
 		}
 		if (atomic_load(stop))
 			return err_set(e, ECANCELED, "loading was stopped");
-		int failed = load_tensor(t, store, next, buffer, e);
+		int failed = weights_load_tensor(t, store, next, buffer, e);
 		if (!failed)
-			failed = finish_tensor(t, c, (float *)(void *)next, e);
+			failed = weights_finish_tensor(t, c, (float *)(void *)next, e);
 		if (failed)
 			return failed;
-		place_of(w, t)->m[t->id.role] = (struct matrix){t->computed, next};
+		bool in_layer = tensor_roles[t->id.role].place == PLACE_LAYER;
+		struct layer_weights *l = in_layer ? &w->layer[t->id.layer] : &w->once;
+		l->m[t->id.role] = (struct matrix){t->computed, next};
 		next += format_arranged_bytes(&t->computed);
 	}
 	return 0;
@@ -130,39 +125,34 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 
 /* ---- rows of the embedding ---- */
 
-/* As stored, piece after piece, each where the next token of the same remainder takes its place. */
+/* The last rows, as stored, piece after piece: token t has place t % RECENT_ROWS. */
 enum { RECENT_ROWS = 256 };
 struct recent_rows {
-	uint32_t token[RECENT_ROWS]; /* plus one; 0: none */
+	uint32_t token[RECENT_ROWS]; /* plus one; 0: the place is free */
 	uint8_t rows[];
 };
 
-static struct shape row_shape(const struct plan_tensor *embedding)
+static struct shape weights_row_shape(const struct plan_tensor *embedding)
 {
 	struct shape row = embedding->shape;
 	row.rows = 1;
 	return row;
 }
 
-/* Weights, scales and biases of a row behind each other. */
-static size_t row_bytes(const struct shape *row)
+/* Bytes of a row's weights, scales and biases. */
+static size_t weights_row_bytes(const struct shape *row)
 {
 	return plan_piece_bytes(row, 0) + plan_piece_bytes(row, 1) + plan_piece_bytes(row, 2);
 }
 
-static struct recent_rows *recent_rows_make(const struct plan_tensor *embedding)
-{
-	struct shape row = row_shape(embedding);
-	return calloc(1, sizeof(struct recent_rows) + RECENT_ROWS * row_bytes(&row));
-}
-
-static int read_row(const struct weights *w, uint32_t token, uint8_t *to, struct err *e)
+static int weights_read_row(const struct weights *w, uint32_t token, uint8_t *to, struct err *e)
 {
 	const struct plan_tensor *t = w->embedding;
-	struct shape row = row_shape(t);
+	struct shape row = weights_row_shape(t);
 	struct pieces from;
 	size_t at = token % t->chunk_rows;
-	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &from, e);
+	int failed = weights_read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk,
+					&from, e);
 	if (failed)
 		return failed;
 	const void *const pieces[PLAN_PIECES] = {from.weights, from.scales, from.biases};
@@ -176,16 +166,16 @@ static int read_row(const struct weights *w, uint32_t token, uint8_t *to, struct
 
 int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
 {
-	struct shape row = row_shape(w->embedding);
+	struct shape row = weights_row_shape(w->embedding);
 	struct recent_rows *recent = w->recent;
 	uint32_t place = token % RECENT_ROWS;
-	uint8_t *stored = recent->rows + place * row_bytes(&row);
+	uint8_t *stored = recent->rows + place * weights_row_bytes(&row);
 	if (token >= w->embedding->shape.rows)
 		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
 			       w->embedding->shape.rows);
 	if (recent->token[place] != token + 1) {
 		recent->token[place] = 0;
-		int failed = read_row(w, token, stored, e);
+		int failed = weights_read_row(w, token, stored, e);
 		if (failed)
 			return failed;
 		recent->token[place] = token + 1;
@@ -202,7 +192,8 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e)
 {
 	size_t chunk;
-	*w = (struct weights){.store = store, .memory_bytes = memory_needed(p, drafts, &chunk)};
+	*w = (struct weights){.store = store,
+			      .memory_bytes = weights_memory_needed(p, drafts, &chunk)};
 	w->layer = calloc(p->layers, sizeof *w->layer);
 	uint8_t *buffer = malloc(chunk);
 	w->embedding_chunk = malloc(chunk);
@@ -215,11 +206,16 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 				 "out of memory for %zu MB of attention and output weights",
 				 w->memory_bytes >> 20);
 	} else {
-		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE); /* a wish; fewer TLB misses */
-		result = load_all(w, p, c, store, drafts, buffer, stop, e);
+		/* For fewer TLB misses; the kernel may ignore it. */
+		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE);
+		result = weights_load_all(w, p, c, store, drafts, buffer, stop, e);
 	}
-	if (!result && !(w->recent = recent_rows_make(w->embedding)))
-		result = err_set(e, ENOMEM, "out of memory for rows of the embedding");
+	if (!result) {
+		struct shape row = weights_row_shape(w->embedding);
+		w->recent = calloc(1, sizeof *w->recent + RECENT_ROWS * weights_row_bytes(&row));
+		if (!w->recent)
+			result = err_set(e, ENOMEM, "out of memory for rows of the embedding");
+	}
 	free(buffer);
 	if (result)
 		weights_free(w);

@@ -18,7 +18,8 @@
 
 _Static_assert((int)ANSWER_ROWS == (int)DRAFT_MOST + 1,
 	       "a step verifies a draft after the last token");
-_Static_assert((int)RECURRENT_BEHIND >= (int)DRAFT_MOST, "a recurrent state may be behind by a draft");
+_Static_assert((int)RECURRENT_BEHIND >= (int)DRAFT_MOST,
+	       "a recurrent state may be behind by a draft");
 
 static void count_token(struct session *s)
 {
@@ -56,7 +57,7 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 	if (*failed)
 		return "error";
 	sampler_bias(t->params.logit_bias.of, t->params.logit_bias.count, logits);
-	repetition_apply(&t->repetition, logits);
+	sampler_repetition_apply(&t->repetition, logits);
 	uint32_t id = sampler_draw(&m->run.sampler, logits, &t->sampling, held);
 	if (!isfinite(logits[id])) {
 		*failed = err_set(e, EIO,
@@ -71,7 +72,7 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 	if (model_ends(m, t->chat, id))
 		return "end";
 	*failed = token_list_append(&t->ids, &id, 1, e);
-	if (!*failed && repetition_say(&t->repetition, id))
+	if (!*failed && sampler_repetition_add_answer(&t->repetition, id))
 		*failed = err_set(e, ENOMEM, "out of memory for the repetition penalties");
 	if (!*failed)
 		*failed = constrain_take(s, id, &over, e);

@@ -5,7 +5,7 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
 
-#include "engine/compute/lookup.h"
+#include "engine/compute/drafter.h"
 
 static uint32_t least(uint64_t one, uint64_t other)
 {
@@ -91,7 +91,7 @@ static int catch_up(struct session *s, struct err *e)
 static uint32_t likeliest(struct session *s)
 {
 	float *logits = s->model->run.forward.scratch.logits;
-	repetition_apply(&s->turn.repetition, logits);
+	sampler_repetition_apply(&s->turn.repetition, logits);
 	return sampler_greedy(logits, s->model->id.config.vocabulary);
 }
 
@@ -139,7 +139,7 @@ void draft_propose(struct session *s, struct draft *d)
 	*d = (struct draft){0};
 	if (may_draft(t, DRAFT_LOOKUP) && left)
 		o.most[DRAFT_LOOKUP] =
-			lookup_draft(t->ids.ids, t->ids.count, d->tokens, left, &matched);
+			drafter_lookup(t->ids.ids, t->ids.count, d->tokens, left, &matched);
 	o.most[DRAFT_LOOKUP] = constrain_drafts(s, d->tokens, o.most[DRAFT_LOOKUP]);
 	if (t->follow && drafter_ready(&s->drafter, &s->context)) {
 		o.most[DRAFT_MTP] = left;

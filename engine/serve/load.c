@@ -94,7 +94,7 @@ static int load_forward(struct model *m, struct err *e)
 		return err_set(e, ENOMEM, "out of memory for sampling");
 	int failed = forward_init(&m->run.forward, e);
 	if (!failed && m->stored.plan.recipe.draft)
-		failed = draft_layer_init(&m->run.draft_layer, &m->run.forward, e);
+		failed = drafter_layer_init(&m->run.draft_layer, &m->run.forward, e);
 	return failed;
 }
 
@@ -198,7 +198,8 @@ static int load_experts(struct model *m, struct err *e)
 	if (failed)
 		return failed;
 	(void)pager_warm(m->run.experts, &no_heat);
-	m->run.heat_uses = 0; /* a new source counts anew, and its heat is kept after a while of use */
+	m->run.heat_uses =
+		0; /* a new source counts anew, and its heat is kept after a while of use */
 	m->run.heat_ns = clock_ns();
 	return 0;
 }
@@ -272,7 +273,7 @@ int load_model(struct model *m, struct err *e)
 void unload_model(struct model *m)
 {
 	struct pager_source *experts = m->run.experts;
-	draft_layer_free(&m->run.draft_layer);
+	drafter_layer_free(&m->run.draft_layer);
 	forward_free(&m->run.forward);
 	step_batch_free(&m->run.batch);
 	chunk_forget(m);

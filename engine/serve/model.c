@@ -37,7 +37,7 @@ static struct budget_need need_of(const struct plan *p, const struct config *c, 
 	struct budget_need n = {
 		.bytes = forward_bytes(c, chunk) +
 			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY +
-			 (p->recipe.draft ? draft_layer_bytes(c) : 0),
+			 (p->recipe.draft ? drafter_layer_bytes(c) : 0),
 		.least = slot * c->experts_per_token,
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++)

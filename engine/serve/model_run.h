@@ -7,7 +7,7 @@
 #define MOEFS_ENGINE_SERVE_MODEL_RUN_H
 
 #include "cache/pager.h"
-#include "engine/compute/draft_layer.h"
+#include "engine/compute/drafter.h"
 #include "engine/compute/forward.h"
 #include "engine/compute/sampler.h"
 #include "engine/memory/budgets.h"
@@ -42,7 +42,7 @@ struct model_run {
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 
 	struct forward forward;
-	struct step_batch batch;		/* of the step at hand */
+	struct step_batch batch;	/* of the step at hand */
 	struct draft_layer draft_layer; /* memory NULL: the model has none */
 	struct draft_meter draft_meter;
 	struct sampler sampler;

@@ -5,7 +5,6 @@
 
 #include "cache/pager.h"
 #include "engine/compute/step.h"
-#include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
 #include "engine/serve/answering.h"
 #include "engine/serve/constrain.h"

@@ -211,11 +211,11 @@ static int note_repetition(struct turn *t, uint32_t vocabulary, struct err *e)
 		.frequency = (float)t->params.frequency_penalty,
 		.presence = (float)t->params.presence_penalty,
 	};
-	int failed = repetition_init(&t->repetition, by, vocabulary);
+	int failed = sampler_repetition_init(&t->repetition, by, vocabulary);
 	if (!failed)
-		failed = repetition_add(&t->repetition, t->ids.ids, t->rendered_ids);
+		failed = sampler_repetition_add_prompt(&t->repetition, t->ids.ids, t->rendered_ids);
 	for (size_t i = t->rendered_ids; i < t->ids.count && !failed; i++)
-		failed = repetition_say(&t->repetition, t->ids.ids[i]);
+		failed = sampler_repetition_add_answer(&t->repetition, t->ids.ids[i]);
 	if (failed)
 		return err_set(e, ENOMEM, "out of memory for the repetition penalties");
 	return 0;

@@ -15,7 +15,7 @@ void turn_free(struct turn *t)
 	text_out_free(&t->given_thoughts);
 	params_free(&t->params);
 	token_list_free(&t->ids);
-	repetition_free(&t->repetition);
+	sampler_repetition_free(&t->repetition);
 	logprobs_free(&t->logprobs);
 	answering_free(&t->answering);
 	constrain_end(&t->constraint);

@@ -1,6 +1,6 @@
 /* A hybrid's own draft layer against the exact reference, and that its rows depend on nothing but
  * the rows before: not on chunks, threads, the cache or the instruction set. */
-#include "engine/compute/draft_layer.h"
+#include "engine/compute/drafter.h"
 #include "engine/serve/observe.h"
 #include "forward_help.h"
 #include "gguf_convert.h"
@@ -50,7 +50,7 @@ static void load_with_draft(struct bench *b)
 		.chunk = m->forward->chunk,
 	};
 	b->forward.env.weights = &b->weights;
-	if (forward_init(&b->forward, &e) || draft_layer_init(&b->draft, &b->forward, &e))
+	if (forward_init(&b->forward, &e) || drafter_layer_init(&b->draft, &b->forward, &e))
 		fail_msg("%s", e.text);
 }
 
@@ -97,7 +97,7 @@ static void bench_close(struct bench *b)
 	for (int depth = 0; depth < DEPTHS; depth++)
 		context_free(&b->drafts[depth]);
 	assert_int_equal(engine_context_used(b->m.engine), 0);
-	draft_layer_free(&b->draft);
+	drafter_layer_free(&b->draft);
 	forward_free(&b->forward);
 	weights_free(&b->weights);
 	golden_close(b->golden);
@@ -154,8 +154,8 @@ static void compute_depth(struct bench *b, struct run *r, int depth)
 	for (uint32_t done = 0, n; done < rows_of(r, depth); done += n) {
 		n = next_chunk(f, rows_of(r, depth) - done);
 		size_t at = (size_t)done * r->width;
-		if (draft_layer_run(&b->draft, &b->drafts[depth], tokens + done, hidden + at, n,
-				    r->logits[depth] + (size_t)done * r->vocabulary, &e))
+		if (drafter_layer_run(&b->draft, &b->drafts[depth], tokens + done, hidden + at, n,
+				      r->logits[depth] + (size_t)done * r->vocabulary, &e))
 			fail_msg("%s", e.text);
 		memcpy(r->output[depth] + at, f->scratch.normed.f,
 		       (size_t)n * r->width * sizeof(float));
@@ -360,14 +360,14 @@ static void rows_that_were_taken_back_leave_no_trace(void **state)
 		uint32_t rest = rows_of(&r, 0) - kept;
 		assert_int_equal(context_rollback(x, kept), kept);
 		for (uint32_t i = 0; i < 3; i++) /* any tokens, on its own output */
-			assert_int_equal(draft_layer_run(&b.draft, x, &(uint32_t){7 + i},
-							 b.forward.scratch.normed.f, 1, NULL, &e),
+			assert_int_equal(drafter_layer_run(&b.draft, x, &(uint32_t){7 + i},
+							   b.forward.scratch.normed.f, 1, NULL, &e),
 					 0);
 		assert_int_equal(context_rollback(x, kept), kept);
 		size_t at = (size_t)kept * r.width;
-		assert_int_equal(
-			draft_layer_run(&b.draft, x, tokens + kept, r.normed + at, rest, NULL, &e),
-			0);
+		assert_int_equal(drafter_layer_run(&b.draft, x, tokens + kept, r.normed + at, rest,
+						   NULL, &e),
+				 0);
 		assert_memory_equal(b.forward.scratch.logits,
 				    r.logits[0] + (size_t)(rows_of(&r, 0) - 1) * r.vocabulary,
 				    r.vocabulary * sizeof(float));
@@ -442,14 +442,15 @@ static void rows_whose_guess_nobody_wants_leave_their_keys_and_need_no_expert(vo
 		context_rollback(x, 0);
 		for (uint32_t done = 0, n; done < last; done += n) {
 			n = next_chunk(&b.forward, last - done);
-			assert_int_equal(draft_layer_keys(&b.draft, x, b.ids + 1 + done,
-							  r.normed + (size_t)done * r.width, n, &e),
+			assert_int_equal(drafter_layer_keys(&b.draft, x, b.ids + 1 + done,
+							    r.normed + (size_t)done * r.width, n,
+							    &e),
 					 0);
 		}
 		assert_int_equal(x->tokens.count, last);
 		assert_int_equal(routed ? uses_of_layer(&b, routed - 1) : 0, before);
-		assert_int_equal(draft_layer_run(&b.draft, x, b.ids + 1 + last,
-						 r.normed + (size_t)last * r.width, 1, NULL, &e),
+		assert_int_equal(drafter_layer_run(&b.draft, x, b.ids + 1 + last,
+						   r.normed + (size_t)last * r.width, 1, NULL, &e),
 				 0);
 		assert_memory_equal(b.forward.scratch.logits,
 				    r.logits[0] + (size_t)last * r.vocabulary,
@@ -514,13 +515,13 @@ static void a_step_that_fails_leaves_its_context_as_it_was(void **state)
 	const float *hidden = r.normed + last * r.width;
 	context_rollback(x, held);
 	used = engine_context_used(b.m.engine);
-	assert_int_equal(draft_layer_run(&b.draft, x, tokens, hidden, 2, NULL, &e), -ERANGE);
+	assert_int_equal(drafter_layer_run(&b.draft, x, tokens, hidden, 2, NULL, &e), -ERANGE);
 	b.forward.env.stop = &stop;
-	assert_int_equal(draft_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), -ECANCELED);
+	assert_int_equal(drafter_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), -ECANCELED);
 	b.forward.env.stop = NULL;
 	assert_int_equal(x->tokens.count, held);
 	assert_int_equal(engine_context_used(b.m.engine), used);
-	assert_int_equal(draft_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), 0);
+	assert_int_equal(drafter_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), 0);
 	assert_memory_equal(b.forward.scratch.logits, r.logits[0] + last * r.vocabulary,
 			    r.vocabulary * sizeof(float));
 	run_free(&r);

@@ -1,5 +1,5 @@
 /* Prompt lookup finds what followed the same tokens before, and nothing where nothing did. */
-#include "engine/compute/lookup.h"
+#include "engine/compute/drafter.h"
 #include "random.h"
 
 #include <setjmp.h>
@@ -20,7 +20,8 @@ static uint32_t draft[MOST], matched;
 static void what_followed_the_same_tokens_is_the_draft(void **state)
 {
 	(void)state;
-	assert_int_equal(lookup_draft(TOKENS(1, 2, 3, 4, 5, 6, 7, 1, 2), draft, MOST, &matched), 4);
+	assert_int_equal(drafter_lookup(TOKENS(1, 2, 3, 4, 5, 6, 7, 1, 2), draft, MOST, &matched),
+			 4);
 	assert_int_equal(matched, 2);
 	for (uint32_t i = 0; i < MOST; i++)
 		assert_int_equal(draft[i], 3 + i);
@@ -30,11 +31,11 @@ static void the_longest_agreement_wins_and_then_the_newest(void **state)
 {
 	(void)state;
 	assert_int_equal(
-		lookup_draft(TOKENS(9, 1, 2, 10, 8, 1, 2, 20, 9, 1, 2), draft, 1, &matched), 1);
+		drafter_lookup(TOKENS(9, 1, 2, 10, 8, 1, 2, 20, 9, 1, 2), draft, 1, &matched), 1);
 	assert_int_equal(matched, 3);
 	assert_int_equal(draft[0], 10);
 	assert_int_equal(
-		lookup_draft(TOKENS(7, 1, 2, 10, 8, 1, 2, 20, 9, 1, 2), draft, 1, &matched), 1);
+		drafter_lookup(TOKENS(7, 1, 2, 10, 8, 1, 2, 20, 9, 1, 2), draft, 1, &matched), 1);
 	assert_int_equal(matched, 2);
 	assert_int_equal(draft[0], 20);
 }
@@ -42,7 +43,7 @@ static void the_longest_agreement_wins_and_then_the_newest(void **state)
 static void a_text_of_one_token_drafts_it(void **state)
 {
 	(void)state;
-	assert_int_equal(lookup_draft(TOKENS(5, 5, 5), draft, MOST, &matched), MOST);
+	assert_int_equal(drafter_lookup(TOKENS(5, 5, 5), draft, MOST, &matched), MOST);
 	for (uint32_t i = 0; i < MOST; i++)
 		assert_int_equal(draft[i], 5);
 }
@@ -50,7 +51,7 @@ static void a_text_of_one_token_drafts_it(void **state)
 static void a_text_that_repeats_itself_drafts_beyond_its_end(void **state)
 {
 	(void)state;
-	assert_int_equal(lookup_draft(TOKENS(1, 2, 3, 1, 2), draft, MOST, &matched), MOST);
+	assert_int_equal(drafter_lookup(TOKENS(1, 2, 3, 1, 2), draft, MOST, &matched), MOST);
 	assert_int_equal(matched, 2);
 	assert_memory_equal(draft, ((uint32_t[]){3, 1, 2, 3}), sizeof draft);
 }
@@ -58,10 +59,10 @@ static void a_text_that_repeats_itself_drafts_beyond_its_end(void **state)
 static void there_is_none_where_nothing_agrees(void **state)
 {
 	(void)state;
-	assert_int_equal(lookup_draft(NULL, 0, draft, MOST, &matched), 0);
-	assert_int_equal(lookup_draft(TOKENS(1), draft, MOST, &matched), 0);
-	assert_int_equal(lookup_draft(TOKENS(1, 1), draft, MOST, &matched), 0);
-	assert_int_equal(lookup_draft(TOKENS(1, 2, 3, 4, 2), draft, MOST, &matched), 0);
+	assert_int_equal(drafter_lookup(NULL, 0, draft, MOST, &matched), 0);
+	assert_int_equal(drafter_lookup(TOKENS(1), draft, MOST, &matched), 0);
+	assert_int_equal(drafter_lookup(TOKENS(1, 1), draft, MOST, &matched), 0);
+	assert_int_equal(drafter_lookup(TOKENS(1, 2, 3, 4, 2), draft, MOST, &matched), 0);
 }
 
 /* The definition, place by place. */
@@ -90,7 +91,7 @@ static void random_texts_agree_with_the_definition(void **state)
 		size_t count = random_u32(&r) % 200, place = 0;
 		for (size_t i = 0; i < count; i++)
 			tokens[i] = random_u32(&r) % 3;
-		uint32_t n = lookup_draft(tokens, count, draft, MOST, &matched);
+		uint32_t n = drafter_lookup(tokens, count, draft, MOST, &matched);
 		assert_int_equal(matched, plain(tokens, count, &place));
 		assert_int_equal(n, matched ? MOST : 0);
 		for (uint32_t i = 0; i < n; i++) {

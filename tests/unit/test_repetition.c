@@ -1,6 +1,5 @@
 /* The penalties of what was said, and logit_bias: what a slow reading of its definition gives, and
  * that a session's answers have it. */
-#include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
 #include "engine/serve/observe.h"
 #include "random.h"
@@ -40,23 +39,24 @@ static void each_token_of_the_context_is_penalised_once(void **state)
 	for (size_t k = 0; k < sizeof PENALTIES / sizeof *PENALTIES; k++) {
 		struct repetition repetition;
 		uint32_t ids[STEPS];
-		assert_int_equal(repetition_init(&repetition,
-						 (struct penalties){.repetition = PENALTIES[k]},
-						 VOCABULARY),
-				 0);
+		assert_int_equal(
+			sampler_repetition_init(&repetition,
+						(struct penalties){.repetition = PENALTIES[k]},
+						VOCABULARY),
+			0);
 		for (size_t n = 0; n < STEPS; n++) {
 			float want[VOCABULARY], got[VOCABULARY];
 			random_normal(&r, want, VOCABULARY);
 			want[3] = 0;
 			memcpy(got, want, sizeof got);
 			slow_penalty(want, ids, n, PENALTIES[k]);
-			repetition_apply(&repetition, got);
+			sampler_repetition_apply(&repetition, got);
 			assert_memory_equal(got, want, sizeof got);
 			ids[n] =
 				random_u32(&r) % (n % 2 ? VOCABULARY : 20); /* many of them again */
-			assert_int_equal(repetition_add(&repetition, &ids[n], 1), 0);
+			assert_int_equal(sampler_repetition_add_prompt(&repetition, &ids[n], 1), 0);
 		}
-		repetition_free(&repetition);
+		sampler_repetition_free(&repetition);
 	}
 }
 
@@ -66,18 +66,18 @@ static void a_penalty_of_one_changes_and_keeps_nothing(void **state)
 	struct repetition r, zero = {0};
 	float logits[] = {1, -1, 2}, same[] = {1, -1, 2};
 	static const uint32_t ids[] = {0, 1, 2};
-	assert_int_equal(repetition_init(&r, (struct penalties){.repetition = 1}, 3), 0);
-	assert_int_equal(repetition_add(&r, ids, 3), 0);
-	repetition_apply(&r, logits);
+	assert_int_equal(sampler_repetition_init(&r, (struct penalties){.repetition = 1}, 3), 0);
+	assert_int_equal(sampler_repetition_add_prompt(&r, ids, 3), 0);
+	sampler_repetition_apply(&r, logits);
 	assert_memory_equal(logits, same, sizeof same);
 	assert_null(r.seen);
 	assert_null(r.said);
 	assert_null(r.stand.ids);
 	assert_null(r.answer.ids);
-	repetition_free(&r);
-	repetition_apply(&zero, logits);
+	sampler_repetition_free(&r);
+	sampler_repetition_apply(&zero, logits);
 	assert_memory_equal(logits, same, sizeof same);
-	repetition_free(&zero);
+	sampler_repetition_free(&zero);
 }
 
 /* The OpenAI interface's formula, over the tokens sampled so far: mu[j] - c[j] · frequency -
@@ -105,21 +105,22 @@ static void each_token_of_the_answer_is_penalised_by_its_count(void **state)
 	for (size_t k = 0; k < sizeof ALL / sizeof *ALL; k++) {
 		struct repetition repetition;
 		uint32_t ids[STEPS];
-		assert_int_equal(repetition_init(&repetition, ALL[k], VOCABULARY), 0);
+		assert_int_equal(sampler_repetition_init(&repetition, ALL[k], VOCABULARY), 0);
 		for (size_t n = 0; n < STEPS; n++) {
 			float want[VOCABULARY], got[VOCABULARY];
 			random_normal(&r, want, VOCABULARY);
 			memcpy(got, want, sizeof got);
 			slow_penalties(want, ids, n < PROMPT ? n : PROMPT, n, ALL[k]);
-			repetition_apply(&repetition, got);
+			sampler_repetition_apply(&repetition, got);
 			for (size_t i = 0; i < VOCABULARY; i++)
 				assert_true(got[i] == want[i]); /* -0 is 0 */
 			ids[n] = random_u32(&r) % (n % 2 ? VOCABULARY : 20);
-			assert_int_equal(n < PROMPT ? repetition_add(&repetition, &ids[n], 1)
-						    : repetition_say(&repetition, ids[n]),
-					 0);
+			assert_int_equal(
+				n < PROMPT ? sampler_repetition_add_prompt(&repetition, &ids[n], 1)
+					   : sampler_repetition_add_answer(&repetition, ids[n]),
+				0);
 		}
-		repetition_free(&repetition);
+		sampler_repetition_free(&repetition);
 	}
 }
 
