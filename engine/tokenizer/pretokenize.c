@@ -186,8 +186,7 @@ static char *pretokenize_translate(const char *pattern, const char *name, struct
 		const char *at = t.in;
 		if (!pretokenize_translate_step(&t)) {
 			err_set(e, ENOTSUP,
-				"%s: moefs does not support the split pattern from byte %zu on: "
-				"%.*s",
+				"%s: the split pattern is not supported from byte %zu on: %.*s",
 				name, (size_t)(at - pattern), 20, at);
 			free(translated);
 			return NULL;

@@ -244,6 +244,8 @@ static void a_schema_takes_what_is_valid(void **state)
 
 /* ---- ways through a grammar ---- */
 
+enum { WALK_MAX = 4096 };
+
 /* A byte that may follow: any, but once a text is long, one that leads out. */
 static int some_byte(struct grammar *g, const struct spots *p, struct random *r, size_t length)
 {
@@ -263,10 +265,9 @@ static int some_byte(struct grammar *g, const struct spots *p, struct random *r,
 	return count ? (uint8_t)bytes[random_u32(r) % (uint32_t)count] : -1;
 }
 
-static void walk(struct grammar *g, const char *source, struct json_object *schema,
-		 struct random *r)
+/* Writes a random text of the grammar. False: it became too long (a list of itself may be long). */
+static bool walk(struct grammar *g, const char *source, struct random *r, char text[WALK_MAX])
 {
-	char text[4096];
 	size_t n = 0;
 	struct spots p;
 	grammar_begin(g, &p);
@@ -278,13 +279,20 @@ static void walk(struct grammar *g, const char *source, struct json_object *sche
 			fail_msg("%s: nothing follows \"%.*s\"", source, (int)n, text);
 		if (byte < 0 || (may_end && random_u32(r) % 4 == 0))
 			break;
-		if (n + 1 == sizeof text) /* a list of itself may be long */
-			return;
+		if (n + 1 == WALK_MAX)
+			return false;
 		text[n++] = (char)byte;
 		assert_true(grammar_read(g, &p, &text[n - 1], 1));
 	}
 	text[n] = '\0';
-	if (!schema_admits(schema, text))
+	return true;
+}
+
+static void walk_to_valid(struct grammar *g, const char *source, struct json_object *schema,
+			  struct random *r)
+{
+	char text[WALK_MAX];
+	if (walk(g, source, r, text) && !schema_admits(schema, text))
 		fail_msg("%s: the way ends in \"%s\"", source, text);
 }
 
@@ -296,14 +304,14 @@ static void every_way_ends_in_a_valid_text(void **state)
 		struct json_object *schema = json(schemas[i].source);
 		struct grammar *g = made(FORM_SCHEMA, schemas[i].source);
 		for (int k = 0; k < 60; k++)
-			walk(g, schemas[i].source, schema, &r);
+			walk_to_valid(g, schemas[i].source, schema, &r);
 		grammar_free(g);
 		json_object_put(schema);
 	}
 	struct json_object *any = json("{}");
 	struct grammar *g = made(FORM_JSON, NULL);
 	for (int k = 0; k < 500; k++)
-		walk(g, "json", any, &r);
+		walk_to_valid(g, "json", any, &r);
 	grammar_free(g);
 	json_object_put(any);
 }
@@ -396,6 +404,64 @@ static void calls_are_what_an_answer_is_split_into(void **state)
 	json_free(tools);
 }
 
+/* Whether an answer is nothing but calls of the tools, with arguments that are valid. */
+static bool is_calls(const struct split_form *form, const struct json *tools,
+		     struct json_object *schema, const char *text)
+{
+	struct err e = {0};
+	struct split *s = split_new(tools, THINKING_OFF);
+	split_set_form(s, form);
+	must(split_feed(s, text, strlen(text), &e), &e);
+	must(split_finish(s, &e), &e);
+	struct split_result result = split_result(s);
+	bool good = result.calls->count > 0 && result.content_n == 0;
+	for (size_t i = 0; good && i < result.calls->count; i++) {
+		const struct call *c = &result.calls->items[i];
+		good = !strcmp(c->name, "now")
+			       ? !strcmp(c->arguments, "{}")
+			       : !strcmp(c->name, "add") && schema_admits(schema, c->arguments);
+	}
+	split_free(s);
+	return good;
+}
+
+/* The splitter makes calls of every text that a form's grammar takes. */
+static void every_way_of_a_form_is_calls(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	struct json *tools;
+	struct random r = {5};
+	size_t forms = 0;
+	must(json_parse_text(&tools, tools_text, strlen(tools_text), "tools", &e), &e);
+	struct json_object *schema = json("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
+					  "\"integer\"},\"note\":{\"type\":\"string\"},\"kind\":"
+					  "{\"enum\":[\"x\",\"y\"]}},\"required\":[\"a\"]}");
+	for (size_t i = 0; split_form_at(i / 2); i++) {
+		const struct split_form *form = split_form_at(i / 2);
+		struct grammar_request q = {.source = "",
+					    .choice = CHOICE_REQUIRED,
+					    .tools = tools,
+					    .writes = form,
+					    .tags = i % 2,
+					    .thinking = THINKING_OFF};
+		struct grammar *g;
+		char text[WALK_MAX];
+		if (grammar_new(&g, &q, &e) < 0) {
+			assert_int_equal(e.code, ENOTSUP);
+			continue;
+		}
+		forms++;
+		for (int k = 0; k < 40; k++)
+			if (walk(g, form->name, &r, text) && !is_calls(form, tools, schema, text))
+				fail_msg("%s: \"%s\" is not split into calls", form->name, text);
+		grammar_free(g);
+	}
+	assert_true(forms > 16);
+	json_object_put(schema);
+	json_free(tools);
+}
+
 /* ---- refusals ---- */
 
 static void check_refused(enum grammar_form form, const char *source, int code, const char *words)
@@ -434,7 +500,7 @@ static void what_is_wrong_is_said(void **state)
 		{FORM_SCHEMA, EINVAL, "{", "schema"},
 		{FORM_SCHEMA, EINVAL, "3", "must be an object"},
 		{FORM_SCHEMA, EINVAL, "false", "no text can match"},
-		{FORM_SCHEMA, EINVAL, "{\"type\":\"int\"}", "\"int\" is no type"},
+		{FORM_SCHEMA, EINVAL, "{\"type\":\"int\"}", "\"int\" is not a type"},
 		{FORM_SCHEMA, EINVAL, "{\"$ref\":\"#/$defs/x\"}", "#/$defs/x"},
 		{FORM_SCHEMA, EINVAL, "{\"$ref\":\"other.json\"}", "other.json"},
 		{FORM_SCHEMA, EINVAL, "{\"properties\":{\"a\":3}}", "must be an object"},
@@ -541,6 +607,7 @@ int main(void)
 		cmocka_unit_test(a_schema_takes_what_is_valid),
 		cmocka_unit_test(every_way_ends_in_a_valid_text),
 		cmocka_unit_test(calls_are_what_an_answer_is_split_into),
+		cmocka_unit_test(every_way_of_a_form_is_calls),
 		cmocka_unit_test(what_is_wrong_is_said),
 		cmocka_unit_test(hostile_sources_end_in_words),
 		cmocka_unit_test(long_chains_of_references_are_taken),

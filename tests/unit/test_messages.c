@@ -75,7 +75,7 @@ static void a_refusal_names_the_message_and_the_key(void **state)
 		{"[{\"role\": \"king\", \"content\": \"\"}]", "\"king\""},
 		{"[{\"role\": \"user\", \"content\": 1}]", "\"content\" must be a text"},
 		{"[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]", "content"},
-		{"[{\"role\": \"user\", \"contents\": \"a\"}]", "\"contents\" is nothing"},
+		{"[{\"role\": \"user\", \"contents\": \"a\"}]", "a message has no \"contents\""},
 		{"[{\"role\": \"user\", \"thinking\": \"a\"}]", "only an assistant"},
 		{"[{\"role\": \"assistant\", \"tool_calls\": {}}]", "tool_calls"},
 		{"[{\"role\": \"assistant\", \"tool_calls\": [{\"name\": \"f\"}]}]", "tool_calls"},

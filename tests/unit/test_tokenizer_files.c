@@ -56,7 +56,7 @@ static void what_the_reader_does_not_know_is_refused_by_name(void **state)
 		 ENOTSUP, "NFKC"},
 		{"", "pre_tokenizer", "{\"type\": \"Whitespace\"}", ENOTSUP, "Whitespace"},
 		{"", "pre_tokenizer", "{\"type\": \"Metaspace\", \"replacement\": \"_\"}", ENOTSUP,
-		 "Metaspace with \"replacement\" of \"_\""},
+		 "Metaspace with \"replacement\": \"_\""},
 		{"", "pre_tokenizer", NULL, ENOTSUP, "ByteLevel"},
 		{"", "pre_tokenizer",
 		 "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, "

@@ -253,7 +253,7 @@ static void what_does_not_belong_together_is_refused_by_name(void **state)
 		{"", "pre_tokenizer", METASPACE("always", "true"), "U+2581"},
 		{"", "normalizer",
 		 "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"b\"}",
-		 "Replace with \"String\" of \"a\""},
+		 "Replace with \"String\": \"a\""},
 		{"", "normalizer", "{\"type\": \"Prepend\", \"prepend\": \"_\"}", "Prepend"},
 		{"", "normalizer", "{\"type\": \"Precompiled\"}", "Precompiled"},
 		{"model", "byte_fallback", "false", "byte_fallback"},
@@ -461,7 +461,7 @@ static void arrays_that_do_not_fit_together_are_refused(void **state)
 	s.tokens[260] = text_of("b");
 	expect_wrong(&s.parts, EINVAL, "\"b\" occurs twice, as id 260 and as id 261");
 	s.tokens[260] = (struct tokenizer_gguf_text){"\xc3", 1};
-	expect_wrong(&s.parts, EINVAL, "token 260 is not UTF-8");
+	expect_wrong(&s.parts, EINVAL, "token 260 is not valid UTF-8");
 	memset(long_piece, 'x', sizeof long_piece - 1);
 	s.tokens[260] = text_of(long_piece);
 	expect_wrong(&s.parts, EINVAL, "token 260 has 1999 bytes");
@@ -496,7 +496,7 @@ static void arrays_that_do_not_fit_together_are_refused(void **state)
 	s.parts.merges = &NO_MERGE;
 	expect_wrong(&s.parts, EINVAL, "merge 0");
 	s.parts.merges = &BROKEN;
-	expect_wrong(&s.parts, EINVAL, "merge 0 is not UTF-8");
+	expect_wrong(&s.parts, EINVAL, "merge 0 is not valid UTF-8");
 	s.parts.merges = &EMPTY;
 	expect_wrong(&s.parts, EINVAL, "merge 0");
 }
