@@ -10,21 +10,16 @@
 #include <math.h>
 #include <string.h>
 
-static size_t attention_larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Layers may differ in their heads: the arrays have room for the widest. */
 void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
 		    size_t rows)
 {
-	size_t kv = 0;
-	uint32_t attended = 0;
+	uint32_t kv = 0, attended = 0;
 	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
 		const struct layer *l = &c->layer[layer];
-		kv = attention_larger(kv, (size_t)l->kv_heads * l->head_dim);
-		attended = (uint32_t)attention_larger(attended, (size_t)c->heads * l->head_dim);
+		uint32_t kv_width = l->kv_heads * l->head_dim, width = c->heads * l->head_dim;
+		kv = kv > kv_width ? kv : kv_width;
+		attended = attended > width ? attended : width;
 	}
 	a->projected_q = a->q = arena_take(arena, rows * attended, sizeof *a->q);
 	a->query_gate = NULL;

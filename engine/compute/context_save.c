@@ -13,11 +13,6 @@ _Static_assert(sizeof(struct context_head) == 32 && sizeof(struct context_window
 
 /* ---- the format ---- */
 
-static uint64_t context_block_bytes(const struct context_counts *c, enum kv_kind kind)
-{
-	return kind == KV_WHOLE ? c->head.block_bytes : c->windows.block_bytes;
-}
-
 /* Whether a block of a kind is saved. */
 static bool context_has_block(const struct context_counts *c, enum kv_kind kind, uint32_t block)
 {
@@ -29,23 +24,84 @@ static bool context_has_block(const struct context_counts *c, enum kv_kind kind,
 	return has && c->windows.block_bytes;
 }
 
-/* Bytes of the part about windows; 0 in a model without. */
-static uint64_t context_windows_bytes(const struct context_counts *c)
+/* A saved context is a row of pieces. A piece that the model or the context does not have has no
+ * bytes. */
+enum context_part {
+	PART_HEAD,
+	PART_WINDOWS,
+	PART_CHECKPOINTS,
+	PART_IDS,
+	PART_BLOCK,
+	PART_STATE_HEAD,
+	PART_STATE,
+};
+
+struct context_piece {
+	enum context_part part;
+	enum kv_kind kind; /* of a block */
+	uint32_t index;	   /* of a state */
+	bool ends;	   /* block in which the text ends */
+	void *at;	   /* NULL: nowhere */
+	uint64_t bytes;
+};
+
+/* Piece number i; false: there are only i pieces. Needs the counts that come before the piece. */
+static bool context_piece(const struct context_parts *s, uint32_t i, struct context_piece *p)
 {
-	const struct context_window_head *w = &c->windows;
-	return w->block_bytes ? sizeof *w + w->checkpoints * sizeof *c->checkpoints : 0;
+	const struct context_counts *c = &s->counts;
+	uint32_t blocks = kv_blocks((uint32_t)c->head.positions);
+	*p = (struct context_piece){.part = i};
+	switch (i) {
+	case PART_HEAD:
+		p->at = (void *)&c->head;
+		p->bytes = sizeof c->head;
+		return true;
+	case PART_WINDOWS:
+		p->at = (void *)&c->windows;
+		p->bytes = c->windowed ? sizeof c->windows : 0;
+		return true;
+	case PART_CHECKPOINTS:
+		p->at = (void *)c->checkpoints;
+		p->bytes = c->windows.checkpoints * sizeof *c->checkpoints;
+		return true;
+	case PART_IDS:
+		p->at = s->ids;
+		p->bytes = c->head.positions * sizeof *s->ids;
+		return true;
+	default:
+		i -= PART_BLOCK;
+		break;
+	}
+	if (i < KV_KINDS * blocks) {
+		uint32_t block = i % blocks;
+		p->part = PART_BLOCK;
+		p->kind = i / blocks;
+		if (!context_has_block(c, p->kind, block))
+			return true;
+		p->ends = block + 1 == blocks && c->head.positions % KV_BLOCK;
+		p->at = s->blocks[p->kind] ? (void *)s->blocks[p->kind][block] : NULL;
+		p->bytes = p->kind == KV_WHOLE ? c->head.block_bytes : c->windows.block_bytes;
+		return true;
+	}
+	i -= KV_KINDS * blocks;
+	p->index = i / 2;
+	if (p->index >= c->head.states)
+		return false;
+	const struct context_state *state = &s->states[p->index];
+	p->part = i % 2 ? PART_STATE : PART_STATE_HEAD;
+	p->at = i % 2 ? (void *)state->memory : (void *)&state->head;
+	p->bytes = i % 2 ? c->head.state_bytes : sizeof state->head;
+	return true;
 }
 
 /* Bytes in all, of counts that have been checked. */
-static uint64_t context_counts_bytes(const struct context_counts *c)
+static uint64_t context_parts_bytes(const struct context_parts *s)
 {
-	const struct context_head *h = &c->head;
-	uint64_t bytes = sizeof *h + context_windows_bytes(c) + h->positions * sizeof(uint32_t);
-	for (uint32_t i = 0; i < kv_blocks((uint32_t)h->positions); i++)
-		for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
-			if (context_has_block(c, kind, i))
-				bytes += context_block_bytes(c, kind);
-	return bytes + h->states * (sizeof(struct context_state_head) + h->state_bytes);
+	struct context_piece p;
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; context_piece(s, i, &p); i++)
+		bytes += p.bytes;
+	return bytes;
 }
 
 /* Calls `each` for the arrays of a block of which only the first `held` positions are computed:
@@ -74,34 +130,33 @@ static int context_save_blocks(struct context_save *s, const struct context *x, 
 			       struct err *e)
 {
 	const struct kv_table *t = &x->kv[kind];
-	struct saved_blocks *to = &s->kv[kind];
-	s->block_count = kv_blocks((uint32_t)s->counts.head.positions);
-	to->mapped = t->bytes;
-	to->blocks = calloc(s->block_count + 1, sizeof *to->blocks);
-	to->sharers = calloc(s->block_count + 1, sizeof *to->sharers);
-	if (!to->blocks || !to->sharers)
+	s->block_count = kv_blocks((uint32_t)s->parts.counts.head.positions);
+	const void **blocks = calloc(s->block_count + 1, sizeof *blocks);
+	s->parts.blocks[kind] = blocks;
+	s->sharers[kind] = calloc(s->block_count + 1, sizeof *s->sharers[kind]);
+	s->mapped[kind] = t->bytes;
+	if (!blocks || !s->sharers[kind])
 		return err_set(e, ENOMEM, "out of memory for saving a context");
 	for (uint32_t i = 0; i < s->block_count; i++) {
-		if (!context_has_block(&s->counts, kind, i))
+		if (!context_has_block(&s->parts.counts, kind, i))
 			continue;
-		to->sharers[i] = sharing_join(&t->sharers[i], e);
-		if (!to->sharers[i])
+		s->sharers[kind][i] = sharing_join(&t->sharers[i], e);
+		if (!s->sharers[kind][i])
 			return -e->code;
-		to->blocks[i] = t->blocks[i];
+		blocks[i] = t->blocks[i];
 	}
 	return 0;
 }
 
 static int context_save_state(struct context_save *s, size_t position, uint32_t behind,
-			      const float *state, sharers **have, struct err *e)
+			      float *state, sharers **have, struct err *e)
 {
-	struct saved_state *to = &s->states[s->counts.head.states];
-	to->sharers = sharing_join(have, e);
-	if (!to->sharers)
+	uint32_t i = s->parts.counts.head.states;
+	s->state_sharers[i] = sharing_join(have, e);
+	if (!s->state_sharers[i])
 		return -e->code;
-	to->head = (struct context_state_head){position, behind};
-	to->memory = state;
-	s->counts.head.states++;
+	s->parts.states[i] = (struct context_state){{position, behind}, state};
+	s->parts.counts.head.states++;
 	return 0;
 }
 
@@ -135,6 +190,7 @@ static struct context_head context_head_of(const struct context *x)
 static void context_count_windows(struct context_counts *to, const struct context *x)
 {
 	const struct kv_table *t = &x->kv[KV_WINDOWED];
+	to->windowed = t->used;
 	if (!t->used)
 		return;
 	to->windows = (struct context_window_head){t->used, t->window, t->checkpoint_count};
@@ -144,17 +200,18 @@ static void context_count_windows(struct context_counts *to, const struct contex
 
 uint64_t context_save_size(const struct context *x)
 {
-	struct context_counts c = {.head = context_head_of(x)};
+	struct context_parts parts = {.counts.head = context_head_of(x)};
+	struct context_head *h = &parts.counts.head;
 	pthread_mutex_lock(&x->budget->lock);
-	context_count_windows(&c, x);
+	context_count_windows(&parts.counts, x);
 	if (x->recurrent.bytes) {
 		uint32_t n = context_saved_checkpoints(x);
-		c.head.states = n + context_saves_end(x);
+		h->states = n + context_saves_end(x);
 		if (!context_saves_end(x))
-			c.head.positions = n ? x->recurrent.checkpoints[n - 1].position : 0;
+			h->positions = n ? x->recurrent.checkpoints[n - 1].position : 0;
 	}
 	pthread_mutex_unlock(&x->budget->lock);
-	return context_counts_bytes(&c);
+	return context_parts_bytes(&parts);
 }
 
 /* Takes hold of the checkpoints, and of the state at the end if it is there. The last of them says
@@ -162,6 +219,7 @@ uint64_t context_save_size(const struct context *x)
 static int context_save_states(struct context_save *s, struct context *x, struct err *e)
 {
 	struct recurrent *r = &x->recurrent;
+	struct context_head *h = &s->parts.counts.head;
 	int failed = 0;
 	pthread_mutex_lock(&s->budget->lock);
 	for (uint32_t i = 0, n = context_saved_checkpoints(x); i < n && !failed; i++) {
@@ -172,8 +230,7 @@ static int context_save_states(struct context_save *s, struct context *x, struct
 	if (!failed && context_saves_end(x))
 		failed = context_save_state(s, x->tokens.count, r->behind, r->now, &r->now_sharers,
 					    e);
-	struct context_head *h = &s->counts.head;
-	h->positions = h->states ? s->states[h->states - 1].head.position : 0;
+	h->positions = h->states ? s->parts.states[h->states - 1].head.position : 0;
 	return failed;
 }
 
@@ -184,7 +241,7 @@ int context_save_open(struct context_save *s, struct context *x, const struct co
 	*s = (struct context_save){
 		.budget = x->budget,
 		.config = c,
-		.counts.head = context_head_of(x),
+		.parts.counts.head = context_head_of(x),
 		.state_mapped = x->recurrent.bytes,
 	};
 	if (x->recurrent.bytes)
@@ -193,33 +250,33 @@ int context_save_open(struct context_save *s, struct context *x, const struct co
 		failed = context_save_blocks(s, x, KV_WHOLE, e);
 	if (!failed) { /* under the lock, or checkpoints could give way */
 		pthread_mutex_lock(&s->budget->lock);
-		context_count_windows(&s->counts, x);
+		context_count_windows(&s->parts.counts, x);
 		failed = context_save_blocks(s, x, KV_WINDOWED, e);
 		pthread_mutex_unlock(&s->budget->lock);
 	}
-	size_t ids = s->counts.head.positions * sizeof *s->ids;
-	if (!failed && !(s->ids = malloc(ids + 1)))
+	size_t ids = s->parts.counts.head.positions * sizeof *s->parts.ids;
+	if (!failed && !(s->parts.ids = malloc(ids + 1)))
 		failed = err_set(e, ENOMEM, "out of memory for saving a context");
 	if (failed)
 		context_save_close(s);
 	else if (ids)
-		memcpy(s->ids, x->tokens.ids, ids);
+		memcpy(s->parts.ids, x->tokens.ids, ids);
 	return failed;
 }
 
 void context_save_close(struct context_save *s)
 {
 	for (int kind = 0; kind < KV_KINDS; kind++) {
-		struct saved_blocks *b = &s->kv[kind];
-		for (uint32_t i = 0; i < s->block_count && b->blocks && b->sharers; i++)
-			sharing_leave(s->budget, b->blocks[i], b->mapped, b->sharers[i]);
-		free(b->blocks);
-		free(b->sharers);
+		const void **blocks = s->parts.blocks[kind];
+		for (uint32_t i = 0; i < s->block_count && blocks && s->sharers[kind]; i++)
+			sharing_leave(s->budget, blocks[i], s->mapped[kind], s->sharers[kind][i]);
+		free(blocks);
+		free(s->sharers[kind]);
 	}
-	for (uint32_t i = 0; i < s->counts.head.states; i++)
-		sharing_leave(s->budget, s->states[i].memory, s->state_mapped,
-			      s->states[i].sharers);
-	free(s->ids);
+	for (uint32_t i = 0; i < s->parts.counts.head.states; i++)
+		sharing_leave(s->budget, s->parts.states[i].memory, s->state_mapped,
+			      s->state_sharers[i]);
+	free(s->parts.ids);
 	*s = (struct context_save){0};
 }
 
@@ -227,7 +284,7 @@ void context_save_close(struct context_save *s)
 
 uint64_t context_save_bytes(const struct context_save *s)
 {
-	return context_counts_bytes(&s->counts);
+	return context_parts_bytes(&s->parts);
 }
 
 /* A read that goes over one part after the other, and skips what is before its offset. */
@@ -285,28 +342,15 @@ static void context_read_rows(void *ctx, size_t rows, size_t elements, size_t us
 void context_save_read(const struct context_save *s, uint64_t offset, void *to, size_t n)
 {
 	struct context_reading r = {offset, to, n};
-	const struct context_counts *c = &s->counts;
-	uint64_t windows = context_windows_bytes(c);
-	context_read_part(&r, &c->head, sizeof c->head);
-	if (windows) {
-		context_read_part(&r, &c->windows, sizeof c->windows);
-		context_read_part(&r, c->checkpoints, windows - sizeof c->windows);
-	}
-	context_read_part(&r, s->ids, c->head.positions * sizeof *s->ids);
-	size_t held = c->head.positions % KV_BLOCK, element = c->head.kv_type ? sizeof(float) : 2;
-	for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
-		for (uint32_t i = 0; i < s->block_count; i++) {
-			const void *block = s->kv[kind].blocks[i];
-			if (block && held && i + 1 == s->block_count)
-				context_block_rows(
-					s->config, kind, held, context_read_rows,
-					&(struct context_block_reading){&r, block, element});
-			else if (block)
-				context_read_part(&r, block, context_block_bytes(c, kind));
-		}
-	for (uint32_t i = 0; i < c->head.states; i++) {
-		context_read_part(&r, &s->states[i].head, sizeof s->states[i].head);
-		context_read_part(&r, s->states[i].memory, c->head.state_bytes);
+	const struct context_head *h = &s->parts.counts.head;
+	struct context_piece p;
+	for (uint32_t i = 0; r.left && context_piece(&s->parts, i, &p); i++) {
+		struct context_block_reading block = {&r, p.at, h->kv_type ? sizeof(float) : 2};
+		if (p.ends)
+			context_block_rows(s->config, p.kind, h->positions % KV_BLOCK,
+					   context_read_rows, &block);
+		else
+			context_read_part(&r, p.at, p.bytes);
 	}
 }
 
@@ -317,6 +361,7 @@ void context_load_begin(struct context_load *l, const struct context *like, cons
 {
 	*l = (struct context_load){.config = c, .most = most, .bytes = bytes};
 	context_init(&l->x, like->budget, c, like->type);
+	l->parts.counts.windowed = l->x.kv[KV_WINDOWED].used;
 }
 
 static int context_damaged(struct err *e)
@@ -335,7 +380,7 @@ static int context_other_layout(uint64_t theirs, uint64_t here, struct err *e)
 
 static int context_check_head(const struct context_load *l, struct err *e)
 {
-	const struct context_head *h = &l->counts.head;
+	const struct context_head *h = &l->parts.counts.head;
 	const struct context *x = &l->x;
 	uint64_t block_bytes = x->kv[KV_WHOLE].used;
 	if (h->kv_type != (x->type == KV_F32) || h->block_bytes != block_bytes ||
@@ -354,7 +399,7 @@ static int context_check_head(const struct context_load *l, struct err *e)
 
 static int context_check_windows(const struct context_load *l, struct err *e)
 {
-	const struct context_window_head *w = &l->counts.windows;
+	const struct context_window_head *w = &l->parts.counts.windows;
 	const struct kv_table *t = &l->x.kv[KV_WINDOWED];
 	if (w->block_bytes != t->used || w->window != t->window)
 		return context_other_layout(w->block_bytes, t->used, e);
@@ -365,7 +410,7 @@ static int context_check_windows(const struct context_load *l, struct err *e)
  * first. */
 static int context_load_take(struct context_load *l, struct err *e)
 {
-	const struct context_counts *c = &l->counts;
+	const struct context_counts *c = &l->parts.counts;
 	const uint32_t positions = (uint32_t)c->head.positions;
 	static const uint32_t zeros[KV_BLOCK];
 	int failed = positions ? recurrent_reserve(&l->x.recurrent, e) : 0;
@@ -376,12 +421,15 @@ static int context_load_take(struct context_load *l, struct err *e)
 		piece = positions - n < KV_BLOCK ? positions - n : KV_BLOCK;
 		failed = token_list_append(&l->x.tokens, zeros, piece, e);
 	}
+	l->parts.ids = l->x.tokens.ids;
+	for (int kind = 0; kind < KV_KINDS; kind++)
+		l->parts.blocks[kind] = l->x.kv[kind].blocks;
 	uint32_t states = c->head.states;
 	if (failed || !states)
 		return failed;
-	l->states[states - 1].memory = l->x.recurrent.now;
+	l->parts.states[states - 1].memory = l->x.recurrent.now;
 	for (uint32_t i = states - 1; i-- > 0;)
-		if (!(l->states[i].memory = recurrent_take_checkpoint(&l->x.recurrent)))
+		if (!(l->parts.states[i].memory = recurrent_take_checkpoint(&l->x.recurrent)))
 			break;
 	return 0;
 }
@@ -389,19 +437,19 @@ static int context_load_take(struct context_load *l, struct err *e)
 /* All counts have come: checks their sum, and takes the memory. */
 static int context_check_counts(struct context_load *l, struct err *e)
 {
-	const struct context_counts *c = &l->counts;
+	const struct context_counts *c = &l->parts.counts;
 	for (uint32_t i = 0; i < c->windows.checkpoints; i++)
 		if (c->checkpoints[i] <= (i ? c->checkpoints[i - 1] : 0) ||
 		    c->checkpoints[i] > c->head.positions)
 			return context_damaged(e);
-	if (context_counts_bytes(c) != l->bytes)
+	if (context_parts_bytes(&l->parts) != l->bytes)
 		return context_damaged(e);
 	return context_load_take(l, e);
 }
 
 static int context_check_ids(const struct context_load *l, struct err *e)
 {
-	for (uint64_t i = 0; i < l->counts.head.positions; i++)
+	for (uint64_t i = 0; i < l->parts.counts.head.positions; i++)
 		if (l->x.tokens.ids[i] >= l->config->vocabulary)
 			return err_set(
 				e, EINVAL,
@@ -413,12 +461,12 @@ static int context_check_ids(const struct context_load *l, struct err *e)
 
 static int context_check_state_head(const struct context_load *l, uint32_t i, struct err *e)
 {
-	const struct context_state_head *h = &l->states[i].head;
-	bool last = i + 1 == l->counts.head.states;
-	uint64_t before = i ? l->states[i - 1].head.position : 0;
-	if (h->position <= before || h->position > l->counts.head.positions ||
-	    (h->position == l->counts.head.positions) != last || h->behind > RECURRENT_BEHIND ||
-	    h->behind > h->position)
+	const struct context_state_head *h = &l->parts.states[i].head;
+	bool last = i + 1 == l->parts.counts.head.states;
+	uint64_t before = i ? l->parts.states[i - 1].head.position : 0;
+	if (h->position <= before || h->position > l->parts.counts.head.positions ||
+	    (h->position == l->parts.counts.head.positions) != last ||
+	    h->behind > RECURRENT_BEHIND || h->behind > h->position)
 		return context_damaged(e);
 	return 0;
 }
@@ -438,124 +486,63 @@ static void context_clear_rows(void *ctx, size_t rows, size_t elements, size_t u
 
 /* ---- loading: pieces ---- */
 
-/* Pieces come in this order: counts, ids, blocks of each kind, and of each state its head and
- * itself. A piece that the model does not have has no bytes. */
-enum { PIECE_HEAD, PIECE_WINDOWS, PIECE_CHECKPOINTS, PIECE_IDS, PIECE_BLOCKS };
-
-/* Which block or half of a state the piece at hand is. */
-struct context_piece {
-	bool block, state;
-	enum kv_kind kind; /* of a block */
-	uint32_t index;	   /* the block's, or twice the state's, plus one for the state itself */
-};
-
-static struct context_piece context_piece_of(const struct context_load *l)
+/* Checks a piece that has come as a whole. */
+static int context_check_piece(struct context_load *l, const struct context_piece *p, struct err *e)
 {
-	uint32_t blocks = kv_blocks((uint32_t)l->counts.head.positions);
-	if (l->piece < PIECE_BLOCKS)
-		return (struct context_piece){0};
-	uint32_t i = l->piece - PIECE_BLOCKS;
-	if (i < KV_KINDS * blocks)
-		return (struct context_piece){
-			.block = true, .kind = i / blocks, .index = i % blocks};
-	return (struct context_piece){.state = true, .index = i - KV_KINDS * blocks};
-}
-
-/* Where the piece at hand goes (NULL: nowhere), and how many bytes it has. */
-static char *context_piece_place(struct context_load *l, size_t *bytes)
-{
-	struct context_counts *c = &l->counts;
-	struct context_piece p = context_piece_of(l);
-	if (p.block) {
-		bool has = context_has_block(c, p.kind, p.index);
-		*bytes = has ? (size_t)context_block_bytes(c, p.kind) : 0;
-		return has ? (char *)l->x.kv[p.kind].blocks[p.index] : NULL;
-	}
-	if (p.state) {
-		struct loaded_state *state = &l->states[p.index / 2];
-		*bytes = p.index % 2 ? (size_t)c->head.state_bytes : sizeof state->head;
-		return p.index % 2 ? (char *)state->memory : (char *)&state->head;
-	}
-	switch (l->piece) {
-	case PIECE_HEAD:
-		*bytes = sizeof c->head;
-		return (char *)&c->head;
-	case PIECE_WINDOWS:
-		*bytes = l->x.kv[KV_WINDOWED].used ? sizeof c->windows : 0;
-		return (char *)&c->windows;
-	case PIECE_CHECKPOINTS:
-		*bytes = c->windows.checkpoints * sizeof *c->checkpoints;
-		return (char *)c->checkpoints;
-	default:
-		*bytes = l->x.tokens.count * sizeof *l->x.tokens.ids;
-		return (char *)l->x.tokens.ids;
-	}
-}
-
-/* The piece at hand has come. */
-static int context_check_piece(struct context_load *l, struct err *e)
-{
-	const struct context_head *h = &l->counts.head;
-	struct context_piece p = context_piece_of(l);
-	size_t held = h->positions % KV_BLOCK;
-	if (p.block) {
-		bool has = context_has_block(&l->counts, p.kind, p.index),
-		     last = p.index + 1 == kv_blocks((uint32_t)h->positions);
-		struct context_clearing c = {has ? (char *)l->x.kv[p.kind].blocks[p.index] : NULL,
-					     h->kv_type ? sizeof(float) : 2};
-		if (c.at && held && last)
-			context_block_rows(l->config, p.kind, held, context_clear_rows, &c);
-		return 0;
-	}
-	if (p.state)
-		return p.index % 2 ? 0 : context_check_state_head(l, p.index / 2, e);
-	switch (l->piece) {
-	case PIECE_HEAD:
+	const struct context_head *h = &l->parts.counts.head;
+	struct context_clearing block = {p->at, h->kv_type ? sizeof(float) : 2};
+	switch (p->part) {
+	case PART_HEAD:
 		return context_check_head(l, e);
-	case PIECE_WINDOWS:
+	case PART_WINDOWS:
 		return context_check_windows(l, e);
-	case PIECE_CHECKPOINTS:
+	case PART_CHECKPOINTS:
 		return context_check_counts(l, e);
-	default:
+	case PART_IDS:
 		return context_check_ids(l, e);
+	case PART_STATE_HEAD:
+		return context_check_state_head(l, p->index, e);
+	default:
+		if (p->ends)
+			context_block_rows(l->config, p->kind, h->positions % KV_BLOCK,
+					   context_clear_rows, &block);
+		return 0;
 	}
 }
 
 int context_load_feed(struct context_load *l, const void *bytes, size_t n, struct err *e)
 {
 	const char *from = bytes;
-	for (;;) {
-		size_t whole;
-		if (context_load_done(l))
-			return n ? context_damaged(e) : 0;
-		char *to = context_piece_place(l, &whole);
-		size_t step = whole - l->filled < n ? whole - l->filled : n;
-		if (to && step)
-			memcpy(to + l->filled, from, step);
+	struct context_piece p;
+	while (context_piece(&l->parts, l->piece, &p)) {
+		size_t left = (size_t)p.bytes - l->filled, step = left < n ? left : n;
+		if (p.at && step)
+			memcpy((char *)p.at + l->filled, from, step);
 		from += step;
 		n -= step;
 		l->filled += step;
-		if (l->filled < whole)
+		if (step < left)
 			return 0;
-		int failed = context_check_piece(l, e);
+		int failed = context_check_piece(l, &p, e);
 		if (failed)
 			return failed;
 		l->piece++;
 		l->filled = 0;
 	}
+	return n ? context_damaged(e) : 0;
 }
 
 bool context_load_done(const struct context_load *l)
 {
-	uint32_t blocks = KV_KINDS * kv_blocks((uint32_t)l->counts.head.positions);
-	return l->piece && l->piece == PIECE_BLOCKS + blocks + 2 * l->counts.head.states;
+	struct context_piece p;
+	return !context_piece(&l->parts, l->piece, &p);
 }
 
 void context_load_end(struct context_load *l)
 {
-	const struct context_counts *c = &l->counts;
+	const struct context_counts *c = &l->parts.counts;
 	for (uint32_t i = 0; i < c->head.states; i++) {
-		struct loaded_state *s = &l->states[i];
+		struct context_state *s = &l->parts.states[i];
 		if (i + 1 == c->head.states)
 			l->x.recurrent.behind = (uint32_t)s->head.behind;
 		else if (s->memory)
@@ -568,8 +555,8 @@ void context_load_end(struct context_load *l)
 
 void context_load_free(struct context_load *l)
 {
-	for (uint32_t i = 0; i + 1 < l->counts.head.states && i < CONTEXT_STATES; i++)
-		context_give(l->x.budget, l->states[i].memory, l->x.recurrent.bytes);
+	for (uint32_t i = 0; i + 1 < l->parts.counts.head.states && i < CONTEXT_STATES; i++)
+		context_give(l->x.budget, l->parts.states[i].memory, l->x.recurrent.bytes);
 	context_free(&l->x);
 	*l = (struct context_load){0};
 }

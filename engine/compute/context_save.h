@@ -47,9 +47,21 @@ enum { CONTEXT_STATES = RECURRENT_CHECKPOINTS + 1 };
 
 /* All counts of a context as bytes. */
 struct context_counts {
+	bool windowed; /* the model has layers with a window; not saved */
 	struct context_head head;
-	struct context_window_head windows; /* zeros: the model has no layer with a window */
+	struct context_window_head windows; /* zeros if it has none */
 	uint64_t checkpoints[KV_CHECKPOINTS];
+};
+
+/* What is saved, or where a loaded context's bytes go. */
+struct context_parts {
+	struct context_counts counts;
+	uint32_t *ids;
+	const void **blocks[KV_KINDS]; /* of all positions; NULL where a block is not saved */
+	struct context_state {
+		struct context_state_head head;
+		float *memory; /* NULL: there is no room to load this checkpoint */
+	} states[CONTEXT_STATES];
 };
 
 /* ---- saving ---- */
@@ -57,19 +69,11 @@ struct context_counts {
 struct context_save {
 	struct context_budget *budget;
 	const struct config *config;
-	struct context_counts counts;
-	uint32_t *ids;
+	struct context_parts parts; /* shared with the context, but for the ids */
 	uint32_t block_count;
-	struct saved_blocks {
-		const void **blocks; /* [block_count]; NULL: not saved */
-		sharers **sharers;
-		size_t mapped;
-	} kv[KV_KINDS];
-	struct saved_state {
-		struct context_state_head head;
-		const float *memory;
-		sharers *sharers;
-	} states[CONTEXT_STATES];
+	sharers **sharers[KV_KINDS]; /* [block_count] */
+	size_t mapped[KV_KINDS];     /* bytes of a block */
+	sharers *state_sharers[CONTEXT_STATES];
 	size_t state_mapped;
 };
 
@@ -89,15 +93,11 @@ void context_save_read(const struct context_save *s, uint64_t offset, void *to, 
 struct context_load {
 	struct context x; /* what has come so far */
 	const struct config *config;
-	uint32_t most;	/* positions that are accepted */
-	uint64_t bytes; /* that the whole has */
-	struct context_counts counts;
-	struct loaded_state {
-		struct context_state_head head;
-		float *memory; /* NULL: no room for this checkpoint */
-	} states[CONTEXT_STATES];
-	uint32_t piece; /* that is being filled */
-	size_t filled;
+	uint32_t most;		    /* positions that are accepted */
+	uint64_t bytes;		    /* that the whole has */
+	struct context_parts parts; /* x's, but for the states of checkpoints */
+	uint32_t piece;		    /* number of the piece that is being filled … */
+	size_t filled;		    /* … with so many bytes */
 };
 
 /* Prepares for `bytes` of a context that is initialised like `like` and has at most `most`

@@ -6,31 +6,20 @@
 
 /* ---- gated linear units ---- */
 
-static void dense_silu(const struct environment *env, float *gate, const float *up, size_t n)
-{
-	env->kernels->silu_mul(gate, up, n);
-}
-
-static void dense_gelu(const struct environment *env, float *gate, const float *up, size_t n)
-{
-	env->kernels->gelu_mul(gate, up, n);
-}
-
-static void dense_clamped(const struct environment *env, float *gate, const float *up, size_t n)
-{
-	const struct config *c = env->config;
-	env->kernels->swiglu_clamped(gate, up, n, c->glu_alpha, c->glu_limit);
-}
-
-static void (*const units[GLUS])(const struct environment *, float *, const float *, size_t) = {
-	[GLU_SILU] = dense_silu,
-	[GLU_GELU] = dense_gelu,
-	[GLU_CLAMPED] = dense_clamped,
-};
-
 void dense_gate(const struct environment *env, float *gate, const float *up, size_t n)
 {
-	units[env->config->glu](env, gate, up, n);
+	const struct config *c = env->config;
+	switch (c->glu) {
+	case GLU_GELU:
+		env->kernels->gelu_mul(gate, up, n);
+		break;
+	case GLU_CLAMPED:
+		env->kernels->swiglu_clamped(gate, up, n, c->glu_alpha, c->glu_limit);
+		break;
+	default:
+		env->kernels->silu_mul(gate, up, n);
+		break;
+	}
 }
 
 /* ---- dense layers ---- */

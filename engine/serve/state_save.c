@@ -61,7 +61,7 @@ static void finish_head(struct saved *v, const struct session *s)
 	h->texts_bytes = v->texts.n;
 	h->context_bytes = context_save_bytes(&v->context);
 	h->bytes = sizeof *h + h->texts_bytes + h->context_bytes + sizeof(uint64_t);
-	if (v->context.counts.head.positions) {
+	if (v->context.parts.counts.head.positions) {
 		h->weights_sum = s->weights_sum;
 		h->experts_per_token = s->context_losses.experts_per_token;
 		h->drop_missing = s->context_losses.drop_missing;
