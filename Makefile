@@ -170,9 +170,10 @@ $(BUILD)/faultfs: $(BUILD)/tests/mount/faultfs.o
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs fuse3)
 
 # The program with turns that stand when a test says so: begin_long of tests/mount/lib.sh.
+HELD_WRAPPED := turn_step grammar_check
 $(BUILD)/moefs-held: $(BUILD)/tests/mount/held.o $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=turn_step,--wrap=grammar_check -o $@ $^ $(PKG_LIBS) -lm
+	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(HELD_WRAPPED)) -o $@ $^ $(PKG_LIBS) -lm
 
 # The maker of models that say what a script tells: tests/scripted.
 SCRIPTED_OBJS := $(call objects,$(wildcard tests/scripted/*.c))
@@ -271,11 +272,11 @@ soak: all unit ## a hundred kills, and a hundred while refining; then many proce
 $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 # What tests/bench/spent.c puts its clock around.
-WRAPPED := delta_run product_run
+BENCH_WRAPPED := delta_run product_run
 # The tree beside the engine, for `files`, but for its main.
 $(BUILD)/moefs-bench: $(BENCH_OBJS) $(filter-out %/main.o,$(FS_OBJS)) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
+	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(BENCH_WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
 
 .PHONY: bench
 bench: $(BUILD)/moefs-bench all ## measure the machine, the fastest kernels and the demonstration model
