@@ -5,25 +5,20 @@
  *     moefs --refine [--text FILE] [options] MODELDIR...
  *     moefs COMMAND ...
  *
- * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
- * file prints and only main exits. What the tree contains is in tree.c. */
+ * The program's life: options, fork, engine, models, mount, loop, and all of that back. For
+ * mounting, only this file prints and only main exits. What the tree contains is in tree/rows.c. */
 #include "fs/base/daemon_log.h"
 #include "fs/base/standard.h"
+#include "fs/base/systemd.h"
 #include "fs/commands/commands.h"
 #include "fs/models/model_folders.h"
 #include "fs/models/models.h"
-#include "fs/mount/call.h"
-#include "fs/program/check.h"
 #include "fs/program/daemon.h"
 #include "fs/program/http.h"
-#include "fs/program/mount_helper.h"
-#include "fs/program/mounter.h"
 #include "fs/program/mountpoint.h"
-#include "fs/base/systemd.h"
+#include "fs/program/offline.h"
 #include "fs/program/options.h"
 #include "fs/program/privilege.h"
-#include "fs/program/refine.h"
-#include "fs/program/unmount.h"
 #include "fs/requests/mount_loop.h"
 #include "fs/requests/ops.h"
 
@@ -38,60 +33,69 @@ struct program {
 	struct options options;
 	struct mount *mount;
 	struct daemon_log *log;
-	struct http http;	/* the gateway that serves it, if one does */
-	struct mounter mounter; /* where the daemon is not to be root */
-	int parent;		/* pipe to the process that waits for us; -1 in the foreground */
-	bool show;		/* progress on the terminal */
+	struct http http;
+	struct privilege_mounter mounter; /* if the daemon is another user than root */
+	int parent;    /* pipe to the process that waits for us; -1 in the foreground */
+	bool progress; /* show it on the terminal */
 };
 
-/* In the background the said is for the log, and until the tree answers there is a terminal. */
-static void say(const struct program *p, const char *sentence)
+/* In the background `log` has no terminal, but until the tree answers there is one. */
+static void main_say(const struct program *p, const char *sentence)
 {
 	if (!p->options.foreground)
 		(void)fprintf(stderr, "moefs: %s\n", sentence);
 	daemon_log_say(p->log, sentence);
 }
 
-/* The URL is what a script asks for: url=$(moefs -o http MODEL MNT). */
-static void serve_http(struct program *p)
+/* Says each line of a text that ends with a newline. */
+static void main_say_lines(const struct program *p, const struct text *t)
 {
-	char url[300];
-	struct err e;
-	http_url(&p->http, url, sizeof url);
-	if (http_begin(&p->http, p->options.mountpoint, p->log, &e))
-		say(p, e.text);
-	else if (*url)
-		(void)printf("%s\n", url);
-	(void)fflush(stdout);
+	char line[sizeof((struct err *)0)->text];
+	for (size_t at = 0; at < t->length;) {
+		const char *begin = t->data + at, *end = memchr(begin, '\n', t->length - at);
+		(void)snprintf(line, sizeof line, "%.*s", (int)(end - begin), begin);
+		main_say(p, line);
+		at = (size_t)(end + 1 - t->data);
+	}
 }
 
-static void started(void *ctx)
+/* ---- the loop's hooks ---- */
+
+static void main_on_started(void *ctx)
 {
 	struct program *p = ctx;
-	char words[128];
-	(void)snprintf(words, sizeof words, "moefs %s has begun: process %d, %zu model%s",
+	char line[128], url[300];
+	struct err e;
+	(void)snprintf(line, sizeof line, "moefs %s has begun: process %d, %zu model%s",
 		       MOEFS_VERSION, (int)getpid(), p->mount->model_count,
 		       p->mount->model_count == 1 ? "" : "s");
-	daemon_log_note(p->log, words);
-	serve_http(p);
+	daemon_log_note(p->log, line);
+	http_url(&p->http, url, sizeof url);
+	if (http_begin(&p->http, p->options.mountpoint, p->log, &e))
+		main_say(p, e.text);
+	else if (*url)
+		(void)printf("%s\n", url); /* for scripts: url=$(moefs -o http MODEL MNT) */
+	(void)fflush(stdout);
 	systemd_notify("READY=1");
 	if (p->parent >= 0)
 		daemon_ready(p->parent);
 	p->parent = -1;
 }
 
-static bool tick(void *ctx, const struct mount *m)
+static bool main_on_tick(void *ctx, const struct mount *m)
 {
 	struct program *p = ctx;
 	char line[512];
-	if (!p->show)
+	if (!p->progress)
 		return false;
 	daemon_log_progress(p->log, models_progress_line(m, line, sizeof line) ? line : "");
-	return true; /* the next conversion begins without a word */
+	return true; /* the next conversion begins without news */
 }
 
-/* What cannot be mounted is said before anything is begun. */
-static int check(struct options *o, struct err *e)
+/* ---- mounting ---- */
+
+/* Reports what cannot be mounted before anything begins. */
+static int main_check_mountpoint(struct options *o, struct err *e)
 {
 	int code = mountpoint_prepare(&o->mountpoint, e);
 	if (!code)
@@ -105,19 +109,7 @@ static int check(struct options *o, struct err *e)
 	return code;
 }
 
-/* Each line of a text that ends with one, as a sentence of ours. */
-static void say_lines(const struct program *p, const struct text *t)
-{
-	char line[sizeof((struct err *)0)->text];
-	for (size_t at = 0; at < t->length;) {
-		const char *begin = t->data + at, *end = memchr(begin, '\n', t->length - at);
-		(void)snprintf(line, sizeof line, "%.*s", (int)(end - begin), begin);
-		say(p, line);
-		at = (size_t)(end + 1 - t->data);
-	}
-}
-
-static int open_models(struct program *p, struct err *e)
+static int main_open_models(struct program *p, struct err *e)
 {
 	struct mount *m = p->mount;
 	struct engine_options *engine = &p->options.engine;
@@ -126,65 +118,65 @@ static int open_models(struct program *p, struct err *e)
 	int code = engine_create(&m->engine, engine, e);
 	for (size_t i = 0; i < p->options.model_count && !code; i++)
 		code = models_add(m, p->options.models[i], p->options.name, e);
-	say_lines(p, &m->skipped);
+	main_say_lines(p, &m->skipped);
 	return code;
 }
 
-static int mount_it(struct program *p)
+static int main_mount(struct program *p)
 {
 	char where[sizeof "/dev/fd/" + 12];
-	struct err ignored; /* libfuse, over there or here, has said it on the terminal */
+	struct err ignored; /* libfuse, here or in the mounter, has printed the reason */
 	int device;
 	if (p->mounter.socket < 0)
 		return fuse_session_mount(p->mount->fuse, p->options.mountpoint);
-	int code = mounter_mount(&p->mounter, &device, &ignored);
-	mounter_end(&p->mounter);
+	int code = privilege_mount(&p->mounter, &device, &ignored);
+	privilege_end_mounter(&p->mounter);
 	if (code)
 		return code;
 	(void)snprintf(where, sizeof where, "/dev/fd/%d", device);
 	return fuse_session_mount(p->mount->fuse, where);
 }
 
-/* What another process has mounted libfuse leaves where it is. */
-static void unmount_it(struct program *p)
+/* libfuse does not unmount what another process has mounted. */
+static void main_unmount(struct program *p)
 {
 	struct fuse_session *fuse = p->mount->fuse;
 	struct err e;
-	fuse_session_exit(fuse); /* what the workers still answer goes nowhere, silently */
-	bool ours = p->options.whose.changes && fuse_session_fd(fuse) >= 0;
-	if (!ours)
+	fuse_session_exit(fuse); /* from now on replies of the workers are dropped silently */
+	if (!p->options.whose.changes || fuse_session_fd(fuse) < 0)
 		fuse_session_unmount(fuse);
-	else if (!mounter_is_gone(fuse_session_fd(fuse)) &&
-		 unmount(p->options.mountpoint, true, &e))
-		say(p, e.text);
+	else if (!privilege_is_unmounted(fuse_session_fd(fuse)) &&
+		 mountpoint_unmount(p->options.mountpoint, true, &e))
+		main_say(p, e.text);
 }
 
-static int mount_and_serve(struct program *p, struct err *e)
+static int main_mount_and_serve(struct program *p, struct err *e)
 {
 	struct mount *m = p->mount;
 	const char *where = p->options.mountpoint;
 	m->fuse = fuse_session_new(&p->options.fuse, &moefs_ops, sizeof moefs_ops, m);
 	if (!m->fuse)
 		return err_set(e, EINVAL, "libfuse refuses these options; see moefs --help");
-	int code = open_models(p, e);
-	if (!code && mount_it(p))
+	int code = main_open_models(p, e);
+	if (!code && main_mount(p))
 		code = err_set(e, EPERM,
-			       "cannot mount on %s: the system refuses it, though FUSE is here and "
-			       "allowed (a security module such as AppArmor, or mount_max in "
-			       "/etc/fuse.conf); what it said is above",
+			       "cannot mount on %s: the system refuses although FUSE is there and "
+			       "allowed (a security "
+			       "module such as AppArmor, or mount_max in /etc/fuse.conf); its "
+			       "message is above",
 			       where);
 	if (code)
 		return code;
-	struct loop_hooks hooks = {.started = started, .tick = tick, .ctx = p};
+	struct loop_hooks hooks = {.started = main_on_started, .tick = main_on_tick, .ctx = p};
 	code = loop_run(m, &hooks, e);
 	if (!code && !m->ready)
 		code = err_set(e, EIO, "%s was unmounted before it could be used", where);
 	return code;
 }
 
-/* Sessions end first, so that whoever waits gets an answer; then the tree goes, so that nobody has
- * to wait for the workers and the models, which go last: they may be waiting for a disk. */
-static int serve(struct program *p, struct err *e)
+/* At the end sessions go first, so that whoever waits gets an answer; then the tree, so that nobody
+ * waits for the workers and the models, which go last: they may be waiting for a disk. */
+static int main_serve(struct program *p, struct err *e)
 {
 	int code = mount_create(&p->mount, e);
 	if (code)
@@ -195,14 +187,14 @@ static int serve(struct program *p, struct err *e)
 	m->log = p->log;
 	m->params = p->options.params;
 	m->param_count = p->options.param_count;
-	code = mount_and_serve(p, e);
+	code = main_mount_and_serve(p, e);
 	daemon_log_note(p->log, code ? e->text : "unmounted");
 	systemd_notify("STOPPING=1");
 	http_end(&p->http);
 	mount_stop(m);
 	struct fuse_session *fuse = m->fuse;
 	if (fuse)
-		unmount_it(p);
+		main_unmount(p);
 	http_wait(&p->http);
 	mount_destroy(m);
 	if (fuse)
@@ -210,76 +202,81 @@ static int serve(struct program *p, struct err *e)
 	return code;
 }
 
-/* It is an error of the write then, in words. */
-static void ignore_size_limit(void)
+/* A write beyond the limit of file sizes then fails with EFBIG, which has a sentence. */
+static void main_ignore_size_limit(void)
 {
 	(void)signal(SIGXFSZ, SIG_IGN);
 }
 
-/* As the user whose mount it is, before anything of his is opened. */
-static int serve_as_user(struct program *p, struct err *e)
+/* Becomes the mount's user before anything of that user is opened, and serves. */
+static int main_serve_as_user(struct program *p, struct err *e)
 {
 	const struct options *o = &p->options;
 	int code = 0;
 	loop_share_heap();
 	loop_block_signals();
 	(void)signal(SIGPIPE, SIG_IGN);
-	ignore_size_limit();
+	main_ignore_size_limit();
 	if (o->whose.changes)
-		code = mounter_begin(&p->mounter, &p->options.fuse, o->mountpoint, &o->whose, e);
+		code = privilege_begin_mounter(&p->mounter, &p->options.fuse, o->mountpoint,
+					       &o->whose, e);
 	if (!code)
 		code = privilege_drop(&o->whose, e);
 	if (!code && (o->log || o->foreground))
 		code = daemon_log_begin(&p->log, o->log, o->foreground, e);
 	if (!code)
-		code = serve(p, e);
+		code = main_serve(p, e);
 	daemon_log_end(p->log);
-	mounter_end(&p->mounter);
+	privilege_end_mounter(&p->mounter);
 	return code;
 }
 
-static int run(struct program *p, struct err *e)
+static int main_begin_mount(struct program *p, struct err *e)
 {
-	int code = check(&p->options, e);
+	int code = main_check_mountpoint(&p->options, e);
 	if (!code)
 		code = http_listen(&p->http, p->options.http, p->options.key_file, e);
 	if (code)
 		return 1;
-	p->show = p->options.foreground && isatty(STDERR_FILENO);
+	p->progress = p->options.foreground && isatty(STDERR_FILENO);
 	if (!p->options.foreground) {
 		int status = daemon_begin(&p->parent, e);
 		if (status >= 0)
 			return status;
 	}
-	return serve_as_user(p, e) ? 1 : 0;
+	return main_serve_as_user(p, e) ? 1 : 0;
 }
 
-enum { CHECK_WRONG = 2 }; /* status of --check where it is itself what is wrong */
+/* ---- --check, --refine, --help ---- */
 
-/* What is wrong with models goes where errors go, a line for each, so that scripts read tables. */
-static int check_only(const struct program *p, struct err *e)
+enum { CHECK_WRONG = 2 }; /* exit status if --check itself is wrong or its output is lost */
+
+/* Tables go to standard output for scripts; what is wrong with models to standard error, a line for
+ * each. */
+static int main_check(const struct program *p, struct err *e)
 {
 	struct text tables = {0}, wrong = {0};
-	int status = check_models(&p->options, &tables, &wrong, e) ? CHECK_WRONG : wrong.length > 0;
+	int status =
+		offline_check(&p->options, &tables, &wrong, e) ? CHECK_WRONG : wrong.length > 0;
 	struct err lost;
 	(void)fwrite(tables.data ? tables.data : "", 1, tables.length, stdout);
-	if (standard_written(&lost)) { /* before what is said of the models */
-		say(p, lost.text);
+	if (standard_written(&lost)) {
+		main_say(p, lost.text);
 		status = CHECK_WRONG;
 	}
-	say_lines(p, &wrong);
+	main_say_lines(p, &wrong);
 	text_free(&tables);
 	text_free(&wrong);
 	return status;
 }
 
-static void say_refined(const char *sentence, bool failed)
+static void main_report_refined(const char *sentence, bool failed)
 {
 	(void)fprintf(failed ? stderr : stdout, "moefs: %s\n", sentence);
-	(void)fflush(stdout); /* the next one may take hours */
+	(void)fflush(stdout); /* the next model may take hours */
 }
 
-static int print_help(void)
+static int main_help(void)
 {
 	const struct command *c;
 	(void)fputs(options_help, stdout);
@@ -288,14 +285,17 @@ static int print_help(void)
 	return 0;
 }
 
-static int mount_or_tell(struct program *p, int argc, char **argv, bool lenient, bool fake,
-			 struct err *e)
+/* ---- the command line ---- */
+
+/* fake: mount(8)'s -f, which mounts nothing. */
+static int main_with_options(struct program *p, int argc, char **argv, bool lenient, bool fake,
+			     struct err *e)
 {
 	const struct options *o = &p->options;
 	if (options_parse(&p->options, argc, argv, lenient, e))
 		return o->check ? CHECK_WRONG : 1;
 	if (o->help)
-		return print_help();
+		return main_help();
 	if (o->version) {
 		(void)printf("moefs %s\n", MOEFS_VERSION);
 		return 0;
@@ -303,42 +303,29 @@ static int mount_or_tell(struct program *p, int argc, char **argv, bool lenient,
 	if (fake)
 		return 0;
 	if (o->refine) {
-		ignore_size_limit();
-		return refine_models(o, say_refined, e) != 0;
+		main_ignore_size_limit();
+		return offline_refine(o, main_report_refined, e) != 0;
 	}
-	return o->check ? check_only(p, e) : run(p, e);
-}
-
-/* mount(8) reads the status, of which it makes its own. */
-static int help_mount(struct program *p, int argc, char **argv, struct err *e)
-{
-	struct mount_helper h;
-	if (mount_helper_read(&h, argc, argv, e))
-		return 1;
-	return mount_or_tell(p, h.count, h.arguments, h.lenient, h.fake, e);
-}
-
-static int run_words(struct program *p, int argc, char **argv, struct err *e)
-{
-	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
-	if (command)
-		return command_run(command, argc - 1, argv + 1, e);
-	if (argc > 1 && command_check_word(argv[1], e))
-		return 1;
-	return mount_or_tell(p, argc, argv, false, false, e);
+	return o->check ? main_check(p, e) : main_begin_mount(p, e);
 }
 
 int main(int argc, char **argv)
 {
 	struct program p = {.parent = -1, .mounter.socket = -1, .http.socket = -1};
 	struct err e = {0};
-	int status;
+	struct options_helper h;
+	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
+	int status = 1;
 	standard_begin();
-	if (mount_helper_is(*argv))
-		status = help_mount(&p, argc, argv, &e);
-	else
-		status = run_words(&p, argc, argv, &e);
-	if (status && e.code) /* of what was looked for in vain it may speak, too */
+	if (options_is_helper(*argv)) {
+		if (!options_read_helper(&h, argc, argv, &e))
+			status = main_with_options(&p, h.count, h.arguments, h.lenient, h.fake, &e);
+	} else if (command) {
+		status = command_run(command, argc - 1, argv + 1, &e);
+	} else if (argc < 2 || !command_check_word(argv[1], &e)) {
+		status = main_with_options(&p, argc, argv, false, false, &e);
+	}
+	if (status && e.code) /* e may also hold what was only tried */
 		(void)fprintf(stderr, "moefs: %s\n", e.text);
 	if (standard_written(&e)) {
 		(void)fprintf(stderr, "moefs: %s\n", e.text);

@@ -1,6 +1,6 @@
 /* See keeper.h. */
 #include "fs/commands/keeper.h"
-#include "fs/program/unmount.h"
+#include "fs/program/mountpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,7 +94,7 @@ static void keeper_keep_mount(const struct keeper_pipes *in, const char *path,
 	keeper_release_stderr();
 	if (keeper_report(in->report, code) && !code)
 		(void)keeper_wait_for_end(in->alive);
-	(void)unmount(mountpoint, true, &ignored); /* nobody is left to tell */
+	(void)mountpoint_unmount(mountpoint, true, &ignored); /* nobody is left to tell */
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
 		;
 	(void)rmdir(mountpoint);

@@ -5,7 +5,7 @@
 #include "fs/base/text.h"
 #include "fs/commands/commands.h"
 #include "fs/program/options.h"
-#include "fs/program/own_store.h"
+#include "fs/program/offline.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -175,7 +175,7 @@ static int stores_delete_one(const char *arg, const struct stores_deletion *d, s
 	if (!realpath(arg, path))
 		return err_sys(e, errno, "%s", arg);
 	int failed = store_inspect(path, &seen, e);
-	if (!failed && !d->anywhere && !own_store_is(path))
+	if (!failed && !d->anywhere && !offline_store_is_own(path))
 		failed = err_set(
 			e, EPERM,
 			"%s stays, since it is neither in a MODEL.moefs folder nor in the cache "
@@ -219,7 +219,7 @@ static int stores_list(char **paths)
 	char folder[PATH_MAX];
 	bool cache = !*paths;
 	if (cache) {
-		own_store_cache(folder);
+		offline_cache_folder(folder);
 		stores_look(&f, folder, DEPTH);
 	}
 	for (; *paths; paths++) {

@@ -2,7 +2,7 @@
 #include "fs/base/proc.h"
 #include "fs/commands/commands.h"
 #include "fs/commands/mounts.h"
-#include "fs/program/unmount.h"
+#include "fs/program/mountpoint.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -171,7 +171,7 @@ static int umount_mount(const struct mount_seen *m, bool lazily, struct err *e)
 	struct umount_daemon daemon = {.fd = -1};
 	if (!lazily)
 		daemon = umount_daemon_of(m);
-	int code = unmount(m->point, lazily, &why);
+	int code = mountpoint_unmount(m->point, lazily, &why);
 	int waited = code ? 0 : umount_wait(&daemon, m, e);
 	if (daemon.fd >= 0)
 		close(daemon.fd);

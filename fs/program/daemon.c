@@ -1,4 +1,4 @@
-/* Going into the background. See daemon.h. */
+/* See daemon.h. */
 #include "fs/program/daemon.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What ends this process, but for what it was begun to ignore (nohup). */
+/* The signals that end this process; not those that it was started to ignore (nohup). */
 static void daemon_ending_signals(sigset_t *set)
 {
 	static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
@@ -20,8 +20,8 @@ static void daemon_ending_signals(sigset_t *set)
 			sigaddset(set, ending[i]);
 }
 
-/* A script that is interrupted here cleans up next: nothing may be mounted behind its back. A
- * second signal ends this process at once, whatever the child waits for. */
+/* Ends the child, then this process by the same signal: a script that is interrupted here cleans up
+ * next, so nothing may be mounted afterwards. A second signal ends this process at once. */
 static void daemon_end_with(pid_t child, int signals, const sigset_t *ending)
 {
 	struct signalfd_siginfo first;
@@ -34,8 +34,8 @@ static void daemon_end_with(pid_t child, int signals, const sigset_t *ending)
 	(void)raise((int)first.ssi_signo);
 }
 
-/* The exit status: the child's byte came, or it ended without. A signal counts also where both are
- * there, since whoever is interrupted takes it that nothing is mounted. */
+/* Waits for the child's byte or its end: the exit status. A signal counts first, since a user who
+ * interrupts expects that nothing is mounted. */
 static int daemon_wait(pid_t child, int ready, const sigset_t *ending)
 {
 	char byte;
@@ -76,8 +76,8 @@ int daemon_begin(int *pipe_end, struct err *e)
 	return daemon_wait(child, ends[0], &ending);
 }
 
-/* Not before it is mounted: an automounter lets only its own process group touch the place, as
- * mount(8) and what it starts are, and has everybody else wait until something is mounted there. */
+/* setsid only after mounting: until then an automounter lets only the process group of mount(8)
+ * touch the mountpoint and makes everybody else wait. */
 void daemon_ready(int pipe_end)
 {
 	(void)setsid();
@@ -87,9 +87,7 @@ void daemon_ready(int pipe_end)
 	if (null > 2)
 		close(null);
 	/* A working directory elsewhere would keep that file system busy. */
-	int ignored = chdir("/");
-	(void)ignored;
-	ssize_t n = write(pipe_end, "", 1);
-	(void)n;
+	(void)!chdir("/");
+	(void)!write(pipe_end, "", 1);
 	close(pipe_end);
 }

@@ -4,12 +4,12 @@
 
 #include "cache/err.h"
 
-/* Forks. In the parent, returns the exit status (0: the child said daemon_ready; 1: it ended
- * before, and has said why). A parent that is interrupted meanwhile ends the child, and only then
- * itself, by that signal. In the child, returns -1 and sets *pipe. Call it before any thread is
- * started. 1 with e->code set: could not fork. */
+/* Forks. In the child returns -1 and sets *pipe. In the parent returns the exit status: 0 after
+ * daemon_ready, 1 if the child ended before and has printed why, or with e->code set if the process
+ * could not fork. A parent that is interrupted meanwhile ends the child and then itself by that
+ * signal. Call it before any thread is started. */
 int daemon_begin(int *pipe, struct err *e);
-/* In the child, once the tree answers: lets the parent return, and lets go of the terminal. */
+/* In the child, once the tree answers: lets the parent return, and gives up the terminal. */
 void daemon_ready(int pipe);
 
 #endif

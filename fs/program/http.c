@@ -1,4 +1,4 @@
-/* The gateway of a mount. See http.h. */
+/* See http.h. */
 #include "fs/program/http.h"
 #include "fs/gateway/listen.h"
 
@@ -18,11 +18,12 @@ int http_listen(struct http *h, const char *address, const char *key_file, struc
 	h->socket = -1;
 	h->key_file = key_file;
 	if (!address && key_file)
-		return err_set(e, EINVAL, "-o key_file= is for clients of -o http: give both");
+		return err_set(e, EINVAL,
+			       "-o key_file= needs -o http, whose clients must send these keys");
 	if (!address)
 		return 0;
 	if (key_file && access(key_file, R_OK))
-		return err_sys(e, errno, "-o key_file=%s cannot be read", key_file);
+		return err_sys(e, errno, "-o key_file=%s", key_file);
 	int fd = listen_on(*address ? address : LISTEN_DEFAULT, e);
 	if (fd < 0)
 		return fd;
@@ -30,15 +31,15 @@ int http_listen(struct http *h, const char *address, const char *key_file, struc
 		close(fd);
 		return err_set(e, EPERM,
 			       "-o http=%s: other machines can reach this address, so clients need "
-			       "keys: add -o key_file=FILE, a key a line",
+			       "keys: add -o key_file=FILE, one key per line",
 			       address);
 	}
 	h->socket = fd;
 	return 0;
 }
 
-/* Beside our own program, as make and make install put it; else wherever it is found. */
-static void program(char path[4096])
+/* moefs-http beside this program, where make and make install put it, else in PATH. */
+static void http_find_program(char path[4096])
 {
 	ssize_t n = readlink("/proc/self/exe", path, 4096 - sizeof "-http");
 	path[n > 0 ? n : 0] = 0;
@@ -49,9 +50,9 @@ static void program(char path[4096])
 		strcpy(path, "moefs-http");
 }
 
-/* Between fork and exec of a program that has threads: system calls alone. */
-static void become(const struct http *h, int messages, const char *path, char *const *arguments,
-		   pid_t parent)
+/* In the child of a process with threads: only system calls. */
+static void http_exec(const struct http *h, int messages, const char *path, char *const *arguments,
+		      pid_t parent)
 {
 	enum { PASSED = 3 };
 	sigset_t none;
@@ -60,7 +61,7 @@ static void become(const struct http *h, int messages, const char *path, char *c
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	bool kept = null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
 		    dup2(messages, STDERR_FILENO) < 0;
-	/* Last: PASSED may be any of the others. */
+	/* Last: descriptor 3 may be any of the others. */
 	int fd = h->socket == PASSED ? fcntl(h->socket, F_SETFD, 0) : dup2(h->socket, PASSED);
 	if (fd < 0 || kept || prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
 		_exit(127);
@@ -68,8 +69,8 @@ static void become(const struct http *h, int messages, const char *path, char *c
 	_exit(127);
 }
 
-/* Says the gateway's lines until it has ended. */
-static void *listen_to_gateway(void *arg)
+/* Logs the lines of the gateway's standard error until it ends. */
+static void *http_log_messages(void *arg)
 {
 	static const char prefix[] = "moefs-http: ";
 	const struct http *h = arg;
@@ -87,7 +88,7 @@ static void *listen_to_gateway(void *arg)
 	return NULL;
 }
 
-static int fork_gateway(struct http *h, const char *path, char *const *arguments, struct err *e)
+static int http_start(struct http *h, const char *path, char *const *arguments, struct err *e)
 {
 	int ends[2];
 	pid_t parent = getpid();
@@ -95,15 +96,15 @@ static int fork_gateway(struct http *h, const char *path, char *const *arguments
 		return err_sys(e, errno, "cannot make a pipe");
 	h->process = fork();
 	if (h->process == 0)
-		become(h, ends[1], path, arguments, parent);
-	int code = h->process < 0 ? err_sys(e, errno, "moefs-http cannot be started") : 0;
+		http_exec(h, ends[1], path, arguments, parent);
+	int code = h->process < 0 ? err_sys(e, errno, "cannot start moefs-http") : 0;
 	close(ends[1]);
 	h->messages = ends[0];
 	if (!code) {
-		int failed = pthread_create(&h->listener, NULL, listen_to_gateway, h);
+		int failed = pthread_create(&h->listener, NULL, http_log_messages, h);
 		if (!failed)
 			return 0;
-		code = err_sys(e, failed, "moefs-http cannot be started");
+		code = err_sys(e, failed, "cannot start moefs-http");
 		(void)kill(h->process, SIGKILL);
 		(void)waitpid(h->process, NULL, 0);
 	}
@@ -136,10 +137,10 @@ int http_begin(struct http *h, const char *tree, struct daemon_log *log, struct 
 		return 0;
 	h->log = log;
 	(void)snprintf(keys, sizeof keys, "key_file=%s", h->key_file ? h->key_file : "");
-	program(path);
+	http_find_program(path);
 	if (*path == '/' && access(path, X_OK))
 		return err_sys(e, errno, "%s", path);
-	int code = fork_gateway(h, path, arguments, e);
+	int code = http_start(h, path, arguments, e);
 	if (code)
 		return code;
 	close(h->socket);

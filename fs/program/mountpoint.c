@@ -1,51 +1,124 @@
-/* The place where to mount. See mountpoint.h. */
+/* See mountpoint.h. */
 #include "fs/program/mountpoint.h"
 #include "fs/base/proc.h"
-#include "fs/program/unmount.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const char ours[] = "fuse.moefs";
 
-/* ---- what is mounted ---- */
+/* ---- unmounting ---- */
 
-struct looked_up {
+enum { NOT_FOUND = 127 };
+
+/* Reads the helper's standard error to its end, so that it never waits; keeps the first line. */
+static void mountpoint_collect(int from, char *said, size_t size)
+{
+	size_t used = 0;
+	char rest[512];
+	for (;;) {
+		bool room = used + 1 < size;
+		ssize_t n =
+			read(from, room ? said + used : rest, room ? size - 1 - used : sizeof rest);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		used += room ? (size_t)n : 0;
+	}
+	said[used] = 0;
+	said[strcspn(said, "\n")] = 0;
+}
+
+static void mountpoint_exec_helper(const char *point, bool lazily, int out)
+{
+	const char *arguments[6] = {"fusermount3", "-u"};
+	int n = 2;
+	if (lazily)
+		arguments[n++] = "-z";
+	arguments[n++] = "--";
+	arguments[n] = point;
+	if (dup2(out, STDERR_FILENO) >= 0)
+		execvp(*arguments, (char *const *)arguments);
+	_exit(NOT_FOUND);
+}
+
+static int mountpoint_run_helper(const char *point, bool lazily, struct err *e)
+{
+	char said[512];
+	int ends[2], status = 0;
+	if (pipe2(ends, O_CLOEXEC))
+		return err_sys(e, errno, "cannot make a pipe");
+	pid_t child = fork();
+	if (child == 0)
+		mountpoint_exec_helper(point, lazily, ends[1]);
+	int code = child < 0 ? errno : 0;
+	close(ends[1]);
+	if (!code)
+		mountpoint_collect(ends[0], said, sizeof said);
+	close(ends[0]);
+	while (!code && waitpid(child, &status, 0) < 0)
+		code = errno == EINTR ? 0 : errno;
+	if (code)
+		return err_sys(e, code, "cannot start fusermount3");
+	if (status == 0)
+		return 0;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
+		return err_set(e, ENOENT,
+			       "fusermount3 is missing: install the package fuse3 (apt install "
+			       "fuse3)");
+	return err_set(e, strstr(said, strerror(EBUSY)) ? EBUSY : EPERM, "%s: %s", point, said);
+}
+
+int mountpoint_unmount(const char *point, bool lazily, struct err *e)
+{
+	if (umount2(point, UMOUNT_NOFOLLOW | (lazily ? MNT_DETACH : 0)) == 0)
+		return 0;
+	if (errno == EBUSY)
+		return err_set(e, EBUSY, "%s is in use", point);
+	return mountpoint_run_helper(point, lazily, e);
+}
+
+/* ---- the mountpoint ---- */
+
+struct mountpoint_type {
 	const char *path;
-	char type[64]; /* of the last mount there; empty: nothing is mounted there */
+	char type[64]; /* of the newest mount there; empty: none */
 };
 
-static int note_type(void *ctx, const struct mountinfo *m)
+static int mountpoint_note_type(void *ctx, const struct mountinfo *m)
 {
-	struct looked_up *l = ctx;
-	if (strcmp(m->point, l->path) == 0)
-		(void)snprintf(l->type, sizeof l->type, "%s", m->type);
+	struct mountpoint_type *t = ctx;
+	if (strcmp(m->point, t->path) == 0)
+		(void)snprintf(t->type, sizeof t->type, "%s", m->type);
 	return 0;
 }
 
-/* Where the table cannot be read, it is as if nothing were mounted. */
-static void look_up(struct looked_up *l, const char *path)
-{
-	*l = (struct looked_up){.path = path};
-	(void)proc_each_mount(NULL, note_type, l);
-}
-
-/* 0 or an errno. statvfs asks the file system itself: of one that is dead the kernel may remember
- * enough for stat to succeed. */
-static int look_at(const char *path, struct stat *st)
+/* Looks at a path: 0 or an errno, and what is mounted there (nothing, if the table cannot be read).
+ * statvfs asks the file system itself: for a dead one the kernel may remember enough that stat
+ * succeeds. */
+static int mountpoint_look(const char *path, struct stat *st, struct mountpoint_type *t)
 {
 	struct statvfs fs;
-	return stat(path, st) || statvfs(path, &fs) ? errno : 0;
+	*t = (struct mountpoint_type){.path = path};
+	int code = stat(path, st) || statvfs(path, &fs) ? errno : 0;
+	(void)proc_each_mount(NULL, mountpoint_note_type, t);
+	return code;
 }
 
-/* Where it can be made out, which needs no look at the mount itself. */
-static void make_real(char **path)
+/* Makes *path real if that is possible, which needs no look at the mount itself. */
+static void mountpoint_make_real(char **path)
 {
 	size_t length = strlen(*path);
 	while (length > 1 && (*path)[length - 1] == '/')
@@ -57,76 +130,69 @@ static void make_real(char **path)
 	*path = real;
 }
 
-/* What is mounted there would be hidden, and by a second moefs the first. An automount is there to
- * be mounted on. */
-static int refuse_second(const char *path, const char *type, struct err *e)
-{
-	if (!*type || !strcmp(type, "autofs"))
-		return 0;
-	if (!strcmp(type, ours))
-		return err_set(e, EBUSY,
-			       "%s: a moefs is mounted there already; unmount it with moefs umount "
-			       "%s, or mount somewhere else",
-			       path, path);
-	return err_set(e, EBUSY,
-		       "%s: a file system of type %s is mounted there already, and would be "
-		       "hidden; unmount it, or mount on a folder in it",
-		       path, type);
-}
-
-static bool ends_with(const char *name, const char *end)
+static bool mountpoint_ends_with(const char *name, const char *end)
 {
 	size_t length = strlen(name), tail = strlen(end);
 	return length > tail && !strcmp(name + length - tail, end);
 }
 
-/* Whoever names models alone, and forgets where to mount them, names a model last. */
-static int refuse_model(const char *path, struct err *e)
+/* A user who forgets the mountpoint names a model last. */
+static int mountpoint_refuse_model(const char *path, struct err *e)
 {
-	DIR *folder = opendir(path); /* NULL: what is hidden there nobody of us can know */
+	DIR *folder = opendir(path); /* NULL: what it holds cannot be known */
 	const struct dirent *d;
 	bool found = false;
 	while (folder && !found && (d = readdir(folder)))
-		found = !strcmp(d->d_name, "config.json") || ends_with(d->d_name, ".safetensors") ||
-			ends_with(d->d_name, ".gguf");
+		found = !strcmp(d->d_name, "config.json") ||
+			mountpoint_ends_with(d->d_name, ".safetensors") ||
+			mountpoint_ends_with(d->d_name, ".gguf");
 	if (folder)
 		(void)closedir(folder);
 	if (!found)
 		return 0;
-	return err_set(
-		e, EINVAL,
-		"%s is a model's folder, and would be hidden: the last word is where to mount, "
-		"such as an empty folder",
-		path);
+	return err_set(e, EINVAL,
+		       "%s is a model's folder, which the mount would hide: the last word must be "
+		       "the mountpoint, such as "
+		       "an empty folder",
+		       path);
 }
 
 int mountpoint_prepare(char **mountpoint, struct err *e)
 {
 	struct stat st;
-	struct looked_up there;
-	struct err ignored; /* what is said is that its program is gone */
-	make_real(mountpoint);
-	int code = look_at(*mountpoint, &st);
-	look_up(&there, *mountpoint);
+	struct mountpoint_type there;
+	struct err ignored; /* ENOTCONN is reported below */
+	mountpoint_make_real(mountpoint);
+	const char *path = *mountpoint;
+	int code = mountpoint_look(path, &st, &there);
 	if (code == ENOTCONN && !strcmp(there.type, ours) &&
-	    unmount(*mountpoint, true, &ignored) == 0) {
-		code = look_at(*mountpoint, &st);
-		look_up(&there, *mountpoint);
-	}
+	    mountpoint_unmount(path, true, &ignored) == 0)
+		code = mountpoint_look(path, &st, &there);
 	if (code == ENOTCONN)
 		return err_set(
 			e, code,
-			"%s: a file system whose program is gone is mounted there; unmount it "
-			"with fusermount3 -u %s",
-			*mountpoint, *mountpoint);
+			"%s has a mount whose program has ended; unmount it with fusermount3 -u %s",
+			path, path);
 	if (code == ENOENT)
-		return err_set(e, code, "%s does not exist; make it with mkdir", *mountpoint);
+		return err_set(e, code, "%s does not exist; make it with mkdir", path);
 	if (code)
-		return err_sys(e, code, "cannot mount on %s", *mountpoint);
+		return err_sys(e, code, "cannot mount on %s", path);
 	if (!S_ISDIR(st.st_mode))
-		return err_set(e, ENOTDIR, "%s is not a directory: mount on one", *mountpoint);
-	code = refuse_second(*mountpoint, there.type, e);
-	return code ? code : refuse_model(*mountpoint, e);
+		return err_set(e, ENOTDIR, "%s is not a folder: mount on one", path);
+	if (!strcmp(there.type, ours))
+		return err_set(e, EBUSY,
+			       "%s: a moefs is mounted there already; unmount it with moefs umount "
+			       "%s, or mount somewhere "
+			       "else",
+			       path, path);
+	if (*there.type &&
+	    strcmp(there.type, "autofs") != 0) /* an automount is there to be mounted on */
+		return err_set(e, EBUSY,
+			       "%s: a file system of type %s is mounted there already, and the "
+			       "mount would hide it; unmount "
+			       "it, or mount on a folder in it",
+			       path, there.type);
+	return mountpoint_refuse_model(path, e);
 }
 
 int mountpoint_check_empty(const char *mountpoint, struct err *e)
@@ -141,13 +207,14 @@ int mountpoint_check_empty(const char *mountpoint, struct err *e)
 		(void)closedir(folder);
 	if (!*first)
 		return 0;
-	return err_set(e, ENOTEMPTY,
-		       "%s is not empty: it has %s in it, which the mount would hide; mount on an "
-		       "empty folder, or with -o nonempty",
-		       mountpoint, first);
+	return err_set(
+		e, ENOTEMPTY,
+		"%s is not empty: the mount would hide %s; mount on an empty folder, or with "
+		"-o nonempty",
+		mountpoint, first);
 }
 
-static bool is_inside(const char *mountpoint, const char *real)
+static bool mountpoint_is_inside(const char *mountpoint, const char *real)
 {
 	size_t length = strlen(mountpoint);
 	return !strncmp(real, mountpoint, length) &&
@@ -162,9 +229,9 @@ int mountpoint_check_model(const char *mountpoint, const char *model, struct err
 	if (!real && errno != ENOTDIR)
 		return err_sys(e, errno, "%s", model);
 	if (!real)
-		return err_set(e, ENOTDIR, "%s does not exist: what is before the last / is a file",
-			       model);
-	bool inside = is_inside(mountpoint, real);
+		return err_set(e, ENOTDIR,
+			       "%s does not exist: the part before the last / is a file", model);
+	bool inside = mountpoint_is_inside(mountpoint, real);
 	free(real);
 	if (inside)
 		return err_set(e, EINVAL,
@@ -177,14 +244,146 @@ int mountpoint_check_log(const char *mountpoint, const char *log, struct err *e)
 {
 	const char *slash = strrchr(log, '/');
 	if (!slash)
-		return 0; /* the system's log */
+		return 0; /* journal */
 	char *folder = strndup(log, (size_t)(slash - log) + 1);
 	char *real = folder ? realpath(folder, NULL) : NULL;
-	bool inside = real && is_inside(mountpoint, real);
+	bool inside = real && mountpoint_is_inside(mountpoint, real);
 	free(folder);
 	free(real);
 	if (inside)
-		return err_set(e, EINVAL,
-			       "-o log=%s: lies in the mount itself; keep the log elsewhere", log);
-	return 0; /* where the folder is missing, opening the log says so */
+		return err_set(e, EINVAL, "-o log=%s is inside the mount; keep the log elsewhere",
+			       log);
+	return 0; /* if the folder is missing, opening the log reports that */
+}
+
+/* ---- what mounting needs of the system: its device, and the right to mount or the helper that has
+ * it ---- */
+
+static int mountpoint_check_device(struct err *e)
+{
+	static const char device[] = "/dev/fuse";
+	struct stat st;
+	int fd = open(device, O_RDWR | O_CLOEXEC), code = fd < 0 ? errno : 0;
+	if (fd >= 0)
+		close(fd);
+	if (!code)
+		return 0;
+	if (code == ENOENT || code == ENODEV || code == ENXIO)
+		return err_set(
+			e, ENODEV,
+			"/dev/fuse is missing: load the module with `modprobe fuse`, or start "
+			"the container with --device /dev/fuse --cap-add SYS_ADMIN");
+	if (code == EPERM)
+		return err_set(e, code,
+			       "this container may not use /dev/fuse: start it with "
+			       "--device /dev/fuse --cap-add SYS_ADMIN");
+	if (code == EACCES && !stat(device, &st))
+		return err_set(e, code,
+			       "you may not open /dev/fuse: its mode is %04o, and it belongs to "
+			       "user %u; run "
+			       "`chmod 666 /dev/fuse` as root",
+			       (unsigned)(st.st_mode & 07777), (unsigned)st.st_uid);
+	return err_sys(e, code, "cannot open /dev/fuse");
+}
+
+/* Whether this process may mount by itself (CAP_SYS_ADMIN, capabilities(7)). */
+static bool mountpoint_may_mount(void)
+{
+	enum { SYS_ADMIN = 21 };
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	unsigned long long effective = 0;
+	while (f && fgets(line, sizeof line, f))
+		if (!strncmp(line, "CapEff:", 7))
+			effective = strtoull(line + 7, NULL, 16);
+	if (f)
+		(void)fclose(f);
+	return effective >> SYS_ADMIN & 1;
+}
+
+/* Finds a program as execvp does. */
+static bool mountpoint_find_program(const char *program, struct stat *st)
+{
+	const char *path = getenv("PATH");
+	char full[4096];
+	while (path && *path) {
+		size_t length = strcspn(path, ":");
+		(void)snprintf(full, sizeof full, "%.*s/%s", (int)length, path, program);
+		if (access(full, X_OK) == 0 && stat(full, st) == 0)
+			return true;
+		path += length + (path[length] == ':');
+	}
+	return false;
+}
+
+static int mountpoint_check_helper(struct err *e)
+{
+	struct stat st;
+	if (!mountpoint_find_program("fusermount3", &st))
+		return err_set(
+			e, ENOENT,
+			"fusermount3 is missing: install the package fuse3 (apt install fuse3)");
+	if (geteuid() == 0)
+		return err_set(e, EPERM,
+			       "root may not mount here (CAP_SYS_ADMIN is missing): start the "
+			       "container with --cap-add SYS_ADMIN");
+	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
+		return err_set(e, EPERM,
+			       "fusermount3 may not become root here: this process was started "
+			       "with no_new_privs set; "
+			       "mount from a process without it");
+	if (st.st_uid != 0 || !(st.st_mode & S_ISUID))
+		return err_set(
+			e, EPERM,
+			"fusermount3 is not set-user-ID root, which it needs to mount for you: "
+			"install the package fuse3 again");
+	return 0;
+}
+
+/* What fusermount3 requires of the directory. */
+static int mountpoint_check_owner(const char *mountpoint, struct err *e)
+{
+	struct stat st;
+	if (stat(mountpoint, &st))
+		return err_sys(e, errno, "cannot mount on %s", mountpoint);
+	bool sticky = st.st_mode & S_ISVTX && st.st_uid != getuid();
+	if (!sticky && access(mountpoint, W_OK) == 0)
+		return 0;
+	return err_set(e, EACCES,
+		       "cannot mount on %s: it belongs to user %u%s; mount on a folder of your own",
+		       mountpoint, (unsigned)st.st_uid,
+		       sticky ? " and is sticky" : ", and you may not write to it");
+}
+
+static bool mountpoint_others_allowed(void)
+{
+	static const char words[] = "user_allow_other";
+	FILE *f = fopen("/etc/fuse.conf", "re");
+	char *line = NULL;
+	size_t size = 0;
+	bool allowed = false;
+	while (f && getline(&line, &size, f) > 0) {
+		char *save = NULL, *word = strtok_r(line, " \t\n", &save);
+		allowed |= word && !strcmp(word, words) && !strtok_r(NULL, " \t\n", &save);
+	}
+	free(line);
+	if (f)
+		(void)fclose(f);
+	return allowed;
+}
+
+int mountpoint_check_fuse(const char *mountpoint, bool others, struct err *e)
+{
+	int code = mountpoint_check_device(e);
+	if (code || mountpoint_may_mount())
+		return code;
+	code = mountpoint_check_helper(e);
+	if (!code)
+		code = mountpoint_check_owner(mountpoint, e);
+	if (!code && others && !mountpoint_others_allowed())
+		code = err_set(e, EPERM,
+			       "-o allow_other: users may not let others in on this system; root "
+			       "can allow it "
+			       "by adding the line user_allow_other to /etc/fuse.conf");
+	return code;
 }

@@ -1,7 +1,8 @@
-/* Parsing the command line, with libfuse's parser, so that -o and its friends are those of every
- * FUSE file system; what is the mount's and not ours goes to libfuse. Every option is known here,
- * ours and libfuse's, so that what is refused is refused in our words, before anything is begun. */
-#include "fs/program/options_parse.h"
+/* See options.h. libfuse's parser reads the command line, so that -o and the like work as for every
+ * FUSE file system. Every option is known here, libfuse's and the kernel's too, so that a wrong one
+ * is refused with our sentence before anything begins. Options with a value are options_values.c's.
+ */
+#include "fs/program/options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,6 +11,85 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- --help ---- */
+
+const char options_help[] =
+	"usage: moefs [options] MODELDIR... MOUNTPOINT\n"
+	"       moefs --check [options] MODELDIR...\n"
+	"       moefs --refine [--text FILE] [options] MODELDIR...\n"
+	"       moefs ask | chat | demo | list | stores | umount ...  (each has --help)\n"
+	"\n"
+	"Mounts language models as files: write MOUNTPOINT/MODEL/prompt, read output.\n"
+	"A MODELDIR is a checkpoint (config.json, *.safetensors, tokenizer.json), a GGUF\n"
+	"file or its first part, a model in a hub's cache (models--ORG--NAME), or a\n"
+	"folder of these.\n"
+	"\n"
+	"    -f                     stay in the foreground\n"
+	"    -v                     log a line for each answered prompt, without its\n"
+	"                           text\n"
+	"    -d                     stay in the foreground and print every request\n"
+	"    -h, --help             show this help\n"
+	"    -V, --version          show the version\n"
+	"    --check                do not mount: print what each model is, the disk\n"
+	"                           space and memory it needs, and what is wrong with\n"
+	"                           it; exit status 0: all can be mounted, 1: not all,\n"
+	"                           2: a wrong option\n"
+	"    --refine               do not mount: make a more exact store of the same\n"
+	"                           size, which the next mount uses\n"
+	"    --text=FILE            the plain text that the model reads for --refine\n"
+	"                           (default: text that the model writes itself)\n"
+	"    -o OPTION[,OPTION...]  options:\n"
+	"\n"
+	"    budget=SIZE            memory for experts (default: from what is free)\n"
+	"    context_budget=SIZE    memory for contexts (default: from what is free)\n"
+	"    quant=NAME             format of the weights: auto (default), 2bit, 3bit,\n"
+	"                           4bit, tq2, tq3, tq4 or bf16\n"
+	"    exact                  compute in 32 bits with the checkpoint's own\n"
+	"                           weights, or with those of quant=\n"
+	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default):\n"
+	"                           the faster\n"
+	"    template=FILE          chat template of every model, instead of its own\n"
+	"    store=DIR              folder for converted weights (default:\n"
+	"                           MODELDIR.moefs, or ~/.cache/moefs if that cannot be\n"
+	"                           written)\n"
+	"    context=N              tokens per session (default: the model's, at most\n"
+	"                           32768)\n"
+	"    threads=N              compute threads (default: one per core)\n"
+	"    chunk=N                tokens of a prompt per step\n"
+	"    idle=TIME              unload a model that is not used for this time (30s,\n"
+	"                           10m, 2h)\n"
+	"    refine=idle            refine mounted models, as --refine does, while\n"
+	"                           nobody uses them\n"
+	"    allow_other            let other users in; modes and owners then count\n"
+	"    nonempty               mount also on a folder that is not empty, and hide\n"
+	"                           what is in it\n"
+	"    name=NAME              the model's folder in the mount (default: its own\n"
+	"                           name)\n"
+	"    fsname=NAME            the source that df shows (default: MODELDIR)\n"
+	"    PARAM=VALUE            the initial value of a param in every session, such\n"
+	"                           as temperature=0 or max_tokens=512; see params/\n"
+	"    http, http=ADDR:PORT   also serve the mount over HTTP with moefs-http\n"
+	"                           (default: 127.0.0.1:11435), or http=unix:PATH;\n"
+	"                           without keys only this mount's user and root are\n"
+	"                           served\n"
+	"    key_file=FILE          http clients must send a key from this file\n"
+	"    log=FILE               write the daemon's messages to this file, or with\n"
+	"                           log=journal to the system's log\n"
+	"    uid=USER, gid=GROUP    for root: the mount's user and group; the daemon\n"
+	"                           runs as these\n"
+	"    umask=MODE             permission bits that no file of the tree has, such\n"
+	"                           as 077\n"
+	"    ...                    and the mount options of every file system (see\n"
+	"                           mount.fuse3)\n"
+	"\n"
+	"A SIZE is 512M, 1.5G (or GB: powers of 1024), or 50%: of the machine's memory or\n"
+	"the control group's limit, whichever is less. auto is the default of every\n"
+	"option except store, template, name, fsname, log, uid, gid and umask.\n"
+	"\n"
+	"Commands:\n";
+
+/* ---- options without a value ---- */
 
 #define SWITCH(template, member)                              \
 	{                                                     \
@@ -25,15 +105,58 @@ static const struct fuse_opt switches[] = {
 	SWITCH("--version", version),
 	SWITCH("--check", check),
 	SWITCH("--refine", refine),
-	{"--text %s", offsetof(struct options, text), 0}, /* with a = as well: take_text */
+	{"--text %s", offsetof(struct options, text), 0}, /* or --text=%s: options_take_text */
 	SWITCH("-v", verbose),
 	SWITCH("exact", engine.exact),
 	FUSE_OPT_END,
 };
 
+/* Options of libfuse and the kernel; a name that ends in = takes a number. */
+static const char *const passed[] = {
+	"allow_other", "allow_root", "auto_unmount", "default_permissions",
+	"max_read=",   "rw",	     "ro",	     "suid",
+	"nosuid",      "dev",	     "nodev",	     "exec",
+	"noexec",      "async",	     "sync",	     "dirsync",
+	"atime",       "noatime",
+};
+
+/* Options that mount(8), mount -a and systemd read themselves (fstab(5), mount(8),
+ * systemd.mount(5)), and options that change nothing here: the daemon sets access times; nonempty
+ * is ours, and libfuse 3 refuses it. A name that ends in = or a hyphen stands for all options that
+ * begin so. */
+static const char *const ignored[] = {
+	"defaults",   "auto",	     "noauto",	      "user",	  "user=",	"users",
+	"nouser",     "owner",	     "noowner",	      "group",	  "nogroup",	"_netdev",
+	"nofail",     "fail",	     "comment=",      "x-",	  "X-",		"relatime",
+	"norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime",
+	"nodiratime", "loud",	     "silent",	      "nonempty",
+};
+
+static bool options_match(const char *option, const char *arg)
+{
+	size_t length = strlen(option);
+	char last = option[length - 1];
+	return last == '=' || last == '-' ? !strncmp(arg, option, length) : !strcmp(arg, option);
+}
+
+/* What becomes of an option that is not ours: 1: it goes to libfuse; 0: it is dropped; -1: there is
+ * no such option. */
+static int options_keep(const char *arg)
+{
+	for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+		if (options_match(passed[i], arg)) {
+			const char *value = strchr(arg, '=');
+			return !value || isdigit((unsigned char)value[1]) ? 1 : -1;
+		}
+	for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+		if (options_match(ignored[i], arg))
+			return 0;
+	return -1;
+}
+
 /* ---- taking arguments ---- */
 
-static int take_path(struct options *o, const char *arg)
+static int options_take_path(struct options *o, const char *arg)
 {
 	char **grown = realloc(o->models, (o->model_count + 1) * sizeof *grown);
 	char *copy = strdup(arg);
@@ -47,30 +170,29 @@ static int take_path(struct options *o, const char *arg)
 	return 0;
 }
 
-/* Keeps what is libfuse's (1) and takes what is ours (0). */
-static int take(void *data, const char *arg, int key, struct fuse_args *args)
+/* Called by libfuse for each argument that is not a switch: 1 keeps it for libfuse, 0 drops it, -1:
+ * out of memory. */
+static int options_take(void *data, const char *arg, int key, struct fuse_args *args)
 {
 	(void)args;
 	struct options *o = data;
 	if (key == FUSE_OPT_KEY_NONOPT)
-		return take_path(o, arg);
+		return options_take_path(o, arg);
 	int taken = options_take_value(o, arg);
 	if (taken != 1)
 		return taken;
 	o->nonempty |= !strcmp(arg, "nonempty");
-	enum mount_option known = options_of_mount(arg);
 	o->allow_other |= !strcmp(arg, "allow_other");
 	o->allow_root |= !strcmp(arg, "allow_root");
 	o->auto_unmount |= !strcmp(arg, "auto_unmount");
-	if (known)
-		return known == MOUNT_OPTION_PASSED;
-	if (!o->refused.code && !o->lenient)
+	int kept = options_keep(arg);
+	if (kept < 0 && !o->refused.code && !o->lenient)
 		err_set(&o->refused, EINVAL, "%s%s: there is no such option; see moefs --help",
 			*arg == '-' ? "" : "-o ", arg);
-	return 0;
+	return kept > 0;
 }
 
-static int add_libfuse_options(struct options *o, struct err *e)
+static int options_add_libfuse(struct options *o, struct err *e)
 {
 	char *source = options_source(o), *option = NULL, *list = NULL;
 	bool failed = !source || asprintf(&option, "fsname=%s", source) < 0 ||
@@ -86,14 +208,8 @@ static int add_libfuse_options(struct options *o, struct err *e)
 
 /* ---- the whole ---- */
 
-static int too_few(const struct options *o, struct err *e)
-{
-	return err_set(e, EINVAL, "%s; see moefs --help",
-		       o->model_count ? "a model and a mountpoint are needed"
-				      : "usage: moefs [options] MODELDIR... MOUNTPOINT");
-}
-
-static int parse_arguments(struct options *o, int argc, char **argv, bool lenient, struct err *e)
+static int options_parse_arguments(struct options *o, int argc, char **argv, bool lenient,
+				   struct err *e)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
 	*o = (struct options){.fuse = args, .lenient = lenient};
@@ -101,31 +217,33 @@ static int parse_arguments(struct options *o, int argc, char **argv, bool lenien
 		return err_set(e, EINVAL, "-o needs an option after it; see moefs --help");
 	if (argc > 1 && !strcmp(argv[argc - 1], "--text"))
 		return err_set(e, EINVAL, "--text needs a file after it; see moefs --help");
-	if (fuse_opt_parse(&o->fuse, o, switches, take))
+	if (fuse_opt_parse(&o->fuse, o, switches, options_take))
 		return err_set(e, ENOMEM, "no memory for the options");
 	if (o->help || o->version)
 		return 0;
 	if (o->refused.code)
 		return err_set(e, o->refused.code, "%s", o->refused.text);
 	if (o->allow_other && o->allow_root)
-		return err_set(e, EINVAL, "-o allow_other lets root in, too: leave out allow_root");
+		return err_set(e, EINVAL, "-o allow_other includes root: leave out allow_root");
 	if (o->check && o->refine)
 		return err_set(e, EINVAL, "--check and --refine exclude each other");
 	if (o->text && !o->refine)
-		return err_set(e, EINVAL, "--text is what --refine reads; see moefs --help");
+		return err_set(e, EINVAL, "--text is only for --refine; see moefs --help");
 	if ((o->check || o->refine) && !o->model_count)
 		return err_set(e, EINVAL, "%s needs a model; see moefs --help",
 			       o->check ? "--check" : "--refine");
 	if (o->check || o->refine)
 		return 0;
 	if (o->model_count < 2)
-		return too_few(o, e);
+		return err_set(e, EINVAL, "%s; see moefs --help",
+			       o->model_count ? "a model and a mountpoint are needed"
+					      : "usage: moefs [options] MODELDIR... MOUNTPOINT");
 	o->mountpoint = o->models[--o->model_count];
 	return 0;
 }
 
-/* libfuse's parser leaves the = of --text=FILE with its value. */
-static int take_text(struct options *o, struct err *e)
+/* libfuse's parser leaves the = of --text=FILE in the value. */
+static int options_take_text(struct options *o, struct err *e)
 {
 	if (*o->text == '=')
 		memmove(o->text, o->text + 1, strlen(o->text));
@@ -134,7 +252,7 @@ static int take_text(struct options *o, struct err *e)
 
 int options_parse(struct options *o, int argc, char **argv, bool lenient, struct err *e)
 {
-	int code = parse_arguments(o, argc, argv, lenient, e);
+	int code = options_parse_arguments(o, argc, argv, lenient, e);
 	if (code || o->help || o->version)
 		return code;
 	o->foreground |= o->debug;
@@ -143,12 +261,12 @@ int options_parse(struct options *o, int argc, char **argv, bool lenient, struct
 	for (size_t i = 0; i < o->model_count && !code; i++)
 		code = options_absolute(&o->models[i], e);
 	if (o->text && !code)
-		code = take_text(o, e);
+		code = options_take_text(o, e);
 	for (size_t i = 0; i < OPTION_VALUES && !code; i++)
 		code = options_apply(o, i, e);
 	if (!code && o->whose.changes && o->auto_unmount)
 		code = err_set(e, EINVAL, "-o auto_unmount and uid= or gid= exclude each other");
-	return code ? code : add_libfuse_options(o, e);
+	return code ? code : options_add_libfuse(o, e);
 }
 
 void options_free(struct options *o)
@@ -166,6 +284,55 @@ void options_free(struct options *o)
 	privilege_free(&o->whose);
 	fuse_opt_free_args(&o->fuse);
 }
+
+/* ---- mount.moefs, as mount(8) calls it ---- */
+
+bool options_is_helper(const char *program)
+{
+	const char *slash = program ? strrchr(program, '/') : NULL;
+	return program && !strcmp(slash ? slash + 1 : program, "mount.moefs");
+}
+
+int options_read_helper(struct options_helper *h, int argc, char **argv, struct err *e)
+{
+	static char moefs[] = "moefs", o[] = "-o", v[] = "-v";
+	char *options = NULL;
+	bool verbose = false;
+	int c;
+	*h = (struct options_helper){0};
+	opterr = 0;
+	while ((c = getopt(argc, argv, "sfnvN:o:t:")) != -1) {
+		if (c == '?')
+			return err_set(e, EINVAL,
+				       "mount.moefs: mount(8) passes no option -%c; to mount "
+				       "yourself, run "
+				       "moefs",
+				       optopt);
+		if (c == 'N')
+			return err_set(e, EINVAL,
+				       "mount.moefs cannot mount in another namespace (-N)");
+		h->lenient |= c == 's';
+		h->fake |= c == 'f';
+		verbose |= c == 'v';
+		if (c == 'o')
+			options = optarg;
+	}
+	if (argc - optind != 2)
+		return err_set(e, EINVAL,
+			       "usage: mount.moefs SOURCE MOUNTPOINT [-sfnv] [-o options]");
+	h->arguments[h->count++] = moefs;
+	if (verbose)
+		h->arguments[h->count++] = v;
+	if (options && *options) {
+		h->arguments[h->count++] = o;
+		h->arguments[h->count++] = options;
+	}
+	h->arguments[h->count++] = argv[optind];
+	h->arguments[h->count++] = argv[optind + 1];
+	return 0;
+}
+
+/* ---- words of commands ---- */
 
 int options_refuse_words(char **words, size_t count, const char *before, struct err *e)
 {

@@ -1,5 +1,6 @@
-/* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs, or
- * `moefs --check [options] MODELDIR...`, or `moefs --refine [options] MODELDIR...`. */
+/* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs, `moefs
+ * --check [options] MODELDIR...`, or `moefs --refine [options] MODELDIR...`; and the command line
+ * of mount.moefs, by which mount(8) calls the program. */
 #ifndef MOEFS_FS_OPTIONS_H
 #define MOEFS_FS_OPTIONS_H
 
@@ -14,38 +15,66 @@
 enum { OPTION_VALUES = 19 };
 
 struct options {
-	struct engine_options engine; /* its strings are among the values */
-	char **models;		      /* the directories and GGUF files, as given */
+	struct engine_options engine; /* its strings are in `values` */
+	char **models;		      /* folders and GGUF files, absolute */
 	size_t model_count;
-	const char *name; /* of the only model; NULL: its own */
-	char *mountpoint; /* absolute; NULL with help, version and check */
+	const char *name; /* of the only model's folder; NULL: its own */
+	char *mountpoint; /* absolute; NULL with help, version, check and refine */
 	int foreground, debug, verbose, help, version, check, refine;
-	char *text; /* the file that --refine reads, absolute; NULL: what the model writes */
+	char *text; /* the file that --refine reads, absolute; NULL: the model writes a text */
 	bool allow_other, allow_root, auto_unmount, nonempty;
-	const char *http;	    /* an address, "": the usual one; NULL: none is served */
-	const char *key_file;	    /* of http's clients, absolute; NULL: no keys */
-	const char *log;	    /* a file's absolute name, or journal; NULL: none is kept */
+	const char *http;	    /* an address; "": the default one; NULL: no HTTP */
+	const char *key_file;	    /* keys of http clients, absolute; NULL: no keys */
+	const char *log;	    /* a file, absolute, or journal; NULL: no log */
 	struct privilege whose;	    /* uid= and gid= */
-	mode_t umask;		    /* bits that no file has */
-	struct param_given *params; /* in the order in which they are given */
+	mode_t umask;		    /* permission bits that no file has */
+	struct param_given *params; /* in the order given */
 	size_t param_count;
-	struct fuse_args fuse;	     /* what is libfuse's */
-	char *values[OPTION_VALUES]; /* of NAME=VALUE, by the table in options_values.c; NULL: not
+	struct fuse_args fuse;	     /* for libfuse */
+	char *values[OPTION_VALUES]; /* of NAME=VALUE, by the rows of options_values.c; NULL: not
 					given */
-	bool lenient;
-	struct err refused; /* the first argument that is no option of ours or libfuse's */
+	bool lenient;		     /* unknown options are dropped, not refused */
+	struct err refused;	     /* of the first unknown option; code 0: none */
 };
 
-extern const char options_help[];
+extern const char options_help[]; /* the text of --help up to the list of commands */
 
-/* What is wrong in words on error, with what was typed; lenient: an unknown option is not. Blocks
- * for a few files of the kernel's. */
+/* Parses a command line. lenient: unknown options are dropped. Reads a few files of the kernel. */
 int options_parse(struct options *o, int argc, char **argv, bool lenient, struct err *e);
 void options_free(struct options *o);
 
-/* Refuses (-EINVAL) the first of some words that looks like an option: one or two hyphens, a
- * letter, and no blank, such as "-n", "--json" or "-p=1"; not "-", "-5" or "- is that a list?".
- * before: what options must precede, as "the question". */
+/* For commands: refuses (-EINVAL) the first of some words that looks like an option: one or two
+ * hyphens, a letter, and no blank, such as "-n", "--json" or "-p=1"; not "-", "-5" or "- is that a
+ * list?". before: what options must precede, as "the question". */
 int options_refuse_words(char **words, size_t count, const char *before, struct err *e);
+
+/* ---- mount.moefs: mount(8)'s helper for file systems of type moefs ----
+ *
+ *     mount.moefs SOURCE MOUNTPOINT [-sfnv] [-N namespace] [-o options] [-t type] */
+
+struct options_helper {
+	bool lenient; /* -s: unknown options are dropped */
+	bool fake;    /* -f: nothing is mounted */
+	char *arguments[8];
+	int count; /* of arguments, in moefs' form; NULL follows */
+};
+
+/* Whether the program was called by this name. */
+bool options_is_helper(const char *program);
+/* The arguments point into argv. */
+int options_read_helper(struct options_helper *h, int argc, char **argv, struct err *e);
+
+/* ---- options_values.c: for options.c ---- */
+
+/* Takes NAME=VALUE of a known name: 0; 1: the name is unknown; -1: out of memory. */
+int options_take_value(struct options *o, const char *arg);
+/* Checks and applies value i. A value that is not given, or auto, leaves the default. */
+int options_apply(struct options *o, size_t i, struct err *e);
+/* Makes a path absolute: in the background the working directory is /. */
+int options_absolute(char **path, struct err *e);
+/* The source of the mount in df and mountinfo: fsname=, else the real path of the only model, else
+ * "moefs". Of fstab's source mount(8) makes a real path before it compares, so `mount -a` sees that
+ * it is mounted. malloc'ed; NULL: out of memory. */
+char *options_source(const struct options *o);
 
 #endif

@@ -1,10 +1,9 @@
-/* The options that take a value, as they are given and as what they mean. See options_parse.h. */
+/* Options with a value: taking them from the command line, then what they mean. See options.h. */
 #include "engine/session.h"
 #include "fs/base/human.h"
 #include "fs/base/text.h"
 #include "fs/models/models.h"
-#include "fs/program/options_parse.h"
-#include "fs/program/privilege.h"
+#include "fs/program/options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind {
-	WORD,	/* the engine knows which there are */
-	NUMBER, /* from 1 on; the engine knows the most */
+enum option_kind {
+	WORD,	/* checked by the engine */
+	NUMBER, /* from 1; the engine checks the upper bound */
 	SIZE,
 	SECONDS, /* or off */
 	WHEN,	 /* idle or off */
@@ -32,12 +31,11 @@ enum kind {
 	MODE,
 };
 
-/* What takes a value. */
-static const struct value {
+static const struct option_value {
 	const char *name;
-	enum kind kind;
-	size_t offset; /* in engine_options: const char *, uint32_t or uint64_t */
-	const char *what;
+	enum option_kind kind;
+	size_t offset;	  /* of a const char *, uint32_t or uint64_t in engine_options */
+	const char *what; /* the value is; for the sentence that refuses it */
 } values[] = {
 #define ENGINE(member) offsetof(struct engine_options, member)
 	{"quant", WORD, ENGINE(quant), "auto, 2bit, 3bit, 4bit, tq2, tq3, tq4 or bf16"},
@@ -47,9 +45,9 @@ static const struct value {
 	{"budget", SIZE, ENGINE(budget), "a size such as 512M, 1.5G or 50%, or auto"},
 	{"context_budget", SIZE, ENGINE(context_budget),
 	 "a size such as 512M, 1.5G or 50%, or auto"},
-	{"context", NUMBER, ENGINE(context), "a whole number from 1 on, or auto"},
-	{"threads", NUMBER, ENGINE(threads), "a whole number from 1 on, or auto"},
-	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1 on, or auto"},
+	{"context", NUMBER, ENGINE(context), "a whole number from 1, or auto"},
+	{"threads", NUMBER, ENGINE(threads), "a whole number from 1, or auto"},
+	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1, or auto"},
 	{"idle", SECONDS, ENGINE(idle), "a time such as 30s, 10m or 2h, off or auto"},
 	{"refine", WHEN, ENGINE(refine), "idle or off"},
 	{"fsname", SOURCE, 0, "the name of a source"},
@@ -58,15 +56,15 @@ static const struct value {
 	{"http", ADDRESS, 0, "ADDR:PORT or unix:PATH"},
 	{"key_file", KEYS, 0, "the name of a file"},
 	{"uid", USER, 0, "a user's name or number"},
-	{"gid", GROUP, 0, "a group's name or number"}, /* after uid, which brings one along */
+	{"gid", GROUP, 0, "a group's name or number"}, /* after uid, which sets the user's group */
 	{"umask", MODE, 0, "a mode in octal, such as 077"},
 };
 _Static_assert(sizeof values / sizeof *values == OPTION_VALUES, "struct options has room for all");
 
 /* ---- taking arguments ---- */
 
-/* Whether arg is NAME=VALUE of that name; the last one given counts. 1: it is not. */
-static int take_one(struct options *o, size_t i, const char *arg)
+/* Takes arg if it is NAME=VALUE with the name of row i; the last one given counts. 1: it is not. */
+static int options_take_one(struct options *o, size_t i, const char *arg)
 {
 	size_t length = strlen(values[i].name);
 	if (strncmp(arg, values[i].name, length) != 0 || (arg[length] && arg[length] != '='))
@@ -79,9 +77,9 @@ static int take_one(struct options *o, size_t i, const char *arg)
 	return 0;
 }
 
-/* The same of a param of the sessions'. What is given last is tried last, as it would be written.
- */
-static int take_param(struct options *o, const char *arg)
+/* The same for PARAM=VALUE. Values are tried in the order given, as writes to the param's file
+ * would be. */
+static int options_take_param(struct options *o, const char *arg)
 {
 	size_t length = strcspn(arg, "="), i = 0;
 	while (i < params_count() &&
@@ -106,8 +104,8 @@ int options_take_value(struct options *o, const char *arg)
 {
 	int taken = 1;
 	for (size_t i = 0; i < OPTION_VALUES && taken == 1; i++)
-		taken = take_one(o, i, arg);
-	return taken == 1 ? take_param(o, arg) : taken;
+		taken = options_take_one(o, i, arg);
+	return taken == 1 ? options_take_param(o, arg) : taken;
 }
 
 /* ---- what they mean ---- */
@@ -116,7 +114,7 @@ int options_absolute(char **path, struct err *e)
 {
 	char here[4096], full[2 * 4096];
 	if (!**path)
-		return err_set(e, EINVAL, "an empty path names no folder; see moefs --help");
+		return err_set(e, EINVAL, "a path is empty; see moefs --help");
 	if (**path == '/')
 		return 0;
 	if (!getcwd(here, sizeof here))
@@ -130,7 +128,7 @@ int options_absolute(char **path, struct err *e)
 	return 0;
 }
 
-static bool number_parse(const char *string, uint32_t *number)
+static bool options_parse_number(const char *string, uint32_t *number)
 {
 	char *end;
 	errno = 0;
@@ -139,41 +137,24 @@ static bool number_parse(const char *string, uint32_t *number)
 	return isdigit((unsigned char)*string) && !*end && !errno && value && value <= UINT32_MAX;
 }
 
-static int take_name(struct options *o, const char *name, struct err *e)
+static int options_set_name(struct options *o, const char *name, struct err *e)
 {
 	if (o->model_count > 1)
 		return err_set(
 			e, EINVAL,
-			"-o name=%s names one model, and %zu are given: mount them one by one",
+			"-o name=%s is for one model, but %zu are given: mount them one by one",
 			name, o->model_count);
 	if (!models_name_fits(name))
 		return err_set(
 			e, EINVAL,
-			"-o name=%s: a folder's name has no slash and no control characters, "
-			"does not begin with a dot, and has at most %d bytes",
+			"-o name=%s: a model's name has no slash and no control characters, does "
+			"not begin with a dot, and has at most %d bytes",
 			name, MODEL_NAME_MOST);
 	o->name = name;
 	return 0;
 }
 
-static int take_log(struct options *o, size_t i, struct err *e)
-{
-	if (!strcmp(o->values[i], "journal"))
-		o->log = o->values[i];
-	else if (options_absolute(&o->values[i], e))
-		return -e->code;
-	o->log = o->values[i];
-	return 0;
-}
-
-static int take_keys(struct options *o, size_t i, struct err *e)
-{
-	int failed = options_absolute(&o->values[i], e);
-	o->key_file = o->values[i];
-	return failed;
-}
-
-static bool mode_parse(const char *string, mode_t *mode)
+static bool options_parse_mode(const char *string, mode_t *mode)
 {
 	char *end;
 	unsigned long value = strtoul(string, &end, 8);
@@ -181,26 +162,32 @@ static bool mode_parse(const char *string, mode_t *mode)
 	return isdigit((unsigned char)*string) && !*end && value <= 0777;
 }
 
-/* Of those that concern the mount and not the engine. */
-static int apply_to_mount(struct options *o, size_t i, struct err *e)
+/* Applies an option of the mount, not of the engine. */
+static int options_apply_to_mount(struct options *o, size_t i, struct err *e)
 {
 	const char *string = o->values[i];
+	int failed = 0;
 	switch (values[i].kind) {
 	case NAME:
-		return take_name(o, string, e);
+		return options_set_name(o, string, e);
 	case LOG:
-		return take_log(o, i, e);
+		if (strcmp(string, "journal") != 0)
+			failed = options_absolute(&o->values[i], e);
+		o->log = o->values[i];
+		return failed;
 	case ADDRESS:
 		o->http = string;
 		return 0;
 	case KEYS:
-		return take_keys(o, i, e);
+		failed = options_absolute(&o->values[i], e);
+		o->key_file = o->values[i];
+		return failed;
 	case USER:
-		return privilege_user(&o->whose, string, e);
+		return privilege_set_user(&o->whose, string, e);
 	case GROUP:
-		return privilege_group(&o->whose, string, e);
+		return privilege_set_group(&o->whose, string, e);
 	case MODE:
-		return mode_parse(string, &o->umask)
+		return options_parse_mode(string, &o->umask)
 			       ? 0
 			       : err_set(e, EINVAL, "-o %s=%s is not %s", values[i].name, string,
 					 values[i].what);
@@ -211,7 +198,7 @@ static int apply_to_mount(struct options *o, size_t i, struct err *e)
 
 int options_apply(struct options *o, size_t i, struct err *e)
 {
-	const struct value *v = &values[i];
+	const struct option_value *v = &values[i];
 	const char *string = o->values[i];
 	void *place = (char *)&o->engine + v->offset;
 	bool named = v->kind >= PATH;
@@ -219,7 +206,7 @@ int options_apply(struct options *o, size_t i, struct err *e)
 	if (!string || (!named && !strcmp(string, "auto")))
 		return 0;
 	if (good && v->kind == NUMBER)
-		good = number_parse(string, place);
+		good = options_parse_number(string, place);
 	if (good && v->kind == SIZE)
 		good = human_parse_size(string, engine_memory(), place) && *(uint64_t *)place;
 	if (good && v->kind == SECONDS)
@@ -231,7 +218,7 @@ int options_apply(struct options *o, size_t i, struct err *e)
 	if (!good)
 		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
 	if (v->kind > PATH)
-		return apply_to_mount(o, i, e);
+		return options_apply_to_mount(o, i, e);
 	if (v->kind == PATH) {
 		int failed = options_absolute(&o->values[i], e);
 		if (failed)

@@ -26,11 +26,11 @@ paths() {
 	refused "notes.txt is a file: give a GGUF file, or the folder" notes.txt
 	refused "half has model-00001-of-00002.safetensors and no config.json" half
 	refused "does not exist" notes.txt/model
-	refused "an empty path" ""
+	refused "a path is empty" ""
 }
 forgotten() { # the mountpoint: the last model would be hidden
 	cp -r "$MODEL" "$work/second"
-	fails_with "$work/second is a model's folder, and would be hidden: the last word is where to mount" \
+	fails_with "$work/second is a model's folder, which the mount would hide: the last word must be the mountpoint" \
 		timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/second"
 	! mountpoint -q "$work/second" || fail "it is mounted"
 	rm -r "$work/second"
@@ -40,7 +40,7 @@ nonempty() { # hidden files count, too; -o nonempty hides them until the unmount
 	local name
 	for name in notes .hidden; do
 		echo mine >"$mnt/$name"
-		refused "$mnt is not empty: it has $name in it, which the mount would hide; mount on an empty folder, or with -o nonempty" "$MODEL"
+		refused "$mnt is not empty: the mount would hide $name; mount on an empty folder, or with -o nonempty" "$MODEL"
 		same "$(cat "$mnt/$name")" mine "what was in it"
 		[ $name = .hidden ] || rm "$mnt/$name"
 	done
@@ -72,7 +72,7 @@ broken() { # in the folder $work/models, each in its way
 }
 each() {
 	broken
-	refused "$work/models/no-tokenizer has no tokenizer, neither tokenizer.json nor vocab.json" no-tokenizer
+	refused "$work/models/no-tokenizer has no tokenizer (tokenizer.json or vocab.json)" no-tokenizer
 	refused "$work/models/no-weights has no weights" no-weights
 	refused "pointers/model.safetensors is a git-lfs pointer" pointers
 	refused "git lfs pull" pointers
@@ -158,12 +158,12 @@ causes() {
 	theirs "it belongs to user 0 and is sticky"
 	chown 65534 "$mnt" && chmod 755 "$mnt"
 	options="-o allow_other"
-	theirs "root has to put the line user_allow_other into /etc/fuse.conf"
+	theirs "root can allow it by adding the line user_allow_other to /etc/fuse.conf"
 	echo "#user_allow_other" >"$work/fuse.conf"
 	theirs user_allow_other
 	echo "user_allow_other" >"$work/fuse.conf"
 	chmod 600 /dev/fuse
-	theirs "/dev/fuse cannot be opened by you: its mode is 0600, and it belongs to user 0; \`chmod 666 /dev/fuse\` as root"
+	theirs "you may not open /dev/fuse: its mode is 0600, and it belongs to user 0; run \`chmod 666 /dev/fuse\` as root"
 	chmod 666 /dev/fuse
 	theirs "fusermount3 is missing" env PATH="$work/no-bin"
 	theirs "no_new_privs" setpriv --no-new-privs
@@ -197,7 +197,7 @@ stores() {
 room() {
 	mkdir -p "$work/tiny" && mount -t tmpfs -o size=1m none "$work/tiny" || exit
 	store=$work/tiny
-	refused "MB too few; free some space, or choose another folder with -o store=" "$MODEL"
+	refused "MB too few); free some space, or choose another folder with -o store=" "$MODEL"
 	same "$(ls -A "$work/tiny")" "" "what is in the folder"
 	mount -o remount,size=64m "$work/tiny"
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$mnt" || fail "status $?"
@@ -206,7 +206,7 @@ room() {
 
 taken() { # by another file system
 	mount -t tmpfs none "$mnt" && touch "$mnt/theirs"
-	fails_with "$mnt: a file system of type tmpfs is mounted there already, and would be hidden; unmount it, or mount on a folder in it" \
+	fails_with "$mnt: a file system of type tmpfs is mounted there already, and the mount would hide it; unmount it, or mount on a folder in it" \
 		"$MOEFS" -o "store=$store" "$MODEL" "$mnt"
 	[ -e "$mnt/theirs" ] || fail "it is hidden"
 	mkdir "$mnt/in it"

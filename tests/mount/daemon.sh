@@ -14,7 +14,7 @@ words() {
 	fails_with "moefs --help" "$MOEFS"
 	fails_with "mountpoint" "$MOEFS" "$MODEL"
 	fails_with "mkdir" "$MOEFS" "$MODEL" "$work/missing"
-	fails_with "not a directory" "$MOEFS" "$MODEL" "$MODEL/config.json"
+	fails_with "is not a folder" "$MOEFS" "$MODEL" "$MODEL/config.json"
 	fails_with "size" "$MOEFS" -o budget=much "$MODEL" "$mnt"
 	fails_with "tq3" "$MOEFS" -o quant=tq9 "$MODEL" "$mnt"
 	fails_with "no such option" "$MOEFS" -o colour=blue "$MODEL" "$mnt"

@@ -51,7 +51,7 @@ holds() {
 nonempty() { # of mount -a
 	echo mine >"$mnt/notes"
 	echo "$MODEL $mnt $type store=$store,nofail 0 0" >"$work/fstab"
-	fails_with "$mnt is not empty: it has notes in it" timeout "$limit" mount -a -T "$work/fstab"
+	fails_with "$mnt is not empty: the mount would hide notes" timeout "$limit" mount -a -T "$work/fstab"
 	same "$(mounts)" "" "what is mounted"
 	sed -i 's/nofail/nofail,nonempty/' "$work/fstab"
 	timeout "$limit" mount -a -T "$work/fstab" || fail "with nonempty: status $?"
@@ -89,7 +89,7 @@ helped() { # what mount(8) passes to mount.moefs beside the options, and what pe
 	same "$(mounts)" "" "a fake mount"
 	fails_with "-o what=ever: there is no such option" mount.moefs "$MODEL" "$mnt" -o "store=$store,what=ever"
 	fails_with "usage: mount.moefs SOURCE MOUNTPOINT" mount.moefs "$MODEL"
-	fails_with "mounts in no other namespace" mount.moefs "$MODEL" "$mnt" -N /proc/1/ns/mnt
+	fails_with "cannot mount in another namespace" mount.moefs "$MODEL" "$mnt" -N /proc/1/ns/mnt
 	same "$(mounts)" "" "what is mounted"
 }
 
@@ -171,8 +171,8 @@ not_root() {
 }
 
 apart() { # FUNCTION ARGUMENT…
-	export work mnt store limit MODEL type theirs root
-	export -f fail same differ fails_with inside mounts once by_hand holds nonempty second blanks both helped dropped as_them \
+	export work silent mnt store limit MODEL type theirs root
+	export -f fail same until_true moment alive not differ fails_with inside mounts once by_hand holds nonempty second blanks both helped dropped as_them \
 		unreadable not_root by_user
 	unshare -m --propagation private bash -c 'inside "$@"' - "$@"
 }

@@ -18,11 +18,11 @@ wrong() {
 		refuses "-o temperature: there is no such option" temperature &&
 		refuses "-o umask=8 is not a mode in octal" umask=8 &&
 		refuses "-o umask=1000 is not a mode" umask=1000 &&
-		refuses "-o uid=no-such-user: there is no user of that name" uid=no-such-user &&
-		refuses "-o gid=no-such-group: there is no group" gid=no-such-group &&
+		refuses "-o uid=no-such-user: there is no such user" uid=no-such-user &&
+		refuses "-o gid=no-such-group: there is no such group" gid=no-such-group &&
 		refuses "-o log=$work/none/log: No such file" "log=$work/none/log" &&
 		refuses "-o log=$work: Is a directory" "log=$work" &&
-		refuses "-o log=$mnt/log: lies in the mount itself" "log=$mnt/log" &&
+		refuses "-o log=$mnt/log is inside the mount" "log=$mnt/log" &&
 		refuses "-o log= is not the name of a file, or journal" log= &&
 		refuses "-o nonsense: there is no such option" nonsense
 }

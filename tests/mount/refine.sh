@@ -25,11 +25,11 @@ same_store() { # of these folders of stores
 		cmp "$(refined "$1")/$file" "$(refined "$2")/$file" || fail "$file is another"
 	done
 }
-done_words="moefs: one is refined; the next mount takes the refined store"
+done_words="moefs: one is refined; the next mount uses the refined store"
 undisturbed() {
 	mkdir "$work/whole"
 	same "$(refine "$work/whole" 2>"$work/stderr")" \
-		"$done_words, and \`moefs stores --delete --anywhere $(echo "$work"/whole/one-*/tq3)\` frees what the other takes"
+		"$done_words. To free the space of the other one: \`moefs stores --delete --anywhere $(echo "$work"/whole/one-*/tq3)\`"
 	same "$(cat "$work/stderr")" "" "said where no terminal is"
 	[ -e "$(refined "$work/whole")/index" ] || fail "no store in $(refined "$work/whole")"
 	same "$(refine "$work/whole")" "$done_words" "once more, with the refined one"
@@ -90,7 +90,7 @@ next_takes_it() {
 	same "$(cat ../error)" "" "error"
 	mkdir sessions/before
 	fails_with "Invalid argument" cp "$work/before.state" sessions/before/state
-	grep -q "state: it was computed with other weights: their store was refined since" sessions/before/error ||
+	grep -q "state: it was saved with other weights" sessions/before/error ||
 		fail "$(cat sessions/before/error)"
 	cd / && unmounted
 	same_store "$work/whole" "$store"
@@ -105,7 +105,7 @@ deleted() { # and the store that it was made of serves again
 }
 
 claim "a mount goes on with the weights that it has" goes_on
-claim "the next mount takes the refined store" next_takes_it
+claim "the next mount uses the refined store" next_takes_it
 claim "a refined store is deleted as any other is" deleted
 
 # ---- what is refused ----
@@ -123,16 +123,16 @@ refused() {
 	fails_with "rounds no weights" "$MOEFS" --refine --text "$work/text" -o "quant=bf16,store=$work/whole" "$MODEL"
 	fails_with "No such file" "$MOEFS" --refine --text "$work/nothing" "$MODEL"
 	: >"$work/empty"
-	fails_with "the file is empty" "$MOEFS" --refine --text "$work/empty" "$MODEL"
-	fails_with "is no file" "$MOEFS" --refine "--text=$work" "$MODEL"
+	fails_with "is empty" "$MOEFS" --refine --text "$work/empty" "$MODEL"
+	fails_with "is not a regular file" "$MOEFS" --refine "--text=$work" "$MODEL"
 	mkfifo "$work/pipe"
-	fails_with "is no file; if it is a pipe" timeout $limit "$MOEFS" --refine --text "$work/pipe" "$MODEL"
+	fails_with "is not a regular file" timeout $limit "$MOEFS" --refine --text "$work/pipe" "$MODEL"
 	printf 'a fox \377' >"$work/latin"
 	fails_with "latin: the text is not valid UTF-8 at byte 6" "$MOEFS" --refine --text "$work/latin" "$MODEL"
 	fails_with "needs a model" "$MOEFS" --refine
 	fails_with "needs a file after it" "$MOEFS" --refine "$MODEL" --text
 	fails_with "exclude each other" "$MOEFS" --refine --check "$MODEL"
-	fails_with "is what --refine reads" "$MOEFS" --text "$work/text" "$MODEL" "$mnt"
+	fails_with "--text is only for --refine" "$MOEFS" --text "$work/text" "$MODEL" "$mnt"
 	fails_with "is not idle or off" "$MOEFS" -o refine=always "$MODEL" "$mnt"
 }
 file_limit() { # of what a process may write to one

@@ -150,7 +150,7 @@ named() {
 	mkdir "$odd" && printf 'a fox and a cat' >"$work/text"
 	cp -r "$MODEL" "$odd/two"
 	command=$("$MOEFS" --refine -o quant=tq3 --text "$work/text" "$odd/two") || fail "status $?"
-	command=${command#*and \`moefs } command=${command%\` frees*}
+	command=${command#*: \`moefs } command=${command%\`}
 	lines=$(stores "$odd")
 	same "$(echo "$lines" | wc -l)" 3 "lines of two stores"
 	case $lines in *'/od d\012\033\134$(touch .x)'"'/two.moefs/tq3.refined"*) ;; *) fail "said: $lines" ;; esac

@@ -1,0 +1,247 @@
+/* See offline.h. */
+#include "fs/program/offline.h"
+#include "cache/store_inspect.h"
+#include "fs/models/models.h"
+#include "fs/models/scan.h"
+#include "fs/mount/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- moefs --check ---- */
+
+struct offline_checking {
+	struct engine *engine;
+	struct text *tables, *wrong;
+	size_t models; /* found at the present path */
+};
+
+static void offline_check_model(struct offline_checking *c, const char *path)
+{
+	struct err why = {0};
+	char *text;
+	size_t length;
+	int failed = model_check(c->engine, path, &text, &length, &why);
+	if (c->tables->length)
+		text_string(c->tables, "\n");
+	if (text)
+		text_add(c->tables, text, length);
+	if (failed)
+		text_format(c->wrong, "%s\n", why.text);
+	free(text);
+	c->models++;
+}
+
+static void offline_check_inside(void *ctx, const char *path, const char *name)
+{
+	struct err why;
+	(void)name;
+	if (model_locate(path, &why) != -ENOENT)
+		offline_check_model(ctx, path);
+}
+
+int offline_check(const struct options *o, struct text *tables, struct text *wrong, struct err *e)
+{
+	struct offline_checking c = {.tables = tables, .wrong = wrong};
+	int failed = engine_create(&c.engine, &o->engine, e);
+	if (failed)
+		return failed;
+	for (size_t i = 0; i < o->model_count; i++) {
+		struct err ignored;
+		c.models = 0;
+		/* A folder that is not a model may have models in it. */
+		if (model_locate(o->models[i], &ignored))
+			(void)scan_folder(o->models[i], offline_check_inside, &c, &ignored);
+		if (!c.models)
+			offline_check_model(&c, o->models[i]);
+	}
+	engine_destroy(c.engine);
+	return tables->failed || wrong->failed ? err_set(e, ENOMEM, "no memory for the tables") : 0;
+}
+
+/* ---- which stores are moefs' own ---- */
+
+void offline_cache_folder(char path[PATH_MAX])
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	if (cache && *cache == '/')
+		(void)snprintf(path, PATH_MAX, "%s/moefs", cache);
+	else
+		(void)snprintf(path, PATH_MAX, "%s/.cache/moefs", home ? home : "");
+}
+
+bool offline_store_is_own(const char *folder)
+{
+	static const char end[] = ".moefs";
+	char real[PATH_MAX], cache[PATH_MAX], real_cache[PATH_MAX];
+	if (!realpath(folder, real))
+		return false;
+	/* MODEL.moefs/RECIPE, where MODEL is not empty. */
+	const char *slash = strrchr(real, '/'), *name = slash;
+	while (name > real && name[-1] != '/')
+		name--;
+	if ((size_t)(slash - name) > sizeof end - 1 &&
+	    !strncmp(slash - (sizeof end - 1), end, sizeof end - 1))
+		return true;
+	offline_cache_folder(cache);
+	if (!realpath(cache, real_cache))
+		return false;
+	size_t length = strlen(real_cache);
+	return !strncmp(real, real_cache, length) && real[length] == '/';
+}
+
+/* ---- moefs --refine: the text that a model reads ---- */
+
+enum {
+	TEXT_MOST = 64 << 20,	/* bytes of a file */
+	READ_TOKENS = 131072,	/* of a file: more tokens did not improve the store */
+	WRITTEN_TOKENS = 32768, /* of a text that the model writes, one at a time */
+};
+
+static int offline_read_file(int fd, const char *path, char **text, size_t *length, struct err *e)
+{
+	struct stat st;
+	if (fstat(fd, &st))
+		return err_sys(e, errno, "%s", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, EINVAL,
+			       "--text %s is not a regular file; write the output of a pipe to a "
+			       "file first",
+			       path);
+	if (st.st_size == 0)
+		return err_set(e, EINVAL, "--text %s is empty", path);
+	size_t size = st.st_size < TEXT_MOST ? (size_t)st.st_size : TEXT_MOST;
+	*text = malloc(size);
+	if (!*text)
+		return err_set(e, ENOMEM, "--text %s: no memory for this text", path);
+	for (*length = 0; *length < size;) {
+		ssize_t n = read(fd, *text + *length, size - *length);
+		if (n < 0)
+			return err_sys(e, errno, "%s", path);
+		if (n == 0)
+			break;
+		*length += (size_t)n;
+	}
+	if (st.st_size >
+	    TEXT_MOST) { /* cut before the last character, of which bytes may be missing */
+		while (*length && ((unsigned char)(*text)[*length - 1] & 0xc0) == 0x80)
+			--*length;
+		*length -= *length > 0;
+	}
+	return 0;
+}
+
+static int offline_read_text(const char *path, char **text, size_t *length, struct err *e)
+{
+	/* Nonblocking, so that a pipe is refused and not waited for. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return err_sys(e, errno, "--text %s", path);
+	int failed = offline_read_file(fd, path, text, length, e);
+	close(fd);
+	return failed;
+}
+
+/* ---- moefs --refine: a model ---- */
+
+struct offline_progress {
+	const struct model *model;
+	_Atomic bool over;
+};
+
+static void *offline_show_progress(void *ctx)
+{
+	const struct timespec pause = {.tv_nsec = 200000000};
+	const struct offline_progress *p = ctx;
+	char line[512];
+	while (!atomic_load(&p->over)) {
+		if (models_progress_of(p->model, line, sizeof line))
+			(void)fprintf(stderr, "\r%.100s\033[K", line);
+		nanosleep(&pause, NULL);
+	}
+	(void)fputs("\r\033[K", stderr);
+	return NULL;
+}
+
+static int offline_refine_with_progress(struct model *m, const struct model_refining *r,
+					struct err *e)
+{
+	struct offline_progress p = {.model = m};
+	pthread_t thread;
+	bool shown =
+		isatty(STDERR_FILENO) && !pthread_create(&thread, NULL, offline_show_progress, &p);
+	int failed = model_refine(m, r, e);
+	atomic_store(&p.over, true);
+	if (shown)
+		pthread_join(thread, NULL);
+	return failed;
+}
+
+/* The store that was refined could be made again only from the checkpoint, so only the user deletes
+ * it. */
+static void offline_describe_refined(const struct model *m, struct text *sentence)
+{
+	struct store_seen seen;
+	char store[4096];
+	text_format(sentence, "%s is refined; the next mount uses the refined store",
+		    model_name(m));
+	if (!model_fact(m, FACT_STORE, store, sizeof store) && !store_inspect(store, &seen, NULL) &&
+	    store_superseded(store, &seen)) {
+		text_string(sentence,
+			    ". To free the space of the other one: `moefs stores --delete ");
+		text_string(sentence, offline_store_is_own(store) ? "" : "--anywhere ");
+		text_word(sentence, store);
+		text_string(sentence, "`");
+	}
+	text_add(sentence, "", 1);
+}
+
+static int offline_refine_model(struct engine *g, const char *path, const struct model_refining *r,
+				struct text *sentence, struct err *e)
+{
+	struct model *m;
+	int failed = model_open(&m, g, path, e);
+	if (failed)
+		return failed;
+	failed = offline_refine_with_progress(m, r, e);
+	if (!failed)
+		offline_describe_refined(m, sentence);
+	model_close(m);
+	return failed;
+}
+
+int offline_refine(const struct options *o, offline_report *report, struct err *e)
+{
+	struct engine *g = NULL;
+	struct err why;
+	char *text = NULL;
+	struct model_refining r = {.tokens = o->text ? READ_TOKENS : WRITTEN_TOKENS};
+	int failed = o->text ? offline_read_text(o->text, &text, &r.length, e) : 0;
+	r.text = text;
+	if (!failed && (failed = model_refining_check(&r, &why)))
+		err_set(e, -failed, "--text %s: %s", o->text, why.text);
+	if (!failed)
+		failed = engine_create(&g, &o->engine, e);
+	int worst = failed;
+	size_t count = failed ? 0 : o->model_count;
+	for (size_t i = 0; i < count; i++) { /* a failure does not stop the others */
+		struct text sentence = {0};
+		struct err own = {0};
+		failed = offline_refine_model(g, o->models[i], &r, &sentence, &own);
+		if (failed || sentence.data)
+			report(failed ? own.text : sentence.data, failed);
+		text_free(&sentence);
+		worst = failed ? failed : worst;
+	}
+	engine_destroy(g);
+	free(text);
+	return worst;
+}
