@@ -94,11 +94,10 @@ bool call_is_short_id(const char *id, size_t n)
 
 /* ---- values by the schema of a tool ---- */
 
-static bool calls_is_text(const struct json *v, const char *bytes, size_t n)
+const struct json *call_tool_function(const struct json *tool)
 {
-	size_t length;
-	const char *text = json_bytes(v, &length);
-	return json_kind(v) == JSON_TEXT && length == n && memcmp(text, bytes, n) == 0;
+	const struct json *inside = json_find(tool, "function");
+	return inside ? inside : tool;
 }
 
 const struct json *calls_tool_properties(const struct json *tools, const char *name, size_t n,
@@ -106,9 +105,8 @@ const struct json *calls_tool_properties(const struct json *tools, const char *n
 {
 	*known = false;
 	for (const struct json *t = NULL; (t = json_next(tools, t));) {
-		const struct json *inside = json_find(t, "function");
-		const struct json *function = inside ? inside : t;
-		if (!calls_is_text(json_find(function, "name"), name, n))
+		const struct json *function = call_tool_function(t);
+		if (!json_is_text(json_find(function, "name"), name, n))
 			continue;
 		*known = true;
 		return json_find(json_find(function, "parameters"), "properties");
@@ -149,7 +147,7 @@ static void calls_add_named_type(struct call_types *t, const struct json *name)
 {
 	t->any = true;
 	for (size_t i = 0; i < TYPES; i++)
-		if (calls_is_text(name, TYPE_NAMES[i], strlen(TYPE_NAMES[i])))
+		if (json_is_text(name, TYPE_NAMES[i], strlen(TYPE_NAMES[i])))
 			calls_add_type(t, (enum call_type)i);
 }
 

@@ -41,6 +41,9 @@ bool call_is_short_id(const char *id, size_t n);
 
 /* ---- arguments that were written as plain text, typed by the tool's schema ---- */
 
+/* The object that describes a tool of the request: of {"type": "function", "function": {...}} the
+ * inner one, which may also be given alone. */
+const struct json *call_tool_function(const struct json *tool);
 /* The "properties" of a tool's parameters; NULL: none. *known: whether a tool has this name. */
 const struct json *calls_tool_properties(const struct json *tools, const char *name, size_t n,
 					 bool *known);

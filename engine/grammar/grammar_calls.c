@@ -37,12 +37,10 @@ struct tool {
 	const struct json *schema; /* of the arguments; NULL: none */
 };
 
-/* Reads {"type": "function", "function": {...}}, or the inner object alone. */
 static bool calls_read_tool(struct grammar_source *s, const struct json *item, struct tool *t)
 {
-	const struct json *inside = json_find(item, "function");
+	const struct json *inside = call_tool_function(item);
 	struct err e;
-	inside = inside ? inside : item;
 	if (json_get_string(inside, "name", "tools", &t->name, &e) ||
 	    json_get_object_or_null(inside, "parameters", "tools", &t->schema, &e)) {
 		grammar_fail(s, EINVAL, "%s", e.text);
@@ -145,9 +143,8 @@ static uint32_t calls_parameter_value(struct schema_rules *r, const struct tag_w
 static bool calls_is_required(const struct json *schema, const char *name)
 {
 	const struct json *list = json_find(schema, "required");
-	size_t n;
 	for (const struct json *v = NULL; list && (v = json_next(list, v));)
-		if (json_kind(v) == JSON_TEXT && !strcmp(json_bytes(v, &n), name))
+		if (json_is_text(v, name, strlen(name)))
 			return true;
 	return false;
 }

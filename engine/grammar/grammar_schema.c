@@ -272,10 +272,8 @@ enum { TYPES = sizeof types / sizeof *types };
 static uint32_t schema_type_of_name(struct schema_rules *r, const struct json *name)
 {
 	char shown[64];
-	size_t n;
-	const char *text = json_bytes(name, &n);
 	for (int i = 0; i < TYPES; i++)
-		if (json_kind(name) == JSON_TEXT && !strcmp(text, types[i].name))
+		if (json_is_text(name, types[i].name, strlen(types[i].name)))
 			return types[i].types;
 	grammar_fail(r->s, EINVAL, "schema: \"type\": %s is not a type of JSON",
 		     json_show(name, shown, sizeof shown));

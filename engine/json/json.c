@@ -131,6 +131,12 @@ const char *json_bytes(const struct json *value, size_t *length)
 	return text ? value->text : "";
 }
 
+bool json_is_text(const struct json *value, const char *text, size_t n)
+{
+	return json_kind(value) == JSON_TEXT && value->length == n &&
+	       memcmp(value->text, text, n) == 0;
+}
+
 const struct json *json_find(const struct json *object, const char *key)
 {
 	const struct json *found = NULL;

@@ -70,6 +70,8 @@ const struct json *json_next(const struct json *container, const struct json *af
 const char *json_key(const struct json *member);
 /* The bytes of a string, which may hold NULs; empty for any other value. */
 const char *json_bytes(const struct json *value, size_t *length);
+/* Whether a value is the string text[n]. */
+bool json_is_text(const struct json *value, const char *text, size_t n);
 
 /* Getters: the value of `key` in `object`; -EINVAL if `object` is not an object. `name` is the file
  * in errors. A plain getter requires the key: missing or null is -EINVAL. The _or variant returns

@@ -13,20 +13,13 @@
 /* The members that messages.json and tools.json may have; a refusal names the message and the key.
  */
 
-static bool message_is_word(const struct json *v, const char *word)
-{
-	size_t n;
-	const char *text = json_bytes(v, &n);
-	return n == strlen(word) && memcmp(text, word, n) == 0;
-}
-
 static int message_check_content(const struct json *v, const char *where, struct err *e)
 {
 	if (json_kind(v) != JSON_LIST && json_kind(v) != JSON_TEXT && json_kind(v) != JSON_NULL)
 		return json_wrong(v, "content", where, "a text, null, or a list of text parts", e);
 	for (const struct json *p = NULL; (p = json_next(v, p));) {
 		bool text = json_kind(p) == JSON_OBJECT &&
-			    message_is_word(json_find(p, "type"), "text") &&
+			    json_is_text(json_find(p, "type"), "text", 4) &&
 			    json_kind(json_find(p, "text")) == JSON_TEXT;
 		if (!text)
 			return json_wrong(p, "content", where,
@@ -86,7 +79,7 @@ static const char *message_role_of(const struct json *v)
 {
 	static const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool"};
 	for (size_t i = 0; i < sizeof ROLES / sizeof *ROLES; i++)
-		if (message_is_word(v, ROLES[i]))
+		if (json_is_text(v, ROLES[i], strlen(ROLES[i])))
 			return ROLES[i];
 	return NULL;
 }
@@ -129,7 +122,7 @@ static int message_check(const struct json *message, size_t i, struct err *e)
 	(void)snprintf(where, sizeof where, "message %zu", i);
 	if (json_kind(message) != JSON_OBJECT)
 		return json_wrong(message, "messages", where, "an object", e);
-	bool assistant = message_is_word(json_find(message, "role"), "assistant");
+	bool assistant = json_is_text(json_find(message, "role"), "assistant", 9);
 	int rc = message_check_role(json_find(message, "role"), where, e);
 	for (const struct json *v = NULL; rc == 0 && (v = json_next(message, v));)
 		rc = message_check_member(v, assistant, where, e);

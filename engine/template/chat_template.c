@@ -84,11 +84,10 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 static const char *chat_named_template(const struct json *list, const char *name)
 {
 	for (const struct json *v = NULL; (v = json_next(list, v));) {
-		size_t n, text_n;
-		const char *have = json_bytes(json_find(v, "name"), &n);
-		const char *text = json_bytes(json_find(v, "template"), &text_n);
-		if (n == strlen(name) && memcmp(have, name, n) == 0 && text_n > 0 &&
-		    strlen(text) == text_n)
+		size_t n;
+		const char *text = json_bytes(json_find(v, "template"), &n);
+		if (json_is_text(json_find(v, "name"), name, strlen(name)) && n > 0 &&
+		    strlen(text) == n)
 			return text;
 	}
 	return NULL;

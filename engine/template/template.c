@@ -104,8 +104,7 @@ static struct value template_variable(struct template_run *r, const struct json 
 		return value_of_json(r, v, token ? FROM_TEMPLATE : FROM_TEXT);
 	struct value list = value_list(r, V_LIST);
 	for (const struct json *m = NULL; !r->failed && (m = json_next(v, m));) {
-		const char *role = json_bytes(json_find(m, "role"), &n);
-		bool assistant = n == 9 && memcmp(role, "assistant", 9) == 0;
+		bool assistant = json_is_text(json_find(m, "role"), "assistant", 9);
 		value_append(r, list.list,
 			     value_of_json(r, m, assistant ? FROM_ASSISTANT : FROM_TEXT));
 	}

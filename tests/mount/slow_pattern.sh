@@ -30,7 +30,7 @@ letters() { # BYTES
 }
 ends_in_words() {
 	letters 200000 >prompt && fails_with "Input/output error" cat output
-	grep -q 'tokenizer.json: its split pattern takes more work' error || fail "$(cat error)"
+	grep -q 'tokenizer.json: its split pattern takes too long' error || fail "$(cat error)"
 }
 is_stopped() {
 	letters 60000000 >prompt && echo stop >ctl && same "$(cat wait)" stopped
