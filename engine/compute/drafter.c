@@ -115,57 +115,30 @@ static void drafter_project(struct draft_layer *d, const float *hidden, uint32_t
 	}
 }
 
-/* Before the layer: makes room in the context, and puts the layer's input into the stream. */
-static int drafter_layer_begin(struct draft_layer *d, const struct step_span *span,
-			       const uint32_t *tokens, const float *hidden, struct step *s,
-			       struct err *e)
+/* Computes rows as an answer's: guesses are only wanted of answers. keys: no output, no logits. */
+static int drafter_layer_pass(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+			      const float *hidden, uint32_t n, bool keys, float *all_logits,
+			      struct err *e)
 {
-	int failed = context_reserve(span->context, span->position + span->n, e);
-	if (failed)
-		return failed;
-	*s = forward_step(d->forward, span, 1);
-	for (uint32_t t = 0; t < span->n && !failed; t++)
-		failed = forward_embed(s, t, tokens[t], e);
+	struct forward *f = d->forward;
+	const uint32_t position = (uint32_t)x->tokens.count, layer = f->env.config->layers;
+	struct step_span span = {
+		.context = x, .n = n, .position = position, .certain = n, .losses = d->losses};
+	int failed = context_reserve(x, position + n, e);
+	struct step s = forward_step(f, &span, 1);
+	for (uint32_t t = 0; t < n && !failed; t++)
+		failed = forward_embed(&s, t, tokens[t], e);
 	if (!failed)
-		drafter_project(d, hidden, span->n);
-	return failed;
-}
-
-/* Rows as an answer's: guesses are only wanted of answers. */
-static struct step_span drafter_span(const struct draft_layer *d, struct context *x, uint32_t n)
-{
-	return (struct step_span){
-		.context = x,
-		.n = n,
-		.position = (uint32_t)x->tokens.count,
-		.certain = n,
-		.losses = d->losses,
-	};
-}
-
-/* After the layer, which may have failed: appends the tokens, or takes the rows back. */
-static int drafter_layer_end(struct context *x, const uint32_t *tokens, uint32_t n, int failed,
-			     struct err *e)
-{
-	size_t position = x->tokens.count;
+		drafter_project(d, hidden, n);
+	if (!failed && keys)
+		forward_layer_keys(f, &s, layer);
+	else if (!failed)
+		failed = forward_layer(f, &s, layer, e);
 	if (!failed)
 		failed = token_list_append(&x->tokens, tokens, n, e);
 	if (failed)
 		context_rollback(x, position);
-	return failed;
-}
-
-int drafter_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
-		      const float *hidden, uint32_t n, float *all_logits, struct err *e)
-{
-	struct forward *f = d->forward;
-	struct step s;
-	struct step_span span = drafter_span(d, x, n);
-	int failed = drafter_layer_begin(d, &span, tokens, hidden, &s, e);
-	if (!failed)
-		failed = forward_layer(f, &s, f->env.config->layers, e);
-	failed = drafter_layer_end(x, tokens, n, failed, e);
-	if (failed)
+	if (failed || keys)
 		return failed;
 	uint32_t last = n - 1;
 	forward_normalise(&s, TENSOR_DRAFT_NORM, all_logits ? NULL : &last, all_logits ? n : 1);
@@ -173,16 +146,16 @@ int drafter_layer_run(struct draft_layer *d, struct context *x, const uint32_t *
 	return 0;
 }
 
+int drafter_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		      const float *hidden, uint32_t n, float *all_logits, struct err *e)
+{
+	return drafter_layer_pass(d, x, tokens, hidden, n, false, all_logits, e);
+}
+
 int drafter_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *tokens,
 		       const float *hidden, uint32_t n, struct err *e)
 {
-	struct forward *f = d->forward;
-	struct step s;
-	struct step_span span = drafter_span(d, x, n);
-	int failed = drafter_layer_begin(d, &span, tokens, hidden, &s, e);
-	if (!failed)
-		forward_layer_keys(f, &s, f->env.config->layers);
-	return drafter_layer_end(x, tokens, n, failed, e);
+	return drafter_layer_pass(d, x, tokens, hidden, n, true, NULL, e);
 }
 
 /* ---- the drafter ---- */
@@ -370,26 +343,20 @@ static void drafter_wait_rows(struct drafter *d, const float *rows, uint32_t n)
 	d->waiting += n;
 }
 
-/* Begins anew with the last of a step's n rows. */
-static void drafter_begin_anew(struct drafter *d, size_t count, const float *rows, uint32_t n)
-{
-	uint32_t last = n < DRAFTER_LAST ? n : DRAFTER_LAST;
-	drafter_forget(d, 0);
-	d->first = count - last;
-	drafter_wait_rows(d, rows + (size_t)(n - last) * d->width, last);
-}
-
 void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n,
 			   bool keys)
 {
 	struct err ignored;
-	size_t position = x->tokens.count - n;
+	size_t count = x->tokens.count, position = count - n;
 	const float *rows = l->forward->scratch.normed.f, *last = rows + (size_t)(n - 1) * d->width;
 	if (!drafter_begin_rows(d, position))
 		return;
 	context_note(x, last);
-	if (!keys || d->waiting) {
-		drafter_begin_anew(d, x->tokens.count, rows, n);
+	if (!keys || d->waiting) { /* begins anew with the last of these rows */
+		uint32_t kept = n < DRAFTER_LAST ? n : DRAFTER_LAST;
+		drafter_forget(d, 0);
+		d->first = count - kept;
+		drafter_wait_rows(d, rows + (size_t)(n - kept) * d->width, kept);
 		return;
 	}
 	drafter_wait_rows(d, last, 1);
@@ -421,9 +388,10 @@ int drafter_first(struct drafter *d, struct draft_layer *l, const struct context
 		  struct err *e)
 {
 	int failed = drafter_catch_up(d, l, x, e);
-	return failed ? failed
-		      : drafter_give_up(
-				d, drafter_layer_run(l, &d->keys, &next, d->hidden, 1, NULL, e));
+	if (failed)
+		return failed;
+	failed = drafter_layer_run(l, &d->keys, &next, d->hidden, 1, NULL, e);
+	return drafter_give_up(d, failed);
 }
 
 int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct err *e)

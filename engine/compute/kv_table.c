@@ -242,8 +242,7 @@ size_t kv_rollback(struct kv_table *t, size_t to)
 	return to;
 }
 
-/* Adds a checkpoint behind the others; if there are KV_CHECKPOINTS, one of them goes. The lock is
- * held.
+/* Adds a last checkpoint; if there are KV_CHECKPOINTS already, one of them goes. The lock is held.
  */
 static void kv_add_checkpoint(struct kv_table *t, size_t position)
 {
