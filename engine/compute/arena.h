@@ -1,6 +1,6 @@
 /* Arrays of a pass in one block of memory. The same calls run twice: with memory NULL they measure,
  * then, with memory of that size, they hand out the places. A file of its own because every scratch
- * of the room is made of it and it needs nothing else. */
+ * of the room is made of an arena, and an arena needs nothing else. */
 #ifndef MOEFS_ENGINE_COMPUTE_ARENA_H
 #define MOEFS_ENGINE_COMPUTE_ARENA_H
 

@@ -38,8 +38,8 @@ void context_free(struct context *x);
 /* Moves all of `from` to `to`, which was initialised alike and holds nothing; then `from` holds
  * nothing. Both are at rest. */
 void context_move(struct context *to, struct context *from);
-/* The most bytes that a context of so many positions takes, computed in steps of so many rows:
- * keys, values, recurrent state, and all checkpoints. */
+/* The most bytes that a context of `positions` takes, computed in steps of `step` rows: keys,
+ * values, recurrent state, and all checkpoints. */
 uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions,
 			    uint32_t step);
 /* The same of its keys and values alone. */

@@ -287,7 +287,8 @@ uint64_t context_save_bytes(const struct context_save *s)
 	return context_parts_bytes(&s->parts);
 }
 
-/* A read that goes over one part after the other, and skips what is before its offset. */
+/* A read from an offset: goes over the pieces one after the other, skipping the first `skip` bytes.
+ */
 struct context_reading {
 	uint64_t skip;
 	char *to;
@@ -406,7 +407,7 @@ static int context_check_windows(const struct context_load *l, struct err *e)
 	return w->checkpoints > KV_CHECKPOINTS ? context_damaged(e) : 0;
 }
 
-/* Takes the memory that the counts ask for; that of checkpoints where there is room, and the latest
+/* Takes the memory that the counts ask for; for checkpoints only if there is room, for the latest
  * first. */
 static int context_load_take(struct context_load *l, struct err *e)
 {

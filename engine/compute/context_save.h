@@ -1,9 +1,9 @@
 /* A context as bytes, and a context from such bytes.
  *
- * Saving takes hold of what is there and copies only the ids: blocks and recurrent states are
- * shared with the context until it writes to them (sharing.h), so what was taken hold of does not
- * change. It can be read from any offset. Loading takes the bytes in their order, in pieces of any
- * size. It takes all memory once it has the counts; the new context is used only after
+ * Saving takes hold of the context's memory and copies only the ids: blocks and recurrent states
+ * are shared with the context until it writes to them (sharing.h), so what was taken hold of does
+ * not change. It can be read from any offset. Loading takes the bytes in their order, in pieces of
+ * any size. It takes all memory once it has the counts; the new context is used only after
  * context_load_end.
  *
  * What a draft layer keeps is left out: it changes no text, and begins anew (drafter.h).
@@ -17,8 +17,8 @@
  *     blocks   ceil(positions / 64) × block_bytes: in each the keys and values of 64 positions, of
  *              all layers without a window as they lie in the context; zeros after the last
  *              position. Then, ascending, blocks of the layers with a window, each of
- *              context_window_head.block_bytes: those that the row after a checkpoint or after all
- *              positions sees
+ *              context_window_head.block_bytes: the blocks that the row after a checkpoint, or
+ *              after all positions, sees
  *     states   states × (struct context_state_head, state_bytes), ascending: checkpoints, and at
  *              last the state after all positions
  */
@@ -40,8 +40,8 @@ struct context_window_head {
 	uint32_t checkpoints;
 };
 struct context_state_head {
-	uint64_t position; /* the state after so many tokens, … */
-	uint64_t behind;   /* … the last so many of which it is behind (recurrent.h) */
+	uint64_t position; /* tokens before the state */
+	uint64_t behind;   /* how many of the last of these the state is behind (recurrent.h) */
 };
 enum { CONTEXT_STATES = RECURRENT_CHECKPOINTS + 1 };
 
@@ -96,8 +96,8 @@ struct context_load {
 	uint32_t most;		    /* positions that are accepted */
 	uint64_t bytes;		    /* that the whole has */
 	struct context_parts parts; /* x's, but for the states of checkpoints */
-	uint32_t piece;		    /* number of the piece that is being filled … */
-	size_t filled;		    /* … with so many bytes */
+	uint32_t piece;		    /* number of the piece that comes now */
+	size_t filled;		    /* bytes of the piece that have come */
 };
 
 /* Prepares for `bytes` of a context that is initialised like `like` and has at most `most`

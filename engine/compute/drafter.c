@@ -223,7 +223,7 @@ bool drafter_yield(struct drafter *d)
 
 /* ---- the drafter: turns ---- */
 
-/* The text is not longer than the rows: keeps those whose next token is in the text. */
+/* The text is not longer than the rows: keeps the rows whose next token is in the text. */
 static void drafter_go_back(struct drafter *d, const struct context *x)
 {
 	size_t count = x->tokens.count;

@@ -275,7 +275,7 @@ static int forward_make_outputs(struct forward *f, struct step *s, const struct 
 	return 0;
 }
 
-/* Leaves every context after its rows, or as it was before the step if that failed. */
+/* Leaves every context after its rows; after a failed step as it was before. */
 static void forward_end(const struct step *s, int failed)
 {
 	for (const struct step_span *p = s->spans; p < s->spans + s->span_count; p++) {

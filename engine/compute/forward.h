@@ -13,7 +13,7 @@
 
 #include "engine/compute/layers.h"
 
-/* Arrays of a pass, allocated together for so many rows. */
+/* Arrays of a pass, allocated together for `chunk` rows. */
 struct scratch {
 	float *x;		  /* [rows][hidden]: the residual stream */
 	struct activation normed; /* [rows][hidden]: input of projections */
@@ -48,9 +48,9 @@ int forward_computes(const struct config *c, struct err *e);
  * when the call returns, so that memory_look sees it. -ENOMEM in words. */
 int forward_init(struct forward *f, struct err *e);
 void forward_free(struct forward *f);
-/* Replaces the scratch by one for so many rows per call; after an error the old one stays. */
+/* Replaces the scratch by one for `chunk` rows per call; after an error the old one stays. */
 int forward_resize(struct forward *f, uint32_t chunk, struct err *e);
-/* Bytes of the scratch for so many rows. */
+/* Bytes of the scratch for `chunk` rows. */
 uint64_t forward_bytes(const struct config *c, uint32_t chunk);
 
 /* Computes 1 … chunk rows and appends their tokens to their contexts; contexts with a recurrent

@@ -90,7 +90,7 @@ static void kv_give_way(struct context_spare *spare)
 
 /* ---- growing ---- */
 
-/* Room for so many pointers; -ENOMEM in words. */
+/* Makes room for pointers to `blocks` blocks; -ENOMEM in words. */
 static int kv_make_room(struct kv_table *t, uint32_t blocks, struct err *e)
 {
 	if (blocks <= t->room)
@@ -155,7 +155,7 @@ void kv_move(struct kv_table *to, struct kv_table *from)
 	pthread_mutex_unlock(&to->budget->lock);
 }
 
-/* Blocks of so many positions that begin anywhere in one. */
+/* The most blocks that `positions` adjacent positions touch, wherever they begin. */
 static uint64_t kv_blocks_over(uint64_t positions)
 {
 	return (positions + 2 * (KV_BLOCK - 1)) / KV_BLOCK;

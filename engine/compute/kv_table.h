@@ -1,4 +1,4 @@
-/* Keys and values of those layers of a context that see equally far back.
+/* Keys and values of the layers of a context that see equally far back.
  *
  * A table has blocks of 64 positions, each with all layers of the table, taken as the context
  * grows, counted in whole pages against the budget that all sessions of all models share, and
@@ -45,7 +45,7 @@ struct kv_table {
 	uint32_t checkpoint_count;
 };
 
-/* Blocks of so many positions. */
+/* Blocks of `positions`. */
 static inline uint32_t kv_blocks(uint32_t positions)
 {
 	return (positions + KV_BLOCK - 1) / KV_BLOCK;
@@ -55,8 +55,7 @@ void kv_init(struct kv_table *t, struct context_budget *budget, uint32_t window,
 void kv_free(struct kv_table *t);
 /* Moves all of `from` to `to`, which holds nothing; then `from` holds nothing. */
 void kv_move(struct kv_table *to, struct kv_table *from);
-/* The most bytes that so many positions take, computed in steps of so many rows, with all
- * checkpoints. */
+/* The most bytes of `positions`, computed in steps of `step` rows, with all checkpoints. */
 uint64_t kv_full_bytes(const struct kv_table *t, uint32_t positions, uint32_t step);
 
 /* After `held` positions: makes room for `positions` in all, not shared from `held` on, and gives
@@ -79,12 +78,12 @@ uint32_t kv_least_missed(const size_t *positions, uint32_t count, size_t end);
 
 /* Whether a block is in the window before a position. */
 bool kv_sees(uint32_t window, size_t position, uint32_t block);
-/* Takes the blocks of a new table of `positions`: those of the window before the end; and those
- * before `count` checkpoints, ascending, while there is room, for later ones first. -ENOSPC or
- * -ENOMEM in words. */
+/* Takes the blocks of a new table of `positions`: of the window before the end; and, while there is
+ * room, of the windows before checkpoints[count], ascending, the last first. -ENOSPC or -ENOMEM in
+ * words. */
 int kv_take(struct kv_table *t, size_t positions, const uint64_t *checkpoints, uint32_t count,
 	    struct err *e);
-/* When the blocks have been filled: makes those of these checkpoints whose window is whole. */
+/* When the blocks have been filled: makes the checkpoints before which the window is whole. */
 void kv_set_checkpoints(struct kv_table *t, const uint64_t *checkpoints, uint32_t count);
 
 #endif

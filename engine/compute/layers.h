@@ -1,7 +1,7 @@
 /* The parts of a layer: mixers (attention, latent attention, gated delta nets) and feed-forwards
  * (dense, routed experts with a shared one).
  *
- * Each part has scratch: X_take takes its arrays from an arena for so many rows. X_run computes the
+ * Each part has scratch: X_take takes its arrays from an arena for `rows` rows. X_run computes the
  * part for a step: it reads the step's `normed` and leaves in `out` what forward.c adds to the
  * residual stream. A part knows the step, not the other parts and not forward.h; only moe.c uses
  * what dense.c has for shared experts, and latent.c what attention.c has for rows that look back.

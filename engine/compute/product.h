@@ -24,7 +24,7 @@ struct activation {
 	bool guess;	/* a prediction of a later layer's input: not shown to observers */
 };
 
-/* Room for so many tokens of width k. */
+/* Takes the arrays for `tokens` of width k. */
 void activation_take(struct arena *a, struct activation *v, size_t tokens, uint32_t k);
 /* f is new: all other forms are out of date. */
 void activation_changed(struct activation *a);

@@ -53,7 +53,7 @@ struct recurrent {
 	float *now;	      /* after the context's last position; NULL before the first */
 	sharers *now_sharers; /* of `now`: saving shares it (context_save.h) */
 	bool spoiled;	      /* a failed step has left `now` between two positions */
-	/* `now` is behind by so many of the context's last positions: their rows are kept. */
+	/* How many of the context's last positions `now` is behind: their rows are kept. */
 	uint32_t behind;
 	struct context_spare spare;
 	struct recurrent_checkpoint {

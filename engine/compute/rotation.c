@@ -33,7 +33,7 @@ static double rotation_llama3(const struct rope *p, double frequency)
 	return (1 - kept) * frequency / p->factor + kept * frequency;
 }
 
-/* The dimension whose wave turns so many times within the context of the first training. */
+/* The dimension whose wave makes `turns` turns within the context of the first training. */
 static double rotation_dimension(const struct rope *p, double turns)
 {
 	return p->dim * log(p->original / (turns * whole_turn)) / (2 * log(p->theta));

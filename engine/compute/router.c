@@ -71,8 +71,8 @@ static void router_keep_groups(const struct config *c, float *scores)
 }
 
 /* The top_k experts of one token by logits[experts]. Where the choice is by sigmoids, the logits
- * become those, and scores[experts] is written over: sigmoids plus the correction, which balances
- * the load of experts and moves the choice, never the weights. */
+ * become their sigmoids, and scores[experts] is written over: sigmoids plus the correction, which
+ * balances the load of experts and moves the choice, never the weights. */
 static void router_choose(const struct environment *env, const struct layer_weights *l,
 			  uint32_t top_k, float *logits, float *scores, uint32_t *chosen)
 {

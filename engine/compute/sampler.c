@@ -130,7 +130,7 @@ static uint32_t sampler_partition(struct candidate *c, uint32_t n)
  * returns how many they are: by quickselect over sums, since their order does not matter. */
 static uint32_t sampler_take_nucleus(struct candidate *c, uint32_t n, double enough)
 {
-	uint32_t first = 0; /* so many are in the nucleus already */
+	uint32_t first = 0; /* candidates that are in the nucleus already */
 	while (n - first > 1) {
 		uint32_t place = sampler_partition(c + first, n - first);
 		double likelier = sampler_sum(c + first, place);

@@ -150,7 +150,7 @@ struct rotation {
 	float *cos, *sin;  /* [rows][half], times the amplitude */
 };
 
-/* Takes the arrays of all rotations for so many rows. */
+/* Takes the arrays of all rotations for `rows` rows. */
 void rotation_take(struct rotation all[CONFIG_ROPES], struct arena *a, const struct config *c,
 		   size_t rows);
 /* Computes the frequencies. */

@@ -5,7 +5,7 @@
  * piece holds up nobody. Idle threads spin for at most 50 µs, since the next loop of the same token
  * follows at once, and then sleep.
  *
- * Not here: what is computed, and how large a piece should be (product_grain).
+ * Not here: how large a piece should be (product_grain).
  */
 #ifndef MOEFS_ENGINE_COMPUTE_THREADS_H
 #define MOEFS_ENGINE_COMPUTE_THREADS_H
