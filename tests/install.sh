@@ -78,8 +78,8 @@ complete() { # each entry away once: of a folder, a file, a param, a fact; each 
 	said "add moefs-list.1.in beside it" <fs/install/moefs.1.in || exit
 	echo '@command nothing' | said 'there is no command "nothing"' || exit
 	echo '@options nothing' | said 'there is no command "nothing"' || exit
-	{ cat fs/install/moefs.5.in; echo '@ MODEL/nothing'; } | said 'nothing is called as its entry "@ MODEL/nothing"' || exit
-	{ cat fs/install/moefs.5.in; echo '@ README'; } | said 'has twice "@ README"' || exit
+	{ cat fs/install/moefs.5.in; echo '@ MODEL/nothing'; } | said 'there is no row for its entry "@ MODEL/nothing"' || exit
+	{ cat fs/install/moefs.5.in; echo '@ README'; } | said 'has two entries "@ README"' || exit
 	echo '@each thing %n' | said 'there is no list'
 }
 

@@ -1,4 +1,4 @@
-/* What the parts of build/pages have in common; see pages.c. */
+/* What the files of build/pages share. See pages.c. */
 #ifndef MOEFS_FS_INSTALL_PAGES_H
 #define MOEFS_FS_INSTALL_PAGES_H
 
@@ -7,46 +7,46 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct span {
+struct page_span {
 	const char *text;
 	size_t length;
 };
 enum { ENTRIES_MOST = 1024 };
 
-struct page {
-	const char *name; /* of the template, for the words of errors */
-	struct span body; /* all before the first entry */
+struct manual_page {
+	const char *name;      /* of the template, for errors */
+	struct page_span body; /* all before the first entry */
 	struct entry {
-		struct span name, text;
+		struct page_span name, text;
 		bool used;
 	} entries[ENTRIES_MOST];
 	size_t count;
 	struct text out;
-	bool wrong; /* said on standard error */
+	bool wrong; /* an error was printed */
 };
 
-/* ---- page.c ---- */
+/* ---- pages.c ---- */
 
-bool span_is(struct span s, const char *word);
+bool page_span_is(struct page_span s, const char *word);
 /* Cuts the next line, without its end, off `rest`; false: there is none. */
-bool span_line(struct span *rest, struct span *line);
-/* Says what is wrong with an entry, or a list, of this name. */
-void page_wrong(struct page *p, const char *what, struct span name, const char *remedy);
-/* Makes the body and the entries of a template, which stays. */
-void page_split(struct page *p, struct span template);
-/* Adds the entry of that name, or says that `of` has none. */
-void page_entry(struct page *p, const char *name, const char *of);
+bool page_span_line(struct page_span *rest, struct page_span *line);
+/* Prints what is wrong with an entry, or a list, of this name. */
+void page_wrong(struct manual_page *p, const char *what, struct page_span name, const char *remedy);
+/* Splits a template into its body and its entries, which point into it. */
+void page_split(struct manual_page *p, struct page_span template);
+/* Adds the entry of this name without its trailing empty lines, or prints that `of` has none. */
+void page_entry(struct manual_page *p, const char *name, const char *of);
 
-/* ---- tables.c: what a line @files@, @commands@, "@command NAME" or "@options NAME" becomes ---- */
+/* ---- page_tables.c: the lines @files@, @commands@, "@command NAME" and "@options NAME" ---- */
 
-void page_files(struct page *p);
+void page_files(struct manual_page *p);
 /* Each command must have a page of its own. */
-void page_commands(struct page *p);
-void page_command(struct page *p, struct span name);
-void page_command_options(struct page *p, struct span name);
+void page_commands(struct manual_page *p);
+void page_command(struct manual_page *p, struct page_span name);
+void page_command_options(struct manual_page *p, struct page_span name);
 
-/* ---- lists.c: what a line "@each LIST PATTERN" becomes, without its first word ---- */
+/* ---- page_lists.c: the line "@each LIST PATTERN" without its first word ---- */
 
-void page_list(struct page *p, struct span line);
+void page_list(struct manual_page *p, struct page_span line);
 
 #endif

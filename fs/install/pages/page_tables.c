@@ -1,4 +1,4 @@
-/* The tree and the commands as a manual page has them, in roff. See pages.c. */
+/* The tree and the commands in roff, for manual pages. See pages.c. */
 #include "fs/commands/commands.h"
 #include "engine/session.h"
 #include "fs/files/verbs.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Text of the tables: no letter of it is roff's. */
-static void roff(struct text *out, const char *text)
+/* Adds text in which nothing is roff markup. */
+static void page_roff(struct text *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
 		text_string(out, "\\&");
@@ -31,14 +31,14 @@ static void roff(struct text *out, const char *text)
 		}
 }
 
-/* A sentence of a line for people, which has neither a capital nor an end. */
-static void sentence(struct text *out, const char *about)
+/* Adds a description, which has neither a capital nor a full stop, as a sentence. */
+static void page_sentence(struct text *out, const char *about)
 {
 	char first[2] = {*about >= 'a' && *about <= 'z' ? (char)(*about - 'a' + 'A') : *about, 0};
 	if (!*about)
 		return;
-	roff(out, first);
-	roff(out, about + 1);
+	page_roff(out, first);
+	page_roff(out, about + 1);
 	text_string(out, ".\n");
 }
 
@@ -52,37 +52,37 @@ static const char *const effects[] = {
 	[EFFECT_READ] = ", answered when read",
 };
 
-static void verb_entries(struct text *out, const struct verbs *verbs)
+static void page_verbs(struct text *out, const struct verbs *verbs)
 {
 	const struct verb *v;
 	for (size_t i = 0; verbs && (v = verbs_at(verbs, i)); i++) {
 		text_string(out, ".IP\n.B \"");
-		roff(out, v->name);
+		page_roff(out, v->name);
 		text_string(out, "\"\n");
-		sentence(out, v->about);
+		page_sentence(out, v->about);
 	}
 }
 
-static void file_entry(struct page *p, const struct tree_row *row)
+static void page_file(struct manual_page *p, const struct tree_row *row)
 {
 	struct text about = {0};
 	char path[NAME_SIZE];
 	tree_path(row, path, sizeof path);
 	text_string(&p->out, ".TP\n.BR \"");
-	roff(&p->out, row->name);
+	page_roff(&p->out, row->name);
 	text_format(&p->out, "\" \"   %s %04o, %s%s\"\n", row->effect == EFFECT_NONE ? "r" : "rw",
 		    row->mode & 07777, cachings[row->caching], effects[row->effect]);
 	tree_about(row, &about);
 	text_add(&about, "", 1);
 	p->out.failed |= about.failed;
 	if (!about.failed)
-		sentence(&p->out, about.data);
+		page_sentence(&p->out, about.data);
 	text_free(&about);
-	verb_entries(&p->out, row->verbs);
+	page_verbs(&p->out, row->verbs);
 	page_entry(p, path, "the row of this path in fs/tree/rows.c");
 }
 
-static void param_entry(struct page *p, size_t i, const struct tree_row *row)
+static void page_param(struct manual_page *p, size_t i, const struct tree_row *row)
 {
 	char path[2 * NAME_SIZE];
 	const struct param_words w = params_words(i);
@@ -91,47 +91,47 @@ static void param_entry(struct page *p, size_t i, const struct tree_row *row)
 	folder = strlen(path);
 	(void)snprintf(path + folder, sizeof path - folder, "/%s", params_name(i));
 	text_string(&p->out, ".TP\n.BR \"");
-	roff(&p->out, params_name(i));
+	page_roff(&p->out, params_name(i));
 	text_string(&p->out, "\" \"   ");
-	roff(&p->out, w.takes);
+	page_roff(&p->out, w.takes);
 	text_string(&p->out, "\"\n");
-	sentence(&p->out, w.about);
+	page_sentence(&p->out, w.about);
 	text_string(&p->out, "Default: ");
-	roff(&p->out, w.begins);
+	page_roff(&p->out, w.begins);
 	text_string(&p->out, ".\n");
 	page_entry(p, path, "the param of this name in engine/serve/params.c");
 }
 
-static void folder_entry(struct page *p, const struct tree_row *folder)
+static void page_folder(struct manual_page *p, const struct tree_row *folder)
 {
 	char path[NAME_SIZE];
 	tree_path(folder, path, sizeof path - 1);
 	(void)snprintf(path + strlen(path), 2, "/");
 	text_string(&p->out, ".SS ");
-	roff(&p->out, path[1] ? path : "The mount");
+	page_roff(&p->out, path[1] ? path : "The mount");
 	text_format(&p->out, "%s\n", path[1] ? "" : "'s own folder");
-	sentence(&p->out, folder->about);
+	page_sentence(&p->out, folder->about);
 	text_format(&p->out, "Mode %04o.\n", folder->mode & 07777);
 	page_entry(p, path, "the row of this path in fs/tree/rows.c");
 	for (size_t i = FOLDER_ROOT + 1; i < tree_rows(); i++)
 		if (tree_row(i)->name && !S_ISDIR(tree_row(i)->mode) &&
 		    tree_row(tree_row(i)->in) == folder)
-			file_entry(p, tree_row(i));
+			page_file(p, tree_row(i));
 	for (size_t i = 0; folder == tree_row(FOLDER_PARAMS) && i < params_count(); i++)
-		param_entry(p, i, folder);
+		page_param(p, i, folder);
 }
 
-void page_files(struct page *p)
+void page_files(struct manual_page *p)
 {
 	for (size_t i = FOLDER_ROOT; i < tree_rows(); i++)
 		if (S_ISDIR(tree_row(i)->mode))
-			folder_entry(p, tree_row(i));
+			page_folder(p, tree_row(i));
 }
 
 /* ---- commands ---- */
 
-/* moefs-list.1.in beside moefs.1.in. */
-static bool command_has_page(const struct page *p, const char *command)
+/* Whether moefs-COMMAND.1.in is beside the template. */
+static bool page_exists(const struct manual_page *p, const char *command)
 {
 	char path[256];
 	const char *slash = strrchr(p->name, '/');
@@ -140,18 +140,18 @@ static bool command_has_page(const struct page *p, const char *command)
 	return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
 
-void page_commands(struct page *p)
+void page_commands(struct manual_page *p)
 {
 	for (unsigned i = 0; command_row(i); i++) {
 		const struct command *c = command_row(i);
 		text_string(&p->out, ".TP\n.BR \"moefs ");
-		roff(&p->out, c->name);
+		page_roff(&p->out, c->name);
 		text_string(&p->out, "\" \" ");
-		roff(&p->out, c->usage);
+		page_roff(&p->out, c->usage);
 		text_string(&p->out, "\"\n");
-		sentence(&p->out, c->what);
+		page_sentence(&p->out, c->what);
 		text_format(&p->out, "See\n.BR moefs\\-%s (1).\n", c->name);
-		if (!command_has_page(p, c->name)) {
+		if (!page_exists(p, c->name)) {
 			(void)fprintf(
 				stderr,
 				"%s: has no page for the command %s: add moefs-%s.1.in beside it\n",
@@ -161,10 +161,10 @@ void page_commands(struct page *p)
 	}
 }
 
-static const struct command *command_of(struct page *p, struct span name)
+static const struct command *page_find_command(struct manual_page *p, struct page_span name)
 {
 	for (unsigned i = 0; command_row(i); i++)
-		if (span_is(name, command_row(i)->name))
+		if (page_span_is(name, command_row(i)->name))
 			return command_row(i);
 	(void)fprintf(stderr, "%s: there is no command \"%.*s\"\n", p->name, (int)name.length,
 		      name.text);
@@ -172,9 +172,9 @@ static const struct command *command_of(struct page *p, struct span name)
 	return NULL;
 }
 
-void page_command(struct page *p, struct span name)
+void page_command(struct manual_page *p, struct page_span name)
 {
-	const struct command *c = command_of(p, name);
+	const struct command *c = page_find_command(p, name);
 	if (!c)
 		return;
 	text_format(&p->out, ".TH MOEFS\\-");
@@ -182,20 +182,21 @@ void page_command(struct page *p, struct span name)
 		text_format(&p->out, "%c", toupper((unsigned char)*letter));
 	text_format(&p->out, " 1 \"\" \"moefs %s\" \"User Commands\"\n", MOEFS_VERSION);
 	text_format(&p->out, ".SH NAME\nmoefs\\-%s \\- ", c->name);
-	roff(&p->out, c->what);
+	page_roff(&p->out, c->what);
 	text_format(&p->out, "\n.SH SYNOPSIS\n.BR \"moefs %s\" \" ", c->name);
-	roff(&p->out, c->usage);
+	page_roff(&p->out, c->usage);
 	text_string(&p->out, "\"\n");
 }
 
 /* Of --help: an option's line is "    -n, --name VALUE   words", further words stand below these.
  */
-void page_command_options(struct page *p, struct span name)
+void page_command_options(struct manual_page *p, struct page_span name)
 {
-	const struct command *c = command_of(p, name);
-	struct span rest = {c && c->help ? c->help : "", c && c->help ? strlen(c->help) : 0}, line;
+	const struct command *c = page_find_command(p, name);
+	struct page_span rest = {c && c->help ? c->help : "", c && c->help ? strlen(c->help) : 0},
+			 line;
 	bool within = false;
-	while (span_line(&rest, &line)) {
+	while (page_span_line(&rest, &line)) {
 		char words[256], *gap;
 		(void)snprintf(words, sizeof words, "%.*s", (int)line.length, line.text);
 		char *begin = words + strspn(words, " ");
@@ -208,12 +209,12 @@ void page_command_options(struct page *p, struct span name)
 			*gap = 0;
 		if (option) {
 			text_string(&p->out, ".TP\n.B ");
-			roff(&p->out, begin);
+			page_roff(&p->out, begin);
 			text_string(&p->out, "\n");
 		}
 		if (gap || !option) {
 			const char *about = gap ? gap + 1 + strspn(gap + 1, " ") : begin;
-			roff(&p->out, about);
+			page_roff(&p->out, about);
 			text_string(&p->out, "\n");
 		}
 	}
