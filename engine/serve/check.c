@@ -249,7 +249,7 @@ static int check_folder(const char *folder, uint64_t need, struct err *e)
 	uint64_t taken = taken_in(fd);
 	close(fd);
 	if (failed)
-		return err_sys(e, -failed, "%s: cannot tell the free space", folder);
+		return err_sys(e, -failed, "%s: the free space cannot be determined", folder);
 	if (have >= need || need - have <= taken)
 		return 0;
 	need -= taken;

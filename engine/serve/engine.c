@@ -135,11 +135,10 @@ int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e)
 			       (unsigned long long)bytes, (unsigned long long)least);
 	uint64_t pins = pager_pins_need(g->pager);
 	if (bytes < pins)
-		return err_set(
-			e, ERANGE,
-			"a budget of %llu bytes cannot hold what is pinned and the experts of "
-			"a token; give at least %llu, or unpin some (experts/ctl)",
-			(unsigned long long)bytes, (unsigned long long)pins);
+		return err_set(e, ERANGE,
+			       "a budget of %llu bytes cannot hold the pinned experts and those of "
+			       "one token; give at least %llu, or unpin some (experts/ctl)",
+			       (unsigned long long)bytes, (unsigned long long)pins);
 	return budgets_ask(&g->budgets, bytes, e);
 }
 

@@ -16,7 +16,9 @@ int load_make_parents(const char *folder, struct err *e)
 		*slash = 0;
 		if (mkdir(path, 0755) && errno != EEXIST)
 			return err_sys(e, errno,
-				       "%s: cannot be made for the store; use -o store=", path);
+				       "%s: this folder for the store cannot be created; choose "
+				       "another with -o store=",
+				       path);
 		*slash = '/';
 	}
 	return 0;

@@ -200,8 +200,7 @@ static const char *nothing_to(const struct session *s, const struct request *r)
 	if (r->kind == RESULTS && !s->conversation.results.count)
 		return "tool_result: there is no result to submit";
 	if (r->kind == ANSWER && (!last || answered))
-		return last ? "answer: the last message is an answer; echo retry > ctl makes it "
-			      "anew"
+		return last ? "answer: the last message is an answer; echo retry > ctl replaces it"
 			    : "answer: there are no messages to answer";
 	if (r->kind == RETRY && !answered)
 		return last ? "retry: the conversation does not end with an answer; echo answer > "
@@ -210,8 +209,7 @@ static const char *nothing_to(const struct session *s, const struct request *r)
 	if (r->kind == CONTINUE && !answered)
 		return "continue: the last message is not an answer; echo answer > ctl makes one";
 	if (r->kind == CONTINUE && !s->tail.count && !s->written)
-		return "continue: the last answer was not cut short; echo retry > ctl makes it "
-		       "anew";
+		return "continue: the last answer was not cut short; echo retry > ctl replaces it";
 	return NULL;
 }
 

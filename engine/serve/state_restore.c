@@ -30,7 +30,7 @@ struct restored {
 static int wrap(struct err *e, int failed)
 {
 	struct err why = *e;
-	return failed ? err_because(e, &why, -failed, "state: %s; the session is what it was",
+	return failed ? err_because(e, &why, -failed, "state: %s; the session is unchanged",
 				    why.text)
 		      : 0;
 }

@@ -72,8 +72,8 @@ static size_t wanted(const struct turn *t)
 static int too_long(const struct session *s, struct err *e)
 {
 	err_set(e, EFBIG,
-		"the prompt is %s%zu tokens with the conversation before it, but the context "
-		"holds %u; shorten it, echo reset > ctl (of an ask: open it anew), echo "
+		"the prompt is %s%zu tokens with the conversation before it, but the context holds "
+		"%u; shorten it, echo reset > ctl (of an ask file: open it again), echo "
 		"drop-oldest > params/on_full, or mount with a larger -o context=",
 		s->turn.unencoded ? "at least " : "", wanted(&s->turn), s->model->id.context);
 	err_number(e, "tokens", wanted(&s->turn));

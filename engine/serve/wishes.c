@@ -85,12 +85,12 @@ int wishes_check_room(const struct wishes *w, const struct pager_id *ids, size_t
 	uint64_t beside = token_bytes < all - taken ? token_bytes : all - taken;
 	if (taken + beside <= budget)
 		return 0;
-	return err_set(
-		e, ENOSPC,
-		"they and what is pinned would take %llu bytes, and %llu must be left to "
-		"others, but other models' pins leave %llu of the budget; unpin some, or raise "
-		"cache/budget",
-		(unsigned long long)taken, (unsigned long long)beside, (unsigned long long)budget);
+	return err_set(e, ENOSPC,
+		       "these experts and the pinned ones would take %llu bytes, and %llu must "
+		       "stay free for the others, but other models' pins leave %llu of the budget; "
+		       "unpin some, or raise cache/budget",
+		       (unsigned long long)taken, (unsigned long long)beside,
+		       (unsigned long long)budget);
 }
 
 size_t wishes_list(const struct wishes *w, const struct plan *p, enum wish wish,

@@ -804,7 +804,7 @@ static struct template_node *parse_statements(struct parser *p, const char *cons
 			parse_chain(&tail,
 				    parse_node_of_two(p, N_PRINT, 0,
 						      parse_tuple(p, parse_expression), NULL));
-			parse_want_token(p, T_PRINT_END, "the end of what is printed");
+			parse_want_token(p, T_PRINT_END, "the end of the expression (}})");
 		} else {
 			parse_want_token(p, T_TAG, "a tag");
 			if (parse_at_one_of(p, ends))

@@ -147,7 +147,7 @@ damaged() {
 	local size at
 	size=$(stat -c %s "$kept")
 	for at in 3 40 200 400 $((size / 2)) $((size - 4)); do
-		flip $at | refused "the session is what it was" "Invalid argument" into
+		flip $at | refused "the session is unchanged" "Invalid argument" into
 	done
 	flip $((size / 2)) | refused "checksum" "Invalid argument" into
 	head -c $((size - 1)) "$kept" | refused "ends after $((size - 1)) of $size bytes" "Invalid argument" into

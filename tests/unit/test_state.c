@@ -523,7 +523,7 @@ static void no_flipped_bit_is_taken(void **state)
 	size_t texts = sizeof(struct state_head) + ((struct state_head *)(void *)f.at)->texts_bytes;
 	for (size_t at = 0; at < f.n; at += at < texts + 200 || at + 40 > f.n ? 1 : 397) {
 		f.at[at] ^= (uint8_t)(1 << at % 8);
-		refused(&fable, &f, at < 8 ? -EINVAL : 0, "; the session is what it was");
+		refused(&fable, &f, at < 8 ? -EINVAL : 0, "; the session is unchanged");
 		f.at[at] ^= (uint8_t)(1 << at % 8);
 	}
 	free(f.at);
