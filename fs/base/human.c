@@ -54,6 +54,15 @@ bool human_parse_size(const char *string, uint64_t whole, uint64_t *bytes)
 				       bytes);
 }
 
+bool human_parse_number(const char *string, int base, uint64_t most, uint64_t *number)
+{
+	char *end;
+	errno = 0;
+	uintmax_t value = strtoumax(string, &end, base);
+	*number = value;
+	return isdigit((unsigned char)*string) && !*end && !errno && value <= most;
+}
+
 bool human_parse_seconds(const char *string, uint32_t *seconds)
 {
 	static const struct {

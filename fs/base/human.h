@@ -11,6 +11,8 @@
  * are the same), or a percentage of `whole` bytes (0: the whole is unknown). False: not a size,
  * more than the whole, or beyond 64 bits. */
 bool human_parse_size(const char *string, uint64_t whole, uint64_t *bytes);
+/* Reads a whole number in a base, at most `most`. False: not a number, or too high. */
+bool human_parse_number(const char *string, int base, uint64_t most, uint64_t *number);
 /* Reads a time: a whole number and s, m or h. False: not a time, 0, or beyond 32 bits. */
 bool human_parse_seconds(const char *string, uint32_t *seconds);
 /* Writes a size exactly, in the largest unit that divides it: human_parse_size reads the same

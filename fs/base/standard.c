@@ -48,3 +48,15 @@ int standard_written(struct err *e)
 	return errno ? err_sys(e, errno, "cannot write to standard output")
 		     : err_set(e, EIO, "cannot write to standard output");
 }
+
+int standard_write_all(int fd, const void *data, size_t size)
+{
+	for (const char *at = data; size;) {
+		ssize_t n = write(fd, at, size);
+		if (n < 0 && errno != EINTR)
+			return errno;
+		at += n > 0 ? n : 0;
+		size -= n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}

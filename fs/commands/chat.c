@@ -40,91 +40,70 @@ static int chat_answer(struct chat_loop *c, struct err *e)
 
 /* ---- commands in the conversation ---- */
 
-static int chat_undo(struct chat_loop *c, char *rest, struct err *e)
-{
-	(void)rest;
-	return talk_verb(&c->talk, "undo", e);
-}
+struct chat_verb {
+	const char *name, *rest; /* rest: what must follow; NULL: nothing may */
+	int (*run)(struct chat_loop *c, const struct chat_verb *v, char *rest, struct err *e);
+	const char *what;
+};
 
-static int chat_reset(struct chat_loop *c, char *rest, struct err *e)
+/* undo, reset and retry are verbs of the session's ctl. */
+static int chat_ctl(struct chat_loop *c, const struct chat_verb *v, char *rest, struct err *e)
 {
 	(void)rest;
-	return talk_verb(&c->talk, "reset", e);
-}
-
-static int chat_retry(struct chat_loop *c, char *rest, struct err *e)
-{
-	(void)rest;
-	int code = talk_verb(&c->talk, "retry", e);
-	return code ? code : chat_answer(c, e);
+	int code = talk_verb(&c->talk, v->name, e);
+	return code || strcmp(v->name, "retry") != 0 ? code : chat_answer(c, e);
 }
 
 /* Expands ~/, which no shell does for this line. */
-static int chat_with_path(struct chat_loop *c, const char *path, struct err *e,
-			  int (*run)(const struct talk *, const char *, struct err *))
+static int chat_file(struct chat_loop *c, const struct chat_verb *v, char *path, struct err *e)
 {
 	const char *home = path[0] == '~' && path[1] == '/' ? getenv("HOME") : NULL;
 	char *whole = NULL;
 	if (asprintf(&whole, "%s%s", home ? home : "", path + (home ? 1 : 0)) < 0)
 		return err_set(e, ENOMEM, "no memory for a file's name");
-	int code = run(&c->talk, whole, e);
+	int code = strcmp(v->name, "save") ? talk_load(&c->talk, whole, e)
+					   : talk_save(&c->talk, whole, e);
 	free(whole);
 	return code;
 }
 
-static int chat_save(struct chat_loop *c, char *rest, struct err *e)
+static int chat_set(struct chat_loop *c, const struct chat_verb *v, char *rest, struct err *e)
 {
-	return chat_with_path(c, rest, e, talk_save);
-}
-
-static int chat_load(struct chat_loop *c, char *rest, struct err *e)
-{
-	return chat_with_path(c, rest, e, talk_load);
-}
-
-static int chat_set(struct chat_loop *c, char *rest, struct err *e)
-{
+	(void)v;
 	char *value = rest + strcspn(rest, " \t");
 	if (*value)
 		*value++ = 0;
 	return talk_set(&c->talk, rest, value, strlen(value), e);
 }
 
-static int chat_quit(struct chat_loop *c, char *rest, struct err *e)
+static int chat_quit(struct chat_loop *c, const struct chat_verb *v, char *rest, struct err *e)
 {
-	(void)rest;
-	(void)e;
+	(void)v, (void)rest, (void)e;
 	c->quits = true;
 	return 0;
 }
 
-static int chat_help(struct chat_loop *c, char *rest, struct err *e);
+static int chat_help(struct chat_loop *c, const struct chat_verb *v, char *rest, struct err *e);
 
-static const struct chat_verb {
-	const char *name, *rest; /* rest: what must follow; NULL: nothing may */
-	int (*run)(struct chat_loop *c, char *rest, struct err *e);
-	const char *what;
-} verbs[] = {
-	{"undo", NULL, chat_undo, "forget the last question and its answer"},
-	{"retry", NULL, chat_retry, "answer the last question again"},
-	{"reset", NULL, chat_reset, "forget the conversation"},
-	{"save", "FILE", chat_save, "save the conversation and its computed state"},
-	{"load", "FILE", chat_load, "go on with a saved conversation"},
+static const struct chat_verb verbs[] = {
+	{"undo", NULL, chat_ctl, "forget the last question and its answer"},
+	{"retry", NULL, chat_ctl, "answer the last question again"},
+	{"reset", NULL, chat_ctl, "forget the conversation"},
+	{"save", "FILE", chat_file, "save the conversation and its computed state"},
+	{"load", "FILE", chat_file, "go on with a saved conversation"},
 	{"set", "PARAM VALUE", chat_set, "set a param for the next answers; see moefs(5)"},
 	{"help", NULL, chat_help, "show this list"},
 	{"quit", NULL, chat_quit, "end the conversation, like Ctrl-D"},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
-static int chat_help(struct chat_loop *c, char *rest, struct err *e)
+static int chat_help(struct chat_loop *c, const struct chat_verb *v, char *rest, struct err *e)
 {
-	(void)c;
-	(void)rest;
-	(void)e;
-	for (size_t i = 0; i < VERBS; i++)
-		(void)printf("/%s%s%-*s %s\n", verbs[i].name, verbs[i].rest ? " " : "",
-			     18 - (int)strlen(verbs[i].name) - (verbs[i].rest != NULL),
-			     verbs[i].rest ? verbs[i].rest : "", verbs[i].what);
+	(void)c, (void)rest, (void)e;
+	for (v = verbs; v < verbs + VERBS; v++)
+		(void)printf("/%s%s%-*s %s\n", v->name, v->rest ? " " : "",
+			     18 - (int)strlen(v->name) - (v->rest != NULL), v->rest ? v->rest : "",
+			     v->what);
 	(void)puts("Ctrl-C stops an answer. A line that ends in \\ goes on in the next line. A "
 		   "text of "
 		   "several\nlines may stand between \"\"\" and \"\"\". To begin a question with "
@@ -145,7 +124,7 @@ static int chat_run_verb(struct chat_loop *c, char *line, struct err *e)
 		if (!*rest != !v->rest)
 			return err_set(e, EINVAL, "write /%s%s%s", v->name, v->rest ? " " : "",
 				       v->rest ? v->rest : "");
-		return v->run(c, rest, e);
+		return v->run(c, v, rest, e);
 	}
 	return err_set(e, EINVAL,
 		       "/%.*s is no command: /help lists the commands; to begin a question with /, "

@@ -1,6 +1,7 @@
 /* See mounts.h. */
 #include "fs/commands/mounts.h"
 #include "fs/base/proc.h"
+#include "fs/base/standard.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -137,13 +138,7 @@ static int mounts_tell(const struct mount_seen *m, int out)
 	int code = mounts_models(m, mounts_add_model, &t);
 	if (code)
 		return code == -ENOTCONN ? GONE : UNREADABLE;
-	for (size_t at = 0; !t.failed && at < t.length;) {
-		ssize_t n = write(out, t.data + at, t.length - at);
-		if (n < 0 && errno != EINTR)
-			return 1;
-		at += n > 0 ? (size_t)n : 0;
-	}
-	return t.failed;
+	return t.failed || standard_write_all(out, t.data, t.length);
 }
 
 /* ---- the process that waits for it ---- */

@@ -1,5 +1,6 @@
 /* See talk.h. */
 #include "fs/commands/talk.h"
+#include "fs/base/standard.h"
 #include "fs/commands/mounts.h"
 
 #include <errno.h>
@@ -93,25 +94,9 @@ static int talk_open(const struct talk *t, const char *file, int flags)
 static int talk_why(const struct talk *t, const char *what, int code, struct err *e)
 {
 	char words[sizeof e->text];
-	int fd = talk_open(t, "error", O_RDONLY);
-	ssize_t n = fd < 0 ? 0 : read(fd, words, sizeof words - 1);
-	if (fd >= 0)
-		close(fd);
-	words[n > 0 ? n : 0] = 0;
-	words[strcspn(words, "\n")] = 0;
+	if (mounts_value(t->folder, "error", words, sizeof words))
+		*words = 0;
 	return *words ? err_set(e, code, "%s", words) : err_sys(e, code, "%s", what);
-}
-
-static int talk_write_all(int fd, const char *data, size_t size)
-{
-	while (size) {
-		ssize_t n = write(fd, data, size);
-		if (n < 0 && errno != EINTR)
-			return errno;
-		data += n > 0 ? n : 0;
-		size -= n > 0 ? (size_t)n : 0;
-	}
-	return 0;
 }
 
 /* Some files take effect when they are closed, so close may report the refusal. */
@@ -119,7 +104,7 @@ static int talk_put(const struct talk *t, const char *file, const char *data, si
 		    struct err *e)
 {
 	int fd = talk_open(t, file, O_WRONLY | O_TRUNC);
-	int failed = fd < 0 ? errno : talk_write_all(fd, data, size);
+	int failed = fd < 0 ? errno : standard_write_all(fd, data, size);
 	if (fd >= 0 && close(fd) && !failed)
 		failed = errno;
 	return failed ? talk_why(t, file, failed, e) : 0;
@@ -216,7 +201,7 @@ static int talk_copy(const struct talk *t, int from, const char *from_name, int 
 			return err_sys(e, errno, "cannot read %s", from_name);
 		if (n == 0)
 			return 0;
-		int failed = talk_write_all(to, piece, (size_t)n);
+		int failed = standard_write_all(to, piece, (size_t)n);
 		if (failed)
 			return t ? talk_why(t, to_name, failed, e)
 				 : err_sys(e, failed, "%s", to_name);

@@ -1,5 +1,6 @@
 /* See terminal.h. Lines are edited by libedit. */
 #include "fs/commands/terminal.h"
+#include "fs/base/standard.h"
 #include "fs/commands/mounts.h"
 
 #include <errno.h>
@@ -23,14 +24,8 @@
 static int terminal_write(const struct terminal_output *s, const char *data, size_t size,
 			  struct err *e)
 {
-	while (size) {
-		ssize_t n = write(s->fd, data, size);
-		if (n < 0 && errno != EINTR)
-			return err_sys(e, errno, "cannot write the answer");
-		data += n > 0 ? n : 0;
-		size -= n > 0 ? (size_t)n : 0;
-	}
-	return 0;
+	int code = standard_write_all(s->fd, data, size);
+	return code ? err_sys(e, code, "cannot write the answer") : 0;
 }
 
 /* Adds the whole characters of `from`, or with `last` all of it, and returns how many bytes that

@@ -91,22 +91,18 @@ void asks_remove(struct conversation *c)
 	asks_forget(c);
 }
 
-/* Whether nobody has it open and an hour has passed since it was used. */
-static bool ask_is_unused(const struct conversation *c, uint64_t now)
-{
-	return c->references == 1 && c->session && !session_working(c->session) &&
-	       now - c->used >= unused_ns;
-}
-
 void asks_expire(struct mount *m)
 {
 	for (struct mounted *x = NULL; (x = mount_next_model(m, x));) {
 		struct link *next, *asks = &x->asks;
 		uint64_t now = list_empty(asks) ? 0 : clock_ns();
 		for (struct link *l = asks->next; l != asks; l = next) {
+			struct conversation *c = ask_from(l);
+			bool open = c->references > 1;
 			next = l->next;
-			if (ask_is_unused(ask_from(l), now))
-				asks_remove(ask_from(l));
+			if (!open && c->session && !session_working(c->session) &&
+			    now - c->used >= unused_ns)
+				asks_remove(c);
 		}
 	}
 }

@@ -128,15 +128,6 @@ int options_absolute(char **path, struct err *e)
 	return 0;
 }
 
-static bool options_parse_number(const char *string, uint32_t *number)
-{
-	char *end;
-	errno = 0;
-	uintmax_t value = strtoumax(string, &end, 10);
-	*number = (uint32_t)value;
-	return isdigit((unsigned char)*string) && !*end && !errno && value && value <= UINT32_MAX;
-}
-
 static int options_set_name(struct options *o, const char *name, struct err *e)
 {
 	if (o->model_count > 1)
@@ -154,19 +145,12 @@ static int options_set_name(struct options *o, const char *name, struct err *e)
 	return 0;
 }
 
-static bool options_parse_mode(const char *string, mode_t *mode)
-{
-	char *end;
-	unsigned long value = strtoul(string, &end, 8);
-	*mode = (mode_t)value;
-	return isdigit((unsigned char)*string) && !*end && value <= 0777;
-}
-
 /* Applies an option of the mount, not of the engine. */
 static int options_apply_to_mount(struct options *o, size_t i, struct err *e)
 {
 	const char *string = o->values[i];
 	int failed = 0;
+	uint64_t mode;
 	switch (values[i].kind) {
 	case NAME:
 		return options_set_name(o, string, e);
@@ -187,10 +171,11 @@ static int options_apply_to_mount(struct options *o, size_t i, struct err *e)
 	case GROUP:
 		return privilege_set_group(&o->whose, string, e);
 	case MODE:
-		return options_parse_mode(string, &o->umask)
-			       ? 0
-			       : err_set(e, EINVAL, "-o %s=%s is not %s", values[i].name, string,
-					 values[i].what);
+		if (!human_parse_number(string, 8, 0777, &mode))
+			return err_set(e, EINVAL, "-o %s=%s is not %s", values[i].name, string,
+				       values[i].what);
+		o->umask = (mode_t)mode;
+		return 0;
 	default:
 		return 0;
 	}
@@ -201,12 +186,15 @@ int options_apply(struct options *o, size_t i, struct err *e)
 	const struct option_value *v = &values[i];
 	const char *string = o->values[i];
 	void *place = (char *)&o->engine + v->offset;
+	uint64_t number;
 	bool named = v->kind >= PATH;
 	bool good = string && (*string || v->kind == ADDRESS);
 	if (!string || (!named && !strcmp(string, "auto")))
 		return 0;
-	if (good && v->kind == NUMBER)
-		good = options_parse_number(string, place);
+	if (good && v->kind == NUMBER) {
+		good = human_parse_number(string, 10, UINT32_MAX, &number) && number;
+		*(uint32_t *)place = (uint32_t)number;
+	}
 	if (good && v->kind == SIZE)
 		good = human_parse_size(string, engine_memory(), place) && *(uint64_t *)place;
 	if (good && v->kind == SECONDS)

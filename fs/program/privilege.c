@@ -1,7 +1,7 @@
 /* See privilege.h. */
 #include "fs/program/privilege.h"
+#include "fs/base/human.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fuse3/fuse_lowlevel.h>
 #include <grp.h>
@@ -15,14 +15,7 @@
 #include <unistd.h>
 
 /* The highest number means "no change" to setresuid(2) and setresgid(2). */
-static bool privilege_parse_number(const char *string, uint32_t *number)
-{
-	char *end;
-	errno = 0;
-	unsigned long long value = strtoull(string, &end, 10);
-	*number = (uint32_t)value;
-	return isdigit((unsigned char)*string) && !*end && !errno && value < UINT32_MAX;
-}
+static const uint32_t id_most = UINT32_MAX - 1;
 
 static int privilege_refuse(const char *option, const char *value, struct err *e)
 {
@@ -35,8 +28,9 @@ static int privilege_refuse(const char *option, const char *value, struct err *e
 
 int privilege_set_user(struct privilege *p, const char *user, struct err *e)
 {
-	uint32_t uid = 0;
-	bool numeric = privilege_parse_number(user, &uid);
+	uint64_t number;
+	bool numeric = human_parse_number(user, 10, id_most, &number);
+	uid_t uid = (uid_t)number;
 	const struct passwd *found = numeric ? getpwuid(uid) : getpwnam(user);
 	if (!found && !numeric)
 		return err_set(e, EINVAL, "-o uid=%s: there is no such user", user);
@@ -54,8 +48,9 @@ int privilege_set_user(struct privilege *p, const char *user, struct err *e)
 
 int privilege_set_group(struct privilege *p, const char *group, struct err *e)
 {
-	uint32_t gid = 0;
-	bool numeric = privilege_parse_number(group, &gid);
+	uint64_t number;
+	bool numeric = human_parse_number(group, 10, id_most, &number);
+	gid_t gid = (gid_t)number;
 	const struct group *found = numeric ? getgrgid(gid) : getgrnam(group);
 	if (!found && !numeric)
 		return err_set(e, EINVAL, "-o gid=%s: there is no such group", group);
