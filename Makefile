@@ -60,10 +60,10 @@ PAGE_FILES := $(wildcard fs/gateway/page/*.html fs/gateway/page/*.css fs/gateway
 $(BUILD)/fs/gateway/page/data.c: $(PAGE_FILES) Makefile
 	$(call say,PAGE,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q){ echo '#include "fs/gateway/page.h"'; \
+	$(Q){ echo '#include "fs/gateway/gateway.h"'; \
 		i=0; for f in $(PAGE_FILES); do i=$$((i + 1)); echo "static const unsigned char f$$i[] = {"; \
 			od -An -v -tu1 $$f | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '};'; done; \
-		echo 'const struct page_file page_files[] = {'; \
+		echo 'const struct web_file web_files[] = {'; \
 		i=0; for f in $(PAGE_FILES); do i=$$((i + 1)); echo "{\"$${f##*/}\", f$$i, sizeof f$$i},"; done; \
 		echo '{0, 0, 0}};'; } >$@.new && mv $@.new $@
 $(BUILD)/fs/gateway/page/data.o: $(BUILD)/fs/gateway/page/data.c
@@ -79,7 +79,7 @@ PAGES := $(patsubst fs/install/%.in,$(BUILD)/install/%,$(wildcard fs/install/*.i
 .PHONY: pages
 pages: $(PAGES)
 
-PAGES_OBJS := $(call objects,$(wildcard fs/install/pages/*.c) fs/gateway/options_help.c) $(filter-out $(BUILD)/fs/main.o,$(FS_OBJS))
+PAGES_OBJS := $(call objects,$(wildcard fs/install/pages/*.c) fs/gateway/gateway_options.c) $(filter-out $(BUILD)/fs/main.o,$(FS_OBJS))
 $(BUILD)/pages: $(PAGES_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
@@ -148,7 +148,7 @@ UNIT_WRAPPED := turn_step $(addprefix io_,pread pwrite sync sync_folder reserve 
 # What of the benchmarks, of the gateway (what knows nothing of HTTP) and of the tree has tests of its own.
 UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
 	$(filter-out %_routes.c,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c)) fs/gateway/problem.c \
-	$(addprefix fs/gateway/body/,characters.c dialog.c json_body.c offered.c wanted.c) \
+	$(wildcard fs/gateway/body/*.c) \
 	fs/mount/call.c fs/base/text.c fs/base/human.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
 $(UNIT): $(UNIT_OBJS) $(HELP_OBJS) $(UNIT_TESTED) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
@@ -242,7 +242,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libmoefs.a
 		-fno-sanitize-recover=all $(PKG_CFLAGS) -o $@ $^ $(PKG_LIBS) -lm -pthread
 
 # The gateway's has nothing of the library.
-HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c fs/gateway/*/*.c)) $(BUILD)/fs/gateway/page/data.c \
+HTTP_SRC := $(filter-out fs/gateway/gateway.c,$(wildcard fs/gateway/*.c fs/gateway/*/*.c)) $(BUILD)/fs/gateway/page/data.c \
 	fs/base/text.c cache/err.c
 $(BUILD)/fuzz/fuzz_request: tests/fuzz/fuzz_request.c $(HTTP_SRC)
 	$(call say,FUZZ,$@)

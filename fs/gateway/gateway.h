@@ -1,41 +1,80 @@
-/* What all requests share. */
+/* What all requests share, the options, and the listener. */
 #ifndef MOEFS_FS_GATEWAY_GATEWAY_H
 #define MOEFS_FS_GATEWAY_GATEWAY_H
 
-#include "fs/gateway/turn/blocked.h"
-#include "fs/gateway/options.h"
-#include "fs/gateway/turn/removal.h"
+#include "cache/err.h"
+#include "fs/gateway/turn/client_wait.h"
+#include "fs/gateway/turn/kept_sessions.h"
 
+#include <regex.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-struct gate;
-struct kept;
-struct responses_kept;
-struct keys;
+/* ---- options: gateway_options.c ---- */
+
+struct gateway_options { /* strings are borrowed from argv; gateway_options_free */
+	const char *tree;
+	const char *listen; /* ADDR:PORT or unix:PATH */
+	const char *cert, *key, *key_file;
+	const char *cors; /* an origin, or *; NULL: none */
+	const char *host; /* one more name that a Host header may have */
+	regex_t *ignored; /* lines that are taken out of system texts; NULL: none */
+	const char *poll; /* on or off; NULL: as the tree needs it */
+	bool log_prompts, verbose, help, version;
+	unsigned timeout; /* seconds that a client may be silent */
+	unsigned connections, active, queue, keep, body;
+};
+
+int gateway_options_parse(struct gateway_options *o, int argc, char **argv, struct err *e);
+void gateway_options_free(struct gateway_options *o);
+extern const char gateway_options_help[];
+
+/* ---- what all requests share ---- */
 
 struct gateway {
-	const struct options *options;
-	struct gate *gate; /* how many answer at once, and who waits */
-	struct keys *keys; /* NULL: none is asked for */
-	struct kept *kept; /* sessions of finished requests */
+	const struct gateway_options *options;
+	struct gate *gate;	  /* slots for turns */
+	struct access_keys *keys; /* NULL: no keys are needed */
+	struct kept *kept;	  /* sessions of finished requests */
 	struct responses_kept *responses;
-	struct removal removal;	       /* sessions that are to go */
-	struct blocked blocked;	       /* threads that wait for a token in a read */
+	struct removal removal;	       /* sessions that will be removed */
+	struct client_reads reads;     /* threads that wait for a token in read(2) */
 	dev_t device;		       /* the tree's, when this gateway began */
-	bool polls;		       /* whether the tree's files can be polled */
+	bool polls;		       /* the tree's files can be polled */
 	char id[64];		       /* MACHINE.PROCESS.START: in the names of its sessions */
-	void (*say)(const char *line); /* to who has started it; from any thread */
+	void (*log)(const char *line); /* from any thread */
 	atomic_bool stopping;
 	atomic_uint_fast64_t next_session;
-	atomic_uint_fast64_t
-		model_known; /* which was found, and in which second (turn_refused.c) */
+	atomic_uint_fast64_t model_known; /* a model and the second it was found in: turn_begin.c */
 	struct counters {
 		atomic_uint_fast64_t requests[6]; /* by the first digit of the status */
 		atomic_uint_fast64_t active, dropped;
 		atomic_uint_fast64_t prompt_tokens, cached_tokens, output_tokens;
 	} counters;
 };
+
+/* ---- the page's files, which make generates from page/ ---- */
+
+struct web_file {
+	const char *name; /* NULL ends the list */
+	const unsigned char *data;
+	size_t size;
+};
+extern const struct web_file web_files[];
+
+/* ---- the listener: server.c ---- */
+
+struct server;
+
+/* Serves connections to a socket that listens, which the server then owns. */
+int server_begin(struct server **out, struct gateway *g, int socket, struct err *e);
+/* Called each second: hangs up on clients that take too long over a request. */
+void server_tick(struct server *s);
+/* Takes no more connections, hangs up on all clients, and returns when all requests have ended.
+ * NULL is fine. */
+void server_end(struct server *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sockets to listen on. See listen.h. */
+/* See listen.h. */
 #include "fs/gateway/listen.h"
 
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@
 
 enum { BACKLOG = 128 };
 
-static socklen_t address_of(int socket, struct sockaddr_storage *a)
+static socklen_t listen_address(int socket, struct sockaddr_storage *a)
 {
 	socklen_t size = sizeof *a;
 	memset(a, 0, sizeof *a);
@@ -26,7 +26,7 @@ bool listen_is_local(int socket)
 	struct sockaddr_storage a;
 	const struct sockaddr_in *v4 = (const void *)&a;
 	const struct sockaddr_in6 *v6 = (const void *)&a;
-	if (!address_of(socket, &a))
+	if (!listen_address(socket, &a))
 		return false;
 	if (a.ss_family == AF_INET)
 		return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
@@ -38,7 +38,7 @@ void listen_words(int socket, char *words, unsigned size)
 {
 	struct sockaddr_storage a;
 	char host[INET6_ADDRSTRLEN] = "", port[16] = "";
-	socklen_t n = address_of(socket, &a);
+	socklen_t n = listen_address(socket, &a);
 	if (a.ss_family == AF_UNIX)
 		(void)snprintf(words, size, "unix:%s", ((const struct sockaddr_un *)&a)->sun_path);
 	else if (n && !getnameinfo((struct sockaddr *)&a, n, host, sizeof host, port, sizeof port,
@@ -49,7 +49,8 @@ void listen_words(int socket, char *words, unsigned size)
 		(void)snprintf(words, size, "?");
 }
 
-static int bound(int fd, const struct sockaddr *a, socklen_t n, const char *address, struct err *e)
+static int listen_bind(int fd, const struct sockaddr *a, socklen_t n, const char *address,
+		       struct err *e)
 {
 	if (bind(fd, a, n) == 0 && listen(fd, BACKLOG) == 0)
 		return fd;
@@ -58,8 +59,8 @@ static int bound(int fd, const struct sockaddr *a, socklen_t n, const char *addr
 	return code;
 }
 
-/* What a gateway that was killed has left is a file that nobody listens on. */
-static void remove_dead(const struct sockaddr_un *a)
+/* Removes the socket's file of a gateway that was killed: nobody listens on it. */
+static void listen_remove_dead(const struct sockaddr_un *a)
 {
 	struct stat st;
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -78,17 +79,17 @@ static int listen_unix(const char *path, const char *address, struct err *e)
 		return err_set(e, EINVAL, "listen=%s: a socket's path has 1 to %zu bytes", address,
 			       sizeof a.sun_path - 1);
 	memcpy(a.sun_path, path, strlen(path) + 1);
-	remove_dead(&a);
+	listen_remove_dead(&a);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_sys(e, errno, "cannot make a socket");
-	mode_t mask = umask(077); /* its user's alone */
-	fd = bound(fd, (const struct sockaddr *)&a, sizeof a, address, e);
+	mode_t mask = umask(077); /* for its user alone */
+	fd = listen_bind(fd, (const struct sockaddr *)&a, sizeof a, address, e);
 	umask(mask);
 	return fd;
 }
 
-/* Numbers alone: a name would be looked up, and may be several. */
+/* Takes numbers only: a name would have to be looked up, and may have several addresses. */
 static int listen_ip(const char *address, struct err *e)
 {
 	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
@@ -102,7 +103,7 @@ static int listen_ip(const char *address, struct err *e)
 		n -= 2;
 	}
 	if (!colon || n >= sizeof host)
-		return err_set(e, EINVAL, "listen=%s is no ADDR:PORT or unix:PATH", address);
+		return err_set(e, EINVAL, "listen=%s is not ADDR:PORT or unix:PATH", address);
 	(void)snprintf(host, sizeof host, "%.*s", (int)n, address);
 	if (!strcmp(host, "localhost"))
 		(void)snprintf(host, sizeof host, "127.0.0.1");
@@ -117,22 +118,19 @@ static int listen_ip(const char *address, struct err *e)
 		fd = err_sys(e, errno, "cannot make a socket");
 	else {
 		(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-		fd = bound(fd, found->ai_addr, found->ai_addrlen, address, e);
+		fd = listen_bind(fd, found->ai_addr, found->ai_addrlen, address, e);
 	}
 	freeaddrinfo(found);
 	return fd;
 }
 
-static int listen_open(int fd, struct err *e)
-{
-	struct sockaddr_storage a;
-	return address_of(fd, &a) ? fd : err_set(e, EBADF, "listen=fd:%d is no socket", fd);
-}
-
 int listen_on(const char *address, struct err *e)
 {
-	if (!strncmp(address, "fd:", 3) && address[3] >= '0' && address[3] <= '9')
-		return listen_open(atoi(address + 3), e);
-	return strncmp(address, "unix:", 5) ? listen_ip(address, e)
-					    : listen_unix(address + 5, address, e);
+	struct sockaddr_storage a;
+	if (!strncmp(address, "unix:", 5))
+		return listen_unix(address + 5, address, e);
+	if (strncmp(address, "fd:", 3) != 0 || address[3] < '0' || address[3] > '9')
+		return listen_ip(address, e);
+	int fd = atoi(address + 3);
+	return listen_address(fd, &a) ? fd : err_set(e, EBADF, "listen=fd:%d is not a socket", fd);
 }

@@ -1,11 +1,11 @@
-/* Who has a client's socket. See peer.h.
+/* Which user has a client's socket. See access.h.
  *
  * sock_diag(7) looks one socket up by its exact addresses and ports; where it is missing (a kernel
  * or a sandbox without inet_diag), /proc/net/tcp and tcp6 list all of them. A socket that its owner
  * has closed, or that was never handed to a process, is reported with user 0 and inode 0: user 0
  * alone proves nothing. A user that this user namespace does not map is reported as the overflow
  * user, which may be anybody. */
-#include "fs/gateway/peer.h"
+#include "fs/gateway/access.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,14 +22,14 @@
 #include <unistd.h>
 
 /* One end of a connection. IPv4 is written as IPv6 (::ffff:a.b.c.d), as dual-stack sockets do. */
-struct end {
+struct peer_end {
 	struct in6_addr address;
 	uint32_t scope;
 	uint16_t port; /* network byte order */
 };
 
 /* What the kernel says of a socket. */
-struct holder {
+struct peer_holder {
 	unsigned state, user;
 	unsigned long inode;
 };
@@ -44,27 +44,27 @@ static struct in6_addr peer_mapped(struct in_addr v4)
 	return v6;
 }
 
-static bool peer_end_of(const struct sockaddr_storage *a, struct end *end)
+static bool peer_end_of(const struct sockaddr_storage *a, struct peer_end *end)
 {
 	const struct sockaddr_in *v4 = (const void *)a;
 	const struct sockaddr_in6 *v6 = (const void *)a;
 	if (a->ss_family == AF_INET)
-		*end = (struct end){peer_mapped(v4->sin_addr), 0, v4->sin_port};
+		*end = (struct peer_end){peer_mapped(v4->sin_addr), 0, v4->sin_port};
 	else if (a->ss_family == AF_INET6)
-		*end = (struct end){v6->sin6_addr, v6->sin6_scope_id, v6->sin6_port};
+		*end = (struct peer_end){v6->sin6_addr, v6->sin6_scope_id, v6->sin6_port};
 	else
 		return false;
 	return true;
 }
 
-static bool peer_same_end(const struct end *a, const struct end *b)
+static bool peer_same_end(const struct peer_end *a, const struct peer_end *b)
 {
 	return a->port == b->port && IN6_ARE_ADDR_EQUAL(&a->address, &b->address);
 }
 
 /* ---- sock_diag ---- */
 
-struct diag_request {
+struct peer_diag_request {
 	struct nlmsghdr head;
 	struct inet_diag_req_v2 body;
 };
@@ -78,10 +78,11 @@ static void peer_put_address(const struct in6_addr *address, bool v4, __be32 out
 }
 
 /* The socket whose own end is `client` and whose other end is `server`. */
-static struct diag_request peer_diag_request(const struct end *client, const struct end *server)
+static struct peer_diag_request peer_diag_request(const struct peer_end *client,
+						  const struct peer_end *server)
 {
 	bool v4 = IN6_IS_ADDR_V4MAPPED(&client->address) && IN6_IS_ADDR_V4MAPPED(&server->address);
-	struct diag_request r = {
+	struct peer_diag_request r = {
 		.head = {.nlmsg_len = sizeof r,
 			 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
 			 .nlmsg_flags = NLM_F_REQUEST},
@@ -105,9 +106,10 @@ static bool peer_diag_answers(const struct inet_diag_sockid *asked,
 	return asked->idiag_sport == got->idiag_sport && asked->idiag_dport == got->idiag_dport;
 }
 
-static bool peer_diag(const struct end *client, const struct end *server, struct holder *out)
+static bool peer_diag(const struct peer_end *client, const struct peer_end *server,
+		      struct peer_holder *out)
 {
-	struct diag_request request = peer_diag_request(client, server);
+	struct peer_diag_request request = peer_diag_request(client, server);
 	_Alignas(struct nlmsghdr) char answer[4096];
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	if (fd < 0)
@@ -124,14 +126,14 @@ static bool peer_diag(const struct end *client, const struct end *server, struct
 	    head->nlmsg_len < NLMSG_LENGTH(sizeof *found) ||
 	    !peer_diag_answers(&request.body.id, &found->id))
 		return false;
-	*out = (struct holder){found->idiag_state, found->idiag_uid, found->idiag_inode};
+	*out = (struct peer_holder){found->idiag_state, found->idiag_uid, found->idiag_inode};
 	return true;
 }
 
 /* ---- /proc/net ---- */
 
 /* ADDRESS:PORT as /proc/net/tcp has them: words of the host's byte order in hexadecimal. */
-static bool peer_proc_end(const char *text, struct end *end)
+static bool peer_proc_end(const char *text, struct peer_end *end)
 {
 	const char *colon = strchr(text, ':');
 	size_t digits = colon ? (size_t)(colon - text) : 0;
@@ -143,7 +145,7 @@ static bool peer_proc_end(const char *text, struct end *end)
 		memcpy(word, text + 8 * i, 8);
 		words[i] = (uint32_t)strtoul(word, NULL, 16);
 	}
-	*end = (struct end){.port = htons((uint16_t)strtoul(colon + 1, NULL, 16))};
+	*end = (struct peer_end){.port = htons((uint16_t)strtoul(colon + 1, NULL, 16))};
 	if (digits == 8)
 		end->address = peer_mapped((struct in_addr){words[0]});
 	else
@@ -151,20 +153,20 @@ static bool peer_proc_end(const char *text, struct end *end)
 	return true;
 }
 
-static bool peer_proc_line(const char *line, const struct end *client, const struct end *server,
-			   struct holder *out)
+static bool peer_proc_line(const char *line, const struct peer_end *client,
+			   const struct peer_end *server, struct peer_holder *out)
 {
 	char own[64], other[64];
-	struct end a, b;
-	struct holder h;
+	struct peer_end a, b;
+	struct peer_holder h;
 	return sscanf(line, " %*d: %63s %63s %x %*s %*s %*s %u %*u %lu", own, other, &h.state,
 		      &h.user, &h.inode) == 5 &&
 	       peer_proc_end(own, &a) && peer_proc_end(other, &b) && peer_same_end(&a, client) &&
 	       peer_same_end(&b, server) && (*out = h, true);
 }
 
-static bool peer_proc(const char *path, const struct end *client, const struct end *server,
-		      struct holder *out)
+static bool peer_proc(const char *path, const struct peer_end *client,
+		      const struct peer_end *server, struct peer_holder *out)
 {
 	FILE *file = fopen(path, "re");
 	char line[512];
@@ -195,7 +197,8 @@ static bool peer_user_is_own(unsigned user)
 	return (user == geteuid() || user == 0) && user != peer_overflow_user();
 }
 
-/* Our end of the connection stands: so its addresses were nobody else's while they were looked up. */
+/* Our end of the connection stands: so its addresses were nobody else's while they were looked up.
+ */
 static bool peer_still_connected(int socket)
 {
 	struct tcp_info info = {0};
@@ -208,13 +211,12 @@ static bool peer_is_own_by_address(int socket, const struct sockaddr_storage *th
 {
 	struct sockaddr_storage ours = {0};
 	socklen_t size = sizeof ours;
-	struct end client, server;
-	struct holder h;
+	struct peer_end client, server;
+	struct peer_holder h;
 	if (getsockname(socket, (struct sockaddr *)&ours, &size) || !peer_end_of(theirs, &client) ||
 	    !peer_end_of(&ours, &server))
 		return false;
-	if (!peer_diag(&client, &server, &h) &&
-	    !peer_proc("/proc/net/tcp", &client, &server, &h) &&
+	if (!peer_diag(&client, &server, &h) && !peer_proc("/proc/net/tcp", &client, &server, &h) &&
 	    !peer_proc("/proc/net/tcp6", &client, &server, &h))
 		return false;
 	return h.state == TCP_ESTABLISHED && h.inode && peer_user_is_own(h.user) &&

@@ -1,10 +1,11 @@
-/* Failures in the shapes of the protocols. See problem.h. */
+/* See problem.h. */
 #include "fs/gateway/problem.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
+/* The HTTP status, the seconds of Retry-After, OpenAI's type and code, Anthropic's type. */
 static const struct {
 	unsigned status, retry;
 	const char *openai, *code, *anthropic;
@@ -43,9 +44,14 @@ int problem_set(struct problem *p, enum problem_kind kind, const char *param, co
 	return -1;
 }
 
+int problem_no_memory(struct problem *p)
+{
+	return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
+}
+
 unsigned problem_status(const struct problem *p, enum protocol protocol)
 {
-	enum { OVERLOADED = 529 }; /* Anthropic's own, for what is 503 elsewhere */
+	enum { OVERLOADED = 529 }; /* Anthropic's own status where others have 503 */
 	if (protocol == PROTOCOL_ANTHROPIC && p->kind == PROBLEM_NOT_NOW)
 		return OVERLOADED;
 	return kinds[p->kind].status;
@@ -56,58 +62,39 @@ unsigned problem_retry(const struct problem *p)
 	return kinds[p->kind].retry;
 }
 
-static struct json_object *text_or_null(const char *text)
+static void problem_put(json_object *o, const char *key, const char *text)
 {
-	return text && *text ? json_object_new_string(text) : NULL;
+	json_object_object_add(o, key, text && *text ? json_object_new_string(text) : NULL);
 }
 
-/* Anthropic's clients look for its own service's words where a prompt is too long. */
-static struct json_object *anthropic_message(const struct problem *p)
+json_object *problem_json(const struct problem *p, enum protocol protocol, const char *request)
 {
-	char text[128];
-	if (p->kind != PROBLEM_TOO_LONG || !p->maximum)
-		return json_object_new_string(p->text);
-	(void)snprintf(text, sizeof text,
-		       "prompt is too long: %" PRIu64 " tokens > %" PRIu64 " maximum", p->tokens,
-		       p->maximum);
-	return json_object_new_string(text);
-}
-
-/* By which Anthropic's packages know what they can mend: a lost thread they begin again. */
-static struct json_object *anthropic_details(const struct problem *p)
-{
-	if (p->kind != PROBLEM_THREAD)
-		return NULL;
-	struct json_object *details = json_object_new_object();
-	json_object_object_add(details, "error_code", json_object_new_string(kinds[p->kind].code));
-	return details;
-}
-
-struct json_object *problem_json(const struct problem *p, enum protocol protocol,
-				 const char *request)
-{
-	struct json_object *all = json_object_new_object(), *error = json_object_new_object();
-	if (!all || !error) {
-		json_object_put(all);
-		json_object_put(error);
-		return NULL;
+	json_object *all = json_object_new_object(), *error = json_object_new_object();
+	if (protocol == PROTOCOL_OPENAI) {
+		problem_put(error, "message", p->text);
+		problem_put(error, "type", kinds[p->kind].openai);
+		problem_put(error, "param", p->param);
+		problem_put(error, "code", kinds[p->kind].code);
+		json_object_object_add(all, "error", error);
+		return all;
 	}
-	if (protocol == PROTOCOL_ANTHROPIC) {
-		json_object_object_add(all, "type", json_object_new_string("error"));
-		json_object_object_add(error, "type",
-				       json_object_new_string(kinds[p->kind].anthropic));
-		json_object_object_add(error, "message", anthropic_message(p));
-		struct json_object *details = anthropic_details(p);
-		if (details)
-			json_object_object_add(error, "details", details);
-		json_object_object_add(all, "request_id", json_object_new_string(request));
-	} else {
-		json_object_object_add(error, "message", json_object_new_string(p->text));
-		json_object_object_add(error, "type",
-				       json_object_new_string(kinds[p->kind].openai));
-		json_object_object_add(error, "param", text_or_null(p->param));
-		json_object_object_add(error, "code", text_or_null(kinds[p->kind].code));
+	char text[sizeof p->text];
+	(void)snprintf(text, sizeof text, "%s", p->text);
+	/* Anthropic's clients look for their own service's words where a prompt is too long. */
+	if (p->kind == PROBLEM_TOO_LONG && p->maximum)
+		(void)snprintf(text, sizeof text,
+			       "prompt is too long: %" PRIu64 " tokens > %" PRIu64 " maximum",
+			       p->tokens, p->maximum);
+	problem_put(all, "type", "error");
+	problem_put(error, "type", kinds[p->kind].anthropic);
+	problem_put(error, "message", text);
+	/* Anthropic's packages know a lost thread by this code, and begin it again. */
+	if (p->kind == PROBLEM_THREAD) {
+		json_object *details = json_object_new_object();
+		problem_put(details, "error_code", kinds[p->kind].code);
+		json_object_object_add(error, "details", details);
 	}
+	problem_put(all, "request_id", request);
 	json_object_object_add(all, "error", error);
 	return all;
 }

@@ -1,5 +1,5 @@
-/* Why a request was not answered: what kind of failure, and a sentence for people. Each protocol
- * writes it in its own shape; the status is the same in all of them. */
+/* Why a request was not answered: the kind of failure, and a sentence for people. Each protocol
+ * writes it in its own shape; the HTTP status is the same in nearly all cases. */
 #ifndef MOEFS_FS_GATEWAY_PROBLEM_H
 #define MOEFS_FS_GATEWAY_PROBLEM_H
 
@@ -8,20 +8,20 @@
 
 enum problem_kind {
 	PROBLEM_NONE,
-	PROBLEM_INVALID, /* the request is wrong, or asks for what is not there */
-	PROBLEM_KEY,
-	PROBLEM_FORBIDDEN,
+	PROBLEM_INVALID,   /* the request is wrong, or asks for something that is not there */
+	PROBLEM_KEY,	   /* the key is missing or unknown */
+	PROBLEM_FORBIDDEN, /* by host, origin or path */
 	PROBLEM_NOT_FOUND,
 	PROBLEM_MODEL,	  /* there is no such model */
 	PROBLEM_PREVIOUS, /* the response that it goes on from is not kept */
-	PROBLEM_THREAD,	  /* nor is the thread that it continues */
+	PROBLEM_THREAD,	  /* the thread that it continues is not kept */
 	PROBLEM_METHOD,
 	PROBLEM_TOO_LARGE, /* the body */
 	PROBLEM_TOO_LONG,  /* the conversation, for the model's context */
-	PROBLEM_BUSY,
-	PROBLEM_FAILED,	 /* the model, or this gateway */
-	PROBLEM_NOT_NOW, /* the tree or the model cannot be had at the moment */
-	PROBLEM_GONE,	 /* the client; nobody reads of it */
+	PROBLEM_BUSY,	   /* too many requests */
+	PROBLEM_FAILED,	   /* the model, or this gateway */
+	PROBLEM_NOT_NOW,   /* the tree or the model is not there at the moment */
+	PROBLEM_GONE,	   /* the client; nobody reads this one */
 	PROBLEM_KINDS,
 };
 
@@ -34,15 +34,15 @@ struct problem {
 	uint64_t tokens, maximum; /* of PROBLEM_TOO_LONG, where they are known; else 0 */
 };
 
-/* Returns -1, so that a failure is one line. param: NULL is none. */
+/* Returns -1, so that a failure is one line. param: the request's field; NULL: none. */
 __attribute__((format(printf, 4, 5))) int problem_set(struct problem *p, enum problem_kind kind,
 						      const char *param, const char *format, ...);
+int problem_no_memory(struct problem *p); /* -1 */
 unsigned problem_status(const struct problem *p, enum protocol protocol);
 /* Seconds for Retry-After; 0: none. */
 unsigned problem_retry(const struct problem *p);
-/* The body of an error, or the data of a stream's error event. request: its id, as the answer's
- * headers have it; not used by OpenAI's shape. NULL: out of memory. */
-struct json_object *problem_json(const struct problem *p, enum protocol protocol,
-				 const char *request);
+/* The body of an error, or the data of a stream's error event. request: its id, which only
+ * Anthropic's shape has. NULL: out of memory. */
+json_object *problem_json(const struct problem *p, enum protocol protocol, const char *request);
 
 #endif

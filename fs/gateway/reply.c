@@ -1,8 +1,7 @@
-/* Answers to requests. See request.h. */
-#include "fs/gateway/body/characters.h"
+/* See reply.h. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/request.h"
-#include "fs/gateway/routes.h"
+#include "fs/gateway/reply.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
-/* What a page may do: run and show what came from here, speak with here, and stand in no other. */
+/* A page may run and show only what came from here, speak only with here, and be in no frame. */
 static const char *const page_headers[][2] = {
 	{"Content-Security-Policy",
 	 "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -21,7 +21,8 @@ static const char *const page_headers[][2] = {
 	{"Cache-Control", "no-cache"},
 };
 
-static void add_headers(const struct request *r, struct MHD_Response *response, const char *type)
+static void reply_add_headers(const struct http_request *r, struct MHD_Response *response,
+			      const char *type)
 {
 	const char *origin = r->gateway->options->cors;
 	MHD_add_response_header(response, "Content-Type", type);
@@ -39,7 +40,8 @@ static void add_headers(const struct request *r, struct MHD_Response *response, 
 	}
 }
 
-static enum MHD_Result give(struct request *r, unsigned status, struct MHD_Response *response)
+static enum MHD_Result reply_give(struct http_request *r, unsigned status,
+				  struct MHD_Response *response)
 {
 	r->answered = true;
 	r->status = status;
@@ -48,58 +50,53 @@ static enum MHD_Result give(struct request *r, unsigned status, struct MHD_Respo
 	return result;
 }
 
-/* An answer that comes before all of the body has: what follows of it is not read as a request. */
-static struct MHD_Response *of_data(const struct request *r, const char *data, size_t size,
-				    const char *type)
+static struct MHD_Response *reply_of_data(const struct http_request *r, const char *data,
+					  size_t size, const char *type)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(
 		size, (void *)(uintptr_t)data, MHD_RESPMEM_MUST_COPY);
 	if (response)
-		add_headers(r, response, type);
+		reply_add_headers(r, response, type);
 	return response;
 }
 
-enum MHD_Result reply_text(struct request *r, unsigned status, const char *type, const char *data,
-			   size_t size)
+enum MHD_Result reply_text(struct http_request *r, unsigned status, const char *type,
+			   const char *data, size_t size)
 {
-	struct MHD_Response *response = of_data(r, data, size, type);
-	return response ? give(r, status, response) : MHD_NO;
+	struct MHD_Response *response = reply_of_data(r, data, size, type);
+	return response ? reply_give(r, status, response) : MHD_NO;
 }
 
-enum MHD_Result reply_json(struct request *r, unsigned status, struct json_object *json)
+/* json is taken. NULL: out of memory. */
+static struct MHD_Response *reply_of_json(const struct http_request *r, json_object *json)
 {
 	struct text text = {0};
-	text_add_object(&text, json, JSON_C_TO_STRING_NOSLASHESCAPE);
-	enum MHD_Result result =
-		text.failed ? MHD_NO
-			    : reply_text(r, status, "application/json", text.data, text.length);
-	text_free(&text);
-	json_object_put(json);
-	return result;
-}
-
-/* What both protocols have is asked in the one whose header is there. */
-static enum protocol protocol_of(const struct request *r)
-{
-	if (MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "anthropic-version"))
-		return PROTOCOL_ANTHROPIC;
-	return r->route ? r->route->protocol : PROTOCOL_OPENAI;
-}
-
-enum MHD_Result reply_problem(struct request *r, const struct problem *p)
-{
-	struct json_object *json = problem_json(p, protocol_of(r), r->id);
-	struct text text = {0};
-	text_add_object(&text, json, JSON_C_TO_STRING_NOSLASHESCAPE);
+	json_finish(&text, json);
 	struct MHD_Response *response =
-		text.failed ? NULL : of_data(r, text.data, text.length, "application/json");
+		text.failed ? NULL : reply_of_data(r, text.data, text.length, "application/json");
 	text_free(&text);
-	json_object_put(json);
-	if (!response || p->kind == PROBLEM_GONE) {
-		if (response)
-			MHD_destroy_response(response);
+	return response;
+}
+
+enum MHD_Result reply_json(struct http_request *r, unsigned status, json_object *json)
+{
+	struct MHD_Response *response = reply_of_json(r, json);
+	return response ? reply_give(r, status, response) : MHD_NO;
+}
+
+enum MHD_Result reply_problem(struct http_request *r, const struct problem *p)
+{
+	/* A path that both protocols have is answered in the one whose header the client sent. */
+	bool anthropic =
+		MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "anthropic-version");
+	enum protocol protocol = anthropic  ? PROTOCOL_ANTHROPIC
+				 : r->route ? r->route->protocol
+					    : PROTOCOL_OPENAI;
+	if (p->kind == PROBLEM_GONE)
 		return MHD_NO;
-	}
+	struct MHD_Response *response = reply_of_json(r, problem_json(p, protocol, r->id));
+	if (!response)
+		return MHD_NO;
 	if (problem_retry(p)) {
 		char seconds[16];
 		(void)snprintf(seconds, sizeof seconds, "%u", problem_retry(p));
@@ -109,12 +106,12 @@ enum MHD_Result reply_problem(struct request *r, const struct problem *p)
 		MHD_add_response_header(response, "Allow", r->allowed);
 	if (p->kind == PROBLEM_KEY)
 		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-	return give(r, problem_status(p, protocol_of(r)), response);
+	return reply_give(r, problem_status(p, protocol), response);
 }
 
-enum MHD_Result reply_preflight(struct request *r)
+enum MHD_Result reply_preflight(struct http_request *r)
 {
-	struct MHD_Response *response = of_data(r, "", 0, "text/plain");
+	struct MHD_Response *response = reply_of_data(r, "", 0, "text/plain");
 	if (!response)
 		return MHD_NO;
 	MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, DELETE");
@@ -122,46 +119,110 @@ enum MHD_Result reply_preflight(struct request *r)
 		response, "Access-Control-Allow-Headers",
 		"authorization, content-type, x-api-key, anthropic-version, anthropic-beta");
 	MHD_add_response_header(response, "Access-Control-Max-Age", "600");
-	return give(r, MHD_HTTP_NO_CONTENT, response);
+	return reply_give(r, MHD_HTTP_NO_CONTENT, response);
 }
 
-/* ---- streams ---- */
+/* ---- lists ---- */
 
-struct stream {
+const char *reply_query(const struct http_request *r, const char *name)
+{
+	return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* The place of the object that a query names by its id; SIZE_MAX: the query is not there. */
+static int reply_find_id(const struct http_request *r, const char *query, json_object *data,
+			 size_t *place, struct problem *p)
+{
+	const char *id = reply_query(r, query);
+	*place = SIZE_MAX;
+	for (size_t i = 0; id && i < json_object_array_length(data); i++) {
+		json_object *other = json_at(json_object_array_get_idx(data, i), "id");
+		if (strcmp(json_object_get_string(other), id) != 0)
+			continue;
+		*place = i;
+		return 0;
+	}
+	return id ? problem_set(p, PROBLEM_INVALID, query, "%s: nothing there is called '%.100s'",
+				query, id)
+		  : 0;
+}
+
+/* The id at a place of the list, a new reference; NULL: the list is shorter. */
+static json_object *reply_id_at(json_object *data, size_t place)
+{
+	return json_object_get(json_at(json_object_array_get_idx(data, place), "id"));
+}
+
+enum MHD_Result reply_list(struct http_request *r, json_object *data,
+			   const struct reply_paging *paging)
+{
+	struct problem p = {0};
+	const char *text = reply_query(r, "limit");
+	size_t limit = paging->limit, after, before, count = json_object_array_length(data);
+	if (text)
+		limit = strspn(text, "0123456789") == strlen(text) && strlen(text) < 6
+				? strtoul(text, NULL, 10)
+				: 0;
+	int code = 0;
+	if (text && (!limit || limit > paging->most))
+		code = problem_set(&p, PROBLEM_INVALID, "limit",
+				   "limit: must be a number from 1 to %zu", paging->most);
+	if (code || reply_find_id(r, paging->after, data, &after, &p) ||
+	    reply_find_id(r, paging->before, data, &before, &p)) {
+		json_object_put(data);
+		return reply_problem(r, &p);
+	}
+	size_t from = after == SIZE_MAX ? 0 : after + 1, to = before == SIZE_MAX ? count : before;
+	if (to < from)
+		to = from;
+	bool more = to - from > limit; /* in the direction that is asked for */
+	if (more && before != SIZE_MAX)
+		from = to - limit;
+	else if (more)
+		to = from + limit;
+	json_object_array_del_idx(data, to, count - to);
+	json_object_array_del_idx(data, 0, from);
+	return reply_json(r, MHD_HTTP_OK,
+			  json_new("object=list first_id=%p last_id=%p has_more=%p data=%p",
+				   reply_id_at(data, 0), reply_id_at(data, to - from - 1),
+				   json_object_new_boolean(more), data));
+}
+
+/* ---- what grows ---- */
+
+struct growing_reply {
 	struct MHD_Connection *connection;
 	unsigned timeout;
 	stream_next *next;
 	void (*end)(void *ctx);
 	void *ctx;
-	struct text pending; /* events that did not fit */
-	size_t sent;	     /* of them */
-	int held;	     /* the socket, as long as nothing goes out of it; -1 */
+	struct text pending; /* what did not fit into the library's buffer */
+	size_t sent;	     /* of it */
+	int held;	     /* the socket, while it sends nothing yet; else -1 */
 	bool over;
 };
 
-/* What is sent waits in the socket until it is let go, so that the head of an answer and its first
- * events arrive together: alone it would wake a client that it tells nothing. Of other sockets than
- * TCP's each piece goes out as it comes. */
-static void hold(struct stream *s, int socket)
+/* Makes a TCP socket wait with what is sent until reply_let_go, so that the head of an answer and
+ * its first events arrive together: alone, the head would wake the client for nothing. */
+static void reply_hold(struct growing_reply *s, int socket)
 {
 	s->held = setsockopt(socket, IPPROTO_TCP, TCP_CORK, &(int){1}, sizeof(int)) ? -1 : socket;
 }
 
-static void let_go(struct stream *s)
+static void reply_let_go(struct growing_reply *s)
 {
 	if (s->held >= 0)
 		(void)setsockopt(s->held, IPPROTO_TCP, TCP_CORK, &(int){0}, sizeof(int));
 	s->held = -1;
 }
 
-/* Until there is something to give: an answer takes its time, which is not the client's idleness.
- * So that the library counts that alone, its timeout is off meanwhile; setting it again begins it
- * anew. */
-static int refill(struct stream *s)
+/* Waits until there is something to send. The library's timeout is for idle clients, so it is off
+ * meanwhile; setting it again restarts it. */
+static int reply_refill(struct growing_reply *s)
 {
 	int more = 0;
 	if (s->sent)
-		let_go(s);
+		reply_let_go(s);
 	text_cut(&s->pending, 0);
 	s->sent = 0;
 	MHD_set_connection_option(s->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
@@ -172,13 +233,13 @@ static int refill(struct stream *s)
 	return more < 0 || s->pending.failed ? -1 : 0;
 }
 
-static ssize_t stream_read(void *cls, uint64_t position, char *buffer, size_t size)
+static ssize_t reply_stream_read(void *cls, uint64_t position, char *buffer, size_t size)
 {
-	struct stream *s = cls;
+	struct growing_reply *s = cls;
 	(void)position;
 	if (s->sent == s->pending.length && s->over)
 		return MHD_CONTENT_READER_END_OF_STREAM;
-	if (s->sent == s->pending.length && refill(s))
+	if (s->sent == s->pending.length && reply_refill(s))
 		return MHD_CONTENT_READER_END_WITH_ERROR;
 	size_t left = s->pending.length - s->sent, n = left < size ? left : size;
 	if (!n)
@@ -188,62 +249,95 @@ static ssize_t stream_read(void *cls, uint64_t position, char *buffer, size_t si
 	return (ssize_t)n;
 }
 
-static void stream_free(void *cls)
+static void reply_stream_free(void *cls)
 {
-	struct stream *s = cls;
-	let_go(s);
+	struct growing_reply *s = cls;
+	reply_let_go(s);
 	s->end(s->ctx);
 	text_free(&s->pending);
 	free(s);
 }
 
-enum MHD_Result reply_stream(struct request *r, stream_next *next, void (*end)(void *ctx),
-			     void *ctx)
-{
-	return reply_growing(r, "text/event-stream; charset=utf-8", NULL, next, end, ctx);
-}
-
-enum MHD_Result reply_growing(struct request *r, const char *type, const struct text *first,
+enum MHD_Result reply_growing(struct http_request *r, const char *type, const struct text *first,
 			      stream_next *next, void (*end)(void *ctx), void *ctx)
 {
 	enum { BLOCK = 16 << 10 };
-	struct stream *s = malloc(sizeof *s);
+	struct growing_reply *s = malloc(sizeof *s);
 	if (!s) {
 		end(ctx);
 		return MHD_NO;
 	}
-	*s = (struct stream){.held = -1,
-			     .connection = r->connection,
-			     .timeout = r->gateway->options->timeout,
-			     .next = next,
-			     .end = end,
-			     .ctx = ctx};
+	*s = (struct growing_reply){.held = -1,
+				    .connection = r->connection,
+				    .timeout = r->gateway->options->timeout,
+				    .next = next,
+				    .end = end,
+				    .ctx = ctx};
 	if (first)
 		text_add(&s->pending, first->data, first->length);
 	struct MHD_Response *response = MHD_create_response_from_callback(
-		MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_free);
+		MHD_SIZE_UNKNOWN, BLOCK, reply_stream_read, s, reply_stream_free);
 	if (!response) {
-		stream_free(s);
+		reply_stream_free(s);
 		return MHD_NO;
 	}
-	add_headers(r, response, type);
+	reply_add_headers(r, response, type);
 	if (!(r->route->flags & ROUTE_PAGE))
 		MHD_add_response_header(response, "Cache-Control", "no-cache");
-	hold(s, r->client);
+	reply_hold(s, r->client);
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");
-	return give(r, MHD_HTTP_OK, response);
+	return reply_give(r, MHD_HTTP_OK, response);
 }
 
-void event_add(struct text *out, const char *name, struct json_object *json)
-{
-	if (name)
-		text_format(out, "event: %s\n", name);
-	text_string(out, "data: ");
-	text_add_object(out, json, JSON_C_TO_STRING_NOSLASHESCAPE);
-	text_string(out, "\n\n");
-}
-
-void event_pause(struct text *out)
+void reply_pause(struct text *out)
 {
 	text_string(out, ": still working\n\n");
+}
+
+/* ---- streams of events ---- */
+
+static int reply_events_next(void *ctx, struct text *out)
+{
+	struct event_stream *s = ctx;
+	struct problem p = {0};
+	if (s->first.length) {
+		text_add(out, s->first.data, s->first.length);
+		text_free(&s->first);
+		return s->over;
+	}
+	int code = s->step(s->of, out, &p);
+	if (code < 0 && p.kind == PROBLEM_GONE)
+		return -1;
+	if (code < 0)
+		s->fail(s->of, &p, out);
+	else if (!out->length)
+		s->pause(s->of, out);
+	return code != 0;
+}
+
+static void reply_events_end(void *ctx)
+{
+	struct event_stream *s = ctx;
+	text_free(&s->first);
+	s->end(s->of);
+}
+
+enum MHD_Result reply_events(struct http_request *r, struct event_stream *s)
+{
+	struct problem p = {0};
+	int code = 0;
+	time_t until = time(NULL) + STREAM_PAUSE_MS / 1000;
+	while (!code && !s->first.length && time(NULL) < until)
+		code = s->step(s->of, &s->first, &p);
+	if (code < 0 && (!s->first.length || p.kind == PROBLEM_GONE)) {
+		reply_events_end(s);
+		return reply_problem(r, &p);
+	}
+	s->over = code != 0;
+	if (code < 0)
+		s->fail(s->of, &p, &s->first);
+	else if (!s->first.length)
+		s->pause(s->of, &s->first);
+	return reply_growing(r, "text/event-stream; charset=utf-8", NULL, reply_events_next,
+			     reply_events_end, s);
 }

@@ -1,14 +1,12 @@
-/* Connections and the way of a request to its handler. See server.h.
+/* The listener: connections, and what every request passes before its handler. See gateway.h.
  *
- * A thread per connection, bounded in their number, which may block: it waits for the files of the
- * tree and the client's socket together (client.c). What a client may take is bounded: the head by
- * the library's memory for a connection, the body by -o body=, a step of the talk by -o timeout=, a
- * whole request until its handler is called by four times that. */
-#include "fs/gateway/server.h"
-#include "fs/gateway/admit.h"
-#include "fs/gateway/peer.h"
-#include "fs/gateway/request_way.h"
-#include "fs/gateway/routes.h"
+ * Each connection has a thread, which may block; their number is limited (-o connections=). A
+ * client's use of memory and time is limited as well: a request's head by HEAD_BYTES, its body by
+ * -o body=, each silence by -o timeout=, and the time until the whole request is there by PATIENCE
+ * times that. */
+#include "fs/gateway/access.h"
+#include "fs/gateway/gateway.h"
+#include "fs/gateway/reply.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -22,27 +20,27 @@
 
 enum { HEAD_BYTES = 64 << 10, STACK_BYTES = 1 << 20, PATIENCE = 4 };
 
-struct connection { /* of the library's connection, from its accept to its close */
+struct connection { /* from accept to close */
 	struct connection *next, **at;
 	int socket;
-	bool own_user;		/* who may ask without a key: peer.h */
-	uint64_t reading_since; /* 0: a handler is at work, or its answer is sent */
+	bool own_user;		/* access.h: may send requests without a key */
+	uint64_t reading_since; /* 0: a handler works, or its answer is being sent */
 };
 
 struct server {
 	struct gateway *gateway;
 	struct MHD_Daemon *daemon;
 	char *cert, *key;
-	pthread_mutex_t lock; /* of the list and what is in it */
+	pthread_mutex_t lock; /* of the list and its members */
 	struct connection *connections;
 };
 
 /* ---- connections ---- */
 
-/* A client whose network is lost sends no end. The kernel asks after who says nothing, and hangs up
- * where neither that nor what was sent is acknowledged for `seconds`: who waits for the socket sees
- * it. A socket that is no network's knows of none of it. */
-static void bound_silence(int socket, unsigned seconds)
+/* A client whose network is lost does not close its connection. So the kernel probes silent
+ * clients, and hangs up on those that acknowledge neither probes nor data for `seconds`: whoever
+ * waits for the socket sees that. Sockets that are not TCP's need none of it. */
+static void server_bound_silence(int socket, unsigned seconds)
 {
 	const int third = seconds < 3 ? 1 : (int)(seconds / 3), probes = 3;
 	const unsigned most = seconds * 1000;
@@ -54,8 +52,8 @@ static void bound_silence(int socket, unsigned seconds)
 	(void)setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
 }
 
-static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
-			  enum MHD_ConnectionNotificationCode code)
+static void server_on_connection(void *cls, struct MHD_Connection *connection, void **context,
+				 enum MHD_ConnectionNotificationCode code)
 {
 	struct server *s = cls;
 	struct connection *c = *context;
@@ -70,7 +68,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 					 .socket = info ? info->connect_fd : -1,
 					 .own_user = own_user,
 					 .reading_since = request_clock()};
-		bound_silence(c->socket, s->gateway->options->timeout);
+		server_bound_silence(c->socket, s->gateway->options->timeout);
 		if (c->next)
 			c->next->at = &c->next;
 		s->connections = c;
@@ -85,24 +83,24 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* NULL: there was no memory for one. */
-static struct connection *connection_of(struct MHD_Connection *connection)
+/* NULL: out of memory. */
+static struct connection *server_connection_of(struct MHD_Connection *connection)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 	return info ? info->socket_context : NULL;
 }
 
-static void reads(struct server *s, struct MHD_Connection *connection, bool reading)
+static void server_note_reading(struct server *s, struct MHD_Connection *connection, bool reading)
 {
-	struct connection *c = connection_of(connection);
+	struct connection *c = server_connection_of(connection);
 	pthread_mutex_lock(&s->lock);
 	if (c)
 		c->reading_since = reading ? request_clock() : 0;
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void hang_up(struct server *s, uint64_t before)
+static void server_hang_up(struct server *s, uint64_t before)
 {
 	pthread_mutex_lock(&s->lock);
 	for (struct connection *c = s->connections; c; c = c->next)
@@ -116,16 +114,16 @@ void server_tick(struct server *s)
 	uint64_t patience = (uint64_t)PATIENCE * s->gateway->options->timeout * 1000000000u;
 	uint64_t t = request_clock();
 	if (t > patience)
-		hang_up(s, t - patience);
+		server_hang_up(s, t - patience);
 }
 
 /* ---- requests ---- */
 
-/* The handler may take long; the library's timeout is about the client alone. */
-static enum MHD_Result handle(struct server *s, struct request *r)
+/* The library's timeout is for idle clients, and a handler may take longer. */
+static enum MHD_Result server_handle(struct server *s, struct http_request *r)
 {
 	struct problem p = {0};
-	reads(s, r->connection, false);
+	server_note_reading(s, r->connection, false);
 	MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
 	enum MHD_Result result = request_parse(r, &p) ? reply_problem(r, &p) : r->route->handle(r);
 	MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT,
@@ -133,12 +131,12 @@ static enum MHD_Result handle(struct server *s, struct request *r)
 	return result;
 }
 
-static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path,
-				  const char *method, const char *version, const char *data,
-				  size_t *size, void **context)
+static enum MHD_Result server_on_request(void *cls, struct MHD_Connection *connection,
+					 const char *path, const char *method, const char *version,
+					 const char *data, size_t *size, void **context)
 {
 	struct server *s = cls;
-	struct request *r = *context;
+	struct http_request *r = *context;
 	struct problem p = {0};
 	(void)version;
 	if (!r)
@@ -147,14 +145,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		r->begun = true;
 		r->path = path;
 		r->connection = connection;
-		r->unclear = admit_is_unclear(r);
+		r->unclear = access_is_unclear(r);
 		if (!r->unclear && s->gateway->options->cors && !strcmp(method, "OPTIONS"))
 			return reply_preflight(r);
 		return request_admit(r, method, &p) ? reply_problem(r, &p) : MHD_YES;
 	}
 	if (!*size)
-		return r->answered ? MHD_YES : handle(s, r);
-	/* Of a chunked body the size was not told before; the rest is read, and is nothing. */
+		return r->answered ? MHD_YES : server_handle(s, r);
+	/* A chunked body did not announce its size. What is too much is read and dropped. */
 	r->too_large |= r->body.length + *size > s->gateway->options->body;
 	if (r->too_large)
 		text_free(&r->body);
@@ -164,13 +162,13 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	return r->body.failed ? MHD_NO : MHD_YES;
 }
 
-/* Called with a request's first line, before all else of it, as it came. */
-static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
+/* Called with the raw first line of a request, before anything else of it. */
+static void *server_on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
 {
 	struct server *s = cls;
-	reads(s, connection, true);
-	struct request *r = request_make(s->gateway, connection);
-	const struct connection *c = connection_of(connection);
+	server_note_reading(s, connection, true);
+	struct http_request *r = request_make(s->gateway, connection);
+	const struct connection *c = server_connection_of(connection);
 	const char *zero = strstr(uri, "%00"), *query = strchr(uri, '?');
 	if (r) {
 		r->cut = zero && (!query || zero < query);
@@ -179,12 +177,12 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connectio
 	return r;
 }
 
-static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
-			 enum MHD_RequestTerminationCode code)
+static void server_on_completed(void *cls, struct MHD_Connection *connection, void **context,
+				enum MHD_RequestTerminationCode code)
 {
 	struct server *s = cls;
-	struct request *r = *context;
-	reads(s, connection, true);
+	struct http_request *r = *context;
+	server_note_reading(s, connection, true);
 	if (!r)
 		return;
 	request_log(r, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
@@ -198,13 +196,13 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
 
 /* ---- the listener ---- */
 
-static void on_log(void *cls, const char *format, va_list values)
+static void server_on_log(void *cls, const char *format, va_list values)
 {
-	(void)cls, (void)format, (void)values; /* what clients do wrong is no news */
+	(void)cls, (void)format, (void)values; /* clients' mistakes are not logged */
 }
 
-/* The whole of a PEM file, with a zero at its end. NULL, and the reason in *e. */
-static char *read_pem(const char *path, struct err *e)
+/* A whole PEM file, with a zero at its end. NULL: *e. */
+static char *server_read_pem(const char *path, struct err *e)
 {
 	enum { MOST = 1 << 20 };
 	char *text = calloc(1, MOST + 2);
@@ -218,24 +216,26 @@ static char *read_pem(const char *path, struct err *e)
 	else if (n > MOST)
 		err_set(e, EFBIG, "%s is larger than 1 MiB, which no certificate or key is", path);
 	else if (!n || !strstr(text, "-----BEGIN "))
-		err_set(e, EINVAL, n ? "%s is not PEM: it has no line \"-----BEGIN ...\""
-				     : "%s is empty: it should have a certificate or key in PEM", path);
+		err_set(e, EINVAL,
+			n ? "%s is not PEM: it has no line \"-----BEGIN ...\""
+			  : "%s is empty: it should have a certificate or key in PEM",
+			path);
 	else
 		return text;
 	free(text);
 	return NULL;
 }
 
-static int server_read_tls(struct server *s, const struct options *o, struct err *e)
+static int server_read_tls(struct server *s, const struct gateway_options *o, struct err *e)
 {
-	s->cert = read_pem(o->cert, e);
-	s->key = s->cert ? read_pem(o->key, e) : NULL;
+	s->cert = server_read_pem(o->cert, e);
+	s->key = s->cert ? server_read_pem(o->key, e) : NULL;
 	return s->key ? 0 : -e->code;
 }
 
-static int begin_daemon(struct server *s, int socket, struct err *e)
+static int server_begin_daemon(struct server *s, int socket, struct err *e)
 {
-	const struct options *o = s->gateway->options;
+	const struct gateway_options *o = s->gateway->options;
 	unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
 			 MHD_USE_POLL | MHD_USE_ERROR_LOG | MHD_USE_ITC;
 	struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, s->cert},
@@ -244,12 +244,12 @@ static int begin_daemon(struct server *s, int socket, struct err *e)
 	if (!o->cert)
 		tls[0].option = MHD_OPTION_END;
 	s->daemon = MHD_start_daemon(
-		flags | (o->cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, s,
-		MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, socket,
-		MHD_OPTION_URI_LOG_CALLBACK, on_uri, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-		s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_CONNECTION_LIMIT,
-		o->connections, MHD_OPTION_CONNECTION_TIMEOUT, o->timeout,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
+		flags | (o->cert ? MHD_USE_TLS : 0), 0, NULL, NULL, server_on_request, s,
+		MHD_OPTION_EXTERNAL_LOGGER, server_on_log, NULL, MHD_OPTION_LISTEN_SOCKET, socket,
+		MHD_OPTION_URI_LOG_CALLBACK, server_on_uri, s, MHD_OPTION_NOTIFY_COMPLETED,
+		server_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, server_on_connection, s,
+		MHD_OPTION_CONNECTION_LIMIT, o->connections, MHD_OPTION_CONNECTION_TIMEOUT,
+		o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
 		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
 		MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 	if (s->daemon)
@@ -272,7 +272,7 @@ int server_begin(struct server **out, struct gateway *g, int socket, struct err 
 	if (g->options->cert)
 		code = server_read_tls(s, g->options, e);
 	if (!code)
-		code = begin_daemon(s, socket, e);
+		code = server_begin_daemon(s, socket, e);
 	if (code) {
 		close(socket);
 		server_end(s);
@@ -290,7 +290,7 @@ void server_end(struct server *s)
 		int socket = MHD_quiesce_daemon(s->daemon);
 		if (socket >= 0)
 			close(socket);
-		hang_up(s, UINT64_MAX);
+		server_hang_up(s, UINT64_MAX);
 		MHD_stop_daemon(s->daemon);
 	}
 	pthread_mutex_destroy(&s->lock);

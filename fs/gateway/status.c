@@ -1,51 +1,50 @@
-/* GET /health and /metrics: how it is, for who watches over it. Neither tells of conversations. */
-#include "fs/gateway/turn/gate.h"
+/* GET /health and /metrics: the gateway's state, for monitoring. Neither tells about conversations.
+ */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/handlers.h"
-#include "fs/gateway/turn/kept.h"
-#include "fs/gateway/turn/tree.h"
+#include "fs/gateway/reply.h"
+#include "fs/gateway/turn/tree_client.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int count_model(void *ctx, const char *name)
+static int status_count_model(void *ctx, const char *name)
 {
 	(void)name;
 	++*(unsigned *)ctx;
 	return 0;
 }
 
-enum MHD_Result health(struct request *r)
+enum MHD_Result status_health(struct http_request *r)
 {
 	struct problem p = {0};
 	unsigned models = 0;
-	int code = tree_models(r->gateway->options->tree, count_model, &models);
+	int code = tree_models(r->gateway->options->tree, status_count_model, &models);
 	if (code || !models) {
 		problem_set(&p, PROBLEM_NOT_NOW, NULL, "the tree has no models: %s",
 			    code ? strerror(-code) : "none is mounted");
 		return reply_problem(r, &p);
 	}
-	struct json_object *all = json_object_new_object();
-	json_object_object_add(all, "status", json_object_new_string("ok"));
-	json_object_object_add(all, "models", json_object_new_int((int)models));
-	return reply_json(r, MHD_HTTP_OK, all);
+	return reply_json(r, MHD_HTTP_OK, json_new("status=ok models=%u", models));
 }
 
-static void metric(struct text *out, const char *name, const char *type, const char *what)
+static void status_metric_head(struct text *out, const char *name, const char *type,
+			       const char *what)
 {
 	text_format(out, "# HELP moefs_%s %s\n# TYPE moefs_%s %s\n", name, what, name, type);
 }
 
-static void one(struct text *out, const char *name, const char *type, const char *what,
-		uint64_t value)
+static void status_metric(struct text *out, const char *name, const char *type, const char *what,
+			  uint64_t value)
 {
-	metric(out, name, type, what);
+	status_metric_head(out, name, type, what);
 	text_format(out, "moefs_%s %" PRIu64 "\n", name, value);
 }
 
-/* A label's value: names of models are folders' names. */
-static void label(struct text *out, const char *value)
+/* Adds a label's value, escaped: a model's name is a folder's, and may hold any character. */
+static void status_label(struct text *out, const char *value)
 {
 	for (; *value; value++)
 		if (*value == '"' || *value == '\\')
@@ -56,24 +55,24 @@ static void label(struct text *out, const char *value)
 			text_add(out, value, 1);
 }
 
-struct states {
+struct status_models {
 	const char *tree;
 	struct text *out;
 };
 
-static int model_ready(void *ctx, const char *name)
+static int status_model_ready(void *ctx, const char *name)
 {
-	const struct states *s = ctx;
+	const struct status_models *s = ctx;
 	char state[32];
 	tree_line(s->tree, state, sizeof state, "%s/info/state", name);
 	text_string(s->out, "moefs_model_ready{model=\"");
-	label(s->out, name);
+	status_label(s->out, name);
 	text_format(s->out, "\"} %d\n", !strcmp(state, "ready"));
 	return 0;
 }
 
-/* The tree's own counts, `key value` lines, under their names there. */
-static void cache_stats(struct text *out, const char *tree)
+/* Adds the tree's own counts, `KEY VALUE` lines of cache/stats, as moefs_cache_KEY. */
+static void status_cache_stats(struct text *out, const char *tree)
 {
 	struct text stats = {0};
 	char *rest, *line;
@@ -93,33 +92,36 @@ static void cache_stats(struct text *out, const char *tree)
 	text_free(&stats);
 }
 
-enum MHD_Result metrics(struct request *r)
+enum MHD_Result status_metrics(struct http_request *r)
 {
 	struct gateway *g = r->gateway;
 	struct counters *c = &g->counters;
 	struct text out = {0};
 	unsigned active, waiting;
-	gate_look(g->gate, &active, &waiting);
-	metric(&out, "http_requests_total", "counter", "Requests, by the class of their status.");
+	gate_counts(g->gate, &active, &waiting);
+	status_metric_head(&out, "http_requests_total", "counter", "Requests by class of status.");
 	for (int i = 1; i < 6; i++)
 		text_format(&out, "moefs_http_requests_total{class=\"%dxx\"} %" PRIu64 "\n", i,
 			    (uint64_t)atomic_load(&c->requests[i]));
-	one(&out, "http_dropped_total", "counter",
-	    "Requests whose client went away before the end.", atomic_load(&c->dropped));
-	one(&out, "http_active", "gauge", "Requests that models answer.", active);
-	one(&out, "http_queued", "gauge", "Requests that wait for a slot.", waiting);
-	one(&out, "http_kept", "gauge", "Conversations that are kept to go on.",
-	    kept_count(g->kept));
-	one(&out, "prompt_tokens_total", "counter", "Tokens of prompts.",
-	    atomic_load(&c->prompt_tokens));
-	one(&out, "cached_tokens_total", "counter", "Those of them that were not computed again.",
-	    atomic_load(&c->cached_tokens));
-	one(&out, "output_tokens_total", "counter", "Tokens of answers.",
-	    atomic_load(&c->output_tokens));
-	metric(&out, "model_ready", "gauge", "Whether a model is loaded.");
-	(void)tree_models(g->options->tree, model_ready, &(struct states){g->options->tree, &out});
-	cache_stats(&out, g->options->tree);
-	struct text sent = {0}; /* names of models may be any bytes */
+	status_metric(&out, "http_dropped_total", "counter",
+		      "Requests whose client went away before their end.",
+		      atomic_load(&c->dropped));
+	status_metric(&out, "http_active", "gauge", "Requests being answered.", active);
+	status_metric(&out, "http_queued", "gauge", "Requests waiting for a slot.", waiting);
+	status_metric(&out, "http_kept", "gauge", "Conversations whose session is kept.",
+		      kept_count(g->kept));
+	status_metric(&out, "prompt_tokens_total", "counter", "Tokens in prompts.",
+		      atomic_load(&c->prompt_tokens));
+	status_metric(&out, "cached_tokens_total", "counter",
+		      "Tokens in prompts that did not have to be computed again.",
+		      atomic_load(&c->cached_tokens));
+	status_metric(&out, "output_tokens_total", "counter", "Tokens in answers.",
+		      atomic_load(&c->output_tokens));
+	status_metric_head(&out, "model_ready", "gauge", "Whether a model is loaded.");
+	(void)tree_models(g->options->tree, status_model_ready,
+			  &(struct status_models){g->options->tree, &out});
+	status_cache_stats(&out, g->options->tree);
+	struct text sent = {0}; /* a model's name may hold any bytes */
 	text_add_characters(&sent, out.data, out.length);
 	enum MHD_Result result =
 		out.failed || sent.failed

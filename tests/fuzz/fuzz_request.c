@@ -2,15 +2,11 @@
  * params that can be written, and messages that are taken once are taken again and give the same.
  */
 #include "fs/gateway/anthropic/anthropic.h"
-#include "fs/gateway/openai/chat.h"
-#include "fs/gateway/body/fields.h"
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/turn/kept.h"
-#include "fs/gateway/body/messages.h"
 #include "fs/gateway/openai/openai.h"
-#include "fs/gateway/request_way.h"
+#include "fs/gateway/http_request.h"
 #include "fs/gateway/responses/responses.h"
-#include "fs/gateway/routes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +27,11 @@ static void use_messages(struct json_object *body)
 	struct kept_session one = {0}, two = {0};
 	if (regcomp(&ignored, "^Date: ", REG_EXTENDED | REG_NOSUB))
 		abort();
-	check(&p, messages_take(field_get(body, "messages"), &ignored, &once, &p) != 0);
+	check(&p, chat_messages(json_at(body, "messages"), &ignored, &once, &p) != 0);
 	regfree(&ignored);
 	if (!once)
 		return;
-	if (messages_take(once, NULL, &twice, &again) || !kept_hash(&one, NULL, once) ||
+	if (chat_messages(once, NULL, &twice, &again) || !kept_hash(&one, NULL, once) ||
 	    !kept_hash(&two, NULL, twice) || one.count != two.count ||
 	    memcmp(one.messages, two.messages, one.count * sizeof *one.messages) != 0)
 		abort();
@@ -77,7 +73,7 @@ static void use_others(struct json_object *body)
 static void use(struct json_object *body)
 {
 	struct problem p = {0};
-	struct wish w = {0};
+	struct turn_wish w = {0};
 	use_messages(body);
 	use_others(body);
 	check(&p, chat_tools(body, &w, &p) != 0);
@@ -85,15 +81,15 @@ static void use(struct json_object *body)
 	check(&p, openai_refuse(body, &p) != 0);
 	p = (struct problem){0};
 	check(&p, openai_sampling(body, &w, &p) != 0);
-	wish_free(&w);
+	turn_wish_free(&w);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct options options = {.body = 1 << 20};
+	static const struct gateway_options options = {.body = 1 << 20};
 	struct gateway gateway = {.options = &options};
 	const struct route route = {.flags = ROUTE_JSON};
-	struct request *r = calloc(1, sizeof *r);
+	struct http_request *r = calloc(1, sizeof *r);
 	struct problem p = {0};
 	if (!r)
 		abort();

@@ -235,8 +235,8 @@ wrong(404, None, "nothing at", {}, "/v1/nothing")
 wrong(405, None, "GET", {}, "/v1/models", "method_not_allowed")
 for path, methods in ("/v1/models", "GET, HEAD"), ("/tree/error", "GET, HEAD, PUT, POST, DELETE"):
     same(answered(path, {}, "PATCH")[1]["headers"]["Allow"], methods)
-wrong(404, None, "no model here gives embeddings", {}, "/v1/embeddings")
-wrong(404, None, "no model here gives speech", {}, "/v1/audio/speech")
+wrong(404, None, "no model here makes embeddings", {}, "/v1/embeddings")
+wrong(404, None, "no model here makes speech", {}, "/v1/audio/speech")
 for how in {}, {"stream": True}:
     e = ask(" hello" * 6000, 400, **how)["error"]
     assert e["code"] == "context_length_exceeded" and "4096 tokens" in e["message"] and "18011 tokens" in e["message"], e

@@ -1,6 +1,6 @@
 /* Anthropic's messages: what a request comes to, and what an answer is written as. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/anthropic/anthropic.h"
-#include "fs/gateway/body/offered.h"
 #include "fs/gateway/problem.h"
 #include "tests/unit/json_help.h"
 
@@ -188,7 +188,7 @@ static void deferred_tools_are_on_offer_once_they_are_named(void **state)
 		TOOLS);
 	text_add(&members, "", 1);
 	assert_int_equal(read_body(&w, members.data, false, &e), 0);
-	assert_true(offered_has(w.tools, "far"));
+	assert_true(wanted_has_tool(w.tools, "far"));
 	wanted_free(&w);
 	text_free(&members);
 }
@@ -311,7 +311,7 @@ static void events_are(const struct text *out, const char *names)
 	assert_string_equal(found, names);
 }
 
-static const struct ending END = {
+static const struct answer_ending END = {
 	.finish = "end", .prompt_tokens = 9, .cached_tokens = 4, .output_tokens = 5};
 
 static void a_stream_has_its_events_in_order(void **state)
@@ -326,7 +326,7 @@ static void a_stream_has_its_events_in_order(void **state)
 	anthropic_text(&a, "It", 2, &out);
 	anthropic_text(&a, " is", 3, &out);
 	anthropic_call(&a, call, &out);
-	anthropic_end(&a, &(struct ending){.finish = "tool_calls"}, &out);
+	anthropic_end(&a, &(struct answer_ending){.finish = "tool_calls"}, &out);
 	assert_false(out.failed);
 	events_are(&out, "message_start content_block_start ping content_block_delta "
 			 "content_block_delta content_block_delta content_block_stop "
@@ -376,7 +376,7 @@ static void the_reason_of_an_end_is_said(void **state)
 {
 	(void)state;
 	static const struct {
-		struct ending end;
+		struct answer_ending end;
 		const char *reason, *sequence;
 	} cases[] = {
 		{{.finish = "end"}, "end_turn", NULL},

@@ -1,5 +1,5 @@
-/* Whose socket is at the other end of a connection: both ways of asking the kernel agree, over every
- * kind of address, and a socket that its owner has closed is nobody's. */
+/* Whose socket is at the other end of a connection: both ways of asking the kernel agree, over
+ * every kind of address, and a socket that its owner has closed is nobody's. */
 #include "fs/gateway/peer.c" /* its two ways stand beside each other here; outside, the first that works counts */
 
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 struct pair {
 	int listener, client, server;
-	struct end client_end, server_end;
+	struct peer_end client_end, server_end;
 };
 
 static bool connected(struct pair *p, int listen_family, const char *listen_on, int family,
@@ -31,10 +31,10 @@ static bool connected(struct pair *p, int listen_family, const char *listen_on, 
 	in_port_t port = listen_family == AF_INET ? v4->sin_port : v6->sin6_port;
 	a = (struct sockaddr_storage){.ss_family = (sa_family_t)family};
 	v4->sin_port = port; /* where both have it */
-	assert_int_equal(inet_pton(family, to,
-				   family == AF_INET ? (void *)&v4->sin_addr
-						     : (void *)&v6->sin6_addr),
-			 1);
+	assert_int_equal(
+		inet_pton(family, to,
+			  family == AF_INET ? (void *)&v4->sin_addr : (void *)&v6->sin6_addr),
+		1);
 	p->client = socket(family, SOCK_STREAM, 0);
 	if (p->client < 0 || connect(p->client, (void *)&a, sizeof a))
 		return false;
@@ -54,7 +54,7 @@ static void disconnected(struct pair *p)
 			close(*fd);
 }
 
-static bool by_proc(const struct pair *p, struct holder *h)
+static bool by_proc(const struct pair *p, struct peer_holder *h)
 {
 	return peer_proc("/proc/net/tcp", &p->client_end, &p->server_end, h) ||
 	       peer_proc("/proc/net/tcp6", &p->client_end, &p->server_end, h);
@@ -78,7 +78,7 @@ static void our_own_is_ours(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		struct pair p;
-		struct holder h;
+		struct peer_holder h;
 		if (!connected(&p, ways[i].listen_family, ways[i].listen_on, ways[i].family,
 			       ways[i].to)) {
 			assert_true(i > 0); /* IPv6 may be off */
@@ -99,7 +99,7 @@ static void a_closed_one_is_nobodys(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		struct pair p;
-		struct holder h = {0};
+		struct peer_holder h = {0};
 		if (!connected(&p, ways[i].listen_family, ways[i].listen_on, ways[i].family,
 			       ways[i].to)) {
 			disconnected(&p);

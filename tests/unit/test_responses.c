@@ -1,6 +1,6 @@
 /* OpenAI's responses: what a request comes to, and what an answer is written as. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/responses/responses.h"
-#include "fs/gateway/responses/responses_kept.h"
 #include "tests/unit/json_help.h"
 
 #include <errno.h>
@@ -338,16 +338,17 @@ static void a_stream_has_its_events_in_order(void **state)
 	struct responses_answer a = {
 		.asked = &asked, .id = "1", .model = "m", .created = 7, .streams = true};
 	struct text out = {0};
-	responses_begin(&a, &out);
+	responses_begin(&a, NULL, &out);
 	responses_thought(&a, "hm", 2, &out);
 	responses_text(&a, "It", 2, &out);
 	responses_text(&a, " is", 3, &out);
 	call(&a, "crm__g", "{\"a\": 1}", &out);
 	call(&a, "patch", "{\"input\": \"*** x\"}", &out);
-	json_object *whole = responses_end(
-		&a,
-		&(struct ending){.finish = "tool_calls", .prompt_tokens = 9, .output_tokens = 5},
-		&out);
+	json_object *whole = responses_end(&a,
+					   &(struct answer_ending){.finish = "tool_calls",
+								   .prompt_tokens = 9,
+								   .output_tokens = 5},
+					   &out);
 	assert_false(out.failed);
 	events_are(&out,
 		   "created in_progress output_item.added content_part.added "
@@ -393,13 +394,13 @@ static void an_answer_that_is_cut_is_incomplete(void **state)
 			 0);
 	struct responses_answer a = {.asked = &asked, .id = "1", .model = "m", .created = 7};
 	struct text out = {0};
-	responses_begin(&a, &out);
+	responses_begin(&a, NULL, &out);
 	responses_text(&a, "It", 2, &out);
 	json_object *whole = responses_end(&a,
-					   &(struct ending){.finish = "length",
-							    .prompt_tokens = 9,
-							    .cached_tokens = 4,
-							    .output_tokens = 5},
+					   &(struct answer_ending){.finish = "length",
+								   .prompt_tokens = 9,
+								   .cached_tokens = 4,
+								   .output_tokens = 5},
 					   &out);
 	assert_int_equal(out.length, 0);
 	assert_string_equal(json_text(whole, "status"), "incomplete");
@@ -407,7 +408,8 @@ static void an_answer_that_is_cut_is_incomplete(void **state)
 	test_same_json(json_at(whole, "metadata"), "{\"k\": \"v\"}");
 	test_same_json(
 		json_at(whole, "usage"),
-		"{\"input_tokens\": 9, \"input_tokens_details\": {\"cached_tokens\": 4, \"cache_write_tokens\": 0}, "
+		"{\"input_tokens\": 9, \"input_tokens_details\": {\"cached_tokens\": 4, "
+		"\"cache_write_tokens\": 0}, "
 		"\"output_tokens\": 5, \"output_tokens_details\": {\"reasoning_tokens\": 0}, "
 		"\"total_tokens\": 14}");
 	json_object_put(whole);
@@ -425,9 +427,10 @@ static void one_that_fails_says_so_last(void **state)
 	struct responses_answer a = {
 		.asked = &asked, .id = "1", .model = "m", .created = 7, .streams = true};
 	struct text out = {0};
-	responses_begin(&a, &out);
+	responses_begin(&a, NULL, &out);
 	responses_text(&a, "It", 2, &out);
-	responses_fail(&a, "server_error", "the disk is gone", &out);
+	responses_fail(&a, &(struct problem){.kind = PROBLEM_FAILED, .text = "the disk is gone"},
+		       &out);
 	events_are(&out, "created in_progress output_item.added content_part.added "
 			 "output_text.delta output_text.done content_part.done output_item.done "
 			 "failed");

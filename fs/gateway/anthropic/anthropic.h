@@ -1,5 +1,5 @@
-/* Anthropic's /v1/messages: from its body to what is wanted of a session, and from an answer to its
- * events or its message. Nothing here knows of HTTP or of files. */
+/* Anthropic's /v1/messages: from a request's body to what it wants of a session, and from an answer
+ * to a stream of events or one message. Only anthropic_routes.c knows of HTTP. */
 #ifndef MOEFS_FS_GATEWAY_ANTHROPIC_ANTHROPIC_H
 #define MOEFS_FS_GATEWAY_ANTHROPIC_ANTHROPIC_H
 
@@ -7,44 +7,40 @@
 
 struct dialog;
 
-/* count: for /v1/messages/count_tokens, which has no max_tokens. -EINVAL and -ENOTSUP in words,
- * -ENOENT for a thread to continue, -ENOMEM. Freed by the caller whatever it returns. */
-int anthropic_read(struct wanted *w, const json_object *body, bool count, struct err *e);
+/* ---- the request: anthropic_read.c and anthropic_messages.c ---- */
 
-/* Of it: `system` and `messages`; which tools tool_reference blocks have named goes to
- * `referenced`, an object with their names. */
+/* count: for /v1/messages/count_tokens, which has no max_tokens. -EINVAL, -ENOTSUP; -ENOENT: the
+ * thread that it continues is not kept; -ENOMEM. wanted_free, whatever it returns. */
+int anthropic_read(struct wanted *w, const json_object *body, bool count, struct err *e);
+/* Reads the body's `system` and `messages`. The names of tools in tool_reference blocks become
+ * members of `referenced`. */
 int anthropic_messages(struct dialog *t, const json_object *body, json_object *referenced,
 		       struct err *e);
-/* Of it: `tools` and `tool_choice`. */
-int anthropic_tools(struct wanted *w, const json_object *body, json_object *referenced,
-		    struct err *e);
 
-/* ---- the answer ---- */
+/* ---- the answer: anthropic_stream.c ---- */
 
 enum anthropic_block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT };
 
-/* A message that is streamed, or put together. Zero-initialised but for the first two. */
+/* A message that is streamed, or built whole. Zero-initialised except for the first line. */
 struct anthropic_answer {
-	const char *id, *model; /* borrowed */
+	const char *id, *model, *request; /* borrowed; request: the request's id */
 	bool streams;
 	json_object *content; /* of a message that is not streamed; owned */
 	unsigned index;	      /* of the block that is open, or comes next */
 	enum anthropic_block open;
-	struct text said; /* of the open block, where it is not streamed */
+	struct text said; /* of the open block, unless it is streamed */
 	uint64_t sum;	  /* of the thoughts, for their signature */
 	bool pinged;
 };
 
-void anthropic_free(struct anthropic_answer *a);
-/* Each adds to `out` what there is to send, events or nothing. Before all else; what is known of
- * the tokens by then (finish is not looked at). */
-void anthropic_begin(struct anthropic_answer *a, const struct ending *known, struct text *out);
-void anthropic_thought(struct anthropic_answer *a, const char *text, size_t n, struct text *out);
-void anthropic_text(struct anthropic_answer *a, const char *text, size_t n, struct text *out);
-/* A call as tool_calls.json has it; borrowed. */
-void anthropic_call(struct anthropic_answer *a, json_object *call, struct text *out);
-/* The last events, or the message. */
-void anthropic_end(struct anthropic_answer *a, const struct ending *end, struct text *out);
+/* Members of struct answer_format (wanted.h). `of` is a struct anthropic_answer. */
+void anthropic_begin(void *of, const struct answer_ending *known, struct text *out);
+void anthropic_thought(void *of, const char *text, size_t n, struct text *out);
+void anthropic_text(void *of, const char *text, size_t n, struct text *out);
+void anthropic_call(void *of, json_object *call, struct text *out);
+void anthropic_end(void *of, const struct answer_ending *end, struct text *out);
+void anthropic_fail(void *of, const struct problem *p, struct text *out);
 void anthropic_ping(struct text *out);
+void anthropic_free(struct anthropic_answer *a); /* what it owns */
 
 #endif

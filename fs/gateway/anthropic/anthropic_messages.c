@@ -1,4 +1,5 @@
-/* The system's text and the messages of /v1/messages, block by block. See anthropic.h. */
+/* Reads `system` and `messages` of /v1/messages, block by block. See anthropic.h. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/anthropic/anthropic.h"
 #include "fs/gateway/body/dialog.h"
 
@@ -6,22 +7,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where a block stands, for the words. */
-struct place {
+/* Where a block stands. */
+struct anthropic_place {
 	struct dialog *dialog;
 	const char *role; /* of the message */
 	json_object *referenced;
-	char where[96];
+	char where[96]; /* for messages, such as messages.0.content.1 */
 };
 
-static int wrong(const struct place *p, const char *what, struct err *e)
+static int anthropic_wrong(const struct anthropic_place *p, const char *what, struct err *e)
 {
 	return err_set(e, EINVAL, "%s: %s", p->where, what);
 }
 
-/* A member that must be a text. */
-static int text_of(const struct place *p, const json_object *block, const char *key,
-		   const char **text, size_t *n, struct err *e)
+/* A member that must be a string. */
+static int anthropic_member_text(const struct anthropic_place *p, const json_object *block,
+				 const char *key, const char **text, size_t *n, struct err *e)
 {
 	json_object *v = json_at(block, key);
 	if (!json_object_is_type(v, json_type_string))
@@ -31,36 +32,39 @@ static int text_of(const struct place *p, const json_object *block, const char *
 	return 0;
 }
 
-static void say(struct place *p, const char *text, size_t n)
+static void anthropic_say(struct anthropic_place *p, const char *text, size_t n)
 {
-	/* An answer came in one piece, however many blocks it is cut into. */
+	/* An answer was one text, whatever the blocks that it is cut into. */
 	bool answer = strcmp(p->role, "assistant") == 0;
 	dialog_say(p->dialog, p->role, text, n, answer ? "" : "\n");
 }
 
-/* ---- what stands in a tool's result, too: added to a text ---- */
+/* ---- blocks that a tool's result may hold as well: added to a text ---- */
 
-static int add_text(struct place *p, const json_object *block, struct text *out, struct err *e)
+static int anthropic_add_text(struct anthropic_place *p, const json_object *block, struct text *out,
+			      struct err *e)
 {
 	const char *text;
 	size_t n;
-	int rc = text_of(p, block, "text", &text, &n, e);
+	int rc = anthropic_member_text(p, block, "text", &text, &n, e);
 	if (rc == 0)
 		text_add(out, text, n);
 	return rc;
 }
 
-static int add_blocks(struct place *p, json_object *content, struct text *out, struct err *e);
+static int anthropic_add_blocks(struct anthropic_place *p, json_object *content, struct text *out,
+				struct err *e);
 
-static int add_search_result(struct place *p, const json_object *block, struct text *out,
-			     struct err *e)
+static int anthropic_add_search_result(struct anthropic_place *p, const json_object *block,
+				       struct text *out, struct err *e)
 {
 	const char *title = json_text(block, "title"), *source = json_text(block, "source");
 	text_format(out, "%s\n%s\n", title ? title : "", source ? source : "");
-	return add_blocks(p, json_at(block, "content"), out, e);
+	return anthropic_add_blocks(p, json_at(block, "content"), out, e);
 }
 
-static int add_document(struct place *p, const json_object *block, struct text *out, struct err *e)
+static int anthropic_add_document(struct anthropic_place *p, const json_object *block,
+				  struct text *out, struct err *e)
 {
 	json_object *source = json_at(block, "source");
 	const char *type = json_text(source, "type"), *title = json_text(block, "title");
@@ -69,29 +73,31 @@ static int add_document(struct place *p, const json_object *block, struct text *
 	if (title)
 		text_format(out, "%s\n", title);
 	if (type && strcmp(type, "content") == 0)
-		return add_blocks(p, json_at(source, "content"), out, e);
+		return anthropic_add_blocks(p, json_at(source, "content"), out, e);
 	if (!type || strcmp(type, "text") != 0)
 		return err_set(e, ENOTSUP,
 			       "%s: documents are read as text alone: give its text in a source "
 			       "of type text",
 			       p->where);
-	int rc = text_of(p, source, "data", &text, &n, e);
+	int rc = anthropic_member_text(p, source, "data", &text, &n, e);
 	if (rc == 0)
 		text_add(out, text, n);
 	return rc;
 }
 
-static int add_reference(struct place *p, const json_object *block, struct text *out, struct err *e)
+static int anthropic_add_reference(struct anthropic_place *p, const json_object *block,
+				   struct text *out, struct err *e)
 {
 	const char *name = json_text(block, "tool_name");
 	if (!name)
-		return wrong(p, "a tool_reference has a tool_name", e);
+		return anthropic_wrong(p, "a tool_reference has a tool_name", e);
 	json_object_object_add(p->referenced, name, json_object_new_boolean(true));
 	text_format(out, "The tool %s is on offer.", name);
 	return 0;
 }
 
-static int refuse_image(struct place *p, const json_object *block, struct text *out, struct err *e)
+static int anthropic_refuse_image(struct anthropic_place *p, const json_object *block,
+				  struct text *out, struct err *e)
 {
 	(void)block;
 	(void)out;
@@ -99,16 +105,19 @@ static int refuse_image(struct place *p, const json_object *block, struct text *
 		       p->where);
 }
 
-static int add_block(struct place *p, const json_object *block, struct text *out, struct err *e)
+static int anthropic_add_block(struct anthropic_place *p, const json_object *block,
+			       struct text *out, struct err *e)
 {
 	static const struct {
 		const char *type;
-		int (*add)(struct place *p, const json_object *block, struct text *out,
+		int (*add)(struct anthropic_place *p, const json_object *block, struct text *out,
 			   struct err *e);
 	} kinds[] = {
-		{"text", add_text},	    {"search_result", add_search_result},
-		{"document", add_document}, {"tool_reference", add_reference},
-		{"image", refuse_image},
+		{"text", anthropic_add_text},
+		{"search_result", anthropic_add_search_result},
+		{"document", anthropic_add_document},
+		{"tool_reference", anthropic_add_reference},
+		{"image", anthropic_refuse_image},
 	};
 	const char *type = json_text(block, "type");
 	for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
@@ -122,46 +131,47 @@ static int add_block(struct place *p, const json_object *block, struct text *out
 }
 
 /* A text, or a list of blocks, with newlines between them. */
-static int add_blocks(struct place *p, json_object *content, struct text *out, struct err *e)
+static int anthropic_add_blocks(struct anthropic_place *p, json_object *content, struct text *out,
+				struct err *e)
 {
 	int rc = 0;
 	if (json_object_is_type(content, json_type_string)) {
-		text_add(out, json_object_get_string(content),
-			 (size_t)json_object_get_string_len(content));
+		json_add_string(out, content);
 		return 0;
 	}
 	if (content && !json_object_is_type(content, json_type_array))
-		return wrong(p, "its content must be a text or a list of blocks", e);
+		return anthropic_wrong(p, "its content must be a text or a list of blocks", e);
 	size_t count = content ? json_object_array_length(content) : 0;
 	for (size_t i = 0; i < count && rc == 0; i++) {
 		if (i)
 			text_string(out, "\n");
-		rc = add_block(p, json_object_array_get_idx(content, i), out, e);
+		rc = anthropic_add_block(p, json_object_array_get_idx(content, i), out, e);
 	}
 	return rc;
 }
 
-/* ---- what only a message has ---- */
+/* ---- blocks of a message ---- */
 
-static int take_call(struct place *p, const json_object *block, struct err *e)
+static int anthropic_take_call(struct anthropic_place *p, const json_object *block, struct err *e)
 {
 	const char *id = json_text(block, "id"), *name = json_text(block, "name");
 	json_object *input = json_at(block, "input");
 	if (!id || !name || (input && !json_object_is_type(input, json_type_object)))
-		return wrong(p, "a tool_use has an id, a name and an input, which is an object", e);
+		return anthropic_wrong(
+			p, "a tool_use has an id, a name and an input, which is an object", e);
 	dialog_call(p->dialog, id, name, input);
 	return 0;
 }
 
-static int take_result(struct place *p, const json_object *block, struct err *e)
+static int anthropic_take_result(struct anthropic_place *p, const json_object *block, struct err *e)
 {
 	const char *id = json_text(block, "tool_use_id");
 	if (!id)
-		return wrong(p, "a tool_result has a tool_use_id", e);
+		return anthropic_wrong(p, "a tool_result has a tool_use_id", e);
 	struct text text = {0};
 	if (json_true(block, "is_error"))
 		text_string(&text, "Error: ");
-	int rc = add_blocks(p, json_at(block, "content"), &text, e);
+	int rc = anthropic_add_blocks(p, json_at(block, "content"), &text, e);
 	if (rc == 0)
 		dialog_result(p->dialog, id, text.data, text.length);
 	p->dialog->failed |= text.failed;
@@ -169,18 +179,20 @@ static int take_result(struct place *p, const json_object *block, struct err *e)
 	return rc;
 }
 
-static int take_thought(struct place *p, const json_object *block, struct err *e)
+static int anthropic_take_thought(struct anthropic_place *p, const json_object *block,
+				  struct err *e)
 {
 	const char *text;
 	size_t n;
-	int rc = text_of(p, block, "thinking", &text, &n, e);
+	int rc = anthropic_member_text(p, block, "thinking", &text, &n, e);
 	if (rc == 0)
 		dialog_think(p->dialog, text, n);
 	return rc;
 }
 
-/* Thoughts that only their service can read: nothing of them is for a model here. */
-static int take_nothing(struct place *p, const json_object *block, struct err *e)
+/* Encrypted thoughts of Anthropic's service, which no model here can read. */
+static int anthropic_take_nothing(struct anthropic_place *p, const json_object *block,
+				  struct err *e)
 {
 	(void)p;
 	(void)block;
@@ -188,16 +200,16 @@ static int take_nothing(struct place *p, const json_object *block, struct err *e
 	return 0;
 }
 
-static int take_block(struct place *p, const json_object *block, struct err *e)
+static int anthropic_take_block(struct anthropic_place *p, const json_object *block, struct err *e)
 {
 	static const struct {
 		const char *role, *type;
-		int (*take)(struct place *p, const json_object *block, struct err *e);
+		int (*take)(struct anthropic_place *p, const json_object *block, struct err *e);
 	} kinds[] = {
-		{"assistant", "tool_use", take_call},
-		{"assistant", "thinking", take_thought},
-		{"assistant", "redacted_thinking", take_nothing},
-		{"user", "tool_result", take_result},
+		{"assistant", "tool_use", anthropic_take_call},
+		{"assistant", "thinking", anthropic_take_thought},
+		{"assistant", "redacted_thinking", anthropic_take_nothing},
+		{"user", "tool_result", anthropic_take_result},
 	};
 	const char *type = json_text(block, "type");
 	for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
@@ -207,15 +219,16 @@ static int take_block(struct place *p, const json_object *block, struct err *e)
 				       : err_set(e, EINVAL, "%s: a %s is the %s's", p->where, type,
 						 kinds[i].role);
 	struct text text = {0};
-	int rc = add_block(p, block, &text, e);
+	int rc = anthropic_add_block(p, block, &text, e);
 	if (rc == 0)
-		say(p, text.data, text.length);
+		anthropic_say(p, text.data, text.length);
 	p->dialog->failed |= text.failed;
 	text_free(&text);
 	return rc;
 }
 
-static int take_message(struct place *p, json_object *message, size_t i, struct err *e)
+static int anthropic_take_message(struct anthropic_place *p, json_object *message, size_t i,
+				  struct err *e)
 {
 	static const char *const ROLES[] = {"user", "assistant", "system"};
 	const char *role = json_text(message, "role");
@@ -227,8 +240,8 @@ static int take_message(struct place *p, json_object *message, size_t i, struct 
 		return err_set(e, EINVAL, "messages.%zu.role: must be user or assistant", i);
 	json_object *content = json_at(message, "content");
 	if (json_object_is_type(content, json_type_string)) {
-		say(p, json_object_get_string(content),
-		    (size_t)json_object_get_string_len(content));
+		anthropic_say(p, json_object_get_string(content),
+			      (size_t)json_object_get_string_len(content));
 		return 0;
 	}
 	if (!json_object_is_type(content, json_type_array))
@@ -237,16 +250,16 @@ static int take_message(struct place *p, json_object *message, size_t i, struct 
 	int rc = 0;
 	for (size_t k = 0; k < json_object_array_length(content) && rc == 0; k++) {
 		(void)snprintf(p->where, sizeof p->where, "messages.%zu.content.%zu", i, k);
-		rc = take_block(p, json_object_array_get_idx(content, k), e);
+		rc = anthropic_take_block(p, json_object_array_get_idx(content, k), e);
 	}
 	return rc;
 }
 
-static int take_system(struct place *p, json_object *system, struct err *e)
+static int anthropic_take_system(struct anthropic_place *p, json_object *system, struct err *e)
 {
 	struct text text = {0};
 	(void)snprintf(p->where, sizeof p->where, "system");
-	int rc = add_blocks(p, system, &text, e);
+	int rc = anthropic_add_blocks(p, system, &text, e);
 	if (rc == 0 && text.length)
 		dialog_say(p->dialog, "system", text.data, text.length, "\n");
 	p->dialog->failed |= text.failed;
@@ -257,12 +270,12 @@ static int take_system(struct place *p, json_object *system, struct err *e)
 int anthropic_messages(struct dialog *t, const json_object *body, json_object *referenced,
 		       struct err *e)
 {
-	struct place p = {.dialog = t, .referenced = referenced};
+	struct anthropic_place p = {.dialog = t, .referenced = referenced};
 	json_object *messages = json_at(body, "messages");
 	if (!json_object_is_type(messages, json_type_array) || !json_object_array_length(messages))
 		return err_set(e, EINVAL, "messages: must be a list with at least one message");
-	int rc = take_system(&p, json_at(body, "system"), e);
+	int rc = anthropic_take_system(&p, json_at(body, "system"), e);
 	for (size_t i = 0; i < json_object_array_length(messages) && rc == 0; i++)
-		rc = take_message(&p, json_object_array_get_idx(messages, i), i, e);
+		rc = anthropic_take_message(&p, json_object_array_get_idx(messages, i), i, e);
 	return rc == 0 && t->failed ? err_set(e, ENOMEM, "no memory for a request's messages") : rc;
 }

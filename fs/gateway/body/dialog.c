@@ -1,7 +1,8 @@
 /* See dialog.h. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/body/dialog.h"
-#include "fs/gateway/body/wanted.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void dialog_free(struct dialog *t)
@@ -13,7 +14,7 @@ void dialog_free(struct dialog *t)
 	*t = (struct dialog){0};
 }
 
-static void add(struct dialog *t, json_object *message)
+static void dialog_add(struct dialog *t, json_object *message)
 {
 	if (!t->list)
 		t->list = json_object_new_array();
@@ -23,13 +24,12 @@ static void add(struct dialog *t, json_object *message)
 	t->failed = true;
 }
 
-/* The message that is put together is complete. */
-static void finish(struct dialog *t)
+/* Ends the message that is being built. */
+static void dialog_finish(struct dialog *t)
 {
 	if (!t->role)
 		return;
-	json_object *message = json_object_new_object();
-	json_put(message, "role", t->role);
+	json_object *message = json_new("role=%s", t->role);
 	json_put_n(message, "content", t->said.data, t->said.length);
 	if (t->thought.length)
 		json_put_n(message, "thinking", t->thought.data, t->thought.length);
@@ -40,14 +40,14 @@ static void finish(struct dialog *t)
 	t->role = NULL;
 	text_cut(&t->said, 0);
 	text_cut(&t->thought, 0);
-	add(t, message);
+	dialog_add(t, message);
 }
 
-static void begin(struct dialog *t, const char *role)
+static void dialog_begin(struct dialog *t, const char *role)
 {
 	if (t->role && strcmp(t->role, role) == 0)
 		return;
-	finish(t);
+	dialog_finish(t);
 	t->role = role;
 }
 
@@ -56,7 +56,7 @@ void dialog_say(struct dialog *t, const char *role, const char *text, size_t n, 
 	bool first = !t->list && (!t->role || strcmp(t->role, "system") == 0);
 	if (strcmp(role, "system") == 0 && t->system_first && !first)
 		role = "user";
-	begin(t, role);
+	dialog_begin(t, role);
 	if (t->said.length && n)
 		text_string(&t->said, between);
 	text_add(&t->said, text, n);
@@ -64,7 +64,7 @@ void dialog_say(struct dialog *t, const char *role, const char *text, size_t n, 
 
 void dialog_think(struct dialog *t, const char *text, size_t n)
 {
-	begin(t, "assistant");
+	dialog_begin(t, "assistant");
 	if (t->thought.length && n)
 		text_string(&t->thought, "\n");
 	text_add(&t->thought, text, n);
@@ -72,15 +72,11 @@ void dialog_think(struct dialog *t, const char *text, size_t n)
 
 void dialog_call(struct dialog *t, const char *id, const char *name, json_object *arguments)
 {
-	begin(t, "assistant");
+	dialog_begin(t, "assistant");
 	if (!t->calls)
 		t->calls = json_object_new_array();
-	json_object *call = json_object_new_object(), *function = json_object_new_object();
-	json_put(function, "name", name);
-	json_object_object_add(function, "arguments", json_object_get(arguments));
-	json_put(call, "id", id);
-	json_put(call, "type", "function");
-	json_object_object_add(call, "function", function);
+	json_object *function = json_new("name=%s arguments=%p", name, json_object_get(arguments));
+	json_object *call = json_new("id=%s type=function function=%p", id, function);
 	if (t->calls && call && json_object_array_add(t->calls, call) == 0)
 		return;
 	json_object_put(call);
@@ -89,28 +85,45 @@ void dialog_call(struct dialog *t, const char *id, const char *name, json_object
 
 void dialog_result(struct dialog *t, const char *id, const char *text, size_t n)
 {
-	finish(t);
-	json_object *message = json_object_new_object();
-	json_put(message, "role", "tool");
-	json_put(message, "tool_call_id", id);
+	dialog_finish(t);
+	json_object *message = json_new("role=tool tool_call_id=%s", id);
 	json_put_n(message, "content", text, n);
-	add(t, message);
+	dialog_add(t, message);
 }
 
 void dialog_append(struct dialog *t, json_object *list)
 {
-	finish(t);
+	dialog_finish(t);
 	for (size_t i = 0; i < json_object_array_length(list); i++)
-		add(t, json_object_get(json_object_array_get_idx(list, i)));
+		dialog_add(t, json_object_get(json_object_array_get_idx(list, i)));
 }
 
 json_object *dialog_take(struct dialog *t)
 {
-	finish(t);
+	dialog_finish(t);
 	if (!t->list && !t->failed)
 		t->list = json_object_new_array();
 	json_object *list = t->failed ? NULL : t->list;
 	if (list)
 		t->list = NULL;
 	return list;
+}
+
+json_object *dialog_drop_lines(const char *text, const regex_t *ignored)
+{
+	struct text kept = {0};
+	while (ignored && *text) {
+		size_t n = strcspn(text, "\n"), with_end = n + (text[n] == '\n');
+		char *line = strndup(text, n);
+		if (!line || regexec(ignored, line, 0, NULL, 0))
+			text_add(&kept, text, with_end);
+		free(line);
+		text += with_end;
+	}
+	text_string(&kept, text);
+	json_object *out = kept.failed ? NULL
+				       : json_object_new_string_len(kept.data ? kept.data : "",
+								    (int)kept.length);
+	text_free(&kept);
+	return out;
 }

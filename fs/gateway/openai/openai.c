@@ -1,114 +1,101 @@
-/* What OpenAI's endpoints have in common. See openai.h. */
+/* What OpenAI's endpoints share, and GET /v1/models. See openai.h. */
+#include "fs/gateway/body/json_fields.h"
+#include "fs/gateway/body/wanted.h"
 #include "fs/gateway/openai/openai.h"
-#include "fs/gateway/body/fields.h"
+#include "fs/gateway/turn/tree_client.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int no_memory(struct problem *p)
-{
-	return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
-}
+#include <sys/stat.h>
 
 /* ---- params ---- */
 
-static const struct {
-	const char *field, *param;
-	double least, most;
-} numbers[] = {
-	{"temperature", "temperature", 0, 2},
-	{"top_p", "top_p", 0, 1},
-	{"min_p", "min_p", 0, 1},
-	{"frequency_penalty", "frequency_penalty", -2, 2},
-	{"presence_penalty", "presence_penalty", -2, 2},
-	{"repetition_penalty", "repetition_penalty", .01, 100},
-};
-
-static int take_numbers(struct json_object *body, struct wish *w, struct problem *p)
+static int openai_take_numbers(json_object *body, struct turn_wish *w, struct problem *p)
 {
+	static const struct {
+		const char *field;
+		double least, most;
+	} numbers[] = {
+		{"temperature", 0, 2},
+		{"top_p", 0, 1},
+		{"min_p", 0, 1},
+		{"frequency_penalty", -2, 2},
+		{"presence_penalty", -2, 2},
+		{"repetition_penalty", .01, 100},
+	};
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		const char *field = numbers[i].field;
 		double value;
-		int there = field_number(body, numbers[i].field, numbers[i].least, numbers[i].most,
-					 &value, p);
-		if (there < 0)
+		int there = field_number(body, field, numbers[i].least, numbers[i].most, &value, p);
+		if (there < 0 || (there && turn_wish_param(w, p, field, field, "%.17g", value)))
 			return -1;
-		if (there && !wish_param(w, numbers[i].param, numbers[i].field, "%.17g", value))
-			return no_memory(p);
 	}
 	return 0;
 }
 
-/* The newer name of max_tokens counts. */
-static int take_counts(struct json_object *body, struct wish *w, struct problem *p)
+/* max_completion_tokens is the newer name of max_tokens, and counts. top_k is not OpenAI's, but
+ * many servers have it. */
+static int openai_take_counts(json_object *body, struct turn_wish *w, struct problem *p)
 {
-	uint64_t most, top, seed;
-	int64_t signed_seed;
 	const char *name =
-		field_get(body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
-	int there = field_count(body, name, 1, INT_MAX, &most, p);
-	if (there > 0 && !wish_param(w, "max_tokens", name, "%" PRIu64, most))
-		return no_memory(p);
-	if (there >= 0) /* beside OpenAI's own, as others have it */
-		there = field_count(body, "top_k", 0, INT_MAX, &top, p);
-	if (there > 0 && !wish_param(w, "top_k", "top_k", "%" PRIu64, top))
-		return no_memory(p);
-	struct json_object *s = there >= 0 ? field_get(body, "seed") : NULL;
-	if (s && !json_object_is_type(s, json_type_int))
+		json_at(body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
+	json_object *seed = json_at(body, "seed");
+	uint64_t value;
+	int there = field_count(body, name, 1, INT_MAX, &value, p);
+	if (there < 0 || (there && turn_wish_param(w, p, "max_tokens", name, "%" PRIu64, value)))
+		return -1;
+	there = field_count(body, "top_k", 0, INT_MAX, &value, p);
+	if (there < 0 || (there && turn_wish_param(w, p, "top_k", "top_k", "%" PRIu64, value)))
+		return -1;
+	if (!seed)
+		return 0;
+	if (!json_object_is_type(seed, json_type_int))
 		return problem_set(p, PROBLEM_INVALID, "seed", "'seed' must be a whole number");
-	signed_seed = s ? json_object_get_int64(s) : 0;
-	seed = s && signed_seed >= 0 ? json_object_get_uint64(s) : (uint64_t)signed_seed;
-	if (s && !wish_param(w, "seed", "seed", "%" PRIu64, seed))
-		return no_memory(p);
-	return there < 0 ? -1 : 0;
+	int64_t number = json_object_get_int64(seed);
+	value = number >= 0 ? json_object_get_uint64(seed) : (uint64_t)number;
+	return turn_wish_param(w, p, "seed", "seed", "%" PRIu64, value);
 }
 
-/* As params/stop has it: one a line, with escapes. */
-static void add_stop(struct text *out, const char *stop)
+/* Adds lines as a param, unless there are none, and frees them. */
+static int openai_take_lines(struct turn_wish *w, const char *name, struct text *lines,
+			     struct problem *p)
 {
-	if (out->length)
-		text_string(out, "\n");
-	for (; *stop; stop++)
-		if (*stop == '\n')
-			text_string(out, "\\n");
-		else if (*stop == '\t')
-			text_string(out, "\\t");
-		else if (*stop == '\\')
-			text_string(out, "\\\\");
-		else
-			text_add(out, stop, 1);
-}
-
-static int take_stop(struct json_object *body, struct wish *w, struct problem *p)
-{
-	struct json_object *stop = field_get(body, "stop");
-	bool list = json_object_is_type(stop, json_type_array);
-	size_t count = list ? json_object_array_length(stop) : stop != NULL;
-	struct text lines = {0};
 	int code = 0;
-	for (size_t i = 0; i < count && !code; i++) {
-		struct json_object *one = list ? json_object_array_get_idx(stop, i) : stop;
-		const char *text = json_object_get_string(one);
-		if (!json_object_is_type(one, json_type_string) || !*text ||
-		    strlen(text) != (size_t)json_object_get_string_len(one) || strchr(text, '\r'))
-			code = problem_set(p, PROBLEM_INVALID, "stop",
-					   "'stop' must be a text or a list of texts, none empty");
-		else
-			add_stop(&lines, text);
-	}
-	if (!code && lines.length &&
-	    (lines.failed ||
-	     !wish_param(w, "stop", "stop", "%.*s\n", (int)lines.length, lines.data)))
-		code = no_memory(p);
-	text_free(&lines);
+	if (lines->failed)
+		code = problem_no_memory(p);
+	else if (lines->length)
+		code = turn_wish_param(w, p, name, name, "%.*s", (int)lines->length, lines->data);
+	text_free(lines);
 	return code;
 }
 
-static int take_bias(struct json_object *body, struct wish *w, struct problem *p)
+static int openai_take_stop(json_object *body, struct turn_wish *w, struct problem *p)
 {
-	struct json_object *bias = NULL;
+	json_object *stop = json_at(body, "stop");
+	bool list = json_object_is_type(stop, json_type_array);
+	size_t count = list ? json_length(stop) : stop != NULL;
+	struct text lines = {0};
+	for (size_t i = 0; i < count; i++) {
+		json_object *one = list ? json_object_array_get_idx(stop, i) : stop;
+		const char *text = json_object_get_string(one);
+		if (!json_object_is_type(one, json_type_string) || !*text ||
+		    strlen(text) != (size_t)json_object_get_string_len(one) || strchr(text, '\r')) {
+			text_free(&lines);
+			return problem_set(p, PROBLEM_INVALID, "stop",
+					   "'stop' must be a text or a list of texts, none empty");
+		}
+		wanted_stop_line(&lines, text);
+	}
+	return openai_take_lines(w, "stop", &lines, p);
+}
+
+static int openai_take_bias(json_object *body, struct turn_wish *w, struct problem *p)
+{
+	json_object *bias = NULL;
 	struct text lines = {0};
 	int there = field_object(body, "logit_bias", &bias, p), code = 0;
 	if (there <= 0)
@@ -123,40 +110,37 @@ static int take_bias(struct json_object *body, struct wish *w, struct problem *p
 		text_format(&lines, "%s%s %.17g", lines.length ? "\n" : "", id,
 			    json_object_get_double(value));
 	}
-	if (!code && lines.length &&
-	    (lines.failed ||
-	     !wish_param(w, "logit_bias", "logit_bias", "%.*s", (int)lines.length, lines.data)))
-		code = no_memory(p);
+	if (!code)
+		return openai_take_lines(w, "logit_bias", &lines, p);
 	text_free(&lines);
 	return code;
 }
 
-int openai_sampling(struct json_object *body, struct wish *w, struct problem *p)
+int openai_sampling(json_object *body, struct turn_wish *w, struct problem *p)
 {
-	return take_numbers(body, w, p) || take_counts(body, w, p) || take_stop(body, w, p) ||
-			       take_bias(body, w, p)
+	return openai_take_numbers(body, w, p) || openai_take_counts(body, w, p) ||
+			       openai_take_stop(body, w, p) || openai_take_bias(body, w, p)
 		       ? -1
 		       : 0;
 }
 
-/* ---- what cannot be served ---- */
+/* ---- fields that cannot be served ---- */
 
-static const struct {
-	const char *field, *why;
-} refused[] = {
-	{"functions", "use 'tools'"},
-	{"function_call", "use 'tool_choice'"},
-	{"audio", "models here give text alone"},
-	{"prediction", "predicted outputs are not known here"},
-	{"web_search_options", "there is no search here"},
-	{"suffix", "a text between two others cannot be asked for here"},
-};
-
-int openai_refuse(struct json_object *body, struct problem *p)
+int openai_refuse(json_object *body, struct problem *p)
 {
-	struct json_object *modalities = field_get(body, "modalities");
+	static const struct {
+		const char *field, *why;
+	} refused[] = {
+		{"functions", "use 'tools'"},
+		{"function_call", "use 'tool_choice'"},
+		{"audio", "models here give text alone"},
+		{"prediction", "predicted outputs are not known here"},
+		{"web_search_options", "there is no search here"},
+		{"suffix", "a text between two others cannot be asked for here"},
+	};
+	json_object *modalities = json_at(body, "modalities");
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-		struct json_object *value = field_get(body, refused[i].field);
+		json_object *value = json_at(body, refused[i].field);
 		bool empty = json_object_is_type(value, json_type_string) &&
 			     !json_object_get_string_len(value);
 		if (value && !empty)
@@ -164,15 +148,21 @@ int openai_refuse(struct json_object *body, struct problem *p)
 					   "'%s' cannot be served: %s", refused[i].field,
 					   refused[i].why);
 	}
-	for (size_t i = 0; json_object_is_type(modalities, json_type_array) &&
-			   i < json_object_array_length(modalities);
-	     i++) {
+	for (size_t i = 0; i < json_length(modalities); i++) {
 		const char *name = json_object_get_string(json_object_array_get_idx(modalities, i));
 		if (!name || strcmp(name, "text") != 0)
 			return problem_set(p, PROBLEM_INVALID, "modalities",
 					   "'modalities' cannot be served but for text");
 	}
 	return 0;
+}
+
+int openai_model(struct http_request *r, const char **model, struct problem *p)
+{
+	int there = field_text(r->json, "model", model, p);
+	if (there == 0)
+		return problem_set(p, PROBLEM_INVALID, "model", "'model' is missing");
+	return there < 0 || turn_model(r, *model, p) || openai_refuse(r->json, p) ? -1 : 0;
 }
 
 /* ---- answers ---- */
@@ -184,108 +174,156 @@ const char *openai_finish(const struct usage *u)
 	return "stop";
 }
 
-static struct json_object *number(uint64_t n)
+json_object *openai_usage(const struct usage *u, size_t count)
 {
-	return json_object_new_int64((int64_t)n);
-}
-
-struct json_object *openai_usage(const struct usage *u, size_t count)
-{
-	struct json_object *all = json_object_new_object(), *of_prompt = json_object_new_object(),
-			   *of_output = json_object_new_object();
 	uint64_t output = 0;
 	for (size_t i = 0; i < count; i++)
 		output += u[i].output;
-	json_object_object_add(all, "prompt_tokens", number(u->prompt));
-	json_object_object_add(all, "completion_tokens", number(output));
-	json_object_object_add(all, "total_tokens", number(u->prompt + output));
-	json_object_object_add(of_prompt, "cached_tokens", number(u->cached));
-	json_object_object_add(all, "prompt_tokens_details", of_prompt);
-	json_object_object_add(of_output, "accepted_prediction_tokens", number(0));
-	json_object_object_add(of_output, "rejected_prediction_tokens", number(0));
-	json_object_object_add(all, "completion_tokens_details", of_output);
-	return all;
+	json_object *of_prompt = json_new("cached_tokens=%ju", u->cached);
+	json_object *of_output =
+		json_new("accepted_prediction_tokens=%u rejected_prediction_tokens=%u", 0u, 0u);
+	return json_new("prompt_tokens=%ju completion_tokens=%ju total_tokens=%ju "
+			"prompt_tokens_details=%p completion_tokens_details=%p",
+			u->prompt, output, u->prompt + output, of_prompt, of_output);
 }
 
-/* The bytes of a token, of which the tree tells those that are no characters. */
-static struct json_object *bytes_of(struct json_object *line)
+/* A line of logprobs.jsonl without its other tokens. The tree gives a token's bytes only where they
+ * are no characters. */
+static json_object *openai_logprob(json_object *line)
 {
-	struct json_object *told = field_get(line, "bytes"), *text = field_get(line, "token");
+	json_object *text = json_at(line, "token"),
+		    *bytes = json_object_get(json_at(line, "bytes"));
 	const char *token = text ? json_object_get_string(text) : "";
-	if (told)
-		return json_object_get(told);
-	struct json_object *bytes = json_object_new_array();
-	for (; *token; token++)
-		json_object_array_add(bytes, json_object_new_int((unsigned char)*token));
-	return bytes;
+	if (!bytes) {
+		bytes = json_object_new_array();
+		for (; *token; token++)
+			json_object_array_add(bytes, json_object_new_int((unsigned char)*token));
+	}
+	return json_new("token=%p logprob=%p bytes=%p", json_object_get(text),
+			json_object_get(json_at(line, "logprob")), bytes);
 }
 
-static struct json_object *one_logprob(struct json_object *line)
+json_object *openai_logprobs(const struct text *lines, uint64_t top)
 {
-	struct json_object *one = json_object_new_object();
-	struct json_object *token = field_get(line, "token");
-	json_object_object_add(one, "token", json_object_get(token));
-	json_object_object_add(one, "logprob", json_object_get(field_get(line, "logprob")));
-	json_object_object_add(one, "bytes", bytes_of(line));
-	return one;
-}
-
-struct json_object *openai_logprobs(const struct text *lines, uint64_t top)
-{
-	struct json_object *all = json_object_new_object(), *content = json_object_new_array();
+	json_object *content = json_object_new_array();
 	for (size_t at = 0; at < lines->length;) {
 		const char *begin = lines->data + at;
 		const char *end = memchr(begin, '\n', lines->length - at);
 		size_t n = end ? (size_t)(end - begin) : lines->length - at;
 		char *copy = strndup(begin, n);
-		struct json_object *line = copy ? json_tokener_parse(copy) : NULL;
-		struct json_object *others = field_get(line, "top_logprobs");
+		json_object *line = copy ? json_tokener_parse(copy) : NULL;
+		json_object *others = json_at(line, "top_logprobs");
 		free(copy);
 		at += n + 1;
 		if (!line)
 			continue;
-		struct json_object *one = one_logprob(line), *list = json_object_new_array();
-		for (size_t i = 0; others && i < json_object_array_length(others) && i < top; i++)
+		json_object *one = openai_logprob(line), *list = json_object_new_array();
+		for (size_t i = 0; i < json_length(others) && i < top; i++)
 			json_object_array_add(list,
-					      one_logprob(json_object_array_get_idx(others, i)));
+					      openai_logprob(json_object_array_get_idx(others, i)));
 		json_object_object_add(one, "top_logprobs", list);
 		json_object_array_add(content, one);
 		json_object_put(line);
 	}
-	json_object_object_add(all, "content", content);
-	json_object_object_add(all, "refusal", NULL);
-	return all;
+	return json_new("content=%p refusal=null", content);
 }
 
-struct json_object *openai_call(struct json_object *call, int index)
+json_object *openai_call(json_object *call)
 {
-	struct json_object *new = json_object_new_object(), *one = json_object_new_object();
-	struct json_object *function = field_get(call, "function");
-	struct json_object *arguments = field_get(function, "arguments");
+	json_object *function = json_at(call, "function");
+	json_object *arguments = json_at(function, "arguments");
 	const char *text =
 		json_object_is_type(arguments, json_type_string)
 			? json_object_get_string(arguments)
 			: json_object_to_json_string_ext(arguments, JSON_C_TO_STRING_NOSLASHESCAPE);
-	if (index >= 0)
-		json_object_object_add(new, "index", json_object_new_int(index));
-	json_object_object_add(new, "id", json_object_get(field_get(call, "id")));
-	json_object_object_add(new, "type", json_object_new_string("function"));
-	json_object_object_add(one, "name", json_object_get(field_get(function, "name")));
-	json_object_object_add(one, "arguments", json_object_new_string(arguments ? text : "{}"));
-	json_object_object_add(new, "function", one);
-	return new;
+	return json_new("id=%p type=function function=%p", json_object_get(json_at(call, "id")),
+			json_new("name=%p arguments=%s", json_object_get(json_at(function, "name")),
+				 arguments ? text : "{}"));
 }
 
-struct json_object *openai_frame(const char *id, const char *object, time_t created,
-				 const char *model, struct json_object *choices)
+json_object *openai_frame(const char *id, const char *object, time_t created, const char *model,
+			  json_object *choices)
 {
-	struct json_object *all = json_object_new_object();
-	json_object_object_add(all, "id", json_object_new_string(id));
-	json_object_object_add(all, "object", json_object_new_string(object));
-	json_object_object_add(all, "created", json_object_new_int64(created));
-	json_object_object_add(all, "model", json_object_new_string(model));
-	json_object_object_add(all, "system_fingerprint",
-			       json_object_new_string("moefs-" MOEFS_VERSION));
-	json_object_object_add(all, "choices", choices);
-	return all;
+	return json_new(
+		"id=%s object=%s created=%ju model=%s system_fingerprint=moefs-" MOEFS_VERSION
+		" choices=%p",
+		id, object, (uintmax_t)created, model, choices);
+}
+
+void openai_fail(void *of, const struct problem *p, struct text *out)
+{
+	(void)of;
+	json_event(out, NULL, problem_json(p, PROTOCOL_OPENAI, NULL));
+}
+
+void openai_pause(void *of, struct text *out)
+{
+	(void)of;
+	reply_pause(out);
+}
+
+/* ---- GET /v1/models and /v1/models/NAME: the folders of the tree ---- */
+
+/* OpenAI's members and Anthropic's, and the context's size, by which agents decide when to shorten
+ * a conversation. */
+static json_object *openai_model_object(const char *tree, const char *name)
+{
+	static const char *const sizes[] = {"context_length", "max_input_tokens", "max_tokens"};
+	char context[32], path[TREE_PATH], made[32] = "";
+	struct stat st = {0};
+	struct tm utc;
+	tree_line(tree, context, sizeof context, "%s/info/context", name);
+	if (tree_path(path, tree, "%s/config.json", name))
+		(void)stat(path, &st);
+	if (gmtime_r(&st.st_mtime, &utc))
+		strftime(made, sizeof made, "%Y-%m-%dT%H:%M:%SZ", &utc);
+	json_object *m =
+		json_new("id=%s object=model created=%ju owned_by=moefs type=model "
+			 "display_name=%s created_at=%s lifecycle=active capabilities=null "
+			 "deprecated_at=null line=null retires_at=null",
+			 name, (uintmax_t)st.st_mtime, name, made);
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		json_object_object_add(m, sizes[i],
+				       json_object_new_int64(strtoll(context, NULL, 10)));
+	return m;
+}
+
+struct openai_models {
+	const char *tree;
+	json_object *data;
+};
+
+static int openai_add_model(void *ctx, const char *name)
+{
+	struct openai_models *l = ctx;
+	json_object_array_add(l->data, openai_model_object(l->tree, name));
+	return 0;
+}
+
+enum MHD_Result openai_list_models(struct http_request *r)
+{
+	/* Anthropic's clients page; OpenAI's take the whole list, which is the default. */
+	static const struct reply_paging paging = {"after_id", "before_id", SIZE_MAX, 1000};
+	struct openai_models l = {r->gateway->options->tree, json_object_new_array()};
+	struct problem p = {0};
+	int code = tree_models(l.tree, openai_add_model, &l);
+	bool gone = tree_is_gone(l.tree, r->gateway->device);
+	if (!code && !gone)
+		return reply_list(r, l.data, &paging);
+	json_object_put(l.data);
+	problem_set(&p, PROBLEM_NOT_NOW, NULL, gone ? "%s" : "the tree cannot be read: %s",
+		    gone ? tree_gone_words : strerror(-code));
+	return reply_problem(r, &p);
+}
+
+enum MHD_Result openai_get_model(struct http_request *r)
+{
+	struct problem p = {0};
+	const char *tree = r->gateway->options->tree;
+	int code = turn_model(r, r->rest, &p);
+	/* turn_model remembers a model for a second. */
+	if (!code && tree_is_gone(tree, r->gateway->device))
+		code = problem_set(&p, PROBLEM_NOT_NOW, NULL, "%s", tree_gone_words);
+	return code ? reply_problem(r, &p)
+		    : reply_json(r, MHD_HTTP_OK, openai_model_object(tree, r->rest));
 }

@@ -1,34 +1,76 @@
-/* What OpenAI's endpoints have in common. */
+/* What OpenAI's endpoints share: fields of bodies, parts of answers, and tokens of texts. */
 #ifndef MOEFS_FS_GATEWAY_OPENAI_OPENAI_H
 #define MOEFS_FS_GATEWAY_OPENAI_OPENAI_H
 
-#include "fs/gateway/event_stream.h"
+#include "fs/gateway/reply.h"
 #include "fs/gateway/turn/turn.h"
 
+#include <regex.h>
 #include <time.h>
 
 enum { CHOICES_MOST = 16 };
 
-/* The fields that say how a token is drawn and when an answer ends, as params of the wish. */
-int openai_sampling(struct json_object *body, struct wish *w, struct problem *p);
-/* Fields that are known and cannot be served, refused in words. */
-int openai_refuse(struct json_object *body, struct problem *p);
-/* How the answer ended, as finish_reason has it. */
+/* ---- requests: openai.c ---- */
+
+/* Reads `model`, and refuses fields that are known but cannot be served. -1: *p. */
+int openai_model(struct http_request *r, const char **model, struct problem *p);
+int openai_refuse(json_object *body, struct problem *p);
+/* Reads how tokens are drawn and when an answer ends, as params of the wish. */
+int openai_sampling(json_object *body, struct turn_wish *w, struct problem *p);
+
+/* ---- chat completions' requests: chat_read.c ---- */
+
+struct chat_asked {
+	const char *model; /* borrowed from the body */
+	uint64_t n, top;   /* choices; top_logprobs */
+	bool logprobs, include_usage, stream;
+	bool one_call; /* an answer ends with its first call */
+};
+
+/* Reads a body into *a and *w (turn_wish_free, whatever it returns). */
+int chat_read(struct http_request *r, struct chat_asked *a, struct turn_wish *w, struct problem *p);
+/* Makes *out of `messages`: a new list as messages.json holds them, without the lines of system
+ * texts that fit `ignored` (NULL: with all). */
+int chat_messages(json_object *messages, const regex_t *ignored, json_object **out,
+		  struct problem *p);
+/* Reads tools and tool_choice into the wish. */
+int chat_tools(json_object *body, struct turn_wish *w, struct problem *p);
+
+/* ---- answers: openai.c ---- */
+
+/* How an answer ended, as finish_reason. */
 const char *openai_finish(const struct usage *u);
 /* Of all turns of a request; the prompt counts once. */
-struct json_object *openai_usage(const struct usage *u, size_t count);
-/* Lines of logprobs.jsonl, as a choice's logprobs. */
-struct json_object *openai_logprobs(const struct text *lines, uint64_t top);
-/* A call of tool_calls.json, with its arguments as a text; index: in a stream's delta, else -1. */
-struct json_object *openai_call(struct json_object *call, int index);
-/* The object around choices, which are taken: of a completion, or of a chunk of its stream. */
-struct json_object *openai_frame(const char *id, const char *object, time_t created,
-				 const char *model, struct json_object *choices);
-
-/* ---- openai_stream.c ---- */
-
-/* Of an event_stream. */
+json_object *openai_usage(const struct usage *u, size_t count);
+/* A choice's logprobs, from lines of logprobs.jsonl. */
+json_object *openai_logprobs(const struct text *lines, uint64_t top);
+/* A call of tool_calls.json, with its arguments as a string. */
+json_object *openai_call(json_object *call);
+/* A completion, or a chunk of its stream. choices is taken. */
+json_object *openai_frame(const char *id, const char *object, time_t created, const char *model,
+			  json_object *choices);
+/* Members of struct event_stream. */
 void openai_fail(void *of, const struct problem *p, struct text *out);
 void openai_pause(void *of, struct text *out);
+
+/* ---- tokens of texts, by the tree's files: openai_tokens.c ---- */
+
+/* The ids of a text's tokens, a list. */
+int tokens_encode(const struct http_request *r, const char *model, const char *text, size_t size,
+		  json_object **out, struct problem *p);
+/* Adds the text of a list of ids to `out`. */
+int tokens_decode(const struct http_request *r, const char *model, json_object *ids,
+		  struct text *out, struct problem *p);
+
+struct scored_token {	  /* a token of a text */
+	const char *text; /* its bytes, terminated */
+	size_t size;
+	double logprob;
+	bool first; /* the first of its text: it has no logprob */
+};
+/* Calls `visit` for each token of a text. */
+int tokens_score(const struct http_request *r, const char *model, const char *text, size_t size,
+		 void (*visit)(void *ctx, const struct scored_token *token), void *ctx,
+		 struct problem *p);
 
 #endif

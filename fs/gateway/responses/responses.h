@@ -1,87 +1,114 @@
-/* OpenAI's /v1/responses: from its body to what is wanted of a session, and from an answer to its
- * events or its response. Nothing here knows of HTTP or of files. */
+/* OpenAI's /v1/responses: from a request's body to what it wants of a session, and from an answer
+ * to a stream of events or one response. Only responses_routes.c knows of HTTP. */
 #ifndef MOEFS_FS_GATEWAY_RESPONSES_RESPONSES_H
 #define MOEFS_FS_GATEWAY_RESPONSES_RESPONSES_H
 
 #include "fs/gateway/body/dialog.h"
 #include "fs/gateway/body/wanted.h"
 
-/* What earlier responses left: each gives a new reference, or NULL where it is not kept. */
+/* ---- the request: responses_read.c, responses_items.c, responses_tools.c ---- */
+
+/* How a request finds earlier responses. Each function returns a new reference; NULL: not kept. */
 struct responses_past {
 	void *ctx;
-	json_object *(*messages)(void *ctx, const char *response); /* up to its answer */
+	json_object *(*messages)(void *ctx, const char *response); /* with its answer at the end */
 	json_object *(*item)(void *ctx, const char *item);
 };
 
 struct responses_asked {
 	struct wanted wanted;
-	/* The conversation without `instructions`, which are each request's own. */
+	/* The conversation without `instructions`, which belong to each request alone. */
 	json_object *messages;
-	json_object *input; /* its items, a list */
-	json_object *echo;  /* what a response says of its request */
+	json_object *input; /* the request's items, a list */
+	json_object *echo;  /* what a response repeats of its request */
 	/* By the name that the model knows a tool by: {"custom": true}, or the namespace and the
-	 * name there. Plain functions are not in it. */
+	 * name in it. Plain functions are missing. */
 	json_object *names;
 	bool store;
 };
 
-/* Zero-initialised before; freed by the caller whatever it returns. -ENOENT: what the request
- * goes on from is not kept; -EINVAL, -ENOTSUP in words; -ENOMEM. */
+/* *a must be zero-initialised; responses_asked_free, whatever it returns. -ENOENT: the response
+ * that the request goes on from is not kept; -EINVAL; -ENOTSUP; -ENOMEM. */
 int responses_read(struct responses_asked *a, const json_object *body,
 		   const struct responses_past *past, struct err *e);
 void responses_asked_free(struct responses_asked *a);
 
-/* Of it: items in their order. */
+/* Adds the items of a request to a dialog, in their order. */
 int responses_items(struct dialog *t, json_object *items, const struct responses_past *past,
 		    struct err *e);
-/* Items of a request, each with the type, id, status and parts that it has when it is read again;
- * id: of its response. NULL: out of memory. */
-json_object *responses_items_said(json_object *items, const char *id,
-				  const struct responses_past *past);
-/* Of it: tools and tool_choice. */
+/* A request's items as GET shows them: each with a type, an id, a status and parts. id: of the
+ * response. NULL: out of memory. */
+json_object *responses_items_shown(json_object *items, const char *id,
+				   const struct responses_past *past);
+/* Reads `tools` and `tool_choice`. */
 int responses_tools(struct responses_asked *a, const json_object *body, struct err *e);
-/* The list of those that are on offer, as a response says it, once responses_tools has taken them.
- * NULL: out of memory. */
-json_object *responses_tools_said(const json_object *body);
-/* The name that the model knows a namespace's tool by. False: too long. */
+/* The tools on offer as a response repeats them, after responses_tools. NULL: out of memory. */
+json_object *responses_tools_shown(const json_object *body);
+/* The name that the model knows a namespace's tool by. False: it is too long. */
 bool responses_tool_name(char *name, size_t size, const char *space, const char *of_space);
 
-/* ---- the answer ---- */
+/* ---- the answer: responses_stream.c ---- */
 
 enum responses_part { PART_NONE, PART_REASONING, PART_TEXT };
 
-/* Zero-initialised but for the first five. */
+/* Zero-initialised except for the first four lines. */
 struct responses_answer {
-	const struct responses_asked *asked; /* borrowed, as the others */
-	const char *id, *model;		     /* id: without what is before its _ */
+	const struct responses_asked *asked; /* borrowed, as the strings */
+	const char *id, *model;		     /* id: without resp_ */
 	uint64_t created;		     /* seconds of the epoch */
 	bool streams;
 	uint64_t sequence;
 	json_object *output; /* finished items; owned */
 	enum responses_part open;
 	struct text said;      /* of the open part */
-	json_object *logprobs; /* of the open part, or the next one; NULL: none; owned */
-	size_t logprobs_sent;  /* of them, with deltas */
+	json_object *logprobs; /* of the open or the next part; NULL: none; owned */
+	size_t logprobs_sent;  /* of them, in deltas */
 	struct dialog dialog;  /* the answer as a message */
 };
 
-void responses_free(struct responses_answer *a);
-/* Each adds to `out` what there is to send, events or nothing. */
-void responses_begin(struct responses_answer *a, struct text *out);
-void responses_thought(struct responses_answer *a, const char *text, size_t n, struct text *out);
-void responses_text(struct responses_answer *a, const char *text, size_t n, struct text *out);
-/* The likelihoods of the tokens of the text that comes next: a list, which is taken. */
+/* Members of struct answer_format (wanted.h). `of` is a struct responses_answer. */
+void responses_begin(void *of, const struct answer_ending *known, struct text *out);
+void responses_thought(void *of, const char *text, size_t n, struct text *out);
+void responses_text(void *of, const char *text, size_t n, struct text *out);
+void responses_call(void *of, json_object *call, struct text *out);
+void responses_fail(void *of, const struct problem *p, struct text *out);
+/* Adds the logprobs of the text that comes next; list is taken. */
 void responses_logprobs(struct responses_answer *a, json_object *list);
-/* A call as tool_calls.json has it; borrowed. */
-void responses_call(struct responses_answer *a, json_object *call, struct text *out);
-/* The last events. Returns the whole response, which is the caller's; NULL: out of memory. */
-json_object *responses_end(struct responses_answer *a, const struct ending *end, struct text *out);
-/* The last event of one that failed, and an event in place of any where none has begun. */
-void responses_fail(struct responses_answer *a, const char *code, const char *message,
-		    struct text *out);
+/* Adds the last events. Returns the whole response, which is the caller's; NULL: out of memory. */
+json_object *responses_end(struct responses_answer *a, const struct answer_ending *end,
+			   struct text *out);
+void responses_free(struct responses_answer *a); /* what it owns */
 
-/* The index in its response's output of an item that an answer here has named, and of which
- * response (without resp_). False: none here did. */
+/* Finds the response (without resp_) and the index in its output of an item that an answer here
+ * named. False: no answer here has made such an id. */
 bool responses_item_place(const char *item, char *response, size_t size, unsigned *index);
+
+/* ---- kept responses: responses_kept.c; any thread ----
+ *
+ * The newest responses, so that a request can go on from one of them by its id. They are in this
+ * process's memory, and their number and bytes are limited. Each key has its own. */
+
+enum { RESPONSES_KEPT = 256, RESPONSES_BYTES = 64 << 20 };
+
+enum kept_text {
+	KEPT_RESPONSE, /* as it was sent */
+	KEPT_MESSAGES, /* the conversation up to its answer, as messages.json holds it */
+	KEPT_INPUT,    /* the items of its request */
+	KEPT_TEXTS,
+};
+
+struct responses_kept;
+
+/* NULL: out of memory. */
+struct responses_kept *responses_kept_create(size_t most, size_t bytes);
+void responses_kept_free(struct responses_kept *k); /* NULL is fine */
+/* Keeps a response, id without resp_; copies the objects. Without memory, or if it is larger than
+ * everything that may be kept, it is not kept. */
+void responses_kept_put(struct responses_kept *k, size_t key, const char *id,
+			json_object *const texts[KEPT_TEXTS]);
+/* A new object, or NULL. */
+json_object *responses_kept_get(struct responses_kept *k, size_t key, const char *id,
+				enum kept_text which);
+bool responses_kept_remove(struct responses_kept *k, size_t key, const char *id);
 
 #endif

@@ -1,26 +1,30 @@
-/* The items of /v1/responses, which are a conversation's messages in smaller pieces: a reasoning, a
- * message and calls that follow each other are one answer. See responses.h. */
+/* Reads the items of /v1/responses, and shows them again. See responses.h.
+ *
+ * Items are pieces of messages: a reasoning, a message and calls that follow each other are one
+ * answer. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/responses/responses.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-struct place {
+struct responses_place {
 	struct dialog *dialog;
 	const struct responses_past *past;
-	bool referenced; /* the item is a kept one: it refers to no other */
-	char where[64];
+	bool referenced; /* the item is a kept one, and must not refer to another */
+	char where[64];	 /* for messages, such as input[0] */
 };
 
-static int wrong(const struct place *p, const char *what, struct err *e)
+static int responses_wrong(const struct responses_place *p, const char *what, struct err *e)
 {
 	return err_set(e, EINVAL, "%s: %s", p->where, what);
 }
 
-/* ---- texts in parts ---- */
+/* ---- texts ---- */
 
-static int add_part(struct place *p, const json_object *part, struct text *out, struct err *e)
+static int responses_add_part(struct responses_place *p, const json_object *part, struct text *out,
+			      struct err *e)
 {
 	static const struct {
 		const char *type, *key;
@@ -36,8 +40,7 @@ static int add_part(struct place *p, const json_object *part, struct text *out, 
 		if (!json_object_is_type(text, json_type_string))
 			return err_set(e, EINVAL, "%s: a part of type %s has a %s, a text",
 				       p->where, type, kinds[i].key);
-		text_add(out, json_object_get_string(text),
-			 (size_t)json_object_get_string_len(text));
+		json_add_string(out, text);
 		return 0;
 	}
 	return err_set(e, type ? ENOTSUP : EINVAL,
@@ -46,28 +49,27 @@ static int add_part(struct place *p, const json_object *part, struct text *out, 
 }
 
 /* A text, or a list of parts. */
-static int add_content(struct place *p, json_object *content, const char *between, struct text *out,
-		       struct err *e)
+static int responses_add_content(struct responses_place *p, json_object *content,
+				 const char *between, struct text *out, struct err *e)
 {
 	if (json_object_is_type(content, json_type_string)) {
-		text_add(out, json_object_get_string(content),
-			 (size_t)json_object_get_string_len(content));
+		json_add_string(out, content);
 		return 0;
 	}
 	if (!json_object_is_type(content, json_type_array))
-		return wrong(p, "must have a text or a list of parts", e);
+		return responses_wrong(p, "must have a text or a list of parts", e);
 	int rc = 0;
 	for (size_t i = 0; i < json_object_array_length(content) && rc == 0; i++) {
 		if (i)
 			text_string(out, between);
-		rc = add_part(p, json_object_array_get_idx(content, i), out, e);
+		rc = responses_add_part(p, json_object_array_get_idx(content, i), out, e);
 	}
 	return rc;
 }
 
 /* ---- items ---- */
 
-static int take_message(struct place *p, const json_object *item, struct err *e)
+static int responses_take_message(struct responses_place *p, const json_object *item, struct err *e)
 {
 	static const struct {
 		const char *role, *as, *between;
@@ -82,7 +84,8 @@ static int take_message(struct place *p, const json_object *item, struct err *e)
 		if (strcmp(role, roles[i].role) != 0)
 			continue;
 		struct text text = {0};
-		int rc = add_content(p, json_at(item, "content"), roles[i].between, &text, e);
+		int rc = responses_add_content(p, json_at(item, "content"), roles[i].between, &text,
+					       e);
 		if (rc == 0)
 			dialog_say(p->dialog, roles[i].as, text.data, text.length,
 				   roles[i].between);
@@ -90,11 +93,12 @@ static int take_message(struct place *p, const json_object *item, struct err *e)
 		text_free(&text);
 		return rc;
 	}
-	return wrong(p, "its role must be user, assistant, system or developer", e);
+	return responses_wrong(p, "its role must be user, assistant, system or developer", e);
 }
 
-/* What stood in clear; a summary only where there is nothing else. */
-static int take_reasoning(struct place *p, const json_object *item, struct err *e)
+/* The reasoning in clear; its summary only where there is nothing else. */
+static int responses_take_reasoning(struct responses_place *p, const json_object *item,
+				    struct err *e)
 {
 	json_object *content = json_at(item, "content");
 	bool empty = !content || (json_object_is_type(content, json_type_array) &&
@@ -104,7 +108,7 @@ static int take_reasoning(struct place *p, const json_object *item, struct err *
 	if (!content)
 		return 0;
 	struct text text = {0};
-	int rc = add_content(p, content, "\n", &text, e);
+	int rc = responses_add_content(p, content, "\n", &text, e);
 	if (rc == 0 && text.length)
 		dialog_think(p->dialog, text.data, text.length);
 	p->dialog->failed |= text.failed;
@@ -112,44 +116,46 @@ static int take_reasoning(struct place *p, const json_object *item, struct err *
 	return rc;
 }
 
-static int take_call(struct place *p, const json_object *item, struct err *e)
+static int responses_take_call(struct responses_place *p, const json_object *item, struct err *e)
 {
 	char whole[128];
 	const char *id = json_text(item, "call_id"), *name = json_text(item, "name");
 	const char *space = json_text(item, "namespace");
 	json_object *arguments = json_at(item, "arguments");
 	if (!id || !name || !json_object_is_type(arguments, json_type_string))
-		return wrong(p, "a function_call has a call_id, a name and arguments, a text", e);
+		return responses_wrong(
+			p, "a function_call has a call_id, a name and arguments, a text", e);
 	if (!responses_tool_name(whole, sizeof whole, space, name))
-		return wrong(p, "its name is too long", e);
-	/* Many send an empty text for no arguments. */
+		return responses_wrong(p, "its name is too long", e);
+	/* Many clients send an empty text for no arguments. */
 	dialog_call(p->dialog, id, whole, *json_object_get_string(arguments) ? arguments : NULL);
 	return 0;
 }
 
-static int take_custom_call(struct place *p, const json_object *item, struct err *e)
+static int responses_take_custom_call(struct responses_place *p, const json_object *item,
+				      struct err *e)
 {
 	char whole[128];
 	const char *id = json_text(item, "call_id"), *name = json_text(item, "name");
 	json_object *input = json_at(item, "input");
 	if (!id || !name || !json_object_is_type(input, json_type_string))
-		return wrong(p, "a custom_tool_call has a call_id, a name and an input, a text", e);
+		return responses_wrong(
+			p, "a custom_tool_call has a call_id, a name and an input, a text", e);
 	if (!responses_tool_name(whole, sizeof whole, json_text(item, "namespace"), name))
-		return wrong(p, "its name is too long", e);
-	json_object *arguments = json_object_new_object();
-	json_object_object_add(arguments, "input", json_object_get(input));
+		return responses_wrong(p, "its name is too long", e);
+	json_object *arguments = json_new("input=%p", json_object_get(input));
 	dialog_call(p->dialog, id, whole, arguments);
 	json_object_put(arguments);
 	return 0;
 }
 
-static int take_output(struct place *p, const json_object *item, struct err *e)
+static int responses_take_output(struct responses_place *p, const json_object *item, struct err *e)
 {
 	const char *id = json_text(item, "call_id");
 	if (!id)
-		return wrong(p, "an output has the call_id of its call", e);
+		return responses_wrong(p, "an output has the call_id of its call", e);
 	struct text text = {0};
-	int rc = add_content(p, json_at(item, "output"), "\n", &text, e);
+	int rc = responses_add_content(p, json_at(item, "output"), "\n", &text, e);
 	if (rc == 0)
 		dialog_result(p->dialog, id, text.data, text.length);
 	p->dialog->failed |= text.failed;
@@ -157,9 +163,10 @@ static int take_output(struct place *p, const json_object *item, struct err *e)
 	return rc;
 }
 
-static int take_item(struct place *p, const json_object *item, struct err *e);
+static int responses_take_item(struct responses_place *p, const json_object *item, struct err *e);
 
-static int take_reference(struct place *p, const json_object *item, struct err *e)
+static int responses_take_reference(struct responses_place *p, const json_object *item,
+				    struct err *e)
 {
 	const char *id = json_text(item, "id");
 	json_object *kept = id && !p->referenced ? p->past->item(p->past->ctx, id) : NULL;
@@ -167,26 +174,26 @@ static int take_reference(struct place *p, const json_object *item, struct err *
 		return err_set(e, ENOENT, "%s: there is no item '%.80s' kept here (any more)",
 			       p->where, id ? id : "");
 	p->referenced = true;
-	int rc = take_item(p, kept, e);
+	int rc = responses_take_item(p, kept, e);
 	p->referenced = false;
 	json_object_put(kept);
 	return rc;
 }
 
 /* A message may leave its type out. */
-static int take_item(struct place *p, const json_object *item, struct err *e)
+static int responses_take_item(struct responses_place *p, const json_object *item, struct err *e)
 {
 	static const struct {
 		const char *type;
-		int (*take)(struct place *p, const json_object *item, struct err *e);
+		int (*take)(struct responses_place *p, const json_object *item, struct err *e);
 	} kinds[] = {
-		{"message", take_message},
-		{"reasoning", take_reasoning},
-		{"function_call", take_call},
-		{"function_call_output", take_output},
-		{"custom_tool_call", take_custom_call},
-		{"custom_tool_call_output", take_output},
-		{"item_reference", take_reference},
+		{"message", responses_take_message},
+		{"reasoning", responses_take_reasoning},
+		{"function_call", responses_take_call},
+		{"function_call_output", responses_take_output},
+		{"custom_tool_call", responses_take_custom_call},
+		{"custom_tool_call_output", responses_take_output},
+		{"item_reference", responses_take_reference},
 	};
 	const char *type = json_text(item, "type");
 	if (!type && json_text(item, "role"))
@@ -203,28 +210,28 @@ static int take_item(struct place *p, const json_object *item, struct err *e)
 int responses_items(struct dialog *t, json_object *items, const struct responses_past *past,
 		    struct err *e)
 {
-	struct place p = {.dialog = t, .past = past};
+	struct responses_place p = {.dialog = t, .past = past};
 	int rc = 0;
 	for (size_t i = 0; i < json_object_array_length(items) && rc == 0; i++) {
 		(void)snprintf(p.where, sizeof p.where, "input[%zu]", i);
-		rc = take_item(&p, json_object_array_get_idx(items, i), e);
+		rc = responses_take_item(&p, json_object_array_get_idx(items, i), e);
 	}
 	return rc == 0 && t->failed ? err_set(e, ENOMEM, "no memory for a request's items") : rc;
 }
 
-/* ---- items as they are read again ---- */
+/* ---- items as GET shows them ---- */
 
-/* A text becomes the one part that it is short for. */
-static void type_content(json_object *message)
+/* A string becomes the one part that it is short for. */
+static void responses_type_content(json_object *message)
 {
 	json_object *content = json_at(message, "content");
 	const char *role = json_text(message, "role");
 	bool answer = role && strcmp(role, "assistant") == 0;
 	if (json_object_is_type(content, json_type_string)) {
-		json_object *list = json_object_new_array(), *part = json_object_new_object();
-		json_put(part, "type", answer ? "output_text" : "input_text");
-		json_object_object_add(part, "text", json_object_get(content));
-		json_object_array_add(list, part);
+		json_object *list = json_object_new_array();
+		json_object_array_add(list, json_new("type=%s text=%p",
+						     answer ? "output_text" : "input_text",
+						     json_object_get(content)));
 		json_object_object_add(message, "content", list);
 		content = list;
 	}
@@ -235,7 +242,7 @@ static void type_content(json_object *message)
 	}
 }
 
-static void type_item(json_object *item, const char *id, size_t place)
+static void responses_type_item(json_object *item, const char *id, size_t place)
 {
 	static const char *const marks[][2] = {
 		{"message", "msg"},	     {"reasoning", "rs"},
@@ -257,25 +264,25 @@ static void type_item(json_object *item, const char *id, size_t place)
 	if (strcmp(type, "reasoning") == 0 && !json_at(item, "summary"))
 		json_object_object_add(item, "summary", json_object_new_array());
 	if (strcmp(type, "message") == 0)
-		type_content(item);
+		responses_type_content(item);
 }
 
-json_object *responses_items_said(json_object *items, const char *id,
-				  const struct responses_past *past)
+json_object *responses_items_shown(json_object *items, const char *id,
+				   const struct responses_past *past)
 {
 	json_object *list = json_object_new_array();
 	for (size_t i = 0; list && i < json_object_array_length(items); i++) {
 		json_object *item = json_object_array_get_idx(items, i), *copy = NULL;
 		const char *type = json_text(item, "type"), *of = json_text(item, "id");
 		if (type && of && strcmp(type, "item_reference") == 0)
-			copy = past->item(past->ctx, of); /* NULL: it is kept no more */
+			copy = past->item(past->ctx, of); /* NULL: it is not kept any more */
 		else if (json_object_deep_copy(item, &copy, NULL) < 0) {
 			json_object_put(list);
 			return NULL;
 		}
 		if (!copy)
 			continue;
-		type_item(copy, id, i);
+		responses_type_item(copy, id, i);
 		json_object_array_add(list, copy);
 	}
 	return list;

@@ -1,13 +1,15 @@
-/* See responses_kept.h. A ring: the newest takes the place of the oldest. They are kept as texts,
- * whose sizes are known, and which no two threads share as they would objects. */
-#include "fs/gateway/responses/responses_kept.h"
+/* The newest responses. See responses.h.
+ *
+ * A ring: the newest takes the place of the oldest. Responses are kept as texts, whose sizes are
+ * known and which threads do not share. */
+#include "fs/gateway/responses/responses.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct kept_one {
-	char id[40]; /* empty: there is none */
+struct responses_kept_one {
+	char id[40]; /* "": the place is empty */
 	size_t key, bytes;
 	char *texts[KEPT_TEXTS];
 };
@@ -15,8 +17,9 @@ struct kept_one {
 struct responses_kept {
 	pthread_mutex_t lock;
 	size_t most, bytes_most, bytes;
-	size_t next, oldest; /* places, counted without end; that of one is its count modulo most */
-	struct kept_one ones[];
+	size_t next, oldest; /* counts of all that were put in; an entry's place is its count modulo
+				most */
+	struct responses_kept_one ones[];
 };
 
 struct responses_kept *responses_kept_create(size_t most, size_t bytes)
@@ -30,12 +33,12 @@ struct responses_kept *responses_kept_create(size_t most, size_t bytes)
 	return k;
 }
 
-static void drop(struct responses_kept *k, struct kept_one *one)
+static void responses_kept_drop(struct responses_kept *k, struct responses_kept_one *one)
 {
 	k->bytes -= one->bytes;
 	for (int i = 0; i < KEPT_TEXTS; i++)
 		free(one->texts[i]);
-	*one = (struct kept_one){0};
+	*one = (struct responses_kept_one){0};
 }
 
 void responses_kept_free(struct responses_kept *k)
@@ -43,12 +46,13 @@ void responses_kept_free(struct responses_kept *k)
 	if (!k)
 		return;
 	for (size_t i = 0; i < k->most; i++)
-		drop(k, &k->ones[i]);
+		responses_kept_drop(k, &k->ones[i]);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 }
 
-static bool write_down(struct kept_one *one, json_object *const texts[KEPT_TEXTS])
+static bool responses_kept_write(struct responses_kept_one *one,
+				 json_object *const texts[KEPT_TEXTS])
 {
 	for (int i = 0; i < KEPT_TEXTS; i++) {
 		size_t n = 0;
@@ -65,9 +69,9 @@ static bool write_down(struct kept_one *one, json_object *const texts[KEPT_TEXTS
 void responses_kept_put(struct responses_kept *k, size_t key, const char *id,
 			json_object *const texts[KEPT_TEXTS])
 {
-	struct kept_one one = {.key = key};
-	bool fits =
-		strlen(id) < sizeof one.id && write_down(&one, texts) && one.bytes <= k->bytes_most;
+	struct responses_kept_one one = {.key = key};
+	bool fits = strlen(id) < sizeof one.id && responses_kept_write(&one, texts) &&
+		    one.bytes <= k->bytes_most;
 	if (!fits) {
 		for (int i = 0; i < KEPT_TEXTS; i++)
 			free(one.texts[i]);
@@ -77,24 +81,25 @@ void responses_kept_put(struct responses_kept *k, size_t key, const char *id,
 	pthread_mutex_lock(&k->lock);
 	while (k->oldest < k->next &&
 	       (k->next - k->oldest == k->most || k->bytes + one.bytes > k->bytes_most))
-		drop(k, &k->ones[k->oldest++ % k->most]);
+		responses_kept_drop(k, &k->ones[k->oldest++ % k->most]);
 	k->ones[k->next++ % k->most] = one;
 	k->bytes += one.bytes;
 	pthread_mutex_unlock(&k->lock);
 }
 
-static struct kept_one *find(struct responses_kept *k, size_t key, const char *id)
+static struct responses_kept_one *responses_kept_find(struct responses_kept *k, size_t key,
+						      const char *id)
 {
 	for (size_t i = k->oldest; i < k->next && *id; i++) {
-		struct kept_one *one = &k->ones[i % k->most];
+		struct responses_kept_one *one = &k->ones[i % k->most];
 		if (one->key == key && strcmp(one->id, id) == 0)
 			return one;
 	}
 	return NULL;
 }
 
-/* What nests as deep as a body may, and a little deeper: json-c's own bound is less. */
-static json_object *read_back(const char *text)
+/* A response nests a little deeper than a body may, and json-c's default limit is lower. */
+static json_object *responses_kept_parse(const char *text)
 {
 	enum { DEPTH = 256 };
 	struct json_tokener *t = json_tokener_new_ex(DEPTH);
@@ -108,10 +113,10 @@ json_object *responses_kept_get(struct responses_kept *k, size_t key, const char
 				enum kept_text which)
 {
 	pthread_mutex_lock(&k->lock);
-	const struct kept_one *one = find(k, key, id);
+	const struct responses_kept_one *one = responses_kept_find(k, key, id);
 	char *text = one ? strdup(one->texts[which]) : NULL;
 	pthread_mutex_unlock(&k->lock);
-	json_object *o = text ? read_back(text) : NULL;
+	json_object *o = text ? responses_kept_parse(text) : NULL;
 	free(text);
 	return o;
 }
@@ -119,9 +124,9 @@ json_object *responses_kept_get(struct responses_kept *k, size_t key, const char
 bool responses_kept_remove(struct responses_kept *k, size_t key, const char *id)
 {
 	pthread_mutex_lock(&k->lock);
-	struct kept_one *one = find(k, key, id);
+	struct responses_kept_one *one = responses_kept_find(k, key, id);
 	if (one)
-		drop(k, one);
+		responses_kept_drop(k, one);
 	pthread_mutex_unlock(&k->lock);
 	return one != NULL;
 }

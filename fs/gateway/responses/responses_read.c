@@ -1,8 +1,8 @@
-/* The body of /v1/responses but for its items and tools. See responses.h.
+/* Reads the body of /v1/responses, except its items and tools. See responses.h.
  *
- * What says nothing to a model is taken and said again (metadata, user, keys of caches and the
- * like); keys that are not known are left. */
-#include "fs/gateway/body/offered.h"
+ * Fields that tell a model nothing are accepted and repeated in the response (metadata, user, cache
+ * keys and the like); unknown fields are ignored. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/responses/responses.h"
 
 #include <errno.h>
@@ -20,14 +20,14 @@ void responses_asked_free(struct responses_asked *a)
 	*a = (struct responses_asked){0};
 }
 
-static int no_memory(struct err *e)
+static int responses_no_memory(struct err *e)
 {
 	return err_set(e, ENOMEM, "no memory for a request");
 }
 
-/* ---- what a response says of its request ---- */
+/* ---- what a response repeats of its request ---- */
 
-/* Each with what it is where the request does not say; NULL: null. */
+/* Each with its value where the request has none; NULL: null. */
 static const struct {
 	const char *key, *otherwise;
 } echoed[] = {
@@ -55,57 +55,54 @@ static const struct {
 	{"user", NULL},
 };
 
-/* What an object of the request leaves out of those of the default. */
-static void complete(json_object *said, json_object *otherwise)
+/* Adds to `given` the members of `otherwise` that it lacks, if both are objects. */
+static void responses_complete(json_object *given, json_object *otherwise)
 {
-	if (!json_object_is_type(said, json_type_object) ||
+	if (!json_object_is_type(given, json_type_object) ||
 	    !json_object_is_type(otherwise, json_type_object))
 		return;
-	json_object_object_foreach(otherwise, key,
-				   value) if (!json_object_object_get_ex(said, key, NULL))
-		json_object_object_add(said, key, json_object_get(value));
-}
-
-/* A copy, so that nothing is shared with what outlives the request. -ENOMEM. */
-static int add_echo(json_object *echo, const char *key, json_object *said, const char *words)
-{
-	json_object *otherwise = words ? json_tokener_parse(words) : NULL, *copy = NULL;
-	int rc = said && json_object_deep_copy(said, &copy, NULL) < 0 ? -ENOMEM : 0;
-	complete(copy, otherwise);
-	json_object_object_add(echo, key, said ? copy : json_object_get(otherwise));
-	json_object_put(otherwise);
-	return rc;
-}
-
-/* An answer is held to its schema, whether or not that was said. */
-static void complete_form(json_object *format)
-{
-	const char *type = json_text(format, "type");
-	json_object *form = json_tokener_parse("{\"description\": null, \"strict\": true}");
-	if (type && strcmp(type, "json_schema") == 0)
-		complete(format, form);
-	json_object_put(form);
-}
-
-static int make_echo(struct responses_asked *a, const json_object *body, struct err *e)
-{
-	json_object *tools = responses_tools_said(body);
-	if (!tools || !(a->echo = json_object_new_object())) {
-		json_object_put(tools);
-		return no_memory(e);
+	json_object_object_foreach(otherwise, key, value)
+	{
+		if (!json_object_object_get_ex(given, key, NULL))
+			json_object_object_add(given, key, json_object_get(value));
 	}
-	json_object_object_add(a->echo, "tools", tools);
-	for (size_t i = 0; i < sizeof echoed / sizeof *echoed; i++)
-		if (add_echo(a->echo, echoed[i].key, json_at(body, echoed[i].key),
-			     echoed[i].otherwise))
-			return no_memory(e);
-	complete_form(json_at(json_at(a->echo, "text"), "format"));
+}
+
+static int responses_make_echo(struct responses_asked *a, const json_object *body, struct err *e)
+{
+	json_object *tools = responses_tools_shown(body);
+	if (!tools || !(a->echo = json_new("tools=%p", tools))) {
+		json_object_put(tools);
+		return responses_no_memory(e);
+	}
+	for (size_t i = 0; i < sizeof echoed / sizeof *echoed; i++) {
+		json_object *given = json_at(body, echoed[i].key), *copy = NULL;
+		json_object *otherwise =
+			echoed[i].otherwise ? json_tokener_parse(echoed[i].otherwise) : NULL;
+		/* Copied, so that nothing is shared with what outlives the request. */
+		if (given && json_object_deep_copy(given, &copy, NULL) < 0) {
+			json_object_put(otherwise);
+			return responses_no_memory(e);
+		}
+		responses_complete(copy, otherwise);
+		json_object_object_add(a->echo, echoed[i].key,
+				       given ? copy : json_object_get(otherwise));
+		json_object_put(otherwise);
+	}
+	/* The answer follows its schema, whether or not the request says strict. */
+	json_object *format = json_at(json_at(a->echo, "text"), "format");
+	const char *type = json_text(format, "type");
+	if (type && strcmp(type, "json_schema") == 0) {
+		json_object *form = json_tokener_parse("{\"description\": null, \"strict\": true}");
+		responses_complete(format, form);
+		json_object_put(form);
+	}
 	return 0;
 }
 
 /* ---- fields ---- */
 
-static int refuse_services(const json_object *body, struct err *e)
+static int responses_refuse_services(const json_object *body, struct err *e)
 {
 	static const char *const SERVICES[] = {"conversation", "prompt"};
 	for (size_t i = 0; i < sizeof SERVICES / sizeof *SERVICES; i++)
@@ -121,19 +118,16 @@ static int refuse_services(const json_object *body, struct err *e)
 	return 0;
 }
 
-/* Of `include` only the likelihoods are known; what else may be in it is of services. */
-static int read_logprobs(struct wanted *w, const json_object *body, struct err *e)
+/* Of `include` only the logprobs are known; its other values are about services. */
+static int responses_read_logprobs(struct wanted *w, const json_object *body, struct err *e)
 {
 	enum { MOST = 20 };
 	json_object *include = json_at(body, "include"), *top = json_at(body, "top_logprobs");
-	size_t count = json_object_is_type(include, json_type_array)
-			       ? json_object_array_length(include)
-			       : 0;
 	int64_t most = json_object_get_int64(top);
 	char most_text[32];
 	if (top && (!json_object_is_type(top, json_type_int) || most < 0 || most > MOST))
 		return err_set(e, EINVAL, "top_logprobs: must be a number from 0 to %d", MOST);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < json_length(include); i++) {
 		json_object *one = json_object_array_get_idx(include, i);
 		w->logprobs |= json_object_is_type(one, json_type_string) &&
 			       !strcmp(json_object_get_string(one), "message.output_text.logprobs");
@@ -143,7 +137,7 @@ static int read_logprobs(struct wanted *w, const json_object *body, struct err *
 	return w->logprobs ? wanted_param(w, "logprobs", most_text, e) : 0;
 }
 
-static int read_numbers(struct wanted *w, const json_object *body, struct err *e)
+static int responses_read_numbers(struct wanted *w, const json_object *body, struct err *e)
 {
 	static const struct {
 		const char *key, *param;
@@ -165,7 +159,7 @@ static int read_numbers(struct wanted *w, const json_object *body, struct err *e
 	return rc;
 }
 
-static int read_form(struct wanted *w, const json_object *body, struct err *e)
+static int responses_read_form(struct wanted *w, const json_object *body, struct err *e)
 {
 	json_object *format = json_at(json_at(body, "text"), "format");
 	const char *type = format ? json_text(format, "type") : "text";
@@ -182,7 +176,7 @@ static int read_form(struct wanted *w, const json_object *body, struct err *e)
 		"text.format: must be of type text, json_object, or json_schema with a schema");
 }
 
-static int read_plain(struct responses_asked *a, const json_object *body, struct err *e)
+static int responses_read_plain(struct responses_asked *a, const json_object *body, struct err *e)
 {
 	struct wanted *w = &a->wanted;
 	const char *model = json_text(body, "model"), *truncation = json_text(body, "truncation");
@@ -190,53 +184,47 @@ static int read_plain(struct responses_asked *a, const json_object *body, struct
 	if (!model || !*model)
 		return err_set(e, EINVAL, "model: must be the name of a model");
 	if (!(w->model = strdup(model)))
-		return no_memory(e);
+		return responses_no_memory(e);
 	w->stream = json_true(body, "stream");
 	w->thoughts = true;
 	w->asked = "input";
 	w->one_call =
 		json_at(body, "parallel_tool_calls") && !json_true(body, "parallel_tool_calls");
 	a->store = !json_at(body, "store") || json_true(body, "store");
-	int rc = refuse_services(body, e);
-	if (rc == 0)
-		rc = read_numbers(w, body, e);
-	if (rc == 0)
-		rc = read_logprobs(w, body, e);
-	if (rc == 0)
-		rc = read_form(w, body, e);
-	if (rc == 0 && effort)
-		rc = wanted_effort(w, json_text(json_at(body, "reasoning"), "effort"),
-				   "reasoning.effort", e);
-	if (rc == 0 && truncation && strcmp(truncation, "auto") == 0)
-		rc = wanted_param(w, "on_full", "drop-oldest", e);
-	return rc;
+	if (responses_refuse_services(body, e) || responses_read_numbers(w, body, e) ||
+	    responses_read_logprobs(w, body, e) || responses_read_form(w, body, e) ||
+	    (effort && wanted_effort(w, json_text(json_at(body, "reasoning"), "effort"),
+				     "reasoning.effort", e)))
+		return -e->code;
+	return truncation && strcmp(truncation, "auto") == 0
+		       ? wanted_param(w, "on_full", "drop-oldest", e)
+		       : 0;
 }
 
 /* ---- the conversation ---- */
 
-/* A text is one item: what the user says. */
-static int read_input(struct responses_asked *a, const json_object *body, struct err *e)
+/* A string is short for one item, a message of the user. */
+static int responses_read_input(struct responses_asked *a, const json_object *body, struct err *e)
 {
 	json_object *input = json_at(body, "input");
+	if (input && !json_object_is_type(input, json_type_array) &&
+	    !json_object_is_type(input, json_type_string))
+		return err_set(e, EINVAL, "input: must be a text or a list of items");
 	if (json_object_is_type(input, json_type_array))
 		a->input = json_object_get(input);
-	else if (!input)
+	else
 		a->input = json_object_new_array();
-	else if (json_object_is_type(input, json_type_string)) {
-		json_object *item = json_object_new_object();
-		json_put(item, "type", "message");
-		json_put(item, "role", "user");
-		json_object_object_add(item, "content", json_object_get(input));
-		a->input = json_object_new_array();
-		if (!a->input || json_object_array_add(a->input, item) < 0)
+	if (a->input && json_object_is_type(input, json_type_string)) {
+		json_object *item =
+			json_new("type=message role=user content=%p", json_object_get(input));
+		if (json_object_array_add(a->input, item) < 0)
 			json_object_put(item);
-	} else
-		return err_set(e, EINVAL, "input: must be a text or a list of items");
-	return a->input ? 0 : no_memory(e);
+	}
+	return a->input ? 0 : responses_no_memory(e);
 }
 
-static int read_past(struct dialog *t, const json_object *body, const struct responses_past *past,
-		     struct err *e)
+static int responses_read_past(struct dialog *t, const json_object *body,
+			       const struct responses_past *past, struct err *e)
 {
 	const char *id;
 	int rc = json_text_or_none(body, "previous_response_id", &id, e);
@@ -253,8 +241,9 @@ static int read_past(struct dialog *t, const json_object *body, const struct res
 	return 0;
 }
 
-/* Before all else, in one message with what the conversation's own system says first. */
-static json_object *with_instructions(json_object *messages, const char *instructions)
+/* A new list with `instructions` before the messages, in one message with their first system
+ * message. */
+static json_object *responses_with_instructions(json_object *messages, const char *instructions)
 {
 	struct dialog t = {0};
 	size_t count = json_object_array_length(messages), i = 0;
@@ -280,37 +269,36 @@ static json_object *with_instructions(json_object *messages, const char *instruc
 	return all;
 }
 
-static const struct offered_results results = {
+static const struct wanted_results results = {
 	RESULTS_LATER,
 	{"input: No tool output found for function call ", "."},
 	{"input: No tool call found for function call output with call_id ", "."},
 };
 
-static int read_talk(struct responses_asked *a, const json_object *body,
-		     const struct responses_past *past, struct err *e)
+static int responses_read_talk(struct responses_asked *a, const json_object *body,
+			       const struct responses_past *past, struct err *e)
 {
 	struct dialog dialog = {.system_first = true};
 	const char *instructions = NULL;
-	int rc = json_text_or_none(body, "instructions", &instructions, e);
-	if (rc == 0)
-		rc = read_input(a, body, e);
-	if (rc == 0)
-		rc = read_past(&dialog, body, past, e);
-	if (rc == 0)
-		rc = responses_items(&dialog, a->input, past, e);
+	int rc = json_text_or_none(body, "instructions", &instructions, e) ||
+				 responses_read_input(a, body, e) ||
+				 responses_read_past(&dialog, body, past, e) ||
+				 responses_items(&dialog, a->input, past, e)
+			 ? -e->code
+			 : 0;
 	if (rc == 0 && !(a->messages = dialog_take(&dialog)))
-		rc = no_memory(e);
+		rc = responses_no_memory(e);
 	if (rc == 0)
-		rc = offered_results(a->messages, &results, e);
+		rc = wanted_check_results(a->messages, &results, e);
 	dialog_free(&dialog);
 	if (rc < 0)
 		return rc;
 	if (!json_object_array_length(a->messages) && !instructions)
 		return err_set(e, EINVAL, "input: must be a text or a list of items");
 	a->wanted.messages = instructions && *instructions
-				     ? with_instructions(a->messages, instructions)
+				     ? responses_with_instructions(a->messages, instructions)
 				     : json_object_get(a->messages);
-	return a->wanted.messages ? 0 : no_memory(e);
+	return a->wanted.messages ? 0 : responses_no_memory(e);
 }
 
 int responses_read(struct responses_asked *a, const json_object *body,
@@ -318,10 +306,8 @@ int responses_read(struct responses_asked *a, const json_object *body,
 {
 	if (!json_object_is_type(body, json_type_object))
 		return err_set(e, EINVAL, "the body must be a JSON object");
-	int rc = read_plain(a, body, e);
-	if (rc == 0)
-		rc = read_talk(a, body, past, e);
-	if (rc == 0)
-		rc = responses_tools(a, body, e);
-	return rc ? rc : make_echo(a, body, e);
+	if (responses_read_plain(a, body, e) || responses_read_talk(a, body, past, e) ||
+	    responses_tools(a, body, e))
+		return -e->code;
+	return responses_make_echo(a, body, e);
 }

@@ -1,13 +1,11 @@
-/* POST /v1/responses, and how many tokens one would read; GET and DELETE /v1/responses/ID, and the
- * items of its request. */
-#include "fs/gateway/answering.h"
+/* POST /v1/responses and its input_tokens; GET and DELETE /v1/responses/ID, and its input_items. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/handlers.h"
-#include "fs/gateway/listing.h"
 #include "fs/gateway/openai/openai.h"
+#include "fs/gateway/protocol_answer.h"
+#include "fs/gateway/reply.h"
 #include "fs/gateway/responses/responses.h"
-#include "fs/gateway/responses/responses_kept.h"
-#include "fs/gateway/turn/tree.h"
+#include "fs/gateway/turn/tree_client.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,32 +13,32 @@
 #include <string.h>
 #include <time.h>
 
-struct response {
+struct responses_exchange {
+	struct responses_answer answer; /* first: the format's functions get a pointer to all */
+	struct responses_asked asked;
 	struct gateway *gateway;
 	size_t key;
-	struct responses_asked asked;
-	struct responses_answer answer;
 	char id[40];
 };
 
 /* ---- what is kept ---- */
 
-/* NULL: no response has such a name. */
-static const char *bare_id(const char *id)
+/* An id without resp_; NULL: it is no response's. */
+static const char *responses_bare_id(const char *id)
 {
 	return strncmp(id, "resp_", 5) == 0 ? id + 5 : NULL;
 }
 
-static json_object *past_messages(void *ctx, const char *id)
+static json_object *responses_past_messages(void *ctx, const char *id)
 {
-	const struct response *r = ctx;
-	const char *bare = bare_id(id);
+	const struct responses_exchange *r = ctx;
+	const char *bare = responses_bare_id(id);
 	return bare ? responses_kept_get(r->gateway->responses, r->key, bare, KEPT_MESSAGES) : NULL;
 }
 
-static json_object *past_item(void *ctx, const char *item)
+static json_object *responses_past_item(void *ctx, const char *item)
 {
-	const struct response *r = ctx;
+	const struct responses_exchange *r = ctx;
 	char id[40];
 	unsigned index;
 	if (!responses_item_place(item, id, sizeof id, &index))
@@ -56,8 +54,9 @@ static json_object *past_item(void *ctx, const char *item)
 	return NULL;
 }
 
-/* The conversation with this answer at its end. Nothing is kept where there is no memory for it. */
-static void keep(struct response *r, json_object *whole)
+/* Keeps the response, and the conversation with its answer at the end. Without memory it is not
+ * kept. */
+static void responses_keep(struct responses_exchange *r, json_object *whole)
 {
 	struct dialog all = {0};
 	json_object *answer = dialog_take(&r->answer.dialog);
@@ -76,42 +75,21 @@ static void keep(struct response *r, json_object *whole)
 
 /* ---- the answer ---- */
 
-static void begin(void *of, const struct ending *known, struct text *out)
+static void responses_on_logprobs(void *of, const struct text *lines)
 {
-	(void)known;
-	responses_begin(&((struct response *)of)->answer, out);
-}
-
-static void thought(void *of, const char *text, size_t n, struct text *out)
-{
-	responses_thought(&((struct response *)of)->answer, text, n, out);
-}
-
-static void say(void *of, const char *text, size_t n, struct text *out)
-{
-	responses_text(&((struct response *)of)->answer, text, n, out);
-}
-
-static void call(void *of, struct json_object *one, struct text *out)
-{
-	responses_call(&((struct response *)of)->answer, one, out);
-}
-
-static void logprobs(void *of, const struct text *lines)
-{
-	struct response *r = of;
+	struct responses_exchange *r = of;
 	json_object *all = openai_logprobs(lines, r->asked.wanted.top);
 	responses_logprobs(&r->answer, json_object_get(json_at(all, "content")));
 	json_object_put(all);
 }
 
-/* Kept before it is sent, since the next request may name it at once. */
-static void end(void *of, const struct ending *known, struct text *out)
+/* The response is kept before it is sent, since the next request may name it at once. */
+static void responses_on_end(void *of, const struct answer_ending *known, struct text *out)
 {
-	struct response *r = of;
+	struct responses_exchange *r = of;
 	struct text last = {0};
 	json_object *whole = responses_end(&r->answer, known, &last);
-	keep(r, whole);
+	responses_keep(r, whole);
 	text_add(out, last.data, last.length);
 	out->failed |= last.failed;
 	text_free(&last);
@@ -121,35 +99,28 @@ static void end(void *of, const struct ending *known, struct text *out)
 		json_finish(out, whole);
 }
 
-static void fail(void *of, const struct problem *p, struct text *out)
+static void responses_exchange_free(void *of)
 {
-	bool busy = p->kind == PROBLEM_BUSY;
-	responses_fail(&((struct response *)of)->answer,
-		       busy ? "rate_limit_exceeded" : "server_error", p->text, out);
-}
-
-static void response_free(void *of)
-{
-	struct response *r = of;
+	struct responses_exchange *r = of;
 	responses_free(&r->answer);
 	responses_asked_free(&r->asked);
 	free(r);
 }
 
-static const struct manner manner = {
-	.begin = begin,
-	.thought = thought,
-	.text = say,
-	.call = call,
-	.logprobs = logprobs,
-	.end = end,
-	.fail = fail,
-	.pause = event_pause,
-	.free = response_free,
+static const struct answer_format responses_format = {
+	.begin = responses_begin,
+	.thought = responses_thought,
+	.text = responses_text,
+	.call = responses_call,
+	.logprobs = responses_on_logprobs,
+	.end = responses_on_end,
+	.fail = responses_fail,
+	.pause = reply_pause,
+	.free = responses_exchange_free,
 };
 
-/* What a request leaves to the model is what its new sessions begin with. */
-static void echo_params(const struct request *r, struct responses_asked *asked)
+/* Adds the params that the request left to the tree to what the response repeats of the request. */
+static void responses_echo_params(const struct http_request *r, struct responses_asked *asked)
 {
 	static const char *const params[] = {"temperature", "top_p"};
 	for (size_t i = 0; i < sizeof params / sizeof *params; i++) {
@@ -166,33 +137,33 @@ static void echo_params(const struct request *r, struct responses_asked *asked)
 	}
 }
 
-/* Of a body that was refused. */
-static int refused(struct problem *p, const struct err *e)
+/* Sets *p to why responses_read refused a body. */
+static int responses_refused(struct problem *p, const struct err *e)
 {
-	problem_of(p, e);
+	answer_problem(p, e);
 	if (e->code == ENOENT && !strcmp(p->param, "previous_response_id"))
 		p->kind = PROBLEM_PREVIOUS;
 	return -1;
 }
 
-enum MHD_Result responses_create(struct request *r)
+enum MHD_Result responses_create(struct http_request *r)
 {
 	struct problem p = {0};
 	struct err e;
-	struct response *new = calloc(1, sizeof *new);
+	struct responses_exchange *new = calloc(1, sizeof *new);
 	if (!new)
 		return MHD_NO;
 	new->gateway = r->gateway;
 	new->key = r->key;
 	(void)snprintf(new->id, sizeof new->id, "%s", r->id);
-	const struct responses_past past = {new, past_messages, past_item};
+	const struct responses_past past = {new, responses_past_messages, responses_past_item};
 	if (responses_read(&new->asked, r->json, &past, &e)) {
-		response_free(new);
-		refused(&p, &e);
+		responses_exchange_free(new);
+		responses_refused(&p, &e);
 		return reply_problem(r, &p);
 	}
 	if (tree_model(r->gateway->options->tree, new->asked.wanted.model))
-		echo_params(r, &new->asked);
+		responses_echo_params(r, &new->asked);
 	new->answer = (struct responses_answer){
 		.asked = &new->asked,
 		.id = new->id,
@@ -200,31 +171,29 @@ enum MHD_Result responses_create(struct request *r)
 		.created = (uint64_t)time(NULL),
 		.streams = new->asked.wanted.stream,
 	};
-	return answer_request(r, &manner, new, &new->asked.wanted);
+	return answer_request(r, &responses_format, new, &new->asked.wanted);
 }
 
-enum MHD_Result responses_count(struct request *r)
+enum MHD_Result responses_count(struct http_request *r)
 {
 	struct problem p = {0};
-	struct response of = {.gateway = r->gateway, .key = r->key};
-	const struct responses_past past = {&of, past_messages, past_item};
+	struct responses_exchange of = {.gateway = r->gateway, .key = r->key};
+	const struct responses_past past = {&of, responses_past_messages, responses_past_item};
 	struct err e;
 	uint64_t tokens;
 	int code = responses_read(&of.asked, r->json, &past, &e)
-			   ? refused(&p, &e)
+			   ? responses_refused(&p, &e)
 			   : answer_tokens(r, &of.asked.wanted, &tokens, &p);
 	responses_asked_free(&of.asked);
 	if (code)
 		return reply_problem(r, &p);
-	json_object *o = json_object_new_object();
-	json_put(o, "object", "response.input_tokens");
-	json_put_number(o, "input_tokens", tokens);
-	return reply_json(r, MHD_HTTP_OK, o);
+	return reply_json(r, MHD_HTTP_OK,
+			  json_new("object=response.input_tokens input_tokens=%ju", tokens));
 }
 
-/* ---- looking, and forgetting ---- */
+/* ---- GET and DELETE ---- */
 
-static enum MHD_Result reply_unknown(struct request *r)
+static enum MHD_Result responses_reply_unknown(struct http_request *r)
 {
 	struct problem p = {0};
 	problem_set(&p, PROBLEM_NOT_FOUND, "response_id",
@@ -232,52 +201,47 @@ static enum MHD_Result reply_unknown(struct request *r)
 	return reply_problem(r, &p);
 }
 
-/* The newest first, unless the query says asc. */
-static void reverse(json_object *list)
+/* The newest item comes first, unless the query says asc. */
+static enum MHD_Result responses_reply_items(struct http_request *r, const char *id)
 {
-	size_t count = json_object_array_length(list);
-	for (size_t i = 0; i < count / 2; i++) {
-		json_object *first = json_object_get(json_object_array_get_idx(list, i)),
-			    *last = json_object_get(json_object_array_get_idx(list, count - 1 - i));
-		json_object_array_put_idx(list, i, last);
-		json_object_array_put_idx(list, count - 1 - i, first);
-	}
-}
-
-static enum MHD_Result reply_items(struct request *r, const char *id)
-{
-	static const struct listing_way way = {"after", "before", 20, 100};
-	struct response of = {.gateway = r->gateway, .key = r->key};
-	const struct responses_past past = {&of, past_messages, past_item};
-	const char *order = listing_query(r, "order");
+	static const struct reply_paging paging = {"after", "before", 20, 100};
+	struct responses_exchange of = {.gateway = r->gateway, .key = r->key};
+	const struct responses_past past = {&of, responses_past_messages, responses_past_item};
+	const char *order = reply_query(r, "order");
 	json_object *items = responses_kept_get(r->gateway->responses, r->key, id, KEPT_INPUT);
 	if (!items)
-		return reply_unknown(r);
-	json_object *said = responses_items_said(items, id, &past);
+		return responses_reply_unknown(r);
+	json_object *shown = responses_items_shown(items, id, &past);
 	json_object_put(items);
-	if (!said)
+	if (!shown)
 		return MHD_NO;
-	if (!order || strcmp(order, "asc") != 0)
-		reverse(said);
-	return listing_reply(r, said, &way);
+	size_t count = json_length(shown);
+	for (size_t i = 0; (!order || strcmp(order, "asc") != 0) && i < count / 2; i++) {
+		json_object *first = json_object_get(json_object_array_get_idx(shown, i));
+		json_object *last =
+			json_object_get(json_object_array_get_idx(shown, count - 1 - i));
+		json_object_array_put_idx(shown, i, last);
+		json_object_array_put_idx(shown, count - 1 - i, first);
+	}
+	return reply_list(r, shown, &paging);
 }
 
-enum MHD_Result responses_get(struct request *r)
+enum MHD_Result responses_get(struct http_request *r)
 {
 	static const char ITEMS[] = "/input_items";
 	char id[40] = "";
-	const char *bare = bare_id(r->rest);
+	const char *bare = responses_bare_id(r->rest);
 	size_t n = bare ? strcspn(bare, "/") : sizeof id;
 	if (n >= sizeof id)
-		return reply_unknown(r);
+		return responses_reply_unknown(r);
 	memcpy(id, bare, n);
 	if (strcmp(bare + n, ITEMS) == 0)
-		return reply_items(r, id);
+		return responses_reply_items(r, id);
 	json_object *whole = responses_kept_get(r->gateway->responses, r->key, bare, KEPT_RESPONSE);
-	return whole ? reply_json(r, MHD_HTTP_OK, whole) : reply_unknown(r);
+	return whole ? reply_json(r, MHD_HTTP_OK, whole) : responses_reply_unknown(r);
 }
 
-enum MHD_Result responses_other(struct request *r)
+enum MHD_Result responses_other(struct http_request *r)
 {
 	struct problem p = {0};
 	problem_set(&p, PROBLEM_NOT_FOUND, NULL,
@@ -287,14 +251,12 @@ enum MHD_Result responses_other(struct request *r)
 	return reply_problem(r, &p);
 }
 
-enum MHD_Result responses_delete(struct request *r)
+enum MHD_Result responses_delete(struct http_request *r)
 {
-	const char *bare = bare_id(r->rest);
+	const char *bare = responses_bare_id(r->rest);
 	if (!bare || !responses_kept_remove(r->gateway->responses, r->key, bare))
-		return reply_unknown(r);
-	json_object *o = json_object_new_object();
-	json_put(o, "id", r->rest);
-	json_put(o, "object", "response");
-	json_object_object_add(o, "deleted", json_object_new_boolean(true));
-	return reply_json(r, MHD_HTTP_OK, o);
+		return responses_reply_unknown(r);
+	return reply_json(r, MHD_HTTP_OK,
+			  json_new("id=%s object=response deleted=%p", r->rest,
+				   json_object_new_boolean(true)));
 }

@@ -1,12 +1,11 @@
-/* The tools of /v1/responses and which of them is to be called. See responses.h.
+/* Reads the tools of /v1/responses and tool_choice. See responses.h.
  *
- * A model calls functions with JSON arguments. A custom tool, whose input is a text of any form, is
- * a function with that text as its one argument; a namespace's tools carry its name before theirs.
- * What only OpenAI's services run (web_search and the like) the model is not told of: some agents
- * send one with every request, beside their functions, and work without it. So it is left out of
- * the tools that the response says were on offer, and refused where it is all that was asked for.
- */
-#include "fs/gateway/body/offered.h"
+ * A model calls functions with JSON arguments. A custom tool, whose input is any text, becomes a
+ * function with that text as its one argument; a namespace's tools become functions with its name
+ * before theirs. Tools that only OpenAI's services run (web_search and the like) are not offered to
+ * the model: some agents send one with every request, beside their functions, and work without it.
+ * They are left out of the response as well, and refused if nothing else is on offer. */
+#include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/responses/responses.h"
 
 #include <errno.h>
@@ -22,14 +21,13 @@ bool responses_tool_name(char *name, size_t size, const char *space, const char 
 	return length >= 0 && (size_t)length < size;
 }
 
-/* What an answer must know to call it by the request's name. */
-static int note(struct responses_asked *a, const char *name, const char *space,
-		const char *of_space, bool custom, struct err *e)
+/* Notes how an answer must name a tool. */
+static int responses_note_tool(struct responses_asked *a, const char *name, const char *space,
+			       const char *of_space, bool custom, struct err *e)
 {
 	if (!space && !custom)
 		return 0;
-	json_object *known = json_object_new_object();
-	json_put(known, "name", of_space);
+	json_object *known = json_new("name=%s", of_space);
 	if (space)
 		json_put(known, "namespace", space);
 	if (custom)
@@ -42,8 +40,8 @@ static int note(struct responses_asked *a, const char *name, const char *space,
 	return err_set(e, ENOMEM, "no memory for the tool %s", name);
 }
 
-static int add_custom(struct responses_asked *a, const char *name, const json_object *tool,
-		      struct err *e)
+static int responses_add_custom(struct responses_asked *a, const char *name,
+				const json_object *tool, struct err *e)
 {
 	static const char SCHEMA[] =
 		"{\"type\": \"object\", \"properties\": {\"input\": {\"type\": \"string\"}}, "
@@ -65,8 +63,8 @@ static int add_custom(struct responses_asked *a, const char *name, const json_ob
 	return rc;
 }
 
-static int add_one(struct responses_asked *a, const json_object *tool, const char *space,
-		   struct err *e)
+static int responses_add_function(struct responses_asked *a, const json_object *tool,
+				  const char *space, struct err *e)
 {
 	char whole[128];
 	const char *type = json_text(tool, "type"), *name = json_text(tool, "name");
@@ -76,44 +74,45 @@ static int add_one(struct responses_asked *a, const json_object *tool, const cha
 		return err_set(e, EINVAL, "tools: each must have a type and a name");
 	if (schema && !json_object_is_type(schema, json_type_object))
 		return err_set(e, EINVAL, "tools: the parameters of %.80s must be a schema", name);
-	int rc = offered_name(name, NAME_OPENAI, e);
+	int rc = wanted_check_name(name, NAME_OPENAI, e);
 	if (rc)
 		return rc;
-	rc = custom ? add_custom(a, whole, tool, e)
+	rc = custom ? responses_add_custom(a, whole, tool, e)
 		    : wanted_tool(&a->wanted, whole, json_text(tool, "description"), schema, e);
-	return rc ? rc : note(a, whole, space, name, custom, e);
+	return rc ? rc : responses_note_tool(a, whole, space, name, custom, e);
 }
 
-static bool is(const json_object *tool, const char *type)
+static bool responses_tool_is(const json_object *tool, const char *type)
 {
 	const char *has = json_text(tool, "type");
 	return has && strcmp(has, type) == 0;
 }
 
-static bool is_offered(const json_object *tool)
+static bool responses_is_offered(const json_object *tool)
 {
-	return is(tool, "function") || is(tool, "custom") || is(tool, "namespace");
+	return responses_tool_is(tool, "function") || responses_tool_is(tool, "custom") ||
+	       responses_tool_is(tool, "namespace");
 }
 
-static int add_tool(struct responses_asked *a, const json_object *tool, struct err *e)
+static int responses_add_tool(struct responses_asked *a, const json_object *tool, struct err *e)
 {
 	if (!json_text(tool, "type"))
 		return err_set(e, EINVAL, "tools: each must have a type");
-	if (!is_offered(tool))
+	if (!responses_is_offered(tool))
 		return 0;
-	if (!is(tool, "namespace"))
-		return add_one(a, tool, NULL, e);
+	if (!responses_tool_is(tool, "namespace"))
+		return responses_add_function(a, tool, NULL, e);
 	const char *space = json_text(tool, "name");
 	json_object *tools = json_at(tool, "tools");
 	if (!space || !*space || !json_object_is_type(tools, json_type_array))
 		return err_set(e, EINVAL, "tools: a namespace has a name, and tools, a list");
 	int rc = 0;
 	for (size_t i = 0; i < json_object_array_length(tools) && rc == 0; i++)
-		rc = add_one(a, json_object_array_get_idx(tools, i), space, e);
+		rc = responses_add_function(a, json_object_array_get_idx(tools, i), space, e);
 	return rc;
 }
 
-static int refuse_service(const char *key, const json_object *tool, struct err *e)
+static int responses_refuse_service(const char *key, const json_object *tool, struct err *e)
 {
 	const char *type = json_text(tool, "type");
 	return err_set(e, ENOTSUP,
@@ -122,64 +121,48 @@ static int refuse_service(const char *key, const json_object *tool, struct err *
 		       key, type ? type : "");
 }
 
-/* Of tools of which none is on offer. */
-static int refuse_services_alone(json_object *tools, struct err *e)
-{
-	for (size_t i = 0; i < json_object_array_length(tools); i++) {
-		const json_object *tool = json_object_array_get_idx(tools, i);
-		if (!is_offered(tool))
-			return refuse_service("tools", tool, e);
-	}
-	return 0;
-}
+/* ---- the tools as a response repeats them ---- */
 
-/* ---- what a response says of them ---- */
-
-/* A function has all of its keys there. */
-static json_object *offered(const json_object *tool)
+json_object *responses_tools_shown(const json_object *body)
 {
 	static const char *const KEYS[] = {"description", "parameters", "strict"};
-	json_object *copy = NULL;
-	if (json_object_deep_copy((json_object *)(uintptr_t)tool, &copy, NULL) < 0)
-		return NULL;
-	for (size_t i = 0; is(tool, "function") && i < sizeof KEYS / sizeof *KEYS; i++)
-		if (!json_at(tool, KEYS[i]))
-			json_object_object_add(copy, KEYS[i], NULL);
-	return copy;
-}
-
-json_object *responses_tools_said(const json_object *body)
-{
-	json_object *tools = json_at(body, "tools"), *said = json_object_new_array();
-	size_t n = tools ? json_object_array_length(tools) : 0;
-	for (size_t i = 0; i < n && said; i++) {
-		const json_object *tool = json_object_array_get_idx(tools, i);
-		json_object *copy = is_offered(tool) ? offered(tool) : NULL;
-		if (is_offered(tool) && (!copy || json_object_array_add(said, copy) < 0)) {
+	json_object *tools = json_at(body, "tools"), *shown = json_object_new_array();
+	for (size_t i = 0; i < json_length(tools) && shown; i++) {
+		json_object *tool = json_object_array_get_idx(tools, i), *copy = NULL;
+		if (!responses_is_offered(tool))
+			continue;
+		if (json_object_deep_copy(tool, &copy, NULL) < 0 ||
+		    json_object_array_add(shown, copy) < 0) {
 			json_object_put(copy);
-			json_object_put(said);
-			said = NULL;
+			json_object_put(shown);
+			return NULL;
 		}
+		/* A function shows all of its keys. */
+		for (size_t k = 0;
+		     responses_tool_is(tool, "function") && k < sizeof KEYS / sizeof *KEYS; k++)
+			if (!json_at(tool, KEYS[k]))
+				json_object_object_add(copy, KEYS[k], NULL);
 	}
-	return said;
+	return shown;
 }
 
 /* ---- tool_choice ---- */
 
-static int choose_tool(struct responses_asked *a, const json_object *choice, struct err *e)
+static int responses_choose_tool(struct responses_asked *a, const json_object *choice,
+				 struct err *e)
 {
 	char whole[128];
 	const char *name = json_text(choice, "name");
-	if (json_text(choice, "type") && !is_offered(choice))
-		return refuse_service("tool_choice", choice, e);
+	if (json_text(choice, "type") && !responses_is_offered(choice))
+		return responses_refuse_service("tool_choice", choice, e);
 	if (!name ||
 	    !responses_tool_name(whole, sizeof whole, json_text(choice, "namespace"), name) ||
-	    !offered_has(a->wanted.tools, whole))
+	    !wanted_has_tool(a->wanted.tools, whole))
 		return err_set(e, EINVAL, "tool_choice: tools has no '%.80s'", name ? name : "");
 	return wanted_param(&a->wanted, "tool_choice", whole, e);
 }
 
-static int choose_word(struct responses_asked *a, const char *word, struct err *e)
+static int responses_choose_word(struct responses_asked *a, const char *word, struct err *e)
 {
 	static const char *const WORDS[] = {"auto", "none", "required"};
 	if (word && strcmp(word, "required") == 0 && !a->wanted.tools)
@@ -191,7 +174,7 @@ static int choose_word(struct responses_asked *a, const char *word, struct err *
 		       "tool_choice: must be auto, none, required, or a tool that is on offer");
 }
 
-static bool is_allowed(json_object *allowed, const char *name)
+static bool responses_is_allowed(json_object *allowed, const char *name)
 {
 	char whole[128];
 	for (size_t i = 0; i < json_object_array_length(allowed); i++) {
@@ -205,19 +188,19 @@ static bool is_allowed(json_object *allowed, const char *name)
 	return false;
 }
 
-static int choose_allowed(struct responses_asked *a, const json_object *choice, struct err *e)
+static int responses_choose_allowed(struct responses_asked *a, const json_object *choice,
+				    struct err *e)
 {
 	json_object *allowed = json_at(choice, "tools");
 	if (!json_object_is_type(allowed, json_type_array))
 		return err_set(e, EINVAL, "tool_choice.tools: must be a list");
-	size_t n = a->wanted.tools ? json_object_array_length(a->wanted.tools) : 0;
-	for (size_t i = n; i-- > 0;) {
+	for (size_t i = json_length(a->wanted.tools); i-- > 0;) {
 		json_object *tool = json_object_array_get_idx(a->wanted.tools, i);
-		if (!is_allowed(allowed, json_text(json_at(tool, "function"), "name")))
+		if (!responses_is_allowed(allowed, json_text(json_at(tool, "function"), "name")))
 			json_object_array_del_idx(a->wanted.tools, i, 1);
 	}
 	const char *mode = json_text(choice, "mode");
-	return choose_word(a, mode ? mode : "auto", e);
+	return responses_choose_word(a, mode ? mode : "auto", e);
 }
 
 int responses_tools(struct responses_asked *a, const json_object *body, struct err *e)
@@ -226,15 +209,18 @@ int responses_tools(struct responses_asked *a, const json_object *body, struct e
 	if (tools && !json_object_is_type(tools, json_type_array))
 		return err_set(e, EINVAL, "tools: must be a list");
 	int rc = 0;
-	for (size_t i = 0; tools && i < json_object_array_length(tools) && rc == 0; i++)
-		rc = add_tool(a, json_object_array_get_idx(tools, i), e);
-	if (rc == 0 && tools && !a->wanted.tools)
-		rc = refuse_services_alone(tools, e);
+	for (size_t i = 0; i < json_length(tools) && rc == 0; i++)
+		rc = responses_add_tool(a, json_object_array_get_idx(tools, i), e);
+	for (size_t i = 0; !a->wanted.tools && i < json_length(tools) && rc == 0; i++) {
+		const json_object *tool = json_object_array_get_idx(tools, i);
+		if (!responses_is_offered(tool))
+			rc = responses_refuse_service("tools", tool, e);
+	}
 	if (rc || !choice)
 		return rc;
 	if (!json_object_is_type(choice, json_type_object))
-		return choose_word(a, json_object_get_string(choice), e);
-	if (is(choice, "allowed_tools"))
-		return choose_allowed(a, choice, e);
-	return choose_tool(a, choice, e);
+		return responses_choose_word(a, json_object_get_string(choice), e);
+	if (responses_tool_is(choice, "allowed_tools"))
+		return responses_choose_allowed(a, choice, e);
+	return responses_choose_tool(a, choice, e);
 }

@@ -1,6 +1,14 @@
-/* Ids of tool calls. See call_ids.h. */
-#include "fs/gateway/turn/call_ids.h"
-#include "fs/gateway/body/fields.h"
+/* Ids of tool calls: the tree's, and the ones that clients get. See turn.h.
+ *
+ * The tree's ids are nine letters and digits, since templates accept no other, and depend on the
+ * conversation alone: a template may write them into the prompt, and the same conversation must
+ * give the same prompt. So the first call of every first answer is c00001000 there. Clients expect
+ * ids that differ between conversations, in their protocol's form: a prefix, the tree's id, and a
+ * mark of the turn. The tree's id can be cut out of that again, so nothing has to be remembered:
+ * any gateway that gets such an id back writes the tree's. An id that a model made in another form
+ * stays. */
+#include "fs/gateway/body/json_fields.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -22,8 +30,8 @@ void call_mark(char mark[CALL_MARK], const char *request, const char *session)
 	(void)snprintf(mark, CALL_MARK, "%015" PRIx64, h >> 4);
 }
 
-/* Whether it begins as the tree's ids are: made there, or by a model whose template wants such. */
-static bool is_tree_id(const char *id)
+/* Whether it begins with an id of the tree's form, made by the tree or by the model. */
+static bool call_is_tree_id(const char *id)
 {
 	int n = 0;
 	while (n < TREE_ID && isalnum((unsigned char)id[n]))
@@ -31,21 +39,21 @@ static bool is_tree_id(const char *id)
 	return n == TREE_ID;
 }
 
-void call_id_for_client(struct json_object *call, enum protocol protocol, const char *mark)
+void call_id_for_client(json_object *call, enum protocol protocol, const char *mark)
 {
 	char id[64];
-	struct json_object *is = field_get(call, "id");
+	json_object *is = json_at(call, "id");
 	const char *text =
 		json_object_is_type(is, json_type_string) ? json_object_get_string(is) : "";
-	if (strlen(text) != TREE_ID || !is_tree_id(text))
+	if (strlen(text) != TREE_ID || !call_is_tree_id(text))
 		return;
 	(void)snprintf(id, sizeof id, "%s%s%s", prefixes[protocol], text, mark);
 	json_object_object_add(call, "id", json_object_new_string(id));
 }
 
-/* The tree's id within one that a client was given; NULL: this is none. Both forms are known
- * everywhere, since a conversation may go on in the other protocol. */
-static const char *tree_id_in(struct json_object *id)
+/* The tree's id within a client's; NULL: it is no client's id. Both protocols' prefixes are
+ * accepted everywhere, since a conversation may go on in the other protocol. */
+static const char *call_tree_id_in(json_object *id)
 {
 	const char *text =
 		json_object_is_type(id, json_type_string) ? json_object_get_string(id) : "";
@@ -54,51 +62,49 @@ static const char *tree_id_in(struct json_object *id)
 		if (strncmp(text, prefixes[i], n) != 0 ||
 		    strlen(text + n) != TREE_ID + CALL_MARK - 1)
 			continue;
-		if (is_tree_id(text + n) &&
+		if (call_is_tree_id(text + n) &&
 		    strspn(text + n + TREE_ID, "0123456789abcdef") == CALL_MARK - 1)
 			return text + n;
 	}
 	return NULL;
 }
 
-/* With change: replaces the id. Whether there was one to replace. */
-static bool visit_id(struct json_object *of, const char *key, bool change)
+/* Whether a member is a client's id. change: replaces it by the tree's. */
+static bool call_visit_id(json_object *of, const char *key, bool change)
 {
-	const char *id = tree_id_in(field_get(of, key));
+	const char *id = call_tree_id_in(json_at(of, key));
 	if (id && change)
 		json_object_object_add(of, key, json_object_new_string_len(id, TREE_ID));
 	return id;
 }
 
-static bool visit_message(struct json_object *message, bool change)
+static bool call_visit_message(json_object *message, bool change)
 {
-	struct json_object *calls = field_get(message, "tool_calls");
-	size_t n =
-		json_object_is_type(calls, json_type_array) ? json_object_array_length(calls) : 0;
-	bool any = visit_id(message, "tool_call_id", change);
-	for (size_t i = 0; i < n; i++)
-		any |= visit_id(json_object_array_get_idx(calls, i), "id", change);
+	json_object *calls = json_at(message, "tool_calls");
+	bool any = call_visit_id(message, "tool_call_id", change);
+	for (size_t i = 0; i < json_length(calls); i++)
+		any |= call_visit_id(json_object_array_get_idx(calls, i), "id", change);
 	return any;
 }
 
-struct json_object *call_ids_for_tree(struct json_object *messages)
+json_object *call_ids_for_tree(json_object *messages)
 {
 	size_t n = messages ? json_object_array_length(messages) : 0, i = 0;
-	while (i < n && !visit_message(json_object_array_get_idx(messages, i), false))
+	while (i < n && !call_visit_message(json_object_array_get_idx(messages, i), false))
 		i++;
 	if (i == n)
 		return json_object_get(messages);
-	struct json_object *all = json_object_new_array();
+	json_object *all = json_object_new_array();
 	for (i = 0; all && i < n; i++) {
-		struct json_object *from = json_object_array_get_idx(messages, i), *new = NULL;
-		/* Others may hold the messages, such as responses that are kept. */
-		bool changes = visit_message(from, false);
+		json_object *from = json_object_array_get_idx(messages, i), *new = NULL;
+		/* Copied, since others may hold the messages, such as kept responses. */
+		bool changes = call_visit_message(from, false);
 		if (changes && json_object_deep_copy(from, &new, NULL)) {
 			json_object_put(all);
 			return NULL;
 		}
 		if (changes)
-			visit_message(new, true);
+			call_visit_message(new, true);
 		json_object_array_add(all, changes ? new : json_object_get(from));
 	}
 	return all;

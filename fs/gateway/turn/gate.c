@@ -1,6 +1,9 @@
-/* Slots for turns, and the queue for them. See gate.h. */
-#include "fs/gateway/turn/gate.h"
-#include "fs/gateway/turn/client.h"
+/* Slots: how many turns answer at once, and a bounded queue behind them. See turn.h.
+ *
+ * A free slot goes to the waiting key with the fewest turns, and among its requests to the oldest,
+ * so that one key's many requests do not starve another key. */
+#include "fs/gateway/turn/client_wait.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,10 +15,10 @@
 
 enum { KEYS = 256 };
 
-struct waiter { /* on its thread's stack */
-	struct waiter *next;
+struct gate_waiter { /* on its thread's stack */
+	struct gate_waiter *next;
 	size_t key;
-	int event; /* written when the slot is its own */
+	int event; /* an eventfd, written when the waiter gets a slot */
 	bool in;
 };
 
@@ -23,7 +26,7 @@ struct gate {
 	pthread_mutex_t lock; /* of all below */
 	unsigned most, active, queue, waiting;
 	unsigned of_key[KEYS];
-	struct waiter *first; /* the oldest */
+	struct gate_waiter *first; /* the oldest */
 };
 
 struct gate *gate_create(unsigned active, unsigned queue)
@@ -44,43 +47,33 @@ void gate_free(struct gate *g)
 	free(g);
 }
 
-static void take(struct gate *g, size_t key)
+static void gate_take(struct gate *g, size_t key)
 {
 	g->active++;
 	g->of_key[key % KEYS]++;
 }
 
-/* With the lock: gives a free slot to whoever is next. */
-static void admit(struct gate *g)
+/* With the lock: gives a free slot to the next waiter. */
+static void gate_admit(struct gate *g)
 {
-	struct waiter **best = NULL;
+	struct gate_waiter **best = NULL;
 	if (!g->first || g->active >= g->most)
 		return;
-	for (struct waiter **w = &g->first; *w; w = &(*w)->next)
+	for (struct gate_waiter **w = &g->first; *w; w = &(*w)->next)
 		if (!best || g->of_key[(*w)->key % KEYS] < g->of_key[(*best)->key % KEYS])
 			best = w;
-	struct waiter *w = *best;
+	struct gate_waiter *w = *best;
 	*best = w->next;
 	g->waiting--;
-	take(g, w->key);
+	gate_take(g, w->key);
 	w->in = true;
 	(void)eventfd_write(w->event, 1);
 }
 
-static void forget(struct gate *g, struct waiter *gone)
+/* With the lock, which is released while it waits. */
+static int gate_wait(struct gate *g, struct gate_waiter *me, int client)
 {
-	for (struct waiter **w = &g->first; *w; w = &(*w)->next)
-		if (*w == gone) {
-			*w = gone->next;
-			g->waiting--;
-			return;
-		}
-}
-
-/* The lock is held, and still is at the end. */
-static int queue_up(struct gate *g, struct waiter *me, int client)
-{
-	struct waiter **last = &g->first;
+	struct gate_waiter **last = &g->first;
 	while (*last)
 		last = &(*last)->next;
 	*last = me;
@@ -88,12 +81,17 @@ static int queue_up(struct gate *g, struct waiter *me, int client)
 	pthread_mutex_unlock(&g->lock);
 	int code = client_wait(client, &(struct pollfd){.fd = me->event, .events = POLLIN}, 1, -1);
 	pthread_mutex_lock(&g->lock);
-	if (code < 0 && me->in) { /* both at once */
+	if (code < 0 && me->in) { /* the client went away as it got its slot */
 		g->active--;
 		g->of_key[me->key % KEYS]--;
-		admit(g);
-	} else if (code < 0)
-		forget(g, me);
+		gate_admit(g);
+	} else if (code < 0) {
+		struct gate_waiter **w = &g->first;
+		while (*w != me)
+			w = &(*w)->next;
+		*w = me->next;
+		g->waiting--;
+	}
 	return code < 0 ? code : 0;
 }
 
@@ -102,12 +100,12 @@ int gate_enter(struct gate *g, size_t key, int client)
 	int code = 0;
 	pthread_mutex_lock(&g->lock);
 	if (g->active < g->most && !g->first)
-		take(g, key);
+		gate_take(g, key);
 	else if (g->waiting >= g->queue)
 		code = -EBUSY;
 	else {
-		struct waiter me = {.key = key, .event = eventfd(0, EFD_CLOEXEC)};
-		code = me.event < 0 ? -EBUSY : queue_up(g, &me, client);
+		struct gate_waiter me = {.key = key, .event = eventfd(0, EFD_CLOEXEC)};
+		code = me.event < 0 ? -EBUSY : gate_wait(g, &me, client);
 		if (me.event >= 0)
 			close(me.event);
 	}
@@ -120,11 +118,11 @@ void gate_leave(struct gate *g, size_t key)
 	pthread_mutex_lock(&g->lock);
 	g->active--;
 	g->of_key[key % KEYS]--;
-	admit(g);
+	gate_admit(g);
 	pthread_mutex_unlock(&g->lock);
 }
 
-void gate_look(struct gate *g, unsigned *active, unsigned *waiting)
+void gate_counts(struct gate *g, unsigned *active, unsigned *waiting)
 {
 	pthread_mutex_lock(&g->lock);
 	*active = g->active;

@@ -1,6 +1,7 @@
-/* The session of a turn: made, gone on with, kept or removed; and what other gateways have left. */
-#include "fs/gateway/identity.h"
-#include "fs/gateway/turn/turn_inside.h"
+/* The session of a turn: made, gone on with, kept or removed; its stats and its refusals; and
+ * sessions that killed gateways left. See turn.h. */
+#include "fs/gateway/turn/tree_client.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,16 +17,18 @@ static char *session_path(const struct turn *t, char path[TREE_PATH])
 	return tree_path(path, turn_tree(t), "%s/sessions/%s", t->session.model, t->session.name);
 }
 
-static void name_session(struct turn *t, const char *kind)
+static void session_set_name(struct turn *t, const char *kind)
 {
 	(void)snprintf(t->session.name, sizeof t->session.name, "http-%s%s-%" PRIu64, kind,
 		       t->gateway->id, atomic_fetch_add(&t->gateway->next_session, 1) + 1);
 }
 
-static int make_session(struct turn *t, struct problem *p)
+/* ---- a session for a turn ---- */
+
+static int session_make(struct turn *t, struct problem *p)
 {
 	char path[TREE_PATH];
-	name_session(t, "");
+	session_set_name(t, "");
 	if (!session_path(t, path))
 		return problem_set(p, PROBLEM_FAILED, NULL, "the tree's path is too long");
 	if (!mkdir(path, 0700)) {
@@ -42,43 +45,27 @@ static int make_session(struct turn *t, struct problem *p)
 			   "cannot make a session in the tree: %s", strerror(code));
 }
 
-/* Under another name; where that cannot be it stays what it is. */
-static bool rename_session(struct turn *t, const char *kind)
+/* Renames the session to a name of its kind. Across another file system it keeps its name, for the
+ * reason in kept_sessions.h. False: the session is gone, or cannot be renamed. */
+static bool session_rename(struct turn *t, const char *kind)
 {
 	char from[TREE_PATH], to[TREE_PATH], old[KEPT_NAME];
-	memcpy(old, t->session.name, sizeof old);
 	bool fits = session_path(t, from);
-	name_session(t, kind);
+	if (!t->gateway->polls)
+		return fits && !access(from, F_OK);
+	memcpy(old, t->session.name, sizeof old);
+	session_set_name(t, kind);
 	if (fits && session_path(t, to) && !rename(from, to))
 		return true;
 	memcpy(t->session.name, old, sizeof old);
 	return false;
 }
 
-/* Whether it has the name of its kind, or one at all: across another file system it stays what it
- * is called, for the reason that is in removal.h. */
-static bool take_name(struct turn *t, const char *kind)
-{
-	char path[TREE_PATH];
-	if (t->gateway->polls)
-		return rename_session(t, kind);
-	return session_path(t, path) && !access(path, F_OK);
-}
-
-/* The session that was kept of the same conversation. False: it is gone, somebody has removed it.
- */
-static bool go_on(struct turn *t, const struct kept_session *kept)
-{
-	memcpy(t->session.name, kept->name, sizeof t->session.name);
-	t->made = t->used = take_name(t, "");
-	return t->made;
-}
-
-/* A new session that begins as the one that was kept. Where that fails it is merely new. */
-static int fork_session(struct turn *t, struct kept_session *kept, struct problem *p)
+/* Makes a session that begins as a kept one. Where copying fails it begins empty. */
+static int session_fork(struct turn *t, struct kept_session *kept, struct problem *p)
 {
 	char folder[TREE_PATH], from[KEPT_NAME + 8], to[KEPT_NAME + 8];
-	if (make_session(t, p))
+	if (session_make(t, p))
 		return -1;
 	(void)snprintf(folder, sizeof folder, "%s/sessions", t->session.model);
 	(void)snprintf(from, sizeof from, "%s/state", kept->name);
@@ -90,68 +77,241 @@ static int fork_session(struct turn *t, struct kept_session *kept, struct proble
 	return 0;
 }
 
-int session_find(struct turn *t, const struct wish *w, struct problem *p)
+int session_find(struct turn *t, const struct turn_wish *w, struct problem *p)
 {
 	struct kept_session kept = {0};
 	enum kept_found found = KEPT_NONE;
-	bool known = w->messages && !w->beside && !w->counts && t->gateway->options->keep &&
-		     kept_hash(&t->session, w->tools, w->messages);
-	t->keeps = known;
-	if (known)
+	t->keeps = w->messages && !w->beside && !w->counts && t->gateway->options->keep &&
+		   kept_hash(&t->session, w->tools, w->messages);
+	if (t->keeps)
 		found = kept_take(t->gateway->kept, &t->session, &kept);
 	if (found == KEPT_BEGINNING)
-		return fork_session(t, &kept, p);
+		return session_fork(t, &kept, p);
 	if (found == KEPT_WHOLE) {
 		memcpy(t->session.params, kept.params, sizeof t->session.params);
-		bool there = go_on(t, &kept);
+		memcpy(t->session.name, kept.name, sizeof t->session.name);
 		free(kept.messages);
-		if (there)
+		t->made = t->used = session_rename(t, "");
+		if (t->made)
 			return 0;
-		*t->session.params = 0;
+		*t->session.params = 0; /* somebody has removed it */
 	}
-	return make_session(t, p);
+	return session_make(t, p);
 }
 
-/* What is kept takes at most half of what contexts may, so that it is in nobody's way. */
-static void keep_session(struct turn *t)
+/* ---- stats: lines of a key and a value ---- */
+
+/* NULL: there is no line with that key. */
+static const char *session_stats_value(const char *stats, const char *key)
 {
+	size_t n = strlen(key);
+	for (const char *line = stats; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, n) && line[n] == ' ')
+			return line + n + 1;
+	}
+	return NULL;
+}
+
+static uint64_t session_stats_number(const char *stats, const char *key)
+{
+	const char *value = session_stats_value(stats, key);
+	return value ? strtoull(value, NULL, 10) : 0;
+}
+
+void turn_usage(struct turn *t, struct usage *u)
+{
+	struct text stats = {0};
+	if (t->counted) {
+		*u = t->usage;
+		return;
+	}
+	*u = (struct usage){.finish = "error"};
+	int code = tree_read(turn_tree(t), &stats, "%s/sessions/%s/stats", t->session.model,
+			     t->session.name);
+	text_add(&stats, "", 1);
+	if (!code && !stats.failed) {
+		const char *finish = session_stats_value(stats.data, "finish");
+		u->prompt = session_stats_number(stats.data, "prompt_tokens");
+		u->cached = session_stats_number(stats.data, "cached_tokens");
+		u->output = session_stats_number(stats.data, "output_tokens");
+		u->stop = (uint32_t)session_stats_number(stats.data, "stop_text");
+		if (finish)
+			(void)snprintf(u->finish, sizeof u->finish, "%.*s",
+				       (int)strcspn(finish, "\n"), finish);
+	}
+	text_free(&stats);
+	t->counted = t->over && !code;
+	t->usage = *u;
+}
+
+/* ---- refusals ---- */
+
+static int turn_too_long(struct problem *p, const char *field, uint64_t has, uint64_t most)
+{
+	problem_set(p, PROBLEM_TOO_LONG, field,
+		    "This model's maximum context length is %" PRIu64
+		    " tokens. However, your %s resulted in %" PRIu64
+		    " tokens, which leaves no room for an answer: shorten %s by at least "
+		    "%" PRIu64 ".",
+		    most, field, has, strcmp(field, "messages") ? "it" : "them", has + 1 - most);
+	p->tokens = has;
+	p->maximum = most;
+	return -1;
+}
+
+/* Why a session's error.json says nothing. read: the -errno of reading it; code: the -errno of what
+ * failed before. */
+static const char *turn_unsaid(int read, int code)
+{
+	if (read == -ENOENT || read == -ESTALE)
+		return "its session was removed from the tree";
+	return read == -ENOTCONN || read == -ECONNABORTED ? tree_gone_words : strerror(-code);
+}
+
+int turn_refused(const struct turn *t, int code, const char *field, struct problem *p)
+{
+	struct tree_failure f;
+	char state[32];
+	int read = tree_failure_read(&f, field ? "refused" : NULL, turn_tree(t), "%s/sessions/%s",
+				     t->session.model, t->session.name);
+	if (read == -ENOENT && tree_is_gone(turn_tree(t), t->gateway->device))
+		read = -ENOTCONN;
+	enum problem_kind kind = tree_failure_kind(&f);
+	if (kind == PROBLEM_NONE && (code == -ENOSPC || read == -ENOTCONN || read == -ECONNABORTED))
+		kind = PROBLEM_NOT_NOW;
+	else if (kind == PROBLEM_NONE)
+		kind = code == -EINVAL || code == -ERANGE || code == -EILSEQ || code == -EFBIG
+			       ? PROBLEM_INVALID
+			       : PROBLEM_FAILED;
+	if (kind == PROBLEM_TOO_LONG && f.maximum && f.tokens >= f.maximum)
+		return turn_too_long(p, t->asked, f.tokens, f.maximum);
+	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
+	if (!field && !strcmp(state, "failed"))
+		kind = PROBLEM_NOT_NOW; /* it may be repaired and loaded again */
+	if (!field && (!strcmp(f.code, "template_refused") || kind == PROBLEM_TOO_LONG))
+		field = t->asked;
+	/* What the tree calls params/NAME the client knows by its own field. */
+	if (*f.reason && !field)
+		field = t->formed;
+	if (*f.reason && field)
+		return problem_set(p, kind, field, "%s: %s", field, f.reason);
+	if (!*f.message)
+		return problem_set(p, kind, field, "%s", turn_unsaid(read, code));
+	/* The session's path before the words tells a client nothing. */
+	const char *path = strstr(f.message, t->session.name);
+	size_t n = strlen(t->session.name);
+	bool named = path && !strncmp(path + n, ": ", 2);
+	return problem_set(p, kind, field, "%s", named ? path + n + 2 : f.message);
+}
+
+/* ---- after a turn ---- */
+
+/* Kept sessions may use at most half of the memory for contexts. */
+static void session_keep(struct turn *t)
+{
+	bool full;
 	kept_put(t->gateway->kept, &t->session);
-	for (;;) {
+	do {
 		struct text stats = {0};
 		(void)tree_read(turn_tree(t), &stats, "cache/stats");
 		text_add(&stats, "", 1);
-		bool full = !stats.failed && stats_number(stats.data, "context_used") >
-						     stats_number(stats.data, "context_budget") / 2;
+		full = !stats.failed &&
+		       session_stats_number(stats.data, "context_used") >
+			       session_stats_number(stats.data, "context_budget") / 2;
 		text_free(&stats);
-		if (!full || !kept_drop(t->gateway->kept))
-			return;
-	}
+	} while (full && kept_drop(t->gateway->kept));
 }
 
 void session_leave(struct turn *t, bool keep)
 {
-	if (keep && t->keeps && !atomic_load(&t->gateway->stopping) && take_name(t, "kept-")) {
-		keep_session(t);
+	if (keep && t->keeps && !atomic_load(&t->gateway->stopping) && session_rename(t, "kept-")) {
+		session_keep(t);
 		return;
 	}
 	if (t->made)
-		removal_put(&t->gateway->removal, t->session.model, t->session.name);
+		session_remove(&t->gateway->removal, t->session.model, t->session.name);
 	free(t->session.messages);
 }
 
-static int clear_model(void *ctx, const char *name)
+void turn_close_later(struct turn *t, int fd)
 {
-	const struct gateway *g = ctx;
+	if (t->later_count == TURN_LATER)
+		turn_close_now(t);
+	t->later[t->later_count++] = fd;
+}
+
+void turn_close_now(struct turn *t)
+{
+	while (t->later_count)
+		close(t->later[--t->later_count]);
+}
+
+/* ---- whose a session is ----
+ *
+ * Gateways of several machines and containers may serve one tree, so a session's name says which of
+ * them made it: MACHINE.PROCESS.START. START is the time at which the process began, and MACHINE
+ * also stands for its namespace of processes, in which PROCESS has a meaning. */
+
+static uint32_t session_machine(void)
+{
+	char text[256] = "", space[64] = "";
+	const char *const parts[] = {text, space};
+	uint32_t h = 2166136261u;
+	FILE *file = fopen("/etc/machine-id", "re");
+	size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+	if (file)
+		fclose(file);
+	if (!n)
+		(void)gethostname(text, sizeof text - 1);
+	ssize_t m = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+	space[m > 0 ? m : 0] = 0;
+	for (int i = 0; i < 2; i++)
+		for (const char *at = parts[i]; *at; at++)
+			h = (h ^ (unsigned char)*at) * 16777619u;
+	return h;
+}
+
+/* The 22nd field of /proc/PROCESS/stat; 0: there is no such process. The second field, its name,
+ * may contain blanks and brackets. */
+static unsigned long long session_process_start(long process)
+{
+	char path[64], text[1024];
+	(void)snprintf(path, sizeof path, "/proc/%ld/stat", process);
+	FILE *file = fopen(path, "re");
+	size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+	if (file)
+		fclose(file);
+	text[n] = 0;
+	const char *at = strrchr(text, ')');
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+/* Whether the gateway with this id was on this machine and has ended: only then does nobody else
+ * remove its sessions. */
+static bool session_owner_ended(const char *id)
+{
+	unsigned machine;
+	long process;
+	unsigned long long start;
+	return sscanf(id, "%8x.%ld.%llu", &machine, &process, &start) == 3 &&
+	       machine == session_machine() && session_process_start(process) != start;
+}
+
+/* Removes the sessions of a model whose gateway has ended. */
+static int session_clear_model(void *tree, const char *model)
+{
 	char path[TREE_PATH];
 	struct dirent **names;
-	int count = tree_path(path, g->options->tree, "%s/sessions", name)
-			    ? scandir(path, &names, NULL, NULL)
-			    : -1;
+	int count = tree_path(path, tree, "%s/sessions", model) ? scandir(path, &names, NULL, NULL)
+								: -1;
 	for (int i = 0; i < count; i++) {
-		const char *is = names[i]->d_name;
-		bool kept = !strncmp(is, "http-kept-", 10);
-		bool ours = !strncmp(is, "http-", 5) && identity_is_over(is + (kept ? 10 : 5));
-		if (ours && tree_path(path, g->options->tree, "%s/sessions/%s", name, is))
+		const char *name = names[i]->d_name;
+		size_t prefix = !strncmp(name, "http-kept-", 10) ? 10 : 5;
+		if (!strncmp(name, "http-", 5) && session_owner_ended(name + prefix) &&
+		    tree_path(path, tree, "%s/sessions/%s", model, name))
 			(void)rmdir(path);
 		free(names[i]);
 	}
@@ -160,7 +320,11 @@ static int clear_model(void *ctx, const char *name)
 	return 0;
 }
 
-void turns_clear(const struct gateway *g)
+void turns_prepare(struct gateway *g)
 {
-	(void)tree_models(g->options->tree, clear_model, (void *)(uintptr_t)g);
+	long process = (long)getpid();
+	(void)snprintf(g->id, sizeof g->id, "%08x.%ld.%llu", session_machine(), process,
+		       session_process_start(process));
+	(void)tree_models(g->options->tree, session_clear_model,
+			  (void *)(uintptr_t)g->options->tree);
 }

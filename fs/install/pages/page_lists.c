@@ -1,7 +1,7 @@
 /* "@each LIST PATTERN": options, params and commands as lists, for completion. See pages.c. */
 #include "fs/commands/commands.h"
 #include "engine/session.h"
-#include "fs/gateway/options_help.h"
+#include "fs/gateway/gateway.h"
 #include "fs/install/pages/pages.h"
 #include "fs/program/options.h"
 
@@ -106,9 +106,9 @@ void page_list(struct manual_page *p, struct page_span line)
 	else if (blank && page_span_is(name, "switch"))
 		page_list_options(p, pattern, options_help, true);
 	else if (blank && page_span_is(name, "http-option"))
-		page_list_options(p, pattern, http_options_help, false);
+		page_list_options(p, pattern, gateway_options_help, false);
 	else if (blank && page_span_is(name, "http-switch"))
-		page_list_options(p, pattern, http_options_help, true);
+		page_list_options(p, pattern, gateway_options_help, true);
 	else if (blank && page_span_is(name, "param"))
 		page_list_params(p, pattern);
 	else if (blank && page_span_is(name, "command"))

@@ -1,0 +1,49 @@
+/* Who may send requests: by the Host and Origin headers, by keys (-o key_file=), or without keys by
+ * the user whose process has the client's socket. */
+#ifndef MOEFS_FS_GATEWAY_ACCESS_H
+#define MOEFS_FS_GATEWAY_ACCESS_H
+
+#include "cache/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct http_request;
+struct problem;
+
+/* ---- requests ---- */
+
+/* -1: *p says why the request is refused. Sets r->key. r->route may be NULL. */
+int access_check(struct http_request *r, struct problem *p);
+/* -1: the size that the request announces is too large. */
+int access_check_size(const struct http_request *r, struct problem *p);
+/* Whether another server, such as a proxy before this one, may see the request's end elsewhere, and
+ * take what follows for another client's request. */
+bool access_is_unclear(const struct http_request *r);
+
+/* ---- keys ---- */
+
+struct access_keys;
+
+/* Reads a file with a key a line. Blanks around a key, empty lines and lines that begin with # are
+ * left out. Refused are a key that no client can send, and a file that others can read. */
+int access_keys_read(struct access_keys **out, const char *path, struct err *e);
+/* The key's number, from 1; 0: it is none of them. Takes the same time for every `given`. */
+size_t access_keys_find(const struct access_keys *k, const char *given);
+/* A key's mark: 16 hexadecimal digits, which do not tell the key, and stay the same wherever the
+ * key stands in the file. */
+enum { KEY_MARK = 17 };
+void access_keys_mark(const struct access_keys *k, size_t number, char mark[KEY_MARK]);
+void access_keys_free(struct access_keys *k); /* NULL is fine */
+
+/* ---- the client's user: peer.c ---- */
+
+/* Loopback addresses are open to every local user, so without keys the kernel is asked which user
+ * has the client's socket, and only the gateway's own user and root are served. A program that
+ * forwards for others (a proxy, `ssh -L`, a container's port) counts as the user that it runs as.
+ *
+ * Ask once, when the connection is accepted: later the client may have closed its end, and its
+ * addresses may be another client's. False also where the kernel does not say. */
+bool peer_is_own_user(int socket);
+
+#endif

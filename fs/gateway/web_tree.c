@@ -1,0 +1,479 @@
+/* The web page, and the tree's files over HTTP for it.
+ *
+ *     GET /, /page/NAME   the page's files, which are in the program (page/README.md)
+ *     GET /tree/PATH      reads a file, as it grows if it does, or lists a folder
+ *     PUT /tree/PATH      writes a file of a session
+ *     POST, DELETE        make and remove a session
+ *
+ * A path's names are looked up one by one without following links, so a path leads only into the
+ * tree. Only files of sessions can be written, and only sessions made or removed. With keys each
+ * client sees its own sessions: the tree's names for them begin with the key's mark, which clients
+ * do not see. */
+#include "fs/gateway/access.h"
+#include "fs/gateway/body/json_fields.h"
+#include "fs/gateway/gateway.h"
+#include "fs/gateway/reply.h"
+#include "fs/gateway/turn/client_wait.h"
+#include "fs/gateway/turn/tree_client.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char web_plain[] = "text/plain; charset=utf-8";
+
+/* ---- the page ---- */
+
+enum MHD_Result web_page(struct http_request *r)
+{
+	static const struct {
+		const char *end, *type;
+	} types[] = {{".html", "text/html; charset=utf-8"},
+		     {".css", "text/css; charset=utf-8"},
+		     {".js", "text/javascript; charset=utf-8"},
+		     {".svg", "image/svg+xml"}};
+	const char *name = *r->rest ? r->rest : "index.html", *end = strrchr(name, '.');
+	const char *type = "application/octet-stream";
+	struct problem p = {0};
+	for (size_t i = 0; end && i < sizeof types / sizeof *types; i++)
+		if (!strcmp(end, types[i].end))
+			type = types[i].type;
+	for (const struct web_file *f = web_files; f->name; f++)
+		if (!strcmp(f->name, name))
+			return reply_text(r, MHD_HTTP_OK, type, (const char *)f->data, f->size);
+	problem_set(&p, PROBLEM_NOT_FOUND, NULL, "There is nothing at %.200s", r->path);
+	return reply_problem(r, &p);
+}
+
+/* ---- where a path leads, and whether the client may use it ---- */
+
+enum web_use {
+	WEB_READ,
+	WEB_WRITE,  /* a file of a session */
+	WEB_FOLDER, /* make or remove a session */
+};
+
+enum { WEB_PARTS = 8 };
+
+struct web_place {
+	enum web_use use;
+	char path[TREE_PATH];  /* as asked for */
+	char parts[TREE_PATH]; /* a copy of the path, cut into its parts */
+	const char *part[WEB_PARTS];
+	int count;
+	const char *model;	/* NULL: outside of models */
+	const char *session;	/* the tree's name for it; NULL: outside of sessions */
+	char own[NAME_MAX + 1]; /* that name, where it is not the client's */
+	const char *name;	/* the last part; "." for the tree itself */
+	int folder;		/* the folder of `name`, opened with O_PATH; -1: not opened */
+	bool sessions;		/* the folder of a model's sessions */
+};
+
+/* What the tree's names of the client's sessions begin with; "" without keys. */
+static void web_prefix(const struct http_request *r, char prefix[32])
+{
+	char mark[KEY_MARK];
+	*prefix = 0;
+	if (!r->gateway->keys || !r->key)
+		return;
+	access_keys_mark(r->gateway->keys, r->key, mark);
+	(void)snprintf(prefix, 32, "key-%s-", mark);
+}
+
+/* The client's name for a session of the tree; NULL: it is another key's. */
+static const char *web_known_as(const struct http_request *r, const char *session)
+{
+	char prefix[32];
+	web_prefix(r, prefix);
+	size_t n = strlen(prefix);
+	return strncmp(session, prefix, n) != 0 || !session[n] ? NULL : session + n;
+}
+
+/* The tree's name for a session of the client's. False: it is too long. */
+static bool web_tree_name(const struct http_request *r, const char *session,
+			  char name[NAME_MAX + 1])
+{
+	char prefix[32];
+	web_prefix(r, prefix);
+	return snprintf(name, NAME_MAX + 1, "%s%s", prefix, session) <= NAME_MAX;
+}
+
+/* Cuts the path into its parts. False: there are too many, or one is not a name. */
+static bool web_split(struct web_place *at, const char *path)
+{
+	size_t n = strlen(path);
+	if (n >= sizeof at->path)
+		return false;
+	memcpy(at->path, path, n + 1);
+	memcpy(at->parts, path, n + 1);
+	for (char *part = at->parts; n && part;) {
+		char *slash = strchr(part, '/');
+		if (slash)
+			*slash++ = 0;
+		if (!*part || !strcmp(part, ".") || !strcmp(part, "..") || at->count == WEB_PARTS)
+			return false;
+		at->part[at->count++] = part;
+		part = slash;
+	}
+	return true;
+}
+
+static bool web_is_one_of(const char *name, const char *const *names)
+{
+	while (*names && strcmp(name, *names) != 0)
+		names++;
+	return *names;
+}
+
+/* Whether files outside of sessions may be read. With keys nobody sees what others said: so not the
+ * files of sessions/default, which a model's folder has as well, and no failures and traces, which
+ * name sessions. */
+static bool web_may_look(const struct web_place *at, bool keys)
+{
+	static const char *const mount[] = {"README", "version", "cache", NULL};
+	static const char *const model[] = {"info", "config.json", NULL};
+	static const char *const experts[] = {"map", "stats", "stats.json", NULL};
+	if (!at->count || (at->count == 1 && at->model))
+		return true;
+	if (!at->model)
+		return web_is_one_of(at->part[0], mount) ||
+		       (!keys && !strcmp(at->part[0], "error"));
+	if (!keys || web_is_one_of(at->part[1], model) || at->sessions)
+		return true;
+	return at->count == 3 && !strcmp(at->part[1], "experts") &&
+	       web_is_one_of(at->part[2], experts);
+}
+
+static int web_check(struct web_place *at, const struct http_request *r, struct problem *p)
+{
+	const struct gateway_options *o = r->gateway->options;
+	bool below = at->count > 1 && !strcmp(at->part[1], "sessions"), named = true;
+	if (at->count && tree_model(o->tree, at->part[0]))
+		at->model = at->part[0];
+	at->sessions = at->model && below && at->count == 2;
+	if (at->model && below && at->count > 2) {
+		named = web_tree_name(r, at->part[2], at->own);
+		at->session = at->part[2] = at->own;
+	}
+	at->name = at->count ? at->part[at->count - 1] : ".";
+	bool allowed = at->use == WEB_WRITE    ? at->session && at->count > 3
+		       : at->use == WEB_FOLDER ? at->session && at->count == 3
+		       : at->session	       ? true
+					       : web_may_look(at, o->key_file);
+	if (allowed && named)
+		return 0;
+	if (at->use == WEB_READ)
+		return problem_set(p, PROBLEM_NOT_FOUND, NULL, "There is no %.200s to be read here",
+				   at->path);
+	return problem_set(p, PROBLEM_FORBIDDEN, NULL,
+			   "%.200s cannot be changed from here: only sessions can, MODEL/sessions/"
+			   "NAME, and the files in them",
+			   at->path);
+}
+
+/* Sets *p to why the tree or the kernel refused to use a place, in the session's words if it has
+ * any. Returns -1. code: the -errno. */
+static int web_refused(const struct web_place *at, const struct http_request *r, int code,
+		       struct problem *p)
+{
+	static const struct {
+		int code;
+		enum problem_kind kind;
+	} rows[] = {
+		{ENOENT, PROBLEM_NOT_FOUND}, {ENOTDIR, PROBLEM_NOT_FOUND},
+		{ELOOP, PROBLEM_NOT_FOUND},  {ESTALE, PROBLEM_NOT_FOUND},
+		{EACCES, PROBLEM_FORBIDDEN}, {EPERM, PROBLEM_FORBIDDEN},
+		{EBUSY, PROBLEM_BUSY},	     {EIO, PROBLEM_FAILED},
+		{ENOMEM, PROBLEM_NOT_NOW},   {ENOTCONN, PROBLEM_NOT_NOW},
+		{ENOSPC, PROBLEM_NOT_NOW},
+	};
+	struct tree_failure f = {0};
+	enum problem_kind kind = PROBLEM_INVALID;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (-code == rows[i].code)
+			kind = rows[i].kind;
+	const char *member = code == -EPERM || at->use == WEB_FOLDER ? "denied"
+			     : at->use == WEB_WRITE		     ? "refused"
+								     : NULL;
+	/* EACCES is the kernel's answer, of which error.json knows nothing. */
+	if (at->session && kind != PROBLEM_NOT_FOUND && code != -EACCES)
+		(void)tree_failure_read(&f, member, r->gateway->options->tree, "%s/sessions/%s",
+					at->model, at->session);
+	if (tree_failure_kind(&f))
+		return problem_set(p, tree_failure_kind(&f), NULL, "%s", f.message);
+	return problem_set(p, kind, NULL, "%.200s: %s", at->path, strerror(-code));
+}
+
+/* Finds the place of a request's path, and opens its folder. web_close on every way. -1: *p. */
+static int web_open(struct web_place *at, struct http_request *r, enum web_use use,
+		    struct problem *p)
+{
+	const char *origin = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Origin");
+	const char *host = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Host");
+	const char *site =
+		MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Sec-Fetch-Site");
+	const char *own = origin ? strstr(origin, "://") : NULL;
+	bool ours = !origin || (own && host && !strcasecmp(own + 3, host));
+	*at = (struct web_place){.use = use, .folder = -1};
+	/* Conversations can be read here, so pages of other origins get nothing even where -o cors=
+	 * lets them use the APIs. Sec-Fetch-Site comes with requests without Origin, such as an
+	 * image's. */
+	if (!ours ||
+	    (site && strcasecmp(site, "same-origin") != 0 && strcasecmp(site, "none") != 0))
+		return problem_set(
+			p, PROBLEM_FORBIDDEN, NULL,
+			"The tree's files are for this server's own page, not for others");
+	if (!web_split(at, r->rest))
+		return problem_set(p, PROBLEM_INVALID, NULL, "'%.200s' is no path in the tree",
+				   r->rest);
+	if (tree_is_gone(r->gateway->options->tree, r->gateway->device))
+		return problem_set(p, PROBLEM_NOT_NOW, NULL, "%s", tree_gone_words);
+	if (web_check(at, r, p))
+		return -1;
+	at->folder = open(r->gateway->options->tree, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; i + 1 < at->count && at->folder >= 0; i++) {
+		int next = openat(at->folder, at->part[i],
+				  O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int code = errno;
+		close(at->folder);
+		at->folder = next;
+		errno = code;
+	}
+	return at->folder < 0 ? web_refused(at, r, -errno, p) : 0;
+}
+
+static void web_close(struct web_place *at)
+{
+	if (at->folder >= 0)
+		close(at->folder);
+	at->folder = -1;
+}
+
+static enum MHD_Result web_refuse(struct http_request *r, struct web_place *at,
+				  const struct problem *p)
+{
+	web_close(at);
+	return reply_problem(r, p);
+}
+
+/* Answers after a use of a place: `status`, or why it failed. code: 0, or an -errno. */
+static enum MHD_Result web_done(struct http_request *r, struct web_place *at, int code,
+				unsigned status)
+{
+	struct problem p = {0};
+	if (code) {
+		web_refused(at, r, code, &p);
+		return web_refuse(r, at, &p);
+	}
+	web_close(at);
+	return reply_text(r, status, web_plain, "", 0);
+}
+
+/* ---- folders ---- */
+
+/* JSON cannot hold every file name. Where bytes of a name are no characters, `path` has the name as
+ * a request's path writes it. */
+static void web_add_path(json_object *o, const char *name)
+{
+	struct text shown = {0}, path = {0};
+	text_add_characters(&shown, name, strlen(name));
+	text_add(&shown, "", 1);
+	for (const unsigned char *at = (const unsigned char *)name; *at; at++)
+		if (*at > ' ' && *at < 0x7f && !strchr("%?#", *at))
+			text_add(&path, at, 1);
+		else
+			text_format(&path, "%%%02X", *at);
+	if (!shown.failed && !path.failed && strcmp(shown.data, name) != 0)
+		json_put_n(o, "path", path.data, path.length);
+	text_free(&shown);
+	text_free(&path);
+}
+
+/* fd: of the folder, which is closed. */
+static enum MHD_Result web_list(struct http_request *r, struct web_place *at, int fd)
+{
+	DIR *folder = fdopendir(fd);
+	if (!folder) {
+		int code = -errno;
+		close(fd);
+		return web_done(r, at, code, 0);
+	}
+	json_object *all = json_object_new_array();
+	for (const struct dirent *d; (d = readdir(folder));) {
+		const char *name = at->sessions ? web_known_as(r, d->d_name) : d->d_name;
+		struct stat st;
+		if (!name || !strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
+		    fstatat(dirfd(folder), d->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		json_object *o = json_new("name=%s", name);
+		web_add_path(o, name);
+		json_object_object_add(o, "folder", json_object_new_boolean(S_ISDIR(st.st_mode)));
+		json_object_object_add(o, "size", json_object_new_int64(st.st_size));
+		json_object_object_add(o, "changed", json_object_new_int64(st.st_mtime));
+		json_object_array_add(all, o);
+	}
+	closedir(folder);
+	web_close(at);
+	return reply_json(r, MHD_HTTP_OK, all);
+}
+
+/* ---- files ---- */
+
+enum { WEB_PIECE = 64 << 10, WEB_WAIT_MS = 1000 };
+
+struct web_reading {
+	int fd, client;
+};
+
+/* Reads a piece. 1: the file's end; -EAGAIN: more will come; -errno. */
+static int web_read_some(int fd, struct text *out)
+{
+	char piece[WEB_PIECE];
+	ssize_t n;
+	do
+		n = read(fd, piece, sizeof piece);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	text_add(out, piece, (size_t)n);
+	return out->failed ? -ENOMEM : n == 0;
+}
+
+static int web_read_next(void *ctx, struct text *out)
+{
+	struct web_reading *f = ctx;
+	struct pollfd file = {.fd = f->fd, .events = POLLIN};
+	int code = web_read_some(f->fd, out);
+	if (code == -EAGAIN)
+		return client_wait(f->client, &file, 1, WEB_WAIT_MS) < 0 ? -1 : 0;
+	return code < 0 ? -1 : code;
+}
+
+static void web_read_end(void *ctx)
+{
+	struct web_reading *f = ctx;
+	close(f->fd);
+	free(f);
+}
+
+/* A file that ends at once is sent with its length. For any other, or where reading more fails, the
+ * connection's end marks its end. Without polling each read may wait, so what one read has brought
+ * is sent before the next. */
+static enum MHD_Result web_send(struct http_request *r, struct web_place *at, int fd)
+{
+	struct text text = {0};
+	int code = 0;
+	enum MHD_Result result = MHD_NO;
+	while (!code && text.length < WEB_PIECE && (r->gateway->polls || !text.length))
+		code = web_read_some(fd, &text);
+	if (code == 1)
+		result = reply_text(r, MHD_HTTP_OK, web_plain, text.data ? text.data : "",
+				    text.length);
+	else if (code && code != -EAGAIN && !text.length)
+		result = web_done(r, at, code, 0);
+	else {
+		struct web_reading *f = malloc(sizeof *f);
+		if (f) {
+			*f = (struct web_reading){fd, r->client};
+			fd = -1;
+			result = reply_growing(r, web_plain, &text, web_read_next, web_read_end, f);
+		}
+	}
+	text_free(&text);
+	if (fd >= 0)
+		close(fd);
+	web_close(at);
+	return result;
+}
+
+enum MHD_Result web_read(struct http_request *r)
+{
+	struct web_place at;
+	struct problem p = {0};
+	struct stat st;
+	if (web_open(&at, r, WEB_READ, &p))
+		return web_refuse(r, &at, &p);
+	int fd = openat(at.folder, at.name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st)) {
+		int code = -errno;
+		if (fd >= 0)
+			close(fd);
+		return web_done(r, &at, code, 0);
+	}
+	return S_ISDIR(st.st_mode) ? web_list(r, &at, fd) : web_send(r, &at, fd);
+}
+
+static bool web_is_blank(char c)
+{
+	return c == ' ' || c == '\n';
+}
+
+/* `fork NAME` for a session's ctl, with the tree's name: the copy is the client's as well. As the
+ * tree reads it, NAME begins after one blank or newline and ends before blanks at the end. */
+static int web_name_fork(const struct http_request *r, struct text *verb)
+{
+	static const char FORK[] = "fork ";
+	char known[NAME_MAX + 1], name[NAME_MAX + 1];
+	const struct text *body = &r->body;
+	size_t at = sizeof FORK - 1, end = body->length;
+	while (end > at && web_is_blank(body->data[end - 1]))
+		end--;
+	if (end <= at || end - at > NAME_MAX || memchr(body->data + at, 0, end - at))
+		return -EINVAL;
+	memcpy(known, body->data + at, end - at);
+	known[end - at] = 0;
+	if (strchr(known, '/') || !strcmp(known, ".") || !strcmp(known, ".."))
+		return -EINVAL;
+	if (!web_tree_name(r, known, name))
+		return -ENAMETOOLONG;
+	text_format(verb, "%s%s\n", FORK, name);
+	return verb->failed ? -ENOMEM : 0;
+}
+
+enum MHD_Result web_write(struct http_request *r)
+{
+	struct web_place at;
+	struct problem p = {0};
+	struct text verb = {0};
+	const struct text *body = &r->body;
+	if (web_open(&at, r, WEB_WRITE, &p))
+		return web_refuse(r, &at, &p);
+	bool forks = !strcmp(at.name, "ctl") && body->length > 4 &&
+		     !memcmp(body->data, "fork", 4) && web_is_blank(body->data[4]);
+	int code = forks ? web_name_fork(r, &verb) : 0;
+	if (!code) {
+		int fd = openat(at.folder, at.name, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+		if (forks)
+			body = &verb;
+		code = tree_write_open(fd < 0 ? -errno : fd, !r->gateway->polls, body->data,
+				       body->length);
+	}
+	text_free(&verb);
+	return web_done(r, &at, code, MHD_HTTP_OK);
+}
+
+enum MHD_Result web_make(struct http_request *r)
+{
+	struct web_place at;
+	struct problem p = {0};
+	if (web_open(&at, r, WEB_FOLDER, &p))
+		return web_refuse(r, &at, &p);
+	return web_done(r, &at, mkdirat(at.folder, at.name, 0700) ? -errno : 0, MHD_HTTP_CREATED);
+}
+
+enum MHD_Result web_remove(struct http_request *r)
+{
+	struct web_place at;
+	struct problem p = {0};
+	if (web_open(&at, r, WEB_FOLDER, &p))
+		return web_refuse(r, &at, &p);
+	return web_done(r, &at, unlinkat(at.folder, at.name, AT_REMOVEDIR) ? -errno : 0,
+			MHD_HTTP_OK);
+}
