@@ -63,7 +63,7 @@ static void what_is_asked_before_a_model_is_loaded_loads_it_and_holds_then(void 
 	(void)state;
 	struct test_model m;
 	mount(&m, 36);
-	assert_refused(model_experts_pin(m.model, ids(0, 0, 33), 33, &e), ENOSPC, "must be left");
+	assert_refused(model_experts_pin(m.model, ids(0, 0, 33), 33, &e), ENOSPC, "must stay free");
 	assert_refused(model_experts_load(m.model, ids(0, 0, 33), 33, &e), ENOSPC, "budget");
 	assert_int_equal(model_state(m.model), MODEL_UNLOADED);
 	assert_int_equal(model_experts_pin(m.model, ids(2, 0, 8), 8, &e), 0);
