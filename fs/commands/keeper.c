@@ -17,12 +17,6 @@
 
 static const char orderly = '.'; /* the command writes this before it ends by itself */
 
-/* One process's ends of two pipes: `alive` closes when the command ends; through `report` the
- * keeper sends 0 or an errno once. */
-struct keeper_pipes {
-	int alive, report;
-};
-
 /* ---- in the keeper ---- */
 
 static void keeper_ignore(int signal)
@@ -53,12 +47,13 @@ static void keeper_release_stderr(void)
 	(void)!chdir("/");
 }
 
-static bool keeper_wait_for_end(int pipe)
+/* Whether the command ended by itself. */
+static bool keeper_wait_for_end(int socket)
 {
 	char byte = 0;
 	ssize_t n;
 	do
-		n = read(pipe, &byte, 1);
+		n = read(socket, &byte, 1);
 	while (n < 0 && errno == EINTR);
 	return n == 1 && byte == orderly;
 }
@@ -72,15 +67,7 @@ static int keeper_wait_for(pid_t child)
 	return status;
 }
 
-static bool keeper_report(int to, int code)
-{
-	bool told = write(to, &code, sizeof code) == sizeof code;
-	close(to);
-	return told;
-}
-
-static void keeper_keep_mount(const struct keeper_pipes *in, const char *path,
-			      const char *mountpoint)
+static void keeper_keep_mount(int socket, const char *path, const char *mountpoint)
 {
 	const char *const moefs[] = {"moefs", path, mountpoint, NULL};
 	struct err ignored;
@@ -92,8 +79,8 @@ static void keeper_keep_mount(const struct keeper_pipes *in, const char *path,
 	}
 	int code = child > 0 && keeper_wait_for(child) == 0 ? 0 : ECANCELED;
 	keeper_release_stderr();
-	if (keeper_report(in->report, code) && !code)
-		(void)keeper_wait_for_end(in->alive);
+	if (write(socket, &code, sizeof code) == sizeof code && !code)
+		(void)keeper_wait_for_end(socket);
 	(void)mountpoint_unmount(mountpoint, true, &ignored); /* nobody is left to tell */
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
 		;
@@ -101,13 +88,13 @@ static void keeper_keep_mount(const struct keeper_pipes *in, const char *path,
 }
 
 /* The keeper makes the session, so that the command is never without a keeper while it has one. */
-static void keeper_keep_session(const struct keeper_pipes *in, const char *folder, bool stays)
+static void keeper_keep_session(int socket, const char *folder, bool stays)
 {
 	char ctl[4096];
 	keeper_release_stderr();
 	int code = mkdir(folder, 0700) == 0 || (stays && errno == EEXIST) ? 0 : errno;
-	bool told = keeper_report(in->report, code);
-	bool died = !code && (!told || !keeper_wait_for_end(in->alive));
+	bool told = write(socket, &code, sizeof code) == sizeof code;
+	bool died = !code && (!told || !keeper_wait_for_end(socket));
 	if (!code && !stays)
 		(void)rmdir(folder);
 	if (!stays || !died || snprintf(ctl, sizeof ctl, "%s/ctl", folder) >= (int)sizeof ctl)
@@ -119,61 +106,35 @@ static void keeper_keep_session(const struct keeper_pipes *in, const char *folde
 
 /* ---- in the command ---- */
 
-static int keeper_make_pipes(struct keeper_pipes *command, struct keeper_pipes *keeper,
-			     struct err *e)
+/* Returns in both processes, as fork does: k->process is 0 in the keeper. *socket is this process's
+ * end of the connection: the keeper sends 0 or an errno once, and notices when the command's end is
+ * closed. */
+static int keeper_begin(struct keeper *k, int *socket, struct err *e)
 {
-	int alive[2], told[2];
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0,
-		       alive)) /* MSG_NOSIGNAL needs a socket */
-		return err_sys(e, errno, "cannot make a pipe");
-	if (pipe2(told, O_CLOEXEC)) {
-		int code = err_sys(e, errno, "cannot make a pipe");
-		close(alive[0]);
-		close(alive[1]);
-		return code;
-	}
-	*command = (struct keeper_pipes){alive[1], told[0]};
-	*keeper = (struct keeper_pipes){alive[0], told[1]};
-	return 0;
-}
-
-static void keeper_close_pipes(const struct keeper_pipes *ends)
-{
-	close(ends->alive);
-	close(ends->report);
-}
-
-/* Returns in both processes, as fork does: k->process is 0 in the keeper. */
-static int keeper_begin(struct keeper *k, struct keeper_pipes *ends, struct err *e)
-{
-	struct keeper_pipes other;
-	int code = keeper_make_pipes(ends, &other, e);
-	if (code)
-		return code;
+	int ends[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return err_sys(e, errno, "cannot make a socket");
 	pid_t process = fork();
-	if (process < 0) {
-		code = err_sys(e, errno, "cannot start a process");
-		keeper_close_pipes(ends);
-	} else if (!process) {
-		struct keeper_pipes commands = *ends;
-		*ends = other;
-		other = commands;
+	int failed = errno;
+	*k = (struct keeper){.process = process > 0 ? process : 0, .socket = ends[1]};
+	*socket = ends[process == 0 ? 0 : 1];
+	close(ends[process == 0 ? 1 : 0]);
+	if (process == 0)
 		keeper_detach();
-	}
-	keeper_close_pipes(&other);
-	*k = (struct keeper){.process = process > 0 ? process : 0, .pipe = ends->alive};
-	return code;
+	if (process >= 0)
+		return 0;
+	close(*socket);
+	return err_sys(e, failed, "cannot start a process");
 }
 
 /* Waits for the keeper's report: 0, or the errno for which nothing was made. */
-static int keeper_hear(struct keeper *k, int from)
+static int keeper_hear(struct keeper *k)
 {
 	int code = ECANCELED;
 	ssize_t n;
 	do
-		n = read(from, &code, sizeof code);
+		n = read(k->socket, &code, sizeof code);
 	while (n < 0 && errno == EINTR);
-	close(from);
 	if (n == sizeof code && !code)
 		return 0;
 	keeper_end(k);
@@ -182,13 +143,13 @@ static int keeper_hear(struct keeper *k, int from)
 
 int keeper_of_session(struct keeper *k, const char *folder, bool stays, struct err *e)
 {
-	struct keeper_pipes ends;
-	int code = keeper_begin(k, &ends, e);
+	int socket;
+	int code = keeper_begin(k, &socket, e);
 	if (!code && !k->process) {
-		keeper_keep_session(&ends, folder, stays);
+		keeper_keep_session(socket, folder, stays);
 		_exit(0);
 	}
-	if (!code && (code = keeper_hear(k, ends.report)))
+	if (!code && (code = keeper_hear(k)))
 		return err_sys(e, code, "cannot make the session %s", folder);
 	return code;
 }
@@ -211,18 +172,18 @@ static char *keeper_make_folder(struct err *e)
 
 int keeper_of_mount(struct keeper *k, const char *path, char **mountpoint, struct err *e)
 {
-	struct keeper_pipes ends;
+	int socket;
 	*mountpoint = keeper_make_folder(e);
 	if (!*mountpoint)
 		return -e->code;
-	int code = keeper_begin(k, &ends, e);
+	int code = keeper_begin(k, &socket, e);
 	if (!code && !k->process) {
-		keeper_keep_mount(&ends, path, *mountpoint);
+		keeper_keep_mount(socket, path, *mountpoint);
 		_exit(0);
 	}
 	if (code)
 		(void)rmdir(*mountpoint);
-	else if (keeper_hear(k, ends.report))
+	else if (keeper_hear(k))
 		code = err_set(e, ECANCELED, "%s could not be mounted", path);
 	return code;
 }
@@ -231,8 +192,8 @@ void keeper_end(struct keeper *k)
 {
 	if (!k->process)
 		return;
-	(void)!send(k->pipe, &orderly, 1, MSG_NOSIGNAL);
-	close(k->pipe);
+	(void)!send(k->socket, &orderly, 1, MSG_NOSIGNAL);
+	close(k->socket);
 	(void)keeper_wait_for(k->process);
 	k->process = 0;
 }

@@ -1,5 +1,5 @@
 /* What must not outlive a command, even after kill -9: its own session, its own mount. A second
- * process, the keeper, waits for the command's end, which closes a pipe between them, and then
+ * process, the keeper, waits for the command's end, which closes a socket between them, and then
  * removes what was made. */
 #ifndef MOEFS_FS_COMMANDS_KEEPER_H
 #define MOEFS_FS_COMMANDS_KEEPER_H
@@ -11,7 +11,7 @@
 
 struct keeper {
 	pid_t process; /* 0: none */
-	int pipe;      /* the keeper notices when it closes */
+	int socket;    /* the keeper notices when it closes */
 };
 
 /* Makes a session and removes it at the end. A session that `stays` may exist already (else
