@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -21,25 +22,6 @@ static const char ours[] = "fuse.moefs";
 /* ---- unmounting ---- */
 
 enum { NOT_FOUND = 127 };
-
-/* Reads the helper's standard error to its end, so that it never waits; keeps the first line. */
-static void mountpoint_collect(int from, char *said, size_t size)
-{
-	size_t used = 0;
-	char rest[512];
-	for (;;) {
-		bool room = used + 1 < size;
-		ssize_t n =
-			read(from, room ? said + used : rest, room ? size - 1 - used : sizeof rest);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		used += room ? (size_t)n : 0;
-	}
-	said[used] = 0;
-	said[strcspn(said, "\n")] = 0;
-}
 
 static void mountpoint_exec_helper(const char *point, bool lazily, int out)
 {
@@ -54,22 +36,23 @@ static void mountpoint_exec_helper(const char *point, bool lazily, int out)
 	_exit(NOT_FOUND);
 }
 
+/* The helper's standard error is a file in memory: its first line is the reason of a failure. */
 static int mountpoint_run_helper(const char *point, bool lazily, struct err *e)
 {
 	char said[512];
-	int ends[2], status = 0;
-	if (pipe2(ends, O_CLOEXEC))
-		return err_sys(e, errno, "cannot make a pipe");
+	int status = 0, out = memfd_create("fusermount3", MFD_CLOEXEC);
+	if (out < 0)
+		return err_sys(e, errno, "cannot make a file in memory");
 	pid_t child = fork();
 	if (child == 0)
-		mountpoint_exec_helper(point, lazily, ends[1]);
+		mountpoint_exec_helper(point, lazily, out);
 	int code = child < 0 ? errno : 0;
-	close(ends[1]);
-	if (!code)
-		mountpoint_collect(ends[0], said, sizeof said);
-	close(ends[0]);
 	while (!code && waitpid(child, &status, 0) < 0)
 		code = errno == EINTR ? 0 : errno;
+	ssize_t n = pread(out, said, sizeof said - 1, 0);
+	said[n > 0 ? n : 0] = 0;
+	said[strcspn(said, "\n")] = 0;
+	close(out);
 	if (code)
 		return err_sys(e, code, "cannot start fusermount3");
 	if (status == 0)
