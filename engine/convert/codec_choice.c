@@ -1,17 +1,16 @@
-/* The choice of a codec. A few experts, spread over the model, are coded and decoded again; the
- * device is read from. What decides is how long a layer waits for the experts that it lacks. */
-#include "engine/convert/codec_choice.h"
-
+/* The choice of a codec for a new store. A few experts, spread over the model, are coded and
+ * decoded again, and the device is read from. What decides is how long a layer waits for the
+ * experts that it lacks. */
 #include "cache/checksum.h"
+#include "cache/clock.h"
 #include "cache/codec.h"
 #include "cache/device.h"
-#include "cache/clock.h"
+#include "engine/convert/convert_inside.h"
 #include "engine/source/source_file.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SAMPLES = 4, DECODERS_MOST = 8 }; /* 8 of them outrun any one device */
+enum { SAMPLES = 4, DECODERS_MOST = 8 }; /* 8 decoders outrun any one device */
 static const double decoding_seconds = .03;
 /* Decoding takes cores from arithmetic, and the figures are of a moment: a tie is no gain. */
 static const double least_gain = 1.05;
 
-/* The records that a layer lacks come one after the other. Coded, the device and the decoding of
- * those that came before go on at once, and the slower of them sets the pace; decoding the last one
- * begins when its read ends, and one thread does it. Seconds for one byte of each record: */
+/* The records that a layer lacks come one after the other. Coded, the device reads the next record
+ * while earlier ones are decoded, and the slower of the two sets the pace; decoding the last record
+ * begins when its read ends, and one thread does it. All in seconds per byte of each record. */
 bool codec_pays(const struct codec_figures *f)
 {
 	if (f->device <= 0 || f->one <= 0 || f->all <= 0)
@@ -39,45 +38,44 @@ bool codec_pays(const struct codec_figures *f)
 
 /* ---- samples ---- */
 
-struct samples {
+struct codec_samples {
 	size_t record_most;
 	uint32_t count;
 	uint8_t *stored[SAMPLES];
 	size_t bytes[SAMPLES], record_bytes[SAMPLES]; /* stored, and decoded */
 };
 
-static void samples_free(struct samples *s)
+static void codec_free_samples(struct codec_samples *s)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		free(s->stored[i]);
 }
 
 /* An expert as its record will be: the checkpoint's own numbers, in the plan's order. */
-static int read_expert(uint8_t *record, const struct sources *sources, const struct plan *p,
-		       uint32_t layer, uint32_t expert, struct err *e)
+static int codec_read_record(uint8_t *record, const struct sources *sources, const struct plan *p,
+			     uint32_t layer, uint32_t expert, struct err *e)
 {
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
-		const struct tensor_id id = {plan_part_role(part), p->layer_of[layer], expert};
+	int failed = 0;
+	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
 		struct source from;
-		int failed = sources_find(sources, id, &from, e);
+		failed = sources_find(sources, plan_part_id(p, layer * p->experts + expert, part),
+				      &from, e);
 		if (!failed)
 			failed = sources_read(sources, &from, 0, from.rows,
 					      record + p->record[layer].part_offset[part], e);
-		if (failed)
-			return failed;
 	}
-	return 0;
+	return failed;
 }
 
-static int take_samples(struct samples *s, const struct sources *sources, const struct plan *p,
-			struct err *e)
+static int codec_take_samples(struct codec_samples *s, const struct sources *sources,
+			      const struct plan *p, struct err *e)
 {
-	uint32_t records = p->routed_layers * p->experts;
-	*s = (struct samples){.record_most = p->record_bytes};
+	uint32_t records = plan_records(p);
+	*s = (struct codec_samples){.record_most = p->record_bytes};
 	uint8_t *record = malloc(p->record_bytes);
 	int failed = 0;
 	for (uint32_t i = 0; i < SAMPLES && i < records && !failed; i++) {
-		/* One from each quarter of the layers, and never the same expert of them. */
+		/* One from each quarter of the layers, each time another expert. */
 		uint32_t layer = (uint32_t)((uint64_t)i * p->routed_layers / SAMPLES);
 		uint32_t expert = i * (p->experts / SAMPLES) % p->experts;
 		uint8_t *stored = malloc(codec_most(p->record_bytes));
@@ -86,7 +84,7 @@ static int take_samples(struct samples *s, const struct sources *sources, const 
 		if (!record || !stored)
 			failed = -ENOMEM;
 		else
-			failed = read_expert(record, sources, p, layer, expert, e);
+			failed = codec_read_record(record, sources, p, layer, expert, e);
 		if (!failed)
 			failed = codec_encode(stored, &s->bytes[i], record, s->record_bytes[i]);
 	}
@@ -94,11 +92,11 @@ static int take_samples(struct samples *s, const struct sources *sources, const 
 	if (failed == -ENOMEM)
 		err_set(e, ENOMEM, "out of memory for coding an expert");
 	if (failed)
-		samples_free(s);
+		codec_free_samples(s);
 	return failed;
 }
 
-static double share_stored(const struct samples *s)
+static double codec_share(const struct codec_samples *s)
 {
 	double bytes = 0, decoded = 0;
 	for (uint32_t i = 0; i < s->count; i++) {
@@ -110,29 +108,29 @@ static double share_stored(const struct samples *s)
 
 /* ---- speeds ---- */
 
-struct decoder {
-	const struct samples *samples;
+struct codec_decoder {
+	const struct codec_samples *samples;
 	uint64_t end_ns;
 	double speed; /* the result; 0 if it could not be measured */
 	pthread_t thread;
 };
 
-/* Of the calling thread, in seconds. */
-static double cpu_time(void)
+/* Seconds of the calling thread. */
+static double codec_cpu_time(void)
 {
 	struct timespec t;
 	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* cannot fail for this clock */
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* What store_unpack_expert does, over and over. The thread's own time counts: a store outlives the
- * neighbours that a core has at this moment. */
-static void *decode_samples(void *ctx)
+/* Repeats what store_unpack_expert does. The thread's own time counts: a store outlives the
+ * processes that share a core at this moment. */
+static void *codec_decode_samples(void *ctx)
 {
-	struct decoder *d = ctx;
-	const struct samples *s = d->samples;
+	struct codec_decoder *d = ctx;
+	const struct codec_samples *s = d->samples;
 	uint8_t *record = malloc(s->record_most + CODEC_TEMP);
-	double begin = cpu_time(), bytes = 0;
+	double begin = codec_cpu_time(), bytes = 0;
 	bool right = record;
 	for (uint32_t i = 0; right && (i < s->count || clock_ns() < d->end_ns); i++) {
 		uint32_t k = i % s->count;
@@ -142,23 +140,23 @@ static void *decode_samples(void *ctx)
 				      record + s->record_bytes[k]);
 		bytes += (double)s->record_bytes[k];
 	}
-	double seconds = cpu_time() - begin;
+	double seconds = codec_cpu_time() - begin;
 	free(record);
 	d->speed = right && seconds > 0 ? bytes / seconds : 0;
 	return NULL;
 }
 
-/* Bytes of records per second of several threads, which share caches and memory; 0 if that cannot
+/* Bytes of records per second by several threads, which share caches and memory; 0 if that cannot
  * be measured. */
-static double decode_speed(const struct samples *s, uint32_t threads)
+static double codec_decode_speed(const struct codec_samples *s, uint32_t threads)
 {
-	struct decoder d[DECODERS_MOST];
+	struct codec_decoder d[DECODERS_MOST];
 	uint32_t started = 0;
 	uint64_t end = clock_ns() + (uint64_t)(decoding_seconds * 1e9);
 	double speed = 0;
 	for (; started < threads; started++) {
-		d[started] = (struct decoder){.samples = s, .end_ns = end};
-		if (pthread_create(&d[started].thread, NULL, decode_samples, &d[started]))
+		d[started] = (struct codec_decoder){.samples = s, .end_ns = end};
+		if (pthread_create(&d[started].thread, NULL, codec_decode_samples, &d[started]))
 			break;
 	}
 	for (uint32_t i = 0; i < started; i++) {
@@ -170,24 +168,24 @@ static double decode_speed(const struct samples *s, uint32_t threads)
 
 /* ---- the device ---- */
 
-static bool is_shard(const char *name)
+/* The largest weights file of a source that lies on that device. */
+static bool codec_largest_file(const char *source, dev_t device, char *path, size_t size)
 {
 	static const char suffix[] = ".safetensors";
-	size_t n = strlen(name), end = sizeof suffix - 1;
-	return n > end && !strcmp(name + n - end, suffix);
-}
-
-/* The largest data file of a checkpoint's folder that lies on that device. */
-static bool largest_shard(const char *directory, dev_t device, char *path, size_t size)
-{
+	const size_t end = sizeof suffix - 1;
+	struct stat st;
 	off_t largest = 0;
-	DIR *d = opendir(directory);
+	if (source_is_file(source))
+		return !stat(source, &st) && st.st_dev == device &&
+		       snprintf(path, size, "%s", source) < (int)size;
+	DIR *d = opendir(source);
 	for (struct dirent *x; d && (x = readdir(d));) {
-		struct stat st;
-		if (!is_shard(x->d_name) || fstatat(dirfd(d), x->d_name, &st, 0) ||
-		    st.st_dev != device || st.st_size <= largest)
+		size_t n = strlen(x->d_name);
+		if (n <= end || strcmp(x->d_name + n - end, suffix) != 0 ||
+		    fstatat(dirfd(d), x->d_name, &st, 0) || st.st_dev != device ||
+		    st.st_size <= largest)
 			continue;
-		if (snprintf(path, size, "%s/%s", directory, x->d_name) < (int)size)
+		if (snprintf(path, size, "%s/%s", source, x->d_name) < (int)size)
 			largest = st.st_size;
 	}
 	if (d)
@@ -195,18 +193,8 @@ static bool largest_shard(const char *directory, dev_t device, char *path, size_
 	return largest > 0;
 }
 
-/* The same of a source, which may be one file. */
-static bool largest_file(const char *source, dev_t device, char *path, size_t size)
-{
-	struct stat st;
-	if (!source_is_file(source))
-		return largest_shard(source, device, path, size);
-	return !stat(source, &st) && st.st_dev == device &&
-	       snprintf(path, size, "%s", source) < (int)size;
-}
-
-/* The device of a folder that may yet have to be made: its parent is there. */
-static bool device_of(const char *folder, dev_t *device)
+/* The device of a folder. If the folder has yet to be made, its parent is there. */
+static bool codec_device_of(const char *folder, dev_t *device)
 {
 	char path[4096];
 	struct stat st;
@@ -222,24 +210,19 @@ static bool device_of(const char *folder, dev_t *device)
 	return found;
 }
 
-static double device_speed(const struct conversion *v)
+/* ---- choosing ---- */
+
+static void codec_measure(struct codec_choice *out, const struct conversion *v,
+			  const struct codec_samples *s)
 {
 	char path[4096];
 	dev_t device;
-	bool found = device_of(v->folder, &device) &&
-		     largest_file(v->directory, device, path, sizeof path);
-	return found ? device_read_speed(path) : 0;
-}
-
-/* ---- choosing ---- */
-
-static void choose_by_measurement(struct codec_choice *out, const struct conversion *v,
-				  const struct samples *s)
-{
 	uint32_t half = v->config->experts_per_token / 2;
+	bool found = codec_device_of(v->folder, &device) &&
+		     codec_largest_file(v->directory, device, path, sizeof path);
 	struct codec_figures f = {
-		.share = share_stored(s),
-		.device = device_speed(v),
+		.share = codec_share(s),
+		.device = found ? device_read_speed(path) : 0,
 		.threads = v->threads < DECODERS_MOST ? v->threads : DECODERS_MOST,
 		.missing = half > 0 ? half : 1,
 	};
@@ -247,8 +230,8 @@ static void choose_by_measurement(struct codec_choice *out, const struct convers
 		(void)snprintf(out->words, sizeof out->words, "the device cannot be measured");
 		return;
 	}
-	f.one = decode_speed(s, 1);
-	f.all = decode_speed(s, f.threads);
+	f.one = codec_decode_speed(s, 1);
+	f.all = codec_decode_speed(s, f.threads);
 	char instead[32] = ""; /* info/codec has the share of a store that is coded */
 	if (codec_pays(&f))
 		out->codec = CODEC_ZSTD;
@@ -260,9 +243,9 @@ static void choose_by_measurement(struct codec_choice *out, const struct convers
 }
 
 /* The codec of the store that is in the folder already, of the same checkpoint and recipe: begun by
- * an interrupted conversion or by another process, or finished by one just now. */
-static bool begun_with(const struct conversion *v, const struct recipe *asked,
-		       enum recipe_codec *codec)
+ * an interrupted conversion or by another process, or finished just now. */
+static bool codec_begun_with(const struct conversion *v, const struct recipe *asked,
+			     enum recipe_codec *codec)
 {
 	struct store_key key;
 	struct recipe r;
@@ -286,21 +269,20 @@ int codec_choose(struct codec_choice *out, const struct conversion *v,
 		 const struct sources *sources, const struct plan *p, struct err *e)
 {
 	const struct recipe *asked = &p->recipe;
-	struct samples s;
+	struct codec_samples s;
 	*out = (struct codec_choice){.codec = CODEC_NONE};
 	if (asked->codec == CODEC_NONE || !recipe_can_code(asked) || !p->record_bytes ||
-	    begun_with(v, asked, &out->codec))
+	    codec_begun_with(v, asked, &out->codec))
 		return 0;
-	int failed = take_samples(&s, sources, p, e);
+	int failed = codec_take_samples(&s, sources, p, e);
 	if (failed)
 		return failed;
-	double records = (double)p->routed_layers * p->experts;
-	out->expected_bytes =
-		(uint64_t)(share_stored(&s) * (double)plan_records_bytes(p) / records);
+	out->expected_bytes = (uint64_t)(codec_share(&s) * (double)plan_records_bytes(p) /
+					 (double)plan_records(p));
 	if (asked->codec == CODEC_ZSTD)
 		out->codec = CODEC_ZSTD;
 	else
-		choose_by_measurement(out, v, &s);
-	samples_free(&s);
+		codec_measure(out, v, &s);
+	codec_free_samples(&s);
 	return 0;
 }

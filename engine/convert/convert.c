@@ -1,8 +1,6 @@
 /* A conversion's beginning and end, and the threads that convert all at once. */
-#include "engine/convert/convert.h"
-#include "engine/convert/codec_choice.h"
-#include "engine/convert/converter.h"
-#include "engine/convert/store_header.h"
+#include "engine/convert/convert_inside.h"
+#include "engine/convert/store_folder.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,16 +8,17 @@
 
 /* ---- all threads at once ---- */
 
-/* More threads than compute: some wait for the source's disk meanwhile. Rounding by what is known
- * of inputs takes so long, and so much memory for each, that there it is not worth it. */
+/* More threads than compute, since some wait for the source's disk. Not where weights are rounded
+ * by moments: that takes too long, and too much memory per thread. */
 enum { WAITING_THREADS = 4 };
 
 /* Does job i with a buffer that holds any chunk and any record. */
-typedef int job_fn(struct converter *c, struct encoder *x, void *buffer, uint32_t i, struct err *e);
+typedef int convert_job_fn(struct converter *c, struct encoder *x, void *buffer, uint32_t i,
+			   struct err *e);
 
-struct crew { /* what the threads of one run share */
+struct convert_crew { /* what the threads of one run share */
 	struct converter *converter;
-	job_fn *job;
+	convert_job_fn *job;
 	uint32_t jobs;
 	_Atomic uint32_t next;
 	_Atomic bool failed;
@@ -27,14 +26,14 @@ struct crew { /* what the threads of one run share */
 	struct err error;     /* the first failure */
 };
 
-struct crew_thread {
-	struct crew *crew;
+struct convert_crew_thread {
+	struct convert_crew *crew;
 	struct encoder *encoder;
 	void *buffer;
 	pthread_t thread;
 };
 
-static void crew_fail(struct crew *w, const struct err *e)
+static void convert_crew_fail(struct convert_crew *w, const struct err *e)
 {
 	pthread_mutex_lock(&w->lock);
 	if (!atomic_exchange(&w->failed, true))
@@ -42,27 +41,27 @@ static void crew_fail(struct crew *w, const struct err *e)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void crew_note(struct converter *c, uint32_t unit, int failed, const struct err *e)
+static void convert_crew_note(struct converter *c, uint32_t unit, int failed, const struct err *e)
 {
 	(void)unit;
 	if (failed)
-		crew_fail(c->crew, e);
+		convert_crew_fail(c->crew, e);
 }
 
-/* What becomes of units is the crew's from now on, or no more. */
-static void crew_listen(struct converter *c, struct crew *w)
+/* From now on the crew hears what comes of units; NULL: the rest does. */
+static void convert_set_crew(struct converter *c, struct convert_crew *w)
 {
 	pthread_mutex_lock(&c->lock);
-	converter_wait_for_users(c);
+	convert_wait_for_users(c);
 	c->crew = w;
-	c->note = w ? crew_note : convert_rest_note;
+	c->note = w ? convert_crew_note : convert_rest_note;
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void *crew_main(void *arg)
+static void *convert_crew_main(void *arg)
 {
-	struct crew_thread *t = arg;
-	struct crew *w = t->crew;
+	struct convert_crew_thread *t = arg;
+	struct convert_crew *w = t->crew;
 	uint32_t i;
 	while (!atomic_load(&w->failed) && (i = atomic_fetch_add(&w->next, 1)) < w->jobs) {
 		struct err e = {0};
@@ -70,36 +69,35 @@ static void *crew_main(void *arg)
 				     ? err_set(&e, ECANCELED, "the conversion was stopped")
 				     : w->job(w->converter, t->encoder, t->buffer, i, &e);
 		if (failed)
-			crew_fail(w, &e);
+			convert_crew_fail(w, &e);
 	}
 	return NULL;
 }
 
-static void crew_start(struct crew *w, struct crew_thread *threads, uint32_t count)
+static void convert_crew_run(struct convert_crew *w, struct convert_crew_thread *threads,
+			     uint32_t count)
 {
-	const struct plan *p = w->converter->plan;
-	size_t chunk = encode_chunk_bytes(p);
-	size_t bytes = chunk > p->record_bytes ? chunk : p->record_bytes;
-	struct err e;
+	const struct converter *c = w->converter;
+	size_t chunk = encoder_chunk_bytes(c->plan);
+	size_t bytes = chunk > c->plan->record_bytes ? chunk : c->plan->record_bytes;
+	const struct err no_memory = {.code = ENOMEM,
+				      .text = "out of memory for converting the checkpoint"};
 	uint32_t started = 0;
 	for (uint32_t i = 0; i < count; i++) {
+		struct err ignored;
 		threads[i].crew = w;
 		threads[i].buffer = malloc(bytes);
-		if (encoder_create(&threads[i].encoder, p, &w->converter->sources,
-				   w->converter->v.kernels, &e) ||
+		if (encoder_create(&threads[i].encoder, c->plan, &c->sources, c->v.kernels,
+				   &ignored) ||
 		    !threads[i].buffer)
-			crew_fail(w, &(struct err){
-					     .code = ENOMEM,
-					     .text = "out of memory for converting the checkpoint",
-				     });
+			convert_crew_fail(w, &no_memory);
 		if (threads[i].encoder)
-			encoder_know(threads[i].encoder, w->converter->v.moments,
-				     w->converter->v.stop);
+			encoder_know(threads[i].encoder, c->v.moments, c->v.stop);
 	}
-	while (started + 1 < count &&
-	       !pthread_create(&threads[started].thread, NULL, crew_main, &threads[started]))
+	while (started + 1 < count && !pthread_create(&threads[started].thread, NULL,
+						      convert_crew_main, &threads[started]))
 		started++; /* fewer threads do */
-	crew_main(&threads[count - 1]);
+	convert_crew_main(&threads[count - 1]);
 	for (uint32_t i = 0; i < started; i++)
 		pthread_join(threads[i].thread, NULL);
 	for (uint32_t i = 0; i < count; i++) {
@@ -108,18 +106,18 @@ static void crew_start(struct crew *w, struct crew_thread *threads, uint32_t cou
 	}
 }
 
-/* Does all the jobs, or fails with the first failure. */
-static int run(struct converter *c, job_fn *job, uint32_t jobs, struct err *e)
+/* Does all jobs, or fails with the first failure. */
+static int convert_run_jobs(struct converter *c, convert_job_fn *job, uint32_t jobs, struct err *e)
 {
-	struct crew w = {.converter = c, .job = job, .jobs = jobs};
+	struct convert_crew w = {.converter = c, .job = job, .jobs = jobs};
 	uint32_t count = c->v.threads + (c->v.moments ? 0 : WAITING_THREADS);
-	struct crew_thread *threads = calloc(count, sizeof *threads);
+	struct convert_crew_thread *threads = calloc(count, sizeof *threads);
 	if (!threads)
 		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
 	pthread_mutex_init(&w.lock, NULL);
-	crew_listen(c, &w);
-	crew_start(&w, threads, count);
-	crew_listen(c, NULL);
+	convert_set_crew(c, &w);
+	convert_crew_run(&w, threads, count);
+	convert_set_crew(c, NULL);
 	pthread_mutex_destroy(&w.lock);
 	free(threads);
 	if (!atomic_load(&w.failed))
@@ -128,15 +126,15 @@ static int run(struct converter *c, job_fn *job, uint32_t jobs, struct err *e)
 	return -e->code;
 }
 
-static int dense_job(struct converter *c, struct encoder *x, void *buffer, uint32_t i,
-		     struct err *e)
+/* Job i is the i-th chunk of all dense tensors. */
+static int convert_dense_job(struct converter *c, struct encoder *x, void *buffer, uint32_t i,
+			     struct err *e)
 {
 	const struct plan_tensor *t = c->plan->dense;
 	for (; i >= t->chunks; t++)
 		i -= t->chunks;
 	uint32_t unit = c->records + t->first_unit + i;
-	struct shape s = t->shape;
-	s.rows = plan_chunk_rows(t, i);
+	const struct shape s = plan_chunk_shape(t, i);
 	bool has[PLAN_PIECES], all = true;
 	for (uint32_t k = 0; k < PLAN_PIECES; k++) {
 		has[k] = !plan_piece_bytes(&s, k) ||
@@ -144,31 +142,31 @@ static int dense_job(struct converter *c, struct encoder *x, void *buffer, uint3
 		all = all && has[k];
 	}
 	uint8_t *piece = buffer;
-	int failed = all ? 0 : encode_chunk(x, t, i, buffer, e);
+	int failed = all ? 0 : encoder_chunk(x, t, i, buffer, e);
 	for (uint32_t k = 0; k < PLAN_PIECES && !failed; k++) {
 		struct store_put *put;
 		if (!has[k])
 			failed = store_put_begin(c->writer, unit + k * t->chunks, &put, e);
 		if (!has[k] && !failed)
-			converter_leave(c, put, unit + k * t->chunks, piece,
-					plan_piece_bytes(&s, k));
+			convert_put_unit(c, put, unit + k * t->chunks, piece,
+					 plan_piece_bytes(&s, k));
 		piece += plan_piece_bytes(&s, k);
 	}
 	if (!failed)
-		converter_count_chunk(c, t, i);
+		convert_count_chunk(c, t, i);
 	return failed;
 }
 
-static int expert_job(struct converter *c, struct encoder *x, void *buffer, uint32_t unit,
-		      struct err *e)
+static int convert_expert_job(struct converter *c, struct encoder *x, void *buffer, uint32_t unit,
+			      struct err *e)
 {
 	struct store_put *put;
-	int failed = converter_make_expert(c, x, unit, buffer, &put, e);
+	int failed = convert_begin_expert(c, x, unit, buffer, &put, e);
 	if (!failed)
-		converter_leave_expert(c, put, unit, buffer);
+		convert_put_expert(c, put, unit, buffer);
 	if (failed != -EEXIST)
 		return failed;
-	converter_count(c, unit); /* an earlier conversion's: nobody else is at work here */
+	convert_count_expert(c, unit); /* an earlier conversion made it: nobody else is at work */
 	return 0;
 }
 
@@ -177,15 +175,16 @@ static int convert_dense(struct converter *c, struct err *e)
 	uint32_t jobs = 0;
 	for (uint32_t i = 0; i < c->plan->dense_count; i++)
 		jobs += c->plan->dense[i].chunks;
-	converter_begin_progress(c);
-	return run(c, dense_job, jobs, e);
+	convert_begin_progress(c);
+	return convert_run_jobs(c, convert_dense_job, jobs, e);
 }
 
 /* ---- beginning ---- */
 
-/* A plan for one choice of recipe, and what the store's writer must know of it. */
-static int describe(struct converter *c, enum format kept, enum norm_type norms,
-		    struct store_headers *headers, struct store_plan *out, struct err *e)
+/* Makes the plan for these facts of the checkpoint, and what the store's writer must know of it.
+ * The caller frees *headers. */
+static int convert_describe(struct converter *c, enum format kept, enum norm_type norms,
+			    struct store_headers *headers, struct store_plan *out, struct err *e)
 {
 	struct plan *p = c->plan;
 	recipe_keep(&c->v.recipe, kept, norms);
@@ -204,81 +203,69 @@ static int describe(struct converter *c, enum format kept, enum norm_type norms,
 	return failed;
 }
 
-/* Whether an earlier conversion here had found out that F16 does not do. */
-static bool left_with_f32_norms(struct converter *c, enum format kept)
+/* True: an earlier conversion in the folder found that F16 does not hold the norms. */
+static bool convert_left_f32_norms(struct converter *c, enum format kept)
 {
 	struct store_headers headers;
 	struct store_plan sp;
 	struct store_key unfinished;
 	if (store_unfinished(c->v.folder, &unfinished) ||
-	    describe(c, kept, NORM_F32, &headers, &sp, NULL))
+	    convert_describe(c, kept, NORM_F32, &headers, &sp, NULL))
 		return false;
 	bool left = store_interrupted(c->v.folder, &sp);
 	store_headers_free(&headers);
 	return left;
 }
 
-static int begin_with(struct converter *c, enum format kept, enum norm_type norms, struct err *e)
+static int convert_begin_norms(struct converter *c, enum format kept, enum norm_type norms,
+			       struct err *e)
 {
 	struct store_headers headers;
 	struct store_plan sp;
-	int failed = describe(c, kept, norms, &headers, &sp, e);
+	int failed = convert_describe(c, kept, norms, &headers, &sp, e);
 	if (failed)
 		return failed;
-	c->records = c->plan->routed_layers * c->plan->experts;
+	c->records = plan_records(c->plan);
 	failed = store_writer_open(&c->writer, c->v.folder, &sp, e);
 	store_headers_free(&headers);
 	if (!failed)
-		failed = store_writer_defer(c->writer, converter_committed, c, e);
+		failed = store_writer_defer(c->writer, convert_committed, c, e);
 	if (!failed)
 		failed = witness_open(c->v.witness, e);
 	if (!failed)
 		failed = convert_dense(c, e);
-	/* Only what the next mount would do the same way again is kept. */
+	/* Only what the next mount would do the same way is kept. */
 	bool again =
 		failed == -ECANCELED || failed == -EIO || failed == -ESTALE || failed == -EBUSY;
 	if (failed && c->writer) {
 		again |= failed == -ENOSPC && store_writer_resumed(c->writer);
-		converter_close_writer(c, c->writer, again);
+		convert_close_writer(c, c->writer, again);
 		c->writer = NULL;
 	}
 	return failed;
 }
 
-static int begin(struct converter *c, struct err *e)
+static int convert_begin_source(struct converter *c, struct err *e)
 {
 	int failed = sources_open(&c->sources, c->v.directory, c->v.config, e);
-	if (failed)
-		return failed;
-	c->v.recipe.draft = c->sources.draft;
-	if (c->v.recipe.as_published)
-		failed = published_find(&c->published, &c->sources, e);
-	c->v.recipe.published = &c->published;
 	if (!failed)
-		failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
-	if (!failed)
-		failed = sources_check(&c->sources, c->plan, e);
+		failed = sources_plan(&c->sources, &c->published, &c->v.recipe, c->plan, e);
 	if (!failed)
 		failed = witness_attach(c->v.witness, package_files(c->sources.package), e);
 	if (failed)
 		return failed;
-	enum format kept = sources_kept_format(&c->sources);
+	enum format kept = c->v.recipe.kept;
 	enum norm_type norms = c->v.recipe.norms;
-	if (norms == NORM_F16 && left_with_f32_norms(c, kept))
+	if (norms == NORM_F16 && convert_left_f32_norms(c, kept))
 		norms = NORM_F32;
-	failed = begin_with(c, kept, norms, e);
+	failed = convert_begin_norms(c, kept, norms, e);
 	if (failed == -ERANGE)
-		failed = begin_with(c, kept, NORM_F32, e);
+		failed = convert_begin_norms(c, kept, NORM_F32, e);
 	if (failed)
 		return failed;
 	c->in = calloc((size_t)c->records + 1, sizeof *c->in);
 	c->damaged = calloc((size_t)c->records + 1, sizeof *c->damaged);
 	return c->in && c->damaged ? 0 : err_set(e, ENOMEM, "out of memory for a list of experts");
-}
-
-const char *convert_codec_words(const struct converter *c)
-{
-	return c->codec_words;
 }
 
 int convert_begin(struct converter **out, const struct conversion *v, struct plan *plan,
@@ -295,7 +282,7 @@ int convert_begin(struct converter **out, const struct conversion *v, struct pla
 	c->plan = plan;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->changed, NULL);
-	int failed = begin(c, e);
+	int failed = convert_begin_source(c, e);
 	if (failed) {
 		convert_close(c);
 		plan_free(plan);
@@ -303,6 +290,11 @@ int convert_begin(struct converter **out, const struct conversion *v, struct pla
 	}
 	*out = c;
 	return 0;
+}
+
+const char *convert_codec_words(const struct converter *c)
+{
+	return c->codec_words;
 }
 
 int convert_view(struct converter *c, struct store **out, struct err *e)
@@ -316,20 +308,20 @@ int convert_view(struct converter *c, struct store **out, struct err *e)
 
 int convert_finish(struct converter *c, struct err *e)
 {
-	int failed = run(c, expert_job, c->records, e);
+	int failed = convert_run_jobs(c, convert_expert_job, c->records, e);
 	c->differently = failed && failed != -ECANCELED && failed != -EIO && failed != -ESTALE;
-	return failed ? failed : converter_publish(c, e);
+	return failed ? failed : convert_publish(c, e);
 }
 
 void convert_close(struct converter *c)
 {
 	if (!c)
 		return;
-	converter_rest_end(c);
+	convert_rest_end(c);
 	if (c->writer || c->complete)
-		converter_let_go(c, c->writer ? c->writer : c->complete);
+		convert_close_writer(c, c->writer ? c->writer : c->complete, !c->differently);
 	sources_close(&c->sources);
-	published_free(&c->published);
+	sources_free_published(&c->published);
 	witness_free(c->v.witness);
 	atomic_store(&c->v.progress->total, 0);
 	pthread_cond_destroy(&c->changed);

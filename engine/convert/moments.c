@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 2 }; /* 1 counted look-ahead among the inputs of routers: it is gathered anew */
+enum { VERSION = 2 }; /* version 1 counted look-ahead among the inputs of routers; it is not read */
 static const char magic[8] = "moefs\nMO", file_name[] = "moments", partial[] = "moments.new";
 
 struct moments_header {
@@ -22,29 +22,30 @@ struct moments_header {
 
 struct moments_entry {
 	uint32_t role, layer, expert, cols;
-	uint32_t block; /* columns of which all pairs are there */
+	uint32_t block; /* columns whose pairs are all summed */
 	uint32_t unused;
 	uint64_t tokens;
-	uint64_t at; /* of its sums in the file */
+	uint64_t at; /* offset of its sums in the file */
 };
 
 struct moments {
 	const struct plan *plan;
-	uint32_t *of_layer;  /* [layers + 1][TENSOR_ROLES]: entry + 1; outputs are the last layer */
-	uint32_t *of_expert; /* [routed layers][experts][2]: of gate and up, of down */
-	uint32_t pairs;	     /* what blocks are at most, and of experts */
-	uint32_t expert_pairs;
+	uint32_t
+		*of_layer; /* [layers + 1][TENSOR_ROLES]: entry + 1; the last row is the output's */
+	uint32_t *of_expert;   /* [routed layers][experts][2]: of gate and up, of down */
+	uint32_t pairs;	       /* columns of a block, at most */
+	uint32_t expert_pairs; /* the same of experts' own sums; 0: they have none */
 	struct moments_header *file;
 	struct moments_entry *entry;
-	bool counting; /* there is no file yet: entries are counted */
+	bool counting; /* there is no file yet: entries are only counted */
 	uint32_t count;
 	uint64_t bytes;
 };
 
-/* ---- which there are ---- */
+/* ---- the list of sums ---- */
 
-/* The first of those that have the same input. */
-static enum tensor_role first_with_input(enum tensor_role role)
+/* The first of the roles that have the same input. */
+static enum tensor_role moments_first_role(enum tensor_role role)
 {
 	static const uint8_t first[TENSOR_ROLES] = {
 		[TENSOR_K] = TENSOR_Q,
@@ -59,17 +60,17 @@ static enum tensor_role first_with_input(enum tensor_role role)
 
 bool moments_counts(enum tensor_role role)
 {
-	return first_with_input(role) == role;
+	return moments_first_role(role) == role;
 }
 
-static bool is_rounded(const struct shape *s)
+static bool moments_rounds(const struct shape *s)
 {
 	return format_tq_bits(s->format) != 0;
 }
 
-static uint32_t *place_of(const struct moments *m, struct tensor_id id)
+static uint32_t *moments_place(const struct moments *m, struct tensor_id id)
 {
-	enum tensor_role role = first_with_input(id.role);
+	enum tensor_role role = moments_first_role(id.role);
 	const struct plan *p = m->plan;
 	if (tensor_roles[role].place == PLACE_EXPERT && id.expert != MOMENTS_ALL) {
 		uint32_t routed = p->routed_of[id.layer];
@@ -81,69 +82,69 @@ static uint32_t *place_of(const struct moments *m, struct tensor_id id)
 	return &m->of_layer[(size_t)(of_layer ? id.layer : p->layers) * TENSOR_ROLES + role];
 }
 
-static uint64_t triangle(uint64_t n)
+static uint64_t moments_triangle(uint64_t n)
 {
 	return n * (n + 1) / 2;
 }
 
-static uint64_t sum_floats(uint32_t cols, uint32_t block)
+static uint64_t moments_floats(uint32_t cols, uint32_t block)
 {
 	uint32_t rest = cols % block;
-	return cols / block * triangle(block) + triangle(rest);
+	return cols / block * moments_triangle(block) + moments_triangle(rest);
 }
 
 /* Adds an entry for a tensor's input, unless there is one. */
-static void list(struct moments *m, struct tensor_id id, uint32_t cols, uint32_t pairs)
+static void moments_list(struct moments *m, struct tensor_id id, uint32_t cols, uint32_t pairs)
 {
-	uint32_t *place = place_of(m, id), block = pairs < cols ? pairs : cols;
+	uint32_t *place = moments_place(m, id), block = pairs < cols ? pairs : cols;
 	if (*place && m->counting)
 		return;
 	if (m->counting) {
 		*place = ++m->count;
-		m->bytes += sum_floats(cols, block) * sizeof(float);
+		m->bytes += moments_floats(cols, block) * sizeof(float);
 		return;
 	}
 	struct moments_entry *e = &m->entry[*place - 1];
 	if (e->cols)
 		return;
 	*e = (struct moments_entry){
-		.role = first_with_input(id.role),
+		.role = moments_first_role(id.role),
 		.layer = id.layer,
 		.expert = id.expert,
 		.cols = cols,
 		.block = block,
 		.at = m->bytes,
 	};
-	m->bytes += sum_floats(cols, block) * sizeof(float);
+	m->bytes += moments_floats(cols, block) * sizeof(float);
 }
 
-static void list_record(struct moments *m, uint32_t routed)
+static void moments_list_record(struct moments *m, uint32_t routed)
 {
 	const struct plan *p = m->plan;
 	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
 		const struct shape *s = &p->record[routed].part[part];
 		struct tensor_id id = {plan_part_role(part), p->layer_of[routed], MOMENTS_ALL};
-		if (!is_rounded(s))
+		if (!moments_rounds(s))
 			continue;
-		list(m, id, s->cols, m->pairs);
+		moments_list(m, id, s->cols, m->pairs);
 		for (id.expert = 0; id.expert < p->experts && m->expert_pairs; id.expert++)
-			list(m, id, s->cols, m->expert_pairs);
+			moments_list(m, id, s->cols, m->expert_pairs);
 	}
 }
 
-static void list_all(struct moments *m)
+static void moments_list_all(struct moments *m)
 {
 	const struct plan *p = m->plan;
 	for (uint32_t i = 0; i < p->dense_count; i++)
-		if (is_rounded(&p->dense[i].shape))
-			list(m, p->dense[i].id, p->dense[i].shape.cols, m->pairs);
+		if (moments_rounds(&p->dense[i].shape))
+			moments_list(m, p->dense[i].id, p->dense[i].shape.cols, m->pairs);
 	for (uint32_t routed = 0; routed < p->routed_layers; routed++)
-		list_record(m, routed);
+		moments_list_record(m, routed);
 }
 
 /* ---- life ---- */
 
-static void count(struct moments *m)
+static void moments_count(struct moments *m)
 {
 	const struct plan *p = m->plan;
 	memset(m->of_layer, 0, (size_t)(p->layers + 1) * TENSOR_ROLES * sizeof *m->of_layer);
@@ -152,17 +153,17 @@ static void count(struct moments *m)
 	m->count = 0;
 	m->bytes = 0;
 	m->counting = true;
-	list_all(m);
+	moments_list_all(m);
 	m->counting = false;
 	m->bytes += sizeof *m->file + m->count * sizeof *m->entry + sizeof(uint64_t);
 }
 
-/* Of more columns than that pairs are known in blocks: who rounds by them has a few squares of that
- * many numbers for each thread (rounding.h), of 4 MiB each, and takes the third power of time. */
+/* Columns of a block at most. Rounding by a block (rounding.h) needs a few squares of so many
+ * numbers per thread, of 4 MiB each, and the third power of time. */
 enum { MOST_BLOCK = 8 * TQ_GROUP };
 
-/* The most that is known of each input in so many bytes. */
-static int choose(struct moments *m, uint64_t most, struct err *e)
+/* Chooses the largest blocks for which all sums fit into `most` bytes. */
+static int moments_choose(struct moments *m, uint64_t most, struct err *e)
 {
 	static const uint32_t pairs[][2] = {
 		{MOST_BLOCK, MOST_BLOCK},
@@ -177,22 +178,21 @@ static int choose(struct moments *m, uint64_t most, struct err *e)
 	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
 		m->pairs = pairs[i][0];
 		m->expert_pairs = pairs[i][1];
-		count(m);
+		moments_count(m);
 		if (m->bytes <= most)
 			return 0;
 	}
 	return err_set(e, ENOMEM,
-		       "what is to be known of this model's inputs takes %llu bytes; %llu are "
-		       "allowed",
+		       "the moments of this model's inputs take %llu bytes; %llu are allowed",
 		       (unsigned long long)m->bytes, (unsigned long long)most);
 }
 
-static int fill(struct moments *m, const struct moments_key *key, struct err *e)
+static int moments_make_file(struct moments *m, const struct moments_key *key, struct err *e)
 {
 	uint64_t bytes = m->bytes;
 	m->file = calloc(1, bytes);
 	if (!m->file)
-		return err_set(e, ENOMEM, "out of memory for what is known of a model's inputs");
+		return err_set(e, ENOMEM, "out of memory for the moments of a model's inputs");
 	*m->file = (struct moments_header){
 		.version = VERSION,
 		.count = m->count,
@@ -203,7 +203,7 @@ static int fill(struct moments *m, const struct moments_key *key, struct err *e)
 	memcpy(m->file->magic, magic, sizeof magic);
 	m->entry = (struct moments_entry *)(void *)(m->file + 1);
 	m->bytes = sizeof *m->file + m->count * sizeof *m->entry;
-	list_all(m);
+	moments_list_all(m);
 	m->bytes = bytes;
 	return 0;
 }
@@ -214,15 +214,16 @@ int moments_create(struct moments **out, const struct plan *p, const struct mome
 	struct moments *m = calloc(1, sizeof *m);
 	*out = m;
 	if (!m)
-		return err_set(e, ENOMEM, "out of memory for what is known of a model's inputs");
+		return err_set(e, ENOMEM, "out of memory for the moments of a model's inputs");
 	m->plan = p;
 	m->of_layer = calloc((size_t)(p->layers + 1) * TENSOR_ROLES, sizeof *m->of_layer);
 	m->of_expert = calloc((size_t)p->routed_layers * p->experts * 2 + 1, sizeof *m->of_expert);
-	int failed = m->of_layer && m->of_expert
-			     ? choose(m, most, e)
-			     : err_set(e, ENOMEM, "out of memory for what is known of inputs");
+	int failed =
+		m->of_layer && m->of_expert
+			? moments_choose(m, most, e)
+			: err_set(e, ENOMEM, "out of memory for the moments of a model's inputs");
 	if (!failed)
-		failed = fill(m, key, e);
+		failed = moments_make_file(m, key, e);
 	if (!failed)
 		return 0;
 	moments_free(m);
@@ -249,7 +250,7 @@ uint64_t moments_bytes(const struct moments *m)
 
 int64_t moments_find(const struct moments *m, struct tensor_id id)
 {
-	return (int64_t)*place_of(m, id) - 1;
+	return (int64_t)*moments_place(m, id) - 1;
 }
 
 uint32_t moments_cols(const struct moments *m, int64_t sum)
@@ -263,13 +264,13 @@ uint64_t moments_tokens(const struct moments *m, int64_t sum)
 }
 
 /* Row i of a sum, from column i to the last of its block. */
-static float *row_of(const struct moments *m, const struct moments_entry *s, uint32_t i,
-		     uint32_t *end)
+static float *moments_row(const struct moments *m, const struct moments_entry *s, uint32_t i,
+			  uint32_t *end)
 {
 	uint32_t first = i / s->block * s->block, in = i - first;
 	uint32_t width = s->cols - first < s->block ? s->cols - first : s->block;
-	uint64_t at =
-		first / s->block * triangle(s->block) + triangle(width) - triangle(width - in);
+	uint64_t at = first / s->block * moments_triangle(s->block) + moments_triangle(width) -
+		      moments_triangle(width - in);
 	*end = first + width;
 	return (float *)(void *)((uint8_t *)m->file + s->at) + at;
 }
@@ -282,7 +283,7 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
 		s->tokens += n;
 	for (uint32_t i = begin; i < end; i++) {
 		uint32_t last;
-		float *to = row_of(m, s, i, &last);
+		float *to = moments_row(m, s, i, &last);
 		for (uint32_t t = 0; t < n; t++) {
 			const float *from = x + (size_t)(rows ? rows[t] : t) * s->cols;
 			add_scaled_watched(k, to, from[i], from + i, last - i);
@@ -292,32 +293,33 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
 
 /* ---- weighing ---- */
 
-/* An expert's own moments are drawn to those of its layer as if it had met so many more tokens:
- * with fewer tokens than columns its own know nothing of most directions. */
+/* An expert's own moments are drawn to those of its layer, as if the expert had met so many more
+ * tokens: with fewer tokens than columns, its own know nothing of most directions. */
 static const double prior_tokens = 64;
 
-/* What is known of a matrix's inputs, or of those of all experts of its layer, and of this expert's
- * own; -1: nothing. */
-struct known {
+/* The sums of a matrix's inputs: the matrix's, or those of all experts of its layer; and this
+ * expert's own. -1: there is none. */
+struct moments_known {
 	int64_t whole, own;
 };
 
-static struct known known_of(const struct moments *m, struct tensor_id id)
+static struct moments_known moments_known(const struct moments *m, struct tensor_id id)
 {
 	struct tensor_id all = id;
 	all.expert = MOMENTS_ALL;
 	bool expert = tensor_roles[id.role].place == PLACE_EXPERT;
-	return (struct known){moments_find(m, expert ? all : id),
-			      expert ? moments_find(m, id) : -1};
+	return (struct moments_known){moments_find(m, expert ? all : id),
+				      expert ? moments_find(m, id) : -1};
 }
 
-/* h += scale · the sum's columns [first, first + n); where only blocks are known the rest stays. */
-static void add_sum(const struct moments *m, const struct moments_entry *s, uint32_t first,
-		    uint32_t n, float scale, float *h)
+/* h[n][n] += scale · the sum's columns [first, first + n). Pairs across blocks, which have no sums,
+ * stay as they are. */
+static void moments_add_sum(const struct moments *m, const struct moments_entry *s, uint32_t first,
+			    uint32_t n, float scale, float *h)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t end;
-		const float *from = row_of(m, s, first + i, &end);
+		const float *from = moments_row(m, s, first + i, &end);
 		for (uint32_t j = i; j < n && first + j < end; j++) {
 			h[(size_t)i * n + j] += scale * from[j - i];
 			if (j > i)
@@ -330,22 +332,22 @@ bool moments_weigh(const struct moments *m, struct tensor_id id, uint32_t first,
 		   float *h)
 {
 	memset(h, 0, (size_t)n * n * sizeof *h);
-	const struct known k = known_of(m, id);
+	const struct moments_known k = moments_known(m, id);
 	int64_t whole = k.whole, own = k.own;
 	if (whole < 0 || !m->entry[whole].tokens)
 		return false;
 	double prior = own < 0 ? 1 : prior_tokens;
 	double tokens = prior + (own < 0 ? 0 : (double)m->entry[own].tokens);
-	add_sum(m, &m->entry[whole], first, n,
-		(float)(prior / tokens / (double)m->entry[whole].tokens), h);
+	moments_add_sum(m, &m->entry[whole], first, n,
+			(float)(prior / tokens / (double)m->entry[whole].tokens), h);
 	if (own >= 0)
-		add_sum(m, &m->entry[own], first, n, (float)(1 / tokens), h);
+		moments_add_sum(m, &m->entry[own], first, n, (float)(1 / tokens), h);
 	return true;
 }
 
 uint32_t moments_block(const struct moments *m, struct tensor_id id, uint64_t *same)
 {
-	const struct known k = known_of(m, id);
+	const struct moments_known k = moments_known(m, id);
 	if (k.whole < 0)
 		return 0;
 	*same = (uint64_t)(k.own < 0 ? k.whole : k.own);
@@ -360,27 +362,17 @@ struct moments_read *moments_read_of(struct moments *m)
 	return &m->file->read;
 }
 
-static uint64_t sum_of(const void *file, uint64_t bytes)
+static uint64_t moments_checksum(const void *file, uint64_t bytes)
 {
 	return checksum_of(file, bytes - sizeof(uint64_t));
 }
 
 uint64_t moments_sum(const struct moments *m)
 {
-	return sum_of(m->file, m->bytes);
+	return moments_checksum(m->file, m->bytes);
 }
 
-/* Whether what was read is of this plan and key, entry by entry, whatever the tokens. */
-static bool is_ours(const struct moments *m, const struct moments_header *h, size_t bytes)
-{
-	const struct moments_header *own = m->file;
-	return bytes >= sizeof *h && !memcmp(h->magic, magic, sizeof magic) &&
-	       h->version == VERSION && h->count == own->count && h->bytes == own->bytes &&
-	       !memcmp(&h->key, &own->key, sizeof h->key) &&
-	       !memcmp(&h->plan, &own->plan, sizeof h->plan);
-}
-
-static int damaged(const char *folder, struct err *e)
+static int moments_damaged(const char *folder, struct err *e)
 {
 	return err_set(
 		e, EIO,
@@ -389,8 +381,8 @@ static int damaged(const char *folder, struct err *e)
 		folder, file_name);
 }
 
-/* Places and sizes are those of the plan; what is said of them in a file is held to that. */
-static bool same_table(const struct moments *m, const struct moments_entry *read)
+/* True if the file's entries have the roles, places and sizes that follow from the plan. */
+static bool moments_same_table(const struct moments *m, const struct moments_entry *read)
 {
 	for (uint32_t i = 0; i < m->count; i++) {
 		struct moments_entry own = m->entry[i];
@@ -409,24 +401,27 @@ int moments_load(struct moments *m, const char *folder, struct err *e)
 	int failed = store_small_file_read(&file, &bytes, m->bytes + 1, folder, file_name, e);
 	if (failed)
 		return failed;
+	const struct moments_header *own = m->file;
 	const struct moments_header *h = (const struct moments_header *)(const void *)file;
 	if (bytes < sizeof *h || memcmp(h->magic, magic, sizeof magic) != 0)
-		failed = damaged(folder, e);
-	else if (!is_ours(m, h, bytes))
+		failed = moments_damaged(folder, e);
+	else if (h->version != VERSION || h->count != own->count || h->bytes != own->bytes ||
+		 memcmp(&h->key, &own->key, sizeof h->key) != 0 ||
+		 memcmp(&h->plan, &own->plan, sizeof h->plan) != 0)
 		failed = err_set(e, ENOENT, "%s/%s is of another text or model", folder, file_name);
 	else if (bytes != m->bytes)
-		failed = damaged(folder, e);
+		failed = moments_damaged(folder, e);
 	if (!failed) {
 		memcpy(&sum, file + m->bytes - sizeof sum, sizeof sum);
 		const void *table = h + 1;
-		if (sum != sum_of(file, m->bytes) || !same_table(m, table))
-			failed = damaged(folder, e);
+		if (sum != moments_checksum(file, m->bytes) || !moments_same_table(m, table))
+			failed = moments_damaged(folder, e);
 	}
-	if (!failed) { /* in the place of ours: two of them would be twice what is allowed */
-		void *own = m->file;
+	if (!failed) { /* replaces our file: two of them would be twice the memory allowed */
+		void *old = m->file;
 		m->file = (struct moments_header *)(void *)file;
 		m->entry = (struct moments_entry *)(void *)(m->file + 1);
-		file = own;
+		file = old;
 	}
 	free(file);
 	return failed;

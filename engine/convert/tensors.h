@@ -1,14 +1,14 @@
 /* A checkpoint's tensors by the names that they were published under, with the numbers that are
  * computed with.
  *
- * What a store has in a format of its own comes back from there, in the place and order in which it
- * was published: rows of experts that were stacked, in turn or across, heads whose rows are paired,
- * norms that are zero-centred. As long as there is no store of one's own, the rows that are asked
- * for are made from the source as a conversion makes them (encode.h), which gives the same numbers.
- * What is kept as it was published, and what no role uses, is read from the source.
+ * What a store has in a format of its own is read from there, in the place and order in which it
+ * was published: rows of stacked experts, one after the other, in turn or across; heads whose rows
+ * are paired; zero-centred norms. As long as there is no store, rows are made from the source as a
+ * conversion makes them (encoder.h), which gives the same numbers. What is kept as published, and
+ * what no role uses, is read from the source.
  *
  * A tensor that is used twice, as an embedding is by a tied head, has the numbers of its first use.
- * Numbers are F32, which holds all others.
+ * All numbers are F32, which holds those of all other formats.
  */
 #ifndef MOEFS_ENGINE_CONVERT_TENSORS_H
 #define MOEFS_ENGINE_CONVERT_TENSORS_H
@@ -21,24 +21,24 @@
 struct tensors;
 
 struct tensors_of {
-	const char *directory;	     /* the checkpoint, or a GGUF file */
-	const struct config *config; /* outlives the list, as the directory's name does */
+	const char *directory;	     /* the checkpoint, or a GGUF file; outlives the list */
+	const struct config *config; /* outlives the list */
 	struct recipe recipe;	     /* with the norms that a store would have */
 	const struct kernels *kernels;
 };
 
-/* Reads the headers, which it holds to the config as a conversion does, and keeps the files open.
+/* Reads the headers, checks them against the config as a conversion does, and keeps the files open.
  */
 int tensors_open(struct tensors **out, const struct tensors_of *of, struct err *e);
 void tensors_close(struct tensors *t); /* NULL is fine */
 
-/* In the order of their names; those of types that nothing here can read are left out. */
+/* In the order of their names, without tensors of types that moefs cannot read. */
 size_t tensors_count(const struct tensors *t);
 struct tensor_facts {
 	const char *name; /* the list's */
 	uint32_t dims;
 	uint64_t shape[CHECKPOINT_MAX_DIMS];
-	uint64_t numbers; /* so that four times that fits in 63 bits */
+	uint64_t numbers; /* 4 · numbers fits in 63 bits */
 };
 const struct tensor_facts *tensors_facts(const struct tensors *t, size_t i);
 bool tensors_find(const struct tensors *t, const char *name, size_t *i);
@@ -48,9 +48,10 @@ struct tensors_store {
 	struct store *store;
 	const struct plan *plan;
 };
-/* Numbers [first, first + count), which it has. store: NULL if there is none. Takes memory for a
- * few rows, and reads no more than these need: of rows that lie across, the part of the expert that
- * they cross, or from the source the rows beside them that share a group. -ESTALE: the source was changed since it was opened. Any number of threads. */
+/* Reads numbers [first, first + count), which the tensor must have. store: NULL if there is none.
+ * Takes memory for a few rows and reads no more than these need: of rows that lie across, the part
+ * of the expert that they cross; from the source, also the rows beside them that share a group.
+ * -ESTALE: the source was changed since it was opened. From any number of threads. */
 int tensors_read(const struct tensors *t, size_t i, const struct tensors_store *store,
 		 uint64_t first, size_t count, float *out, struct err *e);
 

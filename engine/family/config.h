@@ -154,8 +154,5 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 /* rows and cols of a tensor of that layer; cols is 0 for a vector. */
 void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t layer,
 			 uint32_t *rows, uint32_t *cols);
-/* What a store calls a tensor: the family's own name of it, or the common one where a checkpoint
- * has it only within another tensor. False if it does not fit. */
-bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size);
 
 #endif

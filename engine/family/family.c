@@ -141,7 +141,7 @@ bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size
 	return n > 0 && (size_t)n < size;
 }
 
-bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size)
+bool family_store_name(const struct config *c, struct tensor_id id, char *name, size_t size)
 {
 	struct tensor_name names[FAMILY_ALTERNATIVES];
 	uint32_t count = family_alternatives(c->family, id.role, names), i = 0;

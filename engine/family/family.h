@@ -64,6 +64,10 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
  */
 bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size_t size);
 
+/* What a store calls a tensor: the family's own name of it, or the common one where a checkpoint
+ * has it only within another tensor. False if it does not fit. */
+bool family_store_name(const struct config *c, struct tensor_id id, char *name, size_t size);
+
 /* Whether a tensor's name is of a draft layer that is not computed (config.layers_left_out). */
 bool family_leaves_out(const struct config *c, const char *name);
 

@@ -1,20 +1,23 @@
 #include "engine/family/plan.h"
-#include "engine/family/plan_inside.h"
-#include "engine/family/published.h"
+#include "engine/family/family.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
 /* Small enough to stream and to lose in a crash, large enough for the disk. */
 enum { CHUNK_BYTES = 4 << 20 };
-/* Of the embedding, of which a token needs one row: each row is read with the chunk that its
- * checksum covers, some 50 µs from the page cache. Smaller ones would be more units than a
+/* Of the embedding. A token needs one of its rows, which is read with the whole chunk that its
+ * checksum covers: some 50 µs from the page cache. Smaller chunks would be more units than a
  * conversion likes to sync. */
 enum { EMBEDDING_CHUNK_BYTES = 256 << 10 };
-/* Terabytes: more than that is a config.json that is wrong, and would cost memory by itself. */
+/* Terabytes. A config.json that makes more is wrong, and would cost memory by itself. */
 enum { MAX_DENSE_UNITS = 1 << 20 };
+
+enum { NAME_BYTES = 256 };
 
 size_t plan_piece_bytes(const struct shape *s, uint32_t piece)
 {
@@ -23,36 +26,27 @@ size_t plan_piece_bytes(const struct shape *s, uint32_t piece)
 	return bytes[piece](s);
 }
 
-static uint64_t stored_bytes(const struct shape *s)
+size_t plan_stored_bytes(const struct shape *s)
 {
-	return (uint64_t)plan_piece_bytes(s, 0) + plan_piece_bytes(s, 1) + plan_piece_bytes(s, 2);
+	return plan_piece_bytes(s, 0) + plan_piece_bytes(s, 1) + plan_piece_bytes(s, 2);
 }
 
-static uint32_t pieces_of(const struct shape *s)
+static uint32_t plan_pieces(const struct shape *s)
 {
 	return 1 + (plan_piece_bytes(s, 1) > 0) + (plan_piece_bytes(s, 2) > 0);
 }
 
-static uint32_t chunk_rows(const struct shape *s, enum tensor_role role)
-{
-	struct shape row = *s;
-	row.rows = 1;
-	uint64_t bytes = role == TENSOR_EMBEDDING ? EMBEDDING_CHUNK_BYTES : CHUNK_BYTES;
-	uint64_t rows = bytes / (format_packed_bytes(&row) + 1) / TILE_ROWS * TILE_ROWS;
-	if (rows < TILE_ROWS)
-		rows = TILE_ROWS;
-	return rows < s->rows ? (uint32_t)rows : s->rows;
-}
+/* ---- shapes ---- */
 
 struct planning {
 	struct plan *plan;
 	const struct config *config;
 	const struct plan_formats *formats; /* NULL: the recipe's */
 	struct tensor_id unfit;
-	bool failed; /* by the shape of `unfit` */
+	bool failed; /* by the shape of `unfit`, whose sizes may not be asked for */
 };
 
-static struct shape tensor_shape(struct planning *g, struct tensor_id id)
+static struct shape plan_shape(struct planning *g, struct tensor_id id)
 {
 	const struct recipe *r = &g->plan->recipe;
 	struct shape s = {.format = recipe_format(r, g->config, id.role), .norms = r->norms};
@@ -63,8 +57,14 @@ static struct shape tensor_shape(struct planning *g, struct tensor_id id)
 	}
 	if (s.cols % format_block_cols(&s)) /* no whole number of blocks */
 		s.format = r->kept;
-	if (g->formats)
+	const struct published_format *f = recipe_published(r, id);
+	if (g->formats) {
 		g->formats->of(g->formats->ctx, id, &s);
+	} else if (f) {
+		s.format = f->format;
+		s.norms = f->norms;
+		s.group = f->group;
+	}
 	if (!g->failed && !format_shape_fits(&s)) {
 		g->failed = true;
 		g->unfit = id;
@@ -72,36 +72,49 @@ static struct shape tensor_shape(struct planning *g, struct tensor_id id)
 	return s;
 }
 
-static struct shape computed_shape(const struct recipe *r, const struct shape *stored)
+static struct shape plan_computed_shape(const struct recipe *r, const struct shape *stored)
 {
 	if (!r->exact || format_is_float(stored->format))
 		return *stored;
 	return (struct shape){.format = FORMAT_F32, .rows = stored->rows, .cols = stored->cols};
 }
 
-static void add_tensor(struct planning *g, enum tensor_role role, uint32_t layer)
+/* ---- the dense part ---- */
+
+static uint32_t plan_rows_of_chunk(const struct shape *s, enum tensor_role role)
+{
+	struct shape row = *s;
+	row.rows = 1;
+	uint64_t bytes = role == TENSOR_EMBEDDING ? EMBEDDING_CHUNK_BYTES : CHUNK_BYTES;
+	uint64_t rows = bytes / (format_packed_bytes(&row) + 1) / TILE_ROWS * TILE_ROWS;
+	if (rows < TILE_ROWS)
+		rows = TILE_ROWS;
+	return rows < s->rows ? (uint32_t)rows : s->rows;
+}
+
+static void plan_add_tensor(struct planning *g, enum tensor_role role, uint32_t layer)
 {
 	struct plan *p = g->plan;
 	const struct config *c = g->config;
 	struct tensor_id id = {.role = role, .layer = layer};
 	if (!config_has_tensor(c, role, layer))
 		return;
-	struct shape shape = tensor_shape(g, id);
-	if (g->failed) /* its sizes may not be asked for */
+	struct shape shape = plan_shape(g, id);
+	if (g->failed)
 		return;
 	struct plan_tensor *t = &p->dense[p->dense_count++];
 	*t = (struct plan_tensor){
 		.id = id,
 		.shape = shape,
-		.computed = computed_shape(&p->recipe, &shape),
+		.computed = plan_computed_shape(&p->recipe, &shape),
 		.draft = layer >= c->layers,
 		.offset = p->dense_bytes,
 		.first_unit = p->unit_count,
 	};
-	t->chunk_rows = chunk_rows(&t->shape, role);
+	t->chunk_rows = plan_rows_of_chunk(&t->shape, role);
 	t->chunks = (t->shape.rows - 1) / t->chunk_rows + 1;
-	p->dense_bytes += stored_bytes(&t->shape);
-	p->unit_count += pieces_of(&t->shape) * t->chunks;
+	p->dense_bytes += plan_stored_bytes(&t->shape);
+	p->unit_count += plan_pieces(&t->shape) * t->chunks;
 
 	uint64_t parameters = (uint64_t)t->shape.rows * t->shape.cols;
 	if (role != TENSOR_HEAD || !c->tied_head)
@@ -110,46 +123,49 @@ static void add_tensor(struct planning *g, enum tensor_role role, uint32_t layer
 		p->active_parameters += parameters;
 }
 
-static void add_place(struct planning *g, enum tensor_place place, uint32_t layer)
+static void plan_add_place(struct planning *g, enum tensor_place place, uint32_t layer)
 {
 	for (int role = 0; role < TENSOR_ROLES; role++)
 		if (tensor_roles[role].place == place)
-			add_tensor(g, (enum tensor_role)role, layer);
+			plan_add_tensor(g, (enum tensor_role)role, layer);
 }
 
-/* In the order that a forward pass meets them; what only drafting needs comes last. */
-static void add_dense(struct planning *g)
+/* In the order in which a forward pass meets them; what only drafting needs comes last. */
+static void plan_add_dense(struct planning *g)
 {
-	add_place(g, PLACE_INPUT, 0);
+	plan_add_place(g, PLACE_INPUT, 0);
 	for (uint32_t layer = 0; layer < g->config->layers; layer++)
-		add_place(g, PLACE_LAYER, layer);
-	add_place(g, PLACE_OUTPUT, 0);
+		plan_add_place(g, PLACE_LAYER, layer);
+	plan_add_place(g, PLACE_OUTPUT, 0);
 	for (uint32_t layer = g->config->layers; layer < g->plan->layers; layer++) {
-		add_place(g, PLACE_LAYER, layer);
-		add_place(g, PLACE_DRAFT, layer);
+		plan_add_place(g, PLACE_LAYER, layer);
+		plan_add_place(g, PLACE_DRAFT, layer);
 	}
 }
 
-static void make_units(struct plan *p)
+static int plan_make_units(struct plan *p, struct err *e)
 {
+	p->units = calloc(p->unit_count, sizeof *p->units);
+	if (!p->units)
+		return err_set(e, ENOMEM, "out of memory for the list of a store's parts");
 	uint64_t offset = 0;
 	struct store_range *u = p->units;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];
-		for (uint32_t piece = 0; piece < pieces_of(&t->shape); piece++)
+		for (uint32_t piece = 0; piece < plan_pieces(&t->shape); piece++)
 			for (uint32_t k = 0; k < t->chunks; k++, u++) {
-				struct shape chunk = t->shape;
-				chunk.rows = plan_chunk_rows(t, k);
+				const struct shape chunk = plan_chunk_shape(t, k);
 				u->offset = offset;
 				u->bytes = plan_piece_bytes(&chunk, piece);
 				offset += u->bytes;
 			}
 	}
+	return 0;
 }
 
 /* ---- experts ---- */
 
-static void number_routed(struct plan *p, const struct config *c)
+static void plan_number_routed(struct plan *p, const struct config *c)
 {
 	for (uint32_t layer = 0; layer < p->layers; layer++) {
 		p->routed_of[layer] = UINT32_MAX;
@@ -161,24 +177,24 @@ static void number_routed(struct plan *p, const struct config *c)
 	p->experts = p->routed_layers ? c->experts : 0;
 }
 
-static struct plan_record lay_out_record(struct planning *g, uint32_t layer)
+static struct plan_record plan_lay_out_record(struct planning *g, uint32_t routed)
 {
 	struct plan_record r = {0};
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
-		r.part[i] = tensor_shape(g, (struct tensor_id){plan_part_role(i), layer, 0});
+		r.part[i] = plan_shape(g, plan_part_id(g->plan, routed * g->plan->experts, i));
 		r.part_offset[i] = r.bytes;
 		r.slot_offset[i] = r.slot_bytes;
-		if (g->failed) /* its sizes may not be asked for */
+		if (g->failed)
 			break;
-		r.computed[i] = computed_shape(&g->plan->recipe, &r.part[i]);
-		r.bytes += stored_bytes(&r.part[i]);
+		r.computed[i] = plan_computed_shape(&g->plan->recipe, &r.part[i]);
+		r.bytes += plan_stored_bytes(&r.part[i]);
 		r.slot_bytes += format_arranged_bytes(&r.computed[i]);
 	}
 	return r;
 }
 
-/* The sizes of each layer, if they are not all the same. */
-static int list_sizes(struct plan *p)
+/* Lists the sizes of each layer, if they are not all the same. */
+static int plan_list_sizes(struct plan *p)
 {
 	bool alike = true;
 	for (uint32_t i = 0; i < p->routed_layers; i++)
@@ -197,27 +213,26 @@ static int list_sizes(struct plan *p)
 	return 0;
 }
 
-static int lay_out_experts(struct planning *g, struct err *e)
+static int plan_add_experts(struct planning *g, struct err *e)
 {
 	struct plan *p = g->plan;
-	number_routed(p, g->config);
+	plan_number_routed(p, g->config);
 	p->record = calloc((size_t)p->routed_layers + 1, sizeof *p->record);
 	if (!p->record)
 		return err_set(e, ENOMEM, "out of memory for the list of experts");
 	for (uint32_t i = 0; i < p->routed_layers && !g->failed; i++) {
 		struct plan_record *r = &p->record[i];
-		uint32_t layer = p->layer_of[i];
-		*r = lay_out_record(g, layer);
+		*r = plan_lay_out_record(g, i);
 		p->record_bytes = r->bytes > p->record_bytes ? r->bytes : p->record_bytes;
 		p->slot_bytes = r->slot_bytes > p->slot_bytes ? r->slot_bytes : p->slot_bytes;
 		uint64_t parameters = 0;
 		for (uint32_t part = 0; part < EXPERT_PARTS; part++)
 			parameters += (uint64_t)r->part[part].rows * r->part[part].cols;
 		p->parameters += parameters * p->experts;
-		if (layer < g->config->layers) /* every token passes through it */
+		if (p->layer_of[i] < g->config->layers) /* every token passes through it */
 			p->active_parameters += parameters * g->config->experts_per_token;
 	}
-	return list_sizes(p) ? err_set(e, ENOMEM, "out of memory for the list of experts") : 0;
+	return plan_list_sizes(p) ? err_set(e, ENOMEM, "out of memory for the list of experts") : 0;
 }
 
 uint64_t plan_records_bytes(const struct plan *p)
@@ -236,14 +251,87 @@ uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers, size_t (*taken)
 	return sum;
 }
 
+/* ---- the digest ---- */
+
+static bool plan_records_equal(const struct plan_record *a, const struct plan_record *b)
+{
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		const struct shape *x = &a->part[i], *y = &b->part[i];
+		if (x->format != y->format || x->norms != y->norms || x->rows != y->rows ||
+		    x->cols != y->cols || x->group != y->group)
+			return false;
+	}
+	return true;
+}
+
+/* The digest is of a text, one line per tensor and a few for the experts, and not of the structs:
+ * the numbers of enumerators and the order of bytes are no part of what a store is. */
+__attribute__((format(printf, 2, 3))) static void plan_digest_line(XXH3_state_t *state,
+								   const char *format, ...)
+{
+	char line[512];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	/* All lines have room: names have at most 255 bytes. The terminator ends the line. */
+	size_t bytes = n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n + 1 : sizeof line;
+	(void)XXH3_128bits_update(state, line, bytes);
+}
+
+static void plan_digest_shape(XXH3_state_t *state, const struct config *c, struct tensor_id id,
+			      const struct shape *s, uint64_t offset)
+{
+	static const char *const types[] = {
+		[NORM_F16] = "f16", [NORM_F32] = "f32", [NORM_BF16] = "bf16"};
+	char name[NAME_BYTES] = "";
+	bool typed = format_is_tq(s->format) || format_affine_bits(s->format);
+	(void)family_store_name(c, id, name, sizeof name);
+	plan_digest_line(state, "%s %s %s %" PRIu32 " %" PRIu32 " %" PRIu64, name,
+			 format_name(s->format), typed ? types[s->norms] : "-", s->rows, s->cols,
+			 offset);
+	if (s->group)
+		plan_digest_line(state, "group %" PRIu32, s->group);
+}
+
+static int plan_make_digest(struct plan *p, const struct config *c, struct err *e)
+{
+	XXH3_state_t *state = XXH3_createState();
+	if (!state)
+		return err_set(e, ENOMEM, "out of memory for the digest of a store's layout");
+	(void)XXH3_128bits_reset(state);
+	plan_digest_line(state, "moefs plan 1");
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		const struct plan_tensor *t = &p->dense[i];
+		plan_digest_shape(state, c, t->id, &t->shape, t->offset);
+		plan_digest_line(state, "%" PRIu32 " %" PRIu32, t->first_unit, t->chunk_rows);
+	}
+	plan_digest_line(state, "experts %" PRIu32 " %" PRIu64, p->experts,
+			 p->routed_layers ? p->record[0].bytes : 0);
+	for (uint32_t i = 0; i < p->routed_layers; i++)
+		plan_digest_line(state, "%" PRIu32, p->layer_of[i]);
+	for (uint32_t i = 0; i < p->routed_layers; i++) {
+		const struct plan_record *r = &p->record[i];
+		if (i > 0 && plan_records_equal(r, &p->record[0]))
+			continue;
+		for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+			plan_digest_shape(state, c, plan_part_id(p, i * p->experts, part),
+					  &r->part[part], r->part_offset[part]);
+	}
+	XXH128_hash_t h = XXH3_128bits_digest(state);
+	p->digest = (struct store_digest){{h.low64, h.high64}};
+	XXH3_freeState(state);
+	return 0;
+}
+
 /* ---- the whole ---- */
 
-static int check_shapes(const struct planning *g, struct err *e)
+static int plan_check_shapes(const struct planning *g, struct err *e)
 {
-	char name[256] = "";
+	char name[NAME_BYTES] = "";
 	const struct plan *p = g->plan;
 	if (g->failed) {
-		(void)config_store_name(g->config, g->unfit, name, sizeof name);
+		(void)family_store_name(g->config, g->unfit, name, sizeof name);
 		return err_set(e, EINVAL, "%s: has a shape that is not computed with", name);
 	}
 	if (p->unit_count > MAX_DENSE_UNITS)
@@ -252,22 +340,6 @@ static int check_shapes(const struct planning *g, struct err *e)
 			"config.json describes a model of absurd size (%u layers of %u x %u)",
 			g->config->layers, g->config->hidden_size, g->config->intermediate_size);
 	return 0;
-}
-
-static int make(struct planning *g, struct err *e)
-{
-	struct plan *p = g->plan;
-	add_dense(g);
-	int failed = lay_out_experts(g, e);
-	if (!failed)
-		failed = check_shapes(g, e);
-	if (failed)
-		return failed;
-	p->units = calloc(p->unit_count, sizeof *p->units);
-	if (!p->units)
-		return err_set(e, ENOMEM, "out of memory for the list of a store's parts");
-	make_units(p);
-	return plan_digest(p, g->config, e);
 }
 
 int plan_make_with(struct plan *p, const struct config *c, const struct recipe *r,
@@ -280,8 +352,19 @@ int plan_make_with(struct plan *p, const struct config *c, const struct recipe *
 	size_t most = (size_t)p->layers * TENSOR_ROLES + TENSOR_ROLES;
 	p->dense = calloc(most, sizeof *p->dense);
 	int failed =
-		p->dense ? make(&g, e)
+		p->dense ? 0
 			 : err_set(e, ENOMEM, "out of memory for the list of %zu tensors", most);
+	if (!failed) {
+		plan_add_dense(&g);
+		failed = plan_add_experts(&g, e);
+	}
+	if (!failed)
+		failed = plan_check_shapes(&g, e);
+	if (!failed)
+		failed = plan_make_units(p, e);
+	if (!failed)
+		failed = plan_make_digest(p, c, e);
+	p->recipe.published = NULL; /* the caller's, who may free them now */
 	if (failed)
 		plan_free(p);
 	return failed;
@@ -289,10 +372,7 @@ int plan_make_with(struct plan *p, const struct config *c, const struct recipe *
 
 int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e)
 {
-	const struct plan_formats formats = published_formats(r->published);
-	int failed = plan_make_with(p, c, r, r->published ? &formats : NULL, e);
-	p->recipe.published = NULL; /* the caller's, who may forget it now */
-	return failed;
+	return plan_make_with(p, c, r, NULL, e);
 }
 
 void plan_free(struct plan *p)
@@ -317,4 +397,63 @@ struct store_layout plan_layout(const struct plan *p)
 		.dense = p->units,
 		.dense_units = p->unit_count,
 	};
+}
+
+/* ---- from disk to memory ---- */
+
+void plan_arrange_rows(void *to, const struct shape *computed, const struct shape *stored,
+		       uint32_t row0, uint32_t rows, const struct pieces *from)
+{
+	if (computed->format == stored->format) {
+		format_arrange(to, stored, row0, rows, from);
+		return;
+	}
+	/* F32 is arranged as it is stored: rows one after the other. */
+	struct shape one = *stored;
+	one.rows = 1;
+	const uint8_t *piece[PLAN_PIECES] = {from->weights, from->scales, from->biases};
+	for (uint32_t r = 0; r < rows; r++) {
+		format_dequantise_row((float *)to + (size_t)(row0 + r) * stored->cols, stored,
+				      &(struct pieces){piece[0], piece[1], piece[2]});
+		for (uint32_t i = 0; i < PLAN_PIECES; i++)
+			piece[i] += plan_piece_bytes(&one, i);
+	}
+}
+
+void plan_part_pieces(const struct plan_record *r, const struct store_pieces *record,
+		      struct pieces part[EXPERT_PARTS])
+{
+	uint32_t run = 0; /* a run ends where a piece does */
+	size_t at = 0;	  /* in the run */
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		const uint8_t *piece[PLAN_PIECES];
+		for (uint32_t k = 0; k < PLAN_PIECES; k++) {
+			size_t bytes = plan_piece_bytes(&r->part[i], k);
+			if (bytes && at == record->piece[run].bytes) {
+				run++;
+				at = 0;
+			}
+			piece[k] = (const uint8_t *)record->piece[run].data + at;
+			at += bytes;
+		}
+		part[i] = (struct pieces){piece[0], piece[1], piece[2]};
+	}
+}
+
+void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
+			 const struct store_pieces *record)
+{
+	const struct plan_record *r = &p->record[layer];
+	struct pieces part[EXPERT_PARTS];
+	plan_part_pieces(r, record, part);
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
+		plan_arrange_rows((uint8_t *)slot + r->slot_offset[i], &r->computed[i], &r->part[i],
+				  0, r->part[i].rows, &part[i]);
+}
+
+void plan_arrange_record(void *ctx, uint32_t layer, void *slot, const void *record)
+{
+	const struct plan *p = ctx;
+	const struct store_pieces whole = {1, {{record, p->record[layer].bytes}}};
+	plan_arrange_pieces(p, layer, slot, &whole);
 }

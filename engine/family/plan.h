@@ -1,9 +1,10 @@
-/* The plan: every tensor of a model, and where each lies in its store.
+/* The plan: every tensor of a model, and where it lies in the model's store.
  *
  * A plan follows from the config and the recipe alone, so that converting and mounting, which make
- * it separately, agree. Dense tensors lie one after the other in dense.safetensors, weights before
- * norms; the store's dense units are their row chunks. Every expert is one record; those of a layer
- * have the same layout, other layers' may have others, since each tensor has a format of its own.
+ * it separately, agree. Dense tensors lie one after the other in dense.safetensors, in the order in
+ * which a forward pass meets them; the store's dense units are their row chunks. Every expert is
+ * one record: gate, up and down. Records of a layer have the same layout; layers may differ, since
+ * each tensor has its own format.
  */
 #ifndef MOEFS_ENGINE_FAMILY_PLAN_H
 #define MOEFS_ENGINE_FAMILY_PLAN_H
@@ -12,15 +13,20 @@
 #include "engine/family/config.h"
 #include "engine/family/recipe.h"
 
+/* A matrix is stored in pieces, one after the other: weights, scales, biases. A format without
+ * scales or biases has pieces of 0 bytes at the end. */
+enum { PLAN_PIECES = 3 };
+size_t plan_piece_bytes(const struct shape *s, uint32_t piece);
+size_t plan_stored_bytes(const struct shape *s); /* of all pieces */
+
 /* A tensor of the dense part. Unit first_unit + i holds the weights of row chunk i, unit first_unit
- * + chunks + i that chunk's norms where the format has any (TQ has), and after those come biases.
- */
+ * + chunks + i that chunk's scales where the format has any, and after those come biases. */
 struct plan_tensor {
 	struct tensor_id id;
 	struct shape shape;    /* rows = 1 for a vector */
-	struct shape computed; /* the same in memory: as `part` and `computed` of a record */
+	struct shape computed; /* in memory: see plan_record */
 	bool draft;	       /* only drafting needs it */
-	uint64_t offset;       /* in the dense data, of the weights; norms follow */
+	uint64_t offset;       /* in the dense data, of the first piece */
 	uint32_t chunk_rows, chunks, first_unit;
 };
 
@@ -35,9 +41,9 @@ _Static_assert(TENSOR_ROLE_LIST(EXPERT_ROLE) == EXPERT_PARTS &&
 /* An expert of a routed layer. */
 struct plan_record {
 	struct shape part[EXPERT_PARTS];
-	/* What it is computed with as: the same, or F32 where codes are computed with exactly. */
+	/* In memory: the same, or F32 where what is in codes is computed with exactly. */
 	struct shape computed[EXPERT_PARTS];
-	uint64_t part_offset[EXPERT_PARTS]; /* in a record; norms follow the weights, then biases */
+	uint64_t part_offset[EXPERT_PARTS]; /* in a record, of the first piece */
 	uint64_t bytes;
 	size_t slot_offset[EXPERT_PARTS]; /* in a slot, arranged */
 	size_t slot_bytes;
@@ -45,7 +51,7 @@ struct plan_record {
 
 struct plan {
 	struct recipe recipe;
-	uint32_t layers;	   /* a draft's among them */
+	uint32_t layers;	   /* with a draft's */
 	struct plan_tensor *dense; /* in the order of the file */
 	uint32_t dense_count;
 	uint64_t dense_bytes;
@@ -63,22 +69,19 @@ struct plan {
 	uint64_t *layer_record_bytes;
 	size_t *layer_slot_bytes;
 
-	uint64_t parameters, active_parameters; /* of the model; passed through by one token */
+	uint64_t parameters, active_parameters; /* of the model; of one token's way through it */
 
-	/* Of every tensor's name (which says its role in the checkpoint), shape, format and place:
-	 * what a byte of a store means. */
+	/* Of every tensor's name (which tells its role in the checkpoint), shape, format and place:
+	 * what a byte of the store means. */
 	struct store_digest digest;
 };
 
-/* What is stored of a matrix, one after the other: weights, scales, biases. A piece of 0 bytes
- * there is not, and no other after it. */
-enum { PLAN_PIECES = 3 };
-size_t plan_piece_bytes(const struct shape *s, uint32_t piece);
-
+/* Plans a model's store. EINVAL: a tensor has a shape that its format cannot have. The recipe's
+ * published formats are not needed any more afterwards. */
 int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e);
-/* The same where tensors have formats that the recipe does not know, those of a file: given a
- * tensor's shape by the recipe, `of` may change its format, norms and group. It is asked for the
- * first expert of a layer, and the others have the same. EINVAL: a shape that there is not. */
+/* The same, but `of` may change format, norms and group of each tensor's shape as the recipe has
+ * it. `of` is asked for the first expert of a layer; the others have the same. NULL: the recipe's.
+ */
 struct plan_formats {
 	void (*of)(void *ctx, struct tensor_id id, struct shape *s);
 	void *ctx;
@@ -86,36 +89,65 @@ struct plan_formats {
 int plan_make_with(struct plan *p, const struct config *c, const struct recipe *r,
 		   const struct plan_formats *formats, struct err *e);
 void plan_free(struct plan *p);
-/* What a store must be like to be read by this plan, which outlives it. */
+/* The layout that a store must have to be read by this plan, which outlives it. */
 struct store_layout plan_layout(const struct plan *p);
 
-/* Rows of a tensor's chunk. */
 static inline uint32_t plan_chunk_rows(const struct plan_tensor *t, uint32_t chunk)
 {
 	uint32_t row0 = chunk * t->chunk_rows;
 	return t->shape.rows - row0 < t->chunk_rows ? t->shape.rows - row0 : t->chunk_rows;
 }
-/* The role of a part of an expert's record. */
+
+static inline struct shape plan_chunk_shape(const struct plan_tensor *t, uint32_t chunk)
+{
+	struct shape s = t->shape;
+	s.rows = plan_chunk_rows(t, chunk);
+	return s;
+}
+
 static inline enum tensor_role plan_part_role(uint32_t part)
 {
 	return (enum tensor_role)(TENSOR_EXPERT_GATE + part);
 }
-/* Of all experts together, as records; and of those in the first `layers` layers, given what a slot
- * takes of the budget, in memory. */
+
+/* Records are numbered routed layer · experts + expert. */
+static inline uint32_t plan_records(const struct plan *p)
+{
+	return p->routed_layers * p->experts;
+}
+
+static inline struct tensor_id plan_part_id(const struct plan *p, uint32_t record, uint32_t part)
+{
+	return (struct tensor_id){plan_part_role(part), p->layer_of[record / p->experts],
+				  record % p->experts};
+}
+
+static inline const struct shape *plan_part_shape(const struct plan *p, uint32_t record,
+						  uint32_t part)
+{
+	return &p->record[record / p->experts].part[part];
+}
+
+/* Bytes of all records together. */
 uint64_t plan_records_bytes(const struct plan *p);
+/* Bytes of memory for the experts of the first `layers` layers; taken() is what a slot costs. */
 uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers,
 			  size_t (*taken)(size_t slot_bytes));
-/* Arranges rows [row0, row0 + rows) of a matrix, of which `from` are the bytes as stored, as it is
- * computed with; `to` is the whole of it. row0 and rows as format_arrange wants them. */
+
+/* ---- from disk to memory ---- */
+
+/* Arranges rows [row0, row0 + rows) of a matrix for the kernels: from the bytes as stored to their
+ * place in `to`, which is the whole matrix as it is computed with. row0 and rows as format_arrange
+ * wants them. */
 void plan_arrange_rows(void *to, const struct shape *computed, const struct shape *stored,
 		       uint32_t row0, uint32_t rows, const struct pieces *from);
-/* Where the parts of a routed layer's record are, which lies in runs of whole pieces. */
+/* The parts of a record, which lies in runs of whole pieces. */
 void plan_part_pieces(const struct plan_record *r, const struct store_pieces *record,
 		      struct pieces part[EXPERT_PARTS]);
-/* Rearranges a routed layer's record, which lies in runs of whole pieces, into a slot. */
+/* Arranges a routed layer's record, which lies in runs of whole pieces, in a slot. */
 void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
 			 const struct store_pieces *record);
-/* The same of one in a single run; ctx is the plan. A pager_arrange_fn. */
+/* The same for a record in one run; ctx is the plan. A pager_arrange_fn. */
 void plan_arrange_record(void *ctx, uint32_t layer, void *slot, const void *record);
 
 #endif

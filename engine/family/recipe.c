@@ -5,11 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEEP = FORMAT_COUNT }; /* in the table below: the checkpoint's own type */
-
-/* A row for each recipe, a column for each class. Experts are what is read from disk and what the
- * cache holds, and a dense feed-forward is most of a model without any; what the others are worth
- * is measured (README.md). The embedding is read by the row and always kept. */
+/* A row for each recipe, a column for each class (role.h) from CLASS_SMALL on. Experts are what is
+ * read from disk and what the cache holds, and a dense feed-forward is most of a model without
+ * experts; what the other classes are worth was measured (README.md). The embedding is read by the
+ * row and always kept. KP: the checkpoint's own type. */
 #define T2 FORMAT_TQ2
 #define T3 FORMAT_TQ3
 #define T4 FORMAT_TQ4
@@ -17,7 +16,7 @@ enum { KEEP = FORMAT_COUNT }; /* in the table below: the checkpoint's own type *
 #define C3 FORMAT_TC3
 #define C4 FORMAT_TC4
 #define Q8 FORMAT_Q8_0
-#define KP KEEP
+#define KP FORMAT_COUNT
 enum { CHOSEN = CLASS_MATRICES - CLASS_SMALL };
 static const struct {
 	const char *quant;
@@ -34,13 +33,13 @@ static const struct {
 	{"tq3",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
 	{"tq4",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T4, T4, T4}},
 	{"bf16",  false, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
-	/* What is not kept stays what it was in earlier stores. */
+	/* What is not published in a format that is kept is stored as earlier versions did. */
 	{"auto",  true,  {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
 	{"exact", true,  {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
 	/* clang-format on */
 };
-/* Those of another row where delta nets stand among attention: errors of these stay in a state, and
- * attention is a small part of such a model. */
+/* Rows that differ for models with delta nets: errors of these stay in a state, and attention is a
+ * small part of such a model. */
 static const struct {
 	const char *quant;
 	uint8_t of[CHOSEN];
@@ -48,12 +47,12 @@ static const struct {
 	{"3bit", {C4, C4, C4, C4, C4, C4, C3, C3, C4, C4, C3, C3, C3}},
 };
 enum { HYBRIDS = sizeof hybrids / sizeof *hybrids };
-/* Without experts all of a model is met by each token, and 4 bits are what it had before. */
+/* Each token meets all of a model without experts. */
 static const char default_recipe[] = "3bit", default_dense[] = "4bit", former_recipe[] = "tq3";
 static const char exact_recipe[] = "exact", plain_recipe[] = "bf16";
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
-/* In texts; what is not there is not said. */
+/* Parts of a text that may be missing. */
 static const char draft_suffix[] = " draft", coded_suffix[] = " codec zstd",
 		  refined_suffix[] = " ref";
 static const char *const norm_names[] = {[NORM_F16] = "f16", [NORM_F32] = "f32"};
@@ -62,13 +61,12 @@ static const char *const codec_names[] = {
 	[CODEC_NONE] = "none", [CODEC_ZSTD] = "zstd", [CODEC_AUTO] = "auto"};
 enum { CODECS = sizeof codec_names / sizeof *codec_names };
 
-static enum format format_or(int f, enum format kept)
+static enum format recipe_or_kept(int f, enum format kept)
 {
-	return f == KEEP ? kept : (enum format)f;
+	return f == KP ? kept : (enum format)f;
 }
 
-/* The row of the table for models with delta nets. */
-static const uint8_t *row_of_hybrids(size_t i)
+static const uint8_t *recipe_row_of_hybrids(size_t i)
 {
 	for (int h = 0; h < HYBRIDS; h++)
 		if (!strcmp(hybrids[h].quant, recipes[i].quant))
@@ -76,28 +74,28 @@ static const uint8_t *row_of_hybrids(size_t i)
 	return recipes[i].of;
 }
 
-/* A row of the table with the facts of a checkpoint. */
-static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms, bool draft,
-		 enum recipe_codec codec)
+/* Makes a recipe from row i of the table and these facts of a checkpoint. */
+static void recipe_fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms,
+			bool draft, enum recipe_codec codec)
 {
 	*r = (struct recipe){
 		.codec = codec,
 		.quant = recipes[i].quant,
-		.exact = recipes[i].of[0] == KEEP && recipes[i].of[1] == KEEP,
+		.exact = recipes[i].of[0] == KP && recipes[i].of[1] == KP,
 		.as_published = recipes[i].as_published,
 		.kept = kept,
 		.norms = norms,
 		.draft = draft,
 	};
-	const uint8_t *of = recipes[i].of, *of_hybrids = row_of_hybrids(i);
+	const uint8_t *of = recipes[i].of, *of_hybrids = recipe_row_of_hybrids(i);
 	for (int c = 0; c < CLASS_MATRICES; c++) {
 		bool chosen = c >= CLASS_SMALL;
-		r->of[c] = format_or(chosen ? of[c - CLASS_SMALL] : KEEP, kept);
-		r->of_hybrids[c] = format_or(chosen ? of_hybrids[c - CLASS_SMALL] : KEEP, kept);
+		r->of[c] = recipe_or_kept(chosen ? of[c - CLASS_SMALL] : KP, kept);
+		r->of_hybrids[c] = recipe_or_kept(chosen ? of_hybrids[c - CLASS_SMALL] : KP, kept);
 	}
 }
 
-static size_t row_of(const char *quant)
+static size_t recipe_row(const char *quant)
 {
 	size_t i = 0;
 	while (i < RECIPES && strcmp(recipes[i].quant, quant) != 0)
@@ -107,21 +105,21 @@ static size_t row_of(const char *quant)
 
 int recipe_find(struct recipe *r, const char *quant, struct err *e)
 {
-	size_t i = row_of(quant ? quant : default_recipe);
+	size_t i = recipe_row(quant ? quant : default_recipe);
 	if (i == RECIPES)
 		return err_set(e, EINVAL,
 			       "quant=%s: no such recipe; use 2bit, 3bit, 4bit, tq2, tq3, tq4, "
 			       "bf16 or auto",
 			       quant);
-	fill(r, i, FORMAT_BF16, NORM_F16, false, CODEC_NONE);
+	recipe_fill(r, i, FORMAT_BF16, NORM_F16, false, CODEC_NONE);
 	return 0;
 }
 
-/* The row of that name with the facts that are known. */
-static void change(struct recipe *r, const char *quant)
+/* Changes to another row of the table, with the same facts. */
+static void recipe_change(struct recipe *r, const char *quant)
 {
 	const struct recipe before = *r;
-	fill(r, row_of(quant), r->kept, r->norms, r->draft, r->codec);
+	recipe_fill(r, recipe_row(quant), r->kept, r->norms, r->draft, r->codec);
 	r->published = before.published;
 	r->refined = before.refined;
 	r->refined_by = before.refined_by;
@@ -130,7 +128,7 @@ static void change(struct recipe *r, const char *quant)
 void recipe_make_exact(struct recipe *r)
 {
 	if (r->as_published)
-		change(r, exact_recipe);
+		recipe_change(r, exact_recipe);
 	r->exact = true;
 }
 
@@ -139,7 +137,7 @@ bool recipe_is_plain(const struct recipe *r)
 	return !strcmp(r->quant, plain_recipe);
 }
 
-static const char *default_of(const struct config *c)
+static const char *recipe_default(const struct config *c)
 {
 	for (uint32_t i = 0; i < c->layers; i++)
 		if (config_routed(c, i))
@@ -149,23 +147,23 @@ static const char *default_of(const struct config *c)
 
 void recipe_find_default(struct recipe *r, const struct config *c)
 {
-	fill(r, row_of(default_of(c)), FORMAT_BF16, NORM_F16, false, CODEC_NONE);
+	recipe_fill(r, recipe_row(recipe_default(c)), FORMAT_BF16, NORM_F16, false, CODEC_NONE);
 }
 
 void recipe_keep_none(struct recipe *r, const struct config *c)
 {
-	change(r, r->exact ? plain_recipe : default_of(c));
+	recipe_change(r, r->exact ? plain_recipe : recipe_default(c));
 	r->published = NULL;
 }
 
 bool recipe_is_default(const struct recipe *r, const struct config *c)
 {
-	return !strcmp(r->quant, default_of(c));
+	return !strcmp(r->quant, recipe_default(c));
 }
 
 void recipe_make_former(struct recipe *r)
 {
-	change(r, former_recipe);
+	recipe_change(r, former_recipe);
 }
 
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
@@ -173,7 +171,7 @@ void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
 	bool exact = r->exact;
 	r->kept = kept;
 	r->norms = norms;
-	change(r, r->quant);
+	recipe_change(r, r->quant);
 	r->exact = exact;
 }
 
@@ -214,8 +212,9 @@ void recipe_to_text(const struct recipe *r, char *text, size_t size)
 		       r->codec == CODEC_ZSTD ? coded_suffix : "", refined);
 }
 
-/* What a text says of refining; what is wrong there makes a text that is not the same again. */
-static void read_refined(struct recipe *r, const char *text)
+/* Reads how a text was refined. A wrong number makes another text again, which recipe_from_text
+ * refuses. */
+static void recipe_read_refined(struct recipe *r, const char *text)
 {
 	const char *at = strstr(text, refined_suffix);
 	unsigned by = 0;
@@ -230,9 +229,9 @@ bool recipe_from_text(struct recipe *r, const char *text)
 	char candidate[64];
 	for (size_t i = 0; i < (size_t)RECIPES * KEPT * NORMS * DRAFTS * STORED; i++) {
 		size_t d = i / STORED, k = d / DRAFTS, n = k / NORMS, row = n / KEPT;
-		fill(r, row, kept[n % KEPT], (enum norm_type)(k % NORMS), d % DRAFTS,
-		     (enum recipe_codec)(i % STORED));
-		read_refined(r, text);
+		recipe_fill(r, row, kept[n % KEPT], (enum norm_type)(k % NORMS), d % DRAFTS,
+			    (enum recipe_codec)(i % STORED));
+		recipe_read_refined(r, text);
 		recipe_to_text(r, candidate, sizeof candidate);
 		if (!strcmp(candidate, text))
 			return r->codec == CODEC_NONE || recipe_can_code(r);
@@ -248,4 +247,13 @@ enum format recipe_format(const struct recipe *r, const struct config *c, enum t
 	if (class == CLASS_HEADS && r->as_published && !r->exact)
 		return FORMAT_BF16; /* enough for what was codes */
 	return c->mixers[MIXER_DELTA_NET] ? r->of_hybrids[class] : r->of[class];
+}
+
+const struct published_format *recipe_published(const struct recipe *r, struct tensor_id id)
+{
+	const struct published *p = r->published;
+	if (!p || id.layer >= p->layers)
+		return NULL;
+	const struct published_format *f = &p->of[(size_t)id.layer * TENSOR_ROLES + id.role];
+	return f->format == FORMAT_COUNT ? NULL : f;
 }

@@ -1,5 +1,4 @@
 #include "engine/family/sources.h"
-#include "engine/family/gather.h"
 #include "engine/family/gguf_family.h"
 
 #include <errno.h>
@@ -9,67 +8,54 @@
 #include <string.h>
 
 enum { NAME_BYTES = 256 };
+enum { SLAB_BYTES = 256 << 10 }; /* of rows that are crossed, at a time, but at least one row */
 
 /* ---- finding ---- */
 
-static uint32_t width_of(enum format f)
+static uint32_t source_width(enum format f)
 {
 	return f == FORMAT_F32 ? 4 : 2;
 }
 
-/* GGUF's tensors have dimensions of 1 before the others or not, which means the same. */
-static void without_ones(struct view *v)
-{
-	while (v->dims > 1 && v->shape[0] == 1) {
-		v->dims--;
-		memmove(v->shape, v->shape + 1, v->dims * sizeof *v->shape);
-	}
-}
-
-static void describe(const struct sources *s, struct tensor_id id, view_fn *view,
-		     const struct package_tensor *t, struct source *out)
+static void source_describe(const struct sources *s, struct tensor_id id, view_fn *view,
+			    const struct package_tensor *t, struct source *out)
 {
 	const struct config *c = s->config;
+	struct view *v = &out->view;
 	*out = (struct source){.tensor = t, .format = package_read_format(t)};
 	config_tensor_shape(c, id.role, id.layer, &out->rows, &out->cols);
 	if (id.role == TENSOR_DELTA_CONV && s->from_mlx)
 		view = view_convolution_upright;
 	if (view)
-		view(&out->view, c, id.expert);
+		view(v, c, id.expert);
 	else
-		view_whole(&out->view, c, id.role, id.layer);
+		view_whole(v, c, id.role, id.layer);
 	if (s->norms_plus_one && tensor_roles[id.role].class == CLASS_NORM)
-		out->view.change = VIEW_PLUS_ONE;
-	if (out->view.change != VIEW_AS_IS)
-		out->format = FORMAT_F32; /* which holds what is taken back */
-	if (c->gguf)
-		without_ones(&out->view);
+		v->change = VIEW_PLUS_ONE;
+	if (v->change != VIEW_AS_IS)
+		out->format = FORMAT_F32; /* holds the numbers without the change */
+	/* GGUF's tensors may have dimensions of 1 before the others, which mean nothing. */
+	while (c->gguf && v->dims > 1 && v->shape[0] == 1) {
+		v->dims--;
+		memmove(v->shape, v->shape + 1, v->dims * sizeof *v->shape);
+	}
 	if (!out->cols) {
 		out->cols = out->rows;
 		out->rows = 1;
 	}
-	out->row_bytes = (size_t)out->cols * width_of(out->format);
+	out->row_bytes = (size_t)out->cols * source_width(out->format);
 }
 
-/* "A", "A or B" */
-static void add_name(char *list, size_t size, const char *name)
-{
-	size_t used = strlen(list);
-	if (!strstr(list, name))
-		(void)snprintf(list + used, size - used, "%s%s", used ? " or " : "", name);
-}
-
-/* Names that a role may have here. */
-static uint32_t alternatives(const struct sources *s, enum tensor_role role,
-			     struct tensor_name names[FAMILY_ALTERNATIVES])
+static uint32_t source_alternatives(const struct sources *s, enum tensor_role role,
+				    struct tensor_name names[FAMILY_ALTERNATIVES])
 {
 	const struct config *c = s->config;
 	return c->gguf ? gguf_alternatives(c->family, role, names)
 		       : family_alternatives(c->family, role, names);
 }
 
-static bool print_name(const struct sources *s, const char *pattern, struct tensor_id id,
-		       char name[NAME_BYTES])
+static bool source_print_name(const struct sources *s, const char *pattern, struct tensor_id id,
+			      char name[NAME_BYTES])
 {
 	if (s->config->gguf)
 		return family_gguf_name(pattern, id, name, NAME_BYTES);
@@ -83,24 +69,27 @@ void sources_names(const struct sources *s, struct tensor_id id, char list[SOURC
 {
 	struct tensor_name names[FAMILY_ALTERNATIVES];
 	char name[NAME_BYTES];
-	uint32_t count = alternatives(s, id.role, names);
+	uint32_t count = source_alternatives(s, id.role, names);
 	*list = 0;
-	for (uint32_t i = 0; i < count; i++)
-		if (print_name(s, names[i].name, id, name))
-			add_name(list, SOURCES_NAMES, name);
+	for (uint32_t i = 0; i < count; i++) {
+		size_t used = strlen(list);
+		if (source_print_name(s, names[i].name, id, name) && !strstr(list, name))
+			(void)snprintf(list + used, SOURCES_NAMES - used, "%s%s",
+				       used ? " or " : "", name);
+	}
 }
 
 int sources_find(const struct sources *s, struct tensor_id id, struct source *out, struct err *e)
 {
 	struct tensor_name names[FAMILY_ALTERNATIVES];
 	char name[NAME_BYTES], tried[SOURCES_NAMES];
-	uint32_t count = alternatives(s, id.role, names);
+	uint32_t count = source_alternatives(s, id.role, names);
 	for (uint32_t i = 0; i < count; i++) {
-		if (!print_name(s, names[i].name, id, name))
+		if (!source_print_name(s, names[i].name, id, name))
 			return err_set(e, ENAMETOOLONG, "a tensor's name is too long");
 		const struct package_tensor *t = package_find(s->package, name);
 		if (t) {
-			describe(s, id, names[i].view, t, out);
+			source_describe(s, id, names[i].view, t, out);
 			return 0;
 		}
 	}
@@ -113,18 +102,101 @@ int sources_find(const struct sources *s, struct tensor_id id, struct source *ou
 		       tried, s->config->model_type);
 }
 
+/* ---- reading rows that do not lie along a tensor's rows ---- */
+
+/* A slab holds some of the tensor's rows, of which elements are copied to out[rows][cols]. */
+struct source_slab {
+	const struct package *package;
+	const struct source *from;
+	size_t element;	 /* bytes */
+	uint32_t width;	 /* elements of the tensor's rows */
+	uint32_t height; /* rows that the slab has room for */
+	uint8_t *slab;
+	uint8_t *out;
+};
+
+static int source_read_slab(struct source_slab *g, uint64_t row, uint32_t rows, struct err *e)
+{
+	return package_read(g->package, g->from->tensor, row, rows, g->width, g->slab, e);
+}
+
+static void source_copy_element(const struct source_slab *g, size_t to, size_t from)
+{
+	memcpy(g->out + to * g->element, g->slab + from * g->element, g->element);
+}
+
+/* Reads rows whose numbers are some of one row of the tensor (VIEW_PICKED). */
+static int source_pick(struct source_slab *g, uint32_t row, uint32_t rows, struct err *e)
+{
+	const struct view *v = &g->from->view;
+	size_t cols = g->from->cols;
+	for (size_t i = 0; i < rows; i++) {
+		int failed = source_read_slab(g, view_place(v, row + i, 0).row, 1, e);
+		if (failed)
+			return failed;
+		for (size_t k = 0; k < cols; k++)
+			source_copy_element(g, i * cols + k, view_place(v, row + i, k).column);
+	}
+	return 0;
+}
+
+/* Reads rows of one block that lie across (VIEW_ACROSS): the tensor's rows have one number of each.
+ */
+static int source_cross(struct source_slab *g, uint32_t row, uint32_t rows, struct err *e)
+{
+	const struct view *v = &g->from->view;
+	const struct view_place first = view_place(v, row, 0);
+	size_t cols = g->from->cols;
+	for (size_t k = 0; k < cols; k += g->height) {
+		size_t n = cols - k < g->height ? cols - k : g->height;
+		int failed = source_read_slab(g, first.row + k, (uint32_t)n, e);
+		if (failed)
+			return failed;
+		for (size_t i = 0; i < rows; i++)
+			for (size_t j = 0; j < n; j++)
+				source_copy_element(g, i * cols + k + j,
+						    j * g->width + first.column + i * v->step);
+	}
+	return 0;
+}
+
+static int source_gather(const struct sources *s, const struct source *from, uint32_t row,
+			 uint32_t rows, void *out, struct err *e)
+{
+	const struct view *v = &from->view;
+	struct source_slab g = {s->package, from, from->row_bytes / from->cols, 0, 1, NULL, out};
+	g.width = (uint32_t)v->shape[v->dims - 1];
+	size_t row_bytes = g.width * g.element;
+	if (row_bytes < SLAB_BYTES)
+		g.height = (uint32_t)(SLAB_BYTES / row_bytes);
+	g.slab = malloc(g.height * row_bytes);
+	int failed = g.slab ? 0
+			    : err_set(e, ENOMEM, "out of memory for %zu bytes of a tensor's rows",
+				      g.height * row_bytes);
+	if (!failed && v->way != VIEW_ACROSS)
+		failed = source_pick(&g, row, rows, e);
+	for (uint32_t n; v->way == VIEW_ACROSS && rows > 0 && !failed; row += n, rows -= n) {
+		uint64_t left = v->part[0].block - row % v->part[0].block;
+		n = left < rows ? (uint32_t)left : rows;
+		failed = source_cross(&g, row, n, e);
+		g.out += n * from->row_bytes;
+	}
+	free(g.slab);
+	return failed;
+}
+
 /* ---- reading ---- */
 
-/* Where the row of such a head lies whose pairs of rows are neighbours. */
-static uint32_t paired_row(uint32_t height, uint32_t row)
+/* Where a row lies of a head whose pairs of rows are neighbours. */
+static uint32_t source_paired_row(uint32_t height, uint32_t row)
 {
 	uint32_t half = height / 2, at = row % height;
 	return row - at + at % half * 2 + at / half;
 }
 
-/* Of such heads: one at a time. */
-static int read_paired(const struct sources *s, const struct source *from, uint32_t row,
-		       uint32_t rows, uint8_t *to, struct err *e)
+/* Reads rows of such heads, one head at a time. */
+static int source_read_paired(const struct sources *s, const struct source *from, uint32_t row,
+			      uint32_t rows, uint8_t *to, struct err *e)
 {
 	uint32_t height = from->view.paired, read = UINT32_MAX;
 	uint8_t *head = malloc(height * from->row_bytes);
@@ -136,37 +208,49 @@ static int read_paired(const struct sources *s, const struct source *from, uint3
 					      head, e);
 		read = i / height;
 		if (!failed)
-			memcpy(to, head + (paired_row(height, i) - first) * from->row_bytes,
+			memcpy(to, head + (source_paired_row(height, i) - first) * from->row_bytes,
 			       from->row_bytes);
 	}
 	free(head);
 	return failed;
 }
 
-static int read_rows(const struct sources *s, const struct source *from, uint32_t row,
-		     uint32_t rows, uint8_t *to, struct err *e)
+static int source_read_rows(const struct sources *s, const struct source *from, uint32_t row,
+			    uint32_t rows, uint8_t *to, struct err *e)
 {
 	if (from->view.way != VIEW_ALONG)
-		return gather_rows(s->package, from, row, rows, to, e);
+		return source_gather(s, from, row, rows, to, e);
 	while (rows > 0) {
 		uint64_t run, at = view_row(&from->view, row, &run);
 		uint32_t n = run < rows ? (uint32_t)run : rows;
-		size_t bytes = n * from->row_bytes;
 		uint32_t each = from->view.upright ? from->view.upright : 1;
 		int failed = package_read(s->package, from->tensor, at * each, n * each,
 					  from->cols / each, to, e);
 		if (failed)
 			return failed;
-		to += bytes;
+		to += n * from->row_bytes;
 		row += n;
 		rows -= n;
 	}
 	return 0;
 }
 
-/* Takes back what became of numbers since they were published. */
-static int undo_change(const struct source *from, float *x, size_t n, struct err *e)
+/* Reads rows at the end of the buffer, from where they become floats, and takes back the change
+ * that the source made to the published numbers. */
+static int source_read_changed(const struct sources *s, const struct source *from, uint32_t row,
+			       uint32_t rows, float *x, struct err *e)
 {
+	struct source as_is = *from;
+	size_t n = (size_t)rows * from->cols;
+	as_is.format = package_read_format(from->tensor);
+	as_is.row_bytes = (size_t)from->cols * source_width(as_is.format);
+	uint8_t *end = (uint8_t *)(x + n) - rows * as_is.row_bytes;
+	int failed = source_read_rows(s, &as_is, row, rows, end, e);
+	if (failed)
+		return failed;
+	format_dequantise_row(
+		x, &(struct shape){.format = as_is.format, .rows = 1, .cols = (uint32_t)n},
+		&(struct pieces){.weights = end});
 	for (size_t i = 0; i < n; i++)
 		if (from->view.change == VIEW_PLUS_ONE)
 			x[i] -= 1;
@@ -179,31 +263,13 @@ static int undo_change(const struct source *from, float *x, size_t n, struct err
 	return 0;
 }
 
-/* The rows as they are at the end of the buffer, from where they become floats. */
-static int read_changed(const struct sources *s, const struct source *from, uint32_t row,
-			uint32_t rows, float *x, struct err *e)
-{
-	struct source as_is = *from;
-	size_t n = (size_t)rows * from->cols;
-	as_is.format = package_read_format(from->tensor);
-	as_is.row_bytes = (size_t)from->cols * width_of(as_is.format);
-	uint8_t *end = (uint8_t *)(x + n) - rows * as_is.row_bytes;
-	int failed = read_rows(s, &as_is, row, rows, end, e);
-	if (failed)
-		return failed;
-	format_dequantise_row(
-		x, &(struct shape){.format = as_is.format, .rows = 1, .cols = (uint32_t)n},
-		&(struct pieces){.weights = end});
-	return undo_change(from, x, n, e);
-}
-
 int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
 		 void *buffer, struct err *e)
 {
 	if (from->view.change != VIEW_AS_IS)
-		return read_changed(s, from, row, rows, buffer, e);
-	return from->view.paired ? read_paired(s, from, row, rows, buffer, e)
-				 : read_rows(s, from, row, rows, buffer, e);
+		return source_read_changed(s, from, row, rows, buffer, e);
+	return from->view.paired ? source_read_paired(s, from, row, rows, buffer, e)
+				 : source_read_rows(s, from, row, rows, buffer, e);
 }
 
 int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
@@ -214,7 +280,7 @@ int sources_read_part(const struct sources *s, const struct source *from, uint32
 	for (uint64_t run; rows > 0 && !failed; row += (uint32_t)run, rows -= (uint32_t)run) {
 		uint64_t at = view_row(&from->view, row, &run);
 		if (from->view.paired)
-			at = paired_row(from->view.paired, row);
+			at = source_paired_row(from->view.paired, row);
 		run = from->view.paired ? 1 : run < rows ? run : rows;
 		failed =
 			package_read_part(s->package, from->tensor, part, at, (uint32_t)run, to, e);
@@ -225,27 +291,22 @@ int sources_read_part(const struct sources *s, const struct source *from, uint32
 
 /* ---- opening ---- */
 
-static bool begins_with(const char *name, const char *beginning)
+static bool source_begins_with(const char *name, const char *beginning)
 {
 	return !strncmp(name, beginning, strlen(beginning));
 }
 
-static bool ends_with(const char *name, const char *end)
+/* MLX' converter puts the one input of a convolution last. It leaves norms as they are computed
+ * with. */
+static bool source_is_from_mlx(const struct package_tensor *t)
 {
-	size_t n = strlen(name), k = strlen(end);
-	return n >= k && !strcmp(name + n - k, end);
+	static const char conv[] = ".linear_attn.conv1d.weight";
+	size_t n = strlen(t->name), k = sizeof conv - 1;
+	return t->dims == 3 && t->shape[2] == 1 && t->shape[1] > 1 && n >= k &&
+	       !strcmp(t->name + n - k, conv);
 }
 
-/* MLX' converter has the one input of a convolution last. It leaves norms as they are computed
- * with.
- */
-static bool is_from_mlx(const struct package_tensor *t)
-{
-	return t->dims == 3 && t->shape[2] == 1 && t->shape[1] > 1 &&
-	       ends_with(t->name, ".linear_attn.conv1d.weight");
-}
-
-static void look_at_names(struct sources *s)
+static void sources_look_at_names(struct sources *s)
 {
 	static const char nested[] = "model.language_model.", mlx[] = "language_model.model.";
 	const struct family *f = s->config->family;
@@ -256,16 +317,15 @@ static void look_at_names(struct sources *s)
 	(void)snprintf(draft, sizeof draft, "blk.%u.", s->config->layers);
 	for (size_t i = 0; i < package_count(s->package); i++) {
 		const char *name = package_tensor(s->package, i)->name;
-		if (f->nested && begins_with(name, nested))
+		if (f->nested && source_begins_with(name, nested))
 			s->stem = nested;
-		if (f->nested && begins_with(name, mlx)) {
+		if (f->nested && source_begins_with(name, mlx)) {
 			s->stem = mlx;
 			s->before = "language_model.";
 		}
-		if (is_from_mlx(package_tensor(s->package, i)))
+		if (source_is_from_mlx(package_tensor(s->package, i)))
 			s->from_mlx = s->norms_plus_one = true;
-		const char *beginning = s->config->gguf ? draft : f->draft;
-		if (f->draft && begins_with(name, beginning))
+		if (f->draft && source_begins_with(name, s->config->gguf ? draft : f->draft))
 			s->draft = true;
 	}
 }
@@ -281,7 +341,7 @@ int sources_open(struct sources *s, const char *directory, const struct config *
 		sources_close(s);
 		return err_set(e, ENOMEM, "out of memory for the list of tensors");
 	}
-	look_at_names(s);
+	sources_look_at_names(s);
 	return 0;
 }
 
@@ -290,4 +350,219 @@ void sources_close(struct sources *s)
 	free(s->used);
 	package_close(s->package);
 	*s = (struct sources){0};
+}
+
+/* ---- against a plan ---- */
+
+typedef int source_visit_fn(void *ctx, struct tensor_id id, struct err *e);
+
+/* Visits all tensors of a plan, until one visit fails. */
+static int sources_visit(const struct plan *p, source_visit_fn *visit, void *ctx, struct err *e)
+{
+	int failed = 0;
+	for (uint32_t i = 0; i < p->dense_count && !failed; i++)
+		failed = visit(ctx, p->dense[i].id, e);
+	for (uint32_t i = 0; i < plan_records(p); i++)
+		for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++)
+			failed = visit(ctx, plan_part_id(p, i, part), e);
+	return failed;
+}
+
+static int sources_check_tensor(void *ctx, struct tensor_id id, struct err *e)
+{
+	struct sources *s = ctx;
+	struct source from;
+	int failed = sources_find(s, id, &from, e);
+	if (failed)
+		return failed;
+	const struct package_tensor *t = from.tensor;
+	const struct view *v = &from.view;
+	s->used[t - package_tensor(s->package, 0)] = true;
+	if (!package_fits(t, v->shape, v->dims)) {
+		char is[192], wanted[96];
+		package_print_shape(is, sizeof is, t->shape, t->dims);
+		package_print_shape(wanted, sizeof wanted, v->shape, v->dims);
+		return err_set(e, EINVAL, "tensor %s has shape %s, but %s it %s", t->name, is,
+			       s->config->gguf ? "the keys of the file make" : "config.json makes",
+			       wanted);
+	}
+	if (!t->parts)
+		return err_set(
+			e, ENOTSUP,
+			"tensor %s is of type %s; checkpoints in BF16, F16 or F32 can be mounted",
+			t->name, t->type);
+	return 0;
+}
+
+static bool sources_leave_out(const struct sources *s, const char *name)
+{
+	for (const char *const *k = s->config->family->skipped; k && *k; k++)
+		if (source_begins_with(name, *k))
+			return true;
+	if (s->config->rope[0].scaling == ROPE_FACTORS && !strcmp(name, GGUF_ROPE_FACTORS))
+		return true; /* it is in the config */
+	return family_leaves_out(s->config, name);
+}
+
+int sources_check(struct sources *s, const struct plan *p, struct err *e)
+{
+	int failed = sources_visit(p, sources_check_tensor, s, e);
+	for (size_t i = 0; i < package_count(s->package) && !failed; i++) {
+		const char *name = package_tensor(s->package, i)->name;
+		if (!s->used[i] && !sources_leave_out(s, name))
+			failed = err_set(
+				e, EINVAL,
+				"the checkpoint has a tensor %s that a %s model does not know; "
+				"leaving it out would be a different model",
+				name, s->config->model_type);
+	}
+	return failed;
+}
+
+int sources_plan(struct sources *s, struct published *formats, struct recipe *r, struct plan *p,
+		 struct err *e)
+{
+	int failed = 0;
+	r->draft = s->draft;
+	if (formats && r->as_published)
+		failed = sources_find_published(formats, s, e);
+	if (formats)
+		r->published = formats;
+	if (!failed)
+		failed = plan_make(p, s->config, r, e);
+	if (!failed)
+		failed = sources_check(s, p, e);
+	if (failed)
+		return failed;
+	plan_free(p);
+	recipe_keep(r, sources_kept_format(s), r->norms);
+	return plan_make(p, s->config, r, e);
+}
+
+struct source_search {
+	const struct sources *sources;
+	void (*each)(void *ctx, const char *names);
+	void *ctx;
+	char last[SOURCES_NAMES];
+};
+
+static int sources_look_for(void *ctx, struct tensor_id id, struct err *e)
+{
+	struct source_search *l = ctx;
+	struct source from;
+	char names[SOURCES_NAMES];
+	(void)e;
+	if (sources_find(l->sources, id, &from, NULL) != -ENOENT)
+		return 0;
+	sources_names(l->sources, id, names);
+	if (strcmp(names, l->last) != 0)
+		l->each(l->ctx, names);
+	memcpy(l->last, names, sizeof names);
+	return 0;
+}
+
+void sources_missing(const struct sources *s, const struct plan *p,
+		     void (*each)(void *ctx, const char *names), void *ctx)
+{
+	struct source_search l = {.sources = s, .each = each, .ctx = ctx};
+	(void)sources_visit(p, sources_look_for, &l, NULL);
+}
+
+enum format sources_kept_format(const struct sources *s)
+{
+	enum format kept = FORMAT_COUNT;
+	for (size_t i = 0; i < package_count(s->package); i++) {
+		const struct package_tensor *t = package_tensor(s->package, i);
+		if (t->dims < 2 || !s->used[i])
+			continue;
+		enum format format = package_read_format(t);
+		if (kept != FORMAT_COUNT && format != kept)
+			return FORMAT_F32;
+		kept = format;
+	}
+	return kept == FORMAT_COUNT ? FORMAT_F32 : kept;
+}
+
+/* ---- published formats ---- */
+
+static struct published_format source_format(const struct sources *s, struct tensor_id id)
+{
+	struct source from;
+	if (sources_find(s, id, &from, NULL) || from.tensor->format == FORMAT_COUNT ||
+	    from.view.way != VIEW_ALONG) /* codes do not lie as the kernels want them */
+		return (struct published_format){.format = FORMAT_COUNT};
+	return (struct published_format){from.tensor->format, from.tensor->norms,
+					 from.tensor->group};
+}
+
+static struct published_format source_role_format(const struct sources *s, enum tensor_role role,
+						  uint32_t layer)
+{
+	struct tensor_id id = {role, layer, 0};
+	struct published_format f = source_format(s, id);
+	bool experts = tensor_roles[role].place == PLACE_EXPERT;
+	for (id.expert = 1; experts && id.expert < s->config->experts; id.expert++) {
+		struct published_format other = source_format(s, id);
+		if (f.format != other.format ||
+		    (!format_is_float(f.format) &&
+		     (f.norms != other.norms || f.group != other.group)))
+			f = (struct published_format){.format = FORMAT_F32}; /* holds both */
+	}
+	if (tensor_roles[role].class == CLASS_HEADS && f.format != FORMAT_COUNT &&
+	    !format_is_float(f.format)) /* multiplied head by head, in floats */
+		f.format = FORMAT_COUNT;
+	return f;
+}
+
+int sources_find_published(struct published *p, const struct sources *s, struct err *e)
+{
+	const struct config *c = s->config;
+	sources_free_published(p);
+	p->layers = c->layers + (s->draft && c->draft ? CONFIG_DRAFT_LAYERS : 0);
+	p->of = calloc((size_t)p->layers * TENSOR_ROLES, sizeof *p->of);
+	if (!p->of)
+		return err_set(e, ENOMEM, "out of memory for the list of tensors");
+	for (uint32_t i = 0; i < p->layers * TENSOR_ROLES; i++) {
+		uint32_t layer = i / TENSOR_ROLES;
+		enum tensor_role role = (enum tensor_role)(i % TENSOR_ROLES);
+		p->of[i].format = FORMAT_COUNT;
+		if (tensor_roles[role].class < CLASS_MATRICES && config_has_tensor(c, role, layer))
+			p->of[i] = source_role_format(s, role, layer);
+	}
+	return 0;
+}
+
+void sources_free_published(struct published *p)
+{
+	free(p->of);
+	*p = (struct published){0};
+}
+
+static bool source_is_quantised(const struct package_tensor *t)
+{
+	return t->parts && !format_is_float(t->format);
+}
+
+bool sources_any_quantised(const struct package *p)
+{
+	for (size_t i = 0; i < package_count(p); i++)
+		if (source_is_quantised(package_tensor(p, i)) &&
+		    package_tensor(p, i)->format != FORMAT_COUNT)
+			return true;
+	return false;
+}
+
+const char *sources_encoding(const struct package *p)
+{
+	const struct encoding *most = NULL;
+	size_t lead = 0; /* of `most` over all others so far (Boyer and Moore's majority vote) */
+	for (size_t i = 0; i < package_count(p); i++) {
+		const struct package_tensor *t = package_tensor(p, i);
+		if (!source_is_quantised(t))
+			continue;
+		if (!lead)
+			most = t->encoding;
+		lead += t->encoding == most ? 1 : (size_t)-1;
+	}
+	return most ? most->name : NULL;
 }

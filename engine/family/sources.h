@@ -1,6 +1,10 @@
-/* A package's tensors against a plan: everything that the plan wants is there and has the right
- * shape, and nothing is there that it does not want (promise 1), but what the family names as left
- * out. And reading a role's rows, wherever in a tensor they lie. */
+/* Where the numbers of a model's tensors come from: a checkpoint's (or GGUF file's) tensors, found
+ * by the names that the family gives each role, checked against a plan, and read row by row,
+ * wherever in a tensor a role's rows lie.
+ *
+ * The check is promise 1: every tensor that the plan wants is there and has the right shape, and
+ * nothing is there that the plan does not want, except what the family names as left out.
+ */
 #ifndef MOEFS_ENGINE_FAMILY_SOURCES_H
 #define MOEFS_ENGINE_FAMILY_SOURCES_H
 
@@ -12,8 +16,8 @@
 struct sources {
 	struct package *package;
 	const struct config *config;
-	const char *stem;   /* what stands for "model." in names */
-	const char *before; /* what stands before names that do not begin so; or "" */
+	const char *stem;   /* stands for "model." in names */
+	const char *before; /* stands before names that do not begin so; or "" */
 	bool from_mlx;
 	bool norms_plus_one; /* 1 was added to all norms but those of delta nets */
 	bool draft;	     /* there are tensors of a draft */
@@ -23,17 +27,30 @@ struct sources {
 /* Opens the package and finds out what its names begin with and whether there is a draft. The
  * config outlives the sources. */
 int sources_open(struct sources *s, const char *directory, const struct config *c, struct err *e);
-/* An unknown, missing or misshapen tensor is an error that names it. */
-int sources_check(struct sources *s, const struct plan *p, struct err *e);
-/* What a tensor may be called here: "A or B". */
-enum { SOURCES_NAMES = 1536 };
-void sources_names(const struct sources *s, struct tensor_id id, char list[SOURCES_NAMES]);
-/* Tells every tensor of the plan that is not there, by those names. */
-void sources_missing(const struct sources *s, const struct plan *p,
-		     void (*each)(void *ctx, const char *names), void *ctx);
 void sources_close(struct sources *s);
 
-/* Where a role's rows come from. */
+/* ---- against a plan ---- */
+
+/* An unknown, missing or misshapen tensor is an error that names it. */
+int sources_check(struct sources *s, const struct plan *p, struct err *e);
+/* Adds to the recipe what the checkpoint's headers tell (a draft, the type that is kept, and in
+ * *formats, if the recipe is as published, the published formats), checks all tensors and makes the
+ * plan. The caller frees *formats, which the recipe refers to. NULL: the recipe has them. */
+int sources_plan(struct sources *s, struct published *formats, struct recipe *r, struct plan *p,
+		 struct err *e);
+/* Writes the names that a tensor may have here: "A or B". */
+enum { SOURCES_NAMES = 1536 };
+void sources_names(const struct sources *s, struct tensor_id id, char list[SOURCES_NAMES]);
+/* Calls each() with these names for every tensor of the plan that is not there. */
+void sources_missing(const struct sources *s, const struct plan *p,
+		     void (*each)(void *ctx, const char *names), void *ctx);
+/* The type of what is not quantised: that of all matrices if they agree, else F32, which holds any.
+ * After sources_check. */
+enum format sources_kept_format(const struct sources *s);
+
+/* ---- rows ---- */
+
+/* Where the rows of a role's tensor come from. */
 struct source {
 	const struct package_tensor *tensor;
 	struct view view;
@@ -42,18 +59,29 @@ struct source {
 	size_t row_bytes;
 };
 
-/* The source of the tensor with that id (a tied head's is the embedding's); -ENOENT with words. */
+/* Finds the source of a tensor; a tied head's is the embedding's. -ENOENT, in words: there is none.
+ */
 int sources_find(const struct sources *s, struct tensor_id id, struct source *out, struct err *e);
-/* Rows [row, row + rows) of it. */
+/* Reads rows [row, row + rows). Where rows lie across a tensor's, every call reads all of the
+ * tensor's rows that they cross, so callers should ask for SOURCES_ACROSS_BYTES or more at a time.
+ */
+enum { SOURCES_ACROSS_BYTES = 8 << 20 };
 int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
 		 void *buffer, struct err *e);
-
-/* The same rows as the bytes of one of the tensor's parts. */
+/* Reads the same rows as the bytes of one of the tensor's parts. */
 int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
 		      uint32_t row, uint32_t rows, void *buffer, struct err *e);
 
-/* The type of what is not quantised: that of all matrices if they agree, else F32, which holds any.
- * After sources_check. */
-enum format sources_kept_format(const struct sources *s);
+/* ---- published formats: what is quantised already is stored and computed with as it is ---- */
+
+/* Finds the format of each role in each layer. Where the kernels' products do not know a format,
+ * the recipe's own is used; where the experts of a layer differ, F32. Frees what was found before.
+ * What is missing is left to sources_check. */
+int sources_find_published(struct published *p, const struct sources *s, struct err *e);
+void sources_free_published(struct published *p);
+/* True if the package has quantised tensors. */
+bool sources_any_quantised(const struct package *p);
+/* The name of the encoding of most quantised tensors; NULL: none is quantised. */
+const char *sources_encoding(const struct package *p);
 
 #endif

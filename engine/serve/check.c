@@ -7,7 +7,7 @@
 
 #include "cache/io.h"
 #include "cache/store_files.h"
-#include "engine/convert/store_header.h"
+#include "engine/convert/store_folder.h"
 #include "engine/family/sources.h"
 #include "engine/source/source_file.h"
 #include "engine/source/gguf.h"

@@ -1,7 +1,7 @@
 /* From a checkpoint's directory to weights in memory: finding the store, or having it made
  * (load_convert.c), and reading its dense part. */
 #include "cache/clock.h"
-#include "engine/convert/store_header.h"
+#include "engine/convert/store_folder.h"
 #include "engine/family/gguf_template.h"
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/serve/chunk.h"

@@ -34,7 +34,7 @@ static void converted(void *ctx, enum convert_event event, const struct err *e)
 void load_let_convert(struct model *m, bool work)
 {
 	if (m->stored.converter)
-		convert_rest_let(m->stored.converter, work);
+		convert_rest_allow(m->stored.converter, work);
 }
 
 /* ---- the beginning ---- */

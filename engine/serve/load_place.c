@@ -1,7 +1,7 @@
 /* A source that is its own store (in_place.h), and the folder for the little that is kept of it. */
 #include "cache/store_inspect.h"
 #include "cache/store_in_place.h"
-#include "engine/convert/in_place.h"
+#include "engine/convert/convert.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
 
@@ -11,7 +11,7 @@
 int load_open_in_place(const struct model *m, const struct source_state *now, struct store **out,
 		       struct plan *plan, struct err *e)
 {
-	struct in_place v = {
+	struct convert_in_place v = {
 		.directory = m->id.directory,
 		.config = &m->id.config,
 		.recipe = m->id.recipe,
@@ -20,7 +20,7 @@ int load_open_in_place(const struct model *m, const struct source_state *now, st
 	if (!m->id.recipe.as_published)
 		return err_set(e, ENOTSUP, "%s: is converted", m->id.directory);
 	source_number(now, v.number);
-	int failed = in_place_open(out, plan, &v, e);
+	int failed = convert_in_place_open(out, plan, &v, e);
 	if (failed || source_unchanged(now)) /* the files that were opened are those looked at */
 		return failed;
 	store_close(*out);

@@ -1,5 +1,5 @@
 /* What auto comes to for one source, and the formats that it is published in. */
-#include "engine/family/published.h"
+#include "engine/family/sources.h"
 #include "engine/serve/load.h"
 #include "engine/serve/model_identity.h"
 #include "engine/source/source_file.h"
@@ -25,14 +25,14 @@ static int look(struct model_identity *id, struct published *p, struct err *e)
 	int failed = sources_open(&s, id->directory, &id->config, e);
 	if (failed)
 		return failed;
-	id->encoding = published_encoding(s.package);
+	id->encoding = sources_encoding(s.package);
 	if (!id->recipe.as_published) {
 		sources_close(&s);
 		return 0;
 	}
-	if (published_any(s.package)) {
+	if (sources_any_quantised(s.package)) {
 		id->recipe.codec = CODEC_NONE; /* codes do not shrink */
-		failed = published_find(p, &s, e);
+		failed = sources_find_published(p, &s, e);
 	} else {
 		recipe_keep_none(&id->recipe, &id->config);
 	}
@@ -62,7 +62,7 @@ int load_published(struct published *p, const struct model_identity *id, struct 
 	int failed = sources_open(&s, id->directory, &id->config, e);
 	if (failed)
 		return failed;
-	failed = published_find(p, &s, e);
+	failed = sources_find_published(p, &s, e);
 	sources_close(&s);
 	return failed;
 }

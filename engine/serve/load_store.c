@@ -1,7 +1,7 @@
 /* Where a model's store may be, and opening one that is complete. */
 #include "cache/store_inspect.h"
 #include "cache/store_in_place.h"
-#include "engine/convert/store_header.h"
+#include "engine/convert/store_folder.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
 
@@ -109,7 +109,7 @@ static int open_folder(struct model *m, const char *folder, const struct source_
 				 folder, recipe_codec_name(plan.recipe.codec),
 				 recipe_codec_name(m->id.recipe.codec));
 	if (!failed)
-		failed = store_held_to_plan(store, &plan, e);
+		failed = store_check_plan(store, &plan, e);
 	if (!failed) { /* last: it may read all of the checkpoint */
 		failed = load_check_source(m, folder, i->key.fingerprint, now, read, e);
 		*ends = failed && failed != -ESTALE;

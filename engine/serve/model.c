@@ -143,7 +143,7 @@ static void free_model(struct model *m)
 	tokenizer_close(m->run.tokenizer);
 	store_close(m->stored.store);
 	plan_free(&m->stored.plan);
-	published_free(&m->stored.published);
+	sources_free_published(&m->stored.published);
 	source_forget(&m->stored.looked);
 	wishes_free(&m->wishes);
 	for (int i = 0; i < 2 * STORE_PLACES; i++)

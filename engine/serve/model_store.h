@@ -8,7 +8,7 @@
 
 #include "engine/convert/convert.h"
 #include "engine/family/plan.h"
-#include "engine/family/published.h"
+#include "engine/family/sources.h"
 #include "engine/source/source.h"
 
 #include <pthread.h>

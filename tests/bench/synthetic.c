@@ -1,5 +1,5 @@
 #include "tests/bench/synthetic.h"
-#include "engine/convert/store_header.h"
+#include "engine/convert/store_folder.h"
 #include "kernels/block.h"
 #include "kernels/tq.h"
 #include "tests/bench/bench.h"

@@ -88,7 +88,7 @@ static void shard_name(const struct raw *w, uint32_t shard, char name[64])
 
 static bool tensor_name(const struct raw *w, const struct raw_tensor *t, char name[256])
 {
-	return config_store_name(w->s->config, t->id, name, 256);
+	return family_store_name(w->s->config, t->id, name, 256);
 }
 
 /* The shape of a tensor of that name in a checkpoint: that which is tried first. */

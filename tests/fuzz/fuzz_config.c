@@ -20,7 +20,7 @@ static void check_tensor(const struct config *c, struct tensor_id id)
 	uint32_t rows, cols, count = family_alternatives(c->family, id.role, names);
 	config_tensor_shape(c, id.role, id.layer, &rows, &cols);
 	if (!rows || !format_fits(rows, cols ? cols : 1) ||
-	    !config_store_name(c, id, name, sizeof name))
+	    !family_store_name(c, id, name, sizeof name))
 		abort();
 	for (uint32_t i = 0; i < count; i++) {
 		struct view v;

@@ -2,7 +2,7 @@
  * or left alone, auto follows its rule and keeps to it, and the weights are the same ones. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/convert/codec_choice.h"
+#include "engine/convert/convert_inside.h"
 #include "engine/model.h"
 #include "engine/source/tensor_list.h"
 #include "golden.h"

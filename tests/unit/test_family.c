@@ -269,7 +269,7 @@ static void no_two_tensors_of_a_family_have_the_same_name_in_its_store(void **st
 				if (!config_has_tensor(&config, id.role, layer) ||
 				    (tensor_roles[role].place == PLACE_DRAFT && !config.draft))
 					continue;
-				assert_true(config_store_name(&config, id, names[role], 256));
+				assert_true(family_store_name(&config, id, names[role], 256));
 				for (int before = 0; before < role; before++)
 					assert_string_not_equal(names[before], names[role]);
 			}

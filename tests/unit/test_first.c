@@ -384,7 +384,7 @@ static void experts_made_twice_at_once_are_stored_once(void **state)
 	uint32_t all = plan.routed_layers * plan.experts;
 	k.plan = &plan;
 	k.records = calloc(all, plan.record_bytes);
-	convert_rest_let(k.converter, true);
+	convert_rest_allow(k.converter, true);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, make_experts, &k), 0);
 	for (int i = 0; i < THREADS; i++)
@@ -464,7 +464,7 @@ static void why_it_stopped_is_what_is_said_last(void **state)
 	heard.progress = t.v.progress;
 	faults.fail_code = ENOSPC;
 	faults.fail_on = OP_WRITE;
-	convert_rest_let(converter, true);
+	convert_rest_allow(converter, true);
 	while (reports() < 1)
 		sched_yield();
 	assert_true(atomic_load(&heard.progress->stopped));

@@ -2,7 +2,7 @@
  * under a mount. No store of what it was is ever served as one of what it is. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/convert/converter.h"
+#include "engine/convert/convert_inside.h"
 #include "engine/serve/internal.h"
 #include "fault_io.h"
 #include "session_help.h"
@@ -263,7 +263,7 @@ static void a_change_met_by_the_rest_ends_the_conversion_and_frees_its_lock(void
 	assert_int_equal(begin(), 0);
 	assert_int_equal(convert_rest_start(converter, &e), 0);
 	edit(dense);
-	convert_rest_let(converter, true);
+	convert_rest_allow(converter, true);
 	while (!reported)
 		sched_yield();
 	assert_int_equal(reported, CONVERT_AGAIN + 1);

@@ -1,7 +1,7 @@
 /* A store and the plan that reads it: plans by which a byte would mean something else have another
  * digest, and a model whose store is of another layout, or says so falsely, makes it anew and
  * answers rightly. */
-#include "engine/convert/store_header.h"
+#include "engine/convert/store_folder.h"
 #include "engine/family/family.h"
 #include "golden.h"
 #include "session_help.h"

@@ -1,7 +1,6 @@
-#include "engine/convert/encode.h"
+#include "engine/convert/encoder.h"
 #include "engine/convert/moments.h"
 #include "engine/convert/rounding.h"
-#include "engine/family/gather.h"
 #include "kernels/block.h"
 #include "kernels/watch.h"
 
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
+/* A norm outside of the range that F16 holds with full precision makes a store use F32 norms. */
 static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
 
 enum {
@@ -22,34 +21,34 @@ struct encoder {
 	const struct plan *plan;
 	const struct sources *sources;
 	const struct kernels *kernels;
-	uint8_t *source; /* rows as the checkpoint has them, of so many bytes at a time */
+	uint8_t *source; /* `piece` bytes of rows as the checkpoint has them */
 	size_t piece;
-	float *row; /* or some of them together */
+	float *row; /* or several rows, which are encoded together */
 	float *row_norms;
 
 	const struct moments *moments; /* NULL: none are known */
-	const _Atomic bool *stop;      /* ends rounding by them */
-	/* Of the last inputs of either kind that were met: an expert's gate and up, and its down.
-	 */
-	struct weighing {
+	const _Atomic bool *stop;      /* ends rounding by moments */
+	/* Of the last two inputs that were met: an expert's gate and up share one, its down has
+	 * another. */
+	struct encoder_weighing {
 		struct rounding *rounding;
-		uint64_t same; /* of which inputs, + 1 */
+		uint64_t same; /* moments_block's number of the input, + 1; 0: none */
 		enum format format;
 	} weighing[2];
 	uint32_t next_weighing;
-	struct rounding *rounding; /* of the tensor at hand; NULL: to the nearest */
+	struct rounding *rounding; /* of the current tensor; NULL: to the nearest */
 };
 
 /* ---- life ---- */
 
-static size_t larger(size_t a, size_t b)
+static size_t encoder_larger(size_t a, size_t b)
 {
 	return a > b ? a : b;
 }
 
-/* Rows that are encoded together: of a trellis, as many as fill vectors whose lanes are groups,
- * unless they are so long that what is left over does not matter. */
-static uint32_t rows_together(const struct shape *s)
+/* Rows that are encoded together: for a trellis, as many as fill vectors whose lanes are groups,
+ * unless rows are so long that the remainder does not matter. */
+static uint32_t encoder_rows_together(const struct shape *s)
 {
 	size_t groups = tq_groups(s->cols);
 	uint32_t rows = 1;
@@ -61,24 +60,22 @@ static uint32_t rows_together(const struct shape *s)
 	return rows;
 }
 
-static size_t floats_together(const struct shape *s)
-{
-	return (size_t)rows_together(s) * s->cols;
-}
-
-static size_t most_floats(const struct plan *p)
+static size_t encoder_most_floats(const struct plan *p)
 {
 	size_t most = 0;
-	for (uint32_t i = 0; i < p->dense_count; i++)
-		most = larger(most, floats_together(&p->dense[i].shape));
-	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
-		for (uint32_t i = 0; i < EXPERT_PARTS; i++)
-			most = larger(most, floats_together(&p->record[layer].part[i]));
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		const struct shape *s = &p->dense[i].shape;
+		most = encoder_larger(most, (size_t)encoder_rows_together(s) * s->cols);
+	}
+	for (uint32_t i = 0; i < p->routed_layers * EXPERT_PARTS; i++) {
+		const struct shape *s = &p->record[i / EXPERT_PARTS].part[i % EXPERT_PARTS];
+		most = encoder_larger(most, (size_t)encoder_rows_together(s) * s->cols);
+	}
 	return most;
 }
 
-/* Experts are published all alike. */
-static bool any_across(const struct plan *p, const struct sources *s)
+/* A checkpoint's experts all lie alike: the first one's gate tells. */
+static bool encoder_reads_across(const struct plan *p, const struct sources *s)
 {
 	struct source from;
 	struct tensor_id id = {TENSOR_EXPERT_GATE, p->layer_of[0], 0};
@@ -89,13 +86,13 @@ static bool any_across(const struct plan *p, const struct sources *s)
 int encoder_create(struct encoder **out, const struct plan *p, const struct sources *s,
 		   const struct kernels *k, struct err *e)
 {
-	size_t floats = most_floats(p);
+	size_t floats = encoder_most_floats(p);
 	struct encoder *x = calloc(1, sizeof *x);
 	*out = x;
 	if (x) {
 		*x = (struct encoder){.plan = p, .sources = s, .kernels = k};
-		x->piece = any_across(p, s) ? GATHER_BYTES : PIECE_BYTES;
-		x->source = malloc(larger(x->piece, floats * sizeof *x->row));
+		x->piece = encoder_reads_across(p, s) ? SOURCES_ACROSS_BYTES : PIECE_BYTES;
+		x->source = malloc(encoder_larger(x->piece, floats * sizeof *x->row));
 		x->row = malloc(floats * sizeof *x->row);
 		x->row_norms = malloc((floats / TQ_GROUP + 1) * sizeof *x->row_norms);
 		if (x->source && x->row && x->row_norms)
@@ -118,7 +115,7 @@ void encoder_free(struct encoder *x)
 	free(x);
 }
 
-/* ---- what is known of inputs ---- */
+/* ---- rounding by moments ---- */
 
 void encoder_know(struct encoder *x, const struct moments *m, const _Atomic bool *stop)
 {
@@ -126,13 +123,14 @@ void encoder_know(struct encoder *x, const struct moments *m, const _Atomic bool
 	x->stop = stop;
 }
 
-static int stopped(struct err *e)
+static int encoder_stopped(struct err *e)
 {
 	return err_set(e, ECANCELED, "the conversion was stopped");
 }
 
-static int weigh(const struct encoder *x, struct weighing *w, struct tensor_id id,
-		 const struct shape *s, uint32_t block, struct err *e)
+/* Makes w->rounding for a tensor's inputs; NULL where nothing is known of them. */
+static int encoder_weigh(const struct encoder *x, struct encoder_weighing *w, struct tensor_id id,
+			 const struct shape *s, uint32_t block, struct err *e)
 {
 	rounding_free(w->rounding);
 	w->rounding = NULL;
@@ -146,7 +144,7 @@ static int weigh(const struct encoder *x, struct weighing *w, struct tensor_id i
 		known = moments_weigh(x->moments, id, at,
 				      s->cols - at < block ? s->cols - at : block, h);
 		if (known && !rounding_weigh(w->rounding, at, h))
-			failed = stopped(e);
+			failed = encoder_stopped(e);
 	}
 	free(h);
 	if (!known) { /* no token came here: to the nearest */
@@ -156,8 +154,9 @@ static int weigh(const struct encoder *x, struct weighing *w, struct tensor_id i
 	return failed;
 }
 
-/* How the rows of a tensor are rounded from now on. */
-static int take_tensor(struct encoder *x, struct tensor_id id, const struct shape *s, struct err *e)
+/* Sets x->rounding for the rows of a tensor. */
+static int encoder_begin_tensor(struct encoder *x, struct tensor_id id, const struct shape *s,
+				struct err *e)
 {
 	uint64_t same;
 	x->rounding = NULL;
@@ -170,18 +169,24 @@ static int take_tensor(struct encoder *x, struct tensor_id id, const struct shap
 			x->rounding = x->weighing[i].rounding;
 			return 0;
 		}
-	struct weighing *w = &x->weighing[x->next_weighing++ % 2];
-	int failed = weigh(x, w, id, s, block, e);
+	struct encoder_weighing *w = &x->weighing[x->next_weighing++ % 2];
+	int failed = encoder_weigh(x, w, id, s, block, e);
 	w->same = failed ? 0 : same + 1;
 	w->format = s->format;
 	x->rounding = w->rounding;
 	return failed;
 }
 
-/* ---- one row, or some together ---- */
+/* ---- one row, or several together ---- */
 
-static int store_norms(const struct encoder *x, const struct shape *s, const char *name,
-		       uint8_t *norms, struct err *e)
+static int encoder_not_a_number(const struct source *source, struct err *e)
+{
+	return err_set(e, EINVAL, "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
+		       source->tensor->name);
+}
+
+static int encoder_store_norms(const struct encoder *x, const struct shape *s, const char *name,
+			       uint8_t *norms, struct err *e)
 {
 	size_t groups = s->rows * tq_groups(s->cols);
 	if (s->norms == NORM_F32) {
@@ -202,31 +207,9 @@ static int store_norms(const struct encoder *x, const struct shape *s, const cha
 	return 0;
 }
 
-static int not_a_number(const struct source *source, struct err *e)
-{
-	return err_set(e, EINVAL, "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
-		       source->tensor->name);
-}
-
-static void round_row(uint8_t *packed, const float *row, uint32_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		uint16_t half = f32_to_bf16(row[i]);
-		memcpy(packed + i * sizeof half, &half, sizeof half);
-	}
-}
-
-static int round_blocks(uint8_t *packed, const float *row, uint32_t n, const char *name,
-			struct err *e)
-{
-	if (q8_0_quantise_row(packed, row, n))
-		return 0;
-	return err_set(e, EINVAL, "tensor %s holds numbers above 8e6; the checkpoint is damaged",
-		       name);
-}
-
-/* The rows, in rotated groups. */
-static bool quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
+/* x->row into codes of rotated groups. False: a NaN, an infinity or a number above 1e18; or
+ * stopped. */
+static bool encoder_quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
 {
 	uint32_t bits = format_tq_bits(s->format);
 	if (x->rounding) {
@@ -241,24 +224,23 @@ static bool quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
 				       TQ_GAIN_LEAST_SQUARES);
 }
 
-/* Rows as their store has them: s->rows of them, 1 where rows_together says so, or where
- * they are rounded by what is known of inputs. */
-static int encode_some(struct encoder *x, const struct shape *s, const struct source *source,
-		       const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
+/* s->rows rows: 1, unless encoder_rows_together says more and moments are not used. */
+static int encoder_encode(struct encoder *x, const struct shape *s, const struct source *source,
+			  const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
 	const char *name = source->tensor->name;
 	if (x->rounding && atomic_load(x->stop))
-		return stopped(e);
+		return encoder_stopped(e);
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
 	const struct shape numbers = {.format = FORMAT_F32, .rows = s->rows, .cols = s->cols};
 	for (uint32_t r = 0; r < s->rows; r++)
 		format_dequantise_row(x->row + (size_t)r * s->cols, &from,
 				      &(struct pieces){.weights = row + r * source->row_bytes});
 	const struct pieces floats = {.weights = (const uint8_t *)x->row};
-	/* Rows that are rounded to the nearest show by their norms that they hold what is none. */
+	/* Rows that are rounded to the nearest show a NaN or an infinity by their norms. */
 	bool shows = format_tq_bits(s->format) && s->format != source->format && !x->rounding;
 	if (!shows && !format_is_finite(&numbers, &floats))
-		return not_a_number(source, e);
+		return encoder_not_a_number(source, e);
 	if (s->format == source->format) {
 		memcpy(packed, row, source->row_bytes);
 		return 0;
@@ -268,26 +250,32 @@ static int encode_some(struct encoder *x, const struct shape *s, const struct so
 		return 0;
 	}
 	if (s->format == FORMAT_BF16) {
-		round_row(packed, x->row, s->cols);
+		for (size_t i = 0; i < s->cols; i++) {
+			uint16_t half = f32_to_bf16(x->row[i]);
+			memcpy(packed + i * sizeof half, &half, sizeof half);
+		}
 		return 0;
 	}
 	if (s->format == FORMAT_Q8_0)
-		return round_blocks(packed, x->row, s->cols, name, e);
-	if (!quantise(x, s, packed)) {
-		if (x->rounding && atomic_load(x->stop))
-			return stopped(e);
-		if (!format_is_finite(&numbers, &floats))
-			return not_a_number(source, e);
-		return err_set(e, EINVAL,
-			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
-			       name);
-	}
-	return store_norms(x, s, name, norms, e);
+		return q8_0_quantise_row(packed, x->row, s->cols)
+			       ? 0
+			       : err_set(e, EINVAL,
+					 "tensor %s holds numbers above 8e6; the checkpoint is "
+					 "damaged",
+					 name);
+	if (encoder_quantise(x, s, packed))
+		return encoder_store_norms(x, s, name, norms, e);
+	if (x->rounding && atomic_load(x->stop))
+		return encoder_stopped(e);
+	if (!format_is_finite(&numbers, &floats))
+		return encoder_not_a_number(source, e);
+	return err_set(e, EINVAL, "tensor %s holds numbers above 1e18; the checkpoint is damaged",
+		       name);
 }
 
-/* ---- rows as they are ---- */
+/* ---- rows ---- */
 
-bool encode_copies(const struct shape *s, const struct source *source)
+bool encoder_copies(const struct shape *s, const struct source *source)
 {
 	const struct package_tensor *t = source->tensor;
 	bool scales = plan_piece_bytes(s, 1) > 0; /* with floats, norms mean nothing */
@@ -297,9 +285,8 @@ bool encode_copies(const struct shape *s, const struct source *source)
 	       (!format_affine_bits(s->format) || s->group == t->group);
 }
 
-/* s->rows rows from row0 on: the bytes that are there. */
-static int copy_rows(struct encoder *x, const struct shape *s, const struct source *source,
-		     uint32_t row0, uint8_t *out, struct err *e)
+static int encoder_copy_rows(struct encoder *x, const struct shape *s, const struct source *source,
+			     uint32_t row0, uint8_t *out, struct err *e)
 {
 	uint8_t *piece[PLAN_PIECES];
 	int failed = 0;
@@ -310,32 +297,30 @@ static int copy_rows(struct encoder *x, const struct shape *s, const struct sour
 		out += plan_piece_bytes(s, i);
 	}
 	if (!failed && !format_is_finite(s, &(struct pieces){piece[0], piece[1], piece[2]}))
-		failed = not_a_number(source, e);
+		failed = encoder_not_a_number(source, e);
 	return failed;
 }
 
-/* ---- rows ---- */
-
-int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
-		uint32_t row0, uint8_t *out, struct err *e)
+int encoder_rows(struct encoder *x, const struct shape *s, const struct source *source,
+		 uint32_t row0, uint8_t *out, struct err *e)
 {
 	struct shape one = *s, some = *s;
 	one.rows = 1;
-	if (encode_copies(s, source))
-		return copy_rows(x, s, source, row0, out, e);
+	if (encoder_copies(s, source))
+		return encoder_copy_rows(x, s, source, row0, out, e);
 	uint8_t *packed = out, *norms = out + format_packed_bytes(s);
 	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
 	uint32_t piece = source_bytes < x->piece ? (uint32_t)(x->piece / source_bytes) : 1;
-	uint32_t together = x->rounding ? 1 : rows_together(s);
+	uint32_t together = x->rounding ? 1 : encoder_rows_together(s);
 	for (uint32_t r = 0; r < s->rows; r += piece) {
 		uint32_t n = s->rows - r < piece ? s->rows - r : piece;
 		int failed = sources_read(x->sources, source, row0 + r, n, x->source, e);
 		for (uint32_t i = 0; i < n && !failed; i += some.rows) {
 			some.rows = n - i < together ? n - i : together;
-			failed = encode_some(x, &some, source, x->source + i * source_bytes,
-					     packed + (size_t)(r + i) * packed_bytes,
-					     norms + (size_t)(r + i) * norm_bytes, e);
+			failed = encoder_encode(x, &some, source, x->source + i * source_bytes,
+						packed + (size_t)(r + i) * packed_bytes,
+						norms + (size_t)(r + i) * norm_bytes, e);
 		}
 		if (failed)
 			return failed;
@@ -345,51 +330,43 @@ int encode_rows(struct encoder *x, const struct shape *s, const struct source *s
 
 /* ---- units ---- */
 
-int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, void *record,
-		  struct err *e)
-{
-	const struct plan *p = x->plan;
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
-		struct source from;
-		const struct shape *s = &p->record[routed_layer].part[part];
-		struct tensor_id id = {plan_part_role(part), p->layer_of[routed_layer], expert};
-		uint8_t *packed = (uint8_t *)record + p->record[routed_layer].part_offset[part];
-		int failed = sources_find(x->sources, id, &from, e);
-		if (!failed)
-			failed = take_tensor(x, id, s, e);
-		if (!failed)
-			failed = encode_rows(x, s, &from, 0, packed, e);
-		if (failed)
-			return failed;
-	}
-	return 0;
-}
-
-static struct shape chunk_shape(const struct plan_tensor *t, uint32_t number)
-{
-	struct shape s = t->shape;
-	s.rows = plan_chunk_rows(t, number);
-	return s;
-}
-
-int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number, void *chunk,
-		 struct err *e)
+/* Rows [row0, row0 + s->rows) of a tensor. */
+static int encoder_tensor(struct encoder *x, struct tensor_id id, const struct shape *s,
+			  uint32_t row0, uint8_t *out, struct err *e)
 {
 	struct source from;
-	struct shape s = chunk_shape(t, number);
-	int failed = sources_find(x->sources, t->id, &from, e);
+	int failed = sources_find(x->sources, id, &from, e);
 	if (!failed)
-		failed = take_tensor(x, t->id, &s, e);
-	return failed ? failed : encode_rows(x, &s, &from, number * t->chunk_rows, chunk, e);
+		failed = encoder_begin_tensor(x, id, s, e);
+	return failed ? failed : encoder_rows(x, s, &from, row0, out, e);
 }
 
-size_t encode_chunk_bytes(const struct plan *p)
+int encoder_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, void *record,
+		   struct err *e)
+{
+	const struct plan *p = x->plan;
+	const struct plan_record *r = &p->record[routed_layer];
+	int failed = 0;
+	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++)
+		failed = encoder_tensor(
+			x, plan_part_id(p, routed_layer * p->experts + expert, part),
+			&r->part[part], 0, (uint8_t *)record + r->part_offset[part], e);
+	return failed;
+}
+
+int encoder_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number, void *chunk,
+		  struct err *e)
+{
+	const struct shape s = plan_chunk_shape(t, number);
+	return encoder_tensor(x, t->id, &s, number * t->chunk_rows, chunk, e);
+}
+
+size_t encoder_chunk_bytes(const struct plan *p)
 {
 	size_t most = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
-		struct shape s = chunk_shape(&p->dense[i], 0); /* the first is the largest */
-		most = larger(most, plan_piece_bytes(&s, 0) + plan_piece_bytes(&s, 1) +
-					    plan_piece_bytes(&s, 2));
+		const struct shape s = plan_chunk_shape(&p->dense[i], 0); /* the largest */
+		most = encoder_larger(most, plan_stored_bytes(&s));
 	}
 	return most;
 }
