@@ -28,25 +28,25 @@ static const struct number {
 	{"num_attention_heads", offsetof(struct config, heads), 4096},
 };
 
-static int read_numbers(const struct reader *r)
+static int config_read_numbers(const struct reader *r)
 {
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
 		const struct number *n = &numbers[i];
 		uint32_t *to = (uint32_t *)(void *)((char *)r->config + n->offset);
-		int failed = get_u32(r, n->key, 1, n->most, to);
+		int failed = reader_u32(r, n->key, 1, n->most, to);
 		if (failed)
 			return failed;
 	}
 	return 0;
 }
 
-static int read_heads(const struct reader *r)
+static int config_read_heads(const struct reader *r)
 {
 	struct config *c = r->config;
-	int failed = get_u32_or(r, "num_key_value_heads", 1, c->heads, c->heads, &c->kv_heads);
+	int failed = reader_u32_or(r, "num_key_value_heads", 1, c->heads, c->heads, &c->kv_heads);
 	if (!failed)
-		failed =
-			get_u32_or(r, "head_dim", 2, 4096, c->hidden_size / c->heads, &c->head_dim);
+		failed = reader_u32_or(r, "head_dim", 2, 4096, c->hidden_size / c->heads,
+				       &c->head_dim);
 	if (failed)
 		return failed;
 	if (c->heads % c->kv_heads)
@@ -68,7 +68,7 @@ static int read_heads(const struct reader *r)
 
 /* ---- what is computed only in one way ---- */
 
-static int check_activation(const struct reader *r)
+static int config_check_activation(const struct reader *r)
 {
 	const char *act;
 	int failed = json_get_string_or(r->json, "hidden_act", r->name, "silu", &act, r->e);
@@ -77,7 +77,7 @@ static int check_activation(const struct reader *r)
 	return failed;
 }
 
-static int check_window(const struct reader *r)
+static int config_check_window(const struct reader *r)
 {
 	bool sliding;
 	int failed =
@@ -89,14 +89,14 @@ static int check_window(const struct reader *r)
 
 /* How the weights are written is the package's business; that they can be read is told here, before
  * anything else is looked at. */
-static int check_quantisation(const struct reader *r)
+static int config_check_quantisation(const struct reader *r)
 {
 	struct quantization q = {0};
 	return quantization_parse(&q, r->json, r->name, r->e);
 }
 
 /* A family of several kinds of layers reads their heads and rotations itself. */
-static int read_positions(const struct reader *r)
+static int config_read_positions(const struct reader *r)
 {
 	struct config *c = r->config;
 	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
@@ -109,7 +109,7 @@ static int read_positions(const struct reader *r)
 /* ---- layers ---- */
 
 /* Where each layer's state lies. A draft's has a context of its own and is the first there. */
-static void number_states(struct config *c)
+static void config_number_states(struct config *c)
 {
 	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		struct layer *l = &c->layer[layer];
@@ -121,14 +121,14 @@ static void number_states(struct config *c)
 	}
 }
 
-static int read_end_tokens(const struct reader *r)
+static int config_read_end_tokens(const struct reader *r)
 {
 	return generation_end_tokens(&r->config->generation, r->json, r->name, r->e);
 }
 
 /* ---- the files ---- */
 
-static int read_family(const struct reader *r)
+static int config_read_family(const struct reader *r)
 {
 	const char *type;
 	char known[256];
@@ -143,55 +143,71 @@ static int read_family(const struct reader *r)
 		       r->name, type, known);
 }
 
-static int read_flags(const struct reader *r)
+static int config_read_flags(const struct reader *r)
 {
 	struct config *c = r->config;
 	bool bias = false;
+	double eps = 0;
 	int failed = json_get_bool_or(r->json, "tie_word_embeddings", r->name, c->tied_head,
 				      &c->tied_head, r->e);
 	if (!failed)
 		failed = json_get_bool_or(r->json, "attention_bias", r->name, false, &bias, r->e);
 	c->qkv_bias = c->output_bias = bias;
-	return failed ? failed : reader_rms_eps(r, 1e-6);
+	if (!failed)
+		failed = json_get_double_or(r->json, "rms_norm_eps", r->name, 0, 1,
+					    c->family->rms_eps > 0 ? c->family->rms_eps : 1e-6,
+					    &eps, r->e);
+	c->rms_eps = (float)eps;
+	return failed;
 }
 
-static int read_special(const struct reader *r)
+static int config_read_parts(const struct reader *r)
 {
-	return r->config->family->read(r);
+	struct config *c = r->config;
+	const struct family *f = c->family;
+	c->qkv_bias |= f->qkv_bias;
+	c->normalise_top_k = f->normalise_top_k;
+	c->head_norms = f->head_norms;
+	c->router_order = f->router_order;
+	int failed = f->only ? reader_only(r, f->only) : 0;
+	for (int i = 0; i < FAMILY_PARTS && f->parts[i] && !failed; i++)
+		failed = f->parts[i](r);
+	return failed;
 }
 
-static int read_text(const struct reader *r)
+static int config_read_text(const struct reader *r)
 {
 	static int (*const parts[])(const struct reader *) = {
-		check_quantisation, read_numbers,   read_heads,	  read_flags,	   check_activation,
-		check_window,	    read_positions, read_special, read_end_tokens,
+		config_check_quantisation, config_read_numbers,	    config_read_heads,
+		config_read_flags,	   config_check_activation, config_check_window,
+		config_read_positions,	   config_read_parts,	    config_read_end_tokens,
 	};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		int failed = parts[i](r);
 		if (failed)
 			return failed;
 	}
-	number_states(r->config);
+	config_number_states(r->config);
 	return 0;
 }
 
 /* Of a model that also sees, what is said at the top holds unless its text part says otherwise. */
-static int read_config(struct reader *r)
+static int config_read_whole(struct reader *r)
 {
 	const struct json *text = NULL;
-	int failed = read_family(r);
+	int failed = config_read_family(r);
 	if (!failed && r->config->family->nested)
 		failed = json_get_object_or_null(r->json, "text_config", r->name, &text, r->e);
 	if (failed || !text)
-		return failed ? failed : read_text(r);
-	failed = check_quantisation(r);
+		return failed ? failed : config_read_text(r);
+	failed = config_check_quantisation(r);
 	if (!failed)
-		failed = read_end_tokens(r);
+		failed = config_read_end_tokens(r);
 	if (!failed)
 		failed = json_get_bool_or(r->json, "tie_word_embeddings", r->name, false,
 					  &r->config->tied_head, r->e);
 	r->json = text;
-	return failed ? failed : read_text(r);
+	return failed ? failed : config_read_text(r);
 }
 
 int config_parse(struct config *c, const char *text, size_t length, const char *name, struct err *e)
@@ -212,7 +228,7 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 	if (failed)
 		return failed;
 	r.json = whole;
-	failed = read_config(&r);
+	failed = config_read_whole(&r);
 	json_free(whole);
 	return failed;
 }
@@ -230,10 +246,10 @@ int config_parse_generation(struct config *c, const char *text, size_t length, c
 }
 
 /* Reads directory/file and hands it to parse. */
-static int read_file(struct config *c, const char *directory, const char *file,
-		     int (*parse)(struct config *, const char *, size_t, const char *,
-				  struct err *),
-		     struct err *e)
+static int config_read_file(struct config *c, const char *directory, const char *file,
+			    int (*parse)(struct config *, const char *, size_t, const char *,
+					 struct err *),
+			    struct err *e)
 {
 	char path[4096], *text;
 	size_t length;
@@ -249,7 +265,7 @@ static int read_file(struct config *c, const char *directory, const char *file,
 
 /* Its keys as the config.json that they were made from, and what its converter has changed since.
  */
-static int read_gguf(struct config *c, const char *path, struct err *e)
+static int config_read_gguf(struct config *c, const char *path, struct err *e)
 {
 	char *text;
 	size_t length;
@@ -267,11 +283,12 @@ int config_read(struct config *c, const char *path, struct err *e)
 {
 	struct err missing;
 	if (source_is_file(path))
-		return read_gguf(c, path, e);
-	int failed = read_file(c, path, "config.json", config_parse, e);
+		return config_read_gguf(c, path, e);
+	int failed = config_read_file(c, path, "config.json", config_parse, e);
 	if (failed)
 		return failed;
-	failed = read_file(c, path, "generation_config.json", config_parse_generation, &missing);
+	failed = config_read_file(c, path, "generation_config.json", config_parse_generation,
+				  &missing);
 	if (failed && failed != -ENOENT)
 		*e = missing;
 	return failed == -ENOENT ? 0 : failed;

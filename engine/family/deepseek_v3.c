@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <math.h>
 
-static int read_latent(const struct reader *r)
+static int deepseek_latent(const struct reader *r)
 {
 	struct config *c = r->config;
 	struct latent *l = &c->latent;
@@ -20,9 +20,9 @@ static int read_latent(const struct reader *r)
 		{"qk_rope_head_dim", &l->rope, 4096},
 		{"v_head_dim", &l->value, 4096},
 	};
-	int failed = get_u32_or(r, "q_lora_rank", 1, CONFIG_MAX_WIDTH, 0, &l->query_rank);
+	int failed = reader_u32_or(r, "q_lora_rank", 1, CONFIG_MAX_WIDTH, 0, &l->query_rank);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !failed; i++)
-		failed = get_u32(r, numbers[i].key, 1, numbers[i].most, numbers[i].to);
+		failed = reader_u32(r, numbers[i].key, 1, numbers[i].most, numbers[i].to);
 	if (!failed)
 		failed = json_get_bool_or(r->json, "rope_interleave", r->name, true,
 					  &l->interleaved, r->e);
@@ -43,7 +43,7 @@ static int read_latent(const struct reader *r)
 	return 0;
 }
 
-static int read_layers(const struct reader *r)
+static int deepseek_layers(const struct reader *r)
 {
 	struct config *c = r->config;
 	for (uint32_t layer = 0; layer < c->layers; layer++)
@@ -54,26 +54,8 @@ static int read_layers(const struct reader *r)
 	return failed;
 }
 
-static int read(const struct reader *r)
-{
-	static int (*const parts[])(const struct reader *) = {
-		reader_only_full_attention,
-		read_latent,
-		read_layers,
-		reader_dense,
-		reader_moe,
-		reader_first_dense,
-		reader_sigmoid_router,
-		reader_shared_experts,
-		reader_left_out,
-	};
-	static const struct only keys[] = {
-		{"attention_bias", "false"}, {"moe_layer_freq", "1"}, {0}};
-	int failed = reader_only(r, keys);
-	for (size_t i = 0; i < sizeof parts / sizeof *parts && !failed; i++)
-		failed = parts[i](r);
-	return failed;
-}
+static const struct only deepseek_only[] = {
+	{"attention_bias", "false"}, {"moe_layer_freq", "1"}, {0}};
 
 #define A "model.layers.%u.self_attn."
 #define SHARED "model.layers.%u.mlp.shared_experts."
@@ -113,7 +95,10 @@ const struct family family_deepseek_v3 = {
 	.model_types = types,
 	.ropes = 1U << ROPE_YARN,
 	.own_positions = true,
-	.read = read,
+	.only = deepseek_only,
+	.parts = {reader_only_full_attention, deepseek_latent, deepseek_layers, reader_dense,
+		  reader_moe, reader_first_dense, reader_sigmoid_router, reader_shared_experts,
+		  reader_left_out},
 	.names = names,
 	.gguf = &gguf,
 };

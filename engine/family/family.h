@@ -13,6 +13,11 @@
 struct reader;
 struct gguf_family;
 
+/* A key that is computed for one value alone, as a config writes it. */
+struct only {
+	const char *key, *value;
+};
+
 /* Another name than the common one, and how the role lies in that tensor; NULL: it is all of it. */
 struct tensor_name {
 	enum tensor_role role;
@@ -20,6 +25,7 @@ struct tensor_name {
 	view_fn *view;
 };
 
+enum { FAMILY_PARTS = 10 };
 struct family {
 	const char *const *model_types; /* NULL-terminated */
 	/* The config may be the text part of a model that also sees: then the numbers are in
@@ -27,10 +33,19 @@ struct family {
 	bool nested;
 	bool partial_rotary; /* partial_rotary_factor may be less than 1 */
 	unsigned ropes;	     /* 1 << ROPE_…: scalings that it may have besides the default */
-	bool own_positions;  /* read fills rope, and head_dim and kv_heads of the layers */
-	/* Reads what is special into a config that has the common values: the layers' mixers and
-	 * feed-forwards, and what else differs. */
-	int (*read)(const struct reader *r);
+	bool own_positions;  /* parts fill rope, and head_dim and kv_heads of the layers */
+	double rms_eps;	     /* the default of rms_norm_eps; 0: 1e-6 */
+
+	/* Values of the config that follow from the family alone. */
+	bool qkv_bias, normalise_top_k;
+	enum head_norms head_norms;
+	enum router_order router_order;
+
+	/* Keys that must have one value, or be missing or null; ends with a row without a key. */
+	const struct only *only;
+	/* Called in this order; each reads a part of what is special into a config that has the
+	 * common values: the layers' mixers and feed-forwards, and what else differs. */
+	int (*parts[FAMILY_PARTS])(const struct reader *r);
 	/* Tried in this order, before the common name; ends with a row without a name. */
 	const struct tensor_name *names;
 	/* Beginnings of the names of tensors that are known and left out; NULL-terminated, or NULL:

@@ -12,23 +12,29 @@
 
 enum { ROPE_FULL, ROPE_SLIDING };
 
-static int only(const struct reader *r)
+static const struct only gemma4_only[] = {
+	{"hidden_activation", "\"gelu_pytorch_tanh\""},
+	{"hidden_size_per_layer_input", "0"},
+	{"num_kv_shared_layers", "0"},
+	{"use_bidirectional_attention", "\"vision\""},
+	{"use_double_wide_mlp", "false"},
+	{0},
+};
+
+static int gemma4_switches(const struct reader *r)
 {
-	static const struct only keys[] = {
-		{"hidden_activation", "\"gelu_pytorch_tanh\""},
-		{"hidden_size_per_layer_input", "0"},
-		{"num_kv_shared_layers", "0"},
-		{"use_bidirectional_attention", "\"vision\""},
-		{"use_double_wide_mlp", "false"},
-		{0},
-	};
-	return reader_only(r, keys);
+	struct config *c = r->config;
+	c->value_norm = c->post_norms = c->layer_scale = true;
+	c->glu = GLU_GELU;
+	c->attention_scale = 1;
+	c->embedding_multiplier = (float)sqrt(c->hidden_size);
+	return 0;
 }
 
 /* ---- layers with and without a window ---- */
 
 /* The last layer must see all. */
-static int read_windows(const struct reader *r)
+static int gemma4_windows(const struct reader *r)
 {
 	const struct config *c = r->config;
 	const struct json *types;
@@ -42,17 +48,17 @@ static int read_windows(const struct reader *r)
 }
 
 /* What layers without a window have of their own, in the published spelling. */
-static int read_global(const struct reader *r, struct layer *to)
+static int gemma4_global(const struct reader *r, struct layer *to)
 {
-	int failed = get_u32_or(r, "global_head_dim", 2, 4096, 512, &to->head_dim);
+	int failed = reader_u32_or(r, "global_head_dim", 2, 4096, 512, &to->head_dim);
 	return failed || !to->keys_as_values
 		       ? failed
-		       : get_u32_or(r, "num_global_key_value_heads", 1, r->config->heads,
-				    r->config->kv_heads, &to->kv_heads);
+		       : reader_u32_or(r, "num_global_key_value_heads", 1, r->config->heads,
+				       r->config->kv_heads, &to->kv_heads);
 }
 
 /* The same in transformers' later spelling: an object for each such layer, by its number. */
-static int read_override(const struct reader *r, const struct json *value, struct layer *to)
+static int gemma4_override(const struct reader *r, const struct json *value, struct layer *to)
 {
 	struct reader of = *r;
 	of.json = value;
@@ -61,13 +67,13 @@ static int read_override(const struct reader *r, const struct json *value, struc
 		    strcmp(json_key(v), "num_key_value_heads") != 0)
 			return reader_unsupported(r, "per_layer_config", json_key(v),
 						  "head_dim and num_key_value_heads");
-	int failed = get_u32_or(&of, "head_dim", 2, 4096, to->head_dim, &to->head_dim);
+	int failed = reader_u32_or(&of, "head_dim", 2, 4096, to->head_dim, &to->head_dim);
 	return failed ? failed
-		      : get_u32_or(&of, "num_key_value_heads", 1, r->config->heads, to->kv_heads,
-				   &to->kv_heads);
+		      : reader_u32_or(&of, "num_key_value_heads", 1, r->config->heads, to->kv_heads,
+				      &to->kv_heads);
 }
 
-static int read_overrides(const struct reader *r, const struct json *layers)
+static int gemma4_overrides(const struct reader *r, const struct json *layers)
 {
 	struct config *c = r->config;
 	for (const struct json *v = NULL; (v = json_next(layers, v));) {
@@ -76,14 +82,14 @@ static int read_overrides(const struct reader *r, const struct json *layers)
 		if (*end || !*json_key(v) || layer >= c->layers || json_kind(v) != JSON_OBJECT)
 			return json_wrong(v, "per_layer_config", r->name,
 					  "an object for numbers of layers", r->e);
-		int failed = read_override(r, v, &c->layer[layer]);
+		int failed = gemma4_override(r, v, &c->layer[layer]);
 		if (failed)
 			return failed;
 	}
 	return 0;
 }
 
-static int check_heads(const struct reader *r, const struct layer *l)
+static int gemma4_check_heads(const struct reader *r, const struct layer *l)
 {
 	const struct config *c = r->config;
 	if (c->heads % l->kv_heads || l->head_dim % 2 ||
@@ -95,7 +101,7 @@ static int check_heads(const struct reader *r, const struct layer *l)
 	return 0;
 }
 
-static int read_heads(const struct reader *r)
+static int gemma4_heads(const struct reader *r)
 {
 	struct config *c = r->config;
 	const struct json *layers;
@@ -109,18 +115,18 @@ static int read_heads(const struct reader *r)
 		l->rope = l->window ? ROPE_SLIDING : ROPE_FULL;
 		l->keys_as_values = shared && !l->window;
 		if (!layers && !l->window)
-			failed = read_global(r, l);
+			failed = gemma4_global(r, l);
 	}
 	if (!failed && layers)
-		failed = read_overrides(r, layers);
+		failed = gemma4_overrides(r, layers);
 	for (uint32_t layer = 0; layer < c->layers && !failed; layer++)
-		failed = check_heads(r, &c->layer[layer]);
+		failed = gemma4_check_heads(r, &c->layer[layer]);
 	return failed;
 }
 
 /* Heads of one kind are all as wide as its first layer's. */
-static int read_rotation(const struct reader *r, const struct json *ropes, const char *key,
-			 uint32_t rope)
+static int gemma4_rotation(const struct reader *r, const struct json *ropes, const char *key,
+			   uint32_t rope)
 {
 	struct config *c = r->config;
 	const struct json *of;
@@ -138,18 +144,18 @@ static int read_rotation(const struct reader *r, const struct json *ropes, const
 	return failed || !dim ? failed : rope_read(r, of, of, dim, &c->rope[rope]);
 }
 
-static int read_rotations(const struct reader *r)
+static int gemma4_rotations(const struct reader *r)
 {
 	const struct json *ropes;
 	int failed = json_get_object(r->json, "rope_parameters", r->name, &ropes, r->e);
 	if (!failed)
-		failed = read_rotation(r, ropes, "full_attention", ROPE_FULL);
-	return failed ? failed : read_rotation(r, ropes, "sliding_attention", ROPE_SLIDING);
+		failed = gemma4_rotation(r, ropes, "full_attention", ROPE_FULL);
+	return failed ? failed : gemma4_rotation(r, ropes, "sliding_attention", ROPE_SLIDING);
 }
 
 /* ---- the rest ---- */
 
-static int read_experts(const struct reader *r)
+static int gemma4_experts(const struct reader *r)
 {
 	struct config *c = r->config;
 	bool routed;
@@ -167,7 +173,7 @@ static int read_experts(const struct reader *r)
 	return failed;
 }
 
-static int read_cap(const struct reader *r)
+static int gemma4_cap(const struct reader *r)
 {
 	double cap;
 	int failed = json_get_double_or(r->json, "final_logit_softcapping", r->name, 1e-3, 1e6, 0,
@@ -175,25 +181,6 @@ static int read_cap(const struct reader *r)
 	if (!failed)
 		r->config->logit_cap = (float)cap;
 	return failed;
-}
-
-static int read(const struct reader *r)
-{
-	static int (*const parts[])(const struct reader *) = {
-		only, read_windows, read_heads, read_rotations, read_experts, read_cap,
-	};
-	struct config *c = r->config;
-	c->head_norms = HEAD_NORMS_EACH;
-	c->value_norm = c->post_norms = c->layer_scale = true;
-	c->glu = GLU_GELU;
-	c->attention_scale = 1;
-	c->embedding_multiplier = (float)sqrt(c->hidden_size);
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-		int failed = parts[i](r);
-		if (failed)
-			return failed;
-	}
-	return 0;
 }
 
 #define L "model.layers.%u."
@@ -224,7 +211,10 @@ const struct family family_gemma4 = {
 	.nested = true,
 	.ropes = 1U << ROPE_PROPORTIONAL,
 	.own_positions = true,
-	.read = read,
+	.head_norms = HEAD_NORMS_EACH,
+	.only = gemma4_only,
+	.parts = {gemma4_switches, gemma4_windows, gemma4_heads, gemma4_rotations, gemma4_experts,
+		  gemma4_cap},
 	.names = names,
 	.skipped = skipped,
 };

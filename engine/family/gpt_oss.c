@@ -5,7 +5,14 @@
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
-static int read_unit(const struct reader *r)
+static int gpt_biases(const struct reader *r)
+{
+	struct config *c = r->config;
+	c->sinks = c->expert_bias = c->router_bias = true;
+	return 0;
+}
+
+static int gpt_glu(const struct reader *r)
 {
 	struct config *c = r->config;
 	c->glu = GLU_CLAMPED;
@@ -13,19 +20,6 @@ static int read_unit(const struct reader *r)
 	c->glu_limit = 7;
 	return json_has(r->json, "swiglu_limit") ? reader_factor(r, "swiglu_limit", &c->glu_limit)
 						 : 0;
-}
-
-static int read(const struct reader *r)
-{
-	struct config *c = r->config;
-	c->sinks = c->expert_bias = c->router_bias = true;
-	c->router_order = TOP_K_THEN_SOFTMAX;
-	int failed = reader_rms_eps(r, 1e-5);
-	if (!failed)
-		failed = reader_windows(r);
-	if (!failed)
-		failed = read_unit(r);
-	return failed ? failed : reader_routed(r, "intermediate_size");
 }
 
 #define L "model.layers.%u.mlp."
@@ -72,7 +66,9 @@ static const char *const types[] = {"gpt_oss", NULL};
 const struct family family_gpt_oss = {
 	.model_types = types,
 	.ropes = 1U << ROPE_YARN,
-	.read = read,
+	.rms_eps = 1e-5,
+	.router_order = TOP_K_THEN_SOFTMAX,
+	.parts = {gpt_biases, reader_windows, gpt_glu, reader_experts},
 	.names = names,
 	.gguf = &gguf,
 };

@@ -13,16 +13,6 @@ int reader_factor(const struct reader *r, const char *key, float *to)
 	return failed;
 }
 
-int reader_rms_eps(const struct reader *r, double fallback)
-{
-	double eps;
-	int failed =
-		json_get_double_or(r->json, "rms_norm_eps", r->name, 0, 1, fallback, &eps, r->e);
-	if (!failed)
-		r->config->rms_eps = (float)eps;
-	return failed;
-}
-
 /* ---- what is computed only in one way ---- */
 
 int reader_unsupported(const struct reader *r, const char *key, const char *value,
@@ -30,15 +20,6 @@ int reader_unsupported(const struct reader *r, const char *key, const char *valu
 {
 	return err_set(r->e, ENOTSUP, "%s: \"%s\" is %s, but only %s is supported", r->name, key,
 		       value, supported);
-}
-
-int reader_null_only(const struct reader *r, const char *key)
-{
-	char shown[80];
-	if (!json_has(r->json, key))
-		return 0;
-	json_show(json_find(r->json, key), shown, sizeof shown);
-	return reader_unsupported(r, key, shown, "null");
 }
 
 int reader_only(const struct reader *r, const struct only *keys)
@@ -71,8 +52,8 @@ int reader_only_full_attention(const struct reader *r)
 	return 0;
 }
 
-static int read_window(const struct reader *r, const struct json *value, uint32_t window,
-		       struct layer *to)
+static int reader_window(const struct reader *r, const struct json *value, uint32_t window,
+			 struct layer *to)
 {
 	const char *type;
 	int failed = json_as_string(value, "layer_types", r->name, &type, r->e);
@@ -94,7 +75,7 @@ int reader_windows(const struct reader *r)
 	struct config *c = r->config;
 	const struct json *types;
 	uint32_t window;
-	int failed = get_u32_or(r, "sliding_window", 1, CONFIG_MAX_POSITIONS, 0, &window);
+	int failed = reader_u32_or(r, "sliding_window", 1, CONFIG_MAX_POSITIONS, 0, &window);
 	if (!failed)
 		failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
 	if (failed)
@@ -106,7 +87,7 @@ int reader_windows(const struct reader *r)
 			       json_count(types), c->layers);
 	struct layer *to = c->layer;
 	for (const struct json *v = NULL; !failed && types && (v = json_next(types, v)); to++)
-		failed = read_window(r, v, window, to);
+		failed = reader_window(r, v, window, to);
 	return failed;
 }
 
@@ -114,10 +95,11 @@ int reader_windows(const struct reader *r)
 
 int reader_dense(const struct reader *r)
 {
-	return get_u32(r, "intermediate_size", 1, CONFIG_MAX_WIDTH, &r->config->intermediate_size);
+	return reader_u32(r, "intermediate_size", 1, CONFIG_MAX_WIDTH,
+			  &r->config->intermediate_size);
 }
 
-int reader_routed(const struct reader *r, const char *size_key)
+static int reader_routed(const struct reader *r, const char *size_key)
 {
 	struct config *c = r->config;
 	static const char *const names[] = {"num_local_experts", "n_routed_experts", "num_experts"};
@@ -127,11 +109,11 @@ int reader_routed(const struct reader *r, const char *size_key)
 	int name = 0;
 	while (name < LAST && !json_has(r->json, names[name]))
 		name++;
-	int failed = get_u32(r, names[name], 1, CONFIG_MAX_EXPERTS, &c->experts);
+	int failed = reader_u32(r, names[name], 1, CONFIG_MAX_EXPERTS, &c->experts);
 	if (!failed)
-		failed = get_u32(r, per_token, 1, CONFIG_MAX_EXPERTS, &c->experts_per_token);
+		failed = reader_u32(r, per_token, 1, CONFIG_MAX_EXPERTS, &c->experts_per_token);
 	if (!failed)
-		failed = get_u32(r, size_key, 1, CONFIG_MAX_WIDTH, &c->expert_size);
+		failed = reader_u32(r, size_key, 1, CONFIG_MAX_WIDTH, &c->expert_size);
 	if (!failed && c->experts_per_token > c->experts)
 		failed = err_set(r->e, EINVAL, "%s: %u experts per token, but only %u experts",
 				 r->name, c->experts_per_token, c->experts);
@@ -140,12 +122,17 @@ int reader_routed(const struct reader *r, const char *size_key)
 	return failed;
 }
 
+int reader_experts(const struct reader *r)
+{
+	return reader_routed(r, "intermediate_size");
+}
+
 int reader_moe(const struct reader *r)
 {
 	return reader_routed(r, "moe_intermediate_size");
 }
 
-static int read_mlp_only_layers(const struct reader *r)
+static int reader_dense_layers(const struct reader *r)
 {
 	const struct json *list;
 	int failed = json_get_list_or_null(r->json, "mlp_only_layers", r->name, &list, r->e);
@@ -167,26 +154,26 @@ int reader_sparse_layers(const struct reader *r)
 {
 	struct config *c = r->config;
 	uint32_t step;
-	int failed = get_u32_or(r, "decoder_sparse_step", 1, CONFIG_MAX_LAYERS, 1, &step);
+	int failed = reader_u32_or(r, "decoder_sparse_step", 1, CONFIG_MAX_LAYERS, 1, &step);
 	if (!failed)
-		failed = read_mlp_only_layers(r);
+		failed = reader_dense_layers(r);
 	for (uint32_t layer = 0; layer < c->layers && !failed; layer++)
 		if ((layer + 1) % step)
 			c->layer[layer].feed_forward = FEED_FORWARD_DENSE;
 	return failed;
 }
 
-int reader_normalisation(const struct reader *r, bool fallback)
+int reader_normalisation(const struct reader *r)
 {
-	return json_get_bool_or(r->json, "norm_topk_prob", r->name, fallback,
-				&r->config->normalise_top_k, r->e);
+	bool *to = &r->config->normalise_top_k;
+	return json_get_bool_or(r->json, "norm_topk_prob", r->name, *to, to, r->e);
 }
 
 int reader_first_dense(const struct reader *r)
 {
 	struct config *c = r->config;
 	uint32_t first;
-	int failed = get_u32_or(r, "first_k_dense_replace", 0, CONFIG_MAX_LAYERS, 0, &first);
+	int failed = reader_u32_or(r, "first_k_dense_replace", 0, CONFIG_MAX_LAYERS, 0, &first);
 	for (uint32_t layer = 0; layer < c->layers && layer < first && !failed; layer++)
 		c->layer[layer].feed_forward = FEED_FORWARD_DENSE;
 	return failed;
@@ -194,13 +181,13 @@ int reader_first_dense(const struct reader *r)
 
 /* ---- routers ---- */
 
-static int read_groups(const struct reader *r)
+static int reader_groups(const struct reader *r)
 {
 	struct config *c = r->config;
-	int failed = get_u32_or(r, "n_group", 1, c->experts, 1, &c->router_groups);
+	int failed = reader_u32_or(r, "n_group", 1, c->experts, 1, &c->router_groups);
 	if (!failed)
-		failed = get_u32_or(r, "topk_group", 1, c->router_groups, c->router_groups,
-				    &c->router_top_groups);
+		failed = reader_u32_or(r, "topk_group", 1, c->router_groups, c->router_groups,
+				       &c->router_top_groups);
 	if (failed || c->router_groups == 1)
 		return failed;
 	uint32_t size = c->experts / c->router_groups;
@@ -223,18 +210,18 @@ int reader_sigmoid_router(const struct reader *r)
 		{0},
 	};
 	c->router_order = SIGMOID_THEN_TOP_K;
-	c->router_correction = true;
+	c->router_correction = c->normalise_top_k = true;
 	int failed = reader_only(r, keys);
 	if (!failed)
 		failed = reader_factor(r, "routed_scaling_factor", &c->routed_scaling);
 	if (!failed)
-		failed = reader_normalisation(r, true);
-	return failed ? failed : read_groups(r);
+		failed = reader_normalisation(r);
+	return failed ? failed : reader_groups(r);
 }
 
 /* ---- beside the routed experts ---- */
 
-static void share(struct config *c)
+static void reader_share(struct config *c)
 {
 	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++)
 		c->layer[layer].shared = config_routed(c, layer);
@@ -242,17 +229,17 @@ static void share(struct config *c)
 
 int reader_shared(const struct reader *r)
 {
-	share(r->config);
+	reader_share(r->config);
 	r->config->shared_gate = true;
-	return get_u32(r, "shared_expert_intermediate_size", 1, CONFIG_MAX_WIDTH,
-		       &r->config->shared_size);
+	return reader_u32(r, "shared_expert_intermediate_size", 1, CONFIG_MAX_WIDTH,
+			  &r->config->shared_size);
 }
 
 int reader_shared_experts(const struct reader *r)
 {
 	struct config *c = r->config;
 	uint32_t experts;
-	int failed = get_u32_or(r, "n_shared_experts", 0, CONFIG_MAX_EXPERTS, 0, &experts);
+	int failed = reader_u32_or(r, "n_shared_experts", 0, CONFIG_MAX_EXPERTS, 0, &experts);
 	if (failed || !experts)
 		return failed;
 	if ((uint64_t)experts * c->expert_size > CONFIG_MAX_WIDTH)
@@ -260,13 +247,13 @@ int reader_shared_experts(const struct reader *r)
 			       "%s: %u shared experts (n_shared_experts) of %u are wider than the "
 			       "%d that is supported",
 			       r->name, experts, c->expert_size, CONFIG_MAX_WIDTH);
-	share(c);
+	reader_share(c);
 	c->shared_size = experts * c->expert_size;
 	return 0;
 }
 
 int reader_left_out(const struct reader *r)
 {
-	return get_u32_or(r, "num_nextn_predict_layers", 0, CONFIG_MAX_LAYERS, 0,
-			  &r->config->layers_left_out);
+	return reader_u32_or(r, "num_nextn_predict_layers", 0, CONFIG_MAX_LAYERS, 0,
+			     &r->config->layers_left_out);
 }

@@ -1,0 +1,190 @@
+/* Mixtures of experts that are nearly all data: OLMoE, Granite 3, MiniMax M2, GLM-4.5 to 4.7. */
+#include "engine/family/gguf_family.h"
+#include "engine/family/reader.h"
+
+#include <errno.h>
+
+/* ---- OLMoE: norms over all heads together */
+
+static const struct only olmoe_only[] = {{"clip_qkv", "null"}, {0}};
+static const struct gguf_family olmoe_gguf = {
+	.architecture = "olmoe",
+	.keys = {gguf_keys_routed_only},
+};
+static const char *const olmoe[] = {"olmoe", NULL};
+const struct family family_olmoe = {
+	.model_types = olmoe,
+	.rms_eps = 1e-5,
+	.head_norms = HEAD_NORMS_TOGETHER,
+	.only = olmoe_only,
+	.parts = {reader_only_full_attention, reader_experts, reader_normalisation},
+	.gguf = &olmoe_gguf,
+};
+
+/* ---- Granite 3: multipliers in the stream, stacked experts, and weights that are a softmax over
+ * the chosen experts alone */
+
+static int mixtures_granite_factors(const struct reader *r)
+{
+	struct config *c = r->config;
+	const struct {
+		const char *key;
+		float *to;
+	} factors[] = {
+		{"attention_multiplier", &c->attention_scale},
+		{"embedding_multiplier", &c->embedding_multiplier},
+		{"residual_multiplier", &c->residual_multiplier},
+		{"logits_scaling", &c->logits_scaling},
+	};
+	int failed = 0;
+	for (size_t i = 0; i < sizeof factors / sizeof *factors && !failed; i++)
+		failed = reader_factor(r, factors[i].key, factors[i].to);
+	return failed;
+}
+
+static const struct tensor_name granite_names[] = {
+	{TENSOR_ROUTER, BLOCK_SPARSE_MOE "router.layer.weight", NULL},
+	{TENSOR_EXPERT_GATE, BLOCK_SPARSE_MOE "input_linear.weight", view_stacked_gate},
+	{TENSOR_EXPERT_UP, BLOCK_SPARSE_MOE "input_linear.weight", view_stacked_up},
+	{TENSOR_EXPERT_DOWN, BLOCK_SPARSE_MOE "output_linear.weight", view_stacked_down},
+	{TENSOR_EXPERT_GATE, BLOCK_SPARSE_MOE "switch_mlp.gate_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_UP, BLOCK_SPARSE_MOE "switch_mlp.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, BLOCK_SPARSE_MOE "switch_mlp.down_proj.weight", view_stacked_down},
+	{0},
+};
+/* GGUF files have the pairs of rows that a rotation turns as neighbours, and gate and up apart. */
+static const struct tensor_name granite_gguf_names[] = {
+	{TENSOR_Q, "blk.%u.attn_q.weight", view_paired_q},
+	{TENSOR_K, "blk.%u.attn_k.weight", view_paired_k},
+	{0},
+};
+static const struct gguf_key granite_gguf_keys[] = {
+	{"attention.scale", "attention_multiplier", GGUF_REAL, 0},
+	{"embedding_scale", "embedding_multiplier", GGUF_REAL, 0},
+	{"residual_scale", "residual_multiplier", GGUF_REAL, 0},
+	{"logit_scale", "logits_scaling", GGUF_REAL, 0},
+	{0},
+};
+static const struct gguf_family granite_gguf = {
+	.architecture = "granitemoe",
+	.also = "\"attention_bias\": false", /* pairs of its rows would be neighbours, too */
+	.keys = {gguf_keys_routed_only, granite_gguf_keys},
+	.names = granite_gguf_names,
+};
+static const char *const granitemoe[] = {"granitemoe", NULL};
+const struct family family_granitemoe = {
+	.model_types = granitemoe,
+	.router_order = TOP_K_THEN_SOFTMAX,
+	.parts = {reader_only_full_attention, mixtures_granite_factors, reader_experts},
+	.names = granite_names,
+	.gguf = &granite_gguf,
+};
+
+/* ---- MiniMax M2: norms over all heads together, partial rotary positions, a router of sigmoids
+ * with a correction. The published config has keys of its predecessors' other mixers and
+ * feed-forwards, which must say that there are none; of its draft modules no tensors are published.
+ */
+
+/* 1 is softmax attention. */
+static int mixtures_minimax_attention(const struct reader *r)
+{
+	const struct json *types;
+	int failed = json_get_list_or_null(r->json, "attn_type_list", r->name, &types, r->e);
+	for (const struct json *v = NULL; !failed && types && (v = json_next(types, v));) {
+		uint64_t type;
+		failed = json_as_uint(v, "attn_type_list", r->name, 0, 9, &type, r->e);
+		if (!failed && type != 1)
+			return reader_unsupported(r, "attn_type_list", "not all 1", "1");
+	}
+	return failed;
+}
+
+/* The older way to say how much of a head is rotated. */
+static int mixtures_minimax_rotary_dim(const struct reader *r)
+{
+	uint32_t *dim = &r->config->rope[0].dim;
+	int failed = reader_u32_or(r, "rotary_dim", 2, r->config->head_dim, *dim, dim);
+	if (!failed && *dim % 2)
+		return err_set(r->e, EINVAL,
+			       "%s: \"rotary_dim\" is %u, which cannot be rotated in pairs",
+			       r->name, *dim);
+	return failed;
+}
+
+static const struct only minimax_only[] = {
+	{"use_qk_norm", "true"},
+	{"qk_norm_type", "\"per_layer\""},
+	{"use_routing_bias", "true"},
+	{"shared_intermediate_size", "0"},
+	{"layernorm_full_attention_beta", "1.0"},
+	{"layernorm_mlp_beta", "1.0"},
+	{"sliding_window", "null"},
+	{0},
+};
+static const struct tensor_name minimax_names[] = {
+	TENSOR_NAMES_BLOCK_SPARSE_MOE,
+	{TENSOR_ROUTER_CORRECTION, BLOCK_SPARSE_MOE "e_score_correction_bias", NULL},
+	{0},
+};
+static const struct gguf_key minimax_gguf_keys[] = {{"feed_forward_length", NULL, GGUF_KNOWN, 0},
+						    {0}};
+static const struct gguf_family minimax_gguf = {
+	.architecture = "minimax-m2",
+	.keys = {minimax_gguf_keys, gguf_keys_routed_only, gguf_keys_sigmoid},
+};
+static const char *const minimax_m2[] = {"minimax_m2", NULL};
+const struct family family_minimax_m2 = {
+	.model_types = minimax_m2,
+	.partial_rotary = true,
+	.head_norms = HEAD_NORMS_TOGETHER,
+	.only = minimax_only,
+	.parts = {mixtures_minimax_attention, reader_only_full_attention,
+		  mixtures_minimax_rotary_dim, reader_experts, reader_sigmoid_router},
+	.names = minimax_names,
+	.gguf = &minimax_gguf,
+};
+
+/* ---- GLM-4.5 to 4.7: partial rotary positions, biases on q, k and v, the first layers dense, a
+ * router of sigmoids with a correction, and a shared expert. The draft layer, which lies after the
+ * last layer, is left out. */
+
+static int mixtures_glm_attention(const struct reader *r)
+{
+	struct config *c = r->config;
+	bool norms;
+	int failed = json_get_bool_or(r->json, "use_qk_norm", r->name, false, &norms, r->e);
+	if (!failed && norms)
+		c->head_norms = HEAD_NORMS_EACH;
+	c->output_bias = false;
+	return failed ? failed
+		      : json_get_bool_or(r->json, "qkv_bias", r->name, c->qkv_bias, &c->qkv_bias,
+					 r->e);
+}
+
+#define SHARED "model.layers.%u.mlp.shared_experts."
+static const struct tensor_name glm_names[] = {
+	{TENSOR_SHARED_GATE, SHARED "gate_proj.weight", NULL},
+	{TENSOR_SHARED_UP, SHARED "up_proj.weight", NULL},
+	{TENSOR_SHARED_DOWN, SHARED "down_proj.weight", NULL},
+	{0},
+};
+/* GGUF files have the draft layer, too, after the last layer. */
+static const struct tensor_name glm_gguf_names[] = {
+	{TENSOR_FEED_FORWARD_NORM, "blk.%u.post_attention_norm.weight", NULL},
+	{0},
+};
+static const struct gguf_family glm_gguf = {
+	.architecture = "glm4moe",
+	.keys = {gguf_keys_routed, gguf_keys_sigmoid},
+	.names = glm_gguf_names,
+};
+static const char *const glm4_moe[] = {"glm4_moe", NULL};
+const struct family family_glm4_moe = {
+	.model_types = glm4_moe,
+	.partial_rotary = true,
+	.parts = {mixtures_glm_attention, reader_only_full_attention, reader_dense, reader_moe,
+		  reader_first_dense, reader_sigmoid_router, reader_shared_experts,
+		  reader_left_out},
+	.names = glm_names,
+	.gguf = &glm_gguf,
+};

@@ -1,0 +1,261 @@
+/* Qwen's families: Qwen2 and Qwen3, dense and as mixtures of experts, and the hybrids of gated
+ * delta nets and gated attention, Qwen3-Next and Qwen3.5 to 3.8. */
+#include "engine/family/gguf_family.h"
+#include "engine/family/reader.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- dense: Qwen2 and 2.5 with biases on q, k and v; Qwen3 with a norm on each query and key head
+ */
+
+static const struct gguf_family gguf_qwen2 = {.architecture = "qwen2"};
+static const char *const qwen2[] = {"qwen2", NULL};
+const struct family family_qwen2 = {
+	.model_types = qwen2,
+	.qkv_bias = true,
+	.parts = {reader_only_full_attention, reader_dense},
+	.gguf = &gguf_qwen2,
+};
+
+static const struct gguf_family gguf_qwen3 = {.architecture = "qwen3"};
+static const char *const qwen3[] = {"qwen3", NULL};
+const struct family family_qwen3 = {
+	.model_types = qwen3,
+	.head_norms = HEAD_NORMS_EACH,
+	.parts = {reader_only_full_attention, reader_dense},
+	.gguf = &gguf_qwen3,
+};
+
+/* ---- mixtures: Qwen1.5-MoE and Qwen2's have a shared expert behind a gate; Qwen3's have none */
+
+static int qwen_bias(const struct reader *r)
+{
+	return json_get_bool_or(r->json, "qkv_bias", r->name, true, &r->config->qkv_bias, r->e);
+}
+
+static const struct gguf_family gguf_qwen2_moe = {
+	.architecture = "qwen2moe",
+	.keys = {gguf_keys_routed, gguf_keys_shared},
+};
+static const char *const qwen2_moe[] = {"qwen2_moe", NULL};
+const struct family family_qwen2_moe = {
+	.model_types = qwen2_moe,
+	.parts = {qwen_bias, reader_only_full_attention, reader_dense, reader_moe,
+		  reader_sparse_layers, reader_shared, reader_normalisation},
+	.gguf = &gguf_qwen2_moe,
+};
+
+static const struct gguf_family gguf_qwen3_moe = {
+	.architecture = "qwen3moe",
+	.also = "\"norm_topk_prob\": true",
+	.keys = {gguf_keys_routed},
+};
+static const char *const qwen3_moe[] = {"qwen3_moe", NULL};
+const struct family family_qwen3_moe = {
+	.model_types = qwen3_moe,
+	.head_norms = HEAD_NORMS_EACH,
+	.parts = {reader_only_full_attention, reader_dense, reader_moe, reader_sparse_layers,
+		  reader_normalisation},
+	.gguf = &gguf_qwen3_moe,
+};
+
+/* ---- hybrids ---- */
+
+static int qwen_delta_net(const struct reader *r)
+{
+	struct delta_net *n = &r->config->delta_net;
+	const struct {
+		const char *key;
+		uint32_t *to, most;
+	} numbers[] = {
+		{"linear_num_key_heads", &n->key_heads, 4096},
+		{"linear_num_value_heads", &n->value_heads, 4096},
+		{"linear_key_head_dim", &n->key_dim, 4096},
+		{"linear_value_head_dim", &n->value_dim, 4096},
+		{"linear_conv_kernel_dim", &n->width, 64},
+	};
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		int failed = reader_u32(r, numbers[i].key, 1, numbers[i].most, numbers[i].to);
+		if (failed)
+			return failed;
+	}
+	if (n->value_heads % n->key_heads)
+		return err_set(r->e, EINVAL,
+			       "%s: linear_num_value_heads (%u) is not a multiple of "
+			       "linear_num_key_heads (%u)",
+			       r->name, n->value_heads, n->key_heads);
+	uint64_t values = (uint64_t)n->value_heads * n->value_dim,
+		 keys = (uint64_t)n->key_heads * n->key_dim;
+	if (2 * keys + 2 * values > CONFIG_MAX_WIDTH)
+		return err_set(r->e, EINVAL,
+			       "%s: a delta net of %u key and %u value heads is wider than the %d "
+			       "that is supported",
+			       r->name, n->key_heads, n->value_heads, CONFIG_MAX_WIDTH);
+	return 0;
+}
+
+/* layer_types; or its older form, full_attention_interval: every so many layers one of attention.
+ */
+static int qwen_mixers(const struct reader *r)
+{
+	struct config *c = r->config;
+	const struct json *types;
+	uint32_t interval = 0;
+	int failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
+	if (!failed && !types)
+		failed = reader_u32_or(r, "full_attention_interval", 1, CONFIG_MAX_LAYERS, 4,
+				       &interval);
+	if (failed)
+		return failed;
+	for (uint32_t layer = 0; layer < c->layers && !types; layer++)
+		if ((layer + 1) % interval)
+			c->layer[layer].mixer = MIXER_DELTA_NET;
+	if (types && json_count(types) != c->layers)
+		return err_set(r->e, EINVAL, "%s: layer_types names %zu layers of %u", r->name,
+			       json_count(types), c->layers);
+	struct layer *to = c->layer;
+	for (const struct json *v = NULL; types && (v = json_next(types, v)); to++) {
+		const char *type;
+		failed = json_as_string(v, "layer_types", r->name, &type, r->e);
+		if (failed)
+			return failed;
+		if (!strcmp(type, "linear_attention"))
+			to->mixer = MIXER_DELTA_NET;
+		else if (strcmp(type, "full_attention") != 0)
+			return reader_unsupported(r, "layer_types", type,
+						  "linear_attention or full_attention");
+	}
+	return 0;
+}
+
+/* What all hybrids share. */
+static int qwen_hybrid(const struct reader *r)
+{
+	struct config *c = r->config;
+	const char *gate;
+	c->norm_offset = 1;
+	c->draft = true;
+	int failed =
+		json_get_bool_or(r->json, "attn_output_gate", r->name, true, &c->query_gate, r->e);
+	if (!failed)
+		failed = json_get_string_or(r->json, "output_gate_type", r->name, "swish", &gate,
+					    r->e);
+	if (!failed && strcmp(gate, "swish") != 0)
+		return reader_unsupported(r, "output_gate_type", gate, "swish");
+	if (!failed)
+		failed = qwen_mixers(r);
+	return failed ? failed : qwen_delta_net(r);
+}
+
+#define DELTA_NET "model.layers.%u.linear_attn."
+#define NAME_CONV                                                              \
+	{                                                                      \
+		TENSOR_DELTA_CONV, DELTA_NET "conv1d.weight", view_convolution \
+	}
+#define DRAFT_NAMES .draft = "mtp.", .draft_layer = "mtp.layers.%u."
+
+/* Qwen3-Next: projections of delta nets are fused head by head. */
+static const struct tensor_name names_next[] = {
+	{TENSOR_DELTA_QKV, DELTA_NET "in_proj_qkvz.weight", view_qkvz_qkv},
+	{TENSOR_DELTA_Z, DELTA_NET "in_proj_qkvz.weight", view_qkvz_z},
+	{TENSOR_DELTA_B, DELTA_NET "in_proj_ba.weight", view_ba_b},
+	{TENSOR_DELTA_A, DELTA_NET "in_proj_ba.weight", view_ba_a},
+	NAME_CONV,
+	{0},
+};
+
+/* GGUF files have 1 added to all norms but the delta nets' own, -exp(A_log) in place of A_log, and
+ * queries, keys and values apart from z; the first files had these still fused. b and a are fused
+ * as published. */
+static const struct tensor_name gguf_names_next[] = {
+	{TENSOR_FEED_FORWARD_NORM, "blk.%u.post_attention_norm.weight", NULL},
+	{TENSOR_DELTA_QKV, "blk.%u.ssm_in.weight", view_qkvz_qkv},
+	{TENSOR_DELTA_Z, "blk.%u.ssm_in.weight", view_qkvz_z},
+	{TENSOR_DELTA_B, "blk.%u.ssm_ba.weight", view_ba_b},
+	{TENSOR_DELTA_A, "blk.%u.ssm_ba.weight", view_ba_a},
+	{0},
+};
+static const struct gguf_family gguf_qwen3_next = {
+	.architecture = "qwen3next",
+	.also = "\"norm_topk_prob\": true",
+	.keys = {gguf_keys_routed, gguf_keys_shared, gguf_keys_hybrid},
+	.names = gguf_names_next,
+	.norms_plus_one = true,
+};
+
+static const char *const qwen3_next[] = {"qwen3_next", NULL};
+const struct family family_qwen3_next = {
+	.model_types = qwen3_next,
+	.partial_rotary = true,
+	.head_norms = HEAD_NORMS_EACH,
+	.normalise_top_k = true,
+	.parts = {qwen_hybrid, reader_dense, reader_moe, reader_sparse_layers, reader_shared,
+		  reader_normalisation},
+	.names = names_next,
+	DRAFT_NAMES,
+	.gguf = &gguf_qwen3_next,
+};
+
+/* Qwen3.5 to 3.8: three gated delta nets to one gated attention, and a draft layer.
+ *
+ * GGUF files have 1 added to all norms but the delta nets' own, -exp(A_log) in place of A_log, and
+ * the delta nets' value heads in another order: the first of every key head, then the second of
+ * every key head, and so on. Rows of every projection and columns of the last are so, and are
+ * computed as they are (tiled_heads). */
+static const char *const skipped[] = {"model.visual.", "vision_tower.", NULL};
+static const struct tensor_name gguf_names_qwen3_5[] = {
+	{TENSOR_FEED_FORWARD_NORM, "blk.%u.post_attention_norm.weight", NULL},
+	{0},
+};
+
+static const struct tensor_name names_qwen3_5[] = {NAME_CONV, {0}};
+static const struct gguf_family gguf_qwen3_5 = {
+	.architecture = "qwen35",
+	.keys = {gguf_keys_hybrid},
+	.names = gguf_names_qwen3_5,
+	.norms_plus_one = true,
+	.tiled_heads = true,
+};
+static const char *const qwen3_5[] = {"qwen3_5", "qwen3_5_text", NULL};
+const struct family family_qwen3_5 = {
+	.model_types = qwen3_5,
+	.nested = true,
+	.partial_rotary = true,
+	.head_norms = HEAD_NORMS_EACH,
+	.parts = {qwen_hybrid, reader_dense},
+	.names = names_qwen3_5,
+	.skipped = skipped,
+	DRAFT_NAMES,
+	.gguf = &gguf_qwen3_5,
+};
+
+/* The mixtures among them: routed experts, one by one or stacked, and a shared one. */
+#define EXPERTS "model.layers.%u.mlp.experts."
+static const struct tensor_name names_qwen3_5_moe[] = {
+	NAME_CONV,
+	{TENSOR_EXPERT_GATE, EXPERTS "gate_up_proj", view_stacked_gate},
+	{TENSOR_EXPERT_UP, EXPERTS "gate_up_proj", view_stacked_up},
+	{TENSOR_EXPERT_DOWN, EXPERTS "down_proj", view_stacked_down},
+	{0},
+};
+static const struct gguf_family gguf_qwen3_5_moe = {
+	.architecture = "qwen35moe",
+	.keys = {gguf_keys_routed, gguf_keys_shared, gguf_keys_hybrid},
+	.names = gguf_names_qwen3_5,
+	.norms_plus_one = true,
+	.tiled_heads = true,
+};
+static const char *const qwen3_5_moe[] = {"qwen3_5_moe", "qwen3_5_moe_text", NULL};
+const struct family family_qwen3_5_moe = {
+	.model_types = qwen3_5_moe,
+	.nested = true,
+	.partial_rotary = true,
+	.head_norms = HEAD_NORMS_EACH,
+	.normalise_top_k = true,
+	.parts = {qwen_hybrid, reader_moe, reader_shared},
+	.names = names_qwen3_5_moe,
+	.skipped = skipped,
+	DRAFT_NAMES,
+	.gguf = &gguf_qwen3_5_moe,
+};
