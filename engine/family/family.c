@@ -50,8 +50,8 @@ void family_list_gguf(char *text, size_t size)
 	for (size_t i = 0; i < FAMILIES && used < size; i++) {
 		const struct gguf_family *g = families[i]->gguf;
 		if (g && family_of_gguf(g->architecture, true) == families[i]) /* each name once */
-			used += (size_t)snprintf(text + used, size - used, "%s%s",
-						 used ? ", " : "", g->architecture);
+			used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+						 g->architecture);
 	}
 }
 
@@ -65,8 +65,8 @@ static const struct tensor_name common[] = {
 	{0},
 };
 
-static uint32_t add_names(const struct tensor_name *from, enum tensor_role role, uint32_t count,
-			  struct tensor_name names[FAMILY_ALTERNATIVES])
+static uint32_t family_add_names(const struct tensor_name *from, enum tensor_role role,
+				 uint32_t count, struct tensor_name names[FAMILY_ALTERNATIVES])
 {
 	for (const struct tensor_name *n = from; n && n->name; n++)
 		if (n->role == role && count + 1 < FAMILY_ALTERNATIVES)
@@ -75,7 +75,7 @@ static uint32_t add_names(const struct tensor_name *from, enum tensor_role role,
 }
 
 /* Whether a role's common name is what the family calls another one. */
-static bool is_anothers(const struct family *f, enum tensor_role role)
+static bool family_is_anothers(const struct family *f, enum tensor_role role)
 {
 	for (const struct tensor_name *n = f->names; n && n->name; n++)
 		if (n->role != role && !strcmp(n->name, tensor_roles[role].name))
@@ -86,15 +86,16 @@ static bool is_anothers(const struct family *f, enum tensor_role role)
 uint32_t family_alternatives(const struct family *f, enum tensor_role role,
 			     struct tensor_name names[FAMILY_ALTERNATIVES])
 {
-	uint32_t count = add_names(f->names, role, 0, names);
-	count = add_names(common, role, count, names);
-	if (!count || !is_anothers(f, role))
+	uint32_t count = family_add_names(f->names, role, 0, names);
+	count = family_add_names(common, role, count, names);
+	if (!count || !family_is_anothers(f, role))
 		names[count++] = (struct tensor_name){role, tensor_roles[role].name, NULL};
 	return count;
 }
 
 /* The patterns are the constants of the role list and of the families, never from a file. */
-static int print(char *text, size_t size, const char *pattern, uint32_t first, uint32_t second)
+static int family_print(char *text, size_t size, const char *pattern, uint32_t first,
+			uint32_t second)
 {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -110,7 +111,7 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
 	const char *rest = pattern;
 	int n = 0;
 	if (draft) {
-		n = print(name, size, c->family->draft_layer, id.layer - c->layers, 0);
+		n = family_print(name, size, c->family->draft_layer, id.layer - c->layers, 0);
 		rest += sizeof layers - 1;
 		id.layer = id.expert; /* the number that is left */
 	} else if (!strncmp(pattern, model, sizeof model - 1)) {
@@ -119,7 +120,7 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
 	}
 	if (n < 0 || (size_t)n >= size)
 		return false;
-	int more = print(name + n, size - (size_t)n, rest, id.layer, id.expert);
+	int more = family_print(name + n, size - (size_t)n, rest, id.layer, id.expert);
 	return more > 0 && (size_t)more < size - (size_t)n;
 }
 
@@ -137,7 +138,7 @@ bool family_leaves_out(const struct config *c, const char *name)
 
 bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size_t size)
 {
-	int n = print(name, size, pattern, id.layer, id.expert);
+	int n = family_print(name, size, pattern, id.layer, id.expert);
 	return n > 0 && (size_t)n < size;
 }
 

@@ -13,7 +13,7 @@
 
 /* ---- the keys ---- */
 
-static const struct taken {
+static const struct generation_taken {
 	const char *name;
 	bool sampling;				/* taken with "do_sample"; means nothing without */
 	enum { NUMBER, COUNT, ELSEWHERE } kind; /* read by read_number, or not here */
@@ -35,7 +35,7 @@ static const struct taken {
 
 /* Keys that change a text and are not applied, each with the number that changes nothing; null,
  * false and an empty list never do. */
-static const struct ignored {
+static const struct generation_ignored {
 	const char *name;
 	double neutral; /* NAN: none */
 } IGNORED[] = {
@@ -109,7 +109,7 @@ static const char *const HARMLESS[] = {
 	"transformers_version",
 };
 
-static const struct taken *find_taken(const char *name)
+static const struct generation_taken *generation_find_taken(const char *name)
 {
 	for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++)
 		if (!strcmp(TAKEN[i].name, name))
@@ -118,7 +118,7 @@ static const struct taken *find_taken(const char *name)
 }
 
 /* transformers notes things to itself under names with an underscore. */
-static bool is_harmless(const char *name)
+static bool generation_is_harmless(const char *name)
 {
 	bool harmless = *name == '_';
 	for (size_t i = 0; i < sizeof HARMLESS / sizeof *HARMLESS && !harmless; i++)
@@ -127,7 +127,7 @@ static bool is_harmless(const char *name)
 }
 
 /* A key that nothing here knows might change a text with any number. */
-static double neutral_of(const char *name)
+static double generation_neutral_of(const char *name)
 {
 	for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
 		if (!strcmp(IGNORED[i].name, name))
@@ -138,8 +138,8 @@ static double neutral_of(const char *name)
 /* ---- words ---- */
 
 /* Adds a line; what there is no room for is left out, and said to be. */
-__attribute__((format(printf, 2, 3))) static void add_line(struct generation *g, const char *format,
-							   ...)
+__attribute__((format(printf, 2, 3))) static void generation_add_line(struct generation *g,
+								      const char *format, ...)
 {
 	static const char MORE[] = "\n…";
 	char line[256];
@@ -159,7 +159,7 @@ __attribute__((format(printf, 2, 3))) static void add_line(struct generation *g,
 }
 
 /* A key is a hostile file's: one line, not a long one. */
-static const char *shown_key(const char *key, char shown[64])
+static const char *generation_shown_key(const char *key, char shown[64])
 {
 	(void)snprintf(shown, 64, "%.40s", key);
 	for (char *c = shown; *c; c++)
@@ -168,29 +168,30 @@ static const char *shown_key(const char *key, char shown[64])
 	return shown;
 }
 
-static void add_ignored(struct generation *g, const struct json *value, const char *why)
+static void generation_add_ignored(struct generation *g, const struct json *value, const char *why)
 {
 	char key[64], shown[80];
 	json_show(value, shown, sizeof shown);
 	for (char *c = shown; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
-	add_line(g, "ignored %s %s%s", shown_key(json_key(value), key), shown, why);
+	generation_add_line(g, "ignored %s %s%s", generation_shown_key(json_key(value), key), shown,
+			    why);
 }
 
-static void add_end_tokens(struct generation *g)
+static void generation_add_end_tokens(struct generation *g)
 {
 	char line[CONFIG_MAX_END_TOKENS * 12 + 32] = "eos_token_id";
 	for (uint32_t i = 0; i < g->end_count; i++)
 		(void)snprintf(line + strlen(line), 12, " %u", g->end_tokens[i]);
 	if (g->end_count)
-		add_line(g, "%s", line);
+		generation_add_line(g, "%s", line);
 }
 
 /* ---- end tokens ---- */
 
-static int add_end_token(struct generation *g, const struct json *value, const char *name,
-			 struct err *e)
+static int generation_add_end_token(struct generation *g, const struct json *value,
+				    const char *name, struct err *e)
 {
 	uint64_t id;
 	int failed =
@@ -215,16 +216,16 @@ int generation_end_tokens(struct generation *g, const struct json *json, const c
 	if (json_kind(value) == JSON_NULL)
 		return 0;
 	if (json_kind(value) != JSON_LIST)
-		return add_end_token(g, value, name, e);
+		return generation_add_end_token(g, value, name, e);
 	for (const struct json *v = NULL; !failed && (v = json_next(value, v));)
-		failed = add_end_token(g, v, name, e);
+		failed = generation_add_end_token(g, v, name, e);
 	return failed;
 }
 
 /* ---- the file ---- */
 
-static int read_number(struct generation *g, const struct taken *k, const struct json *json,
-		       const char *name, struct err *e)
+static int generation_read_number(struct generation *g, const struct generation_taken *k,
+				  const struct json *json, const char *name, struct err *e)
 {
 	double number = k->fallback;
 	uint64_t count = (uint64_t)k->fallback;
@@ -240,12 +241,13 @@ static int read_number(struct generation *g, const struct taken *k, const struct
 	else
 		*(uint32_t *)to = (uint32_t)count;
 	if (json_has(json, k->name))
-		add_line(g, "%s %.9g", k->name, k->kind == NUMBER ? number : (double)count);
+		generation_add_line(g, "%s %.9g", k->name,
+				    k->kind == NUMBER ? number : (double)count);
 	return 0;
 }
 
 /* Whether a value says more than that there is nothing to do. */
-static bool says_something(const struct json *value, double neutral)
+static bool generation_says_something(const struct json *value, double neutral)
 {
 	double number;
 	bool truth;
@@ -267,16 +269,16 @@ static bool says_something(const struct json *value, double neutral)
 	}
 }
 
-static void list_ignored(struct generation *g, const struct json *json, bool sample)
+static void generation_list_ignored(struct generation *g, const struct json *json, bool sample)
 {
 	for (const struct json *v = NULL; (v = json_next(json, v));) {
 		const char *name = json_key(v);
-		const struct taken *t = find_taken(name);
+		const struct generation_taken *t = generation_find_taken(name);
 		bool idle = t && t->sampling && !sample;
-		if ((t && !idle) || is_harmless(name))
+		if ((t && !idle) || generation_is_harmless(name))
 			continue;
-		if (says_something(v, t ? t->fallback : neutral_of(name)))
-			add_ignored(g, v, idle ? " (do_sample is not true)" : "");
+		if (generation_says_something(v, t ? t->fallback : generation_neutral_of(name)))
+			generation_add_ignored(g, v, idle ? " (do_sample is not true)" : "");
 	}
 }
 
@@ -287,15 +289,15 @@ int generation_read(struct generation *g, const struct json *json, const char *n
 	g->words[0] = 0;
 	int failed = json_get_bool_or(json, "do_sample", name, false, &sample, e);
 	if (!failed && json_has(json, "do_sample"))
-		add_line(g, "do_sample %s", sample ? "true" : "false");
+		generation_add_line(g, "do_sample %s", sample ? "true" : "false");
 	for (size_t i = 0; !failed && i < sizeof TAKEN / sizeof *TAKEN; i++)
 		if (TAKEN[i].kind != ELSEWHERE && (sample || !TAKEN[i].sampling))
-			failed = read_number(g, &TAKEN[i], json, name, e);
+			failed = generation_read_number(g, &TAKEN[i], json, name, e);
 	if (!failed)
 		failed = generation_end_tokens(g, json, name, e);
 	if (failed)
 		return failed;
-	add_end_tokens(g);
-	list_ignored(g, json, sample);
+	generation_add_end_tokens(g);
+	generation_list_ignored(g, json, sample);
 	return 0;
 }

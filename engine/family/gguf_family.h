@@ -2,7 +2,7 @@
  * families that say what theirs are called there.
  *
  * A file's keys become the config.json that they were made from (gguf_config.c), so that one reader
- * checks both. Tensors have the common names of gguf_names.c, but for what a family lists. Where
+ * checks both. Tensors have the common names of gguf_tables.c, but for what a family lists. Where
  * the published converter (llama.cpp's convert_hf_to_gguf.py) changes numbers or moves rows, a view
  * takes that back, or the config says that it is computed otherwise.
  */

@@ -5,7 +5,8 @@
  * (config_has_tensor, config_tensor_shape, recipe_format, plan, sources) asks these rows, so a role
  * that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols NONE
  * makes a vector. In names the layer is the first number and the expert the second; L, A, D and F
- * are what they begin with in a layer, its attention, its delta net and its feed-forward (role.c).
+ * are what they begin with in a layer, its attention, its delta net and its feed-forward
+ * (config_roles.c).
  */
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
 #define MOEFS_ENGINE_FAMILY_ROLE_H

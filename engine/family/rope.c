@@ -15,7 +15,7 @@ static const char *const names[ROPE_SCALINGS] = {
 };
 
 /* The type has had two names. */
-static int read_scaling(const struct reader *r, const struct json *rope, enum rope_scaling *to)
+static int rope_read_scaling(const struct reader *r, const struct json *rope, enum rope_scaling *to)
 {
 	static const char *const keys[] = {"rope_type", "type"};
 	*to = ROPE_DEFAULT;
@@ -35,18 +35,18 @@ static int read_scaling(const struct reader *r, const struct json *rope, enum ro
 	return 0;
 }
 
-static int get_or(const struct reader *r, const struct json *from, const char *key, double least,
-		  double most, double fallback, double *to)
+static int rope_get_or(const struct reader *r, const struct json *from, const char *key,
+		       double least, double most, double fallback, double *to)
 {
 	return json_get_double_or(from, key, r->name, least, most, fallback, to, r->e);
 }
 
 /* Only whole pairs are rotated, and only the first ones. */
-static int read_dim(const struct reader *r, const struct json *from, uint32_t head_dim,
-		    struct rope *to)
+static int rope_read_dim(const struct reader *r, const struct json *from, uint32_t head_dim,
+			 struct rope *to)
 {
 	double factor;
-	int failed = get_or(r, from, "partial_rotary_factor", 0, 1, 1, &factor);
+	int failed = rope_get_or(r, from, "partial_rotary_factor", 0, 1, 1, &factor);
 	if (failed || factor == 1)
 		return failed;
 	if (to->scaling == ROPE_PROPORTIONAL) {
@@ -66,22 +66,22 @@ static int read_dim(const struct reader *r, const struct json *from, uint32_t he
 
 /* ---- what the scalings want ---- */
 
-static int read_factor(const struct reader *r, const struct json *rope, struct rope *to)
+static int rope_read_factor(const struct reader *r, const struct json *rope, struct rope *to)
 {
 	return json_get_double(rope, "factor", r->name, 1, 1e6, &to->factor, r->e);
 }
 
-static int read_original(const struct reader *r, const struct json *rope, struct rope *to)
+static int rope_read_original(const struct reader *r, const struct json *rope, struct rope *to)
 {
-	return get_or(r, rope, "original_max_position_embeddings", 1, CONFIG_MAX_POSITIONS,
-		      r->config->max_positions, &to->original);
+	return rope_get_or(r, rope, "original_max_position_embeddings", 1, CONFIG_MAX_POSITIONS,
+			   r->config->max_positions, &to->original);
 }
 
-static int read_llama3(const struct reader *r, const struct json *rope, struct rope *to)
+static int rope_read_llama3(const struct reader *r, const struct json *rope, struct rope *to)
 {
-	int failed = read_factor(r, rope, to);
+	int failed = rope_read_factor(r, rope, to);
 	if (!failed)
-		failed = read_original(r, rope, to);
+		failed = rope_read_original(r, rope, to);
 	if (!failed)
 		failed = json_get_double(rope, "low_freq_factor", r->name, 1e-3, 1e6, &to->low,
 					 r->e);
@@ -97,47 +97,49 @@ static int read_llama3(const struct reader *r, const struct json *rope, struct r
 }
 
 /* What is rotated grows with the logarithm of the factor, so that attention stays as sharp. */
-static double mscale(double factor, double by)
+static double rope_mscale(double factor, double by)
 {
 	return factor <= 1 ? 1 : 0.1 * by * log(factor) + 1;
 }
 
-static int read_amplitude(const struct reader *r, const struct json *rope, struct rope *to)
+static int rope_read_amplitude(const struct reader *r, const struct json *rope, struct rope *to)
 {
 	double whole, all, amplitude;
-	int failed = get_or(r, rope, "mscale", 0, 1e3, 0, &whole);
+	int failed = rope_get_or(r, rope, "mscale", 0, 1e3, 0, &whole);
 	if (!failed)
-		failed = get_or(r, rope, "mscale_all_dim", 0, 1e3, 0, &all);
+		failed = rope_get_or(r, rope, "mscale_all_dim", 0, 1e3, 0, &all);
 	if (failed)
 		return failed;
-	amplitude = whole > 0 && all > 0 ? mscale(to->factor, whole) / mscale(to->factor, all)
-					 : mscale(to->factor, 1);
-	failed = get_or(r, rope, "attention_factor", 1e-3, 1e3, amplitude, &amplitude);
+	amplitude = whole > 0 && all > 0
+			    ? rope_mscale(to->factor, whole) / rope_mscale(to->factor, all)
+			    : rope_mscale(to->factor, 1);
+	failed = rope_get_or(r, rope, "attention_factor", 1e-3, 1e3, amplitude, &amplitude);
 	to->amplitude = (float)amplitude;
-	to->score_scale = all > 0 ? (float)(mscale(to->factor, all) * mscale(to->factor, all)) : 1;
+	to->score_scale =
+		all > 0 ? (float)(rope_mscale(to->factor, all) * rope_mscale(to->factor, all)) : 1;
 	return failed;
 }
 
-static int read_yarn(const struct reader *r, const struct json *rope, struct rope *to)
+static int rope_read_yarn(const struct reader *r, const struct json *rope, struct rope *to)
 {
-	int failed = read_factor(r, rope, to);
+	int failed = rope_read_factor(r, rope, to);
 	if (!failed)
-		failed = read_original(r, rope, to);
+		failed = rope_read_original(r, rope, to);
 	if (!failed)
-		failed = get_or(r, rope, "beta_slow", 1e-3, 1e6, 1, &to->low);
+		failed = rope_get_or(r, rope, "beta_slow", 1e-3, 1e6, 1, &to->low);
 	if (!failed)
-		failed = get_or(r, rope, "beta_fast", 1e-3, 1e6, 32, &to->high);
+		failed = rope_get_or(r, rope, "beta_fast", 1e-3, 1e6, 32, &to->high);
 	if (!failed)
 		failed = json_get_bool_or(rope, "truncate", r->name, true, &to->truncate, r->e);
-	return failed ? failed : read_amplitude(r, rope, to);
+	return failed ? failed : rope_read_amplitude(r, rope, to);
 }
 
-static int read_proportional(const struct reader *r, const struct json *rope, struct rope *to)
+static int rope_read_proportional(const struct reader *r, const struct json *rope, struct rope *to)
 {
-	return get_or(r, rope, "factor", 1, 1e6, 1, &to->factor);
+	return rope_get_or(r, rope, "factor", 1, 1e6, 1, &to->factor);
 }
 
-static int read_factors(const struct reader *r, const struct json *rope, struct rope *to)
+static int rope_read_factors(const struct reader *r, const struct json *rope, struct rope *to)
 {
 	const struct json *list;
 	uint32_t n = 0;
@@ -157,9 +159,9 @@ static int read_factors(const struct reader *r, const struct json *rope, struct 
 
 static int (*const parameters[ROPE_SCALINGS])(const struct reader *, const struct json *,
 					      struct rope *) = {
-	[ROPE_LINEAR] = read_factor,   [ROPE_LLAMA3] = read_llama3,
-	[ROPE_YARN] = read_yarn,       [ROPE_PROPORTIONAL] = read_proportional,
-	[ROPE_FACTORS] = read_factors,
+	[ROPE_LINEAR] = rope_read_factor,   [ROPE_LLAMA3] = rope_read_llama3,
+	[ROPE_YARN] = rope_read_yarn,	    [ROPE_PROPORTIONAL] = rope_read_proportional,
+	[ROPE_FACTORS] = rope_read_factors,
 };
 
 int rope_read(const struct reader *r, const struct json *base, const struct json *scaling,
@@ -172,11 +174,11 @@ int rope_read(const struct reader *r, const struct json *base, const struct json
 			    .score_scale = 1};
 	int failed = json_get_double(base, "rope_theta", r->name, 1, 1e15, &to->theta, r->e);
 	if (!failed && scaling)
-		failed = read_scaling(r, scaling, &to->scaling);
+		failed = rope_read_scaling(r, scaling, &to->scaling);
 	if (!failed)
-		failed = read_dim(r, r->json, head_dim, to);
+		failed = rope_read_dim(r, r->json, head_dim, to);
 	if (!failed && base != r->json)
-		failed = read_dim(r, base, head_dim, to);
+		failed = rope_read_dim(r, base, head_dim, to);
 	if (!failed && parameters[to->scaling])
 		failed = parameters[to->scaling](r, scaling, to);
 	return failed;
@@ -193,7 +195,7 @@ int rope_read_config(const struct reader *r, uint32_t head_dim, struct rope *to)
 		failed = rope_read(r, newer ? newer : r->json, newer ? newer : scaling, head_dim,
 				   to);
 	if (!failed && newer && scaling)
-		failed = read_scaling(r, scaling, &older);
+		failed = rope_read_scaling(r, scaling, &older);
 	if (!failed && newer && scaling && older != to->scaling)
 		failed = reader_unsupported(r, "rope_scaling", names[older], names[to->scaling]);
 	return failed;

@@ -26,8 +26,8 @@ void view_paired_k(struct view *v, const struct config *c, uint32_t expert)
 /* ---- experts ---- */
 
 /* Expert `expert` of a stack: rows [first, first + rows) of the `height` that each has. */
-static void stacked(struct view *v, const struct config *c, uint32_t expert, uint32_t height,
-		    uint32_t cols, uint32_t first, uint32_t rows)
+static void view_stacked(struct view *v, const struct config *c, uint32_t expert, uint32_t height,
+			 uint32_t cols, uint32_t first, uint32_t rows)
 {
 	*v = (struct view){.dims = 3,
 			   .shape = {c->experts, height, cols},
@@ -37,30 +37,31 @@ static void stacked(struct view *v, const struct config *c, uint32_t expert, uin
 
 void view_stacked_gate(struct view *v, const struct config *c, uint32_t expert)
 {
-	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, 0, c->expert_size);
+	view_stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, 0, c->expert_size);
 }
 
 void view_stacked_up(struct view *v, const struct config *c, uint32_t expert)
 {
-	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, c->expert_size, c->expert_size);
+	view_stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, c->expert_size,
+		     c->expert_size);
 }
 
 void view_stacked_one(struct view *v, const struct config *c, uint32_t expert)
 {
-	stacked(v, c, expert, c->expert_size, c->hidden_size, 0, c->expert_size);
+	view_stacked(v, c, expert, c->expert_size, c->hidden_size, 0, c->expert_size);
 }
 
 void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
 {
-	stacked(v, c, expert, c->hidden_size, c->expert_size, 0, c->hidden_size);
+	view_stacked(v, c, expert, c->hidden_size, c->expert_size, 0, c->hidden_size);
 }
 
 /* Rows of `height` by `width` stacked; the role's are columns column, column + step … of them. */
-static void across(struct view *v, const struct config *c, uint32_t expert, uint32_t height,
-		   uint32_t width, uint32_t column, uint32_t step)
+static void view_across(struct view *v, const struct config *c, uint32_t expert, uint32_t height,
+			uint32_t width, uint32_t column, uint32_t step)
 {
 	uint32_t rows = width / step;
-	stacked(v, c, expert, height, width, 0, rows);
+	view_stacked(v, c, expert, height, width, 0, rows);
 	v->part[0].block = rows;
 	v->way = VIEW_ACROSS;
 	v->column = column;
@@ -69,37 +70,38 @@ static void across(struct view *v, const struct config *c, uint32_t expert, uint
 
 void view_across_gate(struct view *v, const struct config *c, uint32_t expert)
 {
-	across(v, c, expert, c->hidden_size, 2 * c->expert_size, 0, 2);
+	view_across(v, c, expert, c->hidden_size, 2 * c->expert_size, 0, 2);
 }
 
 void view_across_up(struct view *v, const struct config *c, uint32_t expert)
 {
-	across(v, c, expert, c->hidden_size, 2 * c->expert_size, 1, 2);
+	view_across(v, c, expert, c->hidden_size, 2 * c->expert_size, 1, 2);
 }
 
 void view_across_down(struct view *v, const struct config *c, uint32_t expert)
 {
-	across(v, c, expert, c->expert_size, c->hidden_size, 0, 1);
+	view_across(v, c, expert, c->expert_size, c->hidden_size, 0, 1);
 }
 
-static void every_other(struct view *v, const struct config *c, uint32_t expert, uint32_t first)
+static void view_every_other(struct view *v, const struct config *c, uint32_t expert,
+			     uint32_t first)
 {
-	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, first, c->expert_size);
+	view_stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, first, c->expert_size);
 	v->part[0].block = 1;
 	v->part[0].stride = 2;
 }
 
 void view_turn_gate(struct view *v, const struct config *c, uint32_t expert)
 {
-	every_other(v, c, expert, 0);
+	view_every_other(v, c, expert, 0);
 }
 
 void view_turn_up(struct view *v, const struct config *c, uint32_t expert)
 {
-	every_other(v, c, expert, 1);
+	view_every_other(v, c, expert, 1);
 }
 
-static void in_turn(struct view *v, const struct config *c, uint32_t column)
+static void view_in_turn(struct view *v, const struct config *c, uint32_t column)
 {
 	*v = (struct view){.dims = 2,
 			   .shape = {c->experts, 2 * (uint64_t)c->expert_size},
@@ -113,13 +115,13 @@ static void in_turn(struct view *v, const struct config *c, uint32_t column)
 void view_turn_gate_bias(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
-	in_turn(v, c, 0);
+	view_in_turn(v, c, 0);
 }
 
 void view_turn_up_bias(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
-	in_turn(v, c, 1);
+	view_in_turn(v, c, 1);
 }
 
 /* ---- latent attention ---- */
@@ -149,7 +151,7 @@ void view_latent_values(struct view *v, const struct config *c, uint32_t expert)
 }
 
 /* A matrix for each head, one after the other. */
-static void heads_of(struct view *v, const struct config *c, uint32_t rows, uint32_t cols)
+static void view_heads(struct view *v, const struct config *c, uint32_t rows, uint32_t cols)
 {
 	uint64_t all = (uint64_t)c->heads * rows;
 	*v = (struct view){.dims = 3,
@@ -161,13 +163,13 @@ static void heads_of(struct view *v, const struct config *c, uint32_t rows, uint
 void view_latent_keys_apart(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
-	heads_of(v, c, c->latent.rank, c->latent.nope);
+	view_heads(v, c, c->latent.rank, c->latent.nope);
 }
 
 void view_latent_values_apart(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
-	heads_of(v, c, c->latent.value, c->latent.rank);
+	view_heads(v, c, c->latent.value, c->latent.rank);
 }
 
 /* ---- delta nets ---- */
@@ -198,21 +200,21 @@ void view_negated_exponential(struct view *v, const struct config *c, uint32_t e
 }
 
 /* What one key head has in the fused projections, in rows. */
-struct head_rows {
+struct view_head_rows {
 	uint64_t key, value; /* of q and of k; of v and of z */
 	uint64_t all;
 };
 
-static struct head_rows head_rows(const struct config *c)
+static struct view_head_rows view_head_rows(const struct config *c)
 {
 	const struct delta_net *n = &c->delta_net;
 	uint64_t key = n->key_dim, value = (uint64_t)n->value_heads / n->key_heads * n->value_dim;
-	return (struct head_rows){key, value, 2 * key + 2 * value};
+	return (struct view_head_rows){key, value, 2 * key + 2 * value};
 }
 
 void view_qkvz_qkv(struct view *v, const struct config *c, uint32_t expert)
 {
-	struct head_rows h = head_rows(c);
+	struct view_head_rows h = view_head_rows(c);
 	uint64_t heads = c->delta_net.key_heads;
 	(void)expert;
 	*v = (struct view){
@@ -227,7 +229,7 @@ void view_qkvz_qkv(struct view *v, const struct config *c, uint32_t expert)
 
 void view_qkvz_z(struct view *v, const struct config *c, uint32_t expert)
 {
-	struct head_rows h = head_rows(c);
+	struct view_head_rows h = view_head_rows(c);
 	uint64_t heads = c->delta_net.key_heads;
 	(void)expert;
 	*v = (struct view){.dims = 2,
@@ -236,7 +238,7 @@ void view_qkvz_z(struct view *v, const struct config *c, uint32_t expert)
 			   .part = {{heads * h.value, 2 * h.key + h.value, h.value, h.all}}};
 }
 
-static void half_of_ba(struct view *v, const struct config *c, uint32_t half)
+static void view_half_of_ba(struct view *v, const struct config *c, uint32_t half)
 {
 	const struct delta_net *n = &c->delta_net;
 	uint64_t each = n->value_heads / n->key_heads;
@@ -249,13 +251,13 @@ static void half_of_ba(struct view *v, const struct config *c, uint32_t half)
 void view_ba_b(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
-	half_of_ba(v, c, 0);
+	view_half_of_ba(v, c, 0);
 }
 
 void view_ba_a(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
-	half_of_ba(v, c, 1);
+	view_half_of_ba(v, c, 1);
 }
 
 /* ---- rows ---- */
@@ -304,7 +306,7 @@ void view_rows_between(const struct view *v, uint32_t cols, uint64_t *first, uin
 }
 
 /* The same of rows that are no pairs. */
-static bool find_row(const struct view *v, uint64_t at, uint64_t *row)
+static bool view_find_unpaired(const struct view *v, uint64_t at, uint64_t *row)
 {
 	uint64_t before = 0;
 	for (uint32_t i = 0; i < v->count; before += v->part[i++].rows) {
@@ -320,7 +322,7 @@ static bool find_row(const struct view *v, uint64_t at, uint64_t *row)
 
 bool view_find_row(const struct view *v, uint64_t at, uint64_t *row)
 {
-	if (!find_row(v, at, row))
+	if (!view_find_unpaired(v, at, row))
 		return false;
 	if (v->paired) {
 		uint64_t in_pair = *row % v->paired;

@@ -2,8 +2,8 @@
  * (load_convert.c), and reading its dense part. */
 #include "cache/clock.h"
 #include "engine/convert/store_folder.h"
-#include "engine/family/gguf_template.h"
-#include "engine/family/gguf_tokenizer.h"
+#include "engine/family/source_text.h"
+#include "engine/family/source_text.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"

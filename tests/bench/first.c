@@ -5,7 +5,7 @@
  * weights as a user's would. To see all three: run it twice, then with --complete, then once more;
  * and drop the caches before each, which is not this program's to do. */
 #include "engine/family/config.h"
-#include "engine/family/gguf_tokenizer.h"
+#include "engine/family/source_text.h"
 #include "engine/model.h"
 #include "engine/serve/params.h"
 #include "engine/session.h"

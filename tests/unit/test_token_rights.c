@@ -2,7 +2,7 @@
  * With published vocabularies where they are at hand, and the fixtures'. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/family/gguf_tokenizer.h"
+#include "engine/family/source_text.h"
 #include "engine/source/gguf.h"
 #include "engine/tokenizer/tokenizer.h"
 
@@ -132,7 +132,7 @@ static void control_tokens_of_gguf_vocabularies_stay_text(void **state)
 		if (!full)
 			skip();
 		must(gguf_open(&g, full, 0, &e), &e);
-		must(gguf_tokenizer_open(&t, g, FILES[i].name, &e), &e);
+		must(source_tokenizer_open_gguf(&t, g, FILES[i].name, &e), &e);
 		gguf_close(g);
 		size_t count = each_control_token_stays_text(t);
 		print_message("%s: %zu\n", FILES[i].name, count);

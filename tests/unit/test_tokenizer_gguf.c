@@ -1,7 +1,7 @@
 /* Ids that are exact for the vocabularies of GGUF files, where those are at hand. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/family/gguf_tokenizer.h"
+#include "engine/family/source_text.h"
 #include "engine/source/gguf.h"
 #include "engine/tokenizer/tokenizer_build.h"
 #include "engine/json/utf8.h"
@@ -30,7 +30,7 @@ static struct tokenizer *open_vocabulary(const char *name)
 	if (!full)
 		return NULL;
 	must(gguf_open(&g, full, 0, &e), &e);
-	must(gguf_tokenizer_open(&t, g, name, &e), &e);
+	must(source_tokenizer_open_gguf(&t, g, name, &e), &e);
 	gguf_close(g);
 	return t;
 }

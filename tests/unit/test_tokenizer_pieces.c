@@ -2,7 +2,7 @@
  * no token, from tokenizer.json and from arrays; and arrays that do not fit together. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/family/gguf_tokenizer.h"
+#include "engine/family/source_text.h"
 #include "engine/source/gguf.h"
 #include "engine/answer/stream.h"
 #include "engine/tokenizer/tokenizer_gguf.h"

@@ -1,4 +1,4 @@
-#include "engine/family/role.h"
+/* Which roles (role.h) the layers of a config have, and the shapes of their tensors. */
 #include "engine/family/config.h"
 
 /* The beginnings of the names in the list. */
@@ -78,7 +78,8 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer)
 	return 0;
 }
 
-static uint32_t dimension(const struct config *c, const struct layer *l, enum tensor_dimension d)
+static uint32_t config_dimension(const struct config *c, const struct layer *l,
+				 enum tensor_dimension d)
 {
 	const struct delta_net *n = &c->delta_net;
 	bool whole = c->head_norms == HEAD_NORMS_TOGETHER;
@@ -146,6 +147,6 @@ static uint32_t dimension(const struct config *c, const struct layer *l, enum te
 void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t layer,
 			 uint32_t *rows, uint32_t *cols)
 {
-	*rows = dimension(c, &c->layer[layer], tensor_roles[role].rows);
-	*cols = dimension(c, &c->layer[layer], tensor_roles[role].cols);
+	*rows = config_dimension(c, &c->layer[layer], tensor_roles[role].rows);
+	*cols = config_dimension(c, &c->layer[layer], tensor_roles[role].cols);
 }
