@@ -100,60 +100,71 @@ enum tensor_place {
 	PLACE_DRAFT,  /* once, if there is a draft layer, beside that layer's own */
 };
 
-enum tensor_presence {
-	PRESENT_ALWAYS,
-	PRESENT_POST_NORMS,
-	PRESENT_LAYER_SCALE,
-	PRESENT_ATTENTION,   /* in layers whose mixer is attention … */
-	PRESENT_VALUES,	     /* … and whose values are not keys … */
-	PRESENT_QKV_BIAS,    /* … or which have these biases … */
-	PRESENT_OUTPUT_BIAS, /* … or this one … */
-	PRESENT_HEAD_NORMS,  /* … or norms of queries and keys … */
-	PRESENT_SINKS,	     /* … or sinks */
-	PRESENT_LATENT,	     /* in layers of latent attention … */
-	PRESENT_LATENT_LOW,  /* … whose queries have two projections */
-	PRESENT_DELTA_NET,
-	PRESENT_DENSE,
-	PRESENT_ROUTED,
-	PRESENT_ROUTER_BIAS,	   /* in those whose router has one … */
-	PRESENT_ROUTER_CORRECTION, /* … or this … */
-	PRESENT_EXPERT_BIAS,	   /* … or whose experts have biases … */
-	PRESENT_APART,		   /* … or whose parts have norms of their own … */
-	PRESENT_EXPERT_SCALE,	   /* … or weighs each expert by a factor of its own */
-	PRESENT_SHARED,		   /* in layers with a shared expert … */
-	PRESENT_SHARED_GATE,	   /* … that has a gate */
-};
+/* X(presence, condition): when a role is there, in a layer l of a config c. attention, routed and
+ * latent: the layer's mixer or feed-forward is that. */
+#define TENSOR_PRESENCE_LIST(X)                                                              \
+	X(ALWAYS, true)                                                                      \
+	X(POST_NORMS, c->post_norms)                                                         \
+	X(LAYER_SCALE, c->layer_scale)                                                       \
+	X(ATTENTION, attention)                                                              \
+	X(VALUES, attention && !l->keys_as_values)                                           \
+	X(QKV_BIAS, attention && c->qkv_bias)                                                \
+	X(OUTPUT_BIAS, attention && c->output_bias)                                          \
+	X(HEAD_NORMS, attention && c->head_norms != HEAD_NORMS_NONE)                         \
+	X(SINKS, attention && c->sinks)                                                      \
+	X(LATENT, latent)                                                                    \
+	X(LATENT_LOW, latent && c->latent.query_rank > 0) /* queries have two projections */ \
+	X(DELTA_NET, l->mixer == MIXER_DELTA_NET)                                            \
+	X(DENSE, !routed)                                                                    \
+	X(ROUTED, routed)                                                                    \
+	X(ROUTER_BIAS, routed && c->router_bias)                                             \
+	X(ROUTER_CORRECTION, routed && c->router_correction)                                 \
+	X(EXPERT_BIAS, routed && c->expert_bias)                                             \
+	X(APART, routed && c->feed_forwards_apart) /* parts have norms of their own */       \
+	X(EXPERT_SCALE, routed && c->expert_scale)                                           \
+	X(SHARED, l->shared)                                                                 \
+	X(SHARED_GATE, l->shared && c->shared_gate)
 
-enum tensor_dimension {
-	DIMENSION_NONE, /* the second one of a vector */
-	DIMENSION_ONE,
-	DIMENSION_VOCABULARY,
-	DIMENSION_HIDDEN,
-	DIMENSION_HIDDEN_TWICE,
-	DIMENSION_QUERIES,  /* heads · head dim, twice that with a query gate */
-	DIMENSION_KEYS,	    /* key-value heads · head dim */
-	DIMENSION_ATTENDED, /* heads · head dim */
-	DIMENSION_Q_NORMED, /* what one norm of queries covers: a head, or all of them */
-	DIMENSION_K_NORMED,
-	DIMENSION_LATENT_LOW,	  /* what queries have between two projections */
-	DIMENSION_LATENT_QUERIES, /* heads · what of a head is rotated and what is not */
-	DIMENSION_LATENT_Q_INPUT, /* of the projection that gives these */
-	DIMENSION_LATENT_WIDTH,	  /* the latent, and the key that all heads share */
-	DIMENSION_LATENT_RANK,
-	DIMENSION_LATENT_NOPE,
-	DIMENSION_LATENT_HEADS,	  /* heads · rank */
-	DIMENSION_LATENT_VALUES,  /* heads · value */
-	DIMENSION_DELTA_CHANNELS, /* queries, keys and values of a delta net */
-	DIMENSION_DELTA_VALUES,	  /* value heads · value dim */
-	DIMENSION_DELTA_HEADS,	  /* value heads */
-	DIMENSION_DELTA_HEAD,	  /* value dim */
-	DIMENSION_DELTA_WIDTH,	  /* inputs that the convolution sees */
-	DIMENSION_INTERMEDIATE,	  /* of a dense feed-forward */
-	DIMENSION_HEADS,
-	DIMENSION_EXPERTS,
-	DIMENSION_EXPERT, /* the size of one */
-	DIMENSION_SHARED, /* the size of the shared one */
-};
+#define TENSOR_PRESENCE_ENUM(presence, condition) PRESENT_##presence,
+enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
+#undef TENSOR_PRESENCE_ENUM
+
+/* X(dimension, size): a size in a layer l of a config c. NONE is the second dimension of a vector.
+ */
+#define TENSOR_DIMENSION_LIST(X)                                                                 \
+	X(NONE, 0)                                                                               \
+	X(ONE, 1)                                                                                \
+	X(VOCABULARY, c->vocabulary)                                                             \
+	X(HIDDEN, c->hidden_size)                                                                \
+	X(HIDDEN_TWICE, 2 * c->hidden_size)                                                      \
+	X(QUERIES, c->heads * l->head_dim * (c->query_gate ? 2 : 1))                             \
+	X(KEYS, l->kv_heads * l->head_dim)                                                       \
+	X(ATTENDED, c->heads * l->head_dim)                                                      \
+	/* What one norm of queries or keys covers: a head, or all heads. */                     \
+	X(Q_NORMED, l->head_dim *(together ? c->heads : 1))                                      \
+	X(K_NORMED, l->head_dim *(together ? l->kv_heads : 1))                                   \
+	X(LATENT_LOW, c->latent.query_rank) /* between two projections of queries */             \
+	X(LATENT_QUERIES, c->heads *(c->latent.nope + c->latent.rope))                           \
+	X(LATENT_Q_INPUT, c->latent.query_rank ? c->latent.query_rank : c->hidden_size)          \
+	X(LATENT_WIDTH, c->latent.rank + c->latent.rope) /* with the key that all heads share */ \
+	X(LATENT_RANK, c->latent.rank)                                                           \
+	X(LATENT_NOPE, c->latent.nope)                                                           \
+	X(LATENT_HEADS, c->heads * c->latent.rank)                                               \
+	X(LATENT_VALUES, c->heads * c->latent.value)                                             \
+	X(DELTA_CHANNELS, config_delta_channels(c))                                              \
+	X(DELTA_VALUES, n->value_heads * n->value_dim)                                           \
+	X(DELTA_HEADS, n->value_heads)                                                           \
+	X(DELTA_HEAD, n->value_dim)                                                              \
+	X(DELTA_WIDTH, n->width) /* inputs that the convolution sees */                          \
+	X(INTERMEDIATE, c->intermediate_size)                                                    \
+	X(HEADS, c->heads)                                                                       \
+	X(EXPERTS, c->experts)                                                                   \
+	X(EXPERT, c->expert_size)                                                                \
+	X(SHARED, c->shared_size)
+
+#define TENSOR_DIMENSION_ENUM(dimension, size) DIMENSION_##dimension,
+enum tensor_dimension { TENSOR_DIMENSION_LIST(TENSOR_DIMENSION_ENUM) };
+#undef TENSOR_DIMENSION_ENUM
 
 /* What becomes of a role's numbers in a store; recipe.h has the formats. */
 enum tensor_class {
