@@ -35,13 +35,15 @@ struct layer {
 	enum mixer mixer;
 	enum feed_forward feed_forward;
 	bool shared;	/* a shared expert beside the routed ones */
-	uint32_t state; /* the how-manieth of its mixer's kind: where its state lies in a context */
+	uint32_t state; /* index among the layers with its mixer: where its state lies in a context
+			 */
 	/* Of attention: */
 	uint32_t head_dim, kv_heads;
-	uint32_t window;     /* not 0: a token sees the last so many positions, itself among them */
-	uint32_t rope;	     /* which of the config's */
-	bool keys_as_values; /* there is no projection of values: keys' is taken, before its norm */
-	uint64_t kv_at;	     /* elements of a position's keys and values that lie before its own */
+	uint32_t window;     /* positions that a token sees, with its own; 0: all */
+	uint32_t rope;	     /* index in the config's rope[] */
+	bool keys_as_values; /* values are keys before their norm: there is no projection of values
+			      */
+	uint64_t kv_at; /* elements of a position's keys and values in earlier layers of its kind */
 };
 
 /* Layers whose keys and values are kept together: as far back as the text goes, or as far as a
@@ -64,12 +66,12 @@ struct config {
 	const char *model_type; /* as config.json says */
 	bool gguf; /* of a GGUF file: its tensors have the names and the changes of such files */
 	uint32_t hidden_size, layers, vocabulary, max_positions;
-	uint32_t heads, kv_heads, head_dim; /* of most layers; each has its own */
+	uint32_t heads, kv_heads, head_dim; /* of most layers; layer[] has each one's */
 	uint32_t intermediate_size;	    /* of a dense layer */
 	uint32_t experts, experts_per_token, expert_size;
 	uint32_t shared_size; /* of a shared expert */
-	/* Experts lie in groups of equal size, of which a token may choose from so many: those
-	 * whose two best are the best. */
+	/* Experts lie in router_groups groups of equal size. A token chooses from the
+	 * router_top_groups groups whose two best experts have the highest scores. */
 	uint32_t router_groups, router_top_groups;
 	uint32_t layers_left_out;    /* after the model's own: of a draft that is not computed */
 	struct latent {		     /* latent attention: of a head, but for the ranks */
@@ -82,27 +84,28 @@ struct config {
 	struct delta_net {
 		uint32_t key_heads, value_heads, key_dim, value_dim;
 		uint32_t width; /* of the convolution */
-		/* Value head h belongs to key head h % key_heads, not to h / (value_heads /
-		 * key_heads): as GGUF files have some. */
+		/* Value head h belongs to key head h % key_heads, as in some GGUF files; else to
+		 * h / (value_heads / key_heads). */
 		bool tiled;
 	} delta_net;
 
 	bool qkv_bias, output_bias;
-	bool query_gate;  /* each head's rows of q are its query and then its gate */
+	bool query_gate;  /* each head's rows of q are its query, then its gate */
 	bool value_norm;  /* of each head of values, without weights */
-	bool post_norms;  /* also of what each half of a layer gives, before it is added */
-	bool layer_scale; /* the stream is multiplied by a number of each layer's at its end */
-	bool sinks;	  /* each head of attention has a score without a value */
+	bool post_norms;  /* a norm also after each half of a layer, before its output is added */
+	bool layer_scale; /* at a layer's end the stream is multiplied by a number of the layer */
+	bool sinks;	  /* each head of attention has one more score, without a value */
 	enum head_norms head_norms;
 	enum glu glu;
 	float glu_alpha, glu_limit; /* of the clamped one */
 	bool expert_bias;	    /* on the experts' projections */
 	bool router_bias;
 	enum router_order router_order;
-	bool router_correction; /* is added to the scores for the choice, not for the weights */
+	bool router_correction; /* added to the scores for the choice of experts, not for their
+				   weights */
 	/* The shared and the routed feed-forward and the router each have norms of their own. */
 	bool feed_forwards_apart;
-	bool expert_scale;    /* each expert's weight is times a factor of its own */
+	bool expert_scale;    /* each expert's weight is multiplied by its own factor */
 	bool normalise_top_k; /* the chosen experts' weights sum to 1 … */
 	float routed_scaling; /* … times this */
 	bool shared_gate;     /* the shared expert is weighed by the sigmoid of one more product */
@@ -119,10 +122,10 @@ struct config {
 	struct rope rope[CONFIG_ROPES];
 
 	struct layer layer[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];
-	uint32_t mixers[MIXERS]; /* how many layers of the model's own have each */
-	/* Elements of a position's keys and values in all of these that are of a kind. */
+	uint32_t mixers[MIXERS]; /* how many of the model's own layers have each mixer */
+	/* Elements of a position's keys and values in all these layers of a kind. */
 	uint64_t kv_width[KV_KINDS];
-	uint32_t window; /* the largest of these layers'; 0: there is none */
+	uint32_t window; /* the largest window of these layers; 0: there is none */
 
 	struct generation generation;
 };
@@ -149,7 +152,7 @@ static inline uint32_t config_delta_channels(const struct config *c)
 	const struct delta_net *n = &c->delta_net;
 	return 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
 }
-/* Of a role that occurs once, the layer does not matter. */
+/* True if the layer has the role. For a role that occurs once the layer does not matter. */
 bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t layer);
 /* rows and cols of a tensor of that layer; cols is 0 for a vector. */
 void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t layer,

@@ -1,8 +1,9 @@
-/* A family of models: what its config.json and its checkpoints have that others have not.
+/* A family of models: how its config.json and its checkpoints differ from those of others.
  *
- * A family is one file here: its model_types, the names that differ from the common ones (role.h),
- * and a function that reads what is special in its config. What a model computes follows from
- * struct config alone, so nothing outside this folder asks which family it is.
+ * A family is a struct of data: its model_types, the values that follow from the family alone, the
+ * functions that read what is special in its config (most are in reader.h), and the names that
+ * differ from the common ones (role.h). README.md says how to add one. What a model computes
+ * follows from struct config alone, so nothing outside this folder asks which family it is.
  */
 #ifndef MOEFS_ENGINE_FAMILY_FAMILY_H
 #define MOEFS_ENGINE_FAMILY_FAMILY_H
@@ -18,7 +19,7 @@ struct only {
 	const char *key, *value;
 };
 
-/* Another name than the common one, and how the role lies in that tensor; NULL: it is all of it. */
+/* A name of a role's tensor, and how the role lies in that tensor; NULL: it is all of it. */
 struct tensor_name {
 	enum tensor_role role;
 	const char *name;

@@ -126,7 +126,7 @@ static bool generation_is_harmless(const char *name)
 	return harmless;
 }
 
-/* A key that nothing here knows might change a text with any number. */
+/* An unknown key might change a text with any number. */
 static double generation_neutral_of(const char *name)
 {
 	for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
@@ -137,7 +137,7 @@ static double generation_neutral_of(const char *name)
 
 /* ---- words ---- */
 
-/* Adds a line; what there is no room for is left out, and said to be. */
+/* Adds a line. If there is no room, the last line is "…". */
 __attribute__((format(printf, 2, 3))) static void generation_add_line(struct generation *g,
 								      const char *format, ...)
 {
@@ -149,7 +149,7 @@ __attribute__((format(printf, 2, 3))) static void generation_add_line(struct gen
 	va_end(values);
 	size_t used = strlen(g->words), more = sizeof MORE - 1;
 	if (used >= more && !strcmp(g->words + used - more, MORE))
-		return; /* it is said already */
+		return; /* there already */
 	/* MORE always has room behind what fits. */
 	if (used + 1 + strlen(line) + more < sizeof g->words)
 		(void)snprintf(g->words + used, sizeof g->words - used, "%s%s", used ? "\n" : "",
@@ -158,7 +158,7 @@ __attribute__((format(printf, 2, 3))) static void generation_add_line(struct gen
 		memcpy(g->words + used, MORE, sizeof MORE);
 }
 
-/* A key is a hostile file's: one line, not a long one. */
+/* The file may be hostile: a key becomes one short line. */
 static const char *generation_shown_key(const char *key, char shown[64])
 {
 	(void)snprintf(shown, 64, "%.40s", key);
@@ -246,7 +246,7 @@ static int generation_read_number(struct generation *g, const struct generation_
 	return 0;
 }
 
-/* Whether a value says more than that there is nothing to do. */
+/* True if a value may change a text: it is not null, false, empty or neutral. */
 static bool generation_says_something(const struct json *value, double neutral)
 {
 	double number;

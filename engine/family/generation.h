@@ -1,8 +1,8 @@
-/* generation_config.json: what a model's answers begin with, and what of the file is not applied.
+/* generation_config.json: a model's default sampling, and which keys of the file are not applied.
  *
- * One table (generation.c) says of every key of transformers' GenerationConfig whether it is taken,
- * never changes a text, or would change one and is ignored; a key that the table does not know
- * might. `words` tells the outcome, for info/defaults. */
+ * A table (generation.c) says for each key of transformers' GenerationConfig whether it is applied,
+ * never changes a text, or would change one and is ignored. A key that the table does not know
+ * might change one. `words` reports the outcome, for info/defaults. */
 #ifndef MOEFS_ENGINE_FAMILY_GENERATION_H
 #define MOEFS_ENGINE_FAMILY_GENERATION_H
 

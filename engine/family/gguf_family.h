@@ -1,10 +1,9 @@
-/* What GGUF files have in place of config.json and of the published names of tensors, for the
- * families that say what theirs are called there.
+/* What a family's GGUF files have instead of config.json and the published names of tensors.
  *
  * A file's keys become the config.json that they were made from (gguf_config.c), so that one reader
- * checks both. Tensors have the common names of gguf_tables.c, but for what a family lists. Where
- * the published converter (llama.cpp's convert_hf_to_gguf.py) changes numbers or moves rows, a view
- * takes that back, or the config says that it is computed otherwise.
+ * checks both. Tensors have the common names of gguf_tables.c, except those that a family lists.
+ * Where the published converter (llama.cpp's convert_hf_to_gguf.py) changes numbers or moves rows,
+ * a view takes that back, or the config says that it is computed otherwise.
  */
 #ifndef MOEFS_ENGINE_FAMILY_GGUF_FAMILY_H
 #define MOEFS_ENGINE_FAMILY_GGUF_FAMILY_H
@@ -48,26 +47,26 @@ struct gguf_family {
 	bool tiled_heads;    /* value heads of delta nets: config.h */
 };
 
-/* Those of every family; and those that several have: the sizes of experts, also where config.json
- * calls theirs intermediate_size; those of a shared one; delta nets and a draft layer; a router of
- * sigmoids, and what mostly goes with it. */
+/* Tables of keys: of every family; of routed experts, whose size config.json calls
+ * moe_intermediate_size, or (routed_only) intermediate_size; of a shared expert; of delta nets and
+ * a draft layer; of a router of sigmoids, and what mostly goes with it. */
 extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_routed_only[],
 	gguf_keys_shared[], gguf_keys_hybrid[], gguf_keys_sigmoid[];
-/* NULL: it is not known. */
+/* The row of a key, in a family's tables or the common one; NULL: the key is not known. */
 const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
 
-/* What makes a config.json of the keys of a file and the names of its tensors: malloc'ed text. name
- * is the file's. -ENOTSUP names the architecture, or the key that is not known. */
+/* Makes a config.json of a file's keys and the names of its tensors; the caller frees *text. name
+ * is the file's, for messages. -ENOTSUP names the architecture, or the key that is not known. */
 int gguf_config_text(const struct gguf *g, const struct package *p, const char *name, char **text,
 		     size_t *length, struct err *e);
-/* The same of a file or its first part. */
+/* The same for a file by its path, or by that of its first part. */
 int gguf_config_of(const char *path, char **text, size_t *length, struct err *e);
 
-/* The tensor that is part of a config: rope.h. */
+/* The tensor that is part of a config: factors of rotations (rope.h). */
 #define GGUF_ROPE_FACTORS "rope_freqs.weight"
 
-/* The names that a role may have, in the order in which they are tried: how many; 0: none. The
- * first number of each is the layer, the second the expert. */
+/* Fills names[] with the names that a role may have, in the order in which they are tried, and
+ * returns how many; 0: none. The first number of a name is the layer, the second the expert. */
 uint32_t gguf_alternatives(const struct family *f, enum tensor_role role,
 			   struct tensor_name names[FAMILY_ALTERNATIVES]);
 

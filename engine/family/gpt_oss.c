@@ -1,7 +1,7 @@
 /* gpt-oss: attention with sinks, every other layer behind a window; biases on all projections, the
- * router's and the experts' among them; a clamped gated linear unit; YaRN. Rows of gate and up are
- * in turn; where the experts are in 16 bits they lie [in, out], so that rows lie across. MLX has
- * gate and up apart. */
+ * router's and the experts' among them; a clamped gated linear unit; YaRN. Rows of gate and up
+ * alternate. Experts in 16 bits lie [in, out], so that rows lie across. MLX has gate and up apart.
+ */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 

@@ -1,4 +1,4 @@
-/* Rotary positions (Su et al. 2021): what a config says of them. */
+/* Rotary positions (Su et al. 2021) as a config describes them. */
 #ifndef MOEFS_ENGINE_FAMILY_ROPE_H
 #define MOEFS_ENGINE_FAMILY_ROPE_H
 
@@ -19,15 +19,15 @@ enum { ROPE_FACTORS_MOST = 512 };
 
 struct rope {
 	enum rope_scaling scaling;
-	uint32_t dim;	  /* the first so many elements of a head are rotated, i with i + dim / 2 */
+	uint32_t dim;	  /* the first dim elements of a head are rotated, i with i + dim / 2 */
 	uint32_t turning; /* of proportional: pairs that turn */
 	double theta, factor;
-	double original; /* positions that the model was first trained on */
+	double original; /* positions of the first training */
 	double low,
 		high;  /* llama3: low_freq_factor and high_freq_factor; yarn: beta_slow and _fast */
 	bool truncate; /* yarn's bounds are whole dimensions */
 	float amplitude;   /* of cosines and sines */
-	float score_scale; /* of attention's scores besides, where a family has it in there */
+	float score_scale; /* of attention's scores, in families that scale them, too */
 	float factors[ROPE_FACTORS_MOST]; /* of factors: [dim / 2] */
 };
 

@@ -12,7 +12,7 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* What is made for the parts to borrow. */
+/* The parts of a tokenizer, and the memory that they refer to. */
 struct source_tokenizer_parts {
 	struct tokenizer_gguf parts;
 	char *model, *pre;
@@ -26,7 +26,8 @@ static int source_no_memory(const char *name, struct err *e)
 	return err_set(e, ENOMEM, "%s: no memory for its vocabulary", name);
 }
 
-/* A text, terminated; NULL without the key. One that holds a NUL is no name of anything. */
+/* Reads a terminated text; *out stays as it is without the key. A text that holds a NUL names
+ * nothing. */
 static int source_read_name(const struct gguf *g, const char *key, const char *name, char **out,
 			    struct err *e)
 {
@@ -58,7 +59,7 @@ static int source_read_texts(const struct gguf *g, const char *key, const char *
 	return 0;
 }
 
-/* An array of numbers, one a token; NULL without the key. */
+/* Finds an array with a number for each token; NULL without the key. */
 static const struct gguf_value *source_numbers(const struct gguf *g, const char *key, size_t count,
 					       const char *name, int *rc, struct err *e)
 {
@@ -113,7 +114,7 @@ static int source_read_id(const struct gguf *g, const char *key, const char *nam
 	if (!gguf_has(g, key))
 		return 0;
 	int rc = gguf_get_uint(g, key, name, 0, UINT32_MAX, &value, e);
-	if (rc == 0 && value != UINT32_MAX) /* which some files have for none */
+	if (rc == 0 && value != UINT32_MAX) /* some files have it for none */
 		*id = (int64_t)value;
 	return rc;
 }
@@ -206,7 +207,7 @@ int source_tokenizer_open(struct tokenizer **out, const char *path, struct err *
 
 #define TEMPLATE_KEY "tokenizer.chat_template"
 
-/* Terminated; NULL without the key. */
+/* Reads a terminated text; NULL without the key. */
 static int source_read_template(const struct gguf *g, const char *key, const char *name, char **out,
 				struct err *e)
 {

@@ -1,10 +1,10 @@
 /* Views: which rows of a published tensor are a role's.
  *
  * Checkpoints put several matrices into one tensor: all experts of a layer, gate above up, the
- * projections of a delta net head by head. A view names such rows without copying: parts that
- * follow each other in the role, each taken from the tensor in blocks of rows at even distances.
- * All but the last of the tensor's dimensions count as rows here. A role's rows may also lie across
- * the tensor's, or be every so-manieth number of them.
+ * projections of a delta net head by head. A view names a role's rows without copying: up to three
+ * parts, one after the other in the role, each taken from the tensor in blocks of rows at even
+ * distances. All but the last of the tensor's dimensions count as rows. A role's rows may also lie
+ * across the tensor's, or be every n-th number of them.
  */
 #ifndef MOEFS_ENGINE_FAMILY_VIEW_H
 #define MOEFS_ENGINE_FAMILY_VIEW_H
@@ -18,7 +18,7 @@ struct view_part {
 	uint64_t rows, first, block, stride;
 };
 
-/* Where in a tensor's rows a role's numbers lie: */
+/* Where a role's numbers lie in a tensor's rows. */
 enum view_way {
 	VIEW_ALONG,  /* they are the first of the row that view_row names */
 	VIEW_PICKED, /* number k is in column `column + k · step` of that row */
@@ -26,7 +26,7 @@ enum view_way {
 	 * first + i / block · stride + k. */
 	VIEW_ACROSS,
 };
-/* What became of the numbers of a tensor since it was published, where they are in F32. */
+/* The change that a converter made to published numbers; such tensors are F32. */
 enum view_change { VIEW_AS_IS, VIEW_PLUS_ONE, VIEW_NEGATED_EXPONENTIAL };
 
 struct view {
