@@ -61,7 +61,7 @@ refuses() { # WORDS ARGUMENT…
 	fails_with "$words" timeout "$limit" "$MOEFS" -o "store=$store" "$@" "$mnt"
 }
 names() {
-	refuses "names one model, and 2 are given" -o name=x "$work/files/Tiny-copy.gguf" "$checkpoint"
+	refuses "is for one model, but 2 are given" -o name=x "$work/files/Tiny-copy.gguf" "$checkpoint"
 	refuses "2 models in GGUF files" -o name=x "$work/files"
 	refuses "no slash" -o name=a/b "$work/files/Tiny-copy.gguf"
 	refuses "name= is not" -o name= "$work/files/Tiny-copy.gguf"
