@@ -1,8 +1,8 @@
-/* ask.d/NAME: a conversation by name, for shells that cannot open a file for reading and writing.
+/* ask.d/NAME: a question by name, for shells that cannot open a file for reading and writing.
  *
- * Opened for writing it is a prompt, opened for reading it is an output, with the same gate between
- * them; one that was read to its end is gone, though who has it open can go on with it. asks.c
- * keeps the names. */
+ * Opened for writing, the file is a prompt; opened for reading, it is an output, and an open for
+ * reading waits for the prompt in the same way. The name disappears when the answer has been read
+ * to its end; processes that have the file open can go on with it. mount/asks.c keeps the names. */
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/node.h"
@@ -43,11 +43,14 @@ static int ask_d_open(struct handle *h, struct err *e)
 		return output_ops.open(h, e);
 	if (handle_reads(h))
 		return err_set(e, EINVAL,
-			       "write it, close it, and then read it; `ask` is for both through "
-			       "one open file");
+			       "ask.d: open the file for writing, close it, then open it for "
+			       "reading; `ask` takes both through one open file");
 	if (!c->writer && !session_working(c->session))
 		return 0;
-	int code = err_set(e, EBUSY, "it is still answering: read it to its end, or remove it");
+	int code =
+		err_set(e, EBUSY,
+			"ask.d: the question is still being answered: read the answer to its end, "
+			"or remove the file");
 	refusals_add(&h->node, h->caller, NULL, e);
 	return code;
 }
@@ -78,7 +81,7 @@ static int ask_d_flush(struct handle *h, bool by_opener, struct err *e)
 
 static void ask_d_release(struct handle *h)
 {
-	prompt_ops.release(h); /* of one that was not written it does nothing */
+	prompt_ops.release(h); /* does nothing if nothing was written */
 }
 
 static uint64_t ask_d_size(const struct node *n)

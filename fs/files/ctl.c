@@ -1,17 +1,64 @@
-/* ctl: verbs to a session, one a write. */
+/* Verbs in general (see ctl.h), and the session's ctl: stop, reset, undo, fork, answer, retry,
+ * continue. */
+#include "fs/files/ctl.h"
+#include "fs/base/workers.h"
 #include "fs/files/files.h"
-#include "fs/files/fork.h"
-#include "fs/files/late.h"
-#include "fs/files/live.h"
-#include "fs/files/verbs.h"
+#include "fs/files/values.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { CHANGES_MOST = 64 }; /* twice as many as there are params */
+enum {
+	CTL_MOST_CHANGES = 64,	   /* in one write: twice as many as there are params */
+	CTL_MOST_BYTES = 64 << 10, /* of a write; longer ones would delay the loop */
+	SHOWN = 64,		   /* bytes of what was typed that a refusal shows */
+};
 
-static int stop(struct session *s, struct err *e)
+/* ---- verbs ---- */
+
+const struct verb *ctl_verb_at(const struct verbs *v, size_t index)
+{
+	const char *rows = v->rows;
+	return index < v->count ? (const struct verb *)(const void *)(rows + index * v->bytes)
+				: NULL;
+}
+
+void ctl_verb_names(const struct verbs *v, struct text *out)
+{
+	for (size_t i = 0; i < v->count; i++)
+		text_format(out, "%s%s", i ? ", " : "", ctl_verb_at(v, i)->name);
+}
+
+const void *ctl_verb_find(const struct verbs *v, const char *word, size_t n, struct err *e)
+{
+	struct text names = {0};
+	for (size_t i = 0; i < v->count; i++) {
+		const struct verb *row = ctl_verb_at(v, i);
+		if (strlen(row->name) == n && !memcmp(row->name, word, n))
+			return row;
+	}
+	ctl_verb_names(v, &names);
+	text_add(&names, "", 1);
+	(void)err_set(e, EINVAL, "%s: '%.*s' is not a verb; the verbs are %s (see `cat %s`)",
+		      v->file, (int)(n < SHOWN ? n : SHOWN), word,
+		      names.failed ? "others" : names.data, v->file);
+	text_free(&names);
+	return NULL;
+}
+
+void ctl_verbs_render(const struct node *n, struct text *out)
+{
+	const struct verb *row;
+	for (size_t i = 0; (row = ctl_verb_at(n->row->verbs, i)); i++)
+		text_format(out, "%s%s%s\t%s\n", row->name, row->takes ? " " : "",
+			    row->takes ? row->takes : "", row->about);
+}
+
+/* ---- the session's verbs ---- */
+
+static int ctl_stop(struct session *s, struct err *e)
 {
 	(void)e;
 	session_stop(s);
@@ -20,61 +67,81 @@ static int stop(struct session *s, struct err *e)
 
 static const struct session_verb {
 	struct verb verb;
-	int (*run)(struct session *s, struct err *e); /* NULL: it begins a turn, and how */
-	enum session_again how;
-	bool forks; /* neither: a worker copies the session */
-} rows[] = {
-	{{"stop", NULL, "end the answer in progress; what there is of it stays"}, .run = stop},
+	int (*run)(struct session *s, struct err *e); /* NULL: it begins a turn, or forks */
+	enum session_again how;			      /* the turn that it begins */
+	bool forks;
+} session_verb_rows[] = {
+	{{"stop", NULL, "end the answer in progress; the text so far is kept"}, .run = ctl_stop},
 	{{"reset", NULL, "forget the conversation"}, .run = session_reset},
 	{{"undo", NULL, "forget the last turn"}, .run = session_undo},
-	{{"fork", "NAME", "copy the session to sessions/NAME, with all that is computed of it"},
+	{{"fork", "NAME", "copy the session to sessions/NAME, with its computed context"},
 	 .forks = true},
 	{{"answer", NULL,
-	  "answer the messages as they stand; behind it and the next two params may stand: retry "
+	  "answer the messages as they are; this verb and the next two also take params: retry "
 	  "temperature=0.8 seed=2"},
 	 .how = SESSION_AGAIN_ANSWER},
-	{{"retry", NULL, "make the last answer anew"}, .how = SESSION_AGAIN_RETRY},
+	{{"retry", NULL, "generate the last answer again"}, .how = SESSION_AGAIN_RETRY},
 	{{"continue", NULL,
-	  "go on with an answer that max_tokens or stop ended, or that "
-	  "messages.json ends with"},
+	  "continue an answer that max_tokens or stop ended, or that messages.json ends with"},
 	 .how = SESSION_AGAIN_CONTINUE},
 };
-const struct verbs session_verbs = VERBS("ctl", rows);
+const struct verbs session_verbs = VERBS("ctl", session_verb_rows);
 
-/* What is written behind a verb that begins a turn: changes to the session, all of which are taken,
- * or none. */
-struct changes {
-	struct session_change of[CHANGES_MOST];
+/* A write, parsed. */
+struct ctl_command {
+	const struct session_verb *verb;
+	const char *rest; /* what follows the verb, without blanks at its end */
+	size_t n;
+};
+
+static int ctl_parse(struct ctl_command *command, const char *data, size_t length, struct err *e)
+{
+	size_t n = 0;
+	while (length && (data[length - 1] == '\n' || data[length - 1] == ' '))
+		length--;
+	while (n < length && data[n] != ' ' && data[n] != '\n')
+		n++;
+	*command = (struct ctl_command){ctl_verb_find(&session_verbs, data, n, e), data + n,
+					length - n};
+	return command->verb ? 0 : -e->code;
+}
+
+/* ---- what a turn changes before it begins ---- */
+
+/* Params and texts that follow the verb. Either all of them are taken, or none. */
+struct ctl_changes {
+	struct session_change of[CTL_MOST_CHANGES];
 	size_t count;
 };
 
-static int add_change(struct changes *c, const struct session_change *change, struct err *e)
+static int ctl_add_change(struct ctl_changes *c, const struct session_change *change, struct err *e)
 {
-	if (c->count == CHANGES_MOST)
-		return err_set(e, E2BIG, "ctl: at most %d params and texts in one write",
-			       CHANGES_MOST);
+	if (c->count == CTL_MOST_CHANGES)
+		return err_set(e, E2BIG, "ctl: one write can set at most %d params and texts",
+			       CTL_MOST_CHANGES);
 	c->of[c->count++] = *change;
 	return 0;
 }
 
-/* NAME=VALUE: as if it were written into params/NAME. */
-static int add_param(struct changes *c, const char *word, size_t size, struct err *e)
+/* NAME=VALUE: as if the value were written into params/NAME. */
+static int ctl_add_param(struct ctl_changes *c, const char *word, size_t size, struct err *e)
 {
 	const char *equals = memchr(word, '=', size);
 	size_t n = equals ? (size_t)(equals - word) : 0;
 	for (size_t i = 0; i < params_count() && n; i++)
 		if (strlen(params_name(i)) == n && !memcmp(params_name(i), word, n))
-			return add_change(c,
-					  &(struct session_change){SESSION_CHANGE_PARAM, i,
-								   equals + 1, size - n - 1},
-					  e);
-	return err_set(e, EINVAL, "ctl: '%.*s' sets no param: retry temperature=0.8 does",
-		       (int)(size < 64 ? size : 64), word);
+			return ctl_add_change(c,
+					      &(struct session_change){SESSION_CHANGE_PARAM, i,
+								       equals + 1, size - n - 1},
+					      e);
+	return err_set(e, EINVAL,
+		       "ctl: '%.*s' is not a param with its value, as in: retry temperature=0.8",
+		       (int)(size < SHOWN ? size : SHOWN), word);
 }
 
-/* A line behind the verb's: `messages JSON` or `tools JSON`, as if it were written into the file of
- * that name. */
-static int add_line(struct changes *c, const char *line, size_t size, struct err *e)
+/* A line after the verb's: `messages JSON` or `tools JSON`, as if the JSON were written into the
+ * file of that name. */
+static int ctl_add_text(struct ctl_changes *c, const char *line, size_t size, struct err *e)
 {
 	static const struct {
 		const char *name;
@@ -84,20 +151,21 @@ static int add_line(struct changes *c, const char *line, size_t size, struct err
 	size_t n = blank ? (size_t)(blank - line) : size;
 	for (size_t i = 0; i < sizeof texts / sizeof *texts && blank; i++)
 		if (strlen(texts[i].name) == n && !memcmp(texts[i].name, line, n))
-			return add_change(c,
-					  &(struct session_change){SESSION_CHANGE_TEXT,
-								   texts[i].text, blank + 1,
-								   size - n - 1},
-					  e);
+			return ctl_add_change(c,
+					      &(struct session_change){SESSION_CHANGE_TEXT,
+								       texts[i].text, blank + 1,
+								       size - n - 1},
+					      e);
 	return err_set(e, EINVAL,
-		       "ctl: a line behind the verb's is messages or tools and its JSON, all in "
-		       "that line, not '%.*s'",
-		       (int)(size < 64 ? size : 64), line);
+		       "ctl: a line after the verb's is `messages JSON` or `tools JSON`, with the "
+		       "JSON in one line, not '%.*s'",
+		       (int)(size < SHOWN ? size : SHOWN), line);
 }
 
-/* Each piece of a text between separators, but for empty ones. */
-static int add_each(struct changes *c, char separator, const char *rest, size_t size,
-		    int (*add)(struct changes *, const char *, size_t, struct err *), struct err *e)
+/* Adds each nonempty piece of a text between separators. */
+static int ctl_add_each(struct ctl_changes *c, char separator, const char *rest, size_t size,
+			int (*add)(struct ctl_changes *, const char *, size_t, struct err *),
+			struct err *e)
 {
 	int code = 0;
 	while (size && !code) {
@@ -112,46 +180,36 @@ static int add_each(struct changes *c, char separator, const char *rest, size_t 
 	return code;
 }
 
-/* A write, taken apart. */
-struct said {
-	const struct session_verb *verb;
-	const char *rest; /* what stands behind the verb, without blanks at its end */
-	size_t n;
-};
-
-static int take_apart(struct said *said, const char *data, size_t length, struct err *e)
+static int ctl_read_changes(struct ctl_changes *c, const struct ctl_command *command, struct err *e)
 {
-	size_t n = 0;
-	while (length && (data[length - 1] == '\n' || data[length - 1] == ' '))
-		length--;
-	while (n < length && data[n] != ' ' && data[n] != '\n')
-		n++;
-	*said = (struct said){verbs_find(&session_verbs, data, n, e), data + n, length - n};
-	return said->verb ? 0 : -e->code;
+	const char *newline = memchr(command->rest, '\n', command->n);
+	size_t line = newline ? (size_t)(newline - command->rest) : command->n;
+	int code =
+		newline ? ctl_add_each(c, '\n', newline + 1, command->n - line - 1, ctl_add_text, e)
+			: 0;
+	return code ? code : ctl_add_each(c, ' ', command->rest, line, ctl_add_param, e);
 }
 
-static int read_changes(struct changes *c, const struct said *said, struct err *e)
+static int ctl_begin_turn(struct session *s, const struct ctl_command *command, struct err *e)
 {
-	const char *newline = memchr(said->rest, '\n', said->n);
-	size_t line = newline ? (size_t)(newline - said->rest) : said->n;
-	int code = newline ? add_each(c, '\n', newline + 1, said->n - line - 1, add_line, e) : 0;
-	return code ? code : add_each(c, ' ', said->rest, line, add_param, e);
+	struct ctl_changes c = {.count = 0};
+	int code = ctl_read_changes(&c, command, e);
+	return code ? code : session_again_changed(s, command->verb->how, c.of, c.count, e);
 }
 
-static int begin_turn(struct session *s, const struct said *said, struct err *e)
+static void ctl_turn_began(struct handle *h)
 {
-	struct changes c = {.count = 0};
-	int code = read_changes(&c, said, e);
-	return code ? code : session_again_changed(s, said->verb->how, c.of, c.count, e);
+	handle_began_turn(h);
+	conversation_wake(h->node.conversation);
 }
 
-/* ---- turns whose params take long to check are begun by a worker ---- */
+/* ---- turns that a worker begins, since one of their params takes long to check ---- */
 
-static bool takes_long(const struct said *said)
+static bool ctl_takes_long(const struct ctl_command *command)
 {
-	struct changes c = {.count = 0};
+	struct ctl_changes c = {.count = 0};
 	struct err none;
-	if (said->verb->run || said->verb->forks || read_changes(&c, said, &none))
+	if (command->verb->run || command->verb->forks || ctl_read_changes(&c, command, &none))
 		return false;
 	for (size_t i = 0; i < c.count; i++)
 		if (c.of[i].kind == SESSION_CHANGE_PARAM && params_takes_long(c.of[i].which))
@@ -159,82 +217,183 @@ static bool takes_long(const struct said *said)
 	return false;
 }
 
-static int take_turn(struct late_write *w, struct err *e)
+static int ctl_turn_take(struct deferred_write *w, struct err *e)
 {
-	struct said said;
-	int code = take_apart(&said, w->bytes, w->size, e);
-	return code ? code : begin_turn(w->of, &said, e);
+	struct ctl_command command;
+	int code = ctl_parse(&command, w->bytes, w->size, e);
+	return code ? code : ctl_begin_turn(w->of, &command, e);
 }
 
-static void turn_began(struct handle *h)
-{
-	handle_began_turn(h);
-	conversation_wake(h->node.conversation);
-}
-
-static void turn_taken(struct late_write *w)
+static void ctl_turn_taken(struct deferred_write *w)
 {
 	struct conversation *c = w->handle->node.conversation;
 	if (!w->code && c->session)
-		turn_began(w->handle);
+		ctl_turn_began(w->handle);
 	conversation_return(c);
 }
 
-static int begin_later(struct handle *h, fuse_req_t req, const char *data, size_t size,
-		       struct err *e)
+static int ctl_begin_turn_deferred(struct handle *h, fuse_req_t req, const char *data, size_t size,
+				   struct err *e)
 {
 	struct conversation *c = h->node.conversation;
-	const struct late_write w = {.req = req,
-				     .handle = h,
-				     .size = size,
-				     .take = take_turn,
-				     .of = conversation_borrow(c),
-				     .taken = turn_taken};
-	int code = late_write(&w, data, true, e);
+	const struct deferred_write w = {.req = req,
+					 .handle = h,
+					 .size = size,
+					 .take = ctl_turn_take,
+					 .of = conversation_borrow(c),
+					 .taken = ctl_turn_taken};
+	int code = value_write_deferred(&w, data, true, e);
 	if (code)
 		conversation_return(c);
 	return code;
 }
 
-/* ---- writes ---- */
+/* ---- fork NAME: `mkdir sessions/NAME; cp state sessions/NAME/state` in one write ----
+ *
+ * The session is saved as it is now. A worker makes another session from that. Only then the copy
+ * is put into the tree, so that nobody sees half of one. */
 
-static int serve(struct handle *h, fuse_req_t req, const struct said *said, size_t size,
-		 struct err *e)
+struct forking {
+	struct job job;
+	fuse_req_t req;
+	struct handle *handle; /* is released after the answer */
+	size_t size;	       /* of the write */
+	char name[NAME_SIZE];
+	uid_t uid;
+	gid_t gid;
+	struct saved *saved;
+	struct restored *restored;
+	int code;
+	struct err why;
+};
+
+static void ctl_fork_work(struct job *job)
 {
-	const struct session_verb *v = said->verb;
-	struct session *s = h->node.conversation->session;
-	if (v->forks)
-		return fork_later(h, req, said->n ? said->rest + 1 : said->rest,
-				  said->n ? said->n - 1 : 0, size, e);
-	if (said->n && v->run)
-		return err_set(e, EINVAL, "ctl: nothing stands behind %s", v->verb.name);
-	int code = v->run ? v->run(s, e) : begin_turn(s, said, e);
-	if (!code && !v->run)
-		turn_began(h);
-	if (!code)
-		fuse_reply_write(req, size);
+	enum { PIECE = 256 << 10 };
+	struct forking *f = LINK_OWNER(job, struct forking, job);
+	char *piece = malloc(PIECE);
+	uint64_t at = 0;
+	f->code = piece ? restored_begin(f->handle->node.model->model, &f->restored, &f->why)
+			: err_set(&f->why, ENOMEM, "no memory to copy a session");
+	for (size_t n; !f->code && (n = saved_read(f->saved, at, piece, PIECE)); at += n)
+		f->code = restored_feed(f->restored, at, piece, n, &f->why);
+	free(piece);
+	saved_close(f->saved);
+	f->saved = NULL;
+}
+
+static int ctl_fork_enter(struct forking *f)
+{
+	struct conversation *made;
+	if (f->handle->gone)
+		return err_set(&f->why, EIO, "the mount has ended");
+	int code =
+		conversation_make(f->handle->node.model, f->name, f->uid, f->gid, &made, &f->why);
+	if (code)
+		return code;
+	code = session_restore(made->session, f->restored, &f->why);
+	if (code)
+		conversation_remove(made);
+	else
+		conversation_wake(made);
 	return code;
 }
+
+static void ctl_fork_finish(struct job *job)
+{
+	struct forking *f = LINK_OWNER(job, struct forking, job);
+	const struct node *n = &f->handle->node;
+	f->handle->deferred--;
+	if (!f->code)
+		f->code = ctl_fork_enter(f);
+	if (f->code) {
+		failure_refused(n, &f->why);
+		fuse_reply_err(f->req, -f->code);
+	} else {
+		failure_took(n);
+		fuse_reply_write(f->req, f->size);
+	}
+	restored_close(f->restored);
+	free(f);
+}
+
+static int ctl_fork_check_name(const struct mounted *model, const char *name, struct err *e)
+{
+	if (!*name)
+		return err_set(e, EINVAL, "ctl: fork needs a name for the copy: fork NAME");
+	if (strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, ".."))
+		return err_set(e, EINVAL, "ctl: a session cannot be called \"%.64s\"", name);
+	if (conversations_by_name(model, name))
+		return err_set(e, EEXIST, "%s/sessions/%s exists already", model->name, name);
+	return conversation_check_name(model, "sessions", name, e);
+}
+
+/* Answers the write of `size` bytes when the copy is there; it belongs to the writer. -EINVAL and
+ * -ENAMETOOLONG for name[n], -EEXIST, -EBUSY during a turn, -ENOMEM. */
+static int ctl_fork(struct handle *h, fuse_req_t req, const char *name, size_t n, size_t size,
+		    struct err *e)
+{
+	if (n >= NAME_SIZE)
+		return err_set(e, ENAMETOOLONG, "a session's name has 1 to %d bytes",
+			       NAME_SIZE - 1);
+	if (memchr(name, 0, n))
+		return err_set(e, EINVAL, "ctl: a session's name cannot contain a zero byte");
+	struct forking *f = calloc(1, sizeof *f);
+	if (!f)
+		return err_set(e, ENOMEM, "no memory to copy a session");
+	f->job = (struct job){.slow = true, .work = ctl_fork_work, .finish = ctl_fork_finish};
+	f->req = req;
+	f->handle = h;
+	f->size = size;
+	f->uid = fuse_req_ctx(req)->uid;
+	f->gid = fuse_req_ctx(req)->gid;
+	memcpy(f->name, name, n);
+	int code = ctl_fork_check_name(h->node.model, f->name, e);
+	if (!code)
+		code = session_save(h->node.conversation->session, &f->saved, e);
+	if (code) {
+		free(f);
+		return code;
+	}
+	h->deferred++;
+	workers_run(h->node.mount->workers, &f->job);
+	return 0;
+}
+
+/* ---- the file ---- */
 
 static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
 		     uint64_t offset, struct err *e)
 {
-	enum { MOST = 64 << 10 }; /* more would keep the loop from others */
-	struct said said;
+	struct ctl_command command;
 	(void)offset;
-	if (size > MOST)
+	if (size > CTL_MOST_BYTES)
 		return err_set(e, EFBIG,
-			       "ctl: %zu bytes are more than a verb's %d: messages that are longer "
-			       "go into messages.json",
-			       size, MOST);
-	int code = take_apart(&said, data, size, e);
+			       "ctl: a write has at most %d bytes, not %zu; write long messages "
+			       "into messages.json",
+			       CTL_MOST_BYTES, size);
+	int code = ctl_parse(&command, data, size, e);
 	if (code)
 		return code;
-	return takes_long(&said) ? begin_later(h, req, data, size, e)
-				 : serve(h, req, &said, size, e);
+	if (ctl_takes_long(&command))
+		return ctl_begin_turn_deferred(h, req, data, size, e);
+	const struct session_verb *v = command.verb;
+	if (v->forks)
+		return ctl_fork(h, req, command.n ? command.rest + 1 : command.rest,
+				command.n ? command.n - 1 : 0, size, e);
+	if (command.n && v->run)
+		return err_set(e, EINVAL, "ctl: %s takes no arguments", v->verb.name);
+	struct session *s = h->node.conversation->session;
+	code = v->run ? v->run(s, e) : ctl_begin_turn(s, &command, e);
+	if (code)
+		return code;
+	if (!v->run)
+		ctl_turn_began(h);
+	fuse_reply_write(req, size);
+	return 0;
 }
 
 const struct file_ops ctl_ops = {
-	.read = live_read,
+	.read = value_read,
 	.write_later = ctl_write,
 };

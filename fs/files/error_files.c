@@ -1,16 +1,14 @@
 /* error and error.json, of a session and of the mount: the last failures as sentences for people,
- * and the same as codes and numbers for programs. */
+ * and as codes and numbers for programs. What is recorded there is decided in mount/failures.c. */
 #include "fs/files/files.h"
 #include "fs/models/models.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- what there is to tell ---- */
-
-/* Why the session's last turn failed; false: it did not. A turn that waits for a model which cannot
- * be loaded has no better reason than the model's. */
-static bool turn_failure(const struct node *n, struct err *why)
+/* Why the session's last turn failed; false: it did not. If a turn waits for a model that could not
+ * be loaded, the reason is the model's. */
+static bool error_of_turn(const struct node *n, struct err *why)
 {
 	session_failure(n->conversation->session, why);
 	if (!*why->text && model_state(n->model->model) == MODEL_FAILED)
@@ -18,10 +16,10 @@ static bool turn_failure(const struct node *n, struct err *why)
 	return *why->text;
 }
 
-void session_error_render(const struct node *n, struct text *out)
+void error_session_render(const struct node *n, struct text *out)
 {
 	struct err why;
-	if (turn_failure(n, &why))
+	if (error_of_turn(n, &why))
 		text_format(out, "%s\n", why.text);
 	if (n->conversation->refused)
 		text_format(out, "%s\n", n->conversation->refused->text);
@@ -29,7 +27,7 @@ void session_error_render(const struct node *n, struct text *out)
 		text_format(out, "%s\n", n->conversation->denied->text);
 }
 
-void mount_error_render(const struct node *n, struct text *out)
+void error_mount_render(const struct node *n, struct text *out)
 {
 	models_watch(n->mount);
 	text_add(out, n->mount->skipped.data, n->mount->skipped.length);
@@ -43,8 +41,8 @@ void mount_error_render(const struct node *n, struct text *out)
 
 /* ---- as JSON ---- */
 
-/* The members of a failure's object, without its braces. */
-static void add_members(struct text *out, const struct err *why)
+/* Appends the members of a failure's object, without its braces. */
+static void error_add_members(struct text *out, const struct err *why)
 {
 	text_string(out, "\"code\": ");
 	text_json(out, err_word(why));
@@ -61,8 +59,9 @@ static void add_members(struct text *out, const struct err *why)
 	text_string(out, "}");
 }
 
-/* The first that there is, and the others as its members of these names. NULL: there is none. */
-static bool add_failures(struct text *out, const struct err *const why[3])
+/* Appends the first of these failures as the object's members, and those after it as members called
+ * `refused` and `denied`. NULL: there is no such failure. False: there is none at all. */
+static bool error_add_failures(struct text *out, const struct err *const why[3])
 {
 	static const char *const names[3] = {NULL, "refused", "denied"};
 	bool begun = false;
@@ -70,7 +69,7 @@ static bool add_failures(struct text *out, const struct err *const why[3])
 		if (why[i] && begun)
 			text_format(out, ",\n \"%s\": {", names[i]);
 		if (why[i])
-			add_members(out, why[i]);
+			error_add_members(out, why[i]);
 		if (why[i] && begun)
 			text_string(out, "}");
 		begun |= why[i] != NULL;
@@ -78,19 +77,19 @@ static bool add_failures(struct text *out, const struct err *const why[3])
 	return begun;
 }
 
-void session_error_json_render(const struct node *n, struct text *out)
+void error_session_json_render(const struct node *n, struct text *out)
 {
 	struct err why;
 	const struct conversation *c = n->conversation;
-	bool failed = turn_failure(n, &why);
+	bool failed = error_of_turn(n, &why);
 	text_string(out, "{");
-	(void)add_failures(out,
-			   (const struct err *[]){failed ? &why : NULL, c->refused, c->denied});
+	(void)error_add_failures(
+		out, (const struct err *[]){failed ? &why : NULL, c->refused, c->denied});
 	text_string(out, "}\n");
 }
 
-/* Lines, each as a string of a list. */
-static void add_lines(struct text *out, const struct text *lines)
+/* Appends each line as a string of a JSON list. */
+static void error_add_lines(struct text *out, const struct text *lines)
 {
 	char line[sizeof((struct err *)0)->text];
 	for (size_t at = 0, length; at < lines->length; at += length + 1) {
@@ -104,15 +103,15 @@ static void add_lines(struct text *out, const struct text *lines)
 	}
 }
 
-void mount_error_json_render(const struct node *n, struct text *out)
+void error_mount_json_render(const struct node *n, struct text *out)
 {
 	models_watch(n->mount);
 	const struct mount *m = n->mount;
 	text_string(out, "{");
-	if (add_failures(out, (const struct err *[]){failures_seen(m, n->viewer), NULL,
-						     failures_denial_seen(m, n->viewer)}))
+	if (error_add_failures(out, (const struct err *[]){failures_seen(m, n->viewer), NULL,
+							   failures_denial_seen(m, n->viewer)}))
 		text_string(out, ",\n ");
 	text_string(out, "\"not_mounted\": [");
-	add_lines(out, &n->mount->skipped);
+	error_add_lines(out, &n->mount->skipped);
 	text_string(out, "]}\n");
 }

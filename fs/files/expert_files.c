@@ -1,12 +1,17 @@
-/* experts/: a folder for each layer, a file for each expert, and two tables of them all.
+/* experts/: a folder for each layer, a file for each expert, and two tables of all experts.
  *
- * Looking here loads and promotes nothing: attributes and tables come from atomics
- * (model_expert_inspect), and a file's bytes are read from the store on the disk, by the workers.
- */
+ * Attributes show what is in memory, when it was used and what is pinned; chmod +t pins; extended
+ * attributes have the counters. Verbs by patterns are in expert_ctl.c, the router's trace in
+ * trace.c.
+ *
+ * Looking loads nothing, counts as no use, and waits for nobody: attributes and tables are read
+ * from atomics (model_expert_inspect), and a worker reads a file's bytes from the store on disk. A
+ * pin is a mark; the cache reads the expert in the background. */
 #include "fs/files/facts.h"
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +19,7 @@
 
 /* ---- names ---- */
 
-/* Numbers are found by printing them again, so that 7 or 007 is not another name of 07. */
+/* The number is printed again and compared, so that 7 or 007 is not another name of 07. */
 bool expert_number(const char *name, int digits, uint32_t below, uint32_t *number)
 {
 	char printed[16];
@@ -24,7 +29,7 @@ bool expert_number(const char *name, int digits, uint32_t below, uint32_t *numbe
 	return value < below && strcmp(name, printed) == 0;
 }
 
-static uint64_t layer_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+static uint64_t expert_layer_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
 	if (after >= model_layers(folder->model->model))
 		return 0;
@@ -32,7 +37,7 @@ static uint64_t layer_next(const struct node *folder, uint64_t after, char name[
 	return after + 1;
 }
 
-static uint64_t layer_find(const struct node *folder, const char *name)
+static uint64_t expert_layer_find(const struct node *folder, const char *name)
 {
 	uint32_t layer;
 	return expert_number(name, LAYER_DIGITS, model_layers(folder->model->model), &layer)
@@ -40,12 +45,13 @@ static uint64_t layer_find(const struct node *folder, const char *name)
 		       : 0;
 }
 
-static void layer_bind(struct node *child, uint64_t member)
+static void expert_layer_bind(struct node *child, uint64_t member)
 {
 	child->layer = (uint32_t)member - 1;
 }
 
-const struct row_family layer_family = {layer_next, layer_find, layer_bind};
+const struct row_family expert_layer_family = {expert_layer_next, expert_layer_find,
+					       expert_layer_bind};
 
 static uint64_t expert_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
@@ -70,13 +76,13 @@ const struct row_family expert_family = {expert_next, expert_find, expert_bind};
 
 /* ---- tables ---- */
 
-static uint64_t uses(const struct pager_expert *x)
+static uint64_t expert_uses(const struct pager_expert *x)
 {
 	return x->hits + x->misses;
 }
 
 /* 9 for the most used expert of the model, one less for each halving, 0 at least. */
-static unsigned heat(uint64_t used, uint64_t most)
+static unsigned expert_heat(uint64_t used, uint64_t most)
 {
 	unsigned step = 0;
 	while (step < 9 && used < most) {
@@ -86,11 +92,11 @@ static unsigned heat(uint64_t used, uint64_t most)
 	return 9 - step;
 }
 
-static char map_character(const struct pager_expert *x, uint64_t most)
+static char expert_map_character(const struct pager_expert *x, uint64_t most)
 {
 	if (x->resident)
-		return (char)('0' + heat(uses(x), most));
-	return uses(x) ? (char)('a' + heat(uses(x), most)) : '.';
+		return (char)('0' + expert_heat(expert_uses(x), most));
+	return expert_uses(x) ? (char)('a' + expert_heat(expert_uses(x), most)) : '.';
 }
 
 void expert_map_render(const struct node *n, struct text *out)
@@ -101,13 +107,13 @@ void expert_map_render(const struct node *n, struct text *out)
 	for (uint32_t l = 0; l < model_layers(m); l++)
 		for (uint32_t i = 0; i < model_experts(m, l); i++) {
 			model_expert_inspect(m, l, i, &x);
-			most = uses(&x) > most ? uses(&x) : most;
+			most = expert_uses(&x) > most ? expert_uses(&x) : most;
 		}
 	for (uint32_t l = 0; l < model_layers(m); l++) {
 		text_format(out, "%0*" PRIu32 " ", LAYER_DIGITS, l);
 		for (uint32_t i = 0; i < model_experts(m, l); i++) {
 			model_expert_inspect(m, l, i, &x);
-			char mark = map_character(&x, most);
+			char mark = expert_map_character(&x, most);
 			text_add(out, &mark, 1);
 		}
 		text_string(out, "\n");
@@ -151,3 +157,151 @@ const struct file_ops expert_ops = {
 	.read_in_worker = expert_read,
 	.size = expert_size,
 };
+
+/* ---- attributes and pins ---- */
+
+static void expert_inspect(const struct node *n, struct pager_expert *x)
+{
+	model_expert_inspect(n->model->model, n->layer, n->item, x);
+}
+
+static void expert_inspect_layer(const struct node *n, struct model_layer *l)
+{
+	model_layer_inspect(n->model->model, n->layer, l);
+}
+
+/* last_used: CLOCK_REALTIME, nanoseconds; 0: never used, and the time stays as it is. */
+static void expert_set_atime(struct stat *st, uint64_t last_used)
+{
+	if (last_used)
+		st->st_atim = (struct timespec){(time_t)(last_used / 1000000000U),
+						(long)(last_used % 1000000000U)};
+}
+
+static void expert_attr(const struct node *n, struct stat *st)
+{
+	struct pager_expert x;
+	expert_inspect(n, &x);
+	st->st_blocks = (blkcnt_t)((x.bytes + 511) / 512);
+	st->st_mode |= x.pinned ? S_ISVTX : 0;
+	expert_set_atime(st, x.last_used);
+}
+
+static void expert_layer_attr(const struct node *n, struct stat *st)
+{
+	struct model_layer l;
+	expert_inspect_layer(n, &l);
+	st->st_mode |= l.experts && l.pinned == l.experts ? S_ISVTX : 0;
+	expert_set_atime(st, l.last_used);
+}
+
+/* Pins or unpins `count` experts of the layer. Only the sticky bit may change. */
+static int expert_set_sticky(const struct node *n, mode_t mode, mode_t changed, uint32_t first,
+			     uint32_t count, struct err *e)
+{
+	if (changed != S_ISVTX)
+		return err_set(e, EPERM,
+			       "the modes of experts cannot be changed, except for the sticky bit: "
+			       "chmod +t pins, chmod -t unpins");
+	if (count == 0)
+		return err_set(e, EPERM,
+			       "experts/%02" PRIu32 ": this layer is dense and has no experts to "
+			       "pin",
+			       n->layer);
+	struct pager_id *ids = calloc(count, sizeof *ids);
+	if (!ids)
+		return err_set(e, ENOMEM, "no memory for a list of %" PRIu32 " experts", count);
+	for (uint32_t i = 0; i < count; i++)
+		ids[i] = (struct pager_id){n->layer, first + i};
+	int code = mode & S_ISVTX ? model_experts_pin(n->model->model, ids, count, e)
+				  : model_experts_unpin(n->model->model, ids, count, e);
+	free(ids);
+	return code;
+}
+
+static int expert_chmod(const struct node *n, mode_t mode, mode_t changed, struct err *e)
+{
+	return expert_set_sticky(n, mode, changed, n->item, 1, e);
+}
+
+static int expert_layer_chmod(const struct node *n, mode_t mode, mode_t changed, struct err *e)
+{
+	return expert_set_sticky(n, mode, changed, 0, model_experts(n->model->model, n->layer), e);
+}
+
+/* ---- extended attributes ---- */
+
+#define NUMBER(function, of, looks, field)                           \
+	static void function(const struct node *n, struct text *out) \
+	{                                                            \
+		struct of x;                                         \
+		looks(n, &x);                                        \
+		text_format(out, "%" PRIu64, (uint64_t)x.field);     \
+	}
+NUMBER(expert_resident, pager_expert, expert_inspect, resident)
+NUMBER(expert_pinned, pager_expert, expert_inspect, pinned)
+NUMBER(expert_bytes, pager_expert, expert_inspect, bytes)
+NUMBER(expert_hits, pager_expert, expert_inspect, hits)
+NUMBER(expert_misses, pager_expert, expert_inspect, misses)
+NUMBER(expert_last_token, pager_expert, expert_inspect, last_token)
+NUMBER(expert_layer_experts, model_layer, expert_inspect_layer, experts)
+NUMBER(expert_layer_resident, model_layer, expert_inspect_layer, resident)
+NUMBER(expert_layer_pinned, model_layer, expert_inspect_layer, pinned)
+NUMBER(expert_layer_bytes, model_layer, expert_inspect_layer, bytes)
+NUMBER(expert_layer_hits, model_layer, expert_inspect_layer, hits)
+NUMBER(expert_layer_misses, model_layer, expert_inspect_layer, misses)
+
+static void expert_inspect_model(const struct node *n, struct pager_stats *s)
+{
+	model_cache_stats(n->model->model, s);
+}
+NUMBER(expert_model_resident, pager_stats, expert_inspect_model, experts_resident)
+NUMBER(expert_model_pinned_bytes, pager_stats, expert_inspect_model, pinned)
+NUMBER(expert_model_bytes, pager_stats, expert_inspect_model, used)
+NUMBER(expert_model_hits, pager_stats, expert_inspect_model, hits)
+NUMBER(expert_model_misses, pager_stats, expert_inspect_model, misses)
+
+/* Appends a fact of the model, cut at 255 bytes. */
+static void expert_model_fact(const struct node *n, enum model_fact number, struct text *out)
+{
+	char text[256];
+	(void)model_fact(n->model->model, number, text, sizeof text);
+	text_string(out, text);
+}
+
+static void expert_recipe(const struct node *n, struct text *out)
+{
+	expert_model_fact(n, FACT_RECIPE, out);
+}
+
+static void expert_model_state(const struct node *n, struct text *out)
+{
+	expert_model_fact(n, FACT_STATE, out);
+}
+
+static const struct xattr expert_xattrs[] = {
+	{"resident", expert_resident}, {"pinned", expert_pinned},
+	{"bytes", expert_bytes},       {"hits", expert_hits},
+	{"misses", expert_misses},     {"last_token", expert_last_token},
+	{"format", expert_recipe},     {0},
+};
+static const struct xattr expert_layer_xattrs[] = {
+	{"experts", expert_layer_experts},
+	{"resident", expert_layer_resident},
+	{"pinned", expert_layer_pinned},
+	{"bytes", expert_layer_bytes},
+	{"hits", expert_layer_hits},
+	{"misses", expert_layer_misses},
+	{0},
+};
+static const struct xattr expert_model_xattrs[] = {
+	{"state", expert_model_state},	     {"format", expert_recipe},
+	{"resident", expert_model_resident}, {"pinned_bytes", expert_model_pinned_bytes},
+	{"bytes", expert_model_bytes},	     {"hits", expert_model_hits},
+	{"misses", expert_model_misses},     {0},
+};
+
+const struct row_hooks expert_hooks = {expert_attr, expert_chmod, expert_xattrs};
+const struct row_hooks expert_layer_hooks = {expert_layer_attr, expert_layer_chmod,
+					     expert_layer_xattrs};
+const struct row_hooks expert_model_hooks = {.xattrs = expert_model_xattrs};

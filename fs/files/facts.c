@@ -1,11 +1,11 @@
+/* See facts.h. */
 #include "fs/files/facts.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- JSON ---- */
-
-static void begin(struct facts *f, char with)
+/* Begins the JSON with { or [, if that is not done. */
+static void facts_begin(struct facts *f, char with)
 {
 	if (f->begun)
 		return;
@@ -13,8 +13,7 @@ static void begin(struct facts *f, char with)
 	text_add(f->out, &with, 1);
 }
 
-/* Before another one. */
-static void next(struct facts *f)
+static void facts_next(struct facts *f)
 {
 	text_string(f->out, f->more ? ",\n  " : "\n  ");
 	f->more = true;
@@ -22,19 +21,19 @@ static void next(struct facts *f)
 
 /* ---- single facts ---- */
 
-static void add_name(struct facts *f, const char *name)
+static void fact_begin(struct facts *f, const char *name)
 {
 	if (!f->json) {
 		text_format(f->out, "%s ", name);
 		return;
 	}
-	begin(f, '{');
-	next(f);
+	facts_begin(f, '{');
+	facts_next(f);
 	text_json(f->out, name);
 	text_string(f->out, ": ");
 }
 
-static void end_value(struct facts *f)
+static void fact_end(struct facts *f)
 {
 	if (!f->json)
 		text_string(f->out, "\n");
@@ -42,37 +41,37 @@ static void end_value(struct facts *f)
 
 void fact_number(struct facts *f, const char *name, uint64_t value)
 {
-	add_name(f, name);
+	fact_begin(f, name);
 	text_format(f->out, "%" PRIu64, value);
-	end_value(f);
+	fact_end(f);
 }
 
 void fact_real(struct facts *f, const char *name, int digits, double value)
 {
-	add_name(f, name);
+	fact_begin(f, name);
 	text_format(f->out, "%.*f", digits, value);
-	end_value(f);
+	fact_end(f);
 }
 
 void fact_word(struct facts *f, const char *name, const char *word)
 {
-	add_name(f, name);
+	fact_begin(f, name);
 	if (!f->json)
 		text_string(f->out, word);
 	else if (strcmp(word, "-") == 0)
 		text_string(f->out, "null");
 	else
 		text_json(f->out, word);
-	end_value(f);
+	fact_end(f);
 }
 
 void fact_share(struct facts *f, const char *name, uint64_t count, uint64_t of)
 {
 	const char *format = f->json ? "{\"count\": %" PRIu64 ", \"of\": %" PRIu64 "}"
 				     : "%" PRIu64 " of %" PRIu64;
-	add_name(f, name);
+	fact_begin(f, name);
 	text_format(f->out, format, count, of);
-	end_value(f);
+	fact_end(f);
 }
 
 /* ---- tables ---- */
@@ -80,7 +79,7 @@ void fact_share(struct facts *f, const char *name, uint64_t count, uint64_t of)
 void facts_table(struct facts *f, const struct fact_column *columns, size_t count)
 {
 	if (f->json)
-		begin(f, '[');
+		facts_begin(f, '[');
 	for (size_t i = 0; i < count && !f->json; i++)
 		text_format(f->out, "%s%c", columns[i].name, i + 1 < count ? ' ' : '\n');
 }
@@ -89,7 +88,7 @@ void facts_row(struct facts *f, const struct fact_column *columns, size_t count,
 	       const uint64_t *values)
 {
 	if (f->json)
-		next(f);
+		facts_next(f);
 	for (size_t i = 0; i < count; i++)
 		if (f->json)
 			text_format(f->out, "%s\"%s\": %" PRIu64 "%s", i ? " " : "{",
@@ -111,6 +110,6 @@ void facts_json_render(const struct node *n, struct text *out)
 {
 	struct facts f = {.out = out, .json = true};
 	n->row->facts(n, &f);
-	begin(&f, '{');
+	facts_begin(&f, '{');
 	text_format(out, "%s%c\n", f.more ? "\n" : "", f.begun == '[' ? ']' : '}');
 }

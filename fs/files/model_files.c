@@ -1,5 +1,7 @@
-/* A model's own files: info/ and config.json; and the names of the models. */
+/* A model's own files: info/, config.json and tensors/; and the names of the models. Its experts
+ * are in expert_files.c, its sessions in session_files.c. */
 #include "fs/files/files.h"
+#include "fs/files/tensor_names.h"
 #include "fs/models/models.h"
 #include "fs/mount/handle.h"
 
@@ -30,7 +32,7 @@ static void model_bind(struct node *child, uint64_t member)
 
 const struct row_family model_family = {model_next, model_find, model_bind};
 
-void fact_render(const struct node *n, struct text *out)
+void model_fact_render(const struct node *n, struct text *out)
 {
 	char fact[4096 + 16];
 	enum model_fact which = (enum model_fact)n->row->fact;
@@ -43,17 +45,95 @@ void fact_render(const struct node *n, struct text *out)
 		models_params_given(n->mount, out);
 }
 
-static ssize_t config_read(struct handle *h, struct file_call *c, char *buffer)
+static ssize_t model_config_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	return handle_read_slice(c, buffer, h->node.model->config, h->node.model->config_length);
 }
 
-static uint64_t config_size(const struct node *n)
+static uint64_t model_config_size(const struct node *n)
 {
 	return n->model->config_length;
 }
 
 const struct file_ops config_ops = {
-	.read = config_read,
-	.size = config_size,
+	.read = model_config_read,
+	.size = model_config_size,
+};
+
+/* ---- tensors/: a NumPy file NAME.npy for each tensor of the checkpoint ----
+ *
+ * A worker lists the tensors when the folder is first opened or asked for a name, and reads the
+ * files' bytes. Looking loads nothing. */
+
+static uint64_t model_tensor_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	if (after >= model_tensors(folder->model->model))
+		return 0;
+	tensor_file_name(model_tensor_name(folder->model->model, after), name);
+	return after + 1;
+}
+
+static bool model_tensor_is_called(const struct model *m, size_t i, const char *file)
+{
+	char printed[NAME_SIZE];
+	tensor_file_name(model_tensor_name(m, i), printed);
+	return strcmp(printed, file) == 0;
+}
+
+/* A found tensor's name is made again and compared, so that no tensor has two names. */
+static uint64_t model_tensor_find_file(const struct node *folder, const char *file)
+{
+	const struct model *m = folder->model->model;
+	char name[NAME_SIZE];
+	size_t i;
+	if (!tensor_name_read(file, name))
+		return 0;
+	if (model_tensor_find(m, name, &i))
+		return model_tensor_is_called(m, i, file) ? i + 1 : 0;
+	for (i = 0; tensor_name_is_cut(file) && i < model_tensors(m); i++)
+		if (model_tensor_is_called(m, i, file))
+			return i + 1;
+	return 0;
+}
+
+static void model_tensor_bind(struct node *child, uint64_t member)
+{
+	child->item = (uint32_t)member - 1;
+}
+
+const struct row_family tensor_family = {model_tensor_next, model_tensor_find_file,
+					 model_tensor_bind};
+
+bool model_tensors_are_listed(const struct node *folder)
+{
+	return model_tensors_are_open(folder->model->model);
+}
+
+int model_tensors_list(const struct node *folder, struct err *e)
+{
+	return model_tensors_open(folder->model->model, e);
+}
+
+static int64_t model_tensor_file_read(const struct handle *h, uint64_t offset, void *buffer,
+				      size_t bytes, struct err *e)
+{
+	return model_tensor_read(h->node.model->model, h->node.item, offset, buffer, bytes, e);
+}
+
+static uint64_t model_tensor_size(const struct node *n)
+{
+	return model_tensor_bytes(n->model->model, n->item);
+}
+
+/* The file is made while it is read, and takes no space on a disk. */
+static void model_tensor_attr(const struct node *n, struct stat *st)
+{
+	(void)n;
+	st->st_blocks = 0;
+}
+
+const struct row_hooks tensor_hooks = {.attr = model_tensor_attr};
+const struct file_ops tensor_ops = {
+	.read_in_worker = model_tensor_file_read,
+	.size = model_tensor_size,
 };

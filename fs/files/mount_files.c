@@ -1,21 +1,270 @@
-/* The files at the top: README, version, pid. */
+/* The files of the mount's own folder and of cache/: README, version, pid; MOUNT/ctl; budgets,
+ * policy and what the cache does. error and error.json are in error_files.c. */
+#include "fs/base/human.h"
+#include "fs/base/text.h"
+#include "fs/files/ctl.h"
+#include "fs/files/facts.h"
 #include "fs/files/files.h"
+#include "fs/files/values.h"
+#include "fs/models/model_folders.h"
+#include "fs/models/models.h"
+#include "fs/mount/mount.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-void readme_render(const struct node *n, struct text *out)
+void mount_readme_render(const struct node *n, struct text *out)
 {
 	text_add(out, n->mount->readme.data, n->mount->readme.length);
 }
 
-void version_render(const struct node *n, struct text *out)
+void mount_version_render(const struct node *n, struct text *out)
 {
 	(void)n;
 	text_format(out, "%s\n", MOEFS_VERSION);
 }
 
-void pid_render(const struct node *n, struct text *out)
+void mount_pid_render(const struct node *n, struct text *out)
 {
 	(void)n;
 	text_format(out, "%d\n", (int)getpid());
+}
+
+/* ---- MOUNT/ctl ---- */
+
+struct mount_command {	       /* a write, parsed */
+	struct handle *handle; /* is released after the answer */
+	fuse_req_t req;
+	const char *words; /* [size] */
+	size_t size;
+	struct mounted *model; /* that it names; NULL: none */
+};
+
+static int mount_load(const struct mount_command *a, struct err *e)
+{
+	(void)e;
+	model_load(a->model->model);
+	a->handle->node.mount->load_asked = true;
+	fuse_reply_write(a->req, a->size);
+	return 0;
+}
+
+static int mount_unload_take(struct deferred_write *w, struct err *e)
+{
+	return model_unload(((struct mounted *)w->of)->model, e);
+}
+
+/* By a worker, which waits for the model's threads. */
+static int mount_unload(const struct mount_command *a, struct err *e)
+{
+	const struct deferred_write w = {
+		.req = a->req,
+		.handle = a->handle,
+		.size = a->size,
+		.take = mount_unload_take,
+		.of = a->model,
+	};
+	return value_write_deferred(&w, a->words, true, e);
+}
+
+static int mount_rescan(const struct mount_command *a, struct err *e)
+{
+	return model_folders_rescan(a->handle->node.mount, a->req, a->size, e);
+}
+
+static const struct mount_verb {
+	struct verb verb;
+	int (*run)(const struct mount_command *a, struct err *e); /* 0: it answers the write */
+	bool of_model;
+} mount_verb_rows[] = {
+	{{"load", "NAME", "read the model's weights now instead of with its first prompt"},
+	 mount_load,
+	 true},
+	{{"unload", "NAME", "free the model's memory; the next prompt loads the model again"},
+	 mount_unload,
+	 true},
+	{{"rescan", NULL, "look for models that were added to a mounted folder or removed from it"},
+	 mount_rescan,
+	 false},
+};
+const struct verbs mount_verbs = VERBS("ctl", mount_verb_rows);
+
+static int mount_run_verb(const struct mount_verb *v, struct mount_command *a, const char *name,
+			  size_t length, struct err *e)
+{
+	if (!v->of_model && length)
+		return err_set(e, EINVAL, "ctl: %s takes no name", v->verb.name);
+	if (v->of_model && !length && !a->model)
+		return err_set(e, EINVAL, "ctl: %s needs the name of a model: `%s NAME`",
+			       v->verb.name, v->verb.name);
+	if (v->of_model && !a->model)
+		a->model = models_named(a->handle->node.mount, name, length);
+	if (v->of_model && !a->model)
+		return err_set(e, ENOENT, "ctl: there is no model '%.*s'; `ls` lists the models",
+			       (int)(length < NAME_SIZE ? length : NAME_SIZE), name);
+	return v->run(a, e);
+}
+
+/* VERB or VERB NAME. Blanks around a name are ignored, unless they are part of it: a model's name
+ * may begin or end with blanks and contain newlines. So everything after the verb's blank is tried
+ * as a name first, without the newline that a shell appends and then with it. */
+static int mount_ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
+			   uint64_t offset, struct err *e)
+{
+	struct mount_command a = {.handle = h, .req = req, .words = data, .size = size};
+	(void)offset;
+	size_t length = size;
+	while (length && strchr(" \n", data[length - 1]) && data[length - 1])
+		length--;
+	const char *blank = memchr(data, ' ', size);
+	size_t verb = blank && blank < data + length ? (size_t)(blank - data) : length;
+	size_t name = verb;
+	if (blank) {
+		const char *exact = blank + 1;
+		size_t n = size - (size_t)(exact - data);
+		if (n && exact[n - 1] == '\n')
+			a.model = models_named(h->node.mount, exact, n - 1);
+		if (!a.model)
+			a.model = models_named(h->node.mount, exact, n);
+	}
+	while (name < length && data[name] == ' ')
+		name++;
+	const struct mount_verb *v = ctl_verb_find(&mount_verbs, data, verb, e);
+	return v ? mount_run_verb(v, &a, data + name, name < length ? length - name : 0, e)
+		 : -e->code;
+}
+
+const struct file_ops mount_ctl_ops = {
+	.read = value_read,
+	.write_later = mount_ctl_write,
+};
+
+/* ---- cache/ ---- */
+
+static void mount_render_size(uint64_t bytes, struct text *out)
+{
+	char size[32];
+	human_print_size(size, sizeof size, bytes);
+	text_format(out, "%s\n", size);
+}
+
+/* Takes a size, or the word auto, which restores the default. */
+static int mount_set_size(const struct node *n, const char *value, size_t length,
+			  int (*set)(struct engine *, uint64_t, struct err *),
+			  void (*set_automatic)(struct engine *), struct err *e)
+{
+	char string[32];
+	uint64_t bytes;
+	while (length && (value[length - 1] == '\n' || value[length - 1] == ' '))
+		length--;
+	int shown = (int)(length < sizeof string ? length : sizeof string - 1);
+	(void)snprintf(string, sizeof string, "%.*s", shown, value);
+	if (length == strlen(string) && !strcmp(string, "auto")) {
+		set_automatic(n->mount->engine);
+		return 0;
+	}
+	if (length != strlen(string) || !human_parse_size(string, engine_memory(), &bytes))
+		return err_set(e, EINVAL,
+			       "cache/%s: '%s' is not a size; write a size such as 512M, 1.5G or "
+			       "50%%, or auto",
+			       n->row->name, string);
+	return set(n->mount->engine, bytes, e);
+}
+
+/* The size that was asked for, so that it reads back as it was written; else the one in force. */
+void mount_budget_render(const struct node *n, struct text *out)
+{
+	struct pager_stats s;
+	uint64_t asked = engine_budget_asked(n->mount->engine);
+	engine_cache_stats(n->mount->engine, &s);
+	mount_render_size(asked ? asked : s.budget, out);
+}
+
+int mount_budget_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	return mount_set_size(n, value, length, engine_set_budget, engine_automatic_budget, e);
+}
+
+void mount_context_budget_render(const struct node *n, struct text *out)
+{
+	mount_render_size(engine_context_budget(n->mount->engine), out);
+}
+
+int mount_context_budget_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	return mount_set_size(n, value, length, engine_set_context_budget,
+			      engine_automatic_context_budget, e);
+}
+
+void mount_policy_render(const struct node *n, struct text *out)
+{
+	char words[PAGER_POLICY_TEXT];
+	engine_policy(n->mount->engine, words);
+	text_format(out, "%s\n", words);
+}
+
+int mount_policy_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	char words[PAGER_POLICY_TEXT];
+	if (length >= sizeof words || memchr(value, 0, length))
+		return err_set(
+			e, EINVAL,
+			"cache/policy: this is not a policy; write scales, lrfu, lfu or lru");
+	memcpy(words, value, length);
+	words[length] = 0;
+	return engine_set_policy(n->mount->engine, words, e);
+}
+
+void mount_cache_stats_list(const struct node *n, struct facts *f)
+{
+	struct pager_stats s;
+	uint64_t asked = engine_budget_asked(n->mount->engine);
+	engine_cache_stats(n->mount->engine, &s);
+	fact_number(f, "budget", s.budget);
+	if (asked)
+		fact_number(f, "budget_asked", asked);
+	else
+		fact_word(f, "budget_asked", "auto");
+	fact_number(f, "used", s.used);
+	fact_number(f, "peak", s.peak);
+	fact_number(f, "experts_resident", s.experts_resident);
+	fact_number(f, "pinned", s.pinned);
+	fact_number(f, "hits", s.hits);
+	fact_number(f, "misses", s.misses);
+	fact_number(f, "evictions", s.evictions);
+	fact_number(f, "bytes_read", s.bytes_read);
+	fact_number(f, "prefetched", s.prefetched);
+	fact_number(f, "prefetch_hits", s.prefetch_hits);
+	fact_real(f, "wait_seconds", 3, (double)s.wait_ns / 1e9);
+	fact_word(f, "io", s.io);
+	fact_number(f, "io_depth", s.depth);
+	fact_number(f, "context_budget", engine_context_budget(n->mount->engine));
+	fact_number(f, "context_used", engine_context_used(n->mount->engine));
+}
+
+void mount_waiting_render(const struct node *n, struct text *out)
+{
+	struct pager_stats s;
+	engine_cache_stats(n->mount->engine, &s);
+	double ms = (double)s.wait_ns * 1e-6;
+	text_format(out, "waiting %" PRIu32 "\n", s.waiting);
+	text_format(out, "wait_seconds %.3f\n", ms * 1e-3);
+	text_format(out, "tokens %" PRIu64 "\n", s.tokens);
+	text_format(out, "wait_ms_per_token %.3f\n", s.tokens ? ms / (double)s.tokens : 0);
+}
+
+void mount_warming_render(const struct node *n, struct text *out)
+{
+	for (struct mounted *m = NULL; (m = mount_next_model(n->mount, m));) {
+		uint32_t done, total;
+		model_warming(m->model, &done, &total);
+		if (total)
+			text_format(out, "%s %" PRIu32 "/%" PRIu32 "\n", model_name(m->model), done,
+				    total);
+	}
+	if (!out->length)
+		text_string(out, "idle\n");
 }

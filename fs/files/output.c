@@ -1,10 +1,11 @@
-/* output, thoughts and what else grows beside it, wait and log: what the session says.
+/* What a session says: output, thoughts and logprobs.jsonl, which grow with the answer; wait; log.
  *
- * An open output is bound to one answer: the newest at open (the gate in ops.c has waited for a
- * prompt that was closing). Reads are by offset in that answer, so several readers each see all of
- * it. Having reached its end, a read at offset 0 binds to the answer that is then the newest. */
+ * An open output is bound to one answer: the newest one when it was opened (ROW_GATED has waited
+ * for a prompt that was closing). Reads are by offset in that answer, so each of several readers
+ * sees all of it. When a reader has reached the end, a read at offset 0 binds to the answer that is
+ * then the newest. */
 #include "fs/files/files.h"
-#include "fs/files/live.h"
+#include "fs/files/values.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ static uint64_t output_size(const struct node *n)
 	return complete ? size : 0;
 }
 
-/* Of what nothing was read a read at offset 0 would bind to the newest answer. */
+/* Before the first read, a read at offset 0 would bind to the newest answer; so does poll. */
 static unsigned output_poll(struct handle *h)
 {
 	bool complete = true;
@@ -75,43 +76,47 @@ const struct file_ops output_ops = {
 	.poll = output_poll,
 };
 
-static ssize_t wait_read(struct handle *h, struct file_call *c, char *buffer)
+/* ---- wait: the status, once the turn has ended ---- */
+
+static ssize_t output_wait_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	struct conversation *s = h->node.conversation;
 	if (c->offset == 0 && session_working(s->session))
 		return handle_read_waits(c, &s->for_turn);
-	return live_read(h, c, buffer);
+	return value_read(h, c, buffer);
 }
 
-static uint64_t wait_size(const struct node *n)
+static uint64_t output_wait_size(const struct node *n)
 {
 	const struct session *s = n->conversation->session;
 	return session_working(s) ? 0 : strlen(session_status_word(session_status(s))) + 1;
 }
 
-static unsigned wait_poll(struct handle *h)
+static unsigned output_wait_poll(struct handle *h)
 {
 	return session_working(h->node.conversation->session) ? 0 : POLLIN | POLLRDNORM;
 }
 
-static struct link *wait_pollers(const struct handle *h)
+static struct link *output_wait_pollers(const struct handle *h)
 {
 	return &h->node.conversation->turn_pollers;
 }
 
-const struct file_ops wait_ops = {
-	.read = wait_read,
-	.size = wait_size,
-	.poll = wait_poll,
-	.pollers = wait_pollers,
+const struct file_ops output_wait_ops = {
+	.read = output_wait_read,
+	.size = output_wait_size,
+	.poll = output_wait_poll,
+	.pollers = output_wait_pollers,
 };
 
-static uint64_t log_size(const struct node *n)
+/* ---- log: the conversation as text ---- */
+
+static uint64_t output_log_size(const struct node *n)
 {
 	return session_log_size(n->conversation->session);
 }
 
-static ssize_t log_read(struct handle *h, struct file_call *c, char *buffer)
+static ssize_t output_log_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	const struct session *s = h->node.conversation->session;
 	size_t n = session_log_read(s, c->offset, buffer, c->size);
@@ -119,14 +124,14 @@ static ssize_t log_read(struct handle *h, struct file_call *c, char *buffer)
 	return (ssize_t)n;
 }
 
-/* Readable when it is another length than what was read: more was said, or some was taken back. */
-static unsigned log_poll(struct handle *h)
+/* Readable when its length differs from what was read: text was added, or removed by undo. */
+static unsigned output_log_poll(struct handle *h)
 {
-	return log_size(&h->node) != h->cursor ? POLLIN | POLLRDNORM : 0;
+	return output_log_size(&h->node) != h->cursor ? POLLIN | POLLRDNORM : 0;
 }
 
-const struct file_ops log_ops = {
-	.read = log_read,
-	.size = log_size,
-	.poll = log_poll,
+const struct file_ops output_log_ops = {
+	.read = output_log_read,
+	.size = output_log_size,
+	.poll = output_log_poll,
 };

@@ -1,11 +1,70 @@
-/* A session's params. Those whose values take long to check, since a grammar is compiled for
- * them, are a worker's: the loop serves everybody else meanwhile. */
+/* A session's params as files: their names, values and texts.
+ *
+ * To add a param, add a row to the table of engine/serve/params.c (name, kind, range, default and
+ * .about) and its member to struct params (params.h), and an entry to install/moefs.5.in. Nothing
+ * has to be added here: this file shows whatever params_name() lists, and session_param_set()
+ * checks the values. MOUNT/README, the manual, `-o PARAM=VALUE` and completion are made from that
+ * table. */
 #include "fs/files/files.h"
-#include "fs/files/late.h"
-#include "fs/files/live.h"
+#include "fs/files/values.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- names: a row stands for all values, another one for all texts ---- */
+
+static uint64_t param_next(uint64_t after, bool texts, char name[NAME_SIZE])
+{
+	for (uint64_t i = after; i < params_count(); i++)
+		if (params_is_text(i) == texts) {
+			size_t length = strnlen(params_name(i), NAME_SIZE - 1);
+			memcpy(name, params_name(i), length);
+			name[length] = 0;
+			return i + 1;
+		}
+	return 0;
+}
+
+static uint64_t param_find(const char *name, bool texts)
+{
+	for (size_t i = 0; i < params_count(); i++)
+		if (params_is_text(i) == texts && strcmp(params_name(i), name) == 0)
+			return i + 1;
+	return 0;
+}
+
+static void param_bind(struct node *child, uint64_t member)
+{
+	child->item = (uint32_t)member - 1;
+}
+
+static uint64_t param_next_value(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	(void)folder;
+	return param_next(after, false, name);
+}
+
+static uint64_t param_find_value(const struct node *folder, const char *name)
+{
+	(void)folder;
+	return param_find(name, false);
+}
+
+static uint64_t param_next_text(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	(void)folder;
+	return param_next(after, true, name);
+}
+
+static uint64_t param_find_text(const struct node *folder, const char *name)
+{
+	(void)folder;
+	return param_find(name, true);
+}
+
+const struct row_family value_param_family = {param_next_value, param_find_value, param_bind};
+const struct row_family text_param_family = {param_next_text, param_find_text, param_bind};
 
 void param_render(const struct node *n, struct text *out)
 {
@@ -17,8 +76,16 @@ void param_render(const struct node *n, struct text *out)
 	free(value);
 }
 
-/* A format or a grammar that was taken may have mended what `error` says of the other one. */
-static void forget_warning(const struct node *n)
+int param_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	return session_param_set(n->conversation->session, n->item, value, length, e);
+}
+
+/* ---- format and grammar: checking them takes long, since a grammar is compiled. A worker does it,
+ * while the loop serves others ---- */
+
+/* Taking one of the two may have repaired what `error` says of the other. */
+static void param_forget_refusal(const struct node *n)
 {
 	const struct conversation *c = n->conversation;
 	const struct tree_row *row = c->refused_row;
@@ -26,77 +93,69 @@ static void forget_warning(const struct node *n)
 		failure_accepted(n);
 }
 
-int param_set(const struct node *n, const char *value, size_t length, struct err *e)
-{
-	return session_param_set(n->conversation->session, n->item, value, length, e);
-}
-
-/* ---- values: each write is one ---- */
-
-static int take_value(struct late_write *w, struct err *e)
+static int param_value_take(struct deferred_write *w, struct err *e)
 {
 	return session_param_set(w->of, w->handle->node.item, w->bytes, w->size, e);
 }
 
-static void value_taken(struct late_write *w)
+static void param_value_taken(struct deferred_write *w)
 {
 	struct node *n = &w->handle->node;
 	if (!w->code)
-		forget_warning(n);
+		param_forget_refusal(n);
 	conversation_return(n->conversation);
 }
 
-static int value_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
-		       uint64_t offset, struct err *e)
+static int param_value_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
+			     uint64_t offset, struct err *e)
 {
 	if (!params_takes_long(h->node.item) || size > VALUE_MAX_BYTES) {
-		int code = live_write(h, data, size, offset, e);
+		int code = value_write(h, data, size, offset, e);
 		if (!code)
 			fuse_reply_write(req, size);
 		return code;
 	}
-	const struct late_write w = {.req = req,
-				     .handle = h,
-				     .size = size,
-				     .take = take_value,
-				     .of = conversation_borrow(h->node.conversation),
-				     .taken = value_taken};
-	int code = late_write(&w, data, true, e);
+	const struct deferred_write w = {.req = req,
+					 .handle = h,
+					 .size = size,
+					 .take = param_value_take,
+					 .of = conversation_borrow(h->node.conversation),
+					 .taken = param_value_taken};
+	int code = value_write_deferred(&w, data, true, e);
 	if (code)
 		conversation_return(h->node.conversation);
 	return code;
 }
 
 const struct file_ops value_param_ops = {
-	.read = live_read,
-	.write_later = value_write,
+	.read = value_read,
+	.write_later = param_value_write,
 };
 
-/* ---- texts: taken when they are closed ---- */
-
-static int take_text(struct session *s, size_t which, const char *text, size_t length,
-		     struct err *e)
+static int param_text_take(struct session *s, size_t which, const char *text, size_t length,
+			   struct err *e)
 {
 	return session_param_set(s, which, text, length, e);
 }
 
-static bool text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
+static bool param_text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
 {
 	return params_takes_long(h->node.item) && h->dirty && !h->poison && by_opener &&
-	       late_text(h, req, h->node.item, take_text, forget_warning);
+	       value_text_flush_deferred(h, req, h->node.item, param_text_take,
+					 param_forget_refusal);
 }
 
-static void text_release(struct handle *h)
+static void param_text_release(struct handle *h)
 {
-	if (!h->node.conversation->session || !text_flush_later(h, true, NULL))
-		assembled_release(h);
+	if (!h->node.conversation->session || !param_text_flush_later(h, true, NULL))
+		value_text_release(h);
 }
 
 const struct file_ops text_param_ops = {
-	.read = live_read,
-	.write = assembled_write,
-	.truncate = assembled_truncate,
-	.flush = assembled_flush,
-	.flush_later = text_flush_later,
-	.release = text_release,
+	.read = value_read,
+	.write = value_text_write,
+	.truncate = value_text_truncate,
+	.flush = value_text_flush,
+	.flush_later = param_text_flush_later,
+	.release = param_text_release,
 };

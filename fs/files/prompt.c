@@ -1,30 +1,33 @@
-/* prompt: what is written becomes a turn when the last descriptor of the open file is closed.
+/* prompt: the written text becomes a turn when the last descriptor of the open file is closed.
  *
  * Neither FLUSH nor a newline submits: shells flush early and more than once. But a FLUSH by the
- * process that opened the file says that RELEASE is near, and opens of output and the like then
- * wait for it (conversation_closing). At most one handle is the session's writer: from its first
- * byte to its RELEASE, or until it truncates what it wrote or is refused. Others get EBUSY.
+ * process that opened the file means that its RELEASE is near, and opens of output and the like
+ * then wait for the RELEASE (conversation_closing). At most one handle is the session's writer:
+ * from its first byte to its RELEASE, or until it truncates its text or is refused. Others get
+ * EBUSY.
  *
- * What is refused is remembered with who was refused (refusals.h), since a shell goes on to read.
+ * A refusal is remembered together with the process that was refused (refusals.h), since a shell
+ * goes on to read output.
  *
- * Pieces are joined in the order of their writes; offsets are not looked at, since the file has
- * none: what is read from it is the turn before. */
+ * Writes are joined in their order. Their offsets do not count, since the text is not in the file:
+ * reading gives the prompt of the last turn. */
 #include "fs/files/files.h"
-#include "fs/files/live.h"
+#include "fs/files/values.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/node.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-static int busy(const struct conversation *c, struct err *e)
+static int prompt_busy(const struct conversation *c, struct err *e)
 {
 	if (session_working(c->session))
-		return err_set(e, EBUSY,
-			       "prompt: the session is still answering: read its output to the "
-			       "end, or `echo stop > ctl`");
+		return err_set(
+			e, EBUSY,
+			"prompt: the session is still answering: read its output to the end, "
+			"or `echo stop > ctl`");
 	return err_set(e, EBUSY,
-		       "prompt: another process is writing it; make a session of your own with "
+		       "prompt: another process is writing it; create a session of your own with "
 		       "mkdir");
 }
 
@@ -33,7 +36,7 @@ static int prompt_open(struct handle *h, struct err *e)
 	const struct conversation *c = h->node.conversation;
 	if (!handle_writes(h) || (!c->writer && !session_working(c->session)))
 		return 0;
-	int code = busy(c, e);
+	int code = prompt_busy(c, e);
 	refusals_add(&h->node, h->caller, NULL, e);
 	return code;
 }
@@ -48,13 +51,13 @@ static void prompt_stop_writing(struct handle *h)
 	pollers_trace_wake(c->model);
 }
 
-static int too_long(uint64_t bytes, uint64_t most, struct err *e)
+static int prompt_too_long(uint64_t bytes, uint64_t most, struct err *e)
 {
 	err_set(e, EFBIG,
-		"prompt: more than %llu bytes do not fit into the context "
-		"(info/max_prompt_bytes); nothing was submitted, shorten it",
+		"prompt: the text is too long, and was not submitted; at most %llu bytes are "
+		"allowed (info/max_prompt_bytes)",
 		(unsigned long long)most);
-	err_number(e, "bytes", bytes); /* at least */
+	err_number(e, "bytes", bytes); /* so far */
 	err_number(e, "maximum_bytes", most);
 	return err_name(e, "prompt_too_long");
 }
@@ -68,11 +71,11 @@ static int prompt_write(struct handle *h, const char *data, size_t size, uint64_
 	int code = 0;
 
 	if (h->poison)
-		return -h->poison; /* error still says why */
+		return -h->poison; /* `error` still says why */
 	if (c->writer != h && (c->writer || session_working(c->session)))
-		code = busy(c, e);
+		code = prompt_busy(c, e);
 	else if (size > most || h->written.length > most - size)
-		code = too_long(h->written.length + (uint64_t)size, most, e);
+		code = prompt_too_long(h->written.length + (uint64_t)size, most, e);
 	else {
 		conversation_set_writer(c, h);
 		code = unsubmitted_add(h, data, size, e);
@@ -105,23 +108,18 @@ static int prompt_flush(struct handle *h, bool by_opener, struct err *e)
 	return 0;
 }
 
-static void prompt_submit(struct handle *h)
-{
-	struct conversation *c = h->node.conversation;
-	struct err e = {0};
-	int code = session_submit(c->session, h->written.data, h->written.length, NULL, &e);
-	handle_submitted(h, code, &e);
-	conversation_wake(c);
-}
-
 /* A handle whose write failed submits nothing. */
 static void prompt_release(struct handle *h)
 {
 	struct conversation *c = h->node.conversation;
 	const struct text *t = &h->written;
 	if (c->session && !h->poison && c->writer == h && t->length &&
-	    !(t->length == 1 && t->data[0] == '\n'))
-		prompt_submit(h);
+	    !(t->length == 1 && t->data[0] == '\n')) {
+		struct err e = {0};
+		int code = session_submit(c->session, t->data, t->length, NULL, &e);
+		handle_submitted(h, code, &e);
+		conversation_wake(c);
+	}
 	prompt_stop_writing(h);
 }
 
@@ -141,7 +139,7 @@ void prompt_render(const struct node *n, struct text *out)
 const struct file_ops prompt_ops = {
 	.refuses = true,
 	.open = prompt_open,
-	.read = live_read,
+	.read = value_read,
 	.write = prompt_write,
 	.truncate = prompt_truncate,
 	.flush = prompt_flush,

@@ -1,32 +1,65 @@
-/* What all files that are asked have in common. See question.h.
+/* Files that are asked: ask, score, tokenizer/encode and tokenizer/decode.
  *
- * Reads follow the handle's own cursor and not the file's offset, which writes move as well. One
- * thing is taken from the offset: a seek back over what was just read reads it again, because that
- * is how bash's `read` returns what it read too far. */
-#include "fs/files/question.h"
+ * Each open file is a question and its answer: write the question, read the answer through the same
+ * open file. The first read submits. After the end of the answer, a write begins the next question;
+ * before it, a write is EBUSY. ask and score are answered by a session of the open file's own, the
+ * other two by a worker with the model's tokenizer, which needs no weights.
+ *
+ * Reads follow the handle's own cursor and not the file's offset, since writes move the offset as
+ * well. One thing is taken from the offset: a seek back over what was just read reads it again,
+ * because bash's `read` returns in this way what it has read too far. */
+#include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-static const struct question *kind(const struct handle *h)
-{
-	return h->node.row->question;
-}
+/* What is different between the files. */
+struct question {
+	bool session;				  /* an open file has a session of its own */
+	uint64_t (*most)(const struct handle *h); /* bytes of a question */
+	const char *most_is;			  /* for a sentence: where the limit is from */
+	/* Submits h->written, which is not empty: sets h->answer, which may have to grow, or
+	 * h->task. */
+	int (*submit)(struct handle *h, struct err *e);
+};
 
-static const char *name(const struct handle *h)
+/* The answer that a worker makes. */
+struct task {
+	struct job job;
+	struct model *model;
+	struct text text; /* the question */
+	struct answer *(*answer)(struct model *m, const char *text, size_t length,
+				 const _Atomic bool *stop, struct err *e);
+	struct err why;
+	struct answer *made;
+	struct handle *handle; /* the loop's; NULL: it was closed in the meantime */
+	_Atomic bool stop;     /* nobody waits for the answer any more */
+};
+
+static const char *question_name(const struct handle *h)
 {
 	return h->node.row->name;
 }
 
 /* ---- open, write ---- */
 
-int question_session(struct handle *h, struct err *e)
+static int question_open(struct handle *h, struct err *e)
 {
 	struct conversation *c;
-	int code = conversation_make_private(h->node.model, h->node.viewer, name(h), &c, e);
+	if (!handle_reads(h))
+		return err_set(
+			e, EINVAL,
+			"%s: open it for reading and writing, as in `exec 3<>%s`: the answer "
+			"is read from the same open file",
+			question_name(h), question_name(h));
+	if (!handle_writes(h) || !h->node.row->question->session)
+		return 0;
+	int code =
+		conversation_make_private(h->node.model, h->node.viewer, question_name(h), &c, e);
 	if (code)
 		return code;
 	h->node.conversation = c;
@@ -34,18 +67,7 @@ int question_session(struct handle *h, struct err *e)
 	return 0;
 }
 
-static int question_open(struct handle *h, struct err *e)
-{
-	if (!handle_reads(h))
-		return err_set(
-			e, EINVAL,
-			"%s: open it for reading and writing, as in `exec 3<>%s`; the answer "
-			"is read from the same open file",
-			name(h), name(h));
-	return handle_writes(h) && kind(h)->open ? kind(h)->open(h, e) : 0;
-}
-
-static bool answering(const struct handle *h)
+static bool question_answering(const struct handle *h)
 {
 	bool complete = true;
 	if (h->answer)
@@ -57,10 +79,12 @@ static int question_write(struct handle *h, const char *data, size_t size, uint6
 			  struct err *e)
 {
 	(void)offset;
-	uint64_t most = kind(h)->most(h);
-	if (answering(h))
-		return err_set(e, EBUSY, "%s: read the answer to its end before the next question",
-			       name(h));
+	const struct question *q = h->node.row->question;
+	uint64_t most = q->most(h);
+	if (question_answering(h))
+		return err_set(e, EBUSY,
+			       "%s: read the answer to its end before you ask the next question",
+			       question_name(h));
 	if (h->answer)
 		unsubmitted_drop(h);
 	answer_unref(h->answer);
@@ -69,11 +93,14 @@ static int question_write(struct handle *h, const char *data, size_t size, uint6
 	int code;
 	if (h->poison)
 		code = err_set(e, h->poison,
-			       "%s: an earlier write of this question failed; read, and ask again",
-			       name(h));
+			       "%s: an earlier write of this question failed; read to discard it, "
+			       "then ask again",
+			       question_name(h));
 	else if (size > most || h->written.length > most - size)
-		code = err_set(e, EFBIG, "%s: more than %llu bytes %s; nothing was submitted",
-			       name(h), (unsigned long long)most, kind(h)->why);
+		code = err_set(e, EFBIG,
+			       "%s: the question is too long, and was not submitted; at most %llu "
+			       "bytes are allowed (%s)",
+			       question_name(h), (unsigned long long)most, q->most_is);
 	else
 		code = unsubmitted_add(h, data, size, e);
 	h->poison = -code;
@@ -88,42 +115,17 @@ static int question_truncate(struct handle *h, uint64_t size, struct err *e)
 	return 0;
 }
 
-/* ---- submit ---- */
-
-static bool pending(const struct handle *h)
-{
-	const struct text *t = &h->written;
-	return h->poison || t->length > 1 || (t->length == 1 && t->data[0] != '\n');
-}
-
-static int submit(struct handle *h, struct err *e)
-{
-	int code;
-	if (h->poison)
-		code = err_set(e, EIO, "%s: the question was not submitted: %s", name(h),
-			       h->poison == EFBIG    ? "it was too long"
-			       : h->poison == ENOSPC ? "too much text was written and not submitted"
-						     : "out of memory");
-	else
-		code = kind(h)->submit(h, e);
-	h->poison = 0;
-	if (!h->task) /* which has its text, and what is counted for it */
-		unsubmitted_drop(h);
-	h->cursor = 0;
-	return code;
-}
-
 /* ---- a worker's answers ---- */
 
-static void task_work(struct job *job)
+static void question_task_work(struct job *job)
 {
 	struct task *t = LINK_OWNER(job, struct task, job);
 	t->made = t->answer(t->model, t->text.data, t->text.length, &t->stop, &t->why);
 	text_free(&t->text);
 }
 
-/* An answer takes its place in what is counted, until the next question. */
-static void take_answer(struct handle *h, struct task *t)
+/* Until the next question, the answer counts in place of the question as text that waits. */
+static void question_take_answer(struct handle *h, struct task *t)
 {
 	bool complete;
 	int code = t->made ? 0 : -ENOMEM;
@@ -139,32 +141,33 @@ static void take_answer(struct handle *h, struct task *t)
 	poller_tell(h);
 }
 
-static void task_finish(struct job *job)
+static void question_task_finish(struct job *job)
 {
 	struct task *t = LINK_OWNER(job, struct task, job);
 	if (t->handle)
-		take_answer(t->handle, t);
+		question_take_answer(t->handle, t);
 	answer_unref(t->made);
 	free(t);
 }
 
-int question_work(struct handle *h,
-		  struct answer *(*answer)(struct model *m, const char *text, size_t length,
-					   const _Atomic bool *stop, struct err *e),
-		  struct err *e)
+/* Hands the question over to a worker. */
+static int question_begin_task(struct handle *h,
+			       struct answer *(*answer)(struct model *m, const char *text,
+							size_t length, const _Atomic bool *stop,
+							struct err *e),
+			       struct err *e)
 {
 	struct task *t = calloc(1, sizeof *t);
 	if (!t)
-		return err_set(e, ENOMEM, "%s: no memory for an answer", name(h));
+		return err_set(e, ENOMEM, "%s: no memory for an answer", question_name(h));
+	t->job = (struct job){
+		.slow = true, .work = question_task_work, .finish = question_task_finish};
 	t->handle = h;
 	t->model = h->node.model->model;
 	t->answer = answer;
 	t->text = h->written;
 	h->written = (struct text){0};
 	h->task = t;
-	t->job.slow = true;
-	t->job.work = task_work;
-	t->job.finish = task_finish;
 	workers_run(h->node.mount->workers, &t->job);
 	return 0;
 }
@@ -178,13 +181,30 @@ void question_give_up(struct handle *h)
 
 /* ---- read ---- */
 
-static ssize_t wait_for_more(struct handle *h, struct file_call *c)
+static int question_submit(struct handle *h, struct err *e)
+{
+	int code;
+	if (h->poison)
+		code = err_set(e, EIO, "%s: the question was not submitted: %s", question_name(h),
+			       h->poison == EFBIG    ? "it was too long"
+			       : h->poison == ENOSPC ? "too much text waits that is not submitted"
+						     : "out of memory");
+	else
+		code = h->node.row->question->submit(h, e);
+	h->poison = 0;
+	if (!h->task) /* a task has taken the text, which still counts */
+		unsubmitted_drop(h);
+	h->cursor = 0;
+	return code;
+}
+
+static ssize_t question_wait(struct handle *h, struct file_call *c)
 {
 	return handle_read_waits(c, h->node.conversation ? &h->node.conversation->for_text
 							 : &h->readers);
 }
 
-static ssize_t read_answer(struct handle *h, struct file_call *c, char *buffer)
+static ssize_t question_read_answer(struct handle *h, struct file_call *c, char *buffer)
 {
 	if (c->offset >= h->first && c->offset < h->next) {
 		uint64_t back = h->next - c->offset;
@@ -193,7 +213,7 @@ static ssize_t read_answer(struct handle *h, struct file_call *c, char *buffer)
 	bool complete = false;
 	ssize_t n = answer_read(h->answer, h->cursor, buffer, c->size, &complete);
 	if (n == 0 && !complete && c->size)
-		return wait_for_more(h, c);
+		return question_wait(h, c);
 	if (n > 0) {
 		h->cursor += (uint64_t)n;
 		h->next = c->offset + (uint64_t)n;
@@ -203,23 +223,25 @@ static ssize_t read_answer(struct handle *h, struct file_call *c, char *buffer)
 
 static ssize_t question_read(struct handle *h, struct file_call *c, char *buffer)
 {
+	const struct text *t = &h->written;
+	bool pending = h->poison || t->length > 1 || (t->length == 1 && t->data[0] != '\n');
 	struct err e = {0};
 	if (!handle_writes(h))
 		return 0;
-	if (!h->answer && !h->task && pending(h)) {
+	if (!h->answer && !h->task && pending) {
 		h->first = h->next = c->offset;
-		if (submit(h, &e))
+		if (question_submit(h, &e))
 			return failure_refused(&h->node, &e);
 		failure_accepted(&h->node);
 	}
 	if (h->task)
-		return wait_for_more(h, c);
+		return question_wait(h, c);
 	if (h->failed) {
 		int failed = h->failed;
 		h->failed = 0;
 		return failed;
 	}
-	return h->answer ? read_answer(h, c, buffer) : 0;
+	return h->answer ? question_read_answer(h, c, buffer) : 0;
 }
 
 static uint64_t question_size(const struct node *n)
@@ -228,11 +250,11 @@ static uint64_t question_size(const struct node *n)
 	return 0;
 }
 
-/* With a question pending it is readable: a read is what submits it. */
+/* Readable with a pending question as well: a read is what submits it. */
 static unsigned question_poll(struct handle *h)
 {
 	bool complete;
-	if (!answering(h))
+	if (!question_answering(h))
 		return POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
 	return h->answer && answer_size(h->answer, &complete) > h->cursor ? POLLIN | POLLRDNORM : 0;
 }
@@ -256,4 +278,64 @@ const struct file_ops question_ops = {
 	.release = question_release,
 	.size = question_size,
 	.poll = question_poll,
+};
+
+/* ---- the files ---- */
+
+static uint64_t question_most_prompt(const struct handle *h)
+{
+	return model_max_prompt_bytes(h->node.model->model);
+}
+
+static int question_ask(struct handle *h, struct err *e)
+{
+	return session_submit(h->node.conversation->session, h->written.data, h->written.length,
+			      &h->answer, e);
+}
+
+static int question_score(struct handle *h, struct err *e)
+{
+	return session_score(h->node.conversation->session, h->written.data, h->written.length,
+			     &h->answer, e);
+}
+
+/* While a text is encoded, it takes up to twenty times its length, if each byte is a token. */
+static uint64_t question_most_tokenizer(const struct handle *h)
+{
+	enum { TEXT_MOST = 128 << 20 };
+	(void)h;
+	return TEXT_MOST;
+}
+
+static int question_encode(struct handle *h, struct err *e)
+{
+	return question_begin_task(h, model_encode, e);
+}
+
+static int question_decode(struct handle *h, struct err *e)
+{
+	return question_begin_task(h, model_decode, e);
+}
+
+const struct question ask_question = {
+	.session = true,
+	.most = question_most_prompt,
+	.most_is = "info/max_prompt_bytes",
+	.submit = question_ask,
+};
+const struct question score_question = {
+	.session = true,
+	.most = question_most_prompt,
+	.most_is = "info/max_prompt_bytes",
+	.submit = question_score,
+};
+const struct question encode_question = {
+	.most = question_most_tokenizer,
+	.most_is = "the tokenizer's limit",
+	.submit = question_encode,
+};
+const struct question decode_question = {
+	.most = question_most_tokenizer,
+	.most_is = "the tokenizer's limit",
+	.submit = question_decode,
 };

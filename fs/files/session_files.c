@@ -1,4 +1,4 @@
-/* The small files of a session: status and stats; and the names of sessions and params. */
+/* A session's status and stats, and the names of the sessions. */
 #include "fs/files/facts.h"
 #include "fs/files/files.h"
 
@@ -32,67 +32,15 @@ static void session_bind(struct node *child, uint64_t member)
 
 const struct row_family session_family = {session_next, session_find, session_bind};
 
-static uint64_t param_next(uint64_t after, bool texts, char name[NAME_SIZE])
-{
-	for (uint64_t i = after; i < params_count(); i++)
-		if (params_is_text(i) == texts) {
-			size_t length = strnlen(params_name(i), NAME_SIZE - 1);
-			memcpy(name, params_name(i), length);
-			name[length] = 0;
-			return i + 1;
-		}
-	return 0;
-}
+/* ---- status and stats ---- */
 
-static uint64_t param_find(const char *name, bool texts)
-{
-	for (size_t i = 0; i < params_count(); i++)
-		if (params_is_text(i) == texts && strcmp(params_name(i), name) == 0)
-			return i + 1;
-	return 0;
-}
-
-static void param_bind(struct node *child, uint64_t member)
-{
-	child->item = (uint32_t)member - 1;
-}
-
-static uint64_t value_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
-{
-	(void)folder;
-	return param_next(after, false, name);
-}
-
-static uint64_t value_find(const struct node *folder, const char *name)
-{
-	(void)folder;
-	return param_find(name, false);
-}
-
-static uint64_t text_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
-{
-	(void)folder;
-	return param_next(after, true, name);
-}
-
-static uint64_t text_find(const struct node *folder, const char *name)
-{
-	(void)folder;
-	return param_find(name, true);
-}
-
-const struct row_family value_param_family = {value_next, value_find, param_bind};
-const struct row_family text_param_family = {text_next, text_find, param_bind};
-
-/* ---- looking ---- */
-
-void status_render(const struct node *n, struct text *out)
+void session_status_render(const struct node *n, struct text *out)
 {
 	text_string(out, session_status_word(session_status(n->conversation->session)));
 	text_string(out, "\n");
 }
 
-static double per_second(uint64_t count, double seconds)
+static double session_per_second(uint64_t count, double seconds)
 {
 	return seconds > 0 ? (double)count / seconds : 0;
 }
@@ -110,8 +58,10 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "recomputed_tokens", s.recomputed_tokens);
 	fact_number(f, "output_tokens", s.output_tokens);
 	fact_number(f, "context_tokens", s.context_tokens);
-	fact_real(f, "prefill_tokens_per_second", 1, per_second(prefilled, s.prefill_seconds));
-	fact_real(f, "decode_tokens_per_second", 1, per_second(s.output_tokens, s.decode_seconds));
+	fact_real(f, "prefill_tokens_per_second", 1,
+		  session_per_second(prefilled, s.prefill_seconds));
+	fact_real(f, "decode_tokens_per_second", 1,
+		  session_per_second(s.output_tokens, s.decode_seconds));
 	fact_real(f, "first_token_seconds", 3, s.first_token_seconds);
 	fact_number(f, "expert_hits", s.expert_hits);
 	fact_number(f, "expert_misses", s.expert_misses);
@@ -128,7 +78,7 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_real(f, "wait_seconds", 3, s.wait_seconds);
 	fact_real(f, "wait_ms_per_token", 3,
 		  s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
-	/* A word: many readers of JSON take numbers for doubles, and would round it. */
+	/* As a word: many JSON readers take numbers for doubles, and would round the seed. */
 	char seed[24];
 	(void)snprintf(seed, sizeof seed, "%" PRIu64, s.seed);
 	fact_word(f, "seed", seed);

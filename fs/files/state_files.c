@@ -1,27 +1,26 @@
-/* state: a whole session to copy out, and to copy in again.
+/* state: a whole session in one file, to save it, restore it or fork it.
  *
- * Opened to be read it is what the session is at that moment, to the end of the handle, whatever
- * becomes of the session. What is written is put together piece by piece (cp's are of 128 KiB) and
- * refused by the write that shows that it is not this model's; it becomes the session at the FLUSH
- * of the process that opened it, if it is whole, else never.
+ * Opened for reading, the file is the session at that moment, until the handle is released,
+ * whatever happens to the session meanwhile: session_save copies texts and ids, and shares what is
+ * computed. What is written is collected piece by piece (cp writes 128 KiB at a time), and refused
+ * by the write that shows that it is not this model's. The FLUSH of the process that opened the
+ * file makes it the session (session_restore exchanges pointers), if it is complete.
  *
- * Contexts are large: bytes are copied, summed up and given back by the workers. */
+ * Contexts are large, so workers copy, check and free them. */
 #include "fs/base/workers.h"
 #include "fs/files/files.h"
-#include "fs/files/late.h"
+#include "fs/files/values.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-/* ---- opening ---- */
 
 static int state_open(struct handle *h, struct err *e)
 {
 	const struct session *s = h->node.conversation->session;
 	if (session_working(s))
 		return err_set(e, EBUSY,
-			       "state: the session is still answering: read its output to the "
-			       "end, or `echo stop > ctl`");
+			       "state: the session is still answering: read its output to the end, "
+			       "or `echo stop > ctl`");
 	if (!handle_reads(h))
 		return 0;
 	return session_save(h->node.conversation->session, &h->saved, e);
@@ -32,8 +31,6 @@ static uint64_t state_size(const struct node *n)
 	return session_state_bytes(n->conversation->session);
 }
 
-/* ---- reading ---- */
-
 static int64_t state_read(const struct handle *h, uint64_t offset, void *buffer, size_t bytes,
 			  struct err *e)
 {
@@ -41,9 +38,7 @@ static int64_t state_read(const struct handle *h, uint64_t offset, void *buffer,
 	return (int64_t)saved_read(h->saved, offset, buffer, bytes);
 }
 
-/* ---- writing ---- */
-
-static int feed(struct late_write *w, struct err *e)
+static int state_feed(struct deferred_write *w, struct err *e)
 {
 	return restored_feed(w->handle->restored, w->offset, w->bytes, w->size, e);
 }
@@ -51,26 +46,26 @@ static int feed(struct late_write *w, struct err *e)
 static int state_write(struct handle *h, fuse_req_t req, const char *bytes, size_t size,
 		       uint64_t offset, struct err *e)
 {
-	const struct late_write w = {
-		.req = req, .handle = h, .offset = offset, .size = size, .take = feed};
+	const struct deferred_write w = {
+		.req = req, .handle = h, .offset = offset, .size = size, .take = state_feed};
 	int code = h->restored ? 0 : restored_begin(h->node.model->model, &h->restored, e);
-	if (!code) /* slow: the last one may have a long conversation to read */
-		code = late_write(&w, bytes, true, e);
+	if (!code) /* slow: the last piece makes it parse a conversation, which may be long */
+		code = value_write_deferred(&w, bytes, true, e);
 	h->dirty |= !code;
 	return code;
 }
 
-/* ---- taking effect, and the end ---- */
+/* ---- taking effect, and releasing ---- */
 
 static int state_flush(struct handle *h, bool by_opener, struct err *e)
 {
 	handle_flushed(h, by_opener);
-	if (!h->dirty || !by_opener || h->late) /* RELEASE comes after the last write */
+	if (!h->dirty || !by_opener || h->deferred) /* RELEASE comes after the last write */
 		return 0;
 	h->dirty = false;
 	int code = session_restore(h->node.conversation->session, h->restored, e);
 	if (!code)
-		failure_accepted(&h->node); /* what was refused before is another session's */
+		failure_accepted(&h->node); /* earlier refusals were the old session's */
 	return code;
 }
 
@@ -80,23 +75,23 @@ struct state_close {
 	struct restored *restored;
 };
 
-static void close_work(struct job *job)
+static void state_close_work(struct job *job)
 {
 	const struct state_close *c = LINK_OWNER(job, struct state_close, job);
 	saved_close(c->saved);
 	restored_close(c->restored);
 }
 
-static void close_finish(struct job *job)
+static void state_close_finish(struct job *job)
 {
 	free(LINK_OWNER(job, struct state_close, job));
 }
 
-/* Gives back what the handle has; here and now only where there is nobody else to do it. */
-static void drop(struct handle *h)
+/* Frees what the handle holds: in a worker, or here if there are no workers or no memory. */
+static void state_drop(struct handle *h)
 {
 	const struct state_close all = {
-		.job = {.slow = true, .work = close_work, .finish = close_finish},
+		.job = {.slow = true, .work = state_close_work, .finish = state_close_finish},
 		.saved = h->saved,
 		.restored = h->restored,
 	};
@@ -114,11 +109,13 @@ static void drop(struct handle *h)
 	}
 }
 
-/* To nothing: it begins anew. Longer, as a copy with a hole at its end asks: its bytes tell. */
+/* To 0 bytes: begins again. Other sizes (of a copy that ends in a hole) do nothing: what was
+ * written says how long a state is. */
 static int state_truncate(struct handle *h, uint64_t size, struct err *e)
 {
-	if (h->late)
-		return err_set(e, EBUSY, "state: it is still being written; wait for that");
+	if (h->deferred)
+		return err_set(e, EBUSY,
+			       "state: an earlier write is still in progress; wait for it");
 	if (!size && h->restored) {
 		restored_close(h->restored);
 		h->restored = NULL;
@@ -133,7 +130,7 @@ static void state_release(struct handle *h)
 	if (h->node.conversation->session && state_flush(h, true, &e))
 		failure_refused(&h->node, &e);
 	if (h->saved || h->restored)
-		drop(h);
+		state_drop(h);
 }
 
 const struct file_ops state_ops = {

@@ -1,8 +1,8 @@
-/* What a tensor's file is called: its name with ".npy" behind it, which every file system can have.
+/* The name of a tensor's file: the tensor's name and ".npy", in a form that every file system
+ * accepts.
  *
- * What a name cannot have, or should not, is written %XX: a slash, %, control bytes, a dot at the
- * beginning. Of a name that is longer than 251 bytes then, the first 234 or a few less are followed
- * by ~ and a sum of the whole.
+ * A slash, %, control bytes and a dot at the beginning are written %XX. If the result is longer
+ * than 251 bytes, its first 234 or a few less are followed by ~ and a hash of the whole name.
  */
 #ifndef MOEFS_FS_TENSOR_NAMES_H
 #define MOEFS_FS_TENSOR_NAMES_H
@@ -12,10 +12,10 @@
 enum { TENSOR_FILE_NAME = 256 };
 
 void tensor_file_name(const char *name, char file[TENSOR_FILE_NAME]);
-/* The tensor that a file of that name would be of, unless its name was cut; false: none. Others may
- * come to the same: print it again. */
+/* The name of the tensor that a file of this name shows, unless the name was cut; false: none.
+ * Different file names may give the same tensor: to check one, make its name again. */
 bool tensor_name_read(const char *file, char name[TENSOR_FILE_NAME]);
-/* Whether the name of a file looks as if it was cut. */
+/* Whether the name of a file has the form of a cut one. */
 bool tensor_name_is_cut(const char *file);
 
 #endif

@@ -1,12 +1,12 @@
-/* experts/trace: which experts each token passes, as the model computes (model.h).
+/* experts/trace: which experts the router picks for each token, while the model computes (model.h).
  *
- * Each open file is a reader of its own, who has what follows its open: all of it, if he is the
- * mount's own user, and else his sessions'. He waits while anything works, and is at the end when
- * nothing does.
+ * Each open file is a reader of its own. It gets what happens after it was opened: of all sessions
+ * if the mount's user opened it, else of the opener's sessions. A read waits while a session of the
+ * model works, and gives an end of file when none does.
  *
- * Lines are taken in pieces, and what a read asks for is copied from the last piece. Where that
- * lies in the file is what the reads' offsets say, so that who seeks back over what he has just
- * read, as bash's `read` does, has it again. */
+ * Lines are taken from the model in pieces, and reads copy from the last piece. The first read's
+ * offset says where a piece is in the file. So a seek back over what was just read, as bash's
+ * `read` does, reads it again. */
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
 
@@ -28,8 +28,8 @@ static void trace_release(struct handle *h)
 		model_trace_close(h->trace);
 }
 
-/* Takes the next piece, which begins where this read does. */
-static int take_piece(struct handle *h, const struct file_call *c, char *buffer)
+/* Takes the next piece; it begins at this read's offset. */
+static int trace_take_piece(struct handle *h, const struct file_call *c, char *buffer)
 {
 	size_t n = model_trace_read(h->trace, buffer, TRACE_READ_BYTES);
 	text_cut(&h->shown, 0);
@@ -38,12 +38,12 @@ static int take_piece(struct handle *h, const struct file_call *c, char *buffer)
 	return h->shown.failed ? -1 : 0;
 }
 
-static bool is_in_piece(const struct handle *h, uint64_t offset)
+static bool trace_is_in_piece(const struct handle *h, uint64_t offset)
 {
 	return offset >= h->first && offset - h->first < h->shown.length;
 }
 
-static ssize_t copy_piece(struct handle *h, const struct file_call *c, char *buffer)
+static ssize_t trace_copy_piece(struct handle *h, const struct file_call *c, char *buffer)
 {
 	size_t from = (size_t)(c->offset - h->first), left = h->shown.length - from;
 	size_t n = c->size < left ? c->size : left;
@@ -52,21 +52,21 @@ static ssize_t copy_piece(struct handle *h, const struct file_call *c, char *buf
 	return (ssize_t)n;
 }
 
-/* A prompt that is closing is work to come. */
+/* A prompt that is closing means that the model will work. */
 static ssize_t trace_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	struct mounted *model = h->node.model;
-	if (is_in_piece(h, c->offset))
-		return copy_piece(h, c, buffer);
-	/* Asked first: what comes after the last look at the lines is not missed. */
+	if (trace_is_in_piece(h, c->offset))
+		return trace_copy_piece(h, c, buffer);
+	/* Asked before the lines are taken, so that no line is missed. */
 	bool working = model_working(model->model);
 	struct conversation *closing = conversations_closing(model);
-	if (take_piece(h, c, buffer)) {
+	if (trace_take_piece(h, c, buffer)) {
 		h->shown.failed = false;
 		return -ENOMEM;
 	}
 	if (h->shown.length)
-		return copy_piece(h, c, buffer);
+		return trace_copy_piece(h, c, buffer);
 	if (working || (closing && c->nonblocking))
 		return handle_read_waits(c, &model->for_trace);
 	if (!closing || c->waited)
@@ -85,7 +85,7 @@ static unsigned trace_poll(struct handle *h)
 {
 	const struct mounted *model = h->node.model;
 	bool idle = !model_working(model->model) && !conversations_closing(model);
-	bool ready = idle || is_in_piece(h, h->cursor) || model_trace_has_lines(h->trace);
+	bool ready = idle || trace_is_in_piece(h, h->cursor) || model_trace_has_lines(h->trace);
 	return ready ? POLLIN | POLLRDNORM : 0;
 }
 

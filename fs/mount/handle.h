@@ -39,7 +39,7 @@ struct handle {
 	bool relayed;	       /* counted in conversation.relayed */
 	bool passed_on;	       /* counted in conversation.passed_on */
 	struct answer *answer; /* output, questions: the answer that reads return; a reference */
-	unsigned late;	       /* writes that workers are at (files/late.h) */
+	unsigned deferred;     /* writes that workers are taking (files/values.h) */
 	bool ended;	       /* output: a read has reached the answer's end */
 	uint64_t rest; /* streams: the end of what the last read asked for, if it got less */
 	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of

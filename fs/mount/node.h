@@ -107,12 +107,12 @@ struct tree_row {
 	/* For live files: appends the contents; takes a value (not terminated). */
 	void (*render)(const struct node *n, struct text *out);
 	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
-	const struct verbs *verbs; /* that may be written (files/verbs.h); NULL: none */
+	const struct verbs *verbs; /* that may be written (files/ctl.h); NULL: none */
 	/* For files that show a list of facts, by the renderers of facts.h. */
 	void (*facts)(const struct node *n, struct facts *f);
 	int fact;      /* which of the model's facts (info/) or of the session's texts */
 	uint64_t most; /* bytes of an assembled text at most; 0: as many as a prompt may have */
-	const struct question *question; /* for files that are asked: their kind (question.h) */
+	const struct question *question; /* for files that are asked: their kind (files/question.c) */
 	/* For outputs: the text of the session that the file shows; a new reference, or NULL. */
 	struct answer *(*grows)(struct session *s);
 	/* For a folder whose names take long to find: whether they are found, and finding them, in

@@ -4,7 +4,7 @@
 #include "cache/thread_trim.h"
 #include "fs/base/post.h"
 #include "fs/base/workers.h"
-#include "fs/files/question.h"
+#include "fs/files/files.h"
 #include "fs/models/models.h"
 #include "fs/models/model_folders.h"
 #include "fs/mount/call.h"

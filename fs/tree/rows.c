@@ -3,8 +3,8 @@
  * To add a file, add a row: nothing else in fs/ lists the files. MOUNT/README and moefs(5) are made
  * from the rows, .about included. Session params have no rows of their own: they are the table of
  * engine/serve/params.c, shown by the rows VALUE and TEXT (files/param_files.c). */
+#include "fs/files/ctl.h"
 #include "fs/files/files.h"
-#include "fs/files/verbs.h"
 #include "fs/tree/tree.h"
 
 /* Columns: name, folder, mode, caching, effect, flags; then named members of struct tree_row. */
@@ -17,9 +17,9 @@
 		.name = (n), .in = (i), .mode = S_IFREG | (m), .caching = CACHING_##c, \
 		.effect = EFFECT_##w, .flags = (f), __VA_ARGS__                        \
 	}
-#define FACT(n, number, text)                                                                  \
-	FILE_ROW(n, FOLDER_INFO, 0444, LIVE, NONE, 0, .ops = &live_ops, .render = fact_render, \
-		 .fact = (number), .about = (text))
+#define FACT(n, number, text)                                            \
+	FILE_ROW(n, FOLDER_INFO, 0444, LIVE, NONE, 0, .ops = &value_ops, \
+		 .render = model_fact_render, .fact = (number), .about = (text))
 
 /* A session's texts in JSON. */
 #define TEXT_ROW(n, m, w, what, ...)                                                      \
@@ -36,7 +36,7 @@ const struct tree_row rows[] = {
 	[FOLDER_CACHE] =
 	FOLDER("cache", FOLDER_ROOT, 0755, .about = "the expert cache, shared by all models"),
 	[FOLDER_MODEL] =
-	FOLDER("MODEL", FOLDER_ROOT, 0755, .family = &model_family, .hooks = &model_hooks,
+	FOLDER("MODEL", FOLDER_ROOT, 0755, .family = &model_family, .hooks = &expert_model_hooks,
 	       .about = "a mounted model, named after its folder or file"),
 	[FOLDER_SESSIONS] =
 	FOLDER("sessions", FOLDER_MODEL, S_ISVTX | 0777,
@@ -54,51 +54,51 @@ const struct tree_row rows[] = {
 	[FOLDER_EXPERTS] =
 	FOLDER("experts", FOLDER_MODEL, 0755, .about = "the experts, and which of them are in memory"),
 	[FOLDER_LAYER] =
-	FOLDER("LL", FOLDER_EXPERTS, 0755, .flags = ROW_FRESH, .family = &layer_family,
-	       .hooks = &layer_hooks,
+	FOLDER("LL", FOLDER_EXPERTS, 0755, .flags = ROW_FRESH, .family = &expert_layer_family,
+	       .hooks = &expert_layer_hooks,
 	       .about = "a layer's experts (a dense layer has none); chmod +t pins all of them"),
 	[FOLDER_TOKENIZER] =
 	FOLDER("tokenizer", FOLDER_MODEL, 0755, .about = "converts text to tokens and back; needs no weights"),
 	[FOLDER_TENSORS] =
-	FOLDER("tensors", FOLDER_MODEL, 0755, .is_prepared = tensors_are_prepared, .prepare = tensors_prepare,
+	FOLDER("tensors", FOLDER_MODEL, 0755, .is_prepared = model_tensors_are_listed, .prepare = model_tensors_list,
 	       .about = "the checkpoint's tensors, by name"),
 
 	FILE_ROW("README", FOLDER_ROOT, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = readme_render, .about = "this text"),
+		 .ops = &value_ops, .render = mount_readme_render, .about = "this text"),
 	FILE_ROW("version", FOLDER_ROOT, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = version_render, .about = "the version of moefs"),
+		 .ops = &value_ops, .render = mount_version_render, .about = "the version of moefs"),
 	FILE_ROW("pid", FOLDER_ROOT, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = pid_render, .about = "the id of the process that serves this mount"),
+		 .ops = &value_ops, .render = mount_pid_render, .about = "the id of the process that serves this mount"),
 	FILE_ROW("ctl", FOLDER_ROOT, 0644, LIVE, EACH_WRITE, 0,
-		 .ops = &mount_ctl_ops, .render = verbs_render, .verbs = &mount_verbs,
+		 .ops = &mount_ctl_ops, .render = ctl_verbs_render, .verbs = &mount_verbs,
 		 .about = "NAME is a model's folder"),
 	FILE_ROW("error", FOLDER_ROOT, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = mount_error_render,
+		 .ops = &value_ops, .render = error_mount_render,
 		 .about = "which models could not be mounted and why, and the last failure of a model, the "
 			  "store or one of your requests"),
 	FILE_ROW("error.json", FOLDER_ROOT, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = mount_error_json_render,
+		 .ops = &value_ops, .render = error_mount_json_render,
 		 .about = "the same as JSON: code, message, numbers, not_mounted"),
 
 	FILE_ROW("budget", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
-		 .ops = &live_ops, .render = budget_render, .set = budget_set,
+		 .ops = &value_ops, .render = mount_budget_render, .set = mount_budget_set,
 		 .about = "memory for experts, in bytes; auto: all that is free"),
 	FILE_ROW("context_budget", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
-		 .ops = &live_ops, .render = context_budget_render, .set = context_budget_set,
+		 .ops = &value_ops, .render = mount_context_budget_render, .set = mount_context_budget_set,
 		 .about = "memory for contexts, in bytes; auto: an eighth of what is free"),
 	FILE_ROW("policy", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
-		 .ops = &live_ops, .render = policy_render, .set = policy_set,
+		 .ops = &value_ops, .render = mount_policy_render, .set = mount_policy_set,
 		 .about = "which expert is evicted: scales lrfu lfu lru [no-shield] [no-prefetch]"),
 	FILE_ROW("waiting", FOLDER_CACHE, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = waiting_render,
+		 .ops = &value_ops, .render = mount_waiting_render,
 		 .about = "how many sessions wait for the disk now, and the waiting time per token"),
 	FILE_ROW("warming", FOLDER_CACHE, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = warming_render,
+		 .ops = &value_ops, .render = mount_warming_render,
 		 .about = "how far the experts that the last mount used most are read ahead, or idle"),
 	FILE_ROW("stats", FOLDER_CACHE, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = facts_render, .facts = cache_stats_list, .about = "hits, misses, evictions, bytes read and waiting time"),
+		 .ops = &value_ops, .render = facts_render, .facts = mount_cache_stats_list, .about = "hits, misses, evictions, bytes read and waiting time"),
 	FILE_ROW("stats.json", FOLDER_CACHE, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = facts_json_render, .facts = cache_stats_list, .about = "the same as JSON"),
+		 .ops = &value_ops, .render = facts_json_render, .facts = mount_cache_stats_list, .about = "the same as JSON"),
 
 	FILE_ROW("ask", FOLDER_MODEL, 0666, STREAM, READ, 0,
 		 .ops = &question_ops, .question = &ask_question,
@@ -134,27 +134,27 @@ const struct tree_row rows[] = {
 		 .about = "the tokens of the answer, each with its log-probability and the most likely "
 			  "alternatives (set params/logprobs)"),
 	FILE_ROW("log", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &log_ops, .about = "the conversation so far, as text (tail -f)"),
+		 .ops = &output_log_ops, .about = "the conversation so far, as text (tail -f)"),
 	FILE_ROW("status", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &news_ops, .render = status_render,
+		 .ops = &polled_value_ops, .render = session_status_render,
 		 .about = "one of idle loading queued prompting generating done stopped error"),
 	FILE_ROW("wait", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_IN_MODEL | ROW_TELLS,
-		 .ops = &wait_ops, .render = status_render,
+		 .ops = &output_wait_ops, .render = session_status_render,
 		 .about = "the same word; reading waits until the turn has ended"),
 	FILE_ROW("error", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &news_ops, .render = session_error_render,
+		 .ops = &polled_value_ops, .render = error_session_render,
 		 .about = "why the last turn failed or the last write was refused; otherwise empty"),
 	FILE_ROW("error.json", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &news_ops, .render = session_error_json_render,
+		 .ops = &polled_value_ops, .render = error_session_json_render,
 		 .about = "the same as JSON: code, message, numbers; {} if nothing failed"),
 	FILE_ROW("ctl", FOLDER_SESSION, 0600, LIVE, EACH_WRITE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &ctl_ops, .render = verbs_render, .verbs = &session_verbs,
+		 .ops = &ctl_ops, .render = ctl_verbs_render, .verbs = &session_verbs,
 		 .about = "answer, retry and continue also take params: retry temperature=0.8"),
 	FILE_ROW("stats", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &live_ops, .render = facts_render, .facts = session_stats_list,
+		 .ops = &value_ops, .render = facts_render, .facts = session_stats_list,
 		 .about = "tokens, speeds, cache hits and lossy settings of the last turn"),
 	FILE_ROW("stats.json", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &live_ops, .render = facts_json_render, .facts = session_stats_list,
+		 .ops = &value_ops, .render = facts_json_render, .facts = session_stats_list,
 		 .about = "the same as JSON"),
 	TEXT_ROW("messages.json", 0600, ASSEMBLED, SESSION_MESSAGES,
 		 .ops = &conversation_text_ops, .set = conversation_text_set,
@@ -213,18 +213,18 @@ const struct tree_row rows[] = {
 	FACT("kernels", FACT_KERNELS, "the instruction set that the kernels use"),
 
 	FILE_ROW("map", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = expert_map_render,
+		 .ops = &value_ops, .render = expert_map_render,
 		 .about = "one line per layer, one character per expert: how often the expert is used, and whether it is in memory"),
 	FILE_ROW("stats", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = facts_render, .facts = expert_stats_list, .about = "residency, pins, hits, misses and last use of each expert, as a table"),
+		 .ops = &value_ops, .render = facts_render, .facts = expert_stats_list, .about = "residency, pins, hits, misses and last use of each expert, as a table"),
 	FILE_ROW("stats.json", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = facts_json_render, .facts = expert_stats_list, .about = "the table as JSON"),
+		 .ops = &value_ops, .render = facts_json_render, .facts = expert_stats_list, .about = "the table as JSON"),
 	FILE_ROW("trace", FOLDER_EXPERTS, 0444, STREAM, NONE, 0,
 		 .ops = &trace_ops,
 		 .about = "while the model works, a line per token and layer: the experts that the router "
 			  "picked, with a star after those read from disk"),
 	FILE_ROW("ctl", FOLDER_EXPERTS, 0644, LIVE, EACH_WRITE, 0,
-		 .ops = &expert_ctl_ops, .render = verbs_render, .verbs = &expert_verbs,
+		 .ops = &expert_ctl_ops, .render = ctl_verbs_render, .verbs = &expert_verbs,
 		 .about = "experts are named like 00/017 or 0[0-3]/*"),
 	FILE_ROW("EEE", FOLDER_LAYER, 0444, STATIC, NONE, ROW_FRESH,
 		 .family = &expert_family, .ops = &expert_ops, .hooks = &expert_hooks,

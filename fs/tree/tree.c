@@ -1,6 +1,6 @@
 /* See tree.h. */
 #include "fs/tree/tree.h"
-#include "fs/files/verbs.h"
+#include "fs/files/ctl.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ void tree_about(const struct tree_row *row, struct text *out)
 {
 	if (row->verbs) {
 		text_string(out, "verbs: ");
-		verbs_names(row->verbs, out);
+		ctl_verb_names(row->verbs, out);
 		text_string(out, "; ");
 	}
 	text_string(out, row->about);

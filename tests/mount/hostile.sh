@@ -11,7 +11,7 @@ huge() { # the writer hears of it as soon as it is too long
 	head -c 100M /dev/zero | tr '\0' x | timeout $limit dd of=prompt bs=128K 2>"$work/errors" && fail "100 MB were taken"
 	grep -q "File too large" "$work/errors" || fail "$(cat "$work/errors")"
 	[ "$(grep -o '^[0-9]* bytes' "$work/errors" | cut -d ' ' -f 1)" -le "$(cat info/max_prompt_bytes)" ] || fail "it took more than it may"
-	grep -q "prompt: more than $(cat info/max_prompt_bytes) bytes" error || fail "error: $(cat error)"
+	grep -q "prompt: the text is too long, and was not submitted; at most $(cat info/max_prompt_bytes) bytes" error || fail "error: $(cat error)"
 	timeout $limit cat output >/dev/null 2>&1
 	answers
 }

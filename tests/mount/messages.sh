@@ -81,11 +81,11 @@ messages []'; do
 		shell_fails_with "Invalid argument" "cat > ctl <<<'$words'"
 	done
 	shell_fails_with "Invalid argument" "cat > ctl <<<$'answer\nmessage []'"
-	grep -q "messages or tools and its JSON" error || fail "$(cat error)"
+	grep -q 'messages JSON. or .tools JSON' error || fail "$(cat error)"
 	shell_fails_with "Invalid argument" "cat > ctl <<<$'stop\nmessages []'"
-	grep -q "nothing stands behind stop" error || fail "$(cat error)"
+	grep -q "stop takes no arguments" error || fail "$(cat error)"
 	shell_fails_with "File too large" "head -c 70000 /dev/zero | dd bs=100000 iflag=fullblock of=ctl"
-	grep -q "go into messages.json" error || fail "$(cat error)"
+	grep -q "long messages into messages.json" error || fail "$(cat error)"
 	cat > ctl <<<"answer
 messages $messages" && same "$(timeout $limit cat output)" "$want" "after refusals"
 }

@@ -28,17 +28,17 @@ says() { grep -q -- "$1" "$mnt/error"; }
 says_not() { ! says "$1"; }
 
 verbs() {
-	same "$(cut -f 1 ../ctl | xargs)" "load unload rescan" verbs
+	same "$(cut -f 1 ../ctl | xargs)" "load NAME unload NAME rescan" verbs
 	same "$(stat -c %a ../ctl)" 644 mode
 	same "$(stat -c %s ../ctl)" "$(wc -c <../ctl)" size
 	shell_fails_with "Invalid argument" "echo dance > ../ctl"
-	says "'dance' is not a verb; there are load, unload, rescan" || fail "$(cat ../error)"
+	says "'dance' is not a verb; the verbs are load, unload, rescan" || fail "$(cat ../error)"
 	shell_fails_with "Invalid argument" "echo load > ../ctl"
 	shell_fails_with "Invalid argument" "echo unload > ../ctl"
 	shell_fails_with "Invalid argument" "echo rescan one > ../ctl"
 	shell_fails_with "Invalid argument" "echo > ../ctl"
 	shell_fails_with "No such file or directory" "echo load absent > ../ctl"
-	says "no model here is called 'absent'" || fail "$(cat ../error)"
+	says "there is no model 'absent'" || fail "$(cat ../error)"
 	shell_fails_with "No such file or directory" "echo unload on > ../ctl"
 	shell_fails_with "No such file or directory" "echo unload ../one > ../ctl"
 	state_is unloaded one || fail "$(cat info/state)"

@@ -157,7 +157,7 @@ pin 01/000" "" "pin 00/" "pin ../00"; do
 		grep -q 'experts/ctl' error || fail "$words: error says $(cat error)"
 	done
 	shell_fails_with "Invalid argument" "echo jump 00/000 > experts/ctl"
-	grep -q "'jump' is not a verb; there are load, evict, pin, unpin" error || fail "$(cat error)"
+	grep -q "'jump' is not a verb; the verbs are load, evict, pin, unpin" error || fail "$(cat error)"
 	same "$(awk '$1 == "pinned" { print $2 }' ../cache/stats)" 0 "bytes pinned"
 	shell_fails_with "Invalid argument" 'printf "pin 00/0%0100d" 1 > experts/ctl'
 	shell_fails_with "Invalid argument" "printf 'pin 00/000\0' > experts/ctl"

@@ -320,7 +320,7 @@ strangers() { # processes of another namespace have no number for the daemon, an
 	loaded
 	begin_session strangers
 	same "$(bash -c 'cat $L > prompt; cat output' 2>/dev/null)" "$answer" "a reader from outside"
-	grep -q "prompt: more than" error || fail "error: $(cat error)"
+	grep -q "prompt: the text is too long" error || fail "error: $(cat error)"
 	cd ../.. && rm -rf sessions/strangers || fail "rm -rf"
 	cd / && fusermount3 -u "$mnt" || fail unmount
 	wait $! || fail "status $?: $(cat "$work/stderr")"
@@ -336,11 +336,11 @@ reasons() {
 	shell_fails_with "Numerical result out of range" "echo 7e9 > params/top_p"
 	says "params/top_p: "
 	shell_fails_with "Invalid argument" "echo jump > ctl"
-	says "ctl: 'jump' is not a verb; there are stop, reset, undo, fork, answer, retry, continue"
+	says "ctl: 'jump' is not a verb; the verbs are stop, reset, undo, fork, answer, retry, continue"
 	shell_fails_with "File too large" "head -c 100000 /dev/zero | dd bs=100000 iflag=fullblock of=params/seed"
-	says "seed: a value of "
+	says "seed: a value has at most "
 	shell_fails_with "File too large" "cat $L > prompt"
-	says "prompt: more than $(cat ../../info/max_prompt_bytes) bytes"
+	says "prompt: the text is too long, and was not submitted; at most $(cat ../../info/max_prompt_bytes) bytes"
 	same "$(cat ../../../error)" "$(cat error)" "the mount's error"
 	same "$(stat -c %s error)" "$(cat error | wc -c)" "its size"
 	same "$(cat status)" done "status"
@@ -505,7 +505,7 @@ asks() {
 	says "open it for reading and writing"
 	grep -qF "$model: ask: " ../error || fail "the mount's error: $(cat ../error)"
 	shell_fails_with "File too large" "cat $L <>ask >&0"
-	says "more than"
+	says "the question is too long"
 	ask "What is 1 plus 1?" >/dev/null
 	same "$(cat error)" ""
 }

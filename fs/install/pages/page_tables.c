@@ -1,7 +1,7 @@
 /* The tree and the commands in roff, for manual pages. See pages.c. */
 #include "fs/commands/commands.h"
 #include "engine/session.h"
-#include "fs/files/verbs.h"
+#include "fs/files/ctl.h"
 #include "fs/install/pages/pages.h"
 #include "fs/tree/tree.h"
 
@@ -55,7 +55,7 @@ static const char *const effects[] = {
 static void page_verbs(struct text *out, const struct verbs *verbs)
 {
 	const struct verb *v;
-	for (size_t i = 0; verbs && (v = verbs_at(verbs, i)); i++) {
+	for (size_t i = 0; verbs && (v = ctl_verb_at(verbs, i)); i++) {
 		text_string(out, ".IP\n.B \"");
 		page_roff(out, v->name);
 		text_string(out, "\"\n");
