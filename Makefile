@@ -108,11 +108,11 @@ $(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.
 endif
 # Products, attention and rows' codes are not checked load by load: kernels/watch.h says what is done instead.
 $(call objects,$(wildcard kernels/*_attention.c kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c kernels/*_trellis.c) \
-	kernels/tq.c kernels/tc.c kernels/dequantise.c kernels/finite.c engine/convert/rounding*.c): \
+	kernels/tq.c kernels/tc.c kernels/format_floats.c engine/convert/rounding*.c): \
 	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
 # -O3: the passes over a whole vocabulary, over the rows of a slab, and over a row's numbers become vectors.
-$(BUILD)/engine/compute/sampler.o $(BUILD)/kernels/tq_arrange.o $(BUILD)/kernels/scalar_arrange.o $(BUILD)/kernels/half.o \
-	$(BUILD)/kernels/finite.o: override CFLAGS += $(if $(SANITIZE),,-O3)
+$(BUILD)/engine/compute/sampler.o $(addprefix $(BUILD)/kernels/,format_arrange.o format_floats.o f16_bf16.o scalar.o): \
+	override CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 # Looked at before anything is compiled, so that what is too old is said in words; not where nothing is linked with

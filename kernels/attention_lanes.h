@@ -94,7 +94,7 @@ ALWAYS_INLINE float attention_probabilities(float p[KV_BLOCK], struct query *que
 		lanes_store(p + i * LANES, LANES, lanes_keep(e, in[i]));
 		*at = lanes_add_some(*at, e, in[i]);
 	}
-	const float rescale = exp_f32(query->max - largest);
+	const float rescale = scalar_exp(query->max - largest);
 	query->max = largest;
 	query->sum = fmaf(query->sum, rescale, lanes_dot(sum));
 	return rescale;

@@ -19,7 +19,6 @@
 enum {
 	TILE = 4,      /* queries */
 	REGISTERS = 3, /* of positions or dimensions, for each query of a tile */
-	CACHE_LINE = 64,
 };
 
 /* What one query does with the keys or the values of a block:

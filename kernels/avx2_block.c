@@ -14,7 +14,7 @@
 
 typedef __m256i words;
 typedef __m256 floats;
-enum { JOINT = 1, WIDE_OFFSET = 0, SIGNED_CODES = 128 };
+enum { BLOCK_JOINT = 1, BLOCK_WIDE_OFFSET = 0, BLOCK_SIGNED_CODES = 128 };
 
 #define words_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define words_all(u) _mm256_set1_epi32((int)(u))
@@ -41,45 +41,47 @@ enum { JOINT = 1, WIDE_OFFSET = 0, SIGNED_CODES = 128 };
 #define floats_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 
 /* Four bytes of an input, in all lanes. */
-ALWAYS_INLINE __m256i load_four(const int8_t *q)
+ALWAYS_INLINE __m256i avx2_load_four(const int8_t *q)
 {
 	int32_t four;
 	memcpy(&four, q, sizeof four);
 	return _mm256_set1_epi32(four);
 }
 
-ALWAYS_INLINE __m256i products(__m256i code, __m256i x, int most)
+ALWAYS_INLINE __m256i avx2_products(__m256i code, __m256i x, int most)
 {
 	if (most < INT8_MAX)
 		return _mm256_maddubs_epi16(code, x);
-	if (most < SIGNED_CODES)
+	if (most < BLOCK_SIGNED_CODES)
 		return _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(code, x));
 	return _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
 }
 
-ALWAYS_INLINE void dot(__m256i sum[], __m256i code[][WORDS], size_t from, const int8_t *q,
-		       size_t count, int most, size_t joint)
+ALWAYS_INLINE void avx2_block_dot(__m256i sum[], __m256i code[][WORDS], size_t from,
+				  const int8_t *q, size_t count, int most, size_t joint)
 {
 	const size_t fit = (size_t)(INT16_MAX / (2 * most * INT8_MAX));
 
 	for (size_t j = 0; j < joint; j++)
 		for (size_t k = 0; k < count; k += fit) {
 			const __m256i *c = code[j] + from + k;
-			__m256i pairs = products(c[0], load_four(q + 4 * k), most);
+			__m256i pairs = avx2_products(c[0], avx2_load_four(q + 4 * k), most);
 			for (size_t i = 1; i < fit && k + i < count; i++)
 				pairs = _mm256_add_epi16(
-					pairs, products(c[i], load_four(q + 4 * (k + i)), most));
+					pairs,
+					avx2_products(c[i], avx2_load_four(q + 4 * (k + i)), most));
 			sum[j] = _mm256_add_epi32(sum[j],
 						  _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 		}
 }
 
+#define block_dot avx2_block_dot
 #include "kernels/block_lanes.h"
 
 /* ---- inputs ---- */
 
 /* The bits of the largest magnitude: an order of floats that has infinities and NaNs at its end. */
-ALWAYS_INLINE int32_t largest_bits(const __m256 v[4])
+ALWAYS_INLINE int32_t avx2_largest_bits(const __m256 v[4])
 {
 	const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
 	__m256i most = _mm256_setzero_si256();
@@ -93,7 +95,7 @@ ALWAYS_INLINE int32_t largest_bits(const __m256 v[4])
 }
 
 /* 32 whole numbers, in order, as bytes. */
-ALWAYS_INLINE __m256i to_bytes(const __m256i v[4])
+ALWAYS_INLINE __m256i avx2_to_bytes(const __m256i v[4])
 {
 	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 	const __m256i all =
@@ -102,7 +104,7 @@ ALWAYS_INLINE __m256i to_bytes(const __m256i v[4])
 }
 
 /* The sums of each 16 bytes. */
-ALWAYS_INLINE void sum_halves(int16_t sum[HALVES], __m256i bytes)
+ALWAYS_INLINE void avx2_sum_halves(int16_t sum[HALVES], __m256i bytes)
 {
 	const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
 	__m256i s = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
@@ -122,7 +124,7 @@ void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 		__m256i rounded[4];
 		for (size_t i = 0; i < 4; i++)
 			v[i] = _mm256_loadu_ps(x + i * LANES);
-		const int32_t bits = largest_bits(v);
+		const int32_t bits = avx2_largest_bits(v);
 		const bool finite = bits < INFINITE;
 		float max;
 		memcpy(&max, &bits, sizeof max);
@@ -132,9 +134,9 @@ void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 				_mm256_mul_ps(_mm256_div_ps(v[i], divisor), _mm256_set1_ps(127));
 			rounded[i] = finite ? _mm256_cvtps_epi32(part) : _mm256_setzero_si256();
 		}
-		const __m256i bytes = to_bytes(rounded);
+		const __m256i bytes = avx2_to_bytes(rounded);
 		_mm256_storeu_si256((__m256i *)(void *)q, bytes);
-		sum_halves(sum, bytes);
+		avx2_sum_halves(sum, bytes);
 		scale[b] = finite ? max / 127 : NAN;
 	}
 }

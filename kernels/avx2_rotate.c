@@ -4,7 +4,7 @@
 #if defined(__x86_64__)
 
 #include "kernels/avx2_lanes.h"
-#include "kernels/tq_tables.h"
+#include "kernels/tq.h"
 
 enum { ROTATE_REGISTERS = TQ_GROUP / LANES };
 typedef __m256i rotate_index;

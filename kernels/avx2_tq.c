@@ -11,11 +11,11 @@ enum { SUM_WORDS = 1 };
 
 #include "kernels/avx2_tq.h"
 
-struct maker {
+struct avx2_maker {
 	__m256i codebook, unsigned_codebook;
 };
 /* 16 bytes in both halves, for vpshufb, repeated for fewer levels. */
-ALWAYS_INLINE __m256i load_codebook(uint32_t bits)
+ALWAYS_INLINE __m256i avx2_load_codebook(uint32_t bits)
 {
 	const struct tq_codebook *book = tq_codebook(bits);
 	_Alignas(16) int8_t table[16];
@@ -29,94 +29,97 @@ ALWAYS_INLINE __m256i load_codebook(uint32_t bits)
  * each byte; bits above it may be anything, but the upper half of the byte is zero: vpshufb looks
  * at the low four bits, and at the highest. i and bits are constants where this is inlined. A plane
  * is loaded where it is needed: to hold all of them there are too few registers. */
-ALWAYS_INLINE __m256i indices(const uint8_t *planes, size_t i, size_t bits)
+ALWAYS_INLINE __m256i avx2_indices(const uint8_t *planes, size_t i, size_t bits)
 {
 	const size_t plane = i * bits / 8, shift = i * bits % 8, here = 8 - shift;
-	const __m256i low = load32(planes + plane * PLANE_BYTES);
+	const __m256i low = avx2_load32(planes + plane * PLANE_BYTES);
 
 	if (here >= bits)
 		return _mm256_and_si256(_mm256_srli_epi16(low, (int)shift), _mm256_set1_epi8(15));
-	return across(low, shift, load32(planes + (plane + 1) * PLANE_BYTES), here);
+	return avx2_across(low, shift, avx2_load32(planes + (plane + 1) * PLANE_BYTES), here);
 }
 
-ALWAYS_INLINE void prepare_side(union side *side, const int8_t *q, size_t groups)
+ALWAYS_INLINE void avx2_prepare_side(union avx2_side *side, const int8_t *q, size_t groups)
 {
 	for (size_t i = 0; i < groups * TQ_GROUP; i += sizeof(__m256i))
 		_mm256_store_si256((__m256i *)(void *)(side->magnitude + i),
-				   _mm256_abs_epi8(load32((const uint8_t *)q + i)));
+				   _mm256_abs_epi8(avx2_load32((const uint8_t *)q + i)));
 }
 
 /* The dots of 16 rows with a group's input. All rows go along with each word
  * of the input, which so is loaded once. */
-ALWAYS_INLINE void dot_group(__m256i dots[HALVES], const uint8_t *tile, const int8_t *q,
-			     const union side *side, size_t g, const struct maker *m, size_t bits)
+ALWAYS_INLINE void avx2_dot_group(__m256i dots[AVX2_HALVES], const uint8_t *tile, const int8_t *q,
+				  const union avx2_side *side, size_t g, const struct avx2_maker *m,
+				  size_t bits)
 {
 	const int8_t *magnitude = side->magnitude + g * TQ_GROUP;
 
-	for (size_t half = 0; half < HALVES; half++)
+	for (size_t half = 0; half < AVX2_HALVES; half++)
 		dots[half] = _mm256_setzero_si256();
 	for (size_t slab = 0; slab < SLABS; slab++) {
 		const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
 #pragma GCC unroll 8
 		for (size_t i = 0; i < TQ_UNIT; i++) {
 			const size_t at = slab * TQ_SLAB + i * SLAB_UNITS;
-			const __m256i x = load_four(q + at), size = load_four(magnitude + at);
-			for (size_t half = 0; half < HALVES; half++) {
+			const __m256i x = avx2_load_four(q + at),
+				      size = avx2_load_four(magnitude + at);
+			for (size_t half = 0; half < AVX2_HALVES; half++) {
 				const __m256i codes = _mm256_shuffle_epi8(
-					m->codebook, indices(planes + half * HALF_PLANE, i, bits));
+					m->codebook,
+					avx2_indices(planes + half * AVX2_HALF_PLANE, i, bits));
 				const __m256i pairs =
 					_mm256_maddubs_epi16(size, _mm256_sign_epi8(codes, x));
-				dots[half] = add_now(
+				dots[half] = avx2_add_now(
 					dots[half], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 			}
 		}
 	}
 }
 
-ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, const struct maker *m,
-			  size_t bits)
+ALWAYS_INLINE void avx2_unpack(struct avx2_unpacked *to, const uint8_t *tile,
+			       const struct avx2_maker *m, size_t bits)
 {
 	for (size_t slab = 0; slab < SLABS; slab++) {
-		for (size_t half = 0; half < HALVES; half++) {
+		for (size_t half = 0; half < AVX2_HALVES; half++) {
 			const uint8_t *planes =
-				tile + slab * tq_slab_bytes(bits) + half * HALF_PLANE;
+				tile + slab * tq_slab_bytes(bits) + half * AVX2_HALF_PLANE;
 			for (size_t i = 0; i < TQ_UNIT; i++)
 				to->codes[slab * TQ_UNIT + i][half] = _mm256_shuffle_epi8(
-					m->unsigned_codebook, indices(planes, i, bits));
+					m->unsigned_codebook, avx2_indices(planes, i, bits));
 		}
 	}
 }
 
-ALWAYS_INLINE void multiply(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			    uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n,
-			    uint32_t bits)
+ALWAYS_INLINE void avx2_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+				    uint32_t row1, const struct input *x, const uint32_t *tokens,
+				    size_t n, uint32_t bits)
 {
 	const struct tq_codebook *book = tq_codebook(bits);
-	const struct range range = range_of((uint8_t)book->integer[book->levels - 1]);
-	const __m256i codebook = load_codebook(bits);
+	const struct avx2_range range = avx2_range_of((uint8_t)book->integer[book->levels - 1]);
+	const __m256i codebook = avx2_load_codebook(bits);
 	/* Both at most 114, so that a sum is no more than an unsigned byte holds. */
-	const struct maker m = {codebook,
-				_mm256_add_epi8(codebook, _mm256_set1_epi8((int8_t)range.offset))};
+	const struct avx2_maker m = {
+		codebook, _mm256_add_epi8(codebook, _mm256_set1_epi8((int8_t)range.offset))};
 
-	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &m, range, bits);
+	avx2_multiply_groups(y, ldy, w, row0, row1, x, tokens, n, &m, range, bits);
 }
 
 void avx2_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 		       const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply(y, ldy, w, row0, row1, x, tokens, n, 2);
+	avx2_multiply_tq(y, ldy, w, row0, row1, x, tokens, n, 2);
 }
 
 void avx2_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 		       const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply(y, ldy, w, row0, row1, x, tokens, n, 3);
+	avx2_multiply_tq(y, ldy, w, row0, row1, x, tokens, n, 3);
 }
 
 void avx2_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 		       const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply(y, ldy, w, row0, row1, x, tokens, n, 4);
+	avx2_multiply_tq(y, ldy, w, row0, row1, x, tokens, n, 4);
 }
 
 #endif

@@ -24,73 +24,73 @@
 #include "kernels/tq_product.h"
 
 enum {
-	HALVES = TILE_ROWS / LANES, /* a plane's registers of rows */
-	HALF_PLANE = PLANE_BYTES / HALVES,
+	AVX2_HALVES = TILE_ROWS / LANES, /* a plane's registers of rows */
+	AVX2_HALF_PLANE = PLANE_BYTES / AVX2_HALVES,
 	/* Multiplied together: 12 sums, 2 codes, an input; or 8 sums, 4 codes, 2 inputs. SUM_WORDS,
 	 * 1 or 2, is of how many words of codes products are summed in 16 bits, defined by whoever
 	 * includes this. */
 	BLOCK_TOKENS = SUM_WORDS == 1 ? 6 : 4,
-	PANEL_TOKENS = 48,  /* gathered together */
-	PANEL_GROUPS = 384, /* groups in a panel, of all its tokens: 48 KiB */
-	CACHE_LINE = 64,
-	PREFETCH_AHEAD = 8192, /* bytes */
-	WORDS = TQ_GROUP / 4,  /* of a group: what a lane holds of it */
+	PANEL_TOKENS = 48,	   /* gathered together */
+	PANEL_GROUPS = 384,	   /* groups in a panel, of all its tokens: 48 KiB */
+	AVX2_AHEAD_OF_ONE = 8192,  /* bytes */
+	AVX2_WORDS = TQ_GROUP / 4, /* of a group: what a lane holds of it */
 };
 
 /* In place and now: gcc would form the products of all tokens before it adds one, for which there
  * are too few registers, or copy the sum. */
-ALWAYS_INLINE __m256i add_now(__m256i sum, __m256i v)
+ALWAYS_INLINE __m256i avx2_add_now(__m256i sum, __m256i v)
 {
 	__asm__ volatile("vpaddd %1, %0, %0" : "+x"(sum) : "x"(v));
 	return sum;
 }
 
-ALWAYS_INLINE __m256i load32(const uint8_t *p)
+ALWAYS_INLINE __m256i avx2_load32(const uint8_t *p)
 {
 	return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
 /* Codebook integers plus offset are unsigned; most is what the inputs of one sign that meet in a
  * sum of 16 bits may be together, lest it saturates or wraps. */
-struct range {
+struct avx2_range {
 	int32_t offset;
 	int16_t most;
 };
 enum { ALL = 2 * INT8_MAX * SUM_WORDS }; /* they are no more in any case */
 
-ALWAYS_INLINE struct range range_of(uint8_t offset)
+ALWAYS_INLINE struct avx2_range avx2_range_of(uint8_t offset)
 {
 	const int32_t most = INT16_MAX / (2 * offset);
 
-	return (struct range){offset, (int16_t)(most < ALL ? most : ALL)};
+	return (struct avx2_range){offset, (int16_t)(most < ALL ? most : ALL)};
 }
 
 /* Codes of one tile, unsigned. */
-struct unpacked {
-	__m256i codes[WORDS][HALVES];
+struct avx2_unpacked {
+	__m256i codes[AVX2_WORDS][AVX2_HALVES];
 };
 
 /* To be defined by whoever includes this; bits is always a constant.
  * Codebooks as both ways of multiplying want them. */
-struct maker;
+struct avx2_maker;
 /* What of one token's inputs is known beforehand, for as many groups as are multiplied in one go:
  * by TQ |q|, by TC where the sums of a group begin, and whether products of two words are summed in
  * 16 bits. */
-union side {
+union avx2_side {
 	_Alignas(32) int8_t magnitude[PANEL_GROUPS * TQ_GROUP];
 	struct {
 		int32_t start[PANEL_GROUPS];
 		bool pairs_fit[PANEL_GROUPS];
 	};
 };
-ALWAYS_INLINE void prepare_side(union side *side, const int8_t *q, size_t groups);
+ALWAYS_INLINE void avx2_prepare_side(union avx2_side *side, const int8_t *q, size_t groups);
 /* The dots of 16 rows with the input of group g of these. */
-ALWAYS_INLINE void dot_group(__m256i dots[HALVES], const uint8_t *tile, const int8_t *q,
-			     const union side *side, size_t g, const struct maker *m, size_t bits);
-ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, const struct maker *m,
-			  size_t bits);
+ALWAYS_INLINE void avx2_dot_group(__m256i dots[AVX2_HALVES], const uint8_t *tile, const int8_t *q,
+				  const union avx2_side *side, size_t g, const struct avx2_maker *m,
+				  size_t bits);
+ALWAYS_INLINE void avx2_unpack(struct avx2_unpacked *to, const uint8_t *tile,
+			       const struct avx2_maker *m, size_t bits);
 
-ALWAYS_INLINE int32_t sum_lanes(__m256i v)
+ALWAYS_INLINE int32_t avx2_sum_lanes(__m256i v)
 {
 	__m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 	s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
@@ -98,24 +98,24 @@ ALWAYS_INLINE int32_t sum_lanes(__m256i v)
 }
 
 /* sum + the dots of four columns. */
-ALWAYS_INLINE __m256i add_word(__m256i sum, __m256i codes, __m256i x)
+ALWAYS_INLINE __m256i avx2_add_word(__m256i sum, __m256i codes, __m256i x)
 {
 	const __m256i pairs = _mm256_maddubs_epi16(codes, x);
 	return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
 /* Σ q */
-ALWAYS_INLINE int32_t sum_of_group(const int8_t q[TQ_GROUP])
+ALWAYS_INLINE int32_t avx2_sum_of_group(const int8_t q[TQ_GROUP])
 {
 	__m256i sum = _mm256_setzero_si256();
 
 	for (size_t k = 0; k < TQ_GROUP; k += sizeof sum)
-		sum = add_word(sum, _mm256_set1_epi8(1), load32((const uint8_t *)q + k));
-	return sum_lanes(sum);
+		sum = avx2_add_word(sum, _mm256_set1_epi8(1), avx2_load32((const uint8_t *)q + k));
+	return avx2_sum_lanes(sum);
 }
 
 /* Four bits to a byte: `here` of low's from `shift` on, above them the lowest of high's. */
-ALWAYS_INLINE __m256i across(__m256i low, size_t shift, __m256i high, size_t here)
+ALWAYS_INLINE __m256i avx2_across(__m256i low, size_t shift, __m256i high, size_t here)
 {
 	const int8_t low_mask = (int8_t)((1 << here) - 1);
 
@@ -126,7 +126,7 @@ ALWAYS_INLINE __m256i across(__m256i low, size_t shift, __m256i high, size_t her
 }
 
 /* Of four columns, and SUM_WORDS times as many: sums of 16 bits. */
-ALWAYS_INLINE __m256i sum_products(const __m256i codes[SUM_WORDS], const __m256i x[SUM_WORDS])
+ALWAYS_INLINE __m256i avx2_sum_products(const __m256i codes[SUM_WORDS], const __m256i x[SUM_WORDS])
 {
 	const __m256i sum = _mm256_maddubs_epi16(codes[0], x[0]);
 
@@ -136,7 +136,7 @@ ALWAYS_INLINE __m256i sum_products(const __m256i codes[SUM_WORDS], const __m256i
 }
 
 /* Ones where inputs meet in a sum of 16 bits that are beyond most. */
-ALWAYS_INLINE __m256i beyond_range(__m256i v, int16_t most)
+ALWAYS_INLINE __m256i avx2_beyond_range(__m256i v, int16_t most)
 {
 	const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
 	__m256i positive = _mm256_maddubs_epi16(_mm256_max_epi8(v, zero), ones);
@@ -151,15 +151,15 @@ ALWAYS_INLINE __m256i beyond_range(__m256i v, int16_t most)
 
 /* ---- rows ---- */
 
-struct rows16 {
-	__m256 half[HALVES];
+struct avx2_rows {
+	__m256 half[AVX2_HALVES];
 };
 
-ALWAYS_INLINE struct rows16 load_norms(const uint8_t *p, enum norm_type type)
+ALWAYS_INLINE struct avx2_rows avx2_load_norms(const uint8_t *p, enum norm_type type)
 {
-	struct rows16 norms;
+	struct avx2_rows norms;
 
-	for (size_t i = 0; i < HALVES; i++)
+	for (size_t i = 0; i < AVX2_HALVES; i++)
 		norms.half[i] =
 			type == NORM_F16
 				? _mm256_cvtph_ps(_mm_loadu_si128(
@@ -169,15 +169,15 @@ ALWAYS_INLINE struct rows16 load_norms(const uint8_t *p, enum norm_type type)
 }
 
 /* Up to 16 results of adjacent rows. */
-ALWAYS_INLINE struct rows16 load_rows(const float *y, size_t n)
+ALWAYS_INLINE struct avx2_rows avx2_load_rows(const float *y, size_t n)
 {
 	if (n >= TILE_ROWS)
-		return (struct rows16){{_mm256_loadu_ps(y), _mm256_loadu_ps(y + LANES)}};
+		return (struct avx2_rows){{_mm256_loadu_ps(y), _mm256_loadu_ps(y + LANES)}};
 	const size_t high = n > LANES ? n - LANES : 0;
-	return (struct rows16){{lanes_load(y, n), lanes_load(y + LANES, high)}};
+	return (struct avx2_rows){{lanes_load(y, n), lanes_load(y + LANES, high)}};
 }
 
-ALWAYS_INLINE void store_rows(float *y, size_t n, struct rows16 v)
+ALWAYS_INLINE void avx2_store_rows(float *y, size_t n, struct avx2_rows v)
 {
 	lanes_store(y, n, v.half[0]);
 	if (n > LANES)
@@ -185,7 +185,7 @@ ALWAYS_INLINE void store_rows(float *y, size_t n, struct rows16 v)
 }
 
 /* y = fmaf((float)I, norm · a, y) */
-ALWAYS_INLINE __m256 add_group(__m256 y, __m256i dots, __m256 norms, float a)
+ALWAYS_INLINE __m256 avx2_add_group(__m256 y, __m256i dots, __m256 norms, float a)
 {
 	return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots), _mm256_mul_ps(norms, _mm256_set1_ps(a)),
 			       y);
@@ -194,22 +194,23 @@ ALWAYS_INLINE __m256 add_group(__m256 y, __m256i dots, __m256 norms, float a)
 /* ---- one token ---- */
 
 /* Four bytes of an input, in all lanes. */
-ALWAYS_INLINE __m256i load_four(const int8_t *q)
+ALWAYS_INLINE __m256i avx2_load_four(const int8_t *q)
 {
 	int32_t four;
 	memcpy(&four, q, sizeof four);
 	return _mm256_set1_epi32(four);
 }
 
-ALWAYS_INLINE void prefetch_lines(const void *p, size_t bytes)
+ALWAYS_INLINE void avx2_prefetch(const void *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += CACHE_LINE)
 		_mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
 /* Groups [g0, g0 + count) of all rows. */
-ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0, size_t count,
-				const union side *side, const struct maker *m, size_t bits)
+ALWAYS_INLINE void avx2_multiply_one(const struct tq_product *p, size_t token, size_t g0,
+				     size_t count, const union avx2_side *side,
+				     const struct avx2_maker *m, size_t bits)
 {
 	const int8_t *q = p->x->q + (token * p->groups + g0) * TQ_GROUP;
 	const float *scale = p->x->scale + token * p->groups + g0;
@@ -218,74 +219,74 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
 		const size_t left = p->rows - r;
 		float *out = p->y + r;
-		struct rows16 y = g0 ? load_rows(out, left) : (struct rows16){{{0}}};
+		struct avx2_rows y = g0 ? avx2_load_rows(out, left) : (struct avx2_rows){{{0}}};
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
-			const struct rows16 norms =
-				load_norms(tile + tq_slabs_bytes(bits), p->norms);
+			const struct avx2_rows norms =
+				avx2_load_norms(tile + tq_slabs_bytes(bits), p->norms);
 			/* The next matrix's first lines included: so much is done with each line
 			 * that the processor's own look ahead sees too few of them. */
-			prefetch_lines(tile + PREFETCH_AHEAD, tq_slabs_bytes(bits));
-			__m256i dots[HALVES];
-			dot_group(dots, tile, q + g * TQ_GROUP, side, g, m, bits);
-			for (size_t i = 0; i < HALVES; i++)
-				y.half[i] = add_group(y.half[i], dots[i], norms.half[i],
-						      scale[g] * p->gain);
+			avx2_prefetch(tile + AVX2_AHEAD_OF_ONE, tq_slabs_bytes(bits));
+			__m256i dots[AVX2_HALVES];
+			avx2_dot_group(dots, tile, q + g * TQ_GROUP, side, g, m, bits);
+			for (size_t i = 0; i < AVX2_HALVES; i++)
+				y.half[i] = avx2_add_group(y.half[i], dots[i], norms.half[i],
+							   scale[g] * p->gain);
 		}
-		store_rows(out, left, y);
+		avx2_store_rows(out, left, y);
 	}
 }
 
-ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, const struct maker *m,
-				  size_t bits)
+ALWAYS_INLINE void avx2_multiply_token(const struct tq_product *p, size_t token,
+				       const struct avx2_maker *m, size_t bits)
 {
-	union side side;
+	union avx2_side side;
 
 	for (size_t g0 = 0; g0 < p->groups; g0 += PANEL_GROUPS) {
 		const size_t left = p->groups - g0;
 		const size_t count = left < PANEL_GROUPS ? left : PANEL_GROUPS;
-		prepare_side(&side, p->x->q + (token * p->groups + g0) * TQ_GROUP, count);
-		multiply_one(p, token, g0, count, &side, m, bits);
+		avx2_prepare_side(&side, p->x->q + (token * p->groups + g0) * TQ_GROUP, count);
+		avx2_multiply_one(p, token, g0, count, &side, m, bits);
 	}
 }
 
 /* ---- several tokens ---- */
 
 /* Four bytes taken off a token's word. */
-struct excess {
+struct avx2_excess {
 	uint16_t token, word;
 	int32_t bytes;
 };
 
 /* Some groups of some tokens, group after group: [groups][tokens]. */
-struct panel {
+struct avx2_panel {
 	_Alignas(32) int8_t q[PANEL_GROUPS][TQ_GROUP]; /* without the excess */
 	float a[PANEL_GROUPS];			       /* scale · gain */
 	int32_t start[PANEL_GROUPS];		       /* -offset · Σ q, of all of q */
 	/* As many as there can be, in order of group; in practice few. */
-	struct excess excess[PANEL_GROUPS * WORDS];
+	struct avx2_excess excess[PANEL_GROUPS * AVX2_WORDS];
 	size_t excess_end[PANEL_GROUPS]; /* of each group, whatever its token */
 	size_t tokens, groups;
-	struct range range;
+	struct avx2_range range;
 };
 
 /* v, clamped where it is beyond most. */
-ALWAYS_INLINE __m256i clamp_to_range(__m256i v, int16_t most)
+ALWAYS_INLINE __m256i avx2_clamp_to_range(__m256i v, int16_t most)
 {
 	const __m256i share = _mm256_set1_epi8((int8_t)(most / (2 * SUM_WORDS)));
 	const __m256i low = _mm256_sub_epi8(_mm256_setzero_si256(), share);
 
 	return _mm256_blendv_epi8(v, _mm256_max_epi8(_mm256_min_epi8(v, share), low),
-				  beyond_range(v, most));
+				  avx2_beyond_range(v, most));
 }
 
 /* Entry i of the panel, one group of one of its tokens, without what is beyond its range. Returns
  * where the excess now ends. */
-ALWAYS_INLINE size_t clamp_group(struct panel *to, size_t i, size_t token, const int8_t *q,
-				 size_t end)
+ALWAYS_INLINE size_t avx2_clamp_group(struct avx2_panel *to, size_t i, size_t token,
+				      const int8_t *q, size_t end)
 {
 	for (size_t k = 0; k < TQ_GROUP; k += sizeof(__m256i)) {
-		const __m256i v = load32((const uint8_t *)q + k);
-		const __m256i clamped = clamp_to_range(v, to->range.most);
+		const __m256i v = avx2_load32((const uint8_t *)q + k);
+		const __m256i clamped = avx2_clamp_to_range(v, to->range.most);
 		const __m256i same = _mm256_cmpeq_epi32(v, clamped);
 		_Alignas(32) int32_t left[sizeof v / 4];
 
@@ -295,15 +296,15 @@ ALWAYS_INLINE size_t clamp_group(struct panel *to, size_t i, size_t token, const
 			     ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(same)) & 0xff;
 		     words; words &= words - 1) {
 			const size_t word = (size_t)__builtin_ctz(words);
-			to->excess[end++] = (struct excess){(uint16_t)token,
-							    (uint16_t)(k / 4 + word), left[word]};
+			to->excess[end++] = (struct avx2_excess){
+				(uint16_t)token, (uint16_t)(k / 4 + word), left[word]};
 		}
 	}
 	return end;
 }
 
-ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint32_t *tokens,
-			  size_t first, size_t g0)
+ALWAYS_INLINE void avx2_gather(struct avx2_panel *to, const struct tq_product *p,
+			       const uint32_t *tokens, size_t first, size_t g0)
 {
 	size_t end = 0;
 
@@ -313,12 +314,12 @@ ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint3
 				(tokens ? tokens[first + t] : first + t) * p->groups + g0 + g;
 			const size_t i = g * to->tokens + t;
 			const int8_t *q = p->x->q + at * TQ_GROUP;
-			prefetch_lines(q + TQ_GROUP, TQ_GROUP);
+			avx2_prefetch(q + TQ_GROUP, TQ_GROUP);
 			if (to->range.most < ALL)
-				end = clamp_group(to, i, t, q, end);
+				end = avx2_clamp_group(to, i, t, q, end);
 			else
 				memcpy(to->q[i], q, TQ_GROUP);
-			to->start[i] = -to->range.offset * sum_of_group(q);
+			to->start[i] = -to->range.offset * avx2_sum_of_group(q);
 			to->a[i] = p->x->scale[at] * p->gain;
 		}
 		to->excess_end[g] = end;
@@ -326,52 +327,54 @@ ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint3
 }
 
 /* One group of a block of tokens: its panel entries, and the tokens' results y[count][16]. */
-struct block {
+struct avx2_token_block {
 	const int8_t (*q)[TQ_GROUP];
 	const float *a;
-	const __m256i (*start)[HALVES];
+	const __m256i (*start)[AVX2_HALVES];
 	float (*y)[TILE_ROWS];
-	struct rows16 norms;
+	struct avx2_rows norms;
 };
 
 /* count is a constant where this is inlined, so that sums stay in registers. */
-ALWAYS_INLINE void multiply_tokens(const struct block *b, const struct unpacked *w, size_t count)
+ALWAYS_INLINE void avx2_multiply_tokens(const struct avx2_token_block *b,
+					const struct avx2_unpacked *w, size_t count)
 {
-	__m256i sums[BLOCK_TOKENS][HALVES];
+	__m256i sums[BLOCK_TOKENS][AVX2_HALVES];
 
 	for (size_t t = 0; t < count; t++)
-		for (size_t i = 0; i < HALVES; i++)
+		for (size_t i = 0; i < AVX2_HALVES; i++)
 			sums[t][i] = b->start[t][i];
 #pragma GCC unroll 2
-	for (size_t word = 0; word < WORDS; word += SUM_WORDS) {
+	for (size_t word = 0; word < AVX2_WORDS; word += SUM_WORDS) {
 		for (size_t t = 0; t < count; t++) {
 			__m256i x[SUM_WORDS];
 			for (size_t j = 0; j < SUM_WORDS; j++)
-				x[j] = load_four(b->q[t] + 4 * (word + j));
-			for (size_t i = 0; i < HALVES; i++) {
+				x[j] = avx2_load_four(b->q[t] + 4 * (word + j));
+			for (size_t i = 0; i < AVX2_HALVES; i++) {
 				__m256i codes[SUM_WORDS];
 				for (size_t j = 0; j < SUM_WORDS; j++)
 					codes[j] = w->codes[word + j][i];
-				sums[t][i] = add_now(sums[t][i],
-						     _mm256_madd_epi16(sum_products(codes, x),
-								       _mm256_set1_epi16(1)));
+				sums[t][i] = avx2_add_now(
+					sums[t][i], _mm256_madd_epi16(avx2_sum_products(codes, x),
+								      _mm256_set1_epi16(1)));
 			}
 		}
 	}
 	for (size_t t = 0; t < count; t++) {
-		struct rows16 y = load_rows(b->y[t], TILE_ROWS);
-		for (size_t i = 0; i < HALVES; i++)
-			y.half[i] = add_group(y.half[i], sums[t][i], b->norms.half[i], b->a[t]);
-		store_rows(b->y[t], TILE_ROWS, y);
+		struct avx2_rows y = avx2_load_rows(b->y[t], TILE_ROWS);
+		for (size_t i = 0; i < AVX2_HALVES; i++)
+			y.half[i] =
+				avx2_add_group(y.half[i], sums[t][i], b->norms.half[i], b->a[t]);
+		avx2_store_rows(b->y[t], TILE_ROWS, y);
 	}
 }
 
-static __attribute__((noinline)) void multiply_block(const struct block *b,
-						     const struct unpacked *w, size_t count)
+static __attribute__((noinline)) void
+avx2_multiply_block(const struct avx2_token_block *b, const struct avx2_unpacked *w, size_t count)
 {
-#define CASE(n)                                                             \
-	case n:                                                             \
-		multiply_tokens(b, w, n < BLOCK_TOKENS ? n : BLOCK_TOKENS); \
+#define CASE(n)                                                                  \
+	case n:                                                                  \
+		avx2_multiply_tokens(b, w, n < BLOCK_TOKENS ? n : BLOCK_TOKENS); \
 		break;
 	switch (count) {
 		CASES_TO_6(CASE)
@@ -380,46 +383,47 @@ static __attribute__((noinline)) void multiply_block(const struct block *b,
 }
 
 /* The sums of group g before its panel entries are met: the offset's part, and the excess. */
-ALWAYS_INLINE void start_sums(__m256i sums[][HALVES], const struct panel *in, size_t g,
-			      const struct unpacked *w)
+ALWAYS_INLINE void avx2_start_sums(__m256i sums[][AVX2_HALVES], const struct avx2_panel *in,
+				   size_t g, const struct avx2_unpacked *w)
 {
 	for (size_t t = 0; t < in->tokens; t++)
-		for (size_t i = 0; i < HALVES; i++)
+		for (size_t i = 0; i < AVX2_HALVES; i++)
 			sums[t][i] = _mm256_set1_epi32(in->start[g * in->tokens + t]);
 	for (size_t e = g ? in->excess_end[g - 1] : 0; e < in->excess_end[g]; e++) {
-		const struct excess *x = &in->excess[e];
-		for (size_t i = 0; i < HALVES; i++)
-			sums[x->token][i] = add_word(sums[x->token][i], w->codes[x->word][i],
-						     _mm256_set1_epi32(x->bytes));
+		const struct avx2_excess *x = &in->excess[e];
+		for (size_t i = 0; i < AVX2_HALVES; i++)
+			sums[x->token][i] = avx2_add_word(sums[x->token][i], w->codes[x->word][i],
+							  _mm256_set1_epi32(x->bytes));
 	}
 }
 
 /* 16 rows by all tokens of the panel, in blocks of as equal a size as can be. */
-ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, const uint8_t *tile,
-				  const struct product *p, const struct maker *m, size_t bits)
+ALWAYS_INLINE void avx2_multiply_tiles(float y[][TILE_ROWS], const struct avx2_panel *in,
+				       const uint8_t *tile, const struct tq_product *p,
+				       const struct avx2_maker *m, size_t bits)
 {
 	const uint8_t *const first = tile;
 
 	for (size_t g = 0; g < in->groups; g++, tile += p->tile_bytes) {
-		struct unpacked w;
-		__m256i start[PANEL_TOKENS][HALVES];
-		struct block b = {
+		struct avx2_unpacked w;
+		__m256i start[PANEL_TOKENS][AVX2_HALVES];
+		struct avx2_token_block b = {
 			.q = in->q + g * in->tokens,
 			.a = in->a + g * in->tokens,
 			.start = start,
 			.y = y,
-			.norms = load_norms(tile + tq_slabs_bytes(bits), p->norms),
+			.norms = avx2_load_norms(tile + tq_slabs_bytes(bits), p->norms),
 		};
 		size_t left = in->tokens;
 
-		unpack(&w, tile, m, bits);
-		prefetch_lines(g + 1 < in->groups ? tile + p->tile_bytes : first + p->block_bytes,
-			       p->tile_bytes);
-		start_sums(start, in, g, &w);
+		avx2_unpack(&w, tile, m, bits);
+		avx2_prefetch(g + 1 < in->groups ? tile + p->tile_bytes : first + p->block_bytes,
+			      p->tile_bytes);
+		avx2_start_sums(start, in, g, &w);
 		for (size_t blocks = (left + BLOCK_TOKENS - 1) / BLOCK_TOKENS; blocks > 0;
 		     blocks--) {
 			const size_t count = (left + blocks - 1) / blocks;
-			multiply_block(&b, &w, count);
+			avx2_multiply_block(&b, &w, count);
 			b.q += count;
 			b.a += count;
 			b.start += count;
@@ -429,8 +433,9 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 	}
 }
 
-ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
-				  size_t g0, const struct maker *m, size_t bits)
+ALWAYS_INLINE void avx2_multiply_panel(const struct tq_product *p, const struct avx2_panel *in,
+				       size_t first, size_t g0, const struct avx2_maker *m,
+				       size_t bits)
 {
 	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
 		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
@@ -438,37 +443,40 @@ ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *i
 		float *out = p->y + first * p->ldy + r, y[PANEL_TOKENS][TILE_ROWS];
 
 		for (size_t t = 0; t < in->tokens; t++)
-			store_rows(y[t], TILE_ROWS,
-				   g0 ? load_rows(out + t * p->ldy, left) : (struct rows16){{{0}}});
-		multiply_tiles(y, in, tile, p, m, bits);
+			avx2_store_rows(y[t], TILE_ROWS,
+					g0 ? avx2_load_rows(out + t * p->ldy, left)
+					   : (struct avx2_rows){{{0}}});
+		avx2_multiply_tiles(y, in, tile, p, m, bits);
 		for (size_t t = 0; t < in->tokens; t++)
-			store_rows(out + t * p->ldy, left, load_rows(y[t], TILE_ROWS));
+			avx2_store_rows(out + t * p->ldy, left, avx2_load_rows(y[t], TILE_ROWS));
 	}
 }
 
 /* ---- products ---- */
 
 /* bits is a constant where this is inlined. */
-ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			       uint32_t row1, const struct input *x, const uint32_t *tokens,
-			       size_t n, const struct maker *m, struct range range, size_t bits)
+ALWAYS_INLINE void avx2_multiply_groups(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+					uint32_t row1, const struct input *x,
+					const uint32_t *tokens, size_t n,
+					const struct avx2_maker *m, struct avx2_range range,
+					size_t bits)
 {
-	const struct product p = product_of(y, ldy, w, row0, row1, x);
+	const struct tq_product p = tq_product_of(y, ldy, w, row0, row1, x);
 
 	if (n == 1) {
-		multiply_token(&p, tokens ? tokens[0] : 0, m, bits);
+		avx2_multiply_token(&p, tokens ? tokens[0] : 0, m, bits);
 		return;
 	}
 	for (size_t first = 0; first < n; first += PANEL_TOKENS) {
-		struct panel in;
+		struct avx2_panel in;
 		in.range = range;
 		in.tokens = n - first < PANEL_TOKENS ? n - first : PANEL_TOKENS;
 		for (size_t g0 = 0; g0 < p.groups; g0 += in.groups) {
 			const size_t most = PANEL_GROUPS / in.tokens, left = p.groups - g0;
 			in.groups = left < most ? left : most;
-			prefetch_lines(p.w + g0 * p.tile_bytes, p.tile_bytes);
-			gather(&in, &p, tokens, first, g0);
-			multiply_panel(&p, &in, first, g0, m, bits);
+			avx2_prefetch(p.w + g0 * p.tile_bytes, p.tile_bytes);
+			avx2_gather(&in, &p, tokens, first, g0);
+			avx2_multiply_panel(&p, &in, first, g0, m, bits);
 		}
 	}
 }

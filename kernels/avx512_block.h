@@ -1,5 +1,5 @@
 /* What a vector is to the AVX-512 products of matrices of blocks, with and without VNNI. Whoever
- * includes this defines dot and WIDE_OFFSET, and then includes block_lanes.h. */
+ * includes this defines dot and BLOCK_WIDE_OFFSET, and then includes block_lanes.h. */
 #ifndef MOEFS_KERNELS_AVX512_BLOCK_H
 #define MOEFS_KERNELS_AVX512_BLOCK_H
 
@@ -8,7 +8,7 @@
 
 typedef __m512i words;
 typedef __m512 floats;
-enum { JOINT = 2 };
+enum { BLOCK_JOINT = 2 };
 
 #define words_load(p) _mm512_loadu_si512(p)
 #define words_all(u) _mm512_set1_epi32((int)(u))
@@ -35,7 +35,7 @@ enum { JOINT = 2 };
 #define floats_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 
 /* Four bytes of an input, in all lanes. */
-ALWAYS_INLINE __m512i load_four(const int8_t *q)
+ALWAYS_INLINE __m512i avx512_load_four(const int8_t *q)
 {
 	int32_t four;
 	memcpy(&four, q, sizeof four);

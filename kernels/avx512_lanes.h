@@ -8,14 +8,13 @@
 #ifndef MOEFS_KERNELS_AVX512_LANES_H
 #define MOEFS_KERNELS_AVX512_LANES_H
 
-#include "kernels/block_formats.h"
-#include "kernels/exp.h"
+#include "kernels/block_layout.h"
+#include "kernels/scalar.h"
 #include "kernels/kernels.h"
+#include "kernels/prefetch.h"
 
 #include <immintrin.h>
 #include <string.h>
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #ifndef TABLE
 #define TABLE(function) avx512_##function

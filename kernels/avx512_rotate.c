@@ -4,7 +4,7 @@
 #if defined(__x86_64__)
 
 #include "kernels/avx512_lanes.h"
-#include "kernels/tq_tables.h"
+#include "kernels/tq.h"
 
 enum { ROTATE_REGISTERS = TQ_GROUP / LANES };
 typedef __m512i rotate_index;

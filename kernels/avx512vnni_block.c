@@ -7,19 +7,20 @@
 
 #include "kernels/avx512_block.h"
 
-enum { WIDE_OFFSET = 128 };
+enum { BLOCK_WIDE_OFFSET = 128 };
 
-ALWAYS_INLINE void dot(__m512i sum[], __m512i code[][WORDS], size_t from, const int8_t *q,
-		       size_t count, int most, size_t joint)
+ALWAYS_INLINE void avx512_block_dot(__m512i sum[], __m512i code[][WORDS], size_t from,
+				    const int8_t *q, size_t count, int most, size_t joint)
 {
 	(void)most;
 	for (size_t k = 0; k < count; k++) {
-		const __m512i x = load_four(q + 4 * k);
+		const __m512i x = avx512_load_four(q + 4 * k);
 		for (size_t j = 0; j < joint; j++)
 			sum[j] = _mm512_dpbusd_epi32(sum[j], code[j][from + k], x);
 	}
 }
 
+#define block_dot avx512_block_dot
 #include "kernels/block_lanes.h"
 
 #endif

@@ -4,17 +4,17 @@
 
 #include "kernels/avx512_tc.h"
 
-ALWAYS_INLINE __m512i bare_nibbles(__m512i v)
+ALWAYS_INLINE __m512i avx512_bare_nibbles(__m512i v)
 {
 	return v;
 }
 
-ALWAYS_INLINE __m512i lookup(__m512i table, __m512i nibbles)
+ALWAYS_INLINE __m512i avx512_look_up(__m512i table, __m512i nibbles)
 {
 	return _mm512_permutexvar_epi8(nibbles, table);
 }
 
-ALWAYS_INLINE __m512i add_products(__m512i sums, __m512i codes, int32_t q)
+ALWAYS_INLINE __m512i avx512_add_products(__m512i sums, __m512i codes, int32_t q)
 {
 	return _mm512_dpbusd_epi32(sums, codes, _mm512_set1_epi32(q));
 }
@@ -22,19 +22,19 @@ ALWAYS_INLINE __m512i add_products(__m512i sums, __m512i codes, int32_t q)
 void avx512vnni_multiply_tc2(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			     uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_tc(y, ldy, w, row0, row1, x, tokens, n, 2);
+	avx512_multiply_tc(y, ldy, w, row0, row1, x, tokens, n, 2);
 }
 
 void avx512vnni_multiply_tc3(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			     uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_tc(y, ldy, w, row0, row1, x, tokens, n, 3);
+	avx512_multiply_tc(y, ldy, w, row0, row1, x, tokens, n, 3);
 }
 
 void avx512vnni_multiply_tc4(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			     uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_tc(y, ldy, w, row0, row1, x, tokens, n, 4);
+	avx512_multiply_tc(y, ldy, w, row0, row1, x, tokens, n, 4);
 }
 
 #endif

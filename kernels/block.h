@@ -23,28 +23,22 @@ void block_read(struct block *to, const struct shape *s, const struct pieces *ro
 
 /* A row in Q8_0, of whole blocks: to the nearest of 127 steps of each block's largest. False: that
  * is too large for a scale in F16. */
-bool q8_0_quantise_row(uint8_t *packed, const float *row, uint32_t cols);
+bool block_quantise_q8_0(uint8_t *packed, const float *row, uint32_t cols);
 
 /* Levels that a code of 4 bits stands for. */
-extern const int8_t iq4_values[16];
-extern const int8_t fp4_values[16]; /* twice as large as MXFP4's */
-extern const int8_t iq3_values[16];
-/* What goes with fp4_values: half the power of two that a byte stands for. */
-float e8m0_half(uint8_t e);
+extern const int8_t block_iq4_values[16];
+extern const int8_t block_fp4_values[16]; /* twice as large as MXFP4's */
+extern const int8_t block_iq3_values[16];
+extern const uint16_t block_iq3_s_grid[512];
+/* What goes with block_fp4_values: half the power of two that a byte stands for. */
+float block_e8m0_half(uint8_t e);
 
 /* Of blocks of 256 columns, the whole numbers that scales are multiples of: Q4_K and Q5_K (and what
  * offsets are), Q3_K, IQ4_XS, IQ3_S. */
-int k_scale(const uint8_t p[12], size_t b);
-int k_offset(const uint8_t p[12], size_t b);
-int q3_k_scale(const uint8_t p[12], size_t half);
-int iq4_xs_scale(const uint8_t *block, size_t b);
-int iq3_s_scale(const uint8_t *block, size_t b);
-
-/* ---- on their way into memory (block_arrange.c) ---- */
-
-/* Bytes of 16 arranged rows. */
-size_t block_rows_bytes(const struct shape *s);
-/* format_arrange of whole blocks of rows, to where the first of them begins. */
-void block_arrange(uint8_t *to, const struct shape *s, uint32_t rows, const struct pieces *pieces);
+int block_k_scale(const uint8_t p[12], size_t b);
+int block_k_offset(const uint8_t p[12], size_t b);
+int block_q3_k_scale(const uint8_t p[12], size_t half);
+int block_iq4_xs_scale(const uint8_t *block, size_t b);
+int block_iq3_s_scale(const uint8_t *block, size_t b);
 
 #endif

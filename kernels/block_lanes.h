@@ -17,8 +17,9 @@
  *                                     count codes k, for joint registers j; codes are 0 … most, or
  *                                     signed bytes if most is 128, or some that are never -128 and
  *                                     meet one token if it is 127
- *     JOINT                           registers of rows that meet a token together
- *     WIDE_OFFSET                     by how much dot wants signed bytes larger, as unsigned ones
+ *     BLOCK_JOINT                           registers of rows that meet a token together
+ *     BLOCK_WIDE_OFFSET                     by how much dot wants signed bytes larger, as unsigned
+ * ones
  *
  * A block's codes are made, 8 registers for each LANES rows, and stay in registers while they meet
  * the tokens. One token's 32 bytes are broadcast four by four, so nothing is ever summed across
@@ -29,24 +30,23 @@
 #ifndef MOEFS_KERNELS_BLOCK_LANES_H
 #define MOEFS_KERNELS_BLOCK_LANES_H
 
-#include "kernels/block_formats.h"
 #include "kernels/block_layout.h"
 #include "kernels/kernels.h"
-#include "kernels/look_ahead.h"
+#include "kernels/prefetch.h"
 
 enum {
-	PARTS = TILE_ROWS / LANES,
-	ROWS = JOINT > PARTS ? TILE_ROWS *JOINT / PARTS : TILE_ROWS, /* taken together */
-	PANEL_TOKENS = 48,					     /* gathered together */
-	PANEL_ENTRIES = 2048,  /* blocks of a panel, of all its tokens */
-	PLANE = TILE_ROWS * 4, /* bytes */
+	BLOCK_PARTS = TILE_ROWS / LANES,
+	BLOCK_ROWS = BLOCK_JOINT > BLOCK_PARTS ? TILE_ROWS *BLOCK_JOINT / BLOCK_PARTS
+					       : TILE_ROWS, /* taken together */
+	BLOCK_PANEL_TOKENS = 48,			    /* gathered together */
+	BLOCK_PANEL_ENTRIES = 2048, /* blocks of a panel, of all its tokens */
 	/* Bytes to look ahead of one token, and of many, which stay longer with each block. */
-	AHEAD_OF_ONE = 8192,
-	AHEAD_OF_MANY = 4096,
+	BLOCK_AHEAD_OF_ONE = 8192,
+	BLOCK_AHEAD_OF_MANY = 4096,
 };
 
 /* A call's operands, and what follows from them. */
-struct product {
+struct block_product {
 	const struct block_layout *l;
 	const struct input *x;
 	const uint8_t *w; /* the first row */
@@ -62,7 +62,7 @@ struct product {
 
 /* Bits from place `from` on, in every byte, to place `to`. All but v are constants where this is
  * inlined. */
-ALWAYS_INLINE words move_bits(words v, size_t from, size_t to, uint32_t mask)
+ALWAYS_INLINE words block_move_bits(words v, size_t from, size_t to, uint32_t mask)
 {
 	const words moved = from > to	? words_right(v, from - to)
 			    : from < to ? words_left(v, to - from)
@@ -71,62 +71,62 @@ ALWAYS_INLINE words move_bits(words v, size_t from, size_t to, uint32_t mask)
 }
 
 /* What the rows from `planes` on are multiplied by, of four columns each. */
-ALWAYS_INLINE void make_codes(words code[WORDS], const uint8_t *planes,
-			      const struct block_layout *l, words table)
+ALWAYS_INLINE void block_make_codes(words code[WORDS], const uint8_t *planes,
+				    const struct block_layout *l, words table)
 {
 	size_t have = 0;
 
 	if (l->bits == 8)
 		for (size_t k = 0; k < WORDS; k++)
-			code[k] = words_load(planes + k * PLANE);
+			code[k] = words_load(planes + k * BLOCK_PLANE);
 	if (l->bits & 4) {
 		for (size_t k = 0; k < WORDS / 2; k++) {
-			const words two = words_load(planes + k * PLANE);
-			code[k] = move_bits(two, 0, 0, 15);
-			code[k + WORDS / 2] = move_bits(two, 4, 0, 15);
+			const words two = words_load(planes + k * BLOCK_PLANE);
+			code[k] = block_move_bits(two, 0, 0, 15);
+			code[k + WORDS / 2] = block_move_bits(two, 4, 0, 15);
 		}
-		planes += WORDS / 2 * PLANE;
+		planes += WORDS / 2 * BLOCK_PLANE;
 		have = 4;
 	}
 	if (l->bits & 2) {
 		for (size_t k = 0; k < WORDS; k++) {
-			const words four = words_load(planes + k / 4 * PLANE),
-				    bits = move_bits(four, 2 * (k % 4), have, 3);
+			const words four = words_load(planes + k / 4 * BLOCK_PLANE),
+				    bits = block_move_bits(four, 2 * (k % 4), have, 3);
 			code[k] = have ? words_or(code[k], bits) : bits;
 		}
-		planes += WORDS / 4 * PLANE;
+		planes += WORDS / 4 * BLOCK_PLANE;
 		have += 2;
 	}
 	if (l->bits & 1) {
 		const words eight = words_load(planes);
 		for (size_t k = 0; k < WORDS; k++)
-			code[k] = words_or(code[k], move_bits(eight, k, have, 1));
+			code[k] = words_or(code[k], block_move_bits(eight, k, have, 1));
 	}
 	for (size_t k = 0; k < WORDS; k++) {
 		if (l->values)
 			code[k] = words_look_up(table, code[k]);
-		else if (l->wide && WIDE_OFFSET != 0)
+		else if (l->wide && BLOCK_WIDE_OFFSET != 0)
 			code[k] = words_xor(code[k], words_all(UINT32_C(0x80808080)));
 	}
 }
 
 /* Values as they are multiplied. */
-ALWAYS_INLINE words load_table(const struct block_layout *l)
+ALWAYS_INLINE words block_load_table(const struct block_layout *l)
 {
 	int8_t table[16] = {0};
 
 	for (size_t i = 0; l->values && i < 16; i++)
-		table[i] = (int8_t)(l->values[i] + (l->wide ? WIDE_OFFSET : l->zero));
+		table[i] = (int8_t)(l->values[i] + (l->wide ? BLOCK_WIDE_OFFSET : l->zero));
 	return words_table(table);
 }
 
 /* ---- scales ---- */
 
-struct scales {
+struct block_scale_lanes {
 	floats scale[HALVES], offset[HALVES]; /* the second ones only of formats by 16 */
 };
 
-ALWAYS_INLINE floats load_norms(const uint8_t *p, size_t row, enum norm_type norms)
+ALWAYS_INLINE floats block_load_norms(const uint8_t *p, size_t row, enum norm_type norms)
 {
 	if (norms == NORM_F32)
 		return floats_load((const float *)(const void *)p + row);
@@ -135,17 +135,18 @@ ALWAYS_INLINE floats load_norms(const uint8_t *p, size_t row, enum norm_type nor
 				 : floats_of_bits(words_left(words_halves(p), 16));
 }
 
-/* e8m0_half. A power is half of itself but for the smallest, which has no bits in its byte, and the
- * byte that is no number: an infinity times zero makes it one. */
-ALWAYS_INLINE floats half_powers(words e)
+/* block_e8m0_half. A power is half of itself but for the smallest, which has no bits in its byte,
+ * and the byte that is no number: an infinity times zero makes it one. */
+ALWAYS_INLINE floats block_half_powers(words e)
 {
 	const words least = words_left(words_right(words_add(e, words_all(UINT32_MAX)), 31), 22);
 	const floats power = floats_of_bits(words_or(words_left(e, 23), least));
 	return floats_fma(power, floats_all(.5F), floats_mul(power, floats_all(0)));
 }
 
-/* k_scale and k_offset: `low` is 0 or 4, where the bytes of the first four blocks begin. */
-ALWAYS_INLINE words six_bits(const uint8_t *bytes, size_t b, size_t low)
+/* block_k_scale and block_k_offset: `low` is 0 or 4, where the bytes of the first four blocks
+ * begin. */
+ALWAYS_INLINE words block_six_bits(const uint8_t *bytes, size_t b, size_t low)
 {
 	if (b < 4)
 		return words_and(words_bytes(bytes + (b + low) * TILE_ROWS), words_all(63));
@@ -156,27 +157,28 @@ ALWAYS_INLINE words six_bits(const uint8_t *bytes, size_t b, size_t low)
 }
 
 /* Block b of a tile, whose scales are at `at`, LANES rows from `row` on. */
-ALWAYS_INLINE struct scales load_scales(const struct product *p, const uint8_t *at, size_t row,
-					size_t b)
+ALWAYS_INLINE struct block_scale_lanes block_load_scales(const struct block_product *p,
+							 const uint8_t *at, size_t row, size_t b)
 {
 	const struct block_layout *l = p->l;
 	const size_t column = (p->norms == NORM_F32 ? 4 : 2) * TILE_ROWS;
 	const uint8_t *bytes = at + layout_floats(l) * column + row;
 	const floats negative = floats_all(-1);
-	struct scales s;
+	struct block_scale_lanes s;
 
 	if (l->scales == SCALES_POWER) {
-		s.scale[0] = half_powers(words_bytes(bytes));
+		s.scale[0] = block_half_powers(words_bytes(bytes));
 		return s;
 	}
-	const floats d = load_norms(at, row, p->norms);
-	const floats m = l->offsets ? load_norms(at + column, row, p->norms) : d;
+	const floats d = block_load_norms(at, row, p->norms);
+	const floats m = l->offsets ? block_load_norms(at + column, row, p->norms) : d;
 	if (l->scales == SCALES_FLOAT) {
 		s.scale[0] = d;
 		s.offset[0] = m;
 	} else if (l->scales == SCALES_K) {
-		s.scale[0] = floats_mul(d, floats_of(six_bits(bytes, b, 0)));
-		s.offset[0] = floats_mul(floats_mul(m, negative), floats_of(six_bits(bytes, b, 4)));
+		s.scale[0] = floats_mul(d, floats_of(block_six_bits(bytes, b, 0)));
+		s.offset[0] =
+			floats_mul(floats_mul(m, negative), floats_of(block_six_bits(bytes, b, 4)));
 	}
 	for (size_t h = 0; l->scales >= SCALES_SIGNED && l->scales != SCALES_K && h < 1U + l->by_16;
 	     h++) {
@@ -195,27 +197,27 @@ ALWAYS_INLINE struct scales load_scales(const struct product *p, const uint8_t *
 /* ---- inputs ---- */
 
 /* Blocks of tokens, block after block: [blocks][tokens]. */
-struct panel {
+struct block_panel {
 	const int8_t *q; /* [entries][32] */
-	int32_t start[PANEL_ENTRIES][HALVES];
-	float a[PANEL_ENTRIES], sum[PANEL_ENTRIES][HALVES];
+	int32_t start[BLOCK_PANEL_ENTRIES][HALVES];
+	float a[BLOCK_PANEL_ENTRIES], sum[BLOCK_PANEL_ENTRIES][HALVES];
 	size_t tokens, blocks;
-	_Alignas(64) int8_t copy[PANEL_ENTRIES][BLOCK];
+	_Alignas(64) int8_t copy[BLOCK_PANEL_ENTRIES][BLOCK];
 };
 
 /* By how much what is multiplied is larger than what is meant. */
-ALWAYS_INLINE int zero_of(const struct block_layout *l)
+ALWAYS_INLINE int block_zero(const struct block_layout *l)
 {
-	return l->zero + (l->wide ? WIDE_OFFSET : 0);
+	return l->zero + (l->wide ? BLOCK_WIDE_OFFSET : 0);
 }
 
 /* Entry i: block b of a token. */
-ALWAYS_INLINE void gather_block(struct panel *to, size_t i, const struct product *p, size_t token,
-				size_t b)
+ALWAYS_INLINE void block_gather_entry(struct block_panel *to, size_t i,
+				      const struct block_product *p, size_t token, size_t b)
 {
 	const size_t at = token * p->blocks + b;
 	const int16_t *sums = p->x->block.sum + at * HALVES;
-	const int zero = zero_of(p->l);
+	const int zero = block_zero(p->l);
 	const float a = p->x->block.scale[at];
 
 	to->a[i] = a;
@@ -228,15 +230,15 @@ ALWAYS_INLINE void gather_block(struct panel *to, size_t i, const struct product
 	}
 }
 
-ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint32_t *tokens,
-			  size_t first, size_t b0)
+ALWAYS_INLINE void block_gather(struct block_panel *to, const struct block_product *p,
+				const uint32_t *tokens, size_t first, size_t b0)
 {
 	for (size_t t = 0; t < to->tokens; t++) {
 		const size_t token = tokens ? tokens[first + t] : first + t;
 		const int8_t *q = p->x->block.q + (token * p->blocks + b0) * BLOCK;
 		for (size_t b = 0; b < to->blocks; b++) {
 			const size_t i = b * to->tokens + t;
-			gather_block(to, i, p, token, b0 + b);
+			block_gather_entry(to, i, p, token, b0 + b);
 			if (to->tokens > 1)
 				memcpy(to->copy[i], q + b * BLOCK, BLOCK);
 		}
@@ -247,33 +249,34 @@ ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint3
 /* ---- products ---- */
 
 /* Part `part` of block b of a tile. */
-ALWAYS_INLINE void make_part(words code[WORDS], struct scales *s, const struct product *p,
-			     const uint8_t *tile, size_t b, size_t part, words table)
+ALWAYS_INLINE void block_make_part(words code[WORDS], struct block_scale_lanes *s,
+				   const struct block_product *p, const uint8_t *tile, size_t b,
+				   size_t part, words table)
 {
-	*s = load_scales(p, tile + p->scales_at, part * LANES, b);
-	make_codes(code, tile + b * layout_block_bytes(p->l) + part * LANES * 4, p->l, table);
+	*s = block_load_scales(p, tile + p->scales_at, part * LANES, b);
+	block_make_codes(code, tile + b * layout_block_bytes(p->l) + part * LANES * 4, p->l, table);
 }
 
 /* layout_most, of codes that meet one token: values are looked up and never -128. */
-ALWAYS_INLINE int most_alone(const struct block_layout *l)
+ALWAYS_INLINE int block_most_alone(const struct block_layout *l)
 {
 	return l->wide && l->values ? INT8_MAX : layout_most(l);
 }
 
 /* y and the products of joint parts with entry i. */
-ALWAYS_INLINE void add_block(floats y[], const struct block_layout *l, words code[][WORDS],
-			     const struct scales s[], const struct panel *in, size_t i, int most,
-			     size_t joint)
+ALWAYS_INLINE void block_add(floats y[], const struct block_layout *l, words code[][WORDS],
+			     const struct block_scale_lanes s[], const struct block_panel *in,
+			     size_t i, int most, size_t joint)
 {
 	const int8_t *q = in->q + i * BLOCK;
 	const floats a = floats_all(in->a[i]);
 
 	for (size_t h = 0; h < 1U + l->by_16; h++) {
-		words sum[JOINT];
+		words sum[BLOCK_JOINT];
 		for (size_t j = 0; j < joint; j++)
-			sum[j] = words_all(zero_of(l) ? (uint32_t)in->start[i][h] : 0);
-		dot(sum, code, h * WORDS / HALVES, q + h * HALF_BLOCK,
-		    l->by_16 ? WORDS / HALVES : WORDS, most, joint);
+			sum[j] = words_all(block_zero(l) ? (uint32_t)in->start[i][h] : 0);
+		block_dot(sum, code, h * WORDS / HALVES, q + h * HALF_BLOCK,
+			  l->by_16 ? WORDS / HALVES : WORDS, most, joint);
 		for (size_t j = 0; j < joint; j++)
 			y[j] = floats_fma(floats_of(sum[j]), floats_mul(s[j].scale[h], a), y[j]);
 		for (size_t j = 0; l->offsets && j < joint; j++)
@@ -282,7 +285,7 @@ ALWAYS_INLINE void add_block(floats y[], const struct block_layout *l, words cod
 }
 
 /* Up to 16 results of adjacent rows. */
-ALWAYS_INLINE void load_rows(floats y[PARTS], const float *from, size_t n)
+ALWAYS_INLINE void block_load_rows(floats y[BLOCK_PARTS], const float *from, size_t n)
 {
 	float some[TILE_ROWS] = {0};
 
@@ -290,16 +293,16 @@ ALWAYS_INLINE void load_rows(floats y[PARTS], const float *from, size_t n)
 		memcpy(some, from, n * sizeof *from);
 		from = some;
 	}
-	for (size_t part = 0; part < PARTS; part++)
+	for (size_t part = 0; part < BLOCK_PARTS; part++)
 		y[part] = floats_load(from + part * LANES);
 }
 
-ALWAYS_INLINE void store_rows(float *to, size_t n, const floats y[PARTS])
+ALWAYS_INLINE void block_store_rows(float *to, size_t n, const floats y[BLOCK_PARTS])
 {
 	float some[TILE_ROWS];
 	float *at = n < TILE_ROWS ? some : to;
 
-	for (size_t part = 0; part < PARTS; part++)
+	for (size_t part = 0; part < BLOCK_PARTS; part++)
 		floats_store(at + part * LANES, y[part]);
 	if (n < TILE_ROWS)
 		memcpy(to, some, n * sizeof *to);
@@ -307,72 +310,75 @@ ALWAYS_INLINE void store_rows(float *to, size_t n, const floats y[PARTS])
 
 /* A block's bytes of what comes soon, for one token. So much is done with each line, and scales lie
  * so far from codes, that the processor's own look ahead sees too few of them. */
-ALWAYS_INLINE void prefetch_block(const struct product *p, const uint8_t *tile, size_t b)
+ALWAYS_INLINE void block_prefetch(const struct block_product *p, const uint8_t *tile, size_t b)
 {
 	const size_t bytes = p->tile_bytes / p->tile_blocks;
 
-	look_ahead((uintptr_t)tile + b * bytes + AHEAD_OF_ONE, bytes);
+	prefetch_lines((uintptr_t)tile + b * bytes + BLOCK_AHEAD_OF_ONE, bytes);
 }
 
 /* The same of `bands` times 16 rows that a panel's tokens meet together: block b of the panel,
  * whose first tile is `tile`. After the last block comes the first of the next bands. */
-ALWAYS_INLINE void prefetch_bands(const struct product *p, const uint8_t *tile, size_t b,
-				  size_t blocks, size_t bands)
+ALWAYS_INLINE void block_prefetch_bands(const struct block_product *p, const uint8_t *tile,
+					size_t b, size_t blocks, size_t bands)
 {
 	const size_t bytes = p->tile_bytes / p->tile_blocks, end = blocks * bytes;
-	size_t at = b * bytes + AHEAD_OF_MANY;
+	size_t at = b * bytes + BLOCK_AHEAD_OF_MANY;
 
 	if (at >= end)
 		at += bands * p->rows_bytes - end;
 	for (size_t band = 0; band < bands; band++)
-		look_ahead((uintptr_t)tile + band * p->rows_bytes + at, bytes);
+		prefetch_lines((uintptr_t)tile + band * p->rows_bytes + at, bytes);
 }
 
 /* 16 rows by one token: codes are used as they are made. */
-ALWAYS_INLINE void multiply_one(floats y[PARTS], const struct product *p, const uint8_t *tile,
-				const struct panel *in, words table)
+ALWAYS_INLINE void block_multiply_one(floats y[BLOCK_PARTS], const struct block_product *p,
+				      const uint8_t *tile, const struct block_panel *in,
+				      words table)
 {
 	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes) {
 		for (size_t b = 0; b < p->tile_blocks; b++) {
-			prefetch_block(p, tile, b);
-			for (size_t part = 0; part < PARTS; part++) {
+			block_prefetch(p, tile, b);
+			for (size_t part = 0; part < BLOCK_PARTS; part++) {
 				words code[1][WORDS];
-				struct scales s;
-				make_part(code[0], &s, p, tile, b, part, table);
-				add_block(&y[part], p->l, code, &s, in, b0 + b, most_alone(p->l),
-					  1);
+				struct block_scale_lanes s;
+				block_make_part(code[0], &s, p, tile, b, part, table);
+				block_add(&y[part], p->l, code, &s, in, b0 + b,
+					  block_most_alone(p->l), 1);
 			}
 		}
 	}
 }
 
 /* Results of some rows by a panel's tokens: token t's begin at at[t * stride]. */
-struct results {
+struct block_results {
 	float *at;
 	size_t stride;
 };
 
 /* What is in `from`, and the products of block b of the tiles of `bands` times 16 rows with the
  * tokens of a panel, whose entries for it begin at `entry`. */
-ALWAYS_INLINE void multiply_many(struct results to, struct results from, const struct product *p,
-				 const uint8_t *tile, size_t b, const struct panel *in,
-				 size_t entry, words table, size_t bands)
+ALWAYS_INLINE void block_multiply_many(struct block_results to, struct block_results from,
+				       const struct block_product *p, const uint8_t *tile, size_t b,
+				       const struct block_panel *in, size_t entry, words table,
+				       size_t bands)
 {
-	const size_t parts = bands * PARTS, joint = JOINT < parts ? JOINT : parts;
+	const size_t parts = bands * BLOCK_PARTS, joint = BLOCK_JOINT < parts ? BLOCK_JOINT : parts;
 
 	for (size_t first = 0; first < parts; first += joint) {
-		words code[JOINT][WORDS];
-		struct scales s[JOINT];
+		words code[BLOCK_JOINT][WORDS];
+		struct block_scale_lanes s[BLOCK_JOINT];
 		for (size_t j = 0; j < joint; j++)
-			make_part(code[j], &s[j], p, tile + (first + j) / PARTS * p->rows_bytes, b,
-				  (first + j) % PARTS, table);
+			block_make_part(code[j], &s[j], p,
+					tile + (first + j) / BLOCK_PARTS * p->rows_bytes, b,
+					(first + j) % BLOCK_PARTS, table);
 		for (size_t t = 0; t < in->tokens; t++) {
 			const float *before = from.at + t * from.stride + first * LANES;
 			float *after = to.at + t * to.stride + first * LANES;
-			floats sums[JOINT];
+			floats sums[BLOCK_JOINT];
 			for (size_t j = 0; j < joint; j++)
 				sums[j] = floats_load(before + j * LANES);
-			add_block(sums, p->l, code, s, in, entry + t, layout_most(p->l), joint);
+			block_add(sums, p->l, code, s, in, entry + t, layout_most(p->l), joint);
 			for (size_t j = 0; j < joint; j++)
 				floats_store(after + j * LANES, sums[j]);
 		}
@@ -380,7 +386,8 @@ ALWAYS_INLINE void multiply_many(struct results to, struct results from, const s
 }
 
 /* n rows. */
-ALWAYS_INLINE void copy_results(struct results to, struct results from, size_t n, size_t tokens)
+ALWAYS_INLINE void block_copy_results(struct block_results to, struct block_results from, size_t n,
+				      size_t tokens)
 {
 	for (size_t t = 0; t < tokens; t++)
 		memcpy(to.at + t * to.stride, from.at + t * from.stride, n * sizeof *to.at);
@@ -390,69 +397,71 @@ ALWAYS_INLINE void copy_results(struct results to, struct results from, size_t n
  * if there is `more` than this panel. Between the first block and the last, sums lie side by side:
  * a token's results are so far from the next one's that their lines drive each other out of the
  * cache, and storing them all after the last block took as long as two blocks. */
-ALWAYS_INLINE void multiply_bands(struct results out, size_t n, const struct product *p,
-				  const uint8_t *tile, const struct panel *in, bool more,
-				  words table, size_t bands)
+ALWAYS_INLINE void block_multiply_bands(struct block_results out, size_t n,
+					const struct block_product *p, const uint8_t *tile,
+					const struct block_panel *in, bool more, words table,
+					size_t bands)
 {
-	_Alignas(64) float sums[PANEL_TOKENS][ROWS], zeros[ROWS] = {0};
-	const struct results near = {sums[0], ROWS}, none = {zeros, 0};
-	const struct results whole = n == bands * TILE_ROWS ? out : near;
-	const struct results begin = more ? whole : none;
+	_Alignas(64) float sums[BLOCK_PANEL_TOKENS][BLOCK_ROWS], zeros[BLOCK_ROWS] = {0};
+	const struct block_results near = {sums[0], BLOCK_ROWS}, none = {zeros, 0};
+	const struct block_results whole = n == bands * TILE_ROWS ? out : near;
+	const struct block_results begin = more ? whole : none;
 
 	if (more && n < bands * TILE_ROWS)
-		copy_results(near, out, n, in->tokens);
+		block_copy_results(near, out, n, in->tokens);
 	for (size_t entry = 0, b0 = 0; b0 < in->blocks; b0 += p->tile_blocks) {
 		const uint8_t *at = tile + b0 / p->tile_blocks * p->tile_bytes;
 		for (size_t b = 0; b < p->tile_blocks; b++, entry += in->tokens) {
 			const bool first = b0 + b == 0, last = b0 + b + 1 == in->blocks;
-			prefetch_bands(p, tile, b0 + b, in->blocks, bands);
+			block_prefetch_bands(p, tile, b0 + b, in->blocks, bands);
 			if (first || last)
-				multiply_many(last ? whole : near, first ? begin : near, p, at, b,
-					      in, entry, table, bands);
+				block_multiply_many(last ? whole : near, first ? begin : near, p,
+						    at, b, in, entry, table, bands);
 			else /* the same, but faster for what is known of `near` */
-				multiply_many(near, near, p, at, b, in, entry, table, bands);
+				block_multiply_many(near, near, p, at, b, in, entry, table, bands);
 		}
 	}
 	if (n < bands * TILE_ROWS)
-		copy_results(out, near, n, in->tokens);
+		block_copy_results(out, near, n, in->tokens);
 }
 
-ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
-				  size_t b0)
+ALWAYS_INLINE void block_multiply_panel(const struct block_product *p, const struct block_panel *in,
+					size_t first, size_t b0)
 {
-	const words table = load_table(p->l);
+	const words table = block_load_table(p->l);
 	const uint8_t *tile = p->w + b0 / p->tile_blocks * p->tile_bytes;
-	size_t rows = in->tokens == 1 ? TILE_ROWS : ROWS;
+	size_t rows = in->tokens == 1 ? TILE_ROWS : BLOCK_ROWS;
 
 	for (uint32_t r = 0; r < p->rows; r += rows, tile += rows / TILE_ROWS * p->rows_bytes) {
 		const size_t left = p->rows - r, n = left < rows ? left : rows;
 		float *out = p->y + first * p->ldy + r;
-		floats y[PARTS];
+		floats y[BLOCK_PARTS];
 
 		if (in->tokens > 1) {
-			const struct results to = {out, p->ldy};
+			const struct block_results to = {out, p->ldy};
 			if (n > TILE_ROWS)
-				multiply_bands(to, n, p, tile, in, b0 > 0, table, ROWS / TILE_ROWS);
+				block_multiply_bands(to, n, p, tile, in, b0 > 0, table,
+						     BLOCK_ROWS / TILE_ROWS);
 			else
-				multiply_bands(to, n, p, tile, in, b0 > 0, table, 1);
+				block_multiply_bands(to, n, p, tile, in, b0 > 0, table, 1);
 			continue;
 		}
-		for (size_t part = 0; part < PARTS; part++)
+		for (size_t part = 0; part < BLOCK_PARTS; part++)
 			y[part] = floats_all(0);
 		if (b0)
-			load_rows(y, out, n);
-		multiply_one(y, p, tile, in, table);
-		store_rows(out, n, y);
+			block_load_rows(y, out, n);
+		block_multiply_one(y, p, tile, in, table);
+		block_store_rows(out, n, y);
 	}
 }
 
 /* l's members are constants where this is inlined. */
-ALWAYS_INLINE void multiply_blocks(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-				   uint32_t row1, const struct input *x, const uint32_t *tokens,
-				   size_t n, const struct block_layout *l)
+ALWAYS_INLINE void block_multiply(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+				  uint32_t row1, const struct input *x, const uint32_t *tokens,
+				  size_t n, const struct block_layout *l)
 {
 	const struct shape *s = &w->shape;
-	struct product p = {
+	struct block_product p = {
 		.l = l,
 		.x = x,
 		.norms = layout_norms(l, s),
@@ -464,18 +473,18 @@ ALWAYS_INLINE void multiply_blocks(float *y, size_t ldy, const struct matrix *w,
 		.ldy = ldy,
 		.rows = row1 - row0,
 	};
-	struct panel in;
+	struct block_panel in;
 
 	p.rows_bytes = p.blocks / p.tile_blocks * p.tile_bytes;
 	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.rows_bytes;
 	for (size_t first = 0; first < n; first += in.tokens) {
-		in.tokens = n - first < PANEL_TOKENS ? n - first : PANEL_TOKENS;
+		in.tokens = n - first < BLOCK_PANEL_TOKENS ? n - first : BLOCK_PANEL_TOKENS;
 		for (size_t b0 = 0; b0 < p.blocks; b0 += in.blocks) {
 			const size_t most =
-				PANEL_ENTRIES / in.tokens / p.tile_blocks * p.tile_blocks;
+				BLOCK_PANEL_ENTRIES / in.tokens / p.tile_blocks * p.tile_blocks;
 			in.blocks = p.blocks - b0 < most ? p.blocks - b0 : most;
-			gather(&in, &p, tokens, first, b0);
-			multiply_panel(&p, &in, first, b0);
+			block_gather(&in, &p, tokens, first, b0);
+			block_multiply_panel(&p, &in, first, b0);
 		}
 	}
 }
@@ -491,14 +500,15 @@ ALWAYS_INLINE void multiply_blocks(float *y, size_t ldy, const struct matrix *w,
 #endif
 
 #if ONE_BODY
-static __attribute__((noinline)) void multiply_any(float *y, size_t ldy, const struct matrix *w,
-						   uint32_t row0, uint32_t row1,
-						   const struct input *x, const uint32_t *tokens,
-						   size_t n, const struct block_layout *l)
+static __attribute__((noinline)) void block_multiply_any(float *y, size_t ldy,
+							 const struct matrix *w, uint32_t row0,
+							 uint32_t row1, const struct input *x,
+							 const uint32_t *tokens, size_t n,
+							 const struct block_layout *l)
 {
-	multiply_blocks(y, ldy, w, row0, row1, x, tokens, n, l);
+	block_multiply(y, ldy, w, row0, row1, x, tokens, n, l);
 }
-#define multiply_blocks multiply_any
+#define block_multiply block_multiply_any
 #endif
 
 #define PRODUCT(name, format)                                                                     \
@@ -506,7 +516,7 @@ static __attribute__((noinline)) void multiply_any(float *y, size_t ldy, const s
 				    uint32_t row1, const struct input *x, const uint32_t *tokens, \
 				    size_t n)                                                     \
 	{                                                                                         \
-		multiply_blocks(y, ldy, w, row0, row1, x, tokens, n, &block_layouts[format]);     \
+		block_multiply(y, ldy, w, row0, row1, x, tokens, n, &block_layouts[format]);      \
 	}
 BLOCK_FORMATS(PRODUCT)
 #undef PRODUCT

@@ -19,16 +19,43 @@
 
 #include "kernels/block.h"
 
+/* The formats of matrices of blocks, each of which has products of its own in every table:
+ * DO(name in functions, format). */
+#define BLOCK_FORMATS(DO)                 \
+	DO(q8_0, FORMAT_Q8_0)             \
+	DO(q4_0, FORMAT_Q4_0)             \
+	DO(q4_1, FORMAT_Q4_1)             \
+	DO(q5_0, FORMAT_Q5_0)             \
+	DO(q5_1, FORMAT_Q5_1)             \
+	DO(q2_k, FORMAT_Q2_K)             \
+	DO(q3_k, FORMAT_Q3_K)             \
+	DO(q4_k, FORMAT_Q4_K)             \
+	DO(q5_k, FORMAT_Q5_K)             \
+	DO(q6_k, FORMAT_Q6_K)             \
+	DO(iq4_nl, FORMAT_IQ4_NL)         \
+	DO(iq4_xs, FORMAT_IQ4_XS)         \
+	DO(iq3_s, FORMAT_IQ3_S)           \
+	DO(mxfp4_gguf, FORMAT_MXFP4_GGUF) \
+	DO(mxfp4, FORMAT_MXFP4)           \
+	DO(affine2, FORMAT_AFFINE2)       \
+	DO(affine3, FORMAT_AFFINE3)       \
+	DO(affine4, FORMAT_AFFINE4)       \
+	DO(affine5, FORMAT_AFFINE5)       \
+	DO(affine6, FORMAT_AFFINE6)       \
+	DO(affine8, FORMAT_AFFINE8)
+
 enum block_scales {
 	SCALES_FLOAT,  /* [16] scales; [16] offsets, if there are any */
-	SCALES_POWER,  /* [16] bytes of e8m0_half */
+	SCALES_POWER,  /* [16] bytes of block_e8m0_half */
 	SCALES_SIGNED, /* [16] halves, [n][16] signed bytes: scale = half · byte */
-	SCALES_K, /* [2][16] halves, [12][16] bytes: k_scale of the first, k_offset of the other */
+	SCALES_K, /* [2][16] halves, [12][16] bytes: block_k_scale of the first, block_k_offset of
+		     the other */
 	SCALES_NIBBLES /* [2][16] halves, [n][16] bytes: the lower bits times the first are a scale,
 			  the upper times the other an offset to subtract */
 };
 
-enum { WORDS = BLOCK / 4 }; /* of four columns, in a block */
+enum { WORDS = BLOCK / 4 };	      /* of four columns, in a block */
+enum { BLOCK_PLANE = TILE_ROWS * 4 }; /* bytes */
 
 struct block_layout {
 	uint8_t bits;
@@ -55,11 +82,11 @@ static const struct block_layout block_layouts[FORMAT_COUNT] = {
 	[FORMAT_Q4_K] = {4, 8, SCALES_K, .offsets = true},
 	[FORMAT_Q5_K] = {5, 8, SCALES_K, .offsets = true},
 	[FORMAT_Q6_K] = {6, 8, SCALES_SIGNED, .by_16 = true, .zero = 32},
-	[FORMAT_IQ4_NL] = {4, 1, SCALES_FLOAT, .wide = true, .values = iq4_values},
-	[FORMAT_IQ4_XS] = {4, 8, SCALES_SIGNED, .wide = true, .values = iq4_values},
-	[FORMAT_IQ3_S] = {4, 8, SCALES_SIGNED, .zero = 15, .values = iq3_values},
-	[FORMAT_MXFP4_GGUF] = {4, 1, SCALES_POWER, .zero = 12, .values = fp4_values},
-	[FORMAT_MXFP4] = {4, 1, SCALES_POWER, .zero = 12, .values = fp4_values},
+	[FORMAT_IQ4_NL] = {4, 1, SCALES_FLOAT, .wide = true, .values = block_iq4_values},
+	[FORMAT_IQ4_XS] = {4, 8, SCALES_SIGNED, .wide = true, .values = block_iq4_values},
+	[FORMAT_IQ3_S] = {4, 8, SCALES_SIGNED, .zero = 15, .values = block_iq3_values},
+	[FORMAT_MXFP4_GGUF] = {4, 1, SCALES_POWER, .zero = 12, .values = block_fp4_values},
+	[FORMAT_MXFP4] = {4, 1, SCALES_POWER, .zero = 12, .values = block_fp4_values},
 	[FORMAT_AFFINE2] = {2, 0, SCALES_FLOAT, .offsets = true},
 	[FORMAT_AFFINE3] = {3, 0, SCALES_FLOAT, .offsets = true},
 	[FORMAT_AFFINE4] = {4, 0, SCALES_FLOAT, .offsets = true},
@@ -104,7 +131,7 @@ static inline int layout_most(const struct block_layout *l)
 
 static inline size_t layout_block_bytes(const struct block_layout *l)
 {
-	return (size_t)l->bits * TILE_ROWS * 4;
+	return (size_t)l->bits * BLOCK_PLANE;
 }
 /* Where a tile's scales begin, and its bytes. */
 static inline size_t layout_scales_at(const struct block_layout *l, const struct shape *s)
@@ -116,5 +143,33 @@ static inline size_t layout_tile_bytes(const struct block_layout *l, const struc
 	return layout_scales_at(l, s) +
 	       TILE_ROWS * (layout_floats(l) * layout_norm_bytes(l, s) + layout_scale_bytes(l));
 }
+
+/* ---- into memory (format_arrange.c, arrange_lanes.h) ---- */
+
+/* Adjacent tiles of 16 rows, in the file and in memory. */
+struct arrange_rows {
+	const uint8_t *from;		  /* of the first row */
+	size_t stride;			  /* bytes from row to row; all 16 rows can be read */
+	uint32_t count;			  /* rows of the matrix; the others become zeros */
+	size_t tiles, from_tile, to_tile; /* how many, and bytes from one to the next */
+	size_t blocks;			  /* of 32 columns in a tile */
+	size_t scales;			  /* where the scales begin in a tile in memory */
+};
+
+/* The functions of one table (kernels.h) that bring tiles of 16 rows into memory. */
+struct arrange_blocks {
+	/* The codes, and the scales that lie among them in the file. */
+	void (*tiles[FORMAT_COUNT])(uint8_t *to, const struct arrange_rows *rows);
+	/* Scales in a piece of their own: 16 rows of `tiles` elements of 1, 2 or 4 bytes. The
+	 * elements of the first tile go to `to`, those of each further tile to_tile bytes farther.
+	 */
+	void (*scales)(uint8_t *to, size_t to_tile, const uint8_t *from, size_t stride,
+		       size_t tiles, size_t bytes);
+};
+
+/* format_arrange of blocks with the functions of one table: rows are whole blocks of rows, `to` is
+ * where the first of them begins. */
+void arrange_blocks_by(const struct arrange_blocks *by, uint8_t *to, const struct shape *s,
+		       uint32_t rows, const struct pieces *pieces);
 
 #endif

@@ -7,6 +7,7 @@
 #ifndef MOEFS_KERNELS_DELTA_H
 #define MOEFS_KERNELS_DELTA_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,11 +33,24 @@ struct delta {
 	size_t out_stride;
 };
 
+/* softplus(x) = log(1 + exp(x)), which neither overflows nor loses small values. Where x is a NaN
+ * fmax returns 0, and the other term is NaN. */
+static inline double delta_softplus(double x)
+{
+	return fmax(x, 0) + log1p(exp(-fabs(x)));
+}
+
 /* One token's gates of all value heads, the same code for every table:
- *     decay[h] = exp(-exp(a_log[h]) · softplus(a[h] + dt_bias[h])), beta[h] = sigmoid(b[h]),
- * softplus(x) = max(x, 0) + log1p(exp(-|x|)), which neither overflows nor loses small values. Both
- * in double precision, rounded to f32 once at the end. A NaN stays one. */
-void delta_gates(float *decay, float *beta, const float *a, const float *b, const float *a_log,
-		 const float *dt_bias, size_t heads);
+ *     decay[h] = exp(-exp(a_log[h]) · softplus(a[h] + dt_bias[h])), beta[h] = sigmoid(b[h]).
+ * Both in double precision, rounded to f32 once at the end. A NaN stays one. */
+static inline void delta_gates(float *decay, float *beta, const float *a, const float *b,
+			       const float *a_log, const float *dt_bias, size_t heads)
+{
+	for (size_t h = 0; h < heads; h++) {
+		const double step = delta_softplus((double)a[h] + dt_bias[h]);
+		decay[h] = (float)exp(-exp((double)a_log[h]) * step);
+		beta[h] = (float)(1 / (1 + exp(-(double)b[h])));
+	}
+}
 
 #endif

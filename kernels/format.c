@@ -1,6 +1,8 @@
-/* Weight formats: the table of them, and sizes as files have them. */
+/* The table of weight formats, and the sizes that matrices have in files. format_arrange.c brings
+ * them into memory, format_floats.c makes floats of them. */
 #include "kernels/format.h"
 #include "kernels/block.h"
+#include "kernels/tq.h"
 
 #include <string.h>
 
@@ -12,7 +14,7 @@ static const struct {
 	uint8_t element_bytes; /* of a float */
 	uint8_t tq_bits, affine_bits;
 	bool trellis;
-	/* Of a block: columns, bytes with the weights, and bytes of scales apart. */
+	/* A block: columns, bytes of its weights, and bytes of scales in a piece of their own. */
 	uint16_t cols, bytes, scale_bytes;
 } formats[FORMAT_COUNT] = {
 	[FORMAT_F32] = {"f32", .element_bytes = 4},
@@ -127,22 +129,35 @@ size_t format_packed_bytes(const struct shape *s)
 	return (size_t)s->rows * s->cols * formats[s->format].element_bytes;
 }
 
-/* Scales, or biases, of groups. */
-static size_t affine_norm_bytes(const struct shape *s)
+/* Canonical bytes of the scales, or of the biases. */
+static size_t format_affine_norm_bytes(const struct shape *s)
 {
-	return (size_t)s->rows * (s->cols / s->group) * tq_norm_bytes(s->norms);
+	return (size_t)s->rows * (s->cols / s->group) * format_norm_type_bytes(s->norms);
 }
 
 size_t format_norm_bytes(const struct shape *s)
 {
 	if (format_is_tq(s->format))
-		return s->rows * tq_groups(s->cols) * tq_norm_bytes(s->norms);
+		return s->rows * tq_groups(s->cols) * format_norm_type_bytes(s->norms);
 	if (formats[s->format].affine_bits)
-		return affine_norm_bytes(s);
+		return format_affine_norm_bytes(s);
 	return (size_t)s->rows * (s->cols / BLOCK) * formats[s->format].scale_bytes;
 }
 
 size_t format_bias_bytes(const struct shape *s)
 {
-	return formats[s->format].affine_bits ? affine_norm_bytes(s) : 0;
+	return formats[s->format].affine_bits ? format_affine_norm_bytes(s) : 0;
+}
+
+float format_norm_at(const void *norms, size_t i, enum norm_type type)
+{
+	uint16_t half;
+	float f;
+
+	if (type == NORM_F32) {
+		memcpy(&f, (const uint8_t *)norms + sizeof f * i, sizeof f);
+		return f;
+	}
+	memcpy(&half, (const uint8_t *)norms + sizeof half * i, sizeof half);
+	return type == NORM_F16 ? f16_to_f32(half) : bf16_to_f32(half);
 }

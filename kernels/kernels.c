@@ -1,6 +1,7 @@
 /* Which kernels this machine can run, and which of them to use. */
 #include "kernels/kernels.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 /* AVX2 includes that the system saves the wide registers. F16C is asked for by hand, since not
  * every compiler's __builtin_cpu_supports knows it. */
-static bool has_avx2(void)
+static bool kernels_have_avx2(void)
 {
 	unsigned int eax, ebx, ecx, edx;
 
@@ -18,62 +19,78 @@ static bool has_avx2(void)
 }
 
 /* Skylake-X and later. */
-static bool has_avx512(void)
+static bool kernels_have_avx512(void)
 {
-	return has_avx2() && __builtin_cpu_supports("avx512f") &&
+	return kernels_have_avx2() && __builtin_cpu_supports("avx512f") &&
 	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
 	       __builtin_cpu_supports("avx512dq");
 }
 
 /* Ice Lake, Zen 4 and later. */
-static bool has_avx512vnni(void)
+static bool kernels_have_avx512vnni(void)
 {
-	return has_avx512() && __builtin_cpu_supports("avx512vnni") &&
+	return kernels_have_avx512() && __builtin_cpu_supports("avx512vnni") &&
 	       __builtin_cpu_supports("avx512vbmi");
 }
 
 /* Each set of instructions includes those before it. */
-static const struct kernels *const lists[][5] = {
+static const struct kernels *const kernels_lists[][5] = {
 	{&kernels_scalar},
 	{&kernels_scalar, &kernels_avx2},
 	{&kernels_scalar, &kernels_avx2, &kernels_avx512},
 	{&kernels_scalar, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni},
 };
 
-const struct kernels *const *kernels_available(void)
+static int kernels_list(void)
 {
-	return lists[has_avx512vnni() ? 3 : has_avx512() ? 2 : has_avx2() ? 1 : 0];
+	return kernels_have_avx512vnni() ? 3 : kernels_have_avx512() ? 2 : kernels_have_avx2();
 }
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
-const struct kernels *const *kernels_available(void)
-{
-	static const struct kernels *const lists[][4] = {
-		{&kernels_scalar, &kernels_neon},
-		{&kernels_scalar, &kernels_neon, &kernels_neondot},
-	};
+static const struct kernels *const kernels_lists[][4] = {
+	{&kernels_scalar, &kernels_neon},
+	{&kernels_scalar, &kernels_neon, &kernels_neondot},
+};
 
-	return lists[getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? 1 : 0];
+static int kernels_list(void)
+{
+	return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? 1 : 0;
 }
 #else
-const struct kernels *const *kernels_available(void)
-{
-	static const struct kernels *const list[] = {&kernels_scalar, NULL};
+static const struct kernels *const kernels_lists[][2] = {{&kernels_scalar}};
 
-	return list;
+static int kernels_list(void)
+{
+	return 0;
 }
 #endif
 
+const struct kernels *const *kernels_available(void)
+{
+	static atomic_int known; /* 1 + the list's index: cpuid is slow in virtual machines */
+
+	if (!known)
+		known = 1 + kernels_list();
+	return kernels_lists[known - 1];
+}
+
+const struct kernels *kernels_fastest(void)
+{
+	const struct kernels *const *available = kernels_available();
+
+	while (available[1])
+		available++;
+	return *available;
+}
+
 const struct kernels *kernels_best(void)
 {
-	const struct kernels *const *available = kernels_available(), *best = NULL;
+	const struct kernels *const *available = kernels_available();
 	const char *wanted = getenv("MOEFS_KERNELS");
 
-	for (; *available; available++) {
-		best = *available;
-		if (wanted && strcmp(wanted, best->name) == 0)
-			break;
-	}
-	return best;
+	for (; wanted && *available; available++)
+		if (strcmp(wanted, (*available)->name) == 0)
+			return *available;
+	return kernels_fastest();
 }

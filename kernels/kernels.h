@@ -15,7 +15,7 @@
  *         y = fmaf((float)I, s · a, y), and then, if the format has offsets,
  *         y = fmaf(m, a · (float)S, y),
  *     s and m the weights' scale and offset, a the input's scale, S the sum of its q;
- *   - one exp for vector bodies and tails: exp_f32() of exp.h, operation by operation;
+ *   - one exp for vector bodies and tails: scalar_exp() of scalar.h, operation by operation;
  *   - a result for one token never depends on which other tokens are computed with it.
  *
  * Arrays are row-major; `n`, `k`, `rows` count elements. Pointers may be unaligned unless said.
@@ -25,7 +25,7 @@
 
 #include "kernels/delta.h"
 #include "kernels/format.h"
-#include "kernels/tc.h"
+#include "kernels/tq.h"
 
 enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
 enum kv_type { KV_F32, KV_F16 };
@@ -45,14 +45,6 @@ struct input {
 		const int16_t *sum; /* [tokens][k / 16]: of so many of q */
 	} block;
 };
-
-/* Where tq_prepare puts column i of a group: in each slab of 32 first column 0 of each unit, then
- * column 1 of each … column 7. What lies in the same bits of a plane's four bytes of a row so meets
- * four inputs that lie together. */
-static inline size_t tq_input_place(size_t i)
-{
-	return i / TQ_SLAB * TQ_SLAB + i % TQ_UNIT * SLAB_UNITS + i % TQ_SLAB / TQ_UNIT;
-}
 
 /* One token's look back at positions 0 … length-1 for the query heads that share one key-value head
  * (grouped-query attention). Block b holds positions 64b … 64b+63; in each block, at the given
@@ -171,6 +163,9 @@ struct kernels {
 	 * One token goes through whole rows as they lie in memory: threads that share heads rather
 	 * than columns are faster. */
 	void (*delta_steps)(const struct delta *d, uint32_t col0, uint32_t col1);
+
+	/* Brings blocks into memory, for format_arrange (block_layout.h). */
+	const struct arrange_blocks *arrange;
 };
 
 extern const struct kernels kernels_scalar;
@@ -182,6 +177,7 @@ extern const struct kernels kernels_neondot;	/* and the dot product instructions
 
 /* Every table that this machine can run, scalar first, NULL-terminated; the last is the fastest. */
 const struct kernels *const *kernels_available(void);
+const struct kernels *kernels_fastest(void);
 /* The fastest table, or the one named by the environment variable MOEFS_KERNELS (for comparisons).
  */
 const struct kernels *kernels_best(void);

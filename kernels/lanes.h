@@ -25,7 +25,7 @@
  *     lanes_dot(sum[DOT_REGISTERS])    the tree of kernels.h: lane l += lane l + 8, + 4, + 2, + 1
  *     lanes_ints, lanes_ints_all(n), lanes_ints_sub(a, b)    whole numbers of 32 bits
  *     lanes_ints_of_bits(v), lanes_ints_half(n)    a float's bits; n >> 1
- *     lanes_power_of_two(n)            exp_power_of_two of exp.h
+ *     lanes_power_of_two(n)            scalar_power_of_two of scalar.h
  */
 #ifndef MOEFS_KERNELS_LANES_H
 #define MOEFS_KERNELS_LANES_H
@@ -38,7 +38,7 @@
 #define CASES_TO_8(CASE) CASES_TO_6(CASE) CASE(7) CASE(8)
 #define CASES_TO_12(CASE) CASES_TO_8(CASE) CASE(9) CASE(10) CASE(11) CASE(12)
 
-/* exp_f32 of exp.h, operation by operation. */
+/* scalar_exp of scalar.h, operation by operation. */
 ALWAYS_INLINE lanes lanes_exp(lanes x)
 {
 	const lanes round = lanes_all(EXP_ROUND), one = lanes_all(1);

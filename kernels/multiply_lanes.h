@@ -15,7 +15,7 @@
 #ifndef MOEFS_KERNELS_MULTIPLY_LANES_H
 #define MOEFS_KERNELS_MULTIPLY_LANES_H
 
-#include "kernels/look_ahead.h"
+#include "kernels/prefetch.h"
 
 /* Elements i … i + LANES - 1 of a stored row; if fewer are left, zeros behind them. */
 typedef lanes multiply_load_fn(const uint8_t *row, size_t i, size_t left);
@@ -111,7 +111,7 @@ ALWAYS_INLINE void multiply_dots(const struct multiply_block *b, size_t rows, si
 				sum[r][t][d] = lanes_all(0);
 	}
 	for (; ahead && i + line <= b->k; i += line) {
-		look_ahead(next + i * b->element_bytes * rows, rows * CACHE_LINE);
+		prefetch_lines(next + i * b->element_bytes * rows, rows * CACHE_LINE);
 		for (size_t part = 0; part < line; part += STEP)
 			multiply_step(sum, row, b->x, i + part, STEP, rows, tokens, load);
 	}

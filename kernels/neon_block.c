@@ -8,8 +8,8 @@
 
 #include "kernels/neon_block.h"
 
-ALWAYS_INLINE void dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from, const int8_t *q,
-		       size_t count, int most, size_t joint)
+ALWAYS_INLINE void neon_block_dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from,
+				  const int8_t *q, size_t count, int most, size_t joint)
 {
 	(void)most;
 	for (size_t j = 0; j < joint; j++) {
@@ -29,12 +29,13 @@ ALWAYS_INLINE void dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from, 
 	}
 }
 
+#define block_dot neon_block_dot
 #include "kernels/block_lanes.h"
 
 /* ---- inputs ---- */
 
 /* 16 floats, divided and rounded. */
-ALWAYS_INLINE int8x16_t to_bytes(const float *x, float32x4_t divisor)
+ALWAYS_INLINE int8x16_t neon_to_bytes(const float *x, float32x4_t divisor)
 {
 	int16x4_t part[4];
 
@@ -62,8 +63,8 @@ void neon_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 		for (size_t h = 0; h < HALVES; h++, q += HALF_BLOCK, sum++) {
 			int8x16_t bytes = vdupq_n_s8(0);
 			if (finite)
-				bytes = to_bytes(x + h * HALF_BLOCK,
-						 vdupq_n_f32(max == 0 ? 1 : max));
+				bytes = neon_to_bytes(x + h * HALF_BLOCK,
+						      vdupq_n_f32(max == 0 ? 1 : max));
 			vst1q_s8(q, bytes);
 			*sum = vaddlvq_s8(bytes);
 		}

@@ -4,7 +4,7 @@
 #if defined(__aarch64__)
 
 #include "kernels/neon_lanes.h"
-#include "kernels/tq_tables.h"
+#include "kernels/tq.h"
 
 enum { ROTATE_REGISTERS = TQ_GROUP / LANES };
 typedef uint32x4_t rotate_index;

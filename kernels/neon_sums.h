@@ -11,7 +11,8 @@ enum { SUM_PARTS = 2 }; /* rows 0 and 1, rows 2 and 3 */
 
 #include "kernels/neon_tq.h"
 
-ALWAYS_INLINE struct sums add_products(struct sums sums, struct codes codes, int8x8_t q)
+ALWAYS_INLINE struct neon_sums neon_add_products(struct neon_sums sums, struct neon_codes codes,
+						 int8x8_t q)
 {
 	const int32x2_t words = vreinterpret_s32_s8(q);
 	const int8x16_t even = vreinterpretq_s8_s32(vdupq_lane_s32(words, 0));
@@ -21,12 +22,12 @@ ALWAYS_INLINE struct sums add_products(struct sums sums, struct codes codes, int
 
 	low = vmlal_s8(low, vget_low_s8(codes.odd), vget_low_s8(odd));
 	high = vmlal_high_s8(high, codes.odd, odd);
-	return (struct sums){
+	return (struct neon_sums){
 		{vpadalq_s16(sums.part[0], low), vpadalq_s16(sums.part[1], high)},
 	};
 }
 
-ALWAYS_INLINE int32x4_t total(struct sums sums)
+ALWAYS_INLINE int32x4_t neon_total(struct neon_sums sums)
 {
 	return vpaddq_s32(sums.part[0], sums.part[1]);
 }

@@ -5,8 +5,8 @@
 
 #include "kernels/neon_block.h"
 
-ALWAYS_INLINE void dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from, const int8_t *q,
-		       size_t count, int most, size_t joint)
+ALWAYS_INLINE void neon_block_dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from,
+				  const int8_t *q, size_t count, int most, size_t joint)
 {
 	(void)most;
 	for (size_t k = 0; k < count; k += 2) {
@@ -21,6 +21,7 @@ ALWAYS_INLINE void dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from, 
 	}
 }
 
+#define block_dot neon_block_dot
 #include "kernels/block_lanes.h"
 
 #endif

@@ -5,11 +5,9 @@
  * scalar_multiply.c, attention in scalar_attention.c.
  */
 #include "kernels/scalar.h"
-#include "kernels/block_formats.h"
-#include "kernels/exp.h"
+#include "kernels/block_layout.h"
+#include "kernels/prefetch.h"
 #include "kernels/tc.h"
-#include "kernels/tq.h"
-#include "kernels/vector.h"
 #include "kernels/watch.h"
 
 #include <math.h>
@@ -20,7 +18,7 @@ static void scalar_rmsnorm(float *y, const float *x, const float *w, uint32_t n,
 
 	for (uint32_t i = 0; i < n; i++)
 		lane[i % DOT_LANES] = fmaf(x[i], x[i], lane[i % DOT_LANES]);
-	const float mean = sum_lanes(lane) / (float)n;
+	const float mean = scalar_sum_lanes(lane) / (float)n;
 	const float scale = 1 / sqrtf(mean + eps);
 	for (uint32_t i = 0; i < n; i++)
 		y[i] = x[i] * scale * w[i];
@@ -38,7 +36,7 @@ static void scalar_rope(float *x, const float *cos, const float *sin, uint32_t h
 static void scalar_silu_mul(float *gate, const float *up, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		gate[i] = gate[i] / (1 + exp_f32(-gate[i])) * up[i];
+		gate[i] = gate[i] / (1 + scalar_exp(-gate[i])) * up[i];
 }
 
 static void scalar_softmax(float *x, size_t n)
@@ -48,10 +46,10 @@ static void scalar_softmax(float *x, size_t n)
 	for (size_t i = 0; i < n; i++)
 		max = x[i] > max ? x[i] : max;
 	for (size_t i = 0; i < n; i++) {
-		x[i] = exp_f32(x[i] - max);
+		x[i] = scalar_exp(x[i] - max);
 		lane[i % DOT_LANES] += x[i];
 	}
-	const float sum = sum_lanes(lane);
+	const float sum = scalar_sum_lanes(lane);
 	for (size_t i = 0; i < n; i++)
 		x[i] /= sum;
 }
@@ -74,7 +72,7 @@ static void scalar_gelu_mul(float *gate, const float *up, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		const float x = gate[i], u = x * fmaf(GELU_CUBE, x * x, GELU_LINE);
-		gate[i] = x / (1 + exp_f32(u)) * up[i];
+		gate[i] = x / (1 + scalar_exp(u)) * up[i];
 	}
 }
 
@@ -84,7 +82,7 @@ static void scalar_swiglu_clamped(float *gate, const float *up, size_t n, float 
 		const float g = gate[i] > limit ? limit : gate[i];
 		float u = up[i] > limit ? limit : up[i];
 		u = u < -limit ? -limit : u;
-		gate[i] = (u + 1) * (g / (1 + exp_f32(g * -alpha)));
+		gate[i] = (u + 1) * (g / (1 + scalar_exp(g * -alpha)));
 	}
 }
 
@@ -92,13 +90,13 @@ static void scalar_softcap(float *x, size_t n, float cap)
 {
 	const float twice = 2 / cap;
 	for (size_t i = 0; i < n; i++)
-		x[i] = cap * (1 - 2 / (1 + exp_f32(x[i] * twice)));
+		x[i] = cap * (1 - 2 / (1 + scalar_exp(x[i] * twice)));
 }
 
 static void scalar_sigmoid_mul(float *y, const float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		y[i] *= 1 / (1 + exp_f32(-x[i]));
+		y[i] *= 1 / (1 + scalar_exp(-x[i]));
 }
 
 static void scalar_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
@@ -108,7 +106,7 @@ static void scalar_conv_silu(float *y, const float *w, const float *const *taps,
 		float sum = 0;
 		for (size_t i = 0; i < width; i++)
 			sum = fmaf(w[i * channels + c], taps[i][c], sum);
-		y[c] = sum / (1 + exp_f32(-sum));
+		y[c] = sum / (1 + scalar_exp(-sum));
 	}
 }
 
@@ -118,7 +116,7 @@ static void scalar_l2norm(float *y, const float *x, uint32_t n, float eps, float
 
 	for (uint32_t i = 0; i < n; i++)
 		lane[i % DOT_LANES] = fmaf(x[i], x[i], lane[i % DOT_LANES]);
-	const float factor = vector_l2norm_factor(sum_lanes(lane), eps, scale);
+	const float factor = scalar_l2norm_factor(scalar_sum_lanes(lane), eps, scale);
 	for (uint32_t i = 0; i < n; i++)
 		y[i] = x[i] * factor;
 }
@@ -158,6 +156,61 @@ static void scalar_delta_steps(const struct delta *d, uint32_t col0, uint32_t co
 	}
 }
 
+/* ---- blocks into memory: four rows at a time, in the vectors of plain C ---- */
+
+enum { LANES = 4 };
+typedef uint32_t arrange_words __attribute__((vector_size(16)));
+
+ALWAYS_INLINE void arrange_load_words(arrange_words *to, const uint8_t *at, size_t stride,
+				      size_t words)
+{
+	for (size_t i = 0; i < words; i++) {
+		uint32_t word[LANES];
+		for (size_t r = 0; r < LANES; r++)
+			memcpy(&word[r], at + r * stride + 4 * i, sizeof word[r]);
+		memcpy(&to[i], word, sizeof to[i]);
+	}
+}
+
+ALWAYS_INLINE void arrange_load_four(arrange_words to[4], const uint8_t *at, size_t stride)
+{
+	arrange_load_words(to, at, stride, 4);
+}
+
+ALWAYS_INLINE void arrange_load_two(arrange_words to[2], const uint8_t *at, size_t stride)
+{
+	arrange_load_words(to, at, stride, 2);
+}
+
+/* Bytes 2k, 2k + 8, 2k + 1, 2k + 9. */
+ALWAYS_INLINE void arrange_load_mixed(arrange_words to[4], const uint8_t *at, size_t stride)
+{
+	arrange_words in[4];
+
+	arrange_load_four(in, at, stride);
+	for (uint32_t k = 0; k < 4; k++) {
+		const arrange_words c = in[k / 2] >> k % 2 * 16, d = in[k / 2 + 2] >> k % 2 * 16;
+		to[k] = (c & 0xff) | (c & 0xff00) << 8 | (d & 0xff) << 8 | (d & 0xff00) << 16;
+	}
+}
+
+ALWAYS_INLINE void arrange_put_halves(uint8_t *to, arrange_words v)
+{
+	for (size_t r = 0; r < LANES; r++) {
+		const uint16_t half = (uint16_t)v[r];
+		memcpy(to + r * sizeof half, &half, sizeof half);
+	}
+}
+
+ALWAYS_INLINE void arrange_put_bytes(uint8_t *to, size_t step, arrange_words v)
+{
+	for (size_t r = 0; r < LANES; r++)
+		for (size_t j = 0; j < 4; j++)
+			to[j * step + r] = (uint8_t)(v[r] >> 8 * j);
+}
+
+#include "kernels/arrange_lanes.h"
+
 /* ---- the table ---- */
 
 const struct kernels kernels_scalar = {
@@ -196,4 +249,5 @@ const struct kernels kernels_scalar = {
 	.conv_silu = scalar_conv_silu,
 	.l2norm = scalar_l2norm,
 	.delta_steps = scalar_delta_steps,
+	.arrange = &arrange_blocks,
 };

@@ -1,15 +1,93 @@
-/* What the files of the scalar table share; within kernels/ only. Semantics are in kernels.h. */
+/* What the scalar table computes with and every vector table repeats, operation by operation: one
+ * exponential, the factor of l2norm, the constants of gelu; and what the files of the scalar table
+ * share. Within kernels/ only. Semantics are in kernels.h. */
 #ifndef MOEFS_KERNELS_SCALAR_H
 #define MOEFS_KERNELS_SCALAR_H
 
 #include "kernels/kernels.h"
 
+#include <math.h>
+#include <stdint.h>
 #include <string.h>
+
+/* ---- the exponential ----
+ *
+ * exp(x) = 2^n · exp(r): n = x / ln 2 rounded to an integer, r = x - n · ln 2 in |r| <= ln 2 / 2,
+ * with ln 2 in two parts so that n · EXP_LN2_HIGH is exact (Cody and Waite 1980). exp(r) = 1 + r +
+ * r² q(r), q the polynomial of degree 4 with the smallest largest relative error (3.1e-9, Remez;
+ * far below f32's 6e-8). The result is within 1 unit in the last place, also where it is subnormal.
+ * Limits: exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
+ *
+ * A vector version must use these constants and the operations of scalar_exp, one by one.
+ */
+#define EXP_LOW (-104.0F) /* exp of less rounds to 0 */
+#define EXP_HIGH 89.0F	  /* exp of more overflows */
+#define EXP_LOG2E 0x1.715476p+0F
+#define EXP_LN2_HIGH 0x1.63p-1F
+#define EXP_LN2_LOW (-0x1.bd0106p-13F)
+/* 1.5 · 2^23: adding it rounds to an integer, which the low bits of the sum then hold. */
+#define EXP_ROUND 0x1.8p+23F
+#define EXP_ROUND_BITS 0x4b400000U
+#define EXP_C2 0x1.fffffcp-2F
+#define EXP_C3 0x1.555492p-3F
+#define EXP_C4 0x1.5558fp-5F
+#define EXP_C5 0x1.1239d6p-7F
+#define EXP_C6 0x1.6a247cp-10F
+
+/* 2^n for n in the range of normal numbers; of other n (from a NaN) some float, never a trap. */
+static inline float scalar_power_of_two(int32_t n)
+{
+	const uint32_t bits = ((uint32_t)n + 127) << 23;
+	float f;
+	memcpy(&f, &bits, sizeof f);
+	return f;
+}
+
+static inline float scalar_exp(float x)
+{
+	x = EXP_LOW > x ? EXP_LOW : x; /* comparisons with NaN are false and keep it */
+	x = EXP_HIGH < x ? EXP_HIGH : x;
+
+	const float shifted = fmaf(x, EXP_LOG2E, EXP_ROUND);
+	const float rounded = shifted - EXP_ROUND;
+	uint32_t bits;
+	memcpy(&bits, &shifted, sizeof bits);
+	const int32_t n = (int32_t)(bits - EXP_ROUND_BITS);
+
+	float r = fmaf(rounded, -EXP_LN2_HIGH, x);
+	r = fmaf(rounded, -EXP_LN2_LOW, r);
+	float p = EXP_C6;
+	p = fmaf(p, r, EXP_C5);
+	p = fmaf(p, r, EXP_C4);
+	p = fmaf(p, r, EXP_C3);
+	p = fmaf(p, r, EXP_C2);
+	p = fmaf(p, r, 1);
+	p = fmaf(p, r, 1);
+
+	/* In two steps, since 2^n alone may be out of range: the first is exact, the second rounds
+	 * once. */
+	const int32_t half = n >> 1;
+	return p * scalar_power_of_two(half) * scalar_power_of_two(n - half);
+}
+
+/* ---- activations and norms ---- */
+
+#define GELU_LINE (-1.5957691216057308F)  /* -2 √(2/π) */
+#define GELU_CUBE (-0.07135481627159623F) /* the same times .044715 */
+
+/* The factor of l2norm. Without the NaN, an infinite sum of squares would turn all finite elements
+ * into zeros. */
+static inline float scalar_l2norm_factor(float squares, float eps, float scale)
+{
+	return isinf(squares) ? NAN : scale / sqrtf(squares + eps);
+}
+
+/* ---- sums in dot order, magnitudes ---- */
 
 enum { DOT_LANES = 16 };
 
 /* The tree that ends every sum in dot order: + 8, + 4, + 2, + 1. Destroys the lanes. */
-static inline float sum_lanes(float lane[DOT_LANES])
+static inline float scalar_sum_lanes(float lane[DOT_LANES])
 {
 	for (size_t step = DOT_LANES / 2; step > 0; step /= 2)
 		for (size_t l = 0; l < step; l++)
@@ -20,7 +98,7 @@ static inline float sum_lanes(float lane[DOT_LANES])
 /* The largest magnitude, compared as integers: the order of finite floats, with infinities and then
  * NaNs above them, so that a group
  * with one of those is noticed. */
-static inline float largest_magnitude(const float *y, size_t n)
+static inline float scalar_largest_magnitude(const float *y, size_t n)
 {
 	uint32_t largest = 0;
 	float f;

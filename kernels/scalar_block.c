@@ -9,7 +9,8 @@
 
 /* What column i of a block is a multiple of the scale by. Byte j of word k of a row's plane has
  * bits of column 4k + j. */
-static int code_at(const struct block_layout *l, const uint8_t *block, size_t row, size_t i)
+static int scalar_block_code(const struct block_layout *l, const uint8_t *block, size_t row,
+			     size_t i)
 {
 	const size_t k = i / 4;
 	const uint8_t *plane = block + row * 4 + i % 4;
@@ -33,54 +34,54 @@ static int code_at(const struct block_layout *l, const uint8_t *block, size_t ro
 	return l->values ? l->values[code] : code - l->zero;
 }
 
-struct scales {
+struct scalar_scales {
 	float scale, offset;
 };
 
 /* Those of columns 16 · half … of a tile, for one row. `at` are the tile's scales. */
-static struct scales scales_at(const struct block_layout *l, const struct shape *s,
-			       const uint8_t *at, size_t row, size_t half)
+static struct scalar_scales scalar_block_scales(const struct block_layout *l, const struct shape *s,
+						const uint8_t *at, size_t row, size_t half)
 {
 	const enum norm_type norms = layout_norms(l, s);
 	const size_t norm_bytes = layout_norm_bytes(l, s), floats = layout_floats(l);
 	const uint8_t *byte = at + floats * TILE_ROWS * norm_bytes + row;
-	const float d = floats > 0 ? norm_at(at, row, norms) : 0,
-		    m = floats > 1 ? norm_at(at + TILE_ROWS * norm_bytes, row, norms) : 0;
+	const float d = floats > 0 ? format_norm_at(at, row, norms) : 0,
+		    m = floats > 1 ? format_norm_at(at + TILE_ROWS * norm_bytes, row, norms) : 0;
 	const size_t b = l->by_16 ? half : half / HALVES;
 	uint8_t of_k[12];
 
 	switch (l->scales) {
 	case SCALES_POWER:
-		return (struct scales){e8m0_half(*byte), 0};
+		return (struct scalar_scales){block_e8m0_half(*byte), 0};
 	case SCALES_SIGNED:
-		return (struct scales){d * (float)(int8_t)byte[b * TILE_ROWS], 0};
+		return (struct scalar_scales){d * (float)(int8_t)byte[b * TILE_ROWS], 0};
 	case SCALES_NIBBLES:
-		return (struct scales){d * (float)(byte[b * TILE_ROWS] & 15),
-				       -(m * (float)(byte[b * TILE_ROWS] >> 4))};
+		return (struct scalar_scales){d * (float)(byte[b * TILE_ROWS] & 15),
+					      -(m * (float)(byte[b * TILE_ROWS] >> 4))};
 	case SCALES_K:
 		for (size_t i = 0; i < sizeof of_k; i++)
 			of_k[i] = byte[i * TILE_ROWS];
-		return (struct scales){d * (float)k_scale(of_k, b),
-				       -(m * (float)k_offset(of_k, b))};
+		return (struct scalar_scales){d * (float)block_k_scale(of_k, b),
+					      -(m * (float)block_k_offset(of_k, b))};
 	default:
-		return (struct scales){d, m};
+		return (struct scalar_scales){d, m};
 	}
 }
 
 /* y and the products of one tile; q, a and sum are the input's from its first column on. */
-static float add_tile(float y, const struct block_layout *l, const struct shape *s,
-		      const uint8_t *tile, size_t row, struct block_input x)
+static float scalar_block_add_tile(float y, const struct block_layout *l, const struct shape *s,
+				   const uint8_t *tile, size_t row, struct block_input x)
 {
 	const size_t width = l->by_16 ? HALF_BLOCK : BLOCK, cols = layout_blocks(l, s) * BLOCK;
 
 	for (size_t i = 0; i < cols; i += width) {
 		const uint8_t *block = tile + i / BLOCK * layout_block_bytes(l);
-		const struct scales w =
-			scales_at(l, s, tile + layout_scales_at(l, s), row, i / HALF_BLOCK);
+		const struct scalar_scales w = scalar_block_scales(
+			l, s, tile + layout_scales_at(l, s), row, i / HALF_BLOCK);
 		const float a = x.scale[i / BLOCK];
 		int32_t dot = 0, sum = 0;
 		for (size_t j = 0; j < width; j++)
-			dot += code_at(l, block, row, i % BLOCK + j) * x.q[i + j];
+			dot += scalar_block_code(l, block, row, i % BLOCK + j) * x.q[i + j];
 		for (size_t h = 0; h < width / HALF_BLOCK; h++)
 			sum += x.sum[i / HALF_BLOCK + h];
 		y = fmaf((float)dot, w.scale * a, y);
@@ -90,14 +91,14 @@ static float add_tile(float y, const struct block_layout *l, const struct shape 
 	return y;
 }
 
-static float multiply_row(const struct block_layout *l, const struct shape *s, const uint8_t *rows,
-			  size_t row, struct block_input x)
+static float scalar_block_row(const struct block_layout *l, const struct shape *s,
+			      const uint8_t *rows, size_t row, struct block_input x)
 {
 	const size_t cols = layout_blocks(l, s) * BLOCK;
 	float y = 0;
 
 	for (size_t i = 0; i < s->cols; i += cols) {
-		y = add_tile(y, l, s, rows, row, x);
+		y = scalar_block_add_tile(y, l, s, rows, row, x);
 		rows += layout_tile_bytes(l, s);
 		x.q += cols;
 		x.scale += cols / BLOCK;
@@ -119,7 +120,7 @@ void scalar_multiply_blocks(float *y, size_t ldy, const struct matrix *w, uint32
 					       x->block.scale + token * (x->k / BLOCK),
 					       x->block.sum + token * (x->k / HALF_BLOCK)};
 		for (uint32_t r = row0; r < row1; r++)
-			y[t * ldy + r] = multiply_row(
+			y[t * ldy + r] = scalar_block_row(
 				l, &w->shape, (const uint8_t *)w->data + r / TILE_ROWS * rows_bytes,
 				r % TILE_ROWS, xt);
 	}
@@ -128,7 +129,7 @@ void scalar_multiply_blocks(float *y, size_t ldy, const struct matrix *w, uint32
 void scalar_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k)
 {
 	for (size_t b = 0; b < k / BLOCK; b++, x += BLOCK, q += BLOCK) {
-		const float max = largest_magnitude(x, BLOCK);
+		const float max = scalar_largest_magnitude(x, BLOCK);
 		const float divisor = max == 0 ? 1 : max;
 		scale[b] = isfinite(max) ? max / 127 : NAN;
 		sum[HALVES * b] = sum[HALVES * b + 1] = 0;

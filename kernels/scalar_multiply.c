@@ -4,51 +4,51 @@
  */
 #include "kernels/scalar.h"
 #include "kernels/tq_product.h"
-#include "kernels/tq_tables.h"
+#include "kernels/tq.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- floats ---- */
 
-typedef float load_fn(const uint8_t *row, size_t i); /* element i of a stored row */
+typedef float scalar_load_fn(const uint8_t *row, size_t i); /* element i of a stored row */
 
-static float load_f32(const uint8_t *row, size_t i)
+static float scalar_load_f32(const uint8_t *row, size_t i)
 {
 	float f;
 	memcpy(&f, row + sizeof f * i, sizeof f);
 	return f;
 }
 
-static uint16_t load_u16(const uint8_t *row, size_t i)
+static uint16_t scalar_load_u16(const uint8_t *row, size_t i)
 {
 	uint16_t u;
 	memcpy(&u, row + sizeof u * i, sizeof u);
 	return u;
 }
 
-static float load_f16(const uint8_t *row, size_t i)
+static float scalar_load_f16(const uint8_t *row, size_t i)
 {
-	return f16_to_f32(load_u16(row, i));
+	return f16_to_f32(scalar_load_u16(row, i));
 }
 
-static float load_bf16(const uint8_t *row, size_t i)
+static float scalar_load_bf16(const uint8_t *row, size_t i)
 {
-	return bf16_to_f32(load_u16(row, i));
+	return bf16_to_f32(scalar_load_u16(row, i));
 }
 
-static float dot(const uint8_t *row, const float *x, uint32_t k, load_fn *load)
+static float dot(const uint8_t *row, const float *x, uint32_t k, scalar_load_fn *load)
 {
 	float lane[DOT_LANES] = {0};
 
 	for (uint32_t i = 0; i < k; i++)
 		lane[i % DOT_LANES] = fmaf(load(row, i), x[i], lane[i % DOT_LANES]);
-	return sum_lanes(lane);
+	return scalar_sum_lanes(lane);
 }
 
-static void multiply_floats(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			    uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n,
-			    load_fn *load, size_t element_bytes)
+static void scalar_multiply_floats(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+				   uint32_t row1, const struct input *x, const uint32_t *tokens,
+				   size_t n, scalar_load_fn *load, size_t element_bytes)
 {
 	const uint8_t *data = w->data;
 
@@ -63,26 +63,27 @@ static void multiply_floats(float *y, size_t ldy, const struct matrix *w, uint32
 void scalar_multiply_f32(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load_f32, 4);
+	scalar_multiply_floats(y, ldy, w, row0, row1, x, tokens, n, scalar_load_f32, 4);
 }
 
 void scalar_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load_f16, 2);
+	scalar_multiply_floats(y, ldy, w, row0, row1, x, tokens, n, scalar_load_f16, 2);
 }
 
 void scalar_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load_bf16, 2);
+	scalar_multiply_floats(y, ldy, w, row0, row1, x, tokens, n, scalar_load_bf16, 2);
 }
 
 /* ---- TQ and TC ---- */
 
 /* The packed bytes of a group in one row; `tile` is its first slab and `lane` the row's place in
  * it. Those of a unit lie in as many planes. */
-static void packed_group(uint8_t *packed, const uint8_t *tile, uint32_t lane, uint32_t bits)
+static void scalar_tq_packed_group(uint8_t *packed, const uint8_t *tile, uint32_t lane,
+				   uint32_t bits)
 {
 	for (uint32_t unit = 0; unit < TQ_GROUP / TQ_UNIT; unit++) {
 		const uint8_t *byte = tile + unit / SLAB_UNITS * tq_slab_bytes(bits) +
@@ -92,7 +93,7 @@ static void packed_group(uint8_t *packed, const uint8_t *tile, uint32_t lane, ui
 	}
 }
 
-static void integers_of(int8_t integer[TQ_GROUP], const uint8_t *packed, enum format format)
+static void scalar_tq_integers(int8_t integer[TQ_GROUP], const uint8_t *packed, enum format format)
 {
 	const uint32_t bits = format_tq_bits(format);
 	uint8_t index[TQ_GROUP];
@@ -108,21 +109,22 @@ static void integers_of(int8_t integer[TQ_GROUP], const uint8_t *packed, enum fo
 
 /* Σ integer · q over one group of one row. Less than 2^24 in magnitude, so exact in int32 and in
  * f32. */
-static int32_t group_dot(const uint8_t *tile, uint32_t lane, enum format format,
-			 const int8_t q[TQ_GROUP])
+static int32_t scalar_tq_group_dot(const uint8_t *tile, uint32_t lane, enum format format,
+				   const int8_t q[TQ_GROUP])
 {
 	uint8_t packed[TQ_GROUP / 8 * 4];
 	int8_t integer[TQ_GROUP];
 	int32_t sum = 0;
 
-	packed_group(packed, tile, lane, format_tq_bits(format));
-	integers_of(integer, packed, format);
+	scalar_tq_packed_group(packed, tile, lane, format_tq_bits(format));
+	scalar_tq_integers(integer, packed, format);
 	for (size_t i = 0; i < TQ_GROUP; i++)
 		sum += integer[i] * q[tq_input_place(i)];
 	return sum;
 }
 
-static float row_product(const struct product *p, enum format format, uint32_t row, size_t token)
+static float scalar_tq_row(const struct tq_product *p, enum format format, uint32_t row,
+			   size_t token)
 {
 	const uint8_t *tile = p->w + row / TILE_ROWS * p->block_bytes;
 	const uint8_t *norms = tile + tq_slabs_bytes(format_tq_bits(format));
@@ -131,9 +133,10 @@ static float row_product(const struct product *p, enum format format, uint32_t r
 
 	for (size_t g = 0; g < p->groups; g++, tile += p->tile_bytes, norms += p->tile_bytes) {
 		const size_t at = token * p->groups + g;
-		const int32_t dot = group_dot(tile, lane, format, p->x->q + at * TQ_GROUP);
-		y = fmaf((float)dot, norm_at(norms, lane, p->norms) * (p->x->scale[at] * p->gain),
-			 y);
+		const int32_t dot =
+			scalar_tq_group_dot(tile, lane, format, p->x->q + at * TQ_GROUP);
+		y = fmaf((float)dot,
+			 format_norm_at(norms, lane, p->norms) * (p->x->scale[at] * p->gain), y);
 	}
 	return y;
 }
@@ -141,12 +144,12 @@ static float row_product(const struct product *p, enum format format, uint32_t r
 void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n)
 {
-	const struct product p = product_of(y, ldy, w, row0, row1, x);
+	const struct tq_product p = tq_product_of(y, ldy, w, row0, row1, x);
 
 	for (size_t t = 0; t < n; t++)
 		for (uint32_t r = 0; r < p.rows; r++)
 			p.y[t * ldy + r] =
-				row_product(&p, w->shape.format, r, tokens ? tokens[t] : t);
+				scalar_tq_row(&p, w->shape.format, r, tokens ? tokens[t] : t);
 }
 
 void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
@@ -156,7 +159,7 @@ void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 		tq_load_group(y, x + g * TQ_GROUP, k - g * TQ_GROUP);
 		tq_rotate(y);
 
-		const float max = largest_magnitude(y, TQ_GROUP);
+		const float max = scalar_largest_magnitude(y, TQ_GROUP);
 		if (!isfinite(max)) { /* keep the failure visible: every product becomes NaN */
 			memset(q + g * TQ_GROUP, 0, TQ_GROUP);
 			scale[g] = NAN;

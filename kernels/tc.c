@@ -12,8 +12,8 @@
  * beforehand, on the weights on both sides of that seam; then the best stream through it is
  * taken. The best of all rings would be better by less than half a hundredth.
  */
-#include "kernels/tc_tables.h"
-#include "kernels/tq_tables.h"
+#include "kernels/tc.h"
+#include "kernels/tq.h"
 
 #include <math.h>
 #include <string.h>
@@ -73,126 +73,126 @@ void tc_codes(int8_t code[TQ_GROUP], const uint8_t *packed, uint32_t bits)
 /* ---- which bytes a group gets ---- */
 
 /* The state's bits, and the symbol that was its newest. */
-static uint32_t state_bits(const struct tc_codebook *book)
+static uint32_t tc_state_bits(const struct tc_codebook *book)
 {
 	return book->window - book->bits;
 }
 
-static uint8_t newest_symbol(const struct tc_codebook *book, uint32_t state)
+static uint8_t tc_newest_symbol(const struct tc_codebook *book, uint32_t state)
 {
-	return (uint8_t)(state >> (state_bits(book) - book->bits));
+	return (uint8_t)(state >> (tc_state_bits(book) - book->bits));
 }
 
 /* The state before `state`, whose symbol `dropped` has since left. */
-static uint32_t state_before(const struct tc_codebook *book, uint32_t state, uint32_t dropped)
+static uint32_t tc_state_before(const struct tc_codebook *book, uint32_t state, uint32_t dropped)
 {
-	return (state << book->bits | dropped) & ((1U << state_bits(book)) - 1);
+	return (state << book->bits | dropped) & ((1U << tc_state_bits(book)) - 1);
 }
 
-static int16_t saturated(int32_t i)
+static int16_t tc_saturated(int32_t i)
 {
 	return (int16_t)(i > INT16_MAX ? INT16_MAX : i < INT16_MIN ? INT16_MIN : i);
 }
 
 /* a · b / 2^15, to the nearest, halves upwards. */
-static int32_t fraction(int32_t a, int32_t b)
+static int32_t tc_fraction(int32_t a, int32_t b)
 {
 	return (a * b + (1 << 14)) >> 15;
 }
 
 /* Costs of states before and after a weight x; dropped[s] is the symbol that left on the cheapest
  * way to s. */
-static void step(int16_t after[TC_STATES], uint8_t dropped[TC_STATES],
-		 const int16_t before[TC_STATES], int32_t x, const struct tc_codebook *book)
+static void tc_step(int16_t after[TC_STATES], uint8_t dropped[TC_STATES],
+		    const int16_t before[TC_STATES], int32_t x, const struct tc_codebook *book)
 {
 	int16_t through[TC_STATES];
 
-	for (uint32_t s = 0; s < 1U << state_bits(book); s++) {
+	for (uint32_t s = 0; s < 1U << tc_state_bits(book); s++) {
 		const int32_t distance = x - TC_ONE * book->before[s % TC_NIBBLE];
-		const int32_t cost = before[s] + fraction(distance, distance);
+		const int32_t cost = before[s] + tc_fraction(distance, distance);
 		through[s] = (int16_t)(cost < TC_THROUGH_MOST ? cost : TC_THROUGH_MOST);
 	}
-	for (uint32_t s = 0; s < 1U << state_bits(book); s++) {
+	for (uint32_t s = 0; s < 1U << tc_state_bits(book); s++) {
 		int32_t best = INT32_MAX;
 		for (uint32_t d = 0; d < 1U << book->bits; d++) {
-			const int32_t cost = through[state_before(book, s, d)] +
+			const int32_t cost = through[tc_state_before(book, s, d)] +
 					     tc_transition(book, s << book->bits | d);
 			if (cost < best) {
 				best = cost;
 				dropped[s] = (uint8_t)d;
 			}
 		}
-		const int8_t a = book->newest[s >> (state_bits(book) - 4)];
-		after[s] = saturated(best + fraction(x, tc_slope(a)));
+		const int8_t a = book->newest[s >> (tc_state_bits(book) - 4)];
+		after[s] = tc_saturated(best + tc_fraction(x, tc_slope(a)));
 	}
 }
 
-static void lower_costs(int16_t cost[TC_STATES], const struct tc_codebook *book)
+static void tc_lower_costs(int16_t cost[TC_STATES], const struct tc_codebook *book)
 {
 	int16_t least = INT16_MAX;
 
-	for (uint32_t s = 0; s < 1U << state_bits(book); s++)
+	for (uint32_t s = 0; s < 1U << tc_state_bits(book); s++)
 		least = cost[s] < least ? cost[s] : least;
-	least = saturated(least - TC_LEAST);
-	for (uint32_t s = 0; s < 1U << state_bits(book); s++)
-		cost[s] = saturated(cost[s] - least);
+	least = tc_saturated(least - TC_LEAST);
+	for (uint32_t s = 0; s < 1U << tc_state_bits(book); s++)
+		cost[s] = tc_saturated(cost[s] - least);
 }
 
 /* The trellis over some adjacent weights of the ring. */
-struct path {
+struct tc_path {
 	const struct tc_codebook *book;
 	int16_t cost[TC_STATES]; /* of the states after the last weight; of those before the first,
 				    to begin with */
 	uint8_t dropped[TQ_GROUP][TC_STATES];
 };
 
-static void follow(struct path *p, const int16_t *x, size_t first, size_t n)
+static void tc_follow(struct tc_path *p, const int16_t *x, size_t first, size_t n)
 {
 	int16_t after[TC_STATES] = {0};
 
 	for (size_t i = 0; i < n; i++) {
-		step(after, p->dropped[i], p->cost, x[(first + i) % TQ_GROUP], p->book);
+		tc_step(after, p->dropped[i], p->cost, x[(first + i) % TQ_GROUP], p->book);
 		memcpy(p->cost, after, sizeof after);
 		if (i % TC_LOWERED == TC_LOWERED - 1)
-			lower_costs(p->cost, p->book);
+			tc_lower_costs(p->cost, p->book);
 	}
 }
 
 /* Where the ring closes: the state between its last weight and its first. */
-static uint32_t seam_state(struct path *p, const int16_t x[TQ_GROUP])
+static uint32_t tc_seam_state(struct tc_path *p, const int16_t x[TQ_GROUP])
 {
 	uint32_t state = 0;
 
 	for (uint32_t s = 0; s < TC_STATES; s++)
 		p->cost[s] = TC_LEAST;
-	follow(p, x, TQ_GROUP - p->book->seam, 2 * p->book->seam);
-	for (uint32_t s = 1; s < 1U << state_bits(p->book); s++)
+	tc_follow(p, x, TQ_GROUP - p->book->seam, 2 * p->book->seam);
+	for (uint32_t s = 1; s < 1U << tc_state_bits(p->book); s++)
 		if (p->cost[s] < p->cost[state])
 			state = s;
 	for (size_t i = 2 * p->book->seam; i-- > p->book->seam;)
-		state = state_before(p->book, state, p->dropped[i][state]);
+		state = tc_state_before(p->book, state, p->dropped[i][state]);
 	return state;
 }
 
 /* Returns the factor. */
-static float encode_group(uint8_t symbol[TQ_GROUP], const int16_t x[TQ_GROUP],
-			  const struct tc_codebook *book)
+static float tc_encode_group(uint8_t symbol[TQ_GROUP], const int16_t x[TQ_GROUP],
+			     const struct tc_codebook *book)
 {
-	struct path p = {.book = book};
-	const uint32_t seam = seam_state(&p, x);
+	struct tc_path p = {.book = book};
+	const uint32_t seam = tc_seam_state(&p, x);
 	uint32_t state = seam;
 	int32_t with_target = 0, with_itself = 0;
 
 	for (uint32_t s = 0; s < TC_STATES; s++)
 		p.cost[s] = s == seam ? TC_LEAST : TC_FAR;
-	follow(&p, x, 0, TQ_GROUP);
+	tc_follow(&p, x, 0, TQ_GROUP);
 	for (size_t t = TQ_GROUP; t-- > 0;) {
 		const uint32_t dropped = p.dropped[t][state];
 		const int32_t code = tc_code(book, state << book->bits | dropped);
 		with_target += x[t] * code;
 		with_itself += code * code;
-		symbol[tc_column(t)] = newest_symbol(book, state);
-		state = state_before(book, state, dropped);
+		symbol[tc_column(t)] = tc_newest_symbol(book, state);
+		state = tc_state_before(book, state, dropped);
 	}
 	return tc_factor(with_target, with_itself);
 }
@@ -206,7 +206,7 @@ void tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, ui
 		int16_t x[TQ_GROUP];
 		for (size_t t = 0; t < TQ_GROUP; t++)
 			x[t] = tc_target(y[tc_column(t)], TC_ONE / book->gain);
-		factor[g] = encode_group(symbol, x, book);
+		factor[g] = tc_encode_group(symbol, x, book);
 		tq_pack(packed, symbol, bits);
 	}
 }

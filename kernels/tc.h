@@ -3,31 +3,35 @@
  *
  * A bit-shift trellis (Tseng et al., "QTIP: Quantization with Trellises and Incoherence
  * Processing", NeurIPS 2024): a group is a stream of 128 symbols of `bits` bits, and a weight
- * depends on the last `window` bits of it, not on its own symbol alone. What it is, is the sum of
- * two small tables, one looked up with the newest four bits of the window, one with the oldest
- * four, so that every instruction set decodes it with shuffles of 16 entries. The stream closes to
- * a ring: the first weights' windows begin in the last symbols, and a group stands by itself.
+ * depends on the last `window` bits of the stream, not on its own symbol alone. A weight's code is
+ * the sum of two entries of small tables, one looked up with the newest four bits of the window,
+ * one with the oldest four, so that every instruction set decodes it with shuffles of 16 entries.
+ * The stream closes to a ring: the first weights' windows begin in the last symbols, so a group is
+ * decoded without its neighbours.
  *
- * This file is the definition, in plain scalar code: what bytes mean, and which bytes a group gets.
+ * tc.c is the definition, in plain scalar code: what bytes mean, and which bytes a group gets. The
+ * second half of this file is within kernels/ only.
  */
 #ifndef MOEFS_KERNELS_TC_H
 #define MOEFS_KERNELS_TC_H
 
 #include "kernels/tq.h"
 
+#include <math.h>
+
 enum { TC_NIBBLE = 16, TC_CODE_MOST = 63, TC_BEFORE_MOST = 37 };
 
 struct tc_codebook {
 	uint32_t bits, window;
-	uint32_t seam; /* weights on either side of it that settle the state there */
+	uint32_t seam; /* weights on either side of the seam that settle the state there */
 	/* A weight's code is newest[a] + before[b], at most TC_CODE_MOST in magnitude: with 64
-	 * added two products with 8-bit inputs fit in 16 bits. */
+	 * added to the codes, the sum of two products with 8-bit inputs fits in 16 bits. */
 	int8_t newest[TC_NIBBLE], before[TC_NIBBLE];
 	float gain; /* code · gain has about variance 1/128 */
 };
 const struct tc_codebook *tc_codebook(uint32_t bits); /* 2, 3 or 4 */
 
-/* The window's oldest four bits were its newest so many positions before. */
+/* Positions after which a window's newest four bits are its oldest. */
 static inline uint32_t tc_back(uint32_t bits)
 {
 	return bits == 2 ? 2 : 1;
@@ -51,16 +55,113 @@ static inline size_t tc_column(size_t t)
 void tc_codes(int8_t code[TQ_GROUP], const uint8_t *packed, uint32_t bits);
 
 /* Encodes groups of rotated weights that are normalised to about 1: y is [groups][128] and finite,
- * packed receives groups · 16 · bits bytes, and factor[g] what codes · gain times it have the least
- * squared error with, near 1. The codes are those of the least squared error among the streams that
- * tc.c describes; numbers beyond 90 codes, about four standard deviations, count as that. Allocates
- * nothing and may be called from any thread; vector code takes up to 64 groups in the time of one.
- */
+ * packed receives groups · 16 · bits bytes, and factor[g], near 1, is the number with which factor
+ * · gain · code has the least squared error. The codes are those of the least squared error among
+ * the streams that tc.c describes; y beyond 90 codes (about four standard deviations) counts as 90.
+ * Allocates nothing and may be called from any thread; vector code takes up to 64 groups in the
+ * time of one. */
 void tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
 
-/* Quantises one row of `cols` floats as tq_quantise_row does, the norms being ‖x‖ · factor. False:
- * NaN, infinity or values above 1e18. Where rows are whole groups and lie together, several of them
- * may be given as one. */
+/* Quantises one row of `cols` floats as tq_quantise_row does, with the norms ‖x‖ · factor. False:
+ * NaN, infinity or values above 1e18. Adjacent rows of whole groups may be given as one row. */
 bool tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols, uint32_t bits);
+
+/* ---- the encoder's numbers, which tc.c and trellis_lanes.h share ----
+ *
+ * A path costs Σ 2 (x - code)², x the targets, in whole numbers of 16 bits that saturate. With a
+ * code a + b that is 2 (x - b)², which depends on the state that is left, 2 a (a + 2 b), which
+ * depends on the transition, and -4 x a, which depends on the state that is reached.
+ */
+
+enum {
+	TC_ONE = 256, /* the target of code 1 */
+	TC_MOST = (127 - TC_BEFORE_MOST) *
+		  TC_ONE,	 /* the largest target; minus any `before` it fits in 16 bits */
+	TC_STATES = 64,		 /* at most */
+	TC_WINDOW_MOST = 8,	 /* bits */
+	TC_LEAST = -20000,	 /* the first cost of the cheapest path: leaves room below for the
+				    terms that are negative, and above for paths that cost 26000
+				    more */
+	TC_FAR = 10000,		 /* the first cost of a state that a path may not begin with */
+	TC_THROUGH_MOST = 26000, /* the highest cost through a state: with a transition, at most
+				    6138, the sum fits in 16 bits */
+	TC_LOWERED = 8,		 /* weights after which costs are lowered to TC_LEAST again */
+};
+
+/* The encoder's target for a rotated weight; scale is TC_ONE / gain. */
+static inline int16_t tc_target(float y, float scale)
+{
+	float x = y * scale;
+
+	x = x < -TC_MOST ? -TC_MOST : x;
+	x = x > TC_MOST ? TC_MOST : x;
+	return (int16_t)(int32_t)rintf(x);
+}
+
+static inline int16_t tc_transition(const struct tc_codebook *book, uint32_t window)
+{
+	const int32_t a = book->newest[window >> (book->window - 4)];
+	return (int16_t)(2 * a * (a + 2 * book->before[window % TC_NIBBLE]));
+}
+
+/* -4 x a = x · tc_slope(a) / 2^15. */
+static inline int16_t tc_slope(int32_t newest)
+{
+	return (int16_t)(-512 * newest);
+}
+
+/* The factor of tc_encode, from Σ target · code and Σ code². */
+static inline float tc_factor(int32_t with_target, int32_t with_itself)
+{
+	return with_itself == 0 ? 0 : (float)with_target / (float)(TC_ONE * with_itself);
+}
+
+/* ---- the nibbles as the products of all vector tables read them ----
+ *
+ * Position i of a unit ends with bit (i + 1) · bits - 1 of the unit. Where its nibble begins in the
+ * byte before, the older bits are brought above the newer ones, which stay in place: the nibble is
+ * turned, and the products look such nibbles up in tables that are turned alike. That takes one
+ * shift less than to bring the nibble into order, and no shift at all where the position before
+ * ended that byte: its nibble has the older bits in place.
+ */
+
+enum {
+	TC_OFFSET = 64,	  /* added to codes, so that they are unsigned */
+	TC_MOST_BACK = 2, /* the largest tc_back */
+	TC_TURNS = 4,	  /* a nibble is turned by 0 … 3 bits */
+};
+
+/* Bits of the byte that has position i's newest bit, up to that bit: 1 … 8. */
+static inline size_t tc_bits_here(size_t i, size_t bits)
+{
+	return ((i + 1) * bits - 1) % 8 + 1;
+}
+
+/* How many of the lowest bits of position i's nibble, as it is read, are its newest bits; 0: the
+ * nibble is in order. */
+static inline size_t tc_turn(size_t i, size_t bits)
+{
+	const size_t here = tc_bits_here(i, bits);
+	return here < 4 ? here : 0;
+}
+
+/* Whether the nibble of the position before i ends a byte. */
+static inline bool tc_follows_byte(size_t i, size_t bits)
+{
+	return i * bits % 8 == 0;
+}
+
+/* The same of the nibble that position i looks back to. */
+static inline size_t tc_turn_back(size_t i, size_t bits)
+{
+	return tc_turn((i + TQ_UNIT - tc_back((uint32_t)bits)) % TQ_UNIT, bits);
+}
+
+/* A table for nibbles with `turn` newest bits below the older ones. */
+static inline void tc_turn_table(int8_t to[16], const int8_t from[16], size_t turn, int8_t offset)
+{
+	for (size_t i = 0; i < 16; i++)
+		to[i] = (int8_t)(from[(i << (4 - turn) | i >> turn) & 15] + offset);
+}
 
 #endif

@@ -12,7 +12,7 @@
  *   - the norm of a native checkpoint divides by the norm of the levels rotated back.
  * Rotations are exact only in exact arithmetic: the last point is visible in the last bit.
  */
-#include "kernels/tq_tables.h"
+#include "kernels/tq.h"
 
 #include <math.h>
 #include <string.h>
@@ -85,7 +85,7 @@ const struct tq_codebook *tq_codebook(uint32_t bits)
 
 /* ---- rotation ---- */
 
-static void walsh_hadamard(float y[TQ_GROUP])
+static void tq_walsh_hadamard(float y[TQ_GROUP])
 {
 	for (size_t h = 1; h < TQ_GROUP; h *= 2) {
 		for (size_t start = 0; start < TQ_GROUP; start += 2 * h) {
@@ -100,7 +100,7 @@ static void walsh_hadamard(float y[TQ_GROUP])
 		y[i] /= TQ_SQRT_GROUP;
 }
 
-static void multiply_signs(float y[TQ_GROUP], const float signs[TQ_GROUP])
+static void tq_multiply_signs(float y[TQ_GROUP], const float signs[TQ_GROUP])
 {
 	for (size_t i = 0; i < TQ_GROUP; i++)
 		y[i] *= signs[i];
@@ -108,16 +108,16 @@ static void multiply_signs(float y[TQ_GROUP], const float signs[TQ_GROUP])
 
 void tq_rotate(float y[TQ_GROUP])
 {
-	multiply_signs(y, tq_signs1);
-	walsh_hadamard(y);
-	multiply_signs(y, tq_signs2);
+	tq_multiply_signs(y, tq_signs1);
+	tq_walsh_hadamard(y);
+	tq_multiply_signs(y, tq_signs2);
 }
 
 void tq_unrotate(float y[TQ_GROUP])
 {
-	multiply_signs(y, tq_signs2);
-	walsh_hadamard(y);
-	multiply_signs(y, tq_signs1);
+	tq_multiply_signs(y, tq_signs2);
+	tq_walsh_hadamard(y);
+	tq_multiply_signs(y, tq_signs1);
 }
 
 /* ---- quantisation ---- */
@@ -134,7 +134,7 @@ float tq_dot(const float a[TQ_GROUP], const float b[TQ_GROUP])
 }
 
 /* How many boundaries lie strictly below y: a coefficient of exactly 0 takes the lower half. */
-static uint8_t nearest_level(const struct tq_codebook *book, float y)
+static uint8_t tq_nearest_level(const struct tq_codebook *book, float y)
 {
 	uint32_t index = 0;
 
@@ -144,7 +144,8 @@ static uint8_t nearest_level(const struct tq_codebook *book, float y)
 }
 
 /* The norm to store for a group of norm ‖x‖ > 0 with unit rotated coefficients y and levels c. */
-static float stored_norm(float norm, const float y[TQ_GROUP], float c[TQ_GROUP], enum tq_gain gain)
+static float tq_stored_norm(float norm, const float y[TQ_GROUP], float c[TQ_GROUP],
+			    enum tq_gain gain)
 {
 	if (gain == TQ_GAIN_LEAST_SQUARES)
 		return norm * (tq_dot(y, c) / tq_dot(c, c));
@@ -152,8 +153,8 @@ static float stored_norm(float norm, const float y[TQ_GROUP], float c[TQ_GROUP],
 	return norm / sqrtf(tq_dot(c, c));
 }
 
-static bool quantise_group(uint8_t *packed, float *stored, const float x[TQ_GROUP],
-			   const struct tq_codebook *book, enum tq_gain gain)
+static bool tq_quantise_group(uint8_t *packed, float *stored, const float x[TQ_GROUP],
+			      const struct tq_codebook *book, enum tq_gain gain)
 {
 	uint8_t index[TQ_GROUP];
 	float y[TQ_GROUP], c[TQ_GROUP];
@@ -165,11 +166,11 @@ static bool quantise_group(uint8_t *packed, float *stored, const float x[TQ_GROU
 		y[i] = x[i] / divisor;
 	tq_rotate(y);
 	for (size_t i = 0; i < TQ_GROUP; i++) {
-		index[i] = nearest_level(book, y[i]);
+		index[i] = tq_nearest_level(book, y[i]);
 		c[i] = book->level[index[i]];
 	}
 	tq_pack(packed, index, book->bits);
-	*stored = norm == 0 ? 0 : stored_norm(norm, y, c, gain);
+	*stored = norm == 0 ? 0 : tq_stored_norm(norm, y, c, gain);
 	return true;
 }
 
@@ -182,7 +183,7 @@ bool tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t c
 	for (size_t g = 0; g < tq_groups(cols); g++) {
 		float x[TQ_GROUP];
 		tq_load_group(x, row + g * TQ_GROUP, cols - g * TQ_GROUP);
-		if (!quantise_group(packed + g * bytes, &norms[g], x, book, gain))
+		if (!tq_quantise_group(packed + g * bytes, &norms[g], x, book, gain))
 			return false;
 	}
 	return true;

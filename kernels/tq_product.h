@@ -7,14 +7,14 @@
 #include "kernels/tc.h"
 
 /* What a code is multiplied with besides its norm. */
-static inline float gain_of(enum format f)
+static inline float tq_gain_of(enum format f)
 {
 	const uint32_t bits = format_tq_bits(f);
 	return format_is_trellis(f) ? tc_codebook(bits)->gain : tq_codebook(bits)->gain;
 }
 
 /* The operands, and what follows from them. */
-struct product {
+struct tq_product {
 	const struct input *x;
 	const uint8_t *w; /* the first block of rows */
 	size_t groups, tile_bytes, block_bytes;
@@ -25,11 +25,11 @@ struct product {
 	float gain;
 };
 
-static inline struct product product_of(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-					uint32_t row1, const struct input *x)
+static inline struct tq_product tq_product_of(float *y, size_t ldy, const struct matrix *w,
+					      uint32_t row0, uint32_t row1, const struct input *x)
 {
 	const uint32_t bits = format_tq_bits(w->shape.format);
-	struct product p = {
+	struct tq_product p = {
 		.x = x,
 		.groups = tq_groups(x->k),
 		.tile_bytes = tq_tile_bytes(bits, w->shape.norms),
@@ -37,7 +37,7 @@ static inline struct product product_of(float *y, size_t ldy, const struct matri
 		.ldy = ldy,
 		.rows = row1 - row0,
 		.norms = w->shape.norms,
-		.gain = gain_of(w->shape.format),
+		.gain = tq_gain_of(w->shape.format),
 	};
 	p.block_bytes = p.groups * p.tile_bytes;
 	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.block_bytes;

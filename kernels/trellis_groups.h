@@ -14,7 +14,7 @@
 
 /* The eight columns of a unit, each of the same eight groups, from eight vectors of a group's unit
  * each; with more SHORTS the same in every 128 bits. */
-ALWAYS_INLINE void turn(shorts v[TQ_UNIT])
+ALWAYS_INLINE void trellis_turn(shorts v[TQ_UNIT])
 {
 #pragma GCC unroll 3
 	for (size_t round = 0; round < 3; round++) {
@@ -30,7 +30,8 @@ ALWAYS_INLINE void turn(shorts v[TQ_UNIT])
 	}
 }
 
-static void make_targets(int16_t target[][TQ_GROUP], const float *y, size_t groups, float scale)
+static void trellis_make_targets(int16_t target[][TQ_GROUP], const float *y, size_t groups,
+				 float scale)
 {
 	for (size_t g = 0; g < groups; g++, y += TQ_GROUP)
 		for (size_t i = 0; i < TQ_GROUP; i++)
@@ -38,13 +39,13 @@ static void make_targets(int16_t target[][TQ_GROUP], const float *y, size_t grou
 }
 
 /* Of SHORTS groups. */
-static void turn_targets(int16_t x[TQ_GROUP][SHORTS], const int16_t target[][TQ_GROUP])
+static void trellis_turn_targets(int16_t x[TQ_GROUP][SHORTS], const int16_t target[][TQ_GROUP])
 {
 	for (size_t t = 0; t < TQ_GROUP; t += TQ_UNIT) {
 		shorts v[TQ_UNIT];
 		for (size_t i = 0; i < TQ_UNIT; i++)
 			v[i] = shorts_units(target[i] + tc_column(t), TQ_UNIT * TQ_GROUP);
-		turn(v);
+		trellis_turn(v);
 		for (size_t i = 0; i < TQ_UNIT; i++)
 			shorts_store(x[t + i], v[i]);
 	}
@@ -54,20 +55,21 @@ static void turn_targets(int16_t x[TQ_GROUP][SHORTS], const int16_t target[][TQ_
 
 /* A slab's eight halves of units lie, group by group, in the order of its packed bytes: byte
  * u of a slab's units is unit u · SLABS + slab of the ring. */
-ALWAYS_INLINE void turn_streams(int16_t stream[SHORTS][2 * UNITS], const struct encoded *from)
+ALWAYS_INLINE void trellis_turn_streams(int16_t stream[SHORTS][2 * UNITS],
+					const struct trellis_streams *from)
 {
 	for (size_t slab = 0; slab < SLABS; slab++) {
 		shorts v[TQ_UNIT];
 		for (size_t i = 0; i < TQ_UNIT; i++)
 			v[i] = shorts_load(from->half[(i / 2 * SLABS + slab) * 2 + i % 2]);
-		turn(v);
+		trellis_turn(v);
 		for (size_t i = 0; i < TQ_UNIT; i++)
 			shorts_store_units(&stream[i][slab * TQ_UNIT], TQ_UNIT * 2 * UNITS, v[i]);
 	}
 }
 
 /* Units one after the other; with more than they have, but for the last. */
-ALWAYS_INLINE void pack_units(uint8_t *packed, const int16_t half[2 * UNITS], uint32_t bits)
+ALWAYS_INLINE void trellis_pack_units(uint8_t *packed, const int16_t half[2 * UNITS], uint32_t bits)
 {
 	for (size_t u = 0; u < UNITS; u++) {
 		const uint32_t low = (uint16_t)half[2 * u], high = (uint16_t)half[2 * u + 1];
@@ -76,92 +78,95 @@ ALWAYS_INLINE void pack_units(uint8_t *packed, const int16_t half[2 * UNITS], ui
 	}
 }
 
-ALWAYS_INLINE void take_out(uint8_t *packed, float *factor, const struct encoded *from,
-			    size_t groups, uint32_t bits)
+ALWAYS_INLINE void trellis_take_out(uint8_t *packed, float *factor,
+				    const struct trellis_streams *from, size_t groups,
+				    uint32_t bits)
 {
 	int16_t stream[SHORTS][2 * UNITS];
 
-	turn_streams(stream, from);
+	trellis_turn_streams(stream, from);
 	for (size_t g = 0; g < groups; g++) {
 		const size_t half = g / 4 % 2, at = g / 8 * 4 + g % 4;
-		pack_units(packed + g * tq_group_bytes(bits), stream[g], bits);
+		trellis_pack_units(packed + g * tq_group_bytes(bits), stream[g], bits);
 		factor[g] = tc_factor(from->with_target[half][at], from->with_itself[half][at]);
 	}
 }
 
 /* ---- together ---- */
 
-enum { TOGETHER = WAYS * SHORTS };
-ALWAYS_INLINE size_t together(uint32_t bits)
+enum { TRELLIS_TOGETHER = TRELLIS_WAYS * SHORTS };
+ALWAYS_INLINE size_t trellis_together(uint32_t bits)
 {
-	return ways(bits) * SHORTS;
+	return trellis_ways(bits) * SHORTS;
 }
 
 /* Of so many groups those that go this way. */
-ALWAYS_INLINE size_t part(size_t groups, size_t way)
+ALWAYS_INLINE size_t trellis_part(size_t groups, size_t way)
 {
 	const size_t first = way * SHORTS;
 
 	return groups < first ? 0 : groups - first < SHORTS ? groups - first : SHORTS;
 }
 
-ALWAYS_INLINE void encode_lanes(uint8_t *packed, float *factor, const int16_t target[][TQ_GROUP],
-				size_t groups, const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE void trellis_encode_lanes(uint8_t *packed, float *factor,
+					const int16_t target[][TQ_GROUP], size_t groups,
+					const struct trellis *t, uint32_t bits)
 {
-	_Alignas(64) uint8_t memory[ways(bits)][path_bytes(bits)];
-	struct path *path[WAYS];
-	struct encoded out[WAYS];
-	shorts seam[WAYS];
+	_Alignas(64) uint8_t memory[trellis_ways(bits)][trellis_path_bytes(bits)];
+	struct trellis_path *path[TRELLIS_WAYS];
+	struct trellis_streams out[TRELLIS_WAYS];
+	shorts seam[TRELLIS_WAYS];
 
-	for (uint32_t w = 0; w < ways(bits); w++) {
-		path[w] = (struct path *)(void *)memory[w];
-		turn_targets(path[w]->x, target + w * SHORTS);
+	for (uint32_t w = 0; w < trellis_ways(bits); w++) {
+		path[w] = (struct trellis_path *)(void *)memory[w];
+		trellis_turn_targets(path[w]->x, target + w * SHORTS);
 	}
-	find_seams(seam, path, t, bits);
-	follow_and_trace(out, path, seam, t, bits);
-	for (uint32_t w = 0; w < ways(bits); w++)
-		take_out(packed + w * SHORTS * tq_group_bytes(bits), factor + w * SHORTS, &out[w],
-			 part(groups, w), bits);
+	trellis_find_seams(seam, path, t, bits);
+	trellis_follow_and_trace(out, path, seam, t, bits);
+	for (uint32_t w = 0; w < trellis_ways(bits); w++)
+		trellis_take_out(packed + w * SHORTS * tq_group_bytes(bits), factor + w * SHORTS,
+				 &out[w], trellis_part(groups, w), bits);
 }
 
 /* Of up to together(bits) groups; there are targets of all. */
-typedef void encode_fn(uint8_t *packed, float *factor, const int16_t target[][TQ_GROUP],
-		       size_t groups, const struct trellis *t);
+typedef void trellis_encode_fn(uint8_t *packed, float *factor, const int16_t target[][TQ_GROUP],
+			       size_t groups, const struct trellis *t);
 
-#define ENCODE(bits)                                                               \
-	static void encode_##bits(uint8_t *packed, float *factor,                  \
-				  const int16_t target[][TQ_GROUP], size_t groups, \
-				  const struct trellis *t)                         \
-	{                                                                          \
-		encode_lanes(packed, factor, target, groups, t, bits);             \
+#define ENCODE(bits)                                                                       \
+	static void trellis_encode_##bits(uint8_t *packed, float *factor,                  \
+					  const int16_t target[][TQ_GROUP], size_t groups, \
+					  const struct trellis *t)                         \
+	{                                                                                  \
+		trellis_encode_lanes(packed, factor, target, groups, t, bits);             \
 	}
 ENCODE(2)
 ENCODE(3)
 ENCODE(4)
 #undef ENCODE
 
-static encode_fn *const encoders[] = {encode_2, encode_3, encode_4};
+static trellis_encode_fn *const trellis_encoders[] = {trellis_encode_2, trellis_encode_3,
+						      trellis_encode_4};
 
 void TABLE(tc_encode)(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits)
 {
-	int16_t target[TOGETHER][TQ_GROUP] = {{0}};
+	int16_t target[TRELLIS_TOGETHER][TQ_GROUP] = {{0}};
 	struct trellis t;
 
-	make_trellis(&t, bits);
-	for (size_t g = 0; g < groups; g += together(bits)) {
+	trellis_make(&t, bits);
+	for (size_t g = 0; g < groups; g += trellis_together(bits)) {
 		const size_t left = groups - g;
-		const size_t count = left < together(bits) ? left : together(bits);
-		make_targets(target, y + g * TQ_GROUP, count, t.scale);
-		encoders[bits - 2](packed + g * tq_group_bytes(bits), factor + g, target, count,
-				   &t);
+		const size_t count = left < trellis_together(bits) ? left : trellis_together(bits);
+		trellis_make_targets(target, y + g * TQ_GROUP, count, t.scale);
+		trellis_encoders[bits - 2](packed + g * tq_group_bytes(bits), factor + g, target,
+					   count, &t);
 	}
 }
 
 /* ---- rows ---- */
 
 /* The targets of a row's next groups, of which so many floats are left. */
-static bool normalise(int16_t target[][TQ_GROUP], float *norm, const float *x, size_t left,
-		      size_t groups, float scale)
+static bool trellis_normalise(int16_t target[][TQ_GROUP], float *norm, const float *x, size_t left,
+			      size_t groups, float scale)
 {
 	float y[TQ_UNIT * TQ_GROUP];
 
@@ -171,7 +176,7 @@ static bool normalise(int16_t target[][TQ_GROUP], float *norm, const float *x, s
 		for (size_t i = 0; i < count; i++)
 			if (!isfinite(norm[g + i]))
 				return false;
-		make_targets(target + g, y, count, scale);
+		trellis_make_targets(target + g, y, count, scale);
 	}
 	return true;
 }
@@ -180,17 +185,18 @@ bool TABLE(tc_quantise_row)(uint8_t *packed, float *norms, const float *row, uin
 			    uint32_t bits)
 {
 	const size_t groups = tq_groups(cols);
-	int16_t target[TOGETHER][TQ_GROUP] = {{0}};
+	int16_t target[TRELLIS_TOGETHER][TQ_GROUP] = {{0}};
 	struct trellis t;
 
-	make_trellis(&t, bits);
-	for (size_t g = 0; g < groups; g += together(bits)) {
+	trellis_make(&t, bits);
+	for (size_t g = 0; g < groups; g += trellis_together(bits)) {
 		const size_t left = groups - g, begin = g * TQ_GROUP;
-		const size_t count = left < together(bits) ? left : together(bits);
-		float norm[TOGETHER], factor[TOGETHER];
-		if (!normalise(target, norm, row + begin, cols - begin, count, t.scale))
+		const size_t count = left < trellis_together(bits) ? left : trellis_together(bits);
+		float norm[TRELLIS_TOGETHER], factor[TRELLIS_TOGETHER];
+		if (!trellis_normalise(target, norm, row + begin, cols - begin, count, t.scale))
 			return false;
-		encoders[bits - 2](packed + g * tq_group_bytes(bits), factor, target, count, &t);
+		trellis_encoders[bits - 2](packed + g * tq_group_bytes(bits), factor, target, count,
+					   &t);
 		for (size_t i = 0; i < count; i++)
 			norms[g + i] = norm[i] * factor[i];
 	}

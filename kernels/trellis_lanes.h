@@ -33,11 +33,11 @@
 #ifndef MOEFS_KERNELS_TRELLIS_LANES_H
 #define MOEFS_KERNELS_TRELLIS_LANES_H
 
-#include "kernels/tc_tables.h"
-#include "kernels/tq_tables.h"
+#include "kernels/tc.h"
+#include "kernels/tq.h"
 
 enum {
-	AT_ONCE = 8, /* states whose minima are sought together, while registers last */
+	TRELLIS_AT_ONCE = 8, /* states whose minima are sought together, while registers last */
 	UNITS = TQ_GROUP / TQ_UNIT,
 	HALF_UNIT = TQ_UNIT / 2, /* positions whose symbols fit in 16 bits */
 	BYTE_OFFSET = 128,	 /* of looked up numbers */
@@ -45,25 +45,25 @@ enum {
 
 /* Bits of a state, which is a constant as `bits` is wherever these are inlined, and those that it
  * shares with the states that can follow it. */
-ALWAYS_INLINE uint32_t state_bits(uint32_t bits)
+ALWAYS_INLINE uint32_t trellis_state_bits(uint32_t bits)
 {
 	return bits == 2 ? 6 : 4;
 }
-ALWAYS_INLINE uint32_t shared_bits(uint32_t bits)
+ALWAYS_INLINE uint32_t trellis_shared_bits(uint32_t bits)
 {
-	return state_bits(bits) - bits;
+	return trellis_state_bits(bits) - bits;
 }
 /* Bounds of loops: a shift among them that a sanitizer checks would keep them from being unrolled.
  */
-ALWAYS_INLINE uint32_t states(uint32_t bits)
+ALWAYS_INLINE uint32_t trellis_states(uint32_t bits)
 {
 	return bits == 2 ? 64 : 16;
 }
-ALWAYS_INLINE uint32_t symbols(uint32_t bits)
+ALWAYS_INLINE uint32_t trellis_symbols(uint32_t bits)
 {
 	return bits == 2 ? 4 : bits == 3 ? 8 : 16;
 }
-ALWAYS_INLINE uint32_t shares(uint32_t bits) /* what shared bits can be */
+ALWAYS_INLINE uint32_t trellis_shares(uint32_t bits) /* what shared bits can be */
 {
 	return bits == 2 ? 16 : bits == 3 ? 2 : 1;
 }
@@ -78,7 +78,7 @@ struct trellis {
 	float scale; /* of targets */
 };
 
-static void make_trellis(struct trellis *t, uint32_t bits)
+static void trellis_make(struct trellis *t, uint32_t bits)
 {
 	const struct tc_codebook *book = tc_codebook(bits);
 	uint8_t newest[TC_NIBBLE], before[TC_NIBBLE];
@@ -103,7 +103,7 @@ static void make_trellis(struct trellis *t, uint32_t bits)
 /* The state further on in the same half whose `before` is the same, so that the cheaper of both
  * does for both; NONE, and MERGED for that one. */
 enum { NONE = 64, MERGED };
-ALWAYS_INLINE uint32_t other_before(uint32_t state, uint32_t bits)
+ALWAYS_INLINE uint32_t trellis_other_before(uint32_t state, uint32_t bits)
 {
 	if (bits == 3)
 		return state == 10 ? 15 : state == 15 ? MERGED : NONE;
@@ -113,24 +113,24 @@ ALWAYS_INLINE uint32_t other_before(uint32_t state, uint32_t bits)
 }
 
 /* States after the same ones whose `newest` is the same cost the same. */
-ALWAYS_INLINE uint32_t first_newest(uint32_t state, uint32_t bits)
+ALWAYS_INLINE uint32_t trellis_first_newest(uint32_t state, uint32_t bits)
 {
 	return bits == 4 && state == 14 ? 10 : state;
 }
 
 /* States that are reached through the same ones: (first + i) << shared bits | q. */
-struct reached {
+struct trellis_reached {
 	uint32_t q, first, count;
 };
 
-ALWAYS_INLINE void reach(shorts cost[TC_STATES], const shorts through[TC_STATES], shorts x,
-			 const struct trellis *t, struct reached r, uint32_t bits)
+ALWAYS_INLINE void trellis_reach(shorts cost[TC_STATES], const shorts through[TC_STATES], shorts x,
+				 const struct trellis *t, struct trellis_reached r, uint32_t bits)
 {
-	shorts best[AT_ONCE];
+	shorts best[TRELLIS_AT_ONCE];
 
 #pragma GCC unroll 16
-	for (uint32_t d = 0; d < symbols(bits); d++) {
-		const uint32_t before = r.q << bits | d, other = other_before(before, bits);
+	for (uint32_t d = 0; d < trellis_symbols(bits); d++) {
+		const uint32_t before = r.q << bits | d, other = trellis_other_before(before, bits);
 		shorts from = through[before];
 		if (other == MERGED)
 			continue;
@@ -138,9 +138,9 @@ ALWAYS_INLINE void reach(shorts cost[TC_STATES], const shorts through[TC_STATES]
 			from = shorts_min(from, through[other]);
 #pragma GCC unroll 8
 		for (uint32_t i = 0; i < r.count; i++) {
-			const uint32_t state = (r.first + i) << shared_bits(bits) | r.q;
+			const uint32_t state = (r.first + i) << trellis_shared_bits(bits) | r.q;
 			const uint32_t window = state << bits | d;
-			if (first_newest(state, bits) != state)
+			if (trellis_first_newest(state, bits) != state)
 				continue;
 			if (d == 0)
 				best[i] = shorts_add(from, t->transition[window]);
@@ -150,122 +150,125 @@ ALWAYS_INLINE void reach(shorts cost[TC_STATES], const shorts through[TC_STATES]
 	}
 #pragma GCC unroll 8
 	for (uint32_t i = 0; i < r.count; i++) {
-		const uint32_t state = (r.first + i) << shared_bits(bits) | r.q;
-		const shorts slope = t->slope[state >> (state_bits(bits) - 4)];
-		if (first_newest(state, bits) == state)
+		const uint32_t state = (r.first + i) << trellis_shared_bits(bits) | r.q;
+		const shorts slope = t->slope[state >> (trellis_state_bits(bits) - 4)];
+		if (trellis_first_newest(state, bits) == state)
 			cost[state] = shorts_add_sat(best[i], shorts_fraction(x, slope));
 		else
-			cost[state] = cost[first_newest(state, bits)];
+			cost[state] = cost[trellis_first_newest(state, bits)];
 	}
 }
 
 /* Costs of the states after a weight x; `through` are those of the states before it, with what
  * their oldest bits have to do with x. */
-ALWAYS_INLINE void step(shorts cost[TC_STATES], shorts through[TC_STATES], shorts x,
-			const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE void trellis_step(shorts cost[TC_STATES], shorts through[TC_STATES], shorts x,
+				const struct trellis *t, uint32_t bits)
 {
 #pragma GCC unroll 16
 	for (uint32_t b = 0; b < TC_NIBBLE; b++) {
 		const shorts distance = shorts_sub(x, t->place[b]);
 		const shorts near = shorts_fraction(distance, distance);
 #pragma GCC unroll 4
-		for (uint32_t s = b; s < states(bits); s += TC_NIBBLE)
+		for (uint32_t s = b; s < trellis_states(bits); s += TC_NIBBLE)
 			through[s] = shorts_min(shorts_add_sat(cost[s], near),
 						shorts_all(TC_THROUGH_MOST));
 	}
 #pragma GCC unroll 16
-	for (uint32_t q = 0; q < shares(bits); q++) {
+	for (uint32_t q = 0; q < trellis_shares(bits); q++) {
 #pragma GCC unroll 2
-		for (uint32_t first = 0; first < symbols(bits); first += AT_ONCE) {
-			const uint32_t count = bits == 2 ? 4 : AT_ONCE;
-			reach(cost, through, x, t, (struct reached){q, first, count}, bits);
+		for (uint32_t first = 0; first < trellis_symbols(bits); first += TRELLIS_AT_ONCE) {
+			const uint32_t count = bits == 2 ? 4 : TRELLIS_AT_ONCE;
+			trellis_reach(cost, through, x, t,
+				      (struct trellis_reached){q, first, count}, bits);
 		}
 	}
 }
 
-ALWAYS_INLINE void lower_costs(shorts cost[TC_STATES], uint32_t bits)
+ALWAYS_INLINE void trellis_lower_costs(shorts cost[TC_STATES], uint32_t bits)
 {
 	shorts least = cost[0];
 
-	for (uint32_t s = 1; s < states(bits); s++)
+	for (uint32_t s = 1; s < trellis_states(bits); s++)
 		least = shorts_min(least, cost[s]);
 	least = shorts_sub_sat(least, shorts_all(TC_LEAST));
-	for (uint32_t s = 0; s < states(bits); s++)
+	for (uint32_t s = 0; s < trellis_states(bits); s++)
 		cost[s] = shorts_sub_sat(cost[s], least);
 }
 
 /* ---- along the ring ---- */
 
 /* The ring is traced back so many positions at a time, no fewer than a seam has. */
-ALWAYS_INLINE size_t stretch(uint32_t bits)
+ALWAYS_INLINE size_t trellis_stretch(uint32_t bits)
 {
 	return bits == 2 ? TQ_GROUP / 2 : TQ_GROUP;
 }
 
 /* So many vectors of groups are traced back in turns: a way back is a chain, each link of which
  * waits for the one before it. */
-enum { WAYS = 2 };
-ALWAYS_INLINE uint32_t ways(uint32_t bits)
+enum { TRELLIS_WAYS = 2 };
+ALWAYS_INLINE uint32_t trellis_ways(uint32_t bits)
 {
-	return bits == 2 ? 1 : WAYS;
+	return bits == 2 ? 1 : TRELLIS_WAYS;
 }
 
-struct path {
+struct trellis_path {
 	int16_t x[TQ_GROUP][SHORTS]; /* targets in the order of the ring */
 	shorts cost[TC_STATES];
 	shorts through[]; /* [positions of a stretch][states] */
 };
 
-ALWAYS_INLINE size_t path_bytes(uint32_t bits)
+ALWAYS_INLINE size_t trellis_path_bytes(uint32_t bits)
 {
-	return sizeof(struct path) + (sizeof(shorts) * stretch(bits) << state_bits(bits));
+	return sizeof(struct trellis_path) +
+	       (sizeof(shorts) * trellis_stretch(bits) << trellis_state_bits(bits));
 }
 
 /* n weights of the ring; `through` is kept from the one that is `kept` behind the first. */
-ALWAYS_INLINE void follow(struct path *p, size_t first, size_t n, size_t kept,
-			  const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE void trellis_follow(struct trellis_path *p, size_t first, size_t n, size_t kept,
+				  const struct trellis *t, uint32_t bits)
 {
 	for (size_t i = 0; i < n; i++) {
 		shorts *const through =
-			p->through + ((i < kept ? 0 : i - kept) << state_bits(bits));
-		step(p->cost, through, shorts_load(p->x[(first + i) % TQ_GROUP]), t, bits);
+			p->through + ((i < kept ? 0 : i - kept) << trellis_state_bits(bits));
+		trellis_step(p->cost, through, shorts_load(p->x[(first + i) % TQ_GROUP]), t, bits);
 		if (i % TC_LOWERED == TC_LOWERED - 1)
-			lower_costs(p->cost, bits);
+			trellis_lower_costs(p->cost, bits);
 	}
 }
 
 /* The state before, but for the symbol that was dropped. */
-ALWAYS_INLINE shorts shifted(shorts state, uint32_t bits)
+ALWAYS_INLINE shorts trellis_shifted(shorts state, uint32_t bits)
 {
-	const int16_t all = (1 << state_bits(bits)) - 1;
+	const int16_t all = (1 << trellis_state_bits(bits)) - 1;
 	return shorts_and(shorts_left(state, bits), shorts_all(all));
 }
 
-ALWAYS_INLINE shorts newest_symbol(shorts state, uint32_t bits)
+ALWAYS_INLINE shorts trellis_newest_symbol(shorts state, uint32_t bits)
 {
-	return shorts_right(state, shared_bits(bits));
+	return shorts_right(state, trellis_shared_bits(bits));
 }
 
 /* Of the states that can have come before, the one that drops d: shared[i] says whether bit i is
  * set of what is shared. */
-ALWAYS_INLINE shorts through_of(const shorts *through, const mask *shared, uint32_t d,
-				uint32_t bits)
+ALWAYS_INLINE shorts trellis_through_of(const shorts *through, const mask *shared, uint32_t d,
+					uint32_t bits)
 {
 	shorts of[TC_STATES / 4];
 
-	for (uint32_t q = 0; q < shares(bits); q++)
+	for (uint32_t q = 0; q < trellis_shares(bits); q++)
 		of[q] = through[q << bits | d];
-	for (uint32_t i = 0; i < shared_bits(bits); i++)
-		for (uint32_t q = 0; q < 1U << shared_bits(bits) >> (i + 1); q++)
+	for (uint32_t i = 0; i < trellis_shared_bits(bits); i++)
+		for (uint32_t q = 0; q < 1U << trellis_shared_bits(bits) >> (i + 1); q++)
 			of[q] = shorts_pick(shared[i], of[2 * q + 1], of[2 * q]);
 	return of[0];
 }
 
 /* Of the numbers `before` of the same, four times. */
-ALWAYS_INLINE shorts before_of(const struct trellis *t, const mask *shared, uint32_t d,
-			       uint32_t bits)
+ALWAYS_INLINE shorts trellis_before_of(const struct trellis *t, const mask *shared, uint32_t d,
+				       uint32_t bits)
 {
-	const uint32_t known = bits == 2 ? 2 : shared_bits(bits); /* shared bits that tell */
+	const uint32_t known =
+		bits == 2 ? 2 : trellis_shared_bits(bits); /* shared bits that tell */
 	shorts of[4];
 
 	for (uint32_t q = 0; q < 1U << known; q++)
@@ -277,18 +280,19 @@ ALWAYS_INLINE shorts before_of(const struct trellis *t, const mask *shared, uint
 }
 
 /* A state and the one before it. What the ways have in common, 2 a², is left out. */
-ALWAYS_INLINE shorts came_from(const shorts *through, shorts state, shorts a,
-			       const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE shorts trellis_came_from(const shorts *through, shorts state, shorts a,
+				       const struct trellis *t, uint32_t bits)
 {
 	shorts best = shorts_all(0), dropped = shorts_all(0);
 	mask shared[4];
 
-	for (uint32_t i = 0; i < shared_bits(bits); i++)
+	for (uint32_t i = 0; i < trellis_shared_bits(bits); i++)
 		shared[i] = mask_bit(state, i);
 #pragma GCC unroll 16
-	for (uint32_t d = 0; d < symbols(bits); d++) {
-		const shorts transition = shorts_low(a, before_of(t, shared, d, bits));
-		const shorts cost = shorts_add(through_of(through, shared, d, bits), transition);
+	for (uint32_t d = 0; d < trellis_symbols(bits); d++) {
+		const shorts transition = shorts_low(a, trellis_before_of(t, shared, d, bits));
+		const shorts cost =
+			shorts_add(trellis_through_of(through, shared, d, bits), transition);
 		if (d == 0) {
 			best = cost;
 		} else {
@@ -297,13 +301,13 @@ ALWAYS_INLINE shorts came_from(const shorts *through, shorts state, shorts a,
 			best = shorts_min(best, cost);
 		}
 	}
-	return shorts_or(shifted(state, bits), dropped);
+	return shorts_or(trellis_shifted(state, bits), dropped);
 }
 
 /* The newest number of a state's window. */
-ALWAYS_INLINE shorts newest_of(const struct trellis *t, shorts state, uint32_t bits)
+ALWAYS_INLINE shorts trellis_newest_of(const struct trellis *t, shorts state, uint32_t bits)
 {
-	const shorts index = shorts_right(state, state_bits(bits) - 4);
+	const shorts index = shorts_right(state, trellis_state_bits(bits) - 4);
 
 	return shorts_sub(shorts_look_up(t->newest, index), shorts_all(BYTE_OFFSET));
 }
@@ -311,11 +315,11 @@ ALWAYS_INLINE shorts newest_of(const struct trellis *t, shorts state, uint32_t b
 /* ---- the seam ---- */
 
 /* The lowest of the cheapest. */
-ALWAYS_INLINE shorts cheapest(const shorts cost[TC_STATES], uint32_t bits)
+ALWAYS_INLINE shorts trellis_cheapest(const shorts cost[TC_STATES], uint32_t bits)
 {
 	shorts state = shorts_all(0), best = cost[0];
 
-	for (uint32_t s = 1; s < states(bits); s++) {
+	for (uint32_t s = 1; s < trellis_states(bits); s++) {
 		state = shorts_pick(mask_less(cost[s], best), shorts_all((int16_t)s), state);
 		best = shorts_min(best, cost[s]);
 	}
@@ -323,27 +327,29 @@ ALWAYS_INLINE shorts cheapest(const shorts cost[TC_STATES], uint32_t bits)
 }
 
 /* The states between the ring's last weight and its first. */
-ALWAYS_INLINE void find_seams(shorts state[WAYS], struct path *const path[WAYS],
-			      const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE void trellis_find_seams(shorts state[TRELLIS_WAYS],
+				      struct trellis_path *const path[TRELLIS_WAYS],
+				      const struct trellis *t, uint32_t bits)
 {
 	const size_t seam = t->book->seam;
 
-	for (uint32_t w = 0; w < ways(bits); w++) {
-		for (uint32_t s = 0; s < states(bits); s++)
+	for (uint32_t w = 0; w < trellis_ways(bits); w++) {
+		for (uint32_t s = 0; s < trellis_states(bits); s++)
 			path[w]->cost[s] = shorts_all(TC_LEAST);
-		follow(path[w], TQ_GROUP - seam, 2 * seam, seam, t, bits);
-		state[w] = cheapest(path[w]->cost, bits);
+		trellis_follow(path[w], TQ_GROUP - seam, 2 * seam, seam, t, bits);
+		state[w] = trellis_cheapest(path[w]->cost, bits);
 	}
 	for (size_t i = seam; i-- > 0;)
 #pragma GCC unroll 2
-		for (uint32_t w = 0; w < ways(bits); w++)
-			state[w] = came_from(path[w]->through + (i << state_bits(bits)), state[w],
-					     newest_of(t, state[w], bits), t, bits);
+		for (uint32_t w = 0; w < trellis_ways(bits); w++)
+			state[w] = trellis_came_from(
+				path[w]->through + (i << trellis_state_bits(bits)), state[w],
+				trellis_newest_of(t, state[w], bits), t, bits);
 }
 
-ALWAYS_INLINE void begin_at(struct path *p, shorts seam, uint32_t bits)
+ALWAYS_INLINE void trellis_begin_at(struct trellis_path *p, shorts seam, uint32_t bits)
 {
-	for (uint32_t s = 0; s < states(bits); s++)
+	for (uint32_t s = 0; s < trellis_states(bits); s++)
 		p->cost[s] = shorts_pick(mask_equal(seam, shorts_all((int16_t)s)),
 					 shorts_all(TC_LEAST), shorts_all(TC_FAR));
 }
@@ -351,28 +357,29 @@ ALWAYS_INLINE void begin_at(struct path *p, shorts seam, uint32_t bits)
 /* ---- back along the ring ---- */
 
 /* Of SHORTS groups: their streams by halves of the ring's units, and the sums of tc_factor. */
-struct encoded {
+struct trellis_streams {
 	int16_t half[2 * UNITS][SHORTS];
 	int32_t with_target[2][SHORTS / 2], with_itself[2][SHORTS / 2];
 };
 
 /* A way back. */
-struct way {
+struct trellis_way {
 	shorts state, stream, code[2];
 	ints with_target[2], with_itself[2];
 };
 
 /* Back over the weight at position i, the first of so many that `through` is kept of. */
-ALWAYS_INLINE void trace_weight(struct way *w, const struct path *p, size_t i, size_t first,
-				const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE void trellis_trace_weight(struct trellis_way *w, const struct trellis_path *p,
+					size_t i, size_t first, const struct trellis *t,
+					uint32_t bits)
 {
 	const shorts low = shorts_all(TC_NIBBLE - 1), offset = shorts_all(BYTE_OFFSET);
-	const shorts a = newest_of(t, w->state, bits);
-	const shorts before =
-		came_from(p->through + ((i - first) << state_bits(bits)), w->state, a, t, bits);
+	const shorts a = trellis_newest_of(t, w->state, bits);
+	const shorts before = trellis_came_from(
+		p->through + ((i - first) << trellis_state_bits(bits)), w->state, a, t, bits);
 	const shorts b = shorts_look_up(t->before, shorts_and(before, low));
 
-	w->stream = shorts_or(shorts_left(w->stream, bits), newest_symbol(w->state, bits));
+	w->stream = shorts_or(shorts_left(w->stream, bits), trellis_newest_symbol(w->state, bits));
 	w->state = before;
 	w->code[i % 2] = shorts_sub(shorts_add(a, b), offset);
 	if (i % 2 == 0) {
@@ -383,41 +390,45 @@ ALWAYS_INLINE void trace_weight(struct way *w, const struct path *p, size_t i, s
 }
 
 /* Over the stretch that begins with a position. */
-ALWAYS_INLINE void trace_back(struct encoded out[WAYS], struct way way[WAYS],
-			      struct path *const path[WAYS], size_t first, const struct trellis *t,
-			      uint32_t bits)
+ALWAYS_INLINE void trellis_trace_back(struct trellis_streams out[TRELLIS_WAYS],
+				      struct trellis_way way[TRELLIS_WAYS],
+				      struct trellis_path *const path[TRELLIS_WAYS], size_t first,
+				      const struct trellis *t, uint32_t bits)
 {
-	for (size_t h = (first + stretch(bits)) / HALF_UNIT; h-- > first / HALF_UNIT;) {
-		for (uint32_t w = 0; w < ways(bits); w++)
+	for (size_t h = (first + trellis_stretch(bits)) / HALF_UNIT; h-- > first / HALF_UNIT;) {
+		for (uint32_t w = 0; w < trellis_ways(bits); w++)
 			way[w].stream = shorts_all(0);
 #pragma GCC unroll 4
 		for (size_t i = HALF_UNIT; i-- > 0;)
 #pragma GCC unroll 2
-			for (uint32_t w = 0; w < ways(bits); w++)
-				trace_weight(&way[w], path[w], h * HALF_UNIT + i, first, t, bits);
-		for (uint32_t w = 0; w < ways(bits); w++)
+			for (uint32_t w = 0; w < trellis_ways(bits); w++)
+				trellis_trace_weight(&way[w], path[w], h * HALF_UNIT + i, first, t,
+						     bits);
+		for (uint32_t w = 0; w < trellis_ways(bits); w++)
 			shorts_store(out[w].half[h], way[w].stream);
 	}
 }
 
 /* Back over the last stretch, and then, from the ring's beginning anew, over each before it. */
-ALWAYS_INLINE void follow_and_trace(struct encoded out[WAYS], struct path *const path[WAYS],
-				    const shorts seam[WAYS], const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE void trellis_follow_and_trace(struct trellis_streams out[TRELLIS_WAYS],
+					    struct trellis_path *const path[TRELLIS_WAYS],
+					    const shorts seam[TRELLIS_WAYS],
+					    const struct trellis *t, uint32_t bits)
 {
-	struct way way[WAYS];
+	struct trellis_way way[TRELLIS_WAYS];
 
-	for (uint32_t w = 0; w < ways(bits); w++)
-		way[w] = (struct way){.state = seam[w],
-				      .with_target = {ints_none(), ints_none()},
-				      .with_itself = {ints_none(), ints_none()}};
-	for (size_t end = TQ_GROUP; end > 0; end -= stretch(bits)) {
-		for (uint32_t w = 0; w < ways(bits); w++) {
-			begin_at(path[w], seam[w], bits);
-			follow(path[w], 0, end, end - stretch(bits), t, bits);
+	for (uint32_t w = 0; w < trellis_ways(bits); w++)
+		way[w] = (struct trellis_way){.state = seam[w],
+					      .with_target = {ints_none(), ints_none()},
+					      .with_itself = {ints_none(), ints_none()}};
+	for (size_t end = TQ_GROUP; end > 0; end -= trellis_stretch(bits)) {
+		for (uint32_t w = 0; w < trellis_ways(bits); w++) {
+			trellis_begin_at(path[w], seam[w], bits);
+			trellis_follow(path[w], 0, end, end - trellis_stretch(bits), t, bits);
 		}
-		trace_back(out, way, path, end - stretch(bits), t, bits);
+		trellis_trace_back(out, way, path, end - trellis_stretch(bits), t, bits);
 	}
-	for (uint32_t w = 0; w < ways(bits); w++)
+	for (uint32_t w = 0; w < trellis_ways(bits); w++)
 		for (size_t i = 0; i < 2; i++) {
 			ints_store(out[w].with_target[i], way[w].with_target[i]);
 			ints_store(out[w].with_itself[i], way[w].with_itself[i]);

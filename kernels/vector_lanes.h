@@ -7,7 +7,7 @@
 #ifndef MOEFS_KERNELS_VECTOR_LANES_H
 #define MOEFS_KERNELS_VECTOR_LANES_H
 
-#include "kernels/vector.h"
+#include "kernels/scalar.h"
 #include "kernels/watch.h"
 
 /* ---- norms and positions ---- */
@@ -41,7 +41,7 @@ static void vector_rmsnorm(float *y, const float *x, const float *w, uint32_t n,
 
 static void vector_l2norm(float *y, const float *x, uint32_t n, float eps, float scale)
 {
-	const lanes factor = lanes_all(vector_l2norm_factor(vector_squares(x, n), eps, scale));
+	const lanes factor = lanes_all(scalar_l2norm_factor(vector_squares(x, n), eps, scale));
 
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_store(y + i, n - i, lanes_mul(lanes_load(x + i, n - i), factor));

@@ -79,17 +79,17 @@ static inline void watch_product(float *y, size_t ldy, const struct matrix *w, u
 }
 
 /* The table's multiply of w's format. */
-static inline void multiply_watched(const struct kernels *k, float *y, size_t ldy,
-				    const struct matrix *w, uint32_t row0, uint32_t row1,
-				    const struct input *x, const uint32_t *tokens, size_t n)
+static inline void watch_multiply(const struct kernels *k, float *y, size_t ldy,
+				  const struct matrix *w, uint32_t row0, uint32_t row1,
+				  const struct input *x, const uint32_t *tokens, size_t n)
 {
 	watch_product(y, ldy, w, row0, row1, x, tokens, n);
 	k->multiply[w->shape.format](y, ldy, w, row0, row1, x, tokens, n);
 }
 
 /* The table's add_scaled. */
-static inline void add_scaled_watched(const struct kernels *k, float *y, float a, const float *x,
-				      size_t n)
+static inline void watch_add_scaled(const struct kernels *k, float *y, float a, const float *x,
+				    size_t n)
 {
 	watch_write(y, n * sizeof *y);
 	watch_read(x, n * sizeof *x);
@@ -98,9 +98,9 @@ static inline void add_scaled_watched(const struct kernels *k, float *y, float a
 
 /* A position's key and value are put, which begins with column 0 of the key. Those who see a
  * position look there: whoever puts it meanwhile meets them. */
-static inline void kv_put_watched(const struct kernels *k, void *block, enum kv_type type,
-				  size_t key_offset, size_t value_offset, uint32_t slot,
-				  const float *key, const float *value, uint32_t head_dim)
+static inline void watch_kv_put(const struct kernels *k, void *block, enum kv_type type,
+				size_t key_offset, size_t value_offset, uint32_t slot,
+				const float *key, const float *value, uint32_t head_dim)
 {
 	const size_t size = type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
 
@@ -124,8 +124,8 @@ static inline void watch_seen(const struct attention *a, uint32_t n)
 	}
 }
 
-static inline void attend_watched(const struct kernels *k, float *out, const float *q,
-				  size_t stride, const struct attention *a, uint32_t n)
+static inline void watch_attend(const struct kernels *k, float *out, const float *q, size_t stride,
+				const struct attention *a, uint32_t n)
 {
 	if (WATCHED)
 		watch_seen(a, n);
@@ -138,8 +138,8 @@ static inline void attend_watched(const struct kernels *k, float *out, const flo
 }
 
 /* The table's tq_prepare, and its encoders of rows and of groups. */
-static inline void tq_prepare_watched(const struct kernels *k, int8_t *q, float *scale,
-				      const float *x, uint32_t cols)
+static inline void watch_tq_prepare(const struct kernels *k, int8_t *q, float *scale,
+				    const float *x, uint32_t cols)
 {
 	watch_read(x, cols * sizeof *x);
 	watch_write(q, tq_groups(cols) * TQ_GROUP);
@@ -156,16 +156,16 @@ static inline void watch_row(uint8_t *packed, float *norms, const float *row, ui
 	watch_write(norms, tq_groups(cols) * sizeof *norms);
 }
 
-static inline bool tq_quantise_row_watched(const struct kernels *k, uint8_t *packed, float *norms,
-					   const float *row, uint32_t cols, uint32_t bits,
-					   enum tq_gain gain)
+static inline bool watch_tq_quantise_row(const struct kernels *k, uint8_t *packed, float *norms,
+					 const float *row, uint32_t cols, uint32_t bits,
+					 enum tq_gain gain)
 {
 	watch_row(packed, norms, row, cols, bits);
 	return k->tq_quantise_row(packed, norms, row, cols, bits, gain);
 }
 
-static inline bool tc_quantise_row_watched(const struct kernels *k, uint8_t *packed, float *norms,
-					   const float *row, uint32_t cols, uint32_t bits)
+static inline bool watch_tc_quantise_row(const struct kernels *k, uint8_t *packed, float *norms,
+					 const float *row, uint32_t cols, uint32_t bits)
 {
 	watch_row(packed, norms, row, cols, bits);
 	return k->tc_quantise_row(packed, norms, row, cols, bits);

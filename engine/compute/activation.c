@@ -34,8 +34,7 @@ void activation_prepare_part(const struct environment *env, const struct activat
 	       block = token * activation_blocks(a->k) + begin / BLOCK;
 	switch (format_input(format)) {
 	case INPUT_TQ:
-		tq_prepare_watched(env->kernels, a->q + group * TQ_GROUP, a->scale + group, f,
-				   count);
+		watch_tq_prepare(env->kernels, a->q + group * TQ_GROUP, a->scale + group, f, count);
 		break;
 	case INPUT_BLOCKS:
 		env->kernels->block_prepare(a->block.q + block * BLOCK, a->block.scale + block,

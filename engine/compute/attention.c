@@ -81,9 +81,9 @@ static void attention_place_keys(void *ctx, uint32_t begin, uint32_t end)
 		size_t position = span->position + t - span->first;
 		void *block = (void *)context_blocks_of(x, l)[position / KV_BLOCK];
 		for (uint32_t h = 0; h < l->kv_heads; h++)
-			kv_put_watched(kernels, block, x->type, context_key_offset(l, h),
-				       context_value_offset(l, h), position % KV_BLOCK, k + h * dim,
-				       v + h * dim, l->head_dim);
+			watch_kv_put(kernels, block, x->type, context_key_offset(l, h),
+				     context_value_offset(l, h), position % KV_BLOCK, k + h * dim,
+				     v + h * dim, l->head_dim);
 	}
 }
 
@@ -178,8 +178,7 @@ static void attention_attend(void *ctx, uint32_t begin, uint32_t end)
 		look.value_offset = context_value_offset(l, h);
 		look.window = l->window;
 		look.sinks = sinks ? sinks + (size_t)h * group : NULL;
-		attend_watched(kernels, x->attended.f + offset, x->q + offset, stride, &look,
-			       run->n);
+		watch_attend(kernels, x->attended.f + offset, x->q + offset, stride, &look, run->n);
 		for (uint32_t t = 0; t < run->n && c->query_gate; t++, offset += stride)
 			kernels->sigmoid_mul(x->attended.f + offset, x->query_gate + offset,
 					     group * l->head_dim);

@@ -85,8 +85,8 @@ static void dense_add_tokens(void *ctx, uint32_t begin, uint32_t end)
 		float weight = 1;
 		if (a->step->env->config->shared_gate)
 			k->sigmoid_mul(&weight, a->shared->scale + t, 1);
-		add_scaled_watched(k, a->step->out + t * width, weight, a->shared->out + t * width,
-				   width);
+		watch_add_scaled(k, a->step->out + t * width, weight, a->shared->out + t * width,
+				 width);
 	}
 }
 

@@ -145,8 +145,8 @@ static void forward_add_out(struct step *s, const float *post_norm)
 	const struct config *c = s->env->config;
 	if (post_norm)
 		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
-	add_scaled_watched(s->env->kernels, s->x, c->residual_multiplier, s->out,
-			   (size_t)s->n * c->hidden_size);
+	watch_add_scaled(s->env->kernels, s->x, c->residual_multiplier, s->out,
+			 (size_t)s->n * c->hidden_size);
 }
 
 int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err *e)

@@ -96,10 +96,10 @@ static void latent_place_keys(const struct latent_task *a, uint32_t t)
 			      env->config->rms_eps);
 	latent_rotate(a, turned, kv + l->rank, t);
 	memcpy(kv + l->rank, turned, l->rope * sizeof *turned);
-	kv_put_watched(env->kernels,
-		       (void *)context_blocks_of(span->context, a->layer)[position / KV_BLOCK],
-		       span->context->type, context_key_offset(a->layer, 0), 0, position % KV_BLOCK,
-		       kv, NULL, l->rank + l->rope);
+	watch_kv_put(env->kernels,
+		     (void *)context_blocks_of(span->context, a->layer)[position / KV_BLOCK],
+		     span->context->type, context_key_offset(a->layer, 0), 0, position % KV_BLOCK,
+		     kv, NULL, l->rank + l->rope);
 }
 
 /* Splits each head's query of a row into the part that is absorbed and the part that is rotated. */
@@ -134,8 +134,8 @@ static void latent_multiply_head(const struct latent_task *a, enum tensor_role r
 	const struct matrix *w = &a->weights->m[role];
 	const struct input in = {.k = w->shape.cols, .f = x};
 	uint32_t n = a->step->n;
-	multiply_watched(a->step->env->kernels, y, ldy, w, head * rows, (head + 1) * rows, &in,
-			 a->scratch->index + (size_t)head * n, n);
+	watch_multiply(a->step->env->kernels, y, ldy, w, head * rows, (head + 1) * rows, &in,
+		       a->scratch->index + (size_t)head * n, n);
 }
 
 static void latent_absorb_queries(void *ctx, uint32_t begin, uint32_t end)
@@ -184,8 +184,8 @@ static void latent_attend(void *ctx, uint32_t begin, uint32_t end)
 		look.latent_dim = l->rank;
 		look.heads = left < LOOK_HEADS ? left : LOOK_HEADS;
 		look.key_offset = context_key_offset(a->layer, 0);
-		attend_watched(a->step->env->kernels, a->scratch->found + row * l->rank,
-			       a->scratch->query + row * width, c->heads * width, &look, run->n);
+		watch_attend(a->step->env->kernels, a->scratch->found + row * l->rank,
+			     a->scratch->query + row * width, c->heads * width, &look, run->n);
 	}
 }
 

@@ -77,7 +77,7 @@ static void moe_multiply(const struct moe_wave *v, struct moe_blocks b, uint32_t
 	struct input x = down ? activation_input(&m->hidden, first) : activation_input(v->input, 0);
 	const uint32_t *tokens = down ? NULL : m->routing.token + first;
 	float *y = outputs[part] + (size_t)first * s->rows;
-	multiply_watched(v->step->env->kernels, y, s->rows, &w, row0, row1, &x, tokens, n);
+	watch_multiply(v->step->env->kernels, y, s->rows, &w, row0, row1, &x, tokens, n);
 }
 
 /* An expert's row of a layer's biases; NULL if the layer has none. */
@@ -246,8 +246,8 @@ static void moe_sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 				    (rank == UINT32_MAX || chosen[i] < chosen[rank]))
 					rank = i;
 			size_t a = r->assignment[t * r->top_k + rank];
-			add_scaled_watched(v->step->env->kernels, y, r->weight[t * r->top_k + rank],
-					   v->m->out + a * width, width);
+			watch_add_scaled(v->step->env->kernels, y, r->weight[t * r->top_k + rank],
+					 v->m->out + a * width, width);
 			next = chosen[rank] + 1;
 		}
 	}

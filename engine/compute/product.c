@@ -28,8 +28,8 @@ static void product_multiply_tiles(void *ctx, uint32_t begin, uint32_t end)
 		if (begin < tiles) {
 			uint32_t last = end < tiles ? end : tiles;
 			uint32_t row1 = last * TILE_ROWS < rows ? last * TILE_ROWS : rows;
-			multiply_watched(all->kernels, p->y, rows, p->w, begin * TILE_ROWS, row1,
-					 &all->x, NULL, all->n);
+			watch_multiply(all->kernels, p->y, rows, p->w, begin * TILE_ROWS, row1,
+				       &all->x, NULL, all->n);
 			begin = last;
 		}
 		begin -= tiles;

@@ -195,7 +195,7 @@ static int encoder_store_norms(const struct encoder *x, const struct shape *s, c
 	}
 	for (size_t g = 0; g < groups; g++) {
 		float norm = x->row_norms[g];
-		uint16_t half = f32_to_f16(norm);
+		uint16_t half = f16_from_f32(norm);
 		if (norm != 0 && (norm < f16_norm_least || norm > f16_norm_most))
 			return err_set(e, ERANGE,
 				       "tensor %s has numbers of a size that 16-bit norms do not "
@@ -218,10 +218,10 @@ static bool encoder_quantise(struct encoder *x, const struct shape *s, uint8_t *
 				    s->norms == NORM_F16);
 	}
 	if (format_is_trellis(s->format))
-		return tc_quantise_row_watched(x->kernels, packed, x->row_norms, x->row,
-					       s->rows * s->cols, bits);
-	return tq_quantise_row_watched(x->kernels, packed, x->row_norms, x->row, s->cols, bits,
-				       TQ_GAIN_LEAST_SQUARES);
+		return watch_tc_quantise_row(x->kernels, packed, x->row_norms, x->row,
+					     s->rows * s->cols, bits);
+	return watch_tq_quantise_row(x->kernels, packed, x->row_norms, x->row, s->cols, bits,
+				     TQ_GAIN_LEAST_SQUARES);
 }
 
 /* s->rows rows: 1, unless encoder_rows_together says more and moments are not used. */
@@ -251,13 +251,13 @@ static int encoder_encode(struct encoder *x, const struct shape *s, const struct
 	}
 	if (s->format == FORMAT_BF16) {
 		for (size_t i = 0; i < s->cols; i++) {
-			uint16_t half = f32_to_bf16(x->row[i]);
+			uint16_t half = bf16_from_f32(x->row[i]);
 			memcpy(packed + i * sizeof half, &half, sizeof half);
 		}
 		return 0;
 	}
 	if (s->format == FORMAT_Q8_0)
-		return q8_0_quantise_row(packed, x->row, s->cols)
+		return block_quantise_q8_0(packed, x->row, s->cols)
 			       ? 0
 			       : err_set(e, EINVAL,
 					 "tensor %s holds numbers above 8e6; the checkpoint is "

@@ -286,7 +286,7 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
 		float *to = moments_row(m, s, i, &last);
 		for (uint32_t t = 0; t < n; t++) {
 			const float *from = x + (size_t)(rows ? rows[t] : t) * s->cols;
-			add_scaled_watched(k, to, from[i], from + i, last - i);
+			watch_add_scaled(k, to, from[i], from + i, last - i);
 		}
 	}
 }

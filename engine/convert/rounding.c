@@ -502,7 +502,7 @@ static void rounding_fit_norm(const struct rounding_group *g, struct rounding_co
 	}
 	c->norm = ab > 0 ? (float)(ab / aa) : 0;
 	if (half)
-		c->norm = f16_to_f32(f32_to_f16(c->norm));
+		c->norm = f16_to_f32(f16_from_f32(c->norm));
 	c->cost = bb - 2 * c->norm * ab + (double)c->norm * c->norm * aa;
 }
 

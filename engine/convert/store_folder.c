@@ -3,6 +3,7 @@
 #include "engine/family/family.h"
 #include "engine/json/json.h"
 #include "engine/source/source_file.h"
+#include "kernels/tq.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -159,7 +159,7 @@ static void degrade_tq(const struct kernels *k, float *row, uint32_t cols, enum 
 		(void)k->tq_quantise_row(packed, norms, row, cols, format_tq_bits(format),
 					 TQ_GAIN_LEAST_SQUARES);
 	for (size_t g = 0; g < tq_groups(cols); g++)
-		norms[g] = f16_to_f32(f32_to_f16(norms[g]));
+		norms[g] = f16_to_f32(f16_from_f32(norms[g]));
 	format_dequantise_row(row, &s, &(struct pieces){.weights = packed, .scales = norms});
 }
 
@@ -172,7 +172,7 @@ static void degrade_8_bits(float *row, uint32_t cols)
 		float most = 0;
 		for (uint32_t i = 0; i < n; i++)
 			most = fmaxf(most, fabsf(row[at + i]));
-		float scale = f16_to_f32(f32_to_f16(most / 127));
+		float scale = f16_to_f32(f16_from_f32(most / 127));
 		for (uint32_t i = 0; i < n && scale > 0; i++)
 			row[at + i] = scale * roundf(row[at + i] / scale);
 	}
@@ -184,8 +184,8 @@ static void put_row(void *to, const float *row, const struct shape *s)
 		if (s->format == FORMAT_F32)
 			((float *)to)[i] = row[i];
 		else
-			((uint16_t *)to)[i] =
-				s->format == FORMAT_F16 ? f32_to_f16(row[i]) : f32_to_bf16(row[i]);
+			((uint16_t *)to)[i] = s->format == FORMAT_F16 ? f16_from_f32(row[i])
+								      : bf16_from_f32(row[i]);
 }
 
 /* A matrix in memory; 16- and 32-bit ones lie as they do on disk. */

@@ -173,7 +173,7 @@ static void draw_packed(struct draws *d, const uint8_t *level, uint32_t bits, ui
 
 static void store_float(uint8_t *to, size_t i, enum format format, float value)
 {
-	uint16_t half = format == FORMAT_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+	uint16_t half = format == FORMAT_F16 ? f16_from_f32(value) : bf16_from_f32(value);
 	if (format == FORMAT_F32)
 		memcpy(to + i * sizeof value, &value, sizeof value);
 	else
@@ -210,7 +210,7 @@ static void draw_row(const struct synthetic *s, const struct synthetic_tables *t
 		       &(struct shape){.format = FORMAT_Q8_0, .rows = 1, .cols = shape->cols}));
 	if (values) { /* else zeros do: only speeds are measured */
 		draw_floats(s, t, d, id, &floats, row, (uint8_t *)values);
-		(void)q8_0_quantise_row(to, values, shape->cols);
+		(void)block_quantise_q8_0(to, values, shape->cols);
 	}
 	free(values);
 }

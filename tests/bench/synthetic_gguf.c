@@ -73,7 +73,7 @@ static uint32_t type_of(const struct gguf_mix *m, struct tensor_id id, uint32_t 
 
 static void put_half(uint8_t *to, double value)
 {
-	const uint16_t half = f32_to_f16((float)value);
+	const uint16_t half = f16_from_f32((float)value);
 	memcpy(to, &half, sizeof half);
 }
 

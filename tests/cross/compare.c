@@ -6,8 +6,8 @@
  * one table that is compared; of others that there are it says so.
  */
 #include "kernels/block.h"
-#include "kernels/block_formats.h"
-#include "kernels/block_ways.h"
+#include "kernels/block_layout.h"
+#include "kernels/block_layout.h"
 #include "tests/cross/compare.h"
 #include "tests/unit/random.h"
 #include "tests/unit/random_blocks.h"
@@ -79,7 +79,7 @@ static void random_bytes(struct random *random, uint8_t *to, size_t n)
 
 static void store(void *to, size_t i, enum format format, float f)
 {
-	const uint16_t half = format == FORMAT_BF16 ? f32_to_bf16(f) : f32_to_f16(f);
+	const uint16_t half = format == FORMAT_BF16 ? bf16_from_f32(f) : f16_from_f32(f);
 
 	if (format == FORMAT_F32)
 		memcpy((char *)to + i * sizeof f, &f, sizeof f);
@@ -110,7 +110,7 @@ static bool arranged_plainly(const void *arranged, const struct shape *s, const 
 
 	memcpy(plain, arranged, bytes);
 	if (format_is_block(s->format))
-		block_arrange_by(&block_ways_scalar, plain, s, s->rows, from);
+		arrange_blocks_by(kernels_scalar.arrange, plain, s, s->rows, from);
 	const bool same = memcmp(plain, arranged, bytes) == 0;
 	if (!same)
 		printf("# [%u, %u], norms %d, arranged\n", s->rows, s->cols, (int)s->norms);

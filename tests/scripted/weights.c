@@ -33,7 +33,7 @@ struct writing {
 static void write_floats(struct writing *w, const float *from, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		uint16_t half = f32_to_bf16(from[i]);
+		uint16_t half = bf16_from_f32(from[i]);
 		w->failed |= fwrite(&half, sizeof half, 1, w->file) != 1;
 	}
 }

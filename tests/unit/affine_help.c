@@ -28,8 +28,8 @@ static void quantise(const float *x, uint32_t bits, uint32_t group, uint8_t *row
 		most = fmaxf(most, x[i]);
 	}
 	float codes = (float)((1U << bits) - 1);
-	*scale = f32_to_bf16((most - least) / codes);
-	*bias = f32_to_bf16(least);
+	*scale = bf16_from_f32((most - least) / codes);
+	*bias = bf16_from_f32(least);
 	float s = bf16_to_f32(*scale), b = bf16_to_f32(*bias);
 	for (uint32_t i = 0; i < group; i++) {
 		float nearest = s > 0 ? roundf((x[i] - b) / s) : 0;

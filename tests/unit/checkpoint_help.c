@@ -112,7 +112,7 @@ float test_tensor_get(const struct test_tensor *t, size_t i)
 
 void test_tensor_set(struct test_tensor *t, size_t i, float value)
 {
-	uint16_t half = strcmp(t->type, "F16") ? f32_to_bf16(value) : f32_to_f16(value);
+	uint16_t half = strcmp(t->type, "F16") ? bf16_from_f32(value) : f16_from_f32(value);
 	if (width(t) == 4)
 		memcpy(t->data + 4 * i, &value, sizeof value);
 	else

@@ -464,7 +464,7 @@ static void quantise_q8(uint8_t *block, const float *x)
 	float most = 0;
 	for (int i = 0; i < Q8_COLS; i++)
 		most = fmaxf(most, fabsf(x[i]));
-	uint16_t half = f32_to_f16(most / 127);
+	uint16_t half = f16_from_f32(most / 127);
 	float scale = f16_to_f32(half);
 	memcpy(block, &half, sizeof half);
 	for (int i = 0; i < Q8_COLS; i++)
@@ -499,7 +499,7 @@ static void put_tensor(struct test_gguf *g, const struct maker *m, const struct 
 	uint8_t *bytes = malloc(o->count * width);
 	assert_non_null(bytes);
 	for (size_t i = 0; i < o->count; i++) {
-		uint16_t half = *type == 'B' ? f32_to_bf16(o->x[i]) : f32_to_f16(o->x[i]);
+		uint16_t half = *type == 'B' ? bf16_from_f32(o->x[i]) : f16_from_f32(o->x[i]);
 		memcpy(bytes + i * width, width == 2 ? (const void *)&half : &o->x[i], width);
 	}
 	test_gguf_tensor(g, o->name,

@@ -30,7 +30,7 @@ static inline void random_half(struct random *random, uint8_t *to, bool bf16)
 {
 	float f;
 	random_normal(random, &f, 1);
-	const uint16_t half = bf16 ? f32_to_bf16(f) : f32_to_f16(f);
+	const uint16_t half = bf16 ? bf16_from_f32(f) : f16_from_f32(f);
 	memcpy(to, &half, sizeof half);
 }
 

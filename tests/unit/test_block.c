@@ -312,10 +312,10 @@ static void affine_rows_are_scale_times_code_plus_bias(void **state)
 			for (size_t g = 0; g < COLS / s.group; g++) {
 				scale[g] = (float)(int)(random_u32(&random) % 255 + 1) / 256;
 				bias[g] = (float)(int)(random_u32(&random) % 255) / -8;
-				halves[0][g] = s.norms == NORM_F16 ? f32_to_f16(scale[g])
-								   : f32_to_bf16(scale[g]);
-				halves[1][g] = s.norms == NORM_F16 ? f32_to_f16(bias[g])
-								   : f32_to_bf16(bias[g]);
+				halves[0][g] = s.norms == NORM_F16 ? f16_from_f32(scale[g])
+								   : bf16_from_f32(scale[g]);
+				halves[1][g] = s.norms == NORM_F16 ? f16_from_f32(bias[g])
+								   : bf16_from_f32(bias[g]);
 			}
 			const bool wide = s.norms == NORM_F32;
 			format_dequantise_row(
@@ -388,7 +388,7 @@ static void fill_with_numbers(struct random *random, const struct shape *s, uint
 	const bool halves = narrow || (format_is_tq(s->format) && s->norms == NORM_F16);
 	for (size_t i = 0; i < bytes; i += halves ? 2 : 4) {
 		random_normal(random, &x, 1);
-		const uint16_t half = s->format == FORMAT_BF16 ? f32_to_bf16(x) : f32_to_f16(x);
+		const uint16_t half = s->format == FORMAT_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
 		memcpy(to + i, halves ? (const void *)&half : &x, halves ? 2 : 4);
 	}
 }

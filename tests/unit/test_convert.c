@@ -368,7 +368,7 @@ static bool compare_trellis(const struct golden *g, const struct test_tensor *t)
 		assert_memory_equal((const uint8_t *)packed.data + r * groups * bytes, want,
 				    groups * bytes);
 		for (size_t i = 0; i < groups; i++) {
-			const uint16_t half = f32_to_f16(norm[i]);
+			const uint16_t half = f16_from_f32(norm[i]);
 			assert_memory_equal((const uint8_t *)norms.data + 2 * (r * groups + i),
 					    &half, sizeof half);
 		}

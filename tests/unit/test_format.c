@@ -62,16 +62,16 @@ static void f32_rounds_to_the_nearest_f16_and_ties_to_even(void **state)
 		const float next = h == 0x7bff ? 65536.0F : (float)f16_value(h + 1);
 		const float middle = (here + next) / 2; /* exact: 12 bits */
 		const uint16_t even = h & 1 ? h + 1 : h;
-		assert_int_equal(f32_to_f16(here), h);
-		assert_int_equal(f32_to_f16(-here), h | 0x8000);
-		assert_int_equal(f32_to_f16(middle), even);
-		assert_int_equal(f32_to_f16(nextafterf(middle, 0)), h);
-		assert_int_equal(f32_to_f16(nextafterf(middle, INFINITY)), h + 1);
+		assert_int_equal(f16_from_f32(here), h);
+		assert_int_equal(f16_from_f32(-here), h | 0x8000);
+		assert_int_equal(f16_from_f32(middle), even);
+		assert_int_equal(f16_from_f32(nextafterf(middle, 0)), h);
+		assert_int_equal(f16_from_f32(nextafterf(middle, INFINITY)), h + 1);
 	}
-	assert_int_equal(f32_to_f16(INFINITY), 0x7c00);
-	assert_int_equal(f32_to_f16(-1e30F), 0xfc00);
-	assert_int_equal(f32_to_f16(0x1p-149F), 0);
-	assert_int_equal(f32_to_f16(-0.0F), 0x8000);
+	assert_int_equal(f16_from_f32(INFINITY), 0x7c00);
+	assert_int_equal(f16_from_f32(-1e30F), 0xfc00);
+	assert_int_equal(f16_from_f32(0x1p-149F), 0);
+	assert_int_equal(f16_from_f32(-0.0F), 0x8000);
 }
 
 #if defined(__x86_64__)
@@ -94,10 +94,10 @@ __attribute__((target("f16c"))) static void f16_conversions_are_those_of_f16c(vo
 		if (i & 1)
 			u = (u & 0x807fffff) | (100 + u % 45) << 23;
 		const float f = float_of(u);
-		assert_int_equal(f32_to_f16(f), _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT));
+		assert_int_equal(f16_from_f32(f), _cvtss_sh(f, _MM_FROUND_TO_NEAREST_INT));
 	}
 	for (uint32_t u = 0x7f800000 - 4; u < 0x7f800000 + 0x4000; u++)
-		assert_int_equal(f32_to_f16(float_of(u)),
+		assert_int_equal(f16_from_f32(float_of(u)),
 				 _cvtss_sh(float_of(u), _MM_FROUND_TO_NEAREST_INT));
 }
 #endif
@@ -105,15 +105,15 @@ __attribute__((target("f16c"))) static void f16_conversions_are_those_of_f16c(vo
 static void bf16_rounds_to_nearest_even(void **state)
 {
 	(void)state;
-	assert_int_equal(f32_to_bf16(float_of(0x3f808000)), 0x3f80);
-	assert_int_equal(f32_to_bf16(float_of(0x3f808001)), 0x3f81);
-	assert_int_equal(f32_to_bf16(float_of(0x3f818000)), 0x3f82);
-	assert_int_equal(f32_to_bf16(float_of(0x7f7fffff)), 0x7f80);
-	assert_int_equal(f32_to_bf16(float_of(0x7f800001)), 0x7fc0); /* stays a NaN */
+	assert_int_equal(bf16_from_f32(float_of(0x3f808000)), 0x3f80);
+	assert_int_equal(bf16_from_f32(float_of(0x3f808001)), 0x3f81);
+	assert_int_equal(bf16_from_f32(float_of(0x3f818000)), 0x3f82);
+	assert_int_equal(bf16_from_f32(float_of(0x7f7fffff)), 0x7f80);
+	assert_int_equal(bf16_from_f32(float_of(0x7f800001)), 0x7fc0); /* stays a NaN */
 	for (uint32_t b = 0; b < 0x10000; b++) {
 		const float f = bf16_to_f32((uint16_t)b);
 		if (!isnan(f))
-			assert_int_equal(f32_to_bf16(f), b);
+			assert_int_equal(bf16_from_f32(f), b);
 	}
 }
 

@@ -38,7 +38,7 @@ static void fill(struct random *random, struct memory *m, float *to)
 {
 	random_normal(random, to, (size_t)POSITIONS * m->dim);
 	for (size_t i = 0; m->type == KV_F16 && i < (size_t)POSITIONS * m->dim; i++)
-		to[i] = f16_to_f32(f32_to_f16(to[i]));
+		to[i] = f16_to_f32(f16_from_f32(to[i]));
 }
 
 static struct memory make_memory(struct random *random, enum kv_type type, uint32_t dim)
@@ -263,7 +263,8 @@ static void every_table_puts_the_same_bytes_and_no_others(void **state)
 				const size_t key_at = 4 + i * KV_BLOCK + 63;
 				const size_t value_at =
 					7 + (size_t)KV_BLOCK * dim + (size_t)63 * dim + i;
-				const uint16_t k16 = f32_to_f16(key[i]), v16 = f32_to_f16(value[i]);
+				const uint16_t k16 = f16_from_f32(key[i]),
+					       v16 = f16_from_f32(value[i]);
 				memcpy(expected + key_at * element,
 				       type ? (const void *)&k16 : &key[i], element);
 				memcpy(expected + value_at * element,

@@ -2,7 +2,7 @@
  * other formats, does not look: the largest codes, many columns, outliers, numbers that are none.
  */
 #include "kernels/block.h"
-#include "kernels/block_ways.h"
+#include "kernels/block_layout.h"
 #include "kernels/kernels.h"
 #include "tests/unit/random.h"
 #include "tests/unit/random_blocks.h"
@@ -327,10 +327,10 @@ static void check_ways(struct random *random, struct shape s)
 	uint8_t *plain = allocate(bytes);
 
 	memset(plain, 0x5a, bytes);
-	block_arrange_by(&block_ways_scalar, plain, &s, s.rows, &from);
-	for (const struct block_ways *const *way = block_ways_available(); *way; way++) {
+	arrange_blocks_by(kernels_scalar.arrange, plain, &s, s.rows, &from);
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
 		memset(w.arranged, 0x5a, bytes);
-		block_arrange_by(*way, w.arranged, &s, s.rows, &from);
+		arrange_blocks_by((*k)->arrange, w.arranged, &s, s.rows, &from);
 		assert_memory_equal(w.arranged, plain, bytes);
 	}
 	free(plain);

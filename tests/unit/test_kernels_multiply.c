@@ -48,7 +48,7 @@ static void fill_tq(struct problem *p, const float *row, uint32_t r)
 				    TQ_GAIN_LEAST_SQUARES));
 	for (size_t g = 0; g < groups; g++) {
 		const size_t at = r * groups + g;
-		const uint16_t half = f32_to_f16(norms[g]);
+		const uint16_t half = f16_from_f32(norms[g]);
 		if (s->norms == NORM_F16)
 			memcpy(p->norms + at * 2, &half, sizeof half);
 		else
@@ -63,7 +63,7 @@ static void fill_floats(struct problem *p, const float *row, uint32_t r)
 	for (size_t i = 0; i < s->cols; i++) {
 		const size_t at = (size_t)r * s->cols + i;
 		const uint16_t half =
-			s->format == FORMAT_F16 ? f32_to_f16(row[i]) : f32_to_bf16(row[i]);
+			s->format == FORMAT_F16 ? f16_from_f32(row[i]) : bf16_from_f32(row[i]);
 		if (s->format == FORMAT_F32)
 			memcpy(p->packed + at * 4, &row[i], sizeof row[i]);
 		else
@@ -332,7 +332,7 @@ static void wide_matrix_gives_the_same_bits(enum format format)
 	for (size_t i = 0; i < format_packed_bytes(&s); i++)
 		packed[i] = (uint8_t)random_u32(&random);
 	for (size_t i = 0; i < format_norm_bytes(&s) / 2; i++) {
-		const uint16_t half = f32_to_f16((float)random_uniform(&random));
+		const uint16_t half = f16_from_f32((float)random_uniform(&random));
 		memcpy(norms + 2 * i, &half, sizeof half);
 	}
 	for (size_t i = 0; i < WIDE_TOKENS * groups * TQ_GROUP; i++)

@@ -54,7 +54,7 @@ static float *draw(struct random *random, const struct memory *m)
 	assert_non_null(to);
 	random_normal(random, to, count);
 	for (size_t i = 0; m->type == KV_F16 && i < count; i++)
-		to[i] = f16_to_f32(f32_to_f16(to[i]));
+		to[i] = f16_to_f32(f16_from_f32(to[i]));
 	return to;
 }
 

@@ -70,8 +70,8 @@ static void quantise(float *x, uint32_t *words, uint16_t *scale, uint16_t *bias)
 		least = fminf(least, x[i]);
 		most = fmaxf(most, x[i]);
 	}
-	*scale = f32_to_bf16((most - least) / 15);
-	*bias = f32_to_bf16(least);
+	*scale = bf16_from_f32((most - least) / 15);
+	*bias = bf16_from_f32(least);
 	float s = bf16_to_f32(*scale), b = bf16_to_f32(*bias);
 	for (int i = 0; i < GROUP; i++) {
 		float code = s > 0 ? roundf((x[i] - b) / s) : 0;

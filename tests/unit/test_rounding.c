@@ -211,7 +211,7 @@ static void norms_are_those_of_the_store(void **state)
 	rounding_weigh(r, 0, moment);
 	assert_true(rounding_row(r, packed, norms, weights[0], true));
 	for (int g = 0; g < GROUPS; g++)
-		assert_true(norms[g] > 0 && f16_to_f32(f32_to_f16(norms[g])) == norms[g]);
+		assert_true(norms[g] > 0 && f16_to_f32(f16_from_f32(norms[g])) == norms[g]);
 	rounding_free(r);
 }
 

@@ -1,7 +1,7 @@
 /* The TC format: what its bytes mean, that its encoder finds good ones, and the same on all tables.
  */
 #include "kernels/kernels.h"
-#include "kernels/tc_tables.h"
+#include "kernels/tc.h"
 #include "tests/unit/random.h"
 
 #include <float.h>

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-static uint32_t bits_of(float f)
+static uint32_t f16_float_bits(float f)
 {
 	uint32_t u;
 	memcpy(&u, &f, sizeof u);
 	return u;
 }
 
-static float float_of(uint32_t u)
+static float f16_float_of_bits(uint32_t u)
 {
 	float f;
 	memcpy(&f, &u, sizeof f);
@@ -27,15 +27,16 @@ float f16_to_f32(uint16_t h)
 	const uint32_t quiet = magnitude > 0x7c00 ? 0x400000 : 0;
 	const uint32_t normal = (magnitude << 13) + (bias << 23);
 	/* magnitude · 2^-24, exact in f32 */
-	const uint32_t subnormal = bits_of((float)(int32_t)magnitude * 0x1p-24f);
+	const uint32_t subnormal = f16_float_bits((float)(int32_t)magnitude * 0x1p-24f);
 	const uint32_t is_subnormal = 0 - (uint32_t)(magnitude < 0x400);
 
-	return float_of(sign | (subnormal & is_subnormal) | ((normal | quiet) & ~is_subnormal));
+	return f16_float_of_bits(sign | (subnormal & is_subnormal) |
+				 ((normal | quiet) & ~is_subnormal));
 }
 
-uint16_t f32_to_f16(float f)
+uint16_t f16_from_f32(float f)
 {
-	const uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
+	const uint32_t u = f16_float_bits(f), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
 
 	if (magnitude > 0x7f800000) /* NaN: quiet, the upper payload kept */
 		return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
@@ -45,7 +46,8 @@ uint16_t f32_to_f16(float f)
 		/* Below 2^-14: the result is a multiple of 2^-24. Adding 0.5, whose last bit is
 		 * worth 2^-24, lets the addition do the rounding; the sum's low bits are the
 		 * result, and a carry into the smallest normal number comes out right. */
-		return (uint16_t)(sign | (bits_of(float_of(magnitude) + 0.5F) - 0x3f000000));
+		return (uint16_t)(sign | (f16_float_bits(f16_float_of_bits(magnitude) + 0.5F) -
+					  0x3f000000));
 	}
 	/* Nearest even: half a unit less one, plus the bit that will be last. */
 	const uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
@@ -54,12 +56,12 @@ uint16_t f32_to_f16(float f)
 
 float bf16_to_f32(uint16_t b)
 {
-	return float_of((uint32_t)b << 16);
+	return f16_float_of_bits((uint32_t)b << 16);
 }
 
-uint16_t f32_to_bf16(float f)
+uint16_t bf16_from_f32(float f)
 {
-	const uint32_t u = bits_of(f);
+	const uint32_t u = f16_float_bits(f);
 
 	if ((u & 0x7fffffff) > 0x7f800000)
 		return (uint16_t)(u >> 16 | 0x40);
@@ -67,35 +69,35 @@ uint16_t f32_to_bf16(float f)
 }
 
 /* So many are read before as many are written, which may begin in front of them. */
-enum { AT_ONCE = 16 };
-typedef float to_f32_fn(uint16_t h);
+enum { F16_AT_ONCE = 16 };
+typedef float f16_widen_fn(uint16_t h);
 
 /* Inlined, to_f32 and all n but the last are constants. */
-static inline __attribute__((always_inline)) void widen_some(float *out, const uint8_t *row,
-							     size_t n, to_f32_fn *to_f32)
+static inline __attribute__((always_inline)) void f16_widen_some(float *out, const uint8_t *row,
+								 size_t n, f16_widen_fn *to_f32)
 {
-	uint16_t h[AT_ONCE] = {0};
-	float f[AT_ONCE];
+	uint16_t h[F16_AT_ONCE] = {0};
+	float f[F16_AT_ONCE];
 
 	memcpy(h, row, n * sizeof *h);
-	for (size_t i = 0; i < AT_ONCE; i++)
+	for (size_t i = 0; i < F16_AT_ONCE; i++)
 		f[i] = to_f32(h[i]);
 	memcpy(out, f, n * sizeof *f);
 }
 
-static inline __attribute__((always_inline)) void widen(float *out, const uint8_t *row, size_t n,
-							to_f32_fn *to_f32)
+static inline __attribute__((always_inline)) void f16_widen(float *out, const uint8_t *row,
+							    size_t n, f16_widen_fn *to_f32)
 {
 	size_t i = 0;
 
-	for (; i + AT_ONCE <= n; i += AT_ONCE)
-		widen_some(out + i, row + i * sizeof(uint16_t), AT_ONCE, to_f32);
-	widen_some(out + i, row + i * sizeof(uint16_t), n - i, to_f32);
+	for (; i + F16_AT_ONCE <= n; i += F16_AT_ONCE)
+		f16_widen_some(out + i, row + i * sizeof(uint16_t), F16_AT_ONCE, to_f32);
+	f16_widen_some(out + i, row + i * sizeof(uint16_t), n - i, to_f32);
 }
 
 void f16_row_to_f32(float *out, const void *row, size_t n)
 {
-	widen(out, row, n, f16_to_f32);
+	f16_widen(out, row, n, f16_to_f32);
 }
 
 typedef uint16_t halves __attribute__((vector_size(16)));
@@ -103,7 +105,7 @@ enum { HALVES = sizeof(halves) / sizeof(uint16_t) };
 
 /* A BF16 is the upper half of its float: zeros and eight of them in turns. Said so since of a
  * loop, whose memory may overlap, gcc makes a way through the stack, five times as long. */
-static inline __attribute__((always_inline)) void widen_eight(float out[HALVES], halves h)
+static inline __attribute__((always_inline)) void bf16_widen_eight(float out[HALVES], halves h)
 {
 	const halves none = {0};
 	const halves low = __builtin_shufflevector(none, h, 0, 8, 1, 9, 2, 10, 3, 11);
@@ -118,24 +120,11 @@ void bf16_row_to_f32(float *out, const void *row, size_t n)
 	const uint8_t *from = row;
 	size_t i = 0;
 
-	for (; i + AT_ONCE <= n; i += AT_ONCE) {
-		halves h[AT_ONCE / HALVES];
+	for (; i + F16_AT_ONCE <= n; i += F16_AT_ONCE) {
+		halves h[F16_AT_ONCE / HALVES];
 		memcpy(h, from + i * sizeof(uint16_t), sizeof h);
-		widen_eight(out + i, h[0]);
-		widen_eight(out + i + HALVES, h[1]);
+		bf16_widen_eight(out + i, h[0]);
+		bf16_widen_eight(out + i + HALVES, h[1]);
 	}
-	widen_some(out + i, from + i * sizeof(uint16_t), n - i, bf16_to_f32);
-}
-
-float norm_at(const void *norms, size_t i, enum norm_type type)
-{
-	uint16_t half;
-	float f;
-
-	if (type == NORM_F32) {
-		memcpy(&f, (const uint8_t *)norms + sizeof f * i, sizeof f);
-		return f;
-	}
-	memcpy(&half, (const uint8_t *)norms + sizeof half * i, sizeof half);
-	return type == NORM_F16 ? f16_to_f32(half) : bf16_to_f32(half);
+	f16_widen_some(out + i, from + i * sizeof(uint16_t), n - i, bf16_to_f32);
 }

@@ -1,0 +1,30 @@
+/* Asking for memory before it is used, and the word for functions that are inlined whatever the
+ * compiler thinks of them: where they are inlined, numbers of bits, rows and registers are
+ * constants. Within kernels/ only. */
+#ifndef MOEFS_KERNELS_PREFETCH_H
+#define MOEFS_KERNELS_PREFETCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum { CACHE_LINE = 64, PREFETCH_SLOT = 4096 };
+
+/* Asks for `bytes` bytes from `at` on, which may lie past the end of a matrix: the processor's own
+ * prefetcher stops at the end of each page. */
+ALWAYS_INLINE void prefetch_lines(uintptr_t at, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += CACHE_LINE)
+		__builtin_prefetch((const void *)(at + i));
+}
+
+/* Asks for the lines of an expert's slot that are written soon, when `bytes` bytes at `at` are
+ * written now. A slot was filled long ago, and stores into lines that are not in the cache wait for
+ * each other. */
+ALWAYS_INLINE void prefetch_slot(uintptr_t at, size_t bytes)
+{
+	prefetch_lines(at + PREFETCH_SLOT, bytes);
+}
+
+#endif
