@@ -82,14 +82,14 @@ ALWAYS_INLINE void rotate_store_slab(int8_t *q, const float32x4_t y[2 * SLAB_UNI
 
 /* ---- quantisation ---- */
 
-enum { DOT_LANES = 2 * LANES };
+enum { ROTATE_DOT_LANES = 2 * LANES };
 
 /* In tq.c's order of 8 lanes, which are two registers here. */
 ALWAYS_INLINE float rotate_dot(const float32x4_t a[ROTATE_REGISTERS],
 			       const float32x4_t b[ROTATE_REGISTERS])
 {
 	float32x4_t low = vdupq_n_f32(0), high = vdupq_n_f32(0);
-	float lane[DOT_LANES], sum = 0;
+	float lane[ROTATE_DOT_LANES], sum = 0;
 
 	for (size_t i = 0; i < ROTATE_REGISTERS; i += 2) {
 		low = vaddq_f32(low, vmulq_f32(a[i], b[i]));
@@ -97,7 +97,7 @@ ALWAYS_INLINE float rotate_dot(const float32x4_t a[ROTATE_REGISTERS],
 	}
 	vst1q_f32(lane, low);
 	vst1q_f32(lane + LANES, high);
-	for (size_t l = 0; l < DOT_LANES; l++)
+	for (size_t l = 0; l < ROTATE_DOT_LANES; l++)
 		sum += lane[l];
 	return sum;
 }

@@ -14,10 +14,10 @@
 
 static void scalar_rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps)
 {
-	float lane[DOT_LANES] = {0};
+	float lane[SCALAR_DOT_LANES] = {0};
 
 	for (uint32_t i = 0; i < n; i++)
-		lane[i % DOT_LANES] = fmaf(x[i], x[i], lane[i % DOT_LANES]);
+		lane[i % SCALAR_DOT_LANES] = fmaf(x[i], x[i], lane[i % SCALAR_DOT_LANES]);
 	const float mean = scalar_sum_lanes(lane) / (float)n;
 	const float scale = 1 / sqrtf(mean + eps);
 	for (uint32_t i = 0; i < n; i++)
@@ -41,13 +41,13 @@ static void scalar_silu_mul(float *gate, const float *up, size_t n)
 
 static void scalar_softmax(float *x, size_t n)
 {
-	float lane[DOT_LANES] = {0}, max = -INFINITY;
+	float lane[SCALAR_DOT_LANES] = {0}, max = -INFINITY;
 
 	for (size_t i = 0; i < n; i++)
 		max = x[i] > max ? x[i] : max;
 	for (size_t i = 0; i < n; i++) {
 		x[i] = scalar_exp(x[i] - max);
-		lane[i % DOT_LANES] += x[i];
+		lane[i % SCALAR_DOT_LANES] += x[i];
 	}
 	const float sum = scalar_sum_lanes(lane);
 	for (size_t i = 0; i < n; i++)
@@ -112,10 +112,10 @@ static void scalar_conv_silu(float *y, const float *w, const float *const *taps,
 
 static void scalar_l2norm(float *y, const float *x, uint32_t n, float eps, float scale)
 {
-	float lane[DOT_LANES] = {0};
+	float lane[SCALAR_DOT_LANES] = {0};
 
 	for (uint32_t i = 0; i < n; i++)
-		lane[i % DOT_LANES] = fmaf(x[i], x[i], lane[i % DOT_LANES]);
+		lane[i % SCALAR_DOT_LANES] = fmaf(x[i], x[i], lane[i % SCALAR_DOT_LANES]);
 	const float factor = scalar_l2norm_factor(scalar_sum_lanes(lane), eps, scale);
 	for (uint32_t i = 0; i < n; i++)
 		y[i] = x[i] * factor;

@@ -84,12 +84,12 @@ static inline float scalar_l2norm_factor(float squares, float eps, float scale)
 
 /* ---- sums in dot order, magnitudes ---- */
 
-enum { DOT_LANES = 16 };
+enum { SCALAR_DOT_LANES = 16 };
 
 /* The tree that ends every sum in dot order: + 8, + 4, + 2, + 1. Destroys the lanes. */
-static inline float scalar_sum_lanes(float lane[DOT_LANES])
+static inline float scalar_sum_lanes(float lane[SCALAR_DOT_LANES])
 {
-	for (size_t step = DOT_LANES / 2; step > 0; step /= 2)
+	for (size_t step = SCALAR_DOT_LANES / 2; step > 0; step /= 2)
 		for (size_t l = 0; l < step; l++)
 			lane[l] += lane[l + step];
 	return lane[0];

@@ -52,7 +52,7 @@ static void scalar_attend_block(float *out, struct scalar_softmax_state *s, cons
 				const struct attention *a, const void *block, uint32_t from,
 				uint32_t to)
 {
-	float p[KV_BLOCK] = {0}, lane[DOT_LANES] = {0}, max = s->max;
+	float p[KV_BLOCK] = {0}, lane[SCALAR_DOT_LANES] = {0}, max = s->max;
 
 	for (uint32_t j = from; j < to; j++) {
 		for (size_t d = 0; d < a->head_dim; d++)
@@ -65,7 +65,7 @@ static void scalar_attend_block(float *out, struct scalar_softmax_state *s, cons
 	}
 	for (uint32_t j = from; j < to; j++) {
 		p[j] = scalar_exp(p[j] - max);
-		lane[j % DOT_LANES] += p[j];
+		lane[j % SCALAR_DOT_LANES] += p[j];
 	}
 
 	const float rescale = scalar_exp(s->max - max); /* 0 at the first block without a sink */

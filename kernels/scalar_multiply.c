@@ -39,10 +39,10 @@ static float scalar_load_bf16(const uint8_t *row, size_t i)
 
 static float dot(const uint8_t *row, const float *x, uint32_t k, scalar_load_fn *load)
 {
-	float lane[DOT_LANES] = {0};
+	float lane[SCALAR_DOT_LANES] = {0};
 
 	for (uint32_t i = 0; i < k; i++)
-		lane[i % DOT_LANES] = fmaf(load(row, i), x[i], lane[i % DOT_LANES]);
+		lane[i % SCALAR_DOT_LANES] = fmaf(load(row, i), x[i], lane[i % SCALAR_DOT_LANES]);
 	return scalar_sum_lanes(lane);
 }
 
