@@ -231,8 +231,8 @@ static int read_earlier(struct session *s, struct err *e)
 					       t->earlier.ids[i], bytes);
 		if (!n || !grammar_read(t->constraint.kept->grammar, &t->constraint.at, bytes, n))
 			return err_set(e, EINVAL,
-				       "the answer so far does not match params/format and the "
-				       "tool choice; use retry instead of continue");
+				       "the answer so far does not match the format and the tool "
+				       "choice; use retry instead of continue");
 	}
 	return 0;
 }
@@ -290,8 +290,8 @@ int constrain_logits(struct session *s, float *logits, struct err *e)
 		return failed;
 	if (!allowed)
 		return err_set(e, EIO,
-			       "no token of the model continues the answer as params/format and "
-			       "the tool choice require");
+			       "no token of the model continues the answer as the format and the "
+			       "tool choice require");
 	grammar_apply(c->tokens, mask, allowed, logits, s->model->run.sampler.p);
 	return 0;
 }

@@ -54,14 +54,15 @@ static struct unsubmitted_user *unsubmitted_find_or_make(struct unsubmitted *u, 
 	return &u->users[u->count++];
 }
 
-static int unsubmitted_refuse(const struct handle *h, const char *whose, uint64_t have,
+/* bytes: what the text would take, were it not refused. */
+static int unsubmitted_refuse(const struct handle *h, const char *whose, uint64_t bytes,
 			      uint64_t most, struct err *e)
 {
 	return err_set(
 		e, ENOSPC,
-		"%s: %s unsubmitted text takes %.2f MB of the %.2f MB that it may take; submit or "
-		"close what is open, or mount with a larger -o context_budget=",
-		h->node.row->name, whose, (double)have / 1e6, (double)most / 1e6);
+		"%s: %s unsubmitted text would take %.2f MB, but may take %.2f MB; submit or close "
+		"what is open, or mount with a larger -o context_budget=",
+		h->node.row->name, whose, (double)bytes / 1e6, (double)most / 1e6);
 }
 
 /* Whether the handle's user may have `more` bytes more. */
@@ -76,10 +77,10 @@ static int unsubmitted_check(const struct handle *h, uint64_t more, struct err *
 		all += user->bytes;
 	}
 	if (h->node.viewer != m->uid && mine + more > most / 4)
-		return unsubmitted_refuse(h, "your", mine, most / 4, e);
+		return unsubmitted_refuse(h, "your", mine + more, most / 4, e);
 	if (h->node.viewer != m->uid && others + more > most / 2)
-		return unsubmitted_refuse(h, "the users'", others, most / 2, e);
-	return all + more > most ? unsubmitted_refuse(h, "the users'", all, most, e) : 0;
+		return unsubmitted_refuse(h, "the users'", others + more, most / 2, e);
+	return all + more > most ? unsubmitted_refuse(h, "the users'", all + more, most, e) : 0;
 }
 
 /* Raises the bytes that count for the handle to `room`. */

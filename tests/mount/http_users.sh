@@ -110,7 +110,7 @@ gateway_over
 
 mount_with_keys() {
 	local child
-	fails_with "give both" "$MOEFS" -o "store=$store,key_file=$work/keys" "$MODEL" "$mnt"
+	fails_with "needs -o http" "$MOEFS" -o "store=$store,key_file=$work/keys" "$MODEL" "$mnt"
 	fails_with "No such file" "$MOEFS" -o "store=$store,http=127.0.0.1:0,key_file=$work/none" "$MODEL" "$mnt"
 	"$MOEFS" -o "store=$store,http=unix:$work/socket,key_file=$work/keys" "$MODEL" "$mnt" 2>"$work/stderr" || fail "$(cat "$work/stderr")"
 	child=$(pgrep -f -- "listen=fd:3 $mnt")
