@@ -99,7 +99,7 @@ $(call objects,$(wildcard kernels/avx512*.c)): override CFLAGS += \
 	-mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 $(call objects,$(wildcard kernels/avx512vnni*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi
 # Codes of blocks, made all before they are used, do not fit the registers; gcc moves them closer only when told to.
-$(call objects,$(wildcard kernels/avx*_block.c) kernels/avx2_multiply.c): override CFLAGS += \
+$(call objects,$(wildcard kernels/avx512*_block.c) kernels/avx2_multiply.c): override CFLAGS += \
 	$(if $(SANITIZE)$(findstring clang,$(shell $(CC) --version)),,-fschedule-insns -fsched-pressure)
 endif
 ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine)),)
@@ -107,7 +107,7 @@ $(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE)
 $(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.2-a+dotprod
 endif
 # Products, attention and rows' codes are not checked load by load: kernels/watch.h says what is done instead.
-$(call objects,$(wildcard kernels/*_attention.c kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c kernels/*_trellis.c) \
+$(call objects,$(wildcard kernels/*_attention.c kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c ) \
 	kernels/tq.c kernels/tc.c kernels/format_floats.c engine/convert/rounding*.c): \
 	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
 # -O3: the passes over a whole vocabulary, over the rows of a slab, and over a row's numbers become vectors.

@@ -134,6 +134,103 @@ ALWAYS_INLINE lanes lanes_power_of_two(lanes_ints n)
 	return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
 }
 
+/* ---- whole numbers of 32 bits, for block_lanes.h ---- */
+
+typedef __m256i lanes_words;
+enum { BLOCK_JOINT = 1 };
+
+#define words_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define words_all(u) _mm256_set1_epi32((int)(u))
+#define words_bytes(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
+#define words_signed_bytes(p) \
+	_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
+#define words_halves(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define words_and(a, b) _mm256_and_si256(a, b)
+#define words_or(a, b) _mm256_or_si256(a, b)
+#define words_xor(a, b) _mm256_xor_si256(a, b)
+#define words_add(a, b) _mm256_add_epi32(a, b)
+#define words_left(v, n) _mm256_slli_epi32(v, (int)(n))
+#define words_right(v, n) _mm256_srli_epi32(v, (int)(n))
+#define words_table(p) \
+	_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define words_look_up(t, v) _mm256_shuffle_epi8(t, v)
+#define lanes_of_words(v) _mm256_cvtepi32_ps(v)
+#define lanes_of_bits(v) _mm256_castsi256_ps(v)
+
+/* ---- numbers of 16 bits, for trellis_lanes.h ---- */
+
+typedef __m256i shorts;
+enum { SHORTS = 16 };
+
+#define shorts_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define shorts_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define shorts_all(i) _mm256_set1_epi16(i)
+#define shorts_add(a, b) _mm256_add_epi16(a, b)
+#define shorts_sub(a, b) _mm256_sub_epi16(a, b)
+#define shorts_add_sat(a, b) _mm256_adds_epi16(a, b)
+#define shorts_sub_sat(a, b) _mm256_subs_epi16(a, b)
+#define shorts_min(a, b) _mm256_min_epi16(a, b)
+#define shorts_and(a, b) _mm256_and_si256(a, b)
+#define shorts_or(a, b) _mm256_or_si256(a, b)
+#define shorts_left(v, n) _mm256_slli_epi16(v, (int)(n))
+#define shorts_right(v, n) _mm256_srli_epi16(v, (int)(n))
+#define shorts_zip_low(a, b) _mm256_unpacklo_epi16(a, b)
+#define shorts_zip_high(a, b) _mm256_unpackhi_epi16(a, b)
+ALWAYS_INLINE shorts avx2_shorts_units(const int16_t *p, size_t stride)
+{
+	return _mm256_loadu2_m128i((const __m128i *)(const void *)(p + stride),
+				   (const __m128i *)(const void *)p);
+}
+#define shorts_units avx2_shorts_units
+ALWAYS_INLINE void avx2_shorts_store_units(int16_t *p, size_t stride, shorts v)
+{
+	_mm256_storeu2_m128i((__m128i *)(void *)(p + stride), (__m128i *)(void *)p, v);
+}
+#define shorts_store_units avx2_shorts_store_units
+#define shorts_low(a, b) _mm256_mullo_epi16(a, b)
+#define shorts_fraction(a, b) _mm256_mulhrs_epi16(a, b)
+/* In place and now: gcc would form many sums before it compares one, for which there are too few
+ * registers. */
+#define shorts_min_sum(best, v, w)                                         \
+	do {                                                               \
+		shorts sum;                                                \
+		__asm__ volatile("vpaddw %3, %2, %1\n\tvpminsw %1, %0, %0" \
+				 : "+x"(best), "=&x"(sum)                  \
+				 : "x"(v), "m"(w));                        \
+	} while (0)
+
+typedef __m256i shorts_mask;
+ALWAYS_INLINE shorts_mask avx2_mask_bit(shorts v, uint32_t n)
+{
+	const shorts bit = shorts_all((int16_t)(1 << n));
+	return _mm256_cmpeq_epi16(shorts_and(v, bit), bit);
+}
+#define mask_bit avx2_mask_bit
+#define mask_less(a, b) _mm256_cmpgt_epi16(b, a)
+#define mask_equal(a, b) _mm256_cmpeq_epi16(a, b)
+#define shorts_pick(mask, a, b) _mm256_blendv_epi8(b, a, mask)
+
+typedef __m256i bytes16;
+#define make_bytes(p) \
+	_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+/* The upper byte of a lane names none. */
+#define shorts_look_up(table, i) \
+	_mm256_shuffle_epi8(table, shorts_or(i, shorts_all((int16_t)0x8000)))
+
+typedef __m256i ints;
+#define ints_none() _mm256_setzero_si256()
+#define ints_store(p, v) shorts_store(p, v)
+ALWAYS_INLINE void avx2_ints_add_products(ints sum[2], const shorts a[2], const shorts b[2])
+{
+	const ints low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a[0], a[1]),
+					   _mm256_unpacklo_epi16(b[0], b[1]));
+	const ints high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a[0], a[1]),
+					    _mm256_unpackhi_epi16(b[0], b[1]));
+	sum[0] = _mm256_add_epi32(sum[0], low);
+	sum[1] = _mm256_add_epi32(sum[1], high);
+}
+#define ints_add_products avx2_ints_add_products
+
 #include "kernels/lanes.h"
 
 /* ---- the table ---- */
@@ -155,9 +252,6 @@ void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
-/* y = the rotations of the next groups of a row, of which so many floats are left, each divided by
- * its norm. */
-void avx2_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups);
 bool avx2_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits);
 void avx2_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);

@@ -1,5 +1,4 @@
-/* The AVX-512 tables' attention: the shape of a tile; the rest is in attention_lanes.h and
- * attention_tiles.h. */
+/* The AVX-512 tables' attention: the shape of a tile, for attention_lanes.h. */
 #if defined(__x86_64__)
 
 #include "kernels/avx512_lanes.h"
@@ -10,6 +9,6 @@ enum { ATTENTION_TILE = 8, ATTENTION_REGISTERS = 4, ATTENTION_SIDE_BY_SIDE = 1 }
 #define attention_ask(p) _mm_prefetch(p, _MM_HINT_T1)
 #define ATTENTION_CASES(CASE) CASES_TO_8(CASE)
 
-#include "kernels/attention_tiles.h"
+#include "kernels/attention_lanes.h"
 
 #endif

@@ -6,7 +6,7 @@
  */
 #if defined(__x86_64__)
 
-#include "kernels/avx512_block.h"
+#include "kernels/avx512_lanes.h"
 
 enum { BLOCK_WIDE_OFFSET = 0 };
 

@@ -119,6 +119,117 @@ ALWAYS_INLINE lanes lanes_power_of_two(lanes_ints n)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
 }
 
+/* ---- whole numbers of 32 bits, for block_lanes.h ---- */
+
+typedef __m512i lanes_words;
+enum { BLOCK_JOINT = 2 };
+
+#define words_load(p) _mm512_loadu_si512(p)
+#define words_all(u) _mm512_set1_epi32((int)(u))
+#define words_bytes(p) _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define words_signed_bytes(p) \
+	_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define words_halves(p) \
+	_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
+#define words_and(a, b) _mm512_and_si512(a, b)
+#define words_or(a, b) _mm512_or_si512(a, b)
+#define words_xor(a, b) _mm512_xor_si512(a, b)
+#define words_add(a, b) _mm512_add_epi32(a, b)
+#define words_left(v, n) _mm512_slli_epi32(v, (unsigned)(n))
+#define words_right(v, n) _mm512_srli_epi32(v, (unsigned)(n))
+#define words_table(p) _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define words_look_up(t, v) _mm512_shuffle_epi8(t, v)
+#define lanes_of_words(v) _mm512_cvtepi32_ps(v)
+#define lanes_of_bits(v) _mm512_castsi512_ps(v)
+
+/* Four bytes of an input, in all lanes. */
+ALWAYS_INLINE __m512i avx512_load_four(const int8_t *q)
+{
+	int32_t four;
+	memcpy(&four, q, sizeof four);
+	return _mm512_set1_epi32(four);
+}
+
+/* ---- numbers of 16 bits, for trellis_lanes.h ---- */
+
+typedef __m512i shorts;
+enum { SHORTS = 32 };
+
+#define shorts_load(p) _mm512_loadu_si512(p)
+#define shorts_store(p, v) _mm512_storeu_si512(p, v)
+#define shorts_all(i) _mm512_set1_epi16(i)
+#define shorts_add(a, b) _mm512_add_epi16(a, b)
+#define shorts_sub(a, b) _mm512_sub_epi16(a, b)
+#define shorts_add_sat(a, b) _mm512_adds_epi16(a, b)
+#define shorts_sub_sat(a, b) _mm512_subs_epi16(a, b)
+#define shorts_min(a, b) _mm512_min_epi16(a, b)
+#define shorts_and(a, b) _mm512_and_si512(a, b)
+#define shorts_or(a, b) _mm512_or_si512(a, b)
+#define shorts_left(v, n) _mm512_slli_epi16(v, (unsigned)(n))
+#define shorts_right(v, n) _mm512_srli_epi16(v, (unsigned)(n))
+#define shorts_zip_low(a, b) _mm512_unpacklo_epi16(a, b)
+#define shorts_zip_high(a, b) _mm512_unpackhi_epi16(a, b)
+ALWAYS_INLINE __m128i avx512_load_unit(const int16_t *p)
+{
+	return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+ALWAYS_INLINE shorts avx512_shorts_units(const int16_t *p, size_t stride)
+{
+	shorts v = _mm512_castsi128_si512(avx512_load_unit(p));
+	v = _mm512_inserti32x4(v, avx512_load_unit(p + stride), 1);
+	v = _mm512_inserti32x4(v, avx512_load_unit(p + 2 * stride), 2);
+	return _mm512_inserti32x4(v, avx512_load_unit(p + 3 * stride), 3);
+}
+#define shorts_units avx512_shorts_units
+ALWAYS_INLINE void avx512_store_unit(int16_t *p, __m128i unit)
+{
+	_mm_storeu_si128((__m128i *)(void *)p, unit);
+}
+ALWAYS_INLINE void avx512_shorts_store_units(int16_t *p, size_t stride, shorts v)
+{
+	avx512_store_unit(p, _mm512_castsi512_si128(v));
+	avx512_store_unit(p + stride, _mm512_extracti32x4_epi32(v, 1));
+	avx512_store_unit(p + 2 * stride, _mm512_extracti32x4_epi32(v, 2));
+	avx512_store_unit(p + 3 * stride, _mm512_extracti32x4_epi32(v, 3));
+}
+#define shorts_store_units avx512_shorts_store_units
+#define shorts_low(a, b) _mm512_mullo_epi16(a, b)
+#define shorts_fraction(a, b) _mm512_mulhrs_epi16(a, b)
+/* In place and now: gcc would form many sums before it compares one. */
+#define shorts_min_sum(best, v, w)                                         \
+	do {                                                               \
+		shorts sum;                                                \
+		__asm__ volatile("vpaddw %3, %2, %1\n\tvpminsw %1, %0, %0" \
+				 : "+v"(best), "=&v"(sum)                  \
+				 : "v"(v), "m"(w));                        \
+	} while (0)
+
+typedef __mmask32 shorts_mask;
+#define mask_bit(v, n) _mm512_test_epi16_mask(v, shorts_all((int16_t)(1 << (n))))
+#define mask_less(a, b) _mm512_cmplt_epi16_mask(a, b)
+#define mask_equal(a, b) _mm512_cmpeq_epi16_mask(a, b)
+#define shorts_pick(mask, a, b) _mm512_mask_mov_epi16(b, mask, a)
+
+typedef __m512i bytes16;
+#define make_bytes(p) _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+/* The upper byte of a lane names none. */
+#define shorts_look_up(table, i) \
+	_mm512_shuffle_epi8(table, shorts_or(i, shorts_all((int16_t)0x8000)))
+
+typedef __m512i ints;
+#define ints_none() _mm512_setzero_si512()
+#define ints_store(p, v) shorts_store(p, v)
+ALWAYS_INLINE void avx512_ints_add_products(ints sum[2], const shorts a[2], const shorts b[2])
+{
+	const ints low = _mm512_madd_epi16(_mm512_unpacklo_epi16(a[0], a[1]),
+					   _mm512_unpacklo_epi16(b[0], b[1]));
+	const ints high = _mm512_madd_epi16(_mm512_unpackhi_epi16(a[0], a[1]),
+					    _mm512_unpackhi_epi16(b[0], b[1]));
+	sum[0] = _mm512_add_epi32(sum[0], low);
+	sum[1] = _mm512_add_epi32(sum[1], high);
+}
+#define ints_add_products avx512_ints_add_products
+
 #include "kernels/lanes.h"
 
 /* ---- the tables ---- */
@@ -149,9 +260,6 @@ bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint3
 			  uint32_t bits, enum tq_gain gain);
 bool avx512_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			    uint32_t bits, enum tq_gain gain);
-/* y = the rotations of the next groups of a row, of which so many floats are left, each divided by
- * its norm. */
-void avx512_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups);
 bool avx512_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			    uint32_t bits);
 void avx512_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);

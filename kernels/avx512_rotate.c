@@ -156,6 +156,7 @@ ALWAYS_INLINE void rotate_store_units(uint8_t *packed, __m512i units, uint32_t b
 	rotate_store_units(packed, rotate_join_units(index, bits), bits)
 
 #include "kernels/rotate_lanes.h"
+#include "kernels/trellis_lanes.h"
 
 /* Checkpoints that others have made have their own norms, which few ask for. */
 bool avx512_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,

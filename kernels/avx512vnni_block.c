@@ -5,7 +5,7 @@
 
 #define TABLE(function) avx512vnni_##function
 
-#include "kernels/avx512_block.h"
+#include "kernels/avx512_lanes.h"
 
 enum { BLOCK_WIDE_OFFSET = 128 };
 

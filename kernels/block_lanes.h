@@ -1,25 +1,23 @@
 /* Products of matrices of blocks on vectors, for every instruction set that has them; within
- * kernels/ only. Lanes are rows. Included once by the *_block.c of each table, which says before it
- * what a vector is:
+ * kernels/ only. Lanes are rows. Included once by the file of each table that has block products,
+ * after the lanes of its instruction set, which define vectors of floats (lanes.h) and of words:
  *
- *     TABLE(function)                 the function's name in this table
- *     words, floats, LANES            the types, and how many 32-bit lanes they hold (at most 16)
+ *     lanes_words                     LANES whole numbers of 32 bits
  *     words_load(p), words_all(u)     from memory; u in every lane
  *     words_bytes(p), words_signed_bytes(p), words_halves(p)
  *                                     LANES bytes or halves, extended to 32 bits
  *     words_and, _or, _xor, _add(a, b), words_left(v, n), words_right(v, n)
  *     words_look_up(t, v)             bytes v (0 … 15) of the table of 16 that words_table(p) loads
- *     floats_load(p), floats_store(p, v), floats_all(f), floats_of(words), floats_of_bits(words),
- *     floats_of_halves(p)             conversions of whole numbers, of bits, of LANES f16
- *     floats_mul(a, b), floats_fma(a, b, c)      a · b + c
- *     dot(sum, code, from, q, count, most, joint)
- *                                     sum[j] += code[j][from + k] · q, four bytes of it for each of
+ *     lanes_of_words(v), lanes_of_bits(v)       floats of whole numbers, of bits
+ *     BLOCK_JOINT                     registers of rows that meet a token together
+ * The file that includes this one defines before:
+ *
+ *     block_dot(sum, code, from, q, count, most, joint)
+ *                                     sum[j] += code[j][from + k] · q, four bytes of q for each of
  *                                     count codes k, for joint registers j; codes are 0 … most, or
- *                                     signed bytes if most is 128, or some that are never -128 and
- *                                     meet one token if it is 127
- *     BLOCK_JOINT                           registers of rows that meet a token together
- *     BLOCK_WIDE_OFFSET                     by how much dot wants signed bytes larger, as unsigned
- * ones
+ *                                     signed bytes if most is 128, or, if most is 127, signed bytes
+ *                                     that are never -128 and meet one token
+ *     BLOCK_WIDE_OFFSET               added to signed codes where block_dot wants unsigned bytes
  *
  * A block's codes are made, 8 registers for each LANES rows, and stay in registers while they meet
  * the tokens. One token's 32 bytes are broadcast four by four, so nothing is ever summed across
@@ -62,17 +60,17 @@ struct block_product {
 
 /* Bits from place `from` on, in every byte, to place `to`. All but v are constants where this is
  * inlined. */
-ALWAYS_INLINE words block_move_bits(words v, size_t from, size_t to, uint32_t mask)
+ALWAYS_INLINE lanes_words block_move_bits(lanes_words v, size_t from, size_t to, uint32_t mask)
 {
-	const words moved = from > to	? words_right(v, from - to)
-			    : from < to ? words_left(v, to - from)
-					: v;
+	const lanes_words moved = from > to   ? words_right(v, from - to)
+				  : from < to ? words_left(v, to - from)
+					      : v;
 	return words_and(moved, words_all((mask << to) * UINT32_C(0x01010101)));
 }
 
 /* What the rows from `planes` on are multiplied by, of four columns each. */
-ALWAYS_INLINE void block_make_codes(words code[WORDS], const uint8_t *planes,
-				    const struct block_layout *l, words table)
+ALWAYS_INLINE void block_make_codes(lanes_words code[WORDS], const uint8_t *planes,
+				    const struct block_layout *l, lanes_words table)
 {
 	size_t have = 0;
 
@@ -81,7 +79,7 @@ ALWAYS_INLINE void block_make_codes(words code[WORDS], const uint8_t *planes,
 			code[k] = words_load(planes + k * BLOCK_PLANE);
 	if (l->bits & 4) {
 		for (size_t k = 0; k < WORDS / 2; k++) {
-			const words two = words_load(planes + k * BLOCK_PLANE);
+			const lanes_words two = words_load(planes + k * BLOCK_PLANE);
 			code[k] = block_move_bits(two, 0, 0, 15);
 			code[k + WORDS / 2] = block_move_bits(two, 4, 0, 15);
 		}
@@ -90,15 +88,15 @@ ALWAYS_INLINE void block_make_codes(words code[WORDS], const uint8_t *planes,
 	}
 	if (l->bits & 2) {
 		for (size_t k = 0; k < WORDS; k++) {
-			const words four = words_load(planes + k / 4 * BLOCK_PLANE),
-				    bits = block_move_bits(four, 2 * (k % 4), have, 3);
+			const lanes_words four = words_load(planes + k / 4 * BLOCK_PLANE),
+					  bits = block_move_bits(four, 2 * (k % 4), have, 3);
 			code[k] = have ? words_or(code[k], bits) : bits;
 		}
 		planes += WORDS / 4 * BLOCK_PLANE;
 		have += 2;
 	}
 	if (l->bits & 1) {
-		const words eight = words_load(planes);
+		const lanes_words eight = words_load(planes);
 		for (size_t k = 0; k < WORDS; k++)
 			code[k] = words_or(code[k], block_move_bits(eight, k, have, 1));
 	}
@@ -111,7 +109,7 @@ ALWAYS_INLINE void block_make_codes(words code[WORDS], const uint8_t *planes,
 }
 
 /* Values as they are multiplied. */
-ALWAYS_INLINE words block_load_table(const struct block_layout *l)
+ALWAYS_INLINE lanes_words block_load_table(const struct block_layout *l)
 {
 	int8_t table[16] = {0};
 
@@ -123,36 +121,37 @@ ALWAYS_INLINE words block_load_table(const struct block_layout *l)
 /* ---- scales ---- */
 
 struct block_scale_lanes {
-	floats scale[HALVES], offset[HALVES]; /* the second ones only of formats by 16 */
+	lanes scale[HALVES], offset[HALVES]; /* the second ones only of formats by 16 */
 };
 
-ALWAYS_INLINE floats block_load_norms(const uint8_t *p, size_t row, enum norm_type norms)
+ALWAYS_INLINE lanes block_load_norms(const uint8_t *p, size_t row, enum norm_type norms)
 {
 	if (norms == NORM_F32)
-		return floats_load((const float *)(const void *)p + row);
+		return lanes_load((const float *)(const void *)p + row, LANES);
 	p += row * sizeof(uint16_t);
-	return norms == NORM_F16 ? floats_of_halves(p)
-				 : floats_of_bits(words_left(words_halves(p), 16));
+	return norms == NORM_F16 ? lanes_load_f16((const uint16_t *)(const void *)p, LANES)
+				 : lanes_of_bits(words_left(words_halves(p), 16));
 }
 
 /* block_e8m0_half. A power is half of itself but for the smallest, which has no bits in its byte,
  * and the byte that is no number: an infinity times zero makes it one. */
-ALWAYS_INLINE floats block_half_powers(words e)
+ALWAYS_INLINE lanes block_half_powers(lanes_words e)
 {
-	const words least = words_left(words_right(words_add(e, words_all(UINT32_MAX)), 31), 22);
-	const floats power = floats_of_bits(words_or(words_left(e, 23), least));
-	return floats_fma(power, floats_all(.5F), floats_mul(power, floats_all(0)));
+	const lanes_words least =
+		words_left(words_right(words_add(e, words_all(UINT32_MAX)), 31), 22);
+	const lanes power = lanes_of_bits(words_or(words_left(e, 23), least));
+	return lanes_fma(power, lanes_all(.5F), lanes_mul(power, lanes_all(0)));
 }
 
 /* block_k_scale and block_k_offset: `low` is 0 or 4, where the bytes of the first four blocks
  * begin. */
-ALWAYS_INLINE words block_six_bits(const uint8_t *bytes, size_t b, size_t low)
+ALWAYS_INLINE lanes_words block_six_bits(const uint8_t *bytes, size_t b, size_t low)
 {
 	if (b < 4)
 		return words_and(words_bytes(bytes + (b + low) * TILE_ROWS), words_all(63));
-	const words both = words_bytes(bytes + (b + 4) * TILE_ROWS),
-		    four = low ? words_right(both, 4) : words_and(both, words_all(15)),
-		    high = words_bytes(bytes + (b - 4 + low) * TILE_ROWS);
+	const lanes_words both = words_bytes(bytes + (b + 4) * TILE_ROWS),
+			  four = low ? words_right(both, 4) : words_and(both, words_all(15)),
+			  high = words_bytes(bytes + (b - 4 + low) * TILE_ROWS);
 	return words_or(four, words_left(words_right(high, 6), 4));
 }
 
@@ -163,33 +162,34 @@ ALWAYS_INLINE struct block_scale_lanes block_load_scales(const struct block_prod
 	const struct block_layout *l = p->l;
 	const size_t column = (p->norms == NORM_F32 ? 4 : 2) * TILE_ROWS;
 	const uint8_t *bytes = at + layout_floats(l) * column + row;
-	const floats negative = floats_all(-1);
+	const lanes negative = lanes_all(-1);
 	struct block_scale_lanes s;
 
 	if (l->scales == SCALES_POWER) {
 		s.scale[0] = block_half_powers(words_bytes(bytes));
 		return s;
 	}
-	const floats d = block_load_norms(at, row, p->norms);
-	const floats m = l->offsets ? block_load_norms(at + column, row, p->norms) : d;
+	const lanes d = block_load_norms(at, row, p->norms);
+	const lanes m = l->offsets ? block_load_norms(at + column, row, p->norms) : d;
 	if (l->scales == SCALES_FLOAT) {
 		s.scale[0] = d;
 		s.offset[0] = m;
 	} else if (l->scales == SCALES_K) {
-		s.scale[0] = floats_mul(d, floats_of(block_six_bits(bytes, b, 0)));
-		s.offset[0] =
-			floats_mul(floats_mul(m, negative), floats_of(block_six_bits(bytes, b, 4)));
+		s.scale[0] = lanes_mul(d, lanes_of_words(block_six_bits(bytes, b, 0)));
+		s.offset[0] = lanes_mul(lanes_mul(m, negative),
+					lanes_of_words(block_six_bits(bytes, b, 4)));
 	}
 	for (size_t h = 0; l->scales >= SCALES_SIGNED && l->scales != SCALES_K && h < 1U + l->by_16;
 	     h++) {
 		const uint8_t *byte = bytes + (b * (1U + l->by_16) + h) * TILE_ROWS;
 		if (l->scales == SCALES_SIGNED) {
-			s.scale[h] = floats_mul(d, floats_of(words_signed_bytes(byte)));
+			s.scale[h] = lanes_mul(d, lanes_of_words(words_signed_bytes(byte)));
 			continue;
 		}
-		const words both = words_bytes(byte);
-		s.scale[h] = floats_mul(d, floats_of(words_and(both, words_all(15))));
-		s.offset[h] = floats_mul(floats_mul(m, negative), floats_of(words_right(both, 4)));
+		const lanes_words both = words_bytes(byte);
+		s.scale[h] = lanes_mul(d, lanes_of_words(words_and(both, words_all(15))));
+		s.offset[h] =
+			lanes_mul(lanes_mul(m, negative), lanes_of_words(words_right(both, 4)));
 	}
 	return s;
 }
@@ -249,9 +249,9 @@ ALWAYS_INLINE void block_gather(struct block_panel *to, const struct block_produ
 /* ---- products ---- */
 
 /* Part `part` of block b of a tile. */
-ALWAYS_INLINE void block_make_part(words code[WORDS], struct block_scale_lanes *s,
+ALWAYS_INLINE void block_make_part(lanes_words code[WORDS], struct block_scale_lanes *s,
 				   const struct block_product *p, const uint8_t *tile, size_t b,
-				   size_t part, words table)
+				   size_t part, lanes_words table)
 {
 	*s = block_load_scales(p, tile + p->scales_at, part * LANES, b);
 	block_make_codes(code, tile + b * layout_block_bytes(p->l) + part * LANES * 4, p->l, table);
@@ -264,28 +264,28 @@ ALWAYS_INLINE int block_most_alone(const struct block_layout *l)
 }
 
 /* y and the products of joint parts with entry i. */
-ALWAYS_INLINE void block_add(floats y[], const struct block_layout *l, words code[][WORDS],
+ALWAYS_INLINE void block_add(lanes y[], const struct block_layout *l, lanes_words code[][WORDS],
 			     const struct block_scale_lanes s[], const struct block_panel *in,
 			     size_t i, int most, size_t joint)
 {
 	const int8_t *q = in->q + i * BLOCK;
-	const floats a = floats_all(in->a[i]);
+	const lanes a = lanes_all(in->a[i]);
 
 	for (size_t h = 0; h < 1U + l->by_16; h++) {
-		words sum[BLOCK_JOINT];
+		lanes_words sum[BLOCK_JOINT];
 		for (size_t j = 0; j < joint; j++)
 			sum[j] = words_all(block_zero(l) ? (uint32_t)in->start[i][h] : 0);
 		block_dot(sum, code, h * WORDS / HALVES, q + h * HALF_BLOCK,
 			  l->by_16 ? WORDS / HALVES : WORDS, most, joint);
 		for (size_t j = 0; j < joint; j++)
-			y[j] = floats_fma(floats_of(sum[j]), floats_mul(s[j].scale[h], a), y[j]);
+			y[j] = lanes_fma(lanes_of_words(sum[j]), lanes_mul(s[j].scale[h], a), y[j]);
 		for (size_t j = 0; l->offsets && j < joint; j++)
-			y[j] = floats_fma(s[j].offset[h], floats_all(in->sum[i][h]), y[j]);
+			y[j] = lanes_fma(s[j].offset[h], lanes_all(in->sum[i][h]), y[j]);
 	}
 }
 
 /* Up to 16 results of adjacent rows. */
-ALWAYS_INLINE void block_load_rows(floats y[BLOCK_PARTS], const float *from, size_t n)
+ALWAYS_INLINE void block_load_rows(lanes y[BLOCK_PARTS], const float *from, size_t n)
 {
 	float some[TILE_ROWS] = {0};
 
@@ -294,16 +294,16 @@ ALWAYS_INLINE void block_load_rows(floats y[BLOCK_PARTS], const float *from, siz
 		from = some;
 	}
 	for (size_t part = 0; part < BLOCK_PARTS; part++)
-		y[part] = floats_load(from + part * LANES);
+		y[part] = lanes_load(from + part * LANES, LANES);
 }
 
-ALWAYS_INLINE void block_store_rows(float *to, size_t n, const floats y[BLOCK_PARTS])
+ALWAYS_INLINE void block_store_rows(float *to, size_t n, const lanes y[BLOCK_PARTS])
 {
 	float some[TILE_ROWS];
 	float *at = n < TILE_ROWS ? some : to;
 
 	for (size_t part = 0; part < BLOCK_PARTS; part++)
-		floats_store(at + part * LANES, y[part]);
+		lanes_store(at + part * LANES, LANES, y[part]);
 	if (n < TILE_ROWS)
 		memcpy(to, some, n * sizeof *to);
 }
@@ -332,15 +332,15 @@ ALWAYS_INLINE void block_prefetch_bands(const struct block_product *p, const uin
 }
 
 /* 16 rows by one token: codes are used as they are made. */
-ALWAYS_INLINE void block_multiply_one(floats y[BLOCK_PARTS], const struct block_product *p,
+ALWAYS_INLINE void block_multiply_one(lanes y[BLOCK_PARTS], const struct block_product *p,
 				      const uint8_t *tile, const struct block_panel *in,
-				      words table)
+				      lanes_words table)
 {
 	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes) {
 		for (size_t b = 0; b < p->tile_blocks; b++) {
 			block_prefetch(p, tile, b);
 			for (size_t part = 0; part < BLOCK_PARTS; part++) {
-				words code[1][WORDS];
+				lanes_words code[1][WORDS];
 				struct block_scale_lanes s;
 				block_make_part(code[0], &s, p, tile, b, part, table);
 				block_add(&y[part], p->l, code, &s, in, b0 + b,
@@ -360,13 +360,13 @@ struct block_results {
  * tokens of a panel, whose entries for it begin at `entry`. */
 ALWAYS_INLINE void block_multiply_many(struct block_results to, struct block_results from,
 				       const struct block_product *p, const uint8_t *tile, size_t b,
-				       const struct block_panel *in, size_t entry, words table,
-				       size_t bands)
+				       const struct block_panel *in, size_t entry,
+				       lanes_words table, size_t bands)
 {
 	const size_t parts = bands * BLOCK_PARTS, joint = BLOCK_JOINT < parts ? BLOCK_JOINT : parts;
 
 	for (size_t first = 0; first < parts; first += joint) {
-		words code[BLOCK_JOINT][WORDS];
+		lanes_words code[BLOCK_JOINT][WORDS];
 		struct block_scale_lanes s[BLOCK_JOINT];
 		for (size_t j = 0; j < joint; j++)
 			block_make_part(code[j], &s[j], p,
@@ -375,12 +375,12 @@ ALWAYS_INLINE void block_multiply_many(struct block_results to, struct block_res
 		for (size_t t = 0; t < in->tokens; t++) {
 			const float *before = from.at + t * from.stride + first * LANES;
 			float *after = to.at + t * to.stride + first * LANES;
-			floats sums[BLOCK_JOINT];
+			lanes sums[BLOCK_JOINT];
 			for (size_t j = 0; j < joint; j++)
-				sums[j] = floats_load(before + j * LANES);
+				sums[j] = lanes_load(before + j * LANES, LANES);
 			block_add(sums, p->l, code, s, in, entry + t, layout_most(p->l), joint);
 			for (size_t j = 0; j < joint; j++)
-				floats_store(after + j * LANES, sums[j]);
+				lanes_store(after + j * LANES, LANES, sums[j]);
 		}
 	}
 }
@@ -399,7 +399,7 @@ ALWAYS_INLINE void block_copy_results(struct block_results to, struct block_resu
  * cache, and storing them all after the last block took as long as two blocks. */
 ALWAYS_INLINE void block_multiply_bands(struct block_results out, size_t n,
 					const struct block_product *p, const uint8_t *tile,
-					const struct block_panel *in, bool more, words table,
+					const struct block_panel *in, bool more, lanes_words table,
 					size_t bands)
 {
 	_Alignas(64) float sums[BLOCK_PANEL_TOKENS][BLOCK_ROWS], zeros[BLOCK_ROWS] = {0};
@@ -428,14 +428,14 @@ ALWAYS_INLINE void block_multiply_bands(struct block_results out, size_t n,
 ALWAYS_INLINE void block_multiply_panel(const struct block_product *p, const struct block_panel *in,
 					size_t first, size_t b0)
 {
-	const words table = block_load_table(p->l);
+	const lanes_words table = block_load_table(p->l);
 	const uint8_t *tile = p->w + b0 / p->tile_blocks * p->tile_bytes;
 	size_t rows = in->tokens == 1 ? TILE_ROWS : BLOCK_ROWS;
 
 	for (uint32_t r = 0; r < p->rows; r += rows, tile += rows / TILE_ROWS * p->rows_bytes) {
 		const size_t left = p->rows - r, n = left < rows ? left : rows;
 		float *out = p->y + first * p->ldy + r;
-		floats y[BLOCK_PARTS];
+		lanes y[BLOCK_PARTS];
 
 		if (in->tokens > 1) {
 			const struct block_results to = {out, p->ldy};
@@ -447,7 +447,7 @@ ALWAYS_INLINE void block_multiply_panel(const struct block_product *p, const str
 			continue;
 		}
 		for (size_t part = 0; part < BLOCK_PARTS; part++)
-			y[part] = floats_all(0);
+			y[part] = lanes_all(0);
 		if (b0)
 			block_load_rows(y, out, n);
 		block_multiply_one(y, p, tile, in, table);

@@ -1,5 +1,4 @@
-/* The NEON tables' attention: the shape of a tile; the rest is in attention_lanes.h and
- * attention_tiles.h. */
+/* The NEON tables' attention: the shape of a tile, for attention_lanes.h. */
 #if defined(__aarch64__)
 
 #include "kernels/neon_lanes.h"
@@ -9,6 +8,6 @@ enum { ATTENTION_TILE = 4, ATTENTION_REGISTERS = 4, ATTENTION_SIDE_BY_SIDE = 0 }
 #define attention_ask(p) (void)(p) /* no request has been measured to help */
 #define ATTENTION_CASES(CASE) CASES_TO_4(CASE)
 
-#include "kernels/attention_tiles.h"
+#include "kernels/attention_lanes.h"
 
 #endif

@@ -137,6 +137,120 @@ ALWAYS_INLINE lanes lanes_power_of_two(lanes_ints n)
 	return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n, vdupq_n_s32(127)), 23));
 }
 
+/* ---- whole numbers of 32 bits, for block_lanes.h ---- */
+
+typedef uint32x4_t lanes_words;
+enum { BLOCK_JOINT = 2 };
+
+/* Four bytes, extended to 16 bits in the lower half. */
+ALWAYS_INLINE uint8x8_t neon_four_bytes(const uint8_t *p)
+{
+	uint32_t four;
+	memcpy(&four, p, sizeof four);
+	return vreinterpret_u8_u32(vdup_n_u32(four));
+}
+
+ALWAYS_INLINE uint32x4_t neon_words_bytes(const uint8_t *p)
+{
+	return vmovl_u16(vget_low_u16(vmovl_u8(neon_four_bytes(p))));
+}
+
+ALWAYS_INLINE uint32x4_t neon_words_signed_bytes(const uint8_t *p)
+{
+	const int16x8_t wide = vmovl_s8(vreinterpret_s8_u8(neon_four_bytes(p)));
+	return vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(wide)));
+}
+
+ALWAYS_INLINE uint16x4_t neon_four_halves(const uint8_t *p)
+{
+	return vreinterpret_u16_u8(vld1_u8(p));
+}
+
+/* A table's 16 bytes. */
+ALWAYS_INLINE uint32x4_t neon_words_table(const int8_t *p)
+{
+	return vreinterpretq_u32_s8(vld1q_s8(p));
+}
+
+ALWAYS_INLINE uint32x4_t neon_words_look_up(uint32x4_t table, uint32x4_t v)
+{
+	return vreinterpretq_u32_u8(
+		vqtbl1q_u8(vreinterpretq_u8_u32(table), vreinterpretq_u8_u32(v)));
+}
+
+#define words_bytes(p) neon_words_bytes(p)
+#define words_signed_bytes(p) neon_words_signed_bytes(p)
+#define words_table(p) neon_words_table(p)
+#define words_look_up(t, v) neon_words_look_up(t, v)
+#define words_load(p) vreinterpretq_u32_u8(vld1q_u8(p))
+#define words_all(u) vdupq_n_u32(u)
+#define words_halves(p) vmovl_u16(neon_four_halves(p))
+#define words_and(a, b) vandq_u32(a, b)
+#define words_or(a, b) vorrq_u32(a, b)
+#define words_xor(a, b) veorq_u32(a, b)
+#define words_add(a, b) vaddq_u32(a, b)
+#define words_left(v, n) vshlq_u32(v, vdupq_n_s32((int32_t)(n)))
+#define words_right(v, n) vshlq_u32(v, vdupq_n_s32(-(int32_t)(n)))
+#define lanes_of_words(v) vcvtq_f32_s32(vreinterpretq_s32_u32(v))
+#define lanes_of_bits(v) vreinterpretq_f32_u32(v)
+
+/* ---- numbers of 16 bits, for trellis_lanes.h ---- */
+
+typedef int16x8_t shorts;
+enum { SHORTS = 8 };
+
+#define shorts_load(p) vld1q_s16(p)
+#define shorts_store(p, v) vst1q_s16((int16_t *)(p), v)
+#define shorts_all(i) vdupq_n_s16(i)
+#define shorts_add(a, b) vaddq_s16(a, b)
+#define shorts_sub(a, b) vsubq_s16(a, b)
+#define shorts_add_sat(a, b) vqaddq_s16(a, b)
+#define shorts_sub_sat(a, b) vqsubq_s16(a, b)
+#define shorts_min(a, b) vminq_s16(a, b)
+#define shorts_and(a, b) vandq_s16(a, b)
+#define shorts_or(a, b) vorrq_s16(a, b)
+#define shorts_left(v, n) vshlq_s16(v, vdupq_n_s16((int16_t)(n)))
+#define shorts_zip_low(a, b) vzip1q_s16(a, b)
+#define shorts_zip_high(a, b) vzip2q_s16(a, b)
+#define shorts_units(p, stride) vld1q_s16(p)
+#define shorts_store_units(p, stride, v) vst1q_s16(p, v)
+#define shorts_low(a, b) vmulq_s16(a, b)
+#define shorts_fraction(a, b) vqrdmulhq_s16(a, b)
+#define shorts_min_sum(best, v, w) ((best) = vminq_s16(best, vaddq_s16(v, w)))
+
+ALWAYS_INLINE shorts neon_shorts_right(shorts v, uint32_t n)
+{
+	const int16x8_t left = vdupq_n_s16((int16_t) - (int32_t)n);
+	return vreinterpretq_s16_u16(vshlq_u16(vreinterpretq_u16_s16(v), left));
+}
+#define shorts_right neon_shorts_right
+typedef uint16x8_t shorts_mask;
+#define mask_bit(v, n) vtstq_s16(v, vdupq_n_s16((int16_t)(1 << (n))))
+#define mask_less(a, b) vcltq_s16(a, b)
+#define mask_equal(a, b) vceqq_s16(a, b)
+#define shorts_pick(mask, a, b) vbslq_s16(mask, a, b)
+
+typedef uint8x16_t bytes16;
+#define make_bytes(p) vld1q_u8(p)
+/* The upper byte of a lane names none. */
+ALWAYS_INLINE shorts neon_shorts_look_up(bytes16 table, shorts i)
+{
+	const shorts named = vorrq_s16(i, vdupq_n_s16((int16_t)0xff00));
+	return vreinterpretq_s16_u8(vqtbl1q_u8(table, vreinterpretq_u8_s16(named)));
+}
+#define shorts_look_up neon_shorts_look_up
+typedef int32x4_t ints;
+#define ints_none() vdupq_n_s32(0)
+#define ints_store(p, v) vst1q_s32(p, v)
+ALWAYS_INLINE void neon_ints_add_products(ints sum[2], const shorts a[2], const shorts b[2])
+{
+	for (size_t i = 0; i < 2; i++) {
+		sum[0] = vmlal_s16(sum[0], vget_low_s16(a[i]), vget_low_s16(b[i]));
+		sum[1] = vmlal_high_s16(sum[1], a[i], b[i]);
+	}
+}
+#define ints_add_products neon_ints_add_products
+
 #include "kernels/lanes.h"
 
 /* ---- the tables ---- */
@@ -163,9 +277,6 @@ void neon_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
-/* y = the rotations of the next groups of a row, of which so many floats are left, each divided by
- * its norm. */
-void neon_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups);
 bool neon_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits);
 void neon_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);

@@ -3,7 +3,9 @@
 
 #define TABLE(function) neondot_##function
 
-#include "kernels/neon_block.h"
+#include "kernels/neon_lanes.h"
+
+enum { BLOCK_WIDE_OFFSET = 0 };
 
 ALWAYS_INLINE void neon_block_dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from,
 				  const int8_t *q, size_t count, int most, size_t joint)

@@ -168,7 +168,10 @@ ALWAYS_INLINE bool rotate_quantise(uint8_t *packed, float *norms, const float *r
 	}
 }
 
-void TABLE(tq_normalise)(float *y, float *norm, const float *x, size_t left, size_t groups)
+/* y = the rotations of the next groups of a row, of which `left` floats are left, each divided by
+ * its norm. Not inlined: TC's encoder, which calls it, needs all registers for itself. */
+static __attribute__((noinline)) void rotate_groups(float *y, float *norm, const float *x,
+						    size_t left, size_t groups)
 {
 	lanes v[ROTATE_REGISTERS];
 

@@ -2,6 +2,7 @@
  *
  * One row, one token, one sum at a time: what a blocked kernel must reproduce for each of them.
  */
+#include "kernels/block_layout.h"
 #include "kernels/scalar.h"
 #include "kernels/tq_product.h"
 #include "kernels/tq.h"
@@ -170,5 +171,142 @@ void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 		for (size_t i = 0; i < TQ_GROUP; i++)
 			q[g * TQ_GROUP + tq_input_place(i)] = (int8_t)rintf(y[i] / divisor * 127);
 		scale[g] = max / 127;
+	}
+}
+
+/* ---- blocks ---- */
+
+/* What column i of a block is a multiple of the scale by. Byte j of word k of a row's plane has
+ * bits of column 4k + j. */
+static int scalar_block_code(const struct block_layout *l, const uint8_t *block, size_t row,
+			     size_t i)
+{
+	const size_t k = i / 4;
+	const uint8_t *plane = block + row * 4 + i % 4;
+	size_t plane_bytes = TILE_ROWS * 4, bits = 0;
+	int code = 0;
+
+	if (l->bits == 8)
+		return (int8_t)plane[k * plane_bytes] - l->zero;
+	if (l->bits & 4) {
+		code = plane[k % 4 * plane_bytes] >> 4 * (k / 4) & 15;
+		plane += 4 * plane_bytes;
+		bits = 4;
+	}
+	if (l->bits & 2) {
+		code |= (plane[k / 4 * plane_bytes] >> 2 * (k % 4) & 3) << bits;
+		plane += 2 * plane_bytes;
+		bits += 2;
+	}
+	if (l->bits & 1)
+		code |= (*plane >> k & 1) << bits;
+	return l->values ? l->values[code] : code - l->zero;
+}
+
+struct scalar_scales {
+	float scale, offset;
+};
+
+/* Those of columns 16 · half … of a tile, for one row. `at` are the tile's scales. */
+static struct scalar_scales scalar_block_scales(const struct block_layout *l, const struct shape *s,
+						const uint8_t *at, size_t row, size_t half)
+{
+	const enum norm_type norms = layout_norms(l, s);
+	const size_t norm_bytes = layout_norm_bytes(l, s), floats = layout_floats(l);
+	const uint8_t *byte = at + floats * TILE_ROWS * norm_bytes + row;
+	const float d = floats > 0 ? format_norm_at(at, row, norms) : 0,
+		    m = floats > 1 ? format_norm_at(at + TILE_ROWS * norm_bytes, row, norms) : 0;
+	const size_t b = l->by_16 ? half : half / HALVES;
+	uint8_t of_k[12];
+
+	switch (l->scales) {
+	case SCALES_POWER:
+		return (struct scalar_scales){block_e8m0_half(*byte), 0};
+	case SCALES_SIGNED:
+		return (struct scalar_scales){d * (float)(int8_t)byte[b * TILE_ROWS], 0};
+	case SCALES_NIBBLES:
+		return (struct scalar_scales){d * (float)(byte[b * TILE_ROWS] & 15),
+					      -(m * (float)(byte[b * TILE_ROWS] >> 4))};
+	case SCALES_K:
+		for (size_t i = 0; i < sizeof of_k; i++)
+			of_k[i] = byte[i * TILE_ROWS];
+		return (struct scalar_scales){d * (float)block_k_scale(of_k, b),
+					      -(m * (float)block_k_offset(of_k, b))};
+	default:
+		return (struct scalar_scales){d, m};
+	}
+}
+
+/* y and the products of one tile; q, a and sum are the input's from its first column on. */
+static float scalar_block_add_tile(float y, const struct block_layout *l, const struct shape *s,
+				   const uint8_t *tile, size_t row, struct block_input x)
+{
+	const size_t width = l->by_16 ? HALF_BLOCK : BLOCK, cols = layout_blocks(l, s) * BLOCK;
+
+	for (size_t i = 0; i < cols; i += width) {
+		const uint8_t *block = tile + i / BLOCK * layout_block_bytes(l);
+		const struct scalar_scales w = scalar_block_scales(
+			l, s, tile + layout_scales_at(l, s), row, i / HALF_BLOCK);
+		const float a = x.scale[i / BLOCK];
+		int32_t dot = 0, sum = 0;
+		for (size_t j = 0; j < width; j++)
+			dot += scalar_block_code(l, block, row, i % BLOCK + j) * x.q[i + j];
+		for (size_t h = 0; h < width / HALF_BLOCK; h++)
+			sum += x.sum[i / HALF_BLOCK + h];
+		y = fmaf((float)dot, w.scale * a, y);
+		if (l->offsets)
+			y = fmaf(w.offset, a * (float)sum, y);
+	}
+	return y;
+}
+
+static float scalar_block_row(const struct block_layout *l, const struct shape *s,
+			      const uint8_t *rows, size_t row, struct block_input x)
+{
+	const size_t cols = layout_blocks(l, s) * BLOCK;
+	float y = 0;
+
+	for (size_t i = 0; i < s->cols; i += cols) {
+		y = scalar_block_add_tile(y, l, s, rows, row, x);
+		rows += layout_tile_bytes(l, s);
+		x.q += cols;
+		x.scale += cols / BLOCK;
+		x.sum += cols / HALF_BLOCK;
+	}
+	return y;
+}
+
+void scalar_multiply_blocks(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+			    uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
+{
+	const struct block_layout *l = &block_layouts[w->shape.format];
+	const size_t tiles = x->k / (layout_blocks(l, &w->shape) * BLOCK),
+		     rows_bytes = tiles * layout_tile_bytes(l, &w->shape);
+
+	for (size_t t = 0; t < n; t++) {
+		const size_t token = tokens ? tokens[t] : t;
+		const struct block_input xt = {x->block.q + token * x->k,
+					       x->block.scale + token * (x->k / BLOCK),
+					       x->block.sum + token * (x->k / HALF_BLOCK)};
+		for (uint32_t r = row0; r < row1; r++)
+			y[t * ldy + r] = scalar_block_row(
+				l, &w->shape, (const uint8_t *)w->data + r / TILE_ROWS * rows_bytes,
+				r % TILE_ROWS, xt);
+	}
+}
+
+void scalar_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k)
+{
+	for (size_t b = 0; b < k / BLOCK; b++, x += BLOCK, q += BLOCK) {
+		const float max = scalar_largest_magnitude(x, BLOCK);
+		const float divisor = max == 0 ? 1 : max;
+		scale[b] = isfinite(max) ? max / 127 : NAN;
+		sum[HALVES * b] = sum[HALVES * b + 1] = 0;
+		for (size_t i = 0; i < BLOCK; i++) {
+			/* Dividing by max first cannot overflow, however small max is. */
+			q[i] = isfinite(max) ? (int8_t)rintf(x[i] / divisor * 127) : 0;
+			sum[HALVES * b + i / HALF_BLOCK] =
+				(int16_t)(sum[HALVES * b + i / HALF_BLOCK] + q[i]);
+		}
 	}
 }
