@@ -1,29 +1,9 @@
-/* Products of TQ matrices for NEON with dot product instructions. */
+/* Products of TQ and TC matrices for NEON with the dot product instructions of ARMv8.2. */
 #if defined(__aarch64__)
 
-#include "kernels/neondot_sums.h"
+#define TABLE(function) neondot_##function
+#define NEON_DOT
 
-#include "kernels/neon_tq_codes.h"
-
-void neondot_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
-{
-	struct neon_maker m = neon_make_maker(2);
-	neon_multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &m, 2);
-}
-
-void neondot_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
-{
-	struct neon_maker m = neon_make_maker(3);
-	neon_multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &m, 3);
-}
-
-void neondot_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
-{
-	struct neon_maker m = neon_make_maker(4);
-	neon_multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &m, 4);
-}
+#include "kernels/neon_tq.h"
 
 #endif
