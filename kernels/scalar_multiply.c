@@ -38,7 +38,7 @@ static float scalar_load_bf16(const uint8_t *row, size_t i)
 	return bf16_to_f32(scalar_load_u16(row, i));
 }
 
-static float dot(const uint8_t *row, const float *x, uint32_t k, scalar_load_fn *load)
+static float scalar_dot(const uint8_t *row, const float *x, uint32_t k, scalar_load_fn *load)
 {
 	float lane[SCALAR_DOT_LANES] = {0};
 
@@ -57,7 +57,7 @@ static void scalar_multiply_floats(float *y, size_t ldy, const struct matrix *w,
 		const float *xt = x->f + (tokens ? tokens[t] : t) * x->k;
 		for (uint32_t r = row0; r < row1; r++)
 			y[t * ldy + r] =
-				dot(data + (size_t)r * x->k * element_bytes, xt, x->k, load);
+				scalar_dot(data + (size_t)r * x->k * element_bytes, xt, x->k, load);
 	}
 }
 

@@ -15,7 +15,9 @@ import sys
 
 DEFINITION = re.compile(r"^[a-z_][\w \t*]*?[ *](\w+)\(([^;{}]*?)\)\n\{\n(.*?)^\}", re.M | re.S)
 PROTOTYPE = re.compile(r"^[a-z_][\w \t*]*?[ *](\w+)\([^;{}=]*\)(?:\s*__attribute__\(\(.*?\)\))?;", re.M)
+ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)\)?\s*(?=[a-z_])")
 PASTED = re.compile(r"\bTABLE(?=\((\w+)\))")  # kernels' tables put an instruction set before it
+INSTRUCTION_SET = re.compile(r"^kernels/(avx2|avx512|neon)\w*_(rotate|tc|tq)\.c")  # each defines what a shared body names
 STRUCT = re.compile(r"^struct (\w+) \{", re.M)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", re.S)
 KEPT = {"main", "context_fork", "kv_share", "recurrent_copy"}  # context_fork is for sessions that share a prefix
@@ -61,8 +63,9 @@ def check(root, exempt):
         if path.endswith(".c"):
             basenames[os.path.basename(path)].add(path)
         for match in STRUCT.finditer(text):
-            structs[match[1]].add(path)
-        functions += [(path, m[1], m[3].count("\n")) for m in DEFINITION.finditer(text)]
+            structs[match[1]].add(INSTRUCTION_SET.sub("kernels", path))
+        functions += [(path, m[1], m[3].count("\n")) for m in DEFINITION.finditer(ATTRIBUTE.sub("", text))
+                      if m[1] != "TABLE"]  # TABLE(attend): the instruction set is its first word
         count_uses(used, text)
     for path in sources(root, "tests"):
         count_uses(used, read(root, path))
