@@ -48,8 +48,9 @@ $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
-# A client of the tree's files: of the rest of the project it has texts and errors alone.
-$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/base/text.c fs/base/standard.c fs/base/systemd.c cache/err.c)
+# A client of the tree's files: of the rest of the project it has texts, UTF-8 and errors alone.
+HTTP_BASE := fs/base/text.c fs/base/standard.c fs/base/systemd.c cache/err.c cache/utf8.c
+$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,$(HTTP_BASE))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
 
@@ -141,10 +142,10 @@ $(BUILD)/tests/unit/groups.h: groups
 $(BUILD)/tests/unit/main.o: override CPPFLAGS += -I$(BUILD)/tests/unit
 $(BUILD)/tests/unit/main.o: $(BUILD)/tests/unit/groups.h
 
-# What tests put their own around: a turn's steps (session_help.c), the disk (fault_io.c), memory (test_pager_slots.c),
+# What tests put their own around: the run loop's steps (session_help.c), the disk (fault_io.c), memory (test_pager_slots.c),
 # the order of tests (main.c).
-UNIT_WRAPPED := turn_step $(addprefix io_,pread pwrite sync sync_folder reserve free_space rename remove ring_submit ring_next) \
-	mmap _cmocka_run_group_tests
+UNIT_WRAPPED := run_begin_place $(addprefix io_,pread pwrite sync sync_folder reserve free_space rename remove ring_submit ring_next) \
+	mmap malloc calloc realloc reallocarray _cmocka_run_group_tests
 # What of the benchmarks, of the gateway (what knows nothing of HTTP) and of the tree has tests of its own.
 UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
 	$(filter-out %_routes.c,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c)) fs/gateway/problem.c \
@@ -170,7 +171,7 @@ $(BUILD)/faultfs: $(BUILD)/tests/mount/faultfs.o
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs fuse3)
 
 # The program with turns that stand when a test says so: begin_long of tests/mount/lib.sh.
-HELD_WRAPPED := turn_step grammar_check
+HELD_WRAPPED := run_begin_place grammar_check
 $(BUILD)/moefs-held: $(BUILD)/tests/mount/held.o $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(HELD_WRAPPED)) -o $@ $^ $(PKG_LIBS) -lm
@@ -209,7 +210,7 @@ check-fresh: ## make demo and make check in a Debian where nothing is installed 
 
 check-sanitizers: ## the tests under AddressSanitizer, UBSan and ThreadSanitizer; all of the benchmark's subcommands; the fuzzers are built
 	$(Q)examples/packages.sh full
-	$(Q)$(MAKE) -j$(JOBS) $(BUILD)/moefs-bench asan tsan build-unoptimised
+	$(Q)$(MAKE) -j$(JOBS) all $(BUILD)/moefs-bench asan tsan build-unoptimised
 	$(Q)if examples/packages.sh can-fuzz; then $(MAKE) -j$(JOBS) fuzzers; \
 		else echo 'clang with libFuzzer is not to be had here: the fuzzers are not built'; fi
 	$(Q)CHECK=full JOBS=$(JOBS) tests/run.sh
@@ -219,7 +220,8 @@ check-sanitizers: ## the tests under AddressSanitizer, UBSan and ThreadSanitizer
 build-unoptimised: ## build everything without optimisation, in build/o0
 	$(Q)$(MAKE) BUILD=build/o0 CFLAGS=-O0 all unit build/o0/moefs-bench
 
-check-full: check-sanitizers ## what check leaves out: the sanitizers, each fuzzer for 20 s, the package, clients from their registries
+check-full: check-sanitizers ## what check leaves out: the sanitizers, another processor's kernels, each fuzzer for 20 s, the package, clients from their registries
+	$(Q)tests/cross.sh
 	$(Q)$(MAKE) FUZZ_SECONDS=20 fuzz
 	$(Q)$(MAKE) check-deb
 	$(Q)$(MAKE) check-clients
@@ -243,7 +245,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libmoefs.a
 
 # The gateway's has nothing of the library.
 HTTP_SRC := $(filter-out fs/gateway/gateway.c,$(wildcard fs/gateway/*.c fs/gateway/*/*.c)) $(BUILD)/fs/gateway/page/data.c \
-	fs/base/text.c cache/err.c
+	$(HTTP_BASE)
 $(BUILD)/fuzz/fuzz_request: tests/fuzz/fuzz_request.c $(HTTP_SRC)
 	$(call say,FUZZ,$@)
 	$(Q)mkdir -p $(@D)

@@ -14,10 +14,10 @@
  *         then the planes, end to end, each block's high plane before its low plane
  *
  * Numbers are little-endian. Of an odd number of bytes the last belongs to the low plane. The sum
- * at the front makes a decoded record certain by itself, whoever keeps sums of the stored bytes.
+ * at the front verifies a decoded record, whether or not the stored bytes have a sum elsewhere.
  *
- * The codec knows bytes only: whether it pays is the engine's question, and where the result lies
- * the store's.
+ * The codec only sees bytes. The engine decides whether coding pays, the store where the result is
+ * written.
  */
 #ifndef MOEFS_CACHE_CODEC_H
 #define MOEFS_CACHE_CODEC_H

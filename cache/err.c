@@ -1,29 +1,15 @@
 #include "cache/err.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character that s begins with; 0: none begins there. s is terminated, which
- * ends every character that is cut short. As utf8.h of the engine, which lies above. */
-static size_t err_utf8_length(const unsigned char *s)
-{
-	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-	unsigned char low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
-	unsigned char high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-	if (s[0] > 0xf4 || (n > 1 && (s[1] < low || s[1] > high)))
-		return 0;
-	for (size_t i = 2; i < n; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	return n;
-}
-
 static void err_clean_text(char *text)
 {
-	for (unsigned char *s = (unsigned char *)text; *s;) {
-		size_t n = *s < 0x20 || *s == 0x7f ? 0 : err_utf8_length(s);
+	for (char *s = text; *s;) {
+		size_t n = (uint8_t)*s < 0x20 || *s == 0x7f ? 0 : utf8_length(s, strnlen(s, 4));
 		if (!n)
 			*s = '?';
 		s += n ? n : 1;
@@ -55,7 +41,7 @@ int err_set(struct err *e, int code, const char *format, ...)
 
 int err_sys(struct err *e, int code, const char *format, ...)
 {
-	if (!code) /* an errno that nobody set: what failed must not count as done */
+	if (!code) /* nobody set errno: a failure must not count as success */
 		code = EIO;
 	if (e) {
 		va_list args;

@@ -22,8 +22,8 @@ struct err {
 		const char *name; /* static */
 		uint64_t value;
 	} numbers[ERR_NUMBERS];
-	/* How many bytes at the text's end say what is wrong, without the name of the file that is
-	 * to be mended: for who gave the value under another name. 0: the text is not so divided.
+	/* Bytes at the end of `text` that say what is wrong, without the name of the file: for a
+	 * caller that knows the value under another name. 0: the text has no such part.
 	 */
 	unsigned reason;
 	char text[1024]; /* one sentence, UTF-8, no newline at the end */
@@ -35,10 +35,10 @@ struct err {
  * do bytes that are not UTF-8. The word, the numbers and the reason are cleared. */
 __attribute__((format(printf, 3, 4))) int err_set(struct err *e, int code, const char *format, ...);
 
-/* The same for a failed system call: appends ": " and the words for `code` to the sentence. EIO
- * has the word "read_failed", and is what a code of 0 becomes: a failure is never 0. */
+/* The same for a failed system call: appends ": " and the words for `code` to the sentence. EIO has
+ * the word "read_failed". A code of 0 becomes EIO: a failure is never 0. */
 __attribute__((format(printf, 3, 4))) int err_sys(struct err *e, int code, const char *format, ...);
-/* Bytes of a file are not what was once written there: EIO, word "damaged". */
+/* A file's bytes have changed since they were written: EIO, word "damaged". */
 __attribute__((format(printf, 2, 3))) int err_damaged(struct err *e, const char *format, ...);
 
 /* The same for a failure that has another as its cause: the words are new, and the cause's word and
@@ -50,11 +50,11 @@ __attribute__((format(printf, 4, 5))) int err_because(struct err *e, const struc
 /* The word by which programs know a failure, snake_case, where the errno alone does not tell.
  * Returns -e->code; 0 for NULL, whose caller has the code. All words are listed in moefs(5). */
 int err_name(struct err *e, const char *word);
-/* Adds a number to it; what is more than ERR_NUMBERS is left out. */
+/* Adds a number to the error; numbers beyond ERR_NUMBERS are dropped. */
 void err_number(struct err *e, const char *name, uint64_t value);
-/* The text ends with `why`, which is its reason. */
+/* Marks `why`, with which the text ends, as its reason. */
 void err_reason(struct err *e, const char *why);
-/* The reason; NULL: there is none. */
+/* The reason, or NULL. */
 const char *err_why(const struct err *e);
 /* The failure's word, or its errno's; never NULL. */
 const char *err_word(const struct err *e);

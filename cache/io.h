@@ -5,14 +5,15 @@
  * library, so a test program that defines them itself never pulls that object in. That needs no
  * table of pointers carried through every call, no global state, and no flags in the build.
  *
- * Each is one attempt of one call: it returns what the call returned, or a negative errno. Going
- * on after a short transfer or EINTR is the business of the callers.
+ * Each is one attempt of one call: it returns what the call returned, or a negative errno. Callers
+ * repeat after a short transfer or EINTR.
  */
 #ifndef MOEFS_CACHE_IO_H
 #define MOEFS_CACHE_IO_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 struct io_uring;
 
@@ -31,6 +32,13 @@ int io_free_space(int folder, uint64_t *bytes);
 
 int io_rename(int folder, const char *from, const char *to);
 int io_remove(int folder, const char *name);
+
+/* Closes a descriptor, unless it is negative. */
+static inline void io_close(int fd)
+{
+	if (fd >= 0)
+		(void)close(fd);
+}
 
 /* Hands queued reads to the kernel; returns how many it took. */
 int io_ring_submit(struct io_uring *ring);

@@ -12,15 +12,18 @@
  *             … compute with ready[i].data …, then pager_put(&batch, &ready[i]);
  *     pager_end(&batch);
  *
+ * An expert that cannot be read is returned like the others, with the reason in place of data: what
+ * does not need it continues.
+ *
  * An expert is held from the moment pager_next returns it until pager_put. A batch waits for room
  * only while it holds nothing, so a budget of a single expert works, and batches of several models
- * cannot deadlock. Reads go on while the caller computes. An expert that two batches need is read
- * by one of them, and the other waits for it.
+ * cannot deadlock. Reads continue while the caller computes. An expert that two batches need is
+ * read by one of them, and the other waits for it.
  *
  * An expert counts as used when its batch begins, hit or miss, in the order of the batch's array.
  * When it is put back does not matter, so what is evicted does not depend on how fast anything was
- * computed. An expert that an open batch has yet to take is evicted only when no batch could go on
- * otherwise.
+ * computed. An expert that an open batch has yet to take is evicted only when no batch could
+ * continue otherwise.
  *
  * Memory: `budget` bounds the slots. Besides them the pager's threads have read buffers: together
  * as many records as were ever in flight, at most 8 in each of 2 to 8 threads (by pread one in each
@@ -103,24 +106,28 @@ int pager_add(struct pager *p, struct pager_source **out, const struct pager_sup
 void pager_remove(struct pager_source *s);
 
 struct pager_ready {
-	uint32_t index;	  /* into the array given to pager_begin */
-	const void *data; /* the slot, as arranged */
+	uint32_t index;		 /* into the array given to pager_begin */
+	const void *data;	 /* the slot, as arranged; NULL: it could not be read */
+	const struct err *error; /* then why, until pager_end; else NULL */
 };
+struct pager_failure; /* of one expert */
 struct pager_batch {
 	struct pager_source *source;
 	uint32_t layer, count;
 	const uint32_t *experts; /* the caller's, distinct, for the life of the batch */
-	/* Set by the caller after pager_begin, or NULL: once it is true, pager_next fails with
-	 * -ECANCELED. Whoever makes it true calls pager_wake. */
-	const _Atomic bool *stop;
+	/* Set by the caller after pager_begin, or NULL: while stop(stop_ctx) is true, pager_next
+	 * fails with -ECANCELED. Called with the pager's lock: it may only read atomics. The thread
+	 * that changes these calls pager_wake. */
+	bool (*stop)(void *stop_ctx);
+	void *stop_ctx;
 	const uint8_t *missed; /* [count] not 0: it was no hit; until pager_end */
 	/* The pager's: */
 	uint8_t *state;	  /* [count] how far each has got */
 	uint32_t held;	  /* returned, not yet put back */
 	uint32_t reading; /* asked for and not yet there */
 	uint32_t left;	  /* not yet returned */
-	int failed;	  /* why one of its reads failed; 0: none did */
-	struct err error;
+	uint32_t failed;  /* of these: could not be read */
+	struct pager_failure *failures;
 };
 /* Begins a batch of n distinct experts of a layer, and counts a hit (resident now) or a miss for
  * each; `token`, a number that grows, is recorded as its last use. credit[n]: how much each use
@@ -130,13 +137,16 @@ struct pager_batch {
 int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 		const uint32_t *experts, const float *credit, uint32_t n, uint64_t token,
 		struct err *e);
-/* Returns how many experts were stored in ready (1 … max), 0 when every expert has been returned,
- * or a negative errno (-EIO names the record, -ECANCELED: stopped). -EAGAIN: nothing more can come
- * before a held expert is put back. After another error put back what is held, then call pager_end;
- * a later batch tries again. */
+/* Returns how many experts were stored in ready (1 … max), those that could not be read among them;
+ * 0 when every expert has been returned; or a negative errno: -ECANCELED: stopped. -EAGAIN: nothing
+ * more can come before a held expert is put back. -ENOMEM: an expert has no slot. After any of
+ * these the batch may continue, or end once what is held has been put back. An expert that could
+ * not be read is tried again by the next batch. */
 int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, struct err *e);
-void pager_put(struct pager_batch *b, const struct pager_ready *r);
-void pager_end(struct pager_batch *b); /* nothing may be held; reads in flight go on */
+void pager_put(struct pager_batch *b, const struct pager_ready *r); /* no effect without data */
+/* The batch no longer wants an expert, by its index; no effect if it has been returned. */
+void pager_forgo(struct pager_batch *b, uint32_t index);
+void pager_end(struct pager_batch *b); /* nothing may be held; reads in flight continue */
 /* Makes waiting batches check whether they are to stop. From any thread. */
 void pager_wake(struct pager *p);
 

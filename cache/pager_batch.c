@@ -7,6 +7,7 @@
  * waits for room first keeps all others from taking room until it got some; otherwise a large
  * expert could starve. */
 #include "cache/pager.h"
+#include "cache/clock.h"
 
 #include "cache/pager_inside.h"
 
@@ -20,17 +21,24 @@
  * each takes a slot from something useful. */
 enum { READ_AHEAD = 2 * DEPTH_MOST };
 
-enum progress { WANTED, HELD, PUT };
+enum progress { WANTED, FAILED, HELD, PUT };
+
+struct pager_failure {
+	struct pager_failure *next;
+	uint32_t index;
+	struct err error;
+};
 
 static struct pager_entry *batch_entry(const struct pager_batch *b, uint32_t i)
 {
 	return &b->source->entries[(size_t)b->layer * b->source->experts + b->experts[i]];
 }
 
-static uint64_t batch_now(clockid_t clock)
+/* CLOCK_REALTIME in nanoseconds, for last_used, which users see as a date. */
+static uint64_t batch_date(void)
 {
 	struct timespec t;
-	(void)clock_gettime(clock, &t); /* cannot fail for the clocks used here */
+	(void)clock_gettime(CLOCK_REALTIME, &t); /* cannot fail for this clock */
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
@@ -53,7 +61,7 @@ static void batch_want_all(struct pager_batch *b, uint8_t *missed, uint64_t toke
 {
 	struct pager_source *s = b->source;
 	struct pager *p = s->pager;
-	uint64_t time = batch_now(CLOCK_REALTIME);
+	uint64_t time = batch_date();
 	if (token > s->token) {
 		pager_count(&p->total.tokens, &s->own.tokens, token - s->token);
 		s->token = token;
@@ -93,6 +101,33 @@ static uint32_t batch_take_resident(struct pager_batch *b, struct pager_ready *r
 	for (uint32_t i = 0; i < b->count && n < max; i++)
 		if (b->state[i] == WANTED && batch_entry(b, i)->state == ENTRY_RESIDENT)
 			batch_hold(b, i, &ready[n++]);
+	return n;
+}
+
+/* Why an expert could not be read. */
+static const struct err *batch_failure_of(const struct pager_batch *b, uint32_t i)
+{
+	static const struct err no_words = {
+		.code = ENOMEM,
+		.text = "out of memory for the reason why an expert could not be read",
+	};
+	const struct pager_failure *f = b->failures;
+	while (f && f->index != i)
+		f = f->next;
+	return f ? &f->error : &no_words;
+}
+
+static uint32_t batch_take_failed(struct pager_batch *b, struct pager_ready *ready, uint32_t max)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < b->count && n < max && b->failed; i++) {
+		if (b->state[i] != FAILED)
+			continue;
+		b->state[i] = PUT;
+		b->failed--;
+		b->left--;
+		ready[n++] = (struct pager_ready){.index = i, .error = batch_failure_of(b, i)};
+	}
 	return n;
 }
 
@@ -143,17 +178,33 @@ static int batch_wait(struct pager_batch *b, struct err *e)
 			       b->held);
 	if (b->held == 0 && b->reading == 0 && absent && !p->first_in_line)
 		p->first_in_line = b;
-	uint64_t start = batch_now(CLOCK_MONOTONIC);
+	uint64_t start = clock_ns();
 	p->waiting++;
 	pthread_cond_wait(&p->changed, &p->lock);
 	p->waiting--;
-	pager_count(&p->total.wait_ns, &b->source->own.wait_ns, batch_now(CLOCK_MONOTONIC) - start);
+	pager_count(&p->total.wait_ns, &b->source->own.wait_ns, clock_ns() - start);
 	return 0;
 }
 
 static bool batch_is_stopped(const struct pager_batch *b)
 {
-	return b->stop && atomic_load(b->stop);
+	return b->stop && b->stop(b->stop_ctx);
+}
+
+void batch_note_failure(struct pager_batch *b, const struct pager_entry *x, const struct err *e)
+{
+	uint32_t i = 0;
+	while (i < b->count && (b->state[i] != WANTED || batch_entry(b, i) != x))
+		i++;
+	assert(i < b->count);
+	struct pager_failure *f = malloc(sizeof *f); /* NULL: it goes without the words */
+	if (f) {
+		*f = (struct pager_failure){.next = b->failures, .index = i, .error = *e};
+		b->failures = f;
+	}
+	b->state[i] = FAILED;
+	b->failed++;
+	batch_entry(b, i)->wanted--;
 }
 
 /* ---- a batch's life ---- */
@@ -201,14 +252,9 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 			rc = err_set(e, ECANCELED, "stopped");
 			break;
 		}
-		if (b->failed) {
-			rc = b->failed;
-			if (e)
-				*e = b->error;
-			break;
-		}
 		/* Resident experts are held before room is made for absent ones. */
-		uint32_t n = batch_take_resident(b, ready, max);
+		uint32_t n = batch_take_failed(b, ready, max);
+		n += batch_take_resident(b, ready + n, max - n);
 		rc = batch_request_absent(b, true, n ? NULL : e);
 		if (n > 0)
 			rc = (int)n; /* a failure to queue is met again by the next call */
@@ -227,6 +273,8 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 void pager_put(struct pager_batch *b, const struct pager_ready *r)
 {
 	struct pager *p = b->source->pager;
+	if (!r->data)
+		return;
 	assert(r->index < b->count && b->state[r->index] == HELD);
 	struct pager_entry *x = batch_entry(b, r->index);
 	pthread_mutex_lock(&p->lock);
@@ -237,16 +285,40 @@ void pager_put(struct pager_batch *b, const struct pager_ready *r)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Reads for a batch that ends go on: they may still serve others. */
-static void batch_disown(struct pager_batch *b)
+/* Reads for a batch that no longer wants them continue: they may still serve others. */
+static void batch_disown(struct pager_batch *b, uint32_t i)
 {
-	for (uint32_t i = 0; i < b->count; i++) {
-		struct pager_entry *x = batch_entry(b, i);
-		if (b->state[i] == WANTED)
-			x->wanted--;
-		if (x->batch == b)
-			x->batch = NULL;
+	struct pager_entry *x = batch_entry(b, i);
+	if (b->state[i] != WANTED)
+		return;
+	b->state[i] = PUT;
+	b->left--;
+	x->wanted--;
+	if (x->batch == b) {
+		x->batch = NULL;
+		b->reading--;
 	}
+}
+
+void pager_forgo(struct pager_batch *b, uint32_t index)
+{
+	struct pager *p = b->source->pager;
+	assert(index < b->count);
+	pthread_mutex_lock(&p->lock);
+	batch_disown(b, index);
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void batch_free(struct pager_batch *b)
+{
+	struct pager_failure *f;
+	while ((f = b->failures)) {
+		b->failures = f->next;
+		free(f);
+	}
+	free(b->state);
+	*b = (struct pager_batch){0};
 }
 
 void pager_end(struct pager_batch *b)
@@ -256,13 +328,13 @@ void pager_end(struct pager_batch *b)
 	assert(b->held == 0);
 	struct pager *p = b->source->pager;
 	pthread_mutex_lock(&p->lock);
-	batch_disown(b);
+	for (uint32_t i = 0; i < b->count; i++)
+		batch_disown(b, i);
 	pool_shrink(p);
 	queue_wake(p, p->asked > 0); /* there may be room now for what users ask for */
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-	free(b->state);
-	*b = (struct pager_batch){0};
+	batch_free(b);
 }
 
 void pager_wake(struct pager *p)

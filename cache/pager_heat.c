@@ -206,7 +206,7 @@ struct pager_entry *heat_warm_next(struct pager *p)
 				return x;
 			break;
 		}
-		heat_warm_stop(s); /* all that fits is in memory or on its way */
+		heat_warm_stop(s); /* all experts that fit are in memory or being read */
 	}
 	return NULL;
 }

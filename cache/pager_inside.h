@@ -1,9 +1,9 @@
 /* The pager's inside: the pool of slots, and which expert has to go when room is needed.
  *
- * Shared by the pager's own files (pager.c, pager_batch.c, pager_pool.c, pager_pins.c,
- * pager_queue.c, pager_loader.c, pager_queue.c, pager_heat.c) and nothing else. Unless it says
- * otherwise, everything here is guarded by pager.lock. Numbers that lookers read are atomics,
- * written under the lock and read without; relaxed order is enough, as each stands for itself.
+ * Only the pager's own files (cache/pager*.c) and its tests include this header. pager.lock guards
+ * everything here, unless a comment says otherwise. Numbers for statistics are atomics, written
+ * under the lock and read without it. Relaxed order is enough, since each number is read for
+ * itself, and no number's meaning depends on another.
  */
 #ifndef MOEFS_CACHE_PAGER_INSIDE_H
 #define MOEFS_CACHE_PAGER_INSIDE_H
@@ -54,10 +54,10 @@ struct pager_source {
 	size_t *slot_bytes;	     /* [layers], whole pages */
 	size_t largest;		     /* of these */
 	struct pager_entry *entries; /* [layers * experts] */
-	uint32_t loading;	     /* entries that are */
-	uint32_t flying;	     /* those of pager.flying that are its own */
-	uint32_t held;		     /* those of them that keep a thread */
-	uint32_t asked;		     /* entries that are */
+	uint32_t loading;	     /* entries that are LOADING */
+	uint32_t flying;	     /* reads of pager.flying that are of this source */
+	uint32_t held;		     /* those of these reads that keep a thread */
+	uint32_t asked;		     /* entries with `asked` set */
 	uint64_t all;		     /* bytes of the slots of all entries */
 	struct pager_counters own;
 
@@ -95,7 +95,7 @@ struct pager {
 	_Atomic bool shield, prefetch; /* switches */
 	uint64_t tick;		       /* uses of any expert */
 	double turns;		       /* passes through all layers of a model, of any */
-	uint32_t asked;		       /* entries that are, of all sources */
+	uint32_t asked;		       /* entries with `asked` set, of all sources */
 	bool pins_hold; /* the budget has room for what is pinned and for a token beside it */
 
 	struct pager_queue demand, prefetches;
@@ -161,7 +161,7 @@ enum need {
 	NEED_ASKED,  /* rather than what is shielded, too */
 	NEED_DEMAND, /* rather than what is pinned, while the budget has no room for the pins */
 	NEED_WANTED, /* rather than what another open batch wants */
-	NEED_MUST,   /* rather than what is pinned: there is no other way to go on */
+	NEED_MUST,   /* rather than what is pinned: there is no other way to continue */
 };
 /* Gives an absent entry a slot: 1; 0 if there is no room now; -ENOMEM if there is room below the
  * budget but no memory, and nothing to evict. */
@@ -232,11 +232,16 @@ void loaders_stop(struct pager *p); /* after all sources are gone */
 
 /* Pins or unpins an entry: the only way to change entry.pinned. */
 void pins_set(struct pager *p, struct pager_entry *x, bool pinned);
-/* To be called when the budget, a pin or a source has changed: decides anew whether pins hold, and
+/* To be called when the budget, a pin or a source has changed: decides again whether pins hold, and
  * if they do has the absent ones read. */
 void pins_changed(struct pager *p);
 /* Forgets what users wanted of a source. */
 void pins_forget(struct pager_source *s);
+
+/* ---- pager_batch.c ---- */
+
+/* The read of one of the batch's experts has failed. */
+void batch_note_failure(struct pager_batch *b, const struct pager_entry *x, const struct err *e);
 
 /* ---- pager_queue.c, pager_heat.c ---- */
 

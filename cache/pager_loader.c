@@ -4,7 +4,7 @@
  * (a batch waits; the slot is there already), prefetch (predicted; gets a slot here, if a spare one
  * can be had), what a user asked for, and the warm start. As many reads are in flight as depth.c
  * finds useful, so a demand read never queues behind many others. Reads are counted for each source
- * alone: while the disk of one hangs, the reads of another go on.
+ * alone: while the disk of one hangs, the reads of another continue.
  *
  * With io_uring there is one thread per core. Each has its own ring, keeps several reads in flight,
  * and verifies, unpacks and arranges what has come, so that the work is shared when there is much.
@@ -13,8 +13,8 @@
  *
  * Work that occupies a thread until it is done is a worker's: making an expert that its store does
  * not have yet (by the source's callback), and every read where there is no io_uring. A source has
- * at most its share of workers at a time, and whoever takes the last free worker starts another, so
- * that one is always left for a source whose disk does not hang.
+ * at most its share of workers at a time, and the thread that takes the last free worker starts
+ * another, so that one is always free for a source whose disk does not hang.
  */
 #include "cache/clock.h"
 #include "cache/thread_trim.h"
@@ -76,18 +76,16 @@ static struct pager_entry *loader_next_request(struct pager *p, bool worker)
 
 /* ---- one expert ---- */
 
-/* Ends a load: tells the batch that asked, if it is still open; after a failure gives the slot
- * back. */
+/* Ends a load: tells the batch that asked, if it still wants the expert; after a failure gives the
+ * slot back. */
 static void loader_end_load(struct pager *p, struct pager_entry *x, int failed, const struct err *e)
 {
 	struct pager_batch *batch = x->batch;
 	x->batch = NULL;
 	if (batch) {
 		batch->reading--;
-		if (failed && !batch->failed) {
-			batch->failed = failed;
-			batch->error = *e;
-		}
+		if (failed)
+			batch_note_failure(batch, x, e);
 	}
 	if (failed)
 		pool_release(p, x);
@@ -105,7 +103,7 @@ static void loader_wake_for_place(struct pager *p)
 }
 
 /* The lock is held. A request is no longer in flight; a worker that it held is free with it, or
- * later (free_worker). With next_request's, these are all that change the counts. */
+ * later (loader_free_worker). With loader_next_request's, these are all that change the counts. */
 static void loader_give_place(struct pager *p, struct pager_source *s)
 {
 	p->flying--;
@@ -120,7 +118,7 @@ static void loader_free_worker(struct pager *p, struct pager_source *s)
 	loader_wake_for_place(p);
 }
 
-/* The lock is held. The other end of next_request. */
+/* The lock is held. Undoes the counts of loader_next_request. */
 static void loader_end_flight(struct pager *p, const struct pager_entry *x)
 {
 	loader_give_place(p, x->source);
@@ -160,8 +158,8 @@ static int loader_grow_scratch(struct loader *l, size_t bytes, struct err *e)
 	return err_set(e, ENOMEM, "no memory for a record of %zu bytes; lower the budget", bytes);
 }
 
-/* Verifies what was read, decodes it where the store keeps it coded, and arranges it in its slot.
- * The scratch is locked. */
+/* Verifies the record, decodes it if the store keeps it coded, and arranges it in its slot. The
+ * scratch is locked. */
 static int loader_unpack(struct loader *l, struct pager_entry *x, const struct store_pieces *stored,
 			 struct err *e)
 {

@@ -1,4 +1,4 @@
-/* What users want of experts, beside the policy: pins, and loads and evictions that they ask for.
+/* Users' requests for experts, in addition to the policy: pins, loads and evictions.
  *
  * A pin is a mark. A pinned expert is not evicted while there is another way to make room; a pinned
  * expert that is absent is queued. Queued experts are read when nothing more urgent is, into slots
@@ -22,8 +22,8 @@ static struct pager_entry *pins_entry(struct pager_source *s, struct pager_id id
 
 /* ---- sums; the lock is held ---- */
 
-/* Bytes that must be left beside the pinned experts, if `more` bytes of source `of` were pinned as
- * well. */
+/* Bytes that must be left in addition to the pinned experts, if `more` bytes of source `of` were
+ * pinned as well. */
 static uint64_t pins_room_beside(const struct pager *p, const struct pager_source *of,
 				 uint64_t more)
 {
@@ -36,8 +36,8 @@ static uint64_t pins_room_beside(const struct pager *p, const struct pager_sourc
 	return most;
 }
 
-/* Whether these experts fit beside the pinned ones; those that are pinned already do, whatever the
- * budget. */
+/* Whether these experts fit together with the pinned ones; already pinned experts fit, whatever
+ * the budget. */
 static int pins_check_room(struct pager_source *s, const struct pager_id *ids, size_t n,
 			   struct err *e)
 {

@@ -33,7 +33,7 @@ bool queue_workers_serve(const struct pager *p)
 void queue_wake(struct pager *p, uint32_t requests)
 {
 	/* A thread that is awake looks for more requests before it sleeps. Waking more than there
-	 * are threads would be in vain. */
+	 * are threads would be for nothing. */
 	uint32_t n = requests < p->ring_threads ? requests : p->ring_threads;
 	if (n)
 		(void)eventfd_write(p->wake, n);

@@ -14,7 +14,8 @@
 #include <time.h>
 
 enum { RECORD_ALIGN = 64 }; /* of buffers, where O_DIRECT asks for less */
-/* Buffers for records from LEAST_HUGE on are whole huge pages, less than half of them in vain. */
+/* Buffers for records from LEAST_HUGE on are whole huge pages, less than half of them for nothing.
+ */
 enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = HUGE_PAGE / 2 };
 
 /* One piece of a record on its way. */
@@ -33,7 +34,7 @@ struct read_buffer {
 	size_t bytes, align;
 	bool busy;
 
-	uint32_t count, left; /* pieces; those that are not over */
+	uint32_t count, left; /* pieces; unfinished ones */
 	int failed;	      /* of the first that did, or 0 */
 	struct read_piece piece[STORE_PIECES];
 	void *tag;
@@ -41,8 +42,7 @@ struct read_buffer {
 
 struct record_reader {
 	struct read_buffer buffer[READER_MOST];
-	pthread_mutex_t
-		lock; /* which buffers are busy, and whether those that are not have memory */
+	pthread_mutex_t lock; /* busy buffers, and whether free ones have memory */
 	unsigned capacity;
 	int wake;
 	struct io_uring ring;
@@ -117,10 +117,11 @@ static int reader_grow_buffer(struct read_buffer *b, size_t bytes, size_t align,
 	b->align = huge && align < HUGE_PAGE ? HUGE_PAGE : align;
 	b->bytes = huge ? (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : bytes;
 	if (posix_memalign(&b->memory, b->align, b->bytes))
-		return err_set(e, ENOMEM,
-			       "no memory for a buffer of %zu bytes that experts are read into; "
-			       "lower the budget",
-			       b->bytes);
+		return err_set(
+			e, ENOMEM,
+			"out of memory for a buffer of %zu bytes that experts are read into; "
+			"lower the budget",
+			b->bytes);
 	if (huge) /* a hint */
 		(void)madvise(b->memory, b->bytes, MADV_HUGEPAGE);
 	return 0;
@@ -179,7 +180,7 @@ static size_t reader_piece_length(const struct read_piece *p)
 	return rest < (1U << 30) ? rest : (1U << 30);
 }
 
-/* Takes the result of an attempt: 1 the piece is there, 0 go on, or a negative errno. */
+/* Takes the result of an attempt: 1 the piece is there, 0 continue, or a negative errno. */
 static int reader_advance_piece(struct read_piece *p, int64_t result)
 {
 	if (result == -EINTR || result == -EAGAIN)
@@ -264,7 +265,7 @@ void reader_submit(struct record_reader *r)
 }
 
 /* Waits for one attempt, or for the poll. False: the kernel takes nothing although no read is in
- * flight. Then the ring is given up, and unfinished reads go on by pread. */
+ * flight. Then the ring is given up, and unfinished reads continue by pread. */
 static bool reader_ring_next(struct record_reader *r, unsigned *which, int64_t *result)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
@@ -378,7 +379,7 @@ static bool reader_next_attempt(struct record_reader *r, unsigned *i)
 	}
 	*i = READER_MOST;
 	if (!reader_ring_next(r, &which, &result))
-		return true; /* there is no ring any more */
+		return true; /* the ring is gone */
 	if (which == IO_RING_POLL) {
 		r->polling = false;
 		reader_take_wake(r);

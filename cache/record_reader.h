@@ -24,13 +24,13 @@ enum { READER_MOST = 8 }; /* reads in flight */
 
 struct record_reader;
 
-/* capacity: 1 … READER_MOST reads in flight. ring: try io_uring; without it reads go on one at a
+/* capacity: 1 … READER_MOST reads in flight. ring: try io_uring; without it reads continue one at a
  * time. wake: an eventfd that does not block; it belongs to the caller and outlives the reader. */
 int reader_create(struct record_reader **out, unsigned capacity, bool ring, int wake,
 		  struct err *e);
 void reader_destroy(struct record_reader *r); /* with no read in flight */
 
-/* True if reads go on by io_uring. */
+/* True if reads continue by io_uring. */
 bool reader_has_ring(const struct record_reader *r);
 /* How many more reads it takes before one must be waited for and released. */
 unsigned reader_room(const struct record_reader *r);

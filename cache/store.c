@@ -2,6 +2,7 @@
  * and decodes units. It leaves the reading of experts to the pager, except for those who only look;
  * for them it keeps one decoded record. */
 #include "cache/store.h"
+#include "cache/io.h"
 
 #include "cache/checksum.h"
 #include "cache/codec.h"
@@ -22,8 +23,8 @@
 
 /* ---- opening ---- */
 
-/* Opens a data file and holds it to its size: what the index says, or the least that one has which
- * grows. */
+/* Opens a data file and checks its size: it must be the size in the index, or at least that if the
+ * file still grows. */
 static int store_open_data(const struct store *s, int dir, const char *name, uint64_t expected,
 			   bool grows, struct err *e)
 {
@@ -74,22 +75,22 @@ static void store_close_files(struct store *s)
 {
 	int *fds[] = {&s->experts, &s->direct, &s->dense};
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
-		if (*fds[i] >= 0)
-			close(*fds[i]);
+		io_close(*fds[i]);
 		*fds[i] = -1;
 	}
 	store_index_free(&s->index);
 }
 
-/* Which index is there: a store is replaced by taking it away first, and putting another file there
- * last. */
+/* Identifies the index file. When a store is replaced, its index is removed first, and the new one
+ * comes last. */
 static void store_stat_index(int dir, struct stat *st)
 {
 	if (fstatat(dir, STORE_INDEX, st, AT_SYMLINK_NOFOLLOW))
 		*st = (struct stat){0};
 }
 
-/* What was opened belongs to the index that was read if that one has been there all the while. */
+/* The files that were opened belong to the index that was read if the index did not change in
+ * between. */
 static int store_open_files(struct store *s, const struct store_key *key, struct err *e)
 {
 	int rc, dir = store_folder_open(s->folder, e);
@@ -361,7 +362,7 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 	return rc;
 }
 
-/* For whoever has room for something else than the store has: nothing is read. */
+/* For a caller whose buffer does not have the unit's size: nothing is read. */
 static int store_wrong_size(const struct store *s, const char *name, uint64_t has, uint64_t wanted,
 			    struct err *e)
 {
@@ -371,23 +372,18 @@ static int store_wrong_size(const struct store *s, const char *name, uint64_t ha
 		s->folder, name, (unsigned long long)has, (unsigned long long)wanted);
 }
 
-static int store_read_in_place(const struct store *s, uint32_t unit, void *record, size_t bytes,
-			       struct err *e)
-{
-	const struct store_pieces whole = {1, {{record, bytes}}};
-	int rc = store_in_place_read_record(s, unit, 0, record, bytes, e);
-	return rc ? rc : store_in_place_verify(s, unit, &whole, e);
-}
-
 int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
 		      size_t bytes, struct err *e)
 {
 	const void *got;
 	if (bytes != store_record_bytes(s, layer))
 		return store_wrong_size(s, STORE_EXPERTS, store_record_bytes(s, layer), bytes, e);
-	if (s->place)
-		return store_read_in_place(s, store_record_number(s, layer, expert), record, bytes,
-					   e);
+	if (s->place) {
+		const struct store_pieces whole = {1, {{record, bytes}}};
+		uint32_t unit = store_record_number(s, layer, expert);
+		int failed = store_in_place_read_record(s, unit, 0, record, bytes, e);
+		return failed ? failed : store_in_place_verify(s, unit, &whole, e);
+	}
 	struct store_extent x = store_expert(s, layer, expert);
 	size_t scratch_bytes = store_scratch_bytes(s);
 	void *stored = malloc(x.bytes), *scratch = malloc(scratch_bytes + 1);
@@ -472,7 +468,8 @@ int store_writer_view(struct store_writer *w, struct store **out, struct err *e)
 	}
 	s->direct = store_file_open_direct(w->lock.dir, experts->partial, O_NOFOLLOW, s->experts,
 					   &s->align);
-	/* The same tables: what the writer adds is seen here. They are the view's from now on. */
+	/* The view shares these tables with the writer, so it sees what the writer adds. From now
+	 * on the view owns them. */
 	s->index = w->index;
 	s->state = w->state;
 	w->lent = true;

@@ -7,24 +7,24 @@
  *                         below
  *   dense.safetensors     everything else, as units of at most a few MiB
  *   index                 small and binary: what a mount reads instead of the headers
- *   lock                  while converting: held (flock) by the process that does
+ *   lock                  held (flock) by the process that converts, gathers moments or removes
  *   journal, *.partial    while converting, or after an interruption
  *
- * This layer knows bytes, units and (layer, expert) numbers; what the bytes mean, and the text of
- * the two safetensors headers, is the engine's. A unit is a contiguous run of bytes of one file
- * with one XXH3 checksum: unit layer · experts + expert is that expert's record, and the dense
+ * This layer knows bytes, units and (layer, expert) numbers; the engine knows what the bytes mean,
+ * and writes the text of the two safetensors headers. A unit is a contiguous run of bytes of one
+ * file with one XXH3 checksum: unit layer · experts + expert is that expert's record, and the dense
  * units follow.
  *
- * The index also has a digest of the engine's plan, by which this layer tells stores of one layout
- * from those of another: what the bytes at a place mean is nothing that sizes could say. A store is
- * read only by a plan that it matches (store_check), and is made anew by any other.
+ * The index also has a digest of the engine's plan, by which this layer tells layouts apart: two
+ * layouts may have equal sizes and different meanings. A store is read only with the plan that it
+ * matches (store_check). Any other plan makes a new store.
  *
  * The order that makes a crash harmless: a unit's data is written, then fdatasync'ed, then its
  * journal entry is written; when all units are in, both files and then the index are synced and
  * renamed and the folder is synced. A stale index goes before the data is renamed, and the new one
- * comes last: a folder without an index that matches its key is no store. Units may be finished in
- * any order by any number of threads; an interrupted conversion resumes from the journal if the key
- * and the plan are the same.
+ * comes last: a folder without an index that matches its key is not a store. Units may be finished
+ * in any order by any number of threads; an interrupted conversion resumes from the journal if the
+ * key and the plan are the same.
  *
  * A coded store keeps each record as codec.h makes it, and is private to this program; its dense
  * part is as any other's. Stored records have a length each and lie in the order in which they were
@@ -86,8 +86,7 @@ struct store_info {
 	enum store_codec codec;	  /* of the expert records */
 	uint32_t layers, experts; /* routed layers, and experts in each */
 	uint64_t experts_base; /* offset of record 0 in experts.safetensors, a multiple of 4096 */
-	/* A record's exact size, decoded, in the layer where it is largest; 0 in a model without
-	 * experts. */
+	/* The exact size of a decoded record, in the layer with the largest; 0 without experts. */
 	uint64_t record_bytes;
 	bool mixed;	     /* layers have sizes of their own: store_record_bytes */
 	uint64_t dense_base; /* offset of the data in dense.safetensors */
@@ -259,7 +258,7 @@ bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseco
 int store_writer_view(struct store_writer *w, struct store **out, struct err *e);
 
 /* Publishes the store if every unit is in, else fails. No put may be open or deferred. After a
- * failure it may be called again and goes on where it failed, unless a sync of the data did
+ * failure it may be called again and continues where it failed, unless a sync of the data did
  * (store_writer_failed). Either way only store_writer_close, with keep, is left to do. */
 int store_writer_publish(struct store_writer *w, struct err *e);
 /* Both: if it is not published, the journal is kept for a resume. Frees w and the lock. */

@@ -65,7 +65,8 @@ int store_file_open(int dir, const char *folder, const char *name, int flags, st
 	return store_check_owned(fd, false, folder, name, e);
 }
 
-/* What O_DIRECT asks of offsets, lengths and memory; 0 if it is not to be had. */
+/* The alignment that O_DIRECT needs of offsets, lengths and memory; 0 if O_DIRECT is not available.
+ */
 static uint32_t store_direct_alignment(int fd)
 {
 	struct statx x;
@@ -135,7 +136,7 @@ int store_write_error(struct err *e, int code, const char *folder, const char *n
 	if (code == EFBIG)
 		return err_sys(e, code,
 			       "%s/%s: cannot be written; raise the limit on file sizes (ulimit "
-			       "-f), or choose a disk that has none with -o store=",
+			       "-f), or choose a disk without such a limit with -o store=",
 			       folder, name);
 	return err_sys(e, code, "%s/%s: cannot be written", folder, name);
 }
@@ -200,7 +201,8 @@ int store_lock_try(struct store_lock *l, const char *folder, struct err *e)
 			"%s: another process is converting this checkpoint; wait until it is done",
 			folder);
 	}
-	/* The one who removes the lock file holds it: a lock on a removed file excludes nobody. */
+	/* Only the holder of the lock removes the file, and a lock on a removed file excludes
+	 * nobody: so the file must still be the one in the folder. */
 	struct stat held, named;
 	if (fstat(l->fd, &held) || fstatat(l->dir, STORE_LOCK, &named, AT_SYMLINK_NOFOLLOW) ||
 	    held.st_ino != named.st_ino || held.st_dev != named.st_dev)
@@ -233,42 +235,28 @@ void store_lock_remove(const struct store_lock *l)
 
 void store_lock_close(struct store_lock *l)
 {
-	if (l->fd >= 0)
-		close(l->fd);
-	if (l->dir >= 0)
-		close(l->dir);
+	io_close(l->fd);
+	io_close(l->dir);
 	l->dir = l->fd = -1;
 }
 
 /* ---- small files ---- */
 
-static int store_small_file_read_in(uint8_t **out, size_t *bytes, size_t most, int dir,
-				    const char *folder, const char *name, struct err *e)
+int store_small_file_read(uint8_t **out, size_t *bytes, size_t most, const char *folder,
+			  const char *name, struct err *e)
 {
-	int fd = store_file_open(dir, folder, name, O_RDONLY, e);
-	if (fd < 0)
-		return fd;
-	int64_t size = store_file_size(fd, folder, name, e);
+	int dir = store_folder_open(folder, e);
+	int fd = dir < 0 ? dir : store_file_open(dir, folder, name, O_RDONLY, e);
+	int64_t size = fd < 0 ? fd : store_file_size(fd, folder, name, e);
 	int failed = size < 0 ? (int)size : 0;
-	*bytes = (uint64_t)size < most ? (size_t)size : most;
+	*bytes = !failed && (uint64_t)size < most ? (size_t)size : most;
 	*out = failed ? NULL : malloc(most + 1);
 	if (!failed && !*out)
 		failed = err_sys(e, ENOMEM, "%s/%s", folder, name);
 	if (!failed)
 		failed = store_file_read(fd, *out, *bytes, 0, folder, name, e);
-	close(fd);
-	return failed;
-}
-
-int store_small_file_read(uint8_t **out, size_t *bytes, size_t most, const char *folder,
-			  const char *name, struct err *e)
-{
-	int dir = store_folder_open(folder, e);
-	*out = NULL;
-	if (dir < 0)
-		return dir;
-	int failed = store_small_file_read_in(out, bytes, most, dir, folder, name, e);
-	close(dir);
+	io_close(fd);
+	io_close(dir);
 	if (failed) {
 		free(*out);
 		*out = NULL;
@@ -276,28 +264,18 @@ int store_small_file_read(uint8_t **out, size_t *bytes, size_t most, const char 
 	return failed;
 }
 
-static int store_small_file_write_in(const void *data, size_t bytes, int dir, const char *folder,
-				     const char *name, const char *partial, struct err *e)
-{
-	int fd = store_file_open(dir, folder, partial, O_RDWR | O_CREAT | O_TRUNC, e);
-	if (fd < 0)
-		return fd;
-	int failed = store_file_write(fd, data, bytes, 0, folder, partial, e);
-	close(fd);
-	if (!failed && (failed = io_rename(dir, partial, name)))
-		failed = err_sys(e, -failed, "%s/%s: cannot be written", folder, name);
-	if (failed)
-		(void)io_remove(dir, partial); /* else the next attempt begins it anew */
-	return failed;
-}
-
 int store_small_file_write(const void *data, size_t bytes, const char *folder, const char *name,
 			   const char *partial, struct err *e)
 {
 	int dir = store_folder_open(folder, e);
-	if (dir < 0)
-		return dir;
-	int failed = store_small_file_write_in(data, bytes, dir, folder, name, partial, e);
-	close(dir);
+	int fd = dir < 0 ? dir
+			 : store_file_open(dir, folder, partial, O_RDWR | O_CREAT | O_TRUNC, e);
+	int failed = fd < 0 ? fd : store_file_write(fd, data, bytes, 0, folder, partial, e);
+	io_close(fd);
+	if (!failed && (failed = io_rename(dir, partial, name)))
+		failed = err_sys(e, -failed, "%s/%s: cannot be written", folder, name);
+	if (failed && fd >= 0)
+		(void)io_remove(dir, partial); /* if it stays, the next attempt overwrites it */
+	io_close(dir);
 	return failed;
 }

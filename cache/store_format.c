@@ -78,7 +78,7 @@ int store_info_check(const struct store_info *info, const char *what, struct err
 			       (unsigned long long)records, (unsigned long long)info->record_bytes);
 	if (info->experts_base % STORE_ALIGN)
 		return err_set(e, EINVAL,
-			       "%s: the experts begin at byte %llu, which is no multiple of %d",
+			       "%s: the experts begin at byte %llu, which is not a multiple of %d",
 			       what, (unsigned long long)info->experts_base, STORE_ALIGN);
 	if (__builtin_mul_overflow(records, info->record_bytes, &end) ||
 	    __builtin_add_overflow(end, info->experts_base, &end) || end > INT64_MAX)
@@ -379,48 +379,32 @@ int store_index_write(int dir, const char *folder, const struct store_index *ind
 	int rc = fd < 0 ? fd : store_file_write(fd, encoded, bytes, 0, folder, name, e);
 	if (!rc)
 		rc = store_file_sync(fd, folder, name, e);
-	if (fd >= 0)
-		close(fd);
+	io_close(fd);
 	free(encoded);
 	return rc;
 }
 
 /* ---- whose store it is ---- */
 
-static bool store_index_dense_equal(const struct store_index *index,
-				    const struct store_layout *layout)
-{
-	const uint64_t *offset = index->dense_offsets;
-	for (uint32_t i = 0; i < layout->dense_units; i++)
-		if (offset[i] != layout->dense[i].offset ||
-		    offset[i + 1] - offset[i] != layout->dense[i].bytes)
-			return false;
-	return true;
-}
-
-static bool store_index_records_equal(const struct store_index *index,
-				      const struct store_layout *layout)
-{
-	if (index->info.record_bytes != layout->record_bytes ||
-	    index->info.mixed != (layout->layer_bytes != NULL))
-		return false;
-	for (uint32_t i = 0; layout->layer_bytes && i < layout->layers; i++)
-		if (index->layers[i].bytes != layout->layer_bytes[i])
-			return false;
-	return true;
-}
-
 int store_index_check(const struct store_index *index, const struct store_layout *layout,
 		      const char *folder, struct err *e)
 {
 	const struct store_info *info = &index->info;
-	if (info->codec == layout->codec && info->layers == layout->layers &&
-	    info->experts == layout->experts && store_index_records_equal(index, layout) &&
-	    info->dense_units == layout->dense_units && store_index_dense_equal(index, layout) &&
-	    store_digest_equal(info->digest, layout->digest))
-		return 0;
-	return err_set(e, ESTALE, "%s: the store has another layout; it is converted again",
-		       folder);
+	const uint64_t *offset = index->dense_offsets;
+	bool same = info->codec == layout->codec && info->layers == layout->layers &&
+		    info->experts == layout->experts &&
+		    info->record_bytes == layout->record_bytes &&
+		    info->mixed == (layout->layer_bytes != NULL) &&
+		    info->dense_units == layout->dense_units &&
+		    store_digest_equal(info->digest, layout->digest);
+	for (uint32_t i = 0; same && info->mixed && i < layout->layers; i++)
+		same = index->layers[i].bytes == layout->layer_bytes[i];
+	for (uint32_t i = 0; same && i < layout->dense_units; i++)
+		same = offset[i] == layout->dense[i].offset &&
+		       offset[i + 1] - offset[i] == layout->dense[i].bytes;
+	return same ? 0
+		    : err_set(e, ESTALE, "%s: the store has another layout; it is converted again",
+			      folder);
 }
 
 struct store_digest store_plan_digest(const struct store_plan *plan)

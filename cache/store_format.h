@@ -99,7 +99,7 @@ bool store_key_equal(const struct store_key *a, const struct store_key *b);
 
 size_t store_index_bytes(const struct store_info *info);
 void store_index_encode(uint8_t *out, const struct store_index *index);
-/* The arrays for the numbers in index->info, zeroed. -ENOMEM: index_free frees what there is. */
+/* Zeroed arrays for the numbers in index->info. -ENOMEM: store_index_free frees what there is. */
 int store_index_allocate(struct store_index *index);
 /* Allocates the arrays; `path` is for the words. -ESTALE: of another version. */
 int store_index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,

@@ -1,5 +1,7 @@
-/* Opening a checkpoint in the place of a store, and keeping what was read of it; see the header. */
+/* Opening a checkpoint in place of a store, and saving the checksums of its reads; see the header.
+ */
 #include "cache/store_in_place.h"
+#include "cache/io.h"
 
 #include "cache/checksum.h"
 #include "cache/store_files.h"
@@ -29,20 +31,6 @@ struct in_place_state {
 };
 
 /* ---- opening ---- */
-
-static int in_place_open_files(struct in_place_state *p, struct err *e)
-{
-	for (uint32_t i = 0; i < p->of.file_count; i++)
-		p->file[i] = (struct in_place_opened){.direct = -1, .align = 1};
-	for (uint32_t i = 0; i < p->of.file_count; i++) {
-		const struct in_place_file *f = &p->of.files[i];
-		if (fstat(f->fd, &p->file[i].was))
-			return err_sys(e, errno, "%s: cannot be looked at", f->path);
-		p->file[i].direct =
-			store_file_open_direct(AT_FDCWD, f->path, 0, f->fd, &p->file[i].align);
-	}
-	return 0;
-}
 
 static int in_place_check_record(const struct store *s, uint32_t record, struct err *e)
 {
@@ -76,19 +64,34 @@ static int in_place_set_up(struct store *s, struct err *e)
 	failed = store_index_set_layers(&s->index, l->layer_bytes, p->of.name, e);
 	for (uint32_t i = 0; i < l->dense_units; i++)
 		s->index.dense_offsets[i + 1] = l->dense[i].offset + l->dense[i].bytes;
-	if (!failed)
-		failed = in_place_open_files(p, e);
+	for (uint32_t i = 0; i < p->of.file_count && !failed; i++) {
+		const struct in_place_file *f = &p->of.files[i];
+		if (fstat(f->fd, &p->file[i].was))
+			failed = err_sys(e, errno, "%s: cannot be looked at", f->path);
+		else
+			p->file[i].direct = store_file_open_direct(AT_FDCWD, f->path, 0, f->fd,
+								   &p->file[i].align);
+	}
 	for (uint32_t i = 0; i < store_records(&s->index.info) && !failed; i++)
 		failed = in_place_check_record(s, i, e);
 	return failed;
 }
 
-static struct store_info in_place_info(const struct in_place_source *of)
+int store_in_place_attach(struct store *s, const struct in_place_source *of, struct err *e)
 {
 	const struct store_layout *l = &of->layout;
-	const struct store_range none = {0},
-				 *last = l->dense_units ? l->dense + l->dense_units - 1 : &none;
-	return (struct store_info){
+	struct in_place_state *p = calloc(1, sizeof *p);
+	struct in_place_opened *files = calloc((size_t)of->file_count + 1, sizeof *files);
+	if (!p || !files) {
+		free(p);
+		free(files);
+		return err_sys(e, ENOMEM, "%s", of->name);
+	}
+	for (uint32_t i = 0; i < of->file_count; i++)
+		files[i] = (struct in_place_opened){.direct = -1, .align = 1};
+	*p = (struct in_place_state){.of = *of, .file = files};
+	s->place = p;
+	s->index.info = (struct store_info){
 		.key = of->key,
 		.digest = l->digest,
 		.codec = STORE_PLAIN,
@@ -96,31 +99,15 @@ static struct store_info in_place_info(const struct in_place_source *of)
 		.experts = l->experts,
 		.record_bytes = l->record_bytes,
 		.mixed = l->layer_bytes != NULL,
-		.dense_bytes = last->offset + last->bytes,
 		.dense_units = l->dense_units,
 	};
-}
-
-static struct in_place_state *in_place_new(const struct in_place_source *of)
-{
-	struct in_place_state *p = calloc(1, sizeof *p);
-	if (!p)
-		return NULL;
-	*p = (struct in_place_state){.of = *of,
-				     .file = calloc((size_t)of->file_count + 1, sizeof *p->file)};
-	if (p->file)
-		return p;
-	free(p);
-	return NULL;
-}
-
-int store_in_place_attach(struct store *s, const struct in_place_source *of, struct err *e)
-{
-	s->place = in_place_new(of);
-	s->index.info = in_place_info(of);
-	int failed = s->place ? in_place_set_up(s, e) : err_sys(e, ENOMEM, "%s", of->name);
-	if (failed && s->place)
-		s->place->of.close = NULL; /* after a failure the source stays the caller's */
+	if (l->dense_units) {
+		const struct store_range *last = &l->dense[l->dense_units - 1];
+		s->index.info.dense_bytes = last->offset + last->bytes;
+	}
+	int failed = in_place_set_up(s, e);
+	if (failed)
+		p->of.close = NULL; /* after a failure the source stays the caller's */
 	return failed;
 }
 
@@ -131,7 +118,7 @@ static const struct in_place_piece *in_place_pieces(const struct in_place_state 
 
 /* ---- the files ---- */
 
-/* What no program can set without changing ctime. */
+/* No program can change these without changing ctime. */
 static bool in_place_same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
@@ -145,21 +132,17 @@ static int in_place_changed(const char *path, struct err *e)
 		       "%s: was changed while mounted; unmount the model and mount it again", path);
 }
 
-static int in_place_check_file(const struct in_place_state *p, uint32_t i, struct err *e)
-{
-	struct stat now;
-	const char *path = p->of.files[i].path;
-	if (fstat(p->of.files[i].fd, &now))
-		return err_sys(e, errno, "%s: cannot be looked at", path);
-	return in_place_same_file(&now, &p->file[i].was) ? 0 : in_place_changed(path, e);
-}
-
 int store_in_place_unchanged(const struct store *s, struct err *e)
 {
-	int failed = 0;
-	for (uint32_t i = 0; i < s->place->of.file_count && !failed; i++)
-		failed = in_place_check_file(s->place, i, e);
-	return failed;
+	const struct in_place_state *p = s->place;
+	for (uint32_t i = 0; i < p->of.file_count; i++) {
+		struct stat now;
+		if (fstat(p->of.files[i].fd, &now))
+			return err_sys(e, errno, "%s: cannot be looked at", p->of.files[i].path);
+		if (!in_place_same_file(&now, &p->file[i].was))
+			return in_place_changed(p->of.files[i].path, e);
+	}
+	return 0;
 }
 
 bool store_is_in_place(const struct store *s)
@@ -172,8 +155,7 @@ void store_in_place_free(struct in_place_state *p)
 	if (!p)
 		return;
 	for (uint32_t i = 0; i < p->of.file_count; i++)
-		if (p->file[i].direct >= 0)
-			close(p->file[i].direct);
+		io_close(p->file[i].direct);
 	if (p->of.close)
 		p->of.close(p->of.ctx);
 	free(p->file);
@@ -183,7 +165,8 @@ void store_in_place_free(struct in_place_state *p)
 
 /* ---- verifying ---- */
 
-/* What all read first is what there was when the files were opened: seen after the reading. */
+/* The first read of a unit counts only if the files are still as they were opened; so this checks
+ * after the reading. */
 static int in_place_remember_sum(const struct store *s, uint32_t unit, uint64_t sum, struct err *e)
 {
 	struct in_place_state *p = s->place;
@@ -386,7 +369,7 @@ static struct store_sums_identity store_sums_identity_of(const struct store *s)
 
 int store_in_place_use_folder(struct store *s, const char *folder, struct err *e)
 {
-	struct err none; /* a first mount, or a file that says nothing: all is remembered anew */
+	struct err none; /* a first mount, or an unusable file: checksums are new */
 	const struct store_sums_identity of = store_sums_identity_of(s);
 	char *copy = strdup(folder);
 	uint64_t *kept = calloc((size_t)of.units + 1, sizeof *kept);

@@ -79,7 +79,7 @@ int store_in_place_save_sums(const struct store *s, struct err *e);
  *   …   u64: XXH3 of all before
  *
  * A file of another source or plan, or a damaged one, is ignored: what is read is then remembered
- * anew.
+ * again.
  */
 enum { SUMS_HEAD = 48 };
 

@@ -29,8 +29,7 @@ static int inspect_each_file(int dir, int (*visit)(void *ctx, int dir, const cha
 	DIR *files = again < 0 ? NULL : fdopendir(again);
 	if (!files) {
 		failed = -errno;
-		if (again >= 0)
-			close(again);
+		io_close(again);
 		return failed;
 	}
 	struct dirent *f;
@@ -44,12 +43,13 @@ static int inspect_each_file(int dir, int (*visit)(void *ctx, int dir, const cha
 	return failed;
 }
 
-/* What a mount writes when it uses a store; reading is not seen, and a look must not count as one.
+/* Files that a mount writes when it uses a store. Reading leaves no trace, and looking at a store
+ * must not count as use.
  */
 static bool inspect_tells_use(const char *name)
 {
 	static const char *const names[] = {CHECKPOINT, STORE_INDEX, STORE_JOURNAL,
-					    "heat",	"sums",	     "moments"};
+					    "heat",	SUMS_FILE,   "moments"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strcmp(name, names[i]))
 			return true;
@@ -76,16 +76,8 @@ static bool inspect_read_head(int dir, const char *folder, const char *name, voi
 {
 	int fd = store_file_open(dir, folder, name, O_RDONLY, NULL);
 	bool good = fd >= 0 && !store_file_read(fd, head, bytes, 0, folder, name, NULL);
-	if (fd >= 0)
-		close(fd);
+	io_close(fd);
 	return good;
-}
-
-/* Before it is converted anew nothing is there but what is known of inputs. */
-static bool inspect_is_refined_folder(const char *folder)
-{
-	const size_t length = strlen(folder), ending = strlen(STORE_REFINED);
-	return length > ending && !strcmp(folder + length - ending, STORE_REFINED);
 }
 
 static int inspect_find_kind(int dir, const char *folder, struct store_seen *out, struct err *e)
@@ -117,8 +109,11 @@ static int inspect_find_kind(int dir, const char *folder, struct store_seen *out
 		return 0;
 	}
 	if (!store_checkpoint(folder, path, sizeof path, NULL)) {
-		/* of which nothing was read yet */
-		out->kind = inspect_is_refined_folder(folder) ? STORE_UNFINISHED : STORE_IN_PLACE;
+		/* Before its conversion begins, a refined store's folder holds only the moments of
+		 * inputs. Any other is used in place, and no unit of it was read yet. */
+		const size_t n = strlen(folder), ending = strlen(STORE_REFINED);
+		bool refined = n > ending && !strcmp(folder + n - ending, STORE_REFINED);
+		out->kind = refined ? STORE_UNFINISHED : STORE_IN_PLACE;
 		return 0;
 	}
 	return err_set(e, ENOENT, "%s: is not a store of moefs", folder);
@@ -154,9 +149,9 @@ bool store_superseded(const char *folder, const struct store_seen *seen)
 
 /* ---- in use ---- */
 
-/* The kernel gives a lease for writing only where nobody else has the file open. It is given back
- * at once; who opens the file in between waits that long, and the signal for it is one that is
- * ignored. */
+/* The kernel grants a write lease only if nobody else has the file open. The lease is given back at
+ * once. A process that opens the file in between waits that long; the kernel's signal about it is
+ * SIGURG, which is ignored. */
 static bool inspect_is_open_elsewhere(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -173,8 +168,7 @@ static bool inspect_is_locked(int dir)
 {
 	int fd = openat(dir, STORE_LOCK, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
-	if (fd >= 0)
-		close(fd);
+	io_close(fd);
 	return locked;
 }
 
@@ -184,8 +178,7 @@ bool store_in_use(const char *folder)
 	bool used = dir >= 0 &&
 		    (inspect_is_locked(dir) || inspect_is_open_elsewhere(dir, STORE_EXPERTS) ||
 		     inspect_is_open_elsewhere(dir, STORE_DENSE));
-	if (dir >= 0)
-		close(dir);
+	io_close(dir);
 	return used;
 }
 
@@ -206,7 +199,7 @@ static int inspect_remove_file(void *ctx, int dir, const char *name)
 	return failed == -ENOENT ? 0 : failed;
 }
 
-/* With the lock held, which goes last. */
+/* The lock is held; its file is removed last. */
 static int inspect_remove_all(const struct store_lock *lock, const char *folder, struct err *e)
 {
 	int failed = inspect_remove_file(NULL, lock->dir, STORE_INDEX);

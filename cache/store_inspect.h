@@ -1,7 +1,5 @@
-/* Stores as folders, for listing and removing them: what lies there, without opening the store for
-   use.
-
- */
+/* Stores as folders, for listing and removing them: which files a folder has, without opening the
+ * store for use. */
 #ifndef MOEFS_CACHE_STORE_INSPECT_H
 #define MOEFS_CACHE_STORE_INSPECT_H
 

@@ -113,7 +113,7 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 	return 0;
 }
 
-/* A whole record becomes what is stored of it. */
+/* Encodes a whole record. */
 static int put_code_record(struct store_put *p, struct err *e)
 {
 	const struct store_writer *w = p->writer;
@@ -139,7 +139,7 @@ void store_put_abandon(struct store_put *p)
 	put_end(p, UNIT_MISSING);
 }
 
-/* Whole, and as it is stored. Else it is ended. */
+/* Checks that the unit is whole, and encodes it if needed. After a failure the unit has ended. */
 int put_seal(struct store_put *p, struct err *e)
 {
 	const struct store_writer *w = p->writer;
@@ -265,7 +265,7 @@ static void put_end_deferred(struct store_writer *w, struct store_put *deferred)
 }
 
 /* The mutex is held, and released meanwhile. After a failed sync the kernel may have dropped data,
- * also of units that were finished since: no other can be believed. */
+ * also data of later units: no later sync can be believed. */
 static void put_lead_group(struct store_writer *w)
 {
 	struct err failure = w->failure;
@@ -284,7 +284,7 @@ static void put_lead_group(struct store_writer *w)
 	pthread_mutex_lock(&w->mutex);
 }
 
-/* ---- who waits ---- */
+/* ---- waiting for writes ---- */
 
 /* The mutex is held. */
 static void put_add_finished(struct store_writer *w, struct store_put *p)

@@ -2,11 +2,10 @@
  * space, the new files.
  *
  * A journal of the same plan is resumed. Each of its entries names a unit whose data was synced
- * before the entry was written; the data is read again all the same and compared with the entry's
- * checksum, so that a change by a disk or a person costs that unit and nothing else. This happens
- * when the unit is first asked for: a large store that is nearly complete opens at once. Everything
- * else is removed, except a published store, which stays for its users until the new one replaces
- * it.
+ * before the entry was written; the data is still read again and compared with the entry's
+ * checksum, so that damage costs only that unit. This happens when the unit is first asked for: a
+ * large store that is nearly complete opens at once. Everything else is removed, except a published
+ * store, which stays for its users until the new one replaces it.
  */
 #include "cache/store_inside.h"
 
@@ -36,8 +35,8 @@ static int resume_reopen_partial(struct store_writer *w, struct writer_file *f, 
 	return 0;
 }
 
-/* Whether the plan has such a unit and it may lie there. A coded record's place is known from here
- * alone; it was in the file, now of `experts_bytes`, before its entry was written. */
+/* Whether the plan has such a unit and it may lie there. Only the entry knows the place of a coded
+ * record, which was in the file (now of `experts_bytes`) before the entry was written. */
 static bool resume_entry_valid(const struct store_writer *w,
 			       const struct store_journal_entry *entry, uint64_t experts_bytes)
 {
@@ -107,16 +106,14 @@ static int resume_read_head(int dir, const char *folder, int *fd, int64_t *size,
 	return rc ? rc : store_journal_decode_head(head, bytes) ? 0 : -ESTALE;
 }
 
-/* The head of a journal that lies in the folder; -ENOENT: there is none that can be read. */
+/* Reads the head of the folder's journal; -ENOENT: no journal, or it cannot be read. */
 static int resume_find_head(const char *folder, struct store_journal_head *head)
 {
 	int64_t size;
 	int fd = -1, dir = store_folder_open(folder, NULL);
 	int rc = dir < 0 ? dir : resume_read_head(dir, folder, &fd, &size, head);
-	if (fd >= 0)
-		close(fd);
-	if (dir >= 0)
-		close(dir);
+	io_close(fd);
+	io_close(dir);
 	return rc ? -ENOENT : 0;
 }
 
@@ -136,20 +133,7 @@ bool store_interrupted(const char *folder, const struct store_plan *plan)
 	return !resume_find_head(folder, &head) && store_digest_equal(head.digest, digest);
 }
 
-/* Cuts off what lies behind the last resumed record and belongs to no entry: a coded file ends with
- * its last record. */
-static int resume_cut_unfinished(const struct store_writer *w)
-{
-	if (!w->index.stored)
-		return 0;
-	int rc;
-	do
-		rc = ftruncate(w->file[EXPERTS_FILE].fd, (off_t)w->experts_end);
-	while (rc && errno == EINTR);
-	return rc ? -errno : 0;
-}
-
-/* 0 if an earlier conversion by the same plan goes on here; else a reason to begin anew. */
+/* 0 if an earlier conversion by the same plan continues; else an error: begin a new one. */
 static int resume_earlier(struct store_writer *w, struct err *e)
 {
 	struct store_journal_head head;
@@ -161,7 +145,10 @@ static int resume_earlier(struct store_writer *w, struct err *e)
 		rc = resume_reopen_partial(w, &w->file[i], e);
 	if (!rc)
 		rc = resume_read_journal(w, size);
-	return rc ? rc : resume_cut_unfinished(w);
+	/* A coded file ends with its last resumed record: no entry has the bytes after that. */
+	while (!rc && w->index.stored && ftruncate(w->file[EXPERTS_FILE].fd, (off_t)w->experts_end))
+		rc = errno == EINTR ? 0 : -errno;
+	return rc;
 }
 
 /* ---- the new files ---- */
@@ -223,7 +210,7 @@ static int resume_create_files(struct store_writer *w, struct err *e)
 	return store_file_write(w->journal, head, sizeof head, 0, w->folder, STORE_JOURNAL, e);
 }
 
-/* The heads are written anew by every run: nothing checksums them until then. */
+/* Every run writes the heads again, since no checksum covers them. */
 static int resume_write_heads(struct store_writer *w, const struct store_plan *plan, struct err *e)
 {
 	const struct writer_file *experts = &w->file[EXPERTS_FILE], *dense = &w->file[DENSE_FILE];
@@ -239,8 +226,7 @@ static void resume_forget_files(struct store_writer *w)
 {
 	int *fds[] = {&w->journal, &w->file[EXPERTS_FILE].fd, &w->file[DENSE_FILE].fd};
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
-		if (*fds[i] >= 0)
-			close(*fds[i]);
+		io_close(*fds[i]);
 		*fds[i] = -1;
 	}
 	for (uint32_t i = 0; i < store_units(&w->index.info); i++)
@@ -251,24 +237,18 @@ static void resume_forget_files(struct store_writer *w)
 	w->resumed = false;
 }
 
-/* Whether the folder holds the finished store of this plan. */
-static bool resume_is_published(const char *folder, const struct store_plan *plan)
-{
-	struct store *s;
-	if (store_open(&s, folder, &plan->key, NULL))
-		return false;
-	bool it = store_check(s, &plan->layout, NULL) == 0;
-	store_close(s);
-	return it;
-}
-
-/* With the lock held. *keep: what is in the folder is worth keeping if this fails. */
+/* The lock is held. *keep: the folder's files are worth keeping if this fails. */
 static int resume_or_begin(struct store_writer *w, const struct store_plan *plan, bool *keep,
 			   struct err *e)
 {
+	struct store *s;
 	*keep = true;
-	if (resume_is_published(w->folder, plan))
-		return err_set(e, EEXIST, "%s: holds this store already", w->folder);
+	if (!store_open(&s, w->folder, &plan->key, NULL)) {
+		bool published = !store_check(s, &plan->layout, NULL);
+		store_close(s);
+		if (published)
+			return err_set(e, EEXIST, "%s: holds this store already", w->folder);
+	}
 	int rc;
 	bool anew = resume_earlier(w, NULL) != 0;
 	if (anew) {

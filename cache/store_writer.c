@@ -46,8 +46,8 @@ static int writer_check_plan(const struct store_plan *plan, struct store_info *i
 	return store_info_check(info, folder, e);
 }
 
-/* The expected size of experts.safetensors. For a coded file that is a guess; a disk that runs full
- * ends the conversion with a sentence. */
+/* The expected size of experts.safetensors. For a coded file that is a guess; a full disk ends the
+ * conversion with an error. */
 static uint64_t writer_expected_bytes(const struct store_plan *plan, uint64_t size)
 {
 	uint64_t records = (uint64_t)plan->layout.layers * plan->layout.experts, bytes;
@@ -161,7 +161,7 @@ static void writer_check_left(struct store_writer *w, uint32_t unit)
 		return;
 	void *buffer = malloc(COPY_BYTES);
 	XXH3_state_t *hash = XXH3_createState();
-	/* Without memory the unit is as good as missing, and whoever makes it says why it cannot.
+	/* Without memory the unit counts as missing; making it again reports the error.
 	 */
 	bool intact = buffer && hash &&
 		      writer_place_intact(w, writer_unit_place(w, unit), w->index.checksums[unit],
@@ -241,14 +241,6 @@ static int writer_rename_files(struct store_writer *w, struct err *e)
 	return rc ? rc : store_folder_sync(w->lock.dir, w->folder, e);
 }
 
-/* A second sync would succeed, whatever became of the data. */
-static void writer_fail_for_good(struct store_writer *w, const struct err *why)
-{
-	pthread_mutex_lock(&w->mutex);
-	w->failure = *why;
-	pthread_mutex_unlock(&w->mutex);
-}
-
 static int writer_publish(struct store_writer *w, struct err *e)
 {
 	uint32_t missing = 0;
@@ -261,8 +253,10 @@ static int writer_publish(struct store_writer *w, struct err *e)
 		return err_set(e, w->failure.code, "%s", w->failure.text);
 	for (int i = 0; i < DATA_FILES; i++) { /* a head alone is in no group */
 		int rc = store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e);
-		if (rc) {
-			writer_fail_for_good(w, e);
+		if (rc) { /* for good: a second sync would succeed even if the data was lost */
+			pthread_mutex_lock(&w->mutex);
+			w->failure = *e;
+			pthread_mutex_unlock(&w->mutex);
 			return rc;
 		}
 	}
@@ -291,8 +285,7 @@ void store_remove_leftovers(const struct store_writer *w)
 {
 	static const char *const names[] = {STORE_JOURNAL, STORE_INDEX STORE_PARTIAL,
 					    STORE_EXPERTS STORE_PARTIAL, STORE_DENSE STORE_PARTIAL};
-	/* What cannot be removed is met again where a file of that name is made, and reported
-	 * there. */
+	/* If a file cannot be removed, creating it again will fail and report that. */
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		(void)io_remove(w->lock.dir, names[i]);
 }
@@ -301,8 +294,7 @@ void store_writer_free(struct store_writer *w)
 {
 	const int fds[] = {w->file[EXPERTS_FILE].fd, w->file[DENSE_FILE].fd, w->journal};
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		io_close(fds[i]);
 	store_lock_close(&w->lock);
 	pthread_cond_destroy(&w->ended);
 	pthread_cond_destroy(&w->synced);
@@ -315,21 +307,15 @@ void store_writer_free(struct store_writer *w)
 	free(w);
 }
 
-/* The thread commits all deferred units first. */
-static void writer_end_thread(struct store_writer *w)
-{
-	if (!w->has_thread)
-		return;
-	pthread_mutex_lock(&w->mutex);
-	w->ending = true;
-	pthread_cond_broadcast(&w->synced);
-	pthread_mutex_unlock(&w->mutex);
-	pthread_join(w->thread, NULL);
-}
-
 void store_writer_close(struct store_writer *w, bool keep)
 {
-	writer_end_thread(w);
+	if (w->has_thread) { /* which commits all deferred units first */
+		pthread_mutex_lock(&w->mutex);
+		w->ending = true;
+		pthread_cond_broadcast(&w->synced);
+		pthread_mutex_unlock(&w->mutex);
+		pthread_join(w->thread, NULL);
+	}
 	if (!keep)
 		store_remove_leftovers(w);
 	store_lock_remove(&w->lock);

@@ -25,12 +25,16 @@ struct model;
 struct session;
 struct trace_reader;
 
+enum { STEP_MS_DEFAULT = 100 };
+
 struct engine_options {
 	uint64_t budget;	 /* bytes for experts; 0: automatic, from the free memory */
 	uint64_t context_budget; /* bytes for contexts; 0: an eighth of the same */
 	uint32_t context;	 /* positions per session; 0: the model's limit, at most 32 Ki */
 	uint32_t threads;	 /* 0: one per core */
-	uint32_t chunk;	   /* prompt tokens per step; 0: see serve/chunk.h. Changes no text. */
+	uint32_t chunk;	   /* prompt tokens per step; 0: see model/chunk.h. Changes no text. */
+	uint32_t step_ms;  /* milliseconds that answers may wait for a prompt; 0: STEP_MS_DEFAULT */
+	uint32_t share_all; /* 1: sessions of different users share what they have computed */
 	uint32_t idle;	   /* seconds without a prompt after which a model is unloaded; 0: never */
 	uint32_t refine;   /* 1: models are refined while they are idle; 0: not */
 	const char *quant; /* auto (NULL: auto), 2bit … 4bit, tq2 … tq4 or bf16; see recipe.h */
@@ -143,11 +147,11 @@ struct answer *model_decode(struct model *m, const char *text, size_t length,
 			    const _Atomic bool *stop, struct err *e);
 
 /* Refines the model: makes a better store of the same size. A text goes through the model, and
- * every matrix is rounded again by the inputs that it had there (engine/serve/refine.h). The store
- * in use stays as it is; the next mount uses the new one. After an interruption the next call with
- * the same request continues. Blocks for minutes to hours. -ENOTSUP: the source's weights are not
- * of 16 or 32 bits, or the store quantises none; -ECANCELED: the model is closed, or, if `idle`, a
- * turn began. */
+ * every matrix is rounded again by the inputs that it had there (engine/admin/model_refine.c). The
+ * store in use stays as it is; the next mount uses the new one. After an interruption the next call
+ * with the same request continues. Blocks for minutes to hours. -ENOTSUP: the source's weights are
+ * not of 16 or 32 bits, or the store quantises none; -ECANCELED: the model is closed, or, if
+ * `idle`, a turn began. */
 struct model_refining {
 	const char *text; /* UTF-8; NULL: text that the model writes itself */
 	size_t length;
@@ -161,7 +165,7 @@ int model_refining_check(const struct model_refining *r, struct err *e);
  * once, after model_open. */
 int model_refine_idle(struct model *m, struct err *e);
 
-/* Progress of background work, which goes on while the model is ready; total 0: there is none. */
+/* Progress of background work, which continues while the model is ready; total 0: there is none. */
 struct model_progress {
 	/* "idle", "converting", "reading" (dense weights into memory), "waiting" (for another
 	 * process that converts), "checking" (the checkpoint's files have other times than the
@@ -297,5 +301,33 @@ bool model_trace_has_lines(const struct trace_reader *t);
 
 /* Progress of the warm start, which reads experts before any prompt; total 0: none is under way. */
 void model_warming(const struct model *m, uint32_t *done, uint32_t *total);
+
+/* ---- kept prefixes: what conversations have computed, for others that begin alike ---- */
+
+enum { MODEL_PREFIX_NAME = 40 };
+struct model_prefix {
+	uint64_t id;	/* never given again */
+	uint32_t owner; /* of the session that computed it (session_name) */
+	uint32_t sessions; /* that share its memory */
+	bool pinned;
+	uint64_t text_bytes, own_bytes; /* of its text; memory that only this one holds */
+	uint64_t used_ns;		/* when a turn last took it over or left it, CLOCK_REALTIME */
+	char name[MODEL_PREFIX_NAME];	/* position and hash: "2048-0123456789abcdef" */
+};
+/* Finds the prefix with the smallest id that is at least `id`, or the one that has this name. Returns
+ * false if there is none. */
+bool model_prefix_next(const struct model *m, uint64_t id, struct model_prefix *out);
+bool model_prefix_named(const struct model *m, const char *name, struct model_prefix *out);
+/* Its text, special tokens spelled out, malloc'ed; -ENOENT, -ENOMEM in words. */
+int model_prefix_text(const struct model *m, uint64_t id, char **text, size_t *length,
+		      struct err *e);
+/* No longer kept: its memory goes with the last session that shares it. -ENOENT; -EBUSY: it is
+ * pinned. */
+int model_prefix_remove(struct model *m, uint64_t id, struct err *e);
+/* It was used now, so it gives its memory up later. -ENOENT. */
+int model_prefix_touch(struct model *m, uint64_t id, struct err *e);
+/* Whether it keeps its memory whatever needs it. -ENOENT; -ENOSPC: pinned ones may hold half of the
+ * contexts' budget. */
+int model_prefix_pin(struct model *m, uint64_t id, bool pinned, struct err *e);
 
 #endif

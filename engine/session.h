@@ -32,6 +32,11 @@ int session_create(struct session **out, struct model *m, const struct session *
 /* Sets the name of the session in the model's trace, and the owner of its lines (model.h). Spaces
  * and backslashes of the name are written \040 and \134. If memory runs out, the name is `-`. */
 void session_name(struct session *s, uint32_t owner, const char *name);
+/* Whether others may have what the session has computed (params/share_with): not after it was
+ * restored from a file. A fork shares as its original does; it is restored from what that has, so
+ * it says so itself afterwards: shares is what session_shares said of the original. */
+bool session_shares(const struct session *s);
+void session_share_like(struct session *fork, const struct session *original, bool shares);
 /* Stops the turn in progress, whose answer fails with EIO (`session ended`), and frees the session.
  * After the return `changed` is not called for its user any more. */
 void session_end(struct session *s);
@@ -77,6 +82,31 @@ void session_failure(const struct session *s, struct err *e);
 /* The sentence alone; else empty. */
 void session_error(const struct session *s, char *text, size_t size);
 
+/* How a session's turns rank among those of other sessions (engine/run/run.h). */
+enum session_priority { SESSION_LOW, SESSION_NORMAL, SESSION_HIGH, SESSION_PRIORITIES };
+extern const char *const session_priority_words[]; /* [SESSION_PRIORITIES], and NULL */
+
+/* What a turn waits for: the model's weights; its place among other turns; room for its context. */
+enum session_wait {
+	SESSION_WAITS_NOT,
+	SESSION_WAITS_MODEL,
+	SESSION_WAITS_TURN,
+	SESSION_WAITS_ROOM,
+};
+extern const char *const session_wait_words[]; /* "-", "model", "turn", "room" */
+
+/* Calls `each` for every turn of a model that waits, in the order of the queue, but for those of
+ * the background. A lock is held meanwhile: `each` only copies. */
+struct session_waiting {
+	const char *session; /* its name, as in the trace; valid during the call */
+	uint32_t owner;
+	enum session_priority priority;
+	enum session_wait waits;
+	double seconds; /* since the turn was submitted */
+};
+void session_each_waiting(struct model *m, void (*each)(void *ctx, const struct session_waiting *w),
+			  void *ctx);
+
 /* ---- texts ---- */
 
 /* A new reference to the newest answer; NULL before the first turn and after a reset. */
@@ -103,6 +133,9 @@ struct session_stats {					      /* of the last or current turn */
 	uint64_t context_tokens;
 	uint64_t recomputed_tokens; /* of the prompt: the context had them, but no checkpoint */
 	double prefill_seconds, decode_seconds, first_token_seconds; /* the last since submit */
+	enum session_priority priority;
+	enum session_wait waits; /* now */
+	double queued_seconds;	 /* since submit, until the prompt was begun */
 	uint64_t expert_hits, expert_misses, bytes_read;
 	/* [i]: tokens at index i of their draft, and how many of them stood. */
 	uint64_t drafted[SESSION_DRAFTS], draft_stood[SESSION_DRAFTS];
@@ -123,13 +156,17 @@ void session_stats(const struct session *s, struct session_stats *out);
 
 /* Texts of a session that are read and written whole. */
 enum session_text {
-	SESSION_MESSAGES, /* rw: the list of messages (messages.h has the form) */
+	SESSION_MESSAGES, /* rw: the list of messages (engine/template/chat_messages.h has the form)
+			   */
 	/* r: the text that the model would see in the next turn, special tokens spelled out, up to
 	 * where its answer begins; in a turn, the text that the turn began with. */
 	SESSION_RENDERED,
 	SESSION_RENDERED_TOKENS, /* r: the number of its tokens, in decimal */
 	SESSION_VARIABLES,	 /* rw: more variables for the template, an object */
 	SESSION_TOOLS, /* rw: the functions that the model may call, as in the OpenAI interface */
+	/* r: what of the last prompt was computed already, and why not more of it; empty before the
+	 * first turn */
+	SESSION_WHY,
 	/* r: the calls of the last answer, a list with their ids; grows as calls are generated */
 	SESSION_TOOL_CALLS,
 	SESSION_TOOL_RESULTS, /* r: the results not yet submitted, a list of messages */
@@ -188,9 +225,9 @@ int session_tool_results_add(struct session *s, const struct session_result *res
  * there are none. session_submit, too, puts them before its text. */
 int session_tool_results_submit(struct session *s, struct answer **answer, struct err *e);
 
-/* ---- params: temperature top_k top_p min_p repetition_penalty frequency_penalty presence_penalty
- * logit_bias logprobs max_tokens seed format grammar tool_choice stop system chat thinking date
- * on_full stream draft experts_per_token drop_missing ---- */
+/* ---- params (engine/session/params.c lists them; engine/session/README.md says how to add one)
+ * ----
+ */
 
 size_t params_count(void);
 const char *params_name(size_t i);
@@ -213,7 +250,7 @@ char *session_param_get(const struct session *s, size_t i);
 
 /* ---- a session as a file: state ---- */
 
-/* All of a session in one file: texts, params and the computed context; serve/README.md has the
+/* All of a session in one file: texts, params and the computed context; session/README.md has the
  * format. A state belongs to the model and the recipe that computed it. */
 
 /* The size of the session's state now; 0 in a turn, when it cannot be saved. */

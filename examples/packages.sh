@@ -35,7 +35,7 @@ command gawk           | gawk
 command parallel       | parallel
 command rsync          | rsync
 command nano           | nano
-command vim            | vim-tiny
+command vim.tiny       | vim-tiny
 command tmux           | tmux
 command inotifywait    | inotify-tools
 command gnuplot        | gnuplot-nox

@@ -109,19 +109,6 @@ static int main_check_mountpoint(struct options *o, struct err *e)
 	return code;
 }
 
-static int main_open_models(struct program *p, struct err *e)
-{
-	struct mount *m = p->mount;
-	struct engine_options *engine = &p->options.engine;
-	engine->changed = mount_changed;
-	engine->ctx = m;
-	int code = engine_create(&m->engine, engine, e);
-	for (size_t i = 0; i < p->options.model_count && !code; i++)
-		code = models_add(m, p->options.models[i], p->options.name, e);
-	main_say_lines(p, &m->skipped);
-	return code;
-}
-
 static int main_mount(struct program *p)
 {
 	char where[sizeof "/dev/fd/" + 12];
@@ -157,12 +144,18 @@ static int main_mount_and_serve(struct program *p, struct err *e)
 	m->fuse = fuse_session_new(&p->options.fuse, &moefs_ops, sizeof moefs_ops, m);
 	if (!m->fuse)
 		return err_set(e, EINVAL, "libfuse refuses these options; see moefs --help");
-	int code = main_open_models(p, e);
+	struct engine_options *engine = &p->options.engine;
+	engine->changed = mount_changed;
+	engine->ctx = m;
+	int code = engine_create(&m->engine, engine, e);
+	for (size_t i = 0; i < p->options.model_count && !code; i++)
+		code = models_add(m, p->options.models[i], p->options.name, e);
+	main_say_lines(p, &m->skipped);
 	if (!code && main_mount(p))
 		code = err_set(e, EPERM,
 			       "cannot mount on %s: the system refuses although FUSE is there and "
-			       "allowed (a security "
-			       "module such as AppArmor, or mount_max in /etc/fuse.conf); its "
+			       "allowed (a security module such as AppArmor, or mount_max in "
+			       "/etc/fuse.conf); its "
 			       "message is above",
 			       where);
 	if (code)
@@ -174,8 +167,9 @@ static int main_mount_and_serve(struct program *p, struct err *e)
 	return code;
 }
 
-/* At the end sessions go first, so that whoever waits gets an answer; then the tree, so that nobody
- * waits for the workers and the models, which go last: they may be waiting for a disk. */
+/* At the end sessions go first, so that every waiting request gets an answer; then the tree, so
+ * that nobody waits for the workers and the models, which go last: they may be waiting for a disk.
+ */
 static int main_serve(struct program *p, struct err *e)
 {
 	int code = mount_create(&p->mount, e);
@@ -276,15 +270,6 @@ static void main_report_refined(const char *sentence, bool failed)
 	(void)fflush(stdout); /* the next model may take hours */
 }
 
-static int main_help(void)
-{
-	const struct command *c;
-	(void)fputs(options_help, stdout);
-	for (unsigned i = 0; (c = command_row(i)); i++)
-		(void)printf("  moefs %s %s\n      %s\n", c->name, c->usage, c->what);
-	return 0;
-}
-
 /* ---- the command line ---- */
 
 /* fake: mount(8)'s -f, which mounts nothing. */
@@ -294,13 +279,15 @@ static int main_with_options(struct program *p, int argc, char **argv, bool leni
 	const struct options *o = &p->options;
 	if (options_parse(&p->options, argc, argv, lenient, e))
 		return o->check ? CHECK_WRONG : 1;
-	if (o->help)
-		return main_help();
-	if (o->version) {
+	if (o->help) {
+		const struct command *c;
+		(void)fputs(options_help, stdout);
+		for (unsigned i = 0; (c = command_row(i)); i++)
+			(void)printf("  moefs %s %s\n      %s\n", c->name, c->usage, c->what);
+	} else if (o->version) {
 		(void)printf("moefs %s\n", MOEFS_VERSION);
-		return 0;
 	}
-	if (fake)
+	if (o->help || o->version || fake)
 		return 0;
 	if (o->refine) {
 		main_ignore_size_limit();
@@ -325,7 +312,7 @@ int main(int argc, char **argv)
 	} else if (argc < 2 || !command_check_word(argv[1], &e)) {
 		status = main_with_options(&p, argc, argv, false, false, &e);
 	}
-	if (status && e.code) /* e may also hold what was only tried */
+	if (status && e.code) /* e may also hold an error that was handled */
 		(void)fprintf(stderr, "moefs: %s\n", e.text);
 	if (standard_written(&e)) {
 		(void)fprintf(stderr, "moefs: %s\n", e.text);

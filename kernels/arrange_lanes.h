@@ -1,8 +1,8 @@
 /* Blocks on their way into memory, 16 rows at a time: from the layout of files to that of
  * block_layout.h, for every instruction set; within kernels/ only. Every expert passes through here
  * on its way from the disk, so each operation handles a word of 32 bits of LANES rows at once, and
- * most formats go from plane to plane without a code ever being alone in its byte. Included once by
- * each table's file, which defines before:
+ * most formats go from plane to plane: no code is ever alone in a byte. Included once by each
+ * table's file, which defines before:
  *
  *     LANES, arrange_words           rows that go together (at most 16); a vector of a word of 32
  *                                    bits of each, which C's operators take
@@ -19,8 +19,7 @@
  *                                           lane i: 16 (or 8) bytes of row 4 i after the first row
  *     ARRANGE_ZIP_LOW_WORDS(a, b) …         interleave words (32 bits) or pairs (64) within lanes
  *
- * Numbers of planes, shifts and words are constants where these functions are inlined.
- */
+ * Where these functions are inlined, the numbers of planes, shifts and words are constants. */
 #ifndef MOEFS_KERNELS_ARRANGE_LANES_H
 #define MOEFS_KERNELS_ARRANGE_LANES_H
 
@@ -87,7 +86,7 @@ struct arrange_part {
 	size_t stride;
 	uint8_t *planes, *scales; /* scales: of the tile's first row */
 	size_t row;
-	arrange_words there; /* all bits of rows that are */
+	arrange_words there; /* all bits for rows that exist */
 };
 
 ALWAYS_INLINE void arrange_load(arrange_words *to, const struct arrange_part *p, size_t offset,
@@ -143,8 +142,8 @@ ALWAYS_INLINE void arrange_put_ones(const struct arrange_part *p, size_t plane,
 	arrange_put(p, plane, all);
 }
 
-/* Words that are planes as they are: columns 0 … 15 in the lower bits, 16 … 31 in the upper, or
- * whole bytes. */
+/* Words that already are planes: columns 0 … 15 in the lower bits, 16 … 31 in the upper, or whole
+ * bytes. */
 ALWAYS_INLINE void arrange_put_words(const struct arrange_part *p, size_t plane, size_t offset,
 				     size_t words)
 {
@@ -162,8 +161,8 @@ ALWAYS_INLINE arrange_words arrange_exchange(arrange_words v, uint32_t mask, uin
 	return v ^ other ^ other << up;
 }
 
-/* Bit i is that of column i: to bit i / 4 of byte i mod 4. Of the five bits of i each exchange
- * swaps two. */
+/* Moves bit i (of column i) to bit i / 4 of byte i mod 4. Each exchange swaps two of the five bits
+ * of i. */
 ALWAYS_INLINE arrange_words arrange_plane_of_bits(arrange_words v)
 {
 	v = arrange_exchange(v, 0x0000ccccU, 14);
@@ -172,7 +171,7 @@ ALWAYS_INLINE arrange_words arrange_plane_of_bits(arrange_words v)
 	return arrange_exchange(v, 0x22222222U, 1);
 }
 
-/* Four codes of so many bits, the first in the lowest ones, each to a byte. */
+/* Spreads four codes of `bits` bits, the first in the lowest bits, to a byte each. */
 ALWAYS_INLINE arrange_words arrange_spread(arrange_words four, uint32_t bits)
 {
 	const uint32_t one = (1U << bits) - 1, two = (1U << 2 * bits) - 1;
@@ -189,7 +188,7 @@ ALWAYS_INLINE arrange_words arrange_word_at(const struct arrange_part *p, size_t
 	arrange_load_four(in, p->from + offset, p->stride);
 	return in[0];
 }
-/* The same at the end of a block, where nothing may be read behind it. */
+/* The same at the end of a block: reads nothing behind the block. */
 ALWAYS_INLINE arrange_words arrange_last_word(const struct arrange_part *p, size_t offset)
 {
 	arrange_words in[4];
@@ -217,7 +216,7 @@ ALWAYS_INLINE void arrange_put_two_halves(const struct arrange_part *p, arrange_
 	arrange_put_half(p, 1, v >> 16);
 }
 
-/* Bytes 0 … 63, less 32; 0 where no row is. */
+/* Bytes 0 … 63, less 32; 0 for missing rows. */
 ALWAYS_INLINE arrange_words arrange_less_32(const struct arrange_part *p, arrange_words v)
 {
 	v ^= BYTES(32);
@@ -394,8 +393,8 @@ ALWAYS_INLINE arrange_words arrange_look_up_points(arrange_words at)
 	return at;
 }
 
-/* Codes 0 … 15 for -15, -13 … 15: the upper half is the magnitudes in order, and the code of what
- * is negative has all bits the other way. */
+/* Codes 0 … 15 mean -15, -13 … 15: the upper half is the magnitudes in order; the code of a
+ * negative number has all bits inverted. */
 ALWAYS_INLINE void arrange_block_iq3_s(const struct arrange_part *p, size_t b, arrange_words ninth,
 				       arrange_words signs)
 {
@@ -428,10 +427,10 @@ ALWAYS_INLINE void arrange_iq3_s(const struct arrange_part *p)
 				p->there);
 }
 
-/* ---- streams: a block of one; their scales lie apart ---- */
+/* ---- streams, block by block; scales lie apart ---- */
 
-/* Of columns c in the lower bytes and d, 16 farther, in the upper: nibbles c0 c1 d0 d1 c2 c3 d2 d3.
- */
+/* From columns c in the lower bytes and d (16 columns farther) in the upper bytes: nibbles c0 c1 d0
+ * d1 c2 c3 d2 d3. */
 ALWAYS_INLINE void arrange_stream4(const struct arrange_part *p)
 {
 	arrange_words in[4];

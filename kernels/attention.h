@@ -1,4 +1,5 @@
-/* What the attention of all tables shares; within kernels/ only. */
+/* What the attention of all tables shares, within kernels/ only; and for all who call attend_spans,
+ * which spans there are and what one leaves. */
 #ifndef MOEFS_KERNELS_ATTENTION_H
 #define MOEFS_KERNELS_ATTENTION_H
 
@@ -7,10 +8,25 @@
 #include <math.h>
 #include <string.h>
 
-/* The first position that a token of that length sees. */
+/* The first position that a token of that length sees, and the spans: first … end - 1. */
 static inline size_t attention_from(const struct attention *a, size_t length)
 {
 	return a->window && length > a->window ? length - a->window : 0;
+}
+static inline size_t attention_first_span(const struct attention *a, size_t length)
+{
+	return attention_from(a, length) / ATTENTION_SPAN;
+}
+static inline size_t attention_end_span(size_t length)
+{
+	return (length - 1) / ATTENTION_SPAN + 1;
+}
+
+/* What a span leaves of one query: value sums, then the maximum, then the sum (attend says of
+ * what). So many floats, of which the last ones are not used, for values of that width. */
+static inline size_t attention_part(uint32_t value_dim)
+{
+	return ((size_t)value_dim + 2 + 15) / 16 * 16;
 }
 
 /* Elements of a value, and so of a head's output. */
@@ -33,29 +49,6 @@ static inline float attention_first_max(const struct attention *a, uint32_t head
 static inline float attention_first_sum(const struct attention *a)
 {
 	return a->sinks ? 1 : 0;
-}
-
-/* What one head of one token asks, on its way over the blocks. */
-struct query {
-	const float *q;
-	float *out;
-	uint32_t from, length; /* it sees positions from … length - 1 */
-	float max, sum;	       /* of its softmax, over the blocks so far */
-};
-
-/* Of a token of that length; its output begins as zeros. */
-static inline struct query attention_begin(const struct attention *a, const float *q, float *out,
-					   uint32_t head, uint32_t length)
-{
-	memset(out, 0, attention_value_dim(a) * sizeof *out);
-	return (struct query){
-		.q = q,
-		.out = out,
-		.from = (uint32_t)attention_from(a, length),
-		.length = length,
-		.max = attention_first_max(a, head),
-		.sum = attention_first_sum(a),
-	};
 }
 
 /* Values of a latent, which lie in a block as keys do, as rows: to[64][latent_dim], of the elements

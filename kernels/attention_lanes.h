@@ -1,9 +1,10 @@
 /* Attention on vectors, for every instruction set that has them; within kernels/ only. Lanes are
  * positions while scores are computed, dimensions while values are summed.
  *
- * A query is one head of one token. Blocks of 64 positions are the outer loop, so that all queries
- * read a block from the cache that the first one brought it to. Queries do not influence each
- * other.
+ * A query is one head of one token. Spans, and in them blocks of 64 positions, are the outer loops,
+ * so that all queries read a block from the cache that the first one brought it to. Queries do not
+ * influence each other. A query's first span is summed where its output lies, and a later one in
+ * memory of its own until it is joined; or each in its part, for attend_spans.
  *
  * Included once by the *_attention.c of each table, after the lanes of its instruction set
  * (lanes.h). How queries meet the keys and values of a block is attention_block: avx2_attention.c
@@ -23,7 +24,18 @@
 
 #include "kernels/attention.h"
 
-enum { QUERIES_AT_ONCE = 64 };
+enum { QUERIES_AT_ONCE = 64, SPAN_BLOCKS = ATTENTION_SPAN / KV_BLOCK };
+
+/* What one head of one token asks, on its way over the blocks. */
+struct query {
+	const float *q;
+	float *out;  /* the value sums of the spans that are joined */
+	float *part; /* of the first span that is asked for; NULL: spans are joined */
+	float *sums; /* of the span at hand: in out, in its part, or in the spare memory */
+	uint32_t head, from, length; /* it sees positions from … length - 1 */
+	float max, sum;		     /* of its softmax, over the blocks of the span so far */
+	float joined_max, joined_sum;
+};
 
 /* Keys (a row for each dimension) or values (a row for each position) of a block. A latent's values
  * lie in an array that is made of the block. */
@@ -32,10 +44,19 @@ struct attention_rows {
 	size_t offset, columns; /* elements: before the first row, and of each row */
 };
 
-/* Takes the block that begins at position `start` into n queries that all see some of it. */
+/* Takes the block that begins at position `start` into n queries that all see some of it. Where
+ * attention_begins says so, their sums begin as zeros, whatever lies there. */
 static void attention_block(struct query *queries, size_t n, const struct attention *a,
 			    const struct attention_rows *keys, const struct attention_rows *values,
 			    size_t start);
+
+/* Whether a block at `start` is the first of its span for all of these queries, which see it from
+ * ever later positions. (Zeros written at the span's begin would leave the nearest cache before the
+ * first values come.) */
+ALWAYS_INLINE bool attention_begins(const struct query *queries, size_t n, size_t start)
+{
+	return start % ATTENTION_SPAN == 0 && queries[n - 1].from <= start;
+}
 
 /* ---- elements ---- */
 
@@ -109,14 +130,6 @@ ALWAYS_INLINE float attention_probabilities(float p[KV_BLOCK], struct query *que
 	return rescale;
 }
 
-ALWAYS_INLINE void attention_rescale(float *out, size_t dim, float factor)
-{
-	for (size_t d = 0; d < dim; d += LANES) {
-		const lanes v = lanes_load(out + d, dim - d);
-		lanes_store(out + d, dim - d, lanes_mul(v, lanes_all(factor)));
-	}
-}
-
 /* ---- blocks ---- */
 
 /* The same where the values are a part of the keys. */
@@ -132,13 +145,94 @@ static __attribute__((noinline)) void attention_latent(struct query *queries, si
 	attention_block(queries, n, a, keys, &values, start);
 }
 
-/* All blocks, for queries whose first positions and lengths ascend. */
-static void attention_queries(struct query *queries, size_t n, const struct attention *a)
+/* ---- spans ---- */
+
+/* Joins a span to those before it: its maximum and sum to *max and *sum, its value sums to out. */
+ALWAYS_INLINE void attention_join(float *out, float *max, float *sum, const float *span,
+				  float span_max, float span_sum, size_t dim)
 {
-	const size_t dim = attention_value_dim(a), last = (queries[n - 1].length - 1) / KV_BLOCK;
+	const float e = scalar_exp(-fabsf(span_max - *max));
+	const bool larger = span_max > *max;
+	const float shrink = larger ? e : 1, factor = larger ? 1 : e;
+
+	*max = larger ? span_max : *max;
+	*sum = fmaf(*sum, shrink, span_sum * factor);
+	for (size_t d = 0; d < dim; d += LANES) {
+		const lanes v = lanes_mul(lanes_load(span + d, dim - d), lanes_all(factor));
+		const lanes o = lanes_load(out + d, dim - d);
+		lanes_store(out + d, dim - d, lanes_fma(o, lanes_all(shrink), v));
+	}
+}
+
+ALWAYS_INLINE void attention_divide(float *out, const float *joined, float sum, size_t dim)
+{
+	for (size_t d = 0; d < dim; d += LANES)
+		lanes_store(out + d, dim - d,
+			    lanes_div(lanes_load(joined + d, dim - d), lanes_all(sum)));
+}
+
+/* Of n queries that are asked together. */
+struct attention_spans {
+	size_t first, end; /* which are asked for */
+	size_t after;	   /* floats from a part to that of the next span */
+	float *spare;	   /* value sums of a span for each query, where spans are joined */
+};
+
+static bool attention_sees(const struct query *q, size_t span)
+{
+	return q->from < (span + 1) * ATTENTION_SPAN && q->length > span * ATTENTION_SPAN;
+}
+
+static void attention_span_begin(struct query *queries, size_t n, const struct attention *a,
+				 const struct attention_spans *s, size_t span)
+{
+	const size_t dim = attention_value_dim(a);
+	const bool together = attention_begins(queries, n, span * ATTENTION_SPAN);
+
+	for (size_t i = 0; i < n; i++) {
+		struct query *q = &queries[i];
+		const bool first = span == q->from / ATTENTION_SPAN;
+		if (!attention_sees(q, span))
+			continue;
+		q->max = first ? attention_first_max(a, q->head) : -INFINITY;
+		q->sum = first ? attention_first_sum(a) : 0;
+		q->sums = q->part ? q->part + (span - s->first) * s->after
+			  : first ? q->out
+				  : s->spare + i * dim;
+		if (!together)
+			memset(q->sums, 0, dim * sizeof *q->sums);
+	}
+}
+
+static void attention_span_end(struct query *queries, size_t n, const struct attention *a,
+			       size_t span)
+{
+	const size_t dim = attention_value_dim(a);
+
+	for (size_t i = 0; i < n; i++) {
+		struct query *q = &queries[i];
+		if (!attention_sees(q, span))
+			continue;
+		if (q->part) {
+			q->sums[dim] = q->max;
+			q->sums[dim + 1] = q->sum;
+		} else if (q->sums == q->out) {
+			q->joined_max = q->max;
+			q->joined_sum = q->sum;
+		} else {
+			attention_join(q->out, &q->joined_max, &q->joined_sum, q->sums, q->max,
+				       q->sum, dim);
+		}
+	}
+}
+
+/* Blocks [from, to), of which each query that sees any sees some. */
+static void attention_blocks(struct query *queries, size_t n, const struct attention *a, size_t at,
+			     size_t to, size_t last)
+{
 	size_t first = 0, end = 0; /* the queries that see something of a block */
 
-	for (size_t at = queries[0].from / KV_BLOCK; at <= last; at++) {
+	for (; at < to; at++) {
 		const size_t start = at * KV_BLOCK;
 		const void *now = a->blocks[at], *next = a->blocks[at < last ? at + 1 : at];
 		const struct attention_rows keys = {now, next, a->key_offset, KV_BLOCK};
@@ -152,42 +246,102 @@ static void attention_queries(struct query *queries, size_t n, const struct atte
 		else
 			attention_block(queries + first, end - first, a, &keys, &values, start);
 	}
-	for (size_t i = 0; i < n; i++) {
-		for (size_t d = 0; d < dim; d += LANES) {
-			float *out = queries[i].out + d;
-			const size_t left = dim - d;
-			lanes_store(out, left,
-				    lanes_div(lanes_load(out, left), lanes_all(queries[i].sum)));
+}
+
+/* Queries whose first positions and lengths ascend. */
+static void attention_queries(struct query *queries, size_t n, const struct attention *a,
+			      const struct attention_spans *s)
+{
+	const size_t first_block = queries[0].from / KV_BLOCK;
+	const size_t blocks = (queries[n - 1].length - 1) / KV_BLOCK + 1;
+	const size_t first = first_block / SPAN_BLOCKS, end = (blocks - 1) / SPAN_BLOCKS + 1;
+
+	for (size_t span = first > s->first ? first : s->first; span < end && span < s->end;
+	     span++) {
+		const size_t from = span * SPAN_BLOCKS, to = from + SPAN_BLOCKS;
+		attention_span_begin(queries, n, a, s, span);
+		attention_blocks(queries, n, a, from > first_block ? from : first_block,
+				 to < blocks ? to : blocks, blocks - 1);
+		attention_span_end(queries, n, a, span);
+	}
+	for (size_t i = 0; i < n && !queries[i].part; i++)
+		attention_divide(queries[i].out, queries[i].out, queries[i].joined_sum,
+				 attention_value_dim(a));
+}
+
+/* ---- tokens ---- */
+
+/* To out; or, where there are parts, to those: parts[spans][n][heads]. */
+ALWAYS_INLINE void attention_tokens(float *out, float *parts, const float *q, size_t stride,
+				    const struct attention *a, uint32_t n, uint32_t span0,
+				    uint32_t span1)
+{
+	enum { SPARE = QUERIES_AT_ONCE * LATENT_DIM };
+	_Alignas(64) float spare[SPARE];
+	struct query queries[QUERIES_AT_ONCE];
+	const size_t dim = attention_value_dim(a), part = attention_part((uint32_t)dim);
+	const size_t most = dim <= LATENT_DIM ? QUERIES_AT_ONCE : SPARE / dim;
+	const struct attention_spans spans = {span0, span1, (size_t)n * a->heads * part, spare};
+	size_t filled = 0;
+
+	for (uint32_t t = 0; t < n; t++) {
+		for (uint32_t h = 0; h < a->heads; h++) {
+			if (filled == most) {
+				attention_queries(queries, filled, a, &spans);
+				filled = 0;
+			}
+			queries[filled++] = (struct query){
+				.q = q + t * stride + (size_t)h * a->head_dim,
+				.out = parts ? NULL : out + attention_out(a, t * stride) + h * dim,
+				.part = parts ? parts + ((size_t)t * a->heads + h) * part : NULL,
+				.head = h,
+				.from = (uint32_t)attention_from(a, (size_t)a->length + t),
+				.length = a->length + t,
+			};
 		}
 	}
+	attention_queries(queries, filled, a, &spans);
 }
 
 void TABLE(attend_tokens)(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n)
 {
-	struct query queries[QUERIES_AT_ONCE];
-	size_t filled = 0;
-
-	for (uint32_t t = 0; t < n; t++) {
-		for (uint32_t h = 0; h < a->heads; h++) {
-			const size_t at = t * stride + (size_t)h * a->head_dim;
-			if (filled == QUERIES_AT_ONCE) {
-				attention_queries(queries, filled, a);
-				filled = 0;
-			}
-			queries[filled++] =
-				attention_begin(a, q + at,
-						out + attention_out(a, t * stride) +
-							(size_t)h * attention_value_dim(a),
-						h, a->length + t);
-		}
-	}
-	attention_queries(queries, filled, a);
+	attention_tokens(out, NULL, q, stride, a, n, 0, UINT32_MAX);
 }
 
 void TABLE(attend)(float *out, const float *q, const struct attention *a)
 {
 	TABLE(attend_tokens)(out, q, 0, a, 1);
+}
+
+void TABLE(attend_spans)(float *parts, const float *q, size_t stride, const struct attention *a,
+			 uint32_t n, uint32_t span0, uint32_t span1)
+{
+	attention_tokens(NULL, parts, q, stride, a, n, span0, span1);
+}
+
+void TABLE(attend_join)(float *out, size_t stride, float *joined, const float *parts,
+			const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1)
+{
+	const size_t dim = attention_value_dim(a), part = attention_part((uint32_t)dim);
+	const size_t queries = (size_t)n * a->heads;
+
+	for (size_t i = 0; i < queries; i++, joined += part) {
+		const size_t t = i / a->heads, length = a->length + t;
+		const size_t first = attention_first_span(a, length);
+		const size_t end = attention_end_span(length), last = end < span1 ? end : span1;
+		for (size_t span = first > span0 ? first : span0; span < last; span++) {
+			const float *v = parts + ((span - span0) * queries + i) * part;
+			if (span == first)
+				memcpy(joined, v, part * sizeof *v);
+			else
+				attention_join(joined, &joined[dim], &joined[dim + 1], v, v[dim],
+					       v[dim + 1], dim);
+		}
+		if (end > span0 && end <= span1)
+			attention_divide(out + attention_out(a, t * stride) + i % a->heads * dim,
+					 joined, joined[dim + 1], dim);
+	}
 }
 
 /* ---- a block, for instruction sets with 32 registers ----
@@ -253,18 +407,21 @@ ALWAYS_INLINE void attention_score_columns(float s[][KV_BLOCK], const struct que
 
 /* ---- values ---- */
 
-/* out[queries][d …] += Σ p[j] · value[j] over j in [from, to), for LANES · registers dimensions, or
- * for `left` of them if there are fewer. */
-ALWAYS_INLINE void attention_sum_columns(const struct query *tile, float p[][KV_BLOCK],
-					 const struct attention_rows *values, enum kv_type type,
-					 size_t d, size_t left, size_t from, size_t to,
-					 size_t queries, size_t registers)
+/* sums[queries][d …] += Σ p[j] · value[j] over j in [from, to), for LANES · registers dimensions,
+ * or for `left` of them if there are fewer. */
+ALWAYS_INLINE void attention_sum_columns(const struct query *tile, const float *rescale,
+					 float p[][KV_BLOCK], const struct attention_rows *values,
+					 enum kv_type type, size_t d, size_t left, size_t from,
+					 size_t to, size_t queries, size_t registers)
 {
 	lanes sum[ATTENTION_TILE][ATTENTION_REGISTERS];
 
 	for (size_t i = 0; i < queries; i++)
 		for (size_t r = 0; r < registers; r++)
-			sum[i][r] = lanes_load(tile[i].out + d + r * LANES, left);
+			sum[i][r] =
+				rescale ? lanes_mul(lanes_load(tile[i].sums + d + r * LANES, left),
+						    lanes_all(rescale[i]))
+					: lanes_all(0);
 	for (size_t j = from; j < to; j++) {
 		const size_t at = values->offset + j * values->columns + d;
 		lanes v[ATTENTION_REGISTERS];
@@ -277,36 +434,38 @@ ALWAYS_INLINE void attention_sum_columns(const struct query *tile, float p[][KV_
 	}
 	for (size_t i = 0; i < queries; i++)
 		for (size_t r = 0; r < registers; r++)
-			lanes_store(tile[i].out + d + r * LANES, left, sum[i][r]);
+			lanes_store(tile[i].sums + d + r * LANES, left, sum[i][r]);
 }
 
-ALWAYS_INLINE void attention_sum_values(const struct query *tile, float p[][KV_BLOCK],
-					const struct attention_rows *values, enum kv_type type,
-					size_t from, size_t to, size_t queries, size_t registers)
+ALWAYS_INLINE void attention_sum_values(const struct query *tile, const float *rescale,
+					float p[][KV_BLOCK], const struct attention_rows *values,
+					enum kv_type type, size_t from, size_t to, size_t queries,
+					size_t registers)
 {
 	const size_t dim = values->columns, width = registers * LANES;
 	size_t d = 0;
 
 	for (; d + width <= dim; d += width)
-		attention_sum_columns(tile, p, values, type, d, LANES, from, to, queries,
+		attention_sum_columns(tile, rescale, p, values, type, d, LANES, from, to, queries,
 				      registers);
 	for (; d < dim; d += LANES)
-		attention_sum_columns(tile, p, values, type, d, dim - d, from, to, queries, 1);
+		attention_sum_columns(tile, rescale, p, values, type, d, dim - d, from, to, queries,
+				      1);
 }
 
 /* ---- tiles ---- */
 
 /* Takes one block into a tile of queries that all see some of it. They see it from ever later and
  * up to ever later positions (those of one token the same), so the values that all see are summed
- * together, and what lies before and after them for each alone. */
+ * together, and the positions before and after these for each query alone. */
 ALWAYS_INLINE void attention_tile(struct query *tile, const struct attention *a,
 				  const struct attention_rows *keys,
 				  const struct attention_rows *values, size_t start,
 				  enum kv_type type, size_t queries)
 {
-	const size_t dim = values->columns, registers = attention_registers(queries);
-	const size_t alone = attention_registers(1);
-	float p[ATTENTION_TILE][KV_BLOCK];
+	const size_t registers = attention_registers(queries), alone = attention_registers(1);
+	const bool begins = attention_begins(tile, queries, start);
+	float p[ATTENTION_TILE][KV_BLOCK], rescale[ATTENTION_TILE];
 	size_t from[ATTENTION_TILE], to[ATTENTION_TILE];
 
 	for (size_t begin = 0; begin < KV_BLOCK; begin += registers * LANES)
@@ -315,20 +474,24 @@ ALWAYS_INLINE void attention_tile(struct query *tile, const struct attention *a,
 		const size_t left = tile[i].length - start;
 		from[i] = tile[i].from > start ? tile[i].from - start : 0;
 		to[i] = left < KV_BLOCK ? left : KV_BLOCK;
-		const float rescale =
-			attention_probabilities(p[i], &tile[i], a->scale, from[i], to[i]);
-		attention_rescale(tile[i].out, dim, rescale);
+		rescale[i] = attention_probabilities(p[i], &tile[i], a->scale, from[i], to[i]);
 	}
 	const size_t end = to[0], begin = from[queries - 1] < end ? from[queries - 1] : end;
-	for (size_t i = 0; i + 1 < queries; i++)
-		if (from[i] < begin)
-			attention_sum_values(&tile[i], &p[i], values, type, from[i], begin, 1,
-					     alone);
-	attention_sum_values(tile, p, values, type, begin, end, queries, registers);
+	for (size_t i = 0; i + 1 < queries; i++) {
+		if (from[i] < begin) {
+			attention_sum_values(&tile[i], &rescale[i], &p[i], values, type, from[i],
+					     begin, 1, alone);
+			rescale[i] = 1;
+		}
+	}
+	attention_sum_values(tile, begins ? NULL : rescale, p, values, type, begin, end, queries,
+			     registers);
 	for (size_t i = 1; i < queries; i++) {
 		const size_t after = from[i] > end ? from[i] : end;
+		rescale[i] = 1;
 		if (to[i] > after)
-			attention_sum_values(&tile[i], &p[i], values, type, after, to[i], 1, alone);
+			attention_sum_values(&tile[i], &rescale[i], &p[i], values, type, after,
+					     to[i], 1, alone);
 	}
 }
 

@@ -12,8 +12,8 @@ enum { DELTA_TILE_REGISTERS = 4 };
 
 /* ---- blocks into memory ---- */
 
-/* The upper half of a register has the rows four farther, since instructions that interleave words
- * do so within halves. */
+/* The upper half of a register holds the rows four farther: instructions that interleave words work
+ * within halves. */
 typedef uint32_t arrange_words __attribute__((vector_size(32)));
 
 ALWAYS_INLINE __m128i avx2_load_16(const uint8_t *at)

@@ -33,7 +33,7 @@ enum { LANES = 8, DOT_REGISTERS = 16 / LANES };
 #define lanes_div(a, b) _mm256_div_ps(a, b)
 #define lanes_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define lanes_fms(a, b, c) _mm256_fmsub_ps(a, b, c)
-/* The second operand is the result where a comparison with NaN is false. */
+/* If an operand is NaN, the result is the second operand. */
 #define lanes_at_most(v, limit) _mm256_min_ps(limit, v)
 #define lanes_at_least(v, limit) _mm256_max_ps(limit, v)
 
@@ -59,7 +59,7 @@ ALWAYS_INLINE lanes_mask lanes_first(size_t n)
 ALWAYS_INLINE lanes lanes_raise(lanes max, lanes v, lanes_mask mask)
 {
 	const lanes some = _mm256_blendv_ps(_mm256_set1_ps(-INFINITY), v, mask);
-	return _mm256_max_ps(some, max); /* of a NaN and max: max */
+	return _mm256_max_ps(some, max); /* if v is NaN: max */
 }
 
 ALWAYS_INLINE lanes lanes_load(const float *p, size_t left)
@@ -189,8 +189,7 @@ ALWAYS_INLINE void avx2_shorts_store_units(int16_t *p, size_t stride, shorts v)
 #define shorts_store_units avx2_shorts_store_units
 #define shorts_low(a, b) _mm256_mullo_epi16(a, b)
 #define shorts_fraction(a, b) _mm256_mulhrs_epi16(a, b)
-/* In place and now: gcc would form many sums before it compares one, for which there are too few
- * registers. */
+/* Assembly: gcc would form many sums before it compares one and run out of registers. */
 #define shorts_min_sum(best, v, w)                                         \
 	do {                                                               \
 		shorts sum;                                                \
@@ -213,7 +212,7 @@ ALWAYS_INLINE shorts_mask avx2_mask_bit(shorts v, uint32_t n)
 typedef __m256i bytes16;
 #define make_bytes(p) \
 	_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p)))
-/* The upper byte of a lane names none. */
+/* The upper byte of a lane selects nothing. */
 #define shorts_look_up(table, i) \
 	_mm256_shuffle_epi8(table, shorts_or(i, shorts_all((int16_t)0x8000)))
 
@@ -261,5 +260,9 @@ void avx2_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value
 void avx2_attend(float *out, const float *q, const struct attention *a);
 void avx2_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			uint32_t n);
+void avx2_attend_spans(float *parts, const float *q, size_t stride, const struct attention *a,
+		       uint32_t n, uint32_t span0, uint32_t span1);
+void avx2_attend_join(float *out, size_t stride, float *joined, const float *parts,
+		      const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
 
 #endif

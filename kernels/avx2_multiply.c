@@ -1,16 +1,15 @@
 /* The AVX2 table's products of float matrices (the shape of a block of sums, for multiply_lanes.h)
  * and of matrices of blocks (dots, for block_lanes.h), and the 8-bit form of the inputs of blocks.
  *
- * vpmaddubsw sums two products in 16 bits. Of small codes several such sums fit there, so that they
- * are widened once for all. Signed codes are multiplied by their magnitudes, by inputs that have
- * taken their signs: two products are then at most 2 · 128 · 127, which fits. Where codes meet one
- * token it is the other way round, since several codes meet the same inputs.
- */
+ * vpmaddubsw sums two products in 16 bits. With small codes several such sums fit in 16 bits, so
+ * they are widened once. Signed codes are multiplied by their magnitudes, by inputs that have taken
+ * their signs: two products are then at most 2 · 128 · 127, which fits. With one token the signs go
+ * the other way, since several codes meet the same inputs. */
 #if defined(__x86_64__)
 
 #include "kernels/avx2_lanes.h"
 
-/* 12 registers of sums, 2 of weights and 1 of inputs. 6144 bytes are 96 lines. */
+/* 12 registers for sums, 2 for weights, 1 for inputs. 6144 bytes are 96 cache lines. */
 enum { MULTIPLY_ROWS = 2, MULTIPLY_TOKENS = 3, MULTIPLY_AHEAD = 6144 };
 #define multiply_rows(tokens) MULTIPLY_ROWS
 #define MULTIPLY_CASES(CASE) CASES_TO_3(CASE)
@@ -61,7 +60,7 @@ ALWAYS_INLINE void avx2_block_dot(__m256i sum[], __m256i code[][WORDS], size_t f
 
 /* ---- inputs ---- */
 
-/* The bits of the largest magnitude: an order of floats that has infinities and NaNs at its end. */
+/* The largest magnitude as an integer: in this order infinities and NaNs come last. */
 ALWAYS_INLINE int32_t avx2_largest_bits(const __m256 v[4])
 {
 	const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);

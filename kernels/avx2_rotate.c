@@ -30,7 +30,7 @@ ALWAYS_INLINE void rotate_butterflies(__m256 *y, size_t h)
 	y[3 * h] = _mm256_sub_ps(b, d);
 }
 
-/* Without the division. Two distances at a time: of 16 registers a group leaves none. */
+/* Without the division. Two distances at a time: a group fills all 16 registers. */
 ALWAYS_INLINE void rotate_walsh_hadamard(__m256 y[ROTATE_REGISTERS])
 {
 	const __m256 upper1 = _mm256_setr_ps(0, -0.0F, 0, -0.0F, 0, -0.0F, 0, -0.0F);
@@ -64,8 +64,8 @@ ALWAYS_INLINE float rotate_largest(const __m256 y[ROTATE_REGISTERS])
 	return _mm_cvtss_f32(_mm_castsi128_ps(m));
 }
 
-/* 32 integers as bytes. The packs work in halves: columns 0 … 3 of a, of b, of c, of d, and then
- * 4 … 7 of each. */
+/* 32 integers as bytes. The pack instructions work within halves, so the order is columns 0 … 3 of
+ * a, b, c and d, then 4 … 7 of each. */
 ALWAYS_INLINE __m256i rotate_pack_fours(__m256i a, __m256i b, __m256i c, __m256i d)
 {
 	return _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
@@ -114,7 +114,7 @@ ALWAYS_INLINE float rotate_dot(const __m256 a[ROTATE_REGISTERS], const __m256 b[
 	return sum;
 }
 
-/* What rows of one codebook are quantised with. */
+/* Constants for quantising with one codebook. */
 struct rotate_search {
 	float boundary[TQ_SEARCHES][LANES];
 	const float *level;
@@ -126,8 +126,8 @@ static void rotate_search_begin(struct rotate_search *search, const struct tq_co
 	search->level = book->level;
 }
 
-/* How many boundaries lie strictly below, a bit of it at a time: a comparison that holds is -1.
- * bits is a constant where this is inlined. */
+/* The number of boundaries strictly below, found bit by bit: a true comparison is -1. bits is a
+ * constant where this is inlined. */
 ALWAYS_INLINE __m256i rotate_nearest(const struct rotate_search *search, __m256 y, uint32_t bits)
 {
 	__m256i index = _mm256_setzero_si256();
@@ -173,7 +173,7 @@ ALWAYS_INLINE __m256i rotate_join_units(__m256i bytes, uint32_t bits)
 ALWAYS_INLINE void rotate_pack(uint8_t *packed, const __m256i index[ROTATE_REGISTERS],
 			       uint32_t bits)
 {
-	uint8_t units[TQ_GROUP]; /* and what is behind the last */
+	uint8_t units[TQ_GROUP]; /* and room behind the last */
 
 	for (size_t i = 0; i < ROTATE_REGISTERS; i += 4) {
 		const __m256i bytes = rotate_in_order(

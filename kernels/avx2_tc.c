@@ -1,15 +1,14 @@
 /* AVX2 products of TC matrices.
  *
  * A code is the sum of two entries of tables: by the nibble that ends with the position's newest
- * bit, and by an earlier position's. So each nibble is laid bare once and looked up twice. The bits
- * before those of a byte are in the same byte of the plane before; before a tile's first plane lies
- * its last, each row's four bytes moved on by one.
+ * bit, and by an earlier position's. So each nibble is extracted once and looked up twice. The bits
+ * that precede a byte are in the same byte of the previous plane. The plane before a tile's first
+ * is its last, with each row's four bytes rotated by one.
  *
- * Codes are at most 63 in magnitude and get an offset that makes them unsigned: two products are
- * never more than 16 bits hold, whatever the inputs, and four only where inputs are rare ones. Of
- * several tokens these are clamped. Of one, groups that have some, every sixth, are summed two by
- * two, which is cheaper than to multiply by what was taken off.
- */
+ * Codes are at most 63 in magnitude and get an offset that makes them unsigned. Then the sum of two
+ * products always fits in 16 bits, and the sum of four fits except for rare inputs. With several
+ * tokens such inputs are clamped. With one token the groups that have such inputs (one in six) are
+ * summed two by two, which is cheaper than multiplying by the excess. */
 #if defined(__x86_64__)
 
 enum { SUM_WORDS = 2 };
@@ -20,7 +19,7 @@ enum { SUM_WORDS = 2 };
 struct avx2_maker {
 	__m256i a[TC_TURNS], b[TC_TURNS]; /* the codebook's tables; a with the offset */
 };
-/* Of the position before, and of the one before that, in eight rows. */
+/* Nibbles of the previous position and of the one before it, for eight rows. */
 struct avx2_before {
 	__m256i nibbles[TC_MOST_BACK];
 };
@@ -30,7 +29,7 @@ ALWAYS_INLINE __m256i avx2_bare_nibbles(__m256i v, size_t shift)
 	return _mm256_and_si256(_mm256_srli_epi16(v, (int)shift), _mm256_set1_epi8(15));
 }
 
-/* Before the first position of a tile, of which these are eight rows. */
+/* State before the first position of eight rows of a tile. */
 ALWAYS_INLINE struct avx2_before avx2_begin_tile(const uint8_t *rows, size_t bits)
 {
 	const __m256i last = avx2_load32(rows + SLABS * tq_slab_bytes(bits) - PLANE_BYTES);
@@ -44,8 +43,8 @@ ALWAYS_INLINE struct avx2_before avx2_begin_tile(const uint8_t *rows, size_t bit
 	return b;
 }
 
-/* The nibble of position i of each unit of eight rows, whose first plane begins there; `before` is
- * that of the position before. */
+/* The nibble of position i of each unit of eight rows, whose first plane begins at `planes`;
+ * `before` is the previous position's. */
 ALWAYS_INLINE __m256i avx2_nibbles_at(const uint8_t *planes, size_t i, __m256i before, size_t bits)
 {
 	const uint8_t *plane = planes + ((i + 1) * bits - 1) / 8 * PLANE_BYTES;
@@ -62,8 +61,8 @@ ALWAYS_INLINE __m256i avx2_nibbles_at(const uint8_t *planes, size_t i, __m256i b
 			       _mm256_and_si256(older, _mm256_set1_epi8((int8_t)(15 - newer))));
 }
 
-/* A table, loaded where it is needed if it is one of a turn: there are too few registers for all,
- * and gcc would load it for each half. */
+/* Tables of a turn are loaded where they are needed: there are too few registers for all, and gcc
+ * would load them for each half. */
 ALWAYS_INLINE __m256i avx2_table_now(const __m256i *tables, size_t turn)
 {
 	__m256i v;
@@ -73,7 +72,7 @@ ALWAYS_INLINE __m256i avx2_table_now(const __m256i *tables, size_t turn)
 	return v;
 }
 
-/* The tables that a position's code is the sum of. */
+/* The two tables whose entries add up to a position's code. */
 struct avx2_tables {
 	__m256i a, b;
 };
@@ -96,7 +95,7 @@ ALWAYS_INLINE __m256i avx2_make_code(struct avx2_before *b, const uint8_t *plane
 	return codes;
 }
 
-/* Whether a group's products of each two words fit in 16 bits, whatever the codes. */
+/* Whether the products of each two words of a group fit in 16 bits, whatever the codes are. */
 ALWAYS_INLINE bool avx2_pairs_fit(const int8_t *q, int16_t most)
 {
 	__m256i beyond = _mm256_setzero_si256();

@@ -2,9 +2,8 @@
  *
  * One token: with |q| <= 127 as the unsigned factor of vpmaddubsw and the codebook integer
  * (magnitude <= 114), signed as q is, as the other, it never saturates. With an offset codebook it
- * would. Several tokens: the signs would be put on again for each. The codebook is made unsigned
- * instead, by adding its largest integer.
- */
+ * would. With several tokens the signs would have to be applied again for each token, so the
+ * codebook is made unsigned by adding its largest integer. */
 #if defined(__x86_64__)
 
 enum { SUM_WORDS = 1 };
@@ -26,9 +25,9 @@ ALWAYS_INLINE __m256i avx2_load_codebook(uint32_t bits)
 }
 
 /* Index i (0 … 7) of each unit of eight rows, whose first plane begins there, in the lower bits of
- * each byte; bits above it may be anything, but the upper half of the byte is zero: vpshufb looks
- * at the low four bits, and at the highest. i and bits are constants where this is inlined. A plane
- * is loaded where it is needed: to hold all of them there are too few registers. */
+ * each byte; the bits above the index are undefined, but the upper half of the byte is zero:
+ * vpshufb reads the low four bits and the highest. i and bits are constants where this is inlined.
+ * Planes are loaded where they are needed: there are too few registers to hold all of them. */
 ALWAYS_INLINE __m256i avx2_indices(const uint8_t *planes, size_t i, size_t bits)
 {
 	const size_t plane = i * bits / 8, shift = i * bits % 8, here = 8 - shift;
@@ -46,8 +45,8 @@ ALWAYS_INLINE void avx2_prepare_side(union avx2_side *side, const int8_t *q, siz
 				   _mm256_abs_epi8(avx2_load32((const uint8_t *)q + i)));
 }
 
-/* The dots of 16 rows with a group's input. All rows go along with each word
- * of the input, which so is loaded once. */
+/* The dots of 16 rows with a group's input. Each word of the input is loaded once and used for all
+ * rows. */
 ALWAYS_INLINE void avx2_dot_group(__m256i dots[AVX2_HALVES], const uint8_t *tile, const int8_t *q,
 				  const union avx2_side *side, size_t g, const struct avx2_maker *m,
 				  size_t bits)
@@ -97,7 +96,7 @@ ALWAYS_INLINE void avx2_multiply_tq(float *y, size_t ldy, const struct matrix *w
 	const struct tq_codebook *book = tq_codebook(bits);
 	const struct avx2_range range = avx2_range_of((uint8_t)book->integer[book->levels - 1]);
 	const __m256i codebook = avx2_load_codebook(bits);
-	/* Both at most 114, so that a sum is no more than an unsigned byte holds. */
+	/* Both are at most 114, so the sum fits in an unsigned byte. */
 	const struct avx2_maker m = {
 		codebook, _mm256_add_epi8(codebook, _mm256_set1_epi8((int8_t)range.offset))};
 

@@ -3,20 +3,19 @@
  *
  * A tile is one group of 16 rows. Its slabs hold 32 columns as planes (format.h); a register of
  * codes holds the whole numbers of 8 rows in 32-bit lanes, for four columns, and meets the same
- * four bytes of a token's input in all lanes at once. Codes of several tokens are unsigned, by an
- * offset; what that adds to a dot is known beforehand. How codes are made, and how those of one
- * token are multiplied as they are made, the file that includes this one defines.
+ * four bytes of a token's input in all lanes at once. With several tokens an offset makes the codes
+ * unsigned; what the offset adds to a dot is computed beforehand. The file that includes this one
+ * defines how codes are made, and how codes are multiplied by one token while they are made.
  *
  * vpmaddubsw multiplies unsigned by signed bytes and saturates the sum of two products at 16 bits:
- * of inputs of one sign that together are beyond INT16_MAX / (2 · offset), 186 for TQ3 and 143 for
- * TQ4. Such a pair is clamped in the panel, and what has been taken off (excess) is multiplied by
- * itself: of rotated inputs one pair in 200, or one in 35. TC's codes are so small that no pair is
- * beyond, so those of two words are summed in 16 bits before they are widened, which saves a sixth
- * of the instructions; of four inputs that meet there, those of several tokens that are beyond 255
- * are clamped. Codes and
- * inputs of 16 bits need neither, but 1.4 times the instructions, and how many a cycle takes is the
- * limit here: half as many as usual where another processor shares the core.
- */
+ * that happens if two inputs of one sign add up to more than INT16_MAX / (2 · offset), 186 for TQ3
+ * and 143 for TQ4. Such a pair is clamped in the panel, and the difference (excess) is multiplied
+ * separately: one pair of rotated inputs in 200, or one in 35. TC's codes are so small that no pair
+ * saturates, so products of two words are summed in 16 bits before they are widened, which saves a
+ * sixth of the instructions; with several tokens, four inputs that meet there and exceed 255 are
+ * clamped. With codes and inputs of 16 bits neither is needed, but it takes 1.4 times the
+ * instructions, and instructions per cycle are the limit here: with hyper-threading half as many as
+ * usual. */
 #ifndef MOEFS_KERNELS_AVX2_TQ_H
 #define MOEFS_KERNELS_AVX2_TQ_H
 
@@ -26,18 +25,18 @@
 enum {
 	AVX2_HALVES = TILE_ROWS / LANES, /* a plane's registers of rows */
 	AVX2_HALF_PLANE = PLANE_BYTES / AVX2_HALVES,
-	/* Multiplied together: 12 sums, 2 codes, an input; or 8 sums, 4 codes, 2 inputs. SUM_WORDS,
-	 * 1 or 2, is of how many words of codes products are summed in 16 bits, defined by whoever
-	 * includes this. */
+	/* Registers in use: 12 sums, 2 codes, an input; or 8 sums, 4 codes, 2 inputs. SUM_WORDS, 1
+	 * or 2, is defined by the file that includes this one: the number of words of codes whose
+	 * products are summed in 16 bits. */
 	BLOCK_TOKENS = SUM_WORDS == 1 ? 6 : 4,
 	PANEL_TOKENS = 48,	   /* gathered together */
 	PANEL_GROUPS = 384,	   /* groups in a panel, of all its tokens: 48 KiB */
 	AVX2_AHEAD_OF_ONE = 8192,  /* bytes */
-	AVX2_WORDS = TQ_GROUP / 4, /* of a group: what a lane holds of it */
+	AVX2_WORDS = TQ_GROUP / 4, /* of a group: the part in one lane */
 };
 
-/* In place and now: gcc would form the products of all tokens before it adds one, for which there
- * are too few registers, or copy the sum. */
+/* Assembly: gcc would form the products of all tokens before it adds one and run out of registers,
+ * or copy the sum. */
 ALWAYS_INLINE __m256i avx2_add_now(__m256i sum, __m256i v)
 {
 	__asm__ volatile("vpaddd %1, %0, %0" : "+x"(sum) : "x"(v));
@@ -49,13 +48,13 @@ ALWAYS_INLINE __m256i avx2_load32(const uint8_t *p)
 	return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* Codebook integers plus offset are unsigned; most is what the inputs of one sign that meet in a
- * sum of 16 bits may be together, lest it saturates or wraps. */
+/* Codebook integers plus offset are unsigned. most: the inputs of one sign that meet in a sum of 16
+ * bits may add up to this without saturating or wrapping. */
 struct avx2_range {
 	int32_t offset;
 	int16_t most;
 };
-enum { ALL = 2 * INT8_MAX * SUM_WORDS }; /* they are no more in any case */
+enum { ALL = 2 * INT8_MAX * SUM_WORDS }; /* an upper bound of such inputs */
 
 ALWAYS_INLINE struct avx2_range avx2_range_of(uint8_t offset)
 {
@@ -69,12 +68,12 @@ struct avx2_unpacked {
 	__m256i codes[AVX2_WORDS][AVX2_HALVES];
 };
 
-/* To be defined by whoever includes this; bits is always a constant.
- * Codebooks as both ways of multiplying want them. */
+/* Defined by the file that includes this one; bits is always a constant. Codebooks for both ways of
+ * multiplying. */
 struct avx2_maker;
-/* What of one token's inputs is known beforehand, for as many groups as are multiplied in one go:
- * by TQ |q|, by TC where the sums of a group begin, and whether products of two words are summed in
- * 16 bits. */
+/* Facts about one token's inputs that are computed beforehand, for all groups of one pass: for TQ
+ * |q|; for TC the initial sums of a group, and whether products of two words are summed in 16 bits.
+ */
 union avx2_side {
 	_Alignas(32) int8_t magnitude[PANEL_GROUPS * TQ_GROUP];
 	struct {
@@ -83,7 +82,7 @@ union avx2_side {
 	};
 };
 ALWAYS_INLINE void avx2_prepare_side(union avx2_side *side, const int8_t *q, size_t groups);
-/* The dots of 16 rows with the input of group g of these. */
+/* The dots of 16 rows with the input of group g. */
 ALWAYS_INLINE void avx2_dot_group(__m256i dots[AVX2_HALVES], const uint8_t *tile, const int8_t *q,
 				  const union avx2_side *side, size_t g, const struct avx2_maker *m,
 				  size_t bits);
@@ -114,7 +113,7 @@ ALWAYS_INLINE int32_t avx2_sum_of_group(const int8_t q[TQ_GROUP])
 	return avx2_sum_lanes(sum);
 }
 
-/* Four bits to a byte: `here` of low's from `shift` on, above them the lowest of high's. */
+/* Four bits per byte: `here` bits of low from `shift` on, above them the lowest bits of high. */
 ALWAYS_INLINE __m256i avx2_across(__m256i low, size_t shift, __m256i high, size_t here)
 {
 	const int8_t low_mask = (int8_t)((1 << here) - 1);
@@ -125,7 +124,7 @@ ALWAYS_INLINE __m256i avx2_across(__m256i low, size_t shift, __m256i high, size_
 				 _mm256_set1_epi8((int8_t)(15 - low_mask))));
 }
 
-/* Of four columns, and SUM_WORDS times as many: sums of 16 bits. */
+/* Sums of 16 bits over 4 · SUM_WORDS columns. */
 ALWAYS_INLINE __m256i avx2_sum_products(const __m256i codes[SUM_WORDS], const __m256i x[SUM_WORDS])
 {
 	const __m256i sum = _mm256_maddubs_epi16(codes[0], x[0]);
@@ -135,7 +134,7 @@ ALWAYS_INLINE __m256i avx2_sum_products(const __m256i codes[SUM_WORDS], const __
 									   x[SUM_WORDS - 1]));
 }
 
-/* Ones where inputs meet in a sum of 16 bits that are beyond most. */
+/* Ones where the inputs of a sum of 16 bits exceed most. */
 ALWAYS_INLINE __m256i avx2_beyond_range(__m256i v, int16_t most)
 {
 	const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
@@ -223,8 +222,8 @@ ALWAYS_INLINE void avx2_multiply_one(const struct tq_product *p, size_t token, s
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
 			const struct avx2_rows norms =
 				avx2_load_norms(tile + tq_slabs_bytes(bits), p->norms);
-			/* The next matrix's first lines included: so much is done with each line
-			 * that the processor's own look ahead sees too few of them. */
+			/* Includes the next matrix's first lines: so much work is done per cache
+			 * line that the processor's prefetcher sees too few of them. */
 			avx2_prefetch(tile + AVX2_AHEAD_OF_ONE, tq_slabs_bytes(bits));
 			__m256i dots[AVX2_HALVES];
 			avx2_dot_group(dots, tile, q + g * TQ_GROUP, side, g, m, bits);
@@ -262,14 +261,14 @@ struct avx2_panel {
 	_Alignas(32) int8_t q[PANEL_GROUPS][TQ_GROUP]; /* without the excess */
 	float a[PANEL_GROUPS];			       /* scale · gain */
 	int32_t start[PANEL_GROUPS];		       /* -offset · Σ q, of all of q */
-	/* As many as there can be, in order of group; in practice few. */
+	/* Room for the largest possible number, in order of group; in practice there are few. */
 	struct avx2_excess excess[PANEL_GROUPS * AVX2_WORDS];
-	size_t excess_end[PANEL_GROUPS]; /* of each group, whatever its token */
+	size_t excess_end[PANEL_GROUPS]; /* of each group, over all tokens */
 	size_t tokens, groups;
 	struct avx2_range range;
 };
 
-/* v, clamped where it is beyond most. */
+/* v, clamped to most. */
 ALWAYS_INLINE __m256i avx2_clamp_to_range(__m256i v, int16_t most)
 {
 	const __m256i share = _mm256_set1_epi8((int8_t)(most / (2 * SUM_WORDS)));
@@ -279,8 +278,8 @@ ALWAYS_INLINE __m256i avx2_clamp_to_range(__m256i v, int16_t most)
 				  avx2_beyond_range(v, most));
 }
 
-/* Entry i of the panel, one group of one of its tokens, without what is beyond its range. Returns
- * where the excess now ends. */
+/* Makes entry i of the panel, one group of one token, clamped. Returns the new end of the excess.
+ */
 ALWAYS_INLINE size_t avx2_clamp_group(struct avx2_panel *to, size_t i, size_t token,
 				      const int8_t *q, size_t end)
 {
@@ -382,7 +381,7 @@ avx2_multiply_block(const struct avx2_token_block *b, const struct avx2_unpacked
 #undef CASE
 }
 
-/* The sums of group g before its panel entries are met: the offset's part, and the excess. */
+/* The initial sums of group g: the offset's part and the excess. */
 ALWAYS_INLINE void avx2_start_sums(__m256i sums[][AVX2_HALVES], const struct avx2_panel *in,
 				   size_t g, const struct avx2_unpacked *w)
 {
@@ -397,7 +396,7 @@ ALWAYS_INLINE void avx2_start_sums(__m256i sums[][AVX2_HALVES], const struct avx
 	}
 }
 
-/* 16 rows by all tokens of the panel, in blocks of as equal a size as can be. */
+/* 16 rows by all tokens of the panel, in blocks of about equal size. */
 ALWAYS_INLINE void avx2_multiply_tiles(float y[][TILE_ROWS], const struct avx2_panel *in,
 				       const uint8_t *tile, const struct tq_product *p,
 				       const struct avx2_maker *m, size_t bits)

@@ -2,10 +2,9 @@
  * vector_lanes.h and delta_lanes.h; products, rotation, attention and the encoder of TC have files
  * of their own, avx512_*.c.
  *
- * Two tables, which differ in the products of TQ, TC and blocks: avx512_*.c do with F, BW, VL and
- * DQ, avx512vnni_*.c need VNNI and VBMI. Inputs become 8 bits by AVX2's functions: most of their
- * time is divisions, which wider registers do not speed up.
- */
+ * The two tables differ in the products of TQ, TC and blocks: avx512_*.c use F, BW, VL and DQ;
+ * avx512vnni_*.c also need VNNI and VBMI. Inputs become 8 bits by AVX2's functions: most of their
+ * time is divisions, which wider registers do not speed up. */
 #if defined(__x86_64__)
 
 #include "kernels/avx512_lanes.h"
@@ -16,8 +15,8 @@ enum { DELTA_TILE_REGISTERS = 2 };
 
 /* ---- blocks into memory ---- */
 
-/* Each quarter of a register has the rows four farther, since instructions that interleave words do
- * so within quarters. */
+/* Each quarter of a register holds the rows four farther: instructions that interleave words work
+ * within quarters. */
 typedef uint32_t arrange_words __attribute__((vector_size(64)));
 
 ALWAYS_INLINE __m128i avx512_load_16(const uint8_t *at)

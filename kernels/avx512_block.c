@@ -1,9 +1,8 @@
 /* Products of matrices of blocks for AVX-512 without VNNI.
  *
- * vpmaddubsw sums two products in 16 bits. Of small codes several such sums fit there, so that they
- * are widened once for all. Signed codes are multiplied by their magnitudes, by inputs that have
- * taken their signs: two products are then at most 2 · 128 · 127, which fits.
- */
+ * vpmaddubsw sums two products in 16 bits. With small codes several such sums fit in 16 bits, so
+ * they are widened once. Signed codes are multiplied by their magnitudes, by inputs that have taken
+ * their signs: two products are then at most 2 · 128 · 127, which fits. */
 #if defined(__x86_64__)
 
 #include "kernels/avx512_lanes.h"

@@ -33,7 +33,7 @@ enum { LANES = 16, DOT_REGISTERS = 16 / LANES };
 #define lanes_div(a, b) _mm512_div_ps(a, b)
 #define lanes_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define lanes_fms(a, b, c) _mm512_fmsub_ps(a, b, c)
-/* The second operand is the result where a comparison with NaN is false. */
+/* If an operand is NaN, the result is the second operand. */
 #define lanes_at_most(v, limit) _mm512_min_ps(limit, v)
 #define lanes_at_least(v, limit) _mm512_max_ps(limit, v)
 
@@ -48,7 +48,7 @@ ALWAYS_INLINE lanes_mask lanes_first(size_t n)
 #define lanes_keep(v, mask) _mm512_maskz_mov_ps(mask, v)
 #define lanes_add_some(sum, v, mask) _mm512_mask_add_ps(sum, mask, sum, v)
 #define lanes_fma_some(a, b, c, mask) _mm512_mask3_fmadd_ps(a, b, c, mask)
-/* Of a NaN and max: max. */
+/* If v is NaN: max. */
 #define lanes_raise(max, v, mask) _mm512_mask_max_ps(max, mask, v, max)
 
 ALWAYS_INLINE lanes lanes_load(const float *p, size_t left)
@@ -195,7 +195,7 @@ ALWAYS_INLINE void avx512_shorts_store_units(int16_t *p, size_t stride, shorts v
 #define shorts_store_units avx512_shorts_store_units
 #define shorts_low(a, b) _mm512_mullo_epi16(a, b)
 #define shorts_fraction(a, b) _mm512_mulhrs_epi16(a, b)
-/* In place and now: gcc would form many sums before it compares one. */
+/* Assembly: gcc would form many sums before it compares one. */
 #define shorts_min_sum(best, v, w)                                         \
 	do {                                                               \
 		shorts sum;                                                \
@@ -212,7 +212,7 @@ typedef __mmask32 shorts_mask;
 
 typedef __m512i bytes16;
 #define make_bytes(p) _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)(p)))
-/* The upper byte of a lane names none. */
+/* The upper byte of a lane selects nothing. */
 #define shorts_look_up(table, i) \
 	_mm512_shuffle_epi8(table, shorts_or(i, shorts_all((int16_t)0x8000)))
 
@@ -252,8 +252,8 @@ BLOCK_FORMATS(PROTOTYPE)
 BLOCK_FORMATS(PROTOTYPE)
 #undef PROTOTYPE
 
-/* Taken from the AVX2 table: most of their time is divisions, which wider registers do not speed
- * up; and what few ask for. */
+/* Taken from the AVX2 table: functions that mostly divide, which wider registers do not speed up,
+ * and rarely used ones. */
 void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k);
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
@@ -269,5 +269,9 @@ void avx512_kv_put(void *block, enum kv_type type, size_t key_offset, size_t val
 void avx512_attend(float *out, const float *q, const struct attention *a);
 void avx512_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n);
+void avx512_attend_spans(float *parts, const float *q, size_t stride, const struct attention *a,
+			 uint32_t n, uint32_t span0, uint32_t span1);
+void avx512_attend_join(float *out, size_t stride, float *joined, const float *parts,
+			const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
 
 #endif

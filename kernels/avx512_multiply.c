@@ -4,8 +4,8 @@
 
 #include "kernels/avx512_lanes.h"
 
-/* 24 sums, 4 weights and an input stay in registers. Few tokens wait for memory, which gives most
- * when little is read side by side. 6144 bytes are 96 lines. */
+/* 24 sums, 4 weights and an input stay in registers. Few tokens are limited by memory, which is
+ * fastest if few rows are read side by side. 6144 bytes are 96 cache lines. */
 enum { MULTIPLY_ROWS = 4, MULTIPLY_TOKENS = 6, MULTIPLY_AHEAD = 6144 };
 #define multiply_rows(tokens) ((tokens) <= 4 ? 2 : MULTIPLY_ROWS)
 #define MULTIPLY_CASES(CASE) CASES_TO_6(CASE)

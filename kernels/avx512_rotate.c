@@ -71,7 +71,7 @@ ALWAYS_INLINE float rotate_dot(const __m512 a[ROTATE_REGISTERS], const __m512 b[
 
 /* ---- quantisation ---- */
 
-/* What rows of one codebook are quantised with. */
+/* Constants for quantising with one codebook. */
 struct rotate_search {
 	float boundary[TQ_SEARCHES][LANES], level[16];
 };
@@ -82,7 +82,7 @@ static void rotate_search_begin(struct rotate_search *search, const struct tq_co
 	memcpy(search->level, book->level, sizeof search->level);
 }
 
-/* How many boundaries lie strictly below, a bit of it at a time. bits is a constant where this is
+/* The number of boundaries strictly below, found bit by bit. bits is a constant where this is
  * inlined, and the tables stay in registers. */
 ALWAYS_INLINE __m512i rotate_nearest(const struct rotate_search *search, __m512 y, uint32_t bits)
 {
@@ -116,8 +116,8 @@ ALWAYS_INLINE __m512i rotate_join_four(const __m512i v[4])
 	return rotate_or(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
 }
 
-/* Units one after the other as dwords, whose lower bytes they are; in place of a store of each
- * index and a loop over them. */
+/* Each unit becomes the lower bytes of a dword: this replaces storing each index and looping over
+ * them. */
 ALWAYS_INLINE __m512i rotate_join_units(const __m512i index[ROTATE_REGISTERS], uint32_t bits)
 {
 	const __m512i place = _mm512_mullo_epi32(
@@ -158,7 +158,7 @@ ALWAYS_INLINE void rotate_store_units(uint8_t *packed, __m512i units, uint32_t b
 #include "kernels/rotate_lanes.h"
 #include "kernels/trellis_lanes.h"
 
-/* Checkpoints that others have made have their own norms, which few ask for. */
+/* Rarely used: norms as checkpoints made by other tools store them. */
 bool avx512_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			    uint32_t bits, enum tq_gain gain)
 {

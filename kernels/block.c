@@ -1,9 +1,8 @@
-/* Blocks of weights as they lie in files: what their bytes mean, one block of 32 columns at a time.
+/* The meaning of the bytes of blocks of weights in files, one block of 32 columns at a time.
  *
  * K-quants put 256 columns together, whose scales are small whole numbers of one or two floats.
- * Codes of fewer than 8 bits lie in planes, columns far apart in one byte, so that a shift and a
- * mask get many adjacent ones at once.
- */
+ * Codes of fewer than 8 bits lie in planes: a byte holds columns that are far apart, so a shift and
+ * a mask extract many adjacent ones at once. */
 #include "kernels/block.h"
 
 #include <math.h>
@@ -93,8 +92,8 @@ int block_k_offset(const uint8_t p[12], size_t b)
 	return b < 4 ? p[b + 4] & 63 : p[b + 4] >> 4 | p[b] >> 6 << 4;
 }
 
-/* Six bits for each half of eight blocks, 32 too many: four in the halves of the first eight bytes,
- * two in the last four. */
+/* Six bits for each half of eight blocks, stored plus 32: four bits in the halves of the first
+ * eight bytes, two in the last four bytes. */
 int block_q3_k_scale(const uint8_t p[12], size_t h)
 {
 	const int low = p[h % 8] >> h / 8 * 4 & 15, high = p[8 + h % 4] >> h / 4 * 2 & 3;
@@ -345,25 +344,35 @@ static void block_read_affine(struct block *to, const struct shape *s, const str
 
 /* ---- which is which ---- */
 
+/* Readers of blocks of a GGUF file. one: the file's block has 32 columns. eight: it has 256, and b
+ * is the index of the 32 columns to read. halves: the number of F16 scales and offsets of a block,
+ * and their bytes. */
 static const struct {
 	void (*one)(struct block *to, const uint8_t *block);
 	void (*eight)(struct block *to, const uint8_t *blocks, size_t b);
+	uint8_t halves, half_at[BLOCK_MOST_HALVES];
 } readers[FORMAT_COUNT] = {
-	[FORMAT_Q8_0] = {.one = block_read_q8_0},
-	[FORMAT_Q4_0] = {.one = block_read_q4_0},
-	[FORMAT_Q4_1] = {.one = block_read_q4_1},
-	[FORMAT_Q5_0] = {.one = block_read_q5_0},
-	[FORMAT_Q5_1] = {.one = block_read_q5_1},
-	[FORMAT_IQ4_NL] = {.one = block_read_iq4_nl},
-	[FORMAT_MXFP4_GGUF] = {.one = block_read_mxfp4_gguf},
-	[FORMAT_Q2_K] = {.eight = block_read_q2_k},
-	[FORMAT_Q3_K] = {.eight = block_read_q3_k},
-	[FORMAT_Q4_K] = {.eight = block_read_q4_k},
-	[FORMAT_Q5_K] = {.eight = block_read_q5_k},
-	[FORMAT_Q6_K] = {.eight = block_read_q6_k},
-	[FORMAT_IQ4_XS] = {.eight = block_read_iq4_xs},
-	[FORMAT_IQ3_S] = {.eight = block_read_iq3_s},
+	[FORMAT_Q8_0] = {.one = block_read_q8_0, .halves = 1, .half_at = {0}},
+	[FORMAT_Q4_0] = {.one = block_read_q4_0, .halves = 1, .half_at = {0}},
+	[FORMAT_Q4_1] = {.one = block_read_q4_1, .halves = 2, .half_at = {0, 2}},
+	[FORMAT_Q5_0] = {.one = block_read_q5_0, .halves = 1, .half_at = {0}},
+	[FORMAT_Q5_1] = {.one = block_read_q5_1, .halves = 2, .half_at = {0, 2}},
+	[FORMAT_IQ4_NL] = {.one = block_read_iq4_nl, .halves = 1, .half_at = {0}},
+	[FORMAT_MXFP4_GGUF] = {.one = block_read_mxfp4_gguf}, /* its scale is a power of two */
+	[FORMAT_Q2_K] = {.eight = block_read_q2_k, .halves = 2, .half_at = {80, 82}},
+	[FORMAT_Q3_K] = {.eight = block_read_q3_k, .halves = 1, .half_at = {108}},
+	[FORMAT_Q4_K] = {.eight = block_read_q4_k, .halves = 2, .half_at = {0, 2}},
+	[FORMAT_Q5_K] = {.eight = block_read_q5_k, .halves = 2, .half_at = {0, 2}},
+	[FORMAT_Q6_K] = {.eight = block_read_q6_k, .halves = 1, .half_at = {208}},
+	[FORMAT_IQ4_XS] = {.eight = block_read_iq4_xs, .halves = 1, .half_at = {0}},
+	[FORMAT_IQ3_S] = {.eight = block_read_iq3_s, .halves = 1, .half_at = {0}},
 };
+
+size_t block_halves(enum format f, const uint8_t **at)
+{
+	*at = readers[f].half_at;
+	return readers[f].halves;
+}
 
 void block_read(struct block *to, const struct shape *s, const struct pieces *row, size_t b)
 {
@@ -380,7 +389,7 @@ void block_read(struct block *to, const struct shape *s, const struct pieces *ro
 		block_read_affine(to, s, row, b);
 }
 
-/* ---- made here ---- */
+/* ---- made by moefs ---- */
 
 bool block_quantise_q8_0(uint8_t *packed, const float *row, uint32_t cols)
 {

@@ -1,11 +1,9 @@
-/* Weights in blocks: groups of columns of one row that share a scale, and perhaps an offset, with
- * whole numbers for codes. Whatever the format, it comes to 32 columns with a scale and an offset
- * for each 16 of them:
+/* Weights in blocks: groups of columns of one row that share a scale, and perhaps an offset; codes
+ * are integers. Every format reduces to 32 columns with a scale and an offset for each 16 of them:
  *
  *     weight = fmaf(code, scale, offset)
  *
- * README.md says what each format's bytes are.
- */
+ * README.md describes each format's bytes. */
 #ifndef MOEFS_KERNELS_BLOCK_H
 #define MOEFS_KERNELS_BLOCK_H
 
@@ -18,11 +16,16 @@ struct block {
 	float scale[HALVES], offset[HALVES];
 };
 
-/* Columns 32 · b … 32 · b + 31 of the row whose canonical bytes begin there. */
+/* Columns 32 · b … 32 · b + 31 of the row whose canonical bytes begin at `row`. */
 void block_read(struct block *to, const struct shape *s, const struct pieces *row, size_t b);
 
-/* A row in Q8_0, of whole blocks: to the nearest of 127 steps of each block's largest. False: that
- * is too large for a scale in F16. */
+/* The F16 scales and offsets that lie in a block of the file: how many (0: MXFP4 and affine have
+ * none), and at which bytes of the block. */
+enum { BLOCK_MOST_HALVES = 2 };
+size_t block_halves(enum format f, const uint8_t **at);
+
+/* A row in Q8_0, of whole blocks: rounded to 1/127 of each block's largest magnitude. False: that
+ * magnitude is too large for an F16 scale. */
 bool block_quantise_q8_0(uint8_t *packed, const float *row, uint32_t cols);
 
 /* Levels that a code of 4 bits stands for. */
@@ -30,11 +33,10 @@ extern const int8_t block_iq4_values[16];
 extern const int8_t block_fp4_values[16]; /* twice as large as MXFP4's */
 extern const int8_t block_iq3_values[16];
 extern const uint16_t block_iq3_s_grid[512];
-/* What goes with block_fp4_values: half the power of two that a byte stands for. */
+/* The scale for block_fp4_values: half the power of two that a byte stands for. */
 float block_e8m0_half(uint8_t e);
 
-/* Of blocks of 256 columns, the whole numbers that scales are multiples of: Q4_K and Q5_K (and what
- * offsets are), Q3_K, IQ4_XS, IQ3_S. */
+/* Integer scales in blocks of 256 columns: of Q4_K and Q5_K (also offsets), Q3_K, IQ4_XS, IQ3_S. */
 int block_k_scale(const uint8_t p[12], size_t b);
 int block_k_offset(const uint8_t p[12], size_t b);
 int block_q3_k_scale(const uint8_t p[12], size_t half);

@@ -19,12 +19,11 @@
  *                                     that are never -128 and meet one token
  *     BLOCK_WIDE_OFFSET               added to signed codes where block_dot wants unsigned bytes
  *
- * A block's codes are made, 8 registers for each LANES rows, and stay in registers while they meet
- * the tokens. One token's 32 bytes are broadcast four by four, so nothing is ever summed across
- * lanes. Tokens are gathered first, a panel that stays in the second-level cache for all rows of
- * the call, with what their inputs alone decide: where sums begin, and what offsets are multiplied
- * by.
- */
+ * A block's codes are made once, 8 registers for each LANES rows, and stay in registers while they
+ * are multiplied by the tokens. One token's 32 bytes are broadcast four by four, so nothing is
+ * ever summed across lanes. Tokens are gathered first into a panel that stays in the second-level
+ * cache for all rows of the call. The panel also holds what depends only on the inputs: the
+ * initial sums, and the factors of offsets. */
 #ifndef MOEFS_KERNELS_BLOCK_LANES_H
 #define MOEFS_KERNELS_BLOCK_LANES_H
 
@@ -38,12 +37,12 @@ enum {
 					       : TILE_ROWS, /* taken together */
 	BLOCK_PANEL_TOKENS = 48,			    /* gathered together */
 	BLOCK_PANEL_ENTRIES = 2048, /* blocks of a panel, of all its tokens */
-	/* Bytes to look ahead of one token, and of many, which stay longer with each block. */
+	/* Bytes to prefetch ahead for one token, and for many, which spend longer on each block. */
 	BLOCK_AHEAD_OF_ONE = 8192,
 	BLOCK_AHEAD_OF_MANY = 4096,
 };
 
-/* A call's operands, and what follows from them. */
+/* A call's operands, and values derived from them. */
 struct block_product {
 	const struct block_layout *l;
 	const struct input *x;
@@ -58,8 +57,8 @@ struct block_product {
 
 /* ---- codes ---- */
 
-/* Bits from place `from` on, in every byte, to place `to`. All but v are constants where this is
- * inlined. */
+/* Moves bits from position `from` on to position `to`, in every byte. All arguments but v are
+ * constants where this is inlined. */
 ALWAYS_INLINE lanes_words block_move_bits(lanes_words v, size_t from, size_t to, uint32_t mask)
 {
 	const lanes_words moved = from > to   ? words_right(v, from - to)
@@ -68,7 +67,7 @@ ALWAYS_INLINE lanes_words block_move_bits(lanes_words v, size_t from, size_t to,
 	return words_and(moved, words_all((mask << to) * UINT32_C(0x01010101)));
 }
 
-/* What the rows from `planes` on are multiplied by, of four columns each. */
+/* The factors of the rows from `planes` on, for four columns each. */
 ALWAYS_INLINE void block_make_codes(lanes_words code[WORDS], const uint8_t *planes,
 				    const struct block_layout *l, lanes_words table)
 {
@@ -108,7 +107,7 @@ ALWAYS_INLINE void block_make_codes(lanes_words code[WORDS], const uint8_t *plan
 	}
 }
 
-/* Values as they are multiplied. */
+/* Values in the form that is multiplied. */
 ALWAYS_INLINE lanes_words block_load_table(const struct block_layout *l)
 {
 	int8_t table[16] = {0};
@@ -121,7 +120,8 @@ ALWAYS_INLINE lanes_words block_load_table(const struct block_layout *l)
 /* ---- scales ---- */
 
 struct block_scale_lanes {
-	lanes scale[HALVES], offset[HALVES]; /* the second ones only of formats by 16 */
+	lanes scale[HALVES], offset[HALVES]; /* the second ones only for formats with a scale per
+					      * 16 columns */
 };
 
 ALWAYS_INLINE lanes block_load_norms(const uint8_t *p, size_t row, enum norm_type norms)
@@ -133,8 +133,8 @@ ALWAYS_INLINE lanes block_load_norms(const uint8_t *p, size_t row, enum norm_typ
 				 : lanes_of_bits(words_left(words_halves(p), 16));
 }
 
-/* block_e8m0_half. A power is half of itself but for the smallest, which has no bits in its byte,
- * and the byte that is no number: an infinity times zero makes it one. */
+/* block_e8m0_half. The result is half the power; exceptions are the smallest power, whose byte is
+ * 0, and the byte that means NaN: infinity times zero makes a NaN. */
 ALWAYS_INLINE lanes block_half_powers(lanes_words e)
 {
 	const lanes_words least =
@@ -205,7 +205,7 @@ struct block_panel {
 	_Alignas(64) int8_t copy[BLOCK_PANEL_ENTRIES][BLOCK];
 };
 
-/* By how much what is multiplied is larger than what is meant. */
+/* The offset of the multiplied numbers over the meant ones. */
 ALWAYS_INLINE int block_zero(const struct block_layout *l)
 {
 	return l->zero + (l->wide ? BLOCK_WIDE_OFFSET : 0);
@@ -257,7 +257,7 @@ ALWAYS_INLINE void block_make_part(lanes_words code[WORDS], struct block_scale_l
 	block_make_codes(code, tile + b * layout_block_bytes(p->l) + part * LANES * 4, p->l, table);
 }
 
-/* layout_most, of codes that meet one token: values are looked up and never -128. */
+/* layout_most for one token: values are looked up and never -128. */
 ALWAYS_INLINE int block_most_alone(const struct block_layout *l)
 {
 	return l->wide && l->values ? INT8_MAX : layout_most(l);
@@ -308,8 +308,8 @@ ALWAYS_INLINE void block_store_rows(float *to, size_t n, const lanes y[BLOCK_PAR
 		memcpy(to, some, n * sizeof *to);
 }
 
-/* A block's bytes of what comes soon, for one token. So much is done with each line, and scales lie
- * so far from codes, that the processor's own look ahead sees too few of them. */
+/* Prefetches a block's worth of the next bytes, for one token. So much work is done per cache
+ * line, and scales lie so far from codes, that the processor's prefetcher sees too few of them. */
 ALWAYS_INLINE void block_prefetch(const struct block_product *p, const uint8_t *tile, size_t b)
 {
 	const size_t bytes = p->tile_bytes / p->tile_blocks;
@@ -317,8 +317,9 @@ ALWAYS_INLINE void block_prefetch(const struct block_product *p, const uint8_t *
 	prefetch_lines((uintptr_t)tile + b * bytes + BLOCK_AHEAD_OF_ONE, bytes);
 }
 
-/* The same of `bands` times 16 rows that a panel's tokens meet together: block b of the panel,
- * whose first tile is `tile`. After the last block comes the first of the next bands. */
+/* The same for `bands` times 16 rows that are multiplied by a panel's tokens: block b of the
+ * panel, whose first tile is `tile`. After the last block comes the first block of the next bands.
+ */
 ALWAYS_INLINE void block_prefetch_bands(const struct block_product *p, const uint8_t *tile,
 					size_t b, size_t blocks, size_t bands)
 {
@@ -356,8 +357,8 @@ struct block_results {
 	size_t stride;
 };
 
-/* What is in `from`, and the products of block b of the tiles of `bands` times 16 rows with the
- * tokens of a panel, whose entries for it begin at `entry`. */
+/* Adds to `from` the products of block b of the tiles of `bands` times 16 rows with the tokens of
+ * a panel, whose entries for b begin at `entry`. */
 ALWAYS_INLINE void block_multiply_many(struct block_results to, struct block_results from,
 				       const struct block_product *p, const uint8_t *tile, size_t b,
 				       const struct block_panel *in, size_t entry,
@@ -393,10 +394,10 @@ ALWAYS_INLINE void block_copy_results(struct block_results to, struct block_resu
 		memcpy(to.at + t * to.stride, from.at + t * from.stride, n * sizeof *to.at);
 }
 
-/* `bands` times 16 rows, n of which there are, by a panel's tokens, to out; added to what is there
- * if there is `more` than this panel. Between the first block and the last, sums lie side by side:
- * a token's results are so far from the next one's that their lines drive each other out of the
- * cache, and storing them all after the last block took as long as two blocks. */
+/* `bands` times 16 rows, of which n exist, by a panel's tokens, to out; added to out if there is
+ * `more` than this panel. Between the first block and the last, sums lie side by side: the results
+ * of tokens are so far apart that their lines evict each other from the cache, and storing them
+ * all after the last block took as long as two blocks. */
 ALWAYS_INLINE void block_multiply_bands(struct block_results out, size_t n,
 					const struct block_product *p, const uint8_t *tile,
 					const struct block_panel *in, bool more, lanes_words table,
@@ -417,7 +418,7 @@ ALWAYS_INLINE void block_multiply_bands(struct block_results out, size_t n,
 			if (first || last)
 				block_multiply_many(last ? whole : near, first ? begin : near, p,
 						    at, b, in, entry, table, bands);
-			else /* the same, but faster for what is known of `near` */
+			else /* the same, but faster: `near` is a constant */
 				block_multiply_many(near, near, p, at, b, in, entry, table, bands);
 		}
 	}
@@ -489,8 +490,8 @@ ALWAYS_INLINE void block_multiply(float *y, size_t ldy, const struct matrix *w, 
 	}
 }
 
-/* Sanitizers take minutes for a body of each format: there they have one between them, in which
- * nothing is a constant. */
+/* Sanitizers take minutes to compile a body per format: in their builds all formats share one body
+ * without constants. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ONE_BODY 1
 #elif defined(__has_feature)

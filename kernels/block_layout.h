@@ -1,16 +1,20 @@
-/* Matrices of blocks as they lie in memory, for all of kernels/ and nobody else.
+/* The block formats, and how a matrix of blocks lies in memory. Only kernels/ and its tests use
+ * this header.
  *
- * 16 rows lie together; of these, tile after tile: the columns that share the file's scales. A tile
- * is its blocks of 32 columns and then the scales of all of them.
+ * A tile is 16 rows by the columns of one block of the file (32 or 256), or of one affine group.
+ * The tiles of 16 rows lie one after the other. A tile is its blocks of BLOCK = 32 columns, then
+ * the scales of all these blocks.
  *
- * A block is `bits` planes of 64 bytes. A plane is a word of 32 bits for each row, and byte j of a
- * word has bits of columns 4 · k + j, for several k: so a shift and a mask of a register, whose
- * lanes are rows, leaves one code in each byte, of four adjacent columns. The bits of a code lie
- *     8 bits              plane k, all of them
- *     4 bits, lowest      planes k mod 4, from bit 4 · (k / 4) on
- *     2 bits, next        planes k / 4, from bit 2 · (k mod 4) on
- *     1 bit, highest      a plane, bit k
- * for k = 0 … 7. What a format does not have is left out: 3 bits are 2 and 1, 6 are 4 and 2.
+ * A block is `bits` planes of 64 bytes. A plane is one word of 32 bits for each row. Byte j of a
+ * word has bits of columns 4 · k + j, for several k. The lanes of a register are rows; so one shift
+ * and one mask leave one code in each byte, those of four adjacent columns. The bits of the code of
+ * column 4 · k + j, k = 0 … 7, lie
+ *     all 8 bits          in plane k
+ *     the lowest 4        in plane k mod 4, from bit 4 · (k / 4) on
+ *     the next 2          in plane k / 4, from bit 2 · (k mod 4) on
+ *     the highest 1       in one plane, at bit k
+ * Planes of 4 bits come first, then those of 2, then that of 1. A format has only the planes that
+ * it needs: 3 bits are 2 + 1, 5 are 4 + 1, 6 are 4 + 2.
  *
  * The scales are floats of the 16 rows, then bytes of the 16 rows, as enum block_scales says.
  */
@@ -19,8 +23,8 @@
 
 #include "kernels/block.h"
 
-/* The formats of matrices of blocks, each of which has products of its own in every table:
- * DO(name in functions, format). */
+/* All block formats: DO(name in functions, format). Every table of kernels gets a product for each
+ * row here. */
 #define BLOCK_FORMATS(DO)                 \
 	DO(q8_0, FORMAT_Q8_0)             \
 	DO(q4_0, FORMAT_Q4_0)             \
@@ -44,6 +48,11 @@
 	DO(affine6, FORMAT_AFFINE6)       \
 	DO(affine8, FORMAT_AFFINE8)
 
+#define BLOCK_FORMATS_COUNT(name, format) +1
+_Static_assert(0 BLOCK_FORMATS(BLOCK_FORMATS_COUNT) == FORMAT_COUNT - FORMAT_Q8_0,
+	       "every block format of enum format has a row of BLOCK_FORMATS");
+#undef BLOCK_FORMATS_COUNT
+
 enum block_scales {
 	SCALES_FLOAT,  /* [16] scales; [16] offsets, if there are any */
 	SCALES_POWER,  /* [16] bytes of block_e8m0_half */
@@ -63,12 +72,11 @@ struct block_layout {
 	enum block_scales scales;
 	bool by_16;   /* a scale is of 16 columns, not of 32 */
 	bool offsets; /* else they are zero */
-	/* The numbers that kernels multiply are `zero` larger than those that are meant: codes as
-	 * they lie here, or values plus zero. Those that are wide are signed bytes, others 0 … 63.
-	 */
+	/* Kernels multiply numbers that are `zero` larger than the meant ones: the stored codes,
+	 * or values plus zero. Wide ones are signed bytes, others 0 … 63. */
 	bool wide;
 	int16_t zero;
-	const int8_t *values; /* what codes of 4 bits mean, or NULL: themselves, less zero */
+	const int8_t *values; /* values of codes of 4 bits; NULL: the codes less zero */
 };
 
 static const struct block_layout block_layouts[FORMAT_COUNT] = {
@@ -113,7 +121,7 @@ static inline size_t layout_norm_bytes(const struct block_layout *l, const struc
 {
 	return layout_norms(l, s) == NORM_F32 ? 4 : 2;
 }
-/* Bytes of a tile's scales for each row, besides. */
+/* Further bytes of a tile's scales for each row. */
 static inline size_t layout_scale_bytes(const struct block_layout *l)
 {
 	static const uint8_t of_k = 12;
@@ -123,7 +131,7 @@ static inline size_t layout_scale_bytes(const struct block_layout *l)
 					   : (size_t)l->blocks * (l->by_16 ? HALVES : 1);
 }
 
-/* The largest magnitude of what kernels multiply. */
+/* The largest magnitude that kernels multiply. */
 static inline int layout_most(const struct block_layout *l)
 {
 	return l->wide ? 128 : l->values ? 2 * l->zero : (1 << l->bits) - 1;
@@ -156,7 +164,7 @@ struct arrange_rows {
 	size_t scales;			  /* where the scales begin in a tile in memory */
 };
 
-/* The functions of one table (kernels.h) that bring tiles of 16 rows into memory. */
+/* The functions of one table (kernels.h) that arrange tiles of 16 rows. */
 struct arrange_blocks {
 	/* The codes, and the scales that lie among them in the file. */
 	void (*tiles[FORMAT_COUNT])(uint8_t *to, const struct arrange_rows *rows);

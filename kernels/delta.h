@@ -1,27 +1,26 @@
-/* Gated delta rule (Gated Delta Networks, Yang, Kautz and Hatamizadeh 2024): what one call of
- * delta_steps is about, and a head's gates.
+/* Gated delta rule (Gated Delta Networks, Yang, Kautz and Hatamizadeh 2024): the arguments of
+ * delta_steps, and a head's gates.
  *
- * A value head keeps a matrix S[key_dim][value_dim]. Each token lets it fade, takes out what the
- * token's key finds in it, puts in what the key shall find, and asks it with the query.
- */
+ * A value head keeps a matrix S[key_dim][value_dim]. For each token S decays, the value found by
+ * the token's key is replaced by a mix with the new value, and S is read with the query. */
 #ifndef MOEFS_KERNELS_DELTA_H
 #define MOEFS_KERNELS_DELTA_H
 
-#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum {
 	DELTA_KEY_DIM = 256, /* the largest key_dim: a tile of a state has room on the stack */
 	CONV_WIDTH = 8,	     /* the most taps of a convolution */
 };
 
-/* n tokens of one value head that follow each other. What belongs to token t lies t strides (in
- * floats) behind what belongs to token 0. */
+/* n tokens of one value head that follow each other. The arrays of token t lie t strides (in
+ * floats) behind those of token 0. */
 struct delta {
 	uint32_t key_dim, value_dim; /* 1 … DELTA_KEY_DIM, any */
 	uint32_t n;		     /* >= 1 */
-	uint32_t commit;    /* 0 … n: the state that is left is that after so many tokens */
+	uint32_t commit;    /* 0 … n: the state is left as it is after this many tokens */
 	float *state;	    /* [key_dim][value_dim]; with commit 0 only read */
 	const float *q, *k; /* [key_dim] each */
 	size_t key_stride;  /* of both */
@@ -33,23 +32,95 @@ struct delta {
 	size_t out_stride;
 };
 
-/* softplus(x) = log(1 + exp(x)), which neither overflows nor loses small values. Where x is a NaN
- * fmax returns 0, and the other term is NaN. */
-static inline double delta_softplus(double x)
+/* ---- gates ----
+ *
+ * In double precision, of additions, multiplications and divisions in the order in which they are
+ * written, none of them fused, and of nothing else: no two C libraries agree on the last bit of
+ * exp and log1p, and a gate is multiplied into everything that a text leaves behind.
+ */
+
+#define DELTA_EXP_LOW (-750.0) /* exp of less rounds to 0 */
+#define DELTA_EXP_HIGH 710.0   /* exp of more overflows */
+#define DELTA_LOG2E 0x1.71547652b82fep+0
+#define DELTA_LN2_HIGH 0x1.62e42feep-1 /* n times this is exact */
+#define DELTA_LN2_LOW 0x1.a39ef35793c76p-33
+/* 1.5 · 2^52: adding it rounds to an integer, which the low bits of the sum then hold. */
+#define DELTA_ROUND 0x1.8p+52
+
+/* 2^n for n in the range of normal numbers; of other n (from a NaN) some double, never a trap. */
+static inline double delta_power_of_two(int64_t n)
 {
-	return fmax(x, 0) + log1p(exp(-fabs(x)));
+	const uint64_t bits = ((uint64_t)n + 1023) << 52;
+	double f;
+	memcpy(&f, &bits, sizeof f);
+	return f;
 }
 
-/* One token's gates of all value heads, the same code for every table:
- *     decay[h] = exp(-exp(a_log[h]) · softplus(a[h] + dt_bias[h])), beta[h] = sigmoid(b[h]).
+/* exp(x) = 2^n · exp(r), as scalar_exp of scalar.h has it: n = x / ln 2 rounded to an integer, |r|
+ * <= ln 2 / 2, whose Taylor series ends after r^13 / 13! (what is left out is below 1e-17). */
+static inline double delta_exp(double x)
+{
+	static const double factor[] = {1. / 6227020800,
+					1. / 479001600,
+					1. / 39916800,
+					1. / 3628800,
+					1. / 362880,
+					1. / 40320,
+					1. / 5040,
+					1. / 720,
+					1. / 120,
+					1. / 24,
+					1. / 6,
+					1. / 2,
+					1,
+					1};
+	x = DELTA_EXP_LOW > x ? DELTA_EXP_LOW : x; /* comparisons with NaN are false and keep it */
+	x = DELTA_EXP_HIGH < x ? DELTA_EXP_HIGH : x;
+
+	const double shifted = x * DELTA_LOG2E + DELTA_ROUND, rounded = shifted - DELTA_ROUND;
+	uint64_t bits, zero;
+	memcpy(&bits, &shifted, sizeof bits);
+	memcpy(&zero, &(const double){DELTA_ROUND}, sizeof zero);
+	const int64_t n = (int64_t)(bits - zero), half = n >> 1;
+
+	const double r = (x - rounded * DELTA_LN2_HIGH) - rounded * DELTA_LN2_LOW;
+	double p = factor[0];
+	for (size_t i = 1; i < sizeof factor / sizeof *factor; i++)
+		p = p * r + factor[i];
+	/* In two steps, since 2^n alone may be out of range. */
+	return p * delta_power_of_two(half) * delta_power_of_two(n - half);
+}
+
+/* log(1 + y) for y in 0 … 1: twice the inverse hyperbolic tangent of s = y / (2 + y) <= 1/3, that
+ * is 2 s (1 + s² / 3 + s⁴ / 5 + … + s³² / 33; what is left out is below 1e-17). Small values of y
+ * are not lost. */
+static inline double delta_log_1_plus(double y)
+{
+	const double s = y / (2 + y), square = s * s;
+	double sum = 1. / 33;
+
+	for (int k = 31; k >= 1; k -= 2)
+		sum = sum * square + 1. / k;
+	return 2 * s * sum;
+}
+
+/* softplus(x) = log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which neither overflows nor loses
+ * small values. Where x is a NaN the other term is one. */
+static inline double delta_softplus(double x)
+{
+	return (x > 0 ? x : 0) + delta_log_1_plus(delta_exp(x > 0 ? -x : x));
+}
+
+/* One token's gates for all value heads; every table uses this code:
+ *     decay[h] = exp(-exp(a_log[h]) · softplus(a[h] + dt_bias[h])), beta[h] = 1 / (1 + exp(-b[h])).
  * Both in double precision, rounded to f32 once at the end. A NaN stays one. */
 static inline void delta_gates(float *decay, float *beta, const float *a, const float *b,
 			       const float *a_log, const float *dt_bias, size_t heads)
 {
 	for (size_t h = 0; h < heads; h++) {
 		const double step = delta_softplus((double)a[h] + dt_bias[h]);
-		decay[h] = (float)exp(-exp((double)a_log[h]) * step);
-		beta[h] = (float)(1 / (1 + exp(-(double)b[h])));
+		decay[h] = (float)delta_exp(-delta_exp((double)a_log[h]) * step);
+		beta[h] = (float)(1 / (1 + delta_exp(-(double)b[h])));
 	}
 }
 

@@ -1,17 +1,16 @@
 /* The recurrence of the gated delta net on vectors, for every instruction set that has them; within
  * kernels/ only.
  *
- * Every operation is done lane by lane, lanes are columns, and operations are those of
- * scalar.c in the same order, so the bits are the same however many lanes there are. Included
- * once by each table's file, after the lanes of its instruction set (lanes.h) and
- * DELTA_TILE_REGISTERS, the registers of columns that tokens go through together.
+ * Lanes are columns. Each lane does the operations of scalar.c in the same order, so the bits do
+ * not depend on the number of lanes. Included once by each table's file, after the lanes of its
+ * instruction set (lanes.h) and DELTA_TILE_REGISTERS, the registers of columns of a tile.
  *
- * delta_steps first reads a stripe of the state row by row, as it lies in memory, for what the
- * first token's key finds; short pieces of rows, far apart, would come at half the speed. The steps
- * then find it in the second cache. One token takes its step row by row too: memory is its limit,
- * and the state goes through it once in each direction. Many take a tile of columns through all of
- * them while it lies in the first cache: arithmetic is their limit, four instructions for seven
- * operations, and a tile has sums enough to cover the time that an addition takes.
+ * delta_steps first reads a stripe of the state row by row, as it lies in memory, to compute the
+ * value found by the first token's key; short pieces of rows, far apart, would load at half the
+ * speed. The steps then find the stripe in the second-level cache. A single token also goes row by
+ * row: memory is the limit, and the state is read and written once. Several tokens go tile by
+ * tile, while a tile of columns is in the first-level cache: arithmetic is the limit, four
+ * instructions for seven operations, and a tile has enough sums to hide the latency of additions.
  */
 #ifndef MOEFS_KERNELS_DELTA_LANES_H
 #define MOEFS_KERNELS_DELTA_LANES_H
@@ -24,11 +23,11 @@ enum {
 	DELTA_AHEAD = 8192, /* bytes, over the end of a state into the next one */
 };
 
-/* A tile of the state, faded for the token at hand. */
+/* A tile of the state, decayed for the current token. */
 typedef float delta_tile_row[DELTA_TILE];
 
-/* What token 0's key finds in the faded state. columns, at most DELTA_STRIPE, is a constant where
- * this is inlined, but for the last columns of an odd number. */
+/* The value that token 0's key finds in the decayed state. columns, at most DELTA_STRIPE, is a
+ * constant where this is inlined, except for the last columns of an odd number. */
 ALWAYS_INLINE void delta_find(lanes *found, const struct delta *d, size_t column, size_t columns)
 {
 	const lanes decay = lanes_all(d->decay[0]);
@@ -49,9 +48,9 @@ ALWAYS_INLINE void delta_find(lanes *found, const struct delta *d, size_t column
 		found[c / LANES] = sum[c / LANES];
 }
 
-/* Which of the tokens it is: the first comes upon the state as it lies, any later one upon the
- * tile; all but the last leave in the tile what the next one comes upon, and in found what its key
- * finds there, so that a token takes one pass; the one that commits leaves the state. */
+/* Flags of a token. The first reads the state in memory, later ones read the tile. All but the
+ * last write the decayed tile for the next token, and to `found` the value that its key finds, so
+ * that a token takes one pass. The one that commits writes the state. */
 enum { DELTA_FIRST = 1, DELTA_LAST = 2, DELTA_COMMIT = 4 };
 
 /* Token t. columns as above; `which` is a constant. */
@@ -96,7 +95,7 @@ ALWAYS_INLINE void delta_step(lanes *found, delta_tile_row *tile, const struct d
 	}
 }
 
-/* step with a constant for `which`, which says all but DELTA_COMMIT. */
+/* delta_step with a constant `which`, without DELTA_COMMIT. */
 ALWAYS_INLINE void delta_step_as(lanes *found, delta_tile_row *tile, const struct delta *d,
 				 size_t t, size_t column, size_t columns, unsigned which)
 {
@@ -115,7 +114,7 @@ ALWAYS_INLINE void delta_tile_steps(lanes *found, delta_tile_row *tile, const st
 	delta_step_as(found, tile, d, d->n - 1, column, columns, DELTA_LAST);
 }
 
-/* At least two tokens. Not in line: a tile is large, and one token needs none. */
+/* At least two tokens. Not inlined: a tile is large, and one token needs none. */
 static __attribute__((noinline)) void delta_many_steps(lanes *found, const struct delta *d,
 						       size_t column, size_t columns)
 {

@@ -17,9 +17,9 @@ static float f16_float_of_bits(uint32_t u)
 	return f;
 }
 
-/* A signalling NaN becomes quiet, as the F16C instructions have it. Without a branch, so that rows
- * become vectors: both what a subnormal number is, and what others are, is made; a choice by ?: gcc
- * would make a branch of, lest the product of a number that is none traps. */
+/* A signalling NaN becomes quiet, as with the F16C instructions. Without a branch, so that rows
+ * are vectorised: the results for subnormal and for normal numbers are both computed. From ?: gcc
+ * would make a branch, since the product of a NaN might trap. */
 float f16_to_f32(uint16_t h)
 {
 	const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
@@ -43,13 +43,13 @@ uint16_t f16_from_f32(float f)
 	if (magnitude >= 0x477ff000) /* 65520 and above round to infinity */
 		return (uint16_t)(sign | 0x7c00);
 	if (magnitude < 0x38800000) {
-		/* Below 2^-14: the result is a multiple of 2^-24. Adding 0.5, whose last bit is
-		 * worth 2^-24, lets the addition do the rounding; the sum's low bits are the
-		 * result, and a carry into the smallest normal number comes out right. */
+		/* Below 2^-14 the result is a multiple of 2^-24. Adding 0.5, whose last bit is
+		 * worth 2^-24, makes the addition round; the sum's low bits are the result, also
+		 * if they carry into the smallest normal number. */
 		return (uint16_t)(sign | (f16_float_bits(f16_float_of_bits(magnitude) + 0.5F) -
 					  0x3f000000));
 	}
-	/* Nearest even: half a unit less one, plus the bit that will be last. */
+	/* To nearest even: adds half a unit less one, plus the last bit that is kept. */
 	const uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
 	return (uint16_t)(sign | (rounded - ((127U - 15) << 23)) >> 13);
 }
@@ -68,11 +68,11 @@ uint16_t bf16_from_f32(float f)
 	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* So many are read before as many are written, which may begin in front of them. */
+/* This many are read before any of them is written: the output may begin before the input. */
 enum { F16_AT_ONCE = 16 };
 typedef float f16_widen_fn(uint16_t h);
 
-/* Inlined, to_f32 and all n but the last are constants. */
+/* Where this is inlined, to_f32 and all n but the last are constants. */
 static inline __attribute__((always_inline)) void f16_widen_some(float *out, const uint8_t *row,
 								 size_t n, f16_widen_fn *to_f32)
 {
@@ -103,8 +103,9 @@ void f16_row_to_f32(float *out, const void *row, size_t n)
 typedef uint16_t halves __attribute__((vector_size(16)));
 enum { HALVES = sizeof(halves) / sizeof(uint16_t) };
 
-/* A BF16 is the upper half of its float: zeros and eight of them in turns. Said so since of a
- * loop, whose memory may overlap, gcc makes a way through the stack, five times as long. */
+/* A BF16 is the upper half of its float: interleaves zeros with eight BF16. Spelled out, since gcc
+ * compiles a loop, whose memory may overlap, by way of the stack, which takes five times as long.
+ */
 static inline __attribute__((always_inline)) void bf16_widen_eight(float out[HALVES], halves h)
 {
 	const halves none = {0};

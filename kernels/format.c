@@ -99,8 +99,8 @@ uint32_t format_block_cols(const struct shape *s)
 	return formats[s->format].cols ? formats[s->format].cols : 1;
 }
 
-/* Sixteen million rows hold any vocabulary and the flattened experts of a layer, a million columns
- * any hidden size; the largest matrix is then 2^46 bytes, far from overflow. */
+/* Sixteen million rows suffice for any vocabulary and for the flattened experts of a layer, a
+ * million columns for any hidden size; the largest matrix is then 2^46 bytes, far from overflow. */
 bool format_fits(uint64_t rows, uint64_t cols)
 {
 	return rows >= 1 && rows <= UINT64_C(1) << 24 && cols >= 1 && cols <= UINT64_C(1) << 20;

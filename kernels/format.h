@@ -1,21 +1,21 @@
 /* Weight formats: how a matrix of weights lies on disk and how it lies in memory.
  *
- * On disk ("canonical") a matrix [rows, cols] is as README.md here and safetensors describe it:
- * rows one after the other, TQ and TC as packed indices plus one norm per group of 128 columns,
- * blocks as their files have them.
+ * On disk ("canonical") a matrix [rows, cols] has its rows one after the other. Floats are as in
+ * safetensors. A row of TQ or TC is packed indices (TQ) or codes (TC), and one norm per group of
+ * 128 columns (README.md). Rows of blocks are as in GGUF, MXFP4 or MLX files (block.h).
  *
- * In memory ("arranged") it is laid out for the multiply kernels:
- *   16-bit and 32-bit floats   rows one after the other, as on disk;
- *   TQ, TC   blocks of TILE_ROWS = 16 rows; in a block, group after group of 128 columns; in a
- *         group, four slabs of 32 columns, then the 16 norms (in their own type). A slab is
- *         `bits` planes of 64 bytes. The packed row has, for 8 columns (a unit), `bits` bytes with
- * 8 indices. Plane p has byte p of each of the slab's units: byte 4 · row + k belongs to unit k.
- * Rows missing from the last block have zero indices and zero norms. blocks   as block_layout.h
- * describes.
+ * In memory ("arranged") the layout depends on the format:
  *
- * A register filled from a plane therefore has rows as 32-bit lanes, and one shift and one mask,
- * the same for all lanes, leave one index in each byte: no byte has to move. Arranging only moves
- * bytes.
+ * - Floats: rows one after the other, as on disk.
+ * - TQ, TC: tiles of TILE_ROWS = 16 rows by one group of 128 columns; the groups of 16 rows lie one
+ *   after the other. A tile is four slabs of 32 columns, then 16 norms in their own type. A slab is
+ *   `bits` planes of 64 bytes. On disk 8 columns (a unit) are `bits` bytes of a row; plane p has
+ *   byte p of each unit of the slab: byte 4 · row + k of the plane belongs to unit k. Rows that the
+ *   last tile lacks have zero indices and zero norms.
+ * - Blocks: block_layout.h.
+ *
+ * So the 32-bit lanes of a register loaded from a plane of TQ or TC are rows, and one shift and
+ * one mask, the same for all lanes, leave one index in each byte. Arranging only moves bytes.
  *
  * No function here allocates or fails; the caller checks sizes first (format_shape_fits).
  */
@@ -33,7 +33,7 @@ enum format {
 	FORMAT_TQ2,
 	FORMAT_TQ3,
 	FORMAT_TQ4,
-	/* Groups, norms and bytes of TQ, but the codes of a trellis. */
+	/* Groups, norms and sizes as TQ, with codes of a trellis. */
 	FORMAT_TC2,
 	FORMAT_TC3,
 	FORMAT_TC4,
@@ -94,26 +94,26 @@ struct matrix { /* an arranged matrix; does not own data */
 const char *format_name(enum format f); /* "bf16", "tq3" … */
 /* The format of that name, or FORMAT_COUNT. */
 enum format format_named(const char *name);
-/* Plain numbers, without codes. */
+/* Floats, not codes. */
 static inline bool format_is_float(enum format f)
 {
 	return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16;
 }
 /* TQ and TC: bits of a code; 0 for other formats. */
 uint32_t format_tq_bits(enum format f);
-/* TQ or TC: rotated groups of TQ_GROUP columns with a norm each. Both have the sizes, inputs and
- * norms of TQ. */
+/* TQ or TC: rotated groups of TQ_GROUP columns with a norm each. Both use TQ's sizes, inputs and
+ * norms. */
 static inline bool format_is_tq(enum format f)
 {
 	return format_tq_bits(f) != 0;
 }
-/* TC: what a code means depends on the codes before it. */
+/* TC: the meaning of a code depends on the codes before it. */
 bool format_is_trellis(enum format f);
 /* Blocks with scales (block.h): GGUF, MXFP4 and affine. */
 bool format_is_block(enum format f);
 uint32_t format_affine_bits(enum format f); /* of a code; 0 for formats that are not affine */
 uint32_t format_block_bytes(enum format f); /* of the weights of a block */
-/* The form of input that multiply needs besides the floats. */
+/* The form of input that multiply needs in addition to the floats. */
 enum input_form { INPUT_FLOATS, INPUT_TQ, INPUT_BLOCKS, INPUT_FORMS };
 enum input_form format_input(enum format f);
 /* Columns that are packed together; a row is a whole number of these. 1 for floats, and for TQ and
@@ -154,9 +154,9 @@ void format_arrange(void *dst, const struct shape *s, uint32_t row0, uint32_t ro
 /* Row 0 of the canonical bytes given, as floats: out[cols]. The bytes of a float format may lie at
  * the end of out itself: each is read before it is overwritten. */
 void format_dequantise_row(float *out, const struct shape *s, const struct pieces *from);
-/* Whether the canonical bytes of a whole matrix hold no NaN and no infinity, nor a scale so large
- * (above 1e30) that its multiples might be infinite. Where there are codes, only scales are read.
- */
+/* Whether the canonical bytes of a whole matrix hold no NaN, no infinity and no scale so large
+ * (above 1e30) that its multiples might be infinite. Of formats with codes only the scales are
+ * read. */
 bool format_is_finite(const struct shape *s, const struct pieces *from);
 
 /* ---- floats of 16 bits (f16_bf16.c), rounded to nearest even ---- */

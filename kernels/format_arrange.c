@@ -13,7 +13,7 @@
 
 /* ---- TQ and TC: one slab of up to 16 rows ---- */
 
-/* Byte `from` of a row's slab, whose 4 · bits packed bytes are in `word`, moved to byte `to` of a
+/* Moves byte `from` of a row's slab, whose 4 · bits packed bytes are in `word`, to byte `to` of a
  * word. */
 ALWAYS_INLINE uint32_t arrange_move_byte(const uint32_t word[][TILE_ROWS], uint32_t row,
 					 size_t from, size_t to)
@@ -25,7 +25,7 @@ ALWAYS_INLINE uint32_t arrange_move_byte(const uint32_t word[][TILE_ROWS], uint3
 }
 
 /* One slab of `rows` (1 … 16) adjacent rows. `bits` is a constant where this is inlined, so that
- * the loops over rows become vectors. */
+ * the loops over rows are vectorised. */
 ALWAYS_INLINE void arrange_slab(uint8_t *dst, const uint8_t *packed, size_t row_bytes,
 				uint32_t rows, size_t bits)
 {
@@ -69,11 +69,11 @@ static void arrange_group(uint8_t *dst, const uint8_t *packed, size_t row_bytes,
 }
 
 #if defined(__x86_64__)
-/* The same with byte shuffles, for 16 rows: every expert passes through here on its way from the
- * disk, and shuffles take a quarter of the time. */
+/* The same with byte shuffles, for 16 rows, in a quarter of the time: every expert passes through
+ * here on its way from the disk. */
 #define SHUFFLES __attribute__((target("ssse3")))
 
-/* The 4 · bits packed bytes of a row's slab, those of one plane together. */
+/* The 4 · bits packed bytes of a row's slab, grouped by plane. */
 SHUFFLES ALWAYS_INLINE __m128i arrange_shuffle_row(const uint8_t *packed, __m128i by_plane,
 						   size_t bits)
 {
@@ -176,7 +176,7 @@ static void arrange_tq_rows(uint8_t *dst, const struct shape *s, uint32_t rows,
 	}
 }
 
-/* Whole blocks of rows, to where the first of them begins. */
+/* Whole blocks of rows; `to` is where the first begins. */
 static void arrange_tq(uint8_t *out, const struct shape *s, uint32_t rows,
 		       const struct pieces *pieces)
 {
@@ -195,8 +195,8 @@ static void arrange_tq(uint8_t *out, const struct shape *s, uint32_t rows,
 
 /* ---- blocks ---- */
 
-/* The scales or biases of up to 16 rows, which lie in a piece of their own: `to` is their place in
- * the first tile. Missing rows have zeros. */
+/* The scales or biases of up to 16 rows, which are a separate piece; `to` is their place in the
+ * first tile. Missing rows have zeros. */
 static void arrange_piece(const struct arrange_blocks *by, uint8_t *to,
 			  const struct arrange_rows *rows, const uint8_t *piece, size_t bytes)
 {

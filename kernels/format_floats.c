@@ -81,15 +81,15 @@ void format_dequantise_row(float *out, const struct shape *s, const struct piece
 
 /* ---- whether all weights are finite ----
  *
- * Codes always are; the scales that they are multiplied with are a hundredth of the bytes, so only
- * scales are read. */
+ * Codes always are. Scales are a hundredth of the bytes, so only scales are read. */
 
-/* Largest magnitudes, as bits: numbers; and scales, of which a code's multiples are numbers. */
+/* Largest magnitudes, as bits: of numbers, and of scales whose products with codes are finite. */
 enum { F16_MOST = 0x7bff, F32_MOST = 0x7f7fffff, BF16_MOST = F32_MOST >> 16 };
 enum { SCALE_MOST = 0x7149f2ca /* 1e30 */, SCALE_BF16_MOST = SCALE_MOST >> 16 };
 enum { EXPONENT_MOST = 226 /* 2^99 */ };
 
-/* Of n elements that lie `stride` bytes apart, those of so many bytes each. */
+/* The largest magnitude of n 16-bit floats, as bits. Each lies `stride` bytes after the one before.
+ */
 static uint32_t format_largest_u16(const uint8_t *at, size_t n, size_t stride)
 {
 	uint32_t most = 0;
@@ -102,8 +102,8 @@ static uint32_t format_largest_u16(const uint8_t *at, size_t n, size_t stride)
 	return most;
 }
 
-/* Whether n magnitudes of four bytes are at most so large: a difference below zero says no, in a
- * chain of one instruction where the largest takes four. */
+/* Whether the magnitudes of n 32-bit floats, as bits, are at most `most`. A negative difference
+ * means no: this takes one instruction per element; finding the largest takes four. */
 static bool format_f32_within(const uint8_t *at, size_t n, int32_t most)
 {
 	int32_t left = 0;
@@ -115,6 +115,7 @@ static bool format_f32_within(const uint8_t *at, size_t n, int32_t most)
 	return left >= 0;
 }
 
+/* The largest of n bytes, each `stride` bytes after the one before. */
 static uint32_t format_largest_u8(const uint8_t *at, size_t n, size_t stride)
 {
 	uint32_t most = 0;
@@ -139,26 +140,17 @@ static bool format_norms_are_finite(const struct shape *s, const uint8_t *at, si
 	       (s->norms == NORM_F16 ? F16_MOST : SCALE_BF16_MOST);
 }
 
-/* Where a block has its F16 scale, and a second one or an offset; NONE: it is not there. */
-enum { NONE = 0xff };
-static const struct {
-	uint8_t first, second;
-} halves[FORMAT_COUNT] = {
-	[FORMAT_Q8_0] = {0, NONE},   [FORMAT_Q4_0] = {0, NONE},	  [FORMAT_Q4_1] = {0, 2},
-	[FORMAT_Q5_0] = {0, NONE},   [FORMAT_Q5_1] = {0, 2},	  [FORMAT_Q2_K] = {80, 82},
-	[FORMAT_Q3_K] = {108, NONE}, [FORMAT_Q4_K] = {0, 2},	  [FORMAT_Q5_K] = {0, 2},
-	[FORMAT_Q6_K] = {208, NONE}, [FORMAT_IQ4_NL] = {0, NONE}, [FORMAT_IQ4_XS] = {0, NONE},
-	[FORMAT_IQ3_S] = {0, NONE},
-};
-
-static bool format_blocks_are_finite(const struct shape *s, const uint8_t *at)
+static bool format_blocks_are_finite(const struct shape *s, const uint8_t *blocks)
 {
 	size_t stride = format_block_bytes(s->format), n = format_packed_bytes(s) / stride;
-	uint8_t second = halves[s->format].second;
+	const uint8_t *at;
+	size_t halves = block_halves(s->format, &at);
 	if (s->format == FORMAT_MXFP4_GGUF)
-		return format_largest_u8(at, n, stride) <= EXPONENT_MOST;
-	return format_largest_u16(at + halves[s->format].first, n, stride) <= F16_MOST &&
-	       (second == NONE || format_largest_u16(at + second, n, stride) <= F16_MOST);
+		return format_largest_u8(blocks, n, stride) <= EXPONENT_MOST;
+	for (size_t h = 0; h < halves; h++)
+		if (format_largest_u16(blocks + at[h], n, stride) > F16_MOST)
+			return false;
+	return true;
 }
 
 bool format_is_finite(const struct shape *s, const struct pieces *from)

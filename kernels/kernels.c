@@ -8,8 +8,8 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* AVX2 includes that the system saves the wide registers. F16C is asked for by hand, since not
- * every compiler's __builtin_cpu_supports knows it. */
+/* The AVX2 check includes that the system saves the wide registers. F16C is checked by cpuid,
+ * since not every compiler's __builtin_cpu_supports knows it. */
 static bool kernels_have_avx2(void)
 {
 	unsigned int eax, ebx, ecx, edx;

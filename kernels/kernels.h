@@ -1,4 +1,4 @@
-/* The kernels' table: arithmetic on arrays, one row of functions per instruction set.
+/* The kernels' tables: arithmetic on arrays, one table of functions per instruction set.
  *
  * Kernels allocate nothing, read no files and keep no state but the table chosen at start.
  * kernels_scalar is the reference, written to be read; every other table agrees with it bit for
@@ -29,6 +29,13 @@
 
 enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
 enum kv_type { KV_F32, KV_F16 };
+/* Positions in one span of attention: each is computed by itself, and all are then joined. */
+enum { ATTENTION_SPAN = 256 };
+
+/* Goes up when the same inputs come to give other bits, in whatever function: keys, values and
+ * states that were kept by another version are computed again. 1: attention is joined from spans,
+ * the gates of delta nets use no exp of the C library's. */
+enum { KERNELS_ARITHMETIC = 1 };
 
 /* The inputs of one matrix product: tokens of width k. The engine fills f; the other forms are made
  * from it when the first matrix needs them: format_input says which. */
@@ -42,7 +49,7 @@ struct input {
 	struct block_input {
 		const int8_t *q;    /* [tokens][k] */
 		const float *scale; /* [tokens][k / 32] */
-		const int16_t *sum; /* [tokens][k / 16]: of so many of q */
+		const int16_t *sum; /* [tokens][k / 16]: sums of 16 elements of q */
 	} block;
 };
 
@@ -56,11 +63,11 @@ struct attention {
 	float scale;		  /* of the scores, usually head_dim^-0.5 */
 	const void *const *blocks;
 	size_t key_offset, value_offset; /* in elements */
-	/* Not 0: a token sees only the last so many positions, itself among them. What lies before,
-	 * and the blocks that hold nothing else, may be anything. */
+	/* Not 0: a token sees only this many positions, the last of which is its own. Earlier
+	 * positions may hold anything, and so may blocks that hold only such positions. */
 	uint32_t window;
-	/* Not 0: values are the first so many elements of keys, up to LATENT_DIM, and lie nowhere
-	 * else (latent attention); so wide are outputs, too. */
+	/* Not 0 (latent attention): values are the first latent_dim elements of keys, at most
+	 * LATENT_DIM, and are not stored separately; outputs have that width too. */
 	uint32_t latent_dim;
 	const float *sinks; /* [heads], or NULL: a score without a value in each softmax */
 };
@@ -73,25 +80,25 @@ struct kernels {
 	const char *name; /* "scalar", "avx2" … "neon" … */
 
 	/* y[t · ldy + r] = Σ_k w[r][k] · x[tokens[t]][k] for r in [row0, row1), t in [0, n).
-	 * tokens == NULL means 0 … n-1. row0 is a multiple of TILE_ROWS; row1 too, or the last row.
-	 * One function per format; x->k is the matrix's cols, and the form of x that
-	 * format_input says must be there. */
+	 * tokens == NULL means 0 … n-1. row0 is a multiple of TILE_ROWS; row1 too, or the last
+	 * row. One function per format; x->k is the matrix's cols, and x has the form that
+	 * format_input names. */
 	multiply_fn *multiply[FORMAT_COUNT];
 
 	/* One token's input in 8 bits: each group of 128 is zero-padded, rotated and rounded (to
-	 * nearest even) to q = x / max|x| · 127, scale = max|x| / 127 (0 for a zero group). A group
-	 * with a NaN or an infinity gets scale NaN, which every product with it then shows. q's
+	 * nearest even) to q = x / max|x| · 127, scale = max|x| / 127 (0 for a zero group). A
+	 * group with a NaN or an infinity gets scale NaN, so every product with it is NaN. q's
 	 * order is that of tq_input_place. */
 	void (*tq_prepare)(int8_t *q, float *scale, const float *x, uint32_t k);
-	/* One token's input in 8 bits by blocks of 32 as they come, k a multiple of that: q = x /
-	 * max|x| · 127 to nearest even, scale = max|x| / 127 (0 for a block of zeros), and the sums
-	 * of each 16 of q. A block with a NaN or an infinity gets zeros and scale NaN. */
+	/* One token's input in 8 bits by blocks of 32 columns; k is a multiple of 32: q = x /
+	 * max|x| · 127 to nearest even, scale = max|x| / 127 (0 for a block of zeros), and the
+	 * sums of each 16 of q. A block with a NaN or an infinity gets zeros and scale NaN. */
 	void (*block_prepare)(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k);
-	/* tq_quantise_row of tq.h, bit for bit, for whoever has many rows to convert. */
+	/* tq_quantise_row of tq.h, bit for bit, but fast for many rows. */
 	bool (*tq_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 				uint32_t bits, enum tq_gain gain);
 
-	/* tc_quantise_row and tc_encode of tc.h, to the bit, likewise. */
+	/* tc_quantise_row and tc_encode of tc.h, bit for bit, but fast for many rows. */
 	bool (*tc_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 				uint32_t bits);
 	void (*tc_encode)(uint8_t *packed, float *factor, const float *y, size_t groups,
@@ -124,14 +131,26 @@ struct kernels {
 	 * value may be NULL: the key alone. */
 	void (*kv_put)(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		       uint32_t slot, const float *key, const float *value, uint32_t head_dim);
-	/* q: [heads][head_dim], out as wide or [heads][latent_dim]. Online softmax (Milakov and
-	 * Gimelshein 2018) over blocks of 64 absolute positions in ascending order, so the result
-	 * does not depend on the chunking. Score j is fmaf over d ascending, then times scale; a
-	 * block's sum is in dot order and joins the running one as fmaf(sum, exp(m_old - m_new),
-	 * block); value sums are rescaled and then fmaf over j ascending. Positions past length and
-	 * before the window take no part, and what their slots hold (anything) has no influence;
-	 * blocks without others are passed over. With a sink the maximum begins at it and the sum
-	 * at 1. */
+	/* q: [heads][head_dim], out as wide or [heads][latent_dim]. Softmax over the positions that
+	 * the token sees. Positions past length and before the window are ignored whatever their
+	 * slots hold; blocks and spans that contain only such positions are skipped.
+	 *
+	 * Each span of ATTENTION_SPAN absolute positions gives a maximum m, a sum s and value sums
+	 * v[], by online softmax (Milakov and Gimelshein 2018) over its blocks of 64 in ascending
+	 * order. They begin as m = -inf, s = 0, v = 0; where there are sinks, the first span that
+	 * the token sees begins with m = the head's sink and s = 1. For the positions j of a block
+	 *     p[j] = fmaf(q[d], key[d][j], p[j]) over d ascending from 0, then p[j] · scale,
+	 *     m' = the largest of m and of all p[j]; a NaN is ignored,
+	 *     e[j] = exp(p[j] - m'), r = exp(m - m'),
+	 *     s = fmaf(s, r, Σ e[j]), the sum in dot order, where j goes to lane j mod 16,
+	 *     v[d] = v[d] · r, and then fmaf(e[j], value[j][d], v[d]) over j ascending,
+	 *     m = m'.
+	 * The spans are joined in ascending order. The first one is taken as it is: M = m, S = s,
+	 * O = v. With each later one
+	 *     f = exp(-|m - M|); where m > M, a = f, b = 1, M' = m; else a = 1, b = f, M' = M;
+	 *     S = fmaf(S, a, s · b), O[d] = fmaf(O[d], a, v[d] · b), M = M',
+	 * and at last out[d] = O[d] / S. So the result depends neither on the chunking nor on who
+	 * computes which span. Joining is not associative: there is no other order. */
 	void (*attend)(float *out, const float *q, const struct attention *a);
 	/* attend for n >= 1 tokens that follow each other, to the bit: token t sees positions
 	 * 0 … a->length + t - 1 as far as the window reaches, and its heads begin at t · stride of
@@ -139,6 +158,17 @@ struct kernels {
 	 * come together read keys and values together. */
 	void (*attend_tokens)(float *out, const float *q, size_t stride, const struct attention *a,
 			      uint32_t n);
+	/* attend_tokens in two steps, to the bit, so that threads can share one token's spans.
+	 * Spans [span0, span1) of the same tokens: parts is [span1 - span0][n][heads], each of
+	 * attention_part floats (attention.h); those of spans that a token does not see are left as
+	 * they are. */
+	void (*attend_spans)(float *parts, const float *q, size_t stride, const struct attention *a,
+			     uint32_t n, uint32_t span0, uint32_t span1);
+	/* Joins these parts to joined[n][heads], what the spans before span0 gave (anything for a
+	 * token that sees none of them). The outputs of tokens whose last span is among these are
+	 * written to out, as attend_tokens does. */
+	void (*attend_join)(float *out, size_t stride, float *joined, const float *parts,
+			    const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
 
 	/* y[i] = y[i] · sigmoid(x[i]), sigmoid(x) = 1 / (1 + exp(-x)) rounded before the product.
 	 */
@@ -153,13 +183,13 @@ struct kernels {
 	 * product; y may be x. A sum that is infinite makes all of y NaN. */
 	void (*l2norm)(float *y, const float *x, uint32_t n, float eps, float scale);
 	/* The gated delta rule for the tokens of one value head, in turn, in columns [col0, col1)
-	 * of its state; columns do not influence each other, nor does it matter how tokens are
-	 * divided into calls. For each token and column j
+	 * of its state. Columns do not influence each other; the division of tokens into calls
+	 * does not matter. For each token and column j
 	 *     S[i][j] = decay · S[i][j] for all i, f = fmaf(S[i][j], k[i], f) over i ascending
 	 *     from 0, c = (v[j] - f) · beta,
 	 *     S[i][j] = fmaf(k[i], c, S[i][j]) for all i, and
 	 *     out[j] = fmaf(S[i][j], q[i], out[j]) over i ascending from 0.
-	 * Outputs are of all n tokens, the state that is left is the one after d->commit of them.
+	 * Outputs are those of all n tokens; the state is left as it is after d->commit tokens.
 	 * One token goes through whole rows as they lie in memory: threads that share heads rather
 	 * than columns are faster. */
 	void (*delta_steps)(const struct delta *d, uint32_t col0, uint32_t col1);

@@ -30,8 +30,8 @@
 #ifndef MOEFS_KERNELS_LANES_H
 #define MOEFS_KERNELS_LANES_H
 
-/* The cases of a switch that makes a count a constant, so that loops over it are unrolled and their
- * sums stay in registers: CASE(n) is what is done for n. */
+/* The cases of a switch that makes a count a constant, so that loops over it are unrolled and
+ * their sums stay in registers: CASE(n) is the statement for n. */
 #define CASES_TO_3(CASE) CASE(1) CASE(2) CASE(3)
 #define CASES_TO_4(CASE) CASES_TO_3(CASE) CASE(4)
 #define CASES_TO_6(CASE) CASES_TO_4(CASE) CASE(5) CASE(6)

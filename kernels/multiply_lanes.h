@@ -1,13 +1,12 @@
 /* Products of matrices of 16- and 32-bit floats on vectors, for every instruction set that has
  * them; within kernels/ only.
  *
- * A block of rows × tokens is computed together, so that a loaded vector is used several times;
- * every one of its sums still has its own 16 lanes, in the order of kernels.h, whatever the block.
- * Included once by the *_multiply.c of each table, after the lanes of its instruction set (lanes.h)
- * and:
+ * A block of rows × tokens is computed together, so that a loaded vector is used several times.
+ * Each sum still has its own 16 lanes, in the order of kernels.h, whatever the block. Included
+ * once by the *_multiply.c of each table, after the lanes of its instruction set (lanes.h) and:
  *
  *     MULTIPLY_ROWS, MULTIPLY_TOKENS    of a block, at most
- *     multiply_rows(tokens)             rows of a block of so many tokens
+ *     multiply_rows(tokens)             rows of a block of `tokens` tokens
  *     MULTIPLY_AHEAD                    how far before its use a row's byte is asked for, at least;
  *                                       0: memory is not asked for
  *     MULTIPLY_CASES                    of lanes.h, up to MULTIPLY_TOKENS
@@ -48,9 +47,9 @@ struct multiply_block {
 
 typedef lanes multiply_sums[MULTIPLY_ROWS][MULTIPLY_TOKENS][DOT_REGISTERS];
 
-/* 16 elements along k; if fewer are left, sums of 16 lanes keep those past the end: even adding a
+/* Adds 16 elements along k. If fewer are left, lanes past the end stay untouched: even adding a
  * product of zeros would turn a sum of -0 into +0. rows and tokens are constants where this is
- * inlined, here and below: the sums then stay in registers. */
+ * inlined, here and below, so that the sums stay in registers. */
 ALWAYS_INLINE void multiply_step(multiply_sums sum, const uint8_t *const row[MULTIPLY_ROWS],
 				 const float *const input[MULTIPLY_TOKENS], size_t i, size_t left,
 				 size_t rows, size_t tokens, multiply_load_fn *load)
@@ -71,9 +70,9 @@ ALWAYS_INLINE void multiply_step(multiply_sums sum, const uint8_t *const row[MUL
 	}
 }
 
-/* The last columns, from i on, in copies that have 16. Weights behind them are -0, which has the
- * upper bit alone in every type, and inputs +0: their product is -0, the one number that changes no
- * sum when it is added. Masks among so few registers would cost the loops before them theirs. */
+/* The last columns, from i on, in copies that have 16. Behind the last column weights are -0 (only
+ * the upper bit set, in every type) and inputs +0: their product is -0, the only number that
+ * leaves every sum as it is. Masks would take registers from the loops before. */
 ALWAYS_INLINE void multiply_rest(multiply_sums sum, const struct multiply_block *b, size_t i,
 				 size_t rows, size_t tokens, multiply_load_fn *load)
 {
@@ -93,8 +92,7 @@ ALWAYS_INLINE void multiply_rest(multiply_sums sum, const struct multiply_block 
 	multiply_step(sum, row, input, 0, STEP, rows, tokens, load);
 }
 
-/* What comes after the rows is asked for in the order in which it lies, though rows are read side
- * by side. */
+/* Memory after the rows is prefetched in its own order, though rows are read side by side. */
 ALWAYS_INLINE void multiply_dots(const struct multiply_block *b, size_t rows, size_t tokens,
 				 bool ahead, multiply_load_fn *load)
 {
@@ -126,7 +124,7 @@ ALWAYS_INLINE void multiply_dots(const struct multiply_block *b, size_t rows, si
 			b->y[t][r] = lanes_dot(sum[r][t]);
 }
 
-/* As many rows as go together, or one. */
+/* A block's rows, or one row. */
 ALWAYS_INLINE void multiply_some(const struct multiply_block *b, size_t rows, size_t tokens,
 				 bool ahead, multiply_load_fn *load)
 {
@@ -143,8 +141,7 @@ ALWAYS_INLINE void multiply_some(const struct multiply_block *b, size_t rows, si
 #undef CASE
 }
 
-/* A chunk of rows stays in the cache while all tokens pass, in blocks of as equal a size as can be.
- */
+/* A chunk of rows stays in the cache while all tokens pass, in blocks of about equal size. */
 ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 				   uint32_t row1, const struct input *x, const uint32_t *tokens,
 				   size_t n, multiply_load_fn *load, size_t element_bytes)

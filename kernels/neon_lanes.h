@@ -33,7 +33,7 @@ enum { LANES = 4, DOT_REGISTERS = 16 / LANES };
 #define lanes_div(a, b) vdivq_f32(a, b)
 #define lanes_fma(a, b, c) vfmaq_f32(c, a, b) /* the sum comes first */
 #define lanes_fms(a, b, c) vfmaq_f32(vnegq_f32(c), a, b)
-/* Of a NaN and a number these are the NaN. */
+/* If either operand is NaN, the result is NaN. */
 #define lanes_at_most(v, limit) vminq_f32(v, limit)
 #define lanes_at_least(v, limit) vmaxq_f32(v, limit)
 
@@ -55,7 +55,7 @@ ALWAYS_INLINE lanes lanes_keep(lanes v, lanes_mask mask)
 #define lanes_add_some(sum, v, mask) vaddq_f32(sum, lanes_keep(v, mask))
 #define lanes_fma_some(a, b, c, mask) vbslq_f32(mask, vfmaq_f32(c, a, b), c)
 
-/* A NaN in v leaves max as it is, which no instruction for maxima does for every NaN. */
+/* A NaN in v leaves max as it is; no NEON maximum instruction does that for every NaN. */
 ALWAYS_INLINE lanes lanes_raise(lanes max, lanes v, lanes_mask mask)
 {
 	return vbslq_f32(vandq_u32(vcgtq_f32(v, max), mask), v, max);
@@ -232,7 +232,7 @@ typedef uint16x8_t shorts_mask;
 
 typedef uint8x16_t bytes16;
 #define make_bytes(p) vld1q_u8(p)
-/* The upper byte of a lane names none. */
+/* The upper byte of a lane selects nothing. */
 ALWAYS_INLINE shorts neon_shorts_look_up(bytes16 table, shorts i)
 {
 	const shorts named = vorrq_s16(i, vdupq_n_s16((int16_t)0xff00));
@@ -286,5 +286,9 @@ void neon_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value
 void neon_attend(float *out, const float *q, const struct attention *a);
 void neon_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			uint32_t n);
+void neon_attend_spans(float *parts, const float *q, size_t stride, const struct attention *a,
+		       uint32_t n, uint32_t span0, uint32_t span1);
+void neon_attend_join(float *out, size_t stride, float *joined, const float *parts,
+		      const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
 
 #endif

@@ -3,8 +3,7 @@
  * both tables the 8-bit form of the inputs of blocks.
  *
  * Products of two columns are summed in 16 bits, at most 2 · 128 · 127 in magnitude; pairs of those
- * sums then join the 32-bit ones. A row so has two lanes, which are added at the end.
- */
+ * sums then join the 32-bit ones. So a row has two lanes, which are added at the end. */
 #if defined(__aarch64__)
 
 #include "kernels/neon_lanes.h"

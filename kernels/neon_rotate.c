@@ -102,7 +102,7 @@ ALWAYS_INLINE float rotate_dot(const float32x4_t a[ROTATE_REGISTERS],
 	return sum;
 }
 
-/* What rows of one codebook are quantised with. */
+/* Constants for quantising with one codebook. */
 struct rotate_search {
 	const struct tq_codebook *book;
 };
@@ -112,7 +112,7 @@ static void rotate_search_begin(struct rotate_search *search, const struct tq_co
 	search->book = book;
 }
 
-/* Boundaries strictly below: a comparison that holds is -1. */
+/* The number of boundaries strictly below: a true comparison is -1. */
 ALWAYS_INLINE uint32x4_t rotate_nearest(const struct rotate_search *search, float32x4_t y,
 					uint32_t bits)
 {

@@ -24,7 +24,7 @@ enum {
 	PAIRS = SLABS * SLAB_PAIRS,
 	QUARTERS = TILE_ROWS / LANES, /* a plane's registers of rows */
 	BLOCK_TOKENS = 8,	      /* multiplied together */
-	TILE_TOKENS = 64,	      /* share one making of codes */
+	TILE_TOKENS = 64,	      /* share codes that are made once */
 /* Registers of the sums of a quarter, and quarters that a block of tokens meets at once. */
 #ifdef NEON_DOT
 	SUM_PARTS = 1,
@@ -62,7 +62,7 @@ ALWAYS_INLINE int32x4_t neon_total(struct neon_sums sums)
 }
 #else
 /* Products of an even and of an odd column are summed in 16 bits, at most 2 · 127 · 114 in
- * magnitude; pairs of such sums then join the 32-bit ones. A row so has two lanes, which are added
+ * magnitude; pairs of such sums then join the 32-bit ones. So a row has two lanes, which are added
  * at the end of the group. */
 ALWAYS_INLINE struct neon_sums neon_add_products(struct neon_sums sums, struct neon_codes codes,
 						 int8x8_t q)
@@ -89,16 +89,16 @@ ALWAYS_INLINE int32x4_t neon_total(struct neon_sums sums)
 /* ---- codes of indices ---- */
 
 struct neon_maker {
-	int8x16_t codebook;			      /* TQ: its levels, and after them anything */
-	int8x16_t newest[TC_TURNS], before[TC_TURNS]; /* TC: tables for nibbles so turned */
-	/* TC: of the position before, and of the one before that, in the 4 rows of each quarter. */
+	int8x16_t codebook;			      /* TQ: the levels; undefined behind them */
+	int8x16_t newest[TC_TURNS], before[TC_TURNS]; /* TC: tables for turned nibbles */
+	/* TC: nibbles of the previous position and of the one before it, in the 4 rows of each
+	 * quarter. */
 	uint8x16_t nibbles[QUARTERS][TC_MOST_BACK];
 };
 
-/* Index i (0 … 7) of each unit in the lower bits of each byte; `planes` is a slab's first one, at
- * the rows in question. Shifts move bytes, not words as on x86, so bits of a neighbour never get
- * in; but there are none by 0 or 8. i and bits are constants where this is inlined.
- */
+/* Index i (0 … 7) of each unit in the lower bits of each byte; `planes` is a slab's first plane, at
+ * the given rows. Shifts work on bytes, not on words as on x86, so no bits of a neighbour get in;
+ * but there are no shifts by 0 or 8. i and bits are constants where this is inlined. */
 ALWAYS_INLINE uint8x16_t neon_indices(const uint8_t *planes, size_t i, size_t bits)
 {
 	const size_t plane = i * bits / 8, shift = i * bits % 8, here = 8 - shift;
@@ -114,7 +114,7 @@ ALWAYS_INLINE uint8x16_t neon_indices(const uint8_t *planes, size_t i, size_t bi
 	return vandq_u8(vorrq_u8(low, vshlq_u8(high, vdupq_n_s8((int8_t)here))), mask);
 }
 
-/* Shifts to the right by 0 … 7; those of constants have no 0. */
+/* Shifts right by 0 … 7; the intrinsic for constants does not take 0. */
 ALWAYS_INLINE uint8x16_t neon_shifted(uint8x16_t v, size_t by)
 {
 	return by ? vshlq_u8(v, vdupq_n_s8(-(int8_t)by)) : v;
@@ -125,7 +125,7 @@ ALWAYS_INLINE uint8x16_t neon_bare_nibbles(uint8x16_t v, size_t shift)
 	return vandq_u8(neon_shifted(v, shift), vdupq_n_u8(15));
 }
 
-/* Before a tile's first plane lies its last, each row's four bytes moved on by one. */
+/* The plane before a tile's first is its last, with each row's four bytes rotated by one. */
 ALWAYS_INLINE void neon_begin_ring(struct neon_maker *m, const uint8_t *tile, uint32_t bits)
 {
 	const uint8_t *last = tile + tq_slabs_bytes(bits) - PLANE_BYTES;
@@ -140,8 +140,8 @@ ALWAYS_INLINE void neon_begin_ring(struct neon_maker *m, const uint8_t *tile, ui
 	}
 }
 
-/* The nibble of position i of each unit of 4 rows, whose first plane begins there; `before` is that
- * of the position before. */
+/* The nibble of position i of each unit of 4 rows, whose first plane begins at `planes`; `before`
+ * is the previous position's. */
 ALWAYS_INLINE uint8x16_t neon_nibbles_at(const uint8_t *planes, size_t i, uint8x16_t before,
 					 size_t bits)
 {
@@ -342,7 +342,7 @@ ALWAYS_INLINE size_t neon_input_group(const struct tq_product *p, const struct n
 	return (tokens->list ? tokens->list[i] : i) * p->groups + g;
 }
 
-/* One tile by all tokens at hand, in blocks of as equal a size as can be. */
+/* One tile by all tokens of the block, in parts of about equal size. */
 ALWAYS_INLINE void neon_multiply_tile(float y[][TILE_ROWS], const uint8_t *tile,
 				      const struct tq_product *p, const struct neon_tokens *tokens,
 				      size_t g, struct neon_maker *m, uint32_t bits, bool trellis)
@@ -363,7 +363,7 @@ ALWAYS_INLINE void neon_multiply_tile(float y[][TILE_ROWS], const uint8_t *tile,
 	}
 }
 
-/* 16 rows by all tokens at hand: y[t][16]. */
+/* 16 rows by all tokens of the block: y[t][16]. */
 ALWAYS_INLINE void neon_multiply_rows(float y[][TILE_ROWS], const uint8_t *tile,
 				      const struct tq_product *p, const struct neon_tokens *tokens,
 				      struct neon_maker *m, uint32_t bits, bool trellis)

@@ -1,6 +1,5 @@
-/* Asking for memory before it is used, and the word for functions that are inlined whatever the
- * compiler thinks of them: where they are inlined, numbers of bits, rows and registers are
- * constants. Within kernels/ only. */
+/* Prefetching memory, and ALWAYS_INLINE: for functions whose numbers of bits, rows and registers
+ * are constants where they are inlined. Within kernels/ only. */
 #ifndef MOEFS_KERNELS_PREFETCH_H
 #define MOEFS_KERNELS_PREFETCH_H
 
@@ -11,16 +10,16 @@
 
 enum { CACHE_LINE = 64, PREFETCH_SLOT = 4096 };
 
-/* Asks for `bytes` bytes from `at` on, which may lie past the end of a matrix: the processor's own
- * prefetcher stops at the end of each page. */
+/* Prefetches `bytes` bytes from `at` on, which may lie past the end of a matrix. The processor's
+ * own prefetcher stops at the end of each page. */
 ALWAYS_INLINE void prefetch_lines(uintptr_t at, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += CACHE_LINE)
 		__builtin_prefetch((const void *)(at + i));
 }
 
-/* Asks for the lines of an expert's slot that are written soon, when `bytes` bytes at `at` are
- * written now. A slot was filled long ago, and stores into lines that are not in the cache wait for
+/* Prefetches the lines of an expert's slot that are written soon, while `bytes` bytes at `at` are
+ * written now. A slot was last filled long ago, and stores into lines outside the cache wait for
  * each other. */
 ALWAYS_INLINE void prefetch_slot(uintptr_t at, size_t bytes)
 {

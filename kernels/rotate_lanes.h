@@ -1,6 +1,6 @@
-/* What is done to a group of TQ before it is multiplied or stored, for every instruction set that
- * has vectors: the rotation, and with it the 8-bit inputs (tq_prepare) and the quantisation of
- * weights (tq_quantise_row). Within kernels/ only.
+/* Processing of a TQ group before it is multiplied or stored, for every instruction set that has
+ * vectors: the rotation, and with it the 8-bit inputs (tq_prepare) and the quantisation of weights
+ * (tq_quantise_row). Within kernels/ only.
  *
  * A group is ROTATE_REGISTERS registers from its first load to its last store, element i in lane
  * i mod LANES of register i / LANES. Each lane does the operations of tq.c in the same order, so
@@ -91,8 +91,8 @@ void TABLE(tq_prepare)(int8_t *q, float *scale, const float *x, uint32_t k)
 
 /* ---- quantisation ---- */
 
-/* Of all groups before the rest is done with any: a norm is a chain of additions, of which many are
- * then under way together. True if all are finite. */
+/* The norms of all groups, before anything else: a norm is a chain of additions, and this way many
+ * chains run at once. True if all are finite. */
 ALWAYS_INLINE bool rotate_measure(float *norms, const float *x, size_t left, size_t groups)
 {
 	bool finite = true;
@@ -113,7 +113,7 @@ ALWAYS_INLINE void rotate_normalise(lanes y[ROTATE_REGISTERS], float norm)
 	rotate_forth(y);
 }
 
-/* The norm is the group's own, and becomes the one that is stored. bits is a constant where this is
+/* norm: on entry the group's own, on return the stored one. bits is a constant where this is
  * inlined, here and below. */
 ALWAYS_INLINE void rotate_quantise_group(uint8_t *packed, float *norm, lanes y[ROTATE_REGISTERS],
 					 const struct rotate_search *search, uint32_t bits,
@@ -154,7 +154,7 @@ ALWAYS_INLINE bool rotate_quantise_row(uint8_t *packed, float *norms, const floa
 	return true;
 }
 
-/* bits as a constant. */
+/* Calls the function with a constant for bits. */
 ALWAYS_INLINE bool rotate_quantise(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 				   uint32_t bits, enum tq_gain gain)
 {
@@ -168,8 +168,8 @@ ALWAYS_INLINE bool rotate_quantise(uint8_t *packed, float *norms, const float *r
 	}
 }
 
-/* y = the rotations of the next groups of a row, of which `left` floats are left, each divided by
- * its norm. Not inlined: TC's encoder, which calls it, needs all registers for itself. */
+/* y = the rotations of the next groups of a row that has `left` floats left, each group divided by
+ * its norm. Not inlined: TC's encoder, which calls this, needs all registers. */
 static __attribute__((noinline)) void rotate_groups(float *y, float *norm, const float *x,
 						    size_t left, size_t groups)
 {

@@ -1,6 +1,6 @@
-/* What the scalar table computes with and every vector table repeats, operation by operation: one
- * exponential, the factor of l2norm, the constants of gelu; and what the files of the scalar table
- * share. Within kernels/ only. Semantics are in kernels.h. */
+/* Functions and constants of the scalar table that every vector table repeats, operation by
+ * operation: one exponential, the factor of l2norm, the constants of gelu; and declarations that
+ * the files of the scalar table share. Within kernels/ only. Semantics are in kernels.h. */
 #ifndef MOEFS_KERNELS_SCALAR_H
 #define MOEFS_KERNELS_SCALAR_H
 
@@ -64,7 +64,7 @@ static inline float scalar_exp(float x)
 	p = fmaf(p, r, 1);
 	p = fmaf(p, r, 1);
 
-	/* In two steps, since 2^n alone may be out of range: the first is exact, the second rounds
+	/* In two steps, since 2^n alone can be out of range: the first is exact, the second rounds
 	 * once. */
 	const int32_t half = n >> 1;
 	return p * scalar_power_of_two(half) * scalar_power_of_two(n - half);
@@ -95,9 +95,8 @@ static inline float scalar_sum_lanes(float lane[SCALAR_DOT_LANES])
 	return lane[0];
 }
 
-/* The largest magnitude, compared as integers: the order of finite floats, with infinities and then
- * NaNs above them, so that a group
- * with one of those is noticed. */
+/* The largest magnitude, compared as integers: finite floats keep their order, infinities and then
+ * NaNs come after them, so a group that has one is noticed. */
 static inline float scalar_largest_magnitude(const float *y, size_t n)
 {
 	uint32_t largest = 0;
@@ -131,5 +130,9 @@ void scalar_kv_put(void *block, enum kv_type type, size_t key_offset, size_t val
 void scalar_attend(float *out, const float *q, const struct attention *a);
 void scalar_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n);
+void scalar_attend_spans(float *parts, const float *q, size_t stride, const struct attention *a,
+			 uint32_t n, uint32_t span0, uint32_t span1);
+void scalar_attend_join(float *out, size_t stride, float *joined, const float *parts,
+			const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
 
 #endif

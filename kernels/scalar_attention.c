@@ -1,9 +1,10 @@
-/* The scalar table's attention: one token's look back over blocks of 64 positions.
+/* The scalar table's attention: one token's look back over spans of 256 positions, and how spans
+ * are joined.
  *
  * Online softmax: the running maximum m, sum of exponentials and weighted sum of values are
- * rescaled by exp(m_old - m_new) at each block, so no list of all scores is needed. Blocks are
- * those of the key-value memory, by absolute position, whatever chunk of the prompt the token came
- * in.
+ * rescaled by exp(m_old - m_new) at each block of a span, and at each span that is joined, so no
+ * list of all scores is needed. Blocks are those of the key-value memory, by absolute position,
+ * whatever chunk of the prompt the token came in.
  */
 #include "kernels/attention.h"
 #include "kernels/scalar.h"
@@ -35,31 +36,33 @@ void scalar_kv_put(void *block, enum kv_type type, size_t key_offset, size_t val
 	}
 }
 
-struct scalar_softmax_state {
-	float max, sum; /* over the blocks so far */
+enum { SPAN_BLOCKS = ATTENTION_SPAN / KV_BLOCK };
+
+/* What one query finds in a span. */
+struct scalar_span {
+	const void *const *blocks;
+	float p[ATTENTION_SPAN];
+	uint32_t from[SPAN_BLOCKS], to[SPAN_BLOCKS]; /* the slots of each block that it sees */
+	float rescale[SPAN_BLOCKS];		     /* what lies before each block shrinks by */
+	float max, sum;
 };
 
-/* Element d of the value at slot j. */
-static float scalar_value_element(const struct attention *a, const void *block, size_t j, size_t d)
-{
-	const size_t at = a->latent_dim ? a->key_offset + d * KV_BLOCK + j
-					: a->value_offset + j * a->head_dim + d;
-	return scalar_element(block, a->type, at);
-}
+/* ---- spans ---- */
 
-/* Takes positions [from, to) of one block, at least one, into out and the state. */
-static void scalar_attend_block(float *out, struct scalar_softmax_state *s, const float *q,
-				const struct attention *a, const void *block, uint32_t from,
-				uint32_t to)
+/* Takes what is seen of block b, at least one slot, into the maximum and the sum. */
+static void scalar_span_block(struct scalar_span *s, const float *q, const struct attention *a,
+			      uint32_t b)
 {
-	float p[KV_BLOCK] = {0}, lane[SCALAR_DOT_LANES] = {0}, max = s->max;
+	const uint32_t from = s->from[b], to = s->to[b];
+	float *p = s->p + (size_t)b * KV_BLOCK, lane[SCALAR_DOT_LANES] = {0}, max = s->max;
 
 	for (uint32_t j = from; j < to; j++) {
+		p[j] = 0;
 		for (size_t d = 0; d < a->head_dim; d++)
-			p[j] = fmaf(
-				q[d],
-				scalar_element(block, a->type, a->key_offset + d * KV_BLOCK + j),
-				p[j]);
+			p[j] = fmaf(q[d],
+				    scalar_element(s->blocks[b], a->type,
+						   a->key_offset + d * KV_BLOCK + j),
+				    p[j]);
 		p[j] *= a->scale;
 		max = p[j] > max ? p[j] : max;
 	}
@@ -67,33 +70,114 @@ static void scalar_attend_block(float *out, struct scalar_softmax_state *s, cons
 		p[j] = scalar_exp(p[j] - max);
 		lane[j % SCALAR_DOT_LANES] += p[j];
 	}
-
-	const float rescale = scalar_exp(s->max - max); /* 0 at the first block without a sink */
+	s->rescale[b] = scalar_exp(s->max - max); /* 0 at the first block without a sink */
 	s->max = max;
-	s->sum = fmaf(s->sum, rescale, scalar_sum_lanes(lane));
-	for (size_t d = 0; d < attention_value_dim(a); d++) {
-		out[d] *= rescale;
-		for (size_t j = from; j < to; j++)
-			out[d] = fmaf(p[j], scalar_value_element(a, block, j, d), out[d]);
+	s->sum = fmaf(s->sum, s->rescale[b], scalar_sum_lanes(lane));
+}
+
+/* A span of which head h of a token of that length sees something. */
+static void scalar_span_look(struct scalar_span *s, const float *q, const struct attention *a,
+			     uint32_t h, size_t length, size_t span)
+{
+	const size_t first = attention_from(a, length);
+	const bool begins = span == attention_first_span(a, length);
+
+	s->blocks = a->blocks + span * SPAN_BLOCKS;
+	s->max = begins ? attention_first_max(a, h) : -INFINITY;
+	s->sum = begins ? attention_first_sum(a) : 0;
+	for (uint32_t b = 0; b < SPAN_BLOCKS; b++) {
+		const size_t start = span * ATTENTION_SPAN + (size_t)b * KV_BLOCK;
+		const size_t left = length > start ? length - start : 0;
+		const size_t before = first > start ? first - start : 0;
+		s->to[b] = (uint32_t)(left < KV_BLOCK ? left : KV_BLOCK);
+		s->from[b] = (uint32_t)(before < s->to[b] ? before : s->to[b]);
+		if (s->from[b] < s->to[b])
+			scalar_span_block(s, q, a, b);
 	}
+}
+
+/* Element d of the span's value sums. */
+static float scalar_span_value(const struct scalar_span *s, const struct attention *a, size_t d)
+{
+	float v = 0;
+
+	for (uint32_t b = 0; b < SPAN_BLOCKS; b++) {
+		if (s->from[b] == s->to[b])
+			continue;
+		v *= s->rescale[b];
+		for (size_t j = s->from[b]; j < s->to[b]; j++) {
+			const size_t at = a->latent_dim ? a->key_offset + d * KV_BLOCK + j
+							: a->value_offset + j * a->head_dim + d;
+			v = fmaf(s->p[(size_t)b * KV_BLOCK + j],
+				 scalar_element(s->blocks[b], a->type, at), v);
+		}
+	}
+	return v;
+}
+
+void scalar_attend_spans(float *parts, const float *q, size_t stride, const struct attention *a,
+			 uint32_t n, uint32_t span0, uint32_t span1)
+{
+	const uint32_t dim = attention_value_dim(a);
+
+	for (size_t span = span0; span < span1; span++) {
+		for (size_t t = 0; t < n; t++) {
+			const size_t length = a->length + t;
+			for (uint32_t h = 0; h < a->heads; h++, parts += attention_part(dim)) {
+				struct scalar_span s;
+				if (span < attention_first_span(a, length) ||
+				    span >= attention_end_span(length))
+					continue;
+				scalar_span_look(&s, q + t * stride + (size_t)h * a->head_dim, a, h,
+						 length, span);
+				for (size_t d = 0; d < dim; d++)
+					parts[d] = scalar_span_value(&s, a, d);
+				parts[dim] = s.max;
+				parts[dim + 1] = s.sum;
+			}
+		}
+	}
+}
+
+/* ---- joining ---- */
+
+/* What the value sums of all spans before a span, and those of the span, are multiplied by. */
+struct scalar_factors {
+	float joined, span;
+};
+
+/* Joins the maximum and the sum of a span. */
+static struct scalar_factors scalar_join(float *max, float *sum, float span_max, float span_sum)
+{
+	const float e = scalar_exp(-fabsf(span_max - *max));
+	const bool larger = span_max > *max;
+	const struct scalar_factors f = {larger ? e : 1, larger ? 1 : e};
+
+	*max = larger ? span_max : *max;
+	*sum = fmaf(*sum, f.joined, span_sum * f.span);
+	return f;
 }
 
 void scalar_attend(float *out, const float *q, const struct attention *a)
 {
-	const uint32_t dim = attention_value_dim(a), first = (uint32_t)attention_from(a, a->length);
+	const uint32_t dim = attention_value_dim(a);
+
 	for (uint32_t h = 0; h < a->heads; h++, out += dim, q += a->head_dim) {
-		struct scalar_softmax_state s = {attention_first_max(a, h), attention_first_sum(a)};
+		size_t span = attention_first_span(a, a->length);
+		struct scalar_span s;
+		scalar_span_look(&s, q, a, h, a->length, span);
 		for (size_t d = 0; d < dim; d++)
-			out[d] = 0;
-		for (uint32_t start = first / KV_BLOCK * KV_BLOCK; start < a->length;
-		     start += KV_BLOCK) {
-			const uint32_t left = a->length - start;
-			scalar_attend_block(out, &s, q, a, a->blocks[start / KV_BLOCK],
-					    first > start ? first - start : 0,
-					    left < KV_BLOCK ? left : KV_BLOCK);
+			out[d] = scalar_span_value(&s, a, d);
+		float max = s.max, sum = s.sum;
+		while (++span < attention_end_span(a->length)) {
+			scalar_span_look(&s, q, a, h, a->length, span);
+			const struct scalar_factors f = scalar_join(&max, &sum, s.max, s.sum);
+			for (size_t d = 0; d < dim; d++)
+				out[d] = fmaf(out[d], f.joined,
+					      scalar_span_value(&s, a, d) * f.span);
 		}
 		for (size_t d = 0; d < dim; d++)
-			out[d] /= s.sum;
+			out[d] /= sum;
 	}
 }
 
@@ -104,4 +188,32 @@ void scalar_attend_tokens(float *out, const float *q, size_t stride, const struc
 
 	for (size_t t = 0; t < n; t++, look.length++)
 		scalar_attend(out + attention_out(a, t * stride), q + t * stride, &look);
+}
+
+void scalar_attend_join(float *out, size_t stride, float *joined, const float *parts,
+			const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1)
+{
+	const uint32_t dim = attention_value_dim(a);
+	const size_t part = attention_part(dim);
+
+	for (size_t i = 0; i < (size_t)n * a->heads; i++, joined += part) {
+		const size_t t = i / a->heads, h = i % a->heads, length = a->length + t;
+		const size_t end = attention_end_span(length);
+		for (size_t span = span0; span < span1; span++) {
+			const float *v = parts + ((span - span0) * n * a->heads + i) * part;
+			if (span < attention_first_span(a, length) || span >= end)
+				continue;
+			if (span == attention_first_span(a, length)) {
+				memcpy(joined, v, part * sizeof *v);
+				continue;
+			}
+			const struct scalar_factors f =
+				scalar_join(&joined[dim], &joined[dim + 1], v[dim], v[dim + 1]);
+			for (size_t d = 0; d < dim; d++)
+				joined[d] = fmaf(joined[d], f.joined, v[d] * f.span);
+		}
+		float *to = out + attention_out(a, t * stride) + h * dim;
+		for (size_t d = 0; d < dim && end > span0 && end <= span1; d++)
+			to[d] = joined[d] / joined[dim + 1];
+	}
 }

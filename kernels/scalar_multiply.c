@@ -1,7 +1,6 @@
 /* The scalar table's matrix products, and the 8-bit form of the inputs of TQ matrices.
  *
- * One row, one token, one sum at a time: what a blocked kernel must reproduce for each of them.
- */
+ * One row, one token, one sum at a time: a blocked kernel must reproduce each of these sums. */
 #include "kernels/block_layout.h"
 #include "kernels/scalar.h"
 #include "kernels/tq_product.h"
@@ -82,7 +81,7 @@ void scalar_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t
 /* ---- TQ and TC ---- */
 
 /* The packed bytes of a group in one row; `tile` is its first slab and `lane` the row's place in
- * it. Those of a unit lie in as many planes. */
+ * it. Each byte of a unit is in another plane. */
 static void scalar_tq_packed_group(uint8_t *packed, const uint8_t *tile, uint32_t lane,
 				   uint32_t bits)
 {
@@ -161,7 +160,7 @@ void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 		tq_rotate(y);
 
 		const float max = scalar_largest_magnitude(y, TQ_GROUP);
-		if (!isfinite(max)) { /* keep the failure visible: every product becomes NaN */
+		if (!isfinite(max)) { /* makes every product NaN, so that the failure shows */
 			memset(q + g * TQ_GROUP, 0, TQ_GROUP);
 			scale[g] = NAN;
 			continue;
@@ -176,8 +175,8 @@ void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 
 /* ---- blocks ---- */
 
-/* What column i of a block is a multiple of the scale by. Byte j of word k of a row's plane has
- * bits of column 4k + j. */
+/* The factor of column i of a block: weight = factor · scale. Byte j of word k of a row's plane
+ * has bits of column 4k + j. */
 static int scalar_block_code(const struct block_layout *l, const uint8_t *block, size_t row,
 			     size_t i)
 {
@@ -207,7 +206,8 @@ struct scalar_scales {
 	float scale, offset;
 };
 
-/* Those of columns 16 · half … of a tile, for one row. `at` are the tile's scales. */
+/* The scale and offset of columns 16 · half … of a tile, for one row. `at` are the tile's scales.
+ */
 static struct scalar_scales scalar_block_scales(const struct block_layout *l, const struct shape *s,
 						const uint8_t *at, size_t row, size_t half)
 {

@@ -1,25 +1,24 @@
-/* The definition of TC: tables, what a stream means, which stream a group gets (tc.h).
+/* The definition of TC: tables, decoding of a stream, choice of the stream for a group (tc.h).
  *
- * A state is the part of the window that the next weight still sees: the last window - bits bits of
- * the stream, the newest highest. A weight's window is its symbol above the state before it; the
- * state after it is the window without its oldest symbol's bits.
+ * A state is the part of the window that the next weight shares: the last window - bits bits of
+ * the stream, the newest highest. A weight's window is its symbol above the previous state; the
+ * next state is the window without the bits of its oldest symbol.
  *
- * The encoder is the Viterbi algorithm in whole numbers of 16 bits that saturate (tc_tables.h), in
- * one order, so that the bytes are the same everywhere. Rounding so costs a thousandth of the error
- * at most. Where paths cost the same the one whose dropped symbol is lower stands.
+ * The encoder is the Viterbi algorithm in whole numbers of 16 bits that saturate (tc.h), in
+ * a fixed order, so that the bytes are the same everywhere. This rounding adds at most a
+ * thousandth to the error. Of paths with equal cost the one with the lower dropped symbol is kept.
  *
- * A ring has no first state. Which one it passes between its last and its first weight is found
- * beforehand, on the weights on both sides of that seam; then the best stream through it is
- * taken. The best of all rings would be better by less than half a hundredth.
- */
+ * A ring has no first state. The state between its last and its first weight is chosen beforehand,
+ * from the weights on both sides of that seam; then the best stream through this state is taken.
+ * The best of all rings would have an error lower by less than half a per cent. */
 #include "kernels/tc.h"
 #include "kernels/tq.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Found by Lloyd iterations with the encoder in the loop, on a Gaussian source, over whole numbers.
- * The relative squared errors of groups that are stored are .0792, .0219 and .00592. */
+/* Found by Lloyd iterations with the encoder in the loop, on a Gaussian source, over whole
+ * numbers. The relative squared errors of stored groups are .0792, .0219 and .00592. */
 static const struct tc_codebook codebooks[] = {
 	{
 		.bits = 2,
@@ -52,7 +51,7 @@ const struct tc_codebook *tc_codebook(uint32_t bits)
 	return &codebooks[bits - 2];
 }
 
-/* ---- what bytes mean ---- */
+/* ---- decoding ---- */
 
 void tc_codes(int8_t code[TQ_GROUP], const uint8_t *packed, uint32_t bits)
 {
@@ -70,7 +69,7 @@ void tc_codes(int8_t code[TQ_GROUP], const uint8_t *packed, uint32_t bits)
 	}
 }
 
-/* ---- which bytes a group gets ---- */
+/* ---- encoding ---- */
 
 /* The state's bits, and the symbol that was its newest. */
 static uint32_t tc_state_bits(const struct tc_codebook *book)
@@ -100,8 +99,8 @@ static int32_t tc_fraction(int32_t a, int32_t b)
 	return (a * b + (1 << 14)) >> 15;
 }
 
-/* Costs of states before and after a weight x; dropped[s] is the symbol that left on the cheapest
- * way to s. */
+/* Costs of states before and after a weight x; dropped[s] is the symbol that was dropped on the
+ * cheapest path to s. */
 static void tc_step(int16_t after[TC_STATES], uint8_t dropped[TC_STATES],
 		    const int16_t before[TC_STATES], int32_t x, const struct tc_codebook *book)
 {

@@ -9,9 +9,8 @@
  * The stream closes to a ring: the first weights' windows begin in the last symbols, so a group is
  * decoded without its neighbours.
  *
- * tc.c is the definition, in plain scalar code: what bytes mean, and which bytes a group gets. The
- * second half of this file is within kernels/ only.
- */
+ * tc.c is the definition, in plain scalar code: decoding and encoding. The second half of this
+ * file is within kernels/ only. */
 #ifndef MOEFS_KERNELS_TC_H
 #define MOEFS_KERNELS_TC_H
 
@@ -69,9 +68,8 @@ bool tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t c
 /* ---- the encoder's numbers, which tc.c and trellis_lanes.h share ----
  *
  * A path costs Σ 2 (x - code)², x the targets, in whole numbers of 16 bits that saturate. With a
- * code a + b that is 2 (x - b)², which depends on the state that is left, 2 a (a + 2 b), which
- * depends on the transition, and -4 x a, which depends on the state that is reached.
- */
+ * code a + b that is 2 (x - b)², which depends on the old state, 2 a (a + 2 b), which depends on
+ * the transition, and -4 x a, which depends on the new state. */
 
 enum {
 	TC_ONE = 256, /* the target of code 1 */
@@ -79,10 +77,9 @@ enum {
 		  TC_ONE,	 /* the largest target; minus any `before` it fits in 16 bits */
 	TC_STATES = 64,		 /* at most */
 	TC_WINDOW_MOST = 8,	 /* bits */
-	TC_LEAST = -20000,	 /* the first cost of the cheapest path: leaves room below for the
-				    terms that are negative, and above for paths that cost 26000
-				    more */
-	TC_FAR = 10000,		 /* the first cost of a state that a path may not begin with */
+	TC_LEAST = -20000,	 /* the initial cost of the cheapest path: leaves room below for
+				  * negative terms, and above for paths that cost 26000 more */
+	TC_FAR = 10000,		 /* the initial cost of a state that no path may begin with */
 	TC_THROUGH_MOST = 26000, /* the highest cost through a state: with a transition, at most
 				    6138, the sum fits in 16 bits */
 	TC_LOWERED = 8,		 /* weights after which costs are lowered to TC_LEAST again */
@@ -118,40 +115,39 @@ static inline float tc_factor(int32_t with_target, int32_t with_itself)
 
 /* ---- the nibbles as the products of all vector tables read them ----
  *
- * Position i of a unit ends with bit (i + 1) · bits - 1 of the unit. Where its nibble begins in the
- * byte before, the older bits are brought above the newer ones, which stay in place: the nibble is
- * turned, and the products look such nibbles up in tables that are turned alike. That takes one
- * shift less than to bring the nibble into order, and no shift at all where the position before
- * ended that byte: its nibble has the older bits in place.
- */
+ * Position i of a unit ends with bit (i + 1) · bits - 1 of the unit. If its nibble begins in the
+ * previous byte, the older bits are moved above the newer ones, which stay in place: the nibble is
+ * rotated, and the products look it up in a table that is rotated alike. That takes one shift less
+ * than putting the nibble in order, and no shift at all if the previous position ended that byte:
+ * its nibble has the older bits in place. */
 
 enum {
 	TC_OFFSET = 64,	  /* added to codes, so that they are unsigned */
 	TC_MOST_BACK = 2, /* the largest tc_back */
-	TC_TURNS = 4,	  /* a nibble is turned by 0 … 3 bits */
+	TC_TURNS = 4,	  /* a nibble is rotated by 0 … 3 bits */
 };
 
-/* Bits of the byte that has position i's newest bit, up to that bit: 1 … 8. */
+/* The place of position i's newest bit in its byte: 1 … 8. */
 static inline size_t tc_bits_here(size_t i, size_t bits)
 {
 	return ((i + 1) * bits - 1) % 8 + 1;
 }
 
-/* How many of the lowest bits of position i's nibble, as it is read, are its newest bits; 0: the
- * nibble is in order. */
+/* The number of lowest bits of position i's nibble, as it is read, that are its newest bits; 0:
+ * the nibble is in order. */
 static inline size_t tc_turn(size_t i, size_t bits)
 {
 	const size_t here = tc_bits_here(i, bits);
 	return here < 4 ? here : 0;
 }
 
-/* Whether the nibble of the position before i ends a byte. */
+/* Whether the nibble of position i - 1 ends a byte. */
 static inline bool tc_follows_byte(size_t i, size_t bits)
 {
 	return i * bits % 8 == 0;
 }
 
-/* The same of the nibble that position i looks back to. */
+/* The same for the older nibble that position i looks up. */
 static inline size_t tc_turn_back(size_t i, size_t bits)
 {
 	return tc_turn((i + TQ_UNIT - tc_back((uint32_t)bits)) % TQ_UNIT, bits);

@@ -1,17 +1,16 @@
 /* The definition of TQ: tables, rotation, quantisation, packing (tq.h, and TQ's tables in the
  * design).
  *
- * The order of operations is part of the format, because one coefficient that falls on a boundary
- * or one rounding more changes a byte. It was found by reproducing the reference vectors bit for
- * bit, all of it in f32:
+ * The order of operations is part of the format, because a coefficient on a boundary or one more
+ * rounding changes a byte. It was found by reproducing the reference vectors bit for bit, all in
+ * f32:
  *   - a sum of 128 squares has 8 accumulators, element i going to accumulator i mod 8,
  * multiplication and addition rounded separately; the accumulators are then added in ascending
  * order;
  *   - the group is divided by its norm before the rotation, not after;
  *   - butterflies h = 1, 2, 4 … 64, then a division by √128 (not a multiplication by its inverse);
  *   - the norm of a native checkpoint divides by the norm of the levels rotated back.
- * Rotations are exact only in exact arithmetic: the last point is visible in the last bit.
- */
+ * Rotations are exact only in exact arithmetic, so the last point changes the last bit. */
 #include "kernels/tq.h"
 
 #include <math.h>
@@ -41,8 +40,8 @@ const float tq_signs2[TQ_GROUP] = {
  *
  * The integers minimise Σ p (level - integer · gain)² / Σ p level² over a Gaussian's probabilities
  * p of the levels, the gain being the least-squares one: relative error 1.1e-5 for TQ4, 1.2e-6 for
- * TQ3. The levels of TQ2 stand at 3 : 10 to within 5e-17; of the many multiples that fit in 8 bits
- * the smallest is taken, since its products leave room in 16 bits. */
+ * TQ3. The levels of TQ2 have the ratio 3 : 10 to within 5e-17; of the multiples that fit in 8
+ * bits the smallest is taken, since its products leave room in 16 bits. */
 static const struct tq_codebook codebooks[] = {
 	{
 		.bits = 2,
@@ -133,7 +132,7 @@ float tq_dot(const float a[TQ_GROUP], const float b[TQ_GROUP])
 	return sum;
 }
 
-/* How many boundaries lie strictly below y: a coefficient of exactly 0 takes the lower half. */
+/* The number of boundaries strictly below y: a coefficient of exactly 0 takes the lower half. */
 static uint8_t tq_nearest_level(const struct tq_codebook *book, float y)
 {
 	uint32_t index = 0;
@@ -160,7 +159,8 @@ static bool tq_quantise_group(uint8_t *packed, float *stored, const float x[TQ_G
 	float y[TQ_GROUP], c[TQ_GROUP];
 	const float norm = sqrtf(tq_dot(x, x)), divisor = norm == 0 ? 1 : norm;
 
-	if (!isfinite(norm)) /* NaN, infinity, or squares that overflow: no weight is so large */
+	if (!isfinite(
+		    norm)) /* NaN, infinity, or squares that overflow: no real weight is so large */
 		return false;
 	for (size_t i = 0; i < TQ_GROUP; i++)
 		y[i] = x[i] / divisor;

@@ -90,10 +90,10 @@ bool tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t c
 void tq_pack(uint8_t *packed, const uint8_t index[TQ_GROUP], uint32_t bits);
 void tq_unpack(uint8_t index[TQ_GROUP], const uint8_t *packed, uint32_t bits);
 
-/* The boundaries that vector code compares with, to find an index bit by bit, the highest bit
- * first. When the upper bits are known to be i, the next bit says whether y is above boundary
- * ((2 i + 1) << bits to come) - 1. Search s of out, [TQ_SEARCHES][count], has these boundaries for
- * i = 0, 1 …; entries that no i reaches are never used. */
+/* The boundaries for finding an index bit by bit in vector code, the highest bit first. When the
+ * upper bits are known to be i, the next bit says whether y is above boundary ((2 i + 1) << bits
+ * to come) - 1. Search s of out, [TQ_SEARCHES][count], has these boundaries for i = 0, 1 …;
+ * entries that no i reaches are never used. */
 enum { TQ_SEARCHES = 4 };
 static inline void tq_searches(float *out, size_t count, const struct tq_codebook *book)
 {

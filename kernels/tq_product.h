@@ -6,14 +6,14 @@
 #include "kernels/kernels.h"
 #include "kernels/tc.h"
 
-/* What a code is multiplied with besides its norm. */
+/* The factors of a code in addition to its norm. */
 static inline float tq_gain_of(enum format f)
 {
 	const uint32_t bits = format_tq_bits(f);
 	return format_is_trellis(f) ? tc_codebook(bits)->gain : tq_codebook(bits)->gain;
 }
 
-/* The operands, and what follows from them. */
+/* The operands, and values derived from them. */
 struct tq_product {
 	const struct input *x;
 	const uint8_t *w; /* the first block of rows */

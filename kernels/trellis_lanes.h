@@ -1,9 +1,9 @@
 /* TC's encoder on vectors, for every instruction set that has them; within kernels/ only.
  *
- * Lanes are groups, which go through the trellis side by side; each lane does what tc.c does, in
- * whole numbers of 16 bits, so the bytes are the same however many lanes there are. Included once
- * by the *_rotate.c of each table, behind rotate_lanes.h. The table's lanes (avx2_lanes.h …) define
- * what a vector of 16-bit numbers is:
+ * Lanes are groups, which go through the trellis side by side. Each lane does the operations of
+ * tc.c in 16-bit integers, so the bytes do not depend on the number of lanes. Included once by the
+ * *_rotate.c of each table, behind rotate_lanes.h. The table's lanes (avx2_lanes.h …) define what
+ * a vector of 16-bit numbers is:
  *
  *     TABLE(function)                   the function's name in this table
  *     shorts, SHORTS                    the type, and how many integers of 16 bits it holds
@@ -24,13 +24,12 @@
  *                                       exact sums of products: of each eight lanes, the first four
  *                                       in sum[0]
  *
- * A transition takes an addition and a minimum. Neither saturates: only half of a processor's units
- * do saturating arithmetic. The path is not stored: on the way back, the few states from which a
- * state can have been reached are compared again, for one state instead of all. The costs that this
- * needs of each position lie on the stack of the calling thread. With 64 states they would be half
- * a megabyte, so the ring is traced back in halves, before which its beginning is followed once
- * more. That takes a third more time for 2 bits, and a frame little larger than the products'.
- */
+ * A transition takes an addition and a minimum. Neither saturates: only half of a processor's
+ * units do saturating arithmetic. The path is not stored: on the way back, the few possible
+ * previous states are compared again, for one state instead of all. The costs of each position
+ * that this needs lie on the stack of the calling thread. With 64 states they would be half a
+ * megabyte, so the ring is traced back in halves, and its first half is computed once more. That
+ * takes a third more time for 2 bits, and a stack frame little larger than that of the products. */
 #ifndef MOEFS_KERNELS_TRELLIS_LANES_H
 #define MOEFS_KERNELS_TRELLIS_LANES_H
 
@@ -40,14 +39,14 @@
 #include <string.h>
 
 enum {
-	TRELLIS_AT_ONCE = 8, /* states whose minima are sought together, while registers last */
+	TRELLIS_AT_ONCE = 8, /* states whose minima are computed together: as registers allow */
 	UNITS = TQ_GROUP / TQ_UNIT,
 	HALF_UNIT = TQ_UNIT / 2, /* positions whose symbols fit in 16 bits */
-	BYTE_OFFSET = 128,	 /* of looked up numbers */
+	BYTE_OFFSET = 128,	 /* of table entries */
 };
 
-/* Bits of a state, which is a constant as `bits` is wherever these are inlined, and those that it
- * shares with the states that can follow it. */
+/* The number of bits of a state (a constant, like `bits`, where this is inlined), and of the bits
+ * that it shares with the states that can follow it. */
 ALWAYS_INLINE uint32_t trellis_state_bits(uint32_t bits)
 {
 	return bits == 2 ? 6 : 4;
@@ -56,8 +55,7 @@ ALWAYS_INLINE uint32_t trellis_shared_bits(uint32_t bits)
 {
 	return trellis_state_bits(bits) - bits;
 }
-/* Bounds of loops: a shift among them that a sanitizer checks would keep them from being unrolled.
- */
+/* Bounds of loops: a shift that a sanitizer checks would keep the loops from being unrolled. */
 ALWAYS_INLINE uint32_t trellis_states(uint32_t bits)
 {
 	return bits == 2 ? 64 : 16;
@@ -66,14 +64,13 @@ ALWAYS_INLINE uint32_t trellis_symbols(uint32_t bits)
 {
 	return bits == 2 ? 4 : bits == 3 ? 8 : 16;
 }
-ALWAYS_INLINE uint32_t trellis_shares(uint32_t bits) /* what shared bits can be */
+ALWAYS_INLINE uint32_t trellis_shares(uint32_t bits) /* number of values of the shared bits */
 {
 	return bits == 2 ? 16 : bits == 3 ? 2 : 1;
 }
 
 struct trellis {
-	shorts transition[1 << TC_WINDOW_MOST]; /* by window: what two codes have to do with each
-						   other */
+	shorts transition[1 << TC_WINDOW_MOST]; /* by window: terms of two codes */
 	shorts slope[TC_NIBBLE], place[TC_NIBBLE];
 	shorts four_before[TC_NIBBLE];
 	bytes16 newest, before; /* with the offset */
@@ -103,8 +100,8 @@ static void trellis_make(struct trellis *t, uint32_t bits)
 
 /* ---- one weight ---- */
 
-/* The state further on in the same half whose `before` is the same, so that the cheaper of both
- * does for both; NONE, and MERGED for that one. */
+/* A later state in the same half with the same `before`, so that the cheaper of both serves for
+ * both. NONE: there is none. MERGED: this is such a later state. */
 enum { NONE = 64, MERGED };
 ALWAYS_INLINE uint32_t trellis_other_before(uint32_t state, uint32_t bits)
 {
@@ -115,13 +112,13 @@ ALWAYS_INLINE uint32_t trellis_other_before(uint32_t state, uint32_t bits)
 	return NONE;
 }
 
-/* States after the same ones whose `newest` is the same cost the same. */
+/* States with the same predecessors and the same `newest` have the same cost. */
 ALWAYS_INLINE uint32_t trellis_first_newest(uint32_t state, uint32_t bits)
 {
 	return bits == 4 && state == 14 ? 10 : state;
 }
 
-/* States that are reached through the same ones: (first + i) << shared bits | q. */
+/* States with the same predecessors: (first + i) << shared bits | q. */
 struct trellis_reached {
 	uint32_t q, first, count;
 };
@@ -162,8 +159,8 @@ ALWAYS_INLINE void trellis_reach(shorts cost[TC_STATES], const shorts through[TC
 	}
 }
 
-/* Costs of the states after a weight x; `through` are those of the states before it, with what
- * their oldest bits have to do with x. */
+/* Costs of the states after a weight x; `through`: costs of the states before it, with the terms
+ * of their oldest bits and x. */
 ALWAYS_INLINE void trellis_step(shorts cost[TC_STATES], shorts through[TC_STATES], shorts x,
 				const struct trellis *t, uint32_t bits)
 {
@@ -200,14 +197,14 @@ ALWAYS_INLINE void trellis_lower_costs(shorts cost[TC_STATES], uint32_t bits)
 
 /* ---- along the ring ---- */
 
-/* The ring is traced back so many positions at a time, no fewer than a seam has. */
+/* The number of positions that are traced back at a time; at least those of a seam. */
 ALWAYS_INLINE size_t trellis_stretch(uint32_t bits)
 {
 	return bits == 2 ? TQ_GROUP / 2 : TQ_GROUP;
 }
 
-/* So many vectors of groups are traced back in turns: a way back is a chain, each link of which
- * waits for the one before it. */
+/* The number of vectors of groups that are traced back in turns: a way back is a chain in which
+ * each step waits for the previous one. */
 enum { TRELLIS_WAYS = 2 };
 ALWAYS_INLINE uint32_t trellis_ways(uint32_t bits)
 {
@@ -226,7 +223,7 @@ ALWAYS_INLINE size_t trellis_path_bytes(uint32_t bits)
 	       (sizeof(shorts) * trellis_stretch(bits) << trellis_state_bits(bits));
 }
 
-/* n weights of the ring; `through` is kept from the one that is `kept` behind the first. */
+/* n weights of the ring; `through` is kept from weight `kept` on. */
 ALWAYS_INLINE void trellis_follow(struct trellis_path *p, size_t first, size_t n, size_t kept,
 				  const struct trellis *t, uint32_t bits)
 {
@@ -239,7 +236,7 @@ ALWAYS_INLINE void trellis_follow(struct trellis_path *p, size_t first, size_t n
 	}
 }
 
-/* The state before, but for the symbol that was dropped. */
+/* The previous state without the symbol that was dropped. */
 ALWAYS_INLINE shorts trellis_shifted(shorts state, uint32_t bits)
 {
 	const int16_t all = (1 << trellis_state_bits(bits)) - 1;
@@ -251,8 +248,7 @@ ALWAYS_INLINE shorts trellis_newest_symbol(shorts state, uint32_t bits)
 	return shorts_right(state, trellis_shared_bits(bits));
 }
 
-/* Of the states that can have come before, the one that drops d: shared[i] says whether bit i is
- * set of what is shared. */
+/* The possible previous state that drops d; shared[i]: whether bit i of the shared bits is set. */
 ALWAYS_INLINE shorts trellis_through_of(const shorts *through, const shorts_mask *shared,
 					uint32_t d, uint32_t bits)
 {
@@ -266,12 +262,12 @@ ALWAYS_INLINE shorts trellis_through_of(const shorts *through, const shorts_mask
 	return of[0];
 }
 
-/* Of the numbers `before` of the same, four times. */
+/* The numbers `before` of these states, four times. */
 ALWAYS_INLINE shorts trellis_before_of(const struct trellis *t, const shorts_mask *shared,
 				       uint32_t d, uint32_t bits)
 {
 	const uint32_t known =
-		bits == 2 ? 2 : trellis_shared_bits(bits); /* shared bits that tell */
+		bits == 2 ? 2 : trellis_shared_bits(bits); /* shared bits that matter */
 	shorts of[4];
 
 	for (uint32_t q = 0; q < 1U << known; q++)
@@ -282,7 +278,7 @@ ALWAYS_INLINE shorts trellis_before_of(const struct trellis *t, const shorts_mas
 	return of[0];
 }
 
-/* A state and the one before it. What the ways have in common, 2 a², is left out. */
+/* A state and its predecessor. The common term of all paths, 2 a², is left out. */
 ALWAYS_INLINE shorts trellis_came_from(const shorts *through, shorts state, shorts a,
 				       const struct trellis *t, uint32_t bits)
 {
@@ -307,7 +303,7 @@ ALWAYS_INLINE shorts trellis_came_from(const shorts *through, shorts state, shor
 	return shorts_or(trellis_shifted(state, bits), dropped);
 }
 
-/* The newest number of a state's window. */
+/* The number `newest` of a state's window. */
 ALWAYS_INLINE shorts trellis_newest_of(const struct trellis *t, shorts state, uint32_t bits)
 {
 	const shorts index = shorts_right(state, trellis_state_bits(bits) - 4);
@@ -317,7 +313,7 @@ ALWAYS_INLINE shorts trellis_newest_of(const struct trellis *t, shorts state, ui
 
 /* ---- the seam ---- */
 
-/* The lowest of the cheapest. */
+/* The cheapest state; the lowest of several. */
 ALWAYS_INLINE shorts trellis_cheapest(const shorts cost[TC_STATES], uint32_t bits)
 {
 	shorts state = shorts_all(0), best = cost[0];
@@ -359,7 +355,7 @@ ALWAYS_INLINE void trellis_begin_at(struct trellis_path *p, shorts seam, uint32_
 
 /* ---- back along the ring ---- */
 
-/* Of SHORTS groups: their streams by halves of the ring's units, and the sums of tc_factor. */
+/* SHORTS groups: their streams by halves of the ring's units, and the sums for tc_factor. */
 struct trellis_streams {
 	int16_t half[2 * UNITS][SHORTS];
 	int32_t with_target[2][SHORTS / 2], with_itself[2][SHORTS / 2];
@@ -371,7 +367,7 @@ struct trellis_way {
 	ints with_target[2], with_itself[2];
 };
 
-/* Back over the weight at position i, the first of so many that `through` is kept of. */
+/* Goes back over the weight at position i; `through` is kept from there on. */
 ALWAYS_INLINE void trellis_trace_weight(struct trellis_way *w, const struct trellis_path *p,
 					size_t i, size_t first, const struct trellis *t,
 					uint32_t bits)
@@ -392,7 +388,7 @@ ALWAYS_INLINE void trellis_trace_weight(struct trellis_way *w, const struct trel
 	}
 }
 
-/* Over the stretch that begins with a position. */
+/* Goes back over the stretch that begins at a position. */
 ALWAYS_INLINE void trellis_trace_back(struct trellis_streams out[TRELLIS_WAYS],
 				      struct trellis_way way[TRELLIS_WAYS],
 				      struct trellis_path *const path[TRELLIS_WAYS], size_t first,
@@ -412,7 +408,8 @@ ALWAYS_INLINE void trellis_trace_back(struct trellis_streams out[TRELLIS_WAYS],
 	}
 }
 
-/* Back over the last stretch, and then, from the ring's beginning anew, over each before it. */
+/* Goes back over the last stretch, then over each earlier one, whose costs are computed again from
+ * the ring's beginning. */
 ALWAYS_INLINE void trellis_follow_and_trace(struct trellis_streams out[TRELLIS_WAYS],
 					    struct trellis_path *const path[TRELLIS_WAYS],
 					    const shorts seam[TRELLIS_WAYS],
@@ -440,8 +437,8 @@ ALWAYS_INLINE void trellis_follow_and_trace(struct trellis_streams out[TRELLIS_W
 
 /* ---- targets ---- */
 
-/* The eight columns of a unit, each of the same eight groups, from eight vectors of a group's unit
- * each; with more SHORTS the same in every 128 bits. */
+/* Transposes eight vectors, each a unit of one group, to the eight columns of the unit, each with
+ * the eight groups; with more SHORTS the same in every 128 bits. */
 ALWAYS_INLINE void trellis_turn(shorts v[TQ_UNIT])
 {
 #pragma GCC unroll 3
@@ -466,7 +463,7 @@ static void trellis_make_targets(int16_t target[][TQ_GROUP], const float *y, siz
 			target[g][i] = tc_target(y[i], scale);
 }
 
-/* Of SHORTS groups. */
+/* For SHORTS groups. */
 static void trellis_turn_targets(int16_t x[TQ_GROUP][SHORTS], const int16_t target[][TQ_GROUP])
 {
 	for (size_t t = 0; t < TQ_GROUP; t += TQ_UNIT) {
@@ -481,8 +478,8 @@ static void trellis_turn_targets(int16_t x[TQ_GROUP][SHORTS], const int16_t targ
 
 /* ---- bytes ---- */
 
-/* A slab's eight halves of units lie, group by group, in the order of its packed bytes: byte
- * u of a slab's units is unit u · SLABS + slab of the ring. */
+/* The eight halves of units of a slab lie in the order of its packed bytes, group by group: byte u
+ * of a slab's units is unit u · SLABS + slab of the ring. */
 ALWAYS_INLINE void trellis_turn_streams(int16_t stream[SHORTS][2 * UNITS],
 					const struct trellis_streams *from)
 {
@@ -496,7 +493,7 @@ ALWAYS_INLINE void trellis_turn_streams(int16_t stream[SHORTS][2 * UNITS],
 	}
 }
 
-/* Units one after the other; with more than they have, but for the last. */
+/* Stores units one after the other; each store but the last writes more bytes than the unit has. */
 ALWAYS_INLINE void trellis_pack_units(uint8_t *packed, const int16_t half[2 * UNITS], uint32_t bits)
 {
 	for (size_t u = 0; u < UNITS; u++) {
@@ -528,7 +525,7 @@ ALWAYS_INLINE size_t trellis_together(uint32_t bits)
 	return trellis_ways(bits) * SHORTS;
 }
 
-/* Of so many groups those that go this way. */
+/* The number of groups, of those that are left, that are encoded together. */
 ALWAYS_INLINE size_t trellis_part(size_t groups, size_t way)
 {
 	const size_t first = way * SHORTS;
@@ -556,7 +553,7 @@ ALWAYS_INLINE void trellis_encode_lanes(uint8_t *packed, float *factor,
 				 &out[w], trellis_part(groups, w), bits);
 }
 
-/* Of up to together(bits) groups; there are targets of all. */
+/* For up to together(bits) groups, whose targets are ready. */
 typedef void trellis_encode_fn(uint8_t *packed, float *factor, const int16_t target[][TQ_GROUP],
 			       size_t groups, const struct trellis *t);
 
@@ -592,7 +589,7 @@ void TABLE(tc_encode)(uint8_t *packed, float *factor, const float *y, size_t gro
 
 /* ---- rows ---- */
 
-/* The targets of a row's next groups, of which so many floats are left. */
+/* The targets of a row's next groups; the row has `left` floats left. */
 static bool trellis_normalise(int16_t target[][TQ_GROUP], float *norm, const float *x, size_t left,
 			      size_t groups, float scale)
 {

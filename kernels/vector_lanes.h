@@ -1,9 +1,8 @@
 /* Functions on vectors of floats, for every instruction set that has them; within kernels/ only.
  *
- * Each does the operations of the scalar table (scalar.c) lane by lane and in the same order, so
- * the bits are the same however many lanes there are. Tails go through the same instructions as
- * bodies. Included once by each table's file, after the lanes of its instruction set (lanes.h).
- */
+ * Each lane does the operations of the scalar table (scalar.c) in the same order, so the bits do
+ * not depend on the number of lanes. Tails use the same instructions as bodies. Included once by
+ * each table's file, after the lanes of its instruction set (lanes.h). */
 #ifndef MOEFS_KERNELS_VECTOR_LANES_H
 #define MOEFS_KERNELS_VECTOR_LANES_H
 
@@ -198,6 +197,7 @@ UNWATCHED static void vector_add_scaled(float *y, float a, const float *x, size_
 	.gelu_mul = vector_gelu_mul, .swiglu_clamped = vector_swiglu_clamped,            \
 	.softcap = vector_softcap, .sigmoid_mul = vector_sigmoid_mul,                    \
 	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm, .kv_put = TABLE(kv_put), \
-	.attend = TABLE(attend), .attend_tokens = TABLE(attend_tokens)
+	.attend = TABLE(attend), .attend_tokens = TABLE(attend_tokens),                  \
+	.attend_spans = TABLE(attend_spans), .attend_join = TABLE(attend_join)
 
 #endif

@@ -1,7 +1,7 @@
 #include "kernels/watch.h"
 
 #if WATCHED
-/* The compiler's own calls for what is read or written in one piece. */
+/* The calls that the compiler inserts for a range of memory. */
 void __tsan_read_range(void *memory,
 		       unsigned long bytes); /* NOLINT(bugprone-reserved-identifier) */
 void __tsan_write_range(void *memory,

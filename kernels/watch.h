@@ -1,11 +1,9 @@
-/* What ThreadSanitizer is told of a matrix product, of attention, and of a row that is encoded or
- * taken out of its code.
+/* Annotations for ThreadSanitizer: matrix products, attention, encoding and decoding of rows.
  *
- * The products, attention, the rotation and the rows' codes are built without it: checked load by
- * load they took nine tenths of the tests' time. Instead what they are given is looked at once, in
- * code that is watched: what another thread does to it meanwhile is reported all the same. In other
- * builds that is nothing.
- */
+ * The products, attention, the rotation and the rows' codes are built without ThreadSanitizer:
+ * checked load by load they took nine tenths of the tests' time. Instead their operands are
+ * touched once in instrumented code, so races on them are still reported. In other builds these
+ * functions do nothing. */
 #ifndef MOEFS_KERNELS_WATCH_H
 #define MOEFS_KERNELS_WATCH_H
 
@@ -20,26 +18,25 @@
 #define WATCHED 0
 #endif
 
-/* A function of a table that is built without it. */
+/* A function of a table that is built without ThreadSanitizer. */
 #if WATCHED
 #define UNWATCHED __attribute__((no_sanitize("thread")))
 #else
 #define UNWATCHED
 #endif
 
-/* kernels/watch.c, itself watched, whoever calls it. The memory is left as it is. NULL is nothing.
- */
+/* Defined in kernels/watch.c, which is instrumented. The memory is not changed. NULL is ignored. */
 void watch_read(const void *memory, size_t bytes);
 void watch_write(void *memory, size_t bytes);
-/* Weights and inputs in memory, a byte of each line: whoever writes there writes all columns of a
- * token, or of rows side by side, which no line lies between. Looked at byte by byte they were a
- * third of what tests under it took. */
+/* Weights and inputs in memory, one byte per cache line: writers write all columns of a token, or
+ * of rows side by side, so each write touches such a byte. Checking every byte took a third of the
+ * time of these tests. */
 enum { WATCH_LINE = 64 };
 void watch_lines(const void *memory, size_t bytes);
 /* The canonical bytes of a matrix are read. */
 void watch_pieces(const struct shape *s, const struct pieces *from);
 
-/* What a product reads of one token. */
+/* The memory of one token that a product reads. */
 static inline void watch_input(const struct input *x, enum input_form form, size_t token)
 {
 	const size_t groups = tq_groups(x->k);
@@ -96,8 +93,8 @@ static inline void watch_add_scaled(const struct kernels *k, float *y, float a, 
 	k->add_scaled(y, a, x, n);
 }
 
-/* A position's key and value are put, which begins with column 0 of the key. Those who see a
- * position look there: whoever puts it meanwhile meets them. */
+/* Storing a position's key and value begins with column 0 of the key. Readers of a position check
+ * that column, so a concurrent store is reported. */
 static inline void watch_kv_put(const struct kernels *k, void *block, enum kv_type type,
 				size_t key_offset, size_t value_offset, uint32_t slot,
 				const float *key, const float *value, uint32_t head_dim)
@@ -124,17 +121,51 @@ static inline void watch_seen(const struct attention *a, uint32_t n)
 	}
 }
 
+/* What n tokens ask with. */
+static inline void watch_queries(const float *q, size_t stride, const struct attention *a,
+				 uint32_t n)
+{
+	for (size_t t = 0; WATCHED && t < n; t++)
+		watch_lines(q + t * stride, (size_t)a->heads * a->head_dim * sizeof *q);
+}
+
 static inline void watch_attend(const struct kernels *k, float *out, const float *q, size_t stride,
 				const struct attention *a, uint32_t n)
 {
 	if (WATCHED)
 		watch_seen(a, n);
-	for (size_t at = 0; WATCHED && at < n * stride; at += stride) {
-		watch_lines(q + at, (size_t)a->heads * a->head_dim * sizeof *q);
+	watch_queries(q, stride, a, n);
+	for (size_t at = 0; WATCHED && at < n * stride; at += stride)
 		watch_write(out + attention_out(a, at),
 			    (size_t)a->heads * attention_value_dim(a) * sizeof *out);
-	}
 	k->attend_tokens(out, q, stride, a, n);
+}
+
+static inline void watch_attend_spans(const struct kernels *k, float *parts, const float *q,
+				      size_t stride, const struct attention *a, uint32_t n,
+				      uint32_t span0, uint32_t span1)
+{
+	const size_t row = attention_part(attention_value_dim(a)) * sizeof *parts;
+
+	if (WATCHED)
+		watch_seen(a, n);
+	watch_queries(q, stride, a, n);
+	watch_write(parts, (span1 - span0) * n * a->heads * row);
+	k->attend_spans(parts, q, stride, a, n, span0, span1);
+}
+
+static inline void watch_attend_join(const struct kernels *k, float *out, size_t stride,
+				     float *joined, const float *parts, const struct attention *a,
+				     uint32_t n, uint32_t span0, uint32_t span1)
+{
+	const size_t row = attention_part(attention_value_dim(a)) * sizeof *parts;
+
+	watch_lines(parts, (span1 - span0) * n * a->heads * row);
+	watch_write(joined, n * a->heads * row);
+	for (size_t t = 0; WATCHED && t < n; t++)
+		watch_write(out + attention_out(a, t * stride),
+			    (size_t)a->heads * attention_value_dim(a) * sizeof *out);
+	k->attend_join(out, stride, joined, parts, a, n, span0, span1);
 }
 
 /* The table's tq_prepare, and its encoders of rows and of groups. */
@@ -147,7 +178,7 @@ static inline void watch_tq_prepare(const struct kernels *k, int8_t *q, float *s
 	k->tq_prepare(q, scale, x, cols);
 }
 
-/* A row that is encoded. */
+/* Encoding of a row. */
 static inline void watch_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			     uint32_t bits)
 {

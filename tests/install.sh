@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make install` puts in place is what `make uninstall` takes away, wherever it goes; and the pages that are
-# installed leave nothing of the tables out: a file, param or command without its entry stops make.
+# `make uninstall` removes exactly what `make install` has installed, for any PREFIX; and the installed pages are complete: a
+# file, param or command without its entry stops make.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/claim.bash

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # docs/internals.md compared with the tree: its picture shows the rooms that exist, those of engine/ in the order that
-# layers.sh holds, and every file and folder that the page names exists.
+# layers.sh holds, and every file and folder that the page names exists. So does every file of C that a comment or a
+# README names.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -46,6 +47,48 @@ faults() {
 	done
 }
 
+# The files of C that comments and READMEs name and that are nowhere in the working directory. Not checked are patterns,
+# <headers> of the system, the NAME of a file that somebody may add, and Linux's own sources.
+lost() {
+	find cache docs engine fs kernels tests README.md -name '*.[ch]' -o -name '*.md' | LC_ALL=C sort | awk '
+		function note(path) { # a path and its endings
+			known[path]
+			while (sub(/^[^\/]*\//, "", path)) known[path]
+		}
+		function check(text, rest, name) {
+			while (match(text, /[A-Za-z0-9_.\/<{*-]*[A-Za-z0-9_]\.[ch]/)) {
+				name = substr(text, RSTART, RLENGTH)
+				rest = substr(text, RSTART + RLENGTH)
+				if (rest !~ /^(\.?[A-Za-z0-9_]|[>(])/ && name !~ /[<{*]|NAME|^(mm\/filemap|fs\/fuse\/inode)\.c$/) {
+					gsub(/^(\.\.?\/)+/, "", name)
+					if (!(name in known)) print file " names " name ", which does not exist"
+				}
+				text = rest
+			}
+		}
+		{ files[NR] = $0; note($0) }
+		END {
+			for (i = 1; i in files; i++) {
+				file = files[i]
+				for (inside = file ~ /md$/; (getline line <file) > 0;) {
+					if (file ~ /md$/) { check(line); continue }
+					while (line != "")
+						if (inside) {
+							at = index(line, "*/")
+							check(at ? substr(line, 1, at - 1) : line)
+							line = at ? substr(line, at + 2) : ""
+							inside = !at
+						} else {
+							at = index(line, "/*")
+							line = at ? substr(line, at + 2) : ""
+							inside = at > 0
+						}
+				}
+				close(file)
+			}
+		}'
+}
+
 status=0
 result() { # WHAT, true or false
 	if "$2"; then echo "ok - $1"; else echo "not ok - $1"; status=1; fi
@@ -53,6 +96,10 @@ result() { # WHAT, true or false
 found=$(faults)
 [ -z "$found" ] || echo "$found"
 result "docs/internals.md shows the rooms and files that there are" "$([ -z "$found" ] && echo true || echo false)"
+
+found=$(lost)
+[ -z "$found" ] || echo "$found"
+result "comments and READMEs name files that there are" "$([ -z "$found" ] && echo true || echo false)"
 
 # The test can fail: a room too many, a room too few, another order, a file that is gone.
 tree=$(mktemp -d)
@@ -75,4 +122,13 @@ the rooms of engine/ stand in another order than in tests/layers.sh
 docs/internals.md names fs/files/prompter.c, which does not exist'
 [ "$found" = "$expected" ] || echo "$found"
 result "a page that does not fit the tree is found out" "$([ "$found" = "$expected" ] && echo true || echo false)"
+printf '/* As in gone.c, and main.c. */\nint x; /* Of fs/main.h and <gone.h>. */\n' >fs/main.c
+touch README.md
+printf '`../fs/main.c`, `lost.h` and `test_NAME.c`\n' >cache/README.md
+found=$(lost | grep -E '^(fs/main.c|cache/README.md) ')
+expected='cache/README.md names lost.h, which does not exist
+fs/main.c names gone.c, which does not exist
+fs/main.c names fs/main.h, which does not exist'
+[ "$found" = "$expected" ] || echo "$found"
+result "a comment that names no file is found out" "$([ "$found" = "$expected" ] && echo true || echo false)"
 exit $status

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-rooms=(json answer tokenizer template grammar source family memory convert compute serve)
+rooms=(json answer tokenizer template grammar source family memory convert compute prefixes model session turn run admin)
 declare -A may=(
 	[kernels]='kernels'
 	[cache]='cache'
@@ -46,7 +46,7 @@ forbidden() {
 			folder_of "$file" && from=$folder
 			folder_of "$included" && to=$folder
 			case $from:$included in
-			fs/gateway:fs/base/text.h | fs/gateway:fs/base/standard.h | fs/gateway:fs/base/systemd.h | fs/gateway:cache/err.h | fs/program:fs/gateway/listen.h) continue ;;
+			fs/gateway:fs/base/text.h | fs/gateway:fs/base/standard.h | fs/gateway:fs/base/systemd.h | fs/gateway:cache/err.h | fs/gateway:cache/utf8.h | fs/program:fs/gateway/listen.h) continue ;;
 			fs/install:fs/gateway/gateway.h) continue ;; # what completion is made of
 			esac
 			if [[ " ${may[$from]:-} " != *" $to "* ]]; then
@@ -72,11 +72,11 @@ result 'every include follows the arrows' "$([ -z "$found" ] && echo true || ech
 # The test can fail: a tree in which each kind of arrow is wrong once.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{cache,engine/answer,engine/serve,engine/attic,fs/{base,files,tree,commands,attic,gateway/turn,program},kernels}
+mkdir -p "$tree"/{cache,engine/answer,engine/run,engine/session,engine/attic,fs/{base,files,tree,commands,attic,gateway/turn,program},kernels}
 cd "$tree" || exit 1
-echo '#include "engine/serve/params.h"' >engine/answer/stream.h
+echo '#include "engine/session/params.h"' >engine/answer/stream.h
 echo '#include "fs/base/text.h"' >engine/model.h
-echo '#include "engine/serve/params.h"' >fs/files/trace.c
+echo '#include "engine/session/params.h"' >fs/files/trace.c
 echo '#include "engine/model.h"' >fs/base/text.h
 echo '#include "fs/tree/tree.h"' >fs/files/files.h
 echo '#include "fs/files/files.h"' >fs/tree/rows.c
@@ -85,6 +85,6 @@ echo '#include "cache/err.h"' >kernels/tq.c
 printf '#include "%s"\n' fs/base/text.h cache/err.h fs/gateway/turn/tree_client.h fs/tree/tree.h engine/model.h >fs/gateway/turn/tree_client.c
 printf '#include "%s"\n' fs/gateway/listen.h fs/gateway/turn/tree_client.h >fs/program/http.c
 echo '#include "kernels/tq.h"' >cache/store.c
-echo '#include "engine/json/json.h"' >engine/serve/load.c
+echo '#include "engine/json/json.h"' >engine/run/load.c
 result 'wrong arrows are found, right ones are not' "$([ "$(forbidden | wc -l)" = 13 ] && echo true || echo false)"
 exit $status

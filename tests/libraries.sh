@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Building where libraries are too old or not there: make names each of them, the version that it needs, and what to
-# do, and compiles nothing. The libraries are descriptions alone, which pkg-config finds before the system's.
+# Building where libraries are too old or not there: make names each of them, the needed version and the remedy, and compiles
+# nothing. The libraries are only .pc files, which pkg-config finds before the system's.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-libraries.XXXXXX")

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Runs tests and counts them: the unit tests, scripts and tests of the mount with the plain tree (make check), or, with
-# CHECK=full, those of the sanitizers' trees and what takes long (make check-sanitizers): all of smoke.sh, and cross.sh,
-# whose emulator takes five minutes. Each
-# program runs under a time limit, so that a hung mount never hangs the suite; three of them run side by side for
-# two cores (JOBS). Their order is random, and so is that of the tests within a group of unit tests; SEED=… repeats it.
-# What a failed test printed is shown. At the end come what was skipped, with its reason, why tests failed, and which,
-# one line each; the last line is the count.
+# CHECK=full, those of the sanitizers' trees and all of smoke.sh (make check-sanitizers). cross.sh is left to make
+# check-full: its emulator takes five minutes. Each program runs under a time limit, so that a hung mount never hangs
+# the suite; three of them run side by side for two cores (JOBS). Their order is random, and so is that of the tests
+# within a group of unit tests; SEED=… repeats it. What a failed test printed is shown. At the end come what was
+# skipped, with its reason, why tests failed, and which, one line each; the last line is the count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -101,7 +100,7 @@ named() {
 		done
 	done
 	echo tests/bench/smoke.sh
-	if $full; then echo tests/cross.sh; else printf '%s\n' tests/*.sh | grep -vE '/(run|cross)\.sh'; fi
+	$full || printf '%s\n' tests/*.sh | grep -vE '/(run|cross)\.sh'
 	$fuse || return
 	# What threads and lifetimes are hardest on, with the sanitizers watching.
 	for tree in "${watched[@]}"; do
@@ -121,7 +120,7 @@ begin() { # NAME
 
 # Those that take minutes are begun first, so that no lane is left with one of them at the end; each of both parts is in
 # the order of the seed.
-long='unit (refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference|cross)\.sh$'
+long='unit (refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference)\.sh$'
 SEED=${SEED:-$RANDOM}
 export SEED
 shuffled() { shuf --random-source=<(yes "$SEED"); }

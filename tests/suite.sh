@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What tests/run.sh says at its end: each skipped test with its reason, one line each, before the count. It runs
-# over a tree of programs that only print.
+# The end of tests/run.sh's output: each skipped test with its reason, one line each, before the count. It runs over a tree of
+# programs that only print.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d "${TMPDIR:-/tmp}/moefs-suite.XXXXXX")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# systemd takes the units of fs/install/systemd as they are installed, and what they say of options moefs knows.
+# systemd accepts the units of fs/install/systemd as installed, and moefs knows the options in them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 MOEFS=build/moefs

@@ -2,7 +2,7 @@
 #include "engine/answer/split_forms.h"
 
 #include "engine/answer/split_calls.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <string.h>
 

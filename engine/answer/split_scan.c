@@ -1,6 +1,6 @@
 #include "engine/answer/split_scan.h"
 
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #define MOEFS_ENGINE_ANSWER_STREAM_H
 
 #include "cache/err.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <stdbool.h>
 

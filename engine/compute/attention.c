@@ -1,9 +1,7 @@
 /* Grouped-query softmax attention with rotary positions over a context's key-value blocks (Vaswani
  * et al. 2017; Ainslie et al. 2023; Su et al. 2021). See layers.h.
  *
- * The kernel (kernels.h, attend) reads the context's blocks of 64 absolute positions, so a row's
- * sums do not depend on how the text was cut into chunks. Threads share (run of rows, key-value
- * head) pairs: no row's sum is ever split. */
+ * Here are queries, keys and values; look_back.c has how they meet. */
 #include "engine/compute/layers.h"
 #include "kernels/watch.h"
 
@@ -14,12 +12,14 @@
 void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
 		    size_t rows)
 {
-	uint32_t kv = 0, attended = 0;
+	uint32_t kv = 0, attended = 0, value_dim = 0;
 	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
 		const struct layer *l = &c->layer[layer];
 		uint32_t kv_width = l->kv_heads * l->head_dim, width = c->heads * l->head_dim;
 		kv = kv > kv_width ? kv : kv_width;
 		attended = attended > width ? attended : width;
+		if (l->mixer == MIXER_ATTENTION && l->head_dim > value_dim)
+			value_dim = l->head_dim;
 	}
 	a->projected_q = a->q = arena_take(arena, rows * attended, sizeof *a->q);
 	a->query_gate = NULL;
@@ -30,7 +30,7 @@ void attention_take(struct attention_scratch *a, struct arena *arena, const stru
 	a->k = arena_take(arena, rows * kv, sizeof *a->k);
 	a->v = arena_take(arena, rows * kv, sizeof *a->v);
 	activation_take(arena, &a->attended, rows, attended);
-	a->runs = arena_take(arena, rows, sizeof *a->runs);
+	look_back_take(&a->look, arena, c, rows, value_dim);
 }
 
 struct attention_task {
@@ -119,72 +119,6 @@ static void attention_finish_keys(const struct attention_task *a)
 		memcpy(x->v, x->k, (size_t)n * width * sizeof *x->v);
 }
 
-/* ---- looking back ---- */
-
-/* Enough rows to share what is read of keys and values, few enough that the last rows of a chunk,
- * which look back furthest, do not keep one thread longer than the others. */
-enum { RUN_ROWS = 16 };
-
-uint32_t attention_cut_runs(const struct step *s, uint32_t window, struct attention_run *runs,
-			    uint64_t *seen)
-{
-	uint32_t count = 0;
-	*seen = 0;
-	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
-		uint32_t most = span->n < RUN_ROWS ? span->n : RUN_ROWS;
-		uint32_t back = span->position + span->n;
-		uint64_t positions = (uint64_t)(window && window < back ? window : back) * most;
-		*seen = positions > *seen ? positions : *seen;
-		for (uint32_t t = 0; t < span->n; t += RUN_ROWS) {
-			uint32_t left = span->n - t;
-			runs[count++] = (struct attention_run){span->first + t,
-							       left < RUN_ROWS ? left : RUN_ROWS};
-		}
-	}
-	return count;
-}
-
-struct attention attention_look(const struct step *s, const struct attention_run *run,
-				const struct layer *layer)
-{
-	const struct step_span *span = step_span_of(s, run->first);
-	return (struct attention){
-		.type = span->context->type,
-		.length = span->position + run->first - span->first + 1,
-		.scale = s->env->config->attention_scale,
-		.blocks = context_blocks_of(span->context, layer),
-	};
-}
-
-/* Items are (run of rows, key-value head). */
-static void attention_attend(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct attention_task *a = ctx;
-	const struct config *c = a->step->env->config;
-	const struct kernels *kernels = a->step->env->kernels;
-	const struct attention_scratch *x = a->scratch;
-	const struct layer *l = a->layer;
-	const float *sinks = weights_vector(a->weights, TENSOR_SINKS);
-	uint32_t group = c->heads / l->kv_heads;
-	size_t stride = (size_t)c->heads * l->head_dim;
-	for (uint32_t i = begin; i < end; i++) {
-		const struct attention_run *run = &x->runs[i / l->kv_heads];
-		uint32_t h = i % l->kv_heads;
-		size_t offset = run->first * stride + (size_t)h * group * l->head_dim;
-		struct attention look = attention_look(a->step, run, l);
-		look.head_dim = l->head_dim;
-		look.heads = group;
-		look.key_offset = context_key_offset(l, h);
-		look.value_offset = context_value_offset(l, h);
-		look.window = l->window;
-		look.sinks = sinks ? sinks + (size_t)h * group : NULL;
-		watch_attend(kernels, x->attended.f + offset, x->q + offset, stride, &look, run->n);
-		for (uint32_t t = 0; t < run->n && c->query_gate; t++, offset += stride)
-			kernels->sigmoid_mul(x->attended.f + offset, x->query_gate + offset,
-					     group * l->head_dim);
-	}
-}
-
 /* ---- the mixer ---- */
 
 void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
@@ -214,10 +148,16 @@ void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
 	attention_finish_keys(&task);
 	threads_run(env->threads, s->n, 1, attention_place_tokens, &task);
 
-	uint64_t seen;
-	uint32_t items = attention_cut_runs(s, l->window, a->runs, &seen) * l->kv_heads;
-	uint64_t work = seen * 2 * l->head_dim * (c->heads / l->kv_heads);
-	threads_run(env->threads, items, product_grain(env, items, work), attention_attend, &task);
+	look_back_run(&a->look, &(struct look){
+					.step = s,
+					.layer = l,
+					.q = a->q,
+					.out = a->attended.f,
+					.gate = a->query_gate,
+					.head_dim = l->head_dim,
+					.group = c->heads / l->kv_heads,
+					.sinks = weights_vector(w, TENSOR_SINKS),
+				});
 	a->attended.k = c->heads * l->head_dim;
 	activation_changed(&a->attended);
 

@@ -1,4 +1,5 @@
-/* Contexts: what a text takes in all tables and states, going on and going back. See context.h. */
+/* Contexts: what a text takes in all tables and states, continuing and going back. See context.h.
+ */
 #include "engine/compute/context.h"
 
 #include <string.h>
@@ -60,19 +61,25 @@ void context_move(struct context *to, struct context *from)
 	from->tokens = (struct token_list){0};
 }
 
-int context_fork(struct context *to, const struct context *from, struct err *e)
+int context_fork(struct context *to, struct context *from, struct err *e)
 {
 	const struct token_list *tokens = &from->tokens;
 	int failed = 0;
 	for (int kind = 0; kind < KV_KINDS && !failed; kind++)
 		failed = kv_share(&to->kv[kind], &from->kv[kind], tokens->count, e);
 	if (!failed)
-		failed = recurrent_copy(&to->recurrent, &from->recurrent, tokens->count, e);
+		failed = recurrent_share(&to->recurrent, &from->recurrent, tokens->count, e);
 	if (!failed)
 		failed = token_list_append(&to->tokens, tokens->ids, tokens->count, e);
-	if (failed)
-		context_rollback(to, 0);
 	return failed;
+}
+
+uint64_t context_own_bytes(const struct context *x)
+{
+	uint64_t bytes = recurrent_own_bytes(&x->recurrent);
+	for (int kind = 0; kind < KV_KINDS; kind++)
+		bytes += kv_own_bytes(&x->kv[kind]);
+	return bytes;
 }
 
 int context_reserve(struct context *x, uint32_t positions, struct err *e)
@@ -81,6 +88,11 @@ int context_reserve(struct context *x, uint32_t positions, struct err *e)
 	for (int kind = 0; kind < KV_KINDS && !failed; kind++)
 		failed = kv_reserve(&x->kv[kind], x->tokens.count, positions, e);
 	return failed;
+}
+
+int context_reserve_text(struct context *x, uint32_t positions, struct err *e)
+{
+	return kv_reserve(&x->kv[KV_WHOLE], x->tokens.count, positions, e);
 }
 
 size_t context_rollback(struct context *x, size_t count)
@@ -112,10 +124,11 @@ static float *context_note_of(const struct context *x)
 
 void context_note(struct context *x, const float *row)
 {
-	float *note = context_note_of(x);
 	uint32_t position = (uint32_t)x->tokens.count;
-	if (!note || sharing_shared(&x->recurrent.now_sharers))
+	struct err ignored; /* without room there is no note, and a draft less */
+	if (!context_note_of(x) || recurrent_reserve(&x->recurrent, &ignored))
 		return;
+	float *note = context_note_of(x);
 	memcpy(note, row, x->note_width * sizeof *note);
 	memcpy(note + x->note_width, &position, sizeof position);
 }

@@ -46,15 +46,21 @@ uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t 
 uint64_t context_kv_bytes(const struct context *x, uint32_t positions, uint32_t step);
 
 /* Makes `to`, which was initialised alike and holds nothing, a context that has computed the same.
- * Keys and values are shared until one of the two writes to their block; the recurrent state is
- * copied. Checkpoints are not: where a window or a recurrent state needs one, `to` can go back only
- * to the position of the fork. The two may go to different threads. -ENOSPC or -ENOMEM in words,
- * and `to` holds nothing. */
-int context_fork(struct context *to, const struct context *from, struct err *e);
+ * Both are at rest, and the budget's lock is held. All memory is shared until one of the two writes
+ * to it; only the ids are copied. Checkpoints are not taken over: where a window or a recurrent
+ * state needs one, `to` can go back only to the position of the fork. The two may go to different
+ * threads. -ENOMEM in words; then context_rollback(to, 0) takes back what was shared. */
+int context_fork(struct context *to, struct context *from, struct err *e);
+/* Bytes that no other context holds. The budget's lock is held. */
+uint64_t context_own_bytes(const struct context *x);
 
 /* Makes room for `positions` in all and for the recurrent state; checkpoints give way. Gives back
  * what no row from here on sees. -ENOSPC in words: the context budget is used up. */
 int context_reserve(struct context *x, uint32_t positions, struct err *e);
+/* Takes the room that a text of `positions` needs in layers that see all of it, before its first
+ * step. What windows and recurrent states need does not grow with the text, and is taken step by
+ * step. -ENOSPC in words. */
+int context_reserve_text(struct context *x, uint32_t positions, struct err *e);
 /* Forgets the positions from `count` on, gives back the blocks that this empties, and returns how
  * many positions are left: fewer than `count` where the recurrent state has no checkpoint there
  * (recurrent.h), or where the window before `count` is gone (kv_table.h); the positions between

@@ -6,7 +6,7 @@
  * any size. It takes all memory once it has the counts; the new context is used only after
  * context_load_end.
  *
- * What a draft layer keeps is left out: it changes no text, and begins anew (drafter.h).
+ * What a draft layer keeps is left out: it changes no text, and begins again (drafter.h).
  *
  * Little-endian, one after the other (the README of this folder has the same for other readers):
  *

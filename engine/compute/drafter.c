@@ -1,4 +1,5 @@
-/* Drafts: prompt lookup, the draft layer, and the drafter that follows a text. See drafter.h. */
+/* Drafts: prompt lookup, and the drafter that follows a text with the draft layer. See drafter.h.
+ */
 #include "engine/compute/drafter.h"
 
 #include <errno.h>
@@ -36,131 +37,9 @@ uint32_t drafter_lookup(const uint32_t *tokens, size_t count, uint32_t *draft, u
 	return most;
 }
 
-/* ---- the draft layer ---- */
-
-/* Rows that are joined and projected at once: the projection is the only product of twice the
- * width, and scratch for a chunk of it would take megabytes. */
-enum { JOINED_ROWS = 64 };
-
-/* Places the arrays in memory; NULL: only measures. Returns their bytes. */
-static size_t drafter_lay_out(struct draft_layer *d, const struct config *c, void *memory)
-{
-	struct arena a = {.memory = memory};
-	activation_take(&a, &d->joined, JOINED_ROWS, 2 * c->hidden_size);
-	return a.used;
-}
-
-uint64_t drafter_layer_bytes(const struct config *c)
-{
-	struct draft_layer d;
-	return drafter_lay_out(&d, c, NULL);
-}
-
-int drafter_layer_init(struct draft_layer *d, struct forward *f, struct err *e)
-{
-	*d = (struct draft_layer){.forward = f};
-	size_t bytes = drafter_lay_out(d, f->env.config, NULL);
-	d->memory = aligned_alloc(ARENA_ALIGNMENT, bytes);
-	if (!d->memory)
-		return err_set(e, ENOMEM, "out of memory for %zu KB of drafting", bytes >> 10);
-	drafter_lay_out(d, f->env.config, d->memory);
-	return 0;
-}
-
-void drafter_layer_free(struct draft_layer *d)
-{
-	free(d->memory);
-	*d = (struct draft_layer){0};
-}
-
-/* joined[0 … n-1] from the embeddings and hidden states of rows first … first + n - 1. */
-struct drafter_joining {
-	const struct draft_layer *d;
-	const float *hidden;
-	uint32_t first;
-};
-
-static void drafter_join_rows(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct drafter_joining *j = ctx;
-	const struct forward *f = j->d->forward;
-	const struct config *c = f->env.config;
-	const struct layer_weights *once = &f->env.weights->once;
-	uint32_t width = c->hidden_size;
-	for (size_t t = begin; t < end; t++) {
-		float *row = j->d->joined.f + 2 * t * width;
-		size_t from = (j->first + t) * width;
-		f->env.kernels->rmsnorm(row, f->scratch.x + from,
-					weights_vector(once, TENSOR_DRAFT_EMBEDDING_NORM), width,
-					c->rms_eps);
-		f->env.kernels->rmsnorm(row + width, j->hidden + from,
-					weights_vector(once, TENSOR_DRAFT_HIDDEN_NORM), width,
-					c->rms_eps);
-	}
-}
-
-/* Makes the layer's input of the rows' embeddings, in the stream, and of their hidden states. */
-static void drafter_project(struct draft_layer *d, const float *hidden, uint32_t n)
-{
-	const struct environment *env = &d->forward->env;
-	const struct matrix *w = &env->weights->once.m[TENSOR_DRAFT_PROJECTION];
-	for (uint32_t first = 0; first < n; first += JOINED_ROWS) {
-		uint32_t rows = n - first < JOINED_ROWS ? n - first : JOINED_ROWS;
-		struct drafter_joining j = {d, hidden, first};
-		struct product p = {
-			d->forward->scratch.x + (size_t)first * env->config->hidden_size, w};
-		threads_run(env->threads, rows, 8, drafter_join_rows, &j);
-		activation_changed(&d->joined);
-		product_run(env, &p, 1, &d->joined, rows);
-	}
-}
-
-/* Computes rows as an answer's: guesses are only wanted of answers. keys: no output, no logits. */
-static int drafter_layer_pass(struct draft_layer *d, struct context *x, const uint32_t *tokens,
-			      const float *hidden, uint32_t n, bool keys, float *all_logits,
-			      struct err *e)
-{
-	struct forward *f = d->forward;
-	const uint32_t position = (uint32_t)x->tokens.count, layer = f->env.config->layers;
-	struct step_span span = {
-		.context = x, .n = n, .position = position, .certain = n, .losses = d->losses};
-	int failed = context_reserve(x, position + n, e);
-	struct step s = forward_step(f, &span, 1);
-	for (uint32_t t = 0; t < n && !failed; t++)
-		failed = forward_embed(&s, t, tokens[t], e);
-	if (!failed)
-		drafter_project(d, hidden, n);
-	if (!failed && keys)
-		forward_layer_keys(f, &s, layer);
-	else if (!failed)
-		failed = forward_layer(f, &s, layer, e);
-	if (!failed)
-		failed = token_list_append(&x->tokens, tokens, n, e);
-	if (failed)
-		context_rollback(x, position);
-	if (failed || keys)
-		return failed;
-	uint32_t last = n - 1;
-	forward_normalise(&s, TENSOR_DRAFT_NORM, all_logits ? NULL : &last, all_logits ? n : 1);
-	forward_head(&s, all_logits ? n : 1, all_logits ? all_logits : f->scratch.logits);
-	return 0;
-}
-
-int drafter_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
-		      const float *hidden, uint32_t n, float *all_logits, struct err *e)
-{
-	return drafter_layer_pass(d, x, tokens, hidden, n, false, all_logits, e);
-}
-
-int drafter_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *tokens,
-		       const float *hidden, uint32_t n, struct err *e)
-{
-	return drafter_layer_pass(d, x, tokens, hidden, n, true, NULL, e);
-}
-
 /* ---- the drafter ---- */
 
-static size_t drafter_waiting_bytes(uint32_t width)
+static size_t drafter_pending_bytes(uint32_t width)
 {
 	return context_pages((size_t)DRAFTER_ROWS * width * sizeof(float));
 }
@@ -175,9 +54,9 @@ void drafter_init(struct drafter *d, struct context_budget *budget, const struct
 void drafter_drop(struct drafter *d)
 {
 	context_rollback(&d->keys, 0);
-	context_give(d->keys.budget, d->hidden, drafter_waiting_bytes(d->width));
+	context_give(d->keys.budget, d->hidden, drafter_pending_bytes(d->width));
 	d->hidden = NULL;
-	d->rows = d->waiting = 0;
+	d->rows = d->pending = 0;
 }
 
 void drafter_free(struct drafter *d)
@@ -191,12 +70,12 @@ uint64_t drafter_full_bytes(const struct config *c, enum kv_type type, uint32_t 
 	struct context keys;
 	context_init_draft(&keys, NULL, c, type);
 	return context_kv_bytes(&keys, positions, positions) +
-	       drafter_waiting_bytes(c->hidden_size);
+	       drafter_pending_bytes(c->hidden_size);
 }
 
 static bool drafter_is_empty(const struct drafter *d)
 {
-	return !d->rows && !d->waiting;
+	return !d->rows && !d->pending;
 }
 
 /* The first position without a row in keys. */
@@ -234,7 +113,7 @@ static void drafter_go_back(struct drafter *d, const struct context *x)
 	}
 	d->rows = context_rollback(&d->keys, count - 1 - d->first);
 	memcpy(d->hidden, noted, d->width * sizeof *noted);
-	d->waiting = 1;
+	d->pending = 1;
 }
 
 void drafter_begin(struct drafter *d, struct context *x)
@@ -244,14 +123,14 @@ void drafter_begin(struct drafter *d, struct context *x)
 	if (drafter_is_empty(d))
 		return;
 	context_rollback(&d->keys, d->rows);
-	if (count > drafter_next_position(d) + d->waiting)
-		drafter_drop(d); /* the text went on without the drafter */
+	if (count > drafter_next_position(d) + d->pending)
+		drafter_drop(d); /* the text continued without the drafter */
 	else if (count <= drafter_next_position(d))
 		drafter_go_back(d, x);
 	else
-		d->waiting = (uint32_t)(count - drafter_next_position(d));
-	if (d->waiting) /* for a checkpoint that is made now */
-		context_note(x, d->hidden + (size_t)(d->waiting - 1) * d->width);
+		d->pending = (uint32_t)(count - drafter_next_position(d));
+	if (d->pending) /* for a checkpoint that is made now */
+		context_note(x, d->hidden + (size_t)(d->pending - 1) * d->width);
 }
 
 /* ---- the drafter: following ---- */
@@ -270,8 +149,16 @@ static int drafter_add_rows(struct drafter *d, struct draft_layer *l, const uint
 	return drafter_give_up(d, failed);
 }
 
-/* Computes the first n rows that wait: all but the last, or all, which needs the token `next`. */
-static int drafter_compute_waiting(struct drafter *d, struct draft_layer *l,
+/* The first n rows are no longer pending. */
+static void drafter_pending_less(struct drafter *d, uint32_t n)
+{
+	d->pending -= n;
+	memmove(d->hidden, d->hidden + (size_t)n * d->width,
+		(size_t)d->pending * d->width * sizeof *d->hidden);
+}
+
+/* Computes the first n pending rows: all but the last, or all, which needs the token `next`. */
+static int drafter_compute_pending(struct drafter *d, struct draft_layer *l,
 				   const struct context *x, uint32_t n, uint32_t next,
 				   struct err *e)
 {
@@ -283,39 +170,35 @@ static int drafter_compute_waiting(struct drafter *d, struct draft_layer *l,
 	int failed = drafter_add_rows(d, l, tokens, d->hidden, n, e);
 	if (failed)
 		return failed;
-	d->waiting -= n;
-	memmove(d->hidden, d->hidden + (size_t)n * d->width,
-		(size_t)d->waiting * d->width * sizeof *d->hidden);
+	drafter_pending_less(d, n);
 	return 0;
 }
 
 bool drafter_ready(const struct drafter *d, const struct context *x)
 {
-	return d->waiting && drafter_next_position(d) + d->waiting == x->tokens.count;
+	return d->pending && drafter_next_position(d) + d->pending == x->tokens.count;
 }
 
-/* Forgets all rows but the last `keep` that wait, with which the rows begin anew. */
+/* Forgets all rows but the last `keep` pending ones, with which the rows begin again. */
 static void drafter_forget(struct drafter *d, uint32_t keep)
 {
-	uint32_t gone = d->waiting > keep ? d->waiting - keep : 0;
+	uint32_t gone = d->pending > keep ? d->pending - keep : 0;
 	context_rollback(&d->keys, 0);
 	d->first += d->rows + gone;
 	d->rows = 0;
-	d->waiting -= gone;
-	memmove(d->hidden, d->hidden + (size_t)gone * d->width,
-		(size_t)d->waiting * d->width * sizeof *d->hidden);
+	drafter_pending_less(d, gone);
 }
 
 uint32_t drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
-			   uint32_t next, enum row_kind kind, bool keys)
+			   uint32_t next, enum row_kind kind, bool keep_keys)
 {
 	struct err ignored; /* the drafter rests after an error */
-	uint32_t step = kind == ROW_PROMPT ? DRAFTER_ROWS : ANSWER_ROWS, n = d->waiting;
+	uint32_t step = kind == ROW_PROMPT ? DRAFTER_ROWS : ANSWER_ROWS, n = d->pending;
 	if (!drafter_ready(d, x))
 		return 0;
-	if (keys && n + step > DRAFTER_ROWS)
-		return drafter_compute_waiting(d, l, x, n, next, &ignored) ? 0 : n;
-	if (!keys && n + step > DRAFTER_MOST_LAST)
+	if (keep_keys && n + step > DRAFTER_ROWS)
+		return drafter_compute_pending(d, l, x, n, next, &ignored) ? 0 : n;
+	if (!keep_keys && n + step > DRAFTER_MOST_LAST)
 		drafter_forget(d, DRAFTER_LAST);
 	return 0;
 }
@@ -329,22 +212,22 @@ static bool drafter_begin_rows(struct drafter *d, size_t position)
 	if (drafter_is_empty(d))
 		d->first = position;
 	if (!d->hidden)
-		d->hidden = context_take(d->keys.budget, drafter_waiting_bytes(d->width), &ignored);
+		d->hidden = context_take(d->keys.budget, drafter_pending_bytes(d->width), &ignored);
 	if (!d->hidden)
 		(void)drafter_give_up(d, -ENOSPC);
 	return d->hidden;
 }
 
-/* Keeps the hidden states of n rows, which wait. */
-static void drafter_wait_rows(struct drafter *d, const float *rows, uint32_t n)
+/* Keeps the hidden states of n rows, which are then pending. */
+static void drafter_keep_pending(struct drafter *d, const float *rows, uint32_t n)
 {
-	memcpy(d->hidden + (size_t)d->waiting * d->width, rows,
+	memcpy(d->hidden + (size_t)d->pending * d->width, rows,
 	       (size_t)n * d->width * sizeof *rows);
-	d->waiting += n;
+	d->pending += n;
 }
 
 void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n,
-			   bool keys)
+			   bool keep_keys)
 {
 	struct err ignored;
 	size_t count = x->tokens.count, position = count - n;
@@ -352,28 +235,28 @@ void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct cont
 	if (!drafter_begin_rows(d, position))
 		return;
 	context_note(x, last);
-	if (!keys || d->waiting) { /* begins anew with the last of these rows */
+	if (!keep_keys || d->pending) { /* begins again with the last of these rows */
 		uint32_t kept = n < DRAFTER_LAST ? n : DRAFTER_LAST;
 		drafter_forget(d, 0);
 		d->first = count - kept;
-		drafter_wait_rows(d, rows + (size_t)(n - kept) * d->width, kept);
+		drafter_keep_pending(d, rows + (size_t)(n - kept) * d->width, kept);
 		return;
 	}
-	drafter_wait_rows(d, last, 1);
+	drafter_keep_pending(d, last, 1);
 	(void)drafter_add_rows(d, l, x->tokens.ids + position + 1, rows, n - 1, &ignored);
 }
 
 void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struct context *x,
-			   uint32_t n)
+			   uint32_t first, uint32_t n)
 {
 	if (!drafter_begin_rows(d, x->tokens.count - n))
 		return;
-	if (d->keys.tokens.count > d->rows) { /* a draft began with the row that waited */
+	if (d->keys.tokens.count > d->rows) { /* a draft began with the pending row */
 		d->rows++;
-		d->waiting = 0;
+		d->pending = 0;
 	}
 	context_rollback(&d->keys, d->rows);
-	drafter_wait_rows(d, l->forward->scratch.normed.f, n);
+	drafter_keep_pending(d, l->forward->scratch.normed.f + (size_t)first * d->width, n);
 }
 
 /* ---- the drafter: drafting ---- */
@@ -381,7 +264,7 @@ void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struc
 int drafter_catch_up(struct drafter *d, struct draft_layer *l, const struct context *x,
 		     struct err *e)
 {
-	return drafter_compute_waiting(d, l, x, d->waiting - 1, 0, e);
+	return drafter_compute_pending(d, l, x, d->pending - 1, 0, e);
 }
 
 int drafter_first(struct drafter *d, struct draft_layer *l, const struct context *x, uint32_t next,
@@ -398,4 +281,129 @@ int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct
 {
 	const float *own = l->forward->scratch.normed.f;
 	return drafter_give_up(d, drafter_layer_run(l, &d->keys, &next, own, 1, NULL, e));
+}
+
+/* ---- drafters side by side ---- */
+
+/* The rows of some of the asks, in one pass. */
+struct drafter_party {
+	uint32_t count, row_count;
+	uint32_t ask[DRAFTERS_TOGETHER]; /* whose each is */
+	struct draft_rows rows[DRAFTERS_TOGETHER];
+	const struct draft_reader *reader;
+};
+
+static void drafter_join_party(struct drafter_party *p, const struct draft_ask *asks, uint32_t ask,
+			       const uint32_t *tokens, const float *hidden, uint32_t n)
+{
+	p->ask[p->count] = ask;
+	p->row_count += n;
+	p->rows[p->count++] = (struct draft_rows){
+		.context = &asks[ask].drafter->keys,
+		.tokens = tokens,
+		.hidden = hidden,
+		.n = n,
+		.losses = asks[ask].losses,
+		.account = asks[ask].account,
+	};
+}
+
+/* The reader of a pass: the rows' numbers become the asks'. */
+static int drafter_read_party(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
+			      struct err *e)
+{
+	const struct drafter_party *p = ctx;
+	uint32_t asks[HEAD_ROWS];
+	for (uint32_t i = 0; i < n; i++)
+		asks[i] = p->ask[rows[i]];
+	return p->reader->read(p->reader->ctx, asks, n, logits, e);
+}
+
+/* A drafter whose rows failed rests. Returns the error of the pass, if any, which is all rows'. */
+static int drafter_end_party(const struct drafter_party *p, struct draft_ask *asks, int failed)
+{
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct draft_ask *ask = &asks[p->ask[i]];
+		if (failed || ask->account->end != SPAN_DONE)
+			(void)drafter_give_up(ask->drafter,
+					      failed ? failed : -ask->account->error.code);
+	}
+	return failed;
+}
+
+/* Computes the pending rows, but for the last, of the asks from *done on, as many as one pass
+ * takes. */
+static int drafter_catch_up_some(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+				 uint32_t *done, struct err *e)
+{
+	struct drafter_party p = {0};
+	for (; *done < count; ++*done) {
+		struct drafter *d = asks[*done].drafter;
+		const uint32_t *ids = asks[*done].text->tokens.ids;
+		context_rollback(&d->keys, d->rows);
+		if (d->pending < 2)
+			continue;
+		if (p.row_count + d->pending - 1 > l->forward->chunk && p.count)
+			break;
+		drafter_join_party(&p, asks, *done, ids + drafter_next_position(d) + 1, d->hidden,
+				   d->pending - 1);
+	}
+	if (!p.count)
+		return 0;
+	int failed =
+		drafter_end_party(&p, asks, drafter_layer_keys_together(l, p.rows, p.count, e));
+	for (uint32_t i = 0; i < p.count && !failed; i++)
+		if (asks[p.ask[i]].account->end == SPAN_DONE) {
+			asks[p.ask[i]].drafter->rows += p.rows[i].n;
+			drafter_pending_less(asks[p.ask[i]].drafter, p.rows[i].n);
+		}
+	return failed;
+}
+
+/* A row of each ask that has not failed; `first`: from the hidden states of pending rows. */
+static int drafter_advance(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+			   bool first, const struct draft_reader *reader, struct err *e)
+{
+	struct drafter_party p = {.reader = reader};
+	const struct draft_reader read = {drafter_read_party, &p};
+	const float *own = l->forward->scratch.normed.f;
+	for (uint32_t i = 0; i < count; i++) {
+		struct draft_ask *ask = &asks[i];
+		if (ask->account->end != SPAN_DONE)
+			continue;
+		drafter_join_party(&p, asks, i, &ask->next,
+				   first ? ask->drafter->hidden
+					 : own + (size_t)ask->row * ask->drafter->width,
+				   1);
+		ask->row = p.count - 1;
+	}
+	if (!p.count)
+		return 0;
+	return drafter_end_party(&p, asks,
+				 drafter_layer_run_together(l, p.rows, p.count, &read, e));
+}
+
+static int drafter_check_together(const struct draft_layer *l, uint32_t count, struct err *e)
+{
+	if (count <= DRAFTERS_TOGETHER && count <= l->forward->chunk)
+		return 0;
+	return err_set(e, EINVAL, "internal error: %u drafts at once", count);
+}
+
+int drafter_first_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+			   const struct draft_reader *reader, struct err *e)
+{
+	int failed = drafter_check_together(l, count, e);
+	for (uint32_t i = 0; i < count; i++)
+		asks[i].account->end = SPAN_DONE;
+	for (uint32_t done = 0; done < count && !failed;)
+		failed = drafter_catch_up_some(l, asks, count, &done, e);
+	return failed ? failed : drafter_advance(l, asks, count, true, reader, e);
+}
+
+int drafter_next_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+			  const struct draft_reader *reader, struct err *e)
+{
+	int failed = drafter_check_together(l, count, e);
+	return failed ? failed : drafter_advance(l, asks, count, false, reader, e);
 }

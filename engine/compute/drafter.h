@@ -4,7 +4,7 @@
  *
  * Three things, from the bottom up: prompt lookup; the draft layer, which computes rows; and the
  * drafter, which follows one session's text with the layer. Which of them drafts, and how many
- * tokens, is engine/serve's.
+ * tokens, is engine/turn's.
  */
 #ifndef MOEFS_ENGINE_COMPUTE_DRAFTER_H
 #define MOEFS_ENGINE_COMPUTE_DRAFTER_H
@@ -43,9 +43,20 @@ uint32_t drafter_lookup(const uint32_t *tokens, size_t count, uint32_t *draft, u
 /* A model's; for the thread that owns the forward pass, in whose scratch it works. */
 struct draft_layer {
 	struct forward *forward;
-	struct activation joined; /* input of the projection, for a few rows at a time */
-	struct losses losses;	  /* of the next call */
+	struct activation joined;     /* input of the projection, for a few rows at a time */
+	struct losses losses;	      /* of the next call of drafter_layer_run or _keys */
+	struct step_account *account; /* the same; may be NULL */
 	void *memory;
+};
+
+/* Rows of one context, at its next positions. */
+struct draft_rows {
+	struct context *context;
+	const uint32_t *tokens; /* [n]: those that follow the positions */
+	const float *hidden;	/* [n][hidden size]: of the positions */
+	uint32_t n;
+	struct losses losses;
+	struct step_account *account; /* NULL: a failure is one of the whole call */
 };
 
 /* The forward pass's weights were loaded with drafts, and the model has a draft layer. */
@@ -65,27 +76,43 @@ int drafter_layer_run(struct draft_layer *d, struct context *x, const uint32_t *
 int drafter_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *tokens,
 		       const float *hidden, uint32_t n, struct err *e);
 
+/* Who is given logits, as by step_batch.read: logits[n][vocabulary] of the entries rows[n]. */
+struct draft_reader {
+	int (*read)(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
+		    struct err *e);
+	void *ctx;
+};
+/* The same for rows of several contexts in one pass, at most forward.chunk in all, in which each
+ * context's end for themselves like a span of a step. The reader is given the logits of each one's
+ * last row, and then scratch.normed has their output, [count][hidden size]. */
+int drafter_layer_run_together(struct draft_layer *d, const struct draft_rows *rows, uint32_t count,
+			       const struct draft_reader *reader, struct err *e);
+/* The same with no more than the keys and values. */
+int drafter_layer_keys_together(struct draft_layer *d, const struct draft_rows *rows,
+				uint32_t count, struct err *e);
+
 /* ---- the drafter: the draft layer along a text that grows, is edited and taken back ----
  *
- * The layer attends to a row for each position of the text. The row of the last position waits for
- * the token that follows, so its hidden state is kept. Rows of an answer wait as long as nothing is
- * drafted, and their keys and values are then computed together, since one pass for each token
- * would cost more than it may. A prompt's are computed chunk by chunk. Where even that is not worth
- * its time (`keys` false), only the last few hidden states are kept, and rows begin with them when
- * something is drafted after all.
+ * The layer attends to a row for each position of the text. A row is pending while its hidden state
+ * is kept but its keys and values are not computed. The row of the last position is always pending:
+ * it needs the token that follows. Rows of an answer stay pending until something is drafted; then
+ * they are computed together, since one pass for each token would cost too much. A prompt's rows
+ * are computed chunk by chunk. If even that is not worth its time (keep_keys false), only the last
+ * few hidden states are kept, and rows begin with them when something is drafted after all.
  *
- * A draft begins with the row of the last position and goes on with rows of the layer's own output,
- * which are forgotten afterwards: verified tokens get rows from what the model made of them.
+ * A draft begins with the row of the last position and continues with rows of the layer's own
+ * output, which are forgotten afterwards: verified tokens get rows from what the model made of
+ * them.
  *
  * Where the text goes back to a checkpoint, the hidden state of the position before is beside it
- * (context_note), and the rows before it stand. Where it is not noted, or where the text went on
- * without the drafter, the rows begin anew from there: positions are relative, and a draft that
+ * (context_note), and the rows before it stand. Where it is not noted, or where the text continued
+ * without the drafter, the rows begin again from there: positions are relative, and a draft that
  * knows less is worse but harms no text.
  *
  * All memory is counted against the context budget; without it, nothing is drafted. For one thread
  * at a time, like the context that is followed. */
 
-/* Rows that may wait; and that do, at most and at least, where `keys` is false. */
+/* The most pending rows; and, if keep_keys is false, the most and the fewest that are kept. */
 enum { DRAFTER_ROWS = 32, DRAFTER_MOST_LAST = 16, DRAFTER_LAST = 8 };
 
 struct drafter {
@@ -93,7 +120,7 @@ struct drafter {
 	size_t first;
 	size_t rows;	  /* of keys, without a draft's own */
 	float *hidden;	  /* [DRAFTER_ROWS][hidden size]: of the positions after these; or NULL */
-	uint32_t waiting; /* how many of hidden are in use */
+	uint32_t pending; /* rows whose hidden states are in `hidden` */
 	uint32_t width;	  /* the hidden size */
 	bool resting;	  /* it failed or gave way: no drafts until the next drafter_begin */
 };
@@ -111,21 +138,22 @@ void drafter_begin(struct drafter *d, struct context *x);
 /* Gives its memory to who needs it more, and drafts no more in this turn; false: it had none. */
 bool drafter_yield(struct drafter *d);
 
-/* Before a step whose first token is `next`: makes room for the step's rows. keys: computes the
- * rows that wait, if their room is needed, and returns how many; else forgets the first of them.
+/* Before a step whose first token is `next`: makes room for the step's rows. keep_keys: computes
+ * the pending rows, if their room is needed, and returns how many; else forgets the first of them.
  * This and the next functions work in the forward pass's scratch. */
 uint32_t drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
-			   uint32_t next, enum row_kind kind, bool keys);
+			   uint32_t next, enum row_kind kind, bool keep_keys);
 /* After a step of which n tokens stand, the last of x, while forward.scratch.normed has what
- * step_batch.normed asks for. */
+ * step_batch.normed asks for. first: the row of the batch that the first of the tokens is. A
+ * prompt's step has no other rows. */
 void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n,
-			   bool keys);
+			   bool keep_keys);
 void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struct context *x,
-			   uint32_t n);
+			   uint32_t first, uint32_t n);
 
 /* Whether it has followed the text to its end, so that it can draft. */
 bool drafter_ready(const struct drafter *d, const struct context *x);
-/* Computes the rows that wait, but for the last. */
+/* Computes the pending rows, but for the last. */
 int drafter_catch_up(struct drafter *d, struct draft_layer *l, const struct context *x,
 		     struct err *e);
 /* Catches up; then forward.scratch.logits = what may follow `next`, the token after the text. After
@@ -134,5 +162,23 @@ int drafter_first(struct drafter *d, struct draft_layer *l, const struct context
 		  struct err *e);
 /* The same for `next` that was drafted. */
 int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct err *e);
+
+/* Several drafters side by side, depth by depth: all of a depth in one pass. */
+enum { DRAFTERS_TOGETHER = 64 }; /* at most */
+struct draft_ask {
+	struct drafter *drafter;    /* ready */
+	const struct context *text; /* that it follows */
+	uint32_t next;		    /* the token whose successor is wanted */
+	struct losses losses;
+	struct step_account *account; /* says how it ended; its `picked` is not called */
+	uint32_t row;		      /* where its output is, from depth to depth */
+};
+/* drafter_first and then drafter_next of all asks. The reader is given the logits by the asks'
+ * numbers. Asks may leave between two depths, and nothing else may be computed there. One that has
+ * not ended well takes no further part, and after a failure its drafter rests. */
+int drafter_first_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+			   const struct draft_reader *reader, struct err *e);
+int drafter_next_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+			  const struct draft_reader *reader, struct err *e);
 
 #endif

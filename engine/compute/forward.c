@@ -4,30 +4,42 @@
 #include "kernels/watch.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* ---- scratch ---- */
+
+/* Takes a pass's arrays. */
+static void forward_take_pass(struct forward_pass *p, struct arena *a, const struct config *c,
+			      size_t rows)
+{
+	*p = (struct forward_pass){.rows = (uint32_t)rows};
+	p->x = arena_take(a, rows * c->hidden_size, sizeof *p->x);
+	rotation_take(p->rotations, a, c, rows);
+	p->spans = arena_take(a, rows, sizeof *p->spans);
+	p->span_of = arena_take(a, rows, sizeof *p->span_of);
+	p->tokens = arena_take(a, rows, sizeof *p->tokens);
+	p->wanted = arena_take(a, rows, sizeof *p->wanted);
+	p->wanted_row = arena_take(a, rows, sizeof *p->wanted_row);
+	p->wanted_index = arena_take(a, rows, sizeof *p->wanted_index);
+}
 
 /* Places the arrays in memory; NULL: only measures. Returns their bytes. */
 static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t rows, void *memory)
 {
 	struct arena a = {.memory = memory};
 	*s = (struct scratch){.memory = memory};
-	s->x = arena_take(&a, rows * c->hidden_size, sizeof *s->x);
+	forward_take_pass(&s->pass, &a, c, rows);
 	activation_take(&a, &s->normed, rows, c->hidden_size);
 	attention_take(&s->attention, &a, c, rows);
 	if (c->mixers[MIXER_LATENT])
 		latent_take(&s->latent, &a, c, rows);
 	if (c->mixers[MIXER_DELTA_NET])
 		delta_take(&s->delta, &a, c, rows);
-	rotation_take(s->rotations, &a, c, rows);
 	dense_take(&s->dense, &a, c, rows);
 	uint32_t widest = c->hidden_size > s->dense.hidden.k ? c->hidden_size : s->dense.hidden.k;
 	s->out = arena_take(&a, rows * widest, sizeof *s->out);
-	s->spans = arena_take(&a, rows, sizeof *s->spans);
-	s->span_of = arena_take(&a, rows, sizeof *s->span_of);
-	s->wanted = arena_take(&a, rows, sizeof *s->wanted);
-	s->logits = arena_take(&a, (size_t)ANSWER_ROWS * c->vocabulary, sizeof *s->logits);
+	s->logits = arena_take(&a, (size_t)HEAD_ROWS * c->vocabulary, sizeof *s->logits);
 	if (c->experts)
 		moe_take(&s->moe, &a, c, rows);
 	return s->bytes = a.used;
@@ -53,16 +65,24 @@ int forward_computes(const struct config *c, struct err *e)
 
 /* A mapping of its own, so that the system has the memory back as soon as it is freed; and
  * populated, because memory that is counted as taken but not yet touched would look free. */
+static void *forward_map(size_t bytes, struct err *e)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (memory != MAP_FAILED)
+		return memory;
+	err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
+	return NULL;
+}
+
 int forward_init(struct forward *f, struct err *e)
 {
 	const struct config *c = f->env.config;
-	size_t bytes = forward_lay_out(&f->scratch, c, f->chunk, NULL);
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (memory == MAP_FAILED)
-		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
+	void *memory = forward_map(forward_lay_out(&f->scratch, c, f->chunk, NULL), e);
+	if (!memory)
+		return -ENOMEM;
 	forward_lay_out(&f->scratch, c, f->chunk, memory);
-	rotation_init(f->scratch.rotations, c);
+	rotation_init(f->scratch.pass.rotations, c);
 	return 0;
 }
 
@@ -79,6 +99,39 @@ uint64_t forward_bytes(const struct config *c, uint32_t chunk)
 	return forward_lay_out(&measured, c, chunk, NULL);
 }
 
+/* The same for a pass alone. */
+static size_t forward_lay_out_pass(struct forward_pass *p, const struct config *c, uint32_t rows,
+				   void *memory)
+{
+	struct arena a = {.memory = memory};
+	forward_take_pass(p, &a, c, rows);
+	p->memory = memory;
+	return p->bytes = a.used;
+}
+
+int forward_pass_init(struct forward_pass *p, const struct config *c, uint32_t rows, struct err *e)
+{
+	void *memory = forward_map(forward_lay_out_pass(p, c, rows, NULL), e);
+	if (!memory)
+		return -ENOMEM;
+	forward_lay_out_pass(p, c, rows, memory);
+	rotation_init(p->rotations, c);
+	return 0;
+}
+
+void forward_pass_free(struct forward_pass *p)
+{
+	if (p->memory)
+		(void)munmap(p->memory, p->bytes);
+	*p = (struct forward_pass){0};
+}
+
+uint64_t forward_pass_bytes(const struct config *c, uint32_t rows)
+{
+	struct forward_pass measured;
+	return forward_lay_out_pass(&measured, c, rows, NULL);
+}
+
 int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 {
 	struct forward other = *f;
@@ -93,27 +146,26 @@ int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 
 /* ---- pieces ---- */
 
-struct step forward_step(struct forward *f, const struct step_span *spans, uint32_t count)
+struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t count)
 {
-	struct scratch *s = &f->scratch;
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		rotation_set(s->rotations, f->env.config, spans[i].first, spans[i].position,
-			     spans[i].n);
-		for (uint32_t t = 0; t < spans[i].n; t++)
-			s->span_of[n++] = i;
+		const struct step_span *span = &p->spans[i];
+		rotation_set(p->rotations, f->env.config, span->first, span->position, span->n);
+		for (uint32_t t = 0; t < span->n; t++)
+			p->span_of[n++] = i;
 	}
 	return (struct step){
 		.env = &f->env,
 		.n = n,
-		.spans = spans,
+		.spans = p->spans,
 		.span_count = count,
-		.span_of = s->span_of,
+		.span_of = p->span_of,
 		.clock = f->token_count,
-		.x = s->x,
-		.normed = &s->normed,
-		.out = s->out,
-		.rotations = s->rotations,
+		.x = p->x,
+		.normed = &f->scratch.normed,
+		.out = f->scratch.out,
+		.rotations = p->rotations,
 	};
 }
 
@@ -200,124 +252,233 @@ void forward_head(struct step *s, uint32_t n, float *logits)
 		s->env->kernels->softcap(logits, count, s->env->config->logit_cap);
 }
 
+/* ---- outputs ---- */
+
+static uint32_t forward_count_wanted(const struct step_batch *b)
+{
+	uint32_t wanted = 0;
+	for (uint32_t t = 0; t < b->count; t++)
+		wanted += b->rows[t].logits;
+	return wanted;
+}
+
+/* Lists the rows that live and whose logits are wanted. */
+static void forward_list_wanted(struct forward_pass *p)
+{
+	const struct step *s = &p->step;
+	const struct step_span *span = s->spans, *end = s->spans + s->span_count;
+	uint32_t index = 0;
+	p->wanted_count = p->wanted_done = 0;
+	for (uint32_t t = 0; t < p->batch->count; t++) {
+		if (!p->batch->rows[t].logits)
+			continue;
+		while (span < end && span->origin + span->n <= t)
+			span++;
+		if (span < end && span->origin <= t) {
+			p->wanted[p->wanted_count] = span->first + t - span->origin;
+			p->wanted_row[p->wanted_count] = t;
+			p->wanted_index[p->wanted_count++] = index;
+		}
+		index++;
+	}
+}
+
+/* Takes rows that have died meanwhile out of the list. */
+static void forward_sift_wanted(struct forward_pass *p)
+{
+	uint32_t kept = p->wanted_done;
+	for (uint32_t i = kept; i < p->wanted_count; i++) {
+		if (!step_row_lives(&p->step, p->wanted[i]))
+			continue;
+		p->wanted[kept] = p->wanted[i];
+		p->wanted_row[kept] = p->wanted_row[i];
+		p->wanted_index[kept++] = p->wanted_index[i];
+	}
+	p->wanted_count = kept;
+}
+
+/* Gives the logits of the next HEAD_ROWS rows to the batch's reader. */
+static int forward_give_logits(struct forward *f, struct forward_pass *p, struct err *e)
+{
+	const struct step_batch *b = p->batch;
+	step_stop(&p->step);
+	forward_sift_wanted(p);
+	uint32_t done = p->wanted_done, left = p->wanted_count - done,
+		 n = left < HEAD_ROWS ? left : HEAD_ROWS;
+	if (!n)
+		return 0;
+	forward_normalise(&p->step, TENSOR_FINAL_NORM, p->wanted + done, n);
+	forward_head(&p->step, n, f->scratch.logits);
+	p->wanted_done += n;
+	return b->read(b->ctx, p->wanted_row + done, n, f->scratch.logits, e);
+}
+
+/* Computes all wanted logits into an array. Dead rows leave gaps: the others keep their places. */
+static void forward_make_logits(struct forward *f, struct forward_pass *p)
+{
+	float *to = p->logits ? p->logits : f->scratch.logits;
+	for (uint32_t n; p->wanted_done < p->wanted_count; p->wanted_done += n) {
+		const uint32_t *at = p->wanted_index + p->wanted_done;
+		uint32_t left = p->wanted_count - p->wanted_done;
+		for (n = 1; n < left && at[n] == at[n - 1] + 1;)
+			n++;
+		forward_normalise(&p->step, TENSOR_FINAL_NORM, p->wanted + p->wanted_done, n);
+		forward_head(&p->step, n, to + (size_t)*at * f->env.config->vocabulary);
+	}
+}
+
+/* Computes the final norm of all rows, if it is not there already, each row's where it stands in
+ * the batch. */
+static void forward_make_normed(struct forward_pass *p, bool there)
+{
+	struct step *s = &p->step;
+	size_t width = s->env->config->hidden_size;
+	if (!there)
+		forward_normalise(s, TENSOR_FINAL_NORM, NULL, s->n);
+	step_tap(s, TAP_NORMED, 0, (uint32_t)width, s->normed->f);
+	for (uint32_t i = s->span_count; i-- > 0;) { /* the last first: each moves up */
+		const struct step_span *span = &s->spans[i];
+		if (span->first != span->origin)
+			memmove(s->normed->f + span->origin * width,
+				s->normed->f + span->first * width,
+				span->n * width * sizeof *s->normed->f);
+	}
+}
+
 /* ---- the pass ---- */
 
 /* Reserves room in every context, and embeds the rows' tokens. */
-static int forward_begin(struct step *s, const struct step_batch *b, struct err *e)
+static void forward_embed_spans(struct forward_pass *p)
 {
-	int failed = 0;
-	for (uint32_t i = 0; i < s->span_count && !failed; i++)
-		failed = context_reserve(s->spans[i].context, s->spans[i].position + s->spans[i].n,
-					 e);
-	for (uint32_t t = 0; t < s->n && !failed; t++)
-		failed = forward_embed(s, t, b->rows[t].token, e);
-	return failed;
+	struct step *s = &p->step;
+	struct err why;
+	for (uint32_t i = 0; i < s->span_count; i++) {
+		struct step_span *span = &s->spans[i];
+		step_open(span);
+		if (context_reserve(span->context, span->position + span->n, &why))
+			step_kill(s, span, 0, SPAN_FAILED, &why);
+		for (uint32_t t = 0; t < span->n; t++)
+			if (forward_embed(s, span->first + t, p->tokens[span->origin + t], &why))
+				step_kill(s, span, t, SPAN_FAILED, &why);
+	}
 }
 
-static bool forward_stopped(const struct environment *env)
+/* Ends the pass: every context is after its rows, or, after an error of all of them, where it was.
+ */
+static int forward_end(struct forward *f, struct forward_pass *p, int failed, struct err *e)
 {
-	return env->stop && atomic_load(env->stop);
+	struct step *s = &p->step;
+	for (uint32_t i = 0; i < s->span_count; i++) {
+		if (failed)
+			step_kill(s, &s->spans[i], 0, SPAN_FAILED, e);
+		else
+			step_close(s, &s->spans[i], p->tokens + s->spans[i].origin);
+	}
+	f->env.observer = NULL;
+	p->batch = NULL;
+	return failed ? failed : step_lost(s, e);
 }
 
-static int forward_run_layers(struct forward *f, struct step *s, struct err *e)
+static int forward_check(const struct forward *f, const struct forward_pass *p,
+			 const struct step_batch *b, const float *logits, struct err *e)
 {
-	const struct environment *env = s->env;
-	uint32_t width = env->config->hidden_size;
-	step_tap(s, TAP_STATE, 0, width, s->x);
-	for (uint32_t layer = 0; layer < env->config->layers; layer++) {
-		if (forward_stopped(env))
-			return err_set(e, ECANCELED, "stopped");
-		int failed = forward_layer(f, s, layer, e);
+	uint32_t most = p->rows < f->chunk ? p->rows : f->chunk, wanted = forward_count_wanted(b);
+	if (!b->count || b->count > most)
+		return err_set(e, EINVAL,
+			       "internal error: a step of %u rows, where 1 to %u are possible",
+			       b->count, most);
+	if (!logits && !b->read && wanted > HEAD_ROWS)
+		return err_set(e, EINVAL,
+			       "internal error: logits of %u rows, where there is room for %d",
+			       wanted, HEAD_ROWS);
+	return 0;
+}
+
+int forward_begin(struct forward *f, struct forward_pass *p, const struct step_batch *b,
+		  float *logits, struct err *e)
+{
+	int failed = forward_check(f, p, b, logits, e);
+	int spans = failed ? failed : step_find_spans(b, p->spans, e);
+	if (spans < 0)
+		return spans;
+	for (uint32_t t = 0; t < b->count; t++)
+		p->tokens[t] = b->rows[t].token;
+	p->batch = b;
+	p->logits = logits;
+	p->layer = 0;
+	p->observer = p->spans->account ? p->spans->account->observer : NULL;
+	p->step = forward_step(f, p, (uint32_t)spans);
+	p->step.clock = f->token_count += p->step.n;
+	forward_embed_spans(p);
+	if (p->step.died)
+		step_close_up(&p->step);
+	for (uint32_t i = 0; i < p->step.span_count; i++) /* until all layers have moved on */
+		p->step.spans[i].context->recurrent.spoiled = true;
+	if (!p->step.n)
+		return forward_end(f, p, 0, e);
+	step_tap(&p->step, TAP_STATE, 0, f->env.config->hidden_size, p->x);
+	return 1;
+}
+
+/* Ends spans that are to stop, and takes out of the stream what has died, if more layers follow. */
+static void forward_bury(struct forward_pass *p)
+{
+	step_stop(&p->step);
+	if (p->step.died && p->layer < p->step.env->config->layers)
+		step_close_up(&p->step);
+}
+
+/* Computes a layer or some of the outputs. 1: more are left. */
+static int forward_run_piece(struct forward *f, struct forward_pass *p, struct err *e)
+{
+	struct step *s = &p->step;
+	const struct config *c = f->env.config;
+	if (p->layer < c->layers) {
+		int failed = forward_layer(f, s, p->layer++, e);
 		if (failed)
 			return failed;
-		step_tap(s, TAP_STATE, layer + 1, width, s->x);
+		step_tap(s, TAP_STATE, p->layer, c->hidden_size, s->x);
+		if (p->layer == c->layers)
+			forward_list_wanted(p);
+		return 1;
 	}
+	if (p->batch->read) {
+		int failed = forward_give_logits(f, p, e);
+		if (failed || p->wanted_done < p->wanted_count)
+			return failed ? failed : 1;
+	} else {
+		forward_make_logits(f, p);
+	}
+	bool there = !p->batch->read && p->wanted_count == p->batch->count;
+	if (p->batch->normed || there)
+		forward_make_normed(p, there);
 	return 0;
 }
 
-/* Gives the logits of scratch.wanted to the batch's reader, ANSWER_ROWS rows at a time: of a whole
- * vocabulary, more would take more room than the rest of the scratch. */
-static int forward_give_logits(struct forward *f, struct step *s, const struct step_batch *b,
-			       uint32_t wanted, struct err *e)
+int forward_go_on(struct forward *f, struct forward_pass *p, uint32_t pieces, struct err *e)
 {
-	const uint32_t *rows = f->scratch.wanted;
-	for (uint32_t done = 0, n; done < wanted; done += n) {
-		n = wanted - done < ANSWER_ROWS ? wanted - done : ANSWER_ROWS;
-		if (forward_stopped(s->env))
-			return err_set(e, ECANCELED, "stopped");
-		forward_normalise(s, TENSOR_FINAL_NORM, rows + done, n);
-		forward_head(s, n, f->scratch.logits);
-		for (uint32_t i = 0; i < n; i++) {
-			const float *logits =
-				f->scratch.logits + (size_t)i * s->env->config->vocabulary;
-			int failed = b->read(b->ctx, rows[done + i], logits, e);
-			if (failed)
-				return failed;
-		}
+	int more = 1;
+	f->env.observer = p->observer;
+	p->step.out = f->scratch.out; /* the scratch may be a new one (forward_resize) */
+	forward_bury(p);
+	while (more > 0 && p->step.n && pieces--) {
+		more = forward_run_piece(f, p, e);
+		if (more > 0)
+			forward_bury(p);
 	}
-	return 0;
+	f->env.observer = NULL;
+	return more > 0 && p->step.n ? more : forward_end(f, p, more < 0 ? more : 0, e);
 }
 
-/* Computes the logits of scratch.wanted, and then the final norm of all rows if that is wanted. */
-static int forward_make_outputs(struct forward *f, struct step *s, const struct step_batch *b,
-				uint32_t wanted, float *logits, struct err *e)
+void forward_give_up(struct forward *f, struct forward_pass *p, const struct err *why)
 {
-	if (b->read)
-		return forward_give_logits(f, s, b, wanted, e);
-	if (wanted) {
-		forward_normalise(s, TENSOR_FINAL_NORM, f->scratch.wanted, wanted);
-		forward_head(s, wanted, logits ? logits : f->scratch.logits);
-	}
-	if (b->normed && wanted < s->n)
-		forward_normalise(s, TENSOR_FINAL_NORM, NULL, s->n);
-	if (b->normed || wanted == s->n)
-		step_tap(s, TAP_NORMED, 0, s->env->config->hidden_size, s->normed->f);
-	return 0;
-}
-
-/* Leaves every context after its rows; after a failed step as it was before. */
-static void forward_end(const struct step *s, int failed)
-{
-	for (const struct step_span *p = s->spans; p < s->spans + s->span_count; p++) {
-		if (failed) {
-			context_rollback(p->context, p->position);
-		} else {
-			p->context->recurrent.spoiled = false;
-			p->context->recurrent.behind = p->n - p->certain;
-		}
-	}
+	struct err e = *why;
+	(void)forward_end(f, p, -why->code, &e);
 }
 
 int forward_run(struct forward *f, const struct step_batch *b, float *logits, struct err *e)
 {
-	if (!b->count || b->count > f->chunk)
-		return err_set(e, EINVAL,
-			       "internal error: a step of %u rows, where 1 to %u are possible",
-			       b->count, f->chunk);
-	uint32_t wanted = 0;
-	for (uint32_t t = 0; t < b->count; t++)
-		if (b->rows[t].logits)
-			f->scratch.wanted[wanted++] = t;
-	if (!logits && !b->read && wanted > ANSWER_ROWS)
-		return err_set(e, EINVAL,
-			       "internal error: logits of %u rows, where there is room for %d",
-			       wanted, ANSWER_ROWS);
-	int spans = step_find_spans(b, f->scratch.spans, e);
-	if (spans < 0)
-		return spans;
-	struct step s = forward_step(f, f->scratch.spans, (uint32_t)spans);
-	int failed = forward_begin(&s, b, e);
-	if (failed)
-		return failed;
-	s.clock = f->token_count += s.n;
-	for (uint32_t i = 0; i < s.span_count; i++) /* until all layers have moved on */
-		s.spans[i].context->recurrent.spoiled = true;
-	failed = forward_run_layers(f, &s, e);
-	f->experts_dropped += s.dropped;
-	if (!failed)
-		failed = forward_make_outputs(f, &s, b, wanted, logits, e);
-	for (uint32_t t = 0; t < b->count && !failed; t++)
-		failed = token_list_append(&b->rows[t].context->tokens, &b->rows[t].token, 1, e);
-	forward_end(&s, failed);
-	return failed;
+	struct forward_pass *p = &f->scratch.pass;
+	int more = forward_begin(f, p, b, logits, e);
+	return more > 0 ? forward_go_on(f, p, UINT32_MAX, e) : more;
 }

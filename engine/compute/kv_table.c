@@ -90,21 +90,29 @@ static void kv_give_way(struct context_spare *spare)
 
 /* ---- growing ---- */
 
-/* Makes room for pointers to `blocks` blocks; -ENOMEM in words. */
-static int kv_make_room(struct kv_table *t, uint32_t blocks, struct err *e)
+/* Makes room for pointers to `blocks` blocks; -ENOMEM in words. The lock is held. */
+static int kv_grow(struct kv_table *t, uint32_t blocks, struct err *e)
 {
 	if (blocks <= t->room)
 		return 0;
 	uint32_t room = t->room ? 2 * t->room : 8;
 	room = room < blocks ? blocks : room;
-	pthread_mutex_lock(&t->budget->lock);
 	const void **table = realloc(t->blocks, room * sizeof *table);
 	t->blocks = table ? table : t->blocks;
 	sharers **counts = table ? realloc(t->sharers, room * sizeof *counts) : NULL;
 	t->sharers = counts ? counts : t->sharers;
 	t->room = counts ? room : t->room;
-	pthread_mutex_unlock(&t->budget->lock);
 	return counts ? 0 : err_set(e, ENOMEM, "out of memory for the context's table");
+}
+
+static int kv_make_room(struct kv_table *t, uint32_t blocks, struct err *e)
+{
+	if (blocks <= t->room)
+		return 0;
+	pthread_mutex_lock(&t->budget->lock);
+	int failed = kv_grow(t, blocks, e);
+	pthread_mutex_unlock(&t->budget->lock);
+	return failed;
 }
 
 static void kv_append(struct kv_table *t, const void *block, sharers *others)
@@ -168,7 +176,7 @@ uint64_t kv_full_bytes(const struct kv_table *t, uint32_t positions, uint32_t st
 	return (t->window && most < all ? most : all) * t->bytes;
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 int kv_reserve(struct kv_table *t, size_t held, uint32_t positions, struct err *e)
 {
@@ -195,10 +203,11 @@ int kv_reserve(struct kv_table *t, size_t held, uint32_t positions, struct err *
 
 int kv_share(struct kv_table *to, const struct kv_table *from, size_t held, struct err *e)
 {
-	uint32_t begin = kv_kept_from(from, held);
-	int failed = kv_make_room(to, from->count, e);
+	uint32_t begin = kv_kept_from(from, held), end = kv_blocks((uint32_t)held);
+	end = end < from->count ? end : from->count; /* room for more may be reserved */
+	int failed = kv_grow(to, end, e);
 	to->from = begin > from->from ? begin : from->from;
-	while (!failed && to->count < from->count) {
+	while (!failed && to->count < end) {
 		uint32_t i = to->count;
 		sharers *s = i < to->from ? NULL : sharing_join(&from->sharers[i], e);
 		if (s || i < to->from)
@@ -207,6 +216,15 @@ int kv_share(struct kv_table *to, const struct kv_table *from, size_t held, stru
 			failed = -e->code;
 	}
 	return failed;
+}
+
+uint64_t kv_own_bytes(const struct kv_table *t)
+{
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; i < t->count; i++)
+		if (t->blocks[i] && (!t->sharers[i] || atomic_load(t->sharers[i]) == 1))
+			bytes += t->bytes;
+	return bytes;
 }
 
 /* ---- going back ---- */

@@ -61,7 +61,10 @@ uint64_t kv_full_bytes(const struct kv_table *t, uint32_t positions, uint32_t st
 /* After `held` positions: makes room for `positions` in all, not shared from `held` on, and gives
  * back what no row from there on sees. -ENOSPC or -ENOMEM in words. */
 int kv_reserve(struct kv_table *t, size_t held, uint32_t positions, struct err *e);
-/* Makes `to`, which is new, share what rows after `held` positions see. -ENOMEM in words. */
+/* Bytes of the blocks that only this table holds. */
+uint64_t kv_own_bytes(const struct kv_table *t);
+/* Makes `to`, which is new, share what rows after `held` positions see. The budget's lock is held.
+ * -ENOMEM in words. */
 int kv_share(struct kv_table *to, const struct kv_table *from, size_t held, struct err *e);
 /* Goes back to at most `to` positions, and returns to how many: fewer, where the window before `to`
  * is gone. Gives back the blocks that this empties; later checkpoints are given up. */

@@ -24,7 +24,7 @@ void latent_take(struct latent_scratch *a, struct arena *arena, const struct con
 	a->turned = arena_take(arena, rows * l->rope, sizeof *a->turned);
 	a->index = arena_take(arena, heads, sizeof *a->index);
 	activation_take(arena, &a->attended, rows, c->heads * l->value);
-	a->runs = arena_take(arena, rows, sizeof *a->runs);
+	look_back_take(&a->look, arena, c, rows, l->rank);
 }
 
 struct latent_task {
@@ -162,33 +162,6 @@ static void latent_project_values(void *ctx, uint32_t begin, uint32_t end)
 /* Heads that look at the latents together. */
 enum { LOOK_HEADS = 16 };
 
-static uint32_t latent_head_groups(const struct config *c)
-{
-	return (c->heads + LOOK_HEADS - 1) / LOOK_HEADS;
-}
-
-/* Items are (run of rows, group of heads): no row's sum is ever split, so threads cannot change it.
- */
-static void latent_attend(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct latent_task *a = ctx;
-	const struct config *c = a->step->env->config;
-	const struct latent *l = &c->latent;
-	uint32_t groups = latent_head_groups(c);
-	for (uint32_t i = begin; i < end; i++) {
-		const struct attention_run *run = &a->scratch->runs[i / groups];
-		uint32_t h = i % groups * LOOK_HEADS, left = c->heads - h;
-		size_t row = (size_t)run->first * c->heads + h, width = l->rank + l->rope;
-		struct attention look = attention_look(a->step, run, a->layer);
-		look.head_dim = (uint32_t)width;
-		look.latent_dim = l->rank;
-		look.heads = left < LOOK_HEADS ? left : LOOK_HEADS;
-		look.key_offset = context_key_offset(a->layer, 0);
-		watch_attend(a->step->env->kernels, a->scratch->found + row * l->rank,
-			     a->scratch->query + row * width, c->heads * width, &look, run->n);
-	}
-}
-
 /* ---- the mixer ---- */
 
 void latent_run(struct latent_scratch *a, struct step *s, uint32_t layer)
@@ -198,14 +171,20 @@ void latent_run(struct latent_scratch *a, struct step *s, uint32_t layer)
 	const struct latent *l = &c->latent;
 	struct latent_task task = {a, s, &env->weights->layer[layer], &c->layer[layer]};
 	uint64_t absorb = (uint64_t)l->rank * l->nope * s->n,
-		 values = (uint64_t)l->rank * l->value * s->n, seen;
+		 values = (uint64_t)l->rank * l->value * s->n;
 	latent_project(&task);
 	threads_run(env->threads, s->n, 1, latent_place_rows, &task);
 	threads_run(env->threads, c->heads, product_grain(env, c->heads, absorb),
 		    latent_absorb_queries, &task);
-	uint32_t items = attention_cut_runs(s, 0, a->runs, &seen) * latent_head_groups(c);
-	uint64_t work = seen * (2 * l->rank + l->rope) * LOOK_HEADS;
-	threads_run(env->threads, items, product_grain(env, items, work), latent_attend, &task);
+	look_back_run(&a->look, &(struct look){
+					.step = s,
+					.layer = task.layer,
+					.q = a->query,
+					.out = a->found,
+					.head_dim = l->rank + l->rope,
+					.latent_dim = l->rank,
+					.group = LOOK_HEADS,
+				});
 	threads_run(env->threads, c->heads, product_grain(env, c->heads, values),
 		    latent_project_values, &task);
 	activation_changed(&a->attended);

@@ -4,7 +4,7 @@
  * Each part has scratch: X_take takes its arrays from an arena for `rows` rows. X_run computes the
  * part for a step: it reads the step's `normed` and leaves in `out` what forward.c adds to the
  * residual stream. A part knows the step, not the other parts and not forward.h; only moe.c uses
- * what dense.c has for shared experts, and latent.c what attention.c has for rows that look back.
+ * what dense.c has for shared experts, and attention.c and latent.c what look_back.c has.
  *
  * The papers and what is computed are at the head of each part's file.
  */
@@ -13,12 +13,42 @@
 
 #include "engine/compute/product.h"
 
-/* ---- attention.c: grouped-query softmax attention ---- */
+/* ---- look_back.c: rows that look back at keys and values ---- */
 
 /* Up to 16 rows of one span that look back together. */
-struct attention_run {
+struct look_run {
 	uint32_t first, n;
 };
+
+struct look_scratch {
+	struct look_run *runs; /* [rows] */
+	/* What attention's spans of 256 positions give, where threads share them (kernels.h). */
+	float *parts;
+	size_t room; /* floats */
+};
+
+/* value_dim: of the widest head. */
+void look_back_take(struct look_scratch *s, struct arena *arena, const struct config *c,
+		    size_t rows, uint32_t value_dim);
+
+/* What the rows of a step look at in a layer. */
+struct look {
+	const struct step *step;
+	const struct layer *layer;
+	const float *q;	   /* [rows][heads][head_dim] */
+	float *out;	   /* [rows][heads][head_dim, or latent_dim] */
+	const float *gate; /* as out: multiplied by its sigmoid; NULL where there is none */
+	uint32_t head_dim, latent_dim; /* of struct attention */
+	/* Heads that are computed together. Of attention: all that share one key-value head, so
+	 * group g looks at that of number g. Latent heads all look at the same latents. */
+	uint32_t group;
+	const float *sinks; /* [heads], or NULL */
+};
+
+/* out = attention of q, by all threads. */
+void look_back_run(struct look_scratch *s, const struct look *look);
+
+/* ---- attention.c: grouped-query softmax attention ---- */
 
 struct attention_scratch {
 	float *projected_q; /* the projection's output; the same as q where there is no gate */
@@ -26,7 +56,7 @@ struct attention_scratch {
 	float *k, *v;	    /* [rows][kv_heads][head_dim] */
 	float *query_gate;  /* [rows][heads][head_dim]; NULL where there is none */
 	struct activation attended; /* [rows][heads][head_dim]: input of the output projection */
-	struct attention_run *runs; /* [rows] */
+	struct look_scratch look;
 };
 
 void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
@@ -35,15 +65,6 @@ void attention_take(struct attention_scratch *a, struct arena *arena, const stru
 void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer);
 /* Only puts the rows' keys and values into their contexts. */
 void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t layer);
-
-/* Cuts the step into runs[rows at most] and returns their number. *seen: the positions that the
- * rows of the longest run look at, all together, through a window if `window` is not 0. */
-uint32_t attention_cut_runs(const struct step *s, uint32_t window, struct attention_run *runs,
-			    uint64_t *seen);
-/* What a run's rows look at in a layer, without what depends on the head: the context's blocks and
- * their type, the scale, and how many positions the first row sees. */
-struct attention attention_look(const struct step *s, const struct attention_run *run,
-				const struct layer *layer);
 
 /* ---- latent.c: latent attention ---- */
 
@@ -57,7 +78,7 @@ struct latent_scratch {
 	float *turned;	       /* [rows][rope] */
 	uint32_t *index;       /* [heads][rows]: where in [rows][heads] each row of a head is */
 	struct activation attended; /* [rows][heads][value]: input of the output projection */
-	struct attention_run *runs; /* [rows] */
+	struct look_scratch look;
 };
 
 void latent_take(struct latent_scratch *a, struct arena *arena, const struct config *c,
@@ -130,16 +151,18 @@ struct routing {
 	uint32_t distinct_count;
 	float *credit; /* [distinct_count] */
 
-	struct activation foreseen; /* [PREDICT_MOST][hidden]: input of a later layer's router */
-	uint32_t *predicted;	    /* [experts] */
-	bool *named;		    /* [experts]: predicted for some token */
+	/* Predictions: a later layer's router, run on this layer's stream. */
+	struct activation predict_input; /* [PREDICT_MOST][hidden] */
+	uint32_t *predicted;		 /* [experts]: ids */
+	bool *marked;			 /* [experts]: chosen by some token, or predicted to be */
 };
 
 void router_take(struct routing *r, struct arena *a, const struct config *c, size_t rows);
 /* Chooses each token's experts by the router's input, and groups the tokens by expert: fills r from
  * router_logits to distinct. */
 void router_run(struct routing *r, struct step *s, uint32_t layer, struct activation *input);
-/* Shows the choice to env->picked, if there is one; missed[distinct_count]: the pager's. */
+/* Counts the choice in the spans' accounts, and shows it to those who want to see it.
+ * missed[distinct_count]: the pager's. */
 void router_show(struct routing *r, const struct step *s, uint32_t layer, const uint8_t *missed);
 /* How much each use of `distinct` counts for the pager's policy; NULL: 1 each, as in answers. */
 const float *router_credit(struct routing *r, const struct step *s);
@@ -161,7 +184,8 @@ struct moe_scratch {
 };
 
 void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows);
-/* out = the experts of normed. -EIO in words: an expert cannot be read; -ECANCELED: stopped. */
+/* out = the experts of normed. Spans that are to stop, and rows one of whose experts cannot be
+ * read, die (step_kill). -ENOMEM in words. */
 int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e);
 
 #endif

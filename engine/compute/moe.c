@@ -8,6 +8,7 @@
 #include "engine/compute/layers.h"
 #include "kernels/watch.h"
 
+#include <errno.h>
 #include <string.h>
 
 void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows)
@@ -37,7 +38,8 @@ struct moe_wave {
 	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
 };
 
-/* The first assignment of the wave's expert number `ready`, and in *n how many it has. */
+/* The assignments (a token and one of its experts) of expert m->ready[ready]: returns the first,
+ * and in *n how many there are. */
 static uint32_t moe_group(const struct moe_scratch *m, uint32_t ready, uint32_t *n)
 {
 	uint32_t e = m->routing.distinct[m->ready[ready].index];
@@ -45,7 +47,7 @@ static uint32_t moe_group(const struct moe_scratch *m, uint32_t ready, uint32_t 
 	return m->routing.group_start[e];
 }
 
-/* Adjacent blocks of one expert, multiplied by one call, since each call gathers its inputs anew.
+/* Adjacent blocks of one expert, multiplied by one call, since each call gathers its inputs again.
  */
 struct moe_blocks {
 	uint32_t ready, begin, end;
@@ -186,6 +188,61 @@ static void moe_run_wave(const struct moe_wave *like, uint32_t count)
 
 /* ---- the layer ---- */
 
+/* Whether any row lives that chose the step's expert number d. */
+static bool moe_is_wanted(const struct routing *r, const struct step *s, uint32_t d)
+{
+	uint32_t expert = r->distinct[d];
+	for (uint32_t a = r->group_start[expert]; a < r->group_start[expert + 1]; a++)
+		if (step_row_lives(s, r->token[a]))
+			return true;
+	return false;
+}
+
+/* Rows die whose expert number d cannot be read. */
+static void moe_fail_rows(const struct routing *r, struct step *s, uint32_t d,
+			  const struct err *why)
+{
+	uint32_t expert = r->distinct[d];
+	for (uint32_t a = r->group_start[expert]; a < r->group_start[expert + 1]; a++) {
+		struct step_span *span = step_span_of(s, r->token[a]);
+		step_kill(s, span, r->token[a] - span->first, SPAN_FAILED, why);
+	}
+}
+
+/* Removes from m->ready[n] the experts that could not be read; returns how many are left. */
+static uint32_t moe_sift(struct moe_scratch *m, struct step *s, uint32_t n)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (m->ready[i].error)
+			moe_fail_rows(&m->routing, s, m->ready[i].index, m->ready[i].error);
+		else
+			m->ready[kept++] = m->ready[i];
+	return kept;
+}
+
+/* The next experts that are ready, in m->ready; 0: all that live rows want have been computed. Rows
+ * may die meanwhile. */
+static int moe_next_wave(struct moe_scratch *m, struct step *s, struct pager_batch *batch,
+			 struct err *e)
+{
+	const struct routing *r = &m->routing;
+	for (uint32_t ready = 0;;) {
+		int got = pager_next(batch, m->ready, r->distinct_count, e);
+		if (got == -ECANCELED)
+			step_stop(s);
+		else if (got <= 0)
+			return got;
+		else
+			ready = moe_sift(m, s, (uint32_t)got);
+		for (uint32_t d = 0; d < r->distinct_count && s->died; d++)
+			if (!moe_is_wanted(r, s, d))
+				pager_forgo(batch, d);
+		if (ready)
+			return (int)ready;
+	}
+}
+
 /* Awaits the experts of the step's tokens and computes them. pager_next returns the experts that
  * are in memory first, then the missing ones as they are read; what one call returns is a wave.
  * While the reads are under way, the next layers' experts are predicted, so that they can be read
@@ -200,12 +257,13 @@ static int moe_await_experts(struct moe_scratch *m, struct step *s, uint32_t lay
 			      router_credit(r, s), r->distinct_count, s->clock, e);
 	if (got < 0)
 		return got;
-	batch.stop = env->stop;
+	batch.stop = step_must_stop;
+	batch.stop_ctx = s;
 	router_show(r, s, layer, batch.missed);
 	router_predict(r, s, layer);
 	if (env->config->layer[layer].shared)
 		dense_run_shared(&m->shared, s, layer);
-	while ((got = pager_next(&batch, m->ready, r->distinct_count, e)) > 0) {
+	while ((got = moe_next_wave(m, s, &batch, e)) > 0) {
 		moe_run_wave(wave, (uint32_t)got);
 		for (int i = 0; i < got; i++)
 			pager_put(&batch, &m->ready[i]);
@@ -237,6 +295,8 @@ static void moe_sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 	for (size_t t = begin; t < end; t++) {
 		float *y = v->step->out + t * width;
 		memset(y, 0, width * sizeof *y);
+		if (!step_row_lives(v->step, t))
+			continue;
 		const uint32_t *chosen = r->chosen + t * r->top_k;
 		uint32_t next = 0; /* the least expert not yet added */
 		for (uint32_t added = 0; added < r->kept[t]; added++) {
@@ -280,7 +340,7 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 	int failed = moe_await_experts(m, s, layer, &wave, e);
 	if (failed)
 		return failed;
-	if (env->observer)
+	if (env->observer && !s->died)
 		moe_observe_downs(m, s, layer);
 	threads_run(env->threads, s->n, 1, moe_sum_tokens, &wave);
 	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);

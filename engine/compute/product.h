@@ -8,8 +8,8 @@
 /* ---- inputs ---- */
 
 /* An input of matrix products: tokens of width k, as floats and in the forms that formats of
- * weights multiply with. Whoever writes f calls activation_changed; each other form is made from f
- * when the first product wants it. */
+ * weights multiply with. After f was written, call activation_changed: each other form is then made
+ * from f when the first product needs it. */
 struct activation {
 	uint32_t k;
 	float *f;  /* [tokens][k] */

@@ -141,19 +141,32 @@ int recurrent_reserve(struct recurrent *r, struct err *e)
 	return failed;
 }
 
-int recurrent_copy(struct recurrent *to, const struct recurrent *from, size_t position,
-		   struct err *e)
+int recurrent_share(struct recurrent *to, struct recurrent *from, size_t position, struct err *e)
 {
 	if (!from->now)
 		return 0;
-	int failed = recurrent_reserve(to, e);
-	if (failed)
-		return failed;
-	memcpy(to->now, from->now, to->bytes);
+	to->now_sharers = sharing_join(&from->now_sharers, e);
+	if (!to->now_sharers)
+		return -e->code;
+	to->now = from->now;
 	to->behind = from->behind;
 	to->spoiled = from->spoiled;
-	recurrent_checkpoint(to, position);
-	return 0;
+	sharers *again = to->spoiled ? NULL : sharing_join(&from->now_sharers, e);
+	if (again) {
+		to->checkpoints[to->checkpoint_count++] = (struct recurrent_checkpoint){
+			position, from->behind, from->now, again};
+		context_spare_last(to->budget, &to->spare);
+	}
+	return again || to->spoiled ? 0 : -e->code;
+}
+
+uint64_t recurrent_own_bytes(const struct recurrent *r)
+{
+	uint32_t own = 1; /* holders: the state, and checkpoints that share its memory */
+	for (uint32_t i = 0; i < r->checkpoint_count; i++)
+		own += r->checkpoints[i].state == r->now;
+	bool alone = !r->now_sharers || atomic_load(r->now_sharers) <= own;
+	return r->now && alone ? r->bytes : 0;
 }
 
 void recurrent_checkpoint(struct recurrent *r, size_t position)

@@ -74,10 +74,12 @@ void recurrent_move(struct recurrent *to, struct recurrent *from);
 /* Makes sure of memory for the state: zeroed if it is new, and not shared. -ENOSPC or -ENOMEM in
  * words. */
 int recurrent_reserve(struct recurrent *r, struct err *e);
-/* Gives `to`, which has no state yet, a copy of the state of `from` after `position` tokens, with a
- * checkpoint there and none before. -ENOSPC or -ENOMEM in words. */
-int recurrent_copy(struct recurrent *to, const struct recurrent *from, size_t position,
-		   struct err *e);
+/* Makes `to`, which has no state yet, share the state of `from` after `position` tokens, as its
+ * state and as a checkpoint; the next step of either has a copy. The budget's lock is held. -ENOMEM
+ * in words. */
+int recurrent_share(struct recurrent *to, struct recurrent *from, size_t position, struct err *e);
+/* Bytes that only this context holds, without checkpoints at other positions. */
+uint64_t recurrent_own_bytes(const struct recurrent *r);
 /* Makes a checkpoint: the state, with the rows that it is behind, is that after `position` tokens.
  */
 void recurrent_checkpoint(struct recurrent *r, size_t position);

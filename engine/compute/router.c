@@ -25,10 +25,10 @@ void router_take(struct routing *r, struct arena *a, const struct config *c, siz
 	r->assignment = arena_take(a, all, sizeof *r->assignment);
 	r->distinct = arena_take(a, experts, sizeof *r->distinct);
 	r->credit = arena_take(a, experts, sizeof *r->credit);
-	activation_take(a, &r->foreseen, PREDICT_MOST, c->hidden_size);
-	r->foreseen.guess = true;
+	activation_take(a, &r->predict_input, PREDICT_MOST, c->hidden_size);
+	r->predict_input.guess = true;
 	r->predicted = arena_take(a, experts, sizeof *r->predicted);
-	r->named = arena_take(a, experts, sizeof *r->named);
+	r->marked = arena_take(a, experts, sizeof *r->marked);
 }
 
 /* ---- one token's choice ---- */
@@ -90,7 +90,8 @@ static void router_choose(const struct environment *env, const struct layer_weig
 	router_top_k(sigmoid ? scores : logits, c->experts, chosen, top_k);
 }
 
-/* Sorts by descending weight experts that were chosen by other numbers; stable. */
+/* Sorts the chosen experts by descending weight. They were chosen in another order: by logits or by
+ * corrected scores. Stable. */
 static void router_sort_by_weight(uint32_t *chosen, float *weight, uint32_t count)
 {
 	for (uint32_t end = 1; end < count; end++)
@@ -166,6 +167,21 @@ static void router_route_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
+/* Counts the dropped experts that a span's rows chose. */
+static void router_count_dropped(struct routing *r, const struct step_span *span, uint32_t experts)
+{
+	uint32_t rows = span->first + span->n;
+	if (!span->account || !(span->losses.drop_missing > 0))
+		return;
+	memset(r->marked, 0, experts * sizeof *r->marked);
+	for (size_t t = span->first; t < rows; t++)
+		for (uint32_t i = 0; i < r->kept[t]; i++) {
+			uint32_t e = r->chosen[t * r->top_k + i];
+			span->account->dropped += r->dropped[e] && !r->marked[e];
+			r->marked[e] = true;
+		}
+}
+
 /* Marks the experts that the step skips (struct losses). A weight that is not a number drops
  * nothing. */
 static void router_find_dropped(struct routing *r, struct step *s, uint32_t routed)
@@ -187,8 +203,9 @@ static void router_find_dropped(struct routing *r, struct step *s, uint32_t rout
 			continue;
 		pager_inspect(s->env->experts, routed, e, &now);
 		r->dropped[e] = !now.resident;
-		s->dropped += r->dropped[e];
 	}
+	for (uint32_t i = 0; i < s->span_count; i++)
+		router_count_dropped(r, &s->spans[i], experts);
 }
 
 /* Moves a token's remaining experts to the front, in the same order; the weights keep their sum. */
@@ -280,24 +297,44 @@ void router_run(struct routing *r, struct step *s, uint32_t layer, struct activa
 	router_group_by_expert(r, env->config->experts, s->n);
 }
 
+/* Counts an expert for each span that has rows which chose it; of the group of its assignments,
+ * the rows ascend, and so do their spans. */
+static void router_count(const struct routing *r, const struct step *s, uint32_t expert,
+			 bool missed)
+{
+	const struct step_span *before = NULL;
+	bool counted = false;
+	for (uint32_t a = r->group_start[expert]; a < r->group_start[expert + 1]; a++) {
+		const struct step_span *span = step_span_of(s, r->token[a]);
+		struct step_account *account = span->account;
+		if (span == before || !account)
+			continue;
+		account->hits += !missed;
+		account->misses += missed;
+		account->reads += missed && !counted;
+		counted = true;
+		before = span;
+	}
+}
+
 void router_show(struct routing *r, const struct step *s, uint32_t layer, const uint8_t *missed)
 {
-	const struct environment *env = s->env;
-	if (!env->picked)
-		return;
-	memset(r->absent, 0, env->config->experts * sizeof *r->absent);
-	for (uint32_t d = 0; d < r->distinct_count; d++)
+	for (uint32_t d = 0; d < r->distinct_count; d++) {
 		r->absent[r->distinct[d]] = missed[d];
+		router_count(r, s, r->distinct[d], missed[d]);
+	}
 	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
-		env->picked(env->picked_ctx,
-			    &(struct picks){
-				    .span = span,
-				    .layer = layer,
-				    .stride = r->top_k,
-				    .kept = r->kept + span->first,
-				    .chosen = r->chosen + (size_t)span->first * r->top_k,
-				    .absent = r->absent,
-			    });
+		if (span->account && span->account->picked)
+			span->account->picked(
+				span->account->picked_ctx,
+				&(struct picks){
+					.span = span,
+					.layer = layer,
+					.stride = r->top_k,
+					.kept = r->kept + span->first,
+					.chosen = r->chosen + (size_t)span->first * r->top_k,
+					.absent = r->absent,
+				});
 }
 
 /* ---- for the pager ---- */
@@ -341,25 +378,25 @@ const float *router_credit(struct routing *r, const struct step *s)
 	return r->credit;
 }
 
-/* Runs a later layer's router on this layer's stream, and sets r->named for the experts that it
- * chooses: the stream changes little from layer to layer, so these are most of the experts that the
- * layer will choose. */
-static void router_foresee(struct routing *r, const struct step *s, uint32_t next)
+/* Runs a later layer's router on this layer's stream, and sets r->marked for the experts that
+ * this router chooses. The stream changes little from layer to layer, so these are most of the
+ * experts that the layer will choose. */
+static void router_predict_layer(struct routing *r, const struct step *s, uint32_t next)
 {
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[next];
 	const float *own = weights_vector(l, TENSOR_ROUTER_SCALE);
-	step_norm(s, r->foreseen.f, s->x, NULL,
+	step_norm(s, r->predict_input.f, s->x, NULL,
 		  own ? own : weights_vector(l, TENSOR_FEED_FORWARD_NORM), s->n);
-	activation_changed(&r->foreseen);
-	router_make_logits(r, s, l, &r->foreseen);
-	memset(r->named, 0, c->experts * sizeof *r->named);
+	activation_changed(&r->predict_input);
+	router_make_logits(r, s, l, &r->predict_input);
+	memset(r->marked, 0, c->experts * sizeof *r->marked);
 	for (size_t t = 0; t < s->n; t++) {
 		router_choose(env, l, r->top_k, r->router_logits + t * c->experts, r->scores,
 			      r->predicted);
 		for (uint32_t i = 0; i < r->top_k; i++)
-			r->named[r->predicted[i]] = true;
+			r->marked[r->predicted[i]] = true;
 	}
 }
 
@@ -375,9 +412,9 @@ void router_predict(struct routing *r, struct step *s, uint32_t layer)
 		if (!pager_predicts(s->env->experts) || !config_routed(c, next))
 			continue;
 		if (s->n <= PREDICT_MOST)
-			router_foresee(r, s, next);
+			router_predict_layer(r, s, next);
 		for (uint32_t e = 0; e < c->experts; e++)
-			if (s->n > PREDICT_MOST || r->named[e])
+			if (s->n > PREDICT_MOST || r->marked[e])
 				r->predicted[count++] = e;
 		pager_predict(s->env->experts, s->env->plan->routed_of[next], r->predicted, count);
 	}

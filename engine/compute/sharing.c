@@ -42,8 +42,8 @@ int sharing_own(struct context_budget *b, const void **memory, size_t bytes, sha
 	if (!sharing_shared(have))
 		return 0;
 	void *copy = context_take(b, bytes, e);
-	if (!copy)
-		return -e->code;
+	if (!copy) /* what was given up for a copy may have been the other holder */
+		return sharing_shared(have) ? -e->code : 0;
 	memcpy(copy, *memory, bytes);
 	sharing_leave(b, *memory, bytes, *have);
 	*memory = copy;

@@ -5,7 +5,7 @@
  * memory is counted once, against the budget that it was taken from.
  *
  * A piece becomes shared while its owner is at rest. From then on each holder may leave the piece,
- * or go on to write to a copy, in a thread of its own.
+ * or continue to write to a copy, in a thread of its own.
  */
 #ifndef MOEFS_ENGINE_COMPUTE_SHARING_H
 #define MOEFS_ENGINE_COMPUTE_SHARING_H

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- batches ---- */
 
@@ -51,7 +52,7 @@ static bool step_continues_span(const struct step_span *s, const struct step_row
 	bool drafted = s->certain < s->n, drafts = row->kind == ROW_DRAFT;
 	return row->position == s->position + s->n && (drafts || !drafted) &&
 	       (drafts || s->prompt == (row->kind == ROW_PROMPT)) &&
-	       s->n - s->certain + drafts < ANSWER_ROWS &&
+	       s->n - s->certain + drafts < ANSWER_ROWS && s->account == row->account &&
 	       step_same_losses(&s->losses, &row->losses);
 }
 
@@ -81,14 +82,127 @@ int step_find_spans(const struct step_batch *b, struct step_span *spans, struct 
 			spans[count++] = (struct step_span){
 				.context = row->context,
 				.first = i,
+				.origin = i,
 				.position = row->position,
 				.prompt = row->kind == ROW_PROMPT,
 				.losses = row->losses,
+				.account = row->account,
 			};
 		spans[count - 1].n++;
 		spans[count - 1].certain += row->kind != ROW_DRAFT;
 	}
+	for (uint32_t i = 0; i < count && count > 1; i++)
+		if (spans[i].account && spans[i].account->observer)
+			return err_set(e, EINVAL,
+				       "internal error: a step that is observed has rows of %u "
+				       "contexts",
+				       count);
 	return (int)count;
+}
+
+/* ---- how spans end ---- */
+
+void step_open(struct step_span *span)
+{
+	if (!span->account)
+		return;
+	span->account->end = SPAN_DONE;
+	span->account->rows = 0;
+	span->account->error.code = 0;
+}
+
+void step_close(struct step *s, struct step_span *span, const uint32_t *tokens)
+{
+	struct context *x = span->context;
+	struct err why;
+	if (span->n && token_list_append(&x->tokens, tokens, span->n, &why))
+		step_kill(s, span, 0, SPAN_FAILED, &why);
+	if (!span->n)
+		return;
+	x->recurrent.spoiled = false;
+	x->recurrent.behind = span->n - span->certain;
+	if (span->cut)
+		context_rollback(x, x->tokens.count); /* gives back the dead rows' room */
+	if (span->account)
+		span->account->rows = span->n;
+}
+
+int step_lost(const struct step *s, struct err *e)
+{
+	if (!s->lost.code)
+		return 0;
+	*e = s->lost;
+	return -e->code;
+}
+
+void step_kill(struct step *s, struct step_span *span, uint32_t from, enum span_end end,
+	       const struct err *why)
+{
+	struct step_account *account = span->account;
+	bool drafted = from >= span->certain;
+	if (from >= span->n)
+		return;
+	s->died = true;
+	span->n = drafted ? from : 0;
+	span->cut = drafted;
+	if (account)
+		account->error = *why;
+	else if (!drafted && !s->lost.code)
+		s->lost = *why;
+	if (drafted)
+		return;
+	if (account) {
+		account->end = end;
+		account->rows = 0;
+	}
+	context_rollback(span->context, span->position);
+}
+
+static bool step_span_must_stop(const struct step_span *span)
+{
+	return span->n && span->account && span->account->stop && atomic_load(span->account->stop);
+}
+
+bool step_must_stop(void *s)
+{
+	const struct step *step = s;
+	for (uint32_t i = 0; i < step->span_count; i++)
+		if (step_span_must_stop(&step->spans[i]))
+			return true;
+	return false;
+}
+
+void step_stop(struct step *s)
+{
+	struct err stopped;
+	err_set(&stopped, ECANCELED, "stopped");
+	for (uint32_t i = 0; i < s->span_count; i++)
+		if (step_span_must_stop(&s->spans[i]))
+			step_kill(s, &s->spans[i], 0, SPAN_STOPPED, &stopped);
+}
+
+void step_close_up(struct step *s)
+{
+	const struct config *c = s->env->config;
+	size_t width = c->hidden_size;
+	uint32_t n = 0, count = 0;
+	for (uint32_t i = 0; i < s->span_count; i++) {
+		struct step_span *span = &s->spans[i];
+		if (!span->n)
+			continue;
+		if (span->first != n) {
+			memmove(s->x + n * width, s->x + span->first * width,
+				span->n * width * sizeof *s->x);
+			span->first = n;
+			rotation_set(s->rotations, c, n, span->position, span->n);
+		}
+		for (uint32_t t = 0; t < span->n; t++)
+			s->span_of[n++] = count;
+		s->spans[count++] = *span;
+	}
+	s->n = n;
+	s->span_count = count;
+	s->died = false;
 }
 
 /* ---- rows of a step ---- */
@@ -125,7 +239,8 @@ void step_tap(const struct step *s, enum tap_point point, uint32_t layer, uint32
 	const struct environment *env = s->env;
 	for (uint32_t i = 0; i < s->span_count && env->tap; i++) {
 		const struct step_span *p = &s->spans[i];
-		env->tap(env->tap_ctx, point, layer, p->position, p->n, width,
-			 rows + (size_t)p->first * width);
+		if (p->n)
+			env->tap(env->tap_ctx, point, layer, p->position, p->n, width,
+				 rows + (size_t)p->first * width);
 	}
 }

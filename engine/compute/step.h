@@ -10,7 +10,13 @@
  * cuts the batch into spans, one per context. forward.c gives each part of a layer (layers.h) a
  * struct step.
  *
- * Not here: the layers themselves, and who wants which rows (engine/serve).
+ * Each span ends for itself: done, stopped, or failed in words (struct step_account). Its rows are
+ * then dead: they are not computed in the next layer, and are taken out of the stream before it, so
+ * that they cost the others nothing, however many they are (a prompt's chunk may be stopped while
+ * answers continue). Within the layer they are computed or not, and nobody looks. If an expert of a
+ * drafted row cannot be read, only this row and those after it die.
+ *
+ * Not here: the layers themselves, and who wants which rows (engine/run, engine/turn).
  */
 #ifndef MOEFS_ENGINE_COMPUTE_STEP_H
 #define MOEFS_ENGINE_COMPUTE_STEP_H
@@ -46,22 +52,30 @@ static inline bool step_same_losses(const struct losses *a, const struct losses 
 
 enum row_kind { ROW_PROMPT, ROW_ANSWER, ROW_DRAFT };
 enum { ANSWER_ROWS = 5 }; /* most rows of one answer in a step: its token and the drafts */
+/* Most rows whose logits are computed together. Logits of a whole vocabulary take more room than
+ * the rest of a row, and products are bound by computing from a few rows on. */
+enum { HEAD_ROWS = 8 };
 
 struct step_row {
 	struct context *context;
 	uint32_t position, token;
 	enum row_kind kind;
-	bool logits;	      /* are wanted */
-	struct losses losses; /* of the row's session: the same for all rows of a context */
+	bool logits; /* are wanted */
+	/* The row's session's, the same for all rows of a context: */
+	struct losses losses;
+	struct step_account *account; /* NULL: a failure of the span is one of the whole call */
 };
 
 struct step_batch { /* zero-initialise; freed by step_batch_free */
 	struct step_row *rows;
 	uint32_t count, room;
 	bool normed; /* the final norm's output is wanted of all rows, whether logits are or not */
-	/* Not NULL: is given the logits of each row that wants them, one row after the other, any
-	 * number of rows. Other than 0 ends the step with that code. */
-	int (*read)(void *ctx, uint32_t row, const float *logits, struct err *e);
+	/* Not NULL: is given the logits of the rows that want them, in their order, any number of
+	 * rows: logits[n][vocabulary] of rows[n] of the batch, n at most HEAD_ROWS, before the next
+	 * are computed. May use the compute threads. Other than 0 ends the whole step with that
+	 * code. */
+	int (*read)(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
+		    struct err *e);
 	void *ctx;
 };
 
@@ -74,18 +88,22 @@ int step_batch_add(struct step_batch *b, const struct step_row *like, const uint
 /* The rows of one context. */
 struct step_span {
 	struct context *context;
-	uint32_t first, n;    /* rows of the step */
-	uint32_t position;    /* of the first row */
-	uint32_t certain;     /* rows that were not drafted, 1 … n; drafted ones follow */
-	bool prompt;	      /* the certain rows are a prompt's */
-	struct losses losses; /* of all rows */
+	uint32_t first, n; /* rows of the step that live; n is 0 if none does */
+	uint32_t origin;   /* row of the batch that the first one is */
+	uint32_t position; /* of the first row */
+	uint32_t certain;  /* rows that were not drafted, 1 … n; drafted ones follow */
+	bool prompt;	   /* the certain rows are a prompt's */
+	bool cut;	   /* drafted rows have died */
+	/* Of all rows: */
+	struct losses losses;
+	struct step_account *account; /* may be NULL */
 };
 
 /* Fills spans[batch rows at most] and returns their number; -EINVAL in words if the rows are not
  * in the order that the head of this file describes. */
 int step_find_spans(const struct step_batch *b, struct step_span *spans, struct err *e);
 
-/* ---- who looks at a step ---- */
+/* ---- taps, traces, observers ---- */
 
 /* Where a test or a tool looks. rows: [tokens][width], the rows of one span; position: the first
  * row's. */
@@ -107,8 +125,9 @@ struct picks {
 	uint32_t stride;
 	const uint32_t *kept;	/* [span->n]: how many experts each row has */
 	const uint32_t *chosen; /* [span->n][stride], descending weight */
-	/* [experts]: the expert was not in memory, and has not been shown as read yet. Whoever
-	 * shows it for a row clears it: an expert is read once for all rows of a step. */
+	/* [experts]: the expert was not in memory, and has not been shown as read yet. The
+	 * callback clears the flag of each expert that it shows: an expert is read once for all
+	 * rows of a step. */
 	bool *absent;
 };
 
@@ -123,6 +142,30 @@ struct observer {
 	void *ctx;
 };
 
+/* How a span ended. */
+enum span_end { SPAN_DONE, SPAN_STOPPED, SPAN_FAILED };
+
+/* What one context wants of its steps, and what came of it. The caller's; zero-initialise. */
+struct step_account {
+	/* Set by the caller: */
+	const _Atomic bool *stop; /* once true, the rows die within one layer; NULL: they do not.
+				     The thread that sets it calls pager_wake. */
+	void (*picked)(void *ctx, const struct picks *p); /* may be NULL */
+	void *picked_ctx;
+	const struct observer *observer; /* NULL: none; else the span is the only one of its step */
+
+	/* Set by each step: */
+	enum span_end end;
+	uint32_t rows;	  /* how many rows the context has got: 0 unless SPAN_DONE, and then fewer
+			     than the span's if drafted ones failed */
+	struct err error; /* code 0: nothing failed */
+
+	/* Added to by each step: distinct experts that the rows chose, layer by layer. */
+	uint64_t hits, misses;
+	uint64_t reads;	  /* misses that are counted for no other span of the step */
+	uint64_t dropped; /* not used and not read, as losses.drop_missing asks */
+};
+
 /* ---- what steps have in common ---- */
 
 /* One model's, the same from step to step. */
@@ -134,12 +177,9 @@ struct environment {
 	struct threads *threads;
 	struct pager_source *experts; /* NULL in a model without */
 	/* These may change between steps. */
-	const _Atomic bool *stop; /* once true, the step ends with -ECANCELED; may be NULL */
-	tap_fn *tap;		  /* may be NULL */
+	tap_fn *tap; /* may be NULL */
 	void *tap_ctx;
-	void (*picked)(void *ctx, const struct picks *p); /* may be NULL */
-	void *picked_ctx;
-	const struct observer *observer; /* may be NULL */
+	const struct observer *observer; /* of the step that is computed now; set by forward.c */
 };
 
 /* Rotary positions (Su et al. 2021): the angles of a step's rows, for one of the rotations that a
@@ -165,22 +205,48 @@ void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uin
 struct step {
 	const struct environment *env;
 	uint32_t n; /* rows */
-	const struct step_span *spans;
+	struct step_span *spans;
 	uint32_t span_count;
-	const uint32_t *span_of; /* [n]: the index of each row's span */
+	uint32_t *span_of; /* [n]: the index of each row's span */
+	bool died;	   /* some rows did, and are not yet taken out */
 	uint64_t clock; /* tokens computed since loading, this step's included: the pager's clock */
 
-	float *x;			  /* [n][hidden]: the residual stream */
-	struct activation *normed;	  /* [n][hidden]: the norm of x, input of the projections */
-	float *out;			  /* [n][hidden], with room for a dense up projection */
-	const struct rotation *rotations; /* [CONFIG_ROPES], of these rows */
-	uint64_t dropped;		  /* reads that drop_missing has saved */
+	float *x;		    /* [n][hidden]: the residual stream */
+	struct activation *normed;  /* [n][hidden]: the norm of x, input of the projections */
+	float *out;		    /* [n][hidden], with room for a dense up projection */
+	struct rotation *rotations; /* [CONFIG_ROPES], of these rows */
+	struct err lost;	    /* why the first span without an account failed */
 };
 
-static inline const struct step_span *step_span_of(const struct step *s, size_t row)
+static inline struct step_span *step_span_of(const struct step *s, size_t row)
 {
 	return &s->spans[s->span_of[row]];
 }
+
+/* Whether a row lives. */
+static inline bool step_row_lives(const struct step *s, size_t row)
+{
+	const struct step_span *span = step_span_of(s, row);
+	return row - span->first < span->n;
+}
+
+/* The span's account begins again. */
+void step_open(struct step_span *span);
+/* Appends tokens[n] to the span's context, if the span lives, and tells its account. */
+void step_close(struct step *s, struct step_span *span, const uint32_t *tokens);
+/* 0, or the failure of a span without an account, which is one of the whole call. */
+int step_lost(const struct step *s, struct err *e);
+/* Rows of a span die, from its row number `from` on. If they were all drafted, the others continue
+ * without them. Otherwise the whole span ends, and its context is back where the span began, or
+ * before (context_rollback). */
+void step_kill(struct step *s, struct step_span *span, uint32_t from, enum span_end end,
+	       const struct err *why);
+/* Whether a span that lives is to stop. s: a struct step. */
+bool step_must_stop(void *s);
+/* Ends the spans that are to stop. */
+void step_stop(struct step *s);
+/* Takes dead rows out of the stream, between two layers. */
+void step_close_up(struct step *s);
 
 /* to[n][hidden] = RMSNorm of rows of from[][hidden] with this weight[hidden]: of the n rows that
  * `rows` names, or, if `rows` is NULL, of the first n; then `to` may be `from`. */

@@ -1,7 +1,7 @@
 /* See threads.h. The pool's whole state is one 64-bit ticket: the loop's number in the high half,
  * the pieces not yet taken in the low half. Taking a piece is one compare-and-swap on it, so a
- * thread that wakes late cannot take a piece of a loop that it has not seen; and since the caller
- * leaves only when all pieces are done, whoever holds a piece may read the loop's description
+ * thread that wakes late cannot take a piece of a loop that it has not seen. The caller returns
+ * only when all pieces are done, so a thread that holds a piece may read the loop's description
  * without a lock. */
 #include "engine/compute/threads.h"
 #include "cache/clock.h"
@@ -57,7 +57,7 @@ static void threads_relax(void)
 
 /* ---- the scheduler ---- */
 
-/* sched_setattr's struct sched_attr in its first version (linux/sched/types.h), which all later
+/* sched_setattr's struct sched_attr in its first version (<linux/sched/types.h>), which all later
  * kernels accept. The C library has neither the call nor the structure. */
 struct threads_scheduling {
 	uint32_t size, policy;
@@ -70,8 +70,8 @@ struct threads_scheduling {
 void threads_ask_long_slice(void)
 {
 	/* The most that a kernel grants. With a tenth of it the loop thread still waits when a
-	 * compute thread is near the end of its slice: the earliest deadline runs first, whoever
-	 * woke. */
+	 * compute thread is near the end of its slice: the thread with the earliest deadline runs
+	 * first, even if another one has just woken. */
 	static const uint64_t longest_ns = 100000000;
 	struct threads_scheduling now = {.size = sizeof now};
 	if (syscall(SYS_sched_getattr, 0, &now, sizeof now, 0))

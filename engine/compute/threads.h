@@ -21,16 +21,19 @@ int threads_create(struct threads **out, uint32_t count, struct err *e);
 void threads_destroy(struct threads *t);
 uint32_t threads_count(const struct threads *t);
 
-/* Calls fn(ctx, begin, end) for disjoint ranges that cover [0, items) and begin at multiples of
- * `grain`. Any thread may call; callers wait for each other. fn must not call threads_run. */
 typedef void threads_fn(void *ctx, uint32_t begin, uint32_t end);
+/* Calls fn(ctx, begin, end) for disjoint ranges that cover [0, items). Each has `grain` items, the
+ * last one perhaps fewer; if the pool has one thread, one call gets them all. Returns when all
+ * calls have returned. Any thread may call; callers wait for each other. fn must not call
+ * threads_run. */
 void threads_run(struct threads *t, uint32_t items, uint32_t grain, threads_fn *fn, void *ctx);
 
-/* Asks the scheduler for the longest time slice for the calling thread, which computes for long and
- * wakes nobody within microseconds. From Linux 6.12 on, a thread that wakes up with a shorter
- * slice, and that is every other thread, is then run at once in its place: the loop thread and the
- * readers of the tree have no processor of their own while a model answers. The thread's share of
- * the processor stays the same. Older kernels ignore the request, and failures do not matter. */
+/* Asks the scheduler for the longest time slice for the calling thread, a compute thread. All other
+ * threads have shorter slices. From Linux 6.12 on, a thread that wakes up with a shorter slice runs
+ * at once, in the place of one with a longer slice. So the loop thread of the tree and its readers
+ * run at once, although compute threads occupy all processors while a model answers. The compute
+ * thread's share of the processor stays the same. Older kernels ignore the request, and failures do
+ * not matter. */
 void threads_ask_long_slice(void);
 
 #endif

@@ -20,7 +20,8 @@
 
 enum { SAMPLES = 4, DECODERS_MOST = 8 }; /* 8 decoders outrun any one device */
 static const double decoding_seconds = .03;
-/* Decoding takes cores from arithmetic, and the figures are of a moment: a tie is no gain. */
+/* Decoding takes cores from arithmetic, and a measurement is only of one moment: a tie is not a
+ * gain. */
 static const double least_gain = 1.05;
 
 /* The records that a layer lacks come one after the other. Coded, the device reads the next record
@@ -171,8 +172,6 @@ static double codec_decode_speed(const struct codec_samples *s, uint32_t threads
 /* The largest weights file of a source that lies on that device. */
 static bool codec_largest_file(const char *source, dev_t device, char *path, size_t size)
 {
-	static const char suffix[] = ".safetensors";
-	const size_t end = sizeof suffix - 1;
 	struct stat st;
 	off_t largest = 0;
 	if (source_is_file(source))
@@ -180,8 +179,7 @@ static bool codec_largest_file(const char *source, dev_t device, char *path, siz
 		       snprintf(path, size, "%s", source) < (int)size;
 	DIR *d = opendir(source);
 	for (struct dirent *x; d && (x = readdir(d));) {
-		size_t n = strlen(x->d_name);
-		if (n <= end || strcmp(x->d_name + n - end, suffix) != 0 ||
+		if (!source_stem(x->d_name, ".safetensors") ||
 		    fstatat(dirfd(d), x->d_name, &st, 0) || st.st_dev != device ||
 		    st.st_size <= largest)
 			continue;

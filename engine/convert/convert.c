@@ -48,7 +48,7 @@ static void convert_crew_note(struct converter *c, uint32_t unit, int failed, co
 		convert_crew_fail(c->crew, e);
 }
 
-/* From now on the crew hears what comes of units; NULL: the rest does. */
+/* From now on the crew hears the results of units; NULL: the rest's threads do. */
 static void convert_set_crew(struct converter *c, struct convert_crew *w)
 {
 	pthread_mutex_lock(&c->lock);
@@ -166,7 +166,7 @@ static int convert_expert_job(struct converter *c, struct encoder *x, void *buff
 		convert_put_expert(c, put, unit, buffer);
 	if (failed != -EEXIST)
 		return failed;
-	convert_count_expert(c, unit); /* an earlier conversion made it: nobody else is at work */
+	convert_count_expert(c, unit); /* made by an earlier conversion, not by another thread */
 	return 0;
 }
 
@@ -203,7 +203,7 @@ static int convert_describe(struct converter *c, enum format kept, enum norm_typ
 	return failed;
 }
 
-/* True: an earlier conversion in the folder found that F16 does not hold the norms. */
+/* Whether an earlier conversion in the folder found that F16 does not hold the norms. */
 static bool convert_left_f32_norms(struct converter *c, enum format kept)
 {
 	struct store_headers headers;
@@ -234,7 +234,7 @@ static int convert_begin_norms(struct converter *c, enum format kept, enum norm_
 		failed = witness_open(c->v.witness, e);
 	if (!failed)
 		failed = convert_dense(c, e);
-	/* Only what the next mount would do the same way is kept. */
+	/* Keeps the files only if the next mount would continue in the same way. */
 	bool again =
 		failed == -ECANCELED || failed == -EIO || failed == -ESTALE || failed == -EBUSY;
 	if (failed && c->writer) {

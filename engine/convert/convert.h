@@ -8,11 +8,10 @@
  *
  * Tensors stream through. In memory are, per thread, one unit (a row chunk or an expert's record)
  * and a MiB of its source, or two records where records are coded; and what the store's writer
- * holds (store_put_behind). An interrupted conversion resumes where it stopped.
+ * holds (store_put_defer). An interrupted conversion resumes where it stopped.
  *
  * Locks: the converter has one. No lock that `report` takes may be held by a caller. Under the
- * converter's lock only the writer's own lock is taken, and who holds it never waits for the
- * writer.
+ * converter's lock only the writer's own lock is taken, and its holder never waits for the writer.
  */
 #ifndef MOEFS_ENGINE_CONVERT_CONVERT_H
 #define MOEFS_ENGINE_CONVERT_CONVERT_H
@@ -34,9 +33,9 @@ struct convert_progress {
 enum convert_event {
 	CONVERT_COMPLETE, /* the store is published */
 	CONVERT_TROUBLE,  /* a unit or the publishing failed; code 0: the trouble is over */
-	/* This conversion is at its end and must be closed and begun anew. ERANGE: with norms in
-	 * F32; ESTALE: the checkpoint was changed meanwhile; other codes: a write failed so that
-	 * nothing more can be written (the disk is faulty). */
+	/* This conversion has ended: close it and begin a new one. ERANGE: with norms in F32;
+	 * ESTALE: the checkpoint was changed meanwhile; other codes: a write failed so that nothing
+	 * more can be written (the disk is faulty). */
 	CONVERT_AGAIN,
 };
 
@@ -72,32 +71,33 @@ struct converter;
  * the converter. -EBUSY: another process is converting the checkpoint; -EEXIST: one just did. */
 int convert_begin(struct converter **out, const struct conversion *v, struct plan *plan,
 		  struct err *e);
-/* What was measured to choose the codec; empty if nothing was. */
+/* The measurements by which the codec was chosen; empty if none were made. */
 const char *convert_codec_words(const struct converter *c);
-/* The store as far as it is. Call it once. The caller closes *out, after the converter. */
+/* Opens a view of the unfinished store. Call it once. The caller closes *out, after the converter.
+ */
 int convert_view(struct converter *c, struct store **out, struct err *e);
 
 /* Makes all experts, by all threads, and publishes: for models without a reader yet. */
 int convert_finish(struct converter *c, struct err *e);
 
 /* Fills record[plan->record[routed_layer].bytes] with the bytes that the store has or will have:
- * for an expert that the view does not have yet. After convert_view, from any number of threads;
- * blocks for reading and arithmetic. If *put is not NULL afterwards, the caller must call
- * convert_keep_expert with it and the same record, once whoever waits for the expert has it. That
- * writes, and waits while more is written than the disk takes (store_put_behind); a failed write is
- * reported, and costs the store a unit that is made again, but no answer. */
+ * for an expert that the view lacks. After convert_view, from any number of threads; blocks for
+ * reading and arithmetic. If *put is not NULL afterwards, the caller must call convert_keep_expert
+ * with it and the same record, after handing the expert to the pager. convert_keep_expert writes,
+ * and waits while the disk is slower than that (store_put_defer). A failed write is reported; the
+ * store lacks the unit, which is made again later, and no answer fails. */
 int convert_make_expert(struct converter *c, uint32_t routed_layer, uint32_t expert, void *record,
 			struct store_put **put, struct err *e);
 void convert_keep_expert(struct converter *c, uint32_t routed_layer, uint32_t expert,
 			 const void *record, struct store_put *put);
 
-/* Starts the threads that make the rest. They work while they are allowed to, which is while the
- * model has no turn: so a turn is as fast as its own experts are read and made. */
+/* Starts the threads that make the rest. They work only while the model has no turn, so that a turn
+ * waits only for its own experts. */
 int convert_rest_start(struct converter *c, struct err *e);
 void convert_rest_allow(struct converter *c, bool work);
 
-/* Ends the threads and frees. What is not published is resumed by the next convert_begin, unless
- * that would do it differently. No convert_make_expert or convert_keep_expert may be in progress.
+/* Ends the threads and frees. The next convert_begin resumes an unpublished store, unless it would
+ * convert differently. No convert_make_expert or convert_keep_expert may be in progress.
  */
 void convert_close(struct converter *c); /* NULL is fine */
 

@@ -1,6 +1,6 @@
 /* The experts of a store that grows: units and progress, experts on demand, the threads that make
- * the rest, publishing. Nobody waits for a disk: what is made is left to the store's writer, which
- * says what came of each unit. */
+ * the rest, publishing. No thread waits for a disk: units are handed to the store's writer, which
+ * reports each unit's result. */
 #include "cache/clock.h"
 #include "engine/convert/convert_inside.h"
 #include "engine/convert/store_folder.h"
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* How long a demand waits for an expert that a thread of low priority has begun. On a busy machine
+/* How long a demand waits for an expert that a low-priority thread has begun. On a busy machine
  * that thread may not run for long; beyond this, making the expert a second time is faster. */
 enum { PATIENCE_MS = 100 };
 /* After a failed write, until there may be space again. An expert on demand tries at once, and so
@@ -129,7 +129,7 @@ int convert_begin_expert(struct converter *c, struct encoder *x, uint32_t unit, 
 			 struct store_put **put, struct err *e)
 {
 	const struct plan *p = c->plan;
-	/* Begun before the work, so that nobody else does the same. */
+	/* Begun before the work, so that no other thread does the same work. */
 	int failed = store_put_begin(c->writer, unit, put, e);
 	if (failed)
 		return failed;
@@ -202,8 +202,8 @@ static bool convert_ends_by(struct converter *c, int failed, const struct err *e
 		c->over_reported = true;
 		pthread_cond_broadcast(&c->changed);
 	}
-	/* Otherwise a turn that fails here could end, and the next one begin, before the model
-	 * knows that it must begin anew. */
+	/* Otherwise this turn could fail and the next one start before the model knows that the
+	 * conversion must restart. */
 	while (!c->over_reported)
 		pthread_cond_wait(&c->changed, &c->lock);
 	return true;
@@ -222,7 +222,7 @@ void convert_rest_note(struct converter *c, uint32_t unit, int failed, const str
 		convert_count_expert(c, unit);
 	if (!failed || failed == -EEXIST)
 		return;
-	/* Found while nobody asks anything, a new beginning disturbs nobody. */
+	/* While no turn runs, a restart of the conversion disturbs nobody. */
 	while (failed == -ERANGE && !c->allowed && !c->quit)
 		pthread_cond_wait(&c->changed, &c->lock);
 	if (c->quit || convert_ends_by(c, failed, e))
@@ -286,7 +286,7 @@ static int convert_make_or_wait(struct converter *c, struct encoder *x, uint32_t
 		if (!store_writer_wait(c->writer, unit, PATIENCE_MS))
 			return encoder_expert(x, layer, expert, record, e); /* without writing */
 		if (!store_writer_has(c->writer, unit))
-			continue; /* whoever had begun it gave up */
+			continue; /* the other thread gave up */
 		convert_count_expert(c, unit);
 		return store_read_record(c->view, layer, expert, record, p->record[layer].bytes, e);
 	}
@@ -416,7 +416,7 @@ static void convert_rest_finish(struct converter *c)
 			return;
 		published = convert_try_publish(c);
 	}
-	if (published) /* last: who sees that no conversion runs any more finds the store */
+	if (published) /* last: a thread that sees no conversion in progress must find the store */
 		atomic_store(&c->v.progress->total, 0);
 }
 
@@ -435,7 +435,7 @@ static void *convert_rest_main(void *arg)
 	struct convert_rest_thread *t = arg;
 	struct converter *c = t->converter;
 	uint32_t unit;
-	(void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread; it works without, too */
+	(void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread; a failure does not matter */
 	pthread_mutex_lock(&c->lock);
 	while (convert_next_unit(c, &unit)) {
 		struct store_put *put;
@@ -456,7 +456,7 @@ static void *convert_rest_main(void *arg)
 	}
 	c->rest_left--;
 	if (convert_rest_is_stuck(c)) {
-		/* Another process may try, and go on with what is there. The view stays as it is.
+		/* Another process may resume the conversion. The view stays as it is.
 		 */
 		convert_wait_for_users(c);
 		struct store_writer *w = c->writer ? c->writer : c->complete;

@@ -179,7 +179,7 @@ static int convert_read_piece(struct convert_place *s, const struct plan_tensor 
 	if (!failed)
 		memcpy(buffer, s->chunk + offset, bytes);
 	if (piece + 1 == PLAN_PIECES || !plan_piece_bytes(&rows, piece + 1))
-		s->tensor = NULL; /* whoever asks for it again wants it from the file */
+		s->tensor = NULL; /* a second request must read the file again */
 	pthread_mutex_unlock(&s->lock);
 	return failed;
 }
@@ -201,17 +201,6 @@ static int convert_read_dense(void *ctx, uint32_t unit, bool known, void *buffer
 
 /* ---- opening ---- */
 
-static int convert_list_files(struct convert_place *s, struct err *e)
-{
-	const struct files *f = package_files(s->sources.package);
-	s->files = calloc((size_t)files_count(f) + 1, sizeof *s->files);
-	if (!s->files)
-		return err_set(e, ENOMEM, "out of memory for the list of files");
-	for (uint32_t i = 0; i < files_count(f); i++)
-		s->files[i] = (struct in_place_file){files_path(f, i), files_descriptor(f, i)};
-	return 0;
-}
-
 static int convert_place_prepare(struct convert_place *s, const struct convert_in_place *v,
 				 struct recipe *r, struct err *e)
 {
@@ -222,33 +211,16 @@ static int convert_place_prepare(struct convert_place *s, const struct convert_i
 		failed = convert_check_dense(s, e);
 	if (!failed)
 		failed = convert_place_experts(s, e);
-	if (!failed)
-		failed = convert_list_files(s, e);
+	const struct files *f = failed ? NULL : package_files(s->sources.package);
+	if (!failed && !(s->files = calloc((size_t)files_count(f) + 1, sizeof *s->files)))
+		failed = err_set(e, ENOMEM, "out of memory for the list of files");
+	for (uint32_t i = 0; !failed && i < files_count(f); i++)
+		s->files[i] = (struct in_place_file){files_path(f, i), files_descriptor(f, i)};
 	if (!failed)
 		failed = encoder_create(&s->encoder, &s->plan, &s->sources, v->kernels, e);
 	if (!failed && !(s->chunk = malloc(encoder_chunk_bytes(&s->plan))))
 		failed = err_set(e, ENOMEM, "out of memory for reading weights");
 	return failed;
-}
-
-static int convert_place_open(struct store **out, struct convert_place *s,
-			      const struct convert_in_place *v, struct err *e)
-{
-	struct in_place_source place = {
-		.name = v->directory,
-		.key.fingerprint = {v->number[0], v->number[1]},
-		.layout = plan_layout(&s->plan),
-		.files = s->files,
-		.file_count = files_count(package_files(s->sources.package)),
-		.pieces = s->pieces,
-		.first = s->first,
-		.read_dense = convert_read_dense,
-		.check = convert_check_expert,
-		.close = convert_place_close,
-		.ctx = s,
-	};
-	recipe_to_text(&s->plan.recipe, place.key.recipe, sizeof place.key.recipe);
-	return store_in_place_open(out, &place, e);
 }
 
 int convert_in_place_open(struct store **out, struct plan *plan, const struct convert_in_place *v,
@@ -264,9 +236,28 @@ int convert_in_place_open(struct store **out, struct plan *plan, const struct co
 	int failed = convert_place_prepare(s, v, &r, e);
 	if (!failed)
 		failed = plan_make(plan, v->config, &r, e);
-	if (!failed && (failed = convert_place_open(out, s, v, e)))
-		plan_free(plan);
-	if (failed)
+	if (failed) {
 		convert_place_close(s);
+		return failed;
+	}
+	struct in_place_source place = {
+		.name = v->directory,
+		.key.fingerprint = {v->number[0], v->number[1]},
+		.layout = plan_layout(&s->plan),
+		.files = s->files,
+		.file_count = files_count(package_files(s->sources.package)),
+		.pieces = s->pieces,
+		.first = s->first,
+		.read_dense = convert_read_dense,
+		.check = convert_check_expert,
+		.close = convert_place_close,
+		.ctx = s,
+	};
+	recipe_to_text(&s->plan.recipe, place.key.recipe, sizeof place.key.recipe);
+	failed = store_in_place_open(out, &place, e);
+	if (failed) {
+		plan_free(plan);
+		convert_place_close(s);
+	}
 	return failed;
 }

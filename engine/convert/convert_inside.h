@@ -27,7 +27,7 @@ struct converter {
 	pthread_cond_t changed;
 	struct store_writer *writer; /* NULL once all units are in; constant while users > 0 */
 	uint32_t users; /* of the writer: threads that make a unit, and units on their way */
-	/* Hears what came of each unit, under the lock; progress is counted already. */
+	/* Hears each unit's result, under the lock, after progress was counted. */
 	void (*note)(struct converter *c, uint32_t unit, int failed, const struct err *e);
 	struct convert_crew *crew; /* while all threads are at once at work */
 	struct convert_idle_encoder *idle;
@@ -70,7 +70,7 @@ void convert_put_unit(struct converter *c, struct store_put *put, uint32_t unit,
 		      size_t bytes);
 void convert_put_expert(struct converter *c, struct store_put *put, uint32_t unit,
 			const void *record);
-/* Tells the converter what came of a unit; a store_done_fn. */
+/* Tells the converter a unit's result; a store_done_fn. */
 void convert_committed(void *ctx, uint32_t unit, int failed, const struct err *e);
 
 /* The converter's `note`, except while a crew is at work. */
@@ -87,7 +87,8 @@ void convert_close_writer(struct converter *c, struct store_writer *w, bool keep
 
 /* ---- codec_choice.c ---- */
 
-/* What `codec=auto` decides by. Speeds are in bytes of decoded records per second, except `device`.
+/* The measurements that decide `codec=auto`. Speeds are in bytes of decoded records per second,
+ * except `device`.
  */
 struct codec_figures {
 	double share;	 /* of a record's bytes that are stored */

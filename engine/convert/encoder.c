@@ -198,9 +198,9 @@ static int encoder_store_norms(const struct encoder *x, const struct shape *s, c
 		uint16_t half = f16_from_f32(norm);
 		if (norm != 0 && (norm < f16_norm_least || norm > f16_norm_most))
 			return err_set(e, ERANGE,
-				       "tensor %s has numbers of a size that 16-bit norms do not "
-				       "hold; the checkpoint is converted anew with 32-bit norms; "
-				       "ask again",
+				       "tensor %s has numbers that 16-bit norms cannot hold; the "
+				       "checkpoint is converted again with 32-bit norms; "
+				       "send the prompt again",
 				       name);
 		memcpy(norms + g * sizeof half, &half, sizeof half);
 	}

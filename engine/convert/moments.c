@@ -37,7 +37,7 @@ struct moments {
 	uint32_t expert_pairs; /* the same of experts' own sums; 0: they have none */
 	struct moments_header *file;
 	struct moments_entry *entry;
-	bool counting; /* there is no file yet: entries are only counted */
+	bool counting; /* no file yet: entries are only counted */
 	uint32_t count;
 	uint64_t bytes;
 };
@@ -158,8 +158,8 @@ static void moments_count(struct moments *m)
 	m->bytes += sizeof *m->file + m->count * sizeof *m->entry + sizeof(uint64_t);
 }
 
-/* Columns of a block at most. Rounding by a block (rounding.h) needs a few squares of so many
- * numbers per thread, of 4 MiB each, and the third power of time. */
+/* The most columns of a block. Rounding a block of n columns (rounding.h) takes a few matrices of
+ * n² numbers per thread (4 MiB each at most) and time of order n³. */
 enum { MOST_BLOCK = 8 * TQ_GROUP };
 
 /* Chooses the largest blocks for which all sums fit into `most` bytes. */
@@ -293,8 +293,9 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
 
 /* ---- weighing ---- */
 
-/* An expert's own moments are drawn to those of its layer, as if the expert had met so many more
- * tokens: with fewer tokens than columns, its own know nothing of most directions. */
+/* An expert's own moments are mixed with those of its layer, as if the expert had met this many
+ * more tokens: with fewer tokens than columns, its own moments know nothing about most directions.
+ */
 static const double prior_tokens = 64;
 
 /* The sums of a matrix's inputs: the matrix's, or those of all experts of its layer; and this
@@ -374,11 +375,10 @@ uint64_t moments_sum(const struct moments *m)
 
 static int moments_damaged(const char *folder, struct err *e)
 {
-	return err_set(
-		e, EIO,
-		"%s/%s is damaged: its checksum is not that of what is in it; remove it, and "
-		"refine anew",
-		folder, file_name);
+	return err_set(e, EIO,
+		       "%s/%s is damaged: its checksum does not match its content; remove it and "
+		       "refine again",
+		       folder, file_name);
 }
 
 /* True if the file's entries have the roles, places and sizes that follow from the plan. */

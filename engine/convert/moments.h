@@ -28,10 +28,10 @@ enum { MOMENTS_ALL = UINT32_MAX }; /* instead of an expert: all experts of its l
 
 struct moments;
 
-/* What a file of moments belongs to. It is not used for anything else. */
+/* The model and text that a file of moments belongs to. It is used for no others. */
 struct moments_key {
 	uint64_t model[2]; /* the source's name */
-	uint64_t text[2];  /* what was read, or how it was written */
+	uint64_t text[2];  /* the text, or how it was written */
 };
 
 /* Makes room for all sums, in at most `most` bytes, all zero. The plan outlives the moments. */
@@ -40,14 +40,14 @@ int moments_create(struct moments **out, const struct plan *p, const struct mome
 void moments_free(struct moments *m); /* NULL is fine */
 uint64_t moments_bytes(const struct moments *m);
 
-/* The index of the sum of a tensor's inputs; -1: there is none, since the tensor is not quantised.
+/* The index of the sum of a tensor's inputs; -1: the tensor is not quantised and has no sum.
  */
 int64_t moments_find(const struct moments *m, struct tensor_id id);
 /* True for one of the roles that share an input: the one at which the input is added. */
 bool moments_counts(enum tensor_role role);
 uint32_t moments_cols(const struct moments *m, int64_t sum);
 /* Adds n inputs to rows [begin, end) of a sum: x[rows[i]][cols], or of the first n if rows is NULL.
- * Whoever adds row 0 of a sum counts the tokens. Threads may add to different rows. */
+ * The call that adds row 0 of a sum counts the tokens. Threads may add to different rows. */
 void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const float *x,
 		 const uint32_t *rows, uint32_t n, uint32_t begin, uint32_t end);
 uint64_t moments_tokens(const struct moments *m, int64_t sum);

@@ -13,7 +13,7 @@ static const double damping = 0.01;
 /* Norms that codes are chosen by, as shares of the target's own norm: making up for earlier errors
  * makes targets wider or narrower than the levels are meant for. */
 static const float norm_shares[] = {0.9F, 1, 1.1F};
-/* At most so many sweeps over a group's positions; few change anything after the third. */
+/* The most sweeps over a group's positions; few change anything after the third. */
 enum { SWEEPS = 8 };
 
 /* A group of TQ_GROUP weights of one row. Positions are in the order of rounding, which for a

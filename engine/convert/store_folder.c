@@ -1,4 +1,5 @@
 #include "engine/convert/store_folder.h"
+#include "cache/io.h"
 #include "cache/store_files.h"
 #include "engine/family/family.h"
 #include "engine/json/json.h"
@@ -67,13 +68,10 @@ static struct store_piece store_piece(const struct shape *s, uint32_t piece)
 static void store_piece_name(const struct config *c, struct tensor_id id,
 			     const struct store_piece *p, char name[NAME_BYTES])
 {
-	static const char weight[] = ".weight";
-	const size_t k = sizeof weight - 1;
 	name[0] = 0;
 	(void)family_store_name(c, id, name, NAME_BYTES);
-	size_t n = strlen(name);
-	if (p->of_module && n > k && !strcmp(name + n - k, weight))
-		n -= k;
+	size_t stem = p->of_module ? source_stem(name, ".weight") : 0;
+	size_t n = stem ? stem : strlen(name);
 	/* A format's name ("q4_k") needs a dot; all other endings begin with their separator. */
 	const char *dot = *p->ending && *p->ending != '.' && *p->ending != '_' ? "." : "";
 	(void)snprintf(name + n, NAME_BYTES - n, "%s%s", dot, p->ending);
@@ -205,8 +203,7 @@ static int store_write_file(const char *folder, const char *name, const void *by
 		return dir;
 	int fd = store_file_open(dir, folder, name, O_RDWR | O_CREAT | O_TRUNC, e);
 	int failed = fd < 0 ? fd : store_file_write(fd, bytes, n, 0, folder, name, e);
-	if (fd >= 0)
-		close(fd);
+	io_close(fd);
 	close(dir);
 	return failed;
 }
@@ -214,10 +211,10 @@ static int store_write_file(const char *folder, const char *name, const void *by
 /* Copies a file of the source. -ENOENT: the source does not have it. */
 static int store_copy_file(const char *folder, const char *source, const char *name, struct err *e)
 {
-	char *path = source_file_path(source, name), *bytes;
+	char *path = source_file_path(source, name, e), *bytes;
 	size_t n;
 	if (!path)
-		return err_set(e, ENOMEM, "out of memory for the name of a file");
+		return -ENOMEM;
 	int failed = json_read_file(&bytes, &n, path, FILE_MOST_BYTES, e);
 	free(path);
 	if (failed)
@@ -271,7 +268,7 @@ static int store_write_index(const char *folder, const struct config *c, const s
 	return store_write_text(folder, "model.safetensors.index.json", f, &text, &bytes, e);
 }
 
-/* What most weights are in: the experts, or where there are none the first matrix; FORMAT_COUNT: no
+/* The format of most weights: the experts', or without experts the first matrix's; FORMAT_COUNT: no
  * weights are in rotated groups. */
 static enum format store_usual_format(const struct plan *p)
 {
@@ -284,12 +281,12 @@ static enum format store_usual_format(const struct plan *p)
 /* The part of a tensor's name that all layers share: "self_attn.q_proj". Returns its length. */
 static int store_common_part(const char *name, const char **part)
 {
-	static const char layers[] = "layers.", weight[] = ".weight";
+	static const char layers[] = "layers.";
 	const char *in_layer = strstr(name, layers);
 	const char *dot = in_layer ? strchr(in_layer + sizeof layers - 1, '.') : NULL;
 	*part = dot ? dot + 1 : name;
-	size_t n = strlen(*part), k = sizeof weight - 1;
-	return (int)(n > k && !strcmp(*part + n - k, weight) ? n - k : n);
+	size_t stem = source_stem(*part, ".weight");
+	return (int)(stem ? stem : strlen(*part));
 }
 
 /* Adds the names of roles that have other bits than usual; a role's first tensor names it. */

@@ -91,13 +91,6 @@ static int tensors_list(struct tensors *t, struct err *e)
 
 /* ---- uses: what roles make of tensors ---- */
 
-/* True if the numbers are those of the file, so that no store is needed. */
-static bool tensor_is_as_published(const struct shape *s, const struct source *from)
-{
-	return from->view.change == VIEW_AS_IS &&
-	       (s->format == FORMAT_F32 || s->format == from->format || encoder_copies(s, from));
-}
-
 static int tensors_add_use(struct tensors *t, struct tensor_id id, const struct shape *s,
 			   struct err *e)
 {
@@ -116,8 +109,9 @@ static int tensors_add_use(struct tensors *t, struct tensor_id id, const struct 
 		l->facts.dims = from.view.dims;
 		memcpy(l->facts.shape, from.view.shape, from.view.dims * sizeof *from.view.shape);
 	}
-	if (tensor_is_as_published(s, &from))
-		return 0;
+	if (from.view.change == VIEW_AS_IS &&
+	    (s->format == FORMAT_F32 || s->format == from.format || encoder_copies(s, &from)))
+		return 0; /* the numbers are those of the file: no store is needed */
 	struct tensor_use *u = &t->uses[t->use_count++];
 	*u = (struct tensor_use){.tensor = i, .id = id};
 	view_rows_between(&from.view, from.cols, &u->first, &u->end);
@@ -289,7 +283,7 @@ static int tensor_rows_find(struct tensor_rows *u, const struct tensor_batch *r,
 	return sources_find(&r->list->sources, id, &u->from, e);
 }
 
-/* Makes room for so many rows, or for all. */
+/* Makes room for `room` rows, or for all if there are fewer. */
 static int tensor_rows_room(struct tensor_rows *u, const struct tensor_batch *r, size_t room,
 			    struct err *e)
 {
@@ -483,13 +477,6 @@ static int tensor_read_published(const struct tensor_batch *r, struct err *e)
 
 /* ---- numbers of roles, put where the tensor has them ---- */
 
-/* Redoes the change that a source made to numbers after they were published. */
-static void tensor_redo_change(enum view_change change, float *x, size_t n)
-{
-	for (size_t i = 0; i < n && change != VIEW_AS_IS; i++)
-		x[i] = change == VIEW_PLUS_ONE ? x[i] + 1 : -expf(x[i]);
-}
-
 /* How many rows of the batch from i on are consecutive rows of the role; *row is the first one. */
 static uint32_t tensor_run(const struct tensor_batch *r, const struct view *v, uint32_t i,
 			   uint64_t *row)
@@ -507,6 +494,7 @@ static uint32_t tensor_run(const struct tensor_batch *r, const struct view *v, u
 static int tensor_put_along(struct tensor_batch *r, struct tensor_rows *u, struct err *e)
 {
 	uint64_t cols = r->tensor->cols, row = 0;
+	const enum view_change change = u->from.view.change;
 	int failed = tensor_rows_room(u, r, r->rows, e);
 	for (uint32_t i = 0, n; i < r->rows && !failed; i += n ? n : 1) {
 		n = tensor_run(r, &u->from.view, i, &row);
@@ -516,7 +504,9 @@ static int tensor_put_along(struct tensor_batch *r, struct tensor_rows *u, struc
 		for (uint32_t k = 0; k < n && !failed; k++) {
 			float *out = r->out + (i + k) * cols;
 			(void)tensor_rows_decode(u, k, 0, u->shape.cols, out);
-			tensor_redo_change(u->from.view.change, out, u->shape.cols);
+			/* Redoes the change that a source made to published numbers. */
+			for (size_t x = 0; change != VIEW_AS_IS && x < u->shape.cols; x++)
+				out[x] = change == VIEW_PLUS_ONE ? out[x] + 1 : -expf(out[x]);
 		}
 	}
 	return failed;
@@ -596,7 +586,7 @@ static int tensor_read_batch(struct tensor_batch *r, struct err *e)
 	return failed;
 }
 
-/* Reads whole rows and copies what is wanted: the first may begin and the last end within a row. */
+/* Reads whole rows and copies the wanted numbers, which may begin and end within a row. */
 static int tensor_read_rows(struct tensor_batch *r, uint64_t first, size_t count, float *out,
 			    struct err *e)
 {
@@ -641,8 +631,8 @@ static int tensor_check_source(const struct tensors *t, const struct package_ten
 		const struct source_stamp now = source_stamp_of(&st);
 		if (!source_stamps_equal(&now, &t->stamps[file]))
 			return err_set(e, ESTALE,
-				       "%s: was changed since its tensors were listed; unmount, "
-				       "and mount it anew",
+				       "%s: was changed since its tensors were listed; unmount it "
+				       "and mount it again",
 				       files_path(f, file));
 	}
 	return 0;

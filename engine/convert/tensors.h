@@ -1,14 +1,14 @@
 /* A checkpoint's tensors by the names that they were published under, with the numbers that are
  * computed with.
  *
- * What a store has in a format of its own is read from there, in the place and order in which it
- * was published: rows of stacked experts, one after the other, in turn or across; heads whose rows
- * are paired; zero-centred norms. As long as there is no store, rows are made from the source as a
- * conversion makes them (encoder.h), which gives the same numbers. What is kept as published, and
- * what no role uses, is read from the source.
+ * Tensors that the store has in another format are read from the store and put back into the
+ * published order: rows of stacked experts, one after the other, in turn or across; heads whose
+ * rows are paired; zero-centred norms. As long as there is no store, rows are made from the source
+ * as a conversion makes them (encoder.h), which gives the same numbers. Tensors that are kept as
+ * published, or that no role uses, are read from the source.
  *
- * A tensor that is used twice, as an embedding is by a tied head, has the numbers of its first use.
- * All numbers are F32, which holds those of all other formats.
+ * A tensor with two uses, such as an embedding that is also the head, has the numbers of its first
+ * use. All numbers are F32, which holds those of all other formats.
  */
 #ifndef MOEFS_ENGINE_CONVERT_TENSORS_H
 #define MOEFS_ENGINE_CONVERT_TENSORS_H

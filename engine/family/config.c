@@ -1,5 +1,5 @@
-/* The flow through config.json: the family, what all families have, and then what is special in it.
- * And generation_config.json. */
+/* Reads config.json: the family, the values that all families have, then the family's own. And
+ * generation_config.json. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 #include "engine/source/source_file.h"
@@ -13,100 +13,68 @@
 
 enum { CONFIG_MAX_BYTES = 4 << 20 };
 
-/* ---- sizes ---- */
+/* ---- what all families have ---- */
 
-/* Numbers that every config has and that are simply copied. */
-static const struct number {
-	const char *key;
-	size_t offset; /* of a uint32_t in struct config */
-	uint32_t most;
-} numbers[] = {
-	{"hidden_size", offsetof(struct config, hidden_size), CONFIG_MAX_WIDTH},
-	{"num_hidden_layers", offsetof(struct config, layers), CONFIG_MAX_LAYERS},
-	{"vocab_size", offsetof(struct config, vocabulary), CONFIG_MAX_VOCABULARY},
-	{"max_position_embeddings", offsetof(struct config, max_positions), CONFIG_MAX_POSITIONS},
-	{"num_attention_heads", offsetof(struct config, heads), 4096},
-};
-
-static int config_read_numbers(const struct reader *r)
-{
-	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-		const struct number *n = &numbers[i];
-		uint32_t *to = (uint32_t *)(void *)((char *)r->config + n->offset);
-		int failed = reader_u32(r, n->key, 1, n->most, to);
-		if (failed)
-			return failed;
-	}
-	return 0;
-}
-
-static int config_read_heads(const struct reader *r)
+static void config_read_heads(struct reader *r)
 {
 	struct config *c = r->config;
-	int failed = reader_u32_or(r, "num_key_value_heads", 1, c->heads, c->heads, &c->kv_heads);
-	if (!failed)
-		failed = reader_u32_or(r, "head_dim", 2, 4096, c->hidden_size / c->heads,
-				       &c->head_dim);
-	if (failed)
-		return failed;
+	reader_u32_or(r, "num_key_value_heads", 1, c->heads, c->heads, &c->kv_heads);
+	reader_u32_or(r, "head_dim", 2, 4096, c->hidden_size / c->heads, &c->head_dim);
 	if (c->heads % c->kv_heads)
-		return err_set(r->e, EINVAL,
-			       "%s: num_attention_heads (%u) is not a multiple of "
-			       "num_key_value_heads (%u)",
-			       r->name, c->heads, c->kv_heads);
+		reader_refuse(r, EINVAL,
+			      "num_attention_heads (%u) is not a multiple of num_key_value_heads "
+			      "(%u)",
+			      c->heads, c->kv_heads);
 	if (c->head_dim % 2 || !c->head_dim)
-		return err_set(r->e, EINVAL,
-			       "%s: a head dim of %u cannot be rotated: it must be even", r->name,
-			       c->head_dim);
+		reader_refuse(r, EINVAL, "a head dim of %u cannot be rotated: it must be even",
+			      c->head_dim);
 	if ((uint64_t)c->heads * c->head_dim > CONFIG_MAX_WIDTH)
-		return err_set(r->e, EINVAL,
-			       "%s: %u heads of %u are wider than the %d that is supported",
-			       r->name, c->heads, c->head_dim, CONFIG_MAX_WIDTH);
-	c->attention_scale = (float)(1 / sqrt(c->head_dim));
-	return 0;
-}
-
-/* ---- what is computed only in one way ---- */
-
-static int config_check_activation(const struct reader *r)
-{
-	const char *act;
-	int failed = json_get_string_or(r->json, "hidden_act", r->name, "silu", &act, r->e);
-	if (!failed && strcmp(act, "silu") != 0)
-		return reader_unsupported(r, "hidden_act", act, "silu");
-	return failed;
-}
-
-static int config_check_window(const struct reader *r)
-{
-	bool sliding;
-	int failed =
-		json_get_bool_or(r->json, "use_sliding_window", r->name, false, &sliding, r->e);
-	if (!failed && sliding)
-		return reader_unsupported(r, "use_sliding_window", "true", "false");
-	return failed;
-}
-
-/* How the weights are written is the package's business; that they can be read is told here, before
- * anything else is looked at. */
-static int config_check_quantisation(const struct reader *r)
-{
-	struct quantization q = {0};
-	return quantization_parse(&q, r->json, r->name, r->e);
-}
-
-/* A family of several kinds of layers reads their heads and rotations itself. */
-static int config_read_positions(const struct reader *r)
-{
-	struct config *c = r->config;
+		reader_refuse(r, EINVAL, "%u heads of %u are wider than the %d that is supported",
+			      c->heads, c->head_dim, CONFIG_MAX_WIDTH);
 	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
 		c->layer[layer].head_dim = c->head_dim;
 		c->layer[layer].kv_heads = c->kv_heads;
 	}
-	return c->family->own_positions ? 0 : rope_read_config(r, c->head_dim, &c->rope[0]);
+	c->attention_scale = (float)(1 / sqrt(c->head_dim));
 }
 
-/* ---- layers ---- */
+static void config_read_flags(struct reader *r)
+{
+	struct config *c = r->config;
+	const struct family *f = c->family;
+	bool bias = false, sliding = false;
+	double eps;
+	reader_bool(r, "tie_word_embeddings", &c->tied_head);
+	reader_bool(r, "attention_bias", &bias);
+	reader_double_or(r, "rms_norm_eps", 0, 1, f->rms_eps > 0 ? f->rms_eps : 1e-6, &eps);
+	c->rms_eps = (float)eps;
+	const char *activation = reader_string_or(r, "hidden_act", "silu");
+	if (strcmp(activation, "silu") != 0)
+		reader_unsupported(r, "hidden_act", activation, "silu");
+	reader_bool(r, "use_sliding_window", &sliding);
+	if (sliding)
+		reader_unsupported(r, "use_sliding_window", "true", "false");
+	c->qkv_bias = bias || f->qkv_bias;
+	c->output_bias = bias;
+	c->normalise_top_k = f->normalise_top_k;
+	c->head_norms = f->head_norms;
+	c->router_order = f->router_order;
+}
+
+/* How the weights are written is the package's business. Whether they can be read is checked here,
+ * before anything else. */
+static void config_check_quantisation(struct reader *r)
+{
+	struct quantization q = {0};
+	if (!r->failed)
+		r->failed = quantization_parse(&q, r->json, r->name, r->e);
+}
+
+static void config_read_end_tokens(struct reader *r)
+{
+	if (!r->failed)
+		r->failed = generation_end_tokens(&r->config->generation, r->json, r->name, r->e);
+}
 
 /* Where each layer's state lies. A draft's has a context of its own and is the first there. */
 static void config_number_states(struct config *c)
@@ -121,93 +89,64 @@ static void config_number_states(struct config *c)
 	}
 }
 
-static int config_read_end_tokens(const struct reader *r)
-{
-	return generation_end_tokens(&r->config->generation, r->json, r->name, r->e);
-}
-
 /* ---- the files ---- */
 
-static int config_read_family(const struct reader *r)
+static void config_read_family(struct reader *r)
 {
 	const char *type;
 	char known[256];
-	int failed = json_get_string(r->json, "model_type", r->name, &type, r->e);
-	if (failed)
-		return failed;
+	r->failed = json_get_string(r->json, "model_type", r->name, &type, r->e);
+	if (r->failed)
+		return;
 	r->config->family = family_find(type, &r->config->model_type);
-	if (r->config->family)
-		return 0;
 	family_list(known, sizeof known);
-	return err_set(r->e, ENOTSUP, "%s: models of type %.64s are not supported; these are: %s",
-		       r->name, type, known);
+	if (!r->config->family)
+		reader_refuse(r, ENOTSUP, "models of type %.64s are not supported; these are: %s",
+			      type, known);
 }
 
-static int config_read_flags(const struct reader *r)
-{
-	struct config *c = r->config;
-	bool bias = false;
-	double eps = 0;
-	int failed = json_get_bool_or(r->json, "tie_word_embeddings", r->name, c->tied_head,
-				      &c->tied_head, r->e);
-	if (!failed)
-		failed = json_get_bool_or(r->json, "attention_bias", r->name, false, &bias, r->e);
-	c->qkv_bias = c->output_bias = bias;
-	if (!failed)
-		failed = json_get_double_or(r->json, "rms_norm_eps", r->name, 0, 1,
-					    c->family->rms_eps > 0 ? c->family->rms_eps : 1e-6,
-					    &eps, r->e);
-	c->rms_eps = (float)eps;
-	return failed;
-}
-
-static int config_read_parts(const struct reader *r)
+static void config_read_text(struct reader *r)
 {
 	struct config *c = r->config;
 	const struct family *f = c->family;
-	c->qkv_bias |= f->qkv_bias;
-	c->normalise_top_k = f->normalise_top_k;
-	c->head_norms = f->head_norms;
-	c->router_order = f->router_order;
-	int failed = f->only ? reader_only(r, f->only) : 0;
-	for (int i = 0; i < FAMILY_PARTS && f->parts[i] && !failed; i++)
-		failed = f->parts[i](r);
-	return failed;
-}
-
-static int config_read_text(const struct reader *r)
-{
-	static int (*const parts[])(const struct reader *) = {
-		config_check_quantisation, config_read_numbers,	    config_read_heads,
-		config_read_flags,	   config_check_activation, config_check_window,
-		config_read_positions,	   config_read_parts,	    config_read_end_tokens,
+	const struct reader_number numbers[] = {
+		{"hidden_size", &c->hidden_size, CONFIG_MAX_WIDTH},
+		{"num_hidden_layers", &c->layers, CONFIG_MAX_LAYERS},
+		{"vocab_size", &c->vocabulary, CONFIG_MAX_VOCABULARY},
+		{"max_position_embeddings", &c->max_positions, CONFIG_MAX_POSITIONS},
+		{"num_attention_heads", &c->heads, 4096},
 	};
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-		int failed = parts[i](r);
-		if (failed)
-			return failed;
-	}
-	config_number_states(r->config);
-	return 0;
+	config_check_quantisation(r);
+	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	if (r->failed) /* the number of heads may be 0 */
+		return;
+	config_read_heads(r);
+	config_read_flags(r);
+	if (!f->own_positions) /* else f->parts read the layers' heads and rotations */
+		rope_read_config(r, c->head_dim, &c->rope[0]);
+	if (f->only)
+		reader_only(r, f->only);
+	for (int i = 0; i < FAMILY_PARTS && f->parts[i] && !r->failed; i++)
+		f->parts[i](r);
+	config_read_end_tokens(r);
+	config_number_states(c);
 }
 
-/* Of a model that also sees, what is said at the top holds unless its text part says otherwise. */
-static int config_read_whole(struct reader *r)
+/* In a multimodal model the values at the top hold unless text_config has others. */
+static void config_read_whole(struct reader *r)
 {
 	const struct json *text = NULL;
-	int failed = config_read_family(r);
-	if (!failed && r->config->family->nested)
-		failed = json_get_object_or_null(r->json, "text_config", r->name, &text, r->e);
-	if (failed || !text)
-		return failed ? failed : config_read_text(r);
-	failed = config_check_quantisation(r);
-	if (!failed)
-		failed = config_read_end_tokens(r);
-	if (!failed)
-		failed = json_get_bool_or(r->json, "tie_word_embeddings", r->name, false,
-					  &r->config->tied_head, r->e);
-	r->json = text;
-	return failed ? failed : config_read_text(r);
+	config_read_family(r);
+	if (!r->failed && r->config->family->nested)
+		text = reader_object_or_null(r, "text_config");
+	if (text) {
+		config_check_quantisation(r);
+		config_read_end_tokens(r);
+		reader_bool(r, "tie_word_embeddings", &r->config->tied_head);
+		r->json = text;
+	}
+	if (!r->failed)
+		config_read_text(r);
 }
 
 int config_parse(struct config *c, const char *text, size_t length, const char *name, struct err *e)
@@ -228,9 +167,9 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 	if (failed)
 		return failed;
 	r.json = whole;
-	failed = config_read_whole(&r);
+	config_read_whole(&r);
 	json_free(whole);
-	return failed;
+	return r.failed;
 }
 
 int config_parse_generation(struct config *c, const char *text, size_t length, const char *name,

@@ -2,8 +2,8 @@
  *
  * Both published forms are read: the older (rope_theta, num_experts, torch_dtype at the top) and
  * the newer (rope_parameters, num_local_experts, dtype), and the text part of a model that also
- * sees. What this program does not compute (a rope scaling, a sliding window, another activation)
- * is an error that names the key, not ignored.
+ * sees. Values that this program does not compute (a rope scaling, an activation) are errors that
+ * name the key; they are never ignored.
  */
 #ifndef MOEFS_ENGINE_FAMILY_CONFIG_H
 #define MOEFS_ENGINE_FAMILY_CONFIG_H
@@ -46,8 +46,7 @@ struct layer {
 	uint64_t kv_at; /* elements of a position's keys and values in earlier layers of its kind */
 };
 
-/* Layers whose keys and values are kept together: as far back as the text goes, or as far as a
- * window sees. */
+/* Layers whose keys and values are kept together: those of the whole text, or of a window. */
 enum kv_kind { KV_WHOLE, KV_WINDOWED, KV_KINDS };
 static inline enum kv_kind config_kv_kind(const struct layer *l)
 {
@@ -73,13 +72,13 @@ struct config {
 	/* Experts lie in router_groups groups of equal size. A token chooses from the
 	 * router_top_groups groups whose two best experts have the highest scores. */
 	uint32_t router_groups, router_top_groups;
-	uint32_t layers_left_out;    /* after the model's own: of a draft that is not computed */
-	struct latent {		     /* latent attention: of a head, but for the ranks */
+	uint32_t layers_left_out;    /* draft layers after the model's own that are not computed */
+	struct latent {		     /* latent attention; sizes of one head, except the ranks */
 		uint32_t query_rank; /* 0: queries have one projection */
 		uint32_t rank;
 		uint32_t nope, rope; /* of queries and keys: not rotated, and rotated */
 		uint32_t value;
-		bool interleaved; /* pairs that are rotated are neighbours */
+		bool interleaved; /* rotated pairs are neighbours */
 	} latent;
 	struct delta_net {
 		uint32_t key_heads, value_heads, key_dim, value_dim;
@@ -130,10 +129,10 @@ struct config {
 	struct generation generation;
 };
 
-/* Reads both files of a checkpoint's directory; the second may be missing. Or the keys of a GGUF
+/* Reads both files of a checkpoint's directory (the second may be missing), or the keys of a GGUF
  * file. */
 int config_read(struct config *c, const char *path, struct err *e);
-/* The same from texts in memory (name is for messages; generation may be NULL). */
+/* The same from texts in memory; `name` is for messages. */
 int config_parse(struct config *c, const char *text, size_t length, const char *name,
 		 struct err *e);
 int config_parse_generation(struct config *c, const char *text, size_t length, const char *name,
@@ -146,7 +145,7 @@ static inline bool config_routed(const struct config *c, uint32_t layer)
 }
 /* Elements of a position's keys and values in a layer; 0 where its mixer has none. */
 uint64_t config_kv_width(const struct config *c, uint32_t layer);
-/* Queries, keys and values of a delta net: what goes through its convolution. */
+/* Queries, keys and values of a delta net: the channels of its convolution. */
 static inline uint32_t config_delta_channels(const struct config *c)
 {
 	const struct delta_net *n = &c->delta_net;

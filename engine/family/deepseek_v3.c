@@ -7,51 +7,35 @@
 #include <errno.h>
 #include <math.h>
 
-static int deepseek_latent(const struct reader *r)
+static void deepseek_latent(struct reader *r)
 {
 	struct config *c = r->config;
 	struct latent *l = &c->latent;
-	const struct {
-		const char *key;
-		uint32_t *to, most;
-	} numbers[] = {
+	const struct reader_number numbers[] = {
 		{"kv_lora_rank", &l->rank, CONFIG_MAX_WIDTH},
 		{"qk_nope_head_dim", &l->nope, 4096},
 		{"qk_rope_head_dim", &l->rope, 4096},
 		{"v_head_dim", &l->value, 4096},
 	};
-	int failed = reader_u32_or(r, "q_lora_rank", 1, CONFIG_MAX_WIDTH, 0, &l->query_rank);
-	for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !failed; i++)
-		failed = reader_u32(r, numbers[i].key, 1, numbers[i].most, numbers[i].to);
-	if (!failed)
-		failed = json_get_bool_or(r->json, "rope_interleave", r->name, true,
-					  &l->interleaved, r->e);
-	if (failed)
-		return failed;
+	l->interleaved = true;
+	reader_u32_or(r, "q_lora_rank", 1, CONFIG_MAX_WIDTH, 0, &l->query_rank);
+	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	reader_bool(r, "rope_interleave", &l->interleaved);
 	if (l->rope % 2)
-		return err_set(r->e, EINVAL,
-			       "%s: \"qk_rope_head_dim\" is %u, which cannot be rotated in pairs",
-			       r->name, l->rope);
+		reader_refuse(r, EINVAL,
+			      "\"qk_rope_head_dim\" is %u, which cannot be rotated in pairs",
+			      l->rope);
 	uint64_t widest = l->nope + l->rope;
 	widest = l->rank > widest ? l->rank : widest;
 	widest = l->value > widest ? l->value : widest;
 	if (c->heads * widest > CONFIG_MAX_LATENT)
-		return err_set(r->e, EINVAL,
-			       "%s: %u heads of a latent of %u are wider than the %d that is "
-			       "supported",
-			       r->name, c->heads, l->rank, CONFIG_MAX_LATENT);
-	return 0;
-}
-
-static int deepseek_layers(const struct reader *r)
-{
-	struct config *c = r->config;
+		reader_refuse(r, EINVAL,
+			      "%u heads of a latent of %u are wider than the %d that is supported",
+			      c->heads, l->rank, CONFIG_MAX_LATENT);
 	for (uint32_t layer = 0; layer < c->layers; layer++)
 		c->layer[layer].mixer = MIXER_LATENT;
-	int failed = rope_read_config(r, c->latent.rope, &c->rope[0]);
-	c->attention_scale =
-		(float)(1 / sqrt(c->latent.nope + c->latent.rope)) * c->rope[0].score_scale;
-	return failed;
+	rope_read_config(r, l->rope, &c->rope[0]);
+	c->attention_scale = (float)(1 / sqrt(l->nope + l->rope)) * c->rope[0].score_scale;
 }
 
 static const struct only deepseek_only[] = {
@@ -73,8 +57,8 @@ static const struct tensor_name names[] = {
 };
 
 /* GGUF files have the keys' projection across, head by head, apart from the values', or, before
- * 2025-04, both as published. Those before 2025-09 say nothing of groups, and are computed without,
- * as by what they were made for. The draft layer is not in them. */
+ * 2025-04, both as published. Files before 2025-09 have no keys for groups and are computed without
+ * groups, as llama.cpp of that time did. They lack the draft layer. */
 static const struct gguf_key gguf_keys[] = {
 	{"attention.head_count_kv", NULL, GGUF_KNOWN, 0},
 	{"attention.key_length", NULL, GGUF_KNOWN, 0},
@@ -96,8 +80,8 @@ const struct family family_deepseek_v3 = {
 	.ropes = 1U << ROPE_YARN,
 	.own_positions = true,
 	.only = deepseek_only,
-	.parts = {reader_only_full_attention, deepseek_latent, deepseek_layers, reader_dense,
-		  reader_moe, reader_first_dense, reader_sigmoid_router, reader_shared_experts,
+	.parts = {reader_only_full_attention, deepseek_latent, reader_dense, reader_moe,
+		  reader_first_dense, reader_sigmoid_router, reader_shared_experts,
 		  reader_left_out},
 	.names = names,
 	.gguf = &gguf,

@@ -57,7 +57,8 @@ void family_list_gguf(char *text, size_t size)
 
 /* ---- names ---- */
 
-/* What MLX calls the experts of any family, whose names it mostly keeps else. */
+/* MLX's names of experts, the same in all families. Its other names are mostly the published ones.
+ */
 static const struct tensor_name common[] = {
 	{TENSOR_EXPERT_GATE, "model.layers.%u.mlp.switch_mlp.gate_proj.weight", view_stacked_one},
 	{TENSOR_EXPERT_UP, "model.layers.%u.mlp.switch_mlp.up_proj.weight", view_stacked_one},
@@ -74,7 +75,7 @@ static uint32_t family_add_names(const struct tensor_name *from, enum tensor_rol
 	return count;
 }
 
-/* Whether a role's common name is what the family calls another one. */
+/* Whether the family uses this role's common name for another role. */
 static bool family_is_anothers(const struct family *f, enum tensor_role role)
 {
 	for (const struct tensor_name *n = f->names; n && n->name; n++)

@@ -46,7 +46,7 @@ struct family {
 	const struct only *only;
 	/* Called in this order; each reads a part of what is special into a config that has the
 	 * common values: the layers' mixers and feed-forwards, and what else differs. */
-	int (*parts[FAMILY_PARTS])(const struct reader *r);
+	void (*parts[FAMILY_PARTS])(struct reader *r);
 	/* Tried in this order, before the common name; ends with a row without a name. */
 	const struct tensor_name *names;
 	/* Beginnings of the names of tensors that are known and left out; NULL-terminated, or NULL:
@@ -58,14 +58,14 @@ struct family {
 	const struct gguf_family *gguf; /* gguf_family.h; NULL: no GGUF file is read as this */
 };
 
-/* The family of that model_type, and a copy of it that lives on; NULL if there is none. */
+/* The family of a model_type, or NULL; *copy is the model_type as a static string. */
 const struct family *family_find(const char *model_type, const char **copy);
-/* The family of that architecture of a GGUF file, which has experts or not; NULL if there is none.
+/* The family of a GGUF file's architecture, with (routed) or without experts; NULL: not supported.
  */
 const struct family *family_of_gguf(const char *architecture, bool routed);
-/* The model_types that there are, as one sentence part: "qwen2, qwen3, qwen3_moe". */
+/* Lists all model_types: "qwen2, qwen3, qwen3_moe". */
 void family_list(char *text, size_t size);
-/* The architectures of GGUF files that are read, likewise. */
+/* Lists the supported architectures of GGUF files in the same way. */
 void family_list_gguf(char *text, size_t size);
 
 enum { FAMILY_ALTERNATIVES = 6 };

@@ -21,166 +21,140 @@ static const struct only gemma4_only[] = {
 	{0},
 };
 
-static int gemma4_switches(const struct reader *r)
+static void gemma4_switches(struct reader *r)
 {
 	struct config *c = r->config;
 	c->value_norm = c->post_norms = c->layer_scale = true;
 	c->glu = GLU_GELU;
 	c->attention_scale = 1;
 	c->embedding_multiplier = (float)sqrt(c->hidden_size);
-	return 0;
 }
 
 /* ---- layers with and without a window ---- */
 
 /* The last layer must see all. */
-static int gemma4_windows(const struct reader *r)
+static void gemma4_windows(struct reader *r)
 {
 	const struct config *c = r->config;
 	const struct json *types;
-	int failed = json_get_list(r->json, "layer_types", r->name, &types, r->e);
-	if (!failed)
-		failed = reader_windows(r);
-	if (!failed && c->layer[c->layers - 1].window)
-		return reader_unsupported(r, "layer_types", "sliding_attention at its end",
-					  "full_attention");
-	return failed;
+	if (!r->failed) /* reader_windows would take it as it is missing */
+		r->failed = json_get_list(r->json, "layer_types", r->name, &types, r->e);
+	reader_windows(r);
+	if (c->layer[c->layers - 1].window)
+		reader_unsupported(r, "layer_types", "sliding_attention at its end",
+				   "full_attention");
 }
 
-/* What layers without a window have of their own, in the published spelling. */
-static int gemma4_global(const struct reader *r, struct layer *to)
-{
-	int failed = reader_u32_or(r, "global_head_dim", 2, 4096, 512, &to->head_dim);
-	return failed || !to->keys_as_values
-		       ? failed
-		       : reader_u32_or(r, "num_global_key_value_heads", 1, r->config->heads,
-				       r->config->kv_heads, &to->kv_heads);
-}
-
-/* The same in transformers' later spelling: an object for each such layer, by its number. */
-static int gemma4_override(const struct reader *r, const struct json *value, struct layer *to)
-{
-	struct reader of = *r;
-	of.json = value;
-	for (const struct json *v = NULL; (v = json_next(value, v));)
-		if (strcmp(json_key(v), "head_dim") != 0 &&
-		    strcmp(json_key(v), "num_key_value_heads") != 0)
-			return reader_unsupported(r, "per_layer_config", json_key(v),
-						  "head_dim and num_key_value_heads");
-	int failed = reader_u32_or(&of, "head_dim", 2, 4096, to->head_dim, &to->head_dim);
-	return failed ? failed
-		      : reader_u32_or(&of, "num_key_value_heads", 1, r->config->heads, to->kv_heads,
-				      &to->kv_heads);
-}
-
-static int gemma4_overrides(const struct reader *r, const struct json *layers)
+/* What layers without a window have of their own, in transformers' later spelling: an object for
+ * each such layer, by its number. */
+static void gemma4_overrides(struct reader *r, const struct json *layers)
 {
 	struct config *c = r->config;
-	for (const struct json *v = NULL; (v = json_next(layers, v));) {
+	const struct json *whole = r->json, *v = NULL, *key = NULL;
+	while (!r->failed && (v = json_next(layers, v))) {
 		char *end;
 		unsigned long layer = strtoul(json_key(v), &end, 10);
-		if (*end || !*json_key(v) || layer >= c->layers || json_kind(v) != JSON_OBJECT)
-			return json_wrong(v, "per_layer_config", r->name,
-					  "an object for numbers of layers", r->e);
-		int failed = gemma4_override(r, v, &c->layer[layer]);
-		if (failed)
-			return failed;
+		if (*end || !*json_key(v) || layer >= c->layers || json_kind(v) != JSON_OBJECT) {
+			r->failed = json_wrong(v, "per_layer_config", r->name,
+					       "an object for numbers of layers", r->e);
+			return;
+		}
+		while ((key = json_next(v, key)))
+			if (strcmp(json_key(key), "head_dim") != 0 &&
+			    strcmp(json_key(key), "num_key_value_heads") != 0)
+				reader_unsupported(r, "per_layer_config", json_key(key),
+						   "head_dim and num_key_value_heads");
+		struct layer *l = &c->layer[layer];
+		r->json = v;
+		reader_u32_or(r, "head_dim", 2, 4096, l->head_dim, &l->head_dim);
+		reader_u32_or(r, "num_key_value_heads", 1, c->heads, l->kv_heads, &l->kv_heads);
+		r->json = whole;
 	}
-	return 0;
 }
 
-static int gemma4_check_heads(const struct reader *r, const struct layer *l)
-{
-	const struct config *c = r->config;
-	if (c->heads % l->kv_heads || l->head_dim % 2 ||
-	    (uint64_t)c->heads * l->head_dim > CONFIG_MAX_WIDTH)
-		return err_set(r->e, EINVAL,
-			       "%s: %u heads of %u and %u key-value heads in a layer do not fit "
-			       "together",
-			       r->name, c->heads, l->head_dim, l->kv_heads);
-	return 0;
-}
-
-static int gemma4_heads(const struct reader *r)
+static void gemma4_heads(struct reader *r)
 {
 	struct config *c = r->config;
-	const struct json *layers;
-	bool shared;
-	int failed = json_get_bool_or(r->json, "attention_k_eq_v", r->name, false, &shared, r->e);
-	if (!failed)
-		failed = json_get_object_or_null(r->json, "per_layer_config", r->name, &layers,
-						 r->e);
-	for (uint32_t layer = 0; layer < c->layers && !failed; layer++) {
+	bool shared = false;
+	reader_bool(r, "attention_k_eq_v", &shared);
+	const struct json *layers = reader_object_or_null(r, "per_layer_config");
+	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		struct layer *l = &c->layer[layer];
 		l->rope = l->window ? ROPE_SLIDING : ROPE_FULL;
 		l->keys_as_values = shared && !l->window;
-		if (!layers && !l->window)
-			failed = gemma4_global(r, l);
+		if (layers || l->window)
+			continue;
+		/* The published spelling, for all layers without a window. */
+		reader_u32_or(r, "global_head_dim", 2, 4096, 512, &l->head_dim);
+		if (l->keys_as_values)
+			reader_u32_or(r, "num_global_key_value_heads", 1, c->heads, c->kv_heads,
+				      &l->kv_heads);
 	}
-	if (!failed && layers)
-		failed = gemma4_overrides(r, layers);
-	for (uint32_t layer = 0; layer < c->layers && !failed; layer++)
-		failed = gemma4_check_heads(r, &c->layer[layer]);
-	return failed;
+	gemma4_overrides(r, layers);
+	for (uint32_t layer = 0; layer < c->layers; layer++) {
+		const struct layer *l = &c->layer[layer];
+		if (c->heads % l->kv_heads || l->head_dim % 2 ||
+		    (uint64_t)c->heads * l->head_dim > CONFIG_MAX_WIDTH)
+			reader_refuse(r, EINVAL,
+				      "%u heads of %u and %u key-value heads in a layer do not fit "
+				      "together",
+				      c->heads, l->head_dim, l->kv_heads);
+	}
 }
 
 /* Heads of one kind are all as wide as its first layer's. */
-static int gemma4_rotation(const struct reader *r, const struct json *ropes, const char *key,
-			   uint32_t rope)
+static void gemma4_rotation(struct reader *r, const struct json *ropes, const char *key,
+			    uint32_t rope)
 {
 	struct config *c = r->config;
-	const struct json *of;
+	const struct json *of = NULL;
 	uint32_t dim = 0;
-	int failed = json_get_object(ropes, key, r->name, &of, r->e);
-	for (uint32_t layer = 0; layer < c->layers && !failed; layer++) {
+	if (!r->failed)
+		r->failed = json_get_object(ropes, key, r->name, &of, r->e);
+	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		const struct layer *l = &c->layer[layer];
 		if (l->rope != rope)
 			continue;
 		if (dim && dim != l->head_dim)
-			return reader_unsupported(r, "per_layer_config", "of several head dims",
-						  "one for each of layer_types");
+			reader_unsupported(r, "per_layer_config", "of several head dims",
+					   "one for each of layer_types");
 		dim = l->head_dim;
 	}
-	return failed || !dim ? failed : rope_read(r, of, of, dim, &c->rope[rope]);
+	if (dim)
+		rope_read(r, of, of, dim, &c->rope[rope]);
 }
 
-static int gemma4_rotations(const struct reader *r)
+static void gemma4_rotations(struct reader *r)
 {
-	const struct json *ropes;
-	int failed = json_get_object(r->json, "rope_parameters", r->name, &ropes, r->e);
-	if (!failed)
-		failed = gemma4_rotation(r, ropes, "full_attention", ROPE_FULL);
-	return failed ? failed : gemma4_rotation(r, ropes, "sliding_attention", ROPE_SLIDING);
+	const struct json *ropes = NULL;
+	r->failed = json_get_object(r->json, "rope_parameters", r->name, &ropes, r->e);
+	gemma4_rotation(r, ropes, "full_attention", ROPE_FULL);
+	gemma4_rotation(r, ropes, "sliding_attention", ROPE_SLIDING);
 }
 
 /* ---- the rest ---- */
 
-static int gemma4_experts(const struct reader *r)
+static void gemma4_experts(struct reader *r)
 {
 	struct config *c = r->config;
-	bool routed;
-	int failed = json_get_bool_or(r->json, "enable_moe_block", r->name, false, &routed, r->e);
-	if (!failed)
-		failed = reader_dense(r);
-	if (failed || !routed)
-		return failed;
-	failed = reader_moe(r);
+	bool routed = false;
+	reader_bool(r, "enable_moe_block", &routed);
+	reader_dense(r);
+	if (!routed)
+		return;
+	reader_moe(r);
 	for (uint32_t layer = 0; layer < c->layers; layer++)
 		c->layer[layer].shared = true;
 	c->shared_size = c->intermediate_size;
 	c->feed_forwards_apart = c->expert_scale = c->normalise_top_k = true;
 	c->router_multiplier = (float)(1 / sqrt(c->hidden_size));
-	return failed;
 }
 
-static int gemma4_cap(const struct reader *r)
+static void gemma4_cap(struct reader *r)
 {
 	double cap;
-	int failed = json_get_double_or(r->json, "final_logit_softcapping", r->name, 1e-3, 1e6, 0,
-					&cap, r->e);
-	if (!failed)
-		r->config->logit_cap = (float)cap;
-	return failed;
+	reader_double_or(r, "final_logit_softcapping", 1e-3, 1e6, 0, &cap);
+	r->config->logit_cap = (float)cap;
 }
 
 #define L "model.layers.%u."

@@ -16,7 +16,7 @@
 static const struct generation_taken {
 	const char *name;
 	bool sampling;				/* taken with "do_sample"; means nothing without */
-	enum { NUMBER, COUNT, ELSEWHERE } kind; /* read by read_number, or not here */
+	enum { NUMBER, COUNT, ELSEWHERE } kind; /* read by generation_read_number, or not here */
 	size_t offset;				/* in struct generation */
 	double least, most;
 	double fallback; /* with sampling and without the key: nothing else */

@@ -21,7 +21,7 @@ enum gguf_rule {
 	GGUF_FLAG,    /* a boolean */
 	GGUF_ROPE,    /* a number of rope_scaling */
 	GGUF_NEUTRAL, /* only 0 is supported, or `neutral` */
-	GGUF_KNOWN,   /* says nothing that changes a text, or is read on its own account */
+	GGUF_KNOWN,   /* changes no text, or is read elsewhere */
 };
 
 /* A key after "ARCHITECTURE.", and what config.json calls it. */
@@ -38,7 +38,8 @@ struct gguf_family {
 	/* Members of a config.json that follow from the architecture alone, or NULL. */
 	const char *also;
 	const char *rope_also; /* the same of its rope_scaling */
-	uint32_t whole_every;  /* not 0: of so many layers all but the last see a window */
+	uint32_t whole_every;  /* not 0: every `whole_every`-th layer sees all positions, the others
+				  a window */
 	/* Tables that end with a row without a suffix, tried before the common one. */
 	const struct gguf_key *keys[GGUF_KEY_TABLES];
 	/* Tried before the common names; ends with a row without a name. */

@@ -5,21 +5,15 @@
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
-static int gpt_biases(const struct reader *r)
+static void gpt_switches(struct reader *r)
 {
 	struct config *c = r->config;
 	c->sinks = c->expert_bias = c->router_bias = true;
-	return 0;
-}
-
-static int gpt_glu(const struct reader *r)
-{
-	struct config *c = r->config;
 	c->glu = GLU_CLAMPED;
 	c->glu_alpha = 1.702F;
 	c->glu_limit = 7;
-	return json_has(r->json, "swiglu_limit") ? reader_factor(r, "swiglu_limit", &c->glu_limit)
-						 : 0;
+	if (json_has(r->json, "swiglu_limit"))
+		reader_factor(r, "swiglu_limit", &c->glu_limit);
 }
 
 #define L "model.layers.%u.mlp."
@@ -68,7 +62,7 @@ const struct family family_gpt_oss = {
 	.ropes = 1U << ROPE_YARN,
 	.rms_eps = 1e-5,
 	.router_order = TOP_K_THEN_SOFTMAX,
-	.parts = {gpt_biases, reader_windows, gpt_glu, reader_experts},
+	.parts = {gpt_switches, reader_windows, reader_experts},
 	.names = names,
 	.gguf = &gguf,
 };

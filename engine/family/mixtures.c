@@ -24,7 +24,7 @@ const struct family family_olmoe = {
 /* ---- Granite 3: multipliers in the stream, stacked experts, and weights that are a softmax over
  * the chosen experts alone */
 
-static int mixtures_granite_factors(const struct reader *r)
+static void mixtures_granite_factors(struct reader *r)
 {
 	struct config *c = r->config;
 	const struct {
@@ -36,10 +36,8 @@ static int mixtures_granite_factors(const struct reader *r)
 		{"residual_multiplier", &c->residual_multiplier},
 		{"logits_scaling", &c->logits_scaling},
 	};
-	int failed = 0;
-	for (size_t i = 0; i < sizeof factors / sizeof *factors && !failed; i++)
-		failed = reader_factor(r, factors[i].key, factors[i].to);
-	return failed;
+	for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+		reader_factor(r, factors[i].key, factors[i].to);
 }
 
 static const struct tensor_name granite_names[] = {
@@ -85,30 +83,25 @@ const struct family family_granitemoe = {
  * feed-forwards, which must say that there are none; of its draft modules no tensors are published.
  */
 
-/* 1 is softmax attention. */
-static int mixtures_minimax_attention(const struct reader *r)
+static void mixtures_minimax_attention(struct reader *r)
 {
-	const struct json *types;
-	int failed = json_get_list_or_null(r->json, "attn_type_list", r->name, &types, r->e);
-	for (const struct json *v = NULL; !failed && types && (v = json_next(types, v));) {
-		uint64_t type;
-		failed = json_as_uint(v, "attn_type_list", r->name, 0, 9, &type, r->e);
-		if (!failed && type != 1)
-			return reader_unsupported(r, "attn_type_list", "not all 1", "1");
+	const struct json *types = reader_list_or_null(r, "attn_type_list"), *v = NULL;
+	while (!r->failed && (v = json_next(types, v))) {
+		uint64_t type = 1; /* softmax attention */
+		r->failed = json_as_uint(v, "attn_type_list", r->name, 0, 9, &type, r->e);
+		if (type != 1)
+			reader_unsupported(r, "attn_type_list", "not all 1", "1");
 	}
-	return failed;
 }
 
 /* The older way to say how much of a head is rotated. */
-static int mixtures_minimax_rotary_dim(const struct reader *r)
+static void mixtures_minimax_rotary_dim(struct reader *r)
 {
 	uint32_t *dim = &r->config->rope[0].dim;
-	int failed = reader_u32_or(r, "rotary_dim", 2, r->config->head_dim, *dim, dim);
-	if (!failed && *dim % 2)
-		return err_set(r->e, EINVAL,
-			       "%s: \"rotary_dim\" is %u, which cannot be rotated in pairs",
-			       r->name, *dim);
-	return failed;
+	reader_u32_or(r, "rotary_dim", 2, r->config->head_dim, *dim, dim);
+	if (*dim % 2)
+		reader_refuse(r, EINVAL, "\"rotary_dim\" is %u, which cannot be rotated in pairs",
+			      *dim);
 }
 
 static const struct only minimax_only[] = {
@@ -148,17 +141,15 @@ const struct family family_minimax_m2 = {
  * router of sigmoids with a correction, and a shared expert. The draft layer, which lies after the
  * last layer, is left out. */
 
-static int mixtures_glm_attention(const struct reader *r)
+static void mixtures_glm_attention(struct reader *r)
 {
 	struct config *c = r->config;
-	bool norms;
-	int failed = json_get_bool_or(r->json, "use_qk_norm", r->name, false, &norms, r->e);
-	if (!failed && norms)
+	bool norms = false;
+	reader_bool(r, "use_qk_norm", &norms);
+	if (norms)
 		c->head_norms = HEAD_NORMS_EACH;
 	c->output_bias = false;
-	return failed ? failed
-		      : json_get_bool_or(r->json, "qkv_bias", r->name, c->qkv_bias, &c->qkv_bias,
-					 r->e);
+	reader_bool(r, "qkv_bias", &c->qkv_bias);
 }
 
 #define SHARED "model.layers.%u.mlp.shared_experts."

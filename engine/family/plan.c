@@ -14,7 +14,7 @@ enum { CHUNK_BYTES = 4 << 20 };
  * checksum covers: some 50 µs from the page cache. Smaller chunks would be more units than a
  * conversion likes to sync. */
 enum { EMBEDDING_CHUNK_BYTES = 256 << 10 };
-/* Terabytes. A config.json that makes more is wrong, and would cost memory by itself. */
+/* Terabytes. A config.json that needs more is wrong, and its lists alone would take much memory. */
 enum { MAX_DENSE_UNITS = 1 << 20 };
 
 enum { NAME_BYTES = 256 };
@@ -265,7 +265,7 @@ static bool plan_records_equal(const struct plan_record *a, const struct plan_re
 }
 
 /* The digest is of a text, one line per tensor and a few for the experts, and not of the structs:
- * the numbers of enumerators and the order of bytes are no part of what a store is. */
+ * so enumerators' numbers and the byte order of the machine do not matter. */
 __attribute__((format(printf, 2, 3))) static void plan_digest_line(XXH3_state_t *state,
 								   const char *format, ...)
 {

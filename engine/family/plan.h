@@ -41,7 +41,7 @@ _Static_assert(TENSOR_ROLE_LIST(EXPERT_ROLE) == EXPERT_PARTS &&
 /* An expert of a routed layer. */
 struct plan_record {
 	struct shape part[EXPERT_PARTS];
-	/* In memory: the same, or F32 where what is in codes is computed with exactly. */
+	/* In memory: the same, or F32 if codes are decoded for exact computing. */
 	struct shape computed[EXPERT_PARTS];
 	uint64_t part_offset[EXPERT_PARTS]; /* in a record, of the first piece */
 	uint64_t bytes;

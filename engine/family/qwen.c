@@ -29,9 +29,10 @@ const struct family family_qwen3 = {
 
 /* ---- mixtures: Qwen1.5-MoE and Qwen2's have a shared expert behind a gate; Qwen3's have none */
 
-static int qwen_bias(const struct reader *r)
+static void qwen_bias(struct reader *r)
 {
-	return json_get_bool_or(r->json, "qkv_bias", r->name, true, &r->config->qkv_bias, r->e);
+	r->config->qkv_bias = true;
+	reader_bool(r, "qkv_bias", &r->config->qkv_bias);
 }
 
 static const struct gguf_family gguf_qwen2_moe = {
@@ -62,90 +63,53 @@ const struct family family_qwen3_moe = {
 
 /* ---- hybrids ---- */
 
-static int qwen_delta_net(const struct reader *r)
+static void qwen_delta_net(struct reader *r)
 {
 	struct delta_net *n = &r->config->delta_net;
-	const struct {
-		const char *key;
-		uint32_t *to, most;
-	} numbers[] = {
+	const struct reader_number numbers[] = {
 		{"linear_num_key_heads", &n->key_heads, 4096},
 		{"linear_num_value_heads", &n->value_heads, 4096},
 		{"linear_key_head_dim", &n->key_dim, 4096},
 		{"linear_value_head_dim", &n->value_dim, 4096},
 		{"linear_conv_kernel_dim", &n->width, 64},
 	};
-	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-		int failed = reader_u32(r, numbers[i].key, 1, numbers[i].most, numbers[i].to);
-		if (failed)
-			return failed;
-	}
+	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	if (r->failed) /* the number of heads may be 0 */
+		return;
 	if (n->value_heads % n->key_heads)
-		return err_set(r->e, EINVAL,
-			       "%s: linear_num_value_heads (%u) is not a multiple of "
-			       "linear_num_key_heads (%u)",
-			       r->name, n->value_heads, n->key_heads);
+		reader_refuse(r, EINVAL,
+			      "linear_num_value_heads (%u) is not a multiple of "
+			      "linear_num_key_heads (%u)",
+			      n->value_heads, n->key_heads);
 	uint64_t values = (uint64_t)n->value_heads * n->value_dim,
 		 keys = (uint64_t)n->key_heads * n->key_dim;
 	if (2 * keys + 2 * values > CONFIG_MAX_WIDTH)
-		return err_set(r->e, EINVAL,
-			       "%s: a delta net of %u key and %u value heads is wider than the %d "
-			       "that is supported",
-			       r->name, n->key_heads, n->value_heads, CONFIG_MAX_WIDTH);
-	return 0;
+		reader_refuse(r, EINVAL,
+			      "a delta net of %u key and %u value heads is wider than the %d that "
+			      "is supported",
+			      n->key_heads, n->value_heads, CONFIG_MAX_WIDTH);
 }
 
-/* layer_types; or its older form, full_attention_interval: every so many layers one of attention.
- */
-static int qwen_mixers(const struct reader *r)
+/* What all hybrids share. Their mixers are in layer_types; or, in its older form,
+ * full_attention_interval N says that every N-th layer is one of attention. */
+static void qwen_hybrid(struct reader *r)
 {
 	struct config *c = r->config;
-	const struct json *types;
-	uint32_t interval = 0;
-	int failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
-	if (!failed && !types)
-		failed = reader_u32_or(r, "full_attention_interval", 1, CONFIG_MAX_LAYERS, 4,
-				       &interval);
-	if (failed)
-		return failed;
-	for (uint32_t layer = 0; layer < c->layers && !types; layer++)
-		if ((layer + 1) % interval)
-			c->layer[layer].mixer = MIXER_DELTA_NET;
-	if (types && json_count(types) != c->layers)
-		return err_set(r->e, EINVAL, "%s: layer_types names %zu layers of %u", r->name,
-			       json_count(types), c->layers);
-	struct layer *to = c->layer;
-	for (const struct json *v = NULL; types && (v = json_next(types, v)); to++) {
-		const char *type;
-		failed = json_as_string(v, "layer_types", r->name, &type, r->e);
-		if (failed)
-			return failed;
-		if (!strcmp(type, "linear_attention"))
-			to->mixer = MIXER_DELTA_NET;
-		else if (strcmp(type, "full_attention") != 0)
-			return reader_unsupported(r, "layer_types", type,
-						  "linear_attention or full_attention");
-	}
-	return 0;
-}
-
-/* What all hybrids share. */
-static int qwen_hybrid(const struct reader *r)
-{
-	struct config *c = r->config;
-	const char *gate;
+	bool linear[CONFIG_MAX_LAYERS];
+	uint32_t interval = 1;
 	c->norm_offset = 1;
-	c->draft = true;
-	int failed =
-		json_get_bool_or(r->json, "attn_output_gate", r->name, true, &c->query_gate, r->e);
-	if (!failed)
-		failed = json_get_string_or(r->json, "output_gate_type", r->name, "swish", &gate,
-					    r->e);
-	if (!failed && strcmp(gate, "swish") != 0)
-		return reader_unsupported(r, "output_gate_type", gate, "swish");
-	if (!failed)
-		failed = qwen_mixers(r);
-	return failed ? failed : qwen_delta_net(r);
+	c->draft = c->query_gate = true;
+	reader_bool(r, "attn_output_gate", &c->query_gate);
+	const char *gate = reader_string_or(r, "output_gate_type", "swish");
+	if (strcmp(gate, "swish") != 0)
+		reader_unsupported(r, "output_gate_type", gate, "swish");
+	bool typed = reader_layer_types(r, "linear_attention", linear);
+	if (!typed)
+		reader_u32_or(r, "full_attention_interval", 1, CONFIG_MAX_LAYERS, 4, &interval);
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
+		if (typed ? linear[layer] : (layer + 1) % interval > 0)
+			c->layer[layer].mixer = MIXER_DELTA_NET;
+	qwen_delta_net(r);
 }
 
 #define DELTA_NET "model.layers.%u.linear_attn."

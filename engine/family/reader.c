@@ -2,27 +2,106 @@
 #include "engine/family/reader.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-int reader_factor(const struct reader *r, const char *key, float *to)
+/* ---- one value ---- */
+
+void reader_u32(struct reader *r, const char *key, uint32_t least, uint32_t most, uint32_t *to)
+{
+	uint64_t value = 0;
+	if (!r->failed)
+		r->failed = json_get_uint(r->json, key, r->name, least, most, &value, r->e);
+	if (!r->failed)
+		*to = (uint32_t)value;
+}
+
+void reader_u32_or(struct reader *r, const char *key, uint32_t least, uint32_t most,
+		   uint32_t fallback, uint32_t *to)
+{
+	*to = fallback;
+	if (json_has(r->json, key))
+		reader_u32(r, key, least, most, to);
+}
+
+void reader_double(struct reader *r, const char *key, double least, double most, double *to)
+{
+	if (!r->failed)
+		r->failed = json_get_double(r->json, key, r->name, least, most, to, r->e);
+}
+
+void reader_double_or(struct reader *r, const char *key, double least, double most, double fallback,
+		      double *to)
+{
+	*to = fallback;
+	if (json_has(r->json, key))
+		reader_double(r, key, least, most, to);
+}
+
+void reader_bool(struct reader *r, const char *key, bool *to)
+{
+	if (!r->failed)
+		r->failed = json_get_bool_or(r->json, key, r->name, *to, to, r->e);
+}
+
+const char *reader_string_or(struct reader *r, const char *key, const char *fallback)
+{
+	const char *text = fallback;
+	if (!r->failed)
+		r->failed = json_get_string_or(r->json, key, r->name, fallback, &text, r->e);
+	return text;
+}
+
+const struct json *reader_list_or_null(struct reader *r, const char *key)
+{
+	const struct json *list = NULL;
+	if (!r->failed)
+		r->failed = json_get_list_or_null(r->json, key, r->name, &list, r->e);
+	return list;
+}
+
+const struct json *reader_object_or_null(struct reader *r, const char *key)
+{
+	const struct json *object = NULL;
+	if (!r->failed)
+		r->failed = json_get_object_or_null(r->json, key, r->name, &object, r->e);
+	return object;
+}
+
+void reader_factor(struct reader *r, const char *key, float *to)
 {
 	double factor;
-	int failed = json_get_double_or(r->json, key, r->name, 1e-6, 1e6, 1, &factor, r->e);
-	if (!failed)
-		*to = (float)factor;
-	return failed;
+	reader_double_or(r, key, 1e-6, 1e6, 1, &factor);
+	*to = (float)factor;
+}
+
+void reader_numbers(struct reader *r, const struct reader_number *numbers, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		reader_u32(r, numbers[i].key, 1, numbers[i].most, numbers[i].to);
 }
 
 /* ---- what is computed only in one way ---- */
 
-int reader_unsupported(const struct reader *r, const char *key, const char *value,
-		       const char *supported)
+void reader_refuse(struct reader *r, int code, const char *format, ...)
 {
-	return err_set(r->e, ENOTSUP, "%s: \"%s\" is %s, but only %s is supported", r->name, key,
-		       value, supported);
+	char text[1024];
+	va_list args;
+	if (r->failed)
+		return;
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	r->failed = err_set(r->e, code, "%s: %s", r->name, text);
 }
 
-int reader_only(const struct reader *r, const struct only *keys)
+void reader_unsupported(struct reader *r, const char *key, const char *value, const char *supported)
+{
+	reader_refuse(r, ENOTSUP, "\"%s\" is %s, but only %s is supported", key, value, supported);
+}
+
+void reader_only(struct reader *r, const struct only *keys)
 {
 	char shown[80];
 	for (; keys->key; keys++) {
@@ -30,76 +109,68 @@ int reader_only(const struct reader *r, const struct only *keys)
 			continue;
 		json_show(json_find(r->json, keys->key), shown, sizeof shown);
 		if (strcmp(shown, keys->value) != 0)
-			return reader_unsupported(r, keys->key, shown, keys->value);
+			reader_unsupported(r, keys->key, shown, keys->value);
 	}
-	return 0;
 }
 
-int reader_only_full_attention(const struct reader *r)
+/* ---- kinds of layers ---- */
+
+/* One of layer_types; `other` may be NULL: there is only full attention. */
+static bool reader_layer_is(struct reader *r, const struct json *value, const char *other)
 {
-	const struct json *types;
-	int failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
-	if (failed || !types)
-		return failed;
-	for (const struct json *v = NULL; (v = json_next(types, v));) {
-		const char *type;
-		failed = json_as_string(v, "layer_types", r->name, &type, r->e);
-		if (failed)
-			return failed;
-		if (strcmp(type, "full_attention") != 0)
-			return reader_unsupported(r, "layer_types", type, "full_attention");
-	}
-	return 0;
+	const char *type = "full_attention";
+	char supported[64];
+	r->failed = json_as_string(value, "layer_types", r->name, &type, r->e);
+	bool is_other = other && !strcmp(type, other);
+	(void)snprintf(supported, sizeof supported, "%s%sfull_attention", other ? other : "",
+		       other ? " or " : "");
+	if (!is_other && strcmp(type, "full_attention") != 0)
+		reader_unsupported(r, "layer_types", type, supported);
+	return is_other;
 }
 
-static int reader_window(const struct reader *r, const struct json *value, uint32_t window,
-			 struct layer *to)
+bool reader_layer_types(struct reader *r, const char *other, bool is_other[CONFIG_MAX_LAYERS])
 {
-	const char *type;
-	int failed = json_as_string(value, "layer_types", r->name, &type, r->e);
-	if (failed)
-		return failed;
-	if (!strcmp(type, "sliding_attention") && !window)
-		return json_wrong(NULL, "sliding_window", r->name,
-				  "a number where layer_types has sliding_attention", r->e);
-	if (!strcmp(type, "sliding_attention"))
-		to->window = window;
-	else if (strcmp(type, "full_attention") != 0)
-		return reader_unsupported(r, "layer_types", type,
-					  "sliding_attention or full_attention");
-	return 0;
+	const struct json *types = reader_list_or_null(r, "layer_types"), *v = NULL;
+	if (types && json_count(types) != r->config->layers)
+		reader_refuse(r, EINVAL, "layer_types names %zu layers of %u", json_count(types),
+			      r->config->layers);
+	for (uint32_t layer = 0; !r->failed && (v = json_next(types, v)); layer++)
+		is_other[layer] = reader_layer_is(r, v, other);
+	return types;
 }
 
-int reader_windows(const struct reader *r)
+void reader_only_full_attention(struct reader *r)
+{
+	const struct json *types = reader_list_or_null(r, "layer_types"), *v = NULL;
+	while (!r->failed && (v = json_next(types, v)))
+		(void)reader_layer_is(r, v, NULL);
+}
+
+void reader_windows(struct reader *r)
 {
 	struct config *c = r->config;
-	const struct json *types;
+	bool sliding[CONFIG_MAX_LAYERS];
 	uint32_t window;
-	int failed = reader_u32_or(r, "sliding_window", 1, CONFIG_MAX_POSITIONS, 0, &window);
-	if (!failed)
-		failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
-	if (failed)
-		return failed;
-	for (uint32_t layer = 0; layer < c->layers && !types; layer++)
-		c->layer[layer].window = window;
-	if (types && json_count(types) != c->layers)
-		return err_set(r->e, EINVAL, "%s: layer_types names %zu layers of %u", r->name,
-			       json_count(types), c->layers);
-	struct layer *to = c->layer;
-	for (const struct json *v = NULL; !failed && types && (v = json_next(types, v)); to++)
-		failed = reader_window(r, v, window, to);
-	return failed;
+	reader_u32_or(r, "sliding_window", 1, CONFIG_MAX_POSITIONS, 0, &window);
+	bool typed = reader_layer_types(r, "sliding_attention", sliding);
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++) {
+		if (typed && sliding[layer] && !window)
+			r->failed = json_wrong(NULL, "sliding_window", r->name,
+					       "a number where layer_types has sliding_attention",
+					       r->e);
+		c->layer[layer].window = typed && !sliding[layer] ? 0 : window;
+	}
 }
 
 /* ---- feed-forwards ---- */
 
-int reader_dense(const struct reader *r)
+void reader_dense(struct reader *r)
 {
-	return reader_u32(r, "intermediate_size", 1, CONFIG_MAX_WIDTH,
-			  &r->config->intermediate_size);
+	reader_u32(r, "intermediate_size", 1, CONFIG_MAX_WIDTH, &r->config->intermediate_size);
 }
 
-static int reader_routed(const struct reader *r, const char *size_key)
+static void reader_routed(struct reader *r, const char *size_key)
 {
 	struct config *c = r->config;
 	static const char *const names[] = {"num_local_experts", "n_routed_experts", "num_experts"};
@@ -109,99 +180,61 @@ static int reader_routed(const struct reader *r, const char *size_key)
 	int name = 0;
 	while (name < LAST && !json_has(r->json, names[name]))
 		name++;
-	int failed = reader_u32(r, names[name], 1, CONFIG_MAX_EXPERTS, &c->experts);
-	if (!failed)
-		failed = reader_u32(r, per_token, 1, CONFIG_MAX_EXPERTS, &c->experts_per_token);
-	if (!failed)
-		failed = reader_u32(r, size_key, 1, CONFIG_MAX_WIDTH, &c->expert_size);
-	if (!failed && c->experts_per_token > c->experts)
-		failed = err_set(r->e, EINVAL, "%s: %u experts per token, but only %u experts",
-				 r->name, c->experts_per_token, c->experts);
+	reader_u32(r, names[name], 1, CONFIG_MAX_EXPERTS, &c->experts);
+	reader_u32(r, per_token, 1, CONFIG_MAX_EXPERTS, &c->experts_per_token);
+	reader_u32(r, size_key, 1, CONFIG_MAX_WIDTH, &c->expert_size);
+	if (c->experts_per_token > c->experts)
+		reader_refuse(r, EINVAL, "%u experts per token, but only %u experts",
+			      c->experts_per_token, c->experts);
 	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++)
 		c->layer[layer].feed_forward = FEED_FORWARD_ROUTED;
-	return failed;
 }
 
-int reader_experts(const struct reader *r)
+void reader_experts(struct reader *r)
 {
-	return reader_routed(r, "intermediate_size");
+	reader_routed(r, "intermediate_size");
 }
 
-int reader_moe(const struct reader *r)
+void reader_moe(struct reader *r)
 {
-	return reader_routed(r, "moe_intermediate_size");
+	reader_routed(r, "moe_intermediate_size");
 }
 
-static int reader_dense_layers(const struct reader *r)
-{
-	const struct json *list;
-	int failed = json_get_list_or_null(r->json, "mlp_only_layers", r->name, &list, r->e);
-	if (failed || !list)
-		return failed;
-	for (const struct json *v = NULL; (v = json_next(list, v));) {
-		uint64_t layer;
-		failed = json_as_uint(v, "mlp_only_layers", r->name, 0, CONFIG_MAX_LAYERS - 1,
-				      &layer, r->e);
-		if (failed)
-			return failed;
-		if (layer < r->config->layers)
-			r->config->layer[layer].feed_forward = FEED_FORWARD_DENSE;
-	}
-	return 0;
-}
-
-int reader_sparse_layers(const struct reader *r)
+void reader_sparse_layers(struct reader *r)
 {
 	struct config *c = r->config;
 	uint32_t step;
-	int failed = reader_u32_or(r, "decoder_sparse_step", 1, CONFIG_MAX_LAYERS, 1, &step);
-	if (!failed)
-		failed = reader_dense_layers(r);
-	for (uint32_t layer = 0; layer < c->layers && !failed; layer++)
+	reader_u32_or(r, "decoder_sparse_step", 1, CONFIG_MAX_LAYERS, 1, &step);
+	const struct json *list = reader_list_or_null(r, "mlp_only_layers"), *v = NULL;
+	while (!r->failed && (v = json_next(list, v))) {
+		uint64_t layer = 0;
+		r->failed = json_as_uint(v, "mlp_only_layers", r->name, 0, CONFIG_MAX_LAYERS - 1,
+					 &layer, r->e);
+		if (!r->failed && layer < c->layers)
+			c->layer[layer].feed_forward = FEED_FORWARD_DENSE;
+	}
+	for (uint32_t layer = 0; layer < c->layers; layer++)
 		if ((layer + 1) % step)
 			c->layer[layer].feed_forward = FEED_FORWARD_DENSE;
-	return failed;
 }
 
-int reader_normalisation(const struct reader *r)
+void reader_normalisation(struct reader *r)
 {
-	bool *to = &r->config->normalise_top_k;
-	return json_get_bool_or(r->json, "norm_topk_prob", r->name, *to, to, r->e);
+	reader_bool(r, "norm_topk_prob", &r->config->normalise_top_k);
 }
 
-int reader_first_dense(const struct reader *r)
+void reader_first_dense(struct reader *r)
 {
 	struct config *c = r->config;
 	uint32_t first;
-	int failed = reader_u32_or(r, "first_k_dense_replace", 0, CONFIG_MAX_LAYERS, 0, &first);
-	for (uint32_t layer = 0; layer < c->layers && layer < first && !failed; layer++)
+	reader_u32_or(r, "first_k_dense_replace", 0, CONFIG_MAX_LAYERS, 0, &first);
+	for (uint32_t layer = 0; layer < c->layers && layer < first; layer++)
 		c->layer[layer].feed_forward = FEED_FORWARD_DENSE;
-	return failed;
 }
 
 /* ---- routers ---- */
 
-static int reader_groups(const struct reader *r)
-{
-	struct config *c = r->config;
-	int failed = reader_u32_or(r, "n_group", 1, c->experts, 1, &c->router_groups);
-	if (!failed)
-		failed = reader_u32_or(r, "topk_group", 1, c->router_groups, c->router_groups,
-				       &c->router_top_groups);
-	if (failed || c->router_groups == 1)
-		return failed;
-	uint32_t size = c->experts / c->router_groups;
-	if (c->experts % c->router_groups || size < 2 ||
-	    size * c->router_top_groups < c->experts_per_token)
-		return err_set(r->e, EINVAL,
-			       "%s: %u experts in %u groups (n_group), of which %u are chosen "
-			       "(topk_group), do not give %u experts per token",
-			       r->name, c->experts, c->router_groups, c->router_top_groups,
-			       c->experts_per_token);
-	return 0;
-}
-
-int reader_sigmoid_router(const struct reader *r)
+void reader_sigmoid_router(struct reader *r)
 {
 	struct config *c = r->config;
 	static const struct only keys[] = {
@@ -211,12 +244,20 @@ int reader_sigmoid_router(const struct reader *r)
 	};
 	c->router_order = SIGMOID_THEN_TOP_K;
 	c->router_correction = c->normalise_top_k = true;
-	int failed = reader_only(r, keys);
-	if (!failed)
-		failed = reader_factor(r, "routed_scaling_factor", &c->routed_scaling);
-	if (!failed)
-		failed = reader_normalisation(r);
-	return failed ? failed : reader_groups(r);
+	reader_only(r, keys);
+	reader_factor(r, "routed_scaling_factor", &c->routed_scaling);
+	reader_normalisation(r);
+	reader_u32_or(r, "n_group", 1, c->experts, 1, &c->router_groups);
+	reader_u32_or(r, "topk_group", 1, c->router_groups, c->router_groups,
+		      &c->router_top_groups);
+	uint32_t size = c->experts / c->router_groups;
+	if (c->router_groups > 1 && (c->experts % c->router_groups || size < 2 ||
+				     size * c->router_top_groups < c->experts_per_token))
+		reader_refuse(r, EINVAL,
+			      "%u experts in %u groups (n_group), of which %u are chosen "
+			      "(topk_group), do not give %u experts per token",
+			      c->experts, c->router_groups, c->router_top_groups,
+			      c->experts_per_token);
 }
 
 /* ---- beside the routed experts ---- */
@@ -227,33 +268,32 @@ static void reader_share(struct config *c)
 		c->layer[layer].shared = config_routed(c, layer);
 }
 
-int reader_shared(const struct reader *r)
+void reader_shared(struct reader *r)
 {
 	reader_share(r->config);
 	r->config->shared_gate = true;
-	return reader_u32(r, "shared_expert_intermediate_size", 1, CONFIG_MAX_WIDTH,
-			  &r->config->shared_size);
+	reader_u32(r, "shared_expert_intermediate_size", 1, CONFIG_MAX_WIDTH,
+		   &r->config->shared_size);
 }
 
-int reader_shared_experts(const struct reader *r)
+void reader_shared_experts(struct reader *r)
 {
 	struct config *c = r->config;
 	uint32_t experts;
-	int failed = reader_u32_or(r, "n_shared_experts", 0, CONFIG_MAX_EXPERTS, 0, &experts);
-	if (failed || !experts)
-		return failed;
+	reader_u32_or(r, "n_shared_experts", 0, CONFIG_MAX_EXPERTS, 0, &experts);
+	if (!experts)
+		return;
 	if ((uint64_t)experts * c->expert_size > CONFIG_MAX_WIDTH)
-		return err_set(r->e, EINVAL,
-			       "%s: %u shared experts (n_shared_experts) of %u are wider than the "
-			       "%d that is supported",
-			       r->name, experts, c->expert_size, CONFIG_MAX_WIDTH);
+		reader_refuse(r, EINVAL,
+			      "%u shared experts (n_shared_experts) of %u are wider than the %d "
+			      "that is supported",
+			      experts, c->expert_size, CONFIG_MAX_WIDTH);
 	reader_share(c);
 	c->shared_size = experts * c->expert_size;
-	return 0;
 }
 
-int reader_left_out(const struct reader *r)
+void reader_left_out(struct reader *r)
 {
-	return reader_u32_or(r, "num_nextn_predict_layers", 0, CONFIG_MAX_LAYERS, 0,
-			     &r->config->layers_left_out);
+	reader_u32_or(r, "num_nextn_predict_layers", 0, CONFIG_MAX_LAYERS, 0,
+		      &r->config->layers_left_out);
 }

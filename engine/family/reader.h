@@ -5,64 +5,79 @@
 #include "engine/family/family.h"
 #include "engine/json/json.h"
 
+/* Reads a config.json, and keeps its first error. After an error every function here does nothing
+ * and gives the fallback (without one *to stays), so a series of calls is checked once, at its end
+ * or before a value is used that must not be 0. */
 struct reader {
 	struct config *config;
 	const struct json *json; /* where the model's numbers are: the file, or its text_config */
 	const char *name;	 /* of the file, for messages */
 	struct err *e;
+	int failed; /* the first error: a negative errno, as in e; 0: none so far */
 };
 
-static inline int reader_u32(const struct reader *r, const char *key, uint32_t least, uint32_t most,
-			     uint32_t *to)
-{
-	uint64_t value;
-	int failed = json_get_uint(r->json, key, r->name, least, most, &value, r->e);
-	if (!failed)
-		*to = (uint32_t)value;
-	return failed;
-}
-
-static inline int reader_u32_or(const struct reader *r, const char *key, uint32_t least,
-				uint32_t most, uint32_t fallback, uint32_t *to)
-{
-	*to = fallback;
-	return json_has(r->json, key) ? reader_u32(r, key, least, most, to) : 0;
-}
-
+/* The value of a key in r->json. With _or, and in reader_bool, a key that is missing or null has
+ * the fallback; in reader_bool that is what *to holds before. Without, the key must be there. */
+void reader_u32(struct reader *r, const char *key, uint32_t least, uint32_t most, uint32_t *to);
+void reader_u32_or(struct reader *r, const char *key, uint32_t least, uint32_t most,
+		   uint32_t fallback, uint32_t *to);
+void reader_double(struct reader *r, const char *key, double least, double most, double *to);
+void reader_double_or(struct reader *r, const char *key, double least, double most, double fallback,
+		      double *to);
+void reader_bool(struct reader *r, const char *key, bool *to);
+const char *reader_string_or(struct reader *r, const char *key, const char *fallback);
+/* NULL: the key is missing, or there was an error. */
+const struct json *reader_list_or_null(struct reader *r, const char *key);
+const struct json *reader_object_or_null(struct reader *r, const char *key);
 /* A positive factor that is 1 where the key is missing. */
-int reader_factor(const struct reader *r, const char *key, float *to);
+void reader_factor(struct reader *r, const char *key, float *to);
+
+/* Several numbers that must be there, from 1 to `most`. */
+struct reader_number {
+	const char *key;
+	uint32_t *to, most;
+};
+void reader_numbers(struct reader *r, const struct reader_number *numbers, size_t count);
+
+/* Sets the error "FILE: …" with that errno. */
+__attribute__((format(printf, 3, 4))) void reader_refuse(struct reader *r, int code,
+							 const char *format, ...);
 /* "\"KEY\" is VALUE, but only SUPPORTED is supported" */
-int reader_unsupported(const struct reader *r, const char *key, const char *value,
-		       const char *supported);
+void reader_unsupported(struct reader *r, const char *key, const char *value,
+			const char *supported);
 /* Checks keys that are computed for one value alone (family.h). A key that is missing or null says
  * nothing. */
-int reader_only(const struct reader *r, const struct only *keys);
-/* layer_types, where it is there, names nothing but full attention. */
-int reader_only_full_attention(const struct reader *r);
+void reader_only(struct reader *r, const struct only *keys);
 
+/* layer_types: which layers have the type `other`; the rest must have full_attention. False: the
+ * key is missing. */
+bool reader_layer_types(struct reader *r, const char *other, bool is_other[CONFIG_MAX_LAYERS]);
+/* Checks that layer_types, if it is there, lists only full attention. */
+void reader_only_full_attention(struct reader *r);
 /* sliding_window, in the layers that layer_types names, or without it in all. */
-int reader_windows(const struct reader *r);
+void reader_windows(struct reader *r);
 
 /* The dense feed-forward's size. */
-int reader_dense(const struct reader *r);
+void reader_dense(struct reader *r);
 /* The numbers of routed experts and their size, which config.json calls intermediate_size or
  * moe_intermediate_size; all layers become routed. */
-int reader_experts(const struct reader *r);
-int reader_moe(const struct reader *r);
-/* decoder_sparse_step and mlp_only_layers: which layers are dense all the same. */
-int reader_sparse_layers(const struct reader *r);
-/* norm_topk_prob; without it, what the family has. */
-int reader_normalisation(const struct reader *r);
-/* first_k_dense_replace: the first layers that are dense all the same. */
-int reader_first_dense(const struct reader *r);
+void reader_experts(struct reader *r);
+void reader_moe(struct reader *r);
+/* decoder_sparse_step and mlp_only_layers: layers that are dense although there are experts. */
+void reader_sparse_layers(struct reader *r);
+/* norm_topk_prob; the default is the family's. */
+void reader_normalisation(struct reader *r);
+/* first_k_dense_replace: the number of first layers that are dense. */
+void reader_first_dense(struct reader *r);
 /* A router whose scores are sigmoids, with a correction for the choice, groups and a factor. */
-int reader_sigmoid_router(const struct reader *r);
+void reader_sigmoid_router(struct reader *r);
 /* A shared expert beside the routed ones of every layer that has them, behind a gate of its own. */
-int reader_shared(const struct reader *r);
+void reader_shared(struct reader *r);
 /* The same without a gate: n_shared_experts of the routed ones' size as one. */
-int reader_shared_experts(const struct reader *r);
+void reader_shared_experts(struct reader *r);
 /* num_nextn_predict_layers: layers of a draft, which the family leaves out by their names. */
-int reader_left_out(const struct reader *r);
+void reader_left_out(struct reader *r);
+
 /* clang-format off: a row a line */
 /* Rows of names: a router and experts that are called block_sparse_moe. */
 #define BLOCK_SPARSE_MOE "model.layers.%u.block_sparse_moe."

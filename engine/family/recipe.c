@@ -7,8 +7,8 @@
 
 /* A row for each recipe, a column for each class (role.h) from CLASS_SMALL on. Experts are what is
  * read from disk and what the cache holds, and a dense feed-forward is most of a model without
- * experts; what the other classes are worth was measured (README.md). The embedding is read by the
- * row and always kept. KP: the checkpoint's own type. */
+ * experts; what the other classes are worth was measured (README.md). Rows of the embedding are
+ * read one by one, and it is always kept. KP: the checkpoint's own type. */
 #define T2 FORMAT_TQ2
 #define T3 FORMAT_TQ3
 #define T4 FORMAT_TQ4
@@ -47,12 +47,12 @@ static const struct {
 	{"3bit", {C4, C4, C4, C4, C4, C4, C3, C3, C4, C4, C3, C3, C3}},
 };
 enum { HYBRIDS = sizeof hybrids / sizeof *hybrids };
-/* Each token meets all of a model without experts. */
+/* In a model without experts each token uses all weights. */
 static const char default_recipe[] = "3bit", default_dense[] = "4bit", former_recipe[] = "tq3";
 static const char exact_recipe[] = "exact", plain_recipe[] = "bf16";
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
-/* Parts of a text that may be missing. */
+/* Optional parts of the text. */
 static const char draft_suffix[] = " draft", coded_suffix[] = " codec zstd",
 		  refined_suffix[] = " ref";
 static const char *const norm_names[] = {[NORM_F16] = "f16", [NORM_F32] = "f32"};
@@ -212,8 +212,8 @@ void recipe_to_text(const struct recipe *r, char *text, size_t size)
 		       r->codec == CODEC_ZSTD ? coded_suffix : "", refined);
 }
 
-/* Reads how a text was refined. A wrong number makes another text again, which recipe_from_text
- * refuses. */
+/* Reads the refinement from a text. recipe_from_text refuses a wrong number, since it would be
+ * written differently. */
 static void recipe_read_refined(struct recipe *r, const char *text)
 {
 	const char *at = strstr(text, refined_suffix);
@@ -245,7 +245,7 @@ enum format recipe_format(const struct recipe *r, const struct config *c, enum t
 	if (class >= CLASS_MATRICES)
 		return FORMAT_F32;
 	if (class == CLASS_HEADS && r->as_published && !r->exact)
-		return FORMAT_BF16; /* enough for what was codes */
+		return FORMAT_BF16; /* enough for numbers that were codes */
 	return c->mixers[MIXER_DELTA_NET] ? r->of_hybrids[class] : r->of[class];
 }
 

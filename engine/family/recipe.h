@@ -14,11 +14,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* How experts' records are kept on disk. The weights are the same ones either way. */
+/* How experts' records are stored on disk. The weights are the same either way. */
 enum recipe_codec {
 	CODEC_NONE,
 	CODEC_ZSTD, /* as cache/codec.h makes them; for records in 16 bits */
-	CODEC_AUTO, /* the faster of the two; asked for only, and decided when a store is made */
+	CODEC_AUTO, /* the faster of the two: only a request, decided when a store is made */
 };
 
 /* The formats that a checkpoint's quantised tensors are in, found by sources.h. */
@@ -38,15 +38,15 @@ struct recipe {
 	enum format of[CLASS_MATRICES];
 	enum format of_hybrids[CLASS_MATRICES]; /* of models with delta nets */
 	bool exact;	   /* all of memory in floats: weights, activations, key-value cache */
-	bool as_published; /* what is in a kernels' format stays in it: struct published */
+	bool as_published; /* tensors in a kernels' format keep it: struct published */
 
 	/* Facts of the checkpoint that the stored layout depends on: found while converting, and
 	 * written into the store's key, so that a mount need not read the checkpoint's headers. */
-	enum format kept;     /* of what is not quantised: the checkpoint's type */
+	enum format kept;     /* of tensors that are not quantised: the checkpoint's type */
 	enum norm_type norms; /* of TQ groups: F16 unless one would over- or underflow */
 	bool draft;	      /* there is a draft layer */
-	/* Rounded by moments (convert/rounding.h) of so many tokens, and a number that tells these
-	 * moments from others. 0: rounded to the nearest. */
+	/* The number of tokens by whose moments weights were rounded (convert/rounding.h), and a
+	 * number that tells these moments from others. 0: rounded to the nearest. */
 	uint32_t refined;
 	uint16_t refined_by;
 	/* The formats that are kept; the caller's, while a plan is made of the recipe. NULL: none.
@@ -55,13 +55,13 @@ struct recipe {
 	enum recipe_codec codec; /* of an engine: what was asked for; of a store: what it has */
 };
 
-/* Finds a recipe by name. NULL: the default of models with experts. EINVAL, listing the names:
+/* Finds a recipe by name; NULL means the default of models with experts. EINVAL, listing the names:
  * there is no such recipe. kept and norms have their usual values, codec is CODEC_NONE, draft
  * false. */
 int recipe_find(struct recipe *r, const char *quant, struct err *e);
 /* The recipe of a 16-bit model where none is asked for; the rest as recipe_find. */
 void recipe_find_default(struct recipe *r, const struct config *c);
-/* True if a recipe is that one. Stores of the former default are used as long as no other recipe is
+/* Whether a recipe is the default. Stores of the former default are used until another recipe is
  * asked for. */
 bool recipe_is_default(const struct recipe *r, const struct config *c);
 void recipe_make_former(struct recipe *r);
@@ -75,13 +75,13 @@ bool recipe_can_code(const struct recipe *r);
 void recipe_make_exact(struct recipe *r);
 /* True if the recipe stores numbers alone, also those of codes: bf16. */
 bool recipe_is_plain(const struct recipe *r);
-/* Replaces a recipe that keeps published formats, for a model that has none; the codec stays. */
+/* Replaces a recipe that keeps published formats, for a model without any; the codec stays. */
 void recipe_keep_none(struct recipe *r, const struct config *c);
 /* Sets these facts of the checkpoint. */
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
 
-/* The recipe as the text of a store's key, and back (false: not a text of this version). Whether it
- * computes exactly is no part of the text. */
+/* Writes the recipe as the text of a store's key, and reads it (false: not a text of this version).
+ * The text does not say whether the recipe computes exactly. */
 void recipe_to_text(const struct recipe *r, char *text, size_t size);
 bool recipe_from_text(struct recipe *r, const char *text);
 

@@ -1,11 +1,11 @@
 /* Roles: everything that a tensor of a model can be for.
  *
  * One row per role says all that the project knows of it: where it occurs, when it is there, its
- * shape, what becomes of its numbers, and what most published checkpoints call it. Whoever asks
- * (config_has_tensor, config_tensor_shape, recipe_format, plan, sources) asks these rows, so a role
- * that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols NONE
- * makes a vector. In names the layer is the first number and the expert the second; L, A, D and F
- * are what they begin with in a layer, its attention, its delta net and its feed-forward
+ * shape, what becomes of its numbers, and what most published checkpoints call it.
+ * config_has_tensor, config_tensor_shape, recipe_format, plan and sources all read these rows, so a
+ * role that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols
+ * NONE makes a vector. In names the layer is the first number and the expert the second; L, A, D
+ * and F are what they begin with in a layer, its attention, its delta net and its feed-forward
  * (config_roles.c).
  */
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
@@ -166,7 +166,7 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 enum tensor_dimension { TENSOR_DIMENSION_LIST(TENSOR_DIMENSION_ENUM) };
 #undef TENSOR_DIMENSION_ENUM
 
-/* What becomes of a role's numbers in a store; recipe.h has the formats. */
+/* How a store treats a role's numbers; recipe.h has the formats. */
 enum tensor_class {
 	CLASS_EMBEDDING, /* read by the row: kept */
 	CLASS_HEADS,	 /* multiplied head by head, in floats: kept, but for codes */

@@ -36,10 +36,10 @@ struct json;
 /* Of heads of head_dim: the base and the part that is rotated in `base`, the scaling and what it
  * wants in `scaling`, which may be the same, or NULL. A scaling that the family does not compute is
  * named with its key. */
-int rope_read(const struct reader *r, const struct json *base, const struct json *scaling,
-	      uint32_t head_dim, struct rope *to);
+void rope_read(struct reader *r, const struct json *base, const struct json *scaling,
+	       uint32_t head_dim, struct rope *to);
 /* As most configs have it: rope_parameters (newer) holds all of it; rope_theta,
  * partial_rotary_factor and rope_scaling (older) are apart. */
-int rope_read_config(const struct reader *r, uint32_t head_dim, struct rope *to);
+void rope_read_config(struct reader *r, uint32_t head_dim, struct rope *to);
 
 #endif

@@ -12,8 +12,13 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* The parts of a tokenizer, and the memory that they refer to. */
-struct source_tokenizer_parts {
+/* Reads the parts of a tokenizer, owns the memory that they refer to, and keeps its first error:
+ * after one nothing more is read. */
+struct source_reader {
+	const struct gguf *g;
+	const char *name; /* of the file, for messages */
+	struct err *e;
+	int failed; /* a negative errno, as in e; 0: none so far */
 	struct tokenizer_gguf parts;
 	char *model, *pre;
 	struct tokenizer_gguf_text *tokens, *merges;
@@ -21,173 +26,137 @@ struct source_tokenizer_parts {
 	float *scores;
 };
 
-static int source_no_memory(const char *name, struct err *e)
+/* Memory for a number of items, and one more. */
+static void *source_allocate(struct source_reader *r, size_t count, size_t bytes)
 {
-	return err_set(e, ENOMEM, "%s: no memory for its vocabulary", name);
+	void *items = r->failed ? NULL : calloc(count + 1, bytes);
+	if (!items && !r->failed)
+		r->failed = err_set(r->e, ENOMEM, "%s: out of memory for its vocabulary", r->name);
+	return items;
 }
 
-/* Reads a terminated text; *out stays as it is without the key. A text that holds a NUL names
- * nothing. */
-static int source_read_name(const struct gguf *g, const char *key, const char *name, char **out,
-			    struct err *e)
+/* Reads a terminated text; NULL without the key. A text that holds a NUL names nothing. */
+static char *source_read_name(struct source_reader *r, const char *key)
 {
 	const char *text;
 	size_t n;
-	if (!gguf_has(g, key))
-		return 0;
-	int rc = gguf_get_string(g, key, name, &text, &n, e);
-	if (rc < 0)
-		return rc;
-	*out = strndup(text, n);
-	return *out ? 0 : source_no_memory(name, e);
+	if (r->failed || !gguf_has(r->g, key))
+		return NULL;
+	r->failed = gguf_get_string(r->g, key, r->name, &text, &n, r->e);
+	char *name = source_allocate(r, r->failed ? 0 : n, 1);
+	return name ? memcpy(name, text, n) : NULL;
 }
 
-static int source_read_texts(const struct gguf *g, const char *key, const char *name,
-			     struct tokenizer_gguf_text **out, size_t *count, struct err *e)
+static struct tokenizer_gguf_text *source_read_texts(struct source_reader *r, const char *key,
+						     size_t *count)
 {
 	const struct gguf_value *v = NULL;
-	int rc = gguf_get_array(g, key, name, GGUF_STRING, &v, e);
-	if (rc < 0)
-		return rc;
-	*out = calloc(v->count + 1, sizeof **out); /* each takes eight bytes of the file */
-	if (!*out)
-		return source_no_memory(name, e);
-	struct tokenizer_gguf_text text;
+	if (!r->failed)
+		r->failed = gguf_get_array(r->g, key, r->name, GGUF_STRING, &v, r->e);
+	/* Each takes eight bytes of the file. */
+	struct tokenizer_gguf_text text,
+		*texts = source_allocate(r, r->failed ? 0 : v->count, sizeof *texts);
 	for (size_t at = 0;
-	     *count < v->count && gguf_next_string(v, &at, &text.bytes, &text.length);)
-		(*out)[(*count)++] = text;
-	return 0;
+	     texts && *count < v->count && gguf_next_string(v, &at, &text.bytes, &text.length);)
+		texts[(*count)++] = text;
+	return texts;
 }
 
 /* Finds an array with a number for each token; NULL without the key. */
-static const struct gguf_value *source_numbers(const struct gguf *g, const char *key, size_t count,
-					       const char *name, int *rc, struct err *e)
+static const struct gguf_value *source_numbers(struct source_reader *r, const char *key)
 {
-	const struct gguf_value *v = gguf_find(g, key);
+	const struct gguf_value *v = r->failed ? NULL : gguf_find(r->g, key);
+	size_t count = r->parts.token_count;
 	if (!v || (v->kind == GGUF_ARRAY && v->element != GGUF_STRING && v->count >= count))
 		return v;
-	*rc = err_set(e, EINVAL, "%s: %s must have a number for each of the %zu tokens", name, key,
-		      count);
+	r->failed = err_set(r->e, EINVAL, "%s: %s must have a number for each of the %zu tokens",
+			    r->name, key, count);
 	return NULL;
 }
 
-static int source_read_kinds(const struct gguf *g, const char *name,
-			     struct source_tokenizer_parts *h, struct err *e)
+static void source_read_kinds(struct source_reader *r)
 {
-	int rc = 0;
-	size_t count = h->parts.token_count;
-	const struct gguf_value *v = source_numbers(g, KEY("token_type"), count, name, &rc, e);
+	const struct gguf_value *v = source_numbers(r, KEY("token_type"));
+	uint64_t kind;
 	if (!v)
-		return rc;
-	h->kinds = calloc(count + 1, sizeof *h->kinds);
-	for (size_t i = 0; h->kinds && i < count; i++) {
-		uint64_t kind;
-		h->kinds[i] = gguf_uint(v, i, &kind) && kind <= KIND_BYTE ? (int32_t)kind
+		return;
+	r->kinds = source_allocate(r, r->parts.token_count, sizeof *r->kinds);
+	for (size_t i = 0; r->kinds && i < r->parts.token_count; i++)
+		r->kinds[i] = gguf_uint(v, i, &kind) && kind <= KIND_BYTE ? (int32_t)kind
 									  : KIND_UNDEFINED;
-	}
-	h->parts.kinds = h->kinds;
-	return h->kinds ? 0 : source_no_memory(name, e);
 }
 
-static int source_read_scores(const struct gguf *g, const char *name,
-			      struct source_tokenizer_parts *h, struct err *e)
+static void source_read_scores(struct source_reader *r)
 {
-	int rc = 0;
-	size_t count = h->parts.token_count;
-	const struct gguf_value *v = source_numbers(g, KEY("scores"), count, name, &rc, e);
+	const struct gguf_value *v = source_numbers(r, KEY("scores"));
+	double score;
 	if (!v)
-		return rc;
-	h->scores = calloc(count + 1, sizeof *h->scores);
-	for (size_t i = 0; h->scores && i < count; i++) {
-		double score;
-		h->scores[i] = gguf_double(v, i, &score) ? (float)score : NAN;
-	}
-	h->parts.scores = h->scores;
-	return h->scores ? 0 : source_no_memory(name, e);
+		return;
+	r->scores = source_allocate(r, r->parts.token_count, sizeof *r->scores);
+	for (size_t i = 0; r->scores && i < r->parts.token_count; i++)
+		r->scores[i] = gguf_double(v, i, &score) ? (float)score : NAN;
 }
 
-static int source_read_id(const struct gguf *g, const char *key, const char *name, int64_t *id,
-			  struct err *e)
+/* -1: none. */
+static int64_t source_read_id(struct source_reader *r, const char *key)
 {
-	uint64_t value = 0;
-	*id = -1;
-	if (!gguf_has(g, key))
-		return 0;
-	int rc = gguf_get_uint(g, key, name, 0, UINT32_MAX, &value, e);
-	if (rc == 0 && value != UINT32_MAX) /* some files have it for none */
-		*id = (int64_t)value;
-	return rc;
+	uint64_t id = UINT32_MAX; /* some files have it for none */
+	if (!r->failed && gguf_has(r->g, key))
+		r->failed = gguf_get_uint(r->g, key, r->name, 0, UINT32_MAX, &id, r->e);
+	return id == UINT32_MAX ? -1 : (int64_t)id;
 }
 
-static int source_read_said(const struct gguf *g, const char *key, const char *name, int *said,
-			    struct err *e)
+static int source_read_said(struct source_reader *r, const char *key)
 {
 	bool yes = false;
-	*said = NOT_SAID;
-	if (!gguf_has(g, key))
-		return 0;
-	int rc = gguf_get_bool(g, key, name, &yes, e);
-	*said = yes ? SAID_YES : SAID_NO;
-	return rc;
+	if (r->failed || !gguf_has(r->g, key))
+		return NOT_SAID;
+	r->failed = gguf_get_bool(r->g, key, r->name, &yes, r->e);
+	return yes ? SAID_YES : SAID_NO;
 }
 
-static int source_read_marks(const struct gguf *g, const char *name, struct tokenizer_gguf *p,
-			     struct err *e)
+static void source_read_parts(struct source_reader *r)
 {
-	static const char *const ENDS[MARKED_ENDS] = {KEY("eot_token_id"), KEY("eom_token_id")};
-	int rc = source_read_id(g, KEY("bos_token_id"), name, &p->bos, e);
-	if (rc == 0)
-		rc = source_read_id(g, KEY("eos_token_id"), name, &p->eos, e);
+	static const char *const ends[MARKED_ENDS] = {KEY("eot_token_id"), KEY("eom_token_id")};
+	struct tokenizer_gguf *p = &r->parts;
+	p->name = r->name;
+	if (!gguf_has(r->g, KEY("tokens"))) {
+		r->failed = err_set(r->e, ENOENT,
+				    "%s: it has no vocabulary (tokenizer.ggml.tokens)", r->name);
+		return;
+	}
+	p->model = r->model = source_read_name(r, KEY("model"));
+	p->pre = r->pre = source_read_name(r, KEY("pre"));
+	p->tokens = r->tokens = source_read_texts(r, KEY("tokens"), &p->token_count);
+	source_read_kinds(r);
+	p->kinds = r->kinds;
+	source_read_scores(r);
+	p->scores = r->scores;
+	if (gguf_has(r->g, KEY("merges")))
+		r->merges = source_read_texts(r, KEY("merges"), &p->merge_count);
+	p->merges = r->merges;
+	p->bos = source_read_id(r, KEY("bos_token_id"));
+	p->eos = source_read_id(r, KEY("eos_token_id"));
 	for (int i = 0; i < MARKED_ENDS; i++)
-		p->ends[i] = -1;
-	for (int i = 0; rc == 0 && i < MARKED_ENDS && ENDS[i]; i++)
-		rc = source_read_id(g, ENDS[i], name, &p->ends[i], e);
-	if (rc == 0)
-		rc = source_read_said(g, KEY("add_bos_token"), name, &p->add_bos, e);
-	return rc < 0 ? rc
-		      : source_read_said(g, KEY("add_space_prefix"), name, &p->space_prefix, e);
-}
-
-static int source_read_parts(const struct gguf *g, const char *name,
-			     struct source_tokenizer_parts *h, struct err *e)
-{
-	h->parts.name = name;
-	if (!gguf_has(g, KEY("tokens")))
-		return err_set(e, ENOENT, "%s: it has no vocabulary (tokenizer.ggml.tokens)", name);
-	int rc = source_read_name(g, KEY("model"), name, &h->model, e);
-	if (rc == 0)
-		rc = source_read_name(g, KEY("pre"), name, &h->pre, e);
-	if (rc == 0)
-		rc = source_read_texts(g, KEY("tokens"), name, &h->tokens, &h->parts.token_count,
-				       e);
-	if (rc == 0)
-		rc = source_read_kinds(g, name, h, e);
-	if (rc == 0)
-		rc = source_read_scores(g, name, h, e);
-	if (rc == 0 && gguf_has(g, KEY("merges")))
-		rc = source_read_texts(g, KEY("merges"), name, &h->merges, &h->parts.merge_count,
-				       e);
-	h->parts.model = h->model;
-	h->parts.pre = h->pre;
-	h->parts.tokens = h->tokens;
-	h->parts.merges = h->merges;
-	return rc < 0 ? rc : source_read_marks(g, name, &h->parts, e);
+		p->ends[i] = ends[i] ? source_read_id(r, ends[i]) : -1;
+	p->add_bos = source_read_said(r, KEY("add_bos_token"));
+	p->space_prefix = source_read_said(r, KEY("add_space_prefix"));
 }
 
 int source_tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g, const char *name,
 			       struct err *e)
 {
-	struct source_tokenizer_parts h = {0};
-	int rc = source_read_parts(g, name, &h, e);
-	if (rc == 0)
-		rc = tokenizer_open_gguf(out, &h.parts, e);
-	free(h.model);
-	free(h.pre);
-	free(h.tokens);
-	free(h.merges);
-	free(h.kinds);
-	free(h.scores);
-	return rc;
+	struct source_reader r = {.g = g, .name = name, .e = e};
+	source_read_parts(&r);
+	if (!r.failed)
+		r.failed = tokenizer_open_gguf(out, &r.parts, e);
+	free(r.model);
+	free(r.pre);
+	free(r.tokens);
+	free(r.merges);
+	free(r.kinds);
+	free(r.scores);
+	return r.failed;
 }
 
 int source_tokenizer_open(struct tokenizer **out, const char *path, struct err *e)
@@ -223,7 +192,7 @@ static int source_read_template(const struct gguf *g, const char *key, const cha
 		return err_set(e, EINVAL, "%s: %s must be a text without NULs of at most %d bytes",
 			       name, key, TEMPLATE_BYTES_MAX);
 	*out = strndup(text, n);
-	return *out ? 0 : err_set(e, ENOMEM, "%s: no memory for its chat template", name);
+	return *out ? 0 : err_set(e, ENOMEM, "%s: out of memory for its chat template", name);
 }
 
 int source_template_open(struct chat_template **out, const char *path, const struct tokenizer *t,

@@ -1,5 +1,6 @@
 #include "engine/family/sources.h"
 #include "engine/family/gguf_family.h"
+#include "engine/source/source_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -300,10 +301,8 @@ static bool source_begins_with(const char *name, const char *beginning)
  * with. */
 static bool source_is_from_mlx(const struct package_tensor *t)
 {
-	static const char conv[] = ".linear_attn.conv1d.weight";
-	size_t n = strlen(t->name), k = sizeof conv - 1;
-	return t->dims == 3 && t->shape[2] == 1 && t->shape[1] > 1 && n >= k &&
-	       !strcmp(t->name + n - k, conv);
+	return t->dims == 3 && t->shape[2] == 1 && t->shape[1] > 1 &&
+	       source_stem(t->name, ".linear_attn.conv1d.weight");
 }
 
 static void sources_look_at_names(struct sources *s)

@@ -1,6 +1,6 @@
-/* Where the numbers of a model's tensors come from: a checkpoint's (or GGUF file's) tensors, found
- * by the names that the family gives each role, checked against a plan, and read row by row,
- * wherever in a tensor a role's rows lie.
+/* The source of a model's numbers: a checkpoint's (or GGUF file's) tensors, found by the family's
+ * names of each role, checked against a plan, and read row by row, wherever a role's rows lie in a
+ * tensor.
  *
  * The check is promise 1: every tensor that the plan wants is there and has the right shape, and
  * nothing is there that the plan does not want, except what the family names as left out.
@@ -24,8 +24,8 @@ struct sources {
 	bool *used;	     /* [package_count], by sources_check */
 };
 
-/* Opens the package and finds out what its names begin with and whether there is a draft. The
- * config outlives the sources. */
+/* Opens the package and finds out how its names begin and whether it has a draft. The config
+ * outlives the sources. */
 int sources_open(struct sources *s, const char *directory, const struct config *c, struct err *e);
 void sources_close(struct sources *s);
 
@@ -38,14 +38,14 @@ int sources_check(struct sources *s, const struct plan *p, struct err *e);
  * plan. The caller frees *formats, which the recipe refers to. NULL: the recipe has them. */
 int sources_plan(struct sources *s, struct published *formats, struct recipe *r, struct plan *p,
 		 struct err *e);
-/* Writes the names that a tensor may have here: "A or B". */
+/* Lists the names that a tensor may have in this checkpoint: "A or B". */
 enum { SOURCES_NAMES = 1536 };
 void sources_names(const struct sources *s, struct tensor_id id, char list[SOURCES_NAMES]);
-/* Calls each() with these names for every tensor of the plan that is not there. */
+/* Calls each() with these names for every tensor of the plan that is missing. */
 void sources_missing(const struct sources *s, const struct plan *p,
 		     void (*each)(void *ctx, const char *names), void *ctx);
-/* The type of what is not quantised: that of all matrices if they agree, else F32, which holds any.
- * After sources_check. */
+/* The type of tensors that are not quantised: that of all matrices if they agree, else F32, which
+ * holds any. After sources_check. */
 enum format sources_kept_format(const struct sources *s);
 
 /* ---- rows ---- */
@@ -72,11 +72,11 @@ int sources_read(const struct sources *s, const struct source *from, uint32_t ro
 int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
 		      uint32_t row, uint32_t rows, void *buffer, struct err *e);
 
-/* ---- published formats: what is quantised already is stored and computed with as it is ---- */
+/* ---- published formats: quantised weights that are stored and used as published ---- */
 
 /* Finds the format of each role in each layer. Where the kernels' products do not know a format,
  * the recipe's own is used; where the experts of a layer differ, F32. Frees what was found before.
- * What is missing is left to sources_check. */
+ * Missing tensors are left to sources_check. */
 int sources_find_published(struct published *p, const struct sources *s, struct err *e);
 void sources_free_published(struct published *p);
 /* True if the package has quantised tensors. */

@@ -305,7 +305,7 @@ void view_rows_between(const struct view *v, uint32_t cols, uint64_t *first, uin
 	}
 }
 
-/* The same of rows that are no pairs. */
+/* The same without pairs. */
 static bool view_find_unpaired(const struct view *v, uint64_t at, uint64_t *row)
 {
 	uint64_t before = 0;

@@ -26,7 +26,7 @@ enum view_way {
 	 * first + i / block · stride + k. */
 	VIEW_ACROSS,
 };
-/* The change that a converter made to published numbers; such tensors are F32. */
+/* A converter's change to published numbers; changed tensors are F32. */
 enum view_change { VIEW_AS_IS, VIEW_PLUS_ONE, VIEW_NEGATED_EXPONENTIAL };
 
 struct view {
@@ -40,12 +40,12 @@ struct view {
 	 * rows 2 · i and 2 · i + 1 of the tensor. With one part alone. */
 	uint32_t paired;
 	enum view_change change;
-	uint32_t upright; /* not 0: a row is so many of the tensor's, which have one number each */
+	uint32_t upright; /* not 0: a row is `upright` rows of the tensor, of one number each */
 };
 
 typedef void view_fn(struct view *v, const struct config *c, uint32_t expert);
 
-/* The whole of a tensor that has the role's own shape. */
+/* A whole tensor, with the role's own shape. */
 void view_whole(struct view *v, const struct config *c, enum tensor_role role, uint32_t layer);
 
 /* Experts one after the other, gate above up: [experts, 2 · size, hidden], [experts, hidden, size].
@@ -82,15 +82,15 @@ view_fn view_paired_q, view_paired_k;
 /* -exp(A_log) in place of A_log. */
 view_fn view_negated_exponential;
 
-/* Of a view that does not lie across: the tensor's row of a role's row, and how many of the role's
- * rows lie there one after the other, at least 1. Without regard to pairs. */
+/* For a view that does not lie across: the tensor's row of a role's row, and how many of the role's
+ * rows follow each other there (at least 1). Ignores pairs. */
 uint64_t view_row(const struct view *v, uint64_t row, uint64_t *run);
 
-/* The way back. Of any view of roles with rows of `cols` numbers: the tensor's rows [first, end)
- * that they lie between. */
+/* The reverse direction. The tensor's rows [first, end) that contain all rows of a role, each of
+ * `cols` numbers. */
 void view_rows_between(const struct view *v, uint32_t cols, uint64_t *first, uint64_t *end);
-/* Of a view along rows, pairs regarded: the role's row that the tensor's row `at` is; false: it is
- * none. */
+/* For a view along rows, pairs included: the role's row that lies in the tensor's row `at`; false:
+ * none does. */
 bool view_find_row(const struct view *v, uint64_t at, uint64_t *row);
 
 #endif

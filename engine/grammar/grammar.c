@@ -47,18 +47,11 @@ static uint32_t grammar_content_expr(struct grammar_compilation *q)
 	return expr_either(s, calls, grammar_form_expr(q));
 }
 
-static uint32_t grammar_blanks_expr(struct grammar_source *s)
-{
-	uint32_t blank = expr_either(s, expr_bytes(s, '\t', '\n'),
-				     expr_either(s, expr_word(s, "\r"), expr_word(s, " ")));
-	return expr_repeat(s, blank, 0, 4);
-}
-
 /* The first rule: thoughts, then the content. */
 static uint32_t grammar_text_expr(struct grammar_compilation *q)
 {
 	struct grammar_source *s = &q->b.source;
-	uint32_t content = grammar_content_expr(q), any = content, blanks = grammar_blanks_expr(s);
+	uint32_t content = grammar_content_expr(q), any = content;
 	if (q->r->thinking != THINKING_OFF && q->b.writes->channels)
 		return grammar_fail(s, ENOTSUP,
 				    "answers in channels (%s) cannot be constrained yet",
@@ -69,9 +62,12 @@ static uint32_t grammar_text_expr(struct grammar_compilation *q)
 		       calls_mark_is_token(&q->b, q->b.writes->think_begin));
 	if (thinks) {
 		uint32_t thoughts = until_expr(s, q->b.writes->think_end, NULL, false);
+		uint32_t blank = expr_either(s, expr_bytes(s, '\t', '\n'),
+					     expr_either(s, expr_word(s, "\r"), expr_word(s, " ")));
+		uint32_t blanks = expr_repeat(s, blank, 0, 4);
 		uint32_t begun = SEQUENCE(s, thoughts, blanks, content);
 		/* Nothing may stand before the mark: after blanks there would be no other way to
-		 * go on. */
+		 * continue. */
 		uint32_t first = calls_mark_expr(&q->b, q->b.writes->think_begin);
 		any = q->r->thinking == THINKING_OPEN
 			      ? begun

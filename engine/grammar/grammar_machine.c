@@ -173,17 +173,6 @@ static uint32_t machine_level_of_found(struct machine *m)
 	return made;
 }
 
-/* The state that one node leads to; most bytes are taken by one node. */
-static uint32_t machine_state_of_node(struct machine *m, uint32_t node)
-{
-	if (m->alone[node] == STATE_UNKNOWN) {
-		machine_find_nothing(m);
-		machine_find(m, m->nodes.nodes[node].next);
-		m->alone[node] = machine_level_of_found(m);
-	}
-	return m->alone[node];
-}
-
 static bool machine_takes(const struct machine *m, uint32_t node, uint8_t byte)
 {
 	const struct grammar_node *x = &m->nodes.nodes[node];
@@ -201,35 +190,24 @@ uint32_t machine_next(struct machine *m, uint32_t state, uint32_t class)
 	for (uint32_t i = 0; i < l->set_count; i++)
 		if (machine_takes(m, m->sets[l->set + i], byte) && !count++)
 			first = i;
-	if (count == 1) {
-		next = machine_state_of_node(m, m->sets[l->set + first]);
-	} else {
+	/* Most bytes are taken by one node: the state that it leads to is kept. */
+	uint32_t node = count == 1 ? m->sets[l->set + first] : 0;
+	if (count == 1)
+		next = m->alone[node];
+	if (next == STATE_UNKNOWN) {
 		machine_find_nothing(m);
 		for (uint32_t i = first; count && i < l->set_count; i++)
 			if (machine_takes(m, m->sets[l->set + i], byte))
 				machine_find(m, m->nodes.nodes[m->sets[l->set + i]].next);
 		next = machine_level_of_found(m);
+		if (count == 1)
+			m->alone[node] = next;
 	}
 	m->rows[(size_t)state * m->classes + class] = next;
 	return next;
 }
 
 /* ---- calls ---- */
-
-/* The state after the calls of one rule from a state. */
-static uint32_t machine_state_after(struct machine *m, uint32_t state, uint32_t rule)
-{
-	const struct machine_level *l = &m->levels[state];
-	machine_find_nothing(m);
-	for (uint32_t i = 0; i < l->set_count; i++) {
-		const struct grammar_node *x = &m->nodes.nodes[m->sets[l->set + i]];
-		if (x->kind == NODE_CALL && x->other == rule)
-			machine_find(m, x->next);
-	}
-	if (m->found_count == 1 && m->nodes.nodes[m->found[0]].kind == NODE_END)
-		return STATE_DEAD;
-	return machine_level_of_found(m);
-}
 
 static bool machine_has_call(const struct machine *m, uint32_t from, uint32_t rule)
 {
@@ -260,15 +238,23 @@ static void machine_add_calls(struct machine *m, uint32_t state)
 	m->levels[state].call_count = m->calls_count - first;
 }
 
-/* The state after a call, which is an index in the state's calls; STATE_DEAD: the caller ends
- * with the call. */
+/* The state after the calls of one rule from a state; `call` is an index in the state's calls.
+ * STATE_DEAD: the caller ends with the call. */
 static uint32_t machine_after(struct machine *m, uint32_t state, uint32_t call)
 {
-	if (m->calls[call].after == STATE_UNKNOWN) {
-		uint32_t after = machine_state_after(m, state, m->calls[call].rule);
-		m->calls[call].after = after;
+	const struct machine_level *l = &m->levels[state];
+	if (m->calls[call].after != STATE_UNKNOWN)
+		return m->calls[call].after;
+	machine_find_nothing(m);
+	for (uint32_t i = 0; i < l->set_count; i++) {
+		const struct grammar_node *x = &m->nodes.nodes[m->sets[l->set + i]];
+		if (x->kind == NODE_CALL && x->other == m->calls[call].rule)
+			machine_find(m, x->next);
 	}
-	return m->calls[call].after;
+	bool ends = m->found_count == 1 && m->nodes.nodes[m->found[0]].kind == NODE_END;
+	uint32_t after = ends ? STATE_DEAD : machine_level_of_found(m);
+	m->calls[call].after = after; /* the list may have moved */
+	return after;
 }
 
 uint32_t machine_start(struct machine *m, uint32_t rule)

@@ -34,7 +34,7 @@ struct machine_level {
 	uint32_t set, set_count; /* nodes, in sets */
 	uint32_t calls, call_count;
 	bool ends; /* the rule may end here */
-	bool more; /* the rule may go on here */
+	bool more; /* the rule may continue here */
 	/* For grammar_mask.c: */
 	bool looped;	/* the next two are known: */
 	uint64_t loop;	/* groups of bytes that all lead */

@@ -1,7 +1,7 @@
 /* Regular expressions of ECMA 262, as far as they are regular: groups, alternatives, classes,
  * repetitions, and ^ and $ at the ends. Everything else is refused by name. */
 #include "engine/grammar/grammar_build.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * layers. Not here: the rules of the types (grammar_schema_values.c). */
 #include "engine/grammar/grammar_build.h"
 
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* JSON schemas: the rules of values by their types: objects, lists, strings and numbers; listed
  * values and alternatives. Not here: keywords, references and layers (grammar_schema.c). */
 #include "engine/grammar/grammar_build.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <math.h>
@@ -133,36 +133,27 @@ static struct property *schema_note_property(struct schema_rules *r, struct prop
 	return &p->at[p->count++];
 }
 
-static void schema_note_properties(struct schema_rules *r, struct properties *p,
-				   const struct schema_layer *l)
+/* Notes the names in a layer's "properties" or "required". */
+static void schema_note_names(struct schema_rules *r, struct properties *p,
+			      const struct schema_layer *l, bool required)
 {
-	const struct json *list = schema_layer_get(l, "properties");
-	if (list && json_kind(list) != JSON_OBJECT)
-		grammar_fail(r->s, EINVAL, "schema: \"properties\" must be an object of schemas");
-	for (const struct json *v = NULL; list && !r->s->failed && (v = json_next(list, v));)
-		schema_note_property(r, p, json_key(v));
-}
-
-static void schema_note_required(struct schema_rules *r, struct properties *p,
-				 const struct schema_layer *l)
-{
-	const struct json *list = schema_layer_get(l, "required");
-	if (list && json_kind(list) != JSON_LIST)
-		grammar_fail(r->s, EINVAL, "schema: \"required\" must be a list of names");
+	const struct json *list = schema_layer_get(l, required ? "required" : "properties");
+	if (list && json_kind(list) != (required ? JSON_LIST : JSON_OBJECT))
+		grammar_fail(r->s, EINVAL,
+			     required ? "schema: \"required\" must be a list of names"
+				      : "schema: \"properties\" must be an object of schemas");
 	for (const struct json *v = NULL; list && !r->s->failed && (v = json_next(list, v));) {
-		const char *name;
+		const char *name = required ? NULL : json_key(v);
 		struct err e;
-		if (json_as_string(v, "required", "schema", &name, &e)) {
+		if (required && json_as_string(v, "required", "schema", &name, &e)) {
 			grammar_fail(r->s, EINVAL, "%s", e.text);
 			return;
 		}
 		struct property *known = schema_note_property(r, p, name);
 		if (known)
-			known->required = true;
+			known->required |= required;
 	}
 }
-
-/* ---- values of properties ---- */
 
 /* The value of a property, by all layers; `name` NULL: of another name. */
 static uint32_t schema_property_value(struct schema_rules *r, const struct schema_layers *l,
@@ -180,8 +171,6 @@ static uint32_t schema_property_value(struct schema_rules *r, const struct schem
 	return value.none ? NOTHING : schema_layers_expr(r, &value);
 }
 
-/* ---- other names ---- */
-
 static uint32_t schema_other_member(struct schema_rules *r, const struct schema_layers *l,
 				    const struct properties *p)
 {
@@ -196,8 +185,6 @@ static uint32_t schema_other_member(struct schema_rules *r, const struct schema_
 	return SEQUENCE(r->s, expr_word(r->s, "\""), rest, json_colon(r->s),
 			schema_property_value(r, l, NULL));
 }
-
-/* ---- objects ---- */
 
 /* Built from the end: what may follow after a first member, and what without one. */
 static uint32_t schema_object_of(struct schema_rules *r, const struct schema_layers *l,
@@ -230,10 +217,8 @@ uint32_t schema_object(struct schema_rules *r, const struct schema_layers *l)
 	struct properties *p = calloc(1, sizeof *p);
 	if (!p)
 		return grammar_fail(r->s, ENOMEM, "out of memory for a schema");
-	for (uint32_t i = 0; i < l->count; i++)
-		schema_note_properties(r, p, &l->at[i]);
-	for (uint32_t i = 0; i < l->count; i++)
-		schema_note_required(r, p, &l->at[i]);
+	for (uint32_t i = 0; i < 2 * l->count; i++) /* all properties first, in their order */
+		schema_note_names(r, p, &l->at[i % l->count], i >= l->count);
 	bool any = !p->count && !schema_layers_have(l, "additionalProperties");
 	uint32_t expr =
 		any ? json_rule_call(&r->json, JSON_RULE_OBJECT) : schema_object_of(r, l, p);
@@ -245,27 +230,21 @@ uint32_t schema_object(struct schema_rules *r, const struct schema_layers *l)
 
 /* Earlier drafts have a list of schemas in items, and the schema of the others in
  * additionalItems. */
-static void schema_add_item(struct schema_rules *r, struct schema_layers *value,
-			    const struct schema_layer *l, size_t i)
-{
-	const struct json *first = schema_layer_get(l, "prefixItems"),
-			  *rest = schema_layer_get(l, "items");
-	if (!first && rest && json_kind(rest) == JSON_LIST) {
-		first = rest;
-		rest = schema_layer_get(l, "additionalItems");
-	}
-	const struct json *v = NULL;
-	while (first && (v = json_next(first, v)) && i)
-		i--;
-	if (v || rest)
-		schema_layers_add(r, value, v ? v : rest);
-}
-
 static uint32_t schema_item_value(struct schema_rules *r, const struct schema_layers *l, size_t i)
 {
 	struct schema_layers value = {.depth = l->depth};
-	for (uint32_t k = 0; k < l->count; k++)
-		schema_add_item(r, &value, &l->at[k], i);
+	for (uint32_t k = 0; k < l->count; k++) {
+		const struct json *first = schema_layer_get(&l->at[k], "prefixItems"),
+				  *rest = schema_layer_get(&l->at[k], "items"), *v = NULL;
+		if (!first && rest && json_kind(rest) == JSON_LIST) {
+			first = rest;
+			rest = schema_layer_get(&l->at[k], "additionalItems");
+		}
+		for (size_t left = i; first && (v = json_next(first, v)) && left; left--)
+			;
+		if (v || rest)
+			schema_layers_add(r, &value, v ? v : rest);
+	}
 	return value.none ? NOTHING : schema_layers_expr(r, &value);
 }
 
@@ -352,28 +331,6 @@ static uint32_t schema_format_expr(struct schema_rules *r, const struct json *fo
 			    json_show(format, shown, sizeof shown));
 }
 
-static uint32_t schema_pattern_expr(struct schema_rules *r, const struct json *pattern,
-				    enum spelling_of spelling)
-{
-	size_t n;
-	const char *regex = json_bytes(pattern, &n);
-	if (json_kind(pattern) != JSON_TEXT)
-		return grammar_fail(r->s, EINVAL, "schema: \"pattern\" must be a text");
-	return regex_expr(r->s, regex, n, false, spelling, "pattern");
-}
-
-static uint32_t schema_of_length(struct schema_rules *r, const struct schema_layers *l,
-				 enum spelling_of spelling)
-{
-	static const struct char_range all[] = {{0, 0x10ffff}};
-	uint64_t least = schema_layers_count(r, l, "minLength", true, 0);
-	uint64_t most = schema_layers_count(r, l, "maxLength", false, REPEAT_ENDLESS);
-	if (least > most)
-		return NOTHING;
-	return expr_repeat(r->s, grammar_characters(r->s, all, 1, spelling), (uint32_t)least,
-			   (uint32_t)most);
-}
-
 uint32_t schema_string(struct schema_rules *r, const struct schema_layers *l,
 		       enum spelling_of spelling)
 {
@@ -381,17 +338,27 @@ uint32_t schema_string(struct schema_rules *r, const struct schema_layers *l,
 	const struct json *format = schema_layers_only(r, l, "format");
 	bool sized = schema_layers_have(l, "minLength") || schema_layers_have(l, "maxLength");
 	uint32_t inside = EMPTY, quote = expr_word(r->s, "\"");
+	size_t n;
+	const char *regex = json_bytes(pattern, &n);
 	if ((pattern != NULL) + (format != NULL) + sized > 1)
 		return grammar_fail(r->s, ENOTSUP,
 				    "schema: a string may have only one of pattern, format and "
 				    "lengths; express the length in the pattern");
+	if (pattern && json_kind(pattern) != JSON_TEXT)
+		return grammar_fail(r->s, EINVAL, "schema: \"pattern\" must be a text");
 	if (pattern)
-		inside = schema_pattern_expr(r, pattern, spelling);
+		inside = regex_expr(r->s, regex, n, false, spelling, "pattern");
 	else if (format)
 		inside = schema_format_expr(r, format, spelling);
-	else if (sized || spelling != SPELL_JSON)
-		inside = schema_of_length(r, l, spelling);
-	else
+	else if (sized || spelling != SPELL_JSON) {
+		static const struct char_range all[] = {{0, CHARACTER_MAX}};
+		uint64_t least = schema_layers_count(r, l, "minLength", true, 0);
+		uint64_t most = schema_layers_count(r, l, "maxLength", false, REPEAT_ENDLESS);
+		if (least > most)
+			return NOTHING;
+		inside = expr_repeat(r->s, grammar_characters(r->s, all, 1, spelling),
+				     (uint32_t)least, (uint32_t)most);
+	} else
 		return json_rule_call(&r->json, JSON_RULE_STRING);
 	if (spelling != SPELL_JSON)
 		return inside;
@@ -588,24 +555,18 @@ static uint32_t schema_type_of_value(const struct json *value)
 
 /* ---- listed values ---- */
 
-/* Refuses keywords beside enum and const that would have to be checked for each value. */
-static void schema_check_beside(struct schema_rules *r, const struct schema_layers *l)
-{
-	for (uint32_t i = 0; i < l->count; i++)
-		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
-			if (schema_keyword_limits(json_key(v)))
-				grammar_fail(r->s, ENOTSUP,
-					     "schema: \"%s\" beside enum or const is not "
-					     "supported; list only the values that remain",
-					     json_key(v));
-}
-
 static uint32_t schema_listed_values(struct schema_rules *r, const struct schema_layers *l)
 {
 	const struct json *list = schema_layers_only(r, l, "enum"),
 			  *one = schema_layers_only(r, l, "const");
 	uint32_t allowed = schema_types(r, l), any = NOTHING;
-	schema_check_beside(r, l);
+	for (uint32_t i = 0; i < l->count; i++) /* they would have to be checked for each value */
+		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
+			if (schema_keyword_limits(json_key(v)))
+				grammar_fail(r->s, ENOTSUP,
+					     "schema: \"%s\" together with enum or const is not "
+					     "supported; list only the values that remain",
+					     json_key(v));
 	if (one && list)
 		grammar_fail(r->s, ENOTSUP,
 			     "schema: enum and const cannot be combined; write one of them");

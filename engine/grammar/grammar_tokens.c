@@ -1,5 +1,7 @@
 #include "engine/grammar/grammar_tokens.h"
 
+#include "cache/utf8.h"
+
 #include "engine/grammar/grammar_expr.h"
 
 #include <errno.h>
@@ -111,14 +113,6 @@ static int token_by_bytes(const void *one, const void *other)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static bool token_ends_answer(const uint32_t *ends, uint32_t count, uint32_t id)
-{
-	for (uint32_t i = 0; i < count; i++)
-		if (ends[i] == id)
-			return true;
-	return false;
-}
-
 struct token_source { /* input of a tree */
 	const struct tokenizer *tokenizer;
 	const struct split_form *writes;
@@ -134,7 +128,10 @@ static uint32_t tokens_spell(struct grammar_tokens *t, const struct token_source
 	for (uint32_t id = 0; id < t->vocabulary; id++) {
 		struct token_spelled s = {.id = id};
 		size_t n;
-		if (token_ends_answer(from->ends, from->end_count, id))
+		bool ends = false;
+		for (uint32_t i = 0; i < from->end_count; i++)
+			ends |= from->ends[i] == id;
+		if (ends)
 			continue;
 		s.bytes = token_bytes(from->tokenizer, from->writes, id, &n, &s.mark);
 		s.length = (uint16_t)n;
@@ -211,9 +208,8 @@ static bool token_utf8_goes_on(uint8_t byte, uint8_t *left, uint8_t *from, uint8
 		return byte >= least && byte <= most;
 	}
 	*left = byte < 0x80 ? 0 : byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
-	*from = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
-	*to = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;
-	return byte < 0x80 || (byte >= 0xc2 && byte <= 0xf4);
+	utf8_second_byte(byte, from, to);
+	return utf8_promised_length((char)byte) > 0;
 }
 
 static void tokens_open_node(struct grammar_tokens *t, struct token_path *p, uint32_t i)

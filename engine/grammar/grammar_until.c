@@ -55,15 +55,6 @@ enum part {
 	PART_ONLY,  /* a part of a mark */
 };
 
-/* Whether text[n] is a mark. */
-static bool until_is_mark(const struct marks *m, const char *text, size_t n)
-{
-	for (uint32_t i = 0; i < m->count; i++)
-		if (!strncmp(m->at[i], text, n) && !m->at[i][n])
-			return true;
-	return false;
-}
-
 static uint32_t until_part_at(const struct marks *m, const char *text, size_t n, enum part part)
 {
 	bool but[256] = {0};
@@ -84,7 +75,10 @@ static uint32_t until_parts(const struct marks *m, enum part part)
 	uint32_t any = NOTHING;
 	for (uint32_t i = 0; i < m->count; i++)
 		for (size_t n = 1; m->at[i][n]; n++) {
-			if (until_is_mark(m, m->at[i], n))
+			bool mark = false; /* another mark is all that was read */
+			for (uint32_t k = 0; k < m->count; k++)
+				mark |= !strncmp(m->at[k], m->at[i], n) && !m->at[k][n];
+			if (mark)
 				break;
 			uint32_t before = expr_text(m->s, m->at[i] + 1, n - 1);
 			uint32_t one = expr_then(m->s, before, until_part_at(m, m->at[i], n, part));

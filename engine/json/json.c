@@ -1,7 +1,7 @@
 /* Reads files, walks documents, gets values. Each json_get function finds its value and leaves all
  * checks to the json_as function of the type. Not here: the parser (json_parse.c). */
 #include "engine/json/json.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * second fills the allocated document (json.h says why). Not here: reading values. */
 #include "engine/json/json.h"
 
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "engine/json/json.h"
 #include "engine/json/text_out.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

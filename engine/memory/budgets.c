@@ -1,11 +1,11 @@
 #include "engine/memory/budgets.h"
+#include "cache/io.h"
 
 #include "cache/clock.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND UINT64_C(1000000000)
@@ -62,8 +62,8 @@ static uint64_t budgets_left_of(uint64_t a, const struct memory_room *room, uint
 	return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-/* What contexts may still take is theirs, but of what there is not more than half: who allows them
- * more than there is means that they need not be bounded. */
+/* Bytes reserved for contexts: what they may still take, but at most half of the available memory.
+ * A context budget above the available memory means that contexts are not limited. */
 static uint64_t budgets_promised(const struct budgets *b, uint64_t used)
 {
 	uint64_t limit = atomic_load(&b->contexts->limit), held = atomic_load(&b->contexts->used);
@@ -71,7 +71,7 @@ static uint64_t budgets_promised(const struct budgets *b, uint64_t used)
 			    : 0;
 }
 
-/* Experts change nothing about what they are asked to do in numbers that nobody would write. */
+/* Rounds a budget down to whole MiB (small ones: to pages), so that it reads well. */
 static uint64_t budgets_rounded(uint64_t bytes)
 {
 	uint64_t unit = bytes < 16 * MIB ? 4096 : MIB;
@@ -94,7 +94,7 @@ static uint64_t budgets_available(const struct budgets *b, uint64_t beginning)
 static uint64_t budgets_wanted(const struct budgets *b, uint64_t beginning)
 {
 	uint64_t asked = atomic_load(&b->asked), bytes = budgets_available(b, beginning);
-	/* What is spare now is what a model that is being loaded has not taken yet. */
+	/* A model that is being loaded will still take some of the spare memory. */
 	if (budgets_needed(b, NEED_COMING))
 		bytes = budgets_lesser(bytes, b->in_force);
 	return budgets_lesser(budgets_greater(bytes, budgets_least(b)), asked);
@@ -128,7 +128,7 @@ static void budgets_share_with_contexts(struct budgets *b)
 		     budgets_greater(budgets_rounded(all / 8), budgets_greater(held, MIB)));
 }
 
-/* ---- what is asked for, and models ---- */
+/* ---- requests and models ---- */
 
 int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e)
 {
@@ -141,7 +141,7 @@ int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e)
 	return failed;
 }
 
-/* In what follows no error can come: a budget that holds every model's `least` is never refused. */
+/* The functions below cannot fail: a budget that holds every model's `least` is never refused. */
 
 void budgets_ask_contexts(struct budgets *b, uint64_t bytes)
 {
@@ -204,8 +204,8 @@ uint64_t budgets_beside(struct budgets *b)
 
 /* ---- watching ---- */
 
-/* The way from the budget in force to the one that is wanted. A quarter of the margin is nothing to
- * act on, or it would change at every look. */
+/* The way from the budget in force to the one that is wanted. Changes below a quarter of the margin
+ * are ignored, or the budget would change at every look. */
 static uint64_t budgets_next_step(const struct budgets *b, uint64_t want, uint64_t now_ns)
 {
 	uint64_t slack = b->room.margin / 4;
@@ -322,8 +322,7 @@ void budgets_free(struct budgets *b)
 		(void)eventfd_write(b->wake, 1);
 		pthread_join(b->thread, NULL);
 	}
-	if (b->wake >= 0)
-		close(b->wake);
+	io_close(b->wake);
 	memory_free(&b->memory);
 	pthread_mutex_destroy(&b->lock);
 	*b = (struct budgets){0};

@@ -7,10 +7,10 @@
  *                    tightest of machine and control groups (memory.h)
  *
  * If nothing was asked for, room is also left for what is still to be taken: what the contexts may
- * grow by, and the weights of models that are mounted but not loaded. The budget is never less than
- * what a token needs in one layer, or than what was asked for, if that is less.
+ * grow by, and the weights of models that are mounted but not loaded. The budget is at least what a
+ * token needs in one layer, or what was asked for, if that is less.
  *
- * It is decided at once when the user asks, or when a model is mounted, loaded or removed. In
+ * The budget is set at once when the user asks, or when a model is mounted, loaded or removed. In
  * between a thread watches (pressure.h, and the numbers four times a second): short memory lowers
  * the budget at once by the missing bytes; when memory has been available for a while the budget
  * rises again, by a sixteenth of the way at each look. So the pool returns memory before the kernel
@@ -70,7 +70,7 @@ struct budgets {
  * outlive b. A zeroed struct may be freed. */
 int budgets_init(struct budgets *b, const char *root, uint64_t asked, uint64_t context_bytes,
 		 struct context_budget *contexts, struct err *e);
-/* From now on sets the budget of this pager, which was created with b->in_force. */
+/* From now on controls the budget of this pager, which was created with b->in_force. */
 void budgets_govern(struct budgets *b, struct pager *pager);
 int budgets_watch(struct budgets *b, struct err *e); /* starts the thread */
 void budgets_free(struct budgets *b);		     /* ends it; the pager outlives this */
@@ -80,9 +80,9 @@ void budgets_free(struct budgets *b);		     /* ends it; the pager outlives this 
 int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e);
 void budgets_ask_contexts(struct budgets *b, uint64_t bytes);
 
-/* A model is mounted, changes its state, or is removed; or something is taken for a while, which
- * begins as NEED_COMING: memory is made for that at once. The need belongs to the caller; removing
- * one that was never added does nothing. */
+/* A model is mounted, changes its state, or is removed; or memory is needed for a while, which
+ * begins as NEED_COMING: room is made for it at once. The caller owns the need. Removing a need
+ * that was never added does nothing. */
 void budgets_add(struct budgets *b, struct budget_need *n);
 void budgets_need(struct budgets *b, struct budget_need *n, enum need_state state);
 void budgets_remove(struct budgets *b, struct budget_need *n);

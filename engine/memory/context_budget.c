@@ -31,9 +31,9 @@ static bool context_charge(struct context_budget *b, uint64_t bytes)
 	return false;
 }
 
-/* Each is a mapping of its own, so that the system has it back as soon as it is given up: what is
- * freed in the middle of a heap stays there. The kernel keeps neighbours as one area, which is why
- * small ones are not put together here. 0, -ENOSPC or -ENOMEM. */
+/* Each is a mapping of its own, so that the system gets the memory back as soon as it is given up:
+ * memory freed in the middle of a heap stays there. The kernel keeps neighbours as one area, which
+ * is why small ones are not put together here. 0, -ENOSPC or -ENOMEM. */
 static int context_map(struct context_budget *b, size_t bytes, void **out)
 {
 	*out = NULL;
@@ -84,7 +84,7 @@ void *context_take(struct context_budget *b, size_t bytes, struct err *e)
 		err_number(e, "maximum_bytes", atomic_load(&b->limit));
 	} else if (failed) {
 		err_set(e, ENOMEM,
-			"no memory for %zu bytes of context; lower the budget of the cache, or "
+			"out of memory for %zu bytes of context; lower the budget of the cache, or "
 			"reset or remove a session",
 			bytes);
 		err_name(e, "context_memory");
@@ -103,7 +103,7 @@ void context_give(struct context_budget *b, const void *memory, size_t bytes)
 	atomic_fetch_sub(&b->used, bytes);
 }
 
-/* ---- what is spare ---- */
+/* ---- spare memory ---- */
 
 void context_spare_none(struct context_budget *b, const struct context_spare *s)
 {

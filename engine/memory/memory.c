@@ -156,8 +156,8 @@ static bool memory_parse_mount(char *line, enum memory_version version, struct m
 	return true;
 }
 
-/* The part of a group's path that is below the mount's root. In a container the two may be named
- * from different places; its own group is then what is mounted. */
+/* The part of a group's path that is below the mount's root. In a container the two paths may have
+ * different roots; then the mount shows the container's own group. */
 static const char *memory_below(const char *path, const char *root)
 {
 	size_t length = strcmp(root, "/") ? strlen(root) : 0;
@@ -167,8 +167,8 @@ static const char *memory_below(const char *path, const char *root)
 	return rest;
 }
 
-/* Finds the folder of the group that is called `path`. The first mount that shows it is as good as
- * any; where none does (the group is gone), what is above it on the first still counts. */
+/* Finds the folder of the group that is called `path`. The first mount that shows it is used; if
+ * none does (the group is gone), the groups above it on the first mount still count. */
 static void memory_find_group(struct memory *m, const char *path)
 {
 	char name[PATH_MAX], *line = NULL;
@@ -243,7 +243,7 @@ static uint64_t memory_clamp(uint64_t x, uint64_t least, uint64_t most)
 	return x < least ? least : memory_lesser(x, most);
 }
 
-/* A group is there to be used, and what is in it besides this process is mostly known. */
+/* A group's memory is meant to be used, and the other processes in it are mostly known. */
 uint64_t memory_group_margin(uint64_t limit)
 {
 	return memory_lesser(memory_clamp(limit / 32, 16 * MIB, 512 * MIB), limit / 4);
@@ -255,8 +255,8 @@ static uint64_t memory_machine_margin(uint64_t total)
 	return memory_lesser(memory_clamp(total / 16, 64 * MIB, 2048 * MIB), total / 4);
 }
 
-/* A level of so many bytes. available may be negative: more is in use than the limit, since it was
- * lowered. */
+/* Takes a level of `bytes` into account. `available` is negative if more is in use than a lowered
+ * limit. */
 static void memory_consider(struct memory_room *room, uint64_t bytes, int64_t available,
 			    uint64_t margin)
 {

@@ -34,8 +34,8 @@ struct memory {
 /* Each level (the machine, each group) keeps a margin that nobody should take: what the kernel and
  * the rest of this process need between two looks. */
 struct memory_room {
-	int64_t spare;	 /* bytes to be had of the level that has the fewest, besides its margin;
-			  * negative: so many are missing; MEMORY_UNKNOWN */
+	int64_t spare;	 /* free bytes of the level that has the fewest, without its margin;
+			  * negative: bytes that are missing; MEMORY_UNKNOWN */
 	uint64_t margin; /* of that level */
 	uint64_t whole;	 /* the least of the machine's memory and the groups' limits; 0: unknown */
 };

@@ -1,4 +1,5 @@
 #include "engine/memory/pressure.h"
+#include "cache/io.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -53,7 +54,7 @@ static int pressure_open_stalls(const char *folder, const char *name)
 
 /* ---- version 1 ---- */
 
-/* Registers an eventfd for a file of a group; `what` is said of it. */
+/* Registers an eventfd for a file of a group; `what` is the registration's argument. */
 static int pressure_open_event(const char *group, const char *name, const char *what)
 {
 	char line[64];
@@ -62,18 +63,15 @@ static int pressure_open_event(const char *group, const char *name, const char *
 	int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	int n = snprintf(line, sizeof line, "%d %d %s", event, file, what);
 	if (file < 0 || control < 0 || event < 0 || write(control, line, (size_t)n) != n) {
-		if (event >= 0)
-			close(event);
+		io_close(event);
 		event = -1;
 	}
-	if (file >= 0)
-		close(file);
-	if (control >= 0)
-		close(control);
+	io_close(file);
+	io_close(control);
 	return event;
 }
 
-/* Half of the margin is used: the periodic look was too slow. */
+/* Half of the margin is used: the periodic look was too slow to notice. */
 static int pressure_open_threshold(const char *group, uint64_t limit)
 {
 	char threshold[32];
@@ -90,7 +88,7 @@ static void pressure_open_group(struct pressure *p, const struct memory *m, char
 	if (second)
 		pressure_add(p, pressure_open_stalls(group, "/memory.pressure"), PRESSURE_STALLS,
 			     PRESSURE_SHORT);
-	else /* a hint only: where there is no swap, it also tells of page cache lost elsewhere */
+	else /* a hint only: without swap it also fires when page cache is dropped elsewhere */
 		pressure_add(
 			p, pressure_open_event(group, "/memory.pressure_level", "medium,hierarchy"),
 			PRESSURE_COUNTER, PRESSURE_LOOK);

@@ -52,7 +52,7 @@ static int checkpoint_read_header(const struct files *f, uint32_t shard, char **
 
 /* ---- opening ---- */
 
-/* The file of that name, whose tensors are added if it is new. */
+/* Opens a shard, or finds it open; the tensors of a new one are added. */
 static int checkpoint_open_shard(struct checkpoint *c, const char *name, uint32_t *shard,
 				 struct err *e)
 {
@@ -140,9 +140,9 @@ static int checkpoint_open_sharded(struct checkpoint *c, const char *index, stru
 static int checkpoint_open_files(struct checkpoint *c, const char *directory, struct err *e)
 {
 	uint32_t only;
-	char *index = source_file_path(directory, "model.safetensors.index.json");
+	char *index = source_file_path(directory, "model.safetensors.index.json", e);
 	if (!index)
-		return err_set(e, ENOMEM, "%s: out of memory for its list of files", directory);
+		return -ENOMEM;
 	bool sharded = !access(index, F_OK);
 	int failed = sharded ? checkpoint_open_sharded(c, index, e)
 			     : checkpoint_open_shard(c, "model.safetensors", &only, e);

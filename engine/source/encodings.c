@@ -79,8 +79,8 @@ float encoding_float(const struct package_part *part, const uint8_t *bytes, size
 
 /* ---- plain numbers ---- */
 
-/* Numbers as they are: F32, F16 and BF16. Any other type has no parts, and is refused by whoever
- * wants to read it. */
+/* Plain numbers: F32, F16 and BF16. A tensor of any other type has no parts, and a reader refuses
+ * it. */
 
 static int encoding_plain_describe(struct package_tensor *t, const struct encoded_tensor *in,
 				   struct err *e)

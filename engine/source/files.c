@@ -1,7 +1,9 @@
 #include "engine/source/files.h"
+#include "cache/io.h"
 
 #include "cache/checksum.h"
 #include "engine/source/source_file.h"
+#include "engine/source/tensor_list.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +19,9 @@ struct open_file {
 struct files {
 	char *folder;
 	struct open_file *file;
-	uint32_t count, room;
-	files_note *note; /* NULL: nobody hears of what is read */
+	uint32_t count;
+	size_t room;
+	files_note *note; /* NULL: reads are not noted */
 	void *note_ctx;
 };
 
@@ -42,29 +45,12 @@ void files_close(struct files *f)
 	if (!f)
 		return;
 	for (uint32_t i = 0; i < f->count; i++) {
-		if (f->file[i].fd >= 0)
-			close(f->file[i].fd);
+		io_close(f->file[i].fd);
 		free(f->file[i].path);
 	}
 	free(f->file);
 	free(f->folder);
 	free(f);
-}
-
-static int files_make_room(struct files *f, struct err *e)
-{
-	if (f->count == FILES_MOST)
-		return err_set(e, EINVAL, "%s: more than %d files of tensors", f->folder,
-			       FILES_MOST);
-	if (f->count < f->room)
-		return 0;
-	uint32_t room = f->room ? 2 * f->room : 8;
-	struct open_file *larger = realloc(f->file, room * sizeof *larger);
-	if (!larger)
-		return err_set(e, ENOMEM, "%s: out of memory for its list of files", f->folder);
-	f->file = larger;
-	f->room = room;
-	return 0;
 }
 
 int files_open(struct files *f, const char *name, uint32_t *number, struct err *e)
@@ -76,19 +62,23 @@ int files_open(struct files *f, const char *name, uint32_t *number, struct err *
 	for (*number = 0; *number < f->count; ++*number)
 		if (!strcmp(files_name(f, *number), name))
 			return 0;
-	int failed = files_make_room(f, e);
-	if (failed)
-		return failed;
-	struct open_file *new = &f->file[f->count];
-	*new = (struct open_file){.fd = -1, .path = source_file_path(f->folder, name)};
+	if (f->count == FILES_MOST)
+		return err_set(e, EINVAL, "%s: more than %d files of tensors", f->folder,
+			       FILES_MOST);
+	struct open_file *files = list_grow(f->file, f->count, &f->room, sizeof *files);
+	if (!files)
+		return err_set(e, ENOMEM, "%s: out of memory for its list of files", f->folder);
+	f->file = files;
+	struct open_file *new = &files[f->count];
+	*new = (struct open_file){.fd = -1, .path = source_file_path(f->folder, name, e)};
 	if (!new->path)
-		return err_set(e, ENOMEM, "out of memory for the name of a file");
+		return -ENOMEM;
 	f->count++;
 	new->fd = source_file_open(new->path, &new->bytes, e);
 	return new->fd < 0 ? new->fd : 0;
 }
 
-/* ---- what is open ---- */
+/* ---- open files ---- */
 
 uint32_t files_count(const struct files *f)
 {

@@ -28,7 +28,7 @@ const char *files_path(const struct files *f, uint32_t number);
 const char *files_name(const struct files *f, uint32_t number); /* in the folder */
 uint64_t files_bytes(const struct files *f, uint32_t number);	/* when it was opened */
 int files_descriptor(const struct files *f, uint32_t number);
-/* Its state now, as fstat has it. */
+/* The file's present state, by fstat. */
 int files_stat(const struct files *f, uint32_t number, struct stat *st, struct err *e);
 
 /* Reads bytes [offset, offset + bytes) of a file. -EIO if it no longer has them. The note's
@@ -36,11 +36,11 @@ int files_stat(const struct files *f, uint32_t number, struct stat *st, struct e
 int files_read(const struct files *f, uint32_t number, uint64_t offset, void *buffer, size_t bytes,
 	       struct err *e);
 
-/* Is told that these bytes of a file were read and have this XXH3-64; from any thread that reads.
+/* Called for bytes of a file that were read, with their XXH3-64; from any thread that reads.
  */
 typedef int files_note(void *ctx, uint32_t number, uint64_t offset, uint64_t bytes, uint64_t hash,
 		       struct err *e);
-/* Sets the function that is told of every later read; before several threads read. */
+/* Sets the function that is called for every later read; call it before several threads read. */
 void files_set_note(struct files *f, files_note *note, void *ctx);
 
 #endif

@@ -1,11 +1,12 @@
-/* Reading the header: keys and values, then tensors, then whether all of it fits the file. What is
- * asked of the values is in gguf_value.c. */
+/* Reading the header: keys and values, then tensors, then whether all of it fits the file.
+ * gguf_value.c reads the values. */
 #include "engine/source/gguf.h"
 
 #include "engine/source/source_file.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 /* ---- types of tensors ---- */
 
-/* Those that are known but not computed with are told by their names. */
+/* Types of FORMAT_COUNT are not computed with; they are here so that messages can name them. */
 static const struct gguf_type types[] = {
 	{"F32", 0, 1, 4, FORMAT_F32},		{"F16", 1, 1, 2, FORMAT_F16},
 	{"Q4_0", 2, 32, 18, FORMAT_Q4_0},	{"Q4_1", 3, 32, 20, FORMAT_Q4_1},
@@ -53,152 +54,109 @@ static const uint8_t widths[GGUF_KINDS] = {
 	[GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8,
 };
 
-/* What is being read: bytes[size] are the beginning of a file of file_bytes. */
+/* What is being read: bytes[size] are the beginning of a file of file_bytes. It keeps its first
+ * error: after one, what is taken is 0 or NULL. */
 struct gguf_cursor {
 	const uint8_t *bytes;
 	size_t at, size;
 	uint64_t file_bytes;
-	const char *name;
+	const char *name; /* of the file, for messages */
 	struct err *e;
+	int failed; /* a negative errno, as in e; -EAGAIN, without words: the header continues after
+		       `size` bytes */
 };
+
+/* Sets the error "FILE: …" with that errno. */
+__attribute__((format(printf, 3, 4))) static void gguf_refuse(struct gguf_cursor *c, int code,
+							      const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+	if (c->failed)
+		return;
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	c->failed = err_set(c->e, code, "%s: %s", c->name, text);
+}
 
 /* ---- pieces ---- */
 
-/* The next n bytes, or NULL: they are not there, and failed is why. */
-static const uint8_t *gguf_take(struct gguf_cursor *c, uint64_t n, int *failed)
+/* The next n bytes, or NULL: they are not there. */
+static const uint8_t *gguf_take(struct gguf_cursor *c, uint64_t n)
 {
-	if (n > c->file_bytes - c->at) {
-		*failed = err_set(c->e, EINVAL,
-				  "%s: the header does not fit into the file's %llu bytes; the "
-				  "file is cut short or damaged",
-				  c->name, (unsigned long long)c->file_bytes);
+	if (n > c->file_bytes - c->at)
+		gguf_refuse(c, EINVAL,
+			    "the header does not fit into the file's %llu bytes; the file is cut "
+			    "short or damaged",
+			    (unsigned long long)c->file_bytes);
+	else if (n > c->size - c->at && !c->failed)
+		c->failed = -EAGAIN;
+	if (c->failed)
 		return NULL;
-	}
-	if (n > c->size - c->at) {
-		*failed = -EAGAIN;
-		return NULL;
-	}
 	const uint8_t *at = c->bytes + c->at;
 	c->at += (size_t)n;
 	return at;
 }
 
-static int gguf_take_number(struct gguf_cursor *c, uint32_t width, uint64_t *out)
+static uint64_t gguf_take_number(struct gguf_cursor *c, uint32_t width)
 {
-	int failed = 0;
-	const uint8_t *bytes = gguf_take(c, width, &failed);
-	*out = 0;
+	const uint8_t *bytes = gguf_take(c, width);
+	uint64_t n = 0;
 	for (uint32_t i = width; bytes && i-- > 0;)
-		*out = *out << 8 | bytes[i];
-	return failed;
-}
-
-static int gguf_take_string(struct gguf_cursor *c, const char **text, uint64_t *length)
-{
-	int failed = gguf_take_number(c, 8, length);
-	if (!failed)
-		*text = (const char *)gguf_take(c, *length, &failed);
-	return failed;
+		n = n << 8 | bytes[i];
+	return n;
 }
 
 /* A key or a tensor's name: bounded, not empty, and without a zero byte. */
-static int gguf_take_name(struct gguf_cursor *c, const char *what, uint64_t most, const char **text,
-			  size_t *length)
+static const char *gguf_take_name(struct gguf_cursor *c, const char *what, uint64_t most,
+				  size_t *length)
 {
-	uint64_t n;
-	int failed = gguf_take_number(c, 8, &n);
-	if (!failed && (n == 0 || n > most))
-		return err_set(c->e, EINVAL,
-			       "%s: the name of a %s has %llu bytes; 1 to %llu are allowed",
-			       c->name, what, (unsigned long long)n, (unsigned long long)most);
-	if (!failed)
-		*text = (const char *)gguf_take(c, n, &failed);
-	if (failed)
-		return failed;
-	if (memchr(*text, 0, (size_t)n))
-		return err_set(c->e, EINVAL, "%s: the name of a %s has a zero byte in it", c->name,
-			       what);
+	uint64_t n = gguf_take_number(c, 8);
+	if (n == 0 || n > most)
+		gguf_refuse(c, EINVAL, "the name of a %s has %llu bytes; 1 to %llu are allowed",
+			    what, (unsigned long long)n, (unsigned long long)most);
+	const char *text = (const char *)gguf_take(c, n);
+	if (text && memchr(text, 0, (size_t)n))
+		gguf_refuse(c, EINVAL, "the name of a %s has a zero byte in it", what);
 	*length = (size_t)n;
-	return 0;
+	return c->failed ? NULL : text;
 }
 
 /* ---- values ---- */
 
-static int gguf_take_kind(struct gguf_cursor *c, const char *key, enum gguf_kind *out)
+static enum gguf_kind gguf_take_kind(struct gguf_cursor *c, const char *key)
 {
-	uint64_t kind;
-	int failed = gguf_take_number(c, 4, &kind);
-	if (!failed && kind >= GGUF_KINDS)
-		return err_set(c->e, EINVAL, "%s: %s has the unknown kind %llu", c->name, key,
-			       (unsigned long long)kind);
-	*out = (enum gguf_kind)kind;
-	return failed;
+	uint64_t kind = gguf_take_number(c, 4);
+	if (kind >= GGUF_KINDS)
+		gguf_refuse(c, EINVAL, "%s has the unknown kind %llu", key,
+			    (unsigned long long)kind);
+	return c->failed ? GGUF_U8 : (enum gguf_kind)kind;
 }
 
-static int gguf_take_strings(struct gguf_cursor *c, uint64_t count)
+static void gguf_take_value(struct gguf_cursor *c, struct gguf_value *v)
 {
-	int failed = 0;
-	for (uint64_t i = 0; i < count && !failed; i++) {
-		const char *text;
-		uint64_t length;
-		failed = gguf_take_string(c, &text, &length);
+	v->count = 1;
+	v->element = v->kind = gguf_take_kind(c, v->key);
+	if (v->kind == GGUF_ARRAY) {
+		v->element = gguf_take_kind(c, v->key);
+		if (v->element == GGUF_ARRAY)
+			gguf_refuse(c, ENOTSUP, "%s is an array of arrays, which is not supported",
+				    v->key);
+		v->count = gguf_take_number(c, 8);
 	}
-	return failed;
-}
-
-static int gguf_take_elements(struct gguf_cursor *c, struct gguf_value *v)
-{
-	int failed = 0;
 	size_t begin = c->at;
 	v->bytes = c->bytes + begin;
 	if (v->element == GGUF_STRING)
-		failed = gguf_take_strings(c, v->count);
+		for (uint64_t i = 0; i < v->count && !c->failed; i++)
+			(void)gguf_take(c, gguf_take_number(c, 8));
 	else if (v->count > c->file_bytes) /* else the product fits */
-		(void)gguf_take(c, UINT64_MAX, &failed);
+		(void)gguf_take(c, UINT64_MAX);
 	else
-		(void)gguf_take(c, v->count * widths[v->element], &failed);
+		(void)gguf_take(c, v->count * widths[v->element]);
 	v->size = c->at - begin;
-	return failed;
-}
-
-static int gguf_take_value(struct gguf_cursor *c, struct gguf_value *v)
-{
-	v->count = 1;
-	int failed = gguf_take_kind(c, v->key, &v->kind);
-	v->element = v->kind;
-	if (!failed && v->kind == GGUF_ARRAY) {
-		failed = gguf_take_kind(c, v->key, &v->element);
-		if (!failed && v->element == GGUF_ARRAY)
-			return err_set(c->e, ENOTSUP,
-				       "%s: %s is an array of arrays, which is not supported",
-				       c->name, v->key);
-		if (!failed)
-			failed = gguf_take_number(c, 8, &v->count);
-	}
-	if (!failed)
-		failed = gguf_take_elements(c, v);
-	if (!failed && v->kind == GGUF_BOOL && *v->bytes > 1)
-		return err_set(c->e, EINVAL, "%s: %s is a boolean of value %u", c->name, v->key,
-			       *v->bytes);
-	return failed;
-}
-
-static struct gguf_value *gguf_append_value(struct gguf *g, const char *key, size_t length)
-{
-	if (g->count == g->room) {
-		size_t room = g->room ? 2 * g->room : 32;
-		struct gguf_value *values = realloc(g->values, room * sizeof *values);
-		if (!values)
-			return NULL;
-		g->values = values;
-		g->room = room;
-	}
-	struct gguf_value *v = &g->values[g->count];
-	*v = (struct gguf_value){.key = strndup(key, length)};
-	if (!v->key)
-		return NULL;
-	g->count++;
-	return v;
+	if (!c->failed && v->kind == GGUF_BOOL && *v->bytes > 1)
+		gguf_refuse(c, EINVAL, "%s is a boolean of value %u", v->key, *v->bytes);
 }
 
 static int gguf_compare_values(const void *a, const void *b)
@@ -207,105 +165,89 @@ static int gguf_compare_values(const void *a, const void *b)
 	return strcmp(x->key, y->key);
 }
 
-static int gguf_take_values(struct gguf_cursor *c, struct gguf *g, uint64_t count)
+static void gguf_take_values(struct gguf_cursor *c, struct gguf *g, uint64_t count)
 {
-	for (uint64_t i = 0; i < count; i++) {
-		const char *key;
+	for (uint64_t i = 0; i < count && !c->failed; i++) {
 		size_t length;
-		int failed = gguf_take_name(c, "key", GGUF_MAX_KEY, &key, &length);
-		if (failed)
-			return failed;
-		struct gguf_value *v = gguf_append_value(g, key, length);
-		if (!v)
-			return err_set(c->e, ENOMEM, "%s: out of memory for its keys", c->name);
-		failed = gguf_take_value(c, v);
-		if (failed)
-			return failed;
+		const char *key = gguf_take_name(c, "key", GGUF_MAX_KEY, &length);
+		struct gguf_value *values =
+			list_grow(g->values, g->count, &g->room, sizeof *values);
+		g->values = values ? values : g->values;
+		char *own = key && values ? strndup(key, length) : NULL;
+		if (own) {
+			struct gguf_value *v = &g->values[g->count++];
+			*v = (struct gguf_value){.key = own};
+			gguf_take_value(c, v);
+		} else {
+			gguf_refuse(c, ENOMEM, "out of memory for its keys");
+		}
 	}
 	if (g->count)
 		qsort(g->values, g->count, sizeof *g->values, gguf_compare_values);
 	for (size_t i = 1; i < g->count; i++)
 		if (!strcmp(g->values[i - 1].key, g->values[i].key))
-			return err_set(c->e, EINVAL, "%s: the key %.128s is there twice", c->name,
-				       g->values[i].key);
-	return 0;
+			gguf_refuse(c, EINVAL, "the key %.128s is there twice", g->values[i].key);
 }
 
 /* ---- tensors ---- */
 
 /* The shape, rows before columns as everywhere here, and the bytes that follow from it. */
-static int gguf_take_shape(struct gguf_cursor *c, struct checkpoint_tensor *t,
-			   const struct gguf_type **type)
+static void gguf_take_shape(struct gguf_cursor *c, struct checkpoint_tensor *t)
 {
-	uint64_t dims, number, elements = 1;
-	int failed = gguf_take_number(c, 4, &dims);
-	if (!failed && (dims < 1 || dims > GGUF_MAX_DIMS))
-		return err_set(c->e, EINVAL,
-			       "%s: tensor %s has %llu dimensions; 1 to %d are supported", c->name,
-			       t->name, (unsigned long long)dims, GGUF_MAX_DIMS);
-	t->dims = failed ? 0 : (uint32_t)dims;
-	for (uint32_t i = t->dims; i-- > 0 && !failed;) {
-		failed = gguf_take_number(c, 8, &t->shape[i]);
-		if (!failed && (__builtin_mul_overflow(elements, t->shape[i], &elements) ||
-				elements > INT64_MAX / 8))
-			return err_set(c->e, EINVAL, "%s: the shape of tensor %s is absurdly large",
-				       c->name, t->name);
+	uint64_t dims = gguf_take_number(c, 4), elements = 1;
+	if (dims < 1 || dims > GGUF_MAX_DIMS)
+		gguf_refuse(c, EINVAL, "tensor %s has %llu dimensions; 1 to %d are supported",
+			    t->name, (unsigned long long)dims, GGUF_MAX_DIMS);
+	t->dims = c->failed ? 0 : (uint32_t)dims;
+	for (uint32_t i = t->dims; i-- > 0;) {
+		t->shape[i] = gguf_take_number(c, 8);
+		if (__builtin_mul_overflow(elements, t->shape[i], &elements) ||
+		    elements > INT64_MAX / 8)
+			gguf_refuse(c, EINVAL, "the shape of tensor %s is absurdly large", t->name);
 	}
-	if (!failed)
-		failed = gguf_take_number(c, 4, &number);
-	if (failed)
-		return failed;
-	*type = gguf_type_find(number);
-	if (!*type)
-		return err_set(c->e, ENOTSUP, "%s: tensor %s has the unknown type %llu", c->name,
-			       t->name, (unsigned long long)number);
+	uint64_t number = gguf_take_number(c, 4);
+	const struct gguf_type *type = gguf_type_find(number);
+	if (!type)
+		gguf_refuse(c, ENOTSUP, "tensor %s has the unknown type %llu", t->name,
+			    (unsigned long long)number);
+	if (c->failed)
+		return;
 	uint64_t cols = t->shape[t->dims - 1];
-	if (cols % (*type)->block)
-		return err_set(c->e, EINVAL,
-			       "%s: tensor %s has rows of %llu in %s, which has blocks of %u",
-			       c->name, t->name, (unsigned long long)cols, (*type)->name,
-			       (*type)->block);
-	t->bytes = elements / (*type)->block * (*type)->bytes;
-	return 0;
-}
-
-static int gguf_take_tensor(struct gguf_cursor *c, struct gguf *g, uint32_t file)
-{
-	const char *name;
-	size_t length;
-	const struct gguf_type *type = NULL;
-	int failed = gguf_take_name(c, "tensor", GGUF_MAX_NAME, &name, &length);
-	if (failed)
-		return failed;
-	struct checkpoint_tensor *t = tensor_list_append(&g->tensors, name, length);
-	if (!t)
-		return err_set(c->e, ENOMEM, "%s: out of memory for the list of tensors", c->name);
-	t->file = file;
-	failed = gguf_take_shape(c, t, &type);
-	if (!failed)
-		failed = gguf_take_number(c, 8, &t->offset);
-	if (failed)
-		return failed;
+	if (cols % type->block)
+		gguf_refuse(c, EINVAL, "tensor %s has rows of %llu in %s, which has blocks of %u",
+			    t->name, (unsigned long long)cols, type->name, type->block);
+	t->bytes = elements / type->block * type->bytes;
 	strncpy(t->type, type->name, sizeof t->type - 1);
 	t->format = type->format;
 	t->known_type = type->format != FORMAT_COUNT;
-	return 0;
+}
+
+static void gguf_take_tensor(struct gguf_cursor *c, struct gguf *g, uint32_t file)
+{
+	size_t length;
+	const char *name = gguf_take_name(c, "tensor", GGUF_MAX_NAME, &length);
+	struct checkpoint_tensor *t = name ? tensor_list_append(&g->tensors, name, length) : NULL;
+	if (!t) {
+		gguf_refuse(c, ENOMEM, "out of memory for the list of tensors");
+		return;
+	}
+	t->file = file;
+	gguf_take_shape(c, t);
+	t->offset = gguf_take_number(c, 8);
 }
 
 /* ---- what fits together ---- */
 
-static int gguf_read_alignment(const struct gguf *g, const char *name, uint64_t *alignment,
-			       struct err *e)
+static uint64_t gguf_read_alignment(struct gguf_cursor *c, const struct gguf *g)
 {
 	static const char key[] = "general.alignment";
-	*alignment = DEFAULT_ALIGNMENT;
-	if (!gguf_has(g, key))
-		return 0;
-	int failed = gguf_get_uint(g, key, name, 1, MAX_ALIGNMENT, alignment, e);
-	if (!failed && *alignment & (*alignment - 1))
-		return err_set(e, EINVAL, "%s: the alignment of %llu is not a power of two", name,
-			       (unsigned long long)*alignment);
-	return failed;
+	uint64_t alignment = DEFAULT_ALIGNMENT;
+	if (!c->failed && gguf_has(g, key))
+		c->failed = gguf_get_uint(g, key, c->name, 1, MAX_ALIGNMENT, &alignment, c->e);
+	if (alignment & (alignment - 1))
+		gguf_refuse(c, EINVAL, "the alignment of %llu is not a power of two",
+			    (unsigned long long)alignment);
+	return alignment;
 }
 
 /* Both are far below 2^63. */
@@ -315,62 +257,47 @@ static uint64_t gguf_aligned(uint64_t at, uint64_t alignment)
 }
 
 /* The tensors follow each other in the data, each at the next multiple of the alignment. */
-static int gguf_check_places(const struct gguf *g, uint64_t alignment, uint64_t file_bytes,
-			     const char *name, struct err *e)
+static void gguf_check_places(struct gguf_cursor *c, const struct gguf *g, uint64_t alignment)
 {
-	uint64_t data = g->data_offset < file_bytes ? file_bytes - g->data_offset : 0, next = 0;
+	uint64_t data = g->data_offset < c->file_bytes ? c->file_bytes - g->data_offset : 0;
+	uint64_t next = 0;
 	tensor_list_sort_by_place(&g->tensors, 0);
-	for (size_t i = 0; i < g->tensors.count; i++) {
+	for (size_t i = 0; i < g->tensors.count && !c->failed; i++) {
 		const struct checkpoint_tensor *t = &g->tensors.tensors[i];
 		if (t->offset != next)
-			return err_set(
-				e, EINVAL, "%s: tensor %s %s; the file is damaged", name, t->name,
-				t->offset < next ? "overlaps another" : "leaves a gap before it");
+			gguf_refuse(c, EINVAL, "tensor %s %s; the file is damaged", t->name,
+				    t->offset < next ? "overlaps another"
+						     : "leaves a gap before it");
 		if (t->bytes > data || t->offset > data - t->bytes)
-			return err_set(e, EINVAL,
-				       "%s: tensor %s lies outside the file's %llu bytes of data; "
-				       "is the file cut short?",
-				       name, t->name, (unsigned long long)data);
+			gguf_refuse(c, EINVAL,
+				    "tensor %s lies outside the file's %llu bytes of data; is the "
+				    "file cut short?",
+				    t->name, (unsigned long long)data);
 		next = gguf_aligned(t->offset + t->bytes, alignment);
 	}
-	return 0;
 }
 
-static int gguf_check_version(struct gguf_cursor *c, uint64_t version)
+static void gguf_take_head(struct gguf_cursor *c, struct gguf *g, uint64_t *keys, uint64_t *tensors)
 {
-	if (version == 2 || version == 3)
-		return 0;
-	if (version && !(version & 0xffff))
-		return err_set(c->e, ENOTSUP,
-			       "%s is a big-endian GGUF file, which is not supported", c->name);
-	return err_set(c->e, ENOTSUP,
-		       "%s is a GGUF file of version %llu; versions 2 and 3 are supported", c->name,
-		       (unsigned long long)version);
-}
-
-static int gguf_take_head(struct gguf_cursor *c, struct gguf *g, uint64_t *keys, uint64_t *tensors)
-{
-	int failed = 0;
-	uint64_t version;
-	const uint8_t *begin = gguf_take(c, sizeof magic, &failed);
+	const uint8_t *begin = gguf_take(c, sizeof magic);
 	if (begin && memcmp(begin, magic, sizeof magic) != 0)
-		return err_set(c->e, EINVAL, "%s is not a GGUF file", c->name);
-	if (!failed)
-		failed = gguf_take_number(c, 4, &version);
-	if (!failed)
-		failed = gguf_check_version(c, version);
-	if (!failed)
-		failed = gguf_take_number(c, 8, tensors);
-	if (!failed)
-		failed = gguf_take_number(c, 8, keys);
-	if (!failed && (*keys > MAX_KEYS || *tensors > MAX_TENSORS))
-		failed = err_set(
-			c->e, EINVAL,
-			"%s: %llu keys and %llu tensors are impossible; the file is damaged",
-			c->name, (unsigned long long)*keys, (unsigned long long)*tensors);
-	if (!failed)
-		g->version = (uint32_t)version;
-	return failed;
+		c->failed = err_set(c->e, EINVAL, "%s is not a GGUF file", c->name);
+	g->version = (uint32_t)gguf_take_number(c, 4);
+	if (!c->failed && g->version && !(g->version & 0xffff))
+		c->failed =
+			err_set(c->e, ENOTSUP,
+				"%s is a big-endian GGUF file, which is not supported", c->name);
+	if (!c->failed && g->version != 2 && g->version != 3)
+		c->failed = err_set(c->e, ENOTSUP,
+				    "%s is a GGUF file of version %u; versions 2 and 3 are "
+				    "supported",
+				    c->name, g->version);
+	*tensors = gguf_take_number(c, 8);
+	*keys = gguf_take_number(c, 8);
+	if (*keys > MAX_KEYS || *tensors > MAX_TENSORS)
+		gguf_refuse(c, EINVAL,
+			    "%llu keys and %llu tensors are impossible; the file is damaged",
+			    (unsigned long long)*keys, (unsigned long long)*tensors);
 }
 
 int gguf_parse(struct gguf *g, const uint8_t *bytes, size_t n, uint64_t file_bytes, uint32_t file,
@@ -378,22 +305,21 @@ int gguf_parse(struct gguf *g, const uint8_t *bytes, size_t n, uint64_t file_byt
 {
 	struct gguf_cursor c = {
 		.bytes = bytes, .size = n, .file_bytes = file_bytes, .name = name, .e = e};
-	uint64_t keys = 0, tensors = 0, alignment;
-	int failed = gguf_take_head(&c, g, &keys, &tensors);
-	if (!failed)
-		failed = gguf_take_values(&c, g, keys);
-	for (uint64_t i = 0; !failed && i < tensors; i++)
-		failed = gguf_take_tensor(&c, g, file);
-	if (!failed)
-		failed = gguf_read_alignment(g, name, &alignment, e);
-	if (!failed)
-		failed = tensor_list_check_names(&g->tensors, 0, name, e);
-	if (failed)
-		return failed;
+	uint64_t keys, tensors;
+	gguf_take_head(&c, g, &keys, &tensors);
+	gguf_take_values(&c, g, keys);
+	for (uint64_t i = 0; !c.failed && i < tensors; i++)
+		gguf_take_tensor(&c, g, file);
+	uint64_t alignment = gguf_read_alignment(&c, g);
+	if (!c.failed)
+		c.failed = tensor_list_check_names(&g->tensors, 0, name, e);
+	if (c.failed)
+		return c.failed;
 	g->data_offset = gguf_aligned(c.at, alignment);
 	for (size_t i = 0; i < g->tensors.count; i++)
 		g->tensors.tensors[i].place = g->data_offset + g->tensors.tensors[i].offset;
-	return gguf_check_places(g, alignment, file_bytes, name, e);
+	gguf_check_places(&c, g, alignment);
+	return c.failed;
 }
 
 void gguf_clear(struct gguf *g)
@@ -464,7 +390,7 @@ void gguf_close(struct gguf *g)
 
 bool gguf_is(const char *path)
 {
-	return source_begins_with(path, "GGUF", 4);
+	return source_file_begins_with(path, "GGUF", 4);
 }
 
 /* ---- files in parts ---- */

@@ -1,9 +1,9 @@
 /* The header of one GGUF file: a table of keys with typed values, and what tensors there are and
  * where. (The format: github.com/ggml-org/ggml, docs/gguf.md; versions 2 and 3, little-endian.)
  *
- * Nothing is believed: every length is checked against what is left of the file before it is used,
- * tables grow as their entries are read and never by a number of the file, and what is kept is a
- * small multiple of the header's own size.
+ * No length is trusted: each is checked against the rest of the file before it is used, tables grow
+ * as their entries are read and never by a number of the file, and what is kept is a small multiple
+ * of the header's own size.
  */
 #ifndef MOEFS_ENGINE_SOURCE_GGUF_H
 #define MOEFS_ENGINE_SOURCE_GGUF_H
@@ -45,7 +45,7 @@ const char *gguf_kind_name(enum gguf_kind k); /* "u8", "string" … */
 struct gguf_value {
 	char *key;
 	enum gguf_kind kind;
-	enum gguf_kind element; /* of an array: what it is of; else kind */
+	enum gguf_kind element; /* of an array: its elements' kind; else `kind` */
 	uint64_t count;		/* of an array: how many; else 1 */
 	const uint8_t *bytes;	/* in the header: of an array its elements, one after the other */
 	size_t size;
@@ -101,7 +101,7 @@ int gguf_get_string(const struct gguf *g, const char *key, const char *name, con
 int gguf_get_array(const struct gguf *g, const char *key, const char *name, enum gguf_kind element,
 		   const struct gguf_value **out, struct err *e);
 
-/* A number that is no array, or element i of one: false where it is no integer, or negative. */
+/* A number, or element i of an array of numbers. False if it is not an integer, or negative. */
 bool gguf_uint(const struct gguf_value *v, uint64_t i, uint64_t *out);
 /* Of any kind of number. */
 bool gguf_double(const struct gguf_value *v, uint64_t i, double *out);

@@ -1,4 +1,4 @@
-/* What is asked of a GGUF file's keys. */
+/* Reading values of a GGUF file's keys. */
 #include "engine/source/gguf.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static uint64_t gguf_number_at(const uint8_t *bytes, uint32_t width)
 	return n;
 }
 
-/* How wide an integer is, and whether its highest bit is a sign; 0: it is none. */
+/* Bytes of an integer kind, and whether its highest bit is a sign; 0: not an integer kind. */
 static uint32_t gguf_integer_width(enum gguf_kind k, bool *is_signed)
 {
 	static const struct {

@@ -1,7 +1,9 @@
 /* Records of an identity, and what follows from them; it opens no file. */
 #include "engine/source/identity.h"
+#include "cache/io.h"
 
 #include "cache/store_files.h"
+#include "engine/source/tensor_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -123,7 +125,7 @@ static struct identity_file identity_find_file(const uint8_t in[IDENTITY_RECORD]
 	};
 }
 
-/* A file that is new, or one that is known with a newer stamp. */
+/* Adds a new file, or gives a known one a newer stamp. */
 static int identity_take_file(struct identity *id, uint32_t file, const struct identity_file *f,
 			      struct err *e)
 {
@@ -135,13 +137,6 @@ static int identity_take_file(struct identity *id, uint32_t file, const struct i
 	if (known && known->name_hash == f->name_hash && known->stamp.size == f->stamp.size)
 		known->stamp = f->stamp;
 	return 0;
-}
-
-static bool identity_range_fits(const struct identity *id, const struct identity_range *r)
-{
-	return r->file < id->file_count && r->bytes > 0 &&
-	       r->offset <= id->files[r->file].stamp.size &&
-	       r->bytes <= id->files[r->file].stamp.size - r->offset;
 }
 
 int identity_decode(struct identity *id, const uint8_t in[IDENTITY_RECORD], struct err *e)
@@ -159,7 +154,9 @@ int identity_decode(struct identity *id, const uint8_t in[IDENTITY_RECORD], stru
 		return identity_take_file(id, range.file, &file, e);
 	case KIND_RANGE:
 		id->complete = false;
-		if (!identity_range_fits(id, &range))
+		if (range.file >= id->file_count || !range.bytes ||
+		    range.offset > id->files[range.file].stamp.size ||
+		    range.bytes > id->files[range.file].stamp.size - range.offset)
 			return 0;
 		id->kept++;
 		return identity_add_range(id, &range, e);
@@ -173,41 +170,29 @@ int identity_decode(struct identity *id, const uint8_t in[IDENTITY_RECORD], stru
 
 /* ---- lists ---- */
 
-/* Room for one more; NULL without memory, or beyond the most. */
-static void *identity_grow(void *list, size_t count, size_t *room, size_t most, size_t size)
-{
-	if (count < *room)
-		return list;
-	if (count >= most)
-		return NULL;
-	size_t more = *room ? 2 * *room : 64;
-	void *grown = realloc(list, more * size);
-	if (grown)
-		*room = more;
-	return grown;
-}
-
 int identity_add_file(struct identity *id, const struct identity_file *f, struct err *e)
 {
-	size_t room = id->file_room;
-	void *files =
-		identity_grow(id->files, id->file_count, &room, IDENTITY_MOST_FILES, sizeof *f);
+	struct identity_file *files =
+		id->file_count < IDENTITY_MOST_FILES
+			? list_grow(id->files, id->file_count, &id->file_room, sizeof *f)
+			: NULL;
 	if (!files)
-		return err_set(e, ENOMEM, "no memory for the list of a checkpoint's files");
+		return err_set(e, ENOMEM, "out of memory for the list of a checkpoint's files");
 	id->files = files;
-	id->file_room = (uint32_t)room;
-	id->files[id->file_count++] = *f;
+	files[id->file_count++] = *f;
 	return 0;
 }
 
 int identity_add_range(struct identity *id, const struct identity_range *r, struct err *e)
 {
-	void *ranges = identity_grow(id->ranges, id->range_count, &id->range_room,
-				     IDENTITY_MOST_RANGES, sizeof *r);
+	struct identity_range *ranges =
+		id->range_count < IDENTITY_MOST_RANGES
+			? list_grow(id->ranges, id->range_count, &id->range_room, sizeof *r)
+			: NULL;
 	if (!ranges)
-		return err_set(e, ENOMEM, "no memory for the sums of a checkpoint's tensors");
+		return err_set(e, ENOMEM, "out of memory for the sums of a checkpoint's tensors");
 	id->ranges = ranges;
-	id->ranges[id->range_count++] = *r;
+	ranges[id->range_count++] = *r;
 	return 0;
 }
 
@@ -291,18 +276,14 @@ enum { PIECE_RECORDS = 1024 };
 
 /* ---- reading ---- */
 
-static bool identity_is_end(const struct identity *before, const struct identity *after)
-{
-	return (after->complete && !before->complete) || after->closed;
-}
-
 /* Records [1, …) of the file, in pieces. */
 static int identity_read_records(struct identity *out, int fd, uint64_t bytes, const char *folder,
 				 const char *name, struct err *e)
 {
 	uint8_t *piece = malloc((size_t)PIECE_RECORDS * IDENTITY_RECORD);
 	uint64_t records = bytes / IDENTITY_RECORD;
-	int failed = piece ? 0 : err_set(e, ENOMEM, "no memory for reading %s/%s", folder, name);
+	int failed =
+		piece ? 0 : err_set(e, ENOMEM, "out of memory for reading %s/%s", folder, name);
 	out->end = IDENTITY_RECORD;
 	for (uint64_t i = 1; i < records && !failed; i += PIECE_RECORDS) {
 		uint64_t n = records - i < PIECE_RECORDS ? records - i : PIECE_RECORDS;
@@ -311,7 +292,7 @@ static int identity_read_records(struct identity *out, int fd, uint64_t bytes, c
 		for (uint64_t k = 0; k < n && !failed; k++) {
 			const struct identity before = *out;
 			failed = identity_decode(out, piece + k * IDENTITY_RECORD, e);
-			if (!identity_is_end(&before, out))
+			if (!out->closed && (!out->complete || before.complete))
 				out->end = (i + k + 1) * IDENTITY_RECORD;
 		}
 	}
@@ -359,19 +340,7 @@ int identity_find(struct identity *out, const char *folder, const uint64_t name[
 
 /* ---- writing ---- */
 
-static size_t identity_encode_all(const struct identity *id, uint8_t *out)
-{
-	uint8_t *at = out;
-	identity_encode_head(at, id);
-	for (uint32_t i = 0; i < id->file_count; i++)
-		identity_encode_file(at += IDENTITY_RECORD, id, i);
-	for (size_t i = 0; i < id->range_count; i++)
-		identity_encode_range(at += IDENTITY_RECORD, id, &id->ranges[i]);
-	identity_encode_end(at += IDENTITY_RECORD, id, IDENTITY_COMPLETE);
-	return (size_t)(at - out) + IDENTITY_RECORD;
-}
-
-/* Two mounts that come to it at once write the same. */
+/* Two mounts that write the file at the same time write the same bytes. */
 int identity_write(const struct identity *id, const char *folder, struct err *e)
 {
 	uint8_t *bytes = malloc((2 + id->file_count + id->range_count) * IDENTITY_RECORD);
@@ -381,27 +350,33 @@ int identity_write(const struct identity *id, const char *folder, struct err *e)
 					   e);
 	int failed = fd < 0 ? fd : 0;
 	if (!failed && !bytes)
-		failed = err_set(e, ENOMEM, "no memory for %s/" IDENTITY_FILE, folder);
-	if (!failed)
-		failed = store_file_write(fd, bytes, identity_encode_all(id, bytes), 0, folder,
-					  IDENTITY_FILE, e);
+		failed = err_set(e, ENOMEM, "out of memory for %s/" IDENTITY_FILE, folder);
+	if (!failed) {
+		uint8_t *at = bytes;
+		identity_encode_head(at, id);
+		for (uint32_t i = 0; i < id->file_count; i++)
+			identity_encode_file(at += IDENTITY_RECORD, id, i);
+		for (size_t i = 0; i < id->range_count; i++)
+			identity_encode_range(at += IDENTITY_RECORD, id, &id->ranges[i]);
+		identity_encode_end(at += IDENTITY_RECORD, id, IDENTITY_COMPLETE);
+		failed = store_file_write(fd, bytes, (size_t)(at - bytes) + IDENTITY_RECORD, 0,
+					  folder, IDENTITY_FILE, e);
+	}
 	if (!failed)
 		failed = store_file_sync(fd, folder, IDENTITY_FILE, e);
-	if (fd >= 0)
-		close(fd);
-	if (dir >= 0)
-		close(dir);
+	io_close(fd);
+	io_close(dir);
 	free(bytes);
 	return failed;
 }
 
-/* Behind the last whole record: a torn one is written over. */
+/* Writes after the last whole record; a torn record is overwritten. */
 static int identity_append_stamps(const struct identity *id, int fd, const char *folder,
 				  const char *name, struct err *e)
 {
 	uint8_t *bytes = malloc((size_t)id->file_count * IDENTITY_RECORD);
 	if (!bytes)
-		return err_set(e, ENOMEM, "no memory for %s/%s", folder, name);
+		return err_set(e, ENOMEM, "out of memory for %s/%s", folder, name);
 	for (uint32_t i = 0; i < id->file_count; i++)
 		identity_encode_file(bytes + (size_t)i * IDENTITY_RECORD, id, i);
 	int64_t size = store_file_size(fd, folder, name, e);
@@ -420,15 +395,13 @@ int identity_keep_stamps(const struct identity *id, const char *folder, struct e
 	int dir = store_folder_open(folder, e);
 	int fd = dir < 0 ? dir : store_file_open(dir, folder, name, O_RDWR, e);
 	int failed = fd < 0 ? fd : 0;
-	/* Of other mounts that keep theirs; the lock goes with the descriptor. */
+	/* Other mounts may append, too. Closing the descriptor releases the lock. */
 	while (!failed && flock(fd, LOCK_EX))
 		if (errno != EINTR)
 			failed = err_sys(e, errno, "%s/%s: cannot be locked", folder, name);
 	if (!failed)
 		failed = identity_append_stamps(id, fd, folder, name, e);
-	if (fd >= 0)
-		close(fd);
-	if (dir >= 0)
-		close(dir);
+	io_close(fd);
+	io_close(dir);
 	return failed;
 }

@@ -3,10 +3,10 @@
  *
  * The store's key names its source by a number. Here is what the number stands for: the sum of
  * samples, the stamps of each file that was read (source.h), and an XXH3 of every byte of them, by
- * ranges: a tensor, or a MiB of one, as it was read for converting, and what lies between. With
- * equal stamps the source is the same one; with other stamps and the same bytes it is a copy, whose
- * stamps are kept from then on; with other bytes it is another source, and gets a store of its own
- * name.
+ * ranges: each tensor, or MiB of a tensor, as it was read for converting, and the bytes between
+ * tensors. With equal stamps it is the same source. With other stamps and the same bytes it is a
+ * copy, and its stamps replace the old ones. With other bytes it is another source, and gets a
+ * store with another name.
  *
  * Records of 56 bytes, little-endian, each with its checksum, are only ever appended, so that a
  * crash or a full disk costs the last of them:
@@ -60,9 +60,9 @@ struct identity_range {
 struct identity { /* zero-initialise */
 	uint64_t name[2], sampled[2];
 	struct identity_file *files;
-	uint32_t file_count, file_room;
+	uint32_t file_count;
 	struct identity_range *ranges;
-	size_t range_count, range_room;
+	size_t range_count, file_room, range_room;
 	uint64_t kept; /* ranges in its file, counting those that are there twice */
 	bool complete, closed;
 	uint64_t end; /* in its file, of the last record before COMPLETE and CLOSED */
@@ -82,9 +82,9 @@ void identity_encode_end(uint8_t out[IDENTITY_RECORD], const struct identity *id
 /* The sum that a record after the head has. */
 uint64_t identity_record_sum(const uint8_t record[IDENTITY_RECORD], const struct identity *id);
 
-/* Sets name and sampled; false: it is no head. */
+/* Sets name and sampled; false: not a head. */
 bool identity_decode_head(struct identity *id, const uint8_t in[IDENTITY_RECORD]);
-/* Takes what a record after the head says, if it says anything. 0, or -ENOMEM. */
+/* Reads a record after the head; unusable ones are skipped. 0, or -ENOMEM. */
 int identity_decode(struct identity *id, const uint8_t in[IDENTITY_RECORD], struct err *e);
 
 int identity_add_file(struct identity *id, const struct identity_file *f, struct err *e);
@@ -93,14 +93,14 @@ int identity_add_range(struct identity *id, const struct identity_range *r, stru
  * were read twice and were different. */
 int identity_sort(struct identity *id, struct err *e);
 
-/* What no range of sorted ones covers, from the first file's beginning on. */
+/* The gaps between sorted ranges, from the first file's beginning on. */
 struct identity_gaps { /* zero-initialise */
 	size_t next, count;
 	uint32_t file;
 	uint64_t offset;
 	bool begun;
 };
-/* False: there is no more. Ranges may be added meanwhile, which do not count. */
+/* False: no more gaps. Ranges that are added in between do not count. */
 bool identity_next_gap(const struct identity *id, struct identity_gaps *at,
 		       struct identity_range *gap);
 
@@ -113,11 +113,10 @@ enum identity_says identity_compare(const struct identity *id, const struct sour
 
 /* ---- identity.c: in a store's folder ---- */
 
-/* Reads one of the two files in a folder, of which dir is open. -ENOENT: it is not there, or not to
- * be read as this. */
+/* Reads one of the two files in the open folder `dir`. -ENOENT: missing, or unusable. */
 int identity_read(struct identity *out, int dir, const char *folder, const char *name,
 		  struct err *e);
-/* The complete identity with this name, from either file; -ENOENT: there is none. */
+/* Reads the complete identity with this name from either file; -ENOENT: neither has it. */
 int identity_find(struct identity *out, const char *folder, const uint64_t name[2], struct err *e);
 /* Writes a complete one beside a store that has none. */
 int identity_write(const struct identity *id, const char *folder, struct err *e);
@@ -130,10 +129,10 @@ int identity_keep_stamps(const struct identity *id, const char *folder, struct e
  */
 typedef bool identity_went_fn(void *ctx, uint64_t bytes);
 
-/* What identity_verify reads, identity_of_source likewise. */
+/* The bytes that identity_verify and identity_of_source read. */
 uint64_t identity_bytes(const struct identity *id);
-/* Reads every range and compares. 0: it is this source, and the identity has the stamps of now.
- * -ESTALE in words: it is another, or is being changed. Others: it cannot be read. */
+/* Reads every range and compares. 0: the same source; the identity gets its present stamps. -ESTALE
+ * with a sentence: another source, or one that is changing. Other codes: it cannot be read. */
 int identity_verify(struct identity *id, const struct source_state *now, identity_went_fn *went,
 		    void *ctx, struct err *e);
 /* Hashes whole files, a range each, for a store that has no identity. */

@@ -1,6 +1,7 @@
 /* Reading a source whole, to tell whether it is the one that it was; see identity.h. One reader, in
  * the order of the files: what it waits for is the disk. */
 #include "engine/source/identity.h"
+#include "cache/io.h"
 
 #include "cache/checksum.h"
 #include "engine/source/source_file.h"
@@ -18,7 +19,7 @@ int identity_hash(struct identity_range *r, int fd, const char *path, identity_w
 {
 	uint8_t *piece = malloc(PIECE_BYTES);
 	XXH3_state_t *hash = XXH3_createState();
-	int failed = piece && hash ? 0 : err_set(e, ENOMEM, "no memory for reading %s", path);
+	int failed = piece && hash ? 0 : err_set(e, ENOMEM, "out of memory for reading %s", path);
 	if (!failed)
 		XXH3_64bits_reset(hash);
 	for (uint64_t done = 0; done < r->bytes && !failed;) {
@@ -41,8 +42,8 @@ int identity_hash(struct identity_range *r, int fd, const char *path, identity_w
 
 uint64_t identity_bytes(const struct identity *id)
 {
-	uint64_t sum =
-		0; /* of sizes below 2^63 in at most 2^22 ranges: it may wrap, and is shown */
+	/* Sizes are below 2^63 and ranges at most 2^22: the sum may wrap. It is only shown. */
+	uint64_t sum = 0;
 	for (size_t i = 0; i < id->range_count; i++)
 		sum += id->ranges[i].bytes;
 	return sum;
@@ -57,8 +58,7 @@ struct identity_reading { /* a source that is read file by file */
 
 static void identity_close_file(struct identity_reading *r)
 {
-	if (r->fd >= 0)
-		close(r->fd);
+	io_close(r->fd);
 	free(r->path);
 	r->path = NULL;
 	r->fd = -1;
@@ -78,9 +78,9 @@ static int identity_open_file(struct identity_reading *r, uint64_t name_hash, st
 	r->file = source_find(r->source, name_hash);
 	if (!r->file)
 		return err_set(e, ESTALE, "%s: a file is gone", r->source->directory);
-	r->path = source_file_path(r->source->directory, r->file->name);
+	r->path = source_file_path(r->source->directory, r->file->name, e);
 	if (!r->path)
-		return err_set(e, ENOMEM, "out of memory for the name of a file");
+		return -ENOMEM;
 	r->fd = source_file_open(r->path, &size, e);
 	if (r->fd < 0)
 		return r->fd;
@@ -92,21 +92,7 @@ static int identity_open_file(struct identity_reading *r, uint64_t name_hash, st
 							  : identity_stale(r->source, r->file, e);
 }
 
-static int identity_compare_range(struct identity_reading *r, const struct identity *id,
-				  const struct identity_range *kept, identity_went_fn *went,
-				  void *ctx, struct err *e)
-{
-	struct identity_range is = *kept;
-	uint64_t name_hash = id->files[kept->file].name_hash;
-	int failed = r->file && r->fd >= 0 && r->file->name_hash == name_hash
-			     ? 0
-			     : identity_open_file(r, name_hash, e);
-	if (!failed)
-		failed = identity_hash(&is, r->fd, r->path, went, ctx, e);
-	return failed || is.hash == kept->hash ? failed : identity_stale(r->source, r->file, e);
-}
-
-/* They were not changed while they were read; the identity has their stamps. */
+/* Checks that the files did not change while they were read, and takes over their stamps. */
 static int identity_take_stamps(struct identity *id, const struct source_state *now, struct err *e)
 {
 	for (uint32_t i = 0; i < id->file_count; i++) {
@@ -125,8 +111,16 @@ int identity_verify(struct identity *id, const struct source_state *now, identit
 {
 	struct identity_reading r = {.source = now, .fd = -1};
 	int failed = identity_sort(id, e);
-	for (size_t i = 0; i < id->range_count && !failed; i++)
-		failed = identity_compare_range(&r, id, &id->ranges[i], went, ctx, e);
+	for (size_t i = 0; i < id->range_count && !failed; i++) {
+		struct identity_range is = id->ranges[i];
+		uint64_t name_hash = id->files[is.file].name_hash;
+		if (!r.file || r.fd < 0 || r.file->name_hash != name_hash)
+			failed = identity_open_file(&r, name_hash, e);
+		if (!failed)
+			failed = identity_hash(&is, r.fd, r.path, went, ctx, e);
+		if (!failed && is.hash != id->ranges[i].hash)
+			failed = identity_stale(now, r.file, e);
+	}
 	identity_close_file(&r);
 	return failed ? failed : identity_take_stamps(id, now, e);
 }

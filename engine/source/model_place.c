@@ -28,12 +28,6 @@ static int place_out_of_memory(struct err *e)
 
 /* ---- names ---- */
 
-static bool place_ends_in(const char *name, const char *ending)
-{
-	size_t n = strlen(name), k = strlen(ending);
-	return n > k && !strcmp(name + n - k, ending);
-}
-
 static bool place_begins_with(const char *name, const char *beginning)
 {
 	return !strncmp(name, beginning, strlen(beginning));
@@ -50,12 +44,12 @@ static char *place_name_of_gguf(const char *path)
 {
 	struct gguf_split s = gguf_split_of(path);
 	size_t n = s.stem;
-	if (!s.name[n] && place_ends_in(s.name, gguf_ending))
+	if (!s.name[n] && source_stem(s.name, gguf_ending))
 		n -= sizeof gguf_ending - 1;
 	return strndup(s.name, n);
 }
 
-/* NAME of a path …/models--ORG--NAME/snapshots/HASH; NULL: it is no such path. */
+/* NAME of a path …/models--ORG--NAME/snapshots/HASH; NULL: another path. */
 static char *place_name_in_hub(const char *path)
 {
 	const char *at = place_last_component(path);
@@ -86,31 +80,31 @@ static bool place_has_file(const char *folder, const char *name)
 
 static int place_is_safetensors(const struct dirent *d)
 {
-	return place_ends_in(d->d_name, ".safetensors");
+	return source_stem(d->d_name, ".safetensors");
 }
 
-/* As clients of hubs, and browsers, call what they have not received in full. */
+/* Endings that clients of hubs, and browsers, give to unfinished downloads. */
 static int place_is_incomplete(const struct dirent *d)
 {
-	return place_ends_in(d->d_name, incomplete_ending) || place_ends_in(d->d_name, ".part") ||
-	       place_ends_in(d->d_name, ".crdownload");
+	return source_stem(d->d_name, incomplete_ending) || source_stem(d->d_name, ".part") ||
+	       source_stem(d->d_name, ".crdownload");
 }
 
-/* Files that are models; what else has this format beside one is a part that sees or hears. */
+/* GGUF files that are models. Files called mmproj are the part of a model that sees or hears. */
 static int place_is_model_gguf(const struct dirent *d)
 {
-	return place_ends_in(d->d_name, gguf_ending) && d->d_name[0] != '.' &&
+	return source_stem(d->d_name, gguf_ending) && d->d_name[0] != '.' &&
 	       !place_begins_with(d->d_name, "mmproj") && !gguf_split_of(d->d_name).part;
 }
 
-/* Folders that may hold models: not our stores. By d_type, which every file system for models has;
- * without, there are none. */
+/* Folders that may hold models: not our stores. Needs d_type, which all usual file systems have;
+ * without it none are found. */
 static int place_is_other_folder(const struct dirent *d)
 {
-	return d->d_type == DT_DIR && d->d_name[0] != '.' && !place_ends_in(d->d_name, ".moefs");
+	return d->d_type == DT_DIR && d->d_name[0] != '.' && !source_stem(d->d_name, ".moefs");
 }
 
-/* How many there are; *first, if not NULL, becomes the name of one, malloc'ed. */
+/* Counts the files; *first, if not NULL, becomes the name of the first, malloc'ed. */
 static int place_count_files(const char *folder, int (*is)(const struct dirent *), char **first)
 {
 	struct dirent **names;
@@ -147,7 +141,7 @@ static int place_take_folder(struct model_place *out, const char *folder, struct
 	return out->path && out->name ? 0 : place_out_of_memory(e);
 }
 
-/* Why a folder without a config.json and without a GGUF file is no model. */
+/* The reason why a folder without a config.json and without a GGUF file is not a model. */
 static int place_explain_folder(const char *folder, struct err *e)
 {
 	char *file = NULL;
@@ -179,7 +173,7 @@ static int place_find_in_folder(struct model_place *out, const char *folder, str
 		failed = err_set(e, ENOENT, "%s has GGUF files and folders: choose one of them",
 				 folder);
 	else if (files == 1)
-		failed = file ? place_take_gguf(out, source_file_path(folder, file), e)
+		failed = file ? place_take_gguf(out, source_file_path(folder, file, e), e)
 			      : place_out_of_memory(e);
 	else if (files)
 		failed = err_set(e, EINVAL,
@@ -207,14 +201,14 @@ static char *place_newest_snapshot(const char *folder)
 	if (read && *hash && !strchr(hash, '/') && hash[0] != '.' &&
 	    snprintf(path, sizeof path, "%s/%s", snapshots, hash) < (int)sizeof path &&
 	    place_has_file(folder, path))
-		return source_file_path(folder, path);
+		return source_file_path(folder, path, NULL);
 	struct dirent **names;
 	if (snprintf(path, sizeof path, "%s/%s", folder, snapshots) >= (int)sizeof path)
 		return NULL;
 	int count = scandir(path, &names, NULL, alphasort), seen = 0;
 	for (int i = 0; i < count; i++) {
 		if (names[i]->d_name[0] != '.' && !seen++)
-			only = source_file_path(path, names[i]->d_name);
+			only = source_file_path(path, names[i]->d_name, NULL);
 		free(names[i]);
 	}
 	if (count >= 0)
@@ -254,7 +248,7 @@ static int place_find_in_hub(struct model_place *out, const char *folder, struct
 
 static bool place_is_gguf_name(const char *path)
 {
-	return place_ends_in(path, gguf_ending);
+	return source_stem(path, gguf_ending);
 }
 
 static int place_explain_file(const char *path, struct err *e)
@@ -264,7 +258,7 @@ static int place_explain_file(const char *path, struct err *e)
 			       "%s is not a GGUF file, whatever its name says: was the download "
 			       "cut short?",
 			       path);
-	if (place_ends_in(path, ".safetensors"))
+	if (source_stem(path, ".safetensors"))
 		return err_set(e, ENOENT, "%s is one file of a checkpoint: give its folder", path);
 	return err_set(
 		e, ENOENT,
@@ -273,8 +267,8 @@ static int place_explain_file(const char *path, struct err *e)
 		path);
 }
 
-/* In a folder without links, but under its own name: links in a hub's cache lead to names of
- * nothing but digits. */
+/* The folder's links are resolved, but the file keeps its name: in a hub's cache links lead to
+ * names that are hashes. */
 static int place_find_file(struct model_place *out, const char *given, struct err *e)
 {
 	struct gguf_split split = gguf_split_of(given);
@@ -285,7 +279,7 @@ static int place_find_file(struct model_place *out, const char *given, struct er
 				 "%s is a git-lfs pointer, not the file itself: fetch the file "
 				 "with `git lfs pull`",
 				 given);
-	else if (place_ends_in(given, incomplete_ending))
+	else if (source_stem(given, incomplete_ending))
 		failed = err_set(e, EINVAL,
 				 "%s is an unfinished download: wait until it is complete", given);
 	else if (!gguf_is(given))
@@ -294,7 +288,7 @@ static int place_find_file(struct model_place *out, const char *given, struct er
 		failed = err_set(e, ENOENT, "%s is part %u of %u of a model: give the first part",
 				 given, split.part + 1, split.count);
 	else
-		failed = real ? place_take_gguf(out, source_file_path(real, split.name), e)
+		failed = real ? place_take_gguf(out, source_file_path(real, split.name, e), e)
 			      : err_sys(e, errno, "%s: cannot be opened", given);
 	free(real);
 	free(folder);

@@ -1,5 +1,8 @@
 #include "engine/source/package_inside.h"
 
+#include "engine/source/source_file.h"
+#include "engine/source/tensor_list.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +12,10 @@
 
 struct package_tensor *package_add(struct package *p, const char *name)
 {
-	if (p->count == p->room) {
-		size_t room = p->room ? 2 * p->room : 256;
-		struct package_tensor *larger = realloc(p->tensors, room * sizeof *larger);
-		if (!larger)
-			return NULL;
-		p->tensors = larger;
-		p->room = room;
-	}
+	struct package_tensor *tensors = list_grow(p->tensors, p->count, &p->room, sizeof *tensors);
+	if (!tensors)
+		return NULL;
+	p->tensors = tensors;
 	struct package_tensor *t = &p->tensors[p->count];
 	*t = (struct package_tensor){.name = strdup(name), .format = FORMAT_COUNT};
 	p->count += t->name != NULL;
@@ -29,7 +28,7 @@ static int package_compare_names(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Two of one name: an encoding's codes beside plain numbers, or two encodings'. */
+/* Two tensors with one name: an encoding's codes and plain numbers, or codes of two encodings. */
 int package_sort(struct package *p, struct err *e)
 {
 	if (p->count)
@@ -78,16 +77,13 @@ static const struct package_tensor *package_find_exactly(const struct package *p
 
 const struct package_tensor *package_find(const struct package *p, const char *name)
 {
-	static const char weight[] = ".weight";
 	const struct package_tensor *t = package_find_exactly(p, name);
-	size_t n = strlen(name), k = sizeof weight - 1;
-	if (t || n <= k || strcmp(name + n - k, weight) != 0)
-		return t;
+	size_t stem = source_stem(name, ".weight");
 	char shorter[512];
-	if (n - k >= sizeof shorter)
-		return NULL;
-	memcpy(shorter, name, n - k);
-	shorter[n - k] = 0;
+	if (t || !stem || stem >= sizeof shorter)
+		return t;
+	memcpy(shorter, name, stem);
+	shorter[stem] = 0;
 	t = package_find_exactly(p, shorter);
 	return t && t->encoding->type ? t : NULL;
 }

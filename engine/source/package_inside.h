@@ -26,7 +26,7 @@ int package_of_gguf(struct package *p, const char *path, struct err *e);
 
 /* ---- encodings.c ---- */
 
-/* All of a checkpoint's tensor as a part: its last dimension is a row. */
+/* A whole tensor of a checkpoint as one part: its last dimension is a row. */
 struct package_part encoding_part_of(const struct checkpoint_tensor *from);
 
 /* Gives a tensor the numbers of one as they are; of a type that cannot be read it gets none. */

@@ -29,31 +29,20 @@ struct folding {
 
 enum { NAME_BYTES = 1024 }; /* SAFETENSORS_MAX_NAME, and an ending */
 
-/* The length of a name without the ending; 0: it does not end so. */
-static size_t package_stem(const char *name, const char *ending)
-{
-	size_t n = strlen(name), k = strlen(ending);
-	return n > k && !strcmp(name + n - k, ending) ? n - k : 0;
-}
-
-static const struct checkpoint_tensor *
-package_find_companion(const struct folding *f, const char *name, size_t stem, const char *ending)
-{
-	char text[NAME_BYTES];
-	(void)snprintf(text, sizeof text, "%.*s%s", (int)stem, name, ending);
-	return checkpoint_find(f->checkpoint, text);
-}
-
 /* Whether these codes are of that encoding; `in` has what belongs to them then. */
 static bool package_matches(const struct folding *f, const struct encoding *x,
 			    const struct checkpoint_tensor *codes, struct encoded_tensor *in)
 {
-	size_t stem = package_stem(codes->name, x->ending);
+	size_t stem = source_stem(codes->name, x->ending);
 	*in = (struct encoded_tensor){.codes = codes, .config = &f->config};
 	if (!stem || strcmp(codes->type, x->type) != 0)
 		return false;
-	for (int i = 0; i < ENCODING_COMPANIONS && x->companion[i]; i++)
-		in->companion[i] = package_find_companion(f, codes->name, stem, x->companion[i]);
+	for (int i = 0; i < ENCODING_COMPANIONS && x->companion[i]; i++) {
+		char name[NAME_BYTES];
+		(void)snprintf(name, sizeof name, "%.*s%s", (int)stem, codes->name,
+			       x->companion[i]);
+		in->companion[i] = checkpoint_find(f->checkpoint, name);
+	}
 	return !x->is || x->is(in);
 }
 
@@ -62,28 +51,18 @@ static int package_out_of_memory(struct err *e)
 	return err_set(e, ENOMEM, "out of memory for the list of tensors");
 }
 
-static int package_check_companions(const struct encoding *x, const struct encoded_tensor *in,
-				    struct err *e)
+static int package_fold_as(struct folding *f, const struct encoding *x,
+			   const struct encoded_tensor *in, struct err *e)
 {
-	size_t stem = package_stem(in->codes->name, x->ending);
+	char name[NAME_BYTES];
+	int stem = (int)source_stem(in->codes->name, x->ending);
 	for (int i = 0; i < ENCODING_COMPANIONS && x->companion[i]; i++)
 		if (!in->companion[i])
 			return err_set(e, ENOENT,
 				       "tensor %s is in %s, but its companion %.*s%s is missing; "
 				       "is the download complete?",
-				       in->codes->name, x->name, (int)stem, in->codes->name,
+				       in->codes->name, x->name, stem, in->codes->name,
 				       x->companion[i]);
-	return 0;
-}
-
-static int package_fold_as(struct folding *f, const struct encoding *x,
-			   const struct encoded_tensor *in, struct err *e)
-{
-	char name[NAME_BYTES];
-	int stem = (int)package_stem(in->codes->name, x->ending);
-	int failed = package_check_companions(x, in, e);
-	if (failed)
-		return failed;
 	(void)snprintf(name, sizeof name, "%.*s%s", stem, in->codes->name, x->own);
 	struct package_tensor *t = package_add(f->package, name);
 	if (!t)
@@ -106,7 +85,7 @@ static int package_fold(struct folding *f, const struct checkpoint_tensor *codes
 	return 0;
 }
 
-/* What is left is numbers as they are, or of a type that is refused if somebody wants them. */
+/* The remaining tensors hold plain numbers, or have a type that is refused when it is read. */
 static int package_add_plain(struct folding *f, const struct checkpoint_tensor *from, struct err *e)
 {
 	const char *foreign = quantization_foreign(from->name);
@@ -202,21 +181,16 @@ static int package_gguf_add_part(struct package *p, const struct gguf_split *spl
 	return failed;
 }
 
-static int package_gguf_refuse_part(const struct gguf_split *split, const char *path, struct err *e)
-{
-	char first[NAME_MAX + 1];
-	int failed = gguf_part_name(split, 0, first, sizeof first, e);
-	return failed ? failed
-		      : err_set(e, EINVAL, "%s is part %u of %u: give the first one, %s", path,
-				split->part + 1, split->count, first);
-}
-
 int package_of_gguf(struct package *p, const char *path, struct err *e)
 {
 	struct gguf_split split = gguf_split_of(path);
 	uint64_t total = 0;
+	char first[NAME_MAX + 1];
+	if (split.part && gguf_part_name(&split, 0, first, sizeof first, e))
+		return -ENAMETOOLONG;
 	if (split.part)
-		return package_gguf_refuse_part(&split, path, e);
+		return err_set(e, EINVAL, "%s is part %u of %u: give the first one, %s", path,
+			       split.part + 1, split.count, first);
 	char *folder = source_folder(path);
 	int failed = folder ? files_create(&p->files, folder, e)
 			    : err_set(e, ENOMEM, "out of memory for the name of a folder");

@@ -10,7 +10,7 @@ enum { MAX_CONFIG_BYTES = 64 << 20, MAX_BLOCK = 1 << 16 };
 static const char use_instead[] =
 	"mount the model in 16 bits, or as FP8 with block scales, MXFP4, MLX, native TQ or TC";
 
-/* ---- what is not read ---- */
+/* ---- unsupported encodings ---- */
 
 /* quant_method, and what people call it. */
 static const struct {
@@ -54,27 +54,10 @@ static const struct {
 
 const char *quantization_foreign(const char *tensor_name)
 {
-	size_t n = strlen(tensor_name);
-	for (size_t i = 0; i < sizeof foreign_tensors / sizeof *foreign_tensors; i++) {
-		size_t k = strlen(foreign_tensors[i].ending);
-		if (n > k && !strcmp(tensor_name + n - k, foreign_tensors[i].ending))
+	for (size_t i = 0; i < sizeof foreign_tensors / sizeof *foreign_tensors; i++)
+		if (source_stem(tensor_name, foreign_tensors[i].ending))
 			return foreign_tensors[i].name;
-	}
 	return NULL;
-}
-
-static int quantization_refuse_method(const struct quantization *q, const char *method,
-				      struct err *e)
-{
-	for (size_t i = 0; i < sizeof foreign_methods / sizeof *foreign_methods; i++)
-		if (!strcmp(foreign_methods[i].method, method))
-			return err_set(
-				e, ENOTSUP,
-				"%s: the weights are quantised by %s, which is not supported; %s",
-				q->name, foreign_methods[i].name, use_instead);
-	return err_set(e, ENOTSUP,
-		       "%s: the weights are quantised by the unknown method \"%.64s\"; %s", q->name,
-		       method, use_instead);
 }
 
 /* ---- config.json ---- */
@@ -131,13 +114,17 @@ static int quantization_read_method(struct quantization *q, const struct json *t
 		return quantization_unknown_table(q, key, e);
 	if (!strcmp(method, "fp8"))
 		return quantization_read_fp8(q, table, e);
-	return !strcmp(method, "mxfp4") ? 0 : quantization_refuse_method(q, method, e);
-}
-
-/* MLX writes its table under both keys, and under one of them before. */
-static bool quantization_is_mlx(const struct json *table)
-{
-	return json_has(table, "bits") && !json_has(table, "quant_method");
+	if (!strcmp(method, "mxfp4"))
+		return 0;
+	for (size_t i = 0; i < sizeof foreign_methods / sizeof *foreign_methods; i++)
+		if (!strcmp(foreign_methods[i].method, method))
+			return err_set(
+				e, ENOTSUP,
+				"%s: the weights are quantised by %s, which is not supported; %s",
+				q->name, foreign_methods[i].name, use_instead);
+	return err_set(e, ENOTSUP,
+		       "%s: the weights are quantised by the unknown method \"%.64s\"; %s", q->name,
+		       method, use_instead);
 }
 
 /* The table is whole: what no module has of its own is there for all. */
@@ -163,22 +150,12 @@ int quantization_parse(struct quantization *q, const struct json *config, const 
 		if (failed || !table)
 			continue;
 		q->is_said = true;
-		failed = i == 0 || quantization_is_mlx(table)
+		/* MLX writes its table under both keys, and under one of them before. */
+		failed = i == 0 || (json_has(table, "bits") && !json_has(table, "quant_method"))
 				 ? quantization_read_mlx(q, table, keys[i], e)
 				 : quantization_read_method(q, table, keys[i], e);
 	}
 	return failed;
-}
-
-static int quantization_read_config(struct quantization *q, struct err *e)
-{
-	int failed = json_parse_file(&q->document, q->path, MAX_CONFIG_BYTES, e);
-	if (failed)
-		return failed == -ENOENT ? 0 : failed;
-	failed = quantization_parse(q, q->document, q->path, e);
-	/* A model that also sees may have it among what is of its text. */
-	const struct json *text = json_find(q->document, "text_config");
-	return failed || !text ? failed : quantization_parse(q, text, q->path, e);
 }
 
 /* ---- tq_config.json, tc_config.json ---- */
@@ -191,9 +168,9 @@ static int quantization_check_tq(struct quantization *q, const char *directory, 
 {
 	struct json *document;
 	uint64_t seed, group, version = 1;
-	char *path = source_file_path(directory, name);
+	char *path = source_file_path(directory, name, e);
 	if (!path)
-		return err_set(e, ENOMEM, "out of memory for the name of a file");
+		return -ENOMEM;
 	int failed = json_parse_file(&document, path, MAX_CONFIG_BYTES, e);
 	if (failed) {
 		free(path);
@@ -224,10 +201,19 @@ static int quantization_check_tq(struct quantization *q, const char *directory, 
 
 int quantization_read(struct quantization *q, const char *directory, struct err *e)
 {
-	q->path = source_file_path(directory, "config.json");
+	q->path = source_file_path(directory, "config.json", e);
 	if (!q->path)
-		return err_set(e, ENOMEM, "out of memory for the name of a file");
-	int failed = quantization_read_config(q, e);
+		return -ENOMEM;
+	int failed = json_parse_file(&q->document, q->path, MAX_CONFIG_BYTES, e);
+	if (!failed) {
+		failed = quantization_parse(q, q->document, q->path, e);
+		/* A model that also sees may have it among the keys of its text. */
+		const struct json *text = json_find(q->document, "text_config");
+		if (!failed && text)
+			failed = quantization_parse(q, text, q->path, e);
+	} else if (failed == -ENOENT) {
+		failed = 0;
+	}
 	if (!failed)
 		failed = quantization_check_tq(q, directory, tq_config, e);
 	return failed ? failed : quantization_check_tq(q, directory, tc_config, e);

@@ -37,8 +37,8 @@ struct source_stamp source_stamp_of(const struct stat *st)
 static int source_stamp_file(const char *directory, struct source_file *f, struct err *e)
 {
 	struct stat st;
-	char *path = source_file_path(directory, f->name);
-	int failed = path ? 0 : err_set(e, ENOMEM, "out of memory for the name of a file");
+	char *path = source_file_path(directory, f->name, e);
+	int failed = path ? 0 : -ENOMEM;
 	if (!failed && stat(path, &st))
 		failed = err_sys(e, errno, "%s: cannot be looked at", path);
 	if (!failed)
@@ -47,7 +47,7 @@ static int source_stamp_file(const char *directory, struct source_file *f, struc
 	return failed;
 }
 
-/* How long to wait until another change of the file would have another time. */
+/* How long to wait until a further change would give the file a different time. */
 static int64_t source_unsettled_ns(const struct source_stamp *s)
 {
 	/* The kernel's slowest tick is 10 ms. File systems without fractions count by one second,
@@ -114,27 +114,20 @@ static int source_hash_file(XXH3_state_t *hash, const char *path, struct err *e)
 	return failed;
 }
 
-static int source_hash_files(XXH3_state_t *hash, const struct source_state *s, struct err *e)
-{
-	int failed = 0;
-	for (uint32_t i = 0; i < s->count && !failed; i++) {
-		char *path = source_file_path(s->directory, s->files[i].name);
-		if (!path)
-			return err_set(e, ENOMEM, "out of memory for the name of a file");
-		XXH3_128bits_update(hash, s->files[i].name, strlen(s->files[i].name) + 1);
-		failed = source_hash_file(hash, path, e);
-		free(path);
-	}
-	return failed;
-}
-
 static int source_sample(struct source_state *s, struct err *e)
 {
 	XXH3_state_t *hash = XXH3_createState();
 	if (!hash)
-		return err_set(e, ENOMEM, "out of memory");
+		return err_set(e, ENOMEM, "out of memory for sums of files");
 	XXH3_128bits_reset(hash);
-	int failed = source_hash_files(hash, s, e);
+	int failed = 0;
+	for (uint32_t i = 0; i < s->count && !failed; i++) {
+		const char *name = s->files[i].name;
+		char *path = source_file_path(s->directory, name, e);
+		XXH3_128bits_update(hash, name, strlen(name) + 1);
+		failed = path ? source_hash_file(hash, path, e) : -ENOMEM;
+		free(path);
+	}
 	XXH128_hash_t digest = XXH3_128bits_digest(hash);
 	s->sampled[0] = digest.low64;
 	s->sampled[1] = digest.high64;
@@ -146,12 +139,10 @@ static int source_sample(struct source_state *s, struct err *e)
 
 static int source_is_of_checkpoint(const struct dirent *d)
 {
-	static const char ending[] = ".safetensors";
-	size_t n = strlen(d->d_name), k = sizeof ending - 1;
 	return !strcmp(d->d_name, "config.json") || !strcmp(d->d_name, "tq_config.json") ||
 	       !strcmp(d->d_name, "tc_config.json") ||
 	       !strcmp(d->d_name, "model.safetensors.index.json") ||
-	       (n > k && !strcmp(d->d_name + n - k, ending));
+	       source_stem(d->d_name, ".safetensors");
 }
 
 uint64_t source_name_hash(const char *name)
@@ -214,7 +205,7 @@ int source_look(struct source_state *out, const char *path, struct err *e)
 	int failed = source_list(out, path, e);
 	if (failed)
 		return failed;
-	source_settle(out); /* before anything is read, so that what is read has these times */
+	source_settle(out); /* before reading: these times belong to the bytes that are read */
 	return source_sample(out, e);
 }
 
@@ -281,20 +272,10 @@ struct source_missing {
 
 static void source_tell_missing(const struct source_missing *t, const char *name)
 {
-	char *path = strchr(name, '/') ? NULL : source_file_path(t->folder, name);
+	char *path = strchr(name, '/') ? NULL : source_file_path(t->folder, name, NULL);
 	if (path && (access(path, F_OK) || source_is_pointer(path)))
 		t->each(t->ctx, name);
 	free(path);
-}
-
-static void source_tell_missing_parts(const struct source_missing *t, const char *path)
-{
-	char name[NAME_MAX + 1];
-	struct err none;
-	struct gguf_split split = gguf_split_of(path);
-	for (uint32_t i = 0; i < split.count; i++)
-		if (!gguf_part_name(&split, i, name, sizeof name, &none))
-			source_tell_missing(t, name);
 }
 
 /* ---- shards ---- */
@@ -304,7 +285,7 @@ static int source_compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* What the index has for its tensors: the names of a few files, each many times. */
+/* The index lists a file name for each tensor: a few names, each many times. */
 static void source_tell_missing_shards(const struct source_missing *t, const struct json *map)
 {
 	size_t count = 0, n;
@@ -325,7 +306,7 @@ static void source_tell_missing_weights(const struct source_missing *t)
 	struct err none;
 	struct json *index;
 	const struct json *map;
-	char *path = source_file_path(t->folder, "model.safetensors.index.json");
+	char *path = source_file_path(t->folder, "model.safetensors.index.json", NULL);
 	if (!path || access(path, F_OK)) {
 		source_tell_missing(t, "model.safetensors");
 	} else if (source_is_pointer(path)) {
@@ -340,12 +321,14 @@ static void source_tell_missing_weights(const struct source_missing *t)
 
 void source_missing_files(const char *path, void (*each)(void *ctx, const char *name), void *ctx)
 {
-	bool file = source_is_file(path);
-	char *folder = file ? source_folder(path) : strdup(path);
+	char name[NAME_MAX + 1], *folder = source_folder(path);
 	const struct source_missing t = {folder, each, ctx};
-	if (folder && file)
-		source_tell_missing_parts(&t, path);
-	else if (folder)
+	const struct gguf_split split = gguf_split_of(path);
+	if (folder && !source_is_file(path))
 		source_tell_missing_weights(&t);
+	else if (folder)
+		for (uint32_t i = 0; i < split.count; i++)
+			if (!gguf_part_name(&split, i, name, sizeof name, NULL))
+				source_tell_missing(&t, name);
 	free(folder);
 }

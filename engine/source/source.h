@@ -1,13 +1,13 @@
 /* A checkpoint's files as they are now: which there are, size and times of each, and a sum of
  * samples of them.
  *
- * Whoever writes to a file changes its ctime, which no program can set. So a file whose size, mtime
- * and ctime are what they were has the bytes that it had: that is how a store of many gigabytes is
- * known to be of this source within a millisecond (identity.h). A file system's clock ticks every
- * few milliseconds, and two changes within one tick look like one; so looking waits for the tick
- * after the last change. What cannot be seen: a change by a program that had the file mapped for
- * writing before we looked, until the system writes the page back; a server whose clock is behind;
- * and root with the raw disk or the clock.
+ * Each write to a file changes its ctime, which no program can set. So a file with unchanged size,
+ * mtime and ctime has unchanged bytes. This matches a store of many gigabytes with its source
+ * within a millisecond (identity.h). A file system's clock ticks every few milliseconds, and two
+ * changes within one tick have the same time; so source_look waits for the tick after the last
+ * change. Three kinds of changes are not noticed: by a program that had mapped the file for writing
+ * before we looked, until the system writes the page back; on a server whose clock is behind; and
+ * by root on the raw disk or the clock.
  */
 #ifndef MOEFS_ENGINE_SOURCE_SOURCE_H
 #define MOEFS_ENGINE_SOURCE_SOURCE_H
@@ -55,7 +55,7 @@ const struct source_file *source_find(const struct source_state *s, uint64_t nam
 uint64_t source_name_hash(const char *name);
 /* A number for the source as it was looked at, times included: different after any change. */
 void source_number(const struct source_state *s, uint64_t out[2]);
-/* -ESTALE in words if a file is no longer as it was looked at; -ENOENT: it is not there. */
+/* -ESTALE with a sentence: the file has changed since source_look; -ENOENT: it is gone. */
 int source_compare(const struct source_state *s, const struct source_file *f, struct err *e);
 
 /* Calls `each` for every file of weights that the source should have and has not; opening the

@@ -9,10 +9,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-char *source_file_path(const char *directory, const char *file)
+char *source_file_path(const char *directory, const char *file, struct err *e)
 {
 	char *path;
-	return asprintf(&path, "%s/%s", directory, file) < 0 ? NULL : path;
+	if (asprintf(&path, "%s/%s", directory, file) >= 0)
+		return path;
+	err_set(e, ENOMEM, "out of memory for the name of a file");
+	return NULL;
+}
+
+size_t source_stem(const char *name, const char *ending)
+{
+	size_t n = strlen(name), k = strlen(ending);
+	return n > k && !strcmp(name + n - k, ending) ? n - k : 0;
 }
 
 bool source_is_file(const char *path)
@@ -65,7 +74,7 @@ int source_file_open(const char *path, uint64_t *size, struct err *e)
 	return fd;
 }
 
-bool source_begins_with(const char *path, const char *bytes, size_t n)
+bool source_file_begins_with(const char *path, const char *bytes, size_t n)
 {
 	char head[64];
 	struct err none;
@@ -73,13 +82,12 @@ bool source_begins_with(const char *path, const char *bytes, size_t n)
 	int fd = source_file_open(path, &size, &none);
 	bool does = fd >= 0 && n <= sizeof head && size >= n &&
 		    !source_file_read(fd, head, n, 0, path, &none) && !memcmp(head, bytes, n);
-	if (fd >= 0)
-		close(fd);
+	io_close(fd);
 	return does;
 }
 
 bool source_is_pointer(const char *path)
 {
 	static const char head[] = "version https://git-lfs";
-	return source_begins_with(path, head, sizeof head - 1);
+	return source_file_begins_with(path, head, sizeof head - 1);
 }

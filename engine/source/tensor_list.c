@@ -4,6 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+void *list_grow(void *list, size_t count, size_t *room, size_t item_bytes)
+{
+	if (count < *room)
+		return list;
+	size_t more = *room ? 2 * *room : 64;
+	void *grown = realloc(list, more * item_bytes);
+	if (grown)
+		*room = more;
+	return grown;
+}
+
 void tensor_list_free(struct tensor_list *l)
 {
 	for (size_t i = 0; i < l->count; i++)
@@ -14,14 +25,11 @@ void tensor_list_free(struct tensor_list *l)
 
 struct checkpoint_tensor *tensor_list_append(struct tensor_list *l, const char *name, size_t length)
 {
-	if (l->count == l->room) {
-		size_t room = l->room ? 2 * l->room : 64;
-		struct checkpoint_tensor *tensors = realloc(l->tensors, room * sizeof *tensors);
-		if (!tensors)
-			return NULL;
-		l->tensors = tensors;
-		l->room = room;
-	}
+	struct checkpoint_tensor *tensors =
+		list_grow(l->tensors, l->count, &l->room, sizeof *tensors);
+	if (!tensors)
+		return NULL;
+	l->tensors = tensors;
 	struct checkpoint_tensor *t = &l->tensors[l->count];
 	*t = (struct checkpoint_tensor){.name = strndup(name, length)};
 	if (!t->name)

@@ -5,6 +5,10 @@
 #include "cache/err.h"
 #include "engine/source/checkpoint.h"
 
+/* Makes room for one more item of a list: returns `list` or its new place, and sets *room. NULL
+ * without memory; then the list is as before. */
+void *list_grow(void *list, size_t count, size_t *room, size_t item_bytes);
+
 struct tensor_list { /* zero-initialise */
 	struct checkpoint_tensor *tensors;
 	size_t count, room;

@@ -17,7 +17,7 @@ struct witness {
 	const struct files *files;  /* the caller's */
 	uint32_t *file_of;	    /* [files_count] number in the identity */
 	bool taken_up; /* identity was read from the folder, where it ends at identity.end */
-	bool unsure;   /* …and may lack what was read last */
+	bool unsure;   /* …and may lack the last reads */
 	int dir, fd;   /* of the folder and the file in it, once open; or -1 */
 
 	pthread_mutex_t lock; /* of what follows; nothing is taken under it */
@@ -48,8 +48,7 @@ static int witness_copy_source(struct source_state *out, const struct source_sta
 	return out->files ? 0 : err_set(e, ENOMEM, "out of memory for the names of files");
 }
 
-/* Whether what an interrupted conversion noted is of this source. A negative errno: that cannot be
- * told. */
+/* Whether an interrupted conversion's notes are of this source. A negative errno: unknown. */
 static int witness_is_of_source(struct witness *w, struct identity *id, struct err *e)
 {
 	enum identity_says says = identity_compare(id, &w->source);
@@ -63,7 +62,7 @@ static int witness_is_of_source(struct witness *w, struct identity *id, struct e
 	return failed == -ESTALE ? false : failed ? failed : true;
 }
 
-/* Takes up what lies in the folder, if there is anything to go on with, by this name if not NULL.
+/* Resumes the identity in the folder, if there is a usable one (with this name, if not NULL).
  */
 static int witness_take_up(struct witness *w, const uint64_t name[2], struct err *e)
 {
@@ -71,8 +70,7 @@ static int witness_take_up(struct witness *w, const uint64_t name[2], struct err
 	struct identity id;
 	int dir = store_folder_open(w->folder, &none);
 	int found = dir < 0 ? -ENOENT : identity_read(&id, dir, w->folder, IDENTITY_PARTIAL, &none);
-	if (dir >= 0)
-		close(dir);
+	io_close(dir);
 	if (found == -ENOMEM)
 		*e = none;
 	if (found)
@@ -117,10 +115,8 @@ int witness_begin(struct witness **out, const struct source_state *now, const ui
 
 static void witness_close_files(struct witness *w)
 {
-	if (w->fd >= 0)
-		close(w->fd);
-	if (w->dir >= 0)
-		close(w->dir);
+	io_close(w->fd);
+	io_close(w->dir);
 	w->fd = w->dir = -1;
 }
 
@@ -149,7 +145,7 @@ static int witness_changed(const struct witness *w, const char *name, struct err
 		       w->source.directory, name);
 }
 
-/* The number of a file in the identity, which it enters if it is not there. */
+/* The number of a file in the identity; a new file is added. */
 static int witness_enter(struct witness *w, const char *name, uint32_t *number, struct err *e)
 {
 	struct identity *id = &w->identity;
@@ -159,12 +155,13 @@ static int witness_enter(struct witness *w, const char *name, uint32_t *number, 
 	for (*number = 0; *number < id->file_count; ++*number)
 		if (id->files[*number].name_hash == f->name_hash)
 			return 0;
-	if (w->taken_up) /* the samples cover the list of tensors: never, but for a forged file */
+	if (w->taken_up) /* cannot happen unless the file is forged: the samples cover the list of
+			    tensors */
 		return witness_changed(w, name, e);
 	return identity_add_file(id, &(struct identity_file){f->name_hash, f->stamp}, e);
 }
 
-/* What is open is what was looked at. */
+/* Checks that the open file is the one that source_look saw. */
 static int witness_compare_open(const struct witness *w, uint32_t shard, struct err *e)
 {
 	struct stat st;
@@ -174,8 +171,8 @@ static int witness_compare_open(const struct witness *w, uint32_t shard, struct 
 		return failed;
 	struct source_stamp is = source_stamp_of(&st);
 	const struct source_file *f = source_find(&w->source, source_name_hash(name));
-	/* To be removed changes a file's ctime, and nobody can open it any more: what is mounted
-	 * goes on, but is not published. */
+	/* Removing a file changes its ctime. The mount continues with it, but the store is not
+	 * published. */
 	if (f && !st.st_nlink)
 		is.changed = f->stamp.changed;
 	return f && source_stamps_equal(&is, &f->stamp) ? 0 : witness_changed(w, name, e);
@@ -192,7 +189,7 @@ static int witness_append(struct witness *w, const uint8_t *records, size_t coun
 	return failed;
 }
 
-/* Head and files, or, behind what was taken up, the files' stamps. */
+/* Writes head and files; after a resumed identity, only the files' stamps. */
 static int witness_write_files(struct witness *w, struct err *e)
 {
 	struct identity *id = &w->identity;
@@ -210,7 +207,7 @@ static int witness_write_files(struct witness *w, struct err *e)
 	return failed;
 }
 
-/* Ranges that are in memory alone. */
+/* Writes the ranges that are only in memory. */
 static int witness_write_ranges(struct witness *w, struct err *e)
 {
 	uint8_t record[IDENTITY_RECORD];
@@ -227,15 +224,6 @@ static int witness_write_ranges(struct witness *w, struct err *e)
 static int witness_sync_file(const struct witness *w, struct err *e)
 {
 	return store_file_sync(w->fd, w->folder, IDENTITY_PARTIAL, e);
-}
-
-/* Removes the mark that all is said: from now on there will be more. */
-static int witness_cut_end(const struct witness *w, struct err *e)
-{
-	while (ftruncate(w->fd, (off_t)w->identity.end))
-		if (errno != EINTR)
-			return store_write_error(e, errno, w->folder, IDENTITY_PARTIAL);
-	return 0;
 }
 
 /* True if the file is still as it was read by witness_begin. */
@@ -266,7 +254,11 @@ int witness_open(struct witness *w, struct err *e)
 	w->identity.complete = w->identity.closed = w->over = false;
 	w->written = w->taken_up ? w->identity.range_count : 0;
 	w->identity.kept = w->taken_up ? w->identity.kept : 0;
-	int failed = w->taken_up ? witness_cut_end(w, e) : 0;
+	int failed = 0;
+	/* Cuts off the record CLOSED or COMPLETE: more records will follow. */
+	while (w->taken_up && !failed && ftruncate(w->fd, (off_t)w->identity.end))
+		if (errno != EINTR)
+			failed = store_write_error(e, errno, w->folder, IDENTITY_PARTIAL);
 	if (!failed)
 		failed = witness_write_files(w, e);
 	if (!failed)
@@ -278,7 +270,8 @@ int witness_open(struct witness *w, struct err *e)
 
 /* ---- notes ---- */
 
-/* The lock is held. What cannot be kept is not known in memory either: the bytes are read again. */
+/* The lock is held. A range that cannot be written is dropped from memory, too: its bytes are read
+ * again. */
 static int witness_note(struct witness *w, const struct identity_range *r, struct err *e)
 {
 	if (w->over)
@@ -292,9 +285,9 @@ static int witness_note(struct witness *w, const struct identity_range *r, struc
 	return failed;
 }
 
-/* A files_note. -ESTALE in words: the file has changed since it was looked at, so what was read
- * must not be used. Others: it cannot be kept, so that it must not be used either. Before
- * witness_open it is kept in memory. */
+/* A files_note. -ESTALE, with a sentence: the file has changed since it was looked at, so the data
+ * read must not be used. Other errors: the record cannot be saved, so the data must not be used
+ * either. Before witness_open it is kept in memory. */
 static int witness_hear(void *witness, uint32_t shard, uint64_t offset, uint64_t bytes,
 			uint64_t hash, struct err *e)
 {
@@ -340,49 +333,16 @@ static int witness_hash_gap(struct witness *w, struct identity_range *gap, struc
 	uint64_t size;
 	const struct source_file *f =
 		source_find(&w->source, w->identity.files[gap->file].name_hash);
-	char *path = source_file_path(w->source.directory, f->name);
+	char *path = source_file_path(w->source.directory, f->name, e);
 	if (!path)
-		return err_set(e, ENOMEM, "out of memory for the name of a file");
+		return -ENOMEM;
 	int fd = source_file_open(path, &size, e), failed = fd < 0 ? fd : 0;
 	if (!failed)
 		failed = identity_hash(gap, fd, path, w->watch.went, w->watch.ctx, e);
 	if (!failed)
 		failed = witness_note(w, gap, e);
-	if (fd >= 0)
-		close(fd);
+	io_close(fd);
 	free(path);
-	return failed;
-}
-
-static int witness_hash_gaps(struct witness *w, struct err *e)
-{
-	struct identity_gaps at = {0};
-	struct identity_range gap;
-	int failed = 0;
-	/* Only now are there no more threads that note, which the order of the ranges would bother.
-	 */
-	while (!failed && identity_next_gap(&w->identity, &at, &gap))
-		failed = witness_hash_gap(w, &gap, e);
-	return failed;
-}
-
-static int witness_compare_all(const struct witness *w, struct err *e)
-{
-	for (uint32_t i = 0; i < w->identity.file_count; i++) {
-		const struct source_file *f =
-			source_find(&w->source, w->identity.files[i].name_hash);
-		int failed = source_compare(&w->source, f, e);
-		if (failed)
-			return failed;
-	}
-	return 0;
-}
-
-static int witness_compare_shards(const struct witness *w, struct err *e)
-{
-	int failed = 0;
-	for (uint32_t i = 0; i < files_count(w->files) && !failed; i++)
-		failed = witness_compare_open(w, i, e);
 	return failed;
 }
 
@@ -390,12 +350,15 @@ static int witness_compare_shards(const struct witness *w, struct err *e)
 static int witness_finish_files(struct witness *w, struct err *e)
 {
 	uint8_t record[IDENTITY_RECORD];
+	struct identity_gaps at = {0};
+	struct identity_range gap;
 	int failed = identity_sort(&w->identity, e);
 	w->written = w->identity.range_count;
-	if (!failed)
-		failed = witness_hash_gaps(w, e);
-	if (!failed)
-		failed = witness_compare_shards(w, e);
+	/* Only now do no threads note any more, which would change the order of the ranges. */
+	while (!failed && identity_next_gap(&w->identity, &at, &gap))
+		failed = witness_hash_gap(w, &gap, e);
+	for (uint32_t i = 0; i < files_count(w->files) && !failed; i++)
+		failed = witness_compare_open(w, i, e);
 	if (failed)
 		return failed;
 	identity_encode_end(record, &w->identity, IDENTITY_COMPLETE);
@@ -409,15 +372,16 @@ int witness_finish(struct witness *w, struct err *e)
 	pthread_mutex_lock(&w->lock);
 	int failed = w->finished ? 0 : witness_finish_files(w, e);
 	w->finished = !failed;
-	if (!failed)
-		failed = witness_compare_all(w, e);
+	for (uint32_t i = 0; i < w->identity.file_count && !failed; i++)
+		failed = source_compare(&w->source,
+					source_find(&w->source, w->identity.files[i].name_hash), e);
 	pthread_mutex_unlock(&w->lock);
 	return failed;
 }
 
 void witness_publish(struct witness *w)
 {
-	struct err none; /* who opens the store finds it under either name */
+	struct err none; /* a mount finds the identity under either name */
 	if (!io_rename(w->dir, IDENTITY_PARTIAL, IDENTITY_FILE))
 		(void)store_folder_sync(w->dir, w->folder, &none);
 	pthread_mutex_lock(&w->lock);
@@ -429,7 +393,7 @@ void witness_publish(struct witness *w)
 void witness_close(struct witness *w, bool keep)
 {
 	uint8_t record[IDENTITY_RECORD];
-	struct err none; /* without the mark, the next one may have to begin anew */
+	struct err none; /* without the record, the next conversion may have to start over */
 	pthread_mutex_lock(&w->lock);
 	if (w->fd >= 0 && keep && !w->finished && !w->unsure && !witness_sync_file(w, &none)) {
 		identity_encode_end(record, &w->identity, IDENTITY_CLOSED);

@@ -1,12 +1,12 @@
-/* Watches a source while a store is made of it, and saves what it saw (identity.h).
+/* Watches a source while it is converted, and writes down what was read (identity.h).
  *
  * Each piece of a tensor that is read for converting is noted with its XXH3, after a check that its
- * file is still as it was looked at. So nothing of a source that changed meanwhile gets into a
- * store. A note is in the folder's IDENTITY_PARTIAL before the store's journal says that the piece
- * was used. An interrupted conversion is resumed only for the source that it began with: with equal
- * stamps at once; with other stamps after everything it had read was read again and is the same. If
- * the process could not record that all its notes are on the disk, and the stamps differ, the
- * conversion begins anew.
+ * file has not changed since source_look. So no bytes of a changed source get into a store. A note
+ * is in the folder's IDENTITY_PARTIAL before the store's journal says that the piece was used. An
+ * interrupted conversion is resumed only for the source that it began with: with equal stamps at
+ * once; with other stamps after everything it had read was read again and is the same. If the
+ * process could not record that all its notes are on the disk, and the stamps differ, the
+ * conversion begins again.
  *
  * The order of a conversion: witness_begin, witness_attach; with the store's lock held
  * witness_open, any number of reads from any threads, witness_finish before the store is published
@@ -29,10 +29,9 @@ struct witness_watch {
 	void *ctx;
 };
 
-/* `now` has just been looked at, and is the caller's no longer than this call; the folder's name
- * outlives the witness. May read all that an interrupted conversion in the folder had read.
- * name: what another store calls this source, and this one is to call it, too; NULL: witness_name
- * tells. */
+/* `now` is fresh and only used during this call; the folder's name outlives the witness. May read
+ * all that an interrupted conversion in the folder had read. name: another store's name of this
+ * source, to be used here, too; NULL: see witness_name. */
 int witness_begin(struct witness **out, const struct source_state *now, const uint64_t name[2],
 		  const char *folder, const struct witness_watch *watch, struct err *e);
 void witness_free(struct witness *w); /* NULL is fine; leaves the folder as it is */
@@ -45,15 +44,16 @@ const uint64_t *witness_name(const struct witness *w);
  * -ESTALE: it is no longer what was looked at. */
 int witness_attach(struct witness *w, struct files *f, struct err *e);
 
-/* -EBUSY: another process was at this conversion since witness_begin. */
+/* -EBUSY: another process has worked on this conversion since witness_begin. */
 int witness_open(struct witness *w, struct err *e);
-/* Hashes what was not read, and compares all files once more. -ESTALE in words: one has changed
- * since it was looked at; -ENOENT: one is gone. May be called again after a failure, and once it
- * has succeeded with the files closed. */
+/* Hashes the bytes that were not read, and compares all files once more. -ESTALE in words: one has
+ * changed since it was looked at; -ENOENT: one is gone. May be called again after a failure, and
+ * once it has succeeded with the files closed. */
 int witness_finish(struct witness *w, struct err *e);
-/* The store is published; what was kept gets its name. */
+/* The store is published: the notes get their final name. */
 void witness_publish(struct witness *w);
-/* The conversion ends before it is published. keep: what was noted serves the next; else it goes.
+/* The conversion ends before it is published. keep: leave the notes for the next conversion; else
+ * remove them.
  */
 void witness_close(struct witness *w, bool keep);
 

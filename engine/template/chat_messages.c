@@ -1,6 +1,6 @@
 /* Reading, checking, writing and editing lists of messages; and the form that templates receive. */
 #include "engine/answer/split_scan.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "engine/template/chat_messages.h"
 
 #include <errno.h>
@@ -168,24 +168,30 @@ void messages_free(struct messages *m)
 	*m = (struct messages){0};
 }
 
+static int messages_reserve(struct messages *m, size_t more, struct err *e)
+{
+	if (m->room - m->count >= more)
+		return 0;
+	size_t room = m->count + more + m->room;
+	struct message *items = reallocarray(m->items, room, sizeof *items);
+	if (!items)
+		return err_set(e, ENOMEM, "out of memory for a conversation's messages");
+	m->items = items;
+	m->room = room;
+	return 0;
+}
+
 /* Appends a message and takes over `json`; `role` is static. */
 static int messages_append(struct messages *m, const char *role, struct text_out *json,
 			   struct err *e)
 {
-	if (m->count == m->room && !json->failed) {
-		size_t room = 2 * m->room + 8;
-		struct message *items = reallocarray(m->items, room, sizeof *items);
-		json->failed |= !items;
-		m->items = items ? items : m->items;
-		m->room = items ? room : m->room;
-	}
-	bool full = m->count >= MESSAGES_MAX;
-	if (json->failed || full) {
-		bool failed = json->failed;
+	int rc = json->failed ? err_set(e, ENOMEM, "out of memory for another message")
+		 : m->count >= MESSAGES_MAX
+			 ? err_set(e, EFBIG, "a conversation has at most %d messages", MESSAGES_MAX)
+			 : messages_reserve(m, 1, e);
+	if (rc < 0) {
 		text_out_free(json);
-		return failed ? err_set(e, ENOMEM, "out of memory for another message")
-			      : err_set(e, EFBIG, "a conversation has at most %d messages",
-					MESSAGES_MAX);
+		return rc;
 	}
 	m->items[m->count++] = (struct message){json->bytes, json->n, role};
 	return 0;
@@ -333,24 +339,6 @@ int messages_add_result(struct messages *m, const char *call_id, size_t call_id_
 
 /* ---- editing a list ---- */
 
-static int messages_no_memory(struct err *e)
-{
-	return err_set(e, ENOMEM, "out of memory for a conversation's messages");
-}
-
-static int messages_reserve(struct messages *m, size_t more, struct err *e)
-{
-	if (m->room - m->count >= more)
-		return 0;
-	size_t room = m->count + more;
-	struct message *items = reallocarray(m->items, room, sizeof *items);
-	if (!items)
-		return messages_no_memory(e);
-	m->items = items;
-	m->room = room;
-	return 0;
-}
-
 int messages_copy(struct messages *to, const struct messages *from, struct err *e)
 {
 	messages_cut(to, 0);
@@ -360,7 +348,7 @@ int messages_copy(struct messages *to, const struct messages *from, struct err *
 		char *json = malloc(m->n + 1);
 		if (!json) {
 			messages_free(to);
-			return messages_no_memory(e);
+			return err_set(e, ENOMEM, "out of memory for a conversation's messages");
 		}
 		memcpy(json, m->json, m->n + 1);
 		to->items[to->count++] = (struct message){json, m->n, m->role};
@@ -445,39 +433,26 @@ void message_join(const struct json *content, struct text_out *out)
 		}
 }
 
-static void message_write_content(struct text_out *o, const struct json *content)
-{
-	struct text_out joined = {0};
-	message_join(content, &joined);
-	message_write_member(o, "content", joined.failed ? "" : joined.bytes, joined.n);
-	o->failed |= joined.failed;
-	text_out_free(&joined);
-}
-
-static void message_write_arguments(struct text_out *o, const struct json *arguments)
-{
-	size_t n;
-	const char *text = json_bytes(arguments, &n);
-	if (json_kind(arguments) == JSON_TEXT)
-		text_out_add(o, text, n); /* a checked object */
-	else if (json_kind(arguments) == JSON_OBJECT)
-		text_out_json(o, arguments);
-	else
-		text_out_string(o, "{}");
-}
-
 static void message_write_call_list(struct text_out *o, const struct json *calls)
 {
 	const char *between = ", \"tool_calls\": [";
 	for (const struct json *c = NULL; (c = json_next(calls, c)); between = ", ") {
 		const struct json *function = json_find(c, "function");
+		const struct json *arguments = json_find(function, "arguments");
+		size_t n;
+		const char *text = json_bytes(arguments, &n);
 		text_out_string(o, between);
 		text_out_string(o, "{\"id\": ");
 		text_out_json(o, json_find(c, "id"));
 		text_out_string(o, ", \"type\": \"function\", \"function\": {\"name\": ");
 		text_out_json(o, json_find(function, "name"));
 		text_out_string(o, ", \"arguments\": ");
-		message_write_arguments(o, json_find(function, "arguments"));
+		if (json_kind(arguments) == JSON_TEXT)
+			text_out_add(o, text, n); /* a checked object */
+		else if (json_kind(arguments) == JSON_OBJECT)
+			text_out_json(o, arguments);
+		else
+			text_out_string(o, "{}");
 		text_out_string(o, "}}");
 	}
 	text_out_string(o, json_count(calls) > 0 ? "]" : "");
@@ -487,11 +462,15 @@ static void message_write_for_template(struct text_out *o, const struct json *me
 {
 	static const char *const THINKING[] = {"thinking", "reasoning_content"};
 	static const char *const OTHERS[] = {"tool_call_id", "name"};
+	struct text_out joined = {0};
 	size_t n;
 	const char *text = json_bytes(json_find(message, "role"), &n);
 	text_out_string(o, "{\"role\": ");
 	text_out_json_text(o, text, n);
-	message_write_content(o, json_find(message, "content"));
+	message_join(json_find(message, "content"), &joined);
+	message_write_member(o, "content", joined.failed ? "" : joined.bytes, joined.n);
+	o->failed |= joined.failed;
+	text_out_free(&joined);
 	for (size_t i = 0; i < 2; i++) {
 		const struct json *v = json_find(message, THINKING[i]);
 		text = json_bytes(v, &n);

@@ -1,4 +1,4 @@
-/* What the files of messages.h share. */
+/* A conversation as a list of messages: reading, writing, and the form that templates receive. */
 #ifndef MOEFS_ENGINE_TEMPLATE_CHAT_MESSAGES_H
 #define MOEFS_ENGINE_TEMPLATE_CHAT_MESSAGES_H
 

@@ -222,18 +222,11 @@ static void chat_write_variables(struct text_out *o, const struct chat_template 
 				      : ", \"add_generation_prompt\": false}");
 }
 
-/* Replaces the origin of each byte by its right. */
-static void chat_set_rights(struct template_text *text)
-{
-	static const uint8_t RIGHTS[] = {
-		[FROM_TEMPLATE] = MAY_ALL, [FROM_TEXT] = MAY_TEXT, [FROM_ASSISTANT] = MAY_MARKS};
-	for (size_t i = 0; i < text->length; i++)
-		text->from[i] = RIGHTS[text->from[i]];
-}
-
 int chat_render(const struct chat_template *c, const struct chat_input *in,
 		const _Atomic bool *stop, struct template_text *out, struct err *e)
 {
+	static const uint8_t RIGHTS[] = {
+		[FROM_TEMPLATE] = MAY_ALL, [FROM_TEXT] = MAY_TEXT, [FROM_ASSISTANT] = MAY_MARKS};
 	struct text_out written = {0};
 	struct json *variables;
 	bool tools = json_count(in->tools) > 0 && c->with_tools;
@@ -247,8 +240,8 @@ int chat_render(const struct chat_template *c, const struct chat_input *in,
 		return rc;
 	rc = template_render(tools ? c->with_tools : c->plain, variables, in->clock, stop, out, e);
 	json_free(variables);
-	if (rc == 0)
-		chat_set_rights(out);
+	for (size_t i = 0; rc == 0 && i < out->length; i++)
+		out->from[i] = RIGHTS[out->from[i]];
 	return rc;
 }
 

@@ -3,7 +3,7 @@
 #include "engine/template/template_call.h"
 #include "engine/template/template_eval.h"
 #include "engine/template/template_parse.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -111,16 +111,6 @@ static struct value template_variable(struct template_run *r, const struct json 
 	return list;
 }
 
-static struct value template_variables(struct template_run *r, const struct json *variables)
-{
-	struct value dict = value_dict(r, V_DICT);
-	for (const struct json *v = NULL; !r->failed && (v = json_next(variables, v));)
-		value_dict_put(r, dict.dict,
-			       value_text(r, json_key(v), strlen(json_key(v)), FROM_TEMPLATE),
-			       template_variable(r, v));
-	return dict;
-}
-
 static int template_hand_over(struct template_run *r, const struct writer *w,
 			      struct template_text *out)
 {
@@ -152,7 +142,11 @@ int template_render(const struct template *t, const struct json *variables, cons
 				 .clock = clock,
 				 .language = &TEMPLATE_LANGUAGE};
 	struct writer w = {0};
-	struct value given = template_variables(&r, variables);
+	struct value given = value_dict(&r, V_DICT);
+	for (const struct json *v = NULL; !r.failed && (v = json_next(variables, v));)
+		value_dict_put(&r, given.dict,
+			       value_text(&r, json_key(v), strlen(json_key(v)), FROM_TEMPLATE),
+			       template_variable(&r, v));
 	if (!r.failed)
 		template_run(&r, t->tree, given.dict, &w);
 	int rc = template_hand_over(&r, &w, out);

@@ -39,6 +39,18 @@ struct function {
 		}                                                                          \
 	}
 
+/* The head of a row's `call`: v is `self`. Not every function needs all three. */
+#define CALL(name)                                                               \
+	static struct value name(__attribute__((unused)) struct template_run *r, \
+				 __attribute__((unused)) const struct value *v,  \
+				 __attribute__((unused)) const struct value *const *a)
+/* A `call` that is one expression. */
+#define CALL_OF(name, result)  \
+	CALL(name)             \
+	{                      \
+		return result; \
+	}
+
 struct value call_function(struct template_run *r, const struct function *f,
 			   const struct value *self, const struct call_arguments *args);
 /* The argument of this name; NULL: not given by name. */

@@ -43,16 +43,10 @@ void eval_set_variable(struct template_run *r, struct scope *s, const char *name
 			s->items[i].value = v;
 			return;
 		}
-	if (s->count == s->room) {
-		size_t room = 2 * s->room + 4;
-		struct variable *items = template_allocate(r, room * sizeof *items);
-		if (!items)
-			return;
-		if (s->count > 0)
-			memcpy(items, s->items, s->count * sizeof *items);
-		s->items = items;
-		s->room = room;
-	}
+	struct variable *items = template_grow(r, s->items, s->count, &s->room, sizeof *items);
+	if (!items)
+		return;
+	s->items = items;
 	s->items[s->count++] = (struct variable){name, n, v};
 }
 
@@ -254,14 +248,6 @@ struct value eval_filter(struct template_run *r, const struct template_node *n,
 
 /* ---- expressions ---- */
 
-static struct value eval_list(struct template_run *r, const struct template_node *n)
-{
-	struct value list = value_list(r, n->kind == N_LIST ? V_LIST : V_TUPLE);
-	for (const struct template_node *i = n->a; i && !r->failed; i = i->next)
-		value_append(r, list.list, eval_expression(r, i));
-	return list;
-}
-
 static struct value eval_dict(struct template_run *r, const struct template_node *n)
 {
 	struct value dict = value_dict(r, V_DICT);
@@ -285,16 +271,6 @@ static struct value eval_compare(struct template_run *r, const struct template_n
 		left = right;
 	}
 	return value_bool(true);
-}
-
-static struct value eval_slice(struct template_run *r, const struct template_node *n)
-{
-	struct value of = eval_expression(r, n->a), ends[3];
-	const struct template_node *parts[3] = {n->b, n->c, n->d};
-	for (int i = 0; i < 3; i++)
-		ends[i] = parts[i] ? eval_expression(r, parts[i]) : NONE;
-	return r->failed ? NONE
-			 : operator_slice(r, &of, &ends[0], &ends[1], parts[2] ? &ends[2] : NULL);
 }
 
 static struct value eval_logic(struct template_run *r, const struct template_node *n)
@@ -340,6 +316,7 @@ static struct value eval_two(struct template_run *r, const struct template_node 
 
 static struct value eval_by_kind(struct template_run *r, const struct template_node *n)
 {
+	struct value v, ends[3];
 	switch (n->kind) {
 	case N_CONSTANT:
 		return n->constant;
@@ -347,13 +324,20 @@ static struct value eval_by_kind(struct template_run *r, const struct template_n
 		return eval_find_variable(r, n->name, n->name_n);
 	case N_LIST:
 	case N_TUPLE:
-		return eval_list(r, n);
+		v = value_list(r, n->kind == N_LIST ? V_LIST : V_TUPLE);
+		for (const struct template_node *i = n->a; i && !r->failed; i = i->next)
+			value_append(r, v.list, eval_expression(r, i));
+		return v;
 	case N_DICT:
 		return eval_dict(r, n);
 	case N_COMPARE:
 		return eval_compare(r, n);
 	case N_SLICE:
-		return eval_slice(r, n);
+		v = eval_expression(r, n->a);
+		ends[0] = n->b ? eval_expression(r, n->b) : NONE;
+		ends[1] = n->c ? eval_expression(r, n->c) : NONE;
+		ends[2] = n->d ? eval_expression(r, n->d) : NONE;
+		return r->failed ? NONE : operator_slice(r, &v, &ends[0], &ends[1], &ends[2]);
 	case N_CALL:
 		return eval_call(r, n, NULL);
 	case N_FILTER:

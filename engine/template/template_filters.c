@@ -1,5 +1,5 @@
 /* The filters ({{ value | filter }}). Each is a row of a table at the end of its section. */
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "engine/template/template_operators.h"
 #include "engine/template/template_call.h"
 #include "engine/template/template_text.h"
@@ -12,62 +12,41 @@
 /* ---- texts ---- */
 
 /* str() of any value; a text marked as safe stays so. */
-static struct value filter_string(struct template_run *r, const struct value *v,
-				  const struct value *const *a)
+CALL_OF(filter_string, text_of(r, v))
+
+CALL(filter_trim)
 {
-	(void)a;
-	return text_of(r, v);
+	struct value text = text_of(r, v);
+	return r->failed ? NONE : text_strip(r, &text, a[0], AT_START | AT_END);
 }
 
-static struct value filter_trim(struct template_run *r, const struct value *v,
-				const struct value *const *a)
+static struct value filter_in_case(struct template_run *r, const struct value *v, enum text_case to)
 {
-	struct value text = text_of(r, v), set;
-	if (r->failed || !a[0] || a[0]->kind == V_NONE)
-		return r->failed ? NONE : text_strip(r, &text, NULL, AT_START | AT_END);
-	return call_text_argument(r, a[0], &set) ? text_strip(r, &text, &set, AT_START | AT_END)
-						 : NONE;
+	struct value text = text_of(r, v);
+	return r->failed ? NONE : text_in_case(r, &text, to);
 }
+CALL_OF(filter_lower, filter_in_case(r, v, LOWER))
+CALL_OF(filter_upper, filter_in_case(r, v, UPPER))
+CALL_OF(filter_title, filter_in_case(r, v, TITLE))
+CALL_OF(filter_capitalize, filter_in_case(r, v, CAPITAL))
 
-#define IN_CASE(name, to)                                                       \
-	static struct value name(struct template_run *r, const struct value *v, \
-				 const struct value *const *a)                  \
-	{                                                                       \
-		(void)a;                                                        \
-		struct value text = text_of(r, v);                              \
-		return r->failed ? NONE : text_in_case(r, &text, to);           \
-	}
-IN_CASE(filter_lower, LOWER)
-IN_CASE(filter_upper, UPPER)
-IN_CASE(filter_title, TITLE)
-IN_CASE(filter_capitalize, CAPITAL)
-
-static struct value filter_replace(struct template_run *r, const struct value *v,
-				   const struct value *const *a)
+CALL(filter_replace)
 {
 	struct value text = text_of(r, v), old = text_of(r, a[0]), new = text_of(r, a[1]);
 	return r->failed ? NONE : text_replace(r, &text, &old, &new, call_integer_or(r, a[2], -1));
 }
 
-static struct value filter_safe(struct template_run *r, const struct value *v,
-				const struct value *const *a)
+CALL(filter_safe)
 {
-	(void)a;
 	struct value text = text_of(r, v);
 	text.safe = true;
 	return text;
 }
 
-static struct value filter_escape(struct template_run *r, const struct value *v,
-				  const struct value *const *a)
-{
-	(void)a;
-	return text_escape_html(r, v);
-}
+CALL_OF(filter_escape, text_escape_html(r, v))
 
 /* Indents lines; the first line and empty lines only if asked. */
-static struct value filter_indent(struct template_run *r, const struct value *v,
-				  const struct value *const *a)
+CALL(filter_indent)
 {
 	struct value text = text_of(r, v), by;
 	struct writer w = {0}, margin = {0};
@@ -91,8 +70,7 @@ static struct value filter_indent(struct template_run *r, const struct value *v,
 }
 
 /* The arguments of json.dumps, except that ensure_ascii comes first. */
-static struct value filter_tojson(struct template_run *r, const struct value *v,
-				  const struct value *const *a)
+CALL(filter_tojson)
 {
 	struct json_style style = {.indent = -1,
 				   .ascii = call_truth_or(a[0], false),
@@ -114,10 +92,8 @@ static struct value filter_tojson(struct template_run *r, const struct value *v,
 
 /* ---- numbers ---- */
 
-static struct value filter_absolute(struct template_run *r, const struct value *v,
-				    const struct value *const *a)
+CALL(filter_absolute)
 {
-	(void)a;
 	if (v->kind == V_FLOAT)
 		return value_float(fabs(v->number));
 	if (v->kind == V_INT && v->integer < 0)
@@ -128,8 +104,7 @@ static struct value filter_absolute(struct template_run *r, const struct value *
 }
 
 /* Rounds half to even, as Python does. */
-static struct value filter_round(struct template_run *r, const struct value *v,
-				 const struct value *const *a)
+CALL(filter_round)
 {
 	double scale = pow(10, (double)call_integer_or(r, a[0], 0)), x = value_as_double(v);
 	if (!value_is_number(v))
@@ -158,8 +133,7 @@ static struct value filter_whole(double number, int64_t otherwise)
 	return value_int(fits ? (int64_t)number : otherwise);
 }
 
-static struct value filter_integer(struct template_run *r, const struct value *v,
-				   const struct value *const *a)
+CALL(filter_integer)
 {
 	int64_t otherwise = call_integer_or(r, a[0], 0), base = call_integer_or(r, a[1], 10),
 		result;
@@ -178,8 +152,7 @@ static struct value filter_integer(struct template_run *r, const struct value *v
 						 : value_int(otherwise);
 }
 
-static struct value filter_number(struct template_run *r, const struct value *v,
-				  const struct value *const *a)
+CALL(filter_number)
 {
 	double result = a[0] ? value_as_double(a[0]) : 0;
 	if (value_is_number(v))
@@ -191,19 +164,15 @@ static struct value filter_number(struct template_run *r, const struct value *v,
 
 /* ---- any value ---- */
 
-static struct value filter_default(struct template_run *r, const struct value *v,
-				   const struct value *const *a)
+CALL(filter_default)
 {
-	(void)r;
 	if (v->kind != V_UNDEFINED && (value_truth(v) || !call_truth_or(a[1], false)))
 		return *v;
 	return a[0] ? *a[0] : value_literal("");
 }
 
-static struct value filter_length(struct template_run *r, const struct value *v,
-				  const struct value *const *a)
+CALL(filter_length)
 {
-	(void)a;
 	template_work(r, v->kind == V_TEXT ? 1 + v->n / 64 : 1);
 	switch (v->kind) {
 	case V_UNDEFINED:
@@ -220,8 +189,7 @@ static struct value filter_length(struct template_run *r, const struct value *v,
 	}
 }
 
-static struct value filter_attr(struct template_run *r, const struct value *v,
-				const struct value *const *a)
+CALL(filter_attr)
 {
 	struct value name;
 	return call_text_argument(r, a[0], &name)
@@ -280,37 +248,24 @@ static struct value filter_by_path(struct template_run *r, const struct value *v
 
 /* ---- lists ---- */
 
-static struct value filter_list(struct template_run *r, const struct value *v,
-				const struct value *const *a)
+CALL(filter_list)
 {
-	(void)a;
 	struct value items = value_items(r, v);
 	items.kind = r->failed ? items.kind : V_LIST;
 	return items;
 }
 
-static struct value filter_first(struct template_run *r, const struct value *v,
-				 const struct value *const *a)
+static struct value filter_end(struct template_run *r, const struct value *v, bool last)
 {
-	(void)a;
 	struct value items = value_items(r, v);
-	return r->failed || items.list->count == 0 ? value_undefined(NULL, 0)
-						   : items.list->items[0];
+	size_t count = r->failed ? 0 : items.list->count;
+	return count > 0 ? items.list->items[last ? count - 1 : 0] : value_undefined(NULL, 0);
 }
+CALL_OF(filter_first, filter_end(r, v, false))
+CALL_OF(filter_last, filter_end(r, v, true))
 
-static struct value filter_last(struct template_run *r, const struct value *v,
-				const struct value *const *a)
+CALL(filter_items)
 {
-	(void)a;
-	struct value items = value_items(r, v);
-	return r->failed || items.list->count == 0 ? value_undefined(NULL, 0)
-						   : items.list->items[items.list->count - 1];
-}
-
-static struct value filter_items(struct template_run *r, const struct value *v,
-				 const struct value *const *a)
-{
-	(void)a;
 	if (v->kind == V_UNDEFINED)
 		return value_list(r, V_LIST);
 	if (v->kind != V_DICT)
@@ -319,8 +274,7 @@ static struct value filter_items(struct template_run *r, const struct value *v,
 			     &(struct call_arguments){0});
 }
 
-static struct value filter_join(struct template_run *r, const struct value *v,
-				const struct value *const *a)
+CALL(filter_join)
 {
 	struct value items = value_items(r, v), between = a[0] ? *a[0] : value_literal("");
 	struct value parts = value_list(r, V_LIST);
@@ -331,11 +285,9 @@ static struct value filter_join(struct template_run *r, const struct value *v,
 	return r->failed ? NONE : text_join(r, &between, &parts);
 }
 
-static struct value filter_reverse(struct template_run *r, const struct value *v,
-				   const struct value *const *a)
+CALL(filter_reverse)
 {
 	struct value step = value_int(-1), items;
-	(void)a;
 	if (v->kind == V_TEXT)
 		return operator_slice(r, v, NULL, NULL, &step);
 	items = value_items(r, v);
@@ -368,9 +320,15 @@ static void filter_merge_sort(struct template_run *r, struct sorted *items, stru
 		memcpy(items, spare, n * sizeof *items);
 }
 
-static struct value filter_fold_case(struct template_run *r, struct value v, bool case_sensitive)
+/* The value that an item is sorted and compared by: the item, or what a path in it leads to. */
+static struct value filter_key(struct template_run *r, struct value item, const struct value *path,
+			       const struct value *case_sensitive)
 {
-	return v.kind == V_TEXT && !case_sensitive ? text_in_case(r, &v, LOWER) : v;
+	if (path && path->kind != V_NONE)
+		item = filter_by_path(r, &item, path, NULL);
+	return item.kind == V_TEXT && !call_truth_or(case_sensitive, false)
+		       ? text_in_case(r, &item, LOWER)
+		       : item;
 }
 
 static struct value filter_sorted(struct template_run *r, struct sorted *items, size_t n, bool down)
@@ -385,24 +343,19 @@ static struct value filter_sorted(struct template_run *r, struct sorted *items, 
 	return result;
 }
 
-static struct value filter_sort(struct template_run *r, const struct value *v,
-				const struct value *const *a)
+CALL(filter_sort)
 {
 	struct value items = value_items(r, v);
 	size_t n = r->failed ? 0 : items.list->count;
 	struct sorted *keyed = template_allocate(r, (n + 1) * sizeof *keyed);
 	for (size_t i = 0; keyed && i < n && !r->failed; i++) {
 		struct value item = items.list->items[i];
-		struct value key =
-			a[2] && a[2]->kind != V_NONE ? filter_by_path(r, &item, a[2], NULL) : item;
-		keyed[i] =
-			(struct sorted){filter_fold_case(r, key, call_truth_or(a[1], false)), item};
+		keyed[i] = (struct sorted){filter_key(r, item, a[2], a[1]), item};
 	}
 	return r->failed ? NONE : filter_sorted(r, keyed, n, call_truth_or(a[0], false));
 }
 
-static struct value filter_dictsort(struct template_run *r, const struct value *v,
-				    const struct value *const *a)
+CALL(filter_dictsort)
 {
 	if (v->kind != V_DICT)
 		return template_fail(r, EINVAL, "%s has no keys to sort", value_type_name(v));
@@ -411,8 +364,7 @@ static struct value filter_dictsort(struct template_run *r, const struct value *
 	bool by_value = a[1] && value_is_text(a[1], "value");
 	for (size_t i = 0; keyed && i < n && !r->failed; i++) {
 		const struct member *m = &v->dict->members[i];
-		keyed[i].key = filter_fold_case(r, by_value ? m->value : m->key,
-						call_truth_or(a[0], false));
+		keyed[i].key = filter_key(r, by_value ? m->value : m->key, NULL, a[0]);
 		keyed[i].item = value_pair(r, m->key, m->value);
 	}
 	return r->failed ? NONE : filter_sorted(r, keyed, n, call_truth_or(a[2], false));
@@ -424,8 +376,7 @@ static struct value filter_extreme(struct template_run *r, const struct value *v
 	struct value items = value_items(r, v), best = value_undefined(NULL, 0), best_key = best;
 	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
 		struct value item = items.list->items[i];
-		struct value key = a[1] ? filter_by_path(r, &item, a[1], NULL) : item;
-		key = filter_fold_case(r, key, call_truth_or(a[0], false));
+		struct value key = filter_key(r, item, a[1], a[0]);
 		if (i > 0 && (r->failed || value_compare(r, &key, &best_key) * sign <= 0))
 			continue;
 		best = item;
@@ -434,20 +385,10 @@ static struct value filter_extreme(struct template_run *r, const struct value *v
 	return best;
 }
 
-static struct value filter_max(struct template_run *r, const struct value *v,
-			       const struct value *const *a)
-{
-	return filter_extreme(r, v, a, 1);
-}
+CALL_OF(filter_max, filter_extreme(r, v, a, 1))
+CALL_OF(filter_min, filter_extreme(r, v, a, -1))
 
-static struct value filter_min(struct template_run *r, const struct value *v,
-			       const struct value *const *a)
-{
-	return filter_extreme(r, v, a, -1);
-}
-
-static struct value filter_sum(struct template_run *r, const struct value *v,
-			       const struct value *const *a)
+CALL(filter_sum)
 {
 	struct value items = value_items(r, v), total = a[1] ? *a[1] : value_int(0);
 	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
@@ -460,15 +401,13 @@ static struct value filter_sum(struct template_run *r, const struct value *v,
 	return total;
 }
 
-static struct value filter_unique(struct template_run *r, const struct value *v,
-				  const struct value *const *a)
+CALL(filter_unique)
 {
 	struct value items = value_items(r, v), kept = value_list(r, V_LIST);
 	struct value keys = value_list(r, V_LIST);
 	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
 		struct value item = items.list->items[i];
-		struct value key = a[1] ? filter_by_path(r, &item, a[1], NULL) : item;
-		key = filter_fold_case(r, key, call_truth_or(a[0], false));
+		struct value key = filter_key(r, item, a[1], a[0]);
 		if (r->failed || value_contains(r, &keys, &key))
 			continue;
 		value_append(r, keys.list, key);
@@ -477,8 +416,7 @@ static struct value filter_unique(struct template_run *r, const struct value *v,
 	return kept;
 }
 
-static struct value filter_batch(struct template_run *r, const struct value *v,
-				 const struct value *const *a)
+CALL(filter_batch)
 {
 	struct value items = value_items(r, v), rows = value_list(r, V_LIST), row = NONE;
 	int64_t size = call_integer_or(r, a[0], 0);

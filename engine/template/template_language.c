@@ -1,4 +1,5 @@
-#include "engine/json/utf8.h"
+/* Tests ({{ value is test }}), global functions, and the table of the whole language. */
+#include "cache/utf8.h"
 #include "engine/template/template_call.h"
 #include "engine/template/template_operators.h"
 #include "engine/template/template_text.h"
@@ -11,16 +12,7 @@
 
 /* ---- tests ---- */
 
-/* Tests ({{ value is test }}), global functions, and the table of the whole language. */
-
-#define TEST(name, truth)                                                                     \
-	static struct value language_is_##name(struct template_run *r, const struct value *v, \
-					       const struct value *const *a)                  \
-	{                                                                                     \
-		(void)r;                                                                      \
-		(void)a;                                                                      \
-		return value_bool(truth);                                                     \
-	}
+#define TEST(name, truth) CALL_OF(language_is_##name, value_bool(truth))
 TEST(defined, v->kind != V_UNDEFINED)
 TEST(undefined, v->kind == V_UNDEFINED)
 TEST(none, v->kind == V_NONE)
@@ -48,11 +40,7 @@ TEST(gt, operator_compare(r, OP_GREATER, v, a[0]))
 TEST(ge, operator_compare(r, OP_GREATER_EQUAL, v, a[0]))
 
 /* Identity; values that cannot be told apart are identical if equal. */
-static struct value language_is_sameas(struct template_run *r, const struct value *v,
-				       const struct value *const *a)
-{
-	return value_bool(v->kind == a[0]->kind && value_equal(r, v, a[0]));
-}
+TEST(sameas, v->kind == a[0]->kind && value_equal(r, v, a[0]))
 
 /* The remainder of a division; -1: not a number. */
 static int64_t language_rest(struct template_run *r, const struct value *v, int64_t divisor)
@@ -64,25 +52,9 @@ static int64_t language_rest(struct template_run *r, const struct value *v, int6
 							      : -1;
 }
 
-static struct value language_is_odd(struct template_run *r, const struct value *v,
-				    const struct value *const *a)
-{
-	(void)a;
-	return value_bool(language_rest(r, v, 2) == 1);
-}
-
-static struct value language_is_even(struct template_run *r, const struct value *v,
-				     const struct value *const *a)
-{
-	(void)a;
-	return value_bool(language_rest(r, v, 2) == 0);
-}
-
-static struct value language_is_divisible(struct template_run *r, const struct value *v,
-					  const struct value *const *a)
-{
-	return value_bool(language_rest(r, v, call_integer_or(r, a[0], 0)) == 0);
-}
+TEST(odd, language_rest(r, v, 2) == 1)
+TEST(even, language_rest(r, v, 2) == 0)
+TEST(divisible, language_rest(r, v, call_integer_or(r, a[0], 0)) == 0)
 
 /* Whether there are letters with case and all have this one. */
 static bool language_all_in_case(const struct value *v, bool upper)
@@ -197,10 +169,8 @@ static struct value language_dict(struct template_run *r, const struct value *se
 	return language_members(r, V_DICT, args);
 }
 
-static struct value language_raise_exception(struct template_run *r, const struct value *self,
-					     const struct value *const *a)
+CALL(language_raise_exception)
 {
-	(void)self;
 	struct value words = text_of(r, a[0]);
 	if (r->failed)
 		return NONE;
@@ -208,12 +178,10 @@ static struct value language_raise_exception(struct template_run *r, const struc
 			     words.text.bytes);
 }
 
-static struct value language_strftime_now(struct template_run *r, const struct value *self,
-					  const struct value *const *a)
+CALL(language_strftime_now)
 {
 	struct value format;
 	struct writer w = {0};
-	(void)self;
 	if (!call_text_argument(r, a[0], &format))
 		return NONE;
 	for (uint32_t i = 0; i < format.n && !r->failed; i++) {
@@ -246,10 +214,8 @@ static struct value language_join_next(struct template_run *r, const struct valu
 
 static const struct function JOIN_NEXT = {.name = "joiner", .call_any = language_join_next};
 
-static struct value language_joiner(struct template_run *r, const struct value *self,
-				    const struct value *const *a)
+CALL(language_joiner)
 {
-	(void)self;
 	struct value state = value_list(r, V_LIST);
 	struct method *m = template_allocate(r, sizeof *m);
 	if (!m)

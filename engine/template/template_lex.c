@@ -1,6 +1,6 @@
 #include "engine/template/template_parse.h"
 
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,16 +25,11 @@ static struct template_token *lex_add(struct lexer *l, enum token_kind kind, con
 	struct token_array *t = l->tokens;
 	for (; l->counted < l->at; l->counted++)
 		l->r->line += *l->counted == '\n';
-	if (t->count == t->room) {
-		size_t room = 2 * t->room + 256;
-		struct template_token *items = template_allocate(l->r, room * sizeof *items);
-		if (!items)
-			return &l->spare;
-		if (t->count > 0)
-			memcpy(items, t->items, t->count * sizeof *items);
-		t->items = items;
-		t->room = room;
-	}
+	struct template_token *items =
+		template_grow(l->r, t->items, t->count, &t->room, sizeof *items);
+	if (!items)
+		return &l->spare;
+	t->items = items;
 	t->items[t->count] =
 		(struct template_token){.kind = kind, .line = l->r->line, .text = text, .n = n};
 	return &t->items[t->count++];
@@ -127,15 +122,6 @@ static void lex_raw(struct lexer *l, const char *close, char sign)
 		return;
 	}
 	template_fail(l->r, EINVAL, "raw is not closed by endraw");
-}
-
-/* The next "{{", "{%" or "{#"; the end if there is none. */
-static const char *lex_next_opening(const struct lexer *l)
-{
-	for (const char *p = l->at; p < l->end && (p = memchr(p, '{', (size_t)(l->end - p))); p++)
-		if (p[1] == '{' || p[1] == '%' || p[1] == '#')
-			return p;
-	return l->end;
 }
 
 /* ---- in tags ---- */
@@ -391,8 +377,11 @@ void template_lex(struct template_run *r, const char *source, size_t n, struct t
 			  .tokens = tokens};
 	r->line = 1;
 	while (!r->failed && l.at < l.end) {
-		const char *open = lex_next_opening(&l);
-		if (open < l.end) {
+		const char *open = l.at; /* the next "{{", "{%" or "{#" */
+		while ((open = memchr(open, '{', (size_t)(l.end - open))) &&
+		       !(open[1] && strchr("{%#", open[1])))
+			open++;
+		if (open) {
 			lex_opening(&l, open);
 			continue;
 		}

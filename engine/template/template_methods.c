@@ -2,59 +2,27 @@
 #include "engine/template/template_operators.h"
 #include "engine/template/template_call.h"
 #include "engine/template/template_text.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* ---- texts ---- */
 
-static struct value method_strip_ends(struct template_run *r, const struct value *self,
-				      const struct value *set, int ends)
-{
-	struct value text;
-	if (!set || set->kind == V_NONE)
-		return text_strip(r, self, NULL, ends);
-	return call_text_argument(r, set, &text) ? text_strip(r, self, &text, ends) : NONE;
-}
+CALL_OF(method_strip, text_strip(r, v, a[0], AT_START | AT_END))
+CALL_OF(method_lstrip, text_strip(r, v, a[0], AT_START))
+CALL_OF(method_rstrip, text_strip(r, v, a[0], AT_END))
+CALL_OF(method_lower, text_in_case(r, v, LOWER))
+CALL_OF(method_upper, text_in_case(r, v, UPPER))
+CALL_OF(method_title, text_in_case(r, v, TITLE))
+CALL_OF(method_capitalize, text_in_case(r, v, CAPITAL))
 
-static struct value method_strip(struct template_run *r, const struct value *self,
-				 const struct value *const *a)
-{
-	return method_strip_ends(r, self, a[0], AT_START | AT_END);
-}
-
-static struct value method_lstrip(struct template_run *r, const struct value *self,
-				  const struct value *const *a)
-{
-	return method_strip_ends(r, self, a[0], AT_START);
-}
-
-static struct value method_rstrip(struct template_run *r, const struct value *self,
-				  const struct value *const *a)
-{
-	return method_strip_ends(r, self, a[0], AT_END);
-}
-
-#define IN_CASE(name, to)                                                          \
-	static struct value name(struct template_run *r, const struct value *self, \
-				 const struct value *const *a)                     \
-	{                                                                          \
-		(void)a;                                                           \
-		return text_in_case(r, self, to);                                  \
-	}
-IN_CASE(method_lower, LOWER)
-IN_CASE(method_upper, UPPER)
-IN_CASE(method_title, TITLE)
-IN_CASE(method_capitalize, CAPITAL)
-
-static struct value method_replace(struct template_run *r, const struct value *self,
-				   const struct value *const *a)
+CALL(method_replace)
 {
 	struct value old, new;
 	if (!call_text_argument(r, a[0], &old) || !call_text_argument(r, a[1], &new))
 		return NONE;
-	return text_replace(r, self, &old, &new, call_integer_or(r, a[2], -1));
+	return text_replace(r, v, &old, &new, call_integer_or(r, a[2], -1));
 }
 
 /* Splits at runs of white space; none begins or ends a part. */
@@ -79,13 +47,12 @@ static struct value method_split_words(struct template_run *r, const struct valu
 	return parts;
 }
 
-static struct value method_split(struct template_run *r, const struct value *self,
-				 const struct value *const *a)
+CALL(method_split)
 {
 	int64_t times = call_integer_or(r, a[1], -1);
 	struct value by, parts;
 	if (!a[0] || a[0]->kind == V_NONE)
-		return method_split_words(r, self, times);
+		return method_split_words(r, v, times);
 	if (!call_text_argument(r, a[0], &by))
 		return NONE;
 	if (by.n == 0)
@@ -93,13 +60,13 @@ static struct value method_split(struct template_run *r, const struct value *sel
 	parts = value_list(r, V_LIST);
 	size_t at = 0;
 	for (; !r->failed && times != 0; times -= times > 0) {
-		size_t found = value_text_find(r, self, at, &by);
-		if (found == self->n)
+		size_t found = value_text_find(r, v, at, &by);
+		if (found == v->n)
 			break;
-		value_append(r, parts.list, value_text_slice(self, at, found));
+		value_append(r, parts.list, value_text_slice(v, at, found));
 		at = found + by.n;
 	}
-	value_append(r, parts.list, value_text_slice(self, at, self->n));
+	value_append(r, parts.list, value_text_slice(v, at, v->n));
 	return parts;
 }
 
@@ -114,54 +81,52 @@ static size_t method_find_last(struct template_run *r, const struct value *text,
 	return end;
 }
 
-static struct value method_rsplit(struct template_run *r, const struct value *self,
-				  const struct value *const *a)
+CALL(method_rsplit)
 {
 	int64_t times = call_integer_or(r, a[1], -1);
 	struct value by, from_end, parts;
 	if (!a[0] || a[0]->kind == V_NONE || times < 0)
-		return method_split(r, self, a);
+		return method_split(r, v, a);
 	if (!call_text_argument(r, a[0], &by))
 		return NONE;
 	if (by.n == 0)
 		return template_fail(r, EINVAL, "split with an empty separator");
 	from_end = value_list(r, V_LIST);
 	parts = value_list(r, V_LIST);
-	size_t end = self->n;
+	size_t end = v->n;
 	for (; !r->failed && times > 0; times--) {
-		size_t at = method_find_last(r, self, end, &by);
+		size_t at = method_find_last(r, v, end, &by);
 		if (at == end)
 			break;
-		value_append(r, from_end.list, value_text_slice(self, at + by.n, end));
+		value_append(r, from_end.list, value_text_slice(v, at + by.n, end));
 		end = at;
 	}
-	value_append(r, parts.list, value_text_slice(self, 0, end));
+	value_append(r, parts.list, value_text_slice(v, 0, end));
 	for (size_t i = r->failed ? 0 : from_end.list->count; i > 0; i--)
 		value_append(r, parts.list, from_end.list->items[i - 1]);
 	return parts;
 }
 
 /* Splits at line ends: \n, \r, both, and others that Python knows. */
-static struct value method_splitlines(struct template_run *r, const struct value *self,
-				      const struct value *const *a)
+CALL(method_splitlines)
 {
 	struct value lines = value_list(r, V_LIST);
 	bool keep = call_truth_or(a[0], false);
 	size_t at = 0;
-	for (size_t i = 0, step; i < self->n && !r->failed; i += step) {
-		uint32_t c = utf8_decode(self->text.bytes + i, &step);
+	for (size_t i = 0, step; i < v->n && !r->failed; i += step) {
+		uint32_t c = utf8_decode(v->text.bytes + i, &step);
 		bool ends = (c >= 10 && c <= 13) || (c >= 0x1c && c <= 0x1e) || c == 0x85 ||
 			    c == 0x2028 || c == 0x2029;
 		if (!ends)
 			continue;
 		size_t end = i;
-		if (c == '\r' && i + 1 < self->n && self->text.bytes[i + 1] == '\n')
+		if (c == '\r' && i + 1 < v->n && v->text.bytes[i + 1] == '\n')
 			step = 2;
-		value_append(r, lines.list, value_text_slice(self, at, keep ? i + step : end));
+		value_append(r, lines.list, value_text_slice(v, at, keep ? i + step : end));
 		at = i + step;
 	}
-	if (at < self->n)
-		value_append(r, lines.list, value_text_slice(self, at, self->n));
+	if (at < v->n)
+		value_append(r, lines.list, value_text_slice(v, at, v->n));
 	return lines;
 }
 
@@ -189,91 +154,77 @@ static struct value method_is_at(struct template_run *r, const struct value *sel
 	return value_bool(method_is_text_at(r, self, what, at_end));
 }
 
-static struct value method_startswith(struct template_run *r, const struct value *self,
-				      const struct value *const *a)
+CALL(method_startswith)
 {
-	struct value rest = a[1] ? operator_slice(r, self, a[1], NULL, NULL) : *self;
+	struct value rest = a[1] ? operator_slice(r, v, a[1], NULL, NULL) : *v;
 	return r->failed ? NONE : method_is_at(r, &rest, a[0], false);
 }
 
-static struct value method_endswith(struct template_run *r, const struct value *self,
-				    const struct value *const *a)
-{
-	return method_is_at(r, self, a[0], true);
-}
+CALL_OF(method_endswith, method_is_at(r, v, a[0], true))
 
-static struct value method_find(struct template_run *r, const struct value *self,
-				const struct value *const *a)
+CALL(method_find)
 {
 	struct value part;
 	if (!call_text_argument(r, a[0], &part))
 		return NONE;
-	size_t at = value_text_find(r, self, 0, &part);
-	struct value before = value_text_slice(self, 0, at);
-	bool none = at == self->n && part.n > 0;
+	size_t at = value_text_find(r, v, 0, &part);
+	struct value before = value_text_slice(v, 0, at);
+	bool none = at == v->n && part.n > 0;
 	return value_int(none ? -1 : (int64_t)value_text_length(&before));
 }
 
-static struct value method_count(struct template_run *r, const struct value *self,
-				 const struct value *const *a)
+CALL(method_count)
 {
 	struct value part;
 	int64_t n = 0;
 	if (!call_text_argument(r, a[0], &part))
 		return NONE;
 	if (part.n == 0)
-		return value_int((int64_t)value_text_length(self) + 1);
-	for (size_t at = 0; !r->failed && (at = value_text_find(r, self, at, &part)) < self->n;
+		return value_int((int64_t)value_text_length(v) + 1);
+	for (size_t at = 0; !r->failed && (at = value_text_find(r, v, at, &part)) < v->n;
 	     at += part.n)
 		n++;
 	return value_int(n);
 }
 
-static struct value method_join(struct template_run *r, const struct value *self,
-				const struct value *const *a)
+CALL(method_join)
 {
 	struct value items = value_items(r, a[0]), text;
 	for (size_t i = 0; !r->failed && i < items.list->count; i++)
 		call_text_argument(r, &items.list->items[i], &text);
-	return r->failed ? NONE : text_join(r, self, &items);
+	return r->failed ? NONE : text_join(r, v, &items);
 }
 
-static struct value method_partition(struct template_run *r, const struct value *self,
-				     const struct value *const *a)
+CALL(method_partition)
 {
 	struct value by, parts = value_list(r, V_TUPLE);
 	if (!call_text_argument(r, a[0], &by))
 		return NONE;
-	size_t at = by.n > 0 ? value_text_find(r, self, 0, &by) : self->n;
-	size_t end = at < self->n ? at + by.n : at;
-	value_append(r, parts.list, value_text_slice(self, 0, at));
-	value_append(r, parts.list, value_text_slice(self, at, end));
-	value_append(r, parts.list, value_text_slice(self, end, self->n));
+	size_t at = by.n > 0 ? value_text_find(r, v, 0, &by) : v->n;
+	size_t end = at < v->n ? at + by.n : at;
+	value_append(r, parts.list, value_text_slice(v, 0, at));
+	value_append(r, parts.list, value_text_slice(v, at, end));
+	value_append(r, parts.list, value_text_slice(v, end, v->n));
 	return parts;
 }
 
-static struct value method_removeprefix(struct template_run *r, const struct value *self,
-					const struct value *const *a)
+CALL(method_removeprefix)
 {
-	bool there = method_is_at(r, self, a[0], false).truth;
-	return there && !r->failed ? value_text_slice(self, a[0]->n, self->n) : *self;
+	bool there = method_is_at(r, v, a[0], false).truth;
+	return there && !r->failed ? value_text_slice(v, a[0]->n, v->n) : *v;
 }
 
-static struct value method_removesuffix(struct template_run *r, const struct value *self,
-					const struct value *const *a)
+CALL(method_removesuffix)
 {
-	bool there = method_is_at(r, self, a[0], true).truth;
-	return there && !r->failed ? value_text_slice(self, 0, self->n - a[0]->n) : *self;
+	bool there = method_is_at(r, v, a[0], true).truth;
+	return there && !r->failed ? value_text_slice(v, 0, v->n - a[0]->n) : *v;
 }
 
-static struct value method_isdigit(struct template_run *r, const struct value *self,
-				   const struct value *const *a)
+CALL(method_isdigit)
 {
-	(void)r;
-	(void)a;
-	bool all = self->n > 0;
-	for (uint32_t i = 0; i < self->n; i++)
-		all = all && self->text.bytes[i] >= '0' && self->text.bytes[i] <= '9';
+	bool all = v->n > 0;
+	for (uint32_t i = 0; i < v->n; i++)
+		all = all && v->text.bytes[i] >= '0' && v->text.bytes[i] <= '9';
 	return value_bool(all);
 }
 
@@ -303,34 +254,18 @@ static struct value method_pad(struct template_run *r, const struct value *self,
 	return method_padded(r, self, before, missing - before, &with);
 }
 
-static struct value method_center(struct template_run *r, const struct value *self,
-				  const struct value *const *a)
-{
-	return method_pad(r, self, a, 1);
-}
+CALL_OF(method_center, method_pad(r, v, a, 1))
+CALL_OF(method_ljust, method_pad(r, v, a, 0))
+CALL_OF(method_rjust, method_pad(r, v, a, 2))
 
-static struct value method_ljust(struct template_run *r, const struct value *self,
-				 const struct value *const *a)
-{
-	return method_pad(r, self, a, 0);
-}
-
-static struct value method_rjust(struct template_run *r, const struct value *self,
-				 const struct value *const *a)
-{
-	return method_pad(r, self, a, 2);
-}
-
-static struct value method_zfill(struct template_run *r, const struct value *self,
-				 const struct value *const *a)
+CALL(method_zfill)
 {
 	struct value zero = value_literal("0");
-	int64_t missing = call_integer_or(r, a[0], 0) - (int64_t)value_text_length(self);
-	bool sign = self->n > 0 && (self->text.bytes[0] == '-' || self->text.bytes[0] == '+');
+	int64_t missing = call_integer_or(r, a[0], 0) - (int64_t)value_text_length(v);
+	bool sign = v->n > 0 && (v->text.bytes[0] == '-' || v->text.bytes[0] == '+');
 	if (missing <= 0)
-		return *self;
-	struct value head = value_text_slice(self, 0, sign),
-		     rest = value_text_slice(self, sign, self->n);
+		return *v;
+	struct value head = value_text_slice(v, 0, sign), rest = value_text_slice(v, sign, v->n);
 	rest = method_padded(r, &rest, missing, 0, &zero);
 	return operator_concatenate(r, &head, &rest);
 }
@@ -401,30 +336,25 @@ const struct function TEXT_METHODS[] = {
 
 /* ---- lists ---- */
 
-static struct value method_list_count(struct template_run *r, const struct value *self,
-				      const struct value *const *a)
+CALL(method_list_count)
 {
 	int64_t n = 0;
-	for (size_t i = 0; !r->failed && i < self->list->count; i++)
-		n += value_equal(r, &self->list->items[i], a[0]);
+	for (size_t i = 0; !r->failed && i < v->list->count; i++)
+		n += value_equal(r, &v->list->items[i], a[0]);
 	return value_int(n);
 }
 
-static struct value method_list_index(struct template_run *r, const struct value *self,
-				      const struct value *const *a)
+CALL(method_list_index)
 {
-	for (size_t i = 0; !r->failed && i < self->list->count; i++)
-		if (value_equal(r, &self->list->items[i], a[0]))
+	for (size_t i = 0; !r->failed && i < v->list->count; i++)
+		if (value_equal(r, &v->list->items[i], a[0]))
 			return value_int((int64_t)i);
 	return template_fail(r, EINVAL, "index(): the item is not in the list");
 }
 
-static struct value method_copy(struct template_run *r, const struct value *self,
-				const struct value *const *a)
+CALL(method_copy)
 {
-	(void)r;
-	(void)a;
-	return *self; /* lists never change */
+	return *v; /* lists never change */
 }
 
 const struct function LIST_METHODS[] = {
@@ -436,39 +366,28 @@ const struct function LIST_METHODS[] = {
 
 /* ---- objects ---- */
 
-static struct value method_dict_get(struct template_run *r, const struct value *self,
-				    const struct value *const *a)
+CALL(method_dict_get)
 {
-	const struct value *v = value_dict_find(r, self->dict, a[0]);
-	return v ? *v : a[1] ? *a[1] : NONE;
+	const struct value *found = value_dict_find(r, v->dict, a[0]);
+	return found ? *found : a[1] ? *a[1] : NONE;
 }
 
-static struct value method_dict_items(struct template_run *r, const struct value *self,
-				      const struct value *const *a)
+CALL(method_dict_items)
 {
 	struct value list = value_list(r, V_LIST);
-	(void)a;
-	for (size_t i = 0; !r->failed && i < self->dict->count; i++)
-		value_append(
-			r, list.list,
-			value_pair(r, self->dict->members[i].key, self->dict->members[i].value));
+	for (size_t i = 0; !r->failed && i < v->dict->count; i++)
+		value_append(r, list.list,
+			     value_pair(r, v->dict->members[i].key, v->dict->members[i].value));
 	return list;
 }
 
-static struct value method_dict_keys(struct template_run *r, const struct value *self,
-				     const struct value *const *a)
-{
-	(void)a;
-	return value_items(r, self);
-}
+CALL_OF(method_dict_keys, value_items(r, v))
 
-static struct value method_dict_values(struct template_run *r, const struct value *self,
-				       const struct value *const *a)
+CALL(method_dict_values)
 {
 	struct value list = value_list(r, V_LIST);
-	(void)a;
-	for (size_t i = 0; !r->failed && i < self->dict->count; i++)
-		value_append(r, list.list, self->dict->members[i].value);
+	for (size_t i = 0; !r->failed && i < v->dict->count; i++)
+		value_append(r, list.list, v->dict->members[i].value);
 	return list;
 }
 

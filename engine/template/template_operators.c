@@ -1,6 +1,6 @@
 #include "engine/template/template_operators.h"
 
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "engine/template/template_call.h"
 #include "engine/template/template_text.h"
 
@@ -28,17 +28,6 @@ struct value operator_concatenate(struct template_run *r, const struct value *a,
 	text_print(r, &w, a);
 	text_print(r, &w, b);
 	return value_written(r, &w);
-}
-
-static struct value operator_join_lists(struct template_run *r, const struct value *a,
-					const struct value *b)
-{
-	struct value both = value_list(r, (enum value_kind)a->kind);
-	for (size_t i = 0; !r->failed && i < a->list->count; i++)
-		value_append(r, both.list, a->list->items[i]);
-	for (size_t i = 0; !r->failed && i < b->list->count; i++)
-		value_append(r, both.list, b->list->items[i]);
-	return both;
 }
 
 /* ---- numbers ---- */
@@ -151,9 +140,14 @@ static struct value operator_add(struct template_run *r, const struct value *a,
 		x.safe = safe;
 		return x;
 	}
-	if (a->kind == b->kind && (a->kind == V_LIST || a->kind == V_TUPLE))
-		return operator_join_lists(r, a, b);
-	return operator_refuse(r, "+", a, b);
+	if (a->kind != b->kind || (a->kind != V_LIST && a->kind != V_TUPLE))
+		return operator_refuse(r, "+", a, b);
+	struct value both = value_list(r, (enum value_kind)a->kind);
+	for (size_t i = 0; !r->failed && i < a->list->count; i++)
+		value_append(r, both.list, a->list->items[i]);
+	for (size_t i = 0; !r->failed && i < b->list->count; i++)
+		value_append(r, both.list, b->list->items[i]);
+	return both;
 }
 
 static struct value operator_repeat(struct template_run *r, const struct value *what,
@@ -174,38 +168,26 @@ static struct value operator_repeat(struct template_run *r, const struct value *
 	return list;
 }
 
-/* '%d' of a float: the whole part with all digits (up to 309), as Python prints it. An int64_t
- * cannot hold it, and converting a larger number is undefined. */
-static void operator_format_whole_part(struct template_run *r, struct writer *w, double number)
-{
-	char digits[512];
-	if (!isfinite(number)) {
-		template_fail(r, EINVAL, "%%d cannot format %s",
-			      isnan(number) ? "NaN" : "infinity");
-		return;
-	}
-	number = trunc(number) + 0.0; /* -0.0 + 0.0 is 0 */
-	(void)snprintf(digits, sizeof digits, "%.0f", number);
-	value_write_text(r, w, digits);
-}
-
 /* Formats one item of '%s %d' % items. */
 static void operator_format_item(struct template_run *r, struct writer *w, char kind,
 				 const struct value *v)
 {
-	struct value text = *v;
-	if (kind == 'd' || kind == 'i') {
-		if (v->kind == V_FLOAT) {
-			operator_format_whole_part(r, w, v->number);
-			return;
-		}
-		if (v->kind == V_BOOL)
-			text = value_int(v->truth);
-		else if (v->kind != V_INT && v->kind != V_BIG)
-			template_fail(r, EINVAL, "%%d cannot format %s", value_type_name(v));
-	} else if (kind != 's')
+	char digits[512]; /* a double has at most 309 before the point */
+	if (kind == 's' || ((kind == 'd' || kind == 'i') && (v->kind == V_INT || v->kind == V_BIG)))
+		text_print(r, w, v);
+	else if (kind != 'd' && kind != 'i')
 		template_fail(r, ENOTSUP, "%%%c in a format is not supported", kind ? kind : ' ');
-	text_print(r, w, &text);
+	else if (v->kind == V_BOOL)
+		value_write_text(r, w, v->truth ? "1" : "0");
+	else if (v->kind != V_FLOAT || !isfinite(v->number))
+		template_fail(r, EINVAL, "%%d cannot format %s",
+			      v->kind != V_FLOAT ? value_type_name(v)
+			      : isnan(v->number) ? "NaN"
+						 : "infinity");
+	else { /* all digits, as Python: int64_t does not hold them; -0.0 + 0.0 is 0 */
+		(void)snprintf(digits, sizeof digits, "%.0f", trunc(v->number) + 0.0);
+		value_write_text(r, w, digits);
+	}
 }
 
 static struct value operator_format(struct template_run *r, const struct value *text,
@@ -297,53 +279,29 @@ bool operator_compare(struct template_run *r, enum operator_kind op, const struc
 static struct value operator_loop_attribute(struct template_run *r, const struct loop *l,
 					    const char *name, size_t n)
 {
-	enum {
-		INDEX,
-		INDEX0,
-		REVINDEX,
-		REVINDEX0,
-		FIRST,
-		LAST,
-		LENGTH,
-		DEPTH,
-		DEPTH0,
-		PREVIOUS,
-		NEXT
+	const int64_t i = (int64_t)l->index, count = (int64_t)l->items->count;
+	const struct value none = value_undefined(name, n);
+	const struct {
+		const char *name;
+		struct value value;
+	} attributes[] = {
+		{"index", value_int(i + 1)},
+		{"index0", value_int(i)},
+		{"revindex", value_int(count - i)},
+		{"revindex0", value_int(count - i - 1)},
+		{"first", value_bool(i == 0)},
+		{"last", value_bool(i + 1 == count)},
+		{"length", value_int(count)},
+		{"depth", value_int((int64_t)l->depth + 1)},
+		{"depth0", value_int(l->depth)},
+		{"previtem", i > 0 ? l->items->items[i - 1] : none},
+		{"nextitem", i + 1 < count ? l->items->items[i + 1] : none},
 	};
-	static const char *const NAMES[] = {"index",  "index0",	  "revindex", "revindex0",
-					    "first",  "last",	  "length",   "depth",
-					    "depth0", "previtem", "nextitem"};
-	size_t i = l->index, count = l->items->count, which = 0;
 	template_work(r, 1);
-	while (which < sizeof NAMES / sizeof *NAMES &&
-	       (strlen(NAMES[which]) != n || memcmp(NAMES[which], name, n) != 0))
-		which++;
-	switch (which) {
-	case INDEX:
-		return value_int((int64_t)i + 1);
-	case INDEX0:
-		return value_int((int64_t)i);
-	case REVINDEX:
-		return value_int((int64_t)(count - i));
-	case REVINDEX0:
-		return value_int((int64_t)(count - i) - 1);
-	case FIRST:
-		return value_bool(i == 0);
-	case LAST:
-		return value_bool(i + 1 == count);
-	case LENGTH:
-		return value_int((int64_t)count);
-	case DEPTH:
-		return value_int((int64_t)l->depth + 1);
-	case DEPTH0:
-		return value_int(l->depth);
-	case PREVIOUS:
-		return i > 0 ? l->items->items[i - 1] : value_undefined(name, n);
-	case NEXT:
-		return i + 1 < count ? l->items->items[i + 1] : value_undefined(name, n);
-	default:
-		return value_undefined(name, n);
-	}
+	for (size_t k = 0; k < sizeof attributes / sizeof *attributes; k++)
+		if (strlen(attributes[k].name) == n && memcmp(attributes[k].name, name, n) == 0)
+			return attributes[k].value;
+	return none;
 }
 
 static struct value operator_loop_cycle(struct template_run *r, const struct value *self,
@@ -386,28 +344,16 @@ static bool operator_is_forbidden(const char *name, size_t n)
 	return false;
 }
 
-static const struct function *operator_methods(const struct template_run *r, const struct value *v)
-{
-	switch (v->kind) {
-	case V_TEXT:
-		return r->language->text_methods;
-	case V_DICT:
-		return r->language->dict_methods;
-	case V_LIST:
-	case V_TUPLE:
-		return r->language->list_methods;
-	case V_LOOP:
-		return LOOP_METHODS;
-	default:
-		return NULL;
-	}
-}
-
 /* A method as a value; undefined if there is none. */
 static struct value operator_method(struct template_run *r, const struct value *of,
 				    const char *name, size_t n)
 {
-	const struct function *table = operator_methods(r, of);
+	const struct function *table = of->kind == V_TEXT   ? r->language->text_methods
+				       : of->kind == V_DICT ? r->language->dict_methods
+				       : of->kind == V_LOOP ? LOOP_METHODS
+				       : of->kind == V_LIST || of->kind == V_TUPLE
+					       ? r->language->list_methods
+					       : NULL;
 	const struct function *f = table ? call_find(table, name, n) : NULL;
 	struct method *m = f ? template_allocate(r, sizeof *m) : NULL;
 	if (!m)
@@ -533,41 +479,26 @@ static int64_t operator_next(const struct operator_range *s, int64_t i)
 	return __builtin_add_overflow(i, s->step, &i) ? s->stop : i;
 }
 
-static struct value operator_text_range(struct template_run *r, const struct value *text,
-					struct operator_range s)
-{
-	struct writer w = {0};
-	if (s.step == 1 && s.start >= s.stop)
-		return value_literal("");
-	if (s.step == 1)
-		return value_text_slice(text, operator_character_at(text, s.start),
-					operator_character_at(text, s.stop));
-	struct value items = value_items(r, text);
-	for (int64_t i = s.start; !r->failed && operator_goes_on(&s, i); i = operator_next(&s, i)) {
-		const struct value *c = &items.list->items[i];
-		value_write_bytes(r, &w, c->text.bytes, c->text.from, c->n);
-	}
-	return value_written(r, &w);
-}
-
 struct value operator_slice(struct template_run *r, const struct value *of,
 			    const struct value *start, const struct value *stop,
 			    const struct value *step)
 {
 	if (of->kind == V_UNDEFINED)
 		return template_fail_undefined(r, of);
-	if (of->kind == V_TEXT) {
-		template_work(r, 1 + of->n / 64);
-		struct operator_range s =
-			operator_slice_range(r, (int64_t)value_text_length(of), start, stop, step);
-		return r->failed ? NONE : operator_text_range(r, of, s);
-	}
-	if (of->kind != V_LIST && of->kind != V_TUPLE)
+	bool text = of->kind == V_TEXT;
+	if (!text && of->kind != V_LIST && of->kind != V_TUPLE)
 		return template_fail(r, EINVAL, "%s cannot be sliced", value_type_name(of));
-	struct operator_range s =
-		operator_slice_range(r, (int64_t)of->list->count, start, stop, step);
-	struct value part = value_list(r, (enum value_kind)of->kind);
+	template_work(r, text ? 1 + of->n / 64 : 0);
+	size_t count = text ? value_text_length(of) : of->list->count;
+	struct operator_range s = operator_slice_range(r, (int64_t)count, start, stop, step);
+	if (text && s.step == 1 && s.start < s.stop)
+		return value_text_slice(of, operator_character_at(of, s.start),
+					operator_character_at(of, s.stop));
+	struct value items = value_items(r, of), empty = value_literal("");
+	struct value part = value_list(r, text ? V_LIST : (enum value_kind)of->kind);
 	for (int64_t i = s.start; !r->failed && operator_goes_on(&s, i); i = operator_next(&s, i))
-		value_append(r, part.list, of->list->items[i]);
+		value_append(r, part.list, items.list->items[i]);
+	if (text && !r->failed)
+		return text_join(r, &empty, &part);
 	return part;
 }

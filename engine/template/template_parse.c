@@ -1,6 +1,8 @@
 /* Statements, and the tree of a whole template. */
 #include "engine/template/template_parse.h"
 
+#include "engine/template/template_text.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -200,12 +202,6 @@ static struct template_node *parse_name(struct parser *p)
 	return n;
 }
 
-static void parse_write_string(struct template_run *r, struct writer *w, const struct value *text)
-{
-	if (text->kind == V_TEXT)
-		value_write_bytes(r, w, text->text.bytes, text->text.from, text->n);
-}
-
 /* Adjacent strings are one. */
 static struct template_node *parse_strings(struct parser *p)
 {
@@ -214,9 +210,9 @@ static struct template_node *parse_strings(struct parser *p)
 	parse_move(p);
 	if (p->at->kind != T_STRING || !n)
 		return n;
-	parse_write_string(p->r, &w, &n->constant);
+	text_print(p->r, &w, &n->constant);
 	for (; p->at->kind == T_STRING; parse_move(p))
-		parse_write_string(p->r, &w, &p->at->value);
+		text_print(p->r, &w, &p->at->value);
 	n->constant = value_written(p->r, &w);
 	return n;
 }
@@ -243,18 +239,6 @@ static struct template_node *parse_member(struct parser *p)
 	return parse_node_of_two(p, N_MEMBER, 0, key, value);
 }
 
-static struct template_node *parse_parentheses(struct parser *p)
-{
-	if (parse_at_operator(p, ")")) {
-		struct template_node *none = parse_node(p, N_TUPLE);
-		parse_move(p);
-		return none;
-	}
-	struct template_node *n = parse_tuple(p, parse_expression);
-	parse_want_operator(p, ")");
-	return n;
-}
-
 static struct template_node *parse_primary(struct parser *p)
 {
 	struct template_node *n = NULL;
@@ -267,9 +251,11 @@ static struct template_node *parse_primary(struct parser *p)
 	else if (p->at->kind == T_NUMBER) {
 		n = parse_constant(p, p->at->value);
 		parse_move(p);
-	} else if (parse_take_operator(p, "("))
-		n = parse_parentheses(p);
-	else if (parse_take_operator(p, "[")) {
+	} else if (parse_take_operator(p, "(")) {
+		n = parse_at_operator(p, ")") ? parse_node(p, N_TUPLE)
+					      : parse_tuple(p, parse_expression);
+		parse_want_operator(p, ")");
+	} else if (parse_take_operator(p, "[")) {
 		n = parse_node(p, N_LIST);
 		n->a = parse_list(p, parse_expression, "]");
 	} else if (parse_take_operator(p, "{")) {

@@ -1,4 +1,5 @@
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
+#include "engine/template/template_call.h"
 #include "engine/template/template_text.h"
 
 #include <errno.h>
@@ -96,23 +97,12 @@ static void text_repr_text(struct template_run *r, struct writer *w, const struc
 
 static void text_repr(struct template_run *r, struct writer *w, const struct value *v, int depth);
 
-static void text_repr_items(struct template_run *r, struct writer *w, const struct list *l,
-			    int depth)
-{
-	for (size_t i = 0; i < l->count && !r->failed; i++) {
-		if (i > 0)
-			value_write_text(r, w, ", ");
-		text_repr(r, w, &l->items[i], depth + 1);
-	}
-}
-
 static void text_repr_dict(struct template_run *r, struct writer *w, const struct dict *d,
 			   int depth)
 {
 	value_write_text(r, w, "{");
 	for (size_t i = 0; i < d->count && !r->failed; i++) {
-		if (i > 0)
-			value_write_text(r, w, ", ");
+		value_write_text(r, w, i > 0 ? ", " : "");
 		text_repr(r, w, &d->members[i].key, depth + 1);
 		value_write_text(r, w, ": ");
 		text_repr(r, w, &d->members[i].value, depth + 1);
@@ -154,14 +144,13 @@ static void text_repr(struct template_run *r, struct writer *w, const struct val
 		text_repr_text(r, w, v);
 		break;
 	case V_LIST:
-		value_write_text(r, w, "[");
-		text_repr_items(r, w, v->list, depth);
-		value_write_text(r, w, "]");
-		break;
 	case V_TUPLE:
-		value_write_text(r, w, "(");
-		text_repr_items(r, w, v->list, depth);
-		value_write_text(r, w, v->list->count == 1 ? ",)" : ")");
+		value_write_text(r, w, v->kind == V_LIST ? "[" : "(");
+		for (size_t i = 0; i < v->list->count && !r->failed; i++) {
+			value_write_text(r, w, i > 0 ? ", " : "");
+			text_repr(r, w, &v->list->items[i], depth + 1);
+		}
+		value_write_text(r, w, v->kind == V_LIST ? "]" : v->list->count == 1 ? ",)" : ")");
 		break;
 	case V_DICT:
 		text_repr_dict(r, w, v->dict, depth);
@@ -405,6 +394,10 @@ struct value text_strip(struct template_run *r, const struct value *text, const 
 			int ends)
 {
 	size_t from = 0, to = text->n, step;
+	struct value given;
+	if (set && set->kind != V_NONE && !call_text_argument(r, set, &given))
+		return NONE;
+	set = set && set->kind != V_NONE ? &given : NULL;
 	template_work(r, 1 + text->n / 64);
 	while ((ends & AT_START) && from < to) {
 		utf8_decode(text->text.bytes + from, &step);
@@ -440,14 +433,6 @@ static void text_write_case(struct template_run *r, struct writer *w, const stru
 	value_write_bytes(r, w, bytes, from, n);
 }
 
-static bool text_is_letter(const struct value *text, size_t at)
-{
-	size_t step;
-	utf8proc_category_t c =
-		utf8proc_category((utf8proc_int32_t)utf8_decode(text->text.bytes + at, &step));
-	return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
-}
-
 struct value text_in_case(struct template_run *r, const struct value *text, enum text_case to)
 {
 	struct writer w = {0};
@@ -455,7 +440,10 @@ struct value text_in_case(struct template_run *r, const struct value *text, enum
 	for (size_t i = 0, step; i < text->n && !r->failed; i += step) {
 		utf8_decode(text->text.bytes + i, &step);
 		text_write_case(r, &w, text, i, step, to == UPPER || (to >= TITLE && !inside));
-		inside = to == CAPITAL || text_is_letter(text, i);
+		utf8proc_category_t kind = utf8proc_category(
+			(utf8proc_int32_t)utf8_decode(text->text.bytes + i, &step));
+		inside = to == CAPITAL ||
+			 (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO);
 	}
 	struct value changed = value_written(r, &w);
 	changed.safe = text->safe;

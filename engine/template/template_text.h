@@ -21,7 +21,7 @@ struct value text_to_json(struct template_run *r, const struct value *v,
 			  const struct json_style *style);
 
 enum { AT_START = 1, AT_END = 2 };
-/* Removes the characters of `set` at the ends; NULL: white space. */
+/* Removes the characters of `set` at the ends; NULL or none: white space. */
 struct value text_strip(struct template_run *r, const struct value *text, const struct value *set,
 			int ends);
 enum text_case { LOWER, UPPER, TITLE, CAPITAL };

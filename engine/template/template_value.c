@@ -1,7 +1,7 @@
 #include "engine/template/template_value.h"
 
 #include "engine/json/json.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "engine/tokenizer/token.h"
 
 #include <errno.h>
@@ -82,6 +82,20 @@ void *template_allocate(struct template_run *r, size_t bytes)
 	return p;
 }
 
+void *template_grow(struct template_run *r, void *items, size_t count, size_t *room, size_t size)
+{
+	if (count < *room)
+		return items;
+	size_t larger = 2 * *room + 4;
+	void *moved = template_allocate(r, larger * size);
+	if (!moved)
+		return NULL;
+	if (count > 0)
+		memcpy(moved, items, count * size);
+	*room = larger;
+	return moved;
+}
+
 void template_free_memory(struct template_run *r)
 {
 	for (struct template_block *b = r->blocks, *next; b; b = next) {
@@ -145,27 +159,11 @@ struct value value_list(struct template_run *r, enum value_kind kind)
 	return (struct value){.kind = (uint8_t)kind, .list = l};
 }
 
-/* Makes room for one more item of `size` bytes in an array, which may move. */
-static void *value_grow(struct template_run *r, void *items, size_t count, size_t *room,
-			size_t size)
-{
-	if (count < *room)
-		return items;
-	size_t larger = 2 * *room + 4;
-	void *moved = template_allocate(r, larger * size);
-	if (!moved)
-		return NULL;
-	if (count > 0)
-		memcpy(moved, items, count * size);
-	*room = larger;
-	return moved;
-}
-
 void value_append(struct template_run *r, struct list *l, struct value v)
 {
 	if (!template_work(r, 1))
 		return;
-	struct value *items = value_grow(r, l->items, l->count, &l->room, sizeof *items);
+	struct value *items = template_grow(r, l->items, l->count, &l->room, sizeof *items);
 	if (!items)
 		return;
 	l->items = items;
@@ -234,15 +232,6 @@ double value_as_double(const struct value *v)
 	}
 }
 
-static bool value_equal_numbers(const struct value *a, const struct value *b)
-{
-	if (a->kind == V_BIG && b->kind == V_BIG)
-		return a->n == b->n && memcmp(a->text.bytes, b->text.bytes, a->n) == 0;
-	if (a->kind == V_INT && b->kind == V_INT)
-		return a->integer == b->integer;
-	return value_as_double(a) == value_as_double(b);
-}
-
 static bool value_equal_deep(struct template_run *r, const struct value *a, const struct value *b,
 			     int depth)
 {
@@ -253,14 +242,19 @@ static bool value_equal_deep(struct template_run *r, const struct value *a, cons
 		template_fail(r, EINVAL, "values are nested too deeply to be compared");
 		return false;
 	}
-	if (value_is_number(a) && value_is_number(b))
-		return value_equal_numbers(a, b);
 	if (a->kind != b->kind)
-		return false;
+		return value_is_number(a) && value_is_number(b) &&
+		       value_as_double(a) == value_as_double(b);
 	switch (a->kind) {
+	case V_BOOL:
+	case V_FLOAT:
+		return value_as_double(a) == value_as_double(b);
+	case V_INT:
+		return a->integer == b->integer;
 	case V_UNDEFINED:
 	case V_NONE:
 		return true;
+	case V_BIG:
 	case V_TEXT:
 		return a->n == b->n && template_work(r, a->n / 64) &&
 		       memcmp(a->text.bytes, b->text.bytes, a->n) == 0;
@@ -344,7 +338,7 @@ void value_dict_put(struct template_run *r, struct dict *d, struct value key, st
 		*there = v;
 		return;
 	}
-	struct member *members = value_grow(r, d->members, d->count, &d->room, sizeof *members);
+	struct member *members = template_grow(r, d->members, d->count, &d->room, sizeof *members);
 	if (!members)
 		return;
 	d->members = members;

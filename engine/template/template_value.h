@@ -108,6 +108,8 @@ size_t value_text_find(struct template_run *r, const struct value *text, size_t 
 /* Memory until the run ends; NULL and a failure if it is too much. */
 void *template_allocate(struct template_run *r, size_t bytes);
 void template_free_memory(struct template_run *r);
+/* Makes room for one more item of `size` bytes in an array, which may move; NULL: failed. */
+void *template_grow(struct template_run *r, void *items, size_t count, size_t *room, size_t size);
 
 /* ---- making values ---- */
 

@@ -8,7 +8,7 @@
  * far are neighbours, and each further byte narrows the range by binary search. */
 #include "engine/tokenizer/added_tokens.h"
 
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "engine/tokenizer/token.h"
 
 #include <errno.h>
@@ -103,19 +103,15 @@ static bool token_ends_with(const char *text, size_t n, const char *with)
 	return n >= length && memcmp(text + n - length, with, length) == 0;
 }
 
-/* Whether the text is <|NAME|>, with any family's bars. */
-static bool token_has_bars(const char *text, size_t n)
-{
-	return (token_begins_with(text, n, "<|") && token_ends_with(text, n, ">")) ||
-	       (token_begins_with(text, n, "<") && token_ends_with(text, n, "|>")) ||
-	       (token_begins_with(text, n, "<\uff5c") && token_ends_with(text, n, "\uff5c>"));
-}
-
 enum token_right token_needed_right(const char *text, size_t n, bool special)
 {
 	if (token_is_one_of(MARKS, sizeof MARKS / sizeof *MARKS, text, n))
 		return MAY_MARKS;
-	bool control = special || token_has_bars(text, n) ||
+	/* <|NAME|>, with any family's bars. */
+	bool bars = (token_begins_with(text, n, "<|") && token_ends_with(text, n, ">")) ||
+		    (token_begins_with(text, n, "<") && token_ends_with(text, n, "|>")) ||
+		    (token_begins_with(text, n, "<\uff5c") && token_ends_with(text, n, "\uff5c>"));
+	bool control = special || bars ||
 		       token_is_one_of(CONTROLS, sizeof CONTROLS / sizeof *CONTROLS, text, n);
 	return control ? MAY_ALL : MAY_TEXT;
 }
@@ -276,18 +272,11 @@ static bool added_is_word_char(uint32_t c)
 	}
 }
 
-/* Where the character before text[at] begins; at > 0. */
-static size_t added_char_before(const char *text, size_t at)
-{
-	return utf8_begin(text, at - 1);
-}
-
 /* Whether text[start .. end) is not part of a longer word. */
 static bool added_stands_alone(const char *text, size_t n, size_t start, size_t end)
 {
 	size_t step;
-	if (start > 0 &&
-	    added_is_word_char(utf8_decode(text + added_char_before(text, start), &step)))
+	if (start > 0 && added_is_word_char(utf8_decode(text + utf8_begin(text, start - 1), &step)))
 		return false;
 	return end == n || !added_is_word_char(utf8_decode(text + end, &step));
 }
@@ -317,8 +306,8 @@ bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
 	}
 	if (t->lstrip)
 		while (start > scan->from &&
-		       added_is_space(utf8_decode(text + added_char_before(text, start), &step)))
-			start = added_char_before(text, start);
+		       added_is_space(utf8_decode(text + utf8_begin(text, start - 1), &step)))
+			start = utf8_begin(text, start - 1);
 	/* What the token before took with it is white space up to scan->from: not passed again. */
 	if (t->rstrip && end < scan->from)
 		end = scan->from;

@@ -3,14 +3,14 @@
  * equals, until no pair has a merge. In a vocabulary of pieces a word begins as characters; a
  * character that is no token takes part in no merge by rank and becomes the tokens of its bytes.
  *
- * Searching the lowest pair anew after each merge takes O(n^2), and a word may be a whole file
+ * Searching the lowest pair again after each merge takes O(n^2), and a word may be a whole file
  * without a space. So the symbols are a doubly linked list and the pairs wait in a heap. A pair
  * that a neighbour's merge destroys stays in the heap; when it is popped and the symbols have
  * changed, it is dropped. */
 #include "engine/tokenizer/bpe.h"
 
 #include "engine/tokenizer/token.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -192,34 +192,6 @@ static int bpe_no_token(char byte, struct err *e)
 		       (unsigned)(uint8_t)byte);
 }
 
-static int bpe_begin_bytes(struct bpe_work *w, struct err *e)
-{
-	for (uint32_t i = 0; i < w->length; i++) {
-		int32_t id = w->vocabulary->byte_id[(uint8_t)w->word[i]];
-		if (id < 0)
-			return bpe_no_token(w->word[i], e);
-		w->symbols[i] = (struct bpe_symbol){(uint32_t)id, i > 0 ? i - 1 : NOWHERE,
-						    i + 1 < w->length ? i + 1 : NOWHERE};
-	}
-	return 0;
-}
-
-static void bpe_begin_characters(struct bpe_work *w)
-{
-	uint32_t previous = NOWHERE, next;
-	for (uint32_t i = 0; i < w->length; previous = i, i = next) {
-		size_t n = 1;
-		int64_t id = w->vocabulary->byte_id[(uint8_t)w->word[i]];
-		if ((uint8_t)w->word[i] >= 0x80) {
-			utf8_decode(w->word + i, &n);
-			id = vocabulary_find(w->vocabulary, w->word + i, n);
-		}
-		next = i + (uint32_t)n;
-		w->symbols[i] = (struct bpe_symbol){id < 0 ? SYMBOL_UNKNOWN : (uint32_t)id,
-						    previous, next < w->length ? next : NOWHERE};
-	}
-}
-
 /* Divides the word into its smallest symbols. */
 static int bpe_begin_word(struct bpe_work *w, struct err *e)
 {
@@ -233,9 +205,21 @@ static int bpe_begin_word(struct bpe_work *w, struct err *e)
 		w->symbol_capacity = capacity;
 	}
 	w->heap_count = 0;
-	if (w->vocabulary->spelling == SPELLED_BYTES)
-		return bpe_begin_bytes(w, e);
-	bpe_begin_characters(w);
+	bool bytes = w->vocabulary->spelling == SPELLED_BYTES;
+	uint32_t previous = NOWHERE, next;
+	for (uint32_t i = 0; i < w->length; previous = i, i = next) {
+		size_t n = 1;
+		int64_t id = w->vocabulary->byte_id[(uint8_t)w->word[i]];
+		if (bytes && id < 0)
+			return bpe_no_token(w->word[i], e);
+		if (!bytes && (uint8_t)w->word[i] >= 0x80) {
+			utf8_decode(w->word + i, &n);
+			id = vocabulary_find(w->vocabulary, w->word + i, n);
+		}
+		next = i + (uint32_t)n;
+		w->symbols[i] = (struct bpe_symbol){id < 0 ? SYMBOL_UNKNOWN : (uint32_t)id,
+						    previous, next < w->length ? next : NOWHERE};
+	}
 	return 0;
 }
 

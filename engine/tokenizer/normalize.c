@@ -8,7 +8,7 @@
 #include "engine/tokenizer/normalize.h"
 
 #include "engine/tokenizer/token.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -116,21 +116,19 @@ static int normalize_compose(struct normalize_characters *c, struct normalize_co
 
 enum { PIECE_BYTES = 64 << 10 };
 
-/* Whether nothing before this character composes with it: Latin letters and signs, and
- * ideographs. Others qualify too, but few texts go on for long without one of these. */
-static bool normalize_stands_apart(uint32_t character)
-{
-	return character < 0x300 || (character >= 0x3400 && character < 0xa000);
-}
-
 /* The end of a piece of text[n] that begins at `from`. */
 static size_t normalize_piece_end(const char *text, size_t n, size_t from)
 {
 	if (n - from <= PIECE_BYTES)
 		return n;
+	/* Nothing composes with what stands before Latin letters, signs and ideographs. Others
+	 * qualify too, but few texts continue for long without one of these. */
 	size_t at = utf8_begin(text, from + PIECE_BYTES), step;
-	while (at < n && !normalize_stands_apart(utf8_decode(text + at, &step)))
-		at += step;
+	for (; at < n; at += step) {
+		uint32_t character = utf8_decode(text + at, &step);
+		if (character < 0x300 || (character >= 0x3400 && character < 0xa000))
+			break;
+	}
 	return at;
 }
 
@@ -185,14 +183,6 @@ size_t normalize_spaces(char *text, size_t n)
 	return (size_t)(to - text);
 }
 
-static bool normalize_is_ascii(const char *text, size_t n)
-{
-	unsigned char all = 0;
-	for (size_t i = 0; i < n; i++)
-		all |= (unsigned char)text[i];
-	return all < 0x80;
-}
-
 int normalize_text(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
 		   char **out, size_t *out_n, struct err *e)
 {
@@ -201,7 +191,10 @@ int normalize_text(const struct normalizer *z, const char *text, size_t n, const
 	*out_n = n;
 	if (n == 0)
 		return 0;
-	if (z->nfc && !normalize_is_ascii(text, n)) {
+	unsigned char all = 0;
+	for (size_t i = 0; z->nfc && i < n; i++)
+		all |= (unsigned char)text[i];
+	if (z->nfc && all >= 0x80) { /* ASCII is composed */
 		int rc = normalize_nfc(text, n, stop, &composed, out_n, e);
 		if (rc < 0)
 			return rc;

@@ -9,7 +9,7 @@
  * word a few times, at most seven of the 64 units per byte. */
 #include "engine/tokenizer/pretokenize.h"
 
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "engine/tokenizer/token.h"
 
 #include <ctype.h>
@@ -30,7 +30,9 @@
 /* Published patterns that are replaced by an equivalent in PCRE2's syntax. DeepSeek's \s+$ would
  * take quadratic time in a run of spaces, but the first match in a run, if there is one, begins
  * at the start of the run. */
-static const char *const EQUIVALENTS[][2] = {
+static const struct {
+	const char from[8], to[48];
+} EQUIVALENTS[] = {
 	{"\\s+$", "(?<!\\p{White_Space})\\p{White_Space}+(?m:$)"},
 };
 
@@ -45,10 +47,10 @@ enum {
 };
 
 static const char GROUP_OPENINGS[][5] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
-static const char GENERAL_CATEGORIES[][3] = {
-	"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl",
-	"No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk",
-	"So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
+static const char CATEGORIES[][3] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me",
+				     "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi",
+				     "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl",
+				     "Zp", "C",	 "Cc", "Cf", "Cs", "Co", "Cn"};
 
 /* Copies n bytes that mean the same in both syntaxes. */
 static bool pretokenize_pass(struct pretokenize_translation *t, size_t n)
@@ -68,41 +70,34 @@ static bool pretokenize_replace(struct pretokenize_translation *t, size_t n, con
 	return true;
 }
 
-/* \p{Lu} and the like. Scripts and other properties are refused: their names mean different
- * sets. */
-static bool pretokenize_translate_property(struct pretokenize_translation *t)
-{
-	const char *name = t->in + 3;
-	const char *end = t->in[2] == '{' ? strchr(name, '}') : NULL;
-	for (size_t i = 0; end && i < sizeof GENERAL_CATEGORIES / sizeof *GENERAL_CATEGORIES; i++)
-		if (strlen(GENERAL_CATEGORIES[i]) == (size_t)(end - name) &&
-		    memcmp(GENERAL_CATEGORIES[i], name, (size_t)(end - name)) == 0)
-			return pretokenize_pass(t, (size_t)(end + 1 - t->in));
-	return false;
-}
-
-/* \x{1F98A}. Other forms are bytes for one and characters for the other. */
-static bool pretokenize_translate_number(struct pretokenize_translation *t)
-{
-	size_t digits = t->in[2] == '{' ? strspn(t->in + 3, "0123456789abcdefABCDEF") : 0;
-	return digits > 0 && digits <= 6 && t->in[3 + digits] == '}' &&
-	       pretokenize_pass(t, digits + 4);
-}
-
 static bool pretokenize_translate_escape(struct pretokenize_translation *t)
 {
 	char c = t->in[1];
-	if (c == 'x')
-		return pretokenize_translate_number(t);
-	if (c == 's')
+	const char *name = t->in + 3, *end;
+	size_t digits;
+	switch (c) {
+	case 'x': /* \x{1F98A}. Other forms are bytes for one and characters for the other. */
+		digits = t->in[2] == '{' ? strspn(name, "0123456789abcdefABCDEF") : 0;
+		return digits > 0 && digits <= 6 && name[digits] == '}' &&
+		       pretokenize_pass(t, digits + 4);
+	case 's':
 		return pretokenize_replace(t, 2, "\\p{White_Space}");
-	if (c == 'S')
+	case 'S':
 		return pretokenize_replace(t, 2, "\\P{White_Space}");
-	if (c == 'p' || c == 'P')
-		return pretokenize_translate_property(t);
-	if (c != '\0' && (strchr("dDrntf", c) || c == ' ' || ispunct((unsigned char)c)))
-		return pretokenize_pass(t, 2);
-	return false;
+	case 'p': /* \p{Lu} and the like. Scripts' and other properties' names mean different sets.
+		   */
+	case 'P':
+		end = t->in[2] == '{' ? strchr(name, '}') : NULL;
+		for (size_t i = 0; end && i < sizeof CATEGORIES / sizeof *CATEGORIES; i++)
+			if (strlen(CATEGORIES[i]) == (size_t)(end - name) &&
+			    memcmp(CATEGORIES[i], name, (size_t)(end - name)) == 0)
+				return pretokenize_pass(t, (size_t)(end + 1 - t->in));
+		return false;
+	default:
+		return c != '\0' &&
+		       (strchr("dDrntf", c) || c == ' ' || ispunct((unsigned char)c)) &&
+		       pretokenize_pass(t, 2);
+	}
 }
 
 static bool pretokenize_translate_group(struct pretokenize_translation *t)
@@ -132,24 +127,18 @@ static bool pretokenize_translate_interval(struct pretokenize_translation *t)
 	return pretokenize_pass(t, n + 1);
 }
 
-static bool pretokenize_translate_in_class(struct pretokenize_translation *t)
-{
-	if (t->in[0] == '[' || (t->in[0] == '&' && t->in[1] == '&')) /* sets of sets */
-		return false;
-	if (t->in[0] == '\\')
-		return pretokenize_translate_escape(t);
-	t->in_class = t->in[0] != ']';
-	return pretokenize_pass(t, 1);
-}
-
 /* Translates one element. False if it is not known to mean the same. */
 static bool pretokenize_translate_step(struct pretokenize_translation *t)
 {
-	if (t->in_class)
-		return pretokenize_translate_in_class(t);
-	switch (t->in[0]) {
-	case '\\':
+	if (t->in[0] == '\\')
 		return pretokenize_translate_escape(t);
+	if (t->in_class) {
+		if (t->in[0] == '[' || (t->in[0] == '&' && t->in[1] == '&')) /* sets of sets */
+			return false;
+		t->in_class = t->in[0] != ']';
+		return pretokenize_pass(t, 1);
+	}
+	switch (t->in[0]) {
 	case '(':
 		return pretokenize_translate_group(t);
 	case '{':
@@ -176,11 +165,14 @@ static char *pretokenize_translate(const char *pattern, const char *name, struct
 			name, n, PATTERN_BYTES_MAX);
 		return NULL;
 	}
-	char *translated = malloc(n * TRANSLATED_MAX + 1);
+	char *translated = malloc(n * TRANSLATED_MAX + sizeof EQUIVALENTS->to);
 	if (!translated) {
 		err_set(e, ENOMEM, "%s: out of memory for the split pattern", name);
 		return NULL;
 	}
+	for (size_t i = 0; i < sizeof EQUIVALENTS / sizeof *EQUIVALENTS; i++)
+		if (strcmp(pattern, EQUIVALENTS[i].from) == 0)
+			return strcpy(translated, EQUIVALENTS[i].to);
 	struct pretokenize_translation t = {.in = pattern, .out = translated};
 	while (*t.in) {
 		const char *at = t.in;
@@ -226,24 +218,10 @@ static pcre2_code *pretokenize_compile(const char *pattern, uint32_t options, co
 	return code;
 }
 
-/* Returns the pattern for PCRE2, freed by the caller; NULL with an error. */
-static char *pretokenize_to_pcre2(const char *pattern, const char *name, struct err *e)
-{
-	for (size_t i = 0; i < sizeof EQUIVALENTS / sizeof *EQUIVALENTS; i++) {
-		if (strcmp(pattern, EQUIVALENTS[i][0]) != 0)
-			continue;
-		char *copy = strdup(EQUIVALENTS[i][1]);
-		if (!copy)
-			err_set(e, ENOMEM, "%s: out of memory for the split pattern", name);
-		return copy;
-	}
-	return pretokenize_translate(pattern, name, e);
-}
-
 static int pretokenize_compile_stage(struct pretokenize_stage *stage, const char *pattern,
 				     const char *name, struct err *e)
 {
-	char *translated = pretokenize_to_pcre2(pattern, name, e);
+	char *translated = pretokenize_translate(pattern, name, e);
 	if (!translated)
 		return -e->code;
 	stage->near = pretokenize_compile(translated, 0, name, e);
@@ -506,35 +484,25 @@ static int pretokenize_split(struct pretokenize_run *r, uint32_t stage, const ch
 	return pretokenize_piece(r, stage, text, done, n);
 }
 
-/* Puts a space before text[n]; valid until the stage's next piece. */
-static int pretokenize_put_space(struct pretokenize_run *r, uint32_t stage, const char **text,
-				 size_t *n)
-{
-	struct pretokenize_work *w = r->work;
-	if (*n + 1 > w->prefixed_capacity[stage]) {
-		char *larger = realloc(w->prefixed[stage], 2 * *n + 64);
-		if (!larger)
-			return err_set(r->e, ENOMEM, "out of memory for tokenizing %zu bytes", *n);
-		w->prefixed[stage] = larger;
-		w->prefixed_capacity[stage] = 2 * *n + 64;
-	}
-	w->prefixed[stage][0] = ' ';
-	memcpy(w->prefixed[stage] + 1, *text, *n);
-	*text = w->prefixed[stage];
-	*n += 1;
-	return 0;
-}
-
 static int pretokenize_run_stage(struct pretokenize_run *r, uint32_t stage, const char *text,
 				 size_t n)
 {
 	if (stage == r->splitter->count)
 		return r->each(r->context, text, n, r->e);
 	const struct pretokenize_stage *s = &r->splitter->stages[stage];
-	if (s->prefix_space && text[0] != ' ') {
-		int rc = pretokenize_put_space(r, stage, &text, &n);
-		if (rc < 0)
-			return rc;
+	if (s->prefix_space && text[0] != ' ') { /* valid until the stage's next piece */
+		struct pretokenize_work *w = r->work;
+		if (n + 1 > w->prefixed_capacity[stage]) {
+			char *larger = realloc(w->prefixed[stage], 2 * n + 64);
+			if (!larger)
+				return err_set(r->e, ENOMEM,
+					       "out of memory for tokenizing %zu bytes", n);
+			w->prefixed[stage] = larger;
+			w->prefixed_capacity[stage] = 2 * n + 64;
+		}
+		w->prefixed[stage][0] = ' ';
+		memcpy(w->prefixed[stage] + 1, text, n++);
+		text = w->prefixed[stage];
 	}
 	return s->near ? pretokenize_split(r, stage, text, n)
 		       : pretokenize_run_stage(r, stage + 1, text, n);

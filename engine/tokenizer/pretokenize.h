@@ -37,7 +37,7 @@ int pretokenize_add_literal(struct pretokenizer *s, const char *text, const char
 			    struct err *e);
 void pretokenize_free(struct pretokenizer *s);
 
-struct pretokenize_work; /* for one text of so many bytes */
+struct pretokenize_work; /* for one text of at most `bytes` bytes */
 struct pretokenize_work *pretokenize_work_new(size_t bytes, const _Atomic bool *stop);
 void pretokenize_work_free(struct pretokenize_work *w);
 typedef int pretokenize_word(void *context, const char *word, size_t n, struct err *e);

@@ -59,7 +59,7 @@ static inline void token_list_free(struct token_list *l)
 	*l = (struct token_list){0};
 }
 
-/* Long work asks now and then whether to go on. `stop` may be NULL. */
+/* Long work asks now and then whether to continue. `stop` may be NULL. */
 static inline bool token_stop_asked(const _Atomic bool *stop)
 {
 	return stop && atomic_load_explicit(stop, memory_order_relaxed);

@@ -14,7 +14,7 @@
 #include "engine/tokenizer/pretokenize.h"
 #include "engine/tokenizer/token.h"
 #include "engine/tokenizer/tokenizer_build.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,30 +33,25 @@ int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, cons
 	return tokenizer_finish(out, t, rc, name, e);
 }
 
-/* Reads tokenizer.json and tokenizer_config.json; without tokenizer.json, GPT-2's files. */
-static int tokenizer_read_directory(struct tokenizer *t, const char *directory, const char *path,
-				    struct err *e)
-{
-	char *text = NULL;
-	size_t n = 0;
-	struct err own = {0}; /* the other layout may open without an error */
-	int rc = json_read_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
-	if (rc == -ENOENT)
-		return gpt2_read(t, directory, e);
-	if (rc < 0)
-		return err_set(e, own.code, "%s", own.text);
-	rc = tokenizer_json_read(t, text, n, path, e);
-	free(text);
-	return rc < 0 ? rc : tokenizer_config_read(t, directory, e);
-}
-
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
 {
-	char *path;
+	char *path, *text = NULL;
+	size_t n = 0;
+	struct err own = {0}; /* GPT-2's files may open without an error */
 	if (asprintf(&path, "%s/tokenizer.json", directory) < 0)
 		return err_set(e, ENOMEM, "%s: out of memory for a path", directory);
 	struct tokenizer *t = tokenizer_new();
-	int rc = t ? tokenizer_read_directory(t, directory, path, e) : -ENOMEM;
+	int rc = t ? json_read_file(&text, &n, path, TOKENIZER_FILE_MAX, &own) : -ENOMEM;
+	if (t && rc == -ENOENT)
+		rc = gpt2_read(t, directory, e);
+	else if (t && rc < 0)
+		rc = err_set(e, own.code, "%s", own.text);
+	else if (rc == 0) {
+		rc = tokenizer_json_read(t, text, n, path, e);
+		if (rc == 0)
+			rc = tokenizer_config_read(t, directory, e);
+	}
+	free(text);
 	free(path);
 	return tokenizer_finish(out, t, rc, directory, e);
 }
@@ -88,6 +83,16 @@ const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special
 		return "";
 	*length = token->length;
 	return t->vocabulary.bytes + token->offset;
+}
+
+void tokenizer_spell(const struct tokenizer *t, const uint32_t *ids, size_t count,
+		     struct text_out *out)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t n;
+		const char *bytes = tokenizer_bytes(t, ids[i], true, &n);
+		text_out_add(out, bytes, n);
+	}
 }
 
 int64_t tokenizer_bos(const struct tokenizer *t)

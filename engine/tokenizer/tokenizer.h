@@ -17,6 +17,7 @@
 #define MOEFS_ENGINE_TOKENIZER_TOKENIZER_H
 
 #include "cache/err.h"
+#include "engine/json/text_out.h"
 #include "engine/tokenizer/token.h"
 
 #include <stdbool.h>
@@ -77,5 +78,8 @@ bool tokenizer_has(const struct tokenizer *t, uint32_t id);
 /* The bytes of one token: a pointer into the tokenizer, *length set. Tokens marked special have
  * length 0 unless `special`. An unknown id has length 0. */
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *length);
+/* Appends the text of ids, special tokens spelled out. */
+void tokenizer_spell(const struct tokenizer *t, const uint32_t *ids, size_t count,
+		     struct text_out *out);
 
 #endif

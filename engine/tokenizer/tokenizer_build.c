@@ -70,8 +70,16 @@ static void tokenizer_need_all_rights(const struct tokenizer *t, struct added_to
 	}
 }
 
-static void tokenizer_mark_ends(struct tokenizer *t)
+/* Names the file if memory ran out: the parts do not know it. */
+int tokenizer_finish(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		     struct err *e)
 {
+	if (rc < 0) {
+		tokenizer_close(t);
+		return rc == -ENOMEM
+			       ? err_set(e, ENOMEM, "%s: out of memory for the tokenizer", name)
+			       : rc;
+	}
 	struct token *tokens = t->vocabulary.tokens;
 	if (t->eos >= 0)
 		tokens[t->eos].ends = ENDS_TEXT | ENDS_TURN;
@@ -82,19 +90,8 @@ static void tokenizer_mark_ends(struct tokenizer *t)
 	}
 	tokenizer_need_all_rights(t, &t->literal);
 	tokenizer_need_all_rights(t, &t->normalized);
-}
-
-/* Names the file if memory ran out: the parts do not know it. */
-int tokenizer_finish(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
-		     struct err *e)
-{
-	if (rc < 0)
-		tokenizer_close(t);
-	else
-		tokenizer_mark_ends(*out = t);
-	if (rc == -ENOMEM)
-		return err_set(e, ENOMEM, "%s: out of memory for the tokenizer", name);
-	return rc;
+	*out = t;
+	return 0;
 }
 
 int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
@@ -202,25 +199,6 @@ int tokenizer_append_entry(struct added_entries *l, const struct added_entry *a,
 	return 0;
 }
 
-/* Adds a token to the set in which it is looked for; a normalised token by its normalised text. */
-static int tokenizer_add_lookup(struct tokenizer *t, struct added_token *token, struct err *e)
-{
-	if (!token->normalized)
-		return added_tokens_append(&t->literal, token, e);
-	struct added_token changed = *token;
-	char *text;
-	size_t n;
-	int rc = normalize_text(&t->normalizer, token->text, token->length, NULL, &text, &n, e);
-	if (rc < 0)
-		return rc;
-	if (text)
-		changed.text = text;
-	changed.length = (uint32_t)n;
-	rc = added_tokens_append(&t->normalized, &changed, e);
-	free(text);
-	return rc;
-}
-
 static int tokenizer_add_token(struct tokenizer *t, const struct added_entry *a, const char *name,
 			       struct err *e)
 {
@@ -238,7 +216,17 @@ static int tokenizer_add_token(struct tokenizer *t, const struct added_entry *a,
 				    .wants =
 					    (uint8_t)token_needed_right(a->content, n, a->special)};
 	int rc = vocabulary_add_literal(&t->vocabulary, a->id, a->content, n, a->special, name, e);
-	return rc < 0 ? rc : tokenizer_add_lookup(t, &token, e);
+	if (rc < 0 || !a->normalized)
+		return rc < 0 ? rc : added_tokens_append(&t->literal, &token, e);
+	char *changed; /* it is looked for by its normalised text */
+	rc = normalize_text(&t->normalizer, a->content, n, NULL, &changed, &n, e);
+	if (rc < 0)
+		return rc;
+	token.text = changed ? changed : token.text;
+	token.length = (uint32_t)n;
+	rc = added_tokens_append(&t->normalized, &token, e);
+	free(changed);
+	return rc;
 }
 
 int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added, const char *name,

@@ -1,7 +1,7 @@
 /* Builds a tokenizer from the arrays of a GGUF file: tokens, kinds, scores and merges. How a
  * text is processed is not in such a file; two names, of a model and of a split, stand for what
  * the tokenizer was published with. An unknown name is refused. */
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "engine/tokenizer/pretokenize.h"
 #include "engine/tokenizer/tokenizer_build.h"
 #include "engine/tokenizer/tokenizer_gguf.h"

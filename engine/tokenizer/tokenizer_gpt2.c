@@ -5,7 +5,7 @@
 #include "engine/tokenizer/tokenizer_build.h"
 
 #include "engine/tokenizer/pretokenize.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -377,20 +377,6 @@ static const struct tokenizer_json_component DECODER = {
 
 /* --- together --- */
 
-/* Checks that the decoder undoes what the normalizer and pre-tokenizer do. */
-static int tokenizer_json_check_kind(struct tokenizer_json *r)
-{
-	bool bytes = r->byte_level && r->byte_decoder, pieces = r->marks && r->mark_decoder;
-	if (bytes != pieces && r->byte_level == r->byte_decoder && r->marks == r->mark_decoder &&
-	    (pieces || !r->t->normalizer.prepend))
-		return 0;
-	return err_set(r->e, ENOTSUP,
-		       "%s: the decoder does not undo the normalizer and pre-tokenizer; moefs "
-		       "supports byte-level BPE (ByteLevel in both) and SentencePiece BPE (spaces "
-		       "to U+2581 and back)",
-		       r->name);
-}
-
 /* Reads normalizer, pre_tokenizer, post_processor and decoder, and checks that they belong
  * together. */
 static int tokenizer_json_read_parts(struct tokenizer_json *r, const struct json *root)
@@ -404,11 +390,21 @@ static int tokenizer_json_read_parts(struct tokenizer_json *r, const struct json
 		if (rc == 0 && object)
 			rc = tokenizer_json_read_part(r, COMPONENTS[i], object);
 	}
-	if (rc == 0)
-		rc = tokenizer_json_check_kind(r);
-	r->t->normalizer.marks = rc == 0 && r->marks;
+	if (rc < 0)
+		return rc;
+	/* The decoder must undo what the normalizer and pre-tokenizer do. */
+	bool bytes = r->byte_level && r->byte_decoder, pieces = r->marks && r->mark_decoder;
+	if (bytes == pieces || r->byte_level != r->byte_decoder || r->marks != r->mark_decoder ||
+	    (!pieces && r->t->normalizer.prepend))
+		return err_set(
+			r->e, ENOTSUP,
+			"%s: the decoder does not undo the normalizer and pre-tokenizer; "
+			"moefs supports byte-level BPE (ByteLevel in both) and SentencePiece "
+			"BPE (spaces to U+2581 and back)",
+			r->name);
+	r->t->normalizer.marks = r->marks;
 	r->t->vocabulary.spelling = r->marks ? SPELLED_PIECES : SPELLED_BYTES;
-	return rc;
+	return 0;
 }
 
 /* --- model --- */

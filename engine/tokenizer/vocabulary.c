@@ -3,7 +3,7 @@
 #include "engine/tokenizer/vocabulary.h"
 
 #include "engine/tokenizer/normalize.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,28 +16,18 @@ enum {
 	JOINT_BITS = 20, /* of a pair's place among the joints: 128 KiB, of which few are set */
 };
 
-/* The byte that a character of the byte-level alphabet spells, or -1. Bytes that are not
- * printable in Latin-1 (0..32, 127..160, 173) were numbered from U+0100 on, in order. */
-static int vocabulary_byte_of(uint32_t character)
-{
-	if (character >= 256) {
-		uint32_t k = character - 256;
-		return k < 33 ? (int)k : k < 67 ? (int)(k - 33 + 127) : k == 67 ? 173 : -1;
-	}
-	bool printable =
-		(character > 32 && character < 127) || (character > 160 && character != 173);
-	return printable ? (int)character : -1;
-}
-
-/* Writes the bytes of spelling[n], at most n. False if a character is not of the alphabet. */
+/* Writes the bytes of spelling[n], at most n. False if a character is not of the byte-level
+ * alphabet: bytes that are printable in Latin-1 are spelled as they are, the others (0..32,
+ * 127..160, 173) were numbered from U+0100 on, in order. */
 static bool vocabulary_spelled_bytes(const char *spelling, size_t n, char *bytes, size_t *length)
 {
 	*length = 0;
 	for (size_t i = 0, step; i < n; i += step) {
-		int byte = vocabulary_byte_of(utf8_decode(spelling + i, &step));
-		if (byte < 0)
+		uint32_t c = utf8_decode(spelling + i, &step), k = c - 256;
+		bool printable = (c > 32 && c < 127) || (c > 160 && c < 256 && c != 173);
+		if (!printable && (c < 256 || k > 67))
 			return false;
-		bytes[(*length)++] = (char)byte;
+		bytes[(*length)++] = (char)(printable ? c : k < 33 ? k : k < 67 ? k + 94 : 173);
 	}
 	return true;
 }

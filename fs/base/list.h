@@ -1,8 +1,8 @@
 /* Doubly linked lists through a member of the listed struct. Appending, removing and moving a whole
  * list are O(1) and cannot fail. A link that is on no list points at itself, so removing it twice
  * is harmless. */
-#ifndef MOEFS_FS_LIST_H
-#define MOEFS_FS_LIST_H
+#ifndef MOEFS_FS_BASE_LIST_H
+#define MOEFS_FS_BASE_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

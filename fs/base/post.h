@@ -1,7 +1,7 @@
 /* Posts: how other threads tell the loop that there is something to do. A post is a member of the
  * struct that it is about. Sending it twice before it runs is the same as sending it once. */
-#ifndef MOEFS_FS_POST_H
-#define MOEFS_FS_POST_H
+#ifndef MOEFS_FS_BASE_POST_H
+#define MOEFS_FS_BASE_POST_H
 
 #include "cache/err.h"
 #include "fs/base/list.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* mount.fuse3 sets HOME=/root if mount(8) has removed HOME, whoever mounts. */
+/* mount.fuse3 sets HOME=/root if mount(8) has removed HOME, for ordinary users too. */
 static bool standard_home_is_wrong(const char *home)
 {
 	return getuid() != 0 && !strcmp(home, "/root") && access(home, W_OK) != 0;

@@ -1,4 +1,4 @@
-/* What a program of ours relies on, whoever starts it: open standard files, PATH and HOME. And what
+/* What our programs rely on, however they are started: open standard files, PATH and HOME. And what
  * its callers rely on: output that it reports as written was written. */
 #ifndef MOEFS_FS_BASE_STANDARD_H
 #define MOEFS_FS_BASE_STANDARD_H

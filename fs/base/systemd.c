@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { LISTEN_FDS_START = 3 }; /* SD_LISTEN_FDS_START of systemd/sd-daemon.h */
+enum { LISTEN_FDS_START = 3 }; /* SD_LISTEN_FDS_START of <systemd/sd-daemon.h> */
 
 void systemd_notify(const char *state)
 {

@@ -1,10 +1,19 @@
 /* See text.h. */
 #include "fs/base/text.h"
+#include "cache/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+uint64_t text_hash(uint64_t hash, const void *bytes, size_t n)
+{
+	const uint8_t *at = bytes;
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+	return hash;
+}
 
 size_t text_room(const struct text *t, size_t length)
 {
@@ -65,40 +74,11 @@ void text_format(struct text *t, const char *format, ...)
 /* U+FFFD stands for a byte that is not part of a character. */
 #define TEXT_REPLACEMENT "\xef\xbf\xbd"
 
-/* The bytes of the UTF-8 character that s begins with, of n bytes; 0: none. Surrogates and overlong
- * forms are none (RFC 3629). */
-static size_t text_character(const uint8_t *s, size_t n)
-{
-	static const struct {
-		uint8_t first, last, second_least, second_most, size;
-	} rows[] = {
-		{0x00, 0x7f, 0x00, 0x00, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2},
-		{0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-		{0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-		{0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
-		{0xf4, 0xf4, 0x80, 0x8f, 4},
-	};
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		size_t size = rows[i].size;
-		if (s[0] < rows[i].first || s[0] > rows[i].last)
-			continue;
-		if (size > n ||
-		    (size > 1 && (s[1] < rows[i].second_least || s[1] > rows[i].second_most)))
-			return 0;
-		for (size_t k = 2; k < size; k++)
-			if ((s[k] & 0xc0) != 0x80)
-				return 0;
-		return size;
-	}
-	return 0;
-}
-
 void text_add_characters(struct text *t, const char *bytes, size_t n)
 {
-	const uint8_t *s = (const uint8_t *)bytes;
 	size_t begin = 0;
 	for (size_t at = 0; at < n;) {
-		size_t size = text_character(s + at, n - at);
+		size_t size = utf8_length(bytes + at, n - at);
 		if (!size) {
 			text_add(t, bytes + begin, at - begin);
 			text_string(t, TEXT_REPLACEMENT);
@@ -118,7 +98,7 @@ void text_json(struct text *t, const char *string)
 			text_format(t, "\\u%04x", *at);
 		else if (*at == '"' || *at == '\\')
 			text_format(t, "\\%c", *at);
-		else if ((size = text_character(at, strnlen((const char *)at, 4))))
+		else if ((size = utf8_length((const char *)at, strnlen((const char *)at, 4))))
 			text_add(t, at, size);
 		else
 			text_string(t, TEXT_REPLACEMENT);

@@ -33,6 +33,9 @@ void text_word(struct text *t, const char *string);
 bool text_put(struct text *t, size_t offset, const void *data, size_t length);
 void text_cut(struct text *t, size_t length); /* to at most this length; the capacity stays */
 void text_free(struct text *t);
+/* FNV-1a of n bytes, continuing from `hash`: TEXT_HASH, or the hash of the bytes before. */
+#define TEXT_HASH UINT64_C(0xcbf29ce484222325)
+uint64_t text_hash(uint64_t hash, const void *bytes, size_t n);
 /* The capacity that the text has once it has this length; SIZE_MAX: it cannot. */
 size_t text_room(const struct text *t, size_t length);
 

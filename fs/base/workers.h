@@ -1,7 +1,7 @@
 /* A few threads for what would make the loop wait: reads from the disk, long texts. A worker does a
  * job's work; the loop finishes the job, through a post. */
-#ifndef MOEFS_FS_WORKERS_H
-#define MOEFS_FS_WORKERS_H
+#ifndef MOEFS_FS_BASE_WORKERS_H
+#define MOEFS_FS_BASE_WORKERS_H
 
 #include "cache/err.h"
 #include "fs/base/post.h"

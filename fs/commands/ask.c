@@ -111,7 +111,7 @@ int ask_read_options(struct ask_options *a, int argc, char **argv, struct err *e
 {
 	bool ended = false;
 	opterr = 0;
-	optind = 0; /* GNU: begin anew */
+	optind = 0; /* GNU: begin again */
 	int code = ask_take_options(a, argc, argv, &ended, e);
 	if (!code && optind < argc)
 		a->model = argv[optind++];

@@ -126,10 +126,11 @@ static int chat_run_verb(struct chat_loop *c, char *line, struct err *e)
 				       v->rest ? v->rest : "");
 		return v->run(c, v, rest, e);
 	}
-	return err_set(e, EINVAL,
-		       "/%.*s is no command: /help lists the commands; to begin a question with /, "
-		       "type //",
-		       (int)length, line);
+	return err_set(
+		e, EINVAL,
+		"\"/%.*s\" is not a command: /help lists the commands; to begin a question with /, "
+		"type //",
+		(int)length, line);
 }
 
 /* ---- questions ---- */

@@ -40,7 +40,7 @@ static const char umount_help[] =
 	"written and the daemon has ended. A mount in use stays, and the processes that\n"
 	"use it are named.\n"
 	"\n"
-	"    -z, --lazy         unmount even if it is in use; it goes with its last user\n"
+	"    -z, --lazy         unmount even if it is in use; it ends with its last user\n"
 	"    -h, --help         show this help\n";
 
 static const struct command commands[] = {

@@ -82,7 +82,7 @@ static int find_in_mounts(struct model_search *s, struct err *e)
 	return 0;
 }
 
-/* Lists the caller's models, so that a mistyped name stands beside the right ones. */
+/* Lists the caller's models, so that a mistyped name is seen beside the right ones. */
 static int find_nothing(const char *model, struct err *e)
 {
 	struct mounts_seen mounts;
@@ -101,7 +101,7 @@ static int find_nothing(const char *model, struct err *e)
 	}
 	mounts_free(&mounts);
 	bool any = names.length > 0 && !names.failed;
-	err_set(e, ENOENT, "you have no mounted model '%s', and there is no such file: %s%.*s",
+	err_set(e, ENOENT, "you have no mounted model \"%s\", and there is no such file: %s%.*s",
 		model,
 		any ? "give the path of one, or the name of a mounted one: "
 		    : "give the path of one",

@@ -22,7 +22,7 @@ static int talk_make_session(struct talk *t, const char *model, const char *name
 	t->folder = NULL;
 	if (strchr(name, '/') || asprintf(&t->folder, "%s/sessions/%s", model, name) < 0) {
 		t->folder = NULL;
-		return err_set(e, EINVAL, "'%s' cannot be the name of a session", name);
+		return err_set(e, EINVAL, "\"%s\" cannot be the name of a session", name);
 	}
 	if (!t->own)
 		return keeper_of_session(&t->keeper, t->folder, stays, e);
@@ -119,7 +119,7 @@ int talk_set(const struct talk *t, const char *param, const char *value, size_t 
 	if (!fits || strchr(param, '/') ||
 	    snprintf(path, sizeof path, "%s/%s", t->folder, file) >= (int)sizeof path ||
 	    stat(path, &st) || !S_ISREG(st.st_mode))
-		return err_set(e, ENOENT, "there is no param '%s'; moefs(5) lists the params",
+		return err_set(e, ENOENT, "there is no param \"%s\"; moefs(5) lists the params",
 			       param);
 	return talk_put(t, file, value, size, e);
 }
@@ -141,7 +141,7 @@ size_t talk_longest(const struct talk *t)
 	return strtoull(value, NULL, 10);
 }
 
-/* Copies what the file holds so far and what it grows by. */
+/* Copies the file's text, as it grows. */
 static int talk_follow(const struct talk *t, const char *file, int from, struct terminal_output *to,
 		       struct err *e)
 {

@@ -1,5 +1,6 @@
 /* See terminal.h. Lines are edited by libedit. */
 #include "fs/commands/terminal.h"
+#include "cache/utf8.h"
 #include "fs/base/standard.h"
 #include "fs/commands/mounts.h"
 
@@ -16,7 +17,6 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utf8proc.h>
 #include <wchar.h>
 
 /* ---- what a model says ---- */
@@ -35,22 +35,18 @@ static size_t terminal_add_characters(struct text *out, const struct text *from,
 	static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 	size_t at = 0;
 	while (at < from->length) {
-		const unsigned char *c = (const unsigned char *)from->data + at;
-		size_t left = from->length - at, promised = *c >= 0xf0	 ? 4
-							    : *c >= 0xe0 ? 3
-							    : *c >= 0xc0 ? 2
-									 : 1;
-		utf8proc_int32_t code;
-		if (left < promised && !last)
+		const char *c = from->data + at;
+		size_t left = from->length - at, n = utf8_length(c, left), bytes;
+		if (!n && utf8_promised_length(*c) > left && !last)
 			break;
-		utf8proc_ssize_t n = utf8proc_iterate(c, (utf8proc_ssize_t)left, &code);
-		if (n == 1 && (*c < ' ' || *c == 0x7f) && *c != '\n' && *c != '\t')
-			text_format(out, "^%c", *c ^ 0x40);
-		else if (n < 0 || (code >= 0x80 && code < 0xa0))
+		uint32_t code = n ? utf8_decode(c, &bytes) : 0;
+		if (n && (code < ' ' || code == 0x7f) && code != '\n' && code != '\t')
+			text_format(out, "^%c", (char)(code ^ 0x40));
+		else if (!n || (code >= 0x80 && code < 0xa0))
 			text_string(out, replacement);
 		else
-			text_add(out, c, (size_t)n);
-		at += n > 0 ? (size_t)n : 1;
+			text_add(out, c, n);
+		at += n ? n : 1;
 	}
 	return at;
 }
@@ -185,20 +181,6 @@ static char *terminal_history_file(void)
 	return file;
 }
 
-static void terminal_open_history(struct terminal_lines *l)
-{
-	HistEvent event;
-	l->history = history_init();
-	if (!l->history)
-		return;
-	(void)history(l->history, &event, H_SETSIZE, HISTORY_LINES);
-	(void)history(l->history, &event, H_SETUNIQUE, 1);
-	l->file = terminal_history_file();
-	if (l->file)
-		(void)history(l->history, &event, H_LOAD, l->file);
-	(void)el_set(l->edit, EL_HIST, history, l->history);
-}
-
 static struct terminal_lines *terminal_lines_of(EditLine *edit)
 {
 	void *l = NULL;
@@ -245,6 +227,7 @@ static int terminal_get_character(EditLine *edit, wchar_t *out)
 static void terminal_begin_editing(struct terminal_lines *l)
 {
 	char name[64];
+	HistEvent event;
 	if (ttyname_r(STDIN_FILENO, name, sizeof name) ||
 	    (l->keys = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) < 0)
 		return;
@@ -258,7 +241,15 @@ static void terminal_begin_editing(struct terminal_lines *l)
 	(void)el_set(l->edit, EL_PROMPT, terminal_prompt);
 	(void)el_set(l->edit, EL_EDITOR, "emacs");
 	(void)el_set(l->edit, EL_GETCFN, terminal_get_character);
-	terminal_open_history(l);
+	l->history = history_init();
+	if (l->history) {
+		(void)history(l->history, &event, H_SETSIZE, HISTORY_LINES);
+		(void)history(l->history, &event, H_SETUNIQUE, 1);
+		l->file = terminal_history_file();
+		if (l->file)
+			(void)history(l->history, &event, H_LOAD, l->file);
+		(void)el_set(l->edit, EL_HIST, history, l->history);
+	}
 	(void)el_source(l->edit, NULL); /* the user's ~/.editrc */
 }
 

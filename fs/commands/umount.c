@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PATIENCE = 3000 }; /* milliseconds before umount looks who may hold a mount */
+enum { PATIENCE = 3000 }; /* milliseconds before umount gives up, or looks who holds a mount */
 
 /* ---- which ---- */
 
@@ -93,6 +93,7 @@ struct umount_users {
 	bool (*uses)(pid_t id, const char *what);
 	const char *what;
 	char words[512]; /* "bash (812), tail (840)": as far as this user may see */
+	bool others;	 /* some are not gateways */
 };
 
 static int umount_add_user(void *ctx, pid_t id)
@@ -103,6 +104,7 @@ static int umount_add_user(void *ctx, pid_t id)
 	if (id == getpid() || used + 1 >= sizeof u->words || !u->uses(id, u->what))
 		return 0;
 	(void)proc_name(id, name, sizeof name);
+	u->others |= strcmp(name, "moefs-http") != 0;
 	(void)snprintf(u->words + used, sizeof u->words - used, "%s%s (%ld)", used ? ", " : "",
 		       name, (long)id);
 	return 0;
@@ -164,6 +166,25 @@ static int umount_wait(const struct umount_daemon *d, const struct mount_seen *m
 
 /* ---- the command ---- */
 
+/* A gateway closes its files shortly after its client has the answer, and so do programs that have
+ * just ended: while nobody else is seen in the mount, a busy one is tried again. -EBUSY: `u` has
+ * its users. */
+static int umount_patiently(const struct mount_seen *m, bool lazily, struct umount_users *u,
+			    struct err *e)
+{
+	enum { PAUSE = 20 }; /* milliseconds */
+	for (int waited = 0;; waited += PAUSE) {
+		int code = mountpoint_unmount(m->point, lazily, e);
+		if (code != -EBUSY)
+			return code;
+		*u = (struct umount_users){.uses = proc_uses, .what = m->point};
+		(void)proc_each(umount_add_user, u);
+		if (u->others || waited >= PATIENCE)
+			return code;
+		(void)poll(NULL, 0, PAUSE);
+	}
+}
+
 static int umount_mount(const struct mount_seen *m, bool lazily, struct err *e)
 {
 	(void)!chdir("/"); /* the command itself must not keep the mount in use */
@@ -171,7 +192,8 @@ static int umount_mount(const struct mount_seen *m, bool lazily, struct err *e)
 	struct umount_daemon daemon = {.fd = -1};
 	if (!lazily)
 		daemon = umount_daemon_of(m);
-	int code = mountpoint_unmount(m->point, lazily, &why);
+	struct umount_users u;
+	int code = umount_patiently(m, lazily, &u, &why);
 	int waited = code ? 0 : umount_wait(&daemon, m, e);
 	if (daemon.fd >= 0)
 		close(daemon.fd);
@@ -183,8 +205,6 @@ static int umount_mount(const struct mount_seen *m, bool lazily, struct err *e)
 			       m->point, (unsigned)m->uid);
 	if (code != -EBUSY)
 		return err_set(e, -code, "%s", why.text);
-	struct umount_users u = {.uses = proc_uses, .what = m->point};
-	(void)proc_each(umount_add_user, &u);
 	return err_set(e, EBUSY,
 		       "%s is in use%s%s: leave it (cd) and close its files, or run moefs umount "
 		       "-z, which unmounts it now; the "

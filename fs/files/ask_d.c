@@ -2,7 +2,8 @@
  *
  * Opened for writing, the file is a prompt; opened for reading, it is an output, and an open for
  * reading waits for the prompt in the same way. The name disappears when the answer has been read
- * to its end; processes that have the file open can go on with it. mount/asks.c keeps the names. */
+ * to its end; processes that have the file open can continue with it. mount/asks.c keeps the names.
+ */
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/node.h"

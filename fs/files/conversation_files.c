@@ -50,10 +50,7 @@ static int conversation_text_write(struct handle *h, const char *data, size_t si
 	if (!session_working(h->node.conversation->session))
 		return value_text_write(h, data, size, offset, e);
 	h->poison = EBUSY;
-	return err_set(e, EBUSY,
-		       "%s: the session is still answering: read its output to the end, or "
-		       "`echo stop > ctl`",
-		       h->node.row->name);
+	return value_session_answers(h, e);
 }
 
 static int conversation_text_take(struct session *s, size_t which, const char *text, size_t length,
@@ -325,14 +322,6 @@ static int conversation_result_write(struct handle *h, const char *data, size_t 
 	return code ? conversation_result_refuse(h, code, e) : conversation_results_take(h, e);
 }
 
-static int conversation_result_truncate(struct handle *h, uint64_t size, struct err *e)
-{
-	(void)e;
-	if (size < h->written.length)
-		text_cut(&h->written, (size_t)size);
-	return 0;
-}
-
 static int conversation_result_flush(struct handle *h, bool by_opener, struct err *e)
 {
 	if (!by_opener)
@@ -363,7 +352,7 @@ const struct file_ops tool_result_ops = {
 	.refuses = true,
 	.read = value_read,
 	.write = conversation_result_write,
-	.truncate = conversation_result_truncate,
+	.truncate = value_text_cut,
 	.flush = conversation_result_flush,
 	.release = conversation_result_release,
 	.size = conversation_text_size,

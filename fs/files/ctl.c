@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-	CTL_MOST_CHANGES = 64,	   /* in one write: twice as many as there are params */
+	CTL_MOST_CHANGES = 64,	   /* in one write; there are fewer params and texts than that */
 	CTL_MOST_BYTES = 64 << 10, /* of a write; longer ones would delay the loop */
 	SHOWN = 64,		   /* bytes of what was typed that a refusal shows */
 };
@@ -41,7 +41,7 @@ const void *ctl_verb_find(const struct verbs *v, const char *word, size_t n, str
 	}
 	ctl_verb_names(v, &names);
 	text_add(&names, "", 1);
-	(void)err_set(e, EINVAL, "%s: '%.*s' is not a verb; the verbs are %s (see `cat %s`)",
+	(void)err_set(e, EINVAL, "%s: \"%.*s\" is not a verb; the verbs are %s (see `cat %s`)",
 		      v->file, (int)(n < SHOWN ? n : SHOWN), word,
 		      names.failed ? "others" : names.data, v->file);
 	text_free(&names);
@@ -135,7 +135,7 @@ static int ctl_add_param(struct ctl_changes *c, const char *word, size_t size, s
 								       equals + 1, size - n - 1},
 					      e);
 	return err_set(e, EINVAL,
-		       "ctl: '%.*s' is not a param with its value, as in: retry temperature=0.8",
+		       "ctl: \"%.*s\" is not a param with its value, as in: retry temperature=0.8",
 		       (int)(size < SHOWN ? size : SHOWN), word);
 }
 
@@ -158,7 +158,7 @@ static int ctl_add_text(struct ctl_changes *c, const char *line, size_t size, st
 					      e);
 	return err_set(e, EINVAL,
 		       "ctl: a line after the verb's is `messages JSON` or `tools JSON`, with the "
-		       "JSON in one line, not '%.*s'",
+		       "JSON in one line, not \"%.*s\"",
 		       (int)(size < SHOWN ? size : SHOWN), line);
 }
 
@@ -265,6 +265,7 @@ struct forking {
 	struct restored *restored;
 	int code;
 	struct err why;
+	bool shares; /* the original, when it was saved */
 };
 
 static void ctl_fork_work(struct job *job)
@@ -292,10 +293,12 @@ static int ctl_fork_enter(struct forking *f)
 	if (code)
 		return code;
 	code = session_restore(made->session, f->restored, &f->why);
-	if (code)
+	if (code) {
 		conversation_remove(made);
-	else
-		conversation_wake(made);
+		return code;
+	}
+	session_share_like(made->session, f->handle->node.conversation->session, f->shares);
+	conversation_wake(made);
 	return code;
 }
 
@@ -348,6 +351,7 @@ static int ctl_fork(struct handle *h, fuse_req_t req, const char *name, size_t n
 	f->uid = fuse_req_ctx(req)->uid;
 	f->gid = fuse_req_ctx(req)->gid;
 	memcpy(f->name, name, n);
+	f->shares = session_shares(h->node.conversation->session);
 	int code = ctl_fork_check_name(h->node.model, f->name, e);
 	if (!code)
 		code = session_save(h->node.conversation->session, &f->saved, e);

@@ -4,8 +4,8 @@
  *
  * The tables: the session's in ctl.c, MOUNT/ctl's in mount_files.c, experts/ctl's in expert_ctl.c.
  */
-#ifndef MOEFS_FS_CTL_H
-#define MOEFS_FS_CTL_H
+#ifndef MOEFS_FS_FILES_CTL_H
+#define MOEFS_FS_FILES_CTL_H
 
 #include "cache/err.h"
 #include "fs/base/text.h"

@@ -26,7 +26,8 @@ static const struct expert_verb {
 	struct verb verb;
 	int (*run)(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
 } expert_verb_rows[] = {
-	{{"load", EXPERTS, "read experts into memory in the background; they stay as others do"},
+	{{"load", EXPERTS,
+	  "read experts into memory in the background; they may be evicted as usual"},
 	 model_experts_load},
 	{{"evict", EXPERTS,
 	  "drop experts from memory, except those that a token needs now; EBUSY if one is pinned"},
@@ -99,7 +100,7 @@ static int expert_choose(struct chosen *c, const char *word, struct err *e)
 	if (strncmp(word, "experts/", 8) == 0) /* as a shell completes it from the model's folder */
 		word += 8;
 	if ((size_t)snprintf(copy, sizeof copy, "%s", word) >= sizeof copy)
-		return err_set(e, EINVAL, "experts/ctl: the pattern '%.32s…' is too long", word);
+		return err_set(e, EINVAL, "experts/ctl: the pattern \"%.32s…\" is too long", word);
 	const char *layer = strsep(&expert, "/");
 	bool glob = strpbrk(word, "*?[\\") != NULL;
 	if (glob && ++c->globs > GLOBS_MOST)
@@ -109,21 +110,9 @@ static int expert_choose(struct chosen *c, const char *word, struct err *e)
 	if (glob ? expert_mark_matching(c, layer, expert) > 0 : expert_mark_named(c, layer, expert))
 		return 0;
 	return err_set(e, EINVAL,
-		       "experts/ctl: no expert matches '%s'; write one verb and names such as "
+		       "experts/ctl: no expert matches \"%s\"; write one verb and names such as "
 		       "00/017, 05 or '0[0-3]/*', in quotes",
 		       word);
-}
-
-static int expert_choose_all(struct chosen *c, char *words, struct err *e)
-{
-	char *word;
-	int code = 0;
-	while (!code && (word = strsep(&words, " \t\n")))
-		code = *word ? expert_choose(c, word, e) : 0;
-	if (!code && !c->count)
-		code = err_set(e, EINVAL,
-			       "experts/ctl: name the experts, as in: pin 0[0-3]/* 05/017");
-	return code;
 }
 
 static int expert_run_verb(const struct expert_verb *v, struct model *m, const struct chosen *c,
@@ -142,36 +131,34 @@ static int expert_run_verb(const struct expert_verb *v, struct model *m, const s
 	return code ? err_set(e, -code, "experts/ctl: %s: %s", v->verb.name, why.text) : 0;
 }
 
-/* Changes `words`. */
-static int expert_command(struct model *m, char *words, struct err *e)
+static int expert_take(struct deferred_write *w, struct err *e)
 {
-	char *name;
-	do
-		name = strsep(&words, " \t\n");
-	while (name && !*name);
-	const struct expert_verb *verb =
-		ctl_verb_find(&expert_verbs, name ? name : "", name ? strlen(name) : 0, e);
+	struct model *m = w->handle->node.model->model;
+	struct chosen c = {.model = m, .layers = model_layers(m)};
+	char *words = w->bytes, *word;
+	int code = 0;
+	if (strlen(words) < w->size)
+		return err_set(e, EINVAL, "experts/ctl: a command cannot contain a zero byte");
+	words += strspn(words, " \t\n");
+	word = strsep(&words, " \t\n");
+	const struct expert_verb *verb = ctl_verb_find(&expert_verbs, word, strlen(word), e);
 	if (!verb)
 		return -e->code;
-	struct chosen c = {.model = m, .layers = model_layers(m)};
 	for (uint32_t l = 0; l < c.layers; l++)
 		if (model_experts(m, l) > c.most)
 			c.most = model_experts(m, l);
 	c.marks = calloc((size_t)c.layers * c.most + 1, sizeof *c.marks);
 	if (!c.marks)
 		return err_set(e, ENOMEM, "experts/ctl: no memory for a list of experts");
-	int code = expert_choose_all(&c, words, e);
+	while (!code && (word = strsep(&words, " \t\n")))
+		code = *word ? expert_choose(&c, word, e) : 0;
+	if (!code && !c.count)
+		code = err_set(e, EINVAL,
+			       "experts/ctl: name the experts, as in: pin 0[0-3]/* 05/017");
 	if (!code)
 		code = expert_run_verb(verb, m, &c, e);
 	free(c.marks);
 	return code;
-}
-
-static int expert_take(struct deferred_write *w, struct err *e)
-{
-	if (strlen(w->bytes) < w->size)
-		return err_set(e, EINVAL, "experts/ctl: a command cannot contain a zero byte");
-	return expert_command(w->handle->node.model->model, w->bytes, e);
 }
 
 /* By a worker, since freeing the memory of many experts takes long. */

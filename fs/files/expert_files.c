@@ -301,7 +301,8 @@ static const struct xattr expert_model_xattrs[] = {
 	{"misses", expert_model_misses},     {0},
 };
 
-const struct row_hooks expert_hooks = {expert_attr, expert_chmod, expert_xattrs};
-const struct row_hooks expert_layer_hooks = {expert_layer_attr, expert_layer_chmod,
-					     expert_layer_xattrs};
+const struct row_hooks expert_hooks = {
+	.attr = expert_attr, .chmod = expert_chmod, .xattrs = expert_xattrs};
+const struct row_hooks expert_layer_hooks = {
+	.attr = expert_layer_attr, .chmod = expert_layer_chmod, .xattrs = expert_layer_xattrs};
 const struct row_hooks expert_model_hooks = {.xattrs = expert_model_xattrs};

@@ -1,8 +1,8 @@
 /* Facts: names with numbers or words, listed once and shown in two forms: as lines for people and
  * awk (stats), and as JSON (stats.json). A row of the tree has the list (row.facts) and one of the
  * two renderers. */
-#ifndef MOEFS_FS_FACTS_H
-#define MOEFS_FS_FACTS_H
+#ifndef MOEFS_FS_FILES_FACTS_H
+#define MOEFS_FS_FILES_FACTS_H
 
 #include "fs/mount/node.h"
 

@@ -1,8 +1,8 @@
 /* What the rows of the tree (tree/rows.c) name: kinds of files, and functions that render and set
  * what a file shows. Listed by the file that defines them. A render function appends to `out`, and
  * a set function takes a value, for the node that it is given (struct tree_row in mount/node.h). */
-#ifndef MOEFS_FS_FILES_H
-#define MOEFS_FS_FILES_H
+#ifndef MOEFS_FS_FILES_FILES_H
+#define MOEFS_FS_FILES_FILES_H
 
 #include "fs/files/facts.h"
 #include "fs/mount/node.h"
@@ -53,6 +53,11 @@ extern const struct file_ops expert_ops, expert_ctl_ops, trace_ops;
 extern const struct row_hooks expert_hooks, expert_layer_hooks, expert_model_hooks;
 void expert_map_render(const struct node *n, struct text *out);
 void expert_stats_list(const struct node *n, struct facts *f);
+
+/* ---- prefix_files.c ---- */
+extern const struct row_family prefix_family;
+extern const struct row_hooks prefix_hooks;
+void prefix_render(const struct node *n, struct text *out);
 
 /* ---- question.c ---- */
 extern const struct file_ops question_ops;

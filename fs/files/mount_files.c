@@ -103,7 +103,7 @@ static int mount_run_verb(const struct mount_verb *v, struct mount_command *a, c
 	if (v->of_model && !a->model)
 		a->model = models_named(a->handle->node.mount, name, length);
 	if (v->of_model && !a->model)
-		return err_set(e, ENOENT, "ctl: there is no model '%.*s'; `ls` lists the models",
+		return err_set(e, ENOENT, "ctl: there is no model \"%.*s\"; `ls` lists the models",
 			       (int)(length < NAME_SIZE ? length : NAME_SIZE), name);
 	return v->run(a, e);
 }
@@ -168,7 +168,7 @@ static int mount_set_size(const struct node *n, const char *value, size_t length
 	}
 	if (length != strlen(string) || !human_parse_size(string, engine_memory(), &bytes))
 		return err_set(e, EINVAL,
-			       "cache/%s: '%s' is not a size; write a size such as 512M, 1.5G or "
+			       "cache/%s: \"%s\" is not a size; write a size such as 512M, 1.5G or "
 			       "50%%, or auto",
 			       n->row->name, string);
 	return set(n->mount->engine, bytes, e);
@@ -245,6 +245,41 @@ void mount_cache_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "context_used", engine_context_used(n->mount->engine));
 }
 
+/* The turns of a model that wait. */
+struct mount_queue {
+	const struct node *node; /* the file that is read: who looks */
+	const struct mounted *model;
+	struct text *out; /* a line for each that the reader may see */
+	uint32_t count;	  /* of all */
+};
+
+/* As in the trace: the user who mounted sees all sessions, others their own. */
+static void mount_waiting_add(void *ctx, const struct session_waiting *w)
+{
+	struct mount_queue *q = ctx;
+	const struct node *n = q->node;
+	q->count++;
+	if (n->viewer != n->mount->uid && n->viewer != w->owner)
+		return;
+	text_line(q->out, q->model->name);
+	text_format(q->out, " %s %s %.3f %s\n", w->session, session_priority_words[w->priority],
+		    w->seconds, session_wait_words[w->waits]);
+}
+
+static void mount_queue_render(const struct node *n, struct text *out)
+{
+	struct text lines = {0};
+	struct mount_queue q = {.node = n, .out = &lines};
+	for (struct mounted *m = NULL; (m = mount_next_model(n->mount, m));) {
+		q.model = m;
+		session_each_waiting(m->model, mount_waiting_add, &q);
+	}
+	text_format(out, "queued %" PRIu32 "\n", q.count);
+	text_add(out, lines.data, lines.length);
+	out->failed |= lines.failed;
+	text_free(&lines);
+}
+
 void mount_waiting_render(const struct node *n, struct text *out)
 {
 	struct pager_stats s;
@@ -254,6 +289,7 @@ void mount_waiting_render(const struct node *n, struct text *out)
 	text_format(out, "wait_seconds %.3f\n", ms * 1e-3);
 	text_format(out, "tokens %" PRIu64 "\n", s.tokens);
 	text_format(out, "wait_ms_per_token %.3f\n", s.tokens ? ms / (double)s.tokens : 0);
+	mount_queue_render(n, out);
 }
 
 void mount_warming_render(const struct node *n, struct text *out)

@@ -1,9 +1,10 @@
-/* What a session says: output, thoughts and logprobs.jsonl, which grow with the answer; wait; log.
+/* Files that read a session's answers: output, thoughts and logprobs.jsonl, which grow with the
+ * answer; wait; log.
  *
- * An open output is bound to one answer: the newest one when it was opened (ROW_GATED has waited
- * for a prompt that was closing). Reads are by offset in that answer, so each of several readers
- * sees all of it. When a reader has reached the end, a read at offset 0 binds to the answer that is
- * then the newest. */
+ * An open output belongs to one answer: the newest one at the time of the open. (The open of a
+ * ROW_GATED row waits for a prompt that is being closed.) Reads are by offset in that answer, so
+ * each of several readers sees all of it. After a reader has reached the end, its next read at
+ * offset 0 begins with the answer that is then the newest. */
 #include "fs/files/files.h"
 #include "fs/files/values.h"
 #include "fs/mount/handle.h"
@@ -59,7 +60,8 @@ static uint64_t output_size(const struct node *n)
 	return complete ? size : 0;
 }
 
-/* Before the first read, a read at offset 0 would bind to the newest answer; so does poll. */
+/* Like the next read would, polling a handle without an answer, or at its end, binds it to the
+ * newest answer, unless something was read already. */
 static unsigned output_poll(struct handle *h)
 {
 	bool complete = true;

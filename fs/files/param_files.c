@@ -1,10 +1,8 @@
 /* A session's params as files: their names, values and texts.
  *
- * To add a param, add a row to the table of engine/serve/params.c (name, kind, range, default and
- * .about) and its member to struct params (params.h), and an entry to install/moefs.5.in. Nothing
- * has to be added here: this file shows whatever params_name() lists, and session_param_set()
- * checks the values. MOUNT/README, the manual, `-o PARAM=VALUE` and completion are made from that
- * table. */
+ * A new param needs nothing here: this file shows whatever params_name() lists, and
+ * session_param_set() checks the values. engine/session/README.md, "Adding a session param", has the
+ * steps. */
 #include "fs/files/files.h"
 #include "fs/files/values.h"
 

@@ -6,8 +6,8 @@
  * from its first byte to its RELEASE, or until it truncates its text or is refused. Others get
  * EBUSY.
  *
- * A refusal is remembered together with the process that was refused (refusals.h), since a shell
- * goes on to read output.
+ * A refusal is remembered together with the process that was refused (mount/refusals.c), since a
+ * shell continues and reads output.
  *
  * Writes are joined in their order. Their offsets do not count, since the text is not in the file:
  * reading gives the prompt of the last turn. */
@@ -19,13 +19,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int prompt_busy(const struct conversation *c, struct err *e)
+static int prompt_busy(const struct handle *h, struct err *e)
 {
-	if (session_working(c->session))
-		return err_set(
-			e, EBUSY,
-			"prompt: the session is still answering: read its output to the end, "
-			"or `echo stop > ctl`");
+	if (session_working(h->node.conversation->session))
+		return value_session_answers(h, e);
 	return err_set(e, EBUSY,
 		       "prompt: another process is writing it; create a session of your own with "
 		       "mkdir");
@@ -36,7 +33,7 @@ static int prompt_open(struct handle *h, struct err *e)
 	const struct conversation *c = h->node.conversation;
 	if (!handle_writes(h) || (!c->writer && !session_working(c->session)))
 		return 0;
-	int code = prompt_busy(c, e);
+	int code = prompt_busy(h, e);
 	refusals_add(&h->node, h->caller, NULL, e);
 	return code;
 }
@@ -73,7 +70,7 @@ static int prompt_write(struct handle *h, const char *data, size_t size, uint64_
 	if (h->poison)
 		return -h->poison; /* `error` still says why */
 	if (c->writer != h && (c->writer || session_working(c->session)))
-		code = prompt_busy(c, e);
+		code = prompt_busy(h, e);
 	else if (size > most || h->written.length > most - size)
 		code = prompt_too_long(h->written.length + (uint64_t)size, most, e);
 	else {
@@ -92,9 +89,7 @@ static int prompt_write(struct handle *h, const char *data, size_t size, uint64_
 
 static int prompt_truncate(struct handle *h, uint64_t size, struct err *e)
 {
-	(void)e;
-	if (size < h->written.length)
-		text_cut(&h->written, (size_t)size);
+	(void)value_text_cut(h, size, e);
 	if (h->written.length == 0)
 		prompt_stop_writing(h);
 	return 0;

@@ -7,9 +7,10 @@
  *
  * Reads follow the handle's own cursor and not the file's offset, since writes move the offset as
  * well. One thing is taken from the offset: a seek back over what was just read reads it again,
- * because bash's `read` returns in this way what it has read too far. */
+ * because bash's `read` gives back in this way what it has read too far. */
 #include "fs/base/workers.h"
 #include "fs/files/files.h"
+#include "fs/files/values.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
@@ -107,14 +108,6 @@ static int question_write(struct handle *h, const char *data, size_t size, uint6
 	return code;
 }
 
-static int question_truncate(struct handle *h, uint64_t size, struct err *e)
-{
-	(void)e;
-	if (size < h->written.length)
-		text_cut(&h->written, (size_t)size);
-	return 0;
-}
-
 /* ---- a worker's answers ---- */
 
 static void question_task_work(struct job *job)
@@ -124,28 +117,24 @@ static void question_task_work(struct job *job)
 	text_free(&t->text);
 }
 
-/* Until the next question, the answer counts in place of the question as text that waits. */
-static void question_take_answer(struct handle *h, struct task *t)
-{
-	bool complete;
-	int code = t->made ? 0 : -ENOMEM;
-	if (!code)
-		code = unsubmitted_count(h, answer_size(t->made, &complete), &t->why);
-	h->task = NULL;
-	h->failed = code;
-	if (!code)
-		h->answer = answer_ref(t->made);
-	if (t->why.code)
-		failure_refused(&h->node, &t->why);
-	calls_wake(h->node.mount, &h->readers);
-	poller_tell(h);
-}
-
 static void question_task_finish(struct job *job)
 {
 	struct task *t = LINK_OWNER(job, struct task, job);
-	if (t->handle)
-		question_take_answer(t->handle, t);
+	struct handle *h = t->handle;
+	bool complete;
+	if (h) {
+		/* Until the next question, the answer counts in place of the question as text that
+		 * waits. */
+		h->failed = t->made ? unsubmitted_count(h, answer_size(t->made, &complete), &t->why)
+				    : -ENOMEM;
+		h->task = NULL;
+		if (!h->failed)
+			h->answer = answer_ref(t->made);
+		if (t->why.code)
+			failure_refused(&h->node, &t->why);
+		calls_wake(h->node.mount, &h->readers);
+		poller_tell(h);
+	}
 	answer_unref(t->made);
 	free(t);
 }
@@ -274,7 +263,7 @@ const struct file_ops question_ops = {
 	.open = question_open,
 	.read = question_read,
 	.write = question_write,
-	.truncate = question_truncate,
+	.truncate = value_text_cut,
 	.release = question_release,
 	.size = question_size,
 	.poll = question_poll,

@@ -63,6 +63,9 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_real(f, "decode_tokens_per_second", 1,
 		  session_per_second(s.output_tokens, s.decode_seconds));
 	fact_real(f, "first_token_seconds", 3, s.first_token_seconds);
+	fact_word(f, "priority", session_priority_words[s.priority]);
+	fact_real(f, "queued_seconds", 3, s.queued_seconds);
+	fact_word(f, "waits_for", session_wait_words[s.waits]);
 	fact_number(f, "expert_hits", s.expert_hits);
 	fact_number(f, "expert_misses", s.expert_misses);
 	fact_number(f, "bytes_read", s.bytes_read);

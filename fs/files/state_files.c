@@ -18,9 +18,7 @@ static int state_open(struct handle *h, struct err *e)
 {
 	const struct session *s = h->node.conversation->session;
 	if (session_working(s))
-		return err_set(e, EBUSY,
-			       "state: the session is still answering: read its output to the end, "
-			       "or `echo stop > ctl`");
+		return value_session_answers(h, e);
 	if (!handle_reads(h))
 		return 0;
 	return session_save(h->node.conversation->session, &h->saved, e);
@@ -88,8 +86,13 @@ static void state_close_finish(struct job *job)
 }
 
 /* Frees what the handle holds: in a worker, or here if there are no workers or no memory. */
-static void state_drop(struct handle *h)
+static void state_release(struct handle *h)
 {
+	struct err e = {0};
+	if (h->node.conversation->session && state_flush(h, true, &e))
+		failure_refused(&h->node, &e);
+	if (!h->saved && !h->restored)
+		return;
 	const struct state_close all = {
 		.job = {.slow = true, .work = state_close_work, .finish = state_close_finish},
 		.saved = h->saved,
@@ -122,15 +125,6 @@ static int state_truncate(struct handle *h, uint64_t size, struct err *e)
 		h->dirty = false;
 	}
 	return 0;
-}
-
-static void state_release(struct handle *h)
-{
-	struct err e = {0};
-	if (h->node.conversation->session && state_flush(h, true, &e))
-		failure_refused(&h->node, &e);
-	if (h->saved || h->restored)
-		state_drop(h);
 }
 
 const struct file_ops state_ops = {

@@ -1,5 +1,7 @@
 /* See tensor_names.h. */
 #include "fs/files/tensor_names.h"
+#include "cache/utf8.h"
+#include "fs/base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,28 +14,10 @@ enum {
 	CUT_AT = NAME_MOST - 1 - SUM_DIGITS,
 };
 
-/* FNV-1a, 64 bits: good enough to tell the names of one checkpoint apart. */
-static uint64_t tensor_name_sum(const char *name)
-{
-	uint64_t sum = UINT64_C(0xcbf29ce484222325);
-	for (; *name; name++)
-		sum = (sum ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
-	return sum;
-}
-
 static bool tensor_name_escapes(const char *name, size_t i)
 {
 	uint8_t byte = (uint8_t)name[i];
 	return byte < 0x20 || byte == 0x7f || byte == '/' || byte == '%' || (byte == '.' && !i);
-}
-
-/* Where to tensor_name_cut a name that is too long: at most at `length`, and not within a UTF-8
- * character. */
-static size_t tensor_name_cut(const char *name, size_t length)
-{
-	while (length > 0 && ((uint8_t)name[length] & 0xc0) == 0x80)
-		length--;
-	return length;
 }
 
 void tensor_file_name(const char *name, char file[TENSOR_FILE_NAME])
@@ -46,15 +30,15 @@ void tensor_file_name(const char *name, char file[TENSOR_FILE_NAME])
 			fits = i + 1;
 	}
 	bool whole = at <= NAME_MOST;
-	size_t end = whole ? strlen(name) : tensor_name_cut(name, fits);
+	size_t end = whole ? strlen(name) : utf8_begin(name, fits);
 	char *to = file;
 	for (size_t i = 0; i < end; i++)
 		if (tensor_name_escapes(name, i))
 			to += sprintf(to, "%%%02X", (uint8_t)name[i]);
 		else
 			*to++ = name[i];
-	if (!whole)
-		to += sprintf(to, "~%016" PRIx64, tensor_name_sum(name));
+	if (!whole) /* 64 bits are enough to tell the names of one checkpoint apart */
+		to += sprintf(to, "~%016" PRIx64, text_hash(TEXT_HASH, name, strlen(name)));
 	memcpy(to, ENDING, sizeof ENDING);
 }
 

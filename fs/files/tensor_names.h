@@ -4,8 +4,8 @@
  * A slash, %, control bytes and a dot at the beginning are written %XX. If the result is longer
  * than 251 bytes, its first 234 or a few less are followed by ~ and a hash of the whole name.
  */
-#ifndef MOEFS_FS_TENSOR_NAMES_H
-#define MOEFS_FS_TENSOR_NAMES_H
+#ifndef MOEFS_FS_FILES_TENSOR_NAMES_H
+#define MOEFS_FS_FILES_TENSOR_NAMES_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-/* See values.h. */
+/* Values, texts, and their deferred forms. See values.h. */
 #include "fs/files/values.h"
 #include "fs/files/files.h"
 
@@ -39,7 +39,7 @@ static int value_set(struct handle *h, const char *value, size_t length, struct 
 
 int value_write(struct handle *h, const char *data, size_t size, uint64_t offset, struct err *e)
 {
-	(void)offset; /* >> writes at the end, and means the same as > */
+	(void)offset; /* `>>` writes at the end of the file, and means the same as `>` */
 	if (size > VALUE_MAX_BYTES) {
 		char name[NAME_SIZE];
 		value_name(&h->node, name);
@@ -54,8 +54,7 @@ const struct file_ops value_ops = {
 	.write = value_write,
 };
 
-/* Readable until it was read, and again when a read from its beginning would give something else.
- */
+/* Readable before the first read, and again when a new read would give something else. */
 static unsigned value_poll(struct handle *h)
 {
 	struct text now = {0};
@@ -76,7 +75,8 @@ const struct file_ops polled_value_ops = {
 
 /* ---- texts of several writes ---- */
 
-/* A file that was opened without O_TRUNC keeps its text, and writes change it: `>>` appends. */
+/* A file that was opened without O_TRUNC begins with the present text, so that `>>` appends to it.
+ */
 static int value_text_begin(struct handle *h, struct err *e)
 {
 	if (h->dirty || h->written.data || h->flags & O_TRUNC)
@@ -105,6 +105,22 @@ int value_text_write(struct handle *h, const char *data, size_t size, uint64_t o
 	else
 		h->dirty = true;
 	return code;
+}
+
+int value_text_cut(struct handle *h, uint64_t size, struct err *e)
+{
+	(void)e;
+	if (size < h->written.length)
+		text_cut(&h->written, (size_t)size);
+	return 0;
+}
+
+int value_session_answers(const struct handle *h, struct err *e)
+{
+	return err_set(e, EBUSY,
+		       "%s: the session is still answering: read its output to the end, or "
+		       "`echo stop > ctl`",
+		       h->node.row->name);
 }
 
 int value_text_truncate(struct handle *h, uint64_t size, struct err *e)
@@ -194,7 +210,7 @@ struct deferred_text {
 	struct node node;
 	struct session *session; /* borrowed */
 	size_t which;
-	struct text text; /* a copy, since others who have the file open may go on writing */
+	struct text text; /* a copy, since others who have the file open may continue writing */
 	int (*take)(struct session *s, size_t which, const char *text, size_t length,
 		    struct err *e);
 	void (*taken)(const struct node *n);

@@ -60,21 +60,21 @@ int access_check(struct http_request *r, struct problem *p)
 	bool open = r->route && r->route->flags & ROUTE_OPEN;
 	if (host && !o->key_file && !access_knows_host(o, host))
 		return problem_set(p, PROBLEM_FORBIDDEN, NULL,
-				   "The host '%.100s' is not known here: ask by localhost or an "
-				   "address, or start moefs-http with -o host=",
+				   "The Host header \"%.100s\" does not name this machine: use "
+				   "localhost or an address, or start moefs-http with -o host=NAME",
 				   host);
 	if (origin && !access_knows_origin(o, origin, host))
-		return problem_set(
-			p, PROBLEM_FORBIDDEN, NULL,
-			"Pages of '%.100s' may not ask: start moefs-http with -o cors=", origin);
+		return problem_set(p, PROBLEM_FORBIDDEN, NULL,
+				   "Pages of \"%.100s\" may not send requests. To allow them, "
+				   "start moefs-http with -o cors=ORIGIN",
+				   origin);
 	if (!g->keys)
-		return r->own_user || open
-			       ? 0
-			       : problem_set(
-					 p, PROBLEM_KEY, NULL,
-					 "Without keys only processes of the user who runs this "
-					 "gateway, or of root, may ask. To serve others, start "
-					 "it with -o key_file=FILE, a key a line");
+		return r->own_user || open ? 0
+					   : problem_set(p, PROBLEM_KEY, NULL,
+							 "Without keys only processes of the user "
+							 "who runs this gateway, and of root, may "
+							 "send requests. To serve others, start it "
+							 "with -o key_file=FILE, one key per line");
 	/* OpenAI's clients send Authorization, Anthropic's x-api-key. */
 	const char *bearer = access_header(r, "Authorization"),
 		   *key = access_header(r, "x-api-key");
@@ -84,8 +84,8 @@ int access_check(struct http_request *r, struct problem *p)
 	if (r->key || open)
 		return 0;
 	return problem_set(p, PROBLEM_KEY, NULL,
-			   key ? "This key is not known here"
-			       : "A key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
+			   key ? "This key is unknown: send a key from the file of -o key_file="
+			       : "Send a key: Authorization: Bearer KEY, or x-api-key: KEY");
 }
 
 int access_check_size(const struct http_request *r, struct problem *p)

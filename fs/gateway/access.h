@@ -28,10 +28,10 @@ struct access_keys;
 /* Reads a file with a key a line. Blanks around a key, empty lines and lines that begin with # are
  * left out. Refused are a key that no client can send, and a file that others can read. */
 int access_keys_read(struct access_keys **out, const char *path, struct err *e);
-/* The key's number, from 1; 0: it is none of them. Takes the same time for every `given`. */
+/* The key's number, from 1; 0: unknown. Takes the same time for every `given`. */
 size_t access_keys_find(const struct access_keys *k, const char *given);
-/* A key's mark: 16 hexadecimal digits, which do not tell the key, and stay the same wherever the
- * key stands in the file. */
+/* A key's mark: 16 hexadecimal digits, which do not reveal the key, and do not depend on the key's
+ * place in the file. */
 enum { KEY_MARK = 17 };
 void access_keys_mark(const struct access_keys *k, size_t number, char mark[KEY_MARK]);
 void access_keys_free(struct access_keys *k); /* NULL is fine */

@@ -94,9 +94,8 @@ static int gateway_run(const struct gateway_options *o, struct err *e)
 	session_removal_begin(&g.removal, o->tree, !g.polls);
 	turns_prepare(&g);
 	g.gate = gate_create(o->active, o->queue);
-	g.kept = kept_create(&g.removal, o->keep);
 	g.responses = responses_kept_create(RESPONSES_KEPT, RESPONSES_BYTES);
-	if (!g.gate || !g.kept || !g.responses)
+	if (!g.gate || !g.responses)
 		code = err_set(e, ENOMEM, "out of memory");
 	if (!code && o->key_file)
 		code = access_keys_read(&g.keys, o->key_file, e);
@@ -114,7 +113,6 @@ static int gateway_run(const struct gateway_options *o, struct err *e)
 	server_end(s);
 	client_reads_end(&g.reads);
 	responses_kept_free(g.responses);
-	kept_free(g.kept);
 	session_removal_end(&g.removal);
 	access_keys_free(g.keys);
 	gate_free(g.gate);

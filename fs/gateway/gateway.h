@@ -4,7 +4,7 @@
 
 #include "cache/err.h"
 #include "fs/gateway/turn/client_wait.h"
-#include "fs/gateway/turn/kept_sessions.h"
+#include "fs/gateway/turn/session_removal.h"
 
 #include <regex.h>
 #include <stdatomic.h>
@@ -25,7 +25,7 @@ struct gateway_options { /* strings are borrowed from argv; gateway_options_free
 	const char *poll; /* on or off; NULL: as the tree needs it */
 	bool log_prompts, verbose, help, version;
 	unsigned timeout; /* seconds that a client may be silent */
-	unsigned connections, active, queue, keep, body;
+	unsigned connections, active, queue, body;
 };
 
 int gateway_options_parse(struct gateway_options *o, int argc, char **argv, struct err *e);
@@ -38,7 +38,6 @@ struct gateway {
 	const struct gateway_options *options;
 	struct gate *gate;	  /* slots for turns */
 	struct access_keys *keys; /* NULL: no keys are needed */
-	struct kept *kept;	  /* sessions of finished requests */
 	struct responses_kept *responses;
 	struct removal removal;	       /* sessions that will be removed */
 	struct client_reads reads;     /* threads that wait for a token in read(2) */

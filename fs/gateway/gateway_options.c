@@ -56,7 +56,6 @@ static int options_take(struct gateway_options *o, const char *option, struct er
 		{"poll", &o->poll, NULL, 0},
 		{"active", NULL, &o->active, 1},
 		{"queue", NULL, &o->queue, 0},
-		{"keep", NULL, &o->keep, 0},
 		{"connections", NULL, &o->connections, 1},
 		{"body", NULL, &o->body, 1024},
 		{"timeout", NULL, &o->timeout, 1},
@@ -78,7 +77,7 @@ static int options_take(struct gateway_options *o, const char *option, struct er
 		*known[i].text = equals + 1;
 		return 0;
 	}
-	return err_set(e, EINVAL, "unknown option '%s': moefs-http --help lists them", option);
+	return err_set(e, EINVAL, "unknown option \"%s\": moefs-http --help lists them", option);
 }
 
 /* A list after -o. ignore_line= takes all that follows: a regex may have commas. */
@@ -117,7 +116,6 @@ int gateway_options_parse(struct gateway_options *o, int argc, char **argv, stru
 				      .connections = 512,
 				      .active = 32,
 				      .queue = 256,
-				      .keep = 16,
 				      .body = 32 << 20};
 	for (int i = 1; i < argc && !code; i++) {
 		char *arg = argv[i];
@@ -133,9 +131,9 @@ int gateway_options_parse(struct gateway_options *o, int argc, char **argv, stru
 			code = options_take_list(o, arg + 2, e);
 		else if (*arg == '-')
 			code = err_set(e, EINVAL,
-				       "unknown option '%s': moefs-http --help lists them", arg);
+				       "unknown option \"%s\": moefs-http --help lists them", arg);
 		else if (o->tree)
-			code = err_set(e, EINVAL, "only one tree can be served, not '%s' as well",
+			code = err_set(e, EINVAL, "only one tree can be served, not \"%s\" as well",
 				       arg);
 		else
 			o->tree = arg;
@@ -166,17 +164,16 @@ const char gateway_options_help[] =
 	"\n"
 	"    listen=ADDR:PORT       address to listen on (default: 127.0.0.1:11435), or unix:PATH\n"
 	"    cert=FILE, key=FILE    serve HTTPS with this certificate and its key, in PEM\n"
-	"    key_file=FILE          clients must send one of the keys in this file, a key a line;\n"
+	"    key_file=FILE          clients must send a key from this file (one key per line);\n"
 	"                           without it only your own processes and root's are served\n"
 	"    host=NAME              accept requests to this host name, besides localhost\n"
 	"    cors=ORIGIN            let web pages of this origin send requests; *: all pages\n"
 	"    ignore_line=REGEX      drop lines of system messages that match this expression\n"
 	"    active=N               answer at most N requests at once (default: 32); others wait\n"
 	"    queue=N                at most N requests wait (default: 256); others get status 429\n"
-	"    keep=N                 keep the sessions of N finished conversations (default: 16)\n"
 	"    connections=N          allow at most N connections (default: 512)\n"
 	"    body=BYTES             accept requests up to this size (default: 33554432)\n"
-	"    timeout=SECONDS        hang up on clients silent for so long (default: 30)\n"
+	"    timeout=SECONDS        disconnect clients that are silent for so long (default: 30)\n"
 	"    poll=on|off            poll the tree's files (default: on for a mount of moefs "
 	"itself,\n"
 	"                           off for a tree across sshfs)\n"

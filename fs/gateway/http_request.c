@@ -1,5 +1,6 @@
 /* A request's way to its handler: made, let in, read and logged. See http_request.h. */
 #include "fs/gateway/http_request.h"
+#include "fs/gateway/body/document.h"
 #include "fs/gateway/access.h"
 #include "fs/gateway/gateway.h"
 
@@ -93,27 +94,18 @@ int request_parse(struct http_request *r, struct problem *p)
 				   r->gateway->options->body);
 	if (!(r->route->flags & ROUTE_JSON))
 		return 0;
-	struct json_tokener *t = json_tokener_new_ex(DEPTH);
-	if (!t)
-		return problem_no_memory(p);
-	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	if (r->body.length && memchr(r->body.data, 0, r->body.length)) {
-		json_tokener_free(t); /* it would take the zero for the end */
+	if (r->body.length &&
+	    memchr(r->body.data, 0, r->body.length)) /* the parser would end there */
 		return problem_set(p, PROBLEM_INVALID, NULL,
 				   "The body is not valid JSON: there is a zero byte in it");
-	}
+	struct document_error why;
 	text_add(&r->body, "", 1); /* ends a number at the end of the body */
-	if (r->body.data)
-		r->json = json_tokener_parse_ex(t, r->body.data, (int)r->body.length);
-	enum json_tokener_error why = json_tokener_get_error(t);
-	size_t at = json_tokener_get_parse_end(t);
-	json_tokener_free(t);
-	if (!r->json || why != json_tokener_success)
+	r->json = document_parse(&r->body, DEPTH, &why);
+	if (!r->json && !why.words)
+		return problem_no_memory(p);
+	if (!r->json)
 		return problem_set(p, PROBLEM_INVALID, NULL,
-				   "The body is not valid JSON: %s at byte %zu",
-				   why == json_tokener_success ? "nothing is there"
-							       : json_tokener_error_desc(why),
-				   at);
+				   "The body is not valid JSON: %s at byte %zu", why.words, why.at);
 	if (!json_object_is_type(r->json, json_type_object))
 		return problem_set(p, PROBLEM_INVALID, NULL, "The body must be a JSON object");
 	return 0;

@@ -29,7 +29,7 @@ struct http_request {
 	bool begun, answered, too_large;
 	bool own_user;	 /* without keys: the client is a process of the gateway's user or root */
 	bool unclear;	 /* where the request ends: the connection ends with its refusal */
-	bool cut;	 /* the path goes on behind a zero byte, at which `path` ends */
+	bool cut;	 /* the path continues after a zero byte, at which `path` ends */
 	unsigned status; /* of the answer */
 	uint64_t began_ns;
 };

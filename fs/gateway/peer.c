@@ -197,8 +197,8 @@ static bool peer_user_is_own(unsigned user)
 	return (user == geteuid() || user == 0) && user != peer_overflow_user();
 }
 
-/* Our end of the connection stands: so its addresses were nobody else's while they were looked up.
- */
+/* Whether our end of the connection still stands, so that its addresses belonged to nobody else
+ * while they were looked up. */
 static bool peer_still_connected(int socket)
 {
 	struct tcp_info info = {0};

@@ -49,6 +49,11 @@ int problem_no_memory(struct problem *p)
 	return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
 }
 
+int problem_gone(struct problem *p)
+{
+	return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
+}
+
 unsigned problem_status(const struct problem *p, enum protocol protocol)
 {
 	enum { OVERLOADED = 529 }; /* Anthropic's own status where others have 503 */

@@ -13,7 +13,7 @@ enum problem_kind {
 	PROBLEM_FORBIDDEN, /* by host, origin or path */
 	PROBLEM_NOT_FOUND,
 	PROBLEM_MODEL,	  /* there is no such model */
-	PROBLEM_PREVIOUS, /* the response that it goes on from is not kept */
+	PROBLEM_PREVIOUS, /* the response that it continues is not kept */
 	PROBLEM_THREAD,	  /* the thread that it continues is not kept */
 	PROBLEM_METHOD,
 	PROBLEM_TOO_LARGE, /* the body */
@@ -38,6 +38,7 @@ struct problem {
 __attribute__((format(printf, 4, 5))) int problem_set(struct problem *p, enum problem_kind kind,
 						      const char *param, const char *format, ...);
 int problem_no_memory(struct problem *p); /* -1 */
+int problem_gone(struct problem *p);	  /* -1: the client has gone away */
 unsigned problem_status(const struct problem *p, enum protocol protocol);
 /* Seconds for Retry-After; 0: none. */
 unsigned problem_retry(const struct problem *p);

@@ -29,9 +29,9 @@ static int answer_drop_ignored(json_object *messages, const regex_t *ignored, st
 {
 	for (size_t i = 0; ignored && i < json_object_array_length(messages); i++) {
 		json_object *message = json_object_array_get_idx(messages, i);
-		const char *role = json_text(message, "role"),
-			   *text = json_text(message, "content");
-		if (!text || !role || strcmp(role, "system") != 0)
+		json_object *text = json_at(message, "content");
+		if (!json_is(message, "role", "system") ||
+		    !json_object_is_type(text, json_type_string))
 			continue;
 		json_object *content = dialog_drop_lines(text, ignored);
 		if (!content)
@@ -182,8 +182,8 @@ static int answer_step(void *of, struct text *out, struct problem *p)
 {
 	struct answer_progress *a = of;
 	struct news n = {0};
-	if (turns_wait(&a->turn, 1, a->client, STREAM_PAUSE_MS))
-		return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
+	if (turns_wait(&a->turn, 1, a->client, STREAM_PAUSE_MS, p))
+		return -1;
 	int code = turn_take(a->turn, &n, p);
 	if (code)
 		n.over = false; /* the failure is sent in place of an end */

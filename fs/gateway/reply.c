@@ -142,7 +142,7 @@ static int reply_find_id(const struct http_request *r, const char *query, json_o
 		*place = i;
 		return 0;
 	}
-	return id ? problem_set(p, PROBLEM_INVALID, query, "%s: nothing there is called '%.100s'",
+	return id ? problem_set(p, PROBLEM_INVALID, query, "%s: the list has no entry \"%.100s\"",
 				query, id)
 		  : 0;
 }
@@ -201,13 +201,6 @@ struct growing_reply {
 	int held;	     /* the socket, while it sends nothing yet; else -1 */
 	bool over;
 };
-
-/* Makes a TCP socket wait with what is sent until reply_let_go, so that the head of an answer and
- * its first events arrive together: alone, the head would wake the client for nothing. */
-static void reply_hold(struct growing_reply *s, int socket)
-{
-	s->held = setsockopt(socket, IPPROTO_TCP, TCP_CORK, &(int){1}, sizeof(int)) ? -1 : socket;
-}
 
 static void reply_let_go(struct growing_reply *s)
 {
@@ -284,7 +277,11 @@ enum MHD_Result reply_growing(struct http_request *r, const char *type, const st
 	reply_add_headers(r, response, type);
 	if (!(r->route->flags & ROUTE_PAGE))
 		MHD_add_response_header(response, "Cache-Control", "no-cache");
-	reply_hold(s, r->client);
+	/* A TCP socket holds back what is sent until reply_let_go, so that the head of an answer
+	 * and its first events arrive together: alone, the head would wake the client for nothing.
+	 */
+	if (!setsockopt(r->client, IPPROTO_TCP, TCP_CORK, &(int){1}, sizeof(int)))
+		s->held = r->client;
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");
 	return reply_give(r, MHD_HTTP_OK, response);
 }

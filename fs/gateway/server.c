@@ -38,8 +38,8 @@ struct server {
 /* ---- connections ---- */
 
 /* A client whose network is lost does not close its connection. So the kernel probes silent
- * clients, and hangs up on those that acknowledge neither probes nor data for `seconds`: whoever
- * waits for the socket sees that. Sockets that are not TCP's need none of it. */
+ * clients, and hangs up on those that acknowledge neither probes nor data for `seconds`; a thread
+ * that waits for the socket sees that. Sockets that are not TCP's need none of it. */
 static void server_bound_silence(int socket, unsigned seconds)
 {
 	const int third = seconds < 3 ? 1 : (int)(seconds / 3), probes = 3;
@@ -119,18 +119,6 @@ void server_tick(struct server *s)
 
 /* ---- requests ---- */
 
-/* The library's timeout is for idle clients, and a handler may take longer. */
-static enum MHD_Result server_handle(struct server *s, struct http_request *r)
-{
-	struct problem p = {0};
-	server_note_reading(s, r->connection, false);
-	MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
-	enum MHD_Result result = request_parse(r, &p) ? reply_problem(r, &p) : r->route->handle(r);
-	MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT,
-				  s->gateway->options->timeout);
-	return result;
-}
-
 static enum MHD_Result server_on_request(void *cls, struct MHD_Connection *connection,
 					 const char *path, const char *method, const char *version,
 					 const char *data, size_t *size, void **context)
@@ -150,16 +138,26 @@ static enum MHD_Result server_on_request(void *cls, struct MHD_Connection *conne
 			return reply_preflight(r);
 		return request_admit(r, method, &p) ? reply_problem(r, &p) : MHD_YES;
 	}
-	if (!*size)
-		return r->answered ? MHD_YES : server_handle(s, r);
-	/* A chunked body did not announce its size. What is too much is read and dropped. */
-	r->too_large |= r->body.length + *size > s->gateway->options->body;
-	if (r->too_large)
-		text_free(&r->body);
-	else
-		text_add(&r->body, data, *size);
-	*size = 0;
-	return r->body.failed ? MHD_NO : MHD_YES;
+	if (*size) {
+		/* A chunked body does not announce its size. One that is too large is read and
+		 * dropped. */
+		r->too_large |= r->body.length + *size > s->gateway->options->body;
+		if (r->too_large)
+			text_free(&r->body);
+		else
+			text_add(&r->body, data, *size);
+		*size = 0;
+		return r->body.failed ? MHD_NO : MHD_YES;
+	}
+	if (r->answered)
+		return MHD_YES;
+	/* The library's timeout is for idle clients, and a handler may take longer. */
+	server_note_reading(s, connection, false);
+	MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+	enum MHD_Result result = request_parse(r, &p) ? reply_problem(r, &p) : r->route->handle(r);
+	MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
+				  s->gateway->options->timeout);
+	return result;
 }
 
 /* Called with the raw first line of a request, before anything else of it. */
@@ -220,17 +218,15 @@ static char *server_read_pem(const char *path, struct err *e)
 			n ? "%s is not PEM: it has no line \"-----BEGIN ...\""
 			  : "%s is empty: it should have a certificate or key in PEM",
 			path);
+	else if (strstr(text, "BEGIN ENCRYPTED") || strstr(text, "Proc-Type: 4,ENCRYPTED"))
+		err_set(e, EINVAL,
+			"%s is encrypted, and nothing here can ask for its passphrase; decrypt it "
+			"with `openssl pkey -in FILE -out NEW`",
+			path);
 	else
 		return text;
 	free(text);
 	return NULL;
-}
-
-static int server_read_tls(struct server *s, const struct gateway_options *o, struct err *e)
-{
-	s->cert = server_read_pem(o->cert, e);
-	s->key = s->cert ? server_read_pem(o->key, e) : NULL;
-	return s->key ? 0 : -e->code;
 }
 
 static int server_begin_daemon(struct server *s, int socket, struct err *e)
@@ -269,8 +265,9 @@ int server_begin(struct server **out, struct gateway *g, int socket, struct err 
 		return code;
 	s->gateway = g;
 	pthread_mutex_init(&s->lock, NULL);
-	if (g->options->cert)
-		code = server_read_tls(s, g->options, e);
+	if (g->options->cert && (!(s->cert = server_read_pem(g->options->cert, e)) ||
+				 !(s->key = server_read_pem(g->options->key, e))))
+		code = -e->code;
 	if (!code)
 		code = server_begin_daemon(s, socket, e);
 	if (code) {

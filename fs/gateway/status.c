@@ -108,8 +108,6 @@ enum MHD_Result status_metrics(struct http_request *r)
 		      atomic_load(&c->dropped));
 	status_metric(&out, "http_active", "gauge", "Requests being answered.", active);
 	status_metric(&out, "http_queued", "gauge", "Requests waiting for a slot.", waiting);
-	status_metric(&out, "http_kept", "gauge", "Conversations whose session is kept.",
-		      kept_count(g->kept));
 	status_metric(&out, "prompt_tokens_total", "counter", "Tokens in prompts.",
 		      atomic_load(&c->prompt_tokens));
 	status_metric(&out, "cached_tokens_total", "counter",

@@ -15,6 +15,7 @@
 #include "fs/gateway/reply.h"
 #include "fs/gateway/turn/client_wait.h"
 #include "fs/gateway/turn/tree_client.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -87,15 +88,6 @@ static void web_prefix(const struct http_request *r, char prefix[32])
 	(void)snprintf(prefix, 32, "key-%s-", mark);
 }
 
-/* The client's name for a session of the tree; NULL: it is another key's. */
-static const char *web_known_as(const struct http_request *r, const char *session)
-{
-	char prefix[32];
-	web_prefix(r, prefix);
-	size_t n = strlen(prefix);
-	return strncmp(session, prefix, n) != 0 || !session[n] ? NULL : session + n;
-}
-
 /* The tree's name for a session of the client's. False: it is too long. */
 static bool web_tree_name(const struct http_request *r, const char *session,
 			  char name[NAME_MAX + 1])
@@ -132,9 +124,9 @@ static bool web_is_one_of(const char *name, const char *const *names)
 	return *names;
 }
 
-/* Whether files outside of sessions may be read. With keys nobody sees what others said: so not the
- * files of sessions/default, which a model's folder has as well, and no failures and traces, which
- * name sessions. */
+/* Whether files outside of sessions may be read. With keys no client sees others' text, so not the
+ * files of sessions/default, which a model's folder has as well, and no failures, traces and
+ * cache/waiting, which name sessions. */
 static bool web_may_look(const struct web_place *at, bool keys)
 {
 	static const char *const mount[] = {"README", "version", "cache", NULL};
@@ -142,6 +134,8 @@ static bool web_may_look(const struct web_place *at, bool keys)
 	static const char *const experts[] = {"map", "stats", "stats.json", NULL};
 	if (!at->count || (at->count == 1 && at->model))
 		return true;
+	if (keys && !strcmp(at->path, "cache/waiting"))
+		return false;
 	if (!at->model)
 		return web_is_one_of(at->part[0], mount) ||
 		       (!keys && !strcmp(at->part[0], "error"));
@@ -170,7 +164,7 @@ static int web_check(struct web_place *at, const struct http_request *r, struct 
 	if (allowed && named)
 		return 0;
 	if (at->use == WEB_READ)
-		return problem_set(p, PROBLEM_NOT_FOUND, NULL, "There is no %.200s to be read here",
+		return problem_set(p, PROBLEM_NOT_FOUND, NULL, "There is no %.200s here to read",
 				   at->path);
 	return problem_set(p, PROBLEM_FORBIDDEN, NULL,
 			   "%.200s cannot be changed from here: only sessions can, MODEL/sessions/"
@@ -231,7 +225,7 @@ static int web_open(struct web_place *at, struct http_request *r, enum web_use u
 			p, PROBLEM_FORBIDDEN, NULL,
 			"The tree's files are for this server's own page, not for others");
 	if (!web_split(at, r->rest))
-		return problem_set(p, PROBLEM_INVALID, NULL, "'%.200s' is no path in the tree",
+		return problem_set(p, PROBLEM_INVALID, NULL, "\"%.200s\" is not a path in the tree",
 				   r->rest);
 	if (tree_is_gone(r->gateway->options->tree, r->gateway->device))
 		return problem_set(p, PROBLEM_NOT_NOW, NULL, "%s", tree_gone_words);
@@ -306,10 +300,15 @@ static enum MHD_Result web_list(struct http_request *r, struct web_place *at, in
 		return web_done(r, at, code, 0);
 	}
 	json_object *all = json_object_new_array();
+	char prefix[32] = "";
+	if (at->sessions)
+		web_prefix(r, prefix);
+	size_t n = strlen(prefix);
 	for (const struct dirent *d; (d = readdir(folder));) {
-		const char *name = at->sessions ? web_known_as(r, d->d_name) : d->d_name;
+		const char *name = d->d_name + n; /* the client's, if it is a session's */
 		struct stat st;
-		if (!name || !strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
+		if (strncmp(d->d_name, prefix, n) != 0 || !*name || !strcmp(d->d_name, ".") ||
+		    !strcmp(d->d_name, "..") ||
 		    fstatat(dirfd(folder), d->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		json_object *o = json_new("name=%s", name);
@@ -437,6 +436,16 @@ static int web_name_fork(const struct http_request *r, struct text *verb)
 	return verb->failed ? -ENOMEM : 0;
 }
 
+/* With keys, who shares with a session is for the gateway to say: see web_make. */
+static bool web_sets_share(const struct http_request *r, const struct web_place *at)
+{
+	static const char name[] = "share_with";
+	return r->gateway->keys &&
+	       (!strcmp(at->name, name) ||
+		(!strcmp(at->name, "ctl") &&
+		 memmem(r->body.data, r->body.length, name, sizeof name - 1)));
+}
+
 enum MHD_Result web_write(struct http_request *r)
 {
 	struct web_place at;
@@ -445,6 +454,8 @@ enum MHD_Result web_write(struct http_request *r)
 	const struct text *body = &r->body;
 	if (web_open(&at, r, WEB_WRITE, &p))
 		return web_refuse(r, &at, &p);
+	if (web_sets_share(r, &at))
+		return web_done(r, &at, -EPERM, 0);
 	bool forks = !strcmp(at.name, "ctl") && body->length > 4 &&
 		     !memcmp(body->data, "fork", 4) && web_is_blank(body->data[4]);
 	int code = forks ? web_name_fork(r, &verb) : 0;
@@ -459,13 +470,34 @@ enum MHD_Result web_write(struct http_request *r)
 	return web_done(r, &at, code, MHD_HTTP_OK);
 }
 
+/* Makes a session that shares what it computes only with others of the key. Until it does it has
+ * another name, so that it cannot be asked yet. */
+static int web_make_shared(struct http_request *r, const struct web_place *at)
+{
+	char name[SESSION_NAME], mark[KEY_MARK];
+	access_keys_mark(r->gateway->keys, r->key, mark);
+	session_new_name(r->gateway, name);
+	if (mkdirat(at->folder, name, 0700))
+		return -errno;
+	int code = tree_write(r->gateway->options->tree, false, mark, strlen(mark),
+			      "%s/sessions/%s/params/share_with", at->model, name);
+	if (!code && renameat(at->folder, name, at->folder, at->name))
+		code = -errno;
+	if (code)
+		(void)unlinkat(at->folder, name, AT_REMOVEDIR);
+	return code;
+}
+
 enum MHD_Result web_make(struct http_request *r)
 {
 	struct web_place at;
 	struct problem p = {0};
 	if (web_open(&at, r, WEB_FOLDER, &p))
 		return web_refuse(r, &at, &p);
-	return web_done(r, &at, mkdirat(at.folder, at.name, 0700) ? -errno : 0, MHD_HTTP_CREATED);
+	int code = r->gateway->keys			   ? web_make_shared(r, &at)
+		   : mkdirat(at.folder, at.name, 0700) ? -errno
+						       : 0;
+	return web_done(r, &at, code, MHD_HTTP_CREATED);
 }
 
 enum MHD_Result web_remove(struct http_request *r)

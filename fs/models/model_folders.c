@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 enum {
-	NOTICED_MS = 200,   /* from a change to the scan, so that many changes make one scan */
-	CHANGING_MS = 2000, /* until a model that just changed is looked at again: longer than a
-			     * copy takes from one file to the next */
+	NOTICED_MS = 200,    /* from a change to the scan, so that many changes make one scan */
+	CHANGING_MS = 2000,  /* until a model that just changed is looked at again: longer than a
+			      * copy takes from one file to the next */
+	LINGERING_MS = 2000, /* how often the loop looks, at least, whether a model that is gone is
+			      * still used: nothing wakes the loop after idle= has unloaded one */
 };
 
 struct rescan_asker {
@@ -35,8 +37,9 @@ struct rescan {
 	int notices; /* of inotify; -1: there is none */
 	bool running, stopped;
 	bool wanted;		       /* another scan after the one that runs */
+	bool lingers;		       /* a model whose files are gone is still used */
 	uint64_t again_ns;	       /* CLOCK_MONOTONIC, when to scan again; 0: not by itself */
-	struct link asking, answering; /* rescan_askers of the next scan, and of this one */
+	struct link asking, answering; /* of struct rescan_asker: next scan's, this one's */
 };
 
 struct scanning {
@@ -68,14 +71,16 @@ static int model_folders_list_known(const struct mount *m, struct scan *s, struc
 static void model_folders_take(struct mount *m, struct scan *s)
 {
 	struct err line; /* an error's text is one line, whatever bytes a name has */
+	m->rescan->lingers = false;
 	for (size_t i = 0; i < s->known_count; i++) {
-		struct mounted *model = s->known[i].gone ? m->models[s->known[i].index] : NULL;
-		if (!model)
+		struct mounted *model = m->models[s->known[i].index];
+		if (!model || !(model->gone = s->known[i].gone))
 			continue;
 		if (models_unused(model)) {
 			models_leave(model);
 			continue;
 		}
+		m->rescan->lingers = true;
 		err_set(&line, ENOENT,
 			"gone: %s: nothing is at %s any more; the model stays until it is "
 			"unloaded, "
@@ -320,15 +325,32 @@ void model_folders_changed(struct mount *m)
 
 int model_folders_timeout(const struct mount *m)
 {
-	if (!m->rescan || !m->rescan->again_ns || m->rescan->running)
+	const struct rescan *r = m->rescan;
+	if (!r || r->running)
 		return -1;
-	uint64_t now = clock_ns(), at = m->rescan->again_ns;
+	if (!r->again_ns)
+		return r->lingers ? LINGERING_MS : -1;
+	uint64_t now = clock_ns(), at = r->again_ns;
 	return at > now ? (int)((at - now) / 1000000) + 1 : 0;
 }
 
+/* Whether a model that was still used when its files were found to be gone is unused now. Its last
+ * file's RELEASE may come long after the close, and after every scan that a change or a `rescan`
+ * began. */
+static bool model_folders_can_let_go(const struct mount *m)
+{
+	struct mounted *x = NULL;
+	if (!m->rescan || m->rescan->running || !m->rescan->lingers)
+		return false;
+	while ((x = mount_next_model(m, x)) && !(x->gone && models_unused(x)))
+		;
+	return x;
+}
+
+/* A scan takes the model out, since something may be at its path again. */
 void model_folders_expire(struct mount *m)
 {
-	if (model_folders_timeout(m) == 0)
+	if (model_folders_timeout(m) == 0 || model_folders_can_let_go(m))
 		model_folders_want_scan(m);
 }
 

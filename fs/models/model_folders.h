@@ -2,8 +2,8 @@
  * removed there goes. This is the loop's part: what it does with the results. A worker looks into
  * the folders (scan.h).
  */
-#ifndef MOEFS_FS_MODEL_FOLDERS_H
-#define MOEFS_FS_MODEL_FOLDERS_H
+#ifndef MOEFS_FS_MODELS_MODEL_FOLDERS_H
+#define MOEFS_FS_MODELS_MODEL_FOLDERS_H
 
 #include "fs/mount/mount.h"
 

@@ -69,23 +69,6 @@ void models_drop(struct found_model *f)
 	*f = (struct found_model){0};
 }
 
-/* Sets what the command line gives in sessions/default, whose params all other sessions copy. */
-static int models_set_params(struct mounted *model, struct err *e)
-{
-	const struct mount *m = model->mount;
-	struct session *s = model->sessions[0]->session;
-	for (size_t i = 0; i < m->param_count; i++) {
-		const struct param_given *given = &m->params[i];
-		struct err why;
-		int code = session_param_set(s, given->param, given->value, strlen(given->value),
-					     &why);
-		if (code)
-			return err_set(e, -code, "-o %s=%s: %s", params_name(given->param),
-				       given->value, why.text);
-	}
-	return 0;
-}
-
 void models_params_given(const struct mount *m, struct text *out)
 {
 	for (size_t i = 0; i < m->param_count; i++)
@@ -109,8 +92,16 @@ static int models_enter(struct mount *m, struct mounted *model, struct err *e)
 	m->models = grown;
 	model->index = (uint32_t)m->model_count;
 	int failed = conversation_make(model, "default", m->uid, m->gid, NULL, e);
-	if (!failed)
-		failed = models_set_params(model, e);
+	/* All other sessions copy their params from sessions/default. */
+	for (size_t i = 0; i < m->param_count && !failed; i++) {
+		const struct param_given *given = &m->params[i];
+		struct err why;
+		failed = session_param_set(model->sessions[0]->session, given->param, given->value,
+					   strlen(given->value), &why);
+		if (failed)
+			err_set(e, -failed, "-o %s=%s: %s", params_name(given->param), given->value,
+				why.text);
+	}
 	if (!failed)
 		m->models[m->model_count++] = model;
 	return failed;
@@ -176,12 +167,14 @@ bool models_unused(const struct mounted *model)
 {
 	enum model_state state = model_state(model->model);
 	const struct conversation *c = model->sessions[0];
+	if ((state != MODEL_UNLOADED && state != MODEL_FAILED) || model->session_count > 1 ||
+	    !list_empty(&model->asks) || c->references > 1 || session_working(c->session) ||
+	    session_log_size(c->session))
+		return false;
 	for (struct link *l = model->mount->handles.next; l != &model->mount->handles; l = l->next)
 		if (LINK_OWNER(l, struct handle, all)->node.model == model)
 			return false;
-	return (state == MODEL_UNLOADED || state == MODEL_FAILED) && model->session_count == 1 &&
-	       list_empty(&model->asks) && c->references == 1 && !session_working(c->session) &&
-	       !session_log_size(c->session);
+	return true;
 }
 
 static void models_leave_work(struct job *job)

@@ -2,8 +2,8 @@
  * folders, and come and go there, is model_folders.h. The loop calls all of this unless a comment
  * says otherwise.
  */
-#ifndef MOEFS_FS_MODELS_H
-#define MOEFS_FS_MODELS_H
+#ifndef MOEFS_FS_MODELS_MODELS_H
+#define MOEFS_FS_MODELS_MODELS_H
 
 #include "fs/mount/mount.h"
 

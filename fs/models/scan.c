@@ -100,14 +100,6 @@ static bool scan_is_changing(const char *path)
 
 /* ---- looking ---- */
 
-/* An error's text is one line, whatever bytes a name has. */
-static void scan_skip(struct scan *s, const char *name, const struct err *why)
-{
-	struct err line;
-	err_set(&line, why->code, "skipped: %s: %s", name, why->text);
-	text_format(&s->skipped, "%s\n", line.text);
-}
-
 /* Repeats the line that the last scan wrote for this name. */
 static void scan_skip_again(struct scan *s, const char *name)
 {
@@ -149,8 +141,11 @@ static void scan_look(void *ctx, const char *path, const char *name)
 		scan_skip_again(s, name);
 		return;
 	}
-	if (found || scan_open(s, path, &why))
-		scan_skip(s, name, &why);
+	if (found || scan_open(s, path, &why)) {
+		struct err line; /* an error's text is one line, whatever bytes a name has */
+		err_set(&line, why.code, "skipped: %s: %s", name, why.text);
+		text_format(&s->skipped, "%s\n", line.text);
+	}
 }
 
 /* Marks the known models of a readable folder whose paths do not exist any more. */

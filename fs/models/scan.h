@@ -1,8 +1,8 @@
 /* Looking into folders of models for models that are not in the tree yet. A worker runs this, so
  * nothing here touches the mount; the loop puts what was found into the tree (model_folders.c).
  */
-#ifndef MOEFS_FS_SCAN_H
-#define MOEFS_FS_SCAN_H
+#ifndef MOEFS_FS_MODELS_SCAN_H
+#define MOEFS_FS_MODELS_SCAN_H
 
 #include "fs/models/models.h"
 

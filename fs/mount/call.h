@@ -2,8 +2,8 @@
  * the list of what it waits for. News moves it to the mount's list of woken calls, where it is
  * served again. It ends with a reply, or with EINTR as soon as the kernel says that its process was
  * interrupted. */
-#ifndef MOEFS_FS_CALL_H
-#define MOEFS_FS_CALL_H
+#ifndef MOEFS_FS_MOUNT_CALL_H
+#define MOEFS_FS_MOUNT_CALL_H
 
 #include "fs/base/list.h"
 #include "fs/mount/mount.h"

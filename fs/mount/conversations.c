@@ -1,6 +1,6 @@
 /* Conversations: an engine's session with its name, owner and lifetime in the tree, how one is
- * found, and who waits for it. What prompts are refused is refusals.c's, and names in ask.d are
- * asks.c's.
+ * found, and the requests that wait for it. Refused prompts are in refusals.c, names in ask.d in
+ * asks.c.
  *
  * A model's sessions are in two arrays, by ascending id, which is also the order of creation, and
  * by name; both are searched by halves, since each request looks for an id and each lookup for a
@@ -222,28 +222,16 @@ void conversation_set_writer(struct conversation *c, struct handle *writer)
 
 /* ---- by id and by name ---- */
 
-/* The first place in `sessions` whose id is at least this one. */
-static size_t conversations_place(const struct mounted *model, uint32_t id)
-{
-	size_t low = 0, high = model->session_count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (model->sessions[middle]->id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* The first place among the first `count` of `named` whose name is this one or sorts after it. */
-static size_t conversations_place_of_name(const struct mounted *model, size_t count,
-					  const char *name)
+/* The first place among `count` sessions, sorted by name, or by id if `name` is NULL, that does not
+ * sort before this one. */
+static size_t conversations_place(struct conversation *const *sorted, size_t count, uint32_t id,
+				  const char *name)
 {
 	size_t low = 0, high = count;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		if (strcmp(model->named[middle]->name, name) < 0)
+		const struct conversation *c = sorted[middle];
+		if (name ? strcmp(c->name, name) < 0 : c->id < id)
 			low = middle + 1;
 		else
 			high = middle;
@@ -253,7 +241,7 @@ static size_t conversations_place_of_name(const struct mounted *model, size_t co
 
 struct conversation *conversations_by_id(const struct mounted *model, uint32_t id)
 {
-	size_t place = conversations_place(model, id);
+	size_t place = conversations_place(model->sessions, model->session_count, id, NULL);
 	if (place < model->session_count && model->sessions[place]->id == id)
 		return model->sessions[place];
 	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
@@ -268,13 +256,15 @@ struct conversation *conversations_by_id(const struct mounted *model, uint32_t i
 
 struct conversation *conversations_after(const struct mounted *model, uint32_t id)
 {
-	size_t place = id == UINT32_MAX ? model->session_count : conversations_place(model, id + 1);
+	size_t place = id == UINT32_MAX ? model->session_count
+					: conversations_place(model->sessions, model->session_count,
+							      id + 1, NULL);
 	return place == model->session_count ? NULL : model->sessions[place];
 }
 
 struct conversation *conversations_by_name(const struct mounted *model, const char *name)
 {
-	size_t place = conversations_place_of_name(model, model->session_count, name);
+	size_t place = conversations_place(model->named, model->session_count, 0, name);
 	if (place == model->session_count || strcmp(model->named[place]->name, name) != 0)
 		return NULL;
 	return model->named[place];
@@ -311,7 +301,7 @@ static int conversations_reserve(struct mounted *model, struct err *e)
 static void conversations_insert_name(struct conversation *c, size_t count)
 {
 	struct conversation **named = c->model->named;
-	size_t place = conversations_place_of_name(c->model, count, c->name);
+	size_t place = conversations_place(named, count, 0, c->name);
 	memmove(&named[place + 1], &named[place], (count - place) * sizeof(struct conversation *));
 	named[place] = c;
 }
@@ -384,7 +374,7 @@ int conversation_rename(struct conversation *c, const char *name, struct err *e)
 	int code = conversation_check_new_name(model, name, e);
 	if (code)
 		return code;
-	conversations_take_out(model->named, conversations_place_of_name(model, count, c->name),
+	conversations_take_out(model->named, conversations_place(model->named, count, 0, c->name),
 			       count);
 	(void)snprintf(c->name, sizeof c->name, "%s", name);
 	conversations_insert_name(c, count - 1);
@@ -401,8 +391,10 @@ void conversation_remove(struct conversation *c)
 {
 	struct mounted *model = c->model;
 	size_t count = model->session_count;
-	conversations_take_out(model->sessions, conversations_place(model, c->id), count);
-	conversations_take_out(model->named, conversations_place_of_name(model, count, c->name),
+	conversations_take_out(
+		model->sessions,
+		conversations_place(model->sessions, model->session_count, c->id, NULL), count);
+	conversations_take_out(model->named, conversations_place(model->named, count, 0, c->name),
 			       count);
 	model->session_count--;
 	conversation_end(c);

@@ -6,8 +6,8 @@
  *
  * A handle keeps its conversation's struct alive, not the engine's session: after rmdir `session`
  * is NULL, reads that were waiting fail with EIO, and later ones with ESTALE. */
-#ifndef MOEFS_FS_HANDLE_H
-#define MOEFS_FS_HANDLE_H
+#ifndef MOEFS_FS_MOUNT_HANDLE_H
+#define MOEFS_FS_MOUNT_HANDLE_H
 
 #include "fs/mount/call.h"
 #include "fs/mount/node.h"
@@ -143,7 +143,7 @@ enum { RELEASE_WAIT_MS = 300, RELAY_WAIT_MS = 1000 };
 /* ---- pollers.c: who polls an open file and is told of news ----
  *
  * Whatever has news (a conversation, a model's trace) has a list of pollers. The kernel asks with
- * each poll to be told once; a poller that was told asks again. So whoever has news calls
+ * each poll to be told once; a poller that was told asks again. So code that has news calls
  * pollers_wake, and the loop looks at these handles, a bounded number at a time: it tells the
  * pollers of each file that has something to read and returns the others to their list. */
 

@@ -7,8 +7,8 @@
  * This header declares the state, and the functions for failures and conversations. What users see
  * is node.h; requests that wait are call.h; open files are handle.h. Models come and go by models/;
  * a mount begins and ends by requests/mount_loop.h. */
-#ifndef MOEFS_FS_MOUNT_H
-#define MOEFS_FS_MOUNT_H
+#ifndef MOEFS_FS_MOUNT_MOUNT_H
+#define MOEFS_FS_MOUNT_MOUNT_H
 
 #include "cache/err.h"
 #include "engine/model.h"
@@ -40,8 +40,8 @@ struct rescan;
 struct daemon_log;
 struct mounted;
 
-/* A session as the tree shows it: the engine's session, its name and owner, and who waits for it.
- */
+/* A session as the tree shows it: the engine's session, its name and owner, and the
+ * requests that wait for it. */
 struct conversation {
 	struct mounted *model;
 	struct session *session; /* NULL once it has ended */
@@ -106,6 +106,7 @@ struct mounted {
 	char *config;		   /* config.json as at mount */
 	size_t config_length;
 	struct timespec config_time; /* its modification time, which static files show */
+	bool gone;	   /* nothing was at its path when its folder was last looked into */
 	bool failure_told; /* that it cannot be loaded or converted is in MOUNT/error already */
 };
 

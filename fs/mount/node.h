@@ -1,11 +1,11 @@
-/* Nodes and rows: the files of the tree and their kinds; what was refused there, and to whom that
- * is told.
+/* Nodes and rows: the files of the tree and their kinds; what was refused there, and which process
+ * gets the error.
  *
  * ONE TABLE IS THE TREE: every kind of file or folder is one row of rows[] (tree/rows.c), and a new
  * file is a new row. A node is a row with a model, a session, a layer, an expert: it names one
  * file. Nodes are values. How names and inode numbers lead to nodes is tree/tree.h. */
-#ifndef MOEFS_FS_NODE_H
-#define MOEFS_FS_NODE_H
+#ifndef MOEFS_FS_MOUNT_NODE_H
+#define MOEFS_FS_MOUNT_NODE_H
 
 #include "fs/base/text.h"
 #include "fs/mount/mount.h"
@@ -35,6 +35,7 @@ enum folder {
 	FOLDER_LAYER,
 	FOLDER_TOKENIZER,
 	FOLDER_TENSORS,
+	FOLDER_PREFIXES,
 	FOLDER_COUNT,
 };
 
@@ -88,10 +89,16 @@ struct xattr {
 struct row_hooks {
 	/* Adjusts the attributes that every node has. */
 	void (*attr)(const struct node *n, struct stat *st);
-	/* The owner sets a mode; `changed` are the bits that differ from what attr shows. In a
+	/* Its owner sets a mode; `changed` are the bits that differ from what attr shows. In a
 	 * worker, which sees the model alone. NULL: the mode cannot be changed. */
 	int (*chmod)(const struct node *n, mode_t mode, mode_t changed, struct err *e);
 	const struct xattr *xattrs; /* ends with one without a name */
+	/* Whose the node is; false: it is gone. NULL: the session's or the mount's. */
+	bool (*owner)(const struct node *n, uid_t *owner);
+	/* Its owner sets its times, to now or to any other; and removes its name. NULL: times stay
+	 * as they are, the name cannot be removed. */
+	int (*touch)(const struct node *n, struct err *e);
+	int (*remove)(const struct node *n, struct err *e);
 };
 
 struct tree_row {
@@ -112,7 +119,8 @@ struct tree_row {
 	void (*facts)(const struct node *n, struct facts *f);
 	int fact;      /* which of the model's facts (info/) or of the session's texts */
 	uint64_t most; /* bytes of an assembled text at most; 0: as many as a prompt may have */
-	const struct question *question; /* for files that are asked: their kind (files/question.c) */
+	const struct question
+		*question; /* for files that are asked: their kind (files/question.c) */
 	/* For outputs: the text of the session that the file shows; a new reference, or NULL. */
 	struct answer *(*grows)(struct session *s);
 	/* For a folder whose names take long to find: whether they are found, and finding them, in

@@ -1,6 +1,6 @@
 /* Refused prompts, and which readers must not take another prompt's answer for theirs.
  *
- * Shells go on after a command that failed: `echo q > prompt; cat output` reads whether q was
+ * Shells continue after a command that failed: `echo q > prompt; cat output` reads whether q was
  * accepted or not. So a refusal is remembered with the process that wrote, the process that opened
  * (in `{ echo a; cat b; } > prompt` the shell), and their parents. The next open of output or wait
  * by one of these processes, by a child of theirs, or by a descendant of the refused process fails

@@ -20,33 +20,26 @@ static void daemon_ending_signals(sigset_t *set)
 			sigaddset(set, ending[i]);
 }
 
-/* Ends the child, then this process by the same signal: a script that is interrupted here cleans up
- * next, so nothing may be mounted afterwards. A second signal ends this process at once. */
-static void daemon_end_with(pid_t child, int signals, const sigset_t *ending)
-{
-	struct signalfd_siginfo first;
-	if (read(signals, &first, sizeof first) != sizeof first)
-		return;
-	(void)kill(child, SIGTERM);
-	(void)sigprocmask(SIG_UNBLOCK, ending, NULL);
-	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-		;
-	(void)raise((int)first.ssi_signo);
-}
-
 /* Waits for the child's byte or its end: the exit status. A signal counts first, since a user who
- * interrupts expects that nothing is mounted. */
+ * interrupts expects that nothing is mounted: it ends the child, then this process. A second signal
+ * ends this process at once. */
 static int daemon_wait(pid_t child, int ready, const sigset_t *ending)
 {
 	char byte;
+	struct signalfd_siginfo first;
 	int signals = signalfd(-1, ending, SFD_CLOEXEC);
 	if (signals < 0)
 		(void)sigprocmask(SIG_UNBLOCK, ending, NULL);
 	struct pollfd of[] = {{.fd = ready, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
 	while (poll(of, 2, -1) < 0 && errno == EINTR)
 		;
-	if (of[1].revents & POLLIN)
-		daemon_end_with(child, signals, ending);
+	if (of[1].revents & POLLIN && read(signals, &first, sizeof first) == sizeof first) {
+		(void)kill(child, SIGTERM);
+		(void)sigprocmask(SIG_UNBLOCK, ending, NULL);
+		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+			;
+		(void)raise((int)first.ssi_signo);
+	}
 	return read(ready, &byte, 1) == 1 ? 0 : 1;
 }
 

@@ -1,6 +1,6 @@
 /* Going into the background. */
-#ifndef MOEFS_FS_DAEMON_H
-#define MOEFS_FS_DAEMON_H
+#ifndef MOEFS_FS_PROGRAM_DAEMON_H
+#define MOEFS_FS_PROGRAM_DAEMON_H
 
 #include "cache/err.h"
 

@@ -122,7 +122,7 @@ static bool mountpoint_ends_with(const char *name, const char *end)
 /* A user who forgets the mountpoint names a model last. */
 static int mountpoint_refuse_model(const char *path, struct err *e)
 {
-	DIR *folder = opendir(path); /* NULL: what it holds cannot be known */
+	DIR *folder = opendir(path); /* NULL: its files are unknown */
 	const struct dirent *d;
 	bool found = false;
 	while (folder && !found && (d = readdir(folder)))

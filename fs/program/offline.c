@@ -1,6 +1,7 @@
 /* See offline.h. */
 #include "fs/program/offline.h"
 #include "cache/store_inspect.h"
+#include "cache/utf8.h"
 #include "fs/models/models.h"
 #include "fs/models/scan.h"
 #include "fs/mount/mount.h"
@@ -130,12 +131,8 @@ static int offline_read_file(int fd, const char *path, char **text, size_t *leng
 			break;
 		*length += (size_t)n;
 	}
-	if (st.st_size >
-	    TEXT_MOST) { /* cut before the last character, of which bytes may be missing */
-		while (*length && ((unsigned char)(*text)[*length - 1] & 0xc0) == 0x80)
-			--*length;
-		*length -= *length > 0;
-	}
+	if (st.st_size > TEXT_MOST && *length) /* bytes of the last character may be missing */
+		*length = utf8_begin(*text, *length - 1);
 	return 0;
 }
 
@@ -171,20 +168,6 @@ static void *offline_show_progress(void *ctx)
 	return NULL;
 }
 
-static int offline_refine_with_progress(struct model *m, const struct model_refining *r,
-					struct err *e)
-{
-	struct offline_progress p = {.model = m};
-	pthread_t thread;
-	bool shown =
-		isatty(STDERR_FILENO) && !pthread_create(&thread, NULL, offline_show_progress, &p);
-	int failed = model_refine(m, r, e);
-	atomic_store(&p.over, true);
-	if (shown)
-		pthread_join(thread, NULL);
-	return failed;
-}
-
 /* The store that was refined could be made again only from the checkpoint, so only the user deletes
  * it. */
 static void offline_describe_refined(const struct model *m, struct text *sentence)
@@ -208,10 +191,17 @@ static int offline_refine_model(struct engine *g, const char *path, const struct
 				struct text *sentence, struct err *e)
 {
 	struct model *m;
+	pthread_t thread;
 	int failed = model_open(&m, g, path, e);
 	if (failed)
 		return failed;
-	failed = offline_refine_with_progress(m, r, e);
+	struct offline_progress p = {.model = m};
+	bool shown =
+		isatty(STDERR_FILENO) && !pthread_create(&thread, NULL, offline_show_progress, &p);
+	failed = model_refine(m, r, e);
+	atomic_store(&p.over, true);
+	if (shown)
+		pthread_join(thread, NULL);
 	if (!failed)
 		offline_describe_refined(m, sentence);
 	model_close(m);

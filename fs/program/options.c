@@ -57,8 +57,12 @@ const char options_help[] =
 	"                           32768)\n"
 	"    threads=N              compute threads (default: one per core)\n"
 	"    chunk=N                tokens of a prompt per step\n"
+	"    step_ms=N              how long running answers wait for a prompt between\n"
+	"                           two tokens (default: 100 milliseconds)\n"
 	"    idle=TIME              unload a model that is not used for this time (30s,\n"
 	"                           10m, 2h)\n"
+	"    share=all              let sessions of all users take over what others have\n"
+	"                           computed (default: user, those of the same user)\n"
 	"    refine=idle            refine mounted models, as --refine does, while\n"
 	"                           nobody uses them\n"
 	"    allow_other            let other users in; modes and owners then count\n"
@@ -340,10 +344,11 @@ int options_refuse_words(char **words, size_t count, const char *before, struct 
 		size_t hyphens = strspn(words[i], "-");
 		if ((hyphens == 1 || hyphens == 2) && isalpha((unsigned char)words[i][hyphens]) &&
 		    !strpbrk(words[i], " \t\n"))
-			return err_set(e, EINVAL,
-				       "%.200s: options come before %s; if it is no option, put -- "
-				       "before %s",
-				       words[i], before, before);
+			return err_set(
+				e, EINVAL,
+				"%.200s: options come before %s; if it is not an option, put -- "
+				"before %s",
+				words[i], before, before);
 	}
 	return 0;
 }

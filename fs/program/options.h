@@ -1,8 +1,8 @@
 /* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs, `moefs
  * --check [options] MODELDIR...`, or `moefs --refine [options] MODELDIR...`; and the command line
  * of mount.moefs, by which mount(8) calls the program. */
-#ifndef MOEFS_FS_OPTIONS_H
-#define MOEFS_FS_OPTIONS_H
+#ifndef MOEFS_FS_PROGRAM_OPTIONS_H
+#define MOEFS_FS_PROGRAM_OPTIONS_H
 
 #include "engine/model.h"
 #include "fs/models/models.h"
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 19 };
+enum { OPTION_VALUES = 21 };
 
 struct options {
 	struct engine_options engine; /* its strings are in `values` */

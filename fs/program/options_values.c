@@ -19,7 +19,7 @@ enum option_kind {
 	NUMBER, /* from 1; the engine checks the upper bound */
 	SIZE,
 	SECONDS, /* or off */
-	WHEN,	 /* idle or off */
+	SWITCH,	 /* one of two words: `what` is "ON or OFF" */
 	PATH,
 	SOURCE,
 	NAME,
@@ -48,8 +48,10 @@ static const struct option_value {
 	{"context", NUMBER, ENGINE(context), "a whole number from 1, or auto"},
 	{"threads", NUMBER, ENGINE(threads), "a whole number from 1, or auto"},
 	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1, or auto"},
+	{"step_ms", NUMBER, ENGINE(step_ms), "a whole number of milliseconds from 1, or auto"},
 	{"idle", SECONDS, ENGINE(idle), "a time such as 30s, 10m or 2h, off or auto"},
-	{"refine", WHEN, ENGINE(refine), "idle or off"},
+	{"share", SWITCH, ENGINE(share_all), "all or user"},
+	{"refine", SWITCH, ENGINE(refine), "idle or off"},
 	{"fsname", SOURCE, 0, "the name of a source"},
 	{"name", NAME, 0, "a name for the model's folder"},
 	{"log", LOG, 0, "the name of a file, or journal"},
@@ -63,22 +65,8 @@ _Static_assert(sizeof values / sizeof *values == OPTION_VALUES, "struct options 
 
 /* ---- taking arguments ---- */
 
-/* Takes arg if it is NAME=VALUE with the name of row i; the last one given counts. 1: it is not. */
-static int options_take_one(struct options *o, size_t i, const char *arg)
-{
-	size_t length = strlen(values[i].name);
-	if (strncmp(arg, values[i].name, length) != 0 || (arg[length] && arg[length] != '='))
-		return 1;
-	char *copy = strdup(arg[length] ? arg + length + 1 : "");
-	if (!copy)
-		return -1;
-	free(o->values[i]);
-	o->values[i] = copy;
-	return 0;
-}
-
-/* The same for PARAM=VALUE. Values are tried in the order given, as writes to the param's file
- * would be. */
+/* Takes PARAM=VALUE; 1: arg is something else. Values are tried in the order given, as writes to
+ * the param's file would be. */
 static int options_take_param(struct options *o, const char *arg)
 {
 	size_t length = strcspn(arg, "="), i = 0;
@@ -102,10 +90,19 @@ static int options_take_param(struct options *o, const char *arg)
 
 int options_take_value(struct options *o, const char *arg)
 {
-	int taken = 1;
-	for (size_t i = 0; i < OPTION_VALUES && taken == 1; i++)
-		taken = options_take_one(o, i, arg);
-	return taken == 1 ? options_take_param(o, arg) : taken;
+	for (size_t i = 0; i < OPTION_VALUES; i++) {
+		size_t length = strlen(values[i].name);
+		if (strncmp(arg, values[i].name, length) != 0 ||
+		    (arg[length] && arg[length] != '='))
+			continue;
+		char *copy = strdup(arg[length] ? arg + length + 1 : "");
+		if (!copy)
+			return -1;
+		free(o->values[i]); /* the last one given counts */
+		o->values[i] = copy;
+		return 0;
+	}
+	return options_take_param(o, arg);
 }
 
 /* ---- what they mean ---- */
@@ -181,6 +178,16 @@ static int options_apply_to_mount(struct options *o, size_t i, struct err *e)
 	}
 }
 
+/* False: it is neither of the two words. */
+static bool options_switch(const struct option_value *v, const char *word, uint32_t *on)
+{
+	static const char between[] = " or ";
+	const char *second = strstr(v->what, between);
+	size_t n = (size_t)(second - v->what);
+	*on = strlen(word) == n && !strncmp(word, v->what, n);
+	return *on || !strcmp(word, second + sizeof between - 1);
+}
+
 int options_apply(struct options *o, size_t i, struct err *e)
 {
 	const struct option_value *v = &values[i];
@@ -199,10 +206,8 @@ int options_apply(struct options *o, size_t i, struct err *e)
 		good = human_parse_size(string, engine_memory(), place) && *(uint64_t *)place;
 	if (good && v->kind == SECONDS)
 		good = !strcmp(string, "off") || human_parse_seconds(string, place);
-	if (good && v->kind == WHEN) {
-		*(uint32_t *)place = !strcmp(string, "idle");
-		good = !strcmp(string, "idle") || !strcmp(string, "off");
-	}
+	if (good && v->kind == SWITCH)
+		good = options_switch(v, string, place);
 	if (!good)
 		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
 	if (v->kind > PATH)

@@ -7,8 +7,8 @@
  *     loop_share_heap → mount_create → engine, models → loop_run → mount_stop → unmount →
  * mount_destroy
  */
-#ifndef MOEFS_FS_MOUNT_LOOP_H
-#define MOEFS_FS_MOUNT_LOOP_H
+#ifndef MOEFS_FS_REQUESTS_MOUNT_LOOP_H
+#define MOEFS_FS_REQUESTS_MOUNT_LOOP_H
 
 #include "fs/mount/mount.h"
 

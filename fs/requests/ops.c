@@ -145,10 +145,12 @@ static void op_chmod_finish(struct job *job)
 }
 
 /* Has the row's hook change a mode, and the request answered afterwards. `changed`: the bits that
- * differ. -EPERM: there is no hook, or the viewer is not the mount's user. */
+ * differ. -EPERM: there is no hook, or the node is not the viewer's. */
 static int op_chmod(fuse_req_t req, const struct node *n, mode_t mode, mode_t changed)
 {
-	if (!n->row->hooks || !n->row->hooks->chmod || n->viewer != n->mount->uid)
+	uid_t owner = n->mount->uid;
+	if (!n->row->hooks || !n->row->hooks->chmod ||
+	    (n->row->hooks->owner && !n->row->hooks->owner(n, &owner)) || n->viewer != owner)
 		return -EPERM;
 	struct mode_change *c = calloc(1, sizeof *c);
 	if (!c)
@@ -176,8 +178,21 @@ static bool op_is_writing(const struct node *n, pid_t thread)
 	return false;
 }
 
+/* Times are the daemon's: setting them succeeds, without effect, unless the row has a hook. */
+static int op_touch(const struct node *n)
+{
+	const struct row_hooks *hooks = n->row->hooks;
+	struct err e;
+	uid_t owner = n->mount->uid;
+	if (!hooks || !hooks->touch)
+		return 0;
+	if (hooks->owner && (!hooks->owner(n, &owner) || n->viewer != owner))
+		return -EPERM;
+	return hooks->touch(n, &e);
+}
+
 /* Modes and owners cannot be changed except by the row's hook. Setting them to what they are
- * succeeds, as do times (which are the daemon's) and a truncation by name (which is no write), all
+ * succeeds, as do a truncation by name (which is no write), all
  * without effect. A process that is writing the file may set them without effect as well (cp -p):
  * an error would come after the text was written. */
 static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int what,
@@ -202,10 +217,12 @@ static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int wh
 	if (code == -EPERM) {
 		struct err e;
 		err_set(&e, EPERM,
-			"modes and owners cannot be changed; only experts accept chmod +t, which "
-			"pins them, and only from the user who mounted");
+			"modes and owners cannot be changed; only experts and prefixes accept "
+			"chmod +t, which pins them, and only from the user whose they are");
 		failure_denied(&n, &e);
 	}
+	if (!code && what & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME))
+		code = op_touch(&n);
 	if (!code && what & FUSE_SET_ATTR_SIZE && file)
 		code = file_truncate(file, (uint64_t)to->st_size);
 	if (code)

@@ -4,8 +4,8 @@
  * work. Only open and read may wait (mount/call.h). What takes long goes to a worker. What a file
  * does is not known here: that is its row's struct file_ops (files/).
  */
-#ifndef MOEFS_FS_OPS_H
-#define MOEFS_FS_OPS_H
+#ifndef MOEFS_FS_REQUESTS_OPS_H
+#define MOEFS_FS_REQUESTS_OPS_H
 
 #include "fs/mount/handle.h"
 #include "fs/tree/tree.h"

@@ -4,7 +4,7 @@
  * says why. But `rm -rf sessions/NAME` has to get to the rmdir of the session. So a process that is
  * clearing a session's folder (has it open and has listed it) may remove the files in it, without
  * effect. For other processes such a success would do harm: tar x, which has the folder open too,
- * would try for ever to replace a file. */
+ * would try forever to replace a file. */
 #include "fs/base/human.h"
 #include "fs/requests/ops.h"
 
@@ -244,6 +244,26 @@ static bool name_is_being_cleared(fuse_req_t req, fuse_ino_t parent, const char 
 	       !tree_child(&folder, name, &child);
 }
 
+/* Removes a name whose row has a hook for that; false: there is no such name, or no hook. */
+static bool names_remove_hooked(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct node folder, child;
+	struct err e = {0};
+	uid_t owner;
+	if (tree_node(request_mount(req), parent, request_caller(req), &folder) ||
+	    tree_child(&folder, name, &child) || !child.row->hooks || !child.row->hooks->remove)
+		return false;
+	if (child.row->hooks->owner(&child, &owner) && owner != folder.viewer) {
+		names_deny_foreign(req, &folder, name);
+		return true;
+	}
+	int code = child.row->hooks->remove(&child, &e);
+	if (code)
+		failure_refused(&child, &e);
+	fuse_reply_err(req, -code);
+	return true;
+}
+
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node folder;
@@ -259,7 +279,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, c ? 0 : ENOENT);
 	} else if (name_is_being_cleared(req, parent, name)) {
 		fuse_reply_err(req, 0);
-	} else {
+	} else if (!names_remove_hooked(req, parent, name)) {
 		names_deny(req, parent, name, DENIED_REMOVE);
 	}
 }

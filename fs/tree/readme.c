@@ -1,5 +1,5 @@
 /* MOUNT/README, made from the table of the tree. Its long form is moefs(5), which
- * install/pages/tables.c makes from the same table. */
+ * fs/install/pages/page_tables.c makes from the same table. */
 #include "fs/tree/tree.h"
 
 #include <stdio.h>

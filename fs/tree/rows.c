@@ -2,7 +2,7 @@
  *
  * To add a file, add a row: nothing else in fs/ lists the files. MOUNT/README and moefs(5) are made
  * from the rows, .about included. Session params have no rows of their own: they are the table of
- * engine/serve/params.c, shown by the rows VALUE and TEXT (files/param_files.c). */
+ * engine/session/params.c, shown by the rows VALUE and TEXT (files/param_files.c). */
 #include "fs/files/ctl.h"
 #include "fs/files/files.h"
 #include "fs/tree/tree.h"
@@ -63,6 +63,10 @@ const struct tree_row rows[] = {
 	FOLDER("tensors", FOLDER_MODEL, 0755, .is_prepared = model_tensors_are_listed, .prepare = model_tensors_list,
 	       .about = "the checkpoint's tensors, by name"),
 
+	[FOLDER_PREFIXES] =
+	FOLDER("prefixes", FOLDER_MODEL, S_ISVTX | 0777,
+	       .about = "what conversations have computed, kept for others that begin alike"),
+
 	FILE_ROW("README", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &value_ops, .render = mount_readme_render, .about = "this text"),
 	FILE_ROW("version", FOLDER_ROOT, 0444, LIVE, NONE, 0,
@@ -91,7 +95,7 @@ const struct tree_row rows[] = {
 		 .about = "which expert is evicted: scales lrfu lfu lru [no-shield] [no-prefetch]"),
 	FILE_ROW("waiting", FOLDER_CACHE, 0444, LIVE, NONE, 0,
 		 .ops = &value_ops, .render = mount_waiting_render,
-		 .about = "how many sessions wait for the disk now, and the waiting time per token"),
+		 .about = "how many sessions wait for the disk now, the waiting time per token, and which turns are queued"),
 	FILE_ROW("warming", FOLDER_CACHE, 0444, LIVE, NONE, 0,
 		 .ops = &value_ops, .render = mount_warming_render,
 		 .about = "how far the experts that the last mount used most are read ahead, or idle"),
@@ -159,6 +163,9 @@ const struct tree_row rows[] = {
 	TEXT_ROW("messages.json", 0600, ASSEMBLED, SESSION_MESSAGES,
 		 .ops = &conversation_text_ops, .set = conversation_text_set,
 		 .about = "the conversation as a list of messages; writing replaces the conversation"),
+	FILE_ROW("why", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
+		 .ops = &value_ops, .render = conversation_text_render, .fact = SESSION_WHY,
+		 .about = "how much of the last prompt was computed already, and what differs from then on"),
 	RENDERED("rendered", SESSION_RENDERED,
 		 "the text that the model would read next, with special tokens spelled out"),
 	RENDERED("rendered_tokens", SESSION_RENDERED_TOKENS, "the number of tokens in rendered"),
@@ -230,6 +237,10 @@ const struct tree_row rows[] = {
 		 .family = &expert_family, .ops = &expert_ops, .hooks = &expert_hooks,
 		 .about = "the stored bytes of an expert; ls -s shows how much of the expert is in memory, ls -lu "
 			  "when it was last used; chmod +t pins the expert"),
+	FILE_ROW("NAME", FOLDER_PREFIXES, 0600, LIVE, NONE, ROW_FRESH,
+		 .family = &prefix_family, .ops = &value_ops, .render = prefix_render, .hooks = &prefix_hooks,
+		 .about = "the text of a kept prefix; ls -s shows the memory that only the prefix holds, rm forgets "
+			  "the prefix, touch keeps it longer, chmod +t pins it"),
 	FILE_ROW("NAME.npy", FOLDER_TENSORS, 0444, STATIC, NONE, 0,
 		 .family = &tensor_family, .ops = &tensor_ops, .hooks = &tensor_hooks,
 		 .about = "the tensor's values as a NumPy file of 32-bit floats"),

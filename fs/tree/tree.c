@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* What a node belongs to besides the mount, which decides what its inode number holds. */
-enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER, SCOPE_TENSORS };
+enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER, SCOPE_ITEMS };
 
 static enum scope tree_scope(const struct tree_row *row)
 {
@@ -18,7 +18,8 @@ static enum scope tree_scope(const struct tree_row *row)
 		[FOLDER_SESSION] = SCOPE_SESSION, [FOLDER_PARAMS] = SCOPE_SESSION,
 		[FOLDER_INFO] = SCOPE_MODEL,	  [FOLDER_EXPERTS] = SCOPE_MODEL,
 		[FOLDER_LAYER] = SCOPE_LAYER,	  [FOLDER_ASKS] = SCOPE_MODEL,
-		[FOLDER_TOKENIZER] = SCOPE_MODEL, [FOLDER_TENSORS] = SCOPE_TENSORS,
+		[FOLDER_TOKENIZER] = SCOPE_MODEL, [FOLDER_TENSORS] = SCOPE_ITEMS,
+		[FOLDER_PREFIXES] = SCOPE_ITEMS,
 	};
 	if (row->flags & ROW_PASSING)
 		return SCOPE_SESSION;
@@ -60,7 +61,8 @@ void tree_path(const struct tree_row *row, char *buffer, size_t size)
 
 /* ---- inode numbers ----
  *
- *     bits 0…7 row, 8…19 model, 20…51 session's number, layer or tensor, 52…63 expert or param */
+ *     bits 0…7 row, 8…19 model, 20…51 session's number, layer, tensor or
+ *     prefix, 52…63 expert or param */
 
 uint64_t tree_inode(const struct node *n)
 {
@@ -72,7 +74,7 @@ uint64_t tree_inode(const struct node *n)
 		inode |= (uint64_t)n->conversation->id << 20;
 	if (scope == SCOPE_LAYER)
 		inode |= (uint64_t)n->layer << 20;
-	if (scope == SCOPE_TENSORS)
+	if (scope == SCOPE_ITEMS)
 		return inode | (uint64_t)n->item << 20;
 	return inode | (uint64_t)n->item << 52;
 }
@@ -96,11 +98,13 @@ int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 		return -ESTALE;
 	if (scope == SCOPE_LAYER)
 		out->layer = key;
-	if (scope == SCOPE_TENSORS)
+	if (scope == SCOPE_ITEMS)
 		out->item = key;
 	if (scope == SCOPE_SESSION && !(out->conversation = conversations_by_id(out->model, key)))
 		return -ESTALE;
-	return 0;
+	uid_t owner;
+	const struct row_hooks *hooks = row->hooks;
+	return hooks && hooks->owner && !hooks->owner(out, &owner) ? -ESTALE : 0;
 }
 
 void tree_parent(const struct node *n, struct node *out)
@@ -179,6 +183,8 @@ static void tree_set_owner(const struct node *n, struct stat *st)
 	const struct conversation *c = n->conversation;
 	st->st_uid = c ? c->uid : n->mount->uid;
 	st->st_gid = c ? c->gid : n->mount->gid;
+	if (n->row->hooks && n->row->hooks->owner)
+		(void)n->row->hooks->owner(n, &st->st_uid);
 }
 
 /* Group and others have the same bits in every mode of the tree, except for what umask removes. */

@@ -8,8 +8,8 @@
  * counted and FORGET has nothing to do. A session's number is never reused, so an old inode number
  * is ESTALE and never another session.
  */
-#ifndef MOEFS_FS_TREE_H
-#define MOEFS_FS_TREE_H
+#ifndef MOEFS_FS_TREE_TREE_H
+#define MOEFS_FS_TREE_TREE_H
 
 #include "fs/mount/node.h"
 

@@ -1,9 +1,8 @@
 /* What the subcommands of moefs-bench share: options, measuring, and reports.
  *
- * Noise is a fact: a figure is measured in several rounds and given as median, least and most, and
- * a share of a ceiling is the median of shares, each of figures taken one right after the other.
- * Nothing here knows what is measured.
- */
+ * Measurements are noisy: a figure is measured in several rounds and given as median, minimum and
+ * maximum; a share of a ceiling is the median of shares, each from two measurements in direct
+ * succession. Nothing here depends on the measured thing. */
 #ifndef MOEFS_TESTS_BENCH_BENCH_H
 #define MOEFS_TESTS_BENCH_BENCH_H
 
@@ -53,16 +52,16 @@ struct command_line {
 	const char *usage; /* "run MODEL" */
 	const struct bench_option *options;
 	size_t option_count;
-	const char **operands; /* [operand_count], all of them wanted */
+	const char **operands; /* [operand_count], all required */
 	size_t operand_count;
 };
 
-/* 0; 1: --help was asked for and given; -EINVAL in words. */
+/* 0; 1: --help was printed; -EINVAL with a sentence. */
 int command_line_parse(const struct command_line *c, int argc, char **argv, struct err *e);
 /* Whether `name` is one of the comma-separated names of a list; NULL lists all. */
 bool name_listed(const char *list, const char *name);
 
-/* How every subcommand that measures is controlled. */
+/* Options of every measuring subcommand. */
 struct effort {
 	uint64_t rounds, threads;
 	double seconds; /* of one measurement */
@@ -89,14 +88,14 @@ struct summary {
 struct summary summarise(const double *values, size_t n); /* n in 1 … ROUNDS_MOST */
 
 double seconds_now(void);
-/* With --own-time crews measure what their threads had of the processors, and the other function
- * gives what all threads had, shared among so many; else both go by the clock. */
+/* With --own-time crews use the CPU time of their threads, and the second function returns the CPU
+ * time of all threads divided by `threads`; otherwise both use the clock. */
 extern bool own_time;
 double seconds_spent(uint64_t threads); /* CLOCK_MONOTONIC */
 
-/* `threads` threads call work(ctx, thread) again and again for `seconds`, having begun together.
- * Each call does a piece (well below a millisecond where it can) and returns how much that was, in
- * a unit of its own. *rate is the sum of the threads' units per second. */
+/* `threads` threads call work(ctx, thread) repeatedly for `seconds`, starting together. Each call
+ * does a piece of work (well below a millisecond if possible) and returns its amount in any unit.
+ * *rate is the sum of the threads' units per second. */
 typedef double piece_fn(void *ctx, uint32_t thread);
 int crew_rate(double *rate, uint32_t threads, double seconds, piece_fn *work, void *ctx,
 	      struct err *e);
@@ -111,8 +110,8 @@ static inline uint64_t random_u64(uint64_t *state)
 }
 void random_bytes(void *to, size_t bytes, uint64_t seed); /* bytes is a multiple of 8 */
 
-/* Anonymous memory in huge pages where the kernel has them, all of it touched; NULL with the words
- * in e. Freed by buffer_free. */
+/* Anonymous memory, in huge pages if the kernel has them, all touched; NULL with an error in e.
+ * Freed by buffer_free. */
 void *buffer_allocate(size_t bytes, struct err *e);
 void buffer_free(void *memory, size_t bytes); /* NULL is fine */
 
@@ -129,7 +128,7 @@ void report_begin(struct report *r, const char *command, bool json);
 void report_text(struct report *r, const char *key, const char *label, const char *value);
 void report_number(struct report *r, const char *key, const char *label, double value,
 		   int decimals);
-/* Prints the JSON object if that is wanted, and frees. */
+/* Prints the JSON object if requested, and frees. */
 int report_end(struct report *r, struct err *e);
 
 struct column {

@@ -1,6 +1,5 @@
-/* Ceilings: what the memory and the arithmetic units of this machine give at best, measured with
- * the widest instructions that it has, so that other figures can be stated as shares of them.
- */
+/* Ceilings: the best speed of this machine's memory and arithmetic units, measured with its widest
+ * instructions, so that other figures can be stated as shares of them. */
 #ifndef MOEFS_TESTS_BENCH_CEILING_H
 #define MOEFS_TESTS_BENCH_CEILING_H
 
@@ -10,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What one multiply-accumulate takes. An operation is a multiplication or an addition: two each. */
+/* Operand types of a multiply-accumulate. An operation is a multiplication or an addition: two
+ * each. */
 enum peak { PEAK_INT8, PEAK_BF16, PEAK_FP32, PEAK_COUNT };
 
 struct ceiling {
@@ -28,14 +28,14 @@ int ceiling_read(const struct ceiling *c, uint32_t threads, double *rate, struct
 /* Operations per second with operands in registers. 0: there is no such instruction. */
 int ceiling_peak(const struct ceiling *c, enum peak p, uint32_t threads, double *rate,
 		 struct err *e);
-/* The instruction that it uses, NULL if there is none. */
+/* The instruction it uses; NULL: none. */
 const char *ceiling_peak_instruction(enum peak p);
 const char *ceiling_read_instruction(void);
 
 /* ---- between ceiling.c and the files of instruction sets ---- */
 
 /* Reads all of from[bytes], bytes a multiple of 4096 and from aligned to 64. The value depends on
- * every byte, so that no read can be left out. */
+ * every byte, so that no read can be optimised away. */
 typedef uint64_t ceiling_read_fn(const uint8_t *from, size_t bytes);
 /* Makes `repeats` rounds of independent multiply-accumulates; returns how many operations. */
 typedef double ceiling_peak_fn(uint32_t repeats);

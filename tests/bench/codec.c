@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A record that was not decoded counts as nothing, and no crew is faster than that. */
+/* A record that failed to decode counts as 0. */
 static double decode_piece(void *ctx, uint32_t thread)
 {
 	struct codec_bench *b = ctx;

@@ -1,4 +1,4 @@
-/* What the codec of 16-bit records does on this machine: how small records become, and how fast. */
+/* The codec of 16-bit records on this machine: its compression and its speed. */
 #ifndef MOEFS_TESTS_BENCH_CODEC_H
 #define MOEFS_TESTS_BENCH_CODEC_H
 

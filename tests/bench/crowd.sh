@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How a mounted tree responds to many at once, which no test judges: SESSIONS (1000) conversations, READERS (10000)
-# threads that wait in a read, as many open files that are polled, and WRITERS (64) processes that ask at once; how
-# long looking takes beside each, and what each takes of the daemon's memory. crowd.py says what is measured.
+# How a mounted tree responds to many clients at once (measured, not judged): SESSIONS (1000) conversations, READERS (10000)
+# threads that wait in a read, as many open files that are polled, and WRITERS (64) processes that ask at once; the time of reads
+# of the tree during each, and the daemon's memory for each. crowd.py describes the measurements.
 #
 #     READERS=1000 tests/bench/crowd.sh
 . "$(dirname "$0")/../mount/lib.sh"

@@ -46,7 +46,7 @@ static int make_file(struct disk *d, const char *folder, struct err *e)
 	return 0;
 }
 
-/* Random, since some devices store what repeats only once. */
+/* Random, since some devices deduplicate. */
 static int fill_file(const struct disk *d, const char *folder, struct err *e)
 {
 	void *buffer = aligned_alloc(DISK_ALIGN, WRITE_BYTES);
@@ -171,7 +171,7 @@ static int read_for(struct reading *r, uint32_t depth, double seconds, double *r
 int disk_read(const struct disk *d, uint32_t record, uint32_t depth, double seconds, double *rate,
 	      struct err *e)
 {
-	/* Other places each time: a host keeps what was read before in memory. */
+	/* Other places each time: a host keeps earlier reads in memory. */
 	uint64_t seed = (uint64_t)(seconds_now() * 1e9);
 	struct reading r = {.disk = d, .record = record, .random = seed};
 	if (record > d->bytes || depth > DISK_DEPTH_MOST)

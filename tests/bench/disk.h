@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct disk {
-	int fd; /* of disk_open: the file has no name any more, it goes with this */
+	int fd; /* of disk_open: the file is unlinked and disappears when this is closed */
 	uint64_t bytes;
 };
 
@@ -16,7 +16,7 @@ enum { DISK_ALIGN = 4096, DISK_DEPTH_MOST = 64 };
 
 /* Makes a file of random bytes in `folder`. ENOTSUP: its file system has no O_DIRECT. */
 int disk_open(struct disk *d, const char *folder, uint64_t bytes, struct err *e);
-/* A file that exists, as it lies; 0 bytes are ENOTSUP, too: there is nothing to read. */
+/* An existing file. An empty one is ENOTSUP, too. */
 int disk_open_file(struct disk *d, const char *path, struct err *e);
 void disk_close(struct disk *d);
 

@@ -10,7 +10,7 @@
 
 enum { WINDOW = 512 };
 
-/* ---- what is predicted ---- */
+/* ---- corpus ---- */
 
 static int add_passage(struct corpus *c, struct passage p, struct err *e)
 {
@@ -110,8 +110,8 @@ void mount_close(struct mount *m)
 	*m = (struct mount){0};
 }
 
-/* What is measured is not to be disturbed by a conversion, and before its end only the model's own
- * thread may compute: it may have to begin anew. */
+/* A conversion would disturb the measurement, and before its end only the model's own thread may
+ * compute, so loading may have to begin again. */
 int mount_wait(struct model *m, struct err *e)
 {
 	struct model_progress p;
@@ -144,7 +144,7 @@ int mount_open(struct mount *m, const struct mount_options *o, struct err *e)
 		failed = mount_wait(m->model, e);
 	if (failed)
 		return failed;
-	model_observe(m->model, &m->view);
+	observe_model(m->model, &m->view);
 	const struct config *c = m->view.config;
 	context_init(&m->context, m->view.context_budget, c, m->view.kv);
 	m->logits = calloc((size_t)DIVERGENCE_CHUNK * c->vocabulary, sizeof *m->logits);
@@ -216,8 +216,8 @@ static int predict_passage(struct reading *r, const struct corpus *c, const stru
 	for (size_t done = 0, n; done < p->count; done += n) {
 		n = p->count - done < DIVERGENCE_CHUNK ? p->count - done : DIVERGENCE_CHUNK;
 		step_batch_clear(&m->batch);
-		int failed =
-			step_batch_add(&m->batch, &row, c->ids.ids + p->first + done, (uint32_t)n, e);
+		int failed = step_batch_add(&m->batch, &row, c->ids.ids + p->first + done,
+					    (uint32_t)n, e);
 		if (!failed)
 			failed = forward_run(m->view.forward, &m->batch, m->logits, e);
 		if (failed)

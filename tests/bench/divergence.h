@@ -1,10 +1,10 @@
-/* How far predictions move: a corpus, what an exact model says of it, and how another's
- * distributions differ, as the Kullback-Leibler divergence from the exact one, in nats, the mean
- * over all predicted tokens. */
+/* Divergence of predictions: a corpus, an exact model's distributions over it, and the mean
+ * Kullback-Leibler divergence of another model's distributions from these, in nats per predicted
+ * token. */
 #ifndef MOEFS_TESTS_BENCH_DIVERGENCE_H
 #define MOEFS_TESTS_BENCH_DIVERGENCE_H
 
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
 
 enum { DIVERGENCE_CHUNK = 64 };
 
@@ -21,13 +21,12 @@ struct corpus { /* zero-initialise */
 /* A text in windows of 512, each from an empty context. */
 int corpus_add_text(struct corpus *c, const struct model_view *m, const char *path, uint64_t tokens,
 		    struct err *e);
-/* Lines of JSON with a question and its answer, which is predicted: as many as have so many tokens.
- */
+/* Lines of JSON with a question and its answer, which is predicted, up to a number of tokens. */
 int corpus_add_turns(struct corpus *c, const struct model_view *m, const char *path,
 		     uint64_t tokens, struct err *e);
 void corpus_free(struct corpus *c);
 
-/* A model that the forward pass is driven of. */
+/* A model whose forward pass is driven directly. */
 struct mount { /* zero-initialise */
 	struct engine *engine;
 	struct model *model;
@@ -42,14 +41,14 @@ struct mount_options {
 };
 int mount_open(struct mount *m, const struct mount_options *o, struct err *e);
 void mount_close(struct mount *m);
-/* Until the weights are there, and a store of them is complete. */
+/* Waits until the weights are loaded and their store is complete. */
 int mount_wait(struct model *m, struct err *e);
 
 struct divergence {
 	double nats; /* mean of KL(exact || this) */
-	double same; /* share of tokens whose likeliest one stays so */
+	double same; /* share of tokens whose likeliest one is unchanged */
 	double nll;  /* mean negative log-likelihood of what is there */
-	double kept; /* share of passages of whose tokens all stay the likeliest */
+	double kept; /* share of passages whose tokens all stay the likeliest */
 };
 /* Fills in c->exact by what the model says, and *d with its likelihoods. */
 int corpus_keep_exact(struct corpus *c, struct mount *exact, struct divergence *d, struct err *e);

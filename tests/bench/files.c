@@ -1,10 +1,10 @@
-/* moefs-bench files: what it costs that a model is files.
+/* moefs-bench files: the cost of the file interface.
  *
  * A prompt is written and closed, and its answer read, in a mounted tree and in a bare FUSE file
- * system that only echoes, one after the other. Two figures of each: from the open of prompt to the
- * first byte of output, less what the engine took to have that byte by its own clock; and from
- * each token being there to its coming back from the read that waited for it. Both file systems
- * are processes of their own, as they are in life. */
+ * system that only echoes, one after the other. Two figures of each: from the open of prompt to
+ * the first byte of output, less the engine's own time for that byte; and from each token's
+ * creation to its return from the waiting read. Both file systems are separate processes, as in
+ * normal use. */
 #include "tests/bench/files_asked.h"
 #include "cache/clock.h"
 

@@ -1,5 +1,5 @@
-/* What files.c measures with: two file systems, each served by a process of its own, and what that
- * process notes of when it had something to tell. */
+/* Helpers of files.c: two file systems, each served by its own process, and the times that this
+ * process notes for each token. */
 #ifndef MOEFS_TESTS_BENCH_FILES_H
 #define MOEFS_TESTS_BENCH_FILES_H
 

@@ -1,5 +1,5 @@
-/* A file system served by a process of its own, and asked by this one: a prompt is written, its
- * answer read, and each token's way from there to its reader measured. */
+/* A file system served by another process and used by this one: writes a prompt, reads its answer,
+ * and measures each token's way to its reader. */
 #ifndef MOEFS_TESTS_BENCH_FILES_ASKED_H
 #define MOEFS_TESTS_BENCH_FILES_ASKED_H
 
@@ -35,7 +35,7 @@ void mounted_end(struct mounted *a);
 /* Files by their names in a->inside. */
 int mounted_open(const struct mounted *a, const char *name, int flags, struct err *e);
 int mounted_put(const struct mounted *a, const char *name, const char *text, struct err *e);
-/* Answers of so many tokens at most, always the same. */
+/* Limits answers to a number of tokens and makes them deterministic. */
 int mounted_short(const struct mounted *a, uint64_t tokens, struct err *e);
 
 struct reads {
@@ -50,7 +50,7 @@ void measured_add(struct measured *m, const struct notes *notes, const struct re
 		  uint64_t from);
 int measured_create(struct measured *m, struct err *e);
 void measured_free(struct measured *m);
-/* Medians, of the 5th and the 95th of a hundred: a machine's hiccups are no range. Sorts. */
+/* Median, 5th and 95th percentile: single hiccups of the machine do not count. Sorts. */
 struct summary measured_spread(double *values, size_t n);
 /* What a table has of each: its name, its first bytes, its tokens. */
 #define MEASURED_COLUMNS                                                        \

@@ -1,6 +1,6 @@
-/* A bare file system of two files, the ground that the tree of moefs is compared with: what is
- * written to `prompt` and closed comes back from `output`, its first byte at once, one more every
- * two milliseconds. It does nothing else, and has one session, one answer and one reader. */
+/* A bare file system of two files, the baseline for the tree of moefs: text written to `prompt`
+ * and closed comes back from `output`, the first byte at once and one more every two milliseconds.
+ * It does nothing else, and has one session, one answer and one reader. */
 #include "tests/bench/files.h"
 
 #include "cache/clock.h"

@@ -1,13 +1,13 @@
 /* moefs-bench first: from mounting to the first token.
  *
- * One mount, of whatever there is: a checkpoint that has no store yet, one whose conversion was
- * interrupted, or a complete store; the report says which. A prompt of random words waits for the
- * weights as a user's would. To see all three: run it twice, then with --complete, then once more;
- * and drop the caches before each, which is not this program's to do. */
+ * One mount in the present state: a checkpoint without a store, with an interrupted conversion, or
+ * with a complete store; the report says which. A prompt of random words waits for the weights as
+ * a user's would. To see all three: run it twice, then with --complete, then once more; drop the
+ * caches before each run, which this program does not do. */
 #include "engine/family/config.h"
 #include "engine/family/source_text.h"
 #include "engine/model.h"
-#include "engine/serve/params.h"
+#include "engine/session/params.h"
 #include "engine/session.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/bench/bench.h"

@@ -1,4 +1,4 @@
-/* What holding an answer to a form costs: a mask for each token, of a whole vocabulary. */
+/* The cost of constrained answers: a mask of a whole vocabulary for each token. */
 #include "tests/bench/bench.h"
 
 #include "engine/grammar/grammar.h"
@@ -66,7 +66,7 @@ static uint32_t choose(struct grammar_bench *b)
 	return UINT32_MAX;
 }
 
-/* Of this thread, so that a neighbour's time is none of ours. */
+/* CPU time of this thread, so that other processes do not count. */
 static double thread_seconds(void)
 {
 	struct timespec t;

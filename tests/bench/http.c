@@ -1,9 +1,9 @@
-/* moefs-bench http: what it costs that a tree is asked over HTTP.
+/* moefs-bench http: the cost of HTTP.
  *
- * The same questions go to the files of a mounted tree and, in turns, to a moefs-http that serves
- * it. Of one question at a time: from its first byte sent to the first byte of the answer's text,
- * less what the engine took, and from each token being there to its being at the reader. Of many at
- * once: how fast all their text comes. Tree, gateway and clients are processes of their own. */
+ * The same questions go alternately to the files of a mounted tree and to a moefs-http that serves
+ * it. One question at a time: the time from its first byte to the first byte of the answer, less
+ * the engine's time, and from each token's creation to its reader. Many at once: the rate of all
+ * their text. Tree, gateway and clients are separate processes. */
 #include "tests/bench/http_stream.h"
 #include "cache/clock.h"
 
@@ -29,7 +29,7 @@ struct http {
 
 /* ---- one at a time ---- */
 
-/* Each is new to the model, so that nobody goes on with what another has computed. */
+/* Each prompt is new to the model, so that none reuses another's computation. */
 static void question(char text[96], uint64_t number)
 {
 	(void)snprintf(text, 96, "%llu. Tell me a story of a dog and a cat.",
@@ -91,7 +91,7 @@ struct reader {
 	struct reads reads;
 };
 
-/* As moefs-http does: a session of its own, made and removed. */
+/* As in moefs-http: a new session, which is then removed. */
 static int read_session(struct reader *d, const char *text)
 {
 	char name[64], path[200], file[96], tokens[32];

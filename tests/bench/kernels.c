@@ -1,6 +1,6 @@
-/* moefs-bench kernels: every kernel of every instruction set that this machine runs, each
- * between two measurements of the ceiling that it could reach. Kernels are called as the engine
- * calls them, but without its pool of threads: what is lost there shows in moefs-bench run. */
+/* moefs-bench kernels: every kernel of every instruction set of this machine, each between two
+ * measurements of its ceiling. Kernels are called as in the engine, but without its thread pool,
+ * whose overhead shows in moefs-bench run. */
 #include "tests/bench/kernels.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command as on a machine with less memory: in a control group of its own (version 1 or 2) with
-# that limit, the page cache dropped before. Needs root.
+# Runs a command as on a machine with less memory: in its own control group (version 1 or 2) with that limit, after dropping the
+# page cache. Needs root.
 #
 #     tests/bench/limited.sh 3240M build/moefs-bench run MODEL --prompt 32 --tokens 64
 set -euo pipefail

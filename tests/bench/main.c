@@ -1,4 +1,4 @@
-/* moefs-bench: how fast the machine is, and how much of that the engine uses.
+/* moefs-bench: the speed of the machine, and how much of it the engine uses.
  *
  *     machine    the ceilings: memory, arithmetic, disk
  *     kernels    each kernel of each instruction set, beside the ceiling it could reach
@@ -67,7 +67,7 @@ static int run(int argc, char **argv)
 	return help ? 0 : 2;
 }
 
-/* A report that was lost on its way is a failure, after hours of measuring. */
+/* A report that could not be written is a failure. */
 int main(int argc, char **argv)
 {
 	struct err e;

@@ -1,5 +1,5 @@
-/* moefs-bench page: how long it takes to render a long conversation by a model's template and to
- * encode it, which is what a turn waits for before the first token is computed. */
+/* moefs-bench page: the time for rendering a long conversation by a model's template and encoding
+ * it, which precedes the first token of a turn. */
 #include "engine/template/chat_template.h"
 #include "engine/tokenizer/token.h"
 #include "tests/bench/bench.h"

@@ -1,9 +1,8 @@
 /* moefs-bench pager: replays the routing of a real model against a real store on a real disk.
  *
- * The pager is the engine's, the model is missing: each visit of the trace is one batch, whose
- * experts are copied into their slots and given back at once, used as the trace credits them. What
- * is left is what a cache is answerable for: hits, bytes, and the time that waiting for the disk
- * takes.
+ * The pager is the engine's, without a model: each visit of the trace is one batch, whose experts
+ * are copied into their slots and given back at once, credited as in the trace. This isolates the
+ * cache: hits, bytes, and the time spent waiting for the disk.
  *
  * Each round begins with an empty pool and lies between two measurements of the device by itself.
  */
@@ -124,11 +123,17 @@ static int run_batch(const struct pool *p, const struct trace *t, const struct t
 			      t->credit + v->first, v->count, token, e);
 	if (got < 0)
 		return got;
+	int failed = 0;
 	while ((got = pager_next(&batch, ready, AT_ONCE, e)) > 0)
-		for (int i = 0; i < got; i++)
+		for (int i = 0; i < got; i++) {
+			if (ready[i].error) {
+				*e = *ready[i].error;
+				failed = -e->code;
+			}
 			pager_put(&batch, &ready[i]);
+		}
 	pager_end(&batch);
-	return got;
+	return failed ? failed : got;
 }
 
 static int by_value(const void *a, const void *b)
@@ -185,8 +190,8 @@ static int run_round(struct replay *r, struct replay_round *o, struct err *e)
 	return failed;
 }
 
-/* Each round is between two measurements of the device, of which the larger counts: a neighbour
- * that reads for a moment lowers its speed, and nothing raises it. */
+/* Each round is between two measurements of the device, of which the larger counts: another
+ * process's reads lower its speed for a moment, and nothing raises it. */
 static int measure(struct replay *r, struct replay_round *rounds, struct err *e)
 {
 	int failed = 0;

@@ -1,4 +1,4 @@
-/* moefs-bench pager in two halves: pager.c replays a trace, pager_report.c says what came of it. */
+/* moefs-bench pager in two halves: pager.c replays a trace, pager_report.c prints the results. */
 #ifndef MOEFS_TESTS_BENCH_PAGER_REPLAY_H
 #define MOEFS_TESTS_BENCH_PAGER_REPLAY_H
 
@@ -15,7 +15,7 @@ struct replay {
 	struct store *store;
 	const struct store_info *info;
 	uint32_t layers; /* that are replayed: the trace's first ones, as many as the store has */
-	double *waits[TRACE_PHASES]; /* [trace.visit_count] of the round that is going on */
+	double *waits[TRACE_PHASES]; /* [trace.visit_count] of the round that is continuing */
 	struct pager_stats last;     /* of the pool, at the end of the last round */
 };
 

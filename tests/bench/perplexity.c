@@ -1,11 +1,11 @@
-/* moefs-bench perplexity: how well a model predicts a text, beside how fast, and with what losses.
+/* moefs-bench perplexity: how well and how fast a model predicts a text, and with which losses.
  *
  * The text is cut into windows of --context tokens, each read from an empty context; every token of
  * a window but the first is predicted from those before it. A step computes --chunk tokens. Without
  * drop_missing the chunk changes no figure but the speed; with it, chunks of one are what answers
  * meet, and larger ones what prompts do.
  */
-#include "engine/serve/params.h"
+#include "engine/session/params.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/text.h"
 
@@ -28,6 +28,7 @@ struct perplexity {
 	struct params params; /* the two that lose something */
 	struct context context;
 	struct step_batch batch;
+	struct step_account account;
 	struct token_list ids;
 	float *logits; /* [chunk][vocabulary] */
 };
@@ -65,7 +66,7 @@ static int load(struct perplexity *p, struct err *e)
 		failed = model_open(&p->model, p->engine, p->directory, e);
 	if (failed)
 		return failed;
-	model_observe(p->model, &p->view);
+	observe_model(p->model, &p->view);
 	const struct config *c = p->view.config;
 	failed = params_default(&p->params, c, e);
 	if (!failed)
@@ -79,7 +80,7 @@ static int load(struct perplexity *p, struct err *e)
 		failed = model_wait(p->model, e);
 	if (failed)
 		return failed;
-	model_observe(p->model, &p->view);
+	observe_model(p->model, &p->view);
 	context_init(&p->context, p->view.context_budget, c, p->view.kv);
 	p->logits = calloc((size_t)p->chunk * c->vocabulary, sizeof *p->logits);
 	return p->logits ? 0 : err_set(e, ENOMEM, "out of memory for logits");
@@ -106,6 +107,7 @@ static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, s
 		.context = &p->context,
 		.logits = true,
 		.losses = params_losses(&p->params),
+		.account = &p->account,
 	};
 	context_rollback(&p->context, 0);
 	for (size_t done = 0, n; done < count; done += n) {
@@ -116,6 +118,10 @@ static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, s
 		if (!failed)
 			failed = forward_run(p->view.forward, &p->batch, p->logits, e);
 		r->seconds += seconds_now() - begun;
+		if (!failed && p->account.error.code) {
+			*e = p->account.error;
+			failed = -e->code;
+		}
 		if (failed)
 			return failed;
 		for (size_t t = 0; t < n && done + t + 1 < count; t++, r->predicted++)
@@ -136,7 +142,7 @@ static int measure(struct perplexity *p, struct result *r, struct err *e)
 		failed = run_window(p, p->ids.ids + at, left < p->window ? left : p->window, r, e);
 	}
 	model_cache_stats(p->model, &now);
-	r->dropped = p->view.forward->experts_dropped;
+	r->dropped = p->account.dropped;
 	r->pager = (struct pager_stats){
 		.budget = now.budget,
 		.hits = now.hits - before.hits,

@@ -1,11 +1,10 @@
-/* moefs-bench quality: what each recipe costs and what it gives, as one table.
+/* moefs-bench quality: cost and quality of each recipe, as one table.
  *
- * For each recipe: the bits of a weight and the bytes of a token; how far the model's distributions
- * move from those of the checkpoint's own numbers, and its perplexity, on texts and on the answers
- * of known turns; and how fast it runs, with all experts in memory and with room for half of those
- * of the default recipe. What is measured is each recipe as it runs, activations in 8 bits
- * included.
- */
+ * For each recipe: the bits of a weight and the bytes of a token; how far the model's
+ * distributions move from those of the checkpoint's own numbers, and its perplexity, on texts and
+ * on the answers of known turns; and how fast it runs, with all experts in memory and with room
+ * for half of those of the default recipe. Each recipe is measured as it runs, including
+ * activations in 8 bits. */
 #include "tests/bench/bench.h"
 #include "tests/bench/divergence.h"
 
@@ -39,7 +38,7 @@ struct size {
 	double weights, bits;
 };
 
-/* The padding of a row's last group is no weight, and left out. */
+/* The padding of a row's last group does not count. */
 static void add_matrix(struct size *to, const struct shape *s, double times)
 {
 	double bytes = (double)plan_piece_bytes(s, 0) + (double)plan_piece_bytes(s, 1) +

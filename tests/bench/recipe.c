@@ -1,4 +1,4 @@
-/* moefs-bench recipe: what each choice of a recipe costs.
+/* moefs-bench recipe: the cost of each choice of a recipe.
  *
  * For every class of tensors, every layer at the ends, and every format: how far the model's
  * distributions move, when that class alone is in that format and all else is exact, and when all
@@ -228,6 +228,10 @@ static int each_expert(struct bench *b, const struct selection *s, slot_fn *each
 		if (failed)
 			break;
 		int got = pager_next(&batch, &ready, 1, e);
+		if (got > 0 && ready.error) {
+			*e = *ready.error;
+			got = -e->code;
+		}
 		failed = got < 0 ? got : each(b, s, n, (void *)ready.data, e);
 		if (got > 0)
 			pager_put(&batch, &ready);
@@ -306,7 +310,7 @@ static int diverge(struct bench *b, struct mount *m, struct divergence out[2], s
 	return failed;
 }
 
-/* With the weights of a selection. An expert that had been read anew would be an exact one. */
+/* With the weights of a selection. An expert that had been read again would be an exact one. */
 static int diverge_with(struct bench *b, const struct selection *s, struct divergence out[2],
 			struct err *e)
 {

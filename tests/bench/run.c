@@ -1,12 +1,14 @@
-/* moefs-bench run: a model's prefill and decode, in rounds, each beside the ceilings of its moment.
+/* moefs-bench run: a model's prefill and decode, in rounds, each with the ceilings measured at
+ * that moment.
  *
  * It drives the forward pass itself, with tokens that it draws at random, so that counts are exact
  * and no text ends early; a token's time includes choosing the next one. The model's own generation
  * thread only loads the weights and then has nothing to do.
  */
 #include "tests/bench/run.h"
+#include "tests/bench/run_answers.h"
 
-#include "engine/serve/chunk.h"
+#include "engine/model/chunk.h"
 
 #include "cache/depth.h"
 #include "tests/bench/divergence.h"
@@ -18,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CEILING_BYTES = 256 << 20, DISK_SECONDS = 1 };
+enum { CEILING_BYTES = 256 << 20, DISK_SECONDS = 1, ANSWERS_CONTEXT = 256 };
 
 /* ---- loading ---- */
 
@@ -44,11 +46,17 @@ static int load_layer(const struct run *r, uint32_t layer, const uint32_t *all, 
 		pager_begin(&batch, r->view.experts, layer, all, NULL, r->view.plan->experts, 0, e);
 	if (got < 0)
 		return got;
+	int failed = 0;
 	while ((got = pager_next(&batch, ready, AT_ONCE, e)) > 0)
-		for (int i = 0; i < got; i++)
+		for (int i = 0; i < got; i++) {
+			if (ready[i].error) {
+				*e = *ready[i].error;
+				failed = -e->code;
+			}
 			pager_put(&batch, &ready[i]);
+		}
 	pager_end(&batch);
-	return got;
+	return failed ? failed : got;
 }
 
 uint32_t run_routed_layers(const struct model_view *m)
@@ -82,6 +90,12 @@ static int load_experts(struct run *r, struct err *e)
 	return failed;
 }
 
+void run_context_init(const struct run *r, struct context *x)
+{
+	context_init(x, r->view.context_budget, r->view.config, r->view.kv);
+	x->kv[KV_WINDOWED].window = 0; /* phases go to any depth, in any order */
+}
+
 static int load(struct run *r, struct err *e)
 {
 	const struct engine_options options = {
@@ -100,7 +114,7 @@ static int load(struct run *r, struct err *e)
 	if (!failed)
 		failed = mount_wait(r->model, e);
 	if (!failed)
-		model_observe(r->model, &r->view);
+		observe_model(r->model, &r->view);
 	if (!failed)
 		failed = load_experts(r, e);
 	r->load_seconds = seconds_now() - begun;
@@ -110,14 +124,13 @@ static int load(struct run *r, struct err *e)
 	if (positions > r->view.config->max_positions)
 		return err_set(e, ERANGE, "%llu positions are asked for, but the model has %u",
 			       (unsigned long long)positions, r->view.config->max_positions);
-	context_init(&r->context, r->view.context_budget, r->view.config, r->view.kv);
-	r->context.kv[KV_WINDOWED].window = 0; /* phases go to any depth, in any order */
+	run_context_init(r, &r->context);
 	return 0;
 }
 
 /* ---- a round ---- */
 
-static uint32_t random_token(struct run *r)
+uint32_t run_random_token(struct run *r)
 {
 	return (uint32_t)(random_u64(&r->random) % r->view.config->vocabulary);
 }
@@ -139,30 +152,28 @@ static void fill_blocks(struct run *r, const struct kv_table *t)
 	}
 }
 
-static int fill_context(struct run *r, struct err *e)
+int run_fill_context(struct run *r, struct context *x, struct err *e)
 {
-	struct context *x = &r->context;
 	int failed = context_reserve(x, r->deepest + (uint32_t)r->tokens, e);
 	for (int kind = 0; kind < KV_KINDS && !failed; kind++)
 		fill_blocks(r, &x->kv[kind]);
 	return failed;
 }
 
-/* As if the context held so many tokens and no more. What lies at the positions is any prompt's. */
-static int go_to(struct run *r, uint32_t position, struct err *e)
+int run_go_to(struct run *r, struct context *x, uint32_t position, struct err *e)
 {
-	struct token_list *tokens = &r->context.tokens;
+	struct token_list *tokens = &x->tokens;
 	int failed = 0;
 	if (tokens->count > position)
 		tokens->count = position; /* the blocks stay */
 	while (tokens->count < position && !failed) {
-		uint32_t token = random_token(r);
+		uint32_t token = run_random_token(r);
 		failed = token_list_append(tokens, &token, 1, e);
 	}
 	return failed;
 }
 
-/* Draws from a row's logits, as decoding does, though a random token goes on. */
+/* Draws from a row's logits, as decoding does, though a random token continues. */
 static void choose(struct run *r, uint32_t row)
 {
 	static const struct sampling greedy = {.top_p = 1};
@@ -182,14 +193,14 @@ static int run_prompt(struct run *r, const uint32_t *tokens, uint32_t n, bool lo
 	return forward_run(r->view.forward, &r->batch, NULL, e);
 }
 
-/* A step of an answer with drafts, none of which stands. */
+/* A step of an answer with drafts, all rejected. */
 static int run_answer(struct run *r, uint32_t rows, struct err *e)
 {
 	uint32_t tokens[ANSWER_ROWS];
 	size_t held = r->context.tokens.count;
 	struct step_row row = {.context = &r->context, .kind = ROW_ANSWER, .logits = true};
 	for (uint32_t i = 0; i < rows; i++)
-		tokens[i] = random_token(r);
+		tokens[i] = run_random_token(r);
 	step_batch_clear(&r->batch);
 	int failed = step_batch_add(&r->batch, &row, tokens, 1, e);
 	row.kind = ROW_DRAFT;
@@ -206,7 +217,7 @@ static int prefill(struct run *r, const uint32_t *prompt, struct err *e)
 {
 	int failed = 0;
 	for (uint64_t done = 0, n; done < r->prompt && !failed; done += n) {
-		n = chunk_next(r->model, r->prompt - done);
+		n = chunk_next(r->model, r->prompt - done, UINT32_MAX);
 		r->longest_step = n > r->longest_step ? (uint32_t)n : r->longest_step;
 		failed = run_prompt(r, prompt + done, (uint32_t)n, done + n == r->prompt, e);
 	}
@@ -246,7 +257,7 @@ static int run_prefill(struct run *r, struct round *o, struct pager_stats *befor
 	if (!prompt)
 		return err_set(e, ENOMEM, "out of memory for a prompt");
 	for (uint64_t i = 0; i < r->prompt; i++)
-		prompt[i] = random_token(r);
+		prompt[i] = run_random_token(r);
 	double begun = seconds_spent(r->effort.threads), spent = spent_in_delta_nets();
 	int failed = prefill(r, prompt, e);
 	o->seconds[PREFILL] = seconds_spent(r->effort.threads) - begun;
@@ -263,7 +274,7 @@ static int run_prefill(struct run *r, struct round *o, struct pager_stats *befor
 static int run_decode(struct run *r, uint32_t phase, struct round *o, struct pager_stats *before,
 		      struct err *e)
 {
-	int failed = go_to(r, r->phase[phase].position, e);
+	int failed = run_go_to(r, &r->context, r->phase[phase].position, e);
 	if (failed)
 		return failed;
 	if (r->phase[phase].beside_busy)
@@ -282,7 +293,7 @@ static int run_round(struct run *r, struct round *o, struct err *e)
 {
 	struct pager_stats before;
 	model_cache_stats(r->model, &before);
-	int failed = r->deepest > r->prompt ? fill_context(r, e) : 0;
+	int failed = r->deepest > r->prompt ? run_fill_context(r, &r->context, e) : 0;
 	if (!failed)
 		failed = run_prefill(r, o, &before, e);
 	for (uint32_t i = FIRST_DECODE; i < r->phases && !failed; i++)
@@ -365,6 +376,10 @@ static const char *const verified[ANSWER_ROWS + 1] = {
 static void list_phases(struct run *r)
 {
 	uint32_t tokens = (uint32_t)r->tokens;
+	if (r->answers.count) {
+		r->deepest = r->depths.count ? r->depths.value[0] : ANSWERS_CONTEXT;
+		return;
+	}
 	if (!r->depths.count)
 		r->depths = (struct number_list){1, {(uint32_t)r->prompt}};
 	r->phase[r->phases++] = (struct phase){"prefill", (uint32_t)r->prompt, 0, 0, false};
@@ -392,9 +407,11 @@ static int run(struct run *r, struct err *e)
 		failed = neighbours_create(&r->neighbours, (uint32_t)effort_default().threads, e);
 	if (!failed)
 		failed = load(r, e);
-	if (!failed)
+	if (!failed && r->answers.count)
+		failed = run_answers(r, e);
+	else if (!failed)
 		failed = measure(r, rounds, e);
-	if (!failed)
+	if (!failed && !r->answers.count)
 		failed = run_report(r, rounds, e);
 	ceiling_close(&r->ceiling);
 	disk_close(&r->disk);
@@ -419,6 +436,8 @@ int run_command(int argc, char **argv, struct err *e)
 		 "positions to decode from (the prompt's end)"},
 		{"verify", OPTION_LIST, &r.verify, 2, ANSWER_ROWS,
 		 "rows of steps with drafts, of which none stands"},
+		{"answers", OPTION_LIST, &r.answers, 1, ANSWERS_MOST,
+		 "contexts answered in one step, and nothing else"},
 		{"budget", OPTION_NUMBER, &r.budget, 1, UINT64_MAX - 1,
 		 "bytes for experts (half of what is free)"},
 		{"quant", OPTION_TEXT, &r.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},

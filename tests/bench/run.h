@@ -1,9 +1,9 @@
-/* moefs-bench run in two halves: run.c measures, run_report.c says what came of it. */
+/* moefs-bench run in two halves: run.c measures, run_report.c prints the results. */
 #ifndef MOEFS_TESTS_BENCH_RUN_H
 #define MOEFS_TESTS_BENCH_RUN_H
 
 #include "engine/compute/sampler.h"
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/ceiling.h"
 #include "tests/bench/disk.h"
@@ -24,8 +24,9 @@ struct run {
 	struct effort effort;
 	const char *directory, *quant, *store, *policy;
 	uint64_t prompt, tokens, budget, chunk;
-	struct number_list depths; /* positions to decode from; none: the prompt's end */
-	struct number_list verify; /* rows of a step that verifies drafts */
+	struct number_list depths;  /* positions to decode from; none: the prompt's end */
+	struct number_list verify;  /* rows of a step that verifies drafts */
+	struct number_list answers; /* contexts that are answered together; none: one alone */
 	bool busy;
 
 	struct engine *engine;
@@ -56,9 +57,30 @@ struct round {
 	struct ceilings ceiling;	       /* at that time */
 };
 
+/* What one token reads and computes, by the plan; a draft layer is passed by. */
+struct run_work {
+	double dense_bytes, expert_bytes; /* of weights, as they lie in memory */
+	double state_bytes;		  /* of recurrent states: read, and written */
+	double key_bytes;		  /* of keys and values, for each position before it */
+	double window, window_bytes;	  /* likewise of layers with a window, up to so many */
+	double operations;		  /* of a prompt's token: without the output head */
+};
+
+struct run_work run_work_of(const struct run *r);
+
 /* The routed layers that a token passes through: all but a draft's, which come last. */
 uint32_t run_routed_layers(const struct model_view *m);
 
+uint32_t run_random_token(struct run *r);
+/* A context of the run's model that can go to any position. */
+void run_context_init(const struct run *r, struct context *x);
+/* Gives a context room for all positions of the run, and fills it. */
+int run_fill_context(struct run *r, struct context *x, struct err *e);
+/* As if the context held exactly this many tokens. The content of the positions does not matter. */
+int run_go_to(struct run *r, struct context *x, uint32_t position, struct err *e);
+
+/* What is known of the model and of its loading. */
+void run_report_facts(struct run *r, struct report *report, const struct run_work *w);
 /* rounds[0] is the first round, in which memory still fills: it is reported by itself. After it
  * come as many as r->effort.rounds says. */
 int run_report(struct run *r, const struct round *rounds, struct err *e);

@@ -4,24 +4,15 @@
 
 #include <stdio.h>
 
-/* What one token reads and computes, by the plan; a draft layer is passed by. */
-struct work {
-	double dense_bytes, expert_bytes; /* of weights, as they lie in memory */
-	double state_bytes;		  /* of recurrent states: read, and written */
-	double key_bytes;		  /* of keys and values, for each position before it */
-	double window, window_bytes;	  /* likewise of layers with a window, up to so many */
-	double operations;		  /* of a prompt's token: without the output head */
-};
-
 /* ---- a token's work ---- */
 
-static struct work work_of(const struct run *r)
+struct run_work run_work_of(const struct run *r)
 {
 	const struct model_view *m = &r->view;
 	const struct config *c = m->config;
 	const struct plan *p = m->plan;
 	double element = r->context.type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-	struct work w = {
+	struct run_work w = {
 		.state_bytes = 2. * sizeof(float) * (double)recurrent_moved_floats(c),
 		.key_bytes = (double)c->kv_width[KV_WHOLE] * element,
 		.window = c->window,
@@ -48,7 +39,7 @@ static struct work work_of(const struct run *r)
 }
 
 /* What a token of a phase reads and writes in the mean. */
-static double bytes_of(const struct work *w, const struct phase *p)
+static double bytes_of(const struct run_work *w, const struct phase *p)
 {
 	double before = p->position + (p->tokens - 1) / 2.;
 	double seen = before < w->window ? before : w->window;
@@ -58,7 +49,7 @@ static double bytes_of(const struct work *w, const struct phase *p)
 
 /* ---- facts ---- */
 
-static void report_facts(struct run *r, struct report *report, const struct work *w)
+void run_report_facts(struct run *r, struct report *report, const struct run_work *w)
 {
 	static const struct {
 		enum model_fact fact;
@@ -94,9 +85,6 @@ static void report_facts(struct run *r, struct report *report, const struct work
 	struct pager_stats pager;
 	engine_cache_stats(r->engine, &pager);
 	report_number(report, "io_depth", "reads in flight at most, in the end", pager.depth, 0);
-	report_number(report, "longest_step", "longest step of the prompt, tokens", r->longest_step,
-		      0);
-	report_number(report, "peak_memory_mib", "peak memory, MiB", r->peak_mib, 0);
 }
 
 /* ---- tables ---- */
@@ -110,7 +98,7 @@ struct reported {
 
 /* Medians over a row's rounds of what the phase did per second, and as shares of the ceilings and
  * of the first decode of the same round. */
-static void report_speed(struct table *t, const struct work *w, const struct round *rounds,
+static void report_speed(struct table *t, const struct run_work *w, const struct round *rounds,
 			 const struct reported *row)
 {
 	double rate[ROUNDS_MOST], share[ROUNDS_MOST], other[ROUNDS_MOST], delta[ROUNDS_MOST];
@@ -179,7 +167,7 @@ static void report_experts(struct table *t, const struct round *rounds, const st
 	table_number(t, came_true / tokens);
 }
 
-static void report_phases(const struct run *r, struct report *report, const struct work *w,
+static void report_phases(const struct run *r, struct report *report, const struct run_work *w,
 			  const struct round *rounds)
 {
 	static const struct column columns[] = {
@@ -247,9 +235,12 @@ static void report_ceilings(const struct run *r, struct report *report, const st
 int run_report(struct run *r, const struct round *rounds, struct err *e)
 {
 	struct report report;
-	struct work w = work_of(r);
+	struct run_work w = run_work_of(r);
 	report_begin(&report, "run", r->effort.json);
-	report_facts(r, &report, &w);
+	run_report_facts(r, &report, &w);
+	report_number(&report, "longest_step", "longest step of the prompt, tokens",
+		      r->longest_step, 0);
+	report_number(&report, "peak_memory_mib", "peak memory, MiB", r->peak_mib, 0);
 	report_phases(r, &report, &w, rounds);
 	report_ceilings(r, &report, rounds);
 	return report_end(&report, e);

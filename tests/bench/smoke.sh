@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Whether each subcommand of moefs-bench works, with the smallest sizes: it ends with 0 and prints one JSON
-# object with something measured in it; and tree.sh. No figure is judged. A first argument names another program
-# than build/moefs-bench. SMOKE=short runs each subcommand at least once, but `recipe`, `quality`, `files` and `http`, which take
-# most of the time, and of formats one or two.
+# Checks that each subcommand of moefs-bench works with the smallest sizes: it ends with 0 and prints one JSON object with a
+# measurement; and tree.sh. No figure is judged. A first argument names another program than build/moefs-bench. SMOKE=short runs
+# each subcommand at least once, but `recipe`, `quality`, `files` and `http`, which take most of the time, and of formats one or
+# two.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -100,6 +100,11 @@ for quant in "${quants[@]}"; do
 	try "it runs" phases run "$here/model" --quant $quant "${effort[@]}" --seconds 0.001 \
 		--prompt 9 --tokens 3 --context 9,300 --busy
 done
+try "several contexts answered together" answers run "$here/model" --quant "$quant" "${effort[@]}" --seconds 0.001 \
+	--tokens 2 --context 70 --answers 1,3,9
+check "beside both limits" 'all(a["memory_limit"]["least"] > 0 and a["computing_limit"]["least"] > 0 for a in r["answers"])'
+check "choosing more experts the more they are" 'r["answers"][0]["experts"] == 2 < r["answers"][2]["experts"] <= 8'
+refuse "several contexts without room for all experts" "--budget" run "$here/model" --quant "$quant" --answers 2 --budget 256K
 sed 's/"moe_intermediate_size": 128/"moe_intermediate_size": 256/; s/"head_dim": 32/"head_dim": 64/' "$here/config.json" >"$here/wide.json"
 for mix in "${mixes[@]}"; do
 	try "a synthetic GGUF file in $mix" seconds make "$here/wide.json" "$here/$mix.gguf" --gguf $mix --json

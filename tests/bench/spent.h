@@ -1,7 +1,6 @@
-/* How much of a forward pass's time delta nets take, seen from outside: the linker puts functions
- * of this file in the place of the engine's (--wrap in the Makefile), so the engine reads no clock
- * and is the one that is mounted. Two readings of a clock per call are all that it costs.
- */
+/* The share of delta nets in a forward pass's time, measured from outside: the linker replaces the
+ * engine's functions by those of this file (--wrap in the Makefile), so the engine itself reads no
+ * clock and is the one that is mounted. Two readings of a clock per call are all that it costs. */
 #ifndef MOEFS_TESTS_BENCH_SPENT_H
 #define MOEFS_TESTS_BENCH_SPENT_H
 

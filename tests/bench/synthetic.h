@@ -2,8 +2,8 @@
  * checkpoint that is still to be converted.
  *
  * TQ indices are drawn with the frequencies that the codebook's levels have in a Gaussian, floats
- * are Gaussian; nothing is quantised and nothing but a piece of about a megabyte per thread is in
- * memory. Weights depend on the seed and their place alone, not on the number of threads.
+ * are Gaussian; nothing is quantised, and only about a megabyte per thread is in memory. Weights
+ * depend only on the seed and their place, not on the number of threads.
  *
  * Activations stay sane: projections have σ = 1/√inputs, so that they keep the variance of their
  * input; what is added to the residual stream has σ smaller by √(2 · layers), as GPT-2 begins
@@ -38,7 +38,7 @@ struct synthetic {
 	struct threads *threads;
 };
 
-/* Writes the store into `folder`, whose parents exist; goes on with one that was interrupted.
+/* Writes the store into `folder`, whose parents exist; continues with one that was interrupted.
  * fingerprint is that of the directory that the store belongs to. */
 int synthetic_write(const struct synthetic *s, const char *folder, const uint64_t fingerprint[2],
 		    struct err *e);

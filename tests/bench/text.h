@@ -1,9 +1,9 @@
-/* What a model is to predict, as ids. */
+/* Texts for a model to predict, as ids. */
 #ifndef MOEFS_TESTS_BENCH_TEXT_H
 #define MOEFS_TESTS_BENCH_TEXT_H
 
 #include "cache/err.h"
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
 
 enum { TEXT_MOST = 1 << 28 };
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# How fast a mounted tree responds while its model works, which no test judges, in milliseconds: looking beside
-# READERS (1000) readers that wait and without them; and, each ROUNDS (10) times, the end of a waiting reader
-# after a signal, of a turn after stop, of a shrinking of the pool, and of the daemon when it is unmounted in the
-# middle of a conversion.
+# How fast a mounted tree responds while its model works (measured, not judged), in milliseconds: reads of the tree with READERS
+# (1000) waiting readers and without; and, each ROUNDS (10) times, the end of a waiting reader after a signal, of a turn after
+# stop, of a shrinking of the pool, and of the daemon when it is unmounted in the middle of a conversion.
 #
 #     READERS=10000 tests/bench/tree.sh
 . "$(dirname "$0")/../mount/lib.sh"

@@ -245,7 +245,7 @@ async function locked() {
 	await page.waitForSelector("#locked[open]");
 	await page.fill("#key", "another");
 	await page.keyboard.press("Enter");
-	await until(() => /not known/.test(document.getElementById("locked-why").textContent));
+	await until(() => /unknown/.test(document.getElementById("locked-why").textContent));
 	await page.fill("#key", KEY);
 	await page.keyboard.press("Enter");
 	await until(() => location.hash.endsWith("chat-1"));

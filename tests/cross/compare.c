@@ -5,6 +5,7 @@
  * table: "ok TABLE FUNCTION", or "not ok" with the first case that differs. An argument names the
  * one table that is compared; of others that there are it says so.
  */
+#include "kernels/attention.h"
 #include "kernels/block.h"
 #include "kernels/block_layout.h"
 #include "kernels/block_layout.h"
@@ -532,15 +533,15 @@ CHECK_VECTORS(add_scaled)
 /* ---- attention ---- */
 
 enum {
-	LAST = 200,
+	LAST = 300,
 	BLOCKS = (LAST + TOKENS + KV_BLOCK - 1) / KV_BLOCK,
 	HEADS = 6,
 	KEY_OFFSET = 5,
 };
 
 static const uint32_t dims[] = {1, 8, 12, 64, 72, 80, 128};
-static const uint32_t lengths[] = {1, 63, 64, 65, LAST};
-static const uint32_t windows[] = {0, 0, 3, 64, 100};
+static const uint32_t lengths[] = {1, 63, 65, 256, LAST};
+static const uint32_t windows[] = {0, 0, 3, 64, 270};
 
 static size_t value_offset(uint32_t dim)
 {
@@ -594,6 +595,10 @@ static bool check_kv_put(const struct kernels *k, enum format format)
 	return true;
 }
 
+/* Of n tokens from one length on. */
+typedef bool attention_check(const struct kernels *k, struct random *random,
+			     const struct attention *a, uint32_t n);
+
 /* n tokens from one length on, or one by attend() if n is 0. Results lie `stride` apart. */
 static bool check_tokens(const struct kernels *k, struct random *random, const struct attention *a,
 			 uint32_t n)
@@ -623,9 +628,41 @@ static bool check_tokens(const struct kernels *k, struct random *random, const s
 	return same;
 }
 
+/* What attend_tokens of the scalar table gives, from spans of which each is computed by itself. */
+static bool check_spans(const struct kernels *k, struct random *random, const struct attention *a,
+			uint32_t n)
+{
+	const uint32_t dim = a->latent_dim ? a->latent_dim : a->head_dim;
+	const uint32_t end = (uint32_t)attention_end_span((size_t)a->length + n - 1);
+	const size_t stride = (size_t)a->heads * a->head_dim, total = n * stride;
+	const size_t row = n * a->heads * attention_part(dim);
+	float *q = allocate(total * sizeof *q), *out = allocate(total * sizeof *q);
+	float *expected = allocate(total * sizeof *q);
+	float *joined = allocate((end + 1) * row * sizeof *q), *parts = joined + row;
+
+	random_normal(random, q, total);
+	memset(out, 0x55, total * sizeof *q);
+	memset(expected, 0x55, total * sizeof *q);
+	memset(joined, 0xff, (end + 1) * row * sizeof *q);
+	kernels_scalar.attend_tokens(expected, q, stride, a, n);
+	for (uint32_t s = end; s-- > 0;)
+		k->attend_spans(parts + s * row, q, stride, a, n, s, s + 1);
+	for (uint32_t s = 0; s < end; s++)
+		k->attend_join(out, stride, joined, parts + s * row, a, n, s, s + 1);
+	const bool same = memcmp(out, expected, total * sizeof *q) == 0;
+	if (!same)
+		printf("# type %d, head_dim %u, length %u, %u tokens in spans\n", (int)a->type,
+		       a->head_dim, a->length, n);
+	free(q);
+	free(out);
+	free(expected);
+	free(joined);
+	return same;
+}
+
 /* Slots that no token sees hold NaN. */
 static bool check_attention_of(const struct kernels *k, enum kv_type type, uint32_t dim,
-			       const uint32_t counts[], size_t n)
+			       attention_check *check, const uint32_t counts[], size_t n)
 {
 	struct random random = {6};
 	void *blocks[BLOCKS];
@@ -658,9 +695,9 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 				struct attention a = plain;
 				a.window = windows[w];
 				a.sinks = w % 2 ? sinks : NULL;
-				same = same && check_tokens(k, &random, &a, counts[i]);
+				same = same && check(k, &random, &a, counts[i]);
 				a.latent_dim = (dim + 1) / 2;
-				same = same && check_tokens(k, &random, &a, counts[i]);
+				same = same && check(k, &random, &a, counts[i]);
 			}
 		}
 	}
@@ -669,11 +706,12 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 	return same;
 }
 
-static bool check_attention(const struct kernels *k, const uint32_t counts[], size_t n)
+static bool check_attention(const struct kernels *k, attention_check *check,
+			    const uint32_t counts[], size_t n)
 {
 	for (int type = KV_F32; type <= KV_F16; type++)
 		for (size_t d = 0; d < COUNT(dims); d++)
-			if (!check_attention_of(k, (enum kv_type)type, dims[d], counts, n))
+			if (!check_attention_of(k, (enum kv_type)type, dims[d], check, counts, n))
 				return false;
 	return true;
 }
@@ -683,7 +721,7 @@ static bool check_attend(const struct kernels *k, enum format format)
 	static const uint32_t alone[] = {0};
 
 	(void)format;
-	return check_attention(k, alone, COUNT(alone));
+	return check_attention(k, check_tokens, alone, COUNT(alone));
 }
 
 static bool check_attend_tokens(const struct kernels *k, enum format format)
@@ -691,7 +729,15 @@ static bool check_attend_tokens(const struct kernels *k, enum format format)
 	static const uint32_t counts[] = {1, 2, 5, TOKENS};
 
 	(void)format;
-	return check_attention(k, counts, COUNT(counts));
+	return check_attention(k, check_tokens, counts, COUNT(counts));
+}
+
+static bool check_attend_spans(const struct kernels *k, enum format format)
+{
+	static const uint32_t counts[] = {1, TOKENS};
+
+	(void)format;
+	return check_attention(k, check_spans, counts, COUNT(counts));
 }
 
 /* ---- all of them ---- */
@@ -736,7 +782,9 @@ static const struct {
 	{"kv_put", check_kv_put, 0},
 	{"attend", check_attend, 0},
 	{"attend_tokens", check_attend_tokens, 0},
+	{"attend_spans and attend_join", check_attend_spans, 0},
 	{"delta_steps", check_delta_steps, 0},
+	{"delta_gates", check_delta_gates, 0},
 };
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
-/* For fuzzers of what is read from files: a folder of their own, removed at the end (run.sh removes
- * it after a crash), and its files, written whole. */
+/* For fuzzers of file formats: a temporary folder, removed at the end (run.sh removes it after a
+ * crash), and its files. */
 #ifndef MOEFS_TESTS_FUZZ_FOLDER_H
 #define MOEFS_TESTS_FUZZ_FOLDER_H
 

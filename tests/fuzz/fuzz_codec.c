@@ -1,5 +1,5 @@
-/* libFuzzer on the codec of records: any bytes are decoded to the record that they are the code of,
- * or refused, and nothing is touched beyond the record.
+/* libFuzzer on the codec of records: any bytes are decoded to their record or refused, and nothing
+ * beyond the record is touched.
  *
  * An input is two bytes, the record's size, then: for an even size the stored bytes as they stand;
  * for an odd one changes of two bytes (a place, and what is xored there) up to one that changes

@@ -1,5 +1,5 @@
-/* libFuzzer on config.json: any text is a config or an error in words, and of any config the
- * tensors can be listed and laid out. */
+/* libFuzzer on config.json: any text is a config or an error with a sentence, and the tensors of
+ * any config can be listed and laid out. */
 #include "engine/family/family.h"
 #include "engine/family/plan.h"
 

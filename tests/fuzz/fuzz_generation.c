@@ -1,5 +1,5 @@
-/* libFuzzer on generation_config.json: any text gives settings that a sampler can have, or an error
- * in words. */
+/* libFuzzer on generation_config.json: any text gives valid settings of a sampler, or an error
+ * with a sentence. */
 #include "engine/family/config.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_settings(const struct config *c)
 {
-	/* Written so that what is no number fails. */
+	/* Written so that NaN fails. */
 	if (!(c->generation.temperature >= 0 && c->generation.temperature <= 100) ||
 	    !(c->generation.top_p >= 0 && c->generation.top_p <= 1) ||
 	    !(c->generation.min_p >= 0 && c->generation.min_p <= 1) ||

@@ -1,6 +1,6 @@
-/* libFuzzer on the header of a GGUF file: any bytes are an error in words, or keys whose values lie
- * in the header and tensors that lie in the file without overlap. An input is a number that stands
- * for how many more bytes the file has, a byte, and the first bytes of the file. */
+/* libFuzzer on the header of a GGUF file: any bytes are an error with a sentence, or keys whose
+ * values lie in the header and tensors that lie in the file without overlap. An input is the
+ * number of further bytes of the file, a byte, and the first bytes of the file. */
 #include "engine/source/gguf.h"
 
 #include <errno.h>

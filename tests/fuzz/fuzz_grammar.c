@@ -1,5 +1,5 @@
-/* Any bytes as a JSON schema or a regular expression, and then as a text that is held to it: no
- * crash, bounded work, and masks that are what each token gives.
+/* Any bytes as a JSON schema or a regular expression, and then as a text that must match it: no
+ * crash, bounded work, and masks that agree with single tokens.
  *
  * The first byte says the form and how the answer begins; the source ends at the first NUL, the
  * text follows. */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A small vocabulary: what JSON and regexes meet, and bytes that are no text. */
+/* A small vocabulary: tokens of JSON and regexes, and invalid UTF-8. */
 static const char *const pieces[] = {
 	"{",   "}",   "[",  "]",    "\"",   "\":",	"\",",	"\": \"", ",",
 	":",   " ",   "\n", "a",    "b",    "ab",	"abc",	"0",	  "1",

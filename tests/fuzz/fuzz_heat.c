@@ -1,8 +1,8 @@
-/* libFuzzer on the file that says how hot experts were: any bytes are refused in words, or give as
- * many numbers as there are experts, each one that uses could have given.
+/* libFuzzer on the file with the heat of experts: any bytes are refused with a sentence, or give
+ * one possible number for each expert.
  *
- * An input is a byte and the file. If the byte is odd the file's sum is made right, else nearly
- * none would get by it; if it is 2 or more, its head as well. */
+ * An input is a byte and the file. If the byte is odd, the file's checksum is corrected, else
+ * almost no input would pass it; if it is 2 or more, its head as well. */
 #include "cache/pager_heat.h"
 
 #include <stdbool.h>

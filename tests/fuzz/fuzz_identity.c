@@ -1,6 +1,6 @@
-/* libFuzzer on the records of a store's identity: any bytes are files and ranges that lie in them,
- * or nothing, and what is between the ranges can be told. An input is records of 48 bytes, which
- * get their sums here, since no other record would be looked at. */
+/* libFuzzer on the records of a store's identity: any bytes are files and ranges in them, or
+ * nothing, and the gaps between the ranges can be listed. An input is records of 48 bytes, which
+ * get their checksums here, since others would be ignored. */
 #include "engine/source/identity.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* libFuzzer on a store's index: whatever it says, a store is refused in words, or is one that the
- * plan could have made, of which everything is read into memory of the plan's own sizes.
+/* libFuzzer on a store's index: whatever it contains, a store is refused with a sentence, or fits
+ * the plan and is read into memory of the plan's sizes.
  *
  * An input is a byte and changes (small_store.h) of the index of a right store: the byte says of
  * which, plain or coded, and whether the sum is made right

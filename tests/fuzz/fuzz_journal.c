@@ -1,5 +1,5 @@
-/* libFuzzer on what an interrupted conversion leaves: whatever its journal and files say, the next
- * one goes on with units of which all is there, or makes them anew, and ends with a store.
+/* libFuzzer on the files of an interrupted conversion: whatever they contain, the next conversion
+ * keeps complete units, makes the others again, and ends with a store.
  *
  * An input is a byte and changes (small_store.h) of a journal. The byte says whether it is a plain
  * or a coded store's, whether the sums of entries are made right afterwards, and whether the file

@@ -1,5 +1,5 @@
-/* libFuzzer on the reader of JSON: any bytes are a document or an error in words, and of a document
- * every value can be reached, as often as its list or object says, and read to its end. */
+/* libFuzzer on the reader of JSON: any bytes are a document or an error with a sentence; every
+ * value of a document can be reached, as many as its list or object counts, and read to its end. */
 #include "engine/json/json.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Returns how many values there are, itself among them. */
+/* Returns the number of values, including itself. */
 static size_t walk(const struct json *value, int depth)
 {
 	size_t met = 0, within = 1, n;

@@ -1,5 +1,5 @@
-/* libFuzzer on messages.json: any bytes are refused in words, or a conversation that is written and
- * read back the same, and can be given to a template. */
+/* libFuzzer on messages.json: any bytes are refused with a sentence, or are a conversation that
+ * reads back the same and can be given to a template. */
 #include "engine/template/chat_messages.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void use(const struct messages *m)
 	messages_for_template(m, &given);
 	if (given.failed)
 		abort();
-	/* arguments that were a text may lie deeper than they did */
+	/* arguments that were a text may be nested deeper afterwards */
 	if (json_parse_text(&list, given.bytes, given.n, "messages", &e) == 0)
 		json_free(list);
 	messages_free(&again);

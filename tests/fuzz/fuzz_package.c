@@ -1,6 +1,6 @@
 /* libFuzzer on a checkpoint whose tensors belong together (codes and their scales): whatever its
- * header and its config.json say, it is refused in words, or every tensor of it can be read whole,
- * from places that lie in the file.
+ * header and its config.json contain, it is refused with a sentence, or every tensor can be read
+ * completely from places in the file.
  *
  * An input is the number of bytes of data, a newline, config.json, a newline, and the header. */
 #include "engine/source/package.h"

@@ -1,5 +1,5 @@
-/* libFuzzer on the header of a .safetensors file: any text is an error in words, or tensors that
- * cover the file's data exactly. An input is the number of bytes of data, a newline, and the
+/* libFuzzer on the header of a .safetensors file: any text is an error with a sentence, or tensors
+ * that cover the file's data exactly. An input is the number of bytes of data, a newline, and the
  * header. */
 #include "engine/source/tensor_list.h"
 

@@ -1,7 +1,6 @@
-/* libFuzzer on answers: whatever a model writes, in whatever form and pieces, is split the same
- * way, content that was given out stays, and arguments are JSON objects. The first byte says how
- * thinking begins, how long pieces are and whether the answer ends or is cut, the second the form.
- */
+/* libFuzzer on answers: any text in any form is split the same way however it is cut, content
+ * never changes once it came out, and arguments are JSON objects. The first byte says how thinking
+ * begins, how long pieces are and whether the answer ends or is cut, the second the form. */
 #include "engine/answer/split.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* libFuzzer on a session's state: whatever is written, it is refused in words and the session is
- * what it was, or it becomes a session that is saved and restored to the same bytes.
+/* libFuzzer on a session's state: any bytes are refused with a sentence and leave the session
+ * unchanged, or become a session that is saved and restored to the same bytes.
  *
  * An input's first byte says what the rest is:
  *     0  a file
@@ -14,8 +14,10 @@
  *
  * The model is a fixture that is never loaded: MOEFS_FIXTURES is their folder. */
 #include "engine/compute/context_save.h"
-#include "engine/serve/internal.h"
-#include "engine/serve/state.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+#include "engine/session/session_state.h"
+#include "engine/session/state.h"
 #include "tests/fuzz/folder.h"
 
 #include <xxhash.h>
@@ -105,8 +107,8 @@ static void make_state(void)
 	set(s, SESSION_TOOLS, tools);
 	set(s, SESSION_VARIABLES, "{\"a\": 1}");
 	must(session_tool_result_add(s, result, strlen(result), &complete, &e), &e);
-	session_log_append(s, "> Hi\nHo\n", 8);
-	must(session_add_mark(s, &e), &e);
+	history_log(s, "> Hi\nHo\n", 8);
+	must(history_add_mark(s, &e), &e);
 	compute(&s->context, POSITIONS);
 	made = read_saved(s, &made_bytes);
 	session_end(s);

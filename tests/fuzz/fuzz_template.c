@@ -1,5 +1,5 @@
-/* libFuzzer on chat templates: any bytes are an error in words, or a template that renders a
- * conversation to a text, or to an error in words. */
+/* libFuzzer on chat templates: any bytes are an error with a sentence, or a template that renders
+ * a conversation to a text or to an error. */
 #include "engine/json/json.h"
 #include "engine/template/template.h"
 

@@ -1,5 +1,5 @@
-/* libFuzzer on tokenizer.json. Input that opens is used, too: a text with what the pipeline cares
- * about is encoded, and every token's bytes are read. */
+/* libFuzzer on tokenizer.json. If it opens, a text with special cases is encoded and every token's
+ * bytes are read. */
 #include "engine/tokenizer/tokenizer.h"
 
 #include <stdint.h>

@@ -11,7 +11,7 @@ fixtures=$(cd "$(dirname "$0")/../data/fixtures" && pwd) || exit 1
 seconds=$1
 shift
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-fuzz.XXXXXX") || exit 1
-# Where fuzzers put files of their own: in memory, where that is to be had.
+# The folder for fuzzers' files: in memory if possible.
 TMPDIR=$(mktemp -d /dev/shm/moefs-fuzz.XXXXXX 2>/dev/null) || TMPDIR=$work/files
 export TMPDIR MOEFS_FIXTURES=$fixtures
 mkdir -p "$TMPDIR"
@@ -53,6 +53,12 @@ gguf() {
 	printf '\1\0\0\0\0\0\0\0a\2\0\0\0\0\0\0\0bc'
 	printf '\1\0\0\0\0\0\0\0t\1\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 	head -c 64 /dev/zero
+}
+
+# Keys of a dense model and of one with experts as fuzz_gguf_config.c takes them: rows of the tables, kinds and values.
+gguf_keys() { # ARCHITECTURE, octal
+	printf "\\$1\\1\\77\\0\\0\\100\\0\\0\\0\\1\\0\\40\\0\\0\\0\\2\\0\\100\\0\\0\\0\\3\\0\\4\\0\\0\\0"
+	printf '\4\0\2\0\0\0\5\0\10\0\0\0\6\1\254\305\47\67\7\1\0\100\34\106\23\0\2\0\0\0'
 }
 
 # A checkpoint as fuzz_package.c takes it: codes and what belongs to them, one of each encoding.
@@ -171,6 +177,9 @@ seed() { # FUZZER FOLDER
 		;;
 	fuzz_gguf)
 		for version in 2 3; do gguf $version >"$2/$version"; done
+		;;
+	fuzz_gguf_config)
+		for first in 0 1 2 3 4 5 6 7 10 11 12 13 14 15; do gguf_keys $first >"$2/$first"; done
 		;;
 	fuzz_package) packages "$2" ;;
 	fuzz_split) answers "$2" ;;

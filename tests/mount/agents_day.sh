@@ -1,7 +1,7 @@
 #!/bin/bash
 # An agent's day: one session of many turns with thoughts, tools and their results, and the mount ended and begun
-# again in between, from `state`. Nothing is computed twice that a turn before it has computed, and the day is
-# the one that it is without any remount, turn by turn. DAY is how many turns, of which LEG in a mount.
+# again in between, from `state`. No turn computes again what an earlier turn has computed, and each turn's answer is
+# the same as without a remount. DAY: the number of turns; LEG: how many of them in one mount.
 . "$(dirname "$0")/lib.sh"
 command -v jq >/dev/null || skip_all "no jq"
 day=${DAY:-40} leg=${LEG:-9}
@@ -36,7 +36,7 @@ json.dump([{"after": a, "say": s} for a, s in say], open("script.json", "w"))
 json.dump(tools, open("tools.json", "w"))') || exit 1
 scripted "$work/script.json" "" "$here/conversation.jinja"
 
-# In a session's folder: turns FIRST to LAST of a day, a line each: what it cost and what it gave.
+# In a session's folder: turns FIRST to LAST of a day, a line each with its cost and its answer.
 cat >"$work/day.py" <<'PY'
 import json, sys
 first, last = int(sys.argv[1]), int(sys.argv[2])
@@ -72,8 +72,8 @@ mounted
 loaded
 claim "a day of $day turns" whole
 
-# Each turn has of its prompt all that the turn before had read (its last token may be another with what then
-# stands behind it); of a plain answer what it had said, too.
+# Each turn reuses all that the turn before had read, except perhaps the last token, which may merge with the text
+# that follows. After a plain answer it reuses that answer as well.
 cat >"$work/once.py" <<'PY'
 import json, sys
 before = None

@@ -49,7 +49,7 @@ xargs_ask() {
 }
 claim "xargs -P 8 with ask" xargs_ask
 
-# README's line: each answer is one piece, so that those of several processes do not mix.
+# README's line: each answer is written in one piece, so the answers of several processes do not mix.
 pieces() {
 	echo off > sessions/default/params/stream || fail "no such param"
 	seq 32 | xargs -P 8 -I% sh -c 'exec 3<>ask; echo "What is the capital of Peru? (%)" >&3; cat <&3' >"$work/pieces"

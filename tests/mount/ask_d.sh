@@ -36,7 +36,7 @@ many() {
 }
 claim "xargs -P 8, and a hundred times the gate" many
 
-waits() { # a reader that comes early waits; several see all of it
+waits() { # an early reader waits; several readers each see the whole answer
 	echo 64 > sessions/default/params/max_tokens
 	echo "Tell me about experts." > ask.d/x
 	exec 4<ask.d/x 5<ask.d/x 6<ask.d/x
@@ -48,7 +48,7 @@ waits() { # a reader that comes early waits; several see all of it
 }
 claim "several readers each see all of it" waits
 
-left_open() { # programs ask for the attributes of what they have open, cat among them
+left_open() { # programs, such as cat, ask for the attributes of open files
 	echo "What is the capital of France?" > ask.d/x
 	exec 4<ask.d/x 5<ask.d/x
 	same "$(timeout $limit cat <&4)" "$capital"
@@ -57,9 +57,9 @@ left_open() { # programs ask for the attributes of what they have open, cat amon
 	same "$(timeout $limit cat <&5)" "$capital"
 	exec 4<&- 5<&-
 }
-claim "what is gone is still a file to who has it open" left_open
+claim "a removed file stays readable for those who have it open" left_open
 
-turns() { # who has not read the end may ask on
+turns() { # the next question needs no read to the end
 	echo "What is the capital of France?" > ask.d/x
 	until_true [ -s ask.d/x ] || fail "it stays empty"
 	same "$(stat -c %s ask.d/x)" $((${#capital} + 1)) "its size once it is complete"
@@ -101,7 +101,7 @@ refused() {
 	fails_with "No such file" rm ask.d/nothing
 	fails_with "Operation not permitted" mv ask.d sessions/ask.d
 }
-claim "what cannot be asked is refused in words" refused
+claim "an invalid question is refused with a reason" refused
 
 full() {
 	for i in $(seq 64); do : > ask.d/n$i || fail "the ${i}th"; done
@@ -138,7 +138,7 @@ others_name() {
 }
 echo "Tell me about experts." > ask.d/left
 cd /
-claim "one that is neither read nor removed does not hold an unmount up" left
+claim "an answer that is neither read nor removed does not delay an unmount" left
 unmounted
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	claim "another user's name is EACCES, and he has names of his own" others_name

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The budget while it runs: writing cache/budget shrinks and grows the pool of a model that is
-# generating, at once, and neither stops the turn nor changes its text.
+# The budget while it runs: writing cache/budget shrinks and grows the pool of a generating model at once, without stopping the
+# turn or changing its text.
 . "$(dirname "$0")/lib.sh"
 holdable
 
@@ -9,7 +9,7 @@ loaded
 
 stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
 df_of() { df -B1 --output="$1" "$mnt" | tail -n 1 | tr -d ' '; }
-# Used memory falls to the budget while the turn goes on: what is computed with is given back after it.
+# Used memory falls to the budget while the turn goes on: experts in use are freed after their step.
 shrinks_to() { # BYTES WORDS
 	echo "$2" > "$mnt/cache/budget" || fail "refused: $2"
 	until_true has_shrunk "$1" || fail "$(df_of used) bytes are used, not $1"
@@ -17,7 +17,7 @@ shrinks_to() { # BYTES WORDS
 	same "$(cat "$mnt/cache/budget")" "$2" "cache/budget"
 }
 has_shrunk() { [ "$(df_of used)" -le "$1" ] || { working; false; }; }
-goes_on() { # the turn makes more of its text
+goes_on() { # the turn generates more text
 	local before
 	before=$(stat -c %s log)
 	tokens=$((tokens + 40))
@@ -65,9 +65,9 @@ automatic() {
 	printf 8M > "$mnt/cache/budget" && same "$(stat_of budget_asked)" 8388608
 	printf auto > "$mnt/cache/budget" && same "$(stat_of budget_asked)" auto
 }
-claim "auto goes back to what is free" automatic
+claim "auto goes back to free memory" automatic
 
-# No more than memory has: half of it may be in use by others, but never all of it is for experts.
+# A budget is at most the machine's memory. Other programs may use half of that, so experts never get all of it.
 everything() {
 	local total
 	total=$(awk '$1 == "MemTotal:" { print $2 }' /proc/meminfo)

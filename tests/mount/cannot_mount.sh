@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What cannot be mounted, and where: said at mount, with a status other than 0, the one cause and the remedy.
-# Of a folder of models those that can be are mounted, and the others named.
+# Models and mountpoints that cannot be used: the mount fails with a status other than 0 and names the cause and the
+# remedy. In a folder of models, the good ones are mounted and the bad ones are named.
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$mnt"
-# What should have been refused and was mounted does not stay.
+# Unmounts a mount that should have been refused.
 trap 'while fusermount3 -u "$mnt" 2>/dev/null; do :; done; clean_up' EXIT
 
 refused() { # WORDS ARGUMENT…: in one line
@@ -35,7 +35,7 @@ forgotten() { # the mountpoint: the last model would be hidden
 	! mountpoint -q "$work/second" || fail "it is mounted"
 	rm -r "$work/second"
 }
-claim "a model's folder is no mountpoint" forgotten
+claim "a model's folder cannot be a mountpoint" forgotten
 nonempty() { # hidden files count, too; -o nonempty hides them until the unmount
 	local name
 	for name in notes .hidden; do
@@ -52,15 +52,15 @@ nonempty() { # hidden files count, too; -o nonempty hides them until the unmount
 	rm "$mnt/.hidden"
 }
 claim "a mountpoint that is not empty is refused; -o nonempty mounts on it" nonempty
-claim "a path that is no folder of a checkpoint is called what it is" paths
+claim "a path that is not a checkpoint's folder is refused with what it is" paths
 
-copy() { # NAME: a copy of the model, but for its weights' bytes
+copy() { # NAME: a copy of the model without its weights' bytes
 	mkdir -p "$1" && cp "$MODEL"/*.json "$MODEL"/*.jinja "$1" && ln -s "$MODEL/model.safetensors" "$1"
 }
 pointer="version https://git-lfs.github.com/spec/v1
 oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393
 size 12345"
-broken() { # in the folder $work/models, each in its way
+broken() { # models in $work/models, each broken in another way
 	mkdir -p "$work/models" && cd "$work/models" || exit
 	copy no-tokenizer && rm no-tokenizer/tokenizer.json
 	copy no-weights && rm no-weights/model.safetensors
@@ -91,9 +91,9 @@ each() {
 	refused "shards/model-00002-of-00002.safetensors: cannot be opened" shards
 	refused "-o store= is not the name of a folder" -o store= garbled
 }
-claim "what a model lacks is said when it is mounted" each
+claim "a model's missing files are reported when it is mounted" each
 
-skipped() { # FILE: names every one, in a line each
+skipped() { # FILE: it has a line for each of them
 	local line
 	for line in "no-tokenizer: .* no tokenizer" "no-weights: .* no weights" "pointers: .*git lfs pull" "strange: .*mamba" \
 		"half: .* no config.json" "a.gguf: .*header" "garbled: .*garbled/tokenizer.json"; do
@@ -143,7 +143,7 @@ inside() {
 	while umount "$mnt" 2>/dev/null; do :; done
 	return $status
 }
-theirs() { # WORDS OPTION…: what the other user is told, in one line
+theirs() { # WORDS OPTION…: the one line that the other user gets
 	local words=$1
 	shift
 	fails_with "$words" other timeout "$limit" "$@" "$MOEFS" -o "store=$work/theirs" $options "$MODEL" "$mnt"
@@ -171,7 +171,7 @@ causes() {
 	theirs "fusermount3 is not set-user-ID root" env PATH="$work/no-bin"
 	fails_with "--cap-add SYS_ADMIN" setpriv --bounding-set -sys_admin "$MOEFS" -o "store=$store" "$MODEL" "$mnt"
 	umount /dev/fuse && mount --bind /dev/null /dev/fuse && rm -f "$work/fuse"
-	# With nothing in its way it is mounted.
+	# Without these obstacles it is mounted.
 	rm -f "$work/fuse" && mknod "$work/fuse" c 10 229 && chmod 666 "$work/fuse" && umount /dev/fuse && mount --bind "$work/fuse" /dev/fuse || exit
 	other timeout "$limit" "$MOEFS" $options -o "store=$work/theirs" "$MODEL" "$mnt" || fail "status $?"
 	ls "$mnt"/*/prompt || fail "not mounted"
@@ -204,7 +204,7 @@ room() {
 	umount "$mnt"
 }
 
-taken() { # by another file system
+taken() { # the mountpoint, by another file system
 	mount -t tmpfs none "$mnt" && touch "$mnt/theirs"
 	fails_with "$mnt: a file system of type tmpfs is mounted there already, and the mount would hide it; unmount it, or mount on a folder in it" \
 		"$MOEFS" -o "store=$store" "$MODEL" "$mnt"
@@ -219,8 +219,8 @@ apart() { # FUNCTION ARGUMENT…
 	export -f fail same differ fails_with inside refused other causes theirs stores room taken
 	unshare -m --propagation private bash -c 'inside "$@"' - "$@"
 }
-claim "why another user cannot mount is said: the point, allow_other, /dev/fuse, fusermount3" apart causes
-claim "a store that cannot be written is said at mount" apart stores
-claim "a point where another file system is mounted is refused, and what is in that is not" apart taken
-claim "a store without room is said at mount, and leaves nothing" apart room
+claim "the reason why another user cannot mount is given: the point, allow_other, /dev/fuse, fusermount3" apart causes
+claim "a store that cannot be written is reported at mount" apart stores
+claim "another file system's mountpoint is refused, folders in it are not" apart taken
+claim "a store without room is reported at mount, and leaves nothing" apart room
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# moefs --check: what a path is and would take, and what is missing of it, for people and for scripts; nothing is
-# mounted or written.
+# moefs --check: what a model is, how much memory and disk it needs, and which files are missing, for people and for
+# scripts. It mounts and writes nothing.
 . "$(dirname "$0")/lib.sh"
 trap clean_up EXIT
 original=$MODEL
@@ -15,7 +15,7 @@ check() { # STATUS ARGUMENT…: tables in $work/tables, words in $work/words
 value() { # KEY
 	sed -n "s/^$1 //p" "$work/tables"
 }
-copy() { # NAME: a copy of the model, but for its weights' bytes
+copy() { # NAME: a copy of the model without its weights' bytes
 	mkdir -p "$1" && cp "$original"/*.json "$original"/*.jinja "$1" && ln -s "$original/model.safetensors" "$1"
 }
 
@@ -35,7 +35,7 @@ what_it_is() {
 	grep -vE '^[a-z_]+ [^ ].*$' "$work/tables" && fail "lines that are no key and value"
 	return 0
 }
-claim "it says what a checkpoint is, line by line" what_it_is
+claim "it describes a checkpoint, line by line" what_it_is
 
 nothing() {
 	copy kept
@@ -45,7 +45,7 @@ nothing() {
 }
 claim "it writes nothing, and makes no folder" nothing
 
-true_sizes() { # what was said before is what a mount then writes
+true_sizes() { # the sizes that --check prints are the ones that a mount writes
 	check 0 "$original"
 	local bytes=$(value store_bytes) folder=$(value store)
 	[ -n "$bytes" ] && [ "$bytes" -gt 0 ] || fail "store_bytes $bytes"
@@ -58,7 +58,7 @@ true_sizes() { # what was said before is what a mount then writes
 	check 0 "$original"
 	same "$(value store_bytes)" 0 "of a complete store"
 }
-claim "a store takes what it said, and nothing once it is there" true_sizes
+claim "a store takes the announced space, and none once it exists" true_sizes
 
 gguf() {
 	command -v python3 >/dev/null || { echo "no python3, which makes the file"; return 0; }
@@ -73,7 +73,7 @@ gguf() {
 	same "$(value mountable)" no mountable
 	grep -q "cut.gguf" "$work/words" || fail "$(cat "$work/words")"
 }
-claim "a GGUF file needs no tokenizer beside it; one that is cut short is called so" gguf
+claim "a GGUF file needs no separate tokenizer; a truncated one is reported as truncated" gguf
 
 hub() {
 	local at="hub/models--Some-Org--Tiny/snapshots/0123abcd"
@@ -87,7 +87,7 @@ hub() {
 }
 claim "a model in a hub's cache is one" hub
 
-many() { # good ones and bad ones in one folder
+many() { # good models and bad ones in one folder
 	copy models/good
 	copy models/no-tokenizer && rm models/no-tokenizer/tokenizer.json
 	copy models/no-weights && rm models/no-weights/model.safetensors
@@ -105,9 +105,9 @@ many() { # good ones and bad ones in one folder
 	check 0 models/good "$original"
 	same "$(grep -c '^mountable yes$' "$work/tables") $(grep -c '^$' "$work/tables")" "2 1" "tables and empty lines"
 }
-claim "of several models each has a table, and what is wrong with each is a line" many
+claim "each of several models has a table, with a line for each error" many
 
-hostile() { # nothing hangs or breaks a line
+hostile() { # hostile files neither hang it nor break a line
 	mkdir -p "hostile/loop" "hostile/pipe" "hostile/deep" $'hostile/new\nmountable yes'
 	ln -sf ../loop hostile/loop/config.json
 	mkfifo hostile/pipe/config.json hostile/pipe/model.safetensors
@@ -123,7 +123,7 @@ hostile() { # nothing hangs or breaks a line
 	done
 	check 1 absent
 }
-claim "what is no model is said to be none, whatever it is" hostile
+claim "a path that is not a model is reported as such, whatever it is" hostile
 
 exact() {
 	check 0 -o exact "$original"

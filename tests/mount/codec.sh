@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An exact store with its experts compressed: smaller on disk, and otherwise not to be told from a plain
-# one: the same answers, and expert files with the checkpoint's own numbers in them.
+# An exact store with its experts compressed is smaller on disk. Otherwise it behaves like a plain one: the same
+# answers, and expert files with the checkpoint's own numbers.
 . "$(dirname "$0")/lib.sh"
 
 question="What is the capital of France? Then tell me a tale."
@@ -70,7 +70,7 @@ claim "a damaged record is the only one that cannot be read, and named" damaged_
 
 cd / && unmounted
 refused() { fails_with "quant=bf16" "$MOEFS" -o "store=$work/store,quant=tq3,codec=zstd" "$MODEL" "$mnt"; }
-claim "zstd for weights in 3 bits is refused in words" refused
+claim "zstd for weights in 3 bits is refused with a reason" refused
 misspelt() { fails_with "none, zstd or auto" "$MOEFS" -o "store=$work/store,codec=zip" "$MODEL" "$mnt"; }
 claim "so is a codec that does not exist" misspelt
 finish

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# A conversion with its experts compressed that is interrupted while the model answers: killed, ended, or by
-# a disk that is full. The next mount goes on with what is there, whether it asks for the codec or leaves it
-# to be chosen.
+# A conversion with compressed experts is interrupted while the model answers: by a kill, by an unmount, or by a full
+# disk. The next mount continues it, whether it asks for the codec or lets moefs choose.
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 answer="The capital of France is Paris."
@@ -15,7 +14,7 @@ end() {
 	unmounted
 	rm -rf "$work"/disk/*
 }
-half() { # a mount that stands with some of its experts written and one being written
+half() { # a mount stopped with some experts written and one being written
 	trap end EXIT
 	faults "$experts write stall=0 after=20"
 	mounted -o $coded
@@ -39,7 +38,7 @@ goes_on() { # OPTIONS
 	same "$(ask "$question")" "$answer" "from the store that came of it"
 }
 
-killed() { # OPTIONS of the mount after
+killed() { # OPTIONS of the next mount
 	half
 	kill -9 "$daemon"
 	cd /
@@ -75,7 +74,7 @@ full() {
 	same "$(ask "$question")" "$answer" "the next prompt"
 	complete
 }
-claim "on a full disk it stops in words, and the next prompt goes on once there is space" full
+claim "on a full disk it stops with a reason, and the next prompt continues once there is space" full
 full_then_mounted() {
 	trap end EXIT
 	faults "$experts write error=ENOSPC after=20"

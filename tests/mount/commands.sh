@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# moefs list and moefs umount: what they say, whom they find, and with what status; and a model in a folder that
-# is called like a command.
+# moefs list and moefs umount: what they print, which mounts they find, and their exit statuses; and a model in a
+# folder that has a command's name.
 . "$(dirname "$0")/lib.sh"
 
 cp -r "$MODEL" "$work/list"
@@ -40,7 +40,7 @@ usage() {
 		status_of 1 "nowhere is not a mount of moefs, and no mount has a model of this name; moefs list shows" "$MOEFS" umount nowhere &&
 		status_of 1 "$work is not a mount of moefs; moefs list shows" "$MOEFS" umount "$work"
 }
-told() { # each in --help, and each by its own
+told() { # each command is in --help and has a --help of its own
 	local name
 	for name in ask chat list stores umount; do
 		"$MOEFS" --help | grep -q "^  moefs $name " || fail "--help lacks $name"
@@ -50,7 +50,7 @@ told() { # each in --help, and each by its own
 	done
 	same "$("$MOEFS" --help | awk 'length > 80')" "" "lines of --help that an 80 column terminal breaks"
 }
-unknown() { # WORD HINT: with the list of commands, whatever follows the word
+unknown() { # WORD HINT: refused with the list of commands, whatever follows the word
 	local said='moefs: "'$1'" is neither a command nor a folder; '$2'the commands are ask, chat, demo, list, stores, umount; see moefs --help'
 	same "$("$MOEFS" "$1" 2>&1)" "$said"
 	same "$("$MOEFS" "$1" "$MODEL" "$work/other" 2>&1)" "$said"
@@ -70,7 +70,7 @@ unknown_words() {
 	mkdir run && status_of 1 "a model and a mountpoint are needed" "$MOEFS" run
 	rmdir run
 }
-lost() { # STATUS COMMAND…: its output was, which it says once, with the reason
+lost() { # STATUS COMMAND…: its output is lost, which it reports once, with the reason
 	local status=$1 said
 	shift
 	said=$("$@" 2>&1 >/dev/full)
@@ -88,7 +88,7 @@ all_lost() {
 	lost 2 "$MOEFS" --check "$MODEL"
 	[ ! -x "$http" ] || program=moefs-http lost 1 "$http" --version
 }
-closed() { # standard files that the caller closed: what is mounted is none of the daemon's, and all of it works
+closed() { # the caller closed standard files: the daemon takes no file of the mount for one of them, and everything works
 	local point=$work/other process
 	# shellcheck disable=SC2094
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$point" <&- >&- 2>&- || fail "mount: status $?"
@@ -100,7 +100,7 @@ closed() { # standard files that the caller closed: what is mounted is none of t
 	"$MOEFS" --version >&- 2>"$work/said" && fail "written to a closed file"
 	grep -q "cannot write to standard output" "$work/said" || fail "$(cat "$work/said")"
 }
-from_within() { # the command's own folder is no reason to stay; another's is, and the remedy is said
+from_within() { # the command's own working directory does not keep a mount; another process's does, and the message has the remedy
 	local process
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	process=$(serves "$work/other")
@@ -115,13 +115,13 @@ another_user() {
 	status_of 1 "$mnt is the mount of user $(id -u): only that user and root may unmount it" \
 		setpriv --reuid=65534 --regid=65534 --clear-groups "$work/moefs" umount "$mnt"
 }
-looking() { # a mount that does not answer stops nobody: its line says so
+looking() { # a mount that does not answer delays no command: its line says so
 	kill -STOP "$daemon"
 	timeout "$limit" "$MOEFS" list >"$work/list.out"
 	kill -CONT "$daemon"
 	same "$(grep -F "$mnt	" "$work/list.out" | cut -f 3,4)" "-	does not answer"
 }
-second() { # a second one, with a blank in its point, by one word alone
+second() { # a second mount, with a blank in its mountpoint, is found by its model's name
 	timeout "$limit" "$MOEFS" -o "store=$store,name=second" "$MODEL" "$work/a b" || fail "mount"
 	local process
 	process=$(serves "$work/a b")
@@ -139,7 +139,7 @@ which_one() { # the same model twice is ambiguous
 	! mountpoint -q "$work/other" || fail "it is still there"
 	until_true not alive "$process"
 }
-busy() { # who is in it is said, and -z does it all the same
+busy() { # the processes that use the mount are named; -z unmounts anyway
 	local process
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	process=$(serves "$work/other")
@@ -151,7 +151,25 @@ busy() { # who is in it is said, and -z does it all the same
 	exec 7<&-
 	until_true not alive "$process"
 }
-killed() { # what a daemon left that was killed is listed as such, and taken away
+soon_free() { # a gateway closes its files once it sees that the mount is to go; umount tries again
+	local process
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
+	process=$(serves "$work/other")
+	cat >"$work/moefs-http" <<-END
+		#!/bin/sh
+		exec 7<"$work/other/version"
+		: >"$work/holds"
+		until pgrep -f "umount $work/other" >/dev/null 7<&-; do sleep .01 7<&-; done
+	END
+	chmod +x "$work/moefs-http"
+	"$work/moefs-http" &
+	until_true test -e "$work/holds"
+	"$MOEFS" umount "$work/other" || fail "status $?"
+	! mountpoint -q "$work/other" || fail "it is still there"
+	wait $!
+	until_true not alive "$process"
+}
+killed() { # the mount of a killed daemon is listed as such, and can be unmounted
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	local process
 	process=$(serves "$work/other")
@@ -161,7 +179,7 @@ killed() { # what a daemon left that was killed is listed as such, and taken awa
 	"$MOEFS" umount "$work/other" || fail "status $?"
 	! grep -qF " $work/other " /proc/self/mountinfo || fail "it is still there"
 }
-elsewhere() { # another mount namespace has a copy: the daemon goes on, and who holds it is said
+elsewhere() { # another mount namespace has a copy: the daemon goes on, and the holder is named
 	local process holder
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	process=$(serves "$work/other")
@@ -200,9 +218,9 @@ named_like() { # ./list is a model
 
 claim "list has a line for a mount: point, source, process, models with their states" lists
 if command -v jq >/dev/null; then claim "…and the same in JSON" json; else echo "ok …and the same in JSON # skip: no jq here"; fi
-claim "what is typed wrongly is told with its usage and status 2, what is not there with 1" usage
+claim "wrong arguments give the usage and status 2, missing files status 1" usage
 claim "--help lists the commands and fits a terminal, and each has its own" told
-claim "a first word that is neither a command nor a path is said to be none, with what was perhaps meant" unknown_words
+claim "a first word that is neither a command nor a path is refused with a suggestion" unknown_words
 claim "output that cannot be written is a failure, said once" all_lost
 claim "standard files that are closed stay out of the way" closed
 claim "umount from within: the command itself keeps nothing in use, a shell does" from_within
@@ -215,15 +233,16 @@ fi
 claim "a mount that does not answer is listed as such" looking
 claim "umount finds a mount by its model, also where there is a blank in its point" second
 claim "…and says so where two have it" which_one
-claim "what is in use is not unmounted; who uses it is said; -z does it lazily" busy
-claim "what a killed daemon left is listed as such, and can be unmounted" killed
+claim "a mount in use is not unmounted and its users are named; -z unmounts lazily" busy
+needs pgrep claim "a gateway that still closes its files delays umount, and does not stop it" soon_free
+claim "a killed daemon's mount is listed as such, and can be unmounted" killed
 if mount -t tmpfs none "$work/other" 2>/dev/null && umount "$work/other"; then
-	claim "one that another mount hides is listed as such, and left alone" hidden
+	claim "a mount hidden by another is listed as such, and left alone" hidden
 else
 	echo "ok one that another mount hides is listed as such # skip: nothing may be mounted here"
 fi
 if unshare -m --propagation private true 2>/dev/null; then
-	claim "what another mount namespace still has keeps its daemon: umount says who that is, and fails" elsewhere
+	claim "a mount still in use in another namespace keeps its daemon: umount names the user, and fails" elsewhere
 else
 	echo "ok what another mount namespace still has # skip: no mount namespace can be made here"
 fi
@@ -232,7 +251,7 @@ claim "a model in a folder called like a command is mounted as ./NAME" named_lik
 pages=$(dirname "$MOEFS")/install
 [ -e "$pages/moefs.bash" ] || pages=$root/build/install
 mkdir -p "$work/bin" && ln -s "$(realpath "$MOEFS")" "$work/bin/moefs"
-in_bash() { # LINE: what it offers
+in_bash() { # LINE: the completions
 	PATH=$work/bin:$PATH LINE=$1 bash -c '
 		compopt() { :; }
 		. "$0"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# moefs ask and moefs chat: which mount they take, what they make for themselves and that it goes however they end,
-# what of a command line becomes what in the tree, and what a model may do to a terminal.
+# moefs ask and moefs chat: which mount they use, that their own mounts and sessions are removed however they end, what
+# their options do in the tree, and what a model's text may do to a terminal.
 . "$(dirname "$0")/lib.sh"
 holdable
 for program in jq python3; do command -v $program >/dev/null || skip_all "no $program"; done
@@ -18,7 +18,7 @@ jq -n --arg gen "$gen" --arg long "$long" '[
 	{after: ("A long one, please." + $gen), say: $long}]' >"$work/script.json"
 fable=$MODEL
 scripted "$work/script.json" "" "$here/conversation.jinja"
-# Names that no other mount has, since those of a user are all looked through.
+# Names that no other mount has, since the commands search all mounts of a user.
 says="a model ${work##*.}" sums=sums-${work##*.}
 mv "$MODEL" "$work/$says" && MODEL="$work/$says" m="$mnt/$says"
 mkdir "$work/own" "$work/$sums" "$work/run" "$work/several" && cp "$fable"/* "$work/own" && cp "$fable"/* "$work/$sums"
@@ -35,11 +35,11 @@ sums_there=$mnt/$sums
 echo 0 > "$sums_there/sessions/default/params/temperature"
 
 asks() { timeout $limit "$MOEFS" ask "$@" </dev/null; }
-sessions_are() { # WORDS: those of the scripted model, once what has ended is undone
+sessions_are() { # WORDS: the scripted model's sessions, once those of ended commands are removed
 	until_true there_are "$1" || fail "sessions: $(echo $(ls "$m/sessions"))"
 }
 there_are() { [ "$(echo $(ls "$m/sessions"))" = "$1" ]; }
-nothing_left() { # of a mount for one command
+nothing_left() { # no mount of a command's own is left
 	until_true is_gone || fail "left: $(ls "$work/run") $(pgrep -af -- " $work/run/moefs")"
 }
 is_gone() {
@@ -63,7 +63,7 @@ by_path() {
 	same "$(ls "$work/run")" "" "a mount was made"
 	[ ! -e "$work/$says.moefs" ] || fail "a store was made"
 	fails_with "$mnt has 2 models; name one of them: $says, $sums" asks "$mnt" hi
-	fails_with "you have no mounted model 'nobody', and there is no such file: give the path of one, or the name of a mounted one: " asks nobody hi
+	fails_with 'you have no mounted model "nobody", and there is no such file: give the path of one, or the name of a mounted one: ' asks nobody hi
 	fails_with "$sums" asks nobody hi
 	same "$(asks "$says/" "Which city?")" "Paris." "with a slash behind its name, where no folder is called so"
 	fails_with "No such file or directory" asks ./nobody hi
@@ -120,10 +120,10 @@ options() {
 	asks --schema "$work/schema" "$sums" "Is it?" | jq -e '. == "yes" or . == "no"' || fail schema
 	asks --json "$sums" -p max_tokens=60 "Is it?" | grep -q '^[[{]' || fail json
 }
-late() { # options behind words are refused; behind -- there are none
+late() { # options after words are refused; after -- every word is part of the question
 	local word
 	for word in --json -s -p=3 --nonsense; do
-		status_of 2 "$word: options come before the question; if it is no option, put -- before the question; usage: moefs ask" \
+		status_of 2 "$word: options come before the question; if it is not an option, put -- before the question; usage: moefs ask" \
 			asks "$says" What is "12 x 6?" "$word"
 	done
 	status_of 2 "--system: options come before the question" "$MOEFS" chat "$says" hi --system
@@ -157,8 +157,8 @@ wrong() {
 	status_of 2 "usage: moefs chat" "$MOEFS" chat --json "$says"
 	status_of 0 "moefs ask [options] MODEL [WORDS...]" asks --help
 	status_of 0 "moefs chat [options] MODEL" "$MOEFS" chat -h
-	status_of 1 "no param 'heat'; moefs(5) lists the params" asks -p heat=1 "$says" hi
-	status_of 1 "no param '../status'" asks -p ../status=1 "$says" hi
+	status_of 1 'no param "heat"; moefs(5) lists the params' asks -p heat=1 "$says" hi
+	status_of 1 'no param "../status"' asks -p ../status=1 "$says" hi
 	status_of 1 "is not a number" asks -p temperature=warm "$says" hi
 	status_of 1 "nothere: No such file" asks --schema nothere "$says" hi
 	status_of 1 "UTF-8" asks "$says" $'caf\xff'
@@ -177,19 +177,19 @@ told() { # each option of --help is in the command's page
 	done
 }
 claim "their manuals have each option and verb" told
-claim "standard input is joined to the words, and one that is too long refused in words" input
+claim "standard input is joined to the words, and refused with a reason if it is too long" input
 claim "options become the session's params" options
 claim "options behind the question are refused, with a hint at --; behind -- all are words" late
-claim "what is wrong is said, with its status" wrong
+claim "errors give a reason and their status" wrong
 
 # ---- how it ends ----
 
-begin() { # ask's arguments: it has what it needs, and waits for its standard input; its process in $asking
+begin() { # ask's arguments: begins a command that waits for its standard input; its process is $asking
 	[ -p "$work/never" ] || mkfifo "$work/never"
 	env --default-signal=INT,TERM "$MOEFS" ask "$@" <>"$work/never" >"$work/answer" 2>"$work/said" &
 	asking=$!
 }
-made() { # waits for what there are then: glob of sessions
+made() { # GLOB: waits until such a session is there
 	until_true_by $asking compgen -G "$1" >/dev/null && return 0
 	alive $asking || fail "it ended: $(cat "$work/said")"
 	fail "there is no $1"
@@ -199,7 +199,7 @@ killed() { # SIGNAL
 	wait $asking
 	same "$?" $((128 + $(kill -l $1))) "status after $1"
 }
-kills() { # in a mount that was there
+kills() { # in a mount that was there before
 	local signal
 	for signal in INT TERM KILL; do
 		begin "$says" "Which city?"
@@ -242,7 +242,7 @@ own_killed() {
 		nothing_left
 	done
 }
-claim "a session of its own goes with it, killed or not" kills
+claim "its own session is removed with it, killed or not" kills
 claim "one that stays stops answering when the command is killed" stopped
 claim "a reader that has enough ends it quietly" pipe_closed
 mkdir -p "$work/state"
@@ -269,7 +269,7 @@ verbs() {
 	same "$(grep -c '"role"' "$m/sessions/kept/messages.json")" 0
 	rmdir "$m/sessions/kept"
 	chat_with() { printf '%s\n' "$1" | chats "$says"; }
-	status_of 1 "/dance is no command" chat_with /dance
+	status_of 1 '"/dance" is not a command' chat_with /dance
 	status_of 1 "write /save FILE" chat_with /save
 	status_of 1 "nothere: No such file" chat_with "/load nothere"
 	status_of 1 "state" chat_with "/load $work/script.json"
@@ -278,7 +278,7 @@ verbs() {
 	status_of 0 "see moefs(5)" chat_with /help
 	sessions_are default
 }
-# What is typed is asked for in the tree and not on the terminal, which may show it once more.
+# Looks for typed text in the tree and not on the terminal, which may echo it.
 stops() {
 	export session=$sums_there/sessions/stops
 	hold_at 16
@@ -326,7 +326,7 @@ claim "chat answers lines, alone or several" lines
 claim "chat's verbs" verbs
 claim "on a terminal thoughts are dimmed, and the history is kept for nobody else" dimmed
 claim "Ctrl-C clears a line and stops an answer, Ctrl-D ends" stops
-claim "what a model says does a terminal no harm" harmless
+claim "a model's output does a terminal no harm" harmless
 
 # ---- a model that takes its time ----
 
@@ -344,6 +344,6 @@ converting() {
 		await \x1b[KParis.
 	STEPS
 }
-claim "on a terminal it is told how far the model is, until it answers" converting
+claim "on a terminal the model's progress is shown until it answers" converting
 faults
 finish

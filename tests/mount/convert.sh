@@ -1,6 +1,6 @@
 #!/bin/bash
-# A checkpoint that has no store yet answers at once, and the store is made behind the answers: whether
-# the daemon is killed at any moment, unmounted, looked at, or meets another one.
+# A checkpoint without a store answers at once, and the store is made in the background, even if the daemon is killed
+# at any moment, unmounted, looked at, or runs beside a second one.
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 answer="The capital of France is Paris."
@@ -31,7 +31,7 @@ cd / && unmounted
 (cd "$work"/store/*/3bit && cat experts.safetensors dense.safetensors index) | cksum >"$work/whole"
 
 faulty_disk # which holds still where the daemon is to be killed
-killed() { # NUMBER OPERATION: in the one of that number; then a mount that goes on
+killed() { # NUMBER OPERATION: killed in that operation of its kind; the next mount continues
 	trap 'cd /; faults; unmounted; rm -rf "$work"/disk/*' EXIT
 	faults "* $2 stall=0$([ "$1" = 1 ] || echo " after=$(($1 - 1))")"
 	mounted
@@ -64,9 +64,9 @@ stopped() { # that it does not wait for the end of the conversion is in faults_c
 	same "$(ask "$question")" "$answer"
 	cd / && unmounted
 }
-claim "unmounting in the middle keeps what was done" stopped
+claim "unmounting in the middle keeps the work done" stopped
 
-two() { # the one that converts answers, the other waits for the store or takes it over
+two() { # one daemon converts and answers, the other waits for the store or takes over
 	rm -rf "$work/store"
 	mounted
 	mkdir -p "$work/mnt2"
@@ -80,8 +80,8 @@ two() { # the one that converts answers, the other waits for the store or takes 
 }
 claim "two daemons with one checkpoint both answer" two
 
-# A file system that has room for no more than a part of it: the mount says so, and where the room has gone
-# since (a model of a folder is loaded when it is first asked), the prompt does.
+# A file system has room for only a part of the store: the mount reports it. If the space was lost after mounting (a
+# model of a folder is loaded by its first prompt), the prompt reports it.
 full() {
 	rm -rf "$work/store"
 	mkdir -p "$work/store" "$work/models"
@@ -102,7 +102,7 @@ full() {
 mkdir "$work/try"
 if mount -t tmpfs none "$work/try" 2>/dev/null; then
 	umount "$work/try"
-	claim "a full disk is an error in words, and the next prompt works once there is space" full
+	claim "a full disk is an error with a reason, and the next prompt works once there is space" full
 else
 	echo "ok tmpfs # skip: mounting one is not allowed here, so no full disk was tried"
 fi

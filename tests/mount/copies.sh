@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Programs that copy a file without reading it (splice, sendfile) get what those get that read it: all of what is still
-# to come, not the nothing that is there when they begin.
+# Programs that copy a file without read(2) (splice, sendfile) get the same text as readers: all of a growing file, not
+# just what is there when they begin.
 . "$(dirname "$0")/lib.sh"
 holdable
 mounted
@@ -33,7 +33,7 @@ through_one() { # HOW FILE…: question and answer through one open file
 	same "$(exec 3<>ask; echo "$question" >&3; "$@" <&3)" "$answer" ask
 	same "$(exec 3<>tokenizer/encode; echo -n "a b" >&3; "$@" <&3)" "$(exec 3<>tokenizer/encode; echo -n "a b" >&3; cat <&3)" encode
 }
-claim "…of what is asked through one open file" eval 'through_one copy splice - && through_one copy sendfile -'
+claim "…for requests through one open file" eval 'through_one copy splice - && through_one copy sendfile -'
 
 others() { # PROGRAM…, where it is installed
 	local program
@@ -45,7 +45,7 @@ others() { # PROGRAM…, where it is installed
 }
 claim "the cat of busybox and of uutils" others busybox coreutils
 
-looked_at() { # what others see of a text that is not complete, and do with it, ends no copy
+looked_at() { # other programs that look at an incomplete text do not end a copy
 	local how
 	mkdir sessions/watched && cd sessions/watched || exit
 	for how in splice sendfile; do
@@ -61,7 +61,7 @@ looked_at() { # what others see of a text that is not complete, and do with it, 
 }
 claim "another's look between opening and copying changes nothing" looked_at
 
-ends() { # seeking from the end finds what is said of the size
+ends() { # a seek from the end agrees with the size
 	echo "$question" > prompt
 	same "$(timeout $limit tail -c 6 output)" "aris."
 	echo "$question" > prompt
@@ -75,5 +75,5 @@ appends() {
 	echo "$question" >> ask.d/two
 	same "$(copy splice ask.d/two)" "$answer"
 }
-claim "what is appended is a question, too" appends
+claim "appended text is a question, too" appends
 finish

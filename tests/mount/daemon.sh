@@ -1,5 +1,5 @@
 #!/bin/bash
-# The command line, and the program's life: into the background, errors in words, and clean ends.
+# The command line and the program's life: going to the background, error messages, and clean ends.
 . "$(dirname "$0")/lib.sh"
 holdable
 mkdir -p "$mnt"
@@ -25,7 +25,7 @@ words() {
 	grep -q " $mnt " /proc/self/mountinfo && fail "something is mounted"
 	return 0
 }
-claim "what cannot be done is said in words, with status 1" words
+claim "an impossible command is an error with a reason and status 1" words
 
 gone() { # the daemon has ended and nothing is mounted
 	until_true not alive "$1" || fail "the process is still there"
@@ -79,7 +79,7 @@ foreground() {
 }
 claim "-f stays in the foreground, and Ctrl-C ends it with status 0" foreground
 
-says_nothing() { # where no store is yet, which is looked for and not found
+says_nothing() { # no store is there yet, so it is looked for in vain
 	"$MOEFS" -f -o "store=$work/new/store" "$MODEL" "$mnt" >"$work/fg" 2>&1 &
 	pid=$!
 	until_true [ -e "$mnt/version" ] || fail "not mounted"
@@ -115,7 +115,7 @@ begin_stalled() {
 	waiting=$(pgrep -P "$starter")
 	[ "$waiting" ] || fail "nothing was begun"
 }
-interrupted() { # SIGNAL: its status is the signal's once the daemon has ended, and not before
+interrupted() { # SIGNAL: the command ends by this signal, but only after the daemon has ended
 	begin_stalled
 	kill -"$1" "$starter"
 	until_true at_rest "$starter"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `moefs demo` as it is installed: below any PREFIX, for a user who may not write there and has no home, and with an
-# output that is closed early. (README's own lines, with `make demo` among them, are run by readme.sh.)
+# output that is closed early. (readme.sh runs README's own lines, among them `make demo`.)
 . "$(dirname "$0")/lib.sh"
 [ "$(basename "$MODEL")" = fable-moe-15m ] || skip_all "the demonstration is of fable-moe-15m, not of $MODEL"
 unset MAKEFLAGS MFLAGS MAKELEVEL CC XDG_CACHE_HOME
@@ -12,7 +12,7 @@ nothing_left() {
 	same "$(ls -A "$TMPDIR")" "" "left in TMPDIR"
 	! grep -qF "$TMPDIR" /proc/self/mountinfo || fail "it is still mounted"
 }
-# Nobody may write there, root neither where a folder can be mounted read-only.
+# Nobody may write there; if a folder can be mounted read-only, root may not either.
 sealed() {
 	if [ "$(id -u)" = 0 ]; then
 		! mount --bind "$prefix" "$prefix" 2>/dev/null || mount -o remount,ro,bind "$prefix"
@@ -42,7 +42,7 @@ closed_early() {
 	grep -q '^\$ cd ' "$work/said" || fail "$(cat "$work/said")"
 	nothing_left
 }
-missing() { # what is not there is named
+missing() { # missing files are named
 	rm "$prefix/share/moefs/demo.sh"
 	"$prefix/bin/moefs" demo 2>"$work/errors" && fail "a demonstration of nothing"
 	grep -qF "the demonstration is not installed" "$work/errors" || fail "$(cat "$work/errors")"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The examples that work on a mount: what they print, and that they say what was wrong and leave nothing behind.
+# The examples that work on a mount: what they print, and that they report errors and leave nothing behind.
 # (demo.sh is run by readme.sh, tools.sh by toolcalls.sh.)
 . "$(dirname "$0")/lib.sh"
 command -v jq >/dev/null || skip_all "jq is missing"
@@ -79,6 +79,14 @@ asks_many() {
 	printf 'What is the capital of %s?\n' France Peru Japan | run parallel . 3 >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	same "$(cat "$work/said")" "$(capital France Paris; capital Peru Lima; capital Japan Tokyo)"
 }
+asks_side_by_side() {
+	printf 'What is the capital of %s?\n' France Peru Japan Chad | run side_by_side . 3 >"$work/said" || fail "status $?: $(cat "$work/errors")"
+	grep -qx '4 questions one after the other: [0-9.]* s' "$work/said" && grep -qx '3 at a time: [0-9.]* s, [0-9.]* times as fast' "$work/said" ||
+		fail "$(cat "$work/said")"
+	run side_by_side . </dev/null >/dev/null && fail "0 without questions"
+	says "no questions"
+	same "$(ls sessions)" default "left behind"
+}
 forks() {
 	echo reset >ctl
 	ask "What is the capital of France?" >/dev/null
@@ -152,7 +160,7 @@ pins() {
 	same "$(stat -c %A experts/03)" "drwxr-xr-x" "pinned after a failure"
 	same "$(ls ask.d)" ""
 }
-# A layer whose experts never come: a folder that looks like a model's, and a sleep that takes no time.
+# A layer whose experts never arrive: a folder that looks like a model's, and a sleep that takes no time.
 pins_in_vain() {
 	mkdir -p "$work/bin" "$work/never/model"/{sessions,ask.d,experts/03} || exit
 	echo "the disk does not answer" >"$work/never/error"
@@ -170,7 +178,7 @@ paints() {
 	[ "$(wc -c <"$work/picture.png")" -gt 2000 ] || fail "the picture is empty"
 	same "$(ls sessions)" default "left behind"
 }
-# Each that is given a model's or a session's folder says so of another folder, and leaves nothing in it.
+# Each example that needs a model's or a session's folder refuses another folder, and leaves nothing in it.
 elsewhere() {
 	local name
 	mkdir "$work/plain" && cd "$work/plain" || exit
@@ -180,9 +188,9 @@ elsewhere() {
 		same $? "$((${status:-1}))" "${1##*/}"
 		says "folder in a mount of moefs"
 	}
-	for name in edit.sh watch.sh parallel.sh hottest.sh markdown.sh forks.sh tools.sh json.sh pin.sh perplexity.sh summarise.sh routing.sh reader.py; do
+	for name in edit.sh watch.sh parallel.sh side_by_side.sh hottest.sh markdown.sh forks.sh tools.sh json.sh pin.sh perplexity.sh summarise.sh routing.sh reader.py; do
 		case $name in
-		watch.sh | parallel.sh | hottest.sh | markdown.sh) set -- ;;
+		watch.sh | parallel.sh | side_by_side.sh | hottest.sh | markdown.sh) set -- ;;
 		edit.sh | perplexity.sh | summarise.sh | reader.py) set -- "$work/text" ;;
 		forks.sh) set -- 2 "What is 12 x 6?" ;;
 		*) set -- "$work/text" "What is 12 x 6?" ;;
@@ -195,7 +203,7 @@ elsewhere() {
 	echo text >it.question
 	status=2 refuses make -s -f "$root/examples/ask.mk" MODEL=. it.answer
 }
-# A prompt that is refused as it is written, and one that is refused when it is closed.
+# One prompt is refused while it is written, another when it is closed.
 refused() {
 	local name long
 	long=$(seq 14000)
@@ -218,6 +226,8 @@ refused() {
 	done
 	printf '\xff\n' | run parallel . 2 >/dev/null && fail "parallel.sh: 0 for a refused prompt"
 	says "UTF-8"
+	printf '\xff\n' | run side_by_side . 2 >/dev/null && fail "side_by_side.sh: 0 for a refused prompt"
+	says "UTF-8"
 	echo "$long" >"$work/it.question"
 	(cd "$work" && make -s -f "$root/examples/ask.mk" MODEL="$m" it.answer 2>"$work/errors") && fail "ask.mk: an answer to a refused prompt"
 	[ ! -e "$work/it.answer" ] || fail "ask.mk leaves an answer"
@@ -232,6 +242,7 @@ claim "json.sh gives what its schema says" parses
 claim "summarise.sh has a line about each file" sums_up
 claim "ask.mk makes each answer once" makes
 needs parallel claim "parallel.sh answers in the questions' order" asks_many
+claim "side_by_side.sh answers all questions twice, and prints how long it took" asks_side_by_side
 claim "forks.sh leaves the session as it was" forks
 claim "markdown.sh tells who said what" marks_down
 claim "reader.py reads several answers at once" reads_many
@@ -240,6 +251,6 @@ needs watch needs script claim "watch.sh shows the map" watches
 claim "hottest.sh names experts in memory" hottest
 claim "pin.sh pins a layer, and lets it go" pins
 claim "…and gives up where the layer's experts do not come" pins_in_vain
-needs gnuplot claim "routing.sh paints what the router picked" paints
+needs gnuplot claim "routing.sh draws the router's choices" paints
 claim "quantisations.sh tells what fewer bits cost" costs
 finish

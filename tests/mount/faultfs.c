@@ -1,8 +1,8 @@
-/* faultfs FOLDER MOUNTPOINT: a mirror of a folder that fails as it is told, for tests of what is
- * above it. It runs in the foreground until it is unmounted.
+/* faultfs FOLDER MOUNTPOINT: a mirror of a folder with failures on demand, for tests of programs
+ * that use it. It runs in the foreground until it is unmounted.
  *
- * Its one file of its own, MOUNTPOINT/.faults, holds rules, one a line. Writing replaces them all
- * at once, truncating removes them, and reading shows each with what it has done so far:
+ * The only file of its own, MOUNTPOINT/.faults, holds a rule per line. A write replaces all rules
+ * at once, a truncation removes them, and a read shows each with its counts so far:
  *
  *     PATTERN OPERATION FAULT [after=N] [after_bytes=N] [every=N] [count=N]   # seen 9 hit 3
  * waiting 0
@@ -10,15 +10,15 @@
  *     PATTERN     of the name below FOLDER by which a file was opened; * matches slashes, too
  *     OPERATION   open direct (an open with O_DIRECT) read write sync allocate rename remove any
  *     FAULT       error=ENAME     the operation fails
- *                 short=BYTES     a read or write transfers at most so many
+ *                 short=BYTES     a read or write transfers at most this many
  *                 flip            a read delivers one wrong bit
  *                 stall=SECONDS   the operation waits first; 0: until the rules are replaced
  *     after…      spares the first N operations, or those that end within the first N bytes
  *     every=N     spares all but every Nth of the rest; count=N: all but N of them
  *
- * Of the rules that match an operation the first that does not spare it counts. Nothing is cached:
- * every read and write of a program above arrives here, O_DIRECT or not. The mirrored folder is
- * used by plain calls, and mmap, links and extended attributes are not supported. */
+ * The first rule that matches an operation and does not spare it applies. Nothing is cached: every
+ * read and write of a program arrives here, O_DIRECT or not. The mirrored folder is used by plain
+ * calls; mmap, links and extended attributes are not supported. */
 #include <fuse.h>
 
 #include <errno.h>
@@ -178,7 +178,7 @@ static int show_rules(char *out, size_t size, off_t offset)
 
 /* ---- rules at work ---- */
 
-/* Lock held. True if this rule has its way with the operation. */
+/* Lock held. True if this rule applies to the operation. */
 static bool strikes(struct rule *r, enum operation operation, const char *name, size_t bytes)
 {
 	if ((r->operation != operation && r->operation != ANY) || fnmatch(r->pattern, name, 0))
@@ -192,7 +192,7 @@ static bool strikes(struct rule *r, enum operation operation, const char *name, 
 	return true;
 }
 
-/* Lock held. A rule that was replaced meanwhile is another's memory. */
+/* Lock held. The memory of a rule that was replaced meanwhile is another rule's. */
 static void stall(struct rule *r)
 {
 	uint64_t generation = rules.generation;
@@ -212,7 +212,7 @@ struct verdict {
 	uint64_t value;
 };
 
-/* What is to happen to an operation on a file; waits where that is to stall. */
+/* The fault for an operation on a file; waits if the operation is to stall. */
 static struct verdict judge(enum operation operation, const char *name, size_t bytes)
 {
 	struct verdict v = {NONE, 0};
@@ -249,7 +249,7 @@ static struct handle *handle_of(const struct fuse_file_info *file)
 	return (struct handle *)(uintptr_t)file->fh; // NOLINT(performance-no-int-to-ptr)
 }
 
-/* Below the folder; "." for itself. */
+/* The path below the folder; "." for the folder itself. */
 static const char *name_of(const char *path)
 {
 	return path[1] ? path + 1 : ".";
@@ -278,7 +278,7 @@ static int open_any(const char *path, mode_t mode, struct fuse_file_info *file)
 	if (!h)
 		return -ENOMEM;
 	memcpy(h->name, name, strlen(name) + 1);
-	/* The buffers that come here are aligned for nothing. */
+	/* The buffers that arrive here have no alignment. */
 	h->fd = of_rules ? -1 : openat(mirrored, name, (file->flags & ~O_DIRECT) | O_CLOEXEC, mode);
 	if (h->fd < 0 && !of_rules) {
 		code = -errno;
@@ -452,7 +452,7 @@ static int op_statfs(const char *path, struct statvfs *st)
 
 static void *op_init(struct fuse_conn_info *connection, struct fuse_config *config)
 {
-	/* As many operations may stall as a test has in flight. */
+	/* Every operation that a test has in flight may stall. */
 	connection->max_background = connection->congestion_threshold = 256;
 	config->nullpath_ok = config->hard_remove = config->use_ino = 1;
 	config->attr_timeout = config->entry_timeout = 0;

@@ -1,16 +1,16 @@
 #!/bin/bash
-# A disk that fails, lies, hesitates or hangs under a mounted store. What comes is right or is an error in
-# words, for that turn alone; and while the disk hangs, only those wait who need it.
+# A disk that fails, returns wrong data, is slow or hangs under a mounted store. Each answer is right or is an error
+# with a reason, for that turn alone; while the disk hangs, only requests that need it wait.
 . "$(dirname "$0")/lib.sh"
 faulty_disk
-# A second checkpoint beside the first, of the same files.
+# A second checkpoint with the same files.
 mkdir "$work/neighbour"
 ln -s "$MODEL"/* "$work/neighbour/"
 others+=("$work/neighbour")
 neighbour=$mnt/neighbour
 question="What is the capital of France?"
 
-begin() { # so that experts are read all the time, and only when somebody needs them
+begin() { # experts are read all the time, and only when a turn needs them
 	cold
 	mounted -o budget=2M
 	echo 24 > "$neighbour/sessions/default/params/max_tokens"
@@ -24,7 +24,7 @@ complete
 complete "$neighbour"
 cd /
 unmounted
-# From here on the experts come from the stores.
+# From here on experts are read from the stores.
 begin
 same "$(ask "$question")" "$right" "the answer from the store"
 (cd "$neighbour" && same "$(ask "$question")" "$right" "the neighbour's answer") || exit 1
@@ -40,7 +40,7 @@ answers() { # here
 
 # ---- reads that fail ----
 
-# Without drafts: what fails one of them alone does not end the answer (test_draft_damaged).
+# Without drafts: a failed read that only a draft needs does not end the answer (test_draft_damaged).
 undrafted() { # SESSION
 	echo off > "$m/sessions/$1/params/draft"
 }
@@ -77,11 +77,11 @@ gone_on_with() { # RULE
 	[ "$(struck)" -gt 0 ] || fail "nothing struck"
 	faults
 }
-claim "short reads are gone on with" gone_on_with "* read short=700"
+claim "short reads are continued" gone_on_with "* read short=700"
 claim "interrupted reads are begun again" gone_on_with "* read error=EINTR every=2"
 claim "a disk that stalls for a second delays the answer, nothing else" gone_on_with "$experts read stall=1 after=100 count=1"
 
-one_of_two() { # one read fails; its session says so, the other does not notice
+one_of_two() { # one read fails: its session reports it, the other session is not affected
 	local i failed=0
 	for i in 1 2; do mkdir -p "$m/sessions/$i" && undrafted $i; done
 	faults "$experts read error=EIO after=60 count=1"
@@ -97,7 +97,7 @@ one_of_two() { # one read fails; its session says so, the other does not notice
 	same "$failed" 1 "failed turns"
 	faults
 }
-claim "a failed read fails one session's turn; the session beside it is answered" one_of_two
+claim "a failed read fails one session's turn; the other session is answered" one_of_two
 
 expert_file() {
 	faults "$experts read error=EIO"
@@ -106,18 +106,19 @@ expert_file() {
 	faults
 	cat "$m/experts/00/001" >/dev/null
 }
-claim "reading an expert's file from a failing disk is EIO, in words" expert_file
+claim "reading an expert's file from a failing disk is EIO with a reason" expert_file
 
 # ---- a disk that hangs ----
 
 begin_stalled() { # a turn in a session of its own, and its reader, which wait for the disk
 	session "$1"
+	echo "$1" >params/share_with # it finds nothing that others have computed, and so reads as much each time
 	faults "$experts read stall=0 after=40"
 	echo "$question" > prompt
 	begin_reader output "$work/part" "$work/said"
 	stalled
 }
-hangs() { # …still: what has ended has not waited for the disk
+hangs() { # …still: nothing that ended has waited for the disk
 	grep -q 'waiting [1-9]' "$work/faulty/.faults" || fail "the disk hangs no more"
 }
 release() { # the disk goes on; the reader's status
@@ -125,7 +126,7 @@ release() { # the disk goes on; the reader's status
 	wait $reader
 }
 
-lives() { # everything that needs no disk answers while one turn waits for it
+lives() { # while one turn waits for the disk, everything that does not need it answers
 	begin_stalled waiting
 	timeout $limit ls -lR "$mnt" >/dev/null || fail ls
 	timeout $limit df "$mnt" >/dev/null || fail df
@@ -198,7 +199,7 @@ removed() {
 }
 claim "rmdir of the session ends its reader while the disk hangs" removed
 
-files() { # more of them than there are workers
+files() { # reads of more files than there are workers
 	local jobs="" i
 	cd "$m"
 	faults "$experts read stall=0"
@@ -231,7 +232,7 @@ claim "and they can be killed" killed
 
 # ---- ends ----
 
-unmounts() { # COMMAND…: the mount goes while the disk hangs, the process with the read in flight
+unmounts() { # COMMAND…: unmounts while the disk hangs; the process ends with the read in flight
 	local turn file
 	begin_stalled unmounting
 	turn=$reader

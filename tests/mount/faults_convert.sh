@@ -1,12 +1,12 @@
 #!/bin/bash
 # Converting to a disk that fills up, fails, is interrupted or hangs, before the model answers (its dense part
-# is being converted) and while it does (its experts are). What cannot be written is said in words and leaves
-# nothing that could be taken for a store; once the disk works, the next prompt goes on, and the store that
-# comes of it has the same bytes as one that nothing befell.
+# is being converted) and while it does (its experts are). A failed write is reported with its reason and leaves
+# nothing that could be taken for a store. Once the disk works, the next prompt continues the conversion, and the store
+# has the same bytes as one that was never disturbed.
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 
-progresses_to() { # WORDS: waits until they are how info/progress begins
+progresses_to() { # WORDS: waits until info/progress begins with them
 	until_true progress_begins "$1" || fail "not $1 but $(cat "$m/info/state"), $(cat "$m/info/progress")"
 }
 progress_begins() { [[ $(cat "$m/info/progress") == "$1"* ]]; }
@@ -41,10 +41,10 @@ same_store() { # once it is complete
 	for file in experts.safetensors dense.safetensors index; do
 		cmp "$work"/reference/*/3bit/$file "$work"/disk/*/3bit/$file || fail "$file differs"
 	done
-	# And what a mount keeps when it ends.
+	# And the files that a mount writes when it ends.
 	same "$(kept "$work"/disk/*/3bit)" "$(kept "$work"/reference/*/3bit)" "files"
 }
-no_store() { # that anyone would take for one
+no_store() { # nothing is there that could be taken for one
 	[ -z "$(find "$work/disk" -name index)" ] || fail "there is a store"
 }
 answers() { # in a session of its own
@@ -53,7 +53,7 @@ answers() { # in a session of its own
 	same "$(cat error)" ""
 }
 
-# ---- what fails, before the model answers ----
+# ---- failures before the model answers ----
 
 fails_in_words() { # WORDS RULE…
 	local words=$1
@@ -72,7 +72,7 @@ fails_in_words() { # WORDS RULE…
 	same_store
 }
 full="cannot be written; free some space.*-o store=.*No space left"
-claim "a disk that fills up while converting is said with the remedy" \
+claim "a disk that fills up while converting is reported with the remedy" \
 	fails_in_words "$full" "* write error=ENOSPC after_bytes=3000000"
 claim "…also where the space cannot even be reserved" fails_in_words "$full" "*partial allocate error=ENOSPC"
 claim "a write that fails" fails_in_words "cannot be written: Input/output error" "*partial write error=EIO after=20"
@@ -86,24 +86,24 @@ leaves_nothing() {
 }
 claim "a full disk is not kept full by half a store" leaves_nothing
 
-# ---- what fails while it does ----
+# ---- failures while it answers ----
 
-# What the answer needs is in no store yet. Where it can be made it is there, though it cannot be put into the
-# store; the conversion stays where it is.
+# The answer needs experts that are in no store yet. They can be made, though not written to the store, so the answer
+# comes; the conversion stays where it is.
 answers_all_the_same() { # WORDS
 	answers
 	echo reset > ctl || exit
 	cd "$m" || exit
 	grep -q "^stopped at [0-9]* %: $store/.*$1" info/progress || fail "progress: $(cat info/progress)"
 }
-# …nor can it be noted which source it is made from, or a conversion has to begin anew: then there is no answer.
+# If the store's source cannot be recorded either, or a conversion has to begin again, there is no answer.
 answers_not() { # WORDS
 	cd "$m/sessions/default" || exit
 	echo "$question" > prompt
 	fails_with "Input/output error" timeout $limit cat output
 	grep -q "$1" error || fail "the session's error: $(cat error)"
 }
-# The prompt's conversion stops, too, but how far the answer has come by then is a matter of time: it is whole, or fails in words.
+# The prompt's conversion stops as well. How far the answer has come by then depends on timing: it is whole, or it fails with a reason.
 answers_whole_or_not() { # WORDS
 	cd "$m/sessions/default" && echo 24 > params/max_tokens && echo 0 > params/temperature || exit
 	echo "$question" > prompt
@@ -137,11 +137,11 @@ claim "…so does an expert's write that fails" \
 	stops_in_words ready "cannot be written: Input/output error" answers_all_the_same "$experts write error=EIO after=20"
 claim "…and the journal's" \
 	stops_in_words ready "journal: cannot be written: Input/output error" answers_all_the_same "*journal write error=EIO after_bytes=12000"
-claim "an expert's sync that fails ends the conversion, since nothing of it can be believed; a prompt begins anew" \
+claim "an expert's failed sync ends the conversion, whose data can no longer be trusted; a prompt begins again" \
 	stops_in_words failed "cannot be written: Input/output error" answers_whole_or_not "$experts sync error=EIO after=2"
 
 has_struck() { [ "$(struck)" -gt 0 ]; }
-stopped_once() { # the next write that succeeds, the rest's own or a prompt's, has all gone on with
+stopped_once() { # the next write that succeeds, in the background or for a prompt, continues the conversion
 	begin "$experts write error=EIO after=20 count=1"
 	until_true has_struck
 	same "$(struck)" 1 "failed writes"
@@ -150,7 +150,7 @@ stopped_once() { # the next write that succeeds, the rest's own or a prompt's, h
 }
 claim "one failed write costs no turn that comes after it" stopped_once
 
-unpublished() { # RULE…: all of it is there but not under its names, which takes nothing from the answers
+unpublished() { # RULE…: the files are complete but not renamed; answers are not affected
 	begin "$@"
 	loaded
 	progresses_to "stopped at 100 %: $store/"
@@ -159,7 +159,7 @@ unpublished() { # RULE…: all of it is there but not under its names, which tak
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
 	no_store
 }
-published_later() { # RULE…, each of which fails once: a turn's end is when it is tried again
+published_later() { # RULE…, each of which fails once: the end of a turn tries again
 	unpublished "$@"
 	answers
 	same_store
@@ -193,7 +193,7 @@ claim "where it goes on failing, the next mount completes it" published_by_the_n
 claim "…also when one file has its name already" \
 	published_by_the_next "*dense.safetensors.partial rename error=EIO"
 claim "…or when the index cannot be written" published_by_the_next "*index.partial write error=EIO"
-unsynced() { # at the very end: until then the experts stall, while all that the dense part wrote is synced
+unsynced() { # at the very end: until then the experts stall, while everything of the dense part is synced
 	begin "$experts write stall=0 after=20"
 	loaded
 	stalled
@@ -211,7 +211,7 @@ unsynced() { # at the very end: until then the experts stall, while all that the
 }
 claim "data whose last sync failed is not published before it was looked at: a second sync would say nothing" unsynced
 
-# ---- what is gone on with ----
+# ---- continued conversions ----
 
 goes_on() { # RULE…
 	begin "$@"
@@ -220,7 +220,7 @@ goes_on() { # RULE…
 	same_store
 	[ "$(struck)" -gt 0 ] || fail "nothing struck"
 }
-claim "short writes and reads are gone on with" goes_on "*partial write short=5000" "* read short=5000"
+claim "short writes and reads are continued" goes_on "*partial write short=5000" "* read short=5000"
 claim "interrupted operations are begun again" goes_on \
 	"* write error=EINTR every=3" "* read error=EINTR every=3" "*partial sync error=EINTR every=2" "* allocate error=EINTR every=2"
 claim "a disk that cannot reserve space" goes_on "* allocate error=EOPNOTSUPP"
@@ -252,7 +252,7 @@ lives() { # STATE/STATUS RULE…
 }
 claim "while a conversion waits for the disk, looking does not; then the answer is right" \
 	lives loading/loading "*partial write stall=0 after=40"
-claim "…nor while a turn waits for an expert that is being made" \
+claim "…also not while a turn waits for an expert that is being made" \
 	lives "ready/[pg]*ing" "$experts write stall=0 after=20"
 
 stops() {
@@ -266,7 +266,7 @@ stops() {
 	same_store
 }
 claim "a turn that waits for it can be stopped at once" stops
-stops_meanwhile() { # the write in flight goes on without the turn
+stops_meanwhile() { # the write in flight continues without the turn
 	begin "$experts write stall=0 after=20"
 	stalled
 	cd sessions/default || exit
@@ -296,7 +296,7 @@ resumes() { # RULE…
 	answers
 	same_store
 }
-claim "unmounted meanwhile, it ends with the write in flight; the next mount goes on with what is there" \
+claim "unmounted meanwhile, it ends with the write in flight; the next mount continues" \
 	resumes "*partial write stall=0 after=100"
 claim "…also when the model answers already" resumes "$experts write stall=0 after=20"
 
@@ -318,7 +318,7 @@ really_full() { # since it was mounted: a model of a folder is loaded when it is
 }
 mkdir "$work/small"
 if mount -t tmpfs -o size=64M,mode=700 none "$work/small" 2>/dev/null; then
-	claim "tmpfs: too small is said in numbers; made larger it serves, with buffered reads" really_full
+	claim "tmpfs: too small is reported in numbers; made larger it serves, with buffered reads" really_full
 	umount "$work/small" || umount -l "$work/small"
 else
 	echo "ok tmpfs # skip: mounting one is not allowed here, so no really full disk was tried"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A store that is cut short, changed, replaced or removed, before the mount or under it; and memory that runs
-# out. The text is right or there is none, the reason is said, and once it is gone the next prompt works.
+# A store that is cut short, changed, replaced or removed, before or during a mount; and memory that runs out. An answer
+# is right or fails with its reason, and once the cause is gone the next prompt works.
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 
@@ -36,7 +36,7 @@ end() {
 copied() {
 	cp -r "$work/pristine" "$store"
 }
-damage() { # FILE…: what it holds is other bytes of the same size, in place
+damage() { # FILE…: overwrites it in place with other bytes of the same size
 	local file
 	for file; do
 		tr '\0-\377' '\1-\377\0' <"$folder/$file" >"$work/other" &&
@@ -55,8 +55,8 @@ answers() { # in a new session
 	same "$(ask "$question")" "$right"
 	same "$(cat error)" ""
 }
-refuses() { # WORDS, in a new session
-	cd "$m" && rm -rf sessions/new && mkdir sessions/new && cd sessions/new || exit
+refuses() { # WORDS, in a new session, which reads all that its prompt needs
+	cd "$m" && rm -rf sessions/new && mkdir sessions/new && cd sessions/new && echo alone > params/share_with || exit
 	echo "$question" > prompt
 	fails_with "Input/output error" timeout $limit cat output
 	same "$(cat status)" error
@@ -75,7 +75,7 @@ truncated() { # FILE BYTES WORDS
 	restore "$1"
 	answers
 }
-claim "a store cut short under the mount ends turns in words; mended, it serves again" \
+claim "a store truncated under the mount ends turns with a reason; repaired, it serves again" \
 	truncated experts.safetensors 100000 "ends before layer [0-9]* expert [0-9]* does; remove the folder"
 claim "…and so does its dense part" truncated dense.safetensors 100000 "ends at byte [0-9]*.*remove the folder"
 
@@ -90,7 +90,7 @@ overwritten() { # FILE WORDS
 }
 claim "a store overwritten in place is never computed with; mended, it serves again" \
 	overwritten experts.safetensors "layer [0-9]* expert [0-9]* is damaged.*remove the folder"
-claim "…nor is its dense part" overwritten dense.safetensors "unit [0-9]* is damaged.*remove the folder"
+claim "…its dense part is not either" overwritten dense.safetensors "unit [0-9]* is damaged.*remove the folder"
 
 replaced() {
 	copied
@@ -118,7 +118,7 @@ claim "a store removed under the mount serves on; the next mount converts" remov
 
 # ---- before the mount ----
 
-made_again() { # COMMAND: what is not whole is no store
+made_again() { # COMMAND: an incomplete store is not used
 	copied
 	(cd "$folder" && eval "$1") || fail "$1"
 	begin
@@ -131,7 +131,7 @@ claim "a store whose index is cut short is made again" made_again "truncate -s 1
 claim "a store whose index has one wrong byte is made again" \
 	made_again "printf x | dd of=index bs=1 seek=3000 conv=notrunc status=none"
 
-remedy() { # the sentence says what to do, and doing it helps
+remedy() { # the message says what to do, and doing that helps
 	copied
 	damage experts.safetensors
 	begin
@@ -143,7 +143,7 @@ remedy() { # the sentence says what to do, and doing it helps
 	answers
 	same_store
 }
-claim "damaged experts are named, and removing the folder, as is said, helps" remedy
+claim "damaged experts are named, and removing the folder, as suggested, helps" remedy
 
 dense_damaged() {
 	copied
@@ -158,7 +158,7 @@ dense_damaged() {
 }
 claim "a damaged dense part fails the loading; mended, the next prompt loads" dense_damaged
 
-buffered() { # a page cache and no direct reads
+buffered() { # a file system with a page cache and without direct reads
 	trap end EXIT
 	mkdir "$store"
 	mount -t tmpfs -o size=64M,mode=700 none "$store" || fail mount
@@ -193,9 +193,9 @@ no_memory() {
 		same "$(cat "$work/part")" "$right"
 	else
 		grep -q "Input/output error" "$work/said" || fail "cat said: $(cat "$work/said")"
-		grep -q "no memory.*lower the budget" error || fail "error: $(cat error)"
+		grep -q "\(no\|out of\) memory.*lower the budget" error || fail "error: $(cat error)"
 	fi
-	# Listing takes memory, too: at this limit it may fail, but for no other reason, and it does not hang.
+	# Listing needs memory as well: at this limit it may fail, but only for that reason, and it does not hang.
 	timeout $limit ls -lR -I tensors "$mnt" >/dev/null 2>"$work/said"
 	[ $? -ne 124 ] || fail "ls hangs"
 	grep -v "Cannot allocate memory" "$work/said" && fail "ls said: $(cat "$work/said")"
@@ -206,6 +206,6 @@ no_memory() {
 if nm "$MOEFS" 2>/dev/null | grep -qE '__(asan|tsan)_init'; then
 	echo "ok memory # skip: not under a sanitizer, whose own memory would run out first"
 else
-	claim "no memory for the cache ends a turn in words; given back, the next is answered" no_memory
+	claim "no memory for the cache ends a turn with a reason; with memory the next is answered" no_memory
 fi
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# In the foreground: a bar while a model is converted and warmed, on a terminal alone; a line for each answered prompt
-# with -v; and systemd is told when the tree answers. A disk that stalls makes it last until it was looked at.
+# In the foreground: a progress bar while a model is converted and warmed, only on a terminal; a line for each answered
+# prompt with -v; and systemd is notified when the tree answers. A stalling disk makes the bar last long enough to see.
 . "$(dirname "$0")/lib.sh"
 command -v script >/dev/null || skip_all "script (util-linux) is not here to make a terminal"
 mkdir -p "$mnt"
@@ -15,7 +15,7 @@ begin() { # COMMAND…: until its tree answers
 	daemon=$(cat "$mnt/pid") || { echo "not ok it mounts: $(cat "$work/stderr" "$typed")"; exit 1; }
 }
 on_terminal() { begin script -qfec "exec '$MOEFS' -f -v -o 'store=$store,temperature=0,max_tokens=24' '$MODEL' '$mnt'" "$typed"; }
-shown() { # PATTERN: in what the terminal got, one line for each that replaced another
+shown() { # PATTERN: in the terminal's output, one line for each line that replaced another
 	tr '\r' '\n' <"$typed" | sed 's/\x1b\[K//' | grep -E "$1"
 }
 until_shown() {
@@ -31,7 +31,7 @@ converting() {
 	stalled && until_shown "$bar converting [0-9]+ % [0-9.]+/[0-9.]+ .?B" &&
 		grep -E '^converting [0-9]+ % [0-9.]+/[0-9.]+ .?B' "$m/info/progress"
 }
-width() { # it fills from the left, and is as wide at any time
+width() { # the bar fills from the left and keeps its width
 	same "$(shown "$bar" | sed 's/.*\[\(.*\)\].*/\1/' | awk '{ print length($0) }' | sort -u)" 24
 }
 line() {

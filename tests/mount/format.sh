@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a script parses: answers held to JSON, to a schema, to a regular expression, through the mount.
+# Answers for scripts: constrained to JSON, to a schema, or to a regular expression, through the mount.
 . "$(dirname "$0")/lib.sh"
 holdable
 mounted
@@ -8,7 +8,7 @@ cd sessions/default || exit 1
 echo 300 >params/max_tokens
 
 free() { echo text >params/format; echo >params/grammar; echo 0 >params/temperature; }
-parses() { # at temperatures from none to one that rambles
+parses() { # at temperatures from 0 to one that rambles
 	local t
 	echo json >params/format
 	for t in 0 0.8 1.5; do
@@ -66,7 +66,7 @@ in_words() {
 	ask "What is the capital of France?" | grep -q Paris || fail "afterwards: $(cat output)"
 }
 costly='((a|b){1,1000}){1,1000}'
-# Its writer waits; what others do meanwhile is answered.
+# Its writer waits; requests of others are answered meanwhile.
 compiling() { # COMMAND: a shell's
 	local writer seen status
 	: >"$MOEFS_HOLD_GRAMMAR"
@@ -120,9 +120,9 @@ mended() {
 	free
 }
 claim "format json gives what jq parses" parses
-claim "format schema gives what the schema says" fits_schema
-claim "format regex gives what the expression matches" fits_regex
-claim "what is wrong is said in words" in_words
+claim "format schema gives text that is valid by the schema" fits_schema
+claim "format regex gives text that matches the expression" fits_regex
+claim "errors give a reason" in_words
 claim "a grammar is compiled where nobody waits for it but its writer" keeps_nobody_waiting
 claim "a format warns of the schema that is there, and so does the turn" warned_of schema hello "schema: not JSON"
 claim "a format warns of the regex that is there, and so does the turn" warned_of regex "(a" "regex: byte 0"

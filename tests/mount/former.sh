@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A store by the recipe that was the default once is the model's as long as nobody asks for another: it is not made
-# anew, and no second one beside it.
+# A store of a former default recipe is used unless a mount asks for another recipe: it is neither made again nor
+# duplicated.
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 answer="The capital of France is Paris."
@@ -36,7 +36,7 @@ asked() {
 	same "$(names | xargs)" "3bit tq3" "stores"
 	same "$(bytes)" "$before" "the former"
 }
-claim "another recipe that is asked for is made beside it" asked
+claim "another requested recipe is made next to it" asked
 since() {
 	trap 'cd /; unmounted' EXIT
 	mounted
@@ -44,7 +44,7 @@ since() {
 	same "$(cat info/store)" "$(echo "$store"/*/3bit)"
 }
 claim "and is the model's from then on" since
-anew() { # what is no store is no reason to stay with it
+anew() { # a folder that is not a store does not keep the former recipe
 	trap 'cd /; unmounted' EXIT
 	rm -r "$store"/*/3bit
 	printf x | dd of="$(echo "$store"/*/tq3/index)" bs=1 seek=40 conv=notrunc status=none

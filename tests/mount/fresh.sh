@@ -9,7 +9,7 @@ echo 6 > sessions/default/params/max_tokens
 
 questions=("What is the capital of France?" "What is 2 plus 3?" "What is the capital of Japan?")
 
-# The answer that was read at once must be the one that is there when all is quiet.
+# The answer that was read at once must be the one that is there when everything is idle.
 fresh() {
 	local n=$1 i stale=0 distinct
 	for i in $(seq "$n"); do
@@ -34,7 +34,7 @@ beside_busy() {
 	kill $(jobs -p)
 	return $status
 }
-claim "$((pairs / 2)) pairs beside busy processes" beside_busy
+claim "$((pairs / 2)) pairs with busy processes" beside_busy
 
 beside_readers() {
 	python3 - <<'PY' &
@@ -55,7 +55,7 @@ PY
 	kill -9 $(jobs -p)
 	return $status
 }
-claim "$((pairs / 2)) pairs beside slow mapped readers" beside_readers
+claim "$((pairs / 2)) pairs with slow mapped readers" beside_readers
 
 python_pairs() {
 	python3 - "$pairs" <<'PY'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mount(8) and fstab: the source of a mount is what fstab says, so that `mount -a` mounts once; and a point is
-# mounted on once. As root, in a mount namespace of its own.
+# mount(8) and fstab: a mount's source is the one in fstab, so `mount -a` mounts it only once; and a mountpoint takes
+# only one mount. As root, in a mount namespace of its own.
 . "$(dirname "$0")/lib.sh"
 [ "$(id -u)" = 0 ] || skip_all "only root can try mount -a"
 [ -x /sbin/mount.fuse3 ] || skip_all "mount.fuse3 is not installed"
@@ -17,7 +17,7 @@ ln -s "$MODEL" "$work/link"
 
 # ---- in the namespace ----
 
-inside() { # FUNCTION ARGUMENT…: with what it mounts gone at its end, and the daemons
+inside() { # FUNCTION ARGUMENT…: at its end its mounts and daemons are gone
 	local status pid
 	mount --bind "$work/bin" /usr/local/bin && mount --bind "$work/sbin" "$(realpath /sbin)" || fail "cannot bind"
 	("$@")
@@ -74,12 +74,12 @@ blanks() { # in the point's name, as mountinfo escapes them
 	fails_with "mounted there already" moefs -o "store=$store" "$MODEL" "$mnt"
 	umount "$mnt"
 }
-both() { # of several models there is no one source
+both() { # a mount of several models has no single source
 	timeout "$limit" moefs -o "store=$store" "$MODEL" "$work/link" "$mnt" || fail "status $?"
 	same "$(mounts)" "fuse.moefs moefs"
 }
 
-helped() { # what mount(8) passes to mount.moefs beside the options, and what people do not
+helped() { # arguments that mount(8) passes to mount.moefs and people do not
 	timeout "$limit" mount -t moefs -v -n "$MODEL" "$mnt" -o "store=$store,temperature=0.5" || fail "-v -n: status $?"
 	same "$(cat "$mnt"/*/sessions/default/params/temperature)" 0.5
 	umount "$mnt"
@@ -97,7 +97,7 @@ helped() { # what mount(8) passes to mount.moefs beside the options, and what pe
 
 theirs=65534 # nobody's, on every system
 daemon_of() { cat "$mnt/pid"; }
-dropped() { # OPTION…: mounts so, and is that user alone with all that it opens
+dropped() { # OPTION…: mounts as another user, and opens everything as that user
 	local pid
 	rm -rf "$work/their"
 	mkdir "$work/their" && cp -r "$MODEL" "$work/their/model" && chown -R $theirs:$theirs "$work/their"
@@ -125,7 +125,7 @@ dropped() { # OPTION…: mounts so, and is that user alone with all that it open
 	same "$(mounts)" "" "after they unmounted it"
 }
 # The line of docs/machines.md: /home and /etc/fstab are the test's, and so is the user, whom mount(8) lets mount with neither PATH
-# nor HOME in the environment. The store is in ~/.cache where there is no room for it beside the model.
+# nor HOME in the environment. The store is in ~/.cache if it cannot be made beside the model.
 by_user() { # [beside]
 	local you=4321 line
 	mount -t tmpfs none /home && mkdir -p /home/you/m /home/you/models && cp -r "$MODEL" /home/you/models/NAME || fail "cannot make /home"
@@ -153,7 +153,7 @@ by_user() { # [beside]
 	}
 }
 as_them() { timeout "$limit" setpriv --reuid=$theirs --regid=$theirs --clear-groups "$@"; }
-unreadable() { # what only root may read is not read: neither the checkpoint, nor a template, nor is a log written
+unreadable() { # files that only root may read are not read, neither a checkpoint nor a template, and no log is written there
 	mkdir -p "$work/roots" "$work/models" && cp -r "$MODEL" "$work/roots/model" && chmod 700 "$work/roots"
 	echo '{{ messages }}' >"$work/roots/template"
 	fails_with "Permission denied" moefs -o "uid=$theirs,store=$store.theirs" "$work/roots/model" "$mnt"
@@ -192,18 +192,18 @@ claim "…and a fsname= holds" apart holds
 claim "mount.moefs understands what mount(8) passes" apart helped
 claim "a mountpoint that is not empty is refused, unless fstab says nonempty" apart nonempty
 claim "a user of fstab mounts with the documented line; root is told how to use that user's store" apart by_user beside
-claim "…with its store in ~/.cache where there is none beside the model" apart by_user
+claim "…with its store in ~/.cache if it cannot be next to the model" apart by_user
 type=fuse.moefs
 claim "…and both by mount.fuse3" apart by_user
 claim "…by mount.fuse3, too" apart nonempty
-claim "a second mount on the same point is refused in words" apart second
+claim "a second mount on the same point is refused with a reason" apart second
 claim "…also where there are blanks in its name" apart blanks
 claim "several models have moefs as their source" apart both
 chmod 755 "$work"
 if setpriv --reuid=$theirs --regid=$theirs --clear-groups sh -c 'cat "$0"' "$MODEL/config.json" >/dev/null 2>&1; then
 	claim "uid= and gid= make the mount another user's, in whose name all is opened" apart dropped "uid=$theirs,gid=$theirs"
 	claim "…by name" apart dropped "uid=$(id -nu $theirs)"
-	claim "…who reads and writes nothing that is root's" apart unreadable
+	claim "…which reads and writes nothing of root's" apart unreadable
 	claim "…which only root can ask for" apart not_root
 else
 	echo "ok uid= and gid= # skip: another user cannot read the model here"

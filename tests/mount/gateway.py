@@ -96,10 +96,16 @@ def content(answer):
     return answer["choices"][0]["message"]["content"]
 
 
-def sessions(model=fable, kept=False):
-    own = re.compile("(key-[0-9a-f]{16}-)?http-(kept-)?")
-    found = [own.match(s) for s in os.listdir(f"{mnt}/{model}/sessions")]
-    return sorted(f.string for f in found if f and bool(f[2]) == kept)
+def sessions(model=fable):
+    own = re.compile("(key-[0-9a-f]{16}-)?http-")
+    return sorted(s for s in os.listdir(f"{mnt}/{model}/sessions") if own.match(s))
+
+
+def prefixes(model=fable):
+    """The texts that are kept of conversations, special tokens spelled out; the one that was used last comes last."""
+    paths = [p.path for p in os.scandir(f"{mnt}/{model}/prefixes")]
+    texts = [(os.stat(p).st_mtime_ns, open(p, newline="").read()) for p in paths]
+    return [text for _, text in sorted(texts)]
 
 
 def look(session, file, model=fable):
@@ -129,7 +135,7 @@ def until(what, why):
         time.sleep(0.01)
 
 
-# An answer that goes on until the context is full: what would end it is banned.
+# An answer that goes on until the context is full: the tokens that end an answer are banned.
 def long(text="Tell me a story.", **more):
     return chat(text, max_tokens=3500, logit_bias={"4087": -100, "4089": -100}, **more)
 

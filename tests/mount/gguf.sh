@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A GGUF file as a model: beside the checkpoint that it was made from it gives the same answers; its names, its
-# config, and what else leads to one.
+# A GGUF file as a model: it gives the same answers as the checkpoint that it was made from; its names, its config, and
+# the other paths that lead to such a file.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "no python3, which makes the file"
 checkpoint=$MODEL
@@ -66,10 +66,10 @@ names() {
 	refuses "no slash" -o name=a/b "$work/files/Tiny-copy.gguf"
 	refuses "name= is not" -o name= "$work/files/Tiny-copy.gguf"
 }
-claim "a name that fits nothing is refused in words" names
+claim "a name that matches nothing is refused with a reason" names
 cut_short() {
 	truncate -s 1M "$work/files/Tiny-copy.gguf"
 	refuses "cut short" "$work/files/Tiny-copy.gguf"
 }
-claim "a file that is cut short is refused in words" cut_short
+claim "a truncated file is refused with a reason" cut_short
 finish

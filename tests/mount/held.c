@@ -1,14 +1,16 @@
-/* The program with turns that stand still, and grammars: what a test of the mount says while a turn goes on, it
- * says of one that stands, and no slowness of the machine or of the test has it be over.
+/* The program with turns and grammars that can be paused, so that a test of a working turn does not
+ * depend on the speed of the machine.
  *
- * The linker puts this around turn_step (Makefile); all else is the program's. While the file that
- * MOEFS_HOLD names is there, no turn goes on whose answer has as many tokens as the number in it
- * says, until that grows, the file is gone or the turn is to stop. A file without a number is being
- * written: nothing goes on. The thread that computes holds no lock meanwhile.
+ * The linker puts this around run_begin_place (Makefile); everything else is the program's. While the
+ * file MOEFS_HOLD exists, a turn pauses once its answer has as many tokens as the number in the
+ * file, until the number grows, the file is gone or the turn is to stop. A file without a number is
+ * being written: every turn pauses. The computing thread holds no lock meanwhile.
  *
- * Likewise no grammar is checked while the file that MOEFS_HOLD_GRAMMAR names is there; PATH.stands
- * is made once one stands. */
-#include "engine/serve/session_state.h"
+ * Likewise no grammar is checked while the file MOEFS_HOLD_GRAMMAR exists; PATH.stands is created
+ * as soon as one waits. */
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+#include "engine/session/session_state.h"
 #include "engine/grammar/grammar.h"
 
 #include <stdio.h>
@@ -18,10 +20,10 @@
 
 int __real_grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e);
 int __wrap_grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e);
-bool __real_turn_step(struct session *s);
-bool __wrap_turn_step(struct session *s);
+void __real_run_begin_place(struct run_place *p, uint32_t room, bool company);
+void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company);
 
-/* SIZE_MAX: none is to stand. */
+/* SIZE_MAX: no turn is to pause. */
 static size_t tokens_to_stand_at(void)
 {
 	const char *path = getenv("MOEFS_HOLD");
@@ -36,17 +38,17 @@ static size_t tokens_to_stand_at(void)
 
 static bool stands(const struct session *s)
 {
-	const struct turn *t = &s->turn;
-	return t->begun && !t->score.read && !s->background && !atomic_load(&s->stop) &&
+	const struct turn_state *t = s->turn;
+	return t->prepared && !s->asked.scores && !s->background && !atomic_load(&s->stop) &&
 	       t->ids.count - t->prompt_ids >= tokens_to_stand_at();
 }
 
-bool __wrap_turn_step(struct session *s)
+void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
-	while (stands(s))
+	while (stands(p->session))
 		(void)nanosleep(&moment, NULL);
-	return __real_turn_step(s);
+	__real_run_begin_place(p, room, company);
 }
 
 int __wrap_grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e)

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Prompts that are none, and names with everything in them: refused in words or taken as they are, and the tree goes on.
+# Prompts that are no text, and names with any byte: each is refused with a reason or taken as it is, and the tree goes on.
 . "$(dirname "$0")/lib.sh"
 mounted
 loaded
 
-answers() { # nothing before was in its way
+answers() { # the requests before have broken nothing
 	[ -n "$(ask "What is 1 plus 1?")" ] || fail "no answer afterwards"
 }
-huge() { # the writer hears of it as soon as it is too long
+huge() { # the write that makes it too long fails
 	head -c 100M /dev/zero | tr '\0' x | timeout $limit dd of=prompt bs=128K 2>"$work/errors" && fail "100 MB were taken"
 	grep -q "File too large" "$work/errors" || fail "$(cat "$work/errors")"
 	[ "$(grep -o '^[0-9]* bytes' "$work/errors" | cut -d ' ' -f 1)" -le "$(cat info/max_prompt_bytes)" ] || fail "it took more than it may"
@@ -17,7 +17,7 @@ huge() { # the writer hears of it as soon as it is too long
 }
 claim "a prompt of 100 MB is refused before it is all there" huge
 
-zeros() { # a character as any other
+zeros() { # a zero byte is a character like any other
 	head -c 1000 /dev/zero >prompt
 	timeout $limit cat output >/dev/null || fail "output: $? $(cat error)"
 	same "$(cat prompt | tr -d '\n' | wc -c)" 1000
@@ -31,7 +31,7 @@ invalid() {
 	grep -q "UTF-8" error || fail "error: $(cat error)"
 	answers
 }
-claim "a prompt in Latin-1 is refused in words" invalid
+claim "a prompt in Latin-1 is refused with a reason" invalid
 
 names() {
 	local name

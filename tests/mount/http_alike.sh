@@ -1,5 +1,5 @@
 #!/bin/bash
-# What chat, responses and messages have in common: each claim is made of all three. A scripted model answers.
+# What chat, responses and messages have in common: each claim is tested with all three. A scripted model answers.
 . "$(dirname "$0")/lib.sh"
 [ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
 python3 - >"$work/script.json" <<'PY'
@@ -11,6 +11,7 @@ say = [("Twelve and thirty are", " forty-two."), ("Stop behind the colon:", " he
 for answer in ("<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>assistant\n" + off):
     say += [("Say hello." + answer, "Hello to you."),
             ("Add twice." + answer, "I add.\n" + call("add", a=1, b=2) + "\n" + call("add", a=3, b=4)),
+            ("Add what is wide." + answer, call("add", a=10**30, b=-10**25 - 1)),
             ("Half a call." + answer, 'I add.\n<tool_call>\n{"name": "add"'),
             ("3<|im_end|>\n<|im_start|>tool\n7" + answer, "It is three and seven."),
             ("Think about seven." + answer, "<think>\nSeven is odd.\n</think>\n\nIt is prime.")]
@@ -98,14 +99,14 @@ def goes_on():
             asked = body(path, "Add them.", given)
             h.same(text_of(path, h.good(path, asked)).strip(), "forty-two.", path)
             h.same(streamed_text(path, asked).strip(), "forty-two.", path)
-        # It has room for what is new, and stops at what is new.
+        # max_tokens counts only new text, and stops match only new text.
         cut = h.good(path, body(path, "Add them.", "Twelve and thirty are", max_tokens=1))
         h.same(finish_of(path, cut), "length", path)
         if path != RESPONSES:
             stops = {"stop_sequences" if path == MESSAGES else "stop": [":", " And"]}
             asked = body(path, "Where?", "Stop behind the colon:", **stops)
             h.same(text_of(path, h.good(path, asked)), " here.", path)
-        # An empty one is none.
+        # An empty one counts as none.
         h.same(text_of(path, h.good(path, body(path, "Say hello.", ""))), "Hello to you.", path)
     for say in ("Twelve and thirty are", [{"type": "text", "text": "Twelve and "}, {"type": "text", "text": "thirty are"}]):
         last = {"role": "assistant", "content": say}
@@ -183,16 +184,13 @@ def ids():
             assert not seen & set(found), found
             seen |= set(found)
             again = body(path, {"role": "user", "content": "Add twice."}, *results_of(path, said), tools=[tool(path)])
-            before = set(h.sessions("scripted", kept=True))
             h.same(text_of(path, h.good(path, again)), "It is three and seven.", path)
             if path == RESPONSES:
                 more = {"previous_response_id": said["id"], "tools": [tool(path)]}
                 for _ in range(2):  # which leaves what is kept as it is
                     last = h.good(path, body(path, *results_of(path, said)[-2:], **more))
                     h.same(text_of(path, last), "It is three and seven.", path)
-            kept = h.sessions("scripted", kept=True)
-            told = [json.loads(h.look(s, "messages.json", "scripted")) for s in kept]
-            prompts += [[c["id"] for c in m.get("tool_calls", [])] for t in told for m in t if m.get("tool_calls")]
+            prompts += [ids for t in h.prefixes("scripted") if "Add twice." in t and (ids := re.findall('"id": "(.*?)"', t))]
             missing = body(path, {"role": "user", "content": "Add twice."}, *results_of(path, said)[:-1], tools=[tool(path)])
             if path != MESSAGES:
                 refused(path, missing, found[1])
@@ -205,14 +203,27 @@ def streamed_ids():
     assert len(set(found)) == 4, found
 
 
+def wide():
+    """Numbers of any width keep their digits, in an answer, in a stream, and in the request that brings the result."""
+    given = {"a": 10**30, "b": -10**25 - 1}
+    for path in ALL:
+        asked = body(path, "Add what is wide.", tools=[tool(path)])
+        said = h.good(path, asked)
+        h.same([c[1:] for c in calls_of(path, said)], [("add", given)], path)
+        raw = json.dumps([d for _, d in h.streamed(path, asked)])
+        assert str(given["a"]) in raw and str(given["b"]) in raw, (path, raw)
+        h.good(path, body(path, {"role": "user", "content": "Add what is wide."}, *results_of(path, said), tools=[tool(path)]))
+        told = [t for t in h.prefixes("scripted") if "Add what is wide." in t and all(str(n) in t for n in given.values())]
+        assert told, (path, h.prefixes("scripted"))
+
+
 def developer():
     """To the template it is the system's."""
     said = body(CHAT, {"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Say hello."})
     h.same(text_of(CHAT, h.good(CHAT, said)), "Hello to you.")
     said = body(RESPONSES, {"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Say hello."})
     h.same(text_of(RESPONSES, h.good(RESPONSES, said)), "Hello to you.")
-    told = [h.look(s, "rendered", "scripted") for s in h.sessions("scripted", kept=True)]
-    told = [t for t in told if "Be brief." in t]
+    told = [t for t in h.prefixes("scripted") if "Be brief." in t]
     assert told and all(t.startswith("<|im_start|>system\nBe brief.<|im_end|>") and "developer" not in t for t in told), told
 
 
@@ -230,7 +241,7 @@ def formed():
     got, said = h.answered(MESSAGES, body(MESSAGES, "Say hello.", output_format=form))
     assert got == 400 and said["error"]["message"].startswith("output_format: "), said
     refused(CHAT, body(CHAT, "Say hello.", logit_bias={"99999999": 1}), "logit_bias: ", "logit_bias")
-    # What fails with the turn: nothing of the form goes on with what the answer says already.
+    # A failure of the turn: no text of this form continues the answer so far.
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
     refused(CHAT, body(CHAT, "Add them.", "Twelve and thirty are", response_format=form), "")
 
@@ -238,13 +249,14 @@ def formed():
 h.main(globals())
 PY
 check() { timeout $limit python3 "$work/claims.py" "$1"; }
-claim "an answer that the request begins is gone on with" check goes_on
+claim "an answer that the request begins is continued" check goes_on
 claim "what max_tokens cuts of a call is left out" check cut
 claim "half a call that the model itself ends with is text" check half
 claim "ids of calls are unique and in the form of each protocol, and in the prompt the same every time" check ids
-claim "of several answers each has ids of its own" check streamed_ids
+claim "each of several answers has its own ids" check streamed_ids
+claim "wide numbers in a call keep their digits" check wide
 claim "a developer's message is the system's to the template" check developer
-claim "what is wrong with a form is told by the request's own field" check formed
-claim "such requests behind each other, long and short, have nothing of each other" check goes_on_again
+claim "errors in a format name the request's own field" check formed
+claim "such requests in a row, long and short, do not mix" check goes_on_again
 gateway_over
 finish

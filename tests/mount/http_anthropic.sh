@@ -1,6 +1,5 @@
 #!/bin/bash
-# Anthropic's /v1/messages over the tree: what is answered, in one piece and as a stream, by a model that says what a
-# script tells; what is refused and how.
+# Anthropic's /v1/messages over the tree, with a scripted model: answers in one piece and as a stream, and refusals.
 . "$(dirname "$0")/lib.sh"
 holdable
 [ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
@@ -114,7 +113,7 @@ def thinking():
     h.same([b["type"] for b in blocks], ["thinking", "text"])
     h.same(joined(blocks[0], "thinking"), "Two does not divide it.")
     h.same(blocks[0]["deltas"][-1], {"type": "signature_delta", "signature": m["content"][0]["signature"]})
-    # Sent back; and without a word of it nothing is thought.
+    # Thoughts can be sent back; without `thinking` the model does not think.
     m = h.good(M, body("Is seven a prime number?", {"role": "assistant", "content": m["content"]}, "Is eight?"))
     h.same([b["type"] for b in m["content"]], ["text"])
     h.same(text_of(m), "No.")
@@ -204,7 +203,7 @@ def refusals():
         (400, "invalid_request_error", "max_tokens", {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}),
         (400, "invalid_request_error", "messages", body()),
         (400, "invalid_request_error", "images", body({"role": "user", "content": [{"type": "image", "source": {}}]})),
-        (400, "invalid_request_error", "is a service's", body("x", tools=[{"type": "web_search_20250305", "name": "w"}])),
+        (400, "invalid_request_error", "runs only at Anthropic", body("x", tools=[{"type": "web_search_20250305", "name": "w"}])),
         (404, "not_found_error", "scripted", dict(body("x"), model="claude")),
         (400, "invalid_request_error", "", b"{"),
     ]:
@@ -313,7 +312,7 @@ def goes_away():
 h.main(globals())
 PY
 check() { timeout $limit python3 "$work/claims.py" "$1"; }
-claim "a message in one piece, with system texts and what is accepted unread" check one_piece
+claim "a message in one piece, with system texts and ignored fields" check one_piece
 claim "a trained model answers, freely and in a form" check trained
 claim "what fails in the middle of a stream is its last event" check fails_midway
 claim "a client that goes away ends its generation" check goes_away
@@ -322,10 +321,10 @@ claim "thoughts are blocks with a signature, and can be sent back" check thinkin
 claim "a tool is used, and its result answered" check tools
 claim "tools are used in parallel, or one at a time" check parallel_tools
 claim "tool_choice makes a model call, or not" check tool_choice
-claim "why an answer ended is said, with the stop sequence" check ends
-claim "count_tokens is what a message then takes" check counting
+claim "the reason of an answer's end is given, with the stop sequence" check ends
+claim "count_tokens is the number that a message then uses" check counting
 claim "models have Anthropic's members, and errors its shape" check models
-claim "what is refused is said in Anthropic's shape" check refusals
+claim "refusals have Anthropic's shape" check refusals
 claim "a thread that is continued is not found, so that the conversation comes again" check threads
 claim "models come in pages of any size, from either side" check pages
 gateway_over

@@ -1,6 +1,6 @@
 #!/bin/bash
-# moefs-http whose clients' network is lost: no packet comes from them any more, no end either. Both machines are this
-# one, in networks of their own; the model waits for a disk that stalls, so that nothing but the loss can end a request.
+# moefs-http whose clients lose their network: no packet comes from them any more, not even a connection's end. Both
+# machines are network namespaces of this one; the model waits for a stalled disk, so only the loss can end a request.
 if [ -z "${APART:-}" ]; then
 	[ "$(id -u)" = 0 ] || { echo "ok http_gone.sh # skip: networks of its own take root"; exit 0; }
 	for needed in ip unshare nsenter python3; do
@@ -20,7 +20,7 @@ unshare --net sleep infinity &
 machine=$!
 is_apart() { [ "$(readlink "/proc/$machine/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
 until_true is_apart # its network is not this one
-there() { # COMMAND, in place of a process of its own: to be killed
+there() { # COMMAND, by exec, so that it can be killed by its number
 	exec nsenter --net="/proc/$machine/ns/net" "$@"
 }
 ip link set lo up
@@ -42,7 +42,7 @@ s = connect()
 s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 10.1.1.1\r\nAuthorization: Bearer secret\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 s.recv(1)
 PY
-answering() { ls "$m/sessions" | grep -v kept | grep -c http-; }
+answering() { ls "$m/sessions" | grep -c http-; }
 until_answering() { # COUNT
 	until_true are_answering "$1" || fail "$(answering) requests, not $1"
 }
@@ -60,17 +60,17 @@ lost() {
 	same "$(cat "$m/info/state")" loading "what has ended the requests"
 	(there ip route del blackhole 10.1.1.1)
 }
-claim "who is lost without a word has hung up" lost
+claim "a client that disappears counts as hung up" lost
 
-# How often the kernel has asked after those who say nothing; of the two lines the first has the names.
+# How often the kernel has probed silent clients (of the two lines in the file the first has the names).
 probes() {
 	awk '$1 == "TcpExt:" { if (n) print $n; for (i = 2; i <= NF; i++) if ($i == "TCPKeepAlive") n = i }' /proc/self/net/netstat
 }
-is_asked_after() { # HOW OFTEN, all told; the request stands meanwhile
+is_asked_after() { # HOW OFTEN in all; the request goes on meanwhile
 	same "$(answering)" 1 "requests of who is asked after"
 	[ "$(probes)" -ge "$1" ]
 }
-waits() { # one that only waits is not lost, however long: the kernel answers for it
+waits() { # a client that only waits is not lost, however long: its kernel answers the probes
 	local client
 	there python3 "$work/ask.py" whole & client=$!
 	until_answering 1
@@ -78,7 +78,7 @@ waits() { # one that only waits is not lost, however long: the kernel answers fo
 	kill -9 $client
 	until_answering 0
 }
-claim "who waits without a word has not" waits
+claim "a client that waits silently does not" waits
 faults
 gateway_over
 kill $machine

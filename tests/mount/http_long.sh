@@ -1,7 +1,7 @@
 #!/bin/bash
-# Conversations of many turns over moefs-http, whose clients send all of them each time: what a turn computes is what is new
-# in it, of a model whose context is shared by blocks and of one that has a state, and where a line of the system text
-# changes each time that means nothing.
+# Conversations of many turns over moefs-http, whose clients send all messages each time: a turn computes only what is
+# new, for a model whose context is shared by blocks, for one with a state, and if an ignored line of the system text
+# changes each time.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "no python3"
 hybrid=${MOEFS_TESTDATA:-$root/../shared}/models/fable-hybrid-18m
@@ -28,18 +28,18 @@ for turn in range(50):
     if os.environ.get("SHOW"): print(turn, new, u)
     talk.append({"role": "assistant", "content": content(a)})
     if before:
-        # At most what stands behind what was asked before: the answer, which the template may write otherwise, and the question.
+        # At most the text after the previous question: the answer, which the template may write differently, and the new question.
         assert 0 < new <= u["prompt_tokens"] - before["prompt_tokens"] + 1, (turn, new, before, u)
     before = u
 assert before["prompt_tokens"] > 1000, before
 PY
 
-gateway -o keep=4
-claim "turn 50 computes what is new in it" turns "$(basename "$MODEL")"
+gateway
+claim "turn 50 computes only its new tokens" turns "$(basename "$MODEL")"
 [ -f "$hybrid/config.json" ] || echo "ok of a hybrid # skip: no model at $hybrid"
 [ -f "$hybrid/config.json" ] && claim "of a hybrid, too, from its checkpoints" turns fable-hybrid-18m
 gateway_over
-gateway -o 'keep=4,ignore_line=^Today is'
+gateway -o 'ignore_line=^Today is'
 claim "though a line of its system text changes each time" turns "$(basename "$MODEL")" ignores
 [ -f "$hybrid/config.json" ] && claim "of a hybrid, too, though a line changes" turns fable-hybrid-18m ignores
 gateway_over

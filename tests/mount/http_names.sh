@@ -1,5 +1,5 @@
 #!/bin/bash
-# Names and requests with bytes that are part of no character: the answers that have them are JSON nevertheless.
+# Names and requests with bytes that are not UTF-8: answers that repeat them are still valid JSON.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "no python3"
 cp -r "$MODEL" "$work/caf"$'\xe9' || skip_all "this file system takes only names that are UTF-8"
@@ -30,7 +30,7 @@ c, r = request("GET", "/tree/caf%E9/info/state")
 with contextlib.closing(c):
     assert r.status == 200 and r.read().strip(), r.status
 PY
-claim "such a model is reached by its name in percent signs" reached
+claim "such a model is reached by its percent-encoded name" reached
 
 echoed() { py <<'PY'; }
 from gateway import *
@@ -41,7 +41,7 @@ refused(400, "/v1/models?limit=%E9")
 refused(400, "/v1/models?after_id=%E9")
 refused(400, "/v1/chat/completions", b'{"model": "sp\xe9ak", "messages": []}')
 PY
-claim "errors that repeat what was asked for are JSON" echoed
+claim "errors that quote the request are valid JSON" echoed
 
 listed() {
 	"$MOEFS" list --json >"$work/list" && py <<PY

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The web page's side of moefs-http: its files and what they may do, and the tree's own files over HTTP, which nobody
-# else's page is given and nobody leaves by a path. tests/clients/page.sh has the page itself in a browser.
+# moefs-http for the web page: the page's files and what they may do, and the tree's files over HTTP, which pages of
+# other sites cannot read and no path leads out of. tests/clients/page.sh tests the page itself in a browser.
 . "$(dirname "$0")/lib.sh"
 holdable
 command -v curl >/dev/null || skip_all "no curl"
@@ -109,7 +109,7 @@ claim "files are read, listed and written, and sessions made and removed" read_a
 
 files_held() { find "/proc/$gateway/fd" -lname "$mnt/*" 2>/dev/null | wc -l; }
 are_held() { [ "$(files_held)" = "$1" ]; }
-held() { # waits until so many are
+held() { # waits until this many are held
 	until_true are_held "$1" || fail "$(files_held) files are open, not $1"
 }
 streams() {
@@ -135,7 +135,7 @@ streams() {
 	end_long
 	cd "$m" && rmdir sessions/long
 }
-claim "an answer comes as it grows, stop ends it, and who goes away leaves nothing open" streams
+claim "an answer comes as it grows, stop ends it, and a client that leaves leaves nothing open" streams
 
 tricks() {
 	local path said
@@ -168,7 +168,7 @@ only_sessions() {
 	same "$(cat ../cache/budget)" "$before" budget
 	same "$(jq -c . messages.json)" "[]" "sessions/default was asked"
 }
-claim "what is no session's cannot be changed from a browser" only_sessions
+claim "files outside sessions cannot be changed from a browser" only_sessions
 
 foreign() {
 	local header
@@ -185,7 +185,7 @@ foreign() {
 	done
 }
 claim "a page of another place reads and writes nothing" foreign
-claim "nor does one by a file that nobody closes" held 0
+claim "a file that nobody closes does not either" held 0
 end_http
 
 begin_http 'cors=*'

@@ -1,6 +1,6 @@
 #!/bin/bash
-# OpenAI's /v1/responses over the tree: what is answered, in one piece and as a stream, what is gone on from, by a model
-# that says what a script tells; what is refused and how.
+# OpenAI's /v1/responses over the tree, with a scripted model: answers in one piece and as a stream, continued responses,
+# and refusals.
 . "$(dirname "$0")/lib.sh"
 holdable
 [ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
@@ -68,7 +68,7 @@ def one_piece():
     h.same((r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["text"], r["truncation"], r["store"]),
            ([], "auto", True, {"format": {"type": "text"}}, "disabled", True))
     h.same(text_of(h.good(R, body("Say hello.", instructions="Be kind."))), "Hello, my dear.")
-    # What is asked in part is said in whole.
+    # A field that the request gives in part is repeated in full.
     r = h.good(R, body("Say hello.", text={"verbosity": "low"}))
     h.same(r["text"], {"verbosity": "low", "format": {"type": "text"}})
 
@@ -134,7 +134,7 @@ def reasoning():
         h.same([i["type"] for i in r["output"]], ["reasoning", "message"])
         h.same(r["output"][0]["content"], [{"type": "reasoning_text", "text": "Two does not divide it."}])
         h.same(r["reasoning"], {"effort": "low", "summary": None})
-    # It can be sent back, in whatever a client keeps of it.
+    # It can be sent back, in each form that clients keep.
     h.good(R, body([user("Is seven a prime number?")] + r["output"] + [user("Say hello.")]))
 
 
@@ -193,7 +193,7 @@ def services():
     r = h.good(R, body("Say hello.", tools=[{"type": "function", "name": "f"}]))
     h.same(r["tools"], [{"type": "function", "name": "f", "description": None, "parameters": None, "strict": None}])
     for asked in (body("x", tools=[search]), body("x", tools=[ADD], tool_choice={"type": "web_search"})):
-        assert "'web_search' is a service's" in h.refused(400, R, asked)["message"]
+        assert '"web_search" runs only at OpenAI' in h.refused(400, R, asked)["message"]
 
 
 def counts():
@@ -210,7 +210,7 @@ def goes_on():
     h.same(h.good(R + "/" + first["id"]), first)
     said = [user("Say hello."), {"type": "item_reference", "id": first["output"][0]["id"]}, user("Once more.")]
     h.same(text_of(h.good(R, body(said))), "Hello again.")
-    # Instructions are of one request; what is asked anew begins anew.
+    # Instructions hold for one request only; a new conversation starts without them.
     kind = h.good(R, body("Say hello.", instructions="Be kind."))
     h.same(text_of(h.good(R, body("Say hello.", previous_response_id=kind["id"]))), "Hello to you.")
     h.same(h.good(R + "/" + first["id"], method="DELETE"), {"id": first["id"], "object": "response", "deleted": True})
@@ -252,7 +252,7 @@ def logprobs():
     h.same(deltas, lines[:len(deltas)])
     assert deltas
     h.same(h.good(R, body("Say hello."))["output"][0]["content"][0]["logprobs"], [])
-    # Tokens that are parts of a character: their bytes are told, and together they are the text.
+    # Tokens that are parts of a character: their bytes are given, and joined they are the text.
     part = h.good(R, {**asked, "input": "Say a smile."})["output"][0]["content"][0]
     h.same(part["text"], "A \U0001f642.")
     h.same(bytes(b for l in part["logprobs"] for b in l["bytes"]).decode(), part["text"])
@@ -317,8 +317,8 @@ def refusals():
         ("conversation", "conversation", body("x", conversation="c")),
         ("background", "background", body("x", background=True)),
         ("temperature", "temperature", body("x", temperature=9)),
-        ("is no name of a tool", "tools", body("x", tools=[{"type": "function", "name": "a name!"}])),
-        ("invalid schema for 'f'", "tools", body("x", tools=[{"type": "function", "name": "f", "parameters": {"type": "strange"}}])),
+        ("cannot be the name of a tool", "tools", body("x", tools=[{"type": "function", "name": "a name!"}])),
+        ('invalid schema for "f"', "tools", body("x", tools=[{"type": "function", "name": "f", "parameters": {"type": "strange"}}])),
         ("c1", "input", body([{"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}, user("x")])),
         ("c2", "input", body([{"type": "function_call_output", "call_id": "c2", "output": "x"}])),
     ]:
@@ -344,16 +344,16 @@ claim "custom tools have a text as their input" check custom_tools
 claim "tools of a namespace carry its name" check namespaces
 claim "tools are called in parallel, or one at a time" check parallel
 claim "tool_choice makes a model call, or not" check tool_choice
-claim "what only services run is left out of what is on offer, and refused where it is all" check services
-claim "the tokens of a request are counted; what is not there to be done is said" check counts
-claim "a response is gone on from, read and forgotten" check goes_on
-claim "what was asked is read again as typed items, in pages" check input_items
+claim "built-in tools are left out of the list, and refused if there are no others" check services
+claim "the tokens of a request are counted; unsupported requests are refused with a reason" check counts
+claim "a response can be continued, read and deleted" check goes_on
+claim "the input is read again as typed items, in pages" check input_items
 claim "a text comes with its tokens' likelihoods where they are asked for" check logprobs
 claim "a response says the temperature and top_p that were used" check echoes
 claim "an answer that is cut is incomplete" check ends
 claim "answers are held to a form" check forms
 claim "what fails in the middle of a stream is its last event" check fails_midway
-claim "what is refused is said in OpenAI's shape" check refusals
+claim "refusals have OpenAI's shape" check refusals
 gateway_over
 
 (umask 077 && printf '%s\n' first-key second-key >"$work/keys")

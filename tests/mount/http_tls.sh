@@ -1,5 +1,5 @@
 #!/bin/bash
-# TLS and keys that moefs-http was asked for and cannot have: it says why and never begins without them.
+# TLS or keys that moefs-http was asked for and cannot use: it says why and never starts without them.
 . "$(dirname "$0")/lib.sh"
 command -v curl >/dev/null || skip_all "curl is missing"
 command -v openssl >/dev/null || skip_all "openssl is missing"
@@ -18,8 +18,10 @@ printf 'no certificate\n' >words
 head -c 300 one.pem >cut
 { cat one.pem && head -c 1048576 /dev/zero | tr '\0' '\n'; } >large
 openssl x509 -in one.pem -outform DER -out binary
+openssl pkey -in one.key -aes256 -passout pass:secret -out encrypted
+openssl rsa -in one.key -traditional -aes256 -passout pass:secret -out encrypted_before 2>/dev/null
 
-# A gateway that begins all the same is ended by timeout, which says 124.
+# A gateway that starts nevertheless is ended by timeout, whose status is 124.
 refuses() { # WORDS OPTIONS
 	local said status
 	said=$(LC_ALL=C timeout $limit "$http" -o "listen=127.0.0.1:0,$2" "$mnt" 2>&1)
@@ -39,6 +41,11 @@ claim "one that is not PEM is refused" each_refused words "words is not PEM"
 claim "one in binary form is refused" each_refused binary "binary is not PEM"
 claim "one that was cut short is refused" each_refused cut "cut"
 claim "one larger than 1 MiB is refused, not cut" each_refused large "large is larger than 1 MiB"
+encrypted() { # in the form of today and in the one before
+	refuses "encrypted is encrypted" "cert=one.pem,key=encrypted"
+	refuses "encrypted_before is encrypted" "cert=one.pem,key=encrypted_before"
+}
+claim "an encrypted key is refused, with the command that decrypts it" encrypted
 pairs() {
 	refuses "both cert= and key=" "cert=one.pem"
 	refuses "both cert= and key=" "key=one.key"
@@ -66,7 +73,7 @@ keys() {
 	refuses "folder cannot be read: Is a directory" key_file=folder
 	refuses "/proc/self/mem cannot be read: Input/output error" key_file=/proc/self/mem
 }
-odd_keys() { # each is refused whole: what is left of one that is cut could be guessed
+odd_keys() { # each file is refused as a whole: a key that was cut could be guessed
 	key_file() { (umask 077 && printf "$1" >odd); }
 	key_file 'secret\0rest\n' && refuses "the key in line 1 has a control character" key_file=odd
 	key_file '# keys\nfine\nsecret\rrest\n' && refuses "the key in line 3 has a control character" key_file=odd
@@ -75,5 +82,5 @@ odd_keys() { # each is refused whole: what is left of one that is cut could be g
 	key_file "#$(printf %4096s | tr ' ' x)\n" && refuses "line 1 has more than 4095 bytes" key_file=odd
 }
 claim "a key that no client can send is refused, and none is cut" odd_keys
-claim "a file of keys that is empty or cannot be read never means that none is needed" keys
+claim "an empty or unreadable file of keys never means that no key is needed" keys
 finish

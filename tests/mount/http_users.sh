@@ -1,6 +1,6 @@
 #!/bin/bash
-# Without keys moefs-http serves its own user and root, and nobody else of this machine: over IPv4, IPv6 and a socket's
-# file, and however quickly a client goes away. With keys it serves who has one.
+# Without keys moefs-http serves only its own user and root: over IPv4, IPv6 and a socket file, however quickly a client
+# goes away. With keys it serves every client that has one.
 . "$(dirname "$0")/lib.sh"
 command -v curl >/dev/null || skip_all "curl is missing"
 [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || skip_all "only root can be another user (setpriv)"
@@ -37,8 +37,8 @@ strangers() {
 	done
 }
 
-# Sends what resets the conversation and is gone before the gateway looks: it stands still meanwhile. The kernel reports a
-# socket that its owner has closed as root's.
+# Sends a request to reset the conversation and is gone before the gateway, which is stopped meanwhile, looks. The kernel
+# reports a socket that its owner has closed as root's.
 hurried() { # close, reset or half
 	kill -STOP $served
 	python3 - "${url#http://}" "$session/ctl" "$1" <<'PY'
@@ -67,7 +67,7 @@ PY
 	until_true served_all
 	kept
 }
-served_all() { # each connection is a socket of its process; the listener and what it is woken by stay
+served_all() { # no socket of a connection is left; the listener and its wake-up descriptor stay
 	[ "$(find "/proc/$served/fd" -lname 'socket:*' | wc -l)" = 1 ]
 }
 
@@ -75,7 +75,7 @@ serve_and_try() { # NAME ADDRESS
 	gateway -o "listen=$2"
 	claim "$1: another user is refused, and told of key_file" strangers
 	for way in close reset half; do
-		claim "$1: who sends and goes away at once ($way) changes nothing" hurried $way
+		claim "$1: a client that sends and leaves at once ($way) changes nothing" hurried $way
 	done
 	gateway_over
 }
@@ -105,7 +105,7 @@ with_key() {
 	same "$(status "$url/v1/models")" 401 "its own user without a key"
 }
 gateway -o "key_file=$work/keys"
-claim "with keys whoever has one is served, and nobody else" with_key
+claim "with keys only clients with one are served" with_key
 gateway_over
 
 mount_with_keys() {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Shell idioms that hold prompt open while they read: none may deadlock, and each reads the answer before.
+# Shell idioms that hold prompt open while they read: none may deadlock, and each reads the previous answer.
 . "$(dirname "$0")/lib.sh"
 mounted
 loaded

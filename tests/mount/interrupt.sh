@@ -1,6 +1,6 @@
 #!/bin/bash
-# Whoever waits can be interrupted, stopped, or told that the session is gone, all before the answer's own
-# end; and costs the others nothing.
+# A waiting process can be interrupted, stopped, or told that the session is gone, before the answer ends; and it does
+# not delay other processes.
 . "$(dirname "$0")/lib.sh"
 holdable
 mounted
@@ -25,7 +25,7 @@ for signal in INT TERM KILL; do
 	done
 done
 
-# A process that is stopped holds nobody up, and goes on where it was.
+# A stopped process delays nobody, and later continues where it was.
 paused() {
 	mkdir sessions/p && cd sessions/p || exit
 	ask "What is the capital of France?" >"$work/whole"
@@ -66,7 +66,7 @@ timeouts() {
 }
 claim "timeout 0.5 cat wait ends before the turn does" timeouts
 
-handled() { # a handler returns: the read itself must say EINTR
+handled() { # a handler returns: the read itself must fail with EINTR
 	mkdir sessions/h && cd sessions/h || exit
 	begin_long
 	timeout $limit python3 - <<'PY'
@@ -112,7 +112,7 @@ removed() {
 	fails_with "Stale file handle" cat <&4
 	let_go
 }
-claim "rmdir of a working session: EIO for those who wait, then ESTALE" removed
+claim "rmdir of a working session: EIO for waiting readers, then ESTALE" removed
 
 crowd() { # readers wait in threads of one process, all of them, before and after others look
 	mkdir sessions/c && cd sessions/c || exit
@@ -142,5 +142,5 @@ PY
 	cd .. && rmdir c
 	same $ended 0 "python's status"
 }
-claim "beside a thousand waiting readers ls ends while all of them wait; then each is answered" crowd
+claim "ls ends while a thousand readers wait; then each is answered" crowd
 finish

@@ -1,5 +1,5 @@
-# What the tests of the mount share: a mount of $MODEL by $MOEFS in a folder of its own, which is taken
-# away however the test ends, and assertions that print one line each.
+# Shared by the tests of the mount: a mount of $MODEL by $MOEFS in a folder of its own, which is removed however the
+# test ends, and assertions that print one line each.
 #
 # A test sources this file, calls `mounted [options]`, makes its claims with `claim NAME command…`, and
 # ends with `finish`. It prints "ok NAME" or "not ok NAME: why" for each claim and exits 1 if one failed.
@@ -20,21 +20,21 @@ disk=                       # the process of a disk that fails on demand
 daemon=                     # its process
 failures=0
 
-skip_all() { # what is mounted by then is unmounted first, as at any end
+skip_all() { # unmounts first, as at any end
 	echo "ok $(basename "$0") # skip: $1"
 	exit 0
 }
 
-alive() { # a process that has ended but was not waited for is not
+alive() { # false for a process that has ended but was not waited for
 	grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null
 }
 
 not() { ! "$@"; } # COMMAND…
 
-# ---- waiting: for what must come about, however long that takes; who has waited in vain says for what ----
+# ---- waiting for an event, however long it takes; a wait that times out says for what ----
 
-# until_true COMMAND…: returns as soon as it succeeds, or fails after $limit seconds. The command runs in this shell: what it
-# sets is set afterwards, and where it calls `fail` there is no more to wait for. It looks again after 1 ms, 2 ms … 32 ms.
+# until_true COMMAND…: returns as soon as it succeeds, or fails after $limit seconds. The command runs in this shell: the variables
+# that it sets stay set, and a call of `fail` in it ends the wait. It runs again after 1 ms, 2 ms … 32 ms.
 until_true() {
 	local deadline=$((SECONDS + limit)) pause=1
 	until "$@"; do
@@ -43,14 +43,14 @@ until_true() {
 		[ $pause -ge 32 ] || pause=$((pause * 2))
 	done
 }
-# Waits without a process of its own, on a pipe that nobody writes to.
+# Waits without starting a process, on a pipe that nobody writes to.
 moment() { # MILLISECONDS, fewer than 1000
 	local millis
 	printf -v millis %03d "$1"
 	read -rt "0.$millis" -u "$silent" _
 	true
 }
-# The same of what a process brings about: fails as well once that has ended without.
+# The same for an event that a process causes: fails as soon as that process has ended without it.
 until_true_by() { # PROCESS COMMAND…
 	until_true true_or_over "$@" && "${@:2}"
 }
@@ -117,19 +117,19 @@ loaded() { # waits until the weights are there
 	exit 1
 }
 
-complete() { # [FOLDER]: waits until that model's store is, which it can be long after its first answers
+complete() { # [FOLDER]: waits until that model's store is complete, perhaps long after its first answers
 	local info=${1:-$m}/info
 	until_true is_complete "$info" || fail "not ok complete: $(cat "$info/state"), $(cat "$info/progress")"
 }
 is_complete() { [ "$(cat "$1/state") $(cat "$1/progress")" = "ready idle" ]; } # INFO
-# For the next mount of complete stores: nothing is read but what somebody asks for. find goes back to where
-# it was begun, which may be a folder of a mount that is gone.
+# For the next mount of complete stores: only experts that a turn needs are read. find returns to the folder where it
+# was started, which may be in a mount that is gone.
 cold() {
 	(cd / && find "$work" -xdev -name heat -delete)
 }
 
-# scripted SCRIPT.json [TOKENIZER_DIR [TEMPLATE]]: what is mounted next is a model that says what the script
-# tells (tests/scripted), by default with the demonstration model's tokenizer and template.
+# scripted SCRIPT.json [TOKENIZER_DIR [TEMPLATE]]: the next mount has a model that answers by this script
+# (tests/scripted), by default with the demonstration model's tokenizer and template.
 scripted() {
 	local make=$(dirname "$MOEFS")/scripted
 	[ -x "$make" ] || { echo "not ok $(basename "$0"): $make is missing; run make unit"; exit 1; }
@@ -142,8 +142,8 @@ scripted() {
 	fi
 }
 
-# What is mounted next is the program with turns that stand when begin_long has them, and grammars while
-# $MOEFS_HOLD_GRAMMAR is there: tests/mount/held.c.
+# The next mount runs a program whose turns stop when begin_long says so, and whose grammars wait while
+# $MOEFS_HOLD_GRAMMAR exists: tests/mount/held.c.
 holdable() {
 	MOEFS=${MOEFS_HELD:-$(dirname "$MOEFS")/moefs-held}
 	[ -x "$MOEFS" ] || { echo "not ok $(basename "$0"): $MOEFS is missing; run make unit"; exit 1; }
@@ -157,16 +157,16 @@ gateway() {
 	served=$!
 	listens $served "$work/http"
 }
-# Waits until a moefs-http that was begun says where it listens, which $url then is.
-listens() { # PROCESS, and the file of what it says
+# Waits until a started moefs-http prints its address, and sets $url.
+listens() { # PROCESS FILE: of its output
 	until_true_by "$1" says_where "$2" || fail "not ok moefs-http begins: $(cat "$2")"
 }
 says_where() {
 	url=$(sed -n 's,^moefs-http: listening on ,http://,p' "$1")
 	[ -n "$url" ]
 }
-# scripted_gateway SCRIPT.json: a model that says what the script tells, beside the demonstration model, served at $url for
-# the Python in this folder.
+# scripted_gateway SCRIPT.json: a model that answers by this script, beside the demonstration model, served at $url for the
+# Python files in this folder.
 scripted_gateway() {
 	scripted "$1" "" "$here/conversation.jinja"
 	others=("$root/examples/models/fable-moe-15m")
@@ -177,7 +177,7 @@ scripted_gateway() {
 	gateway
 	export url
 }
-# Ends it, and claims that it ended well and left nothing in the tree.
+# Ends the gateway, and claims that it ended with status 0 and left nothing in the tree.
 gateway_over() {
 	local ended
 	kill -TERM "$served" && wait "$served"
@@ -191,7 +191,7 @@ gateway_over() {
 
 # ---- a disk that fails on demand: tests/mount/faultfs.c ----
 
-faulty_disk() { # the store goes to a mirror of $work/disk in which `faults` has its say
+faulty_disk() { # the store is on a mirror of $work/disk to which `faults` adds failures
 	local faultfs=${FAULTFS:-$(dirname "$MOEFS")/faultfs}
 	[ -x "$faultfs" ] || { echo "not ok $(basename "$0"): $faultfs is missing; run make unit"; exit 1; }
 	store=$work/faulty
@@ -202,14 +202,14 @@ faulty_disk() { # the store goes to a mirror of $work/disk in which `faults` has
 	echo "not ok a disk that fails on demand: $(cat "$work/faultfs")"
 	exit 1
 }
-faults() { # RULE…: these from now on; none without. In one write, since each replaces what the others brought
+faults() { # RULE…: these rules from now on; without arguments none. In one write, since each write replaces all rules
 	cat <<<"$(printf '%s\n' "$@")" >"$work/faulty/.faults"
 	[ "$(grep -c . "$work/faulty/.faults")" = $# ] || fail "not all of these rules are taken: $*"
 }
-struck() { # how often the rules have had their way
+struck() { # how often a rule was applied
 	awk '{ for (i = 1; i < NF; i++) if ($i == "hit") n += $(i + 1) } END { print n + 0 }' "$work/faulty/.faults"
 }
-stalled() { # waits until something stalls
+stalled() { # waits until an operation stalls
 	until_true grep -q 'waiting [1-9]' "$work/faulty/.faults" || fail "nothing stalls: $(cat "$work/faulty/.faults")"
 }
 
@@ -218,8 +218,8 @@ settled() { # waits until loading has succeeded or failed, and says which
 	cat "$m/info/state"
 }
 
-# claim NAME command…: the command succeeds, in time. It runs in a shell of its own: functions do not
-# change the test's variables.
+# claim NAME command…: the command succeeds in time. It runs in a subshell: functions do not change the test's
+# variables.
 claim() {
 	local name=$1 status
 	shift
@@ -229,7 +229,7 @@ claim() {
 	) >"$work/out" 2>&1 &
 	local pid=$!
 	(
-		# Longer than a wait within the claim, which can then still say what it waited for.
+		# Longer than a wait within the claim, which can then still report what it waited for.
 		read -rt $((limit + limit / 10 + 1)) -u "$over" _ && exit 0
 		echo "hung for $limit s" >>"$work/out"
 		kill -9 $(children $pid) $pid 2>/dev/null
@@ -238,7 +238,7 @@ claim() {
 	local guard=$!
 	wait $pid
 	status=$?
-	# The guard is told: killed right after its fork it would still have our traps.
+	# The guard ends by a message: if it were killed right after its fork, it would still have our traps.
 	echo >&"$over"
 	wait $guard || read -ru "$over" _ # it has ended before
 	if [ $status = 0 ]; then
@@ -249,7 +249,7 @@ claim() {
 	fi
 }
 
-# needs PROGRAM claim NAME command…: a claim about what is not installed everywhere.
+# needs PROGRAM claim NAME command…: a claim about a program that is not installed everywhere.
 needs() {
 	local program=$1
 	shift
@@ -273,12 +273,12 @@ finish() {
 	exit $((failures > 0))
 }
 
-# ---- for use in claims: each says why it fails ----
+# ---- for use in claims; each prints why it fails ----
 
 fail() { echo "$*"; exit 1; }
 same() { [ "$1" = "$2" ] || fail "${3:-differ}: '$1' is not '$2'"; }
 differ() { [ "$1" != "$2" ] || fail "${3:-same}: '$1'"; }
-fails_with() { # WORDS command…: it fails, and says these words (those of an errno, mostly)
+fails_with() { # WORDS command…: it fails and prints these words (mostly an errno's)
 	local words=$1 said
 	shift
 	said=$(LC_ALL=C "$@" 2>&1) && fail "succeeded: $*"
@@ -302,7 +302,7 @@ is_cat() { # or has ended already
 	read -r name 2>/dev/null <"/proc/$reader/comm" || return 0
 	[ "$name" = cat ]
 }
-# Waits until a reader waits: it is in a read of a file of the mount, and not with the processor.
+# Waits until a reader waits: it is in a read of a file of the mount, and not running.
 reads() { # PROCESS
 	local call
 	until_true is_in_read "$1" || fail "the reader does not wait but is in call $call"
@@ -318,7 +318,7 @@ is_in_read() { # PROCESS [END of the file's name]
 }
 idle() { timeout $limit cat wait >/dev/null; } # in a session's folder
 ask() { echo "$1" > prompt && timeout $limit cat output; }
-# In a session's folder: its turn has not come to its end, so what is there already was before it.
+# In a session's folder: its turn has not ended yet.
 working() { # [what status was]
 	case ${1:-$(cat status)} in queued | prompting | generating) ;; *) fail "the turn is over: ${1:-$(cat status)}" ;; esac
 }
@@ -328,8 +328,8 @@ long_turn() {
 	echo 0 > params/max_tokens && echo 0 > params/temperature && echo off > params/chat &&
 		echo "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" > prompt || exit
 }
-# The same after `holdable`: it works until it is told to stop or let go, on a machine however slow, since it
-# stands once it has so many tokens; and with it all turns of the mount.
+# The same after `holdable`: the turn works until it is stopped or released, on any machine, since it pauses after this
+# many tokens, and with it all turns of the mount.
 begin_long() { # [TOKENS: 16]
 	hold_at "${1:-16}" && long_turn
 }
@@ -340,7 +340,7 @@ end_long() {
 	let_go
 	idle
 }
-begin_beside() { # HOW MANY sessions that take turns, token by token, with whoever works
+begin_beside() { # HOW MANY sessions that generate, token by token in turn, beside others
 	local i
 	for i in $(seq "$1"); do
 		mkdir "$m/sessions/beside-$i" && (cd "$m/sessions/beside-$i" && long_turn) || exit

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Looking changes nothing: the tools that walk a tree end, without an error, and load nothing.
+# Looking changes nothing: tools that walk the tree end without an error and load nothing.
 . "$(dirname "$0")/lib.sh"
 one=$MODEL
 mkdir "$work/models" && ln -s "$one" "$work/models/first" && ln -s "$one" "$work/models/second"
@@ -28,7 +28,7 @@ copies() { cp -r . "$work/copy" && cmp README "$work/copy/README" && [ -e "$work
 claim "cp -r" copies
 copies_all() { cp -a . "$work/copy2"; [ -s "$work/copy2/README" ]; }
 claim "cp -a" copies_all
-synced() { # the sizes of live files may change between rsync's look and its reading; all else is there
+synced() { # sizes of live files may change between rsync's stat and its read; everything else is copied
 	rsync -a . "$work/copy3" && (cd "$work/copy2" && find . -type f | sort) | cmp - <(cd "$work/copy3" && find . -type f | sort)
 }
 if command -v rsync >/dev/null; then claim "rsync -a" synced; else echo "ok rsync -a # skip: rsync is not installed"; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Opt-in losses through the mount: off by default, refused in words, named in stats and counted when on.
+# Opt-in losses through the mount: off by default, refused with a reason, named in stats and counted when on.
 . "$(dirname "$0")/lib.sh"
 mounted -o budget=512K # some 18 of the 256 experts
 loaded
@@ -28,7 +28,7 @@ refused() {
 	fails_with "Invalid argument" tee $params/drop_missing <<<light
 	same "$(cat $params/drop_missing)" 0
 }
-claim "wrong values are refused, in words" refused
+claim "wrong values are refused with a reason" refused
 
 on() {
 	echo 2 >$params/experts_per_token && echo 0.3 >$params/drop_missing || fail "refused"
@@ -41,5 +41,5 @@ on() {
 	same "$(ask "What is the capital of France?")" "$(cat "$work/exact")" "switched off again"
 	same "$(stat_of lossy)" "" "lossy, switched off again"
 }
-claim "what is on is named and counted, and can be switched off again" on
+claim "active losses are named and counted, and can be switched off again" on
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# moefs(5) and the mount's README describe the same tree, and the tree has no file that they leave out. --help, moefs(1)
-# and completion have the same options; --help, moefs(1) and docs/weights.md say where a store is. The pages are those that make has made.
+# moefs(5) and the mount's README describe the same tree, and every file in it. --help, moefs(1)
+# and completion have the same options; --help, moefs(1) and docs/weights.md say where a store is. The pages are the ones that make has built.
 . "$(dirname "$0")/lib.sh"
 pages=$(dirname "$MOEFS")/install
 [ -e "$pages/moefs.5" ] || pages=$root/build/install
@@ -21,8 +21,8 @@ general() {
 	sed -e "s|^$(basename "$MODEL")|MODEL|" -e 's|sessions/default|sessions/NAME|' \
 		-e 's|params/\(system\|stop\|grammar\|logit_bias\)$|params/TEXT|' -e 's|params/[a-z_]*$|params/VALUE|' \
 		-e 's|experts/[0-9]*/[0-9]*$|experts/LL/EEE|' \
-		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|error.json\|ctl\|stats\|stats.json\)$#MODEL/sessions/NAME/\1#' \
-		-e 's|tensors/.*[.]npy$|tensors/NAME.npy|' \
+		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|error.json\|ctl\|stats\|stats.json\|why\)$#MODEL/sessions/NAME/\1#' \
+		-e 's|tensors/.*[.]npy$|tensors/NAME.npy|' -e 's|prefixes/.*|prefixes/NAME|' \
 		-e 's#^MODEL/\(messages.json\|template.json\|rendered.*\|tool[_s].*\)$#MODEL/sessions/NAME/\1#'
 }
 all_told() {
@@ -47,7 +47,7 @@ members_told() {
 		manual 5 | grep -qE "^${file##*/}   " || fail "moefs.5 lacks MODEL/$file"
 	done
 }
-lint() { # nothing that man warns of
+lint() { # man prints no warnings
 	local page count=0
 	for page in "$pages"/*.[158]; do
 		same "$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)" "" "${page##*/}"
@@ -96,7 +96,7 @@ beside() {
 	[ -e "$place/index" ] || fail "no store in $place"
 	rm -r "$work/models/one.moefs"
 }
-in_cache() { # where a folder beside the model may not be made
+in_cache() { # if no folder can be made beside the model
 	local place
 	begin
 	case $place in "$work"/home/.cache/moefs/one-*/3bit) ;; *) fail "the store is in $place" ;; esac
@@ -117,7 +117,7 @@ claim "all three say where a store is" store_told
 cd / && unmounted
 mkdir -p "$work/models/one" "$work/home"
 cp "$MODEL"/* "$work/models/one/"
-claim "it is beside the model" beside
+claim "it is next to the model" beside
 if [ "$(id -u)" != 0 ]; then
 	chmod a-w "$work/models"
 	claim "or in ~/.cache where that may not be written" in_cache

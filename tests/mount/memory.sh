@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A budget of 1 MiB: however much is asked, experts never take more, and the answers stay right.
+# A budget of 1 MiB: experts never take more, whatever is asked, and the answers stay right.
 . "$(dirname "$0")/lib.sh"
 
 mounted -o budget=1M,quant=bf16
 loaded
 
 stat_of() { awk -v key="$1" '$1 == key { print $2 }' ../cache/stats; }
-# In one look: adding up files would count experts that come and go during the walk twice.
+# In one look: a sum over files could count an expert twice that moves during the walk.
 bytes_in_memory() { df -B1 --output=used "$mnt" | tail -n 1; }
 sampled() { # asks, while looking over and over
 	local most=0 now i
@@ -23,7 +23,7 @@ sampled() { # asks, while looking over and over
 	[ "$most" -gt 0 ] && [ "$most" -le 1048576 ]
 }
 
-claim "the budget is what was asked for" same "$(cat ../cache/budget)" 1M
+claim "the budget is the requested one" same "$(cat ../cache/budget)" 1M
 claim "df shows no more than 1 MiB of experts while it generates" sampled
 claim "the pool's own peak is no more than 1 MiB" test "$(stat_of peak)" -le 1048576
 claim "experts were evicted" test "$(stat_of evictions)" -gt 100

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A conversation as a list of messages: read, edited with what edits files, answered as it stands; what the model would
-# read; what refuses. On the demonstration model, and on one that answers by a script.
+# A conversation as a list of messages: read, edited with ordinary tools, answered as it is; the text that the model
+# would read; refusals. On the demonstration model, and on one that answers by a script.
 . "$(dirname "$0")/lib.sh"
 holdable
 command -v jq >/dev/null || skip_all "no jq"
@@ -8,7 +8,7 @@ demonstration=$MODEL
 mounted
 loaded
 
-in_session() { # COMMAND: in a session of its own
+in_session() { # COMMAND: runs in a session of its own
 	mkdir "sessions/$1" && cd "sessions/$1" || exit
 	"$@"
 	cd "$m" && rmdir "sessions/$1"
@@ -55,9 +55,9 @@ with open("messages.json", "r+") as f: # as editors do that keep the file
 	echo answer > ctl && same "$(timeout $limit cat output)" "The capital of France is Paris."
 	: > messages.json && same "$(jq length messages.json)" 2 "truncation alone"
 }
-claim "cp, jq, dd and an editor replace it, and answer answers what stands there" in_session written
+claim "cp, jq, dd and an editor replace it, and answer answers its new content" in_session written
 
-at_once() { # one write has all of it: params, messages and tools. cat makes one; printf one for each line
+at_once() { # one write with params, messages and tools. cat makes one write; printf makes one for each line
 	local messages='[{"role":"user","content":"What is the capital of Italy?"}]' want
 	want=$(fresh "$messages")
 	cd "$m/sessions/at_once" || exit
@@ -91,7 +91,7 @@ messages $messages" && same "$(timeout $limit cat output)" "$want" "after refusa
 }
 claim "one write to ctl has the messages, the tools and the params that it answers" in_session at_once
 
-all_or_nothing() { # what one write to ctl is refused has no effect in any part
+all_or_nothing() { # a refused write to ctl has no effect at all
 	echo '[{"role":"user","content":"What is the capital of Italy?"}]' >messages.json
 	echo '[{"type":"function","function":{"name":"kept","parameters":{}}}]' >tools.json
 	echo 0.25 >params/temperature && echo 8 >params/max_tokens && echo answer >ctl && idle
@@ -119,7 +119,7 @@ tools []'"
 }
 claim "a write to ctl that is refused changes nothing" in_session all_or_nothing
 
-closed_by_another() { # which nobody waits for: who answers next has what was written all the same
+closed_by_another() { # nobody waits for that close; the next answer still has the text
 	python3 - <<'PY' || fail "$(cat error)"
 import json, os
 want = [{"role": "user", "content": "What is 12 x 6? " + "x " * 4000000}]
@@ -145,9 +145,9 @@ for i in range(3):
     assert now == want, (i, str(now)[:100])
 PY
 }
-claim "messages.json that another process closes last is there for who opens ctl next" in_session closed_by_another
+claim "messages.json that another process closes last is applied before the next open of ctl" in_session closed_by_another
 
-long_ones() { # others are served while they are read, which takes as long as hundreds of looks
+long_ones() { # others are served while long messages are parsed, which takes as long as hundreds of looks
 	python3 - <<'PY' || fail "$(cat error)"
 import json, os, sys, threading
 text = json.dumps([{"role": "user", "content": "a word and " * 12} for _ in range(60000)]).encode()
@@ -228,9 +228,9 @@ refused() {
 	same "$(jq -c . template.json)" "{}"
 	shell_fails_with "Permission denied" "echo x > rendered"
 }
-claim "what is no list of messages is refused in words, and changes nothing" in_session refused
+claim "messages.json that is not a list of messages is refused with a reason, and changes nothing" in_session refused
 
-large() { # read and checked beside the loop
+large() { # parsed and checked by a worker
 	jq -n '[range(2000) | {role: (if . % 2 == 0 then "user" else "assistant" end), content: ("word " * 100)}]' >"$work/long"
 	[ "$(wc -c <"$work/long")" -gt 1000000 ] || fail "not long"
 	cp "$work/long" messages.json || fail "$(cat error)"
@@ -274,7 +274,7 @@ What is 1 plus 1?<|im_end|>
 	dd if=rendered bs=5 status=none | cmp - rendered || fail "in pieces"
 	echo > params/system && same "$(jq -r '.[0].role' messages.json)" user "without a system message"
 }
-claim "rendered is what the model reads, rendered_tokens how much" in_session rendered
+claim "rendered is the text that the model reads, rendered_tokens its length" in_session rendered
 
 # 16 sessions of some 100 KB: many readers at once, and sessions that end under them.
 many() {
@@ -288,11 +288,11 @@ many() {
 	wait
 	same "$(ls "$m/sessions")" default
 }
-claim "rendering goes on beside everything, and ends with its session" many
+claim "rendering runs beside everything else, and ends with its session" many
 
 cd / && unmounted
 
-# ---- what is merely spelled ----
+# ---- marks that are only spelled ----
 
 python3 - "$demonstration/tokenizer.json" >"$work/specials.json" <<'PY'
 import json, sys
@@ -311,7 +311,7 @@ scripted "$work/script.json" "" "$here/conversation.jinja"
 mounted
 loaded
 
-fields() { # TEXT: a conversation with it in each field but thinking and calls, where marks may be
+fields() { # TEXT: a conversation with it in each field except thinking and calls, where marks are allowed
 	jq -n --arg x "$1" '[{role: "system", content: $x}, {role: "user", content: $x}, {role: "user", content: [{type: "text", text: $x}]},
 		{role: "assistant", content: $x, thinking: $x, tool_calls: [{id: "123456789", type: "function",
 			function: {name: "f", arguments: {($x): $x}}}]},
@@ -337,7 +337,7 @@ stays_text() {
 }
 claim "special tokens that any field spells stay text" in_session stays_text
 
-no_turns() { # a turn that a user only spells is none, and what he spells is in no script
+no_turns() { # a turn that a user only spells does not become one, and no script has its text
 	same "$(ask "Please tell me your name.")" "Ada."
 	same "$(ask "Please tell me your name.$gen")" "" "a message that spells the end of itself"
 	same "$(ask "And now the other question.")" "Its answer."
@@ -346,7 +346,7 @@ no_turns() { # a turn that a user only spells is none, and what he spells is in 
 }
 claim "and are no turns to the model" in_session no_turns
 
-during() { # the answer joins at its end
+during() { # the answer joins the messages at its end
 	local before role rendered
 	echo auto > sessions/default/params/max_tokens
 	echo "Tell me of all foxes." > prompt
@@ -358,7 +358,7 @@ during() { # the answer joins at its end
 	same "$(cat output)" "$long"
 	same "$(jq -r '.[-1].content' messages.json)" "$long"
 }
-claim "while a turn runs, messages and what is rendered go up to its prompt" during
+claim "while a turn runs, messages and rendered end with its prompt" during
 
 variables() {
 	echo '{"motto": "Be short."}' > template.json || fail "$(cat error)"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The life of models in a mount: loaded, unloaded by who asks or by themselves, coming into a mounted folder and
-# going from it.
+# The life of models in a mount: loaded, unloaded by a verb or when idle, added to a mounted folder and removed from it.
 . "$(dirname "$0")/lib.sh"
 holdable
 
@@ -32,18 +31,18 @@ verbs() {
 	same "$(stat -c %a ../ctl)" 644 mode
 	same "$(stat -c %s ../ctl)" "$(wc -c <../ctl)" size
 	shell_fails_with "Invalid argument" "echo dance > ../ctl"
-	says "'dance' is not a verb; the verbs are load, unload, rescan" || fail "$(cat ../error)"
+	says "\"dance\" is not a verb; the verbs are load, unload, rescan" || fail "$(cat ../error)"
 	shell_fails_with "Invalid argument" "echo load > ../ctl"
 	shell_fails_with "Invalid argument" "echo unload > ../ctl"
 	shell_fails_with "Invalid argument" "echo rescan one > ../ctl"
 	shell_fails_with "Invalid argument" "echo > ../ctl"
 	shell_fails_with "No such file or directory" "echo load absent > ../ctl"
-	says "there is no model 'absent'" || fail "$(cat ../error)"
+	says "there is no model \"absent\"" || fail "$(cat ../error)"
 	shell_fails_with "No such file or directory" "echo unload on > ../ctl"
 	shell_fails_with "No such file or directory" "echo unload ../one > ../ctl"
 	state_is unloaded one || fail "$(cat info/state)"
 }
-claim "ctl lists its verbs, and refuses others and unknown names in words" verbs
+claim "ctl lists its verbs, and refuses others and unknown names with a reason" verbs
 
 named() { # a folder with a blank in its name
 	echo "load spaced name" >../ctl
@@ -63,7 +62,7 @@ named() { # a folder with a blank in its name
 }
 claim "load reads the weights, unload gives them back, whatever the name" named
 
-same_text() { # of a turn after an unload, and of one without
+same_text() { # a turn after an unload gives the same text as one without
 	ask "What is the capital of France?" >"$work/first"
 	complete "$mnt/one"
 	echo "unload one" >../ctl
@@ -108,7 +107,7 @@ appears() {
 }
 claim "a model that comes into the folder appears at once with rescan" appears
 
-by_itself() { # and one that is copied in pieces
+by_itself() { # a model that is copied in pieces
 	mkdir "$ours/three" && cp "$MODEL/config.json" "$MODEL/tokenizer.json" "$ours/three"
 	head -c 100000 "$MODEL/model.safetensors" >"$ours/three/model.safetensors"
 	in_time says "skipped: three: .*cut short"
@@ -125,7 +124,7 @@ by_itself() { # and one that is copied in pieces
 	in_time here four
 	same "$(cat "$mnt/four/info/layers")" "$(cat "$mnt/one/info/layers")" layers
 }
-claim "by itself, too, and one in pieces once it is whole" by_itself
+claim "also by itself, and one in pieces once it is complete" by_itself
 
 goes() {
 	local inode=$(stat -c %i "$mnt/four/prompt")
@@ -134,8 +133,9 @@ goes() {
 	in_time says "gone: four: "
 	here four || fail "four went while a file of it was open"
 	same "$(cat <&3)" unloaded "an open file"
-	exec 3<&-
 	echo rescan >"$mnt/ctl"
+	here four || fail "four went while a file of it was open"
+	exec 3<&- # the last scan is over, and nothing asks for another
 	in_time not_here four
 	says_not four || fail "$(cat "$mnt/error")"
 	rm -r "$ours/two" # which has a conversation
@@ -143,9 +143,9 @@ goes() {
 	here two || fail "two went with its conversation"
 	echo rescan >"$mnt/ctl"
 	here two || fail "two went with its conversation"
-	echo reset >"$mnt/two/ctl" && echo "unload two" >"$mnt/ctl" && echo rescan >"$mnt/ctl"
+	echo reset >"$mnt/two/ctl" && echo "unload two" >"$mnt/ctl"
 	in_time not_here two
-	# What comes back is another: its number is not used again.
+	# A model that comes back is another one: its number is not used again.
 	model "$ours/four" && echo rescan >"$mnt/ctl"
 	in_time here four
 	differ "$(stat -c %i "$mnt/four/prompt")" "$inode" "inode numbers"
@@ -154,7 +154,7 @@ goes() {
 }
 claim "what goes from the folder goes from the tree, unless it is used" goes
 
-closed() { # nothing stays of it but its number
+closed() { # only its number stays
 	local files tasks
 	same "$(echo "$mnt"/passing*)" "$mnt/passing*" "models called so"
 	complete "$mnt/four"
@@ -214,7 +214,7 @@ idle() {
 	cd / && unmounted
 }
 m=$mnt/$checkpoint
-claim "with idle= a model that nobody asks unloads by itself, and its conversation goes on" idle
+claim "with idle= an unused model is unloaded, and its conversation goes on" idle
 
 times() {
 	local each

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a mount is given besides models: what params begin with, a log, umask=, and what is shown while it works.
+# Options of a mount: the params' first values, a log, umask=, and progress.
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$mnt"
 chmod 755 "$work" # other users come through it
@@ -10,7 +10,7 @@ refuses() { # WORDS OPTIONS: nothing is mounted
 	fails_with "$1" "$MOEFS" -o "store=$store,$2" "$MODEL" "$mnt" && ! mountpoint -q "$mnt"
 }
 
-# ---- what is wrong ----
+# ---- wrong options ----
 
 wrong() {
 	refuses "moefs: -o temperature=hot: " temperature=hot &&
@@ -26,7 +26,7 @@ wrong() {
 		refuses "-o log= is not the name of a file, or journal" log= &&
 		refuses "-o nonsense: there is no such option" nonsense
 }
-own_words() { # the param's words are those that its file says
+own_words() { # the message is the one that the param's file gives
 	local option
 	for option in temperature=hot top_k=-1 format=xml; do
 		"$MOEFS" -o "store=$store,$option" "$MODEL" "$mnt" 2>"$work/why" && fail "mounted: $option"
@@ -41,12 +41,12 @@ same_words() { # in a mount
 	done >"$work/theirs"
 	cmp "$work/whys" "$work/theirs" || fail "$(diff "$work/whys" "$work/theirs")"
 }
-claim "an option that is wrong is told before anything is mounted" wrong
-claim "…a param's in words of its own" own_words
+claim "a wrong option is reported before anything is mounted" wrong
+claim "…a param's with its own sentence" own_words
 
 # ---- a mount with everything ----
 
-# Only root, or who is allowed in /etc/fuse.conf, may let others in.
+# Only root may let others in, unless /etc/fuse.conf allows it.
 allow=
 if [ "$(id -u)" = 0 ] || grep -qxF user_allow_other /etc/fuse.conf 2>/dev/null; then allow=,allow_other; fi
 mounted -v -o "temperature=0.25,top_k=7,system=Be brief\\, please.,stop=;\\,,seed=5,log=$said,umask=027$allow" \
@@ -67,7 +67,7 @@ told() {
 		grep -qxF 'temperature 0.7' info/defaults && grep -qxF 'temperature 0.25 (-o temperature=)' info/defaults ||
 		fail "$(cat info/defaults)"
 }
-collide() { # no param is called like an option, or an option's value would be a param's
+collide() { # no param has an option's name: the value would be ambiguous
 	local file count=0
 	for file in sessions/default/params/*; do
 		! "$MOEFS" --help | grep -qE "^    (-o )?${file##*/}(=| |\$)" || fail "${file##*/} is both"
@@ -75,7 +75,7 @@ collide() { # no param is called like an option, or an option's value would be a
 	done
 	[ $count -gt 20 ] || fail "only $count params"
 }
-each_param() { # by its name is an option: its own value is taken
+each_param() { # each param's name is an option, which takes the param's own value
 	local file options=
 	for file in sessions/default/params/*; do
 		case ${file##*/} in system | stop | grammar | logit_bias) continue ;; esac
@@ -97,10 +97,10 @@ entered() { # by another user: the kernel and the daemon agree
 	fails_with "Permission denied" setpriv --reuid=65534 --clear-groups --regid=65534 cat "$m/info/state" &&
 		setpriv --reuid=65534 --clear-groups --regid="$(id -g)" cat "$m/info/state"
 }
-lines() { # of the log, but for their times
+lines() { # the log's lines without their times
 	sed -E 's/^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} //' "$said"
 }
-answered() { # a line per prompt, with no word of it
+answered() { # a line per prompt, without its text
 	ask "What is the capital of France?" && ask "What is 12 x 6?" || fail "no answer"
 	exec 3<>ask && echo "What is the capital of Peru?" >&3 && cat <&3 && exec 3>&-
 	settled_log 3
@@ -119,7 +119,7 @@ begun() {
 	same "$(lines | head -n 1)" "moefs[$daemon]: $("$MOEFS" --version) has begun: process $daemon, 1 model" &&
 		same "$(stat -c %a "$said")" 600
 }
-anew() { # a log that was moved away is made again
+anew() { # a log that was moved away is created again
 	mv "$said" "$said.1"
 	ask "What is 2 x 6?" >/dev/null
 	settled_log 1
@@ -134,18 +134,18 @@ claim "no param is called like an option" collide
 claim "each param is an option" each_param
 claim "umask= takes bits away from all modes" modes
 if setpriv --reuid=65534 --clear-groups --regid=65534 true 2>/dev/null; then
-	claim "…and what is taken away is not allowed" entered
+	claim "…and a removed one is not allowed" entered
 else
 	echo "ok …and what is taken away is not allowed # skip: no other user can be tried here"
 fi
 claim "log= is made for its user alone, and tells the beginning" begun
 claim "with -v there is a line for each answered prompt, and nothing of its text" answered
-claim "a log that is moved away is made anew" anew
+claim "a log that is moved away is created again" anew
 cd / && unmounted
 ends() { same "$(tail -n 1 "$said" | sed 's/.*: //')" unmounted; }
-claim "…and the end is told" ends
+claim "…and the end is reported" ends
 
-# ---- a folder with a model that is none, and a mount that cannot be ----
+# ---- a folder with a broken model, and a mount that fails ----
 
 skipped() {
 	mkdir -p "$work/models/broken" && echo '{' >"$work/models/broken/config.json" && ln -s "$MODEL" "$work/models/whole"
@@ -158,7 +158,7 @@ skipped() {
 	fails_with "broken" "$MOEFS" -o "store=$store,log=$said" "$work/models/broken" "$mnt"
 	grep -qF "broken" "$said" || fail "log: $(cat "$said")"
 }
-claim "what is skipped, and why nothing is mounted, is in the log, too" skipped
+claim "skipped models, and why nothing is mounted, are in the log, too" skipped
 
 # ---- the system's log ----
 
@@ -177,7 +177,7 @@ while True:
 	grep -qE 'moefs\[[0-9]+\]: moefs .* has begun' "$work/journal" && grep -q 'unmounted$' "$work/journal" || fail "$(cat "$work/journal")"
 }
 if [ "$(id -u)" = 0 ] && [ ! -e /dev/log ] && command -v python3 >/dev/null; then
-	claim "log=journal goes to the system's log, and where there is none that is told" journal
+	claim "log=journal goes to the system's log, and a missing one is reported" journal
 else
 	echo "ok log=journal # skip: a system's log of our own cannot be put here"
 fi

@@ -18,14 +18,14 @@ looks() {
 }
 claim "another user may look, but not into a conversation" looks
 
-# Of all files: who may read and write is what ls -l says, though a daemon that runs as root serves them.
+# For all files ls -l says who may read and write, even if a daemon that runs as root serves them.
 every_file() {
 	find . ../cache ../README ../version ../error -type f ! -path './tensors/*' ! -path './experts/0[1-9]/*' -printf '%m %p\n' >"$work/files"
 	[ "$(wc -l <"$work/files")" -gt 60 ] || fail "only $(wc -l <"$work/files") files are seen"
 	export -f every_file_of
 	other bash -c 'every_file_of' <"$work/files" || fail "as said"
 }
-every_file_of() { # what the mode bits deny is refused; what they let be read is
+every_file_of() { # the mode bits decide: denied opens fail, allowed reads work
 	local mode file
 	while read -r mode file; do
 		if [ $((8#$mode & 4)) = 0 ]; then ! : <"$file"; else : <"$file"; fi 2>/dev/null ||
@@ -44,7 +44,7 @@ makes() {
 }
 claim "another user has sessions and asks of their own" makes
 
-traces() { # whose lines they see, who have both opened it before both turns
+traces() { # two users have opened the trace before both turns: each sees only its own lines
 	local opened
 	coproc theirs { other bash -c 'exec 3<experts/trace; echo open; read go; cat <&3'; }
 	read -r -u "${theirs[0]}" opened
@@ -109,7 +109,7 @@ claim "error shows each user his own failures, and the mount's owner everybody's
 ends() { other rm -rf sessions/theirs && [ ! -e sessions/theirs ]; }
 claim "its maker ends it" ends
 
-nobodys() { # what is nobody's is everybody's to see
+nobodys() { # files that belong to nobody can be read by everybody
 	cd / && unmounted
 	mkdir "$work/models" && ln -s "$MODEL" "$work/models/good" && mkdir "$work/models/broken"
 	echo '{"model_type": 7}' >"$work/models/broken/config.json"
@@ -121,5 +121,5 @@ nobodys() { # what is nobody's is everybody's to see
 	setpriv --reuid=65533 --regid=65533 --clear-groups grep -q broken "$mnt/error" || fail "a third user"
 }
 cd / # the mount ends when nobody stands in it
-claim "what is wrong with a model is shown to everybody" nobodys
+claim "a model's errors are shown to everybody" nobodys
 finish

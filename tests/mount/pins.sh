@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Which experts stay in memory, by chmod +t and experts/ctl; what shows it: sticky bits, access times, blocks,
-# extended attributes. A pin holds whatever the policy and the turns; what does not fit is refused whole.
+# Pinned experts, by chmod +t and experts/ctl, and how the tree shows them: sticky bits, access times, blocks, extended
+# attributes. A pin holds under every policy and any turns; pins that do not fit are refused as a whole.
 . "$(dirname "$0")/lib.sh"
 holdable
 
@@ -12,7 +12,7 @@ loaded
 other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 
 in_memory() { [ "$(stat -c %b "$1")" -gt 1 ]; }
-await() { # FILE…: they come into memory behind
+await() { # FILE…: waits until they are in memory
 	local file
 	for file; do until_true in_memory "$file" || fail "$file does not come into memory"; done
 }
@@ -23,7 +23,7 @@ table() { # LL/EEE COLUMN: of experts/stats
 sticky() { case $(stat -c %A "$1") in *[tT]) ;; *) fail "$1 is not shown as pinned" ;; esac }
 free() { case $(stat -c %A "$1") in *[tT]) fail "$1 is shown as pinned" ;; esac }
 unpinned() { echo "unpin *" > experts/ctl && same "$(awk '$1 == "pinned" { print $2 }' ../cache/stats)" 0 "bytes pinned"; }
-everywhere() { # turns that use experts of every layer, more than the budget has room for
+everywhere() { # turns that use experts of every layer, more than fit into the budget
 	local what
 	for what in "What is the capital of France?" "What is 12 x 6?" "What is the opposite of hot?"; do ask "$what" >/dev/null || fail ask; done
 }
@@ -73,7 +73,7 @@ refused() {
 	unpinned
 	echo 1M > ../cache/budget
 }
-claim "what does not fit into the budget is ENOSPC, whole and in words" refused
+claim "experts that do not fit into the budget are ENOSPC as a whole, with a reason" refused
 
 not_so() {
 	local mode
@@ -97,7 +97,7 @@ theirs() {
 	free experts/00/000
 }
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
-	claim "nor another user" theirs
+	claim "another user is not either" theirs
 else
 	echo "ok nor another user # skip: only root can try being two users"
 fi
@@ -157,7 +157,7 @@ pin 01/000" "" "pin 00/" "pin ../00"; do
 		grep -q 'experts/ctl' error || fail "$words: error says $(cat error)"
 	done
 	shell_fails_with "Invalid argument" "echo jump 00/000 > experts/ctl"
-	grep -q "'jump' is not a verb; the verbs are load, evict, pin, unpin" error || fail "$(cat error)"
+	grep -q "\"jump\" is not a verb; the verbs are load, evict, pin, unpin" error || fail "$(cat error)"
 	same "$(awk '$1 == "pinned" { print $2 }' ../cache/stats)" 0 "bytes pinned"
 	shell_fails_with "Invalid argument" 'printf "pin 00/0%0100d" 1 > experts/ctl'
 	shell_fails_with "Invalid argument" "printf 'pin 00/000\0' > experts/ctl"
@@ -165,7 +165,7 @@ pin 01/000" "" "pin 00/" "pin ../00"; do
 	{ echo pin experts/00/00[0-3]; } > experts/ctl && unpinned || exit
 	echo 'unpin 00/000' > experts/ctl && [ ! -s error ] || fail "what was taken leaves: $(cat error)"
 }
-claim "other verbs, and patterns that name no expert, are EINVAL in words" not_verbs
+claim "other verbs, and patterns that match no expert, are EINVAL with a reason" not_verbs
 
 times() {
 	local before newest
@@ -210,7 +210,7 @@ for path in 'prompt', 'experts/map', 'experts', '..': assert os.listxattr(path) 
 for name in 'user.moefs.none', 'user.other', 'security.capability', 'trusted.x':
     fails(errno.ENODATA, os.getxattr, x, name)
 fails(errno.ENODATA, os.getxattr, 'prompt', 'user.moefs.pinned')
-# For anybody but root it is the kernel that refuses: the file is not writable.
+# The kernel refuses everybody except root: the file is not writable.
 denied = os.getuid() and errno.EACCES
 fails(denied or errno.EOPNOTSUPP, os.setxattr, x, 'user.other', b'0')
 fails(denied or errno.EPERM, os.setxattr, x, 'user.moefs.pinned', b'0')
@@ -255,7 +255,7 @@ taken_out() {
 }
 claim "programs that copy all that a file has take it out without a word" taken_out
 
-meanwhile() { # the generation goes on, and says what it says alone
+meanwhile() { # the generation goes on, with the same text as alone
 	local i count
 	mkdir sessions/changed sessions/quiet && cd sessions/changed && begin_long 1000 || exit
 	for ((i = 0; i < 20 || $(stat -c %s log) < 300; i++)); do
@@ -275,7 +275,7 @@ meanwhile() { # the generation goes on, and says what it says alone
 claim "all of it while a turn goes on, which changes no text" meanwhile
 cd "$root" && unmounted
 
-# ---- of a model that is not loaded ----
+# ---- pins of a model that is not loaded ----
 one=$MODEL name=$(basename "$MODEL")
 mkdir "$work/models" && ln -s "$one" "$work/models/$name"
 mkdir "$work/models/beside" && cp "$one"/*.json "$one"/*.jinja "$work/models/beside" && ln -s "$one"/*.safetensors "$work/models/beside"
@@ -309,9 +309,9 @@ again() {
 	await experts/00/000 experts/00/031
 	sticky experts/00/000 && free experts/00/010
 }
-claim "pins outlive an unload: the next load reads what they name again" again
+claim "pins outlive an unload: the next load reads their experts again" again
 
-beside() { # of which most of the budget is pinned
+beside() { # a model beside another one that has pinned most of the budget
 	same "$(cat ../beside/info/state)" unloaded
 	fails_with "No space left on device" chmod +t ../beside/experts/00
 	same "$(cat ../beside/info/state)" unloaded "after a refusal"

@@ -22,7 +22,7 @@ f = os.open("output", os.O_RDONLY | os.O_NONBLOCK)
 assert select.select([f], [], [], limit)[0] and read(f) == b""
 os.close(f)
 
-# Working: poll waits for text; O_NONBLOCK says EAGAIN between.
+# Working: poll waits for text; in between, reads with O_NONBLOCK fail with EAGAIN.
 put("params/max_tokens", "40")
 for style in "poll", "select", "epoll":
     put("prompt", "Tell me about experts.\n")
@@ -52,7 +52,7 @@ PY
 }
 claim "output and wait can be polled" polls
 
-polls_wait() { # while the session works, wait is not ready; it is once the turn is stopped, before its own end
+polls_wait() { # while the session works, wait is not ready; it is as soon as the turn is stopped
 	mkdir sessions/w && cd sessions/w || exit
 	begin_long
 	timeout $limit python3 - <<'PY'
@@ -79,7 +79,7 @@ PY
 }
 claim "a poll of wait ends when the turn does" polls_wait
 
-whole() { # params/stream off: many tokens are there, and nothing of them to be read before the last
+whole() { # params/stream off: nothing can be read before the last token
 	mkdir sessions/s && cd sessions/s || exit
 	echo off > params/stream
 	begin_long 60
@@ -116,7 +116,7 @@ PY
 }
 claim "with params/stream off nothing can be read before the answer is complete, and then all of it" whole
 
-news() { # each file of an idle session is waited for, by each way, until something happens to it
+news() { # each file of an idle session, polled in each way, becomes ready when it changes
 	mkdir sessions/n && cd sessions/n || exit
 	echo 12 >params/max_tokens
 	timeout $limit python3 - <<'PY'
@@ -207,9 +207,9 @@ PY
 	cd .. && rmdir n
 	return $status
 }
-claim "who waits for status, log and error of an idle session is woken by what happens to them" news
+claim "waiters for status, log and error of an idle session are woken by their changes" news
 
-edges() { # of one answer's files by one epoll, edge-triggered: no edge is missing
+edges() { # one epoll, edge-triggered, on all files of an answer: no edge is missing
 	mkdir sessions/e && cd sessions/e || exit
 	echo 3 >params/logprobs
 	timeout $limit python3 - <<'PY'
@@ -241,7 +241,7 @@ PY
 }
 claim "edge-triggered epoll misses nothing of output, thoughts and logprobs.jsonl" edges
 
-many() { # of one file, by one open file and by several; some go while they wait
+many() { # many polls of one file, by one open file and by several; some end while they wait
 	mkdir sessions/m && cd sessions/m || exit
 	timeout $limit python3 - <<'PY'
 import os, select, signal
@@ -278,7 +278,7 @@ PY
 	cd .. && rmdir m
 	return $status
 }
-claim "many pollers are woken, and those that go disturb nobody" many
+claim "many pollers are woken, and pollers that leave disturb nobody" many
 
 gone() {
 	mkdir sessions/g && cd sessions/g || exit
@@ -318,7 +318,7 @@ for turn in range(3):
 PY
 }
 claim "ask can be polled" ask_polls
-crowd() { # ten thousand open files are polled; each is told, none too early, and who looks is answered between them
+crowd() { # ten thousand open files are polled; each is told, none too early, and looks are answered in between
 	mkdir sessions/c && cd sessions/c || exit
 	begin_long
 	timeout $limit python3 - "${POLLS:-10000}" <<'PY'
@@ -370,5 +370,5 @@ PY
 	cd .. && rmdir c
 	return $status
 }
-claim "ten thousand polls of a turn are told of its end, and who looks meanwhile is answered between them" crowd
+claim "ten thousand polls of a turn are told of its end, and other readers are answered between them" crowd
 finish

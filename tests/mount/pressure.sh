@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Memory that becomes short: the daemon runs in a memory control group of its own, in which another
-# process takes more and more. The pool gives way before the kernel must kill, the turn goes on with the
-# same text, and the budget comes back when the memory does.
+# Memory pressure: the daemon runs in a memory control group of its own, in which another process takes more and more.
+# The pool shrinks before the kernel must kill, the turn goes on with the same text, and the budget grows again with the
+# free memory.
 . "$(dirname "$0")/lib.sh"
 
 command -v python3 >/dev/null || skip_all "python3, which takes the memory away, is missing"
@@ -35,7 +35,7 @@ make_group() {
 		skip_all "the memory of control groups cannot be limited here"
 	fi
 }
-leave_group() { # ends what is still in it, and removes it
+leave_group() { # ends its processes and removes it
 	local pid
 	clean_up
 	for pid in $(cat "$group/cgroup.procs"); do kill "$pid"; done
@@ -44,14 +44,14 @@ leave_group() { # ends what is still in it, and removes it
 make_group
 trap leave_group EXIT
 
-anonymous() { # bytes of the group that the kernel could not simply drop
+anonymous() { # bytes of the group that the kernel cannot simply drop
 	awk -v key="$([ -n "$v2" ] && echo anon || echo total_rss)" '$1 == key { print $2 }' "$group/memory.stat"
 }
-killed() { # how many the kernel has ended
+killed() { # how many processes the kernel has killed
 	cat "$group/memory.oom_control" "$group/memory.events" 2>/dev/null | awk '$1 == "oom_kill" { print $2 }'
 }
 stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
-begin_hog() { # MEGABYTES: takes one after the other, at most 100 a second, says so in $work/taken, and keeps them
+begin_hog() { # MEGABYTES: takes them one by one, at most 100 a second, counts them in $work/taken, and keeps them
 	rm -f "$work/taken"
 	(
 		echo 0 >"$group/cgroup.procs" && exec python3 -c '
@@ -76,7 +76,7 @@ below() { [ "$(stat_of budget)" -lt "$1" ] && [ "$(stat_of used)" -le "$(stat_of
 at_least() { [ "$(stat_of budget)" -ge "$1" ]; }
 in_use() { [ "$(stat_of used)" -ge "$1" ]; }
 
-# The mount, with the daemon in the group. What a context gives back the C library gives back, too.
+# The mount, with the daemon in the group. The C library returns the memory of freed contexts to the system.
 printf '#!/bin/sh\necho 0 >"%s/cgroup.procs" && MALLOC_MMAP_THRESHOLD_=65536 exec "%s" "$@"\n' \
 	"$group" "$MOEFS" >"$work/moefs"
 chmod +x "$work/moefs"
@@ -102,7 +102,7 @@ undisturbed() {
 }
 claim "a long turn, for comparison" undisturbed
 
-squeezed() { # NAME: as much as makes two thirds of the experts go, when all contexts have grown
+squeezed() { # NAME: enough pressure to evict two thirds of the experts, once all contexts have grown
 	local used taken before=$(stat_of budget)
 	mkdir "sessions/$1" && cd "sessions/$1" || exit
 	begin_beside 2
@@ -133,7 +133,7 @@ asked_for() {
 }
 claim "so does one that was asked for, which is still what cache/budget says" asked_for
 
-limit_lowered() { # while it is in use, as an administrator would
+limit_lowered() { # an administrator lowers the limit while it is in use
 	local used
 	mkdir sessions/three && cd sessions/three || exit
 	long_turn

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The programs that people have, each in the way that it is used: what they write arrives, what they read is the answer.
+# Common programs, each in the way that it is used: their writes arrive, and they read the answer.
 # (Python's select and poll are in poll.sh, GNU parallel, watch and make in examples.sh.)
 . "$(dirname "$0")/lib.sh"
 [ "$(basename "$MODEL")" = fable-moe-15m ] || skip_all "the answers are those of fable-moe-15m, not of $MODEL"
@@ -10,7 +10,7 @@ system=sessions/default/params/system
 export question answer system HOME=$work TERM=xterm
 
 fresh() { timeout $limit cat wait >/dev/null; echo reset >ctl; }
-shell() { # COMMAND…: that runs a script
+shell() { # COMMAND…: a shell that runs a script
 	fresh
 	same "$(timeout $limit "$@" 'echo "$question" > prompt; cat output')" "$answer"
 	timeout $limit "$@" 'echo bad > sessions/default/params/seed' 2>/dev/null && fail "a bad value was taken"
@@ -67,7 +67,7 @@ tees() {
 }
 claim tee tees
 
-dds() { # the smallest pieces
+dds() { # dd with the smallest pieces
 	fresh
 	echo "$question" | dd of=prompt bs=1 conv=notrunc 2>/dev/null || fail "dd of=prompt: $?"
 	same "$(dd if=output bs=1 2>/dev/null)" "$answer"
@@ -86,17 +86,18 @@ rsyncs() {
 }
 needs rsync claim "rsync, in place and out of the tree" rsyncs
 
+vim=$(command -v vim || echo vim.tiny) # as the package vim-tiny calls it
 vims() {
-	timeout $limit vim -u NONE -es "$system" -c 'normal iBe brief.' -c wq || fail "vim: $?"
+	timeout $limit "$vim" -u NONE -es "$system" -c 'normal iBe brief.' -c wq || fail "vim: $?"
 	same "$(cat "$system")" "Be brief."
-	timeout $limit vim -u NONE -es "$system" -c '%s/brief/long/' -c wq || fail "vim again: $?"
+	timeout $limit "$vim" -u NONE -es "$system" -c '%s/brief/long/' -c wq || fail "vim again: $?"
 	same "$(cat "$system")" "Be long."
-	timeout $limit vim -u NONE -es "$system" -c q! || fail "vim, unchanged: $?"
+	timeout $limit "$vim" -u NONE -es "$system" -c q! || fail "vim, unchanged: $?"
 	same "$(cat "$system")" "Be long."
 }
-needs vim claim "vim writes a system text" vims
+needs "$vim" claim "vim writes a system text" vims
 
-typed() { # COMMAND, and what is typed on the input, once it is at work on its terminal
+typed() { # COMMAND; types its own input once the command works on its terminal
 	local keys
 	keys=$(cat)
 	mkfifo "$work/keys" && : >"$work/screen"
@@ -131,7 +132,7 @@ claim "tail -f log" tails
 is_watched() { # by inotifywait, which is a child of timeout
 	[ -n "$(grep -s inotify "/proc/$watcher/fdinfo/"* "/proc/$(pgrep -P $watcher)/fdinfo/"* 2>/dev/null)" ]
 }
-notices() { # what processes do through the mount
+notices() { # inotify reports changes made through the mount
 	fresh
 	timeout $limit inotifywait -q -m -e close_write prompt >"$work/events" 2>"$work/watching" &
 	local watcher=$!
@@ -154,7 +155,7 @@ tmuxes() {
 }
 needs tmux claim "a pane of tmux follows the log" tmuxes
 
-edited_by_sed() { # what replaces a file cannot, and leaves it as it is
+edited_by_sed() { # sed -i, which replaces a file, fails and leaves it as it is
 	fresh
 	echo 7 >sessions/default/params/seed
 	timeout $limit sed -i s/7/8/ sessions/default/params/seed 2>/dev/null && fail "sed -i replaced it"

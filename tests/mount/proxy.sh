@@ -1,6 +1,6 @@
 #!/bin/bash
-# Two moefs-http behind nginx, and behind haproxy, by the configurations in examples/: a conversation stays where it is, a
-# token comes when it is there, and when one of the two goes away the other answers.
+# Two moefs-http behind nginx, and behind haproxy, with the configurations in examples/: a conversation stays with one of
+# them, tokens arrive at once, and if one of the two goes away, the other answers.
 . "$(dirname "$0")/lib.sh"
 holdable
 command -v python3 >/dev/null || skip_all "no python3"
@@ -13,7 +13,7 @@ declare -A process=()
 
 begin() { # ONE [ADDRESS]
 	: >"$work/$1"
-	"$http" -v -o "listen=${2:-127.0.0.1:0},keep=4,key_file=$work/keys" "$mnt" 2>"$work/$1" &
+	"$http" -v -o "listen=${2:-127.0.0.1:0},key_file=$work/keys" "$mnt" 2>"$work/$1" &
 	process[$1]=$!
 	listens $! "$work/$1"
 }
@@ -27,12 +27,12 @@ neither() {
 	kill ${process[one]} ${process[two]}
 	wait ${process[one]} ${process[two]}
 }
-configured() { # EXAMPLE: what it says of this machine is the test's
+configured() { # EXAMPLE: with the test's paths and ports
 	sed "s|127.0.0.1:11436|$one|; s|127.0.0.1:11437|$two|; s|listen 127.0.0.1:8080|listen unix:$work/socket|
 		s|bind 127.0.0.1:8080|bind unix@$work/socket|; s|/tmp/moefs-proxy.pid|$work/proxy.pid|
 		s|timeout check .*|timeout check ${limit}s|" "$root/examples/$1" >"$work/$1"
 }
-answers() { # waits until the proxy does
+answers() { # waits until the proxy answers
 	until_true_by $proxy python3 -c 'from proxied import *; assert request("GET", "/health").status == 200' 2>/dev/null ||
 		fail "not ok the proxy begins: $(cat "$work/proxy")"
 }
@@ -137,7 +137,7 @@ behind() { # NAME
 	begin one "$one"
 	back() { py <<<'assert not sessions(), "what was begun before is still there"
 until(lambda: {place_of(f"c{i}") for i in range(24)} == {"one", "two"}, "it is not asked again")'; }
-	claim "$1: one that comes back is asked again, and has removed what it left" back
+	claim "$1: a server that returns is asked again, and has removed its leftovers" back
 	ends
 }
 

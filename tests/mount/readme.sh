@@ -3,7 +3,7 @@
 #
 #     sh                commands; each must succeed. No comments, since an interactive zsh takes none
 #     console           commands behind "$ ", and exactly what they print
-#     console varies    the same, but what depends on memory, time or place: no complaint, and at least as many lines
+#     console varies    the same, but output may differ by memory, time or place: no error, and at least as many lines
 #     console bash      only in bash
 #     console curl      only where curl is installed
 #     text              no commands: checked by claims of their own
@@ -14,7 +14,7 @@
 . "$(dirname "$0")/lib.sh"
 [ "$(basename "$MODEL")" = fable-moe-15m ] || skip_all "the answers in README.md are those of fable-moe-15m, not of $MODEL"
 
-# A clone that is built, at ~/moefs; the model is a copy, so that no other test's mount has it.
+# A built clone at ~/moefs; the model is a copy, so that no other test's mount has it.
 mkdir -p "$work"/home/moefs/examples/models "$work"/{bin,tmp,blocks} || exit 1
 ln -s "$root"/* "$work/home/moefs/" 2>/dev/null
 rm -f "$work/home/moefs/build"
@@ -46,7 +46,7 @@ pages=(README.md)
 for page in "$root"/docs/*.md; do pages+=("docs/${page##*/}"); done
 for page in "${pages[@]}"; do blocks_of "$page"; done
 
-script_of() { # BLOCK…: bash's or fish's script of it, what each block prints after a line "@@ BLOCK"
+script_of() { # BLOCK…: a script for bash or fish that prints a line "@@ BLOCK" before each block's output
 	local block
 	for block; do
 		printf 'echo "@@ %s"\n' "${block##*/}"
@@ -57,10 +57,10 @@ script_of() { # BLOCK…: bash's or fish's script of it, what each block prints 
 	done
 	echo 'echo "@@ end"'
 }
-# What a shell says of an error has its own name and the line's number before it.
+# A shell's error message begins with its own name and the line's number.
 without_lines() { sed -E 's/^[^ ]*: line [0-9]+: /bash: /'; }
 
-said_of() { # BLOCK: what was printed there
+said_of() { # BLOCK: its output
 	sed -n "/^@@ $(basename "$1")\$/,/^@@ /p" "$work/said" | sed '1d;$d'
 }
 wanted_of() { grep -v '^\$ ' "$1"; }
@@ -87,7 +87,7 @@ walked() { # SHELL BLOCK…
 	! grep -q " $HOME/m " /proc/self/mountinfo || fail "it is still mounted"
 }
 
-# Puts ~ back to what it was: a failed walk may leave a mount.
+# Restores ~: a failed walk may leave a mount.
 tidy() {
 	cd "$work" || exit
 	fusermount3 -u "$HOME/m" 2>/dev/null
@@ -95,7 +95,7 @@ tidy() {
 	[ ! -d "$HOME/m" ] || rmdir "$HOME/m"
 }
 first_and_real() { ls "$work"/blocks/README/*.sh.{a-first-answer,a-real-model}*; }
-# Commands that no page has: the scripts are for a model's folder, and none of them unmounts.
+# Commands that are on no page: the scripts run in a model's folder, and none of them unmounts.
 mkdir "$work/blocks/between"
 printf 'cd ~/m/Qwen3-30B-A3B\necho 0 > sessions/default/params/temperature\n' >"$work/blocks/between/enter.sh."
 printf 'cd; moefs umount ~/m\n' >"$work/blocks/between/leave.sh."
@@ -116,13 +116,18 @@ for page in "${pages[@]:1}"; do
 	tidy
 done
 
+# A page's headings as links name them.
+headings() { sed -n 's/^##* //p' "$1" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-'; }
 uncommented() {
 	! grep -nE '(^|[[:space:]])#' "$work"/blocks/README/*.sh.* || fail "an interactive zsh does not take comments"
 	[ "$(wc -l <"$root/README.md")" -le 160 ] || fail "README.md has more than 160 lines"
-	local page link
+	local page link to
 	for page in "${pages[@]}"; do
-		grep -oE '\]\([^)#:]+\)' "$root/$page" | tr -d '])(' | while read -r link; do
-			[ -e "$(dirname "$root/$page")/$link" ] || fail "$page: there is no $link"
+		grep -oE '\]\([^):]+\)' "$root/$page" | tr -d '])(' | while read -r link; do
+			to=$root/$page
+			[ "${link%%#*}" = "" ] || to=$(dirname "$root/$page")/${link%%#*}
+			[ -e "$to" ] || fail "$page: there is no $link"
+			case $link in *#*) headings "$to" | grep -qxF "${link#*#}" || fail "$page: there is no heading $link" ;; esac
 		done || exit
 	done
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# moefs --refine: makes a better store beside the one that is used, which the next mount takes; killed at any moment it
-# goes on from there, and ends with the bytes that an undisturbed one ends with; what cannot be refined is said.
+# moefs --refine: makes a better store beside the current one, which the next mount uses. Killed at any moment, it
+# continues and ends with the same bytes as an undisturbed run. Models that cannot be refined are refused with a reason.
 . "$(dirname "$0")/../mount/lib.sh"
 RANDOM=${SEED:-$$}
 kills=${KILLS:-5}
@@ -34,7 +34,7 @@ undisturbed() {
 	[ -e "$(refined "$work/whole")/index" ] || fail "no store in $(refined "$work/whole")"
 	same "$(refine "$work/whole")" "$done_words" "once more, with the refined one"
 }
-# All while it works: one that has come to its end is compared, and begun anew.
+# All kills happen while it works: a run that has ended is compared and started again.
 killed() {
 	local i pid
 	for i in $(seq "$kills"); do
@@ -54,7 +54,7 @@ killed() {
 	refine "$work/killed" >/dev/null || fail "status $?"
 	same_store "$work/whole" "$work/killed"
 }
-# What lies there, be it in the middle of its making, is in the list with which it is deleted.
+# Every store, also an unfinished one, is listed by the command that deletes it.
 known_to_stores() { # FOLDER
 	local left=$(refined "$1")
 	[ -n "$(find "$left" -type f ! -name lock ! -name 'checkpoint*' 2>/dev/null)" ] || return 0
@@ -72,7 +72,7 @@ begin() {
 	loaded
 	complete
 }
-goes_on() { # a mount while its store is refined, with the weights that it has
+goes_on() { # a mount goes on with its weights while its store is refined
 	begin
 	local before
 	before=$(ask "$question")
@@ -95,7 +95,7 @@ next_takes_it() {
 	cd / && unmounted
 	same_store "$work/whole" "$store"
 }
-deleted() { # and the store that it was made of serves again
+deleted() { # without the refined store the former one is used again
 	same "$("$MOEFS" stores "$store" | awk 'NR > 1 { print $3 }' | xargs)" "superseded complete" "what is listed"
 	"$MOEFS" stores --delete --anywhere "$(refined "$store")" >/dev/null || fail "status $?"
 	[ ! -e "$(refined "$store")" ] || fail "something is left: $(ls "$(refined "$store")")"
@@ -108,14 +108,14 @@ claim "a mount goes on with the weights that it has" goes_on
 claim "the next mount uses the refined store" next_takes_it
 claim "a refined store is deleted as any other is" deleted
 
-# ---- what is refused ----
+# ---- refusals ----
 
 damaged() {
 	local moments
 	moments=$(refined "$work/whole")/moments
 	printf x | dd of="$moments" bs=1 seek=5000 conv=notrunc status=none
 	fails_with "moments is damaged" refine "$work/whole"
-	fails_with "remove it, and refine anew" refine "$work/whole"
+	fails_with "remove it and refine again" refine "$work/whole"
 	rm "$moments"
 	refine "$work/whole" >/dev/null || fail "status $?"
 }
@@ -135,7 +135,7 @@ refused() {
 	fails_with "--text is only for --refine" "$MOEFS" --text "$work/text" "$MODEL" "$mnt"
 	fails_with "is not idle or off" "$MOEFS" -o refine=always "$MODEL" "$mnt"
 }
-file_limit() { # of what a process may write to one
+file_limit() { # a limit on file sizes
 	mkdir "$work/limited"
 	shell_fails_with "moments.new: cannot be written; raise the limit on file sizes (ulimit -f)" \
 		"ulimit -f 10000; $(declare -f refine); $(declare -p work limit MOEFS MODEL); refine $work/limited"
@@ -143,7 +143,7 @@ file_limit() { # of what a process may write to one
 	same_store "$work/whole" "$work/limited"
 }
 claim "a limit on files is said, and without it refining goes on" file_limit
-several() { # one of them cannot be, and is not a model
+several() { # of several paths one is not a model
 	mkdir "$work/none"
 	local said
 	said=$("$MOEFS" --refine --text "$work/text" -o "quant=tq3,store=$work/whole" "$work/none" "$MODEL" 2>"$work/stderr")
@@ -151,7 +151,7 @@ several() { # one of them cannot be, and is not a model
 	same "$said" "$done_words"
 	grep -q "/none has no config.json" "$work/stderr" || fail "$(cat "$work/stderr")"
 }
-claim "one that cannot be refined is said, and keeps no other from it" several
-claim "damaged moments are refused in words" damaged
-claim "what cannot be refined is said" refused
+claim "a model that cannot be refined is reported, and does not keep others from it" several
+claim "damaged moments are refused with a reason" damaged
+claim "a model that cannot be refined is reported" refused
 finish

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# -o refine=idle: a mount refines its model's store while nobody asks anything. It begins in a pause, stops when a prompt
-# comes, in either part, goes on in the next pause, and ends with a store that the next mount takes; a disk that is full or
-# fails leaves the store that there is, and is said in words; two mounts do it once.
+# -o refine=idle: a mount refines its model's store while it is idle. It begins in a pause, stops for a prompt in either
+# of its parts, continues in the next pause, and ends with a store that the next mount uses. If the disk is full or fails,
+# the current store stays and the reason is reported. Two mounts refine only once.
 . "$(dirname "$0")/lib.sh"
 command -v zstd >/dev/null || skip_all "zstd is not here to unpack a model"
-# A small one: 32,768 tokens of its own are a matter of seconds.
+# A small model: it writes 32,768 tokens in seconds.
 fixture=$root/tests/data/fixtures/qwen3_moe
 MODEL=$work/one
 mkdir -p "$MODEL"
@@ -16,7 +16,7 @@ faulty_disk
 
 refined() { echo "$work"/disk/one-*/tq3.refined; }
 progress() { cat "$m/info/progress"; }
-until_progress() { # PATTERN: waits until it is like that
+until_progress() { # PATTERN: waits until info/progress matches it
 	local now
 	until_true progress_is_like "$1" || fail "progress is '$now', not like '$1'"
 }
@@ -34,10 +34,10 @@ end() {
 	faults
 	unmounted
 }
-answer() { # the model's, in a session of its own
+answer() { # the model's answer, in a session of its own
 	(cd "$m/sessions/default" && echo reset >ctl && ask "$question")
 }
-# After a prompt it has stopped, though it was not done: if a pause has passed before anybody looked, once more.
+# After a prompt it has stopped unfinished. If a pause has passed before the look, it is tried once more.
 yields() {
 	local i
 	for i in $(seq $((limit * 2))); do
@@ -52,7 +52,7 @@ no_store() {
 
 # ---- one mount, from its first pause to the store ----
 
-gathers() { # what is being written stalls, and nobody waits for it but who writes
+gathers() { # the write stalls, and nobody waits for it except the writer
 	trap end EXIT
 	begin "*.refined/moments.new write stall=0"
 	local before=$(answer)
@@ -67,7 +67,7 @@ gathers() { # what is being written stalls, and nobody waits for it but who writ
 	until_progress '^gathering ' # in the next pause
 	no_store
 }
-rounds() { # what was gathered is taken up; so is what was rounded
+rounds() { # it continues with what it has gathered and rounded
 	trap end EXIT
 	begin "*.refined/experts.safetensors.partial write stall=0 after=3"
 	local before=$(answer)
@@ -92,11 +92,11 @@ next_takes_it() {
 	[ -n "$(answer)" ] || fail "no answer"
 	same "$(cat ../error)" "" "error"
 }
-claim "what is gathered in a pause keeps no answer waiting, stops for a prompt, and goes on" gathers
+claim "gathering in a pause delays no answer, stops for a prompt, and continues" gathers
 claim "…so does rounding, which ends with a store" rounds
 claim "the next mount takes it, and says so" next_takes_it
 
-# ---- what fails ----
+# ---- failures ----
 
 fails_in_words() { # WORDS RULE…
 	local words=$1
@@ -115,15 +115,15 @@ fails_in_words() { # WORDS RULE…
 	answer >/dev/null # after which it is tried again in the next pause
 	if [ "$words" = "$to_its_end" ] || [ "${CHECK:-}" = full ]; then
 		until_refined
-		same "$(progress)" idle
+		until_progress '^idle$' # the store is in its place a moment before
 	else
 		until_true goes_on || fail "it is not tried again: $(progress)"
 	fi
 }
 goes_on() { is_refined || progress_is_like '^(gathering|refining) [0-9]'; }
-# The first failure is followed until the store is there; the others, unless with CHECK=full, until it is tried again.
+# The first failure is followed until the store is complete; the others until it is tried again, or with CHECK=full as well.
 to_its_end="No space left"
-claim "a full disk leaves the store that there is, and is said; with room it goes on" \
+claim "a full disk keeps the existing store and is reported; with room it continues" \
 	fails_in_words "No space left" "*.refined/experts.safetensors.partial write error=ENOSPC after=2"
 to_its_end=
 claim "…so it is where the moments do not fit" \
@@ -139,7 +139,7 @@ end_second() {
 	fusermount3 -u "$work/second" || fusermount3 -u -z "$work/second"
 	until_true not alive "$second"
 }
-# The first has the folder while its writing stalls; the second waits in its pauses, and then finds that it is done.
+# The first mount holds the folder while its write stalls; the second waits in its pauses, and then finds the work done.
 shared() {
 	rm -rf "$(refined)"
 	trap 'end_second; end' EXIT
@@ -154,5 +154,5 @@ shared() {
 	until_refined
 	same "$(cat "$work/second/one/info/recipe")" tq3 "of the second, meanwhile"
 }
-claim "two mounts of a model refine it once, and who asks for it as well is told" shared
+claim "two mounts of a model refine it once, and the other one is told" shared
 finish

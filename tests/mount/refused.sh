@@ -1,6 +1,6 @@
 #!/bin/bash
-# A prompt that is refused: who wrote it is not given the answer to another, in any shell's idiom without &&;
-# nobody else notices; and error says why, until a prompt is accepted.
+# A refused prompt: its writer is not given another prompt's answer, in any shell's idiom without &&; no other process is
+# affected; and `error` says why, until a prompt is accepted.
 . "$(dirname "$0")/lib.sh"
 holdable
 mounted
@@ -11,14 +11,14 @@ seq 100000 >"$work/long" # more than max_prompt_bytes
 for i in $(seq 99); do printf '%01000d\n' $i; done >"$work/wide"
 export L=$work/long S=$work/wide
 
-begin_session() { # of the claim's own, with an answer that must not be seen
+begin_session() { # a session of the claim's own, with an answer that must not be seen
 	[ ! -e sessions/"$1" ] || rmdir sessions/"$1"
 	mkdir sessions/"$1" && cd sessions/"$1" || exit
 	answer=$(ask "What is the capital of France?") && [ -n "$answer" ] || fail "no answer"
 }
 end_session() { cd ../.. && rmdir sessions/"$(basename "$OLDPWD")"; }
 
-# The reader of a refused prompt: nothing of the last answer, an error in words, and the reason in error.
+# The reader of a refused prompt gets nothing of the last answer, but an error, with the reason in `error`.
 told() { # PROGRAM…
 	rm -f "$work/read"
 	LC_ALL=C timeout $limit "$@" >"$work/read" 2>"$work/said"
@@ -160,9 +160,9 @@ $answer" cat
 	same "$(bash -c 'cat $L > prompt; read -r x < output; cat output' 2>/dev/null)" "$answer" read
 	end_session
 }
-claim "it is told once" once
+claim "it is reported once" once
 
-wins() { # a prompt that was accepted since
+wins() { # a prompt accepted later counts
 	begin_session wins
 	echo 4 > params/max_tokens
 	for shell in bash dash; do
@@ -176,7 +176,7 @@ wins() { # a prompt that was accepted since
 }
 claim "a prompt that is accepted afterwards is answered" wins
 
-families() { # of a process and its children, who was refused and who was accepted since
+families() { # a process and its children: refused and accepted in turn
 	begin_session families
 	echo 4 > params/max_tokens
 	L=$L timeout $limit python3 - <<'PY' || fail python
@@ -218,7 +218,7 @@ PY
 }
 claim "families: itself, its children, its parent and that one's other children" families
 
-others() { # three processes in turn, told by pipes when; none is another's child
+others() { # three processes in an order that pipes give; none is another's child
 	begin_session others
 	mkfifo "$work/a" "$work/b" "$work/done"
 	bash -c 'read -r x <$0; cat $L > prompt; echo >$2; read -r x <$0; cat output; true' "$work/a" x "$work/done" \
@@ -239,7 +239,7 @@ done" "another process"
 }
 claim "another process reads undisturbed, before the one that was refused" others
 
-# Of those that write at once, who was accepted reads an answer, and who was refused is told: never crosswise.
+# Several processes write at once: an accepted one reads its answer and a refused one its error, never the other way round.
 job='echo "What is the capital of $0?" > prompt; a=$?; cat output > $W/read.$0; echo $a $? > $W/ended.$0'
 crosswise() { # COUNT
 	local i jobs=0
@@ -299,9 +299,9 @@ retries() { # writers that try again until they are accepted read without an err
 	for p in $(jobs -p); do wait "$p" || fail "a reader failed"; done
 	end_session
 }
-claim "who tries again until he is accepted reads without an error" retries
+claim "a writer that retries until it is accepted reads without an error" retries
 
-killed() { # refused ones that end badly leave nothing behind for others
+killed() { # refused processes that are killed leave nothing behind for others
 	begin_session killed
 	begin_long
 	bash -c 'for i in 1 2 3 4 5 6 7 8; do bash -c "echo q > prompt; kill -9 \$\$"; done' 2>/dev/null
@@ -312,7 +312,7 @@ killed() { # refused ones that end badly leave nothing behind for others
 }
 claim "kill -9 of refused writers leaves others alone" killed
 
-strangers() { # processes of another namespace have no number for the daemon, and are nobody
+strangers() { # processes of another PID namespace have no number here, so their refusals are not remembered
 	cd / && unmounted
 	unshare --pid --fork "$MOEFS" -f -o "store=$store" "$MODEL" "$mnt" 2>"$work/stderr" &
 	until_true [ -e "$mnt/version" ]
@@ -336,7 +336,7 @@ reasons() {
 	shell_fails_with "Numerical result out of range" "echo 7e9 > params/top_p"
 	says "params/top_p: "
 	shell_fails_with "Invalid argument" "echo jump > ctl"
-	says "ctl: 'jump' is not a verb; the verbs are stop, reset, undo, fork, answer, retry, continue"
+	says "ctl: \"jump\" is not a verb; the verbs are stop, reset, undo, fork, answer, retry, continue"
 	shell_fails_with "File too large" "head -c 100000 /dev/zero | dd bs=100000 iflag=fullblock of=params/seed"
 	says "seed: a value has at most "
 	shell_fails_with "File too large" "cat $L > prompt"
@@ -357,7 +357,7 @@ reasons() {
 	same "$(cat status)" stopped
 	end_session
 }
-claim "error says what was refused, naming model and session, and status does not change" reasons
+claim "error names the refused command, model and session, and status does not change" reasons
 
 second() {
 	begin_session second
@@ -378,9 +378,9 @@ assert open("error").read() == ""
 PY
 	end_session
 }
-claim "of two writers the second is told that there is another" second
+claim "the second of two writers is told that there is another" second
 
-lets_go() { # who was refused and keeps the file open is in nobody's way
+lets_go() { # a refused writer that keeps the file open blocks nobody
 	begin_session lets-go
 	exec 3>prompt
 	cat "$L" >&3 2>/dev/null
@@ -391,9 +391,9 @@ lets_go() { # who was refused and keeps the file open is in nobody's way
 	same "$(cat status)" done
 	end_session
 }
-claim "who was refused is no writer any more" lets_go
+claim "a refused process no longer counts as a writer" lets_go
 
-failed() { # a turn that fails, and then a refusal: both are said
+failed() { # a failed turn and then a refusal: `error` has both
 	begin_session failed
 	printf 'caf\xff\n' > prompt
 	fails_with "Input/output error" cat output
@@ -406,7 +406,7 @@ failed() { # a turn that fails, and then a refusal: both are said
 }
 claim "a refusal does not hide why the last turn failed" failed
 
-mended() { # what a file has refused is said until the same file takes something
+mended() { # a file's refusal stays in `error` until the same file accepts a write
 	local bad good file
 	begin_session mended
 	while IFS='|' read -r file bad good; do
@@ -429,9 +429,9 @@ mended() { # what a file has refused is said until the same file takes something
 	same "$(cat error)" "" "error after a long text was mended"
 	end_session
 }
-claim "what a file refused is no news once it has taken something" mended
+claim "a file's refusal is no longer reported once it has accepted something" mended
 
-codes() { # what programs read
+codes() { # the codes for programs
 	shows_json() { jq -e "$1" "${2:-error.json}" >/dev/null || fail "not $1: $(cat "${2:-error.json}")"; }
 	begin_session coded
 	shows_json '. == {}'
@@ -455,10 +455,10 @@ codes() { # what programs read
 	end_session
 }
 if command -v jq >/dev/null; then
-	claim "error.json says by a code and numbers what error says in words" codes
+	claim "error.json has the code and numbers of the sentence in error" codes
 fi
 
-denials() { # of what the tree does not allow error says why
+denials() { # `error` says why the tree does not allow an operation
 	says() { tail -n 1 error | grep -qF -- "$1" || fail "error ends '$(tail -n 1 error)', not '$1'"; }
 	not_permitted() { shell_fails_with "Operation not permitted" "$1"; }
 	begin_session denials
@@ -497,7 +497,7 @@ except OSError as e: print(e)' | grep -q "not supported" || fail "an attribute w
 	same "$(cat error)" "" "after an accepted prompt"
 	end_session
 }
-claim "of what the tree does not allow error says why, beside the reason of a failed turn or a refused prompt" denials
+claim "error gives the reason of refused operations of the tree, of failed turns and of refused prompts" denials
 
 asks() {
 	says() { grep -qF -- "$model: ask: $1" error || fail "error says '$(cat error)', not '$1'"; }
@@ -509,11 +509,11 @@ asks() {
 	ask "What is 1 plus 1?" >/dev/null
 	same "$(cat error)" ""
 }
-claim "what ask refuses is in the error beside it" asks
+claim "a refusal of ask is in the error file next to it" asks
 
 if [ "$(id -u)" = 0 ] && unshare --pid --fork true 2>/dev/null; then
 	cd / # the mount ends when nobody stands in it
-	claim "a process of another namespace is told nothing, and does its work" strangers
+	claim "a process in another namespace gets no hint, and does its work" strangers
 else
 	echo "ok strangers # skip: only root can make a namespace"
 fi

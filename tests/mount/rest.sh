@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A daemon that nobody asks gives back what it took to answer: after much at once by many, and after models that came
-# and went, it holds what it held when its model was loaded, all of whose experts were in memory.
+# An idle daemon gives memory back: after many requests at once, and after models that came and went, it holds no more
+# than after its model was loaded with all experts in memory.
 . "$(dirname "$0")/lib.sh"
 
 grep -qaE '__(asan|tsan)_init' "$MOEFS" && skip_all "a sanitizer keeps what is freed"
 checkpoint=$MODEL ours=$work/models
-model() { # NAME: one more in the folder that is mounted
+model() { # NAME: one more model in the mounted folder
 	mkdir -p "$ours/$1" && cp "$checkpoint"/*.json "$checkpoint"/*.jinja "$ours/$1" &&
 		ln -s "$checkpoint"/*.safetensors "$ours/$1"
 }
@@ -28,7 +28,7 @@ all_there() {
 	done
 	fail "experts do not come: $(cat ../cache/stats)"
 }
-rested() { # waits until it has given back what it can: it is the same for two seconds
+rested() { # waits until its size is the same for two seconds
 	local i now before=-1
 	for i in $(seq $limit); do
 		now=$(held)
@@ -38,7 +38,7 @@ rested() { # waits until it has given back what it can: it is the same for two s
 	done
 	echo "$now"
 }
-comes_to() { # KIB: waits until it holds no more
+comes_to() { # KIB: waits until it holds at most that
 	local i
 	for i in $(seq $((limit * 5))); do
 		[ "$(held)" -le "$1" ] && return
@@ -46,7 +46,7 @@ comes_to() { # KIB: waits until it holds no more
 	done
 	fail "it holds $(held) KiB, not $1"
 }
-much() { # by many at once
+much() { # many requests at once
 	local i pids=()
 	for i in 1 2 3 4 5 6 7 8; do
 		python3 - "$m" <<'PY' &
@@ -67,7 +67,7 @@ long_prompt() {
 	yes "The fox and the crow met at the river." | head -n 100 >prompt && timeout $limit cat output >/dev/null
 }
 
-come_and_go() { # forty models with much in their config.json
+come_and_go() { # forty models with a large config.json
 	local round i
 	for round in 1 2 3 4 5; do
 		for i in 1 2 3 4 5 6 7 8; do
@@ -86,8 +86,8 @@ first=$(rested)
 much
 claim "what many took at once is given back" comes_to $((first + SLACK))
 claim "a long prompt is answered" long_prompt
-echo reset >ctl
-claim "what a long prompt took is given back" comes_to $((first + SLACK))
+echo reset >ctl && rm -f prefixes/*
+claim "a long prompt's memory is given back" comes_to $((first + SLACK))
 claim "models come and go" come_and_go
 claim "what models had that are gone is given back" comes_to $((first + SLACK))
 echo "# held $first KiB at first, $(held) at last"

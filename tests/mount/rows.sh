@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A test for every row of the tree's table, which the mount's README is made from: its mode, what it reads, what a good
-# write does, what each bad one is answered. A row that is not in the table below fails the test, and so does one that
-# is here and not in the tree; the params are rows by their names.
+# A test for every row of the tree's table, which the mount's README is made from: its mode, its text, the effect of a
+# good write, the error of each bad one. A row of the tree that is missing below fails the test, and so does a row below
+# that is not in the tree; params are rows by their names.
 . "$(dirname "$0")/lib.sh"
 command -v jq >/dev/null || skip_all "no jq, which reads the JSON files"
 
@@ -11,10 +11,9 @@ rows=() # PATH, as README has it
 declare -A mode reads writes
 # row PATH MODE READS [takes VALUE | takes VALUE reads ERE | ERRNO VALUE]…
 #
-# READS: what all of its text matches as a regular expression of bash, or json and a filter of jq that must hold, or
-# the name of a function, which is given the file. A folder: "of" and a name in it, or nothing. Writes are those of one
-# cp each; @N is N bytes. What was taken reads back, and what was refused changed nothing. What takes nothing cannot
-# be opened to write.
+# READS: a regular expression of bash that the whole text matches; or json and a filter of jq that must hold; or the name
+# of a function, which gets the file. For a folder: "of" and a name in it, or nothing. Each write is one cp; @N is N bytes.
+# An accepted value reads back, and a refused one changes nothing. A file without values cannot be opened for writing.
 row() {
 	local path=$1
 	rows+=("$path")
@@ -30,6 +29,7 @@ size='^[0-9]+[KMGT]?$'
 row cache/ 755 'of stats'
 row MODEL/ 755 'of prompt'
 row MODEL/sessions/ 1777 'of default'
+row MODEL/prefixes/ 1777 of
 row MODEL/ask.d/ 1777 of
 row MODEL/sessions/NAME/ 700 'of prompt'
 row MODEL/sessions/NAME/params/ 700 'of temperature'
@@ -49,11 +49,12 @@ row error.json 444 'json .not_mounted == []'
 row cache/budget 644 $size takes 16M takes 1.5G reads '^1536M$' takes auto reads $size EINVAL much EINVAL -1 EINVAL 101% ERANGE 1
 row cache/context_budget 644 $size takes 64M takes 50% reads $size takes auto reads $size EINVAL much EINVAL ''
 row cache/policy 644 '^[a-z]+$' takes lru takes 'lfu no-prefetch' takes auto reads '^scales$' EINVAL best EINVAL 'lru lru' EINVAL ''
-row cache/waiting 444 $'^waiting 0\nwait_seconds [0-9.]+\ntokens [0-9]+\nwait_ms_per_token [0-9.]+$'
+row cache/waiting 444 $'^waiting 0\nwait_seconds [0-9.]+\ntokens [0-9]+\nwait_ms_per_token [0-9.]+\nqueued 0$'
 row cache/warming 444 '^idle$|^.* [0-9]+/[0-9]+$'
 row cache/stats 444 $'^budget [0-9]+\n.*\nio [a-z_]+\n'
 row cache/stats.json 444 'json .budget > 0 and .budget_asked == "auto" and .wait_seconds >= 0 and (.io | type) == "string"'
 
+row MODEL/prefixes/NAME 600 'What is 1 \+ 1\?'
 row MODEL/ask 666 'asked 2' EINVAL hello
 row MODEL/ask.d/NAME 600 named
 row MODEL/score 666 'asked perplexity' EINVAL hello
@@ -75,6 +76,7 @@ row MODEL/sessions/NAME/stats 600 $'^prompt_tokens [0-9]+\n.*\nfinish [-a-z_]+'
 row MODEL/sessions/NAME/stats.json 600 'json .prompt_tokens > 0 and (.seed | test("^[0-9]+$")) and .finish != "-"'
 row MODEL/sessions/NAME/messages.json 600 'json .[0].role == "user"' takes '[]' takes '[{"role": "user", "content": "a"}]' reads '"content": "a"' \
 	EINVAL x EINVAL '{}' EINVAL '[1]' EINVAL '[{"role": "nobody", "content": "a"}]'
+row MODEL/sessions/NAME/why 600 $'^prompt_tokens [0-9]+\nfound_tokens '
 row MODEL/sessions/NAME/rendered 600 'What is 1'
 row MODEL/sessions/NAME/rendered_tokens 600 $number
 row MODEL/sessions/NAME/template.json 600 'json . == {}' takes '{"a": 1}' reads '"a": 1' EINVAL x EINVAL '[]'
@@ -103,8 +105,10 @@ param chat '^on$' takes off takes auto reads '^on$' EINVAL x EINVAL ''
 param thinking '^default$' takes default takes auto reads '^default$' EINVAL x
 param date '^auto$' takes 2024-05-31 takes auto EINVAL x EINVAL 2024-02-31
 param on_full '^error$' takes drop-oldest takes auto reads '^error$' EINVAL x
+param priority '^normal$' takes low takes high takes auto reads '^normal$' EINVAL x EINVAL ''
 param stream '^on$' takes off takes auto reads '^on$' EINVAL x
 param draft '^auto$' takes off takes lookup takes auto EINVAL x EINVAL 'mtp x'
+param share_with '^auto$' takes alice takes auto EINVAL '' EINVAL 'a b'
 param experts_per_token '^0$' takes 2 takes auto reads '^0$' EINVAL x ERANGE 7
 param drop_missing '^0$' takes 0.5 takes auto reads '^0$' EINVAL x ERANGE 7
 
@@ -142,12 +146,13 @@ complete
 mkdir sessions/rows || exit 1
 echo 8 >sessions/rows/params/max_tokens && echo 0 >sessions/rows/params/temperature
 echo "What is 1 + 1?" >sessions/rows/prompt && cat sessions/rows/output >/dev/null
-at() { # PATH: where it is
+at() { # PATH: its place in the mount
 	local at=/$1
 	at=${at%/}/
 	at=${at/#\/MODEL\//\/$(basename "$MODEL")\/}
 	at=${at/sessions\/NAME/sessions\/rows} at=${at/LL/00} at=${at/EEE/000} at=${at/ask.d\/NAME/ask.d\/rows}
 	at=${at/NAME.npy/model.norm.weight.npy}
+	at=${at/prefixes\/NAME/prefixes\/$(ls prefixes | tail -n 1)}
 	echo "$mnt${at%/}"
 }
 declare -A file
@@ -156,7 +161,7 @@ wrong=() # in a claim's own shell
 is_wrong() { wrong+=("$1: ${2:0:300}"); }
 all_right() { [ ${#wrong[@]} = 0 ] || fail "${#wrong[@]} wrong: $(printf '%s; ' "${wrong[@]:0:12}")"; }
 
-in_readme() { # the rows of README, but for those that stand for params by name
+in_readme() { # README's rows, except those that stand for params by name
 	sed '/^The params/,$d' "$mnt/README" | sed -n 's/^    \([A-Za-z][A-Za-z._/]*\)  .*/\1/p' | grep -v '/params/\(VALUE\|TEXT\)$'
 	sed 's|^|MODEL/sessions/NAME/params/|' <(ls "$m/sessions/rows/params")
 }
@@ -186,7 +191,7 @@ claim "each has its mode and its kind" modes
 
 # ---- reading ----
 
-asked() { # FILE ERE: 17 is text and an id
+asked() { # FILE ERE: asks 17, which is both a text and an id
 	local answer
 	exec 3<>"$1" || return 1
 	echo 17 >&3
@@ -198,7 +203,7 @@ asked() { # FILE ERE: 17 is text and an id
 named() {
 	echo 17 >"$1" && [ -n "$(timeout $limit cat "$1")" ] && [ ! -e "$1" ] || fail "no answer, or the name stays"
 }
-restores() { # the copy has messages, and comes back
+restores() { # the copy has messages, and can be restored
 	local state=$work/state said
 	idle_session
 	cp "$1" "$state" && same "$(head -c 5 "$state")" moefs || return 1
@@ -235,10 +240,10 @@ claim "each reads as what it is" read_all
 
 declare -A errno=([EINVAL]="Invalid argument" [ERANGE]="Numerical result out of range" [EFBIG]="File too large"
 	[ENODATA]="No data available" [ENOENT]="No such file or directory" [EACCES]="Permission denied" [EPERM]="Operation not permitted")
-value() { # as cp brings it
+value() { # the value as cp writes it
 	case $1 in @*) head -c "${1#@}" /dev/zero | tr '\0' x ;; *) printf '%s\n' "$1" ;; esac >"$work/value"
 }
-shown() { # what must stay where a value is refused
+shown() { # the text that must stay when a value is refused
 	case ${reads[$1]} in asked* | named | restores | bytes) ;; *) timeout $limit cat "${file[$1]}" ;; esac
 }
 refused() { # PATH ERRNO VALUE
@@ -248,7 +253,7 @@ refused() { # PATH ERRNO VALUE
 	said=$(LC_ALL=C cp "$work/value" "${file[$1]}" 2>&1) && { is_wrong "$1" "takes '$3'" && return; }
 	[[ $said == *"${errno[$2]}"* ]] || is_wrong "$1" "'$3' is '$said', not $2"
 	[ "$(shown "$1")" = "$before" ] || is_wrong "$1" "'$3' changes it to '$(shown "$1")'"
-	# What was opened in the wrong way has said all by its errno.
+	# An open in the wrong mode has only an errno.
 	case ${reads[$1]} in asked*) ;; *) [ -s "$mnt/error" ] || is_wrong "$1" "no word of '$3' in error" ;; esac
 }
 taken() { # PATH VALUE READS
@@ -280,7 +285,7 @@ write_all() {
 	done
 	all_right
 }
-claim "what each takes reads back, and what it refuses, in words, changes nothing" write_all
+claim "accepted values read back, and refused ones change nothing and give a reason" write_all
 
 is_written() { [ -n "${writes[$1]}" ] || case $1 in */ask.d/NAME) true ;; *) false ;; esac; }
 read_only() {
@@ -297,7 +302,7 @@ read_only() {
 }
 claim "what takes nothing cannot be opened to write, by its owner either" read_only
 
-# ---- what the tree is made of ----
+# ---- the tree's folders and files ----
 
 refuses() { # PATH command…: with EPERM
 	local path=$1 said
@@ -310,7 +315,7 @@ unchanged() {
 	for path in "${rows[@]}"; do
 		at=${file[$path]}
 		case $path in
-		MODEL/ask.d/NAME) continue ;; # is gone
+		MODEL/ask.d/NAME | MODEL/prefixes/NAME) continue ;; # is gone; may be removed (prefixes.sh)
 		MODEL/sessions/NAME/ | MODEL/) ;; # may be renamed and removed; stands at the top
 		*/)
 			refuses "$path" rmdir "$at"
@@ -333,5 +338,5 @@ unchanged() {
 	done
 	all_right
 }
-claim "nothing can be removed, renamed, linked or given another mode, and no folder takes what it has no row for" unchanged
+claim "nothing can be removed, renamed, linked or chmodded, and no folder accepts unknown files" unchanged
 finish

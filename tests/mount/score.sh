@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# score: how likely a text is, for every open file of its own; logprobs.jsonl: how likely an answer's tokens were; and
-# the params that weigh single tokens.
+# score: how likely a text is, for each open file by itself; logprobs.jsonl: how likely an answer's tokens were; and the
+# params that weigh single tokens.
 . "$(dirname "$0")/lib.sh"
 holdable
 mounted
@@ -39,7 +39,7 @@ line <|im_end|> é 🦊'
 	LC_ALL=C grep -q '[^ -~]' "$work/score" && LC_ALL=C.UTF-8 grep -qa '[[:cntrl:]]' "$work/score" && fail "control characters"
 	[ "$(wc -l <"$work/score")" -gt 12 ] || fail "$(cat "$work/score")"
 }
-claim "what a token spells is escaped as printf has it" escaped
+claim "a token's bytes are escaped as for printf" escaped
 
 again() {
 	want=$(score "$text")
@@ -70,7 +70,7 @@ beside() {
 	score "$text" >/dev/null
 	same "$(cat log)" "$before" "the default session's log"
 }
-claim "several at once, beside a conversation, have the numbers that each has alone" beside
+claim "several at once, during a conversation, have the same numbers as alone" beside
 
 modes() {
 	same "$(cat score)" "" "opened for reading"
@@ -95,9 +95,9 @@ refused() {
 	fails_with "File too large" bash -c 'exec 3<>score; head -c '$((most + 1))' /dev/zero >&3'
 	same "$(score "$text" | tail -2)" "$(tail -2 "$work/want")" "and goes on"
 }
-claim "what is no text, and one that is longer than the context, is refused in words" refused
+claim "invalid text, and text longer than the context, is refused with a reason" refused
 
-# Half the context, which takes as long as it takes; others of the kind stand in line with it.
+# Half the context, which takes long; other scores wait in the queue behind it.
 long() { seq -s' ' $(($(cat info/context) / 6)); }
 stops() {
 	for i in 1 2 3 4; do (exec 3<>score && long >&3 && exec env --default-signal=INT cat <&3 >"$work/out-$i") & readers[i]=$!; done
@@ -111,7 +111,7 @@ stops() {
 	grep -q '^perplexity' "$work/out-1" && cmp "$work/out-1" "$work/out-2" && cmp "$work/out-1" "$work/out-3" || fail "the others"
 	! grep -q '^perplexity' "$work/out-4" || fail "it came to its end"
 }
-claim "a reader can be interrupted, and closing ends the work, beside others that go on" stops
+claim "a reader can be interrupted, and closing ends the work, while others go on" stops
 
 # ---- logprobs.jsonl ----
 
@@ -195,7 +195,7 @@ weighs() {
 	echo 2 > $params/frequency_penalty && same "$(cat $params/frequency_penalty)" 2
 	echo auto > $params/frequency_penalty && same "$(cat $params/frequency_penalty)" 0
 }
-claim "logit_bias bans a token, and says what it does not take" weighs
+claim "logit_bias bans a token, and refuses wrong values with a reason" weighs
 
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	cd / && unmounted

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The scripted model (tests/scripted) says exactly what its script tells, after what its script tells: several
-# prompts, several turns, a long answer, in the exact recipe and the default one.
+# The scripted model (tests/scripted) answers exactly as its script says: several prompts, several turns, a long answer, in
+# the exact recipe and in the default one.
 . "$(dirname "$0")/lib.sh"
 
 long=$(for i in $(seq 60); do printf '%s. The fox number %s sees %s birds.\n' "$i" "$((i * 7))" "$((i * i))"; done)

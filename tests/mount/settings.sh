@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sizes, numbers and names, on the command line and in cache/: what is taken, what auto does, and that what
-# is refused is refused with what was typed.
+# Sizes, numbers and names, on the command line and in cache/: accepted values, what auto does, and refusals, which quote
+# what was typed.
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$mnt"
-# What should have been refused and was mounted does not stay.
+# Unmounts a mount that should have been refused.
 trap 'while fusermount3 -u "$mnt" 2>/dev/null; do :; done; clean_up' EXIT
 
 refuses() { # OPTION WORD…: status 1, the option as it was typed in the message, and nothing mounted
@@ -24,7 +24,7 @@ numbers() {
 	refuses chunk=5000 4096
 	refuses context=4000000000 16777216
 }
-claim "numbers that are none, negative or absurd are refused with what was typed" numbers
+claim "invalid, negative or absurd numbers are refused with what was typed" numbers
 sizes() {
 	local value
 	for value in much -4G 0 1.5 4X 101% -5% 18446744073709551616 ''; do
@@ -32,7 +32,7 @@ sizes() {
 		refuses "context_budget=$value" 1.5G 50% auto
 	done
 }
-claim "sizes that are none are refused with what was typed" sizes
+claim "invalid sizes are refused with what was typed" sizes
 names() {
 	local before
 	cd "$work" || exit
@@ -45,7 +45,7 @@ names() {
 	refuses fsname= source
 }
 claim "an empty -o store= is refused, and so are names that there are not" names
-unknown() { # the words are ours alone
+unknown() { # the message is moefs' own and not libfuse's
 	local said
 	for said in "-o colour=blue" "-o budgets=4G" "-x" "--colour" "-o allow_other=1" "-o max_read=x"; do
 		fails_with "moefs: $said: there is no such option; see moefs --help" "$MOEFS" $said "$MODEL" "$mnt"
@@ -57,7 +57,7 @@ unknown() { # the words are ours alone
 }
 claim "an unknown or half an option is named, in one line" unknown
 
-advised() { # the size that the message names is one that is taken
+advised() { # the size that the message suggests is accepted
 	local size
 	size=$("$MOEFS" -o "quant=tq3,budget=1,store=$store" "$MODEL" "$mnt" 2>&1 | sed -n 's/.*one expert takes \([0-9]*\) .*/\1/p')
 	[ -n "$size" ] || fail "no size is advised"
@@ -93,9 +93,9 @@ taken() {
 	echo 25% > ../cache/context_budget || exit
 	[ $((half - 2 * $(stat_of context_budget))) -le 2097152 ] || fail "25% are $(stat_of context_budget), 50% $half"
 	shell_fails_with "Invalid argument" "echo 101% > ../cache/budget"
-	grep -qF "'101%'" ../error || fail "$(cat ../error)"
+	grep -qF "\"101%\"" ../error || fail "$(cat ../error)"
 	shell_fails_with "Invalid argument" "echo -1 > ../cache/context_budget"
-	grep -qF "'-1'" ../error || fail "$(cat ../error)"
+	grep -qF "\"-1\"" ../error || fail "$(cat ../error)"
 }
 claim "1.5MB, 0.5GiB, 2.5m and 50% are sizes" taken
 automatic() {

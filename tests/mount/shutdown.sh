@@ -1,5 +1,5 @@
 #!/bin/bash
-# The mount ends while every kind of request waits: each of them is answered, and the program ends with status 0.
+# The mount ends while every kind of request waits: each request is answered, and the program ends with status 0.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "python3 is not installed"
 holdable
@@ -7,14 +7,14 @@ mounted
 complete # so that experts can be read
 cd / && unmounted
 
-begin() { # in the foreground, where its status can be had
+begin() { # in the foreground, for its exit status
 	"$MOEFS" -f -o "store=$store" "$MODEL" "$mnt" 2>"$work/stderr" &
 	daemon=$!
 	until_true [ -e "$mnt/version" ]
 	cd "$m" || fail "not mounted: $(cat "$work/stderr")"
 	loaded
 }
-ended() { # with status 0, and nothing is left
+ended() { # it has ended with status 0, and nothing is left
 	wait "$daemon" || fail "the program ended with status $?: $(tail -n 5 "$work/stderr")"
 	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"
 	return 0
@@ -57,7 +57,7 @@ for signal in TERM INT HUP; do
 	claim "SIG$signal while opens wait for a prompt that is closing" at_the_gate $signal $gated
 done
 
-# Reads at the live end of output and ask, of wait, of experts (the workers'), and a poll.
+# Reads at the growing end of output and ask, of wait, of experts (by workers), and a poll.
 others() { # SIGNAL
 	begin
 	mkdir sessions/e && (cd sessions/e && begin_long) || exit
@@ -130,7 +130,7 @@ PY
 }
 claim "kill -9 of writers and readers at the gate does not end it" killed
 
-lazily() { # the tree is gone from its place, the opens are not
+lazily() { # the tree is gone from its mountpoint, the open files are not
 	begin
 	timeout $limit python3 - "$mnt" <<'PY' || fail "$(cat "$work/stderr")"
 import os, subprocess, sys, threading

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What a trained model was taught, asked through the mount, greedily: all 600 questions of its
-# skills.jsonl, each in a conversation of its own. In exact mode every answer must be right, as the
-# reference gives it; in the default recipe the number is printed, and must be well above 90 %.
-# Both the demonstration model and the hybrid one beside it, where that is at hand (tests/README.md).
-# With arguments it only counts, for the cost of losses (tests/bench/README.md): mount options, then params.
+# What a trained model was taught, asked through the mount at temperature 0: all 600 questions of its
+# skills.jsonl, each in a conversation of its own. In exact mode every answer must be the reference's; in the
+# default recipe the number of right answers is printed, and must be well above 90 %.
+# For the demonstration model and, if it is there, the hybrid one beside it (tests/README.md).
+# With arguments it only counts, to measure losses (tests/bench/README.md): mount options, then params.
 #     skills.sh budget=2M experts_per_token=2 drop_missing=0.1
 . "$(dirname "$0")/lib.sh"
 

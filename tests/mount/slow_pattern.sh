@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A tokenizer whose split pattern takes far too long: a turn with it ends in words, and while it is at it,
-# by `stop` and with the mount.
+# A tokenizer whose split pattern takes far too long: a turn with it fails with a reason, and it can be ended
+# meanwhile by `stop` and by an unmount.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "no python3, which changes the model's files"
 
@@ -41,12 +41,12 @@ ends_with_the_mount() {
 	until_true not alive "$daemon" || fail "the daemon goes on"
 }
 
-# One search of it, too, would take minutes for such a prompt.
+# Even one search of this pattern would take minutes in such a prompt.
 with_pattern "$work/slow" '(?:a|aa)+[cd]|a'
 MODEL=$work/slow m=$mnt/slow
 mounted -o context=4194304
 loaded
-claim "a split pattern that takes too long ends the turn in words that name its file" ends_in_words
+claim "a split pattern that takes too long ends the turn with an error that names its file" ends_in_words
 claim "stop ends a turn that is being tokenized" is_stopped
 cd /
 claim "the daemon does not go on tokenizing when it is to end" ends_with_the_mount

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Whether a store is of the checkpoint that is there: a copy of it keeps its store, an edit gets another one,
-# whenever it comes; and what helps where a store or a checkpoint is damaged.
+# Whether a store belongs to the checkpoint: a copy keeps the store, an edit at any time gets another one; and the
+# remedies for a damaged store or checkpoint.
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 answer="The capital of France is Paris."
@@ -9,7 +9,7 @@ cp -r "$MODEL" "$work/source" || exit 1
 MODEL=$work/source m=$mnt/source
 weights=$MODEL/model.safetensors
 
-# Tensors whose names match become zeros, as far as no sample meets them; the file keeps its mtime.
+# Zeroes the tensors whose names match, except the bytes that the fingerprint samples; the file keeps its mtime.
 zero() { # PATTERN
 	local before=$(stat -c %y "$weights")
 	python3 - "$weights" "$1" <<'PY'
@@ -37,10 +37,10 @@ PY
 pristine() {
 	cp "$original/model.safetensors" "$weights"
 }
-stored() { # which store that is
+stored() { # which store it is
 	cksum "$store"/*/3bit/index "$store"/*/3bit/experts.safetensors "$store"/*/3bit/dense.safetensors
 }
-end() { # of a claim, also where it fails in the middle
+end() { # the end of a claim, also if it fails in the middle
 	cd /
 	mountpoint -q "$work/mnt2" && fusermount3 -u "$work/mnt2"
 	unmounted
@@ -75,7 +75,7 @@ edited() {
 }
 claim "an edit that no sample meets, with the mtime set back, is not answered by the old weights" edited
 
-copied() { # NAME command…: a way to copy, after which the store is what it was
+copied() { # NAME command…: a way to copy the checkpoint; the store stays valid
 	whole
 	local before=$(stored) known=$(stat -c %s "$store"/*/3bit/source)
 	eval "$1" || fail "$1"
@@ -97,7 +97,7 @@ for flag in "" -p; do
 done
 claim "touch: other times are no other checkpoint" copied 'touch "$MODEL"/*'
 
-remade() { # a store that is damaged, then removed as the words say
+remade() { # a damaged store is removed as the message says
 	whole
 	local dense=$(echo "$store"/*/3bit/dense.safetensors)
 	printf x | dd of="$dense" bs=1 seek=$(($(stat -c %s "$dense") - 5000)) conv=notrunc status=none
@@ -111,9 +111,9 @@ remade() { # a store that is damaged, then removed as the words say
 	complete
 	cd / && unmounted
 }
-claim "a damaged store is made anew once its folder is removed, without a new mount" remade
+claim "a damaged store is made again once its folder is removed, without a new mount" remade
 
-remade_experts() { # where it is met by a model that is ready
+remade_experts() { # the damage is met by a loaded model
 	whole
 	local experts=$(echo "$store"/*/3bit/experts.safetensors)
 	dd if=/dev/urandom of="$experts" bs=4096 seek=1 count=$(($(stat -c %s "$experts") / 4096 - 1)) conv=notrunc status=none
@@ -130,7 +130,7 @@ remade_experts() { # where it is met by a model that is ready
 }
 claim "…also where only its experts are" remade_experts
 
-damaged() { # one expert that the answer does not need is no number; a draft may need it
+damaged() { # one expert that the answer does not need is NaN; a draft may need it
 	trap end EXIT
 	pristine
 	rm -rf "$store"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A tree across sshfs: another machine's shell, and moefs-http there. Both machines are this one, in namespaces of its own
-# for network, processes and mounts, so that whatever happens nothing of it is left: no daemon, no connection, no mount.
+# for network, processes and mounts, so that nothing is left in any case: no daemon, no connection, no mount.
 if [ -z "${APART:-}" ]; then
 	[ "$(id -u)" = 0 ] || { echo "ok sshfs.sh # skip: sshd in a network of its own takes root"; exit 0; }
 	for needed in sshfs ssh ssh-keygen ip unshare; do
@@ -13,7 +13,7 @@ if [ -z "${APART:-}" ]; then
 fi
 . "$(dirname "$0")/lib.sh"
 holdable
-# A mount of another test would last as long as this namespace, which has it as well, and that test wait for its end.
+# This namespace has copies of other tests' mounts, which would last as long as it does, and those tests would wait.
 awk '$3 == "fuse" || $3 == "fuse.moefs" { print $2 }' /proc/self/mounts | while read -r place; do umount -l "$(printf %b "$place")"; done
 command -v curl >/dev/null || skip_all "no curl"
 command -v python3 >/dev/null || skip_all "no python3"
@@ -29,7 +29,7 @@ m=$mnt/fable-moe-15m
 mounted
 echo auto > "$mnt/scripted/sessions/default/params/max_tokens"
 
-# ---- the way between ----
+# ---- the connection ----
 
 far=$work/far near=$mnt
 ip link set lo up
@@ -61,9 +61,9 @@ fi
 cd "$far/fable-moe-15m" || exit 1
 f=$far/fable-moe-15m
 
-# ---- a shell there ----
+# ---- a shell on the other machine ----
 
-asks() { # each its own answer, never the one before, though closing is told by another connection than opening
+asks() { # each reads its own answer, never the previous one, although close and open use different connections
 	local i
 	for i in $(seq 30); do
 		echo "What is $((i % 12 + 1)) x 6?" > prompt || exit
@@ -74,7 +74,7 @@ asks() { # each its own answer, never the one before, though closing is told by 
 	done
 	echo "What is 9 x 4?" > prompt && same "$(timeout $limit cat output)" "9 x 4 = 36"
 }
-claim "a shell asks, and reads the answer to what it asked" asks
+claim "a shell asks, and reads the answer to its question" asks
 
 edits() {
 	local i
@@ -130,9 +130,9 @@ refuses() {
 	grep -q messages.json error || fail "$(cat error)"
 	echo reset > ctl
 }
-claim "what is refused is said, by the write, by the next reading, or by error" refuses
+claim "refusals are reported by the write, by the next read, or in error" refuses
 
-# ---- moefs-http there ----
+# ---- moefs-http on the other machine ----
 
 export mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 begin_http() { # LISTEN[,OPTIONS]
@@ -143,7 +143,7 @@ begin_http() { # LISTEN[,OPTIONS]
 	export url
 }
 cd /
-begin_http 127.0.0.1:0,keep=2
+begin_http 127.0.0.1:0
 answers() { timeout $limit python3 - <<'PY' || fail "$(tail -n 1 "$work/http")"; }
 from gateway import *
 q = "Is seven a prime number?"
@@ -160,14 +160,14 @@ assert a["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, "the conversati
 for i in range(10):
     a = post("/v1/completions", {"model": fable, "prompt": "The capital of France is", "temperature": 0, "max_tokens": 4})
     assert a["choices"][0]["text"].startswith(" Paris."), a
-until(lambda: len(sessions()) <= 2, "sessions are left")
+until(lambda: not sessions(), "sessions are left")
 PY
 claim "moefs-http answers there, whole, as a stream, with thoughts, and goes on with a conversation" answers
 
 kill -TERM $served
 wait $served
 claim "it ends, and leaves no session" same "$? $(ls "$m/sessions")" "0 default"
-begin_http 127.0.0.1:0,keep=0
+begin_http 127.0.0.1:0
 refuses_there() { timeout $limit python3 - <<'PY'; }
 from gateway import *
 for how in {}, {"stream": True}:
@@ -187,7 +187,7 @@ with standing():
     *_, last = answer
     assert last["error"]["type"] == "server_error", last
 PY
-claim "what is refused there is an error in its words; a session that is removed is an error, and no end" refuses_there
+claim "refusals there are errors with their sentence; a removed session is an error, not an end" refuses_there
 
 stops_there() { timeout $limit python3 - <<'PY'; }
 from gateway import *
@@ -218,7 +218,7 @@ kill -TERM $served
 wait $served
 claim "moefs-http ends there, and leaves no session" same "$? $(ls "$m/sessions")" "0 default"
 
-# ---- no way between any more ----
+# ---- the connection is lost ----
 
 begin_http "unix:$work/socket"
 hold_at 16

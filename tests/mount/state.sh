@@ -1,6 +1,6 @@
 #!/bin/bash
-# A session's state: cp out saves it, cp in restores or forks it, across mounts; what is wrong is said in
-# words and harms nothing.
+# A session's state: cp out saves it, cp in restores or forks it, across mounts; a wrong state is refused with a reason
+# and harms nothing.
 . "$(dirname "$0")/lib.sh"
 holdable
 other=$root/tests/data/fixtures/qwen3
@@ -10,15 +10,15 @@ loaded
 kept=$work/kept
 
 stat_of() { awk -v k="$1" '$1 == k { print $2 }' "$2/stats"; } # KEY SESSION
-# What a session shows of itself, but for the speeds of its last turn.
-shows() { (cd "$m/sessions/$1" && cat log prompt output status && grep -r . params); }
-new() { # NAME…: sessions that answer shortly and always alike
+# All that a session shows, except the speeds of its last turn.
+shows() { (cd "$m/sessions/$1" && cat log prompt output status && grep -r . params | grep -v '^params/share_with:'); }
+new() { # NAME…: sessions that give short answers, always the same, and find nothing that others have computed
 	local s
 	for s; do
-		mkdir "$m/sessions/$s" || fail "mkdir $s"
+		mkdir "$m/sessions/$s" && echo "$s" >"$m/sessions/$s/params/share_with" || fail "mkdir $s"
 	done
 }
-# Both answer alike, and compute only what is new: the prompt that they had is in the context.
+# Both give the same answer and compute only new tokens: the earlier prompt is in the context.
 go_on_alike() { # SESSION SESSION PROMPT
 	local a b
 	a=$(cd "sessions/$1" && ask "$3") && b=$(cd "sessions/$2" && ask "$3") || fail "no answer"
@@ -27,7 +27,7 @@ go_on_alike() { # SESSION SESSION PROMPT
 	same "$(stat_of recomputed_tokens "sessions/$2")" 0 recomputed_tokens
 	[ "$(stat_of cached_tokens "sessions/$2")" -ge "$known" ] || fail "computed anew: $(cat "sessions/$2/stats")"
 }
-first_turn() { # SESSION; sets known, what its context then holds but for the answer's last token
+first_turn() { # SESSION; sets known: the tokens in its context without the answer's last one
 	(cd "sessions/$1" && ask "Who lived in the forest?" >/dev/null) || fail "no answer"
 	known=$(stat_of context_tokens "sessions/$1")
 }
@@ -68,7 +68,7 @@ forks() {
 	new e && first_turn e && same "$(cd sessions/e && ask "Was it a fox?")" "$d" "never forked"
 	rmdir sessions/c && (cd sessions/d && ask "And then?" >/dev/null) || fail "after the other's end"
 }
-claim "a fork goes its own way, and so does what it was made of" forks
+claim "a fork and its original go on independently" forks
 
 forks_by_verb() {
 	new v
@@ -77,6 +77,8 @@ forks_by_verb() {
 	echo "fork its copy" >sessions/v/ctl || fail "$(cat sessions/v/error)"
 	diff <(shows v) <(shows "its copy") || fail "not the same session"
 	same "$(stat -c '%a %u' "sessions/its copy")" "700 $(id -u)"
+	same "$(cat "sessions/its copy/params/share_with")" v
+	echo copy >"sessions/its copy/params/share_with" # so that it does not find what v is asked first
 	echo 0 >sessions/v/params/temperature && echo 0 >"sessions/its copy/params/temperature"
 	go_on_alike v "its copy" "Was it a fox?"
 	shell_fails_with "File exists" "echo fork 'its copy' > sessions/v/ctl"
@@ -121,7 +123,7 @@ fixed() {
 		fail "not as it was at its opening: $(cat sessions/b/log)"
 	exec 3<&-
 }
-claim "what is read is the session at the moment of opening" fixed
+claim "reading gives the session at the moment of opening" fixed
 
 # refused WHY WORDS command…: the command fails with these words of errno's, the error says these, nothing changes
 refused() {
@@ -135,7 +137,7 @@ refused() {
 	cmp sessions/f/state "$kept" || fail "the session is not what it was"
 }
 into() { cat >"$work/new" && LC_ALL=C cp "$work/new" sessions/f/state; } # what stdin has
-flip() { # AT: the file with a bit at this place the other way round
+flip() { # AT: flips a bit of the file at this place
 	python3 - "$kept" "$1" <<'PY'
 import sys
 data = bytearray(open(sys.argv[1], 'rb').read())
@@ -156,7 +158,7 @@ damaged() {
 	echo hello | refused "not copied from a session's state file" "Invalid argument" into
 	refused "from beginning" "Invalid argument" dd if="$kept" of=sessions/f/state seek=1 bs=4096 status=none
 }
-claim "a damaged state is refused in words and harms nothing" damaged
+claim "a damaged state is refused with a reason and harms nothing" damaged
 
 another_model() {
 	local there=$mnt/qwen3/sessions/default
@@ -199,7 +201,7 @@ no_room() {
 	cp "$kept" sessions/f/state || fail "with room again"
 	same "$(cat sessions/f/error)" "" "the error of a session that was restored"
 }
-claim "without room for its context it is ENOSPC in words" no_room
+claim "without room for its context it is ENOSPC with a reason" no_room
 
 killed() {
 	local before used
@@ -221,7 +223,7 @@ PY
 claim "a cp that is killed half way harms nothing" killed
 
 used_again() { [ "$(stat_of context_used ../cache)" = "$1" ]; }
-gives_back() { # what handles held is the system's again: two sessions hold one text's blocks once
+gives_back() { # memory of handles is given back; two sessions share the blocks of one text
 	local i used
 	for i in $(seq 20); do cp "$kept" sessions/f/state && cp sessions/f/state "$work/again" || fail "cp"; done
 	used=$(stat_of context_used ../cache)
@@ -229,7 +231,7 @@ gives_back() { # what handles held is the system's again: two sessions hold one 
 	until_true used_again "$used" || # the last handle's are given back behind it
 		fail "context_used grows: $used, $(stat_of context_used ../cache)"
 }
-claim "what was saved and restored takes no memory" gives_back
+claim "saving and restoring takes no memory" gives_back
 
 ends() {
 	new h && cp "$kept" sessions/h/state && exec 3<sessions/h/state 4>sessions/h/state && head -c 5000 "$kept" >&4
@@ -260,5 +262,5 @@ recipe() {
 	grep -q "recipe 3bit, but this mount uses tq4" error || fail "$(cat error)"
 	grep -q "messages.json" error || fail "no remedy: $(cat error)"
 }
-claim "another recipe's is refused in words" recipe
+claim "another recipe's is refused with a reason" recipe
 finish

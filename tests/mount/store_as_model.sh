@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A store is a checkpoint itself: mounted as a MODELDIR it has the same weights, so it gives the same text,
-# and it can be made smaller again like any other.
+# A store is a checkpoint itself: mounted as a MODELDIR it has the same weights, so it gives the same text, and it can be
+# converted again like any other.
 . "$(dirname "$0")/lib.sh"
 
 questions=("What is the capital of France? Then tell me a tale." "List three commands of a shell.")
@@ -18,7 +18,7 @@ complete
 first=$(answers)
 recipe=$(cat info/recipe)
 cp -r "$(cat info/store)" "$work/moved"
-rm -f "$work/moved"/{index,identity,heat} # what is not a checkpoint's
+rm -f "$work/moved"/{index,identity,heat} # files that are not part of a checkpoint
 cd / && unmounted
 
 MODEL=$work/moved
@@ -33,5 +33,5 @@ cd / && unmounted
 
 mounted -o quant=tq2
 loaded
-claim "it can be encoded anew, and says from what" same "$(cat info/recipe)" "tq2 from native TC"
+claim "it can be encoded again, and names its source" same "$(cat info/recipe)" "tq2 from native TC"
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# moefs stores: finds what mounts have left on the disk, says of what it is and whether that is still there, and deletes
-# what is named, and nothing else.
+# moefs stores: finds the stores that mounts have left on the disk, says of which checkpoint each is and whether that
+# still exists, and deletes the named ones and nothing else.
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$work/models" "$work/home" "$mnt"
 cp -r "$MODEL" "$work/models/one"
@@ -43,13 +43,13 @@ late() { # options behind a path are refused before anything is deleted
 		said=$("$MOEFS" stores "${@:2}" 2>&1)
 		status=$?
 		same $status 2 "status of $*"
-		case $said in "moefs: $1: options come before the paths; if it is no option, put -- before the paths; usage: moefs stores "*) ;; *) fail "$said" ;; esac
+		case $said in "moefs: $1: options come before the paths; if it is not an option, put -- before the paths; usage: moefs stores "*) ;; *) fail "$said" ;; esac
 	}
 	status_of_late --delete "$kept" --delete
 	status_of_late -n --delete "$beside" -n
 	fails_with "No such file" "$MOEFS" stores --delete -n -- -n
 }
-found() { # by any of the paths that lead there
+found() { # a store is found by each path that leads to it
 	local path
 	begin
 	same "$(said "$beside" "$MODEL")" "in-use there" "while it is mounted"
@@ -63,7 +63,7 @@ found() { # by any of the paths that lead there
 	same "$(stores "$beside" | awk 'NR == 2 { print $2 }')" "$(date -r "$beside/checkpoint" +%F)" "the day of its last use"
 	same "$(stores)" "" "in the cache"
 }
-elsewhere() { # in a folder of stores, where no name tells whose it is
+elsewhere() { # in a folder of stores whose names do not tell the checkpoint
 	local path
 	begin -o "store=$kept"
 	unmounted
@@ -74,7 +74,7 @@ elsewhere() { # in a folder of stores, where no name tells whose it is
 	same "$(said "$work/caches/moefs${path#"$kept"}")" "complete there" "in the cache"
 	mv "$work/caches/moefs" "$kept"
 }
-changed() { # its checkpoint: a copy has other times, an edit another size, and at last it is gone
+changed() { # the checkpoint changes: a copy has other times, an edit has another size, and finally it is gone
 	touch "$MODEL/model.safetensors" && same "$(said "$beside" "$MODEL")" "complete touched" "other times"
 	echo >>"$MODEL/model.safetensors" && same "$(said "$beside" "$MODEL")" "complete changed" "another size"
 	truncate -s -1 "$MODEL/model.safetensors"
@@ -91,7 +91,7 @@ unfinished() { # a conversion that was interrupted
 	fails_with "is not a store" "$MOEFS" stores --delete "$PWD"
 	[ -e dense.safetensors ] || fail "it is deleted"
 }
-refuses() { # what is no store, or has more in it, or is another's
+refuses() { # folders that are not a store, or contain more, or belong to another user
 	fails_with "is not a store" "$MOEFS" stores --delete "$MODEL"
 	fails_with "is not a store" "$MOEFS" stores --delete "$work/models/one.moefs"
 	fails_with "No such file" "$MOEFS" stores --delete "$work/nothing"
@@ -107,7 +107,7 @@ refuses() { # what is no store, or has more in it, or is another's
 		chown -R 0 "$beside"
 	fi
 }
-published() { # a store that somebody put elsewhere is a model, too; a link leads nowhere else
+published() { # a store that was moved elsewhere is a model as well; links are not followed
 	local said path=$(echo "$kept"/one-*/3bit)
 	said="stays, since it is neither in a MODEL.moefs folder nor in the cache folder; to delete it anyway, add --anywhere"
 	cp -r "$beside" "$work/models/pub" && mkdir "$work/pub.moefs" && ln -s "$work/models/pub" "$work/pub.moefs/3bit"
@@ -128,7 +128,7 @@ published() { # a store that somebody put elsewhere is a model, too; a link lead
 	XDG_CACHE_HOME=$work/caches stores --delete "$work/caches/moefs/one-12345678/3bit" || exit
 	[ ! -e "$work/caches/moefs/one-12345678" ] || fail "the cache's is still there"
 }
-deletes() { # these, and the folder that stood for the checkpoint
+deletes() { # the named stores, and then the checkpoint's empty folder
 	local path=$(echo "$kept"/one-*/3bit)
 	same "$(stores --delete -n --anywhere "$beside" "$path" | grep -v '^  ' | sed 's/ (.*//')" "would delete $beside
 would delete $path"
@@ -144,7 +144,7 @@ again() { # and the next mount makes it anew
 	unmounted
 }
 
-# A name may have anything in it: a store is one line all the same, and what is said to delete it does.
+# A name may hold any byte: a store is still one line, and the command in the message deletes it.
 named() {
 	local odd=$work/$'od d\n\033\\$(touch .x)\'' lines command
 	mkdir "$odd" && printf 'a fox and a cat' >"$work/text"
@@ -160,15 +160,15 @@ named() {
 	rm -r "$odd"
 }
 
-claim "no store is no failure; what is typed wrongly is" none
+claim "no store is not a failure; wrong arguments are" none
 claim "options behind a path are refused" late
-claim "stores beside a model are found, and what is in use stays" found
+claim "stores next to a model are found, and stores in use stay" found
 claim "stores elsewhere say whose they are" elsewhere
-claim "what became of the checkpoint is said" changed
-claim "an interrupted conversion whose journal is torn is no store" unfinished
-claim "what is no store is not deleted" refuses
+claim "the checkpoint's change is reported" changed
+claim "an interrupted conversion with a torn journal is not a store" unfinished
+claim "a folder that is not a store is not deleted" refuses
 claim "what lies where moefs puts no stores is deleted with --anywhere alone; -n names every file" published
-claim "what is named is deleted, and nothing else" deletes
-claim "and is made anew" again
-claim "a path with anything in it is one line of the list, and can be typed as it is said" named
+claim "only named stores are deleted" deletes
+claim "and is made again" again
+claim "a path with any characters is one line of the list, and can be typed as shown" named
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Where a model's chat template comes from, what -o template= does, and what one that cannot be used leaves; and
-# what becomes of a conversation that is longer than the context.
+# Where a model's chat template comes from, what -o template= does, what works without a usable template, and what
+# happens to a conversation that is longer than the context.
 . "$(dirname "$0")/lib.sh"
 
 # The demonstration model with another template of its own.
@@ -47,7 +47,7 @@ broken() {
 with_template '{% if %}'
 mounted
 loaded
-claim "a template that is none says so where it is looked for, and leaves the model mounted" broken
+claim "an invalid template is reported in its file, and the model stays mounted" broken
 cd / && unmounted
 
 replaced() {
@@ -66,7 +66,7 @@ refused_at_mount() {
 		fails_with "$work/$file" timeout $limit "$MOEFS" -o "store=$store,template=$work/$file" "$MODEL" "$mnt"
 	done
 }
-claim "one that is asked for and is none, or not there, is refused at mount" refused_at_mount
+claim "a given template that is invalid or missing is refused at mount" refused_at_mount
 
 full() {
 	local dropped=0 i
@@ -86,5 +86,5 @@ full() {
 MODEL=$root/examples/models/fable-moe-15m m=$mnt/fable-moe-15m
 mounted -o context=96
 loaded
-claim "a full context is an error in words, or drops the oldest turns and says so" full
+claim "a full context is an error with a reason, or drops the oldest turns and says so" full
 finish

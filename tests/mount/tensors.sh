@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# tensors/: every tensor of the checkpoint as a NumPy file, by its name, with the right size before it is read, mapped
-# and read anywhere; the numbers are the published ones, or what the recipe makes of them; nothing is loaded by it.
+# tensors/: every tensor of the checkpoint as a NumPy file, by its name, with the right size before it is read,
+# readable at any offset and by mmap; the numbers are the published ones, or the recipe's; no model is loaded.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "no python3, which reads the files"
 one=$(readlink -f "$MODEL")
-# In a folder of models none is loaded before it is asked.
+# A model of a folder is loaded by its first prompt.
 mkdir -p "$work/models" && ln -s "$one" "$work/models/first" && ln -s "$one" "$work/models/second"
-# A model with names that have everything in them: those of a picture's encoder, which is not computed with.
+# A model with tensor names of any bytes, those of an image encoder, which is not used.
 fixture=$root/tests/data/fixtures/qwen3_5
 if command -v zstd >/dev/null; then
 	mkdir "$work/models/named"
@@ -35,7 +35,7 @@ listed() {
 }
 claim "each tensor has a file, called as it was published" listed
 claim "its size is known before it is read" tool sizes tensors "$one/model.safetensors"
-claim "what is quantised is near, all else as published" check . 0.06
+claim "quantised tensors are near the published ones, all others equal" check . 0.06
 claim "NumPy's own readers open it" tool load tensors
 other_names() {
 	local file=$(ls tensors | head -1) name
@@ -64,7 +64,7 @@ named() {
 }
 [ -d "$work/models/named" ] && claim "a name with anything in it is a safe name" named
 place() { same "$(du -s --block-size=1M tensors | cut -f1)" 1 && [ "$(du -s --apparent-size --block-size=1M tensors | cut -f1)" -gt 10 ]; }
-claim "it takes no place: du counts none" place
+claim "it takes no space: du counts none" place
 unloaded() {
 	same "$(cat "$mnt"/*/info/state | sort -u)" unloaded
 	same "$(awk '$1 == "bytes_read" { print $2 }' "$mnt/cache/stats")" 0
@@ -72,7 +72,7 @@ unloaded() {
 	same "$(grep -v 'only sessions can be renamed' "$mnt/error")" "" # which a claim above tried
 }
 claim "nothing was loaded or converted for it" unloaded
-# The bytes are those of the store, once there is one: read anew, since what was read stays in the kernel's memory.
+# Once there is a store, the bytes are the store's: read again without the kernel's cache of the earlier read.
 sha256sum tensors/* >"$work/sums"
 echo "What is the capital of France?" >prompt && cat output >/dev/null
 complete "$PWD"

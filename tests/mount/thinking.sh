@@ -1,5 +1,5 @@
 #!/bin/bash
-# Thinking: on, off and by level, and thoughts, which are read as output is; on a model that thinks by a script.
+# Thinking: on, off and by level, and the file thoughts, which is read like output; with a scripted model.
 . "$(dirname "$0")/lib.sh"
 command -v jq >/dev/null || skip_all "no jq"
 gen='<|im_end|>
@@ -153,5 +153,5 @@ unread() {
 	same "$(cat sessions/default/params/thinking)" default
 	ask "What is 1 plus 1?" >/dev/null && same "$(cat thoughts)" ""
 }
-claim "what a template does not use is EINVAL" unread
+claim "a variable that a template does not use is EINVAL" unread
 finish

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tokenizer/encode and decode: from text to ids and back, for every open file of its own, without weights.
+# tokenizer/encode and decode: from text to ids and back, for each open file by itself, without weights.
 . "$(dirname "$0")/lib.sh"
 one=$MODEL name=$(basename "$MODEL")
 mkdir "$work/models" && ln -s "$one" "$work/models/$name"
@@ -51,21 +51,21 @@ again() {
 }
 claim "an open file takes text after text, in pieces and read line by line" again
 
-broken() { # the model is shown, and says what is wrong with it when it is asked
+broken() { # a broken model is in the tree, and a question reports the reason
 	fails_with "Invalid argument" bash -c 'exec 3<>../broken/tokenizer/encode; echo one >&3; cat <&3'
 	grep -q "broken.*tokenizer.json" ../error || fail "error: $(cat ../error)"
 	fails_with "Invalid argument" bash -c 'exec 3<>../broken/tokenizer/decode; echo 1 >&3; cat <&3'
 }
-claim "a tokenizer that cannot be read is said to be" broken
+claim "a tokenizer that cannot be read is reported" broken
 
 special() {
 	same "$(encode '<|im_start|>' | wc -w)" 1 "a special token"
 	same "$(decode "$(encode 'a<|im_end|>b')")" 'a<|im_end|>b'
 	same "$(encode 'x y')" "$(encode x)$(encode ' y')" "nothing is put before a text"
 }
-claim "special tokens that a text spells are those, and are spelled out again" special
+claim "special tokens spelled in a text are encoded as such, and decoded again" special
 
-whole() { # bytes in, the same bytes out: newlines at the end, empty lines, what is no ASCII
+whole() { # the same bytes come back: newlines at the end, empty lines, bytes beyond ASCII
 	timeout $limit python3 - <<'PY' || fail python
 import os, random
 random.seed(3)
@@ -83,7 +83,7 @@ for turn in range(200):
     assert ask(d, ids) == text + b"\n", (text, ids)
 PY
 }
-claim "what is encoded is decoded to the same bytes" whole
+claim "encoded text is decoded to the same bytes" whole
 
 beside() {
 	seq 40 | xargs -P 8 -I% bash -c 'exec 3<>tokenizer/encode; echo "What is % plus 1?" >&3; echo %: $(cat <&3)' >"$work/lines"
@@ -132,9 +132,9 @@ refused() {
 	same "$(bash -c 'exec 3<>tokenizer/decode; echo x >&3; cat <&3 2>/dev/null; echo 72 >&3; cat <&3')" "$(decode 72)" "and goes on"
 	same "$(cat error)" "" "what was accepted clears it"
 }
-claim "what is no text and what is no id is refused in words" refused
+claim "invalid text and invalid ids are refused with a reason" refused
 
-# Long enough for a worker to be at it while others look; grown until that is so.
+# A text long enough that a worker is still busy while others look; it is doubled until that holds.
 big() { yes "It's 1234 times what they'd say: the fox, the mill, and the small engine's night. é 🦊" | head -c "$1"; }
 stays_awake() {
 	big 40000000 >"$work/big"
@@ -148,13 +148,13 @@ stays_awake() {
 	same $? 130 "the reader's status"
 	same "$(encode "one")" "$(encode "one")" "after it"
 }
-reads_name() { # waits until the process is cat, and in a read of the mount
+reads_name() { # waits until the process is cat and reads a file of the mount
 	until_true is_cat_in_read "$1" || fail "nobody waits"
 }
 is_cat_in_read() { is_in_read "$1" encode && [ "$(cat "/proc/$1/comm")" = cat ]; }
 claim "a long text holds up nobody, and its reader can be interrupted" stays_awake
 
-interrupted() { # and the answer is there for whoever reads on
+interrupted() { # and a later read gets the answer
 	timeout $limit python3 - "$work/big" <<'PY' || fail python
 import os, select, sys
 sys.path.insert(0, os.environ["here"])
@@ -184,7 +184,7 @@ PY
 }
 claim "an interrupted read is read on by the next, and poll tells when it is there" interrupted
 
-ends() { # the mount ends while a worker is at it
+ends() { # the mount ends while a worker is busy
 	(exec 3<>tokenizer/encode && cat "$work/big" >&3 && exec env LC_ALL=C cat <&3 >/dev/null 2>"$work/said") &
 	reader=$!
 	reads_name "$reader"
@@ -192,10 +192,10 @@ ends() { # the mount ends while a worker is at it
 	wait "$reader" && fail "the reader got an answer"
 	grep -q "Input/output error" "$work/said" || fail "it was told: $(cat "$work/said")"
 }
-claim "who waits when the mount ends is told so" ends
+claim "waiters are told when the mount ends" ends
 cd / && unmounted
 
-# ---- other users, and the bound on what lies unread ----
+# ---- other users, and the bound on unread answers ----
 
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	chmod 755 "$work"
@@ -208,13 +208,13 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 		! grep -q secret error || fail "the default session's error tells of another's"
 	}
 	claim "another user encodes, and his errors are his" theirs
-	bounded() { # all may have 512 KiB, so that an answer of more is not kept
+	bounded() { # all users together may have 512 KiB, so a larger answer is not kept
 		fails_with "No space left" bash -c 'exec 3<>tokenizer/encode; seq -s" " 40000 | head -c 200000 >&3; cat <&3'
 		grep -q "encode: .* may take 0.52 MB" error || fail "error: $(cat error)"
 		fails_with "No space left" bash -c 'exec 3<>tokenizer/encode; head -c 1000000 /dev/zero >&3'
 		[ "$(encode "one" | wc -w)" -gt 0 ] || fail "it does not go on"
 	}
-	claim "what is made of a text is bounded as the text is" bounded
+	claim "a text's derived files are bounded as the text is" bounded
 	cd / && unmounted
 else
 	echo "ok another user # skip: only root can try being two users"
@@ -245,9 +245,9 @@ for text, want in zip(texts, lines):
     assert got.split() == want.encode().split(), (text, got.split(), want)
 PY
 	}
-	claim "the ids of a published vocabulary are those that others find" pairs
+	claim "the ids of a published vocabulary equal those of other programs" pairs
 	complete
-	held_up() { # long texts of several take turns with each other, not with who reads a file
+	held_up() { # long texts wait for each other, but readers of files do not wait for them
 		readers=()
 		for i in 1 2 3 4; do
 			(exec 3<>tokenizer/encode && cat "$work/big" >&3 && exec env --default-signal=INT cat <&3 >"$work/ids-$i") &

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tools: functions on offer, the calls of an answer, their results, and what says them; a tool loop in sh with jq and
-# one in Python, on a model that calls by a script.
+# Tools: functions on offer, an answer's calls, their results and their files; a tool loop in sh with jq and one in
+# Python, with a scripted model.
 . "$(dirname "$0")/lib.sh"
 command -v jq >/dev/null || skip_all "no jq"
 
@@ -77,7 +77,7 @@ parallel_calls() {
 	same "$(jq -r '.[].content' tool_result)" Santiago "after a write of two, of which the second was refused"
 	printf '{"tool_call_id": "%s", "content": "Li' "$(id 0)" >"$work/a" && printf 'ma"}\n' >"$work/b"
 	{ cat "$work/a"; same "$(cat status)" done; cat "$work/b"; } > tool_result || fail "in pieces: $(cat error)"
-	# In the order of the calls or of the results: the script knows the second.
+	# In the order of the calls or of the results: the script has the second order.
 	timeout $limit cat output >"$work/answer"
 	same "$(cat tool_result)" "[]"
 	jq -c '[.[] | select(.role == "tool").content]' messages.json
@@ -134,7 +134,7 @@ not_called() {
 }
 claim "a result that nobody asked for is refused" in_session not_called
 
-too_long() { # said while it comes, not when 64 MB of it have been looked at again and again
+too_long() { # refused while it is written, not after 64 MB that were parsed again and again
 	local most=$(cat "$m/info/max_prompt_bytes")
 	python3 - "$most" <<'PY' || fail "$(cat error)"
 import errno, os, sys
@@ -244,7 +244,7 @@ refused_tools() {
 	same "$(cat tools.json)" "$before"
 	echo '[]' > tools.json && same "$(jq -c . tools.json)" "[]"
 }
-claim "what is no list of functions is refused in words" in_session refused_tools
+claim "tools.json that is not a list of functions is refused with a reason" in_session refused_tools
 cd / && unmounted
 
 # A published tokenizer and template: thinking and a call in one answer, and the result as that template writes it.

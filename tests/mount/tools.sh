@@ -1,6 +1,6 @@
 #!/bin/bash
-# Programs that replace, copy, preserve and remove files meet a tree whose files can only be written: each works,
-# or says one clear error for each file; none goes on for ever, and none leaves a half.
+# Programs that replace, copy, preserve and remove files in a tree whose files can only be written: each works, or prints
+# one clear error for each file; none runs for ever, and none leaves a partial result.
 . "$(dirname "$0")/lib.sh"
 holdable
 mounted
@@ -10,7 +10,7 @@ chmod 644 "$work/prompt"
 tar cf "$work/prompt.tar" -C "$work" prompt
 answer=$(ask "What is the capital of France?") && [ -n "$answer" ] || fail "no answer"
 
-inside() { # COMMAND…: in a session of its own, after a turn, with everything in it as before afterwards
+inside() { # COMMAND…: in a session of its own, after a turn; it must change nothing there
 	[ ! -e sessions/w ] || rmdir sessions/w
 	mkdir sessions/w && cd sessions/w || exit
 	ask "What is the capital of France?" >/dev/null
@@ -20,7 +20,7 @@ inside() { # COMMAND…: in a session of its own, after a turn, with everything 
 	find . | sort | cmp - "$work/before" || fail "what is in the session has changed"
 	cd ../.. && rmdir sessions/w
 }
-untouched() { # WORDS COMMAND…: refused in words, and nothing was submitted or lost
+untouched() { # WORDS COMMAND…: refused with these words, and nothing was submitted or lost
 	local log
 	log=$(cat log)
 	fails_with "$1" timeout $limit "${@:2}"
@@ -28,7 +28,7 @@ untouched() { # WORDS COMMAND…: refused in words, and nothing was submitted or
 	same "$(cat status)" done
 	[ -e "$work/prompt" ] || fail "the file has gone"
 }
-asks() { # COMMAND…: it works, and asks what is in the file
+asks() { # COMMAND…: it works and submits the file's text
 	timeout $limit "$@" || fail "status $?: $*"
 	[ -n "$(cat output)" ] || fail "no answer: $*"
 	same "$(cat prompt)" "What is the capital of Peru?" "$*"
@@ -98,7 +98,7 @@ replaces() {
 	untouched "Operation not permitted" sed -i s/a/b/ prompt
 	untouched "Operation not permitted" sed -i s/a/b/ params/temperature
 }
-claim "mv, cp --remove-destination, install, ln and sed -i are refused in words" inside replaces
+claim "mv, cp --remove-destination, install, ln and sed -i are refused with a reason" inside replaces
 
 touches() {
 	touch prompt params/temperature output || fail touch
@@ -126,7 +126,7 @@ rsyncs() {
 	[ -n "$(cat output)" ] && same "$(cat prompt)" "What is the capital of Peru?"
 }
 if command -v rsync >/dev/null; then
-	claim "rsync -a is refused in words, and --inplace writes" inside rsyncs
+	claim "rsync -a is refused with a reason, and --inplace writes" inside rsyncs
 else
 	echo "ok rsync # skip: rsync is not installed"
 fi
@@ -154,7 +154,7 @@ removes() {
 	untouched "Operation not permitted" rmdir params
 	untouched "Operation not permitted" find . -name prompt -exec rm {} +
 	untouched "Operation not permitted" python3 -c 'import os; os.unlink("prompt")'
-	# To have the folder open is not to clear it, nor is to have listed it.
+	# A process that has the folder open, or has listed it, is not yet clearing it.
 	untouched "Operation not permitted" python3 -c 'import os; os.unlink("prompt", dir_fd=os.open(".", os.O_RDONLY))'
 	untouched "Operation not permitted" python3 -c 'import os; os.listdir("."); os.unlink("prompt")'
 	python3 - <<'PY' || fail python # another process clears it, another folder is cleared
@@ -173,9 +173,9 @@ try:
 except PermissionError: pass
 PY
 }
-claim "a file in a session cannot be removed but by who clears its folder" inside removes
+claim "a file in a session can be removed only by clearing its folder" inside removes
 
-clears() { # NAME COMMAND…: ends a session, without a word
+clears() { # NAME COMMAND…: removes a session without a message
 	mkdir sessions/x || fail mkdir
 	(cd sessions/x && ask "What is 1 plus 1?" >/dev/null)
 	same "$(LC_ALL=C timeout $limit "${@:2}" sessions/x 2>&1)" "" "$1"
@@ -203,7 +203,7 @@ d = os.open(sys.argv[1], os.O_RDONLY); clear(d); os.rmdir(sys.argv[1])'
 }
 claim "rm -rf, find -delete, shutil.rmtree and busybox rm -r end a session" all_clear
 
-inhabited() { # it ends although a reader and a writer are in it
+inhabited() { # a session with a reader and a writer can be removed
 	mkdir sessions/x && cd sessions/x || exit
 	begin_long
 	LC_ALL=C cat wait >/dev/null 2>"$work/said" &
@@ -223,5 +223,5 @@ default_stays() {
 	fails_with "Operation not permitted" rm -rf info
 	[ -e sessions/default/params/seed ] && [ "$(cat output)" = "$answer" ] || fail "sessions/default was changed"
 }
-claim "sessions/default and what is no session's stay" default_stays
+claim "sessions/default and files outside sessions stay" default_stays
 finish

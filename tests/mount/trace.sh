@@ -1,5 +1,5 @@
 #!/bin/bash
-# experts/trace: which experts each token passes, while the model works.
+# experts/trace: the experts that each token uses, while the model works.
 . "$(dirname "$0")/lib.sh"
 holdable
 m=$mnt/traced # nobody else looks for a model of this name
@@ -8,7 +8,7 @@ mounted -o name=traced
 loaded
 layers=$(cat info/layers) picked=$(cat info/experts_per_token)
 
-# Of the turn that is asked: its lines to $work/trace. The trace is opened before.
+# Writes the lines of this turn to $work/trace. The trace is opened before the turn.
 traced() { # QUESTION
 	exec 3<"$trace"
 	echo "$1" >prompt || exit
@@ -49,7 +49,7 @@ whole() {
 }
 claim "a turn has a line for each token and layer, and a star for each read" whole
 
-names() { # of those that are no sessions, and of one with a space in its name
+names() { # names of questions without a session, and of a session with a space in its name
 	mkdir "sessions/a b"
 	exec 3<"$trace"
 	echo hello >"sessions/a b/prompt"
@@ -66,7 +66,7 @@ names() { # of those that are no sessions, and of one with a space in its name
 claim "each line says whose it is" names
 
 has_lines() { [ "$(wc -l <"$1")" -gt "$2" ]; } # FILE, and more than how many
-several() { # readers that came at once see the same; one that is killed disturbs nobody
+several() { # simultaneous readers see the same lines; a killed reader disturbs nobody
 	local i pids=()
 	mkdir sessions/several && cd sessions/several || exit
 	begin_long
@@ -92,7 +92,7 @@ several() { # readers that came at once see the same; one that is killed disturb
 }
 claim "several readers see the same lines, and a killed one disturbs nobody" several
 
-programs() { # that read a few lines, or line by line
+programs() { # programs that read a few lines, or line by line
 	local first line
 	mkdir sessions/programs && cd sessions/programs || exit
 	begin_beside 6
@@ -129,7 +129,7 @@ follows() { # one open file has turn after turn
 }
 claim "an open trace is followed from turn to turn" follows
 
-removed() { # the session that works goes; the reader comes to the end
+removed() { # the working session is removed; the reader gets the end of the file
 	mkdir sessions/gone && cd sessions/gone || exit
 	begin_long
 	begin_reader "$trace" "$work/gone"
@@ -141,14 +141,14 @@ removed() { # the session that works goes; the reader comes to the end
 	wait $reader || fail "the reader failed"
 	same "$(awk '{ print $1 }' "$work/gone" | sort -u)" gone
 }
-claim "rmdir of the session ends what is read of it" removed
+claim "rmdir of the session ends its readers" removed
 
-late() { # who does not read loses the oldest lines, and is told how many
+late() { # a slow reader loses the oldest lines, and is told how many
 	local i lines=0
 	exec 3<"$trace"
 	for i in 1 2 3 4 5; do
 		mkdir sessions/late && cd sessions/late || exit
-		echo off >params/chat && echo 1 >params/max_tokens && seq 300 >prompt && timeout $limit cat wait || fail turn
+		echo $i >params/share_with && echo off >params/chat && echo 1 >params/max_tokens && seq 300 >prompt && timeout $limit cat wait || fail turn
 		lines=$((lines + layers * $(stat_of prompt_tokens)))
 		cd "$m" && rmdir sessions/late
 	done >/dev/null
@@ -159,7 +159,7 @@ late() { # who does not read loses the oldest lines, and is told how many
 	grep -m 1 -n '^lost' "$work/late" | grep -q '^1:' || fail "it is not the first"
 	[ "$(wc -l <"$work/late")" -gt 10000 ] || fail "only $(wc -l <"$work/late") lines were kept"
 }
-claim "a reader who is late is told what he lost" late
+claim "a late reader is told how much it lost" late
 
 waits() { # O_NONBLOCK, a signal with a handler, poll, select and epoll
 	mkdir sessions/waits && cd sessions/waits || exit
@@ -206,7 +206,7 @@ PY
 }
 claim "it can be polled, and says EAGAIN while there is nothing more yet" waits
 
-handled() { # a handler returns: the read itself says EINTR
+handled() { # a handler returns: the read itself fails with EINTR
 	mkdir sessions/handled && cd sessions/handled || exit
 	begin_long
 	timeout $limit python3 - "$trace" <<'PY'
@@ -227,7 +227,7 @@ PY
 }
 claim "a signal with a handler interrupts the read" handled
 
-unmounting() { # with readers that wait
+unmounting() { # unmounting with waiting readers
 	mkdir sessions/end && cd sessions/end || exit
 	begin_long
 	local i pids=()

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What is in the tree, what its files say about themselves, and what can be set.
+# What is in the tree, what its files show, and what can be set.
 . "$(dirname "$0")/lib.sh"
 mounted -o budget=8M
 
@@ -112,7 +112,7 @@ verbs() {
 claim "ctl lists its verbs and refuses others" verbs
 
 resident() { awk 'NR > 1 && $3 { print $1, $2 }' experts/stats; }
-# What is resident, in three places. What was being read meanwhile comes in between two looks.
+# Resident experts, as shown in three places. An expert that is just being read may arrive between two looks.
 looked() {
 	before=$(resident)
 	blocks=$(find experts -path 'experts/[0-9]*/*' -type f -printf '%b\n' | grep -vcx 1)

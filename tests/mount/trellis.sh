@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Weights in the codes of a trellis: recipes by their names, the same text by every kernel table, number of
-# threads and chunk of a prompt, and from a store that is mounted as a model.
+# Weights in trellis codes: recipes by name, and the same text for every kernel table, number of threads and chunk size,
+# and from a store that is mounted as a model.
 . "$(dirname "$0")/lib.sh"
 
 question="What is the capital of France? Then tell me a tale."
-answer() { # OPTIONS…: the text by a mount with these, and which kernels gave it
+answer() { # OPTIONS…: the text of a mount with these options, and its kernels
 	mounted "$@"
 	loaded
 	complete
@@ -34,7 +34,7 @@ for quant in 2bit 3bit 4bit; do
 	claim "$quant: the same by two, in steps of 7" same "$(answer -o quant=$quant,threads=2,chunk=7)" "$text"
 done
 
-# The last one's, without what is not a checkpoint's.
+# The last store, without the files that are not part of a checkpoint.
 cp -r "$kept" "$work/moved"
 rm -f "$work/moved"/{index,identity,heat}
 mounted -o quant=4bit

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Prompts and answers: what submits a turn, who may, and what reading gives.
+# Prompts and answers: what submits a turn, who may submit, and what a read returns.
 . "$(dirname "$0")/lib.sh"
 holdable
 mounted
@@ -62,7 +62,7 @@ os.ftruncate(f, 0)
 os.close(f)'
 	same "$(cat wait)" done && same "$(cat log)" "$before" "the log"
 }
-claim "an empty or truncated prompt is no turn" nothing
+claim "an empty or truncated prompt starts no turn" nothing
 
 busy() {
 	mkdir sessions/busy && cd sessions/busy || exit
@@ -203,7 +203,7 @@ params_in_a_verb() {
 }
 claim "a verb that begins a turn sets params before it" params_in_a_verb
 
-# What sshfs makes of one read of 128 KiB: four, all of which it waits for.
+# sshfs splits one read of 128 KiB into four and waits for all of them.
 cut_in_pieces() {
 	mkdir sessions/cut && cd sessions/cut && begin_long || exit
 	python3 - <<-'END' || exit
@@ -236,5 +236,5 @@ fsyncs() {
 		os.close(fd)
 	END
 }
-claim "fsync has what was written take effect, or says why not" fsyncs
+claim "fsync applies written data, or says why not" fsyncs
 finish

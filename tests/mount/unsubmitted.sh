@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Text that is written and not submitted is bounded, for all users together and for each: nobody takes the
-# memory of a mount, nor the owner's part of the bound.
+# Written text that is not submitted is bounded, for all users together and for each: nobody can take the memory of a
+# mount, or the owner's part of the bound.
 . "$(dirname "$0")/lib.sh"
 [ "$(id -u)" = 0 ] || skip_all "only root can try being several users"
 command -v setpriv >/dev/null || skip_all "setpriv is not installed"
@@ -16,10 +16,10 @@ same "$(cat info/max_prompt_bytes)" 65536
 as() { # UID COMMAND…
 	local uid=$1
 	shift
-	# By a shell, which finds in PATH what this user may run.
+	# By a shell, which finds a program in PATH that this user may run.
 	setpriv --reuid="$uid" --regid="$uid" --clear-groups bash -c '"$@"' - "$@"
 }
-# Opens NAME and writes 60000 bytes, and so on until a write is refused; says how many were not, and waits with
+# Opens NAME and writes 60000 bytes, again and again until a write is refused; prints how many were accepted, and keeps
 # them all open until its input ends.
 cat >"$work/fill.py" <<'PY'
 import errno, os, sys
@@ -37,7 +37,7 @@ print(taken, flush=True)
 sys.stdin.read()
 PY
 asks() { for _ in $(seq "$1"); do echo ask; done; }
-filled() { # UID COUNT NAME…: so many are taken, of those named
+filled() { # UID COUNT NAME…: this many writes to these files are accepted
 	local uid=$1 want=$2
 	shift 2
 	same "$(as "$uid" python3 "$work/fill.py" "$@" </dev/null)" "$want" "taken of user $uid"
@@ -70,7 +70,7 @@ together() {
 }
 claim "users together leave the owner his half" together
 
-prompts() { # as 65534
+prompts() { # prompts of user 65534
 	local i
 	for i in 1 2 3; do mkdir sessions/p$i || exit; done
 	same "$(python3 "$work/fill.py" sessions/p{1,2,3}/prompt </dev/null)" 2 prompts
@@ -80,7 +80,7 @@ prompts() { # as 65534
 	grep -q "unsubmitted text" sessions/p3/error || fail "error: $(cat sessions/p3/error)"
 	timeout "$limit" cat sessions/p2/wait >/dev/null
 	echo "What is 1 plus 1?" > sessions/p3/prompt && [ -n "$(timeout "$limit" cat sessions/p3/output)" ] || fail "the next prompt"
-	# Texts that are assembled, and what ftruncate leaves of a text, count, too.
+	# Assembled texts, and the rest that ftruncate leaves of a text, count as well.
 	same "$(python3 "$work/fill.py" sessions/p1/params/{system,stop} sessions/p2/params/{system,stop} </dev/null)" 2 texts
 	python3 - <<'PY' || fail "cut texts"
 import errno, os
@@ -98,9 +98,9 @@ PY
 }
 export -f prompts fail same
 export work limit
-claim "prompts and texts count, and what is refused is not submitted" as 65534 bash -c prompts
+claim "prompts and texts count, and refused ones are not submitted" as 65534 bash -c prompts
 
-asked() { # a question that is submitted makes room for the next
+asked() { # a submitted question makes room for the next
 	python3 - <<'PY'
 import os
 files = [os.open("ask", os.O_RDWR) for _ in range(6)]
@@ -111,5 +111,5 @@ for f in files:
 PY
 }
 export -f asked
-claim "what is submitted counts no more" as 65534 bash -c asked
+claim "submitted text no longer counts" as 65534 bash -c asked
 finish

@@ -3,7 +3,7 @@ import signal
 import threading
 import time
 
-# A call's numbers on x86-64 and arm64.
+# Numbers of a system call on x86-64 and arm64.
 OPEN = {"257", "56"}
 READ = {"0", "63"}
 SELECT = {"23", "270", "72"}

@@ -1,12 +1,12 @@
-/* Codes: 128 signs each, which tokens and grams are known by. Those that a script's tokens and
- * grams have differ enough that a neuron tells them apart whatever the weights are stored as. */
+/* Codes: 128 signs that identify tokens and grams. The codes of a script's tokens and grams differ
+ * enough that a neuron can tell them apart, whatever format the weights have. */
 #ifndef MOEFS_TESTS_SCRIPTED_CODES_H
 #define MOEFS_TESTS_SCRIPTED_CODES_H
 
 #include "tests/scripted/grams.h"
 
 enum { CODE_SIGNS = 128 };
-/* At most so many more signs of two codes agree than differ. */
+/* The largest number by which agreeing signs of two codes may exceed differing ones. */
 enum { CODES_ALIKE_MOST = 44 };
 
 struct code {

@@ -1,4 +1,4 @@
-/* What a scripted model knows: which tokens in a row it has met, and what comes after them.
+/* A scripted model's knowledge: sequences of tokens, and the token after each.
  *
  * A gram is some tokens in a row, as many as its level has (grams_length). One of level 0 is a
  * token; any other is two of the level below, of which the second ends where it does, and the first

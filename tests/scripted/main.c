@@ -1,13 +1,12 @@
 /* scripted OUT_DIR SCRIPT.json TOKENIZER_DIR [TEMPLATE]: makes a checkpoint that says what a script
  * tells, with the tokenizer, and the chat template, of another one, or the template of a file.
  *
- * What it is mounted with is real, all of it: the tokenizer cuts what the template writes, the
- * weights are converted and computed with, and the sampler draws. So what depends on what a model
- * says (thinking, tool calls, channels) is tested on that way, by saying it. script.h has the
- * script's form, weights.h how it is done. A prompt that is in no script is answered by nothing.
+ * The mounted model is real: the tokenizer encodes the template's text, the weights are converted
+ * and used, and the sampler draws. So behaviour that depends on a model's words (thinking, tool
+ * calls, channels) is tested through the real engine. script.h describes the script, weights.h the
+ * method. A prompt that is not in the script gets an empty answer.
  *
- * Where it is the fixture's architecture that matters, tests/unit/script_help.h makes it say a few
- * tokens. */
+ * If the architecture matters, tests/unit/script_help.h makes a fixture say a few tokens. */
 #include "engine/family/generation.h"
 #include "engine/json/json.h"
 #include "tests/scripted/weights.h"

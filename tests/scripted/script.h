@@ -1,4 +1,4 @@
-/* SCRIPT.json: what a scripted model says, and after which words. A list of
+/* SCRIPT.json: a scripted model's answers and the words before them. A list of
  *
  *     {"after": TEXT, "say": TEXT}
  *

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The mount is taken away in the midst of what many users do (operations.py), ROUNDS (20) times, each time in another
-# way. The daemon must come to its end, and a sanitizer must have nothing to say of it, leaks included.
+# The mount is removed while many users work (operations.py), ROUNDS (20) times, each time in another way. The daemon must end,
+# and a sanitizer must report nothing, no leaks either.
 #
 #     ROUNDS=20 PROCESSES=6 SEED=1 MOEFS=build/asan/moefs tests/soak/unmounts.sh
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,12 +1,11 @@
-/* Checkpoints in MLX' affine codes, of a test's own making. Fails the test when it cannot do its
- * work. */
-#ifndef MOEFS_TESTS_AFFINE_HELP_H
-#define MOEFS_TESTS_AFFINE_HELP_H
+/* Makes checkpoints in MLX' affine codes. Fails the test on any error. */
+#ifndef MOEFS_TESTS_UNIT_AFFINE_HELP_H
+#define MOEFS_TESTS_UNIT_AFFINE_HELP_H
 
 #include <stdint.h>
 
-/* Writes the fixture to a folder, each matrix in codes of so many bits, if its rows are whole
- * groups and it is no router; under the names that the fixture has for it. */
+/* Writes the fixture to a folder under the fixture's tensor names. Matrices are written in codes
+ * of `bits` bits, except routers and matrices whose rows are not whole groups. */
 void test_affine_make(const char *fixture, uint32_t bits, uint32_t group, const char *to);
 
 #endif

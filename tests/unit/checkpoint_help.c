@@ -1,4 +1,4 @@
-/* Checkpoints of a test's own making; see the header. */
+/* Makes checkpoints for tests; see the header. */
 #include "checkpoint_help.h"
 #include "engine/source/checkpoint.h"
 #include "golden.h"

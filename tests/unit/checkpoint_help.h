@@ -1,14 +1,14 @@
-/* Checkpoints of a test's own making: a fixture read into memory, changed, and written to a folder,
- * in one file or in shards. Everything here fails the test when it cannot do its work. */
-#ifndef MOEFS_TESTS_CHECKPOINT_HELP_H
-#define MOEFS_TESTS_CHECKPOINT_HELP_H
+/* Makes checkpoints for tests: reads a fixture into memory, changes it, and writes it to a folder,
+ * in one file or in shards. All functions fail the test on any error. */
+#ifndef MOEFS_TESTS_UNIT_CHECKPOINT_HELP_H
+#define MOEFS_TESTS_UNIT_CHECKPOINT_HELP_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct test_tensor {
 	char *name;   /* owned */
-	char type[8]; /* "BF16", "F16", "F32", or one that is not computed with */
+	char type[8]; /* "BF16", "F16", "F32", or another type, which is only copied */
 	size_t dims;
 	uint64_t shape[8];
 	uint8_t *data; /* owned */
@@ -31,13 +31,14 @@ void test_tensor_remove(struct test_checkpoint *c, const char *name);
 float test_tensor_get(const struct test_tensor *t, size_t i);
 void test_tensor_set(struct test_tensor *t, size_t i, float value);
 size_t test_tensor_elements(const struct test_tensor *t);
-/* The same numbers in another of the three types, rounded where need be. */
+/* Converts to another of the three types, rounding if necessary. */
 void test_tensor_retype(struct test_tensor *t, const char *type);
 
 /* Tensors [first, first + count) as one .safetensors file. */
 void test_checkpoint_write(const struct test_checkpoint *c, size_t first, size_t count,
 			   const char *path);
-/* The fixture's other files (config, tokenizer), copied into a folder that is made if need be. */
+/* Copies the fixture's other files (config, tokenizer) into a folder, which is made if it is
+ * missing. */
 void test_checkpoint_files(const char *fixture, const char *folder);
 /* Both: the folder is then a checkpoint of one file. */
 void test_checkpoint_make(const struct test_checkpoint *c, const char *fixture, const char *folder);

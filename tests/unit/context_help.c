@@ -22,7 +22,7 @@ bool contexts_load(const char *fixture, const char *quant)
 		&model, folder,
 		&(struct engine_options){.threads = 2, .quant = quant, .exact = quant != NULL});
 	test_wait_converted(model.model);
-	model_observe(model.model, &view);
+	observe_model(model.model, &view);
 	return true;
 }
 

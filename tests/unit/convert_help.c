@@ -1,4 +1,4 @@
-/* A conversion with everything that it needs around it; see the header. */
+/* Sets up and runs a conversion; see the header. */
 #include "convert_help.h"
 #include "engine/source/witness.h"
 #include "kernels/kernels.h"

@@ -1,6 +1,6 @@
-/* A conversion with everything that it needs around it. */
-#ifndef MOEFS_TESTS_CONVERT_HELP_H
-#define MOEFS_TESTS_CONVERT_HELP_H
+/* Sets up and runs a conversion. */
+#ifndef MOEFS_TESTS_UNIT_CONVERT_HELP_H
+#define MOEFS_TESTS_UNIT_CONVERT_HELP_H
 
 #include "engine/convert/convert.h"
 
@@ -10,7 +10,7 @@ struct test_conversion {
 	_Atomic bool stop;
 	struct conversion v;
 	const uint64_t *old_name;      /* what to name the source in the store's key, if not NULL */
-	char codec_words[CODEC_WORDS]; /* the result's: what was measured */
+	char codec_words[CODEC_WORDS]; /* result: what was measured */
 };
 
 /* Converts the checkpoint in `directory` into the store `folder`. quant may be NULL. Fails the test

@@ -1,7 +1,6 @@
-/* Fake /proc and /sys trees: what a process would read on another machine or in another control
- * group. */
-#ifndef MOEFS_TESTS_FAKE_SYSTEM_H
-#define MOEFS_TESTS_FAKE_SYSTEM_H
+/* Fake /proc and /sys trees, as on another machine or in another control group. */
+#ifndef MOEFS_TESTS_UNIT_FAKE_SYSTEM_H
+#define MOEFS_TESTS_UNIT_FAKE_SYSTEM_H
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -59,7 +58,7 @@ static inline void put_v2(const char *root, const char *group, const char *limit
 	       cached, cached - cached / 4, cached / 4);
 }
 
-/* Of version 1. What this group alone has in its cache is not what counts: the total is. */
+/* The same for version 1. The total cache counts, not that of this group alone. */
 static inline void put_v1(const char *root, const char *group, uint64_t limit, uint64_t used,
 			  uint64_t cached)
 {

@@ -8,7 +8,7 @@ void faults_begin(void)
 	begun = true;
 }
 
-/* ---- what a power cut undoes ---- */
+/* ---- undoing writes, as a power cut does ---- */
 
 struct undo {
 	struct undo *next; /* the one before */
@@ -37,10 +37,10 @@ static void cut_power(void)
 {
 	unsigned seed = (unsigned)faults.kill_at;
 	bool skip_folder = false;
-	pthread_mutex_lock(&undo_lock); /* for good: the end is near */
+	pthread_mutex_lock(&undo_lock); /* never freed: the process is about to die */
 	for (struct undo *u = undos; u; u = u->next) {
 		bool lose = faults.cut == CUT_ALL || (rand_r(&seed) & 64);
-		/* Folder operations are lost from the last backwards, never out of the middle. */
+		/* Folder operations are lost from the last one backwards, never from the middle. */
 		if (!u->old && !lose)
 			skip_folder = true;
 		if (lose && (u->old || !skip_folder))
@@ -122,7 +122,7 @@ static size_t cut_short(size_t bytes)
 
 /* ---- a read that hangs ---- */
 
-/* True for the one read that is to hang. */
+/* True for the read that must hang. */
 static bool hangs(void)
 {
 	bool it = ++faults.reads == faults.hold_at;
@@ -166,14 +166,14 @@ static void hang_sync(int fd)
 	faults.syncs_held--;
 }
 
-/* The completion that is held back, and whose it is. Others of the same ring pass it by. */
+/* The completion that is held back, and its ring. Other completions of the ring pass it. */
 static struct {
 	struct io_uring *_Atomic ring;
 	uint64_t tag;
 	int64_t result;
 } held_back;
 
-/* ---- io.h: what the linker calls in place of each function, and that function ---- */
+/* ---- io.h: each wrapped function, and the original ---- */
 
 int64_t __real_io_pread(int fd, void *buffer, size_t bytes, uint64_t offset);
 int64_t __wrap_io_pread(int fd, void *buffer, size_t bytes, uint64_t offset);
@@ -310,7 +310,7 @@ int __wrap_io_ring_submit(struct io_uring *ring)
 	return rc ? rc : io_uring_submit(ring);
 }
 
-/* The next completion, or, once it may, the one that was held back. */
+/* The next completion, or the held-back one after its release. */
 static int next_completion(struct io_uring *ring, uint64_t *tag, int64_t *result)
 {
 	struct __kernel_timespec moment = {.tv_nsec = 1000000};

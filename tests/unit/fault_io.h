@@ -1,14 +1,14 @@
-/* Faults on demand: the functions of cache/io.h again, failing where a test says so.
+/* Faults on demand: replacements of the functions of cache/io.h that fail as a test tells them to.
  *
- * The linker puts them around the library's (--wrap in the Makefile). They do so only once a group
- * of tests has begun with faults_begin(), in its main; in all others the library's own are called.
- * They also sync nothing, so that many conversions take little time.
+ * The linker wraps them around the library's functions (--wrap in the Makefile). They are active
+ * only in groups of tests whose main calls faults_begin(); all other groups call the library's
+ * functions. They sync nothing, so that many conversions take little time.
  *
  * A power cut is a kill after which everything that was not synced is undone: writes, renames and
  * removals, all of them or a random half, as a disk may have written some of them.
  */
-#ifndef MOEFS_TESTS_FAULT_IO_H
-#define MOEFS_TESTS_FAULT_IO_H
+#ifndef MOEFS_TESTS_UNIT_FAULT_IO_H
+#define MOEFS_TESTS_UNIT_FAULT_IO_H
 
 #include "cache/io.h"
 
@@ -39,17 +39,17 @@ enum cut { CUT_NOTHING, CUT_ALL, CUT_HALF };
 
 struct faults {
 	long kill_at;		  /* the operation before which the process dies, from 1; 0 never */
-	enum cut cut;		  /* what of the unsynced is lost then */
-	_Atomic unsigned fail_on; /* kinds of operations, or-ed */
+	enum cut cut;		  /* which unsynced operations are lost then */
+	_Atomic unsigned fail_on; /* the kinds of operations that fail, or-ed */
 	_Atomic long fail_at;	  /* which of these fails, from 1; 0: every one */
 	_Atomic int fail_code;	  /* an errno; 0: a read at the end of the file */
 	_Atomic bool stutter; /* transfers of at most 700 bytes, and every third call interrupted */
-	uint64_t free_bytes;  /* what the disk has; 0: what it really has */
+	uint64_t free_bytes;  /* free space of the disk; 0: the real one */
 	_Atomic long hold_at; /* the read that hangs, from 1, until this is 0 again */
-	_Atomic bool held;    /* it does */
+	_Atomic bool held;    /* a read hangs */
 	_Atomic uint64_t
-		hang_file;    /* its inode: every io_pread of it hangs, until this is 0 again */
-	_Atomic long hanging; /* so many do */
+		hang_file; /* an inode: every io_pread of that file hangs, until this is 0 again */
+	_Atomic long hanging;	       /* so many do */
 	const char *_Atomic hold_sync; /* syncs of files with this in their names hang, until it is
 					  NULL */
 	_Atomic long syncs_held;       /* so many do */
@@ -58,13 +58,13 @@ struct faults {
 	struct {
 		enum fault_op op;
 		int fd;
-	} trace[64]; /* what was done while `tracing`, by one thread */
+	} trace[64]; /* operations of one thread while `tracing` */
 	unsigned traced;
 	bool tracing;
 };
 extern struct faults faults;
 
-/* From here on this process' io is that of fault_io.c. */
+/* From now on this process uses fault_io.c's functions. */
 void faults_begin(void);
 
 /* How long a loop that waits for the disk pauses. */

@@ -13,14 +13,20 @@ int test_add(struct step_batch *b, struct context *x, const uint32_t *tokens, ui
 static int run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
 	       enum row_kind kind, float *all, struct err *e)
 {
+	struct step_account account = {.stop = &test_stopped};
 	struct step_batch b = {0};
 	int failed = test_add(&b, x, tokens, n, kind, all, e);
+	for (uint32_t t = 0; t < b.count; t++)
+		b.rows[t].account = &account;
 	if (!failed) {
 		b.rows[n - 1].logits = true;
 		failed = forward_run(f, &b, all, e);
 	}
 	step_batch_free(&b);
-	return failed;
+	if (failed || !account.error.code)
+		return failed;
+	*e = account.error;
+	return -e->code;
 }
 
 int test_step(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n, float *all,

@@ -1,7 +1,7 @@
-/* Within the helpers: what gguf_convert.c makes a file of, and the ways in which a tensor's numbers
- * come to lie otherwise (gguf_convert_shapes.c). */
-#ifndef MOEFS_TESTS_GGUF_CONVERT_SHAPES_H
-#define MOEFS_TESTS_GGUF_CONVERT_SHAPES_H
+/* Internal to gguf_convert*.c: the description of a file, and the rearrangements of tensors
+ * (gguf_convert_shapes.c). */
+#ifndef MOEFS_TESTS_UNIT_GGUF_CONVERT_SHAPES_H
+#define MOEFS_TESTS_UNIT_GGUF_CONVERT_SHAPES_H
 
 #include "checkpoint_help.h"
 #include "gguf_convert.h"
@@ -42,24 +42,24 @@ struct out *maker_add_copy(struct maker *m, const char *name, const struct test_
 
 /* Pairs of rows that a rotation turns become neighbours. */
 void maker_pair(struct maker *m, struct out *o);
-/* What a delta net's value heads are reordered in. */
+/* The parts of a tensor that a delta net's value heads are reordered in. */
 void maker_tile(struct maker *m, const char *part, struct out *o);
 /* q, k, v and z, head by head as published: all q, all k and all v, or all z. */
 void maker_unfuse(struct maker *m, const char *layer, const struct test_tensor *t);
-/* Gate above up in each expert: one of the two. */
+/* One of the two matrices gate and up, which are stacked in each expert. */
 void maker_halve(struct maker *m, const char *name, const struct test_tensor *t, size_t half);
 /* One expert's matrix, added to the stack of its layer, in the order of experts. */
 void maker_stack(struct maker *m, const char *layer, const char *as, uint32_t expert,
 		 uint32_t experts, const struct test_tensor *t);
-/* Of gpt-oss' experts, [in, out]: rows first, first + step … of [out, in]. */
+/* From gpt-oss' experts, [in, out]: rows first, first + step … of [out, in]. */
 void maker_turn(struct maker *m, const char *name, const struct test_tensor *t, size_t first,
 		size_t step);
-/* The same of their biases, and of their blocks, [out, in] already, with their scales. */
+/* The same for their biases, and for their blocks (already [out, in]) with scales. */
 void maker_pick(struct maker *m, const char *name, const struct test_tensor *t, size_t first,
 		size_t step);
 void maker_blocks(struct maker *m, const char *name, const struct test_tensor *t, size_t first,
 		  size_t step);
-/* Latent attention's kv_b: the keys' part, each head's across, and the values'. */
+/* Latent attention's kv_b: the keys' part, transposed for each head, and the values' part. */
 void maker_split_latent(struct maker *m, const char *layer, const struct test_tensor *t);
 
 #endif

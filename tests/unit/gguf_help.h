@@ -1,7 +1,7 @@
-/* GGUF files of a test's own making, right ones and wrong ones: keys and tensors are added in any
- * order, and then written out. Everything here fails the test when it cannot do its work. */
-#ifndef MOEFS_TESTS_GGUF_HELP_H
-#define MOEFS_TESTS_GGUF_HELP_H
+/* Makes valid and invalid GGUF files: keys and tensors are added in any order and then written
+ * out. All functions fail the test on any error. */
+#ifndef MOEFS_TESTS_UNIT_GGUF_HELP_H
+#define MOEFS_TESTS_UNIT_GGUF_HELP_H
 
 #include "engine/source/gguf.h"
 
@@ -28,15 +28,15 @@ void test_gguf_f32(struct test_gguf *g, const char *key, float value);
 void test_gguf_bool(struct test_gguf *g, const char *key, bool value);
 void test_gguf_string(struct test_gguf *g, const char *key, const char *value);
 void test_gguf_strings(struct test_gguf *g, const char *key, const char *const *values, size_t n);
-/* Elements of n bytes in all. */
+/* Elements, n bytes in total. */
 void test_gguf_array(struct test_gguf *g, const char *key, enum gguf_kind element, uint64_t count,
 		     const void *elements, size_t n);
 
-/* The dimensions are given as everywhere else, rows first, and turned round for the file. */
+/* Dimensions are given rows first, as everywhere else, and reversed for the file. */
 void test_gguf_tensor(struct test_gguf *g, const char *name, uint32_t type, const uint64_t *shape,
 		      size_t dims, const void *data, size_t n);
 
-/* The file as it would be; the caller frees *out. */
+/* The bytes of the file; the caller frees *out. */
 void test_gguf_bytes(const struct test_gguf *g, struct test_bytes *out);
 void test_gguf_write(const struct test_gguf *g, const char *path);
 

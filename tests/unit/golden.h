@@ -1,30 +1,29 @@
-/* Reference data for tests: where it is, and a reader of .safetensors files that keeps a whole file
- * in memory. It trusts its input; the engine's own reader is the one that must not.
- */
-#ifndef MOEFS_TESTS_GOLDEN_H
-#define MOEFS_TESTS_GOLDEN_H
+/* Reference data for tests: where it is, and a reader of .safetensors files that keeps a whole
+ * file in memory. It trusts its input, unlike the engine's reader. */
+#ifndef MOEFS_TESTS_UNIT_GOLDEN_H
+#define MOEFS_TESTS_UNIT_GOLDEN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Path of a file that belongs to the project, under tests/data. The text is good until the next
- * call. */
+/* Path of a file that belongs to the project, under tests/data. Valid until the next call. */
 const char *test_data(const char *name);
 /* Path of foreign reference data: under $MOEFS_TESTDATA if that is set, else ../shared beside the
- * source tree. NULL, after printing a sentence, where it is missing: then skip(). Good until the
- * next call. */
+ * source tree. NULL, after printing a sentence, if it is missing: the test then calls skip().
+ * Valid until the next call. */
 const char *shared_data(const char *name);
 
-/* The folder of a fixture: tests/data/fixtures/NAME, unpacked into a temporary folder, which goes
- * when the program ends, if its large files lie there compressed (.zst); else that of the foreign
- * reference data, or NULL as above. The text is good until the next call. */
+/* The folder of a fixture: tests/data/fixtures/NAME, unpacked into a temporary folder, which is
+ * removed when the program ends, if its large files are compressed (.zst); else the folder in the
+ * foreign reference data, or NULL as above. Valid until the next call. */
 const char *test_fixture(const char *name);
 
-/* Where a test whose claims do not depend on a disk puts its temporary folder: syncs cost nothing in
- * /dev/shm, and its stores are small. /tmp where that has less than 256 MB free. */
+/* The place for temporary folders of tests that do not depend on a disk: /dev/shm, where syncs
+ * cost nothing; /tmp if /dev/shm has less than 256 MB free. */
 const char *test_memory_folder(void);
-/* Whether all cases of what is otherwise sampled are to be run: CHECK=full, as `make check-full` has it. */
+/* Whether to run all cases of tests that otherwise sample them: CHECK=full, as `make check-full`
+ * sets it. */
 bool test_full(void);
 
 struct golden;

@@ -1,4 +1,4 @@
-/* A model's forward pass laid open, beside golden numbers (golden_run.h). */
+/* Runs a model's forward pass and compares it with golden numbers (golden_run.h). */
 #include "golden_run.h"
 #include "forward_help.h"
 #include "session_help.h"
@@ -23,7 +23,7 @@ void golden_bench_open(struct golden_bench *b, const char *model, const char *go
 	if (engine_create(&b->engine, options, &e) || model_open(&b->model, b->engine, model, &e))
 		fail_msg("%s", e.text);
 	test_wait_converted(b->model);
-	model_observe(b->model, &b->view);
+	observe_model(b->model, &b->view);
 	context_init(&b->context, b->view.context_budget, b->view.config, b->view.kv);
 	b->golden = golden_open(golden);
 }

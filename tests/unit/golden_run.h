@@ -1,10 +1,10 @@
-/* A model's forward pass laid open: what it computes over a text, layer by layer, to be compared
- * with golden numbers or, bit by bit, with another run. Everything here fails the test when it
- * cannot do its work, or when numbers differ. */
-#ifndef MOEFS_TESTS_GOLDEN_RUN_H
-#define MOEFS_TESTS_GOLDEN_RUN_H
+/* Runs a model's forward pass over a text and records it layer by layer, for comparison with
+ * golden numbers or, bit by bit, with another run. All functions fail the test on any error, or if
+ * numbers differ. */
+#ifndef MOEFS_TESTS_UNIT_GOLDEN_RUN_H
+#define MOEFS_TESTS_UNIT_GOLDEN_RUN_H
 
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
 #include "golden.h"
 
 enum { GOLDEN_GREEDY = 24 };
@@ -34,7 +34,7 @@ struct golden_run {
 	uint32_t greedy[GOLDEN_GREEDY];
 };
 
-/* Over the golden input, and then greedily on. */
+/* Over the golden input, then greedy decoding. */
 struct golden_run golden_run_make(struct golden_bench *b);
 void golden_run_free(struct golden_run *r);
 /* Computes ids in the engine's chunks, logits of every row. */
@@ -46,7 +46,7 @@ void golden_compare_rows(const char *what, const float *got, const float *want, 
 			 size_t width);
 /* States, routing, logits and the greedy continuation. */
 void golden_compare(const struct golden_bench *b, const struct golden_run *r);
-/* How far the logits are from the golden ones, as a share of their power. */
+/* The squared error of the logits, relative to the golden ones' power. */
 double golden_logits_error(const struct golden_bench *b, const struct golden_run *r);
 /* The long text's last logits, and its mean negative log-likelihood. */
 void golden_compare_long(struct golden_bench *b, double mean_nll);

@@ -1,9 +1,9 @@
 /* The program of all unit tests: `unit NAME` runs the group of test_NAME.c, `unit NAME PATTERN`
- * those of its tests that match, `unit` lists the groups. One program, because a hundred take long
+ * its matching tests, `unit` lists the groups. One program, because a hundred programs take long
  * to link and a gigabyte of disk.
  *
- * The Makefile calls each group's main after its file, and lists them all. With SEED, a number, the
- * tests of a group run in an order of that number's. */
+ * The Makefile renames each group's main after its file, and lists them all. SEED, a number,
+ * shuffles the tests of a group. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static const struct group {
 
 enum { GROUP_COUNT = sizeof groups / sizeof *groups };
 
-/* What cmocka_run_group_tests calls; the linker puts ours around it. */
+/* Called by cmocka_run_group_tests; wrapped by the linker. */
 int __real__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n,
 				   CMFixtureFunction setup, CMFixtureFunction teardown);
 int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n,

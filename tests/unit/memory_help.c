@@ -1,5 +1,6 @@
 #include "tests/unit/memory_help.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,4 +50,59 @@ void test_memory_limit(int resource, uint64_t bytes, struct rlimit *before)
 void test_memory_unlimit(int resource, const struct rlimit *before)
 {
 	assert_int_equal(setrlimit((__rlimit_resource_t)resource, before), 0);
+}
+
+/* ---- allocations that fail ---- */
+
+static _Thread_local long fail_at; /* calls until one fails, 1: the next; 0: none does */
+static _Thread_local bool has_failed;
+
+void test_memory_fail_at(long n)
+{
+	fail_at = n;
+	has_failed = false;
+}
+
+bool test_memory_has_failed(void)
+{
+	return has_failed;
+}
+
+static bool fails_now(void)
+{
+	if (!fail_at || --fail_at)
+		return false;
+	has_failed = true;
+	errno = ENOMEM;
+	return true;
+}
+
+/* These wrap every call (--wrap in the Makefile). */
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+void *__real_reallocarray(void *old, size_t count, size_t bytes);
+void *__wrap_reallocarray(void *old, size_t count, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+	return fails_now() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	return fails_now() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+	return fails_now() ? NULL : __real_realloc(old, bytes);
+}
+
+void *__wrap_reallocarray(void *old, size_t count, size_t bytes)
+{
+	return fails_now() ? NULL : __real_reallocarray(old, count, bytes);
 }

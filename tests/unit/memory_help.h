@@ -1,12 +1,13 @@
-/* Bounds on this process's memory, and what it has, for tests of what happens without. */
-#ifndef MOEFS_TESTS_MEMORY_HELP_H
-#define MOEFS_TESTS_MEMORY_HELP_H
+/* Limits and measures this process's memory, for tests of running out of memory. */
+#ifndef MOEFS_TESTS_UNIT_MEMORY_HELP_H
+#define MOEFS_TESTS_UNIT_MEMORY_HELP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
 
-/* Built with a sanitizer: what is many times slower then may be less of the same. */
+/* Built with a sanitizer: tests that are many times slower may then run fewer cases. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #elif defined(__has_feature)
@@ -15,7 +16,7 @@ enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sani
 enum { SANITIZED = 0 };
 #endif
 
-/* Built with ThreadSanitizer: numbers that one thread computes it would only make slower. */
+/* Built with ThreadSanitizer: single-threaded numeric tests then gain nothing and are slower. */
 #if defined(__SANITIZE_THREAD__)
 enum { THREADS_WATCHED = 1 };
 #elif defined(__has_feature)
@@ -24,18 +25,25 @@ enum { THREADS_WATCHED = __has_feature(thread_sanitizer) };
 enum { THREADS_WATCHED = 0 };
 #endif
 
-/* Of the process: its address space, what of it is in memory, and what of it is the process's own
- * to write (the allocator's reserve of addresses not counted). */
+/* The process's address space, its resident memory, and its private writable memory (without
+ * addresses that the allocator only reserves). */
 struct test_memory {
 	uint64_t mapped, resident, data;
 };
 struct test_memory test_memory_used(void);
 
-/* Skips the calling test, saying so, under a sanitizer: its own memory would run out first. */
+/* Skips the calling test with a message under a sanitizer: the sanitizer's own memory would run
+ * out first. */
 void test_memory_limitable(void);
-/* Lets the process have so many bytes more than it has, and then as before. RLIMIT_AS bounds what
- * is mapped, RLIMIT_DATA data. */
+/* Limits the process to `bytes` more memory than it has now; removes the limit. RLIMIT_AS bounds
+ * mapped memory, RLIMIT_DATA data. */
 void test_memory_limit(int resource, uint64_t bytes, struct rlimit *before);
 void test_memory_unlimit(int resource, const struct rlimit *before);
+
+/* Makes the calling thread's n-th call of malloc, calloc, realloc or reallocarray from now on fail,
+ * once. Only calls of the program and its tests count, not those of libraries. 0: none fails. */
+void test_memory_fail_at(long n);
+/* Whether that call was made, and failed. */
+bool test_memory_has_failed(void);
 
 #endif

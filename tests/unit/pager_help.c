@@ -87,19 +87,25 @@ int test_batch_most(struct pager_source *s, const struct test_store *t, uint32_t
 	struct pager_batch b;
 	struct pager_ready ready[BATCH_MOST];
 	bool seen[BATCH_MOST] = {false};
-	int got, right = 0;
+	int got, right = 0, failed = 0;
 	int rc = pager_begin(&b, s, layer, experts, NULL, n, 1, e);
 	if (rc)
 		return rc;
 	while ((got = pager_next(&b, ready, most, e)) > 0)
 		for (int i = 0; i < got; i++) {
 			uint32_t k = ready[i].index;
-			right += !seen[k] && test_slot_right(t, layer, experts[k], ready[i].data);
+			if (ready[i].error) {
+				failed = -ready[i].error->code;
+				*e = *ready[i].error;
+			} else {
+				right += !seen[k] &&
+					 test_slot_right(t, layer, experts[k], ready[i].data);
+			}
 			seen[k] = true;
 			pager_put(&b, &ready[i]);
 		}
 	pager_end(&b);
-	return got < 0 ? got : right;
+	return got < 0 ? got : failed ? failed : right;
 }
 
 int test_batch(struct test_pager *f, uint32_t layer, const uint32_t *experts, uint32_t n)

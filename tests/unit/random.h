@@ -1,6 +1,6 @@
-/* Random numbers for tests: the same on every run and every machine. */
-#ifndef MOEFS_TESTS_RANDOM_H
-#define MOEFS_TESTS_RANDOM_H
+/* Random numbers for tests: the same in every run and on every machine. */
+#ifndef MOEFS_TESTS_UNIT_RANDOM_H
+#define MOEFS_TESTS_UNIT_RANDOM_H
 
 #include <math.h>
 #include <stddef.h>

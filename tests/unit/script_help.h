@@ -1,22 +1,22 @@
-/* A scripted model: a checkpoint whose weights force given tokens behind given tokens, with any
- * template, so that thinking, tools and long conversations are tested on the real way.
+/* A scripted model: a checkpoint whose weights force given tokens after given tokens, with any
+ * template, so that thinking, tools and long conversations are tested through the real engine.
  *
  * It is the fixture qwen3, or the one that the script names, with mixers and feed-forwards of
- * zeros: what follows a token depends on that token alone. The script is JSON:
+ * zeros: the next token depends only on the last one. The script is JSON:
  *
  *     {"fixture": NAME, "template": a chat template, "answers": [[AFTER, PIECE, PIECE ...], ...]}
  *
- * Behind the token AFTER, with which the template may end, come the pieces, each one token (added
- * to the vocabulary where it is none), and then <|im_end|>. A piece stands for one token wherever
- * it is, so it follows the same token in all answers; together there are at most 64 of them. What
- * looks like <|this|> becomes a special token.
+ * The token AFTER, with which the template may end, is followed by the pieces and then <|im_end|>.
+ * Each piece is one token, added to the vocabulary if it is missing. A piece has the same
+ * successor in all answers; at most 64 pieces in total. Pieces like <|this|> become special
+ * tokens.
  *
- * tests/scripted has other means for more: it says any text behind any prompt, in a model of its
- * own. Here the fixture's architecture stays (a recurrent state, say), and is small. */
-#ifndef MOEFS_TESTS_SCRIPT_HELP_H
-#define MOEFS_TESTS_SCRIPT_HELP_H
+ * tests/scripted can do more: it says any text after any prompt, in its own model. This helper
+ * keeps the fixture's architecture (a recurrent state, for example) and is small. */
+#ifndef MOEFS_TESTS_UNIT_SCRIPT_HELP_H
+#define MOEFS_TESTS_UNIT_SCRIPT_HELP_H
 
-/* Makes the checkpoint in a folder, which is made if need be. */
+/* Makes the checkpoint in a folder, which is made if it is missing. */
 void test_script_make(const char *script, const char *folder);
 
 #endif

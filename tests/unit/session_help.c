@@ -1,7 +1,10 @@
 /* The demonstration model behind sessions; see the header. */
 #include "session_help.h"
 
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+#include "engine/session/session_state.h"
 #include "golden.h"
 #include "memory_help.h"
 #include "store_help.h"
@@ -17,7 +20,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-/* Rung whenever anything of any session changes, and when a turn is held or let go. */
+/* Signalled whenever a session changes, and when a turn is held or released. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t rung;
@@ -32,21 +35,60 @@ static void ring(void *ctx, void *user)
 	pthread_mutex_unlock(&bell.lock);
 }
 
-/* ---- turns that stand still ---- */
+/* ---- held turns ---- */
 
 /* (bell.lock) */
 static struct {
-	struct session *session; /* whose turn; NULL: none is to be held */
+	struct session *session; /* the session whose turn is held; NULL: none */
 	uint64_t bytes;
-	bool held; /* its thread waits */
+	bool held; /* the turn's thread waits */
+	uint32_t most_together, between_layers;
+	void (*watch)(void *ctx, const struct run_place *p);
+	void *watch_ctx;
 } hold;
 
-/* A turn's steps, which the linker puts these around (Makefile): between two of them the thread
- * that computes holds no lock; in the callback it would hold that which session_end takes. */
-bool __real_turn_step(struct session *s);
-bool __wrap_turn_step(struct session *s);
+static struct {
+	struct test_place places[1 << 14];
+	size_t count;
+} record; /* (bell.lock) */
 
-/* Bell's lock held. */
+/* The caller holds the bell's lock. */
+static void record_place(const struct run_place *p)
+{
+	const struct run_party *party = p->session->model->run->parties;
+	party += p < party->places || p >= party->places + RUN_PLACES;
+	if (record.count == sizeof record.places / sizeof *record.places)
+		return;
+	record.places[record.count] = (struct test_place){
+		.session = p->session,
+		.first = (uint32_t)(record.count - (size_t)(p - party->places)),
+		.together = party->count,
+		.begins = !p->session->turn->prepared,
+	};
+	record.count++;
+}
+
+void test_record_places(void)
+{
+	pthread_mutex_lock(&bell.lock);
+	record.count = 0;
+	pthread_mutex_unlock(&bell.lock);
+}
+
+const struct test_place *test_places(size_t *count)
+{
+	pthread_mutex_lock(&bell.lock);
+	*count = record.count;
+	pthread_mutex_unlock(&bell.lock);
+	return record.places;
+}
+
+/* Wraps a turn's steps (--wrap in the Makefile). Between two steps the computing thread holds no
+ * lock; in the callback it would hold the lock that session_end takes. */
+void __real_run_begin_place(struct run_place *p, uint32_t room, bool company);
+void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company);
+
+/* The caller holds the bell's lock. */
 static bool to_be_held(struct session *s)
 {
 	bool complete;
@@ -58,16 +100,52 @@ static bool to_be_held(struct session *s)
 	return size >= hold.bytes;
 }
 
-bool __wrap_turn_step(struct session *s)
+void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company)
 {
 	pthread_mutex_lock(&bell.lock);
-	while (to_be_held(s)) {
+	const struct run_party *party = p->session->model->run->parties;
+	uint32_t together = party[0].count > party[1].count ? party[0].count : party[1].count;
+	if (hold.most_together < together)
+		hold.most_together = together;
+	hold.between_layers += party[1].count;
+	while (to_be_held(p->session)) {
 		hold.held = true;
 		pthread_cond_broadcast(&bell.rung);
 		pthread_cond_wait(&bell.rung, &bell.lock);
 	}
+	void (*watch)(void *ctx, const struct run_place *p) = hold.watch;
+	void *ctx = hold.watch_ctx;
+	record_place(p);
 	pthread_mutex_unlock(&bell.lock);
-	return __real_turn_step(s);
+	if (watch)
+		watch(ctx, p);
+	__real_run_begin_place(p, room, company);
+}
+
+void test_watch(void (*f)(void *ctx, const struct run_place *p), void *ctx)
+{
+	pthread_mutex_lock(&bell.lock);
+	hold.watch = f;
+	hold.watch_ctx = ctx;
+	pthread_mutex_unlock(&bell.lock);
+}
+
+uint32_t test_most_together(void)
+{
+	pthread_mutex_lock(&bell.lock);
+	uint32_t most = hold.most_together;
+	hold.most_together = 0;
+	pthread_mutex_unlock(&bell.lock);
+	return most;
+}
+
+uint32_t test_between_layers(void)
+{
+	pthread_mutex_lock(&bell.lock);
+	uint32_t steps = hold.between_layers;
+	hold.between_layers = 0;
+	pthread_mutex_unlock(&bell.lock);
+	return steps;
 }
 
 void test_hold(struct session *s, uint64_t bytes)
@@ -76,7 +154,7 @@ void test_hold(struct session *s, uint64_t bytes)
 	hold.session = s;
 	hold.bytes = bytes;
 	hold.held = false;
-	pthread_cond_broadcast(&bell.rung); /* what a failed test left standing goes on */
+	pthread_cond_broadcast(&bell.rung); /* releases turns that a failed test left held */
 	pthread_mutex_unlock(&bell.lock);
 }
 
@@ -127,8 +205,8 @@ int stores_remove(void **state)
 	return 0;
 }
 
-/* Making it by the default's trellis takes a sanitizer many times as long, in each program; test_tc
- * and test_convert have that looked through. */
+/* Under a sanitizer the default's trellis takes many times as long to make, in each program;
+ * test_tc and test_convert cover it. */
 const char *test_recipe(const char *quant)
 {
 	return SANITIZED && !quant ? "tq3" : quant;
@@ -139,7 +217,7 @@ void test_model_open(struct test_model *m, const char *directory, const struct e
 	struct engine_options options = *o;
 	struct err e;
 	options.changed = ring;
-	if (strstr(directory, "fable-moe-15m"))
+	if (strstr(directory, "models/fable-"))
 		options.quant = test_recipe(options.quant);
 	if (!options.store)
 		options.store = test_stores();
@@ -171,8 +249,8 @@ void test_model_load_calm(struct test_model *m)
 	struct model_view view;
 	if (engine_set_policy(m->engine, "scales no-prefetch", &e) || model_wait(m->model, &e))
 		fail_msg("%s", e.text);
-	model_observe(m->model, &view);
-	do { /* a warm start ends, and its reads land */
+	observe_model(m->model, &view);
+	do { /* waits for a warm start and its reads */
 		nanosleep(&moment, NULL);
 		model_warming(m->model, &done, &total);
 		model_cache_stats(m->model, &st);
@@ -226,9 +304,23 @@ struct session *test_session(struct test_model *m)
 {
 	struct session *s;
 	struct err e;
+	static unsigned count;
+	char word[24];
 	if (session_create(&s, m->model, NULL, m, &e))
 		fail_msg("%s", e.text);
+	(void)snprintf(word, sizeof word, "alone-%u", ++count);
+	test_set(s, "share_with", word);
 	return s;
+}
+
+uint64_t test_context_used(struct test_model *m)
+{
+	struct model_prefix p;
+	struct err e;
+	for (uint64_t id = 0; model_prefix_next(m->model, id, &p); id = p.id + 1)
+		if (model_prefix_remove(m->model, p.id, &e))
+			fail_msg("%s", e.text);
+	return engine_context_used(m->engine);
 }
 
 struct session *test_greedy_session(struct test_model *m)

@@ -129,7 +129,7 @@ const struct form_case FORM_CASES[] = {
 	 "t", "T", "[[\"f\", {\"a\": 5}]]"},
 	{"hunyuan", "<tool_calls>[{\"name\": \"g\", \"arguments\": {}}]</tool_calls>", "", "",
 	 "[[\"g\", {}]]"},
-	/* Python's calls, and others' */
+	/* Python's calls and others */
 	{"lfm",
 	 "<|tool_call_start|>[f(s='it's \"é\"\n<b>', a=5, l=['x', True, (1, 2.5)], o={\"k\": "
 	 "[null]}), g()]<|tool_call_end|>T",
@@ -161,13 +161,13 @@ const struct form_case FORM_CASES[] = {
 	 "", "T", "[[\"f\", {\"a\": 1}], [\"g\", {}]]"},
 	{"llama-4", "[f(a=1), g()]", "", "", "[[\"f\", {\"a\": 1}], [\"g\", {}]]"},
 	{"llama-4", "<|python_start|>[g()]<|python_end|>", "", "", "[[\"g\", {}]]"},
-	/* thoughts that nobody ended */
+	/* thoughts without an end */
 	{"kimi", "<think>t\n" KIMI_BEGIN KIMI_CALL "g:0" KIMI_SEP "{}" KIMI_CALL_END KIMI_END, "t",
 	 "", "[[\"g\", {}, \"g:0\"]]"},
 	{.form = NULL},
 };
 
-/* Of each form, what begins like a call and is none: content, as it is. */
+/* For each form, text that begins like a call but is content. */
 const char *const FORM_BROKEN[][2] = {
 	{"gpt-oss", "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json"
 		    "<|message|>{\"a\": }<|call|>"},
@@ -224,7 +224,7 @@ struct json *parsed(const char *text)
 	return v;
 }
 
-/* Those of one way to begin calls. */
+/* The marks of one way to begin calls. */
 static size_t way_marks(const struct call_way *w, const char **marks)
 {
 	const char *const own[] = {w->begin,

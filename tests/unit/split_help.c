@@ -1,6 +1,6 @@
 #include "tests/unit/split_help.h"
 
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "random.h"
 #include "tests/unit/tokenizer_help.h"
 

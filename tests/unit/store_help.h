@@ -1,8 +1,8 @@
 /* Small stores for tests: every byte of unit u follows from u and a seed, so any unit can be made
  * and checked without the others. Records of a coded store shrink to less than 0.75, and each to
  * another size. */
-#ifndef MOEFS_TESTS_STORE_HELP_H
-#define MOEFS_TESTS_STORE_HELP_H
+#ifndef MOEFS_TESTS_UNIT_STORE_HELP_H
+#define MOEFS_TESTS_UNIT_STORE_HELP_H
 
 #include "cache/store.h"
 #include "cache/store_format.h"
@@ -26,7 +26,7 @@ struct test_store {
 
 /* 3 layers of 4 experts of 5000 bytes, and 5 dense units of different sizes. */
 void test_store_init(struct test_store *t, const char *parent, const char *name);
-/* After a change of what stands before the heads. */
+/* Call after changing the fields before the heads. */
 void test_store_plan(struct test_store *t);
 
 uint32_t test_units(const struct test_store *t);
@@ -35,20 +35,20 @@ void test_unit_fill(const struct test_store *t, uint32_t unit, uint8_t *out);
 /* Any unit fits. */
 enum { TEST_UNIT_MOST = 1 << 16 };
 
-/* In several pieces. The first failure's code, or 0. */
+/* Writes a unit in several pieces. The first failure's code, or 0. */
 int test_put(const struct test_store *t, struct store_writer *w, uint32_t unit, struct err *e);
-/* All the units that the writer lacks, and the finish: 0 or the first failure's code. The writer is
- * gone in any case; `keep` is for the failures. */
+/* Writes all units that the writer lacks and finishes: 0, or the first failure's code. Frees the
+ * writer in any case; `keep` applies after a failure. */
 int test_write_rest(const struct test_store *t, struct store_writer *w, bool keep, struct err *e);
 /* Writes the whole store; fails the test if it cannot. */
 void test_store_write(const struct test_store *t);
 /* True if every expert and every dense unit of an open store verifies and has the right bytes. */
 bool test_store_right(const struct test_store *t, const struct store *s);
 
-/* Rewrites a store's index after a change, with its sum made right. */
+/* Rewrites a store's index after a change, with the right checksum. */
 void test_index_forge(const char *folder, void (*change)(struct store_index *index));
 
-/* A new folder under $TMPDIR or /tmp, and its removal with all that is in it. */
+/* Makes a folder under $TMPDIR or /tmp; removes it with its contents. */
 void test_folder_make(char out[32]);
 void test_folder_remove(const char *path);
 

@@ -1,6 +1,6 @@
 /* Answers: text that grows under its readers, ends in exactly one newline, and outlives whoever
  * wrote it. */
-#include "engine/serve/answer.h"
+#include "engine/session/answer.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static ssize_t append(const char *text)
 	return answer_append(a, text, strlen(text));
 }
 
-/* All that can be read now is this text, complete or not. */
+/* This text is all that can be read now, complete or not. */
 static void assert_text(const char *want, bool want_complete)
 {
 	char text[4096];

@@ -1,4 +1,4 @@
-/* Anthropic's messages: what a request comes to, and what an answer is written as. */
+/* Anthropic's messages: how a request is read, and how an answer is written. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/anthropic/anthropic.h"
 #include "fs/gateway/problem.h"
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* A body with these members beside a model and max_tokens. */
+/* A body with these members, a model and max_tokens. */
 static int read_body(struct wanted *w, const char *members, bool count, struct err *e)
 {
 	struct text body = {0};
@@ -59,11 +59,11 @@ static void messages_become_the_tree_s(void **state)
 		 "{\"type\": \"ephemeral\"}}, {\"type\": \"text\", \"text\": \"Two\"}], " HELLO,
 		 "[{\"role\": \"system\", \"content\": \"One\\nTwo\"}, {\"role\": \"user\", "
 		 "\"content\": \"Hello\"}]"},
-		/* One speaker's messages are one. */
+		/* Successive messages of one role become one. */
 		{"\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"user\", "
 		 "\"content\": [{\"type\": \"text\", \"text\": \"b\"}]}]",
 		 "[{\"role\": \"user\", \"content\": \"a\\nb\"}]"},
-		/* Thoughts, a call and its result, with what is said behind it. */
+		/* Thoughts, a call and its result, and the text after it. */
 		{"\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": "
 		 "\"assistant\", \"content\": [{\"type\": \"thinking\", \"thinking\": \"hm\", "
 		 "\"signature\": \"x\"}, {\"type\": \"redacted_thinking\", \"data\": \"y\"}, "
@@ -77,7 +77,7 @@ static void messages_become_the_tree_s(void **state)
 		 "\"t1\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "
 		 "{\"a\": 1}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"t1\", \"content\": "
 		 "\"42\"}, {\"role\": \"user\", \"content\": \"So?\"}]"},
-		/* Two results, of which one is an error and one is empty. */
+		/* Two results: an error and an empty one. */
 		{"\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": "
 		 "\"tool_use\", \"id\": \"t\", \"name\": \"f\", \"input\": {}}, {\"type\": "
 		 "\"tool_use\", \"id\": \"u\", \"name\": \"f\", \"input\": {}}]}, {\"role\": "
@@ -90,7 +90,7 @@ static void messages_become_the_tree_s(void **state)
 		 "\"arguments\": {}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"t\", "
 		 "\"content\": \"Error: no file\"}, {\"role\": \"tool\", \"tool_call_id\": "
 		 "\"u\", \"content\": \"\"}]"},
-		/* A text document is its text. */
+		/* A text document becomes its text. */
 		{"\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"document\", "
 		 "\"title\": \"T\", \"source\": {\"type\": \"text\", \"media_type\": "
 		 "\"text/plain\", \"data\": \"body\"}}]}]",
@@ -193,7 +193,7 @@ static void deferred_tools_are_on_offer_once_they_are_named(void **state)
 	text_free(&members);
 }
 
-static void what_is_wrong_is_said_and_where(void **state)
+static void errors_say_what_is_wrong_and_where(void **state)
 {
 	(void)state;
 	static const struct {
@@ -208,13 +208,13 @@ static void what_is_wrong_is_said_and_where(void **state)
 		 EINVAL},
 		{"\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", "
 		 "\"source\": {}}]}]",
-		 "messages.0.content.0: images are not read", ENOTSUP},
+		 "messages.0.content.0: images are not supported", ENOTSUP},
 		{"\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"tool_use\", "
 		 "\"id\": \"a\", \"name\": \"b\", \"input\": {}}]}]",
-		 "a tool_use is the assistant's", EINVAL},
+		 "a tool_use belongs into a message of the role assistant", EINVAL},
 		{"\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": "
 		 "\"server_tool_use\"}]}]",
-		 "'server_tool_use' is not taken", ENOTSUP},
+		 "\"server_tool_use\" are not supported", ENOTSUP},
 		{HELLO ", \"max_tokens\": null", "max_tokens: ", EINVAL},
 		{HELLO ", \"max_tokens\": 0", "max_tokens: ", EINVAL},
 		{HELLO ", \"temperature\": 1.5", "temperature: ", EINVAL},
@@ -227,15 +227,15 @@ static void what_is_wrong_is_said_and_where(void **state)
 		 "max_tokens: must be greater", EINVAL},
 		{HELLO ", \"tools\": [{\"type\": \"web_search_20250305\", \"name\": "
 		       "\"web_search\"}]",
-		 "'web_search_20250305' is a service's", ENOTSUP},
+		 "\"web_search_20250305\" runs only at Anthropic", ENOTSUP},
 		{HELLO ", \"tools\": [{\"type\": \"tool_search_tool_regex_20251119\", \"name\": "
 		       "\"t\"}]",
 		 "tool_reference", ENOTSUP},
 		{HELLO ", \"tools\": [{\"name\": \"has blanks\", \"input_schema\": {}}]",
-		 "no name of a tool", EINVAL},
+		 "cannot be the name of a tool", EINVAL},
 		{HELLO ", \"tools\": [{\"name\": \"f\", \"input_schema\": {\"type\": \"object\", "
 		       "\"properties\": {\"a\": {\"type\": \"strange\"}}}}]",
-		 "invalid schema for 'f'", EINVAL},
+		 "invalid schema for \"f\"", EINVAL},
 		{"\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", "
 		 "\"tool_use_id\": \"t\"}]}]",
 		 "unexpected `tool_use_id`", EINVAL},
@@ -246,7 +246,7 @@ static void what_is_wrong_is_said_and_where(void **state)
 		{HELLO ", \"tool_choice\": {\"type\": \"any\"}", "no tools to choose", EINVAL},
 		{HELLO ", \"tools\": [{\"name\": \"f\", \"input_schema\": {}}], \"tool_choice\": "
 		       "{\"type\": \"tool\", \"name\": \"g\"}",
-		 "none of the name 'g'", EINVAL},
+		 "tools has no tool \"g\"", EINVAL},
 		{HELLO ", \"mcp_servers\": [{\"url\": \"x\"}]", "mcp_servers", ENOTSUP},
 		{HELLO ", \"thread\": {\"type\": \"continue\", \"previous_message_id\": \"msg_1\"}",
 		 "send all messages", ENOENT},
@@ -291,7 +291,7 @@ static json_object *a_call(const char *name)
 	return call;
 }
 
-/* The names of the events in a stream, each of which says its name in its data as well. */
+/* The names of the events in a stream; each event has its name in its data as well. */
 static void events_are(const struct text *out, const char *names)
 {
 	char found[2048] = "";
@@ -372,7 +372,7 @@ static void a_message_has_the_same_blocks(void **state)
 	anthropic_free(&a);
 }
 
-static void the_reason_of_an_end_is_said(void **state)
+static void the_reason_of_an_end_is_reported(void **state)
 {
 	(void)state;
 	static const struct {
@@ -470,11 +470,11 @@ int main(void)
 		cmocka_unit_test(messages_become_the_tree_s),
 		cmocka_unit_test(params_follow_the_request),
 		cmocka_unit_test(deferred_tools_are_on_offer_once_they_are_named),
-		cmocka_unit_test(what_is_wrong_is_said_and_where),
+		cmocka_unit_test(errors_say_what_is_wrong_and_where),
 		cmocka_unit_test(counting_needs_no_limit),
 		cmocka_unit_test(a_stream_has_its_events_in_order),
 		cmocka_unit_test(a_message_has_the_same_blocks),
-		cmocka_unit_test(the_reason_of_an_end_is_said),
+		cmocka_unit_test(the_reason_of_an_end_is_reported),
 		cmocka_unit_test(a_failure_has_its_status_and_word),
 		cmocka_unit_test(bytes_that_are_no_characters_are_stood_in_for),
 	};

@@ -1,6 +1,6 @@
-/* Rows of several contexts in one step: each is to the bit what it is alone, whatever the others
- * are, and all of them together read an expert once. */
-#include "engine/serve/observe.h"
+/* Rows of several contexts in one step: each has the same bits as alone, whatever the others are,
+ * and all together read an expert once. */
+#include "engine/admin/observe.h"
 #include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
@@ -23,7 +23,7 @@ static void load(const char *fixture, const char *quant, uint32_t threads, uint6
 		&model, test_fixture(fixture),
 		&(struct engine_options){.quant = quant, .threads = threads, .budget = budget});
 	test_wait_converted(model.model);
-	model_observe(model.model, &view);
+	observe_model(model.model, &view);
 }
 
 static void begin(struct context *x)
@@ -43,7 +43,7 @@ static float *array(size_t count)
 enum { POSITIONS = 80, CONTEXTS = 3, WANTED = 7 };
 enum { VERIFIED, PROMPT, ANSWER }; /* as they stand in the batch */
 
-/* Other texts, at positions that have nothing in common. */
+/* Different texts at unrelated positions. */
 static const struct part {
 	uint32_t seed, held, rows;
 	enum row_kind kind;
@@ -59,8 +59,8 @@ static void text_of(const struct part *p, uint32_t text[POSITIONS])
 		text[i] = (i * i * 7 + i * p->seed + p->seed) % 380;
 }
 
-/* A context that holds what comes before its rows. If `drafted`, the one whose rows are verified
- * has verified others, of which the last did not stand: a recurrent state is behind. */
+/* A context that holds the tokens before its rows. If `drafted`, the context has verified earlier
+ * drafts whose last token was rejected: its recurrent state is behind. */
 static void prepare(struct context *x, const struct part *p, bool drafted)
 {
 	struct forward *f = view.forward;
@@ -85,14 +85,14 @@ static void add_rows(struct step_batch *b, struct context *x, const struct part 
 		b->rows[first + 4].logits = b->rows[b->count - 1].logits = true;
 }
 
-/* ---- all that a step gives ---- */
+/* ---- results of a step ---- */
 
 struct result {
 	uint32_t layers, width, vocabulary;
 	float *states; /* [layers + 1][POSITIONS][width] */
 	float *normed; /* [POSITIONS][width] */
 	float *logits; /* [WANTED][vocabulary] */
-	float *next;   /* [CONTEXTS][vocabulary]: of a row after those that stand */
+	float *next;   /* [CONTEXTS][vocabulary]: of a row after the accepted ones */
 };
 
 static void record(void *ctx, enum tap_point point, uint32_t layer, uint32_t position, uint32_t n,
@@ -138,8 +138,8 @@ static void run(struct step_batch *b, struct result *r, float *logits)
 	step_batch_clear(b);
 }
 
-/* Of what was verified two rows stand; a token more of each context shows what the step left: it is
- * what a context gives in which all that stands was a prompt. */
+/* Two of the verified rows are accepted. One more token of each context shows the state after the
+ * step: it must equal that of a context that read the accepted tokens as a prompt. */
 static void go_on(struct context *x, struct result *r)
 {
 	for (int i = 0; i < CONTEXTS; i++) {
@@ -238,8 +238,8 @@ static void a_row_does_not_depend_on_its_company_in_the_default_recipe(void **st
 		assert_same_in_company(fixtures[i], NULL);
 }
 
-/* A cache of one expert: what a batch reads is what its rows want. Two contexts of one text want
- * the same. */
+/* A cache of one expert: a batch reads exactly the experts that its rows need. Two contexts with
+ * the same text need the same. */
 static void an_expert_that_several_rows_chose_is_read_once(void **state)
 {
 	(void)state;
@@ -251,7 +251,7 @@ static void an_expert_that_several_rows_chose_is_read_once(void **state)
 	test_model_open(&model, test_fixture("qwen3_moe"),
 			&(struct engine_options){.quant = "bf16", .budget = budget});
 	test_model_load_calm(&model);
-	model_observe(model.model, &view);
+	observe_model(model.model, &view);
 	for (int contexts = 1; contexts <= 2; contexts++) {
 		struct context x[2];
 		struct step_batch b = {0};
@@ -307,7 +307,7 @@ static void losses_are_of_the_rows_that_ask_for_them(void **state)
 	      *beside = logits_with(few, true);
 	assert_memory_equal(beside, alone, row);
 	assert_memory_not_equal(beside, lossless, row);
-	/* And their company has lost nothing. */
+	/* The other rows are computed without loss. */
 	assert_memory_equal(beside + view.config->vocabulary, lossless + view.config->vocabulary,
 			    row);
 	free(alone);
@@ -316,7 +316,7 @@ static void losses_are_of_the_rows_that_ask_for_them(void **state)
 	test_model_close(&model);
 }
 
-static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
+static void a_step_that_is_stopped_leaves_every_context_as_it_was(void **state)
 {
 	(void)state;
 	load("qwen3_5_moe", "bf16", 2, 0);
@@ -324,19 +324,24 @@ static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
 	struct result alone = compute(false), r = result_new();
 	struct context x[CONTEXTS];
 	struct step_batch b = {0};
+	struct step_account accounts[CONTEXTS] = {0};
 	for (int i = 0; i < CONTEXTS; i++) {
+		uint32_t first = b.count;
 		prepare(&x[i], &parts[i], true);
 		recurrent_checkpoint(&x[i].recurrent, x[i].tokens.count);
 		add_rows(&b, &x[i], &parts[i]);
+		accounts[i].stop = &test_stopped;
+		for (uint32_t t = first; t < b.count; t++)
+			b.rows[t].account = &accounts[i];
 	}
 	f->env.tap = test_stop_at_state;
-	f->env.stop = &test_stopped;
 	test_states_left = 2 * CONTEXTS; /* after the first layer */
-	assert_int_equal(forward_run(f, &b, r.logits, &e), -ECANCELED);
-	f->env.stop = NULL;
+	assert_int_equal(forward_run(f, &b, r.logits, &e), 0);
 	atomic_store(&test_stopped, false);
-	for (int i = 0; i < CONTEXTS; i++)
+	for (int i = 0; i < CONTEXTS; i++) {
+		assert_int_equal(accounts[i].end, SPAN_STOPPED);
 		assert_int_equal(x[i].tokens.count, parts[i].held);
+	}
 	run(&b, &r, r.logits);
 	go_on(x, &r);
 	assert_same(&alone, &r);
@@ -356,7 +361,7 @@ static void refused(const struct step_batch *b)
 	free(logits);
 }
 
-/* Changes one row of a batch that would be taken, and back. */
+/* Changes one row of a valid batch, and back. */
 #define REFUSED(b, change)                           \
 	do {                                         \
 		struct step_row kept[16];            \
@@ -406,7 +411,7 @@ int main(void)
 		cmocka_unit_test(a_row_does_not_depend_on_its_company_in_the_default_recipe),
 		cmocka_unit_test(an_expert_that_several_rows_chose_is_read_once),
 		cmocka_unit_test(losses_are_of_the_rows_that_ask_for_them),
-		cmocka_unit_test(a_step_that_fails_leaves_every_context_as_it_was),
+		cmocka_unit_test(a_step_that_is_stopped_leaves_every_context_as_it_was),
 		cmocka_unit_test(rows_that_do_not_follow_their_context_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, stores_remove);

@@ -1,6 +1,5 @@
-/* Weights in blocks: what the bytes of each format mean, by files that others wrote and by rows
- * packed here.
- */
+/* Weights in blocks: decoding of each format, checked with files written by other tools and rows
+ * packed here. */
 #include "kernels/block.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/random.h"
@@ -15,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* ---- GGUF files, trusted ---- */
+/* ---- reading of trusted GGUF files ---- */
 
 enum { TENSORS_MOST = 64 };
 
@@ -91,7 +90,7 @@ static void read_tensor(struct gguf_tensor *t, struct reader *r)
 	t->place = next(r, 8);
 }
 
-/* NULL, after saying so, where the file is missing. */
+/* NULL, after printing a sentence, if the file is missing. */
 static struct gguf *open_gguf(const char *name)
 {
 	char path[64];
@@ -154,8 +153,8 @@ static const char *const files[] = {"Q8_0", "Q6_K", "Q4_K_M", "Q3_K_M", "Q2_K",	
 
 /* ---- tests ---- */
 
-/* What a format may lose on random weights, squared and relative: somewhat more than it does. A
- * bit, a scale or an offset in the wrong place would lose many times as much. */
+/* The relative squared error that a format may have on random weights: slightly above the measured
+ * one. A bit, a scale or an offset in the wrong place has many times that error. */
 static const double losses[FORMAT_COUNT] = {
 	[FORMAT_F32] = 1e-12,	[FORMAT_Q8_0] = 4e-5,  [FORMAT_Q4_0] = 9e-3, [FORMAT_Q4_1] = 8e-3,
 	[FORMAT_Q5_0] = 3e-3,	[FORMAT_Q5_1] = 2e-3,  [FORMAT_Q2_K] = 9e-2, [FORMAT_Q3_K] = 4e-2,
@@ -179,6 +178,13 @@ static double loss_of(const struct gguf_tensor *t, const struct gguf_tensor *exa
 	return error / power;
 }
 
+/* All blocks of GGUF files except MXFP4, which has its own test. A new type needs a file. */
+static bool is_checked_with_files(enum format f)
+{
+	return format_is_block(f) && !format_affine_bits(f) && f != FORMAT_MXFP4 &&
+	       f != FORMAT_MXFP4_GGUF;
+}
+
 static void blocks_of_gguf_files_are_near_the_weights_they_were_made_of(void **state)
 {
 	(void)state;
@@ -200,14 +206,16 @@ static void blocks_of_gguf_files_are_near_the_weights_they_were_made_of(void **s
 		close_gguf(g);
 	}
 	close_gguf(exact);
-	for (int f = FORMAT_Q8_0; f <= FORMAT_IQ3_S; f++) {
+	for (int f = 0; f < FORMAT_COUNT; f++) {
+		if (!is_checked_with_files((enum format)f))
+			continue;
 		print_message("%s loses %.3g\n", format_name((enum format)f), worst[f]);
-		assert_true(worst[f] > 0); /* all were met */
+		assert_true(worst[f] > 0); /* all formats were tested */
 	}
 }
 
-/* Rows of the embedding are what the residual stream begins with, and the head times what was
- * normalised last is the logits. */
+/* Rows of the embedding start the residual stream; the head times the last normalised state gives
+ * the logits. */
 static void the_embedding_and_the_head_give_golden_numbers(void **state)
 {
 	(void)state;
@@ -252,7 +260,7 @@ static void the_embedding_and_the_head_give_golden_numbers(void **state)
 	}
 }
 
-/* Every code and many powers of two, once as published and once as GGUF has them. */
+/* Every code and many powers of two, in the published layout and in GGUF's. */
 static void mxfp4_means_the_same_as_published_and_in_gguf(void **state)
 {
 	(void)state;
@@ -352,7 +360,7 @@ static void rows_that_are_no_whole_number_of_blocks_do_not_fit(void **state)
 	assert_false(format_shape_fits(&s));
 }
 
-/* ---- what is no number ---- */
+/* ---- NaN and infinity ---- */
 
 static bool rows_are_finite(const struct shape *s, const struct pieces *from)
 {
@@ -418,7 +426,7 @@ static void check_every_place(struct random *random, const struct shape *s)
 	assert_true(found);
 }
 
-static void what_is_no_number_is_found_wherever_a_format_has_it(void **state)
+static void nan_and_infinity_are_found_in_every_part_of_a_format(void **state)
 {
 	(void)state;
 	struct random random = {11};
@@ -453,7 +461,7 @@ int main(void)
 		cmocka_unit_test(mxfp4_means_the_same_as_published_and_in_gguf),
 		cmocka_unit_test(affine_rows_are_scale_times_code_plus_bias),
 		cmocka_unit_test(rows_that_are_no_whole_number_of_blocks_do_not_fit),
-		cmocka_unit_test(what_is_no_number_is_found_wherever_a_format_has_it),
+		cmocka_unit_test(nan_and_infinity_are_found_in_every_part_of_a_format),
 		cmocka_unit_test(formats_go_by_their_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

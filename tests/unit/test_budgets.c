@@ -1,5 +1,5 @@
-/* The budgets: what is decided from what was asked for and what memory there is, and how that
- * changes while it is watched. The machine is a fake one with a control group of version 2. */
+/* The budgets: how they follow from the request and the available memory, and how they change
+ * while memory is watched. The machine is a fake one with a control group of version 2. */
 #include "engine/memory/budgets.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static void init(uint64_t asked, uint64_t context_bytes)
 		fail_msg("%s", e.text);
 }
 
-/* Of 4 GiB with `used` in use: what is left besides the margin of 128 MiB. */
+/* The rest of 4 GiB with `used` in use, less the margin of 128 MiB. */
 static uint64_t spare(uint64_t used)
 {
 	return 4 * GIB - used - 128 * MIB;
@@ -68,9 +68,9 @@ static bool look_at(uint64_t seconds)
 	return budgets_look(&b, PRESSURE_NONE, seconds * SECONDS);
 }
 
-/* ---- what is decided ---- */
+/* ---- decisions ---- */
 
-static void nothing_asked_is_all_but_the_contexts_room(void **state)
+static void without_a_request_the_budget_is_all_but_the_contexts_room(void **state)
 {
 	(void)state;
 	init(BUDGET_AUTOMATIC, 512 * MIB);
@@ -85,7 +85,7 @@ static void contexts_get_an_eighth_by_default(void **state)
 	assert_true(b.in_force == spare(GIB) - contexts.limit);
 }
 
-static void contexts_go_back_to_an_eighth_when_nothing_is_asked_any_more(void **state)
+static void contexts_return_to_an_eighth_when_the_request_is_removed(void **state)
 {
 	(void)state;
 	init(BUDGET_AUTOMATIC, 512 * MIB);
@@ -114,7 +114,7 @@ static void what_contexts_hold_is_not_counted_twice(void **state)
 	assert_true(b.in_force == before);
 }
 
-static void what_was_asked_for_is_in_force_where_there_is_memory(void **state)
+static void a_requested_budget_is_in_force_if_there_is_memory(void **state)
 {
 	(void)state;
 	init(2 * GIB, 512 * MIB);
@@ -123,15 +123,15 @@ static void what_was_asked_for_is_in_force_where_there_is_memory(void **state)
 	assert_true(b.in_force == GIB && b.asked == GIB);
 }
 
-static void more_than_there_is_may_be_asked_for_but_is_not_in_force(void **state)
+static void more_than_all_memory_may_be_requested_but_is_not_in_force(void **state)
 {
 	(void)state;
 	init(100 * GIB, 512 * MIB);
-	assert_true(b.in_force == spare(GIB)); /* contexts are not given room: it was asked for */
+	assert_true(b.in_force == spare(GIB)); /* contexts get no room: the budget was requested */
 	assert_true(b.asked == 100 * GIB);
 }
 
-static void without_any_numbers_a_gigabyte_or_what_was_asked_for(void **state)
+static void without_any_numbers_the_budget_is_a_gigabyte_or_as_requested(void **state)
 {
 	(void)state;
 	test_folder_remove(root);
@@ -190,7 +190,7 @@ static void an_estimate_that_was_wrong_is_put_right_when_the_model_is_loaded(voi
 	assert_true(b.in_force == spare(GIB + 300 * MIB) - 512 * MIB);
 }
 
-static void loading_takes_its_room_from_a_budget_that_was_asked_for(void **state)
+static void loading_takes_its_room_from_a_requested_budget(void **state)
 {
 	(void)state;
 	struct budget_need model = {.bytes = GIB};
@@ -203,7 +203,7 @@ static void loading_takes_its_room_from_a_budget_that_was_asked_for(void **state
 	assert_true(b.in_force == spare(GIB));
 }
 
-static void what_is_taken_for_a_while_comes_from_the_experts_at_once(void **state)
+static void temporary_memory_is_taken_from_the_experts_at_once(void **state)
 {
 	(void)state;
 	struct budget_need scratch = {.bytes = 300 * MIB, .state = NEED_COMING};
@@ -221,7 +221,7 @@ static void what_is_taken_for_a_while_comes_from_the_experts_at_once(void **stat
 	assert_true(b.in_force == before && contexts.limit == limit);
 }
 
-static void what_there_is_beside_a_budget_that_was_asked_for_is_taken_first(void **state)
+static void memory_outside_a_requested_budget_is_taken_first(void **state)
 {
 	(void)state;
 	struct budget_need scratch = {.bytes = GIB, .state = NEED_COMING};
@@ -246,7 +246,7 @@ static void the_experts_of_one_layer_always_fit(void **state)
 	put_group(4 * GIB, 5 * GIB);
 	look_at(1);
 	assert_true(b.in_force == 48 * MIB);
-	assert_int_equal(budgets_ask(&b, 20 * MIB, &e), 0); /* less was asked for */
+	assert_int_equal(budgets_ask(&b, 20 * MIB, &e), 0); /* the request was smaller */
 	assert_true(b.in_force == 20 * MIB);
 }
 
@@ -291,13 +291,13 @@ static int end_pool(void **state)
 	return 0;
 }
 
-/* Others take memory until so much is missing. */
+/* Others take memory until `missing` bytes are missing. */
 static void squeeze(uint64_t missing)
 {
 	put_group(SMALL_GROUP, SMALL_GROUP - SMALL_MARGIN + missing);
 }
 
-static void short_memory_evicts_what_is_missing_at_once(void **state)
+static void a_shortage_evicts_the_missing_amount_at_once(void **state)
 {
 	(void)state;
 	squeeze(10 * SLOT);
@@ -307,7 +307,7 @@ static void short_memory_evicts_what_is_missing_at_once(void **state)
 	assert_true(b.asked == POOL);
 }
 
-static void a_small_part_of_the_margin_is_nothing_to_act_on(void **state)
+static void a_small_part_of_the_margin_changes_nothing(void **state)
 {
 	(void)state;
 	squeeze(SMALL_MARGIN / 4);
@@ -344,7 +344,7 @@ static void it_rises_again_slowly_and_only_after_a_while(void **state)
 	assert_true(b.in_force == POOL && stats().budget == POOL);
 }
 
-static void a_signal_that_the_numbers_do_not_explain_lowers_it_once_a_second(void **state)
+static void an_unexplained_signal_lowers_the_budget_once_a_second(void **state)
 {
 	(void)state;
 	budgets_look(&b, PRESSURE_SHORT, 100 * SECONDS);
@@ -355,7 +355,7 @@ static void a_signal_that_the_numbers_do_not_explain_lowers_it_once_a_second(voi
 	budgets_look(&b, PRESSURE_SHORT, 101 * SECONDS);
 	uint64_t second = b.in_force;
 	assert_true(second < first);
-	look_at(105); /* numbers that were wrong once are not trusted soon */
+	look_at(105); /* numbers that were wrong once are not trusted for a while */
 	assert_true(b.in_force == second);
 	look_at(111);
 	assert_true(b.in_force > second);
@@ -368,7 +368,7 @@ static void a_signal_to_look_alone_changes_nothing(void **state)
 	assert_true(b.in_force == POOL);
 }
 
-static void memory_that_goes_fast_is_looked_at_again_soon(void **state)
+static void fast_falling_memory_is_measured_again_soon(void **state)
 {
 	(void)state;
 	assert_false(look_at(1));
@@ -384,7 +384,7 @@ static void less_than_an_expert_is_refused_and_changes_nothing(void **state)
 	assert_true(b.asked == POOL && b.in_force == POOL && stats().budget == POOL);
 }
 
-static void what_is_asked_for_is_in_force_at_once_in_both_directions(void **state)
+static void a_requested_size_is_in_force_at_once_in_both_directions(void **state)
 {
 	(void)state;
 	assert_int_equal(budgets_ask(&b, 4 * SLOT, &e), 0);
@@ -420,30 +420,30 @@ static void the_thread_lowers_and_raises_by_itself(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(nothing_asked_is_all_but_the_contexts_room),
+		TEST(without_a_request_the_budget_is_all_but_the_contexts_room),
 		TEST(contexts_get_an_eighth_by_default),
-		TEST(contexts_go_back_to_an_eighth_when_nothing_is_asked_any_more),
+		TEST(contexts_return_to_an_eighth_when_the_request_is_removed),
 		TEST(contexts_without_bound_leave_the_experts_half),
 		TEST(what_contexts_hold_is_not_counted_twice),
-		TEST(what_was_asked_for_is_in_force_where_there_is_memory),
-		TEST(more_than_there_is_may_be_asked_for_but_is_not_in_force),
-		TEST(without_any_numbers_a_gigabyte_or_what_was_asked_for),
+		TEST(a_requested_budget_is_in_force_if_there_is_memory),
+		TEST(more_than_all_memory_may_be_requested_but_is_not_in_force),
+		TEST(without_any_numbers_the_budget_is_a_gigabyte_or_as_requested),
 		TEST(a_model_that_is_mounted_is_left_room_for_its_weights),
 		TEST(weights_that_are_being_loaded_are_not_counted_twice),
 		TEST(an_estimate_that_was_wrong_is_put_right_when_the_model_is_loaded),
-		TEST(loading_takes_its_room_from_a_budget_that_was_asked_for),
-		TEST(what_is_taken_for_a_while_comes_from_the_experts_at_once),
-		TEST(what_there_is_beside_a_budget_that_was_asked_for_is_taken_first),
+		TEST(loading_takes_its_room_from_a_requested_budget),
+		TEST(temporary_memory_is_taken_from_the_experts_at_once),
+		TEST(memory_outside_a_requested_budget_is_taken_first),
 		TEST(the_experts_of_one_layer_always_fit),
-		POOL_TEST(short_memory_evicts_what_is_missing_at_once),
-		POOL_TEST(a_small_part_of_the_margin_is_nothing_to_act_on),
+		POOL_TEST(a_shortage_evicts_the_missing_amount_at_once),
+		POOL_TEST(a_small_part_of_the_margin_changes_nothing),
 		POOL_TEST(short_memory_stops_at_the_experts_of_one_layer),
 		POOL_TEST(it_rises_again_slowly_and_only_after_a_while),
-		POOL_TEST(a_signal_that_the_numbers_do_not_explain_lowers_it_once_a_second),
+		POOL_TEST(an_unexplained_signal_lowers_the_budget_once_a_second),
 		POOL_TEST(a_signal_to_look_alone_changes_nothing),
-		POOL_TEST(memory_that_goes_fast_is_looked_at_again_soon),
+		POOL_TEST(fast_falling_memory_is_measured_again_soon),
 		POOL_TEST(less_than_an_expert_is_refused_and_changes_nothing),
-		POOL_TEST(what_is_asked_for_is_in_force_at_once_in_both_directions),
+		POOL_TEST(a_requested_size_is_in_force_at_once_in_both_directions),
 		POOL_TEST(the_thread_lowers_and_raises_by_itself),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

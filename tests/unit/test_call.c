@@ -1,4 +1,4 @@
-/* Requests that wait: each is served again when its own time is over, whoever came before it. */
+/* Waiting requests: each is served again when its own time is over, whatever waits before it. */
 #include "fs/mount/call.h"
 
 #include <poll.h>

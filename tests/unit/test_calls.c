@@ -1,11 +1,12 @@
-/* What a model thinks and calls, on the real way: a scripted model, its own template, and the
- * results of its tools. And templates that are wrong, or given by an option. */
+/* Thoughts and tool calls through the real engine: a scripted model, its own template, and the
+ * results of its tools. Also wrong templates, and templates given by an option. */
 #include "checkpoint_help.h"
+#include "memory_help.h"
 #include "script_help.h"
 #include "session_help.h"
 #include "store_help.h"
 
-#include "engine/serve/conversation.h"
+#include "engine/session/dialogue.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -135,7 +136,7 @@ static void a_tool_loop_runs_through_thoughts_calls_and_results(void **state)
 	refuse(s, "{\"name\": \"put\", \"content\": \"1\"}", EINVAL, "no call");
 	assert_true(give(s, "{\"role\": \"tool\", \"name\": \"get\", \"content\": {\"n\": 1}}"));
 	refuse(s, "{\"content\": \"1\"}", EINVAL, "already");
-	/* In the order of the calls, not of their coming. */
+	/* In the order of the calls, not of the results' arrival. */
 	test_expect_text(s, SESSION_TOOL_RESULTS,
 			 "[\n{\"role\": \"tool\", \"tool_call_id\": \"c00001000\", \"content\": "
 			 "\"{\\\"n\\\": 1}\"},\n{\"role\": \"tool\", \"tool_call_id\": "
@@ -151,7 +152,7 @@ static void a_tool_loop_runs_through_thoughts_calls_and_results(void **state)
 	char *rendered = test_text(s, SESSION_RENDERED);
 	assert_non_null(strstr(rendered, "I look.<tool_call>c00001000get{\"a\": 1}</tool_call>"));
 	assert_non_null(strstr(rendered, "<|im_start|>tool\n{\"n\": 1}<|im_end|>"));
-	assert_null(strstr(rendered, "Let me")); /* what the template leaves out */
+	assert_null(strstr(rendered, "Let me")); /* the template leaves these out */
 	free(rendered);
 	session_end(s);
 	close_script();
@@ -181,7 +182,58 @@ static void a_prompt_takes_results_along_and_undo_takes_both_back(void **state)
 	close_script();
 }
 
-/* Turns with tools, on and on: nothing is computed twice that a common prefix has. */
+static char *log_of(const struct session *s)
+{
+	uint64_t size = session_log_size(s);
+	char *text = calloc(size + 1, 1);
+	assert_non_null(text);
+	assert_int_equal(session_log_read(s, 0, text, size), size);
+	return text;
+}
+
+/* One of its allocations fails, each in turn. A log that cannot grow is no error. */
+static void a_prompt_that_there_is_no_memory_for_changes_nothing(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	static const char result[] = "{\"tool_call_id\": \"c00001000\", \"content\": \"1\"}",
+			  prompt[] = "Never mind.";
+	struct err e = {0};
+	int refused = 0;
+	test_write_text(s, SESSION_TOOLS, TOOLS);
+	free(test_ask(s, "How many?"));
+	assert_false(give(s, result));
+	char *messages = test_text(s, SESSION_MESSAGES), *log = log_of(s),
+	     *results = test_text(s, SESSION_TOOL_RESULTS);
+	bool short_of = true;
+	for (long n = 1; short_of; n++) {
+		struct answer *a;
+		int code;
+		test_memory_fail_at(n);
+		int failed = session_submit(s, prompt, strlen(prompt), &a, &e);
+		short_of = test_memory_has_failed();
+		test_memory_fail_at(0);
+		assert_true(failed == 0 || failed == -ENOMEM);
+		refused += failed != 0;
+		if (!failed) {
+			test_same_text(test_read(a, &code), strdup("It is three.\n"));
+			assert_int_equal(session_undo(s, &e), 0);
+			assert_false(give(s, result));
+		}
+		test_expect_text(s, SESSION_MESSAGES, messages);
+		test_expect_text(s, SESSION_TOOL_RESULTS, results);
+		test_same_text(log_of(s), strdup(log));
+	}
+	assert_true(refused >= 6); /* turn, answer, prompt twice, messages, the prompt as one */
+	free(messages);
+	free(results);
+	free(log);
+	session_end(s);
+	close_script();
+}
+
+/* Many turns with tools: a common prefix is never computed twice. */
 static void a_long_day_of_calls_computes_only_what_is_new(void **state)
 {
 	(void)state;
@@ -214,7 +266,7 @@ static void a_long_day_of_calls_computes_only_what_is_new(void **state)
 		assert_int_equal(session_tool_results_submit(s, &a, &e), 0);
 		test_same_text(test_read(a, &code), strdup("It is three.\n"));
 		assert_int_equal(test_stats(s).cached_tokens, before - 1);
-		/* What follows this answer has it, but for the mark that it began with. */
+		/* The next prompt contains this answer without the mark that it began with. */
 		before = test_stats(s).prompt_tokens;
 	}
 	session_end(s);
@@ -236,7 +288,7 @@ static void an_id_with_a_nul_is_answered_once(void **state)
 	close_script();
 }
 
-/* Each would be compared with each call, while others wait for the lock. */
+/* Unbounded results would each be compared with each call, while others wait for the lock. */
 static void no_answer_has_results_without_end(void **state)
 {
 	(void)state;
@@ -266,10 +318,10 @@ static void calls_are_named_whatever_the_messages_name(void **state)
 	for (uint32_t i = 0; i < NAMED; i++, at += CALL_ID_TURN)
 		message_call_id(at, i + 1, 0); /* the next overwrites its place */
 	assert_int_equal(messages_add(&m, "user", text, (size_t)(at - text), &e), 0);
-	assert_int_equal(conversation_name_turn(&m, &turn, &e), 0);
+	assert_int_equal(dialogue_name_turn(&m, &turn, &e), 0);
 	assert_int_equal(turn, NAMED + 1);
 	messages_free(&m);
-	assert_int_equal(conversation_name_turn(&m, &turn, &e), 0);
+	assert_int_equal(dialogue_name_turn(&m, &turn, &e), 0);
 	assert_int_equal(turn, 0);
 	free(text);
 }
@@ -386,7 +438,7 @@ static void a_template_may_open_the_thoughts(void **state)
 		"<|im_start|>user\nIs it?<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n"
 		"<|im_start|>assistant\n<think>");
 	uint64_t prompt = test_stats(s).prompt_tokens;
-	test_answer(s, "Is it?", "Yes.\n"); /* costs what the thoughts make different */
+	test_answer(s, "Is it?", "Yes.\n"); /* costs only the tokens that the thoughts change */
 	assert_int_equal(test_stats(s).cached_tokens, prompt - 1);
 	session_end(s);
 	close_script();
@@ -414,7 +466,7 @@ static void thoughts_that_are_left_out_cost_a_hybrid_nothing(void **state)
 	close_script();
 }
 
-/* ---- what templates are given ---- */
+/* ---- variables of templates ---- */
 
 static void params_and_variables_reach_the_template(void **state)
 {
@@ -429,7 +481,7 @@ static void params_and_variables_reach_the_template(void **state)
 	test_expect_text(s, SESSION_RENDERED, "True2024-02-29 00");
 	test_set(s, "thinking", "off");
 	test_write_text(s, SESSION_VARIABLES, "{\"extra\": \"-\", \"enable_thinking\": true}");
-	test_expect_text(s, SESSION_RENDERED, "False-2024-02-29 00"); /* the param says it last */
+	test_expect_text(s, SESSION_RENDERED, "False-2024-02-29 00"); /* the param wins */
 	assert_int_equal(set_param(s, "thinking", "low", &e), -EINVAL);
 	assert_non_null(strstr(e.text, "reasoning_effort"));
 	test_expect_text(s, SESSION_RENDERED, "False-2024-02-29 00");
@@ -528,6 +580,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_tool_loop_runs_through_thoughts_calls_and_results),
 		cmocka_unit_test(a_prompt_takes_results_along_and_undo_takes_both_back),
+		cmocka_unit_test(a_prompt_that_there_is_no_memory_for_changes_nothing),
 		cmocka_unit_test(a_long_day_of_calls_computes_only_what_is_new),
 		cmocka_unit_test(an_id_with_a_nul_is_answered_once),
 		cmocka_unit_test(no_answer_has_results_without_end),

@@ -1,5 +1,5 @@
-/* What is wrong with a checkpoint, or with the place for its store, is said when it is opened and
- * not when it is first asked something. */
+/* Errors in a checkpoint, or in the place for its store, are reported when the model is opened,
+ * not at the first prompt. */
 #include "checkpoint_help.h"
 #include "engine/model.h"
 #include "fault_io.h"
@@ -109,9 +109,9 @@ static void a_missing_shard_or_tensor_is_named(void **state)
 	assert_refused(ENOENT, "no tensor model.norm.weight", "download");
 }
 
-/* ---- all that is missing ---- */
+/* ---- everything that is missing ---- */
 
-/* Of the table of a model, the lines that begin with "missing", as one text. */
+/* The lines of a model's table that begin with "missing", as one text. */
 static void assert_missing_of(const char *path, const char *want)
 {
 	char *text, got[4096] = "";
@@ -129,7 +129,7 @@ static void assert_missing(const char *want)
 	assert_missing_of(source, want);
 }
 
-static void all_parts_that_are_missing_are_told(void **state)
+static void all_missing_parts_are_listed(void **state)
 {
 	(void)state;
 	char first[512], part[600];
@@ -146,7 +146,7 @@ static void all_parts_that_are_missing_are_told(void **state)
 	assert_missing_of(first, "m-00002-of-00004.gguf\nm-00003-of-00004.gguf\n");
 }
 
-static void all_files_that_are_missing_are_told(void **state)
+static void all_missing_files_are_listed(void **state)
 {
 	(void)state;
 	static const char index[] =
@@ -170,7 +170,7 @@ static void all_files_that_are_missing_are_told(void **state)
 		       "model.safetensors\n");
 }
 
-static void all_tensors_that_are_missing_are_told(void **state)
+static void all_missing_tensors_are_listed(void **state)
 {
 	(void)state;
 	static const char *const gone[] = {"model.norm.weight", "model.layers.1.mlp.gate.weight",
@@ -201,12 +201,12 @@ static void a_pointer_of_git_lfs_is_called_one(void **state)
 		test_file_write(in_source(names[i]), bytes, n);
 		free(bytes);
 	}
-	/* Of what is not read, a pointer is as good as the file. */
+	/* A file that is not read may be a Git LFS pointer. */
 	test_file_write(in_source("model.onnx"), pointer, sizeof pointer - 1);
 	assert_opens();
 }
 
-static void a_store_without_room_is_said_with_how_much_is_missing(void **state)
+static void a_store_without_room_is_refused_with_the_missing_amount(void **state)
 {
 	(void)state;
 	char words[64];
@@ -218,7 +218,7 @@ static void a_store_without_room_is_said_with_how_much_is_missing(void **state)
 	assert_refused(ENOSPC, words, "-o store=");
 	faults.free_bytes = (uint64_t)(need * 1e6) + 100000;
 	assert_opens();
-	/* And with so much the store is made. */
+	/* With this much space the store is made. */
 	if (model_open(&model, engine, source, &e) || model_wait(model, &e))
 		fail_msg("%s", e.text);
 	model_close(model);
@@ -238,7 +238,7 @@ static void a_store_that_may_be_coded_needs_less(void **state)
 	assert_true(need[1] < need[0] && need[1] > 0);
 }
 
-/* What the disk does when a file is reserved, which is not done here otherwise. */
+/* Simulates the disk's reservation of a file, which these tests otherwise skip. */
 static void give_space(const char *name)
 {
 	char path[512], folder[256];
@@ -250,8 +250,8 @@ static void give_space(const char *name)
 	close(fd);
 }
 
-/* An interrupted conversion has its space already. */
-static void what_is_there_of_a_store_is_not_needed_again(void **state)
+/* An interrupted conversion already has its space. */
+static void existing_parts_of_a_store_need_no_room(void **state)
 {
 	(void)state;
 	faults.free_bytes = 1000;
@@ -272,7 +272,7 @@ static void what_is_there_of_a_store_is_not_needed_again(void **state)
 	assert_refused(ENOSPC, "the store needs", "MB");
 }
 
-static void a_complete_store_needs_neither_room_nor_weights_to_be_looked_at(void **state)
+static void a_complete_store_is_checked_without_room_and_weights(void **state)
 {
 	(void)state;
 	struct model_progress p;
@@ -297,14 +297,14 @@ int main(void)
 		TEST(what_is_complete_is_opened),
 		TEST(missing_files_are_named),
 		TEST(a_missing_shard_or_tensor_is_named),
-		TEST(all_parts_that_are_missing_are_told),
-		TEST(all_files_that_are_missing_are_told),
-		TEST(all_tensors_that_are_missing_are_told),
+		TEST(all_missing_parts_are_listed),
+		TEST(all_missing_files_are_listed),
+		TEST(all_missing_tensors_are_listed),
 		TEST(a_pointer_of_git_lfs_is_called_one),
-		TEST(a_store_without_room_is_said_with_how_much_is_missing),
+		TEST(a_store_without_room_is_refused_with_the_missing_amount),
 		TEST(a_store_that_may_be_coded_needs_less),
-		TEST(what_is_there_of_a_store_is_not_needed_again),
-		TEST(a_complete_store_needs_neither_room_nor_weights_to_be_looked_at),
+		TEST(existing_parts_of_a_store_need_no_room),
+		TEST(a_complete_store_is_checked_without_room_and_weights),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Checkpoints on disk: one file or shards, and that damaged, hostile or incomplete ones are errors
- * that name the file or the tensor. */
+/* Checkpoints on disk, as one file or shards. Damaged, hostile or incomplete ones are errors that
+ * name the file or the tensor. */
 #include "checkpoint_help.h"
 #include "engine/source/checkpoint.h"
 #include "engine/source/source.h"
@@ -59,7 +59,7 @@ static void assert_refused(int code, const char *word)
 		fail_msg("gave %d, \"%s\", not %d with \"%s\"", failed, e.text, -code, word);
 }
 
-/* ---- what is right ---- */
+/* ---- valid checkpoints ---- */
 
 static void assert_holds(const struct test_checkpoint *c)
 {
@@ -122,7 +122,7 @@ struct sharded {
 	size_t cut; /* tensors before it are in 1.safetensors, the rest in 2.safetensors */
 };
 
-/* Writes the index; tensor `odd` is said to be in `file`. */
+/* Writes an index that places tensor `odd` in `file`. */
 static void write_index(const struct sharded *s, const char *odd, const char *file)
 {
 	FILE *f = fopen(in_folder("model.safetensors.index.json"), "w");
@@ -181,7 +181,7 @@ static void an_index_cannot_lead_out_of_the_folder(void **state)
 	test_checkpoint_free(&s.c);
 }
 
-static void a_tensor_that_is_not_where_the_index_has_it_is_named(void **state)
+static void a_tensor_missing_from_its_indexed_file_is_named(void **state)
 {
 	(void)state;
 	struct sharded s;
@@ -219,7 +219,7 @@ static void a_tensor_in_two_shards_is_named(void **state)
 	test_checkpoint_free(&s.c);
 }
 
-static void an_index_that_is_none_is_refused(void **state)
+static void an_invalid_index_is_refused(void **state)
 {
 	(void)state;
 	static const char *const texts[] = {"",
@@ -284,7 +284,7 @@ static void a_header_length_beyond_the_file_or_reason_is_refused(void **state)
 		test_file_write(in_folder("model.safetensors"), bytes, n);
 		assert_refused(EINVAL, "model.safetensors");
 	}
-	/* A header above the limit that the file really has: sparse, so it costs nothing. */
+	/* A header above the limit, in a sparse file of that size, which costs nothing. */
 	uint64_t length = (100 << 20) + 1;
 	memcpy(bytes, &length, 8);
 	test_file_write(in_folder("model.safetensors"), bytes, n);
@@ -368,7 +368,7 @@ static void samples_follow_content_and_not_times(void **state)
 	test_checkpoint_read(&c, "qwen3");
 	test_checkpoint_make(&c, "qwen3", folder);
 	sampled(first);
-	test_checkpoint_make(&c, "qwen3", folder); /* the same again, written later */
+	test_checkpoint_make(&c, "qwen3", folder); /* the same bytes, written later */
 	sampled(second);
 	assert_memory_equal(first, second, sizeof first);
 
@@ -419,10 +419,10 @@ int main(void)
 		TEST(shards_are_one_checkpoint),
 		TEST(a_missing_shard_is_named),
 		TEST(an_index_cannot_lead_out_of_the_folder),
-		TEST(a_tensor_that_is_not_where_the_index_has_it_is_named),
+		TEST(a_tensor_missing_from_its_indexed_file_is_named),
 		TEST(a_tensor_that_the_index_leaves_out_is_an_error),
 		TEST(a_tensor_in_two_shards_is_named),
-		TEST(an_index_that_is_none_is_refused),
+		TEST(an_invalid_index_is_refused),
 		TEST(no_checkpoint_is_an_error_that_names_the_file),
 		TEST(what_is_no_regular_file_is_refused_at_once),
 		TEST(a_header_length_beyond_the_file_or_reason_is_refused),

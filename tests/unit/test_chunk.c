@@ -1,7 +1,8 @@
-/* How a prompt is cut into steps: few where experts have to be read, short ones where all are in
- * memory, and what long ones take is given back. */
-#include "engine/serve/chunk.h"
-#include "engine/serve/internal.h"
+/* How a prompt is cut into steps: a few long ones if experts must be read, short ones if all are
+ * in memory; the memory of long steps is given back. */
+#include "engine/model/chunk.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
 #include "memory_help.h"
 #include "session_help.h"
 
@@ -20,7 +21,7 @@
 
 enum { SMALL = 1 << 20, ALL = 64 << 20 }; /* of the demonstration model's 13 MiB of experts */
 
-/* Asked for sizes, so that nothing depends on the memory of the machine. */
+/* Requested sizes, so that nothing depends on the memory of the machine. */
 static void open_fable(uint64_t budget, uint32_t chunk)
 {
 	const struct engine_options o = {.budget = budget, .chunk = chunk, .context_budget = ALL};
@@ -42,10 +43,10 @@ static void steps_are_long_where_experts_must_be_read(void **state)
 {
 	(void)state;
 	open_fable(SMALL, 0);
-	assert_int_equal(chunk_next(fable.model, 2000), 2000);
-	assert_int_equal(fable.model->run.forward.chunk, 2000);
+	assert_int_equal(chunk_next(fable.model, 2000, UINT32_MAX), 2000);
+	assert_int_equal(fable.model->loaded.forward.chunk, 2000);
 	chunk_end(fable.model);
-	assert_int_equal(fable.model->run.forward.chunk, CHUNK_DEFAULT);
+	assert_int_equal(fable.model->loaded.forward.chunk, CHUNK_DEFAULT);
 }
 
 static void steps_are_equal_and_no_longer_than_allowed(void **state)
@@ -53,7 +54,7 @@ static void steps_are_equal_and_no_longer_than_allowed(void **state)
 	(void)state;
 	open_fable(SMALL, 0);
 	for (size_t left = 9000; left; left -= 3000)
-		assert_int_equal(chunk_next(fable.model, left), 3000);
+		assert_int_equal(chunk_next(fable.model, left, UINT32_MAX), 3000);
 	chunk_end(fable.model);
 }
 
@@ -61,48 +62,53 @@ static void steps_are_short_where_all_experts_fit(void **state)
 {
 	(void)state;
 	open_fable(ALL, 0);
-	assert_int_equal(chunk_next(fable.model, 2000), 500);
-	assert_int_equal(chunk_next(fable.model, 400), 400);
-	assert_int_equal(fable.model->run.scratch.bytes, 0);
+	assert_int_equal(chunk_next(fable.model, 2000, UINT32_MAX), 500);
+	assert_int_equal(chunk_next(fable.model, 400, UINT32_MAX), 400);
+	assert_int_equal(fable.model->loaded.scratch.bytes, 0);
 }
 
-static void steps_are_as_long_as_was_asked_for(void **state)
+static void steps_are_as_long_as_requested(void **state)
 {
 	(void)state;
 	open_fable(SMALL, 7);
-	assert_int_equal(chunk_next(fable.model, 2000), 7);
-	assert_int_equal(chunk_next(fable.model, 7), 7);
-	assert_int_equal(chunk_next(fable.model, 3), 3);
-	assert_int_equal(fable.model->run.scratch.bytes, 0);
+	assert_int_equal(chunk_next(fable.model, 2000, UINT32_MAX), 7);
+	assert_int_equal(chunk_next(fable.model, 7, UINT32_MAX), 7);
+	assert_int_equal(chunk_next(fable.model, 3, UINT32_MAX), 3);
+	assert_int_equal(fable.model->loaded.scratch.bytes, 0);
 }
 
 /* ---- memory ---- */
+
+static uint64_t scratch_bytes(uint32_t rows)
+{
+	const struct config *c = &fable.model->id.config;
+	return forward_bytes(c, rows) + forward_pass_bytes(c, rows);
+}
 
 static void long_steps_are_counted_until_they_are_given_back(void **state)
 {
 	(void)state;
 	open_fable(SMALL, 0);
 	const struct budgets *b = &fable.engine->budgets;
-	const struct budget_need *need = &fable.model->run.scratch;
-	(void)chunk_next(fable.model, 2000);
+	const struct budget_need *need = &fable.model->loaded.scratch;
+	(void)chunk_next(fable.model, 2000, UINT32_MAX);
 	assert_true(b->needs == need && need->state == NEED_TAKEN);
-	assert_true(need->bytes == forward_bytes(&fable.model->id.config, 2000) -
-					   forward_bytes(&fable.model->id.config, CHUNK_DEFAULT));
+	assert_true(need->bytes == scratch_bytes(2000) - scratch_bytes(CHUNK_DEFAULT));
 	chunk_end(fable.model);
-	assert_true(b->needs == &fable.model->run.need && !b->needs->next);
+	assert_true(b->needs == &fable.model->loaded.need && !b->needs->next);
 	chunk_end(fable.model); /* of which there is nothing left */
 }
 
-/* Or what is free would look like more than there is. */
+/* Otherwise free memory would be overestimated. */
 static void what_steps_take_is_in_memory_once_it_is_counted(void **state)
 {
 	enum { PAGES_MOST = 1 << 16 };
 	static unsigned char in_memory[PAGES_MOST];
 	(void)state;
 	open_fable(SMALL, 0);
-	const struct scratch *s = &fable.model->run.forward.scratch;
+	const struct scratch *s = &fable.model->loaded.forward.scratch;
 	for (uint32_t left = CHUNK_DEFAULT; left <= 2000; left += 2000 - CHUNK_DEFAULT) {
-		(void)chunk_next(fable.model, left);
+		(void)chunk_next(fable.model, left, UINT32_MAX);
 		size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (s->bytes - 1) / page + 1;
 		assert_in_range(pages, 1, PAGES_MOST);
 		assert_int_equal(mincore(s->memory, s->bytes, in_memory), 0);
@@ -119,19 +125,19 @@ static void without_memory_steps_are_short(void **state)
 	test_memory_limitable();
 	open_fable(SMALL, 0);
 	test_memory_limit(RLIMIT_DATA, SMALL, &before);
-	uint32_t n = chunk_next(fable.model, 2000);
+	uint32_t n = chunk_next(fable.model, 2000, UINT32_MAX);
 	test_memory_unlimit(RLIMIT_DATA, &before);
 	assert_true(n == 500 || n == 1000); /* the heap may have some left */
-	assert_true(fable.model->run.forward.chunk >= n);
+	assert_true(fable.model->loaded.forward.chunk >= n);
 	chunk_end(fable.model);
-	assert_int_equal(fable.model->run.scratch.bytes, 0);
-	assert_int_equal(chunk_next(fable.model, 2000), 2000);
+	assert_int_equal(fable.model->loaded.scratch.bytes, 0);
+	assert_int_equal(chunk_next(fable.model, 2000, UINT32_MAX), 2000);
 	chunk_end(fable.model);
 }
 
 /* ---- turns ---- */
 
-/* A turn of more tokens than a short step has; malloc'ed. */
+/* A turn with more tokens than a short step; malloc'ed. */
 static char *ask_at_length(uint64_t budget, uint32_t chunk)
 {
 	enum { TIMES = 100 };
@@ -167,9 +173,9 @@ static void what_a_turn_took_is_given_back_when_its_prompt_is_over(void **state)
 	(void)state;
 	free(ask_at_length(SMALL, 0));
 	struct budgets *b = &fable.engine->budgets;
-	for (bool back = false; !back;) { /* the answer is there a moment before */
+	for (bool back = false; !back;) { /* the answer comes slightly earlier */
 		pthread_mutex_lock(&b->lock);
-		back = b->needs == &fable.model->run.need && !b->needs->next;
+		back = b->needs == &fable.model->loaded.need && !b->needs->next;
 		pthread_mutex_unlock(&b->lock);
 		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
@@ -184,7 +190,7 @@ int main(void)
 		TEST(steps_are_long_where_experts_must_be_read),
 		TEST(steps_are_equal_and_no_longer_than_allowed),
 		TEST(steps_are_short_where_all_experts_fit),
-		TEST(steps_are_as_long_as_was_asked_for),
+		TEST(steps_are_as_long_as_requested),
 		TEST(long_steps_are_counted_until_they_are_given_back),
 		TEST(what_steps_take_is_in_memory_once_it_is_counted),
 		TEST(a_text_is_the_same_by_long_and_by_short_steps),

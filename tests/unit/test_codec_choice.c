@@ -1,5 +1,5 @@
-/* The choice of a codec, and conversions by it: what is asked for is made, what cannot be is said
- * or left alone, auto follows its rule and keeps to it, and the weights are the same ones. */
+/* The choice of a codec, and conversions with it: a requested codec is used; if it cannot be, that
+ * is reported or ignored; auto follows its rule and keeps its choice; the weights are the same. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
 #include "engine/convert/convert_inside.h"
@@ -43,7 +43,7 @@ static int teardown(void **state)
 
 /* ---- helpers ---- */
 
-/* What test_convert does, by a codec. */
+/* The same as in test_convert, with a codec. */
 static int convert(const char *to, const char *quant, const char *codec, const _Atomic bool *stop)
 {
 	struct test_conversion *t = &conversion;
@@ -121,7 +121,7 @@ static void a_codec_is_asked_for_by_its_name(void **state)
 static void zstd_is_refused_for_recipes_that_do_not_shrink(void **state)
 {
 	(void)state;
-	/* None is asked for: which it will be depends on the model, so that none is named. */
+	/* Without a request the codec depends on the model, so none is named. */
 	static const char *const names[] = {"tq2", "tq3", "tq4", "3bit", NULL};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct engine *g = NULL;
@@ -218,7 +218,7 @@ static void a_coded_stores_head_says_that_it_is_private_and_lists_nothing(void *
 	assert_int_equal(safetensors_parse(&list, json, length, 0, 0, "head", &e), 0);
 	assert_int_equal(list.count, 0);
 	tensor_list_free(&list);
-	/* Taken for an ordinary file, it is refused for its data that no tensor covers. */
+	/* Read as an ordinary file it is refused, since no tensor covers its data. */
 	assert_true(safetensors_parse(&list, json, length, n - STORE_ALIGN, 0, "head", &e) < 0);
 	free(bytes);
 	(void)snprintf(path, sizeof path, "%s/dense.safetensors", folder);
@@ -242,10 +242,10 @@ static void records_that_are_not_in_16_bits_stay_plain_whatever_is_asked(void **
 	store_close(s);
 }
 
-static void auto_says_what_it_measured(void **state)
+static void auto_reports_what_it_measured(void **state)
 {
 	(void)state;
-	/* What it chooses depends on the disk; that it says why does not. */
+	/* Its choice depends on the disk; its giving a reason does not. */
 	struct store *s = converted(folder, "bf16", "auto");
 	const char *words = conversion.codec_words;
 	assert_true(strstr(words, "GB/s") || strstr(words, "cannot be measured"));
@@ -284,7 +284,7 @@ static void an_interrupted_conversion_of_another_checkpoint_decides_nothing(void
 
 /* ---- mounts ---- */
 
-/* Loads the model as a mount does, and gives its info/codec. */
+/* Loads the model as a mount does, and returns its info/codec. */
 static void mount_says(const char *codec, char *text, size_t size)
 {
 	struct engine_options o = {.quant = "bf16",
@@ -330,7 +330,7 @@ int main(void)
 		TEST(a_coded_store_holds_the_same_weights_in_fewer_bytes),
 		TEST(a_coded_stores_head_says_that_it_is_private_and_lists_nothing),
 		TEST(records_that_are_not_in_16_bits_stay_plain_whatever_is_asked),
-		TEST(auto_says_what_it_measured),
+		TEST(auto_reports_what_it_measured),
 		TEST(an_interrupted_conversion_keeps_the_choice_it_was_begun_with),
 		TEST(an_interrupted_conversion_of_another_checkpoint_decides_nothing),
 		TEST(a_mount_takes_any_stores_codec_unless_it_asks_for_one),

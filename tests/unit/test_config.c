@@ -1,5 +1,5 @@
-/* config.json and generation_config.json: what is read from the published ones, and that everything
- * that this program does not compute, and every absurd value, is an error that names the key. */
+/* config.json and generation_config.json: published ones are read; a key that this program does
+ * not compute, or an absurd value, is an error that names the key. */
 #include "engine/family/config.h"
 #include "golden.h"
 #include "store_help.h"
@@ -44,7 +44,7 @@ static void assert_parses(const char *overrides)
 		fail_msg("%s: %s", overrides, e.text);
 }
 
-/* The error is of that code, names the file, and says `word`. */
+/* The error has this code, names the file and contains `word`. */
 static void assert_refused(const char *overrides, int code, const char *word)
 {
 	int failed = parse(overrides);
@@ -59,7 +59,7 @@ static int parse_generation(const char *text)
 	return config_parse_generation(&c, text, strlen(text), "generation_config.json", &e);
 }
 
-/* ---- what is right ---- */
+/* ---- valid configs ---- */
 
 static void assert_is_the_routed_model(void)
 {
@@ -155,7 +155,7 @@ static void the_fixtures_read_as_they_were_made(void **state)
 	}
 }
 
-/* ---- the configurations that people have ---- */
+/* ---- configs of published models ---- */
 
 static int parse_shared(const char *name)
 {
@@ -214,11 +214,12 @@ static void the_published_configs_of_known_families_are_read(void **state)
 static void a_published_config_without_a_needed_number_is_refused_by_its_key(void **state)
 {
 	(void)state;
-	assert_int_equal(parse_shared("OLMoE-1B-7B"), -EINVAL); /* what is known of it lacks some */
+	assert_int_equal(parse_shared("OLMoE-1B-7B"),
+			 -EINVAL); /* the known part of it lacks keys */
 	assert_non_null(strstr(e.text, "max_position_embeddings"));
 }
 
-/* ---- what is refused ---- */
+/* ---- refused configs ---- */
 
 static void what_is_not_computed_is_refused_by_its_key(void **state)
 {

@@ -1,5 +1,5 @@
-/* Answers held to a form, through sessions of the demonstration models: every one is what was asked
- * for, whatever the temperature, and drafts change no byte. */
+/* Constrained answers in sessions of the demonstration models: every answer has the requested form
+ * at any temperature, and drafts change no byte. */
 #include "golden.h"
 #include "schema_help.h"
 #include "session_help.h"
@@ -60,7 +60,7 @@ static bool matches(const char *regex, const char *text)
 	return found;
 }
 
-/* What ended by itself is of the form; a newline of the answer's own is behind it. */
+/* An answer that ended by itself has the form, and a final newline. */
 static void check_form(const struct form *f, char *text, const char *finish)
 {
 	size_t n = strlen(text);
@@ -127,7 +127,7 @@ static void a_hybrids_own_drafts_change_nothing(void **state)
 	test_model_close(&m);
 }
 
-/* The model's own answer, where that is of the form already. */
+/* The model's own answer, if it already has the form. */
 static void what_fits_by_itself_is_not_changed(void **state)
 {
 	(void)state;
@@ -143,7 +143,7 @@ static void what_fits_by_itself_is_not_changed(void **state)
 	session_end(s);
 }
 
-/* The last token is not followed by another step, and a next turn goes on as ever. */
+/* The last token is not followed by another step, and a next turn continues as ever. */
 static void a_form_that_is_complete_ends_the_answer(void **state)
 {
 	(void)state;
@@ -169,7 +169,7 @@ static void limits_hold_within_a_form(void **state)
 	struct err e = {0};
 	struct answer *a;
 	int code;
-	test_set(s, "max_tokens", "100"); /* and it goes on from within the form */
+	test_set(s, "max_tokens", "100"); /* and it continues from within the form */
 	assert_int_equal(session_again(s, SESSION_AGAIN_CONTINUE, &a, &e), 0);
 	char *text = test_read(a, &code);
 	assert_int_equal(code, 0);

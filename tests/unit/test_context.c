@@ -1,4 +1,4 @@
-/* Key-value memory: what is counted is what is mapped, and the system has it back. */
+/* Key-value memory: counted memory equals mapped memory and is returned to the system. */
 #include "engine/compute/context.h"
 #include "memory_help.h"
 
@@ -59,7 +59,7 @@ static void blocks_are_counted_in_the_pages_that_they_take(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
-/* What sessions leave between the blocks of others must not keep them in memory. */
+/* Gaps that ended sessions leave between the blocks of others must not stay in memory. */
 static void what_a_context_gives_up_the_system_has_back(void **state)
 {
 	(void)state;
@@ -105,7 +105,8 @@ static void a_budget_that_is_used_up_takes_no_memory(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
-/* A hybrid's first step reserves its state before its blocks, for which there may be no room. */
+/* A hybrid's first step reserves its state before its blocks; there may be no room for the blocks.
+ */
 static void a_state_that_was_never_moved_on_is_given_back(void **state)
 {
 	(void)state;
@@ -138,7 +139,7 @@ static void a_text_that_grows_goes_before_copies_of_where_it_was(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
-/* Those that nobody has gone on with for longest give way first, and the text's own last. */
+/* Copies that were not used for longest are dropped first, the text's own copies last. */
 static void a_text_that_grows_goes_before_copies_of_other_texts(void **state)
 {
 	(void)state;

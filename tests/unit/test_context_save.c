@@ -1,7 +1,6 @@
-/* Contexts as bytes: for every kind of state a saved one goes on to the bit as if it had been
- * computed afresh, has the size that its counts say, and stays as it was while the one that it was
- * taken from goes on; and bytes that are not of such a context are refused in words and leave
- * nothing behind. */
+/* Contexts as bytes. For every kind of state a saved context continues bit for bit like a freshly
+ * computed one, has the size that follows from its counts, and does not change while the original
+ * continues. Bytes of anything else are refused with a sentence and leave nothing behind. */
 #include "engine/compute/context_save.h"
 #include "engine/compute/recurrent.h"
 #include "context_help.h"
@@ -97,7 +96,7 @@ static uint64_t counts_bytes(void)
 	return 32 + (view.config->window ? 16 + 8 : 0);
 }
 
-/* Of so few positions that all blocks are before a checkpoint or the end. */
+/* So few positions that all blocks are before a checkpoint or the end. */
 static uint64_t arithmetic(uint64_t positions, uint64_t states)
 {
 	const uint64_t *width = view.config->kv_width;
@@ -186,7 +185,7 @@ static void it_is_read_from_any_offset(void **state)
 	contexts_unload();
 }
 
-/* What is held costs nothing, until the text writes to what it shares. */
+/* A held state costs nothing until the text writes to shared memory. */
 static void what_is_held_stays_as_it_was(void **state)
 {
 	(void)state;
@@ -240,7 +239,7 @@ static void a_text_goes_back_while_its_state_is_held(void **state)
 	contexts_unload();
 }
 
-/* What a step left that failed half way is not what anybody goes on from. */
+/* Nobody continues from the state that a step left when it failed halfway. */
 static void after_a_failed_step_the_copy_before_it_is_saved(void **state)
 {
 	(void)state;
@@ -259,7 +258,8 @@ static void after_a_failed_step_the_copy_before_it_is_saved(void **state)
 	contexts_unload();
 }
 
-/* What was taken back is not in the bytes: two that computed the same text are saved alike. */
+/* Tokens that were taken back are not in the bytes: two contexts with the same text are saved
+ * alike. */
 static void what_was_taken_back_is_not_saved(void **state)
 {
 	(void)state;
@@ -434,7 +434,7 @@ static void half_a_context_is_not_done(void **state)
 	contexts_unload();
 }
 
-/* Numbers that are none may be forged; what is computed from them is no text, and nothing else. */
+/* NaNs may be forged: the text computed from them is meaningless, but nothing else goes wrong. */
 static void keys_that_are_not_numbers_harm_nobody(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* A session's messages are the truth: what is written to them, taken back or answered anew is what
- * the model sees next, and ids are their encoding. On the demonstration model. */
+/* A session's messages are authoritative: after writing, undo or retry the model sees exactly
+ * these messages next, and the ids are their encoding. On the demonstration model. */
 #include "random.h"
 #include "session_help.h"
 
@@ -159,7 +159,7 @@ static void hostile_messages_are_refused_and_change_nothing(void **state)
 	session_end(s);
 }
 
-/* Control tokens that a text merely spells stay text, whichever way it came in. */
+/* Control tokens spelled in a text stay text, however the text came in. */
 static void what_a_text_spells_is_no_control_token(void **state)
 {
 	(void)state;
@@ -213,7 +213,7 @@ static void the_system_message_is_the_param_both_ways(void **state)
 	assert_null(strstr(messages, "Be brief."));
 	free(messages);
 	test_set(s, "system", "");
-	assert_int_equal(session_undo(s, &e), 0); /* the turn began behind what is gone now */
+	assert_int_equal(session_undo(s, &e), 0); /* the turn began after the removed part */
 	test_expect_text(s, SESSION_MESSAGES, "[]\n");
 	test_write_text(
 		s, SESSION_MESSAGES,
@@ -245,7 +245,7 @@ static void a_copied_session_and_a_reset_one_keep_the_system_message(void **stat
 	session_end(copy);
 }
 
-/* ---- taking back, again ---- */
+/* ---- undo and retry ---- */
 
 static void undo_cuts_messages(void **state)
 {
@@ -257,7 +257,7 @@ static void undo_cuts_messages(void **state)
 	free(test_ask(s, "What is 12 x 6?"));
 	assert_int_equal(session_undo(s, &e), 0);
 	test_same_text(test_text(s, SESSION_MESSAGES), one);
-	/* Of what somebody wrote: from the last user's on. */
+	/* In written messages: from the last user message on. */
 	test_write_text(s, SESSION_MESSAGES,
 			"[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
 			"\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}]");
@@ -327,7 +327,7 @@ static void retry_leaves_alone_what_was_no_conversation(void **state)
 	session_end(s);
 }
 
-/* With the same seed: what goes on is what would have come. */
+/* With the same seed, continuing gives the same text. */
 static void continued_is_the_text_that_was_not_cut(void **state)
 {
 	(void)state;
@@ -375,7 +375,7 @@ static void what_was_not_cut_short_is_not_continued(void **state)
 	session_end(s);
 }
 
-static void an_answer_that_was_written_is_gone_on_with(void **state)
+static void a_written_answer_is_continued(void **state)
 {
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
@@ -435,7 +435,7 @@ static void *look(void *session)
 	return NULL;
 }
 
-/* Under ThreadSanitizer: what is looked at from elsewhere is not what the turn has in its hands. */
+/* Under ThreadSanitizer: other threads read texts while a turn runs. */
 static void looking_disturbs_no_turn(void **state)
 {
 	(void)state;
@@ -522,7 +522,7 @@ static void drop_oldest_goes_on_without_the_oldest_turns(void **state)
 	test_model_close(&small);
 }
 
-/* Messages may be longer than any prompt: what cannot fit is refused, or dropped, unread. */
+/* Messages may be longer than any prompt: those that cannot fit are refused, or dropped, unread. */
 static void a_history_beyond_all_bounds_is_refused_or_dropped(void **state)
 {
 	(void)state;
@@ -563,7 +563,7 @@ static uint32_t below(struct random *r, uint32_t n)
 	return random_u32(r) % n;
 }
 
-/* A conversation's messages as JSON, of `count` that are drawn. */
+/* `count` random messages of a conversation, as JSON. */
 static char *random_messages(struct random *r, int count)
 {
 	static const char *const asked[] = {"What is the capital of France?", "What is 12 x 6?",
@@ -606,7 +606,7 @@ static void random_edits_are_answered_as_by_a_fresh_session(void **state)
 		free(messages);
 		session_end(fresh);
 	}
-	assert_true(cached > (uint64_t)edits); /* and not by computing all of it anew */
+	assert_true(cached > (uint64_t)edits); /* and without computing all of it again */
 	session_end(s);
 }
 
@@ -628,7 +628,7 @@ int main(void)
 		cmocka_unit_test(retry_leaves_alone_what_was_no_conversation),
 		cmocka_unit_test(continued_is_the_text_that_was_not_cut),
 		cmocka_unit_test(what_was_not_cut_short_is_not_continued),
-		cmocka_unit_test(an_answer_that_was_written_is_gone_on_with),
+		cmocka_unit_test(a_written_answer_is_continued),
 		cmocka_unit_test(a_running_turn_shows_its_prompt_and_refuses_changes),
 		cmocka_unit_test(looking_disturbs_no_turn),
 		cmocka_unit_test(a_failed_turn_was_never_there),

@@ -1,5 +1,5 @@
-/* What a conversion writes, compared tensor by tensor with the checkpoint by a reader and a
- * dequantiser of the test's own, and what it refuses. */
+/* Stores that conversions write, compared tensor by tensor with the checkpoint by the test's own
+ * reader and dequantiser; and checkpoints that they refuse. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
 #include "engine/source/tensor_list.h"
@@ -132,7 +132,7 @@ static uint32_t bits_of(const struct quant *q, const char *name)
 		return q->small_bits;
 	bool feed = strstr(name, ".mlp.gate_proj.weight") || strstr(name, ".mlp.up_proj.weight") ||
 		    strstr(name, ".mlp.down_proj.weight");
-	if (feed && q->trellis) /* all that a dense model has of experts */
+	if (feed && q->trellis) /* a dense model's feed-forwards */
 		return q->expert_bits;
 	return strstr(name, "_proj.weight") || !strcmp(name, "lm_head.weight") ? q->dense_bits : 0;
 }
@@ -167,7 +167,7 @@ static void compare_tq(const struct golden *g, const struct test_tensor *t, cons
 			power += w * w;
 		}
 	}
-	/* Of a padded group, some of the error may be in the padding, which nobody reads. */
+	/* Part of a padded group's error may be in the padding, which is never read. */
 	double most = 1.2 * expected_error[bits],
 	       least = .8 * expected_error[bits] * (double)cols / (double)(groups * 128);
 	if (!(error / power > least && error / power < most))
@@ -209,7 +209,7 @@ static void compare_tc(const struct golden *g, const struct test_tensor *t, cons
 			 expected_trellis_error[bits]);
 }
 
-/* To half a step of the largest of each 32. */
+/* Within half a step of the largest of each 32. */
 static void compare_blocks(const struct golden *g, const struct test_tensor *t, const char *name)
 {
 	char part[256];
@@ -262,7 +262,8 @@ static struct golden *open_part(const char *name)
 	return st.st_size ? golden_open(path) : NULL;
 }
 
-/* How many tensors a file has, by the engine's strict reader: they cover the file without a gap. */
+/* The number of tensors in a file by the engine's strict reader, which checks that they cover the
+ * file without a gap. */
 static size_t count_tensors(const char *name)
 {
 	char path[128];
@@ -330,7 +331,7 @@ static void convert_and_compare(const char *fixture, const struct quant *q, cons
 	test_folder_remove(store);
 }
 
-/* Under a sanitizer each recipe of two fixtures: what is the same elsewhere are numbers. */
+/* Under a sanitizer each recipe on two fixtures: the others differ only in numbers. */
 static void every_fixture_and_recipe_is_stored_as_its_name_says(void **state)
 {
 	(void)state;
@@ -346,7 +347,7 @@ static void every_fixture_and_recipe_is_stored_as_its_name_says(void **state)
 }
 
 /* A trellis' rows are encoded some together; whether this tensor is stored so. Under a sanitizer,
- * where encoding a row anew takes long, one of each 16. */
+ * where encoding a row again takes long, one of each 16. */
 static bool compare_trellis(const struct golden *g, const struct test_tensor *t)
 {
 	struct golden_tensor packed, norms;
@@ -526,9 +527,9 @@ static void a_row_of_zeros_is_no_reason_for_f32_norms(void **state)
 	convert_and_compare("qwen3", &quants[1], "F16");
 }
 
-/* ---- what is refused ---- */
+/* ---- refused checkpoints ---- */
 
-/* The words name the tensor, and nothing is left that looks like a store. */
+/* The error names the tensor, and no store is left behind. */
 static void assert_refused(const char *quant, int code, const char *word)
 {
 	struct store *s;

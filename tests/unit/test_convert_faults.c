@@ -1,8 +1,8 @@
-/* Conversions that are interrupted, run into a full disk, or meet each other; and what a mount
- * makes of the store that it finds. */
+/* Conversions that are interrupted, run into a full disk, or run at the same time; and how a mount
+ * treats the store that it finds. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
 #include "fault_io.h"
 #include "forward_help.h"
 #include "golden.h"
@@ -108,8 +108,8 @@ static int convert_undisturbed(void **state)
 
 /* ---- interrupted ---- */
 
-/* Among the first writes are the records of what it is made of: with some of them missing it begins
- * anew, and does not take the checkpoint for another for good. */
+/* The first writes record the source. If some of them are missing, the conversion begins again; it
+ * must not take the checkpoint for another one forever. */
 static void a_disk_that_fails_at_one_of_the_first_writes_is_recovered_from(void **state)
 {
 	enum { FIRST = 12 };
@@ -154,7 +154,7 @@ static void *stop_midway(void *arg)
 	return NULL;
 }
 
-static void a_stopped_conversion_is_gone_on_with(void **state)
+static void a_stopped_conversion_is_continued(void **state)
 {
 	(void)state;
 	pthread_t thread;
@@ -174,7 +174,7 @@ static void a_stopped_conversion_is_gone_on_with(void **state)
 	assert_store_is_whole();
 }
 
-/* True if the child lived to the end. */
+/* True if the child finished. */
 static bool convert_until_killed(long operation)
 {
 	pid_t child = fork();
@@ -200,7 +200,7 @@ static void a_killed_conversion_ends_in_the_same_bytes(void **state)
 	for (int i = 1; i <= 7; i++) {
 		assert_false(convert_until_killed(whole_writes * i / 9));
 		assert_no_store();
-		if (i % 2) /* and once more while it goes on, or where it has just published */
+		if (i % 2) /* and once more while it continues, or where it has just published */
 			(void)convert_until_killed(30);
 		int failed = convert(2);
 		assert_true(failed == 0 || (i % 2 && failed == -EEXIST));
@@ -209,9 +209,9 @@ static void a_killed_conversion_ends_in_the_same_bytes(void **state)
 	}
 }
 
-/* ---- a full disk, a folder that cannot be ---- */
+/* ---- a full disk, a folder that cannot be made ---- */
 
-static void a_full_disk_is_said_and_leaves_nothing(void **state)
+static void a_full_disk_is_reported_and_leaves_nothing(void **state)
 {
 	(void)state;
 	for (long n = 1; n < whole_writes / 3; n += 37) {
@@ -275,8 +275,8 @@ static int mount_open(struct mount *m, const char *directory, const char *folder
 	return model_wait(m->model, &e);
 }
 
-/* Waits until the store is complete: before that a model may be loaded anew, and only its own
- * thread may compute with it. */
+/* Waits until the store is complete: before that the model may be loaded again, and only its own
+ * thread may compute. */
 static void mount_complete(struct mount *m)
 {
 	struct model_progress p;
@@ -300,7 +300,7 @@ static void compute_logits(struct mount *m, float *logits)
 	static const uint32_t tokens[] = {3, 141, 59, 26, 53, 58};
 	struct context x;
 	struct model_view view;
-	model_observe(m->model, &view);
+	observe_model(m->model, &view);
 	context_init(&x, view.context_budget, view.config, view.kv);
 	if (test_step(view.forward, &x, tokens, 6, NULL, &e))
 		fail_msg("%s", e.text);
@@ -332,8 +332,8 @@ static void scale(const char *part, float factor)
 	}
 }
 
-/* One model written in two ways, either with norms that only F32 holds: powers of two in the one
- * projection are taken back in the other. */
+/* One model written in two ways, each with norms that only F32 can hold: powers of two in one
+ * projection are undone in the other. */
 static void a_model_with_norms_beyond_f16_computes_the_same(void **state)
 {
 	(void)state;
@@ -382,7 +382,7 @@ static void a_finished_store_is_opened_and_not_made_again(void **state)
 	faults.fail_code = EROFS;
 	faults.failable = 0;
 	mount_and_compute(logits);
-	/* Keeping the heat, and whose store it is; and taking back what there is of either. */
+	/* Saving the heat and the store's source, and restoring both. */
 	assert_int_equal(faults.failable, 4);
 }
 
@@ -446,7 +446,7 @@ static void a_file_in_the_place_of_the_folder_is_an_error_in_words(void **state)
 	model_error(m.model, text, sizeof text);
 	assert_string_equal(text, e.text);
 	assert_int_equal(model_state(m.model), MODEL_FAILED);
-	/* Once the obstacle is gone, asking again works. */
+	/* Once the obstacle is gone, the next attempt works. */
 	assert_int_equal(unlink(store), 0);
 	assert_int_equal(model_wait(m.model, &e), 0);
 	mount_close(&m);
@@ -503,9 +503,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_disk_that_fails_at_one_of_the_first_writes_is_recovered_from),
 		TEST(what_was_done_before_a_failing_disk_is_not_done_again),
-		TEST(a_stopped_conversion_is_gone_on_with),
+		TEST(a_stopped_conversion_is_continued),
 		TEST(a_killed_conversion_ends_in_the_same_bytes),
-		TEST(a_full_disk_is_said_and_leaves_nothing),
+		TEST(a_full_disk_is_reported_and_leaves_nothing),
 		TEST(a_checkpoint_that_cannot_be_read_through_is_an_error),
 		TEST(a_model_with_norms_beyond_f16_computes_the_same),
 		TEST(a_changed_checkpoint_gets_a_new_store),

@@ -36,8 +36,8 @@ static void end_read(struct device *d)
 		d->ends[i] = d->ends[i + 1];
 }
 
-/* Keeps as many in flight as the tuner says, for so many reads, as pager_loader.c does. Returns how many
- * reads went by at a base other than `expected`. */
+/* Runs a number of reads with as many in flight as the tuner says, like pager_loader.c. Returns
+ * the number of reads at a base other than `expected`. */
 static uint32_t keep_busy(struct device *d, struct depth_tuner *t, uint32_t reads,
 			  uint32_t expected)
 {
@@ -57,8 +57,9 @@ static uint32_t keep_busy(struct device *d, struct depth_tuner *t, uint32_t read
 	return others;
 }
 
-/* With transfers of 1 ms, n reads in flight hide a latency of n - 1 ms. What is known of a depth is
- * corrected by its trials alone, one in 256 reads, so a new device takes some thousands. */
+/* With transfers of 1 ms, n reads in flight hide a latency of n - 1 ms. Only trials, one in 256
+ * reads, correct the estimate of a depth, so adapting to a new device takes some thousands of
+ * reads. */
 static void assert_settles(struct depth_tuner *t, struct device *d, uint64_t latency_ms,
 			   uint32_t expected)
 {
@@ -120,7 +121,7 @@ static void any_order_of_calls_and_times_keeps_the_depth_in_its_range(void **sta
 		x ^= x << 13; /* Marsaglia's xorshift */
 		x ^= x >> 7;
 		x ^= x << 17;
-		now += x % 3 ? x >> 40 : 0; /* a clock may stand still */
+		now += x % 3 ? x >> 40 : 0; /* the clock may stand still */
 		if (x % 61 == 0)
 			depth_restart(&t);
 		else

@@ -1,6 +1,6 @@
-/* Drafts change how many tokens a step yields, and nothing that can be read: not the text, not the
- * context, not what comes after. */
-#include "engine/serve/observe.h"
+/* Drafts change the number of tokens that a step yields, and nothing that can be read: not the
+ * text, not the context, not later turns. */
+#include "engine/admin/observe.h"
 #include "golden.h"
 #include "memory_help.h"
 #include "session_help.h"
@@ -54,7 +54,7 @@ static void the_text_is_the_same_at_any_temperature_and_seed(void **state)
 	static const char *const prompts[] = {repeats, "Once upon a time", "The capital of France"};
 	for (size_t i = 0; i < 9; i++) {
 		if (THREADS_WATCHED &&
-		    i / 3 != i % 3) /* each of both once: what is drawn no thread shares */
+		    i / 3 != i % 3) /* one draw each: drawing shares nothing between threads */
 			continue;
 		const char *prompt = prompts[i / 3], *temperature = temperatures[i % 3];
 		struct session *off = continuing("off", temperature, "11");
@@ -96,7 +96,7 @@ static void off_drafts_nothing(void **state)
 	session_end(s);
 }
 
-/* At every place where it may strike: in the middle of a draft, too. */
+/* At every place where it can match, also in the middle of a draft. */
 static void a_turn_that_ends_in_a_draft_leaves_the_context_as_without(void **state)
 {
 	(void)state;
@@ -108,8 +108,8 @@ static void a_turn_that_ends_in_a_draft_leaves_the_context_as_without(void **sta
 			test_set(both[i], "max_tokens", number);
 			free(test_ask(both[i], "Count from 1 to 20: 1 2 3 4 5 6"));
 		}
-		const struct token_list *off = session_computed(both[0]),
-					*on = session_computed(both[1]);
+		const struct token_list *off = observe_computed(both[0]),
+					*on = observe_computed(both[1]);
 		assert_int_equal(off->count, on->count);
 		assert_memory_equal(off->ids, on->ids, off->count * sizeof *off->ids);
 		test_set(both[0], "max_tokens", "40");
@@ -131,7 +131,7 @@ static void a_stop_text_in_a_draft_ends_the_answer_there(void **state)
 		test_set(both[i], "stop", "ha ha ha ha ha ha ha");
 	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
 	assert_string_equal(test_stats(both[0]).finish, test_stats(both[1]).finish);
-	assert_int_equal(session_computed(both[0])->count, session_computed(both[1])->count);
+	assert_int_equal(observe_computed(both[0])->count, observe_computed(both[1])->count);
 	session_end(both[0]);
 	session_end(both[1]);
 }
@@ -149,14 +149,14 @@ static void a_full_context_is_as_full_as_without(void **state)
 		test_set(both[i], "max_tokens", "0");
 	}
 	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
-	assert_int_equal(session_computed(both[0])->count, 100);
-	assert_int_equal(session_computed(both[1])->count, 100);
+	assert_int_equal(observe_computed(both[0])->count, 100);
+	assert_int_equal(observe_computed(both[1])->count, 100);
 	session_end(both[0]);
 	session_end(both[1]);
 	test_model_close(&narrow);
 }
 
-/* What a step without an expert holds would depend on the draft. */
+/* The result of a step without an expert would depend on the draft. */
 static void with_drop_missing_nothing_is_drafted(void **state)
 {
 	(void)state;

@@ -1,6 +1,6 @@
-/* A draft that needs an expert which cannot be read: the answer goes on without drafts, and is the
- * one that it is without them. */
-#include "engine/serve/observe.h"
+/* A draft that needs an unreadable expert: the answer continues without drafts and is the same as
+ * without them. */
+#include "engine/admin/observe.h"
 #include "golden.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-/* Of four tokens, at random: text repeats itself enough to be drafted, and drafts are mostly wrong.
- * One expert a token, so that there are some that it does not need. */
+/* Random answers from four tokens: text repeats enough to be drafted, and drafts are mostly wrong.
+ * One expert per token, so that some experts are not needed. */
 static struct session *session(struct test_model *m, const char *draft, const char *most)
 {
 	struct session *s = test_session(m);
@@ -32,12 +32,12 @@ static struct session *session(struct test_model *m, const char *draft, const ch
 	return s;
 }
 
-/* All experts in the store that a model is open on; what it has in memory stays right. */
+/* Damages all experts in an open model's store; those in memory stay right. */
 static void damage_experts(const struct test_model *m)
 {
 	static const uint8_t noise[STORE_ALIGN] = {1, 2, 3};
 	struct model_view view;
-	model_observe(m->model, &view);
+	observe_model(m->model, &view);
 	const struct store_extent first = store_expert(view.store, 0, 0);
 	char path[64];
 	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", first.fd);
@@ -49,8 +49,8 @@ static void damage_experts(const struct test_model *m)
 	assert_int_equal(close(fd), 0);
 }
 
-/* An answer that has in memory what it needs and nothing else, in a model all of whose other
- * experts are damaged: what is missed then, a draft has missed. */
+/* An answer with only its own experts in memory, in a model whose other experts are damaged: so
+ * every miss comes from a draft. */
 static void assert_goes_on(const char *model, const char *prompt, const char *draft,
 			   const char *most)
 {
@@ -66,7 +66,7 @@ static void assert_goes_on(const char *model, const char *prompt, const char *dr
 	test_answer(on, prompt, want);
 	assert_true(test_stats(on).expert_misses > 0);
 	assert_int_equal(test_stats(on).output_tokens, test_stats(off).output_tokens);
-	const struct token_list *a = session_computed(off), *b = session_computed(on);
+	const struct token_list *a = observe_computed(off), *b = observe_computed(on);
 	assert_int_equal(a->count, b->count);
 	assert_memory_equal(a->ids, b->ids, a->count * sizeof *a->ids);
 	free(want);

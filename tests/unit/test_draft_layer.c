@@ -1,7 +1,7 @@
-/* A hybrid's own draft layer against the exact reference, and that its rows depend on nothing but
- * the rows before: not on chunks, threads, the cache or the instruction set. */
+/* A hybrid's own draft layer against the exact reference. Its rows depend only on the rows before:
+ * not on chunks, threads, the cache or the instruction set. */
 #include "engine/compute/drafter.h"
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
 #include "forward_help.h"
 #include "gguf_convert.h"
 #include "golden.h"
@@ -74,7 +74,7 @@ static void bench_open_as(struct bench *b, const char *model, const char *fixtur
 	*b = (struct bench){.golden = golden_open(path)};
 	test_model_open(&b->m, model, options);
 	test_wait_converted(b->m.model);
-	model_observe(b->m.model, &b->view);
+	observe_model(b->m.model, &b->view);
 	read_ids(b);
 	load_with_draft(b);
 	struct context_budget *budget = b->view.context_budget;
@@ -105,7 +105,7 @@ static void bench_close(struct bench *b)
 	test_model_close(&b->m);
 }
 
-/* What a draft layer gives for a text. Depth d has `tokens - 1 - d` rows. */
+/* A draft layer's results for a text. Depth d has `tokens - 1 - d` rows. */
 struct run {
 	uint32_t tokens, width, vocabulary;
 	float *normed; /* [tokens][width]: the model's own */
@@ -144,7 +144,7 @@ static void compute_text(struct bench *b, struct run *r)
 	free(logits);
 }
 
-/* Row i takes token i + 1 + depth and what came before of position i. */
+/* Row i takes token i + 1 + depth and the previous depth's state of position i. */
 static void compute_depth(struct bench *b, struct run *r, int depth)
 {
 	struct forward *f = &b->forward;
@@ -345,8 +345,8 @@ static void every_kernel_table_gives_the_same_bits(void **state)
 	}
 }
 
-/* A draft of the depth-1 context: what it fed itself is taken back, and verified rows take its
- * place. */
+/* A draft in the depth-1 context: the rows that it fed itself are taken back and replaced by
+ * verified rows. */
 static void rows_that_were_taken_back_leave_no_trace(void **state)
 {
 	(void)state;
@@ -516,9 +516,9 @@ static void a_step_that_fails_leaves_its_context_as_it_was(void **state)
 	context_rollback(x, held);
 	used = engine_context_used(b.m.engine);
 	assert_int_equal(drafter_layer_run(&b.draft, x, tokens, hidden, 2, NULL, &e), -ERANGE);
-	b.forward.env.stop = &stop;
+	b.draft.account = &(struct step_account){.stop = &stop};
 	assert_int_equal(drafter_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), -ECANCELED);
-	b.forward.env.stop = NULL;
+	b.draft.account = NULL;
 	assert_int_equal(x->tokens.count, held);
 	assert_int_equal(engine_context_used(b.m.engine), used);
 	assert_int_equal(drafter_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), 0);

@@ -1,6 +1,6 @@
-/* When to draft, in simulated worlds: rows of a given cost, drafts of which a given part stands.
- * Time is what the simulation says, so nothing here depends on the machine. */
-#include "engine/serve/draft_meter.h"
+/* When to draft, in simulations: rows of a given cost, drafts with a given acceptance. Time is
+ * simulated, so nothing here depends on the machine. */
+#include "engine/turn/draft_meter.h"
 #include "random.h"
 
 #include <setjmp.h>
@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 struct world {
-	double row;		    /* what each row beyond the first costs, in steps of one row */
-	double drawing;		    /* what the draft layer takes for each token, likewise */
+	double row;		    /* cost of each row beyond the first, in steps of one row */
+	double drawing;		    /* the draft layer's cost per token, likewise */
 	double stands[DRAFT_KINDS]; /* the chance of each drafted token */
-	double following;	    /* and for each token that it gets to know */
+	double following;	    /* and its cost for each token that it follows */
 	double found;		    /* how often lookup finds anything */
 	double noise;		    /* of a step's time, relative */
 	struct random random;
@@ -40,57 +40,58 @@ static uint32_t least(uint32_t one, uint32_t other)
 	return one < other ? one : other;
 }
 
-/* What a draft layer gets to know of a text: rows wait until something is drafted, or there are too
- * many. Returns what is not drafting's. */
-static double follow(struct world *w, struct draft_meter *m, uint32_t *waiting)
+/* Makes the draft layer follow a text: rows wait until something is drafted or too many wait.
+ * Returns the time that is not part of drafting. */
+static double follow(struct world *w, struct draft_meter *m, uint32_t *pending)
 {
 	enum { MOST = 32, LAST = 8 };
-	uint32_t rows = *waiting;
+	uint32_t rows = *pending;
 	bool follows = draft_meter_follows(m, true);
 	if (rows + DRAFT_MOST + 1 <= (follows ? MOST : 2 * LAST))
 		return 0;
-	*waiting = follows ? 0 : LAST;
+	*pending = follows ? 0 : LAST;
 	double seconds = follows ? noisy(w, w->following * rows) : 0;
 	if (follows)
 		draft_meter_follow(m, rows, seconds, true);
 	return seconds;
 }
 
-/* What own drafts take, and before the first of them for what waits (*before). */
-static double draft_own(struct world *w, struct draft_meter *m, uint32_t depth, uint32_t *waiting,
+/* The time of own drafts, and of the waiting rows before the first draft (*before). */
+static double draft_own(struct world *w, struct draft_meter *m, uint32_t depth, uint32_t *pending,
 			double *before)
 {
-	double rows = noisy(w, w->following * (*waiting - 1)), own = noisy(w, w->drawing * depth);
-	bool begins = *waiting > DRAFT_MOST + 1;
+	double rows = noisy(w, w->following * (*pending - 1)), own = noisy(w, w->drawing * depth);
+	bool begins = *pending > DRAFT_MOST + 1;
 	if (m && begins)
-		draft_meter_follow(m, *waiting - 1, rows, true);
+		draft_meter_follow(m, *pending - 1, rows, true);
 	*before += begins ? rows : 0;
-	*waiting = 0;
+	*pending = 0;
 	return begins ? own : own + rows;
 }
 
-/* Seconds for so many tokens: by the meter's choice, or always `fixed`, where it can be had. */
+/* Seconds for a number of tokens: by the meter's choice, or always `fixed` if that kind is
+ * available. */
 static double run(struct world *w, struct draft_meter *m, uint32_t tokens,
 		  struct draft_choice fixed)
 {
 	double seconds = 0;
 	if (m && !(m->following > 0)) /* a prompt comes before any answer */
 		draft_meter_follow(m, 30, noisy(w, 30 * w->following), false);
-	for (uint32_t done = 0, stood, waiting = 1; done < tokens; done += stood + 1) {
+	for (uint32_t done = 0, stood, pending = 1; done < tokens; done += stood + 1) {
 		uint32_t left = least(tokens - done - 1, DRAFT_MOST);
 		bool found = random_uniform(&w->random) < w->found;
 		const struct draft_offer o = {{left, found ? left : 0},
-					      waiting > DRAFT_MOST + 1 ? waiting - 1 : 0};
+					      pending > DRAFT_MOST + 1 ? pending - 1 : 0};
 		struct draft_choice c = m ? draft_meter_choose(m, &o) : fixed;
 		c.depth = least(c.depth, o.most[c.kind]);
 		double drafting = 0;
 		if (c.depth && c.kind == DRAFT_MTP)
-			drafting = draft_own(w, m, c.depth, &waiting, &seconds);
+			drafting = draft_own(w, m, c.depth, &pending, &seconds);
 		else if (m)
-			seconds += follow(w, m, &waiting);
+			seconds += follow(w, m, &pending);
 		double verifying = noisy(w, 1 + w->row * c.depth);
 		stood = stood_of(w, c);
-		waiting += stood + 1;
+		pending += stood + 1;
 		seconds += drafting + verifying;
 		if (m)
 			draft_meter_count(m, c, stood, drafting, verifying);
@@ -171,8 +172,8 @@ static void a_fresh_meter_never_costs_much(void **state)
 	}
 }
 
-/* Of two kinds that are both good the better is found late, as the other pays meanwhile. */
-static void where_drafts_pay_most_of_what_they_can_give_is_had(void **state)
+/* Of two good kinds the better one is found late, since the other pays meanwhile. */
+static void where_drafts_pay_most_of_the_gain_is_reached(void **state)
 {
 	(void)state;
 	enum { TOKENS = 3000 };
@@ -193,8 +194,8 @@ static void where_drafts_pay_most_of_what_they_can_give_is_had(void **state)
 	}
 }
 
-/* What suited drafts stops to, and begins again, each kind in its turn: neither is missed for long,
- * nor does it cost much. What is dear to try is tried more seldom. */
+/* Text that suited drafts stops to do so and starts again, for each kind in turn. Neither change
+ * goes unnoticed for long or costs much. Expensive kinds are tried less often. */
 static void a_text_that_changes_is_followed(void **state)
 {
 	(void)state;
@@ -219,7 +220,7 @@ static void a_text_that_changes_is_followed(void **state)
 			    least_gain[kind]);
 }
 
-/* How often each kind is chosen: of so many tokens. */
+/* How often each kind is chosen in a number of tokens. */
 static void of_two_kinds_the_faster_is_taken_and_the_other_when_that_changes(void **state)
 {
 	(void)state;
@@ -239,7 +240,8 @@ static void of_two_kinds_the_faster_is_taken_and_the_other_when_that_changes(voi
 	}
 }
 
-/* Both stand as often: what takes no time to draft is taken, and the other where that has none. */
+/* Both are accepted equally often: the kind that drafts at no cost is chosen, and the other if it
+ * finds nothing. */
 static void drafting_costs_too(void **state)
 {
 	(void)state;
@@ -257,7 +259,7 @@ static void drafting_costs_too(void **state)
 	assert_int_equal(both.kind, DRAFT_LOOKUP);
 	assert_int_equal(own.kind, DRAFT_MTP);
 	assert_true(own.depth > 0);
-	/* Its experts must be read now: that is learned at a price, and then nothing is drafted. */
+	/* Its experts must now be read: learning that has a price, then nothing is drafted. */
 	w.drawing = 3;
 	w.found = 0;
 	assert_true(metered(&w, &m, 400) <= 1.1 * step_seconds * 400);
@@ -265,7 +267,7 @@ static void drafting_costs_too(void **state)
 	assert_int_equal(draft_meter_choose(&m, &own_only).depth, 0);
 }
 
-/* A kind that pays waits for credit, and what is cheap to try does not take it away. */
+/* A kind that pays waits for credit; cheap trials of another kind must not use the credit up. */
 static void what_pays_has_the_credit(void **state)
 {
 	(void)state;
@@ -304,7 +306,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_drafted_before_a_step_was_measured),
 		cmocka_unit_test(a_fresh_meter_never_costs_much),
-		cmocka_unit_test(where_drafts_pay_most_of_what_they_can_give_is_had),
+		cmocka_unit_test(where_drafts_pay_most_of_the_gain_is_reached),
 		cmocka_unit_test(a_text_that_changes_is_followed),
 		cmocka_unit_test(of_two_kinds_the_faster_is_taken_and_the_other_when_that_changes),
 		cmocka_unit_test(drafting_costs_too),

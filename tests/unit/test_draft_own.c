@@ -1,7 +1,7 @@
-/* Drafts by a model's own draft layer change how many tokens a step yields, and nothing that can be
- * read: at any temperature, with any seed, cache, number of threads; and what sampling gives is
- * what the model says. */
-#include "engine/serve/observe.h"
+/* Drafts by a model's own draft layer change the number of tokens that a step yields, and nothing
+ * that can be read, at any temperature, seed, cache and number of threads; and samples have the
+ * model's distribution. */
+#include "engine/admin/observe.h"
 #include "checkpoint_help.h"
 #include "golden.h"
 #include "forward_help.h"
@@ -26,8 +26,7 @@
 static const char *const modes[] = {"mtp 4", "auto", "mtp 2", "mtp", "mtp 3", "lookup 3"};
 enum { MODES = SANITIZED ? 2 : sizeof modes / sizeof *modes };
 
-/* A model whose drafts stand often enough to tell something, or NULL, where that is not to be had.
- */
+/* A model whose drafts are accepted often enough for the test; NULL: it is not available. */
 static const char *hybrid(void)
 {
 	return shared_data("models/fable-hybrid-18m");
@@ -56,10 +55,10 @@ static struct session *session(struct test_model *m, struct how how)
 	return s;
 }
 
-/* The context, bit for bit: what it holds and what it would go on with. */
+/* The context, bit for bit: its content and its next logits. */
 static void assert_same_context(const struct session *one, const struct session *other)
 {
-	const struct token_list *a = session_computed(one), *b = session_computed(other);
+	const struct token_list *a = observe_computed(one), *b = observe_computed(other);
 	assert_int_equal(a->count, b->count);
 	assert_memory_equal(a->ids, b->ids, a->count * sizeof *a->ids);
 	assert_int_equal(test_stats(one).output_tokens, test_stats(other).output_tokens);
@@ -69,7 +68,7 @@ static void assert_same_context(const struct session *one, const struct session 
 static const char *const prompts[] = {"Once upon a time", "ab ab ab ab ab ab", "1 2 3 4"};
 enum { PROMPTS = sizeof prompts / sizeof *prompts };
 
-/* The texts of one way of sampling without drafts: of each prompt, and then of its next turn. */
+/* The texts of one way of sampling without drafts: each prompt's answer, then its next turn's. */
 struct texts {
 	char *text[PROMPTS][2];
 };
@@ -106,8 +105,8 @@ static void free_texts(struct texts *t)
 			free(t->text[p][turn]);
 }
 
-/* Under every mode, in an engine of these options, what `want` says. Returns how many drafts of the
- * model's own stood. */
+/* Checks that every mode gives `want` in an engine with these options. Returns the number of
+ * accepted drafts of the model's own layer. */
 static uint64_t assert_all_modes(const char *directory, const struct engine_options *o,
 				 struct how how, const struct texts *want)
 {
@@ -124,7 +123,7 @@ static uint64_t assert_all_modes(const char *directory, const struct engine_opti
 	return stood;
 }
 
-/* Under a sanitizer only the way of sampling that has most threads and the smallest cache. */
+/* Under a sanitizer only the way of sampling with most threads and the smallest cache. */
 enum { WAYS = 3, FIRST_WAY = SANITIZED ? WAYS - 1 : 0 };
 /* Of the drafts of one depth by the hottest way, as under a sanitizer, fewest stand (34); what
  * "auto" adds there is a question of time. */
@@ -144,7 +143,7 @@ static uint64_t assert_same_everywhere(const char *model, const char *quant, con
 		open_model(&m, directory, &(struct engine_options){.quant = quant});
 		struct texts want = write_texts(&m, how, &none);
 		struct model_view view;
-		model_observe(m.model, &view);
+		observe_model(m.model, &view);
 		uint64_t one_expert = pager_slot_bytes(view.plan->slot_bytes);
 		bool routed = view.plan->routed_layers;
 		test_model_close(&m);
@@ -241,8 +240,7 @@ static void a_stop_text_in_a_draft_ends_the_answer_there(void **state)
 	test_model_close(&m);
 }
 
-/* Whatever the turns were before: what is drafted in a conversation is what is drafted in one that
- * never had them. */
+/* Drafts in a conversation do not depend on turns that were undone. */
 static void a_turn_that_was_taken_back_is_not_in_the_drafts(void **state)
 {
 	(void)state;
@@ -264,9 +262,9 @@ static void a_turn_that_was_taken_back_is_not_in_the_drafts(void **state)
 	assert_true(one.drafted_by[DRAFT_MTP] > 0);
 	assert_memory_equal(one.drafted, other.drafted, sizeof one.drafted);
 	assert_memory_equal(one.draft_stood, other.draft_stood, sizeof one.drafted);
-	const struct drafter *a = session_drafter(both[0]), *b = session_drafter(both[1]);
+	const struct drafter *a = observe_drafter(both[0]), *b = observe_drafter(both[1]);
 	assert_true(a->first == 0 && b->first == 0);
-	assert_int_equal(a->rows + a->waiting, b->rows + b->waiting);
+	assert_int_equal(a->rows + a->pending, b->rows + b->pending);
 	session_end(both[0]);
 	session_end(both[1]);
 	test_model_close(&m);
@@ -283,7 +281,6 @@ static void likeliest(const struct model_view *m, struct context *x, const uint3
 	struct forward *f = m->forward;
 	struct err e = {0};
 	double sum = 0;
-	f->env.stop = NULL;
 	if (test_step(f, x, ids, n, NULL, &e))
 		fail_msg("%s", e.text);
 	float *logits = f->scratch.logits;
@@ -297,7 +294,7 @@ static void likeliest(const struct model_view *m, struct context *x, const uint3
 		p[i] /= sum;
 }
 
-/* All that may be drawn after ids[n], with its probability. */
+/* All tokens that can be drawn after ids[n], with their probabilities. */
 struct path {
 	uint32_t ids[DRAWN];
 	double p;
@@ -309,7 +306,7 @@ static void find_paths(struct test_model *m, const uint32_t *ids, uint32_t n, do
 {
 	uint32_t text[128];
 	struct model_view view;
-	model_observe(m->model, &view);
+	observe_model(m->model, &view);
 	assert_true(n + DRAWN <= 128);
 	memcpy(text, ids, n * sizeof *ids);
 	for (int i = 0; i < PATHS; i++) {
@@ -367,7 +364,7 @@ static void drafted_answers_have_the_distribution_that_the_model_gives_them(void
 		test_set(s, "top_k", "3");
 		test_set(s, "top_p", "1");
 		free(test_ask(s, "The old lighthouse"));
-		const struct token_list *have = session_computed(s);
+		const struct token_list *have = observe_computed(s);
 		stood += test_stats(s).draft_stood_by[DRAFT_MTP];
 		drafted += test_stats(s).drafted_by[DRAFT_MTP];
 		if (!prompt_ids) {
@@ -406,11 +403,11 @@ static void off_and_lookup_keep_nothing_of_it(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct session *s = session(&m, (struct how){"mtp", "0", "1", "20"});
 		free(test_ask(s, prompts[0]));
-		assert_non_null(session_drafter(s)->hidden);
+		assert_non_null(observe_drafter(s)->hidden);
 		test_set(s, "draft", without[i]);
 		free(test_ask(s, prompts[0]));
-		assert_null(session_drafter(s)->hidden);
-		assert_int_equal(session_drafter(s)->keys.kv[KV_WHOLE].count, 0);
+		assert_null(observe_drafter(s)->hidden);
+		assert_int_equal(observe_drafter(s)->keys.kv[KV_WHOLE].count, 0);
 		assert_int_equal(test_stats(s).drafted_by[DRAFT_MTP], 0);
 		session_end(s);
 	}
@@ -426,12 +423,12 @@ static void with_drop_missing_nothing_is_drafted(void **state)
 	test_set(s, "drop_missing", "0.1");
 	free(test_ask(s, prompts[0]));
 	assert_int_equal(test_stats(s).drafted_by[DRAFT_MTP], 0);
-	assert_null(session_drafter(s)->hidden);
+	assert_null(observe_drafter(s)->hidden);
 	session_end(s);
 	test_model_close(&m);
 }
 
-/* Fewer experts are fewer in the drafts, too, and the text is that of fewer. */
+/* With fewer experts the drafts use fewer too, and the text is that of fewer experts. */
 static void with_fewer_experts_the_text_is_the_same_drafted_or_not(void **state)
 {
 	(void)state;
@@ -448,14 +445,14 @@ static void with_fewer_experts_the_text_is_the_same_drafted_or_not(void **state)
 	test_model_close(&m);
 }
 
-static void a_context_says_what_its_drafts_take(void **state)
+static void a_context_reports_the_memory_of_its_drafts(void **state)
 {
 	(void)state;
 	struct test_model m;
 	char text[32];
 	open_model(&m, test_fixture("qwen3_5_moe"), &(struct engine_options){0});
 	struct model_view view;
-	model_observe(m.model, &view);
+	observe_model(m.model, &view);
 	uint64_t bare = context_full_bytes(view.config, KV_F16, view.context, 1),
 		 drafts = drafter_full_bytes(view.config, KV_F16, view.context);
 	assert_int_equal(model_fact(m.model, FACT_CONTEXT_BYTES, text, sizeof text), 0);
@@ -463,7 +460,8 @@ static void a_context_says_what_its_drafts_take(void **state)
 	test_model_close(&m);
 }
 
-/* What a text needs, drafts give. The budget has room for a context, and not for its drafts. */
+/* Drafts give up memory that a text needs. The budget has room for a context, but not for its
+ * drafts. */
 static void without_room_for_drafts_the_text_goes_on(void **state)
 {
 	(void)state;
@@ -479,7 +477,7 @@ static void without_room_for_drafts_the_text_goes_on(void **state)
 	struct session *on = session(&m, (struct how){"mtp 2", "0", "1", "150"});
 	test_same_text(test_ask(on, prompts[0]), want);
 	assert_true(test_stats(on).drafted_by[DRAFT_MTP] > 0);
-	assert_true(session_drafter(on)->resting);
+	assert_true(observe_drafter(on)->resting);
 	session_end(on);
 	test_model_close(&m);
 }
@@ -501,7 +499,7 @@ static void a_checkpoint_without_a_draft_layer_has_none_whatever_its_config_says
 	test_checkpoint_free(&c);
 	open_model(&m, path, &(struct engine_options){0});
 	struct model_view view;
-	model_observe(m.model, &view);
+	observe_model(m.model, &view);
 	assert_true(view.config->draft);
 	struct session *s = session(&m, (struct how){"auto", "0", "1", "40"});
 	for (size_t i = 0; i < params_count(); i++)
@@ -524,19 +522,19 @@ int main(void)
 		cmocka_unit_test(off_and_lookup_keep_nothing_of_it),
 		cmocka_unit_test(with_drop_missing_nothing_is_drafted),
 		cmocka_unit_test(with_fewer_experts_the_text_is_the_same_drafted_or_not),
-		cmocka_unit_test(a_context_says_what_its_drafts_take),
+		cmocka_unit_test(a_context_reports_the_memory_of_its_drafts),
 		cmocka_unit_test(without_room_for_drafts_the_text_goes_on),
 		cmocka_unit_test(
 			a_checkpoint_without_a_draft_layer_has_none_whatever_its_config_says),
 	};
-	/* One session after the other, again and again: the threads meet in the tests above as they
-	 * do here. */
+	/* One session after the other, many times: the tests above cover the same interplay of
+	 * threads. */
 	const struct CMUnitTest many[] = {
 		cmocka_unit_test(a_turn_that_ends_in_a_draft_leaves_the_context_as_without),
 		cmocka_unit_test(a_stop_text_in_a_draft_ends_the_answer_there),
 	};
-	/* Of one thread, a number: no sanitizer sees in its hundreds of turns what it does not in
-	 * others. */
+	/* A numeric test of one thread: a sanitizer would find nothing new in its hundreds of
+	 * turns. */
 	const struct CMUnitTest number[] = {
 		cmocka_unit_test(drafted_answers_have_the_distribution_that_the_model_gives_them),
 	};

@@ -1,6 +1,6 @@
-/* Drafts along a text: against the exact reference, and that they depend on nothing but the text,
- * however it was computed, taken back and computed again. */
-#include "engine/serve/observe.h"
+/* Drafts along a text, against the exact reference. They depend only on the text, however it was
+ * computed, taken back and computed again. */
+#include "engine/admin/observe.h"
 #include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
@@ -67,7 +67,7 @@ static void text_open(struct text *t, const char *fixture, const struct engine_o
 	(void)snprintf(path + strlen(path), sizeof path - strlen(path), "/golden.safetensors");
 	t->golden = golden_open(path);
 	read_ids(t);
-	model_observe(t->m.model, &t->view);
+	observe_model(t->m.model, &t->view);
 	t->f = t->view.forward;
 	t->layer = t->view.draft_layer;
 	t->vocabulary = t->view.config->vocabulary;
@@ -105,7 +105,7 @@ static void prompt(struct text *t, const uint32_t *ids, uint32_t n)
 	}
 }
 
-/* A step of which n tokens stand, and of further rows none. */
+/* A step of which n tokens are accepted, and no further rows. */
 static void answer(struct text *t, const uint32_t *ids, uint32_t n, uint32_t refused)
 {
 	uint32_t rows[ANSWER_ROWS];
@@ -115,10 +115,10 @@ static void answer(struct text *t, const uint32_t *ids, uint32_t n, uint32_t ref
 		rows[i] = i < n ? ids[i] : 5 + i;
 	compute(t, ROW_ANSWER, rows, n + refused);
 	assert_int_equal(context_rollback(&t->x, held), held);
-	drafter_follow_answer(&t->d, t->layer, &t->x, n);
+	drafter_follow_answer(&t->d, t->layer, &t->x, 0, n);
 }
 
-/* To `held` tokens of the fixture's, in steps of an answer of all sizes. */
+/* Computes up to `held` tokens of the fixture, in an answer's steps of all sizes. */
 static void answer_to(struct text *t, size_t held)
 {
 	for (uint32_t i = 0; t->x.tokens.count < held; i++) {
@@ -212,7 +212,7 @@ static void a_decoding_s_drafts_agree_with_the_reference(void **state)
 
 /* ---- the same whatever happened before ---- */
 
-/* The drafts after so many tokens of the fixture, all of them a prompt. */
+/* The drafts after a prompt of the fixture's first tokens. */
 static float *fresh(const struct text *like, size_t held)
 {
 	struct text t = *like;
@@ -252,7 +252,7 @@ static void it_is_the_same_however_the_text_was_cut(void **state)
 	free(first);
 }
 
-/* What was drafted on the way leaves nothing; and rows that waited are like those that did not. */
+/* Earlier drafts leave no trace, and rows that waited are like those that did not. */
 static void drafts_leave_no_trace(void **state)
 {
 	(void)state;
@@ -268,7 +268,7 @@ static void drafts_leave_no_trace(void **state)
 	}
 }
 
-/* More tokens than may wait: they are computed when there is no more room for them. */
+/* More tokens than can wait: they are computed when there is no room for more. */
 static void many_steps_without_a_draft_are_caught_up_with(void **state)
 {
 	(void)state;
@@ -281,7 +281,7 @@ static void many_steps_without_a_draft_are_caught_up_with(void **state)
 	prompt(&t, t.ids, 1);
 	for (size_t held = 2; held < 62; held++) {
 		answer(&t, t.ids + held - 1, 1, 0);
-		assert_true(t.d.waiting <= DRAFTER_ROWS);
+		assert_true(t.d.pending <= DRAFTER_ROWS);
 	}
 	assert_true(t.d.rows >= 61 - DRAFTER_ROWS);
 	assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 61));
@@ -289,7 +289,7 @@ static void many_steps_without_a_draft_are_caught_up_with(void **state)
 }
 
 /* The text goes back to where a state was copied, and on with other tokens. */
-static void after_a_text_was_taken_back_it_drafts_as_if_it_had_never_been(void **state)
+static void after_a_rollback_it_drafts_as_if_the_text_had_never_been(void **state)
 {
 	(void)state;
 	struct text t;
@@ -333,7 +333,7 @@ static void rows_that_wait_are_taken_back_by_their_number(void **state)
 	text_close(&t);
 }
 
-/* Where nobody followed, or it cannot be known what the model had made of the last position. */
+/* If nothing followed the text, or the model's state of the last position is unknown. */
 static void a_text_that_went_on_unfollowed_is_followed_from_there(void **state)
 {
 	(void)state;
@@ -357,8 +357,7 @@ static void a_text_that_went_on_unfollowed_is_followed_from_there(void **state)
 	text_close(&t);
 }
 
-/* Where following is not worth its time: some of the last rows are kept, and a draft begins there.
- */
+/* If following costs more than it gains: the last rows are kept, and a draft begins there. */
 static void of_a_text_that_is_not_followed_the_last_rows_are_known(void **state)
 {
 	(void)state;
@@ -372,12 +371,12 @@ static void of_a_text_that_is_not_followed_the_last_rows_are_known(void **state)
 	drafter_begin(&t.d, &t.x);
 	for (size_t held = 13; held < 36; held++) {
 		answer(&t, t.ids + held - 1, 1, 0);
-		assert_in_range(t.d.waiting, 1, DRAFTER_MOST_LAST);
+		assert_in_range(t.d.pending, 1, DRAFTER_MOST_LAST);
 		assert_true(drafter_ready(&t.d, &t.x));
 	}
 	float *late = draft(&t, NULL);
 	uint32_t waited = (uint32_t)(35 - t.d.first);
-	/* The same as of rows that were computed from there on, one by one. */
+	/* The same drafts as from rows that are computed one by one from there on. */
 	struct text other = t;
 	text_begin(&other);
 	other.last_only = false;
@@ -391,9 +390,137 @@ static void of_a_text_that_is_not_followed_the_last_rows_are_known(void **state)
 	text_close(&t);
 }
 
-/* ---- memory, and what fails ---- */
+/* ---- side by side ---- */
 
-static void its_memory_is_counted_and_given_to_who_needs_it(void **state)
+enum { SIDES = 3 };
+static const uint32_t side_held[SIDES] = {12, 33, 24};
+
+struct sides {
+	struct text t[SIDES];
+	struct draft_ask asks[SIDES];
+	struct step_account accounts[SIDES];
+	uint32_t of[SIDES];    /* whose each ask is */
+	uint32_t depth[SIDES]; /* how many drafts each has got */
+	float *logits[SIDES];  /* [DEPTH][vocabulary] */
+};
+
+static int side_read(void *ctx, const uint32_t *asks, uint32_t n, const float *logits,
+		     struct err *e)
+{
+	struct sides *s = ctx;
+	(void)e;
+	for (uint32_t i = 0; i < n; i++) {
+		size_t vocabulary = s->t[0].vocabulary;
+		uint32_t side = s->of[asks[i]];
+		const float *row = logits + i * vocabulary;
+		memcpy(s->logits[side] + s->depth[side]++ * vocabulary, row,
+		       vocabulary * sizeof *row);
+		s->asks[asks[i]].next = sampler_greedy(row, (uint32_t)vocabulary);
+	}
+	return 0;
+}
+
+/* Texts of one model, whose rows wait, or have been computed, to different extents. */
+static void sides_open(struct sides *s, const char *fixture)
+{
+	memset(s, 0, sizeof *s);
+	text_open(&s->t[0], fixture, &(struct engine_options){.threads = 2});
+	for (uint32_t i = 0; i < SIDES; i++) {
+		struct text *t = &s->t[i];
+		if (i)
+			*t = s->t[0];
+		text_begin(t);
+	}
+	for (uint32_t i = 0; i < SIDES; i++) {
+		struct text *t = &s->t[i];
+		prompt(t, t->ids, i == 1 ? side_held[i] - 9 : side_held[i]);
+		answer_to(t, side_held[i]);
+		s->logits[i] = calloc((size_t)DEPTH * t->vocabulary, sizeof(float));
+		s->of[i] = i;
+		s->asks[i] = (struct draft_ask){.drafter = &t->d,
+						.text = &t->x,
+						.next = t->ids[side_held[i]],
+						.account = &s->accounts[i]};
+	}
+}
+
+static void sides_close(struct sides *s)
+{
+	for (uint32_t i = 1; i < SIDES; i++) {
+		context_free(&s->t[i].x);
+		drafter_free(&s->t[i].d);
+	}
+	text_close(&s->t[0]);
+}
+
+/* A depth of those that are left. */
+static void side_depth(struct sides *s, uint32_t depth, uint32_t count)
+{
+	struct err e = {0};
+	const struct draft_reader reader = {side_read, s};
+	if ((depth ? drafter_next_together : drafter_first_together)(s->t[0].layer, s->asks, count,
+								     &reader, &e))
+		fail_msg("%s", e.text);
+}
+
+/* The first `depth` drafts of each are those that it makes alone. */
+static void assert_side(struct sides *s, uint32_t i, uint32_t depth)
+{
+	struct text *t = &s->t[i];
+	assert_int_equal(s->depth[i], depth);
+	drafter_begin(&t->d, &t->x);
+	float *want = draft(t, NULL);
+	assert_memory_equal(s->logits[i], want, depth * t->vocabulary * sizeof *want);
+	free(want);
+	free(s->logits[i]);
+}
+
+static void drafters_side_by_side_draft_what_each_drafts_alone(void **state)
+{
+	(void)state;
+	for (int k = 0; k < FIXTURES; k++) {
+		struct sides s;
+		sides_open(&s, fixtures[k]);
+		for (uint32_t depth = 0; depth < DEPTH; depth++) {
+			side_depth(&s, depth, depth < 2 ? SIDES : SIDES - 1);
+			if (depth != 1)
+				continue;
+			for (uint32_t i = 0; i + 1 < SIDES; i++) { /* the first leaves */
+				s.asks[i] = s.asks[i + 1];
+				s.of[i] = i + 1;
+			}
+		}
+		for (uint32_t i = 0; i < SIDES; i++)
+			assert_side(&s, i, i ? DEPTH : 2);
+		sides_close(&s);
+	}
+}
+
+static void one_that_fails_or_is_stopped_leaves_the_others(void **state)
+{
+	(void)state;
+	static const _Atomic bool stop = true;
+	struct sides s;
+	sides_open(&s, "qwen3_5_moe");
+	s.asks[0].next = s.t[0].vocabulary;
+	s.accounts[2].stop = &stop;
+	for (uint32_t depth = 0; depth < DEPTH; depth++)
+		side_depth(&s, depth, SIDES);
+	assert_int_equal(s.accounts[0].end, SPAN_FAILED);
+	assert_int_equal(s.accounts[0].error.code, ERANGE);
+	assert_true(s.t[0].d.resting);
+	assert_false(drafter_ready(&s.t[0].d, &s.t[0].x));
+	free(s.logits[0]);
+	assert_int_equal(s.accounts[2].end, SPAN_STOPPED);
+	assert_false(s.t[2].d.resting);
+	assert_side(&s, 1, DEPTH);
+	assert_side(&s, 2, 0);
+	sides_close(&s);
+}
+
+/* ---- memory and failures ---- */
+
+static void its_memory_is_counted_and_given_to_others(void **state)
 {
 	(void)state;
 	struct text t;
@@ -405,7 +532,7 @@ static void its_memory_is_counted_and_given_to_who_needs_it(void **state)
 	assert_true(drafter_yield(&t.d));
 	assert_int_equal(engine_context_used(t.m.engine), 0);
 	assert_false(drafter_yield(&t.d));
-	prompt(&t, t.ids, 10); /* it rests */
+	prompt(&t, t.ids, 10); /* it stops drafting */
 	assert_false(drafter_ready(&t.d, &t.x));
 	drafter_begin(&t.d, &t.x);
 	prompt(&t, t.ids + 10, 10);
@@ -438,9 +565,9 @@ static void a_draft_that_was_stopped_loses_nothing(void **state)
 	struct err e = {0};
 	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
 	prompt(&t, t.ids, 10);
-	t.f->env.stop = &stop;
+	t.layer->account = &(struct step_account){.stop = &stop};
 	assert_int_equal(drafter_first(&t.d, t.layer, &t.x, t.ids[10], &e), -ECANCELED);
-	t.f->env.stop = NULL;
+	t.layer->account = NULL;
 	drafter_begin(&t.d, &t.x);
 	assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 10));
 	text_close(&t);
@@ -453,13 +580,15 @@ int main(void)
 		cmocka_unit_test(it_is_the_same_however_the_text_was_cut),
 		cmocka_unit_test(drafts_leave_no_trace),
 		cmocka_unit_test(many_steps_without_a_draft_are_caught_up_with),
-		cmocka_unit_test(after_a_text_was_taken_back_it_drafts_as_if_it_had_never_been),
+		cmocka_unit_test(after_a_rollback_it_drafts_as_if_the_text_had_never_been),
 		cmocka_unit_test(rows_that_wait_are_taken_back_by_their_number),
 		cmocka_unit_test(a_text_that_went_on_unfollowed_is_followed_from_there),
 		cmocka_unit_test(of_a_text_that_is_not_followed_the_last_rows_are_known),
-		cmocka_unit_test(its_memory_is_counted_and_given_to_who_needs_it),
+		cmocka_unit_test(its_memory_is_counted_and_given_to_others),
 		cmocka_unit_test(without_memory_it_rests),
 		cmocka_unit_test(a_draft_that_was_stopped_loses_nothing),
+		cmocka_unit_test(drafters_side_by_side_draft_what_each_drafts_alone),
+		cmocka_unit_test(one_that_fails_or_is_stopped_leaves_the_others),
 	};
 	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

@@ -1,5 +1,5 @@
-/* How published weights are written: every encoding against a plain reading of its definition, bit
- * by bit; and what does not fit together is an error that names the tensor. */
+/* Encodings of published weights, each against a plain, bit-by-bit reading of its definition.
+ * Tensors that do not fit together are errors that name the tensor. */
 #include "checkpoint_help.h"
 #include "engine/source/package.h"
 #include "golden.h"
@@ -98,7 +98,7 @@ static const struct package_tensor *get(const char *name)
 	return t;
 }
 
-/* All of a tensor, read a few rows at a time, so that pieces begin anywhere. */
+/* A whole tensor, read a few rows at a time, so that pieces begin anywhere. */
 static float *numbers(const struct package_tensor *t, uint32_t cols)
 {
 	uint64_t rows = package_rows(t);
@@ -265,14 +265,14 @@ static void an_mxfp4_number_is_its_code_times_a_power_of_two(void **state)
 
 /* ---- native TQ ---- */
 
-/* first: the format of 2 bits; kind: what names and files of its have. */
+/* first: the format of 2 bits; kind: the part of its tensor and file names. */
 static void check_groups(enum format first, const char *kind)
 {
 	static const char *const types[] = {"F32", "F16"};
 	for (uint32_t bits = 2; bits <= 4; bits++) {
 		char name[32];
 		bool old = bits & 1;
-		/* It says 3 of all of them; only their shapes are believed. */
+		/* The config says 3 bits for all of them; only their shapes count. */
 		(void)snprintf(name, sizeof name, "%s_config.json", kind);
 		write_text(name, "{\"format\": \"tq3_native\", \"bits\": 3, "
 				 "\"group_size\": 128, \"quantizer_seed\": 42}");
@@ -388,7 +388,8 @@ static float *all_of(const struct package *p, const char *name, size_t *count)
 static void fp8_weights_are_near_those_they_were_made_of(void **state)
 {
 	(void)state;
-	struct package *p = open_fixture("deepseek_v3_fp8"), *from = open_fixture("deepseek_v3");
+	/* The one that may be missing first: a skip leaves nothing open. */
+	struct package *from = open_fixture("deepseek_v3"), *p = open_fixture("deepseek_v3_fp8");
 	size_t compared = 0;
 	for (size_t i = 0; i < package_count(p); i++) {
 		const struct package_tensor *t = package_tensor(p, i);
@@ -414,7 +415,7 @@ static void mxfp4_experts_are_near_those_they_were_made_of(void **state)
 {
 	(void)state;
 	static const char *const names[] = {"gate_up_proj", "down_proj"};
-	struct package *p = open_fixture("gpt_oss_mxfp4"), *from = open_fixture("gpt_oss");
+	struct package *from = open_fixture("gpt_oss"), *p = open_fixture("gpt_oss_mxfp4");
 	for (int i = 0; i < 6; i++) {
 		char name[96];
 		size_t n, m;

@@ -1,6 +1,6 @@
-/* Families: what is special in their configs, and where in published tensors their roles lie. The
- * hybrids' checkpoints are converted whole, in each form that they are published in, and the stores
- * compared byte by byte. */
+/* Families: special keys of their configs, and the places of their roles in published tensors. The
+ * hybrids' checkpoints are converted in each published form, and the stores compared byte by byte.
+ */
 #include "checkpoint_help.h"
 #include "convert_help.h"
 #include "engine/compute/forward.h"
@@ -66,7 +66,7 @@ static void parse(const char *text)
 		fail_msg("%s", e.text);
 }
 
-/* ---- what is special ---- */
+/* ---- special keys ---- */
 
 static void qwen2_moe_has_a_shared_expert_in_its_routed_layers(void **state)
 {
@@ -475,7 +475,7 @@ static int check_source(void)
 	return failed;
 }
 
-/* Of the layers that the config counts as a draft's, and of no other. */
+/* Only for layers that the config counts as draft layers. */
 static void a_draft_layer_that_is_not_computed_is_left_out_by_its_name(void **state)
 {
 	(void)state;
@@ -504,7 +504,7 @@ static void stacked_experts_make_the_store_of_single_ones(void **state)
 	assert_same_stores();
 }
 
-/* Rows of a fused tensor as one of their own. */
+/* Rows of a fused tensor as a separate tensor. */
 static void take_rows(const char *fused, const char *as, const uint64_t *rows, size_t count)
 {
 	test_tensor_copy(&c, fused, as);
@@ -517,7 +517,7 @@ static void take_rows(const char *fused, const char *as, const uint64_t *rows, s
 	to->bytes = count * bytes;
 }
 
-/* As transformers does it: for each key head its queries, keys, values and z. */
+/* As in transformers: for each key head its queries, keys, values and z. */
 static void unfuse_layer(uint32_t layer)
 {
 	const struct delta_net *n = &config.delta_net;
@@ -600,7 +600,7 @@ static void a_checkpoint_of_the_text_part_alone_makes_the_same_store(void **stat
 	assert_same_stores();
 }
 
-static void what_is_seen_with_is_left_out_by_name_and_nothing_else(void **state)
+static void vision_tensors_are_skipped_by_name_and_no_others(void **state)
 {
 	(void)state;
 	static const char *const names[] = {"model.vision.x", "visual.x", "mtp_x",
@@ -650,7 +650,7 @@ static void a_draft_that_is_wholly_absent_is_not_missed(void **state)
 	}
 }
 
-static void of_a_draft_that_is_partly_there_the_missing_tensor_is_named(void **state)
+static void the_missing_tensor_of_a_partial_draft_layer_is_named(void **state)
 {
 	(void)state;
 	static const char *const names[] = {"mtp.fc.weight",
@@ -695,9 +695,9 @@ int main(void)
 		TEST(stacked_experts_make_the_store_of_single_ones),
 		TEST(fused_projections_make_the_store_of_single_ones),
 		TEST(a_checkpoint_of_the_text_part_alone_makes_the_same_store),
-		TEST(what_is_seen_with_is_left_out_by_name_and_nothing_else),
+		TEST(vision_tensors_are_skipped_by_name_and_no_others),
 		TEST(a_draft_that_is_wholly_absent_is_not_missed),
-		TEST(of_a_draft_that_is_partly_there_the_missing_tensor_is_named),
+		TEST(the_missing_tensor_of_a_partial_draft_layer_is_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

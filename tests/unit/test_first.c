@@ -1,6 +1,6 @@
 /* A model that answers while its checkpoint is converted: the same answers as from a complete
- * store, whenever it is killed, stopped, or met by a full disk, a damaged tensor or one that needs
- * another kind of store. */
+ * store, whenever it is killed or stopped, or meets a full disk, a damaged tensor or a tensor that
+ * needs another kind of store. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
 #include "fault_io.h"
@@ -27,10 +27,24 @@ static struct test_checkpoint c;
 static struct test_model m;
 static struct err e;
 
+/* The store that a separate conversion makes of the source: made once for each source and recipe,
+ * by the first test that compares with it. */
+static struct {
+	char stores[64];
+	char quant[16];
+	bool made;
+} undisturbed;
+
+static void make_source(const char *fixture)
+{
+	test_checkpoint_make(&c, fixture, source);
+	undisturbed.made = false;
+}
+
 static void use(const char *fixture)
 {
 	test_checkpoint_read(&c, fixture);
-	test_checkpoint_make(&c, fixture, source);
+	make_source(fixture);
 }
 
 static int setup(void **state)
@@ -39,6 +53,8 @@ static int setup(void **state)
 	test_folder_make(parent);
 	(void)snprintf(source, sizeof source, "%s/source", parent);
 	(void)snprintf(stores, sizeof stores, "%s/stores", parent);
+	(void)snprintf(undisturbed.stores, sizeof undisturbed.stores, "%s/other", parent);
+	undisturbed.made = false;
 	memset(&faults, 0, sizeof faults);
 	return 0;
 }
@@ -59,8 +75,8 @@ static void mount(const char *quant)
 				.store = stores, .quant = test_recipe(quant), .codec = "none"});
 }
 
-/* The first `tokens` tokens of an answer. A turn that is submitted before the model is loaded comes
- * before all that is done behind. */
+/* The first `tokens` tokens of an answer. A turn that is submitted before the model is loaded runs
+ * before all background work. */
 static char *ask(const char *prompt, const char *tokens)
 {
 	struct session *s = test_greedy_session(&m);
@@ -83,7 +99,7 @@ static void answers_paris(void)
 	test_same_text(ask(capital, "24"), strdup(paris));
 }
 
-/* Until the store is published or can not be. */
+/* Waits until the store is published or has failed. */
 static void wait_until_converted(void)
 {
 	struct model_progress p;
@@ -109,27 +125,36 @@ static bool store_has_file(const char *file)
 	return access(path, F_OK) == 0;
 }
 
-/* The store that a model made behind its answers is that of a conversion by itself. */
+static void make_undisturbed(const char *quant)
+{
+	struct test_conversion conversion = {0};
+	const char *name = quant ? quant : "";
+	if (undisturbed.made && !strcmp(undisturbed.quant, name))
+		return;
+	test_folder_remove(undisturbed.stores);
+	assert_int_equal(test_convert(&conversion, source, undisturbed.stores, quant, 2, &e), 0);
+	(void)snprintf(undisturbed.quant, sizeof undisturbed.quant, "%s", name);
+	undisturbed.made = true;
+}
+
+/* The store that a model made in the background equals that of a separate conversion. */
 static void assert_store_is_whole(const char *quant)
 {
 	static const char *const files[] = {"experts.safetensors", "dense.safetensors", "index"};
-	struct test_conversion undisturbed = {0};
-	char other[64], path[512], folder[128];
-	(void)snprintf(other, sizeof other, "%s/other", parent);
-	assert_int_equal(test_convert(&undisturbed, source, other, test_recipe(quant), 2, &e), 0);
+	char path[512], other[128];
+	make_undisturbed(test_recipe(quant));
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
 		size_t n, k;
 		store_path(path, files[i]);
 		uint8_t *got = test_file_read(path, &n);
-		(void)snprintf(folder, sizeof folder, "%s/%s", other, files[i]);
-		uint8_t *want = test_file_read(folder, &k);
+		(void)snprintf(other, sizeof other, "%s/%s", undisturbed.stores, files[i]);
+		uint8_t *want = test_file_read(other, &k);
 		assert_int_equal(n, k);
 		assert_memory_equal(got, want, n);
 		free(got);
 		free(want);
 	}
 	assert_false(store_has_file("journal"));
-	test_folder_remove(other);
 }
 
 /* ---- the same answers ---- */
@@ -163,7 +188,7 @@ static void the_first_answer_is_that_of_a_complete_store(void **state)
 	}
 }
 
-/* A turn that stands until it is ended. Nothing is made behind while it works. */
+/* A turn that is held until it is ended. Nothing is made in the background meanwhile. */
 static struct answer *submit_held(struct session *s)
 {
 	test_set(s, "chat", "off");
@@ -220,8 +245,8 @@ static void an_answer_waits_for_no_sync(void **state)
 	test_model_close(&m);
 }
 
-/* An expert that was put out before it was committed is made again, or waited for. */
-static void what_leaves_memory_before_it_is_committed_is_found_again(void **state)
+/* An expert that was evicted before its commit is made again, or waited for. */
+static void an_expert_evicted_before_its_commit_is_found_again(void **state)
 {
 	(void)state;
 	use(fable_fixture);
@@ -270,7 +295,7 @@ static void *ask_many(void *arg)
 	return NULL;
 }
 
-/* Turns come and go while the rest is made, and one goes on while it is published. */
+/* Turns come and go while the rest is made, and one continues while it is published. */
 static void the_store_is_completed_and_published_between_turns(void **state)
 {
 	(void)state;
@@ -351,8 +376,8 @@ static void note_event(void *ctx, enum convert_event event, const struct err *wh
 		fail_msg("%s", why->text);
 }
 
-/* A conversion of the source whose reports `report` hears, and the rest's threads, which are not
- * let yet. What is known of the source comes from a conversion before it, whose store goes. */
+/* A conversion of the source with its reports going to `report`, and the background threads, not
+ * yet running. Facts about the source come from an earlier conversion, whose store is removed. */
 static void begin_rest(struct test_conversion *t, struct test_conversion *before,
 		       void (*report)(void *ctx, enum convert_event event, const struct err *why),
 		       struct converter **out, struct plan *plan, struct store **view)
@@ -373,14 +398,14 @@ static void experts_made_twice_at_once_are_stored_once(void **state)
 {
 	(void)state;
 	enum { THREADS = 4 };
-	struct test_conversion t = {0}, undisturbed = {0};
+	struct test_conversion t = {0}, before = {0};
 	struct makers k = {0};
 	struct plan plan;
 	struct store *view;
 	pthread_t thread[THREADS];
 	use("qwen3_moe");
 	published = false;
-	begin_rest(&t, &undisturbed, note_event, &k.converter, &plan, &view);
+	begin_rest(&t, &before, note_event, &k.converter, &plan, &view);
 	uint32_t all = plan.routed_layers * plan.experts;
 	k.plan = &plan;
 	k.records = calloc(all, plan.record_bytes);
@@ -404,7 +429,7 @@ static void experts_made_twice_at_once_are_stored_once(void **state)
 	free(k.records);
 }
 
-/* What is heard of a disk that is full, has room for a moment, and is full again. */
+/* Reports from a disk that is full, has room for a moment, and is full again. */
 static struct {
 	const struct convert_progress *progress;
 	atomic_bool over;     /* nobody writes any more */
@@ -422,7 +447,7 @@ static unsigned reports(void)
 	return n;
 }
 
-/* Whoever says that there is room takes so long that meanwhile there is none any more. */
+/* The report that there is room takes so long that meanwhile the disk is full again. */
 static void hear(void *ctx, enum convert_event event, const struct err *why)
 {
 	const struct timespec moment = {.tv_nsec = 1000000};
@@ -455,12 +480,12 @@ static bool full_again(void)
 static void why_it_stopped_is_what_is_said_last(void **state)
 {
 	(void)state;
-	struct test_conversion t = {0}, undisturbed = {0};
+	struct test_conversion t = {0}, before = {0};
 	struct converter *converter;
 	struct plan plan;
 	struct store *view;
 	use("qwen3_moe");
-	begin_rest(&t, &undisturbed, hear, &converter, &plan, &view);
+	begin_rest(&t, &before, hear, &converter, &plan, &view);
 	heard.progress = t.v.progress;
 	faults.fail_code = ENOSPC;
 	faults.fail_on = OP_WRITE;
@@ -525,7 +550,7 @@ static void kill_everywhere(enum cut cut, long step)
 	bool lived = false;
 	for (long n = 3; !lived; n += step) {
 		lived = mount_until_killed(n, cut);
-		if (n % 2) /* and the one that goes on dies as well */
+		if (n % 2) /* and the one that continues dies as well */
 			mount_until_killed(n / 2 + 20, cut);
 		mount(NULL);
 		char *first = ask("abc", "6");
@@ -552,7 +577,7 @@ static void a_power_cut_anywhere_costs_no_more(void **state)
 	kill_everywhere(CUT_HALF, 97);
 }
 
-static void closing_keeps_what_was_done_and_the_next_goes_on(void **state)
+static void closing_keeps_the_work_and_the_next_load_continues(void **state)
 {
 	(void)state;
 	use(fable_fixture);
@@ -596,7 +621,7 @@ static void a_disk_that_fills_up_is_an_error_in_words_until_there_is_space(void 
 	struct session *s = test_greedy_session(&m);
 	faults.fail_code = ENOSPC;
 	faults.fail_on = OP_WRITE;
-	/* A prompt that needs others. All may be in by now: then it is simply answered. */
+	/* A prompt that needs other experts. If all are committed by now, it is simply answered. */
 	int code;
 	char words[1024];
 	test_set(s, "max_tokens", "30");
@@ -616,8 +641,8 @@ static void a_disk_that_fills_up_is_an_error_in_words_until_there_is_space(void 
 	test_model_close(&m);
 }
 
-/* An answer after a fault that struck once, by which the answer before it ended with `first`. If
- * that one had all it needed already, the fault may strike behind and end this one; never both. */
+/* An answer after a single fault; the answer before it ended with `first`. If that one already had
+ * all its experts, the fault may hit the background work and end this answer; never both. */
 static void ask_after(struct session *s, int first)
 {
 	int code;
@@ -658,7 +683,7 @@ static void a_first_answer_on_a_full_disk_fails_and_the_next_works(void **state)
 			wait_until_converted();
 			struct model_progress p;
 			model_progress(m.model, &p);
-			/* What failed behind is tried again later. */
+			/* Failed background work is tried again later. */
 			if (!strcmp(p.doing, "idle"))
 				assert_store_is_whole(NULL);
 			session_end(s);
@@ -689,7 +714,7 @@ static void scale_a_layer(void)
 			       x);
 		scale(name, 0x1p24f);
 	}
-	test_checkpoint_make(&c, "qwen3_moe", source);
+	make_source("qwen3_moe");
 }
 
 static void norms_beyond_f16_end_the_turn_that_meets_them_and_the_next_is_right(void **state)
@@ -698,7 +723,7 @@ static void norms_beyond_f16_end_the_turn_that_meets_them_and_the_next_is_right(
 	use("qwen3_moe");
 	scale_a_layer();
 	mount(NULL);
-	ask_refused("abc", "32-bit norms; ask again");
+	ask_refused("abc", "32-bit norms; send the prompt again");
 	char *second = ask("abc", "12");
 	wait_until_converted();
 	assert_store_is_whole(NULL);
@@ -722,7 +747,7 @@ static void norms_beyond_f16_are_found_while_nobody_asks(void **state)
 	test_model_close(&m);
 }
 
-/* The choice is in the folder: whoever comes later does not meet the error again. */
+/* The choice is recorded in the folder: later mounts do not meet the error again. */
 static void a_mount_after_the_restart_begins_with_32_bit_norms(void **state)
 {
 	(void)state;
@@ -730,7 +755,7 @@ static void a_mount_after_the_restart_begins_with_32_bit_norms(void **state)
 	scale_a_layer();
 	mount(NULL);
 	ask_refused("abc", "32-bit norms");
-	assert_int_equal(model_wait(m.model, &e), 0); /* the dense part is converted anew */
+	assert_int_equal(model_wait(m.model, &e), 0); /* the dense part is converted again */
 	test_model_close(&m);
 	mount(NULL);
 	free(ask("abc", "12"));
@@ -756,7 +781,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 
 	test_folder_remove(stores);
 	test_tensor_set(test_tensor_find(&c, untouched), 5, NAN);
-	test_checkpoint_make(&c, fable_fixture, source);
+	make_source(fable_fixture);
 	mount(NULL);
 	answers_paris();
 	wait_until_converted();
@@ -774,7 +799,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 	test_folder_remove(stores);
 	(void)snprintf(name, sizeof name, "%s", touched);
 	test_tensor_set(test_tensor_find(&c, name), 5, INFINITY);
-	test_checkpoint_make(&c, fable_fixture, source);
+	make_source(fable_fixture);
 	mount(NULL);
 	ask_refused(capital, touched);
 	ask_refused(capital, touched);
@@ -791,7 +816,7 @@ int main(void)
 		TEST(the_first_answer_is_that_of_a_complete_store),
 		TEST(it_answers_before_all_experts_are_converted),
 		TEST(an_answer_waits_for_no_sync),
-		TEST(what_leaves_memory_before_it_is_committed_is_found_again),
+		TEST(an_expert_evicted_before_its_commit_is_found_again),
 		TEST(a_mount_killed_after_its_answer_and_before_any_sync_goes_on),
 		TEST(the_store_is_completed_and_published_between_turns),
 		TEST(an_experts_file_is_empty_until_the_store_is_complete),
@@ -799,7 +824,7 @@ int main(void)
 		TEST(why_it_stopped_is_what_is_said_last),
 		TEST(a_mount_killed_anywhere_answers_again_and_ends_in_the_same_store),
 		TEST(a_power_cut_anywhere_costs_no_more),
-		TEST(closing_keeps_what_was_done_and_the_next_goes_on),
+		TEST(closing_keeps_the_work_and_the_next_load_continues),
 		TEST(closing_in_the_middle_of_an_answer_ends_everything),
 		TEST(a_disk_that_fills_up_is_an_error_in_words_until_there_is_space),
 		TEST(a_first_answer_on_a_full_disk_fails_and_the_next_works),

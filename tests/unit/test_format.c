@@ -1,4 +1,4 @@
-/* Formats: sizes, 16-bit conversions, and the arranged layout as format.h draws it. */
+/* Formats: sizes, 16-bit conversions, and the arranged layout that format.h describes. */
 #include "kernels/format.h"
 #include "kernels/tq.h"
 #include "tests/unit/random.h"
@@ -117,7 +117,7 @@ static void bf16_rounds_to_nearest_even(void **state)
 	}
 }
 
-/* Rows of all widths around those that are read at once, at the end of what they become. */
+/* Rows of all widths around those that are read at once, placed at the end of their own output. */
 static void rows_of_halves_read_as_each_alone(void **state)
 {
 	(void)state;
@@ -202,7 +202,7 @@ static uint8_t *random_bytes(struct random *random, size_t bytes)
 	return p;
 }
 
-/* Where format.h says that a group begins: its planes, and then its norms. */
+/* The place of a group by format.h: its planes, then its norms. */
 static size_t group_offset(const struct shape *s, size_t row, size_t group)
 {
 	const size_t bits = format_tq_bits(s->format), norm = s->norms == NORM_F16 ? 2 : 4;

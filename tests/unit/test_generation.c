@@ -1,4 +1,4 @@
-/* generation_config.json in words: what is taken of it, and what is ignored. */
+/* generation_config.json as shown to users: used and ignored keys. */
 #include "engine/family/config.h"
 
 #include <errno.h>
@@ -111,7 +111,7 @@ static void values_out_of_range_are_refused_by_their_key(void **state)
 	}
 }
 
-static void many_hostile_keys_are_cut_and_said_to_be(void **state)
+static void many_hostile_keys_are_cut_with_a_note(void **state)
 {
 	(void)state;
 	enum { KEYS = 200, LENGTHS = 41 };
@@ -140,7 +140,7 @@ int main(void)
 		cmocka_unit_test(what_would_change_a_text_and_is_not_applied_is_named),
 		cmocka_unit_test(what_changes_no_text_is_not_named),
 		cmocka_unit_test(values_out_of_range_are_refused_by_their_key),
-		cmocka_unit_test(many_hostile_keys_are_cut_and_said_to_be),
+		cmocka_unit_test(many_hostile_keys_are_cut_with_a_note),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
-/* The header of a GGUF file: what is accepted, what its keys say, and that whatever is wrong in it
- * is an error in words. */
+/* The header of a GGUF file: accepted headers, values of keys, and a sentence for every error. */
 #include "engine/source/gguf.h"
 #include "golden.h"
 #include "gguf_help.h"
@@ -28,7 +27,7 @@ static int reset(void **state)
 	return 0;
 }
 
-/* What is made, taken for a file of so many bytes more (or fewer). */
+/* Parses the made file as if it had `more` bytes more (or fewer). */
 static int parse(struct test_bytes *file, int64_t more)
 {
 	gguf_clear(&parsed);
@@ -65,7 +64,7 @@ static void make_good(void)
 	test_gguf_tensor(&made, "b.weight", 8, two_rows, 2, zeros, 68);
 }
 
-/* ---- what is right ---- */
+/* ---- valid files ---- */
 
 static void a_header_says_what_there_is_and_where(void **state)
 {
@@ -148,7 +147,7 @@ static void keys_have_typed_values(void **state)
 	test_bytes_free(&file);
 }
 
-static void a_header_longer_than_what_was_read_asks_for_more(void **state)
+static void a_header_beyond_the_bytes_read_asks_for_more(void **state)
 {
 	(void)state;
 	struct test_bytes file;
@@ -194,7 +193,7 @@ static void a_file_is_opened_however_long_its_header(void **state)
 	assert_false(gguf_is(path));
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid files ---- */
 
 static void what_is_no_gguf_of_version_2_or_3_is_refused(void **state)
 {
@@ -335,7 +334,7 @@ static void tensors_that_are_wrong_are_refused(void **state)
 	assert_refused(EINVAL, "5 dimensions");
 	make_tensor("t", 99, shape, 2, 0);
 	assert_refused(ENOTSUP, "type 99");
-	make_tensor("t", 4, shape, 2, 0); /* a type that is no more */
+	make_tensor("t", 4, shape, 2, 0); /* a type that was removed */
 	assert_refused(ENOTSUP, "type 4");
 	make_tensor("t", 8, short_rows, 2, 0);
 	assert_refused(EINVAL, "blocks of 32");
@@ -385,8 +384,8 @@ static void tensors_that_do_not_follow_each_other_are_refused(void **state)
 	test_bytes_free(&file);
 }
 
-/* What a header takes is a multiple of its size, whatever is in it: keys and tensors of as few
- * bytes as they can have, and as many as may be. */
+/* A header takes memory in proportion to its size, whatever is in it: as many of the smallest keys
+ * and tensors as are allowed. */
 static void a_header_takes_memory_by_its_size(void **state)
 {
 	(void)state;
@@ -452,7 +451,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_header_says_what_there_is_and_where),
 		TEST(keys_have_typed_values),
-		TEST(a_header_longer_than_what_was_read_asks_for_more),
+		TEST(a_header_beyond_the_bytes_read_asks_for_more),
 		TEST(a_file_is_opened_however_long_its_header),
 		TEST(what_is_no_gguf_of_version_2_or_3_is_refused),
 		TEST(a_file_cut_short_anywhere_is_refused),

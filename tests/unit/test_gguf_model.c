@@ -1,8 +1,9 @@
-/* GGUF files as models: what a path leads to, what keys make of a config, and that a file which is
- * not what it says is refused in words. */
+/* GGUF files as models: paths, configs made from keys, and refusals of files that are not what
+ * they claim. */
 #include "checkpoint_help.h"
 #include "engine/family/gguf_family.h"
-#include "engine/serve/internal.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
 #include "engine/session.h"
 #include "engine/source/gguf.h"
 #include "gguf_convert.h"
@@ -22,7 +23,7 @@
 
 static char folder[32];
 static struct err e;
-static struct gguf_conversion plain; /* of a small file; a test changes what it is about */
+static struct gguf_conversion plain; /* keys of a small file; each test changes some */
 
 static int setup(void **state)
 {
@@ -41,7 +42,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Good until the fourth call after. */
+/* Valid until the fourth next call. */
 static const char *in_folder(const char *name)
 {
 	static char paths[4][512];
@@ -51,7 +52,7 @@ static const char *in_folder(const char *name)
 	return path;
 }
 
-/* What opening a model says, loading included. */
+/* The error of opening and loading a model. */
 static int open_model(const char *path, char name[128])
 {
 	struct engine *g;
@@ -117,7 +118,7 @@ static void a_split_file_is_opened_by_its_first_part(void **state)
 	assert_opens(path, "Big");
 	assert_opens(folder, "Big");
 	assert_refused(in_folder("Big-00002-of-00003.gguf"), ENOENT, "give the first part");
-	/* A part that is not there, is another one, or says that it is. */
+	/* A missing part, a wrong part, and a part that claims to be another. */
 	char moved[512];
 	(void)snprintf(moved, sizeof moved, "%s", in_folder("hidden"));
 	assert_int_equal(rename(in_folder("Big-00003-of-00003.gguf"), moved), 0);
@@ -177,7 +178,7 @@ static void a_hub_s_cache_shows_the_model_s_name(void **state)
 	assert_opens(in_folder(HUB), "Tiny-BF16");
 }
 
-static void what_is_no_model_is_named_for_what_it_is(void **state)
+static void a_file_that_is_no_model_is_named_by_its_kind(void **state)
 {
 	(void)state;
 	static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
@@ -336,7 +337,7 @@ static void a_file_without_a_tensor_or_a_vocabulary_is_refused(void **state)
 		       "is damaged, or not a model: its header has no general.architecture");
 }
 
-static void an_architecture_that_is_not_read_is_told_which_are(void **state)
+static void an_unsupported_architecture_is_refused_with_the_supported_ones(void **state)
 {
 	(void)state;
 	char path[512];
@@ -419,7 +420,7 @@ static void routers_and_latents_that_are_not_computed_are_refused_by_name(void *
 	}
 }
 
-/* ---- what follows from a file ---- */
+/* ---- values derived from a file ---- */
 
 static void a_changed_file_is_another_model(void **state)
 {
@@ -492,7 +493,7 @@ static void add_broken_template(struct test_gguf *g)
 	test_gguf_string(g, "tokenizer.chat_template", "{% if %}");
 }
 
-/* What info/template says, and what the model of it is given with tools and without. */
+/* info/template, and the template that is used with tools and without. */
 static void expect_template(void (*change)(struct test_gguf *g), const char *words,
 			    const char *without_tools, const char *with_tools)
 {
@@ -530,7 +531,7 @@ static void the_template_is_the_file_s_own(void **state)
 	expect_template(add_templates, "GGUF tokenizer.chat_template", "plain", "tools");
 }
 
-static void without_one_it_is_chatml_and_a_broken_one_is_said(void **state)
+static void without_a_template_it_is_chatml_and_a_broken_one_is_an_error(void **state)
 {
 	(void)state;
 	expect_template(NULL, "ChatML", "<|im_start|>assistant\n", "<|im_start|>assistant\n");
@@ -544,19 +545,19 @@ int main(void)
 		TEST(a_split_file_is_opened_by_its_first_part),
 		TEST(a_split_file_under_another_name_is_refused),
 		TEST(a_hub_s_cache_shows_the_model_s_name),
-		TEST(what_is_no_model_is_named_for_what_it_is),
+		TEST(a_file_that_is_no_model_is_named_by_its_kind),
 		TEST(keys_that_change_what_is_computed_are_refused_by_name),
 		TEST(tensors_that_do_not_belong_are_refused_by_name),
 		TEST(a_file_under_another_family_s_name_is_refused),
 		TEST(a_file_without_a_tensor_or_a_vocabulary_is_refused),
-		TEST(an_architecture_that_is_not_read_is_told_which_are),
+		TEST(an_unsupported_architecture_is_refused_with_the_supported_ones),
 		TEST(a_stack_of_another_shape_is_refused),
 		TEST(routers_and_latents_that_are_not_computed_are_refused_by_name),
 		TEST(a_changed_file_is_another_model),
 		TEST(the_config_that_is_shown_can_be_read_as_one),
 		TEST(the_kernels_blocks_are_those_of_the_files),
 		TEST(the_template_is_the_file_s_own),
-		TEST(without_one_it_is_chatml_and_a_broken_one_is_said),
+		TEST(without_a_template_it_is_chatml_and_a_broken_one_is_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,9 +57,9 @@ static void exact_mode_agrees_with_the_reference(void **state)
 	}
 }
 
-/* The default recipe keeps the weights that are in the file where the kernels know them, so that
- * inputs in 8 bits are all that differs from the reference. (Encoded anew in 3 bits, the logits are
- * off by 6e-2 of their power.) */
+/* The default recipe keeps the file's weights if the kernels know their format, so only the 8-bit
+ * inputs differ from the reference. (Encoded again in 3 bits, the logits are off by 6e-2 of their
+ * power.) */
 static void weights_as_published_compute_nearly_what_the_reference_does(void **state)
 {
 	(void)state;
@@ -105,15 +105,15 @@ static void a_long_text_has_the_reference_likelihood(void **state)
 	}
 }
 
-/* Bytes that one expert takes in the pool. */
+/* Bytes of one expert in the pool. */
 static uint64_t one_expert(const struct golden_bench *b)
 {
 	return pager_slot_bytes(b->view.plan->slot_bytes);
 }
 
-/* With CHECK=full all of them with each other; otherwise, and under a sanitizer, each chunk and each
- * number of threads once, with both caches. Where it is threads that are watched, one is none, and chunks of one token are in
- * what each run decodes at its end. */
+/* With CHECK=full all combinations; otherwise, and under a sanitizer, each chunk and each number
+ * of threads once, with both caches. ThreadSanitizer skips one thread, and chunks of one token,
+ * which every run decodes at its end anyway. */
 static void assert_same_under_all_settings(const char *fixture, const char *quant)
 {
 	static const uint32_t chunks[] = {1, 7, 64}, threads[] = {1, 2, 4};
@@ -294,8 +294,7 @@ int main(void)
 	if (make_store_folder(NULL))
 		return 1;
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	if (!THREADS_WATCHED) /* the other trees hold these: no thread meets another that does not
-				 above */
+	if (!THREADS_WATCHED) /* other builds check these: they add no new interplay of threads */
 		failed += cmocka_run_group_tests(numbers, NULL, NULL);
 	return failed + (remove_store_folder(NULL) != 0);
 }

@@ -1,5 +1,5 @@
-/* GGUF files against exact references: those of the reference data, whose golden numbers are of the
- * dequantised weights; and every family's fixture as its published converter would write it, in
+/* GGUF files against exact references: those of the reference data, whose golden numbers come from
+ * the dequantised weights; and every family's fixture as its published converter writes it, in
  * each version and type, whole and in parts. */
 #include "checkpoint_help.h"
 #include "gguf_convert.h"
@@ -88,8 +88,7 @@ static void every_type_of_the_reference_files_computes_their_dequantised_weights
 	}
 }
 
-/* By default: inputs in 8 bits are all that differs. In 16 bits it is no quantised file, and made
- * one. */
+/* By default only the 8-bit inputs differ. A file in 16 bits is not quantised, and is converted. */
 static void every_quantised_type_is_computed_with_as_it_is(void **state)
 {
 	(void)state;
@@ -118,7 +117,7 @@ static void every_quantised_type_is_computed_with_as_it_is(void **state)
 
 /* ---- fixtures, converted ---- */
 
-/* Of the layer after the last one, which is not computed. */
+/* Belongs to the layer after the last one, which is not computed. */
 static void a_draft(struct test_gguf *g)
 {
 	static const float x[128];
@@ -319,7 +318,7 @@ static void scaled_twice(struct test_gguf *g)
 	test_gguf_f32(g, "llama.rope.scaling.factor", 4);
 }
 
-static void factors_that_are_none_are_refused(void **state)
+static void invalid_factors_are_refused(void **state)
 {
 	(void)state;
 	static const struct {
@@ -328,7 +327,7 @@ static void factors_that_are_none_are_refused(void **state)
 	} wrong[] = {{too_many, "9 factors of rotations, but a head has 8 pairs"},
 		     {none_of_them, "\"factors\" must be"},
 		     {not_numbers, "rope_freqs.weight holds a NaN or an infinity"},
-		     {in_16_bits, "rope_freqs.weight is no list of at most 512 numbers in F32"},
+		     {in_16_bits, "rope_freqs.weight is not a list of at most 512 numbers in F32"},
 		     {scaled_twice, "rope_freqs.weight and a rope.scaling.type of linear"}};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		static struct config config;
@@ -380,7 +379,7 @@ int main(void)
 			what_the_published_converter_makes_of_each_family_computes_the_same),
 		cmocka_unit_test(a_dense_llama_s_file_computes_what_its_checkpoint_does),
 		cmocka_unit_test(factors_of_rotations_are_read_from_their_tensor),
-		cmocka_unit_test(factors_that_are_none_are_refused),
+		cmocka_unit_test(invalid_factors_are_refused),
 		cmocka_unit_test(experts_in_blocks_of_mxfp4_are_computed_with_as_they_are),
 		cmocka_unit_test(every_quantised_type_is_computed_with_as_it_is),
 		cmocka_unit_test(

@@ -1,5 +1,5 @@
-/* Texts held to a form: which are taken and which are not, byte by byte, and that every way through
- * a grammar ends in a text that is what its schema says. */
+/* Grammars: the texts that they accept and reject, byte by byte; every path through a grammar ends
+ * in a text that is valid by its schema. */
 #include "tests/unit/schema_help.h"
 #include "tests/unit/tokenizer_help.h"
 
@@ -30,7 +30,7 @@ static struct grammar *made(enum grammar_form form, const char *source)
 	return g;
 }
 
-/* Read byte by byte, which must be as good as at once. */
+/* Reading byte by byte must give the same result as reading at once. */
 static bool takes(struct grammar *g, const char *text)
 {
 	struct spots p, whole;
@@ -242,11 +242,11 @@ static void a_schema_takes_what_is_valid(void **state)
 	}
 }
 
-/* ---- ways through a grammar ---- */
+/* ---- random paths through a grammar ---- */
 
 enum { WALK_MAX = 4096 };
 
-/* A byte that may follow: any, but once a text is long, one that leads out. */
+/* A byte that may follow; once the text is long, one that leads to its end. */
 static int some_byte(struct grammar *g, const struct spots *p, struct random *r, size_t length)
 {
 	static const char out[] = "\"]}0123456789,:a-.";
@@ -336,7 +336,7 @@ static const struct called {
 	bool tags;
 	enum split_thinking thinking;
 	const char *text;
-	int calls; /* -1: it is not taken */
+	int calls; /* -1: rejected */
 } called[] = {
 	{CHOICE_REQUIRED, false, THINKING_OFF, ADD, 1},
 	{CHOICE_REQUIRED, false, THINKING_OFF, ADD "\n" NOW, 2},
@@ -379,7 +379,7 @@ static int calls_in(const struct called *c, const struct json *tools)
 	return count;
 }
 
-/* What is taken is what the splitter makes calls of. */
+/* The grammar accepts exactly the texts that the splitter reads as calls. */
 static void calls_are_what_an_answer_is_split_into(void **state)
 {
 	(void)state;
@@ -472,7 +472,7 @@ static void check_refused(enum grammar_form form, const char *source, int code, 
 		fail_msg("%.80s: %d, %s", source, got, e.text);
 }
 
-static void what_is_wrong_is_said(void **state)
+static void errors_are_reported(void **state)
 {
 	(void)state;
 	static const struct {
@@ -516,7 +516,8 @@ static void what_is_wrong_is_said(void **state)
 		{FORM_SCHEMA, ENOTSUP, "{\"uniqueItems\":true}", "\"uniqueItems\""},
 		{FORM_SCHEMA, ENOTSUP, "{\"format\":\"iban\"}", "iban"},
 		{FORM_SCHEMA, ENOTSUP, "{\"pattern\":\"a\",\"maxLength\":3}", "only one"},
-		{FORM_SCHEMA, ENOTSUP, "{\"enum\":[1],\"minimum\":3}", "\"minimum\" beside enum"},
+		{FORM_SCHEMA, ENOTSUP, "{\"enum\":[1],\"minimum\":3}",
+		 "\"minimum\" together with enum"},
 		{FORM_SCHEMA, ENOTSUP, "{\"type\":\"number\",\"minimum\":0.5}", "whole"},
 		{FORM_SCHEMA, E2BIG, "{\"maxLength\":20000}", "10000"},
 	};
@@ -582,7 +583,7 @@ static void hostile_sources_end_in_words(void **state)
 		      "[");
 }
 
-/* Each refers to the next: as long as a source may be. */
+/* A chain of references, as long as a source may be. */
 static void long_chains_of_references_are_taken(void **state)
 {
 	(void)state;
@@ -608,7 +609,7 @@ int main(void)
 		cmocka_unit_test(every_way_ends_in_a_valid_text),
 		cmocka_unit_test(calls_are_what_an_answer_is_split_into),
 		cmocka_unit_test(every_way_of_a_form_is_calls),
-		cmocka_unit_test(what_is_wrong_is_said),
+		cmocka_unit_test(errors_are_reported),
 		cmocka_unit_test(hostile_sources_end_in_words),
 		cmocka_unit_test(long_chains_of_references_are_taken),
 	};

@@ -1,4 +1,4 @@
-/* Masks of a vocabulary: each is what reading every token by itself gives. */
+/* Masks of a vocabulary: each must equal the result of reading every token by itself. */
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/grammar/grammar.h"
@@ -49,7 +49,7 @@ static void close_vocabulary(struct vocabulary_under_test *v)
 	tokenizer_close(v->t);
 }
 
-/* Which tokens may follow, as logits say it. */
+/* The tokens that may follow, as a mask of logits. */
 static uint32_t ask(struct vocabulary_under_test *v, struct grammar *g, const struct spots *p)
 {
 	struct err e = {0};
@@ -81,13 +81,13 @@ static void try_all(const struct vocabulary_under_test *v, struct grammar *g, co
 static uint32_t some_token(const struct vocabulary_under_test *v, struct random *r)
 {
 	uint32_t from = random_u32(r) % v->size;
-	for (uint32_t i = 0; i < v->size; i++) /* rather short ones, which meet more states */
+	for (uint32_t i = 0; i < v->size; i++) /* mostly short ones, which reach more states */
 		if (v->may[(from + i) % v->size])
 			return (from + i) % v->size;
 	return UINT32_MAX;
 }
 
-/* Along a way of random tokens, at each of them. */
+/* At each token of a random path. */
 static void check_way(struct vocabulary_under_test *v, const struct grammar_request *q,
 		      struct random *r, int steps)
 {
@@ -212,7 +212,7 @@ static void masks_of_calls_and_thoughts(void **state)
 	close_vocabulary(&v);
 }
 
-/* With the text after it such a token would pass for one that marks a call. */
+/* With the text after it such a token would look like the mark of a call. */
 static void a_token_with_the_byte_of_marks_is_in_no_text(void **state)
 {
 	(void)state;

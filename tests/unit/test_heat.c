@@ -1,6 +1,5 @@
-/* The file that says how hot experts were: whatever is in it, every number that is taken from it is
- * one that uses could have given, and there are as many as there are experts. What becomes of them
- * is in test_pager_ahead.c. */
+/* The file with the heat of experts: whatever it contains, every number read from it is a possible
+ * one, one for each expert. test_pager_ahead.c tests their use. */
 #include "cache/pager_heat.h"
 #include "store_help.h"
 
@@ -63,7 +62,7 @@ static void what_is_written_is_read_back(void **state)
 	assert_memory_equal(got, heat, sizeof heat);
 }
 
-/* Any other counts, of which the product may be the same, or nothing, or not fit 32 bits. */
+/* Other counts, whose product may be the same, or zero, or beyond 32 bits. */
 static void counts_of_another_model_are_refused(void **state)
 {
 	(void)state;

@@ -1,7 +1,6 @@
-/* A context with a recurrent state: wherever it goes back to, what is computed then is what a
- * context computes that was never anywhere else, and only what lies behind a copy is computed
- * again. */
-#include "engine/serve/observe.h"
+/* A context with a recurrent state: after going back to any position it computes the same as a
+ * context that was never elsewhere, and recomputes only the tokens after a copy. */
+#include "engine/admin/observe.h"
 #include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
@@ -12,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -29,7 +29,7 @@ static int load(void **state)
 	(void)state;
 	test_model_ready(&hybrid, test_fixture("qwen3_5_moe"),
 			 &(struct engine_options){.quant = "bf16", .codec = "none"});
-	model_observe(hybrid.model, &view);
+	observe_model(hybrid.model, &view);
 	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = (i * 37 + 11) % 380;
 	return 0;
@@ -48,7 +48,6 @@ static int unload(void **state)
 static void begin(struct context *x)
 {
 	context_init(x, view.context_budget, view.config, KV_F32);
-	view.forward->env.stop = NULL; /* a turn's, which may have been stopped */
 }
 
 /* Computes ids[n] in steps of `chunk`, marking after each; leaves the last row's logits. */
@@ -102,10 +101,10 @@ static void after_a_rollback_it_computes_what_a_fresh_context_does(void **state)
 		context_rollback(&x, to);
 	}
 	context_free(&x);
-	assert_int_equal(engine_context_used(hybrid.engine), 0);
+	assert_int_equal(test_context_used(&hybrid), 0);
 }
 
-/* Wherever among the layers it is stopped. */
+/* Stopped at any layer. */
 static void a_step_that_was_stopped_leaves_no_trace(void **state)
 {
 	(void)state;
@@ -115,11 +114,9 @@ static void a_step_that_was_stopped_leaves_no_trace(void **state)
 		begin(&x);
 		compute(&x, tokens, 20, 20);
 		f->env.tap = test_stop_at_state;
-		f->env.stop = &test_stopped;
 		test_states_left = layer;
 		assert_int_equal(test_step(f, &x, tokens + 20, 9, NULL, &e), -ECANCELED);
 		f->env.tap = NULL;
-		f->env.stop = NULL;
 		atomic_store(&test_stopped, false);
 		assert_int_equal(x.tokens.count, 20);
 		compute(&x, tokens + 20, 9, 4);
@@ -131,14 +128,11 @@ static void a_step_that_was_stopped_leaves_no_trace(void **state)
 static void a_step_that_was_stopped_before_any_copy_begins_anew(void **state)
 {
 	(void)state;
-	struct forward *f = view.forward;
 	struct context x;
 	begin(&x);
-	f->env.stop = &test_stopped;
 	atomic_store(&test_stopped, true);
-	assert_int_equal(test_step(f, &x, tokens, 9, NULL, &e), -ECANCELED);
+	assert_int_equal(test_step(view.forward, &x, tokens, 9, NULL, &e), -ECANCELED);
 	atomic_store(&test_stopped, false);
-	f->env.stop = NULL;
 	assert_int_equal(x.tokens.count, 0);
 	compute(&x, tokens, 29, 29);
 	assert_logits(fresh_logits(tokens, 29, NULL, 0));
@@ -150,6 +144,9 @@ static void its_memory_is_that_of_attention_layers_states_and_copies(void **stat
 	(void)state;
 	const struct config *c = view.config;
 	struct context x;
+	/* A session that ended during the last step of its turn gives its context back after it. */
+	while (test_context_used(&hybrid))
+		(void)nanosleep(&(const struct timespec){.tv_nsec = 1000000}, NULL);
 	begin(&x);
 	compute(&x, tokens, TOKENS, 64);
 	/* One layer of attention in four, three of delta nets; two blocks of 64 positions. */
@@ -158,8 +155,8 @@ static void its_memory_is_that_of_attention_layers_states_and_copies(void **stat
 	const struct delta_net *n = &c->delta_net;
 	size_t channels = 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
 	size_t layer = (size_t)n->value_heads * n->key_dim * n->value_dim;
-	layer += (n->width - 1) * channels;	      /* what the convolution sees again */
-	layer += 4 * 2 * (channels + n->value_heads); /* what drafts may yet do */
+	layer += (n->width - 1) * channels;	      /* seen again by the convolution */
+	layer += 4 * 2 * (channels + n->value_heads); /* for later drafts */
 	size_t noted = c->hidden_size + 1;	      /* of the last position, for drafts */
 	size_t recurrent = context_pages((3 * layer + noted) * sizeof(float));
 	assert_int_equal(engine_context_used(hybrid.engine), 2 * keys + 3 * recurrent);
@@ -168,7 +165,7 @@ static void its_memory_is_that_of_attention_layers_states_and_copies(void **stat
 	context_free(&x);
 }
 
-/* A draft layer's weights are no parameters of the model, but lie in its store. */
+/* A draft layer's weights are in the store, but are not counted as the model's parameters. */
 static void bits_per_weight_are_those_of_the_weights_that_are_stored(void **state)
 {
 	(void)state;
@@ -196,13 +193,13 @@ static float *all_logits(void)
 	return all;
 }
 
-/* A step that verifies `drafted` tokens after the next one, of which `stand` do. */
+/* A step that verifies `drafted` tokens after the next one; `stand` of them are accepted. */
 static void verify(struct context *x, uint32_t drafted, uint32_t stand, const float *all)
 {
 	struct forward *f = view.forward;
 	size_t before = x->tokens.count, row = view.config->vocabulary;
 	uint32_t rows[ANSWER_ROWS];
-	for (uint32_t i = 0; i <= drafted; i++) /* what does not stand was something else */
+	for (uint32_t i = 0; i <= drafted; i++) /* rejected tokens differ from the text */
 		rows[i] = tokens[before + i] + (i > stand);
 	if (test_verify(f, x, rows, drafted + 1, f->scratch.logits, &e))
 		fail_msg("%s", e.text);
@@ -210,8 +207,8 @@ static void verify(struct context *x, uint32_t drafted, uint32_t stand, const fl
 	assert_int_equal(context_rollback(x, before + 1 + stand), before + 1 + stand);
 }
 
-/* Every row of every step, whatever stood before it, and copies in between. */
-static void of_a_draft_only_what_stands_is_done_to_the_state(void **state)
+/* Every row of every step, with any accepted tokens before it, and copies in between. */
+static void only_accepted_drafts_change_the_state(void **state)
 {
 	(void)state;
 	uint32_t random = 1;
@@ -256,8 +253,8 @@ static void an_undone_turn_goes_back_to_where_it_began(void **state)
 	free(first);
 	free(test_ask(s, "two"));
 	assert_int_equal(test_stats(s).recomputed_tokens, 0);
-	/* Where the second turn began: what a random model says is not always encoded as it was
-	 * drawn, so that may be where the first answer did. */
+	/* The second turn's beginning: a random model's text is not always encoded to the drawn
+	 * tokens, so that may be where the first answer began. */
 	uint64_t began = test_stats(s).cached_tokens;
 	assert_int_equal(session_undo(s, &e), 0);
 	char *with = test_ask(s, "three");
@@ -329,7 +326,7 @@ int main(void)
 		cmocka_unit_test(a_step_that_was_stopped_before_any_copy_begins_anew),
 		cmocka_unit_test(bits_per_weight_are_those_of_the_weights_that_are_stored),
 		cmocka_unit_test(its_memory_is_that_of_attention_layers_states_and_copies),
-		cmocka_unit_test(of_a_draft_only_what_stands_is_done_to_the_state),
+		cmocka_unit_test(only_accepted_drafts_change_the_state),
 		cmocka_unit_test(drafted_or_not_the_text_is_the_same),
 		cmocka_unit_test(an_undone_turn_goes_back_to_where_it_began),
 		cmocka_unit_test(another_system_text_begins_anew),

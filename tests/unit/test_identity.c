@@ -1,5 +1,5 @@
-/* What a store remembers of its source: records of any kind and in any state, what they cover, and
- * what a look at a source says to them. */
+/* A store's record of its source: records of every kind and state, the bytes they cover, and their
+ * comparison with a source. */
 #include "checkpoint_help.h"
 #include "engine/source/identity.h"
 #include "random.h"
@@ -100,7 +100,7 @@ static void what_is_written_is_read_again(void **state)
 	assert_int_equal(find(), -ENOENT); /* of another name */
 }
 
-static void one_that_is_cut_short_or_damaged_anywhere_is_none(void **state)
+static void a_short_or_damaged_file_counts_as_none(void **state)
 {
 	(void)state;
 	size_t n;
@@ -158,7 +158,7 @@ static void newer_stamps_stand_behind_what_is_whole_or_torn(void **state)
 	}
 }
 
-/* ---- what is covered ---- */
+/* ---- coverage ---- */
 
 static void ranges_and_gaps_cover_every_byte(void **state)
 {
@@ -222,7 +222,7 @@ static void a_source_is_the_same_a_copy_or_another(void **state)
 	(void)state;
 	struct stat st;
 	uint64_t before[2], after[2];
-	uint8_t *bytes = calloc(1, 3 << 20); /* of which samples meet little */
+	uint8_t *bytes = calloc(1, 3 << 20); /* mostly missed by samples */
 	test_file_write(path("config.json"), "{}", 2);
 	test_file_write(path("model.safetensors"), bytes, 3 << 20);
 	struct source_state now = look();
@@ -287,7 +287,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_written_is_read_again),
-		TEST(one_that_is_cut_short_or_damaged_anywhere_is_none),
+		TEST(a_short_or_damaged_file_counts_as_none),
 		TEST(a_range_outside_its_file_is_passed_over),
 		TEST(newer_stamps_stand_behind_what_is_whole_or_torn),
 		TEST(ranges_and_gaps_cover_every_byte),

@@ -1,5 +1,5 @@
-/* Sources that are computed with from their own files: the same bits as from a store that they were
- * copied into, nothing written but what was read of them, and a change under the mount said. */
+/* Models computed from their source files in place: the same bits as from a converted store,
+ * nothing written but checksums of the bytes read, and a change under the mount reported. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
 #include "engine/source/package.h"
@@ -55,7 +55,7 @@ static void open_with(struct golden_bench *b, const char *model, const char *gol
 		&(struct engine_options){.threads = 2, .store = stores, .budget = budget});
 }
 
-/* What one mount computes, and where its store is. */
+/* One mount's results and the place of its store. */
 static struct golden_run run(const char *model, const char *golden, uint64_t budget, bool in_place,
 			     size_t *slot, char store[512])
 {
@@ -185,7 +185,7 @@ static void mlx_and_native_tq_compute_what_their_copies_do(void **state)
 	}
 }
 
-/* Experts whose gate and up lie row by row in turn are no runs of rows. */
+/* Experts whose gate and up rows alternate are not contiguous rows. */
 static void what_lies_in_strides_is_copied(void **state)
 {
 	(void)state;
@@ -238,7 +238,7 @@ static struct exact_run run_exactly(const char *model, const char *golden, const
 	return x;
 }
 
-/* As from a store of the same numbers in 32 bits, which are nowhere written. */
+/* The same as from a store of the same numbers in 32 bits, which is never written. */
 static void compare_exactly(const char *name, const char *model, const char *golden, bool in_place)
 {
 	static const char *const kept[] = {"sums", "heat", "checkpoint", NULL};
@@ -278,8 +278,7 @@ static void exact_mode_makes_numbers_of_codes_in_memory_alone(void **state)
 			compare_exactly(types[i], model, golden, true);
 }
 
-/* What the store's weights are in exact arithmetic is what a mount of that store computes: as a
- * checkpoint of its own, whose numbers are those. */
+/* A mount of that store as a checkpoint computes exactly with the store's weights. */
 static void a_store_in_codes_is_computed_with_exactly(void **state)
 {
 	(void)state;
@@ -450,7 +449,7 @@ static int step(struct golden_bench *b, struct err *e)
 	return test_step(b->view.forward, &b->context, &token, 1, NULL, e);
 }
 
-/* With one expert in memory, all are read again; read: they were once. */
+/* With one expert in memory, all are read again. read: whether they were read before. */
 static void check_change(bool read)
 {
 	char from[512], golden[512], model[64], store[512];
@@ -468,7 +467,7 @@ static void check_change(bool read)
 	assert_int_equal(step(&b, &e), -ESTALE);
 	assert_non_null(strstr(e.text, "changed.gguf: was changed while mounted"));
 	golden_bench_close(&b);
-	/* Mounted anew it is what it is now. */
+	/* After a new mount the source counts as it is now. */
 	struct golden_run after = run(model, golden, 0, true, &slot, store);
 	assert_memory_not_equal(before.logits, after.logits,
 				(size_t)before.tokens * before.vocabulary * sizeof(float));
@@ -477,19 +476,19 @@ static void check_change(bool read)
 	test_folder_remove(stores);
 }
 
-static void a_change_of_what_was_read_is_said(void **state)
+static void a_change_of_bytes_already_read_is_reported(void **state)
 {
 	(void)state;
 	check_change(true);
 }
 
-static void a_change_of_what_was_not_read_yet_is_said(void **state)
+static void a_change_of_bytes_not_yet_read_is_reported(void **state)
 {
 	(void)state;
 	check_change(false);
 }
 
-/* ---- what is no number ---- */
+/* ---- NaN and infinity ---- */
 
 static int read_expert(struct golden_bench *b, uint32_t expert, struct err *e)
 {
@@ -498,6 +497,10 @@ static int read_expert(struct golden_bench *b, uint32_t expert, struct err *e)
 	if (pager_begin(&batch, b->view.experts, 1, &expert, NULL, 1, 0, e))
 		fail_msg("%s", e->text);
 	int got = pager_next(&batch, &ready, 1, e);
+	if (got > 0 && ready.error) {
+		*e = *ready.error;
+		got = -e->code;
+	}
 	if (got > 0)
 		pager_put(&batch, &ready);
 	pager_end(&batch);
@@ -564,8 +567,8 @@ static void a_scale_that_is_no_number_is_an_error_that_names_its_expert(void **s
 	assert_damaged(model, golden, mlx);
 }
 
-/* Where the folder of stores cannot be made, nothing is kept, and nothing fails; least of all is
- * anything written beside the weights. */
+/* If the folder of stores cannot be made, nothing is saved and nothing fails; and nothing is ever
+ * written beside the weights. */
 static void without_a_folder_nothing_is_kept(void **state)
 {
 	(void)state;
@@ -615,7 +618,7 @@ static void damaged_sums_are_made_anew(void **state)
 	golden_assert_same_bits(&one, &two);
 	uint8_t *again = test_file_read(path, &m);
 	assert_int_equal(n, m);
-	assert_memory_equal(sums, again, n); /* what was read is the same */
+	assert_memory_equal(sums, again, n); /* the bytes that were read are the same */
 	free(sums);
 	free(again);
 	golden_run_free(&one);
@@ -632,8 +635,8 @@ int main(void)
 		cmocka_unit_test(a_store_in_codes_is_computed_with_exactly),
 		cmocka_unit_test(what_lies_in_strides_is_copied),
 		cmocka_unit_test(a_file_in_parts_is_used_in_place),
-		cmocka_unit_test(a_change_of_what_was_read_is_said),
-		cmocka_unit_test(a_change_of_what_was_not_read_yet_is_said),
+		cmocka_unit_test(a_change_of_bytes_already_read_is_reported),
+		cmocka_unit_test(a_change_of_bytes_not_yet_read_is_reported),
 		cmocka_unit_test(a_scale_that_is_no_number_is_an_error_that_names_its_expert),
 		cmocka_unit_test(without_a_folder_nothing_is_kept),
 		cmocka_unit_test(damaged_sums_are_made_anew),

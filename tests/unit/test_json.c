@@ -1,4 +1,4 @@
-/* JSON within bounds: what is taken, what is refused, and that the sentences name file and key. */
+/* JSON within bounds: accepted and refused documents; errors name file and key. */
 #include "engine/json/json.h"
 #include "memory_help.h"
 
@@ -201,7 +201,7 @@ static void texts_truths_objects_and_lists_are_what_they_say(void **state)
 	json_free(o);
 }
 
-static void a_key_of_what_is_no_object_is_refused(void **state)
+static void a_key_of_a_value_that_is_no_object_is_refused(void **state)
 {
 	(void)state;
 	struct json *list = parsed("[1]");
@@ -299,7 +299,7 @@ static void escapes_become_the_characters_that_they_mean(void **state)
 	json_free(o);
 }
 
-/* ---- beside another reader ---- */
+/* ---- compared with another reader ---- */
 
 static void assert_same(const struct json *ours, struct json_object *theirs)
 {
@@ -363,7 +363,7 @@ static void the_fixture_s_files_are_read_as_another_reader_reads_them(void **sta
 
 /* ---- memory ---- */
 
-/* A text of `bytes` bytes: as many times `piece` in a list as fit. */
+/* A text of `bytes` bytes: a list of `piece`s that fills it. */
 static char *repeated(const char *piece, size_t bytes)
 {
 	size_t n = strlen(piece), used = 1;
@@ -379,7 +379,7 @@ static char *repeated(const char *piece, size_t bytes)
 	return text;
 }
 
-/* What small pieces would cost most in a reader that has an allocation for each. */
+/* Small pieces, which cost most in a reader that allocates each. */
 static const char *const PIECES[] = {"{},",	 "[],",	    "1,",	  "\"\",",
 				     "null,",	 "[[[]]],", "{\"\":{}},", "{\"a\":1},",
 				     "\"\\n\",", "[1],",    "[{},{}],",	  "0.0,"};
@@ -425,7 +425,8 @@ static void a_document_that_memory_is_short_for_is_refused_in_words(void **state
 
 int main(void)
 {
-	/* Large pieces go back at once, so that what was freed is not had again under a limit. */
+	/* Large pieces are returned to the system at once, so that freed memory is not reused
+	 * under a limit. */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_document_is_one_value_and_nothing_after_it),
@@ -433,7 +434,7 @@ int main(void)
 		cmocka_unit_test(whole_numbers_are_within_bounds_and_whole),
 		cmocka_unit_test(numbers_are_finite_and_within_bounds),
 		cmocka_unit_test(texts_truths_objects_and_lists_are_what_they_say),
-		cmocka_unit_test(a_key_of_what_is_no_object_is_refused),
+		cmocka_unit_test(a_key_of_a_value_that_is_no_object_is_refused),
 		cmocka_unit_test(a_long_wrong_text_is_shown_in_part),
 		cmocka_unit_test(files_are_regular_and_bounded),
 		cmocka_unit_test(a_walk_meets_all_values_in_the_order_of_the_text),

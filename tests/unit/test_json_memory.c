@@ -1,5 +1,5 @@
-/* What opening a hostile checkpoint's JSON files takes: a multiple of their size, whatever is in
- * them, and with less memory than that a sentence that says so. */
+/* Memory for opening a hostile checkpoint's JSON files: a bounded multiple of their size, whatever
+ * they contain; with less memory a sentence says so. */
 #include "engine/family/config.h"
 #include "engine/source/tensor_list.h"
 #include "memory_help.h"
@@ -51,8 +51,8 @@ static int open_within(open_text *open, const char *text, size_t n, uint64_t byt
 	return rc;
 }
 
-/* Takes the text over. It is opened, or refused with `words`, within what is promised, and with
- * next to nothing refused for want of memory. */
+/* Takes ownership of the text. Within the promised memory it is opened, or refused with `words`;
+ * with almost no memory it is refused for lack of memory. */
 static void assert_bounded(open_text *open, char *text, size_t n, const char *words)
 {
 	struct err e = {0};
@@ -80,7 +80,7 @@ static void a_config_takes_a_multiple_of_its_size(void **state)
 	size_t n;
 	test_memory_limitable();
 	char *config = read_any(FIXTURE "/config.json", &n);
-	*strrchr(config, '}') = 0; /* to go on where it ended */
+	*strrchr(config, '}') = 0; /* to continue where it ended */
 	for (size_t i = 0; i < sizeof ITEMS / sizeof *ITEMS; i++) {
 		char *head;
 		assert_true(asprintf(&head, "%s,\"x\":[", config) > 0);
@@ -125,8 +125,8 @@ static int open_tokenizer(const char *text, size_t n, struct err *e)
 	return rc;
 }
 
-/* The fixture's tokenizer.json with `container` filled: what stood in the member at `path` goes on
- * behind it. */
+/* The fixture's tokenizer.json with `container` filled; the previous content of the member at
+ * `path` follows. */
 static char *tokenizer_with(const char *path, const char *key, const char *item, bool keep,
 			    size_t *n)
 {
@@ -160,7 +160,7 @@ static void a_tokenizer_takes_a_multiple_of_its_size(void **state)
 	(void)state;
 	static const struct {
 		const char *path, *key, *item;
-		bool keep; /* what the fixture has there */
+		bool keep; /* the fixture's value */
 		const char *words;
 	} CASES[] = {
 		{"", "padding", "{}", false, NULL},
@@ -184,7 +184,8 @@ static void a_tokenizer_takes_a_multiple_of_its_size(void **state)
 
 int main(void)
 {
-	/* Large pieces go back at once, so that what was freed is not had again under a limit. */
+	/* Large pieces are returned to the system at once, so that freed memory is not reused
+	 * under a limit. */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_config_takes_a_multiple_of_its_size),

@@ -1,5 +1,5 @@
-/* What a thread keeps of what it freed goes back to where it is free for all, and what it had of
- * its stack to the system. */
+/* Memory that a thread freed but keeps in its cache is returned to the allocator, and unused pages
+ * of its stack to the system. */
 #include "cache/thread_trim.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 enum { SIZES = 64, LEAST = 24, STEP = 16, OF_A_SIZE = 40, SLACK = 1024 };
 
-/* As the allocator counts it: what threads keep is in use. */
+/* By the allocator's count, memory in threads' caches is in use. */
 static size_t in_use(void)
 {
 	return mallinfo2().uordblks;
@@ -31,7 +31,7 @@ static void free_every_other(void *piece[SIZES][OF_A_SIZE])
 			free(piece[size][i]);
 }
 
-/* Each time, be there none that it keeps, or some: what is free for all stays so. */
+/* Each time, whether the thread keeps memory or not: free memory stays free. */
 static void a_thread_keeps_nothing_of_what_it_freed(void **state)
 {
 	(void)state;
@@ -52,7 +52,7 @@ static void a_thread_keeps_nothing_of_what_it_freed(void **state)
 	for (int times = 0; times < 3; times++) {
 		thread_trim();
 		assert_in_range(in_use(), 0, all - freed + SLACK);
-		free(malloc(100)); /* which has it take more of what is free */
+		free(malloc(100)); /* which makes it take more free memory */
 	}
 	for (int size = 0; size < SIZES; size++)
 		for (int i = 1; i < OF_A_SIZE; i += 2)

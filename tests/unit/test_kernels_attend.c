@@ -1,5 +1,5 @@
-/* Attention over blocks of 64 positions: near double precision, the same bits from every table, and
- * untouched by what lies in slots that are not visible.
+/* Attention over spans of 256 positions and blocks of 64: near double precision, the same bits from
+ * every table, and untouched by what lies in slots that are not visible.
  */
 #include "kernels/kernels.h"
 #include "tests/unit/random.h"
@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-enum { POSITIONS = 200, BLOCKS = (POSITIONS + KV_BLOCK - 1) / KV_BLOCK, HEADS_MAX = 17 };
+enum { POSITIONS = 600, BLOCKS = (POSITIONS + KV_BLOCK - 1) / KV_BLOCK, HEADS_MAX = 17 };
 
-static const uint32_t lengths[] = {1, 2, 63, 64, 65, 200};
+static const uint32_t lengths[] = {1, 2, 63, 64, 65, 200, 256, 257, 600};
 static const uint32_t dims[] = {1, 8, 12, 64, 72, 80, 128};
 
 /* Keys and values of all positions, as floats (already rounded to the cache's type) and in blocks
@@ -184,7 +184,7 @@ static void tokens_attend_together_as_they_do_alone(void **state)
 {
 	(void)state;
 	static const uint32_t heads[] = {1, 3, 8, HEADS_MAX}, counts[] = {1, 2, 9, 67};
-	static const uint32_t starts[] = {1, 60, 64, 130}, some_dims[] = {8, 12, 72};
+	static const uint32_t starts[] = {1, 60, 240, 450}, some_dims[] = {8, 12, 72};
 	struct random random = {5};
 	for (size_t i = 0; i < (size_t)2 * 3 * 4 * 4; i++) {
 		struct memory m =
@@ -219,21 +219,24 @@ static void later_positions_do_not_change_earlier_results(void **state)
 	free_memory(&m);
 }
 
-/* Scores of ±60: the first block's maximum is far below the second's, and the other way round. */
+/* Scores of ±60: the first block's maximum is far below the second's, and the other way round; and
+ * so in the first span and the second. */
 static void large_scores_neither_overflow_nor_vanish(void **state)
 {
 	(void)state;
 	struct random random = {3};
-	for (int sign = -1; sign <= 1; sign += 2) {
+	for (int i = 0; i < 4; i++) {
+		const float low = i % 2 ? 60.0F : -60.0F;
+		const uint32_t half = i < 2 ? KV_BLOCK : ATTENTION_SPAN;
 		struct memory m = make_memory(&random, KV_F32, 8);
 		float q[8] = {1}, expected[8], out[8];
-		for (uint32_t i = 0; i < 128; i++) {
-			m.keys[(size_t)i * 8] = (float)sign * (i < 64 ? -60.0F : 60.0F) * sqrtf(8);
-			put(&kernels_scalar, &m, i);
+		for (uint32_t j = 0; j < 2 * half; j++) {
+			m.keys[(size_t)j * 8] = (j < half ? low : -low) * sqrtf(8);
+			put(&kernels_scalar, &m, j);
 		}
-		const struct attention a = view(&m, 1, 128);
+		const struct attention a = view(&m, 1, 2 * half);
 		kernels_scalar.attend(expected, q, &a);
-		check_against_double(&m, q, expected, 128);
+		check_against_double(&m, q, expected, 2 * half);
 		for (const struct kernels *const *k = kernels_available(); *k; k++) {
 			(*k)->attend(out, q, &a);
 			assert_memory_equal(out, expected, sizeof out);

@@ -1,6 +1,5 @@
-/* Inputs and products of matrices of blocks, where test_kernels_multiply.c, which has them with all
- * other formats, does not look: the largest codes, many columns, outliers, numbers that are none.
- */
+/* Inputs and products of matrices of blocks, beyond test_kernels_multiply.c, which tests them with
+ * all other formats: the largest codes, many columns, outliers, NaN and infinity. */
 #include "kernels/block.h"
 #include "kernels/block_layout.h"
 #include "kernels/kernels.h"
@@ -92,7 +91,9 @@ static void free_weights(struct weights *w)
 	free(w->arranged);
 }
 
-#define EACH_FORMAT(f) for (int f = FORMAT_Q8_0; f < FORMAT_COUNT; f++)
+#define EACH_FORMAT(f)                         \
+	for (int f = 0; f < FORMAT_COUNT; f++) \
+		if (format_is_block((enum format)f))
 #define EACH_TABLE(k) for (const struct kernels *const *k = kernels_available(); *k; k++)
 
 /* ---- products ---- */
@@ -151,8 +152,8 @@ static void the_largest_codes_and_inputs_do_not_saturate(void **state)
 	}
 }
 
-/* More columns than the tables gather at once, so that results are taken up again: of whole tiles,
- * and of 11 or 27 rows that tables take together. */
+/* More columns than the tables gather at once, so that results are continued: of whole tiles, and
+ * of 11 or 27 rows that tables take together. */
 static void wide_matrices_give_the_same_bits(void **state)
 {
 	(void)state;
@@ -231,7 +232,7 @@ static void outliers_in_the_input_cost_no_more_than_the_bound(void **state)
 	free_prepared(&x);
 }
 
-/* Scales that are not numbers: those of files that somebody has damaged. */
+/* Scales that are NaN or infinite, as in damaged files. */
 static void a_scale_that_is_no_number_shows_in_its_row_alone(void **state)
 {
 	(void)state;
@@ -248,9 +249,9 @@ static void a_scale_that_is_no_number_shows_in_its_row_alone(void **state)
 			.format = (enum format)format, .rows = ROWS, .cols = COLS, .group = 128};
 		struct weights w = random_weights(&random, s);
 		const size_t third = 3 * (format_packed_bytes(&s) / ROWS);
-		const struct halves_at at = halves_of(s.format);
-		if (at.first != 0xff)
-			memcpy(w.packed + third + at.first, &(uint16_t){0x7e00}, 2);
+		const uint8_t *at;
+		if (block_halves(s.format, &at))
+			memcpy(w.packed + third + at[0], &(uint16_t){0x7e00}, 2);
 		else if (s.format == FORMAT_MXFP4_GGUF)
 			w.packed[third] = 255;
 		else
@@ -270,7 +271,7 @@ static void a_scale_that_is_no_number_shows_in_its_row_alone(void **state)
 	free_prepared(&x);
 }
 
-/* 16 rows after the other, into memory that is not clean. */
+/* 16 rows at a time, into dirty memory. */
 static void arranging_in_parts_is_arranging_at_once(void **state)
 {
 	(void)state;
@@ -301,7 +302,7 @@ static void arranging_in_parts_is_arranging_at_once(void **state)
 	}
 }
 
-/* Of memory that ends where the weights do, so that nobody reads behind them unnoticed. */
+/* From memory that ends with the weights, so that a read behind them is noticed. */
 static struct weights exact_weights(struct random *random, struct shape s)
 {
 	struct weights from = random_weights(random, s), to = {.shape = s};
@@ -353,7 +354,7 @@ static void every_way_of_arranging_gives_the_same_bytes(void **state)
 								   .group = 32U << c});
 }
 
-/* Of what is read from memory for a token little is more than the file has. */
+/* A token reads little more from memory than the file's bytes. */
 static void arranged_matrices_are_hardly_larger_than_files(void **state)
 {
 	(void)state;

@@ -1,7 +1,6 @@
-/* What surrounds a gated delta net's recurrence: gates on vectors, norms of queries and keys, the
- * convolution. Near double precision, the same bits from every table at every length, and what is
- * no number shows. The recurrence is tested in test_kernels_delta.c.
- */
+/* The parts around a gated delta net's recurrence: gates on vectors, norms of queries and keys,
+ * the convolution. Near double precision, the same bits from every table at every length; NaN and
+ * infinity show in the result. The recurrence is tested in test_kernels_delta.c. */
 #include "kernels/kernels.h"
 #include "tests/unit/random.h"
 
@@ -86,7 +85,7 @@ static void l2norm_of_zeros_is_zeros(void **state)
 }
 
 /* Also where all elements are numbers, and only their squares are too large. */
-static void l2norm_shows_what_is_no_number(void **state)
+static void l2norm_shows_nan_and_infinity(void **state)
 {
 	(void)state;
 	const float bad[] = {NAN, INFINITY, -INFINITY, 1e25F};
@@ -215,7 +214,7 @@ static void convolution_has_the_same_bits_from_every_table(void **state)
 	}
 }
 
-static void convolution_shows_what_is_no_number(void **state)
+static void convolution_shows_nan_and_infinity(void **state)
 {
 	(void)state;
 	const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -242,11 +241,11 @@ int main(void)
 		cmocka_unit_test(a_gate_that_is_far_out_is_shut_or_open),
 		cmocka_unit_test(l2norm_agrees_with_double_precision),
 		cmocka_unit_test(l2norm_of_zeros_is_zeros),
-		cmocka_unit_test(l2norm_shows_what_is_no_number),
+		cmocka_unit_test(l2norm_shows_nan_and_infinity),
 		cmocka_unit_test(vectors_have_the_same_bits_from_every_table_at_every_length),
 		cmocka_unit_test(convolution_agrees_with_double_precision),
 		cmocka_unit_test(convolution_has_the_same_bits_from_every_table),
-		cmocka_unit_test(convolution_shows_what_is_no_number),
+		cmocka_unit_test(convolution_shows_nan_and_infinity),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

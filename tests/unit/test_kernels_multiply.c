@@ -1,6 +1,5 @@
-/* Matrix products: near the exact ones, and the same bits from every table for every shape,
- * whatever else is computed with them.
- */
+/* Matrix products: near the exact ones, with the same bits from every table for every shape,
+ * whatever else is computed at the same time. */
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "kernels/tc.h"
@@ -35,7 +34,7 @@ struct problem {
 	int16_t *block_sum;
 };
 
-/* What TQ makes of a row, as TC as well: there, too, all bytes are codes. */
+/* The row as TQ, used for TC as well: all bytes are valid codes in both. */
 static void fill_tq(struct problem *p, const float *row, uint32_t r)
 {
 	const struct shape *s = &p->w.shape;
@@ -146,7 +145,7 @@ static void free_problem(struct problem *p)
 static const uint32_t all_rows[] = {1, 15, 16, 17, 33};
 static const uint32_t all_cols[] = {1, 64, 127, 128, 129, 300, 768};
 
-/* Of a format that wants whole blocks about as many columns, and of one with groups some of them.
+/* For formats with whole blocks about as many columns; for formats with groups some of the groups.
  */
 static struct shape fitting(struct shape s)
 {
@@ -199,8 +198,8 @@ static double squared_error(const struct problem *p, const float *y)
 	return error / power;
 }
 
-/* The integer path rounds inputs and codebook to 8 bits: 2e-4 is what it may cost. The norms' type
- * is in the dequantised weights. */
+/* The integer path rounds inputs and codebook to 8 bits, which may cost 2e-4. The norms' type is
+ * in the dequantised weights. */
 static void products_are_near_those_of_the_dequantised_weights(void **state)
 {
 	(void)state;
@@ -287,7 +286,7 @@ static void a_result_does_not_depend_on_its_company(void **state)
 	}
 }
 
-/* Every way to cut more tokens into blocks, and more than any table keeps together. */
+/* Every division of tokens into blocks, and more tokens than any table takes at once. */
 static void long_prompts_give_the_same_bits(void **state)
 {
 	(void)state;
@@ -316,7 +315,7 @@ static void long_prompts_give_the_same_bits(void **state)
 	}
 }
 
-/* More columns than the tables gather at once, so that results are taken up again. */
+/* More columns than the tables gather at once, so that results are continued. */
 static void wide_matrix_gives_the_same_bits(enum format format)
 {
 	static const uint32_t list[TOKENS] = {1, 0, 2, 2, 3, 1, 0, 1, 3, 2, 1, 0, 3};
@@ -407,8 +406,8 @@ static void extreme_codes_do_not_saturate(void **state)
 	}
 }
 
-/* The same of TC, whose largest codes cannot all follow each other: those of the stream that is
- * nearest to weights far outside. */
+/* The same for TC, whose largest codes cannot all follow each other: the codes of the stream that
+ * is nearest to very large weights. */
 static void extreme_streams_do_not_saturate(void **state)
 {
 	(void)state;

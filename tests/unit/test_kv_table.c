@@ -1,5 +1,6 @@
-/* Keys and values behind a window: what no row to come sees is given back, where a text may go back
- * to is kept, and wherever it goes back to, all that the next row sees is there. */
+/* Keys and values with a window: positions that no later row sees are freed, positions that a text
+ * may go back to are kept, and wherever it goes back to, everything that the next row sees is
+ * there. */
 #include "engine/compute/kv_table.h"
 
 #include <pthread.h>
@@ -37,13 +38,13 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A position's keys: which text it is of. */
+/* A position's keys: the text that it belongs to. */
 static uint32_t *key_of(const struct kv_table *x, size_t position)
 {
 	return (uint32_t *)(void *)x->blocks[position / KV_BLOCK] + position % KV_BLOCK;
 }
 
-/* A step of n rows, each of which sees what is its own. */
+/* A step of n rows, each of which must see its own text. */
 static int go_on(uint32_t n, uint32_t *text, uint32_t version)
 {
 	int failed = kv_reserve(&t, held, (uint32_t)held + n, &e);
@@ -71,7 +72,7 @@ static uint32_t blocks_there(void)
 	return n;
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 static void a_long_text_holds_no_more_than_its_end(void **state)
 {
@@ -263,7 +264,7 @@ static void marks_give_way_to_what_a_text_needs(void **state)
 	assert_int_equal(kv_rollback(&t, 1000), 0);
 }
 
-/* The table, of a text that had `own` so far, goes on with another. */
+/* The table, of a text that had `own` so far, continues with another. */
 static void part(size_t own, uint32_t *text, uint32_t other)
 {
 	held = own;
@@ -372,7 +373,7 @@ static void *take_and_give(void *arg)
 	return NULL;
 }
 
-/* Who needs memory may take what checkpoints keep at any moment of the text's. */
+/* Checkpoints' memory may be taken at any moment by whoever needs memory. */
 static void marks_give_way_while_their_text_goes_on(void **state)
 {
 	static uint32_t text[MOST];

@@ -1,5 +1,5 @@
-/* Layers whose experts have sizes of their own: a plan that says so, a store of them, and a pool
- * that holds them. Where all layers are alike, nothing is other than it was. */
+/* Layers whose experts differ in size: plans, stores and pools. If all layers are alike, nothing
+ * changes. */
 #include "engine/family/plan.h"
 #include "golden.h"
 #include "pager_help.h"
@@ -339,7 +339,7 @@ static void an_index_of_such_sizes_is_refused(void **state)
 	}
 }
 
-/* To the byte: what was converted before there were other sizes stays as it is. */
+/* Byte for byte: stores converted before sizes could differ stay valid. */
 static void where_all_layers_are_alike_the_index_is_of_the_version_before(void **state)
 {
 	struct fixture *f = *state;
@@ -452,7 +452,7 @@ static void slots_that_make_no_sense_are_refused(void **state)
 	test_pager_close(&f);
 }
 
-/* Distinct experts of a layer that are wanted at a turn: most of a few that change slowly. */
+/* Distinct experts of a layer for a turn: mostly from a few that change slowly. */
 enum { NUMBER = 40, USED = 6, COMMON = 10 };
 static void draw(uint32_t experts[USED], uint32_t turn, uint32_t *random)
 {

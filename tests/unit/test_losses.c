@@ -1,7 +1,7 @@
-/* Opt-in losses: what fewer experts per token and dropped experts compute, that they are counted
- * and named, and that nothing is lost unless it was asked for. */
+/* Opt-in losses: results with fewer experts per token and with dropped experts; losses are counted
+ * and named, and nothing is lost unless requested. */
 #include "checkpoint_help.h"
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
 #include "golden.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -25,6 +25,7 @@ struct pass {
 	struct test_model m;
 	struct model_view view;
 	struct context context;
+	struct step_account account;
 	struct forward *forward;
 };
 
@@ -32,8 +33,9 @@ static void pass_open(struct pass *p, const char *directory, const struct engine
 {
 	test_model_open(&p->m, directory, options);
 	test_model_load_calm(&p->m);
-	model_observe(p->m.model, &p->view);
+	observe_model(p->m.model, &p->view);
 	context_init(&p->context, p->view.context_budget, p->view.config, p->view.kv);
+	p->account = (struct step_account){0};
 	p->forward = p->view.forward;
 }
 
@@ -61,13 +63,15 @@ static float *compute(struct pass *p, struct losses losses)
 		tokens[i] = (i * i * 7 + 3 * i + 5) % VOCABULARY;
 	context_rollback(&p->context, 0);
 	struct step_batch b = {0};
-	struct step_row row = {.context = &p->context, .logits = true, .losses = losses};
+	struct step_row row = {
+		.context = &p->context, .logits = true, .losses = losses, .account = &p->account};
 	for (uint32_t done = 0, n; done < TOKENS; done += n) {
 		n = TOKENS - done < p->forward->chunk ? TOKENS - done : p->forward->chunk;
 		step_batch_clear(&b);
 		if (step_batch_add(&b, &row, tokens + done, n, &e) ||
 		    forward_run(p->forward, &b, logits + (size_t)done * VOCABULARY, &e))
 			fail_msg("%s", e.text);
+		assert_int_equal(p->account.error.code, 0);
 	}
 	step_batch_free(&b);
 	return logits;
@@ -80,7 +84,7 @@ static void assert_same_logits(const float *want, float *got)
 	free(got);
 }
 
-/* Room for so many experts of the fixture. */
+/* Room for a number of the fixture's experts. */
 static uint64_t budget_for(const struct pass *p, uint64_t experts)
 {
 	return experts * ((p->view.plan->slot_bytes + 4095) / 4096 * 4096);
@@ -105,7 +109,7 @@ static void edit_config(const char *folder, const char *from, const char *to)
 	free(whole);
 }
 
-/* Opens a copy of the fixture that is made for so many experts per token. */
+/* Opens a copy of the fixture that is configured for another number of experts per token. */
 static void pass_open_copy(struct pass *p, uint32_t experts, bool normalised, const char *quant)
 {
 	char folder[32], count[40];
@@ -122,7 +126,7 @@ static void pass_open_copy(struct pass *p, uint32_t experts, bool normalised, co
 	test_folder_remove(folder);
 }
 
-static void fewer_experts_are_what_a_model_made_for_so_many_computes(void **state)
+static void fewer_experts_compute_what_a_model_made_for_that_number_computes(void **state)
 {
 	(void)state;
 	static const struct {
@@ -175,15 +179,15 @@ static void nothing_changes_where_nothing_is_lost(void **state)
 	struct pass p;
 	pass_open_fixture(&p, &(struct engine_options){.chunk = 1});
 	float *want = compute(&p, (struct losses){0});
-	/* As many as the model's own; then dropping, with all that is picked in memory. */
+	/* As many as the model's own number; then dropping, with all picked experts in memory. */
 	assert_same_logits(want, compute(&p, (struct losses){.experts_per_token = OWN}));
 	assert_same_logits(want, compute(&p, (struct losses){.drop_missing = 1}));
-	assert_int_equal(p.forward->experts_dropped, 0);
+	assert_int_equal(p.account.dropped, 0);
 	/* And after dropping in earnest, nothing of it stays. */
 	struct err e;
 	assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, 3), &e), 0);
 	free(compute(&p, (struct losses){.drop_missing = 1}));
-	assert_true(p.forward->experts_dropped > 0);
+	assert_true(p.account.dropped > 0);
 	assert_same_logits(want, compute(&p, (struct losses){0}));
 	free(want);
 	pass_close(&p);
@@ -191,8 +195,7 @@ static void nothing_changes_where_nothing_is_lost(void **state)
 
 /* ---- dropping ---- */
 
-/* Says for every layer of every step, at the moment of the router's choice, which experts are to be
- * dropped. */
+/* Decides for every layer of every step, when the router chooses, which experts must be dropped. */
 struct prediction {
 	const struct pass *pass;
 	float threshold;
@@ -242,8 +245,11 @@ static void the_missing_that_no_token_of_a_step_needs_are_dropped_and_no_others(
 			free(compute(&p, (struct losses){.drop_missing = thresholds[k]}));
 			struct pager_stats st;
 			model_cache_stats(p.m.model, &st);
-			assert_int_equal(p.forward->experts_dropped, want.dropped);
+			assert_int_equal(p.account.dropped, want.dropped);
 			assert_int_equal(st.hits + st.misses, want.used);
+			assert_int_equal(p.account.hits, st.hits);
+			assert_int_equal(p.account.misses, st.misses);
+			assert_int_equal(p.account.reads, st.misses);
 			/* A chunk has a token for every expert that needs it, or nearly. */
 			if (chunks[i] == 1)
 				assert_true(want.dropped > 0);
@@ -261,7 +267,7 @@ static void a_token_s_heaviest_expert_is_read_and_has_all_the_weight(void **stat
 	assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, 1), &e), 0);
 	float *want = compute(&p, (struct losses){.experts_per_token = 1}),
 	      *got = compute(&p, (struct losses){.drop_missing = 1});
-	assert_int_equal(p.forward->experts_dropped, (uint64_t)TOKENS * LAYERS * (OWN - 1));
+	assert_int_equal(p.account.dropped, (uint64_t)TOKENS * LAYERS * (OWN - 1));
 	for (size_t i = 0; i < (size_t)TOKENS * VOCABULARY; i++)
 		if (!(fabsf(got[i] - want[i]) < 1e-4F))
 			fail_msg("logit %zu is %g, not %g", i, (double)got[i], (double)want[i]);
@@ -322,8 +328,8 @@ static void sessions_lose_only_what_their_own_params_say(void **state)
 	test_model_close(&m);
 }
 
-/* The first turn with one value of experts_per_token, the second with another: the second is as if
- * the whole conversation had been computed with its own. */
+/* The first turn with one value of experts_per_token, the second with another: the second turn's
+ * answer is as if the whole conversation had been computed with the second value. */
 static void assert_recomputed(struct test_model *m, const char *first, const char *second)
 {
 	struct session *s = test_greedy_session(m), *whole = test_greedy_session(m);
@@ -377,7 +383,7 @@ static void a_context_computed_with_other_losses_is_computed_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fewer_experts_are_what_a_model_made_for_so_many_computes),
+		cmocka_unit_test(fewer_experts_compute_what_a_model_made_for_that_number_computes),
 		cmocka_unit_test(fewer_experts_are_the_same_for_any_chunk_threads_and_cache),
 		cmocka_unit_test(nothing_changes_where_nothing_is_lost),
 		cmocka_unit_test(

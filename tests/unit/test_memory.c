@@ -1,4 +1,4 @@
-/* What memory a process may still take, from fake /proc and /sys trees. */
+/* The memory that a process may still take, from fake /proc and /sys trees. */
 #include "engine/memory/memory.h"
 
 #include <limits.h>
@@ -48,7 +48,7 @@ static struct memory_room look(void)
 	return room;
 }
 
-/* The spare of a group with that limit, of which so much is used. */
+/* The spare memory of a group with this limit and usage. */
 static int64_t spare_of(uint64_t limit, uint64_t used)
 {
 	return (int64_t)limit - (int64_t)used - (int64_t)memory_group_margin(limit);

@@ -1,6 +1,5 @@
 /* Checkpoints as MLX' converter writes them, of families whose tensors it renames or changes: each
- * computes what the numbers in it are, to the bit, as a checkpoint in the published layout does
- * that has these numbers in F32. */
+ * computes the same bits as a checkpoint in the published layout with the same numbers in F32. */
 #include "checkpoint_help.h"
 #include "golden_run.h"
 #include "kernels/format.h"
@@ -62,7 +61,7 @@ static struct test_tensor *tensor_of(struct test_checkpoint *c, const char *name
 	return t;
 }
 
-/* One group in 4 bits; x becomes what the codes say. */
+/* One group in 4 bits; x becomes the decoded values. */
 static void quantise(float *x, uint32_t *words, uint16_t *scale, uint16_t *bias)
 {
 	float least = x[0], most = x[0];
@@ -276,7 +275,7 @@ static struct json_object *codes(const char *mode)
 	return o;
 }
 
-/* Where experts are in MXFP4 all else says that it is not. */
+/* If experts are in MXFP4, the config names all other tensors as not quantised. */
 static void say_codes(const char *at, const struct test_checkpoint *c)
 {
 	char path[128];
@@ -360,8 +359,8 @@ static double row_error(const struct golden_run *got, const struct golden_run *w
 	return error / power;
 }
 
-/* By default, from the files where they lie: inputs in 8 bits are all that is off, but where a
- * router's choice hung on them. */
+/* By default, from the files in place: only the 8-bit inputs differ, except where a router's
+ * choice depended on them. */
 static void assert_in_place(const char *model, const char *golden, const struct golden_run *exact)
 {
 	struct golden_bench b;

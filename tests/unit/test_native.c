@@ -1,6 +1,6 @@
-/* Whole models in each format that weights are published in, computed with as they are: every
- * matrix within 2e-4 of the power of the exact product of its dequantised weights, and the same
- * bits for any number of threads, chunk, cache and kernel table. */
+/* Whole models in each format that weights are published in, used as they are: every matrix within
+ * 2e-4 of the power of the exact product of its dequantised weights, and the same bits for any
+ * number of threads, chunk, cache and kernel table. */
 #include "affine_help.h"
 #include "engine/compute/product.h"
 #include "gguf_convert.h"
@@ -38,7 +38,7 @@ static int teardown(void **state)
 
 struct made {
 	const char *name, *quant; /* quant: NULL, as published */
-	bool again; /* in a format that another has: what is looked at there is the file */
+	bool again;		  /* the same format as another: only the file is new */
 	char path[512], golden[600];
 };
 
@@ -72,7 +72,7 @@ struct sums {
 	uint32_t matrices, codes;
 };
 
-/* A few of them stand out, as in models. */
+/* A few outliers, as in models. */
 static void make_inputs(struct random *random, float *x, size_t n)
 {
 	random_normal(random, x, n);
@@ -212,7 +212,7 @@ static void compare_tables(const struct made *m, const struct golden_run *first)
 }
 
 /* Each chunk and each number of threads once, two of them with one expert in memory. Under a
- * sanitizer those two: what has more room or one thread takes no other way. */
+ * sanitizer only those two: more room or one thread takes no other path. */
 static void compare_settings(const struct made *m)
 {
 	static const struct {
@@ -245,8 +245,8 @@ static void compare_settings(const struct made *m)
 	golden_run_free(&first);
 }
 
-/* Where threads are watched the first of a kind: from their side its formats are alike, and numbers
- * are the other trees'. */
+/* Under ThreadSanitizer only the first of a kind: for threads its formats are alike, and other
+ * builds check the numbers. */
 enum { ONE_OF_A_KIND = THREADS_WATCHED };
 
 static void check(const struct made *m)
@@ -321,7 +321,7 @@ static void gguf_files_of_every_family(void **state)
 static void mlx_codes_of_all_sizes(void **state)
 {
 	(void)state;
-	/* Where rows are no whole groups, numbers and codes stand in one expert. */
+	/* If rows are not whole groups, an expert has floats and codes. */
 	static const uint32_t kinds[][2] = {{2, 32}, {3, 64}, {4, 128}, {5, 32}, {6, 64}, {8, 32}};
 	for (size_t i = 0; i < (ONE_OF_A_KIND ? 1 : sizeof kinds / sizeof *kinds); i++) {
 		char name[32];

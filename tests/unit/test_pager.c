@@ -1,5 +1,5 @@
-/* The pager: right contents, a budget that holds, LRU, several batches at once; each by io_uring
- * (where this machine has it) and by pread. Faulty disks are in test_pager_faults.c. */
+/* The pager: right contents, the budget, LRU, several batches at once; each by io_uring (if this
+ * machine has it) and by pread. Faulty disks are in test_pager_faults.c. */
 #include "pager_help.h"
 
 #include "cache/pager_inside.h"
@@ -167,14 +167,14 @@ static void an_expert_is_not_evicted_while_it_is_held(void **state)
 	assert_int_equal(x.last_token, 7);
 }
 
-static void experts_and_layers_that_are_not_there_are_refused(void **state)
+static void missing_experts_and_layers_are_refused(void **state)
 {
 	struct test_pager *f = *state;
 	assert_words(f, test_batch(f, 3, all, 1), EINVAL, "layer 3");
 	assert_words(f, test_batch(f, 0, all, 13), EINVAL, "expert 12");
 }
 
-static void the_way_of_reading_is_told(void **state)
+static void the_way_of_reading_is_reported(void **state)
 {
 	struct test_pager *f = *state;
 	const char *name = stats_of(f).io;
@@ -219,7 +219,7 @@ static void a_budget_below_one_expert_is_out_of_range(void **state)
 	pager_destroy(p);
 }
 
-static void holding_all_the_room_and_asking_for_more_is_told_to_put_first(void **state)
+static void a_holder_of_all_the_room_that_asks_for_more_is_told_to_put_first(void **state)
 {
 	struct test_pager *f = *state;
 	struct pager_batch b;
@@ -420,7 +420,7 @@ static void threads_that_share_experts_and_a_small_pool_all_get_theirs(void **st
 	assert_int_equal(stats_of(f).peak, 4 * SLOT);
 }
 
-/* More batches than readers, and slots that only fit when all others have put theirs back. */
+/* More batches than readers, and slots that fit only after all others have returned theirs. */
 static void many_threads_of_two_sources_with_large_and_small_slots_all_get_theirs(void **state)
 {
 	struct test_pager *f = *state;
@@ -540,7 +540,7 @@ static bool somebody_in_line(struct pager *p)
 }
 
 /* A large expert needs the whole pool; a small one that comes later would fit at once. */
-static void who_waits_for_room_first_gets_it_first(void **state)
+static void room_is_given_in_order_of_waiting(void **state)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
 	struct test_pager *f = *state;
@@ -563,7 +563,7 @@ static void who_waits_for_room_first_gets_it_first(void **state)
 	while (!somebody_in_line(f->pager))
 		nanosleep(&moment, NULL);
 	assert_int_equal(pthread_create(&thread[1], NULL, run_one, &r[1]), 0);
-	while (stats_of(f).waiting < 2) /* it has looked and found no room for it */
+	while (stats_of(f).waiting < 2) /* it found no room for it */
 		nanosleep(&moment, NULL);
 	pager_put(&b, &ready);
 	for (int i = 0; i < 2; i++) {
@@ -582,7 +582,7 @@ static void slow_arrange(void *ctx, uint32_t layer, void *slot, const void *reco
 {
 	struct test_pager *f = ctx;
 	arranged++;
-	await_misses(f, 2); /* until the other batch wants the same expert */
+	await_misses(f, 2); /* until the other batch needs the same expert */
 	test_arrange(NULL, layer, slot, record);
 }
 
@@ -650,12 +650,12 @@ int main(void)
 		TEST(hits_misses_and_bytes_are_counted, many_slots),
 		TEST(looking_changes_nothing, four_slots),
 		TEST(an_expert_is_not_evicted_while_it_is_held, four_slots),
-		TEST(experts_and_layers_that_are_not_there_are_refused, four_slots),
-		TEST(the_way_of_reading_is_told, one_slot),
+		TEST(missing_experts_and_layers_are_refused, four_slots),
+		TEST(the_way_of_reading_is_reported, one_slot),
 		TEST(a_budget_of_one_expert_serves_a_batch_of_eight, one_slot),
 		TEST(a_budget_smaller_than_a_batch_is_never_exceeded, four_slots),
 		TEST(a_budget_below_one_expert_is_out_of_range, four_slots),
-		TEST(holding_all_the_room_and_asking_for_more_is_told_to_put_first, four_slots),
+		TEST(a_holder_of_all_the_room_that_asks_for_more_is_told_to_put_first, four_slots),
 		TEST(shrinking_evicts_at_once_and_the_held_when_put, four_slots),
 		TEST(removing_a_source_frees_its_bytes, many_slots),
 		TEST(slots_of_two_sizes_share_a_budget, four_slots),
@@ -671,7 +671,7 @@ int main(void)
 		TEST(what_is_read_into_is_given_back_while_batches_run, four_slots),
 		TEST(a_batch_without_room_waits_until_another_puts, one_slot),
 		TEST(a_grown_budget_wakes_a_batch_that_waits_for_room, one_slot),
-		TEST(who_waits_for_room_first_gets_it_first, four_slots),
+		TEST(room_is_given_in_order_of_waiting, four_slots),
 		TEST(an_expert_that_two_batches_need_is_read_once, four_slots),
 		TEST(a_damaged_record_is_an_error_and_the_others_still_work, many_slots),
 		TEST(a_batch_given_up_in_the_middle_leaves_the_pool_whole, many_slots),

@@ -1,4 +1,4 @@
-/* What the pager does before it is asked: predictions and warm starts; by io_uring and by pread. */
+/* Reads before they are requested: predictions and warm starts; by io_uring and by pread. */
 #include "pager_help.h"
 
 #include "cache/pager_inside.h"
@@ -96,7 +96,7 @@ static struct pager_source *add(struct test_pager *f, pager_arrange_fn *arrange)
 	return s;
 }
 
-/* Until a thread of the pager's has done what it should. */
+/* Waits for a thread of the pager. */
 static void await(bool (*done)(const struct test_pager *f), const struct test_pager *f)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
@@ -104,7 +104,7 @@ static void await(bool (*done)(const struct test_pager *f), const struct test_pa
 		nanosleep(&moment, NULL);
 }
 
-static bool nothing_foreseen(const struct test_pager *f)
+static bool nothing_predicted(const struct test_pager *f)
 {
 	pthread_mutex_lock(&f->pager->lock);
 	bool none = f->pager->prefetches.first == NULL;
@@ -120,10 +120,10 @@ static bool somebody_in_line(const struct test_pager *f)
 	return waits;
 }
 
-/* All that was predicted has been read, or could not be. */
+/* Waits until all predicted experts were read or failed. */
 static void settle(const struct test_pager *f)
 {
-	await(nothing_foreseen, f);
+	await(nothing_predicted, f);
 	test_pager_settle(f);
 }
 
@@ -252,7 +252,7 @@ static bool layer_1_is_there(const struct test_pager *f)
 	return test_resident(f->source, 1, 7);
 }
 
-static void a_prediction_stands_back_behind_who_waits_for_room_and_then_has_its_turn(void **state)
+static void a_prediction_waits_behind_batches_that_need_room_and_then_runs(void **state)
 {
 	struct test_pager *f = *state;
 	struct waiter w = {.f = f, .source = add(f, test_arrange), .count = 1};
@@ -260,7 +260,7 @@ static void a_prediction_stands_back_behind_who_waits_for_room_and_then_has_its_
 	struct pager_ready held;
 	begin_waiting(f, &b, &held, &w);
 	pager_predict(f->source, 1, (const uint32_t[]){7}, 1);
-	assert_false(nothing_foreseen(f));
+	assert_false(nothing_predicted(f));
 	assert_int_equal(pager_set_budget(f->pager, 3 * SLOT, &f->e), 0);
 	pthread_join(w.thread, NULL);
 	assert_int_equal(w.got, 1);
@@ -271,7 +271,7 @@ static void a_prediction_stands_back_behind_who_waits_for_room_and_then_has_its_
 	pager_remove(w.source);
 }
 
-/* What is in the queue, in its order, as layer * 100 + expert. */
+/* The queue in order, as layer * 100 + expert. */
 static uint32_t queue_of(const struct test_pager *f, uint32_t *out, uint32_t most)
 {
 	uint32_t n = 0;
@@ -284,7 +284,7 @@ static uint32_t queue_of(const struct test_pager *f, uint32_t *out, uint32_t mos
 	return n;
 }
 
-static void two_layers_are_foreseen_in_the_order_of_their_turns(void **state)
+static void two_layers_are_predicted_in_the_order_of_their_turns(void **state)
 {
 	struct test_pager *f = *state;
 	struct waiter w = {.f = f, .source = add(f, test_arrange), .count = 1};
@@ -299,7 +299,7 @@ static void two_layers_are_foreseen_in_the_order_of_their_turns(void **state)
 	pager_predict(f->source, 2, (const uint32_t[]){4}, 1); /* told again */
 	assert_int_equal(queue_of(f, queue, 8), 3);
 	assert_memory_equal(queue, ((uint32_t[]){107, 105, 204}), sizeof(uint32_t[3]));
-	pager_predict(f->source, 1, all, EXPERTS); /* one whole layer, and one beside it */
+	pager_predict(f->source, 1, all, EXPERTS); /* one whole layer, and one expert more */
 	assert_int_equal(queue_of(f, queue, 8), 8);
 	stop_waiting(&b, &held, &w);
 	settle(f);
@@ -314,9 +314,9 @@ static void a_prediction_that_was_not_read_is_forgotten_when_a_batch_begins(void
 	struct pager_ready held;
 	begin_waiting(f, &b, &held, &w);
 	pager_predict(f->source, 1, all, EXPERTS);
-	assert_false(nothing_foreseen(f));
+	assert_false(nothing_predicted(f));
 	assert_int_equal(pager_begin(&later, f->source, 0, all, NULL, 1, 1, &f->e), 0);
-	assert_true(nothing_foreseen(f));
+	assert_true(nothing_predicted(f));
 	pager_end(&later);
 	stop_waiting(&b, &held, &w);
 	test_pager_settle(f);
@@ -365,7 +365,7 @@ static void words_of_the_policy_switch_off_what_predictions_do(void **state)
 	assert_int_equal(pager_set_policy(f->pager, "lru no-prefetch", &f->e), 0);
 	assert_true(pager_predicts(f->source));
 	pager_predict(f->source, 1, all, EXPERTS);
-	assert_true(nothing_foreseen(f));
+	assert_true(nothing_predicted(f));
 
 	assert_int_equal(pager_set_policy(f->pager, "lru no-shield", &f->e), 0);
 	assert_true(pager_predicts(f->source));
@@ -389,7 +389,7 @@ static void with_all_in_memory_there_is_nothing_to_predict(void **state)
 	assert_false(pager_predicts(f->source));
 }
 
-static void predictions_of_what_is_not_there_are_ignored(void **state)
+static void predictions_of_missing_experts_are_ignored(void **state)
 {
 	struct test_pager *f = *state;
 	static const uint32_t wrong[] = {EXPERTS, 0}, twice[] = {3, 3};
@@ -470,7 +470,7 @@ static bool not_warming(const struct test_pager *f)
 	return total == 0;
 }
 
-/* Uses that make (0, 3), (1, 2), (2, 7) and (0, 1) hot, in this order, and keeps them. */
+/* Uses that make (0, 3), (1, 2), (2, 7) and (0, 1) hot, in this order; then saves the heat. */
 static void keep_some_heat(struct test_pager *f)
 {
 	assert_int_equal(pager_set_policy(f->pager, "scales", &f->e), 0);
@@ -560,7 +560,7 @@ static bool some_warmed(const struct test_pager *f)
 	return done > 0;
 }
 
-static void warming_is_told_and_ends_when_a_batch_begins(void **state)
+static void warming_is_reported_and_ends_when_a_batch_begins(void **state)
 {
 	struct test_pager *f = *state;
 	uint32_t done, total;
@@ -693,7 +693,7 @@ static void what_is_not_our_own_plain_file_is_not_read_as_heat(void **state)
 	assert_int_equal(stats_of(f).experts_resident, 4);
 }
 
-/* A file of the right form with no numbers in it that uses could have given. */
+/* A well-formed file with impossible numbers. */
 static void heat_that_is_no_number_does_no_harm(void **state)
 {
 	struct test_pager *f = *state;
@@ -718,7 +718,7 @@ static void heat_that_is_no_number_does_no_harm(void **state)
 		assert_int_equal(test_batch(f, i % LAYERS, all, EXPERTS), EXPERTS);
 }
 
-static void heat_that_cannot_be_kept_is_said_and_the_old_stays(void **state)
+static void heat_that_cannot_be_saved_is_reported_and_the_old_stays(void **state)
 {
 	struct test_pager *f = *state;
 	char path[128];
@@ -743,22 +743,21 @@ int main(void)
 		TEST(a_prediction_shields_until_a_batch_of_its_model_begins, four_slots),
 		TEST(a_prediction_takes_no_slot_that_is_held_or_wanted, one_slot),
 		TEST(a_prediction_does_not_evict_what_is_predicted_with_it, four_slots),
-		TEST(a_prediction_stands_back_behind_who_waits_for_room_and_then_has_its_turn,
-		     one_slot),
-		TEST(two_layers_are_foreseen_in_the_order_of_their_turns, one_slot),
+		TEST(a_prediction_waits_behind_batches_that_need_room_and_then_runs, one_slot),
+		TEST(two_layers_are_predicted_in_the_order_of_their_turns, one_slot),
 		TEST(a_prediction_that_was_not_read_is_forgotten_when_a_batch_begins, one_slot),
 		TEST(a_prediction_that_a_waiting_batch_takes_up_leaves_the_others_in_order,
 		     one_slot),
 		TEST(a_model_may_be_removed_with_predictions_under_way, four_slots),
 		TEST(words_of_the_policy_switch_off_what_predictions_do, four_slots),
 		TEST(with_all_in_memory_there_is_nothing_to_predict, many_slots),
-		TEST(predictions_of_what_is_not_there_are_ignored, many_slots),
+		TEST(predictions_of_missing_experts_are_ignored, many_slots),
 		TEST(models_that_predict_share_a_small_pool_while_its_budget_changes, four_slots),
 		TEST(a_remount_begins_with_the_hottest, many_slots),
 		TEST(what_was_never_used_is_not_warmed, many_slots),
 		TEST(heat_that_was_kept_outlives_a_mount_that_used_nothing, many_slots),
 		TEST(warming_takes_free_room_alone, many_slots),
-		TEST(warming_is_told_and_ends_when_a_batch_begins, many_slots),
+		TEST(warming_is_reported_and_ends_when_a_batch_begins, many_slots),
 		TEST(a_model_may_be_removed_while_it_warms, many_slots),
 		TEST(without_heat_or_under_another_policy_a_start_is_cold, many_slots),
 		TEST(lru_keeps_nothing_and_says_nothing, many_slots),
@@ -767,7 +766,7 @@ int main(void)
 		     many_slots),
 		TEST(what_is_not_our_own_plain_file_is_not_read_as_heat, many_slots),
 		TEST(heat_that_is_no_number_does_no_harm, many_slots),
-		TEST(heat_that_cannot_be_kept_is_said_and_the_old_stays, many_slots),
+		TEST(heat_that_cannot_be_saved_is_reported_and_the_old_stays, many_slots),
 	};
 	io = PAGER_IO_URING;
 	int failed = cmocka_run_group_tests_name("ahead by io_uring", tests, NULL, NULL);

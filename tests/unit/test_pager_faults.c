@@ -1,6 +1,6 @@
-/* The pager over a bad disk: short, failing and hanging reads, a ring that takes
- * nothing; and without memory. What comes is right or is an error that names the expert, and the
- * pool is whole afterwards. */
+/* The pager on a bad disk (short, failing and hanging reads, a ring that takes nothing) and
+ * without memory. Results are right or an error that names the expert, and the pool is intact
+ * afterwards. */
 #include "fault_io.h"
 #include "memory_help.h"
 #include "cache/pager_inside.h"
@@ -53,7 +53,7 @@ static void assert_whole(struct test_pager *f)
 	assert_true(s.peak <= 5 * SLOT);
 }
 
-static void short_and_interrupted_reads_are_gone_on_with(void **state)
+static void short_and_interrupted_reads_are_continued(void **state)
 {
 	struct test_pager *f = *state;
 	faults.stutter = true;
@@ -66,7 +66,7 @@ static void short_and_interrupted_reads_are_gone_on_with(void **state)
 static void a_read_that_fails_names_the_expert_and_the_next_batch_tries_again(void **state)
 {
 	struct test_pager *f = *state;
-	for (long n = 1; n <= 7; n++) { /* of 8 reads, one may be spared by what stayed */
+	for (long n = 1; n <= 7; n++) { /* of 8 reads, one may be saved by an expert that stayed */
 		fail_reads(n, EIO);
 		assert_int_equal(test_batch(f, (uint32_t)n % 3, all, 8), -EIO);
 		assert_non_null(strstr(f->e.text, "experts.safetensors"));
@@ -89,7 +89,55 @@ static void every_read_may_fail_and_the_pool_stays_whole(void **state)
 	assert_whole(f);
 }
 
-static void a_file_that_ends_too_early_is_said(void **state)
+/* Runs a batch of all experts of a layer. Returns how many came and were right; *failed: how many
+ * were returned with words. */
+static uint32_t run_to_the_end(struct test_pager *f, uint32_t layer, uint32_t *failed)
+{
+	struct pager_batch b;
+	struct pager_ready ready[3];
+	bool seen[8] = {false};
+	uint32_t right = 0;
+	int got;
+	*failed = 0;
+	assert_int_equal(pager_begin(&b, f->source, layer, all, NULL, 8, 1, &f->e), 0);
+	while ((got = pager_next(&b, ready, 3, &f->e)) > 0)
+		for (int i = 0; i < got; i++) {
+			uint32_t expert = ready[i].index;
+			char words[32];
+			assert_false(seen[expert]);
+			seen[expert] = true;
+			assert_int_equal(!ready[i].data, !!ready[i].error);
+			(void)snprintf(words, sizeof words, "layer %u expert %u", layer, expert);
+			if (ready[i].error)
+				assert_non_null(strstr(ready[i].error->text, words));
+			else
+				right += test_slot_right(&f->t, layer, expert, ready[i].data);
+			*failed += ready[i].error != NULL;
+			pager_put(&b, &ready[i]);
+		}
+	assert_int_equal(got, 0);
+	pager_end(&b);
+	return right;
+}
+
+static void an_expert_that_cannot_be_read_leaves_the_others_of_its_batch(void **state)
+{
+	struct test_pager *f = *state;
+	uint32_t failed;
+	for (long n = 0; n <= 7; n++) { /* 0: every read, of those that miss */
+		uint32_t misses = 0;
+		for (uint32_t expert = 0; expert < 8; expert++)
+			misses += !test_resident(f->source, (uint32_t)n % 3, expert);
+		fail_reads(n, EIO);
+		assert_int_equal(run_to_the_end(f, (uint32_t)n % 3, &failed), 8 - (n ? 1 : misses));
+		assert_int_equal(failed, n ? 1 : misses);
+		assert_whole(f);
+		assert_int_equal(pager_set_budget(f->pager, SLOT, &f->e), 0); /* forget most */
+		assert_int_equal(pager_set_budget(f->pager, 5 * SLOT, &f->e), 0);
+	}
+}
+
+static void a_file_that_ends_too_early_is_an_error(void **state)
 {
 	struct test_pager *f = *state;
 	fail_reads(0, 0);
@@ -150,8 +198,8 @@ static void stop_ring_and_arrange(void *ctx, uint32_t layer, void *slot, const v
 	test_arrange(NULL, layer, slot, record);
 }
 
-/* All are asked for, some are in flight, and then no more are taken. Nobody will ask again, so the
- * ring's watch for new work must not be waited for alone. */
+/* All reads are requested, some are in flight, then the ring takes no more. No new request will
+ * come, so the pager must not wait only for new work. */
 static void a_ring_that_stops_in_the_middle_is_replaced_by_plain_reads(void **state)
 {
 	struct test_pager *f = *state;
@@ -175,7 +223,7 @@ static void a_ring_that_stops_in_the_middle_is_replaced_by_plain_reads(void **st
 
 /* ---- a disk that hangs ---- */
 
-struct apart { /* a batch in a thread of its own */
+struct apart { /* a batch in its own thread */
 	struct test_pager *f;
 	struct err e;
 	uint32_t layer;
@@ -235,7 +283,7 @@ static void while_one_read_hangs_the_budget_can_be_changed(void **state)
 	assert_whole(f);
 }
 
-static void those_who_want_what_hangs_get_it_when_it_comes(void **state)
+static void batches_that_wait_for_a_hanging_read_get_it_when_it_ends(void **state)
 {
 	struct test_pager *f = *state;
 	struct apart a, b = {.f = f};
@@ -247,9 +295,41 @@ static void those_who_want_what_hangs_get_it_when_it_comes(void **state)
 	assert_whole(f);
 }
 
-/* ---- a source that hangs, beside others ---- */
+static bool is_set(void *flag)
+{
+	return *(_Atomic bool *)flag;
+}
 
-struct beside { /* a pager of its own for two sources, of which the first hangs */
+static void a_batch_that_forgoes_what_hangs_ends_without_it(void **state)
+{
+	struct test_pager *f = *state;
+	struct pager_batch b;
+	struct pager_ready ready[2];
+	_Atomic bool stop = true;
+	faults.reads = 0;
+	faults.hold_at = 1;
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 2, 1, &f->e), 0);
+	while (!faults.held)
+		(void)nanosleep(&fault_moment, NULL);
+	b.stop = is_set;
+	b.stop_ctx = &stop;
+	assert_int_equal(pager_next(&b, ready, 2, &f->e), -ECANCELED);
+	stop = false; /* the other one comes, whichever hangs */
+	assert_int_equal(pager_next(&b, ready, 2, &f->e), 1);
+	assert_true(test_slot_right(&f->t, 0, ready[0].index, ready[0].data));
+	pager_forgo(&b, !ready[0].index);
+	pager_forgo(&b, ready[0].index); /* it has it: no effect */
+	assert_int_equal(b.held, 1);
+	pager_put(&b, &ready[0]);
+	assert_int_equal(pager_next(&b, ready, 2, &f->e), 0);
+	pager_end(&b);
+	faults.hold_at = 0;
+	assert_whole(f);
+}
+
+/* ---- a hanging source and others ---- */
+
+struct beside { /* a pager for two sources, of which the first hangs */
 	struct test_pager f;
 	struct test_store other;
 	struct store_writer *writer;
@@ -266,7 +346,7 @@ static void beside_open(struct beside *b)
 	b->other.experts = 8;
 	test_store_plan(&b->other);
 	pthread_mutex_lock(&b->f.pager->lock);
-	b->f.pager->depth.depth = DEPTH_MOST; /* what reading may come to */
+	b->f.pager->depth.depth = DEPTH_MOST; /* the possible result of the read */
 	pthread_mutex_unlock(&b->f.pager->lock);
 }
 
@@ -277,7 +357,7 @@ static void *run_in_the_other(void *arg)
 	return NULL;
 }
 
-/* While so many threads hang for the other source, batches of the first are read. */
+/* While a number of threads hang for one source, batches of the other are read. */
 static void others_go_on(struct beside *b, const _Atomic long *hanging)
 {
 	assert_int_equal(pthread_create(&b->apart.thread, NULL, run_in_the_other, b), 0);
@@ -318,7 +398,7 @@ static void while_all_reads_of_one_source_hang_those_of_another_go_on(void **sta
 static _Atomic long making;
 static _Atomic bool make_on;
 
-/* The other model, in a conversion that has made nothing, is a source whose experts are made so. */
+/* The other model, whose conversion has made nothing yet: its experts are made this way. */
 static void beside_makes(struct beside *b, pager_make_fn *make, pager_keep_fn *keep)
 {
 	if (store_writer_open(&b->writer, b->other.folder, &b->other.plan, &b->f.e) ||
@@ -383,7 +463,7 @@ static void keep_late(void *ctx, uint32_t layer, uint32_t expert, const void *re
 	keeping++;
 	while (!keep_on)
 		(void)nanosleep(&fault_moment, NULL);
-	for (int i = 0; i < 20; i++) /* for who would not wait for it */
+	for (int i = 0; i < 20; i++) /* for a batch that does not wait for it */
 		(void)nanosleep(&fault_moment, NULL);
 	test_unit_fill(&b->other, layer * b->other.experts + expert, right);
 	assert_memory_equal(record, right, sizeof right);
@@ -391,7 +471,7 @@ static void keep_late(void *ctx, uint32_t layer, uint32_t expert, const void *re
 	kept++;
 }
 
-static void a_batch_has_what_is_made_before_it_is_kept_and_its_source_stays_until_then(void **state)
+static void a_batch_gets_a_made_expert_before_it_is_kept_and_its_source_stays(void **state)
 {
 	(void)state;
 	struct beside b;
@@ -426,7 +506,7 @@ static void without_memory_for_the_pool_a_batch_ends_in_words(void **state)
 	test_memory_limit(RLIMIT_AS, 0, &before);
 	int rc = test_batch(f, 1, all, 8);
 	test_memory_unlimit(RLIMIT_AS, &before);
-	if (rc != 8) { /* a pool that makes do with what it has is better still */
+	if (rc != 8) { /* or the pool manages with its memory */
 		assert_int_equal(rc, -ENOMEM);
 		assert_non_null(strstr(f->e.text, "lower the budget"));
 	}
@@ -439,25 +519,26 @@ int main(void)
 {
 	faults_begin();
 	const struct CMUnitTest tests[] = {
-		TEST(short_and_interrupted_reads_are_gone_on_with),
+		TEST(short_and_interrupted_reads_are_continued),
 		TEST(a_read_that_fails_names_the_expert_and_the_next_batch_tries_again),
 		TEST(every_read_may_fail_and_the_pool_stays_whole),
-		TEST(a_file_that_ends_too_early_is_said),
+		TEST(an_expert_that_cannot_be_read_leaves_the_others_of_its_batch),
+		TEST(a_file_that_ends_too_early_is_an_error),
 		TEST(where_direct_reads_are_refused_plain_ones_do),
 		TEST(a_ring_that_takes_nothing_is_replaced_by_plain_reads),
 		TEST(a_ring_that_hesitates_goes_on),
 		TEST(a_ring_that_stops_in_the_middle_is_replaced_by_plain_reads),
 		TEST(while_one_read_hangs_other_batches_go_on),
 		TEST(while_one_read_hangs_the_budget_can_be_changed),
-		TEST(those_who_want_what_hangs_get_it_when_it_comes),
+		TEST(batches_that_wait_for_a_hanging_read_get_it_when_it_ends),
+		TEST(a_batch_that_forgoes_what_hangs_ends_without_it),
 		cmocka_unit_test(
 			while_experts_of_one_source_are_made_and_hang_those_of_another_go_on),
-		cmocka_unit_test(
-			a_batch_has_what_is_made_before_it_is_kept_and_its_source_stays_until_then),
+		cmocka_unit_test(a_batch_gets_a_made_expert_before_it_is_kept_and_its_source_stays),
 		TEST(without_memory_for_the_pool_a_batch_ends_in_words),
 	};
 	const struct CMUnitTest plain[] = {
-		/* no read of a ring keeps a thread */
+		/* reads of a ring occupy no thread */
 		cmocka_unit_test(while_all_reads_of_one_source_hang_those_of_another_go_on),
 	};
 	io = PAGER_IO_URING;

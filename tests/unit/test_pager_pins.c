@@ -1,5 +1,5 @@
-/* What users want of experts: pins, loads and evictions, each by io_uring and by pread. What is
- * pinned stays while there is any other way; what does not fit is refused whole. */
+/* Users' pins, loads and evictions of experts, each by io_uring and by pread. Pinned experts stay
+ * as long as possible; requests that do not fit are refused as a whole. */
 #include "cache/pager_inside.h"
 #include "pager_help.h"
 
@@ -87,7 +87,7 @@ static void use_all(struct test_pager *f)
 		assert_int_equal(test_batch(f, layer, all, EXPERTS), EXPERTS);
 }
 
-/* The same pool with a source that leaves room for a token of so many slots. */
+/* The same pool with a source that reserves a number of slots for a token. */
 static void leave_room(struct test_pager *f, uint64_t slots, const bool *pinned)
 {
 	const struct pager_supply supply = {.store = f->store,
@@ -120,7 +120,7 @@ static void what_is_pinned_is_read_and_stays(void **state)
 	assert_true(s.peak <= 4 * SLOT);
 }
 
-static void what_is_unpinned_goes_as_others_do(void **state)
+static void an_unpinned_expert_is_evicted_like_others(void **state)
 {
 	struct test_pager *f = *state;
 	assert_int_equal(pin(f, 0, 0, 2), 0);
@@ -142,7 +142,7 @@ static void more_than_fits_is_refused_whole(void **state)
 	assert_int_equal(s.pinned, 0);
 	assert_false(look(f->source, 0, 0).pinned);
 	assert_int_equal(pin(f, 0, 0, 4), 0);
-	assert_int_equal(pin(f, 0, 0, 4), 0); /* again: it is no more */
+	assert_int_equal(pin(f, 0, 0, 4), 0); /* pinning it again adds nothing */
 	assert_words(f, pin(f, 0, 3, 2), ENOSPC, "pinned");
 	assert_false(look(f->source, 0, 4).pinned);
 }
@@ -184,7 +184,7 @@ static void a_source_may_come_with_pins(void **state)
 	assert_true(look(f->source, 0, 7).resident && look(f->source, 1, 2).resident);
 }
 
-static void another_policy_keeps_what_is_pinned(void **state)
+static void another_policy_keeps_pinned_experts(void **state)
 {
 	struct test_pager *f = *state;
 	static const char *const policies[] = {"scales", "lfu", "lrfu no-shield", "lru"};
@@ -197,7 +197,7 @@ static void another_policy_keeps_what_is_pinned(void **state)
 	}
 }
 
-/* As when memory is short: who asks for a budget is told before. */
+/* As with short memory; whoever requests such a budget is refused earlier. */
 static void while_the_budget_is_too_low_pins_yield_and_then_come_back(void **state)
 {
 	struct test_pager *f = *state;
@@ -207,7 +207,7 @@ static void while_the_budget_is_too_low_pins_yield_and_then_come_back(void **sta
 	assert_int_equal(pager_set_budget(f->pager, SLOT, &f->e), 0);
 	struct pager_stats s = test_pager_settle(f);
 	assert_int_equal(s.used, SLOT);
-	use_all(f); /* though everything that is left may be pinned */
+	use_all(f); /* though everything left may be pinned */
 	assert_true(look(f->source, 0, 0).pinned);
 	assert_int_equal(pin(f, 0, 0, 3), 0); /* as they are */
 	assert_words(f, pin(f, 0, 0, 4), ENOSPC, "the budget of 8192");
@@ -219,7 +219,7 @@ static void while_the_budget_is_too_low_pins_yield_and_then_come_back(void **sta
 		assert_true(look(f->source, 0, i).resident);
 }
 
-/* Regions hold several slots of one size; none can be given back without what is pinned there. */
+/* Regions hold several slots of one size; a region with a pinned expert cannot be given back. */
 static void a_model_of_another_size_gets_on_beside_pins_everywhere(void **state)
 {
 	struct test_pager *f = *state;
@@ -261,7 +261,7 @@ static void what_is_loaded_is_read_and_no_use_is_counted(void **state)
 	assert_words(f, pager_load(f->source, ids(0, 0, 5), 5, &f->e), ENOSPC, "do not fit");
 }
 
-static void what_is_evicted_is_gone_but_for_what_is_in_use_or_pinned(void **state)
+static void eviction_spares_experts_in_use_and_pinned_ones(void **state)
 {
 	struct test_pager *f = *state;
 	struct pager_batch b;
@@ -296,7 +296,7 @@ static int make_none(void *ctx, uint32_t layer, uint32_t expert, void *record, v
 	return err_set(e, EIO, "it is in its store");
 }
 
-/* Whoever reads looked while it was to be made, and has left it to who makes. */
+/* The reader looked while the expert was about to be made, and left it to the maker. */
 static void
 what_came_into_its_store_since_it_was_asked_for_is_read_by_who_would_have_made_it(void **state)
 {
@@ -383,16 +383,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_pinned_is_read_and_stays, four_slots),
-		TEST(what_is_unpinned_goes_as_others_do, four_slots),
+		TEST(an_unpinned_expert_is_evicted_like_others, four_slots),
 		TEST(more_than_fits_is_refused_whole, four_slots),
 		TEST(room_for_a_token_is_left, four_slots),
 		TEST(all_are_pinned_where_all_fit, many_slots),
 		TEST(a_source_may_come_with_pins, four_slots),
-		TEST(another_policy_keeps_what_is_pinned, four_slots),
+		TEST(another_policy_keeps_pinned_experts, four_slots),
 		TEST(while_the_budget_is_too_low_pins_yield_and_then_come_back, four_slots),
 		TEST(a_model_of_another_size_gets_on_beside_pins_everywhere, four_slots),
 		TEST(what_is_loaded_is_read_and_no_use_is_counted, four_slots),
-		TEST(what_is_evicted_is_gone_but_for_what_is_in_use_or_pinned, four_slots),
+		TEST(eviction_spares_experts_in_use_and_pinned_ones, four_slots),
 		TEST(what_came_into_its_store_since_it_was_asked_for_is_read_by_who_would_have_made_it,
 		     four_slots),
 		TEST(pins_loads_and_evictions_go_on_while_batches_run, four_slots),

@@ -1,7 +1,7 @@
-/* Slots of real sizes: regions of several, two sizes beside small ones, budgets that are a multiple
- * of nothing, and a system without memory; by io_uring and by pread.
+/* Slots of real sizes: regions of several slots, three sizes at once, odd budgets, and a system
+ * without memory; by io_uring and by pread.
  *
- * A slot is large here, not what is in it: little of it is ever touched. */
+ * Slots are large here, but little of them is ever touched. */
 #include "pager_help.h"
 
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static const uint32_t all[EXPERTS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 
 static _Atomic size_t refused_from; /* bytes; 0: nothing is refused */
 
-/* The linker puts it around everybody's mmap (Makefile). */
+/* Wraps every call of mmap (--wrap in the Makefile). */
 void *__real_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
 
@@ -147,7 +147,8 @@ static void removing_a_model_gives_all_of_its_regions_back(void **state)
 		test_pager_add(&t->f, t->f.pager, &t->source[2], LARGE, test_arrange, NULL), 0);
 }
 
-/* The region of what is held has other slots, which go with it when it is put. */
+/* The region of a held expert has other slots, which are given back with it when the expert is
+ * put. */
 static void shrinking_to_one_slot_waits_for_a_region_that_is_held_in_part(void **state)
 {
 	struct three *t = *state;
@@ -240,7 +241,7 @@ static void the_budget_shrinks_to_one_slot_and_grows_while_models_of_three_sizes
 		pthread_join(r[i].thread, NULL);
 		assert_int_equal(r[i].wrong, 0);
 	}
-	while (stats_of(t).used > LARGE) /* what was predicted is still being read */
+	while (stats_of(t).used > LARGE) /* predicted experts are still being read */
 		nanosleep(&moment, NULL);
 }
 
@@ -309,7 +310,7 @@ static void *run_waiter(void *ctx)
 	return NULL;
 }
 
-/* All that there is is held, and will be put. */
+/* All memory is held, and will be put. */
 static void without_more_memory_a_batch_waits_for_what_others_hold(void **state)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
@@ -318,7 +319,7 @@ static void without_more_memory_a_batch_waits_for_what_others_hold(void **state)
 	struct pager_batch b;
 	struct pager_ready held;
 	pthread_t thread;
-	refused_from = MIDDLE + 1; /* no regions, or there would be free slots */
+	refused_from = MIDDLE + 1; /* no new regions: they would have free slots */
 	assert_int_equal(pager_begin(&b, t->source[1], 0, all, NULL, 1, 1, &t->f.e), 0);
 	assert_int_equal(pager_next(&b, &held, 1, &t->f.e), 1);
 	refused_from = 1;
@@ -333,7 +334,7 @@ static void without_more_memory_a_batch_waits_for_what_others_hold(void **state)
 	assert_int_equal(stats_of(t).used, MIDDLE);
 }
 
-/* The other model's experts are given back, and their memory is there again. */
+/* The other model's experts are given back, and their memory is free again. */
 static void without_more_memory_experts_of_another_size_give_theirs(void **state)
 {
 	struct three *t = *state;

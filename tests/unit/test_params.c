@@ -1,5 +1,6 @@
-/* A session's params: names, ranges, words, and that a value reads back as it would be written. */
-#include "engine/serve/params.h"
+/* A session's params: names, ranges and words; a value reads back in the form in which it is
+ * written. */
+#include "engine/session/params.h"
 #include "engine/answer/stream.h"
 #include "engine/session.h"
 
@@ -64,7 +65,7 @@ static void assert_refused(const char *name, const char *value, int code)
 	int failed = set(name, value);
 	if (failed != -code || !strstr(e.text, name))
 		fail_msg("%s=%s: gave %d, \"%s\"", name, value, failed, e.text);
-	assert_reads(name, before); /* what is refused changes nothing */
+	assert_reads(name, before); /* a refused value changes nothing */
 	free(before);
 }
 
@@ -88,13 +89,15 @@ static void there_are_these_and_no_others(void **state)
 					    "thinking",
 					    "date",
 					    "on_full",
+					    "priority",
 					    "stream",
 					    "draft",
 					    "experts_per_token",
 					    "drop_missing",
 					    "format",
 					    "grammar",
-					    "tool_choice"};
+					    "tool_choice",
+					    "share_with"};
 	assert_int_equal(params_count(), sizeof names / sizeof *names);
 	for (size_t i = 0; i < params_count(); i++) {
 		assert_string_equal(params_name(number(names[i])), names[i]);
@@ -124,6 +127,7 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"thinking", "default"},
 						  {"date", "auto"},
 						  {"on_full", "error"},
+						  {"priority", "normal"},
 						  {"format", "text"},
 						  {"grammar", ""},
 						  {"tool_choice", "auto"},
@@ -180,6 +184,9 @@ static void what_is_written_reads_back_the_same(void **state)
 		{"date", "2024-02-29 23:59:59"},
 		{"on_full", "drop-oldest"},
 		{"on_full", "error"},
+		{"priority", "low"},
+		{"priority", "normal"},
+		{"priority", "high"},
 		{"grammar", "no schema, as long as none is asked for"},
 		{"format", "json"},
 		{"format", "regex"},
@@ -252,7 +259,7 @@ static void a_draft_layer_is_taken_where_there_is_one(void **state)
 		assert_int_equal(p.draft_kind, DRAFT_MTP);
 	}
 	assert_int_equal(set("draft", "mtp 1"), 0);
-	assert_reads("draft", "mtp"); /* as many as it was trained for */
+	assert_reads("draft", "mtp"); /* the number it was trained for */
 	assert_refused("draft", "mtp 0", ERANGE);
 	assert_refused("draft", "mtp 12", ERANGE);
 	assert_reads("draft", "mtp");
@@ -326,6 +333,7 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
 		assert_refused("thinking", words[i], EINVAL);
 		assert_refused("on_full", words[i], EINVAL);
+		assert_refused("priority", words[i], EINVAL);
 	}
 }
 
@@ -388,7 +396,7 @@ static void there_is_an_end_to_biases(void **state)
 	assert_int_equal(set("logit_bias", ""), 0);
 }
 
-/* What people read of a param's beginning is what it begins with in a model that says nothing. */
+/* The documented default of a param is its value in a model that sets none. */
 static void words_say_what_a_param_begins_with(void **state)
 {
 	(void)state;
@@ -446,7 +454,7 @@ static void values_out_of_range_are_erange(void **state)
 		assert_refused(values[i][0], values[i][1], ERANGE);
 }
 
-static void what_loses_nothing_is_not_named(void **state)
+static void lossless_params_are_not_named(void **state)
 {
 	(void)state;
 	static const char *const cases[][3] = {
@@ -484,7 +492,7 @@ static void a_nul_is_einval_in_any_value(void **state)
 	(void)state;
 	for (size_t i = 0; i < params_count(); i++)
 		assert_int_equal(params_set(&p, i, "1\0", 2, &e), -EINVAL);
-	/* The words end at it and do not run on. */
+	/* The words end there. */
 	assert_int_equal(params_set(&p, number("system"), "ab\0cd", 5, &e), -EINVAL);
 	assert_non_null(strstr(e.text, "\"ab\""));
 }
@@ -562,6 +570,7 @@ static void auto_is_the_model_s_default(void **state)
 						 {"thinking", "low", "default"},
 						 {"date", "2026-01-02", "auto"},
 						 {"on_full", "drop-oldest", "error"},
+						 {"priority", "low", "normal"},
 						 {"stream", "off", "on"},
 						 {"experts_per_token", "2", "0"},
 						 {"drop_missing", "0.5", "0"}};
@@ -615,7 +624,7 @@ int main(void)
 		TEST(there_is_an_end_to_biases),
 		TEST(words_say_what_a_param_begins_with),
 		TEST(values_out_of_range_are_erange),
-		TEST(what_loses_nothing_is_not_named),
+		TEST(lossless_params_are_not_named),
 		TEST(a_dense_model_has_nothing_to_lose),
 		TEST(a_nul_is_einval_in_any_value),
 		TEST(invalid_utf8_is_einval_in_texts),

@@ -1,5 +1,5 @@
-/* Whose socket is at the other end of a connection: both ways of asking the kernel agree, over
- * every kind of address, and a socket that its owner has closed is nobody's. */
+/* Which user has the socket at the other end of a connection: both ways of asking the kernel agree
+ * for every kind of address, and a socket that its owner has closed belongs to nobody. */
 #include "fs/gateway/peer.c" /* its two ways stand beside each other here; outside, the first that works counts */
 
 #include <setjmp.h>

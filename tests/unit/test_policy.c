@@ -1,5 +1,5 @@
-/* Replacement policies: their arithmetic, and who goes first in small scripted scenes, by io_uring
- * and by pread. */
+/* Replacement policies: their arithmetic, and the order of eviction in small scripted scenes, by
+ * io_uring and by pread. */
 #include "pager_help.h"
 
 #include "cache/policy.h"
@@ -144,11 +144,11 @@ static void heat_is_the_slowest_count_and_lru_has_none(void **state)
 	assert_null(policy_find(""));
 }
 
-/* ---- who goes ---- */
+/* ---- who is evicted ---- */
 
 /* Six uses long ago against one use each since: at the end 1.27 against .34, .47 and .73 by scales,
  * and 3.5 against .77, .84 and .92 by lrfu. */
-static void what_was_used_often_outlives_what_was_used_once(void **state)
+static void an_often_used_expert_outlives_one_that_was_used_once(void **state)
 {
 	struct test_pager *f = *state;
 	for (int i = 0; i < POLICIES; i++) {
@@ -168,7 +168,7 @@ static void what_was_used_often_outlives_what_was_used_once(void **state)
 }
 
 /* Five uses, then three rounds of eleven others. */
-static void only_lfu_keeps_what_was_used_often_long_ago(void **state)
+static void only_lfu_keeps_an_expert_used_often_long_ago(void **state)
 {
 	struct test_pager *f = *state;
 	for (int i = 0; i < POLICIES; i++) {
@@ -199,7 +199,7 @@ static void scales_gives_uses_in_a_prompt_the_credit_they_have_and_lrfu_does_not
 	}
 }
 
-/* One use in each layer; then layer 1 has its turn, so 2 is next, then 0, and 1 itself is last. */
+/* One use in each layer; after layer 1 the next is 2, then 0, and 1 itself is last. */
 static void a_tie_is_lost_by_the_layer_whose_turn_is_farthest(void **state)
 {
 	struct test_pager *f = *state;
@@ -270,7 +270,7 @@ static void a_pass_over_more_than_fits_has_hits_by_all_but_lru(void **state)
 
 /* ---- choosing one ---- */
 
-static void the_policy_says_itself_as_it_was_set(void **state)
+static void the_policy_is_printed_as_it_was_set(void **state)
 {
 	struct test_pager *f = *state;
 	static const char *const texts[] = {"scales", "lrfu no-shield", "lfu no-prefetch",
@@ -286,7 +286,7 @@ static void the_policy_says_itself_as_it_was_set(void **state)
 	assert_string_equal(words, "lru");
 }
 
-static void what_is_no_policy_is_refused_in_words_and_changes_nothing(void **state)
+static void an_unknown_policy_is_refused_and_changes_nothing(void **state)
 {
 	struct test_pager *f = *state;
 	static const char *const wrong[][2] = {
@@ -371,16 +371,16 @@ int main(void)
 		cmocka_unit_test(heat_is_the_slowest_count_and_lru_has_none),
 	};
 	const struct CMUnitTest scenes[] = {
-		TEST(what_was_used_often_outlives_what_was_used_once, four_slots),
-		TEST(only_lfu_keeps_what_was_used_often_long_ago, two_slots),
+		TEST(an_often_used_expert_outlives_one_that_was_used_once, four_slots),
+		TEST(only_lfu_keeps_an_expert_used_often_long_ago, two_slots),
 		TEST(scales_gives_uses_in_a_prompt_the_credit_they_have_and_lrfu_does_not,
 		     two_slots),
 		TEST(a_tie_is_lost_by_the_layer_whose_turn_is_farthest, three_slots),
 		TEST(with_scales_a_far_turn_outweighs_a_little_more_use, three_slots),
 		TEST(an_idle_model_gives_way, two_slots),
 		TEST(a_pass_over_more_than_fits_has_hits_by_all_but_lru, twenty_slots),
-		TEST(the_policy_says_itself_as_it_was_set, two_slots),
-		TEST(what_is_no_policy_is_refused_in_words_and_changes_nothing, two_slots),
+		TEST(the_policy_is_printed_as_it_was_set, two_slots),
+		TEST(an_unknown_policy_is_refused_and_changes_nothing, two_slots),
 		TEST(another_policy_forgets_the_uses_and_the_same_one_does_not, four_slots),
 		TEST(the_policy_may_change_while_batches_run, four_slots),
 	};

@@ -1,5 +1,5 @@
-/* Signals of memory pressure: which are asked for, and what comes of one. The files are fake ones,
- * so the test rings the eventfds in the kernel's place. */
+/* Signals of memory pressure: the registered ones, and the effect of a signal. The files are fake,
+ * so the test writes to the eventfds instead of the kernel. */
 #include "engine/memory/pressure.h"
 
 #include <fcntl.h>
@@ -89,7 +89,7 @@ static void the_caller_can_end_a_wait(void **state)
 	assert_int_equal(pressure_wait(&pressure, wake, FOREVER), PRESSURE_NONE);
 }
 
-static void version_1_is_asked_for_shortage_here_and_use_of_the_limits_above(void **state)
+static void version_1_watches_shortage_here_and_usage_at_the_limits_above(void **state)
 {
 	(void)state;
 	char text[128], wanted[128];
@@ -127,7 +127,7 @@ static void of_several_signals_the_gravest_counts(void **state)
 	assert_int_equal(pressure_wait(&pressure, wake, 0), PRESSURE_NONE);
 }
 
-static void version_2_is_asked_for_stalls_here_and_events_of_all_groups(void **state)
+static void version_2_watches_stalls_here_and_events_of_all_groups(void **state)
 {
 	(void)state;
 	char text[128];
@@ -165,7 +165,7 @@ static void a_source_that_breaks_is_left_alone(void **state)
 	close(broken);
 }
 
-static void more_groups_than_there_is_room_for_are_not_asked(void **state)
+static void groups_beyond_the_limit_are_not_watched(void **state)
 {
 	(void)state;
 	char path[256] = "/sys/mem", membership[256] = "4:memory:";
@@ -189,12 +189,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(without_any_source_it_waits_its_time),
 		TEST(the_caller_can_end_a_wait),
-		TEST(version_1_is_asked_for_shortage_here_and_use_of_the_limits_above),
+		TEST(version_1_watches_shortage_here_and_usage_at_the_limits_above),
 		TEST(an_event_is_a_signal_once),
 		TEST(of_several_signals_the_gravest_counts),
-		TEST(version_2_is_asked_for_stalls_here_and_events_of_all_groups),
+		TEST(version_2_watches_stalls_here_and_events_of_all_groups),
 		TEST(a_source_that_breaks_is_left_alone),
-		TEST(more_groups_than_there_is_room_for_are_not_asked),
+		TEST(groups_beyond_the_limit_are_not_watched),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

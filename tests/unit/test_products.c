@@ -1,5 +1,5 @@
-/* Products of one input with several matrices at once: whatever their formats, each is what it is
- * alone. */
+/* Products of one input with several matrices at once: each equals the product alone, whatever the
+ * formats. */
 #include "engine/compute/product.h"
 
 #include <setjmp.h>
@@ -49,7 +49,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Other numbers than before; what was made of the old ones is no longer true. */
+/* New numbers; forms made from the old ones are no longer valid. */
 static void write_input(float scale)
 {
 	for (size_t i = 0; i < (size_t)TOKENS * K; i++)
@@ -82,7 +82,7 @@ static void formats_may_meet_one_input_in_any_order(void **state)
 	}
 }
 
-/* Of each form. */
+/* For each form. */
 static void an_8_bit_form_is_made_once_for_an_input_and_anew_for_another(void **state)
 {
 	(void)state;
@@ -95,7 +95,7 @@ static void an_8_bit_form_is_made_once_for_an_input_and_anew_for_another(void **
 		alone(of[i], want);
 		memset(made[i], 0, (size_t)TOKENS * K);
 		product_run(&env, &again, 1, &input, TOKENS);
-		assert_memory_not_equal(out[0], want, sizeof want); /* what was made was used */
+		assert_memory_not_equal(out[0], want, sizeof want); /* the made form was used */
 		write_input(1);
 		product_run(&env, &again, 1, &input, TOKENS);
 		assert_memory_equal(out[0], want, sizeof want);

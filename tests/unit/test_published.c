@@ -1,8 +1,9 @@
-/* Weights that are quantised already: those in the kernels' formats are stored as they are, all
- * others say what they were made from; and a store is itself such a checkpoint. */
+/* Weights that are already quantised: those in the kernels' formats are stored unchanged, others
+ * record their origin; and a store is itself such a checkpoint. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/serve/internal.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
 #include "golden.h"
 #include "store_help.h"
 
@@ -247,7 +248,7 @@ static void it_says_its_bits_to_other_readers(void **state)
 	free(text);
 }
 
-/* Who knows TQ alone finds none of its names. */
+/* A reader that knows only TQ finds none of the names of its tensors. */
 static void trellis_codes_have_names_of_their_own(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
-/* Recipes by their names: what they come to on models of published sizes, that their texts lead
- * back, and what is small and in blocks. */
+/* Recipes by their names: their sizes for published models, their texts, and tensors that are
+ * small or in blocks. */
 #include "engine/family/plan.h"
 
 #include <setjmp.h>
@@ -54,7 +54,7 @@ static void plan_of(struct plan *p, struct config *c, const char *text, const ch
 		fail_msg("%s", e.text);
 }
 
-/* Bits of a weight, of the matrices that a token multiplies with, or of all. */
+/* Bits per weight, of the matrices that a token uses or of all. */
 static double bits_of(const char *text, const char *quant, bool all)
 {
 	struct config *c = malloc(sizeof *c);
@@ -124,7 +124,7 @@ static void a_text_leads_back_to_its_recipe(void **state)
 		assert_non_null(strstr(e.text, quants[i]));
 }
 
-/* A row that is no whole number of blocks is kept as it is. */
+/* A matrix whose rows are not whole blocks is stored unchanged. */
 static void routers_are_in_blocks_where_rows_are_whole_ones(void **state)
 {
 	(void)state;
@@ -155,7 +155,7 @@ static void routers_are_in_blocks_where_rows_are_whole_ones(void **state)
 	free(c);
 }
 
-/* Where there are no experts all is in 4 bits, as it was by the former default. */
+/* Without experts everything is in 4 bits, as with the former default. */
 static void the_default_follows_from_whether_there_are_experts(void **state)
 {
 	(void)state;

@@ -35,7 +35,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A state that says which position it is of. */
+/* A state that contains its position. */
 static void advance(size_t position)
 {
 	for (size_t i = 0; i < FLOATS; i++)
@@ -114,7 +114,7 @@ static void after_a_failed_step_even_its_own_position_is_gone_back_from(void **s
 	assert_false(r.spoiled);
 }
 
-/* Of a long text the last copy is always there, and to go back by n positions costs at most a few
+/* Of a long text the last copy always exists, and going back by n positions costs at most a few
  * times n. */
 static void marks_are_few_and_denser_towards_the_end(void **state)
 {
@@ -170,8 +170,8 @@ static void without_room_for_any_copy_there_is_none(void **state)
 	recurrent_free(&second);
 }
 
-/* One text that goes on and back, while others take what its copies hold: whatever is left of
- * them is whole. */
+/* A text that continues and back while others take its copies' memory: the remaining copies are
+ * intact. */
 enum { TAKES = 1000 };
 static _Atomic bool over;
 static _Atomic uint32_t taken;

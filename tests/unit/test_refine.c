@@ -1,8 +1,10 @@
-/* A refined store: what is known of inputs is what they were; the store that it makes answers, and
- * is the same however it was come by; turns come first. */
+/* Refined stores: the gathered moments are those of the inputs; the refined store answers and is
+ * the same however it was made; turns come first. */
+#include "engine/admin/refine_gather.h"
 #include "engine/convert/moments.h"
-#include "engine/serve/internal.h"
-#include "engine/serve/observe.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+#include "engine/admin/observe.h"
 #include "checkpoint_help.h"
 #include "golden.h"
 #include "memory_help.h"
@@ -32,12 +34,39 @@ static const struct model_refining ASKED = {
 
 /* ---- help ---- */
 
-static void open_in(struct test_model *m, const char *stores, uint32_t threads)
+/* What is refined: a tenth of the demonstration model's weights, since all of them are rounded each
+ * time, and these tests claim what they do of any model. Good until the next call. */
+static const char *small(void)
+{
+	return test_fixture("qwen3_moe");
+}
+
+/* The demonstration model; a sanitizer takes the small one: for it the two differ in time alone. */
+static const char *whole(void)
+{
+	return SANITIZED ? small() : test_fable();
+}
+
+static void open_model(struct test_model *m, const char *model, const char *stores,
+		       uint32_t threads)
 {
 	test_model_ready(
-		m, test_fable(),
+		m, model,
 		&(struct engine_options){.quant = "tq3", .store = stores, .threads = threads});
 	test_wait_converted(m->model);
+}
+
+static void open_in(struct test_model *m, const char *stores, uint32_t threads)
+{
+	open_model(m, small(), stores, threads);
+}
+
+/* A session whose answers are short, whatever the model says. */
+static struct session *asking(struct test_model *m)
+{
+	struct session *s = test_greedy_session(m);
+	test_set(s, "max_tokens", "12");
+	return s;
 }
 
 static void refine(struct test_model *m, const struct model_refining *r)
@@ -49,12 +78,11 @@ static void refine(struct test_model *m, const struct model_refining *r)
 
 static uint64_t weights_of(const struct test_model *m)
 {
-	return m->model->run.weights_sum;
+	return m->model->loaded.weights_sum;
 }
 
-/* Stores of a model that was refined with ASKED by four threads that nothing disturbed: what others
- * are compared with. All weights are rounded for it, so it is made once, by whoever refines there
- * first. */
+/* Stores of a model that was refined with ASKED by four undisturbed threads, for comparison.
+ * Rounding all weights takes long, so the first test that refines makes it. */
 static const char *undisturbed(void)
 {
 	static char stores[64];
@@ -150,7 +178,7 @@ static void moments_are_those_of_the_inputs(void **state)
 	(void)state;
 	test_folder_make(folder);
 	open_in(&m, test_stores(), 2);
-	model_observe(m.model, &v);
+	observe_model(m.model, &v);
 	seen.norm = weights_vector(&v.weights->layer[LAYER], TENSOR_MIXER_NORM);
 	seen.eps = v.config->rms_eps;
 	v.forward->env.tap = tap;
@@ -172,7 +200,7 @@ static void moments_are_those_of_the_inputs(void **state)
 
 	/* All experts' tokens together are the layer's, as often as each has experts. */
 	uint64_t met = 0;
-	struct tensor_id down = {TENSOR_EXPERT_DOWN, 3, MOMENTS_ALL};
+	struct tensor_id down = {TENSOR_EXPERT_DOWN, LAYER, MOMENTS_ALL};
 	uint64_t layer = moments_tokens(moments, moments_find(moments, down));
 	for (down.expert = 0; down.expert < v.plan->experts; down.expert++)
 		met += moments_tokens(moments, moments_find(moments, down));
@@ -196,7 +224,7 @@ static void moments_are_kept_whole_or_refused(void **state)
 	(void)state;
 	test_folder_make(folder);
 	open_in(&m, test_stores(), 2);
-	model_observe(m.model, &v);
+	observe_model(m.model, &v);
 	assert_int_equal(moments_create(&one, v.plan, &key, 1 << 30, &e), 0);
 	assert_int_equal(moments_load(one, folder, &e), -ENOENT);
 	if (refine_gather(m.model, &ASKED, weights_of(&m), one, folder, &e))
@@ -210,9 +238,10 @@ static void moments_are_kept_whole_or_refused(void **state)
 	assert_int_equal(moments_create(&other, v.plan, &foreign, 1 << 30, &e), 0);
 	assert_int_equal(moments_load(other, folder, &e), -ENOENT);
 	moments_free(other);
-	/* In less room less is known: another file. */
-	assert_int_equal(moments_create(&other, v.plan, &key, 4 << 20, &e), 0);
-	assert_true(moments_bytes(other) <= 4 << 20);
+	/* With less room fewer moments are gathered: another file. */
+	const uint64_t less = moments_bytes(one) / 2;
+	assert_int_equal(moments_create(&other, v.plan, &key, less, &e), 0);
+	assert_true(moments_bytes(other) <= less);
 	assert_int_equal(moments_load(other, folder, &e), -ENOENT);
 	moments_free(other);
 	assert_int_equal(moments_create(&other, v.plan, &key, 4 << 10, &e), -ENOMEM);
@@ -234,7 +263,7 @@ static void moments_are_kept_whole_or_refused(void **state)
 		assert_int_equal(fclose(f), 0);
 		assert_int_equal(moments_load(other, folder, &e), -EIO);
 		assert_non_null(strstr(e.text, "is damaged"));
-		assert_non_null(strstr(e.text, "remove it, and refine anew"));
+		assert_non_null(strstr(e.text, "remove it and refine again"));
 		assert_int_equal(moments_read_of(other)->tokens, 0);
 		assert_int_equal(moments_save(one, folder, &e), 0);
 		assert_int_equal(moments_load(other, folder, &e), 0);
@@ -246,7 +275,7 @@ static void moments_are_kept_whole_or_refused(void **state)
 	test_folder_remove(folder);
 }
 
-/* Gathers anew what `asked` says, from window `first` on. */
+/* Gathers again by `asked`, from window `first` on. */
 static struct moments_read gather_into(struct test_model *m, const struct model_refining *asked,
 				       uint64_t first, struct moments **moments)
 {
@@ -255,7 +284,7 @@ static struct moments_read gather_into(struct test_model *m, const struct model_
 	struct err e;
 	const struct moments_key key = {{1, 2}, {3, 4}};
 	test_folder_make(folder);
-	model_observe(m->model, &v);
+	observe_model(m->model, &v);
 	assert_int_equal(moments_create(moments, v.plan, &key, 1 << 30, &e), 0);
 	moments_read_of(*moments)->windows = first;
 	if (refine_gather(m->model, asked, weights_of(m), *moments, folder, &e))
@@ -287,7 +316,7 @@ static void routers_learn_from_their_own_inputs(void **state)
 	for (uint32_t i = 0; i < 2; i++) {
 		struct test_model m;
 		struct moments *moments;
-		test_model_ready(&m, test_fable(),
+		test_model_ready(&m, whole(),
 				 &(struct engine_options){.quant = "3bit",
 							  .store = stores,
 							  .threads = 2,
@@ -309,7 +338,7 @@ static void routers_learn_from_their_own_inputs(void **state)
 	test_folder_remove(stores);
 }
 
-/* By a context of any size, and what of it is no text is no reason to stop. */
+/* With a context of any size; invalid text in it is no reason to stop. */
 static void any_text_is_read_to_its_end(void **state)
 {
 	enum { WINDOW = 2048 };
@@ -318,7 +347,7 @@ static void any_text_is_read_to_its_end(void **state)
 	char lines[WINDOW + 1];
 	(void)state;
 	test_model_ready(
-		&m, test_fable(),
+		&m, small(),
 		&(struct engine_options){.quant = "tq3", .store = test_stores(), .context = 16});
 	test_wait_converted(m.model);
 	r = gather(&m, &ASKED, 0);
@@ -328,25 +357,25 @@ static void any_text_is_read_to_its_end(void **state)
 
 	for (size_t i = 0; i < WINDOW; i++)
 		lines[i] = "a fox "[i % 6];
-	lines[WINDOW] = '\n'; /* which is all that the second window has */
+	lines[WINDOW] = '\n'; /* the second window has nothing else */
 	r = gather(&m, &(struct model_refining){lines, sizeof lines, 1 << 20, false}, 0);
 	assert_true(r.whole);
 	assert_int_equal(r.windows, 2);
 	test_model_close(&m);
 }
 
-/* No token that a text of the model's own may begin with makes a prompt that is refused. */
+/* No first token of the model's own texts makes a prompt that is refused. */
 static void its_own_writing_begins_with_something(void **state)
 {
 	struct test_model m;
 	struct model_view v;
 	(void)state;
 	open_in(&m, test_stores(), 2);
-	model_observe(m.model, &v);
+	observe_model(m.model, &v);
 	uint64_t all = v.config->vocabulary, zero = all;
 	for (uint32_t id = 0; id < all; id++) {
 		size_t n;
-		const char *bytes = tokenizer_bytes(m.model->run.tokenizer, id, false, &n);
+		const char *bytes = tokenizer_bytes(m.model->loaded.tokenizer, id, false, &n);
 		if (n && !*bytes)
 			zero = id;
 	}
@@ -383,24 +412,24 @@ static void the_next_load_takes_it_and_this_one_does_not(void **state)
 	struct test_model m;
 	(void)state;
 	test_folder_make(stores);
-	open_in(&m, stores, 4); /* nobody has refined there */
-	struct session *s = test_greedy_session(&m);
+	open_model(&m, whole(), stores, 4); /* nobody has refined there */
+	struct session *s = asking(&m);
 	char *before = test_ask(s, question);
 	refine(&m, &ASKED);
 	expect_recipe(&m, "tq3");
-	struct session *again = test_greedy_session(&m);
+	struct session *again = asking(&m);
 	test_same_text(before, test_ask(again, question));
 	session_end(s);
 	session_end(again);
 	test_model_close(&m);
 
-	open_in(&m, stores, 2);
+	open_model(&m, whole(), stores, 2);
 	char want[64];
 	(void)snprintf(want, sizeof want, "tq3, refined with %u tokens",
 		       m.model->stored.plan.recipe.refined);
 	assert_true(m.model->stored.plan.recipe.refined > 40);
 	expect_recipe(&m, want);
-	s = test_greedy_session(&m);
+	s = asking(&m);
 	free(test_ask(s, question));
 	session_end(s);
 	refine(&m, &ASKED); /* it is there: nothing to do */
@@ -424,7 +453,7 @@ static void threads_change_no_byte(void **state)
 	test_folder_remove(stores);
 }
 
-/* A turn that comes while it is refined ends that, in whatever part; what was done is taken up. */
+/* A turn during refining ends it in any phase; the work done is continued later. */
 struct refining_thread {
 	struct test_model *m;
 	int failed;
@@ -454,7 +483,7 @@ static void turns_come_first(void **state)
 	refine(&calm, &ASKED);
 	struct refining_thread t = {&m, 0};
 	assert_int_equal(pthread_create(&thread, NULL, refine_idly, &t), 0);
-	struct session *s = test_greedy_session(&m);
+	struct session *s = asking(&m);
 	for (int i = 0; i < 10; i++)
 		free(test_ask(s, question));
 	pthread_join(thread, NULL);
@@ -466,8 +495,8 @@ static void turns_come_first(void **state)
 	test_folder_remove(stores);
 }
 
-/* Nobody sees whose session works, so nobody is told to end it first; it goes on when the model is
- * loaded again. */
+/* The working session is not visible, so nobody must end it first; refining continues when the
+ * model is loaded again. */
 static void an_unload_ends_it(void **state)
 {
 	char stores[32];
@@ -490,7 +519,7 @@ static void an_unload_ends_it(void **state)
 	test_folder_remove(stores);
 }
 
-/* Under a sanitizer once: that it is the same is a number. */
+/* Under a sanitizer once: the comparison is numeric. */
 static void its_own_writing_is_the_same_each_time(void **state)
 {
 	enum { TIMES = SANITIZED ? 1 : 2 };
@@ -574,8 +603,25 @@ static void expect_refused(struct test_model *m, bool idle, const char *words)
 	free(index);
 }
 
-/* Its store is of what the checkpoint was, and so is what is known of inputs: nothing is made of
- * both. */
+/* Nothing is mounted, so the reason is not one for a mount. */
+static void a_config_that_changes_meanwhile_is_refused(void **state)
+{
+	struct changing c;
+	struct test_model m;
+	char path[96];
+	(void)state;
+	changing_make(&c);
+	changing_open(&m, &c, 0);
+	(void)snprintf(path, sizeof path, "%s/config.json", c.checkpoint);
+	FILE *config = fopen(path, "a");
+	assert_non_null(config);
+	assert_true(fputc('\n', config) == '\n' && fclose(config) == 0);
+	expect_refused(&m, false, "was changed during refining; refine it again");
+	test_model_close(&m);
+	test_folder_remove(c.parent);
+}
+
+/* Its store and moments are those of the old checkpoint: nothing is made from a mixture. */
 static void a_checkpoint_that_changes_meanwhile_is_refused(void **state)
 {
 	struct changing c;
@@ -588,7 +634,7 @@ static void a_checkpoint_that_changes_meanwhile_is_refused(void **state)
 	expect_refused(&m, true, "was changed since it was loaded");
 	test_model_close(&m);
 
-	changing_open(&m, &c, 0); /* of which the store is made anew */
+	changing_open(&m, &c, 0); /* from which the store is made again */
 	changing_open(&fresh, &c, 1);
 	refine(&m, &ASKED);
 	refine(&fresh, &ASKED);
@@ -624,8 +670,8 @@ static void moments_of_what_it_was_are_not_taken(void **state)
 	test_folder_remove(c.parent);
 }
 
-/* A refined store has the name of the source that its model's has, so that both are of one source,
- * and what is refined already is known as that. */
+/* A refined store has the same source name as its model's store, so that a refined store is
+ * recognised. */
 static void other_times_alone_make_no_other_store(void **state)
 {
 	struct changing c;
@@ -660,7 +706,7 @@ static void other_times_alone_make_no_other_store(void **state)
 	test_folder_remove(c.parent);
 }
 
-/* A model that is unloaded meanwhile may be loaded with what its checkpoint has become. */
+/* A model that is unloaded meanwhile may be loaded with the changed checkpoint. */
 static void what_other_weights_say_is_not_counted(void **state)
 {
 	char folder[32];
@@ -672,7 +718,7 @@ static void what_other_weights_say_is_not_counted(void **state)
 	(void)state;
 	test_folder_make(folder);
 	open_in(&m, test_stores(), 2);
-	model_observe(m.model, &v);
+	observe_model(m.model, &v);
 	assert_int_equal(moments_create(&moments, v.plan, &key, 1 << 30, &e), 0);
 	assert_int_equal(refine_gather(m.model, &ASKED, weights_of(&m) + 1, moments, folder, &e),
 			 -ECANCELED);
@@ -683,12 +729,12 @@ static void what_other_weights_say_is_not_counted(void **state)
 	test_folder_remove(folder);
 }
 
-static void what_cannot_be_refined_is_said(void **state)
+static void a_model_that_cannot_be_refined_is_refused(void **state)
 {
 	struct test_model m;
 	struct err e;
 	(void)state;
-	test_model_ready(&m, test_fable(), &(struct engine_options){.quant = "bf16"});
+	test_model_ready(&m, small(), &(struct engine_options){.quant = "bf16"});
 	assert_int_equal(model_refine(m.model, &ASKED, &e), -ENOTSUP);
 	assert_non_null(strstr(e.text, "quant=bf16 rounds no weights"));
 	test_model_close(&m);
@@ -713,13 +759,13 @@ int main(void)
 		cmocka_unit_test(an_unload_ends_it),
 		cmocka_unit_test(its_own_writing_is_the_same_each_time),
 		cmocka_unit_test(a_checkpoint_that_changes_meanwhile_is_refused),
+		cmocka_unit_test(a_config_that_changes_meanwhile_is_refused),
 		cmocka_unit_test(moments_of_what_it_was_are_not_taken),
 		cmocka_unit_test(other_times_alone_make_no_other_store),
 		cmocka_unit_test(what_other_weights_say_is_not_counted),
-		cmocka_unit_test(what_cannot_be_refined_is_said),
+		cmocka_unit_test(a_model_that_cannot_be_refined_is_refused),
 	};
-	/* Bytes, and the other store is one thread's: no sanitizer sees what it does not in those
-	 * above. */
+	/* Compares bytes with a store made by one thread: a sanitizer would find nothing new. */
 	const struct CMUnitTest bytes[] = {
 		cmocka_unit_test(threads_change_no_byte),
 	};

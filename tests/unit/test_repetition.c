@@ -1,7 +1,7 @@
-/* The penalties of what was said, and logit_bias: what a slow reading of its definition gives, and
- * that a session's answers have it. */
+/* Repetition penalties and logit_bias: compared with a slow reading of their definitions, and
+ * their effect on a session's answers. */
 #include "engine/compute/sampler.h"
-#include "engine/serve/observe.h"
+#include "engine/admin/observe.h"
 #include "random.h"
 #include "session_help.h"
 
@@ -176,7 +176,7 @@ static size_t repeats(const char *penalty)
 {
 	struct session *s = session_with(penalty, "0");
 	free(test_ask(s, PROMPT));
-	const struct token_list *t = session_computed(s);
+	const struct token_list *t = observe_computed(s);
 	size_t count = 0, prompt = test_stats(s).prompt_tokens;
 	assert_true(t->count > prompt + 8);
 	for (size_t i = prompt; i < t->count; i++)
@@ -189,7 +189,7 @@ static size_t repeats(const char *penalty)
 	return count;
 }
 
-/* One that leaves next to nothing of the logits of what was said. */
+/* A penalty that leaves almost nothing of the logits of earlier tokens. */
 static void a_heavy_penalty_lets_no_token_come_twice(void **state)
 {
 	(void)state;
@@ -206,7 +206,7 @@ static void a_penalty_goes_with_sampling_and_is_reproducible(void **state)
 	free(plain);
 }
 
-/* The second turn's context holds the first: what was said there is penalised, too. */
+/* The second turn's context holds the first: tokens of the first are penalised, too. */
 static void the_turns_before_count(void **state)
 {
 	(void)state;
@@ -220,7 +220,7 @@ static void the_turns_before_count(void **state)
 	session_end(s);
 }
 
-/* Each position of a draft is drawn from with the counts of what stands before it. */
+/* Each position of a draft is drawn with the counts of the tokens before it. */
 static void what_was_said_counts_in_drafts_as_without(void **state)
 {
 	(void)state;
@@ -249,7 +249,7 @@ static void what_was_said_counts_in_drafts_as_without(void **state)
 	assert_true(stood > 20);
 }
 
-/* What was said before an answer was cut short is part of it. */
+/* The text before the cut of an answer is part of the answer. */
 static void an_answer_that_is_gone_on_with_has_said_what_it_has(void **state)
 {
 	(void)state;
@@ -276,7 +276,7 @@ static void an_answer_that_is_gone_on_with_has_said_what_it_has(void **state)
 	session_end(s[CUT]);
 }
 
-static void a_presence_penalty_has_other_things_said(void **state)
+static void a_presence_penalty_changes_the_text(void **state)
 {
 	(void)state;
 	struct session *plain = session_with("1", "0"), *other = session_with("1", "0");
@@ -286,9 +286,9 @@ static void a_presence_penalty_has_other_things_said(void **state)
 	assert_string_not_equal(more, less);
 	free(more);
 	free(less);
-	/* The prompt's words are free, as often as it has them. */
-	uint32_t first = session_computed(plain)->ids[test_stats(plain).prompt_tokens];
-	assert_int_equal(session_computed(other)->ids[test_stats(other).prompt_tokens], first);
+	/* The prompt's words are not penalised, as often as the prompt has them. */
+	uint32_t first = observe_computed(plain)->ids[test_stats(plain).prompt_tokens];
+	assert_int_equal(observe_computed(other)->ids[test_stats(other).prompt_tokens], first);
 	session_end(plain);
 	session_end(other);
 }
@@ -299,17 +299,17 @@ static void a_banned_token_is_not_said(void **state)
 	char bias[32];
 	struct session *s = session_with("1", "0");
 	free(test_ask(s, PROMPT));
-	uint32_t first = session_computed(s)->ids[test_stats(s).prompt_tokens];
+	uint32_t first = observe_computed(s)->ids[test_stats(s).prompt_tokens];
 	(void)snprintf(bias, sizeof bias, "%u -100", first);
 	test_set(s, "logit_bias", bias);
 	free(test_ask(s, PROMPT));
-	const struct token_list *t = session_computed(s);
+	const struct token_list *t = observe_computed(s);
 	for (size_t i = test_stats(s).prompt_tokens; i < t->count; i++)
 		assert_int_not_equal(t->ids[i], first);
 	(void)snprintf(bias, sizeof bias, "%u 100", first);
 	test_set(s, "logit_bias", bias);
 	free(test_ask(s, "Tell me a tale."));
-	t = session_computed(s);
+	t = observe_computed(s);
 	for (size_t i = test_stats(s).prompt_tokens; i < t->count; i++)
 		assert_int_equal(t->ids[i], first);
 	session_end(s);
@@ -327,7 +327,7 @@ int main(void)
 		cmocka_unit_test(the_turns_before_count),
 		cmocka_unit_test(what_was_said_counts_in_drafts_as_without),
 		cmocka_unit_test(an_answer_that_is_gone_on_with_has_said_what_it_has),
-		cmocka_unit_test(a_presence_penalty_has_other_things_said),
+		cmocka_unit_test(a_presence_penalty_changes_the_text),
 		cmocka_unit_test(a_banned_token_is_not_said),
 	};
 	return cmocka_run_group_tests(tests, load, fable_close);

@@ -1,4 +1,4 @@
-/* OpenAI's responses: what a request comes to, and what an answer is written as. */
+/* OpenAI's responses: how a request is read, and how an answer is written. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/responses/responses.h"
 #include "tests/unit/json_help.h"
@@ -71,19 +71,19 @@ static void items_become_messages(void **state)
 		{"\"instructions\": \"Short.\", \"input\": \"Hello\"",
 		 "[{\"role\": \"system\", \"content\": \"Short.\"}, {\"role\": \"user\", "
 		 "\"content\": \"Hello\"}]"},
-		/* What comes first of a system's is one message with the instructions. */
+		/* System messages at the beginning are joined with the instructions. */
 		{"\"instructions\": \"Short.\", \"input\": [{\"role\": \"developer\", "
 		 "\"content\": \"Kind.\"}, {\"role\": \"user\", \"content\": [{\"type\": "
 		 "\"input_text\", \"text\": \"Hello\"}]}]",
 		 "[{\"role\": \"system\", \"content\": \"Short.\\n\\nKind.\"}, {\"role\": "
 		 "\"user\", \"content\": \"Hello\"}]"},
-		/* Later ones stand where they stand, in a role that every template has there. */
+		/* Later ones stay in their place, in a role that every template accepts there. */
 		{"\"input\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
 		 "\"assistant\", \"content\": \"b\"}, {\"role\": \"developer\", \"content\": "
 		 "\"c\"}, {\"role\": \"user\", \"content\": \"d\"}]",
 		 "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
 		 "\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\\nd\"}]"},
-		/* A reasoning, a text and calls are one answer. */
+		/* A reasoning, a text and calls become one answer. */
 		{"\"input\": [{\"role\": \"user\", \"content\": \"q\"}, {\"type\": \"reasoning\", "
 		 "\"id\": \"rs\", \"summary\": [], \"content\": [{\"type\": \"reasoning_text\", "
 		 "\"text\": \"hm\"}]}, {\"type\": \"message\", \"role\": \"assistant\", "
@@ -178,7 +178,8 @@ static void tools_of_all_kinds_are_functions(void **state)
 	responses_asked_free(&a);
 }
 
-/* A service's tool beside others is left out of what was on offer, and a function is said whole. */
+/* A service's tool beside others is left out of the tools that a response repeats; a function has
+ * all of its keys there. */
 static void services_tools_are_left_out(void **state)
 {
 	(void)state;
@@ -242,7 +243,7 @@ static void params_follow_the_request(void **state)
 	}
 }
 
-static void what_is_wrong_is_said_and_where(void **state)
+static void errors_say_what_is_wrong_and_where(void **state)
 {
 	(void)state;
 	static const struct {
@@ -255,13 +256,13 @@ static void what_is_wrong_is_said_and_where(void **state)
 		 EINVAL},
 		{"\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_image\", "
 		 "\"image_url\": \"x\"}]}]",
-		 "'input_image' is not read here", ENOTSUP},
-		{"\"input\": [{\"type\": \"computer_call\"}]", "'computer_call' is not taken",
-		 ENOTSUP},
-		{"\"input\": [{\"type\": \"item_reference\", \"id\": \"no\"}]", "no item 'no'",
+		 "\"input_image\" are not supported", ENOTSUP},
+		{"\"input\": [{\"type\": \"computer_call\"}]",
+		 "\"computer_call\" are not supported", ENOTSUP},
+		{"\"input\": [{\"type\": \"item_reference\", \"id\": \"no\"}]", "no item \"no\"",
 		 ENOENT},
 		{"\"previous_response_id\": \"resp_no\", \"input\": \"x\"",
-		 "previous_response_id: 'resp_no'", ENOENT},
+		 "previous_response_id: \"resp_no\"", ENOENT},
 		{"\"input\": \"x\", \"conversation\": \"c\"", "conversation: ", ENOTSUP},
 		{"\"input\": \"x\", \"background\": true", "background: ", ENOTSUP},
 		{"\"input\": \"x\", \"temperature\": 3", "temperature: ", EINVAL},
@@ -272,14 +273,14 @@ static void what_is_wrong_is_said_and_where(void **state)
 		 EINVAL},
 		{"\"input\": \"x\", \"tool_choice\": \"required\"", "no tools to choose", EINVAL},
 		{"\"input\": \"x\", \"tool_choice\": {\"type\": \"function\", \"name\": \"f\"}",
-		 "tools has no 'f'", EINVAL},
+		 "tools has no tool \"f\"", EINVAL},
 		{"\"input\": \"x\", \"tools\": [{\"type\": \"function\"}]", "a type and a name",
 		 EINVAL},
 		{"\"input\": \"x\", \"tools\": [{\"type\": \"web_search\"}]",
-		 "tools: 'web_search' is a service's", ENOTSUP},
+		 "tools: \"web_search\" runs only at OpenAI", ENOTSUP},
 		{"\"input\": \"x\", \"tools\": [{\"type\": \"function\", \"name\": \"f\"}], "
 		 "\"tool_choice\": {\"type\": \"file_search\"}",
-		 "tool_choice: 'file_search' is a service's", ENOTSUP},
+		 "tool_choice: \"file_search\" runs only at OpenAI", ENOTSUP},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct responses_asked a;
@@ -306,7 +307,8 @@ static void call(struct responses_answer *a, const char *name, const char *argum
 	text_free(&t);
 }
 
-/* The names of the events in a stream without what all begin with; their numbers count. */
+/* The names of the events in a stream without their common beginning; checks that their numbers
+ * count up. */
 static void events_are(const struct text *out, const char *names)
 {
 	char found[2048] = "";
@@ -496,7 +498,7 @@ static void the_oldest_makes_room(void **state)
 	kept_are(k, 0, "abcd", "bcd");
 	assert_true(responses_kept_remove(k, 0, "c"));
 	assert_false(responses_kept_remove(k, 0, "c"));
-	/* What was taken from the middle leaves its place until it is the oldest's. */
+	/* A removed response's place stays empty until it is the oldest. */
 	put(k, 0, "e", "x");
 	put(k, 0, "f", "x");
 	kept_are(k, 0, "abcdef", "def");
@@ -509,7 +511,7 @@ static void as_many_bytes_as_were_allowed(void **state)
 	char text[31];
 	memset(text, 'x', sizeof text - 1);
 	text[30] = 0;
-	/* Three texts of 30 and two quotes and an end each: 99 for one. */
+	/* Three texts of 30 bytes, each with two quotes and an end: 99 bytes per response. */
 	struct responses_kept *k = responses_kept_create(8, 250);
 	put(k, 0, "a", text);
 	put(k, 0, "b", text);
@@ -519,12 +521,12 @@ static void as_many_bytes_as_were_allowed(void **state)
 	char large[101];
 	memset(large, 'x', sizeof large - 1);
 	large[100] = 0;
-	put(k, 0, "d", large); /* larger than all that may be kept: nothing makes room for it */
+	put(k, 0, "d", large); /* larger than the limit: nothing is removed for it */
 	kept_are(k, 0, "abcd", "bc");
 	responses_kept_free(k);
 }
 
-/* A body may be deeper than json-c reads by itself. */
+/* A body may be nested deeper than json-c's default limit. */
 static void however_deep_it_is(void **state)
 {
 	(void)state;
@@ -564,7 +566,7 @@ int main(void)
 		cmocka_unit_test(tools_of_all_kinds_are_functions),
 		cmocka_unit_test(services_tools_are_left_out),
 		cmocka_unit_test(params_follow_the_request),
-		cmocka_unit_test(what_is_wrong_is_said_and_where),
+		cmocka_unit_test(errors_say_what_is_wrong_and_where),
 		cmocka_unit_test(a_stream_has_its_events_in_order),
 		cmocka_unit_test(an_answer_that_is_cut_is_incomplete),
 		cmocka_unit_test(one_that_fails_says_so_last),

@@ -1,5 +1,5 @@
-/* Rounding that knows its inputs: less of the error that counts, the nearest code where all errors
- * count alike, and the same bytes on every processor. */
+/* Rounding with known inputs: a smaller weighted error, the nearest code if all errors count
+ * alike, and the same bytes on every processor. */
 #include "engine/convert/rounding.h"
 #include "kernels/tc.h"
 #include "random.h"
@@ -55,7 +55,7 @@ struct rounded {
 	float norms[ROWS][GROUPS];
 };
 
-/* (w - q)' H (w - q) of all rows, q being what is stored. */
+/* (w - q)' H (w - q) of all rows, q the stored weights. */
 static double cost_of(enum format format, const struct rounded *x, const float *h)
 {
 	const struct shape s = {.format = format, .rows = 1, .cols = COLS, .norms = NORM_F32};
@@ -135,7 +135,7 @@ static void a_trellis_has_less_of_them(void **state)
 		    0.85 * cost_of(FORMAT_TQ3, &levels, moment));
 }
 
-/* Of whole groups, since padding is where errors cost nothing. */
+/* Whole groups only: errors in padding cost nothing. */
 static void where_all_errors_count_alike_the_nearest_is_taken(void **state)
 {
 	(void)state;
@@ -162,7 +162,7 @@ static void where_all_errors_count_alike_the_nearest_is_taken(void **state)
 		}
 }
 
-/* The last group of a row that is no multiple of 128 has directions that no weight is in. */
+/* The last group of a row whose length is not a multiple of 128 has directions without weights. */
 static void what_is_padding_takes_the_errors(void **state)
 {
 	(void)state;
@@ -199,7 +199,7 @@ static void bytes_are_the_same_on_every_table(void **state)
 	}
 }
 
-/* A norm of 16 bits is what the codes are chosen for, not what becomes of one afterwards. */
+/* Codes are chosen for the norm in 16 bits; the norm is not rounded afterwards. */
 static void norms_are_those_of_the_store(void **state)
 {
 	(void)state;
@@ -223,7 +223,7 @@ static void rows_of_nothing_and_of_no_numbers(void **state)
 	uint8_t packed[PACKED];
 	float norms[GROUPS], row[COLS] = {0}, zero[COLS * COLS] = {0};
 	assert_int_equal(rounding_create(&r, &kernels_scalar, FORMAT_TQ3, COLS, COLS, &e), 0);
-	rounding_weigh(r, 0, zero); /* nothing is known: errors weigh alike */
+	rounding_weigh(r, 0, zero); /* no moments: all errors weigh alike */
 	assert_true(rounding_row(r, packed, norms, row, false));
 	for (int g = 0; g < GROUPS; g++)
 		assert_true(norms[g] == 0);

@@ -1,5 +1,5 @@
-/* The header of a .safetensors file: what is accepted, and that whatever does not describe its data
- * exactly is an error in words. */
+/* The header of a .safetensors file: accepted headers; a header that does not describe its data
+ * exactly is an error with a sentence. */
 #include "engine/source/tensor_list.h"
 
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static void assert_refused(const char *entry, uint64_t data_bytes, int code, con
 		fail_msg("%s: gave %d, \"%s\"", entry, failed, e.text);
 }
 
-/* ---- what is right ---- */
+/* ---- valid headers ---- */
 
 static void a_header_says_what_there_is_and_where(void **state)
 {
@@ -95,7 +95,7 @@ static void a_second_header_is_added_to_the_first(void **state)
 	assert_int_equal(list.tensors[5].file, 8);
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid headers ---- */
 
 static void what_is_not_json_is_refused(void **state)
 {
@@ -237,7 +237,7 @@ static void an_absurdly_long_name_is_refused(void **state)
 
 /* ---- damage ---- */
 
-/* What describes the data is as in the good header; names may differ. */
+/* The description of the data is as in the good header; names may differ. */
 static void assert_describes_the_same_data(void)
 {
 	static const struct {

@@ -1,6 +1,6 @@
-/* How likely a text is, and how likely an answer's tokens were: the reference's numbers, the same
- * ones however they are computed, and a turn like any other. */
-#include "engine/serve/observe.h"
+/* Likelihood of a text and of an answer's tokens: the reference's numbers, the same ones however
+ * they are computed; a score is a turn like any other. */
+#include "engine/admin/observe.h"
 #include "golden.h"
 #include "session_help.h"
 
@@ -123,7 +123,7 @@ static bool open_reference(struct reference *r, const char *fixture)
 		return false;
 	(void)snprintf(path, sizeof path, "%s", folder);
 	test_model_ready(&r->model, path, &(struct engine_options){.quant = "bf16"});
-	model_observe(r->model.model, &r->view);
+	observe_model(r->model.model, &r->view);
 	(void)snprintf(name, sizeof name, "%s/golden.safetensors", path);
 	r->golden = golden_open(name);
 	(void)snprintf(name, sizeof name, "%s/golden.json", path);
@@ -244,7 +244,7 @@ static void check_token(struct json_object *token, const float *row, uint32_t vo
 		fail_msg("%s, token %u: %.6f, not %.6f", fixture, id_of(token), got, want);
 }
 
-/* Twenty, of which none is less likely than any that is left out. */
+/* Twenty tokens, none less likely than a token that is left out. */
 static void check_top(struct json_object *line, const float *row, uint32_t vocabulary,
 		      const char *fixture)
 {
@@ -297,7 +297,7 @@ static void logprobs_are_the_log_softmax_of_the_reference_s_logits(void **state)
 	}
 }
 
-/* A session that goes on with the text as it stands. */
+/* A session that continues with the text as it stands. */
 static struct session *continuing(struct test_model *m, const char *draft, const char *temperature)
 {
 	struct session *s = test_session(m);
@@ -328,8 +328,8 @@ static void logprobs_are_the_same_drafted_or_not(void **state)
 	}
 }
 
-/* Every token that was drawn has a line, the last among them; what was drawn is in the context, but
- * for the last. */
+/* Every drawn token has a line, also the last one; all drawn tokens but the last are in the
+ * context. */
 static void each_token_has_a_line(void **state)
 {
 	(void)state;
@@ -344,7 +344,7 @@ static void each_token_has_a_line(void **state)
 		char *text = logprobs_of(s);
 		size_t count = parse_lines(text, lines, MOST);
 		struct session_stats st = test_stats(s);
-		const struct token_list *held = session_computed(s);
+		const struct token_list *held = observe_computed(s);
 		assert_int_equal(count, st.output_tokens);
 		assert_int_equal(held->count, st.prompt_tokens + count - 1);
 		for (size_t k = 0; k < count; k++) {
@@ -394,8 +394,8 @@ static void logprobs_are_the_model_s_own(void **state)
 	session_end(s);
 }
 
-/* Of each place the twenty likeliest are told as the model has them. What bias, penalties and
- * counts make of them, taken from their definitions, has what was drawn in front. */
+/* For each place the twenty likeliest tokens are listed with the model's own numbers. After bias
+ * and penalties, computed from their definitions, the drawn token must come first. */
 static void what_was_drawn_is_the_best_by_the_definitions(void **state)
 {
 	(void)state;
@@ -450,7 +450,7 @@ static void without_logprobs_there_are_none_and_nobody_waits(void **state)
 	session_end(s);
 }
 
-/* However fast it grows beside the reader, who may come so late that all of it is there. */
+/* However fast the list grows; the reader may come so late that it is complete. */
 static void lines_come_whole_while_the_answer_grows(void **state)
 {
 	(void)state;
@@ -478,7 +478,7 @@ static void lines_come_whole_while_the_answer_grows(void **state)
 
 /* ---- one score ---- */
 
-/* Rows of a prompt have the numbers that the same rows had as an answer's. */
+/* Rows of a prompt have the same numbers as in an answer. */
 static void a_score_says_what_the_answer_s_logprobs_said(void **state)
 {
 	(void)state;
@@ -566,7 +566,7 @@ static void a_score_is_no_part_of_the_conversation(void **state)
 	assert_int_equal(session_log_size(s), log);
 	assert_int_equal(session_status(s), SESSION_DONE);
 	assert_string_equal(test_stats(s).finish, "end");
-	assert_int_equal(session_computed(s)->count, 0);
+	assert_int_equal(observe_computed(s)->count, 0);
 	struct err e;
 	assert_int_equal(session_undo(s, &e), 0);
 	assert_int_equal(session_undo(s, &e), -ENODATA);
@@ -595,7 +595,7 @@ static void a_text_longer_than_the_context_is_refused_in_words(void **state)
 	assert_int_equal(code, -EIO);
 	if (!strstr(words, "65 tokens") || !strstr(words, "64") || !strstr(words, "-o context="))
 		fail_msg("%s", words);
-	free(score(s, "ha")); /* it goes on */
+	free(score(s, "ha")); /* it continues */
 	session_end(s);
 	test_model_close(&small);
 }

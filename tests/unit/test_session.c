@@ -1,5 +1,5 @@
-/* Conversations with the demonstration model: the right answers, and the same text whatever happens
- * beside it. */
+/* Conversations with the demonstration model: the right answers, and the same text whatever other
+ * sessions do. */
 #include "golden.h"
 #include "session_help.h"
 
@@ -79,7 +79,7 @@ static void the_same_seed_gives_the_same_text(void **state)
 	assert_true(different > 0);
 }
 
-static void a_random_seed_is_told_and_can_be_used_again(void **state)
+static void a_random_seed_is_reported_and_can_be_used_again(void **state)
 {
 	(void)state;
 	char seed[32];
@@ -157,12 +157,12 @@ static void a_second_turn_sees_the_first_and_computes_only_what_is_new(void **st
 	assert_string_equal(one.finish, "end");
 	char *second = test_ask(s, "What is 12 x 6?");
 	struct session_stats two = test_stats(s);
-	/* All of the first turn but perhaps its last token, whose keys were never needed. */
+	/* The whole first turn, perhaps without its last token, whose keys were never needed. */
 	assert_in_range(two.cached_tokens, one.prompt_tokens + one.output_tokens - 2,
 			one.prompt_tokens + one.output_tokens);
 	assert_true(two.prompt_tokens > two.cached_tokens);
 
-	/* The same conversation as one text, which nothing is added to. */
+	/* The same conversation as one plain text. */
 	test_set(whole, "chat", "off");
 	first[strlen(first) - 1] = 0; /* the answer file's newline */
 	(void)snprintf(text, sizeof text,
@@ -240,7 +240,7 @@ static void undo_takes_a_turn_back(void **state)
 	struct session_stats st = test_stats(s);
 	assert_int_equal(session_undo(s, &e), 0);
 	assert_int_equal(session_log_size(s), log);
-	test_same_text(test_ask(s, tale), second); /* as if it had never been asked */
+	test_same_text(test_ask(s, tale), second); /* as if the prompt had never been sent */
 	assert_int_equal(test_stats(s).prompt_tokens, st.prompt_tokens);
 	assert_int_equal(session_undo(s, &e), 0);
 	assert_int_equal(session_undo(s, &e), 0);
@@ -272,7 +272,7 @@ static void reset_is_a_new_beginning(void **state)
 	struct session *s = seeded_session(&fable, "41");
 	char *first = test_ask(s, tale);
 	free(test_ask(s, capital));
-	uint64_t used = engine_context_used(fable.engine),
+	uint64_t used = test_context_used(&fable),
 		 blocks = (test_stats(s).context_tokens + 63) / 64;
 	assert_int_equal(session_reset(s, &e), 0);
 	assert_int_equal(session_status(s), SESSION_IDLE);
@@ -322,7 +322,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_question_gets_the_answer_that_was_taught),
 		cmocka_unit_test(the_same_seed_gives_the_same_text),
-		cmocka_unit_test(a_random_seed_is_told_and_can_be_used_again),
+		cmocka_unit_test(a_random_seed_is_reported_and_can_be_used_again),
 		cmocka_unit_test(chunks_threads_and_budget_do_not_change_a_text),
 		cmocka_unit_test(sessions_beside_each_other_say_what_they_say_alone),
 		cmocka_unit_test(a_second_turn_sees_the_first_and_computes_only_what_is_new),

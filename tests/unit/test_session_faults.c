@@ -1,5 +1,6 @@
-/* Sessions over a bad disk: whichever read fails, hangs or lies, a turn ends in the right text or
- * in EIO and words, the sessions beside it do not notice, and the next prompt is answered. */
+/* Sessions on a bad disk: whichever read fails, hangs or returns wrong data, a turn ends with the
+ * right text or with EIO and a sentence, other sessions do not notice, and the next prompt is
+ * answered. */
 #include "fault_io.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -65,8 +66,8 @@ static void fail_read(long at, int code)
 
 /* ---- reads that fail ---- */
 
-/* Nothing that is read for it is for a draft alone: a step that fails over one is taken again
- * without (test_draft_damaged.c), and one read that fails once is then no failure. */
+/* No read is for a draft alone: a step that fails because of a draft is repeated without it
+ * (test_draft_damaged.c), so a single failed read would be no failure. */
 static struct session *undrafted_session(void)
 {
 	struct session *s = test_greedy_session(&fable);
@@ -84,6 +85,7 @@ static void whichever_read_of_a_turn_fails_it_says_so_and_the_next_is_answered(v
 		faults.fail_on = 0;
 		test_answer(s, capital, paris);
 		assert_int_equal(session_reset(s, NULL), 0);
+		(void)test_context_used(&fable); /* nothing is kept: all is read again */
 	}
 	session_end(s);
 }
@@ -98,6 +100,7 @@ static void a_file_that_ends_too_early_fails_the_turn(void **state)
 		faults.fail_on = 0;
 		test_answer(s, capital, paris);
 		assert_int_equal(session_reset(s, NULL), 0);
+		(void)test_context_used(&fable); /* nothing is kept: all is read again */
 	}
 	session_end(s);
 }
@@ -193,7 +196,7 @@ static void another_model_answers_while_a_read_hangs(void **state)
 	session_end(s);
 }
 
-static void looking_and_settings_do_not_wait_for_it(void **state)
+static void reads_and_settings_do_not_wait_for_it(void **state)
 {
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
@@ -231,7 +234,7 @@ a_turn_that_is_stopped_meanwhile_ends_at_once_and_the_next_waits_for_the_disk(vo
 	assert_int_equal(code, 0);
 	assert_int_equal(session_status(s), SESSION_STOPPED);
 	assert_true(faults.held);
-	a = test_submit(s, capital); /* needs what hangs */
+	a = test_submit(s, capital); /* needs the hanging expert */
 	assert_true(session_working(s));
 	assert_true(faults.held);
 	let_go();
@@ -268,7 +271,7 @@ static void a_session_that_is_ended_meanwhile_ends_at_once(void **state)
 	session_end(s);
 	free(test_read(a, &code));
 	assert_int_equal(code, -EIO);
-	while (engine_context_used(fable.engine)) /* what it had comes back */
+	while (test_context_used(&fable)) /* its experts come back */
 		(void)nanosleep(&fault_moment, NULL);
 	assert_true(faults.held);
 	let_go();
@@ -277,7 +280,7 @@ static void a_session_that_is_ended_meanwhile_ends_at_once(void **state)
 	session_end(s);
 }
 
-static void those_who_queue_behind_it_are_answered_when_it_comes(void **state)
+static void turns_queued_behind_it_are_answered_when_it_comes(void **state)
 {
 	(void)state;
 	struct session *s = test_greedy_session(&fable), *behind = test_greedy_session(&fable);
@@ -297,7 +300,7 @@ static void a_turn_can_be_stopped_or_ended_while_loading_hangs(void **state)
 	struct test_model m;
 	test_model_open(&m, test_fable(), &(struct engine_options){0});
 	faults.reads = 0;
-	faults.hold_at = 1; /* the first prompt has it loaded */
+	faults.hold_at = 1; /* the first prompt loads it */
 	struct session *s = test_greedy_session(&m), *ended = test_greedy_session(&m),
 		       *kept = test_greedy_session(&m);
 	struct answer *stopped = test_submit(s, capital), *failed = test_submit(ended, capital),
@@ -325,7 +328,7 @@ static struct {
 	struct answer *second;
 } again = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL};
 
-/* Asks again as soon as a turn has failed, before anything else can happen. */
+/* Sends the next prompt as soon as a turn has failed, before anything else can happen. */
 static void ask_again(void *ctx, void *user)
 {
 	struct err e;
@@ -401,11 +404,11 @@ int main(void)
 		TEST(short_and_interrupted_reads_change_no_text),
 		TEST(whichever_read_of_the_loading_fails_it_says_so_and_the_next_prompt_loads),
 		TEST(another_model_answers_while_a_read_hangs),
-		TEST(looking_and_settings_do_not_wait_for_it),
+		TEST(reads_and_settings_do_not_wait_for_it),
 		TEST(a_turn_that_is_stopped_meanwhile_ends_at_once_and_the_next_waits_for_the_disk),
 		TEST(a_turn_can_be_stopped_again_and_again_while_one_read_hangs),
 		TEST(a_session_that_is_ended_meanwhile_ends_at_once),
-		TEST(those_who_queue_behind_it_are_answered_when_it_comes),
+		TEST(turns_queued_behind_it_are_answered_when_it_comes),
 		TEST(a_turn_can_be_stopped_or_ended_while_loading_hangs),
 		TEST(a_turn_that_follows_a_failed_one_at_once_has_a_lost_store_made_anew),
 	};

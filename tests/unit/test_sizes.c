@@ -1,4 +1,4 @@
-/* Sizes as people write them: what is one, how many bytes it is, and that it reads back. */
+/* Sizes as people write them: valid sizes, their bytes, and that a written size reads back. */
 #include "fs/base/human.h"
 
 #include <setjmp.h>

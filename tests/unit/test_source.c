@@ -1,9 +1,10 @@
-/* A checkpoint that changes, or only seems to: before, while and after a store is made of it, and
- * under a mount. No store of what it was is ever served as one of what it is. */
+/* A checkpoint that changes, or only seems to: before, during and after its conversion, and under
+ * a mount. A store of the old checkpoint is never served for the new one. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
 #include "engine/convert/convert_inside.h"
-#include "engine/serve/internal.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
 #include "fault_io.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -123,7 +124,7 @@ static void assert_same_weights(const char *one, const char *other)
 	}
 }
 
-/* The next mount takes the store for one of the source as it is now, without reading it. */
+/* The next mount accepts the store for the source as it is now, without reading the source. */
 static void assert_store_knows_the_source(void)
 {
 	struct source_state now;
@@ -138,7 +139,7 @@ static void assert_store_knows_the_source(void)
 	store_close(s);
 }
 
-/* The store is what an undisturbed conversion makes of the source as it is now. */
+/* The store equals that of an undisturbed conversion of the source as it is now. */
 static void assert_is_of_the_source(void)
 {
 	struct test_conversion undisturbed = {0};
@@ -207,7 +208,7 @@ static void make_all(void)
 			assert_int_equal(make_expert(layer, i), 0);
 }
 
-static void what_changes_while_it_is_converted_is_not_used(void **state)
+static void a_source_that_changes_during_its_conversion_is_not_used(void **state)
 {
 	(void)state;
 	assert_int_equal(begin(), 0);
@@ -223,7 +224,7 @@ static void what_changes_while_it_is_converted_is_not_used(void **state)
 	assert_is_of_the_source();
 }
 
-static void what_changes_after_it_was_read_is_not_published(void **state)
+static void a_source_that_changes_after_it_was_read_is_not_published(void **state)
 {
 	(void)state;
 	assert_int_equal(begin(), 0);
@@ -268,7 +269,7 @@ static void a_change_met_by_the_rest_ends_the_conversion_and_frees_its_lock(void
 		sched_yield();
 	assert_int_equal(reported, CONVERT_AGAIN + 1);
 	assert_int_equal(reported_code, ESTALE);
-	struct test_conversion other = {0}; /* the first's thread may still be at work */
+	struct test_conversion other = {0}; /* the first one's thread may still be working */
 	int failed;
 	while ((failed = test_convert(&other, source, store, NULL, 2, &e)) == -EBUSY)
 		sched_yield(); /* as another mount does */
@@ -279,7 +280,7 @@ static void a_change_met_by_the_rest_ends_the_conversion_and_frees_its_lock(void
 
 /* ---- interrupted ---- */
 
-/* Whether an interrupted conversion is taken up. */
+/* Whether an interrupted conversion is continued. */
 static bool goes_on(void)
 {
 	assert_int_equal(begin(), 0);
@@ -321,7 +322,7 @@ static void an_interrupted_conversion_begins_anew_after_an_edit(void **state)
 	assert_is_of_the_source();
 }
 
-/* In a process that has no time for anything. */
+/* In a process that is killed at once. */
 static void begin_and_die(void)
 {
 	int status;
@@ -365,13 +366,13 @@ static void wait_until_published(void)
 	} while (p.total || !model_expert_bytes(m.model, 0));
 }
 
-/* The name of its source in the key of the store that serves now. */
+/* The source's name in the key of the store in use. */
 static uint64_t name_of_store(void)
 {
 	return store_info(m.model->stored.store)->key.fingerprint[0];
 }
 
-/* Of a mount that has made the store. */
+/* For a mount that has made the store. */
 static uint64_t make_store(void)
 {
 	mount();
@@ -416,7 +417,7 @@ static void checking_is_shown_as_progress(void **state)
 	(void)make_store();
 	touch();
 	mount();
-	/* Looking takes some twenty reads, and there are hundreds of tensors. */
+	/* A check takes some twenty reads, and there are hundreds of tensors. */
 	faults.hold_at = faults.reads + 100;
 	model_load(m.model);
 	while (!faults.held)
@@ -441,7 +442,7 @@ static void a_mount_that_is_checking_can_be_closed(void **state)
 	model_load(m.model);
 	while (!faults.held)
 		sched_yield();
-	m.model->schedule.leave = true; /* what model_close does before it waits */
+	m.model->leave = true; /* what model_close does before it waits */
 	faults.hold_at = 0;
 	test_model_close(&m);
 	mount();
@@ -471,8 +472,8 @@ static void *keep_looking(void *arg)
 	return NULL;
 }
 
-/* What a sanitizer sees, too. */
-static void who_looks_while_a_store_takes_the_place_of_another_sees_one_or_none(void **state)
+/* A sanitizer would notice, too. */
+static void readers_see_one_store_or_none_while_another_replaces_it(void **state)
 {
 	(void)state;
 	pthread_t thread;
@@ -483,8 +484,8 @@ static void who_looks_while_a_store_takes_the_place_of_another_sees_one_or_none(
 	for (int i = 0; i < 4; i++) {
 		edit(expert);
 		wait_until_published();
-		atomic_store(&m.model->schedule.state,
-			     MODEL_UNLOADED); /* loaded anew by who asks next */
+		atomic_store(&m.model->state,
+			     MODEL_UNLOADED); /* loaded again by the next prompt */
 	}
 	wait_until_published();
 	look_on = false;
@@ -512,7 +513,7 @@ static void a_config_that_changed_under_the_mount_is_an_error_in_words(void **st
 	test_model_close(&m);
 }
 
-/* What was made of them stays between loads: with another one the old would answer. */
+/* Data made from the files stays between loads: after a change the old data would answer. */
 static void words_that_changed_between_loads_are_an_error_in_words(void **state)
 {
 	static const char *const files[] = {"tokenizer.json", "tokenizer_config.json",
@@ -556,13 +557,13 @@ static void a_store_whose_identity_is_lost_serves_a_source_with_the_same_times(v
 	assert_true(model_expert_bytes(m.model, 0) > 0);
 	assert_true(name_of_store() == before);
 	test_model_close(&m);
-	touch(); /* nothing tells a copy from an edit any more */
+	touch(); /* a copy can no longer be told from an edit */
 	assert_true(make_store() != before);
 }
 
 /* ---- stores from before there were identities ---- */
 
-/* A store that is named by the sum of samples, where a mount looks for it. */
+/* A store that is named by the checksum of samples, in the place where a mount looks for it. */
 static uint64_t make_old_store(void)
 {
 	struct source_state now;
@@ -598,7 +599,7 @@ static void an_old_store_younger_than_its_source_is_read_once_and_kept(void **st
 	mount();
 	assert_true(model_expert_bytes(m.model, 0) > 0);
 	test_model_close(&m);
-	touch(); /* from now on it is known what it was made from */
+	touch(); /* from now on its source is recorded */
 	assert_true(make_store() == before);
 	edit(expert);
 	assert_true(make_store() != before);
@@ -618,8 +619,8 @@ int main(void)
 {
 	faults_begin();
 	const struct CMUnitTest tests[] = {
-		TEST(what_changes_while_it_is_converted_is_not_used),
-		TEST(what_changes_after_it_was_read_is_not_published),
+		TEST(a_source_that_changes_during_its_conversion_is_not_used),
+		TEST(a_source_that_changes_after_it_was_read_is_not_published),
 		TEST(a_file_that_is_replaced_after_it_was_read_is_not_published),
 		TEST(a_change_met_by_the_rest_ends_the_conversion_and_frees_its_lock),
 		TEST(an_interrupted_conversion_goes_on_with_the_same_source),
@@ -630,7 +631,7 @@ int main(void)
 		TEST(a_copy_is_not_shown_before_it_is_checked_and_then_kept),
 		TEST(checking_is_shown_as_progress),
 		TEST(a_mount_that_is_checking_can_be_closed),
-		TEST(who_looks_while_a_store_takes_the_place_of_another_sees_one_or_none),
+		TEST(readers_see_one_store_or_none_while_another_replaces_it),
 		TEST(a_config_that_changed_under_the_mount_is_an_error_in_words),
 		TEST(words_that_changed_between_loads_are_an_error_in_words),
 		TEST(a_store_whose_identity_is_lost_serves_a_source_with_the_same_times),

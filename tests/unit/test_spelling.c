@@ -1,6 +1,6 @@
-/* Configs as they are published, key by key: each family's own spelling, and that a key which would
- * change the arithmetic is refused by its name. (The fixtures' configs are in transformers' newer
- * spelling; their golden numbers say that what follows from a config is right.) */
+/* Configs as they are published, key by key: each family's own spelling; a key that would change
+ * the arithmetic is refused by name. (The fixtures' configs are in transformers' newer spelling;
+ * their golden numbers check the values derived from a config.) */
 #include "engine/family/config.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 static struct config config;
 static struct err e;
 
-/* The members of an object, and after them others, which hold where a key is there twice. */
+/* The members of an object, followed by others, which win if a key occurs twice. */
 static int parse_with(const char *members, const char *override)
 {
 	char text[8192];
@@ -32,7 +32,7 @@ static void parse(const char *members)
 }
 
 struct refusal {
-	const char *override, *word; /* a member, and what the sentence names */
+	const char *override, *word; /* a member, and the name in the sentence */
 	int code;
 };
 
@@ -259,7 +259,7 @@ static void assert_is_gemma(void)
 		assert_int_equal(config_has_tensor(&config, TENSOR_V, layer), layer != 2);
 	}
 	assert_int_equal(config.layer[1].kv_at, 2 * 8 * 256);
-	assert_int_equal(config.layer[2].kv_at, 0); /* it is kept apart from layers with a window */
+	assert_int_equal(config.layer[2].kv_at, 0); /* kept separately from layers with a window */
 	assert_int_equal(config.kv_width[KV_WINDOWED], 2 * 2 * 8 * 256);
 	assert_int_equal(config.kv_width[KV_WHOLE], 2 * 2 * 512);
 	assert_int_equal(config.window, 1024);
@@ -377,7 +377,7 @@ static void deepseek_v3_is_read_as_published(void **state)
 	assert_true(rows == 128 * 512 && cols == 128);
 	config_tensor_shape(&config, TENSOR_LATENT_Q, 0, &rows, &cols);
 	assert_true(rows == 128 * 192 && cols == 1536);
-	/* as DeepSeek V3's smaller kin have it */
+	/* as in DeepSeek V3's smaller relatives */
 	assert_int_equal(parse_with(deepseek, "\"q_lora_rank\": null, \"rope_scaling\": null"), 0);
 	config_tensor_shape(&config, TENSOR_LATENT_Q, 0, &rows, &cols);
 	assert_int_equal(cols, 7168);

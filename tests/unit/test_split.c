@@ -1,4 +1,4 @@
-/* What a model wrote, taken apart: every case of the rules, however the text is cut. */
+/* Splitting of a model's answers: every case of the rules, however the text is cut. */
 #include "random.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/split_help.h"

@@ -1,6 +1,6 @@
 /* How each family writes thoughts and calls: however the text is cut, well-formed calls are calls
  * and all else stays as it is. */
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "tests/unit/split_cases.h"
 #include "tests/unit/tokenizer_help.h"
 
@@ -122,7 +122,7 @@ static void without_tools_there_are_no_calls(void **state)
 	}
 }
 
-/* ---- what a prompt, a template and a token say ---- */
+/* ---- facts from a prompt, a template and a token ---- */
 
 static void calls_come_out_one_by_one(void **state)
 {
@@ -208,8 +208,8 @@ static void marks_that_are_control_tokens_are_given_to_the_splitter(void **state
 	assert_false(split_form_marks(split_form_named(NULL), "<|im_start|>", 12));
 }
 
-/* What begins or ends a message is never a mark that an answer may spell; what a call is made of
- * is, so that its text stays what it was. */
+/* Tokens that begin or end a message are never marks that an answer may spell; tokens of calls
+ * are, so that a call's text is unchanged. */
 static void marks_of_calls_may_be_spelled_in_answers(void **state)
 {
 	(void)state;
@@ -232,7 +232,7 @@ static void marks_of_calls_may_be_spelled_in_answers(void **state)
 	assert_int_equal(token_needed_right(CHANNEL_START, strlen(CHANNEL_START), true), MAY_ALL);
 }
 
-/* ---- on the way from ids ---- */
+/* ---- from ids ---- */
 
 static bool is_one_token(const char *mark)
 {
@@ -334,7 +334,7 @@ static struct split *cut_off(const struct split_form *form, const char *text, si
 	return s;
 }
 
-/* White space at its end apart, which the whole text may have dropped. */
+/* Except white space at the end, which the whole text may have dropped. */
 static bool is_beginning(const char *part, size_t part_n, const char *whole, size_t n)
 {
 	while (part_n > 0 && scan_is_space(part[part_n - 1]))
@@ -353,8 +353,8 @@ static bool within_a_word(const char *text, size_t n)
 	return false;
 }
 
-/* Cut anywhere, an answer gives nothing that the whole one does not: no half mark, no other call.
- */
+/* An answer cut anywhere gives only parts of the whole answer's result: no half mark, no other
+ * call. */
 static void check_cuts(const struct form_case *c, const struct json *tools)
 {
 	const struct split_form *form = split_form_named(c->form);

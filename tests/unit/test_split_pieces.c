@@ -1,4 +1,4 @@
-/* However an answer is cut, and whatever is in it, in any form: the result is the same, and
+/* However an answer is cut, and whatever it contains, in any form: the result is the same, and
  * bounded. */
 #include "random.h"
 #include "tests/unit/split_cases.h"

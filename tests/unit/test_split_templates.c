@@ -1,5 +1,5 @@
-/* A model was trained to write what its template renders: what the published templates render for
- * an answer is taken apart into the same thoughts, content and calls, however it is cut. */
+/* Models are trained to write what their templates render: an answer rendered by a published
+ * template is split into the same thoughts, content and calls, however it is cut. */
 #include "tests/unit/golden.h"
 #include "tests/unit/split_help.h"
 #include "tests/unit/tokenizer_help.h"
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* ---- what is said ---- */
+/* ---- conversations ---- */
 
 #define OF(name, schema) "\"" name "\": {\"description\": \"It.\", " schema "}"
 #define TYPE(name) "\"type\": \"" name "\""
@@ -80,7 +80,7 @@ enum { CALLS_COUNT = sizeof CALLS / sizeof *CALLS };
 
 /* ---- templates ---- */
 
-/* What is particular of some. */
+/* Special cases of some templates. */
 static const struct particular {
 	const char *name;
 	const char *form;
@@ -130,7 +130,7 @@ try {
 	const struct chat_template *template;
 	const struct particular *particular;
 	const struct json *tools;
-	char end[64]; /* what the model ends with */
+	char end[64]; /* the model's end token */
 };
 
 static struct particular particular_of(const char *name)
@@ -165,7 +165,7 @@ static char *rendered(const struct try *t, const char *messages, const char *var
 	return text;
 }
 
-/* How long both begin the same, but for a mark that is cut in the middle. */
+/* The length of the common beginning, without a mark that is cut in the middle. */
 static size_t common(const char *a, const char *b)
 {
 	size_t n = 0;
@@ -246,8 +246,8 @@ static size_t render_both(const struct try *t, const char *message, char **promp
 	return n;
 }
 
-/* What the model itself wrote of a rendered answer: from where the prompt ends to the first mark
- * that ends a message; sets how its thinking begins. NULL: the template does not render it. */
+/* The part of a rendered answer that the model itself wrote: from the prompt's end to the first
+ * mark that ends a message; sets how its thinking begins. NULL: the template does not render it. */
 static char *answer_of(const struct try *t, const char *message, enum split_thinking *thinking)
 {
 	char *full = NULL, *prompt = NULL, *text = NULL;
@@ -306,9 +306,8 @@ struct wanted {
 	const char *thoughts, *content, *calls;
 };
 
-/* Whether the answer comes back out of what the template made of it. What it left out is not
- * wanted.
- */
+/* Whether splitting the rendered answer gives the answer back. Parts that the template leaves out
+ * are not required. */
 static bool comes_back(const struct try *t, struct wanted w, const char *text,
 		       enum split_thinking thinking)
 {
@@ -337,7 +336,7 @@ static bool comes_back(const struct try *t, struct wanted w, const char *text,
 	return same;
 }
 
-/* What a template was seen to render. */
+/* The parts that a template renders. */
 struct seen {
 	size_t answers, wrong;
 	bool thoughts, calls, two_calls;

@@ -1,7 +1,7 @@
-/* A session as a file: what is restored goes on as what was saved would have, without computing it
- * again, in the same mount or another, loaded or not; and what is not such a file, or not of this
- * model, is refused in words and changes nothing. */
-#include "engine/serve/state.h"
+/* A session as a file: a restored session continues like the saved one, without computing it
+ * again, in the same mount or another, with the model loaded or not. Other files, and files of
+ * another model, are refused with a sentence and change nothing. */
+#include "engine/session/state.h"
 #include "golden.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -62,7 +62,7 @@ static void restore(struct test_model *m, struct session *s, const struct file *
 		fail_msg("%s", e.text);
 }
 
-/* The head's own sum, and that at the end, after a change. */
+/* Updates the checksums of the head and at the end, after a change. */
 static void make_sums_right(const struct file *f)
 {
 	uint64_t sum = XXH3_64bits(f->at, offsetof(struct state_head, sum));
@@ -89,7 +89,7 @@ static struct session *with_a_turn(struct test_model *m)
 	return s;
 }
 
-/* Both answer alike, and neither computes what the other need not. */
+/* Both answer alike and compute the same number of tokens. */
 static void assert_go_on_alike(struct session *one, struct session *other, const char *prompt)
 {
 	test_same_text(test_ask(one, prompt), test_ask(other, prompt));
@@ -103,7 +103,8 @@ static void assert_go_on_alike(struct session *one, struct session *other, const
 static void assert_same_params(const struct session *one, const struct session *other)
 {
 	for (size_t i = 0; i < params_count(); i++)
-		test_same_text(session_param_get(one, i), session_param_get(other, i));
+		if (strcmp(params_name(i), "share_with") != 0) /* each session's own */
+			test_same_text(session_param_get(one, i), session_param_get(other, i));
 }
 
 /* What a session shows, malloc'ed. */
@@ -122,6 +123,8 @@ static char *shown(struct session *s)
 	(void)fprintf(out, "\n%s\n%s\n", session_status_word(session_status(s)), bytes);
 	free(bytes);
 	for (size_t i = 0; i < params_count(); i++) {
+		if (!strcmp(params_name(i), "share_with"))
+			continue; /* each session of a test has its own (test_session) */
 		bytes = session_param_get(s, i);
 		(void)fprintf(out, "%s %s\n", params_name(i), bytes);
 		free(bytes);
@@ -130,7 +133,7 @@ static char *shown(struct session *s)
 	return text;
 }
 
-/* ---- what it is for ---- */
+/* ---- uses ---- */
 
 static void a_restored_session_goes_on_without_computing_anew(void **state)
 {
@@ -149,7 +152,7 @@ static void a_restored_session_goes_on_without_computing_anew(void **state)
 	session_end(other);
 }
 
-static void what_is_saved_is_what_it_was_at_that_moment(void **state)
+static void a_saved_state_is_that_of_its_moment(void **state)
 {
 	(void)state;
 	struct saved *v;
@@ -163,7 +166,7 @@ static void what_is_saved_is_what_it_was_at_that_moment(void **state)
 	assert_int_equal(saved_read(v, 0, after.at, after.n), after.n);
 	saved_close(v);
 	assert_memory_equal(before.at, after.at, before.n);
-	assert_int_equal(engine_context_used(fable.engine), 0);
+	assert_int_equal(test_context_used(&fable), 0);
 	free(before.at);
 	free(after.at);
 }
@@ -188,7 +191,7 @@ static void it_is_read_in_any_order(void **state)
 	session_end(s);
 }
 
-/* The same session again is the same file: nothing in it is by chance. */
+/* Saving the same session again gives the same file: nothing in it is random. */
 static void a_state_of_what_was_restored_is_the_same_file(void **state)
 {
 	(void)state;
@@ -212,7 +215,7 @@ static void params_are_as_they_were_set(void **state)
 		{"min_p", "0.01"},	  {"seed", "12"},	  {"max_tokens", "5"},
 		{"stop", "\\n\nend\n\n"}, {"system", "Be kind."}, {"stream", "off"},
 		{"draft", "lookup 2"},	  {"date", "2026-01-02"}, {"on_full", "drop-oldest"},
-		{"drop_missing", "0.2"},
+		{"drop_missing", "0.2"},  {"priority", "low"},
 	};
 	struct session *s = test_session(&fable), *other = test_session(&fable);
 	struct file f = save(s); /* unset ones stay unset */
@@ -267,12 +270,13 @@ static void messages_tools_and_variables_come_along(void **state)
 	session_end(other);
 }
 
-static void nothing_said_is_restored_as_nothing_said(void **state)
+static void an_empty_session_is_restored_empty(void **state)
 {
 	(void)state;
 	struct session *s = short_session(&fable), *other = with_a_turn(&fable);
 	struct file f = save(s);
 	restore(&fable, other, &f);
+	(void)test_context_used(&fable); /* what the other had computed is not kept */
 	assert_int_equal(session_log_size(other), 0);
 	assert_null(session_answer(other));
 	test_same_text(test_ask(s, first), test_ask(other, first));
@@ -309,8 +313,8 @@ static void a_hybrid_goes_back_to_the_copies_that_came_along(void **state)
 	test_model_close(&m);
 }
 
-/* Turn by turn one goes on as it is, and the other is saved, ended and restored in between; with an
- * edit now and then, for which both go back to the same mark. */
+/* Turn by turn one continues as it is, and the other is saved, ended and restored in between; with
+ * an edit now and then, for which both go back to the same mark. */
 static void a_day_is_the_same_with_its_state_saved_in_between(const char *fixture)
 {
 	enum { TURNS = 15 };
@@ -382,7 +386,7 @@ static void it_outlives_the_mount(void **state)
 	test_model_close(&m);
 }
 
-/* Which weights there will be is not known yet; they turn out to be the same. */
+/* The weights are not known yet; they turn out to be the same. */
 static void it_is_restored_before_there_is_a_store(void **state)
 {
 	(void)state;
@@ -407,7 +411,7 @@ static void refused(struct test_model *m, const struct file *f, int code, const 
 {
 	struct session *s = short_session(m);
 	test_set(s, "system", "It stays.");
-	uint64_t used = engine_context_used(m->engine);
+	uint64_t used = test_context_used(m);
 	char *before = shown(s);
 	e = (struct err){0};
 	int failed = restore_pieces(m, s, f, 4096);
@@ -453,7 +457,7 @@ static void other_weights_are_refused_and_never_gone_on_from(void **state)
 	h->weights_sum++;
 	make_sums_right(&f);
 	refused(&fable, &f, -EINVAL, "other weights");
-	test_folder_make(folder); /* where the weights are not known, the turn finds out */
+	test_folder_make(folder); /* if the weights are not known, the turn checks them */
 	test_model_open(&m, test_fable(), &(struct engine_options){.store = folder});
 	struct session *other = test_session(&m);
 	restore(&m, other, &f);
@@ -465,6 +469,37 @@ static void other_weights_are_refused_and_never_gone_on_from(void **state)
 	session_end(other);
 	test_model_close(&m);
 	test_folder_remove(folder);
+}
+
+/* Of format 1, which did not say with which arithmetic, and of an arithmetic to come. Whatever is
+ * in the context, it is not looked at. */
+static void what_another_arithmetic_computed_is_computed_again(void **state)
+{
+	(void)state;
+	static const uint16_t others[] = {0, KERNELS_ARITHMETIC + 1};
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	struct state_head *h = (void *)f.at;
+	assert_int_equal(h->arithmetic, KERNELS_ARITHMETIC);
+	memset(f.at + sizeof *h + h->texts_bytes, 0xff, h->context_bytes);
+	char *answer = test_ask(s, then);
+	for (size_t i = 0; i < 2; i++) {
+		struct session *other = test_session(&fable);
+		h->version = others[i] ? 2 : 1;
+		h->arithmetic = others[i];
+		make_sums_right(&f);
+		restore(&fable, other, &f);
+		assert_int_equal(test_stats(other).context_tokens, 0);
+		char *again = test_ask(other, then);
+		assert_string_equal(again, answer);
+		free(again);
+		assert_int_equal(test_stats(other).cached_tokens, 0);
+		assert_int_equal(test_stats(other).prompt_tokens, test_stats(s).prompt_tokens);
+		session_end(other);
+	}
+	free(answer);
+	free(f.at);
+	session_end(s);
 }
 
 static void a_longer_context_than_the_sessions_is_refused(void **state)
@@ -555,7 +590,7 @@ static void what_is_no_state_is_refused_at_once(void **state)
 	}
 }
 
-/* One number changed, and both sums made right again. */
+/* One number changed, with both checksums updated. */
 static void forged(const struct file *f, size_t at, uint64_t value, size_t width, int code,
 		   const char *words)
 {
@@ -577,7 +612,8 @@ static void forged_counts_are_refused(void **state)
 	struct file f = save(s);
 	const struct state_head *h = (const void *)f.at;
 	uint64_t texts = h->texts_bytes, context = h->context_bytes;
-	forged(&f, HEAD(version), 2, 4, -EINVAL, "version 2");
+	forged(&f, HEAD(version), 0, 4, -EINVAL, "version 0");
+	forged(&f, HEAD(version), 3, 4, -EINVAL, "version 3");
 	forged(&f, HEAD(bytes), f.n - 1, 8, -EINVAL, "header is damaged");
 	forged(&f, HEAD(bytes), 0, 8, -EINVAL, "header is damaged");
 	forged(&f, HEAD(bytes), UINT64_MAX, 8, -EINVAL, "header is damaged");
@@ -595,7 +631,7 @@ static void forged_counts_are_refused(void **state)
 	session_end(s);
 }
 
-/* A file that says it is large takes nothing before there is room for it. */
+/* A file that claims to be large takes no memory before there is room for it. */
 static void large_counts_are_held_to_the_budget(void **state)
 {
 	(void)state;
@@ -662,12 +698,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_restored_session_goes_on_without_computing_anew),
-		cmocka_unit_test(what_is_saved_is_what_it_was_at_that_moment),
+		cmocka_unit_test(a_saved_state_is_that_of_its_moment),
 		cmocka_unit_test(it_is_read_in_any_order),
 		cmocka_unit_test(a_state_of_what_was_restored_is_the_same_file),
 		cmocka_unit_test(params_are_as_they_were_set),
 		cmocka_unit_test(messages_tools_and_variables_come_along),
-		cmocka_unit_test(nothing_said_is_restored_as_nothing_said),
+		cmocka_unit_test(an_empty_session_is_restored_empty),
 		cmocka_unit_test(a_hybrid_goes_back_to_the_copies_that_came_along),
 		cmocka_unit_test(a_hybrids_day_is_the_same_with_its_state_saved_in_between),
 		cmocka_unit_test(a_day_behind_windows_is_the_same_with_its_state_saved_in_between),
@@ -675,6 +711,7 @@ int main(void)
 		cmocka_unit_test(it_is_restored_before_there_is_a_store),
 		cmocka_unit_test(another_recipes_and_models_are_refused_with_the_first_piece),
 		cmocka_unit_test(other_weights_are_refused_and_never_gone_on_from),
+		cmocka_unit_test(what_another_arithmetic_computed_is_computed_again),
 		cmocka_unit_test(a_longer_context_than_the_sessions_is_refused),
 		cmocka_unit_test(in_a_turn_it_is_busy),
 		cmocka_unit_test(no_flipped_bit_is_taken),

@@ -1,5 +1,6 @@
-/* The store: what is written is read back; what is damaged, foreign or half is refused in words;
- * what was interrupted is taken up again. Faults of the disk itself are in test_store_faults.c. */
+/* The store: written data is read back; a damaged, foreign or incomplete store is refused with a
+ * sentence; an interrupted one is continued. Faults of the disk itself are in test_store_faults.c.
+ */
 #include "store_help.h"
 
 #include "cache/store_files.h"
@@ -256,7 +257,7 @@ static void a_finished_store_is_three_private_files(void **state)
 	assert_int_equal(n, 3);
 }
 
-/* ---- none, other, damaged ---- */
+/* ---- missing, foreign, damaged ---- */
 
 static void a_folder_without_an_index_is_no_store(void **state)
 {
@@ -524,7 +525,7 @@ static void a_folder_without_write_permission_is_an_error_in_words(void **state)
 	assert_words(f, store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), EACCES, STORE_LOCK);
 }
 
-static void a_second_writer_is_told_that_one_is_at_work(void **state)
+static void a_second_writer_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct store_writer *second, *w = writer(f);
@@ -702,7 +703,7 @@ static void a_torn_journal_costs_only_what_was_torn_off(void **state)
 	size_t size;
 	uint8_t *journal = interrupted(f, &size);
 	assert_int_equal(size, JOURNAL_HEAD + 15 * JOURNAL_ENTRY);
-	/* Downwards from the end; below the head everything begins anew, so that comes last. */
+	/* Downwards from the end; below the head everything begins again, so that comes last. */
 	for (size_t n = size; n >= JOURNAL_HEAD; n -= 5) {
 		spit(f, STORE_JOURNAL, journal, n);
 		assert_int_equal(resumed_units(f), (n - JOURNAL_HEAD) / JOURNAL_ENTRY);
@@ -816,7 +817,7 @@ int main(void)
 		TEST(what_belongs_to_another_user_is_refused),
 		TEST(a_folder_that_cannot_be_made_is_an_error_with_a_remedy),
 		TEST(a_folder_without_write_permission_is_an_error_in_words),
-		TEST(a_second_writer_is_told_that_one_is_at_work),
+		TEST(a_second_writer_is_refused),
 		TEST(a_limit_on_file_sizes_ends_a_conversion_and_leaves_nothing),
 		TEST(a_unit_must_have_its_planned_size),
 		TEST(a_unit_is_written_once),

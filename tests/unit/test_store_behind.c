@@ -1,6 +1,5 @@
-/* Units that nobody waits for: what is left to a store's writer is committed behind its makers, in
- * a bounded number of bytes, and said; a disk that hangs, fails or is cut off costs no more than
- * that. */
+/* Deferred units: a store's writer commits them in the background, in bounded memory, and reports
+ * them; a disk that hangs, fails or is cut off costs no more than these units. */
 #include "fault_io.h"
 #include "store_help.h"
 
@@ -20,7 +19,7 @@ struct fixture {
 	struct test_store t;
 	struct store_writer *w;
 	struct store *view;
-	struct err e, said; /* the last of those that were told of a failure */
+	struct err e, said; /* the last one that a failure was reported for */
 	_Atomic uint32_t done, failed;
 };
 
@@ -116,7 +115,7 @@ static void leave_while_one_is_synced(struct fixture *f)
 
 /* ---- nobody waits ---- */
 
-static void what_is_left_comes_in_when_the_disk_has_it(void **state)
+static void deferred_units_are_committed_when_the_disk_has_them(void **state)
 {
 	struct fixture *f = *state;
 	begin(f);
@@ -135,7 +134,7 @@ static void what_is_left_comes_in_when_the_disk_has_it(void **state)
 	store_close(f->view);
 }
 
-static void closing_commits_what_was_left(void **state)
+static void closing_commits_deferred_units(void **state)
 {
 	struct fixture *f = *state;
 	begin(f);
@@ -205,8 +204,8 @@ static void who_leaves_more_than_the_bound_waits(void **state)
 
 /* ---- a disk that fails ---- */
 
-/* Those that were written during the sync that failed may be lost as well: no later one counts. */
-static void a_failed_sync_fails_what_was_left_meanwhile(void **state)
+/* Units written during a failed sync may be lost as well, so later ones do not count. */
+static void a_failed_sync_fails_units_deferred_meanwhile(void **state)
 {
 	struct fixture *f = *state;
 	begin(f);
@@ -227,7 +226,7 @@ static void a_failed_sync_fails_what_was_left_meanwhile(void **state)
 	end(f, false);
 }
 
-static void an_entry_that_cannot_be_written_is_said_and_costs_its_unit_alone(void **state)
+static void an_unwritable_entry_is_reported_and_costs_only_its_unit(void **state)
 {
 	struct fixture *f = *state;
 	begin(f);
@@ -246,7 +245,7 @@ static void an_entry_that_cannot_be_written_is_said_and_costs_its_unit_alone(voi
 	end(f, false);
 }
 
-static void a_coded_record_that_cannot_be_written_is_said_and_ends_it(void **state)
+static void an_unwritable_coded_record_is_reported_and_ends_the_conversion(void **state)
 {
 	struct fixture *f = *state;
 	begin(f);
@@ -316,18 +315,18 @@ int main(void)
 {
 	faults_begin();
 	const struct CMUnitTest plain[] = {
-		TEST(what_is_left_comes_in_when_the_disk_has_it),
-		TEST(closing_commits_what_was_left),
+		TEST(deferred_units_are_committed_when_the_disk_has_them),
+		TEST(closing_commits_deferred_units),
 		TEST(who_leaves_more_than_the_bound_waits),
-		TEST(a_failed_sync_fails_what_was_left_meanwhile),
-		TEST(an_entry_that_cannot_be_written_is_said_and_costs_its_unit_alone),
+		TEST(a_failed_sync_fails_units_deferred_meanwhile),
+		TEST(an_unwritable_entry_is_reported_and_costs_only_its_unit),
 		TEST(what_was_left_and_cut_off_is_taken_up),
 	};
 	const struct CMUnitTest coded[] = {
-		TEST_CODED(what_is_left_comes_in_when_the_disk_has_it),
-		TEST_CODED(closing_commits_what_was_left),
-		TEST_CODED(a_failed_sync_fails_what_was_left_meanwhile),
-		TEST_CODED(a_coded_record_that_cannot_be_written_is_said_and_ends_it),
+		TEST_CODED(deferred_units_are_committed_when_the_disk_has_them),
+		TEST_CODED(closing_commits_deferred_units),
+		TEST_CODED(a_failed_sync_fails_units_deferred_meanwhile),
+		TEST_CODED(an_unwritable_coded_record_is_reported_and_ends_the_conversion),
 		TEST_CODED(what_was_left_and_cut_off_is_taken_up),
 	};
 	int failed = cmocka_run_group_tests_name("left, plain", plain, NULL, NULL);

@@ -1,6 +1,6 @@
 /* Coded stores: records of any stored length come back to the bit, lie end to end, are taken up
- * after an interruption, and are refused where anything about them was changed. What coded stores
- * have in common with plain ones is in test_store.c, and faults in test_store_faults.c. */
+ * after an interruption, and are refused if anything about them was changed. test_store.c tests
+ * what coded and plain stores have in common, test_store_faults.c faults. */
 #include "cache/codec.h"
 #include "cache/store_files.h"
 #include "cache/store_format.h"
@@ -319,7 +319,7 @@ static void every_flipped_bit_of_a_stored_record_is_refused(void **state)
 	store_close(s);
 }
 
-static void a_looker_at_a_damaged_record_is_told_and_the_others_are_not(void **state)
+static void a_reader_of_a_damaged_record_gets_an_error_and_others_do_not(void **state)
 {
 	struct fixture *f = *state;
 	uint8_t bytes[64];
@@ -529,7 +529,7 @@ static void a_record_that_changed_since_is_written_again(void **state)
 	assert_complete(f);
 }
 
-static void an_unfinished_conversion_says_what_it_was_of(void **state)
+static void an_unfinished_conversion_names_its_source(void **state)
 {
 	struct fixture *f = *state;
 	struct store_key key;
@@ -569,7 +569,7 @@ int main(void)
 		TEST(a_model_without_experts_may_be_asked_for_a_coded_store),
 		TEST(several_lookers_read_decoded_records_in_pieces),
 		TEST(every_flipped_bit_of_a_stored_record_is_refused),
-		TEST(a_looker_at_a_damaged_record_is_told_and_the_others_are_not),
+		TEST(a_reader_of_a_damaged_record_gets_an_error_and_others_do_not),
 		TEST(a_record_that_decodes_to_another_is_refused_even_if_its_stored_sum_is_right),
 		TEST(an_index_with_impossible_places_is_refused),
 		TEST(an_index_cut_or_changed_anywhere_is_refused),
@@ -578,7 +578,7 @@ int main(void)
 		TEST(a_torn_journal_costs_what_was_torn_off_and_leaves_no_hole),
 		TEST(a_changed_bit_in_the_journal_is_never_trusted),
 		TEST(a_record_that_changed_since_is_written_again),
-		TEST(an_unfinished_conversion_says_what_it_was_of),
+		TEST(an_unfinished_conversion_names_its_source),
 		TEST(a_plain_conversion_is_not_taken_up_as_a_coded_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The store on a bad day: killed or cut off anywhere, a full disk, syncs that fail, calls that do
- * half of what was asked. Never a store that looks whole and is not. */
+/* The store under faults: killed or cut off anywhere, a full disk, failing syncs, partial system
+ * calls. Never a store that looks complete and is not. */
 #include "fault_io.h"
 #include "store_help.h"
 
@@ -71,7 +71,7 @@ static bool head_right(const struct test_store *t, const char *name, const void 
 	return right;
 }
 
-/* What opening a store by this test's key gives; one that opens must be right. */
+/* The result of opening a store by this test's key; a store that opens must be right. */
 static int look(const struct test_store *t, struct err *e)
 {
 	struct store *s;
@@ -218,7 +218,7 @@ static void a_killed_conversion_loses_at_most_the_unit_in_work(void **state)
 	store_writer_close(w, false);
 }
 
-static void calls_that_do_half_or_are_interrupted_are_gone_on_with(void **state)
+static void partial_and_interrupted_system_calls_are_continued(void **state)
 {
 	struct fixture *f = *state;
 	faults.stutter = true;
@@ -227,7 +227,7 @@ static void calls_that_do_half_or_are_interrupted_are_gone_on_with(void **state)
 	assert_int_equal(look(&f->t, &f->e), 0);
 }
 
-/* Fails the n-th of some operations, for every n there is. */
+/* Fails the n-th of some operations, for every n. */
 static void fail_everywhere(struct fixture *f, unsigned operations, int code)
 {
 	for (long n = 1;; n++) {
@@ -292,7 +292,7 @@ static void publish_again_after(struct fixture *f, unsigned operations, int code
 			failed++;
 			if (!store_writer_failed(w))
 				assert_int_equal(store_writer_publish(w, &f->e), 0);
-			else /* data may be lost, which only reading it tells */
+			else /* data may be lost, which shows only when it is read */
 				assert_int_equal(store_writer_publish(w, &f->e), -code);
 		}
 		bool published = !store_writer_failed(w);
@@ -308,7 +308,7 @@ static void publish_again_after(struct fixture *f, unsigned operations, int code
 	}
 }
 
-static void a_publication_that_failed_anywhere_is_gone_on_with(void **state)
+static void a_failed_publication_is_continued(void **state)
 {
 	publish_again_after(*state, OP_FOLDER, EIO);
 	publish_again_after(*state, OP_WRITE, ENOSPC);
@@ -326,7 +326,7 @@ static void a_full_disk_leaves_nothing_behind(void **state)
 	assert_int_equal(access(f->t.folder, F_OK), -1);
 }
 
-static void too_little_space_is_said_before_anything_is_written(void **state)
+static void too_little_space_is_reported_before_anything_is_written(void **state)
 {
 	struct fixture *f = *state;
 	faults.free_bytes = 5000;
@@ -401,7 +401,7 @@ static void space_for_a_coded_store_is_what_it_is_expected_to_take(void **state)
 	assert_int_equal(look(&f->t, &f->e), 0);
 }
 
-/* Who opens a store while another version of it takes its place has one of them whole. */
+/* Opening a store while another version replaces it gives one of them, complete. */
 struct opening {
 	const struct test_store *t;
 	struct store *store;
@@ -482,13 +482,13 @@ int main(void)
 		TEST(replacing_a_stale_store_may_lose_power_anywhere),
 		TEST(a_journal_entry_follows_the_sync_of_its_data),
 		TEST(a_killed_conversion_loses_at_most_the_unit_in_work),
-		TEST(calls_that_do_half_or_are_interrupted_are_gone_on_with),
+		TEST(partial_and_interrupted_system_calls_are_continued),
 		TEST(a_disk_that_fills_up_at_any_write_is_an_error_in_words),
 		TEST(a_sync_that_fails_anywhere_publishes_nothing_wrong),
 		TEST(a_folder_that_fails_anywhere_publishes_nothing_wrong),
-		TEST(a_publication_that_failed_anywhere_is_gone_on_with),
+		TEST(a_failed_publication_is_continued),
 		TEST(a_full_disk_leaves_nothing_behind),
-		TEST(too_little_space_is_said_before_anything_is_written),
+		TEST(too_little_space_is_reported_before_anything_is_written),
 		TEST(too_little_space_for_the_rest_keeps_what_is_there),
 		TEST(after_a_failed_sync_nothing_more_is_accepted),
 		CODED(a_conversion_killed_anywhere_is_taken_up),
@@ -496,11 +496,11 @@ int main(void)
 		CODED(a_power_cut_that_loses_some_unsynced_is_survived_anywhere),
 		CODED(replacing_a_stale_store_may_be_killed_anywhere),
 		CODED(replacing_a_stale_store_may_lose_power_anywhere),
-		CODED(calls_that_do_half_or_are_interrupted_are_gone_on_with),
+		CODED(partial_and_interrupted_system_calls_are_continued),
 		CODED(a_disk_that_fills_up_at_any_write_is_an_error_in_words),
 		CODED(a_sync_that_fails_anywhere_publishes_nothing_wrong),
 		CODED(a_folder_that_fails_anywhere_publishes_nothing_wrong),
-		CODED(a_publication_that_failed_anywhere_is_gone_on_with),
+		CODED(a_failed_publication_is_continued),
 		CODED(after_a_failed_sync_nothing_more_is_accepted),
 		CODED(a_coded_record_that_cannot_be_written_ends_the_conversion),
 		CODED(space_for_a_coded_store_is_what_it_is_expected_to_take),

@@ -1,5 +1,6 @@
-/* Whose store it is: a store of another layout is never read and is made anew, whatever its sizes;
- * and no number of an index or a journal decides how much is read into memory of another size. */
+/* Layouts of stores: a store of another layout is never read and is made again, whatever its
+ * sizes; and no number in an index or a journal decides how much is read into memory of another
+ * size. */
 #include "fault_io.h"
 #include "store_help.h"
 
@@ -78,7 +79,7 @@ static void assert_stale(const struct fixture *f, int rc)
 	assert_non_null(strstr(f->e.text, "converted again"));
 }
 
-/* A conversion over what is there: the writer does not take that for its own. */
+/* A conversion over an existing store: the writer does not take the store for its own. */
 static void made_anew(struct fixture *f)
 {
 	struct store_writer *w;
@@ -182,7 +183,7 @@ static void a_unit_is_read_into_memory_of_its_own_size_alone(void **state)
 
 enum { UNITS = 17, RECORDS = 12 };
 
-/* The places of all units as a conversion's journal has them. */
+/* The places of all units by a conversion's journal. */
 static void read_entries(const struct fixture *f, struct store_journal_entry entry[UNITS])
 {
 	uint8_t bytes[JOURNAL_HEAD + UNITS * JOURNAL_ENTRY];
@@ -226,7 +227,7 @@ static void all_units_in_and_not_published(struct fixture *f)
 	store_writer_close(w, true);
 }
 
-/* Entries whose sums are right. Each costs its own unit, and no byte is read for it. */
+/* Entries with right checksums. Each costs only its own unit, and no byte is read for it. */
 static void a_journals_places_are_those_of_the_plan(void **state)
 {
 	struct fixture *f = *state;

@@ -1,6 +1,6 @@
-/* A checkpoint in the place of a store: records that lie in several pieces of several files come
- * right, by one request whose reads are in flight together; and what was read once is what is read
- * again, or it is said. */
+/* A checkpoint used in place of a store: records in several pieces of several files are read
+ * correctly by one request whose reads run together; bytes that change between two reads are
+ * reported. */
 #include "fault_io.h"
 #include "cache/pager_inside.h"
 #include "cache/store_in_place.h"
@@ -183,19 +183,24 @@ static bool ready_right(const struct placed_test *t, uint32_t record, const stru
 	return !memcmp(r->data, expected, sizeof expected);
 }
 
-/* How many experts of a layer came right, or the code that ended it. */
+/* The number of correct experts of a layer, or the code that ended the batch. */
 static int read_layer(struct placed_test *t, uint32_t layer)
 {
 	struct pager_batch b;
 	struct pager_ready r;
-	int got, right = 0;
+	int got, right = 0, failed = 0;
 	assert_int_equal(pager_begin(&b, t->source, layer, all, NULL, EXPERTS, 1, &t->e), 0);
 	while ((got = pager_next(&b, &r, 1, &t->e)) > 0) {
+		if (r.error) {
+			t->e = *r.error;
+			failed = -t->e.code;
+			continue;
+		}
 		right += ready_right(t, layer * EXPERTS + all[r.index], &r);
 		pager_put(&b, &r);
 	}
 	pager_end(&b);
-	return got < 0 ? got : right;
+	return got < 0 ? got : failed ? failed : right;
 }
 
 /* ---- reading ---- */
@@ -213,7 +218,7 @@ static void pieces_come_together_as_one_record(void **state)
 	assert_true(s.peak <= 2 * SLOT);
 }
 
-static void short_and_interrupted_reads_of_pieces_are_gone_on_with(void **state)
+static void short_and_interrupted_reads_of_pieces_are_continued(void **state)
 {
 	struct placed_test *t = *state;
 	start_pager(t);
@@ -223,8 +228,8 @@ static void short_and_interrupted_reads_of_pieces_are_gone_on_with(void **state)
 	faults.stutter = false;
 }
 
-/* A batch that failed leaves behind what was in flight of its other experts: their reads are none
- * of the next one's. */
+/* A failed batch leaves reads of its other experts in flight: the next batch must not take them
+ * for its own. */
 static void wait_until_landed(struct pager *p)
 {
 	pthread_mutex_lock(&p->lock);
@@ -287,7 +292,7 @@ static void the_pieces_of_an_expert_are_in_flight_together(void **state)
 	assert_int_equal(s.misses, 1);
 }
 
-static void records_are_read_piece_by_piece_for_those_who_look(void **state)
+static void readers_get_records_piece_by_piece(void **state)
 {
 	struct placed_test *t = *state;
 	uint8_t expected[RECORD_BYTES], got[RECORD_BYTES];
@@ -306,7 +311,7 @@ static void records_are_read_piece_by_piece_for_those_who_look(void **state)
 	assert_int_equal(store_experts_bytes(t->store), RECORDS * RECORD_BYTES);
 }
 
-/* ---- what it is described by ---- */
+/* ---- the description ---- */
 
 static void assert_refused(struct placed_test *t)
 {
@@ -345,7 +350,7 @@ static void pieces_that_cannot_be_are_refused(void **state)
 	describe(t);
 }
 
-/* ---- what was read ---- */
+/* ---- checksums of reads ---- */
 
 static int read_one(struct placed_test *t, uint32_t record)
 {
@@ -374,13 +379,13 @@ static void what_was_read_and_is_another_is_an_error_in_words(void **state)
 	assert_int_equal(read_one(t, 5), 0);
 	change_byte(t, 5);
 	assert_said(t, read_one(t, 5), t->path[0]);
-	/* Nor is anything taken for what it was that nobody had read. */
+	/* Unread records are not compared either. */
 	assert_said(t, read_one(t, 6), t->path[0]);
 	start_pager(t);
 	assert_said(t, read_layer(t, 1), t->path[0]);
 }
 
-static void what_was_read_and_is_the_same_is_served_whatever_else_changed(void **state)
+static void unchanged_records_are_served_whatever_else_changed(void **state)
 {
 	struct placed_test *t = *state;
 	assert_int_equal(read_one(t, 5), 0);
@@ -499,7 +504,7 @@ int main(void)
 	faults_begin();
 	const struct CMUnitTest reading[] = {
 		TEST(pieces_come_together_as_one_record),
-		TEST(short_and_interrupted_reads_of_pieces_are_gone_on_with),
+		TEST(short_and_interrupted_reads_of_pieces_are_continued),
 		TEST(a_piece_that_fails_fails_the_expert_and_the_next_batch_tries_again),
 		TEST(what_was_read_and_is_another_is_an_error_in_words),
 	};
@@ -508,9 +513,9 @@ int main(void)
 		TEST(the_pieces_of_an_expert_are_in_flight_together),
 	};
 	const struct CMUnitTest tests[] = {
-		TEST(records_are_read_piece_by_piece_for_those_who_look),
+		TEST(readers_get_records_piece_by_piece),
 		TEST(pieces_that_cannot_be_are_refused),
-		TEST(what_was_read_and_is_the_same_is_served_whatever_else_changed),
+		TEST(unchanged_records_are_served_whatever_else_changed),
 		TEST(dense_units_are_remembered_too),
 		TEST(the_next_mount_knows_what_this_one_read),
 		TEST(nothing_is_written_where_nothing_was_read),

@@ -1,6 +1,6 @@
-/* A store and the plan that reads it: plans by which a byte would mean something else have another
- * digest, and a model whose store is of another layout, or says so falsely, makes it anew and
- * answers rightly. */
+/* A store and the plan that reads it: plans that give a byte another meaning have another digest.
+ * A model whose store has, or falsely claims, another layout makes it again and answers correctly.
+ */
 #include "engine/convert/store_folder.h"
 #include "engine/family/family.h"
 #include "golden.h"

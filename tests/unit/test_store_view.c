@@ -1,5 +1,5 @@
-/* A store that is read while it grows: what its view has, that it outlives the writer, and that an
- * interrupted conversion has one when it goes on, whatever interrupted it. */
+/* A store that is read while it grows: the contents of its view, which outlives the writer; a
+ * continued conversion has a view again, whatever interrupted it. */
 #include "fault_io.h"
 #include "store_help.h"
 
@@ -229,7 +229,7 @@ static void waiting_ends_when_the_unit_is_no_longer_open(void **state)
 
 /* ---- conversions that were interrupted ---- */
 
-/* From here on the fixture's store is coded: its file of experts is as long as what is in it. */
+/* From here on the fixture's store is coded: its file of experts is as long as its content. */
 static void begin_coded(struct fixture *f)
 {
 	store_writer_close(f->w, false);
@@ -239,7 +239,8 @@ static void begin_coded(struct fixture *f)
 	begin(f);
 }
 
-/* Goes on with what was interrupted: the view has what is in, then what comes in. */
+/* Continues an interrupted conversion: the view has the units already committed, then the new
+ * ones. */
 static void goes_on(struct fixture *f)
 {
 	begin(f);

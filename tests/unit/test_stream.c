@@ -1,7 +1,7 @@
-/* Text as it streams out: nothing lost, nothing after a stop text, no half characters. Random texts
- * are held against a reference that sees the whole text at once. */
+/* Streaming of text: nothing lost, nothing after a stop text, no half characters. Random texts are
+ * compared with a reference that sees the whole text at once. */
 #include "engine/answer/stream.h"
-#include "engine/serve/params.h"
+#include "engine/session/params.h"
 #include "random.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* A stream and all that it has given out. */
+/* A stream and its output so far. */
 struct fed {
 	struct stream s;
 	char out[8192];
@@ -142,7 +142,7 @@ static void a_stop_is_found_across_tokens(void **state)
 	assert_true(f.s.stopped);
 }
 
-static void what_only_began_like_a_stop_comes_out(void **state)
+static void text_that_only_began_like_a_stop_comes_out(void **state)
 {
 	(void)state;
 	begin("STOP");
@@ -231,7 +231,7 @@ static void a_broken_character_before_a_stop_comes_out(void **state)
 
 /* ---- against a reference ---- */
 
-/* How much of the text comes before the first stop; n if there is none. */
+/* The length of the text before the first stop; n if there is none. */
 static size_t reference(const char *text, size_t n, const char *const *stops, size_t count)
 {
 	size_t first = n;
@@ -260,7 +260,7 @@ static void random_texts_lose_nothing_and_stop_where_they_should(void **state)
 				piece = n - given;
 			feed_bytes(text + given, piece);
 			given += piece;
-			/* Where it stops is decided by what has been seen so far. */
+			/* The stop depends only on the text so far. */
 			size_t seen = reference(text, given, stops, 5);
 			if (seen < given)
 				cut = seen;
@@ -307,7 +307,7 @@ int main(void)
 		TEST(a_character_that_never_ends_comes_out_at_the_end),
 		TEST(a_stop_ends_the_text_before_it),
 		TEST(a_stop_is_found_across_tokens),
-		TEST(what_only_began_like_a_stop_comes_out),
+		TEST(text_that_only_began_like_a_stop_comes_out),
 		TEST(a_stop_that_repeats_itself_is_found),
 		TEST(of_several_stops_the_first_in_the_text_counts),
 		TEST(a_stop_at_the_very_beginning_leaves_nothing),

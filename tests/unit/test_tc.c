@@ -1,5 +1,4 @@
-/* The TC format: what its bytes mean, that its encoder finds good ones, and the same on all tables.
- */
+/* The TC format: decoding, the quality of the encoder, and the same bytes from all tables. */
 #include "kernels/kernels.h"
 #include "kernels/tc.h"
 #include "tests/unit/random.h"
@@ -14,8 +13,8 @@
 
 #include <cmocka.h>
 
-/* The codes of a group as kernels/README.md has them, without a line of tc.c: bits are taken one by
- * one out of a ring of bytes. */
+/* The codes of a group as kernels/README.md defines them, independent of tc.c: bits are taken one
+ * by one from a ring of bytes. */
 static int32_t bit_of_ring(const uint8_t *packed, uint32_t bits, size_t at)
 {
 	static const uint8_t unit_order[16] = {0, 4, 8,	 12, 1, 5, 9,  13,
@@ -142,7 +141,7 @@ static void random_group(struct random *r, float y[TQ_GROUP])
 		y[i] /= sqrtf(TQ_GROUP);
 }
 
-/* Two neighbouring symbols anew, by trying all: none are better, but for the encoder's costs, which
+/* Tries all values of two neighbouring symbols: none is better, up to the encoder's costs, which
  * are rounded to halves. */
 static void no_symbol_can_be_changed_for_the_better(void **state)
 {
@@ -173,7 +172,7 @@ static void no_symbol_can_be_changed_for_the_better(void **state)
 	}
 }
 
-/* The bytes of a group whose weights are levels of a stream are such that these come back. */
+/* A group whose weights are the levels of a stream decodes to these weights. */
 static void levels_of_a_stream_come_back_exactly(void **state)
 {
 	(void)state;
@@ -228,7 +227,7 @@ static void every_window_is_reached(void **state)
 
 /* A weight's code depends on the symbols before its own, so one symbol more changes the codes of as
  * many weights as a window has symbols, and bytes are not those of a scalar codebook. */
-static void a_symbol_tells_on_the_weights_behind_it(void **state)
+static void a_symbol_changes_the_weights_after_it(void **state)
 {
 	(void)state;
 	struct random r = {6};
@@ -485,7 +484,7 @@ int main(void)
 		cmocka_unit_test(no_symbol_can_be_changed_for_the_better),
 		cmocka_unit_test(levels_of_a_stream_come_back_exactly),
 		cmocka_unit_test(every_window_is_reached),
-		cmocka_unit_test(a_symbol_tells_on_the_weights_behind_it),
+		cmocka_unit_test(a_symbol_changes_the_weights_after_it),
 		cmocka_unit_test(bytes_are_not_those_of_a_scalar_codebook),
 		cmocka_unit_test(the_worked_example_gives_its_bytes_and_norm),
 		cmocka_unit_test(every_table_encodes_the_same_bytes),

@@ -1,5 +1,5 @@
-/* Chat templates against Jinja2's renderings, where those are at hand, and the rules that each
- * decides by itself. */
+/* Chat templates, compared with Jinja2's renderings if these are available; and tests of single
+ * rules. */
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/json/json.h"
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* x: a text of 2^20 times a; then as often as wanted. */
+/* x: a text of 2^20 times a, repeated as often as wanted. */
 #define LONG_A                                                                              \
 	"{% set ns = namespace(x='a') %}{% for i in range(20) %}{% set ns.x = ns.x + ns.x " \
 	"%}{% endfor %}{% set z = ns.x.replace('a', 'b') + 'a' %}"
@@ -75,7 +75,7 @@ static const char *skip_value(const char *p)
 	return p;
 }
 
-/* A member of an object as it is written, since numbers keep their spelling; "null" without it. */
+/* A member of an object in its spelling, since numbers keep theirs; "null" if it is missing. */
 static const char *raw_member(const char *object, const char *key, int *n)
 {
 	for (const char *p = object + 1; *p != '}';) {
@@ -95,7 +95,7 @@ static const char *raw_member(const char *object, const char *key, int *n)
 	return "null";
 }
 
-/* Whether a rendering is as golden says; prints how it is not. */
+/* Whether a rendering equals the golden one; prints the difference. */
 static bool as_golden(const struct json *golden, const char *what, int rc,
 		      const struct template_text *out, const struct err *e)
 {
@@ -199,7 +199,7 @@ static const struct template *find_template(struct goldens *g, const char *name)
 	return g->templates[g->template_count++].template;
 }
 
-/* Everything that the template is given, as JSON; freed by the caller. */
+/* All variables of the template, as JSON; freed by the caller. */
 static char *all_variables(const struct goldens *g, const char *conversation, const char *line)
 {
 	static const char *const KEYS[] = {"messages", "tools", "documents"};
@@ -287,7 +287,7 @@ static void expect(const char *source, const char *want)
 static void templates_render(void **state)
 {
 	(void)state;
-	/* What is looked at once is charged once. */
+	/* Work is counted once for each look at a value. */
 	expect("{{ ('some words\\n' * 200000).split('\\n') | length }}", "200001");
 	expect("{{ ('<a' * 1000000).replace('<a', 'b') | length }}{{ '<b' in '<a' * 1000000 }}",
 	       "1000000False");
@@ -344,7 +344,7 @@ static void errors_say_where_and_what(void **state)
 	expect_error("{{ messages.append(1) }}", EINVAL, "undefined");
 }
 
-/* What would take all memory, time or stack ends in words. */
+/* Templates that would take all memory, time or stack end with a sentence. */
 static void hostile_templates_end_in_words(void **state)
 {
 	(void)state;
@@ -429,7 +429,7 @@ static void a_rendering_ends_when_it_is_stopped(void **state)
 	json_free(json);
 }
 
-static void it_is_known_what_a_template_reads(void **state)
+static void template_reads_finds_the_variables_of_a_template(void **state)
 {
 	(void)state;
 	static const char SOURCE[] =
@@ -496,7 +496,7 @@ int main(void)
 		cmocka_unit_test(errors_say_where_and_what),
 		cmocka_unit_test(hostile_templates_end_in_words),
 		cmocka_unit_test(a_rendering_ends_when_it_is_stopped),
-		cmocka_unit_test(it_is_known_what_a_template_reads),
+		cmocka_unit_test(template_reads_finds_the_variables_of_a_template),
 		cmocka_unit_test(each_byte_knows_where_it_came_from),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

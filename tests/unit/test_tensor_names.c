@@ -1,4 +1,5 @@
-/* Names of tensors as names of files: each has one that any file system takes, and leads back. */
+/* Names of tensors as names of files: every file system accepts them, and each leads back to its
+ * tensor. */
 #include "fs/files/tensor_names.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* Tensors by their published names: in every family's way of laying experts and heads out they have
- * the numbers that are computed with, before there is a store and from it, wherever a read begins;
- * and to look at them loads nothing. */
+/* Tensors by their published names: for every family's layout of experts and heads they show the
+ * numbers that are used, with and without a store, wherever a read begins; reading them loads
+ * nothing. */
 #include "checkpoint_help.h"
 #include "engine/family/view.h"
 #include "engine/model.h"
@@ -44,7 +44,7 @@ static int teardown(void **state)
 
 enum { HEAD = 10 };
 
-/* The file of a tensor, in reads of so many bytes. */
+/* The file of a tensor, read in pieces of a given size. */
 static uint8_t *whole_file(const struct model *m, size_t i, size_t each)
 {
 	uint64_t size = model_tensor_bytes(m, i);
@@ -146,7 +146,7 @@ static void read_twice(void)
 	}
 }
 
-/* How far numbers are from the published ones, as a share of their power. */
+/* The squared error against the published numbers, relative to their power. */
 static double error_of(const float *is, const float *published, size_t n)
 {
 	double error = 0, power = 0;
@@ -185,7 +185,7 @@ static void compare(const char *what, const char *directory, double most)
 		const struct package_tensor *t = package_tensor(p, i);
 		size_t n = (model_tensor_bytes(model.model, i) - head_bytes(before[i])) / 4;
 		assert_string_equal(t->name, model_tensor_name(model.model, i));
-		if (!t->padded) { /* else the file does not say it all */
+		if (!t->padded) { /* otherwise the file lacks digits */
 			assert_shape(before[i], t->shape, t->dims);
 			assert_int_equal(n, package_rows(t) * t->shape[t->dims - 1]);
 		}
@@ -208,7 +208,7 @@ static void check(const char *what, const char *directory, const char *quant, do
 	open_with(directory, quant, NULL);
 	if (!strcmp(quant, "tq3"))
 		read_twice();
-	else /* what is kept as it is published is read from there in any case */
+	else /* tensors kept as published are always read from there */
 		read_once();
 	compare(what, directory, most);
 	close_all();
@@ -252,7 +252,7 @@ static void are_as_published_where_nothing_is_quantised(void **state)
 	check_families("bf16", 0);
 }
 
-/* The tensor's numbers so many times, one after the other along a dimension; no two are alike. */
+/* The tensor's numbers repeated along a dimension; no two copies are alike. */
 static void repeat(struct test_checkpoint *c, const char *name, size_t dim, size_t times)
 {
 	struct test_tensor *t = test_tensor_find(c, name);
@@ -478,7 +478,7 @@ static void are_found_by_their_names_alone(void **state)
 	close_all();
 }
 
-/* A source that was changed has other numbers than the model. */
+/* A changed source has other numbers than the model. */
 static void of_a_source_that_was_changed_are_refused(void **state)
 {
 	char copy[64], weights[128], byte;

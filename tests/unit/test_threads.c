@@ -25,7 +25,7 @@ static struct threads *open_threads(uint32_t count)
 	return t;
 }
 
-/* ---- what a loop did ---- */
+/* ---- record of a loop ---- */
 
 struct visits {
 	uint32_t items, grain;
@@ -93,7 +93,7 @@ static void the_largest_number_of_items_does_not_wrap(void **state)
 	threads_destroy(t);
 }
 
-/* What one loop wrote is there when it returns, and for the next. */
+/* Writes of one loop are visible when it returns, and to the next loop. */
 static void accumulate(void *ctx, uint32_t begin, uint32_t end)
 {
 	uint32_t *x = ctx;

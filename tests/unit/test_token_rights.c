@@ -1,5 +1,5 @@
-/* Control tokens are written by who may write them: what a person's text merely spells stays text.
- * With published vocabularies where they are at hand, and the fixtures'. */
+/* Only text with the right to write control tokens produces them: spelled in a person's text they
+ * stay text. With published vocabularies if available, and the fixtures'. */
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/family/source_text.h"
@@ -27,7 +27,7 @@ static void encode(const struct tokenizer *t, const char *text, size_t n, enum t
 	free(rights);
 }
 
-/* Whether the text is this token alone to who may write it, and a control token. */
+/* Whether the text, with the right to it, is exactly this token, and a control token. */
 static bool is_control(const struct tokenizer *t, uint32_t id, const char *text, size_t n)
 {
 	struct token_list ids = {0};
@@ -141,7 +141,7 @@ static void control_tokens_of_gguf_vocabularies_stay_text(void **state)
 	}
 }
 
-/* ---- what each hand may write ---- */
+/* ---- rights of each writer ---- */
 
 static struct tokenizer *with_tokens(const char *added, bool nfc)
 {
@@ -168,7 +168,7 @@ static const char ADDED[] = "[{\"content\": \"<think>\", \"special\": false},"
 			    " {\"content\": \"<|n|>\", \"special\": true, \"normalized\": true}]";
 enum { THINK = 5000, X, XY, B, N };
 
-/* Which of the added tokens a text gives; each byte's right is the digit below it. */
+/* The added tokens of a text; each byte's right is the digit below it. */
 static const char *added_in(const struct tokenizer *t, const char *text, const char *digits)
 {
 	static char found[256];
@@ -196,11 +196,11 @@ static void a_token_wants_the_right_of_all_its_bytes(void **state)
 	assert_string_equal(added_in(t, "<|x|><think>", "222222222222"), "1 0 ");
 	assert_string_equal(added_in(t, "<|x|><think>", "111111111111"), "0 ");
 	assert_string_equal(added_in(t, "<|x|><think>", "000000000000"), "");
-	/* half of it from another hand */
+	/* half of it from another writer */
 	assert_string_equal(added_in(t, "<|x|>", "00002"), "");
 	assert_string_equal(added_in(t, "<|x|>", "22220"), "");
 	assert_string_equal(added_in(t, "<think>", "2220222"), "");
-	/* markup that is no control token is anybody's */
+	/* markup that is not a control token may be written by anybody */
 	assert_string_equal(added_in(t, "a<b>c", "00000"), "3 ");
 	/* the longest that may be, not the longest */
 	assert_string_equal(added_in(t, "<|x|>y", "222222"), "2 ");

@@ -1,11 +1,11 @@
-/* Each step from a text to ids on its own. Real vocabularies are test_tokenizer_vocabularies.c's,
- * and what files may not be is test_tokenizer_files.c's. */
+/* Each step from a text to ids by itself. test_tokenizer_vocabularies.c tests real vocabularies,
+ * test_tokenizer_files.c wrong files. */
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/json/json.h"
 #include "engine/tokenizer/bpe.h"
 #include "engine/tokenizer/normalize.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -407,7 +407,8 @@ static void a_normalised_token_is_found_after_normalising_and_others_before(void
 	assert_int_equal(strcmp(ids_of(t, "{e\u0301}", 5), "501"), 0);
 	assert_int_not_equal(strcmp(ids_of(t, "{\u00e9}", 4), "501"), 0);
 	tokenizer_close(t);
-	/* What is not normalised goes first, even where the other began further left. */
+	/* Tokens that are not normalised match first, even if a normalised one begins further
+	 * left. */
 	t = WITH_ADDED("\"content\": \"xy\", \"normalized\": true",
 		       "\"content\": \"yz\", \"normalized\": false");
 	assert_string_equal(tokens_of(t, "xyz"), "[x][yz]");

@@ -1,5 +1,5 @@
-/* Tokenizer files that are wrong, or that ask for what the reader does not know: each is an error
- * whose sentence names what it is about. */
+/* Wrong tokenizer files, and files with unsupported parts: each is an error whose sentence names
+ * the part. */
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/tokenizer/pretokenize.h"
@@ -196,7 +196,7 @@ static void patterns_of_published_tokenizers_are_taken(void **state)
 	}
 }
 
-/* Word for word what tokenizer.json files have for what GGUF files name. */
+/* The patterns of tokenizer.json files for the names in GGUF files, word for word. */
 static void splits_by_name_are_the_published_patterns(void **state)
 {
 	(void)state;
@@ -247,7 +247,7 @@ static void a_cut_file_is_an_error_at_every_length(void **state)
 	for (size_t length = 0; length < n; length += 1 + length / 50) {
 		struct tokenizer *t;
 		struct err e = {0};
-		/* In memory of that size, so that reading on would be seen. */
+		/* In memory of exactly that size, so that reading beyond is noticed. */
 		char *cut = malloc(length ? length : 1);
 		assert_non_null(cut);
 		memcpy(cut, text, length);

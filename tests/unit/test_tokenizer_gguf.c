@@ -4,7 +4,7 @@
 #include "engine/family/source_text.h"
 #include "engine/source/gguf.h"
 #include "engine/tokenizer/tokenizer_build.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 #include "random.h"
 
 #include <setjmp.h>

@@ -27,7 +27,7 @@
 	"{\"type\": \"Replace\", \"pattern\": {\"String\": \"\u2581\"}, \"content\": \" \"}"
 #define STRIP "{\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}"
 
-/* A kind of tokenizer.json: what is around the model. */
+/* A kind of tokenizer.json: the parts around the model. */
 struct kind {
 	const char *normalizer, *pre_tokenizer, *decoder;
 };
@@ -180,7 +180,7 @@ static void the_template_s_first_token_begins_a_text_once(void **state)
 	tokenizer_close(t);
 }
 
-static void what_is_beside_the_tokenizer_says_what_begins_and_ends_a_text(void **state)
+static void tokenizer_config_names_the_tokens_that_begin_and_end_a_text(void **state)
 {
 	(void)state;
 	static const struct {
@@ -233,7 +233,7 @@ static void what_ends_a_turn_is_known_by_its_text(void **state)
 	assert_true(tokenizer_ends(t, 300, true));
 	assert_false(tokenizer_ends(t, 300, false));
 	assert_false(tokenizer_ends(t, 301, true)); /* of a message, not of a turn */
-	assert_false(tokenizer_ends(t, 302, true)); /* text that anybody may write */
+	assert_false(tokenizer_ends(t, 302, true)); /* anybody may write it */
 	assert_false(tokenizer_ends(t, 9999, true));
 	tokenizer_close(t);
 }
@@ -360,7 +360,7 @@ static void make_small(struct small *s)
 					   .space_prefix = NOT_SAID};
 }
 
-static void neighbours_merge_by_the_score_of_what_they_spell(void **state)
+static void neighbours_merge_by_the_score_of_their_product(void **state)
 {
 	(void)state;
 	struct small s;
@@ -501,7 +501,7 @@ static void arrays_that_do_not_fit_together_are_refused(void **state)
 	expect_wrong(&s.parts, EINVAL, "merge 0");
 }
 
-/* Kinds beyond what is known, and tokens of nothing, are tokens like any. */
+/* Unknown kinds of tokens, and empty tokens, are ordinary tokens. */
 static void strange_kinds_and_empty_tokens_do_no_harm(void **state)
 {
 	(void)state;
@@ -564,11 +564,11 @@ int main(void)
 		cmocka_unit_test(a_character_without_a_token_is_its_bytes),
 		cmocka_unit_test(the_mark_for_a_space_is_one),
 		cmocka_unit_test(the_template_s_first_token_begins_a_text_once),
-		cmocka_unit_test(what_is_beside_the_tokenizer_says_what_begins_and_ends_a_text),
+		cmocka_unit_test(tokenizer_config_names_the_tokens_that_begin_and_end_a_text),
 		cmocka_unit_test(what_ends_a_turn_is_known_by_its_text),
 		cmocka_unit_test(what_does_not_belong_together_is_refused_by_name),
 		cmocka_unit_test(a_text_streams_out_as_it_was_written),
-		cmocka_unit_test(neighbours_merge_by_the_score_of_what_they_spell),
+		cmocka_unit_test(neighbours_merge_by_the_score_of_their_product),
 		cmocka_unit_test(control_tokens_are_not_merged),
 		cmocka_unit_test(vocabularies_that_are_no_byte_pairs_are_refused_by_name),
 		cmocka_unit_test(arrays_that_do_not_fit_together_are_refused),

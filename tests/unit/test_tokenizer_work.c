@@ -1,6 +1,6 @@
-/* What tokenizing may take: searches that see only part of a text find what they should, a pattern
- * that passes over the same text again and again ends in words, published ones never do, and all of
- * it ends when it is told to stop. */
+/* The cost of tokenizing: searches that see only part of a text find the right matches; a pattern
+ * that rereads the same text again and again ends with a sentence, published patterns never do;
+ * and everything ends when it is stopped. */
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/tokenizer/normalize.h"
@@ -171,8 +171,8 @@ static void words_are_those_that_a_search_of_the_whole_text_finds(void **state)
 	}
 }
 
-/* Kimi's published pattern subtracts a script from its classes. What it makes of these was found by
- * an interpreter of such sets (Python's regex). */
+/* Kimi's published pattern subtracts a script from its classes. The expected words come from an
+ * interpreter of such sets (Python's regex). */
 static void words_of_the_han_script_are_apart_from_others(void **state)
 {
 	(void)state;
@@ -316,7 +316,7 @@ static void *ask_to_stop(void *stop)
 	return NULL;
 }
 
-/* One search that takes minutes if it is let. */
+/* One search that takes minutes unless it is stopped. */
 static void a_search_ends_in_the_middle_when_it_is_stopped(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* The TQ format: bit for bit what the reference vectors say, and as good as the theory says. */
+/* The TQ format: bit for bit equal to the reference vectors, and as good as theory predicts. */
 #include "kernels/format.h"
 #include "kernels/kernels.h"
 #include "kernels/tc.h"

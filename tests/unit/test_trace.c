@@ -1,5 +1,4 @@
-/* Routing traces: how lines become visits, and that no file makes the reader do anything but say
- * what is wrong with it. */
+/* Routing traces: from lines to visits; the only effect of a wrong file is a sentence. */
 #include "tests/bench/trace.h"
 
 #include "golden.h"
@@ -286,7 +285,7 @@ static void what_is_no_text_is_refused(void **state)
 	assert_int_equal(trace_read(&f->trace, "/nonexistent/trace", &f->e), -ENOENT);
 }
 
-/* Whatever was changed: a trace within its limits, or a sentence. */
+/* After any change: a trace within its limits, or a sentence. */
 static void damaged_traces_end_in_words_or_in_a_trace(void **state)
 {
 	struct fixture *f = *state;

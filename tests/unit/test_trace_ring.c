@@ -1,6 +1,6 @@
-/* The ring that experts/trace is read from: everyone sees all that is his, and who is too slow is
- * told what he lost. */
-#include "engine/serve/trace_ring.h"
+/* The ring that experts/trace reads from: every reader sees all its lines, and a slow reader is
+ * told how many it lost. */
+#include "engine/run/trace_ring.h"
 
 #include "engine/model.h"
 
@@ -85,14 +85,14 @@ static void an_owner_sees_his_lines_alone(void **state)
 	assert_true(trace_reader_has_lines(his));
 	assert_string_equal(take(his), "own\n");
 	trace_reader_close(his);
-	his = reader(&r, &(uint32_t){7}); /* what was before is not counted */
+	his = reader(&r, &(uint32_t){7}); /* earlier lines are not counted */
 	assert_false(trace_reader_has_lines(his));
 	assert_string_equal(take(his), "");
 	trace_reader_close(his);
 	trace_ring_free(&r);
 }
 
-/* Numbered lines of an owner's, each `NUMBER\n`, until so many bytes were added. */
+/* Adds numbered lines of an owner, each `NUMBER\n`, until a number of bytes was added. */
 static uint64_t fill(struct trace_ring *r, uint32_t owner, size_t bytes)
 {
 	char line[64];
@@ -105,7 +105,7 @@ static uint64_t fill(struct trace_ring *r, uint32_t owner, size_t bytes)
 	return count;
 }
 
-/* Reads all there is: lines and lost ones together; of the lines it checks that none is missing. */
+/* Reads everything: returns lines plus lost lines, and checks that no line is missing. */
 static uint64_t drain(struct trace_reader *t, uint64_t *lost)
 {
 	uint64_t next = 0;
@@ -135,7 +135,7 @@ static void a_slow_reader_is_told_what_it_lost(void **state)
 	uint64_t count = fill(&r, 1, 3 * SIZE);
 	assert_int_equal(drain(slow, &lost), count);
 	assert_true(lost > count / 2 && lost < count);
-	add(&r, 1, "more\n"); /* and then goes on as if nothing had been */
+	add(&r, 1, "more\n"); /* and then continues as before */
 	assert_string_equal(take(slow), "more\n");
 	trace_reader_close(slow);
 	trace_ring_free(&r);

@@ -1,5 +1,5 @@
-/* What a model's trace says of the experts that its tokens pass: the reference's routing, a line
- * for each token and layer, a star for each read, and of drafts what became of them. */
+/* A model's trace of the experts that its tokens use: the reference's routing, a line for each
+ * token and layer, a star for each read, and the fate of drafts. */
 #include "golden.h"
 #include "session_help.h"
 
@@ -26,7 +26,7 @@ static struct trace_reader *reader(struct model *m, const uint32_t *owner)
 	return t;
 }
 
-/* All that is there. A turn's lines are there once the model has nothing more to do. */
+/* Reads all lines. A turn's lines are complete when the model is idle. */
 static char *take(struct model *m, struct trace_reader *t)
 {
 	size_t n = 0, got;
@@ -130,7 +130,7 @@ static void the_trace_is_the_references_routing(void **state)
 struct counts {
 	unsigned kinds[3]; /* prompt, answer, draft */
 	unsigned stars, lost;
-	unsigned positions[2]; /* the least and the greatest of what is in the text */
+	unsigned positions[2]; /* the smallest and largest position of the text */
 };
 
 static struct counts count(char *trace, const char *name)
@@ -223,7 +223,7 @@ static void an_owner_reads_his_sessions_alone(void **state)
 	session_end(other);
 }
 
-/* A text is the same while somebody looks on. */
+/* The text is the same while somebody reads the trace. */
 static void a_trace_changes_no_text(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* Models that are unloaded, by who asks or by themselves, and loaded again by the next prompt. */
+/* Models that are unloaded, on request or by themselves, and loaded again by the next prompt. */
 #include "cache/store.h"
 #include "golden.h"
 #include "session_help.h"
@@ -101,7 +101,7 @@ static void a_model_whose_session_works_is_busy(void **state)
 	session_stop(s);
 	test_wait(a);
 	unload(&m);
-	unload(&m); /* once more: it is what it is */
+	unload(&m); /* again: nothing changes */
 	answer_unref(a);
 	session_end(s);
 	test_model_close(&m);
@@ -125,7 +125,7 @@ static void what_is_being_loaded_is_unloaded_as_well(void **state)
 	test_model_close(&m);
 }
 
-static void who_waits_for_what_is_unloaded_is_told(void **state)
+static void a_reader_of_an_unloaded_model_gets_an_error(void **state)
 {
 	(void)state;
 	struct err e;
@@ -135,7 +135,7 @@ static void who_waits_for_what_is_unloaded_is_told(void **state)
 	unload(&m);
 	model_error(m.model, words, sizeof words);
 	assert_string_equal(words, "");
-	assert_int_equal(model_wait(m.model, &e), 0); /* and who asks anew has it */
+	assert_int_equal(model_wait(m.model, &e), 0); /* and the next prompt gets it */
 	test_model_close(&m);
 }
 
@@ -183,7 +183,7 @@ static void wait_until_unloaded(struct test_model *m)
 		nanosleep(&moment, NULL);
 }
 
-static void what_nobody_asks_is_unloaded_by_itself(void **state)
+static void an_idle_model_is_unloaded(void **state)
 {
 	(void)state;
 	char stores[32];
@@ -191,7 +191,7 @@ static void what_nobody_asks_is_unloaded_by_itself(void **state)
 	test_folder_make(stores);
 	test_model_ready(&m, test_fable(), &(struct engine_options){.store = stores, .idle = 1});
 	wait_until_unloaded(&m);
-	assert_true(knows_bits(&m)); /* not before its conversion was at its end */
+	assert_true(knows_bits(&m)); /* not before its conversion had ended */
 	struct session *s = test_greedy_session(&m);
 	test_answer(s, capital, paris);
 	wait_until_unloaded(&m);
@@ -294,9 +294,9 @@ int main(void)
 		cmocka_unit_test(counters_never_go_back),
 		cmocka_unit_test(a_model_whose_session_works_is_busy),
 		cmocka_unit_test(what_is_being_loaded_is_unloaded_as_well),
-		cmocka_unit_test(who_waits_for_what_is_unloaded_is_told),
+		cmocka_unit_test(a_reader_of_an_unloaded_model_gets_an_error),
 		cmocka_unit_test(a_conversion_goes_on_with_the_next_load),
-		cmocka_unit_test(what_nobody_asks_is_unloaded_by_itself),
+		cmocka_unit_test(an_idle_model_is_unloaded),
 		cmocka_unit_test(everybody_at_once),
 	};
 	return cmocka_run_group_tests(tests, fable_load, fable_close);

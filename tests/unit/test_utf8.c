@@ -1,6 +1,6 @@
 /* The hold of streamed UTF-8: nothing is lost, added or late, and no character is split. */
 #include "engine/tokenizer/tokenizer.h"
-#include "engine/json/utf8.h"
+#include "cache/utf8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Dense tensors whose formats lie in one, two and three pieces: read, arranged, and for the
- * embedding read by the row. */
+/* Dense tensors in formats of one, two and three pieces: read, arranged, and for the embedding
+ * read row by row. */
 #include "engine/compute/weights.h"
 #include "engine/family/family.h"
 #include "golden.h"

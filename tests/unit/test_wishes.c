@@ -1,5 +1,5 @@
-/* What users ask of a model's experts: before it is loaded, while it generates, against the budget.
- */
+/* Users' requests for a model's experts: before it is loaded, while it generates, against the
+ * budget. */
 #include "session_help.h"
 #include "store_help.h"
 

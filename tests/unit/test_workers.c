@@ -1,4 +1,4 @@
-/* fs/workers.h: jobs that must see no other that was given before them. */
+/* fs/base/workers.h: jobs that must not run beside any job that was given before them. */
 #include "fs/base/workers.h"
 
 #include <poll.h>
@@ -59,7 +59,7 @@ static void end(struct trial *t)
 	sem_destroy(&t->go);
 }
 
-/* The loop, until so many are finished. */
+/* Runs the loop until this many jobs are finished. */
 static void loop(struct trial *t, unsigned count)
 {
 	struct pollfd fd = {.fd = posts_fd(t->posts), .events = POLLIN};

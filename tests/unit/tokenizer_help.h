@@ -1,7 +1,7 @@
-/* What the tokenizers' tests share: foreign vocabularies unpacked into a directory that is removed,
- * the pairs of texts and ids, and tokenizers made from a changed copy of a fixture. */
-#ifndef MOEFS_TESTS_TOKENIZER_HELP_H
-#define MOEFS_TESTS_TOKENIZER_HELP_H
+/* Helpers for tests of tokenizers: foreign vocabularies unpacked into a temporary directory, pairs
+ * of texts and ids, and tokenizers made from a changed copy of a fixture. */
+#ifndef MOEFS_TESTS_UNIT_TOKENIZER_HELP_H
+#define MOEFS_TESTS_UNIT_TOKENIZER_HELP_H
 
 #include "engine/tokenizer/tokenizer.h"
 
@@ -14,25 +14,25 @@
 /* Fails the test with the error's sentence unless rc is 0. */
 void must(int rc, const struct err *e);
 
-/* The path of foreign data, in a static buffer; NULL, with a printed sentence, where it is missing:
+/* The path of foreign data, in a static buffer; NULL, after printing a sentence, if it is missing:
  * the test then calls skip(). */
 const char *foreign(const char *path);
 
-/* A new directory, and its removal with all files in it. */
+/* Makes a temporary directory; removes it with its files. */
 char *temporary_directory(void);
 void remove_directory(char *directory);
 /* Writes a file of the directory. */
 void write_file(const char *directory, const char *name, const char *bytes, size_t n);
 /* The whole of a file, unpacked if its name ends in .zst; freed by the caller, NUL-terminated. */
 char *read_any(const char *path, size_t *n);
-/* Copies foreign files, ending in a NULL, from one folder into the directory, unpacked; false where
- * the folder is missing. */
+/* Copies foreign files (a NULL-terminated list) from a folder into the directory, unpacked; false
+ * if the folder is missing. */
 bool copy_foreign(const char *directory, const char *folder, ...);
 
-/* Texts and their ids as llama.cpp's tests have them: calls `check` for each; returns how many. */
+/* Texts and their ids from llama.cpp's tests: calls `check` for each; returns their number. */
 typedef void check_pair(void *context, const char *text, size_t n, const struct token_list *ids);
 size_t each_pair(const char *name, check_pair *check, void *context);
-/* The same of a folder. */
+/* The same for a folder. */
 size_t each_pair_of(const char *folder, const char *name, check_pair *check, void *context);
 /* Fails unless the text encodes to these ids and they give the text back. */
 void check_exact(void *tokenizer, const char *text, size_t n, const struct token_list *ids);

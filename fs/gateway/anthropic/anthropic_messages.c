@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where a block stands. */
+/* The place of a block. */
 struct anthropic_place {
 	struct dialog *dialog;
 	const char *role; /* of the message */
@@ -20,16 +20,15 @@ static int anthropic_wrong(const struct anthropic_place *p, const char *what, st
 	return err_set(e, EINVAL, "%s: %s", p->where, what);
 }
 
-/* A member that must be a string. */
-static int anthropic_member_text(const struct anthropic_place *p, const json_object *block,
-				 const char *key, const char **text, size_t *n, struct err *e)
+/* A member that must be a string; NULL: it is not, and *e says so. */
+static json_object *anthropic_member(const struct anthropic_place *p, const json_object *block,
+				     const char *key, struct err *e)
 {
 	json_object *v = json_at(block, key);
-	if (!json_object_is_type(v, json_type_string))
-		return err_set(e, EINVAL, "%s.%s: must be a text", p->where, key);
-	*text = json_object_get_string(v);
-	*n = (size_t)json_object_get_string_len(v);
-	return 0;
+	if (json_object_is_type(v, json_type_string))
+		return v;
+	err_set(e, EINVAL, "%s.%s: must be a text", p->where, key);
+	return NULL;
 }
 
 static void anthropic_say(struct anthropic_place *p, const char *text, size_t n)
@@ -41,93 +40,63 @@ static void anthropic_say(struct anthropic_place *p, const char *text, size_t n)
 
 /* ---- blocks that a tool's result may hold as well: added to a text ---- */
 
-static int anthropic_add_text(struct anthropic_place *p, const json_object *block, struct text *out,
-			      struct err *e)
+static int anthropic_add_member(const struct anthropic_place *p, const json_object *block,
+				const char *key, struct text *out, struct err *e)
 {
-	const char *text;
-	size_t n;
-	int rc = anthropic_member_text(p, block, "text", &text, &n, e);
-	if (rc == 0)
-		text_add(out, text, n);
-	return rc;
+	json_object *text = anthropic_member(p, block, key, e);
+	if (text)
+		json_add_string(out, text);
+	return text ? 0 : -e->code;
 }
 
 static int anthropic_add_blocks(struct anthropic_place *p, json_object *content, struct text *out,
 				struct err *e);
 
-static int anthropic_add_search_result(struct anthropic_place *p, const json_object *block,
-				       struct text *out, struct err *e)
-{
-	const char *title = json_text(block, "title"), *source = json_text(block, "source");
-	text_format(out, "%s\n%s\n", title ? title : "", source ? source : "");
-	return anthropic_add_blocks(p, json_at(block, "content"), out, e);
-}
-
 static int anthropic_add_document(struct anthropic_place *p, const json_object *block,
 				  struct text *out, struct err *e)
 {
 	json_object *source = json_at(block, "source");
-	const char *type = json_text(source, "type"), *title = json_text(block, "title");
-	const char *text;
-	size_t n;
+	const char *title = json_text(block, "title");
 	if (title)
 		text_format(out, "%s\n", title);
-	if (type && strcmp(type, "content") == 0)
+	if (json_is(source, "type", "content"))
 		return anthropic_add_blocks(p, json_at(source, "content"), out, e);
-	if (!type || strcmp(type, "text") != 0)
-		return err_set(e, ENOTSUP,
-			       "%s: documents are read as text alone: give its text in a source "
-			       "of type text",
-			       p->where);
-	int rc = anthropic_member_text(p, source, "data", &text, &n, e);
-	if (rc == 0)
-		text_add(out, text, n);
-	return rc;
-}
-
-static int anthropic_add_reference(struct anthropic_place *p, const json_object *block,
-				   struct text *out, struct err *e)
-{
-	const char *name = json_text(block, "tool_name");
-	if (!name)
-		return anthropic_wrong(p, "a tool_reference has a tool_name", e);
-	json_object_object_add(p->referenced, name, json_object_new_boolean(true));
-	text_format(out, "The tool %s is on offer.", name);
-	return 0;
-}
-
-static int anthropic_refuse_image(struct anthropic_place *p, const json_object *block,
-				  struct text *out, struct err *e)
-{
-	(void)block;
-	(void)out;
-	return err_set(e, ENOTSUP, "%s: images are not read here, only text: leave the image out",
+	if (json_is(source, "type", "text"))
+		return anthropic_add_member(p, source, "data", out, e);
+	return err_set(e, ENOTSUP,
+		       "%s: only text documents are supported: send the text in a source of type "
+		       "text",
 		       p->where);
 }
 
 static int anthropic_add_block(struct anthropic_place *p, const json_object *block,
 			       struct text *out, struct err *e)
 {
-	static const struct {
-		const char *type;
-		int (*add)(struct anthropic_place *p, const json_object *block, struct text *out,
-			   struct err *e);
-	} kinds[] = {
-		{"text", anthropic_add_text},
-		{"search_result", anthropic_add_search_result},
-		{"document", anthropic_add_document},
-		{"tool_reference", anthropic_add_reference},
-		{"image", anthropic_refuse_image},
-	};
-	const char *type = json_text(block, "type");
-	for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
-		if (strcmp(type, kinds[i].type) == 0)
-			return kinds[i].add(p, block, out, e);
-	return err_set(
-		e, type ? ENOTSUP : EINVAL,
-		"%s: a block of type '%.60s' is not taken here: text, tool_use, tool_result, "
-		"thinking and text documents are",
-		p->where, type ? type : "");
+	const char *type = json_text(block, "type"), *name = json_text(block, "tool_name");
+	const char *title = json_text(block, "title"), *source = json_text(block, "source");
+	if (json_is(block, "type", "text"))
+		return anthropic_add_member(p, block, "text", out, e);
+	if (json_is(block, "type", "search_result")) {
+		text_format(out, "%s\n%s\n", title ? title : "", source ? source : "");
+		return anthropic_add_blocks(p, json_at(block, "content"), out, e);
+	}
+	if (json_is(block, "type", "document"))
+		return anthropic_add_document(p, block, out, e);
+	if (json_is(block, "type", "tool_reference")) {
+		if (!name)
+			return anthropic_wrong(p, "a tool_reference has a tool_name", e);
+		json_object_object_add(p->referenced, name, json_object_new_boolean(true));
+		text_format(out, "The tool %s is on offer.", name);
+		return 0;
+	}
+	if (json_is(block, "type", "image"))
+		return err_set(e, ENOTSUP,
+			       "%s: images are not supported, only text: leave the image out",
+			       p->where);
+	return err_set(e, type ? ENOTSUP : EINVAL,
+		       "%s: blocks of type \"%.60s\" are not supported; use text, tool_use, "
+		       "tool_result, thinking and text documents",
+		       p->where, type ? type : "");
 }
 
 /* A text, or a list of blocks, with newlines between them. */
@@ -182,22 +151,11 @@ static int anthropic_take_result(struct anthropic_place *p, const json_object *b
 static int anthropic_take_thought(struct anthropic_place *p, const json_object *block,
 				  struct err *e)
 {
-	const char *text;
-	size_t n;
-	int rc = anthropic_member_text(p, block, "thinking", &text, &n, e);
-	if (rc == 0)
-		dialog_think(p->dialog, text, n);
-	return rc;
-}
-
-/* Encrypted thoughts of Anthropic's service, which no model here can read. */
-static int anthropic_take_nothing(struct anthropic_place *p, const json_object *block,
-				  struct err *e)
-{
-	(void)p;
-	(void)block;
-	(void)e;
-	return 0;
+	json_object *text = anthropic_member(p, block, "thinking", e);
+	if (text)
+		dialog_think(p->dialog, json_object_get_string(text),
+			     (size_t)json_object_get_string_len(text));
+	return text ? 0 : -e->code;
 }
 
 static int anthropic_take_block(struct anthropic_place *p, const json_object *block, struct err *e)
@@ -208,16 +166,18 @@ static int anthropic_take_block(struct anthropic_place *p, const json_object *bl
 	} kinds[] = {
 		{"assistant", "tool_use", anthropic_take_call},
 		{"assistant", "thinking", anthropic_take_thought},
-		{"assistant", "redacted_thinking", anthropic_take_nothing},
+		/* Encrypted thoughts of Anthropic's service, which no model here can read. */
+		{"assistant", "redacted_thinking", NULL},
 		{"user", "tool_result", anthropic_take_result},
 	};
-	const char *type = json_text(block, "type");
-	for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
-		if (strcmp(type, kinds[i].type) == 0)
-			return strcmp(p->role, kinds[i].role) == 0
-				       ? kinds[i].take(p, block, e)
-				       : err_set(e, EINVAL, "%s: a %s is the %s's", p->where, type,
-						 kinds[i].role);
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		if (!json_is(block, "type", kinds[i].type))
+			continue;
+		if (strcmp(p->role, kinds[i].role) != 0)
+			return err_set(e, EINVAL, "%s: a %s belongs into a message of the role %s",
+				       p->where, kinds[i].type, kinds[i].role);
+		return kinds[i].take ? kinds[i].take(p, block, e) : 0;
+	}
 	struct text text = {0};
 	int rc = anthropic_add_block(p, block, &text, e);
 	if (rc == 0)
@@ -231,10 +191,9 @@ static int anthropic_take_message(struct anthropic_place *p, json_object *messag
 				  struct err *e)
 {
 	static const char *const ROLES[] = {"user", "assistant", "system"};
-	const char *role = json_text(message, "role");
 	p->role = NULL;
-	for (size_t k = 0; role && k < sizeof ROLES / sizeof *ROLES; k++)
-		if (strcmp(role, ROLES[k]) == 0)
+	for (size_t k = 0; k < sizeof ROLES / sizeof *ROLES; k++)
+		if (json_is(message, "role", ROLES[k]))
 			p->role = ROLES[k];
 	if (!p->role)
 		return err_set(e, EINVAL, "messages.%zu.role: must be user or assistant", i);
@@ -255,26 +214,19 @@ static int anthropic_take_message(struct anthropic_place *p, json_object *messag
 	return rc;
 }
 
-static int anthropic_take_system(struct anthropic_place *p, json_object *system, struct err *e)
-{
-	struct text text = {0};
-	(void)snprintf(p->where, sizeof p->where, "system");
-	int rc = anthropic_add_blocks(p, system, &text, e);
-	if (rc == 0 && text.length)
-		dialog_say(p->dialog, "system", text.data, text.length, "\n");
-	p->dialog->failed |= text.failed;
-	text_free(&text);
-	return rc;
-}
-
 int anthropic_messages(struct dialog *t, const json_object *body, json_object *referenced,
 		       struct err *e)
 {
-	struct anthropic_place p = {.dialog = t, .referenced = referenced};
+	struct anthropic_place p = {.dialog = t, .referenced = referenced, .where = "system"};
 	json_object *messages = json_at(body, "messages");
 	if (!json_object_is_type(messages, json_type_array) || !json_object_array_length(messages))
 		return err_set(e, EINVAL, "messages: must be a list with at least one message");
-	int rc = anthropic_take_system(&p, json_at(body, "system"), e);
+	struct text system = {0};
+	int rc = anthropic_add_blocks(&p, json_at(body, "system"), &system, e);
+	if (rc == 0 && system.length)
+		dialog_say(t, "system", system.data, system.length, "\n");
+	t->failed |= system.failed;
+	text_free(&system);
 	for (size_t i = 0; i < json_object_array_length(messages) && rc == 0; i++)
 		rc = anthropic_take_message(&p, json_object_array_get_idx(messages, i), i, e);
 	return rc == 0 && t->failed ? err_set(e, ENOMEM, "no memory for a request's messages") : rc;

@@ -56,16 +56,15 @@ static int anthropic_read_budget(struct wanted *w, const json_object *thinking, 
 static int anthropic_read_thinking(struct wanted *w, const json_object *body, struct err *e)
 {
 	json_object *thinking = json_at(body, "thinking");
-	const char *type = thinking ? json_text(thinking, "type") : "disabled";
-	const char *display = json_text(thinking, "display");
+	bool disabled = !thinking || json_is(thinking, "type", "disabled");
 	const char *effort = json_text(json_at(body, "output_config"), "effort");
-	w->thoughts = type && strcmp(type, "disabled") != 0 &&
-		      !(display && strcmp(display, "omitted") == 0);
-	if (type && strcmp(type, "disabled") == 0)
+	w->thoughts = !disabled && json_text(thinking, "type") &&
+		      !json_is(thinking, "display", "omitted");
+	if (disabled)
 		return wanted_effort(w, NULL, "thinking", e);
-	if (type && strcmp(type, "enabled") == 0)
+	if (json_is(thinking, "type", "enabled"))
 		return anthropic_read_budget(w, thinking, e);
-	if (type && strcmp(type, "adaptive") == 0)
+	if (json_is(thinking, "type", "adaptive"))
 		return effort ? wanted_effort(w, effort, "output_config.effort", e)
 			      : wanted_any_of(w, "thinking", "on", e);
 	return err_set(e, EINVAL, "thinking.type: must be enabled, disabled or adaptive");
@@ -81,9 +80,8 @@ static int anthropic_read_form(struct wanted *w, const json_object *body, struct
 	}
 	if (!format)
 		return 0;
-	const char *type = json_text(format, "type");
 	json_object *schema = json_at(format, "schema");
-	if (!type || strcmp(type, "json_schema") != 0 ||
+	if (!json_is(format, "type", "json_schema") ||
 	    !json_object_is_type(schema, json_type_object))
 		return err_set(e, EINVAL,
 			       "%s: must be {\"type\": \"json_schema\", \"schema\": {...}}", key);
@@ -96,13 +94,11 @@ static int anthropic_refuse_services(const json_object *body, struct err *e)
 	static const char *const SERVICES[] = {"mcp_servers", "container"};
 	for (size_t i = 0; i < sizeof SERVICES / sizeof *SERVICES; i++) {
 		json_object *v = json_at(body, SERVICES[i]);
-		bool empty = !v || (json_object_is_type(v, json_type_array) &&
-				    json_object_array_length(v) == 0);
-		if (!empty)
-			return err_set(e, ENOTSUP,
-				       "%s: there are no such services here, only models; leave "
-				       "it out and offer functions in tools",
-				       SERVICES[i]);
+		if (v && !(json_object_is_type(v, json_type_array) && !json_length(v)))
+			return err_set(
+				e, ENOTSUP,
+				"%s: not supported: leave it out and offer functions in tools",
+				SERVICES[i]);
 	}
 	return 0;
 }
@@ -112,10 +108,9 @@ static int anthropic_refuse_services(const json_object *body, struct err *e)
 static int anthropic_read_thread(const json_object *body, struct err *e)
 {
 	json_object *thread = json_at(body, "thread");
-	const char *type = json_text(thread, "type");
-	if (!thread || (type && !strcmp(type, "create")))
+	if (!thread || json_is(thread, "type", "create"))
 		return 0;
-	if (type && !strcmp(type, "continue"))
+	if (json_is(thread, "type", "continue"))
 		return err_set(e, ENOENT,
 			       "thread: conversations are not kept here between requests; send all "
 			       "messages, with system and tools and without a thread to continue");
@@ -163,11 +158,10 @@ static int anthropic_add_known_tool(struct wanted *w, const char *type, const ch
 		json_object_put(schema);
 		return rc;
 	}
-	return err_set(
-		e, ENOTSUP,
-		"tools: '%.60s' is a service's, which there is none of here: leave it out, or "
-		"describe a function with a name and an input_schema, which you run",
-		type);
+	return err_set(e, ENOTSUP,
+		       "tools: \"%.60s\" runs only at Anthropic: leave it out, or describe a "
+		       "function of your own with a name and an input_schema",
+		       type);
 }
 
 static int anthropic_add_tool(struct wanted *w, const json_object *tool, size_t i,
@@ -178,8 +172,8 @@ static int anthropic_add_tool(struct wanted *w, const json_object *tool, size_t 
 	if (type && strncmp(type, "tool_search_tool", strlen("tool_search_tool")) == 0)
 		return err_set(
 			e, ENOTSUP,
-			"tools.%zu: a search in deferred tools is the client's here: offer a "
-			"function for it, and name what it finds in tool_reference blocks",
+			"tools.%zu: the client must search deferred tools itself: offer a function "
+			"for the search, and name the tools it finds in tool_reference blocks",
 			i);
 	if (!name && !type)
 		return err_set(e, EINVAL, "tools.%zu.name: must be a text", i);
@@ -198,20 +192,18 @@ static int anthropic_read_choice(struct wanted *w, const json_object *choice, st
 	static const struct {
 		const char *type, *word;
 	} words[] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
-	const char *type = json_text(choice, "type"), *name = json_text(choice, "name");
-	if (!type)
-		return err_set(e, EINVAL, "tool_choice.type: must be auto, any, tool or none");
+	const char *name = json_text(choice, "name");
 	w->one_call = json_true(choice, "disable_parallel_tool_use");
-	bool chosen = strcmp(type, "tool") == 0;
-	if ((chosen || strcmp(type, "any") == 0) && !w->tools)
+	bool chosen = json_is(choice, "type", "tool");
+	if ((chosen || json_is(choice, "type", "any")) && !w->tools)
 		return err_set(e, EINVAL, "tool_choice: there are no tools to choose from");
 	if (chosen && !(name && wanted_has_tool(w->tools, name)))
-		return err_set(e, EINVAL, "tool_choice.name: tools has none of the name '%.80s'",
+		return err_set(e, EINVAL, "tool_choice.name: tools has no tool \"%.80s\"",
 			       name ? name : "");
 	if (chosen)
 		return wanted_param(w, "tool_choice", name, e);
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (strcmp(type, words[i].type) == 0)
+		if (json_is(choice, "type", words[i].type))
 			return wanted_param(w, "tool_choice", words[i].word, e);
 	return err_set(e, EINVAL, "tool_choice.type: must be auto, any, tool or none");
 }
@@ -223,7 +215,7 @@ static int anthropic_read_tools(struct wanted *w, const json_object *body, json_
 	if (tools && !json_object_is_type(tools, json_type_array))
 		return err_set(e, EINVAL, "tools: must be a list");
 	int rc = 0;
-	for (size_t i = 0; tools && i < json_object_array_length(tools) && rc == 0; i++)
+	for (size_t i = 0; i < json_length(tools) && rc == 0; i++)
 		rc = anthropic_add_tool(w, json_object_array_get_idx(tools, i), i, referenced, e);
 	return rc || !choice ? rc : anthropic_read_choice(w, choice, e);
 }

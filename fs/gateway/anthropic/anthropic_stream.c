@@ -30,7 +30,7 @@ static json_object *anthropic_usage(const struct answer_ending *end)
 			end->prompt_tokens - cached, 0u, cached, end->output_tokens);
 }
 
-/* stop_reason, stop_sequence: NULL while the answer goes on. */
+/* stop_reason, stop_sequence: NULL while the answer grows. */
 static json_object *anthropic_message(struct anthropic_answer *a, const char *stop_reason,
 				      const char *stop_sequence, const struct answer_ending *end)
 {
@@ -158,9 +158,8 @@ void anthropic_thought(void *of, const char *text, size_t n, struct text *out)
 {
 	struct anthropic_answer *a = of;
 	if (!a->sum)
-		a->sum = 0xcbf29ce484222325U; /* FNV-1a */
-	for (size_t i = 0; i < n; i++)
-		a->sum = (a->sum ^ (uint8_t)text[i]) * 0x100000001b3U;
+		a->sum = TEXT_HASH;
+	a->sum = text_hash(a->sum, text, n);
 	anthropic_add(a, BLOCK_THINKING, text, n, out);
 }
 

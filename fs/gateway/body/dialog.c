@@ -109,10 +109,13 @@ json_object *dialog_take(struct dialog *t)
 	return list;
 }
 
-json_object *dialog_drop_lines(const char *text, const regex_t *ignored)
+json_object *dialog_drop_lines(json_object *string, const regex_t *ignored)
 {
 	struct text kept = {0};
-	while (ignored && *text) {
+	const char *text = json_object_get_string(string);
+	if (!ignored)
+		return json_object_get(string);
+	while (*text) {
 		size_t n = strcspn(text, "\n"), with_end = n + (text[n] == '\n');
 		char *line = strndup(text, n);
 		if (!line || regexec(ignored, line, 0, NULL, 0))
@@ -120,7 +123,6 @@ json_object *dialog_drop_lines(const char *text, const regex_t *ignored)
 		free(line);
 		text += with_end;
 	}
-	text_string(&kept, text);
 	json_object *out = kept.failed ? NULL
 				       : json_object_new_string_len(kept.data ? kept.data : "",
 								    (int)kept.length);

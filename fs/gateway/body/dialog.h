@@ -36,8 +36,8 @@ void dialog_append(struct dialog *t, json_object *list);
 /* Ends the last message. The list is the caller's; NULL: out of memory. */
 json_object *dialog_take(struct dialog *t);
 
-/* A new string: a text without the lines that fit `ignored` (NULL: with all). NULL: out of memory.
- */
-json_object *dialog_drop_lines(const char *text, const regex_t *ignored);
+/* A string (borrowed) without the lines that match `ignored`; if that is NULL, another reference
+ * to the string. NULL: out of memory. */
+json_object *dialog_drop_lines(json_object *string, const regex_t *ignored);
 
 #endif

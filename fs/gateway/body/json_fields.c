@@ -28,6 +28,12 @@ const char *json_text(const json_object *o, const char *key)
 	return text ? json_object_get_string(value) : NULL;
 }
 
+bool json_is(const json_object *o, const char *key, const char *string)
+{
+	const char *text = json_text(o, key);
+	return text && strcmp(text, string) == 0;
+}
+
 bool json_true(const json_object *o, const char *key)
 {
 	json_object *value = json_at(o, key);
@@ -53,7 +59,7 @@ static int field_typed(json_object *in, const char *name, enum json_type type, c
 	if (!value)
 		return 0;
 	if (!json_object_is_type(value, type))
-		return problem_set(p, PROBLEM_INVALID, name, "'%s' must be %s", name, what);
+		return problem_set(p, PROBLEM_INVALID, name, "\"%s\" must be %s", name, what);
 	*out = value;
 	return 1;
 }
@@ -66,7 +72,7 @@ int field_text(json_object *in, const char *name, const char **out, struct probl
 		return there;
 	if (json_has_nul(value))
 		return problem_set(p, PROBLEM_INVALID, name,
-				   "'%s' must be a text without NUL characters", name);
+				   "\"%s\" must be a text without NUL characters", name);
 	*out = json_object_get_string(value);
 	return 1;
 }
@@ -90,8 +96,8 @@ int field_number(json_object *in, const char *name, double least, double most, d
 		      json_object_is_type(value, json_type_int);
 	*out = number ? json_object_get_double(value) : 0;
 	if (!number || !(*out >= least && *out <= most)) /* NaN is not between them */
-		return problem_set(p, PROBLEM_INVALID, name, "'%s' must be a number from %g to %g",
-				   name, least, most);
+		return problem_set(p, PROBLEM_INVALID, name,
+				   "\"%s\" must be a number from %g to %g", name, least, most);
 	return 1;
 }
 
@@ -107,8 +113,8 @@ int field_count(json_object *in, const char *name, uint64_t least, uint64_t most
 	*out = whole && number >= 0 ? json_object_get_uint64(value) : 0;
 	if (number < 0 || *out < least || *out > most)
 		return problem_set(p, PROBLEM_INVALID, name,
-				   "'%s' must be a whole number from %" PRIu64 " to %" PRIu64, name,
-				   least, most);
+				   "\"%s\" must be a whole number from %" PRIu64 " to %" PRIu64,
+				   name, least, most);
 	return 1;
 }
 

@@ -18,10 +18,12 @@
 json_object *json_at(const json_object *o, const char *key);
 /* NULL: the field is not there, is no string, or holds a NUL byte. */
 const char *json_text(const json_object *o, const char *key);
+/* Whether the field is that string. */
+bool json_is(const json_object *o, const char *key, const char *string);
 bool json_true(const json_object *o, const char *key);
 /* A field that must be a string if it is there; else *text is NULL. -EINVAL. */
 int json_text_or_none(const json_object *o, const char *key, const char **text, struct err *e);
-/* A list's length; 0 for what is no list. */
+/* A list's length; 0 if it is not a list. */
 size_t json_length(const json_object *list);
 
 /* Each returns 1 and the value; 0: the field is not there, and *out stays as it was; -1: *p says

@@ -150,7 +150,8 @@ int wanted_check_name(const char *name, int most, struct err *e)
 	if (n > 0 && n <= (size_t)most && !name[n])
 		return 0;
 	return err_set(e, EINVAL,
-		       "tools: '%.80s' is no name of a tool: 1 to %d letters, digits, _ and -",
+		       "tools: \"%.80s\" cannot be the name of a tool: use 1 to %d letters, "
+		       "digits, _ and -",
 		       name, most);
 }
 
@@ -158,8 +159,7 @@ bool wanted_has_tool(json_object *tools, const char *name)
 {
 	for (size_t i = 0; i < json_length(tools); i++) {
 		json_object *function = json_at(json_object_array_get_idx(tools, i), "function");
-		const char *other = json_text(function, "name");
-		if (other && strcmp(other, name) == 0)
+		if (json_is(function, "name", name))
 			return true;
 	}
 	return false;
@@ -168,7 +168,7 @@ bool wanted_has_tool(json_object *tools, const char *name)
 static int wanted_wrong_schema(const char *name, const char *what, json_object *value,
 			       struct err *e)
 {
-	return err_set(e, EINVAL, "tools: invalid schema for '%.64s': %s, not %.80s", name, what,
+	return err_set(e, EINVAL, "tools: invalid schema for \"%.64s\": %s, not %.80s", name, what,
 		       json_object_to_json_string(value));
 }
 
@@ -262,8 +262,7 @@ int wanted_check_results(json_object *messages, const struct wanted_results *rul
 	for (size_t i = 0; i < json_object_array_length(messages) && rc == 0; i++) {
 		json_object *message = json_object_array_get_idx(messages, i);
 		json_object *calls = json_at(message, "tool_calls");
-		const char *role = json_text(message, "role");
-		if (role && strcmp(role, "tool") == 0) {
+		if (json_is(message, "role", "tool")) {
 			const char *id = json_text(message, "tool_call_id");
 			if (!id || !json_object_object_get_ex(open, id, NULL))
 				rc = wanted_missing(rules->no_call, id, e);

@@ -75,7 +75,7 @@ int wanted_check_schema(const char *name, json_object *schema, struct err *e);
 bool wanted_has_tool(json_object *tools, const char *name);
 
 /* Where a protocol wants the results of calls, and its sentences for a call without a result and a
- * result without a call: what stands before and behind the call's id. */
+ * result without a call: the text before and after the call's id. */
 struct wanted_results {
 	enum { RESULTS_NEXT, RESULTS_LATER } order; /* directly behind their calls, or anywhere */
 	const char *no_result[2], *no_call[2];
@@ -94,7 +94,7 @@ struct answer_ending {	    /* from the session's stats */
 };
 
 /* What a protocol does with each thing that comes from the model. Each function adds to `out` what
- * is to be sent: in a stream, events; else nothing, except that `end` adds the whole body. */
+ * must be sent: in a stream, events; else nothing, except that `end` adds the whole body. */
 struct answer_format {
 	void (*begin)(void *of, const struct answer_ending *known, struct text *out);
 	void (*thought)(void *of, const char *text, size_t n, struct text *out);

@@ -25,20 +25,6 @@ struct chat_completion {
 	struct event_stream stream;
 };
 
-static int chat_begin(struct http_request *r, struct chat_completion *c, struct problem *p)
-{
-	struct turn_wish w = {0};
-	int code = chat_read(r, &c->asked, &w, p);
-	for (size_t i = 0; i < c->asked.n && !code; i++) {
-		w.beside = i > 0;
-		code = turn_begin(&c->turns[i], r, &w, p);
-	}
-	if (!code)
-		(void)snprintf(c->model, sizeof c->model, "%s", c->asked.model);
-	turn_wish_free(&w);
-	return code;
-}
-
 static void chat_end(void *chat)
 {
 	struct chat_completion *c = chat;
@@ -50,14 +36,6 @@ static void chat_end(void *chat)
 		json_object_put(c->choices[i].calls);
 	}
 	free(c);
-}
-
-/* Waits until something came of a choice. */
-static int chat_wait(struct chat_completion *c, int milliseconds, struct problem *p)
-{
-	return turns_wait(c->turns, c->asked.n, c->client, milliseconds)
-		       ? problem_set(p, PROBLEM_GONE, NULL, "the client has gone away")
-		       : 0;
 }
 
 /* Takes what came of choice `i`, and ends its turn with the answer, or with the first call if the
@@ -84,7 +62,7 @@ static int chat_take(struct chat_completion *c, size_t i, struct news *n, struct
 
 /* ---- as a stream ---- */
 
-/* Adds a chunk of choice `i`. delta and logprobs are taken. finish: NULL while the choice goes on.
+/* Adds a chunk of choice `i`. delta and logprobs are taken. finish: NULL while the choice grows.
  */
 static void chat_add_chunk(struct chat_completion *c, struct text *out, size_t i,
 			   json_object *delta, json_object *logprobs, const char *finish)
@@ -151,7 +129,7 @@ static void chat_add_news(struct chat_completion *c, struct text *out, size_t i,
 static int chat_step(void *of, struct text *out, struct problem *p)
 {
 	struct chat_completion *c = of;
-	if (chat_wait(c, STREAM_PAUSE_MS, p))
+	if (turns_wait(c->turns, c->asked.n, c->client, STREAM_PAUSE_MS, p))
 		return -1;
 	for (size_t i = 0; i < c->asked.n; i++) {
 		struct news n = {0};
@@ -182,11 +160,11 @@ static int chat_step(void *of, struct text *out, struct problem *p)
 
 /* ---- in one piece ---- */
 
-/* Waits for all choices, and collects what comes of them. */
+/* Waits for all choices, and collects their output. */
 static int chat_collect(struct chat_completion *c, struct problem *p)
 {
 	while (c->over < c->asked.n) {
-		if (chat_wait(c, -1, p))
+		if (turns_wait(c->turns, c->asked.n, c->client, -1, p))
 			return -1;
 		for (size_t i = 0; i < c->asked.n; i++) {
 			struct chat_choice *to = &c->choices[i];
@@ -239,7 +217,15 @@ enum MHD_Result chat_completions(struct http_request *r)
 	c->client = r->client;
 	c->created = time(NULL);
 	(void)snprintf(c->id, sizeof c->id, "chatcmpl-%s", r->id);
-	int code = chat_begin(r, c, &p);
+	struct turn_wish w = {0};
+	int code = chat_read(r, &c->asked, &w, &p);
+	for (size_t i = 0; i < c->asked.n && !code; i++) {
+		w.beside = i > 0;
+		code = turn_begin(&c->turns[i], r, &w, &p);
+	}
+	if (!code)
+		(void)snprintf(c->model, sizeof c->model, "%s", c->asked.model);
+	turn_wish_free(&w);
 	if (!code && c->asked.stream) {
 		c->stream = (struct event_stream){.step = chat_step,
 						  .fail = openai_fail,

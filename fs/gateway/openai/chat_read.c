@@ -15,12 +15,6 @@ static int chat_wrong_message(struct problem *p, size_t i, const char *what)
 	return problem_set(p, PROBLEM_INVALID, "messages", "messages[%zu]%s", i, what);
 }
 
-static json_object *chat_take_text(json_object *text, const regex_t *ignored)
-{
-	return ignored ? dialog_drop_lines(json_object_get_string(text), ignored)
-		       : json_object_get(text);
-}
-
 /* Sets *out to the content of message `i`, a string or a list of parts of type text. A refusal that
  * an assistant once gave is its text. */
 static int chat_take_content(json_object *message, size_t i, const regex_t *ignored,
@@ -29,7 +23,7 @@ static int chat_take_content(json_object *message, size_t i, const regex_t *igno
 	json_object *content = json_at(message, "content");
 	*out = NULL;
 	if (json_object_is_type(content, json_type_string))
-		*out = chat_take_text(content, ignored);
+		*out = dialog_drop_lines(content, ignored);
 	else if (json_object_is_type(content, json_type_array))
 		*out = json_object_new_array();
 	else if (content)
@@ -37,17 +31,17 @@ static int chat_take_content(json_object *message, size_t i, const regex_t *igno
 	for (size_t n = 0; n < json_length(content); n++) {
 		json_object *part = json_object_array_get_idx(content, n);
 		const char *type = json_object_get_string(json_at(part, "type"));
-		bool refusal = type && !strcmp(type, "refusal");
-		json_object *text = json_at(part, refusal ? "refusal" : "text");
+		json_object *text =
+			json_at(part, json_is(part, "type", "refusal") ? "refusal" : "text");
 		if (!type || !json_object_is_type(text, json_type_string)) {
 			json_object_put(*out);
 			return problem_set(p, PROBLEM_INVALID, "messages",
-					   "messages[%zu]: content[%zu] is of type '%.40s'; models "
-					   "are given text alone",
+					   "messages[%zu]: content[%zu] is of type \"%.40s\"; only "
+					   "text is supported",
 					   i, n, type ? type : "");
 		}
-		json_object_array_add(*out,
-				      json_new("type=text text=%p", chat_take_text(text, ignored)));
+		json_object_array_add(
+			*out, json_new("type=text text=%p", dialog_drop_lines(text, ignored)));
 	}
 	return 0;
 }
@@ -66,7 +60,7 @@ static int chat_take_calls(json_object *message, size_t i, json_object *out, str
 		json_object *function = json_at(call, "function");
 		if (!function)
 			return chat_wrong_message(p, i,
-						  ": only calls of type 'function' are known");
+						  ": only calls of type \"function\" are known");
 		json_object *copy =
 			json_new("name=%p arguments=%p", json_object_get(json_at(function, "name")),
 				 json_object_get(json_at(function, "arguments")));
@@ -86,10 +80,9 @@ static int chat_take_message(json_object *message, size_t i, const regex_t *igno
 	if (!json_object_is_type(message, json_type_object) || !role)
 		return chat_wrong_message(p, i, " must be an object with a role");
 	if (!strcmp(role, "function") || json_at(message, "function_call"))
-		return chat_wrong_message(
-			p, i,
-			": function_call and the role 'function' are gone: use tool_calls and "
-			"the role 'tool'");
+		return chat_wrong_message(p, i,
+					  ": function_call and the role \"function\" are gone: use "
+					  "tool_calls and the role \"tool\"");
 	bool system = !strcmp(role, "system") || !strcmp(role, "developer");
 	if (chat_take_content(message, i, system ? ignored : NULL, &content, p))
 		return -1;
@@ -123,7 +116,7 @@ int chat_messages(json_object *messages, const regex_t *ignored, json_object **o
 	int code = 0;
 	if (!json_length(messages))
 		return problem_set(p, PROBLEM_INVALID, "messages",
-				   "'messages' must be a list of at least one message");
+				   "\"messages\" must be a list of at least one message");
 	*out = json_object_new_array();
 	for (size_t i = 0; i < json_length(messages) && !code; i++)
 		code = chat_take_message(json_object_array_get_idx(messages, i), i, ignored, *out,
@@ -147,14 +140,15 @@ static const char *chat_tool_name(json_object *tool)
 
 static int chat_wrong_choice(struct problem *p, const char *what, const char *name)
 {
-	return problem_set(p, PROBLEM_INVALID, "tool_choice", "'tool_choice' %s%.80s", what, name);
+	return problem_set(p, PROBLEM_INVALID, "tool_choice", "\"tool_choice\" %s%.80s", what,
+			   name);
 }
 
 static int chat_choose_word(struct turn_wish *w, const char *word, struct problem *p)
 {
 	static const char *const WORDS[] = {"auto", "none", "required"};
 	if (!w->tools && !strcmp(word, "required"))
-		return chat_wrong_choice(p, "needs 'tools'", "");
+		return chat_wrong_choice(p, "needs \"tools\"", "");
 	for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
 		if (!strcmp(word, WORDS[i]))
 			return w->tools ? turn_wish_param(w, p, "tool_choice", "tool_choice", "%s",
@@ -168,7 +162,7 @@ static int chat_choose_word(struct turn_wish *w, const char *word, struct proble
 static int chat_choose_tool(struct turn_wish *w, const char *name, struct problem *p)
 {
 	if (!w->tools)
-		return chat_wrong_choice(p, "needs 'tools'", "");
+		return chat_wrong_choice(p, "needs \"tools\"", "");
 	if (!wanted_has_tool(w->tools, name))
 		return chat_wrong_choice(p, "names no tool on offer: ", name);
 	return turn_wish_param(w, p, "tool_choice", "tool_choice", "%s", name);
@@ -208,7 +202,7 @@ static int chat_take_tool(struct turn_wish *w, json_object *tool, size_t i, stru
 	struct err e;
 	if (!name || !*name)
 		return problem_set(p, PROBLEM_INVALID, "tools",
-				   "tools[%zu] is of type '%.40s'; only functions, with a name, "
+				   "tools[%zu] is of type \"%.40s\"; only functions with a name "
 				   "can be offered",
 				   i, type ? type : "");
 	if (wanted_check_name(name, NAME_OPENAI, &e) ||
@@ -222,8 +216,7 @@ static int chat_take_tool(struct turn_wish *w, json_object *tool, size_t i, stru
 int chat_tools(json_object *body, struct turn_wish *w, struct problem *p)
 {
 	json_object *list = NULL, *choice = json_at(body, "tool_choice");
-	const char *name = chat_tool_name(choice),
-		   *type = json_object_get_string(json_at(choice, "type"));
+	const char *name = chat_tool_name(choice);
 	if (field_list(body, "tools", &list, p) < 0)
 		return -1;
 	if (json_length(list))
@@ -235,7 +228,7 @@ int chat_tools(json_object *body, struct turn_wish *w, struct problem *p)
 		return 0;
 	if (json_object_is_type(choice, json_type_string))
 		return chat_choose_word(w, json_object_get_string(choice), p);
-	if (type && !strcmp(type, "allowed_tools"))
+	if (json_is(choice, "type", "allowed_tools"))
 		return chat_choose_allowed(w, choice, p);
 	return name ? chat_choose_tool(w, name, p) : chat_choose_word(w, "", p);
 }
@@ -245,15 +238,14 @@ int chat_tools(json_object *body, struct turn_wish *w, struct problem *p)
 static int chat_take_format(json_object *body, struct turn_wish *w, struct problem *p)
 {
 	json_object *format = json_at(body, "response_format");
-	const char *type = json_object_get_string(json_at(format, "type"));
 	json_object *schema = json_at(json_at(format, "json_schema"), "schema");
-	if (!format || (type && !strcmp(type, "text")))
+	if (!format || json_is(format, "type", "text"))
 		return 0;
-	if (type && !strcmp(type, "json_object"))
+	if (json_is(format, "type", "json_object"))
 		return turn_wish_param(w, p, "format", "response_format", "json");
-	if (!type || strcmp(type, "json_schema") != 0 || !schema)
+	if (!json_is(format, "type", "json_schema") || !schema)
 		return problem_set(p, PROBLEM_INVALID, "response_format",
-				   "'response_format' must have a type: text, json_object, or "
+				   "\"response_format\" must have a type: text, json_object, or "
 				   "json_schema with json_schema.schema");
 	/* In this order: a grammar is checked as what `format` says. */
 	return turn_wish_param(w, p, "format", "response_format", "schema") ||
@@ -272,7 +264,7 @@ static int chat_take_logprobs(json_object *body, struct chat_asked *a, struct tu
 		return -1;
 	if (a->top && !a->logprobs)
 		return problem_set(p, PROBLEM_INVALID, "top_logprobs",
-				   "'top_logprobs' needs 'logprobs': true");
+				   "\"top_logprobs\" needs \"logprobs\": true");
 	w->logprobs = a->logprobs;
 	return a->logprobs ? turn_wish_param(w, p, "logprobs", "top_logprobs", "%" PRIu64,
 					     a->top ? a->top : 1)
@@ -298,11 +290,11 @@ static int chat_take_thinking(json_object *body, struct turn_wish *w, struct pro
 			w->params[w->param_count - 1].advice = true;
 		return code;
 	}
-	return there <= 0
-		       ? there
-		       : problem_set(p, PROBLEM_INVALID, "reasoning_effort",
-				     "'reasoning_effort' must be none, minimal, low, medium, high "
-				     "or xhigh");
+	return there <= 0 ? there
+			  : problem_set(
+				    p, PROBLEM_INVALID, "reasoning_effort",
+				    "\"reasoning_effort\" must be none, minimal, low, medium, high "
+				    "or xhigh");
 }
 
 int chat_read(struct http_request *r, struct chat_asked *a, struct turn_wish *w, struct problem *p)

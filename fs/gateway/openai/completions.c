@@ -3,6 +3,7 @@
  * A prompt is a text or tokens' ids, and each prompt has n choices. The tree takes texts, so ids
  * are decoded first. */
 #include "fs/gateway/body/json_fields.h"
+#include "cache/utf8.h"
 #include "fs/gateway/openai/openai.h"
 
 #include <inttypes.h>
@@ -52,15 +53,15 @@ static int completion_add_prompt(struct completion *c, json_object *one, struct 
 			return -1;
 		if (!completion_is_whole(to))
 			return problem_set(p, PROBLEM_INVALID, "prompt",
-					   "'prompt': these ids are no whole characters");
+					   "\"prompt\": these ids are not whole characters");
 	} else if (json_object_is_type(one, json_type_string))
 		text_add(to, json_object_get_string(one), (size_t)json_object_get_string_len(one));
 	else
 		return problem_set(p, PROBLEM_INVALID, "prompt",
-				   "'prompt' must be a text, ids, or a list of these");
+				   "\"prompt\" must be a text, ids, or a list of these");
 	return to->length && !to->failed
 		       ? 0
-		       : problem_set(p, PROBLEM_INVALID, "prompt", "'prompt' must not be empty");
+		       : problem_set(p, PROBLEM_INVALID, "prompt", "\"prompt\" must not be empty");
 }
 
 /* Reads `prompt`: one prompt, or a list of them. */
@@ -92,11 +93,12 @@ static int completion_take_fields(struct completion *c, struct turn_wish *w, str
 	    field_bool(options, "include_usage", &c->include_usage, p) < 0)
 		return -1;
 	if (best && best != c->n)
-		return problem_set(p, PROBLEM_INVALID, "best_of",
-				   "'best_of' is not served: ask for 'n' answers, and choose");
+		return problem_set(
+			p, PROBLEM_INVALID, "best_of",
+			"\"best_of\" is not supported: ask for \"n\" answers and choose one");
 	if (!c->tokens && !c->echo)
 		return problem_set(p, PROBLEM_INVALID, "max_tokens",
-				   "'max_tokens' is 0, which asks for nothing without 'echo'");
+				   "\"max_tokens\" is 0, which asks for nothing without \"echo\"");
 	/* openai_sampling reads the other fields, and would read this one by chat's rules. */
 	json_object_object_del(body, "max_tokens");
 	if (openai_sampling(body, w, p))
@@ -110,10 +112,14 @@ static int completion_take_fields(struct completion *c, struct turn_wish *w, str
 		       : 0;
 }
 
-/* Counts the prompts' tokens where nothing is generated, so that no turn counts them. */
-static int completion_count_prompts(struct completion *c, struct problem *p)
+static int completion_begin_turns(struct completion *c, struct turn_wish *w, struct problem *p)
 {
-	for (size_t i = 0; i < c->prompts; i++) {
+	c->count = c->prompts * c->n;
+	if (c->count > CHOICES_MOST)
+		return problem_set(p, PROBLEM_INVALID, "n", "at most %d choices at once",
+				   CHOICES_MOST);
+	/* Where nothing is generated, no turn counts the prompts' tokens. */
+	for (size_t i = 0; i < c->prompts && !c->tokens; i++) {
 		json_object *ids;
 		if (tokens_encode(c->request, c->model, c->prompt[i].data, c->prompt[i].length,
 				  &ids, p))
@@ -121,18 +127,7 @@ static int completion_count_prompts(struct completion *c, struct problem *p)
 		c->usage[i * c->n].prompt = json_length(ids);
 		json_object_put(ids);
 	}
-	return 0;
-}
-
-static int completion_begin_turns(struct completion *c, struct turn_wish *w, struct problem *p)
-{
-	c->count = c->prompts * c->n;
-	if (c->count > CHOICES_MOST)
-		return problem_set(p, PROBLEM_INVALID, "n", "at most %d choices at once",
-				   CHOICES_MOST);
-	if (!c->tokens)
-		return completion_count_prompts(c, p);
-	for (size_t i = 0; i < c->count; i++) {
+	for (size_t i = 0; i < c->count && c->tokens; i++) {
 		struct text *prompt = &c->prompt[i / c->n];
 		/* The tree leaves out one newline at the end of a prompt. */
 		if (i % c->n == 0)
@@ -148,21 +143,6 @@ static int completion_begin_turns(struct completion *c, struct turn_wish *w, str
 			text_cut(prompt, prompt->length - 1);
 	}
 	return 0;
-}
-
-static int completion_begin(struct completion *c, struct problem *p)
-{
-	struct turn_wish w = {0};
-	if (openai_model(c->request, &c->model, p))
-		return -1;
-	w.model = c->model;
-	(void)snprintf(c->name, sizeof c->name, "%s", c->model);
-	int code = completion_take_fields(c, &w, p) || completion_take_prompts(c, p) ||
-				   completion_begin_turns(c, &w, p)
-			   ? -1
-			   : 0;
-	turn_wish_free(&w);
-	return code;
 }
 
 static void completion_end(void *completion)
@@ -188,7 +168,7 @@ static size_t completion_count_characters(const char *text, size_t size)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < size; i++)
-		n += ((unsigned char)text[i] & 0xc0) != 0x80;
+		n += !utf8_goes_on(text[i]);
 	return n;
 }
 
@@ -240,23 +220,6 @@ static void completion_add_lines(struct completion_lines *l, const struct text *
 	json_object_put(chat);
 }
 
-/* Makes *out of the prompt's tokens, where it is echoed, and of the answer's lines. */
-static int completion_logprobs(struct completion *c, size_t i, bool echo, const struct text *lines,
-			       json_object **out, struct problem *p)
-{
-	const struct text *prompt = &c->prompt[i / c->n];
-	struct completion_lines l = {json_object_new_array(), json_object_new_array(),
-				     json_object_new_array(), json_object_new_array(), 0};
-	int code = 0;
-	if (echo)
-		code = tokens_score(c->request, c->name, prompt->data, prompt->length,
-				    completion_add_scored, &l, p);
-	completion_add_lines(&l, lines, c->top);
-	*out = json_new("tokens=%p token_logprobs=%p top_logprobs=%p text_offset=%p", l.tokens,
-			l.logprobs, l.tops, l.offsets);
-	return code;
-}
-
 /* ---- answers ---- */
 
 static json_object *completion_frame(const struct completion *c, json_object *choices)
@@ -290,8 +253,16 @@ static int completion_add_choice(struct completion *c, json_object *choices, siz
 	if (echo)
 		text_add_characters(&whole, prompt->data, prompt->length);
 	text_add(&whole, text->data, text->length);
-	if (c->logprobs)
-		code = completion_logprobs(c, i, echo, lines, &logprobs, p);
+	if (c->logprobs) {
+		struct completion_lines l = {json_object_new_array(), json_object_new_array(),
+					     json_object_new_array(), json_object_new_array(), 0};
+		if (echo)
+			code = tokens_score(c->request, c->name, prompt->data, prompt->length,
+					    completion_add_scored, &l, p);
+		completion_add_lines(&l, lines, c->top);
+		logprobs = json_new("tokens=%p token_logprobs=%p top_logprobs=%p text_offset=%p",
+				    l.tokens, l.logprobs, l.tops, l.offsets);
+	}
 	json_put_n(choice, "text", whole.data, whole.length);
 	json_object_object_add(choice, "logprobs", logprobs);
 	json_put(choice, "finish_reason", finish);
@@ -321,17 +292,10 @@ static int completion_take(struct completion *c, size_t i, struct text *text, st
 	return code;
 }
 
-static int completion_wait(struct completion *c, int milliseconds, struct problem *p)
-{
-	return turns_wait(c->turns, c->count, c->request->client, milliseconds)
-		       ? problem_set(p, PROBLEM_GONE, NULL, "the client has gone away")
-		       : 0;
-}
-
 static int completion_whole(struct completion *c, json_object **out, struct problem *p)
 {
 	while (c->tokens && c->over < c->count) {
-		if (completion_wait(c, -1, p))
+		if (turns_wait(c->turns, c->count, c->request->client, -1, p))
 			return -1;
 		for (size_t i = 0; i < c->count; i++)
 			if (!c->choices[i].over &&
@@ -383,7 +347,7 @@ static int completion_step_choice(struct completion *c, struct text *out, size_t
 static int completion_step(void *of, struct text *out, struct problem *p)
 {
 	struct completion *c = of;
-	if (c->tokens && completion_wait(c, STREAM_PAUSE_MS, p))
+	if (c->tokens && turns_wait(c->turns, c->count, c->request->client, STREAM_PAUSE_MS, p))
 		return -1;
 	for (size_t i = 0; i < c->count; i++)
 		if (!c->choices[i].over && completion_step_choice(c, out, i, p))
@@ -410,8 +374,17 @@ enum MHD_Result completions(struct http_request *r)
 	c->request = r;
 	c->created = time(NULL);
 	(void)snprintf(c->id, sizeof c->id, "cmpl-%s", r->id);
-	int code =
-		field_bool(r->json, "stream", &streams, &p) < 0 || completion_begin(c, &p) ? -1 : 0;
+	struct turn_wish w = {0};
+	int code = field_bool(r->json, "stream", &streams, &p) < 0 || openai_model(r, &c->model, &p)
+			   ? -1
+			   : 0;
+	if (!code) {
+		w.model = c->model;
+		(void)snprintf(c->name, sizeof c->name, "%s", c->model);
+		code = completion_take_fields(c, &w, &p) || completion_take_prompts(c, &p) ||
+		       completion_begin_turns(c, &w, &p);
+	}
+	turn_wish_free(&w);
 	if (!code && streams) {
 		c->stream = (struct event_stream){.step = completion_step,
 						  .fail = openai_fail,

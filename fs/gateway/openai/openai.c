@@ -54,7 +54,7 @@ static int openai_take_counts(json_object *body, struct turn_wish *w, struct pro
 	if (!seed)
 		return 0;
 	if (!json_object_is_type(seed, json_type_int))
-		return problem_set(p, PROBLEM_INVALID, "seed", "'seed' must be a whole number");
+		return problem_set(p, PROBLEM_INVALID, "seed", "\"seed\" must be a whole number");
 	int64_t number = json_object_get_int64(seed);
 	value = number >= 0 ? json_object_get_uint64(seed) : (uint64_t)number;
 	return turn_wish_param(w, p, "seed", "seed", "%" PRIu64, value);
@@ -85,8 +85,9 @@ static int openai_take_stop(json_object *body, struct turn_wish *w, struct probl
 		if (!json_object_is_type(one, json_type_string) || !*text ||
 		    strlen(text) != (size_t)json_object_get_string_len(one) || strchr(text, '\r')) {
 			text_free(&lines);
-			return problem_set(p, PROBLEM_INVALID, "stop",
-					   "'stop' must be a text or a list of texts, none empty");
+			return problem_set(
+				p, PROBLEM_INVALID, "stop",
+				"\"stop\" must be a text or a list of texts, none empty");
 		}
 		wanted_stop_line(&lines, text);
 	}
@@ -106,7 +107,7 @@ static int openai_take_bias(json_object *body, struct turn_wish *w, struct probl
 			      json_object_is_type(value, json_type_double);
 		if (!*id || id[strspn(id, "0123456789")] || !number)
 			code = problem_set(p, PROBLEM_INVALID, "logit_bias",
-					   "'logit_bias' must have a number for each token's id");
+					   "\"logit_bias\" must have a number for each token's id");
 		text_format(&lines, "%s%s %.17g", lines.length ? "\n" : "", id,
 			    json_object_get_double(value));
 	}
@@ -131,12 +132,12 @@ int openai_refuse(json_object *body, struct problem *p)
 	static const struct {
 		const char *field, *why;
 	} refused[] = {
-		{"functions", "use 'tools'"},
-		{"function_call", "use 'tool_choice'"},
-		{"audio", "models here give text alone"},
+		{"functions", "use \"tools\""},
+		{"function_call", "use \"tool_choice\""},
+		{"audio", "models here only write text"},
 		{"prediction", "predicted outputs are not known here"},
-		{"web_search_options", "there is no search here"},
-		{"suffix", "a text between two others cannot be asked for here"},
+		{"web_search_options", "there is no web search here"},
+		{"suffix", "a text cannot be filled in before a suffix"},
 	};
 	json_object *modalities = json_at(body, "modalities");
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -145,14 +146,14 @@ int openai_refuse(json_object *body, struct problem *p)
 			     !json_object_get_string_len(value);
 		if (value && !empty)
 			return problem_set(p, PROBLEM_INVALID, refused[i].field,
-					   "'%s' cannot be served: %s", refused[i].field,
+					   "\"%s\" is not supported: %s", refused[i].field,
 					   refused[i].why);
 	}
 	for (size_t i = 0; i < json_length(modalities); i++) {
 		const char *name = json_object_get_string(json_object_array_get_idx(modalities, i));
 		if (!name || strcmp(name, "text") != 0)
 			return problem_set(p, PROBLEM_INVALID, "modalities",
-					   "'modalities' cannot be served but for text");
+					   "\"modalities\" may only be text");
 	}
 	return 0;
 }
@@ -161,7 +162,7 @@ int openai_model(struct http_request *r, const char **model, struct problem *p)
 {
 	int there = field_text(r->json, "model", model, p);
 	if (there == 0)
-		return problem_set(p, PROBLEM_INVALID, "model", "'model' is missing");
+		return problem_set(p, PROBLEM_INVALID, "model", "\"model\" is missing");
 	return there < 0 || turn_model(r, *model, p) || openai_refuse(r->json, p) ? -1 : 0;
 }
 

@@ -63,7 +63,7 @@ int tokens_decode(const struct http_request *r, const char *model, json_object *
 		int64_t value = json_object_get_int64(id);
 		if (!json_object_is_type(id, json_type_int) || value < 0 || value > INT_MAX)
 			code = problem_set(p, PROBLEM_INVALID, "tokens",
-					   "tokens must be whole numbers from 0 on");
+					   "\"tokens\" must be whole numbers, 0 or greater");
 		text_format(&lines, "%lld\n", (long long)value);
 	}
 	if (!code && count)
@@ -137,7 +137,7 @@ static int tokens_take_model(struct http_request *r, const char **model, struct 
 {
 	int there = field_text(r->json, "model", model, p);
 	if (there == 0)
-		return problem_set(p, PROBLEM_INVALID, "model", "'model' is missing");
+		return problem_set(p, PROBLEM_INVALID, "model", "\"model\" is missing");
 	return there < 0 ? -1 : turn_model(r, *model, p);
 }
 
@@ -151,7 +151,7 @@ enum MHD_Result tokens_tokenize(struct http_request *r)
 	const char *name = json_at(r->json, "prompt") ? "prompt" : "content";
 	int there = field_text(r->json, name, &text, &p);
 	if (there == 0)
-		problem_set(&p, PROBLEM_INVALID, "prompt", "'prompt' is missing");
+		problem_set(&p, PROBLEM_INVALID, "prompt", "\"prompt\" is missing");
 	if (there <= 0 || tokens_encode(r, model, text, strlen(text), &ids, &p))
 		return reply_problem(r, &p);
 	char context[32];
@@ -172,7 +172,7 @@ enum MHD_Result tokens_detokenize(struct http_request *r)
 		return reply_problem(r, &p);
 	int there = field_list(r->json, "tokens", &ids, &p);
 	if (there == 0)
-		problem_set(&p, PROBLEM_INVALID, "tokens", "'tokens' is missing");
+		problem_set(&p, PROBLEM_INVALID, "tokens", "\"tokens\" is missing");
 	if (there <= 0 || tokens_decode(r, model, ids, &text, &p)) {
 		text_free(&text);
 		return reply_problem(r, &p);

@@ -10,6 +10,7 @@ const choices = {
 	chat: ["on", "off"],
 	stream: ["on", "off"],
 	on_full: ["error", "drop-oldest"],
+	priority: ["low", "normal", "high"],
 	format: ["text", "json", "schema", "regex"],
 };
 let told = null;

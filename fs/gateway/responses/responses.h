@@ -28,7 +28,7 @@ struct responses_asked {
 };
 
 /* *a must be zero-initialised; responses_asked_free, whatever it returns. -ENOENT: the response
- * that the request goes on from is not kept; -EINVAL; -ENOTSUP; -ENOMEM. */
+ * that the request continues is not kept; -EINVAL; -ENOTSUP; -ENOMEM. */
 int responses_read(struct responses_asked *a, const json_object *body,
 		   const struct responses_past *past, struct err *e);
 void responses_asked_free(struct responses_asked *a);
@@ -85,7 +85,7 @@ bool responses_item_place(const char *item, char *response, size_t size, unsigne
 
 /* ---- kept responses: responses_kept.c; any thread ----
  *
- * The newest responses, so that a request can go on from one of them by its id. They are in this
+ * The newest responses, so that a request can continue one of them by its id. They are in this
  * process's memory, and their number and bytes are limited. Each key has its own. */
 
 enum { RESPONSES_KEPT = 256, RESPONSES_BYTES = 64 << 20 };

@@ -33,9 +33,9 @@ static int responses_add_part(struct responses_place *p, const json_object *part
 		{"summary_text", "text"}, {"reasoning_text", "text"}, {"refusal", "refusal"},
 	};
 	const char *type = json_text(part, "type");
-	for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++) {
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
 		json_object *text = json_at(part, kinds[i].key);
-		if (strcmp(type, kinds[i].type) != 0)
+		if (!json_is(part, "type", kinds[i].type))
 			continue;
 		if (!json_object_is_type(text, json_type_string))
 			return err_set(e, EINVAL, "%s: a part of type %s has a %s, a text",
@@ -43,9 +43,10 @@ static int responses_add_part(struct responses_place *p, const json_object *part
 		json_add_string(out, text);
 		return 0;
 	}
-	return err_set(e, type ? ENOTSUP : EINVAL,
-		       "%s: a part of type '%.60s' is not read here, only text: leave it out",
-		       p->where, type ? type : "");
+	return err_set(
+		e, type ? ENOTSUP : EINVAL,
+		"%s: parts of type \"%.60s\" are not supported, only text: leave the part out",
+		p->where, type ? type : "");
 }
 
 /* A text, or a list of parts. */
@@ -79,9 +80,8 @@ static int responses_take_message(struct responses_place *p, const json_object *
 		{"system", "system", "\n\n"},
 		{"developer", "system", "\n\n"},
 	};
-	const char *role = json_text(item, "role");
-	for (size_t i = 0; role && i < sizeof roles / sizeof *roles; i++) {
-		if (strcmp(role, roles[i].role) != 0)
+	for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+		if (!json_is(item, "role", roles[i].role))
 			continue;
 		struct text text = {0};
 		int rc = responses_add_content(p, json_at(item, "content"), roles[i].between, &text,
@@ -101,9 +101,7 @@ static int responses_take_reasoning(struct responses_place *p, const json_object
 				    struct err *e)
 {
 	json_object *content = json_at(item, "content");
-	bool empty = !content || (json_object_is_type(content, json_type_array) &&
-				  !json_object_array_length(content));
-	if (empty)
+	if (!content || (json_object_is_type(content, json_type_array) && !json_length(content)))
 		content = json_at(item, "summary");
 	if (!content)
 		return 0;
@@ -116,34 +114,26 @@ static int responses_take_reasoning(struct responses_place *p, const json_object
 	return rc;
 }
 
+/* A function_call, or a custom_tool_call, whose input becomes the function's one argument. */
 static int responses_take_call(struct responses_place *p, const json_object *item, struct err *e)
 {
 	char whole[128];
+	bool custom = json_is(item, "type", "custom_tool_call");
 	const char *id = json_text(item, "call_id"), *name = json_text(item, "name");
-	const char *space = json_text(item, "namespace");
-	json_object *arguments = json_at(item, "arguments");
-	if (!id || !name || !json_object_is_type(arguments, json_type_string))
+	json_object *given = json_at(item, custom ? "input" : "arguments");
+	if (!id || !name || !json_object_is_type(given, json_type_string))
 		return responses_wrong(
-			p, "a function_call has a call_id, a name and arguments, a text", e);
-	if (!responses_tool_name(whole, sizeof whole, space, name))
-		return responses_wrong(p, "its name is too long", e);
-	/* Many clients send an empty text for no arguments. */
-	dialog_call(p->dialog, id, whole, *json_object_get_string(arguments) ? arguments : NULL);
-	return 0;
-}
-
-static int responses_take_custom_call(struct responses_place *p, const json_object *item,
-				      struct err *e)
-{
-	char whole[128];
-	const char *id = json_text(item, "call_id"), *name = json_text(item, "name");
-	json_object *input = json_at(item, "input");
-	if (!id || !name || !json_object_is_type(input, json_type_string))
-		return responses_wrong(
-			p, "a custom_tool_call has a call_id, a name and an input, a text", e);
+			p,
+			custom ? "a custom_tool_call has a call_id, a name and an input, a text"
+			       : "a function_call has a call_id, a name and arguments, a text",
+			e);
 	if (!responses_tool_name(whole, sizeof whole, json_text(item, "namespace"), name))
 		return responses_wrong(p, "its name is too long", e);
-	json_object *arguments = json_new("input=%p", json_object_get(input));
+	json_object *arguments = NULL;
+	if (custom)
+		arguments = json_new("input=%p", json_object_get(given));
+	else if (json_object_get_string_len(given)) /* many clients send "" for no arguments */
+		arguments = json_object_get(given);
 	dialog_call(p->dialog, id, whole, arguments);
 	json_object_put(arguments);
 	return 0;
@@ -171,8 +161,10 @@ static int responses_take_reference(struct responses_place *p, const json_object
 	const char *id = json_text(item, "id");
 	json_object *kept = id && !p->referenced ? p->past->item(p->past->ctx, id) : NULL;
 	if (!kept)
-		return err_set(e, ENOENT, "%s: there is no item '%.80s' kept here (any more)",
-			       p->where, id ? id : "");
+		return err_set(
+			e, ENOENT,
+			"%s: no item \"%.80s\" is kept here (any more): send the item itself",
+			p->where, id ? id : "");
 	p->referenced = true;
 	int rc = responses_take_item(p, kept, e);
 	p->referenced = false;
@@ -191,7 +183,7 @@ static int responses_take_item(struct responses_place *p, const json_object *ite
 		{"reasoning", responses_take_reasoning},
 		{"function_call", responses_take_call},
 		{"function_call_output", responses_take_output},
-		{"custom_tool_call", responses_take_custom_call},
+		{"custom_tool_call", responses_take_call},
 		{"custom_tool_call_output", responses_take_output},
 		{"item_reference", responses_take_reference},
 	};
@@ -202,8 +194,8 @@ static int responses_take_item(struct responses_place *p, const json_object *ite
 		if (strcmp(type, kinds[i].type) == 0)
 			return kinds[i].take(p, item, e);
 	return err_set(e, type ? ENOTSUP : EINVAL,
-		       "%s: an item of type '%.60s' is not taken here: message, reasoning, "
-		       "function_call, custom_tool_call, and their outputs are",
+		       "%s: items of type \"%.60s\" are not supported; use message, reasoning, "
+		       "function_call, custom_tool_call and their outputs",
 		       p->where, type ? type : "");
 }
 
@@ -225,8 +217,7 @@ int responses_items(struct dialog *t, json_object *items, const struct responses
 static void responses_type_content(json_object *message)
 {
 	json_object *content = json_at(message, "content");
-	const char *role = json_text(message, "role");
-	bool answer = role && strcmp(role, "assistant") == 0;
+	bool answer = json_is(message, "role", "assistant");
 	if (json_object_is_type(content, json_type_string)) {
 		json_object *list = json_object_new_array();
 		json_object_array_add(list, json_new("type=%s text=%p",
@@ -273,8 +264,8 @@ json_object *responses_items_shown(json_object *items, const char *id,
 	json_object *list = json_object_new_array();
 	for (size_t i = 0; list && i < json_object_array_length(items); i++) {
 		json_object *item = json_object_array_get_idx(items, i), *copy = NULL;
-		const char *type = json_text(item, "type"), *of = json_text(item, "id");
-		if (type && of && strcmp(type, "item_reference") == 0)
+		const char *of = json_text(item, "id");
+		if (of && json_is(item, "type", "item_reference"))
 			copy = past->item(past->ctx, of); /* NULL: it is not kept any more */
 		else if (json_object_deep_copy(item, &copy, NULL) < 0) {
 			json_object_put(list);

@@ -3,6 +3,7 @@
  * A ring: the newest takes the place of the oldest. Responses are kept as texts, whose sizes are
  * known and which threads do not share. */
 #include "fs/gateway/responses/responses.h"
+#include "fs/gateway/body/document.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -102,11 +103,10 @@ static struct responses_kept_one *responses_kept_find(struct responses_kept *k, 
 static json_object *responses_kept_parse(const char *text)
 {
 	enum { DEPTH = 256 };
-	struct json_tokener *t = json_tokener_new_ex(DEPTH);
-	json_object *o = t ? json_tokener_parse_ex(t, text, -1) : NULL;
-	if (t)
-		json_tokener_free(t);
-	return o;
+	struct document_error why;
+	size_t size = strlen(text) + 1;
+	const struct text kept = {.data = (char *)(uintptr_t)text, .length = size};
+	return document_parse(&kept, DEPTH, &why);
 }
 
 json_object *responses_kept_get(struct responses_kept *k, size_t key, const char *id,

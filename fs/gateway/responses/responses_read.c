@@ -91,8 +91,7 @@ static int responses_make_echo(struct responses_asked *a, const json_object *bod
 	}
 	/* The answer follows its schema, whether or not the request says strict. */
 	json_object *format = json_at(json_at(a->echo, "text"), "format");
-	const char *type = json_text(format, "type");
-	if (type && strcmp(type, "json_schema") == 0) {
+	if (json_is(format, "type", "json_schema")) {
 		json_object *form = json_tokener_parse("{\"description\": null, \"strict\": true}");
 		responses_complete(format, form);
 		json_object_put(form);
@@ -108,13 +107,13 @@ static int responses_refuse_services(const json_object *body, struct err *e)
 	for (size_t i = 0; i < sizeof SERVICES / sizeof *SERVICES; i++)
 		if (json_at(body, SERVICES[i]))
 			return err_set(e, ENOTSUP,
-				       "%s: nothing of the kind is kept here: send the items, or "
-				       "go on from a response with previous_response_id",
+				       "%s: not supported: send the items, or continue a response "
+				       "with previous_response_id",
 				       SERVICES[i]);
 	if (json_true(body, "background"))
-		return err_set(
-			e, ENOTSUP,
-			"background: answers are given while the client listens; use stream");
+		return err_set(e, ENOTSUP,
+			       "background: not supported, since an answer ends with its "
+			       "connection; use stream");
 	return 0;
 }
 
@@ -162,14 +161,12 @@ static int responses_read_numbers(struct wanted *w, const json_object *body, str
 static int responses_read_form(struct wanted *w, const json_object *body, struct err *e)
 {
 	json_object *format = json_at(json_at(body, "text"), "format");
-	const char *type = format ? json_text(format, "type") : "text";
 	json_object *schema = json_at(format, "schema");
-	if (type && strcmp(type, "text") == 0)
+	if (!format || json_is(format, "type", "text"))
 		return 0;
-	if (type && strcmp(type, "json_object") == 0)
+	if (json_is(format, "type", "json_object"))
 		return wanted_schema(w, NULL, "text.format", e);
-	if (type && strcmp(type, "json_schema") == 0 &&
-	    json_object_is_type(schema, json_type_object))
+	if (json_is(format, "type", "json_schema") && json_object_is_type(schema, json_type_object))
 		return wanted_schema(w, schema, "text.format", e);
 	return err_set(
 		e, EINVAL,
@@ -179,7 +176,7 @@ static int responses_read_form(struct wanted *w, const json_object *body, struct
 static int responses_read_plain(struct responses_asked *a, const json_object *body, struct err *e)
 {
 	struct wanted *w = &a->wanted;
-	const char *model = json_text(body, "model"), *truncation = json_text(body, "truncation");
+	const char *model = json_text(body, "model");
 	json_object *effort = json_at(json_at(body, "reasoning"), "effort");
 	if (!model || !*model)
 		return err_set(e, EINVAL, "model: must be the name of a model");
@@ -196,9 +193,8 @@ static int responses_read_plain(struct responses_asked *a, const json_object *bo
 	    (effort && wanted_effort(w, json_text(json_at(body, "reasoning"), "effort"),
 				     "reasoning.effort", e)))
 		return -e->code;
-	return truncation && strcmp(truncation, "auto") == 0
-		       ? wanted_param(w, "on_full", "drop-oldest", e)
-		       : 0;
+	return json_is(body, "truncation", "auto") ? wanted_param(w, "on_full", "drop-oldest", e)
+						   : 0;
 }
 
 /* ---- the conversation ---- */
@@ -233,7 +229,7 @@ static int responses_read_past(struct dialog *t, const json_object *body,
 	json_object *messages = past->messages(past->ctx, id);
 	if (!messages)
 		return err_set(e, ENOENT,
-			       "previous_response_id: '%.80s' is not kept here (any more): send "
+			       "previous_response_id: \"%.80s\" is not kept here (any more): send "
 			       "the items that it goes on from",
 			       id);
 	dialog_append(t, messages);
@@ -249,8 +245,7 @@ static json_object *responses_with_instructions(json_object *messages, const cha
 	size_t count = json_object_array_length(messages), i = 0;
 	dialog_say(&t, "system", instructions, strlen(instructions), "");
 	json_object *first = json_object_array_get_idx(messages, 0);
-	const char *role = json_text(first, "role");
-	if (role && strcmp(role, "system") == 0) {
+	if (json_is(first, "role", "system")) {
 		json_object *content = json_at(first, "content");
 		dialog_say(&t, "system", json_object_get_string(content),
 			   (size_t)json_object_get_string_len(content), "\n\n");

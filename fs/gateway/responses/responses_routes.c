@@ -197,7 +197,7 @@ static enum MHD_Result responses_reply_unknown(struct http_request *r)
 {
 	struct problem p = {0};
 	problem_set(&p, PROBLEM_NOT_FOUND, "response_id",
-		    "The response '%.80s' is not kept here (any more)", r->rest);
+		    "The response \"%.80s\" is not kept here (any more)", r->rest);
 	return reply_problem(r, &p);
 }
 
@@ -245,8 +245,8 @@ enum MHD_Result responses_other(struct http_request *r)
 {
 	struct problem p = {0};
 	problem_set(&p, PROBLEM_NOT_FOUND, NULL,
-		    "There is nothing to be done at %.200s: nothing is compacted here (truncation: "
-		    "auto leaves the oldest out), and nothing runs unheard that could be cancelled",
+		    "%.200s is not supported: nothing is compacted here (truncation: auto drops "
+		    "the oldest messages), and to cancel an answer, close its connection",
 		    r->path);
 	return reply_problem(r, &p);
 }

@@ -89,7 +89,7 @@ static void responses_keep_item(struct responses_answer *a, json_object *item, s
 
 /* ---- the response ---- */
 
-/* end: NULL while the answer goes on. */
+/* end: NULL while the answer grows. */
 static json_object *responses_object(struct responses_answer *a, const char *status,
 				     const struct answer_ending *end)
 {
@@ -171,7 +171,7 @@ static json_object *responses_part_object(const struct responses_answer *a)
 	return o;
 }
 
-/* The current item, with what it has said so far. */
+/* The current item, with its text so far. */
 static json_object *responses_item_object(const struct responses_answer *a, const char *status)
 {
 	char id[96];

@@ -67,10 +67,11 @@ static int responses_add_function(struct responses_asked *a, const json_object *
 				  const char *space, struct err *e)
 {
 	char whole[128];
-	const char *type = json_text(tool, "type"), *name = json_text(tool, "name");
+	const char *name = json_text(tool, "name");
 	json_object *schema = json_at(tool, "parameters");
-	bool custom = type && strcmp(type, "custom") == 0;
-	if (!type || !name || !*name || !responses_tool_name(whole, sizeof whole, space, name))
+	bool custom = json_is(tool, "type", "custom");
+	if (!json_text(tool, "type") || !name || !*name ||
+	    !responses_tool_name(whole, sizeof whole, space, name))
 		return err_set(e, EINVAL, "tools: each must have a type and a name");
 	if (schema && !json_object_is_type(schema, json_type_object))
 		return err_set(e, EINVAL, "tools: the parameters of %.80s must be a schema", name);
@@ -82,16 +83,10 @@ static int responses_add_function(struct responses_asked *a, const json_object *
 	return rc ? rc : responses_note_tool(a, whole, space, name, custom, e);
 }
 
-static bool responses_tool_is(const json_object *tool, const char *type)
-{
-	const char *has = json_text(tool, "type");
-	return has && strcmp(has, type) == 0;
-}
-
 static bool responses_is_offered(const json_object *tool)
 {
-	return responses_tool_is(tool, "function") || responses_tool_is(tool, "custom") ||
-	       responses_tool_is(tool, "namespace");
+	return json_is(tool, "type", "function") || json_is(tool, "type", "custom") ||
+	       json_is(tool, "type", "namespace");
 }
 
 static int responses_add_tool(struct responses_asked *a, const json_object *tool, struct err *e)
@@ -100,7 +95,7 @@ static int responses_add_tool(struct responses_asked *a, const json_object *tool
 		return err_set(e, EINVAL, "tools: each must have a type");
 	if (!responses_is_offered(tool))
 		return 0;
-	if (!responses_tool_is(tool, "namespace"))
+	if (!json_is(tool, "type", "namespace"))
 		return responses_add_function(a, tool, NULL, e);
 	const char *space = json_text(tool, "name");
 	json_object *tools = json_at(tool, "tools");
@@ -116,8 +111,8 @@ static int responses_refuse_service(const char *key, const json_object *tool, st
 {
 	const char *type = json_text(tool, "type");
 	return err_set(e, ENOTSUP,
-		       "%s: '%.60s' is a service's, which there is none of here: leave it out, or "
-		       "describe a function, which you run",
+		       "%s: \"%.60s\" runs only at OpenAI: leave it out, or describe a function of "
+		       "your own",
 		       key, type ? type : "");
 }
 
@@ -139,7 +134,7 @@ json_object *responses_tools_shown(const json_object *body)
 		}
 		/* A function shows all of its keys. */
 		for (size_t k = 0;
-		     responses_tool_is(tool, "function") && k < sizeof KEYS / sizeof *KEYS; k++)
+		     json_is(tool, "type", "function") && k < sizeof KEYS / sizeof *KEYS; k++)
 			if (!json_at(tool, KEYS[k]))
 				json_object_object_add(copy, KEYS[k], NULL);
 	}
@@ -158,7 +153,8 @@ static int responses_choose_tool(struct responses_asked *a, const json_object *c
 	if (!name ||
 	    !responses_tool_name(whole, sizeof whole, json_text(choice, "namespace"), name) ||
 	    !wanted_has_tool(a->wanted.tools, whole))
-		return err_set(e, EINVAL, "tool_choice: tools has no '%.80s'", name ? name : "");
+		return err_set(e, EINVAL, "tool_choice: tools has no tool \"%.80s\"",
+			       name ? name : "");
 	return wanted_param(&a->wanted, "tool_choice", whole, e);
 }
 
@@ -174,20 +170,6 @@ static int responses_choose_word(struct responses_asked *a, const char *word, st
 		       "tool_choice: must be auto, none, required, or a tool that is on offer");
 }
 
-static bool responses_is_allowed(json_object *allowed, const char *name)
-{
-	char whole[128];
-	for (size_t i = 0; i < json_object_array_length(allowed); i++) {
-		json_object *one = json_object_array_get_idx(allowed, i);
-		const char *own = json_text(one, "name");
-		if (own &&
-		    responses_tool_name(whole, sizeof whole, json_text(one, "namespace"), own) &&
-		    strcmp(whole, name) == 0)
-			return true;
-	}
-	return false;
-}
-
 static int responses_choose_allowed(struct responses_asked *a, const json_object *choice,
 				    struct err *e)
 {
@@ -196,7 +178,17 @@ static int responses_choose_allowed(struct responses_asked *a, const json_object
 		return err_set(e, EINVAL, "tool_choice.tools: must be a list");
 	for (size_t i = json_length(a->wanted.tools); i-- > 0;) {
 		json_object *tool = json_object_array_get_idx(a->wanted.tools, i);
-		if (!responses_is_allowed(allowed, json_text(json_at(tool, "function"), "name")))
+		bool found = false;
+		for (size_t k = 0; k < json_length(allowed) && !found; k++) {
+			char whole[128];
+			json_object *one = json_object_array_get_idx(allowed, k);
+			const char *name = json_text(one, "name");
+			found = name &&
+				responses_tool_name(whole, sizeof whole,
+						    json_text(one, "namespace"), name) &&
+				json_is(json_at(tool, "function"), "name", whole);
+		}
+		if (!found)
 			json_object_array_del_idx(a->wanted.tools, i, 1);
 	}
 	const char *mode = json_text(choice, "mode");
@@ -220,7 +212,7 @@ int responses_tools(struct responses_asked *a, const json_object *body, struct e
 		return rc;
 	if (!json_object_is_type(choice, json_type_object))
 		return responses_choose_word(a, json_object_get_string(choice), e);
-	if (responses_tool_is(choice, "allowed_tools"))
+	if (json_is(choice, "type", "allowed_tools"))
 		return responses_choose_allowed(a, choice, e);
 	return responses_choose_tool(a, choice, e);
 }

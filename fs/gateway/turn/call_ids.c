@@ -22,11 +22,8 @@ static const char *const prefixes[] = {
 
 void call_mark(char mark[CALL_MARK], const char *request, const char *session)
 {
-	uint64_t h = 14695981039346656037u;
-	const char *const parts[] = {request, session};
-	for (int i = 0; i < 2; i++)
-		for (const char *at = parts[i]; *at; at++)
-			h = (h ^ (unsigned char)*at) * 1099511628211u;
+	uint64_t h = text_hash(TEXT_HASH, request, strlen(request));
+	h = text_hash(h, session, strlen(session));
 	(void)snprintf(mark, CALL_MARK, "%015" PRIx64, h >> 4);
 }
 
@@ -52,7 +49,7 @@ void call_id_for_client(json_object *call, enum protocol protocol, const char *m
 }
 
 /* The tree's id within a client's; NULL: it is no client's id. Both protocols' prefixes are
- * accepted everywhere, since a conversation may go on in the other protocol. */
+ * accepted everywhere, since a conversation may continue in the other protocol. */
 static const char *call_tree_id_in(json_object *id)
 {
 	const char *text =

@@ -26,8 +26,8 @@ static void client_on_signal(int signal)
 
 /* ---- clients that hang up ---- */
 
-/* The client may have been removed meanwhile and its socket's number be another client's: then that
- * one's read is interrupted once for nothing. */
+/* The client may have been removed meanwhile, and its socket's number may be another client's: then
+ * that one's read is interrupted once for nothing. */
 static void client_note_gone(struct client_reads *b, int client)
 {
 	pthread_mutex_lock(&b->lock);

@@ -3,7 +3,7 @@
  * client_wait polls both. But while tokens come quickly, and until the first one has come, a stream
  * waits in read(2) itself (client_read): one round trip to the tree per token, where poll(2) takes
  * three. A thread in read(2) sees neither the end of its client nor the time. So a read that takes
- * long is interrupted, and its thread goes on with client_wait. A thread of its own watches the
+ * long is interrupted, and its thread continues with client_wait. A thread of its own watches the
  * clients, and interrupts the read of one that hangs up. It does so again and again until the read
  * has ended, since an interruption that comes before the read begins is lost. */
 #ifndef MOEFS_FS_GATEWAY_TURN_CLIENT_WAIT_H

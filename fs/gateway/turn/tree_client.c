@@ -1,5 +1,6 @@
 /* See tree_client.h. */
 #include "fs/gateway/turn/tree_client.h"
+#include "fs/base/standard.h"
 #include "fs/gateway/body/json_fields.h"
 
 #include <dirent.h>
@@ -128,18 +129,6 @@ static int tree_read_all(int fd, struct text *out)
 	}
 }
 
-static int tree_write_all(int fd, const char *data, size_t size)
-{
-	while (size) {
-		ssize_t n = write(fd, data, size);
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		data += n > 0 ? n : 0;
-		size -= n > 0 ? (size_t)n : 0;
-	}
-	return 0;
-}
-
 int tree_read(const char *tree, struct text *out, const char *format, ...)
 {
 	va_list values;
@@ -172,7 +161,7 @@ int tree_write_open(int fd, bool far, const char *data, size_t size)
 {
 	if (fd < 0)
 		return fd;
-	int code = tree_write_all(fd, data, size);
+	int code = -standard_write_all(fd, data, size);
 	if (far && !code && fsync(fd))
 		code = -errno;
 	if (close(fd) && !code)
@@ -195,7 +184,7 @@ int tree_put(const char *tree, const char *data, size_t size, const char *format
 	va_start(values, format);
 	int fd = tree_open(tree, O_WRONLY, format, values);
 	va_end(values);
-	int code = fd < 0 ? fd : tree_write_all(fd, data, size);
+	int code = fd < 0 ? fd : -standard_write_all(fd, data, size);
 	if (!code)
 		return fd;
 	if (fd >= 0)
@@ -212,33 +201,10 @@ int tree_ask(const char *tree, const char *data, size_t size, struct text *out, 
 	va_end(values);
 	if (fd < 0)
 		return fd;
-	int code = tree_write_all(fd, data, size);
+	int code = -standard_write_all(fd, data, size);
 	if (!code)
 		code = tree_read_all(fd, out);
 	close(fd);
-	return code;
-}
-
-int tree_copy(const char *tree, const char *folder, const char *from, const char *to)
-{
-	char path[TREE_PATH], piece[PIECE];
-	int in = tree_path(path, tree, "%s/%s", folder, from) ? open(path, O_RDONLY | O_CLOEXEC)
-							      : -1;
-	if (in < 0)
-		return -errno;
-	int out = tree_path(path, tree, "%s/%s", folder, to)
-			  ? open(path, O_WRONLY | O_TRUNC | O_CLOEXEC)
-			  : -1;
-	int code = out < 0 ? -errno : 0;
-	ssize_t n = 0;
-	while (!code && (n = read(in, piece, sizeof piece)) != 0)
-		if (n > 0)
-			code = tree_write_all(out, piece, (size_t)n);
-		else if (errno != EINTR)
-			code = -errno;
-	if (out >= 0 && close(out) && !code)
-		code = -errno;
-	close(in);
 	return code;
 }
 

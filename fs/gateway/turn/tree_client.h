@@ -48,8 +48,6 @@ __attribute__((format(printf, 4, 5))) int tree_put(const char *tree, const char 
 /* Writes a question into a file such as tokenizer/encode, and reads its answer. -errno. */
 __attribute__((format(printf, 5, 6))) int tree_ask(const char *tree, const char *data, size_t size,
 						   struct text *out, const char *format, ...);
-/* Copies a file into another that exists, piece by piece; both are below `folder`. -errno. */
-int tree_copy(const char *tree, const char *folder, const char *from, const char *to);
 /* A path for any other use. NULL: it is too long. */
 __attribute__((format(printf, 3, 4))) char *tree_path(char path[TREE_PATH], const char *tree,
 						      const char *format, ...);

@@ -1,22 +1,25 @@
 /* A turn of a model: its session in the tree, what goes into the session, and what comes out of it
  * as it grows. One thread uses a turn, the one of its request.
  *
- *     turn_begin   waits for a slot, makes the session `http-…` or goes on with a kept one, writes
- *                  messages, tools and params, and starts the answer
+ *     turn_begin   waits for a slot, makes the session `http-…`, writes messages, tools and params, and
+ *                  starts the answer
  *     turns_wait   until something came, the time is over, or the client has gone away
  *     turn_take    what came: thoughts, text, calls; whether that was all, and whether it failed
  *     turn_usage   once the answer is over: tokens, and how it ended
- *     turn_end     on every way: stops a session that still works, then removes or keeps it */
+ *     turn_end     on every way: stops a session that still works, then removes it.
+ *
+ * Programs send the whole conversation each time. The tree finds again what it has computed of it
+ * (MODEL/prefixes), and shares it only among requests with the same API key (params/share_with). */
 #ifndef MOEFS_FS_GATEWAY_TURN_TURN_H
 #define MOEFS_FS_GATEWAY_TURN_TURN_H
 
+#include "fs/gateway/access.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/http_request.h"
-#include "fs/gateway/turn/kept_sessions.h"
 
 #include <stdint.h>
 
-enum { WISH_PARAMS = 24 };
+enum { WISH_PARAMS = 24, SESSION_NAME = 96 };
 
 /* What a model is asked, in the tree's own words. turn_wish_free. */
 struct turn_wish {
@@ -63,21 +66,24 @@ struct usage {
 int turn_begin(struct turn **out, struct http_request *r, const struct turn_wish *w,
 	       struct problem *p);
 /* Waits for any of the turns that are not NULL. 0: something came, or the time (-1: forever) is
- * over; -EPIPE: the client has gone away. */
-int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds);
+ * over; -1: *p, PROBLEM_GONE. */
+int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds,
+	       struct problem *p);
 /* -1: the turn has failed; *p says why, and *n has what came before. */
 int turn_take(struct turn *t, struct news *n, struct problem *p);
 void turn_usage(struct turn *t, struct usage *u);
 /* How many tokens the model would read, for a turn that only counts. Loads the model if necessary,
  * since only then its tokenizer is there. */
 int turn_tokens(struct turn *t, int client, uint64_t *tokens, struct problem *p);
-/* Called before the last bytes of an answer are sent, so that whoever has read them finds the
- * session gone or kept. NULL is fine. */
+/* Called before the last bytes of an answer are sent, so that a client that has read them finds the
+ * session gone. NULL is fine. */
 void turn_end(struct turn *t);
 void news_free(struct news *n);
 
 /* -1: the model does not exist; *p lists those that do. */
 int turn_model(const struct http_request *r, const char *model, struct problem *p);
+/* turn_session.c: a name that no session of any gateway has. */
+void session_new_name(struct gateway *g, char name[SESSION_NAME]);
 /* Names this gateway among others (g->id), and removes sessions that killed gateways left. */
 void turns_prepare(struct gateway *g);
 
@@ -103,7 +109,7 @@ void call_id_for_client(json_object *call, enum protocol protocol, const char *m
  * where it has no client's ids. NULL: out of memory, or messages is NULL. */
 json_object *call_ids_for_tree(json_object *messages);
 
-/* ---- what the files of a turn share; nobody else reads it ---- */
+/* ---- for turn_*.c only ---- */
 
 /* A file that grows while the turn works. */
 struct growing {
@@ -123,15 +129,16 @@ enum { TURN_LATER = 2 * WISH_PARAMS + 4 };
 
 struct turn {
 	struct gateway *gateway;
-	struct kept_session session; /* its model and name, and by what it is known again */
-	bool logprobs, tools;	     /* these are wanted */
-	const char *asked;	     /* the request's field that the model reads */
-	const char *formed;	     /* the request's field that gives a schema, or the tools */
-	bool answers;		     /* it answers messages, which can be done again */
-	bool goes_on;		     /* the last message is an assistant's: continue it */
+	struct turn_session {
+		char model[256], name[SESSION_NAME];
+		size_t key;	      /* the API key's number; 0: none was needed */
+		char share[KEY_MARK]; /* its mark: the session's params/share_with; empty: none */
+	} session;
+	bool logprobs, tools; /* these are wanted */
+	const char *asked;    /* the request's field that the model reads */
+	const char *formed;   /* the request's field that gives a schema, or the tools */
+	bool goes_on;	      /* the last message is an assistant's: continue it */
 	bool slot, made, submitted, over, failed;
-	bool keeps; /* the session may be kept */
-	bool used;  /* an earlier request has used the session */
 	struct growing files[GROWS];
 	int calls_fd;
 	bool calls_ready; /* there may be more calls */
@@ -142,7 +149,7 @@ struct turn {
 	size_t later_count;
 	bool told; /* something has come */
 	struct client_read reading;
-	bool slow;	  /* what a read waited for did not come soon */
+	bool slow;	  /* a read waited long */
 	bool quick;	  /* the last news came soon after the news before */
 	uint64_t told_ns; /* when the last news came */
 	bool counted;	  /* it is over, and `usage` is final */
@@ -168,9 +175,9 @@ int turn_refused(const struct turn *t, int code, const char *field, struct probl
 /* turn_session.c: closes a file once nobody waits for that, and closes all of these. */
 void turn_close_later(struct turn *t, int fd);
 void turn_close_now(struct turn *t);
-/* turn_session.c: makes a session, or goes on with a kept one; then keeps or removes it. */
-int session_find(struct turn *t, const struct turn_wish *w, struct problem *p);
-void session_leave(struct turn *t, bool keep);
+/* turn_session.c: makes a session, and removes it. */
+int session_make(struct turn *t, struct problem *p);
+void session_leave(struct turn *t);
 /* turn_submit.c: writes the wish into the session, and starts the answer. */
 int turn_submit(struct turn *t, const struct turn_wish *w, struct problem *p);
 

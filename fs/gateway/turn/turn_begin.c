@@ -21,11 +21,8 @@
 static uint_fast64_t turn_known_model(const char *model)
 {
 	struct timespec now;
-	uint_fast64_t h = 14695981039346656037u;
-	for (; *model; model++)
-		h = (h ^ (unsigned char)*model) * 1099511628211u;
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (h ^ (uint_fast64_t)now.tv_sec) | 1;
+	return (text_hash(TEXT_HASH, model, strlen(model)) ^ (uint_fast64_t)now.tv_sec) | 1;
 }
 
 static int turn_add_name(void *names, const char *name)
@@ -53,7 +50,7 @@ int turn_model(const struct http_request *r, const char *model, struct problem *
 			    strerror(-code));
 	else
 		problem_set(p, PROBLEM_MODEL, "model",
-			    "The model '%.100s' does not exist. There are: %.*s", model,
+			    "The model \"%.100s\" does not exist. Models here: %.*s", model,
 			    (int)names.length, names.length ? names.data : "");
 	text_free(&names);
 	return -1;
@@ -94,7 +91,7 @@ static int turn_enter(struct http_request *r, struct problem *p)
 	case 0:
 		return 0;
 	case -EPIPE:
-		return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
+		return problem_gone(p);
 	case -EBUSY:
 		return problem_set(p, PROBLEM_BUSY, NULL,
 				   "%u requests are answered and %u wait already; try again later",
@@ -122,7 +119,7 @@ static int turn_ask(struct turn *t, const struct turn_wish *w, const struct http
 	in.messages = call_ids_for_tree(w->messages);
 	if (w->messages && !in.messages)
 		return problem_no_memory(p);
-	int code = session_find(t, &in, p);
+	int code = session_make(t, p);
 	if (!code) {
 		t->protocol = r->route->protocol;
 		call_mark(t->mark, r->id, t->session.name);
@@ -145,11 +142,12 @@ int turn_begin(struct turn **out, struct http_request *r, const struct turn_wish
 	t->slot = !w->beside;
 	t->logprobs = w->logprobs;
 	t->tools = w->tools;
-	t->answers = w->messages && !w->counts;
 	t->asked = w->asked ? w->asked : w->messages ? "messages" : "prompt";
 	t->formed = turn_form_field(w);
 	t->gateway = r->gateway;
 	t->session.key = r->key;
+	if (r->key)
+		access_keys_mark(r->gateway->keys, r->key, t->session.share);
 	t->calls_fd = -1;
 	t->reading.client = r->client;
 	for (int i = 0; i < GROWS; i++)
@@ -168,28 +166,20 @@ int turn_begin(struct turn **out, struct http_request *r, const struct turn_wish
 
 /* ---- end ---- */
 
-/* Stops a turn that still works, and counts what it did. Whether its session can be gone on with.
- */
-static bool turn_ended_well(struct turn *t)
+/* Stops a turn that still works, and counts its tokens. */
+static void turn_stop(struct turn *t)
 {
 	struct usage u;
 	struct counters *counters = &t->gateway->counters;
 	if (!t->submitted)
-		return false;
-	if (!t->over) {
-		char word[32];
+		return;
+	if (!t->over)
 		(void)tree_write(turn_tree(t), false, "stop\n", 5, "%s/sessions/%s/ctl",
 				 t->session.model, t->session.name);
-		/* Stopping takes a step. Until then nothing may be written into the session. */
-		if (t->keeps)
-			tree_line(turn_tree(t), word, sizeof word, "%s/sessions/%s/wait",
-				  t->session.model, t->session.name);
-	}
 	turn_usage(t, &u);
 	atomic_fetch_add(&counters->prompt_tokens, u.prompt);
 	atomic_fetch_add(&counters->cached_tokens, u.cached);
 	atomic_fetch_add(&counters->output_tokens, u.output);
-	return !t->failed && strcmp(u.finish, "error") != 0;
 }
 
 void turn_end(struct turn *t)
@@ -206,7 +196,8 @@ void turn_end(struct turn *t)
 	}
 	if (t->calls_fd >= 0)
 		close(t->calls_fd);
-	session_leave(t, turn_ended_well(t));
+	turn_stop(t);
+	session_leave(t);
 	if (t->slot)
 		gate_leave(t->gateway->gate, t->session.key);
 	free(t);
@@ -226,7 +217,7 @@ static int turn_load(struct turn *t, int client, struct problem *p)
 				   strerror(-code));
 	while (strcmp(state, "ready") != 0) {
 		if (client_wait(client, NULL, 0, LOOK_MS) < 0)
-			return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
+			return problem_gone(p);
 		tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
 		if (!strcmp(state, "failed") || !*state)
 			return turn_refused(t, -EIO, NULL, p);

@@ -1,10 +1,12 @@
-/* What comes of a turn, as its files grow. See turn.h.
+/* A turn's output, as its files grow. See turn.h.
  *
  * moefs tells a client that polls a file when there is more to read. A file system between (sshfs)
  * always says so and lets a read wait: then files are read one after the other, a piece at a time,
  * and a client that has gone away is noticed with the next piece. It also hides errors of reading:
  * they look like the end of the file, so `status` is asked how the turn ended. */
 #include "fs/gateway/turn/client_wait.h"
+#include "cache/utf8.h"
+#include "fs/gateway/body/document.h"
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/turn/tree_client.h"
 #include "fs/gateway/turn/turn.h"
@@ -61,13 +63,14 @@ static bool turn_set_blocking(struct turn *t)
 	return true;
 }
 
-int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds)
+int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds,
+	       struct problem *p)
 {
 	struct pollfd files[CLIENT_FILES];
 	size_t n = 0, k = 0;
 	/* Here a client is noticed that hung up before client_wait.c began to watch it. */
 	if (count == 1 && turns[0] && turn_set_blocking(turns[0]))
-		return client_wait(client, files, 0, 0) < 0 ? -EPIPE : 0;
+		return client_wait(client, files, 0, 0) < 0 ? problem_gone(p) : 0;
 	for (size_t i = 0; i < count && n + 2 <= CLIENT_FILES; i++) {
 		struct turn *t = turns[i];
 		struct growing *next = t && !t->over ? turn_next_file(t) : NULL;
@@ -86,21 +89,16 @@ int turns_wait(struct turn *const *turns, size_t count, int client, int millisec
 		if (turn_calls_come(t))
 			t->calls_ready = files[k++].revents;
 	}
-	return code < 0 ? code : 0;
+	return code < 0 ? problem_gone(p) : 0;
 }
 
 /* How many bytes of a text can be given: whole characters, without a newline at the end, which the
  * tree may have added. */
 static size_t news_giveable_text(const struct text *t)
 {
-	size_t back = 1, n = t->length;
-	while (back < 4 && back <= n && ((uint8_t)t->data[n - back] & 0xc0) == 0x80)
-		back++;
-	if (back <= n) {
-		uint8_t first = (uint8_t)t->data[n - back];
-		size_t wants = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
-		n -= wants > back ? back : 0;
-	}
+	size_t n = t->length, begin = n ? utf8_begin(t->data, n - 1) : 0;
+	if (n && utf8_promised_length(t->data[begin]) > n - begin)
+		n = begin;
 	return n && t->data[n - 1] == '\n' ? n - 1 : n;
 }
 
@@ -168,7 +166,7 @@ static int turn_take_file(struct turn *t, enum grows which, struct text *to)
 }
 
 /* Reads all of tool_calls.json through the open file, so that poll(2) finds it ready only for the
- * next call. A file system between may give what it has read before, so there it is opened anew. */
+ * next call. A file system between may return cached text, so there the file is opened again. */
 static int turn_read_calls(const struct turn *t, struct text *to)
 {
 	char piece[16 << 10];
@@ -183,6 +181,7 @@ static int turn_read_calls(const struct turn *t, struct text *to)
 
 static int turn_take_calls(struct turn *t, struct news *n)
 {
+	enum { DEPTH = 64 }; /* more than the engine writes */
 	struct text raw = {0}, text = {0};
 	if (t->calls_fd < 0)
 		return 0;
@@ -191,7 +190,8 @@ static int turn_take_calls(struct turn *t, struct news *n)
 	text_add_characters(&text, raw.data, raw.length);
 	text_free(&raw);
 	text_add(&text, "", 1);
-	struct json_object *list = code || text.failed ? NULL : json_tokener_parse(text.data);
+	struct document_error why;
+	struct json_object *list = code ? NULL : document_parse(&text, DEPTH, &why);
 	text_free(&text);
 	size_t count = json_length(list);
 	for (size_t i = t->calls; i < count; i++) {
@@ -205,36 +205,6 @@ static int turn_take_calls(struct turn *t, struct news *n)
 		t->calls = count;
 	json_object_put(list);
 	return code;
-}
-
-/* Kept sessions may have taken the memory that this turn needs. Before the turn fails they are
- * dropped, and it answers again, once. */
-static bool turn_answer_again(struct turn *t)
-{
-	struct problem p;
-	char state[32];
-	bool dropped = false;
-	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
-	if (t->told || !t->answers || strcmp(state, "ready") != 0)
-		return false;
-	while (kept_drop(t->gateway->kept))
-		dropped = true;
-	t->answers = false;
-	if (!dropped || tree_write(turn_tree(t), false, turn_verb(t), strlen(turn_verb(t)),
-				   "%s/sessions/%s/ctl", t->session.model, t->session.name))
-		return false;
-	for (int i = 0; i < GROWS; i++) {
-		if (t->files[i].fd >= 0)
-			close(t->files[i].fd);
-		t->files[i].fd = -1;
-		t->files[i].blocks = false;
-		text_cut(&t->files[i].held, 0);
-		t->files[i].left_out = 0;
-	}
-	if (t->calls_fd >= 0)
-		close(t->calls_fd);
-	t->calls_fd = -1;
-	return !turn_open_files(t, &p);
 }
 
 /* Without polling: one file after the other, each when the one before has ended. */
@@ -295,10 +265,6 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 			failed = -EIO;
 	}
 	n->over = t->over || failed;
-	if (failed && turn_answer_again(t)) {
-		t->over = n->over = false;
-		return 0;
-	}
 	if (failed) {
 		t->over = true;
 		t->failed = true;

@@ -1,5 +1,4 @@
-/* The session of a turn: made, gone on with, kept or removed; its stats and its refusals; and
- * sessions that killed gateways left. See turn.h. */
+/* The session of a turn: made and removed; its stats and its refusals; and sessions that killed gateways left. See turn.h. */
 #include "fs/gateway/turn/tree_client.h"
 #include "fs/gateway/turn/turn.h"
 
@@ -17,18 +16,18 @@ static char *session_path(const struct turn *t, char path[TREE_PATH])
 	return tree_path(path, turn_tree(t), "%s/sessions/%s", t->session.model, t->session.name);
 }
 
-static void session_set_name(struct turn *t, const char *kind)
-{
-	(void)snprintf(t->session.name, sizeof t->session.name, "http-%s%s-%" PRIu64, kind,
-		       t->gateway->id, atomic_fetch_add(&t->gateway->next_session, 1) + 1);
-}
-
 /* ---- a session for a turn ---- */
 
-static int session_make(struct turn *t, struct problem *p)
+void session_new_name(struct gateway *g, char name[SESSION_NAME])
+{
+	(void)snprintf(name, SESSION_NAME, "http-%s-%" PRIu64, g->id,
+		       atomic_fetch_add(&g->next_session, 1) + 1);
+}
+
+int session_make(struct turn *t, struct problem *p)
 {
 	char path[TREE_PATH];
-	session_set_name(t, "");
+	session_new_name(t->gateway, t->session.name);
 	if (!session_path(t, path))
 		return problem_set(p, PROBLEM_FAILED, NULL, "the tree's path is too long");
 	if (!mkdir(path, 0700)) {
@@ -39,64 +38,10 @@ static int session_make(struct turn *t, struct problem *p)
 	if (code == ENOENT && tree_is_gone(turn_tree(t), t->gateway->device))
 		return problem_set(p, PROBLEM_NOT_NOW, NULL, "%s", tree_gone_words);
 	if (code == ENOENT)
-		return problem_set(p, PROBLEM_MODEL, "model", "The model '%.100s' has gone",
+		return problem_set(p, PROBLEM_MODEL, "model", "The model \"%.100s\" has gone",
 				   t->session.model);
 	return problem_set(p, code == ENOSPC ? PROBLEM_BUSY : PROBLEM_NOT_NOW, NULL,
 			   "cannot make a session in the tree: %s", strerror(code));
-}
-
-/* Renames the session to a name of its kind. Across another file system it keeps its name, for the
- * reason in kept_sessions.h. False: the session is gone, or cannot be renamed. */
-static bool session_rename(struct turn *t, const char *kind)
-{
-	char from[TREE_PATH], to[TREE_PATH], old[KEPT_NAME];
-	bool fits = session_path(t, from);
-	if (!t->gateway->polls)
-		return fits && !access(from, F_OK);
-	memcpy(old, t->session.name, sizeof old);
-	session_set_name(t, kind);
-	if (fits && session_path(t, to) && !rename(from, to))
-		return true;
-	memcpy(t->session.name, old, sizeof old);
-	return false;
-}
-
-/* Makes a session that begins as a kept one. Where copying fails it begins empty. */
-static int session_fork(struct turn *t, struct kept_session *kept, struct problem *p)
-{
-	char folder[TREE_PATH], from[KEPT_NAME + 8], to[KEPT_NAME + 8];
-	if (session_make(t, p))
-		return -1;
-	(void)snprintf(folder, sizeof folder, "%s/sessions", t->session.model);
-	(void)snprintf(from, sizeof from, "%s/state", kept->name);
-	(void)snprintf(to, sizeof to, "%s/state", t->session.name);
-	t->used = !tree_copy(turn_tree(t), folder, from, to);
-	if (t->used)
-		memcpy(t->session.params, kept->params, sizeof t->session.params);
-	kept_put(t->gateway->kept, kept);
-	return 0;
-}
-
-int session_find(struct turn *t, const struct turn_wish *w, struct problem *p)
-{
-	struct kept_session kept = {0};
-	enum kept_found found = KEPT_NONE;
-	t->keeps = w->messages && !w->beside && !w->counts && t->gateway->options->keep &&
-		   kept_hash(&t->session, w->tools, w->messages);
-	if (t->keeps)
-		found = kept_take(t->gateway->kept, &t->session, &kept);
-	if (found == KEPT_BEGINNING)
-		return session_fork(t, &kept, p);
-	if (found == KEPT_WHOLE) {
-		memcpy(t->session.params, kept.params, sizeof t->session.params);
-		memcpy(t->session.name, kept.name, sizeof t->session.name);
-		free(kept.messages);
-		t->made = t->used = session_rename(t, "");
-		if (t->made)
-			return 0;
-		*t->session.params = 0; /* somebody has removed it */
-	}
-	return session_make(t, p);
 }
 
 /* ---- stats: lines of a key and a value ---- */
@@ -162,7 +107,7 @@ static int turn_too_long(struct problem *p, const char *field, uint64_t has, uin
 
 /* Why a session's error.json says nothing. read: the -errno of reading it; code: the -errno of what
  * failed before. */
-static const char *turn_unsaid(int read, int code)
+static const char *turn_unexplained(int read, int code)
 {
 	if (read == -ENOENT || read == -ESTALE)
 		return "its session was removed from the tree";
@@ -197,7 +142,7 @@ int turn_refused(const struct turn *t, int code, const char *field, struct probl
 	if (*f.reason && field)
 		return problem_set(p, kind, field, "%s: %s", field, f.reason);
 	if (!*f.message)
-		return problem_set(p, kind, field, "%s", turn_unsaid(read, code));
+		return problem_set(p, kind, field, "%s", turn_unexplained(read, code));
 	/* The session's path before the words tells a client nothing. */
 	const char *path = strstr(f.message, t->session.name);
 	size_t n = strlen(t->session.name);
@@ -207,31 +152,10 @@ int turn_refused(const struct turn *t, int code, const char *field, struct probl
 
 /* ---- after a turn ---- */
 
-/* Kept sessions may use at most half of the memory for contexts. */
-static void session_keep(struct turn *t)
+void session_leave(struct turn *t)
 {
-	bool full;
-	kept_put(t->gateway->kept, &t->session);
-	do {
-		struct text stats = {0};
-		(void)tree_read(turn_tree(t), &stats, "cache/stats");
-		text_add(&stats, "", 1);
-		full = !stats.failed &&
-		       session_stats_number(stats.data, "context_used") >
-			       session_stats_number(stats.data, "context_budget") / 2;
-		text_free(&stats);
-	} while (full && kept_drop(t->gateway->kept));
-}
-
-void session_leave(struct turn *t, bool keep)
-{
-	if (keep && t->keeps && !atomic_load(&t->gateway->stopping) && session_rename(t, "kept-")) {
-		session_keep(t);
-		return;
-	}
 	if (t->made)
 		session_remove(&t->gateway->removal, t->session.model, t->session.name);
-	free(t->session.messages);
 }
 
 void turn_close_later(struct turn *t, int fd)
@@ -309,8 +233,7 @@ static int session_clear_model(void *tree, const char *model)
 								: -1;
 	for (int i = 0; i < count; i++) {
 		const char *name = names[i]->d_name;
-		size_t prefix = !strncmp(name, "http-kept-", 10) ? 10 : 5;
-		if (!strncmp(name, "http-", 5) && session_owner_ended(name + prefix) &&
+		if (!strncmp(name, "http-", 5) && session_owner_ended(name + 5) &&
 		    tree_path(path, tree, "%s/sessions/%s", model, name))
 			(void)rmdir(path);
 		free(names[i]);

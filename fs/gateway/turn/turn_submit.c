@@ -101,92 +101,22 @@ static bool turn_param_is_value(const char *name)
 	return false;
 }
 
-/* What a session remembers of a param: `NAME=VALUE `; or `NAME ` where a later value cannot be
- * compared with it. Advice may have been refused, so its value is not remembered. */
-static int turn_param_entry(char entry[128], const struct turn_wish_param *param)
-{
-	bool known = turn_param_is_value(param->name) && !param->advice &&
-		     strlen(param->value) < 40 && !strpbrk(param->value, " \n");
-	return snprintf(entry, 128, "%s%s%s ", param->name, known ? "=" : "",
-			known ? param->value : "");
-}
-
-/* Whether a param can stand behind a verb: its value is a single word. */
+/* Whether a param can follow a verb: its value is a single word. Advice may be refused, which must
+ * not refuse the verb. */
 static bool turn_param_is_short(const struct turn_wish_param *param)
 {
-	char entry[128];
-	return turn_param_entry(entry, param) && strchr(entry, '=');
+	return turn_param_is_value(param->name) && !param->advice && strlen(param->value) < 40 &&
+	       !strpbrk(param->value, " \n");
 }
 
-/* Whether an earlier request set the same value in this session. set: what it remembers. */
-static bool turn_param_is_set(const char *set, const struct turn_wish_param *param)
-{
-	char entry[128];
-	int n = turn_param_entry(entry, param);
-	if (!strchr(entry, '='))
-		return false;
-	for (const char *at = set; (at = strstr(at, entry)); at += n)
-		if (at == set || at[-1] == ' ')
-			return true;
-	return false;
-}
-
-/* Gives a param the value of a new session, which is that of sessions/default. */
-static void turn_reset_param(const struct turn *t, const char *name)
-{
-	struct text value = {0};
-	if (!tree_read(turn_tree(t), &value, "%s/sessions/default/params/%s", t->session.model,
-		       name))
-		(void)tree_write(turn_tree(t), false, value.data, value.length,
-				 "%s/sessions/%s/params/%s", t->session.model, t->session.name,
-				 name);
-	text_free(&value);
-}
-
-/* Resets what an earlier request set in this session and this one does not. `format` is reset
- * before the grammar that it refers to. */
-static void turn_reset_params(const struct turn *t, const struct turn_wish *w, const char *set)
-{
-	char names[KEPT_PARAMS], *rest = names;
-	memcpy(names, set, sizeof names);
-	if (!strncmp(names, "format ", 7) || strstr(names, " format "))
-		turn_reset_param(t, "format");
-	for (char *name; (name = strsep(&rest, " "));) {
-		bool wanted = false;
-		name[strcspn(name, "=")] = 0;
-		for (size_t i = 0; i < w->param_count && !wanted; i++)
-			wanted = !strcmp(w->params[i].name, name) && turn_param_is_value(name) &&
-				 !w->params[i].advice;
-		if (*name && !wanted)
-			turn_reset_param(t, name);
-	}
-}
-
-/* Notes what this request sets in the session. */
-static void turn_note_params(struct turn *t, const struct turn_wish *w)
-{
-	size_t used = 0;
-	*t->session.params = 0;
-	for (size_t i = 0; i < w->param_count; i++) {
-		char entry[128];
-		size_t n = (size_t)turn_param_entry(entry, &w->params[i]);
-		if (used + n < KEPT_PARAMS) {
-			memcpy(t->session.params + used, entry, n + 1);
-			used += n;
-		} else
-			t->keeps = false;
-	}
-}
-
-/* Writes params into a file each: all of them, or those that cannot stand behind a verb. A refusal
+/* Writes params into a file each: all of them, or those that cannot follow a verb. A refusal
  * of advice is no error. */
-static int turn_put_params(struct turn *t, const struct turn_wish *w, const char *set, bool all,
-			   struct problem *p)
+static int turn_put_params(struct turn *t, const struct turn_wish *w, bool all, struct problem *p)
 {
 	for (size_t i = 0; i < w->param_count; i++) {
 		const struct turn_wish_param *param = &w->params[i];
 		char file[64];
-		if (turn_param_is_set(set, param) || (!all && turn_param_is_short(param)))
+		if (!all && turn_param_is_short(param))
 			continue;
 		(void)snprintf(file, sizeof file, "params/%s", param->name);
 		int code = (turn_param_is_value(param->name) ? turn_put_now : turn_put)(
@@ -215,8 +145,7 @@ static void turn_note_given(struct turn *t, const struct turn_wish *w)
 {
 	size_t n = json_object_array_length(w->messages);
 	json_object *last = n ? json_object_array_get_idx(w->messages, n - 1) : NULL;
-	const char *role = json_object_get_string(json_at(last, "role"));
-	t->goes_on = role && !strcmp(role, "assistant");
+	t->goes_on = json_is(last, "role", "assistant");
 	if (!t->goes_on)
 		return;
 	turn_add_member(&t->files[GROWS_OUTPUT].given, last, "content");
@@ -241,20 +170,20 @@ static void turn_add_line(struct text *verb, const char *name, json_object *json
 /* Writes everything into ctl at once: the verb with the short params, and lines for tools and
  * messages. A file for each would be four round trips more. False: it is too long for one write, or
  * was refused, and nothing was begun. */
-static bool turn_answer_at_once(struct turn *t, const struct turn_wish *w, const char *set)
+static bool turn_answer_at_once(struct turn *t, const struct turn_wish *w)
 {
 	enum { VERB_MOST = 60 << 10 }; /* what ctl takes in one write */
 	struct text verb = {0};
 	char path[TREE_PATH];
 	text_string(&verb, turn_verb(t));
+	if (*t->session.share)
+		text_format(&verb, " share_with=%s", t->session.share);
 	for (size_t i = 0; i < w->param_count; i++)
-		if (!turn_param_is_set(set, &w->params[i]) && turn_param_is_short(&w->params[i]))
+		if (turn_param_is_short(&w->params[i]))
 			text_format(&verb, " %s=%s", w->params[i].name, w->params[i].value);
 	text_string(&verb, "\n");
 	if (w->tools)
 		turn_add_line(&verb, "tools", w->tools);
-	else if (t->used)
-		text_string(&verb, "tools []\n");
 	turn_add_line(&verb, "messages", w->messages);
 	bool fits = t->gateway->polls && !verb.failed && verb.length <= VERB_MOST &&
 		    tree_path(path, turn_tree(t), "%s/sessions/%s/ctl", t->session.model,
@@ -268,15 +197,15 @@ static bool turn_answer_at_once(struct turn *t, const struct turn_wish *w, const
 }
 
 /* Writes everything into a file each, so that a refusal names the field. */
-static int turn_submit_each(struct turn *t, const struct turn_wish *w, const char *set,
-			    bool answers, struct problem *p)
+static int turn_submit_each(struct turn *t, const struct turn_wish *w, bool answers,
+			    struct problem *p)
 {
-	int code = 0;
-	if (w->tools)
-		code = turn_put_json(t, "tools.json", "tools", w->tools, p);
-	else if (t->used)
-		code = turn_put(t, "tools.json", "tools", "[]\n", 3, p);
-	if (code || turn_put_params(t, w, set, true, p))
+	const char *share = t->session.share;
+	if (*share && turn_put_now(t, "params/share_with", NULL, share, strlen(share), p))
+		return -1;
+	if (w->tools && turn_put_json(t, "tools.json", "tools", w->tools, p))
+		return -1;
+	if (turn_put_params(t, w, true, p))
 		return -1;
 	if (!w->messages)
 		return turn_put(t, "prompt", "prompt", w->prompt, w->prompt_size, p);
@@ -288,14 +217,10 @@ static int turn_submit_each(struct turn *t, const struct turn_wish *w, const cha
 
 int turn_submit(struct turn *t, const struct turn_wish *w, struct problem *p)
 {
-	char set[KEPT_PARAMS];
 	bool answers = w->messages && !w->counts;
 	if (answers)
 		turn_note_given(t, w);
-	memcpy(set, t->session.params, sizeof set);
-	turn_reset_params(t, w, set);
-	turn_note_params(t, w);
-	if (answers && !turn_put_params(t, w, set, false, p) && turn_answer_at_once(t, w, set))
+	if (answers && !turn_put_params(t, w, false, p) && turn_answer_at_once(t, w))
 		return 0;
-	return turn_submit_each(t, w, set, answers, p);
+	return turn_submit_each(t, w, answers, p);
 }

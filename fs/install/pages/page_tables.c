@@ -46,9 +46,9 @@ static const char *const cachings[] = {
 	[CACHING_STREAM] = "stream", [CACHING_LIVE] = "live", [CACHING_STATIC] = "static"};
 static const char *const effects[] = {
 	[EFFECT_NONE] = "",
-	[EFFECT_EACH_WRITE] = ", taken at each write",
-	[EFFECT_ASSEMBLED] = ", taken when closed",
-	[EFFECT_RELEASE] = ", taken when its last writer closes it",
+	[EFFECT_EACH_WRITE] = ", applied at each write",
+	[EFFECT_ASSEMBLED] = ", applied when closed",
+	[EFFECT_RELEASE] = ", submitted when its last writer closes it",
 	[EFFECT_READ] = ", answered when read",
 };
 
@@ -99,7 +99,7 @@ static void page_param(struct manual_page *p, size_t i, const struct tree_row *r
 	text_string(&p->out, "Default: ");
 	page_roff(&p->out, w.begins);
 	text_string(&p->out, ".\n");
-	page_entry(p, path, "the param of this name in engine/serve/params.c");
+	page_entry(p, path, "the param of this name in engine/session/params.c");
 }
 
 static void page_folder(struct manual_page *p, const struct tree_row *folder)

@@ -1,6 +1,6 @@
 /* What the files of build/pages share. See pages.c. */
-#ifndef MOEFS_FS_INSTALL_PAGES_H
-#define MOEFS_FS_INSTALL_PAGES_H
+#ifndef MOEFS_FS_INSTALL_PAGES_PAGES_H
+#define MOEFS_FS_INSTALL_PAGES_PAGES_H
 
 #include "fs/base/text.h"
 

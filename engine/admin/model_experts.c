@@ -1,0 +1,100 @@
+/* What users ask of a model's experts (model.h): to be kept, read or given up. While the model is
+ * loaded the pager does it; until then it is remembered, and the model asked to load. */
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* One of the pager's functions, in which a pin's removal does not fail. */
+typedef int ask_fn(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
+
+static int model_unpin(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
+{
+	(void)e;
+	pager_unpin(s, ids, n);
+	return 0;
+}
+
+/* By the layers that the pager's source has; false: there is none now. The wishes' lock is held. */
+static bool model_ask_source(struct model *m, const struct pager_id *ids, size_t n, ask_fn *ask,
+			     int *rc, struct err *e)
+{
+	struct pager_id *own = malloc((n + 1) * sizeof *own);
+	if (!own) {
+		*rc = err_set(e, ENOMEM, "out of memory for a list of %zu experts", n);
+		return true;
+	}
+	pthread_rwlock_rdlock(&m->loaded.looking);
+	bool there = m->loaded.experts;
+	for (size_t i = 0; there && i < n; i++)
+		own[i] = (struct pager_id){m->stored.plan.routed_of[ids[i].layer], ids[i].expert};
+	if (there)
+		*rc = ask(m->loaded.experts, own, n, e);
+	pthread_rwlock_unlock(&m->loaded.looking);
+	free(own);
+	return there;
+}
+
+/* What it has to be like for a model that is not loaded: beside what is pinned of those that are.
+ */
+static int model_check_pin_room(const struct model *m, const struct pager_id *ids, size_t n,
+				struct err *e)
+{
+	struct pager_stats s;
+	pager_stats(m->engine->pager, &s);
+	uint64_t left = s.budget > s.pinned ? s.budget - s.pinned : 0;
+	return model_pins_check_room(&m->pins, ids, n, m->loaded.need.least, left, e);
+}
+
+static int model_wish(struct model *m, const struct pager_id *ids, size_t n, enum pin_wish wish,
+		      ask_fn *ask, struct err *e)
+{
+	struct model_pins *w = &m->pins;
+	int rc = 0;
+	pthread_mutex_lock(&w->lock);
+	bool loaded = model_ask_source(m, ids, n, ask, &rc, e);
+	if (!loaded)
+		rc = model_check_pin_room(m, ids, n, e);
+	if (!rc && (!loaded || wish == PIN_SET))
+		model_pins_set(w, ids, n, wish, true);
+	pthread_mutex_unlock(&w->lock);
+	if (!rc && !loaded)
+		model_load(m);
+	return rc;
+}
+
+int model_experts_pin(struct model *m, const struct pager_id *ids, size_t n, struct err *e)
+{
+	return model_wish(m, ids, n, PIN_SET, pager_pin, e);
+}
+
+int model_experts_load(struct model *m, const struct pager_id *ids, size_t n, struct err *e)
+{
+	return model_wish(m, ids, n, PIN_LOAD, pager_load, e);
+}
+
+int model_experts_unpin(struct model *m, const struct pager_id *ids, size_t n, struct err *e)
+{
+	int rc = 0;
+	pthread_mutex_lock(&m->pins.lock);
+	(void)model_ask_source(m, ids, n, model_unpin, &rc, e);
+	if (!rc)
+		model_pins_set(&m->pins, ids, n, PIN_SET, false);
+	pthread_mutex_unlock(&m->pins.lock);
+	return rc;
+}
+
+int model_experts_evict(struct model *m, const struct pager_id *ids, size_t n, struct err *e)
+{
+	int rc = 0;
+	pthread_mutex_lock(&m->pins.lock);
+	size_t pinned = model_pins_count(&m->pins, ids, n, PIN_SET);
+	if (pinned)
+		rc = err_set(e, EBUSY, "%zu of these are pinned, so none is evicted; unpin them",
+			     pinned);
+	else if (!model_ask_source(m, ids, n, pager_evict, &rc, e) || !rc)
+		model_pins_set(&m->pins, ids, n, PIN_LOAD, false);
+	pthread_mutex_unlock(&m->pins.lock);
+	return rc;
+}

@@ -1,0 +1,193 @@
+/* What can be said of a mounted checkpoint, each fact in words or a number (model.h). */
+#include "cache/store_in_place.h"
+#include "engine/compute/drafter.h"
+#include "engine/model/chunk.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int model_print_bits(const struct model *m, char *text, size_t size)
+{
+	if (!model_hold_store(&m->stored))
+		return snprintf(text, size, "unknown until converted");
+	const struct plan *p = &m->stored.plan;
+	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->stored.store);
+	double bits = bytes * 8 / (double)p->parameters;
+	model_release_store(&m->stored);
+	return snprintf(text, size, "%.2f", bits);
+}
+
+static int model_print_codec(const struct model *m, char *text, size_t size)
+{
+	if (!model_hold_store(&m->stored))
+		return snprintf(text, size, "unknown until converted");
+	const struct plan *p = &m->stored.plan;
+	const char *name = recipe_codec_name(p->recipe.codec), *words = m->stored.codec_words;
+	char share[16] = "";
+	if (p->recipe.codec != CODEC_NONE)
+		(void)snprintf(share, sizeof share, " %.2f",
+			       (double)store_experts_bytes(m->stored.store) /
+				       (double)plan_records_bytes(p));
+	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
+	model_release_store(&m->stored);
+	return n;
+}
+
+/* What is said of a store that was rounded by its inputs. */
+static const char *model_print_refined(const struct model *m, char *text, size_t size)
+{
+	uint32_t tokens = 0;
+	*text = 0;
+	if (model_hold_store(&m->stored)) {
+		tokens = m->stored.plan.recipe.refined;
+		model_release_store(&m->stored);
+	}
+	if (tokens)
+		(void)snprintf(text, size, ", refined with %u tokens", tokens);
+	return text;
+}
+
+static int model_print_recipe(const struct model *m, char *text, size_t size)
+{
+	bool in_place = model_hold_store(&m->stored);
+	if (in_place) {
+		in_place = store_is_in_place(m->stored.store);
+		model_release_store(&m->stored);
+	}
+	const struct recipe *r = &m->id.recipe;
+	const char *exact = r->exact && !recipe_is_plain(r) ? ", exact" : "";
+	if (r->as_published)
+		return snprintf(text, size, "as published: %s%s%s", m->id.encoding,
+				in_place ? ", in place" : "", exact);
+	char refined[64];
+	return snprintf(text, size, "%s%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
+			m->id.encoding ? m->id.encoding : "",
+			model_print_refined(m, refined, sizeof refined), exact);
+}
+
+static int model_print_progress(const struct model *m, char *text, size_t size)
+{
+	struct model_progress p;
+	char why[1024];
+	model_progress(m, &p);
+	if (!strcmp(p.doing, "waiting"))
+		return snprintf(text, size, "waiting for another process to convert it");
+	if (!strcmp(p.doing, "refining stopped")) {
+		model_refining_error(m, why, sizeof why);
+		return snprintf(text, size, "refining stopped: %s", why);
+	}
+	if (!p.total || !p.done)
+		return snprintf(text, size, "%s", p.doing);
+	if (!strcmp(p.doing, "stopped")) {
+		model_error(m, why, sizeof why);
+		return snprintf(text, size, "stopped at %.0f %%: %s",
+				100 * (double)p.done / (double)p.total, why);
+	}
+	bool tokens = !strcmp(p.doing, "gathering");
+	double left = p.seconds / (double)p.done * (double)(p.total - p.done);
+	double unit = tokens ? 1 : 1e-6;
+	return snprintf(text, size, "%s %.0f %% %.*f/%.*f %s %.0f s left", p.doing,
+			100 * (double)p.done / (double)p.total, !tokens, (double)p.done * unit,
+			!tokens, (double)p.total * unit, tokens ? "tokens" : "MB",
+			left > 0 ? left : 0);
+}
+
+static int model_print_template(const struct model *m, char *text, size_t size)
+{
+	if (!atomic_load(&m->loaded.speaks))
+		return snprintf(text, size, "unknown until loaded");
+	return model_template_words(m, text, size);
+}
+
+static int model_print_architecture(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->id.config.model_type);
+}
+
+static int model_print_defaults(const struct model *m, char *text, size_t size)
+{
+	const char *words = m->id.config.generation.words;
+	return snprintf(text, size, "%s", *words ? words : "no generation_config.json");
+}
+
+static int model_print_source(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->id.directory);
+}
+
+static int model_print_store(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->stored.folders[atomic_load(&m->stored.folder)]);
+}
+
+static int model_print_state(const struct model *m, char *text, size_t size)
+{
+	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
+	return snprintf(text, size, "%s", states[model_state(m)]);
+}
+
+static int model_print_kernels(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->engine->kernels->name);
+}
+
+/* The most tokens of a prompt that a step may take. */
+static uint32_t model_longest_step(const struct model *m)
+{
+	bool longer = m->engine->chunk_automatic && m->id.config.experts;
+	return longer ? CHUNK_MOST : m->engine->options.chunk;
+}
+
+static uint64_t model_context_bytes(const struct model *m)
+{
+	const struct config *c = &m->id.config;
+	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	uint64_t drafter =
+		atomic_load(&m->id.drafts) ? drafter_full_bytes(c, type, m->id.context) : 0;
+	return context_full_bytes(c, type, m->id.context, model_longest_step(m)) + drafter;
+}
+
+static int model_print_number(const struct model *m, enum model_fact fact, char *text, size_t size)
+{
+	const struct config *c = &m->id.config;
+	const uint64_t numbers[FACT_COUNT] = {
+		[FACT_LAYERS] = c->layers,
+		[FACT_HIDDEN_SIZE] = c->hidden_size,
+		[FACT_HEADS] = c->heads,
+		[FACT_KV_HEADS] = c->kv_heads,
+		[FACT_HEAD_DIM] = c->head_dim,
+		[FACT_VOCABULARY] = c->vocabulary,
+		[FACT_EXPERTS] = c->experts,
+		[FACT_EXPERTS_PER_TOKEN] = c->experts_per_token,
+		[FACT_PARAMETERS] = m->id.parameters,
+		[FACT_ACTIVE_PARAMETERS] = m->id.active_parameters,
+		[FACT_CONTEXT] = m->id.context,
+		[FACT_CONTEXT_BYTES] = model_context_bytes(m),
+		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
+	};
+	return snprintf(text, size, "%" PRIu64, numbers[fact]);
+}
+
+int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
+{
+	static int (*const prints[FACT_COUNT])(const struct model *, char *, size_t) = {
+		[FACT_ARCHITECTURE] = model_print_architecture,
+		[FACT_BITS_PER_WEIGHT] = model_print_bits,
+		[FACT_DEFAULTS] = model_print_defaults,
+		[FACT_RECIPE] = model_print_recipe,
+		[FACT_CODEC] = model_print_codec,
+		[FACT_SOURCE] = model_print_source,
+		[FACT_STORE] = model_print_store,
+		[FACT_STATE] = model_print_state,
+		[FACT_PROGRESS] = model_print_progress,
+		[FACT_TEMPLATE] = model_print_template,
+		[FACT_KERNELS] = model_print_kernels,
+	};
+	int n = prints[fact] ? prints[fact](m, text, size)
+			     : model_print_number(m, fact, text, size);
+	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}

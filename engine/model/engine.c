@@ -1,0 +1,200 @@
+/* What all mounted models share: the expert pool, the budgets, the compute threads. */
+#include "engine/model/chunk.h"
+#include "engine/model/model_state.h"
+#include "engine/template/template.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One that was asked for is read, and must be one, before anything is mounted. */
+static int engine_take_template(struct engine *g, const char *path, struct err *e)
+{
+	struct template *t;
+	size_t n;
+	struct err why = {0};
+	if (!path)
+		return 0;
+	if (!(g->options.template_file = strdup(path)))
+		return err_set(e, ENOMEM, "out of memory for the options");
+	int failed = json_read_file(&g->template_text, &n, path, TEMPLATE_BYTES_MAX, e);
+	if (failed)
+		return failed;
+	if (strlen(g->template_text) != n)
+		return err_set(e, EINVAL, "%s: the chat template contains a NUL byte", path);
+	failed = template_open(&t, g->template_text, n, path, &why);
+	if (failed)
+		return err_set(e, why.code, "%s", why.text);
+	template_close(t);
+	return 0;
+}
+
+static int engine_copy_options(struct engine *g, const struct engine_options *o, struct err *e)
+{
+	g->options = *o;
+	g->options.quant = g->options.codec = NULL; /* the recipe has them */
+	g->options.store = g->options.template_file = NULL;
+	if (o->store && !(g->options.store = strdup(o->store)))
+		return err_set(e, ENOMEM, "out of memory for the options");
+	g->chunk_automatic = !o->chunk;
+	if (!g->options.chunk)
+		g->options.chunk = CHUNK_DEFAULT;
+	if (!g->options.step_ms)
+		g->options.step_ms = STEP_MS_DEFAULT;
+	if (!g->options.threads) {
+		cpu_set_t cpus;
+		g->options.threads =
+			sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint32_t)CPU_COUNT(&cpus);
+	}
+	return 0;
+}
+
+uint64_t engine_memory(void)
+{
+	struct memory m;
+	struct memory_room room;
+	memory_init(&m, "");
+	memory_look(&m, &room);
+	memory_free(&m);
+	return room.whole;
+}
+
+static int engine_create_pool(struct engine *g, struct err *e)
+{
+	uint64_t asked = g->options.budget ? g->options.budget : BUDGET_AUTOMATIC;
+	int failed = budgets_init(&g->budgets, "", asked, g->options.context_budget,
+				  &g->context_budget, e);
+	if (!failed)
+		failed = pager_create(&g->pager, g->budgets.in_force, e);
+	if (failed)
+		return failed;
+	budgets_govern(&g->budgets, g->pager);
+	return budgets_watch(&g->budgets, e);
+}
+
+static int engine_find_recipe(struct engine *g, const struct engine_options *o, struct err *e)
+{
+	const char *quant = o->quant ? o->quant : "auto";
+	int failed = recipe_find(&g->recipe, quant, e);
+	if (!failed && o->exact)
+		recipe_make_exact(&g->recipe);
+	return failed;
+}
+
+int engine_create(struct engine **out, const struct engine_options *options, struct err *e)
+{
+	struct engine *g = calloc(1, sizeof *g);
+	if (!g)
+		return err_set(e, ENOMEM, "out of memory");
+	context_budget_init(&g->context_budget, 0);
+	g->kernels = kernels_best();
+	int failed = engine_find_recipe(g, options, e);
+	if (!failed)
+		failed = recipe_ask_codec(&g->recipe, options->codec, e);
+	if (!failed && options->threads > 1024)
+		failed = err_set(e, ERANGE, "threads=%u: at most 1024", options->threads);
+	if (!failed && options->context > CONFIG_MAX_POSITIONS)
+		failed = err_set(e, ERANGE, "context=%u: at most %d", options->context,
+				 CONFIG_MAX_POSITIONS);
+	if (!failed && options->chunk > CHUNK_MOST)
+		failed = err_set(e, ERANGE, "chunk=%u: at most %d", options->chunk, CHUNK_MOST);
+	if (!failed)
+		failed = engine_copy_options(g, options, e);
+	if (!failed)
+		failed = engine_take_template(g, options->template_file, e);
+	if (!failed)
+		failed = engine_create_pool(g, e);
+	if (!failed)
+		failed = threads_create(&g->threads, g->options.threads, e);
+	if (failed)
+		engine_destroy(g);
+	else
+		*out = g;
+	return failed;
+}
+
+void engine_destroy(struct engine *g)
+{
+	if (!g)
+		return;
+	budgets_free(&g->budgets);
+	context_budget_free(&g->context_budget);
+	threads_destroy(g->threads);
+	pager_destroy(g->pager);
+	free((char *)g->options.store);
+	free((char *)g->options.template_file);
+	free(g->template_text);
+	free(g);
+}
+
+int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e)
+{
+	/* The pager knows the models that are loaded; those that are only mounted count, too. */
+	uint64_t least = atomic_load(&g->largest_expert);
+	if (bytes < least)
+		return err_set(e, ERANGE,
+			       "a budget of %llu bytes cannot hold one expert; give at least %llu",
+			       (unsigned long long)bytes, (unsigned long long)least);
+	uint64_t pins = pager_pins_need(g->pager);
+	if (bytes < pins)
+		return err_set(e, ERANGE,
+			       "a budget of %llu bytes cannot hold the pinned experts and those of "
+			       "one token; give at least %llu, or unpin some (experts/ctl)",
+			       (unsigned long long)bytes, (unsigned long long)pins);
+	return budgets_ask(&g->budgets, bytes, e);
+}
+
+void engine_automatic_budget(struct engine *g)
+{
+	(void)budgets_ask(&g->budgets, BUDGET_AUTOMATIC, NULL); /* has no size to refuse */
+}
+
+uint64_t engine_budget_asked(const struct engine *g)
+{
+	uint64_t asked = atomic_load(&g->budgets.asked);
+	return asked == BUDGET_AUTOMATIC ? 0 : asked;
+}
+
+int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e)
+{
+	if (!bytes)
+		return err_set(e, ERANGE, "a context budget of 0 leaves no room for a prompt");
+	/* Contexts in use are not cut: below what is used, the next block is refused. */
+	budgets_ask_contexts(&g->budgets, bytes);
+	return 0;
+}
+
+void engine_automatic_context_budget(struct engine *g)
+{
+	budgets_ask_contexts(&g->budgets, BUDGET_AUTOMATIC);
+}
+
+uint64_t engine_context_budget(const struct engine *g)
+{
+	return atomic_load(&g->context_budget.limit);
+}
+
+uint64_t engine_context_used(const struct engine *g)
+{
+	return atomic_load(&g->context_budget.used);
+}
+
+void engine_cache_stats(const struct engine *g, struct pager_stats *out)
+{
+	pager_stats(g->pager, out);
+}
+
+void engine_rest(struct engine *g)
+{
+	pager_rest(g->pager);
+}
+
+int engine_set_policy(struct engine *g, const char *words, struct err *e)
+{
+	return pager_set_policy(g->pager, words, e);
+}
+
+void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT])
+{
+	pager_policy(g->pager, words);
+}

@@ -1,0 +1,26 @@
+/* What all models of an engine share. Set by engine_create; what changes after that is the
+ * budgets', the pager's and the threads' own, behind their locks. */
+#ifndef MOEFS_ENGINE_MODEL_ENGINE_STATE_H
+#define MOEFS_ENGINE_MODEL_ENGINE_STATE_H
+
+#include "engine/compute/threads.h"
+#include "engine/family/recipe.h"
+#include "engine/memory/budgets.h"
+#include "engine/memory/context_budget.h"
+#include "engine/model.h"
+#include "kernels/kernels.h"
+
+struct engine {
+	struct engine_options options; /* strings are owned copies */
+	char *template_text;	       /* of options.template_file; NULL: none */
+	bool chunk_automatic; /* options.chunk was not asked for: longer steps are allowed */
+	struct recipe recipe;
+	struct pager *pager;
+	struct threads *threads;
+	const struct kernels *kernels;
+	struct context_budget context_budget;
+	struct budgets budgets;		 /* what the pager and the contexts may take */
+	_Atomic uint64_t largest_expert; /* in memory, of any model that was opened */
+};
+
+#endif

@@ -1,0 +1,297 @@
+/* From a checkpoint's directory to weights in memory: finding the store, or having it made
+ * (load_convert.c), and reading its dense part. */
+#include "cache/clock.h"
+#include "engine/convert/store_folder.h"
+#include "engine/family/source_text.h"
+#include "engine/family/source_text.h"
+#include "engine/model/chunk.h"
+#include "engine/model/model_state.h"
+#include "engine/model/load.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+/* ---- the model ---- */
+
+static int load_template(struct model *m, struct err *e)
+{
+	struct model_loaded *r = &m->loaded;
+	const char *given = m->engine->template_text;
+	r->no_chat = (struct err){0};
+	int failed =
+		given ? chat_template_open_text(&r->chat, given, NULL,
+						m->engine->options.template_file, r->tokenizer,
+						&r->no_chat)
+		      : source_template_open(&r->chat, m->id.directory, r->tokenizer, &r->no_chat);
+	if (failed)
+		r->chat = NULL;
+	if (failed != -ENOMEM) /* a model continues with texts whatever its template is */
+		return 0;
+	*e = r->no_chat; /* or the next load would take it for one without */
+	return failed;
+}
+
+int load_tokenizer(struct model *m, struct err *e)
+{
+	unsigned read = LOAD_TOKENIZER | (m->engine->template_text ? 0 : LOAD_TEMPLATE);
+	int failed = load_sum_texts(m, read, e);
+	if (!failed)
+		failed = source_tokenizer_open(&m->loaded.tokenizer, m->id.directory, e);
+	if (!failed && (failed = load_template(m, e)))
+		load_forget_tokenizer(m);
+	if (failed)
+		m->loaded.texts.known &=
+			~read; /* nothing was made of them: the next try reads again */
+	else
+		atomic_store(&m->loaded.speaks, true);
+	return failed;
+}
+
+void load_forget_tokenizer(struct model *m)
+{
+	atomic_store(&m->loaded.speaks, false);
+	chat_template_close(m->loaded.chat);
+	tokenizer_close(m->loaded.tokenizer);
+	m->loaded.chat = NULL;
+	m->loaded.tokenizer = NULL;
+	m->loaded.texts.known &= LOAD_DEFAULTS;
+}
+
+int load_tokenizer_once(struct model *m, struct err *e)
+{
+	pthread_mutex_lock(&m->loaded.opening);
+	int failed = m->loaded.tokenizer ? 0 : load_tokenizer(m, e);
+	pthread_mutex_unlock(&m->loaded.opening);
+	return failed;
+}
+
+/* Sessions hold ids of the vocabulary that there was, so another one cannot take its place. */
+static int load_words(struct model *m, struct err *e)
+{
+	pthread_mutex_lock(&m->loaded.opening);
+	int failed = load_check_texts(m, e);
+	if (!failed && !m->loaded.tokenizer)
+		failed = load_tokenizer(m, e);
+	pthread_mutex_unlock(&m->loaded.opening);
+	return failed;
+}
+
+static int load_forward(struct model *m, struct err *e)
+{
+	m->loaded.forward = (struct forward){
+		.env =
+			{
+				.config = &m->id.config,
+				.plan = &m->stored.plan,
+				.weights = &m->loaded.weights,
+				.kernels = m->engine->kernels,
+				.threads = m->engine->threads,
+				.experts = m->loaded.experts,
+			},
+		.chunk = m->engine->options.chunk,
+	};
+	if (sampler_init(&m->loaded.sampler, m->engine->kernels, m->id.config.vocabulary))
+		return err_set(e, ENOMEM, "out of memory for sampling");
+	int failed = forward_init(&m->loaded.forward, e);
+	if (!failed)
+		failed = forward_pass_init(&m->loaded.pass, &m->id.config, m->loaded.forward.chunk,
+					   e);
+	if (!failed && m->stored.plan.recipe.draft)
+		failed = drafter_layer_init(&m->loaded.draft_layer, &m->loaded.forward, e);
+	return failed;
+}
+
+/* Adds what those that go have counted to what went before them. */
+static void load_count_experts(struct model *m)
+{
+	struct pager_stats s, *before = &m->loaded.experts_before;
+	pager_source_stats(m->loaded.experts, &s);
+	before->hits += s.hits;
+	before->misses += s.misses;
+	before->evictions += s.evictions;
+	before->bytes_read += s.bytes_read;
+	before->wait_ns += s.wait_ns;
+}
+
+/* Asked by lookers from now on, if not NULL. */
+static void load_show_experts(struct model *m, struct pager_source *experts)
+{
+	pthread_rwlock_wrlock(&m->loaded.looking);
+	if (m->loaded.experts)
+		load_count_experts(m);
+	m->loaded.experts = experts;
+	pthread_rwlock_unlock(&m->loaded.looking);
+}
+
+static void load_arrange(void *ctx, uint32_t layer, void *slot, const void *record)
+{
+	struct model *m = ctx;
+	plan_arrange_record(&m->stored.plan, layer, slot, record);
+}
+
+static void load_arrange_pieces(void *ctx, uint32_t layer, void *slot,
+				const struct store_pieces *record)
+{
+	struct model *m = ctx;
+	plan_arrange_pieces(&m->stored.plan, layer, slot, record);
+}
+
+/* The converter stays until the source is gone. */
+static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, void **made,
+		     struct err *e)
+{
+	const struct model *m = ctx;
+	struct store_put *put;
+	int failed = convert_make_expert(m->stored.converter, layer, expert, record, &put, e);
+	*made = put;
+	return failed;
+}
+
+static void load_keep(void *ctx, uint32_t layer, uint32_t expert, const void *record, void *made)
+{
+	const struct model *m = ctx;
+	convert_keep_expert(m->stored.converter, layer, expert, record, made);
+}
+
+/* A source with the pins that there are; what was to be read by now is asked for. `scratch` and
+ * `pinned` have a place for each expert. */
+static int load_add_source(struct model *m, struct pager_id *scratch, bool *pinned, struct err *e)
+{
+	const struct pager_supply supply = {
+		.store = m->stored.store,
+		.slot_bytes = m->stored.plan.slot_bytes,
+		.layer_slot_bytes = m->stored.plan.layer_slot_bytes,
+		.token_bytes = m->loaded.need.least,
+		.pinned = pinned,
+		.arrange = load_arrange,
+		.arrange_pieces = load_arrange_pieces,
+		.make = m->stored.converter ? load_make : NULL,
+		.keep = load_keep,
+		.ctx = m,
+	};
+	struct pager_source *experts;
+	struct err ignored; /* what was asked for before and does not fit any more */
+	model_pins_mark(&m->pins, &m->stored.plan, pinned);
+	int failed = pager_add(m->engine->pager, &experts, &supply, e);
+	if (failed)
+		return failed;
+	load_show_experts(m, experts);
+	size_t n = model_pins_list(&m->pins, &m->stored.plan, PIN_LOAD, scratch);
+	for (size_t i = 0; i < n; i++)
+		(void)pager_load(experts, &scratch[i], 1, &ignored);
+	model_pins_clear(&m->pins, PIN_LOAD);
+	return 0;
+}
+
+static int load_experts(struct model *m, struct err *e)
+{
+	const struct store_info *info = store_info(m->stored.store);
+	size_t all = (size_t)info->layers * info->experts;
+	struct pager_id *scratch = calloc(all + 1, sizeof *scratch);
+	bool *pinned = calloc(all + 1, sizeof *pinned);
+	int failed = scratch && pinned ? 0 : err_set(e, ENOMEM, "out of memory for experts");
+	if (!failed) {
+		pthread_mutex_lock(&m->pins.lock);
+		failed = load_add_source(m, scratch, pinned, e);
+		pthread_mutex_unlock(&m->pins.lock);
+	}
+	free(scratch);
+	free(pinned);
+	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
+	if (failed)
+		return failed;
+	(void)pager_warm(m->loaded.experts, &no_heat);
+	m->loaded.heat_uses =
+		0; /* a new source counts again, and its heat is kept after a while of use */
+	m->loaded.heat_ns = clock_ns();
+	return 0;
+}
+
+void load_keep_heat(struct model *m)
+{
+	struct pager_stats now;
+	struct err ignored; /* a store that cannot be written any more serves all the same */
+	load_keep_sums(m);
+	if (!m->loaded.experts)
+		return;
+	pager_source_stats(m->loaded.experts, &now);
+	if (now.hits + now.misses == m->loaded.heat_uses)
+		return;
+	(void)pager_keep_heat(m->loaded.experts, &ignored);
+	m->loaded.heat_uses = now.hits + now.misses;
+}
+
+/* One that was opened with the source as it is now, and has served since. */
+static bool load_store_is_good(const struct model *m)
+{
+	return atomic_load(&m->stored.has_store) && !m->stored.doubted && m->stored.looked.count &&
+	       source_unchanged(&m->stored.looked);
+}
+
+/* Opens the store again, or has it made. */
+static int load_find_store(struct model *m, struct err *e)
+{
+	int failed = load_store(m, true, e);
+	if (failed != -ENOENT)
+		return failed;
+	load_forget_store(&m->stored);
+	return load_by_converting(m, e);
+}
+
+int load_model(struct model *m, struct err *e)
+{
+	load_undo(m); /* what a conversion that has to begin again left */
+	/* The tokenizer comes first: it fails fast, and converting takes long. */
+	int failed = load_words(m, e);
+	if (!failed && !load_store_is_good(m))
+		failed = load_find_store(m, e);
+	if (!failed)
+		failed = load_keep_in_folder(m, e);
+	if (!failed)
+		m->loaded.weights_sum =
+			XXH3_64bits(&store_info(m->stored.store)->key, sizeof(struct store_key));
+	if (!failed) { /* sessions draft unless they are told not to */
+		bool drafts = m->stored.plan.recipe.draft;
+		atomic_store(&m->id.drafts, drafts);
+		failed = weights_load(&m->loaded.weights, &m->stored.plan, &m->id.config,
+				      m->stored.store, drafts, &m->leave, e);
+	}
+	if (!failed && m->stored.plan.routed_layers)
+		failed = load_experts(m, e);
+	if (!failed)
+		failed = load_forward(m, e);
+	if (!failed && m->stored.converter)
+		failed = convert_rest_start(m->stored.converter, e);
+	m->stored.doubted = failed;
+	if (failed)
+		load_undo(m);
+	else {
+		load_keep_checkpoint(m);
+		*e = (struct err){0}; /* of what was looked for for nothing */
+	}
+	return failed;
+}
+
+/* The tokenizer stays: turns that have begun continue with it when the model is loaded again. */
+void load_undo(struct model *m)
+{
+	struct pager_source *experts = m->loaded.experts;
+	drafter_layer_free(&m->loaded.draft_layer);
+	forward_free(&m->loaded.forward);
+	forward_pass_free(&m->loaded.pass);
+	chunk_forget(m);
+	sampler_free(&m->loaded.sampler);
+	load_keep_heat(m);
+	load_show_experts(m, NULL);
+	if (experts)
+		pager_remove(experts);
+	weights_free(&m->loaded.weights);
+	convert_close(m->stored.converter);
+	m->stored.converter = NULL;
+	if (atomic_load(&m->stored.has_store))
+		return;
+	store_close(m->stored.store);
+	m->stored.store = NULL;
+	plan_free(&m->stored.plan);
+}

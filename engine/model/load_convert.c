@@ -1,0 +1,110 @@
+/* Having a store made: the conversion's beginning, which the model waits for, and what becomes of
+ * the rest, which continues while it answers. */
+#include "engine/model/model_state.h"
+#include "engine/model/load.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- while the model answers ---- */
+
+void load_let_convert(struct model *m, bool work)
+{
+	if (m->stored.converter)
+		convert_rest_allow(m->stored.converter, work);
+}
+
+/* ---- the beginning ---- */
+
+/* A model without experts is complete when it has begun. */
+static int load_take_conversion(struct model *m, struct converter *c, struct err *e)
+{
+	bool experts = m->stored.plan.routed_layers > 0;
+	int failed = experts ? convert_view(c, &m->stored.store, e) : convert_finish(c, e);
+	if (!failed && experts) {
+		m->stored.converter = c;
+		return 0;
+	}
+	convert_close(c);
+	plan_free(&m->stored.plan);
+	return failed ? failed : load_store(m, true, e);
+}
+
+int load_witness(struct model *m, struct conversion *v, const struct source_state *now,
+		 const uint64_t name[2], struct err *e)
+{
+	struct witness_watch watch = load_watch(m);
+	int failed = witness_begin(&v->witness, now, name, v->folder, &watch, e);
+	if (!failed)
+		memcpy(v->fingerprint, witness_name(v->witness), sizeof v->fingerprint);
+	return failed;
+}
+
+/* The source as it is now is the one that is converted. */
+static int load_watch_source(struct model *m, struct conversion *v, struct err *e)
+{
+	struct source_state now;
+	int failed = load_look(m, &now, e);
+	if (!failed)
+		failed = load_witness(m, v, &now, NULL, e);
+	source_forget(&now);
+	return failed;
+}
+
+static int load_convert_to(struct model *m, const char *folder, struct err *e)
+{
+	struct converter *c;
+	struct conversion v = {
+		.directory = m->id.directory,
+		.folder = folder,
+		.config = &m->id.config,
+		.recipe = m->id.recipe,
+		.threads = threads_count(m->engine->threads),
+		.kernels = m->engine->kernels,
+		.stop = &m->leave,
+		.progress = &m->stored.progress,
+		.report = m->converted,
+		.ctx = m,
+	};
+	v.recipe.norms = (enum norm_type)atomic_load(&m->stored.norms);
+	int failed = load_make_parents(folder, e);
+	if (!failed)
+		failed = load_watch_source(m, &v, e);
+	if (!failed)
+		failed = convert_begin(&c, &v, &m->stored.plan, e);
+	if (failed)
+		return failed;
+	memcpy(m->stored.codec_words, convert_codec_words(c), sizeof m->stored.codec_words);
+	return load_take_conversion(m, c, e);
+}
+
+/* In the first folder that can be written. */
+static int load_convert(struct model *m, struct err *e)
+{
+	int failed = -EACCES;
+	for (int i = 0; i < 2 && m->stored.folders[i] && (failed == -EACCES || failed == -EROFS);
+	     i++) {
+		atomic_store(&m->stored.folder, i);
+		failed = load_convert_to(m, m->stored.folders[i], e);
+	}
+	return failed;
+}
+
+/* While another process makes the same store, waits until it is complete, or takes it over. */
+int load_by_converting(struct model *m, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = 200000000};
+	int failed;
+	while ((failed = load_convert(m, e)) == -EBUSY && !atomic_load(&m->leave)) {
+		atomic_store(&m->stored.waiting, true);
+		nanosleep(&pause, NULL);
+		if (!load_store(m, true, e)) {
+			failed = 0;
+			break;
+		}
+	}
+	atomic_store(&m->stored.waiting, false);
+	/* -EEXIST: another process was faster, after our last look. */
+	return failed == -EEXIST ? load_store(m, true, e) : failed;
+}

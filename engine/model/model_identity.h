@@ -1,0 +1,23 @@
+/* What was mounted. model_open finds it out before anybody else sees the model; from then on
+ * anybody reads it, without a lock, and nobody writes it but for `drafts`. */
+#ifndef MOEFS_ENGINE_MODEL_MODEL_IDENTITY_H
+#define MOEFS_ENGINE_MODEL_MODEL_IDENTITY_H
+
+#include "engine/family/config.h"
+#include "engine/family/recipe.h"
+#include "engine/source/model_place.h"
+
+struct model_identity {
+	struct model_place place;
+	const char *directory; /* the checkpoint's, absolute, or a GGUF file */
+	const char *name;
+	uint64_t config_sum; /* of config.json as it was when `config` was read */
+	uint64_t parameters, active_parameters;
+	struct config config;
+	struct recipe recipe; /* the engine's, or what auto comes to here */
+	const char *encoding; /* what the source's weights are in; NULL: 16 or 32 bits */
+	uint32_t context;     /* positions that a session may use */
+	_Atomic bool drafts;  /* the checkpoint has a draft layer; as the last load found it */
+};
+
+#endif

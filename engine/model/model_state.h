@@ -1,0 +1,46 @@
+/* A model, by who owns what of it. Each part's header says who may touch the part:
+ *
+ *     model_identity.h   what was mounted        never changes: anybody reads it
+ *     model_store.h      its weights on disk     the run's thread; others hold the store to look
+ *     model_loaded.h     what it computes with   the run's thread
+ *     model_pins.h       what users want pinned  anybody, under the pins' lock
+ *     model_tensors.h    its published tensors   anybody, once the list is made
+ *     run/run.h          its run: the thread that computes, and whose turn it is
+ *
+ * engine_state.h is what all models share.
+ */
+#ifndef MOEFS_ENGINE_MODEL_MODEL_STATE_H
+#define MOEFS_ENGINE_MODEL_MODEL_STATE_H
+
+#include "engine/model/engine_state.h"
+#include "engine/model/model_identity.h"
+#include "engine/model/model_loaded.h"
+#include "engine/model/model_store.h"
+#include "engine/model/model_tensors.h"
+#include "engine/model/model_pins.h"
+
+struct run;
+
+struct model {
+	struct engine *engine;
+	struct model_identity id;
+	struct model_store stored;
+	struct model_loaded loaded;
+	struct model_pins pins;
+	struct model_tensors tensors;
+
+	_Atomic int state;  /* enum model_state; READY announces what loading made */
+	_Atomic bool leave; /* ends loading: at the model's end, or for an unload */
+	/* Is told, by any thread, what becomes of a conversion that continues while the model
+	 * answers. */
+	void (*converted)(void *model, enum convert_event event, const struct err *e);
+	struct run *run;
+};
+
+/* model_query.c: where the template comes from, or why there is none; once the tokenizer is loaded.
+ * As snprintf. */
+int model_template_words(const struct model *m, char *text, size_t size);
+/* Whether a token ends an answer; chat: a conversation's. */
+bool model_ends(const struct model *m, bool chat, uint32_t id);
+
+#endif

@@ -1,0 +1,436 @@
+/* The entries and their order of use. See prefixes.h. */
+#include "engine/prefixes/prefixes.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <xxhash.h>
+
+/* ---- the list; the budget's lock is held ---- */
+
+static void prefix_take_out(struct prefixes *p, struct prefix *x)
+{
+	struct prefix **at = &p->first;
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+	x->next = NULL;
+	p->count--;
+}
+
+static void prefix_put_first(struct prefixes *p, struct prefix *x)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	x->used_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	x->next = p->first;
+	p->first = x;
+	p->count++;
+}
+
+static void prefix_use(struct prefixes *p, struct prefix *x)
+{
+	prefix_take_out(p, x);
+	prefix_put_first(p, x);
+}
+
+/* NULL: all are pinned. */
+static struct prefix *prefix_oldest(const struct prefixes *p)
+{
+	struct prefix *oldest = NULL;
+	for (struct prefix *x = p->first; x; x = x->next)
+		if (!x->pinned)
+			oldest = x;
+	return oldest;
+}
+
+static struct prefix *prefix_with(const struct prefixes *p, uint64_t id)
+{
+	struct prefix *x = p->first;
+	while (x && x->id != id)
+		x = x->next;
+	return x;
+}
+
+/* Whether there is something to give up may have changed. */
+static void prefixes_set_spare(struct prefixes *p)
+{
+	if (prefix_oldest(p))
+		context_spare_last(p->budget, &p->spare);
+	else
+		context_spare_none(p->budget, &p->spare);
+}
+
+/* ---- giving memory back ---- */
+
+/* An entry and those linked to it. Without the lock. NULL is fine. */
+static void prefix_free(struct prefix *x)
+{
+	for (struct prefix *next; x; x = next) {
+		next = x->next;
+		context_free(&x->context);
+		free(x);
+	}
+}
+
+/* context_spare's callback. Contexts give their memory back under the lock, so it is released for
+ * that: another thread that finds nothing spare at that moment may have -ENOSPC for an instant. */
+static void prefixes_give_way(struct context_spare *spare)
+{
+	struct prefixes *p = (void *)((char *)spare - offsetof(struct prefixes, spare));
+	struct prefix *oldest = prefix_oldest(p);
+	prefix_take_out(p, oldest);
+	prefixes_set_spare(p);
+	struct context_budget *budget = p->budget;
+	pthread_mutex_unlock(&budget->lock);
+	prefix_free(oldest);
+	pthread_mutex_lock(&budget->lock);
+}
+
+void prefixes_init(struct prefixes *p, struct context_budget *budget, const struct config *config,
+		   enum kv_type type)
+{
+	struct context x;
+	context_init(&x, budget, config, type);
+	*p = (struct prefixes){
+		.budget = budget,
+		.config = config,
+		.type = type,
+		.goes_back = !x.recurrent.bytes && !x.kv[KV_WINDOWED].used,
+		.spare.give_way = prefixes_give_way,
+		.next_id = 1,
+	};
+}
+
+void prefixes_free(struct prefixes *p)
+{
+	if (!p->budget)
+		return;
+	pthread_mutex_lock(&p->budget->lock);
+	context_spare_none(p->budget, &p->spare);
+	struct prefix *all = p->first;
+	p->first = NULL;
+	p->count = 0;
+	pthread_mutex_unlock(&p->budget->lock);
+	prefix_free(all);
+}
+
+/* ---- finding ---- */
+
+static bool prefix_same_owner(const struct prefix_key *a, const struct prefix_key *b)
+{
+	return a->owner == b->owner && !strcmp(a->share, b->share);
+}
+
+static bool prefix_same_key(const struct prefix_key *a, const struct prefix_key *b)
+{
+	return prefix_same_owner(a, b) && a->weights == b->weights &&
+	       step_same_losses(&a->losses, &b->losses);
+}
+
+size_t prefixes_common(const struct token_list *a, const struct token_list *b)
+{
+	size_t n = a->count < b->count ? a->count : b->count, i = 0;
+	while (i < n && a->ids[i] == b->ids[i])
+		i++;
+	return i;
+}
+
+/* How many of the wanted positions a context takes over from an entry that has `common` of them. */
+static size_t prefix_reach(const struct prefixes *p, const struct prefix *x, size_t common,
+			   size_t wanted)
+{
+	size_t reach = common < wanted ? common : wanted - 1;
+	return p->goes_back || reach == x->context.tokens.count ? reach : 0;
+}
+
+void prefixes_look(const struct token_list *have, const struct prefix_key *computed,
+		   const struct prefix_key *key, size_t common, size_t wanted,
+		   struct prefix_found *found)
+{
+	found->common = common;
+	found->look_count = 0;
+	for (size_t i = common; i < have->count && found->look_count < PREFIX_LOOK; i++)
+		found->look[found->look_count++] = have->ids[i];
+	found->reason = computed->weights != key->weights		     ? PREFIX_WEIGHTS
+			: !step_same_losses(&computed->losses, &key->losses) ? PREFIX_LOSSES
+			: common < have->count && common + 1 < wanted	     ? PREFIX_DIFFERS
+									     : PREFIX_ALL;
+}
+
+/* The entry that holds the most; what it holds is in *reach. The lock is held. */
+static struct prefix *prefix_best(const struct prefixes *p, const struct prefix_key *key,
+				  const struct token_list *ids, size_t *reach,
+				  struct prefix_found *found)
+{
+	struct prefix *best = NULL;
+	for (struct prefix *x = p->first; x; x = x->next) {
+		if (!prefix_same_owner(&x->key, key))
+			continue;
+		size_t common = prefixes_common(&x->context.tokens, ids);
+		size_t here =
+			prefix_same_key(&x->key, key) ? prefix_reach(p, x, common, ids->count) : 0;
+		if (common > found->common)
+			prefixes_look(&x->context.tokens, &x->key, key, common, ids->count, found);
+		if (here > *reach) {
+			*reach = here;
+			best = x;
+		}
+	}
+	return best;
+}
+
+void prefixes_find(struct prefixes *p, const struct prefix_key *key, const struct token_list *ids,
+		   size_t least, struct context *to, struct prefix_found *found)
+{
+	struct err ignored; /* what cannot be shared is computed */
+	size_t reach = least > PREFIX_LEAST ? least : PREFIX_LEAST - 1;
+	*found = (struct prefix_found){.reason = PREFIX_NONE};
+	pthread_mutex_lock(&p->budget->lock);
+	struct prefix *best = prefix_best(p, key, ids, &reach, found);
+	int failed = best ? context_fork(to, &best->context, &ignored) : 0;
+	if (best) {
+		prefix_use(p, best);
+		found->id = best->id;
+	}
+	pthread_mutex_unlock(&p->budget->lock);
+	if (best)
+		found->positions = context_rollback(to, failed ? 0 : reach);
+}
+
+/* ---- keeping ---- */
+
+/* The entry that has all of this text already, and so is not replaced; or the one that this text
+ * continues: *continued. The lock is held. */
+static struct prefix *prefix_like(const struct prefixes *p, const struct prefix_key *key,
+				  const struct token_list *ids, bool *continued)
+{
+	for (struct prefix *x = p->first; x; x = x->next) {
+		if (!prefix_same_key(&x->key, key))
+			continue;
+		const struct token_list *has = &x->context.tokens;
+		size_t common = prefixes_common(has, ids);
+		bool whole = p->goes_back ? common == ids->count
+					  : common == ids->count && common == has->count;
+		*continued = p->goes_back && !x->pinned && common == has->count && !whole;
+		if (whole || *continued)
+			return x;
+	}
+	*continued = false;
+	return NULL;
+}
+
+/* A new entry, in no list yet. NULL: out of memory. */
+static struct prefix *prefix_new(struct prefixes *p, const struct prefix_key *key, uint32_t owner,
+				 const struct token_list *ids, uint64_t text_bytes)
+{
+	struct prefix *x = calloc(1, sizeof *x);
+	if (!x)
+		return NULL;
+	*x = (struct prefix){
+		.owner = owner,
+		.key = *key,
+		.hash = XXH3_64bits(ids->ids, ids->count * sizeof *ids->ids),
+		.text_bytes = text_bytes,
+	};
+	context_init(&x->context, p->budget, p->config, p->type);
+	return x;
+}
+
+/* The entries that have to go for a new one: of other weights, and, of too many, the oldest. With
+ * recurrent states their number is bounded by memory as well: half of the budget stays for the
+ * states and checkpoints of sessions. Taken out, linked by next. The lock is held. */
+static struct prefix *prefixes_make_place(struct prefixes *p, const struct prefix *new)
+{
+	struct prefix *gone = NULL, *next;
+	uint64_t state = new->context.recurrent.bytes;
+	uint64_t most = state ? atomic_load(&p->budget->limit) / 2 / state : PREFIXES_MOST;
+	most = most < PREFIXES_MOST ? most : PREFIXES_MOST;
+	for (struct prefix *x = p->first; x; x = next) {
+		next = x->next;
+		if (x->key.weights == new->key.weights)
+			continue;
+		prefix_take_out(p, x);
+		x->next = gone;
+		gone = x;
+	}
+	struct prefix *oldest;
+	while (p->count >= most && (oldest = prefix_oldest(p))) {
+		prefix_take_out(p, oldest);
+		oldest->next = gone;
+		gone = oldest;
+	}
+	return gone;
+}
+
+/* Puts a new entry in, in the place of the one that it continues, if there is one. The lock is
+ * held. Returns the entries that are gone. */
+static struct prefix *prefix_insert(struct prefixes *p, struct prefix *x, struct prefix *continued)
+{
+	x->id = continued ? continued->id : p->next_id++;
+	if (continued)
+		prefix_take_out(p, continued);
+	struct prefix *gone = prefixes_make_place(p, x);
+	if (continued) {
+		continued->next = gone;
+		gone = continued;
+	}
+	prefix_put_first(p, x);
+	prefixes_set_spare(p);
+	return gone;
+}
+
+uint64_t prefixes_offer(struct prefixes *p, const struct prefix_key *key, uint32_t owner,
+			struct context *from, uint64_t text_bytes)
+{
+	struct err ignored; /* what cannot be kept is computed again */
+	if (from->tokens.count < PREFIX_LEAST || from->recurrent.spoiled)
+		return 0;
+	struct prefix *new = prefix_new(p, key, owner, &from->tokens, text_bytes), *gone = new;
+	bool continued;
+	uint64_t id = 0;
+	pthread_mutex_lock(&p->budget->lock);
+	struct prefix *old = prefix_like(p, key, &from->tokens, &continued);
+	if (old && !continued) {
+		prefix_use(p, old);
+		id = old->id;
+	} else if (new && !context_fork(&new->context, from, &ignored)) {
+		gone = prefix_insert(p, new, old);
+		id = new->id;
+	}
+	pthread_mutex_unlock(&p->budget->lock);
+	prefix_free(gone);
+	return id;
+}
+
+/* ---- looking, and what its owner may do ---- */
+
+static void prefix_print_name(const struct prefix *x, char name[MODEL_PREFIX_NAME])
+{
+	(void)snprintf(name, MODEL_PREFIX_NAME, "%zu-%016" PRIx64, x->context.tokens.count,
+		       x->hash);
+}
+
+/* The lock is held. */
+static void prefix_describe(const struct prefix *x, struct model_prefix *out)
+{
+	*out = (struct model_prefix){
+		.id = x->id,
+		.owner = x->owner,
+		.pinned = x->pinned,
+		.text_bytes = x->text_bytes,
+		.own_bytes = context_own_bytes(&x->context),
+		.used_ns = x->used_ns,
+	};
+	prefix_print_name(x, out->name);
+}
+
+bool prefixes_next(struct prefixes *p, uint64_t id, struct model_prefix *out)
+{
+	const struct prefix *least = NULL;
+	pthread_mutex_lock(&p->budget->lock);
+	for (const struct prefix *x = p->first; x; x = x->next)
+		if (x->id >= id && (!least || x->id < least->id))
+			least = x;
+	if (least)
+		prefix_describe(least, out);
+	pthread_mutex_unlock(&p->budget->lock);
+	return least;
+}
+
+bool prefixes_named(struct prefixes *p, const char *name, struct model_prefix *out)
+{
+	char printed[MODEL_PREFIX_NAME];
+	pthread_mutex_lock(&p->budget->lock);
+	const struct prefix *x = p->first;
+	for (; x; x = x->next) {
+		prefix_print_name(x, printed);
+		if (!strcmp(printed, name))
+			break;
+	}
+	if (x)
+		prefix_describe(x, out);
+	pthread_mutex_unlock(&p->budget->lock);
+	return x;
+}
+
+static int prefix_gone(struct err *e)
+{
+	return err_set(e, ENOENT, "this prefix is no longer kept");
+}
+
+int prefixes_ids(struct prefixes *p, uint64_t id, struct token_list *out, struct err *e)
+{
+	pthread_mutex_lock(&p->budget->lock);
+	const struct prefix *x = prefix_with(p, id);
+	int failed = x ? token_list_append(out, x->context.tokens.ids, x->context.tokens.count, e)
+		       : prefix_gone(e);
+	pthread_mutex_unlock(&p->budget->lock);
+	return failed;
+}
+
+int prefixes_remove(struct prefixes *p, uint64_t id, struct err *e)
+{
+	pthread_mutex_lock(&p->budget->lock);
+	struct prefix *x = prefix_with(p, id);
+	int failed = !x		 ? prefix_gone(e)
+		     : x->pinned ? err_set(e, EBUSY, "this prefix is pinned; chmod -t it first")
+				 : 0;
+	if (!failed) {
+		prefix_take_out(p, x);
+		prefixes_set_spare(p);
+	}
+	pthread_mutex_unlock(&p->budget->lock);
+	if (!failed)
+		prefix_free(x);
+	return failed;
+}
+
+int prefixes_touch(struct prefixes *p, uint64_t id, struct err *e)
+{
+	pthread_mutex_lock(&p->budget->lock);
+	struct prefix *x = prefix_with(p, id);
+	if (x)
+		prefix_use(p, x);
+	pthread_mutex_unlock(&p->budget->lock);
+	return x ? 0 : prefix_gone(e);
+}
+
+/* Of one entry, as if it shared nothing. The lock is held. */
+static uint64_t prefix_full_bytes(const struct prefix *x)
+{
+	uint64_t bytes = x->context.recurrent.bytes;
+	for (int kind = 0; kind < KV_KINDS; kind++)
+		bytes += (uint64_t)(x->context.kv[kind].count - x->context.kv[kind].from) *
+			 x->context.kv[kind].bytes;
+	return bytes;
+}
+
+static int prefix_check_pinned(const struct prefixes *p, const struct prefix *new, struct err *e)
+{
+	uint64_t bytes = prefix_full_bytes(new), most = atomic_load(&p->budget->limit) / 2;
+	for (const struct prefix *x = p->first; x; x = x->next)
+		bytes += x->pinned && x != new ? prefix_full_bytes(x) : 0;
+	return bytes <= most ? 0
+			     : err_set(e, ENOSPC,
+				       "pinned prefixes may hold half of the contexts' budget, "
+				       "%.1f MB; this would make them %.1f MB",
+				       (double)most / 1e6, (double)bytes / 1e6);
+}
+
+int prefixes_pin(struct prefixes *p, uint64_t id, bool pinned, struct err *e)
+{
+	pthread_mutex_lock(&p->budget->lock);
+	struct prefix *x = prefix_with(p, id);
+	int failed = !x ? prefix_gone(e) : pinned && !x->pinned ? prefix_check_pinned(p, x, e) : 0;
+	if (!failed) {
+		x->pinned = pinned;
+		prefixes_set_spare(p);
+	}
+	pthread_mutex_unlock(&p->budget->lock);
+	return failed;
+}

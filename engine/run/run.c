@@ -1,0 +1,330 @@
+/* A model's generation thread: loads the weights when they are wanted, computes step after step
+ * while sessions have turns (run_step.c), and unloads. */
+#include "cache/clock.h"
+#include "cache/thread_trim.h"
+#include "engine/compute/threads.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+#include "engine/model/load.h"
+#include "engine/session/session_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- loading ---- */
+
+/* An error is the model's until the next load, or until it is overcome. */
+static void run_converted(void *ctx, enum convert_event event, const struct err *e)
+{
+	struct model *m = ctx;
+	pthread_mutex_lock(&m->run->lock);
+	m->run->load_error = *e;
+	if (event == CONVERT_COMPLETE)
+		atomic_store(&m->stored.has_store, true);
+	if (event == CONVERT_AGAIN) {
+		/* With other norms the conversion begins again at once, so that a later mount finds
+		 * it in the folder; after a failed disk it is tried again with the next prompt. */
+		if (e->code == ERANGE) {
+			atomic_store(&m->stored.norms, NORM_F32);
+			m->run->load_wanted |= !m->run->unload_wanted;
+		}
+		atomic_store(&m->state, MODEL_FAILED);
+		pthread_cond_signal(&m->run->work);
+	}
+	pthread_mutex_unlock(&m->run->lock);
+}
+
+/* Lock held. Every waiting turn fails with the reason why the model cannot be loaded; one that is
+ * submitted while the lock is free here asks to load again. */
+static void run_fail_waiting(struct model *m, const struct err *e)
+{
+	const uint64_t failed_ns = clock_ns();
+	struct session *s;
+	while ((s = m->run->runnable.first) && s->asked.submitted_ns <= failed_ns) {
+		run_unqueue(s);
+		s->stepping = true; /* keeps it alive while the lock is free */
+		turn_end(s, "error", -EIO, e);
+		pthread_mutex_unlock(&m->run->lock);
+		run_notify(s);
+		pthread_mutex_lock(&m->run->lock);
+		s->stepping = false;
+		if (s->ended)
+			session_drop(s);
+	}
+}
+
+/* Lock held, released while loading. */
+static void run_load_now(struct model *m)
+{
+	struct err e = {0};
+	atomic_store(&m->state, MODEL_LOADING);
+	pthread_mutex_unlock(&m->run->lock);
+	budgets_need(&m->engine->budgets, &m->loaded.need, NEED_COMING);
+	int failed = load_model(m, &e);
+	budgets_need(&m->engine->budgets, &m->loaded.need, failed ? NEED_AHEAD : NEED_TAKEN);
+	pthread_mutex_lock(&m->run->lock);
+	m->run->asked_ns = clock_ns();
+	if (failed &&
+	    m->run->unload_wanted) /* unloading comes next; turns that were begun since wait */
+		return;
+	if (!m->run->unload_wanted)
+		m->run->load_wanted = false;
+	m->run->load_error = e;
+	atomic_store(&m->state, failed ? MODEL_FAILED : MODEL_READY);
+	if (failed)
+		run_fail_waiting(m, &e);
+	pthread_cond_broadcast(&m->run->loaded);
+}
+
+/* Lock held, released meanwhile. Turns that were begun since it was asked for have the model loaded
+ * again after it. */
+static void run_unload_now(struct model *m)
+{
+	pthread_mutex_unlock(&m->run->lock);
+	load_undo(m);
+	budgets_need(&m->engine->budgets, &m->loaded.need, NEED_AHEAD);
+	pthread_mutex_lock(&m->run->lock);
+	m->run->load_error = (struct err){0};
+	atomic_store(&m->state, MODEL_UNLOADED);
+	atomic_store(&m->leave, false);
+	m->run->unload_wanted = false;
+	m->run->unloads++;
+	pthread_cond_broadcast(&m->run->loaded);
+}
+
+/* ---- what else there is to do ---- */
+
+/* Lock held, released meanwhile. A turn has failed, perhaps over what is wrong in the store, with
+ * the words to remove its folder: if somebody has, the next turn has it made again. */
+static void run_look_again(struct model *m)
+{
+	m->stored.doubted = false;
+	pthread_mutex_unlock(&m->run->lock);
+	bool gone = load_store_is_gone(&m->stored);
+	pthread_mutex_lock(&m->run->lock);
+	if (!gone)
+		return;
+	m->stored.doubted = m->run->load_wanted = true;
+	atomic_store(&m->state, MODEL_UNLOADED);
+}
+
+/* Lock held, released meanwhile. Nothing is to do: the time to keep what a killed daemon would
+ * lose.
+ */
+static void run_keep_heat(struct model *m)
+{
+	const uint64_t interval = 30 * UINT64_C(1000000000);
+	uint64_t now = clock_ns();
+	if (now - m->loaded.heat_ns < interval)
+		return;
+	m->loaded.heat_ns = now;
+	pthread_mutex_unlock(&m->run->lock);
+	load_keep_heat(m);
+	pthread_mutex_lock(&m->run->lock);
+}
+
+static bool run_has_work(const struct model *m)
+{
+	return m->run->runnable.first || m->run->unload_wanted ||
+	       (m->run->load_wanted && atomic_load(&m->state) != MODEL_READY);
+}
+
+/* A conversion that continues wants the model as a prompt does, and so do refining and who pinned
+ * experts. */
+static bool run_is_wanted(const struct model *m)
+{
+	bool converting = m->stored.converter && !atomic_load(&m->stored.has_store) &&
+			  !atomic_load(&m->stored.progress.stopped);
+	return converting || atomic_load(&m->run->refining.progress.total) ||
+	       model_pins_any_pinned(&m->pins);
+}
+
+/* Lock held, released meanwhile. Until there is work, or nobody has asked for so long that the
+ * model is to be unloaded. */
+static void run_wait_while_idle(struct model *m)
+{
+	const uint64_t second = UINT64_C(1000000000);
+	struct run *run = m->run;
+	uint64_t idle = m->engine->options.idle * second;
+	if (!idle || atomic_load(&m->state) != MODEL_READY) {
+		pthread_cond_wait(&run->work, &run->lock);
+		return;
+	}
+	if (run_is_wanted(m))
+		run->asked_ns = clock_ns();
+	uint64_t until = run->asked_ns + idle;
+	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
+	if (pthread_cond_timedwait(&run->work, &run->lock, &t) == ETIMEDOUT && !run_has_work(m) &&
+	    !run_is_wanted(m))
+		run->unload_wanted = true;
+}
+
+/* Lock held. While there is no turn the conversion has the machine. */
+static void run_wait_for_work(struct model *m, bool *keeps)
+{
+	if (run_has_work(m) || atomic_load(&m->run->quit))
+		return;
+	load_let_convert(m, true);
+	if (*keeps)
+		thread_wait_and_trim(&m->run->work, &m->run->lock, keeps);
+	else
+		run_wait_while_idle(m);
+	load_let_convert(m, false);
+}
+
+static void *run_main(void *arg)
+{
+	struct model *m = arg;
+	bool keeps = false;
+	threads_ask_long_slice();
+	pthread_mutex_lock(&m->run->lock);
+	while (!atomic_load(&m->run->quit)) {
+		keeps |= run_has_work(m);
+		if (m->run->unload_wanted)
+			run_unload_now(m);
+		else if (m->run->load_wanted && atomic_load(&m->state) != MODEL_READY)
+			run_load_now(m);
+		else if (m->stored.doubted && m->run->runnable.first)
+			run_look_again(m);
+		else if (m->run->runnable.first)
+			run_step(m);
+		else {
+			run_keep_heat(m);
+			run_wait_for_work(m, &keeps);
+		}
+	}
+	pthread_mutex_unlock(&m->run->lock);
+	return NULL;
+}
+
+/* Its deadlines are of the clock that now_ns reads. */
+static void run_init_work(pthread_cond_t *work)
+{
+	pthread_condattr_t a;
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(work, &a);
+	pthread_condattr_destroy(&a);
+}
+
+int run_create(struct model *m, struct err *e)
+{
+	struct run *r = calloc(1, sizeof *r);
+	if (!r)
+		return err_set(e, ENOMEM, "out of memory for a model");
+	tracing_init(&r->tracing);
+	pthread_mutex_init(&r->notify, NULL);
+	pthread_mutex_init(&r->lock, NULL);
+	run_init_work(&r->work);
+	pthread_cond_init(&r->loaded, NULL);
+	r->env = (struct turn_env){.model = m,
+				   .meter = &r->draft_meter,
+				   .grammars = &r->grammars,
+				   .prefixes = &r->prefixes};
+	r->parties[0].run = r->parties[1].run = r;
+	m->run = r;
+	m->converted = run_converted;
+	return 0;
+}
+
+void run_free(struct model *m)
+{
+	struct run *r = m->run;
+	if (!r)
+		return;
+	pthread_cond_destroy(&r->work);
+	pthread_cond_destroy(&r->loaded);
+	pthread_mutex_destroy(&r->notify);
+	pthread_mutex_destroy(&r->lock);
+	grammars_free(&r->grammars);
+	prefixes_free(&r->prefixes);
+	for (int i = 0; i < 2; i++) {
+		step_batch_free(&r->parties[i].batch);
+		for (uint32_t k = 0; k < RUN_PLACES; k++)
+			tracing_span_free(&r->parties[i].places[k].trace);
+	}
+	free(r->scratch.mask);
+	tracing_free(&r->tracing);
+	free(r);
+	m->run = NULL;
+}
+
+int run_start(struct model *m, struct err *e)
+{
+	prefixes_init(&m->run->prefixes, &m->engine->context_budget, &m->id.config,
+		      m->id.recipe.exact ? KV_F32 : KV_F16);
+	int code = pthread_create(&m->run->thread, NULL, run_main, m);
+	return code ? err_sys(e, code, "cannot start the run's thread of %s", m->id.name) : 0;
+}
+
+void run_stop(struct model *m)
+{
+	pthread_mutex_lock(&m->run->lock);
+	atomic_store(&m->run->quit, true);
+	atomic_store(&m->leave, true);
+	pthread_cond_broadcast(&m->run->work);
+	pthread_cond_broadcast(&m->run->loaded);
+	pthread_mutex_unlock(&m->run->lock);
+	pthread_join(m->run->thread, NULL);
+}
+
+/* ---- asking for the weights ---- */
+
+void run_load(struct model *m)
+{
+	pthread_mutex_lock(&m->run->lock);
+	m->run->load_wanted = true;
+	m->run->asked_ns = clock_ns();
+	pthread_cond_signal(&m->run->work);
+	pthread_mutex_unlock(&m->run->lock);
+}
+
+int run_wait(struct model *m, struct err *e)
+{
+	pthread_mutex_lock(&m->run->lock);
+	m->run->load_wanted = true;
+	pthread_cond_signal(&m->run->work);
+	while (atomic_load(&m->state) != MODEL_READY && m->run->load_wanted &&
+	       !atomic_load(&m->run->quit))
+		pthread_cond_wait(&m->run->loaded, &m->run->lock);
+	bool ready = atomic_load(&m->state) == MODEL_READY;
+	if (!ready)
+		*e = m->run->load_error;
+	pthread_mutex_unlock(&m->run->lock);
+	if (!ready && !e->code)
+		err_set(e, ECANCELED, "%s: was unloaded while it was loading", m->id.name);
+	return ready ? 0 : -e->code;
+}
+
+/* Lock held: nothing is loaded, and nothing will be. */
+static bool run_is_unloaded(const struct model *m)
+{
+	return atomic_load(&m->state) == MODEL_UNLOADED && !m->run->unload_wanted;
+}
+
+int run_unload(struct model *m, struct err *e)
+{
+	struct run *run = m->run;
+	pthread_mutex_lock(&run->lock);
+	run_send_away(m);
+	int failed = run_has_turn(m->run)
+			     ? err_set(e, EBUSY,
+				       "%s: one of its sessions is still working; wait, "
+				       "or echo stop > its ctl",
+				       m->id.name)
+			     : 0;
+	uint64_t before = run->unloads;
+	if (!failed) {
+		run->load_wanted = false;
+		pthread_cond_broadcast(&run->loaded); /* run_wait gives up */
+	}
+	if (!failed && !run_is_unloaded(m)) {
+		run->unload_wanted = true;
+		atomic_store(&m->leave, true);
+		pthread_cond_signal(&run->work);
+		while (run->unloads == before && !atomic_load(&run->quit))
+			pthread_cond_wait(&run->loaded, &run->lock);
+	}
+	pthread_mutex_unlock(&run->lock);
+	return failed;
+}

@@ -1,0 +1,211 @@
+/* A model's run: the thread that computes for it, the only caller of forward_run, and whose turn it
+ * is. The thread holds the run's lock whenever it is not computing or loading.
+ *
+ * Locks, in the order in which they may be taken:
+ *     run.notify        held while `changed` is called, so that session_end can wait for the call
+ *     a restored's lock inside its own functions (session/state_restored.c), which take the next
+ *     run.lock          every field marked (lock) of the run, and the sessions
+ *     loaded.opening    read and written, under none, while the tokenizer is opened
+ *     budgets' lock     inside its own functions, which take the pager's
+ *     contexts' budget's lock   of kept prefixes and checkpoints; nothing is taken under it
+ *     converter's lock, pager's lock, answer's lock, the trace ring's   inside their own
+ *                       functions; under the last `told` is called
+ *     pins.lock         while experts are asked for, and while the pager gets a source with them
+ *     loaded.looking    read, under any other, while somebody looks at the experts in memory;
+ *                       written, under none but pins.lock, when these come and go: a model may
+ *                       be loaded again
+ *     stored.lock       the same of the complete store and its plan
+ *     tensors.opening   while the list of tensors is made; nothing is taken under it
+ * The run's thread computes without any of them. What session_state.h marks (turn) belongs to it
+ * while session.stepping is set, and to the holder of the lock else.
+ */
+#ifndef MOEFS_ENGINE_RUN_RUN_H
+#define MOEFS_ENGINE_RUN_RUN_H
+
+#include "cache/err.h"
+#include "engine/prefixes/prefixes.h"
+#include "engine/run/refining.h"
+#include "engine/run/shares.h"
+#include "engine/run/tracing.h"
+#include "engine/turn/turn.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct model;
+struct session;
+struct turn_state;
+
+struct session_list { /* doubly linked through session.next and .previous */
+	struct session *first, *last;
+};
+
+/* Priority (params/priority) decides who comes first where not all can: who has the next step
+ * alone, who of more than RUN_PLACES answers is in a step, whose context gives way, and who of
+ * those that wait for room gets it. Within a priority turns come in the order in which they were
+ * asked.
+ *
+ * Low never starves. While sessions of all three priorities wait for steps alone, low has one row
+ * in seven, normal two, high four (shares.h); before a low prompt's next step, high ones have at
+ * most RUN_AHEAD rows and normal ones half as many, and 4 and 2 rows for each row of low's last
+ * step. Of 32 places for answers low has 4 at least, if as many wait. Every RUN_PASSES times that
+ * room for a context goes to a turn although another one that was asked before has none, the first
+ * of these counts as high until its end; and since it is older than those that passed it, none of
+ * them is let in before it or takes its context.
+ */
+enum {
+	RUN_PLACES = 32,  /* most sessions that have rows in one step */
+	RUN_AHEAD = 2048, /* rows of high that may come first while a lower priority waits */
+	RUN_PASSES = 8,	  /* turns that get room before one that was asked earlier */
+};
+
+/* What a session's steps cost since it is there: sums over its accounts. */
+struct run_cost {
+	uint64_t hits, misses, reads, dropped;
+};
+
+/* A session's part of the step at hand. */
+struct run_place {
+	struct session *session; /* (lock) */
+	/* The run's thread's: */
+	struct turn_event event;
+	bool begins;		/* the step is the beginning of the turn, without rows */
+	bool computes;		/* the session has rows in the batch: turn.step says which */
+	bool computed;		/* the forward pass has ended, well or not */
+	bool over;		/* the turn is */
+	struct err no_room;	/* code 0: the context could grow as the step asked */
+	struct run_cost before; /* the step */
+	struct tracing_span trace;
+};
+
+/* What a step cost. */
+struct run_step {
+	uint64_t started_ns; /* when the drafts were there */
+	double seconds;	     /* since then, until the forward pass had ended */
+	struct pager_stats before, after;
+};
+
+/* Sessions that have a step together. */
+struct run_party {
+	struct run *run;
+	uint32_t count; /* (lock) */
+	/* The run's thread's: */
+	struct run_place places[RUN_PLACES]; /* [count] */
+	struct step_batch batch;
+	struct run_step step;
+};
+
+struct run {
+	pthread_mutex_t notify; /* held while `changed` is called, so that session_end can wait */
+	pthread_mutex_t lock;	/* every field marked (lock), of the model's sessions, too */
+	pthread_cond_t work;	/* (lock) something for the run's thread */
+	pthread_cond_t loaded;	/* (lock) loading has ended, or unloading */
+	bool load_wanted;	/* (lock) */
+	bool unload_wanted;	/* (lock) before anything else is done; until it is done */
+	uint64_t unloads;	/* (lock) how often it was */
+	uint64_t asked_ns;	/* (lock) when somebody last wanted the weights */
+	struct err load_error;	/* (lock) */
+	struct session_list runnable; /* (lock) sessions with a turn, in the order of their steps */
+	struct session *all;	      /* (lock) all sessions, through all_next */
+	uint32_t sessions;	      /* (lock) how many there are */
+	uint32_t passes; /* (lock) how often room went past a turn since one counts as high */
+	struct shares prompts, answers; /* (lock) of steps alone; of places among answers */
+	uint32_t alone; /* (lock) steps that sessions had alone since the last one of answers */
+	pthread_t thread;
+	_Atomic bool quit; /* ends the run's thread */
+
+	struct tracing tracing;		/* the run's thread's; its ring anybody's */
+	struct refining refining;	/* its thread's, or model_refine's caller's */
+	struct draft_meter draft_meter; /* the run's thread's, and so are these: */
+	struct grammars grammars;
+	struct prefixes prefixes; /* under the contexts' budget's lock */
+	struct turn_env env;
+	struct turn_scratch scratch;
+	/* Whose step is computed; and, while that is a prompt's and waits between two layers, whose
+	 * answers have a step meanwhile. */
+	struct run_party parties[2];
+	uint64_t answered_ns; /* when answers last had a step */
+	double layer_seconds; /* that a layer takes for a row of a prompt, without reads; 0: unknown
+			       */
+};
+
+/* run.c */
+/* Makes a run without its thread; -ENOMEM in words. */
+int run_create(struct model *m, struct err *e);
+void run_free(struct model *m);
+int run_start(struct model *m, struct err *e);
+void run_stop(struct model *m);
+/* Asks for the weights, without waiting; and waits for them. As model_load, model_wait. */
+void run_load(struct model *m);
+int run_wait(struct model *m, struct err *e);
+/* As model_unload. */
+int run_unload(struct model *m, struct err *e);
+
+/* run_step.c, lock held, released meanwhile: one step of a session that has it alone, or of those
+ * that answer. Any session is runnable. */
+void run_step(struct model *m);
+
+/* run_choice.c, lock held. The session that has the next step alone; NULL: answers have it. */
+struct session *run_next_alone(struct run *r);
+/* The first session of the queue that may share a step; NULL: there is none. */
+struct session *run_first_answer(const struct run *r);
+static inline bool run_has_answers(const struct run *r)
+{
+	return run_first_answer(r);
+}
+/* Gives places to the sessions that answer, as many as a step has. */
+void run_gather_answers(struct model *m, struct run_party *p);
+void run_take_place(struct run_party *p, struct session *s);
+
+/* run_place.c, without the lock; in the order in which run_step calls them. */
+/* Stops the turn, or prepares it, or begins its step; then `computes` is set. room, company: as in
+ * turn_begin_step. Tests put themselves around this function: it stays in another file than its
+ * caller. */
+void run_begin_place(struct run_place *p, uint32_t room, bool company);
+/* Adds the turn's rows to the batch; of a prompt at most `most`. */
+void run_collect_place(struct run_place *p, uint32_t most, struct step_batch *b);
+/* After the forward pass. Other than 0: the whole step failed. */
+void run_settle_place(struct run_place *p, const struct run_step *step, int failed,
+		      const struct err *e);
+/* Lock held: gives the session what the event has, and ends the turn if it is over. */
+void run_publish_place(struct run_place *p, const struct run_step *step, uint64_t reads);
+struct run_cost run_cost_of(const struct session *s);
+
+/* run_room.c, lock held. Makes room for a session whose context could not grow, or lets it wait;
+ * false: it is alone, and there will be no room. */
+bool run_find_room(struct session *s);
+/* Room may have come: the session that comes first of those that wait for it may try again. */
+void run_end_wait(struct run *r);
+/* Room goes to this turn: counts that, if a turn asked before has none. */
+void run_pass_over(const struct session *s);
+/* Room goes to this turn: counts that, if a turn asked before has none. */
+void run_pass_over(const struct session *s);
+/* Whether a turn has a higher priority than another one, or the same and was asked before. */
+bool run_comes_before(const struct session *a, const struct session *b);
+
+/* run_queue.c, lock held. Puts a session at the end of `runnable`, at the beginning, takes it out
+ * again. */
+void run_queue(struct session *s);
+void run_queue_first(struct session *s);
+void run_unqueue(struct session *s);
+/* A turn that was asked begins to wait for its steps, and for the model. */
+void run_start_turn(struct session *s, struct turn_state *t);
+/* Ends what is done while nobody asks anything, and waits for that (the lock is released
+ * meanwhile).
+ */
+void run_send_away(struct model *m);
+/* Whether any session has a turn, or one whose last step is not told yet; whether one has a turn.
+ */
+static inline bool run_works(const struct run *r)
+{
+	return r->parties[0].count || r->runnable.first;
+}
+bool run_has_turn(const struct run *r);
+/* Tells the session's user that something changed. No lock may be held. */
+void run_notify(struct session *s);
+
+/* sessions.c: frees a session that nothing refers to any more (lock held). */
+void session_drop(struct session *s);
+
+#endif

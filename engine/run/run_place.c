@@ -1,0 +1,190 @@
+/* One session's part of a step (run_step.c): from its messages to the rows of its turn, and from
+ * the step's results to what the session's readers see. */
+#include "cache/clock.h"
+#include "engine/model/chunk.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- the beginning of a turn ---- */
+
+static int run_snapshot(struct session *s, struct err *e)
+{
+	pthread_mutex_lock(&s->model->run->lock);
+	int failed = turn_snapshot(s->turn, e);
+	pthread_mutex_unlock(&s->model->run->lock);
+	return failed;
+}
+
+static void run_begin_turn(struct session *s, struct turn_event *ev)
+{
+	struct model *m = s->model;
+	struct turn_state *t = s->turn;
+	struct err e = {0};
+	int failed = run_snapshot(s, &e);
+	if (!failed)
+		failed = turn_prepare(t, ev, &e);
+	if (failed) {
+		turn_over(ev, "error", failed, &e);
+		return;
+	}
+	turn_admit(t);
+	pthread_mutex_lock(&m->run->lock);
+	s->status = SESSION_PROMPTING;
+	s->stats.queued_seconds = clock_seconds_since(s->asked.submitted_ns);
+	s->stats.prompt_tokens = t->ids.count;
+	s->stats.cached_tokens = s->context.tokens.count;
+	s->stats.recomputed_tokens = t->recomputed;
+	free(s->why);
+	s->why = t->why;
+	t->why = NULL;
+	pthread_mutex_unlock(&m->run->lock);
+}
+
+void run_begin_place(struct run_place *p, uint32_t room, bool company)
+{
+	struct session *s = p->session;
+	p->computes = p->computed = false;
+	p->no_room = (struct err){0};
+	p->before = run_cost_of(s);
+	if (atomic_load(&s->stop)) {
+		turn_over(&p->event, "stopped", 0, NULL);
+	} else if (!s->turn->prepared) {
+		run_begin_turn(s, &p->event);
+	} else {
+		turn_begin_step(s->turn, room, company);
+		p->computes = true;
+	}
+}
+
+/* ---- rows ---- */
+
+/* A step for which the context had no room is repeated if room can be found: what drafts keep gives
+ * way first. */
+static void run_fail_place(struct run_place *p, int failed, const struct err *e)
+{
+	struct session *s = p->session;
+	if (failed != -ENOSPC) {
+		turn_fail(s->turn, failed, e, &p->event);
+		return;
+	}
+	s->turn->step.stood = 0;
+	if (!drafter_yield(&s->drafter))
+		p->no_room = *e;
+}
+
+static int run_add_rows(struct session *s, uint32_t most, struct step_batch *b, struct err *e)
+{
+	struct model *m = s->model;
+	struct turn_state *t = s->turn;
+	size_t left = turn_left(t);
+	if (s->weights_sum != m->loaded.weights_sum)
+		return err_set(e, EIO,
+			       "the checkpoint was converted again during the answer, because it "
+			       "changed or needs 32-bit norms; ask again");
+	uint32_t room = left ? chunk_next(m, left, most) : 1, before = b->count;
+	s->account.stop = &s->stop;
+	s->account.observer = s->observer;
+	if (t->follow)
+		draft_make_room(t, t->ids.ids[s->context.tokens.count], t->step.kind);
+	b->normed |= t->follow;
+	/* A prompt begins when there is room for all of it, so that none has to be computed twice
+	 * because it ran out of room in the middle. */
+	int failed = left ? context_reserve_text(&s->context, (uint32_t)t->prompt_ids, e) : 0;
+	if (!failed)
+		failed = turn_rows(t, room, b, e);
+	if (failed)
+		b->count = before;
+	return failed;
+}
+
+void run_collect_place(struct run_place *p, uint32_t most, struct step_batch *b)
+{
+	struct session *s = p->session;
+	struct err e = {0};
+	int failed = run_add_rows(s, most, b, &e);
+	p->computes = !failed;
+	if (failed)
+		run_fail_place(p, failed, &e);
+	else
+		tracing_begin(&p->trace, s, s->turn->step.kind);
+}
+
+void run_settle_place(struct run_place *p, const struct run_step *step, int failed,
+		      const struct err *e)
+{
+	struct session *s = p->session;
+	struct turn_state *t = s->turn;
+	const struct step_account *a = &s->account;
+	tracing_end(s);
+	p->computed = true;
+	if (failed)
+		run_fail_place(p, failed, e);
+	else if (a->end == SPAN_FAILED)
+		run_fail_place(p, -a->error.code, &a->error);
+	else if (a->end == SPAN_DONE)
+		turn_settle(t, a->rows, &p->event);
+	else if (!p->event.finish)
+		turn_over(&p->event, "stopped", 0, NULL);
+	if (t->step.kind == ROW_ANSWER)
+		tracing_settle(&p->trace, t->step.stood);
+	if (!failed && a->end == SPAN_DONE)
+		turn_count_draft(t, clock_seconds_since(step->started_ns), &p->event);
+}
+
+/* ---- what it cost, and what it brings ---- */
+
+struct run_cost run_cost_of(const struct session *s)
+{
+	const struct step_account *a = &s->account, *d = &s->drafting;
+	return (struct run_cost){a->hits + d->hits, a->misses + d->misses, a->reads + d->reads,
+				 a->dropped + d->dropped};
+}
+
+/* Time is each session's own: all who share a step waited for all of it. Bytes are divided by the
+ * reads that sessions asked for; all_reads: of all of them. */
+static void run_count(const struct run_place *p, const struct run_step *step, uint64_t all_reads)
+{
+	struct session *s = p->session;
+	struct session_stats *st = &s->stats;
+	const struct run_cost now = run_cost_of(s), *before = &p->before;
+	bool prompt = s->turn->step.kind == ROW_PROMPT;
+	if (!p->computed)
+		return;
+	*(prompt ? &st->prefill_seconds : &st->decode_seconds) += step->seconds;
+	st->expert_hits += now.hits - before->hits;
+	st->expert_misses += now.misses - before->misses;
+	st->experts_dropped += now.dropped - before->dropped;
+	double share = all_reads ? (double)(now.reads - before->reads) / (double)all_reads : 0;
+	st->bytes_read +=
+		(uint64_t)(share * (double)(step->after.bytes_read - step->before.bytes_read));
+	double waited = (double)(step->after.wait_ns - step->before.wait_ns) * 1e-9;
+	st->wait_seconds += waited;
+	if (!prompt)
+		st->decode_wait_seconds += waited;
+	st->context_tokens = s->context.tokens.count;
+}
+
+void run_publish_place(struct run_place *p, const struct run_step *step, uint64_t reads)
+{
+	struct session *s = p->session;
+	struct turn_event *ev = &p->event;
+	/* An open file that was read to its end keeps nothing of the contexts' memory. */
+	if (ev->finish && s->asked.scores)
+		context_rollback(&s->context, 0);
+	if (s->working && p->no_room.code && !run_find_room(s))
+		turn_over(ev, "error", -p->no_room.code, &p->no_room);
+	s->model->stored.doubted |= ev->failed != 0;
+	if (s->working) { /* not ended by session_end meanwhile */
+		run_count(p, step, reads);
+		turn_publish(s->turn, ev);
+		if (ev->finish) {
+			turn_end(s, ev->finish, ev->failed, &ev->e);
+			run_end_wait(s->model->run);
+		}
+	}
+	p->over = ev->finish;
+	turn_event_free(ev);
+}

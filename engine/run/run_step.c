@@ -1,0 +1,282 @@
+/* One step of a model: the only place that calls the forward pass.
+ *
+ * Sessions that are in the middle of an answer share a step, so that each weight is read once for
+ * all of them. A prompt, a text to score, a turn that begins, and a session in the background have
+ * steps of their own. Who is next is in run_choice.c. While a prompt's step is
+ * computed, the answers have a step between two of its layers whenever they would wait longer than
+ * -o step_ms= otherwise, and the prompt's steps are so short that one layer does not take longer.
+ * So a running answer waits for that time, or for one layer's reads, and for the beginnings of
+ * turns. The text of a session does not depend on its company: each row of a
+ * batch is computed as it would be alone (promise 2). */
+#include "cache/clock.h"
+#include "engine/model/chunk.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+/* The step between two layers of another is a step like others. */
+static void run_have_step(struct model *m, struct run_party *p, bool slowly);
+
+/* ---- computing, without the lock ---- */
+
+/* A text that is scored gave up its context for another one (run_room.c) and is computed again: the
+ * answer has the line that the row gives. */
+static bool run_is_scored(const struct turn_state *t, uint32_t row)
+{
+	return t->session->asked.scores && t->step.held + row < t->score.count;
+}
+
+/* step_batch.read: gives each turn the logits of its rows. What fails is the turn's. */
+static int run_read(void *ctx, const uint32_t *rows, uint32_t n, const float *logits, struct err *e)
+{
+	struct run_party *party = ctx;
+	struct run_place *p = party->places;
+	size_t vocabulary = party->run->env.model->id.config.vocabulary;
+	(void)e;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct turn_step *step = &p->session->turn->step;
+		while (!p->computes || rows[i] >= step->first + step->n)
+			step = &(++p)->session->turn->step;
+		if (!run_is_scored(p->session->turn, rows[i] - step->first))
+			turn_take(p->session->turn, rows[i] - step->first, 1,
+				  (float *)logits + i * vocabulary, &party->run->scratch,
+				  &p->event);
+	}
+	return 0;
+}
+
+static int run_make_scratch(struct model *m, struct err *e)
+{
+	struct turn_scratch *x = &m->run->scratch;
+	x->sampler = &m->loaded.sampler;
+	if (!x->mask)
+		x->mask = calloc(grammars_mask_words(m->id.config.vocabulary), sizeof *x->mask);
+	return x->mask ? 0 : err_set(e, ENOMEM, "out of memory for masks");
+}
+
+/* How many rows of a prompt may have a step while answers wait for each of its layers. What such a
+ * row takes is learnt from the steps before, without the reads of experts: shorter steps would only
+ * read them more often. */
+static uint32_t run_most_rows(const struct model *m)
+{
+	enum { LEAST = 16, UNKNOWN = 64 };
+	double rows = m->engine->options.step_ms * 1e-3 / m->run->layer_seconds;
+	if (!(m->run->layer_seconds > 0))
+		return UNKNOWN;
+	return rows < LEAST ? LEAST : rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
+}
+
+/* One step of the sessions that answer, between two layers of a prompt. */
+static void run_answer_meanwhile(struct model *m)
+{
+	struct run *r = m->run;
+	struct run_party *p = &r->parties[1];
+	struct pager_stats *outer = &r->parties[0].step.before;
+	pthread_mutex_lock(&r->lock);
+	run_gather_answers(m, p);
+	bool any = p->count;
+	if (any)
+		run_have_step(m, p, false);
+	pthread_mutex_unlock(&r->lock);
+	if (!any)
+		return;
+	r->answered_ns = clock_ns();
+	outer->bytes_read += p->step.after.bytes_read - p->step.before.bytes_read;
+	outer->wait_ns += p->step.after.wait_ns - p->step.before.wait_ns;
+}
+
+/* Computes the next layer of a prompt's pass, and learns what its rows take without reads.
+ * *seconds: what the layer took with them. */
+static int run_next_layer(struct model *m, double *slowest, double *seconds, struct err *e)
+{
+	struct forward_pass *pass = &m->loaded.pass;
+	struct pager_stats before, after;
+	bool layer = pass->layer < m->id.config.layers; /* else it is the output head */
+	uint64_t started = clock_ns();
+	model_cache_stats(m, &before);
+	int more = forward_go_on(&m->loaded.forward, pass, 1, e);
+	model_cache_stats(m, &after);
+	*seconds = clock_seconds_since(started);
+	double computed = *seconds - (double)(after.wait_ns - before.wait_ns) * 1e-9;
+	if (layer && *slowest < computed)
+		*slowest = computed;
+	return more;
+}
+
+/* Computes a prompt's rows layer by layer, and the answers' next tokens between. */
+static int run_forward_slowly(struct model *m, struct run_party *p, struct err *e)
+{
+	const double bound = m->engine->options.step_ms * 1e-3;
+	double slowest = 0, seconds;
+	int more = forward_begin(&m->loaded.forward, &m->loaded.pass, &p->batch, NULL, e);
+	while (more > 0) {
+		more = run_next_layer(m, &slowest, &seconds, e);
+		if (more > 0 && clock_seconds_since(m->run->answered_ns) + seconds >= bound)
+			run_answer_meanwhile(m);
+	}
+	m->run->layer_seconds = slowest / p->batch.count;
+	return more;
+}
+
+static int run_forward(struct model *m, struct run_party *p, bool slowly, struct err *e)
+{
+	int failed = run_make_scratch(m, e);
+	if (failed)
+		return failed;
+	return slowly ? run_forward_slowly(m, p, e)
+		      : forward_run(&m->loaded.forward, &p->batch, NULL, e);
+}
+
+static void run_compute(struct model *m, struct run_party *p, bool slowly)
+{
+	struct step_batch *b = &p->batch;
+	struct err e = {0};
+	uint32_t most = slowly ? run_most_rows(m) : UINT32_MAX;
+	int failed = 0;
+	step_batch_clear(b);
+	b->normed = false;
+	b->read = run_read;
+	b->ctx = p;
+	for (uint32_t i = 0; i < p->count; i++)
+		if (p->places[i].computes)
+			run_collect_place(&p->places[i], most, b);
+	if (b->count)
+		failed = run_forward(m, p, slowly, &e);
+	p->step.seconds = clock_seconds_since(p->step.started_ns);
+	for (uint32_t i = 0; i < p->count; i++)
+		if (p->places[i].computes)
+			run_settle_place(&p->places[i], &p->step, failed, &e);
+}
+
+static void run_compute_step(struct model *m, struct run_party *p, bool slowly)
+{
+	uint32_t room = m->loaded.forward.chunk / p->count;
+	model_cache_stats(m, &p->step.before);
+	for (uint32_t i = 0; i < p->count; i++)
+		run_begin_place(&p->places[i], room, p->count > 1);
+	p->step.started_ns = clock_ns();
+	run_compute(m, p, slowly);
+	model_cache_stats(m, &p->step.after);
+}
+
+/* ---- afterwards ---- */
+
+/* Lock held. */
+static void run_publish(struct run_party *p)
+{
+	uint64_t reads = 0;
+	for (uint32_t i = 0; i < p->count; i++)
+		reads += run_cost_of(p->places[i].session).reads - p->places[i].before.reads;
+	for (uint32_t i = 0; i < p->count; i++)
+		run_publish_place(&p->places[i], &p->step, reads);
+}
+
+/* Lock held: sessions whose turn continues are queued again, in the order in which they were; a
+ * turn that has just begun before all others, since it has no rows yet. One whose turn is over may
+ * have been asked again meanwhile, and is queued then. */
+static void run_leave_places(struct run_party *p)
+{
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct session *s = p->places[i].session;
+		s->stepping = false;
+		if (s->ended)
+			session_drop(s);
+		else if (!p->places[i].over && p->places[i].begins && !s->background)
+			run_queue_first(s);
+		else if (!p->places[i].over)
+			run_queue(s);
+	}
+	p->count = 0;
+}
+
+/* Lock held, released meanwhile: the step of a party. slowly: it is a prompt's, and answers wait.
+ */
+static void run_have_step(struct model *m, struct run_party *p, bool slowly)
+{
+	struct run *r = m->run;
+	pthread_mutex_unlock(&r->lock);
+	run_compute_step(m, p, slowly);
+	pthread_mutex_lock(&r->lock);
+	run_publish(p);
+	pthread_mutex_unlock(&r->lock);
+	for (uint32_t i = 0; i < p->count; i++)
+		run_notify(p->places[i].session);
+	pthread_mutex_lock(&r->lock);
+	r->asked_ns = clock_ns();
+	run_leave_places(p);
+}
+
+/* Lock held, released meanwhile. The memory of long steps is given back when no prompt needs it. */
+static void run_shorten_steps(struct model *m)
+{
+	if (!m->loaded.scratch.bytes)
+		return;
+	for (const struct session *s = m->run->runnable.first; s; s = s->next)
+		if (s->status == SESSION_QUEUED || s->status == SESSION_PROMPTING)
+			return;
+	pthread_mutex_unlock(&m->run->lock);
+	chunk_end(m);
+	pthread_mutex_lock(&m->run->lock);
+}
+
+/* Lock held. */
+static bool run_can_be_read(const struct session *s)
+{
+	bool complete;
+	return s->answer && answer_size(s->answer, &complete);
+}
+
+/* Lock held, released meanwhile. Somebody waits for an answer's first bytes, and two threads bring
+ * them there: the loop thread, then the reader. Compute threads may have taken all processors, and
+ * a scheduler that has just run those two lets them wait for its next tick, milliseconds later. So
+ * the run's thread sleeps for a moment, once an answer, unless other sessions wait for a step. */
+static void run_give_way(struct model *m, const struct session *s)
+{
+	static const struct timespec MOMENT = {0, 300000};
+	if (m->run->runnable.first != s || s->next)
+		return;
+	pthread_mutex_unlock(&m->run->lock);
+	nanosleep(&MOMENT, NULL);
+	pthread_mutex_lock(&m->run->lock);
+}
+
+/* Lock held, released meanwhile. */
+static void run_step_answers(struct model *m)
+{
+	struct run *r = m->run;
+	run_gather_answers(m, &r->parties[0]);
+	run_have_step(m, &r->parties[0], false);
+	r->answered_ns = clock_ns();
+	r->alone = 0;
+}
+
+/* Lock held, released meanwhile: a step that a session has for itself. */
+static void run_step_alone(struct model *m, struct session *s)
+{
+	struct run *r = m->run;
+	struct run_party *p = &r->parties[0];
+	enum session_priority priority = s->asked.params.priority;
+	bool slowly = s->turn->prepared && run_has_answers(r);
+	run_take_place(p, s);
+	run_have_step(m, p, slowly);
+	shares_count(&r->prompts, priority, p->batch.count ? p->batch.count : 1);
+	r->alone++;
+}
+
+void run_step(struct model *m)
+{
+	struct run *r = m->run;
+	struct session *alone = run_next_alone(r), *first = alone ? alone : run_first_answer(r);
+	bool began = run_can_be_read(first);
+	if (alone)
+		run_step_alone(m, alone);
+	else
+		run_step_answers(m);
+	if (!began && r->runnable.first == first && run_can_be_read(first))
+		run_give_way(m, first);
+	if (!run_works(r)) /* readers of the trace have come to its end */
+		trace_ring_tell(&r->tracing.ring);
+	run_shorten_steps(m);
+}

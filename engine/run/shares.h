@@ -1,0 +1,29 @@
+/* Shares of priorities in rows: which priority is next while sessions of several wait.
+ *
+ * High comes first, then normal, then low; but a priority that waits is not left behind without
+ * end. A row counts 1 for high, 2 for normal and 4 for low, and a higher priority may be at most
+ * `ahead` of a lower one that waits. So while all three wait, 7 rows are 4, 2 and 1; and before the
+ * next row of low there are at most, for each of the other two, the rows that count `ahead` plus
+ * what low's last rows count, and one more step. Time without sessions that wait is not saved up: a
+ * priority that begins to wait begins where the one is that has had least of those that wait.
+ *
+ * No thread safety: the run's lock.
+ */
+#ifndef MOEFS_ENGINE_RUN_SHARES_H
+#define MOEFS_ENGINE_RUN_SHARES_H
+
+#include "engine/session.h"
+
+struct shares { /* zero-initialise */
+	uint64_t used[SESSION_PRIORITIES];
+	uint64_t clock; /* the least used of those that waited, at the last shares_next */
+	bool waited[SESSION_PRIORITIES]; /* then */
+};
+
+/* Which of the priorities that wait is next; one at least has to. */
+enum session_priority shares_next(struct shares *s, const bool waits[SESSION_PRIORITIES],
+				  uint64_t ahead);
+/* Sessions of this priority have got rows. */
+void shares_count(struct shares *s, enum session_priority priority, uint32_t rows);
+
+#endif

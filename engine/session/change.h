@@ -1,0 +1,34 @@
+/* Changes to a session and the turn that they are for, all or nothing (session_again_changed). */
+#ifndef MOEFS_ENGINE_SESSION_CHANGE_H
+#define MOEFS_ENGINE_SESSION_CHANGE_H
+
+#include "engine/session/session_state.h"
+
+struct change { /* zero-initialise; freed by change_free */
+	/* What was read; after change_apply what was there. */
+	struct messages messages;
+	struct document tools;
+	bool has_messages, has_tools;
+	char *system; /* of the messages that were read */
+	/* What goes with the old messages and params. */
+	struct messages results;
+	struct undo_mark *undo;
+	size_t undo_count, undo_room;
+	struct token_list tail;
+	struct params params;
+};
+
+/* Reads the texts among the changes; looks at no session. */
+int change_read(struct change *c, const struct session_change *changes, size_t count,
+		struct err *e);
+/* Checks the params: a grammar against the format that it is for, which is `format` (the session's)
+ * or one of the changes before it. Compiles grammars, which may take half a second. */
+int change_check_params(const struct session *s, enum format_mode format,
+			const struct session_change *changes, size_t count, struct err *e);
+/* Changes the session, which is at rest, and takes what the turn was asked (asked.h); after an
+ * error the session is as it was. */
+int change_apply(struct session *s, struct change *c, const struct session_change *changes,
+		 size_t count, enum session_again how, struct err *e);
+void change_free(struct change *c);
+
+#endif

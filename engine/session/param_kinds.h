@@ -1,0 +1,54 @@
+/* One param: a row of the table in params.c, and the kinds of values that rows have.
+ *
+ * A kind reads a value from text and spells it; rows share it, and tell it apart by place and
+ * range. Not for who uses params: params.h.
+ */
+#ifndef MOEFS_ENGINE_SESSION_PARAM_KINDS_H
+#define MOEFS_ENGINE_SESSION_PARAM_KINDS_H
+
+#include "engine/session/params.h"
+
+struct param;
+
+struct param_kind {
+	/* value: without NUL bytes. An error leaves the param as it was. */
+	int (*set)(struct params *p, const struct param *t, const char *value, struct err *e);
+	/* malloc'ed; NULL: out of memory. auto, where what is unset has no value of its own. */
+	char *(*get)(const struct params *p, const struct param *t);
+	size_t size; /* bytes in struct params that a default is copied over; 0: owns memory */
+};
+
+struct param {
+	const char *name;
+	const struct param_kind *kind;
+	size_t offset; /* in struct params */
+	double least, most;
+	const char *what; /* for messages */
+	bool routed;	  /* no more than the model's experts per token either: 0 in a dense one */
+	const char *begins, *about; /* its default, and one line, for people */
+	const char *const *words;   /* of kind_word: an enumeration's, in its order, and NULL */
+};
+
+/* double; uint64_t, and the seed with the word random; bool; enum chat_mode; an enumeration */
+extern const struct param_kind kind_number, kind_count, kind_seed, kind_switch, kind_chat,
+	kind_word;
+/* char [PARAMS_DATE]; char [PARAMS_LABEL]; struct bias; char *, malloc'ed */
+extern const struct param_kind kind_date, kind_label, kind_bias, kind_text;
+/* draft, draft_kind and draft_depth, with the range of a depth */
+extern const struct param_kind kind_draft;
+
+static inline void *param_place(const struct params *p, const struct param *t)
+{
+	return (char *)p + t->offset;
+}
+
+/* code, with what the row takes. */
+int param_refuse(const struct param *t, int code, const char *value, struct err *e);
+
+enum { NUMBER_SIZE = 40 };
+
+/* The shortest text that reads as the same number: 0.7, not 0.69999999999999996, and with three
+ * digits at least 100, not 1e+02. Returns text. */
+const char *param_print_number(char text[NUMBER_SIZE], double number);
+
+#endif

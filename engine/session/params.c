@@ -1,0 +1,290 @@
+#include "engine/session/param_kinds.h"
+#include "engine/grammar/grammar.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct params, field)
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+const char *const session_priority_words[] = {
+	[SESSION_LOW] = "low", [SESSION_NORMAL] = "normal", [SESSION_HIGH] = "high", NULL};
+
+static const struct param table[] = {
+	{"temperature", &kind_number, AT(temperature), 0, 100,
+	 .what = "a number from 0 (always the likeliest token) to 100",
+	 .begins = "the model's own, else 0",
+	 .about = "how random the next token is; 0: always the likeliest"},
+	{"top_k", &kind_count, AT(top_k), 0, CONFIG_MAX_VOCABULARY,
+	 .what = "a whole number, 0 for all tokens", .begins = "the model's own, else 0",
+	 .about = "sample from this many of the likeliest tokens; 0: from all"},
+	{"top_p", &kind_number, AT(top_p), 0, 1, .what = "a number from 0 to 1",
+	 .begins = "the model's own, else 1",
+	 .about = "sample from the likeliest tokens that together have this probability"},
+	{"min_p", &kind_number, AT(min_p), 0, 1, .what = "a number from 0 to 1",
+	 .begins = "the model's own, else 0",
+	 .about = "sample from tokens with at least this fraction of the likeliest one's "
+		  "probability"},
+	{"repetition_penalty", &kind_number, AT(repetition_penalty), .01, 100,
+	 .what = "a number from 0.01 to 100, 1 for no penalty", .begins = "the model's own, else 1",
+	 .about = "makes tokens that are in the conversation less likely"},
+	{"frequency_penalty", &kind_number, AT(frequency_penalty), -2, 2,
+	 .what = "a number from -2 to 2, 0 for no penalty", .begins = "0",
+	 .about = "makes tokens of the answer less likely, for each time they occur"},
+	{"presence_penalty", &kind_number, AT(presence_penalty), -2, 2,
+	 .what = "a number from -2 to 2, 0 for no penalty", .begins = "0",
+	 .about = "makes tokens of the answer less likely, once"},
+	{"logit_bias", &kind_bias, AT(logit_bias), .what = "lines of a token id and a number",
+	 .begins = "empty", .about = "numbers to add to the logits of single tokens"},
+	{"logprobs", &kind_count, AT(logprobs), 0, SESSION_LOGPROBS,
+	 .what = "a whole number from 0 (none) to 20", .begins = "0",
+	 .about = "how many alternatives logprobs.jsonl lists for each token"},
+	{"max_tokens", &kind_count, AT(max_tokens), 0, CONFIG_MAX_POSITIONS,
+	 .what = "a whole number, 0 for as many as the context has room for",
+	 .begins = "the model's own, else 0", .about = "the most tokens of an answer"},
+	{"seed", &kind_seed, AT(seed), 0, 0x1p64,
+	 .what = "a whole number below 2^64, or the word random", .begins = "random",
+	 .about = "the same seed gives the same text; random: a new seed for each turn"},
+	{"format", &kind_word, AT(format), .what = "text, json, schema or regex",
+	 .words = WORDS("text", "json", "schema", "regex"), .begins = "text",
+	 .about = "the form that an answer must have"},
+	{"grammar", &kind_text, AT(grammar), .what = "a JSON schema or a regex", .begins = "empty",
+	 .about = "the source for format: write the format first"},
+	{"tool_choice", &kind_label, AT(tool_choice),
+	 .what = "auto, none, required, or the name of a tool, without blanks", .begins = "auto",
+	 .about = "whether an answer may or must call tools, or which one"},
+	{"stop", &kind_text, AT(stop), .what = "at most 64 lines of text", .begins = "empty",
+	 .about = "texts that end an answer, one per line"},
+	{"system", &kind_text, AT(system), .what = "UTF-8 text without NUL bytes",
+	 .begins = "empty", .about = "a system message, before the conversation"},
+	{"chat", &kind_chat, AT(chat), .what = "on or off", .begins = "what the model supports",
+	 .about = "on: a prompt is a turn of a conversation; off: the model continues the prompt"},
+	{"thinking", &kind_word, AT(thinking), .what = "default, on, off, low, medium or high",
+	 .words = WORDS("default", "on", "off", "low", "medium", "high"), .begins = "default",
+	 .about = "whether, or how much, the model thinks before it answers"},
+	{"date", &kind_date, AT(date),
+	 .what = "a date such as 2026-01-02, optionally followed by a time such as 03:04:05, or "
+		 "auto",
+	 .begins = "auto",
+	 .about = "the clock that templates read; auto: the time of the conversation's first turn"},
+	{"on_full", &kind_word, AT(on_full), .what = "error or drop-oldest",
+	 .words = WORDS("error", "drop-oldest"), .begins = "error",
+	 .about = "what happens when a prompt and its conversation exceed the context"},
+	{"priority", &kind_word, AT(priority), .what = "low, normal or high",
+	 .words = session_priority_words, .begins = "normal",
+	 .about = "which turns come first, and which wait, while several sessions work"},
+	{"stream", &kind_switch, AT(stream), .what = "on or off", .begins = "on",
+	 .about = "on: an answer can be read as it is generated; off: only when it is complete"},
+	{"draft", &kind_draft, AT(draft), 1, SESSION_DRAFTS,
+	 .what = "auto, off, mtp or lookup, the last two optionally followed by the number of "
+		 "tokens at once, 1 to 4",
+	 .begins = "auto",
+	 .about = "speculative decoding, used where it is faster; never changes the text"},
+	{"share_with", &kind_label, AT(share_with), .what = "a word of at most 127 bytes, or auto",
+	 .begins = "auto",
+	 .about = "sessions take over what others with the same word have computed; auto: what "
+		  "others without a word have"},
+	{"experts_per_token", &kind_count, AT(experts_per_token), 0, CONFIG_MAX_EXPERTS,
+	 .what = "a whole number up to the model's own (info/experts_per_token), 0 for that",
+	 .routed = true, .begins = "0",
+	 .about = "use fewer experts than the router picks; loses quality"},
+	{"drop_missing", &kind_number, AT(drop_missing), 0, 1,
+	 .what = "a weight from 0 (no expert is dropped) to 1, or 0 in a model without experts",
+	 .routed = true, .begins = "0",
+	 .about = "skip experts that are not in memory and have less weight; loses quality"},
+};
+enum { PARAMS = sizeof table / sizeof *table };
+
+size_t params_count(void)
+{
+	return PARAMS;
+}
+
+const char *params_name(size_t i)
+{
+	return table[i].name;
+}
+
+size_t params_find(const char *name)
+{
+	size_t i = 0;
+	while (i < PARAMS && strcmp(params_name(i), name) != 0)
+		i++;
+	return i;
+}
+
+struct param_words params_words(size_t i)
+{
+	return (struct param_words){table[i].what, table[i].begins, table[i].about};
+}
+
+bool params_is_text(size_t i)
+{
+	return table[i].kind == &kind_text || table[i].kind == &kind_bias;
+}
+
+/* Without the line's end that a shell's echo writes. */
+static size_t params_without_end(const char *value, size_t length)
+{
+	return length && value[length - 1] == '\n' ? length - 1 : length;
+}
+
+bool params_is_auto(size_t i, const char *value, size_t length)
+{
+	static const char word[] = "auto";
+	return !params_is_text(i) && params_without_end(value, length) == strlen(word) &&
+	       !memcmp(value, word, strlen(word));
+}
+
+/* What a refusal says behind the param's name. */
+static void params_note_reason(const struct param *t, struct err *e)
+{
+	char name[64];
+	int n = snprintf(name, sizeof name, "params/%s: ", t->name);
+	if (e && !strncmp(e->text, name, (size_t)n))
+		err_reason(e, e->text + n);
+}
+
+static int params_set_value(struct params *p, const struct param *t, const char *value,
+			    size_t length, struct err *e)
+{
+	length = params_without_end(value, length);
+	if (memchr(value, 0, length))
+		return param_refuse(t, EINVAL, value, e);
+	if (length > PARAMS_MAX_TEXT)
+		return err_set(e, EFBIG, "params/%s: %zu bytes; at most %d are allowed", t->name,
+			       length, PARAMS_MAX_TEXT);
+	char *copy = strndup(value, length);
+	if (!copy)
+		return err_set(e, ENOMEM, "params/%s: out of memory", t->name);
+	int result = t->kind->set(p, t, copy, e);
+	free(copy);
+	return result;
+}
+
+int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e)
+{
+	int result = params_set_value(p, &table[i], value, length, e);
+	if (result)
+		params_note_reason(&table[i], e);
+	return result;
+}
+
+bool params_takes_long(size_t i)
+{
+	return table[i].offset == AT(grammar) || table[i].offset == AT(format);
+}
+
+int params_check(enum format_mode format, size_t i, const char *value, size_t length, struct err *e)
+{
+	static const enum grammar_form forms[] = {
+		[FORMAT_SCHEMA] = FORM_SCHEMA, [FORMAT_REGEX] = FORM_REGEX};
+	struct err why = {0};
+	if (table[i].offset != AT(grammar) || format < FORMAT_SCHEMA)
+		return 0;
+	length = params_without_end(value, length);
+	if (!length || !grammar_check(forms[format], value, length, &why))
+		return 0;
+	int code = err_set(e, why.code == ENOMEM ? ENOMEM : EINVAL,
+			   "params/grammar (params/format is %s): %s",
+			   format == FORMAT_SCHEMA ? "schema" : "regex", why.text);
+	err_reason(e, why.text);
+	return code;
+}
+
+char *params_get(const struct params *p, size_t i, bool has_chat)
+{
+	if (table[i].kind == &kind_chat && p->chat == CHAT_UNSET)
+		return strdup(has_chat ? "on" : "off");
+	return params_get_unresolved(p, i);
+}
+
+char *params_get_unresolved(const struct params *p, size_t i)
+{
+	return table[i].kind->get(p, &table[i]);
+}
+
+int params_reset(struct params *p, size_t i, const struct config *c, struct err *e)
+{
+	const struct param *t = &table[i];
+	struct params defaults;
+	int failed = params_default(&defaults, c, e);
+	if (failed)
+		return failed;
+	memcpy(param_place(p, t), param_place(&defaults, t), t->kind->size);
+	if (t->kind == &kind_seed)
+		p->seed_random = defaults.seed_random;
+	params_free(&defaults);
+	return 0;
+}
+
+/* ---- all params together ---- */
+
+int params_copy(struct params *to, const struct params *from, struct err *e)
+{
+	*to = *from;
+	bool copied = bias_copy(&to->logit_bias, &from->logit_bias);
+	to->system = strdup(from->system);
+	to->stop = strdup(from->stop);
+	to->grammar = strdup(from->grammar);
+	if (to->system && to->stop && to->grammar && copied)
+		return 0;
+	params_free(to);
+	return err_set(e, ENOMEM, "out of memory for a session's params");
+}
+
+int params_default(struct params *p, const struct config *c, struct err *e)
+{
+	static char empty[1];
+	const struct params defaults = {
+		.temperature = c->generation.temperature,
+		.top_p = c->generation.top_p,
+		.top_k = c->generation.top_k,
+		.min_p = c->generation.min_p,
+		.repetition_penalty = c->generation.repetition_penalty,
+		.max_tokens = c->generation.max_new_tokens,
+		.seed_random = true,
+		.priority = SESSION_NORMAL,
+		.stream = true,
+		.model_experts = c->experts_per_token,
+		.model_vocabulary = c->vocabulary,
+		.system = empty,
+		.stop = empty,
+		.grammar = empty,
+	};
+	return params_copy(p, &defaults, e);
+}
+
+void params_free(struct params *p)
+{
+	free(p->system);
+	free(p->stop);
+	free(p->grammar);
+	bias_free(&p->logit_bias);
+	p->system = p->stop = p->grammar = NULL;
+}
+
+struct losses params_losses(const struct params *p)
+{
+	bool fewer = p->experts_per_token < p->model_experts;
+	return (struct losses){
+		.experts_per_token = fewer ? (uint32_t)p->experts_per_token : 0,
+		.drop_missing = (float)p->drop_missing,
+	};
+}
+
+void params_lossy(const struct params *p, char *text, size_t size)
+{
+	struct losses losses = params_losses(p);
+	char fewer[NUMBER_SIZE] = "", drop[2 * NUMBER_SIZE] = "", number[NUMBER_SIZE];
+	if (losses.experts_per_token)
+		(void)snprintf(fewer, sizeof fewer, "experts_per_token=%" PRIu32,
+			       losses.experts_per_token);
+	if (losses.drop_missing > 0)
+		(void)snprintf(drop, sizeof drop, "drop_missing=%s",
+			       param_print_number(number, p->drop_missing));
+	(void)snprintf(text, size, "%s%s%s", fewer, *fewer && *drop ? " " : "", drop);
+}

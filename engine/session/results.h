@@ -1,0 +1,19 @@
+/* What tools gave for the calls of the last answer, until a turn takes it (session.h). */
+#ifndef MOEFS_ENGINE_SESSION_RESULTS_H
+#define MOEFS_ENGINE_SESSION_RESULTS_H
+
+#include "engine/json/json.h"
+#include "engine/json/text_out.h"
+#include "engine/session.h"
+
+/* The calls of the conversation's last answer, as JSON. */
+void results_write_calls(const struct session *s, struct text_out *out);
+/* Parses and checks a result's form, without looking at the conversation. The caller frees *parsed,
+ * after an error, too. */
+int results_read(const struct session *s, const struct session_result *r, struct json **parsed,
+		 struct err *e);
+/* Adds them all, or none; as session_tool_results_add. */
+int results_add(struct session *s, struct json *const *parsed, const struct session_result *results,
+		size_t count, bool *complete, struct err *e);
+
+#endif

@@ -1,0 +1,411 @@
+/* A turn step by step (turn.h).
+ *
+ * An answer's step computes the last token and with it those that may follow (draft.h). Each row's
+ * logits are what they would be without the others (promise 2), and each is drawn from as it would
+ * be: with the random number of its position. The first row that draws something else than was
+ * drafted closes the step, and what was computed beyond it is taken back. So drafts change how many
+ * tokens a step yields, and nothing else.
+ */
+#include "engine/turn/turn.h"
+
+#include "cache/clock.h"
+#include "engine/compute/recurrent.h"
+#include "engine/model/model_state.h"
+#include "engine/session/ending.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+_Static_assert((int)ANSWER_ROWS == (int)DRAFT_MOST + 1,
+	       "a step verifies a draft after the last token");
+_Static_assert((int)RECURRENT_BEHIND >= (int)DRAFT_MOST,
+	       "a recurrent state may be behind by a draft");
+
+struct turn_state *turn_new(struct session *s, const struct turn_env *env)
+{
+	struct turn_state *t = calloc(1, sizeof *t);
+	if (!t)
+		return NULL;
+	t->session = s;
+	t->env = env;
+	return t;
+}
+
+void turn_free(struct turn_state *t)
+{
+	if (!t)
+		return;
+	dialogue_free(&t->dialogue);
+	token_list_free(&t->ids);
+	free(t->why);
+	sampler_repetition_free(&t->repetition);
+	logprobs_free(&t->logprobs);
+	constrain_end(&t->constraint);
+	free(t);
+}
+
+void turn_event_free(struct turn_event *ev)
+{
+	answering_free_piece(&ev->piece);
+	text_out_free(&ev->logprobs);
+	free(ev->drops);
+	*ev = (struct turn_event){0};
+}
+
+void turn_over(struct turn_event *ev, const char *finish, int failed, const struct err *e)
+{
+	bool stopped = failed == -ECANCELED;
+	ev->finish = stopped ? "stopped" : finish;
+	ev->failed = stopped ? 0 : failed;
+	if (ev->failed)
+		ev->e = *e;
+}
+
+/* ---- rows ---- */
+
+size_t turn_left(const struct turn_state *t)
+{
+	size_t held = t->session->context.tokens.count;
+	if (t->ids.count == t->prompt_ids)
+		return t->prompt_ids - held;
+	/* A step that failed over a draft has taken a recurrent state back to before the answer's
+	 * last token. */
+	return t->ids.count - 1 - held;
+}
+
+void turn_begin_step(struct turn_state *t, uint32_t room, bool company)
+{
+	bool answer = !turn_left(t);
+	t->step = (struct turn_step){.kind = answer ? ROW_ANSWER : ROW_PROMPT};
+	t->draft = (struct draft){0};
+	if (answer)
+		draft_propose(t, room, company, &t->draft);
+}
+
+/* Rows of a prompt, of a text to score, or to be computed again. */
+static int turn_prompt_rows(struct turn_state *t, uint32_t room, struct step_batch *b,
+			    struct err *e)
+{
+	const struct context *x = &t->session->context;
+	bool prompt = t->ids.count == t->prompt_ids, scores = t->session->asked.scores;
+	size_t held = x->tokens.count, left = turn_left(t);
+	uint32_t n = left < room ? (uint32_t)left : room;
+	if (prompt && !scores && turn_next_stop(t, held) - held < n)
+		n = (uint32_t)(turn_next_stop(t, held) - held);
+	t->step = (struct turn_step){.held = held,
+				     .first = b->count,
+				     .n = n,
+				     .kind = ROW_PROMPT,
+				     .marks = prompt && !scores,
+				     .last = prompt && n == left,
+				     .draws = prompt && n == left && !scores};
+	const struct step_row row = {.context = &t->session->context,
+				     .kind = ROW_PROMPT,
+				     .logits = scores,
+				     .losses = t->losses,
+				     .account = &t->session->account};
+	int failed = step_batch_add(b, &row, t->ids.ids + held, n, e);
+	if (!failed)
+		b->rows[b->count - 1].logits = scores || t->step.draws;
+	return failed;
+}
+
+/* The last token of an answer, and its drafts. */
+static int turn_answer_rows(struct turn_state *t, struct step_batch *b, struct err *e)
+{
+	size_t held = t->session->context.tokens.count;
+	uint32_t drafted = t->draft.choice.depth;
+	t->step = (struct turn_step){.held = held,
+				     .first = b->count,
+				     .n = drafted + 1,
+				     .kind = ROW_ANSWER,
+				     .draws = true};
+	struct step_row row = {.context = &t->session->context,
+			       .kind = ROW_ANSWER,
+			       .logits = true,
+			       .losses = t->losses,
+			       .account = &t->session->account};
+	int failed = step_batch_add(b, &row, t->ids.ids + held, 1, e);
+	row.kind = ROW_DRAFT;
+	if (!failed)
+		failed = step_batch_add(b, &row, t->draft.tokens, drafted, e);
+	return failed;
+}
+
+int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e)
+{
+	return turn_left(t) ? turn_prompt_rows(t, room, b, e) : turn_answer_rows(t, b, e);
+}
+
+/* ---- tokens ---- */
+
+/* Marks of thinking and tool calls are passed on to the splitter, even if they are control tokens.
+ */
+static const char *turn_token_bytes(const struct turn_state *t, uint32_t id, size_t *n)
+{
+	const struct tokenizer *tokens = t->env->model->loaded.tokenizer;
+	const char *bytes = tokenizer_bytes(tokens, id, false, n);
+	if (*n || !t->chat)
+		return bytes;
+	bytes = tokenizer_bytes(tokens, id, true, n);
+	if (!split_form_marks(t->session->answering.form, bytes, *n))
+		*n = 0;
+	return bytes;
+}
+
+int turn_say(struct turn_state *t, uint32_t id, struct turn_event *ev, struct err *e)
+{
+	size_t n;
+	const char *bytes = turn_token_bytes(t, id, &n);
+	return answering_take(&t->session->answering, &t->dialogue.messages, bytes, n, &ev->piece,
+			      e);
+}
+
+/* How the turn ends with a token that is in the answer, if it does. `over`: nothing else may
+ * follow. */
+static const char *turn_end_after(const struct turn_state *t, size_t held, bool over)
+{
+	const struct params *p = &t->session->asked.params;
+	if (t->session->answering.stops.stopped)
+		return "stop";
+	if (over)
+		return "end";
+	if (p->max_tokens && t->ids.count - t->prompt_ids >= p->max_tokens)
+		return "length";
+	return held >= t->env->model->id.context ? "length" : NULL;
+}
+
+/* Draws the token that follows the first `held` of the context. -EIO: the weights are damaged, or
+ * no token is allowed. */
+static int turn_draw(struct turn_state *t, size_t held, float *logits, const struct turn_scratch *x,
+		     uint32_t *id, struct err *e)
+{
+	const struct asked *asked = &t->session->asked;
+	logprobs_keep(&t->logprobs, logits);
+	int failed = constrain_logits(t, logits, x, e);
+	if (failed)
+		return failed;
+	sampler_bias(asked->params.logit_bias.of, asked->params.logit_bias.count, logits);
+	sampler_repetition_apply(&t->repetition, logits);
+	*id = sampler_draw(x->sampler, logits, &asked->sampling, held);
+	if (isfinite(logits[*id]))
+		return 0;
+	err_set(e, EIO, "the model computed NaN (not a number): its weights are damaged");
+	return err_name(e, "damaged");
+}
+
+/* The word that the turn ends with; NULL: it continues. */
+static const char *turn_take_token(struct turn_state *t, size_t held, float *logits,
+				   const struct turn_scratch *x, struct turn_event *ev, int *failed,
+				   struct err *e)
+{
+	uint32_t id;
+	bool over = false;
+	*failed = turn_draw(t, held, logits, x, &id, e);
+	if (*failed)
+		return "error";
+	ev->tokens++;
+	*failed = logprobs_tell(t, id, x, &ev->logprobs, e);
+	if (*failed)
+		return "error";
+	if (model_ends(t->env->model, t->chat, id))
+		return "end";
+	*failed = token_list_append(&t->ids, &id, 1, e);
+	if (!*failed && sampler_repetition_add_answer(&t->repetition, id))
+		*failed = err_set(e, ENOMEM, "out of memory for the repetition penalties");
+	if (!*failed)
+		*failed = constrain_take(t, id, &over, e);
+	if (!*failed)
+		*failed = turn_say(t, id, ev, e);
+	return *failed ? "error" : turn_end_after(t, held, over);
+}
+
+static void turn_take_row(struct turn_state *t, uint32_t row, float *logits,
+			  const struct turn_scratch *x, struct turn_event *ev)
+{
+	struct turn_step *p = &t->step;
+	struct err e = {0};
+	int failed;
+	const char *finish = turn_take_token(t, p->held + row + 1, logits, x, ev, &failed, &e);
+	if (finish)
+		turn_over(ev, finish, failed, &e);
+	p->closed = finish || row + 1 == p->n ||
+		    t->ids.ids[t->ids.count - 1] != t->draft.tokens[p->stood];
+	p->stood += !p->closed;
+}
+
+static void turn_take_score(struct turn_state *t, uint32_t row, const float *logits,
+			    const struct turn_scratch *x, struct turn_event *ev)
+{
+	struct err e = {0};
+	int failed = score_take_row(t, row, logits, x, &ev->piece.content, &e);
+	t->step.closed = failed;
+	if (failed)
+		turn_over(ev, "error", failed, &e);
+}
+
+void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
+	       const struct turn_scratch *x, struct turn_event *ev)
+{
+	uint32_t vocabulary = t->env->model->id.config.vocabulary;
+	for (uint32_t i = 0; i < n && !t->step.closed; i++) {
+		float *row = logits + (size_t)i * vocabulary;
+		if (t->session->asked.scores)
+			turn_take_score(t, first_row + i, row, x, ev);
+		else
+			turn_take_row(t, first_row + i, row, x, ev);
+	}
+}
+
+/* ---- after a step ---- */
+
+/* A long prompt is not computed again from its beginning, nor one that parts from it at its fork,
+ * which a step may have passed. */
+static void turn_mark(struct turn_state *t)
+{
+	struct context *x = &t->session->context;
+	size_t fork = t->fork, held = x->tokens.count;
+	if (fork > t->step.held && fork < held)
+		context_checkpoint(x, fork);
+	context_checkpoint(x, held);
+}
+
+static void turn_finish_score(struct turn_state *t, struct turn_event *ev)
+{
+	struct err e = {0};
+	int failed = score_finish(t, &ev->piece.content, &e);
+	turn_over(ev, failed ? "error" : "end", failed, &e);
+}
+
+/* What a draft needs, the text may not: an expert that cannot be read, a context's last block. */
+static void turn_lose_drafts(struct turn_state *t)
+{
+	t->undrafted = true;
+	t->follow = false;
+	drafter_drop(&t->session->drafter);
+}
+
+void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
+{
+	struct session *s = t->session;
+	struct turn_step *p = &t->step;
+	if (computed < p->n) {
+		turn_lose_drafts(t);
+		p->stood = p->stood < computed ? p->stood : computed - 1;
+	}
+	if (s->asked.scores) {
+		if (p->last && !ev->finish)
+			turn_finish_score(t, ev);
+		return;
+	}
+	if (p->kind == ROW_PROMPT) {
+		if (!p->marks)
+			return;
+		if (t->follow)
+			draft_follow_prompt(t, p->n);
+		turn_mark(t);
+		turn_keep_prefix(t, ev->finish && !ev->failed);
+		return;
+	}
+	size_t held = p->held + p->stood + 1;
+	if (s->context.tokens.count > held)
+		context_rollback(&s->context, held);
+	if (t->follow)
+		drafter_follow_answer(&s->drafter, &t->env->model->loaded.draft_layer, &s->context,
+				      p->first, p->stood + 1);
+	if (ev->finish && !ev->failed)
+		turn_keep_prefix(t, true);
+}
+
+void turn_count_draft(struct turn_state *t, double seconds, struct turn_event *ev)
+{
+	if (t->step.kind != ROW_ANSWER)
+		return;
+	draft_count(t, &t->draft, t->step.stood, seconds);
+	ev->drafted = t->draft.choice;
+	ev->stood = t->step.stood;
+	ev->drafting_seconds = t->draft.whole;
+}
+
+/* The answer continues from where the failed step left the context, and without drafts it fails
+ * only if its own row does. */
+void turn_fail(struct turn_state *t, int failed, const struct err *e, struct turn_event *ev)
+{
+	t->step.stood = 0;
+	if (t->step.kind != ROW_ANSWER || !t->draft.choice.depth) {
+		turn_over(ev, "error", failed, e);
+		return;
+	}
+	turn_lose_drafts(t);
+}
+
+/* ---- the session ---- */
+
+static int turn_publish_text(struct turn_state *t, struct turn_event *ev, struct err *e)
+{
+	struct session *s = t->session;
+	struct answer *logprobs = answer_logprobs(s->answer);
+	bool failed =
+		ev->logprobs.n && answer_append(logprobs, ev->logprobs.bytes, ev->logprobs.n) < 0;
+	if (logprobs && ev->no_logprobs)
+		answer_finish(logprobs, 0);
+	answer_unref(logprobs);
+	ev->logprobs.n = 0;
+	if (failed)
+		return err_set(e, ENOMEM, "out of memory for params/logprobs");
+	if (!s->asked.scores)
+		return answering_publish(s, &ev->piece, e);
+	struct text_out *lines = &ev->piece.content;
+	failed = lines->n && answer_append(s->answer, lines->bytes, lines->n) < 0;
+	lines->n = 0;
+	return failed ? err_set(e, ENOMEM, "out of memory for the score") : 0;
+}
+
+static void turn_publish_stats(struct turn_state *t, const struct turn_event *ev)
+{
+	struct session *s = t->session;
+	struct session_stats *st = &s->stats;
+	uint32_t drafted = ev->drafted.depth;
+	if (ev->tokens && !st->output_tokens)
+		st->first_token_seconds = clock_seconds_since(s->asked.submitted_ns);
+	if (ev->tokens)
+		s->status = SESSION_GENERATING;
+	st->output_tokens += ev->tokens;
+	st->decode_seconds += ev->drafting_seconds;
+	for (uint32_t i = 0; i < drafted; i++) {
+		st->drafted[i]++;
+		st->draft_stood[i] += i < ev->stood;
+	}
+	if (drafted) {
+		st->drafted_by[ev->drafted.kind] += drafted;
+		st->draft_stood_by[ev->drafted.kind] += ev->stood;
+	}
+}
+
+void turn_publish(struct turn_state *t, struct turn_event *ev)
+{
+	struct err e;
+	for (size_t i = 0; i < ev->drop_count; i++)
+		history_drop_turns(t->session, ev->drops[i].first, ev->drops[i].count,
+				   ev->drops[i].turns);
+	ev->drop_count = 0;
+	turn_publish_stats(t, ev);
+	int failed = turn_publish_text(t, ev, &e);
+	if (failed && !ev->failed)
+		turn_over(ev, "error", failed, &e);
+}
+
+void turn_end(struct session *s, const char *finish, int failed, const struct err *e)
+{
+	struct turn_state *t = s->turn;
+	ending_apply(s, &(struct ending){.finish = finish,
+					 .failed = failed,
+					 .e = e,
+					 .begun = t->prepared,
+					 .chat = t->chat,
+					 .ids = t->ids.ids + t->rendered_ids,
+					 .count = t->ids.count - t->rendered_ids});
+	turn_free(t);
+	s->turn = NULL;
+}

@@ -1,0 +1,255 @@
+/* What of a turn's ids is computed already: by its session, or by others whose texts begin alike
+ * (engine/prefixes); what the turn keeps for others; and, in words, why something is computed
+ * again. */
+#include "engine/json/text_out.h"
+#include "engine/model/model_state.h"
+#include "engine/prefixes/prefixes.h"
+#include "engine/turn/turn.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- where conversations part ---- */
+
+/* The byte of the rendered text at which the first user's message begins; 0: it is not found. A
+ * template may trim a message, so its beginning is looked for without white space. */
+static size_t turn_find_first_user(const struct messages *all, const struct template_text *text)
+{
+	enum { ENOUGH = 64 };
+	size_t i = 0, n, at = 0;
+	while (i < all->count && !message_is(&all->items[i], "user"))
+		i++;
+	char *content = i < all->count ? message_text(&all->items[i], &n) : NULL;
+	if (!content)
+		return 0;
+	const char *words = content + strspn(content, " \t\r\n");
+	n = strlen(words) < ENOUGH ? strlen(words) : ENOUGH;
+	for (size_t k = 1; n && !at && k + n <= text->length; k++)
+		if (text->from[k] == MAY_TEXT && text->from[k - 1] != MAY_TEXT &&
+		    !memcmp(text->bytes + k, words, n))
+			at = k;
+	free(content);
+	return at;
+}
+
+int turn_find_opening(struct turn_state *t, const struct template_text *text, struct err *e)
+{
+	struct token_list ids = {0};
+	struct template_text opening = *text;
+	if (t->env->prefixes->goes_back)
+		return 0; /* no checkpoint has to be made there */
+	opening.length = turn_find_first_user(&t->dialogue.messages, text);
+	if (!opening.length)
+		return 0;
+	int failed =
+		chat_encode_text(t->env->model->loaded.chat, &opening, &t->session->stop, &ids, e);
+	if (!failed)
+		t->opening = prefixes_common(&ids, &t->ids);
+	token_list_free(&ids);
+	return failed;
+}
+
+size_t turn_next_stop(const struct turn_state *t, size_t held)
+{
+	size_t opening = t->opening > held ? t->opening : SIZE_MAX,
+	       fork = t->fork > held ? t->fork : SIZE_MAX;
+	if (t->env->prefixes->goes_back)
+		return SIZE_MAX;
+	return opening < fork ? opening : fork;
+}
+
+/* ---- taking over and keeping ---- */
+
+static struct prefix_key turn_prefix_key(const struct turn_state *t)
+{
+	const struct model *m = t->env->model;
+	struct prefix_key key = {.owner = m->engine->options.share_all ? 0 : t->owner,
+				 .weights = m->loaded.weights_sum,
+				 .losses = t->losses};
+	memcpy(key.share, t->session->asked.params.share_with, sizeof key.share);
+	return key;
+}
+
+/* Whether the turn shares what it computes with others, and takes over what they have computed. It
+ * does not if its numbers depend on what is in the cache, or on a file from which the session was
+ * restored, or if an observer has to see all rows. */
+static bool turn_shares(const struct turn_state *t)
+{
+	const struct session *s = t->session;
+	return !s->observer && !s->background && !s->context_private &&
+	       !(t->losses.drop_missing > 0);
+}
+
+/* In bytes of session_text SESSION_RENDERED. */
+static uint64_t turn_text_bytes(const struct turn_state *t, size_t count)
+{
+	struct text_out text = {.counts = true};
+	tokenizer_spell(t->env->model->loaded.tokenizer, t->ids.ids, count, &text);
+	return text.n;
+}
+
+void turn_keep_prefix(struct turn_state *t, bool over)
+{
+	enum { DISTANCE = 1024 }; /* between two checkpoints of a long prompt */
+	struct session *s = t->session;
+	const struct prefixes *p = t->env->prefixes;
+	size_t held = s->context.tokens.count;
+	bool place = over || p->goes_back || held == t->opening || held == t->fork ||
+		     held >= t->kept + DISTANCE;
+	if (!place || !turn_shares(t))
+		return;
+	const struct prefix_key key = turn_prefix_key(t);
+	uint64_t id = prefixes_offer(t->env->prefixes, &key, t->owner, &s->context,
+				     turn_text_bytes(t, held));
+	t->kept = held;
+	if (id)
+		atomic_store(&s->prefix, id);
+}
+
+/* ---- why something is computed again ---- */
+
+static const char *const reasons[] = {
+	[PREFIX_ALL] = "nothing had to be computed again",
+	[PREFIX_NONE] = "no text that is kept begins alike: it is new, or its memory was needed",
+	[PREFIX_DIFFERS] = "the texts differ",
+	[PREFIX_LOSSES] = "the same text was computed with other params (experts_per_token, "
+			  "drop_missing)",
+	[PREFIX_WEIGHTS] = "the same text was computed by other weights: the store was made again",
+	[PREFIX_CHECKPOINT] = "the text is the same for longer, but this model goes back only to "
+			      "checkpoints, and none is kept later",
+	[PREFIX_GIVEN_UP] = "the session had computed it, but its memory was needed",
+	[PREFIX_PRIVATE] = "a session that was restored, or drops experts, shares nothing",
+};
+
+static void turn_explain_side(const struct turn_state *t, struct text_out *out, const char *name,
+			      const uint32_t *ids, size_t count)
+{
+	struct text_out text = {0};
+	tokenizer_spell(t->env->model->loaded.tokenizer, ids, count, &text);
+	text_out_string(out, name);
+	text_out_json_text(out, text.n ? text.bytes : "", text.n);
+	text_out_string(out, "\n");
+	out->failed |= text.failed;
+	text_out_free(&text);
+}
+
+static void turn_explain_number(struct text_out *out, const char *name, uint64_t number)
+{
+	char line[64];
+	(void)snprintf(line, sizeof line, "%s %" PRIu64 "\n", name, number);
+	text_out_string(out, line);
+}
+
+/* What was found, and the text that is most alike: the session's own or a kept one. */
+struct turn_likeness {
+	size_t positions;
+	bool own;
+	struct prefix_found found;
+};
+
+static void turn_explain(struct turn_state *t, const struct turn_likeness *l)
+{
+	const struct prefix_found *f = &l->found;
+	struct text_out out = {0};
+	size_t rest = t->ids.count - f->common;
+	turn_explain_number(&out, "prompt_tokens", t->ids.count);
+	turn_explain_number(&out, "found_tokens", l->positions);
+	text_out_string(&out, !l->positions ? "found_in nothing\n"
+			      : l->own	    ? "found_in session\n"
+					    : "found_in prefixes\n");
+	text_out_string(&out, "reason ");
+	text_out_string(&out, reasons[f->reason]);
+	text_out_string(&out, "\n");
+	if (f->reason == PREFIX_DIFFERS) {
+		turn_explain_number(&out, "differs_at_token", f->common);
+		turn_explain_number(&out, "differs_at_byte", turn_text_bytes(t, f->common));
+		turn_explain_side(t, &out, "was ", f->look, f->look_count);
+		turn_explain_side(t, &out, "is ", t->ids.ids + f->common,
+				  rest < PREFIX_LOOK ? rest : PREFIX_LOOK);
+	}
+	free(t->why);
+	t->why = out.failed ? NULL : out.bytes;
+	if (out.failed)
+		text_out_free(&out);
+}
+
+static void turn_judge(const struct turn_state *t, struct turn_likeness *l)
+{
+	struct prefix_found *f = &l->found;
+	size_t most = f->common < t->ids.count ? f->common : t->ids.count - 1;
+	bool same = f->reason == PREFIX_ALL || f->reason == PREFIX_DIFFERS;
+	if (l->positions + 1 >= t->ids.count)
+		f->reason = PREFIX_ALL;
+	else if (t->session->context_given_up)
+		f->reason = PREFIX_GIVEN_UP;
+	else if (t->session->context_private && f->reason == PREFIX_NONE)
+		f->reason = PREFIX_PRIVATE;
+	else if (same && l->positions < most && most >= PREFIX_LEAST)
+		f->reason = PREFIX_CHECKPOINT;
+}
+
+/* ---- at the beginning of a turn ---- */
+
+/* What the session's own context holds of the ids; other weights and other losses hold for a whole
+ * context, so it is all or nothing. Then the context holds no more than that. */
+static size_t turn_reuse_own(struct turn_state *t, size_t common)
+{
+	struct session *s = t->session;
+	bool same = s->weights_sum == t->env->model->loaded.weights_sum &&
+		    step_same_losses(&s->context_losses, &t->losses);
+	size_t most = common < t->ids.count ? common : t->ids.count - 1;
+	size_t left = context_rollback(&s->context, same ? most : 0);
+	t->recomputed = same ? most - left : 0;
+	s->context_private &= left > 0;
+	return left;
+}
+
+/* A kept text that holds more than the session's own context takes its place; by less than a block
+ * that would not pay, since the session's own comes with the keys of its draft layer. */
+static size_t turn_reuse_kept(struct turn_state *t, size_t left, struct prefix_found *found)
+{
+	struct session *s = t->session;
+	const struct prefix_key key = turn_prefix_key(t);
+	struct context taken;
+	context_init(&taken, s->context.budget, &t->env->model->id.config, s->context.type);
+	prefixes_find(t->env->prefixes, &key, &t->ids, left ? left + KV_BLOCK : 0, &taken, found);
+	if (found->positions > left) {
+		context_rollback(&s->context, 0);
+		context_move(&s->context, &taken);
+		atomic_store(&s->prefix, found->id);
+		left = found->positions;
+	}
+	context_free(&taken);
+	return left;
+}
+
+void turn_reuse_context(struct turn_state *t)
+{
+	struct session *s = t->session;
+	struct turn_likeness l = {.found.reason = PREFIX_NONE};
+	struct prefix_found own = {.reason = PREFIX_NONE};
+	const struct prefix_key key = turn_prefix_key(t),
+				computed = {.weights = s->weights_sum, .losses = s->context_losses};
+	size_t common = prefixes_common(&s->context.tokens, &t->ids);
+	if (common)
+		prefixes_look(&s->context.tokens, &computed, &key, common, t->ids.count, &own);
+	size_t left = turn_reuse_own(t, common);
+	l.positions = turn_shares(t) ? turn_reuse_kept(t, left, &l.found) : left;
+	l.own = l.positions == left;
+	if (l.own && own.common >= l.found.common && own.reason != PREFIX_NONE)
+		l.found = own;
+	if (t->follow)
+		drafter_begin(&s->drafter, &s->context);
+	else
+		drafter_drop(&s->drafter);
+	context_checkpoint(&s->context, l.positions);
+	turn_judge(t, &l);
+	turn_explain(t, &l);
+	s->context_losses = t->losses;
+	s->weights_sum = t->env->model->loaded.weights_sum;
+	s->context_private |= t->losses.drop_missing > 0;
+	s->context_given_up = false;
+	t->kept = l.positions;
+}
