@@ -35,7 +35,7 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type);
 void context_free(struct context *x);
-/* Moves all of `from` to `to`, which was initialised alike and holds nothing; then `from` holds
+/* Moves all of `from` to `to`, which is new or freed and was initialised alike; then `from` holds
  * nothing. Both are at rest. */
 void context_move(struct context *to, struct context *from);
 /* The most bytes that a context of `positions` takes, computed in steps of `step` rows: keys,

@@ -216,7 +216,7 @@ static size_t turn_reuse_kept(struct turn_state *t, size_t left, struct prefix_f
 	context_init(&taken, s->context.budget, &t->env->model->id.config, s->context.type);
 	prefixes_find(t->env->prefixes, &key, &t->ids, left ? left + KV_BLOCK : 0, &taken, found);
 	if (found->positions > left) {
-		context_rollback(&s->context, 0);
+		context_free(&s->context);
 		context_move(&s->context, &taken);
 		atomic_store(&s->prefix, found->id);
 		left = found->positions;
