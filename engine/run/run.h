@@ -179,8 +179,6 @@ bool run_find_room(struct session *s);
 void run_end_wait(struct run *r);
 /* Room goes to this turn: counts that, if a turn asked before has none. */
 void run_pass_over(const struct session *s);
-/* Room goes to this turn: counts that, if a turn asked before has none. */
-void run_pass_over(const struct session *s);
 /* Whether a turn has a higher priority than another one, or the same and was asked before. */
 bool run_comes_before(const struct session *a, const struct session *b);
 
