@@ -23,6 +23,7 @@ int pager_command(int argc, char **argv, struct err *e);
 int perplexity_command(int argc, char **argv, struct err *e);
 int recipe_command(int argc, char **argv, struct err *e);
 int quality_command(int argc, char **argv, struct err *e);
+int company_command(int argc, char **argv, struct err *e);
 int first_command(int argc, char **argv, struct err *e);
 int page_command(int argc, char **argv, struct err *e);
 int grammar_command(int argc, char **argv, struct err *e);

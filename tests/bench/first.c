@@ -11,6 +11,7 @@
 #include "engine/session.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,39 +54,6 @@ static const char *look(const struct first *f)
 			return files[i].means;
 	}
 	return "fresh";
-}
-
-/* Whole words, so that they stay tokens of their own, one added at a time until they are that many
- * tokens. malloc'ed. */
-static char *random_words(const struct tokenizer *t, uint64_t tokens, struct err *e)
-{
-	uint64_t random = 1;
-	char *text = calloc(tokens + 1, 60);
-	size_t length = 0;
-	struct token_list ids = {0};
-	int failed = text ? 0 : err_set(e, ENOMEM, "out of memory for a prompt");
-	while (!failed && ids.count < tokens && length < 60 * tokens) {
-		size_t n, i = 1;
-		const char *word = tokenizer_bytes(
-			t, (uint32_t)(random_u64(&random) % tokenizer_size(t)), false, &n);
-		while (i < n && word[i] >= 'a' && word[i] <= 'z')
-			i++;
-		if (n < 2 || n > 60 || i < n || *word != ' ')
-			continue;
-		memcpy(text + length, word, n);
-		ids.count = 0;
-		failed = tokenizer_encode(t, text, length + n, NULL, &ids, e);
-		if (ids.count <= tokens)
-			length += n;
-		else
-			ids.count = 0;
-		text[length] = 0;
-	}
-	token_list_free(&ids);
-	if (!failed)
-		return text;
-	free(text);
-	return NULL;
 }
 
 static int set_param(struct session *s, const char *name, const char *value, struct err *e)
@@ -172,7 +140,7 @@ static int first(struct first *f, struct err *e)
 	};
 	struct tokenizer *t = NULL;
 	int failed = source_tokenizer_open(&t, f->directory, e);
-	char *prompt = failed ? NULL : random_words(t, f->prompt, e);
+	char *prompt = failed ? NULL : text_random_words(t, f->prompt, 1, e);
 	tokenizer_close(t);
 	if (!prompt)
 		return failed ? failed : -e->code;

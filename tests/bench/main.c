@@ -8,6 +8,7 @@
  *     perplexity how well a model predicts a text, and what losses cost
  *     recipe     how far each class of tensors in each format moves a model's predictions
  *     quality    what each recipe costs and gives
+ *     company    what sessions of one model take from each other
  *     first      how long a mount takes to its first token
  *     page       how long rendering and encoding a conversation takes
  *     grammar    what holding answers to a form costs
@@ -36,6 +37,7 @@ static const struct command {
 	{"perplexity", perplexity_command, "how well a model predicts a text"},
 	{"recipe", recipe_command, "what each choice of a recipe costs"},
 	{"quality", quality_command, "what each recipe costs and gives, as one table"},
+	{"company", company_command, "sessions answered and asked at once"},
 	{"first", first_command, "from mounting to the first token"},
 	{"page", page_command, "rendering and encoding a conversation"},
 	{"grammar", grammar_command, "masks of a vocabulary for constrained answers"},

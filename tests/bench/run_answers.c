@@ -1,10 +1,11 @@
 /* moefs-bench run --answers 1,2,4: several contexts are answered in one step, a row of each, as a
- * mount does with several sessions. Without drafts, with every expert in memory.
+ * mount does with several sessions. Without drafts.
  *
- * Two limits stand beside each speed, both measured in the same round. Memory: a step reads each
- * dense weight once, each chosen expert once, and the keys and values of all contexts. Computing:
- * the same products take at least as long as with their weights in the cache. A step that neither
- * overlaps the two nor does anything else takes the sum of both times. */
+ * With every expert in memory two limits stand beside each speed, both measured in the same round.
+ * Memory: a step reads each dense weight once, each chosen expert once, and the keys and values of
+ * all contexts. Computing: the same products take at least as long as with their weights in the
+ * cache. A step that neither overlaps the two nor does anything else takes the sum of both times.
+ */
 #include "tests/bench/run_answers.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@ enum { CEILING_BYTES = 256 << 20, PATIENCE = 10 /* a product's share of a ceilin
 struct answers_figure {
 	double rate, memory, computing; /* tokens/s: measured, and the two limits */
 	double distinct;		/* experts of a layer and step */
-	double bytes;			/* read by a step */
+	double bytes;			/* that a step reads from memory, */
+	double disk;			/* and from disk */
 };
 
 struct answers {
@@ -108,17 +110,33 @@ static double answers_bytes(const struct answers *a, uint32_t n, double distinct
 	return per_token ? bytes + w.expert_bytes * distinct / per_token : bytes;
 }
 
+/* What limits the speed if all that is needed lies in the cache. */
+static int answers_limit_computing(struct answers *a, uint32_t n, struct answers_figure *to,
+				   struct err *e)
+{
+	const struct run *r = a->run;
+	double seconds;
+	if (!r->all_resident)
+		return 0;
+	int failed = cached_seconds(&a->cached, n, a->experts, r->effort.seconds / PATIENCE,
+				    &seconds, e);
+	to->computing = failed ? 0 : n / seconds;
+	return failed;
+}
+
 /* The speed of n answers, and what their steps had to read and compute. memory: bytes/s. */
 static int answers_measure(struct answers *a, uint32_t n, double memory, struct answers_figure *to,
 			   struct err *e)
 {
 	struct run *r = a->run;
 	uint32_t layers = run_routed_layers(&r->view);
-	double steps = (double)r->tokens, computing = 0;
+	double steps = (double)r->tokens;
+	struct pager_stats before, after;
 	int failed = 0;
 	memset(a->experts, 0, sizeof a->experts);
 	for (uint32_t i = 0; i < n && !failed; i++)
 		failed = run_go_to(r, &a->context[i], r->deepest, e);
+	model_cache_stats(r->model, &before);
 	double begun = seconds_spent(r->effort.threads);
 	for (uint64_t i = 0; i < r->tokens && !failed; i++) {
 		failed = answers_step(a, n, e);
@@ -126,17 +144,15 @@ static int answers_measure(struct answers *a, uint32_t n, double memory, struct 
 	}
 	*to = (struct answers_figure){.rate = n * steps /
 					      (seconds_spent(r->effort.threads) - begun)};
+	model_cache_stats(r->model, &after);
+	to->disk = (double)(after.bytes_read - before.bytes_read) / steps;
 	for (uint32_t i = 1; i <= ANSWERS_MOST; i++) {
 		a->experts[i] /= steps;
 		to->distinct += layers ? a->experts[i] / layers : 0;
 	}
-	if (!failed)
-		failed = cached_seconds(&a->cached, n, a->experts, r->effort.seconds / PATIENCE,
-					&computing, e);
 	to->bytes = answers_bytes(a, n, to->distinct);
 	to->memory = n * memory / to->bytes;
-	to->computing = failed ? 0 : n / computing;
-	return failed;
+	return failed ? failed : answers_limit_computing(a, n, to, e);
 }
 
 static int answers_round(struct answers *a, struct answers_figure *to, struct err *e)
@@ -144,7 +160,8 @@ static int answers_round(struct answers *a, struct answers_figure *to, struct er
 	const struct run *r = a->run;
 	double before, after;
 	int failed = ceiling_read(&a->ceiling, (uint32_t)r->effort.threads, &before, e);
-	cached_forget(&a->cached);
+	if (r->all_resident)
+		cached_forget(&a->cached);
 	for (uint32_t i = 0; i < r->answers.count && !failed; i++)
 		failed = answers_measure(a, r->answers.value[i], before, &to[i], e);
 	if (!failed)
@@ -175,6 +192,17 @@ static void answers_summary(struct table *t, const struct answers *a, uint32_t a
 	table_summary(t, &s);
 }
 
+static void answers_limits(struct table *t, const struct answers *a, uint32_t at)
+{
+	const size_t rate = offsetof(struct answers_figure, rate),
+		     memory = offsetof(struct answers_figure, memory),
+		     computing = offsetof(struct answers_figure, computing);
+	answers_summary(t, a, at, memory, SIZE_MAX, 0);
+	answers_summary(t, a, at, rate, memory, at);
+	answers_summary(t, a, at, computing, SIZE_MAX, 0);
+	answers_summary(t, a, at, rate, computing, at);
+}
+
 static void answers_table(const struct answers *a, struct report *report)
 {
 	static const struct column columns[] = {
@@ -183,14 +211,13 @@ static void answers_table(const struct answers *a, struct report *report)
 		{"ratio", "to the first", 2},
 		{"experts", "experts a layer", 1},
 		{"mb_per_step", "MB a step", 0},
+		{"disk_mb_per_step", "from disk", 1},
 		{"memory_limit", "limit of memory", 1},
 		{"memory_share", "share of it", 2},
 		{"computing_limit", "limit of computing", 1},
 		{"computing_share", "share of it", 2},
 	};
-	const size_t rate = offsetof(struct answers_figure, rate),
-		     memory = offsetof(struct answers_figure, memory),
-		     computing = offsetof(struct answers_figure, computing);
+	const size_t rate = offsetof(struct answers_figure, rate);
 	struct table t;
 	table_begin(&t, report, "answers", "medians (least-most); limits in tokens/s of all",
 		    columns, sizeof columns / sizeof *columns);
@@ -202,10 +229,11 @@ static void answers_table(const struct answers *a, struct report *report)
 		answers_summary(&t, a, i, rate, rate, 0);
 		table_number(&t, last->distinct);
 		table_number(&t, last->bytes * 1e-6);
-		answers_summary(&t, a, i, memory, SIZE_MAX, 0);
-		answers_summary(&t, a, i, rate, memory, i);
-		answers_summary(&t, a, i, computing, SIZE_MAX, 0);
-		answers_summary(&t, a, i, rate, computing, i);
+		table_number(&t, last->disk * 1e-6);
+		if (a->run->all_resident)
+			answers_limits(&t, a, i);
+		for (int none = 0; none < 4 && !a->run->all_resident; none++)
+			table_none(&t);
 	}
 	table_end(&t);
 }
@@ -223,7 +251,7 @@ static int answers_open(struct answers *a, struct err *e)
 		return err_set(e, ENOMEM, "out of memory for rounds");
 	for (uint32_t i = 0; i < numbers; i++)
 		most = r->answers.value[i] > most ? r->answers.value[i] : most;
-	int failed = cached_open(&a->cached, r, e);
+	int failed = r->all_resident ? cached_open(&a->cached, r, e) : 0;
 	for (uint32_t i = 0; i < most && !failed; i++) {
 		a->account[i] = (struct step_account){.picked = answers_count, .picked_ctx = a};
 		run_context_init(r, &a->context[i]);
@@ -239,7 +267,8 @@ static void answers_close(struct answers *a)
 	step_batch_clear(&a->run->batch);
 	for (uint32_t i = 0; i < ANSWERS_MOST; i++)
 		context_free(&a->context[i]);
-	cached_close(&a->cached);
+	if (a->run->all_resident)
+		cached_close(&a->cached);
 	ceiling_close(&a->ceiling);
 	free(a->figure);
 	free(a->chosen);
@@ -260,9 +289,6 @@ static int answers_report(struct answers *a, struct err *e)
 
 int run_answers(struct run *r, struct err *e)
 {
-	if (r->view.plan->routed_layers && !r->all_resident)
-		return err_set(e, EINVAL,
-			       "--answers needs all experts in memory: give a larger --budget");
 	struct answers *a = calloc(1, sizeof *a);
 	if (!a)
 		return err_set(e, ENOMEM, "out of memory for answers");

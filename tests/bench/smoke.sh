@@ -104,7 +104,9 @@ try "several contexts answered together" answers run "$here/model" --quant "$qua
 	--tokens 2 --context 70 --answers 1,3,9
 check "beside both limits" 'all(a["memory_limit"]["least"] > 0 and a["computing_limit"]["least"] > 0 for a in r["answers"])'
 check "choosing more experts the more they are" 'r["answers"][0]["experts"] == 2 < r["answers"][2]["experts"] <= 8'
-refuse "several contexts without room for all experts" "--budget" run "$here/model" --quant "$quant" --answers 2 --budget 256K
+try "the same with room for few experts" answers run "$here/model" --quant "$quant" "${effort[@]}" --seconds 0.001 \
+	--tokens 2 --context 70 --answers 1,9 --budget 256K
+check "which have to be read" 'r["answers"][0]["disk_mb_per_step"] > 0 and r["answers"][0]["memory_limit"] is None'
 sed 's/"moe_intermediate_size": 128/"moe_intermediate_size": 256/; s/"head_dim": 32/"head_dim": 64/' "$here/config.json" >"$here/wide.json"
 for mix in "${mixes[@]}"; do
 	try "a synthetic GGUF file in $mix" seconds make "$here/wide.json" "$here/$mix.gguf" --gguf $mix --json
@@ -113,6 +115,10 @@ for mix in "${mixes[@]}"; do
 done
 try "what it thinks of a text" nll perplexity "$here/q4_k_m.gguf" --text README.md --chunk 64 --json
 check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
+try "a synthetic model with a tokenizer" seconds make "$here/config.json" "$here/talker" \
+	--tokenizer examples/models/fable-moe-15m --json
+try "sessions beside each other" figures company "$here/talker" --answers 3 --tokens 40 --prompt 300 --rounds 1 --threads 2 --json
+check "have a slowest one" '0 < r["figures"][0]["value"]["median"] <= 1'
 try "its first token" first_token_seconds first "$here/q4_k_m.gguf" --prompt 3 --threads 2 --json
 check "answers the prompt" 'r["prompt_tokens"] == 3'
 refuse "rows that are no whole number of blocks" 'rows of 128' make "$here/config.json" "$here/no.gguf" --gguf q4_k_m

@@ -1,5 +1,8 @@
 #include "tests/bench/text.h"
 
+#include "engine/tokenizer/tokenizer.h"
+#include "tests/bench/bench.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,4 +86,47 @@ int text_read_ids(struct token_list *ids, const struct model_view *m, const char
 	return ids->count - first > 1 ? 0
 				      : err_set(e, EINVAL, "%s: nothing to predict in %zu tokens",
 						path, ids->count - first);
+}
+
+/* ---- random words ---- */
+
+enum { WORD_MOST = 60, WORD_TRIES = 1 << 20 };
+
+/* Whether these bytes are a word that is encoded as one token wherever it stands. */
+static bool text_is_word(const struct tokenizer *t, const char *word, size_t n, struct err *e)
+{
+	struct token_list ids = {0};
+	size_t i = 1;
+	while (i < n && word[i] >= 'a' && word[i] <= 'z')
+		i++;
+	if (n < 2 || n > WORD_MOST || i < n || *word != ' ')
+		return false;
+	bool one = !tokenizer_encode(t, word, n, NULL, &ids, e) && ids.count == 1;
+	token_list_free(&ids);
+	return one;
+}
+
+char *text_random_words(const struct tokenizer *t, uint64_t tokens, uint64_t seed, struct err *e)
+{
+	char *text = calloc(tokens + 1, WORD_MOST);
+	size_t length = 0;
+	uint64_t words = 0, tries = 0;
+	if (!text)
+		err_set(e, ENOMEM, "out of memory for a prompt");
+	for (; text && words < tokens && tries < WORD_TRIES; tries++) {
+		size_t n;
+		const char *word = tokenizer_bytes(
+			t, (uint32_t)(random_u64(&seed) % tokenizer_size(t)), false, &n);
+		if (!text_is_word(t, word, n, e))
+			continue;
+		memcpy(text + length, word, n);
+		length += n;
+		words++;
+	}
+	if (words == tokens)
+		return text;
+	if (text)
+		err_set(e, EINVAL, "the tokenizer has hardly any words");
+	free(text);
+	return NULL;
 }

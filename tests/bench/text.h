@@ -15,4 +15,9 @@ int text_read(const char *path, char **text, size_t *length, struct err *e);
 int text_read_ids(struct token_list *ids, const struct model_view *m, const char *path,
 		  uint64_t most, struct err *e);
 
+/* A prompt of `tokens` tokens: random words in lower case, each of which is one token after a
+ * space. malloc'ed; NULL with a sentence: out of memory, or the vocabulary has hardly such words.
+ */
+char *text_random_words(const struct tokenizer *t, uint64_t tokens, uint64_t seed, struct err *e);
+
 #endif
