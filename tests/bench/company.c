@@ -44,7 +44,7 @@ struct company {
 	uint64_t random;
 	double pauses[PAUSES_MOST];
 	size_t pause_count;
-	struct company_figure figure[ROUNDS_MOST + 1];
+	struct company_figure figure[ROUNDS_MOST];
 };
 
 /* ---- sessions ---- */
@@ -231,7 +231,7 @@ static void company_row(struct table *t, const struct company *c, const char *wh
 {
 	double values[ROUNDS_MOST];
 	for (uint64_t i = 0; i < c->effort.rounds; i++)
-		memcpy(&values[i], (const char *)&c->figure[i + 1] + member, sizeof *values);
+		memcpy(&values[i], (const char *)&c->figure[i] + member, sizeof *values);
 	const struct summary s = summarise(values, c->effort.rounds);
 	table_text(t, what);
 	table_summary(t, &s);
@@ -294,7 +294,9 @@ static int company_open(struct company *c, struct err *e)
 static int company(struct company *c, struct err *e)
 {
 	int failed = company_open(c, e);
-	for (uint64_t i = 0; i <= c->effort.rounds && !failed; i++) {
+	if (!failed) /* fills the cache of experts */
+		failed = company_equal(c, &c->figure[0], e);
+	for (uint64_t i = 0; i < c->effort.rounds && !failed; i++) {
 		failed = company_equal(c, &c->figure[i], e);
 		if (!failed)
 			failed = company_prompt_alone(c, &c->figure[i], e);
