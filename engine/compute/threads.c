@@ -5,6 +5,7 @@
  * without a lock. */
 #include "engine/compute/threads.h"
 #include "cache/clock.h"
+#include "engine/compute/loop_order.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,11 +15,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SPIN_NS = 50000 };
 
-struct threads {
+struct threads_pool {
 	/* The loop in progress; written by its caller before the ticket, constant while pieces are
 	 * left. */
 	threads_fn *fn;
@@ -31,9 +33,17 @@ struct threads {
 	_Atomic uint32_t sleepers;
 	_Atomic bool caller_sleeps, quit;
 
-	pthread_mutex_t callers; /* one loop at a time */
+	pthread_mutex_t lock; /* of the order; nothing is taken under it */
+	pthread_cond_t ended; /* a loop, or a user */
+	struct loop_order order;
 	uint32_t count;
 	pthread_t thread[];
+};
+
+struct threads {
+	struct threads_pool *pool;
+	struct loop_user user; /* (lock) */
+	bool owns_pool;
 };
 
 static void threads_futex_wait(_Atomic uint32_t *word, uint32_t seen)
@@ -83,7 +93,7 @@ void threads_ask_long_slice(void)
 /* ---- loops ---- */
 
 /* Takes pieces until none is left. */
-static void threads_take_pieces(struct threads *t)
+static void threads_take_pieces(struct threads_pool *t)
 {
 	uint64_t ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
 	while ((uint32_t)ticket) {
@@ -102,7 +112,7 @@ static void threads_take_pieces(struct threads *t)
 }
 
 /* Waits for a loop other than number `seen`: spins for SPIN_NS, then sleeps. Returns its number. */
-static uint32_t threads_wait_for_loop(struct threads *t, uint32_t seen)
+static uint32_t threads_wait_for_loop(struct threads_pool *t, uint32_t seen)
 {
 	uint64_t start = clock_ns();
 	while (atomic_load(&t->loop) == seen) {
@@ -119,7 +129,7 @@ static uint32_t threads_wait_for_loop(struct threads *t, uint32_t seen)
 
 static void *threads_main(void *arg)
 {
-	struct threads *t = arg;
+	struct threads_pool *t = arg;
 	uint32_t seen = 0;
 	threads_ask_long_slice();
 	for (;;) {
@@ -130,14 +140,14 @@ static void *threads_main(void *arg)
 	}
 }
 
-static void threads_announce_loop(struct threads *t)
+static void threads_announce_loop(struct threads_pool *t)
 {
 	atomic_fetch_add(&t->loop, 1);
 	if (atomic_load(&t->sleepers))
 		threads_futex_wake(&t->loop);
 }
 
-static void threads_wait_for_pieces(struct threads *t, uint32_t pieces)
+static void threads_wait_for_pieces(struct threads_pool *t, uint32_t pieces)
 {
 	uint64_t start = clock_ns();
 	uint32_t done;
@@ -152,68 +162,168 @@ static void threads_wait_for_pieces(struct threads *t, uint32_t pieces)
 	}
 }
 
+/* ---- callers ---- */
+
+/* Waits until the user may have a loop; returns when it has begun. */
+static uint64_t threads_begin_loop(struct threads *t)
+{
+	struct threads_pool *p = t->pool;
+	pthread_mutex_lock(&p->lock);
+	uint64_t now = clock_ns(), until;
+	loop_order_ask(&p->order, &t->user, now);
+	while ((until = loop_order_wait(&p->order, &t->user, now))) {
+		const struct timespec at = {.tv_sec = (time_t)(until / 1000000000u),
+					    .tv_nsec = (long)(until % 1000000000u)};
+		if (until == UINT64_MAX)
+			pthread_cond_wait(&p->ended, &p->lock);
+		else
+			(void)pthread_cond_timedwait(&p->ended, &p->lock, &at);
+		now = clock_ns();
+	}
+	loop_order_begin(&p->order, &t->user);
+	pthread_mutex_unlock(&p->lock);
+	return now;
+}
+
+static void threads_end_loop(struct threads *t, uint64_t began)
+{
+	struct threads_pool *p = t->pool;
+	pthread_mutex_lock(&p->lock);
+	loop_order_end(&p->order, &t->user, began, clock_ns());
+	pthread_cond_broadcast(&p->ended);
+	pthread_mutex_unlock(&p->lock);
+}
+
 void threads_run(struct threads *t, uint32_t items, uint32_t grain, threads_fn *fn, void *ctx)
 {
 	if (!items)
 		return;
+	struct threads_pool *p = t->pool;
 	uint32_t pieces = (items - 1) / grain + 1;
-	if (t->count == 1 || pieces == 1) {
+	if (p->count == 1 || pieces == 1) {
 		fn(ctx, 0, items);
 		return;
 	}
-	pthread_mutex_lock(&t->callers);
-	t->fn = fn;
-	t->ctx = ctx;
-	t->items = items;
-	t->grain = grain;
-	t->pieces = pieces;
-	atomic_store(&t->done, 0);
-	uint64_t number = atomic_load(&t->loop) + 1u;
-	atomic_store(&t->ticket, number << 32 | pieces);
-	threads_announce_loop(t);
-	threads_take_pieces(t);
-	threads_wait_for_pieces(t, pieces);
-	pthread_mutex_unlock(&t->callers);
+	uint64_t began = threads_begin_loop(t);
+	p->fn = fn;
+	p->ctx = ctx;
+	p->items = items;
+	p->grain = grain;
+	p->pieces = pieces;
+	atomic_store(&p->done, 0);
+	uint64_t number = atomic_load(&p->loop) + 1u;
+	atomic_store(&p->ticket, number << 32 | pieces);
+	threads_announce_loop(p);
+	threads_take_pieces(p);
+	threads_wait_for_pieces(p, pieces);
+	threads_end_loop(t, began);
 }
 
-/* ---- the pool ---- */
+/* ---- the pool and its users ---- */
 
-int threads_create(struct threads **out, uint32_t count, struct err *e)
+static void threads_pool_free(struct threads_pool *p)
 {
-	struct threads *t = NULL;
-	size_t size = sizeof *t + count * sizeof *t->thread;
-	size = (size + 63) / 64 * 64;
-	if (!(t = aligned_alloc(64, size)))
-		return err_set(e, ENOMEM, "out of memory for %u compute threads", count);
-	*t = (struct threads){.count = 1};
-	pthread_mutex_init(&t->callers, NULL);
+	atomic_store(&p->quit, true);
+	threads_announce_loop(p);
+	for (uint32_t i = 1; i < p->count; i++)
+		pthread_join(p->thread[i], NULL);
+	pthread_cond_destroy(&p->ended);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+static int threads_start(struct threads_pool *p, uint32_t count, struct err *e)
+{
 	for (uint32_t i = 1; i < count; i++) {
-		int code = pthread_create(&t->thread[i], NULL, threads_main, t);
-		if (code) {
-			threads_destroy(t);
+		int code = pthread_create(&p->thread[i], NULL, threads_main, p);
+		if (code)
 			return err_sys(e, code,
 				       "cannot start compute thread %u of %u; use -o threads=", i,
 				       count);
-		}
-		t->count = i + 1;
+		p->count = i + 1;
 	}
+	return 0;
+}
+
+/* NULL: out of memory. */
+static struct threads_pool *threads_pool_new(uint32_t count)
+{
+	struct threads_pool *p = NULL;
+	size_t size = sizeof *p + count * sizeof *p->thread;
+	pthread_condattr_t monotonic;
+	if (!(p = aligned_alloc(64, (size + 63) / 64 * 64)))
+		return NULL;
+	*p = (struct threads_pool){.count = 1};
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->ended, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return p;
+}
+
+static struct threads *threads_join_pool(struct threads_pool *p)
+{
+	struct threads *t = calloc(1, sizeof *t);
+	if (!t)
+		return NULL;
+	t->pool = p;
+	t->user.weight = 1;
+	pthread_mutex_lock(&p->lock);
+	loop_order_add(&p->order, &t->user);
+	pthread_mutex_unlock(&p->lock);
+	return t;
+}
+
+int threads_share(struct threads **out, struct threads *of, struct err *e)
+{
+	struct threads *t = threads_join_pool(of->pool);
+	if (!t)
+		return err_set(e, ENOMEM, "out of memory for a user of the compute threads");
 	*out = t;
 	return 0;
+}
+
+int threads_create(struct threads **out, uint32_t count, struct err *e)
+{
+	struct threads_pool *p = threads_pool_new(count);
+	struct threads *t = p ? threads_join_pool(p) : NULL;
+	if (!t) {
+		if (p)
+			threads_pool_free(p);
+		return err_set(e, ENOMEM, "out of memory for %u compute threads", count);
+	}
+	t->owns_pool = true;
+	int failed = threads_start(p, count, e);
+	if (failed)
+		threads_destroy(t);
+	else
+		*out = t;
+	return failed;
 }
 
 void threads_destroy(struct threads *t)
 {
 	if (!t)
 		return;
-	atomic_store(&t->quit, true);
-	threads_announce_loop(t);
-	for (uint32_t i = 1; i < t->count; i++)
-		pthread_join(t->thread[i], NULL);
-	pthread_mutex_destroy(&t->callers);
+	struct threads_pool *p = t->pool;
+	pthread_mutex_lock(&p->lock);
+	loop_order_remove(&p->order, &t->user);
+	pthread_cond_broadcast(&p->ended);
+	pthread_mutex_unlock(&p->lock);
+	if (t->owns_pool)
+		threads_pool_free(p);
 	free(t);
+}
+
+void threads_weigh(struct threads *t, uint32_t weight)
+{
+	pthread_mutex_lock(&t->pool->lock);
+	t->user.weight = weight;
+	pthread_mutex_unlock(&t->pool->lock);
 }
 
 uint32_t threads_count(const struct threads *t)
 {
-	return t->count;
+	return t->pool->count;
 }

@@ -1,4 +1,5 @@
-/* The compute threads: a fixed pool that runs one parallel loop at a time.
+/* The compute threads: a fixed pool that runs one parallel loop at a time. Each model is a user of
+ * the pool, and users take turns by time (loop_order.h).
  *
  * threads_run cuts [0, items) into pieces that the threads, the caller among them, take as they
  * come. The caller waits for pieces, not for threads: a thread that lost its core before it took a
@@ -14,11 +15,18 @@
 
 #include <stdint.h>
 
-struct threads;
+struct threads; /* a user of a pool */
 
-/* count >= 1 includes the calling thread: count - 1 threads are started. */
+/* A new pool and its first user. count >= 1 includes the calling thread: count - 1 threads are
+ * started. */
 int threads_create(struct threads **out, uint32_t count, struct err *e);
+/* Another user of the pool; -ENOMEM in words. */
+int threads_share(struct threads **out, struct threads *of, struct err *e);
+/* Ends a user, and with the first one the pool: that one is the last. NULL is fine. */
 void threads_destroy(struct threads *t);
+/* What the user's time counts from now on, where others want the threads as well: with a weight of
+ * 2 it gets half of what one with a weight of 1 gets. 1 at first. */
+void threads_weigh(struct threads *t, uint32_t weight);
 uint32_t threads_count(const struct threads *t);
 
 typedef void threads_fn(void *ctx, uint32_t begin, uint32_t end);

@@ -79,6 +79,9 @@ static int load_words(struct model *m, struct err *e)
 
 static int load_forward(struct model *m, struct err *e)
 {
+	int failed = threads_share(&m->loaded.threads, m->engine->threads, e);
+	if (failed)
+		return failed;
 	m->loaded.forward = (struct forward){
 		.env =
 			{
@@ -86,14 +89,14 @@ static int load_forward(struct model *m, struct err *e)
 				.plan = &m->stored.plan,
 				.weights = &m->loaded.weights,
 				.kernels = m->engine->kernels,
-				.threads = m->engine->threads,
+				.threads = m->loaded.threads,
 				.experts = m->loaded.experts,
 			},
 		.chunk = m->engine->options.chunk,
 	};
 	if (sampler_init(&m->loaded.sampler, m->engine->kernels, m->id.config.vocabulary))
 		return err_set(e, ENOMEM, "out of memory for sampling");
-	int failed = forward_init(&m->loaded.forward, e);
+	failed = forward_init(&m->loaded.forward, e);
 	if (!failed)
 		failed = forward_pass_init(&m->loaded.pass, &m->id.config, m->loaded.forward.chunk,
 					   e);
@@ -279,6 +282,8 @@ void load_undo(struct model *m)
 	struct pager_source *experts = m->loaded.experts;
 	drafter_layer_free(&m->loaded.draft_layer);
 	forward_free(&m->loaded.forward);
+	threads_destroy(m->loaded.threads);
+	m->loaded.threads = NULL;
 	forward_pass_free(&m->loaded.pass);
 	chunk_forget(m);
 	sampler_free(&m->loaded.sampler);

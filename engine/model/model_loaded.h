@@ -39,6 +39,7 @@ struct model_loaded {
 	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 
+	struct threads *threads; /* the model's place at the engine's compute threads */
 	struct forward forward;
 	struct forward_pass pass; /* of a prompt that waits between layers; forward.chunk rows */
 	struct draft_layer draft_layer; /* memory NULL: the model has none */

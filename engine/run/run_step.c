@@ -9,6 +9,7 @@
  * turns. The text of a session does not depend on its company: each row of a
  * batch is computed as it would be alone (promise 2). */
 #include "cache/clock.h"
+#include "engine/compute/threads.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
@@ -18,6 +19,19 @@
 
 /* The step between two layers of another is a step like others. */
 static void run_have_step(struct model *m, struct run_party *p, bool slowly);
+
+/* Lock held. Among the models that compute with the same threads a step counts as the highest
+ * priority among its sessions does. */
+static void run_weigh(struct model *m, const struct run_party *p)
+{
+	enum session_priority highest = SESSION_LOW;
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct session *s = p->places[i].session;
+		if (!s->background && s->asked.params.priority > highest)
+			highest = s->asked.params.priority;
+	}
+	threads_weigh(m->loaded.threads, shares_weight(highest));
+}
 
 /* ---- computing, without the lock ---- */
 
@@ -77,8 +91,10 @@ static void run_answer_meanwhile(struct model *m)
 	pthread_mutex_lock(&r->lock);
 	run_gather_answers(m, p);
 	bool any = p->count;
-	if (any)
+	if (any) {
 		run_have_step(m, p, false);
+		run_weigh(m, &r->parties[0]);
+	}
 	pthread_mutex_unlock(&r->lock);
 	if (!any)
 		return;
@@ -196,6 +212,7 @@ static void run_leave_places(struct run_party *p)
 static void run_have_step(struct model *m, struct run_party *p, bool slowly)
 {
 	struct run *r = m->run;
+	run_weigh(m, p);
 	pthread_mutex_unlock(&r->lock);
 	run_compute_step(m, p, slowly);
 	pthread_mutex_lock(&r->lock);

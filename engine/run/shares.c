@@ -2,9 +2,6 @@
  * for `ahead`, which lets a higher flow go first within a bound. */
 #include "engine/run/shares.h"
 
-static const uint32_t COUNTS[SESSION_PRIORITIES] = {
-	[SESSION_LOW] = 4, [SESSION_NORMAL] = 2, [SESSION_HIGH] = 1};
-
 static void shares_move_clock(struct shares *s, const bool waits[SESSION_PRIORITIES])
 {
 	uint64_t least = UINT64_MAX;
@@ -37,7 +34,14 @@ enum session_priority shares_next(struct shares *s, const bool waits[SESSION_PRI
 	return (enum session_priority)next;
 }
 
+uint32_t shares_weight(enum session_priority priority)
+{
+	static const uint32_t weights[SESSION_PRIORITIES] = {
+		[SESSION_LOW] = 4, [SESSION_NORMAL] = 2, [SESSION_HIGH] = 1};
+	return weights[priority];
+}
+
 void shares_count(struct shares *s, enum session_priority priority, uint32_t rows)
 {
-	s->used[priority] += (uint64_t)rows * COUNTS[priority];
+	s->used[priority] += (uint64_t)rows * shares_weight(priority);
 }

@@ -23,6 +23,8 @@ struct shares { /* zero-initialise */
 /* Which of the priorities that wait is next; one at least has to. */
 enum session_priority shares_next(struct shares *s, const bool waits[SESSION_PRIORITIES],
 				  uint64_t ahead);
+/* What a row of this priority counts: 1, 2 or 4. */
+uint32_t shares_weight(enum session_priority priority);
 /* Sessions of this priority have got rows. */
 void shares_count(struct shares *s, enum session_priority priority, uint32_t rows);
 

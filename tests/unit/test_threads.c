@@ -1,4 +1,5 @@
 /* The compute threads: every item exactly once, whatever the sizes and whoever calls. */
+#include "engine/compute/loop_order.h"
 #include "engine/compute/threads.h"
 
 #include <pthread.h>
@@ -153,6 +154,134 @@ static void several_callers_do_not_disturb_each_other(void **state)
 	}
 }
 
+/* ---- users of one pool (loop_order.h) ---- */
+
+enum { MS = 1000000 };
+
+/* A user's loop, from `now` on; returns when it has ended. */
+static uint64_t order_loop(struct loop_order *o, struct loop_user *u, uint64_t now, uint64_t takes)
+{
+	assert_int_equal(loop_order_wait(o, u, now), 0);
+	loop_order_begin(o, u);
+	loop_order_end(o, u, now, now + takes);
+	return now + takes;
+}
+
+/* a wants long loops and b short ones, without a pause. Until `end`; what each has had. */
+static void order_both(struct loop_order *o, struct loop_user *a, struct loop_user *b, uint64_t end,
+		       uint64_t had[2])
+{
+	uint64_t now = 10 * MS;
+	loop_order_ask(o, a, now);
+	loop_order_ask(o, b, now);
+	while (now < end) {
+		bool first = !loop_order_wait(o, a, now);
+		struct loop_user *u = first ? a : b;
+		uint64_t takes = first ? 5 * MS : MS / 10;
+		now = order_loop(o, u, now, takes);
+		had[!first] += takes;
+		loop_order_ask(o, u, now);
+	}
+}
+
+static void users_get_equal_time_however_long_their_loops_are(void **state)
+{
+	(void)state;
+	struct loop_order o = {0};
+	struct loop_user a = {.weight = 1}, b = {.weight = 1};
+	uint64_t had[2] = {0};
+	loop_order_add(&o, &a);
+	loop_order_add(&o, &b);
+	order_both(&o, &a, &b, 1000 * MS, had);
+	/* within a loop and two quanta */
+	assert_in_range(had[0], had[1] - 9 * MS, had[1] + 9 * MS);
+}
+
+static void a_weight_of_two_is_half_of_the_time(void **state)
+{
+	(void)state;
+	struct loop_order o = {0};
+	struct loop_user a = {.weight = 2}, b = {.weight = 1};
+	uint64_t had[2] = {0};
+	loop_order_add(&o, &a);
+	loop_order_add(&o, &b);
+	order_both(&o, &a, &b, 1000 * MS, had);
+	assert_in_range(2 * had[0], had[1] - 18 * MS, had[1] + 18 * MS);
+}
+
+static void who_has_just_left_is_waited_for_a_moment(void **state)
+{
+	(void)state;
+	struct loop_order o = {0};
+	struct loop_user a = {.weight = 1, .used = 50 * MS}, b = {.weight = 1};
+	uint64_t now = 100 * MS;
+	loop_order_add(&o, &a);
+	loop_order_add(&o, &b);
+	loop_order_ask(&o, &b, now);
+	now = order_loop(&o, &b, now, MS);
+	loop_order_ask(&o, &a, now);
+	assert_int_equal(loop_order_wait(&o, &a, now), now + LOOP_GRACE_NS);
+	loop_order_ask(&o, &b, now); /* it comes back, */
+	assert_true(loop_order_wait(&o, &a, now) == UINT64_MAX);
+	now = order_loop(&o, &b, now, MS);
+	assert_int_equal(loop_order_wait(&o, &a, now + LOOP_GRACE_NS), 0); /* or not */
+}
+
+static void time_that_nobody_wanted_is_not_saved_up(void **state)
+{
+	(void)state;
+	struct loop_order o = {0};
+	struct loop_user a = {.weight = 1}, b = {.weight = 1};
+	uint64_t now = 100 * MS;
+	loop_order_add(&o, &a);
+	loop_order_add(&o, &b);
+	loop_order_ask(&o, &a, now);
+	now = order_loop(&o, &a, now, 1000 * MS);
+	loop_order_ask(&o, &a, now);
+	loop_order_ask(&o, &b, now);
+	assert_true(loop_order_wait(&o, &b, now) == UINT64_MAX);
+	now = order_loop(&o, &a, now, 3 * MS); /* b began where a was, and a has had its quantum */
+	loop_order_ask(&o, &a, now);
+	assert_true(loop_order_wait(&o, &a, now) == UINT64_MAX);
+	now = order_loop(&o, &b, now, 6 * MS);
+	loop_order_ask(&o, &b, now);
+	assert_int_equal(loop_order_wait(&o, &a, now), 0);
+	loop_order_remove(&o, &a);
+	assert_int_equal(loop_order_wait(&o, &b, now), 0);
+}
+
+/* A user's endless loops, until another one has had its own. */
+struct greedy {
+	struct threads *threads;
+	_Atomic bool enough;
+};
+
+static void *be_greedy(void *arg)
+{
+	struct greedy *g = arg;
+	while (!atomic_load(&g->enough))
+		every_item_once(g->threads, 1000, 7);
+	return NULL;
+}
+
+static void nobody_is_kept_out_by_another_users_loops(void **state)
+{
+	(void)state;
+	struct greedy g = {.threads = open_threads(3)};
+	struct threads *other = NULL;
+	pthread_t thread;
+	assert_int_equal(threads_share(&other, g.threads, &e), 0);
+	threads_weigh(other, 4);
+	assert_int_equal(pthread_create(&thread, NULL, be_greedy, &g), 0);
+	for (uint32_t i = 0; i < 300; i++)
+		assert_true(every_item_once(other, 1 + i * 7, 1 + i % 20));
+	atomic_store(&g.enough, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(threads_count(other), 3);
+	threads_destroy(other);
+	threads_destroy(g.threads);
+}
+
 /* ---- life ---- */
 
 static void threads_come_and_go(void **state)
@@ -217,6 +346,11 @@ int main(void)
 		cmocka_unit_test(the_largest_number_of_items_does_not_wrap),
 		cmocka_unit_test(a_loop_sees_what_the_one_before_it_wrote),
 		cmocka_unit_test(several_callers_do_not_disturb_each_other),
+		cmocka_unit_test(users_get_equal_time_however_long_their_loops_are),
+		cmocka_unit_test(a_weight_of_two_is_half_of_the_time),
+		cmocka_unit_test(who_has_just_left_is_waited_for_a_moment),
+		cmocka_unit_test(time_that_nobody_wanted_is_not_saved_up),
+		cmocka_unit_test(nobody_is_kept_out_by_another_users_loops),
 		cmocka_unit_test(threads_come_and_go),
 		cmocka_unit_test(compute_threads_let_others_in),
 	};
