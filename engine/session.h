@@ -277,6 +277,10 @@ int restored_begin(struct model *m, struct restored **out, struct err *e);
  * are there, and the checksum is checked at the end. -EINVAL: not a state, or of another version,
  * model or recipe, or damaged; -EFBIG, -ENOSPC, -ENOMEM; in words, and again at each later call. */
 int restored_feed(struct restored *r, uint64_t offset, const void *bytes, size_t n, struct err *e);
+/* In place of the bytes: takes what was just saved of a session of this model, once. The context is
+ * shared, and takes nothing from the context budget. *v can only be closed afterwards. -ENOMEM in
+ * words. */
+int restored_from_saved(struct restored *r, struct saved *v, struct err *e);
 /* Gives a session the restored conversation and context; *r gets the session's own, and only has to
  * be closed. -EBUSY in a turn; -EINVAL: bytes are missing; then nothing has changed. */
 int session_restore(struct session *s, struct restored *r, struct err *e);

@@ -53,6 +53,9 @@ bool state_weights(const struct model *m, uint64_t *sum);
 /* state_saved.c, for session_save: the saved state's memory; then of the session as it is. */
 int saved_new(struct saved **out, struct err *e);
 int saved_take(struct saved *v, struct session *s, struct err *e);
+/* Gives all of it to a session that is nobody's yet and new, without bytes between: the context is
+ * shared, and no memory of the contexts' is taken. Then *v can only be closed. -ENOMEM in words. */
+int saved_give(struct saved *v, struct session *to, struct err *e);
 /* session_state_bytes */
 uint64_t saved_bytes_of(const struct session *s);
 

@@ -277,6 +277,18 @@ int restored_feed(struct restored *r, uint64_t offset, const void *bytes, size_t
 	return failed;
 }
 
+int restored_from_saved(struct restored *r, struct saved *v, struct err *e)
+{
+	pthread_mutex_lock(&r->lock);
+	r->session = session_alone(r->model, e);
+	int failed = r->session ? saved_give(v, r->session, e) : -e->code;
+	r->complete = !failed;
+	if (failed)
+		r->failed = *e;
+	pthread_mutex_unlock(&r->lock);
+	return failed;
+}
+
 /* ---- becoming a session ---- */
 
 static int restored_refuse_part(const struct restored *r, struct err *e)

@@ -111,6 +111,18 @@ void saved_close(struct saved *s)
 	free(s);
 }
 
+int saved_give(struct saved *v, struct session *to, struct err *e)
+{
+	const struct state_head *h = &v->head;
+	int failed = state_texts_read(to, v->texts.bytes, v->texts.n, e);
+	if (failed)
+		return failed;
+	context_save_become(&v->context, &to->context);
+	to->weights_sum = h->weights_sum;
+	to->context_losses = (struct losses){h->experts_per_token, h->drop_missing};
+	return 0;
+}
+
 uint64_t saved_bytes_of(const struct session *s)
 {
 	struct text_out texts = {.counts = true};

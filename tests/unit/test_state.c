@@ -62,6 +62,30 @@ static void restore(struct test_model *m, struct session *s, const struct file *
 		fail_msg("%s", e.text);
 }
 
+/* Another session with this state, by way of a file. */
+static struct session *restored_of(struct test_model *m, struct session *s)
+{
+	struct session *other = test_session(m);
+	struct file f = save(s);
+	restore(m, other, &f);
+	free(f.at);
+	return other;
+}
+
+/* The same without a file, as `fork` in ctl makes it. */
+static struct session *fork_of(struct test_model *m, struct session *s)
+{
+	struct session *other = test_session(m);
+	struct saved *v;
+	struct restored *r;
+	if (session_save(s, &v, &e) || restored_begin(m->model, &r, &e) ||
+	    restored_from_saved(r, v, &e) || session_restore(other, r, &e))
+		fail_msg("%s", e.text);
+	saved_close(v);
+	restored_close(r);
+	return other;
+}
+
 /* Updates the checksums of the head and at the end, after a change. */
 static void make_sums_right(const struct file *f)
 {
@@ -313,9 +337,58 @@ static void a_hybrid_goes_back_to_the_copies_that_came_along(void **state)
 	test_model_close(&m);
 }
 
-/* Turn by turn one continues as it is, and the other is saved, ended and restored in between; with
- * an edit now and then, for which both go back to the same mark. */
-static void a_day_is_the_same_with_its_state_saved_in_between(const char *fixture)
+/* A fork shares all that is computed: it is the same session, and needs no room. */
+static void a_fork_takes_no_memory(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable);
+	uint64_t used = test_context_used(&fable), budget = engine_context_budget(fable.engine);
+	assert_int_equal(engine_set_context_budget(fable.engine, used, &e), 0);
+	struct session *fork = fork_of(&fable, s), *second = fork_of(&fable, fork);
+	assert_int_equal(engine_context_used(fable.engine), used);
+	struct file one = save(s), other = save(second);
+	assert_int_equal(one.n, other.n);
+	assert_memory_equal(one.at, other.at, one.n);
+	test_same_text(shown(s), shown(second));
+	free(one.at);
+	free(other.at);
+	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
+	assert_go_on_alike(s, fork, then);
+	session_end(s);
+	session_end(fork);
+	fork = fork_of(&fable, second); /* of what only the second still holds */
+	assert_go_on_alike(fork, second, then);
+	session_end(fork);
+	session_end(second);
+	assert_int_equal(test_context_used(&fable), 0);
+}
+
+/* There is room for one of them: the other one's context is given up, and computed again. */
+static void a_fork_and_its_original_take_turns_where_room_is_for_one(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable), *roomy = fork_of(&fable, s);
+	char *alone = test_ask(roomy, then);
+	session_end(roomy);
+	uint64_t budget = engine_context_budget(fable.engine);
+	uint64_t room = test_context_used(&fable) + TEST_BLOCK_BYTES;
+	assert_int_equal(engine_set_context_budget(fable.engine, room, &e), 0);
+	struct session *fork = fork_of(&fable, s);
+	for (int turn = 0; turn < 2; turn++) {
+		test_same_text(test_ask(turn ? s : fork, then), strdup(alone));
+		assert_true(engine_context_used(fable.engine) <= room);
+	}
+	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
+	free(alone);
+	session_end(s);
+	session_end(fork);
+}
+
+/* Turn by turn one continues as it is, and the other is copied and ended in between; with an edit
+ * now and then, for which both go back to the same mark. */
+static void a_day_is_the_same_with_copies_in_between(const char *fixture,
+						     struct session *(*copy)(struct test_model *m,
+									     struct session *s))
 {
 	enum { TURNS = 15 };
 	struct test_model m;
@@ -327,11 +400,9 @@ static void a_day_is_the_same_with_its_state_saved_in_between(const char *fixtur
 		char prompt[64];
 		(void)snprintf(prompt, sizeof prompt, "turn %d is %d long", turn, turn * turn);
 		if (turn % 3 == 2) {
-			struct file f = save(other);
-			session_end(other);
-			other = test_session(&m);
-			restore(&m, other, &f);
-			free(f.at);
+			struct session *before = other;
+			other = copy(&m, before);
+			session_end(before);
 		}
 		if (turn % 5 == 4) {
 			assert_int_equal(session_undo(s, &e), 0);
@@ -353,7 +424,7 @@ static void a_day_is_the_same_with_its_state_saved_in_between(const char *fixtur
 static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **state)
 {
 	(void)state;
-	a_day_is_the_same_with_its_state_saved_in_between("qwen3_5_moe");
+	a_day_is_the_same_with_copies_in_between("qwen3_5_moe", restored_of);
 }
 
 static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(void **state)
@@ -362,7 +433,17 @@ static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(voi
 	(void)state;
 	for (int i = 0; i < 2; i++)
 		if (test_fixture(fixtures[i]))
-			a_day_is_the_same_with_its_state_saved_in_between(fixtures[i]);
+			a_day_is_the_same_with_copies_in_between(fixtures[i], restored_of);
+}
+
+/* Forks go back to the checkpoints of their originals. */
+static void a_day_is_the_same_with_forks_in_between(void **state)
+{
+	static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gemma4_moe", "gpt_oss"};
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		if (test_fixture(fixtures[i]))
+			a_day_is_the_same_with_copies_in_between(fixtures[i], fork_of);
 }
 
 /* ---- other mounts ---- */
@@ -705,8 +786,11 @@ int main(void)
 		cmocka_unit_test(messages_tools_and_variables_come_along),
 		cmocka_unit_test(an_empty_session_is_restored_empty),
 		cmocka_unit_test(a_hybrid_goes_back_to_the_copies_that_came_along),
+		cmocka_unit_test(a_fork_takes_no_memory),
+		cmocka_unit_test(a_fork_and_its_original_take_turns_where_room_is_for_one),
 		cmocka_unit_test(a_hybrids_day_is_the_same_with_its_state_saved_in_between),
 		cmocka_unit_test(a_day_behind_windows_is_the_same_with_its_state_saved_in_between),
+		cmocka_unit_test(a_day_is_the_same_with_forks_in_between),
 		cmocka_unit_test(it_outlives_the_mount),
 		cmocka_unit_test(it_is_restored_before_there_is_a_store),
 		cmocka_unit_test(another_recipes_and_models_are_refused_with_the_first_piece),
