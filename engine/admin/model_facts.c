@@ -145,7 +145,7 @@ static uint32_t model_longest_step(const struct model *m)
 static uint64_t model_context_bytes(const struct model *m)
 {
 	const struct config *c = &m->id.config;
-	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	enum kv_type type = model_kv_type(&m->id);
 	uint64_t drafter =
 		atomic_load(&m->id.drafts) ? drafter_full_bytes(c, type, m->id.context) : 0;
 	return context_full_bytes(c, type, m->id.context, model_longest_step(m)) + drafter;

@@ -252,7 +252,7 @@ void run_free(struct model *m)
 int run_start(struct model *m, struct err *e)
 {
 	prefixes_init(&m->run->prefixes, &m->engine->context_budget, &m->id.config,
-		      m->id.recipe.exact ? KV_F32 : KV_F16);
+		      model_kv_type(&m->id));
 	int code = pthread_create(&m->run->thread, NULL, run_main, m);
 	return code ? err_sys(e, code, "cannot start the run's thread of %s", m->id.name) : 0;
 }
