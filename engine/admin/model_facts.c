@@ -37,7 +37,7 @@ static int model_print_codec(const struct model *m, char *text, size_t size)
 	return n;
 }
 
-/* What is said of a store that was rounded by its inputs. */
+/* The words for a store that was rounded by its inputs. */
 static const char *model_print_refined(const struct model *m, char *text, size_t size)
 {
 	uint32_t tokens = 0;

@@ -56,7 +56,8 @@ static struct prefix *prefix_with(const struct prefixes *p, uint64_t id)
 	return x;
 }
 
-/* Whether there is something to give up may have changed. */
+/* Called after entries were added, removed or pinned: the entries are spare while one of them can
+ * be given up. */
 static void prefixes_set_spare(struct prefixes *p)
 {
 	if (prefix_oldest(p))
@@ -67,7 +68,7 @@ static void prefixes_set_spare(struct prefixes *p)
 
 /* ---- giving memory back ---- */
 
-/* In which texts are shared: a number that stands for the key. */
+/* A hash of the key. */
 static uint64_t prefix_key_hash(const struct prefix_key *k)
 {
 	uint64_t numbers[] = {k->owner, k->weights, k->losses.experts_per_token};
@@ -177,7 +178,7 @@ void prefixes_look(const struct token_list *have, const struct prefix_key *compu
 									     : PREFIX_ALL;
 }
 
-/* The entry that holds the most; what it holds is in *reach. The lock is held. */
+/* The entry that has the most positions, which are in *reach. The lock is held. */
 static struct prefix *prefix_best(const struct prefixes *p, const struct prefix_key *key,
 				  const struct token_list *ids, size_t *reach,
 				  struct prefix_found *found)
@@ -199,7 +200,7 @@ static struct prefix *prefix_best(const struct prefixes *p, const struct prefix_
 	return best;
 }
 
-/* Of a text of which more was kept once than is known now: that it was. The lock is held. */
+/* Notes in *found if more of the text was kept once than now. The lock is held. */
 static void prefix_look_evicted(const struct prefixes *p, const struct prefix_key *key,
 				const struct token_list *ids, struct prefix_found *found)
 {

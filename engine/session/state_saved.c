@@ -23,7 +23,7 @@ struct saved {
 	uint64_t summed; /* bytes that are in the sum */
 };
 
-/* ---- whose it is ---- */
+/* ---- the head ---- */
 
 void state_identify(const struct model *m, struct state_head *h)
 {
@@ -140,7 +140,7 @@ uint64_t saved_bytes(const struct saved *s)
 	return s->head.bytes;
 }
 
-/* Of a part that lies at `at`: what a read of n bytes from offset on wants of it. */
+/* How many bytes of the part at `at` are in a read of n bytes at `offset`. */
 static size_t saved_overlap(uint64_t at, uint64_t bytes, uint64_t offset, size_t n)
 {
 	if (offset < at || offset >= at + bytes)
@@ -149,7 +149,7 @@ static size_t saved_overlap(uint64_t at, uint64_t bytes, uint64_t offset, size_t
 	return left < n ? (size_t)left : n;
 }
 
-/* Bytes before the sum: as many as there are in one part. */
+/* Reads before the sum, at most to the end of a part. */
 static size_t saved_read_part(const struct saved *s, uint64_t offset, void *to, size_t n)
 {
 	const struct state_head *h = &s->head;

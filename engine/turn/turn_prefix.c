@@ -82,7 +82,7 @@ static bool turn_shares(const struct turn_state *t)
 	       !(t->losses.drop_missing > 0);
 }
 
-/* In bytes of session_text SESSION_RENDERED. */
+/* Bytes of the first `count` ids in the text SESSION_RENDERED. */
 static uint64_t turn_text_bytes(const struct turn_state *t, size_t count)
 {
 	struct text_out text = {.counts = true};
@@ -196,8 +196,8 @@ static void turn_judge(const struct turn_state *t, struct turn_likeness *l)
 
 /* ---- at the beginning of a turn ---- */
 
-/* What the session's own context holds of the ids; other weights and other losses hold for a whole
- * context, so it is all or nothing. Then the context holds no more than that. */
+/* Rolls the session's own context back to what it has of the ids, and returns that. Weights and
+ * losses hold for a whole context: if they differ, nothing of it is used. */
 static size_t turn_reuse_own(struct turn_state *t, size_t common)
 {
 	struct session *s = t->session;
