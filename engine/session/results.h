@@ -1,4 +1,4 @@
-/* What tools gave for the calls of the last answer, until a turn takes it (session.h). */
+/* Tool results for the calls of the last answer, until a turn takes them (session.h). */
 #ifndef MOEFS_ENGINE_SESSION_RESULTS_H
 #define MOEFS_ENGINE_SESSION_RESULTS_H
 
