@@ -32,9 +32,9 @@ int session_create(struct session **out, struct model *m, const struct session *
 /* Sets the name of the session in the model's trace, and the owner of its lines (model.h). Spaces
  * and backslashes of the name are written \040 and \134. If memory runs out, the name is `-`. */
 void session_name(struct session *s, uint32_t owner, const char *name);
-/* Whether others may have what the session has computed (params/share_with): not after it was
- * restored from a file. A fork shares as its original does; it is restored from what that has, so
- * it says so itself afterwards: shares is what session_shares said of the original. */
+/* Whether other sessions may use what the session has computed (params/share_with): not after it
+ * was restored from a file. session_restore makes no difference between a file and a fork; so a
+ * fork calls session_share_like afterwards. shares: of the original, when it was saved. */
 bool session_shares(const struct session *s);
 void session_share_like(struct session *fork, const struct session *original, bool shares);
 /* Stops the turn in progress, whose answer fails with EIO (`session ended`), and frees the session.

@@ -378,10 +378,18 @@ static void a_fork_and_its_original_take_turns_where_room_is_for_one(void **stat
 		test_same_text(test_ask(turn ? s : fork, then), strdup(alone));
 		assert_true(engine_context_used(fable.engine) <= room);
 	}
+	struct session *late = fork_of(&fable, fork); /* whose context was given up by then */
+	session_share_like(late, fork, false);
+	test_same_text(test_ask(late, then), test_ask(fork, then));
+	assert_int_equal(test_stats(late).cached_tokens, 0);
+	char *why = test_text(late, SESSION_WHY);
+	assert_non_null(strstr(why, "had computed it, but its memory was needed"));
+	free(why);
 	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
 	free(alone);
 	session_end(s);
 	session_end(fork);
+	session_end(late);
 }
 
 /* Turn by turn one continues as it is, and the other is copied and ended in between; with an edit
