@@ -3,10 +3,12 @@
  * another model, are refused with a sentence and change nothing. */
 #include "engine/session/state.h"
 #include "golden.h"
+#include "memory_help.h"
 #include "session_help.h"
 #include "store_help.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,18 +74,29 @@ static struct session *restored_of(struct test_model *m, struct session *s)
 	return other;
 }
 
-/* The same without a file, as `fork` in ctl makes it. */
+/* Makes a session a fork of another, as `fork` in ctl does. */
+static int fork_into(struct test_model *m, struct session *fork, struct session *s)
+{
+	struct saved *v = NULL;
+	struct restored *r = NULL;
+	int failed = session_save(s, &v, &e);
+	if (!failed)
+		failed = restored_begin(m->model, &r, &e);
+	if (!failed)
+		failed = restored_from_saved(r, v, &e);
+	saved_close(v);
+	if (!failed)
+		failed = session_restore(fork, r, &e);
+	restored_close(r);
+	return failed;
+}
+
 static struct session *fork_of(struct test_model *m, struct session *s)
 {
-	struct session *other = test_session(m);
-	struct saved *v;
-	struct restored *r;
-	if (session_save(s, &v, &e) || restored_begin(m->model, &r, &e) ||
-	    restored_from_saved(r, v, &e) || session_restore(other, r, &e))
+	struct session *fork = test_session(m);
+	if (fork_into(m, fork, s))
 		fail_msg("%s", e.text);
-	saved_close(v);
-	restored_close(r);
-	return other;
+	return fork;
 }
 
 /* Updates the checksums of the head and at the end, after a change. */
@@ -337,12 +350,21 @@ static void a_hybrid_goes_back_to_the_copies_that_came_along(void **state)
 	test_model_close(&m);
 }
 
+/* Bytes of contexts without kept prefixes, once the last step has ended and ended sessions are
+ * freed. */
+static uint64_t used_at_rest(void)
+{
+	while (model_working(fable.model))
+		(void)sched_yield();
+	return test_context_used(&fable);
+}
+
 /* A fork shares all that is computed: it is the same session, and needs no room. */
 static void a_fork_takes_no_memory(void **state)
 {
 	(void)state;
 	struct session *s = with_a_turn(&fable);
-	uint64_t used = test_context_used(&fable), budget = engine_context_budget(fable.engine);
+	uint64_t used = used_at_rest(), budget = engine_context_budget(fable.engine);
 	assert_int_equal(engine_set_context_budget(fable.engine, used, &e), 0);
 	struct session *fork = fork_of(&fable, s), *second = fork_of(&fable, fork);
 	assert_int_equal(engine_context_used(fable.engine), used);
@@ -360,7 +382,29 @@ static void a_fork_takes_no_memory(void **state)
 	assert_go_on_alike(fork, second, then);
 	session_end(fork);
 	session_end(second);
-	assert_int_equal(test_context_used(&fable), 0);
+	assert_int_equal(used_at_rest(), 0);
+}
+
+static void a_fork_without_memory_changes_nothing(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable), *fork = test_session(&fable);
+	uint64_t used = used_at_rest();
+	long n = 1;
+	int failed = -ENOMEM;
+	for (; failed; n++) {
+		test_memory_fail_at(n);
+		failed = fork_into(&fable, fork, s);
+		bool reached = test_memory_has_failed();
+		test_memory_fail_at(0);
+		assert_int_equal(engine_context_used(fable.engine), used);
+		assert_int_equal(failed, reached ? -ENOMEM : 0);
+		assert_true(!failed || !session_log_size(fork));
+	}
+	assert_true(n > 20);
+	assert_go_on_alike(s, fork, then);
+	session_end(s);
+	session_end(fork);
 }
 
 /* There is room for one of them: the other one's context is given up, and computed again. */
@@ -371,25 +415,40 @@ static void a_fork_and_its_original_take_turns_where_room_is_for_one(void **stat
 	char *alone = test_ask(roomy, then);
 	session_end(roomy);
 	uint64_t budget = engine_context_budget(fable.engine);
-	uint64_t room = test_context_used(&fable) + TEST_BLOCK_BYTES;
+	uint64_t room = used_at_rest() + TEST_BLOCK_BYTES;
 	assert_int_equal(engine_set_context_budget(fable.engine, room, &e), 0);
 	struct session *fork = fork_of(&fable, s);
 	for (int turn = 0; turn < 2; turn++) {
 		test_same_text(test_ask(turn ? s : fork, then), strdup(alone));
 		assert_true(engine_context_used(fable.engine) <= room);
 	}
-	struct session *late = fork_of(&fable, fork); /* whose context was given up by then */
-	session_share_like(late, fork, false);
-	test_same_text(test_ask(late, then), test_ask(fork, then));
-	assert_int_equal(test_stats(late).cached_tokens, 0);
-	char *why = test_text(late, SESSION_WHY);
-	assert_non_null(strstr(why, "had computed it, but its memory was needed"));
-	free(why);
 	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
 	free(alone);
 	session_end(s);
 	session_end(fork);
-	session_end(late);
+}
+
+/* It has the messages, and why says what became of the rest. */
+static void a_fork_of_a_context_that_was_given_up_computes_it_again(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable), *other = short_session(&fable);
+	uint64_t budget = engine_context_budget(fable.engine), used = used_at_rest();
+	assert_int_equal(engine_set_context_budget(fable.engine, used, &e), 0);
+	free(test_ask(other, first));
+	(void)used_at_rest(); /* nothing is kept of s */
+	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
+	struct session *fork = fork_of(&fable, s);
+	session_share_like(fork, s, true);
+	char *text = test_ask(fork, then);
+	assert_int_equal(test_stats(fork).cached_tokens, 0);
+	char *why = test_text(fork, SESSION_WHY);
+	assert_non_null(strstr(why, "had computed it, but its memory was needed"));
+	free(why);
+	test_same_text(text, test_ask(s, then));
+	session_end(s);
+	session_end(fork);
+	session_end(other);
 }
 
 /* Turn by turn one continues as it is, and the other is copied and ended in between; with an edit
@@ -795,7 +854,9 @@ int main(void)
 		cmocka_unit_test(an_empty_session_is_restored_empty),
 		cmocka_unit_test(a_hybrid_goes_back_to_the_copies_that_came_along),
 		cmocka_unit_test(a_fork_takes_no_memory),
+		cmocka_unit_test(a_fork_without_memory_changes_nothing),
 		cmocka_unit_test(a_fork_and_its_original_take_turns_where_room_is_for_one),
+		cmocka_unit_test(a_fork_of_a_context_that_was_given_up_computes_it_again),
 		cmocka_unit_test(a_hybrids_day_is_the_same_with_its_state_saved_in_between),
 		cmocka_unit_test(a_day_behind_windows_is_the_same_with_its_state_saved_in_between),
 		cmocka_unit_test(a_day_is_the_same_with_forks_in_between),
