@@ -21,7 +21,7 @@ static void depth_smooth(double *rate, double measured)
 	*rate = *rate > 0 ? *rate + smoothing * (measured - *rate) : measured;
 }
 
-/* Deeper if that is clearly faster; else shallower if that is hardly slower. */
+/* Goes deeper if that is clearly faster, or shallower if that is hardly slower. */
 static void depth_choose_base(struct depth_tuner *t)
 {
 	double here = t->rate[t->base];

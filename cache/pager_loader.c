@@ -27,8 +27,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Reads that nobody waits for begin while fewer than this are in flight: enough to keep a device
- * busy, and a demand that comes does not queue behind more. */
+/* Reads that no batch waits for begin while fewer than this are in flight: enough to keep a device
+ * busy, and a demand does not queue behind more. */
 enum { MOST_THREADS = 8, PREFETCH_BELOW = 3 };
 
 struct loader {
@@ -43,7 +43,7 @@ struct loader {
 
 /* ---- taking requests; the lock is held ---- */
 
-/* The next request that nobody waits for: while no device has much to do, and no batch waits for
+/* The next request that no batch waits for, if the devices have little to do and no batch waits for
  * room. */
 static struct pager_entry *loader_next_early(struct pager *p, bool worker)
 {

@@ -121,8 +121,8 @@ static bool queue_has_place(const struct pager *p, const struct pager_source *s,
 }
 
 /* Whether a thread of this kind serves an expert that a user asked for, which is in no queue. An
- * expert that came into its store after the ring's threads left it to be made is read by the worker
- * that was woken to make it: nobody else is told. */
+ * expert that came into its store after the ring's threads left it to the workers is read by the
+ * worker that was woken to make it, since no other thread was woken. */
 static bool queue_serves(const struct pager *p, const struct pager_entry *x, bool worker)
 {
 	if (worker)

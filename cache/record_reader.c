@@ -14,8 +14,7 @@
 #include <time.h>
 
 enum { RECORD_ALIGN = 64 }; /* of buffers, where O_DIRECT asks for less */
-/* Buffers for records from LEAST_HUGE on are whole huge pages, less than half of them for nothing.
- */
+/* Buffers for records of at least LEAST_HUGE are whole huge pages: less than half is wasted. */
 enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = HUGE_PAGE / 2 };
 
 /* One piece of a record on its way. */

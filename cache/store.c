@@ -362,7 +362,7 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 	return rc;
 }
 
-/* For a caller whose buffer does not have the unit's size: nothing is read. */
+/* The error for a buffer that does not have the unit's size. */
 static int store_wrong_size(const struct store *s, const char *name, uint64_t has, uint64_t wanted,
 			    struct err *e)
 {

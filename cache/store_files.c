@@ -202,7 +202,7 @@ int store_lock_try(struct store_lock *l, const char *folder, struct err *e)
 			folder);
 	}
 	/* Only the holder of the lock removes the file, and a lock on a removed file excludes
-	 * nobody: so the file must still be the one in the folder. */
+	 * no other process. So the file must still be the one in the folder. */
 	struct stat held, named;
 	if (fstat(l->fd, &held) || fstatat(l->dir, STORE_LOCK, &named, AT_SYMLINK_NOFOLLOW) ||
 	    held.st_ino != named.st_ino || held.st_dev != named.st_dev)

@@ -422,14 +422,16 @@ struct store_digest store_plan_digest(const struct store_plan *plan)
 	o = format_put64(o, XXH3_64bits(plan->experts_header, plan->experts_header_bytes));
 	o = format_put64(o, XXH3_64bits(plan->dense_header, plan->dense_header_bytes));
 
-	/* The heads' and the table's sums stand for them, so that all fits one call. */
+	/* The head and the table are represented by their checksums, so that everything fits into
+	 * one call. */
 	uint64_t table = 0;
 	for (uint32_t i = 0; i < l->dense_units; i++) {
 		uint8_t row[16];
 		format_put64(format_put64(row, l->dense[i].offset), l->dense[i].bytes);
 		table = XXH3_64bits_withSeed(row, sizeof row, table);
 	}
-	/* So a conversion that was begun before there were such tables is gone on with. */
+	/* Without such a table the digest is the same as before tables existed, so older
+	 * conversions are resumed. */
 	for (uint32_t i = 0; l->layer_bytes && i < l->layers; i++) {
 		uint8_t row[8];
 		format_put64(row, l->layer_bytes[i]);

@@ -32,9 +32,9 @@ int session_create(struct session **out, struct model *m, const struct session *
 /* Sets the name of the session in the model's trace, and the owner of its lines (model.h). Spaces
  * and backslashes of the name are written \040 and \134. If memory runs out, the name is `-`. */
 void session_name(struct session *s, uint32_t owner, const char *name);
-/* Whether others may have what the session has computed (params/share_with): not after it was
- * restored from a file. A fork shares as its original does; it is restored from what that has, so
- * it says so itself afterwards: shares is what session_shares said of the original. */
+/* Whether other sessions may use what the session has computed (params/share_with): not after it
+ * was restored from a file. session_restore makes no difference between a file and a fork; so a
+ * fork calls session_share_like afterwards. shares: of the original, when it was saved. */
 bool session_shares(const struct session *s);
 void session_share_like(struct session *fork, const struct session *original, bool shares);
 /* Stops the turn in progress, whose answer fails with EIO (`session ended`), and frees the session.
@@ -277,6 +277,10 @@ int restored_begin(struct model *m, struct restored **out, struct err *e);
  * are there, and the checksum is checked at the end. -EINVAL: not a state, or of another version,
  * model or recipe, or damaged; -EFBIG, -ENOSPC, -ENOMEM; in words, and again at each later call. */
 int restored_feed(struct restored *r, uint64_t offset, const void *bytes, size_t n, struct err *e);
+/* In place of the bytes: takes what was just saved of a session of this model, once. The context is
+ * shared, and takes nothing from the context budget. *v can only be closed afterwards. -ENOMEM in
+ * words. */
+int restored_from_saved(struct restored *r, struct saved *v, struct err *e);
 /* Gives a session the restored conversation and context; *r gets the session's own, and only has to
  * be closed. -EBUSY in a turn; -EINVAL: bytes are missing; then nothing has changed. */
 int session_restore(struct session *s, struct restored *r, struct err *e);

@@ -2,7 +2,7 @@
 # What else could it have said? examples/forks.sh SESSION HOW_MANY QUESTION
 #
 # SESSION is a session's folder in the mount (or the model's own). QUESTION is asked of HOW_MANY forks of it, each with a
-# seed of its own, and the session stays as it was. What it has read is not computed again: a fork is a copy of `state`.
+# seed of its own, and the session stays as it was. What it has read is not computed again: a fork shares that.
 set -eu
 [ $# = 3 ] || { sed -n '2,5s/^# *//p' "$0" >&2; exit 2; }
 [ -e "$1/prompt" ] || { echo "$1 is not a session's or a model's folder in a mount of moefs" >&2; exit 1; }
@@ -16,10 +16,9 @@ fail() { cat "$fork/error" >&2; exit 1; }
 
 while [ $((i += 1)) -le "$2" ]; do
 	fork=$session.fork.$$
-	mkdir "$fork"
+	echo "fork ${fork##*/}" > "$session/ctl" || { cat "$session/error" >&2; exit 1; }
 	trap 'rmdir "$fork"' EXIT
 	trap 'exit 1' INT TERM
-	cp "$session/state" "$fork/state" || fail
 	echo "$i" > "$fork/params/seed"
 	printf '%s\n' "$3" > "$fork/prompt" || fail
 	printf '%d: ' "$i"

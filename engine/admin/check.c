@@ -113,7 +113,7 @@ static int check_is_shard(const struct dirent *d)
 	return source_stem(d->d_name, ".safetensors") != 0;
 }
 
-/* Why weights could not be opened, in better words than those of the file that was met first. */
+/* Why weights could not be opened, in better words than the error of the first file. */
 static int check_explain_weights(const char *directory, struct err *e)
 {
 	struct dirent **names;
@@ -138,8 +138,8 @@ static int check_explain_weights(const char *directory, struct err *e)
 
 /* ---- what a store takes ---- */
 
-/* Bytes of a store by this plan, its heads included. Of one that may be coded, what no coding gets
- * below: how much it really takes is measured when it is begun, and checked then. */
+/* Bytes of a store by this plan, with its heads. Of a store that may be compressed, the smallest
+ * size that is possible: the real one is measured and checked when the store is begun. */
 static int check_store_bytes(const struct model *m, const struct plan *p, uint64_t *bytes,
 			     struct err *e)
 {
@@ -195,7 +195,7 @@ int check_weights(struct model *m, uint64_t *bytes, struct err *e)
 
 /* ---- where it goes ---- */
 
-/* What an interrupted conversion has taken in a folder: it is gone on with, or removed. */
+/* What an interrupted conversion has written in a folder: it is resumed, or removed. */
 static uint64_t check_taken_in(int folder)
 {
 	static const char *const names[] = {STORE_EXPERTS STORE_PARTIAL, STORE_DENSE STORE_PARTIAL};
@@ -216,8 +216,7 @@ static int check_refuse_place(const char *path, int code, struct err *e)
 		path);
 }
 
-/* The folder, or the nearest above it that there is, opened for looking and known to be writable.
- */
+/* Opens the folder, or the nearest one above it that exists; it must be writable. */
 static int check_open_nearest(const char *folder, struct err *e)
 {
 	char path[4096];
@@ -260,7 +259,8 @@ static int check_folder(const char *folder, uint64_t need, struct err *e)
 		       folder, (double)need / 1e6, (double)have / 1e6, (double)(need - have) / 1e6);
 }
 
-/* Where it would be made (load_convert.c): in the second folder if the first cannot be written. */
+/* Where the store would be made (load_convert.c): in the second folder if the first is read-only.
+ */
 static int check_place(const struct model *m, uint64_t need, struct err *e)
 {
 	int failed = -EACCES;

@@ -13,15 +13,15 @@ struct model;
 bool check_has(const char *directory, const char *name);
 /* The files of the folder, before any is read. */
 int check_files(const char *directory, struct err *e);
-/* Once it is known whether there is a store: the weights, and the place that making one takes.
- * Finds out whether there is a draft layer. */
+/* Called once it is known whether there is a store: checks the weights, and the room for a new
+ * store. Finds out whether there is a draft layer. */
 int check_store(struct model *m, struct err *e);
 /* The weights alone, where there is no store yet: bytes that one takes. */
 int check_weights(struct model *m, uint64_t *bytes, struct err *e);
 
-/* Everything that a model lacks, where opening it names only the first thing: files of the folder
- * by their names, and, where all files of the weights are there, tensors. Reads names and headers.
- * What cannot be made out is left out. */
+/* Lists everything that a model lacks (opening it names only the first thing): files of the folder
+ * by name, and, if all files of the weights are there, tensors. Reads names and headers. What
+ * cannot be determined is left out. */
 void check_missing(const char *path, void (*each)(void *ctx, const char *name), void *ctx);
 
 #endif

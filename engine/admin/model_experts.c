@@ -16,7 +16,8 @@ static int model_unpin(struct pager_source *s, const struct pager_id *ids, size_
 	return 0;
 }
 
-/* By the layers that the pager's source has; false: there is none now. The wishes' lock is held. */
+/* Asks the pager, with its own numbers of layers. False: the model has no source there now. The
+ * pins' lock is held. */
 static bool model_ask_source(struct model *m, const struct pager_id *ids, size_t n, ask_fn *ask,
 			     int *rc, struct err *e)
 {
@@ -36,8 +37,7 @@ static bool model_ask_source(struct model *m, const struct pager_id *ids, size_t
 	return there;
 }
 
-/* What it has to be like for a model that is not loaded: beside what is pinned of those that are.
- */
+/* The same for a model that is not loaded: its pins must fit beside those of loaded models. */
 static int model_check_pin_room(const struct model *m, const struct pager_id *ids, size_t n,
 				struct err *e)
 {

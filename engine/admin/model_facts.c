@@ -37,7 +37,7 @@ static int model_print_codec(const struct model *m, char *text, size_t size)
 	return n;
 }
 
-/* What is said of a store that was rounded by its inputs. */
+/* The words for a store that was rounded by its inputs. */
 static const char *model_print_refined(const struct model *m, char *text, size_t size)
 {
 	uint32_t tokens = 0;
@@ -145,7 +145,7 @@ static uint32_t model_longest_step(const struct model *m)
 static uint64_t model_context_bytes(const struct model *m)
 {
 	const struct config *c = &m->id.config;
-	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	enum kv_type type = model_kv_type(&m->id);
 	uint64_t drafter =
 		atomic_load(&m->id.drafts) ? drafter_full_bytes(c, type, m->id.context) : 0;
 	return context_full_bytes(c, type, m->id.context, model_longest_step(m)) + drafter;

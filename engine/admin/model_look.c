@@ -1,5 +1,5 @@
 /* Looking at a model (model.h): how far it is, its sizes, its experts and its complete store.
- * Nothing is loaded by looking, and nobody waits for a step. */
+ * Looking loads nothing, and waits for no step. */
 #include "cache/clock.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"

@@ -1,4 +1,4 @@
-/* -o refine=idle: a thread for each model, which refines its store while nobody asks anything. */
+/* -o refine=idle: a thread for each model, which refines its store while the model is idle. */
 #include "cache/clock.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
@@ -18,7 +18,7 @@ enum { LEAST_PRIORITY = 19 };
  */
 static const uint64_t again_ns = UINT64_C(60) * 1000000000;
 
-/* Whether nobody has to wait for it. A model is not loaded for it. */
+/* Whether refining may begin: the model is ready and has been idle for a while. */
 static bool refine_may_begin(struct model *m, uint64_t failed_ns)
 {
 	uint64_t now = clock_ns();

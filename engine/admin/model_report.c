@@ -1,5 +1,5 @@
-/* What can be said of a path as a model without mounting it (model_check): a table of what it is
- * and what it takes, as far as it can be made out, and why it cannot be mounted. */
+/* A report on a path as a model, without mounting it (model_check): what it is, what it takes, as
+ * far as that can be determined, and why it cannot be mounted. */
 #include "engine/admin/check.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One line, whatever is in a name. */
+/* Keeps a name on one line. */
 static void report_put(FILE *out, const char *key, const char *value)
 {
 	(void)fprintf(out, "%s ", key);
@@ -116,8 +116,8 @@ static void report_put_facts(FILE *out, const struct model *m)
 			report_put(out, facts[i].key, text);
 }
 
-/* Bytes still to be written, and bytes of memory: with all experts, with those alone that one token
- * wants of one layer, and what there is at all. */
+/* Bytes that are still to be written, and bytes of memory: with all experts, with only those that a
+ * token needs of one layer, and the machine's. */
 static int report_put_sizes(FILE *out, struct model *m, struct err *e)
 {
 	struct plan p;

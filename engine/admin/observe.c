@@ -13,7 +13,7 @@ void observe_model(struct model *m, struct model_view *out)
 		.recipe = &m->id.recipe,
 		.kernels = g->kernels,
 		.context_budget = &g->context_budget,
-		.kv = m->id.recipe.exact ? KV_F32 : KV_F16,
+		.kv = model_kv_type(&m->id),
 		.plan = &m->stored.plan,
 		.store = m->stored.store,
 		.tokenizer = m->loaded.tokenizer,

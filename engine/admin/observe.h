@@ -1,6 +1,5 @@
-/* What stands behind a model, for tests and benchmarks: they compute with its parts, and look at
- * what a conversation holds, without knowing how engine and model keep them. fs/ does
- * not use it. */
+/* The parts of a model, for tests and benchmarks: they compute with these parts and look at
+ * contexts without the structs of engine and model. fs/ does not use it. */
 #ifndef MOEFS_ENGINE_ADMIN_OBSERVE_H
 #define MOEFS_ENGINE_ADMIN_OBSERVE_H
 
@@ -22,7 +21,7 @@ struct model_view {
 
 	/* Once it is ready, and while it is not loaded again: */
 	const struct plan *plan;
-	const struct store *store; /* complete, or as far as it is */
+	const struct store *store; /* complete, or still being made */
 	const struct tokenizer *tokenizer;
 	const struct chat_template *chat; /* NULL: none that can be used */
 	const struct weights *weights;

@@ -1,4 +1,4 @@
-/* A text on its way through a model, for what is learned of its inputs. */
+/* Sends a text through a model and gathers moments of the inputs. */
 #include "cache/clock.h"
 #include "engine/compute/step.h"
 #include "engine/convert/moments.h"
@@ -145,7 +145,7 @@ static int gather_failure(const struct gathering *g, struct err *e)
 	return e->code ? -e->code : err_set(e, EIO, "the text was not read to its end");
 }
 
-/* Until the turn has ended. One that is stopped was seen in part, and its sums are of no use. */
+/* Waits until the turn has ended. The sums of a stopped turn are incomplete and not used. */
 static int gather_finish_turn(struct gathering *g, struct err *e)
 {
 	const struct timespec moment = {.tv_nsec = 2000000};
@@ -213,7 +213,7 @@ static void gather_show(const struct gathering *g)
 	atomic_store(&g->model->run->refining.progress.done, r->tokens);
 }
 
-/* Every so often what was gathered is kept, as often as takes a tenth of the time. */
+/* Writes what was gathered now and then, so that writing takes a tenth of the time. */
 static int gather_keep(struct gathering *g, uint64_t *kept_ns, uint64_t *cost_ns, struct err *e)
 {
 	uint64_t now = clock_ns();

@@ -280,6 +280,52 @@ void context_save_close(struct context_save *s)
 	*s = (struct context_save){0};
 }
 
+/* ---- saving: becoming a context ---- */
+
+static void context_become_table(struct context_save *s, enum kv_kind kind, struct kv_table *t)
+{
+	const struct context_counts *c = &s->parts.counts;
+	if (!t->used)
+		return;
+	t->blocks = s->parts.blocks[kind];
+	t->sharers = s->sharers[kind];
+	t->count = s->block_count;
+	t->room = s->block_count + 1;
+	t->from = kv_seen_from(t->window, c->head.positions);
+	s->parts.blocks[kind] = NULL;
+	s->sharers[kind] = NULL;
+	if (t->window)
+		kv_set_checkpoints(t, c->checkpoints, c->windows.checkpoints);
+}
+
+static void context_become_states(struct context_save *s, struct recurrent *r)
+{
+	uint32_t states = s->parts.counts.head.states;
+	for (uint32_t i = 0; i < states; i++) {
+		const struct context_state *state = &s->parts.states[i];
+		uint32_t behind = (uint32_t)state->head.behind;
+		if (i + 1 < states) {
+			recurrent_add_checkpoint(r, state->head.position, behind, state->memory,
+						 s->state_sharers[i]);
+		} else {
+			r->now = state->memory;
+			r->now_sharers = s->state_sharers[i];
+			r->behind = behind;
+		}
+	}
+	s->parts.counts.head.states = 0;
+}
+
+void context_save_become(struct context_save *s, struct context *x)
+{
+	size_t positions = s->parts.counts.head.positions;
+	for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
+		context_become_table(s, kind, &x->kv[kind]);
+	context_become_states(s, &x->recurrent);
+	x->tokens = (struct token_list){s->parts.ids, positions, positions};
+	s->parts.ids = NULL;
+}
+
 /* ---- saving: reading ---- */
 
 uint64_t context_save_bytes(const struct context_save *s)
@@ -548,7 +594,7 @@ void context_load_end(struct context_load *l)
 			l->x.recurrent.behind = (uint32_t)s->head.behind;
 		else if (s->memory)
 			recurrent_add_checkpoint(&l->x.recurrent, s->head.position,
-						 (uint32_t)s->head.behind, s->memory);
+						 (uint32_t)s->head.behind, s->memory, NULL);
 		s->memory = NULL;
 	}
 	kv_set_checkpoints(&l->x.kv[KV_WINDOWED], c->checkpoints, c->windows.checkpoints);

@@ -4,7 +4,7 @@
  * are shared with the context until it writes to them (sharing.h), so what was taken hold of does
  * not change. It can be read from any offset. Loading takes the bytes in their order, in pieces of
  * any size. It takes all memory once it has the counts; the new context is used only after
- * context_load_end.
+ * context_load_end. Within one program a context is copied without bytes: context_save_become.
  *
  * What a draft layer keeps is left out: it changes no text, and begins again (drafter.h).
  *
@@ -87,6 +87,10 @@ uint64_t context_save_bytes(const struct context_save *s);
 uint64_t context_save_size(const struct context *x);
 /* Reads n bytes from an offset; both within context_save_bytes. Several threads may read. */
 void context_save_read(const struct context_save *s, uint64_t offset, void *to, size_t n);
+/* Makes x, which is new and was initialised alike, the context that was saved, with its
+ * checkpoints. x takes over what s held, so no memory is taken or copied; s holds nothing
+ * afterwards, and is closed as any other. */
+void context_save_become(struct context_save *s, struct context *x);
 
 /* ---- loading ---- */
 

@@ -7,8 +7,7 @@
 
 /* ---- windows ---- */
 
-/* The first block that the row at a position sees. */
-static uint32_t kv_seen_from(uint32_t window, size_t position)
+uint32_t kv_seen_from(uint32_t window, size_t position)
 {
 	return window && position >= window ? (uint32_t)((position + 1 - window) / KV_BLOCK) : 0;
 }

@@ -79,6 +79,8 @@ uint32_t kv_least_missed(const size_t *positions, uint32_t count, size_t end);
 
 /* ---- for context_save.c ---- */
 
+/* The first block that the row at a position sees. */
+uint32_t kv_seen_from(uint32_t window, size_t position);
 /* Whether a block is in the window before a position. */
 bool kv_sees(uint32_t window, size_t position, uint32_t block);
 /* Takes the blocks of a new table of `positions`: of the window before the end; and, while there is

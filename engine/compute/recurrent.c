@@ -179,7 +179,7 @@ void recurrent_checkpoint(struct recurrent *r, size_t position)
 	if (!state)
 		return;
 	memcpy(state, r->now, r->bytes);
-	recurrent_add_checkpoint(r, position, r->behind, state);
+	recurrent_add_checkpoint(r, position, r->behind, state, NULL);
 }
 
 float *recurrent_take_checkpoint(struct recurrent *r)
@@ -187,11 +187,12 @@ float *recurrent_take_checkpoint(struct recurrent *r)
 	return context_take_spare(r->budget, r->bytes);
 }
 
-void recurrent_add_checkpoint(struct recurrent *r, size_t position, uint32_t behind, float *state)
+void recurrent_add_checkpoint(struct recurrent *r, size_t position, uint32_t behind, float *state,
+			      sharers *others)
 {
 	pthread_mutex_lock(&r->budget->lock);
 	r->checkpoints[r->checkpoint_count++] =
-		(struct recurrent_checkpoint){position, behind, state, NULL};
+		(struct recurrent_checkpoint){position, behind, state, others};
 	context_spare_last(r->budget, &r->spare);
 	pthread_mutex_unlock(&r->budget->lock);
 }

@@ -92,8 +92,10 @@ size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to);
 
 /* Zeroed memory for a checkpoint that is loaded; NULL: there is no room. */
 float *recurrent_take_checkpoint(struct recurrent *r);
-/* Adds such a checkpoint, later than those that are there and at most RECURRENT_CHECKPOINTS in all.
- */
-void recurrent_add_checkpoint(struct recurrent *r, size_t position, uint32_t behind, float *state);
+/* Adds a checkpoint, later than those that are there and at most RECURRENT_CHECKPOINTS in all. It
+ * takes over the caller's hold of the state; others: the count of its holders, NULL: the caller is
+ * alone. */
+void recurrent_add_checkpoint(struct recurrent *r, size_t position, uint32_t behind, float *state,
+			      sharers *others);
 
 #endif

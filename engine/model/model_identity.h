@@ -6,6 +6,7 @@
 #include "engine/family/config.h"
 #include "engine/family/recipe.h"
 #include "engine/source/model_place.h"
+#include "kernels/kernels.h"
 
 struct model_identity {
 	struct model_place place;
@@ -19,5 +20,11 @@ struct model_identity {
 	uint32_t context;     /* positions that a session may use */
 	_Atomic bool drafts;  /* the checkpoint has a draft layer; as the last load found it */
 };
+
+/* In what all contexts of the model keep keys and values. */
+static inline enum kv_type model_kv_type(const struct model_identity *id)
+{
+	return id->recipe.exact ? KV_F32 : KV_F16;
+}
 
 #endif

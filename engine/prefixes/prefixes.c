@@ -56,7 +56,8 @@ static struct prefix *prefix_with(const struct prefixes *p, uint64_t id)
 	return x;
 }
 
-/* Whether there is something to give up may have changed. */
+/* Called after entries were added, removed or pinned: the entries are spare while one of them can
+ * be given up. */
 static void prefixes_set_spare(struct prefixes *p)
 {
 	if (prefix_oldest(p))
@@ -66,6 +67,21 @@ static void prefixes_set_spare(struct prefixes *p)
 }
 
 /* ---- giving memory back ---- */
+
+/* A hash of the key. */
+static uint64_t prefix_key_hash(const struct prefix_key *k)
+{
+	uint64_t numbers[] = {k->owner, k->weights, k->losses.experts_per_token};
+	return XXH3_64bits_withSeed(k->share, strlen(k->share),
+				    XXH3_64bits(numbers, sizeof numbers));
+}
+
+/* The lock is held. */
+static void prefix_evict(struct prefixes *p, struct prefix *x)
+{
+	evicted_note(&p->evicted, prefix_key_hash(&x->key), &x->context.tokens, p->goes_back);
+	prefix_take_out(p, x);
+}
 
 /* An entry and those linked to it. Without the lock. NULL is fine. */
 static void prefix_free(struct prefix *x)
@@ -83,7 +99,7 @@ static void prefixes_give_way(struct context_spare *spare)
 {
 	struct prefixes *p = (void *)((char *)spare - offsetof(struct prefixes, spare));
 	struct prefix *oldest = prefix_oldest(p);
-	prefix_take_out(p, oldest);
+	prefix_evict(p, oldest);
 	prefixes_set_spare(p);
 	struct context_budget *budget = p->budget;
 	pthread_mutex_unlock(&budget->lock);
@@ -162,7 +178,7 @@ void prefixes_look(const struct token_list *have, const struct prefix_key *compu
 									     : PREFIX_ALL;
 }
 
-/* The entry that holds the most; what it holds is in *reach. The lock is held. */
+/* The entry that has the most positions, which are in *reach. The lock is held. */
 static struct prefix *prefix_best(const struct prefixes *p, const struct prefix_key *key,
 				  const struct token_list *ids, size_t *reach,
 				  struct prefix_found *found)
@@ -184,6 +200,19 @@ static struct prefix *prefix_best(const struct prefixes *p, const struct prefix_
 	return best;
 }
 
+/* Notes in *found if more of the text was kept once than now. The lock is held. */
+static void prefix_look_evicted(const struct prefixes *p, const struct prefix_key *key,
+				const struct token_list *ids, struct prefix_found *found)
+{
+	size_t least = found->common < PREFIX_LEAST ? PREFIX_LEAST - 1 : found->common;
+	size_t positions = evicted_find(&p->evicted, prefix_key_hash(key), ids, least);
+	if (!positions)
+		return;
+	found->common = positions;
+	found->look_count = 0;
+	found->reason = PREFIX_EVICTED;
+}
+
 void prefixes_find(struct prefixes *p, const struct prefix_key *key, const struct token_list *ids,
 		   size_t least, struct context *to, struct prefix_found *found)
 {
@@ -192,6 +221,7 @@ void prefixes_find(struct prefixes *p, const struct prefix_key *key, const struc
 	*found = (struct prefix_found){.reason = PREFIX_NONE};
 	pthread_mutex_lock(&p->budget->lock);
 	struct prefix *best = prefix_best(p, key, ids, &reach, found);
+	prefix_look_evicted(p, key, ids, found);
 	int failed = best ? context_fork(to, &best->context, &ignored) : 0;
 	if (best) {
 		prefix_use(p, best);
@@ -260,7 +290,7 @@ static struct prefix *prefixes_make_place(struct prefixes *p, const struct prefi
 	}
 	struct prefix *oldest;
 	while (p->count >= most && (oldest = prefix_oldest(p))) {
-		prefix_take_out(p, oldest);
+		prefix_evict(p, oldest);
 		oldest->next = gone;
 		gone = oldest;
 	}

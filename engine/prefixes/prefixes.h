@@ -20,6 +20,7 @@
 #include "engine/compute/context.h"
 #include "engine/compute/step.h"
 #include "engine/model.h"
+#include "engine/prefixes/evicted.h"
 
 enum {
 	PREFIX_LEAST = 16, /* tokens: less is computed again in a moment */
@@ -57,6 +58,7 @@ struct prefixes {
 	struct prefix *first; /* the one that was used last */
 	uint32_t count;
 	uint64_t next_id;
+	struct evicted evicted;
 };
 
 /* config and budget outlive p. */
@@ -68,6 +70,7 @@ void prefixes_free(struct prefixes *p);
 enum prefix_reason {
 	PREFIX_ALL,	   /* it was */
 	PREFIX_NONE,	   /* no text of this owner begins alike */
+	PREFIX_EVICTED,	   /* the same text was kept for longer, and its memory was needed */
 	PREFIX_DIFFERS,	   /* the texts part */
 	PREFIX_LOSSES,	   /* the same text was computed with other params */
 	PREFIX_WEIGHTS,	   /* or by other weights */
@@ -79,11 +82,12 @@ enum prefix_reason {
 struct prefix_found {
 	size_t positions; /* that were taken over; 0: none */
 	uint64_t id;	  /* of the entry */
-	/* The text of this owner that is most alike: its ids from `common` on. */
+	/* The text of this owner that is most alike: its ids from `common` on; none of one that was
+	 * evicted. */
 	size_t common;
 	uint32_t look[PREFIX_LOOK];
 	size_t look_count;
-	enum prefix_reason reason; /* of the first five but PREFIX_CHECKPOINT: why it parts there */
+	enum prefix_reason reason; /* of those before PREFIX_CHECKPOINT: why it parts there */
 };
 /* Finds what is kept of ids[0, count - 1): the last id is always computed, for its logits. If that
  * is more than `least` positions, `to`, which holds nothing, takes it over. */

@@ -12,14 +12,14 @@ struct refining {
 	struct convert_progress progress; /* of either part; total 0: neither is under way */
 	_Atomic bool gathering;
 	_Atomic bool stop;  /* for good */
-	_Atomic bool yield; /* somebody has begun a turn: what is done while idle ends */
+	_Atomic bool yield; /* a turn has begun: refining while idle stops */
 	/* Of -o refine=idle: */
 	pthread_t thread; /* model_refine_idle.c's, which model_close waits for */
 	bool has_thread;
 	struct err failure; /* (lock) why it stopped; code 0: it did not, or continues */
 };
 
-/* Ends what is done while idle, within a row of weights or a step of the text. */
+/* Stops refining while idle, within a row of weights or a step of the text. */
 static inline void refining_send_away(struct refining *r)
 {
 	atomic_store(&r->yield, true);

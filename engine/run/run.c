@@ -13,7 +13,7 @@
 
 /* ---- loading ---- */
 
-/* An error is the model's until the next load, or until it is overcome. */
+/* The model keeps the error until the next load, or until it no longer applies. */
 static void run_converted(void *ctx, enum convert_event event, const struct err *e)
 {
 	struct model *m = ctx;
@@ -92,7 +92,7 @@ static void run_unload_now(struct model *m)
 	pthread_cond_broadcast(&m->run->loaded);
 }
 
-/* ---- what else there is to do ---- */
+/* ---- other work ---- */
 
 /* Lock held, released meanwhile. A turn has failed, perhaps over what is wrong in the store, with
  * the words to remove its folder: if somebody has, the next turn has it made again. */
@@ -108,9 +108,8 @@ static void run_look_again(struct model *m)
 	atomic_store(&m->state, MODEL_UNLOADED);
 }
 
-/* Lock held, released meanwhile. Nothing is to do: the time to keep what a killed daemon would
- * lose.
- */
+/* Lock held, released meanwhile. The model is idle: writes what would be lost if the daemon were
+ * killed. */
 static void run_keep_heat(struct model *m)
 {
 	const uint64_t interval = 30 * UINT64_C(1000000000);
@@ -129,8 +128,8 @@ static bool run_has_work(const struct model *m)
 	       (m->run->load_wanted && atomic_load(&m->state) != MODEL_READY);
 }
 
-/* A conversion that continues wants the model as a prompt does, and so do refining and who pinned
- * experts. */
+/* Whether something other than a turn needs the model: a conversion, refining, or pinned experts.
+ */
 static bool run_is_wanted(const struct model *m)
 {
 	bool converting = m->stored.converter && !atomic_load(&m->stored.has_store) &&
@@ -139,8 +138,8 @@ static bool run_is_wanted(const struct model *m)
 	       model_pins_any_pinned(&m->pins);
 }
 
-/* Lock held, released meanwhile. Until there is work, or nobody has asked for so long that the
- * model is to be unloaded. */
+/* Lock held, released meanwhile. Waits until there is work, or until the model has been idle long
+ * enough to be unloaded. */
 static void run_wait_while_idle(struct model *m)
 {
 	const uint64_t second = UINT64_C(1000000000);
@@ -159,7 +158,7 @@ static void run_wait_while_idle(struct model *m)
 		run->unload_wanted = true;
 }
 
-/* Lock held. While there is no turn the conversion has the machine. */
+/* Lock held. The conversion uses all threads while there is no turn. */
 static void run_wait_for_work(struct model *m, bool *keeps)
 {
 	if (run_has_work(m) || atomic_load(&m->run->quit))
@@ -197,7 +196,7 @@ static void *run_main(void *arg)
 	return NULL;
 }
 
-/* Its deadlines are of the clock that now_ns reads. */
+/* The condition's deadlines are in CLOCK_MONOTONIC, like clock_ns. */
 static void run_init_work(pthread_cond_t *work)
 {
 	pthread_condattr_t a;
@@ -252,7 +251,7 @@ void run_free(struct model *m)
 int run_start(struct model *m, struct err *e)
 {
 	prefixes_init(&m->run->prefixes, &m->engine->context_budget, &m->id.config,
-		      m->id.recipe.exact ? KV_F32 : KV_F16);
+		      model_kv_type(&m->id));
 	int code = pthread_create(&m->run->thread, NULL, run_main, m);
 	return code ? err_sys(e, code, "cannot start the run's thread of %s", m->id.name) : 0;
 }

@@ -60,7 +60,7 @@ enum {
 	RUN_PASSES = 8,	  /* turns that get room before one that was asked earlier */
 };
 
-/* What a session's steps cost since it is there: sums over its accounts. */
+/* What all steps of a session have cost: sums over its accounts. */
 struct run_cost {
 	uint64_t hits, misses, reads, dropped;
 };
@@ -73,9 +73,9 @@ struct run_place {
 	bool begins;		/* the step is the beginning of the turn, without rows */
 	bool computes;		/* the session has rows in the batch: turn.step says which */
 	bool computed;		/* the forward pass has ended, well or not */
-	bool over;		/* the turn is */
+	bool over;		/* the turn has ended */
 	struct err no_room;	/* code 0: the context could grow as the step asked */
-	struct run_cost before; /* the step */
+	struct run_cost before; /* before the step */
 	struct tracing_span trace;
 };
 
@@ -103,7 +103,7 @@ struct run {
 	pthread_cond_t loaded;	/* (lock) loading has ended, or unloading */
 	bool load_wanted;	/* (lock) */
 	bool unload_wanted;	/* (lock) before anything else is done; until it is done */
-	uint64_t unloads;	/* (lock) how often it was */
+	uint64_t unloads;	/* (lock) how many there were */
 	uint64_t asked_ns;	/* (lock) when somebody last wanted the weights */
 	struct err load_error;	/* (lock) */
 	struct session_list runnable; /* (lock) sessions with a turn, in the order of their steps */
@@ -117,13 +117,13 @@ struct run {
 
 	struct tracing tracing;		/* the run's thread's; its ring anybody's */
 	struct refining refining;	/* its thread's, or model_refine's caller's */
-	struct draft_meter draft_meter; /* the run's thread's, and so are these: */
+	struct draft_meter draft_meter; /* from here on: the run's thread's */
 	struct grammars grammars;
 	struct prefixes prefixes; /* under the contexts' budget's lock */
 	struct turn_env env;
 	struct turn_scratch scratch;
-	/* Whose step is computed; and, while that is a prompt's and waits between two layers, whose
-	 * answers have a step meanwhile. */
+	/* [0]: the step that is computed. [1]: a step of answers while [0], a prompt's, waits
+	 * between two layers. */
 	struct run_party parties[2];
 	uint64_t answered_ns; /* when answers last had a step */
 	double layer_seconds; /* that a layer takes for a row of a prompt, without reads; 0: unknown
@@ -175,26 +175,24 @@ struct run_cost run_cost_of(const struct session *s);
 /* run_room.c, lock held. Makes room for a session whose context could not grow, or lets it wait;
  * false: it is alone, and there will be no room. */
 bool run_find_room(struct session *s);
-/* Room may have come: the session that comes first of those that wait for it may try again. */
+/* There may be room now: the first session that waits for it tries again. */
 void run_end_wait(struct run *r);
-/* Room goes to this turn: counts that, if a turn asked before has none. */
+/* This turn gets room: counts it if a turn that was asked earlier has none. */
 void run_pass_over(const struct session *s);
-/* Whether a turn has a higher priority than another one, or the same and was asked before. */
+/* Whether a has a higher priority than b, or the same and was asked earlier. */
 bool run_comes_before(const struct session *a, const struct session *b);
 
-/* run_queue.c, lock held. Puts a session at the end of `runnable`, at the beginning, takes it out
- * again. */
+/* run_queue.c, lock held. Puts a session at the end of `runnable`; at its beginning; removes it. */
 void run_queue(struct session *s);
 void run_queue_first(struct session *s);
 void run_unqueue(struct session *s);
 /* A turn that was asked begins to wait for its steps, and for the model. */
 void run_start_turn(struct session *s, struct turn_state *t);
-/* Ends what is done while nobody asks anything, and waits for that (the lock is released
- * meanwhile).
- */
+/* Stops background work (refining while idle) and waits until it has stopped; the lock is released
+ * meanwhile. */
 void run_send_away(struct model *m);
-/* Whether any session has a turn, or one whose last step is not told yet; whether one has a turn.
- */
+/* run_works: a session has a turn, or its last step is not published yet. run_has_turn: a session
+ * has a turn. */
 static inline bool run_works(const struct run *r)
 {
 	return r->parties[0].count || r->runnable.first;

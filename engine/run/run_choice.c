@@ -143,6 +143,6 @@ struct session *run_next_alone(struct run *r)
 	struct session *background = run_first_background(r);
 	if (background)
 		return background;
-	run_end_wait(r); /* nobody else is left to wait for */
+	run_end_wait(r); /* no other turn is left to wait for */
 	return run_next_alone(r);
 }

@@ -1,5 +1,4 @@
-/* Whose turn it is: the sessions of a model that have a step to do, in rotation, and telling who
- * waits for one of them. */
+/* The queue of a model's sessions that have a turn, and notifying their users. */
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"
@@ -38,7 +37,7 @@ static void run_interrupt_background(struct model *m)
 	struct run_party *p = m->run->parties;
 	refining_send_away(&m->run->refining);
 	if (!p->count || !p->places->session->background)
-		return; /* a background session has no company in its steps */
+		return; /* a background session has its steps alone */
 	atomic_store(&p->places->session->stop, true);
 	pager_wake(m->engine->pager);
 }

@@ -1,15 +1,15 @@
 /* Room for contexts: whose context gives way when another one cannot grow.
  *
- * First the conversations at rest give up what the model has computed of them, the one that was
- * asked longest ago first: the next turn computes it again. Then turns that come after the one
- * without room, those of the lowest priority first, and of these the latest: they are computed
- * again from their beginning, and their text is the same (promise 2); of a text that is scored,
- * lines that are there are not written again (run_step.c). A turn that finds no room in either way
- * gives up its own context and waits until another turn has ended. So turns without room are
- * answered by priority, and within one in the order in which they were asked; a turn fails only if
- * there is no other one to wait for. Every RUN_PASSES times that room went to a turn although one
- * that was asked before has none, the first of these counts as high until its end. Contexts of
- * other models belong to the threads of these, and are left alone. */
+ * First idle conversations give up their contexts, the one that was asked longest ago first. Their
+ * next turn computes the text again. Then running turns that come after the one without room give
+ * up theirs: the lowest priority first, and within a priority the latest. Such a turn is computed
+ * again from its beginning, and its text is the same (promise 2); lines of a scored text that are
+ * written already are not written again (run_step.c). If that does not help, the turn gives up its
+ * own context and waits until another turn has ended. So turns without room are answered by
+ * priority, and within a priority in the order in which they were asked. A turn fails only if there
+ * is no other turn to wait for. After RUN_PASSES turns have got room although one that was asked
+ * earlier has none, that one counts as high until its end. Contexts of other models are not
+ * touched: they belong to the threads of those models. */
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"
@@ -25,8 +25,8 @@ static void run_give_up_context(struct session *s)
 	drafter_drop(&s->drafter);
 }
 
-/* Whether the context has memory that may be given up for another one. A prompt that waits between
- * two layers needs what it has, and an observer sees each row once. */
+/* Whether the session may give up its context. Not a prompt that waits between two layers, and not
+ * one with an observer, which sees each row once. */
 static bool run_may_give_up(const struct session *s)
 {
 	const struct run_party *p = s->model->run->parties;
@@ -50,7 +50,7 @@ bool run_comes_before(const struct session *a, const struct session *b)
 	return ranks[0] == ranks[1] ? run_is_older(a, b) : ranks[0] > ranks[1];
 }
 
-/* NULL: nobody has to give way to s. */
+/* The session that gives up its context for s; NULL: none. */
 static struct session *run_least_needed(const struct session *s)
 {
 	struct session *rests = NULL, *works = NULL;
@@ -65,8 +65,8 @@ static struct session *run_least_needed(const struct session *s)
 	return rests ? rests : works;
 }
 
-/* Whether other turns of the model are under way, whose end will bring room. A turn that has not
- * begun has none, unless it has the context of the last one. */
+/* Whether the end of another turn of the model will bring room. A turn that has not begun holds
+ * memory only if the session kept the context of its last turn. */
 static bool run_has_company(const struct session *s)
 {
 	for (const struct session *x = s->model->run->all; x; x = x->all_next) {
@@ -77,7 +77,7 @@ static bool run_has_company(const struct session *s)
 	return false;
 }
 
-/* The turn asked first of those that have no room and were asked before s. */
+/* Of the turns that were asked before s and have no room: the one that was asked first. */
 static struct session *run_left_behind(const struct session *s)
 {
 	struct session *first = NULL;

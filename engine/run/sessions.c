@@ -146,6 +146,7 @@ void session_share_like(struct session *fork, const struct session *original, bo
 	memcpy(fork->params.share_with, original->params.share_with,
 	       sizeof fork->params.share_with);
 	fork->context_private = !shares;
+	fork->context_given_up = original->context_given_up && !fork->context.tokens.count;
 	session_unlock(fork);
 }
 

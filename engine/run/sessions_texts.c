@@ -72,7 +72,7 @@ static int session_refuse_while_working(const struct session *s, struct err *e)
 			  : 0;
 }
 
-/* Reading takes longer than a step may wait for the lock, so it comes before. */
+/* Parses before the lock is taken: it takes longer than a step may wait. */
 static int session_set_messages(struct session *s, const char *text, size_t length, struct err *e)
 {
 	struct messages read = {0};

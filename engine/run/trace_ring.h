@@ -28,14 +28,14 @@ struct trace_reader;
 struct trace_group {
 	struct trace_group *next;
 	uint32_t owner, readers;
-	uint64_t lines; /* added since it is there */
+	uint64_t lines; /* added since this entry exists */
 };
 
 struct trace_ring {
 	size_t size;
 	_Atomic uint32_t readers;
 	pthread_mutex_t lock; /* of all below, but of what is a reader's own */
-	char *bytes;	      /* [size]; NULL: nobody reads */
+	char *bytes;	      /* [size]; NULL: there is no reader */
 	uint64_t head, tail;  /* bytes that were ever added, and taken away */
 	uint64_t lines;	      /* that were ever added */
 	struct trace_group *groups;
@@ -45,7 +45,7 @@ struct trace_ring {
 
 void trace_ring_init(struct trace_ring *r, size_t size); /* several times TRACE_ADD_BYTES */
 void trace_ring_free(struct trace_ring *r);		 /* nobody reads any more */
-/* Whether anybody reads: without the lock, so it may be a moment late. */
+/* Whether there is a reader. Takes no lock, so the result may be a moment old. */
 bool trace_ring_is_read(const struct trace_ring *r);
 /* Adds whole lines of an owner and calls `told`. text NULL: there was no memory for the lines,
  * which all readers have lost. */

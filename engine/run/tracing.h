@@ -1,10 +1,9 @@
 /* What experts/trace shows of a model: a line for each token and layer with experts, as the router
  * picks them.
  *
- * The lines of a prompt's step come layer by layer, while it is computed. Those of an answer's come
- * when it is known what stood of its drafts, so that a token that is in the answer is one of its
- * lines, however it was found. While nobody reads, a step asks one atomic, and nothing else is
- * done.
+ * The lines of a prompt's step come layer by layer, while it is computed. Those of an answer come
+ * once its drafts are verified, so each token of the answer has its lines, drafted or not. Without
+ * readers a step reads one atomic and does nothing else.
  */
 #ifndef MOEFS_ENGINE_RUN_TRACING_H
 #define MOEFS_ENGINE_RUN_TRACING_H
@@ -41,7 +40,7 @@ void tracing_span_free(struct tracing_span *t);
 /* Around the forward pass of a session's step. */
 void tracing_begin(struct tracing_span *t, struct session *s, enum row_kind kind);
 void tracing_end(struct session *s);
-/* After an answer's step, of whose drafts `stood` were drawn. */
+/* After an answer's step. stood: how many of its drafts were accepted. */
 void tracing_settle(struct tracing_span *t, uint32_t stood);
 
 #endif

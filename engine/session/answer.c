@@ -8,11 +8,11 @@
 
 struct answer {
 	_Atomic uint32_t references;
-	bool stream;		 /* constant, and so are these: */
-	bool lines;		 /* given as it is: nothing held back, nothing added */
+	bool stream;		 /* this and the next three: constant */
+	bool lines;		 /* read exactly as it was appended */
 	struct answer *thoughts; /* owned; NULL: these are thoughts, or lines */
-	struct answer *logprobs; /* owned; NULL: these are no answer's text */
-	pthread_mutex_t lock;	 /* of all that follows */
+	struct answer *logprobs; /* owned; NULL: this is not an answer's text */
+	pthread_mutex_t lock;	 /* of all fields below */
 	char *text;
 	size_t size, room;
 	size_t held; /* newlines written but not yet readable */

@@ -75,8 +75,8 @@ static int answering_take_content(struct answering *a, const struct split_result
 	int failed = answering_say(a, text, n, to, e);
 	size_t looked = r->space_n > a->space ? a->space : 0;
 	a->space = r->space_n;
-	/* White space at the end may yet be dropped, but a stop text in it ends the answer now, or
-	 * a model that gives nothing else would continue. */
+	/* White space at the end may still be dropped, but a stop text in it ends the answer now.
+	 * Otherwise a model that writes only white space would not stop. */
 	if (failed || a->stops.stopped ||
 	    !stream_would_stop(&a->stops, r->space, r->space_n, looked))
 		return failed;

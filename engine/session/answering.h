@@ -1,8 +1,8 @@
 /* What comes out of a turn: tokens' bytes become whole characters, these thoughts, content and tool
  * calls, and of the content what comes before a stop text.
  *
- * The turn feeds it without any lock and gets pieces, which it shows to nobody. The session takes
- * them into its answer and log, which others read, by answering_publish. */
+ * The turn feeds it without any lock and gets pieces. answering_publish moves a piece into the
+ * session's answer and log, which other threads read. */
 #ifndef MOEFS_ENGINE_SESSION_ANSWERING_H
 #define MOEFS_ENGINE_SESSION_ANSWERING_H
 
@@ -21,14 +21,14 @@ struct answering_piece {
 
 struct answering { /* zero-initialised memory is one that answering_free accepts */
 	struct stream characters;
-	struct split *split;   /* NULL: it has not begun */
+	struct split *split;   /* NULL: not begun */
 	struct stream stops;   /* of the content; its `stopped` says that the answer is over */
 	struct text_out said;  /* the content as it was given out, its last newlines included */
 	struct text_out whole; /* all characters, if `keep` */
 	bool keep;	       /* the template knows no calls: they stay part of the content */
 	enum split_thinking thinking;
 	const struct split_form *form;
-	/* How much of the split's result was taken, and of `space` was looked at. */
+	/* How much of the split's result was taken, and how much of `space` was examined. */
 	size_t content, thoughts, calls, space;
 	uint32_t turn; /* that its calls are named by */
 };

@@ -1,5 +1,5 @@
-/* How turns begin in the session: with a prompt, with what tools gave, or from the messages as they
- * stand. */
+/* How turns begin in the session: with a prompt, with tool results, or from the messages as they
+ * are. */
 #include "cache/clock.h"
 #include "engine/model/model_state.h"
 #include "engine/session/session_state.h"
@@ -42,8 +42,8 @@ static void asked_log_results(struct session *s, const struct message *results, 
 	}
 }
 
-/* Adds the tools' results, then the prompt, to the messages. A prompt that cannot be a message is
- * refused when the turn begins; only memory can be short here, and then nothing has changed. */
+/* Adds the tools' results and then the prompt to the messages. A prompt that cannot be a message is
+ * refused later, when the turn begins. -ENOMEM: nothing has changed. */
 static int asked_add_messages(struct session *s, const struct asking *r, struct err *e)
 {
 	struct dialogue *c = &s->dialogue;
@@ -53,7 +53,7 @@ static int asked_add_messages(struct session *s, const struct asking *r, struct 
 		return failed;
 	if (r->kind == ASK_PROMPT &&
 	    messages_add(&c->messages, "user", r->text, r->length, &t->refused) == -ENOMEM) {
-		struct err ignored; /* the memory that the results had is still there */
+		struct err ignored; /* cannot fail: the memory of the results is reused */
 		(void)messages_move(&c->results, &c->messages, t->messages_before, &ignored);
 		return err_set(e, ENOMEM, "%s", t->refused.text);
 	}
@@ -82,7 +82,7 @@ static int asked_add_prompt(struct session *s, const struct asking *r, struct er
 	return 0;
 }
 
-/* Takes the last answer out of the messages, and out of the log if it is the last turn's. */
+/* Removes the last answer from the messages, and from the log if it is the last turn's. */
 static int asked_take_answer(struct session *s, struct err *e)
 {
 	struct messages *m = &s->dialogue.messages;
@@ -93,7 +93,7 @@ static int asked_take_answer(struct session *s, struct err *e)
 	t->messages_before = m->count;
 	messages_free(&s->dialogue.results);
 	const struct undo_mark *last = s->undo_count ? &s->undo[s->undo_count - 1] : NULL;
-	if (last && last->messages <= m->count) /* else that turn was none of the conversation */
+	if (last && last->messages <= m->count) /* else the turn is not part of the conversation */
 		s->log_size = last->answer_log;
 	return 0;
 }
@@ -115,7 +115,7 @@ static int asked_read_given(struct asked *t, const struct message *last, struct 
 	message_join(json_find(message, "content"), &t->given);
 	bool calls = json_count(json_find(message, "tool_calls")) > 0;
 	json_free(message);
-	/* A word is a token with the blank before it, so that none would follow a blank. */
+	/* A word's token begins with a space, so no word would follow a space at the end. */
 	while (t->given.n && scan_is_space(t->given.bytes[t->given.n - 1]))
 		t->given.n--;
 	if (t->given.failed || t->given_thoughts.failed)
@@ -146,7 +146,7 @@ static int asked_change_messages(struct session *s, const struct asking *r, stru
 void asked_undo(struct session *s)
 {
 	struct asked *t = &s->asked;
-	struct err ignored; /* the memory for what was taken is still there */
+	struct err ignored; /* cannot fail: the memory of what was taken is reused */
 	messages_cut(&s->dialogue.messages, t->messages_before);
 	(void)messages_move(&s->dialogue.messages, &t->taken, 0, &ignored);
 	if (!t->earlier.count)
@@ -230,7 +230,7 @@ static int asked_prepare_turn(struct session *s, const struct asking *r, struct 
 	return 0;
 }
 
-/* A text to score is no part of the conversation. */
+/* A text to score is not part of the conversation. */
 static int asked_prepare_score(struct session *s, const struct asking *r, struct err *e)
 {
 	struct asked *t = &s->asked;
@@ -301,7 +301,7 @@ static const char *asked_refusal(const struct session *s, const struct asking *r
 	return NULL;
 }
 
-/* The texts' bounds, which do not depend on what the session does. */
+/* Bounds of the texts, which hold in any state of the session. */
 static int asked_check_text(const struct session *s, const struct asking *r, struct err *e)
 {
 	uint64_t most = model_max_prompt_bytes(s->model);

@@ -1,6 +1,5 @@
-/* What a turn was asked, and what it took from the session for that: the prompt becomes a message,
- * an answer that is made again or continued is taken out. If the turn fails, all of it goes back.
- */
+/* What a turn was asked, and what it took from the session: the prompt becomes a message, and an
+ * answer that is retried or continued is removed. If the turn fails, everything is put back. */
 #ifndef MOEFS_ENGINE_SESSION_ASKED_H
 #define MOEFS_ENGINE_SESSION_ASKED_H
 
@@ -15,7 +14,7 @@ struct session;
 struct asking {
 	enum asking_kind {
 		ASK_PROMPT,
-		ASK_RESULTS, /* of tools, as far as they are there */
+		ASK_RESULTS, /* of tools, those that have come */
 		ASK_ANSWER,
 		ASK_RETRY,
 		ASK_CONTINUE,
@@ -28,7 +27,7 @@ struct asking {
 struct asked {	      /* zero between turns; freed by asked_free */
 	char *prompt; /* as it was written; NULL: the turn continues from the messages */
 	size_t prompt_length;
-	struct err refused; /* the prompt is no message, and the turn fails with this */
+	struct err refused; /* the prompt cannot be a message; the turn fails with this */
 	/* How many messages there were before the turn, and what it took from their end. */
 	size_t messages_before;
 	struct messages taken;
@@ -43,10 +42,10 @@ struct asked {	      /* zero between turns; freed by asked_free */
 
 /* Whether this can be asked now: -EBUSY, -EINVAL, -EFBIG, -ENODATA in words. */
 int asked_check(const struct session *s, const struct asking *a, struct err *e);
-/* Fills s->asked, changes the messages, and makes the answer that is to come; after an error
- * nothing has changed. */
+/* Fills s->asked, changes the messages, and creates the answer. After an error nothing has changed.
+ */
 int asked_take(struct session *s, const struct asking *a, struct err *e);
-/* Gives back to the session what the turn took. */
+/* Puts back into the session what the turn took. */
 void asked_undo(struct session *s);
 void asked_free(struct asked *a);
 /* How session_again asks. */

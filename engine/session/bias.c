@@ -10,13 +10,13 @@
 static const double most = 100;
 static const char between[] = " \t", after[] = " \t\n";
 
-/* How much of what was written a sentence quotes. */
+/* How many bytes of the input an error quotes. */
 static int bias_quoted(size_t length)
 {
 	return (int)(length < 40 ? length : 40);
 }
 
-/* One line, or what stands for it between spaces, and moves on behind it. */
+/* Reads one entry and moves past it. */
 static int bias_read_line(const char **at, uint32_t vocabulary, struct token_bias *to,
 			  struct err *e)
 {
@@ -24,7 +24,7 @@ static int bias_read_line(const char **at, uint32_t vocabulary, struct token_bia
 	const char *line = *at;
 	uint64_t id = strtoull(line, &end, 10);
 	const char *number = end + strspn(end, between);
-	/* strtod would take words and hexadecimal numbers as well. */
+	/* strtod also accepts words and hexadecimal numbers. */
 	size_t digits = strspn(number, "0123456789.eE+-");
 	double bias = strtod(number, &end);
 	if (*line < '0' || *line > '9' || end == number || end != number + digits ||
@@ -101,7 +101,7 @@ int bias_set(struct bias *b, const char *text, uint32_t vocabulary, struct err *
 	return 0;
 }
 
-/* The shortest that reads as the same number. */
+/* The shortest text that reads as the same number. */
 static int bias_print_line(char *text, size_t size, const struct token_bias *b)
 {
 	double number = isinf(b->bias) ? -most : b->bias;

@@ -15,9 +15,9 @@ struct bias {		       /* zero-initialise: none; freed by bias_free */
 	size_t count;
 };
 
-/* Takes the place of what was there. -EINVAL: not such lines, a token twice, or nothing left to
- * draw; -ERANGE: a number beyond 100, a token that the vocabulary has not, too many lines. In
- * words; then what was there stays. */
+/* Replaces the biases. -EINVAL: lines of another form, a token twice, or every token banned;
+ * -ERANGE: a number beyond 100, a token that is not in the vocabulary, too many lines. In words;
+ * the old biases stay. */
 int bias_set(struct bias *b, const char *text, uint32_t vocabulary, struct err *e);
 /* malloc'ed, without a newline at its end; NULL: out of memory. */
 char *bias_text(const struct bias *b);

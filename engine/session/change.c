@@ -1,7 +1,7 @@
-/* Changes to a session and the turn that they are for, all or nothing (session.h).
+/* Changes to a session together with the turn that uses them, all or nothing (session.h).
  *
- * What takes long is read before, without the lock. Under it the old messages, tools and params are
- * moved aside and not copied, and moved back if anything is refused. */
+ * Slow work is done before, without the lock. Under the lock the old messages, tools and params are
+ * moved aside, not copied, and moved back if something is refused. */
 #include "engine/model/model_state.h"
 #include "engine/session/change.h"
 #include "engine/session/session_state.h"
@@ -34,7 +34,7 @@ static int change_read_text(struct change *c, const struct session_change *of, s
 		(b) = was;             \
 	} while (0)
 
-/* Does it, and done again undoes it. Lock held. */
+/* Exchanges old and new values; a second call undoes the first. Lock held. */
 static void change_exchange(struct session *s, struct change *c)
 {
 	if (c->has_messages) {

@@ -1,11 +1,12 @@
-/* Changes to a session and the turn that they are for, all or nothing (session_again_changed). */
+/* Changes to a session together with the turn that uses them, all or nothing
+ * (session_again_changed). */
 #ifndef MOEFS_ENGINE_SESSION_CHANGE_H
 #define MOEFS_ENGINE_SESSION_CHANGE_H
 
 #include "engine/session/session_state.h"
 
 struct change { /* zero-initialise; freed by change_free */
-	/* What was read; after change_apply what was there. */
+	/* The new values; after change_apply the old ones. */
 	struct messages messages;
 	struct document tools;
 	bool has_messages, has_tools;
@@ -18,15 +19,15 @@ struct change { /* zero-initialise; freed by change_free */
 	struct params params;
 };
 
-/* Reads the texts among the changes; looks at no session. */
+/* Reads the texts among the changes, without a session. */
 int change_read(struct change *c, const struct session_change *changes, size_t count,
 		struct err *e);
-/* Checks the params: a grammar against the format that it is for, which is `format` (the session's)
- * or one of the changes before it. Compiles grammars, which may take half a second. */
+/* Checks the params. A grammar is checked against the format in the changes before it, or else
+ * against `format`, the session's. Compiles grammars, which may take half a second. */
 int change_check_params(const struct session *s, enum format_mode format,
 			const struct session_change *changes, size_t count, struct err *e);
-/* Changes the session, which is at rest, and takes what the turn was asked (asked.h); after an
- * error the session is as it was. */
+/* Changes the session, which is at rest, and fills its `asked` (asked.h). After an error the
+ * session is unchanged. */
 int change_apply(struct session *s, struct change *c, const struct session_change *changes,
 		 size_t count, enum session_again how, struct err *e);
 void change_free(struct change *c);

@@ -48,7 +48,7 @@ static int dialogue_parse_document(struct document *out, const char *text, size_
 	return 0;
 }
 
-/* What was checked takes the place of what was there; nothing in it is as if there were none. */
+/* Replaces a document by the checked one. An empty document counts as none. */
 static int dialogue_replace_document(struct document *d, struct document *checked, int rc)
 {
 	if (rc < 0 || json_count(checked->json) == 0)
@@ -155,7 +155,7 @@ int dialogue_set_system(struct dialogue *c, const char *text, int *added, struct
 	return rc;
 }
 
-/* Of six characters: the turn that they name, if they begin a call's id; else CALL_TURNS. */
+/* The number of the turn in the first six characters of a call's id; CALL_TURNS: they have none. */
 static uint32_t dialogue_turn_named(const char *text)
 {
 	uint32_t turn = 0;
@@ -169,7 +169,7 @@ static uint32_t dialogue_turn_named(const char *text)
 	return turn;
 }
 
-/* One look at each message, whatever they are made of. */
+/* Looks at each message once. */
 int dialogue_name_turn(const struct messages *m, uint32_t *turn, struct err *e)
 {
 	uint8_t *used = calloc(CALL_TURNS / 8 + 1, 1);
@@ -193,7 +193,7 @@ int dialogue_name_turn(const struct messages *m, uint32_t *turn, struct err *e)
 
 /* ---- rendering ---- */
 
-/* What params/thinking sets, and what a template reads if it knows of it. */
+/* The variables that params/thinking sets, which templates with thinking read. */
 static const struct {
 	const char *const *names;
 	const char *value;
@@ -228,7 +228,7 @@ static bool dialogue_thinking_sets(enum thinking_mode mode, const char *key)
 	return *name;
 }
 
-/* What the session's own variables and its params come to; NULL: there are none. */
+/* Merges the session's own variables with those of its params; NULL: none. */
 static int dialogue_make_variables(struct json **out, const struct json *own,
 				   enum thinking_mode mode, struct err *e)
 {

@@ -1,9 +1,9 @@
 /* What a session says with its model: the messages, which are the truth, and what templates are
  * given beside them.
  *
- * A session's is the holder's of the schedule's lock, and nobody writes it while a turn runs but
- * the turn itself, under the lock; so the generation thread reads it without. Who renders it
- * elsewhere takes a copy under the lock and renders that without. */
+ * A session's dialogue is under the run's lock. While a turn runs, only the turn writes it, under
+ * the lock, so the run's thread reads it without. Other threads copy it under the lock and render
+ * the copy. */
 #ifndef MOEFS_ENGINE_SESSION_DIALOGUE_H
 #define MOEFS_ENGINE_SESSION_DIALOGUE_H
 
@@ -26,8 +26,8 @@ struct dialogue { /* zero-initialise; freed by dialogue_free */
 	bool clock_set;
 };
 void dialogue_free(struct dialogue *c);
-/* Copies all but the results, without parsing, since a lock is held; dialogue_parse then makes the
- * copy one that can be rendered. -ENOMEM; after it `to` is empty. */
+/* Copies everything except the results, without parsing, since a lock is held. Before the copy is
+ * rendered, dialogue_parse parses it. -ENOMEM: `to` is empty. */
 int dialogue_copy(struct dialogue *to, const struct dialogue *from, struct err *e);
 int dialogue_parse(struct dialogue *copy, struct err *e);
 
@@ -38,11 +38,11 @@ int dialogue_set_variables(struct dialogue *c, const char *text, size_t n, struc
 /* The text of the first message if it is a system's, else empty; malloc'ed. -EINVAL: params/system
  * could not hold it; -ENOMEM. */
 int dialogue_system(const struct messages *m, char **text, struct err *e);
-/* Makes the first message say this as the system's; empty: there is none. *added: by how many the
- * messages grew, -1 to 1. -ENOMEM, -EFBIG. */
+/* Makes this text the system message, which is the first one; empty: removes it. *added: how many
+ * messages were added, -1 to 1. -ENOMEM, -EFBIG. */
 int dialogue_set_system(struct dialogue *c, const char *text, int *added, struct err *e);
 
-/* A number that no call of these messages is named by. -ENOMEM. */
+/* A number that is in no call's id in these messages. -ENOMEM. */
 int dialogue_name_turn(const struct messages *m, uint32_t *turn, struct err *e);
 
 /* Renders it, up to where the model answers. -EINVAL: params/thinking says what the template never

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The conversation continues from what the model saw and said. */
+/* Adds the answer to the conversation. */
 static int ending_keep_answer(struct session *s)
 {
 	struct err ignored;
@@ -22,11 +22,11 @@ static void ending_keep_tail(struct session *s, const struct ending *x, const ch
 		(void)token_list_append(&s->tail, x->ids, x->count, &ignored);
 }
 
-/* What was still held may be a stop text, or the end of a call. */
+/* Takes the text that was held back: it could have become a stop text or the end of a call. */
 static const char *ending_flush(struct session *s, const char *finish)
 {
 	const struct answering *a = &s->answering;
-	struct err ignored; /* without memory for what is held, the rest stands */
+	struct err ignored; /* without memory only the text that was held back is lost */
 	struct answering_piece rest = {0};
 	(void)answering_end(&s->answering, &s->dialogue.messages, strcmp(finish, "end") != 0, &rest,
 			    &ignored);
@@ -54,7 +54,7 @@ static const char *ending_answer(struct session *s, const struct ending *x)
 
 void ending_apply(struct session *s, const struct ending *x)
 {
-	bool scored = s->asked.scores; /* that is no part of the conversation */
+	bool scored = s->asked.scores; /* not part of the conversation */
 	const char *finish = scored ? x->finish : ending_answer(s, x);
 	s->status = x->failed			? SESSION_ERROR
 		    : strcmp(finish, "stopped") ? SESSION_DONE

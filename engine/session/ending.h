@@ -1,4 +1,4 @@
-/* The end of a turn in its session: its answer becomes a message, or the turn was never there. */
+/* The end of a turn: its answer becomes a message, or the session is as it was before the turn. */
 #ifndef MOEFS_ENGINE_SESSION_ENDING_H
 #define MOEFS_ENGINE_SESSION_ENDING_H
 
@@ -18,7 +18,7 @@ struct ending {
 	const uint32_t *ids; /* [count]: the answer, with what it continued */
 	size_t count;
 };
-/* The session is at rest then, but for its turn, which is the caller's to free. */
+/* Afterwards the session is at rest. The caller frees its turn. */
 void ending_apply(struct session *s, const struct ending *x);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a session remembers of its turns: the log, how far they can be taken back, which of them
- * were left out of a context that is full. */
+/* What a session remembers of its turns: the log, the marks for undo, and which turns were left out
+ * of a full context. */
 #include "engine/session/session_state.h"
 
 #include <errno.h>
@@ -79,7 +79,7 @@ void history_sync_system(struct session *s)
 	int added = 0;
 	(void)dialogue_set_system(&s->dialogue, s->params.system, &added, &ignored);
 	for (size_t i = 0; i < s->undo_count; i++) {
-		/* 0 before a system message is what only a strange state has. */
+		/* Only a crafted state has a mark before the system message. */
 		size_t *at = &s->undo[i].messages;
 		*at = added < 0 && !*at ? 0 : *at + (size_t)added;
 	}
@@ -92,8 +92,8 @@ void history_forget_turns(struct session *s)
 	s->written = true;
 }
 
-/* Where a turn begins once `count` messages behind `first` are gone. What tools gave for a turn
- * that is left out goes with it, though the turn after brought it. */
+/* Where a turn begins once `count` messages after `first` are gone. Tool results of a turn that is
+ * left out go with it, although the next turn brought them. */
 static size_t history_index_without(size_t begin, size_t first, size_t count)
 {
 	if (begin >= first + count)

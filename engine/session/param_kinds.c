@@ -26,7 +26,7 @@ static int param_set_number(struct params *p, const struct param *t, const char 
 {
 	char *end;
 	double number = strtod(value, &end);
-	/* strtod would take spaces, hexadecimal numbers and words as well. */
+	/* strtod also accepts spaces, hexadecimal numbers and words. */
 	bool decimal = !value[strspn(value, "0123456789.eE+-")];
 	if (end == value || *end || !decimal)
 		return param_refuse(t, EINVAL, value, e);
@@ -113,7 +113,7 @@ const struct param_kind kind_switch = {param_set_switch, param_get_switch, sizeo
 
 static const char *const chats[] = {[CHAT_UNSET] = "auto", [CHAT_OFF] = "off", [CHAT_ON] = "on"};
 
-/* Not auto: that is a default's word, params_is_auto. */
+/* Not auto, which means the default (params_is_auto). */
 static int param_set_chat(struct params *p, const struct param *t, const char *value, struct err *e)
 {
 	for (int mode = CHAT_OFF; mode <= CHAT_ON; mode++)
@@ -153,7 +153,7 @@ const struct param_kind kind_word = {param_set_word, param_get_word, sizeof(int)
 
 /* ---- texts, and what is read from lines of text ---- */
 
-/* Only dates that there are: what timegm would make another of is refused. */
+/* Refuses dates that do not exist, which timegm would turn into others. */
 static bool param_parse_date(const char *text, struct tm *clock)
 {
 	static const char *const forms[] = {"%Y-%m-%d", "%Y-%m-%d %H:%M:%S"};
@@ -192,7 +192,7 @@ static char *param_get_date(const struct params *p, const struct param *t)
 
 const struct param_kind kind_date = {param_set_date, param_get_date, PARAMS_DATE};
 
-/* A word without blanks; auto is kept as the empty one. */
+/* A word without spaces; auto is stored as an empty one. */
 static int param_set_label(struct params *p, const struct param *t, const char *value, struct err *e)
 {
 	size_t n = strlen(value);
@@ -255,8 +255,8 @@ const struct param_kind kind_text = {param_set_text, param_get_text, 0};
 
 /* ---- drafts ---- */
 
-/* What drafts, and how many tokens at once unless a number follows. A draft layer is trained to see
- * one token ahead; what was said before continues. */
+/* Who drafts, and how many tokens at once unless a number follows. A draft layer is trained for one
+ * token; a text that was found again continues for more. */
 static const struct draft_word {
 	const char *word;
 	enum draft_mode mode;
@@ -270,7 +270,7 @@ static const struct draft_word {
 };
 enum { DRAFT_WORDS = sizeof draft_words / sizeof *draft_words };
 
-/* The word's row; *rest is what follows it: nothing, or digits after a space. NULL: none such. */
+/* The row of the word; *rest: the digits after it, or nothing. NULL: there is no such word. */
 static const struct draft_word *param_find_draft(const char *value, const char **rest)
 {
 	for (int i = 0; i < DRAFT_WORDS; i++) {

@@ -1,7 +1,7 @@
 /* One param: a row of the table in params.c, and the kinds of values that rows have.
  *
- * A kind reads a value from text and spells it; rows share it, and tell it apart by place and
- * range. Not for who uses params: params.h.
+ * A kind reads a value from text and prints it. Rows of a kind differ in offset and range. Code
+ * that uses params includes params.h instead.
  */
 #ifndef MOEFS_ENGINE_SESSION_PARAM_KINDS_H
 #define MOEFS_ENGINE_SESSION_PARAM_KINDS_H
@@ -24,7 +24,7 @@ struct param {
 	size_t offset; /* in struct params */
 	double least, most;
 	const char *what; /* for messages */
-	bool routed;	  /* no more than the model's experts per token either: 0 in a dense one */
+	bool routed;	  /* at most the model's experts per token (0 in a dense model) */
 	const char *begins, *about; /* its default, and one line, for people */
 	const char *const *words;   /* of kind_word: an enumeration's, in its order, and NULL */
 };

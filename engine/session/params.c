@@ -139,7 +139,7 @@ bool params_is_auto(size_t i, const char *value, size_t length)
 	       !memcmp(value, word, strlen(word));
 }
 
-/* What a refusal says behind the param's name. */
+/* The words of a refusal after the param's name. */
 static void params_note_reason(const struct param *t, struct err *e)
 {
 	char name[64];

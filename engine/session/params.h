@@ -28,8 +28,8 @@ struct params {
 	uint64_t top_k, max_tokens; /* 0: no limit but the vocabulary, the context */
 	uint64_t seed;
 	bool seed_random; /* a new seed for every turn */
-	/* The prompt is a turn of a conversation; else it goes to the model as it stands. Until it
-	 * is set, it is whatever the model is made for. */
+	/* The prompt is a turn of a conversation, or it goes to the model as it is. Unset: as the
+	 * model was trained. */
 	enum chat_mode { CHAT_UNSET, CHAT_OFF, CHAT_ON } chat;
 	/* What templates are told of thinking: nothing, whether, or how much. */
 	enum thinking_mode {
@@ -41,11 +41,11 @@ struct params {
 		THINK_HIGH
 	} thinking;
 	char date[PARAMS_DATE]; /* of the conversation's clock; empty: its first turn's */
-	/* What becomes of a prompt that is longer than the context. */
+	/* What is done with a prompt that is longer than the context. */
 	enum full_mode { FULL_ERROR, FULL_DROP_OLDEST } on_full;
 	enum session_priority priority;
-	bool stream; /* the answer is read as it grows; else not before its end */
-	/* What may follow is computed beside the last token, where that is faster. */
+	bool stream; /* the answer can be read while it grows; else at its end */
+	/* Speculative decoding: drafts are computed with the last token, where that is faster. */
 	enum draft_mode { DRAFT_AUTO, DRAFT_OFF, DRAFT_ALWAYS } draft;
 	enum draft_kind draft_kind; /* of ALWAYS; */
 	uint32_t draft_depth;	    /* and tokens drafted at once, at most */
@@ -54,7 +54,7 @@ struct params {
 	double drop_missing;	    /* 0: no loss */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */
 	uint32_t model_vocabulary;
-	/* What answers are held to, with its source in grammar. */
+	/* The form of answers; `grammar` has its source. */
 	enum format_mode { FORMAT_TEXT, FORMAT_JSON, FORMAT_SCHEMA, FORMAT_REGEX } format;
 	char *grammar;		       /* empty: none */
 	char share_with[PARAMS_LABEL];  /* who shares what is computed; empty: the whole user */
@@ -74,15 +74,15 @@ int params_set(struct params *p, size_t i, const char *value, size_t length, str
  * lock. -EINVAL in words. */
 int params_check(enum format_mode format, size_t i, const char *value, size_t length,
 		 struct err *e);
-/* Whether it is the word auto, which puts any value but a text back to the model's default. */
+/* Whether the value is the word auto, which resets any param that is not a text. */
 bool params_is_auto(size_t i, const char *value, size_t length);
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e);
 /* malloc'ed; NULL: out of memory. has_chat: what an unset chat means. */
 char *params_get(const struct params *p, size_t i, bool has_chat);
-/* The same, but the word auto where nothing was set and the value is not known yet. */
+/* The same, but the word auto if the param is unset and its value is not known yet. */
 char *params_get_unresolved(const struct params *p, size_t i);
 
-/* The time that params/date says; false: it says none. */
+/* The time in params/date; false: none. */
 bool params_clock(const struct params *p, struct tm *clock);
 struct losses params_losses(const struct params *p);
 /* The params that lose something: "experts_per_token=2 drop_missing=0.1"; empty if none does. */

@@ -1,4 +1,4 @@
-/* What tools gave for the calls of the last answer (session.h). */
+/* Tool results for the calls of the last answer (session.h). */
 #include "engine/model/model_state.h"
 #include "engine/session/results.h"
 #include "engine/session/session_state.h"
@@ -21,7 +21,7 @@ static struct json *results_parse(const struct message *m, struct err *e)
 	return json_parse_text(&parsed, m->json, m->n, "message", e) ? NULL : parsed;
 }
 
-/* The messages of tools behind the answer, and those not yet submitted. */
+/* Tool messages after the answer, and results that are not submitted yet. */
 static const struct message *results_at(const struct dialogue *c, size_t behind, size_t i)
 {
 	const struct messages *m = &c->messages;
@@ -112,7 +112,7 @@ static int results_check_result(const struct json *r, struct err *e)
 	return 0;
 }
 
-/* By its id, or by its name, or as the only one: whether a result is meant for a call. */
+/* Whether a result is meant for a call: it names its id, or its name, or there is only one call. */
 static bool results_is_meant(const struct json *result, const struct json *call)
 {
 	const struct json *id = json_find(result, "tool_call_id"),
@@ -122,7 +122,7 @@ static bool results_is_meant(const struct json *result, const struct json *call)
 	return !name || results_same_text(name, json_find(json_find(call, "function"), "name"));
 }
 
-/* What is no text is given as JSON. */
+/* Content that is not a text is passed on as JSON. */
 static int results_add_result(struct messages *to, const struct json *call,
 			      const struct json *content, struct err *e)
 {
@@ -156,8 +156,7 @@ static int results_refuse(const struct json *result, bool repeated, size_t meant
 		       id);
 }
 
-/* Many templates write results without ids: so they stand in the order of their calls, whenever
- * they came. */
+/* Many templates write results without ids, so results are kept in the order of their calls. */
 static void results_put_last_at(struct messages *m, size_t at)
 {
 	struct message last = m->items[m->count - 1];
@@ -192,7 +191,7 @@ static int results_match(struct dialogue *c, const struct json *result, const st
 	return failed;
 }
 
-/* Together they are part of one prompt. */
+/* All results together are part of one prompt, so their size is bounded like a prompt's. */
 static int results_check_room(const struct session *s, const struct messages *results,
 			      size_t length, struct err *e)
 {

@@ -1,4 +1,4 @@
-/* What tools gave for the calls of the last answer, until a turn takes it (session.h). */
+/* Tool results for the calls of the last answer, until a turn takes them (session.h). */
 #ifndef MOEFS_ENGINE_SESSION_RESULTS_H
 #define MOEFS_ENGINE_SESSION_RESULTS_H
 
@@ -8,8 +8,8 @@
 
 /* The calls of the conversation's last answer, as JSON. */
 void results_write_calls(const struct session *s, struct text_out *out);
-/* Parses and checks a result's form, without looking at the conversation. The caller frees *parsed,
- * after an error, too. */
+/* Parses a result and checks its form, without the conversation. The caller frees *parsed, also
+ * after an error. */
 int results_read(const struct session *s, const struct session_result *r, struct json **parsed,
 		 struct err *e);
 /* Adds them all, or none; as session_tool_results_add. */

@@ -33,7 +33,7 @@ const char *session_status_word(enum session_status status)
 struct session *session_alone(struct model *m, struct err *e)
 {
 	struct session *s = calloc(1, sizeof *s);
-	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	enum kv_type type = model_kv_type(&m->id);
 	if (!s) {
 		err_set(e, ENOMEM, "out of memory for a session");
 		return NULL;

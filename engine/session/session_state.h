@@ -44,42 +44,43 @@ struct session {
 	struct undo_mark *undo; /* one per turn */
 	size_t undo_count, undo_room;
 
-	struct asked asked;	    /* of the turn in progress, and so are these: */
+	struct asked asked;	    /* this and the next three: of the turn in progress */
 	struct text_out called;	    /* its calls so far, as JSON */
 	uint64_t logged;	    /* bytes of its answer that are in the log */
 	struct turn_state *turn;    /* engine/turn's; NULL between turns */
-	struct answering answering; /* (turn), and so are these: */
+	struct answering answering; /* from here to `stop`: (turn) */
 	struct context context;
 	struct drafter drafter;
 	struct step_account account, drafting; /* of the model's steps, and of the draft layer's */
 	struct losses context_losses;	       /* that all of the context was computed with */
 	uint64_t weights_sum;		       /* of the weights that it was computed with */
-	/* The context was restored from a file, or computed without experts that were missing:
-	 * nobody else may have any of it. */
+	/* The context was restored from a file, or computed without experts that were missing. It
+	 * is not shared with other sessions. */
 	bool context_private;
 	bool context_given_up;	 /* for another session, since the last turn */
 	_Atomic uint64_t prefix; /* the kept prefix that shares the context's memory; 0: none */
 	_Atomic bool stop;	 /* asks a step to end early */
 
 	/* The run's: */
-	void *user; /* of the engine's `changed`, under the run's `notify`; NULL: nobody to tell */
+	void *user; /* argument of the engine's `changed`, under the run's `notify`; NULL: it is not
+		       called */
 	struct session *next, *previous;	 /* in the run's queue */
 	struct session *all_next, *all_previous; /* among all sessions of the model */
-	char *name;				 /* for the trace, malloc'ed; NULL: it has none */
-	uint32_t owner;				 /* of its lines there */
+	char *name;				 /* for the trace, malloc'ed; NULL: none */
+	uint32_t owner;				 /* of its lines in the trace */
 	const struct observer *observer; /* of its steps; set before its first turn; may be NULL */
-	bool background;		 /* likewise: has its steps when no other has */
+	bool background; /* has its steps when no other session has; set before its first turn */
 	bool queued;			 /* in the run's queue */
 	bool waits_for_room; /* has no step until another turn has ended (run/run_room.c) */
-	bool tries_again;    /* another turn gave way to its next step (likewise) */
-	bool owed;	     /* its turn counts as one of high priority (likewise) */
+	bool tries_again;    /* another turn gave its context up for the next step (run_room.c) */
+	bool owed;	     /* its turn counts as one of high priority (run_room.c) */
 	bool stepping;	     /* its turn is being stepped */
 	bool ended;	     /* the owner is gone; freed after the step */
 };
 
 /* One that no run knows yet. NULL: out of memory, in words. */
 struct session *session_alone(struct model *m, struct err *e);
-/* Frees all but the turn. */
+/* Frees everything except the turn. */
 void session_free(struct session *s);
 /* Forgets the conversation; no turn is in progress. */
 void session_forget(struct session *s);
@@ -97,10 +98,10 @@ void history_log_quoted(struct session *s, const char *text, size_t n);
 
 /* A turn begins with the next message. -ENOMEM. */
 int history_add_mark(struct session *s, struct err *e);
-/* Takes the last turn out; of messages that somebody else wrote, those from the last user's on.
- * false: there is none. */
+/* Removes the last turn. If the messages were written from outside, removes those from the last
+ * user's message on. False: there is no turn. */
 bool history_take_back(struct session *s);
-/* The messages are others now: no turn can be taken back, no answer continued. */
+/* The messages were replaced: no turn can be undone and no answer continued. */
 void history_forget_turns(struct session *s);
 /* Leaves `count` messages behind `first` out for a turn that has no room for them, and says so. */
 void history_drop_turns(struct session *s, size_t first, size_t count, uint32_t turns);

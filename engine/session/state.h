@@ -44,7 +44,7 @@ struct state_record {
 	uint64_t bytes;
 };
 
-/* What a state of this model has in its head, as far as it does not depend on the session. */
+/* Fills in the fields of the head that depend on the model only. */
 void state_identify(const struct model *m, struct state_head *h);
 /* The weights that the model computes with, or will; false: that is not known before it is loaded.
  */
@@ -53,16 +53,21 @@ bool state_weights(const struct model *m, uint64_t *sum);
 /* state_saved.c, for session_save: the saved state's memory; then of the session as it is. */
 int saved_new(struct saved **out, struct err *e);
 int saved_take(struct saved *v, struct session *s, struct err *e);
+/* Moves everything into a new session that no other thread knows, without bytes between. The
+ * context is shared, and nothing is taken from the context budget. Afterwards *v can only be
+ * closed. -ENOMEM in words. */
+int saved_give(struct saved *v, struct session *to, struct err *e);
 /* session_state_bytes */
 uint64_t saved_bytes_of(const struct session *s);
 
-/* state_restored.c, for session_restore: nobody feeds it until it is released, after an error, too;
- * an error where it is not whole. Then gives it to a session, once. */
+/* state_restored.c, for session_restore. restored_hold locks it, so that it is not fed until
+ * restored_release, which is called also after an error; an error: it is not complete.
+ * restored_give then gives it to a session, once. */
 int restored_hold(struct restored *r, struct err *e);
 int restored_give(struct restored *r, struct session *s, struct err *e);
 void restored_release(struct restored *r);
 
-/* state_parts.c: what a session has besides. */
+/* state_parts.c: the parts that are not computed and not params. */
 struct state_part {
 	const char *name;
 	void (*put)(const struct session *s, struct text_out *out);
@@ -72,7 +77,7 @@ extern const struct state_part state_parts[];
 extern const size_t state_part_count;
 
 /* state_texts.c: appends the records of a session at rest, or counts them; takes them, all or none,
- * into one that is nobody's yet and new. -EINVAL, -ENOMEM in words. */
+ * into a new session that no other thread knows. -EINVAL, -ENOMEM in words. */
 void state_texts_write(const struct session *s, struct text_out *out);
 int state_texts_read(struct session *to, const char *texts, size_t n, struct err *e);
 /* Exchanges all that the records are of; then frees what `other` has. */

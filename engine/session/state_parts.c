@@ -167,7 +167,7 @@ static int state_take_variables(struct session *to, const char *bytes, size_t n,
 	return dialogue_set_variables(&to->dialogue, bytes, n, e);
 }
 
-/* As it is written where it was: "2026-11-22 15:00:13 +0100". */
+/* In local time with its offset: "2026-11-22 15:00:13 +0100". */
 static const char clock_form[] = "%Y-%m-%d %H:%M:%S %z";
 
 static void state_put_clock(const struct session *s, struct text_out *out)
@@ -178,7 +178,7 @@ static void state_put_clock(const struct session *s, struct text_out *out)
 		text_out_add(out, text, n);
 }
 
-/* What a zone is called is known of this machine's alone. */
+/* The zone's name is known only if it is this machine's zone. */
 static int state_take_clock(struct session *to, const char *bytes, size_t n, struct err *e)
 {
 	char text[64];

@@ -20,7 +20,7 @@ struct restored {
 	struct context_load context;
 	XXH3_state_t *sum;
 	uint64_t last; /* the sum at the end */
-	/* What the texts say, once all is there; a session that nobody has. */
+	/* Filled from the texts once everything has come; no other thread knows it. */
 	struct session *session;
 	bool complete;
 	bool spent; /* it is what a session was before */
@@ -85,7 +85,7 @@ static int restored_check_magic(const struct restored *r, struct err *e)
 	return 0;
 }
 
-/* Whether the context in it is what this program would compute. If not, it is passed over. */
+/* Whether this program would compute the same context. If not, the context is skipped. */
 static bool restored_same_arithmetic(const struct restored *r)
 {
 	return r->head.arithmetic == KERNELS_ARITHMETIC;
@@ -235,7 +235,7 @@ static int restored_feed_parts(struct restored *r, const char *bytes, size_t n, 
 	return failed;
 }
 
-/* What a copy left out because it is zeros. Never beyond what the head says there is. */
+/* Fills a hole that a sparse copy left, at most to the size that the head gives. */
 static int restored_skip(struct restored *r, uint64_t to, struct err *e)
 {
 	static const char zeros[1 << 12];
@@ -273,6 +273,18 @@ int restored_feed(struct restored *r, uint64_t offset, const void *bytes, size_t
 {
 	pthread_mutex_lock(&r->lock);
 	int failed = restored_feed_at(r, offset, bytes, n, e);
+	pthread_mutex_unlock(&r->lock);
+	return failed;
+}
+
+int restored_from_saved(struct restored *r, struct saved *v, struct err *e)
+{
+	pthread_mutex_lock(&r->lock);
+	r->session = session_alone(r->model, e);
+	int failed = r->session ? saved_give(v, r->session, e) : -e->code;
+	r->complete = !failed;
+	if (failed)
+		r->failed = *e;
 	pthread_mutex_unlock(&r->lock);
 	return failed;
 }

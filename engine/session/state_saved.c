@@ -23,7 +23,7 @@ struct saved {
 	uint64_t summed; /* bytes that are in the sum */
 };
 
-/* ---- whose it is ---- */
+/* ---- the head ---- */
 
 void state_identify(const struct model *m, struct state_head *h)
 {
@@ -111,6 +111,18 @@ void saved_close(struct saved *s)
 	free(s);
 }
 
+int saved_give(struct saved *v, struct session *to, struct err *e)
+{
+	const struct state_head *h = &v->head;
+	int failed = state_texts_read(to, v->texts.bytes, v->texts.n, e);
+	if (failed)
+		return failed;
+	context_save_become(&v->context, &to->context);
+	to->weights_sum = h->weights_sum;
+	to->context_losses = (struct losses){h->experts_per_token, h->drop_missing};
+	return 0;
+}
+
 uint64_t saved_bytes_of(const struct session *s)
 {
 	struct text_out texts = {.counts = true};
@@ -128,7 +140,7 @@ uint64_t saved_bytes(const struct saved *s)
 	return s->head.bytes;
 }
 
-/* Of a part that lies at `at`: what a read of n bytes from offset on wants of it. */
+/* How many bytes of the part at `at` are in a read of n bytes at `offset`. */
 static size_t saved_overlap(uint64_t at, uint64_t bytes, uint64_t offset, size_t n)
 {
 	if (offset < at || offset >= at + bytes)
@@ -137,7 +149,7 @@ static size_t saved_overlap(uint64_t at, uint64_t bytes, uint64_t offset, size_t
 	return left < n ? (size_t)left : n;
 }
 
-/* Bytes before the sum: as many as there are in one part. */
+/* Reads before the sum, at most to the end of a part. */
 static size_t saved_read_part(const struct saved *s, uint64_t offset, void *to, size_t n)
 {
 	const struct state_head *h = &s->head;

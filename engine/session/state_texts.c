@@ -80,8 +80,8 @@ static int state_take(struct session *to, const char *name, const char *bytes, s
 		       name);
 }
 
-/* What one part says of others is held to them: the system's message is params/system, and turns
- * are taken back to what is there. */
+/* Checks parts against each other: undo marks must lie within the messages and the log. Sets
+ * params/system from the system message. */
 static int state_agree(struct session *to, struct err *e)
 {
 	char *system;

@@ -8,7 +8,7 @@
 
 struct model;
 
-/* A copy of all that rendering needs, so that nobody waits while it is rendered. */
+/* A copy of everything that rendering needs, so that the lock is free while it is rendered. */
 struct texts_copy {
 	struct dialogue dialogue;
 	struct params params;
@@ -26,7 +26,7 @@ void texts_write(const struct session *s, enum session_text what, struct text_ou
 /* Reads messages.json, and the text of the system's message in it. */
 int texts_read_messages(struct messages *read, char **system, const char *text, size_t length,
 			struct err *e);
-/* What was read takes the place of what was there. */
+/* Replaces the session's messages by those that were read. */
 void texts_take_messages(struct session *s, struct messages *read, char *system);
 /* Exchanges the tools or the template's variables with those of `with`. */
 void texts_swap(struct session *s, enum session_text what, struct dialogue *with);

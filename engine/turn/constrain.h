@@ -1,7 +1,7 @@
 /* Answers that are held to a form: params/format, params/grammar and params/tool_choice.
  *
- * A turn's place in its grammar follows the tokens that stand in its answer, so drafts have no part
- * in it: each position is masked by what was drawn before it. */
+ * A turn's place in its grammar follows the drawn tokens, not the drafts: each position is masked
+ * by what was drawn before it. */
 #ifndef MOEFS_ENGINE_TURN_CONSTRAIN_H
 #define MOEFS_ENGINE_TURN_CONSTRAIN_H
 
@@ -16,17 +16,17 @@ struct constraint {		   /* of a turn */
 	struct spots at;
 };
 
-/* Once it is known how the answer begins. What the turn continues is read first. -EINVAL, -ENOTSUP,
- * -E2BIG, -ENOMEM in words. */
+/* Called once it is known how the answer begins. Reads the text that the turn continues. -EINVAL,
+ * -ENOTSUP, -E2BIG, -ENOMEM in words. */
 int constrain_begin(struct turn_state *t, struct err *e);
-/* What may not be drawn next gets minus infinity. -EIO: nothing may. */
+/* Sets tokens that are not allowed next to minus infinity. -EIO: none is allowed. */
 int constrain_logits(const struct turn_state *t, float *logits, const struct turn_scratch *x,
 		     struct err *e);
-/* A token was drawn that does not end the answer. *over: nothing but its end may follow. */
+/* Takes a drawn token that does not end the answer. *over: only the end is allowed next. */
 int constrain_take(struct turn_state *t, uint32_t id, bool *over, struct err *e);
-/* How many of these may stand one after the other, as far as the form is concerned. */
+/* How many of these tokens the grammar allows one after the other. */
 uint32_t constrain_drafts(const struct turn_state *t, const uint32_t *draft, uint32_t n);
-/* The turn is over; nothing, where it has none. */
+/* The turn is over. Does nothing without a grammar. */
 void constrain_end(struct constraint *c);
 
 #endif

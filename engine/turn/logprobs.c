@@ -40,7 +40,7 @@ void logprob_print(char text[LOGPROB_SIZE], double logprob)
 	(void)snprintf(text, LOGPROB_SIZE, "%.6f", none ? 0 : logprob);
 }
 
-/* What an object says of a token, without its closing brace. */
+/* Writes the fields of a token, without the closing brace. */
 static void logprobs_write(struct text_out *o, const struct tokenizer *t, uint32_t id,
 			   double logprob)
 {

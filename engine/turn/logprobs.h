@@ -1,11 +1,11 @@
-/* params/logprobs: how likely the model itself held each token of an answer, before bias,
+/* params/logprobs: how likely the model found each token of an answer, before bias,
  * penalties, temperature and filters, as a line of JSON in the answer's log-probabilities:
  *
  *     {"token": " Paris", "id": 281, "logprob": -0.012345, "top_logprobs": [{"token": …}, …]}
  *
- * Every token that is drawn has a line, what a stop text cuts off and what ends the answer among
- * them. The bytes of half a character are U+FFFD in "token";
- * "id" is exact, and "bytes", a list of numbers, is there for such a token alone. */
+ * Every drawn token has a line, also those that a stop text cuts off, and the one that ends the
+ * answer. In "token" the bytes of half a character are U+FFFD; "id" is exact. Only such tokens have
+ * "bytes", a list of numbers. */
 #ifndef MOEFS_ENGINE_TURN_LOGPROBS_H
 #define MOEFS_ENGINE_TURN_LOGPROBS_H
 
@@ -19,10 +19,10 @@ struct turn_event;
 struct turn_scratch;
 
 enum { LOGPROB_SIZE = 32 };
-/* With six digits behind the point, and no sign where these are all 0. */
+/* Prints six digits after the point, and no sign if they are all 0. */
 void logprob_print(char text[LOGPROB_SIZE], double logprob);
 
-struct logprobs {      /* of a turn; zero-initialised memory tells nothing */
+struct logprobs {      /* of a turn; zero-initialised: writes nothing */
 	float *logits; /* [vocabulary], as the model gave them; NULL: params/logprobs is 0 */
 	uint32_t vocabulary;
 };

@@ -1,6 +1,6 @@
 /* Scoring: a turn that asks how likely a text is, token by token, instead of what follows it
- * (session_score). Its rows are those of a prompt, with logits, and have the session's losses. What
- * it computed is forgotten with it. */
+ * (session_score). Its rows are those of a prompt, with logits, and have the session's losses. Its
+ * context is dropped at its end. */
 #ifndef MOEFS_ENGINE_TURN_SCORE_H
 #define MOEFS_ENGINE_TURN_SCORE_H
 
@@ -20,7 +20,7 @@ struct score {	      /* of a turn */
 
 /* -EINVAL, -EFBIG: the text has no tokens, or more than the context. */
 int score_check_length(const struct turn_state *t, struct err *e);
-/* Writes the line of the first token, to which nothing gives a probability. -ENOMEM. */
+/* Writes the line of the first token, which has no probability. -ENOMEM. */
 int score_begin(const struct turn_state *t, struct text_out *to, struct err *e);
 /* The logits of a row of the step tell how likely the token after it was: writes that token's line.
  * -ENOMEM, -EIO. */

@@ -1,10 +1,10 @@
 /* A turn step by step (turn.h).
  *
- * An answer's step computes the last token and with it those that may follow (draft.h). Each row's
- * logits are what they would be without the others (promise 2), and each is drawn from as it would
- * be: with the random number of its position. The first row that draws something else than was
- * drafted closes the step, and what was computed beyond it is taken back. So drafts change how many
- * tokens a step yields, and nothing else.
+ * An answer's step computes the last token together with its drafts (draft.h). Each row's logits
+ * are the same as without the other rows (promise 2), and each token is drawn with the random
+ * number of its position. The first row that draws another token than the draft closes the step,
+ * and the context goes back to it. So drafts change how many tokens a step yields, and nothing
+ * else.
  */
 #include "engine/turn/turn.h"
 
@@ -69,7 +69,7 @@ size_t turn_left(const struct turn_state *t)
 	size_t held = t->session->context.tokens.count;
 	if (t->ids.count == t->prompt_ids)
 		return t->prompt_ids - held;
-	/* A step that failed over a draft has taken a recurrent state back to before the answer's
+	/* After a step that failed because of a draft, a recurrent state is before the answer's
 	 * last token. */
 	return t->ids.count - 1 - held;
 }
@@ -162,8 +162,8 @@ int turn_say(struct turn_state *t, uint32_t id, struct turn_event *ev, struct er
 			      e);
 }
 
-/* How the turn ends with a token that is in the answer, if it does. `over`: nothing else may
- * follow. */
+/* The word that the turn ends with after this token of the answer; NULL: it continues. over: the
+ * grammar allows only the end. */
 static const char *turn_end_after(const struct turn_state *t, size_t held, bool over)
 {
 	const struct params *p = &t->session->asked.params;
@@ -260,8 +260,8 @@ void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logi
 
 /* ---- after a step ---- */
 
-/* A long prompt is not computed again from its beginning, nor one that parts from it at its fork,
- * which a step may have passed. */
+/* Checkpoints, so that a long prompt is not computed again from its beginning, and neither is one
+ * that differs from its fork on, which a step may have passed. */
 static void turn_mark(struct turn_state *t)
 {
 	struct context *x = &t->session->context;
@@ -278,7 +278,8 @@ static void turn_finish_score(struct turn_state *t, struct turn_event *ev)
 	turn_over(ev, failed ? "error" : "end", failed, &e);
 }
 
-/* What a draft needs, the text may not: an expert that cannot be read, a context's last block. */
+/* A step can fail for what only its drafts need: an expert that cannot be read, the context's last
+ * block. */
 static void turn_lose_drafts(struct turn_state *t)
 {
 	t->undrafted = true;
@@ -328,8 +329,8 @@ void turn_count_draft(struct turn_state *t, double seconds, struct turn_event *e
 	ev->drafting_seconds = t->draft.whole;
 }
 
-/* The answer continues from where the failed step left the context, and without drafts it fails
- * only if its own row does. */
+/* Continues the answer from where the failed step left the context. Without drafts it fails only if
+ * its own row fails. */
 void turn_fail(struct turn_state *t, int failed, const struct err *e, struct turn_event *ev)
 {
 	t->step.stood = 0;

@@ -13,8 +13,8 @@
  *     turn_settle     after the step: what stood stays in the context
  *     turn_fail       instead of the last two, if the step failed
  *
- * What a call has to tell the session is collected in a struct turn_event. Nobody else sees any of
- * it before turn_publish, which the holder of the run's lock calls.
+ * The calls collect their results in a struct turn_event. The session gets them by turn_publish,
+ * which the holder of the run's lock calls.
  */
 #ifndef MOEFS_ENGINE_TURN_TURN_H
 #define MOEFS_ENGINE_TURN_TURN_H
@@ -36,7 +36,7 @@ struct turn_env {
 	struct prefixes *prefixes;
 };
 
-/* What a thread that takes logits works with. */
+/* Memory of a thread that takes logits. */
 struct turn_scratch {
 	struct sampler *sampler;
 	uint64_t *mask; /* [grammars_mask_words(vocabulary)] */
@@ -83,10 +83,10 @@ struct turn_state {
 	struct dialogue dialogue; /* turn_snapshot's copy */
 	bool prepared;
 	bool chat;
-	bool follow;	/* the session's drafter goes along */
+	bool follow;	/* the session's drafter is kept up to date */
 	bool undrafted; /* a step that verified a draft failed: there are no more drafts */
 	struct losses losses;
-	struct token_list ids; /* all that the model is to see before it answers, and its answer */
+	struct token_list ids; /* the rendered conversation and the answer so far */
 	size_t unencoded;      /* bytes of the conversation, if it is too long to have ids */
 	size_t rendered_ids;   /* how many of them are not the answer, nor the earlier part of it */
 	size_t prompt_ids;     /* with the earlier part */
@@ -117,8 +117,8 @@ int turn_snapshot(struct turn_state *t, struct err *e);
 int turn_prepare(struct turn_state *t, struct turn_event *ev, struct err *e);
 void turn_admit(struct turn_state *t);
 
-/* Tokens that are to be computed before the next one is drawn: of a prompt or a text, or what a
- * rollback has to compute again; 0: the last token of an answer. */
+/* How many tokens have to be computed before the next one is drawn: of a prompt or a text, or again
+ * after a rollback. 0: only the last token of an answer. */
 size_t turn_left(const struct turn_state *t);
 /* Proposes drafts, if the step is an answer's: computes the draft layer. room: how many rows it may
  * have, at least 1. company: other turns have rows in the same step. */
@@ -133,15 +133,15 @@ void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logi
  * the context has got; fewer than turn_rows added if drafts failed, and then the turn drafts no
  * more. */
 void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev);
-/* Counts the draft, once all is done that the step took: `seconds` without drafting. */
+/* Counts the draft after the step. seconds: of the step, without drafting. */
 void turn_count_draft(struct turn_state *t, double seconds, struct turn_event *ev);
 void turn_fail(struct turn_state *t, int failed, const struct err *e, struct turn_event *ev);
 /* Ends the turn: finish, or an error; -ECANCELED: somebody stopped it. */
 void turn_over(struct turn_event *ev, const char *finish, int failed, const struct err *e);
 
-/* The run's lock is held: gives the session what the event has, which is empty then. */
+/* The run's lock is held: moves the event's results into the session. */
 void turn_publish(struct turn_state *t, struct turn_event *ev);
-/* The same lock: ends the turn in its session as the event says, and frees the turn. */
+/* The run's lock is held: ends the turn in its session as the event says, and frees the turn. */
 void turn_end(struct session *s, const char *finish, int failed, const struct err *e);
 
 /* turn_prefix.c: the parts of a turn that deal with what is computed already. */
@@ -155,7 +155,7 @@ void turn_reuse_context(struct turn_state *t);
 /* Keeps what the turn has computed for others, if this is a place where texts part. */
 void turn_keep_prefix(struct turn_state *t, bool over);
 
-/* A token of the answer: into what comes out. -ENOMEM in words. */
+/* Adds a token to the answer. -ENOMEM in words. */
 int turn_say(struct turn_state *t, uint32_t id, struct turn_event *ev, struct err *e);
 
 #endif

@@ -82,7 +82,7 @@ static bool turn_shares(const struct turn_state *t)
 	       !(t->losses.drop_missing > 0);
 }
 
-/* In bytes of session_text SESSION_RENDERED. */
+/* Bytes of the first `count` ids in the text SESSION_RENDERED. */
 static uint64_t turn_text_bytes(const struct turn_state *t, size_t count)
 {
 	struct text_out text = {.counts = true};
@@ -112,7 +112,9 @@ void turn_keep_prefix(struct turn_state *t, bool over)
 
 static const char *const reasons[] = {
 	[PREFIX_ALL] = "nothing had to be computed again",
-	[PREFIX_NONE] = "no text that is kept begins alike: it is new, or its memory was needed",
+	[PREFIX_NONE] = "no text that is kept begins alike: it is new, was removed, or was evicted "
+			"long ago",
+	[PREFIX_EVICTED] = "the same text was kept, but its memory was needed",
 	[PREFIX_DIFFERS] = "the texts differ",
 	[PREFIX_LOSSES] = "the same text was computed with other params (experts_per_token, "
 			  "drop_missing)",
@@ -162,6 +164,8 @@ static void turn_explain(struct turn_state *t, const struct turn_likeness *l)
 	text_out_string(&out, "reason ");
 	text_out_string(&out, reasons[f->reason]);
 	text_out_string(&out, "\n");
+	if (f->reason == PREFIX_EVICTED)
+		turn_explain_number(&out, "evicted_tokens", f->common);
 	if (f->reason == PREFIX_DIFFERS) {
 		turn_explain_number(&out, "differs_at_token", f->common);
 		turn_explain_number(&out, "differs_at_byte", turn_text_bytes(t, f->common));
@@ -192,8 +196,8 @@ static void turn_judge(const struct turn_state *t, struct turn_likeness *l)
 
 /* ---- at the beginning of a turn ---- */
 
-/* What the session's own context holds of the ids; other weights and other losses hold for a whole
- * context, so it is all or nothing. Then the context holds no more than that. */
+/* Rolls the session's own context back to what it has of the ids, and returns that. Weights and
+ * losses hold for a whole context: if they differ, nothing of it is used. */
 static size_t turn_reuse_own(struct turn_state *t, size_t common)
 {
 	struct session *s = t->session;

@@ -250,8 +250,9 @@ static int ctl_begin_turn_deferred(struct handle *h, fuse_req_t req, const char 
 
 /* ---- fork NAME: `mkdir sessions/NAME; cp state sessions/NAME/state` in one write ----
  *
- * The session is saved as it is now. A worker makes another session from that. Only then the copy
- * is put into the tree, so that nobody sees half of one. */
+ * The session is saved as it is now. A worker makes another session from that, which shares the
+ * computed context: unlike `cp state`, a fork needs no room in the context budget. Only then the
+ * copy is put into the tree, so that nobody sees half of one. */
 
 struct forking {
 	struct job job;
@@ -270,15 +271,10 @@ struct forking {
 
 static void ctl_fork_work(struct job *job)
 {
-	enum { PIECE = 256 << 10 };
 	struct forking *f = LINK_OWNER(job, struct forking, job);
-	char *piece = malloc(PIECE);
-	uint64_t at = 0;
-	f->code = piece ? restored_begin(f->handle->node.model->model, &f->restored, &f->why)
-			: err_set(&f->why, ENOMEM, "no memory to copy a session");
-	for (size_t n; !f->code && (n = saved_read(f->saved, at, piece, PIECE)); at += n)
-		f->code = restored_feed(f->restored, at, piece, n, &f->why);
-	free(piece);
+	f->code = restored_begin(f->handle->node.model->model, &f->restored, &f->why);
+	if (!f->code)
+		f->code = restored_from_saved(f->restored, f->saved, &f->why);
 	saved_close(f->saved);
 	f->saved = NULL;
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Agent programs from npm's registry at work through moefs-http: each sends what it really sends (its system text, its
 # tools, as a stream), is told by a model to call two tools, does so in a folder, and what it did and what it said are
-# both looked for: in the folder, and in the tree. See README.md.
+# both looked for: in the folder, and among the kept prefixes. See README.md.
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/registry.bash"
 registry "${agents[@]}"
@@ -84,38 +84,31 @@ did() { # in the folder: both tools have run, in their order
 	same "$(cat note.txt)" "one two three" "what was written"
 	same "$(cat count.txt)" 3 "what was counted"
 }
-# In the tree: the session that its last request left, in which all of it stands.
-transcript() { # MODEL WORDS TOOL TOOL ANSWER
-	python3 - "$mnt" "$@" <<'PY' || exit 1
-import glob, json, sys
-mnt, model, words, first, second, answer = sys.argv[1:]
-found = []
-for session in glob.glob(f"{mnt}/{model}/sessions/http-*"):
-    messages = json.load(open(session + "/messages.json"))
-    talk = [m for m in messages if m["role"] != "system"]
-    asked = [i for i, m in enumerate(talk) if m["role"] == "user" and words in m["content"]]
-    if asked:
-        found.append([(m["role"], [c["function"]["name"] for c in m.get("tool_calls") or []] or m["content"])
-                      for m in talk[asked[0] + 1:]])
-want = [("assistant", [first]), ("tool",), ("assistant", [second]), ("tool",), ("assistant", answer)]
-right = [t for t in found if len(t) == len(want) and all(m[:len(w)] == w for m, w in zip(t, want))]
-assert right, found
-PY
-}
-# Agents send everything again each time: all but what is new was there already.
-found_again() { # MODEL WORDS
-	python3 - "$mnt" "$@" <<'PY' || exit 1
-import glob, json, sys
-mnt, model, words = sys.argv[1:]
-for session in glob.glob(f"{mnt}/{model}/sessions/http-*"):
-    messages = json.load(open(session + "/messages.json"))
-    stats = dict(line.split(" ", 1) for line in open(session + "/stats").read().splitlines())
-    if words in json.dumps(messages) and len(messages) > 5:
-        prompt, cached = int(stats["prompt_tokens"]), int(stats["cached_tokens"])
-        assert prompt > 5000, f"no agent's own request: {prompt} tokens"
-        assert prompt - cached < 500, f"{cached} of {prompt} were there"
-        sys.exit()
-sys.exit("no such session")
+# In the tree: the kept prefix of the whole conversation. The agent resends everything with each of its three requests;
+# all of them together compute no more tokens than the conversation has.
+transcript() { # WORDS TOOL TOOL ANSWER
+	python3 - "$mnt/scripted/prefixes" "$work/said" "$@" <<'PY' || exit 1
+import glob, json, os, re, sys
+prefixes, said, words, first, second, answer = sys.argv[1:]
+def conversation(text):
+    parts = re.findall(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>\n|\Z)", text, re.S)
+    asked = [i for i, (role, said) in enumerate(parts) if role == "user" and words in said]
+    return [(role, re.findall(r'<tool_call>\n\{"name": "(\w+)"', said) or said.strip() if role == "assistant" else None)
+            for role, said in parts[asked[0] + 1:]] if asked else []
+def without_thoughts(text): return text.replace("<think>\n\n</think>\n\n", "")
+found = {path: conversation(without_thoughts(open(path).read())) for path in glob.glob(prefixes + "/*")}
+want = [("assistant", [first]), ("tool", None), ("assistant", [second]), ("tool", None), ("assistant", answer)]
+whole = [path for path, parts in found.items() if parts == want]
+assert len(whole) == 1, found
+tokens = int(os.path.basename(whole[0]).split("-")[0])
+computed = 0
+for event in (json.loads(line) for line in open(said) if line.startswith("{")):
+    if event["type"] == "step_finish": # opencode's: of each request
+        computed += event["part"]["tokens"]["input"]
+    elif event["type"] == "turn.completed": # codex's: of all
+        computed += event["usage"]["input_tokens"] - event["usage"]["cached_input_tokens"]
+assert tokens > 5000, f"no agent's own request: {tokens} tokens"
+assert 0 < computed <= tokens, f"{computed} tokens computed of a conversation of {tokens}"
 PY
 }
 
@@ -126,8 +119,7 @@ two_tools() { # opencode: WAY PACKAGE
 		fail "$(tail -n 5 "$work/said")"
 	grep -q '"text":"It has 3 words."' "$work/said" || fail "$(tail -n 5 "$work/said")"
 	did
-	transcript scripted "by $1." write bash "It has 3 words."
-	found_again scripted "by $1."
+	transcript "by $1." write bash "It has 3 words."
 }
 claim "opencode writes a file and counts its words, over OpenAI's chat" two_tools chat @ai-sdk/openai-compatible
 claim "opencode does, over OpenAI's responses" two_tools responses @ai-sdk/openai
@@ -138,8 +130,7 @@ codex_at_work() {
 	codex scripted "Write it down and count its words, by codex." >"$work/said" 2>&1 || fail "$(tail -n 5 "$work/said")"
 	grep -q '"text":"It has 3 words."' "$work/said" || fail "$(tail -n 5 "$work/said")"
 	did
-	transcript scripted "by codex." exec_command exec_command "It has 3 words."
-	found_again scripted "by codex."
+	transcript "by codex." exec_command exec_command "It has 3 words."
 }
 claim "codex does, with all its tools and namespaces, over OpenAI's responses" codex_at_work
 

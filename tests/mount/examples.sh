@@ -85,6 +85,10 @@ asks_side_by_side() {
 		fail "$(cat "$work/said")"
 	run side_by_side . </dev/null >/dev/null && fail "0 without questions"
 	says "no questions"
+	for many in 0 two; do
+		echo "What is the capital of Peru?" | run side_by_side . $many && fail "$many at a time"
+		says "JOBS is a number"
+	done
 	same "$(ls sessions)" default "left behind"
 }
 forks() {

@@ -210,7 +210,8 @@ private() {
 	same "$(http "/tree/$model/sessions" -H "$first" | jq -r '.[].name')" mine
 	same "$(http "/tree/$model/sessions" -H "$second")" "[]"
 	for path in "$(here mine)/output" "$(here "$(cd sessions && echo key-*-mine)")/output" "$(here default)/output" "$(here shell)/log" "/tree/$model/output" \
-		"/tree/$model/messages.json" "/tree/$model/experts/trace" /tree/error "/tree/$model/tensors" "/tree/$model/ask.d"; do
+		"/tree/$model/messages.json" "/tree/$model/experts/trace" /tree/error "/tree/$model/tensors" "/tree/$model/ask.d" \
+		/tree/cache/waiting "/tree/$model/prefixes"; do
 		same "$(status "$path" -H "$second")" 404 "GET $path"
 	done
 	same "$(put "$(here shell)/params/top_k" 3 -H "$second")" 404

@@ -4,9 +4,11 @@
 [ "$(id -u)" = 0 ] || skip_all "only root can try being two users"
 command -v setpriv >/dev/null || skip_all "setpriv is not installed"
 chmod 755 "$work"
+holdable
 mounted -o allow_other
 loaded
 other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+third() { setpriv --reuid=65533 --regid=65533 --clear-groups "$@"; }
 
 looks() {
 	other ls -l . >/dev/null || fail ls
@@ -58,6 +60,22 @@ traces() { # two users have opened the trace before both turns: each sees only i
 }
 claim "experts/trace shows another user his own sessions alone, and the mount's owner all" traces
 
+waits() { # each sees how many turns wait, and the lines of his own
+	cd sessions/default && begin_long 0 && cd ../.. || exit
+	until_true grep -q prompting sessions/default/status || fail "it does not begin"
+	mkdir sessions/secret-plan && echo "My secret." >sessions/secret-plan/prompt || fail "refused"
+	other bash -c 'echo "Their secret." > sessions/theirs/prompt' || fail "another is refused"
+	same "$(lines_of cat)" "queued 2 secret-plan theirs" "the owner's"
+	same "$(lines_of other cat)" "queued 2 theirs" "another's"
+	same "$(lines_of third cat)" "queued 2" "a third user's"
+	! grep -i secret. <(third cat ../cache/waiting; other cat ../cache/waiting) || fail "another's prompt or session"
+	cd sessions/default && end_long && cd ../.. || exit
+	timeout $limit cat sessions/secret-plan/wait >/dev/null && rmdir sessions/secret-plan
+	other timeout $limit cat sessions/theirs/wait >/dev/null
+}
+lines_of() { "$@" ../cache/waiting | sed -n '/^queued/,$p' | awk '{ print $1 == "queued" ? $0 : $2 }' | sort | paste -sd ' '; } # COMMAND…
+claim "cache/waiting shows another user his own sessions alone, and the mount's owner all" waits
+
 root() {
 	fails_with "Permission denied" cat sessions/theirs/output
 	fails_with "Permission denied" bash -c 'echo q > sessions/theirs/prompt'
@@ -98,7 +116,6 @@ failures() {
 	grep -q my-secret error || fail "the default session's error tells of another's ask: $(cat error)"
 	other bash -c 'printf "caf\xff\n" > sessions/theirs/prompt; cat sessions/theirs/wait' >/dev/null
 	other grep -qi utf-8 ../error || fail "a failed turn: $(other cat ../error)"
-	third() { setpriv --reuid=65533 --regid=65533 --clear-groups "$@"; }
 	same "$(third cat ../error)" "" "a third user"
 	shell_fails_with "Invalid argument" "echo much > ../cache/budget"
 	other grep -q much ../error && fail "they see the owner's"

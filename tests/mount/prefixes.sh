@@ -95,6 +95,8 @@ gives_way() { # pinned entries hold at most half of the budget, and others go wh
 	done
 	rules="1. $rules" asks again "What is the capital of Iran?" >/dev/null
 	[ "$(found)" -lt 20 ] || fail "the first one was kept: $(cat "$work/why")"
+	grep -q '^reason the same text was kept, but its memory was needed$' "$work/why" && grep -q '^evicted_tokens' "$work/why" ||
+		fail "$(cat "$work/why")"
 	asks pinned2 "What is the capital of Iran?" >/dev/null
 	[ "$(found)" -gt 200 ] || fail "the pinned one was not kept: $(cat "$work/why")"
 	LC_ALL=C chmod +t prefixes/* 2>&1 | grep -q "No space left" || fail "all could be pinned"

@@ -96,6 +96,25 @@ forks_by_verb() {
 }
 claim "fork NAME in ctl makes a copy that knows as much" forks_by_verb
 
+context_used() { awk '$1 == "context_used" { print $2 }' ../cache/stats; }
+forks_without_room() {
+	new full
+	first_turn full
+	rm -f prefixes/*
+	local budget before
+	budget=$(cat ../cache/context_budget) before=$(context_used)
+	echo 64K >../cache/context_budget || fail "cannot be set"
+	echo fork shares >sessions/full/ctl || fail "$(cat sessions/full/error)"
+	same "$(context_used)" "$before" "the memory of contexts"
+	new copied && fails_with "No space left on device" cp sessions/full/state sessions/copied/state
+	echo "$budget" >../cache/context_budget || fail "cannot be set"
+	diff <(shows full) <(shows shares) || fail "not the same session"
+	echo copy >sessions/shares/params/share_with
+	go_on_alike full shares "Was it a fox?"
+	rmdir sessions/full sessions/shares sessions/copied
+}
+claim "fork NAME needs no room in cache/context_budget" forks_without_room
+
 idioms() {
 	new f
 	local how

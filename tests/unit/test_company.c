@@ -318,14 +318,23 @@ static void an_expert_that_cannot_be_read_fails_only_sessions_that_need_it(void 
 
 /* ---- many at once ---- */
 
-enum { CROWD = SANITIZED ? 60 : 200, CROWD_BLOCKS = 3 };
+enum { CROWD_MOST = 1000 };
 
 struct crowd {
 	struct test_model m;
-	const struct session *begun[CROWD]; /* in the order in which their turns began */
-	uint32_t count;			    /* of those */
-	uint64_t most_used;		    /* bytes of contexts before a step */
+	struct session *gate; /* the turn that is held until all are asked */
+	uint32_t size;
+	uint64_t budget;  /* bytes */
+	bool prioritised; /* the sessions have all three priorities, one after the other */
+	struct session *s[CROWD_MOST];
+	struct answer *a[CROWD_MOST];
+	const struct session *begun[CROWD_MOST]; /* in the order in which their turns began */
+	uint32_t count;				 /* of those */
+	uint64_t most_used;			 /* bytes of contexts before a step */
 };
+
+static const struct visitor *const crowd_kinds[] = {&plain, &fox, &drafts, &regex, &score};
+enum { CROWD_KINDS = sizeof crowd_kinds / sizeof *crowd_kinds };
 
 static void crowd_watch(void *ctx, const struct run_place *p)
 {
@@ -333,48 +342,84 @@ static void crowd_watch(void *ctx, const struct run_place *p)
 	uint64_t used = engine_context_used(c->m.engine);
 	if (used > c->most_used)
 		c->most_used = used;
-	if (!p->session->turn->prepared && c->count < CROWD)
+	if (!p->session->turn->prepared && p->session != c->gate && c->count < c->size)
 		c->begun[c->count++] = p->session;
+}
+
+/* All are asked before one of their turns has begun. */
+static void crowd_ask(struct crowd *c)
+{
+	test_model_ready(&c->m, test_fable(),
+			 &(struct engine_options){.context_budget = c->budget});
+	for (uint32_t i = 0; i < c->size; i++) {
+		c->s[i] = visitor_session(&c->m, crowd_kinds[i % CROWD_KINDS]);
+		if (c->prioritised)
+			test_set(c->s[i], "priority",
+				 session_priority_words[i % SESSION_PRIORITIES]);
+	}
+	c->gate = visitor_session(&c->m, &plain);
+	answer_unref(test_submit_held(c->gate, "Wait.", 0));
+	for (uint32_t i = 0; i < c->size; i++)
+		c->a[i] = visitor_ask(c->s[i], crowd_kinds[i % CROWD_KINDS]);
+	test_watch(crowd_watch, c);
+	test_let_go();
+}
+
+/* Those of a priority began in the order in which they were asked. */
+static void assert_crowd_in_order(const struct crowd *c)
+{
+	uint32_t step = c->prioritised ? SESSION_PRIORITIES : 1, next[SESSION_PRIORITIES] = {0};
+	assert_int_equal(c->count, c->size);
+	for (uint32_t i = 0; i < c->count; i++) {
+		uint32_t rank = 0;
+		while (rank < step && (next[rank] * step + rank >= c->size ||
+				       c->begun[i] != c->s[next[rank] * step + rank]))
+			rank++;
+		assert_in_range(rank, 0, step - 1);
+		next[rank]++;
+	}
+}
+
+static void crowd_is_answered(struct crowd *c)
+{
+	char *alone[CROWD_KINDS];
+	for (size_t i = 0; i < CROWD_KINDS; i++)
+		alone[i] = visitor_alone(&fable, crowd_kinds[i]);
+	crowd_ask(c);
+	for (uint32_t i = 0; i < c->size; i++) {
+		char *text = visitor_read(c->s[i], c->a[i]);
+		assert_string_equal(text, alone[i % CROWD_KINDS]);
+		free(text);
+	}
+	test_watch(NULL, NULL);
+	assert_crowd_in_order(c);
+	/* It was full. */
+	assert_in_range(c->most_used, c->budget - TEST_BLOCK_BYTES + 1, c->budget);
+	session_end(c->gate);
+	for (uint32_t i = 0; i < c->size; i++)
+		session_end(c->s[i]);
+	for (size_t i = 0; i < CROWD_KINDS; i++)
+		free(alone[i]);
+	model_close(c->m.model);
+	assert_int_equal(engine_context_used(c->m.engine), 0);
+	engine_destroy(c->m.engine);
 }
 
 static void a_crowd_is_answered_in_order_and_within_the_memory(void **state)
 {
 	(void)state;
-	static const struct visitor *const kinds[] = {&plain, &fox, &drafts, &regex, &score};
-	enum { KINDS = sizeof kinds / sizeof *kinds };
-	const uint64_t budget = (uint64_t)CROWD_BLOCKS * TEST_BLOCK_BYTES;
-	struct crowd c = {0};
-	struct session *s[CROWD];
-	struct answer *a[CROWD];
-	char *alone[KINDS];
-	for (size_t i = 0; i < KINDS; i++)
-		alone[i] = visitor_alone(&fable, kinds[i]);
-	test_model_ready(&c.m, test_fable(), &(struct engine_options){.context_budget = budget});
-	for (size_t i = 0; i < CROWD; i++)
-		s[i] = visitor_session(&c.m, kinds[i % KINDS]);
-	test_hold(s[0], 0);
-	for (size_t i = 0; i < CROWD; i++)
-		a[i] = visitor_ask(s[i], kinds[i % KINDS]);
-	test_wait_held();
-	test_watch(crowd_watch, &c);
-	test_let_go();
-	for (size_t i = 0; i < CROWD; i++) {
-		char *text = visitor_read(s[i], a[i]);
-		assert_string_equal(text, alone[i % KINDS]);
-		free(text);
-	}
-	test_watch(NULL, NULL);
-	assert_int_equal(c.count, CROWD);
-	for (size_t i = 0; i < CROWD; i++)
-		assert_ptr_equal(c.begun[i], s[i]);
-	assert_in_range(c.most_used, budget - TEST_BLOCK_BYTES + 1, budget); /* it was full */
-	for (size_t i = 0; i < CROWD; i++)
-		session_end(s[i]);
-	for (size_t i = 0; i < KINDS; i++)
-		free(alone[i]);
-	model_close(c.m.model);
-	assert_int_equal(engine_context_used(c.m.engine), 0);
-	engine_destroy(c.m.engine);
+	struct crowd c = {.size = SANITIZED ? 60 : 200, .budget = 3 * TEST_BLOCK_BYTES};
+	crowd_is_answered(&c);
+}
+
+/* The prompts have a block each, and some answers grow into a second one. */
+static void a_thousand_are_answered_with_contexts_for_thirty(void **state)
+{
+	(void)state;
+	struct crowd c = {.size = SANITIZED ? 120 : CROWD_MOST,
+			  .budget = 30 * TEST_BLOCK_BYTES,
+			  .prioritised = true};
+	crowd_is_answered(&c);
 }
 
 /* Not even its first step is computed, for which there is room. */
@@ -947,6 +992,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(an_expert_that_cannot_be_read_fails_only_sessions_that_need_it),
 		TEST(a_crowd_is_answered_in_order_and_within_the_memory),
+		TEST(a_thousand_are_answered_with_contexts_for_thirty),
 		TEST(a_prompt_without_room_is_not_begun),
 		TEST(who_is_stopped_while_it_waits_for_room_stays_stopped),
 		TEST(a_stop_does_not_wait_for_room),

@@ -5,6 +5,7 @@
 #include "golden.h"
 
 #include "engine/model/engine_state.h"
+#include "engine/prefixes/evicted.h"
 #include "engine/session.h"
 
 #include <errno.h>
@@ -317,6 +318,76 @@ static void what_was_used_last_is_kept_longest(void **state)
 	test_model_close(&m);
 }
 
+static void assert_evicted(const struct evicted *v, uint64_t key, size_t count, size_t least,
+			   size_t want)
+{
+	static uint32_t text[2000];
+	for (uint32_t i = 0; i < 2000; i++)
+		text[i] = i * i;
+	const struct token_list ids = {text, count, count};
+	assert_int_equal(evicted_find(v, key, &ids, least), want);
+}
+
+static void texts_that_were_given_up_are_known_by_hashes(void **state)
+{
+	enum { MINE = 5, YOURS = 6 };
+	static struct evicted v;
+	uint32_t text[1000];
+	struct token_list ids = {text, 1000, 1000};
+	(void)state;
+	for (uint32_t i = 0; i < 1000; i++)
+		text[i] = i * i;
+	text[900] = 7; /* the text of assert_evicted is the same up to here */
+	assert_evicted(&v, MINE, 2000, 0, 0);
+	evicted_note(&v, MINE, &ids, false);
+	assert_evicted(&v, MINE, 2000, 0, 0);
+	ids.count = 700;
+	evicted_note(&v, MINE, &ids, false);
+	assert_evicted(&v, MINE, 2000, 0, 700);
+	assert_evicted(&v, MINE, 700, 0, 700);
+	assert_evicted(&v, MINE, 699, 0, 0);
+	assert_evicted(&v, MINE, 2000, 700, 0);
+	assert_evicted(&v, YOURS, 2000, 0, 0);
+	ids.count = 1000;
+	evicted_note(&v, YOURS, &ids, true);
+	assert_evicted(&v, YOURS, 2000, 0, 512);
+	assert_evicted(&v, YOURS, 511, 0, 256);
+	for (uint64_t i = 0; i < EVICTED_MOST; i++)
+		evicted_note(&v, i, &ids, false);
+	assert_evicted(&v, YOURS, 2000, 0, 0);
+}
+
+static void assert_clerk_says(struct test_model *m, const char *word, uint32_t owner,
+			      const char *words)
+{
+	struct session *s = clerk(m, word);
+	session_name(s, owner, "reader");
+	free(test_ask(s, "What is the capital of Chad?"));
+	assert_why(s, words);
+	session_end(s);
+}
+
+static void why_tells_what_was_evicted_from_what_is_new(void **state)
+{
+	static const char evicted[] = "found_tokens 0\nfound_in nothing\nreason the same text was "
+				      "kept, but its memory was needed\nevicted_tokens ",
+			  new[] = "reason no text that is kept begins alike";
+	(void)state;
+	struct test_model m;
+	test_model_ready(&m, test_fable(),
+			 &(struct engine_options){.context_budget = 6 * TEST_BLOCK_BYTES});
+	assert_clerk_says(&m, "first", 1, new);
+	for (const char *word = "a\0b\0c\0d\0"; *word; word += 2)
+		assert_int_equal(found_by(&m, word, 1, NULL, NULL), 0);
+	assert_clerk_says(&m, "first", 2, new); /* nobody else is told */
+	assert_clerk_says(&m, "second", 1, new);
+	assert_clerk_says(&m, "first", 1, evicted);
+	assert_clerk_says(&m, "first", 1, "found_in prefixes\n");
+	(void)test_context_used(&m); /* what is removed was not evicted */
+	assert_clerk_says(&m, "second", 1, new);
+	test_model_close(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -328,6 +399,8 @@ int main(void)
 		cmocka_unit_test(a_restored_state_is_nobody_elses),
 		cmocka_unit_test(a_prefix_can_be_read_removed_and_pinned),
 		cmocka_unit_test(what_was_used_last_is_kept_longest),
+		cmocka_unit_test(texts_that_were_given_up_are_known_by_hashes),
+		cmocka_unit_test(why_tells_what_was_evicted_from_what_is_new),
 	};
 	return cmocka_run_group_tests(tests, fable_load, fable_close);
 }

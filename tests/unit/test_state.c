@@ -3,10 +3,12 @@
  * another model, are refused with a sentence and change nothing. */
 #include "engine/session/state.h"
 #include "golden.h"
+#include "memory_help.h"
 #include "session_help.h"
 #include "store_help.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,6 +62,41 @@ static void restore(struct test_model *m, struct session *s, const struct file *
 {
 	if (restore_pieces(m, s, f, 128 << 10))
 		fail_msg("%s", e.text);
+}
+
+/* Another session with this state, by way of a file. */
+static struct session *restored_of(struct test_model *m, struct session *s)
+{
+	struct session *other = test_session(m);
+	struct file f = save(s);
+	restore(m, other, &f);
+	free(f.at);
+	return other;
+}
+
+/* Makes a session a fork of another, as `fork` in ctl does. */
+static int fork_into(struct test_model *m, struct session *fork, struct session *s)
+{
+	struct saved *v = NULL;
+	struct restored *r = NULL;
+	int failed = session_save(s, &v, &e);
+	if (!failed)
+		failed = restored_begin(m->model, &r, &e);
+	if (!failed)
+		failed = restored_from_saved(r, v, &e);
+	saved_close(v);
+	if (!failed)
+		failed = session_restore(fork, r, &e);
+	restored_close(r);
+	return failed;
+}
+
+static struct session *fork_of(struct test_model *m, struct session *s)
+{
+	struct session *fork = test_session(m);
+	if (fork_into(m, fork, s))
+		fail_msg("%s", e.text);
+	return fork;
 }
 
 /* Updates the checksums of the head and at the end, after a change. */
@@ -313,9 +350,112 @@ static void a_hybrid_goes_back_to_the_copies_that_came_along(void **state)
 	test_model_close(&m);
 }
 
-/* Turn by turn one continues as it is, and the other is saved, ended and restored in between; with
- * an edit now and then, for which both go back to the same mark. */
-static void a_day_is_the_same_with_its_state_saved_in_between(const char *fixture)
+/* Bytes of contexts without kept prefixes, once the last step has ended and ended sessions are
+ * freed. */
+static uint64_t used_at_rest(void)
+{
+	while (model_working(fable.model))
+		(void)sched_yield();
+	return test_context_used(&fable);
+}
+
+/* A fork shares all that is computed: it is the same session, and needs no room. */
+static void a_fork_takes_no_memory(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable);
+	uint64_t used = used_at_rest(), budget = engine_context_budget(fable.engine);
+	assert_int_equal(engine_set_context_budget(fable.engine, used, &e), 0);
+	struct session *fork = fork_of(&fable, s), *second = fork_of(&fable, fork);
+	assert_int_equal(engine_context_used(fable.engine), used);
+	struct file one = save(s), other = save(second);
+	assert_int_equal(one.n, other.n);
+	assert_memory_equal(one.at, other.at, one.n);
+	test_same_text(shown(s), shown(second));
+	free(one.at);
+	free(other.at);
+	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
+	assert_go_on_alike(s, fork, then);
+	session_end(s);
+	session_end(fork);
+	fork = fork_of(&fable, second); /* of what only the second still holds */
+	assert_go_on_alike(fork, second, then);
+	session_end(fork);
+	session_end(second);
+	assert_int_equal(used_at_rest(), 0);
+}
+
+static void a_fork_without_memory_changes_nothing(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable), *fork = test_session(&fable);
+	uint64_t used = used_at_rest();
+	long n = 1;
+	int failed = -ENOMEM;
+	for (; failed; n++) {
+		test_memory_fail_at(n);
+		failed = fork_into(&fable, fork, s);
+		bool reached = test_memory_has_failed();
+		test_memory_fail_at(0);
+		assert_int_equal(engine_context_used(fable.engine), used);
+		assert_int_equal(failed, reached ? -ENOMEM : 0);
+		assert_true(!failed || !session_log_size(fork));
+	}
+	assert_true(n > 20);
+	assert_go_on_alike(s, fork, then);
+	session_end(s);
+	session_end(fork);
+}
+
+/* There is room for one of them: the other one's context is given up, and computed again. */
+static void a_fork_and_its_original_take_turns_where_room_is_for_one(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable), *roomy = fork_of(&fable, s);
+	char *alone = test_ask(roomy, then);
+	session_end(roomy);
+	uint64_t budget = engine_context_budget(fable.engine);
+	uint64_t room = used_at_rest() + TEST_BLOCK_BYTES;
+	assert_int_equal(engine_set_context_budget(fable.engine, room, &e), 0);
+	struct session *fork = fork_of(&fable, s);
+	for (int turn = 0; turn < 2; turn++) {
+		test_same_text(test_ask(turn ? s : fork, then), strdup(alone));
+		assert_true(engine_context_used(fable.engine) <= room);
+	}
+	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
+	free(alone);
+	session_end(s);
+	session_end(fork);
+}
+
+/* It has the messages, and why says what became of the rest. */
+static void a_fork_of_a_context_that_was_given_up_computes_it_again(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable), *other = short_session(&fable);
+	uint64_t budget = engine_context_budget(fable.engine), used = used_at_rest();
+	assert_int_equal(engine_set_context_budget(fable.engine, used, &e), 0);
+	free(test_ask(other, first));
+	(void)used_at_rest(); /* nothing is kept of s */
+	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
+	struct session *fork = fork_of(&fable, s);
+	session_share_like(fork, s, true);
+	char *text = test_ask(fork, then);
+	assert_int_equal(test_stats(fork).cached_tokens, 0);
+	char *why = test_text(fork, SESSION_WHY);
+	assert_non_null(strstr(why, "had computed it, but its memory was needed"));
+	free(why);
+	test_same_text(text, test_ask(s, then));
+	session_end(s);
+	session_end(fork);
+	session_end(other);
+}
+
+/* Turn by turn one continues as it is, and the other is copied and ended in between; with an edit
+ * now and then, for which both go back to the same mark. */
+static void a_day_is_the_same_with_copies_in_between(const char *fixture,
+						     struct session *(*copy)(struct test_model *m,
+									     struct session *s))
 {
 	enum { TURNS = 15 };
 	struct test_model m;
@@ -327,11 +467,9 @@ static void a_day_is_the_same_with_its_state_saved_in_between(const char *fixtur
 		char prompt[64];
 		(void)snprintf(prompt, sizeof prompt, "turn %d is %d long", turn, turn * turn);
 		if (turn % 3 == 2) {
-			struct file f = save(other);
-			session_end(other);
-			other = test_session(&m);
-			restore(&m, other, &f);
-			free(f.at);
+			struct session *before = other;
+			other = copy(&m, before);
+			session_end(before);
 		}
 		if (turn % 5 == 4) {
 			assert_int_equal(session_undo(s, &e), 0);
@@ -353,7 +491,7 @@ static void a_day_is_the_same_with_its_state_saved_in_between(const char *fixtur
 static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **state)
 {
 	(void)state;
-	a_day_is_the_same_with_its_state_saved_in_between("qwen3_5_moe");
+	a_day_is_the_same_with_copies_in_between("qwen3_5_moe", restored_of);
 }
 
 static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(void **state)
@@ -362,7 +500,17 @@ static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(voi
 	(void)state;
 	for (int i = 0; i < 2; i++)
 		if (test_fixture(fixtures[i]))
-			a_day_is_the_same_with_its_state_saved_in_between(fixtures[i]);
+			a_day_is_the_same_with_copies_in_between(fixtures[i], restored_of);
+}
+
+/* Forks go back to the checkpoints of their originals. */
+static void a_day_is_the_same_with_forks_in_between(void **state)
+{
+	static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gemma4_moe", "gpt_oss"};
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		if (test_fixture(fixtures[i]))
+			a_day_is_the_same_with_copies_in_between(fixtures[i], fork_of);
 }
 
 /* ---- other mounts ---- */
@@ -705,8 +853,13 @@ int main(void)
 		cmocka_unit_test(messages_tools_and_variables_come_along),
 		cmocka_unit_test(an_empty_session_is_restored_empty),
 		cmocka_unit_test(a_hybrid_goes_back_to_the_copies_that_came_along),
+		cmocka_unit_test(a_fork_takes_no_memory),
+		cmocka_unit_test(a_fork_without_memory_changes_nothing),
+		cmocka_unit_test(a_fork_and_its_original_take_turns_where_room_is_for_one),
+		cmocka_unit_test(a_fork_of_a_context_that_was_given_up_computes_it_again),
 		cmocka_unit_test(a_hybrids_day_is_the_same_with_its_state_saved_in_between),
 		cmocka_unit_test(a_day_behind_windows_is_the_same_with_its_state_saved_in_between),
+		cmocka_unit_test(a_day_is_the_same_with_forks_in_between),
 		cmocka_unit_test(it_outlives_the_mount),
 		cmocka_unit_test(it_is_restored_before_there_is_a_store),
 		cmocka_unit_test(another_recipes_and_models_are_refused_with_the_first_piece),
