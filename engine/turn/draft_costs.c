@@ -14,49 +14,61 @@ static const double far_more = 1.5;
  * many measured rows that counts. */
 static const double row_guess = 0.6, guess_rows = 2;
 
-static struct draft_cost *draft_costs_point(struct draft_costs *c, uint32_t rows)
+static size_t draft_costs_point(uint32_t rows)
 {
 	size_t i = 0;
 	while (i + 1 < DRAFT_COST_POINTS && draft_most_rows[i] < rows)
 		i++;
-	return &c->of[i];
+	return i;
 }
 
-/* Seconds of one row more, from the first point and the last. */
-static double draft_costs_slope(const struct draft_cost *first, const struct draft_cost *last)
+static struct draft_cost draft_costs_first(const struct draft_costs *c)
 {
-	double guess = row_guess * last->seconds / last->rows;
-	return (last->seconds - first->seconds + guess_rows * guess) /
-	       (last->rows - first->rows + guess_rows);
+	size_t i = 0;
+	while (i + 1 < DRAFT_COST_POINTS && !c->of[i].seen)
+		i++;
+	return c->of[i];
+}
+
+/* Seconds of one row more than a point has, beyond the last or before the first. */
+static double draft_costs_slope(const struct draft_costs *c, const struct draft_cost *p)
+{
+	struct draft_cost first = draft_costs_first(c);
+	double guess = row_guess * p->seconds / p->rows;
+	double seconds = first.seconds < p->seconds ? p->seconds - first.seconds : 0;
+	return (seconds + guess_rows * guess) / (p->rows - first.rows + guess_rows);
 }
 
 double draft_costs_at(const struct draft_costs *c, uint32_t rows)
 {
-	struct draft_cost first = {0}, below = {0};
-	for (size_t i = 0; i < DRAFT_COST_POINTS; i++) {
-		struct draft_cost at = c->of[i];
-		if (!at.seen)
+	struct draft_cost p = {0}, above = {0};
+	for (size_t i = DRAFT_COST_POINTS; i-- > 0 && !(p.seen && p.rows <= rows);) {
+		if (!c->of[i].seen)
 			continue;
-		if (first.seen && at.seconds < below.seconds)
-			at.seconds = below.seconds;
-		if (at.rows >= rows && first.seen)
-			return below.seconds + (at.seconds - below.seconds) * (rows - below.rows) /
-						       (at.rows - below.rows);
-		if (!first.seen)
-			first = at;
-		if (at.rows >= rows)
-			break;
-		below = at;
+		above = p;
+		p = c->of[i];
+		if (above.seen && p.seconds > above.seconds)
+			p.seconds = above.seconds;
 	}
-	/* Before the first point, or after the last. */
-	struct draft_cost from = below.seen ? below : first;
-	return from.seen ? from.seconds + (rows - from.rows) * draft_costs_slope(&first, &from) : 0;
+	if (!p.seen)
+		return 0;
+	if (p.rows <= rows && above.seen)
+		return p.seconds +
+		       (above.seconds - p.seconds) * (rows - p.rows) / (above.rows - p.rows);
+	return p.seconds + (rows - p.rows) * draft_costs_slope(c, &p);
 }
 
-double draft_costs_count(struct draft_costs *c, uint32_t rows, double seconds, bool believes)
+bool draft_costs_known(const struct draft_costs *c, uint32_t rows)
 {
-	struct draft_cost *p = draft_costs_point(c, rows);
-	double expected = draft_costs_at(c, rows), weight = 1.0 / (p->seen + 1);
+	enum { TIMES = 3 };
+	return c->of[draft_costs_point(rows)].seen >= TIMES;
+}
+
+double draft_costs_count(struct draft_costs *c, uint32_t rows, double expected, double seconds,
+			 bool believes)
+{
+	struct draft_cost *p = &c->of[draft_costs_point(rows)];
+	double weight = 1.0 / (p->seen + 1);
 	bool far = expected > 0 && seconds > far_more * expected, again = far && p->far;
 	p->far = far;
 	if (weight < least_weight)

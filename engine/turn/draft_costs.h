@@ -2,8 +2,9 @@
  * share, or of a pass of the draft layer for several of them.
  *
  * Numbers of rows that are alike share a point, which is the fading mean of both their rows and
- * their seconds. Between two points cost is a line, and it never falls: a single measurement may
- * have been bad. Beyond the last point cost grows as it does from the first point to the last.
+ * their seconds. Between two points cost is a line. No rows cost more than a greater number of
+ * them: a single measurement may have been bad, and then it is too high. Beyond the last point cost
+ * grows as it does from the first point to the last.
  *
  * For one thread.
  */
@@ -25,9 +26,12 @@ struct draft_costs { /* zeroed: nothing is known yet */
 
 /* Seconds of so many rows, at least 1; 0: nothing is known. */
 double draft_costs_at(const struct draft_costs *c, uint32_t rows);
-/* Rows took `seconds`. What is far more than was expected counts as less, since the step may have
- * lost its processor for a while; with `believes` only until it happens again. Returns the seconds
- * that it counts as. */
-double draft_costs_count(struct draft_costs *c, uint32_t rows, double seconds, bool believes);
+/* Whether they, or numbers of rows that are alike, were measured more than once or twice. */
+bool draft_costs_known(const struct draft_costs *c, uint32_t rows);
+/* Rows took `seconds`. What is far more than was expected (0: nothing was) counts as less, since
+ * the step may have lost its processor for a while; with `believes` only until it happens again.
+ * Returns the seconds that it counts as. */
+double draft_costs_count(struct draft_costs *c, uint32_t rows, double expected, double seconds,
+			 bool believes);
 
 #endif

@@ -233,8 +233,7 @@ static void draft_search_all(struct draft_search *s)
 		for (int kind = 0; kind < DRAFT_KINDS; kind++)
 			if (offered[kind])
 				draft_search_plans(
-					s,
-					(struct draft_preference){(enum draft_kind)kind, other});
+					s, (struct draft_preference){(enum draft_kind)kind, other});
 }
 
 /* One token of a kind for each turn that has one. */
@@ -315,10 +314,12 @@ void draft_meter_choose(const struct draft_meter *m, const struct draft_offer *o
 	struct draft_search s = {.m = m, .offers = offers, .room = room};
 	draft_plan_begin(m, offers, turns, room, &s.base);
 	draft_search_begin(&s);
-	if (s.seconds > 0)
+	/* Costs in company are compared with those of the same company. */
+	bool known = s.seconds > 0 && (turns == 1 || draft_costs_known(&m->company, s.base.rows));
+	if (known)
 		draft_search_all(&s);
 	/* What pays and waits for credit is not to wait for trials of what does not. */
-	if (s.seconds > 0 && (s.speed > 0 || !s.pays))
+	if (known && (s.speed > 0 || !s.pays))
 		draft_try(&s);
 	for (uint32_t i = 0; i < turns; i++)
 		choices[i] = s.best.choices[i];
@@ -433,10 +434,12 @@ static double draft_count_company(struct draft_meter *m, uint32_t rows, const st
 				  double *spent)
 {
 	double drafting = 0;
-	*spent = draft_costs_count(&m->company, rows, t->verifying, false);
+	*spent = draft_costs_count(&m->company, rows, draft_costs_at(&m->company, rows),
+				   t->verifying, false);
 	for (uint32_t d = 1; d <= DRAFT_MOST && t->asks[d]; d++)
-		drafting += draft_costs_count(d > 1 ? &m->next_pass : &m->first_pass, t->asks[d],
-					      t->passes[d], true);
+		drafting +=
+			draft_costs_count(d > 1 ? &m->next_pass : &m->first_pass, t->asks[d],
+					  draft_pass_seconds(m, d, t->asks[d]), t->passes[d], true);
 	return drafting;
 }
 
