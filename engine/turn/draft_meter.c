@@ -8,8 +8,10 @@ static const double far_more = 1.5;
 static const double row_guess = 0.6, stood_guess = 0.5;
 /* And what drafting a token costs: a layer and the output head, and next to nothing. */
 static const double drafting_guess[DRAFT_KINDS] = {[DRAFT_MTP] = 0.3, [DRAFT_LOOKUP] = 0.01};
-/* Credit, in steps of one row: at first, at most, and the part of each step's time. */
-static const double credit_first = 0.5, credit_most = 4, credit_part = 0.01;
+/* Credit, in steps without drafts: at first (in company a trial is one for each turn, and tells
+ * more), at most, and the part of each step's time. */
+static const double credit_first = 0.5, credit_first_together = 0.25, credit_most = 4,
+		    credit_part = 0.01;
 /* What following may always take, in steps of one row. */
 static const double following_part = 0.01;
 /* A gain below this is noise; and it takes as much to go a token deeper, where more is lost if
@@ -128,7 +130,7 @@ static void draft_plan_begin(const struct draft_meter *m, const struct draft_off
 		for (int kind = 0; kind < DRAFT_KINDS; kind++) {
 			chance[kind] *= draft_stood(&m->kind[kind], d);
 			for (uint32_t i = 0; i < turns; i++) {
-				uint32_t turn = (m->steps + i) % turns;
+				uint32_t turn = (m->chosen + i) % turns;
 				if (o[turn].asked)
 					draft_plan_add(p, o, turn, (struct draft_choice){kind, d},
 						       chance[kind], room);
@@ -211,7 +213,7 @@ static void draft_search_plans(struct draft_search *s, struct draft_preference b
 		enum draft_kind kind = lookup ? DRAFT_LOOKUP : DRAFT_MTP;
 		struct draft_choice c = {kind, ++depth[kind]};
 		for (uint32_t i = 0; i < p.turns; i++) {
-			uint32_t turn = (s->m->steps + i) % p.turns;
+			uint32_t turn = (s->m->chosen + i) % p.turns;
 			if (draft_prefers(&s->offers[turn], by, kind) &&
 			    draft_plan_add(&p, s->offers, turn, c, chance[kind], s->room))
 				draft_search_look(s, &p, &shallower);
@@ -242,7 +244,7 @@ static struct draft_plan draft_trial_plan(const struct draft_search *s, enum dra
 	struct draft_plan p = s->base;
 	double chance = draft_stood(&s->m->kind[kind], 1);
 	for (uint32_t i = 0; i < p.turns; i++) {
-		uint32_t turn = (s->m->steps + i) % p.turns;
+		uint32_t turn = (s->m->chosen + i) % p.turns;
 		if (!s->offers[turn].asked)
 			draft_plan_add(&p, s->offers, turn, (struct draft_choice){kind, 1}, chance,
 				       s->room);
@@ -308,8 +310,8 @@ static void draft_try(struct draft_search *s)
 	}
 }
 
-void draft_meter_choose(const struct draft_meter *m, const struct draft_offer *offers,
-			uint32_t turns, uint32_t room, struct draft_choice *choices)
+void draft_meter_choose(struct draft_meter *m, const struct draft_offer *offers, uint32_t turns,
+			uint32_t room, struct draft_choice *choices)
 {
 	struct draft_search s = {.m = m, .offers = offers, .room = room};
 	draft_plan_begin(m, offers, turns, room, &s.base);
@@ -323,6 +325,7 @@ void draft_meter_choose(const struct draft_meter *m, const struct draft_offer *o
 		draft_try(&s);
 	for (uint32_t i = 0; i < turns; i++)
 		choices[i] = s.best.choices[i];
+	m->chosen++;
 }
 
 bool draft_meter_follows(const struct draft_meter *m, bool answer)
@@ -391,7 +394,7 @@ static void draft_count_stood(struct draft_kind_meter *k, uint32_t drafted, uint
 /* The first step is the measure of all others. */
 static void draft_meter_begin(struct draft_meter *m, double seconds)
 {
-	m->credit = credit_first * seconds;
+	m->credit = (m->turns > 1 ? credit_first_together : credit_first) * seconds;
 	for (int kind = 0; kind < DRAFT_KINDS; kind++)
 		m->kind[kind].hot = true;
 }
@@ -471,8 +474,9 @@ void draft_meter_count(struct draft_meter *m, const struct draft_result *results
 	}
 	drafting = turns == 1 ? draft_count_alone(m, results[0].choice, t, &spent)
 			      : draft_count_company(m, rows, t, &spent);
+	bool first = !m->turns;
 	m->turns = turns;
-	if (!m->steps++)
+	if (first)
 		draft_meter_begin(m, spent);
 	if (!(known > 0))
 		return;

@@ -57,8 +57,8 @@ struct draft_meter {		     /* zeroed: nothing is known yet */
 	double credit;	  /* seconds */
 	double following; /* seconds for each token that a draft layer gets to know; 0: not measured
 			   */
-	uint32_t steps;	  /* counted */
-	uint32_t turns;	  /* of the last of them; 0: there was none */
+	uint32_t chosen;  /* how often it has chosen: which turn is the first to get a draft */
+	uint32_t turns;	  /* of the last step that was counted; 0: there was none */
 };
 
 struct draft_choice {
@@ -74,8 +74,8 @@ struct draft_offer {
 };
 /* Chooses for each turn of a step. room: rows that the step may have, turns at least; if there are
  * fewer than drafts want, the turns have as many each, or one more. */
-void draft_meter_choose(const struct draft_meter *m, const struct draft_offer *offers,
-			uint32_t turns, uint32_t room, struct draft_choice *choices);
+void draft_meter_choose(struct draft_meter *m, const struct draft_offer *offers, uint32_t turns,
+			uint32_t room, struct draft_choice *choices);
 
 /* What came of a turn's draft. */
 struct draft_result {
