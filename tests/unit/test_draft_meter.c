@@ -1,6 +1,7 @@
 /* When to draft, in simulations: rows of a given cost, drafts with a given acceptance. Time is
  * simulated, so nothing here depends on the machine. */
 #include "engine/turn/draft_meter.h"
+#include "memory_help.h"
 #include "random.h"
 
 #include <setjmp.h>
@@ -533,8 +534,9 @@ static double run_company(struct world *w, struct draft_meter *m, uint32_t turns
 }
 
 static const uint32_t companies[] = {2, 6, DRAFT_TURNS};
-/* Of the worlds one in so many: with each cost and each chance of either kind. */
-enum { COMPANIES = sizeof companies / sizeof *companies, STRIDE = 7 };
+/* Of the worlds one in so many: with each cost and each chance of either kind. Under a sanitizer
+ * fewer, since this is arithmetic. */
+enum { COMPANIES = sizeof companies / sizeof *companies, STRIDE = SANITIZED ? 35 : 7 };
 
 /* Of a company's turns together, from 64 tokens of each on. */
 static void a_fresh_meter_never_costs_a_company_much(void **state)
