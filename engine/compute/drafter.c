@@ -259,31 +259,7 @@ void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struc
 	drafter_keep_pending(d, l->forward->scratch.normed.f + (size_t)first * d->width, n);
 }
 
-/* ---- the drafter: drafting ---- */
-
-int drafter_catch_up(struct drafter *d, struct draft_layer *l, const struct context *x,
-		     struct err *e)
-{
-	return drafter_compute_pending(d, l, x, d->pending - 1, 0, e);
-}
-
-int drafter_first(struct drafter *d, struct draft_layer *l, const struct context *x, uint32_t next,
-		  struct err *e)
-{
-	int failed = drafter_catch_up(d, l, x, e);
-	if (failed)
-		return failed;
-	failed = drafter_layer_run(l, &d->keys, &next, d->hidden, 1, NULL, e);
-	return drafter_give_up(d, failed);
-}
-
-int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct err *e)
-{
-	const float *own = l->forward->scratch.normed.f;
-	return drafter_give_up(d, drafter_layer_run(l, &d->keys, &next, own, 1, NULL, e));
-}
-
-/* ---- drafters side by side ---- */
+/* ---- drafters side by side: drafting ---- */
 
 /* The rows of some of the asks, in one pass. */
 struct drafter_party {
@@ -331,22 +307,23 @@ static int drafter_end_party(const struct drafter_party *p, struct draft_ask *as
 	return failed;
 }
 
-/* Computes the pending rows, but for the last, of the asks from *done on, as many as one pass
- * takes. */
+/* Computes pending rows, but for the last, of the asks from *done on, as many as one pass takes. */
 static int drafter_catch_up_some(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
 				 uint32_t *done, struct err *e)
 {
 	struct drafter_party p = {0};
-	for (; *done < count; ++*done) {
+	for (bool whole = true; *done < count && whole; *done += whole) {
 		struct drafter *d = asks[*done].drafter;
 		const uint32_t *ids = asks[*done].text->tokens.ids;
+		uint32_t n = d->pending > 1 ? d->pending - 1 : 0, room = l->forward->chunk;
 		context_rollback(&d->keys, d->rows);
-		if (d->pending < 2)
+		if (asks[*done].account->end != SPAN_DONE || !n)
 			continue;
-		if (p.row_count + d->pending - 1 > l->forward->chunk && p.count)
-			break;
-		drafter_join_party(&p, asks, *done, ids + drafter_next_position(d) + 1, d->hidden,
-				   d->pending - 1);
+		whole = n <= room - p.row_count;
+		n = whole ? n : room - p.row_count;
+		if (n)
+			drafter_join_party(&p, asks, *done, ids + drafter_next_position(d) + 1,
+					   d->hidden, n);
 	}
 	if (!p.count)
 		return 0;
@@ -390,14 +367,21 @@ static int drafter_check_together(const struct draft_layer *l, uint32_t count, s
 	return err_set(e, EINVAL, "internal error: %u drafts at once", count);
 }
 
-int drafter_first_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
-			   const struct draft_reader *reader, struct err *e)
+int drafter_catch_up_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+			      struct err *e)
 {
 	int failed = drafter_check_together(l, count, e);
 	for (uint32_t i = 0; i < count; i++)
 		asks[i].account->end = SPAN_DONE;
 	for (uint32_t done = 0; done < count && !failed;)
 		failed = drafter_catch_up_some(l, asks, count, &done, e);
+	return failed;
+}
+
+int drafter_first_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+			   const struct draft_reader *reader, struct err *e)
+{
+	int failed = drafter_catch_up_together(l, asks, count, e);
 	return failed ? failed : drafter_advance(l, asks, count, true, reader, e);
 }
 

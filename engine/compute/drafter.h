@@ -153,15 +153,6 @@ void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struc
 
 /* Whether it has followed the text to its end, so that it can draft. */
 bool drafter_ready(const struct drafter *d, const struct context *x);
-/* Computes the pending rows, but for the last. */
-int drafter_catch_up(struct drafter *d, struct draft_layer *l, const struct context *x,
-		     struct err *e);
-/* Catches up; then forward.scratch.logits = what may follow `next`, the token after the text. After
- * an error but -ECANCELED the drafter rests. */
-int drafter_first(struct drafter *d, struct draft_layer *l, const struct context *x, uint32_t next,
-		  struct err *e);
-/* The same for `next` that was drafted. */
-int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct err *e);
 
 /* Several drafters side by side, depth by depth: all of a depth in one pass. */
 enum { DRAFTERS_TOGETHER = 64 }; /* at most */
@@ -173,9 +164,13 @@ struct draft_ask {
 	struct step_account *account; /* says how it ended; its `picked` is not called */
 	uint32_t row;		      /* where its output is, from depth to depth */
 };
-/* drafter_first and then drafter_next of all asks. The reader is given the logits by the asks'
- * numbers. Asks may leave between two depths, and nothing else may be computed there. One that has
- * not ended well takes no further part, and after a failure its drafter rests. */
+/* Computes the pending rows, but for the last of each. */
+int drafter_catch_up_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
+			      struct err *e);
+/* Catches up, and then guesses what follows `next` of each ask; and the same for a `next` that was
+ * drafted. The reader is given the logits by the asks' numbers. Asks may leave between two depths,
+ * and nothing else may be computed there. One that has not ended well takes no further part, and
+ * after a failure its drafter rests. An error of the call is one of all asks. */
 int drafter_first_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,
 			   const struct draft_reader *reader, struct err *e);
 int drafter_next_together(struct draft_layer *l, struct draft_ask *asks, uint32_t count,

@@ -159,15 +159,13 @@ void run_gather_answers(struct model *m, struct run_party *p);
 void run_take_place(struct run_party *p, struct session *s);
 
 /* run_place.c, without the lock; in the order in which run_step calls them. */
-/* Stops the turn, or prepares it, or begins its step; then `computes` is set. room, company: as in
- * turn_begin_step. Tests put themselves around this function: it stays in another file than its
- * caller. */
-void run_begin_place(struct run_place *p, uint32_t room, bool company);
+/* Stops the turn, or prepares it, or begins its step; then `computes` is set. Tests put themselves
+ * around this function: it stays in another file than its caller. */
+void run_begin_place(struct run_place *p);
 /* Adds the turn's rows to the batch; of a prompt at most `most`. */
 void run_collect_place(struct run_place *p, uint32_t most, struct step_batch *b);
 /* After the forward pass. Other than 0: the whole step failed. */
-void run_settle_place(struct run_place *p, const struct run_step *step, int failed,
-		      const struct err *e);
+void run_settle_place(struct run_place *p, int failed, const struct err *e);
 /* Lock held: gives the session what the event has, and ends the turn if it is over. */
 void run_publish_place(struct run_place *p, const struct run_step *step, uint64_t reads);
 struct run_cost run_cost_of(const struct session *s);

@@ -43,7 +43,7 @@ static void run_begin_turn(struct session *s, struct turn_event *ev)
 	pthread_mutex_unlock(&m->run->lock);
 }
 
-void run_begin_place(struct run_place *p, uint32_t room, bool company)
+void run_begin_place(struct run_place *p)
 {
 	struct session *s = p->session;
 	p->computes = p->computed = false;
@@ -54,7 +54,7 @@ void run_begin_place(struct run_place *p, uint32_t room, bool company)
 	} else if (!s->turn->prepared) {
 		run_begin_turn(s, &p->event);
 	} else {
-		turn_begin_step(s->turn, room, company);
+		turn_begin_step(s->turn);
 		p->computes = true;
 	}
 }
@@ -112,8 +112,7 @@ void run_collect_place(struct run_place *p, uint32_t most, struct step_batch *b)
 		tracing_begin(&p->trace, s, s->turn->step.kind);
 }
 
-void run_settle_place(struct run_place *p, const struct run_step *step, int failed,
-		      const struct err *e)
+void run_settle_place(struct run_place *p, int failed, const struct err *e)
 {
 	struct session *s = p->session;
 	struct turn_state *t = s->turn;
@@ -131,7 +130,7 @@ void run_settle_place(struct run_place *p, const struct run_step *step, int fail
 	if (t->step.kind == ROW_ANSWER)
 		tracing_settle(&p->trace, t->step.stood);
 	if (!failed && a->end == SPAN_DONE)
-		turn_count_draft(t, clock_seconds_since(step->started_ns), &p->event);
+		turn_count_draft(t, &p->event);
 }
 
 /* ---- what it cost, and what it brings ---- */

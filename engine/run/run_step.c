@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+_Static_assert((int)RUN_PLACES <= (int)DRAFT_TURNS, "a step's answers are drafted together");
+
 /* The step between two layers of another is a step like others. */
 static void run_have_step(struct model *m, struct run_party *p, bool slowly);
 
@@ -163,17 +165,23 @@ static void run_compute(struct model *m, struct run_party *p, bool slowly)
 	p->step.seconds = clock_seconds_since(p->step.started_ns);
 	for (uint32_t i = 0; i < p->count; i++)
 		if (p->places[i].computes)
-			run_settle_place(&p->places[i], &p->step, failed, &e);
+			run_settle_place(&p->places[i], failed, &e);
 }
 
 static void run_compute_step(struct model *m, struct run_party *p, bool slowly)
 {
-	uint32_t room = m->loaded.forward.chunk / p->count;
+	struct draft_step drafts = {0};
 	model_cache_stats(m, &p->step.before);
-	for (uint32_t i = 0; i < p->count; i++)
-		run_begin_place(&p->places[i], room, p->count > 1);
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct run_place *place = &p->places[i];
+		run_begin_place(place);
+		if (place->computes && place->session->turn->step.kind == ROW_ANSWER)
+			drafts.turns[drafts.count++] = place->session->turn;
+	}
+	draft_propose(&drafts, m->loaded.forward.chunk);
 	p->step.started_ns = clock_ns();
 	run_compute(m, p, slowly);
+	draft_count(&drafts, clock_seconds_since(p->step.started_ns));
 	model_cache_stats(m, &p->step.after);
 }
 

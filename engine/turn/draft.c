@@ -5,6 +5,8 @@
 
 #include "engine/compute/drafter.h"
 
+_Static_assert((int)DRAFT_TURNS <= (int)DRAFTERS_TOGETHER, "a step's drafters run together");
+
 static uint32_t draft_least(uint64_t one, uint64_t other)
 {
 	return (uint32_t)(one < other ? one : other);
@@ -12,14 +14,13 @@ static uint32_t draft_least(uint64_t one, uint64_t other)
 
 /* How many tokens may follow before the turn ends in any case: what is verified beyond would be
  * computed for nothing. */
-static uint32_t draft_room(const struct turn_state *t, uint32_t room)
+static uint32_t draft_room(const struct turn_state *t)
 {
 	uint64_t answered = t->ids.count - t->prompt_ids,
 		 most = t->session->asked.params.max_tokens;
 	uint64_t left = t->env->model->id.context - t->ids.count;
 	if (most)
 		left = draft_least(left, most - answered - 1);
-	left = draft_least(left, room - 1);
 	return draft_least(left, DRAFT_MOST);
 }
 
@@ -76,90 +77,181 @@ static uint32_t draft_missed(const struct turn_state *t)
 	return rows > DRAFT_MOST ? rows : 0;
 }
 
-static int draft_catch_up(struct turn_state *t, struct err *e)
-{
-	uint64_t started = clock_ns();
-	uint32_t rows = draft_missed(t);
-	int failed = drafter_catch_up(&t->session->drafter, &t->env->model->loaded.draft_layer,
-				      &t->session->context, e);
-	draft_count_following(t, failed ? 0 : rows, clock_seconds_since(started), true);
-	return failed;
-}
-
 /* The likeliest, at any temperature: drawing it as the token itself will be drawn, with the same
  * random number, stands less often (a number means another token where probabilities differ). */
-static uint32_t draft_likeliest(struct turn_state *t)
+static uint32_t draft_likeliest(const struct turn_state *t, float *logits)
 {
-	float *logits = t->env->model->loaded.forward.scratch.logits;
 	sampler_repetition_apply(&t->repetition, logits);
 	return sampler_greedy(logits, t->env->model->id.config.vocabulary);
 }
 
-/* *started: when it knew all of the text. Without memory, or if an expert cannot be read, there are
- * fewer or none: a draft is no reason to end a turn. */
-static uint32_t draft_own(struct turn_state *t, uint32_t *draft, uint32_t count, uint64_t *started)
+/* The turns for which the draft layer has more to draft. */
+struct draft_round {
+	struct draft_layer *layer;
+	struct turn_state *turns[DRAFT_TURNS];
+	uint32_t wanted[DRAFT_TURNS]; /* tokens of each */
+	struct draft_ask asks[DRAFT_TURNS];
+	uint32_t count;
+};
+
+static void draft_join_round(struct draft_round *r, struct turn_state *t)
 {
-	struct model *m = t->env->model;
-	struct err ignored;
-	size_t held = t->session->context.tokens.count;
-	uint32_t n = 0;
-	struct step_account *account = &t->session->drafting;
-	account->stop = &t->session->stop;
-	m->loaded.draft_layer.account = account;
-	m->loaded.draft_layer.losses = t->losses;
-	int failed = draft_catch_up(t, &ignored);
-	*started = clock_ns();
-	if (!failed)
-		failed = drafter_first(&t->session->drafter, &m->loaded.draft_layer,
-				       &t->session->context, t->ids.ids[held], &ignored);
-	while (!failed) {
-		draft[n] = draft_likeliest(t);
-		if (++n == count)
-			break;
-		failed = drafter_next(&t->session->drafter, &m->loaded.draft_layer, draft[n - 1],
-				      &ignored);
+	struct session *s = t->session;
+	struct context *x = &s->context;
+	if (t->draft.choice.kind != DRAFT_MTP || !t->draft.choice.depth)
+		return;
+	s->drafting.stop = &s->stop;
+	s->drafting.end = SPAN_DONE;
+	r->turns[r->count] = t;
+	r->wanted[r->count] = t->draft.choice.depth;
+	r->asks[r->count++] = (struct draft_ask){
+		.drafter = &s->drafter,
+		.text = x,
+		.next = t->ids.ids[x->tokens.count],
+		.losses = t->losses,
+		.account = &s->drafting,
+	};
+	t->draft.choice.depth = 0;
+}
+
+/* Who has what it wanted leaves, and who was stopped or failed. */
+static void draft_leave_round(struct draft_round *r)
+{
+	uint32_t left = 0;
+	for (uint32_t i = 0; i < r->count; i++) {
+		if (r->turns[i]->draft.choice.depth == r->wanted[i] ||
+		    r->asks[i].account->end != SPAN_DONE)
+			continue;
+		r->turns[left] = r->turns[i];
+		r->wanted[left] = r->wanted[i];
+		r->asks[left++] = r->asks[i];
 	}
-	m->loaded.draft_layer.account = NULL;
-	return n;
+	r->count = left;
+}
+
+/* draft_reader.read: a token for each of the turns. */
+static int draft_read(void *ctx, const uint32_t *asks, uint32_t n, const float *logits,
+		      struct err *e)
+{
+	struct draft_round *r = ctx;
+	(void)e;
+	for (uint32_t i = 0; i < n; i++) {
+		struct turn_state *t = r->turns[asks[i]];
+		size_t vocabulary = t->env->model->id.config.vocabulary;
+		uint32_t token = draft_likeliest(t, (float *)logits + i * vocabulary);
+		t->draft.tokens[t->draft.choice.depth++] = token;
+		r->asks[asks[i]].next = token;
+	}
+	return 0;
+}
+
+/* The draft layer gets to know what it has missed of the texts. */
+static int draft_catch_up(struct draft_round *r)
+{
+	struct err ignored;
+	struct draft_ask late[DRAFT_TURNS];
+	uint64_t started = clock_ns();
+	uint32_t count = 0, rows = 0, chosen = 0; /* of the rows: by the meter */
+	for (uint32_t i = 0; i < r->count; i++) {
+		uint32_t missed = draft_missed(r->turns[i]);
+		if (missed)
+			late[count++] = r->asks[i];
+		rows += missed;
+		chosen += r->turns[i]->draft.offer.asked ? 0 : missed;
+	}
+	if (!count)
+		return 0;
+	int failed = drafter_catch_up_together(r->layer, late, count, &ignored);
+	if (!failed && chosen)
+		draft_meter_follow(r->turns[0]->env->meter, chosen,
+				   clock_seconds_since(started) * chosen / rows, true);
+	draft_leave_round(r);
+	return failed;
+}
+
+/* Without memory, or if an expert cannot be read, there are fewer or none: a draft is no reason to
+ * end a turn. */
+static void draft_own(struct draft_step *d)
+{
+	struct draft_round r = {.layer = &d->turns[0]->env->model->loaded.draft_layer};
+	const struct draft_reader reader = {draft_read, &r};
+	struct err ignored;
+	for (uint32_t i = 0; i < d->count; i++)
+		draft_join_round(&r, d->turns[i]);
+	int failed = draft_catch_up(&r);
+	for (uint32_t depth = 1; r.count && !failed; depth++) {
+		uint64_t started = clock_ns();
+		d->times.asks[depth] = r.count;
+		failed = depth > 1 ? drafter_next_together(r.layer, r.asks, r.count, &reader,
+							   &ignored)
+				   : drafter_first_together(r.layer, r.asks, r.count, &reader,
+							    &ignored);
+		d->times.passes[depth] = clock_seconds_since(started);
+		draft_leave_round(&r);
+	}
 }
 
 /* ---- either ---- */
 
-static struct draft_choice draft_choose(const struct turn_state *t, const struct draft_offer *o,
-					bool company)
+static void draft_offer(struct turn_state *t)
 {
 	const struct params *p = &t->session->asked.params;
-	if (p->draft == DRAFT_AUTO)
-		return company ? (struct draft_choice){0} : draft_meter_choose(t->env->meter, o);
-	return (struct draft_choice){p->draft_kind,
-				     draft_least(o->most[p->draft_kind], p->draft_depth)};
-}
-
-void draft_propose(struct turn_state *t, uint32_t room, bool company, struct draft *d)
-{
-	struct draft_offer o = {0};
-	uint32_t left = draft_room(t, room), matched;
-	const uint64_t began = clock_ns();
-	uint64_t started = began;
-	*d = (struct draft){.company = company};
+	struct draft_offer *o = &t->draft.offer;
+	uint32_t left = draft_room(t), matched;
+	*o = (struct draft_offer){.asked = p->draft == DRAFT_ALWAYS};
+	if (o->asked)
+		left = draft_least(left, p->draft_depth);
 	if (draft_allowed(t, DRAFT_LOOKUP) && left)
-		o.most[DRAFT_LOOKUP] =
-			drafter_lookup(t->ids.ids, t->ids.count, d->tokens, left, &matched);
-	o.most[DRAFT_LOOKUP] = constrain_drafts(t, d->tokens, o.most[DRAFT_LOOKUP]);
+		o->most[DRAFT_LOOKUP] =
+			drafter_lookup(t->ids.ids, t->ids.count, t->draft.tokens, left, &matched);
+	o->most[DRAFT_LOOKUP] = constrain_drafts(t, t->draft.tokens, o->most[DRAFT_LOOKUP]);
 	if (t->follow && drafter_ready(&t->session->drafter, &t->session->context)) {
-		o.most[DRAFT_MTP] = left;
-		o.missed = draft_missed(t);
+		o->most[DRAFT_MTP] = left;
+		o->missed = draft_missed(t);
 	}
-	d->choice = draft_choose(t, &o, company);
-	if (d->choice.depth && d->choice.kind == DRAFT_MTP)
-		d->choice.depth = draft_own(t, d->tokens, d->choice.depth, &started);
-	d->seconds = clock_seconds_since(started);
-	d->whole = clock_seconds_since(began);
 }
 
-void draft_count(struct turn_state *t, const struct draft *d, uint32_t stood, double seconds)
+/* Gives each turn what the meter chooses for it. */
+static void draft_choose(struct draft_step *d, uint32_t room)
 {
-	/* Else the meter did not choose it. */
-	if (t->session->asked.params.draft == DRAFT_AUTO && !d->company)
-		draft_meter_count(t->env->meter, d->choice, stood, d->seconds, seconds);
+	struct draft_offer offers[DRAFT_TURNS];
+	struct draft_choice choices[DRAFT_TURNS];
+	for (uint32_t i = 0; i < d->count; i++)
+		offers[i] = d->turns[i]->draft.offer;
+	draft_meter_choose(d->turns[0]->env->meter, offers, d->count, room, choices);
+	for (uint32_t i = 0; i < d->count; i++)
+		d->turns[i]->draft.choice = choices[i];
+}
+
+void draft_propose(struct draft_step *d, uint32_t room)
+{
+	const uint64_t began = clock_ns();
+	if (!d->count)
+		return;
+	for (uint32_t i = 0; i < d->count; i++)
+		draft_offer(d->turns[i]);
+	draft_choose(d, room);
+	d->times.lookup = clock_seconds_since(began);
+	draft_own(d);
+	for (uint32_t i = 0; i < d->count; i++)
+		d->turns[i]->draft.seconds = clock_seconds_since(began);
+}
+
+void draft_count(struct draft_step *d, double seconds)
+{
+	struct draft_result results[DRAFT_TURNS];
+	bool chosen = false, verified = true; /* by the meter for some; of all */
+	for (uint32_t i = 0; i < d->count; i++) {
+		const struct turn_state *t = d->turns[i];
+		results[i] = (struct draft_result){
+			.choice = t->draft.choice,
+			.stood = t->step.stood,
+			.asked = t->draft.offer.asked,
+		};
+		chosen |= t->session->asked.params.draft == DRAFT_AUTO;
+		verified &= t->draft.verified;
+	}
+	d->times.verifying = seconds;
+	if (chosen && verified)
+		draft_meter_count(d->turns[0]->env->meter, results, d->count, &d->times);
 }

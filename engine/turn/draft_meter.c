@@ -8,8 +8,10 @@ static const double far_more = 1.5;
 static const double row_guess = 0.6, stood_guess = 0.5;
 /* And what drafting a token costs: a layer and the output head, and next to nothing. */
 static const double drafting_guess[DRAFT_KINDS] = {[DRAFT_MTP] = 0.3, [DRAFT_LOOKUP] = 0.01};
-/* Credit, in steps of one row: at first, at most, and the part of each step's time. */
-static const double credit_first = 0.5, credit_most = 4, credit_part = 0.01;
+/* Credit, in steps without drafts: at first (in company a trial is one for each turn, and tells
+ * more), at most, and the part of each step's time. */
+static const double credit_first = 0.5, credit_first_together = 0.25, credit_most = 4,
+		    credit_part = 0.01;
 /* What following may always take, in steps of one row. */
 static const double following_part = 0.01;
 /* A gain below this is noise; and it takes as much to go a token deeper, where more is lost if
@@ -18,6 +20,8 @@ static const double least_gain = 1.01, deeper_gain = 1.03;
 /* Steps without a draft of a kind before the text is tried again, at least; and while another kind
  * pays and this one was wrong at its last trial. */
 enum { TRIAL_AFTER = 16, TRIAL_BESIDE = 128 };
+/* A token that stands so often nearly always does. */
+static const double sure_chance = 0.75;
 /* When all of two drafts in turn stood, what was seen before counts as this often. */
 enum { CHANGED = 4 };
 
@@ -41,22 +45,17 @@ static double draft_extrapolate(const double *values, uint32_t first, uint32_t t
 	return at;
 }
 
-/* Of a step that many rows wide. */
+/* Of that many rows of a turn alone. */
 static double draft_meter_cost_of(const struct draft_meter *m, uint32_t rows)
 {
 	return draft_extrapolate(m->cost, 1, rows, row_guess * m->cost[1]);
 }
 
-/* drafting[0] is 0: no draft, no time. */
+/* Of a turn alone. drafting[0] is 0: no draft, no time. */
 static double draft_drafting_seconds(const struct draft_meter *m, struct draft_choice c)
 {
 	return draft_extrapolate(m->kind[c.kind].drafting, 0, c.depth,
 				 drafting_guess[c.kind] * m->cost[1]);
-}
-
-static double draft_seconds(const struct draft_meter *m, struct draft_choice c)
-{
-	return draft_drafting_seconds(m, c) + draft_meter_cost_of(m, c.depth + 1);
 }
 
 static double draft_stood(const struct draft_kind_meter *k, uint32_t depth)
@@ -66,74 +65,201 @@ static double draft_stood(const struct draft_kind_meter *k, uint32_t depth)
 	return k->seen[depth] ? k->stood[depth] : stood_guess;
 }
 
-/* ---- choosing ---- */
-
-/* What it loses if nothing stands. */
-static double draft_loss(const struct draft_meter *m, struct draft_choice c)
+/* Of a pass of the draft layer for several turns. Before one is measured, it is that part of a step
+ * of as many rows that it is where a turn is alone. */
+static double draft_pass_seconds(const struct draft_meter *m, uint32_t depth, uint32_t asks)
 {
-	return draft_seconds(m, c) - m->cost[1];
+	double seconds = depth > 1 ? draft_costs_at(&m->next_pass, asks) : 0;
+	if (!(seconds > 0))
+		seconds = draft_costs_at(&m->first_pass, asks);
+	if (seconds > 0)
+		return seconds;
+	double alone = m->kind[DRAFT_MTP].drafting[1];
+	double part = alone > 0 ? alone / m->cost[1] : drafting_guess[DRAFT_MTP];
+	return part * draft_costs_at(&m->company, asks);
 }
 
-/* Half of that, as something mostly stands; or a quarter of one token that nearly always does. */
-static double draft_risk(const struct draft_meter *m, struct draft_choice c)
-{
-	double stands = draft_stood(&m->kind[c.kind], 1);
-	return draft_loss(m, c) * (c.depth == 1 && stands > 0.75 ? 0.25 : 0.5);
-}
+/* ---- plans ---- */
 
-/* A draft layer first gets to know the tokens that it has missed. */
-static double draft_meter_missed_of(const struct draft_meter *m, const struct draft_offer *o,
-				    struct draft_choice c)
-{
-	return c.kind == DRAFT_MTP ? o->missed * m->following : 0;
-}
-
-/* What there has to be of credit. */
-static double draft_price(const struct draft_meter *m, const struct draft_offer *o,
-			  struct draft_choice c)
-{
-	return draft_risk(m, c) + draft_meter_missed_of(m, o, c);
-}
-
-static bool draft_affordable(const struct draft_meter *m, const struct draft_offer *o,
-			     struct draft_choice c)
-{
-	return m->credit >= draft_price(m, o, c);
-}
-
-struct search {
-	struct draft_choice best; /* of those for which there is credit */
-	double speed;		  /* its */
-	bool pays;		  /* something does, with credit or without */
+/* What a step drafts. */
+struct draft_plan {
+	struct draft_choice choices[DRAFT_TURNS]; /* [turns] */
+	uint32_t turns, rows;
+	uint32_t asks[DRAFT_MOST + 1]; /* [depth]: turns that have a draft layer's draft there */
+	double tokens;		       /* that are expected */
+	uint32_t missed;	       /* by the draft layer, of what is drafted now */
+	bool unsure;		       /* some of what the meter chose may well not stand */
 };
 
-static void draft_search_kind(const struct draft_meter *m, const struct draft_offer *o,
-			      enum draft_kind kind, struct search *s)
+/* Adds a turn's draft at a depth, if it can follow what the plan has for the turn. chance: that it
+ * stands. */
+static bool draft_plan_add(struct draft_plan *p, const struct draft_offer *o, uint32_t turn,
+			   struct draft_choice c, double chance, uint32_t room)
 {
-	double tokens = 1, chance = 1, least = least_gain / m->cost[1], shallower = 0;
-	for (uint32_t d = 1; d <= o->most[kind] && d <= DRAFT_MOST; d++) {
-		struct draft_choice c = {kind, d};
-		chance *= draft_stood(&m->kind[kind], d);
-		tokens += chance;
-		double speed = tokens / draft_seconds(m, c);
-		s->pays |= speed > least;
-		if (speed > least && speed > shallower && speed > s->speed &&
-		    draft_affordable(m, o, c)) {
-			s->speed = speed;
-			shallower = deeper_gain * speed;
-			s->best = c;
+	if (o[turn].most[c.kind] < c.depth || p->choices[turn].depth + 1 != c.depth ||
+	    p->rows == room)
+		return false;
+	p->choices[turn] = c;
+	p->rows++;
+	p->tokens += chance;
+	p->asks[c.depth] += c.kind == DRAFT_MTP;
+	if (c.kind == DRAFT_MTP && c.depth == 1 && !o[turn].asked)
+		p->missed += o[turn].missed;
+	p->unsure |= !o[turn].asked && (c.depth > 1 || chance <= sure_chance);
+	return true;
+}
+
+/* 0: not known. */
+static double draft_plan_seconds(const struct draft_meter *m, const struct draft_plan *p)
+{
+	if (p->turns == 1)
+		return draft_drafting_seconds(m, p->choices[0]) + draft_meter_cost_of(m, p->rows);
+	double seconds = draft_costs_at(&m->company, p->rows);
+	for (uint32_t d = 1; d <= DRAFT_MOST && p->asks[d] && seconds > 0; d++)
+		seconds += draft_pass_seconds(m, d, p->asks[d]);
+	return seconds;
+}
+
+/* What params ask for. */
+static void draft_plan_begin(const struct draft_meter *m, const struct draft_offer *o,
+			     uint32_t turns, uint32_t room, struct draft_plan *p)
+{
+	double chance[DRAFT_KINDS] = {1, 1};
+	*p = (struct draft_plan){.turns = turns, .rows = turns, .tokens = turns};
+	for (uint32_t d = 1; d <= DRAFT_MOST; d++)
+		for (int kind = 0; kind < DRAFT_KINDS; kind++) {
+			chance[kind] *= draft_stood(&m->kind[kind], d);
+			for (uint32_t i = 0; i < turns; i++) {
+				uint32_t turn = (m->chosen + i) % turns;
+				if (o[turn].asked)
+					draft_plan_add(p, o, turn, (struct draft_choice){kind, d},
+						       chance[kind], room);
+			}
 		}
+}
+
+/* ---- choosing ---- */
+
+struct draft_search {
+	const struct draft_meter *m;
+	const struct draft_offer *offers;
+	uint32_t room;
+	struct draft_plan base; /* without what the meter chooses */
+	double seconds;		/* that it takes; 0: not known */
+	struct draft_plan best; /* of those for which there is credit */
+	double speed;		/* its; 0: there is none */
+	bool pays;		/* some plan does, with credit or without */
+};
+
+static void draft_search_begin(struct draft_search *s)
+{
+	s->seconds = draft_plan_seconds(s->m, &s->base);
+	s->speed = 0;
+	s->pays = false;
+	s->best = s->base;
+}
+
+/* What it loses if nothing stands. */
+static double draft_loss(const struct draft_search *s, const struct draft_plan *p)
+{
+	return draft_plan_seconds(s->m, p) - s->seconds;
+}
+
+/* What there has to be of credit: half of the loss, as something mostly stands; or a quarter where
+ * each turn has one token that nearly always does; and what the draft layer first gets to know. */
+static double draft_price(const struct draft_search *s, const struct draft_plan *p)
+{
+	return draft_loss(s, p) * (p->unsure ? 0.5 : 0.25) + p->missed * s->m->following;
+}
+
+/* shallower: the speed that has to be exceeded for more of the same. */
+static void draft_search_look(struct draft_search *s, const struct draft_plan *p, double *shallower)
+{
+	double speed = p->tokens / draft_plan_seconds(s->m, p),
+	       least = least_gain * s->base.tokens / s->seconds;
+	s->pays |= speed > least;
+	if (speed > least && speed > *shallower && speed > s->speed &&
+	    s->m->credit >= draft_price(s, p)) {
+		s->speed = speed;
+		*shallower = deeper_gain * speed;
+		s->best = *p;
 	}
+}
+
+/* Which of two kinds a turn drafts by: the first, and the other where the first offers nothing. */
+struct draft_preference {
+	enum draft_kind first;
+	bool other;
+};
+
+static bool draft_prefers(const struct draft_offer *o, struct draft_preference by,
+			  enum draft_kind kind)
+{
+	if (o->asked)
+		return false;
+	return kind == by.first || (by.other && !o->most[by.first]);
+}
+
+/* Adds drafts row by row, those that are the likeliest to stand first. */
+static void draft_search_plans(struct draft_search *s, struct draft_preference by)
+{
+	struct draft_plan p = s->base;
+	uint32_t depth[DRAFT_KINDS] = {0};
+	double chance[DRAFT_KINDS], shallower = 0;
+	for (int kind = 0; kind < DRAFT_KINDS; kind++)
+		chance[kind] = draft_stood(&s->m->kind[kind], 1);
+	while (depth[DRAFT_MTP] < DRAFT_MOST || depth[DRAFT_LOOKUP] < DRAFT_MOST) {
+		bool lookup = chance[DRAFT_LOOKUP] > chance[DRAFT_MTP];
+		enum draft_kind kind = lookup ? DRAFT_LOOKUP : DRAFT_MTP;
+		struct draft_choice c = {kind, ++depth[kind]};
+		for (uint32_t i = 0; i < p.turns; i++) {
+			uint32_t turn = (s->m->chosen + i) % p.turns;
+			if (draft_prefers(&s->offers[turn], by, kind) &&
+			    draft_plan_add(&p, s->offers, turn, c, chance[kind], s->room))
+				draft_search_look(s, &p, &shallower);
+		}
+		chance[kind] = c.depth < DRAFT_MOST
+				       ? chance[kind] * draft_stood(&s->m->kind[kind], c.depth + 1)
+				       : -1;
+	}
+}
+
+static void draft_search_all(struct draft_search *s)
+{
+	uint32_t offered[DRAFT_KINDS] = {0};
+	for (uint32_t i = 0; i < s->base.turns; i++)
+		for (int kind = 0; kind < DRAFT_KINDS; kind++)
+			offered[kind] += !s->offers[i].asked && s->offers[i].most[kind];
+	bool both = offered[DRAFT_MTP] && offered[DRAFT_LOOKUP] && s->base.turns > 1;
+	for (int other = 0; other <= both; other++)
+		for (int kind = 0; kind < DRAFT_KINDS; kind++)
+			if (offered[kind])
+				draft_search_plans(
+					s, (struct draft_preference){(enum draft_kind)kind, other});
+}
+
+/* One token of a kind for each turn that has one. */
+static struct draft_plan draft_trial_plan(const struct draft_search *s, enum draft_kind kind)
+{
+	struct draft_plan p = s->base;
+	double chance = draft_stood(&s->m->kind[kind], 1);
+	for (uint32_t i = 0; i < p.turns; i++) {
+		uint32_t turn = (s->m->chosen + i) % p.turns;
+		if (!s->offers[turn].asked)
+			draft_plan_add(&p, s->offers, turn, (struct draft_choice){kind, 1}, chance,
+				       s->room);
+	}
+	return p;
 }
 
 /* Whether it has waited until its part of the credit is what a trial costs on average: or what is
  * cheap to try would leave nothing for what is dear. */
-static bool draft_is_due(const struct draft_meter *m, const struct draft_offer *o,
-			 struct draft_choice c, uint32_t kinds)
+static bool draft_is_due(const struct draft_search *s, const struct draft_plan *p, uint32_t idle,
+			 uint32_t kinds)
 {
-	double gain = draft_stood(&m->kind[c.kind], 1) * m->cost[1];
-	double costs = draft_loss(m, c) + draft_meter_missed_of(m, o, c) - gain;
-	return m->kind[c.kind].idle * credit_part * m->cost[1] >= kinds * costs;
+	double gain = (p->tokens - s->base.tokens) * s->seconds / s->base.tokens;
+	double costs = draft_loss(s, p) + p->missed * s->m->following - gain;
+	return idle * credit_part * s->seconds >= kinds * costs;
 }
 
 /* Steps before a kind is tried again. */
@@ -144,54 +270,78 @@ static uint32_t draft_pause(const struct draft_kind_meter *k, bool beside)
 	return k->hot ? TRIAL_AFTER : TRIAL_BESIDE;
 }
 
-/* One token of a kind, but not of `paying`, which does (DRAFT_KINDS: none): the cheapest of those
- * that were right at their last trial, as the text may have changed, or else of all. */
-static struct draft_choice draft_trial(const struct draft_meter *m, const struct draft_offer *o,
-				       int paying)
+/* The kinds that the best plan has. */
+static uint32_t draft_paying(const struct draft_search *s)
 {
-	struct draft_choice best = {0};
 	uint32_t kinds = 0;
-	for (int kind = 0; kind < DRAFT_KINDS; kind++)
-		kinds += o->most[kind] > 0;
-	for (int kind = 0; kind < DRAFT_KINDS; kind++) {
-		const struct draft_kind_meter *k = &m->kind[kind];
-		struct draft_choice c = {(enum draft_kind)kind, 1};
-		bool hot = k->hot && paying == DRAFT_KINDS;
-		if (kind == paying || !o->most[kind] || !draft_affordable(m, o, c) ||
-		    k->idle < draft_pause(k, paying < DRAFT_KINDS) ||
-		    !(hot || draft_is_due(m, o, c, kinds)))
-			continue;
-		bool better = k->hot != m->kind[best.kind].hot
-				      ? k->hot
-				      : draft_price(m, o, c) < draft_price(m, o, best);
-		if (!best.depth || better)
-			best = c;
-	}
-	return best;
+	for (uint32_t i = 0; i < s->best.turns; i++)
+		if (s->best.choices[i].depth > s->base.choices[i].depth)
+			kinds |= 1U << s->best.choices[i].kind;
+	return kinds;
 }
 
-struct draft_choice draft_meter_choose(const struct draft_meter *m, const struct draft_offer *o)
+/* One token of a kind, but not of those that pay: the cheapest of those that were right at their
+ * last trial, as the text may have changed, or else of all. */
+static void draft_try(struct draft_search *s)
 {
-	struct search s = {0};
-	if (!(m->cost[1] > 0))
-		return s.best;
-	for (int kind = 0; kind < DRAFT_KINDS; kind++)
-		draft_search_kind(m, o, (enum draft_kind)kind, &s);
+	const uint32_t paying = draft_paying(s);
+	const struct draft_kind_meter *best = NULL;
+	double best_price = 0;
+	uint32_t kinds = 0;
+	struct draft_plan trials[DRAFT_KINDS];
+	for (int kind = 0; kind < DRAFT_KINDS; kind++) {
+		trials[kind] = draft_trial_plan(s, (enum draft_kind)kind);
+		kinds += trials[kind].rows > s->base.rows;
+	}
+	for (int kind = 0; kind < DRAFT_KINDS; kind++) {
+		const struct draft_kind_meter *k = &s->m->kind[kind];
+		const struct draft_plan *p = &trials[kind];
+		double price = draft_price(s, p);
+		if (paying >> kind & 1 || p->rows == s->base.rows || s->m->credit < price ||
+		    k->idle < draft_pause(k, paying) ||
+		    !((k->hot && !paying) || draft_is_due(s, p, k->idle, kinds)))
+			continue;
+		bool better = best && k->hot != best->hot ? k->hot : price < best_price;
+		if (best && !better)
+			continue;
+		best = k;
+		best_price = price;
+		s->best = *p;
+	}
+}
+
+void draft_meter_choose(struct draft_meter *m, const struct draft_offer *offers, uint32_t turns,
+			uint32_t room, struct draft_choice *choices)
+{
+	struct draft_search s = {.m = m, .offers = offers, .room = room};
+	draft_plan_begin(m, offers, turns, room, &s.base);
+	draft_search_begin(&s);
+	/* Costs in company are compared with those of the same company. */
+	bool known = s.seconds > 0 && (turns == 1 || draft_costs_known(&m->company, s.base.rows));
+	if (known)
+		draft_search_all(&s);
 	/* What pays and waits for credit is not to wait for trials of what does not. */
-	if (s.pays && !s.best.depth)
-		return s.best;
-	struct draft_choice other = draft_trial(m, o, s.pays ? (int)s.best.kind : DRAFT_KINDS);
-	return other.depth ? other : s.best;
+	if (known && (s.speed > 0 || !s.pays))
+		draft_try(&s);
+	for (uint32_t i = 0; i < turns; i++)
+		choices[i] = s.best.choices[i];
+	m->chosen++;
 }
 
 bool draft_meter_follows(const struct draft_meter *m, bool answer)
 {
 	static const struct draft_offer own = {.most = {[DRAFT_MTP] = DRAFT_MOST}};
-	struct search s = {0};
-	if (!(m->cost[1] > 0) || m->following <= following_part * m->cost[1])
+	struct draft_offer offers[DRAFT_TURNS];
+	uint32_t turns = m->turns ? m->turns : 1;
+	struct draft_search s = {.m = m, .offers = offers, .room = UINT32_MAX};
+	for (uint32_t i = 0; i < turns; i++)
+		offers[i] = own;
+	draft_plan_begin(m, offers, turns, s.room, &s.base);
+	draft_search_begin(&s);
+	if (!(s.seconds > 0) || turns * m->following <= following_part * s.seconds)
 		return true;
 	if (!answer)
-		draft_search_kind(m, &own, DRAFT_MTP, &s);
+		draft_search_plans(&s, (struct draft_preference){DRAFT_MTP, false});
 	return s.pays;
 }
 
@@ -242,39 +392,98 @@ static void draft_count_stood(struct draft_kind_meter *k, uint32_t drafted, uint
 }
 
 /* The first step is the measure of all others. */
-static void draft_meter_begin(struct draft_meter *m)
+static void draft_meter_begin(struct draft_meter *m, double seconds)
 {
-	m->credit = credit_first * m->cost[1];
+	m->credit = (m->turns > 1 ? credit_first_together : credit_first) * seconds;
 	for (int kind = 0; kind < DRAFT_KINDS; kind++)
 		m->kind[kind].hot = true;
 }
 
-static double draft_count_kind(struct draft_meter *m, struct draft_choice drafted, uint32_t stood,
-			       double drafting)
+/* A kind was right if more than half of the turns' drafts stood to their end. */
+static void draft_count_kinds(struct draft_meter *m, const struct draft_result *r, uint32_t turns)
 {
-	struct draft_kind_meter *k = &m->kind[drafted.kind];
-	draft_count_stood(k, drafted.depth, stood);
-	k->idle = 0;
-	k->hot = stood == drafted.depth;
-	return draft_count_drafting(k, drafted.depth, draft_drafting_seconds(m, drafted), drafting);
+	uint32_t drafts[DRAFT_KINDS] = {0}, right[DRAFT_KINDS] = {0};
+	for (uint32_t i = 0; i < turns; i++) {
+		enum draft_kind kind = r[i].choice.kind;
+		if (r[i].asked || !r[i].choice.depth)
+			continue;
+		draft_count_stood(&m->kind[kind], r[i].choice.depth, r[i].stood);
+		drafts[kind]++;
+		right[kind] += r[i].stood == r[i].choice.depth;
+	}
+	for (int kind = 0; kind < DRAFT_KINDS; kind++) {
+		struct draft_kind_meter *k = &m->kind[kind];
+		k->idle = drafts[kind] ? 0 : k->idle + 1;
+		k->hot = drafts[kind] ? 2 * right[kind] > drafts[kind] : k->hot;
+	}
 }
 
-void draft_meter_count(struct draft_meter *m, struct draft_choice drafted, uint32_t stood,
-		       double drafting, double seconds)
+/* What a turn's step took that had no company. Returns the seconds that drafting counts as. */
+static double draft_count_alone(struct draft_meter *m, struct draft_choice c,
+				const struct draft_times *t, double *spent)
 {
-	double known = m->cost[1];
-	uint32_t rows = drafted.depth + 1;
-	double spent = draft_count_cost(&m->cost[rows], draft_meter_cost_of(m, rows), seconds);
-	if (!(known > 0)) {
-		draft_meter_begin(m);
-		return;
+	uint32_t rows = c.depth + 1;
+	double drafting = c.kind == DRAFT_LOOKUP ? t->lookup : 0;
+	*spent = draft_count_cost(&m->cost[rows], draft_meter_cost_of(m, rows), t->verifying);
+	if (!c.depth)
+		return 0;
+	for (uint32_t d = 1; d <= DRAFT_MOST && c.kind == DRAFT_MTP; d++)
+		drafting += t->passes[d];
+	return draft_count_drafting(&m->kind[c.kind], c.depth, draft_drafting_seconds(m, c),
+				    drafting);
+}
+
+static double draft_count_company(struct draft_meter *m, uint32_t rows, const struct draft_times *t,
+				  double *spent)
+{
+	double drafting = 0;
+	*spent = draft_costs_count(&m->company, rows, draft_costs_at(&m->company, rows),
+				   t->verifying, false);
+	for (uint32_t d = 1; d <= DRAFT_MOST && t->asks[d]; d++)
+		drafting +=
+			draft_costs_count(d > 1 ? &m->next_pass : &m->first_pass, t->asks[d],
+					  draft_pass_seconds(m, d, t->asks[d]), t->passes[d], true);
+	return drafting;
+}
+
+/* The step, had it only drafted what params ask for. */
+static struct draft_plan draft_plan_asked(const struct draft_result *r, uint32_t turns)
+{
+	struct draft_plan p = {.turns = turns, .rows = turns, .tokens = turns};
+	for (uint32_t i = 0; i < turns; i++) {
+		if (!r[i].asked)
+			continue;
+		p.choices[i] = r[i].choice;
+		p.rows += r[i].choice.depth;
+		p.tokens += r[i].stood;
+		for (uint32_t d = 1; d <= r[i].choice.depth; d++)
+			p.asks[d] += r[i].choice.kind == DRAFT_MTP;
 	}
-	for (int kind = 0; kind < DRAFT_KINDS; kind++)
-		m->kind[kind].idle++;
+	return p;
+}
+
+void draft_meter_count(struct draft_meter *m, const struct draft_result *results, uint32_t turns,
+		       const struct draft_times *t)
+{
+	const struct draft_plan asked = draft_plan_asked(results, turns);
+	double known = draft_plan_seconds(m, &asked), tokens = asked.tokens, spent, drafting;
+	uint32_t rows = asked.rows;
+	for (uint32_t i = 0; i < turns; i++) {
+		rows += results[i].asked ? 0 : results[i].choice.depth;
+		tokens += results[i].asked ? 0 : results[i].stood;
+	}
+	drafting = turns == 1 ? draft_count_alone(m, results[0].choice, t, &spent)
+			      : draft_count_company(m, rows, t, &spent);
+	bool first = !m->turns;
+	m->turns = turns;
+	if (first)
+		draft_meter_begin(m, spent);
+	if (!(known > 0))
+		return;
+	draft_count_kinds(m, results, turns);
 	m->credit += credit_part * spent;
-	if (drafted.depth)
-		m->credit +=
-			(stood + 1) * known - spent - draft_count_kind(m, drafted, stood, drafting);
+	if (rows > asked.rows)
+		m->credit += tokens / asked.tokens * known - spent - drafting;
 	if (m->credit > credit_most * known)
 		m->credit = credit_most * known;
 }

@@ -74,13 +74,10 @@ size_t turn_left(const struct turn_state *t)
 	return t->ids.count - 1 - held;
 }
 
-void turn_begin_step(struct turn_state *t, uint32_t room, bool company)
+void turn_begin_step(struct turn_state *t)
 {
-	bool answer = !turn_left(t);
-	t->step = (struct turn_step){.kind = answer ? ROW_ANSWER : ROW_PROMPT};
+	t->step = (struct turn_step){.kind = turn_left(t) ? ROW_PROMPT : ROW_ANSWER};
 	t->draft = (struct draft){0};
-	if (answer)
-		draft_propose(t, room, company, &t->draft);
 }
 
 /* Rows of a prompt, of a text to score, or to be computed again. */
@@ -319,14 +316,14 @@ void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 		turn_keep_prefix(t, true);
 }
 
-void turn_count_draft(struct turn_state *t, double seconds, struct turn_event *ev)
+void turn_count_draft(struct turn_state *t, struct turn_event *ev)
 {
 	if (t->step.kind != ROW_ANSWER)
 		return;
-	draft_count(t, &t->draft, t->step.stood, seconds);
+	t->draft.verified = true;
 	ev->drafted = t->draft.choice;
 	ev->stood = t->step.stood;
-	ev->drafting_seconds = t->draft.whole;
+	ev->drafting_seconds = t->draft.seconds;
 }
 
 /* Continues the answer from where the failed step left the context. Without drafts it fails only if

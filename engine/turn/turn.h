@@ -7,11 +7,13 @@
  *     turn_prepare    renders, encodes, compiles the grammar: may run on any thread
  *     turn_admit      finds what of the context stays
  *     then, step by step, until the event says that it is over:
- *     turn_begin_step proposes what may follow the last token of an answer
+ *     turn_begin_step
+ *     draft_propose   for all turns of a step at once: what may follow the last tokens of answers
  *     turn_rows       adds the turn's rows to a batch
  *     turn_take       takes the logits of rows, as often as the caller likes, in the rows' order
  *     turn_settle     after the step: what stood stays in the context
  *     turn_fail       instead of the last two, if the step failed
+ *     draft_count     for all turns of the step
  *
  * The calls collect their results in a struct turn_event. The session gets them by turn_publish,
  * which the holder of the run's lock calls.
@@ -120,9 +122,8 @@ void turn_admit(struct turn_state *t);
 /* How many tokens have to be computed before the next one is drawn: of a prompt or a text, or again
  * after a rollback. 0: only the last token of an answer. */
 size_t turn_left(const struct turn_state *t);
-/* Proposes drafts, if the step is an answer's: computes the draft layer. room: how many rows it may
- * have, at least 1. company: other turns have rows in the same step. */
-void turn_begin_step(struct turn_state *t, uint32_t room, bool company);
+/* Then turn.step.kind says whether the step is an answer's. */
+void turn_begin_step(struct turn_state *t);
 /* Adds its rows to the batch, at most `room` (at least 1) of turn_left. */
 int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e);
 /* Takes the logits[n][vocabulary] of its rows from first_row on, and changes them. Errors are the
@@ -133,8 +134,8 @@ void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logi
  * the context has got; fewer than turn_rows added if drafts failed, and then the turn drafts no
  * more. */
 void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev);
-/* Counts the draft after the step. seconds: of the step, without drafting. */
-void turn_count_draft(struct turn_state *t, double seconds, struct turn_event *ev);
+/* After a step that ended well for the turn: tells the event what was drafted. */
+void turn_count_draft(struct turn_state *t, struct turn_event *ev);
 void turn_fail(struct turn_state *t, int failed, const struct err *e, struct turn_event *ev);
 /* Ends the turn: finish, or an error; -ECANCELED: somebody stopped it. */
 void turn_over(struct turn_event *ev, const char *finish, int failed, const struct err *e);

@@ -20,8 +20,8 @@
 
 int __real_grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e);
 int __wrap_grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e);
-void __real_run_begin_place(struct run_place *p, uint32_t room, bool company);
-void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company);
+void __real_run_begin_place(struct run_place *p);
+void __wrap_run_begin_place(struct run_place *p);
 
 /* SIZE_MAX: no turn is to pause. */
 static size_t tokens_to_stand_at(void)
@@ -43,12 +43,12 @@ static bool stands(const struct session *s)
 	       t->ids.count - t->prompt_ids >= tokens_to_stand_at();
 }
 
-void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company)
+void __wrap_run_begin_place(struct run_place *p)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
 	while (stands(p->session))
 		(void)nanosleep(&moment, NULL);
-	__real_run_begin_place(p, room, company);
+	__real_run_begin_place(p);
 }
 
 int __wrap_grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e)

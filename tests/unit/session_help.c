@@ -85,8 +85,8 @@ const struct test_place *test_places(size_t *count)
 
 /* Wraps a turn's steps (--wrap in the Makefile). Between two steps the computing thread holds no
  * lock; in the callback it would hold the lock that session_end takes. */
-void __real_run_begin_place(struct run_place *p, uint32_t room, bool company);
-void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company);
+void __real_run_begin_place(struct run_place *p);
+void __wrap_run_begin_place(struct run_place *p);
 
 /* The caller holds the bell's lock. */
 static bool to_be_held(struct session *s)
@@ -100,7 +100,7 @@ static bool to_be_held(struct session *s)
 	return size >= hold.bytes;
 }
 
-void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company)
+void __wrap_run_begin_place(struct run_place *p)
 {
 	pthread_mutex_lock(&bell.lock);
 	const struct run_party *party = p->session->model->run->parties;
@@ -119,7 +119,7 @@ void __wrap_run_begin_place(struct run_place *p, uint32_t room, bool company)
 	pthread_mutex_unlock(&bell.lock);
 	if (watch)
 		watch(ctx, p);
-	__real_run_begin_place(p, room, company);
+	__real_run_begin_place(p);
 }
 
 void test_watch(void (*f)(void *ctx, const struct run_place *p), void *ctx)

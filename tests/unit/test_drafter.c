@@ -33,6 +33,7 @@ struct text {
 	uint32_t ids[64], count; /* the fixture's */
 	uint32_t vocabulary;
 	bool last_only; /* the text is not followed */
+	float *logits;	/* [vocabulary]: where the next draft's go */
 };
 
 static void text_begin(struct text *t)
@@ -128,24 +129,46 @@ static void answer_to(struct text *t, size_t held)
 	}
 }
 
+/* draft_reader.read of a text that drafts alone. */
+static int take_logits(void *ctx, const uint32_t *asks, uint32_t n, const float *logits,
+		       struct err *e)
+{
+	const struct text *t = ctx;
+	(void)asks, (void)n, (void)e;
+	memcpy(t->logits, logits, t->vocabulary * sizeof *logits);
+	return 0;
+}
+
+/* A pass of the draft layer for a text alone: its logits are then in t->logits. Returns the error
+ * of the text. */
+static int draft_one(struct text *t, int depth, uint32_t next, struct draft_ask *ask)
+{
+	struct err e = {0};
+	const struct draft_reader reader = {take_logits, t};
+	ask->drafter = &t->d;
+	ask->text = &t->x;
+	ask->next = next;
+	if ((depth ? drafter_next_together : drafter_first_together)(t->layer, ask, 1, &reader, &e))
+		fail_msg("%s", e.text);
+	return ask->account->end == SPAN_DONE ? 0 : -ask->account->error.code;
+}
+
 /* The logits of `depth` drafts, of which each feeds the next: [depth][vocabulary], malloc'ed. */
 enum { DEPTH = 4 };
 static float *draft(struct text *t, const uint32_t drafted[DEPTH])
 {
-	struct err e = {0};
+	struct step_account account = {0};
+	struct draft_ask ask = {.account = &account};
 	float *logits = malloc((size_t)DEPTH * t->vocabulary * sizeof *logits);
 	assert_non_null(logits);
 	assert_true(drafter_ready(&t->d, &t->x));
 	uint32_t next = t->ids[t->x.tokens.count];
 	for (int i = 0; i < DEPTH; i++) {
-		int failed = i ? drafter_next(&t->d, t->layer, next, &e)
-			       : drafter_first(&t->d, t->layer, &t->x, next, &e);
-		if (failed)
-			fail_msg("%s", e.text);
-		memcpy(logits + (size_t)i * t->vocabulary, t->f->scratch.logits,
-		       t->vocabulary * sizeof *logits);
-		next = drafted ? drafted[i] : sampler_greedy(t->f->scratch.logits, t->vocabulary);
+		t->logits = logits + (size_t)i * t->vocabulary;
+		assert_int_equal(draft_one(t, i, next, &ask), 0);
+		next = drafted ? drafted[i] : sampler_greedy(t->logits, t->vocabulary);
 	}
+	t->logits = NULL;
 	return logits;
 }
 
@@ -562,12 +585,12 @@ static void a_draft_that_was_stopped_loses_nothing(void **state)
 	(void)state;
 	static const _Atomic bool stop = true;
 	struct text t;
-	struct err e = {0};
+	struct step_account account = {.stop = &stop};
 	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
 	prompt(&t, t.ids, 10);
-	t.layer->account = &(struct step_account){.stop = &stop};
-	assert_int_equal(drafter_first(&t.d, t.layer, &t.x, t.ids[10], &e), -ECANCELED);
-	t.layer->account = NULL;
+	struct draft_ask ask = {.account = &account};
+	(void)draft_one(&t, 0, t.ids[10], &ask);
+	assert_int_equal(account.end, SPAN_STOPPED);
 	drafter_begin(&t.d, &t.x);
 	assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 10));
 	text_close(&t);
