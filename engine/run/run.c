@@ -243,7 +243,8 @@ void run_free(struct model *m)
 		for (uint32_t k = 0; k < RUN_PLACES; k++)
 			tracing_span_free(&r->parties[i].places[k].trace);
 	}
-	free(r->scratch.mask);
+	for (int i = 0; i < HEAD_ROWS; i++)
+		free(r->scratch[i].mask);
 	tracing_free(&r->tracing);
 	free(r);
 	m->run = NULL;

@@ -122,7 +122,7 @@ struct run {
 	struct grammars grammars;
 	struct prefixes prefixes; /* under the contexts' budget's lock */
 	struct turn_env env;
-	struct turn_scratch scratch;
+	struct turn_scratch scratch[HEAD_ROWS]; /* one for each of loaded.samplers */
 	/* Whose step is computed; and, while that is a prompt's and waits between two layers, whose
 	 * answers have a step meanwhile. */
 	struct run_party parties[2];
@@ -146,6 +146,12 @@ int run_unload(struct model *m, struct err *e);
 /* run_step.c, lock held, released meanwhile: one step of a session that has it alone, or of those
  * that answer. Any session is runnable. */
 void run_step(struct model *m);
+
+/* run_logits.c, without the lock. Before a step: -ENOMEM in words. */
+int run_make_scratch(struct model *m, struct err *e);
+/* A step_batch's `read`; ctx: the party. */
+int run_take_logits(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
+		    struct err *e);
 
 /* run_choice.c, lock held. The session that has the next step alone; NULL: answers have it. */
 struct session *run_next_alone(struct run *r);

@@ -13,48 +13,12 @@
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 /* The step between two layers of another is a step like others. */
 static void run_have_step(struct model *m, struct run_party *p, bool slowly);
 
 /* ---- computing, without the lock ---- */
-
-/* A text that is scored gave up its context for another one (run_room.c) and is computed again: the
- * answer has the line that the row gives. */
-static bool run_is_scored(const struct turn_state *t, uint32_t row)
-{
-	return t->session->asked.scores && t->step.held + row < t->score.count;
-}
-
-/* step_batch.read: gives each turn the logits of its rows. What fails is the turn's. */
-static int run_read(void *ctx, const uint32_t *rows, uint32_t n, const float *logits, struct err *e)
-{
-	struct run_party *party = ctx;
-	struct run_place *p = party->places;
-	size_t vocabulary = party->run->env.model->id.config.vocabulary;
-	(void)e;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct turn_step *step = &p->session->turn->step;
-		while (!p->computes || rows[i] >= step->first + step->n)
-			step = &(++p)->session->turn->step;
-		if (!run_is_scored(p->session->turn, rows[i] - step->first))
-			turn_take(p->session->turn, rows[i] - step->first, 1,
-				  (float *)logits + i * vocabulary, &party->run->scratch,
-				  &p->event);
-	}
-	return 0;
-}
-
-static int run_make_scratch(struct model *m, struct err *e)
-{
-	struct turn_scratch *x = &m->run->scratch;
-	x->sampler = &m->loaded.sampler;
-	if (!x->mask)
-		x->mask = calloc(grammars_mask_words(m->id.config.vocabulary), sizeof *x->mask);
-	return x->mask ? 0 : err_set(e, ENOMEM, "out of memory for masks");
-}
 
 /* How many rows of a prompt may have a step while answers wait for each of its layers. What such a
  * row takes is learnt from the steps before, without the reads of experts: shorter steps would only
@@ -137,7 +101,7 @@ static void run_compute(struct model *m, struct run_party *p, bool slowly)
 	int failed = 0;
 	step_batch_clear(b);
 	b->normed = false;
-	b->read = run_read;
+	b->read = run_take_logits;
 	b->ctx = p;
 	for (uint32_t i = 0; i < p->count; i++)
 		if (p->places[i].computes)
