@@ -142,6 +142,7 @@ static void run_publish(struct run_party *p)
  * have been asked again meanwhile, and is queued then. */
 static void run_leave_places(struct run_party *p)
 {
+	struct run *r = p->run;
 	for (uint32_t i = 0; i < p->count; i++) {
 		struct session *s = p->places[i].session;
 		s->stepping = false;
@@ -152,6 +153,8 @@ static void run_leave_places(struct run_party *p)
 		else if (!p->places[i].over)
 			run_queue(s);
 	}
+	if (r->unprepared.first) /* one of them may have been asked again */
+		pthread_cond_signal(&r->prepare);
 	p->count = 0;
 }
 
@@ -177,8 +180,8 @@ static void run_shorten_steps(struct model *m)
 {
 	if (!m->loaded.scratch.bytes)
 		return;
-	for (const struct session *s = m->run->runnable.first; s; s = s->next)
-		if (s->status == SESSION_QUEUED || s->status == SESSION_PROMPTING)
+	for (const struct session *s = m->run->all; s; s = s->all_next)
+		if (s->working && (s->status == SESSION_QUEUED || s->status == SESSION_PROMPTING))
 			return;
 	pthread_mutex_unlock(&m->run->lock);
 	chunk_end(m);
@@ -222,7 +225,7 @@ static void run_step_alone(struct model *m, struct session *s)
 	struct run *r = m->run;
 	struct run_party *p = &r->parties[0];
 	enum session_priority priority = s->asked.params.priority;
-	bool slowly = s->turn->prepared && run_has_answers(r);
+	bool slowly = s->turn->admitted && run_has_answers(r);
 	run_take_place(p, s);
 	run_have_step(m, p, slowly);
 	shares_count(&r->prompts, priority, p->batch.count ? p->batch.count : 1);

@@ -63,7 +63,7 @@ static void record_place(const struct run_place *p)
 		.session = p->session,
 		.first = (uint32_t)(record.count - (size_t)(p - party->places)),
 		.together = party->count,
-		.begins = !p->session->turn->prepared,
+		.begins = !p->session->turn->admitted,
 	};
 	record.count++;
 }

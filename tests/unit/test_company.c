@@ -333,7 +333,7 @@ static void crowd_watch(void *ctx, const struct run_place *p)
 	uint64_t used = engine_context_used(c->m.engine);
 	if (used > c->most_used)
 		c->most_used = used;
-	if (!p->session->turn->prepared && c->count < CROWD)
+	if (!p->session->turn->admitted && c->count < CROWD)
 		c->begun[c->count++] = p->session;
 }
 
