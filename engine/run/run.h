@@ -114,8 +114,8 @@ struct run {
 	struct session_list unprepared; /* (lock) whose turn was asked, in that order */
 	struct session_list runnable;	/* (lock) whose turn is prepared, in the order of steps */
 	struct session *preparing; /* (lock) whose turn is being prepared, in neither; NULL: none */
-	struct session *all;	      /* (lock) all sessions, through all_next */
-	uint32_t sessions;	      /* (lock) how many there are */
+	struct session *all;	   /* (lock) all sessions, through all_next */
+	uint32_t sessions;	   /* (lock) how many there are */
 	uint32_t passes; /* (lock) how often room went past a turn since one counts as high */
 	/* (lock) of steps alone; of places among answers; of the preparing thread */
 	struct shares prompts, answers, preparations;
@@ -127,7 +127,7 @@ struct run {
 	struct refining refining;	/* its thread's, or model_refine's caller's */
 	struct grammars grammars;	/* the preparing thread's */
 	struct draft_meter draft_meter; /* the run's thread's, and so are these: */
-	struct prefixes prefixes; /* under the contexts' budget's lock */
+	struct prefixes prefixes;	/* under the contexts' budget's lock */
 	struct turn_env env;
 	struct turn_scratch scratch[HEAD_ROWS]; /* one for each of loaded.samplers */
 	/* Whose step is computed; and, while that is a prompt's and waits between two layers, whose
@@ -203,8 +203,8 @@ void run_pass_over(const struct session *s);
 /* Whether a turn has a higher priority than another one, or the same and was asked before. */
 bool run_comes_before(const struct session *a, const struct session *b);
 
-/* run_queue.c, lock held. Puts a session at the end of `runnable`, or of `unprepared` if its turn is
- * not prepared; at the beginning; takes it out again. */
+/* run_queue.c, lock held. Puts a session at the end of `runnable`, or of `unprepared` if its turn
+ * is not prepared; at the beginning; takes it out again. */
 void run_queue(struct session *s);
 void run_queue_first(struct session *s);
 void run_unqueue(struct session *s);
@@ -212,9 +212,9 @@ void run_unqueue(struct session *s);
 void run_start_turn(struct session *s, struct turn_state *t);
 /* Lock held, released meanwhile: ends the turn of a session that is in no queue, and tells. */
 void run_end_turn(struct session *s, const char *finish, int failed, const struct err *e);
-/* Ends what is done while nobody asks anything, and waits for that (the lock is released
- * meanwhile).
- */
+/* Ends what is done while nobody asks anything, in the middle of its step. */
+void run_interrupt_background(struct model *m);
+/* The same, and waits for that (the lock is released meanwhile). */
 void run_send_away(struct model *m);
 /* Whether there are turns to be prepared. */
 static inline bool run_prepares(const struct run *r)

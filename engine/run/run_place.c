@@ -1,5 +1,5 @@
-/* One session's part of a step (run_step.c): from its messages to the rows of its turn, and from
- * the step's results to what the session's readers see. */
+/* One session's part of a step (run_step.c): from its prepared turn to rows, and from the step's
+ * results to what the session's readers see. */
 #include "cache/clock.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"

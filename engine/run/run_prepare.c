@@ -61,6 +61,13 @@ static void run_end_unbegun(struct session *s)
 	turn_event_free(&ev);
 }
 
+static void run_hand_over(struct session *s)
+{
+	run_queue(s);
+	if (!s->background) /* which may have begun a step since the turn was asked */
+		run_interrupt_background(s->model);
+}
+
 /* Released meanwhile. */
 static void run_prepare_turn(struct run *r, struct session *s)
 {
@@ -84,7 +91,7 @@ static void run_prepare_turn(struct run *r, struct session *s)
 	else if (t->told.finish || atomic_load(&s->stop))
 		run_end_unbegun(s);
 	else
-		run_queue(s);
+		run_hand_over(s);
 	pthread_cond_signal(&r->work);
 }
 

@@ -38,8 +38,7 @@ void run_queue_first(struct session *s)
 	run_queue_between(s, NULL, run_list_of(s)->first);
 }
 
-/* In the middle of a step. */
-static void run_interrupt_background(struct model *m)
+void run_interrupt_background(struct model *m)
 {
 	struct run_party *p = m->run->parties;
 	refining_send_away(&m->run->refining);
@@ -114,8 +113,8 @@ void run_unqueue(struct session *s)
 
 bool run_has_turn(const struct run *r)
 {
-	bool has = r->runnable.first || r->unprepared.first ||
-		   (r->preparing && r->preparing->working);
+	bool has =
+		r->runnable.first || r->unprepared.first || (r->preparing && r->preparing->working);
 	for (int i = 0; i < 2; i++)
 		for (uint32_t k = 0; k < r->parties[i].count; k++)
 			has |= r->parties[i].places[k].session->working;
