@@ -31,13 +31,16 @@ static uint32_t model_context_of(const struct config *c, uint32_t asked)
 
 /* What the model will take, before any of it is: the embedding stays on disk. */
 static struct budget_need model_need_of(const struct plan *p, const struct config *c,
-					uint32_t chunk)
+					const struct engine_options *o)
 {
 	/* Of the tokenizer: text, hash table and merges. */
 	enum { BYTES_PER_VOCABULARY_ENTRY = 256 };
-	uint64_t slot = pager_slot_bytes(p->slot_bytes);
+	uint64_t slot = pager_slot_bytes(p->slot_bytes),
+		 sampling = sampler_bytes(c->vocabulary) +
+			    grammars_mask_words(c->vocabulary) * sizeof(uint64_t);
 	struct budget_need n = {
-		.bytes = forward_bytes(c, chunk) + forward_pass_bytes(c, chunk) +
+		.bytes = forward_bytes(c, o->chunk) + forward_pass_bytes(c, o->chunk) +
+			 load_most_samplers(o) * sampling +
 			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY +
 			 (p->recipe.draft ? drafter_layer_bytes(c) : 0),
 		.least = slot * c->experts_per_token,
@@ -58,7 +61,7 @@ static int model_measure(struct model *m, struct err *e)
 		return failed;
 	m->id.parameters = p.parameters;
 	m->id.active_parameters = p.active_parameters;
-	m->loaded.need = model_need_of(&p, &m->id.config, g->options.chunk);
+	m->loaded.need = model_need_of(&p, &m->id.config, &g->options);
 	uint64_t asked = engine_budget_asked(g);
 	size_t slot = p.routed_layers ? pager_slot_bytes(p.slot_bytes) : 0;
 	if (asked && slot > asked)
@@ -84,7 +87,7 @@ static int model_count_draft(struct model *m, struct err *e)
 	int failed = r.draft ? plan_make(&p, &m->id.config, &r, e) : 0;
 	if (failed || !r.draft)
 		return failed;
-	m->loaded.need = model_need_of(&p, &m->id.config, m->engine->options.chunk);
+	m->loaded.need = model_need_of(&p, &m->id.config, &m->engine->options);
 	plan_free(&p);
 	return 0;
 }

@@ -21,7 +21,7 @@ void observe_model(struct model *m, struct model_view *out)
 		.weights = &m->loaded.weights,
 		.experts = m->loaded.experts,
 		.forward = &m->loaded.forward,
-		.sampler = &m->loaded.sampler,
+		.sampler = &m->loaded.samplers[0],
 		.draft_layer = &m->loaded.draft_layer,
 	};
 }

@@ -41,6 +41,10 @@ struct sampler { /* scratch for one vocabulary; owned by one thread */
 /* -ENOMEM without words: the caller knows what for. */
 int sampler_init(struct sampler *s, const struct kernels *k, uint32_t vocabulary);
 void sampler_free(struct sampler *s);
+static inline uint64_t sampler_bytes(uint32_t vocabulary)
+{
+	return vocabulary * (sizeof(float) + sizeof(struct candidate));
+}
 
 /* The index of the largest of logits[n], ties to the lowest. */
 uint32_t sampler_greedy(const float *logits, uint32_t n);

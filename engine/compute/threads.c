@@ -5,6 +5,7 @@
  * without a lock. */
 #include "engine/compute/threads.h"
 #include "cache/clock.h"
+#include "cache/thread_trim.h"
 #include "engine/compute/loop_order.h"
 
 #include <errno.h>
@@ -46,9 +47,12 @@ struct threads {
 	bool owns_pool;
 };
 
-static void threads_futex_wait(_Atomic uint32_t *word, uint32_t seen)
+/* timeout: NULL: none. False: it is over. */
+static bool threads_futex_wait(_Atomic uint32_t *word, uint32_t seen,
+			       const struct timespec *timeout)
 {
-	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+	return !syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, timeout, NULL, 0) ||
+	       errno != ETIMEDOUT;
 }
 
 static void threads_futex_wake(_Atomic uint32_t *word)
@@ -111,18 +115,30 @@ static void threads_take_pieces(struct threads_pool *t)
 	}
 }
 
+/* Sleeps until there is a loop other than number `seen`. What the thread's loops have left in its
+ * cache of the allocator is given back after a while (thread_trim.h). */
+static void threads_sleep(struct threads_pool *t, uint32_t seen)
+{
+	static const struct timespec WHILE = {.tv_nsec = 500000000};
+	bool keeps = true;
+	atomic_fetch_add(&t->sleepers, 1);
+	while (atomic_load(&t->loop) == seen) {
+		if (threads_futex_wait(&t->loop, seen, keeps ? &WHILE : NULL))
+			continue;
+		thread_trim();
+		keeps = false;
+	}
+	atomic_fetch_sub(&t->sleepers, 1);
+}
+
 /* Waits for a loop other than number `seen`: spins for SPIN_NS, then sleeps. Returns its number. */
 static uint32_t threads_wait_for_loop(struct threads_pool *t, uint32_t seen)
 {
 	uint64_t start = clock_ns();
 	while (atomic_load(&t->loop) == seen) {
 		threads_relax();
-		if (clock_ns() - start < SPIN_NS)
-			continue;
-		atomic_fetch_add(&t->sleepers, 1);
-		while (atomic_load(&t->loop) == seen)
-			threads_futex_wait(&t->loop, seen);
-		atomic_fetch_sub(&t->sleepers, 1);
+		if (clock_ns() - start >= SPIN_NS)
+			threads_sleep(t, seen);
 	}
 	return atomic_load(&t->loop);
 }
@@ -157,7 +173,7 @@ static void threads_wait_for_pieces(struct threads_pool *t, uint32_t pieces)
 			continue;
 		atomic_store(&t->caller_sleeps, true);
 		while ((done = atomic_load(&t->done)) != pieces)
-			threads_futex_wait(&t->done, done);
+			(void)threads_futex_wait(&t->done, done, NULL);
 		atomic_store(&t->caller_sleeps, false);
 	}
 }

@@ -112,11 +112,13 @@ int grammar_new(struct grammar **out, const struct grammar_request *r, struct er
 	for (uint32_t byte = 0; byte < 256; byte++)
 		g->group_of[byte] = grammar_byte_group((uint8_t)byte);
 	int failed = grammar_compile(&q, &g->machine, e);
-	if (failed)
+	if (failed) {
 		free(g);
-	else
-		*out = g;
-	return failed;
+		return failed;
+	}
+	pthread_mutex_init(&g->lock, NULL);
+	*out = g;
+	return 0;
 }
 
 void grammar_free(struct grammar *g)
@@ -128,6 +130,7 @@ void grammar_free(struct grammar *g)
 	free(g->bits);
 	free(g->exits);
 	machine_free(&g->machine);
+	pthread_mutex_destroy(&g->lock);
 	free(g);
 }
 
@@ -146,36 +149,57 @@ int grammar_check(enum grammar_form form, const char *source, size_t n, struct e
 
 void grammar_begin(struct grammar *g, struct spots *p)
 {
+	pthread_mutex_lock(&g->lock);
 	machine_begin(&g->machine, p);
+	pthread_mutex_unlock(&g->lock);
 }
 
 bool grammar_read(struct grammar *g, struct spots *p, const char *bytes, size_t n)
 {
-	return machine_read(&g->machine, p, bytes, n);
+	pthread_mutex_lock(&g->lock);
+	bool goes_on = machine_read(&g->machine, p, bytes, n);
+	pthread_mutex_unlock(&g->lock);
+	return goes_on;
 }
 
-bool grammar_may_end(const struct grammar *g, const struct spots *p)
+bool grammar_may_end(struct grammar *g, const struct spots *p)
 {
-	return machine_may_end(&g->machine, p);
+	pthread_mutex_lock(&g->lock);
+	bool may = machine_may_end(&g->machine, p);
+	pthread_mutex_unlock(&g->lock);
+	return may;
 }
 
-bool grammar_may_go_on(const struct grammar *g, const struct spots *p)
+bool grammar_may_go_on(struct grammar *g, const struct spots *p)
 {
-	return machine_may_go_on(&g->machine, p);
+	pthread_mutex_lock(&g->lock);
+	bool may = machine_may_go_on(&g->machine, p);
+	pthread_mutex_unlock(&g->lock);
+	return may;
 }
 
-int grammar_failed(const struct grammar *g, struct err *e)
+int grammar_failed(struct grammar *g, struct err *e)
 {
-	return machine_error(&g->machine, e);
+	pthread_mutex_lock(&g->lock);
+	int failed = machine_error(&g->machine, e);
+	pthread_mutex_unlock(&g->lock);
+	return failed;
 }
 
-size_t grammar_bytes(const struct grammar *g)
+static size_t grammar_machine_bytes(const struct machine *m)
 {
-	const struct machine *m = &g->machine;
-	return g->mask_bytes + m->row_room * sizeof *m->rows + m->set_room * sizeof *m->sets +
+	return m->row_room * sizeof *m->rows + m->set_room * sizeof *m->sets +
 	       m->level_room * sizeof *m->levels + m->by_set_room * sizeof *m->by_set +
 	       m->calls_room * sizeof *m->calls + m->stack_room * sizeof *m->stacks +
 	       m->by_stack.room * sizeof *m->by_stack.slots +
 	       (m->nodes.room + (size_t)m->nodes.count) * sizeof *m->nodes.nodes +
 	       m->nodes.count * (5 * sizeof *m->seen);
+}
+
+size_t grammar_bytes(struct grammar *g)
+{
+	pthread_mutex_lock(&g->lock);
+	size_t bytes = g->mask_bytes + grammar_machine_bytes(&g->machine);
+	pthread_mutex_unlock(&g->lock);
+	return bytes;
 }

@@ -5,6 +5,8 @@
 
 #include "engine/grammar/grammar.h"
 
+#include <pthread.h>
+
 /* Shared by the files of grammars: masks, and builders of rules. */
 
 /* The part of a mask that a rule decides by itself, from one of its states. */
@@ -17,6 +19,7 @@ struct local_mask {
 };
 struct mask_block;
 struct grammar {
+	pthread_mutex_t lock; /* all below, once it is compiled */
 	struct machine machine;
 	struct local_mask *masks; /* [1 ...], by level.mask */
 	uint32_t mask_count, mask_room;

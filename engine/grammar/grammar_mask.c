@@ -392,12 +392,13 @@ static void mask_explore(struct grammar *g)
 			machine_next(m, i, c);
 }
 
-int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct err *e)
+/* The lock is held. */
+static void mask_prepare(struct grammar *g, const struct grammar_tokens *t)
 {
 	uint32_t prepared = 0;
 	mask_explore(g);
 	if (!mask_make_room(g, t))
-		return machine_error(&g->machine, e);
+		return;
 	for (uint32_t i = 1; i < g->machine.level_count && i < EXPLORED_MAX; i++) {
 		if (g->machine.failed || prepared == PREPARED_MAX)
 			break;
@@ -410,25 +411,43 @@ int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct er
 		mask_make(g, t, i);
 		prepared++;
 	}
-	return machine_error(&g->machine, e);
+}
+
+int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct err *e)
+{
+	pthread_mutex_lock(&g->lock);
+	mask_prepare(g, t);
+	int failed = machine_error(&g->machine, e);
+	pthread_mutex_unlock(&g->lock);
+	return failed;
+}
+
+/* The lock is held, and `mask` is empty: adds what follows each position. */
+static void mask_of_spots(struct grammar *g, const struct grammar_tokens *t, const struct spots *p,
+			  uint64_t *mask)
+{
+	mask_make_room(g, t);
+	g->visited = 0;
+	for (uint32_t i = 0; i < p->count && !g->machine.failed; i++)
+		mask_of_spot(g, t, p->at[i], mask);
+	if (!g->machine.failed && machine_may_end(&g->machine, p))
+		for (uint32_t i = t->text_count; i < grammar_places(t); i++)
+			mask[i >> 6] |= (uint64_t)1 << (i & 63);
 }
 
 int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct spots *p,
 		 uint64_t *mask, uint32_t *allowed, struct err *e)
 {
 	size_t words = mask_words(t);
-	mask_make_room(g, t);
 	memset(mask, 0, words * sizeof *mask);
-	g->visited = 0;
+	pthread_mutex_lock(&g->lock);
+	mask_of_spots(g, t, p, mask);
+	int failed = machine_error(&g->machine, e);
+	pthread_mutex_unlock(&g->lock);
 	*allowed = 0;
-	for (uint32_t i = 0; i < p->count && !g->machine.failed; i++)
-		mask_of_spot(g, t, p->at[i], mask);
-	if (!g->machine.failed && machine_may_end(&g->machine, p))
-		for (uint32_t i = t->text_count; i < grammar_places(t); i++)
-			mask[i >> 6] |= (uint64_t)1 << (i & 63);
 	for (size_t w = 0; w < words; w++)
 		*allowed += (uint32_t)__builtin_popcountll(mask[w]);
-	return machine_error(&g->machine, e);
+	return failed;
 }
 
 /* ---- logits ---- */

@@ -77,6 +77,28 @@ static int load_words(struct model *m, struct err *e)
 	return failed;
 }
 
+uint32_t load_most_samplers(const struct engine_options *o)
+{
+	return o->threads < HEAD_ROWS ? o->threads : HEAD_ROWS;
+}
+
+static int load_samplers(struct model *m, struct err *e)
+{
+	struct model_loaded *r = &m->loaded;
+	uint32_t most = load_most_samplers(&m->engine->options);
+	for (; r->sampler_count < most; r->sampler_count++)
+		if (sampler_init(&r->samplers[r->sampler_count], m->engine->kernels,
+				 m->id.config.vocabulary))
+			return err_set(e, ENOMEM, "out of memory for sampling");
+	return 0;
+}
+
+static void load_free_samplers(struct model_loaded *r)
+{
+	while (r->sampler_count)
+		sampler_free(&r->samplers[--r->sampler_count]);
+}
+
 static int load_forward(struct model *m, struct err *e)
 {
 	int failed = threads_share(&m->loaded.threads, m->engine->threads, e);
@@ -94,9 +116,9 @@ static int load_forward(struct model *m, struct err *e)
 			},
 		.chunk = m->engine->options.chunk,
 	};
-	if (sampler_init(&m->loaded.sampler, m->engine->kernels, m->id.config.vocabulary))
-		return err_set(e, ENOMEM, "out of memory for sampling");
-	failed = forward_init(&m->loaded.forward, e);
+	failed = load_samplers(m, e);
+	if (!failed)
+		failed = forward_init(&m->loaded.forward, e);
 	if (!failed)
 		failed = forward_pass_init(&m->loaded.pass, &m->id.config, m->loaded.forward.chunk,
 					   e);
@@ -286,7 +308,7 @@ void load_undo(struct model *m)
 	m->loaded.threads = NULL;
 	forward_pass_free(&m->loaded.pass);
 	chunk_forget(m);
-	sampler_free(&m->loaded.sampler);
+	load_free_samplers(&m->loaded);
 	load_keep_heat(m);
 	load_show_experts(m, NULL);
 	if (experts)

@@ -8,12 +8,14 @@
 #include "engine/source/source.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct model;
 struct model_identity;
 struct model_store;
 struct plan;
 struct conversion;
+struct engine_options;
 struct published;
 struct recipe;
 struct store;
@@ -58,6 +60,8 @@ int load_tokenizer(struct model *m, struct err *e); /* and the template */
 /* Before anybody else has the model. */
 void load_forget_tokenizer(struct model *m);
 void load_undo(struct model *m);
+/* How many samplers a loaded model has: a thread for each row of a group of logits at most. */
+uint32_t load_most_samplers(const struct engine_options *o);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);
 /* load_texts.c: takes note of files (of enum load_text_of) before they are read; and whether all

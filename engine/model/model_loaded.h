@@ -43,7 +43,9 @@ struct model_loaded {
 	struct forward forward;
 	struct forward_pass pass; /* of a prompt that waits between layers; forward.chunk rows */
 	struct draft_layer draft_layer; /* memory NULL: the model has none */
-	struct sampler sampler;
+	/* One for each thread that takes logits at once. */
+	struct sampler samplers[HEAD_ROWS];
+	uint32_t sampler_count;
 	struct budget_need need;    /* the budgets' while the model is open */
 	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
 };

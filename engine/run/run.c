@@ -34,22 +34,24 @@ static void run_converted(void *ctx, enum convert_event event, const struct err 
 	pthread_mutex_unlock(&m->run->lock);
 }
 
+static struct session *run_first_asked_until(const struct run *r, uint64_t ns)
+{
+	struct session *const first[] = {r->runnable.first, r->unprepared.first};
+	for (int i = 0; i < 2; i++)
+		if (first[i] && first[i]->asked.submitted_ns <= ns)
+			return first[i];
+	return NULL;
+}
+
 /* Lock held. Every waiting turn fails with the reason why the model cannot be loaded; one that is
  * submitted while the lock is free here asks to load again. */
 static void run_fail_waiting(struct model *m, const struct err *e)
 {
 	const uint64_t failed_ns = clock_ns();
 	struct session *s;
-	while ((s = m->run->runnable.first) && s->asked.submitted_ns <= failed_ns) {
+	while ((s = run_first_asked_until(m->run, failed_ns))) {
 		run_unqueue(s);
-		s->stepping = true; /* keeps it alive while the lock is free */
-		turn_end(s, "error", -EIO, e);
-		pthread_mutex_unlock(&m->run->lock);
-		run_notify(s);
-		pthread_mutex_lock(&m->run->lock);
-		s->stepping = false;
-		if (s->ended)
-			session_drop(s);
+		run_end_turn(s, "error", -EIO, e);
 	}
 }
 
@@ -58,21 +60,26 @@ static void run_load_now(struct model *m)
 {
 	struct err e = {0};
 	atomic_store(&m->state, MODEL_LOADING);
+	m->run->loads = true;
+	run_wait_for_preparation(m->run);
 	pthread_mutex_unlock(&m->run->lock);
 	budgets_need(&m->engine->budgets, &m->loaded.need, NEED_COMING);
 	int failed = load_model(m, &e);
 	budgets_need(&m->engine->budgets, &m->loaded.need, failed ? NEED_AHEAD : NEED_TAKEN);
 	pthread_mutex_lock(&m->run->lock);
 	m->run->asked_ns = clock_ns();
-	if (failed &&
-	    m->run->unload_wanted) /* unloading comes next; turns that were begun since wait */
+	if (failed && m->run->unload_wanted) {
+		m->run->loads = false; /* unloading comes next; turns that were begun since wait */
 		return;
+	}
 	if (!m->run->unload_wanted)
 		m->run->load_wanted = false;
 	m->run->load_error = e;
 	atomic_store(&m->state, failed ? MODEL_FAILED : MODEL_READY);
 	if (failed)
 		run_fail_waiting(m, &e);
+	m->run->loads = false;
+	pthread_cond_signal(&m->run->prepare);
 	pthread_cond_broadcast(&m->run->loaded);
 }
 
@@ -80,6 +87,7 @@ static void run_load_now(struct model *m)
  * again after it. */
 static void run_unload_now(struct model *m)
 {
+	run_wait_for_preparation(m->run);
 	pthread_mutex_unlock(&m->run->lock);
 	load_undo(m);
 	budgets_need(&m->engine->budgets, &m->loaded.need, NEED_AHEAD);
@@ -102,6 +110,7 @@ static void run_look_again(struct model *m)
 	pthread_mutex_unlock(&m->run->lock);
 	bool gone = load_store_is_gone(&m->stored);
 	pthread_mutex_lock(&m->run->lock);
+	pthread_cond_signal(&m->run->prepare);
 	if (!gone)
 		return;
 	m->stored.doubted = m->run->load_wanted = true;
@@ -122,10 +131,14 @@ static void run_keep_heat(struct model *m)
 	pthread_mutex_lock(&m->run->lock);
 }
 
+bool run_must_load(const struct model *m)
+{
+	return m->run->load_wanted && atomic_load(&m->state) != MODEL_READY;
+}
+
 static bool run_has_work(const struct model *m)
 {
-	return m->run->runnable.first || m->run->unload_wanted ||
-	       (m->run->load_wanted && atomic_load(&m->state) != MODEL_READY);
+	return m->run->runnable.first || m->run->unload_wanted || run_must_load(m);
 }
 
 /* Whether something other than a turn needs the model: a conversion, refining, or pinned experts.
@@ -154,7 +167,7 @@ static void run_wait_while_idle(struct model *m)
 	uint64_t until = run->asked_ns + idle;
 	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
 	if (pthread_cond_timedwait(&run->work, &run->lock, &t) == ETIMEDOUT && !run_has_work(m) &&
-	    !run_is_wanted(m))
+	    !run_prepares(run) && !run_is_wanted(m))
 		run->unload_wanted = true;
 }
 
@@ -163,6 +176,10 @@ static void run_wait_for_work(struct model *m, bool *keeps)
 {
 	if (run_has_work(m) || atomic_load(&m->run->quit))
 		return;
+	if (run_prepares(m->run)) {
+		pthread_cond_wait(&m->run->work, &m->run->lock);
+		return;
+	}
 	load_let_convert(m, true);
 	if (*keeps)
 		thread_wait_and_trim(&m->run->work, &m->run->lock, keeps);
@@ -181,9 +198,9 @@ static void *run_main(void *arg)
 		keeps |= run_has_work(m);
 		if (m->run->unload_wanted)
 			run_unload_now(m);
-		else if (m->run->load_wanted && atomic_load(&m->state) != MODEL_READY)
+		else if (run_must_load(m))
 			run_load_now(m);
-		else if (m->stored.doubted && m->run->runnable.first)
+		else if (m->stored.doubted && (m->run->runnable.first || m->run->unprepared.first))
 			run_look_again(m);
 		else if (m->run->runnable.first)
 			run_step(m);
@@ -215,6 +232,7 @@ int run_create(struct model *m, struct err *e)
 	pthread_mutex_init(&r->notify, NULL);
 	pthread_mutex_init(&r->lock, NULL);
 	run_init_work(&r->work);
+	thread_cond_init(&r->prepare);
 	pthread_cond_init(&r->loaded, NULL);
 	r->env = (struct turn_env){.model = m,
 				   .meter = &r->draft_meter,
@@ -232,6 +250,7 @@ void run_free(struct model *m)
 	if (!r)
 		return;
 	pthread_cond_destroy(&r->work);
+	pthread_cond_destroy(&r->prepare);
 	pthread_cond_destroy(&r->loaded);
 	pthread_mutex_destroy(&r->notify);
 	pthread_mutex_destroy(&r->lock);
@@ -242,29 +261,45 @@ void run_free(struct model *m)
 		for (uint32_t k = 0; k < RUN_PLACES; k++)
 			tracing_span_free(&r->parties[i].places[k].trace);
 	}
-	free(r->scratch.mask);
+	for (int i = 0; i < HEAD_ROWS; i++)
+		free(r->scratch[i].mask);
 	tracing_free(&r->tracing);
 	free(r);
 	m->run = NULL;
 }
 
-int run_start(struct model *m, struct err *e)
-{
-	prefixes_init(&m->run->prefixes, &m->engine->context_budget, &m->id.config,
-		      model_kv_type(&m->id));
-	int code = pthread_create(&m->run->thread, NULL, run_main, m);
-	return code ? err_sys(e, code, "cannot start the run's thread of %s", m->id.name) : 0;
-}
-
-void run_stop(struct model *m)
+static void run_quit(struct model *m)
 {
 	pthread_mutex_lock(&m->run->lock);
 	atomic_store(&m->run->quit, true);
 	atomic_store(&m->leave, true);
 	pthread_cond_broadcast(&m->run->work);
+	pthread_cond_broadcast(&m->run->prepare);
 	pthread_cond_broadcast(&m->run->loaded);
 	pthread_mutex_unlock(&m->run->lock);
+}
+
+int run_start(struct model *m, struct err *e)
+{
+	struct run *r = m->run;
+	prefixes_init(&r->prefixes, &m->engine->context_budget, &m->id.config,
+		      model_kv_type(&m->id));
+	int code = pthread_create(&r->preparer, NULL, run_prepare_turns, m);
+	if (code)
+		return err_sys(e, code, "cannot start the preparing thread of %s", m->id.name);
+	code = pthread_create(&r->thread, NULL, run_main, m);
+	if (!code)
+		return 0;
+	run_quit(m);
+	pthread_join(r->preparer, NULL);
+	return err_sys(e, code, "cannot start the run's thread of %s", m->id.name);
+}
+
+void run_stop(struct model *m)
+{
+	run_quit(m);
 	pthread_join(m->run->thread, NULL);
+	pthread_join(m->run->preparer, NULL);
 }
 
 /* ---- asking for the weights ---- */

@@ -1,5 +1,6 @@
 /* A model's run: the thread that computes for it, the only caller of forward_run, and whose turn it
- * is. The thread holds the run's lock whenever it is not computing or loading.
+ * is. The thread holds the run's lock whenever it is not computing or loading. A second thread
+ * prepares turns that were asked (run_prepare.c).
  *
  * Locks, in the order in which they may be taken:
  *     run.notify        held while `changed` is called, so that session_end can wait for the call
@@ -10,14 +11,16 @@
  *     contexts' budget's lock   of kept prefixes and checkpoints; nothing is taken under it
  *     converter's lock, pager's lock, answer's lock, the trace ring's   inside their own
  *                       functions; under the last `told` is called
+ *     a grammar's lock  inside its own functions; nothing is taken under it
  *     pins.lock         while experts are asked for, and while the pager gets a source with them
  *     loaded.looking    read, under any other, while somebody looks at the experts in memory;
  *                       written, under none but pins.lock, when these come and go: a model may
  *                       be loaded again
  *     stored.lock       the same of the complete store and its plan
  *     tensors.opening   while the list of tensors is made; nothing is taken under it
- * The run's thread computes without any of them. What session_state.h marks (turn) belongs to it
- * while session.stepping is set, and to the holder of the lock else.
+ * The run's thread computes without any of them, and so does the preparing thread prepare. What
+ * session_state.h marks (turn) belongs to one of them while session.stepping is set, and to the
+ * holder of the lock else.
  */
 #ifndef MOEFS_ENGINE_RUN_RUN_H
 #define MOEFS_ENGINE_RUN_RUN_H
@@ -100,28 +103,33 @@ struct run {
 	pthread_mutex_t notify; /* held while `changed` is called, so that session_end can wait */
 	pthread_mutex_t lock;	/* every field marked (lock), of the model's sessions, too */
 	pthread_cond_t work;	/* (lock) something for the run's thread */
+	pthread_cond_t prepare; /* (lock) something for the preparing thread */
 	pthread_cond_t loaded;	/* (lock) loading has ended, or unloading */
 	bool load_wanted;	/* (lock) */
 	bool unload_wanted;	/* (lock) before anything else is done; until it is done */
 	uint64_t unloads;	/* (lock) how many there were */
 	uint64_t asked_ns;	/* (lock) when somebody last wanted the weights */
 	struct err load_error;	/* (lock) */
-	struct session_list runnable; /* (lock) sessions with a turn, in the order of their steps */
-	struct session *all;	      /* (lock) all sessions, through all_next */
-	uint32_t sessions;	      /* (lock) how many there are */
+	bool loads; /* (lock) loading is under way, or telling those that waited for it in vain */
+	struct session_list unprepared; /* (lock) whose turn was asked, in that order */
+	struct session_list runnable;	/* (lock) whose turn is prepared, in the order of steps */
+	struct session *preparing; /* (lock) whose turn is being prepared, in neither; NULL: none */
+	struct session *all;	   /* (lock) all sessions, through all_next */
+	uint32_t sessions;	   /* (lock) how many there are */
 	uint32_t passes; /* (lock) how often room went past a turn since one counts as high */
-	struct shares prompts, answers; /* (lock) of steps alone; of places among answers */
+	/* (lock) of steps alone; of places among answers; of the preparing thread */
+	struct shares prompts, answers, preparations;
 	uint32_t alone; /* (lock) steps that sessions had alone since the last one of answers */
-	pthread_t thread;
-	_Atomic bool quit; /* ends the run's thread */
+	pthread_t thread, preparer;
+	_Atomic bool quit; /* ends both threads */
 
 	struct tracing tracing;		/* the run's thread's; its ring anybody's */
 	struct refining refining;	/* its thread's, or model_refine's caller's */
+	struct grammars grammars;	/* the preparing thread's */
 	struct draft_meter draft_meter; /* from here on: the run's thread's */
-	struct grammars grammars;
-	struct prefixes prefixes; /* under the contexts' budget's lock */
+	struct prefixes prefixes;	/* under the contexts' budget's lock */
 	struct turn_env env;
-	struct turn_scratch scratch;
+	struct turn_scratch scratch[HEAD_ROWS]; /* one for each of loaded.samplers */
 	/* [0]: the step that is computed. [1]: a step of answers while [0], a prompt's, waits
 	 * between two layers. */
 	struct run_party parties[2];
@@ -141,10 +149,23 @@ void run_load(struct model *m);
 int run_wait(struct model *m, struct err *e);
 /* As model_unload. */
 int run_unload(struct model *m, struct err *e);
+/* Lock held: whether the run's thread has to load the model first. */
+bool run_must_load(const struct model *m);
+
+/* run_prepare.c. The preparing thread's function; its argument is the model. */
+void *run_prepare_turns(void *model);
+/* Lock held, released meanwhile: until no turn is being prepared. For the run's thread. */
+void run_wait_for_preparation(struct run *r);
 
 /* run_step.c, lock held, released meanwhile: one step of a session that has it alone, or of those
- * that answer. Any session is runnable. */
+ * that answer. One session at least is runnable. */
 void run_step(struct model *m);
+
+/* run_logits.c, without the lock. Before a step: -ENOMEM in words. */
+int run_make_scratch(struct model *m, struct err *e);
+/* A step_batch's `read`; ctx: the party. */
+int run_take_logits(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
+		    struct err *e);
 
 /* run_choice.c, lock held. The session that has the next step alone; NULL: answers have it. */
 struct session *run_next_alone(struct run *r);
@@ -159,7 +180,7 @@ void run_gather_answers(struct model *m, struct run_party *p);
 void run_take_place(struct run_party *p, struct session *s);
 
 /* run_place.c, without the lock; in the order in which run_step calls them. */
-/* Stops the turn, or prepares it, or begins its step; then `computes` is set. Tests put themselves
+/* Stops the turn, or admits it, or begins its step; then `computes` is set. Tests put themselves
  * around this function: it stays in another file than its caller. */
 void run_begin_place(struct run_place *p);
 /* Adds the turn's rows to the batch; of a prompt at most `most`. */
@@ -180,20 +201,29 @@ void run_pass_over(const struct session *s);
 /* Whether a has a higher priority than b, or the same and was asked earlier. */
 bool run_comes_before(const struct session *a, const struct session *b);
 
-/* run_queue.c, lock held. Puts a session at the end of `runnable`; at its beginning; removes it. */
+/* run_queue.c, lock held. Puts a session at the end of `runnable`, or of `unprepared` if its turn
+ * is not prepared; at the beginning; removes it. */
 void run_queue(struct session *s);
 void run_queue_first(struct session *s);
 void run_unqueue(struct session *s);
-/* A turn that was asked begins to wait for its steps, and for the model. */
+/* A turn that was asked begins to wait: to be prepared, for its steps, for the model. */
 void run_start_turn(struct session *s, struct turn_state *t);
-/* Stops background work (refining while idle) and waits until it has stopped; the lock is released
- * meanwhile. */
+/* Lock held, released meanwhile: ends the turn of a session that is in no queue, and tells. */
+void run_end_turn(struct session *s, const char *finish, int failed, const struct err *e);
+/* Stops background work (refining while idle) in the middle of its step. */
+void run_interrupt_background(struct model *m);
+/* The same, and waits until it has stopped; the lock is released meanwhile. */
 void run_send_away(struct model *m);
+/* Whether there are turns to be prepared. */
+static inline bool run_prepares(const struct run *r)
+{
+	return r->unprepared.first || r->preparing;
+}
 /* run_works: a session has a turn, or its last step is not published yet. run_has_turn: a session
  * has a turn. */
 static inline bool run_works(const struct run *r)
 {
-	return r->parties[0].count || r->runnable.first;
+	return r->parties[0].count || r->runnable.first || run_prepares(r);
 }
 bool run_has_turn(const struct run *r);
 /* Tells the session's user that something changed. No lock may be held. */

@@ -12,7 +12,7 @@
 static bool run_may_share(const struct session *s)
 {
 	const struct turn_state *t = s->turn;
-	return t->prepared && !s->waits_for_room && !s->background && !s->observer &&
+	return t->admitted && !s->waits_for_room && !s->background && !s->observer &&
 	       !s->asked.scores && !turn_left(t);
 }
 
@@ -22,7 +22,7 @@ void run_take_place(struct run_party *p, struct session *s)
 	run_unqueue(s);
 	s->stepping = true;
 	place->session = s;
-	place->begins = !s->turn->prepared;
+	place->begins = !s->turn->admitted;
 	s->tries_again = false;
 	if (place->begins)
 		run_pass_over(s);
@@ -82,7 +82,7 @@ struct run_alone {
 /* A turn that has begun has no context before its first rows, and after it gave way. */
 static bool run_lacks_room(const struct session *s)
 {
-	bool begun = s->turn->prepared && !s->background;
+	bool begun = s->turn->admitted && !s->background;
 	return s->waits_for_room || s->tries_again || (begun && !s->context.tokens.count);
 }
 
@@ -100,7 +100,7 @@ static const struct session *run_first_lacking(const struct run *r)
  * lack room. */
 static bool run_may_step_alone(const struct session *s, const struct session *lacking)
 {
-	bool has_room = s->turn->prepared && s->context.tokens.count;
+	bool has_room = s->turn->admitted && s->context.tokens.count;
 	if (s->background || run_may_share(s))
 		return false;
 	if (s->waits_for_room) /* one that was stopped ends in its next step */

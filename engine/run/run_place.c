@@ -1,5 +1,5 @@
-/* One session's part of a step (run_step.c): from its messages to the rows of its turn, and from
- * the step's results to what the session's readers see. */
+/* One session's part of a step (run_step.c): from its prepared turn to rows, and from the step's
+ * results to what the session's readers see. */
 #include "cache/clock.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"
@@ -10,26 +10,12 @@
 
 /* ---- the beginning of a turn ---- */
 
-static int run_snapshot(struct session *s, struct err *e)
-{
-	pthread_mutex_lock(&s->model->run->lock);
-	int failed = turn_snapshot(s->turn, e);
-	pthread_mutex_unlock(&s->model->run->lock);
-	return failed;
-}
-
 static void run_begin_turn(struct session *s, struct turn_event *ev)
 {
 	struct model *m = s->model;
 	struct turn_state *t = s->turn;
-	struct err e = {0};
-	int failed = run_snapshot(s, &e);
-	if (!failed)
-		failed = turn_prepare(t, ev, &e);
-	if (failed) {
-		turn_over(ev, "error", failed, &e);
-		return;
-	}
+	*ev = t->told;
+	t->told = (struct turn_event){0};
 	turn_admit(t);
 	pthread_mutex_lock(&m->run->lock);
 	s->status = SESSION_PROMPTING;
@@ -51,7 +37,7 @@ void run_begin_place(struct run_place *p)
 	p->before = run_cost_of(s);
 	if (atomic_load(&s->stop)) {
 		turn_over(&p->event, "stopped", 0, NULL);
-	} else if (!s->turn->prepared) {
+	} else if (!s->turn->admitted) {
 		run_begin_turn(s, &p->event);
 	} else {
 		turn_begin_step(s->turn);

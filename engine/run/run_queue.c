@@ -5,10 +5,16 @@
 
 #include <time.h>
 
+static struct session_list *run_list_of(const struct session *s)
+{
+	struct run *r = s->model->run;
+	return s->turn->prepared ? &r->runnable : &r->unprepared;
+}
+
 /* NULL: at the list's ends. */
 static void run_queue_between(struct session *s, struct session *before, struct session *after)
 {
-	struct session_list *l = &s->model->run->runnable;
+	struct session_list *l = run_list_of(s);
 	s->next = after;
 	s->previous = before;
 	*(before ? &before->next : &l->first) = s;
@@ -18,7 +24,7 @@ static void run_queue_between(struct session *s, struct session *before, struct 
 
 void run_queue(struct session *s)
 {
-	struct session *before = s->model->run->runnable.last, *after = NULL;
+	struct session *before = run_list_of(s)->last, *after = NULL;
 	while (before && before->background && !s->background) {
 		after = before;
 		before = before->previous;
@@ -28,11 +34,10 @@ void run_queue(struct session *s)
 
 void run_queue_first(struct session *s)
 {
-	run_queue_between(s, NULL, s->model->run->runnable.first);
+	run_queue_between(s, NULL, run_list_of(s)->first);
 }
 
-/* In the middle of a step. */
-static void run_interrupt_background(struct model *m)
+void run_interrupt_background(struct model *m)
 {
 	struct run_party *p = m->run->parties;
 	refining_send_away(&m->run->refining);
@@ -42,14 +47,19 @@ static void run_interrupt_background(struct model *m)
 	pager_wake(m->engine->pager);
 }
 
+static bool run_has_background(const struct run *r)
+{
+	const struct session *s = r->all;
+	while (s && !(s->background && (s->working || s->stepping)))
+		s = s->all_next;
+	return s;
+}
+
 void run_send_away(struct model *m)
 {
 	const struct timespec moment = {.tv_nsec = 2000000};
-	const struct run *run = m->run;
-	const struct session *s;
 	refining_send_away(&m->run->refining);
-	while ((s = run->parties->count ? run->parties->places->session : run->runnable.first) &&
-	       s->background) {
+	while (run_has_background(m->run)) {
 		run_interrupt_background(m); /* who began it ends it then */
 		pthread_mutex_unlock(&m->run->lock);
 		nanosleep(&moment, NULL);
@@ -69,22 +79,41 @@ void run_start_turn(struct session *s, struct turn_state *t)
 	if (!s->background)
 		run_interrupt_background(s->model);
 	run->load_wanted = true;
+	pthread_cond_signal(&run->prepare);
 	pthread_cond_signal(&run->work);
+}
+
+void run_end_turn(struct session *s, const char *finish, int failed, const struct err *e)
+{
+	struct run *r = s->model->run;
+	s->stepping = true; /* keeps it alive while the lock is free */
+	turn_end(s, finish, failed, e);
+	run_end_wait(r);
+	pthread_mutex_unlock(&r->lock);
+	run_notify(s);
+	pthread_mutex_lock(&r->lock);
+	s->stepping = false;
+	if (s->ended)
+		session_drop(s);
 }
 
 void run_unqueue(struct session *s)
 {
-	struct session_list *l = &s->model->run->runnable;
+	struct run *r = s->model->run;
+	struct session_list *l = run_list_of(s);
 	*(s->previous ? &s->previous->next : &l->first) = s->next;
 	*(s->next ? &s->next->previous : &l->last) = s->previous;
 	s->next = s->previous = NULL;
 	s->queued = false;
 	s->waits_for_room = false; /* else run_end_wait would wake a turn that is over */
+	if (r->unprepared.first && !s->turn->admitted) /* there is room for another one */
+		pthread_cond_signal(&r->prepare);
 }
 
 bool run_has_turn(const struct run *r)
 {
-	bool has = r->runnable.first;
+	bool has =
+		r->runnable.first || r->unprepared.first || (r->preparing && r->preparing->working);
 	for (int i = 0; i < 2; i++)
 		for (uint32_t k = 0; k < r->parties[i].count; k++)
 			has |= r->parties[i].places[k].session->working;

@@ -70,7 +70,7 @@ static struct session *run_least_needed(const struct session *s)
 static bool run_has_company(const struct session *s)
 {
 	for (const struct session *x = s->model->run->all; x; x = x->all_next) {
-		bool begun = x->working && (x->turn->prepared || x->context.tokens.count);
+		bool begun = x->working && (x->turn->admitted || x->context.tokens.count);
 		if (x != s && begun && !x->waits_for_room)
 			return true;
 	}

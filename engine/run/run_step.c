@@ -14,7 +14,6 @@
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 _Static_assert((int)RUN_PLACES <= (int)DRAFT_TURNS, "a step's answers are drafted together");
@@ -36,41 +35,6 @@ static void run_weigh(struct model *m, const struct run_party *p)
 }
 
 /* ---- computing, without the lock ---- */
-
-/* A text that is scored gave up its context for another one (run_room.c) and is computed again: the
- * answer has the line that the row gives. */
-static bool run_is_scored(const struct turn_state *t, uint32_t row)
-{
-	return t->session->asked.scores && t->step.held + row < t->score.count;
-}
-
-/* step_batch.read: gives each turn the logits of its rows. What fails is the turn's. */
-static int run_read(void *ctx, const uint32_t *rows, uint32_t n, const float *logits, struct err *e)
-{
-	struct run_party *party = ctx;
-	struct run_place *p = party->places;
-	size_t vocabulary = party->run->env.model->id.config.vocabulary;
-	(void)e;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct turn_step *step = &p->session->turn->step;
-		while (!p->computes || rows[i] >= step->first + step->n)
-			step = &(++p)->session->turn->step;
-		if (!run_is_scored(p->session->turn, rows[i] - step->first))
-			turn_take(p->session->turn, rows[i] - step->first, 1,
-				  (float *)logits + i * vocabulary, &party->run->scratch,
-				  &p->event);
-	}
-	return 0;
-}
-
-static int run_make_scratch(struct model *m, struct err *e)
-{
-	struct turn_scratch *x = &m->run->scratch;
-	x->sampler = &m->loaded.sampler;
-	if (!x->mask)
-		x->mask = calloc(grammars_mask_words(m->id.config.vocabulary), sizeof *x->mask);
-	return x->mask ? 0 : err_set(e, ENOMEM, "out of memory for masks");
-}
 
 /* How many rows of a prompt may have a step while answers wait for each of its layers. What such a
  * row takes is learnt from the steps before, without the reads of experts: shorter steps would only
@@ -155,7 +119,7 @@ static void run_compute(struct model *m, struct run_party *p, bool slowly)
 	int failed = 0;
 	step_batch_clear(b);
 	b->normed = false;
-	b->read = run_read;
+	b->read = run_take_logits;
 	b->ctx = p;
 	for (uint32_t i = 0; i < p->count; i++)
 		if (p->places[i].computes)
@@ -202,6 +166,7 @@ static void run_publish(struct run_party *p)
  * have been asked again meanwhile, and is queued then. */
 static void run_leave_places(struct run_party *p)
 {
+	struct run *r = p->run;
 	for (uint32_t i = 0; i < p->count; i++) {
 		struct session *s = p->places[i].session;
 		s->stepping = false;
@@ -212,6 +177,8 @@ static void run_leave_places(struct run_party *p)
 		else if (!p->places[i].over)
 			run_queue(s);
 	}
+	if (r->unprepared.first) /* one of them may have been asked again */
+		pthread_cond_signal(&r->prepare);
 	p->count = 0;
 }
 
@@ -238,8 +205,8 @@ static void run_shorten_steps(struct model *m)
 {
 	if (!m->loaded.scratch.bytes)
 		return;
-	for (const struct session *s = m->run->runnable.first; s; s = s->next)
-		if (s->status == SESSION_QUEUED || s->status == SESSION_PROMPTING)
+	for (const struct session *s = m->run->all; s; s = s->all_next)
+		if (s->working && (s->status == SESSION_QUEUED || s->status == SESSION_PROMPTING))
 			return;
 	pthread_mutex_unlock(&m->run->lock);
 	chunk_end(m);
@@ -283,7 +250,7 @@ static void run_step_alone(struct model *m, struct session *s)
 	struct run *r = m->run;
 	struct run_party *p = &r->parties[0];
 	enum session_priority priority = s->asked.params.priority;
-	bool slowly = s->turn->prepared && run_has_answers(r);
+	bool slowly = s->turn->admitted && run_has_answers(r);
 	run_take_place(p, s);
 	run_have_step(m, p, slowly);
 	shares_count(&r->prompts, priority, p->batch.count ? p->batch.count : 1);

@@ -344,11 +344,12 @@ enum session_status session_status(const struct session *s)
 	return status;
 }
 
-void session_each_waiting(struct model *m, void (*each)(void *ctx, const struct session_waiting *w),
-			  void *ctx)
+typedef void session_each_fn(void *ctx, const struct session_waiting *w);
+
+/* Lock held: calls it for each session from s on that waits. */
+static void session_show_waiting(const struct session *s, session_each_fn *each, void *ctx)
 {
-	pthread_mutex_lock(&m->run->lock);
-	for (const struct session *s = m->run->runnable.first; s; s = s->next) {
+	for (; s; s = s->next) {
 		const struct session_waiting w = {
 			.session = s->name ? s->name : "-",
 			.owner = s->owner,
@@ -359,7 +360,16 @@ void session_each_waiting(struct model *m, void (*each)(void *ctx, const struct 
 		if (w.waits && !s->background)
 			each(ctx, &w);
 	}
-	pthread_mutex_unlock(&m->run->lock);
+}
+
+void session_each_waiting(struct model *m, session_each_fn *each, void *ctx)
+{
+	struct run *r = m->run;
+	pthread_mutex_lock(&r->lock);
+	session_show_waiting(r->runnable.first, each, ctx);
+	session_show_waiting(r->preparing, each, ctx); /* it has no next one */
+	session_show_waiting(r->unprepared.first, each, ctx);
+	pthread_mutex_unlock(&r->lock);
 }
 
 bool session_working(const struct session *s)

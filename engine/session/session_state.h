@@ -1,8 +1,8 @@
 /* A conversation, without threads and locks: what belongs to it, and what it changes at rest.
  *
  * A session belongs to its model's run (engine/run). The holder of the run's lock may read and
- * change everything here, with one exception: while the turn has a step, fields marked (turn)
- * belong to the thread that computes it, without the lock.
+ * change everything here, with one exception: while the turn has a step, or is being prepared,
+ * fields marked (turn) belong to the thread that does that, without the lock.
  */
 #ifndef MOEFS_ENGINE_SESSION_SESSION_STATE_H
 #define MOEFS_ENGINE_SESSION_SESSION_STATE_H
@@ -64,18 +64,18 @@ struct session {
 	/* The run's: */
 	void *user; /* argument of the engine's `changed`, under the run's `notify`; NULL: it is not
 		       called */
-	struct session *next, *previous;	 /* in the run's queue */
+	struct session *next, *previous;	 /* in the run's queues */
 	struct session *all_next, *all_previous; /* among all sessions of the model */
 	char *name;				 /* for the trace, malloc'ed; NULL: none */
 	uint32_t owner;				 /* of its lines in the trace */
 	const struct observer *observer; /* of its steps; set before its first turn; may be NULL */
 	bool background; /* has its steps when no other session has; set before its first turn */
-	bool queued;			 /* in the run's queue */
+	bool queued;			 /* in one of the run's queues */
 	bool waits_for_room; /* has no step until another turn has ended (run/run_room.c) */
 	bool tries_again;    /* another turn gave its context up for the next step (run_room.c) */
 	bool owed;	     /* its turn counts as one of high priority (run_room.c) */
-	bool stepping;	     /* its turn is being stepped */
-	bool ended;	     /* the owner is gone; freed after the step */
+	bool stepping;	     /* its turn has a step, is being prepared, or its end is being told */
+	bool ended;	     /* the owner is gone; freed after that */
 };
 
 /* One that no run knows yet. NULL: out of memory, in words. */

@@ -2,8 +2,8 @@
  * trees of its vocabulary: so that a session's next turn compiles nothing.
  *
  * A vocabulary of 152 K takes 9 MB, a grammar 1 MB as a rule and at most what grammar_machine.h and
- * GRAMMAR_MASK_BYTES allow. GRAMMARS_KEPT of them are kept beyond turns. For one thread, except
- * grammars_give_back. */
+ * GRAMMAR_MASK_BYTES allow. GRAMMARS_KEPT of them are kept beyond turns. For one thread, the
+ * preparing one, except grammars_give_back; the grammars themselves are for any. */
 #ifndef MOEFS_ENGINE_TURN_GRAMMARS_H
 #define MOEFS_ENGINE_TURN_GRAMMARS_H
 

@@ -42,6 +42,7 @@ void turn_free(struct turn_state *t)
 	sampler_repetition_free(&t->repetition);
 	logprobs_free(&t->logprobs);
 	constrain_end(&t->constraint);
+	turn_event_free(&t->told);
 	free(t);
 }
 
@@ -400,7 +401,7 @@ void turn_end(struct session *s, const char *finish, int failed, const struct er
 	ending_apply(s, &(struct ending){.finish = finish,
 					 .failed = failed,
 					 .e = e,
-					 .begun = t->prepared,
+					 .begun = t->admitted,
 					 .chat = t->chat,
 					 .ids = t->ids.ids + t->rendered_ids,
 					 .count = t->ids.count - t->rendered_ids});

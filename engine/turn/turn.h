@@ -4,7 +4,8 @@
  *
  *     turn_new        the session was asked (session/asked.h)
  *     turn_snapshot   copies the messages, under the run's lock
- *     turn_prepare    renders, encodes, compiles the grammar: may run on any thread
+ *     turn_prepare    renders, encodes, compiles the grammar: beside the steps of other turns,
+ *                     and without the session's context
  *     turn_admit      finds what of the context stays
  *     then, step by step, until the event says that it is over:
  *     turn_begin_step
@@ -83,7 +84,9 @@ struct turn_state {
 	struct session *session;
 	const struct turn_env *env;
 	struct dialogue dialogue; /* turn_snapshot's copy */
-	bool prepared;
+	bool prepared; /* turn_prepare has ended */
+	bool admitted; /* turn_admit has: the turn has begun */
+	struct turn_event told; /* what turn_prepare had to tell; whoever begins the turn takes it */
 	bool chat;
 	bool follow;	/* the session's drafter is kept up to date */
 	bool undrafted; /* a step that verified a draft failed: there are no more drafts */

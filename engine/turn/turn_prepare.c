@@ -383,5 +383,5 @@ void turn_admit(struct turn_state *t)
 		t->follow = draft_follows(t);
 		turn_reuse_context(t);
 	}
-	t->prepared = true;
+	t->admitted = true;
 }

@@ -39,7 +39,7 @@ static size_t tokens_to_stand_at(void)
 static bool stands(const struct session *s)
 {
 	const struct turn_state *t = s->turn;
-	return t->prepared && !s->asked.scores && !s->background && !atomic_load(&s->stop) &&
+	return t->admitted && !s->asked.scores && !s->background && !atomic_load(&s->stop) &&
 	       t->ids.count - t->prompt_ids >= tokens_to_stand_at();
 }
 

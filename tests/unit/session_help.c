@@ -63,7 +63,7 @@ static void record_place(const struct run_place *p)
 		.session = p->session,
 		.first = (uint32_t)(record.count - (size_t)(p - party->places)),
 		.together = party->count,
-		.begins = !p->session->turn->prepared,
+		.begins = !p->session->turn->admitted,
 	};
 	record.count++;
 }
@@ -158,6 +158,28 @@ void test_hold(struct session *s, uint64_t bytes)
 	pthread_mutex_unlock(&bell.lock);
 }
 
+/* Whether the preparing thread has something to do while the run's thread is held. */
+static bool still_prepares(struct model *m)
+{
+	struct run *r = m->run;
+	uint32_t prepared = 0;
+	pthread_mutex_lock(&r->lock);
+	for (const struct session *s = r->runnable.first; s; s = s->next)
+		prepared++;
+	bool may = !r->unload_wanted && !m->stored.doubted && !run_must_load(m) &&
+		   prepared < RUN_PLACES;
+	bool prepares = r->preparing || (r->unprepared.first && may);
+	pthread_mutex_unlock(&r->lock);
+	return prepares;
+}
+
+void test_wait_prepared(struct model *m)
+{
+	static const struct timespec moment = {.tv_nsec = 1000000};
+	while (still_prepares(m))
+		(void)nanosleep(&moment, NULL);
+}
+
 void test_wait_held(void)
 {
 	pthread_mutex_lock(&bell.lock);
@@ -168,6 +190,7 @@ void test_wait_held(void)
 	pthread_mutex_unlock(&bell.lock);
 	if (!held)
 		fail_msg("the turn ended before it had what it is held at");
+	test_wait_prepared(s->model);
 }
 
 void test_let_go(void)

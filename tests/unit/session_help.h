@@ -54,8 +54,11 @@ struct answer *test_submit(struct session *s, const char *prompt);
  * held meanwhile. All turns of the model are held, since one thread computes them; only one
  * session can be held at a time. */
 void test_hold(struct session *s, uint64_t bytes);
-/* Waits until the turn is held; fails the test if it ends before. */
+/* Waits until the turn is held, and until the turns that were asked are prepared, so that the order
+ * of the steps that follow does not depend on time; fails the test if the turn ends before. */
 void test_wait_held(void);
+/* Waits until the turns that were asked are prepared, as many as are prepared in advance. */
+void test_wait_prepared(struct model *m);
 /* Holds, submits, and waits until the turn is held. The caller owns the reference. */
 struct answer *test_submit_held(struct session *s, const char *prompt, uint64_t bytes);
 /* The most sessions that have had a step together since the last call. */

@@ -36,7 +36,7 @@ enum { STEP_MS = 1000000 };
 /* What a session is asked, and how. */
 struct visitor {
 	const char *prompt;
-	const char *params[8]; /* name and value, name and value */
+	const char *params[10]; /* name and value, name and value */
 	bool scores;
 };
 
@@ -59,6 +59,19 @@ static const struct visitor regex = {
 	"Say a number.", {"format", "regex", "grammar", "[0-9]{12}"}, false};
 static const struct visitor json = {
 	"Write JSON for Leo, 33 years old.", {"format", "schema", "grammar", schema}, false};
+/* Two ways to ask for one grammar: a mask that one of them needs may be there already. */
+static const char words_of_letters[] = "([a-z]{1,9}[ .,])*";
+static const struct visitor letters = {
+	"Say a word.",
+	{"format", "regex", "grammar", words_of_letters, "max_tokens", "30", "temperature", "0.9",
+	 "seed", "3"},
+	false,
+};
+static const struct visitor drafted_letters = {
+	"a fox, a fox, a fox, a fox,",
+	{"format", "regex", "grammar", words_of_letters, "max_tokens", "30", "draft", "lookup 3"},
+	false,
+};
 static const struct visitor fewer = {
 	"What is the plural of leaf?", {"experts_per_token", "2"}, false};
 static const struct visitor random_text = {
@@ -75,7 +88,7 @@ static const struct visitor score = {
 static struct session *visitor_session(struct test_model *m, const struct visitor *v)
 {
 	struct session *s = test_greedy_session(m);
-	for (size_t i = 0; i < 8 && v->params[i]; i += 2)
+	for (size_t i = 0; i < 10 && v->params[i]; i += 2)
 		test_set(s, v->params[i], v->params[i + 1]);
 	return s;
 }
@@ -342,7 +355,7 @@ static void crowd_watch(void *ctx, const struct run_place *p)
 	uint64_t used = engine_context_used(c->m.engine);
 	if (used > c->most_used)
 		c->most_used = used;
-	if (!p->session->turn->prepared && p->session != c->gate && c->count < c->size)
+	if (!p->session->turn->admitted && p->session != c->gate && c->count < c->size)
 		c->begun[c->count++] = p->session;
 }
 
@@ -431,9 +444,9 @@ static void a_prompt_without_room_is_not_begun(void **state)
 	int code;
 	for (size_t i = 0; i < 100; i++)
 		strcat(prompt, "and a fox ");
-	test_model_ready(&m, test_fable(),
-			 &(struct engine_options){.context_budget = 2 * TEST_BLOCK_BYTES,
-						  .chunk = 32});
+	test_model_ready(
+		&m, test_fable(),
+		&(struct engine_options){.context_budget = 2 * TEST_BLOCK_BYTES, .chunk = 32});
 	struct session *s = test_greedy_session(&m);
 	test_set(s, "chat", "off");
 	free(test_read(test_submit(s, prompt), &code));
@@ -608,10 +621,12 @@ static void long_texts_find_room_one_after_the_other(void **state)
 
 /* ---- stopped, removed and asked again at random ---- */
 
-enum { CALLERS = 14, ACTS = SANITIZED ? 150 : 500 };
+enum { CALLERS = 20, ACTS = SANITIZED ? 150 : 500 };
 
-static const struct visitor *const callers[] = {&plain, &fox,	&drafts, &regex,       &json,
-						&fewer, &score, &fox,	 &random_text, &drafts};
+static const struct visitor *const callers[] = {
+	&plain,	      &fox,    &drafts,	 &regex,	   &json,  &fewer,   &score, &fox,
+	&random_text, &drafts, &letters, &drafted_letters, &regex, &letters, &json,  &digits,
+};
 enum { CALLER_KINDS = sizeof callers / sizeof *callers };
 
 /* An answer that somebody asked for, and whether it was cut short. */

@@ -5,6 +5,7 @@
 #include "random.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -212,6 +213,101 @@ static void masks_of_calls_and_thoughts(void **state)
 	close_vocabulary(&v);
 }
 
+/* ---- several threads ---- */
+
+enum { WALKERS = 4, WALKS = 5, WALK_STEPS = 20 };
+
+/* Walks through a grammar that others walk through as well, and through one of its own. */
+struct walker {
+	struct vocabulary_under_test *v;
+	struct grammar *shared, *own;
+	uint64_t *mask, *own_mask; /* [size / 64 + 1] */
+	struct random random;
+	bool differs;
+};
+
+/* A token that the mask allows and that continues the text; -1: none. */
+static int64_t walker_choose(struct walker *w)
+{
+	const struct grammar_tokens *t = w->v->tokens;
+	uint32_t from = random_u32(&w->random) % t->text_count;
+	for (uint32_t i = 0; i < t->text_count; i++) {
+		uint32_t place = (from + i) % t->text_count;
+		if (w->mask[place >> 6] >> (place & 63) & 1)
+			return t->order[place];
+	}
+	return -1;
+}
+
+static void walker_walk(struct walker *w)
+{
+	struct spots at, own_at;
+	struct err e;
+	uint32_t allowed, own_allowed;
+	const size_t bytes = (grammar_places(w->v->tokens) + 63) / 64 * sizeof *w->mask;
+	grammar_begin(w->shared, &at);
+	grammar_begin(w->own, &own_at);
+	for (int i = 0; i < WALK_STEPS && !w->differs; i++) {
+		char text[GRAMMAR_MAX_TOKEN + 1];
+		w->differs = grammar_mask(w->shared, w->v->tokens, &at, w->mask, &allowed, &e) ||
+			     grammar_mask(w->own, w->v->tokens, &own_at, w->own_mask, &own_allowed,
+					  &e) ||
+			     allowed != own_allowed || memcmp(w->mask, w->own_mask, bytes) != 0;
+		int64_t id = w->differs ? -1 : walker_choose(w);
+		if (id < 0)
+			return;
+		size_t n = grammar_token_bytes(w->v->t, split_form_named(NULL), (uint32_t)id, text);
+		w->differs = !grammar_read(w->shared, &at, text, n) ||
+			     !grammar_read(w->own, &own_at, text, n);
+	}
+}
+
+static void *walker_main(void *arg)
+{
+	struct walker *w = arg;
+	for (int i = 0; i < WALKS; i++)
+		walker_walk(w);
+	return NULL;
+}
+
+static void walkers_share(struct vocabulary_under_test *v, const struct grammar_request *q)
+{
+	struct walker w[WALKERS];
+	pthread_t thread[WALKERS];
+	struct grammar *shared;
+	struct err e = {0};
+	must(grammar_new(&shared, q, &e), &e);
+	for (size_t i = 0; i < WALKERS; i++) {
+		w[i] = (struct walker){.v = v, .shared = shared, .random = {i + 1}};
+		must(grammar_new(&w[i].own, q, &e), &e);
+		w[i].mask = calloc(v->size / 64 + 1, sizeof *w[i].mask);
+		w[i].own_mask = calloc(v->size / 64 + 1, sizeof *w[i].own_mask);
+		assert_true(w[i].mask && w[i].own_mask);
+	}
+	for (size_t i = 0; i < WALKERS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, walker_main, &w[i]), 0);
+	for (size_t i = 0; i < WALKERS; i++) {
+		assert_int_equal(pthread_join(thread[i], NULL), 0);
+		assert_false(w[i].differs);
+		grammar_free(w[i].own);
+		free(w[i].mask);
+		free(w[i].own_mask);
+	}
+	grammar_free(shared);
+}
+
+static void threads_that_share_a_grammar_see_the_masks_of_one_alone(void **state)
+{
+	(void)state;
+	struct vocabulary_under_test v;
+	open_vocabulary(&v, "examples/models/fable-moe-15m");
+	for (int i = 0; i < FORMS; i++) {
+		struct grammar_request q = request_of(&v, i);
+		walkers_share(&v, &q);
+	}
+	close_vocabulary(&v);
+}
+
 /* With the text after it such a token would look like the mark of a call. */
 static void a_token_with_the_byte_of_marks_is_in_no_text(void **state)
 {
@@ -242,6 +338,7 @@ int main(void)
 		cmocka_unit_test(masks_are_what_each_token_gives),
 		cmocka_unit_test(masks_of_a_real_vocabulary),
 		cmocka_unit_test(masks_of_calls_and_thoughts),
+		cmocka_unit_test(threads_that_share_a_grammar_see_the_masks_of_one_alone),
 		cmocka_unit_test(a_token_with_the_byte_of_marks_is_in_no_text),
 	};
 	return cmocka_run_group_tests_name("masks of grammars", tests, NULL, NULL);

@@ -1,0 +1,120 @@
+/* The preparing thread of a run: renders, encodes and compiles what turns were asked, before they
+ * begin, so that answers do not wait for it.
+ *
+ * One thread: turns begin in the order in which they were asked within a priority, and so they are
+ * prepared one after the other. What more threads would gain, the steps of answers would lose,
+ * which have all processors. Of the priorities shares.h chooses. At most RUN_PLACES turns of a
+ * priority are prepared and have not begun, since each has a copy of its messages and its ids.
+ *
+ * While a turn is prepared its session is `stepping`, and what session_state.h marks (turn) belongs
+ * to this thread, but for the context and the drafter, which turn_prepare does not touch: they may
+ * have to give way to others. */
+#include "cache/thread_trim.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
+
+/* Lock held, and so for all below. Whether the run's thread would compute steps, and does nothing
+ * else first. */
+static bool run_may_prepare(const struct model *m)
+{
+	const struct run *r = m->run;
+	return !r->loads && !r->unload_wanted && !run_must_load(m) && !m->stored.doubted;
+}
+
+static void run_count_prepared(const struct run *r, uint32_t count[SESSION_PRIORITIES])
+{
+	for (const struct session *s = r->runnable.first; s; s = s->next)
+		count[s->asked.params.priority] += !s->turn->admitted;
+}
+
+/* A session whose last turn is still being told waits for the end of that. */
+static struct session *run_next_to_prepare(struct run *r)
+{
+	struct session *first[SESSION_PRIORITIES] = {NULL};
+	bool waits[SESSION_PRIORITIES] = {false}, any = false;
+	uint32_t prepared[SESSION_PRIORITIES] = {0};
+	run_count_prepared(r, prepared);
+	for (struct session *s = r->unprepared.first; s; s = s->next) {
+		enum session_priority i = s->asked.params.priority;
+		if (first[i] || s->stepping || prepared[i] >= RUN_PLACES)
+			continue;
+		first[i] = s;
+		waits[i] = any = true;
+	}
+	if (!any)
+		return NULL;
+	enum session_priority next = shares_next(&r->preparations, waits, 0);
+	shares_count(&r->preparations, next, 1);
+	return first[next];
+}
+
+/* Released meanwhile. The turn has failed, or was stopped: it does not wait for a step to end. */
+static void run_end_unbegun(struct session *s)
+{
+	struct turn_event ev = s->turn->told;
+	s->turn->told = (struct turn_event){0};
+	if (!ev.finish)
+		turn_over(&ev, "stopped", 0, NULL);
+	s->model->stored.doubted |= ev.failed != 0;
+	turn_publish(s->turn, &ev);
+	run_end_turn(s, ev.finish, ev.failed, &ev.e);
+	turn_event_free(&ev);
+}
+
+static void run_hand_over(struct session *s)
+{
+	run_queue(s);
+	if (!s->background) /* which may have begun a step since the turn was asked */
+		run_interrupt_background(s->model);
+}
+
+/* Released meanwhile. */
+static void run_prepare_turn(struct run *r, struct session *s)
+{
+	struct turn_state *t = s->turn;
+	struct err e = {0};
+	run_unqueue(s);
+	s->stepping = true;
+	r->preparing = s;
+	int failed = turn_snapshot(t, &e);
+	pthread_mutex_unlock(&r->lock);
+	if (!failed)
+		failed = turn_prepare(t, &t->told, &e);
+	if (failed)
+		turn_over(&t->told, "error", failed, &e);
+	pthread_mutex_lock(&r->lock);
+	r->preparing = NULL;
+	s->stepping = false;
+	t->prepared = true;
+	if (s->ended)
+		session_drop(s);
+	else if (t->told.finish || atomic_load(&s->stop))
+		run_end_unbegun(s);
+	else
+		run_hand_over(s);
+	pthread_cond_signal(&r->work);
+}
+
+void *run_prepare_turns(void *arg)
+{
+	struct model *m = arg;
+	struct run *r = m->run;
+	bool keeps = false;
+	pthread_mutex_lock(&r->lock);
+	while (!atomic_load(&r->quit)) {
+		struct session *s = run_may_prepare(m) ? run_next_to_prepare(r) : NULL;
+		if (s)
+			run_prepare_turn(r, s);
+		else
+			thread_wait_and_trim(&r->prepare, &r->lock, &keeps);
+		keeps |= s != NULL;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+void run_wait_for_preparation(struct run *r)
+{
+	while (r->preparing)
+		pthread_cond_wait(&r->work, &r->lock);
+}
