@@ -22,7 +22,7 @@ static const double least_gain = 1.01, deeper_gain = 1.03;
 enum { TRIAL_AFTER = 16, TRIAL_BESIDE = 128 };
 /* A token that stands so often nearly always does. */
 static const double sure_chance = 0.75;
-/* When all of two drafts in turn stood, what was seen before counts as this often. */
+/* When all that was drafted stood, twice in turn, what was seen before counts as this often. */
 enum { CHANGED = 4 };
 
 /* values[to] of those that begin with values[first]. What was not measured continues in a line that
@@ -375,8 +375,6 @@ static double draft_count_drafting(struct draft_kind_meter *k, uint32_t depth, d
 static void draft_count_stood(struct draft_kind_meter *k, uint32_t drafted, uint32_t stood)
 {
 	for (uint32_t depth = 1; depth <= drafted && depth <= stood + 1; depth++) {
-		if (k->hot && stood == drafted && k->seen[depth] > CHANGED)
-			k->seen[depth] = CHANGED;
 		double before = draft_stood(k, depth), weight = 1.0 / (k->seen[depth] + 2);
 		if (weight < stood_weight)
 			weight = stood_weight;
@@ -400,22 +398,27 @@ static void draft_meter_begin(struct draft_meter *m, double seconds)
 }
 
 /* A kind was right if more than half of the turns' drafts stood to their end. */
-static void draft_count_kinds(struct draft_meter *m, const struct draft_result *r, uint32_t turns)
+static void draft_count_kind(struct draft_meter *m, enum draft_kind kind,
+			     const struct draft_result *r, uint32_t turns)
 {
-	uint32_t drafts[DRAFT_KINDS] = {0}, right[DRAFT_KINDS] = {0};
+	struct draft_kind_meter *k = &m->kind[kind];
+	uint32_t drafts = 0, right = 0, deepest = 0;
 	for (uint32_t i = 0; i < turns; i++) {
-		enum draft_kind kind = r[i].choice.kind;
-		if (r[i].asked || !r[i].choice.depth)
-			continue;
-		draft_count_stood(&m->kind[kind], r[i].choice.depth, r[i].stood);
-		drafts[kind]++;
-		right[kind] += r[i].stood == r[i].choice.depth;
+		uint32_t depth = r[i].choice.kind == kind && !r[i].asked ? r[i].choice.depth : 0;
+		drafts += depth > 0;
+		right += depth && r[i].stood == depth;
+		deepest = depth > deepest ? depth : deepest;
 	}
-	for (int kind = 0; kind < DRAFT_KINDS; kind++) {
-		struct draft_kind_meter *k = &m->kind[kind];
-		k->idle = drafts[kind] ? 0 : k->idle + 1;
-		k->hot = drafts[kind] ? 2 * right[kind] > drafts[kind] : k->hot;
-	}
+	k->idle = drafts ? 0 : k->idle + 1;
+	if (!drafts)
+		return;
+	for (uint32_t d = 1; d <= deepest && k->hot && right == drafts; d++)
+		if (k->seen[d] > CHANGED)
+			k->seen[d] = CHANGED;
+	for (uint32_t i = 0; i < turns; i++)
+		if (r[i].choice.kind == kind && !r[i].asked)
+			draft_count_stood(k, r[i].choice.depth, r[i].stood);
+	k->hot = 2 * right > drafts;
 }
 
 /* What a turn's step took that had no company. Returns the seconds that drafting counts as. */
@@ -480,7 +483,8 @@ void draft_meter_count(struct draft_meter *m, const struct draft_result *results
 		draft_meter_begin(m, spent);
 	if (!(known > 0))
 		return;
-	draft_count_kinds(m, results, turns);
+	for (int kind = 0; kind < DRAFT_KINDS; kind++)
+		draft_count_kind(m, (enum draft_kind)kind, results, turns);
 	m->credit += credit_part * spent;
 	if (rows > asked.rows)
 		m->credit += tokens / asked.tokens * known - spent - drafting;

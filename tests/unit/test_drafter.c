@@ -444,10 +444,10 @@ static int side_read(void *ctx, const uint32_t *asks, uint32_t n, const float *l
 }
 
 /* Texts of one model, whose rows wait, or have been computed, to different extents. */
-static void sides_open(struct sides *s, const char *fixture)
+static void sides_open(struct sides *s, const char *fixture, uint32_t chunk)
 {
 	memset(s, 0, sizeof *s);
-	text_open(&s->t[0], fixture, &(struct engine_options){.threads = 2});
+	text_open(&s->t[0], fixture, &(struct engine_options){.threads = 2, .chunk = chunk});
 	for (uint32_t i = 0; i < SIDES; i++) {
 		struct text *t = &s->t[i];
 		if (i)
@@ -501,9 +501,9 @@ static void assert_side(struct sides *s, uint32_t i, uint32_t depth)
 static void drafters_side_by_side_draft_what_each_drafts_alone(void **state)
 {
 	(void)state;
-	for (int k = 0; k < FIXTURES; k++) {
-		struct sides s;
-		sides_open(&s, fixtures[k]);
+	for (int k = 0; k < 2 * FIXTURES; k++) {
+		struct sides s; /* with room for all rows in a pass, or for fewer than wait */
+		sides_open(&s, fixtures[k / 2], k % 2 ? 5 : 0);
 		for (uint32_t depth = 0; depth < DEPTH; depth++) {
 			side_depth(&s, depth, depth < 2 ? SIDES : SIDES - 1);
 			if (depth != 1)
@@ -524,7 +524,7 @@ static void one_that_fails_or_is_stopped_leaves_the_others(void **state)
 	(void)state;
 	static const _Atomic bool stop = true;
 	struct sides s;
-	sides_open(&s, "qwen3_5_moe");
+	sides_open(&s, "qwen3_5_moe", 0);
 	s.asks[0].next = s.t[0].vocabulary;
 	s.accounts[2].stop = &stop;
 	for (uint32_t depth = 0; depth < DEPTH; depth++)
