@@ -136,9 +136,16 @@ bool run_must_load(const struct model *m)
 	return m->run->load_wanted && atomic_load(&m->state) != MODEL_READY;
 }
 
+/* Whether turns wait for run_look_again. */
+static bool run_is_doubted(const struct model *m)
+{
+	return m->stored.doubted && (m->run->runnable.first || m->run->unprepared.first);
+}
+
 static bool run_has_work(const struct model *m)
 {
-	return m->run->runnable.first || m->run->unload_wanted || run_must_load(m);
+	return m->run->runnable.first || m->run->unload_wanted || run_must_load(m) ||
+	       run_is_doubted(m);
 }
 
 /* Whether something other than a turn needs the model: a conversion, refining, or pinned experts.
@@ -200,7 +207,7 @@ static void *run_main(void *arg)
 			run_unload_now(m);
 		else if (run_must_load(m))
 			run_load_now(m);
-		else if (m->stored.doubted && (m->run->runnable.first || m->run->unprepared.first))
+		else if (run_is_doubted(m))
 			run_look_again(m);
 		else if (m->run->runnable.first)
 			run_step(m);

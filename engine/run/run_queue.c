@@ -108,6 +108,8 @@ void run_unqueue(struct session *s)
 	s->waits_for_room = false; /* else run_end_wait would wake a turn that is over */
 	if (r->unprepared.first && !s->turn->admitted) /* there is room for another one */
 		pthread_cond_signal(&r->prepare);
+	if (!s->turn->prepared) /* for which the run's thread may have waited */
+		pthread_cond_signal(&r->work);
 }
 
 bool run_has_turn(const struct run *r)
