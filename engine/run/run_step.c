@@ -3,11 +3,11 @@
  * Sessions that are in the middle of an answer share a step, so that each weight is read once for
  * all of them. A prompt, a text to score, a turn that begins, and a session in the background have
  * steps of their own. Who is next is in run_choice.c. While a prompt's step is
- * computed, the answers have a step between two of its layers whenever they would wait longer than
- * -o step_ms= otherwise, and the prompt's steps are so short that one layer does not take longer.
- * So a running answer waits for that time, or for one layer's reads, and for the beginnings of
- * turns. The text of a session does not depend on its company: each row of a
- * batch is computed as it would be alone (promise 2). */
+ * computed, the answers have a step between two of its layers whenever more than -o step_ms= would
+ * pass from token to token otherwise, and the prompt's steps are so short that one layer does not
+ * take longer. So an answer's next token comes after that time, or after one layer's reads. The
+ * text of a session does not depend on its company: each row of a batch is computed as it would be
+ * alone (promise 2). */
 #include "cache/clock.h"
 #include "engine/compute/threads.h"
 #include "engine/model/chunk.h"
@@ -36,13 +36,21 @@ static void run_weigh(struct model *m, const struct run_party *p)
 
 /* ---- computing, without the lock ---- */
 
+/* For how long a prompt may keep answers from their next step, so that -o step_ms= passes from one
+ * token of an answer to the next: what their own step takes is a part of that. */
+static double run_answers_wait(const struct model *m)
+{
+	double bound = m->engine->options.step_ms * 1e-3, own = m->run->answer_seconds;
+	return own < bound / 2 ? bound - own : bound / 2;
+}
+
 /* How many rows of a prompt may have a step while answers wait for each of its layers. What such a
  * row takes is learnt from the steps before, without the reads of experts: shorter steps would only
  * read them more often. */
 static uint32_t run_most_rows(const struct model *m)
 {
 	enum { LEAST = 16, UNKNOWN = 64 };
-	double rows = m->engine->options.step_ms * 1e-3 / m->run->layer_seconds;
+	double rows = run_answers_wait(m) / m->run->layer_seconds;
 	if (!(m->run->layer_seconds > 0))
 		return UNKNOWN;
 	return rows < LEAST ? LEAST : rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
@@ -54,6 +62,7 @@ static void run_answer_meanwhile(struct model *m)
 	struct run *r = m->run;
 	struct run_party *p = &r->parties[1];
 	struct pager_stats *outer = &r->parties[0].step.before;
+	uint64_t began = clock_ns();
 	pthread_mutex_lock(&r->lock);
 	run_gather_answers(m, p);
 	bool any = p->count;
@@ -65,6 +74,7 @@ static void run_answer_meanwhile(struct model *m)
 	if (!any)
 		return;
 	r->answered_ns = clock_ns();
+	r->answer_seconds = (double)(r->answered_ns - began) * 1e-9;
 	outer->bytes_read += p->step.after.bytes_read - p->step.before.bytes_read;
 	outer->wait_ns += p->step.after.wait_ns - p->step.before.wait_ns;
 }
@@ -90,12 +100,12 @@ static int run_next_layer(struct model *m, double *slowest, double *seconds, str
 /* Computes a prompt's rows layer by layer, and the answers' next tokens between. */
 static int run_forward_slowly(struct model *m, struct run_party *p, struct err *e)
 {
-	const double bound = m->engine->options.step_ms * 1e-3;
 	double slowest = 0, seconds;
 	int more = forward_begin(&m->loaded.forward, &m->loaded.pass, &p->batch, NULL, e);
 	while (more > 0) {
 		more = run_next_layer(m, &slowest, &seconds, e);
-		if (more > 0 && clock_seconds_since(m->run->answered_ns) + seconds >= bound)
+		if (more > 0 &&
+		    clock_seconds_since(m->run->answered_ns) + seconds >= run_answers_wait(m))
 			run_answer_meanwhile(m);
 	}
 	m->run->layer_seconds = slowest / p->batch.count;
@@ -238,9 +248,11 @@ static void run_give_way(struct model *m, const struct session *s)
 static void run_step_answers(struct model *m)
 {
 	struct run *r = m->run;
+	uint64_t began = clock_ns();
 	run_gather_answers(m, &r->parties[0]);
 	run_have_step(m, &r->parties[0], false);
 	r->answered_ns = clock_ns();
+	r->answer_seconds = (double)(r->answered_ns - began) * 1e-9;
 	r->alone = 0;
 }
 
