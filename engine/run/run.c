@@ -51,7 +51,7 @@ static void run_fail_waiting(struct model *m, const struct err *e)
 	struct session *s;
 	while ((s = run_first_asked_until(m->run, failed_ns))) {
 		run_unqueue(s);
-		run_end_turn(s, "error", -EIO, e);
+		session_end_turn(s, "error", -EIO, e);
 	}
 }
 
@@ -130,11 +130,6 @@ static void run_keep_heat(struct model *m)
 	pthread_mutex_unlock(&m->run->lock);
 	load_keep_heat(m);
 	pthread_mutex_lock(&m->run->lock);
-}
-
-bool run_must_load(const struct model *m)
-{
-	return m->run->load_wanted && atomic_load(&m->state) != MODEL_READY;
 }
 
 /* Whether turns wait for run_look_again. */
