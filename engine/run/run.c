@@ -51,7 +51,7 @@ static void run_fail_waiting(struct model *m, const struct err *e)
 	struct session *s;
 	while ((s = run_first_asked_until(m->run, failed_ns))) {
 		run_unqueue(s);
-		run_end_turn(s, "error", -EIO, e);
+		session_end_turn(s, "error", -EIO, e);
 	}
 }
 
@@ -131,11 +131,6 @@ static void run_keep_heat(struct model *m)
 	pthread_mutex_lock(&m->run->lock);
 }
 
-bool run_must_load(const struct model *m)
-{
-	return m->run->load_wanted && atomic_load(&m->state) != MODEL_READY;
-}
-
 /* Whether turns wait for run_look_again. */
 static bool run_is_doubted(const struct model *m)
 {
@@ -174,8 +169,10 @@ static void run_wait_while_idle(struct model *m)
 	uint64_t until = run->asked_ns + idle;
 	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
 	if (pthread_cond_timedwait(&run->work, &run->lock, &t) == ETIMEDOUT && !run_has_work(m) &&
-	    !run_prepares(run) && !run_is_wanted(m))
+	    !run_prepares(run) && !run_is_wanted(m)) {
+		run->load_wanted = false; /* by turns that were asked while it was loaded */
 		run->unload_wanted = true;
+	}
 }
 
 /* Lock held. The conversion uses all threads while there is no turn. */

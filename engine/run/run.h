@@ -150,11 +150,11 @@ void run_load(struct model *m);
 int run_wait(struct model *m, struct err *e);
 /* As model_unload. */
 int run_unload(struct model *m, struct err *e);
-/* Lock held: whether the run's thread has to load the model first. */
-bool run_must_load(const struct model *m);
 
 /* run_prepare.c. The preparing thread's function; its argument is the model. */
 void *run_prepare_turns(void *model);
+/* Lock held: whether the run's thread has to load the model first. */
+bool run_must_load(const struct model *m);
 /* Lock held, released meanwhile: until no turn is being prepared. For the run's thread. */
 void run_wait_for_preparation(struct run *r);
 
@@ -209,8 +209,6 @@ void run_queue_first(struct session *s);
 void run_unqueue(struct session *s);
 /* A turn that was asked begins to wait: to be prepared, for its steps, for the model. */
 void run_start_turn(struct session *s, struct turn_state *t);
-/* Lock held, released meanwhile: ends the turn of a session that is in no queue, and tells. */
-void run_end_turn(struct session *s, const char *finish, int failed, const struct err *e);
 /* Stops background work (refining while idle) in the middle of its step. */
 void run_interrupt_background(struct model *m);
 /* The same, and waits until it has stopped; the lock is released meanwhile. */
@@ -230,7 +228,9 @@ bool run_has_turn(const struct run *r);
 /* Tells the session's user that something changed. No lock may be held. */
 void run_notify(struct session *s);
 
-/* sessions.c: frees a session that nothing refers to any more (lock held). */
+/* sessions.c, lock held: frees a session that nothing refers to any more. */
 void session_drop(struct session *s);
+/* The lock is released meanwhile: ends the turn of a session that is in no queue, and tells. */
+void session_end_turn(struct session *s, const char *finish, int failed, const struct err *e);
 
 #endif

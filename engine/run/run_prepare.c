@@ -13,6 +13,11 @@
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 
+bool run_must_load(const struct model *m)
+{
+	return m->run->load_wanted && atomic_load(&m->state) != MODEL_READY;
+}
+
 /* Lock held, and so for all below. Whether the run's thread would compute steps, and does nothing
  * else first. */
 static bool run_may_prepare(const struct model *m)
@@ -57,7 +62,7 @@ static void run_end_unbegun(struct session *s)
 		turn_over(&ev, "stopped", 0, NULL);
 	s->model->stored.doubted |= ev.failed != 0;
 	turn_publish(s->turn, &ev);
-	run_end_turn(s, ev.finish, ev.failed, &ev.e);
+	session_end_turn(s, ev.finish, ev.failed, &ev.e);
 	turn_event_free(&ev);
 }
 

@@ -83,20 +83,6 @@ void run_start_turn(struct session *s, struct turn_state *t)
 	pthread_cond_signal(&run->work);
 }
 
-void run_end_turn(struct session *s, const char *finish, int failed, const struct err *e)
-{
-	struct run *r = s->model->run;
-	s->stepping = true; /* keeps it alive while the lock is free */
-	turn_end(s, finish, failed, e);
-	run_end_wait(r);
-	pthread_mutex_unlock(&r->lock);
-	run_notify(s);
-	pthread_mutex_lock(&r->lock);
-	s->stepping = false;
-	if (s->ended)
-		session_drop(s);
-}
-
 void run_unqueue(struct session *s)
 {
 	struct run *r = s->model->run;

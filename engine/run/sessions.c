@@ -80,6 +80,20 @@ void session_drop(struct session *s)
 	run_end_wait(r);
 }
 
+void session_end_turn(struct session *s, const char *finish, int failed, const struct err *e)
+{
+	struct run *r = s->model->run;
+	s->stepping = true; /* keeps it alive while the lock is free */
+	turn_end(s, finish, failed, e);
+	run_end_wait(r);
+	pthread_mutex_unlock(&r->lock);
+	run_notify(s);
+	pthread_mutex_lock(&r->lock);
+	s->stepping = false;
+	if (s->ended)
+		session_drop(s);
+}
+
 /* A step that waits for an expert does not wait on. Lock held. */
 static void session_stop_step(struct session *s)
 {

@@ -84,9 +84,10 @@ struct turn_state {
 	struct session *session;
 	const struct turn_env *env;
 	struct dialogue dialogue; /* turn_snapshot's copy */
-	bool prepared; /* turn_prepare has ended */
-	bool admitted; /* turn_admit has: the turn has begun */
-	struct turn_event told; /* what turn_prepare had to tell; whoever begins the turn takes it */
+	bool prepared;		  /* turn_prepare has ended */
+	bool admitted;		  /* turn_admit has: the turn has begun */
+	struct turn_event
+		told; /* what turn_prepare had to tell; whoever begins the turn takes it */
 	bool chat;
 	bool follow;	/* the session's drafter is kept up to date */
 	bool undrafted; /* a step that verified a draft failed: there are no more drafts */
