@@ -1,5 +1,7 @@
 /* Models that are unloaded, on request or by themselves, and loaded again by the next prompt. */
 #include "cache/store.h"
+#include "engine/model/model_state.h"
+#include "engine/run/run.h"
 #include "golden.h"
 #include "session_help.h"
 #include "store_help.h"
