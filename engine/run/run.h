@@ -133,8 +133,7 @@ struct run {
 	/* [0]: the step that is computed. [1]: a step of answers while [0], a prompt's, waits
 	 * between two layers. */
 	struct run_party parties[2];
-	uint64_t answered_ns;  /* when answers last had a step */
-	double answer_seconds; /* that it took */
+	uint64_t answered_ns; /* when answers last had a step */
 	double layer_seconds; /* that a layer takes for a row of a prompt, without reads; 0: unknown
 			       */
 };
