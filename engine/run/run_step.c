@@ -44,16 +44,28 @@ static double run_answers_wait(const struct model *m)
 	return m->engine->options.step_ms * 1e-3;
 }
 
-/* How many rows of a prompt may have a step while answers wait for each of its layers. What such a
- * row takes is learnt from the steps before, without the reads of experts: shorter steps would only
- * read them more often. */
+/* How many rows of a prompt may have a step while answers wait for each of its layers: so many that
+ * a layer takes a part of that wait, since some layers take longer than others. */
 static uint32_t run_most_rows(const struct model *m)
 {
+	static const double part = 0.8;
 	enum { LEAST = 16, UNKNOWN = 64 };
-	double rows = run_answers_wait(m) / m->run->layer_seconds;
+	double rows = part * run_answers_wait(m) / m->run->layer_seconds;
 	if (!(m->run->layer_seconds > 0))
 		return UNKNOWN;
 	return rows < LEAST ? LEAST : rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
+}
+
+/* Learns what a layer takes for a row, as a fading mean over layers. One that lost its processors
+ * for a while counts as less: if the slowest layer decided, a single one made the next step too
+ * short, and that one's quick layers the next again too long. */
+static void run_learn_layer(struct run *r, double seconds)
+{
+	static const double weight = 0.1, far_more = 1.5;
+	double known = r->layer_seconds;
+	if (known > 0 && seconds > far_more * known)
+		seconds = far_more * known;
+	r->layer_seconds = known > 0 ? known + weight * (seconds - known) : seconds;
 }
 
 /* One step of the sessions that answer, between two layers of a prompt. */
@@ -77,9 +89,10 @@ static void run_answer_meanwhile(struct model *m)
 	outer->wait_ns += p->step.after.wait_ns - p->step.before.wait_ns;
 }
 
-/* Computes the next layer of a prompt's pass, and learns what its rows take without reads.
- * *seconds: what the layer took with them. */
-static int run_next_layer(struct model *m, double *slowest, double *seconds, struct err *e)
+/* Computes the next layer of a prompt's pass, and learns what its rows take without the reads of
+ * experts: shorter steps would only read them more often. *seconds: what the layer took with them.
+ */
+static int run_next_layer(struct model *m, uint32_t rows, double *seconds, struct err *e)
 {
 	struct forward_pass *pass = &m->loaded.pass;
 	struct pager_stats before, after;
@@ -89,24 +102,24 @@ static int run_next_layer(struct model *m, double *slowest, double *seconds, str
 	int more = forward_go_on(&m->loaded.forward, pass, 1, e);
 	model_cache_stats(m, &after);
 	*seconds = clock_seconds_since(started);
-	double computed = *seconds - (double)(after.wait_ns - before.wait_ns) * 1e-9;
-	if (layer && *slowest < computed)
-		*slowest = computed;
+	if (layer)
+		run_learn_layer(m->run,
+				(*seconds - (double)(after.wait_ns - before.wait_ns) * 1e-9) /
+					rows);
 	return more;
 }
 
 /* Computes a prompt's rows layer by layer, and the answers' next tokens between. */
 static int run_forward_slowly(struct model *m, struct run_party *p, struct err *e)
 {
-	double slowest = 0, seconds;
+	double seconds;
 	int more = forward_begin(&m->loaded.forward, &m->loaded.pass, &p->batch, NULL, e);
 	while (more > 0) {
-		more = run_next_layer(m, &slowest, &seconds, e);
+		more = run_next_layer(m, p->batch.count, &seconds, e);
 		if (more > 0 &&
 		    clock_seconds_since(m->run->answered_ns) + seconds >= run_answers_wait(m))
 			run_answer_meanwhile(m);
 	}
-	m->run->layer_seconds = slowest / p->batch.count;
 	return more;
 }
 
