@@ -156,6 +156,7 @@ claim "no path leads out of the tree" tricks
 
 only_sessions() {
 	local path before
+	echo 100M >../cache/budget # the automatic one follows the machine's free memory
 	before=$(cat ../cache/budget)
 	for path in ctl cache/budget cache/policy "$model/prompt" "$model/ctl" "$model/experts/ctl" "$model/experts/00/000" \
 		"$model/sessions/default" "$model/sessions" "$model/ask.d/x"; do
