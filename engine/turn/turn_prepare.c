@@ -262,6 +262,17 @@ static int turn_check_ids(const struct turn_state *t, struct err *e)
 	return 0;
 }
 
+/* An answer that was ended because it repeats itself may do so as often again when it continues. */
+static void turn_note_periods(struct turn_state *t)
+{
+	periods_begin(&t->periods, t->rendered_ids);
+	for (size_t count = t->rendered_ids + 1; count <= t->ids.count; count++) {
+		periods_take(&t->periods, t->ids.ids, count);
+		if (t->periods.repeats)
+			periods_begin(&t->periods, count);
+	}
+}
+
 /* An answer that is gone on with has said what it has. */
 static int turn_note_repetition(struct turn_state *t, uint32_t vocabulary, struct err *e)
 {
@@ -322,6 +333,8 @@ static int turn_prepare_answer(struct turn_state *t, struct turn_event *ev, stru
 		failed = turn_check_ids(t, e);
 	if (!failed)
 		failed = turn_note_repetition(t, m->id.config.vocabulary, e);
+	if (!failed)
+		turn_note_periods(t);
 	if (!failed)
 		failed = logprobs_begin(t, ev, e);
 	if (!failed)

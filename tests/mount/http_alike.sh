@@ -21,6 +21,7 @@ scripted_gateway "$work/script.json"
 
 cat >"$work/claims.py" <<'PY'
 import json
+import os
 import re
 import gateway as h
 

@@ -100,6 +100,7 @@ param format '^text$' takes json takes auto reads '^text$' EINVAL x EINVAL '{}'
 param grammar '^$' takes '[0-9]+' takes '' EFBIG @70000
 param tool_choice '^auto$' takes none takes auto EINVAL '' EINVAL 'a b'
 param stop '^$' takes END takes '' EFBIG @70000
+param stop_repetition '^on$' takes off takes auto reads '^on$' EINVAL x
 param system '^$' takes 'Be brief.' takes '' EFBIG @70000
 param chat '^on$' takes off takes auto reads '^on$' EINVAL x EINVAL ''
 param thinking '^default$' takes default takes auto reads '^default$' EINVAL x

@@ -84,6 +84,7 @@ static void there_are_these_and_no_others(void **state)
 					    "max_tokens",
 					    "seed",
 					    "stop",
+					    "stop_repetition",
 					    "system",
 					    "chat",
 					    "thinking",
@@ -134,6 +135,7 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"experts_per_token", "0"},
 						  {"drop_missing", "0"},
 						  {"stream", "on"},
+						  {"stop_repetition", "on"},
 						  {"draft", "auto"}};
 	for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
 		assert_reads(defaults[i][0], defaults[i][1]);
@@ -201,6 +203,8 @@ static void what_is_written_reads_back_the_same(void **state)
 		{"tool_choice", "get_weather"},
 		{"stream", "off"},
 		{"stream", "on"},
+		{"stop_repetition", "off"},
+		{"stop_repetition", "on"},
 		{"draft", "off"},
 		{"draft", "lookup"},
 		{"draft", "lookup 1"},
@@ -314,8 +318,10 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 	assert_refused("seed", "Random", EINVAL);
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
 		assert_refused("chat", switches[i], EINVAL);
-	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
 		assert_refused("stream", switches[i], EINVAL);
+		assert_refused("stop_repetition", switches[i], EINVAL);
+	}
 	static const char *const dates[] = {"",
 					    "today",
 					    "2026-02-29",
@@ -572,6 +578,7 @@ static void auto_is_the_model_s_default(void **state)
 						 {"on_full", "drop-oldest", "error"},
 						 {"priority", "low", "normal"},
 						 {"stream", "off", "on"},
+						 {"stop_repetition", "off", "on"},
 						 {"experts_per_token", "2", "0"},
 						 {"drop_missing", "0.5", "0"}};
 	struct config c = {
