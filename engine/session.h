@@ -147,7 +147,7 @@ struct session_stats {					      /* of the last or current turn */
 	/* "", "end", "stop", "length", "repetition", "tool_calls", "stopped", "error" */
 	const char *finish;
 	uint32_t stop;		/* for "stop": which text of params/stop, from 1 */
-	uint32_t dropped_turns; /* that on_full=drop-oldest left out of this prompt */
+	uint32_t dropped_turns; /* that params/on_full left out of this prompt */
 	char lossy[96]; /* the lossy params that are on: "experts_per_token=2 drop_missing=0.1" */
 };
 void session_stats(const struct session *s, struct session_stats *out);
