@@ -73,6 +73,7 @@ static int company_ask(struct company *c, struct session **out, uint64_t prompt,
 		      {"temperature", "1"},
 		      {"draft", "off"},
 		      {"share_with", alone},
+		      {"stop_repetition", "off"},
 		      {"max_tokens", most}};
 	char *text = text_random_words(c->tokenizer, prompt, random_u64(&c->random), e);
 	int failed = text ? session_create(out, c->model, NULL, c, e) : -e->code;

@@ -142,7 +142,7 @@ function beside(count) {
 	for (let i = 0; i < count; i++) {
 		const at = `${TREE}/${fable}/sessions/beside-${i}`;
 		fs.mkdirSync(at);
-		for (const [k, v] of [["max_tokens", "0"], ["temperature", "0"], ["chat", "off"]]) fs.writeFileSync(`${at}/params/${k}`, v);
+		for (const [k, v] of [["max_tokens", "0"], ["temperature", "0"], ["chat", "off"], ["stop_repetition", "off"]]) fs.writeFileSync(`${at}/params/${k}`, v);
 		fs.writeFileSync(at + "/prompt", ha);
 	}
 	return () => {
@@ -165,6 +165,7 @@ async function stop() {
 	await until(() => /"hot" is not a number/.test(document.getElementById("params").textContent));
 	await param("temperature", "0");
 	await param("max_tokens", "0");
+	await param("stop_repetition", "off");
 	await param("chat", "off");
 	const params = `${TREE}/${fable}/sessions/chat-1/params`;
 	for (let i = 0; i < limit / 50 && fs.readFileSync(params + "/chat", "utf8") !== "off\n"; i++) await page.waitForTimeout(50);
