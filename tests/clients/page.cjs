@@ -185,6 +185,14 @@ async function stop() {
 	}
 }
 
+async function repeats() {
+	const params = `${TREE}/${fable}/sessions/chat-1/params`;
+	for (const [k, v] of [["chat", "on"], ["stop_repetition", "on"], ["logit_bias", "17 100"]]) fs.writeFileSync(`${params}/${k}`, v + "\n");
+	await type("Tell me a tale.");
+	await until(() => /^256 tokens.*ended by repetition$/.test(document.getElementById("stats").textContent));
+	await page.getByRole("button", { name: "Continue" }).waitFor();
+}
+
 async function look() {
 	await until(() => /^\d+ of 256 experts are in memory$/.test(document.getElementById("map").getAttribute("aria-label")));
 	const drawn = await page.evaluate(() => {
@@ -270,6 +278,7 @@ let browser;
 		await claim("a question that is too long for the context is in its box again", refused);
 		await claim("what a shell does appears", shell);
 		await claim("params are set, an answer streams, and Escape stops it", stop);
+		await claim("an answer that repeats itself says so, and can be continued", repeats);
 		await claim("the map of experts, dark and light", look);
 		await claim("all of it on a phone", phone);
 		await claim("where a key is needed it is asked for", locked);
