@@ -220,9 +220,13 @@ repeats() {
 	finish_is repetition
 	[ $(sed -n 's/^output_tokens //p' stats) = 256 ] || fail "it has $(grep output_tokens stats)"
 	same "$(jq -r '.[-1].content' messages.json)" "$a"
+	cp state "$work/repeats.state"
 	echo continue > ctl
 	same "$(timeout $limit cat output)" "$a$a"
 	finish_is repetition
+	cp "$work/repeats.state" state || fail "state is refused: $(cat error)"
+	echo continue > ctl
+	same "$(timeout $limit cat output)" "$a$a" "the same after a state was restored"
 	echo off > params/stop_repetition
 	echo 300 > params/max_tokens
 	ask "Tell me a tale of a fox." >/dev/null
