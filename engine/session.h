@@ -144,10 +144,10 @@ struct session_stats {					      /* of the last or current turn */
 	double wait_seconds;	    /* for reads from disk */
 	double decode_wait_seconds; /* the part of it that was not for the prompt */
 	uint64_t seed;		    /* that was used */
-	/* "", "end", "stop", "length", "tool_calls", "stopped", "error" */
+	/* "", "end", "stop", "length", "repetition", "tool_calls", "stopped", "error" */
 	const char *finish;
 	uint32_t stop;		/* for "stop": which text of params/stop, from 1 */
-	uint32_t dropped_turns; /* that on_full=drop-oldest left out of this prompt */
+	uint32_t dropped_turns; /* that params/on_full left out of this prompt */
 	char lossy[96]; /* the lossy params that are on: "experts_per_token=2 drop_missing=0.1" */
 };
 void session_stats(const struct session *s, struct session_stats *out);
@@ -188,10 +188,10 @@ int session_text_set(struct session *s, enum session_text what, const char *text
 
 /* Starts a turn from the messages as they are: ANSWER answers them; RETRY makes the last answer
  * again; CONTINUE continues it, token by token as if it had not been cut short, if it ended by
- * length or was stopped and the messages were not written since. The last two replace the answer,
- * in the log, too, and the new answer contains the text that it continues; if they fail, the old
- * answer stays. As session_submit. -EBUSY in a turn; -ENODATA in words: there is nothing to answer,
- * retry or continue. */
+ * length or repetition or was stopped, and the messages were not written since. After repetition
+ * the same is counted anew. The last two replace the answer, in the log, too, and the new answer
+ * contains the text that it continues; if they fail, the old answer stays. As session_submit.
+ * -EBUSY in a turn; -ENODATA in words: there is nothing to answer, retry or continue. */
 enum session_again { SESSION_AGAIN_ANSWER, SESSION_AGAIN_RETRY, SESSION_AGAIN_CONTINUE };
 int session_again(struct session *s, enum session_again how, struct answer **answer, struct err *e);
 

@@ -259,6 +259,8 @@ static int gather_set_params(struct gathering *g, struct err *e)
 		failed = gather_set_param(g->session, "temperature", "1", e);
 	if (!failed)
 		failed = gather_set_param(g->session, "draft", "off", e);
+	if (!failed)
+		failed = gather_set_param(g->session, "stop_repetition", "off", e);
 	return failed ? failed : gather_set_param(g->session, "max_tokens", tokens, e);
 }
 

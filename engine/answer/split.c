@@ -561,6 +561,35 @@ struct split_result split_result(const struct split *s)
 				     .space_n = space ? s->held.n : 0};
 }
 
+/* Whether the undecided end of the text is a call that has begun: its whole mark is there, or a
+ * head that names a function. */
+static bool split_is_in_call(const struct split *s)
+{
+	struct split_scan t = {.bytes = s->text.bytes, .n = s->text.n};
+	struct channel_head head;
+	if (!s->tools || s->at == s->text.n)
+		return false;
+	if (s->where == IN_HEAD) {
+		(void)split_channel_head(&t, s->at, &head);
+		return t.state == SCAN_GOOD && head.recipient;
+	}
+	for (size_t k = 0; k < FORM_WAYS_MAX && s->form->ways[k].begin; k++) {
+		struct split_scan own = t;
+		size_t i = s->at;
+		if (split_begins_way(&s->form->ways[k], s->open, &own, &i) &&
+		    own.state == SCAN_GOOD)
+			return true;
+	}
+	return false;
+}
+
+enum split_place split_place(const struct split *s)
+{
+	if (split_is_in_call(s))
+		return SPLIT_IN_CALL;
+	return s->where == IN_THOUGHTS ? SPLIT_IN_THOUGHTS : SPLIT_ELSEWHERE;
+}
+
 /* Leaves out the undecided end of a text that was cut off, except for complete calls. */
 static void split_leave_out(struct split *s)
 {

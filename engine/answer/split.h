@@ -48,6 +48,11 @@ struct split_result {
 };
 struct split_result split_result(const struct split *s);
 
+/* What the text so far ends in: content, a mark, or text that is not decided; thoughts; a call that
+ * has begun. */
+enum split_place { SPLIT_ELSEWHERE, SPLIT_IN_THOUGHTS, SPLIT_IN_CALL };
+enum split_place split_place(const struct split *s);
+
 /* THINKING_OPEN if the rendered prompt, without white space at its end, ends with the mark that
  * begins a form's thoughts; else THINKING_AUTO. */
 enum split_thinking split_thinking_of(const char *rendered, size_t n);

@@ -203,7 +203,8 @@ static int asked_prepare_turn(struct session *s, const struct asking *r, struct 
 {
 	struct asked *t = &s->asked;
 	char *copy = NULL;
-	*t = (struct asked){.submitted_ns = clock_ns()};
+	*t = (struct asked){.submitted_ns = clock_ns(),
+			    .whole = r->kind >= ASK_ANSWER && s->written};
 	int failed = asked_prepare_params(s, e);
 	if (failed)
 		return failed;

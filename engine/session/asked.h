@@ -37,6 +37,7 @@ struct asked {	      /* zero between turns; freed by asked_free */
 	struct params params;
 	struct sampling sampling;
 	bool scores;
+	bool whole; /* it answers or continues messages that were written, and adds none */
 	uint64_t submitted_ns;
 };
 

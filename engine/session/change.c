@@ -16,7 +16,7 @@ static int change_read_text(struct change *c, const struct session_change *of, s
 	if (of->which == SESSION_MESSAGES && !c->has_messages) {
 		int failed =
 			texts_read_messages(&c->messages, &c->system, of->value, of->length, e);
-		c->has_messages = !failed;
+		c->has_messages = c->written = !failed;
 		return failed;
 	}
 	if (of->which != SESSION_TOOLS || c->has_tools)
@@ -44,6 +44,7 @@ static void change_exchange(struct session *s, struct change *c)
 		SWAP(s->undo_count, c->undo_count);
 		SWAP(s->undo_room, c->undo_room);
 		SWAP(s->tail, c->tail);
+		SWAP(s->written, c->written);
 	}
 	if (c->has_tools)
 		SWAP(s->dialogue.tools, c->tools);

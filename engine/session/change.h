@@ -16,6 +16,7 @@ struct change { /* zero-initialise; freed by change_free */
 	struct undo_mark *undo;
 	size_t undo_count, undo_room;
 	struct token_list tail;
+	bool written;
 	struct params params;
 };
 

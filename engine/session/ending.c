@@ -18,7 +18,8 @@ static void ending_keep_tail(struct session *s, const struct ending *x, const ch
 	struct err ignored;
 	s->tail.count = 0;
 	s->written = false;
-	if (!strcmp(finish, "length") || !strcmp(finish, "stopped"))
+	if (!strcmp(finish, "length") || !strcmp(finish, "repetition") ||
+	    !strcmp(finish, "stopped"))
 		(void)token_list_append(&s->tail, x->ids, x->count, &ignored);
 }
 

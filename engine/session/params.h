@@ -42,9 +42,10 @@ struct params {
 	} thinking;
 	char date[PARAMS_DATE]; /* of the conversation's clock; empty: its first turn's */
 	/* What is done with a prompt that is longer than the context. */
-	enum full_mode { FULL_ERROR, FULL_DROP_OLDEST } on_full;
+	enum full_mode { FULL_AUTO, FULL_ERROR, FULL_DROP_OLDEST } on_full;
 	enum session_priority priority;
-	bool stream; /* the answer can be read while it grows; else at its end */
+	bool stream;	      /* the answer can be read while it grows; else at its end */
+	bool stop_repetition; /* an answer that repeats itself ends (engine/turn/periods.h) */
 	/* Speculative decoding: drafts are computed with the last token, where that is faster. */
 	enum draft_mode { DRAFT_AUTO, DRAFT_OFF, DRAFT_ALWAYS } draft;
 	enum draft_kind draft_kind; /* of ALWAYS; */

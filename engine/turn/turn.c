@@ -160,6 +160,14 @@ int turn_say(struct turn_state *t, uint32_t id, struct turn_event *ev, struct er
 			      e);
 }
 
+/* Whether the answer may repeat itself at this place: a call's arguments may, and what the grammar
+ * restricts. Thoughts are not restricted. */
+static bool turn_may_repeat(const struct turn_state *t)
+{
+	enum split_place place = split_place(t->session->answering.split);
+	return place == SPLIT_IN_CALL || (t->constraint.kept && place != SPLIT_IN_THOUGHTS);
+}
+
 /* The word that the turn ends with after this token of the answer; NULL: it continues. over: the
  * grammar allows only the end. */
 static const char *turn_end_after(const struct turn_state *t, size_t held, bool over)
@@ -171,6 +179,8 @@ static const char *turn_end_after(const struct turn_state *t, size_t held, bool 
 		return "end";
 	if (p->max_tokens && t->ids.count - t->prompt_ids >= p->max_tokens)
 		return "length";
+	if (t->periods.repeats && p->stop_repetition && !turn_may_repeat(t))
+		return "repetition";
 	return held >= t->env->model->id.context ? "length" : NULL;
 }
 
@@ -216,7 +226,10 @@ static const char *turn_take_token(struct turn_state *t, size_t held, float *log
 		*failed = constrain_take(t, id, &over, e);
 	if (!*failed)
 		*failed = turn_say(t, id, ev, e);
-	return *failed ? "error" : turn_end_after(t, held, over);
+	if (*failed)
+		return "error";
+	periods_take(&t->periods, t->ids.ids, t->ids.count);
+	return turn_end_after(t, held, over);
 }
 
 static void turn_take_row(struct turn_state *t, uint32_t row, float *logits,

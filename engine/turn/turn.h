@@ -29,6 +29,7 @@
 #include "engine/turn/constrain.h"
 #include "engine/turn/draft.h"
 #include "engine/turn/logprobs.h"
+#include "engine/turn/periods.h"
 #include "engine/turn/score.h"
 
 /* What the turns of a model share; the run's. */
@@ -107,6 +108,7 @@ struct turn_state {
 	char *why;	   /* what of the prompt was found, in words; malloc'ed, may be NULL */
 	size_t recomputed; /* positions that the context had held, but could not go back to */
 	struct repetition repetition; /* of ids */
+	struct periods periods;	      /* of the answer's ids, with those of its earlier part */
 	struct logprobs logprobs;
 	struct score score;
 	struct constraint constraint;

@@ -144,13 +144,23 @@ static size_t turn_wanted(const struct turn_state *t)
 	return t->ids.count + t->unencoded / BYTES_PER_TOKEN + t->session->asked.earlier.count;
 }
 
+/* Whether the oldest turns are left out. Messages that a program wrote as a whole are the program's
+ * to shorten, as over HTTP, unless the session says otherwise. */
+static bool turn_drops(const struct turn_state *t)
+{
+	const struct asked *asked = &t->session->asked;
+	return asked->params.on_full == FULL_DROP_OLDEST ||
+	       (asked->params.on_full == FULL_AUTO && !asked->whole);
+}
+
 static int turn_too_long(const struct turn_state *t, struct err *e)
 {
 	err_set(e, EFBIG,
 		"the prompt is %s%zu tokens with the conversation before it, but the context holds "
-		"%u; shorten it, echo reset > ctl (of an ask file: open it again), echo "
-		"drop-oldest > params/on_full, or mount with a larger -o context=",
-		t->unencoded ? "at least " : "", turn_wanted(t), t->env->model->id.context);
+		"%u; shorten it, echo reset > ctl (of an ask file: open it again), %sor mount with "
+		"a larger -o context=",
+		t->unencoded ? "at least " : "", turn_wanted(t), t->env->model->id.context,
+		turn_drops(t) ? "" : "echo drop-oldest > params/on_full, ");
 	err_number(e, "tokens", turn_wanted(t));
 	err_number(e, "maximum", t->env->model->id.context);
 	return err_name(e, "prompt_too_long");
@@ -207,8 +217,7 @@ static int turn_drop_oldest(struct turn_state *t, struct turn_event *ev, struct 
 static int turn_encode_conversation(struct turn_state *t, struct turn_event *ev, struct err *e)
 {
 	int failed = turn_encode_messages(t, e);
-	while (!failed && turn_wanted(t) >= t->env->model->id.context &&
-	       t->session->asked.params.on_full == FULL_DROP_OLDEST) {
+	while (!failed && turn_wanted(t) >= t->env->model->id.context && turn_drops(t)) {
 		failed = turn_drop_oldest(t, ev, e);
 		if (!failed)
 			failed = turn_encode_messages(t, e);
@@ -260,6 +269,17 @@ static int turn_check_ids(const struct turn_state *t, struct err *e)
 				       "not belong together",
 				       t->ids.ids[i], t->env->model->id.config.vocabulary);
 	return 0;
+}
+
+/* An answer that was ended because it repeats itself may do so as often again when it continues. */
+static void turn_note_periods(struct turn_state *t)
+{
+	periods_begin(&t->periods, t->rendered_ids);
+	for (size_t count = t->rendered_ids + 1; count <= t->ids.count; count++) {
+		periods_take(&t->periods, t->ids.ids, count);
+		if (t->periods.repeats)
+			periods_begin(&t->periods, count);
+	}
 }
 
 /* An answer that is gone on with has said what it has. */
@@ -323,6 +343,8 @@ static int turn_prepare_answer(struct turn_state *t, struct turn_event *ev, stru
 	if (!failed)
 		failed = turn_note_repetition(t, m->id.config.vocabulary, e);
 	if (!failed)
+		turn_note_periods(t);
+	if (!failed)
 		failed = logprobs_begin(t, ev, e);
 	if (!failed)
 		failed = turn_begin_answering(t, ev, e);
@@ -359,7 +381,11 @@ int turn_prepare(struct turn_state *t, struct turn_event *ev, struct err *e)
 	if (t->session->asked.scores)
 		return turn_prepare_score(t, ev, e);
 	int failed = dialogue_parse(&t->dialogue, e);
-	return failed ? failed : turn_prepare_answer(t, ev, e);
+	if (!failed)
+		failed = turn_prepare_answer(t, ev, e);
+	if (failed) /* nothing is left out for a turn that is refused */
+		ev->drop_count = 0;
+	return failed;
 }
 
 /* ---- what the context holds already ---- */

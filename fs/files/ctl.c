@@ -82,7 +82,9 @@ static const struct session_verb {
 	 .how = SESSION_AGAIN_ANSWER},
 	{{"retry", NULL, "generate the last answer again"}, .how = SESSION_AGAIN_RETRY},
 	{{"continue", NULL,
-	  "continue an answer that max_tokens or stop ended, or that messages.json ends with"},
+	  "continue an answer that max_tokens, stop or stop_repetition ended, or that "
+	  "messages.json "
+	  "ends with"},
 	 .how = SESSION_AGAIN_CONTINUE},
 };
 const struct verbs session_verbs = VERBS("ctl", session_verb_rows);

@@ -69,11 +69,8 @@ static int company_ask(struct company *c, struct session **out, uint64_t prompt,
 	(void)snprintf(alone, sizeof alone, "r%llx", (unsigned long long)random_u64(&c->random));
 	const struct {
 		const char *name, *value;
-	} params[] = {{"chat", "off"},
-		      {"temperature", "1"},
-		      {"draft", "off"},
-		      {"share_with", alone},
-		      {"max_tokens", most}};
+	} params[] = {{"chat", "off"},	     {"temperature", "1"},	 {"draft", "off"},
+		      {"share_with", alone}, {"stop_repetition", "off"}, {"max_tokens", most}};
 	char *text = text_random_words(c->tokenizer, prompt, random_u64(&c->random), e);
 	int failed = text ? session_create(out, c->model, NULL, c, e) : -e->code;
 	for (size_t i = 0; i < sizeof params / sizeof *params && !failed; i++)

@@ -79,7 +79,7 @@ class Each:
 # ---- the crowd ----
 
 def long_turn(folder):
-    for name, value in ("max_tokens", "0"), ("temperature", "0"), ("chat", "off"):
+    for name, value in ("max_tokens", "0"), ("temperature", "0"), ("chat", "off"), ("stop_repetition", "off"):
         put(path(folder, "params", name), value)
     put(path(folder, "prompt"), " ".join(["ha"] * 30))
 

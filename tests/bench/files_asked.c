@@ -203,5 +203,7 @@ int mounted_short(const struct mounted *a, uint64_t tokens, struct err *e)
 	char text[32];
 	(void)snprintf(text, sizeof text, "%llu\n", (unsigned long long)tokens);
 	int rc = mounted_put(a, "sessions/default/params/max_tokens", text, e);
+	if (rc == 0)
+		rc = mounted_put(a, "sessions/default/params/stop_repetition", "off\n", e);
 	return rc == 0 ? mounted_put(a, "sessions/default/params/temperature", "0\n", e) : rc;
 }

@@ -142,7 +142,7 @@ function beside(count) {
 	for (let i = 0; i < count; i++) {
 		const at = `${TREE}/${fable}/sessions/beside-${i}`;
 		fs.mkdirSync(at);
-		for (const [k, v] of [["max_tokens", "0"], ["temperature", "0"], ["chat", "off"]]) fs.writeFileSync(`${at}/params/${k}`, v);
+		for (const [k, v] of [["max_tokens", "0"], ["temperature", "0"], ["chat", "off"], ["stop_repetition", "off"]]) fs.writeFileSync(`${at}/params/${k}`, v);
 		fs.writeFileSync(at + "/prompt", ha);
 	}
 	return () => {
@@ -165,6 +165,7 @@ async function stop() {
 	await until(() => /"hot" is not a number/.test(document.getElementById("params").textContent));
 	await param("temperature", "0");
 	await param("max_tokens", "0");
+	await param("stop_repetition", "off");
 	await param("chat", "off");
 	const params = `${TREE}/${fable}/sessions/chat-1/params`;
 	for (let i = 0; i < limit / 50 && fs.readFileSync(params + "/chat", "utf8") !== "off\n"; i++) await page.waitForTimeout(50);
@@ -182,6 +183,14 @@ async function stop() {
 	} finally {
 		over();
 	}
+}
+
+async function repeats() {
+	const params = `${TREE}/${fable}/sessions/chat-1/params`;
+	for (const [k, v] of [["chat", "on"], ["stop_repetition", "on"], ["logit_bias", "17 100"]]) fs.writeFileSync(`${params}/${k}`, v + "\n");
+	await type("Tell me a tale.");
+	await until(() => /^256 tokens.*ended by repetition$/.test(document.getElementById("stats").textContent));
+	await page.getByRole("button", { name: "Continue" }).waitFor();
 }
 
 async function look() {
@@ -269,6 +278,7 @@ let browser;
 		await claim("a question that is too long for the context is in its box again", refused);
 		await claim("what a shell does appears", shell);
 		await claim("params are set, an answer streams, and Escape stops it", stop);
+		await claim("an answer that repeats itself says so, and can be continued", repeats);
 		await claim("the map of experts, dark and light", look);
 		await claim("all of it on a phone", phone);
 		await claim("where a key is needed it is asked for", locked);

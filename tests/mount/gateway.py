@@ -135,7 +135,8 @@ def until(what, why):
         time.sleep(0.01)
 
 
-# An answer that goes on until the context is full: the tokens that end an answer are banned.
+# An answer that goes on until the context is full: the tokens that end an answer are banned. The model repeats itself
+# then, so the test writes off to params/stop_repetition of its default session.
 def long(text="Tell me a story.", **more):
     return chat(text, max_tokens=3500, logit_bias={"4087": -100, "4089": -100}, **more)
 

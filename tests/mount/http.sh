@@ -26,6 +26,7 @@ fable=$mnt/fable-moe-15m
 scripted "$work/script.json" "" "$here/conversation.jinja"
 mounted
 echo 24 > "$fable/sessions/default/params/max_tokens"
+echo off > "$fable/sessions/default/params/stop_repetition" # for `long`
 echo auto > sessions/default/params/max_tokens
 export mnt fable PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 

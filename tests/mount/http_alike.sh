@@ -21,6 +21,7 @@ scripted_gateway "$work/script.json"
 
 cat >"$work/claims.py" <<'PY'
 import json
+import os
 import re
 import gateway as h
 
@@ -112,6 +113,31 @@ def goes_on():
         last = {"role": "assistant", "content": say}
         for path in (CHAT, MESSAGES):
             h.same(text_of(path, h.good(path, body(path, "Add them.", last))), " forty-two.", path)
+
+
+def repeats():
+    """An answer that repeats itself ends as one that is too long, long before max_tokens or the context."""
+    bias = os.environ["mnt"] + "/fable-moe-15m/sessions/default/params/logit_bias"
+    open(bias, "w").write("17 100\n")
+    for path in ALL:
+        asked = body(path, "Tell me.", model=h.fable, max_tokens=1000)
+        said = h.good(path, asked)
+        h.same(finish_of(path, said), "length", path)
+        used = said["usage"]
+        h.same(used["completion_tokens"] if path == CHAT else used["output_tokens"], 256, path)
+        h.same(streamed_text(path, asked), text_of(path, said), path)
+    open(bias, "w").write("\n")
+
+
+def full():
+    """More than the context holds is refused, however many turns it has, unless the model's default session drops turns."""
+    on_full = os.environ["mnt"] + "/fable-moe-15m/sessions/default/params/on_full"
+    for path in ALL:
+        asked = body(path, "word " * 6000, "So?", "What is 12 x 6?", model=h.fable, temperature=0)
+        refused(path, asked, "token")
+        open(on_full, "w").write("drop-oldest\n")
+        h.same(text_of(path, h.good(path, asked)), "12 x 6 = 72", path)
+        open(on_full, "w").write("auto\n")
 
 
 def goes_on_again():
@@ -250,6 +276,8 @@ h.main(globals())
 PY
 check() { timeout $limit python3 "$work/claims.py" "$1"; }
 claim "an answer that the request begins is continued" check goes_on
+claim "an answer that repeats itself ends as one that is too long" check repeats
+claim "more than the context holds is refused, unless params/on_full says otherwise" check full
 claim "what max_tokens cuts of a call is left out" check cut
 claim "half a call that the model itself ends with is text" check half
 claim "ids of calls are unique and in the form of each protocol, and in the prompt the same every time" check ids

@@ -9,6 +9,7 @@ cp -r "$MODEL" "$work/broken"
 others=("$work/broken")
 mounted -o context_budget=2M
 loaded
+echo off > sessions/default/params/stop_repetition # for `long`
 complete "$mnt/broken"
 echo "unload broken" >../ctl
 truncate -s 4096 "$work/broken"/*.safetensors

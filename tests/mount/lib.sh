@@ -326,6 +326,7 @@ working() { # [what status was]
 # likeliest continuation of this text is more of it.
 long_turn() {
 	echo 0 > params/max_tokens && echo 0 > params/temperature && echo off > params/chat &&
+		echo off > params/stop_repetition &&
 		echo "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" > prompt || exit
 }
 # The same after `holdable`: the turn works until it is stopped or released, on any machine, since it pauses after this

@@ -213,6 +213,27 @@ again() {
 }
 claim "retry and continue" in_session again
 
+repeats() {
+	echo 0 > params/max_tokens
+	echo "17 100" > params/logit_bias
+	a=$(ask "Tell me a tale of a fox.")
+	finish_is repetition
+	[ $(sed -n 's/^output_tokens //p' stats) = 256 ] || fail "it has $(grep output_tokens stats)"
+	same "$(jq -r '.[-1].content' messages.json)" "$a"
+	cp state "$work/repeats.state"
+	echo continue > ctl
+	same "$(timeout $limit cat output)" "$a$a"
+	finish_is repetition
+	cp "$work/repeats.state" state || fail "state is refused: $(cat error)"
+	echo continue > ctl
+	same "$(timeout $limit cat output)" "$a$a" "the same after a state was restored"
+	echo off > params/stop_repetition
+	echo 300 > params/max_tokens
+	ask "Tell me a tale of a fox." >/dev/null
+	finish_is length
+}
+claim "an answer that repeats itself ends, and can be continued" in_session repeats
+
 refused() {
 	ask "What is the capital of France?" >/dev/null
 	before=$(cat messages.json)

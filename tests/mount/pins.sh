@@ -267,7 +267,8 @@ meanwhile() { # the generation goes on, with the same text as alone
 	working
 	end_long
 	count=$(awk '$1 == "output_tokens" { print $2 }' stats)
-	cd ../quiet && echo "$count" > params/max_tokens && echo 0 > params/temperature && echo off > params/chat || exit
+	cd ../quiet && echo "$count" > params/max_tokens && echo 0 > params/temperature && echo off > params/chat &&
+		echo off > params/stop_repetition || exit
 	ask "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" >/dev/null
 	cmp output ../changed/output
 	rmdir "$m/sessions/quiet" "$m/sessions/changed"

@@ -7,6 +7,7 @@ command -v python3 >/dev/null || skip_all "no python3"
 http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}
 [ -x "$http" ] || { echo "not ok $(basename "$0"): $http is missing; run make"; exit 1; }
 mounted
+echo off > "$m/sessions/default/params/stop_repetition" # for `long`
 export mnt work PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 declare -A process=()
 (umask 077 && echo secret >"$work/keys") # a proxy forwards for others: it is no proof of who asks

@@ -100,11 +100,12 @@ param format '^text$' takes json takes auto reads '^text$' EINVAL x EINVAL '{}'
 param grammar '^$' takes '[0-9]+' takes '' EFBIG @70000
 param tool_choice '^auto$' takes none takes auto EINVAL '' EINVAL 'a b'
 param stop '^$' takes END takes '' EFBIG @70000
+param stop_repetition '^on$' takes off takes auto reads '^on$' EINVAL x
 param system '^$' takes 'Be brief.' takes '' EFBIG @70000
 param chat '^on$' takes off takes auto reads '^on$' EINVAL x EINVAL ''
 param thinking '^default$' takes default takes auto reads '^default$' EINVAL x
 param date '^auto$' takes 2024-05-31 takes auto EINVAL x EINVAL 2024-02-31
-param on_full '^error$' takes drop-oldest takes auto reads '^error$' EINVAL x
+param on_full '^auto$' takes drop-oldest takes error takes auto reads '^auto$' EINVAL x
 param priority '^normal$' takes low takes high takes auto reads '^normal$' EINVAL x EINVAL ''
 param stream '^on$' takes off takes auto reads '^on$' EINVAL x
 param draft '^auto$' takes off takes lookup takes auto EINVAL x EINVAL 'mtp x'

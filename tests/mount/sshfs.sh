@@ -28,6 +28,7 @@ scripted "$work/script.json" "" "$here/conversation.jinja"
 m=$mnt/fable-moe-15m
 mounted
 echo auto > "$mnt/scripted/sessions/default/params/max_tokens"
+echo off > sessions/default/params/stop_repetition # for `long`
 
 # ---- the connection ----
 

@@ -70,7 +70,6 @@ claim "a given template that is invalid or missing is refused at mount" refused_
 
 full() {
 	local dropped=0 i
-	echo drop-oldest > sessions/default/params/on_full
 	for i in $(seq 8); do
 		same "$(ask "What is the capital of France?")" "The capital of France is Paris." "turn $i"
 		dropped=$((dropped + 0$(sed -n 's/^dropped_turns //p' stats)))
@@ -78,6 +77,12 @@ full() {
 	[ $dropped -gt 0 ] || fail "no turn was dropped"
 	grep -q "^(the context is full: without the oldest " log || fail "the log does not say it"
 	same "$(grep -c '"user"' sessions/default/messages.json)" $((8 - dropped)) "turns left"
+	local turns=$(sed '1d;$d' messages.json)
+	printf '[%s,\n%s,\n%s,\n{"role": "user", "content": "What is 12 x 6?"}]\n' "$turns" "$turns" "$turns" > messages.json
+	echo answer > ctl
+	shell_fails_with "Input/output error" "cat output"
+	grep -q "echo drop-oldest > params/on_full" error || fail "error says: $(cat error)"
+	echo reset > ctl
 	echo error > sessions/default/params/on_full
 	for i in 1 2 3 4 5 6; do ask "What is the capital of France?" >/dev/null 2>&1 || break; done
 	[ $i -lt 6 ] || fail "it was never full"

@@ -72,7 +72,7 @@ def param(u):
         ("temperature", ["0", "0.7", "-1", "x"]), ("max_tokens", ["5", "20", "0x"]), ("top_k", ["0", "5"]),
         ("seed", ["1", "auto"]), ("draft", ["auto", "lookup", "off"]), ("stop", ["Paris\n", "\n"]),
         ("system", ["Be brief.", ""]), ("stream", ["on", "off"]), ("logprobs", ["0", "3"]),
-        ("format", ["json", "none", "regex"]), ("grammar", ["[a-z ]{1,9}", "("]), ("on_full", ["error", "drop-oldest"]),
+        ("format", ["json", "none", "regex"]), ("grammar", ["[a-z ]{1,9}", "("]), ("on_full", ["auto", "error", "drop-oldest"]), ("stop_repetition", ["on", "off"]),
         ("priority", ["low", "normal", "high"]),
         ("experts_per_token", ["0", "1"]), ("drop_missing", ["0", "0.2"]), ("repetition_penalty", ["1", "1.2"])])
     s = u.session()

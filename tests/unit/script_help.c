@@ -76,6 +76,14 @@ static void follow(struct script *s, uint32_t token, uint32_t next)
 	s->next[s->count++] = next;
 }
 
+static bool is_followed(const struct script *s, uint32_t token)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->tokens[i] == token)
+			return true;
+	return false;
+}
+
 static void read_answers(struct script *s, struct json_object *answers)
 {
 	for (size_t i = 0; i < json_object_array_length(answers); i++) {
@@ -88,7 +96,8 @@ static void read_answers(struct script *s, struct json_object *answers)
 				follow(s, last, token);
 			last = token;
 		}
-		follow(s, last, END);
+		if (!is_followed(s, last))
+			follow(s, last, END);
 	}
 }
 

@@ -7,9 +7,9 @@
  *     {"fixture": NAME, "template": a chat template, "answers": [[AFTER, PIECE, PIECE ...], ...]}
  *
  * The token AFTER, with which the template may end, is followed by the pieces and then <|im_end|>.
- * Each piece is one token, added to the vocabulary if it is missing. A piece has the same
- * successor in all answers; at most 64 pieces in total. Pieces like <|this|> become special
- * tokens.
+ * An answer whose last piece stands in it before goes round from there without an end. Each piece
+ * is one token, added to the vocabulary if it is missing. A piece has the same successor in all
+ * answers; at most 64 pieces in total. Pieces like <|this|> become special tokens.
  *
  * tests/scripted can do more: it says any text after any prompt, in its own model. This helper
  * keeps the fixture's architecture (a recurrent state, for example) and is small. */

@@ -471,8 +471,13 @@ static void a_failed_turn_was_never_there(void **state)
 	char *messages = test_text(s, SESSION_MESSAGES);
 	memset(text, 'x', sizeof text);
 	text[sizeof text - 1] = 0;
-	test_ask_refused(s, text, "drop-oldest");
-	test_same_text(test_text(s, SESSION_MESSAGES), strdup(messages));
+	static const char *const words[][2] = {
+		{"error", "drop-oldest"}, {"drop-oldest", "shorten"}, {"auto", "shorten"}};
+	for (size_t i = 0; i < 3; i++) {
+		test_set(s, "on_full", words[i][0]);
+		test_ask_refused(s, text, words[i][1]);
+		test_same_text(test_text(s, SESSION_MESSAGES), strdup(messages));
+	}
 	test_ask_refused(s, "\xff", "UTF-8");
 	test_same_text(test_text(s, SESSION_MESSAGES), messages);
 	session_end(s);
@@ -481,16 +486,15 @@ static void a_failed_turn_was_never_there(void **state)
 
 /* ---- a full context ---- */
 
-static void drop_oldest_goes_on_without_the_oldest_turns(void **state)
+static void goes_on_without_the_oldest_turns(const char *on_full)
 {
-	(void)state;
 	struct test_model small;
 	struct err e;
 	uint64_t dropped = 0;
 	test_model_open(&small, test_fable(), &(struct engine_options){.context = 128});
 	struct session *s = test_greedy_session(&small);
 	test_set(s, "system", "You answer briefly.");
-	test_set(s, "on_full", "drop-oldest");
+	test_set(s, "on_full", on_full);
 	for (int i = 0; i < 12; i++) {
 		free(test_ask(s, capital));
 		dropped += test_stats(s).dropped_turns;
@@ -520,6 +524,13 @@ static void drop_oldest_goes_on_without_the_oldest_turns(void **state)
 	test_ask_refused(s, text, "128");
 	session_end(s);
 	test_model_close(&small);
+}
+
+static void drop_oldest_and_auto_go_on_without_the_oldest_turns(void **state)
+{
+	(void)state;
+	goes_on_without_the_oldest_turns("drop-oldest");
+	goes_on_without_the_oldest_turns("auto");
 }
 
 /* Messages may be longer than any prompt: those that cannot fit are refused, or dropped, unread. */
@@ -632,7 +643,7 @@ int main(void)
 		cmocka_unit_test(a_running_turn_shows_its_prompt_and_refuses_changes),
 		cmocka_unit_test(looking_disturbs_no_turn),
 		cmocka_unit_test(a_failed_turn_was_never_there),
-		cmocka_unit_test(drop_oldest_goes_on_without_the_oldest_turns),
+		cmocka_unit_test(drop_oldest_and_auto_go_on_without_the_oldest_turns),
 		cmocka_unit_test(a_history_beyond_all_bounds_is_refused_or_dropped),
 		cmocka_unit_test(random_edits_are_answered_as_by_a_fresh_session),
 	};

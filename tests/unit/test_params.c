@@ -84,6 +84,7 @@ static void there_are_these_and_no_others(void **state)
 					    "max_tokens",
 					    "seed",
 					    "stop",
+					    "stop_repetition",
 					    "system",
 					    "chat",
 					    "thinking",
@@ -126,7 +127,7 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"chat", "on"},
 						  {"thinking", "default"},
 						  {"date", "auto"},
-						  {"on_full", "error"},
+						  {"on_full", "auto"},
 						  {"priority", "normal"},
 						  {"format", "text"},
 						  {"grammar", ""},
@@ -134,6 +135,7 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"experts_per_token", "0"},
 						  {"drop_missing", "0"},
 						  {"stream", "on"},
+						  {"stop_repetition", "on"},
 						  {"draft", "auto"}};
 	for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
 		assert_reads(defaults[i][0], defaults[i][1]);
@@ -184,6 +186,7 @@ static void what_is_written_reads_back_the_same(void **state)
 		{"date", "2024-02-29 23:59:59"},
 		{"on_full", "drop-oldest"},
 		{"on_full", "error"},
+		{"on_full", "auto"},
 		{"priority", "low"},
 		{"priority", "normal"},
 		{"priority", "high"},
@@ -201,6 +204,8 @@ static void what_is_written_reads_back_the_same(void **state)
 		{"tool_choice", "get_weather"},
 		{"stream", "off"},
 		{"stream", "on"},
+		{"stop_repetition", "off"},
+		{"stop_repetition", "on"},
 		{"draft", "off"},
 		{"draft", "lookup"},
 		{"draft", "lookup 1"},
@@ -314,8 +319,10 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 	assert_refused("seed", "Random", EINVAL);
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
 		assert_refused("chat", switches[i], EINVAL);
-	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
 		assert_refused("stream", switches[i], EINVAL);
+		assert_refused("stop_repetition", switches[i], EINVAL);
+	}
 	static const char *const dates[] = {"",
 					    "today",
 					    "2026-02-29",
@@ -569,9 +576,10 @@ static void auto_is_the_model_s_default(void **state)
 						 {"chat", "off", "on"},
 						 {"thinking", "low", "default"},
 						 {"date", "2026-01-02", "auto"},
-						 {"on_full", "drop-oldest", "error"},
+						 {"on_full", "drop-oldest", "auto"},
 						 {"priority", "low", "normal"},
 						 {"stream", "off", "on"},
+						 {"stop_repetition", "off", "on"},
 						 {"experts_per_token", "2", "0"},
 						 {"drop_missing", "0.5", "0"}};
 	struct config c = {

@@ -153,6 +153,7 @@ static void a_prompt_longer_than_the_context_is_an_error_in_words(void **state)
 	text[sizeof text - 1] = 0;
 	test_ask_refused(s, text, "64");
 	/* Prompts that fit are answered until the context is full; undo makes room. */
+	test_set(s, "on_full", "error");
 	test_answer(s, capital, "The capital of France is Paris.\n");
 	free(test_ask(s, "What is 12 x 6?"));
 	test_ask_refused(s, "What is the capital of Lithuania, please?", "reset");

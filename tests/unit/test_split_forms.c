@@ -435,6 +435,54 @@ static void what_is_left_out_of_an_answer_that_was_cut_off(void **state)
 	json_free(tools);
 }
 
+static enum split_place place_behind(const char *form, const char *text, const struct json *tools)
+{
+	struct err e = {0};
+	struct split *s = split_new(tools, THINKING_AUTO);
+	assert_non_null(s);
+	split_set_form(s, split_form_named(form));
+	assert_int_equal(split_feed(s, text, strlen(text), &e), 0);
+	enum split_place place = split_place(s);
+	split_free(s);
+	return place;
+}
+
+static void a_text_ends_in_thoughts_or_in_a_call_or_elsewhere(void **state)
+{
+	static const struct {
+		const char *form, *text;
+		enum split_place place;
+	} CASES[] = {
+		{"hermes", "", SPLIT_ELSEWHERE},
+		{"hermes", "\n\n\n", SPLIT_ELSEWHERE},
+		{"hermes", "<think>Seven", SPLIT_IN_THOUGHTS},
+		{"hermes", "<think>Seven</think>It is", SPLIT_ELSEWHERE},
+		{"hermes", "<think>Seven\n<tool_call>{\"name\"", SPLIT_IN_CALL},
+		{"hermes", "I add. <tool_", SPLIT_ELSEWHERE},
+		{"hermes", "I add. <tool_call>", SPLIT_IN_CALL},
+		{"hermes", "<tool_call>It is 000", SPLIT_ELSEWHERE},
+		{"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"000",
+		 SPLIT_IN_CALL},
+		{"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
+		 SPLIT_ELSEWHERE},
+		{"gpt-oss", "<|channel|>analysis<|message|>Seven", SPLIT_IN_THOUGHTS},
+		{"gpt-oss", "<|channel|>commentary to=functions.f<|message|>{\"a\": \"000",
+		 SPLIT_IN_CALL},
+		{"gpt-oss", "<|channel|>final<|message|>Seven", SPLIT_ELSEWHERE},
+		{"llama", "{\"name\": \"f\", \"parameters\": {\"a\": \"000", SPLIT_IN_CALL},
+		{"llama", "Seven {\"name\": \"f\"", SPLIT_ELSEWHERE},
+	};
+	(void)state;
+	struct json *tools = parsed(FORM_TOOLS);
+	for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+		if (place_behind(CASES[i].form, CASES[i].text, tools) != CASES[i].place)
+			fail_msg("%s: %s", CASES[i].form, CASES[i].text);
+		assert_int_not_equal(place_behind(CASES[i].form, CASES[i].text, NULL),
+				     SPLIT_IN_CALL);
+	}
+	json_free(tools);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -451,6 +499,7 @@ int main(void)
 		cmocka_unit_test(marks_that_are_control_tokens_reach_the_splitter),
 		cmocka_unit_test(an_answer_cut_anywhere_has_no_half_mark_and_no_other_call),
 		cmocka_unit_test(what_is_left_out_of_an_answer_that_was_cut_off),
+		cmocka_unit_test(a_text_ends_in_thoughts_or_in_a_call_or_elsewhere),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

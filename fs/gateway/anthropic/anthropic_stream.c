@@ -198,8 +198,10 @@ static const char *anthropic_stop_reason(const struct answer_ending *end)
 {
 	static const struct {
 		const char *finish, *reason;
-	} rows[] = {
-		{"stop", "stop_sequence"}, {"length", "max_tokens"}, {"tool_calls", "tool_use"}};
+	} rows[] = {{"stop", "stop_sequence"},
+		    {"length", "max_tokens"},
+		    {"repetition", "max_tokens"},
+		    {"tool_calls", "tool_use"}};
 	if (strcmp(end->finish, "length") == 0 && end->max_tokens &&
 	    end->output_tokens < end->max_tokens)
 		return "model_context_window_exceeded";

@@ -87,7 +87,7 @@ int wanted_check_results(json_object *messages, const struct wanted_results *rul
 /* ---- answers ---- */
 
 struct answer_ending {	    /* from the session's stats */
-	const char *finish; /* end stop length tool_calls stopped */
+	const char *finish; /* end stop length repetition tool_calls stopped */
 	const char *stop;   /* the text at which it stopped; NULL: at none, or unknown */
 	uint64_t prompt_tokens, cached_tokens, output_tokens, thought_tokens;
 	uint64_t max_tokens; /* that were asked for; 0: no limit */

@@ -172,7 +172,7 @@ const char *openai_finish(const struct usage *u)
 {
 	if (!strcmp(u->finish, "length") || !strcmp(u->finish, "tool_calls"))
 		return u->finish;
-	return "stop";
+	return strcmp(u->finish, "repetition") ? "stop" : "length";
 }
 
 json_object *openai_usage(const struct usage *u, size_t count)

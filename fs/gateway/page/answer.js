@@ -17,6 +17,7 @@ export function numbers(s) {
 		`${s.prompt_tokens} in the prompt${s.cached_tokens ? `, ${s.cached_tokens} known` : ""}`,
 		`first after ${seconds(s.first_token_seconds ?? 0)}`,
 		...(reads ? [`${s.expert_misses} of ${reads} experts missed`] : []),
+		...(s.dropped_turns ? [`without the oldest ${s.dropped_turns === 1 ? "turn" : `${s.dropped_turns} turns`}`] : []),
 		...(s.finish && s.finish !== "end" ? [`ended by ${s.finish}`] : []),
 	].join(" · ");
 }

@@ -50,7 +50,7 @@ function draw(text, log, status) {
 		message(m, {
 			edit: m.role === "user" && still ? () => edit(i) : undefined,
 			retry: i === last && m.role === "assistant" && still ? () => command("retry") : undefined,
-			go: i === last && m.role === "assistant" && /^(stopped|length)$/.test(finish) && still ? () => command("continue") : undefined,
+			go: i === last && m.role === "assistant" && /^(stopped|length|repetition)$/.test(finish) && still ? () => command("continue") : undefined,
 		}),
 	);
 	// A session that is no conversation (params/chat off) has a log alone.

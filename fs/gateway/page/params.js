@@ -9,7 +9,8 @@ const choices = {
 	thinking: ["default", "on", "off", "low", "medium", "high"],
 	chat: ["on", "off"],
 	stream: ["on", "off"],
-	on_full: ["error", "drop-oldest"],
+	on_full: ["auto", "error", "drop-oldest"],
+	stop_repetition: ["on", "off"],
 	priority: ["low", "normal", "high"],
 	format: ["text", "json", "schema", "regex"],
 };

@@ -342,7 +342,7 @@ void responses_call(void *of, json_object *call, struct text *out)
 json_object *responses_end(struct responses_answer *a, const struct answer_ending *end,
 			   struct text *out)
 {
-	bool cut = strcmp(end->finish, "length") == 0;
+	bool cut = !strcmp(end->finish, "length") || !strcmp(end->finish, "repetition");
 	const char *status = cut ? "incomplete" : "completed";
 	responses_close_part(a, status, out);
 	json_object *whole = responses_object(a, status, end);

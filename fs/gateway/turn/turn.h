@@ -59,7 +59,7 @@ struct news {			      /* what came since turn_take was last called; news_free */
 struct usage {
 	uint64_t prompt, cached, output;
 	uint32_t stop;	 /* the text of params/stop at which it stopped, from 1; 0: at none */
-	char finish[16]; /* end, length, stop, stopped, tool_calls, error */
+	char finish[16]; /* end, length, repetition, stop, stopped, tool_calls, error */
 };
 
 /* The model must exist. -1: *p says what is wrong with the wish, PROBLEM_BUSY, or PROBLEM_GONE. */
