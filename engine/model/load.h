@@ -26,6 +26,8 @@ int load_published(struct published *p, const struct model_identity *id, struct 
 
 /* load_store.c */
 int load_find_folders(struct model *m, struct err *e);
+/* Whether anything may be written into one of the folders that there are for stores. */
+bool load_may_write(const struct model *m, int folder);
 /* As load_store, when the model is opened. Where nobody has asked for a recipe and there is no
  * store by the default one, a store by the former default is the model's, and so is its recipe:
  * what has been converted once is not converted again. */

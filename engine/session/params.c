@@ -46,7 +46,8 @@ static const struct param table[] = {
 	 .what = "a whole number, 0 for as many as the context has room for",
 	 .begins = "the model's own, else 0", .about = "the most tokens of an answer"},
 	{"seed", &kind_seed, AT(seed), 0, 0x1p64,
-	 .what = "a whole number below 2^64, or the word random", .begins = "random",
+	 .what = "a whole number below 2^64, or the word random",
+	 .begins = "the model's own, else random",
 	 .about = "the same seed gives the same text; random: a new seed for each turn"},
 	{"format", &kind_word, AT(format), .what = "text, json, schema or regex",
 	 .words = WORDS("text", "json", "schema", "regex"), .begins = "text",
@@ -56,10 +57,12 @@ static const struct param table[] = {
 	{"tool_choice", &kind_label, AT(tool_choice),
 	 .what = "auto, none, required, or the name of a tool, without blanks", .begins = "auto",
 	 .about = "whether an answer may or must call tools, or which one"},
-	{"stop", &kind_text, AT(stop), .what = "at most 64 lines of text", .begins = "empty",
+	{"stop", &kind_text, AT(stop), .what = "at most 64 lines of text",
+	 .begins = "the model's own, else empty",
 	 .about = "texts that end an answer, one per line"},
 	{"system", &kind_text, AT(system), .what = "UTF-8 text without NUL bytes",
-	 .begins = "empty", .about = "a system message, before the conversation"},
+	 .begins = "the model's own, else empty",
+	 .about = "a system message, before the conversation"},
 	{"chat", &kind_chat, AT(chat), .what = "on or off", .begins = "what the model supports",
 	 .about = "on: a prompt is a turn of a conversation; off: the model continues the prompt"},
 	{"thinking", &kind_word, AT(thinking), .what = "default, on, off, low, medium or high",
@@ -239,20 +242,22 @@ int params_copy(struct params *to, const struct params *from, struct err *e)
 int params_default(struct params *p, const struct config *c, struct err *e)
 {
 	static char empty[1];
+	const struct generation *g = &c->generation;
 	const struct params defaults = {
-		.temperature = c->generation.temperature,
-		.top_p = c->generation.top_p,
-		.top_k = c->generation.top_k,
-		.min_p = c->generation.min_p,
-		.repetition_penalty = c->generation.repetition_penalty,
-		.max_tokens = c->generation.max_new_tokens,
-		.seed_random = true,
+		.temperature = g->temperature,
+		.top_p = g->top_p,
+		.top_k = g->top_k,
+		.min_p = g->min_p,
+		.repetition_penalty = g->repetition_penalty,
+		.max_tokens = g->max_new_tokens,
+		.seed = g->seed,
+		.seed_random = !g->seeded,
 		.priority = SESSION_NORMAL,
 		.stream = true,
 		.model_experts = c->experts_per_token,
 		.model_vocabulary = c->vocabulary,
-		.system = empty,
-		.stop = empty,
+		.system = g->system ? (char *)(uintptr_t)g->system : empty, /* copied below */
+		.stop = g->stop ? (char *)(uintptr_t)g->stop : empty,
 		.grammar = empty,
 	};
 	return params_copy(p, &defaults, e);

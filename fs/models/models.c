@@ -66,6 +66,7 @@ void models_drop(struct found_model *f)
 	model_close(f->model);
 	free(f->config);
 	free(f->path);
+	free(f->name);
 	*f = (struct found_model){0};
 }
 
@@ -115,6 +116,7 @@ int models_take(struct mount *m, struct found_model *f, const char *name, struct
 		models_drop(f);
 		return -ENOMEM;
 	}
+	char *own = f->name;
 	model->mount = m;
 	model->model = f->model;
 	model->path = f->path;
@@ -127,11 +129,12 @@ int models_take(struct mount *m, struct found_model *f, const char *name, struct
 	list_init(&model->writing);
 	pollers_trace_init(model);
 	/* NAME, or NAME-2, NAME-3 … if NAME is taken. */
-	const char *wanted = name ? name : model_name(model->model);
+	const char *wanted = name ? name : own ? own : model_name(model->model);
 	const int size = sizeof model->name;
 	(void)snprintf(model->name, size, "%s", wanted);
 	for (unsigned n = 2; models_name_is_taken(m, model->name); n++)
 		(void)snprintf(model->name, size, "%.*s-%u", size - 12, wanted, n);
+	free(own);
 	int failed = models_enter(m, model, e);
 	if (failed)
 		models_free(model);

@@ -20,6 +20,7 @@ struct mounted *models_named(const struct mount *m, const char *name, size_t len
 /* A model that is open and not in the tree yet. */
 struct found_model {
 	struct model *model;
+	char *name; /* for the tree; NULL: the model's own */
 	char *path, *config;
 	size_t config_length;
 	struct timespec config_time;
@@ -29,8 +30,8 @@ struct found_model {
 int models_find(struct found_model *f, struct engine *g, const char *path, bool load,
 		struct err *e);
 void models_drop(struct found_model *f); /* closes it, unless models_take took it */
-/* Puts it into the tree under this name, or under its own if `name` is NULL. *f is empty
- * afterwards, with an error as well. */
+/* Puts it into the tree under this name, or under f's if `name` is NULL. *f is empty afterwards,
+ * with an error as well. */
 int models_take(struct mount *m, struct found_model *f, const char *name, struct err *e);
 /* Whether nothing of the model is loaded or open and its only session is an empty default. */
 bool models_unused(const struct mounted *model);

@@ -1,0 +1,232 @@
+/* Lists of other programs' models: made, named, freed (engine/model.h). */
+#include "engine/library/library_list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MODELS_MOST = 4096, DEPTH = 3 }; /* PUBLISHER/MODEL/PARTS */
+
+/* ---- making ---- */
+
+static char *library_copy(struct library_list *l, const char *text)
+{
+	char *copy = text ? strdup(text) : NULL;
+	l->failed |= text && !copy;
+	return copy;
+}
+
+void library_add(const struct library_walk *w, const char *name, const char *path, const char *why)
+{
+	struct library_list *l = w->list;
+	struct library_model *grown = l->count < MODELS_MOST
+					      ? reallocarray(l->models, l->count + 1, sizeof *grown)
+					      : NULL;
+	l->failed |= !grown;
+	if (!grown)
+		return;
+	l->models = grown;
+	struct library_model *m = &l->models[l->count++];
+	*m = (struct library_model){
+		.keeper = w->place->keeper,
+		.path = library_copy(l, path),
+		.publisher = library_copy(l, w->publisher),
+		.why = library_copy(l, why),
+	};
+	if (name && asprintf(&m->name, "%s%s", name, w->suffix) < 0) {
+		m->name = NULL;
+		l->failed = true;
+	}
+}
+
+void library_note_folder(struct library_list *l, const char *folder)
+{
+	char **grown = reallocarray(l->folders, l->folder_count + 1, sizeof *grown);
+	char *copy = library_copy(l, folder);
+	if (grown)
+		l->folders = grown;
+	l->failed |= !grown;
+	if (grown && copy)
+		l->folders[l->folder_count++] = copy;
+	else
+		free(copy);
+}
+
+static int library_is_visible(const struct dirent *d)
+{
+	return d->d_name[0] != '.';
+}
+
+void library_each(const struct library_walk *w, const char *folder,
+		  void (*each)(const struct library_walk *w, const char *path, const char *name,
+			       unsigned depth),
+		  unsigned depth)
+{
+	struct dirent **entries;
+	char path[PATH_MAX];
+	struct err why;
+	int n = scandir(folder, &entries, library_is_visible, alphasort);
+	if (n < 0 && errno != ENOENT && errno != ENOTDIR) {
+		err_sys(&why, errno, "the folder %s cannot be read", folder);
+		library_add(w, NULL, folder, why.text);
+	}
+	for (int i = 0; i < n; i++) {
+		if (snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name) <
+		    (int)sizeof path)
+			each(w, path, entries[i]->d_name, depth);
+		free(entries[i]);
+	}
+	if (n >= 0)
+		free(entries);
+}
+
+/* ---- which folders ---- */
+
+static bool library_is_same(const char *path, const char *real, const struct library_place *p)
+{
+	char folder[PATH_MAX], own[PATH_MAX];
+	return library_place_path(p, folder) &&
+	       (!strcmp(folder, path) || (realpath(folder, own) && !strcmp(own, real)));
+}
+
+/* The kind of a folder: of those that the environment has, or by what is in it; NULL: another. */
+static const struct library_place *library_place_of(const char *path)
+{
+	const struct library_place *p = NULL;
+	char real[PATH_MAX], own[PATH_MAX];
+	if (!realpath(path, real))
+		*real = 0;
+	for (unsigned i = 0; (p = library_place(i)); i++)
+		if (library_is_same(path, real, p))
+			return p;
+	bool is = snprintf(own, sizeof own, "%s/manifests", path) < (int)sizeof own &&
+		  !access(own, F_OK) &&
+		  snprintf(own, sizeof own, "%s/blobs", path) < (int)sizeof own &&
+		  !access(own, F_OK);
+	for (unsigned i = 0; is && (p = library_place(i)) && !p->manifests; i++)
+		;
+	return p;
+}
+
+int library_look(struct library_list *l, const char *folder, struct err *e)
+{
+	struct library_walk w = {.list = l, .place = library_place_of(folder), .suffix = ""};
+	if (!w.place)
+		return -ENOENT;
+	if (w.place->manifests)
+		library_walk_manifests(&w, folder);
+	else
+		library_walk_inside(&w, folder, DEPTH);
+	if (l->failed)
+		return err_set(e, l->count == MODELS_MOST ? E2BIG : ENOMEM,
+			       "%s: too many models, or out of memory for their list", folder);
+	return 0;
+}
+
+/* Whether there is such a folder, perhaps one that cannot be looked into. */
+static bool library_is_there(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) ? errno == EACCES : S_ISDIR(st.st_mode);
+}
+
+static bool library_has_folder(const struct library_list *l, const char *path)
+{
+	char real[PATH_MAX], other[PATH_MAX];
+	for (size_t i = 0; i < l->folder_count; i++)
+		if (!strcmp(l->folders[i], path) ||
+		    (realpath(path, real) && realpath(l->folders[i], other) &&
+		     !strcmp(real, other)))
+			return true;
+	return false;
+}
+
+int library_folders(struct library_list *l, struct err *e)
+{
+	const struct library_place *p;
+	const char *decided = NULL; /* the keeper whose variable says where its models are */
+	char path[PATH_MAX];
+	for (unsigned i = 0; (p = library_place(i)); i++) {
+		if (p->keeper == decided || !library_place_path(p, path))
+			continue;
+		if (p->instead)
+			decided = p->keeper;
+		if (library_is_there(path) && !library_has_folder(l, path))
+			library_note_folder(l, path);
+	}
+	return l->failed ? err_set(e, ENOMEM, "out of memory for the names of folders") : 0;
+}
+
+/* ---- names ---- */
+
+/* Whether another model is called so, among the first `count`. */
+static bool library_is_taken(const struct library_list *l, const char *name, size_t count,
+			     size_t except)
+{
+	for (size_t i = 0; i < count; i++)
+		if (i != except && l->models[i].name && !strcmp(l->models[i].name, name))
+			return true;
+	return false;
+}
+
+/* malloc'ed; NULL: out of memory. */
+static char *library_full_name(const struct library_model *m)
+{
+	char *name = NULL;
+	if (!m->publisher)
+		return strdup(m->name);
+	return asprintf(&name, "%s-%s", m->publisher, m->name) < 0 ? NULL : name;
+}
+
+int library_name(struct library_list *l, struct err *e)
+{
+	char **full = calloc(l->count + 1, sizeof *full);
+	for (size_t i = 0; full && i < l->count; i++) { /* first all are compared */
+		struct library_model *m = &l->models[i];
+		if (m->name && library_is_taken(l, m->name, l->count, i))
+			l->failed |= !(full[i] = library_full_name(m));
+	}
+	for (size_t i = 0; full && i < l->count; i++) {
+		struct library_model *m = &l->models[i];
+		if (full[i]) {
+			free(m->name);
+			m->name = full[i];
+		}
+	}
+	l->failed |= !full;
+	free(full);
+	for (size_t i = 0; i < l->count && !l->failed; i++) { /* of one publisher */
+		struct library_model *m = &l->models[i];
+		char *base = m->name;
+		for (unsigned n = 2; m->name && library_is_taken(l, m->name, i, i); n++) {
+			if (m->name != base)
+				free(m->name);
+			if (asprintf(&m->name, "%s-%u", base, n) < 0)
+				m->name = NULL;
+		}
+		l->failed |= base && !m->name;
+		if (m->name != base)
+			free(base);
+	}
+	return l->failed ? err_set(e, ENOMEM, "out of memory for the names of models") : 0;
+}
+
+void library_free(struct library_list *l)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		free(l->models[i].name);
+		free(l->models[i].publisher);
+		free(l->models[i].path);
+		free(l->models[i].why);
+	}
+	for (size_t i = 0; i < l->folder_count; i++)
+		free(l->folders[i]);
+	free(l->models);
+	free(l->folders);
+	*l = (struct library_list){0};
+}

@@ -1,0 +1,39 @@
+/* A list of other programs' models while it is made (engine/model.h, library_look). Within
+ * engine/library only. */
+#ifndef MOEFS_ENGINE_LIBRARY_LIBRARY_LIST_H
+#define MOEFS_ENGINE_LIBRARY_LIBRARY_LIST_H
+
+#include "engine/library/library.h"
+#include "engine/model.h"
+
+/* What is known of the models below a folder. */
+struct library_walk {
+	struct library_list *list;
+	const struct library_place *place; /* its kind */
+	const char *publisher;		   /* NULL: not known yet */
+	const char *suffix;		   /* of names; "": none */
+};
+
+/* Adds a model. `name` without the suffix; NULL: the path is a folder that cannot be looked into.
+ * why: the reason why it is no model that can be opened; NULL: none is known. */
+void library_add(const struct library_walk *w, const char *name, const char *path, const char *why);
+/* Notes a folder that was looked into. */
+void library_note_folder(struct library_list *l, const char *folder);
+
+/* Calls each() for each name in a folder, sorted, without hidden ones. A folder that cannot be read
+ * is added with its reason, unless there is none. */
+void library_each(const struct library_walk *w, const char *folder,
+		  void (*each)(const struct library_walk *w, const char *path, const char *name,
+			       unsigned depth),
+		  unsigned depth);
+
+/* library_walk.c: what is in a folder, `depth` folders deep; and the folder itself, which may be a
+ * model. */
+void library_walk_inside(const struct library_walk *w, const char *folder, unsigned depth);
+void library_walk_folder(const struct library_walk *w, const char *folder, unsigned depth);
+/* library_hub.c: a folder models--ORG--NAME. */
+void library_walk_hub(const struct library_walk *w, const char *folder, const char *name);
+/* library_manifests.c */
+void library_walk_manifests(const struct library_walk *w, const char *root);
+
+#endif
