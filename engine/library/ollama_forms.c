@@ -28,14 +28,14 @@ static const char llama2[] =
 	"{% set ns = namespace(system='') %}{% for m in messages %}"
 	"{% if m.role == 'system' %}"
 	"{% set ns.system = '<<SYS>>\\n' + m.content + '\\n<</SYS>>\\n\\n' %}"
-	"{% elif m.role == 'assistant' %}{{ ' ' + m.content | trim + ' ' + eos_token }}"
-	"{% else %}{{ bos_token + '[INST] ' + ns.system + m.content | trim + ' [/INST]' }}"
+	"{% elif m.role == 'assistant' %}{{ ' ' + m.content | trim + ' ' }}{{ eos_token }}"
+	"{% else %}{{ bos_token }}{{ '[INST] ' + ns.system + m.content | trim + ' [/INST]' }}"
 	"{% set ns.system = '' %}{% endif %}{% endfor %}";
 
 static const char mistral[] =
 	"{{ bos_token }}{% set ns = namespace(system='') %}{% for m in messages %}"
 	"{% if m.role == 'system' %}{% set ns.system = m.content + '\\n\\n' %}"
-	"{% elif m.role == 'assistant' %}{{ ' ' + m.content | trim + eos_token }}"
+	"{% elif m.role == 'assistant' %}{{ ' ' + m.content | trim }}{{ eos_token }}"
 	"{% else %}{{ '[INST] ' + ns.system + m.content | trim + ' [/INST]' }}"
 	"{% set ns.system = '' %}{% endif %}{% endfor %}";
 
@@ -44,7 +44,7 @@ static const char phi3[] =
 	"{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}";
 
 static const char zephyr[] =
-	"{% for m in messages %}{{ '<|' + m.role + '|>\\n' + m.content + eos_token + '\\n' }}"
+	"{% for m in messages %}{{ '<|' + m.role + '|>\\n' + m.content }}{{ eos_token }}{{ '\\n' }}"
 	"{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}";
 
 /* A form has all its marks and none of `without`. The first that fits counts, so those with more
