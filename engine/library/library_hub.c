@@ -95,7 +95,8 @@ static void library_hub_main(const struct library_hub *h, const char *name)
 	struct err why;
 	size_t before = h->walk.list->count;
 	int failed = place_find(&place, h->folder, &why);
-	if (!failed) {
+	if (!failed) { /* a download adds its files one by one */
+		library_note_folder(h->walk.list, h->main);
 		library_add(&h->walk, place.name, h->folder, NULL);
 		place_free(&place);
 		return;

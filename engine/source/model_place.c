@@ -257,6 +257,8 @@ static bool place_is_gguf_name(const char *path)
 
 static int place_explain_file(const char *path, struct err *e)
 {
+	if (access(path, R_OK))
+		return err_sys(e, errno, "%s: cannot be opened", path);
 	if (place_is_gguf_name(path))
 		return err_set(e, EINVAL,
 			       "%s is not a GGUF file, whatever its name says: was the download "
