@@ -17,10 +17,9 @@ enum { REVISION = 64, HASH_MOST = 128, SHORT_HASH = 8, DEPTH = 2 };
 /* ---- the names of revisions ---- */
 
 struct library_ref {
-	struct library_walk walk; /* first: library_ref_entry gets its address */
 	const char *hash;
-	const char *above;   /* of a name such as refs/pr/1: "pr-" */
-	char name[REVISION]; /* the result */
+	const char *above;   /* of a name such as refs/pr/1: "pr-"; else "" */
+	char name[REVISION]; /* the result; empty: no name has this hash */
 };
 
 static bool library_ref_is(const char *path, const char *hash)
@@ -35,18 +34,17 @@ static bool library_ref_is(const char *path, const char *hash)
 	return is;
 }
 
-static void library_ref_entry(const struct library_walk *w, const char *path, const char *name,
-			      unsigned depth)
+static void library_ref_entry(void *ctx, const char *path, const char *name)
 {
-	struct library_ref *r = (struct library_ref *)(uintptr_t)w, inside = *r;
+	struct library_ref *r = ctx, inside = *r;
 	struct stat st;
 	char above[REVISION];
 	if (*r->name || stat(path, &st))
 		return;
-	if (S_ISDIR(st.st_mode) && depth) {
+	if (S_ISDIR(st.st_mode) && !*r->above) {
 		(void)snprintf(above, sizeof above, "%.*s-", REVISION - 2, name);
 		inside.above = above;
-		library_each(&inside.walk, path, library_ref_entry, depth - 1);
+		(void)library_each(path, library_ref_entry, &inside);
 		memcpy(r->name, inside.name, REVISION);
 	} else if (library_ref_is(path, r->hash)) {
 		(void)snprintf(r->name, REVISION, "%s%s", r->above, name);
@@ -56,14 +54,10 @@ static void library_ref_entry(const struct library_walk *w, const char *path, co
 /* "@" and a branch's or tag's name, or the beginning of the hash. */
 static void library_revision(const char *folder, const char *hash, char suffix[REVISION + 1])
 {
-	struct library_list none = {0};
-	static const struct library_place place = {0};
-	struct library_ref r = {
-		.walk = {.list = &none, .place = &place, .suffix = ""}, .hash = hash, .above = ""};
+	struct library_ref r = {.hash = hash, .above = ""};
 	char refs[PATH_MAX];
 	if (snprintf(refs, sizeof refs, "%s/refs", folder) < (int)sizeof refs)
-		library_each(&r.walk, refs, library_ref_entry, 1);
-	library_free(&none);
+		(void)library_each(refs, library_ref_entry, &r);
 	(void)snprintf(suffix, REVISION + 1, "@%.*s", *r.name ? REVISION - 1 : SHORT_HASH,
 		       *r.name ? r.name : hash);
 }
@@ -71,21 +65,20 @@ static void library_revision(const char *folder, const char *hash, char suffix[R
 /* ---- snapshots ---- */
 
 struct library_hub {
-	struct library_walk walk;  /* first, as above */
+	struct library_walk walk;
 	const char *folder, *main; /* main: the path of its snapshot; NULL: none */
 };
 
-static void library_hub_snapshot(const struct library_walk *w, const char *path, const char *name,
-				 unsigned depth)
+static void library_hub_snapshot(void *ctx, const char *path, const char *name)
 {
-	const struct library_hub *h = (const struct library_hub *)w;
-	struct library_walk own = *w;
+	const struct library_hub *h = ctx;
+	struct library_walk own = h->walk;
 	char suffix[REVISION + 1];
 	if (h->main && !strcmp(strrchr(h->main, '/') + 1, name))
 		return;
 	library_revision(h->folder, name, suffix);
 	own.suffix = suffix;
-	library_walk_folder(&own, path, depth);
+	library_walk_folder(&own, path);
 }
 
 /* The model's folder is its path where that leads to the model, so that a later download counts. */
@@ -101,7 +94,7 @@ static void library_hub_main(const struct library_hub *h, const char *name)
 		place_free(&place);
 		return;
 	}
-	library_walk_inside(&h->walk, h->main, DEPTH);
+	library_walk_inside(&h->walk, h->main);
 	if (h->walk.list->count == before)
 		library_add(&h->walk, name, h->folder, why.text);
 }
@@ -111,6 +104,7 @@ void library_walk_hub(const struct library_walk *w, const char *folder, const ch
 	char path[PATH_MAX], *org = strdup(name + strlen("models--"));
 	char *main = place_hub_snapshot(folder);
 	struct library_hub h = {.walk = *w, .folder = folder, .main = main};
+	h.walk.depth = DEPTH;
 	char *last = org;
 	for (char *next; last && (next = strstr(last, "--"));)
 		last = next + 2;
@@ -125,7 +119,7 @@ void library_walk_hub(const struct library_walk *w, const char *folder, const ch
 		library_hub_main(&h, last);
 	if (last && snprintf(path, sizeof path, "%s/snapshots", folder) < (int)sizeof path) {
 		library_note_folder(w->list, path);
-		library_each(&h.walk, path, library_hub_snapshot, DEPTH);
+		library_each_known(&h.walk, path, library_hub_snapshot, &h);
 	}
 	if (last && w->list->count == before)
 		library_add(&h.walk, last, folder, "it has no snapshot: is the download complete?");

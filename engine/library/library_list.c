@@ -62,27 +62,32 @@ static int library_is_visible(const struct dirent *d)
 	return d->d_name[0] != '.';
 }
 
-void library_each(const struct library_walk *w, const char *folder,
-		  void (*each)(const struct library_walk *w, const char *path, const char *name,
-			       unsigned depth),
-		  unsigned depth)
+int library_each(const char *folder, library_entry *each, void *ctx)
 {
 	struct dirent **entries;
 	char path[PATH_MAX];
-	struct err why;
 	int n = scandir(folder, &entries, library_is_visible, alphasort);
-	if (n < 0 && errno != ENOENT && errno != ENOTDIR) {
-		err_sys(&why, errno, "the folder %s cannot be read", folder);
-		library_add(w, NULL, folder, why.text);
-	}
+	if (n < 0)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
 	for (int i = 0; i < n; i++) {
 		if (snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name) <
 		    (int)sizeof path)
-			each(w, path, entries[i]->d_name, depth);
+			each(ctx, path, entries[i]->d_name);
 		free(entries[i]);
 	}
-	if (n >= 0)
-		free(entries);
+	free(entries);
+	return 0;
+}
+
+void library_each_known(const struct library_walk *w, const char *folder, library_entry *each,
+			void *ctx)
+{
+	struct err why;
+	int failed = library_each(folder, each, ctx);
+	if (!failed)
+		return;
+	err_sys(&why, -failed, "the folder %s cannot be read", folder);
+	library_add(w, NULL, folder, why.text);
 }
 
 /* ---- which folders ---- */
@@ -115,13 +120,14 @@ static const struct library_place *library_place_of(const char *path)
 
 int library_look(struct library_list *l, const char *folder, struct err *e)
 {
-	struct library_walk w = {.list = l, .place = library_place_of(folder), .suffix = ""};
+	struct library_walk w = {
+		.list = l, .place = library_place_of(folder), .suffix = "", .depth = DEPTH};
 	if (!w.place)
 		return -ENOENT;
 	if (w.place->manifests)
 		library_walk_manifests(&w, folder);
 	else
-		library_walk_inside(&w, folder, DEPTH);
+		library_walk_inside(&w, folder);
 	if (l->failed)
 		return err_set(e, l->count == MODELS_MOST ? E2BIG : ENOMEM,
 			       "%s: too many models, or out of memory for their list", folder);
@@ -183,36 +189,48 @@ static char *library_full_name(const struct library_model *m)
 	return asprintf(&name, "%s-%s", m->publisher, m->name) < 0 ? NULL : name;
 }
 
-int library_name(struct library_list *l, struct err *e)
+/* Those that have an equal are compared before any is changed. */
+static void library_name_by_publisher(struct library_list *l)
 {
 	char **full = calloc(l->count + 1, sizeof *full);
-	for (size_t i = 0; full && i < l->count; i++) { /* first all are compared */
-		struct library_model *m = &l->models[i];
+	l->failed |= !full;
+	for (size_t i = 0; full && i < l->count; i++) {
+		const struct library_model *m = &l->models[i];
 		if (m->name && library_is_taken(l, m->name, l->count, i))
 			l->failed |= !(full[i] = library_full_name(m));
 	}
 	for (size_t i = 0; full && i < l->count; i++) {
-		struct library_model *m = &l->models[i];
-		if (full[i]) {
-			free(m->name);
-			m->name = full[i];
-		}
+		if (!full[i])
+			continue;
+		free(l->models[i].name);
+		l->models[i].name = full[i];
 	}
-	l->failed |= !full;
 	free(full);
-	for (size_t i = 0; i < l->count && !l->failed; i++) { /* of one publisher */
-		struct library_model *m = &l->models[i];
-		char *base = m->name;
-		for (unsigned n = 2; m->name && library_is_taken(l, m->name, i, i); n++) {
-			if (m->name != base)
-				free(m->name);
-			if (asprintf(&m->name, "%s-%u", base, n) < 0)
-				m->name = NULL;
-		}
-		l->failed |= base && !m->name;
-		if (m->name != base)
-			free(base);
+}
+
+/* NAME-2, NAME-3 … for model i, if one before it is called NAME. */
+static void library_number(struct library_list *l, size_t i)
+{
+	struct library_model *m = &l->models[i];
+	char *base = m->name, *name = base;
+	for (unsigned n = 2; name && library_is_taken(l, name, i, i); n++) {
+		if (name != base)
+			free(name);
+		if (asprintf(&name, "%s-%u", base, n) < 0)
+			name = NULL;
 	}
+	l->failed |= base && !name;
+	if (name && name != base) {
+		free(base);
+		m->name = name;
+	}
+}
+
+int library_name(struct library_list *l, struct err *e)
+{
+	library_name_by_publisher(l);
+	for (size_t i = 0; i < l->count && !l->failed; i++)
+		library_number(l, i);
 	return l->failed ? err_set(e, ENOMEM, "out of memory for the names of models") : 0;
 }
 

@@ -12,6 +12,7 @@ struct library_walk {
 	const struct library_place *place; /* its kind */
 	const char *publisher;		   /* NULL: not known yet */
 	const char *suffix;		   /* of names; "": none */
+	unsigned depth;			   /* how many folders deep models are looked for */
 };
 
 /* Adds a model. `name` without the suffix; NULL: the path is a folder that cannot be looked into.
@@ -20,17 +21,18 @@ void library_add(const struct library_walk *w, const char *name, const char *pat
 /* Notes a folder that was looked into. */
 void library_note_folder(struct library_list *l, const char *folder);
 
-/* Calls each() for each name in a folder, sorted, without hidden ones. A folder that cannot be read
- * is added with its reason, unless there is none. */
-void library_each(const struct library_walk *w, const char *folder,
-		  void (*each)(const struct library_walk *w, const char *path, const char *name,
-			       unsigned depth),
-		  unsigned depth);
+typedef void library_entry(void *ctx, const char *path, const char *name);
+/* Calls each() for each name in a folder, sorted, without hidden ones. A negative errno: it cannot
+ * be read; that there is none is not an error. */
+int library_each(const char *folder, library_entry *each, void *ctx);
+/* The same; a folder that cannot be read is added with the reason. */
+void library_each_known(const struct library_walk *w, const char *folder, library_entry *each,
+			void *ctx);
 
-/* library_walk.c: what is in a folder, `depth` folders deep; and the folder itself, which may be a
+/* library_walk.c: what is in a folder, w->depth folders deep; and the folder itself, which may be a
  * model. */
-void library_walk_inside(const struct library_walk *w, const char *folder, unsigned depth);
-void library_walk_folder(const struct library_walk *w, const char *folder, unsigned depth);
+void library_walk_inside(const struct library_walk *w, const char *folder);
+void library_walk_folder(const struct library_walk *w, const char *folder);
 /* library_hub.c: a folder models--ORG--NAME. */
 void library_walk_hub(const struct library_walk *w, const char *folder, const char *name);
 /* library_manifests.c */

@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HOST, NAMESPACE, MODEL, TAG }; /* folders above a name */
+struct library_manifests {
+	struct library_walk walk;
+	enum { HOST, NAMESPACE, MODEL, TAG } above; /* what the names of a folder are */
+};
 
 /* What a manifest that cannot be used is called: MODEL:TAG. */
 static void library_add_refused(const struct library_walk *w, const char *path, const char *why)
@@ -32,25 +35,27 @@ static void library_add_manifest(const struct library_walk *w, const char *path)
 	ollama_close(m);
 }
 
-static void library_manifests_entry(const struct library_walk *w, const char *path,
-				    const char *name, unsigned above)
+static void library_manifests_entry(void *ctx, const char *path, const char *name)
 {
-	struct library_walk own = *w;
-	if (above == TAG) {
-		library_add_manifest(w, path);
+	const struct library_manifests *m = ctx;
+	struct library_manifests inside = *m;
+	if (m->above == TAG) {
+		library_add_manifest(&m->walk, path);
 		return;
 	}
-	if (above == NAMESPACE)
-		own.publisher = strcmp(name, "library") ? name : "ollama";
-	library_note_folder(w->list, path);
-	library_each(&own, path, library_manifests_entry, above + 1);
+	if (m->above == NAMESPACE)
+		inside.walk.publisher = strcmp(name, "library") ? name : "ollama";
+	inside.above++;
+	library_note_folder(m->walk.list, path);
+	library_each_known(&inside.walk, path, library_manifests_entry, &inside);
 }
 
 void library_walk_manifests(const struct library_walk *w, const char *root)
 {
+	struct library_manifests m = {*w, HOST};
 	char path[PATH_MAX];
 	if (snprintf(path, sizeof path, "%s/manifests", root) >= (int)sizeof path)
 		return;
 	library_note_folder(w->list, path);
-	library_each(w, path, library_manifests_entry, HOST);
+	library_each_known(w, path, library_manifests_entry, &m);
 }

@@ -32,9 +32,9 @@ static void library_walk_file(const struct library_walk *w, const char *path, co
 	free(publisher);
 }
 
-static void library_walk_entry(const struct library_walk *w, const char *path, const char *name,
-			       unsigned depth)
+static void library_walk_entry(void *ctx, const char *path, const char *name)
 {
+	const struct library_walk *w = ctx;
 	struct library_walk own = *w;
 	struct stat st;
 	if (library_is_passed_over(name))
@@ -42,21 +42,23 @@ static void library_walk_entry(const struct library_walk *w, const char *path, c
 	bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
 	if (folder && !strncmp(name, "models--", 8)) {
 		library_walk_hub(w, path, name);
-	} else if (folder && depth) {
+	} else if (folder && w->depth) {
 		own.publisher = w->publisher ? w->publisher : name;
-		library_walk_folder(&own, path, depth - 1);
+		own.depth--;
+		library_walk_folder(&own, path);
 	} else if (!folder && place_is_gguf_model(name)) {
 		library_walk_file(w, path, name);
 	}
 }
 
-void library_walk_inside(const struct library_walk *w, const char *folder, unsigned depth)
+void library_walk_inside(const struct library_walk *w, const char *folder)
 {
+	struct library_walk own = *w;
 	library_note_folder(w->list, folder);
-	library_each(w, folder, library_walk_entry, depth);
+	library_each_known(w, folder, library_walk_entry, &own);
 }
 
-void library_walk_folder(const struct library_walk *w, const char *folder, unsigned depth)
+void library_walk_folder(const struct library_walk *w, const char *folder)
 {
 	struct library_list *l = w->list;
 	struct model_place place;
@@ -69,7 +71,7 @@ void library_walk_folder(const struct library_walk *w, const char *folder, unsig
 		place_free(&place);
 		return;
 	}
-	library_walk_inside(w, folder, depth);
+	library_walk_inside(w, folder);
 	if (failed != -ENOENT && l->count == before)
 		library_add(w, strrchr(folder, '/') + 1, folder, why.text);
 }
