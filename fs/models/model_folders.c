@@ -199,7 +199,7 @@ int models_add(struct mount *m, const char *path, const char *name, struct err *
 					 path);
 	}
 	if (!failed)
-		failed = models_find(&f, m->engine, path, true, e);
+		failed = models_find(&f, m->engine, path, MODELS_READS_ALL, e);
 	if (!failed)
 		failed = models_take(m, &f, name, e);
 	if (!failed)

@@ -45,13 +45,14 @@ static bool models_name_is_taken(const struct mount *m, const char *name)
 
 /* ---- opening ---- */
 
-int models_find(struct found_model *f, struct engine *g, const char *path, bool load, struct err *e)
+int models_find(struct found_model *f, struct engine *g, const char *path, enum models_reads reads,
+		struct err *e)
 {
 	*f = (struct found_model){.path = strdup(path)};
 	int failed = f->path ? model_open(&f->model, g, path, e)
 			     : err_set(e, ENOMEM, "no memory for %s", path);
-	if (!failed)
-		failed = model_check_tokenizer(f->model, load, e);
+	if (!failed && reads != MODELS_READS_HEADERS)
+		failed = model_check_tokenizer(f->model, reads == MODELS_READS_ALL, e);
 	if (!failed) /* read once: config.json shows what the model was made from */
 		failed = model_config(f->model, &f->config, &f->config_length, &f->config_time, e);
 	if (!failed)

@@ -114,13 +114,13 @@ static void scan_skip_again(struct scan *s, const char *name)
 	}
 }
 
-static int scan_open(struct scan *s, const char *path, struct err *e)
+static int scan_open(struct scan *s, const char *path, enum models_reads reads, struct err *e)
 {
 	struct found_model *grown = reallocarray(s->found, s->found_count + 1, sizeof *grown);
 	if (!grown)
 		return err_set(e, ENOMEM, "no memory for %s", path);
 	s->found = grown;
-	int failed = models_find(&s->found[s->found_count], s->engine, path, false, e);
+	int failed = models_find(&s->found[s->found_count], s->engine, path, reads, e);
 	s->found_count += !failed;
 	return failed;
 }
@@ -148,7 +148,7 @@ static void scan_look(void *ctx, const char *path, const char *name)
 		scan_skip_again(s, name);
 		return;
 	}
-	if (found || scan_open(s, path, &why)) {
+	if (found || scan_open(s, path, MODELS_READS_VOCABULARY, &why)) {
 		struct err line; /* an error's text is one line, whatever bytes a name has */
 		err_set(&line, why.code, "skipped: %s: %s", name, why.text);
 		text_format(&s->skipped, "%s\n", line.text);
@@ -184,7 +184,7 @@ static void scan_look_at_other(struct scan *s, const struct library_model *other
 		return;
 	}
 	char *name = reason ? NULL : strdup(other->name);
-	if (!reason && (!name || scan_open(s, other->path, &why)))
+	if (!reason && (!name || scan_open(s, other->path, MODELS_READS_HEADERS, &why)))
 		reason = name ? why.text : "out of memory for its name";
 	if (!reason) {
 		s->found[s->found_count - 1].name = name;
