@@ -6,6 +6,8 @@
 #include "engine/library/library.h"
 #include "engine/model.h"
 
+enum { LIBRARY_MOST = 4096 }; /* models of a list */
+
 /* What is known of the models below a folder. */
 struct library_walk {
 	struct library_list *list;
@@ -33,8 +35,10 @@ void library_each_known(const struct library_walk *w, const char *folder, librar
  * model. */
 void library_walk_inside(const struct library_walk *w, const char *folder);
 void library_walk_folder(const struct library_walk *w, const char *folder);
-/* library_hub.c: a folder models--ORG--NAME. */
-void library_walk_hub(const struct library_walk *w, const char *folder, const char *name);
+/* library_revision.c: "@" and the name of a branch or tag that has the hash, or the beginning of
+ * the hash. folder: a hub's models--ORG--NAME. */
+enum { LIBRARY_REVISION = 65 };
+void library_revision(const char *folder, const char *hash, char suffix[LIBRARY_REVISION]);
 /* library_manifests.c */
 void library_walk_manifests(const struct library_walk *w, const char *root);
 

@@ -26,8 +26,6 @@ int load_published(struct published *p, const struct model_identity *id, struct 
 
 /* load_store.c */
 int load_find_folders(struct model *m, struct err *e);
-/* Whether anything may be written into one of the folders that there are for stores. */
-bool load_may_write(const struct model *m, int folder);
 /* As load_store, when the model is opened. Where nobody has asked for a recipe and there is no
  * store by the default one, a store by the former default is the model's, and so is its recipe:
  * what has been converted once is not converted again. */
@@ -40,6 +38,9 @@ int load_store(struct model *m, bool read, struct err *e);
 void load_forget_store(struct model_store *s);
 /* Whether the complete store's folder was removed or replaced. Blocks for the disk. */
 bool load_store_is_gone(const struct model_store *s);
+/* load_place.c: whether anything may be written into one of the folders that there are for stores.
+ */
+bool load_may_write(const struct model *m, int folder);
 /* load_place.c: the source as its own store; -ENOTSUP: it has to be converted. */
 int load_open_in_place(const struct model *m, const struct source_state *now, struct store **out,
 		       struct plan *plan, struct err *e);

@@ -31,6 +31,13 @@ int load_open_in_place(const struct model *m, const struct source_state *now, st
 	return err_set(e, EAGAIN, "%s: was changed just now; try again", m->id.directory);
 }
 
+bool load_may_write(const struct model *m, int folder)
+{
+	bool beside = folder % STORE_PLACES == 1;
+	return m->stored.folders[folder] &&
+	       !(beside && m->id.place.keeper && !m->engine->options.store);
+}
+
 int load_make_parents(const char *folder, struct err *e)
 {
 	char path[4096];

@@ -87,13 +87,6 @@ int load_find_folders(struct model *m, struct err *e)
 	return load_name_refined(&m->stored, e);
 }
 
-bool load_may_write(const struct model *m, int folder)
-{
-	bool beside = folder % STORE_PLACES == 1;
-	return m->stored.folders[folder] &&
-	       !(beside && m->id.place.keeper && !m->engine->options.store);
-}
-
 /* ---- opening ---- */
 
 /* Whether a store has the codec that was asked for, where it could have one. */
