@@ -76,9 +76,42 @@ int engine_set_policy(struct engine *g, const char *words, struct err *e);
 void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT]);
 
 /* Whether a path is a model: a checkpoint's folder (with a config.json), a GGUF file or its first
- * part, a folder with one such file, or a model in a hub's cache. In words, -ENOENT: the path holds
- * no model; other codes: it holds an incomplete model, or more than one. Blocks. */
+ * part, a folder with one such file, a model in a hub's cache, or a manifest of ollama's. In words,
+ * -ENOENT: the path holds no model; other codes: it holds an incomplete model, or more than one.
+ * Blocks. */
 int model_locate(const char *path, struct err *e);
+
+/* ---- models that other programs keep ----
+ *
+ * ollama's folders, LM Studio's, hubs' caches and llama.cpp's cache, where the environment and the
+ * programs' own defaults say (engine/library/library.c). Nothing is ever written there. */
+
+struct library_model {
+	char *name;	    /* NULL: the path is a folder that cannot be looked into */
+	char *publisher;    /* NULL: not known */
+	char *path;	    /* for model_open: a folder, a GGUF file, or a manifest of ollama's */
+	const char *keeper; /* static: "ollama's folder" */
+	char *why;	    /* why it cannot be opened, as far as names tell; NULL: no reason */
+};
+struct library_list { /* zero-initialised, freed with library_free */
+	struct library_model *models;
+	size_t count;
+	char **folders; /* that were looked into, or by library_folders all that there are */
+	size_t folder_count;
+	bool failed; /* memory ran out */
+};
+/* Lists the folders themselves. */
+int library_folders(struct library_list *l, struct err *e);
+/* Adds the models in one folder of another program. -ENOENT, without words: it is no such folder.
+ * Blocks: looks at names, the first bytes of files, and manifests. */
+int library_look(struct library_list *l, const char *folder, struct err *e);
+/* Gives models of equal names their publisher's, PUBLISHER-NAME, and a number where these are
+ * equal, too. Once, after the last library_look. */
+int library_name(struct library_list *l, struct err *e);
+void library_free(struct library_list *l);
+/* Whether a model could be opened, as far as headers tell. Reads no weights, converts nothing, and
+ * writes nothing. Blocks. */
+int model_glance(const char *path, struct err *e);
 
 /* A report on a path as a model, as `key value` lines: what it is, its family, encodings, tokenizer
  * and template, and how much disk and memory it would take with the engine's options. *text is

@@ -3,6 +3,7 @@
  *     moefs [options] MODELDIR... MOUNTPOINT
  *     moefs --check [options] MODELDIR...
  *     moefs --refine [--text FILE] [options] MODELDIR...
+ *     moefs -a [options] [MODELDIR...] [MOUNTPOINT]
  *     moefs COMMAND ...
  *
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. For
@@ -150,6 +151,8 @@ static int main_mount_and_serve(struct program *p, struct err *e)
 	int code = engine_create(&m->engine, engine, e);
 	for (size_t i = 0; i < p->options.model_count && !code; i++)
 		code = models_add(m, p->options.models[i], p->options.name, e);
+	if (!code && p->options.all)
+		code = models_add_others(m, e);
 	main_say_lines(p, &m->skipped);
 	if (!code && main_mount(p))
 		code = err_set(e, EPERM,
@@ -241,7 +244,7 @@ static int main_begin_mount(struct program *p, struct err *e)
 	return main_serve_as_user(p, e) ? 1 : 0;
 }
 
-/* ---- --check, --refine, --help ---- */
+/* ---- -a, --check, --refine, --help ---- */
 
 enum { CHECK_WRONG = 2 }; /* exit status if --check itself is wrong or its output is lost */
 
@@ -262,6 +265,16 @@ static int main_check(const struct program *p, struct err *e)
 	text_free(&tables);
 	text_free(&wrong);
 	return status;
+}
+
+static int main_list_others(struct err *e)
+{
+	struct text table = {0};
+	int failed = offline_list_others(&table, e);
+	if (!failed)
+		(void)fwrite(table.data, 1, table.length, stdout);
+	text_free(&table);
+	return failed != 0;
 }
 
 static void main_report_refined(const char *sentence, bool failed)
@@ -293,6 +306,8 @@ static int main_with_options(struct program *p, int argc, char **argv, bool leni
 		main_ignore_size_limit();
 		return offline_refine(o, main_report_refined, e) != 0;
 	}
+	if (o->all && !o->mountpoint)
+		return main_list_others(e);
 	return o->check ? main_check(p, e) : main_begin_mount(p, e);
 }
 

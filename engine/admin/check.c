@@ -3,6 +3,7 @@
  * cannot be written or has no room. Reads names, a few bytes, and, if a store has to be made, the
  * headers of the weights. */
 #include "engine/admin/check.h"
+#include "engine/model/load.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 
@@ -264,7 +265,8 @@ static int check_folder(const char *folder, uint64_t need, struct err *e)
 static int check_place(const struct model *m, uint64_t need, struct err *e)
 {
 	int failed = -EACCES;
-	for (int i = 0; i < 2 && m->stored.folders[i] && (failed == -EACCES || failed == -EROFS);
+	for (int i = 0;
+	     i < STORE_PLACES && load_may_write(m, i) && (failed == -EACCES || failed == -EROFS);
 	     i++)
 		failed = check_folder(m->stored.folders[i], need, e);
 	return failed;

@@ -3,6 +3,8 @@
 #include "cache/store_in_place.h"
 #include "engine/compute/drafter.h"
 #include "engine/admin/check.h"
+#include "engine/library/library.h"
+#include "engine/library/ollama.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/model/load.h"
@@ -17,10 +19,13 @@ enum { DEFAULT_CONTEXT = 32768 };
 int model_locate(const char *path, struct err *e)
 {
 	struct model_place place;
-	int failed = place_find(&place, path, e);
-	if (!failed)
-		place_free(&place);
-	return failed;
+	struct ollama_model *said;
+	int failed = library_find(&place, &said, path, e);
+	if (failed)
+		return failed;
+	place_free(&place);
+	ollama_close(said);
+	return 0;
 }
 
 static uint32_t model_context_of(const struct config *c, uint32_t asked)
@@ -95,7 +100,7 @@ static int model_count_draft(struct model *m, struct err *e)
 static int model_open_files(struct model *m, const char *path, struct err *e)
 {
 	struct err no_store;
-	int failed = place_find(&m->id.place, path, e);
+	int failed = library_find(&m->id.place, &m->id.ollama, path, e);
 	if (failed)
 		return failed;
 	m->id.directory = m->id.place.path;
@@ -108,6 +113,8 @@ static int model_open_files(struct model *m, const char *path, struct err *e)
 		failed = load_sum_texts(m, LOAD_DEFAULTS, e);
 	if (!failed)
 		failed = config_read(&m->id.config, m->id.directory, e);
+	if (!failed && m->id.ollama)
+		failed = ollama_take_defaults(m->id.ollama, &m->id.config.generation, e);
 	if (!failed)
 		failed = forward_computes(&m->id.config, e);
 	if (failed)
@@ -150,6 +157,7 @@ static void model_free(struct model *m)
 	for (int i = 0; i < 2 * STORE_PLACES; i++)
 		free(m->stored.folders[i]);
 	place_free(&m->id.place);
+	ollama_close(m->id.ollama);
 	free(m);
 }
 

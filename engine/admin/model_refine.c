@@ -273,6 +273,8 @@ int model_refine(struct model *m, const struct model_refining *asked, struct err
 	if (failed)
 		return failed;
 	int at = atomic_load(&m->stored.folder) % STORE_PLACES;
+	if (!load_may_write(m, at))
+		at = 0;
 	struct refinement r = {
 		.model = m, .asked = asked, .folder = m->stored.folders[STORE_PLACES + at]};
 	return refine_store(&r, e);

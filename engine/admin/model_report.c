@@ -1,6 +1,8 @@
 /* A report on a path as a model, without mounting it (model_check): what it is, what it takes, as
  * far as that can be determined, and why it cannot be mounted. */
 #include "engine/admin/check.h"
+#include "engine/library/library.h"
+#include "engine/library/ollama.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/model/load.h"
@@ -32,11 +34,10 @@ static void report_put_number(FILE *out, const char *key, uint64_t number)
 
 static void report_put_place(FILE *out, const struct model_place *p)
 {
-	const char *source = "checkpoint";
-	if (source_is_file(p->path))
-		source = p->hub ? "GGUF file in a hub's cache" : "GGUF file";
-	else if (p->hub)
-		source = "checkpoint in a hub's cache";
+	char source[64];
+	(void)snprintf(source, sizeof source, "%s%s%s",
+		       source_is_file(p->path) ? "GGUF file" : "checkpoint",
+		       p->keeper ? " in " : "", p->keeper ? p->keeper : "");
 	report_put(out, "name", p->name);
 	report_put(out, "path", p->path);
 	report_put(out, "source", source);
@@ -182,11 +183,12 @@ static void report_put_missing(void *ctx, const char *name)
 int model_check(struct engine *g, const char *path, char **text, size_t *length, struct err *e)
 {
 	struct model_place place;
+	struct ollama_model *said;
 	*text = NULL;
 	FILE *out = open_memstream(text, length);
 	if (!out)
 		return err_set(e, ENOMEM, "%s: out of memory for its report", path);
-	int failed = place_find(&place, path, e);
+	int failed = library_find(&place, &said, path, e);
 	if (failed) {
 		report_put(out, "path", path);
 	} else {
@@ -197,6 +199,7 @@ int model_check(struct engine *g, const char *path, char **text, size_t *length,
 		if (failed)
 			check_missing(place.path, report_put_missing, out);
 		place_free(&place);
+		ollama_close(said);
 	}
 	report_put(out, "mountable", failed ? "no" : "yes");
 	if (fclose(out)) {

@@ -168,15 +168,27 @@ static const char *generation_shown_key(const char *key, char shown[64])
 	return shown;
 }
 
-static void generation_add_ignored(struct generation *g, const struct json *value, const char *why)
+/* BEFORE KEY VALUE BEHIND as one short line. */
+static void generation_add_value(struct generation *g, const char *before, const struct json *value,
+				 const char *behind)
 {
 	char key[64], shown[80];
 	json_show(value, shown, sizeof shown);
 	for (char *c = shown; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
-	generation_add_line(g, "ignored %s %s%s", generation_shown_key(json_key(value), key), shown,
-			    why);
+	generation_add_line(g, "%s%s %s%s", before, generation_shown_key(json_key(value), key),
+			    shown, behind);
+}
+
+void generation_note(struct generation *g, const struct json *value, const char *before)
+{
+	generation_add_value(g, before, value, "");
+}
+
+void generation_say(struct generation *g, const char *line)
+{
+	generation_add_line(g, "%s", line);
 }
 
 static void generation_add_end_tokens(struct generation *g)
@@ -224,26 +236,45 @@ int generation_end_tokens(struct generation *g, const struct json *json, const c
 
 /* ---- the file ---- */
 
-static int generation_read_number(struct generation *g, const struct generation_taken *k,
-				  const struct json *json, const char *name, struct err *e)
+/* Takes a value that is not null. */
+static int generation_take_value(struct generation *g, const struct generation_taken *k,
+				 const struct json *value, const char *key, const char *name,
+				 struct err *e)
 {
-	double number = k->fallback;
-	uint64_t count = (uint64_t)k->fallback;
-	int failed = k->kind == NUMBER ? json_get_double_or(json, k->name, name, k->least, k->most,
-							    k->fallback, &number, e)
-				       : json_get_uint_or(json, k->name, name, (uint64_t)k->least,
-							  (uint64_t)k->most, count, &count, e);
+	void *to = (char *)g + k->offset;
+	double number = 0;
+	uint64_t count = 0;
+	int failed = k->kind == NUMBER
+			     ? json_as_double(value, key, name, k->least, k->most, &number, e)
+			     : json_as_uint(value, key, name, (uint64_t)k->least, (uint64_t)k->most,
+					    &count, e);
 	if (failed)
 		return failed;
-	void *to = (char *)g + k->offset;
 	if (k->kind == NUMBER)
 		*(double *)to = number;
 	else
 		*(uint32_t *)to = (uint32_t)count;
-	if (json_has(json, k->name))
-		generation_add_line(g, "%s %.9g", k->name,
-				    k->kind == NUMBER ? number : (double)count);
+	generation_add_line(g, "%s %.9g", k->name, k->kind == NUMBER ? number : (double)count);
 	return 0;
+}
+
+static int generation_read_number(struct generation *g, const struct generation_taken *k,
+				  const struct json *json, const char *name, struct err *e)
+{
+	void *to = (char *)g + k->offset;
+	if (json_has(json, k->name))
+		return generation_take_value(g, k, json_find(json, k->name), k->name, name, e);
+	if (k->kind == NUMBER)
+		*(double *)to = k->fallback;
+	else
+		*(uint32_t *)to = (uint32_t)k->fallback;
+	return 0;
+}
+
+int generation_take(struct generation *g, const char *as, const struct json *value,
+		    const char *name, struct err *e)
+{
+	return generation_take_value(g, generation_find_taken(as), value, json_key(value), name, e);
 }
 
 /* True if a value may change a text: it is not null, false, empty or neutral. */
@@ -278,7 +309,8 @@ static void generation_list_ignored(struct generation *g, const struct json *jso
 		if ((t && !idle) || generation_is_harmless(name))
 			continue;
 		if (generation_says_something(v, t ? t->fallback : generation_neutral_of(name)))
-			generation_add_ignored(g, v, idle ? " (do_sample is not true)" : "");
+			generation_add_value(g, "ignored ", v,
+					     idle ? " (do_sample is not true)" : "");
 	}
 }
 

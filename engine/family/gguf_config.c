@@ -495,9 +495,7 @@ int gguf_config_of(const char *path, char **text, size_t *length, struct err *e)
 {
 	struct gguf *g = NULL;
 	struct package *p = NULL;
-	int failed = gguf_open(&g, path, 0, e);
-	if (!failed)
-		failed = package_open(&p, path, e);
+	int failed = package_open_gguf(&p, &g, path, e);
 	if (!failed)
 		failed = gguf_config_text(g, p, path, text, length, e);
 	gguf_close(g);

@@ -195,7 +195,8 @@ static int source_read_template(const struct gguf *g, const char *key, const cha
 	return *out ? 0 : err_set(e, ENOMEM, "%s: out of memory for its chat template", name);
 }
 
-int source_template_open(struct chat_template **out, const char *path, const struct tokenizer *t,
+int source_template_open(struct chat_template **out, const char *path,
+			 const struct source_template *instead, const struct tokenizer *t,
 			 struct err *e)
 {
 	struct gguf *g;
@@ -208,7 +209,9 @@ int source_template_open(struct chat_template **out, const char *path, const str
 	rc = source_read_template(g, TEMPLATE_KEY, path, &plain, e);
 	if (rc == 0)
 		rc = source_read_template(g, TEMPLATE_KEY ".tool_use", path, &with_tools, e);
-	if (rc == 0)
+	if (rc == 0 && instead && !plain && !with_tools)
+		rc = chat_template_open_text(out, instead->text, NULL, instead->origin, t, e);
+	else if (rc == 0)
 		rc = chat_template_open_text(out, plain, with_tools, "GGUF " TEMPLATE_KEY, t, e);
 	gguf_close(g);
 	free(plain);

@@ -15,9 +15,15 @@ int source_tokenizer_open(struct tokenizer **out, const char *path, struct err *
 int source_tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g, const char *name,
 			       struct err *e);
 
-/* A GGUF file has it in tokenizer.chat_template and tokenizer.chat_template.tool_use. Errors as
- * chat_template_open. */
-int source_template_open(struct chat_template **out, const char *path, const struct tokenizer *t,
+/* A template for a GGUF file that has none. */
+struct source_template {
+	const char *text, *origin; /* as of chat_template_open_text */
+};
+
+/* A GGUF file has it in tokenizer.chat_template and tokenizer.chat_template.tool_use; where it has
+ * neither, it is `instead`, which may be NULL. Errors as chat_template_open. */
+int source_template_open(struct chat_template **out, const char *path,
+			 const struct source_template *instead, const struct tokenizer *t,
 			 struct err *e);
 
 #endif

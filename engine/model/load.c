@@ -3,27 +3,40 @@
 #include "cache/clock.h"
 #include "engine/convert/store_folder.h"
 #include "engine/family/source_text.h"
-#include "engine/family/source_text.h"
+#include "engine/library/ollama.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"
 #include "engine/model/load.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
 /* ---- the model ---- */
+
+/* The checkpoint's own; of a model that ollama keeps, else by the form of ollama's. */
+static int load_own_template(struct model *m)
+{
+	struct model_loaded *r = &m->loaded;
+	const struct ollama_form *form = m->id.ollama ? m->id.ollama->form : NULL;
+	char origin[64];
+	(void)snprintf(origin, sizeof origin, "ollama's template, by its form %s",
+		       form ? form->name : "");
+	const struct source_template instead = {form ? form->jinja : NULL, origin};
+	return source_template_open(&r->chat, m->id.directory, instead.text ? &instead : NULL,
+				    r->tokenizer, &r->no_chat);
+}
 
 static int load_template(struct model *m, struct err *e)
 {
 	struct model_loaded *r = &m->loaded;
 	const char *given = m->engine->template_text;
 	r->no_chat = (struct err){0};
-	int failed =
-		given ? chat_template_open_text(&r->chat, given, NULL,
-						m->engine->options.template_file, r->tokenizer,
-						&r->no_chat)
-		      : source_template_open(&r->chat, m->id.directory, r->tokenizer, &r->no_chat);
+	int failed = given ? chat_template_open_text(&r->chat, given, NULL,
+						     m->engine->options.template_file, r->tokenizer,
+						     &r->no_chat)
+			   : load_own_template(m);
 	if (failed)
 		r->chat = NULL;
 	if (failed != -ENOMEM) /* a model continues with texts whatever its template is */
@@ -238,7 +251,7 @@ void load_keep_heat(struct model *m)
 	struct pager_stats now;
 	struct err ignored; /* a store that cannot be written any more serves all the same */
 	load_keep_sums(m);
-	if (!m->loaded.experts)
+	if (!m->loaded.experts || !load_may_write(m, atomic_load(&m->stored.folder)))
 		return;
 	pager_source_stats(m->loaded.experts, &now);
 	if (now.hits + now.misses == m->loaded.heat_uses)

@@ -40,6 +40,9 @@ int load_store(struct model *m, bool read, struct err *e);
 void load_forget_store(struct model_store *s);
 /* Whether the complete store's folder was removed or replaced. Blocks for the disk. */
 bool load_store_is_gone(const struct model_store *s);
+/* load_place.c: whether anything may be written into one of the folders that there are for stores.
+ */
+bool load_may_write(const struct model *m, int folder);
 /* load_place.c: the source as its own store; -ENOTSUP: it has to be converted. */
 int load_open_in_place(const struct model *m, const struct source_state *now, struct store **out,
 		       struct plan *plan, struct err *e);

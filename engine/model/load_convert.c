@@ -83,7 +83,8 @@ static int load_convert_to(struct model *m, const char *folder, struct err *e)
 static int load_convert(struct model *m, struct err *e)
 {
 	int failed = -EACCES;
-	for (int i = 0; i < 2 && m->stored.folders[i] && (failed == -EACCES || failed == -EROFS);
+	for (int i = 0;
+	     i < STORE_PLACES && load_may_write(m, i) && (failed == -EACCES || failed == -EROFS);
 	     i++) {
 		atomic_store(&m->stored.folder, i);
 		failed = load_convert_to(m, m->stored.folders[i], e);

@@ -31,6 +31,13 @@ int load_open_in_place(const struct model *m, const struct source_state *now, st
 	return err_set(e, EAGAIN, "%s: was changed just now; try again", m->id.directory);
 }
 
+bool load_may_write(const struct model *m, int folder)
+{
+	bool beside = folder % STORE_PLACES == 1;
+	return m->stored.folders[folder] &&
+	       !(beside && m->id.place.keeper && !m->engine->options.store);
+}
+
 int load_make_parents(const char *folder, struct err *e)
 {
 	char path[4096];
@@ -59,9 +66,9 @@ int load_keep_in_folder(struct model *m, struct err *e)
 	if (!store_is_in_place(m->stored.store))
 		return 0;
 	int i = 0;
-	while (i < 2 && m->stored.folders[i] && !load_make_folder(m->stored.folders[i]))
+	while (i < STORE_PLACES && load_may_write(m, i) && !load_make_folder(m->stored.folders[i]))
 		i++;
-	if (i == 2 || !m->stored.folders[i])
+	if (i == STORE_PLACES || !load_may_write(m, i))
 		i = 0; /* it is not there, and what is to be kept in it is not */
 	atomic_store(&m->stored.folder, i);
 	return store_in_place_use_folder(m->stored.store, m->stored.folders[i], e);
@@ -70,8 +77,9 @@ int load_keep_in_folder(struct model *m, struct err *e)
 void load_keep_checkpoint(const struct model *m)
 {
 	struct err ignored; /* as of heat */
-	(void)store_keep_checkpoint(m->stored.folders[atomic_load(&m->stored.folder)],
-				    m->id.directory, &ignored);
+	int at = atomic_load(&m->stored.folder);
+	if (load_may_write(m, at))
+		(void)store_keep_checkpoint(m->stored.folders[at], m->id.directory, &ignored);
 }
 
 void load_keep_sums(const struct model *m)

@@ -15,13 +15,14 @@
 
 enum { FOLDERS = 2 * STORE_PLACES }; /* the latter half are those of refined stores */
 
-/* base/NAME-HASH/QUANT: the hash of the checkpoint's path keeps two of the same name apart. */
+/* base/NAME-HASH/QUANT: the hash of the checkpoint's path keeps two of the same name apart. What
+ * ollama calls by several names is one file, and one store. */
 static char *load_folder_under(const char *base, const struct model_identity *id)
 {
 	char *path;
 	uint64_t hash = XXH3_64bits(id->directory, strlen(id->directory));
-	int n = asprintf(&path, "%s/%s-%08" PRIx64 "/%s", base, id->name, hash & 0xffffffff,
-			 id->recipe.quant);
+	int n = asprintf(&path, "%s/%s-%08" PRIx64 "/%s", base, id->ollama ? "ollama" : id->name,
+			 hash & 0xffffffff, id->recipe.quant);
 	return n < 0 ? NULL : path;
 }
 
@@ -45,22 +46,45 @@ static char *load_folder_in_cache(const struct model_identity *id)
 	return load_folder_under(base, id);
 }
 
+static int load_name_refined(struct model_store *s, struct err *e)
+{
+	for (int i = 0; i < STORE_PLACES; i++)
+		if (s->folders[i] &&
+		    asprintf(&s->folders[STORE_PLACES + i], "%s" STORE_REFINED, s->folders[i]) < 0)
+			return err_set(e, ENOMEM, "out of memory for the name of a folder");
+	return 0;
+}
+
+/* Beside a model in another program's folder nothing is made. A store that was made there once is
+ * still read. */
+static int load_find_folders_kept(struct model *m, struct err *e)
+{
+	struct model_store *s = &m->stored;
+	char *beside = load_folder_beside(&m->id);
+	s->folders[0] = load_folder_in_cache(&m->id);
+	if (!s->folders[0]) {
+		free(beside);
+		return err_set(e, EINVAL,
+			       "%s is in %s, where nothing is written, and there is no cache "
+			       "folder: set HOME or XDG_CACHE_HOME, or choose a folder with -o "
+			       "store=",
+			       m->id.name, m->id.place.keeper);
+	}
+	s->folders[1] = beside;
+	return load_name_refined(s, e);
+}
+
 int load_find_folders(struct model *m, struct err *e)
 {
 	const char *store = m->engine->options.store;
+	if (!store && m->id.place.keeper)
+		return load_find_folders_kept(m, e);
 	m->stored.folders[0] =
 		store ? load_folder_under(store, &m->id) : load_folder_beside(&m->id);
 	m->stored.folders[1] = store ? NULL : load_folder_in_cache(&m->id);
-	if (m->id.place.hub && m->stored.folders[1]) {
-		char *beside = m->stored.folders[0];
-		m->stored.folders[0] = m->stored.folders[1];
-		m->stored.folders[1] = beside;
-	}
-	bool named = m->stored.folders[0];
-	for (int i = 0; i < STORE_PLACES && m->stored.folders[i]; i++)
-		named &= asprintf(&m->stored.folders[STORE_PLACES + i], "%s" STORE_REFINED,
-				  m->stored.folders[i]) > 0;
-	return named ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
+	if (!m->stored.folders[0])
+		return err_set(e, ENOMEM, "out of memory for the name of a folder");
+	return load_name_refined(&m->stored, e);
 }
 
 /* ---- opening ---- */

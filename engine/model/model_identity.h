@@ -8,9 +8,12 @@
 #include "engine/source/model_place.h"
 #include "kernels/kernels.h"
 
+struct ollama_model;
+
 struct model_identity {
 	struct model_place place;
-	const char *directory; /* the checkpoint's, absolute, or a GGUF file */
+	struct ollama_model *ollama; /* what ollama says of a model that it keeps; else NULL */
+	const char *directory;	     /* the checkpoint's, absolute, or a GGUF file */
 	const char *name;
 	uint64_t config_sum; /* of config.json as it was when `config` was read */
 	uint64_t parameters, active_parameters;

@@ -5,6 +5,7 @@
 #include "engine/source/source_file.h"
 
 #include <ctype.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,6 +135,25 @@ static enum gguf_kind gguf_take_kind(struct gguf_cursor *c, const char *key)
 	return c->failed ? GGUF_U8 : (enum gguf_kind)kind;
 }
 
+/* A vocabulary's hundred thousands of strings; those that are there as a whole in a few
+ * instructions each. */
+static void gguf_take_strings(struct gguf_cursor *c, uint64_t count)
+{
+	enum { LENGTH = 8 };
+	for (uint64_t i = 0; i < count && !c->failed; i++) {
+		uint64_t n, left = c->size - c->at;
+		if (left >= LENGTH) {
+			memcpy(&n, c->bytes + c->at, LENGTH);
+			n = le64toh(n);
+			if (n <= left - LENGTH) {
+				c->at += LENGTH + (size_t)n;
+				continue;
+			}
+		}
+		(void)gguf_take(c, gguf_take_number(c, LENGTH));
+	}
+}
+
 static void gguf_take_value(struct gguf_cursor *c, struct gguf_value *v)
 {
 	v->count = 1;
@@ -148,8 +168,7 @@ static void gguf_take_value(struct gguf_cursor *c, struct gguf_value *v)
 	size_t begin = c->at;
 	v->bytes = c->bytes + begin;
 	if (v->element == GGUF_STRING)
-		for (uint64_t i = 0; i < v->count && !c->failed; i++)
-			(void)gguf_take(c, gguf_take_number(c, 8));
+		gguf_take_strings(c, v->count);
 	else if (v->count > c->file_bytes) /* else the product fits */
 		(void)gguf_take(c, UINT64_MAX);
 	else
@@ -322,12 +341,19 @@ int gguf_parse(struct gguf *g, const uint8_t *bytes, size_t n, uint64_t file_byt
 	return c.failed;
 }
 
-void gguf_clear(struct gguf *g)
+/* Forgets what was made of the header, which stays. */
+static void gguf_clear_values(struct gguf *g)
 {
 	for (size_t i = 0; i < g->count; i++)
 		free(g->values[i].key);
 	free(g->values);
 	tensor_list_free(&g->tensors);
+	*g = (struct gguf){.header = g->header, .header_bytes = g->header_bytes};
+}
+
+void gguf_clear(struct gguf *g)
+{
+	gguf_clear_values(g);
 	free(g->header);
 	*g = (struct gguf){0};
 }
@@ -336,26 +362,28 @@ void gguf_clear(struct gguf *g)
 
 enum { FIRST_READ = 1 << 20 };
 
-/* Reads the first n bytes and takes them for the header. */
+/* Reads on to byte n, behind what was read before, and takes all of that for the header. */
 static int gguf_read_header(struct gguf *g, int fd, size_t n, uint64_t size, const char *path,
 			    uint32_t file, struct err *e)
 {
-	gguf_clear(g);
-	g->header = malloc(n);
-	g->header_bytes = n;
-	if (!g->header)
+	gguf_clear_values(g);
+	size_t had = g->header_bytes;
+	uint8_t *grown = realloc(g->header, n);
+	if (!grown)
 		return err_set(e, ENOMEM, "%s: out of memory for its header", path);
-	int failed = source_file_read(fd, g->header, n, 0, path, e);
+	g->header = grown;
+	int failed = source_file_read(fd, g->header + had, n - had, had, path, e);
+	g->header_bytes = n;
 	return failed ? failed : gguf_parse(g, g->header, n, size, file, path, e);
 }
 
-/* A header does not say how long it is: a larger piece is read until it fits. */
+/* A header does not say how long it is: twice as much is taken for it until it fits. */
 int gguf_read(struct gguf **out, int fd, uint64_t size, const char *path, uint32_t file,
 	      struct err *e)
 {
 	struct gguf *g = calloc(1, sizeof *g);
 	int failed = g ? -EAGAIN : err_set(e, ENOMEM, "%s: out of memory", path);
-	for (size_t n = FIRST_READ; failed == -EAGAIN; n *= 4) {
+	for (size_t n = FIRST_READ; failed == -EAGAIN; n *= 2) {
 		if (n > GGUF_MAX_HEADER)
 			failed = err_set(e, EFBIG, "%s: the header is larger than %d MiB", path,
 					 GGUF_MAX_HEADER >> 20);

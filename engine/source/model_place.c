@@ -13,6 +13,7 @@
 
 static const char gguf_ending[] = ".gguf", incomplete_ending[] = ".incomplete";
 static const char hub_beginning[] = "models--", snapshots[] = "snapshots";
+static const char hub_keeper[] = "a hub's cache";
 
 void place_free(struct model_place *p)
 {
@@ -90,11 +91,15 @@ static int place_is_incomplete(const struct dirent *d)
 	       source_stem(d->d_name, ".crdownload");
 }
 
-/* GGUF files that are models. Files called mmproj are the part of a model that sees or hears. */
+bool place_is_gguf_model(const char *name)
+{
+	return source_stem(name, gguf_ending) && name[0] != '.' && !strcasestr(name, "mmproj") &&
+	       !gguf_split_of(name).part;
+}
+
 static int place_is_model_gguf(const struct dirent *d)
 {
-	return source_stem(d->d_name, gguf_ending) && d->d_name[0] != '.' &&
-	       !place_begins_with(d->d_name, "mmproj") && !gguf_split_of(d->d_name).part;
+	return place_is_gguf_model(d->d_name);
 }
 
 /* Folders that may hold models: not our stores. Needs d_type, which all usual file systems have;
@@ -125,7 +130,7 @@ static int place_take_gguf(struct model_place *out, char *path, struct err *e)
 	     *model = folder ? place_name_in_hub(folder) : NULL;
 	out->path = path;
 	out->name = path ? place_name_of_gguf(path) : NULL;
-	out->hub = model;
+	out->keeper = model ? hub_keeper : NULL;
 	free(folder);
 	free(model);
 	return out->name ? 0 : place_out_of_memory(e);
@@ -135,7 +140,7 @@ static int place_take_folder(struct model_place *out, const char *folder, struct
 {
 	out->path = strdup(folder);
 	out->name = place_name_in_hub(folder);
-	out->hub = out->name;
+	out->keeper = out->name ? hub_keeper : NULL;
 	if (!out->name)
 		out->name = strdup(place_last_component(folder));
 	return out->path && out->name ? 0 : place_out_of_memory(e);
@@ -187,8 +192,7 @@ static int place_find_in_folder(struct model_place *out, const char *folder, str
 
 /* ---- the hub's cache ---- */
 
-/* What refs/main says, or the only snapshot; malloc'ed. */
-static char *place_newest_snapshot(const char *folder)
+char *place_hub_snapshot(const char *folder)
 {
 	char path[PATH_MAX], hash[128] = "", *only = NULL;
 	FILE *f = snprintf(path, sizeof path, "%s/refs/main", folder) < (int)sizeof path
@@ -228,7 +232,7 @@ static bool place_is_hub_model(const char *folder)
 
 static int place_find_in_hub(struct model_place *out, const char *folder, struct err *e)
 {
-	char *snapshot = place_newest_snapshot(folder);
+	char *snapshot = place_hub_snapshot(folder);
 	if (!snapshot)
 		return err_set(e, EINVAL,
 			       "%s: refs/main names no snapshot, and there is not exactly one: is "
@@ -253,6 +257,8 @@ static bool place_is_gguf_name(const char *path)
 
 static int place_explain_file(const char *path, struct err *e)
 {
+	if (access(path, R_OK))
+		return err_sys(e, errno, "%s: cannot be opened", path);
 	if (place_is_gguf_name(path))
 		return err_set(e, EINVAL,
 			       "%s is not a GGUF file, whatever its name says: was the download "

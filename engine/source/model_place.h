@@ -12,7 +12,9 @@
 struct model_place { /* owned */
 	char *path;  /* absolute: a folder with a config.json and safetensors, or a GGUF file */
 	char *name;  /* by which it is shown */
-	bool hub;    /* in a hub's cache, whose client wants nothing else in there */
+	/* Whose folder it is in, if it is another program's, which wants nothing else in there:
+	 * "a hub's cache". Static. NULL: the user's own folder. */
+	const char *keeper;
 };
 void place_free(struct model_place *p);
 
@@ -20,5 +22,12 @@ void place_free(struct model_place *p);
  * not whole, or there is more than one. Both in words that say what is there. Looks at names, and
  * at the first bytes of files. */
 int place_find(struct model_place *out, const char *given, struct err *e);
+
+/* For looking into folders. Whether a file's name is that of a model: a GGUF file, or the first
+ * part of one. Files with mmproj in their names are the part of a model that sees or hears. */
+bool place_is_gguf_model(const char *name);
+/* Of a hub's models--ORG--NAME: the snapshot that refs/main names, or the only one, malloc'ed;
+ * NULL: there is none, or no memory. */
+char *place_hub_snapshot(const char *folder);
 
 #endif

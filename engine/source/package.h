@@ -92,11 +92,15 @@ struct package_tensor {
 	enum norm_type norms;
 };
 
+struct gguf;
 struct package;
 
 /* A checkpoint's folder, or a GGUF file or its first part. Headers are read and checked, no
  * weights. -ENOTSUP names an encoding that is not read. */
 int package_open(struct package **out, const char *path, struct err *e);
+/* The same of a GGUF file or its first part, whose header *first becomes, read once for both; the
+ * caller closes it with gguf_close. */
+int package_open_gguf(struct package **out, struct gguf **first, const char *path, struct err *e);
 void package_close(struct package *p); /* NULL is fine */
 
 size_t package_count(const struct package *p);

@@ -9,6 +9,7 @@ struct package {
 	struct checkpoint *checkpoint; /* which owns the files, if not NULL */
 	struct package_tensor *tensors;
 	size_t count, room;
+	struct gguf **first; /* where package_open_gguf wants the first part's header; else NULL */
 };
 
 /* Another tensor of that name, which is copied, with all else zero; NULL without memory. Good until

@@ -177,7 +177,10 @@ static int package_gguf_add_part(struct package *p, const struct gguf_split *spl
 		failed = gguf_get_uint(g, "split.tensors.count", path, 0, INT32_MAX, total, e);
 	for (size_t i = 0; !failed && i < g->tensors.count; i++)
 		failed = package_gguf_add_tensor(p, &g->tensors.tensors[i], e);
-	gguf_close(g);
+	if (!failed && !part && p->first)
+		*p->first = g;
+	else
+		gguf_close(g);
 	return failed;
 }
 
@@ -207,19 +210,38 @@ int package_of_gguf(struct package *p, const char *path, struct err *e)
 
 /* ---- either ---- */
 
-int package_open(struct package **out, const char *path, struct err *e)
+static int package_open_with(struct package **out, struct gguf **first, const char *path,
+			     struct err *e)
 {
 	struct package *p = calloc(1, sizeof *p);
 	*out = NULL;
 	if (!p)
 		return err_set(e, ENOMEM, "%s: out of memory for its list of tensors", path);
+	p->first = first;
 	int failed = source_is_file(path) ? package_of_gguf(p, path, e)
 					  : package_of_safetensors(p, path, e);
 	if (!failed)
 		failed = package_sort(p, e);
+	p->first = NULL;
 	if (failed)
 		package_close(p);
 	else
 		*out = p;
+	return failed;
+}
+
+int package_open(struct package **out, const char *path, struct err *e)
+{
+	return package_open_with(out, NULL, path, e);
+}
+
+int package_open_gguf(struct package **out, struct gguf **first, const char *path, struct err *e)
+{
+	*first = NULL;
+	int failed = package_open_with(out, first, path, e);
+	if (!failed)
+		return 0;
+	gguf_close(*first);
+	*first = NULL;
 	return failed;
 }

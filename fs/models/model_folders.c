@@ -146,13 +146,16 @@ static int model_folders_remember(struct mount *m, char *folder, struct err *e)
 	return 0;
 }
 
-/* -ENOENT, without a sentence: there is nothing in the folder that could be a model. */
-static int model_folders_add(struct mount *m, const char *folder, struct err *e)
+/* Remembers the folders and mounts what is in them; `shown` is what they are called. -ENOENT,
+ * without a sentence: there is nothing in them that could be a model. */
+static int model_folders_add(struct mount *m, char *const *folders, size_t count, const char *shown,
+			     struct err *e)
 {
-	char *copy = strdup(folder);
-	struct scan s = {.engine = m->engine, .folders = &copy, .folder_count = 1};
+	struct scan s = {.engine = m->engine, .folders = folders, .folder_count = count};
 	size_t before = m->model_count;
-	int failed = model_folders_remember(m, copy, e);
+	int failed = 0;
+	for (size_t i = 0; i < count && !failed; i++)
+		failed = model_folders_remember(m, strdup(folders[i]), e);
 	if (failed)
 		return failed;
 	s.notices = m->rescan->notices;
@@ -166,7 +169,7 @@ static int model_folders_add(struct mount *m, const char *folder, struct err *e)
 	}
 	if (!failed && m->model_count == before)
 		failed = s.skipped.length ? err_set(e, EINVAL,
-						    "%s: none of its models can be mounted", folder)
+						    "%s: none of its models can be mounted", shown)
 					  : -ENOENT;
 	scan_free(&s);
 	return failed;
@@ -182,7 +185,10 @@ int models_add(struct mount *m, const char *path, const char *name, struct err *
 		return err_set(e, EINVAL, "-o name=%s is for a single model: %s", name, why.text);
 	}
 	if (failed && !stat(path, &st) && S_ISDIR(st.st_mode)) {
-		failed = model_folders_add(m, path, e);
+		char *folder = strdup(path);
+		failed = folder ? model_folders_add(m, &folder, 1, path, e)
+				: err_set(e, ENOMEM, "no memory for a folder of models");
+		free(folder);
 		if (failed == -ENOENT)
 			failed = model_locate(path, e);
 		return failed != -ENOENT
@@ -193,12 +199,29 @@ int models_add(struct mount *m, const char *path, const char *name, struct err *
 					 path);
 	}
 	if (!failed)
-		failed = models_find(&f, m->engine, path, true, e);
+		failed = models_find(&f, m->engine, path, MODELS_READS_ALL, e);
 	if (!failed)
 		failed = models_take(m, &f, name, e);
 	if (!failed)
 		model_load(m->models[m->model_count - 1]->model);
 	return failed;
+}
+
+int models_add_others(struct mount *m, struct err *e)
+{
+	struct library_list others = {0};
+	int failed = library_folders(&others, e);
+	if (!failed)
+		failed = others.folder_count
+				 ? model_folders_add(m, others.folders, others.folder_count,
+						     "the folders of other programs", e)
+				 : -ENOENT;
+	library_free(&others);
+	return failed != -ENOENT ? failed
+				 : err_set(e, ENOENT,
+					   "no model of another program is here (ollama, LM "
+					   "Studio, llama.cpp, "
+					   "a hub's cache)");
 }
 
 /* ---- scanning again ---- */

@@ -16,6 +16,10 @@
  * of the weights. */
 int models_add(struct mount *m, const char *path, const char *name, struct err *e);
 
+/* Mounts what is found in the folders of other programs (engine/model.h), as a folder of models. An
+ * error if there is none, or if nothing in them can be mounted. Before the loop; blocks. */
+int models_add_others(struct mount *m, struct err *e);
+
 /* Looks into the folders again and answers `req`, a write of `size` bytes, when that is done. */
 int model_folders_rescan(struct mount *m, fuse_req_t req, size_t size, struct err *e);
 

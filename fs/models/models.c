@@ -45,13 +45,14 @@ static bool models_name_is_taken(const struct mount *m, const char *name)
 
 /* ---- opening ---- */
 
-int models_find(struct found_model *f, struct engine *g, const char *path, bool load, struct err *e)
+int models_find(struct found_model *f, struct engine *g, const char *path, enum models_reads reads,
+		struct err *e)
 {
 	*f = (struct found_model){.path = strdup(path)};
 	int failed = f->path ? model_open(&f->model, g, path, e)
 			     : err_set(e, ENOMEM, "no memory for %s", path);
-	if (!failed)
-		failed = model_check_tokenizer(f->model, load, e);
+	if (!failed && reads != MODELS_READS_HEADERS)
+		failed = model_check_tokenizer(f->model, reads == MODELS_READS_ALL, e);
 	if (!failed) /* read once: config.json shows what the model was made from */
 		failed = model_config(f->model, &f->config, &f->config_length, &f->config_time, e);
 	if (!failed)
@@ -66,6 +67,7 @@ void models_drop(struct found_model *f)
 	model_close(f->model);
 	free(f->config);
 	free(f->path);
+	free(f->name);
 	*f = (struct found_model){0};
 }
 
@@ -115,6 +117,7 @@ int models_take(struct mount *m, struct found_model *f, const char *name, struct
 		models_drop(f);
 		return -ENOMEM;
 	}
+	char *own = f->name;
 	model->mount = m;
 	model->model = f->model;
 	model->path = f->path;
@@ -127,11 +130,12 @@ int models_take(struct mount *m, struct found_model *f, const char *name, struct
 	list_init(&model->writing);
 	pollers_trace_init(model);
 	/* NAME, or NAME-2, NAME-3 … if NAME is taken. */
-	const char *wanted = name ? name : model_name(model->model);
+	const char *wanted = name ? name : own ? own : model_name(model->model);
 	const int size = sizeof model->name;
 	(void)snprintf(model->name, size, "%s", wanted);
 	for (unsigned n = 2; models_name_is_taken(m, model->name); n++)
 		(void)snprintf(model->name, size, "%.*s-%u", size - 12, wanted, n);
+	free(own);
 	int failed = models_enter(m, model, e);
 	if (failed)
 		models_free(model);

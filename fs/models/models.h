@@ -20,17 +20,25 @@ struct mounted *models_named(const struct mount *m, const char *name, size_t len
 /* A model that is open and not in the tree yet. */
 struct found_model {
 	struct model *model;
+	char *name; /* for the tree; NULL: the model's own */
 	char *path, *config;
 	size_t config_length;
 	struct timespec config_time;
 };
+/* How much of a model is read before it is in the tree. Of a vocabulary, which takes longer than
+ * all else, what is wrong with it is known only once it is made. */
+enum models_reads {
+	MODELS_READS_HEADERS,	 /* of many that another program keeps */
+	MODELS_READS_VOCABULARY, /* it is checked, and forgotten */
+	MODELS_READS_ALL,	 /* it is kept: the weights will be read next */
+};
 /* Opens the model at a path and reports what is wrong with it, as far as that can be told without
- * its weights. `load`: the weights will be read next. Any thread; blocks. */
-int models_find(struct found_model *f, struct engine *g, const char *path, bool load,
+ * its weights. Any thread; blocks. */
+int models_find(struct found_model *f, struct engine *g, const char *path, enum models_reads reads,
 		struct err *e);
 void models_drop(struct found_model *f); /* closes it, unless models_take took it */
-/* Puts it into the tree under this name, or under its own if `name` is NULL. *f is empty
- * afterwards, with an error as well. */
+/* Puts it into the tree under this name, or under f's if `name` is NULL. *f is empty afterwards,
+ * with an error as well. */
 int models_take(struct mount *m, struct found_model *f, const char *name, struct err *e);
 /* Whether nothing of the model is loaded or open and its only session is an empty default. */
 bool models_unused(const struct mounted *model);

@@ -114,24 +114,31 @@ static void scan_skip_again(struct scan *s, const char *name)
 	}
 }
 
-static int scan_open(struct scan *s, const char *path, struct err *e)
+static int scan_open(struct scan *s, const char *path, enum models_reads reads, struct err *e)
 {
 	struct found_model *grown = reallocarray(s->found, s->found_count + 1, sizeof *grown);
 	if (!grown)
 		return err_set(e, ENOMEM, "no memory for %s", path);
 	s->found = grown;
-	int failed = models_find(&s->found[s->found_count], s->engine, path, false, e);
+	int failed = models_find(&s->found[s->found_count], s->engine, path, reads, e);
 	s->found_count += !failed;
 	return failed;
+}
+
+static bool scan_knows(const struct scan *s, const char *path)
+{
+	for (size_t i = 0; i < s->known_count; i++)
+		if (!strcmp(s->known[i].path, path))
+			return true;
+	return false;
 }
 
 static void scan_look(void *ctx, const char *path, const char *name)
 {
 	struct scan *s = ctx;
 	struct err why;
-	for (size_t i = 0; i < s->known_count; i++)
-		if (!strcmp(s->known[i].path, path))
-			return;
+	if (scan_knows(s, path))
+		return;
 	scan_watch_inside(s, path, name); /* before looking, so that no change is missed */
 	int found = model_locate(path, &why);
 	if (found == -ENOENT)
@@ -141,33 +148,81 @@ static void scan_look(void *ctx, const char *path, const char *name)
 		scan_skip_again(s, name);
 		return;
 	}
-	if (found || scan_open(s, path, &why)) {
+	if (found || scan_open(s, path, MODELS_READS_VOCABULARY, &why)) {
 		struct err line; /* an error's text is one line, whatever bytes a name has */
 		err_set(&line, why.code, "skipped: %s: %s", name, why.text);
 		text_format(&s->skipped, "%s\n", line.text);
 	}
 }
 
-/* Marks the known models of a readable folder whose paths do not exist any more. */
-static void scan_find_gone(struct scan *s, const char *folder)
+/* Marks the known models of a readable folder whose paths do not exist any more. deep: models are
+ * also in its folders. */
+static void scan_find_gone(struct scan *s, const char *folder, bool deep)
 {
 	size_t n = strlen(folder);
 	struct stat st;
 	for (size_t i = 0; i < s->known_count; i++) {
 		const char *path = s->known[i].path;
-		bool inside =
-			!strncmp(path, folder, n) && path[n] == '/' && !strchr(path + n + 1, '/');
+		bool inside = !strncmp(path, folder, n) && path[n] == '/' &&
+			      (deep || !strchr(path + n + 1, '/'));
 		s->known[i].gone |= inside && stat(path, &st) && errno == ENOENT;
 	}
 }
 
+/* ---- folders of other programs ---- */
+
+/* One model of such a folder, by the name that the list gives it. */
+static void scan_look_at_other(struct scan *s, const struct library_model *other)
+{
+	struct err why, line;
+	const char *shown = other->name ? other->name : other->path, *reason = other->why;
+	if (scan_knows(s, other->path))
+		return;
+	if (!reason && s->patient && scan_is_changing(other->path)) {
+		s->changing = true;
+		scan_skip_again(s, shown);
+		return;
+	}
+	char *name = reason ? NULL : strdup(other->name);
+	if (!reason && (!name || scan_open(s, other->path, MODELS_READS_HEADERS, &why)))
+		reason = name ? why.text : "out of memory for its name";
+	if (!reason) {
+		s->found[s->found_count - 1].name = name;
+		return;
+	}
+	free(name);
+	err_set(&line, EINVAL, "skipped: %s: %s", shown, reason);
+	text_format(&s->skipped, "%s\n", line.text);
+}
+
+/* Names are given by all that there is, so this is once for all folders. */
+static void scan_others(struct scan *s, struct library_list *others)
+{
+	struct err e;
+	if (library_name(others, &e)) {
+		s->failed = e;
+		return;
+	}
+	for (size_t i = 0; i < others->folder_count; i++)
+		scan_watch(s, others->folders[i], 0);
+	for (size_t i = 0; i < others->count; i++)
+		scan_look_at_other(s, &others->models[i]);
+}
+
 void scan_run(struct scan *s)
 {
+	struct library_list others = {0};
 	for (size_t i = 0; i < s->folder_count; i++) {
+		struct err e = {0};
 		scan_watch(s, s->folders[i], 0);
-		if (!scan_folder(s->folders[i], scan_look, s, &s->failed))
-			scan_find_gone(s, s->folders[i]);
+		int other = library_look(&others, s->folders[i], &e);
+		if (other && other != -ENOENT)
+			s->failed = e;
+		else if (!other || !scan_folder(s->folders[i], scan_look, s, &s->failed))
+			scan_find_gone(s, s->folders[i], !other);
 	}
+	scan_others(s, &others);
+	library_free(&others);
 }
 
 void scan_free(struct scan *s)

@@ -68,6 +68,45 @@ int offline_check(const struct options *o, struct text *tables, struct text *wro
 	return tables->failed || wrong->failed ? err_set(e, ENOMEM, "no memory for the tables") : 0;
 }
 
+/* ---- moefs -a ---- */
+
+static void offline_list_one(struct text *table, const struct library_model *m)
+{
+	struct err why;
+	const char *reason = m->why;
+	if (!reason && model_glance(m->path, &why))
+		reason = why.text;
+	text_line(table, m->name ? m->name : "-");
+	text_string(table, "\t");
+	text_line(table, m->path);
+	if (reason) {
+		text_string(table, "\t");
+		text_line(table, reason);
+	}
+	text_string(table, "\n");
+}
+
+int offline_list_others(struct text *table, struct err *e)
+{
+	struct library_list folders = {0}, models = {0};
+	int failed = library_folders(&folders, e);
+	for (size_t i = 0; i < folders.folder_count && !failed; i++)
+		failed = library_look(&models, folders.folders[i], e);
+	if (!failed)
+		failed = library_name(&models, e);
+	for (size_t i = 0; i < models.count && !failed; i++)
+		offline_list_one(table, &models.models[i]);
+	if (!failed && table->failed)
+		failed = err_set(e, ENOMEM, "no memory for the list");
+	if (!failed && !models.count)
+		failed = err_set(e, ENOENT,
+				 "no model of another program is here (ollama, LM Studio, "
+				 "llama.cpp, a hub's cache)");
+	library_free(&folders);
+	library_free(&models);
+	return failed;
+}
+
 /* ---- which stores are moefs' own ---- */
 
 void offline_cache_folder(char path[PATH_MAX])

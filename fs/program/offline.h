@@ -13,6 +13,11 @@
  * of the options. The caller frees both. */
 int offline_check(const struct options *o, struct text *tables, struct text *wrong, struct err *e);
 
+/* Fills `table` with a line for each model that other programs keep: NAME, a tab, its path, and if
+ * it cannot be opened a tab and the reason. NAME is - for a folder that cannot be looked into.
+ * -ENOENT: there is none. The caller frees the table. */
+int offline_list_others(struct text *table, struct err *e);
+
 /* Called with the result for a model, or with the reason of a failure. */
 typedef void offline_report(const char *sentence, bool failed);
 

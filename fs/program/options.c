@@ -18,6 +18,7 @@ const char options_help[] =
 	"usage: moefs [options] MODELDIR... MOUNTPOINT\n"
 	"       moefs --check [options] MODELDIR...\n"
 	"       moefs --refine [--text FILE] [options] MODELDIR...\n"
+	"       moefs -a [options] [MODELDIR...] [MOUNTPOINT]\n"
 	"       moefs ask | chat | demo | list | stores | umount ...  (each has --help)\n"
 	"\n"
 	"Mounts language models as files: write MOUNTPOINT/MODEL/prompt, read output.\n"
@@ -25,6 +26,8 @@ const char options_help[] =
 	"file or its first part, a model in a hub's cache (models--ORG--NAME), or a\n"
 	"folder of these.\n"
 	"\n"
+	"    -a                     mount what ollama, LM Studio, llama.cpp and hubs'\n"
+	"                           clients keep, in place; without a MOUNTPOINT: list it\n"
 	"    -f                     stay in the foreground\n"
 	"    -v                     log a line for each answered prompt, without its\n"
 	"                           text\n"
@@ -111,6 +114,7 @@ static const struct fuse_opt switches[] = {
 	SWITCH("--refine", refine),
 	{"--text %s", offsetof(struct options, text), 0}, /* or --text=%s: options_take_text */
 	SWITCH("-v", verbose),
+	SWITCH("-a", all),
 	SWITCH("exact", engine.exact),
 	FUSE_OPT_END,
 };
@@ -231,6 +235,9 @@ static int options_parse_arguments(struct options *o, int argc, char **argv, boo
 		return err_set(e, EINVAL, "-o allow_other includes root: leave out allow_root");
 	if (o->check && o->refine)
 		return err_set(e, EINVAL, "--check and --refine exclude each other");
+	if (o->all && (o->check || o->refine))
+		return err_set(e, EINVAL, "-a and %s exclude each other",
+			       o->check ? "--check" : "--refine");
 	if (o->text && !o->refine)
 		return err_set(e, EINVAL, "--text is only for --refine; see moefs --help");
 	if ((o->check || o->refine) && !o->model_count)
@@ -238,7 +245,9 @@ static int options_parse_arguments(struct options *o, int argc, char **argv, boo
 			       o->check ? "--check" : "--refine");
 	if (o->check || o->refine)
 		return 0;
-	if (o->model_count < 2)
+	if (o->all && !o->model_count)
+		return 0;
+	if (o->model_count < (o->all ? 1 : 2))
 		return err_set(e, EINVAL, "%s; see moefs --help",
 			       o->model_count ? "a model and a mountpoint are needed"
 					      : "usage: moefs [options] MODELDIR... MOUNTPOINT");

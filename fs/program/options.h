@@ -19,8 +19,10 @@ struct options {
 	char **models;		      /* folders and GGUF files, absolute */
 	size_t model_count;
 	const char *name; /* of the only model's folder; NULL: its own */
-	char *mountpoint; /* absolute; NULL with help, version, check and refine */
+	char *mountpoint; /* absolute; NULL with help, version, check and refine, and
+			   * where `all` lists */
 	int foreground, debug, verbose, help, version, check, refine;
+	int all;    /* also what other programs keep; without a mountpoint, list it */
 	char *text; /* the file that --refine reads, absolute; NULL: the model writes a text */
 	bool allow_other, allow_root, auto_unmount, nonempty;
 	const char *http;	    /* an address; "": the default one; NULL: no HTTP */

@@ -127,6 +127,8 @@ int options_absolute(char **path, struct err *e)
 
 static int options_set_name(struct options *o, const char *name, struct err *e)
 {
+	if (o->all)
+		return err_set(e, EINVAL, "-o name=%s is for one model: leave out -a", name);
 	if (o->model_count > 1)
 		return err_set(
 			e, EINVAL,
@@ -227,7 +229,7 @@ char *options_source(const struct options *o)
 	for (size_t i = 0; i < OPTION_VALUES; i++)
 		if (values[i].kind == SOURCE && o->values[i])
 			return strdup(o->values[i]);
-	if (o->model_count > 1)
+	if (o->all || o->model_count != 1)
 		return strdup("moefs");
 	char *real = realpath(*o->models, NULL);
 	return real ? real : strdup(*o->models);

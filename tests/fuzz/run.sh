@@ -149,6 +149,18 @@ messages() { # FOLDER
 	printf '[{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]' >"$1/tools"
 }
 
+# What ollama keeps of a model as fuzz_manifest.c takes it.
+manifests() { # FOLDER
+	local type layers=() digits
+	printf -v digits %064d 1
+	for type in model template system params license messages projector adapter; do
+		layers+=("{\"mediaType\": \"application/vnd.ollama.image.$type\", \"digest\": \"sha256:$digits\", \"size\": 9}")
+		printf '\0{"schemaVersion": 2, "layers": [%s]}' "$(IFS=,; echo "${layers[*]}")" >"$1/$type"
+	done
+	printf '\1{"temperature": 0.5, "top_k": 9, "seed": 1, "num_predict": -1, "num_ctx": 4096, "stop": ["a\\n", "b"]}' >"$1/params"
+	printf '\1{"top_p": 0.5, "min_p": 0, "repeat_penalty": 1.1, "stop": "<|im_end|>"}' >"$1/one_stop"
+}
+
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
@@ -182,6 +194,7 @@ seed() { # FUZZER FOLDER
 		for first in 0 1 2 3 4 5 6 7 10 11 12 13 14 15; do gguf_keys $first >"$2/$first"; done
 		;;
 	fuzz_package) packages "$2" ;;
+	fuzz_manifest) manifests "$2" ;;
 	fuzz_split) answers "$2" ;;
 	fuzz_messages) messages "$2" ;;
 	fuzz_request)
