@@ -63,10 +63,14 @@ static int model_print_recipe(const struct model *m, char *text, size_t size)
 	if (r->as_published)
 		return snprintf(text, size, "as published: %s%s%s", m->id.encoding,
 				in_place ? ", in place" : "", exact);
+	const char *models = m->engine->recipe.as_published && !m->id.encoding
+				     ? recipe_default_of(r, &m->id.config)
+				     : NULL;
 	char refined[64];
-	return snprintf(text, size, "%s%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
+	return snprintf(text, size, "%s%s%s%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
 			m->id.encoding ? m->id.encoding : "",
-			model_print_refined(m, refined, sizeof refined), exact);
+			model_print_refined(m, refined, sizeof refined), exact,
+			models ? ", the default for " : "", models ? models : "");
 }
 
 static int model_print_progress(const struct model *m, char *text, size_t size)

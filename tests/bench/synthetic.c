@@ -210,7 +210,7 @@ static void draw_row(const struct synthetic *s, const struct synthetic_tables *t
 		       &(struct shape){.format = FORMAT_Q8_0, .rows = 1, .cols = shape->cols}));
 	if (values) { /* else zeros do: only speeds are measured */
 		draw_floats(s, t, d, id, &floats, row, (uint8_t *)values);
-		(void)block_quantise_q8_0(to, values, shape->cols);
+		(void)block_quantise(FORMAT_Q8_0, to, values, shape->cols);
 	}
 	free(values);
 }
