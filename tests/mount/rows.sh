@@ -120,7 +120,7 @@ for f in layers hidden_size heads kv_heads head_dim vocabulary experts experts_p
 done
 fact bits_per_weight $fraction
 fact defaults '^do_sample true'
-fact recipe '^3bit, the default for models with experts$'
+fact recipe '^3bit$'
 fact codec '^none'
 fact source "^/.*/$(basename "$MODEL")\$"
 fact store '^/.*/3bit$'
