@@ -196,7 +196,8 @@ enum model_fact {
 	FACT_CONTEXT_BYTES,	/* of a full session, checkpoints included */
 	FACT_MAX_PROMPT_BYTES,
 	FACT_DEFAULTS, /* a line for each key of generation_config.json: used or ignored */
-	FACT_RECIPE,   /* "3bit"; with the default's rule, if no recipe was asked for */
+	FACT_FORMAT,   /* "3bit", "as published: GGUF, in place" */
+	FACT_RECIPE,   /* the same; and the default's rule, if no recipe was asked for */
 	FACT_CODEC,    /* "none" or "zstd 0.67", with the measurement if this mount chose */
 	FACT_SOURCE,   /* path of the checkpoint's folder or GGUF file */
 	FACT_STORE,    /* path of the store's folder */

@@ -293,7 +293,7 @@ static void the_recipe_says_what_the_weights_were_in(void **state)
 		{"qwen3_moe", "bf16", "bf16"},
 		{"qwen3_moe_mlx4", NULL, "as published: MLX affine codes, in place"},
 		{"qwen3_moe_mlx4", "tq3", "tq3 from MLX affine codes"},
-		{"qwen3_moe_fp8", NULL, "3bit from FP8"},
+		{"qwen3_moe_fp8", NULL, "3bit from FP8, the default for models with experts"},
 		{"tq3_native", NULL, "as published: native TQ, in place"},
 		{"qwen3_moe", "tq3", "tq3"},
 		{"tq3_native", "2bit", "2bit from native TQ"},
