@@ -231,6 +231,10 @@ check-clients: all unit ## programs from their registries against moefs-http, an
 	$(Q)failed=0; for test in tests/clients/*.sh; do echo "# $$test"; \
 		MOEFS=$$PWD/$(BUILD)/moefs $$test || failed=1; done; exit $$failed
 
+.PHONY: check-real
+check-real: all $(BUILD)/moefs-bench ## a published model from Python's registry: tokens, exact arithmetic, what recipes lose
+	$(Q)MOEFS=$$PWD/$(BUILD)/moefs MOEFS_BENCH=$$PWD/$(BUILD)/moefs-bench tests/real/run.sh
+
 # The library once more, built for libFuzzer in a tree of its own, where only make knows what is new. Not build/asan's
 # objects: libFuzzer sees only code that is compiled for it, by clang, and build/asan has what gcc's sanitizers find.
 .PHONY: $(BUILD)/fuzz/libmoefs.a

@@ -37,7 +37,7 @@ struct engine_options {
 	uint32_t share_all; /* 1: sessions of different users share what they have computed */
 	uint32_t idle;	   /* seconds without a prompt after which a model is unloaded; 0: never */
 	uint32_t refine;   /* 1: models are refined while they are idle; 0: not */
-	const char *quant; /* auto (NULL: auto), 2bit … 4bit, tq2 … tq4 or bf16; see recipe.h */
+	const char *quant; /* auto (NULL: auto), 2bit … 8bit, tq2 … tq4 or bf16; see recipe.h */
 	int exact;	   /* not 0: activations, keys, values and decoded weights are F32 */
 	const char *codec; /* none, zstd or auto (NULL: auto); see recipe.h */
 	const char *template_file; /* chat template of all models; NULL: each model's own */
@@ -229,7 +229,8 @@ enum model_fact {
 	FACT_CONTEXT_BYTES,	/* of a full session, checkpoints included */
 	FACT_MAX_PROMPT_BYTES,
 	FACT_DEFAULTS, /* a line for each key of generation_config.json: used or ignored */
-	FACT_RECIPE,   /* "3bit", from -o quant= */
+	FACT_FORMAT,   /* "3bit", "as published: GGUF, in place" */
+	FACT_RECIPE,   /* the same; and the default's rule, if no recipe was asked for */
 	FACT_CODEC,    /* "none" or "zstd 0.67", with the measurement if this mount chose */
 	FACT_SOURCE,   /* path of the checkpoint's folder or GGUF file */
 	FACT_STORE,    /* path of the store's folder */

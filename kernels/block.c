@@ -388,25 +388,3 @@ void block_read(struct block *to, const struct shape *s, const struct pieces *ro
 	else
 		block_read_affine(to, s, row, b);
 }
-
-/* ---- made by moefs ---- */
-
-bool block_quantise_q8_0(uint8_t *packed, const float *row, uint32_t cols)
-{
-	for (uint32_t at = 0; at < cols; at += BLOCK, row += BLOCK) {
-		float most = 0;
-		for (int i = 0; i < BLOCK; i++)
-			most = fmaxf(most, fabsf(row[i]));
-		const uint16_t half = f16_from_f32(most / 127);
-		const float scale = f16_to_f32(half);
-		if (!isfinite(scale))
-			return false;
-		memcpy(packed, &half, sizeof half);
-		packed += sizeof half;
-		for (int i = 0; i < BLOCK; i++) {
-			const float code = scale > 0 ? roundf(row[i] / scale) : 0;
-			*packed++ = (uint8_t)(int8_t)fminf(fmaxf(code, -127), 127);
-		}
-	}
-	return true;
-}

@@ -24,9 +24,14 @@ void block_read(struct block *to, const struct shape *s, const struct pieces *ro
 enum { BLOCK_MOST_HALVES = 2 };
 size_t block_halves(enum format f, const uint8_t **at);
 
-/* A row in Q8_0, of whole blocks: rounded to 1/127 of each block's largest magnitude. False: that
- * magnitude is too large for an F16 scale. */
-bool block_quantise_q8_0(uint8_t *packed, const float *row, uint32_t cols);
+/* ---- made by moefs (block_quantise.c) ---- */
+
+/* Whether rows can be quantised to this format: Q8_0, Q5_0 and Q6_K. */
+bool block_can_quantise(enum format f);
+/* A row of whole blocks in one of these formats. Q8_0 is rounded to 1/127 of each block's largest
+ * magnitude; in the others each scale is the best of a few, by the squared error. False: a number
+ * is too large for an F16 scale. */
+bool block_quantise(enum format f, uint8_t *packed, const float *row, uint32_t cols);
 
 /* Levels that a code of 4 bits stands for. */
 extern const int8_t block_iq4_values[16];

@@ -51,7 +51,7 @@ static const char *model_print_refined(const struct model *m, char *text, size_t
 	return text;
 }
 
-static int model_print_recipe(const struct model *m, char *text, size_t size)
+static int model_print_format(const struct model *m, char *text, size_t size)
 {
 	bool in_place = model_hold_store(&m->stored);
 	if (in_place) {
@@ -67,6 +67,17 @@ static int model_print_recipe(const struct model *m, char *text, size_t size)
 	return snprintf(text, size, "%s%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
 			m->id.encoding ? m->id.encoding : "",
 			model_print_refined(m, refined, sizeof refined), exact);
+}
+
+static int model_print_recipe(const struct model *m, char *text, size_t size)
+{
+	bool asked = !m->engine->recipe.as_published; /* -o quant=auto is the same as no option */
+	const char *models = asked ? NULL : recipe_default_of(&m->id.recipe, &m->id.config);
+	int n = model_print_format(m, text, size);
+	if (!models || n < 0 || (size_t)n >= size)
+		return n;
+	int more = snprintf(text + n, size - (size_t)n, ", the default for %s", models);
+	return more < 0 ? more : n + more;
 }
 
 static int model_print_progress(const struct model *m, char *text, size_t size)
@@ -178,6 +189,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_ARCHITECTURE] = model_print_architecture,
 		[FACT_BITS_PER_WEIGHT] = model_print_bits,
 		[FACT_DEFAULTS] = model_print_defaults,
+		[FACT_FORMAT] = model_print_format,
 		[FACT_RECIPE] = model_print_recipe,
 		[FACT_CODEC] = model_print_codec,
 		[FACT_SOURCE] = model_print_source,

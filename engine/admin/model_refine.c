@@ -38,8 +38,8 @@ static int refine_check_model(const struct model *m, struct err *e)
 			       id->name, id->encoding);
 	if (!refine_rounds_any(&id->recipe))
 		return err_set(e, ENOTSUP,
-			       "%s: quant=%s rounds no weights, so there is nothing to refine; "
-			       "leave quant= out, or use 2bit, 3bit or 4bit",
+			       "%s: quant=%s rounds no weights to codes in groups, so there is "
+			       "nothing to refine; use -o quant=2bit, 3bit or 4bit",
 			       id->name, id->recipe.quant);
 	return 0;
 }

@@ -224,6 +224,15 @@ static bool encoder_quantise(struct encoder *x, const struct shape *s, uint8_t *
 				     TQ_GAIN_LEAST_SQUARES);
 }
 
+static int encoder_quantise_blocks(const struct encoder *x, const struct shape *s, const char *name,
+				   uint8_t *packed, struct err *e)
+{
+	if (block_quantise(s->format, packed, x->row, s->cols))
+		return 0;
+	return err_set(e, EINVAL, "tensor %s holds numbers above 1e6; the checkpoint is damaged",
+		       name);
+}
+
 /* s->rows rows: 1, unless encoder_rows_together says more and moments are not used. */
 static int encoder_encode(struct encoder *x, const struct shape *s, const struct source *source,
 			  const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
@@ -256,13 +265,8 @@ static int encoder_encode(struct encoder *x, const struct shape *s, const struct
 		}
 		return 0;
 	}
-	if (s->format == FORMAT_Q8_0)
-		return block_quantise_q8_0(packed, x->row, s->cols)
-			       ? 0
-			       : err_set(e, EINVAL,
-					 "tensor %s holds numbers above 8e6; the checkpoint is "
-					 "damaged",
-					 name);
+	if (block_can_quantise(s->format))
+		return encoder_quantise_blocks(x, s, name, packed, e);
 	if (encoder_quantise(x, s, packed))
 		return encoder_store_norms(x, s, name, norms, e);
 	if (x->rounding && atomic_load(x->stop))

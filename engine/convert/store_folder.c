@@ -4,6 +4,7 @@
 #include "engine/family/family.h"
 #include "engine/json/json.h"
 #include "engine/source/source_file.h"
+#include "kernels/block.h"
 #include "kernels/tq.h"
 
 #include <errno.h>
@@ -339,11 +340,11 @@ static int store_write_config(const char *folder, const struct config *c, const 
 				&bytes, e);
 }
 
-/* MLX's codes and GGUF's blocks, but not Q8_0, which our own stores have: a checkpoint of them
+/* MLX's codes and GGUF's blocks, but not those that our own recipes have: a checkpoint of them
  * would need a config.json for their stacked names, or has none. */
 static bool store_is_foreign(enum format f)
 {
-	return format_is_block(f) && f != FORMAT_Q8_0;
+	return format_is_block(f) && !block_can_quantise(f);
 }
 
 static bool store_has_foreign(const struct plan *p)

@@ -49,14 +49,13 @@ struct planning {
 static struct shape plan_shape(struct planning *g, struct tensor_id id)
 {
 	const struct recipe *r = &g->plan->recipe;
-	struct shape s = {.format = recipe_format(r, g->config, id.role), .norms = r->norms};
+	struct shape s = {.norms = r->norms};
 	config_tensor_shape(g->config, id.role, id.layer, &s.rows, &s.cols);
 	if (!s.cols) { /* a vector is a matrix of one row */
 		s.cols = s.rows;
 		s.rows = 1;
 	}
-	if (s.cols % format_block_cols(&s)) /* no whole number of blocks */
-		s.format = r->kept;
+	s.format = recipe_format(r, g->config, id, s.cols);
 	const struct published_format *f = recipe_published(r, id);
 	if (g->formats) {
 		g->formats->of(g->formats->ctx, id, &s);

@@ -8,34 +8,46 @@
 /* A row for each recipe, a column for each class (role.h) from CLASS_SMALL on. Experts are what is
  * read from disk and what the cache holds, and a dense feed-forward is most of a model without
  * experts; what the other classes are worth was measured (README.md). Rows of the embedding are
- * read one by one, and it is always kept. KP: the checkpoint's own type. */
+ * read one by one, and it is always kept. KP: the checkpoint's own type.
+ *
+ * Stores have the table of their recipe in their key, so a row is never changed: a better one of
+ * the same name goes before it, with the next table. */
 #define T2 FORMAT_TQ2
 #define T3 FORMAT_TQ3
 #define T4 FORMAT_TQ4
 #define C2 FORMAT_TC2
 #define C3 FORMAT_TC3
 #define C4 FORMAT_TC4
+#define Q5 FORMAT_Q5_0
+#define Q6 FORMAT_Q6_K
 #define Q8 FORMAT_Q8_0
 #define KP FORMAT_COUNT
 enum { CHOSEN = CLASS_MATRICES - CLASS_SMALL };
 static const struct {
 	const char *quant;
+	uint8_t table;
 	bool as_published;
+	/* In place of codes in groups in the last layer, whose errors no later layer evens out; 0:
+	 * these codes, as everywhere. */
+	uint8_t last;
 	uint8_t of[CHOSEN];
 } recipes[] = {
 	/* clang-format off */
-	/*               small, attention in, values, out, delta in, out, dense in, down, shared in, down,
-	 *               experts, their down, head */
-	{"2bit",  false, {C4, C2, C3, C3, C2, C3, C2, C2, C2, C3, C2, C2, C2}},
-	{"3bit",  false, {C4, C3, C4, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}},
-	{"4bit",  false, {Q8, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}},
-	{"tq2",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T2, T2, T4}},
-	{"tq3",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
-	{"tq4",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T4, T4, T4}},
-	{"bf16",  false, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
+	/* last; small, attention in, values, out, delta in, out, dense in, down, shared in, down,
+	 * experts, their down, head */
+	{"2bit",  1, false,  0, {C4, C2, C3, C3, C2, C3, C2, C2, C2, C3, C2, C2, C2}},
+	{"3bit",  1, false,  0, {C4, C3, C4, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}},
+	{"4bit",  2, false, Q6, {Q8, C4, Q6, C4, C4, C4, C4, Q6, C4, C4, C4, C4, C4}},
+	{"4bit",  1, false,  0, {Q8, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}},
+	{"6bit",  1, false,  0, {Q8, Q6, Q8, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6}},
+	{"8bit",  1, false,  0, {Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8}},
+	{"tq2",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T2, T2, T4}},
+	{"tq3",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
+	{"tq4",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T4, T4, T4}},
+	{"bf16",  1, false,  0, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
 	/* What is not published in a format that is kept is stored as earlier versions did. */
-	{"auto",  true,  {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
-	{"exact", true,  {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
+	{"auto",  1, true,   0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
+	{"exact", 1, true,   0, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
 	/* clang-format on */
 };
 /* Rows that differ for models with delta nets: errors of these stay in a state, and attention is a
@@ -47,9 +59,35 @@ static const struct {
 	{"3bit", {C4, C4, C4, C4, C4, C4, C3, C3, C4, C4, C3, C3, C3}},
 };
 enum { HYBRIDS = sizeof hybrids / sizeof *hybrids };
-/* In a model without experts each token uses all weights. */
-static const char default_recipe[] = "3bit", default_dense[] = "4bit", former_recipe[] = "tq3";
+/* Formats in place of codes in groups for rows whose last group would be padded: that costs as much
+ * as a better format. Tables without a row here pad. */
+static const struct {
+	const char *quant;
+	uint8_t table;
+	uint8_t of[CHOSEN];
+} uneven[] = {
+	{"4bit", 2, {Q8, Q8, Q8, Q5, Q5, Q5, Q5, Q8, Q5, Q5, Q5, Q5, Q5}},
+};
+enum { UNEVEN = sizeof uneven / sizeof *uneven };
 static const char exact_recipe[] = "exact", plain_recipe[] = "bf16";
+static const char routed_recipe[] = "3bit", routed_models[] = "models with experts";
+/* Dense models by their weights, without embedding and head. A small model loses more by the same
+ * error, and gains little by being smaller. */
+static const struct {
+	uint64_t most;
+	const char *quant, *models;
+} dense_defaults[] = {
+	{UINT64_C(1000000000), "8bit", "dense models of up to 1 billion weights"},
+	{UINT64_C(4000000000), "6bit", "dense models of up to 4 billion weights"},
+	{UINT64_MAX, "4bit", "dense models of more than 4 billion weights"},
+};
+/* What earlier versions made where no recipe was named, the latest first. */
+static const struct recipe_former {
+	const char *quant;
+	uint8_t table;
+	bool dense; /* of models without experts; else of the others */
+} formers[] = {{"4bit", 1, true}, {"tq3", 1, true}, {"tq3", 1, false}};
+enum { FORMERS = sizeof formers / sizeof *formers };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 /* Optional parts of the text. */
@@ -74,6 +112,16 @@ static const uint8_t *recipe_row_of_hybrids(size_t i)
 	return recipes[i].of;
 }
 
+/* NULL: rows are padded. */
+static const uint8_t *recipe_row_of_uneven(size_t i)
+{
+	for (int k = 0; k < UNEVEN; k++)
+		if (!strcmp(uneven[k].quant, recipes[i].quant) &&
+		    uneven[k].table == recipes[i].table)
+			return uneven[k].of;
+	return NULL;
+}
+
 /* Makes a recipe from row i of the table and these facts of a checkpoint. */
 static void recipe_fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms,
 			bool draft, enum recipe_codec codec)
@@ -81,45 +129,52 @@ static void recipe_fill(struct recipe *r, size_t i, enum format kept, enum norm_
 	*r = (struct recipe){
 		.codec = codec,
 		.quant = recipes[i].quant,
+		.table = recipes[i].table,
+		.last = (enum format)(recipes[i].last ? recipes[i].last : FORMAT_COUNT),
 		.exact = recipes[i].of[0] == KP && recipes[i].of[1] == KP,
 		.as_published = recipes[i].as_published,
 		.kept = kept,
 		.norms = norms,
 		.draft = draft,
 	};
-	const uint8_t *of = recipes[i].of, *of_hybrids = recipe_row_of_hybrids(i);
+	const uint8_t *of = recipes[i].of, *of_hybrids = recipe_row_of_hybrids(i),
+		      *of_uneven = recipe_row_of_uneven(i);
 	for (int c = 0; c < CLASS_MATRICES; c++) {
 		bool chosen = c >= CLASS_SMALL;
 		r->of[c] = recipe_or_kept(chosen ? of[c - CLASS_SMALL] : KP, kept);
 		r->of_hybrids[c] = recipe_or_kept(chosen ? of_hybrids[c - CLASS_SMALL] : KP, kept);
+		r->of_uneven[c] = chosen && of_uneven ? (enum format)of_uneven[c - CLASS_SMALL]
+						      : FORMAT_COUNT;
 	}
 }
 
-static size_t recipe_row(const char *quant)
+/* The row of a name and a table; 0: the newest of this name. */
+static size_t recipe_row(const char *quant, uint8_t table)
 {
 	size_t i = 0;
-	while (i < RECIPES && strcmp(recipes[i].quant, quant) != 0)
+	while (i < RECIPES &&
+	       (strcmp(recipes[i].quant, quant) != 0 || (table && recipes[i].table != table)))
 		i++;
 	return i;
 }
 
 int recipe_find(struct recipe *r, const char *quant, struct err *e)
 {
-	size_t i = recipe_row(quant ? quant : default_recipe);
+	size_t i = recipe_row(quant ? quant : routed_recipe, 0);
 	if (i == RECIPES)
 		return err_set(e, EINVAL,
-			       "quant=%s: no such recipe; use 2bit, 3bit, 4bit, tq2, tq3, tq4, "
-			       "bf16 or auto",
+			       "quant=%s: no such recipe; use 2bit, 3bit, 4bit, 6bit, 8bit, tq2, "
+			       "tq3, tq4, bf16 or auto",
 			       quant);
 	recipe_fill(r, i, FORMAT_BF16, NORM_F16, false, CODEC_NONE);
 	return 0;
 }
 
 /* Changes to another row of the table, with the same facts. */
-static void recipe_change(struct recipe *r, const char *quant)
+static void recipe_change(struct recipe *r, const char *quant, uint8_t table)
 {
 	const struct recipe before = *r;
-	recipe_fill(r, recipe_row(quant), r->kept, r->norms, r->draft, r->codec);
+	recipe_fill(r, recipe_row(quant, table), r->kept, r->norms, r->draft, r->codec);
 	r->published = before.published;
 	r->refined = before.refined;
 	r->refined_by = before.refined_by;
@@ -128,7 +183,7 @@ static void recipe_change(struct recipe *r, const char *quant)
 void recipe_make_exact(struct recipe *r)
 {
 	if (r->as_published)
-		recipe_change(r, exact_recipe);
+		recipe_change(r, exact_recipe, 0);
 	r->exact = true;
 }
 
@@ -137,33 +192,87 @@ bool recipe_is_plain(const struct recipe *r)
 	return !strcmp(r->quant, plain_recipe);
 }
 
-static const char *recipe_default(const struct config *c)
+/* ---- where no recipe is named ---- */
+
+static bool recipe_model_is_dense(const struct config *c)
 {
 	for (uint32_t i = 0; i < c->layers; i++)
 		if (config_routed(c, i))
-			return default_recipe;
-	return default_dense;
+			return false;
+	return true;
+}
+
+/* Of a dense model's layers; embedding and head, which grow with the vocabulary, do not count. */
+static uint64_t recipe_count_weights(const struct config *c)
+{
+	uint64_t sum = 0;
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		for (int role = 0; role < TENSOR_ROLES; role++) {
+			uint32_t rows, cols;
+			if (tensor_roles[role].place != PLACE_LAYER ||
+			    !config_has_tensor(c, (enum tensor_role)role, layer))
+				continue;
+			config_tensor_shape(c, (enum tensor_role)role, layer, &rows, &cols);
+			sum += (uint64_t)rows * cols;
+		}
+	return sum;
+}
+
+/* *models: which models have this default. */
+static const char *recipe_default(const struct config *c, const char **models)
+{
+	*models = routed_models;
+	if (!recipe_model_is_dense(c))
+		return routed_recipe;
+	uint64_t weights = recipe_count_weights(c);
+	size_t i = 0;
+	while (weights > dense_defaults[i].most)
+		i++;
+	*models = dense_defaults[i].models;
+	return dense_defaults[i].quant;
 }
 
 void recipe_find_default(struct recipe *r, const struct config *c)
 {
-	recipe_fill(r, recipe_row(recipe_default(c)), FORMAT_BF16, NORM_F16, false, CODEC_NONE);
+	const char *models;
+	recipe_fill(r, recipe_row(recipe_default(c, &models), 0), FORMAT_BF16, NORM_F16, false,
+		    CODEC_NONE);
 }
 
 void recipe_keep_none(struct recipe *r, const struct config *c)
 {
-	recipe_change(r, r->exact ? plain_recipe : recipe_default(c));
+	const char *models;
+	recipe_change(r, r->exact ? plain_recipe : recipe_default(c, &models), 0);
 	r->published = NULL;
 }
 
-bool recipe_is_default(const struct recipe *r, const struct config *c)
+const char *recipe_default_of(const struct recipe *r, const struct config *c)
 {
-	return !strcmp(r->quant, recipe_default(c));
+	const char *models;
+	return strcmp(r->quant, recipe_default(c, &models)) ? NULL : models;
 }
 
-void recipe_make_former(struct recipe *r)
+bool recipe_make_former(struct recipe *r, const struct config *c, size_t i)
 {
-	recipe_change(r, former_recipe);
+	bool dense = recipe_model_is_dense(c);
+	for (size_t k = 0; k < FORMERS; k++)
+		if (formers[k].dense == dense && !i--) {
+			recipe_change(r, formers[k].quant, formers[k].table);
+			return true;
+		}
+	return false;
+}
+
+bool recipe_includes(const struct recipe *r, const struct recipe *stored)
+{
+	return !strcmp(stored->quant, r->quant) && stored->table <= r->table;
+}
+
+void recipe_take_table(struct recipe *r, const struct recipe *stored)
+{
+	bool exact = r->exact;
+	recipe_change(r, r->quant, stored->table);
+	r->exact = exact;
 }
 
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
@@ -171,7 +280,7 @@ void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
 	bool exact = r->exact;
 	r->kept = kept;
 	r->norms = norms;
-	recipe_change(r, r->quant);
+	recipe_change(r, r->quant, r->table);
 	r->exact = exact;
 }
 
@@ -203,12 +312,14 @@ const char *recipe_codec_name(enum recipe_codec codec)
 
 void recipe_to_text(const struct recipe *r, char *text, size_t size)
 {
-	char refined[32] = "";
+	char refined[32] = "", table[8] = "";
+	if (r->table > 1)
+		(void)snprintf(table, sizeof table, ".%u", r->table);
 	if (r->refined)
 		(void)snprintf(refined, sizeof refined, "%s%u.%04x", refined_suffix, r->refined,
 			       r->refined_by);
-	(void)snprintf(text, size, "%s kept %s norms %s%s%s%s", r->quant, format_name(r->kept),
-		       norm_names[r->norms], r->draft ? draft_suffix : "",
+	(void)snprintf(text, size, "%s%s kept %s norms %s%s%s%s", r->quant, table,
+		       format_name(r->kept), norm_names[r->norms], r->draft ? draft_suffix : "",
 		       r->codec == CODEC_ZSTD ? coded_suffix : "", refined);
 }
 
@@ -239,14 +350,33 @@ bool recipe_from_text(struct recipe *r, const char *text)
 	return false;
 }
 
-enum format recipe_format(const struct recipe *r, const struct config *c, enum tensor_role role)
+/* The nearest format in which rows of these columns are whole blocks. */
+static enum format recipe_fit(const struct recipe *r, enum format f, uint32_t cols)
 {
-	enum tensor_class class = tensor_roles[role].class;
+	if (f == FORMAT_Q6_K && cols % format_block_cols(&(struct shape){.format = f}))
+		f = FORMAT_Q8_0;
+	return cols % format_block_cols(&(struct shape){.format = f}) ? r->kept : f;
+}
+
+enum format recipe_format(const struct recipe *r, const struct config *c, struct tensor_id id,
+			  uint32_t cols)
+{
+	enum tensor_class class = tensor_roles[id.role].class;
 	if (class >= CLASS_MATRICES)
 		return FORMAT_F32;
 	if (class == CLASS_HEADS && r->as_published && !r->exact)
 		return FORMAT_BF16; /* enough for numbers that were codes */
-	return c->mixers[MIXER_DELTA_NET] ? r->of_hybrids[class] : r->of[class];
+	enum format f = c->mixers[MIXER_DELTA_NET] ? r->of_hybrids[class] : r->of[class];
+	/* What the last layer is worth was measured on dense models of attention alone. */
+	bool last = tensor_roles[id.role].place == PLACE_LAYER && id.layer + 1 == c->layers &&
+		    !c->experts && !c->mixers[MIXER_DELTA_NET];
+	if (last && format_is_tq(f) && r->last != FORMAT_COUNT)
+		f = r->last;
+	enum format padded = r->of_uneven[class];
+	if (format_is_tq(f) && cols % TQ_GROUP && padded != FORMAT_COUNT &&
+	    recipe_fit(r, padded, cols) == padded)
+		f = padded;
+	return recipe_fit(r, f, cols);
 }
 
 const struct published_format *recipe_published(const struct recipe *r, struct tensor_id id)

@@ -35,8 +35,12 @@ struct config;
 
 struct recipe {
 	const char *quant; /* its name in the table */
+	uint8_t table;	   /* which of the rows of that name; stores of older ones are used */
 	enum format of[CLASS_MATRICES];
 	enum format of_hybrids[CLASS_MATRICES]; /* of models with delta nets */
+	/* In place of codes in groups; FORMAT_COUNT: these codes. */
+	enum format last;		       /* in the last layer */
+	enum format of_uneven[CLASS_MATRICES]; /* in rows that are no whole groups */
 	bool exact;	   /* all of memory in floats: weights, activations, key-value cache */
 	bool as_published; /* tensors in a kernels' format keep it: struct published */
 
@@ -61,10 +65,17 @@ struct recipe {
 int recipe_find(struct recipe *r, const char *quant, struct err *e);
 /* The recipe of a 16-bit model where none is asked for; the rest as recipe_find. */
 void recipe_find_default(struct recipe *r, const struct config *c);
-/* Whether a recipe is the default. Stores of the former default are used until another recipe is
- * asked for. */
-bool recipe_is_default(const struct recipe *r, const struct config *c);
-void recipe_make_former(struct recipe *r);
+/* If the recipe is what such a model has where none is asked for: which models these are, in words.
+ * Else NULL. */
+const char *recipe_default_of(const struct recipe *r, const struct config *c);
+/* Changes to the i-th default of earlier versions, the latest first; their stores are used until
+ * another recipe is asked for. False: there were not so many. */
+bool recipe_make_former(struct recipe *r, const struct config *c, size_t i);
+/* Whether a store by another recipe is one by this recipe: of the same name, and of the same table
+ * or an older one. */
+bool recipe_includes(const struct recipe *r, const struct recipe *stored);
+/* Changes to the table of a store that is included. */
+void recipe_take_table(struct recipe *r, const struct recipe *stored);
 /* Sets the codec by name; NULL is auto. EINVAL: there is no such codec, or the recipe's records do
  * not shrink. */
 int recipe_ask_codec(struct recipe *r, const char *codec, struct err *e);
@@ -85,9 +96,10 @@ void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
 void recipe_to_text(const struct recipe *r, char *text, size_t size);
 bool recipe_from_text(struct recipe *r, const char *text);
 
-/* The stored format of a role's tensor, by its class. Vectors are F32: tiny, and exact for every
- * source. */
-enum format recipe_format(const struct recipe *r, const struct config *c, enum tensor_role role);
+/* The stored format of a tensor with rows of `cols`, by its class, its layer, and what fits its
+ * rows. Vectors are F32: tiny, and exact for every source. */
+enum format recipe_format(const struct recipe *r, const struct config *c, struct tensor_id id,
+			  uint32_t cols);
 /* The published format that a tensor keeps; NULL: recipe_format decides. */
 const struct published_format *recipe_published(const struct recipe *r, struct tensor_id id);
 

@@ -122,8 +122,7 @@ static int load_open_folder(struct model *m, const char *folder, const struct so
 	if (failed)
 		return failed;
 	const struct store_info *i = store_info(store);
-	if (!recipe_from_text(&recipe, i->key.recipe) ||
-	    strcmp(recipe.quant, m->id.recipe.quant) != 0)
+	if (!recipe_from_text(&recipe, i->key.recipe) || !recipe_includes(&m->id.recipe, &recipe))
 		failed = err_set(e, ESTALE, "%s: the store was made by another recipe", folder);
 	recipe.published = m->id.recipe.published;
 	recipe.exact = m->id.recipe.exact;
@@ -190,37 +189,50 @@ int load_store(struct model *m, bool read, struct err *e)
 	return failed && !ends ? -ENOENT : failed;
 }
 
-/* Tries the store of the former default recipe. If there is none, the model is as before. */
-static int load_try_former(struct model *m, struct err *e)
+/* Tries the store of the i-th former default recipe. If there is none, the model is as before.
+ * *ended: there was no such recipe. */
+static int load_try_former(struct model *m, size_t i, bool *ended, struct err *e)
 {
 	const struct recipe own = m->id.recipe;
 	char *folders[FOLDERS];
+	*ended = !recipe_make_former(&m->id.recipe, &m->id.config, i);
+	if (*ended)
+		return -ENOENT;
 	memcpy(folders, m->stored.folders, sizeof folders);
 	memset(m->stored.folders, 0, sizeof folders);
-	recipe_make_former(&m->id.recipe);
 	int failed = load_find_folders(m, e);
 	if (!failed)
 		failed = load_store(m, false, e);
 	bool taken = !failed || failed == -EAGAIN;
-	for (int i = 0; i < FOLDERS; i++) {
-		free(taken ? folders[i] : m->stored.folders[i]);
+	for (int k = 0; k < FOLDERS; k++) {
+		free(taken ? folders[k] : m->stored.folders[k]);
 		if (!taken)
-			m->stored.folders[i] = folders[i];
+			m->stored.folders[k] = folders[k];
 	}
 	if (!taken)
 		m->id.recipe = own;
 	return failed;
 }
 
-int load_first_store(struct model *m, struct err *e)
+static int load_first_of_any(struct model *m, struct err *e)
 {
 	bool asked = !m->engine->recipe.as_published; /* -o quant=auto is the same as no option */
-	int failed = load_store(m, false, e);
+	int failed = load_store(m, false, e), other = failed;
 	if (!failed || failed == -EAGAIN || asked ||
-	    !recipe_is_default(&m->id.recipe, &m->id.config))
+	    !recipe_default_of(&m->id.recipe, &m->id.config))
 		return failed;
-	int other = load_try_former(m, e);
+	bool ended = false;
+	for (size_t i = 0; other && other != -EAGAIN && !ended; i++)
+		other = load_try_former(m, i, &ended, e);
 	return !other || other == -EAGAIN ? other : failed;
+}
+
+int load_first_store(struct model *m, struct err *e)
+{
+	int failed = load_first_of_any(m, e);
+	if (!failed && !m->id.recipe.as_published)
+		recipe_take_table(&m->id.recipe, &m->stored.plan.recipe);
+	return failed;
 }
 
 void load_forget_store(struct model_store *s)

@@ -436,18 +436,16 @@ const struct encoding encoding_tc = {
 	.describe = encoding_tc_describe,
 };
 
-/* ---- Q8_0 ---- */
+/* ---- blocks ---- */
 
-/* Blocks of 8 bits as this project's own stores have them: in place of NAME there is NAME.q8_0, U8
- * [rows, bytes of a row], a row being blocks of 32 numbers as GGUF's Q8_0 has them, a scale in F16
- * and 32 whole numbers. */
-
-static int encoding_q8_0_describe(struct package_tensor *t, const struct encoded_tensor *in,
-				  struct err *e)
+/* GGUF's blocks as this project's own stores have them: in place of NAME there is NAME.q8_0 (q6_k,
+ * q5_0), U8 [rows, bytes of a row], a row being whole blocks. */
+static int encoding_blocks_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				    enum format format, uint32_t bits, struct err *e)
 {
 	const struct checkpoint_tensor *codes = in->codes;
-	struct shape block = {.format = FORMAT_Q8_0, .rows = 1};
-	uint64_t cols = format_block_cols(&block), bytes = format_block_bytes(FORMAT_Q8_0);
+	struct shape block = {.format = format, .rows = 1};
+	uint64_t cols = format_block_cols(&block), bytes = format_block_bytes(format);
 	bool whole = codes->dims == 2 && codes->shape[1] && codes->shape[1] % bytes == 0 &&
 		     format_fits(codes->shape[0], codes->shape[1] / bytes);
 	if (!whole || !format_fits(codes->shape[0], codes->shape[1] / bytes * cols))
@@ -456,11 +454,29 @@ static int encoding_q8_0_describe(struct package_tensor *t, const struct encoded
 	t->dims = 2;
 	t->shape[0] = codes->shape[0];
 	t->shape[1] = codes->shape[1] / bytes * cols;
-	t->format = FORMAT_Q8_0;
-	t->bits = 8;
+	t->format = format;
+	t->bits = bits;
 	t->parts = 1;
 	t->part[0] = encoding_part_of(codes);
 	return 0;
+}
+
+static int encoding_q8_0_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				  struct err *e)
+{
+	return encoding_blocks_describe(t, in, FORMAT_Q8_0, 8, e);
+}
+
+static int encoding_q6_k_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				  struct err *e)
+{
+	return encoding_blocks_describe(t, in, FORMAT_Q6_K, 6, e);
+}
+
+static int encoding_q5_0_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				  struct err *e)
+{
+	return encoding_blocks_describe(t, in, FORMAT_Q5_0, 5, e);
 }
 
 const struct encoding encoding_q8_0 = {
@@ -469,4 +485,20 @@ const struct encoding encoding_q8_0 = {
 	.ending = ".q8_0",
 	.own = "",
 	.describe = encoding_q8_0_describe,
+};
+
+const struct encoding encoding_q6_k = {
+	.name = "Q6_K",
+	.type = "U8",
+	.ending = ".q6_k",
+	.own = "",
+	.describe = encoding_q6_k_describe,
+};
+
+const struct encoding encoding_q5_0 = {
+	.name = "Q5_0",
+	.type = "U8",
+	.ending = ".q5_0",
+	.own = "",
+	.describe = encoding_q5_0_describe,
 };

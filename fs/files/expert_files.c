@@ -269,9 +269,9 @@ static void expert_model_fact(const struct node *n, enum model_fact number, stru
 	text_string(out, text);
 }
 
-static void expert_recipe(const struct node *n, struct text *out)
+static void expert_format(const struct node *n, struct text *out)
 {
-	expert_model_fact(n, FACT_RECIPE, out);
+	expert_model_fact(n, FACT_FORMAT, out);
 }
 
 static void expert_model_state(const struct node *n, struct text *out)
@@ -283,7 +283,7 @@ static const struct xattr expert_xattrs[] = {
 	{"resident", expert_resident}, {"pinned", expert_pinned},
 	{"bytes", expert_bytes},       {"hits", expert_hits},
 	{"misses", expert_misses},     {"last_token", expert_last_token},
-	{"format", expert_recipe},     {0},
+	{"format", expert_format},     {0},
 };
 static const struct xattr expert_layer_xattrs[] = {
 	{"experts", expert_layer_experts},
@@ -295,7 +295,7 @@ static const struct xattr expert_layer_xattrs[] = {
 	{0},
 };
 static const struct xattr expert_model_xattrs[] = {
-	{"state", expert_model_state},	     {"format", expert_recipe},
+	{"state", expert_model_state},	     {"format", expert_format},
 	{"resident", expert_model_resident}, {"pinned_bytes", expert_model_pinned_bytes},
 	{"bytes", expert_model_bytes},	     {"hits", expert_model_hits},
 	{"misses", expert_model_misses},     {0},

@@ -47,7 +47,7 @@ const char options_help[] =
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
 	"    context_budget=SIZE    memory for contexts (default: from what is free)\n"
 	"    quant=NAME             format of the weights: auto (default), 2bit, 3bit,\n"
-	"                           4bit, tq2, tq3, tq4 or bf16\n"
+	"                           4bit, 6bit, 8bit, tq2, tq3, tq4 or bf16\n"
 	"    exact                  compute in 32 bits with the checkpoint's own\n"
 	"                           weights, or with those of quant=\n"
 	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default):\n"

@@ -209,7 +209,7 @@ const struct tree_row rows[] = {
 	FACT("max_prompt_bytes", FACT_MAX_PROMPT_BYTES, "the longest prompt, in bytes; longer ones are EFBIG"),
 	FACT("defaults", FACT_DEFAULTS, "the params' defaults from generation_config.json and -o, and which keys are ignored"),
 	FACT("recipe", FACT_RECIPE,
-	     "how the weights are stored; \"in place\": only in the checkpoint"),
+	     "how the weights are stored, and by which rule if no recipe was named; \"in place\": only in the checkpoint"),
 	FACT("codec", FACT_CODEC, "how experts are compressed on disk, to what share of their size, and why"),
 	FACT("source", FACT_SOURCE, "the checkpoint: a folder or a GGUF file"),
 	FACT("store", FACT_STORE,

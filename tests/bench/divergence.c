@@ -174,7 +174,8 @@ struct reading {
 	float *exact; /* the next token's */
 	bool keep;    /* they are what this model says */
 	struct divergence sums;
-	bool all_same; /* in this passage, so far */
+	double squares; /* of each token's nats */
+	bool all_same;	/* in this passage, so far */
 };
 
 /* now: logarithms of probabilities, of which `best` is the likeliest. */
@@ -182,10 +183,13 @@ static void compare(struct reading *r, const float *now, uint32_t best, uint32_t
 {
 	const float *exact = r->exact;
 	bool same = true;
+	double nats = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		r->sums.nats += expf(exact[i]) * ((double)exact[i] - now[i]);
+		nats += expf(exact[i]) * ((double)exact[i] - now[i]);
 		same &= exact[i] <= exact[best];
 	}
+	r->sums.nats += nats;
+	r->squares += nats * nats;
 	r->sums.same += same;
 	r->all_same &= same;
 }
@@ -235,8 +239,9 @@ static int predict(struct corpus *c, struct mount *m, bool keep, struct divergen
 	int failed = 0;
 	for (size_t i = 0; i < c->count && !failed; i++)
 		failed = predict_passage(&r, c, &c->passages[i], m, e);
-	double n = (double)c->predicted;
-	*d = (struct divergence){r.sums.nats / n, r.sums.same / n, r.sums.nll / n,
+	double n = (double)c->predicted, mean = r.sums.nats / n;
+	double variance = fmax(r.squares / n - mean * mean, 0);
+	*d = (struct divergence){mean, sqrt(variance / n), r.sums.same / n, r.sums.nll / n,
 				 r.sums.kept / (double)c->count};
 	return failed;
 }

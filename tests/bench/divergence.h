@@ -45,10 +45,11 @@ void mount_close(struct mount *m);
 int mount_wait(struct model *m, struct err *e);
 
 struct divergence {
-	double nats; /* mean of KL(exact || this) */
-	double same; /* share of tokens whose likeliest one is unchanged */
-	double nll;  /* mean negative log-likelihood of what is there */
-	double kept; /* share of passages whose tokens all stay the likeliest */
+	double nats;	   /* mean of KL(exact || this) … */
+	double nats_error; /* … and its standard error, over tokens */
+	double same;	   /* share of tokens whose likeliest one is unchanged */
+	double nll;	   /* mean negative log-likelihood of what is there */
+	double kept;	   /* share of passages whose tokens all stay the likeliest */
 };
 /* Fills in c->exact by what the model says, and *d with its likelihoods. */
 int corpus_keep_exact(struct corpus *c, struct mount *exact, struct divergence *d, struct err *e);

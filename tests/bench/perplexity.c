@@ -162,7 +162,7 @@ static int report(const struct perplexity *p, const struct result *r, struct err
 	double tokens = (double)r->computed, nll = r->nll / (double)r->predicted;
 	report_begin(&o, "perplexity", p->json);
 	report_text(&o, "model", "model", model_name(p->model));
-	model_fact(p->model, FACT_RECIPE, text, sizeof text);
+	model_fact(p->model, FACT_FORMAT, text, sizeof text);
 	report_text(&o, "recipe", "recipe", text);
 	params_lossy(&p->params, text, sizeof text);
 	report_text(&o, "lossy", "lossy", *text ? text : "-");

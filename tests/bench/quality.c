@@ -17,7 +17,7 @@
 
 enum { TOKENS_DEFAULT = 8192, TEXTS_MOST = 4, NAME_BYTES = 4096, HEAD_BYTES = 64 };
 enum { PROMPT = 512, ANSWER = 64, RECIPES_MOST = 16 };
-static const char all_recipes[] = "bf16,tq2,tq3,tq4,2bit,3bit,4bit";
+static const char all_recipes[] = "bf16,tq2,tq3,tq4,2bit,3bit,4bit,6bit,8bit";
 
 struct quality {
 	struct effort effort;
@@ -35,14 +35,14 @@ struct quality {
 /* ---- what a recipe takes ---- */
 
 struct size {
-	double weights, bits;
+	double weights, bits, stored; /* bits: without the padding of rows' last groups */
 };
 
-/* The padding of a row's last group does not count. */
 static void add_matrix(struct size *to, const struct shape *s, double times)
 {
 	double bytes = (double)plan_piece_bytes(s, 0) + (double)plan_piece_bytes(s, 1) +
 		       (double)plan_piece_bytes(s, 2);
+	to->stored += times * 8 * bytes;
 	if (format_is_tq(s->format))
 		bytes *= (double)s->cols / (double)(tq_groups(s->cols) * TQ_GROUP);
 	to->weights += times * s->rows * s->cols;
@@ -51,7 +51,7 @@ static void add_matrix(struct size *to, const struct shape *s, double times)
 
 /* Of the matrices that a token multiplies with, norms included, the embedding not: those that one
  * token meets, or all of them. */
-static double bits_a_weight(const struct model_view *m, bool all)
+static struct size size_of(const struct model_view *m, bool all)
 {
 	const struct plan *p = m->plan;
 	struct size sum = {0};
@@ -65,7 +65,9 @@ static double bits_a_weight(const struct model_view *m, bool all)
 		for (uint32_t k = 0; k < EXPERT_PARTS && p->layer_of[i] < m->config->layers; k++)
 			add_matrix(&sum, &p->record[i].part[k],
 				   all ? p->experts : m->config->experts_per_token);
-	return sum.bits / sum.weights;
+	sum.bits /= sum.weights;
+	sum.stored /= sum.weights;
+	return sum;
 }
 
 /* As they lie in memory. */
@@ -180,11 +182,14 @@ static void put_row(struct quality *q, const char *quant, const struct model_vie
 {
 	struct table *t = &q->table;
 	table_text(t, quant);
-	table_number(t, bits_a_weight(m, false));
-	table_number(t, bits_a_weight(m, true));
+	const struct size all = size_of(m, true);
+	table_number(t, size_of(m, false).bits);
+	table_number(t, all.bits);
+	table_number(t, all.stored);
 	table_number(t, bytes_a_token(m) * 1e-6);
 	for (uint32_t i = 0; i < q->count; i++) {
 		table_number(t, 1000 * d[i].nats);
+		table_number(t, 1000 * d[i].nats_error);
 		table_number(t, i + 1 == q->count && q->turns ? 100 * d[i].kept : exp(d[i].nll));
 	}
 	if (q->no_speed)
@@ -233,22 +238,24 @@ static size_t list_columns(struct quality *q, struct column *to)
 	static const struct column first[] = {{"recipe", "recipe", -1},
 					      {"bits", "bits a weight of a token", 2},
 					      {"all_bits", "of all", 2},
+					      {"stored_bits", "with padding", 2},
 					      {"mb_per_token", "MB a token", 2}},
 				   last[] = {{"decode", "decode, tokens/s", 1},
 					     {"prefill", "prefill", 0},
 					     {"half_decode", "in half: decode", 1},
 					     {"half_prefill", "prefill", 0},
 					     {"half_read", "MB read a token", 2}};
-	static const char *const keys[TEXTS_MOST][2] = {{"kl_1", "perplexity_1"},
-							{"kl_2", "perplexity_2"},
-							{"kl_3", "perplexity_3"},
-							{"kl_4", "perplexity_4"}};
+	static const char *const keys[TEXTS_MOST][3] = {{"kl_1", "kl_error_1", "perplexity_1"},
+							{"kl_2", "kl_error_2", "perplexity_2"},
+							{"kl_3", "kl_error_3", "perplexity_3"},
+							{"kl_4", "kl_error_4", "perplexity_4"}};
 	size_t n = sizeof first / sizeof *first;
 	memcpy(to, first, sizeof first);
 	for (uint32_t i = 0; i < q->count; i++) {
 		bool turns = i + 1 == q->count && q->turns;
 		to[n++] = (struct column){turns ? "kl_answers" : keys[i][0], q->heads[i][0], 1};
-		to[n++] = (struct column){turns ? "answers_percent" : keys[i][1], q->heads[i][1],
+		to[n++] = (struct column){turns ? "kl_error_answers" : keys[i][1], "error", 1};
+		to[n++] = (struct column){turns ? "answers_percent" : keys[i][2], q->heads[i][1],
 					  turns ? 1 : 2};
 	}
 	if (!q->no_speed) {
@@ -260,7 +267,7 @@ static size_t list_columns(struct quality *q, struct column *to)
 
 static int measure_recipes(struct quality *q, struct report *r, struct err *e)
 {
-	struct column columns[16 + 2 * TEXTS_MOST];
+	struct column columns[16 + 3 * TEXTS_MOST];
 	char list[256], *rest, *quant;
 	int failed = 0;
 	(void)snprintf(list, sizeof list, "%s", q->quants);

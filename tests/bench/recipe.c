@@ -11,6 +11,7 @@
  * so what is measured is that of the weights alone; the rows of whole recipes say what the 8-bit
  * activations and the 16-bit keys of the other mode add.
  */
+#include "kernels/block.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/divergence.h"
 #include "tests/bench/text.h"
@@ -32,6 +33,8 @@ enum choice {
 	CHOICE_TC2,
 	CHOICE_TC3,
 	CHOICE_TC4,
+	CHOICE_Q5_0,
+	CHOICE_Q6_K,
 	CHOICE_8_BITS,
 	CHOICE_KEPT,
 	CHOICES
@@ -43,9 +46,10 @@ static const struct {
 	[CHOICE_TQ2] = {"tq2", FORMAT_TQ2},	   [CHOICE_TQ3] = {"tq3", FORMAT_TQ3},
 	[CHOICE_TQ4] = {"tq4", FORMAT_TQ4},	   [CHOICE_TC2] = {"tc2", FORMAT_TC2},
 	[CHOICE_TC3] = {"tc3", FORMAT_TC3},	   [CHOICE_TC4] = {"tc4", FORMAT_TC4},
+	[CHOICE_Q5_0] = {"q5_0", FORMAT_Q5_0},	   [CHOICE_Q6_K] = {"q6_k", FORMAT_Q6_K},
 	[CHOICE_8_BITS] = {"8 bits", FORMAT_Q8_0}, [CHOICE_KEPT] = {"kept", FORMAT_COUNT},
 };
-static const char usual_formats[] = "tq3,tq4,tc2,tc3,tc4,8 bits,kept";
+static const char usual_formats[] = "tq3,tq4,tc2,tc3,tc4,q5_0,q6_k,8 bits,kept";
 
 /* Tensors that a recipe treats alike, or all of a layer. The embedding is read by the row, and
  * always kept. */
@@ -79,9 +83,10 @@ static const struct group {
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 
-/* By role, but for one layer. */
+/* By role, in the last layer and in the others, but for one layer. */
 struct selection {
-	enum choice of[TENSOR_ROLES];
+	enum choice of[TENSOR_ROLES], of_last[TENSOR_ROLES];
+	uint32_t last;	/* the last layer, counted from 1 */
 	uint32_t layer; /* counted from 1; 0: there is none */
 	enum choice in_layer;
 };
@@ -90,7 +95,7 @@ static struct selection all_kept(void)
 {
 	struct selection s = {.layer = 0};
 	for (int role = 0; role < TENSOR_ROLES; role++)
-		s.of[role] = CHOICE_KEPT;
+		s.of[role] = s.of_last[role] = CHOICE_KEPT;
 	return s;
 }
 
@@ -101,16 +106,35 @@ static enum choice choice_of(const struct selection *s, enum tensor_role role, u
 		tensor_roles[role].place == PLACE_LAYER || tensor_roles[role].place == PLACE_EXPERT;
 	if (class >= CLASS_MATRICES || class == CLASS_EMBEDDING)
 		return CHOICE_KEPT;
-	return in_layer && layer + 1 == s->layer ? s->in_layer : s->of[role];
+	if (in_layer && layer + 1 == s->layer)
+		return s->in_layer;
+	return in_layer && layer + 1 == s->last ? s->of_last[role] : s->of[role];
+}
+
+static enum choice choice_of_recipe(const struct recipe *r, const struct config *model,
+				    struct tensor_id id)
+{
+	uint32_t rows, cols;
+	config_tensor_shape(model, id.role, id.layer, &rows, &cols);
+	int c = 0;
+	while (c < CHOICE_KEPT && (!cols || recipe_format(r, model, id, cols) != choices[c].format))
+		c++;
+	return (enum choice)c;
 }
 
 static struct selection of_recipe(const struct recipe *r, const struct config *model)
 {
 	struct selection s = all_kept();
-	for (int role = 0; role < TENSOR_ROLES; role++)
-		for (int c = 0; c < CHOICE_KEPT; c++)
-			if (recipe_format(r, model, (enum tensor_role)role) == choices[c].format)
-				s.of[role] = (enum choice)c;
+	s.last = model->layers;
+	for (uint32_t layer = model->layers; layer-- > 0;)
+		for (int role = 0; role < TENSOR_ROLES; role++) {
+			const struct tensor_id id = {(enum tensor_role)role, layer, 0};
+			if (!config_has_tensor(model, id.role, layer))
+				continue;
+			s.of[role] = choice_of_recipe(r, model, id);
+			if (layer + 1 == s.last)
+				s.of_last[role] = s.of[role];
+		}
 	return s;
 }
 
@@ -122,7 +146,7 @@ static struct selection with_group(struct selection s, const struct group *g, ui
 		s.in_layer = c;
 	}
 	for (uint32_t i = 0; i < g->count; i++)
-		s.of[g->roles[i]] = c;
+		s.of[g->roles[i]] = s.of_last[g->roles[i]] = c;
 	return s;
 }
 
@@ -163,19 +187,12 @@ static void degrade_tq(const struct kernels *k, float *row, uint32_t cols, enum 
 	format_dequantise_row(row, &s, &(struct pieces){.weights = packed, .scales = norms});
 }
 
-/* Blocks of 32 with one scale in 16 bits, as Q8_0 has them. */
-static void degrade_8_bits(float *row, uint32_t cols)
+/* Rows that are no whole number of blocks stay as they are. */
+static void degrade_blocks(float *row, uint32_t cols, enum format format, uint8_t *packed)
 {
-	enum { BLOCK = 32 };
-	for (uint32_t at = 0; at < cols; at += BLOCK) {
-		uint32_t n = cols - at < BLOCK ? cols - at : BLOCK;
-		float most = 0;
-		for (uint32_t i = 0; i < n; i++)
-			most = fmaxf(most, fabsf(row[at + i]));
-		float scale = f16_to_f32(f16_from_f32(most / 127));
-		for (uint32_t i = 0; i < n && scale > 0; i++)
-			row[at + i] = scale * roundf(row[at + i] / scale);
-	}
+	const struct shape s = {.format = format, .rows = 1, .cols = cols};
+	if (format_shape_fits(&s) && block_quantise(format, packed, row, cols))
+		format_dequantise_row(row, &s, &(struct pieces){.weights = packed});
 }
 
 static void put_row(void *to, const float *row, const struct shape *s)
@@ -196,12 +213,12 @@ static int degrade(const struct kernels *k, void *data, const struct shape *s, e
 	one.rows = 1;
 	size_t bytes = format_packed_bytes(&one);
 	float *row = malloc(((size_t)s->cols + TQ_GROUP) * sizeof *row);
-	uint8_t *packed = malloc(tq_groups(s->cols) * TQ_GROUP), *at = data;
+	uint8_t *packed = malloc(2 * tq_groups(s->cols) * TQ_GROUP), *at = data;
 	int failed = row && packed ? 0 : err_set(e, ENOMEM, "out of memory for a row");
 	for (uint32_t r = 0; r < s->rows && !failed; r++, at += bytes) {
 		format_dequantise_row(row, &one, &(struct pieces){.weights = at});
-		if (c == CHOICE_8_BITS)
-			degrade_8_bits(row, s->cols);
+		if (format_is_block(choices[c].format))
+			degrade_blocks(row, s->cols, choices[c].format, packed);
 		else
 			degrade_tq(k, row, s->cols, choices[c].format, packed);
 		put_row(at, row, s);
@@ -454,7 +471,8 @@ static int measure_recipe(struct bench *b, struct table *t, const char *quant, s
 
 static int measure_recipes(struct bench *b, struct report *r, struct err *e)
 {
-	static const char *const quants[] = {"tq2", "tq3", "tq4", "2bit", "3bit", "4bit"};
+	static const char *const quants[] = {"tq2",  "tq3",  "tq4",  "2bit",
+					     "3bit", "4bit", "6bit", "8bit"};
 	static const struct column columns[] = {
 		{"recipe", "recipe", -1},
 		{"arithmetic", "arithmetic", -1},

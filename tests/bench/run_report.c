@@ -59,7 +59,7 @@ void run_report_facts(struct run *r, struct report *report, const struct run_wor
 		{FACT_LAYERS, "layers"},
 		{FACT_EXPERTS, "experts"},
 		{FACT_EXPERTS_PER_TOKEN, "experts_per_token"},
-		{FACT_RECIPE, "recipe"},
+		{FACT_FORMAT, "recipe"},
 		{FACT_KERNELS, "kernels"},
 	};
 	char text[256];

@@ -194,23 +194,22 @@ static void draw_floats(const struct synthetic *s, const struct synthetic_tables
 	}
 }
 
-/* Likewise, or one of 8 bits. */
+/* Likewise, or one in blocks. */
 static void draw_row(const struct synthetic *s, const struct synthetic_tables *t, struct draws *d,
 		     struct tensor_id id, const struct shape *shape, uint32_t row, uint8_t *to)
 {
-	if (shape->format != FORMAT_Q8_0) {
+	if (!block_can_quantise(shape->format)) {
 		draw_floats(s, t, d, id, shape, row, to);
 		return;
 	}
 	float *values = malloc(shape->cols * sizeof *values);
-	struct shape floats = *shape;
+	struct shape floats = *shape, one = *shape;
 	floats.format = FORMAT_F32;
-	memset(to, 0,
-	       format_packed_bytes(
-		       &(struct shape){.format = FORMAT_Q8_0, .rows = 1, .cols = shape->cols}));
+	one.rows = 1;
+	memset(to, 0, format_packed_bytes(&one));
 	if (values) { /* else zeros do: only speeds are measured */
 		draw_floats(s, t, d, id, &floats, row, (uint8_t *)values);
-		(void)block_quantise_q8_0(to, values, shape->cols);
+		(void)block_quantise(shape->format, to, values, shape->cols);
 	}
 	free(values);
 }

@@ -40,7 +40,7 @@ claim "another requested recipe is made next to it" asked
 since() {
 	trap 'cd /; unmounted' EXIT
 	mounted
-	same "$(cat info/recipe)" 3bit
+	same "$(cat info/recipe)" "3bit, the default for models with experts"
 	same "$(cat info/store)" "$(echo "$store"/*/3bit)"
 }
 claim "and is the model's from then on" since
@@ -51,7 +51,7 @@ anew() { # a folder that is not a store does not keep the former recipe
 	mounted
 	same "$(ask "$question")" "$answer"
 	complete
-	same "$(cat info/recipe)" 3bit
+	same "$(cat info/recipe)" "3bit, the default for models with experts"
 }
 claim "where the former one is damaged, the default is made" anew
 finish

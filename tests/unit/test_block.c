@@ -442,6 +442,74 @@ static void nan_and_infinity_are_found_in_every_part_of_a_format(void **state)
 		}
 }
 
+/* The squared error of a row that is quantised and back, relative to its squares. */
+static double error_of_quantising(enum format f, const float *row, uint32_t cols)
+{
+	static uint8_t packed[1 << 14];
+	static float back[1 << 12];
+	const struct shape s = {.format = f, .rows = 1, .cols = cols};
+	double wrong = 0, all = 0;
+	assert_true(block_quantise(f, packed, row, cols));
+	assert_true(format_is_finite(&s, &(struct pieces){.weights = packed}));
+	format_dequantise_row(back, &s, &(struct pieces){.weights = packed});
+	for (uint32_t i = 0; i < cols; i++) {
+		wrong += ((double)back[i] - row[i]) * ((double)back[i] - row[i]);
+		all += (double)row[i] * row[i];
+	}
+	return all > 0 ? wrong / all : wrong;
+}
+
+static const struct {
+	enum format format;
+	double most; /* error of normally distributed numbers */
+} quantised[] = {{FORMAT_Q8_0, 3.1e-5}, {FORMAT_Q6_K, 3.3e-4}, {FORMAT_Q5_0, 1.8e-3}};
+enum { QUANTISED = sizeof quantised / sizeof *quantised };
+
+static void rows_are_quantised_to_blocks_with_the_error_of_their_format(void **state)
+{
+	(void)state;
+	enum { COLS = 4096 };
+	static float row[COLS];
+	struct random random = {5};
+	for (int i = 0; i < QUANTISED; i++) {
+		assert_true(block_can_quantise(quantised[i].format));
+		for (float size = 1e-2F; size < 2e4F; size *= 100) {
+			random_normal(&random, row, COLS);
+			for (int k = 0; k < COLS; k++)
+				row[k] *= size;
+			double error = error_of_quantising(quantised[i].format, row, COLS);
+			if (error > quantised[i].most)
+				fail_msg("%s: %g", format_name(quantised[i].format), error);
+		}
+	}
+	assert_false(block_can_quantise(FORMAT_Q4_K) || block_can_quantise(FORMAT_TC4));
+}
+
+/* Zeros stay zeros, one number among them stays nearly what it is, whatever its sign, and what
+ * 16-bit scales hold no more is refused. */
+static void rows_of_zeros_and_of_extremes_are_quantised(void **state)
+{
+	(void)state;
+	enum { COLS = 512 };
+	static uint8_t packed[4 * COLS];
+	float row[COLS] = {0};
+	for (int i = 0; i < QUANTISED; i++) {
+		enum format f = quantised[i].format;
+		row[300] = 0;
+		assert_true(error_of_quantising(f, row, COLS) == 0);
+		for (int k = 0; k < 8; k++) {
+			row[300] = powf(-7, (float)k) * 1e-2F;
+			assert_true(error_of_quantising(f, row, COLS) < 3e-4);
+		}
+		for (int k = 0; k < COLS; k++)
+			row[k] = k % 2 ? 1e-30F : -1e-38F;
+		assert_true(error_of_quantising(f, row, COLS) <= 1);
+		memset(row, 0, sizeof row);
+		row[300] = 1e10F;
+		assert_false(block_quantise(f, packed, row, COLS));
+	}
+}
+
 static void formats_go_by_their_names(void **state)
 {
 	(void)state;
@@ -462,6 +530,8 @@ int main(void)
 		cmocka_unit_test(affine_rows_are_scale_times_code_plus_bias),
 		cmocka_unit_test(rows_that_are_no_whole_number_of_blocks_do_not_fit),
 		cmocka_unit_test(nan_and_infinity_are_found_in_every_part_of_a_format),
+		cmocka_unit_test(rows_are_quantised_to_blocks_with_the_error_of_their_format),
+		cmocka_unit_test(rows_of_zeros_and_of_extremes_are_quantised),
 		cmocka_unit_test(formats_go_by_their_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

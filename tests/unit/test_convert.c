@@ -101,7 +101,16 @@ static const struct quant quants[] = {
 	{"tq2", 2, 4, false, 0, 0, 0}, {"tq3", 3, 4, false, 0, 0, 0},
 	{"tq4", 4, 4, false, 0, 0, 0}, {"bf16", 0, 0, false, 0, 0, 0},
 	{"2bit", 2, 2, true, 3, 3, 4}, {"3bit", 3, 3, true, 3, 4, 4},
-	{"4bit", 4, 4, true, 4, 4, 0},
+};
+/* Recipes with blocks: the formats of values, of a dense feed-forward's down, and of all others;
+ * and of rows that are no whole groups. */
+static const struct mixture {
+	const char *name;
+	enum format values, down, last, others, uneven;
+} mixtures[] = {
+	{"4bit", FORMAT_Q6_K, FORMAT_Q6_K, FORMAT_Q6_K, FORMAT_TC4, FORMAT_Q5_0},
+	{"6bit", FORMAT_Q8_0, FORMAT_Q6_K, FORMAT_Q6_K, FORMAT_Q6_K, FORMAT_Q6_K},
+	{"8bit", FORMAT_Q8_0, FORMAT_Q8_0, FORMAT_Q8_0, FORMAT_Q8_0, FORMAT_Q8_0},
 };
 /* Squared error of a group of Gaussian weights, relative, per bits. */
 static const double expected_error[] = {[2] = .115, [3] = .0340, [4] = .0095},
@@ -209,31 +218,32 @@ static void compare_tc(const struct golden *g, const struct test_tensor *t, cons
 			 expected_trellis_error[bits]);
 }
 
-/* Within half a step of the largest of each 32. */
-static void compare_blocks(const struct golden *g, const struct test_tensor *t, const char *name)
+/* By the relative squared error of normally distributed numbers in this format. */
+static void compare_blocks(const struct golden *g, const struct test_tensor *t, const char *name,
+			   enum format format)
 {
+	static const double errors[FORMAT_COUNT] = {
+		[FORMAT_Q8_0] = 2.8e-5, [FORMAT_Q6_K] = 3e-4, [FORMAT_Q5_0] = 1.65e-3};
+	const struct shape row = {.format = format, .rows = 1, .cols = (uint32_t)t->shape[1]};
+	const size_t bytes = format_packed_bytes(&row);
 	char part[256];
-	(void)snprintf(part, sizeof part, "%s.q8_0", name);
+	float x[1024];
+	double error = 0, power = 0;
+	(void)snprintf(part, sizeof part, "%s.%s", name, format_name(format));
 	struct golden_tensor got = golden_get(g, part, "U8");
-	assert_int_equal(got.shape[0], t->shape[0]);
-	assert_int_equal(got.shape[1], t->shape[1] / 32 * 34);
-	for (size_t b = 0; b < t->shape[0] * t->shape[1] / 32; b++) {
-		const uint8_t *block = (const uint8_t *)got.data + 34 * b;
-		uint16_t half;
-		double most = 0;
-		memcpy(&half, block, sizeof half);
-		for (size_t i = 0; i < 32; i++)
-			most = fmax(most, fabs(test_tensor_get(t, b * 32 + i)));
-		for (size_t i = 0; i < 32; i++) {
-			double x = (double)f16_to_f32(half) * (int8_t)block[2 + i];
-			assert_true(fabs(x - test_tensor_get(t, b * 32 + i)) <= most / 127 * .6);
+	assert_true(got.shape[0] == t->shape[0] && got.shape[1] == bytes && row.cols <= 1024);
+	for (size_t r = 0; r < t->shape[0]; r++) {
+		format_dequantise_row(
+			x, &row,
+			&(struct pieces){.weights = (const uint8_t *)got.data + r * bytes});
+		for (size_t i = 0; i < row.cols; i++) {
+			double w = test_tensor_get(t, r * row.cols + i);
+			error += (x[i] - w) * (x[i] - w);
+			power += w * w;
 		}
 	}
-}
-
-static bool is_in_blocks(const struct quant *q, const struct test_tensor *t)
-{
-	return q->trellis && is_small(t->name) && t->shape[1] % 32 == 0;
+	if (!(error / power > .6 * errors[format] && error / power < 1.3 * errors[format]))
+		fail_msg("%s: relative error %.2e, not %.2e", part, error / power, errors[format]);
 }
 
 static void compare_kept(const struct golden *g, const struct test_tensor *t, const char *name)
@@ -298,8 +308,6 @@ static void compare_store(const struct quant *q, const char *norm_type)
 		want += bits ? 2 : 1;
 		if (bits && q->trellis)
 			compare_tc(g, t, t->name, bits);
-		else if (is_in_blocks(q, t))
-			compare_blocks(g, t, t->name);
 		else if (bits)
 			compare_tq(g, t, t->name, bits, norm_type);
 		else
@@ -329,6 +337,76 @@ static void convert_and_compare(const char *fixture, const struct quant *q, cons
 		fail_msg("%s, %s: %s", fixture, q->name, e.text);
 	compare_store(q, norm_type);
 	test_folder_remove(store);
+}
+
+/* ---- recipes with blocks ---- */
+
+/* FORMAT_COUNT: it is kept. */
+static enum format format_in_mixture(const struct mixture *q, const char *name, size_t cols)
+{
+	char last[32];
+	(void)snprintf(last, sizeof last, "layers.%u.", conversion.config.layers - 1);
+	enum format f = q->others;
+	if (is_small(name))
+		f = FORMAT_Q8_0;
+	else if (strstr(name, ".v_proj.weight"))
+		f = q->values;
+	else if (strstr(name, ".mlp.down_proj.weight"))
+		f = q->down;
+	else if (strstr(name, last) && !conversion.config.experts)
+		f = q->last;
+	else if (!strstr(name, "_proj.weight") && strcmp(name, "lm_head.weight") != 0 &&
+		 !strstr(name, ".experts."))
+		return FORMAT_COUNT;
+	if (format_is_tq(f) && cols % TQ_GROUP && cols % 32 == 0)
+		f = strstr(name, ".q_proj.") || strstr(name, ".k_proj.") ? FORMAT_Q8_0 : q->uneven;
+	if (f == FORMAT_Q6_K && cols % 256)
+		f = FORMAT_Q8_0;
+	return format_is_tq(f) || cols % 32 == 0 ? f : FORMAT_COUNT;
+}
+
+static void compare_in_mixture(const struct mixture *q, const struct golden *g,
+			       const struct test_tensor *t, const char *name)
+{
+	enum format f = t->dims == 2 ? format_in_mixture(q, name, t->shape[1]) : FORMAT_COUNT;
+	if (f == FORMAT_COUNT)
+		compare_kept(g, t, name);
+	else if (format_is_tq(f))
+		compare_tc(g, t, name, format_tq_bits(f));
+	else
+		compare_blocks(g, t, name, f);
+}
+
+static void compare_mixture(const struct mixture *q)
+{
+	struct golden *dense = open_part("dense.safetensors"),
+		      *experts = open_part("experts.safetensors");
+	for (size_t i = 0; i < c.count; i++) {
+		const struct test_tensor *t = &c.tensors[i];
+		compare_in_mixture(q, strstr(t->name, ".experts.") ? experts : dense, t, t->name);
+	}
+	if (conversion.config.tied_head)
+		compare_in_mixture(q, dense, test_tensor_find(&c, "model.embed_tokens.weight"),
+				   "lm_head.weight");
+	golden_close(dense);
+	if (experts)
+		golden_close(experts);
+}
+
+static void recipes_with_blocks_store_each_class_in_its_format(void **state)
+{
+	(void)state;
+	static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe", "qwen2_moe"};
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++)
+		for (size_t k = 0; k < sizeof mixtures / sizeof *mixtures; k++) {
+			test_checkpoint_read(&c, fixtures[i]);
+			test_checkpoint_make(&c, fixtures[i], source);
+			if (test_convert(&conversion, source, store, mixtures[k].name, 2, &e))
+				fail_msg("%s, %s: %s", fixtures[i], mixtures[k].name, e.text);
+			compare_mixture(&mixtures[k]);
+			test_folder_remove(store);
+			test_checkpoint_free(&c);
+		}
 }
 
 /* Under a sanitizer each recipe on two fixtures: the others differ only in numbers. */
@@ -395,7 +473,7 @@ static void rows_of_a_trellis_are_stored_as_each_is_by_itself(void **state)
 			if (t->dims == 2 && compare_trellis(g, t))
 				*(t->shape[1] % TQ_GROUP ? &padded : &whole) += 1;
 		}
-		assert_true(whole > 0 && padded > 0);
+		assert_true(whole > 0 && (padded > 0) == (k < 2)); /* 4bit pads no row */
 		golden_close(dense);
 		golden_close(experts);
 		test_folder_remove(store);
@@ -655,6 +733,7 @@ int main(void)
 	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(every_fixture_and_recipe_is_stored_as_its_name_says),
+		TEST(recipes_with_blocks_store_each_class_in_its_format),
 		TEST(rows_of_a_trellis_are_stored_as_each_is_by_itself),
 		TEST(all_three_float_types_are_kept_as_they_are),
 		TEST(matrices_of_different_types_are_kept_in_f32),

@@ -219,9 +219,10 @@ static void a_store_is_a_checkpoint_of_the_very_weights(void **state)
 	(void)state;
 	static const char *const fixtures[] = {"qwen3_moe", "qwen2",	   "granitemoe", "mixtral",
 					       "qwen2_moe", "qwen3_5_moe", "qwen3_next"};
-	static const char *const recipes[] = {"tq3", "2bit", "3bit", "4bit"};
-	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures * 4; i++) {
-		convert(test_fixture(fixtures[i / 4]), store, recipes[i % 4]);
+	static const char *const recipes[] = {"tq3", "2bit", "3bit", "4bit", "6bit", "8bit"};
+	enum { RECIPES = sizeof recipes / sizeof *recipes };
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures * RECIPES; i++) {
+		convert(test_fixture(fixtures[i / RECIPES]), store, recipes[i % RECIPES]);
 		convert(store, other, "auto");
 		assert_same_file("dense.safetensors");
 		assert_same_file("experts.safetensors");
@@ -285,12 +286,14 @@ static void the_recipe_says_what_the_weights_were_in(void **state)
 	static const struct {
 		const char *fixture, *quant, *words;
 	} models[] = {
-		{"qwen3_moe", NULL, "3bit"},
-		{"qwen3_moe", "auto", "3bit"},
+		{"qwen3_moe", NULL, "3bit, the default for models with experts"},
+		{"qwen3_moe", "auto", "3bit, the default for models with experts"},
+		{"qwen3_moe", "3bit", "3bit"},
+		{"qwen3", NULL, "8bit, the default for dense models of up to 1 billion weights"},
 		{"qwen3_moe", "bf16", "bf16"},
 		{"qwen3_moe_mlx4", NULL, "as published: MLX affine codes, in place"},
 		{"qwen3_moe_mlx4", "tq3", "tq3 from MLX affine codes"},
-		{"qwen3_moe_fp8", NULL, "3bit from FP8"},
+		{"qwen3_moe_fp8", NULL, "3bit from FP8, the default for models with experts"},
 		{"tq3_native", NULL, "as published: native TQ, in place"},
 		{"qwen3_moe", "tq3", "tq3"},
 		{"tq3_native", "2bit", "2bit from native TQ"},
@@ -300,7 +303,7 @@ static void the_recipe_says_what_the_weights_were_in(void **state)
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
 		const struct engine_options o = {
 			.store = store, .quant = models[i].quant, .threads = 1};
-		char path[512], text[64];
+		char path[512], text[128];
 		struct engine *engine;
 		struct model *model = NULL;
 		if (!test_fixture(models[i].fixture))

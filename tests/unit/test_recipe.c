@@ -14,10 +14,11 @@
 
 static struct err e;
 
-static const char *const quants[] = {"2bit", "3bit", "4bit", "tq2", "tq3", "tq4", "bf16"};
+static const char *const quants[] = {"2bit", "3bit", "4bit", "6bit", "8bit",
+				     "tq2",  "tq3",  "tq4",  "bf16"};
 enum { QUANTS = sizeof quants / sizeof *quants };
 
-/* The sizes of Qwen3-30B-A3B, Qwen3-32B and Qwen3.6-35B-A3B. */
+/* The sizes of Qwen3-30B-A3B, Qwen3-32B, Qwen3-4B, SmolLM2-135M and Qwen3.6-35B-A3B. */
 static const char moe
 	[] = "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 2048, \"num_hidden_layers\": 48, "
 	     "\"vocab_size\": 151936, \"max_position_embeddings\": 40960, \"num_attention_heads\": "
@@ -32,6 +33,19 @@ static const char moe
 	     "64, "
 	     "\"num_key_value_heads\": 8, \"head_dim\": 128, \"intermediate_size\": 25600, "
 	     "\"rope_theta\": 1000000.0, \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": false}";
+
+static const char four_billion[] =
+	"{\"model_type\": \"qwen3\", \"hidden_size\": 2560, \"num_hidden_layers\": 36, "
+	"\"vocab_size\": 151936, \"max_position_embeddings\": 40960, \"num_attention_heads\": 32, "
+	"\"num_key_value_heads\": 8, \"head_dim\": 128, \"intermediate_size\": 9728, "
+	"\"rope_theta\": 1000000.0, \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": true}";
+
+/* Rows of 576 are no whole groups of 128. */
+static const char uneven[] =
+	"{\"model_type\": \"llama\", \"hidden_size\": 576, \"num_hidden_layers\": 30, "
+	"\"vocab_size\": 49152, \"max_position_embeddings\": 8192, \"num_attention_heads\": 9, "
+	"\"num_key_value_heads\": 3, \"intermediate_size\": 1536, \"rope_theta\": 100000.0, "
+	"\"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true}";
 
 static const char hybrid[] =
 	"{\"model_type\": \"qwen3_next\", \"hidden_size\": 2048, \"num_hidden_layers\": 40, "
@@ -93,8 +107,12 @@ static void a_recipe_has_about_the_bits_of_its_name(void **state)
 		{dense, "3bit", true, 3.2},   {hybrid, "3bit", false, 3.65},
 		{hybrid, "3bit", true, 3.2},  {hybrid, "4bit", false, 4.2},
 		{hybrid, "2bit", false, 2.3}, {moe, "4bit", false, 4.2},
-		{dense, "4bit", true, 4.2},   {moe, "2bit", true, 2.3},
-		{moe, "2bit", false, 2.3},    {dense, "2bit", true, 2.3},
+		{moe, "4bit", true, 4.2},     {dense, "4bit", true, 4.9},
+		{moe, "2bit", true, 2.3},     {moe, "2bit", false, 2.3},
+		{dense, "2bit", true, 2.3},   {uneven, "4bit", true, 6.2},
+		{dense, "6bit", true, 6.7},   {four_billion, "6bit", true, 6.7},
+		{moe, "6bit", true, 6.7},     {dense, "8bit", true, 8.6},
+		{uneven, "8bit", true, 8.6},
 	};
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		double bits = bits_of(sizes[i].text, sizes[i].quant, sizes[i].all);
@@ -155,29 +173,132 @@ static void routers_are_in_blocks_where_rows_are_whole_ones(void **state)
 	free(c);
 }
 
-/* Without experts everything is in 4 bits, as with the former default. */
-static void the_default_follows_from_whether_there_are_experts(void **state)
+static void read_config(struct config *c, const char *text)
+{
+	if (config_parse(c, text, strlen(text), "config.json", &e))
+		fail_msg("%s", e.text);
+}
+
+static void the_default_follows_from_experts_and_from_weights(void **state)
 {
 	(void)state;
 	static const struct {
-		const char *text, *quant;
-	} models[] = {{moe, "3bit"}, {hybrid, "3bit"}, {dense, "4bit"}};
+		const char *text, *quant, *models;
+	} models[] = {{moe, "3bit", "models with experts"},
+		      {hybrid, "3bit", "models with experts"},
+		      {dense, "4bit", "dense models of more than 4 billion weights"},
+		      {four_billion, "6bit", "dense models of up to 4 billion weights"},
+		      {uneven, "8bit", "dense models of up to 1 billion weights"}};
 	struct config *c = malloc(sizeof *c);
 	assert_non_null(c);
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
 		struct recipe r, none;
-		if (config_parse(c, models[i].text, strlen(models[i].text), "config.json", &e))
-			fail_msg("%s", e.text);
+		read_config(c, models[i].text);
 		recipe_find_default(&r, c);
 		assert_string_equal(r.quant, models[i].quant);
-		assert_true(recipe_is_default(&r, c));
+		assert_string_equal(recipe_default_of(&r, c), models[i].models);
 		assert_int_equal(recipe_find(&none, "auto", &e), 0);
+		assert_null(recipe_default_of(&none, c));
 		recipe_keep_none(&none, c);
 		assert_string_equal(none.quant, models[i].quant);
-		recipe_make_former(&r);
-		assert_string_equal(r.quant, "tq3");
-		assert_false(recipe_is_default(&r, c));
 	}
+	free(c);
+}
+
+static void defaults_of_earlier_versions_are_tried_the_latest_first(void **state)
+{
+	(void)state;
+	struct config *c = malloc(sizeof *c);
+	struct recipe r, now;
+	assert_non_null(c);
+	read_config(c, uneven);
+	recipe_find_default(&r, c);
+	assert_true(recipe_make_former(&r, c, 0));
+	assert_string_equal(r.quant, "4bit");
+	assert_null(recipe_default_of(&r, c));
+	assert_int_equal(recipe_find(&now, "4bit", &e), 0);
+	assert_false(recipe_includes(&r, &now)); /* a store of today's was asked for */
+	assert_true(recipe_includes(&now, &r));
+	assert_true(recipe_make_former(&r, c, 1));
+	assert_string_equal(r.quant, "tq3");
+	assert_false(recipe_make_former(&r, c, 2));
+	read_config(c, moe);
+	assert_true(recipe_make_former(&r, c, 0));
+	assert_string_equal(r.quant, "tq3");
+	assert_false(recipe_make_former(&r, c, 1));
+	free(c);
+}
+
+/* The format of a tensor by a recipe's text. */
+static enum format format_by(const char *text, const struct config *c, enum tensor_role role,
+			     uint32_t layer)
+{
+	struct recipe r;
+	uint32_t rows, cols;
+	const struct tensor_id id = {role, layer, 0};
+	assert_true(recipe_from_text(&r, text));
+	config_tensor_shape(c, role, layer, &rows, &cols);
+	return recipe_format(&r, c, id, cols);
+}
+
+static void a_text_names_the_table_that_its_store_was_made_by(void **state)
+{
+	(void)state;
+	static const char first[] = "4bit kept bf16 norms f16",
+			  second[] = "4bit.2 kept bf16 norms f16",
+			  refined[] = "4bit kept bf16 norms f16 ref131072.beef";
+	struct config *c = malloc(sizeof *c);
+	struct recipe r, now;
+	char text[64];
+	assert_non_null(c);
+	read_config(c, dense);
+	for (uint32_t layer = 0; layer < 64; layer += 63) {
+		assert_int_equal(format_by(first, c, TENSOR_DOWN, layer), FORMAT_TC4);
+		assert_int_equal(format_by(refined, c, TENSOR_V, layer), FORMAT_TC4);
+		assert_int_equal(format_by(second, c, TENSOR_DOWN, layer), FORMAT_Q6_K);
+		assert_int_equal(format_by(second, c, TENSOR_V, layer), FORMAT_Q6_K);
+		assert_int_equal(format_by(second, c, TENSOR_UP, layer),
+				 layer ? FORMAT_Q6_K : FORMAT_TC4);
+	}
+	assert_int_equal(recipe_find(&r, "4bit", &e), 0);
+	recipe_to_text(&r, text, sizeof text);
+	assert_string_equal(text, second);
+	assert_true(recipe_from_text(&now, first) && recipe_includes(&r, &now));
+	recipe_take_table(&r, &now);
+	assert_memory_equal(r.of, now.of, sizeof r.of);
+	recipe_to_text(&r, text, sizeof text);
+	assert_string_equal(text, first);
+	assert_false(recipe_from_text(&now, "4bit.3 kept bf16 norms f16"));
+	assert_false(recipe_from_text(&now, "3bit.2 kept bf16 norms f16"));
+	free(c);
+}
+
+/* Of 576 columns, which are no whole groups of 128 and no whole blocks of 256. */
+static void rows_of_any_length_have_a_format_that_fits_them(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		enum format q, down;
+	} rows[] = {{"4bit.2 kept bf16 norms f16", FORMAT_Q8_0, FORMAT_Q6_K},
+		    {"4bit kept bf16 norms f16", FORMAT_TC4, FORMAT_TC4},
+		    {"3bit kept bf16 norms f16", FORMAT_TC3, FORMAT_TC3},
+		    {"6bit kept bf16 norms f16", FORMAT_Q8_0, FORMAT_Q6_K},
+		    {"8bit kept bf16 norms f16", FORMAT_Q8_0, FORMAT_Q8_0}};
+	struct config *c = malloc(sizeof *c);
+	assert_non_null(c);
+	read_config(c, uneven);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_int_equal(format_by(rows[i].text, c, TENSOR_Q, 1), rows[i].q);
+		assert_int_equal(format_by(rows[i].text, c, TENSOR_DOWN, 1), rows[i].down);
+	}
+	assert_int_equal(format_by(rows[0].text, c, TENSOR_HEAD, 0), FORMAT_Q5_0);
+	assert_int_equal(format_by(rows[0].text, c, TENSOR_UP, 28), FORMAT_Q5_0);
+	assert_int_equal(format_by(rows[0].text, c, TENSOR_UP, 29), FORMAT_Q8_0); /* the last */
+	c->hidden_size = 40; /* no whole blocks of 32 either */
+	assert_int_equal(format_by("4bit.2 kept f16 norms f16", c, TENSOR_UP, 1), FORMAT_TC4);
+	assert_int_equal(format_by("4bit.2 kept f16 norms f16", c, TENSOR_V, 1), FORMAT_F16);
+	assert_int_equal(format_by("6bit kept f16 norms f16", c, TENSOR_UP, 1), FORMAT_F16);
 	free(c);
 }
 
@@ -186,7 +307,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_recipe_has_about_the_bits_of_its_name),
 		cmocka_unit_test(a_text_leads_back_to_its_recipe),
-		cmocka_unit_test(the_default_follows_from_whether_there_are_experts),
+		cmocka_unit_test(the_default_follows_from_experts_and_from_weights),
+		cmocka_unit_test(defaults_of_earlier_versions_are_tried_the_latest_first),
+		cmocka_unit_test(a_text_names_the_table_that_its_store_was_made_by),
+		cmocka_unit_test(rows_of_any_length_have_a_format_that_fits_them),
 		cmocka_unit_test(routers_are_in_blocks_where_rows_are_whole_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -578,7 +578,7 @@ static void another_recipes_and_models_are_refused_with_the_first_piece(void **s
 	char recipe[64], words[80];
 	struct session *s = with_a_turn(&fable);
 	struct file f = save(s), piece = {f.at, 4096};
-	model_fact(fable.model, FACT_RECIPE, recipe, sizeof recipe);
+	model_fact(fable.model, FACT_FORMAT, recipe, sizeof recipe);
 	(void)snprintf(words, sizeof words, "recipe %.*s,", (int)strcspn(recipe, " "), recipe);
 	test_model_open(&m, test_fable(), &(struct engine_options){.quant = "tq4"});
 	refused(&m, &piece, -EINVAL, words);
