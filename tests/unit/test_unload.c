@@ -194,15 +194,16 @@ static void an_idle_model_is_unloaded(void **state)
 	test_model_ready(&m, test_fable(), &(struct engine_options){.store = stores, .idle = 1});
 	wait_until_unloaded(&m);
 	assert_true(knows_bits(&m)); /* not before its conversion had ended */
-	struct session *s = test_greedy_session(&m);
+	struct session *s = test_greedy_session(&m), *other = test_greedy_session(&m);
 	test_answer(s, capital, paris);
-	test_answer(s, "What is 12 x 6?", "12 x 6 = 72\n");
+	test_answer(other, capital, paris);
 	wait_until_unloaded(&m);
 	/* Not even the turn that was asked while it was loaded makes it load again. */
 	pthread_mutex_lock(&m.model->run->lock);
 	assert_false(run_must_load(m.model));
 	pthread_mutex_unlock(&m.model->run->lock);
 	test_answer(s, "What is 12 x 6?", "12 x 6 = 72\n");
+	session_end(other);
 	session_end(s);
 	test_model_close(&m);
 	test_folder_remove(stores);
