@@ -2,14 +2,15 @@
  *
  * Sessions that are in the middle of an answer share a step, so that each weight is read once for
  * all of them. A prompt, a text to score, a turn that begins, and a session in the background have
- * steps of their own. Who is next is in run_choice.c. While a prompt's step is
- * computed, the answers have a step between two of its layers whenever they would wait longer than
- * -o step_ms= otherwise, and the prompt's steps are so short that one layer does not take longer.
- * So a running answer waits for that time, or for one layer's reads. (If the answers' own step were
- * a part of that time, an answer beside a prompt of 8,000 tokens on moe16 had pauses of 81 ms for
- * 123, but the prompt 53 % of its speed for 70.) The
- * text of a session does not depend on its company: each row of a batch is computed as it would be
- * alone (promise 2). */
+ * steps of their own. Who is next is in run_choice.c. While a prompt's step is computed, the
+ * answers have a step between two of its layers whenever they would wait longer than -o step_ms=
+ * otherwise, and the prompt's steps are so short that one layer does not take longer. So a running
+ * answer waits for that time, or for one layer's reads. (With the answers' own step as a part of
+ * that time, an answer beside a prompt of 8,000 tokens on moe16 had pauses of 81 ms instead of 123,
+ * but the prompt had 53 % of its speed instead of 70.)
+ *
+ * The text of a session does not depend on its company: each row of a batch is computed as it would
+ * be alone (promise 2). */
 #include "cache/clock.h"
 #include "engine/compute/threads.h"
 #include "engine/model/chunk.h"

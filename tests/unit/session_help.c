@@ -198,6 +198,14 @@ void test_let_go(void)
 	test_hold(NULL, 0);
 }
 
+int test_end_watch(void **state)
+{
+	(void)state;
+	test_watch(NULL, NULL);
+	test_let_go();
+	return 0;
+}
+
 const char *test_fable(void)
 {
 	return test_data("../../examples/models/fable-moe-15m");

@@ -83,6 +83,8 @@ const struct test_place *test_places(size_t *count);
 /* Functions that wait for an answer or close a model also release it: a failed test leaves nothing
  * held. */
 void test_let_go(void);
+/* A teardown: nobody watches steps any more, and nothing is held. */
+int test_end_watch(void **state);
 
 /* Wait until the answer has `bytes` or is complete; until it is complete. */
 void test_wait_bytes(struct answer *a, uint64_t bytes);

@@ -992,15 +992,7 @@ static int company_load(void **state)
 	return failed;
 }
 
-static int company_let_go(void **state)
-{
-	(void)state;
-	test_watch(NULL, NULL);
-	test_let_go();
-	return 0;
-}
-
-#define TEST(f) cmocka_unit_test_teardown(f, company_let_go)
+#define TEST(f) cmocka_unit_test_teardown(f, test_end_watch)
 
 int main(void)
 {

@@ -350,15 +350,7 @@ static void a_draft_expert_that_cannot_be_read_fails_no_session(void **state)
 	drafters_close(&x);
 }
 
-static int drafters_let_go(void **state)
-{
-	(void)state;
-	test_watch(NULL, NULL);
-	test_let_go();
-	return 0;
-}
-
-#define TEST(f) cmocka_unit_test_teardown(f, drafters_let_go)
+#define TEST(f) cmocka_unit_test_teardown(f, test_end_watch)
 
 int main(void)
 {
