@@ -28,7 +28,7 @@ void dense_take(struct dense_scratch *d, struct arena *arena, const struct confi
 {
 	uint32_t width = 0;
 	for (uint32_t layer = 0; layer < c->layers; layer++)
-		if (!config_routed(c, layer))
+		if (c->layer[layer].feed_forward == FEED_FORWARD_DENSE)
 			width = c->intermediate_size;
 	activation_take(arena, &d->hidden, rows, width);
 }

@@ -191,6 +191,48 @@ void forward_normalise(struct step *s, enum tensor_role norm, const uint32_t *ro
 	forward_norm(s, weights_vector(&s->env->weights->once, norm), rows, n);
 }
 
+/* ---- layers ---- */
+
+/* A part reads a norm of the stream, and adds what it computes, after a second norm where the
+ * family has one. */
+struct forward_part {
+	enum tensor_role norm, post_norm;
+	/* out = the part of normed. 0, or a negative errno with words. */
+	int (*run)(struct forward *f, struct step *s, uint32_t layer, struct err *e);
+};
+
+static int forward_run_mixer(struct forward *f, struct step *s, uint32_t layer, struct err *e)
+{
+	(void)e;
+	switch (f->env.config->layer[layer].mixer) {
+	case MIXER_LATENT:
+		latent_run(&f->scratch.latent, s, layer);
+		break;
+	case MIXER_DELTA_NET:
+		delta_run(&f->scratch.delta, s, layer);
+		break;
+	default:
+		attention_run(&f->scratch.attention, s, layer);
+		break;
+	}
+	return 0;
+}
+
+static int forward_run_feed_forward(struct forward *f, struct step *s, uint32_t layer,
+				    struct err *e)
+{
+	if (config_routed(f->env.config, layer))
+		return moe_run(&f->scratch.moe, s, layer, e);
+	dense_run(&f->scratch.dense, s, layer);
+	return 0;
+}
+
+static const struct forward_part forward_parts[LAYER_PARTS] = {
+	[PART_MIXER] = {TENSOR_MIXER_NORM, TENSOR_MIXER_POST_NORM, forward_run_mixer},
+	[PART_FEED_FORWARD] = {TENSOR_FEED_FORWARD_NORM, TENSOR_FEED_FORWARD_POST_NORM,
+			       forward_run_feed_forward},
+};
+
 /* Adds `out` to the stream, after a norm where the family has one. */
 static void forward_add_out(struct step *s, const float *post_norm)
 {
@@ -205,32 +247,21 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 {
 	const struct config *c = s->env->config;
 	const struct layer_weights *l = &s->env->weights->layer[layer];
-	forward_norm(s, weights_vector(l, TENSOR_MIXER_NORM), NULL, s->n);
-	switch (c->layer[layer].mixer) {
-	case MIXER_LATENT:
-		latent_run(&f->scratch.latent, s, layer);
-		break;
-	case MIXER_DELTA_NET:
-		delta_run(&f->scratch.delta, s, layer);
-		break;
-	default:
-		attention_run(&f->scratch.attention, s, layer);
-		break;
+	for (enum layer_part i = 0; i < LAYER_PARTS; i++) {
+		const struct forward_part *part = &forward_parts[i];
+		if (!config_has_part(&c->layer[layer], i))
+			continue;
+		forward_norm(s, weights_vector(l, part->norm), NULL, s->n);
+		int failed = part->run(f, s, layer, e);
+		if (failed)
+			return failed;
+		forward_add_out(s, weights_vector(l, part->post_norm));
 	}
-	forward_add_out(s, weights_vector(l, TENSOR_MIXER_POST_NORM));
-
-	forward_norm(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), NULL, s->n);
-	int failed = 0;
-	if (config_routed(c, layer))
-		failed = moe_run(&f->scratch.moe, s, layer, e);
-	else
-		dense_run(&f->scratch.dense, s, layer);
-	forward_add_out(s, weights_vector(l, TENSOR_FEED_FORWARD_POST_NORM));
 	const float *scale = weights_vector(l, TENSOR_LAYER_SCALE);
 	size_t count = (size_t)s->n * c->hidden_size;
 	for (size_t i = 0; scale && i < count; i++)
 		s->x[i] *= *scale;
-	return failed;
+	return 0;
 }
 
 void forward_layer_keys(struct forward *f, struct step *s, uint32_t layer)

@@ -28,8 +28,11 @@ enum {
 	CONFIG_ROPES = 2,	     /* rotations of a model's layers */
 };
 
-enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXERS };
-enum feed_forward { FEED_FORWARD_DENSE, FEED_FORWARD_ROUTED };
+/* A layer is a list of parts, each a mixer or a feed-forward: at most one of each, the mixer first.
+ */
+enum layer_part { PART_MIXER, PART_FEED_FORWARD, LAYER_PARTS };
+enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXER_NONE, MIXERS };
+enum feed_forward { FEED_FORWARD_DENSE, FEED_FORWARD_ROUTED, FEED_FORWARD_NONE };
 
 struct layer {
 	enum mixer mixer;
@@ -138,6 +141,10 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 int config_parse_generation(struct config *c, const char *text, size_t length, const char *name,
 			    struct err *e);
 
+static inline bool config_has_part(const struct layer *l, enum layer_part part)
+{
+	return part == PART_MIXER ? l->mixer != MIXER_NONE : l->feed_forward != FEED_FORWARD_NONE;
+}
 /* True if the layer's feed-forward is routed experts. */
 static inline bool config_routed(const struct config *c, uint32_t layer)
 {

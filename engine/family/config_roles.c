@@ -16,7 +16,10 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 {
 	const struct layer *l = &c->layer[layer];
 	const bool attention = l->mixer == MIXER_ATTENTION, latent = l->mixer == MIXER_LATENT;
+	const bool dense = l->feed_forward == FEED_FORWARD_DENSE;
 	const bool routed = l->feed_forward == FEED_FORWARD_ROUTED;
+	const bool mixes = config_has_part(l, PART_MIXER);
+	const bool feeds = config_has_part(l, PART_FEED_FORWARD);
 #define PRESENT(presence, condition) [PRESENT_##presence] = condition,
 	const bool present[] = {TENSOR_PRESENCE_LIST(PRESENT)};
 #undef PRESENT
@@ -32,6 +35,7 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer)
 	case MIXER_LATENT:
 		return (uint64_t)c->latent.rank + c->latent.rope;
 	case MIXER_DELTA_NET:
+	case MIXER_NONE:
 	case MIXERS:
 		break;
 	}

@@ -17,7 +17,7 @@
  * a place the order is that of the store, which is the order in which a forward pass meets them. */
 #define TENSOR_ROLE_LIST(X)                                                                        \
 	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")    \
-	X(MIXER_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM, L "input_layernorm.weight")               \
+	X(MIXER_NORM, LAYER, MIXES, HIDDEN, NONE, NORM, L "input_layernorm.weight")                \
 	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, MIXER, A "q_proj.weight")                          \
 	X(K, LAYER, ATTENTION, KEYS, HIDDEN, MIXER, A "k_proj.weight")                             \
 	X(V, LAYER, VALUES, KEYS, HIDDEN, VALUES, A "v_proj.weight")                               \
@@ -46,8 +46,9 @@
 	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")                 \
 	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")                 \
 	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, DELTA_OUT, D "out_proj.weight")       \
-	X(MIXER_POST_NORM, LAYER, POST_NORMS, HIDDEN, NONE, NORM, L "post_mixer_layernorm.weight") \
-	X(FEED_FORWARD_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM,                                    \
+	X(MIXER_POST_NORM, LAYER, MIXES_THEN_NORM, HIDDEN, NONE, NORM,                             \
+	  L "post_mixer_layernorm.weight")                                                         \
+	X(FEED_FORWARD_NORM, LAYER, FEEDS, HIDDEN, NONE, NORM,                                     \
 	  L "post_attention_layernorm.weight")                                                     \
 	X(GATE, LAYER, DENSE, INTERMEDIATE, HIDDEN, FEED, F "gate_proj.weight")                    \
 	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, FEED, F "up_proj.weight")                        \
@@ -73,7 +74,7 @@
 	X(EXPERTS_NORM, LAYER, APART, HIDDEN, NONE, NORM, L "pre_feedforward_layernorm_2.weight")  \
 	X(EXPERTS_POST_NORM, LAYER, APART, HIDDEN, NONE, NORM,                                     \
 	  L "post_feedforward_layernorm_2.weight")                                                 \
-	X(FEED_FORWARD_POST_NORM, LAYER, POST_NORMS, HIDDEN, NONE, NORM,                           \
+	X(FEED_FORWARD_POST_NORM, LAYER, FEEDS_THEN_NORM, HIDDEN, NONE, NORM,                      \
 	  L "post_feedforward_layernorm.weight")                                                   \
 	X(LAYER_SCALE, LAYER, LAYER_SCALE, ONE, NONE, VECTOR, L "layer_scalar")                    \
 	X(EXPERT_GATE, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.gate_proj.weight")    \
@@ -100,11 +101,14 @@ enum tensor_place {
 	PLACE_DRAFT,  /* once, if there is a draft layer, beside that layer's own */
 };
 
-/* X(presence, condition): when a role is there, in a layer l of a config c. attention, routed and
- * latent: the layer's mixer or feed-forward is that. */
+/* X(presence, condition): when a role is there, in a layer l of a config c. mixes, feeds: the layer
+ * has a mixer, a feed-forward; attention, latent, dense and routed: it is that. */
 #define TENSOR_PRESENCE_LIST(X)                                                              \
 	X(ALWAYS, true)                                                                      \
-	X(POST_NORMS, c->post_norms)                                                         \
+	X(MIXES, mixes)                                                                      \
+	X(MIXES_THEN_NORM, mixes && c->post_norms)                                           \
+	X(FEEDS, feeds)                                                                      \
+	X(FEEDS_THEN_NORM, feeds && c->post_norms)                                           \
 	X(LAYER_SCALE, c->layer_scale)                                                       \
 	X(ATTENTION, attention)                                                              \
 	X(VALUES, attention && !l->keys_as_values)                                           \
@@ -115,7 +119,7 @@ enum tensor_place {
 	X(LATENT, latent)                                                                    \
 	X(LATENT_LOW, latent && c->latent.query_rank > 0) /* queries have two projections */ \
 	X(DELTA_NET, l->mixer == MIXER_DELTA_NET)                                            \
-	X(DENSE, !routed)                                                                    \
+	X(DENSE, dense)                                                                      \
 	X(ROUTED, routed)                                                                    \
 	X(ROUTER_BIAS, routed && c->router_bias)                                             \
 	X(ROUTER_CORRECTION, routed && c->router_correction)                                 \
