@@ -137,6 +137,8 @@ static void config_read_whole(struct reader *r)
 {
 	const struct json *text = NULL;
 	config_read_family(r);
+	if (!r->failed)
+		r->config->tied_head = r->config->family->tied;
 	if (!r->failed && r->config->family->nested)
 		text = reader_object_or_null(r, "text_config");
 	if (text) {

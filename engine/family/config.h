@@ -25,7 +25,8 @@ enum {
 	CONFIG_MAX_POSITIONS = 1 << 24,
 	CONFIG_MAX_LATENT = 1 << 18, /* elements of all heads' latents */
 	CONFIG_DRAFT_LAYERS = 1,     /* after the model's own */
-	CONFIG_ROPES = 2,	     /* rotations of a model's layers */
+	CONFIG_ROPES = 3,	     /* rotations of a model's layers … */
+	CONFIG_NO_ROPE = 2,	     /* … the last of which turns nothing */
 };
 
 /* A layer is a list of parts, each a mixer or a feed-forward: at most one of each, the mixer first.
@@ -43,7 +44,7 @@ struct layer {
 	/* Of attention: */
 	uint32_t head_dim, kv_heads;
 	uint32_t window;     /* positions that a token sees, with its own; 0: all */
-	uint32_t rope;	     /* index in the config's rope[] */
+	uint32_t rope;	     /* index in the config's rope[]; CONFIG_NO_ROPE: positions do not turn it */
 	bool keys_as_values; /* values are keys before their norm: there is no projection of values
 			      */
 	uint64_t kv_at; /* elements of a position's keys and values in earlier layers of its kind */

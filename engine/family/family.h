@@ -38,6 +38,7 @@ struct family {
 	double rms_eps;	     /* the default of rms_norm_eps; 0: 1e-6 */
 
 	/* Values of the config that follow from the family alone. */
+	bool tied; /* the default of tie_word_embeddings */
 	bool qkv_bias, normalise_top_k;
 	enum head_norms head_norms;
 	enum router_order router_order;
@@ -90,6 +91,6 @@ bool family_leaves_out(const struct config *c, const char *name);
 extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
 	family_granitemoe, family_mixtral, family_olmoe, family_qwen3_5, family_qwen3_5_moe,
 	family_qwen3_next, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_llama,
-	family_mistral, family_gemma4, family_deepseek_v3;
+	family_mistral, family_gemma4, family_deepseek_v3, family_smollm3;
 
 #endif

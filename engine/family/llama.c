@@ -1,11 +1,13 @@
-/* Llama and Mistral, dense, and Mixtral, a mixture of experts. Mistral's and Mixtral's layers may
- * see a window.
+/* Llama, SmolLM3 and Mistral, dense, and Mixtral, a mixture of experts. Mistral's and Mixtral's
+ * layers may see a window; some of SmolLM3's layers do not rotate.
  *
- * GGUF files call all of them llama, and have the pairs of rows that a rotation turns as
+ * GGUF files call most of them llama, and have the pairs of rows that a rotation turns as
  * neighbours. Biases, whose pairs would be neighbours, too, are refused as unknown tensors.
  * rope_freqs.weight holds the factors of Llama 3.1's rotations (gguf_config.c). */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
+
+#include <errno.h>
 
 #define LAYER "blk.%u."
 #define GGUF_PAIRED                                            \
@@ -33,6 +35,43 @@ const struct family family_mistral = {
 	.model_types = mistral,
 	.ropes = 1U << ROPE_LINEAR | 1U << ROPE_YARN,
 	.parts = {reader_windows, reader_dense},
+};
+
+/* ---- SmolLM3: layer i rotates where no_rope_layers[i] is 1, or without the list in all but every
+ * no_rope_layer_interval-th */
+
+static void llama_rotating(struct reader *r)
+{
+	struct config *c = r->config;
+	uint32_t interval, layer = 0;
+	reader_u32_or(r, "no_rope_layer_interval", 1, UINT32_MAX, 4, &interval);
+	for (; layer < c->layers; layer++)
+		c->layer[layer].rope = (layer + 1) % interval ? 0 : CONFIG_NO_ROPE;
+	const struct json *list = reader_list_or_null(r, "no_rope_layers"), *v = NULL;
+	if (list && json_count(list) != c->layers)
+		reader_refuse(r, EINVAL, "no_rope_layers names %zu layers of %u", json_count(list),
+			      c->layers);
+	for (layer = 0; !r->failed && (v = json_next(list, v)); layer++) {
+		uint64_t rotates = 0;
+		r->failed = json_as_uint(v, "no_rope_layers", r->name, 0, 1, &rotates, r->e);
+		c->layer[layer].rope = rotates ? 0 : CONFIG_NO_ROPE;
+	}
+}
+
+/* No key of a GGUF file says which layers do not rotate: every fourth, as published. */
+static const struct gguf_family smollm3_gguf = {
+	.architecture = "smollm3",
+	.also = "\"attention_bias\": false, \"no_rope_layer_interval\": 4",
+	.names = gguf_names,
+};
+static const char *const smollm3[] = {"smollm3", NULL};
+const struct family family_smollm3 = {
+	.model_types = smollm3,
+	.tied = true,
+	.ropes = 1U << ROPE_LINEAR | 1U << ROPE_LLAMA3 | 1U << ROPE_YARN | 1U << ROPE_FACTORS,
+	.only = llama_only,
+	.parts = {reader_only_full_attention, reader_dense, llama_rotating},
+	.gguf = &smollm3_gguf,
 };
 
 static const struct tensor_name mixtral_names[] = {TENSOR_NAMES_BLOCK_SPARSE_MOE, {0}};

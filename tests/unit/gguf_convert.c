@@ -46,7 +46,7 @@ static bool is_hybrid(const struct maker *m)
 
 static bool is_paired(const struct maker *m)
 {
-	return maker_is(m, "llama") || maker_is(m, "granitemoe");
+	return maker_is(m, "llama") || maker_is(m, "granitemoe") || maker_is(m, "smollm3");
 }
 
 static void put_hybrid_keys(struct test_gguf *g, const struct maker *m)
@@ -454,6 +454,30 @@ static void convert_tensor(struct maker *m, const struct test_tensor *t)
 		fail_msg("no place for %s", t->name);
 }
 
+/* Llama 3.1's rotations: what each pair's frequency is divided by. */
+static void add_factors(struct maker *m)
+{
+	struct json_object *rope = maker_member(m->config, "rope_parameters"),
+			   *type = maker_member(rope, "rope_type");
+	if (!type || strcmp(json_object_get_string(type), "llama3") != 0)
+		return;
+	double theta = real(m, "rope_theta"), slowed = real(m, "factor"),
+	       low = real(m, "low_freq_factor"), high = real(m, "high_freq_factor"),
+	       original = real(m, "original_max_position_embeddings");
+	struct out *o = maker_add(m, "rope_freqs.weight");
+	o->dims = 1;
+	o->shape[0] = o->count = maker_head_dim(m) / 2;
+	o->x = malloc(o->count * sizeof *o->x);
+	assert_non_null(o->x);
+	for (size_t i = 0; i < o->count; i++) {
+		double wave = 2 * acos(-1) * pow(theta, (double)i / (double)o->count),
+		       smooth = (original / wave - low) / (high - low);
+		o->x[i] = wave < original / high  ? 1.0F
+			  : wave > original / low ? (float)slowed
+						  : (float)(1 / ((1 - smooth) / slowed + smooth));
+	}
+}
+
 /* ---- writing ---- */
 
 enum { Q8_COLS = 32, Q8_BYTES = 2 + Q8_COLS };
@@ -546,6 +570,7 @@ void test_gguf_convert(const struct gguf_conversion *c, const char *folder, cons
 	for (size_t i = 0; i < m->from.count; i++)
 		if (!c->without || !maker_ends(m->from.tensors[i].name, c->without))
 			convert_tensor(m, &m->from.tensors[i]);
+	add_factors(m);
 	for (uint32_t part = parts; part-- > 0;) { /* the first last: its path stays */
 		if (parts > 1)
 			(void)snprintf(path, 512, "%s/%s-%05u-of-%05u.gguf", folder, name, part + 1,

@@ -66,6 +66,38 @@ static void parse(const char *text)
 		fail_msg("%s", e.text);
 }
 
+/* ---- published configs ---- */
+
+static void parse_file(const char *folder, const char *name)
+{
+	char path[600];
+	size_t n;
+	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
+	uint8_t *text = test_file_read(path, &n);
+	memset(&config, 0, sizeof config); /* the bytes between members, too */
+	if (config_parse(&config, (const char *)text, n, path, &e))
+		fail_msg("%s", e.text);
+	free(text);
+}
+
+/* The fixtures' config.json is in transformers' later spelling. */
+static void the_published_spelling_of_a_config_is_the_same_model(void **state)
+{
+	(void)state;
+	static const char *const fixtures[] = {"llama", "smollm3"};
+	static struct config later;
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+		const char *folder = test_fixture(fixtures[i]);
+		if (!folder)
+			continue;
+		parse_file(folder, "config.json");
+		memcpy(&later, &config, sizeof later);
+		parse_file(folder, "config.published.json");
+		if (memcmp(&later, &config, offsetof(struct config, generation)) != 0)
+			fail_msg("%s: the two configs are not the same model", fixtures[i]);
+	}
+}
+
 /* ---- special keys ---- */
 
 static void qwen2_moe_has_a_shared_expert_in_its_routed_layers(void **state)
@@ -256,7 +288,8 @@ static void no_two_tensors_of_a_family_have_the_same_name_in_its_store(void **st
 	(void)state;
 	static const char *const fixtures[] = {
 		"qwen2_moe", "granitemoe", "mixtral", "olmoe",	    "qwen3_5_moe", "qwen3_next",
-		"glm4_moe",  "minimax_m2", "gpt_oss", "gemma4_moe", "deepseek_v3"};
+		"glm4_moe",  "minimax_m2", "gpt_oss", "gemma4_moe", "deepseek_v3",
+		"smollm3"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		static char names[TENSOR_ROLES][256];
 		if (!test_fixture(fixtures[i]))
@@ -676,6 +709,7 @@ int main(void)
 {
 	faults_begin();
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_published_spelling_of_a_config_is_the_same_model),
 		TEST(qwen2_moe_has_a_shared_expert_in_its_routed_layers),
 		TEST(granitemoe_has_multipliers_and_weighs_the_chosen_experts_alone),
 		TEST(mixtral_always_normalises_and_may_have_windows),

@@ -143,6 +143,8 @@ static const struct gguf_conversion conversions[] = {
 	{.fixture = "deepseek_v3", .architecture = "deepseek2", .type = "F32", .fused = true},
 	{.fixture = "glm4_moe", .architecture = "glm4moe", .type = "BF16", .change = a_draft},
 	{.fixture = "minimax_m2", .architecture = "minimax-m2", .type = "F32"},
+	{.fixture = "llama", .architecture = "llama", .type = "BF16"},
+	{.fixture = "smollm3", .architecture = "smollm3", .type = "BF16"},
 };
 enum { CONVERSIONS = sizeof conversions / sizeof *conversions };
 

@@ -105,6 +105,45 @@ static void what_glm4_moe_cannot_be_is_refused_by_its_key(void **state)
 	ASSERT_REFUSED(glm, wrong);
 }
 
+/* ---- smollm3 ---- */
+
+static const char smollm3[] =
+	"\"architectures\": [\"SmolLM3ForCausalLM\"], \"attention_bias\": false,"
+	"\"attention_dropout\": 0.0, \"eos_token_id\": 128012, \"hidden_act\": \"silu\","
+	"\"hidden_size\": 2048, \"initializer_range\": 0.02, \"intermediate_size\": 11008,"
+	"\"max_position_embeddings\": 65536, \"max_window_layers\": 28, \"mlp_bias\": false,"
+	"\"model_type\": \"smollm3\", \"no_rope_layer_interval\": 4, \"num_attention_heads\": 16,"
+	"\"num_hidden_layers\": 8, \"num_key_value_heads\": 4, \"pad_token_id\": 128004,"
+	"\"pretraining_tp\": 2, \"rms_norm_eps\": 1e-06, \"rope_scaling\": null,"
+	"\"rope_theta\": 5000000.0, \"sliding_window\": null, \"torch_dtype\": \"bfloat16\","
+	"\"use_cache\": false, \"use_sliding_window\": false, \"vocab_size\": 128256";
+
+static void smollm3_rotates_in_three_layers_of_four(void **state)
+{
+	(void)state;
+	parse(smollm3);
+	assert_true(config.tied_head);
+	for (uint32_t layer = 0; layer < 8; layer++)
+		assert_int_equal(config.layer[layer].rope, layer % 4 == 3 ? CONFIG_NO_ROPE : 0);
+	assert_int_equal(config.rope[CONFIG_NO_ROPE].dim, 0);
+	assert_true(parse_with(smollm3, "\"no_rope_layers\": [0, 1, 1, 1, 1, 1, 1, 1]") == 0);
+	for (uint32_t layer = 0; layer < 8; layer++)
+		assert_int_equal(config.layer[layer].rope, layer == 0 ? CONFIG_NO_ROPE : 0);
+}
+
+static void what_smollm3_cannot_be_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct refusal wrong[] = {
+		{"\"no_rope_layers\": [1, 1]", "no_rope_layers", EINVAL},
+		{"\"no_rope_layers\": [1, 1, 1, 1, 1, 1, 1, 2]", "no_rope_layers", EINVAL},
+		{"\"no_rope_layer_interval\": 0", "no_rope_layer_interval", EINVAL},
+		{"\"mlp_bias\": true", "mlp_bias", ENOTSUP},
+		{"\"use_sliding_window\": true", "use_sliding_window", ENOTSUP},
+	};
+	ASSERT_REFUSED(smollm3, wrong);
+}
+
 /* ---- minimax_m2 ---- */
 
 static const char minimax[] =
@@ -469,6 +508,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(glm4_moe_is_read_as_published),
 		cmocka_unit_test(what_glm4_moe_cannot_be_is_refused_by_its_key),
+		cmocka_unit_test(smollm3_rotates_in_three_layers_of_four),
+		cmocka_unit_test(what_smollm3_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(minimax_m2_is_read_as_published),
 		cmocka_unit_test(what_minimax_m2_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(gpt_oss_is_read_as_published),
