@@ -40,9 +40,13 @@ HELP_OBJS := $(call objects,$(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c))
 BENCH_OBJS := $(call objects,$(wildcard tests/bench/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
+# The demonstration model's weights are in the repository in two thirds of their size; make restores them.
+DEMO_MODEL   := examples/models/fable-moe-15m
+DEMO_WEIGHTS := $(DEMO_MODEL)/model.safetensors
+
 .SECONDARY:
 .PHONY: all
-all: $(BUILD)/moefs $(BUILD)/moefs-http pages ## build build/moefs and build/moefs-http, their manual and completion (the default)
+all: $(BUILD)/moefs $(BUILD)/moefs-http pages $(DEMO_WEIGHTS) ## build build/moefs and build/moefs-http, their manual and completion (the default)
 
 $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
@@ -74,6 +78,14 @@ $(BUILD)/fs/gateway/page/data.o: $(BUILD)/fs/gateway/page/data.c
 $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/pack: $(call objects,examples/models/pack.c) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+
+$(DEMO_WEIGHTS): $(DEMO_WEIGHTS).packed | $(BUILD)/pack
+	$(call say,MAKE,$@)
+	$(Q)$(BUILD)/pack -d $< $@
 
 # What is told of the program beside it, made from its own tables (fs/install/pages).
 PAGES := $(patsubst fs/install/%.in,$(BUILD)/install/%,$(wildcard fs/install/*.in))
@@ -185,7 +197,7 @@ $(BUILD)/scripted: $(SCRIPTED_OBJS) $(BUILD)/libmoefs.a
 .PHONY: unit check asan tsan fuzz fuzzers
 # The fuzzers' sources, compiled by any compiler: a function that one of them calls and that is gone is seen here.
 FUZZ_OBJS := $(call objects,$(wildcard tests/fuzz/*.c))
-unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/moefs-held $(BUILD)/scripted $(FUZZ_OBJS) ## build the unit tests, and what the tests of the mount need
+unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/moefs-held $(BUILD)/scripted $(FUZZ_OBJS) $(BUILD)/pack $(DEMO_WEIGHTS) ## build the unit tests, and what the tests of the mount need
 	@:
 
 # -g1: lines, which is what a report has; everything else of -g made these trees' compilation a third longer.
@@ -308,7 +320,7 @@ ZSH_FUNCTIONS  ?= share/zsh/site-functions
 HELPERS        ?= /sbin
 USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
 # What `moefs demo` mounts, and what README tries first: 30 MB.
-DEMO_MODEL := $(wildcard examples/models/fable-moe-15m/*)
+DEMO_FILES := $(filter-out %.packed $(DEMO_WEIGHTS),$(wildcard $(DEMO_MODEL)/*)) $(DEMO_WEIGHTS)
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
 	755:$(BUILD)/moefs-http:bin/moefs-http \
@@ -318,7 +330,7 @@ INSTALLED = \
 		644:$(BUILD)/install/$(c).zsh:$(ZSH_FUNCTIONS)/_$(c) \
 		644:$(BUILD)/install/$(c).fish:share/fish/vendor_completions.d/$(c).fish) \
 	644:examples/demo.sh:share/moefs/demo.sh \
-	$(foreach f,$(DEMO_MODEL),644:$(f):share/moefs/$(f:examples/%=%)) \
+	$(foreach f,$(DEMO_FILES),644:$(f):share/moefs/$(f:examples/%=%)) \
 	$(foreach u,moefs@.service moefs-http@.service moefs-http@.socket,unit:fs/install/systemd/$(u):$(USER_UNITS)/$(u)) \
 	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
 	$(if $(SYSTEM),link:bin/moefs:$(HELPERS)/mount.moefs)
@@ -353,10 +365,10 @@ check-deb: deb ## look at that package with lintian, install and purge it in a s
 check-boot: deb ## boot a small Debian with that package: the system's automount, a user's unit
 	$(Q)tests/systemd/boot.sh
 
-clean: ## remove build/
-	rm -rf build
+clean: ## remove build/ and the restored weights of the demonstration model
+	rm -rf build $(DEMO_WEIGHTS)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(FUZZ_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(FUZZ_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/examples/models/pack.o $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)

@@ -193,7 +193,7 @@ refuse "a folder that is no store" "$here" pager --trace "$here/trace.csv" --sto
 refuse "a file that is no trace" "config.json:1" pager --trace "$here/config.json" "${store[@]}" --budget 4M
 fixture=$here/qwen3_moe
 mkdir "$fixture"
-cp tests/data/fixtures/qwen3_moe/*.json "$fixture" && zstd -dq tests/data/fixtures/qwen3_moe/model.safetensors.zst -o "$fixture/model.safetensors" || failed=1
+cp tests/data/fixtures/qwen3_moe/*.json "$fixture" && build/pack -d tests/data/fixtures/qwen3_moe/model.safetensors.packed "$fixture/model.safetensors" || failed=1
 python3 -c '
 import json, sys
 golden = json.load(open(sys.argv[1] + "/golden.json"))

@@ -3,13 +3,12 @@
 # of its parts, continues in the next pause, and ends with a store that the next mount uses. If the disk is full or fails,
 # the current store stays and the reason is reported. Two mounts refine only once.
 . "$(dirname "$0")/lib.sh"
-command -v zstd >/dev/null || skip_all "zstd is not here to unpack a model"
 # A small model: it writes 32,768 tokens in seconds.
 fixture=$root/tests/data/fixtures/qwen3_moe
 MODEL=$work/one
 mkdir -p "$MODEL"
 cp "$fixture"/*.json "$fixture"/*.jinja "$MODEL"
-zstd -dq "$fixture/model.safetensors.zst" -o "$MODEL/model.safetensors" || exit 1
+"$root/build/pack" -d "$fixture/model.safetensors.packed" "$MODEL/model.safetensors" || exit 1
 m=$mnt/one
 question="Once upon a time"
 faulty_disk

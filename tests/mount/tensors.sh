@@ -13,6 +13,7 @@ if command -v zstd >/dev/null; then
 	for f in "$fixture"/*; do
 		case $f in
 		*.zst) zstd -qdc "$f" >"$work/models/named/$(basename "$f" .zst)" ;;
+		*.packed) "$root/build/pack" -d "$f" "$work/models/named/$(basename "$f" .packed)" ;;
 		*) cp "$f" "$work/models/named" ;;
 		esac
 	done

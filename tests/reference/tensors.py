@@ -3,6 +3,7 @@ import json
 import os
 import struct
 import subprocess
+import tempfile
 
 import numpy as np
 
@@ -13,12 +14,20 @@ DTYPES = {
 WRITTEN = {"float32": "F32", "int32": "I32"}
 
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
 def read_bytes(path):
-    """A file's bytes; the fixtures' large files lie there compressed, with .zst behind the name."""
+    """A file's bytes. The fixtures' large files lie there compressed: by zstd (.zst), or by build/pack (.packed)."""
     if os.path.exists(path):
         with open(path, "rb") as f:
             return f.read()
-    return subprocess.run(["zstd", "-dcq", path + ".zst"], check=True, stdout=subprocess.PIPE).stdout
+    if os.path.exists(path + ".zst"):
+        return subprocess.run(["zstd", "-dcq", path + ".zst"], check=True, stdout=subprocess.PIPE).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        whole = os.path.join(folder, "whole")
+        subprocess.run([os.path.join(ROOT, "build/pack"), "-d", path + ".packed", whole], check=True)
+        return read_bytes(whole)
 
 
 def read(path):

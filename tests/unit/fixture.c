@@ -1,5 +1,6 @@
 /* Fixtures that lie compressed in the repository; see golden.h. */
 #include "golden.h"
+#include "cache/codec.h"
 #include "checkpoint_help.h"
 #include "store_help.h"
 
@@ -29,26 +30,53 @@ static bool ends_with(const char *name, const char *ending)
 	return n > k && !strcmp(name + n - k, ending);
 }
 
-/* Writes `to` without ".zst", decompressed, or a copy of a file that has no such ending. */
-static void unpack_file(const char *from, char *to)
+/* Weights in the form that build/pack makes. */
+static uint8_t *decode_packed(const uint8_t *packed, size_t packed_bytes, size_t *bytes)
 {
-	size_t packed;
-	uint8_t *bytes = test_file_read(from, &packed);
-	if (!ends_with(from, ".zst")) {
-		test_file_write(to, bytes, packed);
-		free(bytes);
-		return;
-	}
-	unsigned long long n = ZSTD_getFrameContentSize(bytes, packed);
+	uint64_t n;
+	assert_in_range(packed_bytes, sizeof n + 1, 64 << 20);
+	memcpy(&n, packed, sizeof n);
+	assert_in_range(n, 1, 64 << 20);
+	uint8_t *whole = malloc(n), *temp = malloc(CODEC_TEMP);
+	assert_non_null(whole);
+	assert_non_null(temp);
+	assert_int_equal(codec_decode(whole, n, packed + sizeof n, packed_bytes - sizeof n, temp), 0);
+	free(temp);
+	*bytes = n;
+	return whole;
+}
+
+static uint8_t *decode_zst(const uint8_t *packed, size_t packed_bytes, size_t *bytes)
+{
+	unsigned long long n = ZSTD_getFrameContentSize(packed, packed_bytes);
 	assert_in_range(n, 1, 64 << 20);
 	uint8_t *whole = malloc(n);
 	assert_non_null(whole);
-	if (ZSTD_decompress(whole, n, bytes, packed) != n)
-		fail_msg("%s: cannot be decompressed", from);
-	to[strlen(to) - strlen(".zst")] = 0;
-	test_file_write(to, whole, n);
-	free(bytes);
-	free(whole);
+	assert_int_equal(ZSTD_decompress(whole, n, packed, packed_bytes), n);
+	*bytes = n;
+	return whole;
+}
+
+static const struct {
+	const char *ending;
+	uint8_t *(*decode)(const uint8_t *packed, size_t packed_bytes, size_t *bytes);
+} packings[] = {{".zst", decode_zst}, {".packed", decode_packed}};
+
+/* Writes `to` without the ending of a packing, decoded, or a copy of a file that has none. */
+static void unpack_file(const char *from, char *to)
+{
+	size_t bytes;
+	uint8_t *data = test_file_read(from, &bytes);
+	for (size_t i = 0; i < sizeof packings / sizeof *packings; i++)
+		if (ends_with(from, packings[i].ending)) {
+			uint8_t *packed = data;
+			data = packings[i].decode(packed, bytes, &bytes);
+			free(packed);
+			to[strlen(to) - strlen(packings[i].ending)] = 0;
+			break;
+		}
+	test_file_write(to, data, bytes);
+	free(data);
 }
 
 static void print_path(char path[PATH_MAX], const char *folder, const char *name)

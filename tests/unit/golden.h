@@ -15,7 +15,7 @@ const char *test_data(const char *name);
 const char *shared_data(const char *name);
 
 /* The folder of a fixture: tests/data/fixtures/NAME, unpacked into a temporary folder, which is
- * removed when the program ends, if its large files are compressed (.zst); else the folder in the
+ * removed when the program ends, if its large files are compressed (.zst, .packed); else the folder in the
  * foreign reference data, or NULL as above. Valid until the next call. */
 const char *test_fixture(const char *name);
 
