@@ -14,7 +14,7 @@ static void forward_take_pass(struct forward_pass *p, struct arena *a, const str
 			      size_t rows)
 {
 	*p = (struct forward_pass){.rows = (uint32_t)rows};
-	p->x = arena_take(a, rows * c->hidden_size, sizeof *p->x);
+	p->x = arena_take(a, rows * config_stream_width(c), sizeof *p->x);
 	rotation_take(p->rotations, a, c, rows);
 	p->spans = arena_take(a, rows, sizeof *p->spans);
 	p->span_of = arena_take(a, rows, sizeof *p->span_of);
@@ -31,6 +31,7 @@ static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t 
 	*s = (struct scratch){.memory = memory};
 	forward_take_pass(&s->pass, &a, c, rows);
 	activation_take(&a, &s->normed, rows, c->hidden_size);
+	residual_take(&s->residual, &a, c, rows);
 	attention_take(&s->attention, &a, c, rows);
 	if (c->mixers[MIXER_LATENT])
 		latent_take(&s->latent, &a, c, rows);
@@ -163,6 +164,7 @@ struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t cou
 		.span_of = p->span_of,
 		.clock = f->token_count,
 		.x = p->x,
+		.residual = &f->scratch.residual,
 		.normed = &f->scratch.normed,
 		.out = f->scratch.out,
 		.rotations = p->rotations,
@@ -172,34 +174,21 @@ struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t cou
 int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e)
 {
 	const struct config *c = s->env->config;
-	float *x = s->x + (size_t)row * c->hidden_size;
+	float *x = s->x + (size_t)row * config_stream_width(c);
 	int failed = weights_embed(s->env->weights, token, x, e);
 	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1 && !failed; i++)
 		x[i] *= c->embedding_multiplier;
+	residual_copy(c, x);
 	return failed;
-}
-
-/* normed[n] = the norm of rows[n] of the stream; NULL: of the first n rows. */
-static void forward_norm(struct step *s, const float *weight, const uint32_t *rows, uint32_t n)
-{
-	step_norm(s, s->normed->f, s->x, rows, weight, n);
-	activation_changed(s->normed);
 }
 
 void forward_normalise(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
 {
-	forward_norm(s, weights_vector(&s->env->weights->once, norm), rows, n);
+	step_norm(s, s->normed->f, s->x, rows, weights_vector(&s->env->weights->once, norm), n);
+	activation_changed(s->normed);
 }
 
 /* ---- layers ---- */
-
-/* A part reads a norm of the stream, and adds what it computes, after a second norm where the
- * family has one. */
-struct forward_part {
-	enum tensor_role norm, post_norm;
-	/* out = the part of normed. 0, or a negative errno with words. */
-	int (*run)(struct forward *f, struct step *s, uint32_t layer, struct err *e);
-};
 
 static int forward_run_mixer(struct forward *f, struct step *s, uint32_t layer, struct err *e)
 {
@@ -227,38 +216,29 @@ static int forward_run_feed_forward(struct forward *f, struct step *s, uint32_t 
 	return 0;
 }
 
-static const struct forward_part forward_parts[LAYER_PARTS] = {
-	[PART_MIXER] = {TENSOR_MIXER_NORM, TENSOR_MIXER_POST_NORM, forward_run_mixer},
-	[PART_FEED_FORWARD] = {TENSOR_FEED_FORWARD_NORM, TENSOR_FEED_FORWARD_POST_NORM,
-			       forward_run_feed_forward},
+/* A part reads the stream by residual_read, and leaves in `out` what is added to it. 0, or a negative
+ * errno with words. */
+typedef int forward_part_fn(struct forward *f, struct step *s, uint32_t layer, struct err *e);
+static forward_part_fn *const forward_parts[LAYER_PARTS] = {
+	[PART_MIXER] = forward_run_mixer,
+	[PART_FEED_FORWARD] = forward_run_feed_forward,
 };
-
-/* Adds `out` to the stream, after a norm where the family has one. */
-static void forward_add_out(struct step *s, const float *post_norm)
-{
-	const struct config *c = s->env->config;
-	if (post_norm)
-		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
-	watch_add_scaled(s->env->kernels, s->x, c->residual_multiplier, s->out,
-			 (size_t)s->n * c->hidden_size);
-}
 
 int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err *e)
 {
 	const struct config *c = s->env->config;
 	const struct layer_weights *l = &s->env->weights->layer[layer];
 	for (enum layer_part i = 0; i < LAYER_PARTS; i++) {
-		const struct forward_part *part = &forward_parts[i];
 		if (!config_has_part(&c->layer[layer], i))
 			continue;
-		forward_norm(s, weights_vector(l, part->norm), NULL, s->n);
-		int failed = part->run(f, s, layer, e);
+		residual_read(s, layer, i);
+		int failed = forward_parts[i](f, s, layer, e);
 		if (failed)
 			return failed;
-		forward_add_out(s, weights_vector(l, part->post_norm));
+		residual_add(s, layer, i);
 	}
 	const float *scale = weights_vector(l, TENSOR_LAYER_SCALE);
-	size_t count = (size_t)s->n * c->hidden_size;
+	size_t count = (size_t)s->n * config_stream_width(c);
 	for (size_t i = 0; scale && i < count; i++)
 		s->x[i] *= *scale;
 	return 0;
@@ -266,8 +246,7 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 
 void forward_layer_keys(struct forward *f, struct step *s, uint32_t layer)
 {
-	forward_norm(s, weights_vector(&s->env->weights->layer[layer], TENSOR_MIXER_NORM), NULL,
-		     s->n);
+	residual_read(s, layer, PART_MIXER);
 	attention_run_keys(&f->scratch.attention, s, layer);
 }
 
@@ -338,7 +317,7 @@ static int forward_give_logits(struct forward *f, struct forward_pass *p, struct
 		 n = left < HEAD_ROWS ? left : HEAD_ROWS;
 	if (!n)
 		return 0;
-	forward_normalise(&p->step, TENSOR_FINAL_NORM, p->wanted + done, n);
+	residual_end(&p->step, p->wanted + done, n);
 	forward_head(&p->step, n, f->scratch.logits);
 	p->wanted_done += n;
 	return b->read(b->ctx, p->wanted_row + done, n, f->scratch.logits, e);
@@ -353,7 +332,7 @@ static void forward_make_logits(struct forward *f, struct forward_pass *p)
 		uint32_t left = p->wanted_count - p->wanted_done;
 		for (n = 1; n < left && at[n] == at[n - 1] + 1;)
 			n++;
-		forward_normalise(&p->step, TENSOR_FINAL_NORM, p->wanted + p->wanted_done, n);
+		residual_end(&p->step, p->wanted + p->wanted_done, n);
 		forward_head(&p->step, n, to + (size_t)*at * f->env.config->vocabulary);
 	}
 }
@@ -365,7 +344,7 @@ static void forward_make_normed(struct forward_pass *p, bool there)
 	struct step *s = &p->step;
 	size_t width = s->env->config->hidden_size;
 	if (!there)
-		forward_normalise(s, TENSOR_FINAL_NORM, NULL, s->n);
+		residual_end(s, NULL, s->n);
 	step_tap(s, TAP_NORMED, 0, (uint32_t)width, s->normed->f);
 	for (uint32_t i = s->span_count; i-- > 0;) { /* the last first: each moves up */
 		const struct step_span *span = &s->spans[i];
@@ -447,7 +426,7 @@ int forward_begin(struct forward *f, struct forward_pass *p, const struct step_b
 		p->step.spans[i].context->recurrent.spoiled = true;
 	if (!p->step.n)
 		return forward_end(f, p, 0, e);
-	step_tap(&p->step, TAP_STATE, 0, f->env.config->hidden_size, p->x);
+	step_tap(&p->step, TAP_STATE, 0, config_stream_width(f->env.config), p->x);
 	return 1;
 }
 
@@ -468,7 +447,7 @@ static int forward_run_piece(struct forward *f, struct forward_pass *p, struct e
 		int failed = forward_layer(f, s, p->layer++, e);
 		if (failed)
 			return failed;
-		step_tap(s, TAP_STATE, p->layer, c->hidden_size, s->x);
+		step_tap(s, TAP_STATE, p->layer, config_stream_width(c), s->x);
 		if (p->layer == c->layers)
 			forward_list_wanted(p);
 		return 1;

@@ -1,7 +1,7 @@
 /* The forward pass: a batch of rows (step.h) through all layers.
  *
- * forward.c is the residual stream. In each layer a mixer and a feed-forward (layers.h) add to the
- * stream. What differs between families is data in the config.
+ * In each layer a mixer and a feed-forward (layers.h) add to the
+ * residual stream. What differs between families is data in the config.
  *
  * Every result is independent of how a text is cut into chunks, of the other rows of the batch, of
  * the number of threads and of the cache (promise 2): matrix products treat each token by itself,
@@ -17,7 +17,7 @@
  * prompt's, can wait there while others run (those of answers, and draft layers). */
 struct forward_pass {
 	uint32_t rows; /* for which there is room */
-	float *x;      /* [rows][hidden]: the residual stream */
+	float *x;      /* [rows][streams][hidden]: the residual stream */
 	struct rotation rotations[CONFIG_ROPES];
 	struct step_span *spans; /* [rows] at most */
 	uint32_t *span_of;	 /* [rows] */
@@ -39,6 +39,7 @@ struct forward_pass {
 struct scratch {
 	struct activation normed; /* [rows][hidden]: input of projections */
 	float *out; /* [rows][hidden]: added to x, with room for a dense up projection */
+	struct residual_scratch residual;
 	struct attention_scratch attention;
 	struct latent_scratch latent;
 	struct delta_scratch delta;
@@ -115,7 +116,7 @@ int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e);
 int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err *e);
 /* Only computes the keys and values that later rows see of these rows in an attention layer. */
 void forward_layer_keys(struct forward *f, struct step *s, uint32_t layer);
-/* scratch.normed[n] = the norm of rows[n] of the stream; NULL: of the first n rows. */
+/* scratch.normed[n] = the norm of rows[n] of a draft layer's stream; NULL: of the first n rows. */
 void forward_normalise(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n);
 /* logits[n][vocabulary] = the output head of the first n rows of scratch.normed. */
 void forward_head(struct step *s, uint32_t n, float *logits);

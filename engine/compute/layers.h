@@ -13,6 +13,31 @@
 
 #include "engine/compute/product.h"
 
+/* ---- residual.c: what a layer's parts read, and how they add ---- */
+
+/* Of models with several streams; else nothing is taken. */
+struct residual_scratch {
+	struct activation flat; /* [rows][streams][hidden]: normalised */
+	struct activation low;	/* [rows][low] */
+	float *gates;		/* [rows][streams][hidden] */
+	float *factors;		/* [rows][config_stream_mix]: until the part's output is added */
+	float *guesses;		/* the same of residual_guess */
+};
+
+void residual_take(struct residual_scratch *r, struct arena *arena, const struct config *c,
+		   size_t rows);
+/* A row of the stream, whose first part holds the embedding, becomes that of all streams. */
+void residual_copy(const struct config *c, float *x);
+/* normed = what a part of a layer reads. */
+void residual_read(struct step *s, uint32_t layer, enum layer_part part);
+/* Adds `out` to the stream, after a norm where the family has one. */
+void residual_add(struct step *s, uint32_t layer, enum layer_part part);
+/* to = what a later layer's feed-forward would read of the stream as it is now; at most PREDICT_MOST
+ * rows. */
+void residual_guess(const struct step *s, uint32_t layer, struct activation *to);
+/* normed[n] = what the head reads of rows[n] of the stream; NULL: of the first n rows. */
+void residual_end(struct step *s, const uint32_t *rows, uint32_t n);
+
 /* ---- look_back.c: rows that look back at keys and values ---- */
 
 /* Up to 16 rows of one span that look back together. */

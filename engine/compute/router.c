@@ -387,9 +387,12 @@ static void router_predict_layer(struct routing *r, const struct step *s, uint32
 	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[next];
 	const float *own = weights_vector(l, TENSOR_ROUTER_SCALE);
-	step_norm(s, r->predict_input.f, s->x, NULL,
-		  own ? own : weights_vector(l, TENSOR_FEED_FORWARD_NORM), s->n);
-	activation_changed(&r->predict_input);
+	if (own) {
+		step_norm(s, r->predict_input.f, s->x, NULL, own, s->n);
+		activation_changed(&r->predict_input);
+	} else {
+		residual_guess(s, next, &r->predict_input);
+	}
 	router_make_logits(r, s, l, &r->predict_input);
 	memset(r->marked, 0, c->experts * sizeof *r->marked);
 	for (size_t t = 0; t < s->n; t++) {

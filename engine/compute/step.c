@@ -184,7 +184,7 @@ void step_stop(struct step *s)
 void step_close_up(struct step *s)
 {
 	const struct config *c = s->env->config;
-	size_t width = c->hidden_size;
+	size_t width = config_stream_width(c);
 	uint32_t n = 0, count = 0;
 	for (uint32_t i = 0; i < s->span_count; i++) {
 		struct step_span *span = &s->spans[i];

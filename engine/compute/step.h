@@ -211,7 +211,8 @@ struct step {
 	bool died;	   /* some rows did, and are not yet taken out */
 	uint64_t clock; /* tokens computed since loading, this step's included: the pager's clock */
 
-	float *x;		    /* [n][hidden]: the residual stream */
+	float *x;		    /* [n][streams][hidden]: the residual stream */
+	struct residual_scratch *residual;
 	struct activation *normed;  /* [n][hidden]: the norm of x, input of the projections */
 	float *out;		    /* [n][hidden], with room for a dense up projection */
 	struct rotation *rotations; /* [CONFIG_ROPES], of these rows */

@@ -163,6 +163,7 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 		.routed_scaling = 1,
 		.router_groups = 1,
 		.router_top_groups = 1,
+		.streams.count = 1,
 		.generation = GENERATION_DEFAULTS,
 	};
 	int failed = json_parse_text(&whole, text, length, name, e);

@@ -27,6 +27,7 @@ enum {
 	CONFIG_DRAFT_LAYERS = 1,     /* after the model's own */
 	CONFIG_ROPES = 3,	     /* rotations of a model's layers … */
 	CONFIG_NO_ROPE = 2,	     /* … the last of which turns nothing */
+	CONFIG_MAX_STREAMS = 16,     /* of the residual stream */
 };
 
 /* A layer is a list of parts, each a mixer or a feed-forward: at most one of each, the mixer first.
@@ -56,6 +57,10 @@ static inline enum kv_kind config_kv_kind(const struct layer *l)
 {
 	return l->window ? KV_WINDOWED : KV_WHOLE;
 }
+
+/* How a layer's halves (mixer and feed-forward) read the residual streams and add to them: one stream
+ * that they add to; or several, by hyper-connections (Zhu et al. 2024) of two kinds (residual.c). */
+enum streams_kind { STREAMS_PLAIN, STREAMS_GATED, STREAMS_MIXED };
 
 enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
 /* Gated linear units (Shazeer 2020): what becomes of gate and up. */
@@ -91,6 +96,15 @@ struct config {
 		 * h / (value_heads / key_heads). */
 		bool tiled;
 	} delta_net;
+
+	struct streams { /* residual streams */
+		enum streams_kind kind;
+		uint32_t count;	     /* 1 where they are plain */
+		uint32_t low;	     /* of gated ones: between the two products of the gates */
+		uint32_t iterations; /* of mixed ones: how often the mixture is normalised */
+		float eps;	     /* likewise: added to it */
+		bool mean;	     /* likewise: at the end the head reads the streams' mean */
+	} streams;
 
 	bool qkv_bias, output_bias;
 	bool query_gate;  /* each head's rows of q are its query, then its gate */
@@ -158,6 +172,17 @@ static inline uint32_t config_delta_channels(const struct config *c)
 {
 	const struct delta_net *n = &c->delta_net;
 	return 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
+}
+/* All streams of a row side by side. */
+static inline uint32_t config_stream_width(const struct config *c)
+{
+	return c->streams.count * c->hidden_size;
+}
+/* What a mixed hyper-connection computes of a row: a weight for each stream that is read, one for
+ * each that is added to, and from each stream to each. */
+static inline uint32_t config_stream_mix(const struct config *c)
+{
+	return (2 + c->streams.count) * c->streams.count;
 }
 /* True if the layer has the role. For a role that occurs once the layer does not matter. */
 bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t layer);

@@ -6,6 +6,9 @@
 #define A L "self_attn."
 #define D L "linear_attn."
 #define F L "mlp."
+#define HM L "attn_hyper_connection."
+#define HF L "mlp_hyper_connection."
+#define HE "model.hyper_connection_mixer."
 
 #define ROLE(role, place, presence, rows, cols, class, name)                       \
 	[TENSOR_##role] = {PLACE_##place,    PRESENT_##presence, DIMENSION_##rows, \

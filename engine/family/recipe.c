@@ -364,6 +364,10 @@ enum format recipe_format(const struct recipe *r, const struct config *c, struct
 	enum tensor_class class = tensor_roles[id.role].class;
 	if (class >= CLASS_MATRICES)
 		return FORMAT_F32;
+	if (class == CLASS_FLOATS)
+		return FORMAT_F32;
+	if (class == CLASS_STEER && r->of[CLASS_SMALL] != r->kept)
+		return recipe_fit(r, FORMAT_Q8_0, cols);
 	if (class == CLASS_HEADS && r->as_published && !r->exact)
 		return FORMAT_BF16; /* enough for numbers that were codes */
 	enum format f = c->mixers[MIXER_DELTA_NET] ? r->of_hybrids[class] : r->of[class];

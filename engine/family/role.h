@@ -5,8 +5,8 @@
  * config_has_tensor, config_tensor_shape, recipe_format, plan and sources all read these rows, so a
  * role that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols
  * NONE makes a vector. In names the layer is the first number and the expert the second; L, A, D
- * and F are what they begin with in a layer, its attention, its delta net and its feed-forward
- * (config_roles.c).
+ * and F are what they begin with in a layer, its attention, its delta net and its feed-forward; HM,
+ * HF and HE, in the hyper-connections of a mixer, of a feed-forward and of the end (config_roles.c).
  */
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
 #define MOEFS_ENGINE_FAMILY_ROLE_H
@@ -17,6 +17,16 @@
  * a place the order is that of the store, which is the order in which a forward pass meets them. */
 #define TENSOR_ROLE_LIST(X)                                                                        \
 	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")    \
+	X(GATED_MIXER_NORM, LAYER, GATED, STREAMS, NONE, NORM, HM "hc_norm.weight")                \
+	X(GATED_MIXER_DOWN, LAYER, GATED, GATED_LOW, STREAMS, STEER,                               \
+	  HM "input_mix_weight_down.weight")                                                       \
+	X(GATED_MIXER_UP, LAYER, GATED, STREAMS, GATED_LOW, STEER,                                 \
+	  HM "input_mix_weight_up.weight")                                                         \
+	X(GATED_MIXER_INJECT, LAYER, GATED, STREAM_COUNT, STREAMS, STEER,                          \
+	  HM "block_inject_weight.weight")                                                         \
+	X(MIXED_MIXER, LAYER, MIXED, STREAM_MIX, STREAMS, FLOATS, L "hc_attn_fn")                  \
+	X(MIXED_MIXER_BASE, LAYER, MIXED, STREAM_MIX, NONE, VECTOR, L "hc_attn_base")              \
+	X(MIXED_MIXER_SCALE, LAYER, MIXED, THREE, NONE, VECTOR, L "hc_attn_scale")                 \
 	X(MIXER_NORM, LAYER, MIXES, HIDDEN, NONE, NORM, L "input_layernorm.weight")                \
 	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, MIXER, A "q_proj.weight")                          \
 	X(K, LAYER, ATTENTION, KEYS, HIDDEN, MIXER, A "k_proj.weight")                             \
@@ -48,6 +58,15 @@
 	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, DELTA_OUT, D "out_proj.weight")       \
 	X(MIXER_POST_NORM, LAYER, MIXES_THEN_NORM, HIDDEN, NONE, NORM,                             \
 	  L "post_mixer_layernorm.weight")                                                         \
+	X(GATED_FEED_NORM, LAYER, GATED, STREAMS, NONE, NORM, HF "hc_norm.weight")                 \
+	X(GATED_FEED_DOWN, LAYER, GATED, GATED_LOW, STREAMS, STEER,                                \
+	  HF "input_mix_weight_down.weight")                                                       \
+	X(GATED_FEED_UP, LAYER, GATED, STREAMS, GATED_LOW, STEER, HF "input_mix_weight_up.weight") \
+	X(GATED_FEED_INJECT, LAYER, GATED, STREAM_COUNT, STREAMS, STEER,                           \
+	  HF "block_inject_weight.weight")                                                         \
+	X(MIXED_FEED, LAYER, MIXED, STREAM_MIX, STREAMS, FLOATS, L "hc_ffn_fn")                    \
+	X(MIXED_FEED_BASE, LAYER, MIXED, STREAM_MIX, NONE, VECTOR, L "hc_ffn_base")                \
+	X(MIXED_FEED_SCALE, LAYER, MIXED, THREE, NONE, VECTOR, L "hc_ffn_scale")                   \
 	X(FEED_FORWARD_NORM, LAYER, FEEDS, HIDDEN, NONE, NORM,                                     \
 	  L "post_attention_layernorm.weight")                                                     \
 	X(GATE, LAYER, DENSE, INTERMEDIATE, HIDDEN, FEED, F "gate_proj.weight")                    \
@@ -81,7 +100,14 @@
 	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.up_proj.weight")        \
 	X(EXPERT_DOWN, EXPERT, ROUTED, HIDDEN, EXPERT, EXPERT_DOWN,                                \
 	  F "experts.%u.down_proj.weight")                                                         \
-	X(FINAL_NORM, OUTPUT, ALWAYS, HIDDEN, NONE, NORM, "model.norm.weight")                     \
+	X(GATED_END_NORM, OUTPUT, GATED, STREAMS, NONE, NORM, HE "hc_norm.weight")                 \
+	X(GATED_END_DOWN, OUTPUT, GATED, GATED_LOW, STREAMS, STEER,                                \
+	  HE "input_mix_weight_down.weight")                                                       \
+	X(GATED_END_UP, OUTPUT, GATED, STREAMS, GATED_LOW, STEER, HE "input_mix_weight_up.weight") \
+	X(MIXED_END, OUTPUT, MIXED_END, STREAM_COUNT, STREAMS, FLOATS, "model.hc_head_fn")         \
+	X(MIXED_END_BASE, OUTPUT, MIXED_END, STREAM_COUNT, NONE, VECTOR, "model.hc_head_base")     \
+	X(MIXED_END_SCALE, OUTPUT, MIXED_END, ONE, NONE, VECTOR, "model.hc_head_scale")            \
+	X(FINAL_NORM, OUTPUT, NORMS, HIDDEN, NONE, NORM, "model.norm.weight")                      \
 	X(HEAD, OUTPUT, ALWAYS, VOCABULARY, HIDDEN, HEAD, "lm_head.weight")                        \
 	X(DRAFT_EMBEDDING_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM,                                 \
 	  "mtp.pre_fc_norm_embedding.weight")                                                      \
@@ -105,9 +131,13 @@ enum tensor_place {
  * has a mixer, a feed-forward; attention, latent, dense and routed: it is that. */
 #define TENSOR_PRESENCE_LIST(X)                                                              \
 	X(ALWAYS, true)                                                                      \
-	X(MIXES, mixes)                                                                      \
+	X(NORMS, c->streams.kind != STREAMS_GATED)                                           \
+	X(GATED, c->streams.kind == STREAMS_GATED)                                           \
+	X(MIXED, c->streams.kind == STREAMS_MIXED)                                           \
+	X(MIXED_END, c->streams.kind == STREAMS_MIXED && !c->streams.mean)                   \
+	X(MIXES, mixes && c->streams.kind != STREAMS_GATED)                                  \
 	X(MIXES_THEN_NORM, mixes && c->post_norms)                                           \
-	X(FEEDS, feeds)                                                                      \
+	X(FEEDS, feeds && c->streams.kind != STREAMS_GATED)                                  \
 	X(FEEDS_THEN_NORM, feeds && c->post_norms)                                           \
 	X(LAYER_SCALE, c->layer_scale)                                                       \
 	X(ATTENTION, attention)                                                              \
@@ -138,9 +168,14 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 #define TENSOR_DIMENSION_LIST(X)                                                                 \
 	X(NONE, 0)                                                                               \
 	X(ONE, 1)                                                                                \
+	X(THREE, 3)                                                                              \
 	X(VOCABULARY, c->vocabulary)                                                             \
 	X(HIDDEN, c->hidden_size)                                                                \
 	X(HIDDEN_TWICE, 2 * c->hidden_size)                                                      \
+	X(STREAM_COUNT, c->streams.count)                                                        \
+	X(STREAMS, config_stream_width(c))                                                       \
+	X(STREAM_MIX, config_stream_mix(c))                                                      \
+	X(GATED_LOW, c->streams.low)                                                             \
 	X(QUERIES, c->heads * l->head_dim * (c->query_gate ? 2 : 1))                             \
 	X(KEYS, l->kv_heads * l->head_dim)                                                       \
 	X(ATTENDED, c->heads * l->head_dim)                                                      \
@@ -174,6 +209,8 @@ enum tensor_dimension { TENSOR_DIMENSION_LIST(TENSOR_DIMENSION_ENUM) };
 enum tensor_class {
 	CLASS_EMBEDDING, /* read by the row: kept */
 	CLASS_HEADS,	 /* multiplied head by head, in floats: kept, but for codes */
+	CLASS_FLOATS,	 /* few numbers that steer the streams: F32 */
+	CLASS_STEER,	 /* what steers streams and choices: kept, or 8 bits beside codes */
 	CLASS_SMALL,	 /* and sensitive: routers, gates */
 	CLASS_MIXER,	 /* into attention … */
 	CLASS_VALUES,	 /* … among it values, or the latent they come from: few and sensitive */

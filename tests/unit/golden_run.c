@@ -102,6 +102,7 @@ struct golden_run golden_run_make(struct golden_bench *b)
 	struct golden_run r = {
 		.tokens = (uint32_t)ids.count,
 		.width = c->hidden_size,
+		.state_width = config_stream_width(c),
 		.layers = c->layers,
 		.vocabulary = c->vocabulary,
 		.routed = routed_layers(b->view.config),
@@ -109,7 +110,7 @@ struct golden_run golden_run_make(struct golden_bench *b)
 		.experts = c->experts,
 	};
 	r.logits = golden_array((size_t)r.tokens * r.vocabulary);
-	r.states = golden_array((size_t)(r.layers + 1) * r.tokens * r.width);
+	r.states = golden_array((size_t)(r.layers + 1) * r.tokens * r.state_width);
 	r.normed = golden_array((size_t)r.tokens * r.width);
 	r.router_logits = golden_array((size_t)r.routed * r.tokens * r.experts);
 	r.router_weights = golden_array((size_t)r.routed * r.tokens * r.top_k);
@@ -204,12 +205,12 @@ double golden_logits_error(const struct golden_bench *b, const struct golden_run
 void golden_compare(const struct golden_bench *b, const struct golden_run *r)
 {
 	const float *states = golden_get(b->golden, "states", "F32").data;
-	size_t layer_size = (size_t)r->tokens * r->width;
+	size_t layer_size = (size_t)r->tokens * r->state_width;
 	for (uint32_t layer = 0; layer <= r->layers; layer++) {
 		char name[32];
 		snprintf(name, sizeof name, "state after layer %u", layer);
 		golden_compare_rows(name, r->states + layer * layer_size,
-				    states + layer * layer_size, r->tokens, r->width);
+				    states + layer * layer_size, r->tokens, r->state_width);
 	}
 	golden_compare_rows("normed", r->normed, golden_get(b->golden, "normed", "F32").data,
 			    r->tokens, r->width);
@@ -225,7 +226,7 @@ void golden_assert_same_bits(const struct golden_run *a, const struct golden_run
 {
 	size_t tokens = a->tokens;
 	assert_memory_equal(a->states, b->states,
-			    (a->layers + 1) * tokens * a->width * sizeof(float));
+			    (a->layers + 1) * tokens * a->state_width * sizeof(float));
 	assert_memory_equal(a->router_experts, b->router_experts,
 			    a->routed * tokens * a->top_k * sizeof(float));
 	assert_memory_equal(a->logits, b->logits, tokens * a->vocabulary * sizeof(float));

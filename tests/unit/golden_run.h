@@ -25,8 +25,9 @@ void golden_bench_close(struct golden_bench *b);
 /* Everything that a run over ids computes, to be compared bit by bit with another run. */
 struct golden_run {
 	uint32_t tokens, width, layers, vocabulary, routed, top_k, experts;
+	uint32_t state_width; /* all residual streams */
 	float *logits;	       /* [tokens][vocabulary] */
-	float *states;	       /* [layers + 1][tokens][width] */
+	float *states;	       /* [layers + 1][tokens][state_width] */
 	float *normed;	       /* [tokens][width] */
 	float *router_logits;  /* [routed][tokens][experts] */
 	float *router_weights; /* [routed][tokens][top_k] */
