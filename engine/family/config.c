@@ -94,7 +94,7 @@ static void config_number_states(struct config *c)
 static void config_read_family(struct reader *r)
 {
 	const char *type;
-	char known[256];
+	char known[1024];
 	r->failed = json_get_string(r->json, "model_type", r->name, &type, r->e);
 	if (r->failed)
 		return;

@@ -26,6 +26,12 @@ struct tensor_name {
 	view_fn *view;
 };
 
+/* The value of a whole number that a config leaves out. */
+struct family_default {
+	const char *key;
+	uint32_t value;
+};
+
 enum { FAMILY_PARTS = 10 };
 struct family {
 	const char *const *model_types; /* NULL-terminated */
@@ -36,6 +42,7 @@ struct family {
 	unsigned ropes;	     /* 1 << ROPE_…: scalings that it may have besides the default */
 	bool own_positions;  /* parts fill rope, and head_dim and kv_heads of the layers */
 	double rms_eps;	     /* the default of rms_norm_eps; 0: 1e-6 */
+	const struct family_default *defaults; /* ends with a row without a key; may be NULL */
 
 	/* Values of the config that follow from the family alone. */
 	bool tied; /* the default of tie_word_embeddings */
@@ -91,6 +98,7 @@ bool family_leaves_out(const struct config *c, const char *name);
 extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
 	family_granitemoe, family_mixtral, family_olmoe, family_qwen3_5, family_qwen3_5_moe,
 	family_qwen3_next, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_llama,
-	family_mistral, family_gemma4, family_deepseek_v3, family_smollm3;
+	family_mistral, family_gemma4, family_deepseek_v3, family_smollm3,
+	family_gemma3;
 
 #endif

@@ -150,13 +150,6 @@ static void gemma4_experts(struct reader *r)
 	c->router_multiplier = (float)(1 / sqrt(c->hidden_size));
 }
 
-static void gemma4_cap(struct reader *r)
-{
-	double cap;
-	reader_double_or(r, "final_logit_softcapping", 1e-3, 1e6, 0, &cap);
-	r->config->logit_cap = (float)cap;
-}
-
 #define L "model.layers.%u."
 static const struct tensor_name names[] = {
 	{TENSOR_MIXER_POST_NORM, L "post_attention_layernorm.weight", NULL},
@@ -188,7 +181,7 @@ const struct family family_gemma4 = {
 	.head_norms = HEAD_NORMS_EACH,
 	.only = gemma4_only,
 	.parts = {gemma4_switches, gemma4_windows, gemma4_heads, gemma4_rotations, gemma4_experts,
-		  gemma4_cap},
+		  reader_logit_cap},
 	.names = names,
 	.skipped = skipped,
 };

@@ -259,9 +259,30 @@ static void gguf_put_latent(struct gguf_writer *w)
 	gguf_put_uint(w, "v_head_dim", value);
 }
 
-/* Which layers have a window, where the architecture decides it and no key. */
+/* attention.sliding_window_pattern: for each layer, whether it has a window. */
+static void gguf_put_pattern(struct gguf_writer *w, const struct gguf_value *v, uint64_t layers)
+{
+	uint64_t one = 0;
+	bool numbers = gguf_uint(v, 0, &one);
+	if (v->kind != GGUF_ARRAY || v->count != layers || !(numbers || v->element == GGUF_BOOL)) {
+		gguf_writer_refuse(w, EINVAL,
+				   "%s is not a number, nor true or false for each of %" PRIu64
+				   " layers",
+				   v->key, layers);
+		return;
+	}
+	for (uint64_t i = 0; i < layers; i++) {
+		bool sliding = numbers ? gguf_uint(v, i, &one) && one : v->bytes[i];
+		(void)fprintf(w->out, "%s\"%s_attention\"", i ? ", " : "",
+			      sliding ? "sliding" : "full");
+	}
+}
+
+/* Which layers have a window, of an architecture of whose layers some have one. */
 static void gguf_put_windows(struct gguf_writer *w)
 {
+	static const char suffix[] = "attention.sliding_window_pattern";
+	char key[GGUF_KEY_BYTES];
 	uint64_t every = w->family->gguf->whole_every;
 	if (!every)
 		return;
@@ -269,11 +290,31 @@ static void gguf_put_windows(struct gguf_writer *w)
 	if (layers > CONFIG_MAX_LAYERS)
 		gguf_writer_refuse(w, EINVAL, "%" PRIu64 " layers are more than the %d supported",
 				   layers, CONFIG_MAX_LAYERS);
+	const struct gguf_value *v = gguf_find(w->g, gguf_full_key(w, suffix, key));
 	(void)fprintf(w->out, ",\n  \"layer_types\": [");
+	if (v && !w->failed && (v->kind == GGUF_ARRAY || !gguf_uint(v, 0, &every))) {
+		gguf_put_pattern(w, v, layers);
+		layers = 0;
+	}
+	if (!gguf_writer_uint_or(w, "attention.sliding_window", 0))
+		every = 1; /* no layer has one */
 	for (uint64_t i = 0; i < layers && !w->failed; i++)
 		(void)fprintf(w->out, "%s\"%s_attention\"", i ? ", " : "",
-			      (i + 1) % every ? "sliding" : "full");
+			      every && (i + 1) % every == 0 ? "full" : "sliding");
 	(void)fprintf(w->out, "]");
+}
+
+/* What scores are scaled by is in no key. Of all published models it is the width of a head, but in
+ * the one of 62 layers, that of the stream over the number of heads. */
+static void gguf_put_query_scale(struct gguf_writer *w)
+{
+	if (!w->family->gguf->scaled_by_heads)
+		return;
+	uint64_t scale = gguf_writer_uint(w, "attention.key_length"),
+		 heads = gguf_writer_uint(w, "attention.head_count");
+	if (heads && gguf_writer_uint(w, "block_count") == 62)
+		scale = gguf_writer_uint(w, "embedding_length") / heads;
+	gguf_put_uint(w, "query_pre_attn_scalar", scale);
 }
 
 static void gguf_put_delta_net(struct gguf_writer *w)
@@ -332,6 +373,7 @@ static void gguf_put_derived(struct gguf_writer *w)
 	gguf_put_heads(w);
 	gguf_put_latent(w);
 	gguf_put_windows(w);
+	gguf_put_query_scale(w);
 	gguf_put_delta_net(w);
 	gguf_put_rope(w);
 	gguf_put_size_of(w, "expert_feed_forward_length", ".ffn_gate_exps.weight");
@@ -440,7 +482,7 @@ static bool gguf_is_routed(const struct gguf *g, const char *architecture)
 static void gguf_find_family(struct gguf_writer *w, char architecture[GGUF_KEY_BYTES / 2])
 {
 	const char *text;
-	char known[256];
+	char known[1024];
 	size_t length;
 	w->failed = gguf_get_string(w->g, "general.architecture", w->name, &text, &length, w->e);
 	if (w->failed == -ENOENT)

@@ -38,12 +38,14 @@ struct gguf_family {
 	/* Members of a config.json that follow from the architecture alone, or NULL. */
 	const char *also;
 	const char *rope_also; /* the same of its rope_scaling */
-	uint32_t whole_every;  /* not 0: every `whole_every`-th layer sees all positions, the others
-				  a window */
+	/* Not 0: where no key says which layers see a window, every `whole_every`-th sees all
+	 * positions, the others a window. */
+	uint32_t whole_every;
 	/* Tables that end with a row without a suffix, tried before the common one. */
 	const struct gguf_key *keys[GGUF_KEY_TABLES];
 	/* Tried before the common names; ends with a row without a name. */
 	const struct tensor_name *names;
+	bool scaled_by_heads; /* query_pre_attn_scalar is in no key: gguf_put_query_scale */
 	bool norms_plus_one; /* 1 was added to all norms but those of delta nets */
 	bool tiled_heads;    /* value heads of delta nets: config.h */
 };

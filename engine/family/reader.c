@@ -8,10 +8,22 @@
 
 /* ---- one value ---- */
 
+/* The family's default of a key that is missing or null; NULL: none. */
+static const uint32_t *reader_default(const struct reader *r, const char *key)
+{
+	const struct family_default *d = r->config->family->defaults;
+	if (json_has(r->json, key))
+		return NULL;
+	while (d && d->key && strcmp(d->key, key) != 0)
+		d++;
+	return d && d->key ? &d->value : NULL;
+}
+
 void reader_u32(struct reader *r, const char *key, uint32_t least, uint32_t most, uint32_t *to)
 {
-	uint64_t value = 0;
-	if (!r->failed)
+	const uint32_t *missing = r->failed ? NULL : reader_default(r, key);
+	uint64_t value = missing ? *missing : 0;
+	if (!r->failed && !missing)
 		r->failed = json_get_uint(r->json, key, r->name, least, most, &value, r->e);
 	if (!r->failed)
 		*to = (uint32_t)value;
@@ -21,7 +33,7 @@ void reader_u32_or(struct reader *r, const char *key, uint32_t least, uint32_t m
 		   uint32_t fallback, uint32_t *to)
 {
 	*to = fallback;
-	if (json_has(r->json, key))
+	if (json_has(r->json, key) || reader_default(r, key))
 		reader_u32(r, key, least, most, to);
 }
 
@@ -161,6 +173,13 @@ void reader_windows(struct reader *r)
 					       r->e);
 		c->layer[layer].window = typed && !sliding[layer] ? 0 : window;
 	}
+}
+
+void reader_logit_cap(struct reader *r)
+{
+	double cap;
+	reader_double_or(r, "final_logit_softcapping", 1e-3, 1e6, 0, &cap);
+	r->config->logit_cap = (float)cap;
 }
 
 /* ---- feed-forwards ---- */

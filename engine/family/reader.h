@@ -17,7 +17,8 @@ struct reader {
 };
 
 /* The value of a key in r->json. With _or, and in reader_bool, a key that is missing or null has
- * the fallback; in reader_bool that is what *to holds before. Without, the key must be there. */
+ * the fallback; in reader_bool that is what *to holds before. Without, the key must be there. A
+ * whole number that is missing has the family's default, if it has one (family.h). */
 void reader_u32(struct reader *r, const char *key, uint32_t least, uint32_t most, uint32_t *to);
 void reader_u32_or(struct reader *r, const char *key, uint32_t least, uint32_t most,
 		   uint32_t fallback, uint32_t *to);
@@ -56,6 +57,9 @@ bool reader_layer_types(struct reader *r, const char *other, bool is_other[CONFI
 void reader_only_full_attention(struct reader *r);
 /* sliding_window, in the layers that layer_types names, or without it in all. */
 void reader_windows(struct reader *r);
+
+/* final_logit_softcapping: a cap on the logits. */
+void reader_logit_cap(struct reader *r);
 
 /* The dense feed-forward's size. */
 void reader_dense(struct reader *r);

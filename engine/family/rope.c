@@ -129,17 +129,11 @@ static void (*const parameters[ROPE_SCALINGS])(struct reader *, struct rope *) =
 	[ROPE_FACTORS] = rope_read_factors,
 };
 
-void rope_read(struct reader *r, const struct json *base, const struct json *scaling,
-	       uint32_t head_dim, struct rope *to)
+/* All but the base. */
+static void rope_read_rest(struct reader *r, const struct json *base, const struct json *scaling,
+			   uint32_t head_dim, struct rope *to)
 {
 	const struct json *whole = r->json;
-	*to = (struct rope){.dim = head_dim,
-			    .turning = head_dim / 2,
-			    .factor = 1,
-			    .amplitude = 1,
-			    .score_scale = 1};
-	r->json = base;
-	reader_double(r, "rope_theta", 1, 1e15, &to->theta);
 	r->json = scaling;
 	to->scaling = scaling ? rope_read_scaling(r) : ROPE_DEFAULT;
 	r->json = whole;
@@ -151,6 +145,47 @@ void rope_read(struct reader *r, const struct json *base, const struct json *sca
 	if (!r->failed && parameters[to->scaling])
 		parameters[to->scaling](r, to);
 	r->json = whole;
+}
+
+static struct rope rope_of(uint32_t head_dim)
+{
+	return (struct rope){.dim = head_dim,
+			     .turning = head_dim / 2,
+			     .factor = 1,
+			     .amplitude = 1,
+			     .score_scale = 1};
+}
+
+enum { ROPE_THETA_LEAST = 1 };
+static const double theta_most = 1e15;
+
+void rope_read(struct reader *r, const struct json *base, const struct json *scaling,
+	       uint32_t head_dim, struct rope *to)
+{
+	const struct json *whole = r->json;
+	*to = rope_of(head_dim);
+	r->json = base;
+	reader_double(r, "rope_theta", ROPE_THETA_LEAST, theta_most, &to->theta);
+	r->json = whole;
+	rope_read_rest(r, base, scaling, head_dim, to);
+}
+
+void rope_read_typed(struct reader *r, const struct json *ropes, const char *type,
+		     uint32_t head_dim, struct rope *to)
+{
+	const struct json *of = NULL;
+	if (!r->failed)
+		r->failed = json_get_object(ropes, type, r->name, &of, r->e);
+	if (!r->failed)
+		rope_read(r, of, of, head_dim, to);
+}
+
+void rope_read_based(struct reader *r, const char *key, double fallback,
+		     const struct json *scaling, uint32_t head_dim, struct rope *to)
+{
+	*to = rope_of(head_dim);
+	reader_double_or(r, key, ROPE_THETA_LEAST, theta_most, fallback, &to->theta);
+	rope_read_rest(r, r->json, scaling, head_dim, to);
 }
 
 void rope_read_config(struct reader *r, uint32_t head_dim, struct rope *to)

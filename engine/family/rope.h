@@ -41,5 +41,11 @@ void rope_read(struct reader *r, const struct json *base, const struct json *sca
 /* As most configs have it: rope_parameters (newer) holds all of it; rope_theta,
  * partial_rotary_factor and rope_scaling (older) are apart. */
 void rope_read_config(struct reader *r, uint32_t head_dim, struct rope *to);
+/* Of layers of one type: the member `type` of rope_parameters holds all of it. */
+void rope_read_typed(struct reader *r, const struct json *ropes, const char *type,
+		     uint32_t head_dim, struct rope *to);
+/* Whose base is under a key of its own, or is `fallback`; scaling may be NULL. */
+void rope_read_based(struct reader *r, const char *key, double fallback,
+		     const struct json *scaling, uint32_t head_dim, struct rope *to);
 
 #endif

@@ -16,7 +16,8 @@ enum { KEYS_MOST = 64, KEY_BYTES = 6, FILE_BYTES = 1 << 16 };
 static const char *const architectures[] = {
 	"llama",      "qwen2",	 "qwen3",     "qwen2moe",  "qwen3moe",
 	"qwen3next",  "qwen35",	 "qwen35moe", "olmoe",	   "granitemoe",
-	"minimax-m2", "glm4moe", "gpt-oss",   "deepseek2", "none",
+	"minimax-m2", "glm4moe", "gpt-oss",   "deepseek2", "smollm3",
+	"gemma3",     "none",
 };
 static const struct gguf_key *const tables[] = {
 	gguf_keys_common, gguf_keys_routed, gguf_keys_routed_only,
@@ -33,6 +34,9 @@ static const char *const others[] = {
 	"logit_scale",
 	"embedding_scale",
 	"residual_scale",
+	"attention.sliding_window_pattern",
+	"rope.freq_base_swa",
+	"final_logit_softcapping",
 	"a.key.that.no.table.has",
 };
 static const struct {

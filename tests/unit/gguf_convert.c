@@ -17,8 +17,9 @@
 static double real(const struct maker *m, const char *key)
 {
 	struct json_object *v = maker_member(m->config, key),
-			   *rope = maker_member(m->config, "rope_parameters");
-	return json_object_get_double(v ? v : maker_member(rope, key));
+			   *rope = maker_member(m->config, "rope_parameters"),
+			   *full = maker_member(rope, "full_attention");
+	return json_object_get_double(v ? v : maker_member(full ? full : rope, key));
 }
 
 static void put_u32(struct test_gguf *g, const struct maker *m, const char *suffix, uint32_t value)
@@ -34,8 +35,9 @@ static void put_f32(struct test_gguf *g, const struct maker *m, const char *suff
 {
 	char key[NAME];
 	(void)snprintf(key, sizeof key, "%s.%s", m->c->architecture, suffix);
-	if (maker_member(m->config, name) ||
-	    maker_member(maker_member(m->config, "rope_parameters"), name))
+	struct json_object *rope = maker_member(m->config, "rope_parameters");
+	if (maker_member(m->config, name) || maker_member(rope, name) ||
+	    maker_member(maker_member(rope, "full_attention"), name))
 		test_gguf_f32(g, key, (float)real(m, name));
 }
 
@@ -47,6 +49,11 @@ static bool is_hybrid(const struct maker *m)
 static bool is_paired(const struct maker *m)
 {
 	return maker_is(m, "llama") || maker_is(m, "granitemoe") || maker_is(m, "smollm3");
+}
+
+static bool is_gemma(const struct maker *m)
+{
+	return maker_is(m, "gemma3") || maker_is(m, "gemma4");
 }
 
 static void put_hybrid_keys(struct test_gguf *g, const struct maker *m)
@@ -114,6 +121,18 @@ static void put_latent_keys(struct test_gguf *g, const struct maker *m)
 	test_gguf_f32(g, key, 0.1F * (float)real(m, "mscale_all_dim"));
 }
 
+/* Which layers see a window, and what scores are scaled by, the converter does not write. */
+static void put_gemma_keys(struct test_gguf *g, const struct maker *m)
+{
+	struct json_object *rope = maker_member(m->config, "rope_parameters"),
+			   *local = maker_member(rope, "sliding_attention"),
+			   *theta = maker_member(local, "rope_theta");
+	char key[NAME];
+	put_u32(g, m, "attention.sliding_window", maker_number(m, "sliding_window"));
+	(void)snprintf(key, sizeof key, "%s.rope.freq_base_swa", m->c->architecture);
+	test_gguf_f32(g, key, (float)json_object_get_double(theta));
+}
+
 static void put_newer_keys(struct test_gguf *g, const struct maker *m)
 {
 	bool partial = maker_is(m, "glm4moe") || maker_is(m, "minimax-m2");
@@ -122,6 +141,8 @@ static void put_newer_keys(struct test_gguf *g, const struct maker *m)
 		put_u32(g, m, "expert_feed_forward_length", maker_number(m, "intermediate_size"));
 		put_yarn(g, m);
 	}
+	if (is_gemma(m))
+		put_gemma_keys(g, m);
 	if (maker_is(m, "deepseek2"))
 		put_latent_keys(g, m);
 	if (maker_is(m, "minimax-m2"))
@@ -248,6 +269,8 @@ static const char *const names[][2] = {
 	{"self_attn.v_proj.bias", "attn_v.bias"},
 	{"self_attn.q_norm.weight", "attn_q_norm.weight"},
 	{"self_attn.k_norm.weight", "attn_k_norm.weight"},
+	{"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
+	{"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
 	{"linear_attn.in_proj_qkv.weight", "attn_qkv.weight"},
 	{"linear_attn.in_proj_z.weight", "attn_gate.weight"},
 	{"linear_attn.in_proj_qkvz.weight", "ssm_in.weight"},
@@ -292,7 +315,8 @@ static const char *const names[][2] = {
 static const char *name_of(const struct maker *m, const char *part)
 {
 	if (!strcmp(part, "post_attention_layernorm.weight"))
-		return is_hybrid(m) || maker_is(m, "gpt-oss") || maker_is(m, "glm4moe")
+		return is_hybrid(m) || is_gemma(m) || maker_is(m, "gpt-oss") ||
+				       maker_is(m, "glm4moe")
 			       ? "post_attention_norm.weight"
 			       : "ffn_norm.weight";
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -310,7 +334,7 @@ static void convert_numbers(struct maker *m, const char *part, struct out *o)
 	for (size_t i = 0; i < o->count; i++)
 		if (maker_ends(part, "A_log"))
 			o->x[i] = -expf(o->x[i]);
-		else if (norm && is_hybrid(m))
+		else if (norm && (is_hybrid(m) || maker_is(m, "gemma3")))
 			o->x[i] += 1;
 	if (is_paired(m) &&
 	    (maker_ends(part, "q_proj.weight") || maker_ends(part, "k_proj.weight")))

@@ -6,6 +6,7 @@
 #include "golden_run.h"
 #include "store_help.h"
 
+#include <errno.h>
 #include <json-c/json.h>
 #include <math.h>
 #include <setjmp.h>
@@ -291,6 +292,100 @@ static void factors_of_rotations_are_read_from_their_tensor(void **state)
 	golden_run_free(&converted);
 }
 
+/* ---- Gemma 3, of whose config the file says less ---- */
+
+/* Links a fixture's files, with these members changed in its config.json. */
+static void make_changed(const char *fixture, const char *at, const char *members)
+{
+	struct test_checkpoint c;
+	char path[512];
+	test_checkpoint_read(&c, fixture);
+	test_checkpoint_make(&c, fixture, at);
+	test_checkpoint_free(&c);
+	(void)snprintf(path, sizeof path, "%s/config.json", at);
+	struct json_object *all = json_object_from_file(path),
+			   *changed = json_tokener_parse(members);
+	assert_true(all && changed);
+	json_object_object_foreach(changed, key, value)
+		json_object_object_add(all, key, json_object_get(value));
+	assert_int_equal(json_object_to_file(path, all), 0);
+	json_object_put(changed);
+	json_object_put(all);
+}
+
+/* Of six layers only the last sees all, and heads are 32 wide. */
+static void gemma_3_s_file_computes_what_a_published_model_s_checkpoint_does(void **state)
+{
+	(void)state;
+	char at[64], path[512], golden[600];
+	if (!test_fixture("gemma3"))
+		skip();
+	(void)snprintf(at, sizeof at, "%s/gemma3", folder);
+	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", test_fixture("gemma3"));
+	make_changed("gemma3", at,
+		     "{\"query_pre_attn_scalar\": 32, \"layer_types\": null,"
+		     "\"_sliding_window_pattern\": 6}");
+	test_gguf_convert(&(struct gguf_conversion){.fixture = "gemma3",
+						    .architecture = "gemma3",
+						    .type = "BF16"},
+			  folder, "gemma3", path);
+	struct golden_run published = run_of(at, golden), converted = run_of(path, golden);
+	golden_assert_same_bits(&published, &converted);
+	golden_run_free(&published);
+	golden_run_free(&converted);
+}
+
+static void windows_at_each_layer(struct test_gguf *g)
+{
+	static const uint8_t windows[] = {1, 1, 0, 1, 1, 0};
+	test_gguf_array(g, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, 6, windows,
+			sizeof windows);
+}
+static void windows_at_intervals(struct test_gguf *g)
+{
+	test_gguf_u32(g, "gemma3.attention.sliding_window_pattern", 3);
+}
+static void no_windows(struct test_gguf *g)
+{
+	test_gguf_u32(g, "gemma3.attention.sliding_window_pattern", 1);
+}
+static void too_few_windows(struct test_gguf *g)
+{
+	static const uint8_t windows[] = {1, 1};
+	test_gguf_array(g, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, 2, windows,
+			sizeof windows);
+}
+
+static void a_file_says_which_layers_see_a_window(void **state)
+{
+	(void)state;
+	static const struct {
+		void (*change)(struct test_gguf *g);
+		bool refused, window[6];
+	} cases[] = {{NULL, false, {1, 1, 1, 1, 1, 0}},
+		     {windows_at_each_layer, false, {1, 1, 0, 1, 1, 0}},
+		     {windows_at_intervals, false, {1, 1, 0, 1, 1, 0}},
+		     {no_windows, false, {0}},
+		     {too_few_windows, true, {0}}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases && test_fixture("gemma3"); i++) {
+		static struct config config;
+		char path[512];
+		struct err e;
+		test_gguf_convert(&(struct gguf_conversion){.fixture = "gemma3",
+							    .architecture = "gemma3",
+							    .type = "BF16",
+							    .change = cases[i].change},
+				  folder, "windows", path);
+		int failed = config_read(&config, path, &e);
+		assert_int_equal(failed, cases[i].refused ? -EINVAL : 0);
+		for (uint32_t layer = 0; layer < 6 && !failed; layer++)
+			assert_int_equal(config.layer[layer].window,
+					 cases[i].window[layer] ? 12 : 0);
+	}
+}
+
+/* ---- factors of rotations that are not such ---- */
+
 static const float ones[PAIRS + 1] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, zeros[PAIRS],
 				nothing[PAIRS] = {NAN};
 
@@ -381,6 +476,9 @@ int main(void)
 			what_the_published_converter_makes_of_each_family_computes_the_same),
 		cmocka_unit_test(a_dense_llama_s_file_computes_what_its_checkpoint_does),
 		cmocka_unit_test(factors_of_rotations_are_read_from_their_tensor),
+		cmocka_unit_test(
+			gemma_3_s_file_computes_what_a_published_model_s_checkpoint_does),
+		cmocka_unit_test(a_file_says_which_layers_see_a_window),
 		cmocka_unit_test(invalid_factors_are_refused),
 		cmocka_unit_test(experts_in_blocks_of_mxfp4_are_computed_with_as_they_are),
 		cmocka_unit_test(every_quantised_type_is_computed_with_as_it_is),

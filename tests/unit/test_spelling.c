@@ -144,6 +144,72 @@ static void what_smollm3_cannot_be_is_refused_by_its_key(void **state)
 	ASSERT_REFUSED(smollm3, wrong);
 }
 
+/* ---- gemma3 ---- */
+
+/* As a model that also sees is published: what is as in transformers' class is left out. */
+static const char gemma3[] =
+	"\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"boi_token_index\": 255999,"
+	"\"eos_token_id\": [1, 106], \"image_token_index\": 262144, \"initializer_range\": 0.02,"
+	"\"mm_tokens_per_image\": 256, \"model_type\": \"gemma3\", \"torch_dtype\": \"bfloat16\","
+	"\"vision_config\": {\"hidden_size\": 1152, \"model_type\": \"siglip_vision_model\"},"
+	"\"text_config\": {\"hidden_size\": 2560, \"intermediate_size\": 10240,"
+	"\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 34, \"rope_scaling\":"
+	"{\"factor\": 8.0, \"rope_type\": \"linear\"}, \"sliding_window\": 1024}";
+/* And a small one. */
+static const char gemma3_text[] =
+	"\"architectures\": [\"Gemma3ForCausalLM\"], \"_sliding_window_pattern\": 6,"
+	"\"attention_bias\": false, \"attn_logit_softcapping\": null, \"bos_token_id\": 2,"
+	"\"eos_token_id\": 1, \"final_logit_softcapping\": null, \"head_dim\": 256,"
+	"\"hidden_activation\": \"gelu_pytorch_tanh\", \"hidden_size\": 640,"
+	"\"intermediate_size\": 2048, \"max_position_embeddings\": 32768,"
+	"\"model_type\": \"gemma3_text\", \"num_attention_heads\": 4, \"num_hidden_layers\": 18,"
+	"\"num_key_value_heads\": 1, \"query_pre_attn_scalar\": 256, \"rms_norm_eps\": 1e-06,"
+	"\"rope_local_base_freq\": 10000.0, \"rope_scaling\": null, \"rope_theta\": 1000000.0,"
+	"\"sliding_window\": 512, \"use_bidirectional_attention\": false, \"vocab_size\": 262144";
+
+static void gemma3_has_defaults_for_what_its_config_leaves_out(void **state)
+{
+	(void)state;
+	parse(gemma3);
+	assert_int_equal(config.vocabulary, 262208);
+	assert_int_equal(config.max_positions, 131072);
+	assert_int_equal(config.heads, 8);
+	assert_int_equal(config.kv_heads, 4);
+	assert_int_equal(config.head_dim, 256);
+	assert_true(config.tied_head && config.norm_offset == 1 && config.post_norms);
+	assert_true(config.attention_scale == 1.0F / 16);
+	assert_true(config.rope[0].theta == 1e6 && config.rope[0].scaling == ROPE_LINEAR);
+	assert_true(config.rope[1].theta == 1e4 && config.rope[1].scaling == ROPE_DEFAULT);
+	for (uint32_t layer = 0; layer < 34; layer++) {
+		bool whole = layer % 6 == 5;
+		assert_int_equal(config.layer[layer].window, whole ? 0 : 1024);
+		assert_int_equal(config.layer[layer].rope, whole ? 0 : 1);
+	}
+	parse(gemma3_text);
+	assert_int_equal(config.layer[4].window, 512);
+	assert_int_equal(config.layer[5].window, 0);
+	assert_true(config.embedding_multiplier == sqrtf(640));
+}
+
+static void what_gemma3_cannot_be_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct refusal wrong[] = {
+		{"\"attn_logit_softcapping\": 50.0", "attn_logit_softcapping", ENOTSUP},
+		{"\"use_bidirectional_attention\": true", "use_bidirectional_attention", ENOTSUP},
+		{"\"hidden_activation\": \"silu\"", "hidden_activation", ENOTSUP},
+		{"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2.0}", "yarn", ENOTSUP},
+		{"\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e6}}",
+		 "sliding_attention", EINVAL},
+		{"\"query_pre_attn_scalar\": 0", "query_pre_attn_scalar", EINVAL},
+		{"\"sliding_window_pattern\": 0", "sliding_window_pattern", EINVAL},
+		{"\"final_logit_softcapping\": -1.0", "final_logit_softcapping", EINVAL},
+		{"\"rope_local_base_freq\": 0", "rope_local_base_freq", EINVAL},
+		{"\"num_attention_heads\": 3, \"num_key_value_heads\": null", "heads", EINVAL},
+	};
+	ASSERT_REFUSED(gemma3_text, wrong);
+}
+
 /* ---- minimax_m2 ---- */
 
 static const char minimax[] =
@@ -510,6 +576,8 @@ int main(void)
 		cmocka_unit_test(what_glm4_moe_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(smollm3_rotates_in_three_layers_of_four),
 		cmocka_unit_test(what_smollm3_cannot_be_is_refused_by_its_key),
+		cmocka_unit_test(gemma3_has_defaults_for_what_its_config_leaves_out),
+		cmocka_unit_test(what_gemma3_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(minimax_m2_is_read_as_published),
 		cmocka_unit_test(what_minimax_m2_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(gpt_oss_is_read_as_published),
