@@ -121,7 +121,7 @@ $(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.
 endif
 # Products, attention and rows' codes are not checked load by load: kernels/watch.h says what is done instead.
 $(call objects,$(wildcard kernels/*_attention.c kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c ) \
-	kernels/tq.c kernels/tc.c kernels/format_floats.c engine/convert/rounding*.c): \
+	kernels/tq.c kernels/tc.c kernels/tc_errors.c kernels/format_floats.c engine/convert/rounding*.c): \
 	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
 # -O3: the passes over a whole vocabulary, over the rows of a slab, and over a row's numbers become vectors.
 $(BUILD)/engine/compute/sampler.o $(addprefix $(BUILD)/kernels/,format_arrange.o format_floats.o f16_bf16.o scalar.o): \

@@ -6,6 +6,7 @@
 
 #include "kernels/avx2_lanes.h"
 #include "kernels/vector_lanes.h"
+#include "kernels/sums_lanes.h"
 
 enum { DELTA_TILE_REGISTERS = 4 };
 #include "kernels/delta_lanes.h"
@@ -76,8 +77,9 @@ ALWAYS_INLINE void avx2_put_bytes(uint8_t *to, size_t step, arrange_words v)
 #define SHARED_FUNCTIONS                                                                       \
 	.block_prepare = avx2_block_prepare, .tq_prepare = avx2_tq_prepare,                    \
 	.tq_quantise_row = TABLE(tq_quantise_row), .tc_quantise_row = TABLE(tc_quantise_row),  \
-	.tc_encode = TABLE(tc_encode), .delta_steps = delta_steps, .arrange = &arrange_blocks, \
-	VECTOR_FUNCTIONS
+	.tc_encode = TABLE(tc_encode), .tc_choose = TABLE(tc_choose),                          \
+	.tc_improve = TABLE(tc_improve), .add_products = sums_add_products,                    \
+	.delta_steps = delta_steps, .arrange = &arrange_blocks, VECTOR_FUNCTIONS
 
 const struct kernels kernels_avx2 = {
 	.name = "avx2",

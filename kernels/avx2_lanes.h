@@ -230,6 +230,23 @@ ALWAYS_INLINE void avx2_ints_add_products(ints sum[2], const shorts a[2], const 
 }
 #define ints_add_products avx2_ints_add_products
 
+/* ---- states of a trellis, for tc_errors_lanes.h ---- */
+
+#define lanes_less(a, b) _mm256_cmp_ps(a, b, _CMP_LT_OQ)
+#define lanes_pick(mask, a, b) _mm256_blendv_ps(b, a, mask)
+#define lanes_ints_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define lanes_ints_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define lanes_ints_pick(mask, a, b) \
+	_mm256_castps_si256(        \
+		_mm256_blendv_ps(_mm256_castsi256_ps(b), _mm256_castsi256_ps(a), mask))
+#define lanes_ints_xor(a, b) _mm256_xor_si256(a, b)
+#define lanes_mask_is(v, n) _mm256_castsi256_ps(_mm256_cmpeq_epi32(v, _mm256_set1_epi32(n)))
+/* The lowest three bits name a lane of either register, the next one the register. */
+#define lanes_look_up(table, i)                                       \
+	_mm256_blendv_ps(_mm256_permutevar8x32_ps((table)[0], i),     \
+			 _mm256_permutevar8x32_ps((table)[1], i),     \
+			 _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)))
+
 #include "kernels/lanes.h"
 
 /* ---- the table ---- */
@@ -254,6 +271,11 @@ bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint3
 bool avx2_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits);
 void avx2_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
+void avx2_tc_choose(uint8_t symbol[TQ_GROUP], const struct tc_group *g,
+		    const float weight[TQ_GROUP], const float aimed[TQ_GROUP],
+		    const float target[TQ_GROUP], float norm);
+bool avx2_tc_improve(uint8_t symbol[TQ_GROUP], float pull[TQ_GROUP], const struct tc_group *g,
+		     float norm, float least);
 
 void avx2_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		 uint32_t slot, const float *key, const float *value, uint32_t head_dim);

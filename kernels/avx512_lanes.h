@@ -230,6 +230,17 @@ ALWAYS_INLINE void avx512_ints_add_products(ints sum[2], const shorts a[2], cons
 }
 #define ints_add_products avx512_ints_add_products
 
+/* ---- states of a trellis, for tc_errors_lanes.h ---- */
+
+#define lanes_less(a, b) _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ)
+#define lanes_pick(mask, a, b) _mm512_mask_mov_ps(b, mask, a)
+#define lanes_ints_load(p) _mm512_loadu_si512(p)
+#define lanes_ints_store(p, v) _mm512_storeu_si512(p, v)
+#define lanes_ints_pick(mask, a, b) _mm512_mask_mov_epi32(b, mask, a)
+#define lanes_ints_xor(a, b) _mm512_xor_si512(a, b)
+#define lanes_mask_is(v, n) _mm512_cmpeq_epi32_mask(v, _mm512_set1_epi32(n))
+#define lanes_look_up(table, i) _mm512_permutexvar_ps(i, (table)[0])
+
 #include "kernels/lanes.h"
 
 /* ---- the tables ---- */
@@ -263,6 +274,11 @@ bool avx512_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uin
 bool avx512_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			    uint32_t bits);
 void avx512_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
+void avx512_tc_choose(uint8_t symbol[TQ_GROUP], const struct tc_group *g,
+		    const float weight[TQ_GROUP], const float aimed[TQ_GROUP],
+		    const float target[TQ_GROUP], float norm);
+bool avx512_tc_improve(uint8_t symbol[TQ_GROUP], float pull[TQ_GROUP], const struct tc_group *g,
+		     float norm, float least);
 
 void avx512_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		   uint32_t slot, const float *key, const float *value, uint32_t head_dim);

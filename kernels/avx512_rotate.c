@@ -157,6 +157,7 @@ ALWAYS_INLINE void rotate_store_units(uint8_t *packed, __m512i units, uint32_t b
 
 #include "kernels/rotate_lanes.h"
 #include "kernels/trellis_lanes.h"
+#include "kernels/tc_errors_lanes.h"
 
 /* Rarely used: norms as checkpoints made by other tools store them. */
 bool avx512_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,

@@ -25,6 +25,7 @@
 
 #include "kernels/delta.h"
 #include "kernels/format.h"
+#include "kernels/tc_errors.h"
 #include "kernels/tq.h"
 
 enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
@@ -73,6 +74,15 @@ struct attention {
 };
 enum { LATENT_DIM = 512 };
 
+/* Operands of add_products, in floats. */
+struct add_products {
+	const float *a; /* a[r · a_row + t · a_step] */
+	size_t a_row, a_step;
+	const float *b; /* [n][ldb] */
+	size_t ldb;
+	size_t rows, cols, n;
+};
+
 typedef void multiply_fn(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n);
 
@@ -103,6 +113,12 @@ struct kernels {
 				uint32_t bits);
 	void (*tc_encode)(uint8_t *packed, float *factor, const float *y, size_t groups,
 			  uint32_t bits);
+	/* tc_choose and tc_improve of tc_errors.h, to the bit. */
+	void (*tc_choose)(uint8_t symbol[TQ_GROUP], const struct tc_group *g,
+			  const float weight[TQ_GROUP], const float aimed[TQ_GROUP],
+			  const float target[TQ_GROUP], float norm);
+	bool (*tc_improve)(uint8_t symbol[TQ_GROUP], float pull[TQ_GROUP], const struct tc_group *g,
+			   float norm, float least);
 
 	/* y = x / sqrt(mean(x²) + eps) · w   (Zhang and Sennrich 2019), rounded as
 	 * (x · (1 / sqrtf(…))) · w, the sum in dot order; y may be x. */
@@ -126,6 +142,9 @@ struct kernels {
 	void (*softmax)(float *x, size_t n);
 	void (*add)(float *y, const float *x, size_t n);		 /* y += x */
 	void (*add_scaled)(float *y, float a, const float *x, size_t n); /* y = fmaf(a, x, y) */
+	/* y[r · ldy + c] = fmaf(a[r][t], b[t][c], y[r · ldy + c]) over t ascending, for all rows
+	 * and columns; y overlaps neither a nor b. */
+	void (*add_products)(float *y, size_t ldy, const struct add_products *p);
 
 	/* Writes one position's key and value (each [head_dim], one key-value head) into its block;
 	 * value may be NULL: the key alone. */

@@ -251,6 +251,27 @@ ALWAYS_INLINE void neon_ints_add_products(ints sum[2], const shorts a[2], const 
 }
 #define ints_add_products neon_ints_add_products
 
+/* ---- states of a trellis, for tc_errors_lanes.h ---- */
+
+#define lanes_less(a, b) vcltq_f32(a, b)
+#define lanes_pick(mask, a, b) vbslq_f32(mask, a, b)
+#define lanes_ints_load(p) vld1q_s32(p)
+#define lanes_ints_store(p, v) vst1q_s32(p, v)
+#define lanes_ints_pick(mask, a, b) vbslq_s32(mask, a, b)
+#define lanes_ints_xor(a, b) veorq_s32(a, b)
+#define lanes_mask_is(v, n) vceqq_s32(v, vdupq_n_s32(n))
+
+ALWAYS_INLINE lanes lanes_look_up(const lanes table[DOT_REGISTERS], lanes_ints i)
+{
+	const uint8x16x4_t bytes = {{vreinterpretq_u8_f32(table[0]), vreinterpretq_u8_f32(table[1]),
+				     vreinterpretq_u8_f32(table[2]),
+				     vreinterpretq_u8_f32(table[3])}};
+	/* Four bytes of each: 4 i, 4 i + 1 … */
+	const uint32x4_t first = vmulq_n_u32(vreinterpretq_u32_s32(i), 0x04040404);
+	const uint32x4_t each = vaddq_u32(first, vdupq_n_u32(0x03020100));
+	return vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(each)));
+}
+
 #include "kernels/lanes.h"
 
 /* ---- the tables ---- */
@@ -280,6 +301,11 @@ bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint3
 bool neon_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits);
 void neon_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
+void neon_tc_choose(uint8_t symbol[TQ_GROUP], const struct tc_group *g,
+		    const float weight[TQ_GROUP], const float aimed[TQ_GROUP],
+		    const float target[TQ_GROUP], float norm);
+bool neon_tc_improve(uint8_t symbol[TQ_GROUP], float pull[TQ_GROUP], const struct tc_group *g,
+		     float norm, float least);
 
 void neon_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		 uint32_t slot, const float *key, const float *value, uint32_t head_dim);

@@ -149,6 +149,7 @@ ALWAYS_INLINE void rotate_pack(uint8_t *packed, const uint32x4_t index[ROTATE_RE
 
 #include "kernels/rotate_lanes.h"
 #include "kernels/trellis_lanes.h"
+#include "kernels/tc_errors_lanes.h"
 
 bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain)

@@ -66,6 +66,14 @@ UNWATCHED static void scalar_add_scaled(float *y, float a, const float *x, size_
 		y[i] = fmaf(a, x[i], y[i]);
 }
 
+UNWATCHED static void scalar_add_products(float *y, size_t ldy, const struct add_products *p)
+{
+	for (size_t r = 0; r < p->rows; r++)
+		for (size_t t = 0; t < p->n; t++)
+			scalar_add_scaled(y + r * ldy, p->a[r * p->a_row + t * p->a_step],
+					  p->b + t * p->ldb, p->cols);
+}
+
 /* ---- activations: comparisons are such that NaN stays NaN ---- */
 
 static void scalar_gelu_mul(float *gate, const float *up, size_t n)
@@ -233,12 +241,15 @@ const struct kernels kernels_scalar = {
 	.tq_quantise_row = tq_quantise_row,
 	.tc_quantise_row = tc_quantise_row,
 	.tc_encode = tc_encode,
+	.tc_choose = tc_choose,
+	.tc_improve = tc_improve,
 	.rmsnorm = scalar_rmsnorm,
 	.rope = scalar_rope,
 	.silu_mul = scalar_silu_mul,
 	.softmax = scalar_softmax,
 	.add = scalar_add,
 	.add_scaled = scalar_add_scaled,
+	.add_products = scalar_add_products,
 	.kv_put = scalar_kv_put,
 	.attend = scalar_attend,
 	.attend_tokens = scalar_attend_tokens,

@@ -60,17 +60,22 @@ static uint32_t encoder_rows_together(const struct shape *s)
 	return rows;
 }
 
+/* Rows that are encoded together, padded to groups. */
+static size_t encoder_floats(const struct shape *s)
+{
+	size_t rows = encoder_larger(encoder_rows_together(s), ROUNDING_ROWS);
+	return rows * tq_groups(s->cols) * TQ_GROUP;
+}
+
 static size_t encoder_most_floats(const struct plan *p)
 {
 	size_t most = 0;
-	for (uint32_t i = 0; i < p->dense_count; i++) {
-		const struct shape *s = &p->dense[i].shape;
-		most = encoder_larger(most, (size_t)encoder_rows_together(s) * s->cols);
-	}
-	for (uint32_t i = 0; i < p->routed_layers * EXPERT_PARTS; i++) {
-		const struct shape *s = &p->record[i / EXPERT_PARTS].part[i % EXPERT_PARTS];
-		most = encoder_larger(most, (size_t)encoder_rows_together(s) * s->cols);
-	}
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		most = encoder_larger(most, encoder_floats(&p->dense[i].shape));
+	for (uint32_t i = 0; i < p->routed_layers * EXPERT_PARTS; i++)
+		most = encoder_larger(
+			most,
+			encoder_floats(&p->record[i / EXPERT_PARTS].part[i % EXPERT_PARTS]));
 	return most;
 }
 
@@ -213,9 +218,9 @@ static bool encoder_quantise(struct encoder *x, const struct shape *s, uint8_t *
 {
 	uint32_t bits = format_tq_bits(s->format);
 	if (x->rounding) {
-		watch_row(packed, x->row_norms, x->row, s->cols, bits);
-		return rounding_row(x->rounding, packed, x->row_norms, x->row,
-				    s->norms == NORM_F16);
+		watch_row(packed, x->row_norms, x->row, s->rows * s->cols, bits);
+		return rounding_rows(x->rounding, packed, x->row_norms, x->row, s->rows,
+				     s->norms == NORM_F16);
 	}
 	if (format_is_trellis(s->format))
 		return watch_tc_quantise_row(x->kernels, packed, x->row_norms, x->row,
@@ -233,7 +238,7 @@ static int encoder_quantise_blocks(const struct encoder *x, const struct shape *
 		       name);
 }
 
-/* s->rows rows: 1, unless encoder_rows_together says more and moments are not used. */
+/* s->rows rows: 1, unless encoder_rows_together or rounding says more. */
 static int encoder_encode(struct encoder *x, const struct shape *s, const struct source *source,
 			  const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
@@ -316,7 +321,7 @@ int encoder_rows(struct encoder *x, const struct shape *s, const struct source *
 	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
 	uint32_t piece = source_bytes < x->piece ? (uint32_t)(x->piece / source_bytes) : 1;
-	uint32_t together = x->rounding ? 1 : encoder_rows_together(s);
+	uint32_t together = x->rounding ? ROUNDING_ROWS : encoder_rows_together(s);
 	for (uint32_t r = 0; r < s->rows; r += piece) {
 		uint32_t n = s->rows - r < piece ? s->rows - r : piece;
 		int failed = sources_read(x->sources, source, row0 + r, n, x->source, e);

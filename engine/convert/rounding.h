@@ -28,7 +28,7 @@ struct rounding; /* for matrices of one width that have the same inputs; used by
 int rounding_create(struct rounding **out, const struct kernels *k, enum format format,
 		    uint32_t cols, uint32_t block, struct err *e);
 void rounding_free(struct rounding *r); /* NULL is fine */
-/* When *stop is set, rounding_weigh and rounding_row return false soon. NULL: nothing stops them.
+/* When *stop is set, rounding_weigh and rounding_rows return false soon. NULL: nothing stops them.
  */
 void rounding_heed(struct rounding *r, const _Atomic bool *stop);
 
@@ -37,8 +37,12 @@ void rounding_heed(struct rounding *r, const _Atomic bool *stop);
  * errors weigh alike. */
 bool rounding_weigh(struct rounding *r, uint32_t first, const float *h);
 
-/* Rounds one row, as tq_quantise_row does but for norms: with `half` each is a number of F16, as a
- * store keeps it. False: the row holds a NaN or an infinity. */
-bool rounding_row(struct rounding *r, uint8_t *packed, float *norms, const float *row, bool half);
+/* Rows that are rounded side by side, at most. */
+enum { ROUNDING_ROWS = 16 };
+/* Rounds rows[n][cols], as tq_quantise_row does each but for norms: with `half` each is a number of
+ * F16, as a store keeps it. A row's codes do not depend on the other rows. False: one holds a NaN
+ * or an infinity. */
+bool rounding_rows(struct rounding *r, uint8_t *packed, float *norms, const float *rows, uint32_t n,
+		   bool half);
 
 #endif

@@ -76,7 +76,7 @@ static const struct {
 	int (*bench)(struct kernels_bench *b, struct err *e);
 } parts[] = {
 	{"products", bench_multiply}, {"attention", bench_attention}, {"delta", bench_delta},
-	{"vectors", bench_vectors},   {"encoding", bench_encoding},
+	{"vectors", bench_vectors},   {"encoding", bench_encoding}, {"rounding", bench_rounding},
 };
 
 static int measure(struct kernels_bench *b, struct err *e)
@@ -110,7 +110,7 @@ int kernels_command(int argc, char **argv, struct err *e)
 		{"kernels", OPTION_TEXT, &b.tables, 0, 0, "only these tables, or fastest (all)"},
 		{"formats", OPTION_TEXT, &b.formats, 0, 0, "only these weight formats (all)"},
 		{"parts", OPTION_TEXT, &b.parts, 0, 0,
-		 "only these of products, attention, delta, vectors, encoding (all)"},
+		 "only these of products, attention, delta, vectors, encoding, rounding (all)"},
 		{"tokens", OPTION_LIST, &b.tokens, 1, 4096, "tokens of a product"},
 		{"columns", OPTION_LIST, &b.columns, 1, 1 << 20, "inputs of a matrix"},
 		{"positions", OPTION_LIST, &b.positions, 1, 1 << 20, "of attention"},

@@ -1,5 +1,5 @@
-/* The parts of moefs-bench kernels: products, attention, gated delta net, functions on vectors, and
- * rows that are encoded. */
+/* The parts of moefs-bench kernels: products, attention, gated delta net, functions on vectors,
+ * and rows that are encoded or rounded. */
 #ifndef MOEFS_TESTS_BENCH_KERNELS_H
 #define MOEFS_TESTS_BENCH_KERNELS_H
 
@@ -25,6 +25,7 @@ int bench_attention(struct kernels_bench *b, struct err *e);
 int bench_delta(struct kernels_bench *b, struct err *e);
 int bench_vectors(struct kernels_bench *b, struct err *e);
 int bench_encoding(struct kernels_bench *b, struct err *e);
+int bench_rounding(struct kernels_bench *b, struct err *e);
 
 /* Numbers of ±0.5 … 1 in every element: neither a NaN nor anything so small that it is slow. bytes
  * is a multiple of 8. */

@@ -12,6 +12,7 @@
 #include "tests/cross/compare.h"
 #include "tests/unit/random.h"
 #include "tests/unit/random_blocks.h"
+#include "tests/unit/random_group.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -530,6 +531,61 @@ CHECK_VECTORS(conv_silu)
 CHECK_VECTORS(add)
 CHECK_VECTORS(add_scaled)
 
+/* ---- rounding by moments ---- */
+
+static bool check_products(const struct kernels *k, enum format format)
+{
+	enum { MOST = 61, STEPS = 19 };
+	static float a[MOST * STEPS], b[STEPS * MOST], y[MOST * MOST], expected[MOST * MOST];
+	struct random random = {44};
+	bool same = true;
+
+	(void)format;
+	random_floats(&random, a, COUNT(a));
+	random_floats(&random, b, COUNT(b));
+	for (size_t n = 1; n <= MOST && same; n++) {
+		const struct add_products p = {.a = a,
+					       .a_row = n % 2 ? STEPS : 1,
+					       .a_step = n % 2 ? 1 : MOST,
+					       .b = b,
+					       .ldb = MOST,
+					       .rows = n,
+					       .cols = MOST + 1 - n,
+					       .n = STEPS};
+		memset(y, 0, sizeof y);
+		memset(expected, 0, sizeof expected);
+		k->add_products(y, MOST, &p);
+		kernels_scalar.add_products(expected, MOST, &p);
+		same = same_floats(y, expected, COUNT(y));
+	}
+	return same;
+}
+
+static bool check_errors(const struct kernels *k, enum format format)
+{
+	static struct random_group g;
+	struct random random = {45};
+	uint8_t symbol[TQ_GROUP], expected[TQ_GROUP];
+	float pull[TQ_GROUP], expected_pull[TQ_GROUP];
+	const float norm = sqrtf(TQ_GROUP);
+
+	for (size_t i = 0; i < 3; i++) {
+		random_group_make(&g, &random, format_tq_bits(format));
+		k->tc_choose(symbol, &g.shape, g.weight, g.aimed, g.target, norm);
+		tc_choose(expected, &g.shape, g.weight, g.aimed, g.target, norm);
+		if (memcmp(symbol, expected, sizeof symbol) != 0)
+			return false;
+		(void)random_group_pull(pull, &g, symbol, norm);
+		memcpy(expected_pull, pull, sizeof pull);
+		(void)k->tc_improve(symbol, pull, &g.shape, norm, 0);
+		(void)tc_improve(expected, expected_pull, &g.shape, norm, 0);
+		if (memcmp(symbol, expected, sizeof symbol) != 0 ||
+		    !same_floats(pull, expected_pull, TQ_GROUP))
+			return false;
+	}
+	return true;
+}
+
 /* ---- attention ---- */
 
 enum {
@@ -767,6 +823,10 @@ static const struct {
 	{"tc_quantise_row tc2", check_trellis, FORMAT_TC2},
 	{"tc_quantise_row tc3", check_trellis, FORMAT_TC3},
 	{"tc_quantise_row tc4", check_trellis, FORMAT_TC4},
+	{"tc_choose and tc_improve tc2", check_errors, FORMAT_TC2},
+	{"tc_choose and tc_improve tc3", check_errors, FORMAT_TC3},
+	{"tc_choose and tc_improve tc4", check_errors, FORMAT_TC4},
+	{"add_products", check_products, 0},
 	{"rmsnorm", check_rmsnorm, 0},
 	{"rope", check_rope, 0},
 	{"silu_mul", check_silu_mul, 0},

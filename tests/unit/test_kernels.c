@@ -271,6 +271,46 @@ static const struct {
 	{"softcap", call_softcap},
 };
 
+/* Rows and columns of tiles, and past their ends; a by rows and by columns. */
+static void sums_of_products_have_the_same_bits(void **state)
+{
+	(void)state;
+	enum { MOST = 70, STEPS = 37 };
+	static float a[MOST * STEPS], b[STEPS * (MOST + 1)], y[MOST * (MOST + 3)],
+		expected[MOST * (MOST + 3)];
+	static const uint32_t sizes[] = {1, 3, 4, 7, 8, 9, 16, 24, 31, 47, 48, 49, MOST};
+	enum { SIZES = sizeof sizes / sizeof *sizes };
+	struct random random = {44};
+	random_normal(&random, a, sizeof a / sizeof *a);
+	random_normal(&random, b, sizeof b / sizeof *b);
+	for (size_t i = 0; i < (size_t)SIZES * SIZES * 2; i++) {
+		const struct add_products p = {
+			.a = a,
+			.a_row = i % 2 ? STEPS : 1,
+			.a_step = i % 2 ? 1 : MOST,
+			.b = b,
+			.ldb = MOST + 1,
+			.rows = sizes[i / 2 % SIZES],
+			.cols = sizes[i / 2 / SIZES],
+			.n = i % 5 ? STEPS : 0,
+		};
+		for (size_t j = 0; j < sizeof y / sizeof *y; j++)
+			expected[j] = (float)(j % 11);
+		for (size_t r = 0; r < p.rows; r++)
+			for (size_t t = 0; t < p.n; t++)
+				for (size_t c = 0; c < p.cols; c++)
+					expected[r * (MOST + 3) + c] =
+						fmaf(a[r * p.a_row + t * p.a_step],
+						     b[t * p.ldb + c], expected[r * (MOST + 3) + c]);
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			for (size_t j = 0; j < sizeof y / sizeof *y; j++)
+				y[j] = (float)(j % 11);
+			(*k)->add_products(y, MOST + 3, &p);
+			assert_memory_equal(y, expected, sizeof y);
+		}
+	}
+}
+
 static void check_same_bits(struct random *random, call_fn *call, const char *name, uint32_t n)
 {
 	float x[LONGEST + GUARD], a[LONGEST], b[LONGEST], expected[LONGEST + GUARD];
@@ -332,6 +372,7 @@ int main(void)
 		cmocka_unit_test(softmax_agrees_with_double_precision),
 		cmocka_unit_test(rmsnorm_agrees_with_double_precision),
 		cmocka_unit_test(rope_turns_pairs_and_leaves_the_rest),
+		cmocka_unit_test(sums_of_products_have_the_same_bits),
 		cmocka_unit_test(every_table_gives_the_same_bits_at_every_length),
 		cmocka_unit_test(the_scalar_table_comes_first_and_the_environment_can_choose_it),
 	};

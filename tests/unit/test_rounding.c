@@ -87,7 +87,7 @@ static void round_all(struct rounded *out, const struct kernels *k, enum format 
 		rounding_weigh(r, at, part);
 	}
 	for (int i = 0; i < ROWS; i++)
-		assert_true(rounding_row(r, out->packed[i], out->norms[i], weights[i], false));
+		assert_true(rounding_rows(r, out->packed[i], out->norms[i], weights[i], 1, false));
 	rounding_free(r);
 }
 
@@ -199,6 +199,27 @@ static void bytes_are_the_same_on_every_table(void **state)
 	}
 }
 
+static void rows_side_by_side_are_rounded_as_each_alone(void **state)
+{
+	(void)state;
+	static struct rounded alone, together;
+	for (int f = 0; f < FORMATS; f++) {
+		struct rounding *r;
+		struct err e;
+		round_all(&alone, kernels_best(), formats[f], moment, COLS);
+		assert_int_equal(
+			rounding_create(&r, kernels_best(), formats[f], COLS, COLS, &e), 0);
+		assert_true(rounding_weigh(r, 0, moment));
+		for (uint32_t i = 0, n = ROUNDING_ROWS; i < ROWS; i += n) {
+			n = ROWS - i < n ? ROWS - i : n;
+			assert_true(rounding_rows(r, together.packed[i], together.norms[i],
+						  weights[i], n, false));
+		}
+		rounding_free(r);
+		assert_memory_equal(&alone, &together, sizeof alone);
+	}
+}
+
 /* Codes are chosen for the norm in 16 bits; the norm is not rounded afterwards. */
 static void norms_are_those_of_the_store(void **state)
 {
@@ -209,7 +230,7 @@ static void norms_are_those_of_the_store(void **state)
 	float norms[GROUPS];
 	assert_int_equal(rounding_create(&r, &kernels_scalar, FORMAT_TQ3, COLS, COLS, &e), 0);
 	rounding_weigh(r, 0, moment);
-	assert_true(rounding_row(r, packed, norms, weights[0], true));
+	assert_true(rounding_rows(r, packed, norms, weights[0], 1, true));
 	for (int g = 0; g < GROUPS; g++)
 		assert_true(norms[g] > 0 && f16_to_f32(f16_from_f32(norms[g])) == norms[g]);
 	rounding_free(r);
@@ -224,13 +245,13 @@ static void rows_of_nothing_and_of_no_numbers(void **state)
 	float norms[GROUPS], row[COLS] = {0}, zero[COLS * COLS] = {0};
 	assert_int_equal(rounding_create(&r, &kernels_scalar, FORMAT_TQ3, COLS, COLS, &e), 0);
 	rounding_weigh(r, 0, zero); /* no moments: all errors weigh alike */
-	assert_true(rounding_row(r, packed, norms, row, false));
+	assert_true(rounding_rows(r, packed, norms, row, 1, false));
 	for (int g = 0; g < GROUPS; g++)
 		assert_true(norms[g] == 0);
 	row[200] = NAN;
-	assert_false(rounding_row(r, packed, norms, row, false));
+	assert_false(rounding_rows(r, packed, norms, row, 1, false));
 	row[200] = INFINITY;
-	assert_false(rounding_row(r, packed, norms, row, false));
+	assert_false(rounding_rows(r, packed, norms, row, 1, false));
 	rounding_free(r);
 }
 
@@ -246,10 +267,10 @@ static void it_ends_when_it_is_told_to(void **state)
 	assert_int_equal(rounding_create(&r, &kernels_scalar, FORMAT_TC3, COLS, COLS, &e), 0);
 	rounding_heed(r, &stop);
 	assert_true(rounding_weigh(r, 0, moment));
-	assert_true(rounding_row(r, packed, norms, weights[0], false));
+	assert_true(rounding_rows(r, packed, norms, weights[0], 1, false));
 	stop = true;
 	assert_false(rounding_weigh(r, 0, moment));
-	assert_false(rounding_row(r, packed, norms, weights[0], false));
+	assert_false(rounding_rows(r, packed, norms, weights[0], 1, false));
 	rounding_free(r);
 }
 
@@ -261,6 +282,7 @@ int main(void)
 		cmocka_unit_test(where_all_errors_count_alike_the_nearest_is_taken),
 		cmocka_unit_test(what_is_padding_takes_the_errors),
 		cmocka_unit_test(bytes_are_the_same_on_every_table),
+		cmocka_unit_test(rows_side_by_side_are_rounded_as_each_alone),
 		cmocka_unit_test(norms_are_those_of_the_store),
 		cmocka_unit_test(rows_of_nothing_and_of_no_numbers),
 		cmocka_unit_test(it_ends_when_it_is_told_to),

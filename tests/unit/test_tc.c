@@ -2,6 +2,7 @@
 #include "kernels/kernels.h"
 #include "kernels/tc.h"
 #include "tests/unit/random.h"
+#include "tests/unit/random_group.h"
 
 #include <float.h>
 #include <math.h>
@@ -475,6 +476,97 @@ static void sizes_of_weights_do_not_matter(void **state)
 	}
 }
 
+/* ---- errors that cost more in some directions ---- */
+
+/* Some symbols that nothing would choose. */
+static void spoil(uint8_t symbol[TQ_GROUP])
+{
+	for (size_t i = 5; i < TQ_GROUP; i += 17)
+		symbol[i] ^= 1;
+}
+
+static void every_table_chooses_the_same_symbols(void **state)
+{
+	(void)state;
+	static struct random_group g;
+	struct random r = {11};
+	for (size_t round = 0; round < 12; round++) {
+		const float norm = .8F * sqrtf(TQ_GROUP) * (1 + .1F * (float)(round % 4));
+		uint8_t expected[TQ_GROUP], symbol[TQ_GROUP];
+		float expected_pull[TQ_GROUP], pull[TQ_GROUP];
+		random_group_make(&g, &r, 2 + round % 3);
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			(*k)->tc_choose(symbol, &g.shape, g.weight, g.aimed, g.target, norm);
+			spoil(symbol);
+			(void)random_group_pull(pull, &g, symbol, norm);
+			const bool changed = (*k)->tc_improve(symbol, pull, &g.shape, norm, 0);
+			assert_true(changed);
+			if (*k == kernels_available()[0]) {
+				memcpy(expected, symbol, sizeof symbol);
+				memcpy(expected_pull, pull, sizeof pull);
+			}
+			assert_memory_equal(symbol, expected, sizeof symbol);
+			assert_memory_equal(pull, expected_pull, sizeof pull);
+		}
+	}
+}
+
+/* Where all errors count alike there is nothing to make up for: tc_encode's symbols, but for what
+ * its whole numbers round. */
+static void without_directions_symbols_are_those_of_the_encoder(void **state)
+{
+	(void)state;
+	static struct random_group g;
+	struct random r = {12};
+	for (uint32_t bits = 2; bits <= 4; bits++) {
+		double chosen = 0, encoded = 0;
+		for (size_t round = 0; round < 20; round++) {
+			uint8_t symbol[TQ_GROUP], packed[64], index[TQ_GROUP], of_ring[TQ_GROUP];
+			float y[TQ_GROUP], factor, pull[TQ_GROUP];
+			random_group_make(&g, &r, bits);
+			for (size_t i = 0; i < (size_t)TQ_GROUP * TQ_GROUP; i++)
+				g.upper[i] = g.pairs[i] = i % (TQ_GROUP + 1) == 0;
+			for (size_t i = 0; i < TQ_GROUP; i++) {
+				g.cost[i] = 1;
+				g.aimed[i] = g.target[i] = g.weight[i] /= sqrtf(TQ_GROUP);
+				y[tc_column(i)] = g.weight[i];
+			}
+			kernels_best()->tc_choose(symbol, &g.shape, g.weight, g.aimed, g.target, 1);
+			chosen += random_group_pull(pull, &g, symbol, 1);
+			tc_encode(packed, &factor, y, 1, bits);
+			tq_unpack(index, packed, bits);
+			for (size_t i = 0; i < TQ_GROUP; i++)
+				of_ring[i] = index[tc_column(i)];
+			encoded += random_group_pull(pull, &g, of_ring, 1);
+		}
+		assert_true(fabs(chosen - encoded) < .01 * encoded);
+	}
+}
+
+static void improving_lowers_the_cost_and_keeps_the_pull(void **state)
+{
+	(void)state;
+	static struct random_group g;
+	struct random r = {13};
+	for (uint32_t bits = 2; bits <= 4; bits++) {
+		const float norm = sqrtf(TQ_GROUP);
+		uint8_t symbol[TQ_GROUP];
+		float pull[TQ_GROUP], again[TQ_GROUP];
+		random_group_make(&g, &r, bits);
+		kernels_best()->tc_choose(symbol, &g.shape, g.weight, g.aimed, g.target, norm);
+		spoil(symbol);
+		double cost = random_group_pull(pull, &g, symbol, norm), before = cost;
+		while (kernels_best()->tc_improve(symbol, pull, &g.shape, norm, 1e-4F)) {
+			double now = random_group_pull(again, &g, symbol, norm);
+			assert_true(now < cost);
+			cost = now;
+			for (size_t i = 0; i < TQ_GROUP; i++)
+				assert_true(fabsf(pull[i] - again[i]) < 1e-3F);
+		}
+		assert_true(cost < before);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -494,6 +586,9 @@ int main(void)
 		cmocka_unit_test(a_zero_group_has_norm_zero_and_is_zeros_again),
 		cmocka_unit_test(a_row_that_cannot_be_normalised_is_refused),
 		cmocka_unit_test(sizes_of_weights_do_not_matter),
+		cmocka_unit_test(every_table_chooses_the_same_symbols),
+		cmocka_unit_test(without_directions_symbols_are_those_of_the_encoder),
+		cmocka_unit_test(improving_lowers_the_cost_and_keeps_the_pull),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
