@@ -1,8 +1,11 @@
-/* Gated delta rule (Gated Delta Networks, Yang, Kautz and Hatamizadeh 2024): the arguments of
- * delta_steps, and a head's gates.
+/* Recurrences whose state is a matrix for each head: the arguments of delta_steps, and heads' gates.
  *
- * A value head keeps a matrix S[key_dim][value_dim]. For each token S decays, the value found by
- * the token's key is replaced by a mix with the new value, and S is read with the query. */
+ * A value head keeps a matrix S[key_dim][value_dim]. For each token S decays and takes in the
+ * token's value under its key, and is read with the query. Three rules differ in how:
+ *   - gated delta nets (Yang, Kautz and Hatamizadeh 2024): the value that the key finds is replaced
+ *     by a mix with the new value;
+ *   - Kimi's delta attention (Kimi Team 2025): the same, but each row of S has a decay of its own;
+ *   - Mamba2 (Dao and Gu 2024): the new value is added to what is there. */
 #ifndef MOEFS_KERNELS_DELTA_H
 #define MOEFS_KERNELS_DELTA_H
 
@@ -15,9 +18,12 @@ enum {
 	CONV_WIDTH = 8,	     /* the most taps of a convolution */
 };
 
+enum delta_rule { DELTA_REPLACES, DELTA_REPLACES_BY_ROW, DELTA_ADDS, DELTA_RULES };
+
 /* n tokens of one value head that follow each other. The arrays of token t lie t strides (in
  * floats) behind those of token 0. */
 struct delta {
+	enum delta_rule rule;
 	uint32_t key_dim, value_dim; /* 1 … DELTA_KEY_DIM, any */
 	uint32_t n;		     /* >= 1 */
 	uint32_t commit;    /* 0 … n: the state is left as it is after this many tokens */
@@ -26,8 +32,9 @@ struct delta {
 	size_t key_stride;  /* of both */
 	const float *v;	    /* [value_dim] */
 	size_t value_stride;
-	const float *decay, *beta; /* one number each */
-	size_t gate_stride;	   /* of both */
+	const float *decay; /* one number; by row [key_dim] */
+	const float *beta;  /* one number: a factor of the value */
+	size_t decay_stride, beta_stride;
 	float *out;		   /* [value_dim]; overlaps nothing else here */
 	size_t out_stride;
 };
@@ -111,7 +118,7 @@ static inline double delta_softplus(double x)
 	return (x > 0 ? x : 0) + delta_log_1_plus(delta_exp(x > 0 ? -x : x));
 }
 
-/* One token's gates for all value heads; every table uses this code:
+/* One token's gates of a delta net for all value heads; every table uses this code:
  *     decay[h] = exp(-exp(a_log[h]) · softplus(a[h] + dt_bias[h])), beta[h] = 1 / (1 + exp(-b[h])).
  * Both in double precision, rounded to f32 once at the end. A NaN stays one. */
 static inline void delta_gates(float *decay, float *beta, const float *a, const float *b,

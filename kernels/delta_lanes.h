@@ -1,4 +1,4 @@
-/* The recurrence of the gated delta net on vectors, for every instruction set that has them; within
+/* The recurrences of delta.h on vectors, for every instruction set that has them; within
  * kernels/ only.
  *
  * Lanes are columns. Each lane does the operations of scalar.c in the same order, so the bits do
@@ -11,6 +11,7 @@
  * row: memory is the limit, and the state is read and written once. Several tokens go tile by
  * tile, while a tile of columns is in the first-level cache: arithmetic is the limit, four
  * instructions for seven operations, and a tile has enough sums to hide the latency of additions.
+ * Where values are only added (DELTA_ADDS) nothing has to be found before.
  */
 #ifndef MOEFS_KERNELS_DELTA_LANES_H
 #define MOEFS_KERNELS_DELTA_LANES_H
@@ -28,9 +29,10 @@ typedef float delta_tile_row[DELTA_TILE];
 
 /* The value that token 0's key finds in the decayed state. columns, at most DELTA_STRIPE, is a
  * constant where this is inlined, except for the last columns of an odd number. */
-ALWAYS_INLINE void delta_find(lanes *found, const struct delta *d, size_t column, size_t columns)
+ALWAYS_INLINE void delta_find(lanes *found, const struct delta *d, size_t column, size_t columns,
+			      enum delta_rule rule)
 {
-	const lanes decay = lanes_all(d->decay[0]);
+	const lanes all = lanes_all(d->decay[0]);
 	lanes sum[DELTA_STRIPE / LANES];
 
 	for (size_t c = 0; c < columns; c += LANES)
@@ -38,6 +40,7 @@ ALWAYS_INLINE void delta_find(lanes *found, const struct delta *d, size_t column
 	for (size_t i = 0; i < d->key_dim; i++) {
 		const float *from = d->state + i * d->value_dim + column;
 		const lanes k = lanes_all(d->k[i]);
+		const lanes decay = rule == DELTA_REPLACES_BY_ROW ? lanes_all(d->decay[i]) : all;
 		for (size_t c = 0; c < columns; c += LANES) {
 			const lanes s = lanes_mul(lanes_load(from + c, columns - c), decay);
 			sum[c / LANES] = lanes_fma(s, k, sum[c / LANES]);
@@ -53,38 +56,43 @@ ALWAYS_INLINE void delta_find(lanes *found, const struct delta *d, size_t column
  * that a token takes one pass. The one that commits writes the state. */
 enum { DELTA_FIRST = 1, DELTA_LAST = 2, DELTA_COMMIT = 4 };
 
-/* Token t. columns as above; `which` is a constant. */
+/* Token t. columns as above; `which` and `rule` are constants. */
 ALWAYS_INLINE void delta_step(lanes *found, delta_tile_row *tile, const struct delta *d, size_t t,
-			      size_t column, size_t columns, unsigned which)
+			      size_t column, size_t columns, unsigned which, enum delta_rule rule)
 {
+	const bool by_row = rule == DELTA_REPLACES_BY_ROW, adds = rule == DELTA_ADDS;
 	const size_t next_t = which & DELTA_LAST ? t : t + 1;
 	const float *q = d->q + t * d->key_stride, *k = d->k + t * d->key_stride;
 	const float *next_k = d->k + next_t * d->key_stride;
-	const lanes beta = lanes_all(d->beta[t * d->gate_stride]);
-	const lanes decay = lanes_all(d->decay[t * d->gate_stride]);
-	const lanes next_decay = lanes_all(d->decay[next_t * d->gate_stride]);
+	const float *decays = d->decay + t * d->decay_stride;
+	const float *next_decays = d->decay + next_t * d->decay_stride;
+	const lanes beta = lanes_all(d->beta[t * d->beta_stride]);
+	const lanes decay = lanes_all(decays[0]), next_decay = lanes_all(next_decays[0]);
 	lanes change[DELTA_STRIPE / LANES], out[DELTA_STRIPE / LANES], next[DELTA_STRIPE / LANES];
 
 	for (size_t c = 0; c < columns; c += LANES) {
 		const lanes v = lanes_load(d->v + t * d->value_stride + column + c, columns - c);
-		change[c / LANES] = lanes_mul(lanes_sub(v, found[c / LANES]), beta);
+		change[c / LANES] = lanes_mul(adds ? v : lanes_sub(v, found[c / LANES]), beta);
 		out[c / LANES] = next[c / LANES] = lanes_all(0);
 	}
 	for (size_t i = 0; i < d->key_dim; i++) {
 		const lanes ki = lanes_all(k[i]), qi = lanes_all(q[i]), ni = lanes_all(next_k[i]);
+		const lanes fades = by_row ? lanes_all(decays[i]) : decay;
+		const lanes next_fades = by_row ? lanes_all(next_decays[i]) : next_decay;
 		float *state = d->state + i * d->value_dim + column;
 		for (size_t c = 0; c < columns; c += LANES) {
 			lanes s = which & DELTA_FIRST
-					  ? lanes_mul(lanes_load(state + c, columns - c), decay)
+					  ? lanes_mul(lanes_load(state + c, columns - c), fades)
 					  : lanes_load(tile[i] + c, LANES);
 			s = lanes_fma(ki, change[c / LANES], s);
 			out[c / LANES] = lanes_fma(s, qi, out[c / LANES]);
 			if (which & DELTA_COMMIT)
 				lanes_store(state + c, columns - c, s);
 			if (!(which & DELTA_LAST)) {
-				s = lanes_mul(s, next_decay);
+				s = lanes_mul(s, next_fades);
 				lanes_store(tile[i] + c, LANES, s);
-				next[c / LANES] = lanes_fma(s, ni, next[c / LANES]);
+				if (!adds)
+					next[c / LANES] = lanes_fma(s, ni, next[c / LANES]);
 			}
 		}
 	}
@@ -97,55 +105,77 @@ ALWAYS_INLINE void delta_step(lanes *found, delta_tile_row *tile, const struct d
 
 /* delta_step with a constant `which`, without DELTA_COMMIT. */
 ALWAYS_INLINE void delta_step_as(lanes *found, delta_tile_row *tile, const struct delta *d,
-				 size_t t, size_t column, size_t columns, unsigned which)
+				 size_t t, size_t column, size_t columns, unsigned which,
+				 enum delta_rule rule)
 {
 	if (t + 1 == d->commit)
-		delta_step(found, tile, d, t, column, columns, which | DELTA_COMMIT);
+		delta_step(found, tile, d, t, column, columns, which | DELTA_COMMIT, rule);
 	else
-		delta_step(found, tile, d, t, column, columns, which);
+		delta_step(found, tile, d, t, column, columns, which, rule);
 }
 
 ALWAYS_INLINE void delta_tile_steps(lanes *found, delta_tile_row *tile, const struct delta *d,
-				    size_t column, size_t columns)
+				    size_t column, size_t columns, enum delta_rule rule)
 {
-	delta_step_as(found, tile, d, 0, column, columns, DELTA_FIRST);
+	delta_step_as(found, tile, d, 0, column, columns, DELTA_FIRST, rule);
 	for (size_t t = 1; t + 1 < d->n; t++)
-		delta_step_as(found, tile, d, t, column, columns, 0);
-	delta_step_as(found, tile, d, d->n - 1, column, columns, DELTA_LAST);
+		delta_step_as(found, tile, d, t, column, columns, 0, rule);
+	delta_step_as(found, tile, d, d->n - 1, column, columns, DELTA_LAST, rule);
 }
 
-/* At least two tokens. Not inlined: a tile is large, and one token needs none. */
-static __attribute__((noinline)) void delta_many_steps(lanes *found, const struct delta *d,
-						       size_t column, size_t columns)
+ALWAYS_INLINE void delta_tiles_steps(lanes *found, const struct delta *d, size_t column,
+				     size_t columns, enum delta_rule rule)
 {
 	_Alignas(64) delta_tile_row tile[DELTA_KEY_DIM];
 	size_t c = 0;
 
 	for (; columns - c >= DELTA_TILE; c += DELTA_TILE)
-		delta_tile_steps(found + c / LANES, tile, d, column + c, DELTA_TILE);
+		delta_tile_steps(found + c / LANES, tile, d, column + c, DELTA_TILE, rule);
 	if (c < columns)
-		delta_tile_steps(found + c / LANES, tile, d, column + c, columns - c);
+		delta_tile_steps(found + c / LANES, tile, d, column + c, columns - c, rule);
 }
 
-ALWAYS_INLINE void delta_stripe_steps(const struct delta *d, size_t column, size_t columns)
+ALWAYS_INLINE void delta_one_step(lanes *found, const struct delta *d, size_t column,
+				  size_t columns, enum delta_rule rule)
 {
-	lanes found[DELTA_STRIPE / LANES];
-
-	delta_find(found, d, column, columns);
+	if (rule != DELTA_ADDS)
+		delta_find(found, d, column, columns, rule);
 	if (d->n == 1)
-		delta_step_as(found, NULL, d, 0, column, columns, DELTA_FIRST | DELTA_LAST);
-	else
-		delta_many_steps(found, d, column, columns);
+		delta_step_as(found, NULL, d, 0, column, columns, DELTA_FIRST | DELTA_LAST, rule);
 }
+
+/* For each rule: at least two tokens, which are not inlined, since a tile is large and one token
+ * needs none; and all columns. */
+#define DELTA_STEPS_BY(rule, name)                                                               \
+	static __attribute__((noinline)) void delta_many_##name(                                 \
+		lanes *found, const struct delta *d, size_t column, size_t columns)              \
+	{                                                                                        \
+		delta_tiles_steps(found, d, column, columns, rule);                              \
+	}                                                                                        \
+	static void delta_steps_##name(const struct delta *d, uint32_t col0, uint32_t col1)      \
+	{                                                                                        \
+		lanes found[DELTA_STRIPE / LANES];                                               \
+		for (size_t column = col0; column < col1; column += DELTA_STRIPE) {              \
+			const size_t left = col1 - column;                                       \
+			if (left >= DELTA_STRIPE)                                                \
+				delta_one_step(found, d, column, DELTA_STRIPE, rule);            \
+			else                                                                     \
+				delta_one_step(found, d, column, left, rule);                    \
+			if (d->n > 1)                                                            \
+				delta_many_##name(found, d, column,                              \
+						  left < DELTA_STRIPE ? left : DELTA_STRIPE);    \
+		}                                                                                \
+	}
+DELTA_STEPS_BY(DELTA_REPLACES, replaces)
+DELTA_STEPS_BY(DELTA_REPLACES_BY_ROW, replaces_by_row)
+DELTA_STEPS_BY(DELTA_ADDS, adds)
+#undef DELTA_STEPS_BY
 
 static void delta_steps(const struct delta *d, uint32_t col0, uint32_t col1)
 {
-	size_t column = col0;
-
-	for (; col1 - column >= DELTA_STRIPE; column += DELTA_STRIPE)
-		delta_stripe_steps(d, column, DELTA_STRIPE);
-	if (column < col1)
-		delta_stripe_steps(d, column, col1 - column);
+	static void (*const rules[DELTA_RULES])(const struct delta *, uint32_t, uint32_t) = {
+		delta_steps_replaces, delta_steps_replaces_by_row, delta_steps_adds};
+	rules[d->rule](d, col0, col1);
 }
 
 #endif

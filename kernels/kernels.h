@@ -83,6 +83,8 @@ struct add_products {
 	size_t rows, cols, n;
 };
 
+typedef void convolve_fn(float *y, const float *w, const float *bias, const float *const *taps,
+			 uint32_t width, uint32_t channels, uint32_t c0, uint32_t c1);
 typedef void multiply_fn(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n);
 
@@ -192,20 +194,28 @@ struct kernels {
 	/* y[i] = y[i] · sigmoid(x[i]), sigmoid(x) = 1 / (1 + exp(-x)) rounded before the product.
 	 */
 	void (*sigmoid_mul)(float *y, const float *x, size_t n);
-	/* One token's causal depthwise convolution, channels [c0, c1): y[c] = silu(s), where s is
-	 * fmaf(w[i][c], taps[i][c], s) over i ascending from s = 0. w is [width][channels], each
-	 * tap [channels]; the first is the oldest, the last the token's own. width is 1 …
-	 * CONV_WIDTH. */
-	void (*conv_silu)(float *y, const float *w, const float *const *taps, uint32_t width,
-			  uint32_t channels, uint32_t c0, uint32_t c1);
+	/* One token's causal depthwise convolution, channels [c0, c1): y[c] = s, where s is
+	 * fmaf(w[i][c], taps[i][c], s) over i ascending from s = bias[c], or from 0 where bias is
+	 * NULL. w is [width][channels], each tap [channels]; the first is the oldest, the last the
+	 * token's own. width is 1 … CONV_WIDTH. y overlaps no tap. */
+	convolve_fn *conv;
+	/* The same with y[c] = silu(s). */
+	convolve_fn *conv_silu;
+	/* x[i] = max(x[i], 0)². */
+	void (*relu_squared)(float *x, size_t n);
+	/* Decays of the rows of one head's state: y[i] = exp(-(factor · softplus(x[i] + bias[i]))).
+	 * With z = x[i] + bias[i] and e = exp(-|z|), softplus(z) is max(z, 0) + 2s · (1 + s²/3 +
+	 * s⁴/5 + … + s¹⁶/17), s = e / (2 + e): log1p by its inverse hyperbolic tangent, to 1e-7. */
+	void (*delta_decay)(float *y, const float *x, const float *bias, float factor, size_t n);
 	/* y = x · (scale / sqrtf(Σx² + eps)), the sum in dot order, the factor rounded before the
 	 * product; y may be x. A sum that is infinite makes all of y NaN. */
 	void (*l2norm)(float *y, const float *x, uint32_t n, float eps, float scale);
-	/* The gated delta rule for the tokens of one value head, in turn, in columns [col0, col1)
-	 * of its state. Columns do not influence each other; the division of tokens into calls
-	 * does not matter. For each token and column j
-	 *     S[i][j] = decay · S[i][j] for all i, f = fmaf(S[i][j], k[i], f) over i ascending
-	 *     from 0, c = (v[j] - f) · beta,
+	/* The recurrence of delta.h for the tokens of one value head, in turn, in columns [col0,
+	 * col1) of its state. Columns do not influence each other; the division of tokens into
+	 * calls does not matter. For each token and column j
+	 *     S[i][j] = decay · S[i][j] for all i (by row: decay[i]),
+	 *     f = fmaf(S[i][j], k[i], f) over i ascending from 0, c = (v[j] - f) · beta
+	 *     (DELTA_ADDS: c = v[j] · beta),
 	 *     S[i][j] = fmaf(k[i], c, S[i][j]) for all i, and
 	 *     out[j] = fmaf(S[i][j], q[i], out[j]) over i ascending from 0.
 	 * Outputs are those of all n tokens; the state is left as it is after d->commit tokens.

@@ -101,20 +101,48 @@ static void scalar_softcap(float *x, size_t n, float cap)
 		x[i] = cap * (1 - 2 / (1 + scalar_exp(x[i] * twice)));
 }
 
+static void scalar_relu_squared(float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const float positive = 0 > x[i] ? 0 : x[i];
+		x[i] = positive * positive;
+	}
+}
+
 static void scalar_sigmoid_mul(float *y, const float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		y[i] *= 1 / (1 + scalar_exp(-x[i]));
 }
 
-static void scalar_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
-			     uint32_t channels, uint32_t c0, uint32_t c1)
+static void scalar_conv(float *y, const float *w, const float *bias, const float *const *taps,
+			uint32_t width, uint32_t channels, uint32_t c0, uint32_t c1)
 {
 	for (size_t c = c0; c < c1; c++) {
-		float sum = 0;
+		y[c] = bias ? bias[c] : 0;
 		for (size_t i = 0; i < width; i++)
-			sum = fmaf(w[i * channels + c], taps[i][c], sum);
-		y[c] = sum / (1 + scalar_exp(-sum));
+			y[c] = fmaf(w[i * channels + c], taps[i][c], y[c]);
+	}
+}
+
+static void scalar_conv_silu(float *y, const float *w, const float *bias, const float *const *taps,
+			     uint32_t width, uint32_t channels, uint32_t c0, uint32_t c1)
+{
+	scalar_conv(y, w, bias, taps, width, channels, c0, c1);
+	for (size_t c = c0; c < c1; c++)
+		y[c] = y[c] / (1 + scalar_exp(-y[c]));
+}
+
+static void scalar_delta_decay(float *y, const float *x, const float *bias, float factor, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const float sum = x[i] + bias[i], low = -sum < sum ? -sum : sum;
+		const float e = scalar_exp(low), s = e / (2 + e), square = s * s;
+		float series = SOFTPLUS_LAST;
+		for (int k = SOFTPLUS_TERMS; k >= 1; k -= 2)
+			series = fmaf(series, square, 1.F / (float)k);
+		const float step = (0 > sum ? 0 : sum) + (s + s) * series;
+		y[i] = scalar_exp(step * -factor);
 	}
 }
 
@@ -129,20 +157,21 @@ static void scalar_l2norm(float *y, const float *x, uint32_t n, float eps, float
 		y[i] = x[i] * factor;
 }
 
-/* ---- the gated delta net: one column of the state after the other ---- */
+/* ---- delta nets and their like: one column of the state after the other ---- */
 
 /* Token t in column j, s[key_dim]. */
 static void scalar_delta_step(float *s, const struct delta *d, size_t t, size_t j)
 {
 	const float *q = d->q + t * d->key_stride, *k = d->k + t * d->key_stride;
-	const float decay = d->decay[t * d->gate_stride], beta = d->beta[t * d->gate_stride];
-	float found = 0, out = 0;
+	const float *decay = d->decay + t * d->decay_stride, beta = d->beta[t * d->beta_stride];
+	float value = d->v[t * d->value_stride + j], found = 0, out = 0;
 
 	for (size_t i = 0; i < d->key_dim; i++) {
-		s[i] *= decay;
+		s[i] *= decay[d->rule == DELTA_REPLACES_BY_ROW ? i : 0];
 		found = fmaf(s[i], k[i], found);
 	}
-	const float change = (d->v[t * d->value_stride + j] - found) * beta;
+	value = d->rule == DELTA_ADDS ? value : value - found;
+	const float change = value * beta;
 	for (size_t i = 0; i < d->key_dim; i++) {
 		s[i] = fmaf(k[i], change, s[i]);
 		out = fmaf(s[i], q[i], out);
@@ -259,7 +288,10 @@ const struct kernels kernels_scalar = {
 	.swiglu_clamped = scalar_swiglu_clamped,
 	.softcap = scalar_softcap,
 	.sigmoid_mul = scalar_sigmoid_mul,
+	.conv = scalar_conv,
 	.conv_silu = scalar_conv_silu,
+	.delta_decay = scalar_delta_decay,
+	.relu_squared = scalar_relu_squared,
 	.l2norm = scalar_l2norm,
 	.delta_steps = scalar_delta_steps,
 	.arrange = &arrange_blocks,

@@ -75,6 +75,10 @@ static inline float scalar_exp(float x)
 #define GELU_LINE (-1.5957691216057308F)  /* -2 √(2/π) */
 #define GELU_CUBE (-0.07135481627159623F) /* the same times .044715 */
 
+/* log1p's series: s^SOFTPLUS_TERMS before the last term, s^16 / 17. */
+enum { SOFTPLUS_TERMS = 15 };
+#define SOFTPLUS_LAST (1.F / 17)
+
 /* The factor of l2norm. Without the NaN, an infinite sum of squares would turn all finite elements
  * into zeros. */
 static inline float scalar_l2norm_factor(float squares, float eps, float scale)

@@ -123,31 +123,75 @@ static void vector_softcap(float *x, size_t n, float cap)
 	}
 }
 
-/* width is a constant where this is inlined. */
-ALWAYS_INLINE void vector_convolve(float *y, const float *w, const float *const *taps,
-				   uint32_t width, size_t channels, size_t c0, size_t c1)
+static void vector_relu_squared(float *x, size_t n)
 {
-	for (size_t c = c0; c < c1; c += LANES) {
-		const size_t left = c1 - c;
-		lanes sum = lanes_all(0);
-		for (size_t i = 0; i < width; i++)
-			sum = lanes_fma(lanes_load(w + i * channels + c, left),
-					lanes_load(taps[i] + c, left), sum);
-		lanes_store(y + c, left, vector_over_exp(sum, lanes_negative(sum)));
+	for (size_t i = 0; i < n; i += LANES) {
+		const lanes v = lanes_at_least(lanes_load(x + i, n - i), lanes_all(0));
+		lanes_store(x + i, n - i, lanes_mul(v, v));
 	}
 }
 
-static void vector_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
-			     uint32_t channels, uint32_t c0, uint32_t c1)
+static void vector_delta_decay(float *y, const float *x, const float *bias, float factor, size_t n)
 {
-#define CASE(n)                                                   \
-	case n:                                                   \
-		vector_convolve(y, w, taps, n, channels, c0, c1); \
+	const lanes zero = lanes_all(0), two = lanes_all(2), fades = lanes_all(-factor);
+
+	for (size_t i = 0; i < n; i += LANES) {
+		const lanes z = lanes_add(lanes_load(x + i, n - i), lanes_load(bias + i, n - i));
+		const lanes e = lanes_exp(lanes_at_most(z, lanes_negative(z)));
+		const lanes s = lanes_div(e, lanes_add(two, e)), square = lanes_mul(s, s);
+		lanes series = lanes_all(SOFTPLUS_LAST);
+#pragma GCC unroll 8
+		for (int k = SOFTPLUS_TERMS; k >= 1; k -= 2)
+			series = lanes_fma(series, square, lanes_all(1.F / (float)k));
+		const lanes step = lanes_add(lanes_at_least(z, zero),
+					     lanes_mul(lanes_add(s, s), series));
+		lanes_store(y + i, n - i, lanes_exp(lanes_mul(step, fades)));
+	}
+}
+
+/* width, bias == NULL and `silu` are constants where this is inlined. */
+ALWAYS_INLINE void vector_convolve(float *y, const float *w, const float *bias,
+				   const float *const *taps, uint32_t width, size_t channels,
+				   size_t c0, size_t c1, bool silu)
+{
+	for (size_t c = c0; c < c1; c += LANES) {
+		const size_t left = c1 - c;
+		lanes sum = bias ? lanes_load(bias + c, left) : lanes_all(0);
+		for (size_t i = 0; i < width; i++)
+			sum = lanes_fma(lanes_load(w + i * channels + c, left),
+					lanes_load(taps[i] + c, left), sum);
+		lanes_store(y + c, left, silu ? vector_over_exp(sum, lanes_negative(sum)) : sum);
+	}
+}
+
+/* `silu` is a constant where this is inlined. */
+ALWAYS_INLINE void vector_convolve_as(float *y, const float *w, const float *bias,
+				      const float *const *taps, uint32_t width, size_t channels,
+				      size_t c0, size_t c1, bool silu)
+{
+#define CASE(n)                                                                        \
+	case n:                                                                        \
+		if (bias)                                                              \
+			vector_convolve(y, w, bias, taps, n, channels, c0, c1, silu); \
+		else                                                                   \
+			vector_convolve(y, w, NULL, taps, n, channels, c0, c1, silu); \
 		break;
 	switch (width) {
 		CASES_TO_8(CASE)
 	}
 #undef CASE
+}
+
+static void vector_conv(float *y, const float *w, const float *bias, const float *const *taps,
+			uint32_t width, uint32_t channels, uint32_t c0, uint32_t c1)
+{
+	vector_convolve_as(y, w, bias, taps, width, channels, c0, c1, false);
+}
+
+static void vector_conv_silu(float *y, const float *w, const float *bias, const float *const *taps,
+			     uint32_t width, uint32_t channels, uint32_t c0, uint32_t c1)
+{
+	vector_convolve_as(y, w, bias, taps, width, channels, c0, c1, true);
 }
 
 /* ---- softmax and sums ---- */
@@ -196,6 +240,8 @@ UNWATCHED static void vector_add_scaled(float *y, float a, const float *x, size_
 	.softmax = vector_softmax, .add = vector_add, .add_scaled = vector_add_scaled,   \
 	.gelu_mul = vector_gelu_mul, .swiglu_clamped = vector_swiglu_clamped,            \
 	.softcap = vector_softcap, .sigmoid_mul = vector_sigmoid_mul,                    \
+	.conv = vector_conv, .relu_squared = vector_relu_squared,                        \
+	.delta_decay = vector_delta_decay,                                               \
 	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm, .kv_put = TABLE(kv_put), \
 	.attend = TABLE(attend), .attend_tokens = TABLE(attend_tokens),                  \
 	.attend_spans = TABLE(attend_spans), .attend_join = TABLE(attend_join)

@@ -1,4 +1,4 @@
-/* The parts of a layer: mixers (attention, latent attention, gated delta nets) and feed-forwards
+/* The parts of a layer: mixers (attention, latent attention, recurrent ones) and feed-forwards
  * (dense, routed experts with a shared one).
  *
  * Each part has scratch: X_take takes its arrays from an arena for `rows` rows. X_run computes the
@@ -126,6 +126,19 @@ void delta_take(struct delta_scratch *d, struct arena *arena, const struct confi
  * by the step's certain rows; what the drafted rows would do to it is kept (recurrent.h). */
 void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
 
+/* ---- convolution.c: short convolutions with two gates ---- */
+
+struct convolution_scratch {
+	float *projected;	 /* [rows][3][hidden]: the input's gate, the output's, the value */
+	float *in;		 /* [rows][hidden]: of the convolution */
+	struct activation gated; /* [rows][hidden]: input of the output projection */
+};
+
+void convolution_take(struct convolution_scratch *x, struct arena *arena, const struct config *c,
+		      size_t rows);
+/* out = the convolution of normed. States move on as in delta_run. */
+void convolution_run(struct convolution_scratch *x, struct step *s, uint32_t layer);
+
 /* ---- dense.c: feed-forwards that every token passes ---- */
 
 /* gate[n] = the family's function of gate and up, element by element. */
@@ -202,8 +215,6 @@ struct moe_scratch {
 	float *up;		   /* [assignments][expert size] */
 	float *out;		   /* [assignments][hidden] */
 	struct pager_ready *ready; /* [experts] */
-	/* [experts][groups of TQ_GROUP]: slices of gate and up that a wave has yet to compute. */
-	_Atomic uint8_t *unfinished;
 	struct shared_scratch shared;
 	/* A norm of the stream other than `normed`, where the family has one: the input of the
 	 * router, and after it that of the experts. Width 0: the family has none. */

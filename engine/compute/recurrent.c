@@ -6,37 +6,86 @@
 
 /* ---- layout ---- */
 
-size_t recurrent_matrix_floats(const struct config *c)
+static struct recurrent_shape recurrent_shape_of_delta_net(const struct config *c)
 {
 	const struct delta_net *n = &c->delta_net;
-	return (size_t)n->value_heads * n->key_dim * n->value_dim;
+	uint32_t channels = config_delta_channels(c);
+	return (struct recurrent_shape){
+		.matrices = (size_t)n->value_heads * n->key_dim * n->value_dim,
+		.width = n->width,
+		.channels = channels,
+		.row = {channels, channels, n->value_heads, n->value_heads},
+	};
 }
 
-size_t recurrent_row_floats(const struct config *c)
+struct recurrent_shape recurrent_shape_of(const struct config *c, enum mixer mixer)
 {
-	return 2 * ((size_t)config_delta_channels(c) + c->delta_net.value_heads);
+	switch (mixer) {
+	case MIXER_DELTA_NET:
+		return recurrent_shape_of_delta_net(c);
+	case MIXER_CONVOLUTION:
+		return (struct recurrent_shape){.width = c->convolution,
+						.channels = c->hidden_size,
+						.row = {c->hidden_size}};
+	case MIXER_ATTENTION:
+	case MIXER_LATENT:
+	case MIXER_NONE:
+	case MIXERS:
+		break;
+	}
+	return (struct recurrent_shape){0};
+}
+
+size_t recurrent_row_floats(const struct recurrent_shape *s)
+{
+	size_t floats = 0;
+	for (int i = 0; i < RECURRENT_PARTS; i++)
+		floats += s->row[i];
+	return floats;
 }
 
 /* Of a layer: its matrices and the convolution's inputs. */
-static size_t recurrent_moved_layer_floats(const struct config *c)
+static size_t recurrent_moved_layer_floats(const struct recurrent_shape *s)
 {
-	return recurrent_matrix_floats(c) +
-	       (size_t)(c->delta_net.width - 1) * config_delta_channels(c);
+	return s->width ? s->matrices + (size_t)(s->width - 1) * s->channels : 0;
 }
 
-size_t recurrent_layer_floats(const struct config *c)
+static size_t recurrent_layer_floats(const struct recurrent_shape *s)
 {
-	return recurrent_moved_layer_floats(c) + RECURRENT_BEHIND * recurrent_row_floats(c);
+	return recurrent_moved_layer_floats(s) + RECURRENT_BEHIND * recurrent_row_floats(s);
+}
+
+/* Of all layers with mixers before `end`. */
+static size_t recurrent_floats_before(const struct config *c, enum mixer end)
+{
+	size_t floats = 0;
+	for (enum mixer m = 0; m < end; m++) {
+		const struct recurrent_shape s = recurrent_shape_of(c, m);
+		floats += c->mixers[m] * recurrent_layer_floats(&s);
+	}
+	return floats;
+}
+
+size_t recurrent_layer_at(const struct config *c, uint32_t layer)
+{
+	const struct layer *l = &c->layer[layer];
+	const struct recurrent_shape s = recurrent_shape_of(c, l->mixer);
+	return recurrent_floats_before(c, l->mixer) + l->state * recurrent_layer_floats(&s);
 }
 
 size_t recurrent_state_floats(const struct config *c)
 {
-	return c->mixers[MIXER_DELTA_NET] * recurrent_layer_floats(c);
+	return recurrent_floats_before(c, MIXERS);
 }
 
 size_t recurrent_moved_floats(const struct config *c)
 {
-	return c->mixers[MIXER_DELTA_NET] * recurrent_moved_layer_floats(c);
+	size_t floats = 0;
+	for (enum mixer m = 0; m < MIXERS; m++) {
+		const struct recurrent_shape s = recurrent_shape_of(c, m);
+		floats += c->mixers[m] * recurrent_moved_layer_floats(&s);
+	}
+	return floats;
 }
 
 /* ---- checkpoints; the budget's lock is held ---- */

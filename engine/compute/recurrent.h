@@ -1,4 +1,5 @@
-/* The state of a context's recurrent layers (gated delta nets), and checkpoints of it.
+/* The state of a context's recurrent layers (delta nets and their like, short convolutions), and
+ * checkpoints of it.
  *
  * Keys and values of a position stay where they were put, so attention can go back to any position.
  * A recurrent state is the sum of all positions before: it can only be copied while it is there. So
@@ -9,7 +10,7 @@
  * Drafted tokens may be refused, so a step that verifies them does not move the state beyond its
  * certain rows. What the drafted rows would do to the state is kept with it: the state is behind by
  * these rows. A rollback to one of them only says how many stand, and the next step moves the state
- * by those first (delta.c).
+ * by those first (recurrent_rows.h).
  *
  * One state is one block of floats, all layers' one after the other. Its memory and the
  * checkpoints' are counted against the context budget. A checkpoint for which there is no room
@@ -26,18 +27,37 @@
 
 /* ---- layout ----
  *
- * A layer's state: its value heads' matrices, [value_heads][key_dim][value_dim]; then the last
- * inputs of its convolution, [width - 1][channels]; then the rows that the state is behind, up to
- * RECURRENT_BEHIND: for each its input, its queries, keys and values after the convolution,
- * [channels] each, and its gates, [2][value_heads]. */
+ * A layer's state: its heads' matrices, [heads][key_dim][value_dim]; then the last inputs of its
+ * convolution, [width - 1][channels]; then the rows that the state is behind, up to
+ * RECURRENT_BEHIND, each with all that moves a state on. Layers lie by mixer, then in their order.
+ */
 
 enum { RECURRENT_BEHIND = 4 }; /* most tokens that a step drafts */
 
-/* Floats of one layer: of its matrices, of one row that the state is behind, and in all. */
-size_t recurrent_matrix_floats(const struct config *c);
-size_t recurrent_row_floats(const struct config *c);
-size_t recurrent_layer_floats(const struct config *c);
-/* Floats of a context's state; 0 in a model without delta nets. */
+/* What moves a state on by a row: the input of the convolution, [channels], what comes out of it,
+ * and the gates: the decay of each head, or of each row of its matrix, and a factor. */
+enum recurrent_part {
+	RECURRENT_INPUT,
+	RECURRENT_MIXED,
+	RECURRENT_DECAY,
+	RECURRENT_FACTOR,
+	RECURRENT_PARTS
+};
+
+/* What layers with a mixer keep, in floats. */
+struct recurrent_shape {
+	size_t matrices;	   /* of all heads together */
+	uint32_t width;		   /* of the convolution, 1 or more; 0: the mixer keeps nothing */
+	uint32_t channels;	   /* of the convolution */
+	size_t row[RECURRENT_PARTS]; /* of one row that the state is behind */
+};
+struct recurrent_shape recurrent_shape_of(const struct config *c, enum mixer mixer);
+
+/* Floats of one row that the state is behind. */
+size_t recurrent_row_floats(const struct recurrent_shape *s);
+/* Where a recurrent layer's floats begin in a context's state. */
+size_t recurrent_layer_at(const struct config *c, uint32_t layer);
+/* Floats of a context's state; 0 in a model without recurrent layers. */
 size_t recurrent_state_floats(const struct config *c);
 /* Those of them that each step reads and writes, whether it drafts or not. */
 size_t recurrent_moved_floats(const struct config *c);

@@ -83,7 +83,9 @@ static void router_choose(const struct environment *env, const struct layer_weig
 			scores[e] = 1;
 		env->kernels->sigmoid_mul(scores, logits, c->experts);
 		memcpy(logits, scores, c->experts * sizeof *logits);
-		env->kernels->add(scores, weights_vector(l, TENSOR_ROUTER_CORRECTION), c->experts);
+		if (c->router_correction)
+			env->kernels->add(scores, weights_vector(l, TENSOR_ROUTER_CORRECTION),
+					  c->experts);
 		if (c->router_groups > 1)
 			router_keep_groups(c, scores);
 	}
@@ -122,6 +124,7 @@ static void router_weigh(const struct environment *env, const struct layer_weigh
 		float sum = 0;
 		for (uint32_t i = 0; i < top_k; i++)
 			sum += weight[i];
+		sum += c->top_k_eps;
 		for (uint32_t i = 0; i < top_k; i++)
 			weight[i] /= sum;
 	}

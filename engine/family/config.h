@@ -33,7 +33,14 @@ enum {
 /* A layer is a list of parts, each a mixer or a feed-forward: at most one of each, the mixer first.
  */
 enum layer_part { PART_MIXER, PART_FEED_FORWARD, LAYER_PARTS };
-enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXER_NONE, MIXERS };
+enum mixer {
+	MIXER_ATTENTION,
+	MIXER_LATENT,
+	MIXER_DELTA_NET,
+	MIXER_CONVOLUTION,
+	MIXER_NONE,
+	MIXERS
+};
 enum feed_forward { FEED_FORWARD_DENSE, FEED_FORWARD_ROUTED, FEED_FORWARD_NONE };
 
 struct layer {
@@ -105,6 +112,7 @@ struct config {
 		float eps;	     /* likewise: added to it */
 		bool mean;	     /* likewise: at the end the head reads the streams' mean */
 	} streams;
+	uint32_t convolution; /* inputs that a short convolution sees */
 
 	bool qkv_bias, output_bias;
 	bool query_gate;  /* each head's rows of q are its query, then its gate */
@@ -125,6 +133,7 @@ struct config {
 	bool expert_scale;    /* each expert's weight is multiplied by its own factor */
 	bool normalise_top_k; /* the chosen experts' weights sum to 1 … */
 	float routed_scaling; /* … times this */
+	float top_k_eps;      /* added to the sum before */
 	bool shared_gate;     /* the shared expert is weighed by the sigmoid of one more product */
 	bool tied_head;
 	bool draft; /* a checkpoint may have a draft layer: layer[layers] */
@@ -167,6 +176,11 @@ static inline bool config_routed(const struct config *c, uint32_t layer)
 }
 /* Elements of a position's keys and values in a layer; 0 where its mixer has none. */
 uint64_t config_kv_width(const struct config *c, uint32_t layer);
+/* How many of the model's own layers have a state that moves on with the text. */
+static inline uint32_t config_recurrent_layers(const struct config *c)
+{
+	return c->mixers[MIXER_DELTA_NET] + c->mixers[MIXER_CONVOLUTION];
+}
 /* Queries, keys and values of a delta net: the channels of its convolution. */
 static inline uint32_t config_delta_channels(const struct config *c)
 {

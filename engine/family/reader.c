@@ -152,6 +152,39 @@ bool reader_layer_types(struct reader *r, const char *other, bool is_other[CONFI
 	return types;
 }
 
+/* A name's number; the error lists all names. */
+static uint32_t reader_kind_of(struct reader *r, const char *key, const char *name,
+			       const struct reader_kind *names)
+{
+	char supported[256] = "";
+	size_t used = 0;
+	for (const struct reader_kind *n = names; n->name; n++) {
+		if (!strcmp(name, n->name))
+			return n->kind;
+		int more = snprintf(supported + used, sizeof supported - used, "%s%s",
+				    used ? ", " : "", n->name);
+		used += more > 0 && (size_t)more < sizeof supported - used ? (size_t)more : 0;
+	}
+	reader_unsupported(r, key, name, supported);
+	return 0;
+}
+
+bool reader_layer_kinds(struct reader *r, const char *key, const struct reader_kind *names,
+			uint32_t kind[CONFIG_MAX_LAYERS])
+{
+	const struct json *list = reader_list_or_null(r, key), *v = NULL;
+	if (list && json_count(list) != r->config->layers)
+		reader_refuse(r, EINVAL, "%s names %zu layers of %u", key, json_count(list),
+			      r->config->layers);
+	for (uint32_t layer = 0; !r->failed && (v = json_next(list, v)); layer++) {
+		const char *name = "";
+		r->failed = json_as_string(v, key, r->name, &name, r->e);
+		if (!r->failed)
+			kind[layer] = reader_kind_of(r, key, name, names);
+	}
+	return list;
+}
+
 void reader_only_full_attention(struct reader *r)
 {
 	const struct json *types = reader_list_or_null(r, "layer_types"), *v = NULL;
@@ -244,9 +277,14 @@ void reader_normalisation(struct reader *r)
 
 void reader_first_dense(struct reader *r)
 {
+	reader_first_dense_by(r, "first_k_dense_replace");
+}
+
+void reader_first_dense_by(struct reader *r, const char *key)
+{
 	struct config *c = r->config;
 	uint32_t first;
-	reader_u32_or(r, "first_k_dense_replace", 0, CONFIG_MAX_LAYERS, 0, &first);
+	reader_u32_or(r, key, 0, CONFIG_MAX_LAYERS, 0, &first);
 	for (uint32_t layer = 0; layer < c->layers && layer < first; layer++)
 		c->layer[layer].feed_forward = FEED_FORWARD_DENSE;
 }

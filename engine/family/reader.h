@@ -53,6 +53,14 @@ void reader_only(struct reader *r, const struct only *keys);
 /* layer_types: which layers have the type `other`; the rest must have full_attention. False: the
  * key is missing. */
 bool reader_layer_types(struct reader *r, const char *other, bool is_other[CONFIG_MAX_LAYERS]);
+/* A list with one of several names for each layer: kind[] has the numbers of these names. False: the
+ * key is missing. names ends with a row without a name. */
+struct reader_kind {
+	const char *name;
+	uint32_t kind;
+};
+bool reader_layer_kinds(struct reader *r, const char *key, const struct reader_kind *names,
+			uint32_t kind[CONFIG_MAX_LAYERS]);
 /* Checks that layer_types, if it is there, lists only full attention. */
 void reader_only_full_attention(struct reader *r);
 /* sliding_window, in the layers that layer_types names, or without it in all. */
@@ -73,6 +81,8 @@ void reader_sparse_layers(struct reader *r);
 void reader_normalisation(struct reader *r);
 /* first_k_dense_replace: the number of first layers that are dense. */
 void reader_first_dense(struct reader *r);
+/* The same by another key. */
+void reader_first_dense_by(struct reader *r, const char *key);
 /* A router whose scores are sigmoids, with a correction for the choice, groups and a factor. */
 void reader_sigmoid_router(struct reader *r);
 /* A shared expert beside the routed ones of every layer that has them, behind a gate of its own. */

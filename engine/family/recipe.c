@@ -370,10 +370,10 @@ enum format recipe_format(const struct recipe *r, const struct config *c, struct
 		return recipe_fit(r, FORMAT_Q8_0, cols);
 	if (class == CLASS_HEADS && r->as_published && !r->exact)
 		return FORMAT_BF16; /* enough for numbers that were codes */
-	enum format f = c->mixers[MIXER_DELTA_NET] ? r->of_hybrids[class] : r->of[class];
+	enum format f = config_recurrent_layers(c) ? r->of_hybrids[class] : r->of[class];
 	/* What the last layer is worth was measured on dense models of attention alone. */
 	bool last = tensor_roles[id.role].place == PLACE_LAYER && id.layer + 1 == c->layers &&
-		    !c->experts && !c->mixers[MIXER_DELTA_NET];
+		    !c->experts && !config_recurrent_layers(c);
 	if (last && format_is_tq(f) && r->last != FORMAT_COUNT)
 		f = r->last;
 	enum format padded = r->of_uneven[class];

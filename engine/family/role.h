@@ -56,6 +56,11 @@
 	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")                 \
 	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")                 \
 	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, DELTA_OUT, D "out_proj.weight")       \
+	X(CONVOLUTION_IN, LAYER, CONVOLUTION, HIDDEN_THRICE, HIDDEN, DELTA,                        \
+	  L "conv.in_proj.weight")                                                                 \
+	X(CONVOLUTION_TAPS, LAYER, CONVOLUTION, HIDDEN, CONVOLUTION, TAPS, L "conv.conv.weight")   \
+	X(CONVOLUTION_OUT, LAYER, CONVOLUTION, HIDDEN, HIDDEN, DELTA_OUT,                          \
+	  L "conv.out_proj.weight")                                                                \
 	X(MIXER_POST_NORM, LAYER, MIXES_THEN_NORM, HIDDEN, NONE, NORM,                             \
 	  L "post_mixer_layernorm.weight")                                                         \
 	X(GATED_FEED_NORM, LAYER, GATED, STREAMS, NONE, NORM, HF "hc_norm.weight")                 \
@@ -149,6 +154,7 @@ enum tensor_place {
 	X(LATENT, latent)                                                                    \
 	X(LATENT_LOW, latent && c->latent.query_rank > 0) /* queries have two projections */ \
 	X(DELTA_NET, l->mixer == MIXER_DELTA_NET)                                            \
+	X(CONVOLUTION, l->mixer == MIXER_CONVOLUTION)                                        \
 	X(DENSE, dense)                                                                      \
 	X(ROUTED, routed)                                                                    \
 	X(ROUTER_BIAS, routed && c->router_bias)                                             \
@@ -176,6 +182,8 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	X(STREAMS, config_stream_width(c))                                                       \
 	X(STREAM_MIX, config_stream_mix(c))                                                      \
 	X(GATED_LOW, c->streams.low)                                                             \
+	X(HIDDEN_THRICE, 3 * c->hidden_size)                                                     \
+	X(CONVOLUTION, c->convolution) /* inputs that it sees */                                 \
 	X(QUERIES, c->heads * l->head_dim * (c->query_gate ? 2 : 1))                             \
 	X(KEYS, l->kv_heads * l->head_dim)                                                       \
 	X(ATTENDED, c->heads * l->head_dim)                                                      \
@@ -215,7 +223,7 @@ enum tensor_class {
 	CLASS_MIXER,	 /* into attention … */
 	CLASS_VALUES,	 /* … among it values, or the latent they come from: few and sensitive */
 	CLASS_MIXER_OUT, /* … and out of it */
-	CLASS_DELTA,	 /* into a delta net … */
+	CLASS_DELTA,	 /* into a delta net or another recurrent mixer … */
 	CLASS_DELTA_OUT, /* … and out of it */
 	CLASS_FEED,	 /* gate and up of a dense feed-forward … */
 	CLASS_DOWN,	 /* … and its down */

@@ -174,13 +174,24 @@ void view_latent_values_apart(struct view *v, const struct config *c, uint32_t e
 
 /* ---- delta nets ---- */
 
-void view_convolution(struct view *v, const struct config *c, uint32_t expert)
+static void view_taps(struct view *v, const struct config *c, enum tensor_role role)
 {
-	(void)expert;
-	view_whole(v, c, TENSOR_DELTA_CONV, 0);
+	view_whole(v, c, role, 0);
 	v->dims = 3;
 	v->shape[2] = v->shape[1];
 	v->shape[1] = 1;
+}
+
+void view_convolution(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_taps(v, c, TENSOR_DELTA_CONV);
+}
+
+void view_short_convolution(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_taps(v, c, TENSOR_CONVOLUTION_TAPS);
 }
 
 void view_convolution_upright(struct view *v, const struct config *c, uint32_t expert)

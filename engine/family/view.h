@@ -67,6 +67,8 @@ view_fn view_latent_keys_apart, view_latent_values_apart;
 view_fn view_convolution;
 /* The same as MLX has it, [channels, width, 1]; by that its converter is known. */
 view_fn view_convolution_upright;
+/* The same of a short convolution. */
+view_fn view_short_convolution;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
  * that belong to it; likewise b and a. */
 view_fn view_qkvz_qkv, view_qkvz_z, view_ba_b, view_ba_a;

@@ -91,7 +91,8 @@ static double step(void *ctx, uint32_t thread)
 		.value_stride = stride,
 		.decay = net->inputs + (size_t)3 * DIM,
 		.beta = net->inputs + (size_t)3 * DIM + 1,
-		.gate_stride = stride,
+		.decay_stride = stride,
+		.beta_stride = stride,
 		.out = net->out + (size_t)thread * CHANNELS,
 		.out_stride = DIM,
 	};
@@ -107,7 +108,8 @@ static double convolve(void *ctx, uint32_t thread)
 	const float *taps[WIDTH];
 	for (size_t i = 0; i < WIDTH; i++)
 		taps[i] = w + (WIDTH + i) * CHANNELS;
-	net->kernels->conv_silu(net->out + (size_t)thread * CHANNELS, w, taps, WIDTH, CHANNELS, 0,
+	net->kernels->conv_silu(net->out + (size_t)thread * CHANNELS, w, NULL, taps, WIDTH,
+				CHANNELS, 0,
 				CHANNELS);
 	return 1;
 }

@@ -496,8 +496,32 @@ static void call_conv_silu(const struct kernels *k, float *x, const float *a, co
 
 	for (size_t i = 0; i < (size_t)width * n; i++)
 		w[i] = a[i % n] - b[i * 7 % n];
-	k->conv_silu(y, w, taps, width, n, n / 5, n);
+	k->conv_silu(y, w, NULL, taps, width, n, n / 5, n);
 	memcpy(x + n / 5, y + n / 5, (n - n / 5) * sizeof *x);
+}
+
+static void call_conv(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n)
+{
+	float y[LONGEST];
+	const float *const taps[] = {b};
+
+	k->conv(y, a, x, taps, 1, n, 0, n);
+	memcpy(x, y, n * sizeof *x);
+}
+
+static void call_relu_squared(const struct kernels *k, float *x, const float *a, const float *b,
+			      uint32_t n)
+{
+	(void)a;
+	(void)b;
+	k->relu_squared(x, n);
+}
+
+static void call_delta_decay(const struct kernels *k, float *x, const float *a, const float *b,
+			     uint32_t n)
+{
+	(void)b;
+	k->delta_decay(x, x, a, .7F, n);
 }
 
 static void call_add(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n)
@@ -527,7 +551,10 @@ CHECK_VECTORS(softcap)
 CHECK_VECTORS(softmax)
 CHECK_VECTORS(sigmoid_mul)
 CHECK_VECTORS(l2norm)
+CHECK_VECTORS(conv)
 CHECK_VECTORS(conv_silu)
+CHECK_VECTORS(relu_squared)
+CHECK_VECTORS(delta_decay)
 CHECK_VECTORS(add)
 CHECK_VECTORS(add_scaled)
 
@@ -836,7 +863,10 @@ static const struct {
 	{"softmax", check_softmax, 0},
 	{"sigmoid_mul", check_sigmoid_mul, 0},
 	{"l2norm", check_l2norm, 0},
+	{"conv", check_conv, 0},
 	{"conv_silu", check_conv_silu, 0},
+	{"relu_squared", check_relu_squared, 0},
+	{"delta_decay", check_delta_decay, 0},
 	{"add", check_add, 0},
 	{"add_scaled", check_add_scaled, 0},
 	{"kv_put", check_kv_put, 0},

@@ -1,4 +1,4 @@
-/* The recurrence of a gated delta net, every table against the scalar one; and its gates, which are
+/* The recurrences of delta nets and their like, every table against the scalar one; and its gates, which are
  * the same code for all tables, against the bits that they have everywhere. */
 #include "tests/cross/compare.h"
 #include "tests/unit/random.h"
@@ -15,7 +15,7 @@ static bool check_steps(const struct kernels *k, struct random *random, struct d
 {
 	const size_t state = (size_t)d.key_dim * d.value_dim;
 	const size_t out = (size_t)(d.n + 1) * (d.value_dim + 1);
-	const size_t stride = (size_t)2 * (d.key_dim + d.value_dim + 7), inputs = d.n * stride;
+	const size_t stride = (size_t)2 * (2 * d.key_dim + d.value_dim + 7), inputs = d.n * stride;
 	const size_t total = state + GUARD + out;
 	float *x = allocate(inputs * sizeof *x);
 	float *results = allocate(total * sizeof *x), *expected = allocate(total * sizeof *x);
@@ -29,8 +29,8 @@ static bool check_steps(const struct kernels *k, struct random *random, struct d
 	d.k = x + stride / 2;
 	d.v = x + d.key_dim;
 	d.decay = x + d.key_dim + d.value_dim;
-	d.beta = d.decay + 1;
-	d.key_stride = d.value_stride = d.gate_stride = stride;
+	d.beta = d.decay + d.key_dim;
+	d.key_stride = d.value_stride = d.decay_stride = d.beta_stride = stride;
 	d.out_stride = d.value_dim + 1;
 	d.state = expected;
 	d.out = expected + state + GUARD;
@@ -40,8 +40,8 @@ static bool check_steps(const struct kernels *k, struct random *random, struct d
 	k->delta_steps(&d, col0, d.value_dim);
 	const bool same = memcmp(results, expected, total * sizeof *x) == 0;
 	if (!same)
-		printf("# state [%u, %u] from column %u, %u of %u tokens\n", d.key_dim, d.value_dim,
-		       col0, d.commit, d.n);
+		printf("# rule %u: state [%u, %u] from column %u, %u of %u tokens\n", d.rule,
+		       d.key_dim, d.value_dim, col0, d.commit, d.n);
 	free(x);
 	free(results);
 	free(expected);
@@ -65,7 +65,8 @@ bool check_delta_steps(const struct kernels *k, enum format format)
 		const uint32_t commits[] = {0, 1, n / 2, n};
 		for (size_t c = 0; same && c < COUNT(commits); c++) {
 			d.commit = commits[c];
-			same = check_steps(k, &random, d, c % 2 ? d.value_dim / 3 : 0);
+			for (d.rule = 0; same && d.rule < DELTA_RULES; d.rule++)
+				same = check_steps(k, &random, d, c % 2 ? d.value_dim / 3 : 0);
 		}
 	}
 	return same;

@@ -1,4 +1,4 @@
-/* A context with a recurrent state: after going back to any position it computes the same as a
+/* A context with a recurrent state, of each kind: after going back to any position it computes the same as a
  * context that was never elsewhere, and recomputes only the tokens after a copy. */
 #include "engine/admin/observe.h"
 #include "forward_help.h"
@@ -19,6 +19,7 @@
 
 enum { TOKENS = 96 };
 
+static const char *fixture; /* of the tests that run */
 static struct test_model hybrid;
 static struct model_view view;
 static uint32_t tokens[TOKENS];
@@ -27,7 +28,7 @@ static struct err e;
 static int load(void **state)
 {
 	(void)state;
-	test_model_ready(&hybrid, test_fixture("qwen3_5_moe"),
+	test_model_ready(&hybrid, test_fixture(fixture),
 			 &(struct engine_options){.quant = "bf16", .codec = "none"});
 	observe_model(hybrid.model, &view);
 	for (uint32_t i = 0; i < TOKENS; i++)
@@ -320,18 +321,28 @@ static void drafted_or_not_the_text_is_the_same(void **state)
 
 int main(void)
 {
+	static const char *const others[] = {"lfm2_moe"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(after_a_rollback_it_computes_what_a_fresh_context_does),
 		cmocka_unit_test(a_step_that_was_stopped_leaves_no_trace),
 		cmocka_unit_test(a_step_that_was_stopped_before_any_copy_begins_anew),
-		cmocka_unit_test(bits_per_weight_are_those_of_the_weights_that_are_stored),
-		cmocka_unit_test(its_memory_is_that_of_attention_layers_states_and_copies),
 		cmocka_unit_test(only_accepted_drafts_change_the_state),
 		cmocka_unit_test(drafted_or_not_the_text_is_the_same),
-		cmocka_unit_test(an_undone_turn_goes_back_to_where_it_began),
 		cmocka_unit_test(another_system_text_begins_anew),
 		cmocka_unit_test(
 			a_turn_that_was_stopped_in_its_prompt_is_computed_right_afterwards),
 	};
-	return cmocka_run_group_tests(tests, load, unload);
+	const struct CMUnitTest of_one[] = {
+		cmocka_unit_test(bits_per_weight_are_those_of_the_weights_that_are_stored),
+		cmocka_unit_test(its_memory_is_that_of_attention_layers_states_and_copies),
+		cmocka_unit_test(an_undone_turn_goes_back_to_where_it_began),
+	};
+	fixture = "qwen3_5_moe";
+	int failed = cmocka_run_group_tests(of_one, load, unload);
+	failed += cmocka_run_group_tests(tests, load, unload);
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		fixture = others[i];
+		failed += cmocka_run_group_tests(tests, load, unload);
+	}
+	return failed;
 }

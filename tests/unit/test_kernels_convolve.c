@@ -1,5 +1,5 @@
-/* The parts around a gated delta net's recurrence: gates on vectors, norms of queries and keys,
- * the convolution. Near double precision, the same bits from every table at every length; NaN and
+/* The parts around recurrent mixers: gates and decays on vectors, norms of queries and keys, the
+ * convolutions. Near double precision, the same bits from every table at every length; NaN and
  * infinity show in the result. The recurrence is tested in test_kernels_delta.c. */
 #include "kernels/kernels.h"
 #include "tests/unit/random.h"
@@ -113,6 +113,56 @@ static void random_floats(struct random *random, float *x, size_t n)
 					       : copysignf(0, x[i]);
 }
 
+static void decays_agree_with_double_precision(void **state)
+{
+	(void)state;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		for (int i = -2000; i <= 2000; i++) {
+			const float x = (float)i * .05F, bias = .375F, factor = .8F;
+			float y;
+			(*k)->delta_decay(&y, &x, &bias, factor, 1);
+			const double z = (double)(x + bias), factor_ = (double)factor;
+			const double softplus = z > 30 ? z + exp(-z) : log1p(exp(z));
+			const double expected = exp(-factor_ * softplus);
+			assert_true(fabs(y - expected) <=
+				    (3e-7 + 2e-7 * factor_ * softplus) * expected + 1e-44);
+		}
+	}
+}
+
+static void decays_have_the_right_limits(void **state)
+{
+	(void)state;
+	const float x[] = {-INFINITY, -1e30F, 1e30F, INFINITY, NAN}, bias[COUNT(x)] = {0};
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		float y[COUNT(x)];
+		(*k)->delta_decay(y, x, bias, 1, COUNT(x));
+		assert_true(y[0] == 1 && y[1] == 1 && y[2] == 0 && y[3] == 0 && isnan(y[4]));
+	}
+}
+
+static void negative_numbers_have_no_square(void **state)
+{
+	(void)state;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		float x[] = {-INFINITY, -3, 0, .5F, 3, INFINITY, NAN};
+		(*k)->relu_squared(x, COUNT(x));
+		assert_true(x[0] == 0 && x[1] == 0 && x[2] == 0 && x[3] == .25F && x[4] == 9);
+		assert_true(isinf(x[5]) && isnan(x[6]));
+	}
+}
+
+static void call_delta_decay(const struct kernels *k, float *x, const float *a, uint32_t n)
+{
+	k->delta_decay(x, x, a, .7F, n);
+}
+
+static void call_relu_squared(const struct kernels *k, float *x, const float *a, uint32_t n)
+{
+	(void)a;
+	k->relu_squared(x, n);
+}
+
 static void call_sigmoid_mul(const struct kernels *k, float *x, const float *a, uint32_t n)
 {
 	k->sigmoid_mul(x, a, n);
@@ -128,7 +178,8 @@ static void vectors_have_the_same_bits_from_every_table_at_every_length(void **s
 {
 	(void)state;
 	static void (*const calls[])(const struct kernels *, float *, const float *,
-				     uint32_t) = {call_sigmoid_mul, call_l2norm};
+				     uint32_t) = {call_sigmoid_mul, call_l2norm,
+						  call_delta_decay, call_relu_squared};
 	struct random random = {2};
 	for (uint32_t i = 0; i < COUNT(calls) * LONGEST * 20; i++) {
 		const uint32_t n = i % LONGEST + 1, c = i % COUNT(calls);
@@ -175,9 +226,10 @@ static void convolution_agrees_with_double_precision(void **state)
 	struct random random = {3};
 	struct convolution v;
 	for (uint32_t width = 1; width <= CONV_WIDTH; width++) {
-		float y[LONGEST];
+		float y[LONGEST], plain[LONGEST];
 		make_convolution(&random, &v, width, LONGEST);
-		kernels_scalar.conv_silu(y, v.w, v.taps, width, LONGEST, 0, LONGEST);
+		kernels_scalar.conv_silu(y, v.w, NULL, v.taps, width, LONGEST, 0, LONGEST);
+		kernels_scalar.conv(plain, v.w, v.memory[0], v.taps, width, LONGEST, 0, LONGEST);
 		for (size_t c = 0; c < LONGEST; c++) {
 			double sum = 0, size = 0;
 			for (size_t i = 0; i < width; i++) {
@@ -186,8 +238,18 @@ static void convolution_agrees_with_double_precision(void **state)
 				size += fabs(term);
 			}
 			assert_true(fabs(y[c] - sum * sigmoid(sum)) <= 2e-6 * size);
+			size += fabs((double)v.memory[0][c]);
+			assert_true(fabs(plain[c] - sum - (double)v.memory[0][c]) <= 2e-6 * size);
 		}
 	}
+}
+
+/* With a bias or without, with silu or without. */
+static void convolve(const struct kernels *k, const struct convolution *v, float *y, uint32_t c0,
+		     uint32_t c1, uint32_t which)
+{
+	convolve_fn *const function = which & 1 ? k->conv : k->conv_silu;
+	function(y, v->w, which & 2 ? v->memory[0] : NULL, v->taps, v->width, v->channels, c0, c1);
 }
 
 /* Any range of channels, and nothing outside it is written. */
@@ -198,15 +260,16 @@ static void convolution_has_the_same_bits_from_every_table(void **state)
 	struct convolution v;
 	for (uint32_t i = 0; i < CONV_WIDTH * LONGEST * 4; i++) {
 		const uint32_t width = i % CONV_WIDTH + 1, channels = i % LONGEST + 1;
+		const uint32_t which = random_u32(&random) % 4;
 		const uint32_t c0 = random_u32(&random) % channels;
 		const uint32_t c1 = c0 + random_u32(&random) % (channels - c0) + 1;
 		float expected[LONGEST], y[LONGEST];
 		make_convolution(&random, &v, width, channels);
 		memset(expected, 0x55, sizeof expected);
-		kernels_scalar.conv_silu(expected, v.w, v.taps, width, channels, c0, c1);
+		convolve(&kernels_scalar, &v, expected, c0, c1, which);
 		for (const struct kernels *const *k = kernels_available(); *k; k++) {
 			memset(y, 0x55, sizeof y);
-			(*k)->conv_silu(y, v.w, v.taps, width, channels, c0, c1);
+			convolve(*k, &v, y, c0, c1, which);
 			if (!same_bits(y, expected, LONGEST))
 				fail_msg("%s: width %u, channels %u to %u of %u differ", (*k)->name,
 					 width, c0, c1, channels);
@@ -227,7 +290,7 @@ static void convolution_shows_nan_and_infinity(void **state)
 			make_convolution(&random, &v, 4, LONGEST);
 			v.w[(i % 4) * LONGEST + c] = 1;
 			v.memory[(i % 4 + 3) % 4][c] = bad[i % 3];
-			(*k)->conv_silu(y, v.w, v.taps, 4, LONGEST, 0, LONGEST);
+			(*k)->conv_silu(y, v.w, NULL, v.taps, 4, LONGEST, 0, LONGEST);
 			for (uint32_t j = 0; j < LONGEST; j++)
 				assert_true(j == c ? !isfinite(y[j]) : isfinite(y[j]));
 		}
@@ -239,6 +302,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sigmoid_mul_agrees_with_double_precision),
 		cmocka_unit_test(a_gate_that_is_far_out_is_shut_or_open),
+		cmocka_unit_test(decays_agree_with_double_precision),
+		cmocka_unit_test(decays_have_the_right_limits),
+		cmocka_unit_test(negative_numbers_have_no_square),
 		cmocka_unit_test(l2norm_agrees_with_double_precision),
 		cmocka_unit_test(l2norm_of_zeros_is_zeros),
 		cmocka_unit_test(l2norm_shows_nan_and_infinity),

@@ -1,4 +1,4 @@
-/* The recurrence of a gated delta net and its heads' gates: near double precision, the same bits
+/* The recurrences of delta nets and their like, and their heads' gates: near double precision, the same bits
  * from every table, however tokens and columns are divided into calls; the state is left as it is
  * after the committed tokens; NaN and infinity show in the result. */
 #include "kernels/kernels.h"
@@ -104,29 +104,31 @@ static float *random_units(struct random *random, const struct delta *d)
 	return x;
 }
 
-static struct head make_head(struct random *random, uint32_t key_dim, uint32_t value_dim,
-			     uint32_t n)
+static struct head make_head(struct random *random, enum delta_rule rule, uint32_t key_dim,
+			     uint32_t value_dim, uint32_t n)
 {
 	struct head h = {
-		.d = {.key_dim = key_dim,
+		.d = {.rule = rule,
+		      .key_dim = key_dim,
 		      .value_dim = value_dim,
 		      .n = n,
 		      .commit = n,
 		      .key_stride = key_dim + 5,
 		      .value_stride = value_dim + 3,
-		      .gate_stride = 2,
+		      .decay_stride = key_dim + 1, /* a factor, and each row's decay */
+		      .beta_stride = key_dim + 1,
 		      .out_stride = value_dim + 1},
 		.state_size = (size_t)key_dim * value_dim,
 		.out_size = (size_t)n * (value_dim + 1),
 	};
-	const size_t values = n * h.d.value_stride, gates = n * h.d.gate_stride;
+	const size_t values = n * h.d.value_stride, gates = n * h.d.decay_stride;
 
 	h.d.q = h.q = random_units(random, &h.d);
 	h.d.k = h.k = random_units(random, &h.d);
 	h.d.v = h.v = floats(values);
 	random_normal(random, h.v, values);
-	h.d.decay = h.gates = floats(gates);
-	h.d.beta = h.gates + 1;
+	h.d.beta = h.gates = floats(gates);
+	h.d.decay = h.gates + 1;
 	for (size_t i = 0; i < gates; i++)
 		h.gates[i] = (float)(.2 + .79 * random_uniform(random));
 	h.state = floats(h.state_size);
@@ -175,8 +177,8 @@ static void take(const struct kernels *k, const struct head *h, struct result *r
 	d.q += first * d.key_stride;
 	d.k += first * d.key_stride;
 	d.v += first * d.value_stride;
-	d.decay += first * d.gate_stride;
-	d.beta += first * d.gate_stride;
+	d.decay += first * d.decay_stride;
+	d.beta += first * d.beta_stride;
 	k->delta_steps(&d, col0, col1);
 }
 
@@ -198,14 +200,15 @@ static bool same_results(const struct head *h, const struct result *a, const str
 static double step_in_double(const struct delta *d, double *s, size_t t, size_t j)
 {
 	const float *q = d->q + t * d->key_stride, *k = d->k + t * d->key_stride;
+	const float *decay = d->decay + t * d->decay_stride;
 	double found = 0, out = 0;
 
 	for (size_t i = 0; i < d->key_dim; i++) {
-		s[i] *= (double)d->decay[t * d->gate_stride];
-		found += s[i] * (double)k[i];
+		s[i] *= (double)decay[d->rule == DELTA_REPLACES_BY_ROW ? i : 0];
+		found += d->rule == DELTA_ADDS ? 0 : s[i] * (double)k[i];
 	}
 	const double change = ((double)d->v[t * d->value_stride + j] - found) *
-			      (double)d->beta[t * d->gate_stride];
+			      (double)d->beta[t * d->beta_stride];
 	for (size_t i = 0; i < d->key_dim; i++) {
 		s[i] += (double)k[i] * change;
 		out += s[i] * (double)q[i];
@@ -247,8 +250,9 @@ static void the_recurrence_agrees_with_double_precision(void **state)
 	(void)state;
 	struct random random = {6};
 	for (size_t i = 0; i < COUNT(key_dims); i++) {
-		for (uint32_t n = 1; n <= TOKENS; n += 23) {
-			struct head h = make_head(&random, key_dims[i], 21, n);
+		for (uint32_t n = 1; n <= TOKENS * DELTA_RULES; n += 23) {
+			struct head h = make_head(&random, n % DELTA_RULES, key_dims[i], 21,
+						  (n - 1) % TOKENS + 1);
 			check_against_double(&h);
 			free_head(&h);
 		}
@@ -262,8 +266,9 @@ static void check_tables(const struct head *h, uint32_t commit, uint32_t col0, u
 	for (const struct kernels *const *k = kernels_available() + 1; *k; k++) {
 		struct result r = run(*k, h, commit, col0, col1);
 		if (!same_results(h, &r, &expected))
-			fail_msg("%s: state [%u, %u], columns %u to %u, %u of %u tokens differ",
-				 (*k)->name, h->d.key_dim, h->d.value_dim, col0, col1, commit,
+			fail_msg("%s, rule %u: state [%u, %u], columns %u to %u, %u of %u tokens "
+				 "differ",
+				 (*k)->name, h->d.rule, h->d.key_dim, h->d.value_dim, col0, col1, commit,
 				 h->d.n);
 		free_result(&r);
 	}
@@ -274,10 +279,11 @@ static void the_recurrence_has_the_same_bits_from_every_table_in_any_columns(voi
 {
 	(void)state;
 	struct random random = {7};
-	for (size_t i = 0; i < COUNT(key_dims) * COUNT(value_dims) * 4; i++) {
+	for (size_t i = 0; i < COUNT(key_dims) * COUNT(value_dims) * 4 * DELTA_RULES; i++) {
 		const uint32_t n = i % 4 + 1;
+		const enum delta_rule rule = i / 4 / COUNT(value_dims) / COUNT(key_dims);
 		const uint32_t width = value_dims[i / 4 % COUNT(value_dims)];
-		struct head h = make_head(&random, key_dims[i % COUNT(key_dims)], width, n);
+		struct head h = make_head(&random, rule, key_dims[i % COUNT(key_dims)], width, n);
 		check_tables(&h, n, 0, width);
 		for (int repeat = 0; repeat < 4; repeat++) {
 			const uint32_t col0 = random_u32(&random) % width;
@@ -292,8 +298,9 @@ static void the_recurrence_has_the_same_bits_from_every_table_for_any_tokens(voi
 {
 	(void)state;
 	struct random random = {8};
-	for (uint32_t n = 1; n <= TOKENS; n++) {
-		struct head h = make_head(&random, 19, 37, n);
+	for (uint32_t i = 0; i < TOKENS * DELTA_RULES; i++) {
+		const uint32_t n = i / DELTA_RULES + 1;
+		struct head h = make_head(&random, i % DELTA_RULES, 19, 37, n);
 		for (uint32_t commit = 0; commit <= n;
 		     commit += commit < 3 || commit >= n - 2 ? 1 : 9)
 			check_tables(&h, commit, 0, 37);
@@ -307,8 +314,10 @@ static void tokens_at_once_are_tokens_one_by_one(void **state)
 	(void)state;
 	struct random random = {9};
 	for (const struct kernels *const *k = kernels_available(); *k; k++) {
-		for (uint32_t part = 1; part <= TOKENS; part += part < 4 ? 1 : 20) {
-			struct head h = make_head(&random, 128, 130, TOKENS);
+		for (uint32_t i = 0; i < 9 * DELTA_RULES; i++) {
+			const uint32_t part = i / DELTA_RULES < 4 ? i / DELTA_RULES + 1
+								  : i / DELTA_RULES * 9;
+			struct head h = make_head(&random, i % DELTA_RULES, 128, 130, TOKENS);
 			struct result whole = run(*k, &h, TOKENS, 0, 130);
 			struct result parts = make_result(&h);
 			for (uint32_t t = 0; t < TOKENS; t += part) {
@@ -328,8 +337,9 @@ static void columns_at_once_are_columns_one_by_one(void **state)
 	(void)state;
 	struct random random = {10};
 	for (const struct kernels *const *k = kernels_available(); *k; k++) {
-		for (uint32_t n = 1; n <= 5; n += 2) {
-			struct head h = make_head(&random, 64, 130, n);
+		for (uint32_t i = 0; i < 5 * DELTA_RULES; i++) {
+			const uint32_t n = i / DELTA_RULES + 1;
+			struct head h = make_head(&random, i % DELTA_RULES, 64, 130, n);
 			struct result whole = run(*k, &h, n, 0, 130), parts = make_result(&h);
 			for (uint32_t j = 0; j < 130; j++)
 				take(*k, &h, &parts, 0, n, n, j, j + 1);
@@ -347,8 +357,9 @@ static void the_state_is_that_after_the_tokens_that_count(void **state)
 	(void)state;
 	enum { MOST = 12 };
 	struct random random = {11};
-	for (const struct kernels *const *k = kernels_available(); *k; k++) {
-		struct head h = make_head(&random, 128, 130, MOST);
+	const struct kernels *const *k = kernels_available();
+	for (enum delta_rule rule = 0; *k; k += ++rule == DELTA_RULES, rule %= DELTA_RULES) {
+		struct head h = make_head(&random, rule, 128, 130, MOST);
 		struct result all = run(*k, &h, MOST, 0, 130), stood = make_result(&h);
 		for (uint32_t commit = 0; commit <= MOST; commit++) {
 			struct result r = run(*k, &h, commit, 0, 130);
@@ -384,7 +395,7 @@ static bool spoil(struct head *h, struct random *random, uint32_t what, uint32_t
 		h->k[t * h->d.key_stride + i] = f;
 		return false;
 	default:
-		h->gates[t * h->d.gate_stride + what % 2] = f;
+		h->gates[t * h->d.decay_stride + what % 2] = f;
 		return false;
 	}
 }
@@ -396,10 +407,12 @@ static void the_recurrence_shows_nan_and_infinity(void **state)
 	const float bad[] = {NAN, INFINITY, -INFINITY};
 	struct random random = {12};
 	for (const struct kernels *const *k = kernels_available(); *k; k++) {
-		for (uint32_t i = 0; i < 6 * 3 * (LAST + 1) * 5; i++) {
+		for (uint32_t i = 0; i < 6 * 3 * (LAST + 1) * 5 * DELTA_RULES; i++) {
 			const uint32_t t = random_u32(&random) % (LAST + 1);
 			const uint32_t j = random_u32(&random) % VALUE;
-			struct head h = make_head(&random, KEY, VALUE, i % 4 ? LAST + 1 : t + 1);
+			const enum delta_rule rule = i / 6 / 3 / (LAST + 1) / 5;
+			struct head h =
+				make_head(&random, rule, KEY, VALUE, i % 4 ? LAST + 1 : t + 1);
 			const bool one = spoil(&h, &random, i % 6, t, j, bad[i / 6 % 3]);
 			struct result r = run(*k, &h, h.d.n, 0, VALUE);
 			for (uint32_t c = 0; c < VALUE; c++) {
