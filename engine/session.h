@@ -148,6 +148,7 @@ struct session_stats {					      /* of the last or current turn */
 	const char *finish;
 	uint32_t stop;		/* for "stop": which text of params/stop, from 1 */
 	uint32_t dropped_turns; /* that params/on_full left out of this prompt */
+	char ignored[32]; /* what the last turn was given in vain: "tools.json max_tokens" */
 	char lossy[96]; /* the lossy params that are on: "experts_per_token=2 drop_missing=0.1" */
 };
 void session_stats(const struct session *s, struct session_stats *out);
@@ -170,6 +171,11 @@ enum session_text {
 	/* r: the calls of the last answer, a list with their ids; grows as calls are generated */
 	SESSION_TOOL_CALLS,
 	SESSION_TOOL_RESULTS, /* r: the results not yet submitted, a list of messages */
+	/* rw: the candidates of params/format=choices, as they were written */
+	SESSION_CHOICES,
+	/* r: how likely the last answer's candidates were, the most probable first: a line each,
+	 * PROBABILITY LOGPROB CANDIDATE, with tabs between */
+	SESSION_CHOSEN,
 };
 /* malloc'ed, *length bytes that end in a newline (RENDERED: exactly the text). NULL: -ENOMEM; for
  * RENDERED and RENDERED_TOKENS also -EAGAIN (the model is not loaded, and looking does not load

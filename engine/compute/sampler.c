@@ -173,7 +173,7 @@ static uint32_t sampler_drop_unlikely(struct candidate *c, uint32_t n, float lea
 }
 
 /* Uniform in [0, 1): the finaliser of SplitMix64 (Steele et al. 2014) over seed and position. */
-static double sampler_uniform(uint64_t seed, uint64_t position)
+double sampler_uniform(uint64_t seed, uint64_t position)
 {
 	uint64_t z = seed + (position + 1) * 0x9e3779b97f4a7c15u;
 	for (int round = 0; round < 2; round++) {

@@ -51,6 +51,8 @@ uint32_t sampler_greedy(const float *logits, uint32_t n);
 /* Draws the token at a position of the text from logits[vocabulary]. */
 uint32_t sampler_draw(struct sampler *s, const float *logits, const struct sampling *how,
 		      uint64_t position);
+/* The number in [0, 1) that the draw at a position is made with. */
+double sampler_uniform(uint64_t seed, uint64_t position);
 /* Adds the biases, whose ids are less than the vocabulary, to logits[vocabulary]. */
 void sampler_bias(const struct token_bias *bias, size_t n, float *logits);
 

@@ -96,8 +96,9 @@ static int session_set_document(struct session *s, enum session_text what, const
 				size_t length, struct err *e)
 {
 	struct dialogue read = {0};
-	int failed = what == SESSION_TOOLS ? dialogue_set_tools(&read, text, length, e)
-					   : dialogue_set_variables(&read, text, length, e);
+	int failed = what == SESSION_TOOLS     ? dialogue_set_tools(&read, text, length, e)
+		     : what == SESSION_CHOICES ? choices_set(&read.choices, text, length, e)
+					       : dialogue_set_variables(&read, text, length, e);
 	if (failed)
 		return failed;
 	session_lock(s);
@@ -115,7 +116,8 @@ int session_text_set(struct session *s, enum session_text what, const char *text
 	int failed;
 	if (what == SESSION_MESSAGES) {
 		failed = session_set_messages(s, text, length, e);
-	} else if (what == SESSION_TOOLS || what == SESSION_VARIABLES) {
+	} else if (what == SESSION_TOOLS || what == SESSION_VARIABLES ||
+		   what == SESSION_CHOICES) {
 		failed = session_set_document(s, what, text, length, e);
 	} else {
 		failed = err_set(e, EACCES, "this text is only read");

@@ -155,6 +155,13 @@ int answering_end(struct answering *a, const struct messages *messages, bool cut
 	return answering_say(a, text, n, to, e);
 }
 
+int answering_choose(struct answering *a, const char *text, size_t n, struct answering_piece *to,
+		     struct err *e)
+{
+	to->thoughts_over = true;
+	return answering_say(a, text, n, to, e);
+}
+
 /* ---- publishing ---- */
 
 void answering_free_piece(struct answering_piece *piece)

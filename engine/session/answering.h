@@ -50,6 +50,10 @@ int answering_take(struct answering *a, const struct messages *messages, const c
  * half a character, a mark or a call is left out. -ENOMEM in words. */
 int answering_end(struct answering *a, const struct messages *messages, bool cut,
 		  struct answering_piece *to, struct err *e);
+/* Adds text[n] to the content as it is, in place of what tokens would bring: thoughts are over.
+ * -ENOMEM in words. */
+int answering_choose(struct answering *a, const char *text, size_t n, struct answering_piece *to,
+		     struct err *e);
 /* Appends the answer's message to `to`. -ENOMEM in words. */
 int answering_message(const struct answering *a, struct messages *to, struct err *e);
 

@@ -5,6 +5,7 @@
 #include "engine/session/session_state.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -166,12 +167,31 @@ static uint64_t asked_random_seed(void)
 	return seed;
 }
 
+/* What does not apply to an answer that is one of the choices. */
+static void asked_ignore(struct params *p)
+{
+	p->max_tokens = 0;
+	p->stop[0] = 0;
+	p->tool_choice[0] = 0;
+}
+
+/* The same in words, where it was set. */
+static void asked_note_ignored(const struct session *s, char *text, size_t size)
+{
+	bool tools = s->dialogue.tools.json, most = s->params.max_tokens;
+	if (s->params.format == FORMAT_CHOICES)
+		(void)snprintf(text, size, "%s%s%s", tools ? "tools.json" : "",
+			       tools && most ? " " : "", most ? "max_tokens" : "");
+}
+
 static int asked_prepare_params(struct session *s, struct err *e)
 {
 	struct asked *t = &s->asked;
 	int failed = params_copy(&t->params, &s->params, e);
 	if (failed)
 		return failed;
+	if (t->params.format == FORMAT_CHOICES)
+		asked_ignore(&t->params);
 	t->sampling = (struct sampling){
 		.temperature = (float)t->params.temperature,
 		.top_k = (uint32_t)t->params.top_k,
@@ -270,6 +290,11 @@ int asked_take(struct session *s, const struct asking *r, struct err *e)
 		asked_fix_clock(&s->dialogue);
 	s->stats = (struct session_stats){
 		.seed = s->asked.sampling.seed, .priority = s->asked.params.priority, .finish = ""};
+	if (!scores) {
+		asked_note_ignored(s, s->stats.ignored, sizeof s->stats.ignored);
+		free(s->chosen);
+		s->chosen = NULL;
+	}
 	params_lossy(&s->asked.params, s->stats.lossy, sizeof s->stats.lossy);
 	s->error = (struct err){0};
 	s->working = true;

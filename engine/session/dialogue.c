@@ -17,6 +17,7 @@ void dialogue_free(struct dialogue *c)
 	messages_free(&c->results);
 	dialogue_free_document(&c->tools);
 	dialogue_free_document(&c->variables);
+	choices_free(&c->choices);
 	c->clock_set = false;
 }
 
@@ -96,6 +97,8 @@ int dialogue_copy(struct dialogue *to, const struct dialogue *from, struct err *
 		rc = dialogue_copy_document(&to->tools, &from->tools, e);
 	if (rc == 0)
 		rc = dialogue_copy_document(&to->variables, &from->variables, e);
+	if (rc == 0)
+		rc = choices_copy(&to->choices, &from->choices, e);
 	if (rc < 0)
 		dialogue_free(to);
 	return rc;
@@ -109,7 +112,7 @@ int dialogue_parse(struct dialogue *copy, struct err *e)
 		if (documents[i]->text && !documents[i]->json)
 			rc = json_parse_text(&documents[i]->json, documents[i]->text,
 					     documents[i]->n, "a session", e);
-	return rc;
+	return rc ? rc : choices_parse(&copy->choices, e);
 }
 
 /* ---- the system's message ---- */
@@ -281,7 +284,7 @@ int dialogue_render(const struct dialogue *c, const struct chat_template *t, con
 		return rc;
 	struct chat_input in = {
 		.messages = &c->messages,
-		.tools = c->tools.json,
+		.tools = p->format == FORMAT_CHOICES ? NULL : c->tools.json,
 		.variables = variables,
 		.clock = &clock,
 		.answer = true,

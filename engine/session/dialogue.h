@@ -7,6 +7,7 @@
 #ifndef MOEFS_ENGINE_SESSION_DIALOGUE_H
 #define MOEFS_ENGINE_SESSION_DIALOGUE_H
 
+#include "engine/session/choices.h"
 #include "engine/session/params.h"
 #include "engine/template/chat_template.h"
 #include "engine/template/chat_messages.h"
@@ -22,6 +23,7 @@ struct dialogue { /* zero-initialise; freed by dialogue_free */
 	struct messages messages;
 	struct messages results; /* of tools, not yet among the messages */
 	struct document tools, variables;
+	struct choices choices; /* for params/format=choices */
 	struct tm clock; /* of its first turn */
 	bool clock_set;
 };

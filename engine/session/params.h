@@ -55,8 +55,14 @@ struct params {
 	double drop_missing;	    /* 0: no loss */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */
 	uint32_t model_vocabulary;
-	/* The form of answers; `grammar` has its source. */
-	enum format_mode { FORMAT_TEXT, FORMAT_JSON, FORMAT_SCHEMA, FORMAT_REGEX } format;
+	/* The form of answers; from FORMAT_SCHEMA on, `grammar` has its source. */
+	enum format_mode {
+		FORMAT_TEXT,
+		FORMAT_JSON,
+		FORMAT_CHOICES,
+		FORMAT_SCHEMA,
+		FORMAT_REGEX
+	} format;
 	char *grammar;		       /* empty: none */
 	char share_with[PARAMS_LABEL];  /* who shares what is computed; empty: the whole user */
 	char tool_choice[PARAMS_LABEL]; /* none, required, or a tool's name; empty: auto */

@@ -71,6 +71,7 @@ void session_free(struct session *s)
 	free(s->prompt);
 	free(s->log);
 	free(s->why);
+	free(s->chosen);
 	free(s->undo);
 	free(s);
 }
@@ -86,7 +87,8 @@ void session_forget(struct session *s)
 	history_sync_system(s);
 	free(s->log);
 	free(s->why);
-	s->log = s->why = NULL;
+	free(s->chosen);
+	s->log = s->why = s->chosen = NULL;
 	atomic_store(&s->prefix, 0);
 	s->log_size = s->log_room = s->prompt_length = 0;
 	answer_unref(s->answer);

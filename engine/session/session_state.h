@@ -40,6 +40,7 @@ struct session {
 	struct token_list tail; /* ids of the last answer, if it was cut short; else empty */
 	bool written;		/* the last message was written, and is not the answer of a turn */
 	struct session_stats stats;
+	char *chosen;		/* what the last turn's choices were worth; NULL: nothing */
 	char *why;		/* what of the last prompt was computed already; NULL: no turn */
 	struct undo_mark *undo; /* one per turn */
 	size_t undo_count, undo_room;

@@ -167,6 +167,27 @@ static int state_take_variables(struct session *to, const char *bytes, size_t n,
 	return dialogue_set_variables(&to->dialogue, bytes, n, e);
 }
 
+static void state_put_choices(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->dialogue.choices.text, s->dialogue.choices.n);
+}
+
+static int state_take_choices(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return choices_set(&to->dialogue.choices, bytes, n, e);
+}
+
+static void state_put_chosen(const struct session *s, struct text_out *out)
+{
+	text_out_string(out, s->chosen ? s->chosen : "");
+}
+
+static int state_take_chosen(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	size_t length;
+	return state_take_bytes(&to->chosen, &length, bytes, n, e);
+}
+
 /* In local time with its offset: "2026-11-22 15:00:13 +0100". */
 static const char clock_form[] = "%Y-%m-%d %H:%M:%S %z";
 
@@ -228,6 +249,8 @@ const struct state_part state_parts[] = {
 	{"messages.json", state_put_messages, state_take_messages},
 	{"tools.json", state_put_tools, state_take_tools},
 	{"template.json", state_put_variables, state_take_variables},
+	{"choices", state_put_choices, state_take_choices},
+	{"choices.tsv", state_put_chosen, state_take_chosen},
 	{"clock", state_put_clock, state_take_clock},
 	{"prompt", state_put_prompt, state_take_prompt},
 	{"output", state_put_output, state_take_output},

@@ -137,6 +137,7 @@ void state_texts_swap(struct session *a, struct session *b)
 	SWAP(prompt);
 	SWAP(prompt_length);
 	SWAP(answer);
+	SWAP(chosen);
 	SWAP(status);
 	SWAP(tail);
 	SWAP(log);
@@ -154,6 +155,7 @@ void state_texts_free(struct session *other)
 	token_list_free(&other->tail);
 	answer_unref(other->answer);
 	free(other->prompt);
+	free(other->chosen);
 	free(other->log);
 	free(other->undo);
 }

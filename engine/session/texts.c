@@ -75,6 +75,10 @@ void texts_write(const struct session *s, enum session_text what, struct text_ou
 		text_out_string(out, c->tools.text ? c->tools.text : "[]\n");
 	else if (what == SESSION_VARIABLES)
 		text_out_string(out, c->variables.text ? c->variables.text : "{}\n");
+	else if (what == SESSION_CHOICES)
+		text_out_add(out, c->choices.text, c->choices.n);
+	else if (what == SESSION_CHOSEN)
+		text_out_string(out, s->chosen ? s->chosen : "");
 	else if (what == SESSION_WHY)
 		text_out_string(out, s->why ? s->why : "");
 	else
@@ -114,6 +118,12 @@ void texts_swap(struct session *s, enum session_text what, struct dialogue *with
 {
 	struct dialogue *c = &s->dialogue;
 	bool tools = what == SESSION_TOOLS;
+	if (what == SESSION_CHOICES) {
+		struct choices were = c->choices;
+		c->choices = with->choices;
+		with->choices = were;
+		return;
+	}
 	struct document *is = tools ? &c->tools : &c->variables;
 	struct document *to_be = tools ? &with->tools : &with->variables;
 	struct document was = *is;

@@ -28,7 +28,7 @@ int texts_read_messages(struct messages *read, char **system, const char *text, 
 			struct err *e);
 /* Replaces the session's messages by those that were read. */
 void texts_take_messages(struct session *s, struct messages *read, char *system);
-/* Exchanges the tools or the template's variables with those of `with`. */
+/* Exchanges the tools, the template's variables or the choices with those of `with`. */
 void texts_swap(struct session *s, enum session_text what, struct dialogue *with);
 
 #endif

@@ -76,7 +76,7 @@ int constrain_begin(struct turn_state *t, struct err *e)
 	const struct document *tools = &t->dialogue.tools;
 	const struct json *json = t->chat ? tools->json : NULL;
 	bool nothing_to_call = !*p->tool_choice || (!json && !strcmp(p->tool_choice, "none"));
-	if (p->format == FORMAT_TEXT && nothing_to_call)
+	if (p->format == FORMAT_CHOICES || (p->format == FORMAT_TEXT && nothing_to_call))
 		return 0;
 	struct constraint *c = &t->constraint;
 	const struct grammar_request r = constrain_request(t, json);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 _Static_assert((int)ANSWER_ROWS == (int)DRAFT_MOST + 1,
 	       "a step verifies a draft after the last token");
@@ -42,6 +43,7 @@ void turn_free(struct turn_state *t)
 	sampler_repetition_free(&t->repetition);
 	logprobs_free(&t->logprobs);
 	constrain_end(&t->constraint);
+	choose_free(t);
 	turn_event_free(&t->told);
 	free(t);
 }
@@ -50,6 +52,7 @@ void turn_event_free(struct turn_event *ev)
 {
 	answering_free_piece(&ev->piece);
 	text_out_free(&ev->logprobs);
+	text_out_free(&ev->chosen);
 	free(ev->drops);
 	*ev = (struct turn_event){0};
 }
@@ -69,7 +72,7 @@ size_t turn_left(const struct turn_state *t)
 {
 	size_t held = t->session->context.tokens.count;
 	if (t->ids.count == t->prompt_ids)
-		return t->prompt_ids - held;
+		return held < t->prompt_ids ? t->prompt_ids - held : choose_left(t);
 	/* After a step that failed because of a draft, a recurrent state is before the answer's
 	 * last token. */
 	return t->ids.count - 1 - held;
@@ -79,6 +82,7 @@ void turn_begin_step(struct turn_state *t)
 {
 	t->step = (struct turn_step){.kind = turn_left(t) ? ROW_PROMPT : ROW_ANSWER};
 	t->draft = (struct draft){0};
+	choose_begin_step(t);
 }
 
 /* Rows of a prompt, of a text to score, or to be computed again. */
@@ -133,6 +137,8 @@ static int turn_answer_rows(struct turn_state *t, struct step_batch *b, struct e
 
 int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e)
 {
+	if (t->choose.state == CHOOSE_WALKS && t->session->context.tokens.count == t->prompt_ids)
+		return choose_rows(t, room, b, e);
 	return turn_left(t) ? turn_prompt_rows(t, room, b, e) : turn_answer_rows(t, b, e);
 }
 
@@ -232,6 +238,17 @@ static const char *turn_take_token(struct turn_state *t, size_t held, float *log
 	return turn_end_after(t, held, over);
 }
 
+/* Thoughts before a choice end where any other answer would. */
+static const char *turn_think_on(struct turn_state *t, const char *finish, struct turn_event *ev,
+				 int *failed, struct err *e)
+{
+	bool ends = finish && (!strcmp(finish, "end") || !strcmp(finish, "repetition"));
+	if (*failed || t->choose.state != CHOOSE_THINKS || (finish && !ends))
+		return finish;
+	*failed = ends ? choose_end_thoughts(t, ev, e) : choose_after_token(t, e);
+	return *failed ? "error" : NULL;
+}
+
 static void turn_take_row(struct turn_state *t, uint32_t row, float *logits,
 			  const struct turn_scratch *x, struct turn_event *ev)
 {
@@ -239,6 +256,7 @@ static void turn_take_row(struct turn_state *t, uint32_t row, float *logits,
 	struct err e = {0};
 	int failed;
 	const char *finish = turn_take_token(t, p->held + row + 1, logits, x, ev, &failed, &e);
+	finish = turn_think_on(t, finish, ev, &failed, &e);
 	if (finish)
 		turn_over(ev, finish, failed, &e);
 	p->closed = finish || row + 1 == p->n ||
@@ -264,6 +282,10 @@ void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logi
 		float *row = logits + (size_t)i * vocabulary;
 		if (t->session->asked.scores)
 			turn_take_score(t, first_row + i, row, x, ev);
+		else if (t->choose.wave_count)
+			choose_take_row(t, first_row + i, row, x, ev);
+		else if (t->choose.state >= CHOOSE_BEGINS)
+			choose_take_first(t, row, x, ev);
 		else
 			turn_take_row(t, first_row + i, row, x, ev);
 	}
@@ -311,6 +333,10 @@ void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 			turn_finish_score(t, ev);
 		return;
 	}
+	if (t->choose.wave_count) {
+		choose_settle(t, ev);
+		return;
+	}
 	if (p->kind == ROW_PROMPT) {
 		if (!p->marks)
 			return;
@@ -318,6 +344,8 @@ void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 			draft_follow_prompt(t, p->n);
 		turn_mark(t);
 		turn_keep_prefix(t, ev->finish && !ev->failed);
+		if (p->last && t->choose.state == CHOOSE_WALKS)
+			choose_settle(t, ev);
 		return;
 	}
 	size_t held = p->held + p->stood + 1;
@@ -364,6 +392,11 @@ static int turn_publish_text(struct turn_state *t, struct turn_event *ev, struct
 		answer_finish(logprobs, 0);
 	answer_unref(logprobs);
 	ev->logprobs.n = 0;
+	if (ev->chosen.n) {
+		free(s->chosen);
+		s->chosen = ev->chosen.bytes;
+		ev->chosen = (struct text_out){0};
+	}
 	if (failed)
 		return err_set(e, ENOMEM, "out of memory for params/logprobs");
 	if (!s->asked.scores)

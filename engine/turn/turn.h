@@ -26,6 +26,7 @@
 #include "engine/compute/step.h"
 #include "engine/prefixes/prefixes.h"
 #include "engine/session/session_state.h"
+#include "engine/turn/choose.h"
 #include "engine/turn/constrain.h"
 #include "engine/turn/draft.h"
 #include "engine/turn/logprobs.h"
@@ -55,6 +56,7 @@ struct turn_drop {
 struct turn_event {		      /* zero-initialise; freed by turn_event_free */
 	struct answering_piece piece; /* of a score: its lines, as content */
 	struct text_out logprobs;
+	struct text_out chosen; /* choices.tsv */
 	bool no_logprobs; /* there will be none */
 	struct turn_drop *drops;
 	size_t drop_count;
@@ -112,6 +114,7 @@ struct turn_state {
 	struct logprobs logprobs;
 	struct score score;
 	struct constraint constraint;
+	struct choose choose;
 	struct turn_step step;
 	struct draft draft; /* of the step */
 };

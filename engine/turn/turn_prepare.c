@@ -350,6 +350,8 @@ static int turn_prepare_answer(struct turn_state *t, struct turn_event *ev, stru
 		failed = turn_begin_answering(t, ev, e);
 	if (!failed)
 		failed = constrain_begin(t, e);
+	if (!failed)
+		failed = choose_begin(t, e);
 	t->prompt_ids = t->ids.count;
 	return failed;
 }
@@ -381,6 +383,8 @@ int turn_prepare(struct turn_state *t, struct turn_event *ev, struct err *e)
 	if (t->session->asked.scores)
 		return turn_prepare_score(t, ev, e);
 	int failed = dialogue_parse(&t->dialogue, e);
+	if (!failed && t->session->asked.params.format == FORMAT_CHOICES)
+		failed = dialogue_set_tools(&t->dialogue, "", 0, e);
 	if (!failed)
 		failed = turn_prepare_answer(t, ev, e);
 	if (failed) /* nothing is left out for a turn that is refused */
@@ -406,7 +410,8 @@ void turn_admit(struct turn_state *t)
 	if (t->session->asked.scores) {
 		turn_forget_context(t);
 	} else {
-		t->follow = draft_follows(t);
+		t->follow = draft_follows(t) && !choose_works(&t->choose);
+		t->undrafted |= choose_works(&t->choose);
 		turn_reuse_context(t);
 	}
 	t->admitted = true;

@@ -83,7 +83,8 @@ void param_render(const struct node *n, struct text *out);
 int param_set(const struct node *n, const char *value, size_t length, struct err *e);
 
 /* ---- conversation_files.c; row.fact: an enum session_text ---- */
-enum { CONVERSATION_TEXT_MOST = 64 << 20 }; /* bytes */
+/* Bytes of assembled texts. */
+enum { CONVERSATION_TEXT_MOST = 64 << 20, CHOICES_TEXT_MOST = 4 << 20 };
 extern const struct file_ops conversation_text_ops, tool_calls_ops, tool_result_ops, rendered_ops;
 void conversation_text_render(const struct node *n, struct text *out);
 uint64_t conversation_text_size(const struct node *n);

@@ -90,6 +90,8 @@ void session_stats_list(const struct node *n, struct facts *f)
 		fact_number(f, "stop_text", s.stop);
 	if (s.dropped_turns)
 		fact_number(f, "dropped_turns", s.dropped_turns);
+	if (*s.ignored)
+		fact_word(f, "ignored", s.ignored);
 	if (*s.lossy)
 		fact_word(f, "lossy", s.lossy);
 }

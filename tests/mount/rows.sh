@@ -76,6 +76,8 @@ row MODEL/sessions/NAME/stats 600 $'^prompt_tokens [0-9]+\n.*\nfinish [-a-z_]+'
 row MODEL/sessions/NAME/stats.json 600 'json .prompt_tokens > 0 and (.seed | test("^[0-9]+$")) and .finish != "-"'
 row MODEL/sessions/NAME/messages.json 600 'json .[0].role == "user"' takes '[]' takes '[{"role": "user", "content": "a"}]' reads '"content": "a"' \
 	EINVAL x EINVAL '{}' EINVAL '[1]' EINVAL '[{"role": "nobody", "content": "a"}]'
+row MODEL/sessions/NAME/choices 600 '.*' takes $'yes\nno' takes '["a", "b c"]' EINVAL $'a\na' EINVAL $'a\n\nb' EINVAL '["a", 1]' EINVAL '["a"' EINVAL '[]'
+row MODEL/sessions/NAME/choices.tsv 600 '^$'
 row MODEL/sessions/NAME/why 600 $'^prompt_tokens [0-9]+\nfound_tokens '
 row MODEL/sessions/NAME/rendered 600 'What is 1'
 row MODEL/sessions/NAME/rendered_tokens 600 $number
@@ -96,7 +98,7 @@ param logit_bias '^$' takes '7 -1.5' takes '' EINVAL x ERANGE '99999999 1' EFBIG
 param logprobs $number takes 3 takes auto reads '^0$' EINVAL x ERANGE 99999999999999999999
 param max_tokens $number takes 7 takes auto reads $number EINVAL x EINVAL -1 ERANGE 99999999999999999999
 param seed '^random$|^[0-9]+$' takes 42 takes random takes auto reads '^random$' EINVAL x EINVAL -1 ERANGE 99999999999999999999
-param format '^text$' takes json takes auto reads '^text$' EINVAL x EINVAL '{}'
+param format '^text$' takes json takes choices takes auto reads '^text$' EINVAL x EINVAL '{}'
 param grammar '^$' takes '[0-9]+' takes '' EFBIG @70000
 param tool_choice '^auto$' takes none takes auto EINVAL '' EINVAL 'a b'
 param stop '^$' takes END takes '' EFBIG @70000

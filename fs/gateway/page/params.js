@@ -12,7 +12,7 @@ const choices = {
 	on_full: ["auto", "error", "drop-oldest"],
 	stop_repetition: ["on", "off"],
 	priority: ["low", "normal", "high"],
-	format: ["text", "json", "schema", "regex"],
+	format: ["text", "json", "choices", "schema", "regex"],
 };
 let told = null;
 
