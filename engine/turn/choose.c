@@ -216,24 +216,20 @@ static int choose_expand(struct turn_state *t, const struct choose_edge *x, uint
 	return 0;
 }
 
-static void choose_take(struct turn_state *t, struct choose_edge *x, uint32_t depth,
-			const float *logits, const struct turn_scratch *w, struct turn_event *ev)
+static int choose_take(struct turn_state *t, struct choose_edge *x, uint32_t depth,
+		       const float *logits, const struct turn_scratch *w, struct err *e)
 {
 	const struct choose_text *text = &t->choose.texts[x->first];
 	double log_sum = sampler_log_sum(w->sampler, logits);
-	struct err e = {0};
-	int failed = isfinite(log_sum) ? 0 : choose_damaged(&e);
-	if (!failed && depth < x->to && depth > x->known)
+	if (!isfinite(log_sum))
+		return choose_damaged(e);
+	if (depth < x->to && depth > x->known)
 		x->sum += logits[text->ids[depth]] - log_sum;
-	if (!failed && depth == x->to)
-		failed = choose_expand(t, x, depth, x->sum, logits, log_sum, &e);
-	if (failed)
-		turn_over(ev, "error", failed, &e);
-	t->step.closed = failed;
+	return depth == x->to ? choose_expand(t, x, depth, x->sum, logits, log_sum, e) : 0;
 }
 
-void choose_take_row(struct turn_state *t, uint32_t row, const float *logits,
-		     const struct turn_scratch *w, struct turn_event *ev)
+int choose_take_row(struct turn_state *t, uint32_t row, const float *logits,
+		    const struct turn_scratch *w, struct err *e)
 {
 	struct choose *c = &t->choose;
 	uint32_t i = c->wave_count - 1;
@@ -241,47 +237,38 @@ void choose_take_row(struct turn_state *t, uint32_t row, const float *logits,
 		i--;
 	struct choose_edge *x = &c->wave[i];
 	uint32_t depth = x->from + row - x->row + 1; /* ids before the token that these are of */
-	choose_take(t, x, depth, logits, w, ev);
 	x->done = depth == x->to;
+	return choose_take(t, x, depth, logits, w, e);
 }
 
 /* ---- where the answer begins ---- */
 
-/* A model that decides itself whether it thinks begins with the mark of thoughts. */
-static bool choose_thinks(const struct turn_state *t, uint32_t id)
+bool choose_thinks(struct turn_state *t, const float *logits, uint32_t *id)
 {
 	const struct answering *a = &t->session->answering;
 	const struct split_form *f = a->form;
+	struct choose *c = &t->choose;
 	size_t n;
-	const char *bytes = tokenizer_bytes(t->env->model->loaded.tokenizer, id, true, &n);
-	return t->chat && a->thinking == THINKING_AUTO && !t->choose.thought && n &&
-	       t->session->asked.params.thinking != THINK_OFF &&
-	       split_form_marks(f, bytes, n) && !strncmp(f->think_begin, bytes, n);
+	*id = sampler_greedy(logits, t->env->model->id.config.vocabulary);
+	const char *bytes = tokenizer_bytes(t->env->model->loaded.tokenizer, *id, true, &n);
+	bool may = t->chat && a->thinking == THINKING_AUTO && c->state == CHOOSE_BEGINS &&
+		   !c->thought && t->session->asked.params.thinking != THINK_OFF;
+	if (!may || !n || !split_form_marks(f, bytes, n) || strncmp(f->think_begin, bytes, n) != 0)
+		return false;
+	c->state = CHOOSE_THINKS;
+	c->thought = true;
+	return true;
 }
 
-void choose_take_first(struct turn_state *t, const float *logits, const struct turn_scratch *w,
-		       struct turn_event *ev)
+int choose_take_first(struct turn_state *t, const float *logits, const struct turn_scratch *w,
+		      struct err *e)
 {
 	struct choose *c = &t->choose;
 	struct choose_edge root = {.last = c->count};
-	uint32_t id = sampler_greedy(logits, t->env->model->id.config.vocabulary);
-	struct err e = {0};
-	int failed = 0;
 	if (c->state == CHOOSE_WALKS)
-		return; /* the context was computed again */
-	if (!choose_thinks(t, id)) {
-		c->state = CHOOSE_WALKS;
-		choose_take(t, &root, 0, logits, w, ev);
-		return;
-	}
-	c->state = CHOOSE_THINKS;
-	c->thought = true;
-	ev->tokens++;
-	failed = token_list_append(&t->ids, &id, 1, &e);
-	if (!failed)
-		failed = turn_say(t, id, ev, &e);
-	if (failed)
-		turn_over(ev, "error", failed, &e);
+		return 0; /* the context was computed again */
+	c->state = CHOOSE_WALKS;
+	return choose_take(t, &root, 0, logits, w, e);
 }
 
 /* ---- the choice ---- */
@@ -378,13 +365,10 @@ static int choose_finish(struct turn_state *t, struct turn_event *ev, struct err
 	return answering_choose(&t->session->answering, choice->text, choice->n, &ev->piece, e);
 }
 
-void choose_settle(struct turn_state *t, struct turn_event *ev)
+int choose_settle(struct turn_state *t, bool *over, struct turn_event *ev, struct err *e)
 {
 	struct choose *c = &t->choose;
-	struct err e = {0};
 	choose_end_wave(c);
-	if (ev->finish || c->pending_count)
-		return;
-	int failed = choose_finish(t, ev, &e);
-	turn_over(ev, failed ? "error" : "end", failed, &e);
+	*over = !c->pending_count;
+	return *over ? choose_finish(t, ev, e) : 0;
 }

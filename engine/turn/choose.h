@@ -80,20 +80,24 @@ static inline bool choose_works(const struct choose *c)
 size_t choose_left(const struct turn_state *t);
 /* As turn_rows: adds edges of at most `room` rows in all. -ENOSPC: there is no room for one. */
 int choose_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e);
-/* Takes the logits where the answer begins: thoughts or the walk. */
-void choose_take_first(struct turn_state *t, const float *logits, const struct turn_scratch *x,
-		       struct turn_event *ev);
-/* Takes a row of the walk. */
-void choose_take_row(struct turn_state *t, uint32_t row, const float *logits,
-		     const struct turn_scratch *x, struct turn_event *ev);
+/* Whether the answer begins with thoughts: the model decides that itself, and its likeliest token,
+ * *id, is the mark. Then this token is the answer's first. */
+bool choose_thinks(struct turn_state *t, const float *logits, uint32_t *id);
+/* Takes the logits where the answer begins: the walk begins. -EIO, -ENOMEM. */
+int choose_take_first(struct turn_state *t, const float *logits, const struct turn_scratch *x,
+		      struct err *e);
+/* Takes a row of the walk. -EIO, -ENOMEM. */
+int choose_take_row(struct turn_state *t, uint32_t row, const float *logits,
+		    const struct turn_scratch *x, struct err *e);
 /* After a drawn token: if the thoughts are over, the answer begins. */
 int choose_after_token(struct turn_state *t, struct err *e);
 /* The thoughts would end the answer or repeat themselves: ends them, and the answer begins. */
 int choose_end_thoughts(struct turn_state *t, struct turn_event *ev, struct err *e);
 /* A step begins: what the last one did not compute waits again. */
 void choose_begin_step(struct turn_state *t);
-/* After a step that ended well; the last one ends the turn. */
-void choose_settle(struct turn_state *t, struct turn_event *ev);
+/* After a step that ended well. *over: it was the last, and the event has the choice. -ENOMEM, -EIO.
+ */
+int choose_settle(struct turn_state *t, bool *over, struct turn_event *ev, struct err *e);
 /* Gives up the contexts of the walk; what they held is computed again. Results stay. */
 void choose_give_up(struct turn_state *t);
 

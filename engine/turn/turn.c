@@ -274,6 +274,28 @@ static void turn_take_score(struct turn_state *t, uint32_t row, const float *log
 		turn_over(ev, "error", failed, &e);
 }
 
+/* The thoughts before a choice begin with this token. */
+static int turn_begin_thoughts(struct turn_state *t, uint32_t id, struct turn_event *ev,
+			       struct err *e)
+{
+	int failed = token_list_append(&t->ids, &id, 1, e);
+	ev->tokens++;
+	return failed ? failed : turn_say(t, id, ev, e);
+}
+
+static void turn_take_choice(struct turn_state *t, uint32_t row, const float *logits,
+			     const struct turn_scratch *x, struct turn_event *ev)
+{
+	struct err e = {0};
+	uint32_t id;
+	int failed = t->choose.wave_count	    ? choose_take_row(t, row, logits, x, &e)
+		     : choose_thinks(t, logits, &id) ? turn_begin_thoughts(t, id, ev, &e)
+						    : choose_take_first(t, logits, x, &e);
+	t->step.closed = failed;
+	if (failed)
+		turn_over(ev, "error", failed, &e);
+}
+
 void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
 	       const struct turn_scratch *x, struct turn_event *ev)
 {
@@ -282,10 +304,8 @@ void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logi
 		float *row = logits + (size_t)i * vocabulary;
 		if (t->session->asked.scores)
 			turn_take_score(t, first_row + i, row, x, ev);
-		else if (t->choose.wave_count)
-			choose_take_row(t, first_row + i, row, x, ev);
 		else if (t->choose.state >= CHOOSE_BEGINS)
-			choose_take_first(t, row, x, ev);
+			turn_take_choice(t, first_row + i, row, x, ev);
 		else
 			turn_take_row(t, first_row + i, row, x, ev);
 	}
@@ -311,6 +331,15 @@ static void turn_finish_score(struct turn_state *t, struct turn_event *ev)
 	turn_over(ev, failed ? "error" : "end", failed, &e);
 }
 
+static void turn_settle_choice(struct turn_state *t, struct turn_event *ev)
+{
+	struct err e = {0};
+	bool over = false;
+	int failed = ev->finish ? 0 : choose_settle(t, &over, ev, &e);
+	if (over || failed)
+		turn_over(ev, failed ? "error" : "end", failed, &e);
+}
+
 /* A step can fail for what only its drafts need: an expert that cannot be read, the context's last
  * block. */
 static void turn_lose_drafts(struct turn_state *t)
@@ -334,7 +363,7 @@ void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 		return;
 	}
 	if (t->choose.wave_count) {
-		choose_settle(t, ev);
+		turn_settle_choice(t, ev);
 		return;
 	}
 	if (p->kind == ROW_PROMPT) {
@@ -345,7 +374,7 @@ void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 		turn_mark(t);
 		turn_keep_prefix(t, ev->finish && !ev->failed);
 		if (p->last && t->choose.state == CHOOSE_WALKS)
-			choose_settle(t, ev);
+			turn_settle_choice(t, ev);
 		return;
 	}
 	size_t held = p->held + p->stood + 1;

@@ -114,6 +114,9 @@ form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "
         "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}
 assert list(json.loads(content(ask("Give me JSON.", response_format=form)))) == ["a"]
 assert isinstance(json.loads(content(ask("Give me JSON.", response_format={"type": "json_object"}, max_tokens=200))), (dict, list))
+said = ask("What is the capital of France?", structured_outputs={"choice": ["Rome", "The capital of France is Paris.", "Lima"]}, max_tokens=2)
+assert content(said) == "The capital of France is Paris." and said["choices"][0]["finish_reason"] == "stop", said
+assert content(ask("What is the capital of France?", guided_choice=["a", "b"], seed=1)) in ("a", "b")
 assert content(ask([{"role": "developer", "content": "Be brief."}, {"role": "user", "content":
     [{"type": "text", "text": "What is the capital"}, {"type": "text", "text": " of France?"}]}], store=True, user="me"))
 PY
@@ -217,6 +220,9 @@ wrong(400, "n", "from 1 to 16", chat("x", n=99))
 wrong(400, "stop", "none empty", chat("x", stop=[""]))
 wrong(400, "logit_bias", "none with the id 999999", chat("x", logit_bias={"999999": 1}))
 wrong(400, "response_format", "schema", chat("x", response_format={"type": "json_schema", "json_schema": {"schema": {"type": "king"}}}))
+wrong(400, "structured_outputs", "may only be a choice", chat("x", structured_outputs={"regex": "a"}))
+wrong(400, "structured_outputs", "the same", chat("x", structured_outputs={"choice": ["a", "a"]}))
+wrong(400, "guided_choice", "list of texts", chat("x", guided_choice="a"))
 wrong(400, "functions", 'use "tools"', chat("x", functions=[{}]))
 wrong(400, "tools", "only functions", chat("x", tools=[{"type": "custom", "custom": {}}]))
 named = lambda name: {"type": "function", "function": {"name": name}}

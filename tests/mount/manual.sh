@@ -23,7 +23,7 @@ general() {
 		-e 's|experts/[0-9]*/[0-9]*$|experts/LL/EEE|' \
 		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|error.json\|ctl\|stats\|stats.json\|why\)$#MODEL/sessions/NAME/\1#' \
 		-e 's|tensors/.*[.]npy$|tensors/NAME.npy|' -e 's|prefixes/.*|prefixes/NAME|' \
-		-e 's#^MODEL/\(messages.json\|template.json\|rendered.*\|tool[_s].*\)$#MODEL/sessions/NAME/\1#'
+		-e 's#^MODEL/\(messages.json\|template.json\|rendered.*\|tool[_s].*\|choices.*\|plan\)$#MODEL/sessions/NAME/\1#'
 }
 all_told() {
 	local path

@@ -45,6 +45,20 @@ Nor does three."
 }
 claim "thoughts and the answer are two texts" in_session both
 
+chosen() {
+	printf '%s\n' "It is none." "Seven is a prime." "No idea." >choices
+	echo choices >params/format
+	echo 3 >params/max_tokens
+	same "$(ask "$prime")" "Seven is a prime."
+	same "$(cat thoughts)" "Two does not divide it.
+Nor does three."
+	same "$(jq -r '.[1] | .thinking, .content' messages.json)" "$(cat thoughts output)"
+	same "$(grep -c . choices.tsv)" 3
+	same "$(ask "Do not think of it.")" "$(head -1 choices.tsv | cut -f3)"
+	same "$(cat thoughts)" "" "of an answer without any"
+}
+claim "thoughts come before a choice" in_session chosen
+
 levels() {
 	for level in default:"Seven is a prime." on:"Seven is a prime." off:"Yes, it is." low:"It is, I guess." high:"It certainly is."; do
 		echo "${level%%:*}" > params/thinking || fail "$level: $(cat error)"

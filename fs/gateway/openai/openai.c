@@ -117,10 +117,37 @@ static int openai_take_bias(json_object *body, struct turn_wish *w, struct probl
 	return code;
 }
 
+/* Texts of which the answer is one: structured_outputs.choice as vLLM has it, and guided_choice of
+ * its older versions. Other structured_outputs are refused: response_format has them. */
+static int openai_take_choices(json_object *body, struct turn_wish *w, struct problem *p)
+{
+	static const char field[] = "structured_outputs";
+	json_object *outputs = NULL, *choices = json_at(body, "guided_choice");
+	if (field_object(body, field, &outputs, p) < 0)
+		return -1;
+	if (outputs && !json_at(outputs, "choice"))
+		return problem_set(p, PROBLEM_INVALID, field,
+				   "\"structured_outputs\" may only be a choice; "
+				   "\"response_format\" takes schemas");
+	w->chosen = outputs ? field : "guided_choice";
+	choices = outputs ? json_at(outputs, "choice") : choices;
+	if (!choices)
+		return 0;
+	if (!json_object_is_type(choices, json_type_array))
+		return problem_set(p, PROBLEM_INVALID, w->chosen,
+				   "\"%s\" must have a list of texts", w->chosen);
+	if (json_at(body, "response_format"))
+		return problem_set(p, PROBLEM_INVALID, w->chosen,
+				   "\"%s\" cannot be used with \"response_format\"", w->chosen);
+	w->choices = json_object_get(choices);
+	return turn_wish_param(w, p, "format", w->chosen, "choices");
+}
+
 int openai_sampling(json_object *body, struct turn_wish *w, struct problem *p)
 {
 	return openai_take_numbers(body, w, p) || openai_take_counts(body, w, p) ||
-			       openai_take_stop(body, w, p) || openai_take_bias(body, w, p)
+			       openai_take_stop(body, w, p) || openai_take_bias(body, w, p) ||
+			       openai_take_choices(body, w, p)
 		       ? -1
 		       : 0;
 }

@@ -27,6 +27,8 @@ struct turn_wish {
 	json_object *messages; /* as messages.json holds them; NULL: there is a prompt */
 	const char *asked;     /* the request's field that holds them; NULL: messages, or prompt */
 	json_object *tools;    /* as tools.json holds them; NULL: none */
+	json_object *choices;  /* as the file choices holds them; NULL: none */
+	const char *chosen;    /* the request's field that they are from */
 	const char *prompt;    /* prompt_size bytes for the model, without its template; borrowed */
 	size_t prompt_size;
 	bool logprobs; /* turn_take gives their lines */

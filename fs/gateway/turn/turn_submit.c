@@ -39,6 +39,7 @@ void turn_wish_free(struct turn_wish *w)
 		free(w->params[i].value);
 	json_object_put(w->messages);
 	json_object_put(w->tools);
+	json_object_put(w->choices);
 	*w = (struct turn_wish){0};
 }
 
@@ -220,6 +221,8 @@ int turn_submit(struct turn *t, const struct turn_wish *w, struct problem *p)
 	bool answers = w->messages && !w->counts;
 	if (answers)
 		turn_note_given(t, w);
+	if (w->choices && turn_put_json(t, "choices", w->chosen, w->choices, p))
+		return -1;
 	if (answers && !turn_put_params(t, w, false, p) && turn_answer_at_once(t, w))
 		return 0;
 	return turn_submit_each(t, w, answers, p);
