@@ -85,10 +85,11 @@ static bool memory_is_listed(const char *list, const char *word)
 	return false;
 }
 
-/* The line of /proc/self/cgroup that counts: "ID:CONTROLLERS:PATH". The memory controller is in one
+/* The line of /proc/self/cgroup that counts: "ID:CONTROLLERS:PATH". A controller is in one
  * hierarchy only, so if version 1 has it, version 2 (whose line is "0::PATH") has not. Cuts the
  * text; the result lies in it. */
-static const char *memory_find_membership(char *text, enum memory_version *version)
+static const char *memory_find_membership(char *text, const char *controller,
+					  enum memory_version *version)
 {
 	const char *unified = NULL;
 	char *save = NULL;
@@ -98,7 +99,7 @@ static const char *memory_find_membership(char *text, enum memory_version *versi
 		if (!path || path[1] != '/')
 			continue;
 		*controllers++ = *path++ = 0;
-		if (memory_is_listed(controllers, "memory")) {
+		if (memory_is_listed(controllers, controller)) {
 			*version = MEMORY_GROUP_V1;
 			return path;
 		}
@@ -129,9 +130,9 @@ struct mounted_at {
 };
 
 /* Takes a line of /proc/self/mountinfo apart, "ID PARENT DEVICE ROOT POINT OPTIONS [TAGS…] - TYPE
- * SOURCE OPTIONS" (proc(5)). True if it is a hierarchy of that version with the memory controller.
- */
-static bool memory_parse_mount(char *line, enum memory_version version, struct mounted_at *out)
+ * SOURCE OPTIONS" (proc(5)). True if it is a hierarchy of that version with that controller. */
+static bool memory_parse_mount(char *line, const char *controller, enum memory_version version,
+			       struct mounted_at *out)
 {
 	enum { ROOT = 3, POINT = 4, FIELDS = 5 };
 	char *field[FIELDS], *save = NULL;
@@ -148,7 +149,7 @@ static bool memory_parse_mount(char *line, enum memory_version version, struct m
 		return false;
 	if (version == MEMORY_GROUP_V2
 		    ? strcmp(type, "cgroup2") != 0
-		    : strcmp(type, "cgroup") != 0 || !memory_is_listed(options, "memory"))
+		    : strcmp(type, "cgroup") != 0 || !memory_is_listed(options, controller))
 		return false;
 	*out = (struct mounted_at){.root = field[ROOT], .point = field[POINT]};
 	memory_unescape(out->root);
@@ -179,7 +180,7 @@ static void memory_find_group(struct memory *m, const char *path)
 	while (f && !shown && getline(&line, &size, f) > 0) {
 		struct mounted_at at;
 		char *group;
-		if (!memory_parse_mount(line, m->version, &at))
+		if (!memory_parse_mount(line, m->controller, m->version, &at))
 			continue;
 		if (asprintf(&group, "%s%s%s", m->root, at.point, memory_below(path, at.root)) < 0)
 			continue;
@@ -197,7 +198,7 @@ static void memory_find_group(struct memory *m, const char *path)
 		(void)fclose(f);
 }
 
-static void memory_follow_moves(struct memory *m)
+void memory_find(struct memory *m)
 {
 	char text[TEXT_BYTES];
 	if (!memory_read_text(text, m->root, "/proc/self/cgroup", ""))
@@ -209,7 +210,7 @@ static void memory_follow_moves(struct memory *m)
 	m->group = NULL;
 	m->membership = strdup(text); /* NULL: looked up again at the next look */
 	m->changes++;
-	const char *path = memory_find_membership(text, &m->version);
+	const char *path = memory_find_membership(text, m->controller, &m->version);
 	/* A path that leads out of the namespace names a group that cannot be seen. */
 	if (path && strncmp(path, "/..", 3) != 0)
 		memory_find_group(m, path);
@@ -322,7 +323,12 @@ bool memory_group_above(const struct memory *m, char *group)
 
 void memory_init(struct memory *m, const char *root)
 {
-	*m = (struct memory){.root = root};
+	memory_init_controller(m, root, "memory");
+}
+
+void memory_init_controller(struct memory *m, const char *root, const char *controller)
+{
+	*m = (struct memory){.root = root, .controller = controller};
 }
 
 void memory_free(struct memory *m)
@@ -337,7 +343,7 @@ void memory_look(struct memory *m, struct memory_room *out)
 	char group[PATH_MAX];
 	uint64_t limits = 0;
 	*out = (struct memory_room){.spare = MEMORY_UNKNOWN};
-	memory_follow_moves(m);
+	memory_find(m);
 	memory_consider_machine(m, out);
 	if (!m->group || snprintf(group, sizeof group, "%s", m->group) >= (int)sizeof group)
 		return;

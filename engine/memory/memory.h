@@ -23,6 +23,7 @@ enum memory_version { MEMORY_NO_GROUP, MEMORY_GROUP_V1, MEMORY_GROUP_V2 };
 
 struct memory {
 	const char *root; /* before every path: "", or in tests a folder with proc and sys in it */
+	const char *controller; /* whose groups these are: "memory", or for cpus.h "cpu" */
 	enum memory_version version;
 	char *group;	  /* the folder of the process's group; NULL: none */
 	size_t top;	  /* how much of its path is the mount point, above which are no groups */
@@ -46,6 +47,14 @@ void memory_init(struct memory *m, const char *root);
 void memory_free(struct memory *m);
 /* Reads a few small files. Notices when the process was moved to another group. */
 void memory_look(struct memory *m, struct memory_room *out);
+
+/* ---- for cpus.h ---- */
+
+/* For the groups of another controller, which memory_find looks for: `controller` is kept, not
+ * copied, and only group, top and version count. */
+void memory_init_controller(struct memory *m, const char *root, const char *controller);
+/* Finds the process's group; notices when the process was moved to another one. */
+void memory_find(struct memory *m);
 
 /* ---- for pressure.h ---- */
 

@@ -1,4 +1,5 @@
 /* What all mounted models share: the expert pool, the budgets, the compute threads. */
+#include "engine/memory/cpus.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"
 #include "engine/template/template.h"
@@ -41,11 +42,8 @@ static int engine_copy_options(struct engine *g, const struct engine_options *o,
 		g->options.chunk = CHUNK_DEFAULT;
 	if (!g->options.step_ms)
 		g->options.step_ms = STEP_MS_DEFAULT;
-	if (!g->options.threads) {
-		cpu_set_t cpus;
-		g->options.threads =
-			sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint32_t)CPU_COUNT(&cpus);
-	}
+	if (!g->options.threads)
+		g->options.threads = cpus_own_threads();
 	return 0;
 }
 

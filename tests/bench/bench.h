@@ -68,7 +68,7 @@ struct effort {
 	double seconds; /* of one measurement */
 	bool json;
 };
-struct effort effort_default(void); /* threads: all cores that this process may use */
+struct effort effort_default(void); /* threads: as many as the engine takes by itself */
 #define EFFORT_OPTIONS(e)                                                                    \
 	{"rounds", OPTION_NUMBER, &(e)->rounds, 1, 99, "rounds of each measurement"},        \
 		{"threads", OPTION_NUMBER, &(e)->threads, 1, 1024, "all threads"},           \

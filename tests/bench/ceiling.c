@@ -2,7 +2,10 @@
 #include "tests/bench/bench.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- without special instructions: what the compiler makes of 16-byte vectors ---- */
 
@@ -84,6 +87,56 @@ const char *ceiling_peak_instruction(enum peak p)
 const char *ceiling_read_instruction(void)
 {
 	return reader()->instruction;
+}
+
+/* ---- caches ---- */
+
+/* The first line of a file; false if there is none. */
+static bool first_line(char *text, int size, const char *path)
+{
+	FILE *f = fopen(path, "re");
+	bool there = f && fgets(text, size, f);
+	if (f)
+		(void)fclose(f);
+	return there;
+}
+
+/* The bytes of a processor's last cache, counted for the first of those that share it. */
+static size_t last_cache(uint32_t cpu)
+{
+	char path[128], text[256];
+	for (int index = 4; index >= 0; index--) {
+		(void)snprintf(path, sizeof path,
+			       "/sys/devices/system/cpu/cpu%u/cache/index%d/shared_cpu_list", cpu,
+			       index);
+		if (!first_line(text, sizeof text, path))
+			continue;
+		if (strtoul(text, NULL, 10) != cpu)
+			return 0;
+		(void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/cache/index%d/size",
+			       cpu, index);
+		return first_line(text, sizeof text, path)
+			       ? (size_t)strtoul(text, NULL, 10) << (strchr(text, 'M') ? 20 : 10)
+			       : 0;
+	}
+	return 0;
+}
+
+size_t ceiling_cache_bytes(void)
+{
+	size_t bytes = 0;
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	for (long cpu = 0; cpu < cpus; cpu++)
+		bytes += last_cache((uint32_t)cpu);
+	return bytes;
+}
+
+size_t ceiling_bytes(void)
+{
+	size_t least = (size_t)256 << 20, wanted = 8 * ceiling_cache_bytes();
+	size_t most = (size_t)sysconf(_SC_PHYS_PAGES) / 4 * (size_t)sysconf(_SC_PAGESIZE);
+	wanted = wanted > least ? wanted : least;
+	return wanted < most ? wanted : most;
 }
 
 /* ---- measuring ---- */

@@ -20,6 +20,11 @@ struct ceiling {
 	double seconds;	  /* of one measurement */
 };
 
+/* Bytes of all last caches of the machine, as it says itself; 0: it does not. */
+size_t ceiling_cache_bytes(void);
+/* Memory to read from: eight times the last caches, so that they hold little of it, and 256 MiB at
+ * least; but no more than a quarter of the machine's memory. */
+size_t ceiling_bytes(void);
 int ceiling_open(struct ceiling *c, size_t bytes, uint32_t threads, double seconds, struct err *e);
 void ceiling_close(struct ceiling *c); /* a zeroed one is fine */
 

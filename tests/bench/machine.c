@@ -1,10 +1,12 @@
 /* moefs-bench machine: the ceilings. Memory read by 1 … N threads, multiply-accumulates of int8,
- * BF16 and FP32 with operands in registers, coding and decoding of 16-bit records, and O_DIRECT
+ * BF16 and FP32 with operands in registers, what meeting costs threads, coding and decoding of 16-bit records, and O_DIRECT
  * reads of records as large as experts. */
+#include "engine/memory/cpus.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/ceiling.h"
 #include "tests/bench/codec.h"
 #include "tests/bench/disk.h"
+#include "tests/bench/meetings.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,16 +45,53 @@ static void line_of(const char *path, const char *key, char *text, size_t size)
 		(void)fclose(f);
 }
 
+static void describe_cpus(struct machine *m)
+{
+	struct cpus c = {0};
+	cpu_set_t allowed;
+	if (!sched_getaffinity(0, sizeof allowed, &allowed))
+		cpus_look(&c, &allowed, "");
+	report_number(&m->report, "logical", "processors for this process", c.logical, 0);
+	report_number(&m->report, "cores", "of so many cores", c.cores, 0);
+	report_number(&m->report, "nodes", "memory nodes", c.nodes, 0);
+	if (c.quota > 0)
+		report_number(&m->report, "quota", "processors' time of the control group", c.quota,
+			      2);
+}
+
+/* Where the pages of a buffer lie: "N0 131072", pages of each memory node (numa_maps of proc(5)).
+ */
+static void describe_pages(struct machine *m, const void *memory)
+{
+	char line[4096], start[32], text[256] = "unknown";
+	FILE *f = fopen("/proc/self/numa_maps", "re");
+	int length = snprintf(start, sizeof start, "%lx ", (unsigned long)(uintptr_t)memory);
+	while (f && fgets(line, sizeof line, f)) {
+		size_t n = 0;
+		if (strncmp(line, start, (size_t)length) != 0)
+			continue;
+		for (char *save, *word = strtok_r(line, " \n", &save); word && n < sizeof text - 48;
+		     word = strtok_r(NULL, " \n", &save))
+			if (*word == 'N')
+				n += (size_t)snprintf(text + n, sizeof text - n, "%s%.40s",
+						      n ? ", " : "", word);
+	}
+	if (f)
+		(void)fclose(f);
+	report_text(&m->report, "pages", "pages of that memory on each node", text);
+}
+
 static void describe(struct machine *m)
 {
 	char text[256];
 	report_begin(&m->report, "machine", m->effort.json);
 	line_of("/proc/cpuinfo", "model name", text, sizeof text);
 	report_text(&m->report, "cpu", "processor", text);
-	report_number(&m->report, "cores", "cores for this process",
-		      (double)effort_default().threads, 0);
-	line_of("/sys/devices/system/cpu/cpu0/cache/index3/size", "", text, sizeof text);
-	report_text(&m->report, "l3", "L3 cache", text);
+	describe_cpus(m);
+	report_number(&m->report, "cache_mib", "last caches, MiB",
+		      (double)ceiling_cache_bytes() / (1 << 20), 1);
+	report_number(&m->report, "buffer_mib", "memory is read from, MiB",
+		      (double)m->memory / (1 << 20), 0);
 	report_number(&m->report, "memory_gib", "memory, GiB",
 		      (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30),
 		      1);
@@ -104,6 +143,8 @@ static int measure_cores(struct machine *m, struct err *e)
 	struct ceiling c;
 	uint32_t most = (uint32_t)m->effort.threads;
 	int failed = ceiling_open(&c, m->memory, most, m->effort.seconds, e);
+	if (!failed)
+		describe_pages(m, c.memory);
 	table_begin(&t, &m->report, "arithmetic_and_memory", "memory and arithmetic", columns,
 		    sizeof columns / sizeof *columns);
 	/* 1, 2, 4 … and all */
@@ -213,7 +254,7 @@ int machine_command(int argc, char **argv, struct err *e)
 	const char *tmp = getenv("TMPDIR");
 	struct machine m = {
 		.effort = effort_default(),
-		.memory = 512 << 20,
+		.memory = ceiling_bytes(),
 		.file = 1 << 30,
 		.folder = tmp && *tmp ? tmp : ".",
 		.records = {3, {1 << 20, 2 << 20, 4700000}},
@@ -238,6 +279,8 @@ int machine_command(int argc, char **argv, struct err *e)
 		return failed;
 	describe(&m);
 	failed = measure_cores(&m, e);
+	if (!failed)
+		failed = meetings_report(&m.report, &m.effort, e);
 	if (!failed)
 		failed = measure_codec(&m, e);
 	if (!failed && !m.no_disk)

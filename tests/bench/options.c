@@ -1,4 +1,5 @@
 /* Command lines: one table of options per subcommand, parsed with getopt_long. */
+#include "engine/memory/cpus.h"
 #include "tests/bench/bench.h"
 
 #include <errno.h>
@@ -108,13 +109,7 @@ bool name_listed(const char *list, const char *name)
 
 struct effort effort_default(void)
 {
-	cpu_set_t cpus;
-	return (struct effort){
-		.rounds = 5,
-		.seconds = .1,
-		.threads =
-			sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint64_t)CPU_COUNT(&cpus),
-	};
+	return (struct effort){.rounds = 5, .seconds = .1, .threads = cpus_own_threads()};
 }
 
 /* ---- the line ---- */

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CEILING_BYTES = 256 << 20, DISK_SECONDS = 1, ANSWERS_CONTEXT = 256 };
+enum { DISK_SECONDS = 1, ANSWERS_CONTEXT = 256 };
 
 /* ---- loading ---- */
 
@@ -328,7 +328,7 @@ static int open_ceilings(struct run *r, struct err *e)
 	char path[64];
 	struct store_extents record;
 	if (r->all_resident || !r->view.plan->routed_layers)
-		return ceiling_open(&r->ceiling, CEILING_BYTES, (uint32_t)r->effort.threads,
+		return ceiling_open(&r->ceiling, ceiling_bytes(), (uint32_t)r->effort.threads,
 				    r->effort.seconds, e);
 	store_expert_extents(r->view.store, 0, 0, &record); /* whatever file that is in */
 	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", record.extent[0].fd);
