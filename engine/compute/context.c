@@ -17,8 +17,11 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 {
 	size_t state = recurrent_state_floats(c);
 	uint32_t width = c->draft && state ? c->hidden_size : 0;
-	*x = (struct context){
-		.budget = budget, .type = type, .note_at = state, .note_width = width};
+	*x = (struct context){.budget = budget,
+			      .type = type,
+			      .limit = c->rope_limit,
+			      .note_at = state,
+			      .note_width = width};
 	recurrent_init(&x->recurrent, budget, state + (width ? width + 1 : 0));
 	context_init_table(x, KV_WHOLE, 0, c->kv_width[KV_WHOLE]);
 	context_init_table(x, KV_WINDOWED, c->window, c->kv_width[KV_WINDOWED]);
@@ -58,6 +61,7 @@ void context_move(struct context *to, struct context *from)
 	for (int kind = 0; kind < KV_KINDS; kind++)
 		kv_move(&to->kv[kind], &from->kv[kind]);
 	to->tokens = from->tokens;
+	to->long_text = from->long_text;
 	from->tokens = (struct token_list){0};
 }
 
@@ -65,6 +69,7 @@ int context_fork(struct context *to, struct context *from, struct err *e)
 {
 	const struct token_list *tokens = &from->tokens;
 	int failed = 0;
+	to->long_text = from->long_text;
 	for (int kind = 0; kind < KV_KINDS && !failed; kind++)
 		failed = kv_share(&to->kv[kind], &from->kv[kind], tokens->count, e);
 	if (!failed)
@@ -105,6 +110,14 @@ size_t context_rollback(struct context *x, size_t count)
 			to = kv_rollback(&x->kv[kind], to);
 	} while (to < held);
 	return to;
+}
+
+void context_suit(struct context *x, size_t positions)
+{
+	bool is = context_is_long(x, positions);
+	if (x->long_text != is)
+		(void)context_rollback(x, 0);
+	x->long_text = is;
 }
 
 void context_checkpoint(struct context *x, size_t position)

@@ -23,6 +23,8 @@ struct context {
 	enum kv_type type;
 	struct kv_table kv[KV_KINDS];
 	struct recurrent recurrent;
+	uint32_t limit;	     /* config.rope_limit */
+	bool long_text;	     /* its keys are turned as those of a text beyond the limit */
 	size_t note_at;	     /* floats of the recurrent state; the note follows (context_note) */
 	uint32_t note_width; /* hidden size; 0: the model has no note */
 	struct token_list tokens; /* tokens.count positions are computed */
@@ -66,6 +68,15 @@ int context_reserve_text(struct context *x, uint32_t positions, struct err *e);
  * (recurrent.h), or where the window before `count` is gone (kv_table.h); the positions between
  * have to be computed again. Where the last step began, and from there on, the window is whole. */
 size_t context_rollback(struct context *x, size_t count);
+/* Before rows of a text of `positions` in all are computed: a model may turn the keys of a text that
+ * passes a limit otherwise, from its beginning. What was computed of a text on the other side of
+ * the limit is forgotten then, and has to be computed again. */
+void context_suit(struct context *x, size_t positions);
+/* Whether a text of `positions` is beyond that limit. */
+static inline bool context_is_long(const struct context *x, size_t positions)
+{
+	return x->limit && positions > x->limit;
+}
 /* Makes a checkpoint, because the text is likely to go back to this position: one that the last
  * step computed, or its beginning or end. Keeps the window before it, and, if it is the end, a copy
  * of the recurrent state. */

@@ -176,11 +176,18 @@ static uint32_t context_saved_checkpoints(const struct context *x)
 	return n;
 }
 
+/* Whether keys are turned as a long text's follows from the number of positions that are saved: so
+ * the beginning of a long text is left out. */
+static size_t context_saved_positions(const struct context *x)
+{
+	return x->long_text == context_is_long(x, x->tokens.count) ? x->tokens.count : 0;
+}
+
 static struct context_head context_head_of(const struct context *x)
 {
 	return (struct context_head){
 		.kv_type = x->type == KV_F32,
-		.positions = x->tokens.count,
+		.positions = context_saved_positions(x),
 		.block_bytes = x->kv[KV_WHOLE].used,
 		.state_bytes = x->note_at * sizeof(float),
 	};
@@ -323,6 +330,7 @@ void context_save_become(struct context_save *s, struct context *x)
 		context_become_table(s, kind, &x->kv[kind]);
 	context_become_states(s, &x->recurrent);
 	x->tokens = (struct token_list){s->parts.ids, positions, positions};
+	x->long_text = context_is_long(x, positions);
 	s->parts.ids = NULL;
 }
 
@@ -598,6 +606,7 @@ void context_load_end(struct context_load *l)
 		s->memory = NULL;
 	}
 	kv_set_checkpoints(&l->x.kv[KV_WINDOWED], c->checkpoints, c->windows.checkpoints);
+	l->x.long_text = context_is_long(&l->x, l->x.tokens.count);
 }
 
 void context_load_free(struct context_load *l)

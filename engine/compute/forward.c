@@ -159,7 +159,8 @@ struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t cou
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct step_span *span = &p->spans[i];
-		rotation_set(p->rotations, f->env.config, span->first, span->position, span->n);
+		rotation_set(p->rotations, f->env.config, span->first, span->position, span->n,
+			     span->context->long_text);
 		for (uint32_t t = 0; t < span->n; t++)
 			p->span_of[n++] = i;
 	}
@@ -414,11 +415,30 @@ static int forward_check(const struct forward *f, const struct forward_pass *p,
 	return 0;
 }
 
+/* A text that passes the limit must have been known to from its beginning (context_suit). */
+static int forward_check_long(const struct forward_pass *p, int spans, struct err *e)
+{
+	for (int i = 0; i < spans; i++) {
+		const struct step_span *span = &p->spans[i];
+		uint32_t end = span->position + span->n;
+		if (!span->position)
+			context_suit(span->context, span->context->long_text ? UINT32_MAX : end);
+		if (context_is_long(span->context, end) && !span->context->long_text)
+			return err_set(e, EINVAL,
+				       "internal error: a text of %u positions was begun as one of "
+				       "at most %u",
+				       end, span->context->limit);
+	}
+	return spans;
+}
+
 int forward_begin(struct forward *f, struct forward_pass *p, const struct step_batch *b,
 		  float *logits, struct err *e)
 {
 	int failed = forward_check(f, p, b, logits, e);
 	int spans = failed ? failed : step_find_spans(b, p->spans, e);
+	if (spans > 0)
+		spans = forward_check_long(p, spans, e);
 	if (spans < 0)
 		return spans;
 	for (uint32_t t = 0; t < b->count; t++)

@@ -71,6 +71,7 @@ static double rotation_frequency(const struct rope *p, uint32_t i)
 	case ROPE_FACTORS:
 		return frequency / (double)p->factors[i];
 	case ROPE_DEFAULT:
+	case ROPE_LONG: /* is two of factors */
 	case ROPE_SCALINGS:
 		break;
 	}
@@ -88,14 +89,15 @@ void rotation_init(struct rotation all[CONFIG_ROPES], const struct config *c)
 
 /* In double: at position 30,000 a float angle would be off by 1e-3. */
 void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
-		  uint32_t position, uint32_t n)
+		  uint32_t position, uint32_t n, bool long_text)
 {
 	for (int rope = 0; rope < CONFIG_ROPES; rope++) {
 		struct rotation *r = &all[rope];
-		float amplitude = c->rope[rope].amplitude;
+		int of = rope == 0 && long_text ? CONFIG_LONG_ROPE : rope;
+		float amplitude = c->rope[of].amplitude;
 		for (uint32_t t = 0; t < n; t++)
 			for (uint32_t i = 0; i < r->half; i++) {
-				double angle = (double)(position + t) * r->frequency[i];
+				double angle = (double)(position + t) * all[of].frequency[i];
 				size_t at = (size_t)(first + t) * r->half + i;
 				r->cos[at] = (float)cos(angle) * amplitude;
 				r->sin[at] = (float)sin(angle) * amplitude;

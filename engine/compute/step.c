@@ -194,7 +194,8 @@ void step_close_up(struct step *s)
 			memmove(s->x + n * width, s->x + span->first * width,
 				span->n * width * sizeof *s->x);
 			span->first = n;
-			rotation_set(s->rotations, c, n, span->position, span->n);
+			rotation_set(s->rotations, c, n, span->position, span->n,
+				     span->context->long_text);
 		}
 		for (uint32_t t = 0; t < span->n; t++)
 			s->span_of[n++] = count;

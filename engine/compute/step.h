@@ -195,9 +195,10 @@ void rotation_take(struct rotation all[CONFIG_ROPES], struct arena *a, const str
 		   size_t rows);
 /* Computes the frequencies. */
 void rotation_init(struct rotation all[CONFIG_ROPES], const struct config *c);
-/* Gives rows [first, first + n) the angles of positions [position, position + n). */
+/* Gives rows [first, first + n) the angles of positions [position, position + n). long_text: in a
+ * model that turns long texts otherwise, whether they are of one. */
 void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
-		  uint32_t position, uint32_t n);
+		  uint32_t position, uint32_t n, bool long_text);
 
 /* ---- a step on its way through the layers ---- */
 

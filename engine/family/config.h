@@ -26,7 +26,8 @@ enum {
 	CONFIG_MAX_LATENT = 1 << 18, /* elements of all heads' latents */
 	CONFIG_DRAFT_LAYERS = 1,     /* after the model's own */
 	CONFIG_ROPES = 3,	     /* rotations of a model's layers … */
-	CONFIG_NO_ROPE = 2,	     /* … the last of which turns nothing */
+	CONFIG_LONG_ROPE = 1,	     /* … of which the second may be the first of long texts … */
+	CONFIG_NO_ROPE = 2,	     /* … and the last turns nothing */
 	CONFIG_MAX_STREAMS = 16,     /* of the residual stream */
 };
 
@@ -146,6 +147,9 @@ struct config {
 	float logit_cap;	    /* not 0: logits are cap · tanh(logit / cap) */
 	float router_multiplier;    /* of the router's logits */
 	struct rope rope[CONFIG_ROPES];
+	/* Not 0: a text of more positions turns by rope[CONFIG_LONG_ROPE] in place of rope[0], from
+	 * its beginning (context_suit). */
+	uint32_t rope_limit;
 
 	struct layer layer[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];
 	uint32_t mixers[MIXERS]; /* how many of the model's own layers have each mixer */

@@ -119,11 +119,13 @@ static const char *gguf_rope_type(struct gguf_writer *w)
 	return type;
 }
 
-/* What each pair's frequency is divided by: the converter's way to say what Llama 3.1's config.json
- * says in four numbers, as F32. */
-static void gguf_put_factors(struct gguf_writer *w, const struct package_tensor *t)
+/* What each pair's frequency is divided by, in a tensor of F32: the converter's way to say what
+ * Llama 3.1's config.json says in four numbers, and what others say as such lists. */
+static void gguf_put_factors(struct gguf_writer *w, const char *key, const struct package_tensor *t)
 {
 	float factor[ROPE_FACTORS_MOST];
+	if (w->failed)
+		return;
 	if (t->dims != 1 || t->shape[0] > ROPE_FACTORS_MOST ||
 	    package_read_format(t) != FORMAT_F32) {
 		gguf_writer_refuse(
@@ -134,33 +136,19 @@ static void gguf_put_factors(struct gguf_writer *w, const struct package_tensor 
 		return;
 	}
 	w->failed = package_read(w->package, t, 0, 1, (uint32_t)t->shape[0], factor, w->e);
-	(void)fprintf(w->out, ",\n  \"rope_scaling\": {\"rope_type\": \"factors\", \"factors\": [");
+	(void)fprintf(w->out, ", \"%s\": [", key);
 	for (uint64_t i = 0; i < t->shape[0] && !w->failed; i++) {
 		if (!isfinite(factor[i])) /* JSON has no word for it */
 			gguf_writer_refuse(w, EINVAL, "%s holds a NaN or an infinity", t->name);
 		(void)fprintf(w->out, "%s%.9g", i ? ", " : "", (double)factor[i]);
 	}
-	(void)fprintf(w->out, "]}");
+	(void)fprintf(w->out, "]");
 }
 
-static void gguf_put_rope(struct gguf_writer *w)
+/* The numbers of rope_scaling that keys have. */
+static void gguf_put_rope_keys(struct gguf_writer *w)
 {
 	static const char mscale[] = "rope.scaling.yarn_log_multiplier";
-	const char *type = gguf_rope_type(w);
-	bool none = !strcmp(type, "none");
-	const struct package_tensor *factors = w->family->ropes & 1U << ROPE_FACTORS
-						       ? package_find(w->package, GGUF_ROPE_FACTORS)
-						       : NULL;
-	if (factors && !none)
-		gguf_writer_refuse(
-			w, ENOTSUP,
-			"has %s and a rope.scaling.type of %s, of which only one is supported",
-			GGUF_ROPE_FACTORS, type);
-	else if (factors && !w->failed)
-		gguf_put_factors(w, factors);
-	if (w->failed || none)
-		return;
-	(void)fprintf(w->out, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", type);
 	for (const struct gguf_key *k = gguf_keys_common; k->suffix; k++)
 		if (k->rule == GGUF_ROPE && gguf_writer_has(w, k->suffix))
 			(void)fprintf(w->out, ", \"%s\": %.17g", k->name,
@@ -173,6 +161,51 @@ static void gguf_put_rope(struct gguf_writer *w)
 	}
 	if (w->family->gguf->rope_also)
 		(void)fprintf(w->out, ", %s", w->family->gguf->rope_also);
+}
+
+static const struct package_tensor *gguf_find_factors(const struct gguf_writer *w,
+						      enum rope_scaling scaling, const char *name)
+{
+	return w->family->ropes & 1U << scaling ? package_find(w->package, name) : NULL;
+}
+
+bool gguf_is_of_config(const struct config *c, const char *name)
+{
+	if (c->rope[0].scaling != ROPE_FACTORS)
+		return false;
+	return c->rope_limit ? !strcmp(name, GGUF_ROPE_SHORT) || !strcmp(name, GGUF_ROPE_LONG)
+			     : !strcmp(name, GGUF_ROPE_FACTORS);
+}
+
+/* Lists of factors say the type, whatever a key says of longrope. */
+static void gguf_put_rope(struct gguf_writer *w)
+{
+	const char *type = gguf_rope_type(w);
+	const struct package_tensor *factors = gguf_find_factors(w, ROPE_FACTORS,
+								 GGUF_ROPE_FACTORS),
+				    *brief = gguf_find_factors(w, ROPE_LONG, GGUF_ROPE_SHORT),
+				    *wide = gguf_find_factors(w, ROPE_LONG, GGUF_ROPE_LONG);
+	bool none = !strcmp(type, "none");
+	if (brief && wide && none)
+		type = "longrope";
+	if (factors && !none)
+		gguf_writer_refuse(
+			w, ENOTSUP,
+			"has %s and a rope.scaling.type of %s, of which only one is supported",
+			GGUF_ROPE_FACTORS, type);
+	else if (factors)
+		type = "factors";
+	if (w->failed || !strcmp(type, "none"))
+		return;
+	(void)fprintf(w->out, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", type);
+	if (factors)
+		gguf_put_factors(w, "factors", factors);
+	else
+		gguf_put_rope_keys(w);
+	if (brief && wide && !strcmp(type, "longrope")) {
+		gguf_put_factors(w, "short_factor", brief);
+		gguf_put_factors(w, "long_factor", wide);
+	}
 	(void)fprintf(w->out, "}");
 }
 

@@ -65,8 +65,13 @@ int gguf_config_text(const struct gguf *g, const struct package *p, const char *
 /* The same for a file by its path, or by that of its first part. */
 int gguf_config_of(const char *path, char **text, size_t *length, struct err *e);
 
-/* The tensor that is part of a config: factors of rotations (rope.h). */
+/* Tensors that are part of a config: factors of rotations (rope.h), of all texts, or of short and of
+ * long ones. */
 #define GGUF_ROPE_FACTORS "rope_freqs.weight"
+#define GGUF_ROPE_SHORT "rope_factors_short.weight"
+#define GGUF_ROPE_LONG "rope_factors_long.weight"
+/* Whether a tensor of that name is part of this config. */
+bool gguf_is_of_config(const struct config *c, const char *name);
 
 /* Fills names[] with the names that a role may have, in the order in which they are tried, and
  * returns how many; 0: none. The first number of a name is the layer, the second the expert. */

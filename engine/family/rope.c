@@ -12,6 +12,7 @@ static const char *const names[ROPE_SCALINGS] = {
 	[ROPE_YARN] = "yarn",
 	[ROPE_PROPORTIONAL] = "proportional",
 	[ROPE_FACTORS] = "factors",
+	[ROPE_LONG] = "longrope",
 };
 
 /* The type has had two names. */
@@ -21,6 +22,8 @@ static enum rope_scaling rope_read_scaling(struct reader *r)
 	int found = ROPE_DEFAULT;
 	for (size_t i = 0; i < sizeof keys / sizeof *keys && !r->failed; i++) {
 		const char *type = reader_string_or(r, keys[i], names[found]);
+		if (!strcmp(type, "su")) /* as it was called first */
+			type = names[ROPE_LONG];
 		for (found = 0; found < ROPE_SCALINGS && strcmp(type, names[found]) != 0;)
 			found++;
 		if (found == ROPE_SCALINGS ||
@@ -107,26 +110,55 @@ static void rope_read_proportional(struct reader *r, struct rope *to)
 	reader_double_or(r, "factor", 1, 1e6, 1, &to->factor);
 }
 
-static void rope_read_factors(struct reader *r, struct rope *to)
+void rope_read_factors(struct reader *r, const char *key, struct rope *to)
 {
 	const struct json *list = NULL, *v = NULL;
 	if (!r->failed)
-		r->failed = json_get_list(r->json, "factors", r->name, &list, r->e);
+		r->failed = json_get_list(r->json, key, r->name, &list, r->e);
 	if (json_count(list) != to->dim / 2 || to->dim / 2 > ROPE_FACTORS_MOST)
 		reader_refuse(r, EINVAL,
-			      "%zu factors of rotations, but a head has %u pairs (at most %d)",
-			      json_count(list), to->dim / 2, ROPE_FACTORS_MOST);
+			      "\"%s\" has %zu factors of rotations, but a head has %u pairs (at "
+			      "most %d)",
+			      key, json_count(list), to->dim / 2, ROPE_FACTORS_MOST);
 	for (uint32_t n = 0; !r->failed && (v = json_next(list, v)); n++) {
 		double factor = 1;
-		r->failed = json_as_double(v, "factors", r->name, 1e-3, 1e6, &factor, r->e);
+		r->failed = json_as_double(v, key, r->name, 1e-3, 1e6, &factor, r->e);
 		to->factors[n] = (float)factor;
 	}
+}
+
+static void rope_read_published(struct reader *r, struct rope *to)
+{
+	rope_read_factors(r, "factors", to);
+}
+
+/* One set of factors in short texts, another in those longer than the first training. Rotated
+ * elements are scaled in both (Ding et al. 2024). */
+static void rope_read_long(struct reader *r, struct rope *to)
+{
+	struct config *c = r->config;
+	double amplitude = 1, factor;
+	uint32_t original = c->rope_limit;
+	reader_u32_or(r, "original_max_position_embeddings", 2, CONFIG_MAX_POSITIONS, original,
+		      &original);
+	if (original < 2)
+		reader_refuse(r, EINVAL, "\"original_max_position_embeddings\" is missing");
+	c->rope_limit = original;
+	reader_double_or(r, "factor", 1e-6, 1e6, (double)c->max_positions / original, &factor);
+	if (factor > 1)
+		amplitude = sqrt(1 + log(factor) / log(original));
+	reader_double_or(r, "attention_factor", 1e-3, 1e3, amplitude, &amplitude);
+	to->scaling = ROPE_FACTORS;
+	to->amplitude = (float)amplitude;
+	c->rope[CONFIG_LONG_ROPE] = *to;
+	rope_read_factors(r, "short_factor", to);
+	rope_read_factors(r, "long_factor", &c->rope[CONFIG_LONG_ROPE]);
 }
 
 static void (*const parameters[ROPE_SCALINGS])(struct reader *, struct rope *) = {
 	[ROPE_LINEAR] = rope_read_factor,   [ROPE_LLAMA3] = rope_read_llama3,
 	[ROPE_YARN] = rope_read_yarn,	    [ROPE_PROPORTIONAL] = rope_read_proportional,
-	[ROPE_FACTORS] = rope_read_factors,
+	[ROPE_FACTORS] = rope_read_published, [ROPE_LONG] = rope_read_long,
 };
 
 /* All but the base. */

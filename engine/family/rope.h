@@ -13,6 +13,7 @@ enum rope_scaling {
 	ROPE_YARN,   /* Peng et al. 2023; also scales what is rotated */
 	ROPE_PROPORTIONAL, /* only the first of a whole head's pairs turn */
 	ROPE_FACTORS, /* each divided by a factor of its own: as GGUF files have some of these */
+	ROPE_LONG,    /* the same, by other factors in a long text: two of ROPE_FACTORS */
 	ROPE_SCALINGS,
 };
 enum { ROPE_FACTORS_MOST = 512 };
@@ -33,6 +34,8 @@ struct rope {
 
 struct reader;
 struct json;
+/* The list of factors under a key of r->json. */
+void rope_read_factors(struct reader *r, const char *key, struct rope *to);
 /* Of heads of head_dim: the base and the part that is rotated in `base`, the scaling and what it
  * wants in `scaling`, which may be the same, or NULL. A scaling that the family does not compute is
  * named with its key. */

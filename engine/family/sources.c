@@ -398,7 +398,7 @@ static bool sources_leave_out(const struct sources *s, const char *name)
 	for (const char *const *k = s->config->family->skipped; k && *k; k++)
 		if (source_begins_with(name, *k))
 			return true;
-	if (s->config->rope[0].scaling == ROPE_FACTORS && !strcmp(name, GGUF_ROPE_FACTORS))
+	if (gguf_is_of_config(s->config, name))
 		return true; /* it is in the config */
 	return family_leaves_out(s->config, name);
 }

@@ -23,6 +23,55 @@ void view_paired_k(struct view *v, const struct config *c, uint32_t expert)
 	v->paired = c->head_dim;
 }
 
+/* ---- matrices one after the other ---- */
+
+/* Rows [first, first + rows) of a tensor of `all` rows. */
+static void view_fused(struct view *v, const struct config *c, uint64_t all, uint64_t first,
+		       uint64_t rows)
+{
+	*v = (struct view){.dims = 2,
+			   .shape = {all, c->hidden_size},
+			   .count = 1,
+			   .part = {{rows, first, rows, rows}}};
+}
+
+static void view_fused_heads(struct view *v, const struct config *c, uint64_t first, uint64_t heads)
+{
+	uint64_t all = c->heads + 2 * (uint64_t)c->kv_heads;
+	view_fused(v, c, all * c->head_dim, first * c->head_dim, heads * c->head_dim);
+}
+
+void view_fused_q(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused_heads(v, c, 0, c->heads);
+}
+
+void view_fused_k(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused_heads(v, c, c->heads, c->kv_heads);
+}
+
+void view_fused_v(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused_heads(v, c, c->heads + (uint64_t)c->kv_heads, c->kv_heads);
+}
+
+void view_fused_gate(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused(v, c, 2 * (uint64_t)c->intermediate_size, 0, c->intermediate_size);
+}
+
+void view_fused_up(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused(v, c, 2 * (uint64_t)c->intermediate_size, c->intermediate_size,
+		   c->intermediate_size);
+}
+
 /* ---- experts ---- */
 
 /* Expert `expert` of a stack: rows [first, first + rows) of the `height` that each has. */

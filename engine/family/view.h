@@ -79,6 +79,9 @@ struct view_place {
 };
 struct view_place view_place(const struct view *v, uint64_t row, uint64_t k);
 
+/* Queries, keys and values of attention one after the other in one tensor; gate above up. */
+view_fn view_fused_q, view_fused_k, view_fused_v, view_fused_gate, view_fused_up;
+
 /* Queries and keys whose pairs of rows are neighbours. */
 view_fn view_paired_q, view_paired_k;
 /* -exp(A_log) in place of A_log. */

@@ -71,7 +71,7 @@ static void prefixes_set_spare(struct prefixes *p)
 /* A hash of the key. */
 static uint64_t prefix_key_hash(const struct prefix_key *k)
 {
-	uint64_t numbers[] = {k->owner, k->weights, k->losses.experts_per_token};
+	uint64_t numbers[] = {k->owner, k->weights, k->losses.experts_per_token, k->long_text};
 	return XXH3_64bits_withSeed(k->share, strlen(k->share),
 				    XXH3_64bits(numbers, sizeof numbers));
 }
@@ -145,7 +145,7 @@ static bool prefix_same_owner(const struct prefix_key *a, const struct prefix_ke
 static bool prefix_same_key(const struct prefix_key *a, const struct prefix_key *b)
 {
 	return prefix_same_owner(a, b) && a->weights == b->weights &&
-	       step_same_losses(&a->losses, &b->losses);
+	       a->long_text == b->long_text && step_same_losses(&a->losses, &b->losses);
 }
 
 size_t prefixes_common(const struct token_list *a, const struct token_list *b)
@@ -174,6 +174,7 @@ void prefixes_look(const struct token_list *have, const struct prefix_key *compu
 		found->look[found->look_count++] = have->ids[i];
 	found->reason = computed->weights != key->weights		     ? PREFIX_WEIGHTS
 			: !step_same_losses(&computed->losses, &key->losses) ? PREFIX_LOSSES
+			: computed->long_text != key->long_text		     ? PREFIX_LONG
 			: common < have->count && common + 1 < wanted	     ? PREFIX_DIFFERS
 									     : PREFIX_ALL;
 }
@@ -318,13 +319,15 @@ uint64_t prefixes_offer(struct prefixes *p, const struct prefix_key *key, uint32
 			struct context *from, uint64_t text_bytes)
 {
 	struct err ignored; /* what cannot be kept is computed again */
+	struct prefix_key own = *key;
+	own.long_text = from->long_text;
 	if (from->tokens.count < PREFIX_LEAST || from->recurrent.spoiled)
 		return 0;
-	struct prefix *new = prefix_new(p, key, owner, &from->tokens, text_bytes), *gone = new;
+	struct prefix *new = prefix_new(p, &own, owner, &from->tokens, text_bytes), *gone = new;
 	bool continued;
 	uint64_t id = 0;
 	pthread_mutex_lock(&p->budget->lock);
-	struct prefix *old = prefix_like(p, key, &from->tokens, &continued);
+	struct prefix *old = prefix_like(p, &own, &from->tokens, &continued);
 	if (old && !continued) {
 		prefix_use(p, old);
 		id = old->id;

@@ -35,6 +35,7 @@ struct prefix_key {
 	char share[PREFIX_SHARE];
 	uint64_t weights; /* their sum */
 	struct losses losses;
+	bool long_text; /* context.h; prefixes_offer takes the context's own */
 };
 
 struct prefix {
@@ -74,6 +75,7 @@ enum prefix_reason {
 	PREFIX_DIFFERS,	   /* the texts part */
 	PREFIX_LOSSES,	   /* the same text was computed with other params */
 	PREFIX_WEIGHTS,	   /* or by other weights */
+	PREFIX_LONG,	   /* or as part of a longer or shorter text, which the model turns otherwise */
 	PREFIX_CHECKPOINT, /* the states that are kept are of earlier positions */
 	PREFIX_GIVEN_UP,   /* the session had to give up its context */
 	PREFIX_PRIVATE,	   /* the session shares nothing */

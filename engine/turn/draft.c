@@ -18,7 +18,10 @@ static uint32_t draft_room(const struct turn_state *t)
 {
 	uint64_t answered = t->ids.count - t->prompt_ids,
 		 most = t->session->asked.params.max_tokens;
+	const struct context *x = &t->session->context;
 	uint64_t left = t->env->model->id.context - t->ids.count;
+	if (x->limit && !x->long_text) /* beyond it all is computed again (turn_settle) */
+		left = draft_least(left, x->limit - t->ids.count);
 	if (most)
 		left = draft_least(left, most - answered - 1);
 	return draft_least(left, DRAFT_MOST);

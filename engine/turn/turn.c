@@ -74,7 +74,7 @@ size_t turn_left(const struct turn_state *t)
 	if (t->ids.count == t->prompt_ids)
 		return held < t->prompt_ids ? t->prompt_ids - held : choose_left(t);
 	/* After a step that failed because of a draft, a recurrent state is before the answer's
-	 * last token. */
+	 * last token; and a text that has passed its limit begins again. */
 	return t->ids.count - 1 - held;
 }
 
@@ -349,7 +349,7 @@ static void turn_lose_drafts(struct turn_state *t)
 	drafter_drop(&t->session->drafter);
 }
 
-void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
+static void turn_settle_rows(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 {
 	struct session *s = t->session;
 	struct turn_step *p = &t->step;
@@ -385,6 +385,15 @@ void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 				      p->first, p->stood + 1);
 	if (ev->finish && !ev->failed)
 		turn_keep_prefix(t, true);
+}
+
+/* A text that has passed the limit from which on the model turns keys otherwise is computed again:
+ * turn_left says so. */
+void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
+{
+	turn_settle_rows(t, computed, ev);
+	if (!t->session->asked.scores && !ev->finish)
+		context_suit(&t->session->context, t->ids.count);
 }
 
 void turn_count_draft(struct turn_state *t, struct turn_event *ev)

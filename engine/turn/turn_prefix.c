@@ -67,7 +67,8 @@ static struct prefix_key turn_prefix_key(const struct turn_state *t)
 	const struct model *m = t->env->model;
 	struct prefix_key key = {.owner = m->engine->options.share_all ? 0 : t->owner,
 				 .weights = m->loaded.weights_sum,
-				 .losses = t->losses};
+				 .losses = t->losses,
+				 .long_text = context_is_long(&t->session->context, t->ids.count)};
 	memcpy(key.share, t->session->asked.params.share_with, sizeof key.share);
 	return key;
 }
@@ -119,6 +120,8 @@ static const char *const reasons[] = {
 	[PREFIX_LOSSES] = "the same text was computed with other params (experts_per_token, "
 			  "drop_missing)",
 	[PREFIX_WEIGHTS] = "the same text was computed by other weights: the store was made again",
+	[PREFIX_LONG] = "this model turns the keys of texts beyond a number of positions otherwise, and "
+			"the text is on the other side of it now",
 	[PREFIX_CHECKPOINT] = "the text is the same for longer, but this model goes back only to "
 			      "checkpoints, and none is kept later",
 	[PREFIX_GIVEN_UP] = "the session had computed it, but its memory was needed",
@@ -204,6 +207,7 @@ static size_t turn_reuse_own(struct turn_state *t, size_t common)
 	bool same = s->weights_sum == t->env->model->loaded.weights_sum &&
 		    step_same_losses(&s->context_losses, &t->losses);
 	size_t most = common < t->ids.count ? common : t->ids.count - 1;
+	context_suit(&s->context, t->ids.count);
 	size_t left = context_rollback(&s->context, same ? most : 0);
 	t->recomputed = same ? most - left : 0;
 	s->context_private &= left > 0;
@@ -235,7 +239,9 @@ void turn_reuse_context(struct turn_state *t)
 	struct turn_likeness l = {.found.reason = PREFIX_NONE};
 	struct prefix_found own = {.reason = PREFIX_NONE};
 	const struct prefix_key key = turn_prefix_key(t),
-				computed = {.weights = s->weights_sum, .losses = s->context_losses};
+				computed = {.weights = s->weights_sum,
+					    .losses = s->context_losses,
+					    .long_text = s->context.long_text};
 	size_t common = prefixes_common(&s->context.tokens, &t->ids);
 	if (common)
 		prefixes_look(&s->context.tokens, &computed, &key, common, t->ids.count, &own);

@@ -399,6 +399,7 @@ static void turn_forget_context(struct turn_state *t)
 {
 	struct session *s = t->session;
 	context_rollback(&s->context, 0);
+	context_suit(&s->context, t->ids.count);
 	drafter_drop(&s->drafter);
 	s->context_private = false;
 	s->context_losses = t->losses;

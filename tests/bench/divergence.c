@@ -216,6 +216,7 @@ static int predict_passage(struct reading *r, const struct corpus *c, const stru
 {
 	const struct step_row row = {.context = &m->context, .logits = true};
 	context_rollback(&m->context, 0);
+	context_suit(&m->context, p->count);
 	r->all_same = true;
 	for (size_t done = 0, n; done < p->count; done += n) {
 		n = p->count - done < DIVERGENCE_CHUNK ? p->count - done : DIVERGENCE_CHUNK;

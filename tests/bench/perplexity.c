@@ -110,6 +110,7 @@ static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, s
 		.account = &p->account,
 	};
 	context_rollback(&p->context, 0);
+	context_suit(&p->context, count);
 	for (size_t done = 0, n; done < count; done += n) {
 		n = count - done < p->chunk ? count - done : p->chunk;
 		double begun = seconds_now();

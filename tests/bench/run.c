@@ -93,6 +93,7 @@ static int load_experts(struct run *r, struct err *e)
 void run_context_init(const struct run *r, struct context *x)
 {
 	context_init(x, r->view.context_budget, r->view.config, r->view.kv);
+	context_suit(x, r->view.config->max_positions); /* of any length: it takes as long */
 	x->kv[KV_WINDOWED].window = 0; /* phases go to any depth, in any order */
 }
 

@@ -121,6 +121,19 @@ static void put_latent_keys(struct test_gguf *g, const struct maker *m)
 	test_gguf_f32(g, key, 0.1F * (float)real(m, "mscale_all_dim"));
 }
 
+/* How rotated elements are scaled; the factors are tensors. */
+static void put_phi_keys(struct test_gguf *g, const struct maker *m)
+{
+	double original = maker_number(m, "original_max_position_embeddings"),
+	       scale = maker_number(m, "max_position_embeddings") / original;
+	put_u32(g, m, "rope.scaling.original_context_length", (uint32_t)original);
+	put_u32(g, m, "rope.dimension_count",
+		(uint32_t)(maker_head_dim(m) * real(m, "partial_rotary_factor")));
+	test_gguf_u32(g, "phi3.attention.sliding_window", maker_number(m, "sliding_window"));
+	test_gguf_f32(g, "phi3.rope.scaling.attn_factor",
+		      (float)sqrt(1 + log(scale) / log(original)));
+}
+
 /* Which layers see a window, and what scores are scaled by, the converter does not write. */
 static void put_gemma_keys(struct test_gguf *g, const struct maker *m)
 {
@@ -143,6 +156,8 @@ static void put_newer_keys(struct test_gguf *g, const struct maker *m)
 	}
 	if (is_gemma(m))
 		put_gemma_keys(g, m);
+	if (maker_is(m, "phi3"))
+		put_phi_keys(g, m);
 	if (maker_is(m, "deepseek2"))
 		put_latent_keys(g, m);
 	if (maker_is(m, "minimax-m2"))
@@ -264,6 +279,8 @@ static const char *const names[][2] = {
 	{"self_attn.k_proj.weight", "attn_k.weight"},
 	{"self_attn.v_proj.weight", "attn_v.weight"},
 	{"self_attn.o_proj.weight", "attn_output.weight"},
+	{"self_attn.qkv_proj.weight", "attn_qkv.weight"},
+	{"mlp.gate_up_proj.weight", "ffn_up.weight"},
 	{"self_attn.q_proj.bias", "attn_q.bias"},
 	{"self_attn.k_proj.bias", "attn_k.bias"},
 	{"self_attn.v_proj.bias", "attn_v.bias"},
@@ -478,27 +495,49 @@ static void convert_tensor(struct maker *m, const struct test_tensor *t)
 		fail_msg("no place for %s", t->name);
 }
 
-/* Llama 3.1's rotations: what each pair's frequency is divided by. */
-static void add_factors(struct maker *m)
+static struct out *add_vector(struct maker *m, const char *name, size_t count)
 {
-	struct json_object *rope = maker_member(m->config, "rope_parameters"),
-			   *type = maker_member(rope, "rope_type");
-	if (!type || strcmp(json_object_get_string(type), "llama3") != 0)
-		return;
+	struct out *o = maker_add(m, name);
+	o->dims = 1;
+	o->shape[0] = o->count = count;
+	o->x = malloc(count * sizeof *o->x);
+	assert_non_null(o->x);
+	return o;
+}
+
+/* Llama 3.1's rotations: what each pair's frequency is divided by. */
+static void add_llama_factors(struct maker *m)
+{
 	double theta = real(m, "rope_theta"), slowed = real(m, "factor"),
 	       low = real(m, "low_freq_factor"), high = real(m, "high_freq_factor"),
 	       original = real(m, "original_max_position_embeddings");
-	struct out *o = maker_add(m, "rope_freqs.weight");
-	o->dims = 1;
-	o->shape[0] = o->count = maker_head_dim(m) / 2;
-	o->x = malloc(o->count * sizeof *o->x);
-	assert_non_null(o->x);
+	struct out *o = add_vector(m, "rope_freqs.weight", maker_head_dim(m) / 2);
 	for (size_t i = 0; i < o->count; i++) {
 		double wave = 2 * acos(-1) * pow(theta, (double)i / (double)o->count),
 		       smooth = (original / wave - low) / (high - low);
 		o->x[i] = wave < original / high  ? 1.0F
 			  : wave > original / low ? (float)slowed
 						  : (float)(1 / ((1 - smooth) / slowed + smooth));
+	}
+}
+
+static void add_list(struct maker *m, const char *name, struct json_object *list)
+{
+	struct out *o = add_vector(m, name, json_object_array_length(list));
+	for (size_t i = 0; i < o->count; i++)
+		o->x[i] = (float)json_object_get_double(json_object_array_get_idx(list, i));
+}
+
+static void add_factors(struct maker *m)
+{
+	struct json_object *rope = maker_member(m->config, "rope_parameters"),
+			   *type = maker_member(rope, "rope_type");
+	const char *text = type ? json_object_get_string(type) : "";
+	if (!strcmp(text, "llama3"))
+		add_llama_factors(m);
+	if (!strcmp(text, "longrope")) {
+		add_list(m, "rope_factors_long.weight", maker_member(rope, "long_factor"));
+		add_list(m, "rope_factors_short.weight", maker_member(rope, "short_factor"));
 	}
 }
 

@@ -75,6 +75,7 @@ void golden_compute(struct golden_bench *b, const int32_t *ids, uint32_t n, floa
 	uint32_t tokens[4096];
 	for (uint32_t i = 0; i < n; i++)
 		tokens[i] = (uint32_t)ids[i];
+	context_suit(&b->context, n);
 	for (uint32_t done = 0; done < n; done += f->chunk) {
 		uint32_t count = n - done < f->chunk ? n - done : f->chunk;
 		if (test_step(f, &b->context, tokens + done, count,

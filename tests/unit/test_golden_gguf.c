@@ -146,6 +146,7 @@ static const struct gguf_conversion conversions[] = {
 	{.fixture = "minimax_m2", .architecture = "minimax-m2", .type = "F32"},
 	{.fixture = "llama", .architecture = "llama", .type = "BF16"},
 	{.fixture = "smollm3", .architecture = "smollm3", .type = "BF16"},
+	{.fixture = "phi3", .architecture = "phi3", .type = "BF16"},
 };
 enum { CONVERSIONS = sizeof conversions / sizeof *conversions };
 

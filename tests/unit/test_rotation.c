@@ -77,7 +77,7 @@ static void yarn_slows_pairs_along_a_ramp(void **state)
 	assert_frequency(18, plain(150000, 18, 64) / 32);
 	double f = plain(150000, 12, 64), slowed = (12 - low) / (high - low);
 	assert_frequency(12, f / 32 * slowed + f * (1 - slowed));
-	rotation_set(rotations, &config, 0, 0, 1);
+	rotation_set(rotations, &config, 0, 0, 1, false);
 	assert_true(rotations[0].cos[0] == 1.25F && rotations[0].sin[0] == 0);
 	free(memory);
 	p.truncate = true; /* from 8 to 18 */
@@ -105,8 +105,8 @@ static void a_row_has_the_angles_of_its_position(void **state)
 {
 	(void)state;
 	make((struct rope){ROPE_DEFAULT, 8, 4, 1e4, 1, 0, 0, 0, false, 1, 1, {0}}, 3);
-	rotation_set(rotations, &config, 0, 70000, 1);
-	rotation_set(rotations, &config, 1, 70001, 2);
+	rotation_set(rotations, &config, 0, 70000, 1, false);
+	rotation_set(rotations, &config, 1, 70001, 2, false);
 	for (size_t t = 0; t < 3; t++)
 		for (size_t i = 0; i < 4; i++) {
 			double angle = (double)(70000 + t) * plain(1e4, (double)i, 8);

@@ -210,6 +210,62 @@ static void what_gemma3_cannot_be_is_refused_by_its_key(void **state)
 	ASSERT_REFUSED(gemma3_text, wrong);
 }
 
+/* ---- phi3 ---- */
+
+static const char phi3[] =
+	"\"architectures\": [\"Phi3ForCausalLM\"], \"attention_bias\": false,"
+	"\"attention_dropout\": 0.0, \"bos_token_id\": 1, \"embd_pdrop\": 0.0,"
+	"\"eos_token_id\": 32000, \"hidden_act\": \"silu\", \"hidden_size\": 32,"
+	"\"intermediate_size\": 64, \"max_position_embeddings\": 131072,"
+	"\"model_type\": \"phi3\", \"num_attention_heads\": 2, \"num_hidden_layers\": 2,"
+	"\"num_key_value_heads\": 2, \"original_max_position_embeddings\": 4096,"
+	"\"resid_pdrop\": 0.0, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0,"
+	"\"sliding_window\": 262144, \"tie_word_embeddings\": false,"
+	"\"torch_dtype\": \"bfloat16\", \"use_cache\": true, \"vocab_size\": 32064";
+#define PHI3_LONG(type)                                                           \
+	"\"rope_scaling\": {\"long_factor\": [1.5, 2, 3, 4, 5, 6, 7, 64.5], "     \
+	"\"short_factor\": [1, 1, 1, 1, 1.1, 1.1, 1.2, 1.5], \"type\": \"" type \
+	"\"}"
+
+static void phi3_has_two_lists_of_factors(void **state)
+{
+	(void)state;
+	static const char *const spellings[] = {PHI3_LONG("longrope"), PHI3_LONG("su")};
+	for (size_t i = 0; i < 2; i++) {
+		if (parse_with(phi3, spellings[i]))
+			fail_msg("%s", e.text);
+		assert_int_equal(config.rope_limit, 4096);
+		assert_true(config.rope[0].factors[7] == 1.5F);
+		assert_true(config.rope[CONFIG_LONG_ROPE].factors[7] == 64.5F);
+		assert_true(config.rope[0].amplitude == config.rope[CONFIG_LONG_ROPE].amplitude);
+		assert_true(fabs((double)config.rope[0].amplitude - sqrt(1 + 5.0 / 12)) < 1e-6);
+		assert_int_equal(config.layer[1].window, 262144);
+	}
+	parse(phi3); /* as the models of 4,096 positions are */
+	assert_int_equal(config.rope_limit, 0);
+	assert_int_equal(config.rope[0].scaling, ROPE_DEFAULT);
+	assert_true(parse_with(phi3, PHI3_LONG("longrope") ", \"max_position_embeddings\": 4096") ==
+		    0);
+	assert_true(config.rope[0].amplitude == 1);
+}
+
+static void what_phi3_cannot_be_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct refusal wrong[] = {
+		{"\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2.0}", "yarn", ENOTSUP},
+		{"\"rope_scaling\": {\"type\": \"longrope\"}", "short_factor", EINVAL},
+		{"\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 1]}",
+		 "short_factor", EINVAL},
+		{PHI3_LONG("longrope") ", \"original_max_position_embeddings\": 0",
+		 "original_max_position_embeddings", EINVAL},
+		{PHI3_LONG("longrope") ", \"partial_rotary_factor\": 0.75", "short_factor", EINVAL},
+		{"\"sliding_window\": -1", "sliding_window", EINVAL},
+		{"\"hidden_act\": \"gelu\"", "hidden_act", ENOTSUP},
+	};
+	ASSERT_REFUSED(phi3, wrong);
+}
+
 /* ---- minimax_m2 ---- */
 
 static const char minimax[] =
@@ -578,6 +634,8 @@ int main(void)
 		cmocka_unit_test(what_smollm3_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(gemma3_has_defaults_for_what_its_config_leaves_out),
 		cmocka_unit_test(what_gemma3_cannot_be_is_refused_by_its_key),
+		cmocka_unit_test(phi3_has_two_lists_of_factors),
+		cmocka_unit_test(what_phi3_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(minimax_m2_is_read_as_published),
 		cmocka_unit_test(what_minimax_m2_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(gpt_oss_is_read_as_published),
