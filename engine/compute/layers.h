@@ -215,6 +215,8 @@ struct moe_scratch {
 	float *up;		   /* [assignments][expert size] */
 	float *out;		   /* [assignments][hidden] */
 	struct pager_ready *ready; /* [experts] */
+	/* [experts][groups of TQ_GROUP]: slices of gate and up that a wave has yet to compute. */
+	_Atomic uint8_t *unfinished;
 	struct shared_scratch shared;
 	/* A norm of the stream other than `normed`, where the family has one: the input of the
 	 * router, and after it that of the experts. Width 0: the family has none. */

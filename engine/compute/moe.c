@@ -9,7 +9,17 @@
 #include "kernels/watch.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
+
+/* Rows of an item of a loop: a divisor of TQ_GROUP, and few, so that 16 threads end together although a token has only eight
+ * experts of some hundred rows. */
+enum { MOE_ROWS = 32, MOE_GROUP_SLICES = TQ_GROUP / MOE_ROWS };
+
+static uint32_t moe_count(uint32_t rows, uint32_t each)
+{
+	return (rows + each - 1) / each;
+}
 
 void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows)
 {
@@ -19,6 +29,8 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 	m->up = arena_take(arena, all * c->expert_size, sizeof *m->up);
 	m->out = arena_take(arena, all * c->hidden_size, sizeof *m->out);
 	m->ready = arena_take(arena, c->experts, sizeof *m->ready);
+	m->unfinished = arena_take(arena, (size_t)c->experts * moe_count(c->expert_size, TQ_GROUP),
+				   sizeof *m->unfinished);
 	if (c->shared_size)
 		dense_take_shared(&m->shared, arena, c, rows);
 	activation_take(arena, &m->apart, rows, c->feed_forwards_apart ? c->hidden_size : 0);
@@ -27,7 +39,8 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 /* ---- a wave: the experts that are ready now ---- */
 
 /* Waves of any number of experts run as two parallel loops: gate, up and their product; then down.
- * A loop's items are blocks of an expert's rows. */
+ * A loop's items are slices of an expert's rows. TQ_GROUP rows of gate and up are one group of
+ * down's input: the thread that finishes the last slice of a group makes it. */
 struct moe_wave {
 	const struct moe_scratch *m;
 	const struct step *step;
@@ -35,7 +48,7 @@ struct moe_wave {
 	const struct activation *input;	  /* of gate and up */
 	const struct plan_record *record; /* of the layer */
 	uint32_t layer;
-	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
+	uint32_t slices; /* per expert: of MOE_ROWS rows of gate and up, or of down's rows */
 };
 
 /* The assignments (a token and one of its experts) of expert m->ready[ready]: returns the first,
@@ -47,33 +60,33 @@ static uint32_t moe_group(const struct moe_scratch *m, uint32_t ready, uint32_t 
 	return m->routing.group_start[e];
 }
 
-/* Adjacent blocks of one expert, multiplied by one call, since each call gathers its inputs again.
+/* Adjacent slices of one expert, multiplied by one call, since each call gathers its inputs again.
  */
-struct moe_blocks {
+struct moe_slices {
 	uint32_t ready, begin, end;
 };
 
-/* The blocks of the first expert among items [*begin, end); *begin moves on behind them. */
-static struct moe_blocks moe_next_blocks(const struct moe_wave *v, uint32_t *begin, uint32_t end)
+/* The slices of the first expert among items [*begin, end); *begin moves on behind them. */
+static struct moe_slices moe_next_slices(const struct moe_wave *v, uint32_t *begin, uint32_t end)
 {
-	uint32_t ready = *begin / v->blocks, first = ready * v->blocks;
-	uint32_t last = end - first < v->blocks ? end : first + v->blocks;
-	struct moe_blocks b = {ready, *begin - first, last - first};
+	uint32_t ready = *begin / v->slices, first = ready * v->slices;
+	uint32_t last = end - first < v->slices ? end : first + v->slices;
+	struct moe_slices b = {ready, *begin - first, last - first};
 	*begin = last;
 	return b;
 }
 
-/* Multiplies blocks of one of an expert's matrices by all the expert's tokens. part: 0 gate, 1 up,
+/* Multiplies slices of one of an expert's matrices by all the expert's tokens. part: 0 gate, 1 up,
  * 2 down, whose inputs are the expert's own rows of `hidden`. */
-static void moe_multiply(const struct moe_wave *v, struct moe_blocks b, uint32_t part)
+static void moe_multiply(const struct moe_wave *v, struct moe_slices b, uint32_t part)
 {
 	const struct moe_scratch *m = v->m;
 	const struct shape *s = &v->record->computed[part];
 	const uint8_t *slot = m->ready[b.ready].data;
 	struct matrix w = {*s, slot + v->record->slot_offset[part]};
 	uint32_t n, first = moe_group(m, b.ready, &n);
-	uint32_t row0 = b.begin * TQ_GROUP,
-		 row1 = b.end * TQ_GROUP < s->rows ? b.end * TQ_GROUP : s->rows;
+	uint32_t row0 = b.begin * MOE_ROWS,
+		 row1 = b.end * MOE_ROWS < s->rows ? b.end * MOE_ROWS : s->rows;
 	float *const outputs[EXPERT_PARTS] = {m->hidden.f, m->up, m->out};
 	bool down = part == EXPERT_PARTS - 1;
 	struct input x = down ? activation_input(&m->hidden, first) : activation_input(v->input, 0);
@@ -98,11 +111,11 @@ static void moe_add_bias(const struct moe_wave *v, float *y, const float *bias, 
 		v->step->env->kernels->add(y + begin, bias + begin, n);
 }
 
-/* Gate and up of a block's rows become input of down: the block is one group of that input. */
-static void moe_activate_block(const struct moe_wave *v, uint32_t ready, uint32_t block)
+/* Gate and up of a group's rows become input of down. */
+static void moe_activate_group(const struct moe_wave *v, uint32_t ready, uint32_t group)
 {
 	const struct moe_scratch *m = v->m;
-	size_t width = m->hidden.k, begin = (size_t)block * TQ_GROUP;
+	size_t width = m->hidden.k, begin = (size_t)group * TQ_GROUP;
 	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
 	uint32_t count, first = moe_group(m, ready, &count);
 	enum format down = v->record->computed[EXPERT_PARTS - 1].format;
@@ -117,15 +130,38 @@ static void moe_activate_block(const struct moe_wave *v, uint32_t ready, uint32_
 	}
 }
 
+/* Slices of gate and up are computed: activates the groups that they complete. */
+static void moe_finish_slices(const struct moe_wave *v, struct moe_slices b)
+{
+	uint32_t groups = moe_count(v->slices, MOE_GROUP_SLICES);
+	for (uint32_t end; b.begin < b.end; b.begin = end) {
+		uint32_t group = b.begin / MOE_GROUP_SLICES, next = (group + 1) * MOE_GROUP_SLICES;
+		end = next < b.end ? next : b.end;
+		_Atomic uint8_t *left = &v->m->unfinished[b.ready * groups + group];
+		uint8_t done = (uint8_t)(end - b.begin);
+		if (atomic_fetch_sub(left, done) == done)
+			moe_activate_group(v, b.ready, group);
+	}
+}
+
+/* Before a wave's gate and up: how many slices each group has. */
+static void moe_expect_slices(const struct moe_wave *v, uint32_t count)
+{
+	uint32_t groups = moe_count(v->slices, MOE_GROUP_SLICES);
+	for (uint32_t i = 0; i < count * groups; i++) {
+		uint32_t left = v->slices - i % groups * MOE_GROUP_SLICES;
+		v->m->unfinished[i] = (uint8_t)(left < MOE_GROUP_SLICES ? left : MOE_GROUP_SLICES);
+	}
+}
+
 static void moe_run_gate_up(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct moe_wave *v = ctx;
 	while (begin < end) {
-		struct moe_blocks b = moe_next_blocks(v, &begin, end);
+		struct moe_slices b = moe_next_slices(v, &begin, end);
 		moe_multiply(v, b, 0);
 		moe_multiply(v, b, 1);
-		for (uint32_t block = b.begin; block < b.end; block++)
-			moe_activate_block(v, b.ready, block);
+		moe_finish_slices(v, b);
 	}
 }
 
@@ -135,9 +171,9 @@ static void moe_run_down(void *ctx, uint32_t begin, uint32_t end)
 	const struct moe_scratch *m = v->m;
 	size_t width = v->step->env->config->hidden_size;
 	while (begin < end) {
-		struct moe_blocks b = moe_next_blocks(v, &begin, end);
+		struct moe_slices b = moe_next_slices(v, &begin, end);
 		moe_multiply(v, b, EXPERT_PARTS - 1);
-		size_t col0 = (size_t)b.begin * TQ_GROUP, col1 = (size_t)b.end * TQ_GROUP;
+		size_t col0 = (size_t)b.begin * MOE_ROWS, col1 = (size_t)b.end * MOE_ROWS;
 		col1 = col1 < width ? col1 : width;
 		const float *bias = moe_bias(v, TENSOR_EXPERT_DOWN_BIAS, b.ready);
 		uint32_t n, first = moe_group(m, b.ready, &n);
@@ -172,15 +208,16 @@ static void moe_run_wave(const struct moe_wave *like, uint32_t count)
 		(void)moe_group(m, i, &n);
 		tokens += n;
 	}
-	uint64_t work = (uint64_t)TQ_GROUP * tokens / count; /* of an average expert */
+	uint64_t work = (uint64_t)MOE_ROWS * tokens / count; /* of an average expert */
 
 	struct moe_wave v = *like;
-	v.blocks = (size + TQ_GROUP - 1) / TQ_GROUP;
-	uint32_t items = count * v.blocks;
+	v.slices = moe_count(size, MOE_ROWS);
+	moe_expect_slices(&v, count);
+	uint32_t items = count * v.slices;
 	threads_run(env->threads, items, product_grain(env, items, 2 * work * hidden),
 		    moe_run_gate_up, &v);
-	v.blocks = (hidden + TQ_GROUP - 1) / TQ_GROUP;
-	items = count * v.blocks;
+	v.slices = moe_count(hidden, MOE_ROWS);
+	items = count * v.slices;
 	threads_run(env->threads, items, product_grain(env, items, work * size), moe_run_down, &v);
 	if (env->observer)
 		moe_observe_wave(&v, count);

@@ -1,8 +1,15 @@
-/* See threads.h. The pool's whole state is one 64-bit ticket: the loop's number in the high half,
- * the pieces not yet taken in the low half. Taking a piece is one compare-and-swap on it, so a
- * thread that wakes late cannot take a piece of a loop that it has not seen. The caller returns
- * only when all pieces are done, so a thread that holds a piece may read the loop's description
- * without a lock. */
+/* See threads.h.
+ *
+ * Each thread has a part of a loop's pieces, and its part has a 64-bit ticket: the loop's number in
+ * the high half, the pieces not yet taken in the low half. Taking a piece is one compare-and-swap
+ * on the ticket, so a thread that wakes late cannot take a piece of a loop that it has not seen.
+ * The caller returns only when all pieces are done, so a thread that holds a piece may read the
+ * loop's description without a lock.
+ *
+ * A thread takes from its own part first, whose ticket nobody else writes meanwhile, and then from
+ * the parts of others. What it has finished it counts in a word of its own, once it finds nothing
+ * more: with one ticket and one count for all, 16 threads spent 20 µs of a loop handing two cache
+ * lines around. */
 #include "engine/compute/threads.h"
 #include "cache/clock.h"
 #include "cache/thread_trim.h"
@@ -21,24 +28,38 @@
 
 enum { SPIN_NS = 50000 };
 
+/* How many sleepers each thread wakes that begins a loop or has been woken for one: to wake
+ * fifteen takes longer than many a loop. */
+enum { WAKE_AT_ONCE = 4 };
+
+/* What belongs to one thread. The caller of a loop is number 0. */
+struct threads_part {
+	_Alignas(64) _Atomic uint64_t ticket;
+	/* The number of the last loop it has seen, and how many pieces of it the thread has
+	 * finished; written by this thread alone. */
+	_Alignas(64) _Atomic uint64_t finished;
+	struct threads_pool *pool;
+	pthread_t thread;
+};
+
 struct threads_pool {
 	/* The loop in progress; written by its caller before the ticket, constant while pieces are
 	 * left. */
 	threads_fn *fn;
 	void *ctx;
 	uint32_t items, grain, pieces;
+	uint32_t count; /* of parts; never changes */
 
-	_Alignas(64) _Atomic uint64_t ticket;
-	_Alignas(64) _Atomic uint32_t done; /* pieces finished; the caller's futex */
 	_Alignas(64) _Atomic uint32_t loop; /* the loop's number; the idle threads' futex */
-	_Atomic uint32_t sleepers;
+	_Alignas(64) _Atomic uint32_t sleepers;
+	_Atomic uint32_t calls; /* to a sleeping caller: its futex */
 	_Atomic bool caller_sleeps, quit;
 
 	pthread_mutex_t lock; /* of the order; nothing is taken under it */
 	pthread_cond_t ended; /* a loop, or a user */
 	struct loop_order order;
-	uint32_t count;
-	pthread_t thread[];
+	uint32_t started; /* threads, the caller among them */
+	struct threads_part part[];
 };
 
 struct threads {
@@ -55,9 +76,9 @@ static bool threads_futex_wait(_Atomic uint32_t *word, uint32_t seen,
 	       errno != ETIMEDOUT;
 }
 
-static void threads_futex_wake(_Atomic uint32_t *word)
+static void threads_futex_wake(_Atomic uint32_t *word, int most)
 {
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
 }
 
 static void threads_relax(void)
@@ -96,23 +117,66 @@ void threads_ask_long_slice(void)
 
 /* ---- loops ---- */
 
-/* Takes pieces until none is left. */
-static void threads_take_pieces(struct threads_pool *t)
+/* Part i has pieces [first, first of part i + 1). */
+static uint32_t threads_first_piece(const struct threads_pool *t, uint32_t i)
 {
-	uint64_t ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
+	return (uint32_t)((uint64_t)t->pieces * i / t->count);
+}
+
+static void threads_do_piece(const struct threads_pool *t, uint32_t piece)
+{
+	uint32_t begin = piece * t->grain;
+	uint32_t end = t->items - begin > t->grain ? begin + t->grain : t->items;
+	t->fn(t->ctx, begin, end);
+}
+
+/* Takes pieces of part i until none is left, and adds them to *finished, as a part has it. Where
+ * the number is a later loop's than that of *finished, all of that one have been reported. */
+static void threads_take_part(struct threads_pool *t, uint32_t i, uint64_t *finished)
+{
+	_Atomic uint64_t *part = &t->part[i].ticket;
+	uint64_t ticket = atomic_load_explicit(part, memory_order_acquire);
 	while ((uint32_t)ticket) {
-		if (!atomic_compare_exchange_weak_explicit(&t->ticket, &ticket, ticket - 1,
+		if (!atomic_compare_exchange_weak_explicit(part, &ticket, ticket - 1,
 							   memory_order_acq_rel,
 							   memory_order_acquire))
 			continue;
-		uint32_t pieces = t->pieces;
-		uint32_t begin = (pieces - (uint32_t)ticket) * t->grain;
-		uint32_t end = t->items - begin > t->grain ? begin + t->grain : t->items;
-		t->fn(t->ctx, begin, end);
-		if (atomic_fetch_add(&t->done, 1) + 1 == pieces && atomic_load(&t->caller_sleeps))
-			threads_futex_wake(&t->done);
-		ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
+		threads_do_piece(t, threads_first_piece(t, i + 1) - (uint32_t)ticket);
+		if (*finished >> 32 != ticket >> 32)
+			*finished = ticket >> 32 << 32;
+		++*finished;
+		ticket = atomic_load_explicit(part, memory_order_acquire);
 	}
+}
+
+/* Takes pieces until none is left, and reports them. own: the thread's number; number: of a loop
+ * that it has seen. A thread that got none says so, too, since numbers come again after 2^32 loops.
+ */
+static void threads_take_pieces(struct threads_pool *t, uint32_t own, uint64_t number)
+{
+	_Atomic uint64_t *reported = &t->part[own].finished;
+	uint64_t before = atomic_load_explicit(reported, memory_order_relaxed),
+		 finished = before >> 32 == number ? before : number << 32;
+	for (uint32_t i = 0; i < t->count; i++)
+		threads_take_part(t, own + i < t->count ? own + i : own + i - t->count, &finished);
+	if (finished == before)
+		return;
+	atomic_store(reported, finished);
+	if (atomic_load(&t->caller_sleeps)) {
+		atomic_fetch_add(&t->calls, 1);
+		threads_futex_wake(&t->calls, 1);
+	}
+}
+
+/* Whether all pieces of a loop are finished. */
+static bool threads_all_finished(const struct threads_pool *t, uint64_t number)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < t->count; i++) {
+		uint64_t finished = atomic_load(&t->part[i].finished);
+		sum += finished >> 32 == number ? (uint32_t)finished : 0;
+	}
+	return sum == t->pieces;
 }
 
 /* Sleeps until there is a loop other than number `seen`. What the thread's loops have left in its
@@ -128,7 +192,8 @@ static void threads_sleep(struct threads_pool *t, uint32_t seen)
 		thread_trim();
 		keeps = false;
 	}
-	atomic_fetch_sub(&t->sleepers, 1);
+	if (atomic_fetch_sub(&t->sleepers, 1) > 1)
+		threads_futex_wake(&t->loop, WAKE_AT_ONCE);
 }
 
 /* Waits for a loop other than number `seen`: spins for SPIN_NS, then sleeps. Returns its number. */
@@ -145,35 +210,37 @@ static uint32_t threads_wait_for_loop(struct threads_pool *t, uint32_t seen)
 
 static void *threads_main(void *arg)
 {
-	struct threads_pool *t = arg;
-	uint32_t seen = 0;
+	const struct threads_part *part = arg;
+	struct threads_pool *t = part->pool;
+	uint32_t seen = 0, own = (uint32_t)(part - t->part);
 	threads_ask_long_slice();
 	for (;;) {
 		seen = threads_wait_for_loop(t, seen);
 		if (atomic_load(&t->quit))
 			return NULL;
-		threads_take_pieces(t);
+		threads_take_pieces(t, own, seen);
 	}
 }
 
-static void threads_announce_loop(struct threads_pool *t)
+/* wake: how many sleepers, each of which wakes others. */
+static void threads_announce_loop(struct threads_pool *t, int wake)
 {
 	atomic_fetch_add(&t->loop, 1);
 	if (atomic_load(&t->sleepers))
-		threads_futex_wake(&t->loop);
+		threads_futex_wake(&t->loop, wake);
 }
 
-static void threads_wait_for_pieces(struct threads_pool *t, uint32_t pieces)
+static void threads_wait_for_pieces(struct threads_pool *t, uint64_t number)
 {
 	uint64_t start = clock_ns();
-	uint32_t done;
-	while ((done = atomic_load(&t->done)) != pieces) {
+	while (!threads_all_finished(t, number)) {
 		threads_relax();
 		if (clock_ns() - start < SPIN_NS)
 			continue;
 		atomic_store(&t->caller_sleeps, true);
-		while ((done = atomic_load(&t->done)) != pieces)
-			(void)threads_futex_wait(&t->done, done, NULL);
+		for (uint32_t seen = atomic_load(&t->calls); !threads_all_finished(t, number);
+		     seen = atomic_load(&t->calls))
+			(void)threads_futex_wait(&t->calls, seen, NULL);
 		atomic_store(&t->caller_sleeps, false);
 	}
 }
@@ -210,6 +277,15 @@ static void threads_end_loop(struct threads *t, uint64_t began)
 	pthread_mutex_unlock(&p->lock);
 }
 
+/* Gives each thread its part. The loop's description is written. */
+static void threads_hand_out(struct threads_pool *p, uint64_t number)
+{
+	for (uint32_t i = 0; i < p->count; i++) {
+		uint32_t n = threads_first_piece(p, i + 1) - threads_first_piece(p, i);
+		atomic_store_explicit(&p->part[i].ticket, number << 32 | n, memory_order_release);
+	}
+}
+
 void threads_run(struct threads *t, uint32_t items, uint32_t grain, threads_fn *fn, void *ctx)
 {
 	if (!items)
@@ -226,12 +302,11 @@ void threads_run(struct threads *t, uint32_t items, uint32_t grain, threads_fn *
 	p->items = items;
 	p->grain = grain;
 	p->pieces = pieces;
-	atomic_store(&p->done, 0);
 	uint64_t number = atomic_load(&p->loop) + 1u;
-	atomic_store(&p->ticket, number << 32 | pieces);
-	threads_announce_loop(p);
-	threads_take_pieces(p);
-	threads_wait_for_pieces(p, pieces);
+	threads_hand_out(p, number);
+	threads_announce_loop(p, WAKE_AT_ONCE);
+	threads_take_pieces(p, 0, number);
+	threads_wait_for_pieces(p, number);
 	threads_end_loop(t, began);
 }
 
@@ -240,9 +315,9 @@ void threads_run(struct threads *t, uint32_t items, uint32_t grain, threads_fn *
 static void threads_pool_free(struct threads_pool *p)
 {
 	atomic_store(&p->quit, true);
-	threads_announce_loop(p);
-	for (uint32_t i = 1; i < p->count; i++)
-		pthread_join(p->thread[i], NULL);
+	threads_announce_loop(p, INT_MAX);
+	for (uint32_t i = 1; i < p->started; i++)
+		pthread_join(p->part[i].thread, NULL);
 	pthread_cond_destroy(&p->ended);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
@@ -251,12 +326,12 @@ static void threads_pool_free(struct threads_pool *p)
 static int threads_start(struct threads_pool *p, uint32_t count, struct err *e)
 {
 	for (uint32_t i = 1; i < count; i++) {
-		int code = pthread_create(&p->thread[i], NULL, threads_main, p);
+		int code = pthread_create(&p->part[i].thread, NULL, threads_main, &p->part[i]);
 		if (code)
 			return err_sys(e, code,
 				       "cannot start compute thread %u of %u; use -o threads=", i,
 				       count);
-		p->count = i + 1;
+		p->started = i + 1;
 	}
 	return 0;
 }
@@ -265,11 +340,13 @@ static int threads_start(struct threads_pool *p, uint32_t count, struct err *e)
 static struct threads_pool *threads_pool_new(uint32_t count)
 {
 	struct threads_pool *p = NULL;
-	size_t size = sizeof *p + count * sizeof *p->thread;
+	size_t size = sizeof *p + count * sizeof *p->part;
 	pthread_condattr_t monotonic;
 	if (!(p = aligned_alloc(64, (size + 63) / 64 * 64)))
 		return NULL;
-	*p = (struct threads_pool){.count = 1};
+	*p = (struct threads_pool){.count = count, .started = 1};
+	for (uint32_t i = 0; i < count; i++)
+		p->part[i] = (struct threads_part){.pool = p};
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

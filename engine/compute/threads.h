@@ -1,9 +1,10 @@
 /* The compute threads: a fixed pool that runs one parallel loop at a time. Each model is a user of
  * the pool, and users take turns by time (loop_order.h).
  *
- * threads_run cuts [0, items) into pieces that the threads, the caller among them, take as they
- * come. The caller waits for pieces, not for threads: a thread that lost its core before it took a
- * piece holds up nobody. Idle threads spin for at most 50 µs, since the next loop of the same token
+ * threads_run cuts [0, items) into pieces, and each thread, the caller among them, begins with a
+ * part of its own: pieces that lie side by side. Who has no more takes those of others that nobody
+ * has begun. The caller waits for pieces, not for threads: a thread that lost its core holds up
+ * nobody but with the piece that it has begun. Idle threads spin for at most 50 µs, since the next loop of the same token
  * follows at once, and then sleep.
  *
  * Not here: how large a piece should be (product_grain).

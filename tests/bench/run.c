@@ -13,6 +13,7 @@
 #include "cache/depth.h"
 #include "tests/bench/divergence.h"
 #include "tests/bench/spent.h"
+#include "tests/bench/timeline.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -369,6 +370,23 @@ static int measure(struct run *r, struct round *rounds, struct err *e)
 	return failed;
 }
 
+/* Decodes once more from the first position, with a timeline. */
+static int keep_timeline(struct run *r, struct err *e)
+{
+	int failed = r->deepest > r->prompt ? run_fill_context(r, &r->context, e) : 0;
+	if (!failed)
+		failed = context_reserve(&r->context, r->deepest + (uint32_t)r->tokens, e);
+	if (!failed)
+		failed = run_go_to(r, &r->context, r->phase[FIRST_DECODE].position, e);
+	if (failed)
+		return failed;
+	timeline_begin((uint32_t)r->effort.threads);
+	failed = decode(r, 1, e);
+	timeline_end((uint32_t)r->tokens);
+	context_rollback(&r->context, 0);
+	return failed;
+}
+
 /* ---- the command ---- */
 
 static const char *const verified[ANSWER_ROWS + 1] = {
@@ -412,6 +430,8 @@ static int run(struct run *r, struct err *e)
 		failed = run_answers(r, e);
 	else if (!failed)
 		failed = measure(r, rounds, e);
+	if (!failed && r->timeline && !r->answers.count)
+		failed = keep_timeline(r, e);
 	if (!failed && !r->answers.count)
 		failed = run_report(r, rounds, e);
 	ceiling_close(&r->ceiling);
@@ -449,6 +469,8 @@ int run_command(int argc, char **argv, struct err *e)
 		 "tokens of a prompt per step (512, more where that reads less)"},
 		{"busy", OPTION_FLAG, &r.busy, 0, 0,
 		 "decode beside one busy process per core, too"},
+		{"timeline", OPTION_FLAG, &r.timeline, 0, 0,
+		 "where the time of a decoded token's threads goes"},
 		{"seconds", OPTION_SECONDS, &r.effort.seconds, 0, 0, "of each ceiling"},
 		EFFORT_OPTIONS(&r.effort),
 	};

@@ -1,6 +1,7 @@
 #include "tests/bench/run.h"
 
 #include "engine/compute/recurrent.h"
+#include "tests/bench/timeline.h"
 
 #include <stdio.h>
 
@@ -243,5 +244,7 @@ int run_report(struct run *r, const struct round *rounds, struct err *e)
 	report_number(&report, "peak_memory_mib", "peak memory, MiB", r->peak_mib, 0);
 	report_phases(r, &report, &w, rounds);
 	report_ceilings(r, &report, rounds);
+	if (r->timeline)
+		timeline_report(&report);
 	return report_end(&report, e);
 }

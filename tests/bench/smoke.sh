@@ -100,6 +100,10 @@ for quant in "${quants[@]}"; do
 	try "it runs" phases run "$here/model" --quant $quant "${effort[@]}" --seconds 0.001 \
 		--prompt 9 --tokens 3 --context 9,300 --busy
 done
+try "a timeline of a token" timeline run "$here/model" --quant "$quant" "${effort[@]}" --seconds 0.001 \
+	--prompt 9 --tokens 3 --timeline
+check "which has all of its time" 'abs(sum(c["percent"] for c in r["timeline"]) - 100) < 1'
+check "and its loops" 'sum(l["loops"] for l in r["timeline_loops"]) >= 1'
 try "several contexts answered together" answers run "$here/model" --quant "$quant" "${effort[@]}" --seconds 0.001 \
 	--tokens 2 --context 70 --answers 1,3,9
 check "beside both limits" 'all(a["memory_limit"]["least"] > 0 and a["computing_limit"]["least"] > 0 for a in r["answers"])'

@@ -59,7 +59,7 @@ static bool every_item_once(struct threads *t, uint32_t items, uint32_t grain)
 static void every_item_is_done_exactly_once(void **state)
 {
 	(void)state;
-	static const uint32_t counts[] = {1, 2, 3, 8},
+	static const uint32_t counts[] = {1, 2, 3, 8, 64},
 			      items[] = {0, 1, 2, 3, 15, 16, 17, 100, 1000, 4099},
 			      grains[] = {1, 2, 3, 16, 64, 5000, UINT32_MAX};
 	for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -149,6 +149,45 @@ static void several_callers_do_not_disturb_each_other(void **state)
 		for (int i = 0; i < CALLERS; i++) {
 			pthread_join(callers[i].thread, NULL);
 			assert_true(callers[i].right);
+		}
+		threads_destroy(t);
+	}
+}
+
+/* ---- threads without a core ---- */
+
+/* A loop whose other threads lose their cores in their first piece: they stay there until all
+ * pieces that nobody holds are done. */
+struct lost {
+	pthread_t caller;
+	uint32_t pieces;
+	_Atomic uint32_t done, held;
+};
+
+static void do_or_hold(void *ctx, uint32_t begin, uint32_t end)
+{
+	struct lost *l = ctx;
+	(void)begin;
+	(void)end;
+	if (!pthread_equal(pthread_self(), l->caller)) {
+		l->held++;
+		while (l->done + l->held < l->pieces)
+			sched_yield();
+	}
+	l->done++;
+	l->held -= !pthread_equal(pthread_self(), l->caller);
+}
+
+static void the_pieces_of_a_thread_without_a_core_are_done_by_others(void **state)
+{
+	(void)state;
+	static const uint32_t counts[] = {2, 3, 16};
+	for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+		struct threads *t = open_threads(counts[c]);
+		for (uint32_t loop = 0; loop < 20; loop++) {
+			struct lost l = {.caller = pthread_self(), .pieces = 64};
+			threads_run(t, l.pieces, 1, do_or_hold, &l);
+			assert_int_equal(l.done, l.pieces);
 		}
 		threads_destroy(t);
 	}
@@ -346,6 +385,7 @@ int main(void)
 		cmocka_unit_test(the_largest_number_of_items_does_not_wrap),
 		cmocka_unit_test(a_loop_sees_what_the_one_before_it_wrote),
 		cmocka_unit_test(several_callers_do_not_disturb_each_other),
+		cmocka_unit_test(the_pieces_of_a_thread_without_a_core_are_done_by_others),
 		cmocka_unit_test(users_get_equal_time_however_long_their_loops_are),
 		cmocka_unit_test(a_weight_of_two_is_half_of_the_time),
 		cmocka_unit_test(who_has_just_left_is_waited_for_a_moment),
