@@ -7,10 +7,25 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The embedding, of which a token needs one row, and without drafts the draft layer's tensors. */
-static bool weights_stays_on_disk(const struct plan_tensor *t, bool drafts)
+/* Some of a plan's dense tensors. */
+struct weights_part {
+	bool once;		/* those that occur once */
+	uint32_t layer, layers; /* and those of this many layers, from this one on */
+	bool drafts;		/* a draft layer's, too */
+};
+static const struct weights_part weights_once = {.once = true};
+
+static bool weights_in_layer(const struct plan_tensor *t)
 {
-	return t->id.role == TENSOR_EMBEDDING || (t->draft && !drafts);
+	return tensor_roles[t->id.role].place == PLACE_LAYER;
+}
+
+/* Not the embedding, of which a token needs one row. */
+static bool weights_has(const struct weights_part *part, const struct plan_tensor *t)
+{
+	if (t->id.role == TENSOR_EMBEDDING || (t->draft && !part->drafts))
+		return false;
+	return weights_in_layer(t) ? t->id.layer - part->layer < part->layers : part->once;
 }
 
 /* A convolution's taps, [channels][width] as published, become [width][channels]; -ENOMEM in words.
@@ -80,47 +95,80 @@ static int weights_load_tensor(const struct plan_tensor *t, const struct store *
 	return 0;
 }
 
-static size_t weights_memory_needed(const struct plan *p, bool drafts, size_t *largest_chunk)
+/* In memory. */
+static size_t weights_part_bytes(const struct weights_part *part, const struct plan *p)
 {
 	size_t bytes = 0;
-	*largest_chunk = 0;
-	for (uint32_t i = 0; i < p->dense_count; i++) {
-		struct shape chunk = p->dense[i].shape;
-		if (!weights_stays_on_disk(&p->dense[i], drafts))
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		if (weights_has(part, &p->dense[i]))
 			bytes += format_arranged_bytes(&p->dense[i].computed);
-		chunk.rows = p->dense[i].chunk_rows;
-		size_t stored = format_packed_bytes(&chunk) + format_norm_bytes(&chunk) +
-				format_bias_bytes(&chunk);
-		*largest_chunk = stored > *largest_chunk ? stored : *largest_chunk;
-	}
 	return bytes;
 }
 
-static int weights_load_all(struct weights *w, const struct plan *p, const struct config *c,
-			    const struct store *store, bool drafts, uint8_t *buffer,
-			    const _Atomic bool *stop, struct err *e)
+static size_t weights_largest_chunk(const struct plan *p)
 {
-	uint8_t *next = w->memory;
+	size_t largest = 0;
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		struct shape chunk = p->dense[i].shape;
+		chunk.rows = p->dense[i].chunk_rows;
+		size_t stored = format_packed_bytes(&chunk) + format_norm_bytes(&chunk) +
+				format_bias_bytes(&chunk);
+		largest = stored > largest ? stored : largest;
+	}
+	return largest;
+}
+
+/* Reads a part's tensors to `next`, one after the other; `buffer` has room for any chunk. */
+static int weights_load_tensors(struct weights *w, const struct weights_part *part,
+				const struct plan *p, const struct config *c, uint8_t *next,
+				uint8_t *buffer, const _Atomic bool *stop, struct err *e)
+{
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];
-		if (weights_stays_on_disk(t, drafts)) {
-			if (t->id.role == TENSOR_EMBEDDING)
-				w->embedding = t;
+		if (!weights_has(part, t))
 			continue;
-		}
 		if (atomic_load(stop))
 			return err_set(e, ECANCELED, "loading was stopped");
-		int failed = weights_load_tensor(t, store, next, buffer, e);
+		int failed = weights_load_tensor(t, w->store, next, buffer, e);
 		if (!failed)
 			failed = weights_finish_tensor(t, c, (float *)(void *)next, e);
 		if (failed)
 			return failed;
-		bool in_layer = tensor_roles[t->id.role].place == PLACE_LAYER;
-		struct layer_weights *l = in_layer ? &w->layer[t->id.layer] : &w->once;
+		struct layer_weights *l = weights_in_layer(t) ? &w->layer[t->id.layer] : &w->once;
 		l->m[t->id.role] = (struct matrix){t->computed, next};
 		next += format_arranged_bytes(&t->computed);
 	}
 	return 0;
+}
+
+static void weights_give(struct weights_memory *m)
+{
+	if (m->at)
+		munmap(m->at, m->bytes);
+	*m = (struct weights_memory){0};
+}
+
+/* Takes memory for a part, and reads the part. */
+static int weights_load_part(struct weights *w, const struct weights_part *part,
+			     struct weights_memory *to, const struct plan *p,
+			     const struct config *c, const _Atomic bool *stop, struct err *e)
+{
+	size_t bytes = weights_part_bytes(part, p);
+	uint8_t *buffer = malloc(weights_largest_chunk(p));
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!buffer || memory == MAP_FAILED) {
+		free(buffer);
+		if (memory != MAP_FAILED)
+			munmap(memory, bytes);
+		return err_set(e, ENOMEM, "out of memory for %zu MB of attention and output weights",
+			       bytes >> 20);
+	}
+	*to = (struct weights_memory){memory, bytes};
+	/* For fewer TLB misses; the kernel may ignore it. */
+	madvise(memory, bytes, MADV_HUGEPAGE);
+	int failed = weights_load_tensors(w, part, p, c, memory, buffer, stop, e);
+	free(buffer);
+	return failed;
 }
 
 /* ---- rows of the embedding ---- */
@@ -188,44 +236,61 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 
 /* ---- the whole ---- */
 
+/* What there is besides the tensors in memory. */
+static int weights_begin(struct weights *w, const struct plan *p, const struct store *store,
+			 struct err *e)
+{
+	*w = (struct weights){.store = store};
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		if (p->dense[i].id.role == TENSOR_EMBEDDING)
+			w->embedding = &p->dense[i];
+	const struct shape row = weights_row_shape(w->embedding);
+	w->layer = calloc(p->layers, sizeof *w->layer);
+	w->embedding_chunk = malloc(weights_largest_chunk(p));
+	w->recent = calloc(1, sizeof *w->recent + RECENT_ROWS * weights_row_bytes(&row));
+	return w->layer && w->embedding_chunk && w->recent
+		       ? 0
+		       : err_set(e, ENOMEM, "out of memory for rows of the embedding");
+}
+
+static int weights_load_first(struct weights *w, const struct weights_part *part,
+			      const struct plan *p, const struct config *c,
+			      const struct store *store, const _Atomic bool *stop, struct err *e)
+{
+	int failed = weights_begin(w, p, store, e);
+	if (!failed)
+		failed = weights_load_part(w, part, &w->memory, p, c, stop, e);
+	if (failed)
+		weights_free(w);
+	return failed;
+}
+
 int weights_load(struct weights *w, const struct plan *p, const struct config *c,
 		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e)
 {
-	size_t chunk;
-	*w = (struct weights){.store = store,
-			      .memory_bytes = weights_memory_needed(p, drafts, &chunk)};
-	w->layer = calloc(p->layers, sizeof *w->layer);
-	uint8_t *buffer = malloc(chunk);
-	w->embedding_chunk = malloc(chunk);
-	void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	w->memory = memory == MAP_FAILED ? NULL : memory;
-	int result;
-	if (!w->layer || !buffer || !w->embedding_chunk || !w->memory) {
-		result = err_set(e, ENOMEM,
-				 "out of memory for %zu MB of attention and output weights",
-				 w->memory_bytes >> 20);
-	} else {
-		/* For fewer TLB misses; the kernel may ignore it. */
-		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE);
-		result = weights_load_all(w, p, c, store, drafts, buffer, stop, e);
-	}
-	if (!result) {
-		struct shape row = weights_row_shape(w->embedding);
-		w->recent = calloc(1, sizeof *w->recent + RECENT_ROWS * weights_row_bytes(&row));
-		if (!w->recent)
-			result = err_set(e, ENOMEM, "out of memory for rows of the embedding");
-	}
-	free(buffer);
-	if (result)
-		weights_free(w);
-	return result;
+	const struct weights_part all = {.once = true, .layers = p->layers, .drafts = drafts};
+	return weights_load_first(w, &all, p, c, store, stop, e);
+}
+
+int weights_load_once(struct weights *w, const struct plan *p, const struct config *c,
+		      const struct store *store, const _Atomic bool *stop, struct err *e)
+{
+	return weights_load_first(w, &weights_once, p, c, store, stop, e);
+}
+
+int weights_load_layer(struct weights *w, const struct plan *p, const struct config *c,
+		       uint32_t layer, const _Atomic bool *stop, struct err *e)
+{
+	const struct weights_part one = {.layer = layer, .layers = 1};
+	memset(w->layer, 0, p->layers * sizeof *w->layer);
+	weights_give(&w->layer_memory);
+	return weights_load_part(w, &one, &w->layer_memory, p, c, stop, e);
 }
 
 void weights_free(struct weights *w)
 {
-	if (w->memory)
-		munmap(w->memory, w->memory_bytes);
+	weights_give(&w->memory);
+	weights_give(&w->layer_memory);
 	free(w->layer);
 	free(w->embedding_chunk);
 	free(w->recent);

@@ -16,8 +16,10 @@ struct weights {
 	struct layer_weights {
 		struct matrix m[TENSOR_ROLES];
 	} once, *layer;
-	void *memory;
-	size_t memory_bytes;
+	struct weights_memory {
+		void *at;
+		size_t bytes;
+	} memory, layer_memory; /* the latter's: weights_load_layer's */
 };
 
 /* Reads and verifies the dense part of a store; the draft layer only if `drafts` and the plan has
@@ -26,6 +28,14 @@ struct weights {
 int weights_load(struct weights *w, const struct plan *p, const struct config *c,
 		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e);
 void weights_free(struct weights *w);
+
+/* For passes that meet each layer once, in less memory: weights_load_once reads only what occurs
+ * once, without a draft layer's; then weights_load_layer reads a layer, in place of the one before.
+ * As weights_load; after a failure of weights_load_layer no layer is loaded. */
+int weights_load_once(struct weights *w, const struct plan *p, const struct config *c,
+		      const struct store *store, const _Atomic bool *stop, struct err *e);
+int weights_load_layer(struct weights *w, const struct plan *p, const struct config *c,
+		       uint32_t layer, const _Atomic bool *stop, struct err *e);
 
 /* out[hidden] = a token's row of the embedding. The embedding stays on disk (a tied head is a copy
  * of its own): the chunk with the row is read through the page cache, which keeps the common ones,

@@ -290,18 +290,18 @@ static int keep_weights(struct bench *b, struct err *e)
 {
 	const struct model_view *m = &b->exact.view;
 	size_t count = (size_t)m->plan->routed_layers * m->config->experts;
-	b->dense = malloc(m->weights->memory_bytes);
+	b->dense = malloc(m->weights->memory.bytes);
 	b->experts = malloc(count * m->plan->slot_bytes + 1);
 	if (!b->dense || !b->experts)
 		return err_set(e, ENOMEM, "out of memory for a copy of the weights");
-	memcpy(b->dense, m->weights->memory, m->weights->memory_bytes);
+	memcpy(b->dense, m->weights->memory.at, m->weights->memory.bytes);
 	return each_expert(b, NULL, keep_slot, e);
 }
 
 static int set_weights(struct bench *b, const struct selection *s, struct err *e)
 {
 	const struct model_view *m = &b->exact.view;
-	memcpy(m->weights->memory, b->dense, m->weights->memory_bytes);
+	memcpy(m->weights->memory.at, b->dense, m->weights->memory.bytes);
 	int failed = 0;
 	for (uint32_t i = 0; i < m->plan->dense_count && !failed; i++) {
 		const struct plan_tensor *t = &m->plan->dense[i];

@@ -477,7 +477,7 @@ static void its_weights_are_in_memory_only_when_asked_for(void **state)
 	assert_true(draft > 0);
 	assert_int_equal(weights_load(&without, m->plan, m->config, m->store, false, &never, &e),
 			 0);
-	assert_int_equal(m->weights->memory_bytes, without.memory_bytes + draft);
+	assert_int_equal(m->weights->memory.bytes, without.memory.bytes + draft);
 	assert_null(without.once.m[TENSOR_DRAFT_PROJECTION].data);
 	assert_null(without.layer[layer].m[TENSOR_Q].data);
 	assert_non_null(m->weights->once.m[TENSOR_DRAFT_PROJECTION].data);
