@@ -198,15 +198,21 @@ int model_refining_check(const struct model_refining *r, struct err *e);
  * once, after model_open. */
 int model_refine_idle(struct model *m, struct err *e);
 
+/* Measures what the store in use loses against its checkpoint, for info/loss, on a text of 2,048
+ * tokens that the model writes (engine/admin/loss_compare.h), and keeps the result beside the store.
+ * Reads all of the checkpoint. Blocks. idle: ends with -ECANCELED when a turn begins. -ENOTSUP: there
+ * is nothing to measure. */
+int model_measure_loss(struct model *m, bool idle, struct err *e);
+
 /* Progress of background work, which continues while the model is ready; total 0: there is none. */
 struct model_progress {
 	/* "idle", "converting", "reading" (dense weights into memory), "waiting" (for another
 	 * process that converts), "checking" (the checkpoint's files have other times than the
 	 * store knows, and are compared with those that the store was made from), "stopped"
 	 * (converting failed: model_error), "gathering" (inputs of matrices, before "refining"),
-	 * "refining", "refining stopped" (model_refining_error). */
+	 * "refining", "refining stopped" (model_refining_error), "measuring" (the store's loss). */
 	const char *doing;
-	uint64_t done, total; /* bytes of the source; of gathering, tokens */
+	uint64_t done, total; /* bytes of the source; of gathering, tokens; of measuring, layers */
 	double seconds;	      /* since the work began */
 };
 void model_progress(const struct model *m, struct model_progress *out);
@@ -231,6 +237,7 @@ enum model_fact {
 	FACT_DEFAULTS, /* a line for each key of generation_config.json: used or ignored */
 	FACT_FORMAT,   /* "3bit", "as published: GGUF, in place" */
 	FACT_RECIPE,   /* the same; and the default's rule, if no recipe was asked for */
+	FACT_LOSS,     /* what the store loses: lines of names and values; or why that is unknown */
 	FACT_CODEC,    /* "none" or "zstd 0.67", with the measurement if this mount chose */
 	FACT_SOURCE,   /* path of the checkpoint's folder or GGUF file */
 	FACT_STORE,    /* path of the store's folder */

@@ -3,6 +3,7 @@
  *     moefs [options] MODELDIR... MOUNTPOINT
  *     moefs --check [options] MODELDIR...
  *     moefs --refine [--text FILE] [options] MODELDIR...
+ *     moefs --loss [options] MODELDIR...
  *     moefs -a [options] [MODELDIR...] [MOUNTPOINT]
  *     moefs COMMAND ...
  *
@@ -244,7 +245,7 @@ static int main_begin_mount(struct program *p, struct err *e)
 	return main_serve_as_user(p, e) ? 1 : 0;
 }
 
-/* ---- -a, --check, --refine, --help ---- */
+/* ---- -a, --check, --refine, --loss, --help ---- */
 
 enum { CHECK_WRONG = 2 }; /* exit status if --check itself is wrong or its output is lost */
 
@@ -277,7 +278,7 @@ static int main_list_others(struct err *e)
 	return failed != 0;
 }
 
-static void main_report_refined(const char *sentence, bool failed)
+static void main_report_model(const char *sentence, bool failed)
 {
 	(void)fprintf(failed ? stderr : stdout, "moefs: %s\n", sentence);
 	(void)fflush(stdout); /* the next model may take hours */
@@ -304,8 +305,10 @@ static int main_with_options(struct program *p, int argc, char **argv, bool leni
 		return 0;
 	if (o->refine) {
 		main_ignore_size_limit();
-		return offline_refine(o, main_report_refined, e) != 0;
+		return offline_refine(o, main_report_model, e) != 0;
 	}
+	if (o->loss)
+		return offline_loss(o, main_report_model, e) != 0;
 	if (o->all && !o->mountpoint)
 		return main_list_others(e);
 	return o->check ? main_check(p, e) : main_begin_mount(p, e);

@@ -1,6 +1,7 @@
 /* What can be said of a mounted checkpoint, each fact in words or a number (model.h). */
 #include "cache/store_in_place.h"
 #include "engine/compute/drafter.h"
+#include "engine/admin/model_loss.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
@@ -98,12 +99,13 @@ static int model_print_progress(const struct model *m, char *text, size_t size)
 		return snprintf(text, size, "stopped at %.0f %%: %s",
 				100 * (double)p.done / (double)p.total, why);
 	}
-	bool tokens = !strcmp(p.doing, "gathering");
+	bool tokens = !strcmp(p.doing, "gathering"), layers = !strcmp(p.doing, "measuring");
 	double left = p.seconds / (double)p.done * (double)(p.total - p.done);
-	double unit = tokens ? 1 : 1e-6;
+	double unit = tokens || layers ? 1 : 1e-6;
+	int places = !tokens && !layers;
 	return snprintf(text, size, "%s %.0f %% %.*f/%.*f %s %.0f s left", p.doing,
-			100 * (double)p.done / (double)p.total, !tokens, (double)p.done * unit,
-			!tokens, (double)p.total * unit, tokens ? "tokens" : "MB",
+			100 * (double)p.done / (double)p.total, places, (double)p.done * unit,
+			places, (double)p.total * unit, tokens ? "tokens" : layers ? "layers" : "MB",
 			left > 0 ? left : 0);
 }
 
@@ -191,6 +193,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_DEFAULTS] = model_print_defaults,
 		[FACT_FORMAT] = model_print_format,
 		[FACT_RECIPE] = model_print_recipe,
+		[FACT_LOSS] = loss_print,
 		[FACT_CODEC] = model_print_codec,
 		[FACT_SOURCE] = model_print_source,
 		[FACT_STORE] = model_print_store,

@@ -63,7 +63,9 @@ static void model_refining_progress(const struct model *m, struct model_progress
 		return;
 	}
 	*out = (struct model_progress){
-		.doing = atomic_load(&r->gathering) ? "gathering" : "refining",
+		.doing = atomic_load(&r->gathering)   ? "gathering"
+			 : atomic_load(&r->measuring) ? "measuring"
+						      : "refining",
 		.done = atomic_load(&r->progress.done),
 		.total = total,
 		.seconds = clock_seconds_since(atomic_load(&r->progress.started_ns)),

@@ -3,6 +3,7 @@
 #include "cache/store_in_place.h"
 #include "engine/compute/drafter.h"
 #include "engine/admin/check.h"
+#include "engine/admin/model_loss.h"
 #include "engine/library/library.h"
 #include "engine/library/ollama.h"
 #include "engine/model/model_state.h"
@@ -167,6 +168,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	if (!m)
 		return err_set(e, ENOMEM, "out of memory for a model");
 	m->engine = g;
+	m->rests = loss_idle_begin;
 	pthread_rwlock_init(&m->loaded.looking, NULL);
 	pthread_mutex_init(&m->loaded.opening, NULL);
 	pthread_mutex_init(&m->pins.lock, NULL);
@@ -200,6 +202,9 @@ void model_close(struct model *m)
 	model_end_background(m);
 	if (m->run->refining.has_thread)
 		pthread_join(m->run->refining.thread, NULL);
+	run_stop_rest(m);
+	if (m->run->refining.measures)
+		pthread_join(m->run->refining.measurer, NULL);
 	run_stop(m);
 	load_undo(m);
 	budgets_remove(&m->engine->budgets, &m->loaded.need);

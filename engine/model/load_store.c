@@ -99,11 +99,16 @@ static bool load_codec_as_asked(enum recipe_codec asked, const struct plan *p)
 /* Lets those who look see this store, and no other any more; both are the model's. */
 static void load_show_store(struct model_store *s, struct store *store, const struct plan *plan)
 {
+	struct store_loss loss = {0};
+	struct err none; /* it was not measured */
+	if (store && !store_is_in_place(store))
+		(void)store_loss_read(&loss, store_folder(store), &store_info(store)->key, &none);
 	pthread_rwlock_wrlock(&s->lock);
 	struct store *old_store = s->store;
 	struct plan old_plan = s->plan;
 	s->store = store;
 	s->plan = *plan;
+	s->loss = loss;
 	atomic_store(&s->has_store, store != NULL);
 	pthread_rwlock_unlock(&s->lock);
 	store_close(old_store);

@@ -34,6 +34,9 @@ struct model {
 	/* Is told, by any thread, what becomes of a conversion that continues while the model
 	 * answers. */
 	void (*converted)(void *model, enum convert_event event, const struct err *e);
+	/* Is called once, in the run's thread with its lock, when the model has answered and nobody
+	 * has used it for RUN_REST_NS. */
+	void (*rests)(struct model *model);
 	struct run *run;
 };
 

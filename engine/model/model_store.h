@@ -9,6 +9,7 @@
 #include "engine/convert/convert.h"
 #include "engine/family/plan.h"
 #include "engine/family/sources.h"
+#include "engine/model/store_loss.h"
 #include "engine/source/source.h"
 
 #include <pthread.h>
@@ -28,6 +29,7 @@ struct model_store {
 	struct store *store;
 	struct source_state
 		looked; /* as the source was when `store` was opened; none if it was made */
+	struct store_loss loss; /* tokens 0: not known */
 	char codec_words[CODEC_WORDS]; /* what was measured if this mount made the store */
 	_Atomic bool has_store;	       /* plan, codec_words and store, which is complete */
 

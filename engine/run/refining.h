@@ -11,11 +11,14 @@
 struct refining {
 	struct convert_progress progress; /* of either part; total 0: neither is under way */
 	_Atomic bool gathering;
+	_Atomic bool measuring; /* what a store loses (admin/model_loss.c) */
 	_Atomic bool stop;  /* for good */
 	_Atomic bool yield; /* a turn has begun: refining while idle stops */
 	/* Of -o refine=idle: */
 	pthread_t thread; /* model_refine_idle.c's, which model_close waits for */
 	bool has_thread;
+	pthread_t measurer; /* admin/loss_idle.c's, likewise */
+	bool measures;
 	struct err failure; /* (lock) why it stopped; code 0: it did not, or continues */
 };
 

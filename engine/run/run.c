@@ -153,23 +153,36 @@ static bool run_is_wanted(const struct model *m)
 	       model_pins_any_pinned(&m->pins);
 }
 
-/* Lock held, released meanwhile. Waits until there is work, or until the model has been idle long
- * enough to be unloaded. */
-static void run_wait_while_idle(struct model *m)
+/* Lock held, released meanwhile. Waits until there is work, or until a time. Whether it is that late,
+ * and nobody wants the model. */
+static bool run_wait_until(struct model *m, uint64_t until)
 {
 	const uint64_t second = UINT64_C(1000000000);
 	struct run *run = m->run;
-	uint64_t idle = m->engine->options.idle * second;
-	if (!idle || atomic_load(&m->state) != MODEL_READY) {
+	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
+	return pthread_cond_timedwait(&run->work, &run->lock, &t) == ETIMEDOUT &&
+	       !run_has_work(m) && !run_prepares(run) && !run_is_wanted(m);
+}
+
+/* Lock held, released meanwhile. Waits until there is work, or until the model has been idle long
+ * enough to be measured or unloaded. */
+static void run_wait_while_idle(struct model *m)
+{
+	struct run *run = m->run;
+	uint64_t idle = m->engine->options.idle * UINT64_C(1000000000);
+	bool ready = atomic_load(&m->state) == MODEL_READY;
+	bool rests = ready && m->rests && run->answered_ns && !run->rested;
+	if (!ready || (!idle && !rests)) {
 		pthread_cond_wait(&run->work, &run->lock);
 		return;
 	}
 	if (run_is_wanted(m))
 		run->asked_ns = clock_ns();
-	uint64_t until = run->asked_ns + idle;
-	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
-	if (pthread_cond_timedwait(&run->work, &run->lock, &t) == ETIMEDOUT && !run_has_work(m) &&
-	    !run_prepares(run) && !run_is_wanted(m)) {
+	if (rests && (!idle || idle > RUN_REST_NS)) {
+		run->rested = run_wait_until(m, run->asked_ns + RUN_REST_NS);
+		if (run->rested)
+			m->rests(m);
+	} else if (run_wait_until(m, run->asked_ns + idle)) {
 		run->load_wanted = false; /* by turns that were asked while it was loaded */
 		run->unload_wanted = true;
 	}
@@ -270,6 +283,13 @@ void run_free(struct model *m)
 	tracing_free(&r->tracing);
 	free(r);
 	m->run = NULL;
+}
+
+void run_stop_rest(struct model *m)
+{
+	pthread_mutex_lock(&m->run->lock);
+	m->run->rested = true;
+	pthread_mutex_unlock(&m->run->lock);
 }
 
 static void run_quit(struct model *m)

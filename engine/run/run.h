@@ -99,6 +99,10 @@ struct run_party {
 	struct run_step step;
 };
 
+/* After the last turn, before work begins that nobody asked for: a user who has asked often asks
+ * again soon. */
+#define RUN_REST_NS (UINT64_C(10) * 1000000000)
+
 struct run {
 	pthread_mutex_t notify; /* held while `changed` is called, so that session_end can wait */
 	pthread_mutex_t lock;	/* every field marked (lock), of the model's sessions, too */
@@ -133,7 +137,8 @@ struct run {
 	/* [0]: the step that is computed. [1]: a step of answers while [0], a prompt's, waits
 	 * between two layers. */
 	struct run_party parties[2];
-	uint64_t answered_ns; /* when answers last had a step */
+	uint64_t answered_ns; /* when answers last had a step; 0: never */
+	bool rested;	      /* (lock) the model's `rests` was called, or is not to be */
 	double layer_seconds; /* that a layer takes for a row of a prompt, without reads; 0: unknown
 			       */
 };
@@ -208,6 +213,8 @@ void run_queue_first(struct session *s);
 void run_unqueue(struct session *s);
 /* A turn that was asked begins to wait: to be prepared, for its steps, for the model. */
 void run_start_turn(struct session *s, struct turn_state *t);
+/* From now on the model's `rests` is not called any more. */
+void run_stop_rest(struct model *m);
 /* Stops background work (refining while idle) in the middle of its step. */
 void run_interrupt_background(struct model *m);
 /* The same, and waits until it has stopped; the lock is released meanwhile. */

@@ -186,7 +186,7 @@ static int offline_read_text(const char *path, char **text, size_t *length, stru
 	return failed;
 }
 
-/* ---- moefs --refine: a model ---- */
+/* ---- moefs --refine and --loss: a model ---- */
 
 struct offline_progress {
 	const struct model *model;
@@ -226,8 +226,22 @@ static void offline_describe_refined(const struct model *m, struct text *sentenc
 	text_add(sentence, "", 1);
 }
 
-static int offline_refine_model(struct engine *g, const char *path, const struct model_refining *r,
-				struct text *sentence, struct err *e)
+static int offline_describe_loss(const struct model *m, struct text *sentence, struct err *e)
+{
+	char facts[256];
+	int failed = model_fact(m, FACT_LOSS, facts, sizeof facts);
+	if (failed)
+		return err_set(e, -failed, "%s: its loss is too long to print", model_name(m));
+	for (char *line = facts; (line = strchr(line, '\n'));)
+		*line = ' ';
+	text_format(sentence, "%s: %s", model_name(m), facts);
+	text_add(sentence, "", 1);
+	return 0;
+}
+
+/* Refines a model, or with `r` NULL measures its loss; shows progress on a terminal. */
+static int offline_work_on_model(struct engine *g, const char *path, const struct model_refining *r,
+				 struct text *sentence, struct err *e)
 {
 	struct model *m;
 	pthread_t thread;
@@ -237,14 +251,33 @@ static int offline_refine_model(struct engine *g, const char *path, const struct
 	struct offline_progress p = {.model = m};
 	bool shown =
 		isatty(STDERR_FILENO) && !pthread_create(&thread, NULL, offline_show_progress, &p);
-	failed = model_refine(m, r, e);
+	failed = r ? model_refine(m, r, e) : model_measure_loss(m, false, e);
 	atomic_store(&p.over, true);
 	if (shown)
 		pthread_join(thread, NULL);
-	if (!failed)
+	if (!failed && r)
 		offline_describe_refined(m, sentence);
+	else if (!failed)
+		failed = offline_describe_loss(m, sentence, e);
 	model_close(m);
 	return failed;
+}
+
+/* One model after the other; a failure does not stop the others. */
+static int offline_work_on_all(const struct options *o, struct engine *g,
+			       const struct model_refining *r, offline_report *report)
+{
+	int worst = 0;
+	for (size_t i = 0; i < o->model_count; i++) {
+		struct text sentence = {0};
+		struct err own = {0};
+		int failed = offline_work_on_model(g, o->models[i], r, &sentence, &own);
+		if (failed || sentence.data)
+			report(failed ? own.text : sentence.data, failed);
+		text_free(&sentence);
+		worst = failed ? failed : worst;
+	}
+	return worst;
 }
 
 int offline_refine(const struct options *o, offline_report *report, struct err *e)
@@ -259,18 +292,20 @@ int offline_refine(const struct options *o, offline_report *report, struct err *
 		err_set(e, -failed, "--text %s: %s", o->text, why.text);
 	if (!failed)
 		failed = engine_create(&g, &o->engine, e);
-	int worst = failed;
-	size_t count = failed ? 0 : o->model_count;
-	for (size_t i = 0; i < count; i++) { /* a failure does not stop the others */
-		struct text sentence = {0};
-		struct err own = {0};
-		failed = offline_refine_model(g, o->models[i], &r, &sentence, &own);
-		if (failed || sentence.data)
-			report(failed ? own.text : sentence.data, failed);
-		text_free(&sentence);
-		worst = failed ? failed : worst;
-	}
+	if (!failed)
+		failed = offline_work_on_all(o, g, &r, report);
 	engine_destroy(g);
 	free(text);
-	return worst;
+	return failed;
+}
+
+int offline_loss(const struct options *o, offline_report *report, struct err *e)
+{
+	struct engine *g;
+	int failed = engine_create(&g, &o->engine, e);
+	if (failed)
+		return failed;
+	failed = offline_work_on_all(o, g, NULL, report);
+	engine_destroy(g);
+	return failed;
 }

@@ -1,5 +1,5 @@
-/* Work on models without a mount: `moefs --check` and `moefs --refine`; and which stores are moefs'
- * own. */
+/* Work on models without a mount: `moefs --check`, `moefs --refine` and `moefs --loss`; and which
+ * stores are moefs' own. */
 #ifndef MOEFS_FS_PROGRAM_OFFLINE_H
 #define MOEFS_FS_PROGRAM_OFFLINE_H
 
@@ -25,6 +25,8 @@ typedef void offline_report(const char *sentence, bool failed);
  * mount. Shows a line of progress on a terminal. Blocks. A failure was either reported or, before
  * the first model, is in *e. */
 int offline_refine(const struct options *o, offline_report *report, struct err *e);
+/* Measures what the models' stores lose, in the same way. */
+int offline_loss(const struct options *o, offline_report *report, struct err *e);
 
 /* The folder of stores that cannot be beside their models: ~/.cache/moefs, or XDG_CACHE_HOME. */
 void offline_cache_folder(char path[PATH_MAX]);

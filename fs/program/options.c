@@ -18,6 +18,7 @@ const char options_help[] =
 	"usage: moefs [options] MODELDIR... MOUNTPOINT\n"
 	"       moefs --check [options] MODELDIR...\n"
 	"       moefs --refine [--text FILE] [options] MODELDIR...\n"
+	"       moefs --loss [options] MODELDIR...\n"
 	"       moefs -a [options] [MODELDIR...] [MOUNTPOINT]\n"
 	"       moefs ask | chat | demo | list | stores | umount ...  (each has --help)\n"
 	"\n"
@@ -42,6 +43,9 @@ const char options_help[] =
 	"                           size, which the next mount uses\n"
 	"    --text=FILE            the plain text that the model reads for --refine\n"
 	"                           (default: text that the model writes itself)\n"
+	"    --loss                 do not mount: measure how far each model's store is\n"
+	"                           from its checkpoint, and print that; info/loss shows\n"
+	"                           it then\n"
 	"    -o OPTION[,OPTION...]  options:\n"
 	"\n"
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
@@ -112,6 +116,7 @@ static const struct fuse_opt switches[] = {
 	SWITCH("--version", version),
 	SWITCH("--check", check),
 	SWITCH("--refine", refine),
+	SWITCH("--loss", loss),
 	{"--text %s", offsetof(struct options, text), 0}, /* or --text=%s: options_take_text */
 	SWITCH("-v", verbose),
 	SWITCH("-a", all),
@@ -233,17 +238,17 @@ static int options_parse_arguments(struct options *o, int argc, char **argv, boo
 		return err_set(e, o->refused.code, "%s", o->refused.text);
 	if (o->allow_other && o->allow_root)
 		return err_set(e, EINVAL, "-o allow_other includes root: leave out allow_root");
-	if (o->check && o->refine)
-		return err_set(e, EINVAL, "--check and --refine exclude each other");
-	if (o->all && (o->check || o->refine))
-		return err_set(e, EINVAL, "-a and %s exclude each other",
-			       o->check ? "--check" : "--refine");
+	const char *work = o->check ? "--check" : o->refine ? "--refine" : o->loss ? "--loss" : NULL;
+	if (o->check + o->refine + o->loss > 1)
+		return err_set(e, EINVAL, "%s and %s exclude each other", work,
+			       o->loss ? "--loss" : "--refine");
+	if (o->all && work)
+		return err_set(e, EINVAL, "-a and %s exclude each other", work);
 	if (o->text && !o->refine)
 		return err_set(e, EINVAL, "--text is only for --refine; see moefs --help");
-	if ((o->check || o->refine) && !o->model_count)
-		return err_set(e, EINVAL, "%s needs a model; see moefs --help",
-			       o->check ? "--check" : "--refine");
-	if (o->check || o->refine)
+	if (work && !o->model_count)
+		return err_set(e, EINVAL, "%s needs a model; see moefs --help", work);
+	if (work)
 		return 0;
 	if (o->all && !o->model_count)
 		return 0;

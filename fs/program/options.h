@@ -1,6 +1,6 @@
-/* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs, `moefs
- * --check [options] MODELDIR...`, or `moefs --refine [options] MODELDIR...`; and the command line
- * of mount.moefs, by which mount(8) calls the program. */
+/* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs; `moefs --check
+ * [options] MODELDIR...`, and likewise --refine and --loss; and the command line of mount.moefs, by
+ * which mount(8) calls the program. */
 #ifndef MOEFS_FS_PROGRAM_OPTIONS_H
 #define MOEFS_FS_PROGRAM_OPTIONS_H
 
@@ -19,9 +19,9 @@ struct options {
 	char **models;		      /* folders and GGUF files, absolute */
 	size_t model_count;
 	const char *name; /* of the only model's folder; NULL: its own */
-	char *mountpoint; /* absolute; NULL with help, version, check and refine, and
-			   * where `all` lists */
-	int foreground, debug, verbose, help, version, check, refine;
+	char *mountpoint; /* absolute; NULL with help, version, check, refine and loss,
+			   * and where `all` lists */
+	int foreground, debug, verbose, help, version, check, refine, loss;
 	int all;    /* also what other programs keep; without a mountpoint, list it */
 	char *text; /* the file that --refine reads, absolute; NULL: the model writes a text */
 	bool allow_other, allow_root, auto_unmount, nonempty;

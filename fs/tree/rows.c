@@ -218,6 +218,8 @@ const struct tree_row rows[] = {
 	FACT("defaults", FACT_DEFAULTS, "the params' defaults from generation_config.json and -o, and which keys are ignored"),
 	FACT("recipe", FACT_RECIPE,
 	     "how the weights are stored, and by which rule if no recipe was named; \"in place\": only in the checkpoint"),
+	FACT("loss", FACT_LOSS,
+	     "how far the store's predictions are from the checkpoint's: divergence (nats a token), its error, the share of equal best tokens"),
 	FACT("codec", FACT_CODEC, "how experts are compressed on disk, to what share of their size, and why"),
 	FACT("source", FACT_SOURCE, "the checkpoint: a folder or a GGUF file"),
 	FACT("store", FACT_STORE,

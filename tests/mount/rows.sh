@@ -124,6 +124,7 @@ done
 fact bits_per_weight $fraction
 fact defaults '^do_sample true'
 fact recipe '^3bit$'
+fact loss '^unknown: moefs --loss measures it'
 fact codec '^none'
 fact source "^/.*/$(basename "$MODEL")\$"
 fact store '^/.*/3bit$'

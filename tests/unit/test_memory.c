@@ -1,4 +1,5 @@
-/* The memory that a process may still take, from fake /proc and /sys trees. */
+/* The memory that a process may still take, and mains, from fake /proc and /sys trees. */
+#include "engine/memory/mains.h"
 #include "engine/memory/memory.h"
 
 #include <limits.h>
@@ -361,9 +362,35 @@ static void this_machine_says_something(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
+/* ---- mains ---- */
+
+static void supply(const char *name, const char *file, const char *says)
+{
+	char folder[128];
+	(void)snprintf(folder, sizeof folder, "/sys/class/power_supply/%s/", name);
+	put_in(root, folder, file, "%s\n", says);
+}
+
+static void a_machine_that_runs_on_its_battery_is_not_on_mains(void **state)
+{
+	(void)state;
+	assert_true(mains_on(root)); /* nothing is known */
+	supply("AC", "type", "Mains");
+	supply("mouse", "type", "Battery");
+	supply("mouse", "scope", "Device");
+	supply("mouse", "status", "Discharging");
+	assert_true(mains_on(root));
+	supply("BAT0", "type", "Battery");
+	supply("BAT0", "status", "Charging");
+	assert_true(mains_on(root));
+	supply("BAT0", "status", "Discharging");
+	assert_false(mains_on(root));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(a_machine_that_runs_on_its_battery_is_not_on_mains),
 		TEST(without_groups_it_is_what_the_machine_has_less_a_margin),
 		TEST(the_whole_is_the_least_of_the_machine_and_the_limits),
 		TEST(missing_and_senseless_numbers_bound_nothing),
