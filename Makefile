@@ -58,18 +58,25 @@ $(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
 
+# The page's libraries: Debian's, or with PAGE_LIBS= those that npm installed in a folder.
+PAGE_LIBS ?=
+$(BUILD)/page-libs/licences.txt: fs/gateway/page/libs.sh Makefile
+	$(call say,PAGE,$@)
+	$(Q)fs/gateway/page/libs.sh $(@D) $(PAGE_LIBS)
+
 # The page's files as arrays. Not by ld -r -b binary: its objects are named after the path they were made from, are of
 # one linker's making and have no word on what of them may run; od is everywhere, and the compiler does the rest.
 PAGE_FILES := $(wildcard fs/gateway/page/*.html fs/gateway/page/*.css fs/gateway/page/*.js \
 	fs/gateway/page/*.svg)
-$(BUILD)/fs/gateway/page/data.c: $(PAGE_FILES) Makefile
+$(BUILD)/fs/gateway/page/data.c: $(PAGE_FILES) $(BUILD)/page-libs/licences.txt Makefile
 	$(call say,PAGE,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q){ echo '#include "fs/gateway/gateway.h"'; \
-		i=0; for f in $(PAGE_FILES); do i=$$((i + 1)); echo "static const unsigned char f$$i[] = {"; \
+		files='$(PAGE_FILES)'; files="$$files $$(echo $(BUILD)/page-libs/*)"; \
+		i=0; for f in $$files; do i=$$((i + 1)); echo "static const unsigned char f$$i[] = {"; \
 			od -An -v -tu1 $$f | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '};'; done; \
 		echo 'const struct web_file web_files[] = {'; \
-		i=0; for f in $(PAGE_FILES); do i=$$((i + 1)); echo "{\"$${f##*/}\", f$$i, sizeof f$$i},"; done; \
+		i=0; for f in $$files; do i=$$((i + 1)); echo "{\"$${f##*/}\", f$$i, sizeof f$$i},"; done; \
 		echo '{0, 0, 0}};'; } >$@.new && mv $@.new $@
 $(BUILD)/fs/gateway/page/data.o: $(BUILD)/fs/gateway/page/data.c
 	$(call say,CC,$<)

@@ -20,6 +20,10 @@ library libxxhash      | libxxhash-dev
 library libedit        | libedit-dev
 library libmicrohttpd  | libmicrohttpd-dev
 library json-c         | libjson-c-dev'
+# Libraries of the web page, which is built without those that are missing.
+page_wants='file /usr/share/javascript/markdown-it/markdown-it.js  | libjs-markdown-it
+file /usr/share/javascript/katex/katex.js                | libjs-katex
+file /usr/share/nodejs/prismjs/components/prism-core.js  | node-prismjs'
 test_needs='library cmocka         | libcmocka-dev
 command python3        | python3
 command setpriv        | util-linux
@@ -54,11 +58,12 @@ python  numpy          | python3-numpy'
 full_wants='command aarch64-linux-gnu-gcc | gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 command qemu-aarch64  | qemu-user'
 
-there() { # command NAME, or library NAME
+there() { # command, library, python or file, and its NAME
 	case $1 in
 	command) command -v "$2" >/dev/null 2>&1 || [ -x "/usr/sbin/$2" ] ;;
 	library) pkg-config --exists "$2" 2>/dev/null ;;
 	python) python3 -c "import $2" 2>/dev/null ;;
+	file) [ -e "$2" ] ;;
 	esac
 }
 
@@ -76,11 +81,11 @@ if [ "${1:-build}" = can-fuzz ]; then
 	exit
 fi
 
-what=${1:-build} needs=$build_needs wants=
+what=${1:-build} needs=$build_needs wants=$page_wants
 case $what in
-test) needs+=$'\n'$test_needs wants=$test_wants ;;
-full) needs+=$'\n'$test_needs wants=$test_wants$'\n'$full_wants ;;
-fresh) needs=$fresh_needs ;;
+test) needs+=$'\n'$test_needs wants+=$'\n'$test_wants ;;
+full) needs+=$'\n'$test_needs wants+=$'\n'$test_wants$'\n'$full_wants ;;
+fresh) needs=$fresh_needs wants= ;;
 esac
 missing_of() { # NEEDS: the packages of what is not there
 	local kind name package
@@ -95,7 +100,7 @@ want_fuzzers=false
 if [ $((${#missing[@]} + ${#wanted[@]})) -eq 0 ] && ! $want_fuzzers; then exit 0; fi
 
 cannot() { # HOW TO: says what is missing, and fails if it is needed
-	[ ${#wanted[@]} -eq 0 ] || echo "some tests will be skipped: $1: ${wanted[*]}" >&2
+	[ ${#wanted[@]} -eq 0 ] || echo "without these some tests are skipped, or the web page is plainer; $1: ${wanted[*]}" >&2
 	[ ${#missing[@]} -eq 0 ] && exit 0
 	echo "moefs needs packages that are missing; $1: ${missing[*]}" >&2
 	exit 1
@@ -123,7 +128,7 @@ install() { # PACKAGE…
 "${as_root[@]}" apt-get update -qq || [ ${#missing[@]} -eq 0 ]
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 forbid_services
-[ ${#wanted[@]} -eq 0 ] || install "${wanted[@]}" || echo "some tests will be skipped: ${wanted[*]} cannot be installed" >&2
+[ ${#wanted[@]} -eq 0 ] || install "${wanted[@]}" || echo "these cannot be installed, so some tests are skipped, or the web page is plainer: ${wanted[*]}" >&2
 if $want_fuzzers; then
 	compiler=(clang)
 	apt-cache show libclang-rt-dev >/dev/null 2>&1 && compiler+=(libclang-rt-dev)

@@ -15,7 +15,8 @@
 static const char *const page_headers[][2] = {
 	{"Content-Security-Policy",
 	 "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-	 "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+	 "img-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+	 "require-trusted-types-for 'script'; trusted-types page"},
 	{"Referrer-Policy", "no-referrer"},
 	{"Cross-Origin-Resource-Policy", "same-origin"},
 	{"Cache-Control", "no-cache"},

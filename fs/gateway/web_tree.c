@@ -39,7 +39,8 @@ enum MHD_Result web_page(struct http_request *r)
 	} types[] = {{".html", "text/html; charset=utf-8"},
 		     {".css", "text/css; charset=utf-8"},
 		     {".js", "text/javascript; charset=utf-8"},
-		     {".svg", "image/svg+xml"}};
+		     {".svg", "image/svg+xml"},
+		     {".txt", "text/plain; charset=utf-8"}};
 	const char *name = *r->rest ? r->rest : "index.html", *end = strrchr(name, '.');
 	const char *type = "application/octet-stream";
 	struct problem p = {0};

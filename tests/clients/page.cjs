@@ -65,7 +65,7 @@ async function talk() {
 	const folded = page.locator("details.thoughts");
 	same(await folded.getAttribute("open"), null, "thoughts are open");
 	await folded.locator("summary").click();
-	same((await folded.locator(".text").innerText()).trim(), "This is easy.");
+	same((await folded.locator(".markdown").innerText()).trim(), "This is easy.");
 }
 
 async function again() {
@@ -92,6 +92,41 @@ async function markup() {
 	same(await page.locator("#messages script, #messages img, #messages b, #messages a").count(), 0, "elements that a model made");
 	same(await page.evaluate(() => typeof window.owned), "undefined", "what it wrote was run");
 	await shot("markup");
+}
+
+// Markdown of a model's becomes elements of the page's own making.
+async function markdown() {
+	await page.keyboard.press("Alt+n");
+	await until(() => !document.querySelector("#messages > li"));
+	await type("Write Markdown.");
+	await until(() => /raw<\/em>/.test(document.querySelector("#messages > li:last-child:not(.coming) .body")?.innerText ?? ""));
+	const body = messages().last().locator(".body"), count = (what) => body.locator(what).count();
+	for (const [what, n] of [["h3", 1], ["em", 1], ["strong", 1], ["del", 1], ["blockquote > p", 1], ["td.right", 1], ["li.task > input[disabled]", 2],
+		["li.task > input:checked", 1], ["ol[start='3']", 1], ["math", 3], ["math[display='block'] mfrac", 1], [".block .t-keyword", 1], [".turn", 1],
+		["img", 0], ["[id]", 0], ["script", 0], ["a", 3]])
+		same(await count(what), n, what);
+	const links = await body.locator("a").evaluateAll((all) => all.map((a) => [a.href, a.target, a.rel, a.textContent].join(" ")).join("|"));
+	const how = "_blank noopener noreferrer";
+	same(links, `https://example.org/ ${how} a name|https://other.example/x ${how} evil.example (other.example)|https://example.org/p.png ${how} picture`);
+	const text = await body.innerText();
+	for (const part of ["$5 and $10", "$\\nomacro$", "[no](javascript:1)", '<em id="ask">raw</em>', "U+202E"])
+		if (!text.includes(part)) throw new Error(`no ${part} in ${text}`);
+	await messages().last().getByRole("button", { name: "Raw" }).click();
+	if (!(await body.innerText()).startsWith("# Title\n\nSome *soft*")) throw new Error(await body.innerText());
+	await messages().last().getByRole("button", { name: "Raw" }).click();
+	await until(() => document.querySelector("#messages > li:last-child .body h3"));
+	await shot("markdown");
+}
+
+// What a parser cannot do in time stays as it is, and what follows is marked up.
+async function looping() {
+	await page.click("#new");
+	await until(() => !document.querySelector("#messages > li") && location.hash.includes("chat-"));
+	const folder = `${TREE}/${scripted}/sessions/${await page.evaluate(() => location.hash.split("/")[1])}`;
+	const said = `Before.\n\n${"*_".repeat(50000)}\n\nAfter *that*.`;
+	fs.writeFileSync(`${folder}/messages.json`, JSON.stringify([{ role: "user", content: "Loop." }, { role: "assistant", content: said }]));
+	await until(() => document.querySelector("#messages > li:last-child:not(.coming) .body em")?.innerText === "that");
+	same(await page.locator("#messages .body .plain").count() > 0, true, "a plain block");
 }
 
 async function two() {
@@ -276,6 +311,8 @@ let browser;
 		await claim("what a model writes stays text", markup);
 		await claim("several conversations are sessions of the tree", two);
 		await claim("a question that is too long for the context is in its box again", refused);
+		await claim("Markdown, code and formulas become elements, and nothing else does", markdown);
+		await claim("what a parser cannot do in time stays as it is", looping);
 		await claim("what a shell does appears", shell);
 		await claim("params are set, an answer streams, and Escape stops it", stop);
 		await claim("an answer that repeats itself says so, and can be continued", repeats);

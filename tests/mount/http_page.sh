@@ -54,7 +54,7 @@ page_files() {
 		/page/icon.svg image/svg+xml
 	END
 	for file in "$root"/fs/gateway/page/*.*; do
-		[ "${file##*.}" = md ] && continue
+		case $file in *.md | *.sh) continue ;; esac
 		http "/page/${file##*/}" | cmp - "$file" || fail "$file"
 	done
 	for file in nothing ../page.js '' page.js/ %2e%2e/page.js; do
@@ -62,6 +62,22 @@ page_files() {
 	done
 }
 claim "the page and all of its files are in the program" page_files
+
+libraries() {
+	local name
+	for name in markdown-it katex prism; do
+		[ -e "$(dirname "$MOEFS")/page-libs/$name.js" ] || continue
+		http "/page/$name.js" | cmp - "$(dirname "$MOEFS")/page-libs/$name.js" || fail "$name"
+		http /page/licences.txt | grep -q "^==== $name ====" || fail "no licence of $name"
+	done
+	mkdir -p "$work/npm/node_modules/katex/dist"
+	"$root/fs/gateway/page/libs.sh" "$work/libs" "$work/npm" 2>"$work/said" || fail "$(cat "$work/said")"
+	same "$(cut -d @ -f 1 "$work/said" | xargs)" "the web page is built without markdown-it (markdown-it the web page is built without katex (katex the web page is built without prism (prismjs"
+	echo 'alert(1)' >"$work/npm/node_modules/katex/dist/katex.js" && : >"$work/npm/node_modules/katex/LICENSE"
+	! "$root/fs/gateway/page/libs.sh" "$work/libs" "$work/npm" 2>"$work/said" && [ ! -e "$work/libs/katex.js" ] || fail "another katex.js is taken"
+	grep -q 'katex.js is not that of katex@' "$work/said" || fail "$(cat "$work/said")"
+}
+claim "the libraries are in the program with their licences; a missing one is named, a changed one refused" libraries
 
 policy() {
 	local said

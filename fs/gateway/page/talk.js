@@ -1,4 +1,5 @@
-// Messages as elements. Whatever a model or a person wrote becomes text nodes and nothing else.
+// Messages as elements: what a model wrote is Markdown (tree_view.js), what a person wrote stays as it was typed.
+import { copyButton, view } from "./tree_view.js";
 
 export function element(name, attributes = {}, ...children) {
 	const e = document.createElement(name);
@@ -7,35 +8,6 @@ export function element(name, attributes = {}, ...children) {
 		else if (v !== undefined && v !== false) e.setAttribute(k, v === true ? "" : v);
 	e.append(...children);
 	return e;
-}
-
-export function copyButton(text) {
-	const button = element("button", { type: "button", class: "quiet" }, "Copy");
-	button.addEventListener("click", async () => {
-		try {
-			await navigator.clipboard.writeText(text());
-			button.textContent = "Copied";
-		} catch {
-			button.textContent = "Not allowed";
-		}
-		setTimeout(() => (button.textContent = "Copy"), 1500);
-	});
-	return button;
-}
-
-// Text with its fenced code set apart.
-export function fill(box, text) {
-	const parts = [];
-	let rest = text;
-	for (let m; (m = /^```([^\n`]*)\n([\s\S]*?)(?:\n?^```[ \t]*$\n?|(?![\s\S]))/m.exec(rest)); ) {
-		if (m.index) parts.push(element("div", { class: "text" }, rest.slice(0, m.index).trimEnd()));
-		const code = m[2];
-		const head = element("div", { class: "fence" }, m[1] || "text", copyButton(() => code));
-		parts.push(element("div", { class: "block" }, head, element("pre", { tabindex: 0 }, code)));
-		rest = rest.slice(m.index + m[0].length);
-	}
-	if (rest) parts.push(element("div", { class: "text" }, rest));
-	box.replaceChildren(...parts);
 }
 
 const names = { user: "You", assistant: "Model", system: "System", tool: "Tool" };
@@ -47,7 +19,8 @@ const words = (content) =>
 			: "";
 
 function thoughts(text, open) {
-	const box = element("div", { class: "text" }, text);
+	const box = element("div");
+	view(box).set(text);
 	return element("details", { class: "thoughts", open }, element("summary", {}, "Thoughts"), box);
 }
 
@@ -59,17 +32,33 @@ function calls(list) {
 	});
 }
 
+// Shows a text as it was written, or as Markdown again.
+function rawButton(body, text) {
+	const button = element("button", { type: "button", class: "quiet", "aria-pressed": "false" }, "Raw");
+	button.addEventListener("click", () => {
+		const raw = button.getAttribute("aria-pressed") === "false";
+		button.setAttribute("aria-pressed", raw);
+		body.replaceChildren();
+		body.classList.toggle("markdown", !raw);
+		if (raw) body.append(element("div", { class: "text", dir: "auto" }, text));
+		else view(body).set(text);
+	});
+	return button;
+}
+
 // One message; does: { edit(), retry(), go() }, those that there are.
 export function message(m, does = {}) {
-	const text = words(m.content);
+	const text = words(m.content), marked = m.role === "assistant";
 	const body = element("div", { class: "body" });
-	fill(body, text);
+	if (marked) view(body).set(text);
+	else body.append(element("div", { class: "text", dir: "auto" }, text));
 	const button = (name, run) =>
 		run ? [element("button", { type: "button", class: "quiet", onclick: run }, name)] : [];
 	const tools = element(
 		"div",
 		{ class: "tools" },
 		...(text ? [copyButton(() => text)] : []),
+		...(text && marked ? [rawButton(body, text)] : []),
 		...button("Edit", does.edit),
 		...button("Again", does.retry),
 		...button("Continue", does.go),
@@ -85,27 +74,28 @@ export function message(m, does = {}) {
 	);
 }
 
-// An answer that comes: think(text) and say(text) add to it, redrawn at most once a frame.
+// An answer that comes: think(text) and say(text) add to it.
 export function coming() {
-	let thought = "", said = "", asked = false, folded = null;
+	let thought = "", said = "", thoughtView = null;
 	const body = element("div", { class: "body" }), at = element("li", { class: "message assistant coming" });
+	let drawn = () => {};
+	const saidView = view(body, () => drawn());
 	at.append(element("span", { class: "who" }, names.assistant), body);
-	fill(body, said);
-	const redraw = (done) => {
-		if (asked) return;
-		asked = true;
-		requestAnimationFrame(() => {
-			asked = false;
-			if (thought && !folded) at.insertBefore((folded = thoughts("", false)), body);
-			if (folded) folded.lastChild.textContent = thought;
-			fill(body, said);
-			done?.();
-		});
-	};
+	function foldThoughts() {
+		const box = element("div");
+		at.insertBefore(element("details", { class: "thoughts" }, element("summary", {}, "Thoughts"), box), body);
+		return view(box, () => drawn());
+	}
 	return {
 		at,
-		think: (text, done) => ((thought += text), redraw(done)),
-		say: (text, done) => ((said += text), redraw(done)),
+		think(text, done) {
+			drawn = done ?? drawn;
+			(thoughtView ??= foldThoughts()).set((thought += text));
+		},
+		say(text, done) {
+			drawn = done ?? drawn;
+			saidView.set((said += text));
+		},
 	};
 }
 
