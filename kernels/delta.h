@@ -131,4 +131,16 @@ static inline void delta_gates(float *decay, float *beta, const float *a, const 
 	}
 }
 
+/* The same for heads of Mamba2: step[h] = softplus(dt[h] + dt_bias[h]), the factor of the value, and
+ *     decay[h] = exp(-exp(a_log[h]) · step[h]). */
+static inline void delta_steps_of_time(float *decay, float *step, const float *dt,
+				       const float *a_log, const float *dt_bias, size_t heads)
+{
+	for (size_t h = 0; h < heads; h++) {
+		const double time = delta_softplus((double)dt[h] + dt_bias[h]);
+		decay[h] = (float)delta_exp(-delta_exp((double)a_log[h]) * time);
+		step[h] = (float)time;
+	}
+}
+
 #endif

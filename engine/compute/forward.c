@@ -37,6 +37,8 @@ static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t 
 		latent_take(&s->latent, &a, c, rows);
 	if (c->mixers[MIXER_DELTA_NET])
 		delta_take(&s->delta, &a, c, rows);
+	if (c->mixers[MIXER_MAMBA])
+		mamba_take(&s->mamba, &a, c, rows);
 	if (c->mixers[MIXER_CONVOLUTION])
 		convolution_take(&s->convolution, &a, c, rows);
 	dense_take(&s->dense, &a, c, rows);
@@ -57,6 +59,13 @@ int forward_computes(const struct config *c, struct err *e)
 			       "this %s model's delta nets have keys of %u and a convolution over "
 			       "%u tokens; moefs computes up to %d and %d",
 			       c->model_type, n->key_dim, n->width, DELTA_KEY_DIM, CONV_WIDTH);
+	if (c->mixers[MIXER_MAMBA] &&
+	    (c->mamba.state > DELTA_KEY_DIM || c->mamba.width > CONV_WIDTH))
+		return err_set(e, ENOTSUP,
+			       "this %s model's Mamba layers have states of %u and a convolution "
+			       "over %u tokens; moefs computes up to %d and %d",
+			       c->model_type, c->mamba.state, c->mamba.width, DELTA_KEY_DIM,
+			       CONV_WIDTH);
 	if (c->mixers[MIXER_CONVOLUTION] && c->convolution > CONV_WIDTH)
 		return err_set(e, ENOTSUP,
 			       "this %s model's convolutions see %u tokens; moefs computes up to "
@@ -207,6 +216,9 @@ static int forward_run_mixer(struct forward *f, struct step *s, uint32_t layer, 
 		break;
 	case MIXER_DELTA_NET:
 		delta_run(&f->scratch.delta, s, layer);
+		break;
+	case MIXER_MAMBA:
+		mamba_run(&f->scratch.mamba, s, layer);
 		break;
 	case MIXER_CONVOLUTION:
 		convolution_run(&f->scratch.convolution, s, layer);

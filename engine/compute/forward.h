@@ -43,6 +43,7 @@ struct scratch {
 	struct attention_scratch attention;
 	struct latent_scratch latent;
 	struct delta_scratch delta;
+	struct mamba_scratch mamba;
 	struct convolution_scratch convolution;
 	struct dense_scratch dense;
 	struct moe_scratch moe;

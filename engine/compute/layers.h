@@ -126,6 +126,19 @@ void delta_take(struct delta_scratch *d, struct arena *arena, const struct confi
  * by the step's certain rows; what the drafted rows would do to it is kept (recurrent.h). */
 void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
 
+/* ---- mamba.c: Mamba2 ---- */
+
+struct mamba_scratch {
+	float *in, *mixed;	 /* [rows][channels]: x, B and C before and after the convolution */
+	float *dt, *decay, *time; /* [rows][heads] */
+	float *out;		 /* [rows][heads][head_dim] */
+	struct activation gated; /* the same shape: first the gate z */
+};
+
+void mamba_take(struct mamba_scratch *m, struct arena *arena, const struct config *c, size_t rows);
+/* out = Mamba2 of normed. States move on as in delta_run. */
+void mamba_run(struct mamba_scratch *m, struct step *s, uint32_t layer);
+
 /* ---- convolution.c: short convolutions with two gates ---- */
 
 struct convolution_scratch {

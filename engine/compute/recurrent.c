@@ -18,11 +18,25 @@ static struct recurrent_shape recurrent_shape_of_delta_net(const struct config *
 	};
 }
 
+static struct recurrent_shape recurrent_shape_of_mamba(const struct config *c)
+{
+	const struct mamba *m = &c->mamba;
+	uint32_t channels = config_mamba_channels(c);
+	return (struct recurrent_shape){
+		.matrices = (size_t)config_mamba_inner(c) * m->state,
+		.width = m->width,
+		.channels = channels,
+		.row = {channels, channels, m->heads, m->heads},
+	};
+}
+
 struct recurrent_shape recurrent_shape_of(const struct config *c, enum mixer mixer)
 {
 	switch (mixer) {
 	case MIXER_DELTA_NET:
 		return recurrent_shape_of_delta_net(c);
+	case MIXER_MAMBA:
+		return recurrent_shape_of_mamba(c);
 	case MIXER_CONVOLUTION:
 		return (struct recurrent_shape){.width = c->convolution,
 						.channels = c->hidden_size,

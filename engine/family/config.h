@@ -38,6 +38,7 @@ enum mixer {
 	MIXER_ATTENTION,
 	MIXER_LATENT,
 	MIXER_DELTA_NET,
+	MIXER_MAMBA,
 	MIXER_CONVOLUTION,
 	MIXER_NONE,
 	MIXERS
@@ -113,6 +114,13 @@ struct config {
 		float eps;	     /* likewise: added to it */
 		bool mean;	     /* likewise: at the end the head reads the streams' mean */
 	} streams;
+	struct mamba { /* Mamba2 */
+		uint32_t heads, head_dim;
+		uint32_t groups; /* of heads, which share keys and queries (B and C) */
+		uint32_t state;	 /* size of these */
+		uint32_t width;	 /* of the convolution */
+		bool bias;	 /* of the convolution */
+	} mamba;
 	uint32_t convolution; /* inputs that a short convolution sees */
 
 	bool qkv_bias, output_bias;
@@ -183,7 +191,16 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer);
 /* How many of the model's own layers have a state that moves on with the text. */
 static inline uint32_t config_recurrent_layers(const struct config *c)
 {
-	return c->mixers[MIXER_DELTA_NET] + c->mixers[MIXER_CONVOLUTION];
+	return c->mixers[MIXER_DELTA_NET] + c->mixers[MIXER_MAMBA] + c->mixers[MIXER_CONVOLUTION];
+}
+/* Values of all heads of Mamba2; with keys and queries, the channels of its convolution. */
+static inline uint32_t config_mamba_inner(const struct config *c)
+{
+	return c->mamba.heads * c->mamba.head_dim;
+}
+static inline uint32_t config_mamba_channels(const struct config *c)
+{
+	return config_mamba_inner(c) + 2 * c->mamba.groups * c->mamba.state;
 }
 /* Queries, keys and values of a delta net: the channels of its convolution. */
 static inline uint32_t config_delta_channels(const struct config *c)

@@ -5,6 +5,7 @@
 #define L "model.layers.%u."
 #define A L "self_attn."
 #define D L "linear_attn."
+#define M L "mamba."
 #define F L "mlp."
 #define HM L "attn_hyper_connection."
 #define HF L "mlp_hyper_connection."
@@ -38,6 +39,7 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer)
 	case MIXER_LATENT:
 		return (uint64_t)c->latent.rank + c->latent.rope;
 	case MIXER_DELTA_NET:
+	case MIXER_MAMBA:
 	case MIXER_CONVOLUTION:
 	case MIXER_NONE:
 	case MIXERS:

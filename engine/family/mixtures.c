@@ -1,4 +1,4 @@
-/* Mixtures of experts that are nearly all data: OLMoE, Granite 3, MiniMax M2, GLM-4.5 to 4.7. */
+/* Mixtures of experts that are nearly all data: OLMoE, MiniMax M2, GLM-4.5 to 4.7. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
@@ -19,63 +19,6 @@ const struct family family_olmoe = {
 	.only = olmoe_only,
 	.parts = {reader_only_full_attention, reader_experts, reader_normalisation},
 	.gguf = &olmoe_gguf,
-};
-
-/* ---- Granite 3: multipliers in the stream, stacked experts, and weights that are a softmax over
- * the chosen experts alone */
-
-static void mixtures_granite_factors(struct reader *r)
-{
-	struct config *c = r->config;
-	const struct {
-		const char *key;
-		float *to;
-	} factors[] = {
-		{"attention_multiplier", &c->attention_scale},
-		{"embedding_multiplier", &c->embedding_multiplier},
-		{"residual_multiplier", &c->residual_multiplier},
-		{"logits_scaling", &c->logits_scaling},
-	};
-	for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
-		reader_factor(r, factors[i].key, factors[i].to);
-}
-
-static const struct tensor_name granite_names[] = {
-	{TENSOR_ROUTER, BLOCK_SPARSE_MOE "router.layer.weight", NULL},
-	{TENSOR_EXPERT_GATE, BLOCK_SPARSE_MOE "input_linear.weight", view_stacked_gate},
-	{TENSOR_EXPERT_UP, BLOCK_SPARSE_MOE "input_linear.weight", view_stacked_up},
-	{TENSOR_EXPERT_DOWN, BLOCK_SPARSE_MOE "output_linear.weight", view_stacked_down},
-	{TENSOR_EXPERT_GATE, BLOCK_SPARSE_MOE "switch_mlp.gate_proj.weight", view_stacked_one},
-	{TENSOR_EXPERT_UP, BLOCK_SPARSE_MOE "switch_mlp.up_proj.weight", view_stacked_one},
-	{TENSOR_EXPERT_DOWN, BLOCK_SPARSE_MOE "switch_mlp.down_proj.weight", view_stacked_down},
-	{0},
-};
-/* GGUF files have the pairs of rows that a rotation turns as neighbours, and gate and up apart. */
-static const struct tensor_name granite_gguf_names[] = {
-	{TENSOR_Q, "blk.%u.attn_q.weight", view_paired_q},
-	{TENSOR_K, "blk.%u.attn_k.weight", view_paired_k},
-	{0},
-};
-static const struct gguf_key granite_gguf_keys[] = {
-	{"attention.scale", "attention_multiplier", GGUF_REAL, 0},
-	{"embedding_scale", "embedding_multiplier", GGUF_REAL, 0},
-	{"residual_scale", "residual_multiplier", GGUF_REAL, 0},
-	{"logit_scale", "logits_scaling", GGUF_REAL, 0},
-	{0},
-};
-static const struct gguf_family granite_gguf = {
-	.architecture = "granitemoe",
-	.also = "\"attention_bias\": false", /* pairs of its rows would be neighbours, too */
-	.keys = {gguf_keys_routed_only, granite_gguf_keys},
-	.names = granite_gguf_names,
-};
-static const char *const granitemoe[] = {"granitemoe", NULL};
-const struct family family_granitemoe = {
-	.model_types = granitemoe,
-	.router_order = TOP_K_THEN_SOFTMAX,
-	.parts = {reader_only_full_attention, mixtures_granite_factors, reader_experts},
-	.names = granite_names,
-	.gguf = &granite_gguf,
 };
 
 /* ---- MiniMax M2: norms over all heads together, partial rotary positions, a router of sigmoids

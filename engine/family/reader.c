@@ -215,6 +215,22 @@ void reader_logit_cap(struct reader *r)
 	r->config->logit_cap = (float)cap;
 }
 
+void reader_check_mamba(struct reader *r)
+{
+	const struct mamba *m = &r->config->mamba;
+	if (r->failed)
+		return;
+	if (m->heads % m->groups)
+		reader_refuse(r, EINVAL, "%u heads of Mamba cannot be %u equal groups", m->heads,
+			      m->groups);
+	uint64_t inner = (uint64_t)m->heads * m->head_dim, keys = (uint64_t)m->groups * m->state;
+	if (!m->head_dim || 2 * inner + 2 * keys + m->heads > CONFIG_MAX_WIDTH)
+		reader_refuse(r, EINVAL,
+			      "Mamba with %u heads of %u and %u groups with states of %u is not "
+			      "between 1 and the %d numbers wide that are supported",
+			      m->heads, m->head_dim, m->groups, m->state, CONFIG_MAX_WIDTH);
+}
+
 /* ---- feed-forwards ---- */
 
 void reader_dense(struct reader *r)

@@ -69,6 +69,9 @@ void reader_windows(struct reader *r);
 /* final_logit_softcapping: a cap on the logits. */
 void reader_logit_cap(struct reader *r);
 
+/* Checks the sizes of Mamba2, which the family has read. */
+void reader_check_mamba(struct reader *r);
+
 /* The dense feed-forward's size. */
 void reader_dense(struct reader *r);
 /* The numbers of routed experts and their size, which config.json calls intermediate_size or

@@ -4,8 +4,9 @@
  * shape, what becomes of its numbers, and what most published checkpoints call it.
  * config_has_tensor, config_tensor_shape, recipe_format, plan and sources all read these rows, so a
  * role that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols
- * NONE makes a vector. In names the layer is the first number and the expert the second; L, A, D
- * and F are what they begin with in a layer, its attention, its delta net and its feed-forward; HM,
+ * NONE makes a vector. In names the layer is the first number and the expert the second; L, A, D,
+ * M and F are what they begin with in a layer, its attention, its delta net, its Mamba and its
+ * feed-forward; HM,
  * HF and HE, in the hyper-connections of a mixer, of a feed-forward and of the end (config_roles.c).
  */
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
@@ -56,6 +57,16 @@
 	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")                 \
 	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")                 \
 	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, DELTA_OUT, D "out_proj.weight")       \
+	X(MAMBA_Z, LAYER, MAMBA, MAMBA_INNER, HIDDEN, DELTA, M "in_proj_z.weight")                 \
+	X(MAMBA_XBC, LAYER, MAMBA, MAMBA_CHANNELS, HIDDEN, DELTA, M "in_proj_xbc.weight")          \
+	X(MAMBA_DT, LAYER, MAMBA, MAMBA_HEADS, HIDDEN, SMALL, M "in_proj_dt.weight")               \
+	X(MAMBA_CONV, LAYER, MAMBA, MAMBA_CHANNELS, MAMBA_WIDTH, TAPS, M "conv1d.weight")          \
+	X(MAMBA_CONV_BIAS, LAYER, MAMBA_BIAS, MAMBA_CHANNELS, NONE, VECTOR, M "conv1d.bias")       \
+	X(MAMBA_A_LOG, LAYER, MAMBA, MAMBA_HEADS, NONE, VECTOR, M "A_log")                         \
+	X(MAMBA_D, LAYER, MAMBA, MAMBA_HEADS, NONE, VECTOR, M "D")                                 \
+	X(MAMBA_DT_BIAS, LAYER, MAMBA, MAMBA_HEADS, NONE, VECTOR, M "dt_bias")                     \
+	X(MAMBA_NORM, LAYER, MAMBA, MAMBA_INNER, NONE, VECTOR, M "norm.weight")                    \
+	X(MAMBA_OUT, LAYER, MAMBA, HIDDEN, MAMBA_INNER, DELTA_OUT, M "out_proj.weight")            \
 	X(CONVOLUTION_IN, LAYER, CONVOLUTION, HIDDEN_THRICE, HIDDEN, DELTA,                        \
 	  L "conv.in_proj.weight")                                                                 \
 	X(CONVOLUTION_TAPS, LAYER, CONVOLUTION, HIDDEN, CONVOLUTION, TAPS, L "conv.conv.weight")   \
@@ -154,6 +165,8 @@ enum tensor_place {
 	X(LATENT, latent)                                                                    \
 	X(LATENT_LOW, latent && c->latent.query_rank > 0) /* queries have two projections */ \
 	X(DELTA_NET, l->mixer == MIXER_DELTA_NET)                                            \
+	X(MAMBA, l->mixer == MIXER_MAMBA)                                                    \
+	X(MAMBA_BIAS, l->mixer == MIXER_MAMBA && c->mamba.bias)                              \
 	X(CONVOLUTION, l->mixer == MIXER_CONVOLUTION)                                        \
 	X(DENSE, dense)                                                                      \
 	X(ROUTED, routed)                                                                    \
@@ -183,6 +196,10 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	X(STREAM_MIX, config_stream_mix(c))                                                      \
 	X(GATED_LOW, c->streams.low)                                                             \
 	X(HIDDEN_THRICE, 3 * c->hidden_size)                                                     \
+	X(MAMBA_INNER, config_mamba_inner(c))                                                    \
+	X(MAMBA_CHANNELS, config_mamba_channels(c))                                              \
+	X(MAMBA_HEADS, c->mamba.heads)                                                           \
+	X(MAMBA_WIDTH, c->mamba.width)                                                           \
 	X(CONVOLUTION, c->convolution) /* inputs that it sees */                                 \
 	X(QUERIES, c->heads * l->head_dim * (c->query_gate ? 2 : 1))                             \
 	X(KEYS, l->kv_heads * l->head_dim)                                                       \

@@ -72,6 +72,43 @@ void view_fused_up(struct view *v, const struct config *c, uint32_t expert)
 		   c->intermediate_size);
 }
 
+void view_fused_shared_gate(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused(v, c, 2 * (uint64_t)c->shared_size, 0, c->shared_size);
+}
+
+void view_fused_shared_up(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused(v, c, 2 * (uint64_t)c->shared_size, c->shared_size, c->shared_size);
+}
+
+static void view_fused_mamba(struct view *v, const struct config *c, uint64_t first, uint64_t rows)
+{
+	uint64_t all = (uint64_t)config_mamba_inner(c) + config_mamba_channels(c) + c->mamba.heads;
+	view_fused(v, c, all, first, rows);
+}
+
+void view_mamba_z(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused_mamba(v, c, 0, config_mamba_inner(c));
+}
+
+void view_mamba_xbc(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused_mamba(v, c, config_mamba_inner(c), config_mamba_channels(c));
+}
+
+void view_mamba_dt(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_fused_mamba(v, c, (uint64_t)config_mamba_inner(c) + config_mamba_channels(c),
+			 c->mamba.heads);
+}
+
 /* ---- experts ---- */
 
 /* Expert `expert` of a stack: rows [first, first + rows) of the `height` that each has. */
@@ -235,6 +272,12 @@ void view_convolution(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
 	view_taps(v, c, TENSOR_DELTA_CONV);
+}
+
+void view_mamba_convolution(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_taps(v, c, TENSOR_MAMBA_CONV);
 }
 
 void view_short_convolution(struct view *v, const struct config *c, uint32_t expert)

@@ -67,6 +67,8 @@ view_fn view_latent_keys_apart, view_latent_values_apart;
 view_fn view_convolution;
 /* The same as MLX has it, [channels, width, 1]; by that its converter is known. */
 view_fn view_convolution_upright;
+/* The projections of Mamba2, one above the other: z, then x, B and C, then dt; its convolution. */
+view_fn view_mamba_z, view_mamba_xbc, view_mamba_dt, view_mamba_convolution;
 /* The same of a short convolution. */
 view_fn view_short_convolution;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
@@ -81,6 +83,7 @@ struct view_place view_place(const struct view *v, uint64_t row, uint64_t k);
 
 /* Queries, keys and values of attention one after the other in one tensor; gate above up. */
 view_fn view_fused_q, view_fused_k, view_fused_v, view_fused_gate, view_fused_up;
+view_fn view_fused_shared_gate, view_fused_shared_up;
 
 /* Queries and keys whose pairs of rows are neighbours. */
 view_fn view_paired_q, view_paired_k;

@@ -17,7 +17,7 @@
 static const struct {
 	const char *fixture, *matrices;
 	bool across;
-} fixtures[] = {{"lfm2_moe", "", false}};
+} fixtures[] = {{"lfm2_moe", "", false}, {"granitemoehybrid", "ssm_state", true}};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static char temporary[64];
