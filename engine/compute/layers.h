@@ -47,6 +47,8 @@ struct look_run {
 
 struct look_scratch {
 	struct look_run *runs; /* [rows] */
+	/* Where threads share spans, [runs][groups of heads]: shares of a wave that are left. */
+	_Atomic uint32_t *left;
 	/* What attention's spans of 256 positions give, where threads share them (kernels.h). */
 	float *parts;
 	size_t room; /* floats */
@@ -222,6 +224,12 @@ void router_predict(struct routing *r, struct step *s, uint32_t layer);
 
 /* ---- moe.c: routed experts ---- */
 
+/* What is left of something that several threads compute: who takes it to zero goes on with it. A
+ * cache line of its own, since threads hand lines around. */
+struct countdown {
+	_Alignas(64) _Atomic uint32_t left;
+};
+
 struct moe_scratch {
 	struct routing routing;
 	struct activation hidden;  /* [assignments][expert size]: silu(gate) · up */
@@ -229,7 +237,9 @@ struct moe_scratch {
 	float *out;		   /* [assignments][hidden] */
 	struct pager_ready *ready; /* [experts] */
 	/* [experts][groups of TQ_GROUP]: slices of gate and up that a wave has yet to compute. */
-	_Atomic uint8_t *unfinished;
+	struct countdown *unfinished;
+	/* [blocks of columns of out]: slices of down that a step of one row has yet to compute. */
+	struct countdown *unsummed;
 	struct shared_scratch shared;
 	/* A norm of the stream other than `normed`, where the family has one: the input of the
 	 * router, and after it that of the experts. Width 0: the family has none. */

@@ -10,6 +10,8 @@
 #include "engine/compute/layers.h"
 #include "kernels/watch.h"
 
+#include <stdatomic.h>
+
 /* Enough rows to share what is read of keys and values, few enough that the last rows of a chunk,
  * which look back furthest, do not keep one thread longer than the others. */
 enum { RUN_ROWS = 16 };
@@ -24,6 +26,7 @@ void look_back_take(struct look_scratch *s, struct arena *arena, const struct co
 	size_t spans = c->max_positions / ATTENTION_SPAN + 3; /* both ends, and what is joined */
 	size_t all = value_dim ? rows * spans * c->heads * attention_part(value_dim) : 0;
 	s->runs = arena_take(arena, rows, sizeof *s->runs);
+	s->left = arena_take(arena, rows * c->heads, sizeof *s->left);
 	s->room = all < PARTS_MOST ? all : PARTS_MOST;
 	s->parts = arena_take(arena, s->room, sizeof *s->parts);
 }
@@ -161,7 +164,26 @@ static float *look_back_parts(const struct look_task *task, const struct attenti
 	return task->scratch->parts + before * (task->wave + 1) * part;
 }
 
-/* Items are (run of rows, group of heads, `grain` spans of the wave). */
+/* Joins a run's and a group's wave to those before. */
+static void look_back_join(const struct look_task *task, const struct look_run *run, uint32_t group,
+			   const struct attention *a)
+{
+	const struct look *look = task->look;
+	const struct environment *env = look->step->env;
+	struct look_spans s = look_back_spans(task, a, run, 0, task->wave);
+	size_t row;
+	float *joined = look_back_parts(task, a, run, group, &row);
+	if (s.first >= s.end)
+		return;
+	watch_attend_join(env->kernels, look->out + look_back_out(look, run, group),
+			  (size_t)env->config->heads * look->head_dim, joined, joined + row, a,
+			  run->n, s.first, s.end);
+	if (s.end == attention_end_span((size_t)a->length + run->n - 1))
+		look_back_gate(look, run, group);
+}
+
+/* Items are (run of rows, group of heads, `grain` spans of the wave). Who computes the last of a
+ * run's and a group's joins them: a loop for that alone would be another meeting. */
 static void look_back_some(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct look_task *task = ctx;
@@ -179,29 +201,8 @@ static void look_back_some(void *ctx, uint32_t begin, uint32_t end)
 			watch_attend_spans(env->kernels, parts, look_back_query(look, run, group),
 					   (size_t)env->config->heads * look->head_dim, &a, run->n,
 					   s.first, s.end);
-	}
-}
-
-/* Items are (run of rows, group of heads): joins the wave to those before. */
-static void look_back_join(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct look_task *task = ctx;
-	const struct look *look = task->look;
-	const struct environment *env = look->step->env;
-	for (uint32_t i = begin; i < end; i++) {
-		const struct look_run *run = &task->scratch->runs[i / task->groups];
-		uint32_t group = i % task->groups;
-		struct attention a = look_back_attention(look, run, group);
-		struct look_spans s = look_back_spans(task, &a, run, 0, task->wave);
-		size_t row;
-		float *joined = look_back_parts(task, &a, run, group, &row);
-		if (s.first >= s.end)
-			continue;
-		watch_attend_join(env->kernels, look->out + look_back_out(look, run, group),
-				  (size_t)env->config->heads * look->head_dim, joined, joined + row,
-				  &a, run->n, s.first, s.end);
-		if (s.end == attention_end_span((size_t)a.length + run->n - 1))
-			look_back_gate(look, run, group);
+		if (atomic_fetch_sub(&task->scratch->left[i / pieces], 1) == 1)
+			look_back_join(task, run, group, &a);
 	}
 }
 
@@ -236,7 +237,8 @@ void look_back_run(struct look_scratch *s, const struct look *look)
 	}
 	uint32_t pieces = (task.wave + task.grain - 1) / task.grain;
 	for (; task.done < spans; task.done += task.wave) {
+		for (uint32_t i = 0; i < items; i++)
+			s->left[i] = pieces;
 		threads_run(env->threads, items * pieces, 1, look_back_some, &task);
-		threads_run(env->threads, items, 1, look_back_join, &task);
 	}
 }

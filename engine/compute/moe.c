@@ -15,6 +15,8 @@
 /* Rows of an item of a loop: a divisor of TQ_GROUP, and few, so that 16 threads end together although a token has only eight
  * experts of some hundred rows. */
 enum { MOE_ROWS = 32, MOE_GROUP_SLICES = TQ_GROUP / MOE_ROWS };
+/* Slices of down's rows whose sums over a token's experts are made at once. */
+enum { MOE_SUM_SLICES = 8, MOE_SUM_ROWS = MOE_SUM_SLICES * MOE_ROWS };
 
 static uint32_t moe_count(uint32_t rows, uint32_t each)
 {
@@ -31,6 +33,8 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 	m->ready = arena_take(arena, c->experts, sizeof *m->ready);
 	m->unfinished = arena_take(arena, (size_t)c->experts * moe_count(c->expert_size, TQ_GROUP),
 				   sizeof *m->unfinished);
+	m->unsummed = arena_take(arena, moe_count(c->hidden_size, MOE_SUM_ROWS),
+				 sizeof *m->unsummed);
 	if (c->shared_size)
 		dense_take_shared(&m->shared, arena, c, rows);
 	activation_take(arena, &m->apart, rows, c->feed_forwards_apart ? c->hidden_size : 0);
@@ -137,9 +141,9 @@ static void moe_finish_slices(const struct moe_wave *v, struct moe_slices b)
 	for (uint32_t end; b.begin < b.end; b.begin = end) {
 		uint32_t group = b.begin / MOE_GROUP_SLICES, next = (group + 1) * MOE_GROUP_SLICES;
 		end = next < b.end ? next : b.end;
-		_Atomic uint8_t *left = &v->m->unfinished[b.ready * groups + group];
-		uint8_t done = (uint8_t)(end - b.begin);
-		if (atomic_fetch_sub(left, done) == done)
+		uint32_t done = end - b.begin;
+		if (atomic_fetch_sub(&v->m->unfinished[b.ready * groups + group].left, done) ==
+		    done)
 			moe_activate_group(v, b.ready, group);
 	}
 }
@@ -150,7 +154,7 @@ static void moe_expect_slices(const struct moe_wave *v, uint32_t count)
 	uint32_t groups = moe_count(v->slices, MOE_GROUP_SLICES);
 	for (uint32_t i = 0; i < count * groups; i++) {
 		uint32_t left = v->slices - i % groups * MOE_GROUP_SLICES;
-		v->m->unfinished[i] = (uint8_t)(left < MOE_GROUP_SLICES ? left : MOE_GROUP_SLICES);
+		v->m->unfinished[i].left = left < MOE_GROUP_SLICES ? left : MOE_GROUP_SLICES;
 	}
 }
 
@@ -162,6 +166,64 @@ static void moe_run_gate_up(void *ctx, uint32_t begin, uint32_t end)
 		moe_multiply(v, b, 0);
 		moe_multiply(v, b, 1);
 		moe_finish_slices(v, b);
+	}
+}
+
+/* out[t] = the weighted outputs of token t's experts, added in ascending order of expert; columns
+ * [col0, col1). */
+static void moe_sum_columns(const struct moe_wave *v, size_t t, uint32_t col0, uint32_t col1)
+{
+	const struct routing *r = &v->m->routing;
+	const uint32_t *chosen = r->chosen + t * r->top_k;
+	size_t width = v->step->env->config->hidden_size;
+	float *y = v->step->out + t * width + col0;
+	uint32_t next = 0; /* the least expert not yet added */
+	memset(y, 0, (col1 - col0) * sizeof *y);
+	for (uint32_t added = 0; added < r->kept[t]; added++) {
+		uint32_t rank = UINT32_MAX;
+		for (uint32_t i = 0; i < r->kept[t]; i++)
+			if (chosen[i] >= next && (rank == UINT32_MAX || chosen[i] < chosen[rank]))
+				rank = i;
+		size_t a = r->assignment[t * r->top_k + rank];
+		watch_add_scaled(v->step->env->kernels, y, r->weight[t * r->top_k + rank],
+				 v->m->out + a * width + col0, col1 - col0);
+		next = chosen[rank] + 1;
+	}
+}
+
+static void moe_sum_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct moe_wave *v = ctx;
+	uint32_t width = v->step->env->config->hidden_size;
+	for (size_t t = begin; t < end; t++)
+		if (step_row_lives(v->step, t))
+			moe_sum_columns(v, t, 0, width);
+		else
+			memset(v->step->out + t * width, 0, width * sizeof *v->step->out);
+}
+
+/* A step of one row sums its experts as their columns are finished, in whatever wave: a loop for
+ * that alone would be one thread's. */
+static void moe_expect_sums(const struct moe_scratch *m, const struct config *c)
+{
+	uint32_t slices = moe_count(c->hidden_size, MOE_ROWS);
+	for (uint32_t i = 0; i * MOE_SUM_SLICES < slices; i++) {
+		uint32_t left = slices - i * MOE_SUM_SLICES;
+		m->unsummed[i].left =
+			(left < MOE_SUM_SLICES ? left : MOE_SUM_SLICES) * m->routing.kept[0];
+	}
+}
+
+/* Slices of down are computed in a step of one row: sums the columns that they complete. */
+static void moe_sum_slices(const struct moe_wave *v, struct moe_slices b)
+{
+	uint32_t width = v->step->env->config->hidden_size;
+	for (uint32_t end; b.begin < b.end; b.begin = end) {
+		uint32_t block = b.begin / MOE_SUM_SLICES, next = (block + 1) * MOE_SUM_SLICES;
+		end = next < b.end ? next : b.end;
+		uint32_t done = end - b.begin, last = (block + 1) * MOE_SUM_ROWS;
+		if (atomic_fetch_sub(&v->m->unsummed[block].left, done) == done)
+			moe_sum_columns(v, 0, block * MOE_SUM_ROWS, last < width ? last : width);
 	}
 }
 
@@ -179,6 +241,8 @@ static void moe_run_down(void *ctx, uint32_t begin, uint32_t end)
 		uint32_t n, first = moe_group(m, b.ready, &n);
 		for (size_t a = first; bias && a < first + n; a++)
 			moe_add_bias(v, m->out + a * width, bias, col0, (uint32_t)(col1 - col0));
+		if (v->step->n == 1)
+			moe_sum_slices(v, b);
 	}
 }
 
@@ -323,33 +387,6 @@ static void moe_observe_downs(const struct moe_scratch *m, const struct step *s,
 	}
 }
 
-/* out[t] = the weighted outputs of token t's experts, added in ascending order of expert. */
-static void moe_sum_tokens(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct moe_wave *v = ctx;
-	const struct routing *r = &v->m->routing;
-	uint32_t width = v->step->env->config->hidden_size;
-	for (size_t t = begin; t < end; t++) {
-		float *y = v->step->out + t * width;
-		memset(y, 0, width * sizeof *y);
-		if (!step_row_lives(v->step, t))
-			continue;
-		const uint32_t *chosen = r->chosen + t * r->top_k;
-		uint32_t next = 0; /* the least expert not yet added */
-		for (uint32_t added = 0; added < r->kept[t]; added++) {
-			uint32_t rank = UINT32_MAX;
-			for (uint32_t i = 0; i < r->kept[t]; i++)
-				if (chosen[i] >= next &&
-				    (rank == UINT32_MAX || chosen[i] < chosen[rank]))
-					rank = i;
-			size_t a = r->assignment[t * r->top_k + rank];
-			watch_add_scaled(v->step->env->kernels, y, r->weight[t * r->top_k + rank],
-					 v->m->out + a * width, width);
-			next = chosen[rank] + 1;
-		}
-	}
-}
-
 /* The stream by a norm of the router's or the experts' own; NULL: by the layer's. */
 static struct activation *moe_input(struct moe_scratch *m, struct step *s, const float *norm)
 {
@@ -374,12 +411,15 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 		env->observer->saw(env->observer->ctx,
 				   (struct tensor_id){TENSOR_EXPERT_GATE, layer, UINT32_MAX},
 				   input->f, input->k, NULL, s->n);
+	if (s->n == 1)
+		moe_expect_sums(m, env->config);
 	int failed = moe_await_experts(m, s, layer, &wave, e);
 	if (failed)
 		return failed;
 	if (env->observer && !s->died)
 		moe_observe_downs(m, s, layer);
-	threads_run(env->threads, s->n, 1, moe_sum_tokens, &wave);
+	if (s->n > 1 || s->died || !m->routing.kept[0])
+		threads_run(env->threads, s->n, 1, moe_sum_tokens, &wave);
 	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);
 	if (post_norm)
 		step_norm(s, s->out, s->out, NULL, post_norm, s->n);

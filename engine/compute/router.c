@@ -37,16 +37,15 @@ void router_take(struct routing *r, struct arena *a, const struct config *c, siz
  * a number, and there are always top_k of them. */
 static void router_top_k(const float *scores, uint32_t n, uint32_t *chosen, uint32_t top_k)
 {
+	bool taken[CONFIG_MAX_EXPERTS];
+	memset(taken, 0, n * sizeof *taken);
 	for (uint32_t rank = 0; rank < top_k; rank++) {
 		uint32_t best = UINT32_MAX;
-		for (uint32_t i = 0; i < n; i++) {
-			bool taken = false;
-			for (uint32_t r = 0; r < rank && !taken; r++)
-				taken = chosen[r] == i;
-			if (!taken && (best == UINT32_MAX || scores[i] > scores[best]))
+		for (uint32_t i = 0; i < n; i++)
+			if (!taken[i] && (best == UINT32_MAX || scores[i] > scores[best]))
 				best = i;
-		}
 		chosen[rank] = best;
+		taken[best] = true;
 	}
 }
 

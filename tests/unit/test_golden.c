@@ -119,15 +119,15 @@ static uint64_t one_expert(const struct golden_bench *b)
  * which every run decodes at its end anyway. */
 static void assert_same_under_all_settings(const char *fixture, const char *quant)
 {
-	static const uint32_t chunks[] = {1, 7, 64}, threads[] = {1, 2, 4};
+	static const uint32_t chunks[] = {1, 7, 64, 7, 64}, threads[] = {1, 2, 3, 16, 64};
 	struct golden_bench b;
 	bench_open(&b, fixture, &(struct engine_options){.quant = quant, .threads = 1});
 	struct golden_run first = golden_run_make(&b);
 	uint64_t budget = b.view.plan->routed_layers ? one_expert(&b) : 0;
 	golden_bench_close(&b);
-	for (int c = 0; c < 3; c++)
-		for (int t = 0; t < 3; t++) {
-			if ((SANITIZED || !test_full()) && t != (c + 1) % 3)
+	for (int c = 0; c < 5; c++)
+		for (int t = 0; t < 5; t++) {
+			if ((SANITIZED || !test_full()) && t != (c + 1) % 5)
 				continue;
 			if (THREADS_WATCHED && (chunks[c] == 1 || threads[t] == 1))
 				continue;
