@@ -104,7 +104,8 @@ static void attention_place_tokens(void *ctx, uint32_t begin, uint32_t end)
 		}
 		attention_finish_heads(a, q, c->heads, TENSOR_Q_NORM, t);
 	}
-	attention_place_keys(ctx, begin, end);
+	if (!a->layer->keys_of)
+		attention_place_keys(ctx, begin, end);
 }
 
 /* Keys and values after their products. */
@@ -142,10 +143,11 @@ void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
 	const struct product qkv[] = {{a->projected_q, &w->m[TENSOR_Q]},
 				      {a->k, &w->m[TENSOR_K]},
 				      {a->v, &w->m[TENSOR_V]}};
-	product_run(env, qkv, l->keys_as_values ? 2 : 3, s->normed, s->n);
+	product_run(env, qkv, l->keys_of ? 1 : l->keys_as_values ? 2 : 3, s->normed, s->n);
 	product_add_bias(env, a->projected_q, weights_vector(w, TENSOR_Q_BIAS), s->n,
 			 w->m[TENSOR_Q].shape.rows);
-	attention_finish_keys(&task);
+	if (!l->keys_of)
+		attention_finish_keys(&task);
 	threads_run(env->threads, s->n, 1, attention_place_tokens, &task);
 
 	look_back_run(&a->look, &(struct look){

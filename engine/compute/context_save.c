@@ -113,7 +113,7 @@ static void context_block_rows(const struct config *c, enum kv_kind kind, size_t
 {
 	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		const struct layer *l = &c->layer[layer];
-		if (config_kv_kind(l) != kind)
+		if (config_kv_kind(l) != kind || l->keys_of)
 			continue;
 		if (l->mixer == MIXER_LATENT)
 			each(ctx, config_kv_width(c, layer), KV_BLOCK, held);

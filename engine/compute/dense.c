@@ -26,10 +26,12 @@ void dense_gate(const struct environment *env, float *gate, const float *up, siz
 
 void dense_take(struct dense_scratch *d, struct arena *arena, const struct config *c, size_t rows)
 {
-	uint32_t width = 0;
-	for (uint32_t layer = 0; layer < c->layers; layer++)
-		if (c->layer[layer].feed_forward == FEED_FORWARD_DENSE)
-			width = c->intermediate_size;
+	uint32_t width = 0, rows_of, cols;
+	for (uint32_t layer = 0; layer < c->layers; layer++) {
+		config_tensor_shape(c, TENSOR_GATE, layer, &rows_of, &cols);
+		if (c->layer[layer].feed_forward == FEED_FORWARD_DENSE && rows_of > width)
+			width = rows_of;
+	}
 	activation_take(arena, &d->hidden, rows, width);
 }
 
@@ -38,6 +40,7 @@ void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer)
 	const struct layer_weights *l = &s->env->weights->layer[layer];
 	const struct product gate_up[] = {{d->hidden.f, &l->m[TENSOR_GATE]},
 					  {s->out, &l->m[TENSOR_UP]}};
+	d->hidden.k = l->m[TENSOR_GATE].shape.rows;
 	product_run(s->env, gate_up, 2, s->normed, s->n);
 	dense_gate(s->env, d->hidden.f, s->out, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);

@@ -15,6 +15,8 @@ static void forward_take_pass(struct forward_pass *p, struct arena *a, const str
 {
 	*p = (struct forward_pass){.rows = (uint32_t)rows};
 	p->x = arena_take(a, rows * config_stream_width(c), sizeof *p->x);
+	if (c->per_layer)
+		p->per_layer = arena_take(a, rows * c->per_layer * c->layers, sizeof *p->per_layer);
 	rotation_take(p->rotations, a, c, rows);
 	p->spans = arena_take(a, rows, sizeof *p->spans);
 	p->span_of = arena_take(a, rows, sizeof *p->span_of);
@@ -42,6 +44,8 @@ static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t 
 	if (c->mixers[MIXER_CONVOLUTION])
 		convolution_take(&s->convolution, &a, c, rows);
 	dense_take(&s->dense, &a, c, rows);
+	if (c->per_layer)
+		per_layer_take(&s->per_layer, &a, c, rows);
 	uint32_t widest = c->hidden_size > s->dense.hidden.k ? c->hidden_size : s->dense.hidden.k;
 	s->out = arena_take(&a, rows * widest, sizeof *s->out);
 	s->logits = arena_take(&a, (size_t)HEAD_ROWS * c->vocabulary, sizeof *s->logits);
@@ -181,6 +185,7 @@ struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t cou
 		.span_of = p->span_of,
 		.clock = f->token_count,
 		.x = p->x,
+		.per_layer = p->per_layer,
 		.residual = &f->scratch.residual,
 		.normed = &f->scratch.normed,
 		.out = f->scratch.out,
@@ -192,10 +197,12 @@ int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e)
 {
 	const struct config *c = s->env->config;
 	float *x = s->x + (size_t)row * config_stream_width(c);
-	int failed = weights_embed(s->env->weights, token, x, e);
+	int failed = weights_row(s->env->weights, TABLE_EMBEDDING, token, x, e);
 	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1 && !failed; i++)
 		x[i] *= c->embedding_multiplier;
 	residual_copy(c, x);
+	if (c->per_layer && !failed)
+		failed = per_layer_read(s, row, token, e);
 	return failed;
 }
 
@@ -260,6 +267,8 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 			return failed;
 		residual_add(s, layer, i);
 	}
+	if (c->per_layer)
+		per_layer_run(&f->scratch.per_layer, s, layer);
 	const float *scale = weights_vector(l, TENSOR_LAYER_SCALE);
 	size_t count = (size_t)s->n * config_stream_width(c);
 	for (size_t i = 0; scale && i < count; i++)
@@ -468,6 +477,8 @@ int forward_begin(struct forward *f, struct forward_pass *p, const struct step_b
 		p->step.spans[i].context->recurrent.spoiled = true;
 	if (!p->step.n)
 		return forward_end(f, p, 0, e);
+	if (f->env.config->per_layer)
+		per_layer_begin(&f->scratch.per_layer, &p->step);
 	step_tap(&p->step, TAP_STATE, 0, config_stream_width(f->env.config), p->x);
 	return 1;
 }

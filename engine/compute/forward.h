@@ -18,6 +18,7 @@
 struct forward_pass {
 	uint32_t rows; /* for which there is room */
 	float *x;      /* [rows][streams][hidden]: the residual stream */
+	float *per_layer; /* [rows][layers][per_layer], or NULL */
 	struct rotation rotations[CONFIG_ROPES];
 	struct step_span *spans; /* [rows] at most */
 	uint32_t *span_of;	 /* [rows] */
@@ -46,6 +47,7 @@ struct scratch {
 	struct mamba_scratch mamba;
 	struct convolution_scratch convolution;
 	struct dense_scratch dense;
+	struct per_layer_scratch per_layer;
 	struct moe_scratch moe;
 	float *logits;		  /* [HEAD_ROWS][vocabulary] */
 	struct forward_pass pass; /* of forward_run, and of draft layers; never waits */

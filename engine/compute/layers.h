@@ -154,6 +154,23 @@ void convolution_take(struct convolution_scratch *x, struct arena *arena, const 
 /* out = the convolution of normed. States move on as in delta_run. */
 void convolution_run(struct convolution_scratch *x, struct step *s, uint32_t layer);
 
+/* ---- per_layer.c: inputs of each layer's own ---- */
+
+struct per_layer_scratch {
+	float *projected;	 /* [rows][layers][per_layer] */
+	struct activation gated; /* [rows][per_layer] */
+};
+
+void per_layer_take(struct per_layer_scratch *p, struct arena *arena, const struct config *c,
+		    size_t rows);
+/* The step's inputs of a row = the token's row of the table; the scratch is not needed yet. -ERANGE,
+ * -EIO in words. */
+int per_layer_read(struct step *s, uint32_t row, uint32_t token, struct err *e);
+/* When all rows are embedded: adds to their inputs what is projected from the embedding. */
+void per_layer_begin(struct per_layer_scratch *p, struct step *s);
+/* Adds to the stream what a layer makes of its inputs, after its parts. */
+void per_layer_run(struct per_layer_scratch *p, struct step *s, uint32_t layer);
+
 /* ---- dense.c: feed-forwards that every token passes ---- */
 
 /* gate[n] = the family's function of gate and up, element by element. */

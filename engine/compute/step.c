@@ -184,7 +184,7 @@ void step_stop(struct step *s)
 void step_close_up(struct step *s)
 {
 	const struct config *c = s->env->config;
-	size_t width = config_stream_width(c);
+	size_t width = config_stream_width(c), inputs = (size_t)c->per_layer * c->layers;
 	uint32_t n = 0, count = 0;
 	for (uint32_t i = 0; i < s->span_count; i++) {
 		struct step_span *span = &s->spans[i];
@@ -193,6 +193,10 @@ void step_close_up(struct step *s)
 		if (span->first != n) {
 			memmove(s->x + n * width, s->x + span->first * width,
 				span->n * width * sizeof *s->x);
+			if (s->per_layer)
+				memmove(s->per_layer + n * inputs,
+					s->per_layer + span->first * inputs,
+					span->n * inputs * sizeof *s->per_layer);
 			span->first = n;
 			rotation_set(s->rotations, c, n, span->position, span->n,
 				     span->context->long_text);

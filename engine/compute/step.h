@@ -216,6 +216,7 @@ struct step {
 	struct residual_scratch *residual;
 	struct activation *normed;  /* [n][hidden]: the norm of x, input of the projections */
 	float *out;		    /* [n][hidden], with room for a dense up projection */
+	float *per_layer; /* [n][layers][per_layer]: inputs of each layer's own; NULL: none */
 	struct rotation *rotations; /* [CONFIG_ROPES], of these rows */
 	struct err lost;	    /* why the first span without an account failed */
 };

@@ -1,4 +1,4 @@
-/* Dense weights and rows of the embedding, from a store. See weights.h. */
+/* Dense weights and rows of tables, from a store. See weights.h. */
 #include "engine/compute/weights.h"
 
 #include <errno.h>
@@ -20,10 +20,10 @@ static bool weights_in_layer(const struct plan_tensor *t)
 	return tensor_roles[t->id.role].place == PLACE_LAYER;
 }
 
-/* Not the embedding, of which a token needs one row. */
+/* Not tables, of which a token needs one row. */
 static bool weights_has(const struct weights_part *part, const struct plan_tensor *t)
 {
-	if (t->id.role == TENSOR_EMBEDDING || (t->draft && !part->drafts))
+	if (tensor_is_table(t->id.role) || (t->draft && !part->drafts))
 		return false;
 	return weights_in_layer(t) ? t->id.layer - part->layer < part->layers : part->once;
 }
@@ -171,7 +171,7 @@ static int weights_load_part(struct weights *w, const struct weights_part *part,
 	return failed;
 }
 
-/* ---- rows of the embedding ---- */
+/* ---- rows of tables ---- */
 
 /* The last rows, as stored, piece after piece: token t has place t % RECENT_ROWS. */
 enum { RECENT_ROWS = 256 };
@@ -180,9 +180,9 @@ struct recent_rows {
 	uint8_t rows[];
 };
 
-static struct shape weights_row_shape(const struct plan_tensor *embedding)
+static struct shape weights_row_shape(const struct plan_tensor *table)
 {
-	struct shape row = embedding->shape;
+	struct shape row = table->shape;
 	row.rows = 1;
 	return row;
 }
@@ -193,14 +193,14 @@ static size_t weights_row_bytes(const struct shape *row)
 	return plan_piece_bytes(row, 0) + plan_piece_bytes(row, 1) + plan_piece_bytes(row, 2);
 }
 
-static int weights_read_row(const struct weights *w, uint32_t token, uint8_t *to, struct err *e)
+static int weights_read_row(const struct weights *w, const struct plan_tensor *t, uint32_t token,
+			    uint8_t *to, struct err *e)
 {
-	const struct plan_tensor *t = w->embedding;
 	struct shape row = weights_row_shape(t);
 	struct pieces from;
 	size_t at = token % t->chunk_rows;
-	int failed = weights_read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk,
-					&from, e);
+	int failed = weights_read_chunk(t, token / t->chunk_rows, w->store, w->table_chunk, &from,
+					e);
 	if (failed)
 		return failed;
 	const void *const pieces[PLAN_PIECES] = {from.weights, from.scales, from.biases};
@@ -212,18 +212,20 @@ static int weights_read_row(const struct weights *w, uint32_t token, uint8_t *to
 	return 0;
 }
 
-int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
+int weights_row(const struct weights *w, enum weights_which table, uint32_t token, float *out,
+		struct err *e)
 {
-	struct shape row = weights_row_shape(w->embedding);
-	struct recent_rows *recent = w->recent;
+	const struct plan_tensor *t = w->tables[table].tensor;
+	struct shape row = weights_row_shape(t);
+	struct recent_rows *recent = w->tables[table].recent;
 	uint32_t place = token % RECENT_ROWS;
 	uint8_t *stored = recent->rows + place * weights_row_bytes(&row);
-	if (token >= w->embedding->shape.rows)
+	if (token >= t->shape.rows)
 		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
-			       w->embedding->shape.rows);
+			       t->shape.rows);
 	if (recent->token[place] != token + 1) {
 		recent->token[place] = 0;
-		int failed = weights_read_row(w, token, stored, e);
+		int failed = weights_read_row(w, t, token, stored, e);
 		if (failed)
 			return failed;
 		recent->token[place] = token + 1;
@@ -232,6 +234,15 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 	format_dequantise_row(out, &row,
 			      &(struct pieces){stored, scales, scales + plan_piece_bytes(&row, 1)});
 	return 0;
+}
+
+static int weights_make_recent(struct weights_table *t, struct err *e)
+{
+	if (!t->tensor)
+		return 0;
+	struct shape row = weights_row_shape(t->tensor);
+	t->recent = calloc(1, sizeof *t->recent + RECENT_ROWS * weights_row_bytes(&row));
+	return t->recent ? 0 : err_set(e, ENOMEM, "out of memory for rows of the embedding");
 }
 
 /* ---- the whole ---- */
@@ -243,14 +254,17 @@ static int weights_begin(struct weights *w, const struct plan *p, const struct s
 	*w = (struct weights){.store = store};
 	for (uint32_t i = 0; i < p->dense_count; i++)
 		if (p->dense[i].id.role == TENSOR_EMBEDDING)
-			w->embedding = &p->dense[i];
-	const struct shape row = weights_row_shape(w->embedding);
+			w->tables[TABLE_EMBEDDING].tensor = &p->dense[i];
+		else if (p->dense[i].id.role == TENSOR_PER_LAYER_TABLE)
+			w->tables[TABLE_PER_LAYER].tensor = &p->dense[i];
 	w->layer = calloc(p->layers, sizeof *w->layer);
-	w->embedding_chunk = malloc(weights_largest_chunk(p));
-	w->recent = calloc(1, sizeof *w->recent + RECENT_ROWS * weights_row_bytes(&row));
-	return w->layer && w->embedding_chunk && w->recent
-		       ? 0
-		       : err_set(e, ENOMEM, "out of memory for rows of the embedding");
+	w->table_chunk = malloc(weights_largest_chunk(p));
+	int failed = w->layer && w->table_chunk
+			     ? 0
+			     : err_set(e, ENOMEM, "out of memory for rows of the embedding");
+	for (int i = 0; i < WEIGHTS_TABLES && !failed; i++)
+		failed = weights_make_recent(&w->tables[i], e);
+	return failed;
 }
 
 static int weights_load_first(struct weights *w, const struct weights_part *part,
@@ -292,7 +306,8 @@ void weights_free(struct weights *w)
 	weights_give(&w->memory);
 	weights_give(&w->layer_memory);
 	free(w->layer);
-	free(w->embedding_chunk);
-	free(w->recent);
+	free(w->table_chunk);
+	for (int i = 0; i < WEIGHTS_TABLES; i++)
+		free(w->tables[i].recent);
 	*w = (struct weights){0};
 }

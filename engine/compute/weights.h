@@ -6,11 +6,16 @@
 #include "engine/family/plan.h"
 #include "kernels/kernels.h"
 
+/* Tables that stay on disk, and of which a token needs a row. */
+enum weights_which { TABLE_EMBEDDING, TABLE_PER_LAYER, WEIGHTS_TABLES };
+
 struct weights {
-	const struct store *store; /* for rows of the embedding */
-	const struct plan_tensor *embedding;
-	uint8_t *embedding_chunk;   /* buffer for one chunk of the embedding */
-	struct recent_rows *recent; /* of the embedding */
+	const struct store *store; /* for rows of the tables */
+	struct weights_table {
+		const struct plan_tensor *tensor; /* NULL: the model has no such table */
+		struct recent_rows *recent;
+	} tables[WEIGHTS_TABLES];
+	uint8_t *table_chunk; /* buffer for one chunk of a table */
 	/* By role; data is NULL if the model has no such tensor, or it was not loaded. Vectors are
 	 * one F32 row, norms with the family's offset added. The draft layer comes last. */
 	struct layer_weights {
@@ -37,12 +42,12 @@ int weights_load_once(struct weights *w, const struct plan *p, const struct conf
 int weights_load_layer(struct weights *w, const struct plan *p, const struct config *c,
 		       uint32_t layer, const _Atomic bool *stop, struct err *e);
 
-/* out[hidden] = a token's row of the embedding. The embedding stays on disk (a tied head is a copy
- * of its own): the chunk with the row is read through the page cache, which keeps the common ones,
- * and verified on every read. The last rows are kept: a draft's tokens come again when they are
- * verified, and a text has few different words. For one thread at a time. -ERANGE: no such token;
- * -EIO; in words. */
-int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e);
+/* out = a token's row of a table. Tables stay on disk (a tied head is a copy of its own): the chunk
+ * with the row is read through the page cache, which keeps the common ones, and verified on every
+ * read. The last rows are kept: a draft's tokens come again when they are verified, and a text has
+ * few different words. For one thread at a time. -ERANGE: no such token; -EIO; in words. */
+int weights_row(const struct weights *w, enum weights_which table, uint32_t token, float *out,
+		struct err *e);
 
 /* NULL if the model has no such tensor. */
 static inline const float *weights_vector(const struct layer_weights *l, enum tensor_role role)

@@ -83,7 +83,7 @@ static void config_number_states(struct config *c)
 		struct layer *l = &c->layer[layer];
 		l->state = c->mixers[l->mixer]++;
 		uint64_t *width = &c->kv_width[config_kv_kind(l)];
-		l->kv_at = *width;
+		l->kv_at = l->keys_of ? c->layer[l->keys_of - 1].kv_at : *width;
 		*width += config_kv_width(c, layer);
 		c->window = l->window > c->window ? l->window : c->window;
 	}

@@ -57,6 +57,9 @@ struct layer {
 	uint32_t rope;	     /* index in the config's rope[]; CONFIG_NO_ROPE: positions do not turn it */
 	bool keys_as_values; /* values are keys before their norm: there is no projection of values
 			      */
+	/* Not 0: the layer has no keys and values, and reads those of layer number keys_of - 1. */
+	uint32_t keys_of;
+	bool double_wide; /* its dense feed-forward is twice as wide as most */
 	uint64_t kv_at; /* elements of a position's keys and values in earlier layers of its kind */
 };
 
@@ -85,6 +88,9 @@ struct config {
 	uint32_t hidden_size, layers, vocabulary, max_positions;
 	uint32_t heads, kv_heads, head_dim; /* of most layers; layer[] has each one's */
 	uint32_t intermediate_size;	    /* of a dense layer */
+	/* Not 0: each layer has an input of its own from each token, so wide, read from a table of
+	 * per_layer_vocabulary rows. */
+	uint32_t per_layer, per_layer_vocabulary;
 	uint32_t experts, experts_per_token, expert_size;
 	uint32_t shared_size; /* of a shared expert */
 	/* Experts lie in router_groups groups of equal size. A token chooses from the

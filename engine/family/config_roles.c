@@ -35,7 +35,7 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer)
 	const struct layer *l = &c->layer[layer];
 	switch (l->mixer) {
 	case MIXER_ATTENTION:
-		return 2 * (uint64_t)l->kv_heads * l->head_dim;
+		return l->keys_of ? 0 : 2 * (uint64_t)l->kv_heads * l->head_dim;
 	case MIXER_LATENT:
 		return (uint64_t)c->latent.rank + c->latent.rope;
 	case MIXER_DELTA_NET:

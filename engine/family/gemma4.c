@@ -1,8 +1,8 @@
 /* Gemma 4, the text of it: layers with a window and layers without, which differ in heads, keys and
  * rotation; seven norms a layer, a dense feed-forward beside the routed one, a factor for each
  * layer, and a cap on the logits. Layers without a window may take their values from their keys.
- * The models with embeddings of each layer's own, or with keys shared between layers, are not
- * computed. */
+ * In small ones the last layers have no keys and read those of an earlier layer, and each layer has
+ * inputs of its own. */
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -14,10 +14,7 @@ enum { ROPE_FULL, ROPE_SLIDING };
 
 static const struct only gemma4_only[] = {
 	{"hidden_activation", "\"gelu_pytorch_tanh\""},
-	{"hidden_size_per_layer_input", "0"},
-	{"num_kv_shared_layers", "0"},
 	{"use_bidirectional_attention", "\"vision\""},
-	{"use_double_wide_mlp", "false"},
 	{0},
 };
 
@@ -102,6 +99,55 @@ static void gemma4_heads(struct reader *r)
 	}
 }
 
+/* The last layers read the keys of the last earlier one with the same sort of window. */
+static void gemma4_shared_keys(struct reader *r)
+{
+	struct config *c = r->config;
+	uint32_t count;
+	bool wide = false;
+	reader_u32_or(r, "num_kv_shared_layers", 0, c->layers, 0, &count);
+	reader_bool(r, "use_double_wide_mlp", &wide);
+	for (uint32_t layer = c->layers - count; layer < c->layers; layer++) {
+		struct layer *l = &c->layer[layer];
+		uint32_t from = c->layers - count;
+		while (from && !c->layer[from - 1].window != !l->window)
+			from--;
+		if (!from)
+			reader_refuse(r, EINVAL,
+				      "num_kv_shared_layers (%u) leaves layer %u no earlier one whose "
+				      "keys it could read",
+				      count, layer);
+		l->keys_of = from;
+		l->double_wide = wide;
+		if (from && (c->layer[from - 1].head_dim != l->head_dim ||
+			     c->layer[from - 1].kv_heads != l->kv_heads))
+			reader_unsupported(r, "per_layer_config",
+					   "of other heads in a layer than in that whose keys it reads",
+					   "the same heads");
+	}
+}
+
+static void gemma4_per_layer(struct reader *r)
+{
+	struct config *c = r->config;
+	uint64_t all;
+	reader_u32_or(r, "hidden_size_per_layer_input", 0, CONFIG_MAX_WIDTH, 0, &c->per_layer);
+	if (!c->per_layer)
+		return;
+	reader_u32_or(r, "vocab_size_per_layer_input", 1, CONFIG_MAX_VOCABULARY, c->vocabulary,
+		      &c->per_layer_vocabulary);
+	all = (uint64_t)c->per_layer * c->layers;
+	if (c->per_layer_vocabulary < c->vocabulary)
+		reader_refuse(r, ENOTSUP,
+			      "\"vocab_size_per_layer_input\" is %u, fewer than the %u tokens",
+			      c->per_layer_vocabulary, c->vocabulary);
+	if (all > CONFIG_MAX_WIDTH)
+		reader_refuse(r, EINVAL,
+			      "inputs of %u for each of %u layers (hidden_size_per_layer_input) are "
+			      "wider than the %d that is supported",
+			      c->per_layer, c->layers, CONFIG_MAX_WIDTH);
+}
+
 /* Heads of one kind are all as wide as its first layer's. */
 static void gemma4_rotation(struct reader *r, const struct json *ropes, const char *key,
 			    uint32_t rope)
@@ -143,6 +189,8 @@ static void gemma4_experts(struct reader *r)
 	if (!routed)
 		return;
 	reader_moe(r);
+	if (c->layer[c->layers - 1].double_wide)
+		reader_unsupported(r, "use_double_wide_mlp", "true beside routed experts", "false");
 	for (uint32_t layer = 0; layer < c->layers; layer++)
 		c->layer[layer].shared = true;
 	c->shared_size = c->intermediate_size;
@@ -180,8 +228,8 @@ const struct family family_gemma4 = {
 	.own_positions = true,
 	.head_norms = HEAD_NORMS_EACH,
 	.only = gemma4_only,
-	.parts = {gemma4_switches, gemma4_windows, gemma4_heads, gemma4_rotations, gemma4_experts,
-		  reader_logit_cap},
+	.parts = {gemma4_switches, gemma4_windows, gemma4_heads, gemma4_shared_keys,
+		  gemma4_rotations, gemma4_experts, gemma4_per_layer, reader_logit_cap},
 	.names = names,
 	.skipped = skipped,
 };

@@ -10,10 +10,10 @@
 
 /* Small enough to stream and to lose in a crash, large enough for the disk. */
 enum { CHUNK_BYTES = 4 << 20 };
-/* Of the embedding. A token needs one of its rows, which is read with the whole chunk that its
+/* Of a table, such as the embedding. A token needs one of its rows, which is read with the whole chunk that its
  * checksum covers: some 50 µs from the page cache. Smaller chunks would be more units than a
  * conversion likes to sync. */
-enum { EMBEDDING_CHUNK_BYTES = 256 << 10 };
+enum { TABLE_CHUNK_BYTES = 256 << 10 };
 /* Terabytes. A config.json that needs more is wrong, and its lists alone would take much memory. */
 enum { MAX_DENSE_UNITS = 1 << 20 };
 
@@ -84,7 +84,7 @@ static uint32_t plan_rows_of_chunk(const struct shape *s, enum tensor_role role)
 {
 	struct shape row = *s;
 	row.rows = 1;
-	uint64_t bytes = role == TENSOR_EMBEDDING ? EMBEDDING_CHUNK_BYTES : CHUNK_BYTES;
+	uint64_t bytes = tensor_is_table(role) ? TABLE_CHUNK_BYTES : CHUNK_BYTES;
 	uint64_t rows = bytes / (format_packed_bytes(&row) + 1) / TILE_ROWS * TILE_ROWS;
 	if (rows < TILE_ROWS)
 		rows = TILE_ROWS;
@@ -118,7 +118,7 @@ static void plan_add_tensor(struct planning *g, enum tensor_role role, uint32_t 
 	uint64_t parameters = (uint64_t)t->shape.rows * t->shape.cols;
 	if (role != TENSOR_HEAD || !c->tied_head)
 		p->parameters += parameters;
-	if (role != TENSOR_EMBEDDING && !t->draft)
+	if (!tensor_is_table(role) && !t->draft)
 		p->active_parameters += parameters;
 }
 

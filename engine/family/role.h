@@ -12,6 +12,7 @@
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
 #define MOEFS_ENGINE_FAMILY_ROLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* X(role, place, presence, rows, cols, class, name): TENSOR_…, PLACE_…, PRESENT_… and so on. Within
@@ -28,9 +29,15 @@
 	X(MIXED_MIXER, LAYER, MIXED, STREAM_MIX, STREAMS, FLOATS, L "hc_attn_fn")                  \
 	X(MIXED_MIXER_BASE, LAYER, MIXED, STREAM_MIX, NONE, VECTOR, L "hc_attn_base")              \
 	X(MIXED_MIXER_SCALE, LAYER, MIXED, THREE, NONE, VECTOR, L "hc_attn_scale")                 \
+	X(PER_LAYER_TABLE, INPUT, PER_LAYER, PER_LAYER_VOCABULARY, PER_LAYER_ALL, EMBEDDING,       \
+	  "model.embed_tokens_per_layer.weight")                                                   \
+	X(PER_LAYER_INPUTS, INPUT, PER_LAYER, PER_LAYER_ALL, HIDDEN, SMALL,                        \
+	  "model.per_layer_model_projection.weight")                                               \
+	X(PER_LAYER_INPUTS_NORM, INPUT, PER_LAYER, PER_LAYER, NONE, NORM,                          \
+	  "model.per_layer_projection_norm.weight")                                                \
 	X(MIXER_NORM, LAYER, MIXES, HIDDEN, NONE, NORM, L "input_layernorm.weight")                \
 	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, MIXER, A "q_proj.weight")                          \
-	X(K, LAYER, ATTENTION, KEYS, HIDDEN, MIXER, A "k_proj.weight")                             \
+	X(K, LAYER, KEYS, KEYS, HIDDEN, MIXER, A "k_proj.weight")                               \
 	X(V, LAYER, VALUES, KEYS, HIDDEN, VALUES, A "v_proj.weight")                               \
 	X(O, LAYER, ATTENTION, HIDDEN, ATTENDED, MIXER_OUT, A "o_proj.weight")                     \
 	X(Q_BIAS, LAYER, QKV_BIAS, QUERIES, NONE, VECTOR, A "q_proj.bias")                         \
@@ -39,7 +46,7 @@
 	X(SINKS, LAYER, SINKS, HEADS, NONE, VECTOR, A "sinks")                                     \
 	X(O_BIAS, LAYER, OUTPUT_BIAS, HIDDEN, NONE, VECTOR, A "o_proj.bias")                       \
 	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                      \
-	X(K_NORM, LAYER, HEAD_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                      \
+	X(K_NORM, LAYER, KEY_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                       \
 	X(LATENT_Q_LOW, LAYER, LATENT_LOW, LATENT_LOW, HIDDEN, MIXER, A "q_a_proj.weight")         \
 	X(LATENT_Q_NORM, LAYER, LATENT_LOW, LATENT_LOW, NONE, NORM, A "q_a_layernorm.weight")      \
 	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, MIXER, A "q_b_proj.weight")     \
@@ -111,6 +118,12 @@
 	  L "post_feedforward_layernorm_2.weight")                                                 \
 	X(FEED_FORWARD_POST_NORM, LAYER, FEEDS_THEN_NORM, HIDDEN, NONE, NORM,                      \
 	  L "post_feedforward_layernorm.weight")                                                   \
+	X(PER_LAYER_GATE, LAYER, PER_LAYER, PER_LAYER, HIDDEN, SMALL,                              \
+	  L "per_layer_input_gate.weight")                                                         \
+	X(PER_LAYER_OUT, LAYER, PER_LAYER, HIDDEN, PER_LAYER, SMALL,                               \
+	  L "per_layer_projection.weight")                                                         \
+	X(PER_LAYER_POST_NORM, LAYER, PER_LAYER, HIDDEN, NONE, NORM,                               \
+	  L "post_per_layer_input_norm.weight")                                                    \
 	X(LAYER_SCALE, LAYER, LAYER_SCALE, ONE, NONE, VECTOR, L "layer_scalar")                    \
 	X(EXPERT_GATE, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.gate_proj.weight")    \
 	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.up_proj.weight")        \
@@ -157,7 +170,10 @@ enum tensor_place {
 	X(FEEDS_THEN_NORM, feeds && c->post_norms)                                           \
 	X(LAYER_SCALE, c->layer_scale)                                                       \
 	X(ATTENTION, attention)                                                              \
-	X(VALUES, attention && !l->keys_as_values)                                           \
+	X(KEYS, attention && !l->keys_of)                                                    \
+	X(VALUES, attention && !l->keys_of && !l->keys_as_values)                            \
+	X(KEY_NORMS, attention && !l->keys_of && c->head_norms != HEAD_NORMS_NONE)           \
+	X(PER_LAYER, c->per_layer > 0) /* inputs of each layer's own */                      \
 	X(QKV_BIAS, attention && c->qkv_bias)                                                \
 	X(OUTPUT_BIAS, attention && c->output_bias)                                          \
 	X(HEAD_NORMS, attention && c->head_norms != HEAD_NORMS_NONE)                         \
@@ -220,7 +236,10 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	X(DELTA_HEADS, n->value_heads)                                                           \
 	X(DELTA_HEAD, n->value_dim)                                                              \
 	X(DELTA_WIDTH, n->width) /* inputs that the convolution sees */                          \
-	X(INTERMEDIATE, c->intermediate_size)                                                    \
+	X(INTERMEDIATE, c->intermediate_size * (l->double_wide ? 2 : 1))                         \
+	X(PER_LAYER, c->per_layer)                                                               \
+	X(PER_LAYER_ALL, c->per_layer * c->layers)                                               \
+	X(PER_LAYER_VOCABULARY, c->per_layer_vocabulary)                                         \
 	X(HEADS, c->heads)                                                                       \
 	X(EXPERTS, c->experts)                                                                   \
 	X(EXPERT, c->expert_size)                                                                \
@@ -265,6 +284,11 @@ struct tensor_kind {
 };
 /* [TENSOR_ROLES] */
 extern const struct tensor_kind tensor_roles[];
+/* Whether a role is a table that stays on disk, and of which a token needs one row. */
+static inline bool tensor_is_table(enum tensor_role role)
+{
+	return tensor_roles[role].class == CLASS_EMBEDDING;
+}
 
 /* One tensor of a model. */
 struct tensor_id {

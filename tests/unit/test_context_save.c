@@ -19,7 +19,7 @@ enum { MARK = 40, MOST = 1000 };
 
 /* Softmax attention, a hybrid with and without a draft layer, a latent, windows. */
 static const char *const fixtures[] = {"qwen3_moe",   "qwen3_5_moe", "qwen3_next",
-				       "deepseek_v3", "gemma4_moe",  "gpt_oss",
+				       "deepseek_v3", "gemma4_moe",  "gpt_oss", "gemma4_ple",
 				       /* recurrent: */
 				       "lfm2_moe", "granitemoehybrid"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };

@@ -84,7 +84,7 @@ static void parse_file(const char *folder, const char *name)
 static void the_published_spelling_of_a_config_is_the_same_model(void **state)
 {
 	(void)state;
-	static const char *const fixtures[] = {"llama", "smollm3", "gemma3", "phi3",
+	static const char *const fixtures[] = {"llama", "smollm3", "gemma3", "phi3", "gemma4_ple",
 					       "lfm2_moe", "granitemoehybrid"};
 	static struct config later;
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
@@ -290,7 +290,8 @@ static void no_two_tensors_of_a_family_have_the_same_name_in_its_store(void **st
 	static const char *const fixtures[] = {
 		"qwen2_moe", "granitemoe", "mixtral", "olmoe",	    "qwen3_5_moe", "qwen3_next",
 		"glm4_moe",  "minimax_m2", "gpt_oss", "gemma4_moe", "deepseek_v3",
-		"smollm3",   "gemma3",     "phi3"};
+		"smollm3",   "gemma3",     "phi3",
+		"gemma4_ple"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		static char names[TENSOR_ROLES][256];
 		if (!test_fixture(fixtures[i]))

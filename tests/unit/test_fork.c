@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gpt_oss"};
+static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gpt_oss", "gemma4_ple"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct err e;

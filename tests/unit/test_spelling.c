@@ -460,9 +460,12 @@ static void what_gemma4_cannot_be_is_refused_by_its_key(void **state)
 {
 	(void)state;
 	static const struct refusal wrong[] = {
-		{"\"hidden_size_per_layer_input\": 256", "hidden_size_per_layer_input", ENOTSUP},
-		{"\"num_kv_shared_layers\": 20", "num_kv_shared_layers", ENOTSUP},
-		{"\"use_double_wide_mlp\": true", "use_double_wide_mlp", ENOTSUP},
+		{"\"hidden_size_per_layer_input\": 1048576", "hidden_size_per_layer_input", EINVAL},
+		{"\"hidden_size_per_layer_input\": 256, \"vocab_size_per_layer_input\": 100",
+		 "vocab_size_per_layer_input", ENOTSUP},
+		{"\"num_kv_shared_layers\": 20", "num_kv_shared_layers", EINVAL},
+		{"\"num_kv_shared_layers\": 3", "num_kv_shared_layers", EINVAL},
+		{"\"num_kv_shared_layers\": 1", "no earlier one", EINVAL},
 		{"\"use_bidirectional_attention\": \"all\"", "use_bidirectional_attention",
 		 ENOTSUP},
 		{"\"hidden_activation\": \"silu\"", "hidden_activation", ENOTSUP},

@@ -496,7 +496,7 @@ static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **sta
 
 static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(void **state)
 {
-	static const char *const fixtures[] = {"gemma4_moe", "gpt_oss"};
+	static const char *const fixtures[] = {"gemma4_moe", "gemma4_ple", "gpt_oss"};
 	(void)state;
 	for (int i = 0; i < 2; i++)
 		if (test_fixture(fixtures[i]))

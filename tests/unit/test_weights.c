@@ -157,7 +157,7 @@ static void rows_of_an_embedding_in_three_pieces_are_read(void **state)
 {
 	const struct model *m = *state;
 	struct weights w = load(m);
-	const struct plan_tensor *t = w.embedding;
+	const struct plan_tensor *t = w.tables[TABLE_EMBEDDING].tensor;
 	const struct pieces all = pieces_of(m, t);
 	struct shape row = t->shape;
 	row.rows = 1;
@@ -168,7 +168,7 @@ static void rows_of_an_embedding_in_three_pieces_are_read(void **state)
 				(const uint8_t *)all.weights + token * format_packed_bytes(&row),
 				(const uint8_t *)all.scales + token * format_norm_bytes(&row),
 				(const uint8_t *)all.biases + token * format_bias_bytes(&row)};
-			assert_int_equal(weights_embed(&w, token, got, &e), 0);
+			assert_int_equal(weights_row(&w, TABLE_EMBEDDING, token, got, &e), 0);
 			format_dequantise_row(want, &row, &from);
 			assert_memory_equal(got, want, row.cols * sizeof *want);
 		}
