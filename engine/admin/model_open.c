@@ -52,7 +52,7 @@ static struct budget_need model_need_of(const struct plan *p, const struct confi
 		.least = slot * c->experts_per_token,
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++)
-		if (!tensor_is_table(p->dense[i].id.role))
+		if (!role_is_table(p->dense[i].id.role))
 			n.bytes += format_arranged_bytes(&p->dense[i].computed);
 	return n;
 }

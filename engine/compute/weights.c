@@ -23,7 +23,7 @@ static bool weights_in_layer(const struct plan_tensor *t)
 /* Not tables, of which a token needs one row. */
 static bool weights_has(const struct weights_part *part, const struct plan_tensor *t)
 {
-	if (tensor_is_table(t->id.role) || (t->draft && !part->drafts))
+	if (role_is_table(t->id.role) || (t->draft && !part->drafts))
 		return false;
 	return weights_in_layer(t) ? t->id.layer - part->layer < part->layers : part->once;
 }

@@ -84,7 +84,7 @@ static uint32_t plan_rows_of_chunk(const struct shape *s, enum tensor_role role)
 {
 	struct shape row = *s;
 	row.rows = 1;
-	uint64_t bytes = tensor_is_table(role) ? TABLE_CHUNK_BYTES : CHUNK_BYTES;
+	uint64_t bytes = role_is_table(role) ? TABLE_CHUNK_BYTES : CHUNK_BYTES;
 	uint64_t rows = bytes / (format_packed_bytes(&row) + 1) / TILE_ROWS * TILE_ROWS;
 	if (rows < TILE_ROWS)
 		rows = TILE_ROWS;
@@ -118,7 +118,7 @@ static void plan_add_tensor(struct planning *g, enum tensor_role role, uint32_t 
 	uint64_t parameters = (uint64_t)t->shape.rows * t->shape.cols;
 	if (role != TENSOR_HEAD || !c->tied_head)
 		p->parameters += parameters;
-	if (!tensor_is_table(role) && !t->draft)
+	if (!role_is_table(role) && !t->draft)
 		p->active_parameters += parameters;
 }
 

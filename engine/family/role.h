@@ -285,7 +285,7 @@ struct tensor_kind {
 /* [TENSOR_ROLES] */
 extern const struct tensor_kind tensor_roles[];
 /* Whether a role is a table that stays on disk, and of which a token needs one row. */
-static inline bool tensor_is_table(enum tensor_role role)
+static inline bool role_is_table(enum tensor_role role)
 {
 	return tensor_roles[role].class == CLASS_EMBEDDING;
 }

@@ -76,7 +76,7 @@ static double bytes_a_token(const struct model_view *m)
 	const struct plan *p = m->plan;
 	double sum = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++)
-		if (!tensor_is_table(p->dense[i].id.role) && !p->dense[i].draft)
+		if (!role_is_table(p->dense[i].id.role) && !p->dense[i].draft)
 			sum += (double)format_arranged_bytes(&p->dense[i].computed);
 	for (uint32_t i = 0; i < p->routed_layers && p->layer_of[i] < m->config->layers; i++)
 		sum += (double)p->record[i].slot_bytes * m->config->experts_per_token;

@@ -23,7 +23,7 @@ struct run_work run_work_of(const struct run *r)
 		const struct plan_tensor *t = &p->dense[i];
 		if (t->draft)
 			continue;
-		if (tensor_is_table(t->id.role)) /* one row of it, from the page cache */
+		if (role_is_table(t->id.role)) /* one row of it, from the page cache */
 			continue;
 		w.dense_bytes += (double)format_arranged_bytes(&t->shape);
 		if (t->id.role != TENSOR_HEAD)
