@@ -51,9 +51,21 @@ async function open(url, options = {}) {
 	await page.goto(url);
 }
 
-async function talk() {
+// The first screen names the models and has questions to begin with; nothing is made before one is asked.
+async function first() {
 	await page.selectOption("#model", scripted);
 	await until((m) => location.hash.startsWith("#" + m), scripted);
+	await page.waitForSelector("#home:not([hidden]) .questions button:nth-child(3)");
+	const table = await page.locator("#home table").innerText();
+	for (const part of [scripted, fable, "15.0 million weights", "tokens of context"]) if (!table.includes(part)) throw new Error(table);
+	same(sessions(scripted).join(" "), "default");
+	await page.locator("#help summary").click();
+	await until(() => /sessions\/NAME/.test(document.querySelector("#help pre")?.textContent ?? ""));
+	await page.locator("#help summary").click();
+	await shot("first");
+}
+
+async function talk() {
 	await page.click("#new");
 	await until(() => location.hash.endsWith("chat-1"));
 	await type("Say hello.");
@@ -129,6 +141,40 @@ async function looping() {
 	same(await page.locator("#messages .body .plain").count() > 0, true, "a plain block");
 }
 
+// A draft is its conversation's, also after a reload.
+async function drafts() {
+	await link("chat-1").click();
+	await until(() => location.hash.endsWith("chat-1"));
+	await page.fill("#prompt", "half a question");
+	await link("chat-2").click();
+	await until(() => document.getElementById("prompt").value === "");
+	await page.goBack();
+	await until(() => document.getElementById("prompt").value === "half a question");
+	await page.reload();
+	await until(() => document.getElementById("prompt").value === "half a question");
+	await page.fill("#prompt", "");
+	await until(() => document.querySelectorAll("#messages > li").length === 4);
+}
+
+// The connection is lost when a prompt has arrived, and again while its answer comes: it is asked once, and answered once.
+async function lost() {
+	let cut = 0;
+	await page.route(/\/(prompt|output)$/, async (route) => {
+		if (cut++ > 1) return route.continue();
+		if (route.request().method() === "PUT") await route.fetch();
+		await route.abort();
+	});
+	await type("Say goodbye.");
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now.", "Say goodbye.", "Goodbye for now."]);
+	await page.unroute(/\/(prompt|output)$/);
+	same(cut > 1, true, "nothing was cut");
+	const session = `${TREE}/${scripted}/sessions/chat-1`;
+	same(JSON.parse(fs.readFileSync(`${session}/messages.json`, "utf8")).length, 6, "messages in the tree");
+	fs.writeFileSync(`${session}/ctl`, "undo\n");
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	await page.keyboard.press("Alt+n");
+}
+
 async function two() {
 	await page.click("#new");
 	await until(() => location.hash.endsWith("chat-3"));
@@ -151,10 +197,13 @@ async function refused() {
 	await page.fill("#prompt", long);
 	await page.press("#prompt", "Enter");
 	await until((text) => document.querySelector("#prompt").value === text && !document.querySelector("#send").hidden, long);
-	await until(() => /context/.test(document.body.innerText));
-	await page.fill("#prompt", "");
-	await type("Say hello.");
+	await until(() => /context has \d+\. Shorten it by about \d+ tokens/.test(document.getElementById("error").innerText));
+	await page.fill("#prompt", "Say hello.");
+	await page.getByRole("button", { name: "Drop the oldest turns" }).click();
 	await bodies(["Say hello.", "Hello there."]);
+	const session = await page.evaluate(() => location.hash.split("/")[1]);
+	await until(() => document.getElementById("error").hidden);
+	same(fs.readFileSync(`${TREE}/${scripted}/sessions/${session}/params/on_full`, "utf8"), "auto\n", "on_full");
 }
 
 async function shell() {
@@ -260,8 +309,9 @@ async function phone() {
 	same(await page.evaluate(() => document.documentElement.scrollWidth), 360, "width");
 	same(await link("chat-1").isVisible(), false, "conversations lie over the talk");
 	await page.click("#menu");
-	await link("default").click();
-	await until(() => location.hash.endsWith("default"));
+	await page.click("#new");
+	await until(() => !document.querySelector("#messages > li"));
+	await page.keyboard.press("Escape");
 	await link("chat-1").waitFor({ state: "hidden" });
 	await type("What is the capital of France?");
 	await until(() => /Paris/.test(document.querySelector("#messages > li:last-child:not(.coming)")?.innerText ?? ""));
@@ -292,8 +342,8 @@ async function locked() {
 	await until(() => /unknown/.test(document.getElementById("locked-why").textContent));
 	await page.fill("#key", KEY);
 	await page.keyboard.press("Enter");
-	await until(() => location.hash.endsWith("chat-1"));
-	same(await link("default").count(), 0, "a session of the shell");
+	await page.waitForSelector("#home:not([hidden]) h1");
+	same(await page.locator("#sessions a").count(), 0, "sessions of the shell");
 	const model = await page.inputValue("#model");
 	await type("What is the capital of France?");
 	await until(() => document.querySelectorAll("#messages > li:not(.coming)").length === 2);
@@ -306,9 +356,12 @@ let browser;
 	browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: process.getuid() ? [] : ["--no-sandbox"] });
 	try {
 		await open(OPEN);
+		await claim("the first screen names the models, and questions to begin with", first);
 		await claim("a question is answered, with its thoughts folded", talk);
 		await claim("a question is edited, and an answer made again", again);
 		await claim("what a model writes stays text", markup);
+		await claim("a draft belongs to its conversation, and survives a reload", drafts);
+		await claim("where the connection is lost, a question is asked once and answered once", lost);
 		await claim("several conversations are sessions of the tree", two);
 		await claim("a question that is too long for the context is in its box again", refused);
 		await claim("Markdown, code and formulas become elements, and nothing else does", markdown);

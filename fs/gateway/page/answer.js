@@ -22,11 +22,16 @@ export function numbers(s) {
 	].join(" · ");
 }
 
+const speeds = new Map(); // tokens/s of each model's last answer
+export const speed = (model) => speeds.get(model);
+
 export async function stats(session) {
-	return numbers(JSON.parse(await tree.read(session + "/stats.json")));
+	const s = JSON.parse(await tree.read(session + "/stats.json"));
+	if (s.decode_tokens_per_second) speeds.set(session.split("/")[0], short(s.decode_tokens_per_second));
+	return numbers(s);
 }
 
-// Shows in `list` what a session says until it has said all. Ends with why it failed, or nothing.
+// Shows in `list` what a session says until it has said all. Ends with why it failed, or nothing; throws if the connection is lost.
 export async function follow(session, list, { signal, grown }) {
 	const answer = coming();
 	list.append(answer.at);
@@ -41,6 +46,7 @@ export async function follow(session, list, { signal, grown }) {
 		read("output", (text) => answer.say(text, grown)),
 	]);
 	if (failed && !signal.aborted) {
+		if (tree.isLost(failed)) throw failed;
 		const words = await tree.value(session + "/error").catch(() => "");
 		return words || failed.message;
 	}

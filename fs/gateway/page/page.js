@@ -3,6 +3,9 @@
 import * as tree from "./tree.js";
 import * as experts from "./experts.js";
 import * as params from "./params.js";
+import * as draft from "./draft.js";
+import * as home from "./home.js";
+import * as refusal from "./refusal.js";
 import { $, closeDrawers, complain, doing, fit, onOpened } from "./frame.js";
 import { element, message, editor, words } from "./talk.js";
 import { works, stats, follow } from "./answer.js";
@@ -56,7 +59,8 @@ function draw(text, log, status) {
 	// A session that is no conversation (params/chat off) has a log alone.
 	if (!list.length && log) items.push(element("li", { class: "message other" }, element("pre", {}, log)));
 	$("messages").replaceChildren(...items);
-	$("empty").hidden = items.length > 0;
+	$("home").hidden = items.length > 0;
+	if (!items.length) showHome().catch(complain);
 	const first = list.find((m) => m.role === "user");
 	if (list.length) ours.delete(session());
 	title(session(), first ? words(first.content) : log.replace(/^> /, ""));
@@ -79,18 +83,26 @@ async function load() {
 	return status;
 }
 
-// An answer is on its way: shows it, then all as it is.
+// An answer is on its way: shows it, then all as it is. If the connection is lost, shows it again, whole, when there is one.
 async function watch() {
 	const at = session();
 	following?.abort();
 	const mine = (following = new AbortController());
 	busy(true);
 	try {
-		const failed = await follow(at, $("messages"), { signal: mine.signal, grown });
-		if (at !== session() || mine !== following) return;
-		await load();
-		if (failed) complain(failed);
-		return failed;
+		for (;;) {
+			try {
+				const failed = await follow(at, $("messages"), { signal: mine.signal, grown });
+				if (at !== session() || mine !== following) return;
+				await load();
+				if (failed) await refusal.explain(at, failed, ask);
+				return failed;
+			} catch (e) {
+				if (!tree.isLost(e) || at !== session() || mine !== following) throw e;
+				await wait(e);
+				if (!works(await load())) return;
+			}
+		}
 	} finally {
 		if (mine === following) {
 			following = null;
@@ -99,23 +111,54 @@ async function watch() {
 	}
 }
 
+async function wait(e) {
+	complain(e);
+	await tree.returned();
+	complain(null);
+}
+
+// Whether this prompt is the session's last one: it arrived, and no one heard that it did.
+async function arrived(at, text) {
+	if (works(await tree.value(at + "/status"))) return (await tree.read(at + "/prompt")).trim() === text.trim();
+	const users = JSON.parse(await tree.read(at + "/messages.json")).filter((m) => m.role === "user");
+	return users.length > asked && words(users.at(-1).content).trim() === text.trim();
+}
+let asked = 0; // prompts of the conversation before the one that is sent
+
+// Sends a prompt once, however often the connection is lost.
+async function send(at, text) {
+	asked = shown ? JSON.parse(shown).filter((m) => m.role === "user").length : 0;
+	for (;;) {
+		try {
+			return await tree.write(at + "/prompt", text);
+		} catch (e) {
+			if (!tree.isLost(e)) throw e;
+			await wait(e);
+			if (await arrived(at, text)) return;
+		}
+	}
+}
+
 const ask = answering(async (text) => {
-	if (!name) await begin();
-	const at = session();
-	await tree.write(at + "/prompt", text);
-	$("prompt").value = "";
-	fit();
+	draft.set("");
+	let at = session();
+	try {
+		if (!name) await begin();
+		at = session();
+		await send(at, text);
+	} catch (e) {
+		draft.set(text);
+		return void (await refusal.explain(at, e, ask));
+	}
 	ours.delete(at);
 	atEnd = true;
-	$("empty").hidden = true;
+	$("home").hidden = true;
 	$("messages").append(message({ role: "user", content: text }));
 	for (const b of $("messages").querySelectorAll(".tools button:not(:first-child)")) b.disabled = true;
 	title(at, titles.get(at) || text);
 	// A turn that failed, of a prompt too long for the context, say, was never there: the text is in its box again.
-	if ((await watch()) && !$("prompt").value) {
-		$("prompt").value = text;
-		fit();
-	}
+	if ((await watch()) && !$("prompt").value) draft.set(text);
+	await refusal.restore(at);
 });
 
 const stop = doing(() => tree.write(session() + "/ctl", "stop\n"));
@@ -154,10 +197,12 @@ function title(at, text) {
 }
 
 let sessions = [];
+// The session that every model has is shown once it has been used.
+const isListed = (s) => s !== "default" || s === name || !!titles.get(`${model}/sessions/${s}`);
 function drawSessions() {
 	const focus = document.activeElement?.dataset?.session;
 	$("sessions").replaceChildren(
-		...sessions.map((s) => {
+		...sessions.filter(isListed).map((s) => {
 			const at = `${model}/sessions/${s}`, current = s === name;
 			const open = element(
 				"a",
@@ -214,13 +259,13 @@ const removeSession = doing(async (s) => {
 	titles.delete(`${model}/sessions/${s}`);
 	sessions = sessions.filter((x) => x !== s);
 	drawSessions();
-	if (s === name) location.hash = link(model, sessions[0] ?? "");
+	if (s === name) location.hash = link(model, "");
 });
 
 const link = (m, s) => "#" + [m, s].map(encodeURIComponent).join("/");
 
 const open = doing(async (m, s) => {
-	if (m === model && s === name) return;
+	if (m === model && s === name && known.includes(m)) return void (s || (await showHome()));
 	const left = session();
 	if (ours.delete(left)) tree.remove(left).catch(() => {}); // made here, and nothing was asked
 	following?.abort();
@@ -237,7 +282,8 @@ const open = doing(async (m, s) => {
 	await listSessions();
 	drawSessions();
 	document.title = s ? `${s} · ${m} · moefs` : `${m} · moefs`;
-	if (!s) return void ($("empty").hidden = false);
+	draft.show(session());
+	if (!s) return void (await showHome());
 	const status = await load();
 	params.show(session(), $("params"), $("more"), () => m === model && s === name).catch(complain);
 	if (works(status)) watch().catch(complain);
@@ -245,17 +291,13 @@ const open = doing(async (m, s) => {
 
 function route() {
 	const [m, s] = location.hash.slice(1).split("/").map(decodeURIComponent);
-	if (!known.includes(m)) return void (known[0] && home(known[0]));
-	if (s === undefined || s === "") return home(m);
-	return open(m, s);
+	if (!known.includes(m)) return void (known[0] && open(known[0], ""));
+	return open(m, s ?? "");
 }
-const home = doing(async (m) => {
-	if (m !== model || name) await open(m, "");
-	await listSessions();
-	if (m !== model || name) return; // somebody was faster
-	if (sessions.length) location.replace(link(m, sessions[0]));
-	else await begin();
-});
+async function showHome() {
+	$("home").hidden = false;
+	await home.show(known, model, (text) => isBusy() || ask(text));
+}
 addEventListener("hashchange", route);
 
 // ---- what goes on meanwhile ----

@@ -14,6 +14,9 @@ export class Refused extends Error {
 	}
 }
 
+// Whether it was the connection that failed: also a stream that breaks off.
+export const isLost = (e) => e.status === 0 || e.name === "TypeError";
+
 function address(path) {
 	return "/tree" + (path ? "/" + path.split("/").map(encodeURIComponent).join("/") : "");
 }
@@ -35,7 +38,7 @@ async function call(url, options = {}) {
 			reply = await fetch(url, { ...options, headers, cache: "no-store" });
 		} catch (e) {
 			if (e.name === "AbortError") throw e;
-			throw new Refused(0, "moefs-http does not answer.");
+			throw new Refused(0, "The connection to moefs-http is lost. Trying again …");
 		}
 		if (reply.ok) return reply;
 		const why = await words(reply);
@@ -52,6 +55,15 @@ export const read = async (path) => (await call(address(path))).text();
 export const write = (path, body) => call(address(path), { method: "PUT", body });
 export const make = (path) => call(address(path), { method: "POST" });
 export const remove = (path) => call(address(path), { method: "DELETE" });
+
+// Returns when moefs-http answers again.
+export async function returned() {
+	for (;;) {
+		const answered = await fetch("/page/icon.svg", { cache: "no-store" }).then(() => true, () => false);
+		if (answered) return;
+		await new Promise((done) => setTimeout(done, 1000));
+	}
+}
 
 // A value is text and ends in a newline.
 export const value = async (path) => (await read(path)).replace(/\n$/, "");

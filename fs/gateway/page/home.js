@@ -1,0 +1,40 @@
+// The first screen: what this is, the models, and questions to begin with.
+import * as tree from "./tree.js";
+import { $ } from "./frame.js";
+import { element } from "./talk.js";
+import { speed } from "./answer.js";
+
+const questions = ["Explain in three sentences how a mixture of experts works.", "Write a shell command that lists the ten largest files here.", "What should I ask you to see what you can do?"];
+
+const count = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} billion` : n >= 1e6 ? `${(n / 1e6).toFixed(1)} million` : n);
+
+async function facts(model) {
+	const names = ["parameters", "context", "state", "progress"];
+	const [parameters, context, state, progress] = await Promise.all(names.map((n) => tree.value(`${model}/info/${n}`).catch(() => "")));
+	const now = progress && progress !== "idle" ? progress : { ready: "in memory", unloaded: "is loaded by the first question" }[state] ?? state;
+	const measured = speed(model);
+	return element(
+		"tr",
+		{},
+		element("th", { scope: "row" }, element("a", { href: "#" + encodeURIComponent(model) }, model)),
+		element("td", {}, `${count(+parameters)} weights`),
+		element("td", {}, `${context} tokens of context`),
+		element("td", {}, now),
+		element("td", {}, measured ? `${measured} tokens/s` : ""),
+	);
+}
+
+// Draws the screen into its place; ask(text) begins a conversation.
+export async function show(models, model, ask) {
+	const rows = await Promise.all(models.map(facts));
+	const buttons = questions.map((q) => element("button", { type: "button", onclick: () => ask(q) }, q));
+	const help = element("details", { id: "help" }, element("summary", {}, "What the files of this mount are"));
+	help.addEventListener("toggle", async () => help.children.length > 1 || help.append(element("pre", {}, await tree.read("README").catch((e) => e.message))));
+	$("home").replaceChildren(
+		element("h1", {}, "Ask a model that runs on this machine"),
+		element("p", {}, "Nothing that you write leaves the machine. Each conversation is a folder of files that a shell can read, too."),
+		element("table", {}, element("tbody", {}, ...rows)),
+		element("div", { class: "questions", "aria-label": "Questions to begin with" }, ...(model ? buttons : [])),
+		help,
+	);
+}
