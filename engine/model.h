@@ -245,6 +245,7 @@ enum model_fact {
 	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left", or "checking 43 % …"
 			*/
 	FACT_TEMPLATE, /* where its chat template comes from, or why it has none, in words */
+	FACT_EMBEDDING, /* "last token, normalised (modules.json)" */
 	FACT_KERNELS,  /* the kernels' table in use */
 	FACT_COUNT
 };

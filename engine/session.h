@@ -57,6 +57,14 @@ int session_submit(struct session *s, const char *text, size_t length, struct an
  * fails the answer in words. */
 int session_score(struct session *s, const char *text, size_t length, struct answer **answer,
 		  struct err *e);
+/* Embeds a text: starts a turn whose answer is its vector, one line of numbers. `array`: text[length]
+ * has several texts with a NUL byte between two (one at the end ends the last text), and the answer
+ * is a NumPy file of F32, [texts][hidden size]. How a vector is made, the checkpoint says
+ * (FACT_EMBEDDING). The text does not become part of the conversation, but the session's context is
+ * forgotten. Errors as session_submit; -EFBIG for more than SESSION_EMBED_BYTES in an array. */
+enum { SESSION_EMBED_BYTES = 16 << 20 };
+int session_embed(struct session *s, const char *text, size_t length, bool array,
+		  struct answer **answer, struct err *e);
 /* Stops the turn; the text so far stays. Does not wait for experts that are being read. */
 void session_stop(struct session *s);
 /* Forgets the conversation; -EBUSY in a turn. */

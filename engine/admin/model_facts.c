@@ -143,6 +143,12 @@ static int model_print_state(const struct model *m, char *text, size_t size)
 	return snprintf(text, size, "%s", states[model_state(m)]);
 }
 
+static int model_print_embedding(const struct model *m, char *text, size_t size)
+{
+	embedding_print(&m->id.config.embedding, text, size);
+	return (int)strlen(text);
+}
+
 static int model_print_kernels(const struct model *m, char *text, size_t size)
 {
 	return snprintf(text, size, "%s", m->engine->kernels->name);
@@ -200,6 +206,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_STATE] = model_print_state,
 		[FACT_PROGRESS] = model_print_progress,
 		[FACT_TEMPLATE] = model_print_template,
+		[FACT_EMBEDDING] = model_print_embedding,
 		[FACT_KERNELS] = model_print_kernels,
 	};
 	int n = prints[fact] ? prints[fact](m, text, size)

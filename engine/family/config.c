@@ -105,6 +105,16 @@ static void config_read_family(struct reader *r)
 			      type, known);
 }
 
+/* A key of GGUF files alone (gguf_tables.c). */
+static void config_read_pooling(struct reader *r)
+{
+	double type = 0;
+	if (!r->failed && json_has(r->json, "gguf_pooling_type"))
+		r->failed = json_get_double(r->json, "gguf_pooling_type", r->name, 0, 255, &type,
+					    r->e);
+	embedding_take_gguf(&r->config->embedding, (unsigned)type);
+}
+
 static void config_read_text(struct reader *r)
 {
 	struct config *c = r->config;
@@ -129,6 +139,7 @@ static void config_read_text(struct reader *r)
 	for (int i = 0; i < FAMILY_PARTS && f->parts[i] && !r->failed; i++)
 		f->parts[i](r);
 	config_read_end_tokens(r);
+	config_read_pooling(r);
 	config_number_states(c);
 }
 
@@ -229,6 +240,11 @@ int config_read(struct config *c, const char *path, struct err *e)
 	int failed = config_read_file(c, path, "config.json", config_parse, e);
 	if (failed)
 		return failed;
+	failed = embedding_read(&c->embedding, path, e);
+	if (failed)
+		return failed;
+	c->embedding.headless &= !c->tied_head;
+	c->tied_head |= c->embedding.headless;
 	failed = config_read_file(c, path, "generation_config.json", config_parse_generation,
 				  &missing);
 	if (failed && failed != -ENOENT)

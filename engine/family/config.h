@@ -9,6 +9,7 @@
 #define MOEFS_ENGINE_FAMILY_CONFIG_H
 
 #include "cache/err.h"
+#include "engine/family/embedding.h"
 #include "engine/family/generation.h"
 #include "engine/family/role.h"
 #include "engine/family/rope.h"
@@ -172,6 +173,7 @@ struct config {
 	uint32_t window; /* the largest window of these layers; 0: there is none */
 
 	struct generation generation;
+	struct embedding embedding;
 };
 
 /* Reads both files of a checkpoint's directory (the second may be missing), or the keys of a GGUF

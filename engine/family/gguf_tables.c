@@ -33,7 +33,7 @@ const struct gguf_key gguf_keys_common[] = {
 	{"attention.clamp_kqv", NULL, GGUF_NEUTRAL, 0},
 	{"attention.max_alibi_bias", NULL, GGUF_NEUTRAL, 0},
 	{"use_parallel_residual", NULL, GGUF_NEUTRAL, 0},
-	{"pooling_type", NULL, GGUF_NEUTRAL, 0},
+	{"pooling_type", "gguf_pooling_type", GGUF_COPIED, 0},
 	{"expert_count", NULL, GGUF_NEUTRAL, 0},
 	{"expert_used_count", NULL, GGUF_NEUTRAL, 0},
 	{"expert_weights_scale", NULL, GGUF_NEUTRAL, 1},

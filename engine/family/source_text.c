@@ -140,6 +140,7 @@ static void source_read_parts(struct source_reader *r)
 	for (int i = 0; i < MARKED_ENDS; i++)
 		p->ends[i] = ends[i] ? source_read_id(r, ends[i]) : -1;
 	p->add_bos = source_read_said(r, KEY("add_bos_token"));
+	p->add_eos = source_read_said(r, KEY("add_eos_token"));
 	p->space_prefix = source_read_said(r, KEY("add_space_prefix"));
 }
 

@@ -324,6 +324,8 @@ static void sources_look_at_names(struct sources *s)
 		}
 		if (source_is_from_mlx(package_tensor(s->package, i)))
 			s->from_mlx = s->norms_plus_one = true;
+		if (!strcmp(name, "embed_tokens.weight")) /* a model without its head */
+			s->stem = "";
 		if (f->draft && source_begins_with(name, s->config->gguf ? draft : f->draft))
 			s->draft = true;
 	}

@@ -24,7 +24,7 @@ static void run_give_up_context(struct session *s)
 	atomic_store(&s->prefix, 0);
 	drafter_drop(&s->drafter);
 	if (s->turn && s->turn->admitted)
-		choose_give_up(s->turn);
+		turn_give_up(s->turn);
 }
 
 /* Whether the session may give up its context. Not a prompt that waits between two layers, and not

@@ -213,6 +213,14 @@ int session_score(struct session *s, const char *text, size_t length, struct ans
 	return session_ask(s, &(struct asking){ASK_SCORE, text, length}, answer, e);
 }
 
+int session_embed(struct session *s, const char *text, size_t length, bool array,
+		  struct answer **answer, struct err *e)
+{
+	length = session_without_newline(text, length);
+	return session_ask(
+		s, &(struct asking){array ? ASK_EMBED_ALL : ASK_EMBED, text, length}, answer, e);
+}
+
 int session_again(struct session *s, enum session_again how, struct answer **answer, struct err *e)
 {
 	const struct asking a = asked_again(how);

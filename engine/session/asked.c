@@ -258,6 +258,9 @@ static int asked_prepare_score(struct session *s, const struct asking *r, struct
 	*t = (struct asked){.prompt = malloc(r->length),
 			    .prompt_length = r->length,
 			    .scores = true,
+			    .embeds = r->kind == ASK_EMBED	 ? EMBEDS_LINE
+				      : r->kind == ASK_EMBED_ALL ? EMBEDS_ARRAY
+								 : EMBEDS_NOT,
 			    .submitted_ns = clock_ns()};
 	int failed = params_copy(&t->params, &s->params, e);
 	struct answer *answer = failed ? NULL : answer_create_lines(t->params.stream);
@@ -282,7 +285,7 @@ static void asked_fix_clock(struct dialogue *c)
 
 int asked_take(struct session *s, const struct asking *r, struct err *e)
 {
-	bool scores = r->kind == ASK_SCORE;
+	bool scores = r->kind >= ASK_SCORE;
 	int failed = scores ? asked_prepare_score(s, r, e) : asked_prepare_turn(s, r, e);
 	if (failed)
 		return failed;
@@ -331,7 +334,9 @@ static const char *asked_refusal(const struct session *s, const struct asking *r
 static int asked_check_text(const struct session *s, const struct asking *r, struct err *e)
 {
 	uint64_t most = model_max_prompt_bytes(s->model);
-	bool scores = r->kind == ASK_SCORE;
+	bool scores = r->kind >= ASK_SCORE;
+	if (r->kind == ASK_EMBED_ALL && most < SESSION_EMBED_BYTES)
+		most = SESSION_EMBED_BYTES;
 	if (!r->length)
 		return err_set(e, EINVAL, scores ? "the text is empty" : "the prompt is empty");
 	if (r->length > most)
@@ -341,13 +346,13 @@ static int asked_check_text(const struct session *s, const struct asking *r, str
 
 int asked_check(const struct session *s, const struct asking *r, struct err *e)
 {
-	bool text = r->kind == ASK_PROMPT || r->kind == ASK_SCORE;
+	bool text = r->kind == ASK_PROMPT || r->kind >= ASK_SCORE;
 	int failed = text ? asked_check_text(s, r, e) : 0;
 	if (failed)
 		return failed;
 	if (s->working)
 		return err_set(e, EBUSY,
-			       r->kind == ASK_SCORE
+			       r->kind >= ASK_SCORE
 				       ? "the session is still working on the last text"
 				       : "the session is still working on the last prompt; read "
 					 "output, or echo stop > ctl");

@@ -19,8 +19,10 @@ struct asking {
 		ASK_RETRY,
 		ASK_CONTINUE,
 		ASK_SCORE, /* how likely a text is */
+		ASK_EMBED, /* the vector of a text, in a line */
+		ASK_EMBED_ALL, /* of texts with NULs between, as a NumPy array */
 	} kind;
-	const char *text; /* of ASK_PROMPT and ASK_SCORE */
+	const char *text; /* of ASK_PROMPT, and from ASK_SCORE on */
 	size_t length;
 };
 
@@ -36,7 +38,8 @@ struct asked {	      /* zero between turns; freed by asked_free */
 	struct text_out given, given_thoughts;
 	struct params params;
 	struct sampling sampling;
-	bool scores;
+	bool scores; /* it asks of a text, which is no part of the conversation: how likely it is, */
+	enum { EMBEDS_NOT, EMBEDS_LINE, EMBEDS_ARRAY } embeds; /* or for its vector */
 	bool whole; /* it answers or continues messages that were written, and adds none */
 	uint64_t submitted_ns;
 };

@@ -271,6 +271,12 @@ int tokenizer_begin(const struct tokenizer *t, struct token_list *ids, struct er
 	return t->add_bos ? token_list_append(ids, &bos, 1, e) : 0;
 }
 
+int tokenizer_end(const struct tokenizer *t, struct token_list *ids, struct err *e)
+{
+	uint32_t end = (uint32_t)t->end;
+	return t->end >= 0 ? token_list_append(ids, &end, 1, e) : 0;
+}
+
 int tokenizer_encode_alone(const struct tokenizer *t, const char *text, size_t length,
 			   const _Atomic bool *stop, struct token_list *ids, struct err *e)
 {

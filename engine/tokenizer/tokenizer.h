@@ -52,6 +52,9 @@ bool tokenizer_leads_with_space(const struct tokenizer *t);
 
 /* Appends the token that begins a text, if the model expects one. */
 int tokenizer_begin(const struct tokenizer *t, struct token_list *ids, struct err *e);
+/* Appends the token that ends a whole text, if the tokenizer says so: embeddings are made of such
+ * texts. A text that goes on has none. */
+int tokenizer_end(const struct tokenizer *t, struct token_list *ids, struct err *e);
 /* Appends the ids of text[length] (UTF-8, may hold NULs). Added tokens spelled in the text
  * become their ids, as in Hugging Face's encode. Once *stop is true the call ends with
  * -ECANCELED, within milliseconds plus the time to normalise a run of combining marks; `stop`

@@ -18,7 +18,7 @@ struct tokenizer *tokenizer_new(void)
 {
 	struct tokenizer *t = calloc(1, sizeof *t);
 	if (t)
-		t->bos = t->eos = -1;
+		t->bos = t->eos = t->end = -1;
 	return t;
 }
 
@@ -270,6 +270,11 @@ int tokenizer_config_take(struct tokenizer *t, const struct json *config, const 
 	if (rc < 0)
 		return rc;
 	t->bos = bos >= 0 ? bos : t->bos;
+	bool ends = false;
+	if (json_get_bool_or(config, "add_eos_token", name, false, &ends, e))
+		return -e->code;
+	if (ends && t->end < 0)
+		t->end = t->eos;
 	if (t->add_bos && t->bos < 0)
 		return err_set(e, EINVAL,
 			       "%s: \"add_bos_token\" is true, but \"bos_token\" names no token",

@@ -31,6 +31,7 @@ struct tokenizer {
 	bool strip_space;   /* the space in front is not part of the text */
 	bool add_bos;	    /* a text begins with `bos` */
 	int64_t bos, eos;   /* ids; -1: none */
+	int64_t end;	    /* of the token that ends a text (tokenizer_end); -1: none */
 };
 
 /* An empty tokenizer; NULL: out of memory. */

@@ -233,6 +233,7 @@ static int tokenizer_gguf_read_ends(struct tokenizer *t, const struct tokenizer_
 		return rc;
 	t->bos = p->bos;
 	t->eos = p->eos;
+	t->end = p->add_eos == SAID_YES ? p->eos : -1;
 	if (p->add_bos != NOT_SAID)
 		t->add_bos = p->add_bos == SAID_YES;
 	if (t->add_bos && t->bos < 0)

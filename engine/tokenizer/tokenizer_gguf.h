@@ -39,7 +39,7 @@ struct tokenizer_gguf {
 	size_t merge_count;
 	int64_t bos, eos;	   /* ids; -1: not said */
 	int64_t ends[MARKED_ENDS]; /* other tokens that end a turn; -1: none */
-	int add_bos, space_prefix; /* SAID_NO … */
+	int add_bos, add_eos, space_prefix; /* SAID_NO … */
 };
 
 /* Models are "gpt2" (bytes, merges, split as `pre` names it), "llama" (pieces by score) and

@@ -16,7 +16,8 @@ struct tokenizer_json {
 	struct tokenizer *t;
 	const char *name; /* of the file */
 	struct added_entries added;
-	const char *bos; /* the token that its template puts before a text; NULL: none. Borrowed. */
+	/* The tokens that its template puts before and behind a text; NULL: none. Borrowed. */
+	const char *bos, *end;
 	/* Which kinds of part the file has: */
 	bool byte_level;       /* ByteLevel among the pre-tokenizers */
 	bool marks;	       /* spaces become U+2581 … */
@@ -282,30 +283,33 @@ static const struct tokenizer_json_component PRE_TOKENIZER = {
 
 /* --- post_processor --- */
 
-/* Accepts a template that puts no token around a text, or one that begins it. */
+/* Accepts a template that puts at most one token before a text, and at most one behind. */
 static int tokenizer_json_read_template(struct tokenizer_json *r, const struct json *object)
 {
 	const struct json *single;
 	int rc = json_get_list(object, "single", r->name, &single, r->e);
+	bool text = false, more = false;
 	if (rc < 0)
 		return rc;
-	const struct json *first = json_next(single, NULL), *last = first;
-	if (json_count(single) == 2) {
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(single, v));) {
 		const struct json *token = NULL;
-		last = json_next(single, first);
-		if (json_has(first, "SpecialToken"))
-			rc = json_get_object(first, "SpecialToken", r->name, &token, r->e);
-		if (rc == 0 && token)
-			rc = json_get_string(token, "id", r->name, &r->bos, r->e);
-		if (rc < 0)
-			return rc;
+		const char **to = text ? &r->end : &r->bos;
+		if (json_has(v, "Sequence")) {
+			more |= text;
+			text = true;
+			continue;
+		}
+		more |= *to != NULL;
+		rc = json_get_object(v, "SpecialToken", r->name, &token, r->e);
+		if (rc == 0)
+			rc = json_get_string(token, "id", r->name, to, r->e);
 	}
-	if (json_count(single) != (r->bos ? 2u : 1u) || !json_has(last, "Sequence"))
-		return err_set(r->e, ENOTSUP,
-			       "%s: the post_processor adds more special tokens to a text than one "
-			       "at its beginning, which moefs does not support",
-			       r->name);
-	return 0;
+	if (rc == 0 && (more || !text))
+		rc = err_set(r->e, ENOTSUP,
+			     "%s: the post_processor adds more special tokens to a text than one "
+			     "at its beginning and one at its end, which moefs does not support",
+			     r->name);
+	return rc;
 }
 
 static const struct tokenizer_json_component POST_PROCESSOR = {
@@ -542,19 +546,25 @@ static int tokenizer_json_read_added(struct tokenizer_json *r, const struct json
 	return tokenizer_append_entry(&r->added, &entry, r->e);
 }
 
-/* Finds the added token that the template puts before a text. */
-static int tokenizer_json_find_bos(struct tokenizer_json *r)
+/* Finds an added token that the template puts around a text; -1: there is none. */
+static int tokenizer_json_find_around(struct tokenizer_json *r, const char *text, const char *does,
+				      int64_t *id)
 {
-	for (size_t i = 0; r->bos && i < r->added.count; i++)
-		if (strcmp(r->added.items[i].content, r->bos) == 0)
-			r->t->bos = r->added.items[i].id;
-	r->t->add_bos = r->bos != NULL;
-	if (r->t->add_bos && r->t->bos < 0)
-		return err_set(
-			r->e, EINVAL,
-			"%s: the post_processor begins a text with \"%s\", which is not a token",
-			r->name, r->bos);
+	for (size_t i = 0; text && i < r->added.count; i++)
+		if (strcmp(r->added.items[i].content, text) == 0)
+			*id = r->added.items[i].id;
+	if (text && *id < 0)
+		return err_set(r->e, EINVAL,
+			       "%s: the post_processor %s a text with \"%s\", which is not a token",
+			       r->name, does, text);
 	return 0;
+}
+
+static int tokenizer_json_find_both(struct tokenizer_json *r)
+{
+	int rc = tokenizer_json_find_around(r, r->bos, "begins", &r->t->bos);
+	r->t->add_bos = r->bos != NULL;
+	return rc ? rc : tokenizer_json_find_around(r, r->end, "ends", &r->t->end);
 }
 
 static int tokenizer_json_read_document(struct tokenizer_json *r, const struct json *root)
@@ -575,7 +585,7 @@ static int tokenizer_json_read_document(struct tokenizer_json *r, const struct j
 	if (rc == 0)
 		rc = tokenizer_json_read_parts(r, root);
 	if (rc == 0)
-		rc = tokenizer_json_find_bos(r);
+		rc = tokenizer_json_find_both(r);
 	if (rc == 0)
 		rc = tokenizer_json_read_model(r, root);
 	return rc < 0 ? rc : tokenizer_add_tokens(r->t, &r->added, r->name, r->e);

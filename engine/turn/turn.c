@@ -44,6 +44,7 @@ void turn_free(struct turn_state *t)
 	logprobs_free(&t->logprobs);
 	constrain_end(&t->constraint);
 	choose_free(t);
+	embed_free(t);
 	turn_event_free(&t->told);
 	free(t);
 }
@@ -71,6 +72,8 @@ void turn_over(struct turn_event *ev, const char *finish, int failed, const stru
 size_t turn_left(const struct turn_state *t)
 {
 	size_t held = t->session->context.tokens.count;
+	if (t->session->asked.embeds)
+		return embed_left(t);
 	if (t->ids.count == t->prompt_ids)
 		return held < t->prompt_ids ? t->prompt_ids - held : choose_left(t);
 	/* After a step that failed because of a draft, a recurrent state is before the answer's
@@ -137,6 +140,8 @@ static int turn_answer_rows(struct turn_state *t, struct step_batch *b, struct e
 
 int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e)
 {
+	if (t->session->asked.embeds)
+		return embed_rows(t, room, b, e);
 	if (t->choose.state == CHOOSE_WALKS && t->session->context.tokens.count == t->prompt_ids)
 		return choose_rows(t, room, b, e);
 	return turn_left(t) ? turn_prompt_rows(t, room, b, e) : turn_answer_rows(t, b, e);
@@ -331,6 +336,15 @@ static void turn_finish_score(struct turn_state *t, struct turn_event *ev)
 	turn_over(ev, failed ? "error" : "end", failed, &e);
 }
 
+static void turn_settle_embedding(struct turn_state *t, struct turn_event *ev)
+{
+	struct err e = {0};
+	bool over = false;
+	int failed = embed_settle(t, &over, &ev->piece.content, &e);
+	if (over || failed)
+		turn_over(ev, failed ? "error" : "end", failed, &e);
+}
+
 static void turn_settle_choice(struct turn_state *t, struct turn_event *ev)
 {
 	struct err e = {0};
@@ -356,6 +370,10 @@ static void turn_settle_rows(struct turn_state *t, uint32_t computed, struct tur
 	if (computed < p->n) {
 		turn_lose_drafts(t);
 		p->stood = p->stood < computed ? p->stood : computed - 1;
+	}
+	if (s->asked.embeds) {
+		turn_settle_embedding(t, ev);
+		return;
 	}
 	if (s->asked.scores) {
 		if (p->last && !ev->finish)
@@ -419,6 +437,12 @@ void turn_fail(struct turn_state *t, int failed, const struct err *e, struct tur
 }
 
 /* ---- the session ---- */
+
+void turn_give_up(struct turn_state *t)
+{
+	choose_give_up(t);
+	embed_give_up(t);
+}
 
 static int turn_publish_text(struct turn_state *t, struct turn_event *ev, struct err *e)
 {

@@ -29,6 +29,7 @@
 #include "engine/turn/choose.h"
 #include "engine/turn/constrain.h"
 #include "engine/turn/draft.h"
+#include "engine/turn/embed.h"
 #include "engine/turn/logprobs.h"
 #include "engine/turn/periods.h"
 #include "engine/turn/score.h"
@@ -115,6 +116,7 @@ struct turn_state {
 	struct score score;
 	struct constraint constraint;
 	struct choose choose;
+	struct embed embed;
 	struct turn_step step;
 	struct draft draft; /* of the step */
 };
@@ -146,6 +148,8 @@ void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 /* After a step that ended well for the turn: tells the event what was drafted. */
 void turn_count_draft(struct turn_state *t, struct turn_event *ev);
 void turn_fail(struct turn_state *t, int failed, const struct err *e, struct turn_event *ev);
+/* The session gives up its context: so does the turn with others that it computes in. */
+void turn_give_up(struct turn_state *t);
 /* Ends the turn: finish, or an error; -ECANCELED: somebody stopped it. */
 void turn_over(struct turn_event *ev, const char *finish, int failed, const struct err *e);
 

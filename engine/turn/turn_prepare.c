@@ -377,9 +377,22 @@ static int turn_prepare_score(struct turn_state *t, struct turn_event *ev, struc
 	return score_begin(t, &ev->piece.content, e);
 }
 
+static int turn_prepare_embedding(struct turn_state *t, struct err *e)
+{
+	int failed = embed_begin(t, e);
+	return failed ? failed : turn_check_ids(t, e);
+}
+
 int turn_prepare(struct turn_state *t, struct turn_event *ev, struct err *e)
 {
 	t->losses = params_losses(&t->session->asked.params);
+	if (t->session->asked.embeds)
+		return turn_prepare_embedding(t, e);
+	if (t->env->model->id.config.embedding.headless)
+		return err_set(e, ENOTSUP,
+			       "%s only makes embeddings: its checkpoint has no output head "
+			       "(lm_head.weight)",
+			       t->env->model->id.name);
 	if (t->session->asked.scores)
 		return turn_prepare_score(t, ev, e);
 	int failed = dialogue_parse(&t->dialogue, e);

@@ -1,4 +1,4 @@
-/* ask.d/NAME: a question by name, for shells that cannot open a file for reading and writing.
+/* ask.d/NAME and embed.d/NAME: a question, or a text to embed, by name, for shells that cannot open a file for reading and writing.
  *
  * Opened for writing, the file is a prompt; opened for reading, it is an output, and an open for
  * reading waits for the prompt in the same way. The name disappears when the answer has been read
@@ -13,18 +13,33 @@
 
 /* ---- names ---- */
 
-static uint64_t ask_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+static uint64_t ask_named(const struct conversation *c, char name[NAME_SIZE])
 {
-	const struct conversation *c = asks_after(folder->model, (uint32_t)after);
 	if (!c)
 		return 0;
 	memcpy(name, c->name, NAME_SIZE);
 	return c->id;
 }
 
+static uint64_t ask_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	return ask_named(asks_after(folder->model, false, (uint32_t)after), name);
+}
+
 static uint64_t ask_find(const struct node *folder, const char *name)
 {
-	const struct conversation *c = asks_by_name(folder->model, name);
+	const struct conversation *c = asks_by_name(folder->model, false, name);
+	return c ? c->id : 0;
+}
+
+static uint64_t ask_embed_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	return ask_named(asks_after(folder->model, true, (uint32_t)after), name);
+}
+
+static uint64_t ask_embed_find(const struct node *folder, const char *name)
+{
+	const struct conversation *c = asks_by_name(folder->model, true, name);
 	return c ? c->id : 0;
 }
 
@@ -34,6 +49,7 @@ static void ask_bind(struct node *child, uint64_t member)
 }
 
 const struct row_family ask_family = {ask_next, ask_find, ask_bind};
+const struct row_family embed_family = {ask_embed_next, ask_embed_find, ask_bind};
 
 /* ---- files ---- */
 
@@ -44,14 +60,16 @@ static int ask_d_open(struct handle *h, struct err *e)
 		return output_ops.open(h, e);
 	if (handle_reads(h))
 		return err_set(e, EINVAL,
-			       "ask.d: open the file for writing, close it, then open it for "
-			       "reading; `ask` takes both through one open file");
+			       "%s: open the file for writing, close it, then open it for "
+			       "reading; `%s` takes both through one open file",
+			       c->embeds ? "embed.d" : "ask.d", c->embeds ? "embed" : "ask");
 	if (!c->writer && !session_working(c->session))
 		return 0;
 	int code =
 		err_set(e, EBUSY,
-			"ask.d: the question is still being answered: read the answer to its end, "
-			"or remove the file");
+			"%s: the question is still being answered: read the answer to its end, "
+			"or remove the file",
+			c->embeds ? "embed.d" : "ask.d");
 	refusals_add(&h->node, h->caller, NULL, e);
 	return code;
 }

@@ -62,13 +62,14 @@ void prefix_render(const struct node *n, struct text *out);
 /* ---- question.c ---- */
 extern const struct file_ops question_ops;
 extern const struct question ask_question, score_question, encode_question, decode_question;
+extern const struct question embed_question, embed_array_question;
 /* When the mount ends: wakes the calls that wait for a worker's answer, and stops the worker. */
 void question_give_up(struct handle *h);
 
 /* ---- prompt.c, output.c, ask_d.c, ctl.c, state_files.c ---- */
 extern const struct file_ops prompt_ops, output_ops, ask_d_ops, ctl_ops, state_ops;
 extern const struct file_ops output_wait_ops, output_log_ops;
-extern const struct row_family ask_family;
+extern const struct row_family ask_family, embed_family;
 void prompt_render(const struct node *n, struct text *out);
 
 /* ---- session_files.c ---- */

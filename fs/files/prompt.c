@@ -111,7 +111,8 @@ static void prompt_release(struct handle *h)
 	if (c->session && !h->poison && c->writer == h && t->length &&
 	    !(t->length == 1 && t->data[0] == '\n')) {
 		struct err e = {0};
-		int code = session_submit(c->session, t->data, t->length, NULL, &e);
+		int code = c->embeds ? session_embed(c->session, t->data, t->length, false, NULL, &e)
+				     : session_submit(c->session, t->data, t->length, NULL, &e);
 		handle_submitted(h, code, &e);
 		conversation_wake(c);
 	}

@@ -1,8 +1,8 @@
-/* Files that are asked: ask, score, tokenizer/encode and tokenizer/decode.
+/* Files that are asked: ask, score, embed, embed.npy, tokenizer/encode and tokenizer/decode.
  *
  * Each open file is a question and its answer: write the question, read the answer through the same
  * open file. The first read submits. After the end of the answer, a write begins the next question;
- * before it, a write is EBUSY. ask and score are answered by a session of the open file's own, the
+ * before it, a write is EBUSY. The first four are answered by a session of the open file's own, the
  * other two by a worker with the model's tokenizer, which needs no weights.
  *
  * Reads follow the handle's own cursor and not the file's offset, since writes move the offset as
@@ -296,6 +296,24 @@ static uint64_t question_most_tokenizer(const struct handle *h)
 	return TEXT_MOST;
 }
 
+static int question_embed(struct handle *h, struct err *e)
+{
+	return session_embed(h->node.conversation->session, h->written.data, h->written.length,
+			     false, &h->answer, e);
+}
+
+static int question_embed_array(struct handle *h, struct err *e)
+{
+	return session_embed(h->node.conversation->session, h->written.data, h->written.length,
+			     true, &h->answer, e);
+}
+
+static uint64_t question_most_array(const struct handle *h)
+{
+	uint64_t most = question_most_prompt(h);
+	return most < SESSION_EMBED_BYTES ? SESSION_EMBED_BYTES : most;
+}
+
 static int question_encode(struct handle *h, struct err *e)
 {
 	return question_begin_task(h, model_encode, e);
@@ -317,6 +335,18 @@ const struct question score_question = {
 	.most = question_most_prompt,
 	.most_is = "info/max_prompt_bytes",
 	.submit = question_score,
+};
+const struct question embed_question = {
+	.session = true,
+	.most = question_most_prompt,
+	.most_is = "info/max_prompt_bytes",
+	.submit = question_embed,
+};
+const struct question embed_array_question = {
+	.session = true,
+	.most = question_most_array,
+	.most_is = "16 MiB, or info/max_prompt_bytes if that is more",
+	.submit = question_embed_array,
 };
 const struct question encode_question = {
 	.most = question_most_tokenizer,

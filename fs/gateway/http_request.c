@@ -43,7 +43,6 @@ static int request_refuse_service(const struct http_request *r, struct problem *
 	static const struct {
 		const char *path, *what;
 	} rows[] = {
-		{"/v1/embeddings", "embeddings"},
 		{"/v1/images", "images"},
 		{"/v1/audio", "speech"},
 		{"/v1/moderations", "moderations"},

@@ -82,6 +82,7 @@ enum MHD_Result responses_other(struct http_request *r);
 enum MHD_Result responses_get(struct http_request *r);
 enum MHD_Result responses_delete(struct http_request *r);
 enum MHD_Result completions(struct http_request *r);
+enum MHD_Result embeddings_create(struct http_request *r);
 enum MHD_Result tokens_tokenize(struct http_request *r);
 enum MHD_Result tokens_detokenize(struct http_request *r);
 enum MHD_Result status_health(struct http_request *r);

@@ -19,6 +19,7 @@ static const struct route rows[] = {
 	{"GET",  "/v1/responses/",       PROTOCOL_OPENAI, 0,          responses_get},
 	{"DELETE", "/v1/responses/",     PROTOCOL_OPENAI, 0,          responses_delete},
 	{"POST", "/v1/completions",      PROTOCOL_OPENAI, ROUTE_JSON, completions},
+	{"POST", "/v1/embeddings",       PROTOCOL_OPENAI, ROUTE_JSON, embeddings_create},
 	{"POST", "/tokenize",            PROTOCOL_OPENAI, ROUTE_JSON, tokens_tokenize},
 	{"POST", "/detokenize",          PROTOCOL_OPENAI, ROUTE_JSON, tokens_detokenize},
 	{"GET",  "/health",              PROTOCOL_OPENAI, ROUTE_OPEN, status_health},

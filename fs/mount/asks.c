@@ -1,4 +1,4 @@
-/* The names in ask.d: how they are made and end, and how many a user may have. */
+/* The names in ask.d and embed.d: how they are made and end, and how many a user may have. */
 #include "cache/clock.h"
 #include "fs/mount/mount.h"
 
@@ -13,18 +13,23 @@ static struct conversation *ask_from(struct link *l)
 	return LINK_OWNER(l, struct conversation, in_asks);
 }
 
-struct conversation *asks_by_name(const struct mounted *model, const char *name)
+static const char *asks_folder(bool embeds)
+{
+	return embeds ? "embed.d" : "ask.d";
+}
+
+struct conversation *asks_by_name(const struct mounted *model, bool embeds, const char *name)
 {
 	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
-		if (strcmp(ask_from(l)->name, name) == 0)
+		if (ask_from(l)->embeds == embeds && strcmp(ask_from(l)->name, name) == 0)
 			return ask_from(l);
 	return NULL;
 }
 
-struct conversation *asks_after(const struct mounted *model, uint32_t id)
+struct conversation *asks_after(const struct mounted *model, bool embeds, uint32_t id)
 {
 	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
-		if (ask_from(l)->id > id)
+		if (ask_from(l)->embeds == embeds && ask_from(l)->id > id)
 			return ask_from(l);
 	return NULL;
 }
@@ -38,28 +43,31 @@ static unsigned asks_count(const struct mount *m, uid_t uid)
 	return count;
 }
 
-static int asks_check(const struct mounted *model, const char *name, uid_t uid, struct err *e)
+static int asks_check(const struct mounted *model, bool embeds, const char *name, uid_t uid,
+		      struct err *e)
 {
-	if (asks_by_name(model, name))
-		return err_set(e, EEXIST, "ask.d/%s exists", name);
+	const char *folder = asks_folder(embeds);
+	if (asks_by_name(model, embeds, name))
+		return err_set(e, EEXIST, "%s/%s exists", folder, name);
 	if (model->next_id == UINT32_MAX)
 		return err_set(e, ENOSPC,
-			       "ask.d: this mount has used up its ids: unmount and mount again");
+			       "%s: this mount has used up its ids: unmount and mount again",
+			       folder);
 	if (asks_count(model->mount, uid) >= ASKS_PER_USER)
 		return err_set(e, EDQUOT,
-			       "ask.d: you have %d names whose answers were not read to the end, "
+			       "%s: you have %d names whose answers were not read to the end, "
 			       "which is the limit: read "
 			       "or remove one",
-			       ASKS_PER_USER);
-	return conversation_check_name(model, "ask.d", name, e);
+			       folder, ASKS_PER_USER);
+	return conversation_check_name(model, folder, name, e);
 }
 
-int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
+int asks_make(struct mounted *model, bool embeds, const char *name, uid_t uid, gid_t gid,
 	      struct conversation **out, struct err *e)
 {
 	asks_expire(model->mount);
 	struct conversation *c;
-	int code = asks_check(model, name, uid, e);
+	int code = asks_check(model, embeds, name, uid, e);
 	if (!code)
 		code = conversation_make_private(model, uid, name, &c, e);
 	if (code)
@@ -67,8 +75,9 @@ int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 	c->id = ++model->next_id;
 	c->gid = gid;
 	c->passing = true;
+	c->embeds = embeds;
 	char traced[NAME_SIZE + 8]; /* in the trace: a session's name has no slash */
-	(void)snprintf(traced, sizeof traced, "ask.d/%s", name);
+	(void)snprintf(traced, sizeof traced, "%s/%s", asks_folder(embeds), name);
 	session_name(c->session, uid, traced);
 	list_append(&model->asks, &c->in_asks);
 	*out = c;

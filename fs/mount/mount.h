@@ -73,7 +73,8 @@ struct conversation {
 	uint32_t refused_item;
 	struct link refusals; /* refused prompts (refusals.c), the oldest first */
 	unsigned refusal_count;
-	bool passing;	     /* a name in ask.d, or one that was */
+	bool passing;	     /* a name in ask.d or embed.d, or one that was */
+	bool embeds;	     /* in embed.d: what is written is embedded, not asked */
 	struct link in_asks; /* on mounted.asks */
 	struct link
 		in_nameless; /* on mounted.nameless: the name is gone, and a file of it is open */
@@ -241,12 +242,13 @@ void conversation_set_writer(struct conversation *c, struct handle *writer);
 /* ---- asks.c ---- */
 
 enum { ASKS_PER_USER = 64 };
-/* A conversation as a name in ask.d, owned by uid:gid. -EEXIST, -EINVAL and -ENAMETOOLONG for the
+/* A conversation as a name in ask.d or, if it embeds, in embed.d, owned by uid:gid. -EEXIST, -EINVAL and -ENAMETOOLONG for the
  * name; -EDQUOT: the user has ASKS_PER_USER. */
-int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
+int asks_make(struct mounted *model, bool embeds, const char *name, uid_t uid, gid_t gid,
 	      struct conversation **out, struct err *e);
-struct conversation *asks_by_name(const struct mounted *model, const char *name);
-struct conversation *asks_after(const struct mounted *model, uint32_t id); /* the next id */
+struct conversation *asks_by_name(const struct mounted *model, bool embeds, const char *name);
+/* The one with the next id. */
+struct conversation *asks_after(const struct mounted *model, bool embeds, uint32_t id);
 /* Takes the name away. The conversation ends with its last open file. */
 void asks_forget(struct conversation *c);
 /* Takes the name away and ends the conversation. */

@@ -138,14 +138,19 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	fuse_reply_entry(req, &entry);
 }
 
-/* Creates and opens a name in ask.d. */
+static bool name_folder_asks(const struct node *folder)
+{
+	return name_folder_is(folder, FOLDER_ASKS) || name_folder_is(folder, FOLDER_EMBEDS);
+}
+
+/* Creates and opens a name in ask.d or embed.d. */
 static int names_make_ask(fuse_req_t req, const struct node *folder, const char *name,
 			  struct fuse_file_info *file, struct handle **h, struct err *e)
 {
 	const struct fuse_ctx *who = fuse_req_ctx(req);
 	struct conversation *c;
 	struct node made;
-	int code = asks_make(folder->model, name, who->uid, who->gid, &c, e);
+	int code = asks_make(folder->model, name_folder_is(folder, FOLDER_EMBEDS), name, who->uid, who->gid, &c, e);
 	if (code)
 		return code;
 	if (tree_child(folder, name, &made)) /* cannot fail: it was just made */
@@ -165,7 +170,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct fuse_entry_param entry;
 	struct err e = {0};
 	if (tree_node(request_mount(req), parent, request_caller(req), &folder) ||
-	    !name_folder_is(&folder, FOLDER_ASKS)) {
+	    !name_folder_asks(&folder)) {
 		names_deny(req, parent, name, DENIED_CREATE);
 		return;
 	}
@@ -268,8 +273,9 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node folder;
 	if (!tree_node(request_mount(req), parent, request_caller(req), &folder) &&
-	    name_folder_is(&folder, FOLDER_ASKS)) {
-		struct conversation *c = asks_by_name(folder.model, name);
+	    name_folder_asks(&folder)) {
+		bool embeds = name_folder_is(&folder, FOLDER_EMBEDS);
+		struct conversation *c = asks_by_name(folder.model, embeds, name);
 		if (c && c->uid != folder.viewer) {
 			names_deny_foreign(req, &folder, name);
 			return;

@@ -44,6 +44,9 @@ const struct tree_row rows[] = {
 	[FOLDER_ASKS] =
 	FOLDER("ask.d", FOLDER_MODEL, S_ISVTX | 0777,
 	       .about = "questions by name, for shells that cannot open a file with <>"),
+	[FOLDER_EMBEDS] =
+	FOLDER("embed.d", FOLDER_MODEL, S_ISVTX | 0777,
+	       .about = "texts to embed by name, for shells that cannot open a file with <>"),
 	[FOLDER_SESSION] =
 	FOLDER("NAME", FOLDER_SESSIONS, 0700, .family = &session_family,
 	       .about = "a session: one conversation; MODEL shows the files of `default`"),
@@ -114,6 +117,15 @@ const struct tree_row rows[] = {
 		 .ops = &question_ops, .question = &score_question,
 		 .about = "write a text, read the id, log-probability and spelling of each token, then the "
 			  "mean and the perplexity"),
+	FILE_ROW("embed", FOLDER_MODEL, 0666, STREAM, READ, 0,
+		 .ops = &question_ops, .question = &embed_question,
+		 .about = "write a text, read its embedding: a line of numbers"),
+	FILE_ROW("embed.npy", FOLDER_MODEL, 0666, STREAM, READ, 0,
+		 .ops = &question_ops, .question = &embed_array_question,
+		 .about = "write texts with a NUL byte between two, read their embeddings as a NumPy file"),
+	FILE_ROW("NAME", FOLDER_EMBEDS, 0600, STREAM, RELEASE, ROW_GATED | ROW_TELLS | ROW_PASSING,
+		 .family = &embed_family, .ops = &ask_d_ops, .grows = session_answer,
+		 .about = "write a text, close the file, read its embedding; disappears when read to its end"),
 	FILE_ROW("encode", FOLDER_TOKENIZER, 0666, STREAM, READ, 0,
 		 .ops = &question_ops, .question = &encode_question,
 		 .about = "write a text, read the ids of its tokens, one per line"),
@@ -227,6 +239,7 @@ const struct tree_row rows[] = {
 	FACT("state", FACT_STATE, "one of unloaded loading ready failed"),
 	FACT("progress", FACT_PROGRESS, "progress of a conversion, of checking the checkpoint, of refining or of warming; else idle"),
 	FACT("template", FACT_TEMPLATE, "where the chat template comes from, or why there is none"),
+	FACT("embedding", FACT_EMBEDDING, "how embeddings are made: pooling, normalisation, and what says so"),
 	FACT("kernels", FACT_KERNELS, "the instruction set that the kernels use"),
 
 	FILE_ROW("map", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,

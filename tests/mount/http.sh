@@ -117,6 +117,16 @@ assert isinstance(json.loads(content(ask("Give me JSON.", response_format={"type
 said = ask("What is the capital of France?", structured_outputs={"choice": ["Rome", "The capital of France is Paris.", "Lima"]}, max_tokens=2)
 assert content(said) == "The capital of France is Paris." and said["choices"][0]["finish_reason"] == "stop", said
 assert content(ask("What is the capital of France?", guided_choice=["a", "b"], seed=1)) in ("a", "b")
+one = post("/v1/embeddings", {"model": fable, "input": "a text"})
+two = post("/v1/embeddings", {"model": fable, "input": ["another", "a text"], "encoding_format": "base64"})
+import base64, struct
+width = len(one["data"][0]["embedding"])
+raw = base64.b64decode(two["data"][1]["embedding"])
+same([struct.unpack("<f", struct.pack("<f", x))[0] for x in one["data"][0]["embedding"]], list(struct.unpack(f"<{width}f", raw)))
+assert two["usage"]["prompt_tokens"] > one["usage"]["prompt_tokens"] > 0 and two["data"][1]["index"] == 1, two["usage"]
+ids = post("/tokenize", {"model": fable, "prompt": "a text"})["tokens"]
+same(post("/v1/embeddings", {"model": fable, "input": ids})["data"], one["data"])
+same(len(post("/v1/embeddings", {"model": fable, "input": "a text", "dimensions": 8})["data"][0]["embedding"]), 8)
 assert content(ask([{"role": "developer", "content": "Be brief."}, {"role": "user", "content":
     [{"type": "text", "text": "What is the capital"}, {"type": "text", "text": " of France?"}]}], store=True, user="me"))
 PY
@@ -242,7 +252,11 @@ wrong(404, None, "nothing at", {}, "/v1/nothing")
 wrong(405, None, "GET", {}, "/v1/models", "method_not_allowed")
 for path, methods in ("/v1/models", "GET, HEAD"), ("/tree/error", "GET, HEAD, PUT, POST, DELETE"):
     same(answered(path, {}, "PATCH")[1]["headers"]["Allow"], methods)
-wrong(404, None, "no model here makes embeddings", {}, "/v1/embeddings")
+wrong(400, "model", "missing", {}, "/v1/embeddings")
+wrong(400, "input", "missing", {"model": fable}, "/v1/embeddings")
+wrong(400, "input", "not be empty", {"model": fable, "input": ["a", ""]}, "/v1/embeddings")
+wrong(400, "dimensions", "embeddings have", {"model": fable, "input": "a", "dimensions": 9999}, "/v1/embeddings")
+wrong(404, None, "no model here makes images", {}, "/v1/images/generations")
 wrong(404, None, "no model here makes speech", {}, "/v1/audio/speech")
 for how in {}, {"stream": True}:
     e = ask(" hello" * 6000, 400, **how)["error"]

@@ -58,6 +58,11 @@ row MODEL/prefixes/NAME 600 'What is 1 \+ 1\?'
 row MODEL/ask 666 'asked 2' EINVAL hello
 row MODEL/ask.d/NAME 600 named
 row MODEL/score 666 'asked perplexity' EINVAL hello
+row MODEL/embed 666 'asked ^-?[0-9]' EINVAL hello
+row MODEL/embed.npy 666 'asked NUMPY' EINVAL hello
+row MODEL/embed.d/ 1777 of
+row MODEL/embed.d/NAME 600 named
+row MODEL/info/embedding 444 '^mean of the tokens '
 row MODEL/tokenizer/encode 666 'asked ^[0-9]+' EINVAL hello
 row MODEL/tokenizer/decode 666 'asked ^2$' EINVAL 17
 row MODEL/config.json 444 'json .model_type == "qwen3_moe"'
@@ -154,7 +159,7 @@ at() { # PATH: its place in the mount
 	local at=/$1
 	at=${at%/}/
 	at=${at/#\/MODEL\//\/$(basename "$MODEL")\/}
-	at=${at/sessions\/NAME/sessions\/rows} at=${at/LL/00} at=${at/EEE/000} at=${at/ask.d\/NAME/ask.d\/rows}
+	at=${at/sessions\/NAME/sessions\/rows} at=${at/LL/00} at=${at/EEE/000} at=${at/ask.d\/NAME/ask.d\/rows} at=${at/embed.d\/NAME/embed.d\/rows}
 	at=${at/NAME.npy/model.norm.weight.npy}
 	at=${at/prefixes\/NAME/prefixes\/$(ls prefixes | tail -n 1)}
 	echo "$mnt${at%/}"
@@ -182,13 +187,14 @@ claim "every row of README is in this test's table, and no other" complete_table
 modes() {
 	local path is
 	echo hello >"$m/ask.d/rows"
+	echo hello >"$m/embed.d/rows"
 	for path in "${rows[@]}"; do
 		is=$(stat -c %a "${file[$path]}" 2>&1)
 		[ "$is" = "${mode[$path]}" ] || is_wrong "$path" "$is, not ${mode[$path]}"
 		is=$(stat -c %F "${file[$path]}" 2>&1)
 		case $path/$is in *//directory | */"regular file" | */"regular empty file") ;; *) is_wrong "$path" "is a $is" ;; esac
 	done
-	cat "$m/ask.d/rows" >/dev/null
+	cat "$m/ask.d/rows" "$m/embed.d/rows" >/dev/null
 	all_right
 }
 claim "each has its mode and its kind" modes
@@ -291,7 +297,7 @@ write_all() {
 }
 claim "accepted values read back, and refused ones change nothing and give a reason" write_all
 
-is_written() { [ -n "${writes[$1]}" ] || case $1 in */ask.d/NAME) true ;; *) false ;; esac; }
+is_written() { [ -n "${writes[$1]}" ] || case $1 in */ask.d/NAME | */embed.d/NAME) true ;; *) false ;; esac; }
 read_only() {
 	local path said how
 	for path in "${rows[@]}"; do
@@ -319,7 +325,7 @@ unchanged() {
 	for path in "${rows[@]}"; do
 		at=${file[$path]}
 		case $path in
-		MODEL/ask.d/NAME | MODEL/prefixes/NAME) continue ;; # is gone; may be removed (prefixes.sh)
+		MODEL/ask.d/NAME | MODEL/embed.d/NAME | MODEL/prefixes/NAME) continue ;; # is gone; may be removed (prefixes.sh)
 		MODEL/sessions/NAME/ | MODEL/) ;; # may be renamed and removed; stands at the top
 		*/)
 			refuses "$path" rmdir "$at"
@@ -335,7 +341,7 @@ unchanged() {
 		*/) case $path in MODEL/sessions/) ;; *) refuses "$path" mkdir "$at/new" ;; esac ;;
 		esac
 		case $path in
-		*/) case $path in MODEL/ask.d/) ;; *) refuses "$path" touch "$at/new" ;; esac ;;
+		*/) case $path in MODEL/ask.d/ | MODEL/embed.d/) ;; *) refuses "$path" touch "$at/new" ;; esac ;;
 		esac
 		refuses "$path" chmod 0707 "$at"
 		chmod "${mode[$path]}" "$at" || is_wrong "$path" "its own mode is refused"

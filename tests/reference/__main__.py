@@ -5,6 +5,8 @@ usage: reference check [-b BOUND] DIR...   make each model's golden numbers anew
        reference make DIR IDS LONG_IDS     write golden.safetensors and golden.json's numbers into DIR; the two files
                                            hold ids, as tokenizer/encode of a mounted model prints them
        reference next DIR ID...            the five likeliest ids after these
+       reference embed DIR TEXTS           the embeddings of texts, pooled in each way: the file has their ids, a text
+                                           on each line, the ids that begin and end it included; prints JSON
 """
 import argparse
 import json
@@ -43,6 +45,21 @@ def make(directory, ids, long_ids):
     return 0
 
 
+def embed(directory, texts):
+    """As sentence-transformers pools: the states after the final norm, then divided by their length."""
+    model = Model(directory)
+    found = {"ids": [], "mean": [], "first": [], "last": []}
+    with open(texts) as f:
+        for line in f:
+            ids = np.array(line.split(), int)
+            states = model.forward(ids).normed
+            found["ids"].append(ids.tolist())
+            for name, vector in ("mean", states.mean(axis=0)), ("first", states[0]), ("last", states[-1]):
+                found[name].append([float(f"{x:.9g}") for x in vector])
+    print(json.dumps(found, separators=(",", ":")))
+    return 0
+
+
 def likeliest(directory, ids):
     logits = Model(directory).forward(ids).logits[-1]
     for i in np.argsort(-logits)[:5]:
@@ -63,8 +80,11 @@ def main():
     verb = verbs.add_parser("next")
     verb.add_argument("directory")
     verb.add_argument("ids", nargs="+", type=int)
+    verb = verbs.add_parser("embed")
+    verb.add_argument("directory")
+    verb.add_argument("texts")
     arguments = vars(parser.parse_args())
-    return {"check": check, "make": make, "next": likeliest}[arguments.pop("verb")](**arguments)
+    return {"check": check, "make": make, "next": likeliest, "embed": embed}[arguments.pop("verb")](**arguments)
 
 
 if __name__ == "__main__":

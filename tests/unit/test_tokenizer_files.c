@@ -77,8 +77,13 @@ static void what_the_reader_does_not_know_is_refused_by_name(void **state)
 		 EINVAL, "\"<s>\", which is not a token"},
 		{"post_processor", "single",
 		 "[{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+		 "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}, "
 		 "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}]",
 		 ENOTSUP, "more special tokens"},
+		{"post_processor", "single",
+		 "[{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+		 "{\"SpecialToken\": {\"id\": \"</s>\", \"type_id\": 0}}]",
+		 EINVAL, "ends a text with \"</s>\", which is not a token"},
 		{"", "surprise", "1", ENOTSUP, "surprise"},
 		{"added_tokens.0", "surprise", "1", ENOTSUP, "surprise"},
 		{"model", "type", "\"WordPiece\"", ENOTSUP, "WordPiece"},

@@ -62,6 +62,10 @@ int tokens_encode(const struct http_request *r, const char *model, const char *t
 int tokens_decode(const struct http_request *r, const char *model, json_object *ids,
 		  struct text *out, struct problem *p);
 
+/* The answer of embed.npy to texts that end in a NUL byte each. */
+int tokens_embed(const struct http_request *r, const char *model, const struct text *texts,
+		 struct text *out, struct problem *p);
+
 struct scored_token {	  /* a token of a text */
 	const char *text; /* its bytes, terminated */
 	size_t size;

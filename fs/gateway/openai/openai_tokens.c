@@ -77,6 +77,12 @@ int tokens_decode(const struct http_request *r, const char *model, json_object *
 	return code;
 }
 
+int tokens_embed(const struct http_request *r, const char *model, const struct text *texts,
+		 struct text *out, struct problem *p)
+{
+	return tokens_ask(r, model, "embed.npy", texts->data, texts->length, out, p);
+}
+
 /* ---- score ---- */
 
 static int token_hex_digit(char c)

@@ -97,6 +97,8 @@ void gate_free(struct gate *g);
 /* Waits for a slot. 0; -EBUSY: the queue is full; -EPIPE: the client has gone away meanwhile. */
 int gate_enter(struct gate *g, size_t key, int client);
 void gate_leave(struct gate *g, size_t key);
+/* turn_begin.c: waits for a slot of the gateway's gate; the caller leaves it. -1: *p. */
+int turn_enter(struct http_request *r, struct problem *p);
 void gate_counts(struct gate *g, unsigned *active, unsigned *waiting);
 
 /* ---- ids of tool calls: call_ids.c ---- */

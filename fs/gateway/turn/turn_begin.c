@@ -83,7 +83,7 @@ int turn_open_files(struct turn *t, struct problem *p)
 	return t->calls_fd < 0 ? turn_refused(t, -errno, NULL, p) : 0;
 }
 
-static int turn_enter(struct http_request *r, struct problem *p)
+int turn_enter(struct http_request *r, struct problem *p)
 {
 	struct gateway *g = r->gateway;
 	int code = atomic_load(&g->stopping) ? -ESHUTDOWN : gate_enter(g->gate, r->key, r->client);
