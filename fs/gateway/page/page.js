@@ -274,6 +274,7 @@ const open = doing(async (m, s) => {
 	closeDrawers();
 	const other = m !== model;
 	[model, name, shown, finish, atEnd] = [m, s, "", "", true];
+	draft.show(session());
 	$("model").value = m;
 	for (const box of ["messages", "params", "more"]) $(box).replaceChildren();
 	$("stats").textContent = "";
@@ -282,7 +283,6 @@ const open = doing(async (m, s) => {
 	await listSessions();
 	drawSessions();
 	document.title = s ? `${s} · ${m} · moefs` : `${m} · moefs`;
-	draft.show(session());
 	if (!s) return void (await showHome());
 	const status = await load();
 	params.show(session(), $("params"), $("more"), () => m === model && s === name).catch(complain);
