@@ -61,7 +61,7 @@ static void gather_saw(void *ctx, struct tensor_id id, const float *x, uint32_t 
 {
 	struct gathering *g = ctx;
 	(void)cols;
-	if (moments_counts(id.role))
+	if (moments_counts(g->moments, id.role))
 		gather_add(g, id, x, rows, n);
 }
 

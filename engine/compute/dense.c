@@ -4,7 +4,7 @@
 #include "engine/compute/layers.h"
 #include "kernels/watch.h"
 
-/* ---- gated linear units ---- */
+/* ---- what becomes of gate and up ---- */
 
 void dense_gate(const struct environment *env, float *gate, const float *up, size_t n)
 {
@@ -12,6 +12,9 @@ void dense_gate(const struct environment *env, float *gate, const float *up, siz
 	switch (c->glu) {
 	case GLU_GELU:
 		env->kernels->gelu_mul(gate, up, n);
+		break;
+	case GLU_NONE:
+		env->kernels->relu_squared(gate, n);
 		break;
 	case GLU_CLAMPED:
 		env->kernels->swiglu_clamped(gate, up, n, c->glu_alpha, c->glu_limit);
@@ -40,8 +43,10 @@ void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer)
 	const struct layer_weights *l = &s->env->weights->layer[layer];
 	const struct product gate_up[] = {{d->hidden.f, &l->m[TENSOR_GATE]},
 					  {s->out, &l->m[TENSOR_UP]}};
-	d->hidden.k = l->m[TENSOR_GATE].shape.rows;
-	product_run(s->env, gate_up, 2, s->normed, s->n);
+	d->hidden.k = l->m[TENSOR_UP].shape.rows;
+	const struct product up = {d->hidden.f, &l->m[TENSOR_UP]};
+	bool gated = config_gated(s->env->config);
+	product_run(s->env, gated ? gate_up : &up, gated ? 2 : 1, s->normed, s->n);
 	dense_gate(s->env, d->hidden.f, s->out, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
 	product_run(s->env, &(struct product){s->out, &l->m[TENSOR_DOWN]}, 1, &d->hidden, s->n);
@@ -62,10 +67,15 @@ void dense_run_shared(struct shared_scratch *d, struct step *s, uint32_t layer)
 {
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
-	const struct product in[] = {{d->hidden.f, &l->m[TENSOR_SHARED_GATE]},
-				     {d->up, &l->m[TENSOR_SHARED_UP]},
-				     {d->scale, &l->m[TENSOR_SHARED_SCALE]}};
-	product_run(env, in, env->config->shared_gate ? 3 : 2, s->normed, s->n);
+	bool gated = config_gated(env->config);
+	struct product in[3];
+	uint32_t count = 0;
+	if (gated)
+		in[count++] = (struct product){d->hidden.f, &l->m[TENSOR_SHARED_GATE]};
+	in[count++] = (struct product){gated ? d->up : d->hidden.f, &l->m[TENSOR_SHARED_UP]};
+	if (env->config->shared_gate)
+		in[count++] = (struct product){d->scale, &l->m[TENSOR_SHARED_SCALE]};
+	product_run(env, in, count, s->normed, s->n);
 	dense_gate(env, d->hidden.f, d->up, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
 	product_run(env, &(struct product){d->out, &l->m[TENSOR_SHARED_DOWN]}, 1, &d->hidden, s->n);

@@ -173,7 +173,8 @@ void per_layer_run(struct per_layer_scratch *p, struct step *s, uint32_t layer);
 
 /* ---- dense.c: feed-forwards that every token passes ---- */
 
-/* gate[n] = the family's function of gate and up, element by element. */
+/* gate[n] = the family's function of gate and up, element by element. Without a gate (GLU_NONE), of what
+ * is in gate alone. */
 void dense_gate(const struct environment *env, float *gate, const float *up, size_t n);
 
 struct dense_scratch {
@@ -251,7 +252,7 @@ struct moe_scratch {
 	struct routing routing;
 	struct activation hidden;  /* [assignments][expert size]: silu(gate) · up */
 	float *up;		   /* [assignments][expert size] */
-	float *out;		   /* [assignments][hidden] */
+	float *out;		   /* [assignments][config_expert_width] */
 	struct pager_ready *ready; /* [experts] */
 	/* [experts][groups of TQ_GROUP]: slices of gate and up that a wave has yet to compute. */
 	struct countdown *unfinished;
@@ -261,6 +262,9 @@ struct moe_scratch {
 	/* A norm of the stream other than `normed`, where the family has one: the input of the
 	 * router, and after it that of the experts. Width 0: the family has none. */
 	struct activation apart;
+	/* Inputs and weighted sums of experts that work on a projection. Width 0: the family has
+	 * none. Not one: the first columns are summed while experts still read. */
+	struct activation latent, summed;
 };
 
 void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows);

@@ -29,15 +29,17 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 	router_take(&m->routing, arena, c, rows);
 	activation_take(arena, &m->hidden, all, c->expert_size);
 	m->up = arena_take(arena, all * c->expert_size, sizeof *m->up);
-	m->out = arena_take(arena, all * c->hidden_size, sizeof *m->out);
+	m->out = arena_take(arena, all * config_expert_width(c), sizeof *m->out);
 	m->ready = arena_take(arena, c->experts, sizeof *m->ready);
 	m->unfinished = arena_take(arena, (size_t)c->experts * moe_count(c->expert_size, TQ_GROUP),
 				   sizeof *m->unfinished);
-	m->unsummed = arena_take(arena, moe_count(c->hidden_size, MOE_SUM_ROWS),
+	m->unsummed = arena_take(arena, moe_count(config_expert_width(c), MOE_SUM_ROWS),
 				 sizeof *m->unsummed);
 	if (c->shared_size)
 		dense_take_shared(&m->shared, arena, c, rows);
 	activation_take(arena, &m->apart, rows, c->feed_forwards_apart ? c->hidden_size : 0);
+	activation_take(arena, &m->latent, rows, c->expert_latent);
+	activation_take(arena, &m->summed, rows, c->expert_latent);
 }
 
 /* ---- a wave: the experts that are ready now ---- */
@@ -91,7 +93,8 @@ static void moe_multiply(const struct moe_wave *v, struct moe_slices b, uint32_t
 	uint32_t n, first = moe_group(m, b.ready, &n);
 	uint32_t row0 = b.begin * MOE_ROWS,
 		 row1 = b.end * MOE_ROWS < s->rows ? b.end * MOE_ROWS : s->rows;
-	float *const outputs[EXPERT_PARTS] = {m->hidden.f, m->up, m->out};
+	bool gated = config_gated(v->step->env->config);
+	float *const outputs[EXPERT_PARTS] = {m->hidden.f, gated ? m->up : m->hidden.f, m->out};
 	bool down = part == EXPERT_PARTS - 1;
 	struct input x = down ? activation_input(&m->hidden, first) : activation_input(v->input, 0);
 	const uint32_t *tokens = down ? NULL : m->routing.token + first;
@@ -163,20 +166,26 @@ static void moe_run_gate_up(void *ctx, uint32_t begin, uint32_t end)
 	const struct moe_wave *v = ctx;
 	while (begin < end) {
 		struct moe_slices b = moe_next_slices(v, &begin, end);
-		moe_multiply(v, b, 0);
-		moe_multiply(v, b, 1);
+		for (uint32_t part = v->step->env->plan->first_part; part < EXPERT_PARTS - 1; part++)
+			moe_multiply(v, b, part);
 		moe_finish_slices(v, b);
 	}
 }
 
-/* out[t] = the weighted outputs of token t's experts, added in ascending order of expert; columns
- * [col0, col1). */
+/* The sums over a token's experts: out, or what is projected to out afterwards. */
+static float *moe_sums(const struct moe_wave *v)
+{
+	return v->m->summed.k ? v->m->summed.f : v->step->out;
+}
+
+/* moe_sums[t] = the weighted outputs of token t's experts, added in ascending order of expert;
+ * columns [col0, col1). */
 static void moe_sum_columns(const struct moe_wave *v, size_t t, uint32_t col0, uint32_t col1)
 {
 	const struct routing *r = &v->m->routing;
 	const uint32_t *chosen = r->chosen + t * r->top_k;
-	size_t width = v->step->env->config->hidden_size;
-	float *y = v->step->out + t * width + col0;
+	size_t width = config_expert_width(v->step->env->config);
+	float *y = moe_sums(v) + t * width + col0;
 	uint32_t next = 0; /* the least expert not yet added */
 	memset(y, 0, (col1 - col0) * sizeof *y);
 	for (uint32_t added = 0; added < r->kept[t]; added++) {
@@ -194,19 +203,19 @@ static void moe_sum_columns(const struct moe_wave *v, size_t t, uint32_t col0, u
 static void moe_sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct moe_wave *v = ctx;
-	uint32_t width = v->step->env->config->hidden_size;
+	uint32_t width = config_expert_width(v->step->env->config);
 	for (size_t t = begin; t < end; t++)
 		if (step_row_lives(v->step, t))
 			moe_sum_columns(v, t, 0, width);
 		else
-			memset(v->step->out + t * width, 0, width * sizeof *v->step->out);
+			memset(moe_sums(v) + t * width, 0, width * sizeof(float));
 }
 
 /* A step of one row sums its experts as their columns are finished, in whatever wave: a loop for
  * that alone would be one thread's. */
 static void moe_expect_sums(const struct moe_scratch *m, const struct config *c)
 {
-	uint32_t slices = moe_count(c->hidden_size, MOE_ROWS);
+	uint32_t slices = moe_count(config_expert_width(c), MOE_ROWS);
 	for (uint32_t i = 0; i * MOE_SUM_SLICES < slices; i++) {
 		uint32_t left = slices - i * MOE_SUM_SLICES;
 		m->unsummed[i].left =
@@ -217,7 +226,7 @@ static void moe_expect_sums(const struct moe_scratch *m, const struct config *c)
 /* Slices of down are computed in a step of one row: sums the columns that they complete. */
 static void moe_sum_slices(const struct moe_wave *v, struct moe_slices b)
 {
-	uint32_t width = v->step->env->config->hidden_size;
+	uint32_t width = config_expert_width(v->step->env->config);
 	for (uint32_t end; b.begin < b.end; b.begin = end) {
 		uint32_t block = b.begin / MOE_SUM_SLICES, next = (block + 1) * MOE_SUM_SLICES;
 		end = next < b.end ? next : b.end;
@@ -231,7 +240,7 @@ static void moe_run_down(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct moe_wave *v = ctx;
 	const struct moe_scratch *m = v->m;
-	size_t width = v->step->env->config->hidden_size;
+	size_t width = config_expert_width(v->step->env->config);
 	while (begin < end) {
 		struct moe_slices b = moe_next_slices(v, &begin, end);
 		moe_multiply(v, b, EXPERT_PARTS - 1);
@@ -253,7 +262,7 @@ static void moe_observe_wave(const struct moe_wave *v, uint32_t count)
 	const struct observer *o = v->step->env->observer;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t n, first = moe_group(m, i, &n);
-		struct tensor_id id = {TENSOR_EXPERT_GATE, v->layer,
+		struct tensor_id id = {plan_part_role(v->step->env->plan->first_part), v->layer,
 				       m->routing.distinct[m->ready[i].index]};
 		o->saw(o->ctx, id, v->input->f, v->input->k, m->routing.token + first, n);
 		id.role = TENSOR_EXPERT_DOWN;
@@ -266,7 +275,7 @@ static void moe_run_wave(const struct moe_wave *like, uint32_t count)
 {
 	const struct moe_scratch *m = like->m;
 	const struct environment *env = like->step->env;
-	uint32_t hidden = env->config->hidden_size, size = env->config->expert_size, n;
+	uint32_t hidden = config_expert_width(env->config), size = env->config->expert_size, n;
 	uint64_t tokens = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		(void)moe_group(m, i, &n);
@@ -397,6 +406,29 @@ static struct activation *moe_input(struct moe_scratch *m, struct step *s, const
 	return &m->apart;
 }
 
+/* What the experts read: `input`, or a projection of it. */
+static struct activation *moe_project_input(struct moe_scratch *m, const struct step *s,
+					    const struct layer_weights *l, struct activation *input)
+{
+	if (!m->latent.k)
+		return input;
+	product_run(s->env, &(struct product){m->latent.f, &l->m[TENSOR_EXPERTS_IN]}, 1, input,
+		    s->n);
+	activation_changed(&m->latent);
+	return &m->latent;
+}
+
+/* out = the experts' sums, projected back where they worked on a projection. */
+static void moe_project_sums(struct moe_scratch *m, const struct step *s,
+			     const struct layer_weights *l)
+{
+	if (!m->summed.k)
+		return;
+	activation_changed(&m->summed);
+	product_run(s->env, &(struct product){s->out, &l->m[TENSOR_EXPERTS_OUT]}, 1, &m->summed,
+		    s->n);
+}
+
 int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e)
 {
 	const struct environment *env = s->env;
@@ -404,12 +436,14 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 	const struct plan_record *record = &env->plan->record[env->plan->routed_of[layer]];
 	router_run(&m->routing, s, layer, moe_input(m, s, weights_vector(l, TENSOR_ROUTER_SCALE)));
 	struct activation *input = moe_input(m, s, weights_vector(l, TENSOR_EXPERTS_NORM));
-	for (uint32_t part = 0; part < EXPERT_PARTS - 1; part++)
+	input = moe_project_input(m, s, l, input);
+	for (uint32_t part = env->plan->first_part; part < EXPERT_PARTS - 1; part++)
 		activation_prepare(env, input, s->n, record->computed[part].format);
 	struct moe_wave wave = {m, s, l, input, record, layer, 0};
 	if (env->observer)
 		env->observer->saw(env->observer->ctx,
-				   (struct tensor_id){TENSOR_EXPERT_GATE, layer, UINT32_MAX},
+				   (struct tensor_id){plan_part_role(env->plan->first_part), layer,
+						      UINT32_MAX},
 				   input->f, input->k, NULL, s->n);
 	if (s->n == 1)
 		moe_expect_sums(m, env->config);
@@ -420,6 +454,7 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 		moe_observe_downs(m, s, layer);
 	if (s->n > 1 || s->died || !m->routing.kept[0])
 		threads_run(env->threads, s->n, 1, moe_sum_tokens, &wave);
+	moe_project_sums(m, s, l);
 	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);
 	if (post_norm)
 		step_norm(s, s->out, s->out, NULL, post_norm, s->n);

@@ -57,7 +57,7 @@ static int codec_read_record(uint8_t *record, const struct sources *sources, con
 			     uint32_t layer, uint32_t expert, struct err *e)
 {
 	int failed = 0;
-	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
+	for (uint32_t part = p->first_part; part < EXPERT_PARTS && !failed; part++) {
 		struct source from;
 		failed = sources_find(sources, plan_part_id(p, layer * p->experts + expert, part),
 				      &from, e);

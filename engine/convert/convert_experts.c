@@ -46,7 +46,7 @@ static uint64_t convert_source_bytes(const struct converter *c, struct tensor_id
 static uint64_t convert_expert_bytes(const struct converter *c, uint32_t unit)
 {
 	uint64_t bytes = 0;
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+	for (uint32_t part = c->plan->first_part; part < EXPERT_PARTS; part++)
 		bytes += convert_source_bytes(c, plan_part_id(c->plan, unit, part));
 	return bytes;
 }

@@ -98,7 +98,7 @@ static int convert_place_experts(struct convert_place *s, struct err *e)
 	int failed = 0;
 	for (uint32_t i = 0; i < records && !failed; i++) {
 		s->first[i + 1] = s->first[i];
-		for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++)
+		for (uint32_t part = s->plan.first_part; part < EXPERT_PARTS && !failed; part++)
 			failed = convert_place_part(s, i, part, e);
 	}
 	return failed;
@@ -112,7 +112,7 @@ static int convert_check_expert(void *ctx, uint32_t record, const struct store_p
 	const struct plan_record *r = &s->plan.record[record / s->plan.experts];
 	struct pieces part[EXPERT_PARTS];
 	plan_part_pieces(r, stored, part);
-	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+	for (uint32_t i = s->plan.first_part; i < EXPERT_PARTS; i++) {
 		if (format_is_finite(&r->part[i], &part[i]))
 			continue;
 		struct source from;

@@ -72,18 +72,17 @@ static size_t encoder_most_floats(const struct plan *p)
 	size_t most = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++)
 		most = encoder_larger(most, encoder_floats(&p->dense[i].shape));
-	for (uint32_t i = 0; i < p->routed_layers * EXPERT_PARTS; i++)
-		most = encoder_larger(
-			most,
-			encoder_floats(&p->record[i / EXPERT_PARTS].part[i % EXPERT_PARTS]));
+	for (uint32_t i = 0; i < p->routed_layers; i++)
+		for (uint32_t part = p->first_part; part < EXPERT_PARTS; part++)
+			most = encoder_larger(most, encoder_floats(&p->record[i].part[part]));
 	return most;
 }
 
-/* A checkpoint's experts all lie alike: the first one's gate tells. */
+/* A checkpoint's experts all lie alike: the first part of the first tells. */
 static bool encoder_reads_across(const struct plan *p, const struct sources *s)
 {
 	struct source from;
-	struct tensor_id id = {TENSOR_EXPERT_GATE, p->layer_of[0], 0};
+	struct tensor_id id = plan_part_id(p, 0, p->first_part);
 	return p->routed_layers && !sources_find(s, id, &from, NULL) &&
 	       from.view.way == VIEW_ACROSS;
 }
@@ -356,7 +355,7 @@ int encoder_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, vo
 	const struct plan *p = x->plan;
 	const struct plan_record *r = &p->record[routed_layer];
 	int failed = 0;
-	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++)
+	for (uint32_t part = p->first_part; part < EXPERT_PARTS && !failed; part++)
 		failed = encoder_tensor(
 			x, plan_part_id(p, routed_layer * p->experts + expert, part),
 			&r->part[part], 0, (uint8_t *)record + r->part_offset[part], e);

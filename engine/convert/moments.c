@@ -45,22 +45,26 @@ struct moments {
 /* ---- the list of sums ---- */
 
 /* The first of the roles that have the same input. */
-static enum tensor_role moments_first_role(enum tensor_role role)
+static enum tensor_role moments_first_role(const struct moments *m, enum tensor_role role)
 {
 	static const uint8_t first[TENSOR_ROLES] = {
 		[TENSOR_K] = TENSOR_Q,
 		[TENSOR_V] = TENSOR_Q,
 		[TENSOR_DELTA_Z] = TENSOR_DELTA_QKV,
+		[TENSOR_MAMBA_XBC] = TENSOR_MAMBA_Z,
 		[TENSOR_UP] = TENSOR_GATE,
 		[TENSOR_SHARED_UP] = TENSOR_SHARED_GATE,
 		[TENSOR_EXPERT_UP] = TENSOR_EXPERT_GATE,
 	};
-	return first[role] ? (enum tensor_role)first[role] : role;
+	bool up = role == TENSOR_UP || role == TENSOR_SHARED_UP || role == TENSOR_EXPERT_UP;
+	if (!first[role] || (up && m->plan->first_part > 0)) /* without a gate up is the first */
+		return role;
+	return (enum tensor_role)first[role];
 }
 
-bool moments_counts(enum tensor_role role)
+bool moments_counts(const struct moments *m, enum tensor_role role)
 {
-	return moments_first_role(role) == role;
+	return moments_first_role(m, role) == role;
 }
 
 static bool moments_rounds(const struct shape *s)
@@ -70,7 +74,7 @@ static bool moments_rounds(const struct shape *s)
 
 static uint32_t *moments_place(const struct moments *m, struct tensor_id id)
 {
-	enum tensor_role role = moments_first_role(id.role);
+	enum tensor_role role = moments_first_role(m, id.role);
 	const struct plan *p = m->plan;
 	if (tensor_roles[role].place == PLACE_EXPERT && id.expert != MOMENTS_ALL) {
 		uint32_t routed = p->routed_of[id.layer];
@@ -108,7 +112,7 @@ static void moments_list(struct moments *m, struct tensor_id id, uint32_t cols, 
 	if (e->cols)
 		return;
 	*e = (struct moments_entry){
-		.role = moments_first_role(id.role),
+		.role = moments_first_role(m, id.role),
 		.layer = id.layer,
 		.expert = id.expert,
 		.cols = cols,
@@ -121,7 +125,7 @@ static void moments_list(struct moments *m, struct tensor_id id, uint32_t cols, 
 static void moments_list_record(struct moments *m, uint32_t routed)
 {
 	const struct plan *p = m->plan;
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
+	for (uint32_t part = p->first_part; part < EXPERT_PARTS; part++) {
 		const struct shape *s = &p->record[routed].part[part];
 		struct tensor_id id = {plan_part_role(part), p->layer_of[routed], MOMENTS_ALL};
 		if (!moments_rounds(s))

@@ -44,7 +44,7 @@ uint64_t moments_bytes(const struct moments *m);
  */
 int64_t moments_find(const struct moments *m, struct tensor_id id);
 /* True for one of the roles that share an input: the one at which the input is added. */
-bool moments_counts(enum tensor_role role);
+bool moments_counts(const struct moments *m, enum tensor_role role);
 uint32_t moments_cols(const struct moments *m, int64_t sum);
 /* Adds n inputs to rows [begin, end) of a sum: x[rows[i]][cols], or of the first n if rows is NULL.
  * The call that adds row 0 of a sum counts the tokens. Threads may add to different rows. */

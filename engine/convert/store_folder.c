@@ -147,7 +147,7 @@ int store_headers_make(struct store_headers *h, const struct config *c, const st
 	if (experts && coded)
 		(void)fputs(coded_header, experts);
 	for (uint32_t i = 0; experts && !coded && i < plan_records(p); i++)
-		for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+		for (uint32_t part = p->first_part; part < EXPERT_PARTS; part++)
 			offset = store_header_add(experts, c, plan_part_id(p, i, part),
 						  plan_part_shape(p, i, part), offset);
 	for (uint32_t i = 0; dense && i < p->dense_count; i++)
@@ -262,7 +262,7 @@ static int store_write_index(const char *folder, const struct config *c, const s
 	for (uint32_t i = 0; i < p->dense_count; i++)
 		store_index_add(f, c, p->dense[i].id, &p->dense[i].shape, STORE_DENSE);
 	for (uint32_t i = 0; i < plan_records(p); i++)
-		for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+		for (uint32_t part = p->first_part; part < EXPERT_PARTS; part++)
 			store_index_add(f, c, plan_part_id(p, i, part), plan_part_shape(p, i, part),
 					STORE_EXPERTS);
 	(void)fputs("}}\n", f);
@@ -352,9 +352,10 @@ static bool store_has_foreign(const struct plan *p)
 	for (uint32_t i = 0; i < p->dense_count; i++)
 		if (store_is_foreign(p->dense[i].shape.format))
 			return true;
-	for (uint32_t i = 0; i < p->routed_layers * EXPERT_PARTS; i++)
-		if (store_is_foreign(p->record[i / EXPERT_PARTS].part[i % EXPERT_PARTS].format))
-			return true;
+	for (uint32_t i = 0; i < p->routed_layers; i++)
+		for (uint32_t part = p->first_part; part < EXPERT_PARTS; part++)
+			if (store_is_foreign(p->record[i].part[part].format))
+				return true;
 	return false;
 }
 

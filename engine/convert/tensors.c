@@ -138,7 +138,7 @@ static int tensors_add_uses(struct tensors *t, struct err *e)
 	for (uint32_t i = 0; i < p->dense_count && !failed; i++)
 		failed = tensors_add_use(t, p->dense[i].id, &p->dense[i].shape, e);
 	for (uint32_t i = 0; i < records; i++)
-		for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++)
+		for (uint32_t part = p->first_part; part < EXPERT_PARTS && !failed; part++)
 			failed = tensors_add_use(t, plan_part_id(p, i, part),
 						 plan_part_shape(p, i, part), e);
 	if (t->use_count)

@@ -115,18 +115,35 @@ static void config_read_pooling(struct reader *r)
 	embedding_take_gguf(&r->config->embedding, (unsigned)type);
 }
 
+static void config_read_layers(struct reader *r)
+{
+	struct config *c = r->config;
+	const char *list = c->family->layers_list;
+	if (!list || json_has(r->json, "num_hidden_layers")) {
+		reader_u32(r, "num_hidden_layers", 1, CONFIG_MAX_LAYERS, &c->layers);
+		return;
+	}
+	size_t count = json_count(reader_list_or_null(r, list));
+	if (!count || count > CONFIG_MAX_LAYERS)
+		reader_refuse(r, EINVAL, "%s names %zu layers, where 1 to %d are supported", list,
+			      count, CONFIG_MAX_LAYERS);
+	else
+		c->layers = (uint32_t)count;
+}
+
 static void config_read_text(struct reader *r)
 {
 	struct config *c = r->config;
 	const struct family *f = c->family;
 	const struct reader_number numbers[] = {
 		{"hidden_size", &c->hidden_size, CONFIG_MAX_WIDTH},
-		{"num_hidden_layers", &c->layers, CONFIG_MAX_LAYERS},
 		{"vocab_size", &c->vocabulary, CONFIG_MAX_VOCABULARY},
-		{"max_position_embeddings", &c->max_positions, CONFIG_MAX_POSITIONS},
+		{f->positions ? f->positions : "max_position_embeddings", &c->max_positions,
+		 CONFIG_MAX_POSITIONS},
 		{"num_attention_heads", &c->heads, 4096},
 	};
 	config_check_quantisation(r);
+	config_read_layers(r);
 	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
 	if (r->failed) /* the number of heads may be 0 */
 		return;

@@ -76,8 +76,9 @@ static inline enum kv_kind config_kv_kind(const struct layer *l)
 enum streams_kind { STREAMS_PLAIN, STREAMS_GATED, STREAMS_MIXED };
 
 enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
-/* Gated linear units (Shazeer 2020): what becomes of gate and up. */
-enum glu { GLU_SILU, GLU_GELU, GLU_CLAMPED, GLUS };
+/* Gated linear units (Shazeer 2020): what becomes of gate and up. GLU_NONE: there is no gate, and up is
+ * squared where it is above 0 (So et al. 2021). */
+enum glu { GLU_SILU, GLU_GELU, GLU_CLAMPED, GLU_NONE, GLUS };
 /* An RMSNorm of queries and keys before the rotation. */
 enum head_norms { HEAD_NORMS_NONE, HEAD_NORMS_EACH, HEAD_NORMS_TOGETHER };
 
@@ -94,6 +95,7 @@ struct config {
 	uint32_t per_layer, per_layer_vocabulary;
 	uint32_t experts, experts_per_token, expert_size;
 	uint32_t shared_size; /* of a shared expert */
+	uint32_t expert_latent; /* not 0: the routed experts work on a projection of this width */
 	/* Experts lie in router_groups groups of equal size. A token chooses from the
 	 * router_top_groups groups whose two best experts have the highest scores. */
 	uint32_t router_groups, router_top_groups;
@@ -196,6 +198,16 @@ static inline bool config_routed(const struct config *c, uint32_t layer)
 }
 /* Elements of a position's keys and values in a layer; 0 where its mixer has none. */
 uint64_t config_kv_width(const struct config *c, uint32_t layer);
+/* False where feed-forwards are up and down alone. */
+static inline bool config_gated(const struct config *c)
+{
+	return c->glu != GLU_NONE;
+}
+/* Inputs and outputs of routed experts. */
+static inline uint32_t config_expert_width(const struct config *c)
+{
+	return c->expert_latent ? c->expert_latent : c->hidden_size;
+}
 /* How many of the model's own layers have a state that moves on with the text. */
 static inline uint32_t config_recurrent_layers(const struct config *c)
 {

@@ -44,6 +44,10 @@ struct family {
 	double rms_eps;	     /* the default of rms_norm_eps; 0: 1e-6 */
 	const struct family_default *defaults; /* ends with a row without a key; may be NULL */
 
+	/* What it calls max_position_embeddings, and the list with an item for each layer whose
+	 * length stands for a missing num_hidden_layers; NULL: it does not. */
+	const char *positions, *layers_list;
+
 	/* Values of the config that follow from the family alone. */
 	bool tied; /* the default of tie_word_embeddings */
 	bool qkv_bias, normalise_top_k;
@@ -95,7 +99,8 @@ bool family_store_name(const struct config *c, struct tensor_id id, char *name, 
 /* Whether a tensor's name is of a draft layer that is not computed (config.layers_left_out). */
 bool family_leaves_out(const struct config *c, const char *name);
 
-extern const struct family family_lfm2, family_lfm2_moe, family_granitemoehybrid;
+extern const struct family family_lfm2, family_lfm2_moe, family_granitemoehybrid,
+	family_nemotron_h;
 extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
 	family_granitemoe, family_mixtral, family_olmoe, family_qwen3_5, family_qwen3_5_moe,
 	family_qwen3_next, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_llama,

@@ -174,12 +174,13 @@ static void plan_number_routed(struct plan *p, const struct config *c)
 		}
 	}
 	p->experts = p->routed_layers ? c->experts : 0;
+	p->first_part = config_gated(c) ? 0 : 1;
 }
 
 static struct plan_record plan_lay_out_record(struct planning *g, uint32_t routed)
 {
 	struct plan_record r = {0};
-	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+	for (uint32_t i = g->plan->first_part; i < EXPERT_PARTS; i++) {
 		r.part[i] = plan_shape(g, plan_part_id(g->plan, routed * g->plan->experts, i));
 		r.part_offset[i] = r.bytes;
 		r.slot_offset[i] = r.slot_bytes;
@@ -313,7 +314,7 @@ static int plan_make_digest(struct plan *p, const struct config *c, struct err *
 		const struct plan_record *r = &p->record[i];
 		if (i > 0 && plan_records_equal(r, &p->record[0]))
 			continue;
-		for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+		for (uint32_t part = p->first_part; part < EXPERT_PARTS; part++)
 			plan_digest_shape(state, c, plan_part_id(p, i * p->experts, part),
 					  &r->part[part], r->part_offset[part]);
 	}
@@ -427,7 +428,7 @@ void plan_part_pieces(const struct plan_record *r, const struct store_pieces *re
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
 		const uint8_t *piece[PLAN_PIECES];
 		for (uint32_t k = 0; k < PLAN_PIECES; k++) {
-			size_t bytes = plan_piece_bytes(&r->part[i], k);
+			size_t bytes = r->part[i].rows ? plan_piece_bytes(&r->part[i], k) : 0;
 			if (bytes && at == record->piece[run].bytes) {
 				run++;
 				at = 0;
@@ -445,7 +446,7 @@ void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
 	const struct plan_record *r = &p->record[layer];
 	struct pieces part[EXPERT_PARTS];
 	plan_part_pieces(r, record, part);
-	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
+	for (uint32_t i = p->first_part; i < EXPERT_PARTS; i++)
 		plan_arrange_rows((uint8_t *)slot + r->slot_offset[i], &r->computed[i], &r->part[i],
 				  0, r->part[i].rows, &part[i]);
 }

@@ -30,7 +30,9 @@ struct plan_tensor {
 	uint32_t chunk_rows, chunks, first_unit;
 };
 
-enum { EXPERT_PARTS = 3 }; /* gate, up, down: the order in a record and in a slot */
+/* Gate, up, down: the order in a record and in a slot. Where feed-forwards have no gate (GLU_NONE), the
+ * first part is up: loops begin with plan.first_part. */
+enum { EXPERT_PARTS = 3 };
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a summand */
 #define EXPERT_ROLE(role, place, ...) +(PLACE_##place == PLACE_EXPERT)
 _Static_assert(TENSOR_ROLE_LIST(EXPERT_ROLE) == EXPERT_PARTS &&
@@ -60,6 +62,7 @@ struct plan {
 
 	/* Routed layers, a draft's last. */
 	uint32_t routed_layers, experts;
+	uint32_t first_part;					     /* of experts; 1: they have no gate */
 	uint32_t layer_of[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];  /* of each routed layer */
 	uint32_t routed_of[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS]; /* UINT32_MAX: dense */
 	struct plan_record *record;				     /* [routed_layers] */

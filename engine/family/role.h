@@ -92,7 +92,7 @@
 	X(MIXED_FEED_SCALE, LAYER, MIXED, THREE, NONE, VECTOR, L "hc_ffn_scale")                   \
 	X(FEED_FORWARD_NORM, LAYER, FEEDS, HIDDEN, NONE, NORM,                                     \
 	  L "post_attention_layernorm.weight")                                                     \
-	X(GATE, LAYER, DENSE, INTERMEDIATE, HIDDEN, FEED, F "gate_proj.weight")                    \
+	X(GATE, LAYER, DENSE_GATED, INTERMEDIATE, HIDDEN, FEED, F "gate_proj.weight")                    \
 	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, FEED, F "up_proj.weight")                        \
 	X(DOWN, LAYER, DENSE, HIDDEN, INTERMEDIATE, DOWN, F "down_proj.weight")                    \
 	X(ROUTER_SCALE, LAYER, APART, HIDDEN, NONE, VECTOR, L "router.scale")                      \
@@ -106,11 +106,16 @@
 	X(EXPERT_DOWN_BIAS, LAYER, EXPERT_BIAS, EXPERTS, HIDDEN, VECTOR,                           \
 	  F "experts.down_proj_bias")                                                              \
 	X(EXPERT_SCALE, LAYER, EXPERT_SCALE, EXPERTS, NONE, VECTOR, L "router.per_expert_scale")   \
-	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, SHARED, F "shared_expert.gate_proj.weight")  \
+	X(SHARED_GATE, LAYER, SHARED_GATED, SHARED, HIDDEN, SHARED,                                \
+	  F "shared_expert.gate_proj.weight")                                                      \
 	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, SHARED, F "shared_expert.up_proj.weight")      \
 	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, SHARED_DOWN,                                 \
 	  F "shared_expert.down_proj.weight")                                                      \
 	X(SHARED_SCALE, LAYER, SHARED_GATE, ONE, HIDDEN, SMALL, F "shared_expert_gate.weight")     \
+	X(EXPERTS_IN, LAYER, EXPERT_LATENT, EXPERT_LATENT, HIDDEN, SHARED,                         \
+	  F "fc1_latent_proj.weight")                                                              \
+	X(EXPERTS_OUT, LAYER, EXPERT_LATENT, HIDDEN, EXPERT_LATENT, SHARED_DOWN,                   \
+	  F "fc2_latent_proj.weight")                                                              \
 	X(SHARED_POST_NORM, LAYER, APART, HIDDEN, NONE, NORM,                                      \
 	  L "post_feedforward_layernorm_1.weight")                                                 \
 	X(EXPERTS_NORM, LAYER, APART, HIDDEN, NONE, NORM, L "pre_feedforward_layernorm_2.weight")  \
@@ -125,9 +130,10 @@
 	X(PER_LAYER_POST_NORM, LAYER, PER_LAYER, HIDDEN, NONE, NORM,                               \
 	  L "post_per_layer_input_norm.weight")                                                    \
 	X(LAYER_SCALE, LAYER, LAYER_SCALE, ONE, NONE, VECTOR, L "layer_scalar")                    \
-	X(EXPERT_GATE, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.gate_proj.weight")    \
-	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.up_proj.weight")        \
-	X(EXPERT_DOWN, EXPERT, ROUTED, HIDDEN, EXPERT, EXPERT_DOWN,                                \
+	X(EXPERT_GATE, EXPERT, ROUTED_GATED, EXPERT, EXPERT_WIDTH, EXPERT,                         \
+	  F "experts.%u.gate_proj.weight")                                                         \
+	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, EXPERT_WIDTH, EXPERT, F "experts.%u.up_proj.weight")  \
+	X(EXPERT_DOWN, EXPERT, ROUTED, EXPERT_WIDTH, EXPERT, EXPERT_DOWN,                          \
 	  F "experts.%u.down_proj.weight")                                                         \
 	X(GATED_END_NORM, OUTPUT, GATED, STREAMS, NONE, NORM, HE "hc_norm.weight")                 \
 	X(GATED_END_DOWN, OUTPUT, GATED, GATED_LOW, STREAMS, STEER,                                \
@@ -185,13 +191,17 @@ enum tensor_place {
 	X(MAMBA_BIAS, l->mixer == MIXER_MAMBA && c->mamba.bias)                              \
 	X(CONVOLUTION, l->mixer == MIXER_CONVOLUTION)                                        \
 	X(DENSE, dense)                                                                      \
+	X(DENSE_GATED, dense && config_gated(c))                                             \
 	X(ROUTED, routed)                                                                    \
+	X(ROUTED_GATED, routed && config_gated(c))                                           \
+	X(EXPERT_LATENT, routed && c->expert_latent > 0)                                     \
 	X(ROUTER_BIAS, routed && c->router_bias)                                             \
 	X(ROUTER_CORRECTION, routed && c->router_correction)                                 \
 	X(EXPERT_BIAS, routed && c->expert_bias)                                             \
 	X(APART, routed && c->feed_forwards_apart) /* parts have norms of their own */       \
 	X(EXPERT_SCALE, routed && c->expert_scale)                                           \
 	X(SHARED, l->shared)                                                                 \
+	X(SHARED_GATED, l->shared && config_gated(c))                                        \
 	X(SHARED_GATE, l->shared && c->shared_gate)
 
 #define TENSOR_PRESENCE_ENUM(presence, condition) PRESENT_##presence,
@@ -243,6 +253,8 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	X(HEADS, c->heads)                                                                       \
 	X(EXPERTS, c->experts)                                                                   \
 	X(EXPERT, c->expert_size)                                                                \
+	X(EXPERT_WIDTH, config_expert_width(c))                                                  \
+	X(EXPERT_LATENT, c->expert_latent)                                                       \
 	X(SHARED, c->shared_size)
 
 #define TENSOR_DIMENSION_ENUM(dimension, size) DIMENSION_##dimension,

@@ -364,7 +364,7 @@ static int sources_visit(const struct plan *p, source_visit_fn *visit, void *ctx
 	for (uint32_t i = 0; i < p->dense_count && !failed; i++)
 		failed = visit(ctx, p->dense[i].id, e);
 	for (uint32_t i = 0; i < plan_records(p); i++)
-		for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++)
+		for (uint32_t part = p->first_part; part < EXPERT_PARTS && !failed; part++)
 			failed = visit(ctx, plan_part_id(p, i, part), e);
 	return failed;
 }

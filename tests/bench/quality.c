@@ -62,7 +62,7 @@ static struct size size_of(const struct model_view *m, bool all)
 			add_matrix(&sum, &t->shape, 1);
 	}
 	for (uint32_t i = 0; i < p->routed_layers; i++)
-		for (uint32_t k = 0; k < EXPERT_PARTS && p->layer_of[i] < m->config->layers; k++)
+		for (uint32_t k = p->first_part; k < EXPERT_PARTS && p->layer_of[i] < m->config->layers; k++)
 			add_matrix(&sum, &p->record[i].part[k],
 				   all ? p->experts : m->config->experts_per_token);
 	sum.bits /= sum.weights;

@@ -275,7 +275,7 @@ static int set_slot(struct bench *b, const struct selection *s, size_t number, v
 	const struct plan_record *record = &p->record[number / p->experts];
 	memcpy(slot, (char *)b->experts + number * p->slot_bytes, record->slot_bytes);
 	int failed = 0;
-	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
+	for (uint32_t part = p->first_part; part < EXPERT_PARTS && !failed; part++) {
 		enum choice c =
 			choice_of(s, plan_part_role(part), p->layer_of[number / p->experts]);
 		if (c != CHOICE_KEPT)

@@ -72,7 +72,7 @@ static int cached_add_experts(struct cached *c, const struct run *r, struct err 
 	if (got < 1)
 		return got < 0 ? got : err_set(e, EIO, "cannot read an expert");
 	const uint8_t *slot = c->expert.data;
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
+	for (uint32_t part = p->first_part; part < EXPERT_PARTS; part++) {
 		const struct matrix w = {p->record[0].computed[part],
 					 slot + p->record[0].slot_offset[part]};
 		struct cached_kind *kind = cached_kind_of(c, &w);

@@ -30,7 +30,7 @@ struct run_work run_work_of(const struct run *r)
 			w.operations += 2.0 * t->shape.rows * t->shape.cols;
 	}
 	for (uint32_t layer = 0; layer < run_routed_layers(m); layer++)
-		for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		for (uint32_t i = p->first_part; i < EXPERT_PARTS; i++) {
 			const struct shape *s = &p->record[layer].part[i];
 			w.expert_bytes +=
 				(double)c->experts_per_token * (double)format_arranged_bytes(s);

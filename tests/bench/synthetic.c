@@ -313,7 +313,7 @@ static int put_expert(const struct writing *w, struct draws *d, struct store_put
 {
 	const struct plan *p = w->s->plan;
 	int failed = 0;
-	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
+	for (uint32_t part = p->first_part; part < EXPERT_PARTS && !failed; part++) {
 		const struct shape *shape = &p->record[record / p->experts].part[part];
 		struct tensor_id id = {plan_part_role(part), p->layer_of[record / p->experts],
 				       record % p->experts};

@@ -165,7 +165,7 @@ static int list_tensors(struct file *f, struct err *e)
 		if (p->dense[i].id.role != TENSOR_HEAD || !f->s->config->tied_head)
 			failed = add_tensor(f, p->dense[i].id, &p->dense[i].shape, 0, e);
 	for (uint32_t l = 0; l < p->routed_layers; l++)
-		for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++)
+		for (uint32_t part = p->first_part; part < EXPERT_PARTS && !failed; part++)
 			failed = add_tensor(
 				f, (struct tensor_id){plan_part_role(part), p->layer_of[l], 0},
 				&p->record[l].part[part], p->experts, e);

@@ -71,7 +71,7 @@ static int list_tensors(struct raw *w, struct err *e)
 			add_tensor(w, p->dense[i].id, &p->dense[i].shape);
 	for (uint32_t l = 0; l < p->routed_layers; l++)
 		for (uint32_t x = 0; x < p->experts; x++)
-			for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+			for (uint32_t part = p->first_part; part < EXPERT_PARTS; part++)
 				add_tensor(
 					w,
 					(struct tensor_id){plan_part_role(part), p->layer_of[l], x},

@@ -85,7 +85,8 @@ static void the_published_spelling_of_a_config_is_the_same_model(void **state)
 {
 	(void)state;
 	static const char *const fixtures[] = {"llama", "smollm3", "gemma3", "phi3", "gemma4_ple",
-					       "lfm2_moe", "granitemoehybrid"};
+					       "lfm2_moe", "granitemoehybrid",
+					       "nemotron_h"};
 	static struct config later;
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		const char *folder = test_fixture(fixtures[i]);
@@ -471,7 +472,7 @@ static void the_fixtures_checkpoints_are_used_to_the_last_tensor(void **state)
 		"qwen3_5_moe", "qwen3_5_moe_fused", "qwen3_next", "glm4_moe", "minimax_m2",
 		"gpt_oss",     "gpt_oss_mxfp4",	    "gemma4_moe",
 		/* recurrent: */
-		"lfm2_moe",    "granitemoehybrid"};
+		"lfm2_moe",    "granitemoehybrid", "nemotron_h"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		struct sources s;
 		struct plan p;

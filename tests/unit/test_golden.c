@@ -20,7 +20,7 @@ static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe", "qwen2_moe
 				       "gpt_oss", "gemma4_moe", "deepseek_v3", "llama", "smollm3",
 				       "gemma3", "phi3", "gemma4_ple",
 				       /* recurrent: */
-				       "lfm2_moe", "granitemoehybrid",
+				       "lfm2_moe", "granitemoehybrid", "nemotron_h",
 				       /* encodings: */
 				       "qwen3_moe_mlx4", "qwen3_moe_fp8", "tq3_native",
 				       "tq3_native_sensitive4", "gpt_oss_mxfp4", "deepseek_v3_fp8"};

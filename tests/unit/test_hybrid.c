@@ -321,7 +321,7 @@ static void drafted_or_not_the_text_is_the_same(void **state)
 
 int main(void)
 {
-	static const char *const others[] = {"lfm2_moe", "granitemoehybrid"};
+	static const char *const others[] = {"lfm2_moe", "granitemoehybrid", "nemotron_h"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(after_a_rollback_it_computes_what_a_fresh_context_does),
 		cmocka_unit_test(a_step_that_was_stopped_leaves_no_trace),

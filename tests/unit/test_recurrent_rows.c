@@ -17,7 +17,8 @@
 static const struct {
 	const char *fixture, *matrices;
 	bool across;
-} fixtures[] = {{"lfm2_moe", "", false}, {"granitemoehybrid", "ssm_state", true}};
+} fixtures[] = {{"lfm2_moe", "", false}, {"granitemoehybrid", "ssm_state", true},
+	{"nemotron_h", "ssm_state", true}};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static char temporary[64];

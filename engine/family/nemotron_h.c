@@ -1,0 +1,156 @@
+/* Nemotron-H of NVIDIA: layers of one part each, of Mamba2, of attention that positions do not turn, of
+ * a feed-forward, or of experts. Feed-forwards have no gate; experts may work on a projection. */
+#include "engine/family/gguf_family.h"
+#include "engine/family/reader.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { NEMOTRON_MAMBA, NEMOTRON_ATTENTION, NEMOTRON_DENSE, NEMOTRON_ROUTED };
+
+/* hybrid_override_pattern, a character for each layer: the older form of layers_block_type. */
+static void nemotron_read_pattern(struct reader *r, uint32_t kind[CONFIG_MAX_LAYERS])
+{
+	static const char letters[] = {[NEMOTRON_MAMBA] = 'M',
+				       [NEMOTRON_ATTENTION] = '*',
+				       [NEMOTRON_DENSE] = '-',
+				       [NEMOTRON_ROUTED] = 'E'};
+	const char *pattern = reader_string_or(r, "hybrid_override_pattern", "");
+	if (strlen(pattern) != r->config->layers)
+		reader_refuse(r, EINVAL, "hybrid_override_pattern names %zu layers of %u",
+			      strlen(pattern), r->config->layers);
+	for (uint32_t layer = 0; layer < r->config->layers && !r->failed; layer++) {
+		const char *letter = memchr(letters, pattern[layer], sizeof letters);
+		if (!letter)
+			reader_refuse(r, ENOTSUP,
+				      "\"hybrid_override_pattern\" has a layer %c, but only M, *, - "
+				      "and E are supported",
+				      pattern[layer]);
+		else
+			kind[layer] = (uint32_t)(letter - letters);
+	}
+}
+
+static void nemotron_read_kinds(struct reader *r, uint32_t kind[CONFIG_MAX_LAYERS])
+{
+	static const struct reader_kind kinds[] = {
+		{"mamba", NEMOTRON_MAMBA},	  {"linear_attention", NEMOTRON_MAMBA},
+		{"attention", NEMOTRON_ATTENTION}, {"full_attention", NEMOTRON_ATTENTION},
+		{"mlp", NEMOTRON_DENSE},	  {"moe", NEMOTRON_ROUTED},
+		{0}};
+	if (!reader_layer_kinds(r, "layers_block_type", kinds, kind) && !r->failed)
+		nemotron_read_pattern(r, kind);
+}
+
+static void nemotron_mamba(struct reader *r)
+{
+	struct mamba *m = &r->config->mamba;
+	const struct reader_number numbers[] = {
+		{"mamba_num_heads", &m->heads, 4096}, {"mamba_head_dim", &m->head_dim, 4096},
+		{"n_groups", &m->groups, 4096},	      {"ssm_state_size", &m->state, 4096},
+		{"conv_kernel", &m->width, 64},
+	};
+	double eps;
+	reader_double_or(r, "layer_norm_epsilon", 0, 1, 1e-5, &eps);
+	r->config->rms_eps = (float)eps;
+	m->bias = true;
+	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	reader_bool(r, "use_conv_bias", &m->bias);
+	reader_check_mamba(r);
+}
+
+static void nemotron_experts(struct reader *r)
+{
+	struct config *c = r->config;
+	reader_moe(r);
+	if (r->failed)
+		return;
+	reader_sigmoid_router(r);
+	reader_u32(r, "moe_shared_expert_intermediate_size", 1, CONFIG_MAX_WIDTH, &c->shared_size);
+	reader_u32_or(r, "moe_latent_size", 1, CONFIG_MAX_WIDTH, 0, &c->expert_latent);
+}
+
+static void nemotron_layers(struct reader *r)
+{
+	struct config *c = r->config;
+	uint32_t kind[CONFIG_MAX_LAYERS], count[NEMOTRON_ROUTED + 1] = {0};
+	nemotron_read_kinds(r, kind);
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
+		count[kind[layer]]++;
+	c->glu = GLU_NONE;
+	if (count[NEMOTRON_MAMBA])
+		nemotron_mamba(r);
+	if (count[NEMOTRON_ROUTED])
+		nemotron_experts(r);
+	if (count[NEMOTRON_DENSE])
+		reader_dense(r);
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++) {
+		struct layer *l = &c->layer[layer];
+		bool mixes = kind[layer] == NEMOTRON_MAMBA || kind[layer] == NEMOTRON_ATTENTION;
+		bool routed = kind[layer] == NEMOTRON_ROUTED;
+		l->mixer = kind[layer] == NEMOTRON_MAMBA ? MIXER_MAMBA : MIXER_ATTENTION;
+		l->feed_forward = routed ? FEED_FORWARD_ROUTED : FEED_FORWARD_DENSE;
+		if (mixes)
+			l->feed_forward = FEED_FORWARD_NONE;
+		else
+			l->mixer = MIXER_NONE;
+		l->shared = routed;
+		l->rope = CONFIG_NO_ROPE;
+	}
+	reader_left_out(r);
+}
+
+static const struct only nemotron_only[] = {
+	{"mlp_hidden_act", "\"relu2\""}, {"mamba_hidden_act", "\"silu\""},
+	{"use_bias", "false"},		 {"mlp_bias", "false"},
+	{"attention_bias", "false"},	 {"mamba_proj_bias", "false"},
+	{"n_shared_experts", "1"},	 {"sliding_window", "null"},
+	{0}};
+
+/* clang-format off: a row a line */
+#define N "backbone.layers.%u."
+#define X N "mixer."
+static const struct tensor_name nemotron_names[] = {
+	{TENSOR_EMBEDDING, "backbone.embeddings.weight", NULL},
+	{TENSOR_FINAL_NORM, "backbone.norm_f.weight", NULL},
+	{TENSOR_MIXER_NORM, N "norm.weight", NULL},
+	{TENSOR_FEED_FORWARD_NORM, N "norm.weight", NULL},
+	{TENSOR_Q, X "q_proj.weight", NULL},
+	{TENSOR_K, X "k_proj.weight", NULL},
+	{TENSOR_V, X "v_proj.weight", NULL},
+	{TENSOR_O, X "o_proj.weight", NULL},
+	{TENSOR_MAMBA_Z, X "in_proj.weight", view_mamba_z},
+	{TENSOR_MAMBA_XBC, X "in_proj.weight", view_mamba_xbc},
+	{TENSOR_MAMBA_DT, X "in_proj.weight", view_mamba_dt},
+	{TENSOR_MAMBA_CONV, X "conv1d.weight", view_mamba_convolution},
+	{TENSOR_MAMBA_CONV_BIAS, X "conv1d.bias", NULL},
+	{TENSOR_MAMBA_A_LOG, X "A_log", NULL},
+	{TENSOR_MAMBA_D, X "D", NULL},
+	{TENSOR_MAMBA_DT_BIAS, X "dt_bias", NULL},
+	{TENSOR_MAMBA_NORM, X "norm.weight", NULL},
+	{TENSOR_MAMBA_OUT, X "out_proj.weight", NULL},
+	{TENSOR_UP, X "up_proj.weight", NULL},
+	{TENSOR_DOWN, X "down_proj.weight", NULL},
+	{TENSOR_ROUTER, X "gate.weight", NULL},
+	{TENSOR_ROUTER_CORRECTION, X "gate.e_score_correction_bias", NULL},
+	{TENSOR_EXPERTS_IN, X "fc1_latent_proj.weight", NULL},
+	{TENSOR_EXPERTS_OUT, X "fc2_latent_proj.weight", NULL},
+	{TENSOR_SHARED_UP, X "shared_experts.up_proj.weight", NULL},
+	{TENSOR_SHARED_DOWN, X "shared_experts.down_proj.weight", NULL},
+	{TENSOR_EXPERT_UP, X "experts.%u.up_proj.weight", NULL},
+	{TENSOR_EXPERT_DOWN, X "experts.%u.down_proj.weight", NULL},
+	{0},
+};
+/* clang-format on */
+
+static const char *const nemotron_h[] = {"nemotron_h", NULL};
+static const char *const nemotron_skipped[] = {"mtp.", NULL};
+const struct family family_nemotron_h = {
+	.model_types = nemotron_h,
+	.own_positions = true,
+	.layers_list = "layers_block_type",
+	.only = nemotron_only,
+	.parts = {nemotron_layers},
+	.names = nemotron_names,
+	.skipped = nemotron_skipped,
+};
