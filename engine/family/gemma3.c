@@ -1,6 +1,6 @@
 /* Gemma 3, the text of it: of six layers, five see a window and turn by another base; four norms a
  * layer, all zero-centred; scores are scaled by a number of the config. */
-#include "engine/family/gguf_family.h"
+#include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
 #include <math.h>
@@ -91,6 +91,17 @@ static const struct gguf_key gguf_keys[] = {
 	{"final_logit_softcapping", "final_logit_softcapping", GGUF_REAL, 0},
 	{0},
 };
+/* What scores are scaled by is in no key. Of all published models it is the width of a head, but in
+ * the one of 62 layers, that of the stream over the number of heads. */
+static void gemma3_put_scale(struct gguf_writer *w)
+{
+	uint64_t scale = gguf_writer_uint(w, "attention.key_length"),
+		 heads = gguf_writer_uint(w, "attention.head_count");
+	if (heads && gguf_writer_uint(w, "block_count") == 62)
+		scale = gguf_writer_uint(w, "embedding_length") / heads;
+	gguf_put_uint(w, "query_pre_attn_scalar", scale);
+}
+
 #define B "blk.%u."
 static const struct tensor_name gguf_names[] = {
 	{TENSOR_MIXER_POST_NORM, B "post_attention_norm.weight", NULL},
@@ -103,7 +114,7 @@ static const struct gguf_family gguf = {
 	.keys = {gguf_keys},
 	.names = gguf_names,
 	.norms_plus_one = true,
-	.scaled_by_heads = true,
+	.put = gemma3_put_scale,
 };
 
 static const char *const types[] = {"gemma3", "gemma3_text", NULL};

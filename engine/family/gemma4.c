@@ -3,6 +3,7 @@
  * layer, and a cap on the logits. Layers without a window may take their values from their keys.
  * In small ones the last layers have no keys and read those of an earlier layer, and each layer has
  * inputs of its own. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -226,10 +227,12 @@ const struct family family_gemma4 = {
 	.nested = true,
 	.ropes = 1U << ROPE_PROPORTIONAL,
 	.own_positions = true,
+	.tied = true,
 	.head_norms = HEAD_NORMS_EACH,
 	.only = gemma4_only,
 	.parts = {gemma4_switches, gemma4_windows, gemma4_heads, gemma4_shared_keys,
 		  gemma4_rotations, gemma4_experts, gemma4_per_layer, reader_logit_cap},
 	.names = names,
 	.skipped = skipped,
+	.gguf = &gguf_gemma4,
 };

@@ -3,100 +3,15 @@
  *
  * A key that no table has (gguf_tables.c) is refused by its name, since it may change what is
  * computed. */
-#include "engine/family/gguf_family.h"
+#include "engine/family/gguf_writer.h"
 #include "engine/source/source_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Keeps its first error: after one, values read are 0 or the fallback, and what is written does not
- * matter. */
-struct gguf_writer {
-	const struct gguf *g;
-	const struct package *package;
-	const struct family *family;
-	const char *architecture, *name; /* of the file, for messages */
-	FILE *out;
-	struct err *e;
-	int failed; /* the first error: a negative errno, as in e; 0: none so far */
-};
-
-enum { GGUF_KEY_BYTES = 256 };
-
-/* Sets the error "FILE: …" with that errno. */
-__attribute__((format(printf, 3, 4))) static void
-gguf_writer_refuse(struct gguf_writer *w, int code, const char *format, ...)
-{
-	char text[1024];
-	va_list args;
-	if (w->failed)
-		return;
-	va_start(args, format);
-	(void)vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	w->failed = err_set(w->e, code, "%s: %s", w->name, text);
-}
-
-/* ---- keys in, members out ---- */
-
-/* ARCHITECTURE.suffix; no architecture of ours makes it longer. */
-static const char *gguf_full_key(const struct gguf_writer *w, const char *suffix,
-				 char key[GGUF_KEY_BYTES])
-{
-	(void)snprintf(key, GGUF_KEY_BYTES, "%s.%s", w->architecture, suffix);
-	return key;
-}
-
-static bool gguf_writer_has(const struct gguf_writer *w, const char *suffix)
-{
-	char key[GGUF_KEY_BYTES];
-	return gguf_has(w->g, gguf_full_key(w, suffix, key));
-}
-
-static uint64_t gguf_writer_uint(struct gguf_writer *w, const char *suffix)
-{
-	char key[GGUF_KEY_BYTES];
-	uint64_t value = 0;
-	if (!w->failed)
-		w->failed = gguf_get_uint(w->g, gguf_full_key(w, suffix, key), w->name, 0,
-					  UINT32_MAX, &value, w->e);
-	return value;
-}
-
-static uint64_t gguf_writer_uint_or(struct gguf_writer *w, const char *suffix, uint64_t fallback)
-{
-	return gguf_writer_has(w, suffix) ? gguf_writer_uint(w, suffix) : fallback;
-}
-
-static double gguf_writer_real(struct gguf_writer *w, const char *suffix)
-{
-	char key[GGUF_KEY_BYTES];
-	double value = 0;
-	if (!w->failed)
-		w->failed =
-			gguf_get_double(w->g, gguf_full_key(w, suffix, key), w->name, &value, w->e);
-	return value;
-}
-
-static void gguf_put_uint(const struct gguf_writer *w, const char *name, uint64_t value)
-{
-	(void)fprintf(w->out, ",\n  \"%s\": %" PRIu64, name, value);
-}
-
-static void gguf_put_bool(const struct gguf_writer *w, const char *name, bool value)
-{
-	(void)fprintf(w->out, ",\n  \"%s\": %s", name, value ? "true" : "false");
-}
-
-static void gguf_put_real(const struct gguf_writer *w, const char *name, double value)
-{
-	(void)fprintf(w->out, ",\n  \"%s\": %.17g", name, value);
-}
 
 /* ---- rotary positions ---- */
 
@@ -124,24 +39,10 @@ static const char *gguf_rope_type(struct gguf_writer *w)
 static void gguf_put_factors(struct gguf_writer *w, const char *key, const struct package_tensor *t)
 {
 	float factor[ROPE_FACTORS_MOST];
-	if (w->failed)
-		return;
-	if (t->dims != 1 || t->shape[0] > ROPE_FACTORS_MOST ||
-	    package_read_format(t) != FORMAT_F32) {
-		gguf_writer_refuse(
-			w, EINVAL,
-			"%s is not a list of at most %d numbers in F32, which rotations are "
-			"slowed by",
-			t->name, ROPE_FACTORS_MOST);
-		return;
-	}
-	w->failed = package_read(w->package, t, 0, 1, (uint32_t)t->shape[0], factor, w->e);
+	uint32_t count = gguf_read_factors(w, t, factor);
 	(void)fprintf(w->out, ", \"%s\": [", key);
-	for (uint64_t i = 0; i < t->shape[0] && !w->failed; i++) {
-		if (!isfinite(factor[i])) /* JSON has no word for it */
-			gguf_writer_refuse(w, EINVAL, "%s holds a NaN or an infinity", t->name);
+	for (uint32_t i = 0; i < count; i++)
 		(void)fprintf(w->out, "%s%.9g", i ? ", " : "", (double)factor[i]);
-	}
 	(void)fprintf(w->out, "]");
 }
 
@@ -171,7 +72,7 @@ static const struct package_tensor *gguf_find_factors(const struct gguf_writer *
 
 bool gguf_is_of_config(const struct config *c, const char *name)
 {
-	if (c->rope[0].scaling != ROPE_FACTORS)
+	if (c->rope[0].scaling != ROPE_FACTORS && c->rope[0].scaling != ROPE_PROPORTIONAL)
 		return false;
 	return c->rope_limit ? !strcmp(name, GGUF_ROPE_SHORT) || !strcmp(name, GGUF_ROPE_LONG)
 			     : !strcmp(name, GGUF_ROPE_FACTORS);
@@ -337,19 +238,6 @@ static void gguf_put_windows(struct gguf_writer *w)
 	(void)fprintf(w->out, "]");
 }
 
-/* What scores are scaled by is in no key. Of all published models it is the width of a head, but in
- * the one of 62 layers, that of the stream over the number of heads. */
-static void gguf_put_query_scale(struct gguf_writer *w)
-{
-	if (!w->family->gguf->scaled_by_heads)
-		return;
-	uint64_t scale = gguf_writer_uint(w, "attention.key_length"),
-		 heads = gguf_writer_uint(w, "attention.head_count");
-	if (heads && gguf_writer_uint(w, "block_count") == 62)
-		scale = gguf_writer_uint(w, "embedding_length") / heads;
-	gguf_put_uint(w, "query_pre_attn_scalar", scale);
-}
-
 static void gguf_put_delta_net(struct gguf_writer *w)
 {
 	if (!gguf_writer_has(w, "ssm.inner_size"))
@@ -406,12 +294,13 @@ static void gguf_put_derived(struct gguf_writer *w)
 	gguf_put_heads(w);
 	gguf_put_latent(w);
 	gguf_put_windows(w);
-	gguf_put_query_scale(w);
 	gguf_put_delta_net(w);
 	gguf_put_rope(w);
 	gguf_put_size_of(w, "expert_feed_forward_length", ".ffn_gate_exps.weight");
 	gguf_put_size_of(w, "expert_shared_feed_forward_length", ".ffn_gate_shexp.weight");
 	gguf_put_end_tokens(w);
+	if (w->family->gguf->put)
+		w->family->gguf->put(w);
 	/* What the presence of tensors says. */
 	gguf_put_bool(w, "tie_word_embeddings", !package_find(w->package, "output.weight"));
 	gguf_put_bool(w, "qkv_bias", package_find(w->package, "blk.0.attn_q.bias"));

@@ -31,6 +31,7 @@ struct gguf_key {
 	double neutral;
 };
 
+struct gguf_writer;
 enum { GGUF_KEY_TABLES = 3 };
 struct gguf_family {
 	const char *architecture; /* general.architecture */
@@ -45,7 +46,8 @@ struct gguf_family {
 	const struct gguf_key *keys[GGUF_KEY_TABLES];
 	/* Tried before the common names; ends with a row without a name. */
 	const struct tensor_name *names;
-	bool scaled_by_heads; /* query_pre_attn_scalar is in no key: gguf_put_query_scale */
+	/* Writes members that follow from several keys, or from tensors (gguf_writer.h); or NULL. */
+	void (*put)(struct gguf_writer *w);
 	bool norms_plus_one; /* 1 was added to all norms but those of delta nets */
 	bool tiled_heads;    /* value heads of delta nets: config.h */
 };
@@ -57,6 +59,9 @@ extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_r
 	gguf_keys_shared[], gguf_keys_hybrid[], gguf_keys_sigmoid[];
 /* The row of a key, in a family's tables or the common one; NULL: the key is not known. */
 const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
+
+/* gemma4_gguf.c */
+extern const struct gguf_family gguf_gemma4;
 
 /* Makes a config.json of a file's keys and the names of its tensors; the caller frees *text. name
  * is the file's, for messages. -ENOTSUP names the architecture, or the key that is not known. */

@@ -17,7 +17,7 @@ static const char *const architectures[] = {
 	"llama",      "qwen2",	 "qwen3",     "qwen2moe",  "qwen3moe",
 	"qwen3next",  "qwen35",	 "qwen35moe", "olmoe",	   "granitemoe",
 	"minimax-m2", "glm4moe", "gpt-oss",   "deepseek2", "smollm3",
-	"gemma3",     "phi3",	 "none",
+	"gemma3",     "phi3",	 "gemma4",    "none",
 };
 static const struct gguf_key *const tables[] = {
 	gguf_keys_common, gguf_keys_routed, gguf_keys_routed_only,
@@ -35,6 +35,10 @@ static const char *const others[] = {
 	"embedding_scale",
 	"residual_scale",
 	"attention.sliding_window_pattern",
+	"attention.key_length_swa",
+	"attention.shared_kv_layers",
+	"embedding_length_per_layer_input",
+	"rope.dimension_count_swa",
 	"rope.freq_base_swa",
 	"final_logit_softcapping",
 	"a.key.that.no.table.has",
@@ -46,6 +50,7 @@ static const struct {
 	{"token_embd.weight", 2, {32, 64}},
 	{"output.weight", 2, {32, 64}},
 	{"rope_freqs.weight", 1, {8}},
+	{"per_layer_token_embd.weight", 2, {32, 64}},
 	{"rope_factors_long.weight", 1, {8}},
 	{"rope_factors_short.weight", 1, {8}},
 	{"blk.0.attn_q.bias", 1, {32}},

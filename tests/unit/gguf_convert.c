@@ -146,6 +146,63 @@ static void put_gemma_keys(struct test_gguf *g, const struct maker *m)
 	test_gguf_f32(g, key, (float)json_object_get_double(theta));
 }
 
+/* Element `layer` of per_layer_config has other heads; as they are named, or the config's. */
+static uint32_t gemma_of_layer(const struct maker *m, uint32_t layer, const char *key)
+{
+	char number[16];
+	(void)snprintf(number, sizeof number, "%u", layer);
+	struct json_object *all = maker_member(m->config, "per_layer_config"),
+			   *v = maker_member(maker_member(all, number), key);
+	return v ? (uint32_t)json_object_get_int64(v) : maker_number(m, key);
+}
+
+static bool gemma_slides(const struct maker *m, uint32_t layer)
+{
+	struct json_object *types = maker_member(m->config, "layer_types");
+	return !strcmp(json_object_get_string(json_object_array_get_idx(types, layer)),
+		       "sliding_attention");
+}
+
+static void put_gemma4_keys(struct test_gguf *g, const struct maker *m)
+{
+	uint8_t sliding[64];
+	int32_t widths[64], heads[64];
+	uint32_t last = m->layers - 1, dim = gemma_of_layer(m, last, "head_dim"),
+		 shared = maker_number(m, "num_kv_shared_layers"),
+		 wide = maker_number(m, "use_double_wide_mlp");
+	struct json_object *config = maker_member(m->config, "per_layer_config");
+	assert_true(config && m->layers <= 64 && !gemma_slides(m, last));
+	for (uint32_t i = 0; i < m->layers; i++) {
+		sliding[i] = gemma_slides(m, i);
+		heads[i] = (int32_t)gemma_of_layer(m, i, "num_key_value_heads");
+		widths[i] = (int32_t)maker_number(m, "intermediate_size") *
+			    (wide && i >= m->layers - shared ? 2 : 1);
+	}
+	test_gguf_u32(g, "gemma4.attention.shared_kv_layers", shared);
+	test_gguf_u32(g, "gemma4.embedding_length_per_layer_input",
+		      maker_number(m, "hidden_size_per_layer_input"));
+	test_gguf_array(g, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, m->layers, sliding,
+			m->layers);
+	put_u32(g, m, "attention.key_length", dim);
+	put_u32(g, m, "attention.value_length", dim);
+	put_u32(g, m, "attention.key_length_swa", maker_number(m, "head_dim"));
+	put_u32(g, m, "attention.value_length_swa", maker_number(m, "head_dim"));
+	put_u32(g, m, "rope.dimension_count", dim);
+	put_u32(g, m, "rope.dimension_count_swa", maker_number(m, "head_dim"));
+	put_u32(g, m, "expert_used_count", maker_number(m, "top_k_experts"));
+	put_f32(g, m, "final_logit_softcapping", "final_logit_softcapping");
+	if (wide)
+		test_gguf_array(g, "gemma4.feed_forward_length", GGUF_I32, m->layers, widths,
+				m->layers * sizeof *widths);
+	else
+		put_u32(g, m, "feed_forward_length", maker_number(m, "intermediate_size"));
+	if (maker_number(m, "num_experts")) /* the fixture whose layers differ in this */
+		test_gguf_array(g, "gemma4.attention.head_count_kv", GGUF_I32, m->layers, heads,
+				m->layers * sizeof *heads);
+	else
+		put_u32(g, m, "attention.head_count_kv", maker_number(m, "num_key_value_heads"));
+}
+
 static void put_newer_keys(struct test_gguf *g, const struct maker *m)
 {
 	bool partial = maker_is(m, "glm4moe") || maker_is(m, "minimax-m2");
@@ -156,6 +213,8 @@ static void put_newer_keys(struct test_gguf *g, const struct maker *m)
 	}
 	if (is_gemma(m))
 		put_gemma_keys(g, m);
+	if (maker_is(m, "gemma4"))
+		put_gemma4_keys(g, m);
 	if (maker_is(m, "phi3"))
 		put_phi_keys(g, m);
 	if (maker_is(m, "deepseek2"))
@@ -197,10 +256,18 @@ static void put_keys(struct test_gguf *g, const struct maker *m)
 	put_u32(g, m, "block_count",
 		m->layers + maker_number(m, "mtp_num_hidden_layers") +
 			(drafts ? maker_number(m, "num_nextn_predict_layers") : 0));
-	for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
+	static const char *const by_layer[] = {"feed_forward_length", "attention.head_count_kv",
+					       "attention.key_length", "attention.value_length"};
+	for (size_t i = 0; i < sizeof copied / sizeof *copied; i++) {
+		bool apart = false;
+		for (size_t k = 0; k < sizeof by_layer / sizeof *by_layer; k++)
+			apart |= maker_is(m, "gemma4") && !strcmp(copied[i][0], by_layer[k]);
+		if (apart)
+			continue;
 		if (!maker_is(m, "deepseek2") || !strstr(copied[i][0], "_length") ||
 		    !strstr(copied[i][0], "attention."))
 			put_u32(g, m, copied[i][0], maker_number(m, copied[i][1]));
+	}
 	put_f32(g, m, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
 	put_f32(g, m, "rope.freq_base", "rope_theta");
 	if (is_paired(m)) {
@@ -288,6 +355,18 @@ static const char *const names[][2] = {
 	{"self_attn.k_norm.weight", "attn_k_norm.weight"},
 	{"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
 	{"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+	{"post_feedforward_layernorm_1.weight", "post_ffw_norm_1.weight"},
+	{"post_feedforward_layernorm_2.weight", "post_ffw_norm_2.weight"},
+	{"pre_feedforward_layernorm_2.weight", "pre_ffw_norm_2.weight"},
+	{"layer_scalar", "layer_output_scale.weight"},
+	{"per_layer_input_gate.weight", "inp_gate.weight"},
+	{"per_layer_projection.weight", "proj.weight"},
+	{"post_per_layer_input_norm.weight", "post_norm.weight"},
+	{"router.proj.weight", "ffn_gate_inp.weight"},
+	{"router.scale", "ffn_gate_inp.scale"},
+	{"router.per_expert_scale", "ffn_down_exps.scale"},
+	{"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
+	{"experts.down_proj", "ffn_down_exps.weight"},
 	{"linear_attn.in_proj_qkv.weight", "attn_qkv.weight"},
 	{"linear_attn.in_proj_z.weight", "attn_gate.weight"},
 	{"linear_attn.in_proj_qkvz.weight", "ssm_in.weight"},
@@ -487,6 +566,12 @@ static void convert_tensor(struct maker *m, const struct test_tensor *t)
 		convert_in_layer(m, layer, name + at, t);
 	else if (!strcmp(name, "embed_tokens.weight"))
 		(void)maker_add_copy(m, "token_embd.weight", t);
+	else if (!strcmp(name, "embed_tokens_per_layer.weight"))
+		(void)maker_add_copy(m, "per_layer_token_embd.weight", t);
+	else if (!strcmp(name, "per_layer_model_projection.weight"))
+		(void)maker_add_copy(m, "per_layer_model_proj.weight", t);
+	else if (!strcmp(name, "per_layer_projection_norm.weight"))
+		(void)maker_add_copy(m, "per_layer_proj_norm.weight", t);
 	else if (!strcmp(name, "lm_head.weight"))
 		(void)maker_add_copy(m, "output.weight", t);
 	else if (!strcmp(name, "norm.weight"))
@@ -528,6 +613,16 @@ static void add_list(struct maker *m, const char *name, struct json_object *list
 		o->x[i] = (float)json_object_get_double(json_object_array_get_idx(list, i));
 }
 
+/* Pairs of whole layers' heads that do not turn are slowed without end. */
+static void add_gemma_factors(struct maker *m)
+{
+	uint32_t pairs = gemma_of_layer(m, m->layers - 1, "head_dim") / 2,
+		 turning = (uint32_t)(pairs * real(m, "partial_rotary_factor"));
+	struct out *o = add_vector(m, "rope_freqs.weight", pairs);
+	for (uint32_t i = 0; i < pairs; i++)
+		o->x[i] = i < turning ? 1.0F : 1e30F;
+}
+
 static void add_factors(struct maker *m)
 {
 	struct json_object *rope = maker_member(m->config, "rope_parameters"),
@@ -535,6 +630,8 @@ static void add_factors(struct maker *m)
 	const char *text = type ? json_object_get_string(type) : "";
 	if (!strcmp(text, "llama3"))
 		add_llama_factors(m);
+	if (maker_is(m, "gemma4"))
+		add_gemma_factors(m);
 	if (!strcmp(text, "longrope")) {
 		add_list(m, "rope_factors_long.weight", maker_member(rope, "long_factor"));
 		add_list(m, "rope_factors_short.weight", maker_member(rope, "short_factor"));

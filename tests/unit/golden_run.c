@@ -206,7 +206,7 @@ static void compare_routing(const struct golden_bench *b, const struct golden_ru
 				    golden_get(b->golden, name, "F32").data, r->tokens, r->top_k);
 		snprintf(name, sizeof name, "router.%u.logits", layer);
 		float *logits = r->router_logits + (size_t)layer * r->tokens * r->experts;
-		if (!strcmp(b->view.config->model_type, "gemma4_text"))
+		if (!strncmp(b->view.config->model_type, "gemma4", 6))
 			make_probabilities(logits, r->tokens, r->experts);
 		golden_compare_rows(name, logits, golden_get(b->golden, name, "F32").data,
 				    r->tokens, r->experts);

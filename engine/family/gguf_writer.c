@@ -1,0 +1,108 @@
+#include "engine/family/gguf_writer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+
+void gguf_writer_refuse(struct gguf_writer *w, int code, const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+	if (w->failed)
+		return;
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	w->failed = err_set(w->e, code, "%s: %s", w->name, text);
+}
+
+/* ---- keys in ---- */
+
+const char *gguf_full_key(const struct gguf_writer *w, const char *suffix, char key[GGUF_KEY_BYTES])
+{
+	(void)snprintf(key, GGUF_KEY_BYTES, "%s.%s", w->architecture, suffix);
+	return key;
+}
+
+bool gguf_writer_has(const struct gguf_writer *w, const char *suffix)
+{
+	char key[GGUF_KEY_BYTES];
+	return gguf_has(w->g, gguf_full_key(w, suffix, key));
+}
+
+uint64_t gguf_writer_uint(struct gguf_writer *w, const char *suffix)
+{
+	char key[GGUF_KEY_BYTES];
+	uint64_t value = 0;
+	if (!w->failed)
+		w->failed = gguf_get_uint(w->g, gguf_full_key(w, suffix, key), w->name, 0,
+					  UINT32_MAX, &value, w->e);
+	return value;
+}
+
+uint64_t gguf_writer_uint_or(struct gguf_writer *w, const char *suffix, uint64_t fallback)
+{
+	return gguf_writer_has(w, suffix) ? gguf_writer_uint(w, suffix) : fallback;
+}
+
+uint64_t gguf_writer_uint_of(struct gguf_writer *w, const char *suffix, uint64_t layer)
+{
+	char key[GGUF_KEY_BYTES];
+	uint64_t value = 0;
+	const struct gguf_value *v = gguf_find(w->g, gguf_full_key(w, suffix, key));
+	if (!v || v->kind != GGUF_ARRAY)
+		return gguf_writer_uint(w, suffix);
+	if (!gguf_uint(v, layer, &value) || value > UINT32_MAX)
+		gguf_writer_refuse(w, EINVAL, "%s has no whole number for layer %" PRIu64, key,
+				   layer);
+	return w->failed ? 0 : value;
+}
+
+double gguf_writer_real(struct gguf_writer *w, const char *suffix)
+{
+	char key[GGUF_KEY_BYTES];
+	double value = 0;
+	if (!w->failed)
+		w->failed =
+			gguf_get_double(w->g, gguf_full_key(w, suffix, key), w->name, &value, w->e);
+	return value;
+}
+
+uint32_t gguf_read_factors(struct gguf_writer *w, const struct package_tensor *t,
+			   float factor[ROPE_FACTORS_MOST])
+{
+	if (w->failed)
+		return 0;
+	if (t->dims != 1 || t->shape[0] > ROPE_FACTORS_MOST ||
+	    package_read_format(t) != FORMAT_F32) {
+		gguf_writer_refuse(
+			w, EINVAL,
+			"%s is not a list of at most %d numbers in F32, which rotations are "
+			"slowed by",
+			t->name, ROPE_FACTORS_MOST);
+		return 0;
+	}
+	w->failed = package_read(w->package, t, 0, 1, (uint32_t)t->shape[0], factor, w->e);
+	for (uint64_t i = 0; i < t->shape[0] && !w->failed; i++)
+		if (!isfinite(factor[i])) /* JSON has no word for it */
+			gguf_writer_refuse(w, EINVAL, "%s holds a NaN or an infinity", t->name);
+	return w->failed ? 0 : (uint32_t)t->shape[0];
+}
+
+/* ---- members out ---- */
+
+void gguf_put_uint(const struct gguf_writer *w, const char *name, uint64_t value)
+{
+	(void)fprintf(w->out, ",\n  \"%s\": %" PRIu64, name, value);
+}
+
+void gguf_put_bool(const struct gguf_writer *w, const char *name, bool value)
+{
+	(void)fprintf(w->out, ",\n  \"%s\": %s", name, value ? "true" : "false");
+}
+
+void gguf_put_real(const struct gguf_writer *w, const char *name, double value)
+{
+	(void)fprintf(w->out, ",\n  \"%s\": %.17g", name, value);
+}

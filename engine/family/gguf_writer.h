@@ -1,0 +1,47 @@
+/* What makes a config.json of a GGUF file's keys (gguf_config.c), for families that add members of
+ * their own. Within engine/family only. */
+#ifndef MOEFS_ENGINE_FAMILY_GGUF_WRITER_H
+#define MOEFS_ENGINE_FAMILY_GGUF_WRITER_H
+
+#include "engine/family/gguf_family.h"
+
+#include <stdio.h>
+
+/* Keeps its first error: after one, values read are 0 or the fallback, and what is written does not
+ * matter. */
+struct gguf_writer {
+	const struct gguf *g;
+	const struct package *package;
+	const struct family *family;
+	const char *architecture, *name; /* of the file, for messages */
+	FILE *out;
+	struct err *e;
+	int failed; /* the first error: a negative errno, as in e; 0: none so far */
+};
+
+enum { GGUF_KEY_BYTES = 256 };
+
+/* Sets the error "FILE: …" with that errno. */
+__attribute__((format(printf, 3, 4))) void gguf_writer_refuse(struct gguf_writer *w, int code,
+							      const char *format, ...);
+
+/* ARCHITECTURE.suffix; no architecture of ours makes it longer. */
+const char *gguf_full_key(const struct gguf_writer *w, const char *suffix,
+			  char key[GGUF_KEY_BYTES]);
+bool gguf_writer_has(const struct gguf_writer *w, const char *suffix);
+uint64_t gguf_writer_uint(struct gguf_writer *w, const char *suffix);
+uint64_t gguf_writer_uint_or(struct gguf_writer *w, const char *suffix, uint64_t fallback);
+double gguf_writer_real(struct gguf_writer *w, const char *suffix);
+/* Element `layer` of an array of whole numbers, or the number that all layers have. */
+uint64_t gguf_writer_uint_of(struct gguf_writer *w, const char *suffix, uint64_t layer);
+
+void gguf_put_uint(const struct gguf_writer *w, const char *name, uint64_t value);
+void gguf_put_bool(const struct gguf_writer *w, const char *name, bool value);
+void gguf_put_real(const struct gguf_writer *w, const char *name, double value);
+
+/* Reads a list of at most ROPE_FACTORS_MOST finite numbers in F32; returns how many, 0 after an
+ * error. */
+uint32_t gguf_read_factors(struct gguf_writer *w, const struct package_tensor *t,
+			   float factor[ROPE_FACTORS_MOST]);
+
+#endif
