@@ -141,7 +141,15 @@ static void put_gemma_keys(struct test_gguf *g, const struct maker *m)
 			   *local = maker_member(rope, "sliding_attention"),
 			   *theta = maker_member(local, "rope_theta");
 	char key[NAME];
+	struct json_object *type = maker_member(maker_member(rope, "full_attention"), "rope_type");
 	put_u32(g, m, "attention.sliding_window", maker_number(m, "sliding_window"));
+	if (!strcmp(json_object_get_string(type), "linear")) {
+		(void)snprintf(key, sizeof key, "%s.rope.scaling.type", m->c->architecture);
+		test_gguf_string(g, key, "linear");
+		put_f32(g, m, "rope.scaling.factor", "factor");
+	}
+	if (maker_is(m, "gemma3"))
+		put_f32(g, m, "final_logit_softcapping", "final_logit_softcapping");
 	(void)snprintf(key, sizeof key, "%s.rope.freq_base_swa", m->c->architecture);
 	test_gguf_f32(g, key, (float)json_object_get_double(theta));
 }

@@ -89,15 +89,14 @@ static void record(void *ctx, enum tap_point point, uint32_t layer, uint32_t pos
 	       (size_t)tokens * width * sizeof *rows);
 }
 
-/* Computes ids in the engine's chunks, logits of every row. */
-void golden_compute(struct golden_bench *b, const int32_t *ids, uint32_t n, float *logits)
+/* The same of a text that the context is for. */
+static void golden_compute_more(struct golden_bench *b, const int32_t *ids, uint32_t n, float *logits)
 {
 	struct forward *f = b->view.forward;
 	struct err e = {0};
 	uint32_t tokens[4096];
 	for (uint32_t i = 0; i < n; i++)
 		tokens[i] = (uint32_t)ids[i];
-	context_suit(&b->context, n);
 	for (uint32_t done = 0; done < n; done += f->chunk) {
 		uint32_t count = n - done < f->chunk ? n - done : f->chunk;
 		if (test_step(f, &b->context, tokens + done, count,
@@ -106,12 +105,39 @@ void golden_compute(struct golden_bench *b, const int32_t *ids, uint32_t n, floa
 	}
 }
 
+/* Computes ids in the engine's chunks, logits of every row. */
+void golden_compute(struct golden_bench *b, const int32_t *ids, uint32_t n, float *logits)
+{
+	context_suit(&b->context, n);
+	golden_compute_more(b, ids, n, logits);
+}
+
+/* A text that passes its limit with the next token is computed again, as one that is long. */
+static void pass_limit(struct golden_bench *b, const uint32_t *greedy, uint32_t held)
+{
+	struct golden_tensor prompt = golden_get(b->golden, "input_ids", "I32");
+	uint32_t n = (uint32_t)prompt.count + held;
+	if (b->context.long_text || !context_is_long(&b->context, n + 1))
+		return;
+	int32_t *ids = calloc(n + 1, sizeof *ids);
+	float *logits = golden_array((size_t)n * b->view.config->vocabulary);
+	assert_non_null(ids);
+	memcpy(ids, prompt.data, prompt.count * sizeof *ids);
+	for (uint32_t i = 0; i < held; i++)
+		ids[prompt.count + i] = (int32_t)greedy[i];
+	context_suit(&b->context, n + 1);
+	golden_compute_more(b, ids, n, logits);
+	free(logits);
+	free(ids);
+}
+
 static void continue_greedily(struct golden_bench *b, const float *last_row, uint32_t *greedy)
 {
 	struct err e = {0};
 	const float *logits = last_row;
 	for (int i = 0; i < GOLDEN_GREEDY; i++) {
 		greedy[i] = sampler_greedy(logits, b->view.config->vocabulary);
+		pass_limit(b, greedy, (uint32_t)i);
 		if (test_step(b->view.forward, &b->context, &greedy[i], 1, NULL, &e))
 			fail_msg("%s", e.text);
 		logits = b->view.forward->scratch.logits;

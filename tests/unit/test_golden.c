@@ -18,7 +18,8 @@ static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe", "qwen2_moe
 				       "mixtral", "olmoe", "gated_attention", "qwen3_5",
 				       "qwen3_5_moe", "qwen3_next", "glm4_moe", "minimax_m2",
 				       "gpt_oss", "gemma4_moe", "deepseek_v3", "llama", "smollm3",
-				       "gemma3", "phi3", "gemma4_ple",
+				       "gemma3", "phi3", "gemma4_ple", "phi3_partial",
+				       "gemma3_linear",
 				       /* recurrent: */
 				       "lfm2_moe", "granitemoehybrid", "nemotron_h",
 				       /* encodings: */

@@ -147,6 +147,8 @@ static const struct gguf_conversion conversions[] = {
 	{.fixture = "llama", .architecture = "llama", .type = "BF16"},
 	{.fixture = "smollm3", .architecture = "smollm3", .type = "BF16"},
 	{.fixture = "phi3", .architecture = "phi3", .type = "BF16"},
+	{.fixture = "phi3_partial", .architecture = "phi3", .type = "BF16"},
+	{.fixture = "gemma3_linear", .architecture = "gemma3", .type = "BF16"},
 	{.fixture = "gemma4_ple", .architecture = "gemma4", .type = "BF16"},
 	{.fixture = "gemma4_moe", .architecture = "gemma4", .type = "F32"},
 };

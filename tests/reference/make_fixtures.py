@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Makes fixtures of what the first ones do not test, with transformers and random weights:
+
+    make_fixtures.py FROM TO [NAME...]
+
+FROM has a tokenizer, a chat template and token ids (the fixture phi3); TO gets a folder for each:
+
+    phi3_partial    half of a head turns; the answer passes the limit of LongRoPE
+    gemma3_linear   a linear scaling of the layers that see all, a cap on logits, a text of 4,096 tokens
+
+Needs transformers 5.23 and torch. All numbers are float32 from weights in BF16. Greedy tokens are computed without a
+cache, each from the beginning of its text: with one, transformers keeps keys turned by the short factors.
+"""
+import json
+import pathlib
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+GREEDY = 24
+TOKENS = dict(bos_token_id=381, eos_token_id=383, pad_token_id=381, vocab_size=384)
+
+
+def phi3_partial():
+    rope = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.5,
+                original_max_position_embeddings=48,
+                short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.5, 4.0, 6.5])
+    return transformers.Phi3Config(
+        **TOKENS, hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, original_max_position_embeddings=48,
+        rms_norm_eps=1e-5, tie_word_embeddings=False, rope_parameters=rope), 264
+
+
+def gemma3_linear():
+    rope = dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1000000.0),
+                sliding_attention=dict(rope_type="default", rope_theta=10000.0))
+    return transformers.Gemma3TextConfig(
+        **TOKENS, hidden_size=64, intermediate_size=160, num_hidden_layers=6, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=32, max_position_embeddings=8192, sliding_window=64,
+        query_pre_attn_scalar=32, final_logit_softcapping=30.0, rope_parameters=rope,
+        layer_types=["sliding_attention"] * 5 + ["full_attention"]), 4096
+
+
+FIXTURES = {"phi3_partial": phi3_partial, "gemma3_linear": gemma3_linear}
+
+
+def fill(model, seed):
+    """Matrices keep the size of what passes them; norms are near their neutral value. Where the embedding is
+    tied, what layers add counts for more than it, or each token would be followed by itself."""
+    tied = model.config.tie_word_embeddings
+    random = torch.Generator().manual_seed(seed)
+    for name, p in model.named_parameters():
+        x = torch.randn(p.shape, generator=random)
+        if p.dim() == 1:
+            more = 1.5 if name == "model.norm.weight" else 5 if name.count("_layernorm") and "post_" in name else 0
+            x = p.data + 0.1 * x + (more if tied else 0)
+        else:
+            vocabulary = "embed_tokens" in name or "lm_head" in name
+            x = x * (0.1 if vocabulary and tied else 0.3 if vocabulary else p.shape[1] ** -0.5)
+        p.data = x.to(torch.bfloat16).to(torch.float32)
+
+
+@torch.no_grad()
+def states_of(model, ids):
+    """The stream after each layer, the final norm's output and the logits, of a text at once."""
+    states, taken = [], []
+    for layer in model.model.layers:
+        taken.append(layer.register_forward_hook(
+            lambda m, i, o: states.append(o[0] if isinstance(o, tuple) else o)))
+        if len(taken) == 1:
+            taken.append(layer.register_forward_pre_hook(
+                lambda m, i, k: states.append((i[0] if i else k["hidden_states"])), with_kwargs=True))
+    taken.append(model.model.norm.register_forward_hook(lambda m, i, o: states.append(o)))
+    logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].clone()
+    for hook in taken:
+        hook.remove()
+    return torch.stack([s[0] for s in states[:-1]]), states[-1][0], logits
+
+
+@torch.no_grad()
+def greedy_of(model, ids):
+    out, gap = [], float("inf")
+    for _ in range(GREEDY):
+        best = model(input_ids=torch.tensor([ids + out]), use_cache=False).logits[0, -1].topk(2)
+        gap = min(gap, float(best.values[0] - best.values[1]))
+        out.append(int(best.indices[0]))
+    return out, gap
+
+
+def make(name, source, to):
+    config, length = FIXTURES[name]()
+    given = load_file(source / "golden.safetensors")
+    ids, text = given["input_ids"].tolist(), given["long_input_ids"].tolist()
+    long_ids = (text * (length // len(text) + 1))[:length]
+    for seed in range(1, 100):  # near ties would make greedy tokens a matter of luck
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+        fill(model, seed)
+        greedy, gap = greedy_of(model, ids)
+        if gap > 0.01 and len(set(greedy)) > 4 and not {381, 383} & set(greedy):
+            break
+    states, normed, logits = states_of(model, ids)
+    _, _, long_logits = states_of(model, long_ids)
+    nll = torch.nn.functional.cross_entropy(long_logits[:-1].double(), torch.tensor(long_ids[1:]))
+    folder = to / name
+    folder.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        shutil.copyfile(source / file, folder / file)
+    save_file({"states": states.contiguous(), "normed": normed.contiguous(), "logits": logits.contiguous(),
+               "long_logits_last4": long_logits[-4:].contiguous(),
+               "input_ids": torch.tensor(ids, dtype=torch.int32),
+               "greedy_ids": torch.tensor(greedy, dtype=torch.int32),
+               "long_input_ids": torch.tensor(long_ids, dtype=torch.int32)}, folder / "golden.safetensors")
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    json.dump({"greedy_min_top2_gap": gap, "long_mean_nll": float(nll), "seed": seed,
+               "made_with": f"transformers {transformers.__version__}, float32 eager CPU"},
+              open(folder / "golden.json", "w"), indent=1)
+    print(f"{name}: seed {seed}, gap {gap:.3f}, logits' deviation {float(logits.std()):.2f}")
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    for name in sys.argv[3:] or FIXTURES:
+        make(name, pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+
+
+main()
