@@ -8,7 +8,8 @@ FROM has a tokenizer, a chat template and token ids (the fixture phi3); TO gets 
     phi3_partial    half of a head turns; the answer passes the limit of LongRoPE
     gemma3_linear   a linear scaling of the layers that see all, a cap on logits, a text of 4,096 tokens
 
-Needs transformers 5.23 and torch. All numbers are float32 from weights in BF16. Greedy tokens are computed without a
+Needs transformers 5.23 and torch. Numbers are computed from weights in BF16, in float32; gemma3_linear in float64, with
+frequencies in float64, too: at position 4,095 an angle from a float32 frequency is off by 2e-4. Greedy tokens are computed without a
 cache, each from the beginning of its text: with one, transformers keeps keys turned by the short factors.
 """
 import json
@@ -64,6 +65,20 @@ def fill(model, seed):
         p.data = x.to(torch.bfloat16).to(torch.float32)
 
 
+def compute_in_double(model):
+    """Also what the model casts to float32: angles and norms."""
+    model.double()
+    torch.Tensor.float = torch.Tensor.double
+    rope = model.config.rope_parameters
+    for module in model.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            kind = name.removesuffix("_inv_freq").removesuffix("_original")
+            if kind in rope and name.endswith("inv_freq"):
+                i = torch.arange(len(buffer), dtype=torch.float64)
+                frequency = float(rope[kind]["rope_theta"]) ** (-i / len(buffer))
+                setattr(module, name, frequency / rope[kind].get("factor", 1.0))
+
+
 @torch.no_grad()
 def states_of(model, ids):
     """The stream after each layer, the final norm's output and the logits, of a text at once."""
@@ -99,6 +114,8 @@ def make(name, source, to):
     for seed in range(1, 100):  # near ties would make greedy tokens a matter of luck
         model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
         fill(model, seed)
+        if name == "gemma3_linear":
+            compute_in_double(model)
         greedy, gap = greedy_of(model, ids)
         if gap > 0.01 and len(set(greedy)) > 4 and not {381, 383} & set(greedy):
             break
@@ -110,15 +127,15 @@ def make(name, source, to):
     model.to(torch.bfloat16).save_pretrained(folder)
     for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
         shutil.copyfile(source / file, folder / file)
-    save_file({"states": states.contiguous(), "normed": normed.contiguous(), "logits": logits.contiguous(),
-               "long_logits_last4": long_logits[-4:].contiguous(),
+    save_file({"states": states.to(torch.float32), "normed": normed.to(torch.float32),
+               "logits": logits.to(torch.float32), "long_logits_last4": long_logits[-4:].to(torch.float32).clone(),
                "input_ids": torch.tensor(ids, dtype=torch.int32),
                "greedy_ids": torch.tensor(greedy, dtype=torch.int32),
                "long_input_ids": torch.tensor(long_ids, dtype=torch.int32)}, folder / "golden.safetensors")
     for file in folder.iterdir():
         file.chmod(0o644)
     json.dump({"greedy_min_top2_gap": gap, "long_mean_nll": float(nll), "seed": seed,
-               "made_with": f"transformers {transformers.__version__}, float32 eager CPU"},
+               "made_with": f"transformers {transformers.__version__}, {logits.dtype} eager CPU"},
               open(folder / "golden.json", "w"), indent=1)
     print(f"{name}: seed {seed}, gap {gap:.3f}, logits' deviation {float(logits.std()):.2f}")
 
