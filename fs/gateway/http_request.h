@@ -92,5 +92,6 @@ enum MHD_Result web_read(struct http_request *r);
 enum MHD_Result web_write(struct http_request *r);
 enum MHD_Result web_make(struct http_request *r);
 enum MHD_Result web_remove(struct http_request *r);
+enum MHD_Result web_move(struct http_request *r);
 
 #endif

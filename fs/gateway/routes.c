@@ -31,6 +31,7 @@ static const struct route rows[] = {
 	{"PUT",    "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              web_write},
 	{"POST",   "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              web_make},
 	{"DELETE", "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              web_remove},
+	{"MOVE",   "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              web_move},
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };

@@ -4,6 +4,7 @@
  *     GET /tree/PATH      reads a file, as it grows if it does, or lists a folder
  *     PUT /tree/PATH      writes a file of a session
  *     POST, DELETE        make and remove a session
+ *     MOVE                renames a session; the body is its new name
  *
  * A path's names are looked up one by one without following links, so a path leads only into the
  * tree. Only files of sessions can be written, and only sessions made or removed. With keys each
@@ -509,4 +510,31 @@ enum MHD_Result web_remove(struct http_request *r)
 		return web_refuse(r, &at, &p);
 	return web_done(r, &at, unlinkat(at.folder, at.name, AT_REMOVEDIR) ? -errno : 0,
 			MHD_HTTP_OK);
+}
+
+/* The tree's name of the session that the body names. */
+static int web_new_name(const struct http_request *r, char name[NAME_MAX + 1])
+{
+	const struct text *body = &r->body;
+	char known[NAME_MAX + 1];
+	if (!body->length || body->length > NAME_MAX || memchr(body->data, 0, body->length))
+		return body->length > NAME_MAX ? -ENAMETOOLONG : -EINVAL;
+	memcpy(known, body->data, body->length);
+	known[body->length] = 0;
+	if (strchr(known, '/') || !strcmp(known, ".") || !strcmp(known, ".."))
+		return -EINVAL;
+	return web_tree_name(r, known, name) ? 0 : -ENAMETOOLONG;
+}
+
+enum MHD_Result web_move(struct http_request *r)
+{
+	struct web_place at;
+	struct problem p = {0};
+	char name[NAME_MAX + 1];
+	if (web_open(&at, r, WEB_FOLDER, &p))
+		return web_refuse(r, &at, &p);
+	int code = web_new_name(r, name);
+	if (!code && renameat(at.folder, at.name, at.folder, name))
+		code = -errno;
+	return web_done(r, &at, code, MHD_HTTP_OK);
 }

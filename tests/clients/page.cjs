@@ -47,7 +47,7 @@ async function open(url, options = {}) {
 	page.on("request", (r) => r.url().startsWith(url) || foreign.push(r.url()));
 	page.on("pageerror", (e) => complaints.push(e.message));
 	page.on("console", (m) => /Content Security|Refused to/.test(m.text()) && complaints.push(m.text()));
-	page.on("dialog", (d) => d.accept());
+	page.on("dialog", (d) => d.accept(answerDialog));
 	await page.goto(url);
 }
 
@@ -80,14 +80,29 @@ async function talk() {
 	same((await folded.locator(".markdown").innerText()).trim(), "This is easy.");
 }
 
+// Editing a question, and asking again, keep the old: as branches, between which arrows lead.
 async function again() {
+	const both = ["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."];
 	await page.locator(".message.user").nth(1).getByRole("button", { name: "Edit" }).click();
 	await page.locator(".editor textarea").fill("Say goodbye.");
 	await page.keyboard.press("Enter");
-	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	await bodies(both);
+	await until(() => location.hash.endsWith("chat-1.2"));
 	await page.getByRole("button", { name: "Again" }).click();
+	await until(() => location.hash.endsWith("chat-1.3"));
 	await idle();
-	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	await bodies(both);
+	same(sessions(scripted).join(" "), "chat-1 chat-1.2 chat-1.3 default");
+	same(await page.locator("#sessions a").count(), 1, "conversations in the list");
+	await page.getByRole("link", { name: "The version before" }).click();
+	await bodies(["Say hello.", "Hello there.", "Think first.", "It is done."]);
+	await until(() => /1 of 2/.test(document.querySelectorAll(".message.user")[1].querySelector(".versions")?.innerText ?? ""));
+	fs.rmdirSync(`${TREE}/${scripted}/sessions/chat-1.2`);
+	fs.renameSync(`${TREE}/${scripted}/sessions/chat-1`, `${TREE}/${scripted}/sessions/old`);
+	fs.rmdirSync(`${TREE}/${scripted}/sessions/old`);
+	fs.renameSync(`${TREE}/${scripted}/sessions/chat-1.3`, `${TREE}/${scripted}/sessions/chat-1`);
+	await link("chat-1").click();
+	await bodies(both);
 	await page.locator(".message.user").nth(0).getByRole("button", { name: "Edit" }).click();
 	await page.keyboard.press("Escape");
 	same(JSON.parse(fs.readFileSync(`${TREE}/${scripted}/sessions/chat-1/messages.json`, "utf8")).length, 4, "messages in the tree");
@@ -184,10 +199,49 @@ async function two() {
 	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
 	await page.goBack();
 	await bodies(["Which one is this?", "The second conversation."]);
-	await page.click('button[aria-label="Remove chat-3"]');
+	await act("chat-3", "Remove");
 	await until(() => !location.hash.endsWith("chat-3"));
+	same(await link("chat-3").count(), 0, "a removed conversation in the list");
+	same(sessions(scripted).join(" "), "chat-1 chat-2 chat-3 default");
+	await page.getByRole("button", { name: "Undo" }).click();
+	await act("chat-3", "Remove");
+	await until(() => !document.querySelector('#sessions a[data-session="chat-3"]'));
+	await waitFor(() => !sessions(scripted).includes("chat-3"));
 	same(sessions(scripted).join(" "), "chat-1 chat-2 default");
 }
+
+const act = async (name, what) => {
+	const line = page.locator("#sessions li", { has: page.locator(`a[data-session="${name}"]`) });
+	await line.locator("summary").click();
+	await line.getByRole("button", { name: what, exact: true }).click();
+};
+const waitFor = async (test) => {
+	for (const end = Date.now() + limit; !test(); ) {
+		if (Date.now() > end) throw new Error(`never: ${test}`);
+		await new Promise((done) => setTimeout(done, 50));
+	}
+};
+
+// A conversation is renamed, found by any of its words, saved, and read again.
+async function manage() {
+	answerDialog = "greetings";
+	await act("chat-1", "Rename");
+	await link("greetings").waitFor();
+	same(sessions(scripted).join(" "), "chat-2 default greetings");
+	await page.fill("#search", "hello THERE");
+	await until(() => [...document.querySelectorAll("#sessions a")].map((a) => a.dataset.session).join() === "greetings");
+	await page.fill("#search", "");
+	await until(() => document.querySelectorAll("#sessions a").length === 2);
+	const [markdown] = await Promise.all([page.waitForEvent("download"), act("greetings", "Save as Markdown")]);
+	same(fs.readFileSync(await markdown.path(), "utf8").split("\n").slice(0, 6).join("|"), "## You||Say hello.||## Model|");
+	const [saved] = await Promise.all([page.waitForEvent("download"), act("greetings", "Save as JSON")]);
+	await page.setInputFiles("#import-file", await saved.path());
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	await until(() => location.hash.endsWith("chat-1"));
+	fs.rmdirSync(`${TREE}/${scripted}/sessions/greetings`);
+	await link("greetings").waitFor({ state: "detached" });
+}
+let answerDialog;
 
 // A turn that fails was never there: what was asked is in its box again, to be made shorter.
 async function refused() {
@@ -363,6 +417,7 @@ let browser;
 		await claim("a draft belongs to its conversation, and survives a reload", drafts);
 		await claim("where the connection is lost, a question is asked once and answered once", lost);
 		await claim("several conversations are sessions of the tree", two);
+		await claim("a conversation is renamed, found, saved and read again", manage);
 		await claim("a question that is too long for the context is in its box again", refused);
 		await claim("Markdown, code and formulas become elements, and nothing else does", markdown);
 		await claim("what a parser cannot do in time stays as it is", looping);

@@ -113,7 +113,14 @@ read_and_written() {
 	mkdir 'sessions/in a shell, ü'
 	same "$(http "/tree/$model/sessions" | jq -r '.[].name' | sort | tr '\n' '/')" "default/in a shell, ü/one/"
 	same "$(http "$(here in%20a%20shell,%20%C3%BC)/status")" idle
-	same "$(status "$(here in%20a%20shell,%20%C3%BC)" -X DELETE)" 200
+	same "$(status "$(here in%20a%20shell,%20%C3%BC)" -X MOVE -d 'in a page, ö')" 200
+	same "$(ls sessions | tr '\n' '/')" "default/in a page, ö/one/"
+	same "$(status "$(here in%20a%20page,%20%C3%B6)" -X MOVE -d one)" 400 "a name that is taken"
+	for name in '' . .. a/b ../x "$(printf 'a%.0s' $(seq 300))"; do
+		same "$(status "$(here one)" -X MOVE -d "$name")" 400 "MOVE to '$name'"
+	done
+	same "$(status "$(here none)" -X MOVE -d other)" 404
+	same "$(status "$(here in%20a%20page,%20%C3%B6)" -X DELETE)" 200
 	same "$(status "$(here one)" -X DELETE)" 200
 	same "$(ls sessions)" default
 	same "$(status "$(here one)/status")" 404
@@ -121,7 +128,7 @@ read_and_written() {
 	same "$(status "$(here default)" -X DELETE)" 403
 	same "$(put "/tree/$model" x)" 403
 }
-claim "files are read, listed and written, and sessions made and removed" read_and_written
+claim "files are read, listed and written, and sessions made, renamed and removed" read_and_written
 
 files_held() { find "/proc/$gateway/fd" -lname "$mnt/*" 2>/dev/null | wc -l; }
 are_held() { [ "$(files_held)" = "$1" ]; }
@@ -181,6 +188,7 @@ only_sessions() {
 	for path in x "$model" "$model/sessions" "$model/x" "$model/sessions/default/x" "$model/experts/99"; do
 		same "$(status "/tree/$path" -X POST)" 403 "POST $path"
 		same "$(status "/tree/$path" -X DELETE)" 403 "DELETE $path"
+		same "$(status "/tree/$path" -X MOVE -d y)" 403 "MOVE $path"
 	done
 	same "$(cat ../cache/budget)" "$before" budget
 	same "$(jq -c . messages.json)" "[]" "sessions/default was asked"
@@ -233,6 +241,13 @@ private() {
 	done
 	same "$(put "$(here shell)/params/top_k" 3 -H "$second")" 404
 	same "$(status "$(here mine)" -X DELETE -H "$second")" 404
+	same "$(status "$(here mine)" -X MOVE -d yours -H "$second")" 404
+	same "$(status "$(here mine)" -X MOVE -d yours -H "$first")" 200
+	same "$(http "/tree/$model/sessions" -H "$first" | jq -r '.[].name') $(http "/tree/$model/sessions" -H "$second")" "yours []"
+	same "$(put "$(here yours)/ctl" 'fork yours.2' -H "$first")" 200
+	same "$(http "/tree/$model/sessions" -H "$first" | jq -r '.[].name' | sort | xargs) $(http "/tree/$model/sessions" -H "$second")" "yours yours.2 []"
+	same "$(status "$(here yours.2)" -X DELETE -H "$first")" 200
+	same "$(status "$(here yours)" -X MOVE -d mine -H "$first")" 200
 	for path in "/tree/$model/experts/map" "/tree/$model/info/state" /tree/README /tree/cache/stats; do
 		same "$(status "$path" -H "$second")" 200 "GET $path"
 	done

@@ -3,6 +3,8 @@
 import * as tree from "./tree.js";
 import * as experts from "./experts.js";
 import * as params from "./params.js";
+import * as branches from "./branches.js";
+import * as conversations from "./conversations.js";
 import * as draft from "./draft.js";
 import * as home from "./home.js";
 import * as refusal from "./refusal.js";
@@ -13,7 +15,6 @@ import { works, stats, follow } from "./answer.js";
 let model = "", name = ""; // what is shown
 let shown = ""; // messages.json as it was drawn
 let following = null; // an AbortController while an answer comes
-let titles = new Map(); // of sessions by their paths
 let ours = new Set(); // made here and empty as yet
 
 const session = () => `${model}/sessions/${name}`;
@@ -52,8 +53,8 @@ function draw(text, log, status) {
 	const items = list.map((m, i) =>
 		message(m, {
 			edit: m.role === "user" && still ? () => edit(i) : undefined,
-			retry: i === last && m.role === "assistant" && still ? () => command("retry") : undefined,
-			go: i === last && m.role === "assistant" && /^(stopped|length|repetition)$/.test(finish) && still ? () => command("continue") : undefined,
+			retry: i === last && m.role === "assistant" && still ? retry : undefined,
+			go: i === last && m.role === "assistant" && /^(stopped|length|repetition)$/.test(finish) && still ? proceed : undefined,
 		}),
 	);
 	// A session that is no conversation (params/chat off) has a log alone.
@@ -63,7 +64,8 @@ function draw(text, log, status) {
 	if (!items.length) showHome().catch(complain);
 	const first = list.find((m) => m.role === "user");
 	if (list.length) ours.delete(session());
-	title(session(), first ? words(first.content) : log.replace(/^> /, ""));
+	conversations.title(name, first ? words(first.content) : log.replace(/^> /, ""));
+	if (still && list.length) branches.mark(model, name, conversations.names(), list, items, (s) => link(model, s)).catch(complain);
 	grown();
 }
 
@@ -155,7 +157,7 @@ const ask = answering(async (text) => {
 	$("home").hidden = true;
 	$("messages").append(message({ role: "user", content: text }));
 	for (const b of $("messages").querySelectorAll(".tools button:not(:first-child)")) b.disabled = true;
-	title(at, titles.get(at) || text);
+	conversations.title(name, conversations.titleOf(name) || text);
 	// A turn that failed, of a prompt too long for the context, say, was never there: the text is in its box again.
 	if ((await watch()) && !$("prompt").value) draft.set(text);
 	await refusal.restore(at);
@@ -163,10 +165,24 @@ const ask = answering(async (text) => {
 
 const stop = doing(() => tree.write(session() + "/ctl", "stop\n"));
 
-const command = answering(async (verb) => {
+const proceed = answering(async () => {
 	const last = $("messages").lastElementChild;
-	await tree.write(session() + "/ctl", verb + "\n");
+	await tree.write(session() + "/ctl", "continue\n");
 	if (last?.classList.contains("assistant")) last.remove();
+	await watch();
+});
+
+// Continues in a branch, so that this conversation stays as it is.
+async function branch() {
+	const of = model, made = await branches.make(of, name, conversations.names());
+	location.hash = link(of, made);
+	await open(of, made);
+}
+
+const retry = answering(async () => {
+	await branch();
+	await tree.write(session() + "/ctl", "retry\n");
+	$("messages").lastElementChild?.remove();
 	await watch();
 });
 
@@ -179,6 +195,7 @@ function edit(i) {
 		if (!text.trim()) return;
 		await answering(async () => {
 			const cut = [...list.slice(0, i), { ...list[i], content: text }];
+			await branch();
 			await tree.write(session() + "/messages.json", JSON.stringify(cut));
 			await tree.write(session() + "/ctl", "answer\n");
 			draw(JSON.stringify(cut), "", "queued");
@@ -189,80 +206,26 @@ function edit(i) {
 
 // ---- conversations ----
 
-function title(at, text) {
-	const line = (text ?? "").trim().split("\n")[0].slice(0, 80);
-	if (titles.get(at) === line) return;
-	titles.set(at, line);
-	drawSessions();
-}
-
-let sessions = [];
-// The session that every model has is shown once it has been used.
-const isListed = (s) => s !== "default" || s === name || !!titles.get(`${model}/sessions/${s}`);
-function drawSessions() {
-	const focus = document.activeElement?.dataset?.session;
-	$("sessions").replaceChildren(
-		...sessions.filter(isListed).map((s) => {
-			const at = `${model}/sessions/${s}`, current = s === name;
-			const open = element(
-				"a",
-				{ href: link(model, s), "aria-current": current ? "page" : undefined, "data-session": s },
-				element("span", {}, titles.get(at) || "Empty"),
-				element("small", {}, s),
-			);
-			const gone = () => removeSession(s);
-			return element("li", {}, open, ...(s === "default" ? [] : [element("button", { class: "quiet", title: `Remove ${s}`, "aria-label": `Remove ${s}`, onclick: gone }, "×")]));
-		}),
-	);
-	if (focus) [...$("sessions").querySelectorAll("a")].find((a) => a.dataset.session === focus)?.focus();
-}
-
-// Those of requests of the protocols come and go by themselves.
-async function listSessions() {
-	const of = model;
-	const list = (await tree.list(model + "/sessions")).map((s) => s.name).filter((s) => !s.startsWith("http-"));
-	if (of !== model) return;
-	const number = (s) => +(/^chat-(\d+)$/.exec(s)?.[1] ?? 0);
-	list.sort((a, b) => (a === "default") - (b === "default") || number(b) - number(a) || (a < b ? -1 : 1));
-	const news = list.filter((s) => !titles.has(`${of}/sessions/${s}`));
-	if (list.join("/") === sessions.join("/") && !news.length) return;
-	sessions = list;
-	drawSessions();
-	for (const s of news.slice(0, 50)) {
-		const messages = await tree.read(`${of}/sessions/${s}/messages.json`).then(JSON.parse, () => []);
-		title(`${of}/sessions/${s}`, words(messages.find((m) => m.role === "user")?.content));
-	}
-}
+const link = conversations.address;
+const go = (to) => (location.hash = link(model, to));
 
 async function begin() {
-	const of = model;
-	for (let n = 1; ; n++) {
-		const made = `chat-${n}`;
-		if (sessions.includes(made)) continue;
-		try {
-			await tree.make(`${of}/sessions/${made}`);
-		} catch (e) {
-			if (e.status === 400 && n < 1000) continue; // another page has made it meanwhile
-			throw e;
-		}
-		if (of !== model) return void (await tree.remove(`${of}/sessions/${made}`)); // one has gone elsewhere
-		ours.add(`${of}/sessions/${made}`);
-		location.hash = link(of, made);
-		await open(of, made);
-		return;
-	}
+	const of = model, made = await conversations.make();
+	if (made) await enter(of, made);
 }
-
-const removeSession = doing(async (s) => {
-	if (titles.get(`${model}/sessions/${s}`) && !confirm(`Remove the conversation ${s}?`)) return;
-	await tree.remove(`${model}/sessions/${s}`);
-	titles.delete(`${model}/sessions/${s}`);
-	sessions = sessions.filter((x) => x !== s);
-	drawSessions();
-	if (s === name) location.hash = link(model, "");
-});
-
-const link = (m, s) => "#" + [m, s].map(encodeURIComponent).join("/");
+// Shows a conversation that was just made.
+async function enter(of, made) {
+	ours.add(`${of}/sessions/${made}`);
+	location.hash = link(of, made);
+	await open(of, made);
+}
+$("import").addEventListener("click", () => $("import-file").click());
+$("import-file").addEventListener("change", doing(async () => {
+	const [file] = $("import-file").files;
+	$("import-file").value = "";
+	if (file) await enter(model, await conversations.load(file));
+	ours.delete(session());
+}));
 
 const open = doing(async (m, s) => {
 	if (m === model && s === name && known.includes(m)) return void (s || (await showHome()));
@@ -272,16 +235,14 @@ const open = doing(async (m, s) => {
 	following = null;
 	busy(false);
 	closeDrawers();
-	const other = m !== model;
 	[model, name, shown, finish, atEnd] = [m, s, "", "", true];
 	draft.show(session());
 	$("model").value = m;
 	for (const box of ["messages", "params", "more"]) $(box).replaceChildren();
 	$("stats").textContent = "";
-	if (other) sessions = [];
 	experts.of(m);
-	await listSessions();
-	drawSessions();
+	conversations.of(m, s, go);
+	await conversations.list();
 	document.title = s ? `${s} · ${m} · moefs` : `${m} · moefs`;
 	if (!s) return void (await showHome());
 	const status = await load();
@@ -336,7 +297,7 @@ async function tick() {
 		if (!document.hidden && model) {
 			await Promise.all([experts.look(), following ? news() : null]);
 			if (turn % 2 === 0) {
-				await listSessions();
+				await conversations.list();
 				$("state").textContent = await tree.value(model + "/info/state").then((s) => (s === "ready" ? "" : s));
 				if (!following) news().catch(complain);
 			}

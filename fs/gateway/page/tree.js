@@ -54,6 +54,7 @@ export const list = async (path) => (await call(address(path))).json();
 export const read = async (path) => (await call(address(path))).text();
 export const write = (path, body) => call(address(path), { method: "PUT", body });
 export const make = (path) => call(address(path), { method: "POST" });
+export const move = (path, name) => call(address(path), { method: "MOVE", body: name });
 export const remove = (path) => call(address(path), { method: "DELETE" });
 
 // Returns when moefs-http answers again.
