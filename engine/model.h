@@ -31,6 +31,7 @@ struct engine_options {
 	uint64_t budget;	 /* bytes for experts; 0: automatic, from the free memory */
 	uint64_t context_budget; /* bytes for contexts; 0: an eighth of the same */
 	uint32_t context;	 /* positions per session; 0: the model's limit, at most 32 Ki */
+	uint64_t offload;	 /* bytes of disk for contexts of idle sessions; 0: none */
 	uint32_t threads;	 /* 0: one per core */
 	uint32_t chunk;	   /* prompt tokens per step; 0: see model/chunk.h. Changes no text. */
 	uint32_t step_ms;  /* milliseconds that answers may wait for a prompt; 0: STEP_MS_DEFAULT */
@@ -68,6 +69,9 @@ int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e);
 void engine_automatic_context_budget(struct engine *g);
 uint64_t engine_context_budget(const struct engine *g);
 uint64_t engine_context_used(const struct engine *g);
+/* Bytes that contexts may take on disk, and those that they take. */
+uint64_t engine_offload(const struct engine *g);
+uint64_t engine_offload_used(const struct engine *g);
 void engine_cache_stats(const struct engine *g, struct pager_stats *out);
 /* Gives back memory that only work needs; for a mount that is idle. */
 void engine_rest(struct engine *g);

@@ -139,6 +139,8 @@ enum draft_kind { DRAFT_MTP, DRAFT_LOOKUP, DRAFT_KINDS };
 struct session_stats {					      /* of the last or current turn */
 	uint64_t prompt_tokens, cached_tokens, output_tokens; /* cached: already in the context */
 	uint64_t context_tokens;
+	uint64_t from_disk_tokens; /* of the context: read back from disk (-o offload=) */
+	uint64_t on_disk_tokens;   /* now */
 	uint64_t recomputed_tokens; /* of the prompt: the context had them, but no checkpoint */
 	double prefill_seconds, decode_seconds, first_token_seconds; /* the last since submit */
 	enum session_priority priority;

@@ -86,6 +86,7 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 		return err_set(e, ENOMEM, "out of memory");
 	context_budget_init(&g->context_budget, 0);
 	g->kernels = kernels_best();
+	g->offload.most = options->offload;
 	int failed = engine_find_recipe(g, options, e);
 	if (!failed)
 		failed = recipe_ask_codec(&g->recipe, options->codec, e);
@@ -170,6 +171,16 @@ void engine_automatic_context_budget(struct engine *g)
 uint64_t engine_context_budget(const struct engine *g)
 {
 	return atomic_load(&g->context_budget.limit);
+}
+
+uint64_t engine_offload(const struct engine *g)
+{
+	return g->offload.most;
+}
+
+uint64_t engine_offload_used(const struct engine *g)
+{
+	return atomic_load(&g->offload.used);
 }
 
 uint64_t engine_context_used(const struct engine *g)

@@ -8,6 +8,7 @@
 #include "engine/memory/budgets.h"
 #include "engine/memory/context_budget.h"
 #include "engine/model.h"
+#include "engine/prefixes/offload.h"
 #include "kernels/kernels.h"
 
 struct engine {
@@ -19,6 +20,7 @@ struct engine {
 	struct threads *threads;
 	const struct kernels *kernels;
 	struct context_budget context_budget;
+	struct offload_room offload;	 /* what contexts may take on disk */
 	struct budgets budgets;		 /* what the pager and the contexts may take */
 	_Atomic uint64_t largest_expert; /* in memory, of any model that was opened */
 };

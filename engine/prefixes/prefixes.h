@@ -78,6 +78,8 @@ enum prefix_reason {
 	PREFIX_LONG,	   /* or as part of a longer or shorter text, which the model turns otherwise */
 	PREFIX_CHECKPOINT, /* the states that are kept are of earlier positions */
 	PREFIX_GIVEN_UP,   /* the session had to give up its context */
+	PREFIX_DISK_FULL,  /* and there was no room for it on disk */
+	PREFIX_DISK_LOST,  /* and what was written to disk cannot be used */
 	PREFIX_PRIVATE,	   /* the session shares nothing */
 };
 

@@ -273,6 +273,8 @@ void run_free(struct model *m)
 	pthread_mutex_destroy(&r->lock);
 	grammars_free(&r->grammars);
 	prefixes_free(&r->prefixes);
+	if (r->offload.room)
+		offload_free(&r->offload);
 	for (int i = 0; i < 2; i++) {
 		step_batch_free(&r->parties[i].batch);
 		for (uint32_t k = 0; k < RUN_PLACES; k++)
@@ -308,6 +310,8 @@ int run_start(struct model *m, struct err *e)
 	struct run *r = m->run;
 	prefixes_init(&r->prefixes, &m->engine->context_budget, &m->id.config,
 		      model_kv_type(&m->id));
+	offload_init(&r->offload, &m->engine->offload, m->stored.folders,
+		     sizeof m->stored.folders / sizeof *m->stored.folders);
 	int code = pthread_create(&r->preparer, NULL, run_prepare_turns, m);
 	if (code)
 		return err_sys(e, code, "cannot start the preparing thread of %s", m->id.name);

@@ -132,6 +132,8 @@ struct run {
 	struct grammars grammars;	/* the preparing thread's */
 	struct draft_meter draft_meter; /* from here on: the run's thread's */
 	struct prefixes prefixes;	/* under the contexts' budget's lock */
+	struct offload offload;		/* contexts on disk */
+	struct run_leaving *leaving;	/* that are to be written there before the next step */
 	struct turn_env env;
 	struct turn_scratch scratch[HEAD_ROWS]; /* one for each of loaded.samplers */
 	/* [0]: the step that is computed. [1]: a step of answers while [0], a prompt's, waits
@@ -199,6 +201,19 @@ struct run_cost run_cost_of(const struct session *s);
 /* run_room.c, lock held. Makes room for a session whose context could not grow, or lets it wait;
  * false: it is alone, and there will be no room. */
 bool run_find_room(struct session *s);
+/* The same, without the lock: an idle session gives up its context, if there is one. */
+bool run_find_room_of_idle(struct session *s);
+
+/* run_offload.c: contexts that go to disk (engine/prefixes/offload.h) and come back. */
+/* Lock held. The session is about to give up its context: it is held until run_write_leaving. */
+void run_leave(struct session *s);
+/* Without the lock: writes what is to leave, which gives its memory back. */
+void run_write_leaving(struct model *m);
+/* Without the lock, before the session's turn is admitted: its context from the disk, if it is
+ * there. -ENOSPC: the contexts' memory has no room for it, or the disk had none; -EIO, -ENOENT. */
+int run_read_back(struct session *s);
+/* Then: nothing of it is on disk any more. failed: what run_read_back returned at last. */
+void run_forget_offloaded(struct session *s, int failed);
 /* There may be room now: the first session that waits for it tries again. */
 void run_end_wait(struct run *r);
 /* This turn gets room: counts it if a turn that was asked earlier has none. */

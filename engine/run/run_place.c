@@ -22,11 +22,25 @@ static void run_begin_turn(struct session *s, struct turn_event *ev)
 	s->stats.queued_seconds = clock_seconds_since(s->asked.submitted_ns);
 	s->stats.prompt_tokens = t->ids.count;
 	s->stats.cached_tokens = s->context.tokens.count;
+	s->stats.from_disk_tokens = s->brought_back;
 	s->stats.recomputed_tokens = t->recomputed;
 	free(s->why);
 	s->why = t->why;
 	t->why = NULL;
 	pthread_mutex_unlock(&m->run->lock);
+}
+
+/* Idle sessions give up their contexts until there is room for what is on disk, or there are none.
+ */
+static void run_bring_back(struct session *s)
+{
+	int failed;
+	s->brought_back = 0;
+	s->offload_failed = 0;
+	do
+		failed = run_read_back(s);
+	while (failed == -ENOSPC && !s->offloaded->failed && run_find_room_of_idle(s));
+	run_forget_offloaded(s, failed);
 }
 
 void run_begin_place(struct run_place *p)
@@ -38,6 +52,7 @@ void run_begin_place(struct run_place *p)
 	if (atomic_load(&s->stop)) {
 		turn_over(&p->event, "stopped", 0, NULL);
 	} else if (!s->turn->admitted) {
+		run_bring_back(s);
 		run_begin_turn(s, &p->event);
 	} else {
 		turn_begin_step(s->turn);

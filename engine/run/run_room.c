@@ -1,7 +1,7 @@
 /* Room for contexts: whose context gives way when another one cannot grow.
  *
  * First idle conversations give up their contexts, the one that was asked longest ago first. Their
- * next turn computes the text again. Then running turns that come after the one without room give
+ * next turn computes the text again, unless it finds the context on disk (run_offload.c). Then running turns that come after the one without room give
  * up theirs: the lowest priority first, and within a priority the latest. Such a turn is computed
  * again from its beginning, and its text is the same (promise 2); lines of a scored text that are
  * written already are not written again (run_step.c). If that does not help, the turn gives up its
@@ -106,6 +106,8 @@ bool run_find_room(struct session *s)
 {
 	struct session *other = s->background ? NULL : run_least_needed(s);
 	if (other) {
+		if (!other->working)
+			run_leave(other);
 		run_give_up_context(other);
 		run_pass_over(s);
 		s->tries_again = true;
@@ -118,6 +120,19 @@ bool run_find_room(struct session *s)
 	if (!s->observer)
 		run_give_up_context(s);
 	return true;
+}
+
+bool run_find_room_of_idle(struct session *s)
+{
+	pthread_mutex_lock(&s->model->run->lock);
+	struct session *other = run_least_needed(s);
+	bool idle = other && !other->working;
+	if (idle) {
+		run_leave(other);
+		run_give_up_context(other);
+	}
+	pthread_mutex_unlock(&s->model->run->lock);
+	return idle;
 }
 
 static struct session *run_first_without_room(const struct run *r)

@@ -215,6 +215,7 @@ static void run_have_step(struct model *m, struct run_party *p, bool slowly)
 	pthread_mutex_lock(&r->lock);
 	run_publish(p);
 	pthread_mutex_unlock(&r->lock);
+	run_write_leaving(m);
 	for (uint32_t i = 0; i < p->count; i++)
 		run_notify(p->places[i].session);
 	pthread_mutex_lock(&r->lock);

@@ -479,6 +479,8 @@ void session_stats(const struct session *s, struct session_stats *out)
 	session_lock(s);
 	*out = s->stats;
 	out->waits = session_waits(s);
+	out->on_disk_tokens =
+		s->offloaded && !s->offloaded->failed ? s->offloaded->positions : 0;
 	if (out->waits == SESSION_WAITS_MODEL || out->waits == SESSION_WAITS_TURN)
 		out->queued_seconds = clock_seconds_since(s->asked.submitted_ns);
 	session_unlock(s);

@@ -62,6 +62,7 @@ void session_free(struct session *s)
 	answering_free(&s->answering);
 	text_out_free(&s->called);
 	context_free(&s->context);
+	offload_drop(s->offloaded);
 	drafter_free(&s->drafter);
 	dialogue_free(&s->dialogue);
 	token_list_free(&s->tail);
@@ -79,6 +80,8 @@ void session_free(struct session *s)
 void session_forget(struct session *s)
 {
 	context_rollback(&s->context, 0);
+	offload_drop(s->offloaded);
+	s->offloaded = NULL;
 	drafter_drop(&s->drafter);
 	messages_free(&s->dialogue.messages);
 	messages_free(&s->dialogue.results);

@@ -10,6 +10,7 @@
 #include "cache/pager.h"
 #include "engine/compute/context.h"
 #include "engine/compute/drafter.h"
+#include "engine/prefixes/offload.h"
 #include "engine/session.h"
 #include "engine/session/answer.h"
 #include "engine/session/answering.h"
@@ -59,6 +60,9 @@ struct session {
 	 * is not shared with other sessions. */
 	bool context_private;
 	bool context_given_up;	 /* for another session, since the last turn */
+	struct offload_text *offloaded; /* then the context on disk, or why not; NULL: memory alone */
+	size_t brought_back; /* positions that the turn in progress has from there */
+	int offload_failed;  /* ENOSPC, EIO, ENOENT: why it has none; 0: it has them, or none were */
 	_Atomic uint64_t prefix; /* the kept prefix that shares the context's memory; 0: none */
 	_Atomic bool stop;	 /* asks a step to end early */
 

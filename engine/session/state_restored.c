@@ -307,6 +307,8 @@ static void restored_become(struct session *s, struct session *saved)
 	context_move(&old, &s->context);
 	context_move(&s->context, &saved->context);
 	context_move(&saved->context, &old);
+	offload_drop(s->offloaded);
+	s->offloaded = NULL;
 	state_texts_swap(s, saved);
 	/* Who shares with the session is not for a file to say. */
 	memcpy(s->params.share_with, saved->params.share_with, sizeof s->params.share_with);

@@ -6,6 +6,7 @@
 #include "engine/prefixes/prefixes.h"
 #include "engine/turn/turn.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +126,10 @@ static const char *const reasons[] = {
 	[PREFIX_CHECKPOINT] = "the text is the same for longer, but this model goes back only to "
 			      "checkpoints, and none is kept later",
 	[PREFIX_GIVEN_UP] = "the session had computed it, but its memory was needed",
+	[PREFIX_DISK_FULL] = "the session had computed it, but its memory was needed, and there was "
+			     "no room for it on disk (-o offload=)",
+	[PREFIX_DISK_LOST] = "the session had computed it, but its memory was needed, and it could "
+			     "not be read back from disk",
 	[PREFIX_PRIVATE] = "a session that was restored, or drops experts, shares nothing",
 };
 
@@ -164,6 +169,8 @@ static void turn_explain(struct turn_state *t, const struct turn_likeness *l)
 	text_out_string(&out, !l->positions ? "found_in nothing\n"
 			      : l->own	    ? "found_in session\n"
 					    : "found_in prefixes\n");
+	if (l->own && l->positions && t->session->brought_back)
+		turn_explain_number(&out, "from_disk_tokens", t->session->brought_back);
 	text_out_string(&out, "reason ");
 	text_out_string(&out, reasons[f->reason]);
 	text_out_string(&out, "\n");
@@ -190,7 +197,9 @@ static void turn_judge(const struct turn_state *t, struct turn_likeness *l)
 	if (l->positions + 1 >= t->ids.count)
 		f->reason = PREFIX_ALL;
 	else if (t->session->context_given_up)
-		f->reason = PREFIX_GIVEN_UP;
+		f->reason = t->session->offload_failed == ENOSPC ? PREFIX_DISK_FULL
+			    : t->session->offload_failed       ? PREFIX_DISK_LOST
+							       : PREFIX_GIVEN_UP;
 	else if (t->session->context_private && f->reason == PREFIX_NONE)
 		f->reason = PREFIX_PRIVATE;
 	else if (same && l->positions < most && most >= PREFIX_LEAST)

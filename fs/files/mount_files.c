@@ -243,6 +243,8 @@ void mount_cache_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "io_depth", s.depth);
 	fact_number(f, "context_budget", engine_context_budget(n->mount->engine));
 	fact_number(f, "context_used", engine_context_used(n->mount->engine));
+	fact_number(f, "offload", engine_offload(n->mount->engine));
+	fact_number(f, "offload_used", engine_offload_used(n->mount->engine));
 }
 
 /* The turns of a model that wait. */

@@ -58,6 +58,8 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "recomputed_tokens", s.recomputed_tokens);
 	fact_number(f, "output_tokens", s.output_tokens);
 	fact_number(f, "context_tokens", s.context_tokens);
+	fact_number(f, "from_disk_tokens", s.from_disk_tokens);
+	fact_number(f, "on_disk_tokens", s.on_disk_tokens);
 	fact_real(f, "prefill_tokens_per_second", 1,
 		  session_per_second(prefilled, s.prefill_seconds));
 	fact_real(f, "decode_tokens_per_second", 1,

@@ -50,6 +50,8 @@ const char options_help[] =
 	"\n"
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
 	"    context_budget=SIZE    memory for contexts (default: from what is free)\n"
+	"    offload=SIZE           disk for contexts of idle conversations whose memory\n"
+	"                           is needed (default: off)\n"
 	"    quant=NAME             format of the weights: auto (default), 2bit, 3bit,\n"
 	"                           4bit, 6bit, 8bit, tq2, tq3, tq4 or bf16\n"
 	"    exact                  compute in 32 bits with the checkpoint's own\n"

@@ -18,6 +18,7 @@ enum option_kind {
 	WORD,	/* checked by the engine */
 	NUMBER, /* from 1; the engine checks the upper bound */
 	SIZE,
+	SIZE_OR_OFF,
 	SECONDS, /* or off */
 	SWITCH,	 /* one of two words: `what` is "ON or OFF" */
 	PATH,
@@ -45,6 +46,7 @@ static const struct option_value {
 	{"budget", SIZE, ENGINE(budget), "a size such as 512M, 1.5G or 50%, or auto"},
 	{"context_budget", SIZE, ENGINE(context_budget),
 	 "a size such as 512M, 1.5G or 50%, or auto"},
+	{"offload", SIZE_OR_OFF, ENGINE(offload), "a size such as 20G, off or auto"},
 	{"context", NUMBER, ENGINE(context), "a whole number from 1, or auto"},
 	{"threads", NUMBER, ENGINE(threads), "a whole number from 1, or auto"},
 	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1, or auto"},
@@ -206,6 +208,9 @@ int options_apply(struct options *o, size_t i, struct err *e)
 	}
 	if (good && v->kind == SIZE)
 		good = human_parse_size(string, engine_memory(), place) && *(uint64_t *)place;
+	if (good && v->kind == SIZE_OR_OFF)
+		good = !strcmp(string, "off") || (human_parse_size(string, engine_memory(), place) &&
+						  *(uint64_t *)place);
 	if (good && v->kind == SECONDS)
 		good = !strcmp(string, "off") || human_parse_seconds(string, place);
 	if (good && v->kind == SWITCH)

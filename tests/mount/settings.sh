@@ -30,6 +30,7 @@ sizes() {
 	for value in much -4G 0 1.5 4X 101% -5% 18446744073709551616 ''; do
 		refuses "budget=$value" 1.5G 50% auto
 		refuses "context_budget=$value" 1.5G 50% auto
+		refuses "offload=$value" 20G off auto
 	done
 }
 claim "invalid sizes are refused with what was typed" sizes
