@@ -1,6 +1,6 @@
 """reference.py MODEL.gguf [IDS]: the log-probability of each token after those before it, one a line.
 
-A Llama model in NumPy and float64, for all positions at once: what `-o exact` is held to. IDS is a file of token ids
+A Llama model in NumPy and float64 (or another type), for all positions at once: what `-o exact` is held to. IDS is a file of token ids
 (default: standard input). In GGUF files the rows of q and k lie so that a rotation turns neighbours."""
 import sys
 
@@ -10,13 +10,14 @@ import gguf
 
 
 class Llama:
-    def __init__(self, path):
+    def __init__(self, path, dtype=np.float64):
         file = gguf.File(path)
         key = {name.removeprefix("llama."): value for name, value in file.keys.items()}
-        self.weights = {name: gguf.floats(t).astype(np.float64) for name, t in file.tensors.items()}
+        self.weights = {name: gguf.floats(t).astype(dtype) for name, t in file.tensors.items()}
         self.layers, self.epsilon = key["block_count"], key["attention.layer_norm_rms_epsilon"]
         self.heads, self.key_heads = key["attention.head_count"], key["attention.head_count_kv"]
         self.rotated = key["rope.dimension_count"]
+        self.dtype = dtype
         self.frequencies = key["rope.freq_base"] ** -(np.arange(0, self.rotated, 2) / self.rotated)
 
     def norm(self, x, name):
@@ -27,7 +28,7 @@ class Llama:
         angles = (np.arange(len(x))[:, None] * self.frequencies)[:, None]
         even, odd = x[..., 0::2], x[..., 1::2]
         turned = [even * np.cos(angles) - odd * np.sin(angles), odd * np.cos(angles) + even * np.sin(angles)]
-        return np.stack(turned, -1).reshape(x.shape)
+        return np.stack(turned, -1).reshape(x.shape).astype(self.dtype)
 
     def attention(self, h, prefix):
         tokens = len(h)
@@ -35,8 +36,8 @@ class Llama:
         q = self.rotate(q.reshape(tokens, self.heads, -1))
         k, v = (x.reshape(tokens, self.key_heads, -1) for x in (k, v))
         k, v = (np.repeat(x, self.heads // self.key_heads, 1) for x in (self.rotate(k), v))
-        scores = np.einsum("thd,uhd->htu", q, k) / np.sqrt(q.shape[-1])
-        scores += np.triu(np.full((tokens, tokens), -np.inf), 1)
+        scores = np.einsum("thd,uhd->htu", q, k) / q.shape[-1] ** 0.5
+        scores += np.triu(np.full((tokens, tokens), -np.inf, self.dtype), 1)
         scores = np.exp(scores - scores.max(-1, keepdims=True))
         scores /= scores.sum(-1, keepdims=True)
         return np.einsum("htu,uhd->thd", scores, v).reshape(tokens, -1) @ self.weights[prefix + "attn_output.weight"].T

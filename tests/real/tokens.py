@@ -51,4 +51,5 @@ def main():
     print(f"{len(lines)} lines and {len(special)} special tokens")
 
 
-main()
+if __name__ == "__main__":
+    main()

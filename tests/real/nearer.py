@@ -1,0 +1,24 @@
+"""nearer.py SCORE PEER REFERENCE: how far default arithmetic is from exact, moefs' beside llama.cpp's: the mean absolute
+difference of a token's log-probability. SCORE is what a mounted model's `score` printed, PEER and REFERENCE have one
+log-probability a line. Fails if moefs is further."""
+import sys
+
+
+def values(path):
+    with open(path) as f:
+        return [float(line) for line in f]
+
+
+def main():
+    score, peer, reference = sys.argv[1:]
+    with open(score) as f:
+        said = [float(line.split(" ", 2)[1]) for line in f if line[0].isdigit()][1:]
+    exact = values(reference)
+    if len(said) != len(exact):
+        raise SystemExit(f"{len(said)} log-probabilities, but the reference has {len(exact)}")
+    own, its = (sum(abs(a - b) for a, b in zip(x, exact)) / len(exact) for x in (said, values(peer)))
+    print(f"# {len(said)} log-probabilities: moefs is {own:.4f} from exact, llama.cpp {its:.4f}")
+    sys.exit(own > its)
+
+
+main()
