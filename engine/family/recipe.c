@@ -70,7 +70,10 @@ static const struct {
 };
 enum { UNEVEN = sizeof uneven / sizeof *uneven };
 static const char exact_recipe[] = "exact", plain_recipe[] = "bf16";
-static const char routed_recipe[] = "3bit", routed_models[] = "models with experts";
+/* Models with experts: the better recipe where all experts are then in memory. */
+static const char roomy_recipe[] = "4bit", roomy_models[] = "models whose experts fit the budget";
+static const char tight_recipe[] = "3bit",
+		  tight_models[] = "models whose experts, in 4bit, do not fit the budget";
 /* Dense models by their weights, without embedding and head. A small model loses more by the same
  * error, and gains little by being smaller. */
 static const struct {
@@ -86,7 +89,9 @@ static const struct recipe_former {
 	const char *quant;
 	uint8_t table;
 	bool dense; /* of models without experts; else of the others */
-} formers[] = {{"4bit", 1, true}, {"tq3", 1, true}, {"tq3", 1, false}};
+} formers[] = {{"4bit", 1, true}, {"tq3", 1, true},	 /* … */
+	       {"3bit", 1, false}, {"4bit", 2, false}, /* the default with another budget, too */
+	       {"tq3", 1, false}};
 enum { FORMERS = sizeof formers / sizeof *formers };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
@@ -160,7 +165,7 @@ static size_t recipe_row(const char *quant, uint8_t table)
 
 int recipe_find(struct recipe *r, const char *quant, struct err *e)
 {
-	size_t i = recipe_row(quant ? quant : routed_recipe, 0);
+	size_t i = recipe_row(quant ? quant : tight_recipe, 0);
 	if (i == RECIPES)
 		return err_set(e, EINVAL,
 			       "quant=%s: no such recipe; use 2bit, 3bit, 4bit, 6bit, 8bit, tq2, "
@@ -176,6 +181,7 @@ static void recipe_change(struct recipe *r, const char *quant, uint8_t table)
 	const struct recipe before = *r;
 	recipe_fill(r, recipe_row(quant, table), r->kept, r->norms, r->draft, r->codec);
 	r->published = before.published;
+	r->budget = before.budget;
 	r->refined = before.refined;
 	r->refined_by = before.refined_by;
 }
@@ -218,12 +224,33 @@ static uint64_t recipe_count_weights(const struct config *c)
 	return sum;
 }
 
-/* *models: which models have this default. */
-static const char *recipe_default(const struct config *c, const char **models)
+/* Bytes of all experts in memory by a recipe. */
+static uint64_t recipe_count_expert_bytes(const struct config *c, const char *quant)
 {
-	*models = routed_models;
-	if (!recipe_model_is_dense(c))
-		return routed_recipe;
+	static const enum tensor_role parts[] = {TENSOR_EXPERT_GATE, TENSOR_EXPERT_UP,
+						 TENSOR_EXPERT_DOWN};
+	struct recipe r;
+	uint64_t sum = 0;
+	recipe_fill(&r, recipe_row(quant, 0), FORMAT_BF16, NORM_F16, false, CODEC_NONE);
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		for (size_t i = 0; config_routed(c, layer) && i < 3; i++) {
+			const struct tensor_id id = {parts[i], layer, 0};
+			struct shape s = {.norms = NORM_F16};
+			config_tensor_shape(c, parts[i], layer, &s.rows, &s.cols);
+			s.format = recipe_format(&r, c, id, s.cols);
+			sum += format_arranged_bytes(&s) * c->experts;
+		}
+	return sum;
+}
+
+/* *models: which models have this default, with this budget for experts. */
+static const char *recipe_default(const struct config *c, uint64_t budget, const char **models)
+{
+	if (!recipe_model_is_dense(c)) {
+		bool roomy = recipe_count_expert_bytes(c, roomy_recipe) <= budget;
+		*models = roomy ? roomy_models : tight_models;
+		return roomy ? roomy_recipe : tight_recipe;
+	}
 	uint64_t weights = recipe_count_weights(c);
 	size_t i = 0;
 	while (weights > dense_defaults[i].most)
@@ -232,24 +259,25 @@ static const char *recipe_default(const struct config *c, const char **models)
 	return dense_defaults[i].quant;
 }
 
-void recipe_find_default(struct recipe *r, const struct config *c)
+void recipe_find_default(struct recipe *r, const struct config *c, uint64_t budget)
 {
 	const char *models;
-	recipe_fill(r, recipe_row(recipe_default(c, &models), 0), FORMAT_BF16, NORM_F16, false,
-		    CODEC_NONE);
+	recipe_fill(r, recipe_row(recipe_default(c, budget, &models), 0), FORMAT_BF16, NORM_F16,
+		    false, CODEC_NONE);
+	r->budget = budget;
 }
 
 void recipe_keep_none(struct recipe *r, const struct config *c)
 {
 	const char *models;
-	recipe_change(r, r->exact ? plain_recipe : recipe_default(c, &models), 0);
+	recipe_change(r, r->exact ? plain_recipe : recipe_default(c, r->budget, &models), 0);
 	r->published = NULL;
 }
 
 const char *recipe_default_of(const struct recipe *r, const struct config *c)
 {
 	const char *models;
-	return strcmp(r->quant, recipe_default(c, &models)) ? NULL : models;
+	return strcmp(r->quant, recipe_default(c, r->budget, &models)) ? NULL : models;
 }
 
 bool recipe_make_former(struct recipe *r, const struct config *c, size_t i)

@@ -44,6 +44,9 @@ struct recipe {
 	bool exact;	   /* all of memory in floats: weights, activations, key-value cache */
 	bool as_published; /* tensors in a kernels' format keep it: struct published */
 
+	/* Bytes for experts, which the default of models with experts depends on. Not in texts. */
+	uint64_t budget;
+
 	/* Facts of the checkpoint that the stored layout depends on: found while converting, and
 	 * written into the store's key, so that a mount need not read the checkpoint's headers. */
 	enum format kept;     /* of tensors that are not quantised: the checkpoint's type */
@@ -59,12 +62,13 @@ struct recipe {
 	enum recipe_codec codec; /* of an engine: what was asked for; of a store: what it has */
 };
 
-/* Finds a recipe by name; NULL means the default of models with experts. EINVAL, listing the names:
+/* Finds a recipe by name; NULL means the default of models with many experts. EINVAL, listing the names:
  * there is no such recipe. kept and norms have their usual values, codec is CODEC_NONE, draft
- * false. */
+ * false, budget 0. */
 int recipe_find(struct recipe *r, const char *quant, struct err *e);
-/* The recipe of a 16-bit model where none is asked for; the rest as recipe_find. */
-void recipe_find_default(struct recipe *r, const struct config *c);
+/* The recipe of a 16-bit model where none is asked for, with a budget for experts; the rest as
+ * recipe_find. */
+void recipe_find_default(struct recipe *r, const struct config *c, uint64_t budget);
 /* If the recipe is what such a model has where none is asked for: which models these are, in words.
  * Else NULL. */
 const char *recipe_default_of(const struct recipe *r, const struct config *c);

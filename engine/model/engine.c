@@ -66,6 +66,7 @@ static int engine_create_pool(struct engine *g, struct err *e)
 		failed = pager_create(&g->pager, g->budgets.in_force, e);
 	if (failed)
 		return failed;
+	g->recipe.budget = g->budgets.in_force; /* a default does not follow it afterwards */
 	budgets_govern(&g->budgets, g->pager);
 	return budgets_watch(&g->budgets, e);
 }

@@ -204,7 +204,7 @@ static int find_mix(struct make *m, struct err *e)
 static int choose_recipe(struct make *m, struct err *e)
 {
 	if (!m->quant)
-		recipe_find_default(&m->recipe, &m->config);
+		recipe_find_default(&m->recipe, &m->config, 0);
 	return recipe_ask_codec(&m->recipe, m->codec ? m->codec : "none", e);
 }
 

@@ -153,7 +153,7 @@ static int half_budget(const struct model_view *m, uint64_t *budget, struct err 
 {
 	struct recipe r;
 	struct plan p;
-	recipe_find_default(&r, m->config);
+	recipe_find_default(&r, m->config, UINT64_MAX);
 	int failed = plan_make(&p, m->config, &r, e);
 	if (failed)
 		return failed;

@@ -505,7 +505,7 @@ static int prepare(struct bench *b, struct err *e)
 	if (failed)
 		return failed;
 	if (!b->within)
-		recipe_find_default(&standard, b->exact.view.config);
+		recipe_find_default(&standard, b->exact.view.config, UINT64_MAX);
 	b->standard = of_recipe(&standard, b->exact.view.config);
 	failed = corpus_add_text(&b->corpora[0], &b->exact.view, b->text, b->tokens, e);
 	if (!failed)

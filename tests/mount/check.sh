@@ -26,7 +26,7 @@ what_it_is() {
 	same "$(value architecture)" qwen3_moe architecture
 	same "$(value encoding)" BF16 encoding
 	same "$(value source_bytes)" "$(stat -Lc %s "$original/model.safetensors")" source_bytes
-	same "$(value recipe)" "3bit, the default for models with experts" recipe
+	same "$(value recipe)" "4bit, the default for models whose experts fit the budget" recipe
 	same "$(value tokenizer)" "tokenizer.json, 4096 tokens" tokenizer
 	same "$(value template)" chat_template.jinja template
 	same "$(tail -n 1 "$work/tables")" "mountable yes" "the last line"

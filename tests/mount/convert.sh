@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 answer="The capital of France is Paris."
-published() { [ -e "$work"/store/*/3bit/index ]; }
+published() { [ -e "$work"/store/*/4bit/index ]; }
 
 mounted
 first() {
@@ -28,7 +28,7 @@ sizes() { [ "$(cat experts/00/000 | wc -c)" = "$(stat -c %s experts/00/000)" ] &
 claim "then the experts' files have their bytes" sizes
 claim "the same mount goes on answering" same "$(echo reset > ctl; ask "$question")" "$answer"
 cd / && unmounted
-(cd "$work"/store/*/3bit && cat experts.safetensors dense.safetensors index) | cksum >"$work/whole"
+(cd "$work"/store/*/4bit && cat experts.safetensors dense.safetensors index) | cksum >"$work/whole"
 
 faulty_disk # which holds still where the daemon is to be killed
 killed() { # NUMBER OPERATION: killed in that operation of its kind; the next mount continues
@@ -44,7 +44,7 @@ killed() { # NUMBER OPERATION: killed in that operation of its kind; the next mo
 	same "$(ask "$question")" "$answer"
 	complete
 	cd / && unmounted
-	same "$(cd "$work"/disk/*/3bit && cat experts.safetensors dense.safetensors index | cksum)" "$(cat "$work/whole")"
+	same "$(cd "$work"/disk/*/4bit && cat experts.safetensors dense.safetensors index | cksum)" "$(cat "$work/whole")"
 }
 for number in 1 20 100 230 260 400 600 740; do # of some 750, of which 235 are before the first answer
 	claim "killed in write $number, the next mount answers and ends with the same store" killed $number write
@@ -59,7 +59,7 @@ stopped() { # that it does not wait for the end of the conversion is in faults_c
 	mounted
 	same "$(ask "$question")" "$answer"
 	cd / && unmounted
-	[ -e "$work"/store/*/3bit/journal ] || published || fail "nothing was kept"
+	[ -e "$work"/store/*/4bit/journal ] || published || fail "nothing was kept"
 	mounted
 	same "$(ask "$question")" "$answer"
 	cd / && unmounted

@@ -19,7 +19,7 @@ cd /
 unmounted
 mv "$store" "$work/reference"
 kept() { ls "$1" | grep -vx -e heat -e checkpoint | xargs; } # FOLDER: what is there of a store, and of a checkpoint, which it is
-claim "a store is its files and a checkpoint's, and nothing else" same "$(kept "$work"/reference/*/3bit | tr ' ' '\n' |
+claim "a store is its files and a checkpoint's, and nothing else" same "$(kept "$work"/reference/*/4bit | tr ' ' '\n' |
 	grep -Ev '^(chat_template.jinja|(config|generation_config|model.safetensors.index|tokenizer|tokenizer_config|tc_config).json)$' | xargs)" \
 	"dense.safetensors experts.safetensors index source"
 faulty_disk
@@ -39,10 +39,10 @@ same_store() { # once it is complete
 	local file
 	complete
 	for file in experts.safetensors dense.safetensors index; do
-		cmp "$work"/reference/*/3bit/$file "$work"/disk/*/3bit/$file || fail "$file differs"
+		cmp "$work"/reference/*/4bit/$file "$work"/disk/*/4bit/$file || fail "$file differs"
 	done
 	# And the files that a mount writes when it ends.
-	same "$(kept "$work"/disk/*/3bit)" "$(kept "$work"/reference/*/3bit)" "files"
+	same "$(kept "$work"/disk/*/4bit)" "$(kept "$work"/reference/*/4bit)" "files"
 }
 no_store() { # nothing is there that could be taken for one
 	[ -z "$(find "$work/disk" -name index)" ] || fail "there is a store"
@@ -314,7 +314,7 @@ really_full() { # since it was mounted: a model of a folder is loaded when it is
 	idle
 	answers
 	complete
-	cmp "$work"/reference/*/3bit/experts.safetensors "$store"/*/3bit/experts.safetensors
+	cmp "$work"/reference/*/4bit/experts.safetensors "$store"/*/4bit/experts.safetensors
 }
 mkdir "$work/small"
 if mount -t tmpfs -o size=64M,mode=700 none "$work/small" 2>/dev/null; then

@@ -29,29 +29,51 @@ claim "and where auto is" used -o quant=auto
 claim "--check says so" grep -qx "recipe tq3" <("$MOEFS" -o "store=$store" --check "$MODEL")
 asked() {
 	trap 'cd /; unmounted' EXIT
-	mounted -o quant=3bit
+	mounted -o quant=4bit
 	same "$(ask "$question")" "$answer"
 	complete
-	same "$(cat info/recipe)" 3bit
-	same "$(names | xargs)" "3bit tq3" "stores"
+	same "$(cat info/recipe)" 4bit
+	same "$(names | xargs)" "4bit tq3" "stores"
 	same "$(bytes)" "$before" "the former"
 }
 claim "another requested recipe is made next to it" asked
 since() {
 	trap 'cd /; unmounted' EXIT
 	mounted
-	same "$(cat info/recipe)" "3bit, the default for models with experts"
-	same "$(cat info/store)" "$(echo "$store"/*/3bit)"
+	same "$(cat info/recipe)" "4bit, the default for models whose experts fit the budget"
+	same "$(cat info/store)" "$(echo "$store"/*/4bit)"
+}
+smaller() { # with a budget that would have 3bit
+	trap 'cd /; unmounted' EXIT
+	mounted -o budget=2M
+	same "$(cat info/recipe)" "4bit"
+	same "$(ask "$question")" "$answer"
+	same "$(names | xargs)" "4bit tq3" "stores"
 }
 claim "and is the model's from then on" since
+claim "whatever the budget is" smaller
 anew() { # a folder that is not a store does not keep the former recipe
 	trap 'cd /; unmounted' EXIT
-	rm -r "$store"/*/3bit
+	rm -r "$store"/*/4bit
 	printf x | dd of="$(echo "$store"/*/tq3/index)" bs=1 seek=40 conv=notrunc status=none
 	mounted
 	same "$(ask "$question")" "$answer"
 	complete
-	same "$(cat info/recipe)" "3bit, the default for models with experts"
+	same "$(cat info/recipe)" "4bit, the default for models whose experts fit the budget"
+}
+tight() { # what was made with a small budget serves with a large one
+	trap 'cd /; unmounted' EXIT
+	rm -r "$store"/*
+	mounted -o budget=2M
+	same "$(cat info/recipe)" "3bit, the default for models whose experts, in 4bit, do not fit the budget"
+	same "$(ask "$question")" "$answer"
+	complete
+	cd / && unmounted
+	mounted
+	same "$(cat info/recipe)" 3bit
+	same "$(ask "$question")" "$answer"
+	same "$(names)" 3bit "stores"
 }
 claim "where the former one is damaged, the default is made" anew
+claim "a store of the other budget's default is used" tight
 finish

@@ -92,14 +92,14 @@ begin() { # a mount that finds the place itself
 }
 beside() {
 	begin
-	same "$place" "$work/models/one.moefs/3bit"
+	same "$place" "$work/models/one.moefs/4bit"
 	[ -e "$place/index" ] || fail "no store in $place"
 	rm -r "$work/models/one.moefs"
 }
 in_cache() { # if no folder can be made beside the model
 	local place
 	begin
-	case $place in "$work"/home/.cache/moefs/one-*/3bit) ;; *) fail "the store is in $place" ;; esac
+	case $place in "$work"/home/.cache/moefs/one-*/4bit) ;; *) fail "the store is in $place" ;; esac
 	[ -e "$place/index" ] || fail "no store in $place"
 	[ ! -e "$work/models/one.moefs" ] || fail "there is one beside the model, too"
 }

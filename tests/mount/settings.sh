@@ -86,7 +86,7 @@ taken() {
 	local half
 	same "$(cat ../cache/budget)" 1536K
 	same "$(cat ../cache/context_budget)" 512M
-	same "$(cat info/recipe)" "3bit, the default for models with experts"
+	same "$(cat info/recipe)" "3bit, the default for models whose experts, in 4bit, do not fit the budget"
 	echo 2.5m > ../cache/budget && same "$(cat ../cache/budget)" 2560K || exit
 	echo 50% > ../cache/context_budget || fail "50% is refused"
 	half=$(stat_of context_budget)

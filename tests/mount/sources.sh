@@ -38,7 +38,7 @@ pristine() {
 	cp "$original/model.safetensors" "$weights"
 }
 stored() { # which store it is
-	cksum "$store"/*/3bit/index "$store"/*/3bit/experts.safetensors "$store"/*/3bit/dense.safetensors
+	cksum "$store"/*/4bit/index "$store"/*/4bit/experts.safetensors "$store"/*/4bit/dense.safetensors
 }
 end() { # the end of a claim, also if it fails in the middle
 	cd /
@@ -77,19 +77,19 @@ claim "an edit that no sample meets, with the mtime set back, is not answered by
 
 copied() { # NAME command…: a way to copy the checkpoint; the store stays valid
 	whole
-	local before=$(stored) known=$(stat -c %s "$store"/*/3bit/source)
+	local before=$(stored) known=$(stat -c %s "$store"/*/4bit/source)
 	eval "$1" || fail "$1"
 	mounted
 	same "$(ask "$question")" "$answer"
 	complete
 	cd / && unmounted
 	same "$(stored)" "$before" "the store"
-	[ "$(stat -c %s "$store"/*/3bit/source)" -gt "$known" ] || fail "the new times are not kept"
-	known=$(stat -c %s "$store"/*/3bit/source)
+	[ "$(stat -c %s "$store"/*/4bit/source)" -gt "$known" ] || fail "the new times are not kept"
+	known=$(stat -c %s "$store"/*/4bit/source)
 	mounted
 	same "$(ask "$question")" "$answer"
 	cd / && unmounted
-	same "$(stat -c %s "$store"/*/3bit/source)" "$known" "it is checked once"
+	same "$(stat -c %s "$store"/*/4bit/source)" "$known" "it is checked once"
 }
 replace='mv "$MODEL" "$work/old" && cp -r $flag "$work/old" "$MODEL" && rm -rf "$work/old"'
 for flag in "" -p; do
@@ -99,7 +99,7 @@ claim "touch: other times are no other checkpoint" copied 'touch "$MODEL"/*'
 
 remade() { # a damaged store is removed as the message says
 	whole
-	local dense=$(echo "$store"/*/3bit/dense.safetensors)
+	local dense=$(echo "$store"/*/4bit/dense.safetensors)
 	printf x | dd of="$dense" bs=1 seek=$(($(stat -c %s "$dense") - 5000)) conv=notrunc status=none
 	mounted
 	echo "$question" > prompt
@@ -115,7 +115,7 @@ claim "a damaged store is made again once its folder is removed, without a new m
 
 remade_experts() { # the damage is met by a loaded model
 	whole
-	local experts=$(echo "$store"/*/3bit/experts.safetensors)
+	local experts=$(echo "$store"/*/4bit/experts.safetensors)
 	dd if=/dev/urandom of="$experts" bs=4096 seek=1 count=$(($(stat -c %s "$experts") / 4096 - 1)) conv=notrunc status=none
 	find "$work" -xdev -name heat -delete
 	mounted

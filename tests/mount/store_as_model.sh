@@ -26,7 +26,7 @@ m=$mnt/moved
 mounted
 loaded
 complete
-claim "the store was made by the default recipe" same "$recipe" "3bit, the default for models with experts"
+claim "the store was made by the default recipe" same "$recipe" "4bit, the default for models whose experts fit the budget"
 claim "its weights are taken as they are" same "$(cat info/recipe)" "as published: native TC, in place"
 claim "it gives the same text" same "$(answers)" "$first"
 cd / && unmounted

@@ -6,7 +6,7 @@ mkdir -p "$work/models" "$work/home" "$mnt"
 cp -r "$MODEL" "$work/models/one"
 MODEL=$work/models/one
 m=$mnt/one
-beside=$work/models/one.moefs/3bit
+beside=$work/models/one.moefs/4bit
 kept=$work/kept
 export HOME=$work/home
 unset XDG_CACHE_HOME
@@ -67,7 +67,7 @@ elsewhere() { # in a folder of stores whose names do not tell the checkpoint
 	local path
 	begin -o "store=$kept"
 	unmounted
-	path=$(echo "$kept"/one-*/3bit)
+	path=$(echo "$kept"/one-*/4bit)
 	same "$(said "$path" "$kept")" "complete there"
 	XDG_CACHE_HOME=$work/caches && export XDG_CACHE_HOME
 	mkdir -p "$work/caches" && mv "$kept" "$work/caches/moefs"
@@ -85,8 +85,8 @@ changed() { # the checkpoint changes: a copy has other times, an edit has anothe
 	mv "$work/models/two" "$MODEL"
 }
 unfinished() { # a conversion that was interrupted
-	mkdir -p "$work/half/one.moefs" && cp -r "$beside" "$work/half/one.moefs/3bit"
-	cd "$work/half/one.moefs/3bit" && rm index && printf 'MOEFSJNL' >journal
+	mkdir -p "$work/half/one.moefs" && cp -r "$beside" "$work/half/one.moefs/4bit"
+	cd "$work/half/one.moefs/4bit" && rm index && printf 'MOEFSJNL' >journal
 	same "$(stores "$work/half")" "" "of a journal that is torn"
 	fails_with "is not a store" "$MOEFS" stores --delete "$PWD"
 	[ -e dense.safetensors ] || fail "it is deleted"
@@ -108,10 +108,10 @@ refuses() { # folders that are not a store, or contain more, or belong to anothe
 	fi
 }
 published() { # a store that was moved elsewhere is a model as well; links are not followed
-	local said path=$(echo "$kept"/one-*/3bit)
+	local said path=$(echo "$kept"/one-*/4bit)
 	said="stays, since it is neither in a MODEL.moefs folder nor in the cache folder; to delete it anyway, add --anywhere"
-	cp -r "$beside" "$work/models/pub" && mkdir "$work/pub.moefs" && ln -s "$work/models/pub" "$work/pub.moefs/3bit"
-	for path in "$work/models/pub" "$work/pub.moefs/3bit" "$path"; do
+	cp -r "$beside" "$work/models/pub" && mkdir "$work/pub.moefs" && ln -s "$work/models/pub" "$work/pub.moefs/4bit"
+	for path in "$work/models/pub" "$work/pub.moefs/4bit" "$path"; do
 		fails_with "$said" "$MOEFS" stores --delete "$path"
 		fails_with "$said" "$MOEFS" stores --delete -n "$path"
 		[ -e "$path/index" ] || fail "$path is deleted"
@@ -124,12 +124,12 @@ published() { # a store that was moved elsewhere is a model as well; links are n
 	stores --delete --anywhere "$work/models/pub" || exit
 	[ ! -e "$work/models/pub" ] || fail "it is still there"
 	rm -r "$work/pub.moefs"
-	mkdir -p "$work/caches/moefs/one-12345678" && cp -r "$beside" "$work/caches/moefs/one-12345678/3bit"
-	XDG_CACHE_HOME=$work/caches stores --delete "$work/caches/moefs/one-12345678/3bit" || exit
+	mkdir -p "$work/caches/moefs/one-12345678" && cp -r "$beside" "$work/caches/moefs/one-12345678/4bit"
+	XDG_CACHE_HOME=$work/caches stores --delete "$work/caches/moefs/one-12345678/4bit" || exit
 	[ ! -e "$work/caches/moefs/one-12345678" ] || fail "the cache's is still there"
 }
 deletes() { # the named stores, and then the checkpoint's empty folder
-	local path=$(echo "$kept"/one-*/3bit)
+	local path=$(echo "$kept"/one-*/4bit)
 	same "$(stores --delete -n --anywhere "$beside" "$path" | grep -v '^  ' | sed 's/ (.*//')" "would delete $beside
 would delete $path"
 	[ -e "$beside/index" ] && [ -e "$path/index" ] || fail "-n deletes"

@@ -14,7 +14,7 @@ import numpy as np
 TYPES = {"Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0, "Q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
          "Q5_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_M, "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
          "IQ4_NL": llama_cpp.LLAMA_FTYPE_MOSTLY_IQ4_NL, "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0}
-THREADS = 2
+THREADS = int(os.environ.get("REAL_THREADS", "1"))  # its threads wait by spinning, which a busy machine makes slow
 
 
 @llama_cpp.llama_log_callback

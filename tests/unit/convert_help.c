@@ -76,7 +76,7 @@ int test_convert(struct test_conversion *t, const char *directory, const char *f
 	if (config_read(&t->config, directory, e) || recipe_find(&t->v.recipe, quant, e))
 		fail_msg("%s", e->text);
 	if (!quant)
-		recipe_find_default(&t->v.recipe, &t->config);
+		recipe_find_default(&t->v.recipe, &t->config, 0);
 	int failed = test_convert_all(t, e);
 	if (failed != -ERANGE)
 		return failed;

@@ -240,7 +240,7 @@ int stores_remove(void **state)
  * test_tc and test_convert cover it. */
 const char *test_recipe(const char *quant)
 {
-	return SANITIZED && !quant ? "tq3" : quant;
+	return quant ? quant : SANITIZED ? "tq3" : "3bit";
 }
 
 void test_model_open(struct test_model *m, const char *directory, const struct engine_options *o)

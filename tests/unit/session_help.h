@@ -12,7 +12,7 @@ struct test_model {
 
 /* The path of examples/models/fable-moe-15m; valid until the next call of test_data. */
 const char *test_fable(void);
-/* The recipe of tests that name none (NULL): the default, but not under a sanitizer. */
+/* The recipe of tests that name none (NULL): 3bit, but tq3 under a sanitizer. */
 const char *test_recipe(const char *quant);
 
 /* Opens a model's directory with these options, the callback and (if it has none) the store's

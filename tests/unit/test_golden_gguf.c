@@ -109,7 +109,7 @@ static void every_quantised_type_is_computed_with_as_it_is(void **state)
 			assert_string_equal(recipe, "as published: GGUF, in place");
 			assert_true(error < 2e-3);
 		} else {
-			assert_string_equal(recipe, "3bit, the default for models with experts");
+			assert_string_equal(recipe, "4bit, the default for models whose experts fit the budget");
 		}
 		golden_run_free(&r);
 		golden_bench_close(&b);

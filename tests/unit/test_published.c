@@ -286,14 +286,14 @@ static void the_recipe_says_what_the_weights_were_in(void **state)
 	static const struct {
 		const char *fixture, *quant, *words;
 	} models[] = {
-		{"qwen3_moe", NULL, "3bit, the default for models with experts"},
-		{"qwen3_moe", "auto", "3bit, the default for models with experts"},
+		{"qwen3_moe", NULL, "4bit, the default for models whose experts fit the budget"},
+		{"qwen3_moe", "auto", "4bit, the default for models whose experts fit the budget"},
 		{"qwen3_moe", "3bit", "3bit"},
 		{"qwen3", NULL, "8bit, the default for dense models of up to 1 billion weights"},
 		{"qwen3_moe", "bf16", "bf16"},
 		{"qwen3_moe_mlx4", NULL, "as published: MLX affine codes, in place"},
 		{"qwen3_moe_mlx4", "tq3", "tq3 from MLX affine codes"},
-		{"qwen3_moe_fp8", NULL, "3bit from FP8, the default for models with experts"},
+		{"qwen3_moe_fp8", NULL, "4bit from FP8, the default for models whose experts fit the budget"},
 		{"tq3_native", NULL, "as published: native TQ, in place"},
 		{"qwen3_moe", "tq3", "tq3"},
 		{"tq3_native", "2bit", "2bit from native TQ"},

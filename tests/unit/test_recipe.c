@@ -183,21 +183,27 @@ static void the_default_follows_from_experts_and_from_weights(void **state)
 {
 	(void)state;
 	static const struct {
-		const char *text, *quant, *models;
-	} models[] = {{moe, "3bit", "models with experts"},
-		      {hybrid, "3bit", "models with experts"},
-		      {dense, "4bit", "dense models of more than 4 billion weights"},
-		      {four_billion, "6bit", "dense models of up to 4 billion weights"},
-		      {uneven, "8bit", "dense models of up to 1 billion weights"}};
+		const char *text;
+		uint64_t budget;
+		const char *quant, *models;
+	} models[] = {{moe, UINT64_C(18) << 30, "4bit", "models whose experts fit the budget"},
+		      {moe, UINT64_C(12) << 30, "3bit",
+		       "models whose experts, in 4bit, do not fit the budget"},
+		      {hybrid, UINT64_C(18) << 30, "4bit", "models whose experts fit the budget"},
+		      {hybrid, 0, "3bit", "models whose experts, in 4bit, do not fit the budget"},
+		      {dense, 0, "4bit", "dense models of more than 4 billion weights"},
+		      {four_billion, 0, "6bit", "dense models of up to 4 billion weights"},
+		      {uneven, 0, "8bit", "dense models of up to 1 billion weights"}};
 	struct config *c = malloc(sizeof *c);
 	assert_non_null(c);
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
 		struct recipe r, none;
 		read_config(c, models[i].text);
-		recipe_find_default(&r, c);
+		recipe_find_default(&r, c, models[i].budget);
 		assert_string_equal(r.quant, models[i].quant);
 		assert_string_equal(recipe_default_of(&r, c), models[i].models);
 		assert_int_equal(recipe_find(&none, "auto", &e), 0);
+		none.budget = models[i].budget;
 		assert_null(recipe_default_of(&none, c));
 		recipe_keep_none(&none, c);
 		assert_string_equal(none.quant, models[i].quant);
@@ -212,7 +218,7 @@ static void defaults_of_earlier_versions_are_tried_the_latest_first(void **state
 	struct recipe r, now;
 	assert_non_null(c);
 	read_config(c, uneven);
-	recipe_find_default(&r, c);
+	recipe_find_default(&r, c, 0);
 	assert_true(recipe_make_former(&r, c, 0));
 	assert_string_equal(r.quant, "4bit");
 	assert_null(recipe_default_of(&r, c));
@@ -222,10 +228,14 @@ static void defaults_of_earlier_versions_are_tried_the_latest_first(void **state
 	assert_true(recipe_make_former(&r, c, 1));
 	assert_string_equal(r.quant, "tq3");
 	assert_false(recipe_make_former(&r, c, 2));
+	/* With experts, what is the default with another budget is one of these. */
+	static const char *const formers[] = {"3bit", "4bit", "tq3"};
 	read_config(c, moe);
-	assert_true(recipe_make_former(&r, c, 0));
-	assert_string_equal(r.quant, "tq3");
-	assert_false(recipe_make_former(&r, c, 1));
+	for (size_t i = 0; i < sizeof formers / sizeof *formers; i++) {
+		assert_true(recipe_make_former(&r, c, i));
+		assert_string_equal(r.quant, formers[i]);
+	}
+	assert_false(recipe_make_former(&r, c, 3));
 	free(c);
 }
 
