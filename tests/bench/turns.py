@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -134,6 +135,7 @@ def run(engine, turns):
         begun, processor = time.monotonic(), engine.processor()
         tokens, there = engine.ask(name, messages)
         rows.append((name, tokens, there, time.monotonic() - begun, engine.processor() - processor))
+        print(f"{engine.name}: turn {name}, {tokens - there} of {tokens} tokens, {rows[-1][3]:.2f} s", file=sys.stderr)
     engine.close()
     return rows[1:]
 

@@ -14,6 +14,8 @@ import numpy as np
 TYPES = {"Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0, "Q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
          "Q5_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_M, "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
          "IQ4_NL": llama_cpp.LLAMA_FTYPE_MOSTLY_IQ4_NL, "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0}
+if "REAL_TYPES" in os.environ:
+    TYPES = {name: TYPES[name] for name in os.environ["REAL_TYPES"].split()}
 THREADS = int(os.environ.get("REAL_THREADS", "1"))  # its threads wait by spinning, which a busy machine makes slow
 
 
