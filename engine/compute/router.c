@@ -69,14 +69,38 @@ static void router_keep_groups(const struct config *c, float *scores)
 			scores[e] = -INFINITY;
 }
 
-/* The top_k experts of one token by logits[experts]. Where the choice is by sigmoids, the logits
+/* The numbers that a span's session adds to the logits of a layer; NULL: none. Draft layers have
+ * none. */
+static const float *router_steering(const struct step_span *span, uint32_t layer)
+{
+	const struct steering *s = span->losses.steered ? span->losses.steering : NULL;
+	return s && layer < s->layers ? s->bias + (size_t)layer * s->experts : NULL;
+}
+
+static void router_steer(const float *bias, float *logits, uint32_t experts)
+{
+	for (uint32_t e = 0; bias && e < experts; e++)
+		logits[e] += bias[e];
+}
+
+/* An expert that is off has no score, whatever its correction. */
+static void router_turn_off(const float *bias, float *scores, uint32_t experts)
+{
+	for (uint32_t e = 0; bias && e < experts; e++)
+		if (isinf(bias[e]))
+			scores[e] = -INFINITY;
+}
+
+/* The top_k experts of one token by logits[experts], to which bias[experts] is added. Where the choice is by sigmoids, the logits
  * become their sigmoids, and scores[experts] is written over: sigmoids plus the correction, which
  * balances the load of experts and moves the choice, never the weights. */
 static void router_choose(const struct environment *env, const struct layer_weights *l,
-			  uint32_t top_k, float *logits, float *scores, uint32_t *chosen)
+			  const float *bias, uint32_t top_k, float *logits, float *scores,
+			  uint32_t *chosen)
 {
 	const struct config *c = env->config;
 	bool sigmoid = c->router_order == SIGMOID_THEN_TOP_K;
+	router_steer(bias, logits, c->experts);
 	if (sigmoid) {
 		for (uint32_t e = 0; e < c->experts; e++)
 			scores[e] = 1;
@@ -85,6 +109,7 @@ static void router_choose(const struct environment *env, const struct layer_weig
 		if (c->router_correction)
 			env->kernels->add(scores, weights_vector(l, TENSOR_ROUTER_CORRECTION),
 					  c->experts);
+		router_turn_off(bias, scores, c->experts);
 		if (c->router_groups > 1)
 			router_keep_groups(c, scores);
 	}
@@ -104,6 +129,20 @@ static void router_sort_by_weight(uint32_t *chosen, float *weight, uint32_t coun
 			weight[r - 1] = w;
 			chosen[r - 1] = e;
 		}
+}
+
+/* Takes experts that are off out of a token's choice: it has them only where fewer are on than it
+ * has to choose. Returns how many are left. */
+static uint32_t router_leave_off(const float *bias, uint32_t *chosen, float *weight, uint32_t count)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (bias && isinf(bias[chosen[i]]))
+			continue;
+		chosen[kept] = chosen[i];
+		weight[kept++] = weight[i];
+	}
+	return kept;
 }
 
 /* The chosen experts' weights; chosen and weight become descending in weight. The logits are
@@ -138,6 +177,7 @@ static void router_weigh(const struct environment *env, const struct layer_weigh
 
 struct router_task {
 	struct routing *routing;
+	uint32_t layer;
 	const struct step *step;
 	const struct layer_weights *weights;
 };
@@ -159,9 +199,12 @@ static void router_route_tokens(void *ctx, uint32_t begin, uint32_t end)
 		float *logits = r->router_logits + t * experts;
 		uint32_t *chosen = r->chosen + t * r->top_k;
 		float *weight = r->weight + t * r->top_k;
-		r->kept[t] = router_experts_of(env->config, step_span_of(x->step, t));
-		router_choose(env, x->weights, r->kept[t], logits, r->scores + t * experts, chosen);
+		const struct step_span *span = step_span_of(x->step, t);
+		const float *bias = router_steering(span, x->layer);
+		r->kept[t] = router_experts_of(env->config, span);
+		router_choose(env, x->weights, bias, r->kept[t], logits, r->scores + t * experts, chosen);
 		router_weigh(env, x->weights, r->kept[t], logits, chosen, weight);
+		r->kept[t] = router_leave_off(bias, chosen, weight, r->kept[t]);
 		for (uint32_t i = r->kept[t]; i < r->top_k; i++) { /* other rows have more */
 			chosen[i] = 0;
 			weight[i] = 0;
@@ -290,7 +333,7 @@ void router_run(struct routing *r, struct step *s, uint32_t layer, struct activa
 	}
 	router_make_logits(r, s, l, input);
 	step_tap(s, TAP_ROUTER_LOGITS, routed, env->config->experts, r->router_logits);
-	threads_run(env->threads, s->n, 16, router_route_tokens, &(struct router_task){r, s, l});
+	threads_run(env->threads, s->n, 16, router_route_tokens, &(struct router_task){r, layer, s, l});
 	router_tap(r, s, routed);
 	if (drops)
 		router_find_dropped(r, s, routed);
@@ -398,7 +441,8 @@ static void router_predict_layer(struct routing *r, const struct step *s, uint32
 	router_make_logits(r, s, l, &r->predict_input);
 	memset(r->marked, 0, c->experts * sizeof *r->marked);
 	for (size_t t = 0; t < s->n; t++) {
-		router_choose(env, l, r->top_k, r->router_logits + t * c->experts, r->scores,
+		const float *bias = router_steering(step_span_of(s, t), next);
+		router_choose(env, l, bias, r->top_k, r->router_logits + t * c->experts, r->scores,
 			      r->predicted);
 		for (uint32_t i = 0; i < r->top_k; i++)
 			r->marked[r->predicted[i]] = true;

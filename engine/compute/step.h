@@ -40,14 +40,26 @@
  * dropped. The weights of the remaining experts are scaled up to the same sum. The text then
  * depends on what the cache holds, and so on the cache's size and on all earlier steps.
  */
+/* Steered routing: numbers are added to the router's logits of single experts, before the choice;
+ * the weights are those of the changed logits. An expert whose number is minus infinity is never
+ * chosen.
+ */
+struct steering {
+	uint32_t layers, experts;
+	float *bias; /* [layers][experts] */
+};
+
 struct losses {
 	uint32_t experts_per_token; /* less than the model's own; 0: the model's own */
 	float drop_missing;	    /* the threshold; 0: no expert is dropped */
+	uint64_t steered;	    /* identifies the steering; 0: there is none */
+	const struct steering *steering; /* of a row while its turn lives; else not to be used */
 };
 
 static inline bool step_same_losses(const struct losses *a, const struct losses *b)
 {
-	return a->experts_per_token == b->experts_per_token && a->drop_missing == b->drop_missing;
+	return a->experts_per_token == b->experts_per_token &&
+	       a->drop_missing == b->drop_missing && a->steered == b->steered;
 }
 
 enum row_kind { ROW_PROMPT, ROW_ANSWER, ROW_DRAFT };

@@ -71,7 +71,8 @@ static void prefixes_set_spare(struct prefixes *p)
 /* A hash of the key. */
 static uint64_t prefix_key_hash(const struct prefix_key *k)
 {
-	uint64_t numbers[] = {k->owner, k->weights, k->losses.experts_per_token, k->long_text};
+	uint64_t numbers[] = {k->owner, k->weights, k->losses.experts_per_token, k->losses.steered,
+			      k->long_text};
 	return XXH3_64bits_withSeed(k->share, strlen(k->share),
 				    XXH3_64bits(numbers, sizeof numbers));
 }

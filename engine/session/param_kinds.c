@@ -227,6 +227,21 @@ static char *param_get_bias(const struct params *p, const struct param *t)
 
 const struct param_kind kind_bias = {param_set_bias, param_get_bias, 0};
 
+static int param_set_steer(struct params *p, const struct param *t, const char *value,
+			   struct err *e)
+{
+	(void)t;
+	return steer_set(&p->experts_bias, value, p->model, e);
+}
+
+static char *param_get_steer(const struct params *p, const struct param *t)
+{
+	(void)t;
+	return strdup(p->experts_bias.text ? p->experts_bias.text : "");
+}
+
+const struct param_kind kind_steer = {param_set_steer, param_get_steer, 0};
+
 static int param_set_text(struct params *p, const struct param *t, const char *value, struct err *e)
 {
 	char **to = param_place(p, t);

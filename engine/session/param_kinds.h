@@ -32,8 +32,8 @@ struct param {
 /* double; uint64_t, and the seed with the word random; bool; enum chat_mode; an enumeration */
 extern const struct param_kind kind_number, kind_count, kind_seed, kind_switch, kind_chat,
 	kind_word;
-/* char [PARAMS_DATE]; char [PARAMS_LABEL]; struct bias; char *, malloc'ed */
-extern const struct param_kind kind_date, kind_label, kind_bias, kind_text;
+/* char [PARAMS_DATE]; char [PARAMS_LABEL]; struct bias; struct steer; char *, malloc'ed */
+extern const struct param_kind kind_date, kind_label, kind_bias, kind_steer, kind_text;
 /* draft, draft_kind and draft_depth, with the range of a depth */
 extern const struct param_kind kind_draft;
 

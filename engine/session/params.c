@@ -1,5 +1,6 @@
 #include "engine/session/param_kinds.h"
 #include "engine/grammar/grammar.h"
+#include "engine/json/text_out.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -100,6 +101,9 @@ static const struct param table[] = {
 	 .what = "a weight from 0 (no expert is dropped) to 1, or 0 in a model without experts",
 	 .routed = true, .begins = "0",
 	 .about = "skip experts that are not in memory and have less weight; loses quality"},
+	{"experts_bias", &kind_steer, AT(experts_bias),
+	 .what = "lines of an expert (03/017, a pattern) and a number, or off", .begins = "empty",
+	 .about = "numbers to add to the router's scores of single experts; changes the model"},
 };
 enum { PARAMS = sizeof table / sizeof *table };
 
@@ -128,7 +132,8 @@ struct param_words params_words(size_t i)
 
 bool params_is_text(size_t i)
 {
-	return table[i].kind == &kind_text || table[i].kind == &kind_bias;
+	return table[i].kind == &kind_text || table[i].kind == &kind_bias ||
+	       table[i].kind == &kind_steer;
 }
 
 /* Without the line's end that a shell's echo writes. */
@@ -232,6 +237,7 @@ int params_copy(struct params *to, const struct params *from, struct err *e)
 {
 	*to = *from;
 	bool copied = bias_copy(&to->logit_bias, &from->logit_bias);
+	copied &= steer_copy(&to->experts_bias, &from->experts_bias);
 	to->system = strdup(from->system);
 	to->stop = strdup(from->stop);
 	to->grammar = strdup(from->grammar);
@@ -257,6 +263,7 @@ int params_default(struct params *p, const struct config *c, struct err *e)
 		.priority = SESSION_NORMAL,
 		.stream = true,
 		.stop_repetition = true,
+		.model = c,
 		.model_experts = c->experts_per_token,
 		.model_vocabulary = c->vocabulary,
 		.system = g->system ? (char *)(uintptr_t)g->system : empty, /* copied below */
@@ -272,6 +279,7 @@ void params_free(struct params *p)
 	free(p->stop);
 	free(p->grammar);
 	bias_free(&p->logit_bias);
+	steer_free(&p->experts_bias);
 	p->system = p->stop = p->grammar = NULL;
 }
 
@@ -281,18 +289,31 @@ struct losses params_losses(const struct params *p)
 	return (struct losses){
 		.experts_per_token = fewer ? (uint32_t)p->experts_per_token : 0,
 		.drop_missing = (float)p->drop_missing,
+		.steered = p->experts_bias.sum,
+		.steering = p->experts_bias.sum ? &p->experts_bias.table : NULL,
 	};
 }
 
 void params_lossy(const struct params *p, char *text, size_t size)
 {
 	struct losses losses = params_losses(p);
-	char fewer[NUMBER_SIZE] = "", drop[2 * NUMBER_SIZE] = "", number[NUMBER_SIZE];
-	if (losses.experts_per_token)
-		(void)snprintf(fewer, sizeof fewer, "experts_per_token=%" PRIu32,
+	char number[NUMBER_SIZE];
+	struct text_out all = {0};
+	char part[2 * NUMBER_SIZE];
+	if (losses.experts_per_token) {
+		(void)snprintf(part, sizeof part, " experts_per_token=%" PRIu32,
 			       losses.experts_per_token);
-	if (losses.drop_missing > 0)
-		(void)snprintf(drop, sizeof drop, "drop_missing=%s",
+		text_out_string(&all, part);
+	}
+	if (losses.drop_missing > 0) {
+		(void)snprintf(part, sizeof part, " drop_missing=%s",
 			       param_print_number(number, p->drop_missing));
-	(void)snprintf(text, size, "%s%s%s", fewer, *fewer && *drop ? " " : "", drop);
+		text_out_string(&all, part);
+	}
+	if (losses.steered) {
+		(void)snprintf(part, sizeof part, " experts_bias=%" PRIu32, p->experts_bias.count);
+		text_out_string(&all, part);
+	}
+	(void)snprintf(text, size, "%.*s", (int)(all.n ? all.n - 1 : 0), all.n ? all.bytes + 1 : "");
+	text_out_free(&all);
 }

@@ -11,6 +11,7 @@
 #include "engine/family/config.h"
 #include "engine/compute/step.h"
 #include "engine/session/bias.h"
+#include "engine/session/steer.h"
 #include "engine/session.h"
 
 #include <stdbool.h>
@@ -53,6 +54,8 @@ struct params {
 	bool model_drafts;	    /* the model has a draft layer */
 	uint64_t experts_per_token; /* 0 or the model's own: no loss */
 	double drop_missing;	    /* 0: no loss */
+	struct steer experts_bias;  /* of the router */
+	const struct config *model; /* for reading experts_bias; NULL: without experts */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */
 	uint32_t model_vocabulary;
 	/* The form of answers; from FORMAT_SCHEMA on, `grammar` has its source. */

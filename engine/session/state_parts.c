@@ -188,6 +188,24 @@ static int state_take_chosen(struct session *to, const char *bytes, size_t n, st
 	return state_take_bytes(&to->chosen, &length, bytes, n, e);
 }
 
+/* What the context was computed with, as the head's losses are; params may have changed since. */
+static void state_put_steered(const struct session *s, struct text_out *out)
+{
+	uint64_t steered = s->context_losses.steered;
+	if (steered)
+		text_out_add(out, (const char *)&steered, sizeof steered);
+}
+
+static int state_take_steered(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	uint64_t steered;
+	if (n != sizeof steered)
+		return err_set(e, EINVAL, "its part steered is invalid");
+	memcpy(&steered, bytes, sizeof steered);
+	to->context_losses.steered = steered;
+	return 0;
+}
+
 /* In local time with its offset: "2026-11-22 15:00:13 +0100". */
 static const char clock_form[] = "%Y-%m-%d %H:%M:%S %z";
 
@@ -251,6 +269,7 @@ const struct state_part state_parts[] = {
 	{"template.json", state_put_variables, state_take_variables},
 	{"choices", state_put_choices, state_take_choices},
 	{"choices.tsv", state_put_chosen, state_take_chosen},
+	{"steered", state_put_steered, state_take_steered},
 	{"clock", state_put_clock, state_take_clock},
 	{"prompt", state_put_prompt, state_take_prompt},
 	{"output", state_put_output, state_take_output},

@@ -187,8 +187,8 @@ static int restored_finish(struct restored *r, struct err *e)
 		context_load_end(&r->context);
 		context_move(&s->context, &r->context.x);
 		s->weights_sum = r->head.weights_sum;
-		s->context_losses =
-			(struct losses){r->head.experts_per_token, r->head.drop_missing};
+		s->context_losses.experts_per_token = r->head.experts_per_token;
+		s->context_losses.drop_missing = r->head.drop_missing;
 	}
 	r->complete = true;
 	return 0;

@@ -119,7 +119,8 @@ int saved_give(struct saved *v, struct session *to, struct err *e)
 		return failed;
 	context_save_become(&v->context, &to->context);
 	to->weights_sum = h->weights_sum;
-	to->context_losses = (struct losses){h->experts_per_token, h->drop_missing};
+	to->context_losses.experts_per_token = h->experts_per_token;
+	to->context_losses.drop_missing = h->drop_missing;
 	return 0;
 }
 

@@ -70,6 +70,7 @@ static struct prefix_key turn_prefix_key(const struct turn_state *t)
 				 .weights = m->loaded.weights_sum,
 				 .losses = t->losses,
 				 .long_text = context_is_long(&t->session->context, t->ids.count)};
+	key.losses.steering = NULL; /* the key outlives it */
 	memcpy(key.share, t->session->asked.params.share_with, sizeof key.share);
 	return key;
 }
@@ -267,6 +268,7 @@ void turn_reuse_context(struct turn_state *t)
 	turn_judge(t, &l);
 	turn_explain(t, &l);
 	s->context_losses = t->losses;
+	s->context_losses.steering = NULL;
 	s->weights_sum = t->env->model->loaded.weights_sum;
 	s->context_private |= t->losses.drop_missing > 0;
 	s->context_given_up = false;

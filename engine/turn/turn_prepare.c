@@ -416,6 +416,7 @@ static void turn_forget_context(struct turn_state *t)
 	drafter_drop(&s->drafter);
 	s->context_private = false;
 	s->context_losses = t->losses;
+	s->context_losses.steering = NULL;
 	s->weights_sum = t->env->model->loaded.weights_sum;
 }
 

@@ -19,7 +19,7 @@ in_manual() { # each with its access
 # A path of the tree as README writes it.
 general() {
 	sed -e "s|^$(basename "$MODEL")|MODEL|" -e 's|sessions/default|sessions/NAME|' \
-		-e 's|params/\(system\|stop\|grammar\|logit_bias\)$|params/TEXT|' -e 's|params/[a-z_]*$|params/VALUE|' \
+		-e 's|params/\(system\|stop\|grammar\|logit_bias\|experts_bias\)$|params/TEXT|' -e 's|params/[a-z_]*$|params/VALUE|' \
 		-e 's|experts/[0-9]*/[0-9]*$|experts/LL/EEE|' \
 		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|error.json\|ctl\|stats\|stats.json\|why\)$#MODEL/sessions/NAME/\1#' \
 		-e 's|tensors/.*[.]npy$|tensors/NAME.npy|' -e 's|prefixes/.*|prefixes/NAME|' \

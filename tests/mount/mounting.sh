@@ -78,13 +78,13 @@ collide() { # no param has an option's name: the value would be ambiguous
 each_param() { # each param's name is an option, which takes the param's own value
 	local file options=
 	for file in sessions/default/params/*; do
-		case ${file##*/} in system | stop | grammar | logit_bias) continue ;; esac
+		case ${file##*/} in system | stop | grammar | logit_bias | experts_bias) continue ;; esac
 		options+=",${file##*/}=$(cat "$file")"
 	done
 	mkdir -p "$work/every"
 	timeout "$limit" "$MOEFS" -o "store=$store$options" "$MODEL" "$work/every" || fail "refused: $options"
 	for file in sessions/default/params/*; do
-		case ${file##*/} in system | stop | grammar | logit_bias | seed) continue ;; esac
+		case ${file##*/} in system | stop | grammar | logit_bias | experts_bias | seed) continue ;; esac
 		same "$(cat "$work/every/$(basename "$MODEL")/$file")" "$(cat "$file")" "$file"
 	done
 	"$MOEFS" umount "$work/every"

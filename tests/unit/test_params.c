@@ -21,7 +21,7 @@ static struct err e;
 static int setup(void **state)
 {
 	(void)state;
-	struct config c = {
+	static const struct config c = {
 		.experts_per_token = 4,
 		.vocabulary = 1000,
 		.generation = {
@@ -95,6 +95,7 @@ static void there_are_these_and_no_others(void **state)
 					    "draft",
 					    "experts_per_token",
 					    "drop_missing",
+					    "experts_bias",
 					    "format",
 					    "grammar",
 					    "tool_choice",
@@ -103,7 +104,8 @@ static void there_are_these_and_no_others(void **state)
 	for (size_t i = 0; i < params_count(); i++) {
 		assert_string_equal(params_name(number(names[i])), names[i]);
 		bool text = !strcmp(names[i], "stop") || !strcmp(names[i], "system") ||
-			    !strcmp(names[i], "logit_bias") || !strcmp(names[i], "grammar");
+			    !strcmp(names[i], "logit_bias") || !strcmp(names[i], "grammar") ||
+			    !strcmp(names[i], "experts_bias");
 		assert_int_equal(params_is_text(number(names[i])), text);
 	}
 }

@@ -4,7 +4,7 @@ import * as tree from "./tree.js";
 import { element } from "./talk.js";
 
 const first = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "thinking", "system"];
-const texts = new Set(["system", "stop", "grammar", "logit_bias"]);
+const texts = new Set(["system", "stop", "grammar", "logit_bias", "experts_bias"]);
 const choices = {
 	thinking: ["default", "on", "off", "low", "medium", "high"],
 	chat: ["on", "off"],
