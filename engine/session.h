@@ -65,6 +65,22 @@ int session_score(struct session *s, const char *text, size_t length, struct ans
 enum { SESSION_EMBED_BYTES = 16 << 20 };
 int session_embed(struct session *s, const char *text, size_t length, bool array,
 		  struct answer **answer, struct err *e);
+/* What a turn will cost, without running it: of the prompt text[length] after the conversation, or,
+ * if text is NULL, of the conversation as it stands. May open the tokenizer for a prompt; never
+ * loads weights. -EAGAIN: the model is not loaded; errors of the template and the tokenizer. Renders
+ * and encodes, so it may take tens of milliseconds. */
+struct session_plan {
+	uint64_t prompt_tokens;
+	uint64_t kept_tokens; /* that are computed already */
+	uint64_t new_tokens;  /* the others */
+	uint64_t context_left;
+	uint64_t expert_bytes; /* expected to be read from disk for the prompt */
+	bool timed;	       /* this mount has measured turns of the model: */
+	double first_token_seconds, token_seconds; /* from submit; of each token after it */
+	double first_token_off, token_off;	   /* how far off these were lately, mean */
+};
+int session_plan(struct session *s, const char *text, size_t length, struct session_plan *out,
+		 struct err *e);
 /* Stops the turn; the text so far stays. Does not wait for experts that are being read. */
 void session_stop(struct session *s);
 /* Forgets the conversation; -EBUSY in a turn. */

@@ -215,6 +215,17 @@ static void prefix_look_evicted(const struct prefixes *p, const struct prefix_ke
 	found->reason = PREFIX_EVICTED;
 }
 
+size_t prefixes_reach(struct prefixes *p, const struct prefix_key *key,
+		      const struct token_list *ids)
+{
+	size_t reach = PREFIX_LEAST - 1;
+	struct prefix_found found = {.reason = PREFIX_NONE};
+	pthread_mutex_lock(&p->budget->lock);
+	bool any = prefix_best(p, key, ids, &reach, &found);
+	pthread_mutex_unlock(&p->budget->lock);
+	return any ? reach : 0;
+}
+
 void prefixes_find(struct prefixes *p, const struct prefix_key *key, const struct token_list *ids,
 		   size_t least, struct context *to, struct prefix_found *found)
 {

@@ -97,6 +97,9 @@ struct prefix_found {
  * is more than `least` positions, `to`, which holds nothing, takes it over. */
 void prefixes_find(struct prefixes *p, const struct prefix_key *key, const struct token_list *ids,
 		   size_t least, struct context *to, struct prefix_found *found);
+/* How many positions prefixes_find would take over; 0: none. Changes nothing. */
+size_t prefixes_reach(struct prefixes *p, const struct prefix_key *key,
+		      const struct token_list *ids);
 /* Notes in *found how ids[wanted] compare with a text that was computed with this key: where they
  * part (`common`), what the text has there, and whether that is why it is of no further use. */
 void prefixes_look(const struct token_list *have, const struct prefix_key *computed,

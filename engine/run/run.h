@@ -27,6 +27,7 @@
 
 #include "cache/err.h"
 #include "engine/prefixes/prefixes.h"
+#include "engine/run/forecast.h"
 #include "engine/run/refining.h"
 #include "engine/run/shares.h"
 #include "engine/run/tracing.h"
@@ -139,6 +140,7 @@ struct run {
 	/* [0]: the step that is computed. [1]: a step of answers while [0], a prompt's, waits
 	 * between two layers. */
 	struct run_party parties[2];
+	struct forecast forecast; /* (lock) */
 	uint64_t answered_ns; /* when answers last had a step; 0: never */
 	bool rested;	      /* (lock) the model's `rests` was called, or is not to be */
 	double layer_seconds; /* that a layer takes for a row of a prompt, without reads; 0: unknown

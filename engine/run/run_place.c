@@ -180,6 +180,8 @@ void run_publish_place(struct run_place *p, const struct run_step *step, uint64_
 	if (s->working) { /* not ended by session_end meanwhile */
 		run_count(p, step, reads);
 		turn_publish(s->turn, ev);
+		if (ev->finish && !ev->failed && !s->asked.scores && !s->background)
+			forecast_count(&s->model->run->forecast, &s->stats);
 		if (ev->finish) {
 			turn_end(s, ev->finish, ev->failed, &ev->e);
 			run_end_wait(s->model->run);

@@ -27,18 +27,20 @@ static const char help[] =
 	"    --json             the answer is JSON\n"
 	"    --schema FILE      the answer follows this JSON schema\n"
 	"    --thoughts         show what the model thinks, on standard error\n"
+	"    --plan             do not ask: show what the answer would cost\n"
 	"    -h, --help         show this help\n"
 	"\n"
 	"Exit status: 0, 1 if it failed, 2 if the command line is wrong. See moefs-ask(1).\n";
 
 /* ---- the command line ---- */
 
-enum { SYSTEM = 256, JSON, SCHEMA, THOUGHTS };
+enum { SYSTEM = 256, JSON, SCHEMA, THOUGHTS, PLAN };
 
 static const struct option long_options[] = {
 	{"help", no_argument, NULL, 'h'},	   {"system", required_argument, NULL, SYSTEM},
 	{"json", no_argument, NULL, JSON},	   {"schema", required_argument, NULL, SCHEMA},
-	{"thoughts", no_argument, NULL, THOUGHTS}, {NULL, 0, NULL, 0},
+	{"thoughts", no_argument, NULL, THOUGHTS}, {"plan", no_argument, NULL, PLAN},
+	{NULL, 0, NULL, 0},
 };
 
 static int ask_add_setting(struct ask_options *a, const char *setting, struct err *e)
@@ -57,7 +59,7 @@ static int ask_add_setting(struct ask_options *a, const char *setting, struct er
 static int ask_take_option(struct ask_options *a, int option, const char *word, struct err *e)
 {
 	if (!a->asks && option >= JSON)
-		return err_set(e, EINVAL, "only moefs ask has --json, --schema and --thoughts");
+		return err_set(e, EINVAL, "only moefs ask has --json, --schema, --thoughts and --plan");
 	switch (option) {
 	case 's':
 		a->session = optarg;
@@ -78,6 +80,9 @@ static int ask_take_option(struct ask_options *a, int option, const char *word, 
 		return 0;
 	case THOUGHTS:
 		a->thoughts = true;
+		return 0;
+	case PLAN:
+		a->plan = true;
 		return 0;
 	case ':':
 		return err_set(e, EINVAL, "%s needs a value after it", word);
@@ -226,11 +231,13 @@ static int ask_answer(const struct ask_options *a, const struct talk *t, struct 
 		status = ask_no_question(e);
 	else if (!code) {
 		code = ask_set_params(a, t, e);
-		if (!code)
+		if (!code && a->plan)
+			code = talk_plan(t, question.data, question.length, e);
+		else if (!code)
 			code = talk_ask(t, question.data, question.length, e);
-		if (!code && a->thoughts)
+		if (!code && a->thoughts && !a->plan)
 			code = talk_show(t, "thoughts", STDERR_FILENO, true, e);
-		if (!code)
+		if (!code && !a->plan)
 			code = talk_show(t, "output", STDOUT_FILENO, false, e);
 		status = code ? COMMAND_FAILED : 0;
 	}

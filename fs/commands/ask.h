@@ -7,7 +7,7 @@
 struct ask_options { /* strings are the command line's */
 	const char *model, *session, *system, *schema;
 	bool asks; /* for moefs ask, which has options that chat does not have */
-	bool help, json, thoughts;
+	bool help, json, thoughts, plan;
 	const char **settings; /* PARAM=VALUE, in order; owned */
 	size_t setting_count;
 	char **words;

@@ -185,6 +185,29 @@ int talk_show(const struct talk *t, const char *file, int fd, bool dim, struct e
 	return code ? code : ended;
 }
 
+/* ---- its plan ---- */
+
+static int talk_copy(const struct talk *t, int from, const char *from_name, int to,
+		     const char *to_name, struct err *e);
+
+int talk_plan(const struct talk *t, const char *prompt, size_t size, struct err *e)
+{
+	int fd = talk_open(t, "plan", O_RDWR), code = 0;
+	for (ssize_t n; fd >= 0 && size && !code; prompt += n, size -= (size_t)n) {
+		n = write(fd, prompt, size);
+		if (n < 0 && errno != EINTR)
+			code = talk_why(t, "plan", errno, e);
+		n = n < 0 ? 0 : n;
+	}
+	if (fd < 0)
+		code = talk_why(t, "plan", errno, e);
+	else if (!code)
+		code = talk_copy(t, fd, "plan", STDOUT_FILENO, "standard output", e);
+	if (fd >= 0)
+		close(fd);
+	return code;
+}
+
 /* ---- its state ---- */
 
 /* t: the session that is written to, whose error has the reason of a failure; NULL: a file is

@@ -24,6 +24,8 @@ int talk_set(const struct talk *t, const char *param, const char *value, size_t 
 /* Writes a verb, such as "undo", to ctl. */
 int talk_verb(const struct talk *t, const char *verb, struct err *e);
 int talk_ask(const struct talk *t, const char *prompt, size_t size, struct err *e);
+/* Shows what answering a prompt would cost, on standard output. */
+int talk_plan(const struct talk *t, const char *prompt, size_t size, struct err *e);
 /* The bytes of the longest prompt. */
 size_t talk_longest(const struct talk *t);
 /* Shows a file that grows, output or thoughts, to its end on fd; dim: in faint letters on a

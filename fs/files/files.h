@@ -67,7 +67,7 @@ extern const struct question embed_question, embed_array_question;
 void question_give_up(struct handle *h);
 
 /* ---- prompt.c, output.c, ask_d.c, ctl.c, state_files.c ---- */
-extern const struct file_ops prompt_ops, output_ops, ask_d_ops, ctl_ops, state_ops;
+extern const struct file_ops prompt_ops, output_ops, ask_d_ops, ctl_ops, state_ops, plan_ops;
 extern const struct file_ops output_wait_ops, output_log_ops;
 extern const struct row_family ask_family, embed_family;
 void prompt_render(const struct node *n, struct text *out);

@@ -200,6 +200,10 @@ const struct tree_row rows[] = {
 	TEXT_ROW("tool_result", 0600, EACH_WRITE, SESSION_TOOL_RESULTS,
 		 .ops = &tool_result_ops,
 		 .about = "the result of a tool call, {\"tool_call_id\", \"content\"}; the last missing result submits all of them"),
+	FILE_ROW("plan", FOLDER_SESSION, 0600, STREAM, READ, ROW_GATED | ROW_IN_MODEL,
+		 .ops = &plan_ops,
+		 .about = "what a turn will cost: write a prompt and read the plan, through one open file; reading alone is "
+			  "the next turn as it stands"),
 	FILE_ROW("state", FOLDER_SESSION, 0600, LIVE, ASSEMBLED, ROW_GATED,
 		 .ops = &state_ops,
 		 .about = "the whole session: copy the file to save the session, write it back to restore or fork it"),

@@ -83,6 +83,7 @@ row MODEL/sessions/NAME/messages.json 600 'json .[0].role == "user"' takes '[]' 
 	EINVAL x EINVAL '{}' EINVAL '[1]' EINVAL '[{"role": "nobody", "content": "a"}]'
 row MODEL/sessions/NAME/choices 600 '.*' takes $'yes\nno' takes '["a", "b c"]' EINVAL $'a\na' EINVAL $'a\n\nb' EINVAL '["a", 1]' EINVAL '["a"' EINVAL '[]'
 row MODEL/sessions/NAME/choices.tsv 600 '^$'
+row MODEL/sessions/NAME/plan 600 planned EINVAL hello
 row MODEL/sessions/NAME/why 600 $'^prompt_tokens [0-9]+\nfound_tokens '
 row MODEL/sessions/NAME/rendered 600 'What is 1'
 row MODEL/sessions/NAME/rendered_tokens 600 $number
@@ -211,6 +212,11 @@ asked() { # FILE ERE: asks 17, which is both a text and an id
 	[[ $answer =~ $2 ]] || { echo "$answer" && return 1; }
 	same "$(timeout $limit cat "$1")" "" "opened to read alone"
 }
+planned() { # FILE
+	exec 3<>"$1" && echo 17 >&3 && [[ $(timeout $limit cat <&3) == prompt_tokens* ]] || fail "no plan"
+	exec 3>&-
+	[[ $(timeout $limit cat "$1") == prompt_tokens* ]] || fail "no plan of what stands"
+}
 named() {
 	echo 17 >"$1" && [ -n "$(timeout $limit cat "$1")" ] && [ ! -e "$1" ] || fail "no answer, or the name stays"
 }
@@ -231,7 +237,7 @@ read_row() { # PATH
 	"of "*) ls -a "$at" | grep -qxF -- "${want#of }" || fail "has no ${want#of }" ;;
 	json*) text=$(timeout $limit cat "$at") && jq -e "${want#json }" <<<"$text" >/dev/null || fail "$text" ;;
 	asked*) asked "$at" "${want#asked }" ;;
-	named | restores | bytes) "$want" "$at" ;;
+	named | restores | bytes | planned) "$want" "$at" ;;
 	*)
 		text=$(timeout $limit cat "$at") || return 1
 		[[ $text =~ $want ]] || fail "reads as '$text'"
@@ -255,7 +261,7 @@ value() { # the value as cp writes it
 	case $1 in @*) head -c "${1#@}" /dev/zero | tr '\0' x ;; *) printf '%s\n' "$1" ;; esac >"$work/value"
 }
 shown() { # the text that must stay when a value is refused
-	case ${reads[$1]} in asked* | named | restores | bytes) ;; *) timeout $limit cat "${file[$1]}" ;; esac
+	case ${reads[$1]} in asked* | named | restores | bytes | planned) ;; *) timeout $limit cat "${file[$1]}" ;; esac
 }
 refused() { # PATH ERRNO VALUE
 	local before said
@@ -265,7 +271,7 @@ refused() { # PATH ERRNO VALUE
 	[[ $said == *"${errno[$2]}"* ]] || is_wrong "$1" "'$3' is '$said', not $2"
 	[ "$(shown "$1")" = "$before" ] || is_wrong "$1" "'$3' changes it to '$(shown "$1")'"
 	# An open in the wrong mode has only an errno.
-	case ${reads[$1]} in asked*) ;; *) [ -s "$mnt/error" ] || is_wrong "$1" "no word of '$3' in error" ;; esac
+	case ${reads[$1]} in asked* | planned) ;; *) [ -s "$mnt/error" ] || is_wrong "$1" "no word of '$3' in error" ;; esac
 }
 taken() { # PATH VALUE READS
 	local text
