@@ -23,6 +23,7 @@
 #define MOEFS_KERNELS_ATTENTION_LANES_H
 
 #include "kernels/attention.h"
+#include "kernels/kv_codes.h"
 
 enum { QUERIES_AT_ONCE = 64, SPAN_BLOCKS = ATTENTION_SPAN / KV_BLOCK };
 
@@ -74,11 +75,17 @@ ALWAYS_INLINE lanes attention_load(const void *block, enum kv_type type, size_t 
 }
 
 void TABLE(kv_put)(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
-		   uint32_t slot, const float *key, const float *value, uint32_t head_dim)
+		   uint32_t slot, const float *key, const float *value, uint32_t head_dim,
+		   uint32_t latent_dim)
 {
 	const size_t key_at = key_offset + slot;
 	const size_t value_at = value_offset + (size_t)slot * head_dim;
 
+	if (kv_type_codes(type)) {
+		kv_codes_put(block, type, key_offset, value_offset, slot, key, value, head_dim,
+			     latent_dim);
+		return;
+	}
 	if (type == KV_F32) {
 		float *out = block;
 		for (size_t d = 0; d < head_dim; d++)
@@ -164,11 +171,19 @@ ALWAYS_INLINE void attention_join(float *out, float *max, float *sum, const floa
 	}
 }
 
-ALWAYS_INLINE void attention_divide(float *out, const float *joined, float sum, size_t dim)
+/* What a head finds: the value sums, divided, and rotated back where they are. */
+ALWAYS_INLINE void attention_divide(float *out, const float *joined, float sum,
+				    const struct attention *a)
 {
+	const size_t dim = attention_value_dim(a);
+
 	for (size_t d = 0; d < dim; d += LANES)
 		lanes_store(out + d, dim - d,
 			    lanes_div(lanes_load(joined + d, dim - d), lanes_all(sum)));
+	if (kv_type_codes(a->type) && a->latent_dim) {
+		const struct kv_codes c = kv_codes_of_latents(a->type, a->latent_dim);
+		kv_codes_restore(out, &c);
+	}
 }
 
 /* Of n queries that are asked together. */
@@ -176,7 +191,12 @@ struct attention_spans {
 	size_t first, end; /* which are asked for */
 	size_t after;	   /* floats from a part to that of the next span */
 	float *spare;	   /* value sums of a span for each query, where spans are joined */
+	struct attention_codes *codes; /* where keys and values are codes; else NULL */
 };
+
+/* Takes a span of codes into n queries, some of which may not see any of it. */
+static void attention_codes_span(struct attention_codes *c, struct query *queries, size_t n,
+				 const struct attention *a, size_t span);
 
 static bool attention_sees(const struct query *q, size_t span)
 {
@@ -260,16 +280,31 @@ static void attention_queries(struct query *queries, size_t n, const struct atte
 	     span++) {
 		const size_t from = span * SPAN_BLOCKS, to = from + SPAN_BLOCKS;
 		attention_span_begin(queries, n, a, s, span);
-		attention_blocks(queries, n, a, from > first_block ? from : first_block,
-				 to < blocks ? to : blocks, blocks - 1);
+		if (s->codes)
+			attention_codes_span(s->codes, queries, n, a, span);
+		else
+			attention_blocks(queries, n, a, from > first_block ? from : first_block,
+					 to < blocks ? to : blocks, blocks - 1);
 		attention_span_end(queries, n, a, span);
 	}
 	for (size_t i = 0; i < n && !queries[i].part; i++)
-		attention_divide(queries[i].out, queries[i].out, queries[i].joined_sum,
-				 attention_value_dim(a));
+		attention_divide(queries[i].out, queries[i].out, queries[i].joined_sum, a);
 }
 
 /* ---- tokens ---- */
+
+/* The same of codes. */
+static void attention_codes_queries(struct query *queries, size_t n, const struct attention *a,
+				    const struct attention_spans *s);
+
+static void attention_ask_queries(struct query *queries, size_t n, const struct attention *a,
+				  const struct attention_spans *s)
+{
+	if (kv_type_codes(a->type))
+		attention_codes_queries(queries, n, a, s);
+	else
+		attention_queries(queries, n, a, s);
+}
 
 /* To out; or, where there are parts, to those: parts[spans][n][heads]. */
 ALWAYS_INLINE void attention_tokens(float *out, float *parts, const float *q, size_t stride,
@@ -281,13 +316,14 @@ ALWAYS_INLINE void attention_tokens(float *out, float *parts, const float *q, si
 	struct query queries[QUERIES_AT_ONCE];
 	const size_t dim = attention_value_dim(a), part = attention_part((uint32_t)dim);
 	const size_t most = dim <= LATENT_DIM ? QUERIES_AT_ONCE : SPARE / dim;
-	const struct attention_spans spans = {span0, span1, (size_t)n * a->heads * part, spare};
+	const struct attention_spans spans = {span0, span1, (size_t)n * a->heads * part, spare,
+					      NULL};
 	size_t filled = 0;
 
 	for (uint32_t t = 0; t < n; t++) {
 		for (uint32_t h = 0; h < a->heads; h++) {
 			if (filled == most) {
-				attention_queries(queries, filled, a, &spans);
+				attention_ask_queries(queries, filled, a, &spans);
 				filled = 0;
 			}
 			queries[filled++] = (struct query){
@@ -300,7 +336,7 @@ ALWAYS_INLINE void attention_tokens(float *out, float *parts, const float *q, si
 			};
 		}
 	}
-	attention_queries(queries, filled, a, &spans);
+	attention_ask_queries(queries, filled, a, &spans);
 }
 
 void TABLE(attend_tokens)(float *out, const float *q, size_t stride, const struct attention *a,
@@ -340,7 +376,7 @@ void TABLE(attend_join)(float *out, size_t stride, float *joined, const float *p
 		}
 		if (end > span0 && end <= span1)
 			attention_divide(out + attention_out(a, t * stride) + i % a->heads * dim,
-					 joined, joined[dim + 1], dim);
+					 joined, joined[dim + 1], a);
 	}
 }
 
@@ -539,5 +575,7 @@ static void attention_block(struct query *queries, size_t n, const struct attent
 }
 
 #endif
+
+#include "kernels/attention_codes_lanes.h"
 
 #endif

@@ -97,6 +97,7 @@ const struct kernels kernels_avx2 = {
 #undef ENTRY
 	},
 	SHARED_FUNCTIONS,
+	ATTENTION_FUNCTIONS(avx2),
 };
 
 #endif

@@ -14,6 +14,48 @@
 
 #include "kernels/avx2_lanes.h"
 
+/* ---- codes, for attention_codes_lanes.h ---- */
+
+/* Bytes of keys and queries are widened to 16 bits: columns 0 and 2, then 1 and 3. Two digits of 7
+ * bits times two values fit into 16. */
+enum { CODES_OFFSET = 128, CODES_KEYS = 2, CODES_VALUES = 2 };
+typedef int16_t codes_query;
+struct attention_keys {
+	__m256i even, odd;
+};
+#define codes_place(i) ((i) / 2 + (i) % 2 * 2)
+#define codes_all(i) _mm256_set1_epi32(i)
+#define codes_floats(sum) _mm256_cvtepi32_ps(sum)
+#define codes_join(high, low) _mm256_add_epi32(_mm256_slli_epi32(high, 7), low)
+#define codes_load_values(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+
+ALWAYS_INLINE struct attention_keys attention_load_keys(const uint8_t *p)
+{
+	const __m256i k = codes_load_values(p);
+	return (struct attention_keys){_mm256_and_si256(k, _mm256_set1_epi16(0xff)),
+				   _mm256_srli_epi16(k, 8)};
+}
+
+/* Four bytes in all lanes. */
+ALWAYS_INLINE __m256i attention_load_four(const void *p)
+{
+	int32_t four;
+	memcpy(&four, p, sizeof four);
+	return _mm256_set1_epi32(four);
+}
+
+ALWAYS_INLINE __m256i attention_dot_keys(__m256i sum, struct attention_keys k, const codes_query *q)
+{
+	sum = _mm256_add_epi32(sum, _mm256_madd_epi16(k.even, attention_load_four(q)));
+	return _mm256_add_epi32(sum, _mm256_madd_epi16(k.odd, attention_load_four(q + 2)));
+}
+
+ALWAYS_INLINE __m256i attention_dot_values(__m256i sum, __m256i v, const uint8_t *w)
+{
+	const __m256i pairs = _mm256_maddubs_epi16(attention_load_four(w), v);
+	return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
 #include "kernels/attention_lanes.h"
 
 enum {

@@ -278,7 +278,8 @@ bool avx2_tc_improve(uint8_t symbol[TQ_GROUP], float pull[TQ_GROUP], const struc
 		     float norm, float least);
 
 void avx2_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
-		 uint32_t slot, const float *key, const float *value, uint32_t head_dim);
+		 uint32_t slot, const float *key, const float *value, uint32_t head_dim,
+		 uint32_t latent_dim);
 void avx2_attend(float *out, const float *q, const struct attention *a);
 void avx2_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			uint32_t n);

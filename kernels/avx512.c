@@ -105,6 +105,7 @@ const struct kernels kernels_avx512 = {
 #undef ENTRY
 	},
 	SHARED_FUNCTIONS,
+	ATTENTION_FUNCTIONS(avx512),
 };
 
 const struct kernels kernels_avx512vnni = {
@@ -123,6 +124,7 @@ const struct kernels kernels_avx512vnni = {
 #undef ENTRY
 	},
 	SHARED_FUNCTIONS,
+	ATTENTION_FUNCTIONS(avx512vnni),
 };
 
 #endif

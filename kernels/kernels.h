@@ -29,7 +29,18 @@
 #include "kernels/tq.h"
 
 enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
-enum kv_type { KV_F32, KV_F16 };
+/* What keys and values are kept in: floats of 32 or 16 bits; or codes (kv_codes.h), both of 8 bits,
+ * both of 4, or keys of 8 and values of 4. */
+enum kv_type { KV_F32, KV_F16, KV_Q8, KV_Q4, KV_Q8Q4, KV_TYPES };
+enum { KV_CODES_WIDEST = 1024 }; /* elements of a head that can be kept as codes */
+bool kv_type_codes(enum kv_type type);
+const char *kv_type_name(enum kv_type type); /* as in -o kv=, and "f32" */
+/* Bytes of one element, the unit of offsets in a block: 1 where there are codes. */
+size_t kv_type_element(enum kv_type type);
+/* Bytes that the keys, and the values, of one key-value head take in a block. latent_dim is that of
+ * struct attention: such heads have no values. */
+size_t kv_key_bytes(enum kv_type type, uint32_t head_dim, uint32_t latent_dim);
+size_t kv_value_bytes(enum kv_type type, uint32_t head_dim);
 /* Positions in one span of attention: each is computed by itself, and all are then joined. */
 enum { ATTENTION_SPAN = 256 };
 
@@ -56,14 +67,15 @@ struct input {
 
 /* One token's look back at positions 0 … length-1 for the query heads that share one key-value head
  * (grouped-query attention). Block b holds positions 64b … 64b+63; in each block, at the given
- * element offsets, lie keys [head_dim][64] (lanes are positions) and values [64][head_dim]. */
+ * element offsets, lie keys [head_dim][64] (lanes are positions) and values [64][head_dim]; or
+ * their codes, as kv_codes.h has them. */
 struct attention {
 	enum kv_type type;
 	uint32_t head_dim, heads; /* heads: query heads of the group */
 	uint32_t length;	  /* >= 1; positions visible to this token */
 	float scale;		  /* of the scores, usually head_dim^-0.5 */
 	const void *const *blocks;
-	size_t key_offset, value_offset; /* in elements */
+	size_t key_offset, value_offset; /* in elements (kv_type_element) */
 	/* Not 0: a token sees only this many positions, the last of which is its own. Earlier
 	 * positions may hold anything, and so may blocks that hold only such positions. */
 	uint32_t window;
@@ -149,9 +161,22 @@ struct kernels {
 	void (*add_products)(float *y, size_t ldy, const struct add_products *p);
 
 	/* Writes one position's key and value (each [head_dim], one key-value head) into its block;
-	 * value may be NULL: the key alone. */
+	 * value may be NULL: the key alone. latent_dim is that of struct attention. As codes, each
+	 * part of a key or value (kv_codes.h) is rounded by itself. A key's part of n columns is
+	 * rotated before: multiplied by the signs of tq.h, then transformed (Walsh-Hadamard, not
+	 * divided). Let m be the largest magnitude of the part.
+	 *   - 8 bits: scale = F16(m / 127), code = y · (1 / scale) to the nearest, even of two, and
+	 *     within ±127.
+	 *   - 4 bits: scale = F16(m / 120); each 32 columns (or the part, if it is smaller) whose
+	 *     largest magnitude is l have a factor f, l · (1 / scale) / 15 rounded up, at most 8;
+	 *     code = fmaf(y, (1 / scale) / (2 f), 7.5) rounded likewise and within 0 … 15, which
+	 *     means (2 code - 15) · f.
+	 * If the scale is 0, all codes are zeros; so they are where it is infinite or m is not a
+	 * number, and the scale then is NaN: so is every score with this key, and every sum with
+	 * this value in the columns of the part. */
 	void (*kv_put)(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
-		       uint32_t slot, const float *key, const float *value, uint32_t head_dim);
+		       uint32_t slot, const float *key, const float *value, uint32_t head_dim,
+		       uint32_t latent_dim);
 	/* q: [heads][head_dim], out as wide or [heads][latent_dim]. Softmax over the positions that
 	 * the token sees. Positions past length and before the window are ignored whatever their
 	 * slots hold; blocks and spans that contain only such positions are skipped.
@@ -171,7 +196,22 @@ struct kernels {
 	 *     f = exp(-|m - M|); where m > M, a = f, b = 1, M' = m; else a = 1, b = f, M' = M;
 	 *     S = fmaf(S, a, s · b), O[d] = fmaf(O[d], a, v[d] · b), M = M',
 	 * and at last out[d] = O[d] / S. So the result depends neither on the chunking nor on who
-	 * computes which span. Joining is not associative: there is no other order. */
+	 * computes which span. Joining is not associative: there is no other order.
+	 *
+	 * Codes are not taken block by block: a span's scores all come before its values.
+	 *   - A query is rotated as keys are, and each part of it rounded to codes: y · (127 / m),
+	 *     m its largest magnitude, of scale a = m · (scale / (127 n)), n the part's columns.
+	 *     (Zeros if m < 2^-100 or is infinite; a NaN gives a = NaN.)
+	 *   - p[j] = fmaf((float)I · a, scale of the key's part at j, p[j]) over the parts in
+	 *     ascending order from 0; I is the exact dot of their codes.
+	 *   - M = the largest of m and of all p[j], e[j] = exp(p[j] - M), r = exp(m - M),
+	 *     s = fmaf(s, r, Σ e[j]) in dot order over the span, where s is 0 or the sink's 1.
+	 *   - For each part of the values, w[j] = e[j] · scale of the value's part at j (0 where
+	 *     e[j] is 0 or NaN), W the largest; u[j] = w[j] · (16383 / W) to the nearest, and
+	 *     v[d] = (float)(Σ u[j] · code[j][d]) · (W / 16383), the sum exact. v is 0 where
+	 *     W < 2^-100, and NaN where it is infinite or one of w[j] is NaN.
+	 * Values of a latent are rotated, too: after the division by S, a head's output is rotated
+	 * back, each part transformed, multiplied by the signs, and then by 1 / n. */
 	void (*attend)(float *out, const float *q, const struct attention *a);
 	/* attend for n >= 1 tokens that follow each other, to the bit: token t sees positions
 	 * 0 … a->length + t - 1 as far as the window reaches, and its heads begin at t · stride of

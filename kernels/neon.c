@@ -112,6 +112,7 @@ const struct kernels kernels_neon = {
 #undef ENTRY
 	},
 	SHARED_FUNCTIONS,
+	ATTENTION_FUNCTIONS(neon),
 };
 
 const struct kernels kernels_neondot = {
@@ -130,6 +131,7 @@ const struct kernels kernels_neondot = {
 #undef ENTRY
 	},
 	SHARED_FUNCTIONS,
+	ATTENTION_FUNCTIONS(neondot),
 };
 
 #endif

@@ -130,7 +130,8 @@ void scalar_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x,
 void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 
 void scalar_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
-		   uint32_t slot, const float *key, const float *value, uint32_t head_dim);
+		   uint32_t slot, const float *key, const float *value, uint32_t head_dim,
+		   uint32_t latent_dim);
 void scalar_attend(float *out, const float *q, const struct attention *a);
 void scalar_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n);

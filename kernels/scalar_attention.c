@@ -7,6 +7,7 @@
  * whatever chunk of the prompt the token came in.
  */
 #include "kernels/attention.h"
+#include "kernels/kv_codes.h"
 #include "kernels/scalar.h"
 
 #include <math.h>
@@ -26,8 +27,14 @@ static float scalar_element(const void *block, enum kv_type type, size_t at)
 }
 
 void scalar_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
-		   uint32_t slot, const float *key, const float *value, uint32_t head_dim)
+		   uint32_t slot, const float *key, const float *value, uint32_t head_dim,
+		   uint32_t latent_dim)
 {
+	if (kv_type_codes(type)) {
+		kv_codes_put(block, type, key_offset, value_offset, slot, key, value, head_dim,
+			     latent_dim);
+		return;
+	}
 	for (size_t d = 0; d < head_dim; d++) {
 		scalar_put_element(block, type, key_offset + d * KV_BLOCK + slot, key[d]);
 		if (value)
@@ -45,7 +52,148 @@ struct scalar_span {
 	uint32_t from[SPAN_BLOCKS], to[SPAN_BLOCKS]; /* the slots of each block that it sees */
 	float rescale[SPAN_BLOCKS];		     /* what lies before each block shrinks by */
 	float max, sum;
+	float value[KV_CODES_WIDEST]; /* of codes: the value sums */
 };
+
+/* ---- codes ---- */
+
+/* The slots of a span that are seen: positions from … to - 1 of it. */
+struct scalar_slots {
+	size_t from, to;
+};
+
+/* One code of 8 bits, or what one of 4 means with its factor. */
+static int32_t scalar_key_code(const uint8_t *keys, const struct kv_codes *c, size_t d, size_t slot)
+{
+	const size_t place = slot * KV_CODES_QUAD + d % KV_CODES_QUAD, row = d / KV_CODES_QUAD;
+
+	if (!c->four)
+		return keys[row * KV_CODES_ROW + place] - KV_CODES_OFFSET;
+	const uint8_t both = keys[row / 2 * KV_CODES_ROW + place];
+	const int32_t code = row % 2 ? both >> 4 : both & 15;
+	return (2 * code - KV_CODES_FOUR_TOP) *
+	       keys[kv_codes_factors(c) + d / kv_codes_fine(c) * KV_BLOCK + slot];
+}
+
+static int32_t scalar_value_code(const uint8_t *values, const struct kv_codes *c, size_t d,
+				 size_t slot)
+{
+	const size_t half = c->columns / 2, columns = c->columns >> c->four;
+	const uint8_t *row = values + slot / KV_CODES_QUAD * columns * KV_CODES_QUAD +
+			     slot % KV_CODES_QUAD;
+
+	if (!c->four)
+		return (int8_t)row[d * KV_CODES_QUAD];
+	const uint8_t both = row[d % half * KV_CODES_QUAD];
+	const int32_t code = d < half ? both & 15 : both >> 4;
+	return (2 * code - KV_CODES_FOUR_TOP) *
+	       values[kv_codes_factors(c) + d / kv_codes_fine(c) * KV_BLOCK + slot];
+}
+
+static float scalar_code_scale(const uint8_t *codes, const struct kv_codes *c, size_t part,
+			       size_t slot)
+{
+	uint16_t half;
+
+	memcpy(&half, codes + kv_codes_scales(c) + (part * KV_BLOCK + slot) * sizeof half,
+	       sizeof half);
+	return f16_to_f32(half);
+}
+
+static void scalar_codes_score(struct scalar_span *s, const float *q, const struct attention *a,
+			       struct scalar_slots seen)
+{
+	const struct kv_codes c = kv_codes_of_keys(a->type, a->head_dim, a->latent_dim);
+	int8_t code[KV_CODES_WIDEST];
+	float scale[KV_CODES_PARTS];
+	int32_t sums[KV_CODES_PARTS];
+
+	kv_codes_ask(code, scale, sums, &c, q, a->scale);
+	for (size_t j = seen.from; j < seen.to; j++) {
+		const uint8_t *keys = (const uint8_t *)s->blocks[j / KV_BLOCK] + a->key_offset;
+		s->p[j] = 0;
+		for (size_t g = 0; g < c.parts; g++) {
+			const struct kv_codes_part *p = &c.part[g];
+			int32_t sum = 0;
+			for (size_t d = p->column; d < p->column + p->columns; d++)
+				sum += code[d] * scalar_key_code(keys, &c, d, j % KV_BLOCK);
+			s->p[j] = fmaf((float)sum * scale[g],
+				       scalar_code_scale(keys, &c, g, j % KV_BLOCK), s->p[j]);
+		}
+	}
+}
+
+/* Scores become exponentials, zeros where nothing is seen. */
+static void scalar_codes_softmax(struct scalar_span *s, struct scalar_slots seen)
+{
+	float lane[SCALAR_DOT_LANES] = {0}, max = s->max;
+
+	for (size_t j = seen.from; j < seen.to; j++)
+		max = s->p[j] > max ? s->p[j] : max;
+	for (size_t j = 0; j < ATTENTION_SPAN; j++) {
+		const bool sees = j >= seen.from && j < seen.to;
+		s->p[j] = sees ? scalar_exp(s->p[j] - max) : 0;
+		lane[j % SCALAR_DOT_LANES] += s->p[j];
+	}
+	s->sum = fmaf(s->sum, scalar_exp(s->max - max), scalar_sum_lanes(lane));
+	s->max = max;
+}
+
+static void scalar_codes_sum(struct scalar_span *s, const struct attention *a,
+			     struct scalar_slots seen)
+{
+	const struct kv_codes keys = kv_codes_of_keys(a->type, a->head_dim, a->latent_dim);
+	const struct kv_codes c = a->latent_dim ? kv_codes_of_latents(a->type, a->latent_dim)
+						: kv_codes_of_values(a->type, a->head_dim);
+	const size_t offset = a->latent_dim ? a->key_offset : a->value_offset;
+
+	for (size_t g = 0; g < c.parts; g++) {
+		const struct kv_codes_part *p = &c.part[g];
+		uint8_t high[ATTENTION_SPAN], low[ATTENTION_SPAN];
+		float scales[ATTENTION_SPAN] = {0};
+		for (size_t j = seen.from; j < seen.to; j++)
+			scales[j] = scalar_code_scale(
+				(const uint8_t *)s->blocks[j / KV_BLOCK] + offset,
+				a->latent_dim ? &keys : &c, g, j % KV_BLOCK);
+		const float unit = kv_codes_weigh(high, low, s->p, scales);
+		for (size_t i = 0; i < p->elements; i++) {
+			const size_t d = p->column + i;
+			int32_t sum = 0;
+			for (size_t j = seen.from; j < seen.to; j++) {
+				const uint8_t *b =
+					(const uint8_t *)s->blocks[j / KV_BLOCK] + offset;
+				const int32_t code =
+					a->latent_dim
+						? scalar_key_code(b, &keys, d, j % KV_BLOCK)
+						: scalar_value_code(b, &c, d, j % KV_BLOCK);
+				sum += ((high[j] << KV_DIGIT) + low[j]) * code;
+			}
+			s->value[p->from + i] = (float)sum * unit;
+		}
+	}
+}
+
+/* A span of which something is seen. */
+static void scalar_codes_look(struct scalar_span *s, const float *q, const struct attention *a,
+			      size_t first, size_t length, size_t span)
+{
+	const size_t start = span * ATTENTION_SPAN, left = length - start;
+	const struct scalar_slots seen = {first > start ? first - start : 0,
+					  left < ATTENTION_SPAN ? left : ATTENTION_SPAN};
+
+	scalar_codes_score(s, q, a, seen);
+	scalar_codes_softmax(s, seen);
+	scalar_codes_sum(s, a, seen);
+}
+
+/* A head's output, once it is divided. */
+static void scalar_codes_finish(float *out, const struct attention *a)
+{
+	if (!kv_type_codes(a->type) || !a->latent_dim)
+		return;
+	const struct kv_codes c = kv_codes_of_latents(a->type, a->latent_dim);
+	kv_codes_restore(out, &c);
+}
 
 /* ---- spans ---- */
 
@@ -85,6 +233,10 @@ static void scalar_span_look(struct scalar_span *s, const float *q, const struct
 	s->blocks = a->blocks + span * SPAN_BLOCKS;
 	s->max = begins ? attention_first_max(a, h) : -INFINITY;
 	s->sum = begins ? attention_first_sum(a) : 0;
+	if (kv_type_codes(a->type)) {
+		scalar_codes_look(s, q, a, first, length, span);
+		return;
+	}
 	for (uint32_t b = 0; b < SPAN_BLOCKS; b++) {
 		const size_t start = span * ATTENTION_SPAN + (size_t)b * KV_BLOCK;
 		const size_t left = length > start ? length - start : 0;
@@ -101,6 +253,8 @@ static float scalar_span_value(const struct scalar_span *s, const struct attenti
 {
 	float v = 0;
 
+	if (kv_type_codes(a->type))
+		return s->value[d];
 	for (uint32_t b = 0; b < SPAN_BLOCKS; b++) {
 		if (s->from[b] == s->to[b])
 			continue;
@@ -178,6 +332,7 @@ void scalar_attend(float *out, const float *q, const struct attention *a)
 		}
 		for (size_t d = 0; d < dim; d++)
 			out[d] /= sum;
+		scalar_codes_finish(out, a);
 	}
 }
 
@@ -215,5 +370,7 @@ void scalar_attend_join(float *out, size_t stride, float *joined, const float *p
 		float *to = out + attention_out(a, t * stride) + h * dim;
 		for (size_t d = 0; d < dim && end > span0 && end <= span1; d++)
 			to[d] = joined[d] / joined[dim + 1];
+		if (end > span0 && end <= span1)
+			scalar_codes_finish(to, a);
 	}
 }

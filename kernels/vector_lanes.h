@@ -242,8 +242,12 @@ UNWATCHED static void vector_add_scaled(float *y, float a, const float *x, size_
 	.softcap = vector_softcap, .sigmoid_mul = vector_sigmoid_mul,                    \
 	.conv = vector_conv, .relu_squared = vector_relu_squared,                        \
 	.delta_decay = vector_delta_decay,                                               \
-	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm, .kv_put = TABLE(kv_put), \
-	.attend = TABLE(attend), .attend_tokens = TABLE(attend_tokens),                  \
-	.attend_spans = TABLE(attend_spans), .attend_join = TABLE(attend_join)
+	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm
+
+/* Those of *_attention.c; set: the first word of their names. */
+#define ATTENTION_FUNCTIONS(set)                                               \
+	.kv_put = set##_kv_put, .attend = set##_attend,                        \
+	.attend_tokens = set##_attend_tokens, .attend_spans = set##_attend_spans, \
+	.attend_join = set##_attend_join
 
 #endif

@@ -93,31 +93,37 @@ static inline void watch_add_scaled(const struct kernels *k, float *y, float a, 
 	k->add_scaled(y, a, x, n);
 }
 
-/* Storing a position's key and value begins with column 0 of the key. Readers of a position check
- * that column, so a concurrent store is reported. */
+/* Storing a position's key and value begins with column 0 of the key, or with its first code. Readers
+ * of a position check that column, so a concurrent store is reported. */
+static inline size_t watch_place(enum kv_type type)
+{
+	return kv_type_codes(type) ? 4 : kv_type_element(type);
+}
+
 static inline void watch_kv_put(const struct kernels *k, void *block, enum kv_type type,
 				size_t key_offset, size_t value_offset, uint32_t slot,
-				const float *key, const float *value, uint32_t head_dim)
+				const float *key, const float *value, uint32_t head_dim,
+				uint32_t latent_dim)
 {
-	const size_t size = type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
+	const size_t size = kv_type_element(type), place = watch_place(type);
 
-	watch_write((uint8_t *)block + (key_offset + slot) * size, size);
+	watch_write((uint8_t *)block + key_offset * size + slot * place, place);
 	watch_read(key, head_dim * sizeof *key);
 	watch_read(value, head_dim * sizeof *value);
-	k->kv_put(block, type, key_offset, value_offset, slot, key, value, head_dim);
+	k->kv_put(block, type, key_offset, value_offset, slot, key, value, head_dim, latent_dim);
 }
 
 static inline void watch_seen(const struct attention *a, uint32_t n)
 {
-	const size_t size = a->type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
+	const size_t size = kv_type_element(a->type), place = watch_place(a->type);
 	const size_t end = (size_t)a->length + n - 1;
 
 	for (size_t next, at = attention_from(a, a->length); at < end; at = next) {
 		next = (at / KV_BLOCK + 1) * KV_BLOCK;
 		next = next < end ? next : end;
 		watch_read((const uint8_t *)a->blocks[at / KV_BLOCK] +
-				   (a->key_offset + at % KV_BLOCK) * size,
-			   (next - at) * size);
+				   a->key_offset * size + at % KV_BLOCK * place,
+			   (next - at) * place);
 	}
 }
 

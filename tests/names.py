@@ -19,7 +19,7 @@ PROTOTYPE = re.compile(r"^[a-z_][\w \t*]*?[ *](\w+)\([^;{}=]*\)(?:\s*__attribute
 CALL = re.compile(r"^CALL\((\w+)\)$", re.M)  # the head of a template's function (template_call.h)
 ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)\)?\s*(?=[a-z_])")
 PASTED = re.compile(r"\bTABLE(?=\((\w+)\))")  # kernels' tables put an instruction set before it
-INSTRUCTION_SET = re.compile(r"^kernels/(avx2|avx512|neon)\w*_(rotate|tc|tq)\.c")  # each defines what a shared body names
+INSTRUCTION_SET = re.compile(r"^kernels/(avx2|avx512|neon)\w*_(rotate|tc|tq|attention)\.[ch]")  # each defines what a shared body names
 STRUCT = re.compile(r"^struct (\w+) \{", re.M)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"", re.S)
 KEPT = {"main"}

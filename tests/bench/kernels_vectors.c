@@ -64,7 +64,7 @@ static void do_kv_put(struct vectors *v)
 {
 	for (uint32_t i = 0; i < WIDTH / HEAD; i++)
 		v->kernels->kv_put(v->block, KV_F16, 0, (size_t)HEAD * KV_BLOCK, i,
-				   v->z + (size_t)i * HEAD, v->z + (size_t)i * HEAD, HEAD);
+				   v->z + (size_t)i * HEAD, v->z + (size_t)i * HEAD, HEAD, 0);
 }
 
 static const struct {

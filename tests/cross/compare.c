@@ -657,8 +657,8 @@ static bool check_kv_put_of(const struct kernels *k, enum kv_type type, uint32_t
 		key[i % dim] = special[i % COUNT(special)];
 		value[i * 5 % dim] = -special[i % COUNT(special)];
 		kernels_scalar.kv_put(expected, type, KEY_OFFSET, value_offset(dim), slot, key,
-				      value, dim);
-		k->kv_put(block, type, KEY_OFFSET, value_offset(dim), slot, key, value, dim);
+				      value, dim, 0);
+		k->kv_put(block, type, KEY_OFFSET, value_offset(dim), slot, key, value, dim, 0);
 		same = same && memcmp(block, expected, bytes) == 0;
 	}
 	if (!same)
@@ -772,7 +772,7 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 				random_normal(&random, value, dim);
 				kernels_scalar.kv_put(blocks[filled / KV_BLOCK], type, KEY_OFFSET,
 						      value_offset(dim), filled % KV_BLOCK, key,
-						      value, dim);
+						      value, dim, 0);
 			}
 			for (size_t w = 0; w < COUNT(windows); w++) {
 				struct attention a = plain;

@@ -63,7 +63,7 @@ static void put(const struct kernels *k, const struct memory *m, uint32_t positi
 {
 	k->kv_put(m->blocks[position / KV_BLOCK], m->type, m->key_offset, m->value_offset,
 		  position % KV_BLOCK, m->keys + (size_t)position * m->dim,
-		  m->values + (size_t)position * m->dim, m->dim);
+		  m->values + (size_t)position * m->dim, m->dim, 0);
 }
 
 static void free_memory(struct memory *m)
@@ -276,7 +276,7 @@ static void every_table_puts_the_same_bytes_and_no_others(void **state)
 			for (const struct kernels *const *k = kernels_available(); *k; k++) {
 				memset(block, 0xff, elements * element);
 				(*k)->kv_put(block, (enum kv_type)type, 4,
-					     7 + (size_t)KV_BLOCK * dim, 63, key, value, dim);
+					     7 + (size_t)KV_BLOCK * dim, 63, key, value, dim, 0);
 				assert_memory_equal(block, expected, elements * element);
 			}
 			free(key);

@@ -63,7 +63,7 @@ static void fill(struct context *x, struct random *random, uint32_t count)
 			random_normal(random, value, l->head_dim);
 			env.kernels->kv_put(block, x->type, context_key_offset(l, h),
 					    context_value_offset(l, h), j % KV_BLOCK, key, value,
-					    l->head_dim);
+					    l->head_dim, 0);
 		}
 	free(key);
 	free(value);
