@@ -15,6 +15,7 @@
  *     attention_dot_values(sum, v, w) sum += their dots with the 4 digits at w
  *     codes_all(i), codes_floats(sum)
  *     codes_join(high, low)       high · 128 + low
+ *     codes_ask(p)                asks for the line at p, which is needed later
  *     CODES_KEYS                  registers of positions that 4 queries meet together
  *     CODES_VALUES                the same of columns; 16 / LANES where a part has no more
  */
@@ -26,8 +27,15 @@ enum { CODES_TILE = 4 }; /* queries that meet a vector of codes together */
 /* What is known of n queries and of the span at hand. */
 struct attention_codes {
 	struct kv_codes keys, values;
+	size_t queries, tiles; /* the first one that sees some of the span; tiles from it on */
 	size_t first, end; /* blocks of the span that some query sees */
 	const uint8_t *key[SPAN_BLOCKS], *value[SPAN_BLOCKS]; /* their codes in 8 bits */
+	/* What is asked for with every row of a block's keys while the first queries meet these,
+	 * and with every row of its values: other values, and the next span's keys. */
+	struct codes_ahead {
+		const uint8_t *at[SPAN_BLOCKS];
+		size_t step; /* bytes for 256 of the row */
+	} at_keys, at_values;
 
 	codes_query q[QUERIES_AT_ONCE][KV_CODES_WIDEST];
 	float scale[QUERIES_AT_ONCE][KV_CODES_PARTS];
@@ -72,7 +80,7 @@ static void codes_read_scales(float scales[][ATTENTION_SPAN], const struct kv_co
 			lanes_store(scales[g] + at + j, LANES, lanes_load_f16(from + j, LANES));
 }
 
-static void codes_read_block(struct attention_codes *c, const struct attention *a, size_t b,
+static __attribute__((noinline)) void codes_read_block(struct attention_codes *c, const struct attention *a, size_t b,
 			     const uint8_t *block)
 {
 	const uint8_t *keys = block + a->key_offset, *values = block + a->value_offset;
@@ -96,6 +104,47 @@ static void codes_read_block(struct attention_codes *c, const struct attention *
 	}
 }
 
+/* What a tile asks for with each row: its share, as requests in bursts wait for each other. */
+struct codes_share {
+	const uint8_t *at;
+	size_t step, lines;
+};
+
+/* Of `step` bytes for each row, from `at` on. */
+ALWAYS_INLINE struct codes_share codes_share_of(const struct attention_codes *c, size_t query,
+						const uint8_t *at, size_t step)
+{
+	const size_t tile = (query - c->queries) / CODES_TILE, lines = step / CACHE_LINE;
+	const size_t each = (lines + c->tiles - 1) / c->tiles, before = tile * each;
+	const size_t left = before < lines ? lines - before : 0;
+
+	return (struct codes_share){at + before * CACHE_LINE, step, left < each ? left : each};
+}
+
+ALWAYS_INLINE void codes_ask_for(struct codes_share *s)
+{
+	for (size_t line = 0; line < s->lines; line++)
+		codes_ask(s->at + line * CACHE_LINE);
+	s->at += s->step;
+}
+
+/* Codes of 8 bits are read where they lie, so values are asked for while their keys are met; those
+ * of 4 bits are read before, so the next span's are. */
+static void codes_look_ahead(struct attention_codes *c, const struct attention *a, size_t span,
+			     size_t blocks)
+{
+	const size_t key_codes = kv_codes_scales(&c->keys), value_codes = kv_codes_scales(&c->values);
+
+	c->at_keys.step = a->latent_dim ? 0 : KV_CODES_ROW * value_codes / (c->keys.columns * KV_BLOCK);
+	c->at_values.step = KV_CODES_ROW * key_codes / (c->values.columns * KV_BLOCK);
+	for (size_t b = c->first; b < c->end; b++) {
+		const size_t here = span * SPAN_BLOCKS + b, next = here + SPAN_BLOCKS;
+		const uint8_t *now = a->blocks[here], *then = a->blocks[next < blocks ? next : here];
+		c->at_keys.at[b] = (c->values.four ? then : now) + a->value_offset;
+		c->at_values.at[b] = then + a->key_offset;
+	}
+}
+
 /* ---- scores ---- */
 
 /* Scores of CODES_KEYS · LANES positions from `at` of the span, in block b. */
@@ -103,6 +152,8 @@ ALWAYS_INLINE void codes_score_columns(struct attention_codes *c, size_t query, 
 				       size_t queries)
 {
 	const uint8_t *keys = c->key[b] + (at % KV_BLOCK) * KV_CODES_QUAD;
+	struct codes_share ahead = codes_share_of(c, query, c->at_keys.at[b],
+						  at % KV_BLOCK ? 0 : c->at_keys.step);
 
 	for (size_t g = 0; g < c->keys.parts; g++) {
 		const struct kv_codes_part *part = &c->keys.part[g];
@@ -114,6 +165,7 @@ ALWAYS_INLINE void codes_score_columns(struct attention_codes *c, size_t query, 
 				sum[i][r] = codes_all(-CODES_OFFSET * c->sums[query + i][g]);
 		}
 		for (size_t d = 0; d < part->columns; d += KV_CODES_QUAD, keys += KV_CODES_ROW) {
+			codes_ask_for(&ahead);
 			struct attention_keys k[CODES_KEYS];
 			for (size_t r = 0; r < CODES_KEYS; r++)
 				k[r] = attention_load_keys(keys + r * LANES * KV_CODES_QUAD);
@@ -135,7 +187,7 @@ ALWAYS_INLINE void codes_score_columns(struct attention_codes *c, size_t query, 
 	}
 }
 
-static void codes_score_block(struct attention_codes *c, size_t query, size_t queries, size_t b)
+static __attribute__((noinline)) void codes_score_block(struct attention_codes *c, size_t query, size_t queries, size_t b)
 {
 #define CASE(n)                                              \
 	case n:                                              \
@@ -151,7 +203,7 @@ static void codes_score_block(struct attention_codes *c, size_t query, size_t qu
 /* ---- softmax ---- */
 
 /* Turns the scores of [from, to) into exponentials, zeros outside. */
-static void codes_softmax(float p[ATTENTION_SPAN], struct query *query, size_t from, size_t to)
+static __attribute__((noinline)) void codes_softmax(float p[ATTENTION_SPAN], struct query *query, size_t from, size_t to)
 {
 	lanes max = lanes_all(query->max), sum[DOT_REGISTERS];
 
@@ -179,19 +231,28 @@ ALWAYS_INLINE void codes_sum_columns(const struct attention_codes *c, const stru
 				     size_t query, size_t column, size_t from, size_t left,
 				     size_t queries, size_t registers)
 {
-	const size_t row = (size_t)c->values.columns * KV_CODES_QUAD;
 	lanes_ints high[CODES_TILE][CODES_VALUES], low[CODES_TILE][CODES_VALUES];
 
 	for (size_t i = 0; i < queries; i++)
 		for (size_t r = 0; r < registers; r++)
 			high[i][r] = low[i][r] = codes_all(0);
 	for (size_t b = c->first; b < c->end; b++) {
-		const uint8_t *values = c->value[b] + column * KV_CODES_QUAD;
-		for (size_t j = b * KV_BLOCK; j < (b + 1) * KV_BLOCK;
-		     j += KV_CODES_QUAD, values += row) {
+		const uint8_t *values[CODES_VALUES];
+		for (size_t r = 0; r < registers; r++) {
+			const size_t d = column + r * LANES;
+			values[r] = c->value[b] + d / KV_CODES_PAD * KV_CODES_PAD * KV_BLOCK +
+				    d % KV_CODES_PAD * KV_CODES_QUAD;
+		}
+		struct codes_share ahead = codes_share_of(
+			c, query,
+			c->at_values.at[b] + column * KV_BLOCK * c->at_values.step / KV_CODES_ROW,
+			registers * LANES * KV_CODES_QUAD * c->at_values.step / KV_CODES_ROW);
+		for (size_t j = b * KV_BLOCK, at = 0; j < (b + 1) * KV_BLOCK;
+		     j += KV_CODES_QUAD, at += KV_CODES_PAD * KV_CODES_QUAD) {
+			codes_ask_for(&ahead);
 			lanes_ints v[CODES_VALUES];
 			for (size_t r = 0; r < registers; r++)
-				v[r] = codes_load_values(values + r * LANES * KV_CODES_QUAD);
+				v[r] = codes_load_values(values[r] + at);
 			for (size_t i = 0; i < queries; i++)
 				for (size_t r = 0; r < registers; r++) {
 					high[i][r] = attention_dot_values(high[i][r], v[r],
@@ -224,7 +285,7 @@ ALWAYS_INLINE void codes_sum_part(const struct attention_codes *c, const struct 
 					  p->elements - d, queries, KV_CODES_PAD / LANES);
 }
 
-static void codes_sum_tile(const struct attention_codes *c, const struct query *tile, size_t query,
+static __attribute__((noinline)) void codes_sum_tile(const struct attention_codes *c, const struct query *tile, size_t query,
 			   const struct kv_codes_part *p, size_t queries)
 {
 #define CASE(n)                                           \
@@ -281,6 +342,9 @@ static void attention_codes_span(struct attention_codes *c, struct query *querie
 	c->end = left < ATTENTION_SPAN ? (left - 1) / KV_BLOCK + 1 : SPAN_BLOCKS;
 	for (size_t b = c->first; b < c->end; b++)
 		codes_read_block(c, a, b, a->blocks[span * SPAN_BLOCKS + b]);
+	c->queries = first;
+	c->tiles = (end - first + CODES_TILE - 1) / CODES_TILE;
+	codes_look_ahead(c, a, span, (queries[end - 1].length - 1) / KV_BLOCK + 1);
 	codes_look(c, queries, first, end - first, a, start);
 }
 

@@ -24,6 +24,7 @@ struct attention_keys {
 	__m256i even, odd;
 };
 #define codes_place(i) ((i) / 2 + (i) % 2 * 2)
+#define codes_ask(p) _mm_prefetch(p, _MM_HINT_T0)
 #define codes_all(i) _mm256_set1_epi32(i)
 #define codes_floats(sum) _mm256_cvtepi32_ps(sum)
 #define codes_join(high, low) _mm256_add_epi32(_mm256_slli_epi32(high, 7), low)

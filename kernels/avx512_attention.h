@@ -15,6 +15,7 @@ enum { ATTENTION_TILE = 8, ATTENTION_REGISTERS = 4, ATTENTION_SIDE_BY_SIDE = 1 }
 /* ---- codes ---- */
 
 enum { CODES_OFFSET = 128, CODES_KEYS = 4, CODES_VALUES = 2 };
+#define codes_ask(p) _mm_prefetch(p, _MM_HINT_T1)
 #define codes_all(i) _mm512_set1_epi32(i)
 #define codes_floats(sum) _mm512_cvtepi32_ps(sum)
 #define codes_join(high, low) _mm512_add_epi32(_mm512_slli_epi32(high, 7), low)
@@ -32,14 +33,21 @@ ALWAYS_INLINE struct attention_keys attention_load_keys(const uint8_t *p)
 	return (struct attention_keys){_mm512_loadu_si512(p)};
 }
 
+/* Assembly: gcc copies each sum before it adds to it. */
+ALWAYS_INLINE __m512i attention_dot(__m512i sum, __m512i unsigned_bytes, __m512i signed_bytes)
+{
+	__asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(unsigned_bytes), "v"(signed_bytes));
+	return sum;
+}
+
 ALWAYS_INLINE __m512i attention_dot_keys(__m512i sum, struct attention_keys k, const codes_query *q)
 {
-	return _mm512_dpbusd_epi32(sum, k.all, avx512_load_four(q));
+	return attention_dot(sum, k.all, avx512_load_four(q));
 }
 
 ALWAYS_INLINE __m512i attention_dot_values(__m512i sum, __m512i v, const uint8_t *w)
 {
-	return _mm512_dpbusd_epi32(sum, avx512_load_four((const int8_t *)w), v);
+	return attention_dot(sum, avx512_load_four((const int8_t *)w), v);
 }
 #else
 /* Bytes of keys and queries are widened to 16 bits: columns 0 and 2, then 1 and 3. Two digits of 7

@@ -8,13 +8,14 @@
  *
  * In a block lie, for one head's keys and then for its values:
  *
- *     codes    8 bits: keys [column / 4][position][column % 4], code + 128;
- *              values [position / 4][column][position % 4], signed: 4 products of bytes, which one
- *              instruction adds up, are neighbours.
- *              4 bits: rows half as many or half as long. Of keys, a byte's lower half is the code
- *              of a column whose (column / 4) is even, the upper half that of the column 4 farther;
- *              of values, a column of the first half of all, and the one that is as far in the
- *              second: a byte never belongs to two positions.
+ *     codes    8 bits: keys [column / 4][position][column % 4], code + 128; values
+ *              [column / 16][position / 4][column % 16][position % 4], signed: 4 products of
+ *              bytes, which one instruction adds up, are neighbours, and what is read one after
+ *              the other lies so.
+ *              4 bits: half as much. Of keys, a byte's lower half is the code of a column whose
+ *              (column / 4) is even, the upper half that of the column 4 farther; of values, of a
+ *              column of the first 8 of 16, and of the column 8 farther. A byte never belongs to
+ *              two positions.
  *     scales   [part][position], F16
  *     factors  4 bits only: [column / 32, or part if it is smaller][position], bytes
  *
@@ -284,14 +285,16 @@ static inline void kv_codes_put_value(uint8_t *block, const struct kv_codes *c, 
 				      const float *value)
 {
 	int8_t codes[KV_CODES_WIDEST];
-	const uint32_t columns = c->columns >> c->four;
+	const uint32_t columns = KV_CODES_PAD >> c->four; /* of a row */
 	uint8_t *to = block + (size_t)slot / KV_CODES_QUAD * columns * KV_CODES_QUAD +
 		      slot % KV_CODES_QUAD;
 
 	kv_codes_quantise(codes, block, c, slot, value);
-	for (uint32_t d = 0; d < columns; d++)
-		to[(size_t)d * KV_CODES_QUAD] =
-			c->four ? (uint8_t)(codes[d] | codes[d + columns] << 4) : (uint8_t)codes[d];
+	for (uint32_t d = 0; d < c->columns; d += KV_CODES_PAD, to += (size_t)columns * KV_BLOCK)
+		for (uint32_t i = 0; i < columns; i++)
+			to[(size_t)i * KV_CODES_QUAD] =
+				c->four ? (uint8_t)(codes[d + i] | codes[d + i + columns] << 4)
+					: (uint8_t)codes[d + i];
 }
 
 /* kv_put of all tables. */
@@ -330,8 +333,8 @@ static inline void kv_codes_expand_keys(uint8_t *to, const struct kv_codes *c, c
 
 	for (uint32_t d = 0; d < c->columns; d += fine, factors += KV_BLOCK) {
 		uint8_t each[KV_CODES_ROW];
-		for (uint32_t i = 0; i < KV_CODES_ROW; i++)
-			each[i] = factors[i / KV_CODES_QUAD];
+		for (uint32_t i = 0; i < KV_BLOCK; i++)
+			memset(each + (size_t)i * KV_CODES_QUAD, factors[i], KV_CODES_QUAD);
 		for (uint32_t row = 0; row < fine; row += KV_CODES_QUAD, to += KV_CODES_ROW) {
 			const uint32_t place = (d + row) / (2 * KV_CODES_QUAD);
 			kv_codes_expand(to, block + (size_t)place * KV_CODES_ROW, each,
@@ -340,43 +343,43 @@ static inline void kv_codes_expand_keys(uint8_t *to, const struct kv_codes *c, c
 	}
 }
 
-/* Values of 4 bits as those of 8: to[16][columns][4]. */
+/* Values of 4 bits as those of 8: to[columns / 16][16][16][4]. */
 static inline void kv_codes_expand_values(uint8_t *to, const struct kv_codes *c,
 					  const uint8_t *block)
 {
+	enum { HALF = KV_CODES_PAD / 2 * KV_CODES_QUAD }; /* bytes of 8 columns */
 	const uint8_t *factors = block + kv_codes_factors(c);
-	const uint32_t fine = kv_codes_fine(c), half = c->columns / 2;
+	const uint32_t fine = kv_codes_fine(c);
 
-	for (uint32_t j = 0; j < KV_BLOCK; j += KV_CODES_QUAD, block += half * KV_CODES_QUAD) {
-		for (uint32_t d = 0, end; d < c->columns; d = end) {
-			uint8_t each[KV_CODES_FINE * KV_CODES_QUAD];
-			const uint8_t *four = factors + (size_t)d / fine * KV_BLOCK + j;
-			const bool upper = d >= half;
-			end = (d / fine + 1) * fine; /* a factor's columns, but within a half */
-			end = !upper && end > half ? half : end;
-			const uint32_t n = (end - d) * KV_CODES_QUAD;
-			for (uint32_t i = 0; i < n; i++)
-				each[i] = four[i % KV_CODES_QUAD];
-			kv_codes_expand(to, block + (size_t)(d - upper * half) * KV_CODES_QUAD,
-					each, n, upper, 0);
-			to += n;
+	for (uint32_t d = 0; d < c->columns; d += KV_CODES_PAD) {
+		const uint8_t *four = factors + (size_t)d / fine * KV_BLOCK;
+		for (uint32_t j = 0; j < KV_BLOCK; j += KV_CODES_QUAD, block += HALF) {
+			uint8_t each[HALF];
+			for (uint32_t i = 0; i < HALF; i += KV_CODES_QUAD)
+				memcpy(each + i, four + j, KV_CODES_QUAD);
+			kv_codes_expand(to, block, each, HALF, false, 0);
+			kv_codes_expand(to + HALF, block, each, HALF, true, 0);
+			to += (size_t)2 * HALF;
 		}
 	}
 }
 
 typedef uint8_t kv_codes_square __attribute__((vector_size(16)));
 
-/* Codes of a latent's keys [columns / 4][64][4] as those of values: to[16][columns][4]. */
+/* Codes of a latent's keys [columns / 4][64][4] as those of values. */
 static inline void kv_codes_turn(uint8_t *to, const uint8_t *keys, uint32_t columns)
 {
-	for (uint32_t d = 0; d < columns; d += KV_CODES_QUAD)
+	for (uint32_t d = 0; d < columns; d += KV_CODES_QUAD, keys += KV_CODES_ROW)
 		for (uint32_t j = 0; j < KV_BLOCK; j += KV_CODES_QUAD) {
+			const size_t at = (size_t)d / KV_CODES_PAD * KV_CODES_PAD * KV_BLOCK +
+					  (size_t)j * KV_CODES_PAD +
+					  (size_t)d % KV_CODES_PAD * KV_CODES_QUAD;
 			kv_codes_square s;
-			memcpy(&s, keys + (size_t)d * KV_BLOCK + (size_t)j * KV_CODES_QUAD, sizeof s);
+			memcpy(&s, keys + (size_t)j * KV_CODES_QUAD, sizeof s);
 			s = __builtin_shufflevector(s, s, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3,
 						    7, 11, 15) ^
 			    KV_CODES_OFFSET;
-			memcpy(to + (size_t)j * columns + (size_t)d * KV_CODES_QUAD, &s, sizeof s);
+			memcpy(to + at, &s, sizeof s);
 		}
 }
 

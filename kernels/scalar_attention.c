@@ -78,14 +78,14 @@ static int32_t scalar_key_code(const uint8_t *keys, const struct kv_codes *c, si
 static int32_t scalar_value_code(const uint8_t *values, const struct kv_codes *c, size_t d,
 				 size_t slot)
 {
-	const size_t half = c->columns / 2, columns = c->columns >> c->four;
-	const uint8_t *row = values + slot / KV_CODES_QUAD * columns * KV_CODES_QUAD +
-			     slot % KV_CODES_QUAD;
+	const size_t columns = KV_CODES_PAD >> c->four;
+	const uint8_t *row = values + d / KV_CODES_PAD * columns * KV_BLOCK +
+			     slot / KV_CODES_QUAD * columns * KV_CODES_QUAD + slot % KV_CODES_QUAD;
 
 	if (!c->four)
-		return (int8_t)row[d * KV_CODES_QUAD];
-	const uint8_t both = row[d % half * KV_CODES_QUAD];
-	const int32_t code = d < half ? both & 15 : both >> 4;
+		return (int8_t)row[d % columns * KV_CODES_QUAD];
+	const uint8_t both = row[d % columns * KV_CODES_QUAD];
+	const int32_t code = d % KV_CODES_PAD < columns ? both & 15 : both >> 4;
 	return (2 * code - KV_CODES_FOUR_TOP) *
 	       values[kv_codes_factors(c) + d / kv_codes_fine(c) * KV_BLOCK + slot];
 }

@@ -22,8 +22,10 @@ struct look_back {
 
 static int make_contexts(struct look_back *l, uint64_t memory, uint32_t threads, struct err *e)
 {
-	size_t element = l->attention.type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
-	l->block_bytes = 2 * (size_t)HEAD_DIM * KV_BLOCK * element;
+	enum kv_type type = l->attention.type;
+	size_t keys = kv_key_bytes(type, HEAD_DIM, 0);
+	l->attention.value_offset = keys / kv_type_element(type);
+	l->block_bytes = keys + kv_value_bytes(type, HEAD_DIM);
 	l->blocks_each = (l->attention.length + KV_BLOCK - 1) / KV_BLOCK;
 	l->contexts = memory / (l->blocks_each * l->block_bytes) + threads;
 	size_t count = l->contexts * l->blocks_each, vector = sizeof(float) * HEADS * HEAD_DIM;
@@ -36,7 +38,8 @@ static int make_contexts(struct look_back *l, uint64_t memory, uint32_t threads,
 	l->out = aligned_alloc(64, vector * threads);
 	if (!l->blocks || !l->q || !l->out)
 		return err_set(e, ENOMEM, "out of memory for %zu blocks", count);
-	fill_floats(l->memory, l->bytes, l->attention.type == KV_F16 ? FORMAT_F16 : FORMAT_F32);
+	/* Bytes of floats do as codes; scales are floats. */
+	fill_floats(l->memory, l->bytes, type == KV_F32 ? FORMAT_F32 : FORMAT_F16);
 	fill_floats(l->q, vector, FORMAT_F32);
 	for (size_t i = 0; i < count; i++)
 		l->blocks[i] = l->memory + i * l->block_bytes;
@@ -76,7 +79,7 @@ static int measure_attend(struct kernels_bench *b, struct look_back *l, uint32_t
 		return failed;
 	double calls = got.rate.median * 1e-9 / gop;
 	table_text(t, l->kernels->name);
-	table_text(t, l->attention.type == KV_F16 ? "f16" : "f32");
+	table_text(t, kv_type_name(l->attention.type));
 	table_number(t, l->attention.length);
 	table_number(t, threads);
 	table_number(t, 1e6 * threads / calls);
@@ -94,8 +97,7 @@ static int measure_length(struct kernels_bench *b, enum kv_type type, uint32_t l
 			      .head_dim = HEAD_DIM,
 			      .heads = HEADS,
 			      .length = length,
-			      .scale = .0884F, /* 128^-0.5 */
-			      .value_offset = (size_t)HEAD_DIM * KV_BLOCK},
+			      .scale = .0884F}, /* 128^-0.5 */
 	};
 	int failed = make_contexts(&l, b->memory, (uint32_t)b->effort.threads, e);
 	for (size_t k = 0; b->table[k]; k++)
@@ -119,7 +121,7 @@ int bench_attention(struct kernels_bench *b, struct err *e)
 		{"gop_per_s", "GOP/s", 1},
 		{"fp32_percent", "% of FP32", 1},
 	};
-	static const enum kv_type types[] = {KV_F16, KV_F32};
+	static const enum kv_type types[] = {KV_F16, KV_F32, KV_Q8, KV_Q8Q4, KV_Q4};
 	struct table t;
 	int failed = 0;
 	table_begin(&t, &b->report, "attention",
