@@ -28,7 +28,7 @@ enum { CODES_TILE = 4 }; /* queries that meet a vector of codes together */
 struct attention_codes {
 	struct kv_codes keys, values;
 	size_t queries, tiles; /* the first one that sees some of the span; tiles from it on */
-	size_t first, end; /* blocks of the span that some query sees */
+	size_t first, end;     /* blocks of the span that some query sees */
 	const uint8_t *key[SPAN_BLOCKS], *value[SPAN_BLOCKS]; /* their codes in 8 bits */
 	/* What is asked for with every row of a block's keys while the first queries meet these,
 	 * and with every row of its values: other values, and the next span's keys. */
@@ -46,7 +46,8 @@ struct attention_codes {
 	uint8_t high[QUERIES_AT_ONCE][ATTENTION_SPAN], low[QUERIES_AT_ONCE][ATTENTION_SPAN];
 	float unit[QUERIES_AT_ONCE];
 
-	float key_scales[KV_CODES_PARTS][ATTENTION_SPAN], value_scales[KV_CODES_PARTS][ATTENTION_SPAN];
+	float key_scales[KV_CODES_PARTS][ATTENTION_SPAN],
+		value_scales[KV_CODES_PARTS][ATTENTION_SPAN];
 	_Alignas(64) uint8_t made_keys[SPAN_BLOCKS][KV_BLOCK * KV_CODES_WIDEST];
 	_Alignas(64) uint8_t made_values[SPAN_BLOCKS][KV_BLOCK * KV_CODES_WIDEST];
 };
@@ -80,8 +81,9 @@ static void codes_read_scales(float scales[][ATTENTION_SPAN], const struct kv_co
 			lanes_store(scales[g] + at + j, LANES, lanes_load_f16(from + j, LANES));
 }
 
-static __attribute__((noinline)) void codes_read_block(struct attention_codes *c, const struct attention *a, size_t b,
-			     const uint8_t *block)
+static __attribute__((noinline)) void codes_read_block(struct attention_codes *c,
+						       const struct attention *a, size_t b,
+						       const uint8_t *block)
 {
 	const uint8_t *keys = block + a->key_offset, *values = block + a->value_offset;
 
@@ -133,13 +135,16 @@ ALWAYS_INLINE void codes_ask_for(struct codes_share *s)
 static void codes_look_ahead(struct attention_codes *c, const struct attention *a, size_t span,
 			     size_t blocks)
 {
-	const size_t key_codes = kv_codes_scales(&c->keys), value_codes = kv_codes_scales(&c->values);
+	const size_t key_codes = kv_codes_scales(&c->keys),
+		     value_codes = kv_codes_scales(&c->values);
 
-	c->at_keys.step = a->latent_dim ? 0 : KV_CODES_ROW * value_codes / (c->keys.columns * KV_BLOCK);
+	c->at_keys.step =
+		a->latent_dim ? 0 : KV_CODES_ROW * value_codes / (c->keys.columns * KV_BLOCK);
 	c->at_values.step = KV_CODES_ROW * key_codes / (c->values.columns * KV_BLOCK);
 	for (size_t b = c->first; b < c->end; b++) {
 		const size_t here = span * SPAN_BLOCKS + b, next = here + SPAN_BLOCKS;
-		const uint8_t *now = a->blocks[here], *then = a->blocks[next < blocks ? next : here];
+		const uint8_t *now = a->blocks[here],
+			      *then = a->blocks[next < blocks ? next : here];
 		c->at_keys.at[b] = (c->values.four ? then : now) + a->value_offset;
 		c->at_values.at[b] = then + a->key_offset;
 	}
@@ -152,8 +157,8 @@ ALWAYS_INLINE void codes_score_columns(struct attention_codes *c, size_t query, 
 				       size_t queries)
 {
 	const uint8_t *keys = c->key[b] + (at % KV_BLOCK) * KV_CODES_QUAD;
-	struct codes_share ahead = codes_share_of(c, query, c->at_keys.at[b],
-						  at % KV_BLOCK ? 0 : c->at_keys.step);
+	struct codes_share ahead =
+		codes_share_of(c, query, c->at_keys.at[b], at % KV_BLOCK ? 0 : c->at_keys.step);
 
 	for (size_t g = 0; g < c->keys.parts; g++) {
 		const struct kv_codes_part *part = &c->keys.part[g];
@@ -187,10 +192,11 @@ ALWAYS_INLINE void codes_score_columns(struct attention_codes *c, size_t query, 
 	}
 }
 
-static __attribute__((noinline)) void codes_score_block(struct attention_codes *c, size_t query, size_t queries, size_t b)
+static __attribute__((noinline)) void codes_score_block(struct attention_codes *c, size_t query,
+							size_t queries, size_t b)
 {
-#define CASE(n)                                              \
-	case n:                                              \
+#define CASE(n)                                          \
+	case n:                                          \
 		codes_score_columns(c, query, b, at, n); \
 		break;
 	for (size_t at = b * KV_BLOCK; at < (b + 1) * KV_BLOCK; at += CODES_KEYS * LANES)
@@ -203,7 +209,8 @@ static __attribute__((noinline)) void codes_score_block(struct attention_codes *
 /* ---- softmax ---- */
 
 /* Turns the scores of [from, to) into exponentials, zeros outside. */
-static __attribute__((noinline)) void codes_softmax(float p[ATTENTION_SPAN], struct query *query, size_t from, size_t to)
+static __attribute__((noinline)) void codes_softmax(float p[ATTENTION_SPAN], struct query *query,
+						    size_t from, size_t to)
 {
 	lanes max = lanes_all(query->max), sum[DOT_REGISTERS];
 
@@ -214,8 +221,7 @@ static __attribute__((noinline)) void codes_softmax(float p[ATTENTION_SPAN], str
 	const float largest = lanes_largest(max);
 	for (size_t j = 0; j < ATTENTION_SPAN; j += LANES) {
 		const lanes_mask in = lanes_between(j, from, to);
-		const lanes e =
-			lanes_exp(lanes_sub(lanes_load(p + j, LANES), lanes_all(largest)));
+		const lanes e = lanes_exp(lanes_sub(lanes_load(p + j, LANES), lanes_all(largest)));
 		lanes *at = &sum[j / LANES % DOT_REGISTERS];
 		lanes_store(p + j, LANES, lanes_keep(e, in));
 		*at = lanes_add_some(*at, e, in);
@@ -256,9 +262,9 @@ ALWAYS_INLINE void codes_sum_columns(const struct attention_codes *c, const stru
 			for (size_t i = 0; i < queries; i++)
 				for (size_t r = 0; r < registers; r++) {
 					high[i][r] = attention_dot_values(high[i][r], v[r],
-								      c->high[query + i] + j);
+									  c->high[query + i] + j);
 					low[i][r] = attention_dot_values(low[i][r], v[r],
-								     c->low[query + i] + j);
+									 c->low[query + i] + j);
 				}
 		}
 	}
@@ -285,11 +291,12 @@ ALWAYS_INLINE void codes_sum_part(const struct attention_codes *c, const struct 
 					  p->elements - d, queries, KV_CODES_PAD / LANES);
 }
 
-static __attribute__((noinline)) void codes_sum_tile(const struct attention_codes *c, const struct query *tile, size_t query,
-			   const struct kv_codes_part *p, size_t queries)
+static __attribute__((noinline)) void codes_sum_tile(const struct attention_codes *c,
+						     const struct query *tile, size_t query,
+						     const struct kv_codes_part *p, size_t queries)
 {
-#define CASE(n)                                           \
-	case n:                                           \
+#define CASE(n)                                       \
+	case n:                                       \
 		codes_sum_part(c, tile, query, p, n); \
 		break;
 	switch (queries) {

@@ -34,7 +34,7 @@ ALWAYS_INLINE struct attention_keys attention_load_keys(const uint8_t *p)
 {
 	const __m256i k = codes_load_values(p);
 	return (struct attention_keys){_mm256_and_si256(k, _mm256_set1_epi16(0xff)),
-				   _mm256_srli_epi16(k, 8)};
+				       _mm256_srli_epi16(k, 8)};
 }
 
 /* Four bytes in all lanes. */

@@ -62,7 +62,7 @@ ALWAYS_INLINE struct attention_keys attention_load_keys(const uint8_t *p)
 {
 	const __m512i k = _mm512_loadu_si512(p);
 	return (struct attention_keys){_mm512_and_si512(k, _mm512_set1_epi16(0xff)),
-				   _mm512_srli_epi16(k, 8)};
+				       _mm512_srli_epi16(k, 8)};
 }
 
 ALWAYS_INLINE __m512i attention_dot_keys(__m512i sum, struct attention_keys k, const codes_query *q)

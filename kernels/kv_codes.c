@@ -5,8 +5,10 @@ static const struct {
 	const char *name;
 	size_t element;
 } kv_types[KV_TYPES] = {
-	[KV_F32] = {"f32", sizeof(float)}, [KV_F16] = {"f16", sizeof(uint16_t)},
-	[KV_Q8] = {"q8", 1},		   [KV_Q4] = {"q4", 1},
+	[KV_F32] = {"f32", sizeof(float)},
+	[KV_F16] = {"f16", sizeof(uint16_t)},
+	[KV_Q8] = {"q8", 1},
+	[KV_Q4] = {"q4", 1},
 	[KV_Q8Q4] = {"q8q4", 1},
 };
 

@@ -70,8 +70,8 @@ static inline void kv_codes_add(struct kv_codes *c, uint32_t from, uint32_t elem
 
 	for (uint32_t at = 0; at < padded; at += columns) {
 		const uint32_t left = elements - at;
-		c->part[c->parts++] = (struct kv_codes_part){
-			c->columns, columns, from + at, left < columns ? left : columns};
+		c->part[c->parts++] = (struct kv_codes_part){c->columns, columns, from + at,
+							     left < columns ? left : columns};
 		c->columns += columns;
 	}
 }
@@ -254,8 +254,8 @@ static inline void kv_codes_quantise(int8_t *codes, uint8_t *block, const struct
 		float y[KV_CODES_PART], inverse;
 		kv_codes_take(y, c, p, x);
 		const float top = c->four ? KV_CODES_FOUR_TOP * KV_CODES_FACTOR : KV_CODES_TOP;
-		const uint16_t scale = kv_codes_scale(scalar_largest_magnitude(y, p->columns), top,
-						      &inverse);
+		const uint16_t scale =
+			kv_codes_scale(scalar_largest_magnitude(y, p->columns), top, &inverse);
 		memcpy(scales + (size_t)g * KV_BLOCK * sizeof scale, &scale, sizeof scale);
 		if (c->four)
 			kv_codes_four(codes + p->column,
@@ -277,7 +277,8 @@ static inline void kv_codes_put_key(uint8_t *block, const struct kv_codes *c, ui
 	kv_codes_quantise(codes, block, c, slot, key);
 	for (uint32_t d = 0; d < c->columns; d += step, to += KV_CODES_QUAD * KV_BLOCK)
 		for (uint32_t i = 0; i < KV_CODES_QUAD; i++)
-			to[i] = c->four ? (uint8_t)(codes[d + i] | codes[d + KV_CODES_QUAD + i] << 4)
+			to[i] = c->four ? (uint8_t)(codes[d + i] | codes[d + KV_CODES_QUAD + i]
+									   << 4)
 					: (uint8_t)(codes[d + i] + KV_CODES_OFFSET);
 }
 

@@ -3,6 +3,7 @@
 #ifndef MOEFS_KERNELS_NEON_ATTENTION_H
 #define MOEFS_KERNELS_NEON_ATTENTION_H
 
+#include "kernels/kv_codes.h"
 #include "kernels/neon_lanes.h"
 
 enum { ATTENTION_TILE = 4, ATTENTION_REGISTERS = 4, ATTENTION_SIDE_BY_SIDE = 0 };
@@ -49,7 +50,8 @@ ALWAYS_INLINE int32x4_t attention_dot(int32x4_t sum, int8x16_t a, int8x16_t b)
 #endif
 }
 
-ALWAYS_INLINE int32x4_t attention_dot_keys(int32x4_t sum, struct attention_keys k, const codes_query *q)
+ALWAYS_INLINE int32x4_t attention_dot_keys(int32x4_t sum, struct attention_keys k,
+					   const codes_query *q)
 {
 	return attention_dot(sum, k.all, attention_load_four(q));
 }

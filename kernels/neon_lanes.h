@@ -317,10 +317,15 @@ void neon_attend_spans(float *parts, const float *q, size_t stride, const struct
 		       uint32_t n, uint32_t span0, uint32_t span1);
 void neon_attend_join(float *out, size_t stride, float *joined, const float *parts,
 		      const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
-void neondot_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset, uint32_t slot, const float *key, const float *value, uint32_t head_dim, uint32_t latent_dim);
+void neondot_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
+		    uint32_t slot, const float *key, const float *value, uint32_t head_dim,
+		    uint32_t latent_dim);
 void neondot_attend(float *out, const float *q, const struct attention *a);
-void neondot_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a, uint32_t n);
-void neondot_attend_spans(float *parts, const float *q, size_t stride, const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
-void neondot_attend_join(float *out, size_t stride, float *joined, const float *parts, const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
+void neondot_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
+			   uint32_t n);
+void neondot_attend_spans(float *parts, const float *q, size_t stride, const struct attention *a,
+			  uint32_t n, uint32_t span0, uint32_t span1);
+void neondot_attend_join(float *out, size_t stride, float *joined, const float *parts,
+			 const struct attention *a, uint32_t n, uint32_t span0, uint32_t span1);
 
 #endif

@@ -152,9 +152,9 @@ static void scalar_codes_sum(struct scalar_span *s, const struct attention *a,
 		uint8_t high[ATTENTION_SPAN], low[ATTENTION_SPAN];
 		float scales[ATTENTION_SPAN] = {0};
 		for (size_t j = seen.from; j < seen.to; j++)
-			scales[j] = scalar_code_scale(
-				(const uint8_t *)s->blocks[j / KV_BLOCK] + offset,
-				a->latent_dim ? &keys : &c, g, j % KV_BLOCK);
+			scales[j] =
+				scalar_code_scale((const uint8_t *)s->blocks[j / KV_BLOCK] + offset,
+						  a->latent_dim ? &keys : &c, g, j % KV_BLOCK);
 		const float unit = kv_codes_weigh(high, low, s->p, scales);
 		for (size_t i = 0; i < p->elements; i++) {
 			const size_t d = p->column + i;
@@ -163,9 +163,8 @@ static void scalar_codes_sum(struct scalar_span *s, const struct attention *a,
 				const uint8_t *b =
 					(const uint8_t *)s->blocks[j / KV_BLOCK] + offset;
 				const int32_t code =
-					a->latent_dim
-						? scalar_key_code(b, &keys, d, j % KV_BLOCK)
-						: scalar_value_code(b, &c, d, j % KV_BLOCK);
+					a->latent_dim ? scalar_key_code(b, &keys, d, j % KV_BLOCK)
+						      : scalar_value_code(b, &c, d, j % KV_BLOCK);
 				sum += ((high[j] << KV_DIGIT) + low[j]) * code;
 			}
 			s->value[p->from + i] = (float)sum * unit;

@@ -245,9 +245,8 @@ UNWATCHED static void vector_add_scaled(float *y, float a, const float *x, size_
 	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm
 
 /* Those of *_attention.c; set: the first word of their names. */
-#define ATTENTION_FUNCTIONS(set)                                               \
-	.kv_put = set##_kv_put, .attend = set##_attend,                        \
-	.attend_tokens = set##_attend_tokens, .attend_spans = set##_attend_spans, \
-	.attend_join = set##_attend_join
+#define ATTENTION_FUNCTIONS(set)                                                              \
+	.kv_put = set##_kv_put, .attend = set##_attend, .attend_tokens = set##_attend_tokens, \
+	.attend_spans = set##_attend_spans, .attend_join = set##_attend_join
 
 #endif

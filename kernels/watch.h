@@ -93,8 +93,8 @@ static inline void watch_add_scaled(const struct kernels *k, float *y, float a, 
 	k->add_scaled(y, a, x, n);
 }
 
-/* Storing a position's key and value begins with column 0 of the key, or with its first code. Readers
- * of a position check that column, so a concurrent store is reported. */
+/* Storing a position's key and value begins with column 0 of the key, or with its first code.
+ * Readers of a position check that column, so a concurrent store is reported. */
 static inline size_t watch_place(enum kv_type type)
 {
 	return kv_type_codes(type) ? 4 : kv_type_element(type);
@@ -121,8 +121,8 @@ static inline void watch_seen(const struct attention *a, uint32_t n)
 	for (size_t next, at = attention_from(a, a->length); at < end; at = next) {
 		next = (at / KV_BLOCK + 1) * KV_BLOCK;
 		next = next < end ? next : end;
-		watch_read((const uint8_t *)a->blocks[at / KV_BLOCK] +
-				   a->key_offset * size + at % KV_BLOCK * place,
+		watch_read((const uint8_t *)a->blocks[at / KV_BLOCK] + a->key_offset * size +
+				   at % KV_BLOCK * place,
 			   (next - at) * place);
 	}
 }

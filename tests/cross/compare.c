@@ -619,21 +619,22 @@ enum {
 	LAST = 300,
 	BLOCKS = (LAST + TOKENS + KV_BLOCK - 1) / KV_BLOCK,
 	HEADS = 6,
-	KEY_OFFSET = 5,
+	KEY_OFFSET = 6,
 };
 
 static const uint32_t dims[] = {1, 8, 12, 64, 72, 80, 128};
 static const uint32_t lengths[] = {1, 63, 65, 256, LAST};
 static const uint32_t windows[] = {0, 0, 3, 64, 270};
 
-static size_t value_offset(uint32_t dim)
+static size_t value_offset(enum kv_type type, uint32_t dim)
 {
-	return KEY_OFFSET + (size_t)KV_BLOCK * dim + 3;
+	return KEY_OFFSET + kv_key_bytes(type, dim, 0) / kv_type_element(type) + 4;
 }
 
 static size_t block_bytes(enum kv_type type, uint32_t dim)
 {
-	return (value_offset(dim) + (size_t)KV_BLOCK * dim + GUARD) * (type == KV_F16 ? 2 : 4);
+	return (value_offset(type, dim) + GUARD) * kv_type_element(type) +
+	       kv_value_bytes(type, dim);
 }
 
 /* Slots in any order; among the values those that round, overflow and underflow in 16 bits. */
@@ -656,9 +657,10 @@ static bool check_kv_put_of(const struct kernels *k, enum kv_type type, uint32_t
 		random_floats(&random, value, dim);
 		key[i % dim] = special[i % COUNT(special)];
 		value[i * 5 % dim] = -special[i % COUNT(special)];
-		kernels_scalar.kv_put(expected, type, KEY_OFFSET, value_offset(dim), slot, key,
-				      value, dim, 0);
-		k->kv_put(block, type, KEY_OFFSET, value_offset(dim), slot, key, value, dim, 0);
+		kernels_scalar.kv_put(expected, type, KEY_OFFSET, value_offset(type, dim), slot,
+				      key, value, dim, 0);
+		k->kv_put(block, type, KEY_OFFSET, value_offset(type, dim), slot, key, value, dim,
+			  0);
 		same = same && memcmp(block, expected, bytes) == 0;
 	}
 	if (!same)
@@ -671,7 +673,7 @@ static bool check_kv_put_of(const struct kernels *k, enum kv_type type, uint32_t
 static bool check_kv_put(const struct kernels *k, enum format format)
 {
 	(void)format;
-	for (int type = KV_F32; type <= KV_F16; type++)
+	for (int type = KV_F32; type < KV_TYPES; type++)
 		for (size_t d = 0; d < COUNT(dims); d++)
 			if (!check_kv_put_of(k, (enum kv_type)type, dims[d]))
 				return false;
@@ -743,9 +745,11 @@ static bool check_spans(const struct kernels *k, struct random *random, const st
 	return same;
 }
 
-/* Slots that no token sees hold NaN. */
+/* Slots that no token sees hold NaN. latent: elements of a key that are its value, of codes; floats
+ * are looked at in both ways. */
 static bool check_attention_of(const struct kernels *k, enum kv_type type, uint32_t dim,
-			       attention_check *check, const uint32_t counts[], size_t n)
+			       uint32_t latent, attention_check *check, const uint32_t counts[],
+			       size_t n)
 {
 	struct random random = {6};
 	void *blocks[BLOCKS];
@@ -763,7 +767,7 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 						.scale = 1 / sqrtf((float)dim),
 						.blocks = (const void *const *)blocks,
 						.key_offset = KEY_OFFSET,
-						.value_offset = value_offset(dim)};
+						.value_offset = value_offset(type, dim)};
 		for (size_t i = 0; i < n; i++) {
 			const uint32_t seen = lengths[l] + (counts[i] ? counts[i] - 1 : 0);
 			for (; filled < seen; filled++) {
@@ -771,16 +775,18 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 				random_normal(&random, key, dim);
 				random_normal(&random, value, dim);
 				kernels_scalar.kv_put(blocks[filled / KV_BLOCK], type, KEY_OFFSET,
-						      value_offset(dim), filled % KV_BLOCK, key,
-						      value, dim, 0);
+						      value_offset(type, dim), filled % KV_BLOCK,
+						      key, latent ? NULL : value, dim, latent);
 			}
 			for (size_t w = 0; w < COUNT(windows); w++) {
 				struct attention a = plain;
 				a.window = windows[w];
 				a.sinks = w % 2 ? sinks : NULL;
+				a.latent_dim = latent;
 				same = same && check(k, &random, &a, counts[i]);
 				a.latent_dim = (dim + 1) / 2;
-				same = same && check(k, &random, &a, counts[i]);
+				if (!kv_type_codes(type))
+					same = same && check(k, &random, &a, counts[i]);
 			}
 		}
 	}
@@ -792,10 +798,15 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 static bool check_attention(const struct kernels *k, attention_check *check,
 			    const uint32_t counts[], size_t n)
 {
-	for (int type = KV_F32; type <= KV_F16; type++)
-		for (size_t d = 0; d < COUNT(dims); d++)
-			if (!check_attention_of(k, (enum kv_type)type, dims[d], check, counts, n))
+	for (int type = KV_F32; type < KV_TYPES; type++)
+		for (size_t d = 0; d < COUNT(dims); d++) {
+			const uint32_t dim = dims[d], half = dim % 32 ? 0 : dim / 2;
+			const bool latent = half && kv_type_codes((enum kv_type)type);
+			if (!check_attention_of(k, (enum kv_type)type, dim, 0, check, counts, n) ||
+			    (latent && !check_attention_of(k, (enum kv_type)type, dim, half, check,
+							   counts, n)))
 				return false;
+		}
 	return true;
 }
 

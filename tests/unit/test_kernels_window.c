@@ -21,10 +21,10 @@ struct look {
 	bool sinks;
 };
 static const struct look looks[] = {
-	{8, 0, 1, false},   {8, 0, 5, false},	  {12, 0, 64, false}, {72, 0, 65, false},
-	{64, 0, 100, true}, {64, 0, 128, false},  {8, 0, 0, true},    {12, 0, 1000, true},
-	{24, 16, 0, false}, {20, 12, 0, true},	  {8, 0, 300, true},  {72, 64, 33, true},
-	{48, 40, 0, false}, {576, 512, 0, false}, {192, 0, 0, true}, {80, 0, 70, false},
+	{8, 0, 1, false},     {8, 0, 5, false},	    {12, 0, 64, false}, {72, 0, 65, false},
+	{64, 0, 100, true},   {64, 0, 128, false},  {8, 0, 0, true},	{12, 0, 1000, true},
+	{24, 16, 0, false},   {20, 12, 0, true},    {8, 0, 300, true},	{72, 64, 33, true},
+	{48, 40, 0, false},   {576, 512, 0, false}, {192, 0, 0, true},	{80, 0, 70, false},
 	{160, 96, 300, true},
 };
 
@@ -149,8 +149,9 @@ static void assert_near_double(const struct memory *m, uint32_t head, const floa
 		for (size_t j = first; j < length; j++)
 			expected += p[j] / sum * values[j * l->dim + d];
 		if (!(fabs(out[d] - expected) < bounds[m->type]))
-			fail_msg("type %d, dim %u, latent %u, window %u, length %u: %g, not %g", (int)m->type,
-				 l->dim, l->latent, l->window, length, (double)out[d], expected);
+			fail_msg("type %d, dim %u, latent %u, window %u, length %u: %g, not %g",
+				 (int)m->type, l->dim, l->latent, l->window, length, (double)out[d],
+				 expected);
 	}
 }
 
@@ -220,8 +221,8 @@ static void check_look(struct random *random, const struct look *l, enum kv_type
 {
 	static const uint32_t heads[] = {1, 3, 8, HEADS_MAX}, counts[] = {1, 2, 9, ROWS};
 	static const uint32_t lengths[] = {1, 64, 65, 130, 192, 240, 520};
-	/* A sanitizer makes each number ten times as dear, and the reference is slow with codes: one
-	 * count of rows for each length. */
+	/* A sanitizer makes each number ten times as dear, and the reference is slow with codes:
+	 * one count of rows for each length. */
 	const bool one = SANITIZED || kv_type_codes(type);
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
 		for (size_t c = one ? i % 4 : 0; c < 4; c += one ? 4 : 1) {
