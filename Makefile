@@ -250,6 +250,10 @@ check-clients: all unit ## programs from their registries against moefs-http, an
 	$(Q)failed=0; for test in tests/clients/*.sh; do echo "# $$test"; \
 		MOEFS=$$PWD/$(BUILD)/moefs $$test || failed=1; done; exit $$failed
 
+.PHONY: check-families
+check-families: all ## each family's fixture, converted by llama.cpp's own converter: moefs twice, and llama.cpp, against golden numbers
+	$(Q)MOEFS=$$PWD/$(BUILD)/moefs tests/families/run.sh
+
 .PHONY: check-real
 check-real: all $(BUILD)/moefs-bench ## a published model from Python's registry: tokens, exact arithmetic, what recipes lose
 	$(Q)MOEFS=$$PWD/$(BUILD)/moefs MOEFS_BENCH=$$PWD/$(BUILD)/moefs-bench tests/real/run.sh

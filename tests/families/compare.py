@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""compare.py FIXTURE SAFETENSORS GGUF FILE: log-probabilities of the fixture's prompt, three ways.
+
+SAFETENSORS and GGUF are what `score` of the two mounted models printed; FILE is the GGUF file, for llama.cpp. Prints
+the largest difference of each from the golden numbers. Fails if moefs is off by more than 2e-4; llama.cpp is only
+reported, with who is right where it differs: the golden numbers are the published implementation's."""
+import contextlib
+import json
+import os
+import sys
+
+import numpy as np
+
+BOUND = 2e-4  # `score` prints four decimals of numbers below 100
+
+
+def tensors(path):
+    raw = open(path, "rb").read()
+    size = int.from_bytes(raw[:8], "little")
+    head = json.loads(raw[8:8 + size])
+    kinds = {"F32": np.float32, "I32": np.int32}
+    return {k: np.frombuffer(raw[8 + size:][slice(*v["data_offsets"])], kinds[v["dtype"]]).reshape(v["shape"])
+            for k, v in head.items() if k != "__metadata__"}
+
+
+def log_probabilities(logits, ids):
+    x = logits.astype(np.float64)[:-1]
+    most = x.max(-1)
+    sums = most + np.log(np.exp(x - most[:, None]).sum(-1))
+    return x[np.arange(len(ids) - 1), ids[1:]] - sums
+
+
+def scored(path):
+    with open(path) as f:
+        lines = [line.split(" ", 2) for line in f if line[0].isdigit()]
+    return np.array([float(line[1]) for line in lines[1:]])  # nothing comes before the first token
+
+
+def of_llama(path, ids):
+    import llama_cpp
+
+    @llama_cpp.llama_log_callback
+    def silence(level, text, data):
+        """It would print a page for each file."""
+
+    llama_cpp.llama_log_set(silence, None)
+    with open(os.devnull, "w") as nothing, contextlib.redirect_stderr(nothing):
+        llama = llama_cpp.Llama(path, n_ctx=512, n_batch=512, logits_all=True, n_threads=1, verbose=False)
+        llama.eval([int(i) for i in ids])
+    return log_probabilities(np.array(llama.scores[:len(ids)]), ids)
+
+
+def main():
+    fixture, first, second, file = sys.argv[1:]
+    golden = tensors(os.path.join(fixture, "golden.safetensors"))
+    ids = golden["input_ids"]
+    want = log_probabilities(golden["logits"], ids)
+    failed = False
+    for name, path in ("safetensors", first), ("GGUF", second):
+        got = scored(path)
+        if len(got) != len(want):
+            raise SystemExit(f"{name}: {len(got)} log-probabilities, but the prompt has {len(want)}")
+        off = abs(got - want).max()
+        failed |= not off <= BOUND
+        print(f"# moefs, {name}: off by at most {off:.1e}")
+    try:
+        off = abs(of_llama(file, ids) - want).max()
+        print(f"# llama.cpp: off by at most {off:.1e}" + ("" if off < 1e-3 else "; moefs has the golden numbers"))
+    except Exception as why:  # it has families that it cannot compute, and says so in many ways
+        print(f"# llama.cpp: {why}")
+    sys.exit(failed)
+
+
+main()

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Each family's fixture three ways: see README.md.
+. "$(dirname "$0")/../mount/lib.sh"
+families=$root/tests/families
+place=$root/build/families
+fixtures=${MOEFS_TESTDATA:-$root/../shared}/fixtures
+export PYTHONDONTWRITEBYTECODE=1
+
+# fetched: the source package, for its converter, and what that needs, in an environment of their own; made once. Another
+# program that has all of it may be named by FAMILIES_PYTHON, and the unpacked package by FAMILIES_SOURCE.
+fetched() {
+	local set part why
+	python=${FAMILIES_PYTHON:-} source=${FAMILIES_SOURCE:-}
+	[ -z "$python" ] || [ -z "$source" ] || return 0
+	set=$place/python-$(cksum <"$families/packages.txt" | cut -d ' ' -f 1)
+	python=$set/bin/python source=$set/source
+	[ ! -e "$set/done" ] || return 0
+	part=$(mktemp -d "$place/part.XXXXXX") || exit 1
+	if ! { python3 -m venv --system-site-packages --clear "$set" && mkdir "$source" &&
+		timeout 3000 "$python" -m pip install --quiet --no-deps --require-hashes -r "$families/packages.txt" &&
+		grep -A 1 '^llama-cpp-python' "$families/packages.txt" >"$part/source.txt" &&
+		"$python" -m pip download --quiet --no-deps --no-binary :all: --require-hashes -r "$part/source.txt" -d "$part" &&
+		tar xzf "$part"/*.tar.gz -C "$source" --strip-components 1; } >"$part/said" 2>&1; then
+		why=$(grep -v '^\[notice\]' "$part/said" | tail -n 1)
+		rm -rf "$part" "$set"
+		skip_all "the packages cannot be had from Python's registry: $why"
+	fi
+	rm -r "$part"
+	: >"$set/done"
+}
+
+scored() { # MODEL FILE: what `score` says of $work/prompt
+	MODEL=$1
+	m=$mnt/$(basename "$MODEL" .gguf)
+	trap 'cd /; unmounted' EXIT
+	mounted -o exact
+	exec 3<>score && cat "$work/prompt" >&3 && timeout $limit cat <&3 >"$2" || fail "$(cat error)"
+	exec 3>&-
+}
+
+three_ways() { # FIXTURE; `score` takes the last newline for that of echo
+	local name
+	name=$(basename "$1")
+	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["prompt"])' "$1/golden.json" >"$work/prompt" ||
+		fail "golden.json has no prompt"
+	"$python" "$families/convert.py" "$source" "$1" "$work/$name.gguf" >"$work/said" 2>&1 ||
+		fail "the converter: $(tail -n 1 "$work/said")"
+	(scored "$1" "$work/first") || fail "the checkpoint cannot be scored"
+	(scored "$work/$name.gguf" "$work/second") || fail "the file cannot be scored"
+	"$python" "$families/compare.py" "$1" "$work/first" "$work/second" "$work/$name.gguf" >"$work/numbers"
+}
+
+command -v python3 >/dev/null || skip_all "python3 is missing"
+[ -e "$fixtures" ] || skip_all "there are no fixtures at $fixtures; name their folder's parent with MOEFS_TESTDATA="
+mkdir -p "$place"
+fetched
+"$python" -c 'import torch' 2>/dev/null || skip_all "torch is missing, which the converter needs"
+for name in ${FAMILIES:-llama smollm3 gemma3_linear phi3 phi3_partial gemma4_ple gemma4_moe lfm2_moe granitemoehybrid \
+	nemotron_h kimi_linear glm_moe_dsa minimax_m3 deepseek_v4 glm5_next qwen4_exp}; do
+	[ -e "$fixtures/$name" ] || continue
+	: >"$work/numbers"
+	claim "$name: the checkpoint and its GGUF file compute the golden numbers" three_ways "$fixtures/$name"
+	cat "$work/numbers"
+done
+finish
