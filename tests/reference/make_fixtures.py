@@ -134,7 +134,8 @@ def make(name, source, to):
                "long_input_ids": torch.tensor(long_ids, dtype=torch.int32)}, folder / "golden.safetensors")
     for file in folder.iterdir():
         file.chmod(0o644)
-    json.dump({"greedy_min_top2_gap": gap, "long_mean_nll": float(nll), "seed": seed,
+    said = json.load(open(source / "golden.json"))
+    json.dump({"prompt": said["prompt"], "greedy_min_top2_gap": gap, "long_mean_nll": float(nll), "seed": seed,
                "made_with": f"transformers {transformers.__version__}, {logits.dtype} eager CPU"},
               open(folder / "golden.json", "w"), indent=1)
     print(f"{name}: seed {seed}, gap {gap:.3f}, logits' deviation {float(logits.std()):.2f}")
