@@ -131,7 +131,19 @@ static inline void delta_gates(float *decay, float *beta, const float *a, const 
 	}
 }
 
-/* The same for heads of Mamba2: step[h] = softplus(dt[h] + dt_bias[h]), the factor of the value, and
+/* Gates of Kimi's delta attention: beta[h] = 1 / (1 + exp(-b[h])) as above, and the factor of a head's
+ * decays (kernels.h, delta_decay), exp(a_log). */
+static inline void delta_betas(float *beta, const float *b, size_t heads)
+{
+	for (size_t h = 0; h < heads; h++)
+		beta[h] = (float)(1 / (1 + delta_exp(-(double)b[h])));
+}
+static inline float delta_decay_factor(float a_log)
+{
+	return (float)delta_exp((double)a_log);
+}
+
+/* Gates of Mamba2 for all heads: step[h] = softplus(dt[h] + dt_bias[h]), the factor of the value, and
  *     decay[h] = exp(-exp(a_log[h]) · step[h]). */
 static inline void delta_steps_of_time(float *decay, float *step, const float *dt,
 				       const float *a_log, const float *dt_bias, size_t heads)

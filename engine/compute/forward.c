@@ -39,6 +39,8 @@ static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t 
 		latent_take(&s->latent, &a, c, rows);
 	if (c->mixers[MIXER_DELTA_NET])
 		delta_take(&s->delta, &a, c, rows);
+	if (c->mixers[MIXER_KIMI])
+		kimi_take(&s->kimi, &a, c, rows);
 	if (c->mixers[MIXER_MAMBA])
 		mamba_take(&s->mamba, &a, c, rows);
 	if (c->mixers[MIXER_CONVOLUTION])
@@ -58,7 +60,7 @@ int forward_computes(const struct config *c, struct err *e)
 {
 	const struct delta_net *n = &c->delta_net;
 	const struct latent *l = &c->latent;
-	if (c->mixers[MIXER_DELTA_NET] && (n->key_dim > DELTA_KEY_DIM || n->width > CONV_WIDTH))
+	if (c->mixers[MIXER_DELTA_NET] + c->mixers[MIXER_KIMI] && (n->key_dim > DELTA_KEY_DIM || n->width > CONV_WIDTH))
 		return err_set(e, ENOTSUP,
 			       "this %s model's delta nets have keys of %u and a convolution over "
 			       "%u tokens; moefs computes up to %d and %d",
@@ -76,11 +78,11 @@ int forward_computes(const struct config *c, struct err *e)
 			       "%d",
 			       c->model_type, c->convolution, CONV_WIDTH);
 	if (c->mixers[MIXER_LATENT] &&
-	    (l->rank > LATENT_DIM || l->rank % TILE_ROWS || l->value % TILE_ROWS))
+	    (l->rank > LATENT_DIM || l->rank % TILE_ROWS))
 		return err_set(e, ENOTSUP,
-			       "this %s model has latents of %u and values of %u; moefs computes "
-			       "latents up to %d, and multiples of %d for both",
-			       c->model_type, l->rank, l->value, LATENT_DIM, TILE_ROWS);
+			       "this %s model has latents of %u; moefs computes multiples of %d up "
+			       "to %d",
+			       c->model_type, l->rank, TILE_ROWS, LATENT_DIM);
 	return 0;
 }
 
@@ -223,6 +225,9 @@ static int forward_run_mixer(struct forward *f, struct step *s, uint32_t layer, 
 		break;
 	case MIXER_DELTA_NET:
 		delta_run(&f->scratch.delta, s, layer);
+		break;
+	case MIXER_KIMI:
+		kimi_run(&f->scratch.kimi, s, layer);
 		break;
 	case MIXER_MAMBA:
 		mamba_run(&f->scratch.mamba, s, layer);

@@ -44,6 +44,7 @@ struct scratch {
 	struct attention_scratch attention;
 	struct latent_scratch latent;
 	struct delta_scratch delta;
+	struct kimi_scratch kimi;
 	struct mamba_scratch mamba;
 	struct convolution_scratch convolution;
 	struct dense_scratch dense;

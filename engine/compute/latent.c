@@ -11,6 +11,12 @@
 
 #include <string.h>
 
+/* Rows of the whole tiles that hold a head's rows of a projection, at most. */
+static uint32_t latent_tile_rows(const struct latent *l)
+{
+	return (l->value > l->rank ? l->value : l->rank) + 2 * (TILE_ROWS - 1);
+}
+
 void latent_take(struct latent_scratch *a, struct arena *arena, const struct config *c, size_t rows)
 {
 	const struct latent *l = &c->latent;
@@ -24,6 +30,8 @@ void latent_take(struct latent_scratch *a, struct arena *arena, const struct con
 	a->turned = arena_take(arena, rows * l->rope, sizeof *a->turned);
 	a->index = arena_take(arena, heads, sizeof *a->index);
 	activation_take(arena, &a->attended, rows, c->heads * l->value);
+	if (l->value % TILE_ROWS || l->rank % TILE_ROWS)
+		a->tiles = arena_take(arena, heads * latent_tile_rows(l), sizeof *a->tiles);
 	look_back_take(&a->look, arena, c, rows, l->rank);
 }
 
@@ -127,36 +135,69 @@ static void latent_place_rows(void *ctx, uint32_t begin, uint32_t end)
 
 /* ---- heads ---- */
 
-/* y = w · x for one head's rows: those of x[rows][heads][…], by the head's `rows` rows of w. */
-static void latent_multiply_head(const struct latent_task *a, enum tensor_role role, uint32_t head,
-				 uint32_t rows, float *y, size_t ldy, const float *x)
+/* A product for one head: `rows` rows of w for each head, by what lies at x[rows][heads][…]. */
+struct latent_product {
+	enum tensor_role role;
+	uint32_t rows;
+	const float *x;
+	float *y; /* of the first head */
+	size_t head_stride, token_stride;
+};
+
+/* A head whose rows of w are no whole tiles: these are multiplied with their neighbours' rows, and
+ * the head's own outputs are taken. */
+static void latent_multiply_part(const struct latent_task *a, const struct latent_product *p,
+				 uint32_t h)
 {
-	const struct matrix *w = &a->weights->m[role];
-	const struct input in = {.k = w->shape.cols, .f = x};
-	uint32_t n = a->step->n;
-	watch_multiply(a->step->env->kernels, y, ldy, w, head * rows, (head + 1) * rows, &in,
-		       a->scratch->index + (size_t)head * n, n);
+	const struct matrix *w = &a->weights->m[p->role];
+	const struct input in = {.k = w->shape.cols, .f = p->x};
+	uint32_t n = a->step->n, wide = latent_tile_rows(&a->step->env->config->latent);
+	uint32_t row0 = h * p->rows / TILE_ROWS * TILE_ROWS,
+		 row1 = ((h + 1) * p->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+	row1 = row1 < w->shape.rows ? row1 : w->shape.rows;
+	/* Row r of the product is element r of each token's; row0 is no more than h · wide. */
+	float *y = a->scratch->tiles + (size_t)h * n * wide - row0;
+	watch_multiply(a->step->env->kernels, y, wide, w, row0, row1, &in,
+		       a->scratch->index + (size_t)h * n, n);
+	for (size_t t = 0; t < n; t++)
+		memcpy(p->y + h * p->head_stride + t * p->token_stride,
+		       y + t * wide + (size_t)h * p->rows, p->rows * sizeof *y);
+}
+
+static void latent_multiply_head(const struct latent_task *a, const struct latent_product *p,
+				 uint32_t h)
+{
+	const struct matrix *w = &a->weights->m[p->role];
+	const struct input in = {.k = w->shape.cols, .f = p->x};
+	uint32_t n = a->step->n, row0 = h * p->rows;
+	if (p->rows % TILE_ROWS)
+		latent_multiply_part(a, p, h);
+	else /* row r of the product is element r of each token's */
+		watch_multiply(a->step->env->kernels, p->y + h * p->head_stride - row0,
+			       p->token_stride, w, row0, row0 + p->rows, &in,
+			       a->scratch->index + (size_t)h * n, n);
 }
 
 static void latent_absorb_queries(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct latent_task *a = ctx;
 	const struct config *c = a->step->env->config;
-	const struct latent *l = &c->latent;
-	for (uint32_t h = begin; h < end; h++) /* between heads lies the rotated part */
-		latent_multiply_head(a, TENSOR_LATENT_KEYS, h, l->rank,
-				     a->scratch->query + (size_t)h * l->rope,
-				     (size_t)c->heads * (l->rank + l->rope), a->scratch->plain);
+	size_t stride = c->latent.rank + c->latent.rope; /* between heads lies the rotated part */
+	const struct latent_product p = {TENSOR_LATENT_KEYS, c->latent.rank, a->scratch->plain,
+					 a->scratch->query,  stride,	     c->heads * stride};
+	for (uint32_t h = begin; h < end; h++)
+		latent_multiply_head(a, &p, h);
 }
 
 static void latent_project_values(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct latent_task *a = ctx;
 	const struct config *c = a->step->env->config;
+	size_t stride = c->latent.value;
+	const struct latent_product p = {TENSOR_LATENT_VALUES, c->latent.value, a->scratch->found,
+					 a->scratch->attended.f, stride, c->heads * stride};
 	for (uint32_t h = begin; h < end; h++)
-		latent_multiply_head(a, TENSOR_LATENT_VALUES, h, c->latent.value,
-				     a->scratch->attended.f, (size_t)c->heads * c->latent.value,
-				     a->scratch->found);
+		latent_multiply_head(a, &p, h);
 }
 
 /* Heads that look at the latents together. */

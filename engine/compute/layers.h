@@ -103,6 +103,7 @@ struct latent_scratch {
 	float *query;	       /* [rows][heads][rank + rope]: absorbed */
 	float *found;	       /* [rows][heads][rank]: sums of latents */
 	float *turned;	       /* [rows][rope] */
+	float *tiles;	       /* [heads][rows]: outputs in whole tiles, where a head's are none */
 	uint32_t *index;       /* [heads][rows]: where in [rows][heads] each row of a head is */
 	struct activation attended; /* [rows][heads][value]: input of the output projection */
 	struct look_scratch look;
@@ -127,6 +128,22 @@ void delta_take(struct delta_scratch *d, struct arena *arena, const struct confi
 /* out = the delta net of normed. Each context's state moves on by the rows that it was behind and
  * by the step's certain rows; what the drafted rows would do to it is kept (recurrent.h). */
 void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
+
+/* ---- kimi.c: Kimi's delta attention ---- */
+
+struct kimi_scratch {
+	float *projected[3];	 /* [rows][heads · dim]: queries, keys, values */
+	float *in, *mixed;	 /* [rows][3][heads · dim]: before and after the convolutions */
+	struct activation decay_low, gate_low; /* [rows][dim]: between two products */
+	float *decay;		 /* [rows][heads · dim] */
+	float *b, *beta;	 /* [rows][heads] */
+	float *gate;		 /* [rows][heads · dim] */
+	struct activation out;	 /* the same shape: input of the output projection */
+};
+
+void kimi_take(struct kimi_scratch *k, struct arena *arena, const struct config *c, size_t rows);
+/* out = Kimi's delta attention of normed. States move on as in delta_run. */
+void kimi_run(struct kimi_scratch *k, struct step *s, uint32_t layer);
 
 /* ---- mamba.c: Mamba2 ---- */
 

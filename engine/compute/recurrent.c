@@ -18,6 +18,14 @@ static struct recurrent_shape recurrent_shape_of_delta_net(const struct config *
 	};
 }
 
+/* Each row of a matrix has a decay of its own. */
+static struct recurrent_shape recurrent_shape_of_kimi(const struct config *c)
+{
+	struct recurrent_shape s = recurrent_shape_of_delta_net(c);
+	s.row[RECURRENT_DECAY] = (size_t)c->delta_net.key_heads * c->delta_net.key_dim;
+	return s;
+}
+
 static struct recurrent_shape recurrent_shape_of_mamba(const struct config *c)
 {
 	const struct mamba *m = &c->mamba;
@@ -35,6 +43,8 @@ struct recurrent_shape recurrent_shape_of(const struct config *c, enum mixer mix
 	switch (mixer) {
 	case MIXER_DELTA_NET:
 		return recurrent_shape_of_delta_net(c);
+	case MIXER_KIMI:
+		return recurrent_shape_of_kimi(c);
 	case MIXER_MAMBA:
 		return recurrent_shape_of_mamba(c);
 	case MIXER_CONVOLUTION:

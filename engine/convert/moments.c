@@ -51,6 +51,8 @@ static enum tensor_role moments_first_role(const struct moments *m, enum tensor_
 		[TENSOR_K] = TENSOR_Q,
 		[TENSOR_V] = TENSOR_Q,
 		[TENSOR_DELTA_Z] = TENSOR_DELTA_QKV,
+		[TENSOR_KIMI_K] = TENSOR_KIMI_Q,
+		[TENSOR_KIMI_V] = TENSOR_KIMI_Q,
 		[TENSOR_MAMBA_XBC] = TENSOR_MAMBA_Z,
 		[TENSOR_UP] = TENSOR_GATE,
 		[TENSOR_SHARED_UP] = TENSOR_SHARED_GATE,

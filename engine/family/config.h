@@ -39,6 +39,7 @@ enum mixer {
 	MIXER_ATTENTION,
 	MIXER_LATENT,
 	MIXER_DELTA_NET,
+	MIXER_KIMI, /* Kimi's delta attention: a delta net as struct delta_net has it */
 	MIXER_MAMBA,
 	MIXER_CONVOLUTION,
 	MIXER_NONE,
@@ -211,7 +212,8 @@ static inline uint32_t config_expert_width(const struct config *c)
 /* How many of the model's own layers have a state that moves on with the text. */
 static inline uint32_t config_recurrent_layers(const struct config *c)
 {
-	return c->mixers[MIXER_DELTA_NET] + c->mixers[MIXER_MAMBA] + c->mixers[MIXER_CONVOLUTION];
+	return c->mixers[MIXER_DELTA_NET] + c->mixers[MIXER_KIMI] + c->mixers[MIXER_MAMBA] +
+	       c->mixers[MIXER_CONVOLUTION];
 }
 /* Values of all heads of Mamba2; with keys and queries, the channels of its convolution. */
 static inline uint32_t config_mamba_inner(const struct config *c)

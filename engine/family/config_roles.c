@@ -39,6 +39,7 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer)
 	case MIXER_LATENT:
 		return (uint64_t)c->latent.rank + c->latent.rope;
 	case MIXER_DELTA_NET:
+	case MIXER_KIMI:
 	case MIXER_MAMBA:
 	case MIXER_CONVOLUTION:
 	case MIXER_NONE:

@@ -4,38 +4,17 @@
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
-#include <errno.h>
-#include <math.h>
 
 static void deepseek_latent(struct reader *r)
 {
 	struct config *c = r->config;
-	struct latent *l = &c->latent;
-	const struct reader_number numbers[] = {
-		{"kv_lora_rank", &l->rank, CONFIG_MAX_WIDTH},
-		{"qk_nope_head_dim", &l->nope, 4096},
-		{"qk_rope_head_dim", &l->rope, 4096},
-		{"v_head_dim", &l->value, 4096},
-	};
-	l->interleaved = true;
-	reader_u32_or(r, "q_lora_rank", 1, CONFIG_MAX_WIDTH, 0, &l->query_rank);
-	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
-	reader_bool(r, "rope_interleave", &l->interleaved);
-	if (l->rope % 2)
-		reader_refuse(r, EINVAL,
-			      "\"qk_rope_head_dim\" is %u, which cannot be rotated in pairs",
-			      l->rope);
-	uint64_t widest = l->nope + l->rope;
-	widest = l->rank > widest ? l->rank : widest;
-	widest = l->value > widest ? l->value : widest;
-	if (c->heads * widest > CONFIG_MAX_LATENT)
-		reader_refuse(r, EINVAL,
-			      "%u heads of a latent of %u are wider than the %d that is supported",
-			      c->heads, l->rank, CONFIG_MAX_LATENT);
+	c->latent.interleaved = true;
+	reader_latent(r);
+	reader_bool(r, "rope_interleave", &c->latent.interleaved);
 	for (uint32_t layer = 0; layer < c->layers; layer++)
 		c->layer[layer].mixer = MIXER_LATENT;
-	rope_read_config(r, l->rope, &c->rope[0]);
-	c->attention_scale = (float)(1 / sqrt(l->nope + l->rope)) * c->rope[0].score_scale;
+	rope_read_config(r, c->latent.rope, &c->rope[0]);
+	c->attention_scale *= c->rope[0].score_scale;
 }
 
 static const struct only deepseek_only[] = {

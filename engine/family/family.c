@@ -7,7 +7,7 @@
 static const struct family *const families[] = {
 	&family_qwen2,	     &family_qwen3,	 &family_qwen3_moe, &family_qwen2_moe,
 	&family_lfm2,	     &family_lfm2_moe,	 &family_granitemoehybrid,
-	&family_nemotron_h,
+	&family_nemotron_h,  &family_kimi_linear,
 	&family_granitemoe,  &family_mixtral,	 &family_olmoe,	    &family_qwen3_5,
 	&family_qwen3_5_moe, &family_qwen3_next, &family_glm4_moe,  &family_minimax_m2,
 	&family_gpt_oss,     &family_llama,	 &family_mistral,   &family_gemma4,

@@ -100,7 +100,7 @@ bool family_store_name(const struct config *c, struct tensor_id id, char *name, 
 bool family_leaves_out(const struct config *c, const char *name);
 
 extern const struct family family_lfm2, family_lfm2_moe, family_granitemoehybrid,
-	family_nemotron_h;
+	family_nemotron_h, family_kimi_linear;
 extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
 	family_granitemoe, family_mixtral, family_olmoe, family_qwen3_5, family_qwen3_5_moe,
 	family_qwen3_next, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_llama,

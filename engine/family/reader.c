@@ -2,6 +2,7 @@
 #include "engine/family/reader.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -215,6 +216,32 @@ void reader_logit_cap(struct reader *r)
 	r->config->logit_cap = (float)cap;
 }
 
+void reader_latent(struct reader *r)
+{
+	struct config *c = r->config;
+	struct latent *l = &c->latent;
+	const struct reader_number numbers[] = {
+		{"kv_lora_rank", &l->rank, CONFIG_MAX_WIDTH},
+		{"qk_nope_head_dim", &l->nope, 4096},
+		{"qk_rope_head_dim", &l->rope, 4096},
+		{"v_head_dim", &l->value, 4096},
+	};
+	reader_u32_or(r, "q_lora_rank", 1, CONFIG_MAX_WIDTH, 0, &l->query_rank);
+	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	if (l->rope % 2)
+		reader_refuse(r, EINVAL,
+			      "\"qk_rope_head_dim\" is %u, which cannot be rotated in pairs",
+			      l->rope);
+	uint64_t widest = l->nope + l->rope;
+	widest = l->rank > widest ? l->rank : widest;
+	widest = l->value > widest ? l->value : widest;
+	if (c->heads * widest > CONFIG_MAX_LATENT)
+		reader_refuse(r, EINVAL,
+			      "%u heads of a latent of %u are wider than the %d that is supported",
+			      c->heads, l->rank, CONFIG_MAX_LATENT);
+	c->attention_scale = (float)(1 / sqrt(l->nope + l->rope));
+}
+
 void reader_check_mamba(struct reader *r)
 {
 	const struct mamba *m = &r->config->mamba;
@@ -243,13 +270,15 @@ static void reader_routed(struct reader *r, const char *size_key)
 	struct config *c = r->config;
 	static const char *const names[] = {"num_local_experts", "n_routed_experts", "num_experts"};
 	enum { LAST = sizeof names / sizeof *names - 1 };
-	const char *per_token =
-		json_has(r->json, "top_k_experts") ? "top_k_experts" : "num_experts_per_tok";
-	int name = 0;
+	static const char *const chosen[] = {"top_k_experts", "num_experts_per_token",
+					     "num_experts_per_tok"};
+	int name = 0, per_token = 0;
+	while (per_token < 2 && !json_has(r->json, chosen[per_token]))
+		per_token++;
 	while (name < LAST && !json_has(r->json, names[name]))
 		name++;
 	reader_u32(r, names[name], 1, CONFIG_MAX_EXPERTS, &c->experts);
-	reader_u32(r, per_token, 1, CONFIG_MAX_EXPERTS, &c->experts_per_token);
+	reader_u32(r, chosen[per_token], 1, CONFIG_MAX_EXPERTS, &c->experts_per_token);
 	reader_u32(r, size_key, 1, CONFIG_MAX_WIDTH, &c->expert_size);
 	if (c->experts_per_token > c->experts)
 		reader_refuse(r, EINVAL, "%u experts per token, but only %u experts",
@@ -320,16 +349,21 @@ void reader_sigmoid_router(struct reader *r)
 	reader_only(r, keys);
 	reader_factor(r, "routed_scaling_factor", &c->routed_scaling);
 	reader_normalisation(r);
-	reader_u32_or(r, "n_group", 1, c->experts, 1, &c->router_groups);
-	reader_u32_or(r, "topk_group", 1, c->router_groups, c->router_groups,
-		      &c->router_top_groups);
+	reader_expert_groups(r, "n_group", "topk_group");
+}
+
+void reader_expert_groups(struct reader *r, const char *groups, const char *chosen)
+{
+	struct config *c = r->config;
+	reader_u32_or(r, groups, 1, c->experts, 1, &c->router_groups);
+	reader_u32_or(r, chosen, 1, c->router_groups, c->router_groups, &c->router_top_groups);
 	uint32_t size = c->experts / c->router_groups;
 	if (c->router_groups > 1 && (c->experts % c->router_groups || size < 2 ||
 				     size * c->router_top_groups < c->experts_per_token))
 		reader_refuse(r, EINVAL,
-			      "%u experts in %u groups (n_group), of which %u are chosen "
-			      "(topk_group), do not give %u experts per token",
-			      c->experts, c->router_groups, c->router_top_groups,
+			      "%u experts in %u groups (%s), of which %u are chosen (%s), do not "
+			      "give %u experts per token",
+			      c->experts, c->router_groups, groups, c->router_top_groups, chosen,
 			      c->experts_per_token);
 }
 
@@ -351,16 +385,21 @@ void reader_shared(struct reader *r)
 
 void reader_shared_experts(struct reader *r)
 {
+	reader_shared_experts_by(r, "n_shared_experts");
+}
+
+void reader_shared_experts_by(struct reader *r, const char *key)
+{
 	struct config *c = r->config;
 	uint32_t experts;
-	reader_u32_or(r, "n_shared_experts", 0, CONFIG_MAX_EXPERTS, 0, &experts);
+	reader_u32_or(r, key, 0, CONFIG_MAX_EXPERTS, 0, &experts);
 	if (!experts)
 		return;
 	if ((uint64_t)experts * c->expert_size > CONFIG_MAX_WIDTH)
 		reader_refuse(r, EINVAL,
-			      "%u shared experts (n_shared_experts) of %u are wider than the %d "
-			      "that is supported",
-			      experts, c->expert_size, CONFIG_MAX_WIDTH);
+			      "%u shared experts (%s) of %u are wider than the %d that is "
+			      "supported",
+			      experts, key, c->expert_size, CONFIG_MAX_WIDTH);
 	reader_share(c);
 	c->shared_size = experts * c->expert_size;
 }

@@ -72,6 +72,9 @@ void reader_logit_cap(struct reader *r);
 /* Checks the sizes of Mamba2, which the family has read. */
 void reader_check_mamba(struct reader *r);
 
+/* Sizes of latent attention. Its layers are the family's business, and the rotation. */
+void reader_latent(struct reader *r);
+
 /* The dense feed-forward's size. */
 void reader_dense(struct reader *r);
 /* The numbers of routed experts and their size, which config.json calls intermediate_size or
@@ -86,12 +89,16 @@ void reader_normalisation(struct reader *r);
 void reader_first_dense(struct reader *r);
 /* The same by another key. */
 void reader_first_dense_by(struct reader *r, const char *key);
+/* Groups of experts, of which a token chooses some, by their two keys. */
+void reader_expert_groups(struct reader *r, const char *groups, const char *chosen);
 /* A router whose scores are sigmoids, with a correction for the choice, groups and a factor. */
 void reader_sigmoid_router(struct reader *r);
 /* A shared expert beside the routed ones of every layer that has them, behind a gate of its own. */
 void reader_shared(struct reader *r);
 /* The same without a gate: n_shared_experts of the routed ones' size as one. */
 void reader_shared_experts(struct reader *r);
+/* The same by another key. */
+void reader_shared_experts_by(struct reader *r, const char *key);
 /* num_nextn_predict_layers: layers of a draft, which the family leaves out by their names. */
 void reader_left_out(struct reader *r);
 

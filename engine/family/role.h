@@ -64,6 +64,21 @@
 	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")                 \
 	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")                 \
 	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, DELTA_OUT, D "out_proj.weight")       \
+	X(KIMI_Q, LAYER, KIMI, KIMI_WIDTH, HIDDEN, DELTA, A "q_proj.weight")                       \
+	X(KIMI_K, LAYER, KIMI, KIMI_WIDTH, HIDDEN, DELTA, A "k_proj.weight")                       \
+	X(KIMI_V, LAYER, KIMI, KIMI_WIDTH, HIDDEN, DELTA, A "v_proj.weight")                       \
+	X(KIMI_Q_CONV, LAYER, KIMI, KIMI_WIDTH, DELTA_WIDTH, TAPS, A "q_conv1d.weight")            \
+	X(KIMI_K_CONV, LAYER, KIMI, KIMI_WIDTH, DELTA_WIDTH, TAPS, A "k_conv1d.weight")            \
+	X(KIMI_V_CONV, LAYER, KIMI, KIMI_WIDTH, DELTA_WIDTH, TAPS, A "v_conv1d.weight")            \
+	X(KIMI_B, LAYER, KIMI, DELTA_HEADS, HIDDEN, SMALL, A "b_proj.weight")                      \
+	X(KIMI_DECAY_LOW, LAYER, KIMI, DELTA_HEAD, HIDDEN, SMALL, A "f_a_proj.weight")             \
+	X(KIMI_DECAY, LAYER, KIMI, KIMI_WIDTH, DELTA_HEAD, SMALL, A "f_b_proj.weight")             \
+	X(KIMI_GATE_LOW, LAYER, KIMI, DELTA_HEAD, HIDDEN, SMALL, A "g_a_proj.weight")              \
+	X(KIMI_GATE, LAYER, KIMI, KIMI_WIDTH, DELTA_HEAD, SMALL, A "g_b_proj.weight")              \
+	X(KIMI_A_LOG, LAYER, KIMI, DELTA_HEADS, NONE, VECTOR, A "A_log")                           \
+	X(KIMI_DT_BIAS, LAYER, KIMI, KIMI_WIDTH, NONE, VECTOR, A "dt_bias")                        \
+	X(KIMI_NORM, LAYER, KIMI, DELTA_HEAD, NONE, VECTOR, A "o_norm.weight")                     \
+	X(KIMI_OUT, LAYER, KIMI, HIDDEN, KIMI_WIDTH, DELTA_OUT, A "o_proj.weight")                 \
 	X(MAMBA_Z, LAYER, MAMBA, MAMBA_INNER, HIDDEN, DELTA, M "in_proj_z.weight")                 \
 	X(MAMBA_XBC, LAYER, MAMBA, MAMBA_CHANNELS, HIDDEN, DELTA, M "in_proj_xbc.weight")          \
 	X(MAMBA_DT, LAYER, MAMBA, MAMBA_HEADS, HIDDEN, SMALL, M "in_proj_dt.weight")               \
@@ -187,6 +202,7 @@ enum tensor_place {
 	X(LATENT, latent)                                                                    \
 	X(LATENT_LOW, latent && c->latent.query_rank > 0) /* queries have two projections */ \
 	X(DELTA_NET, l->mixer == MIXER_DELTA_NET)                                            \
+	X(KIMI, l->mixer == MIXER_KIMI)                                                      \
 	X(MAMBA, l->mixer == MIXER_MAMBA)                                                    \
 	X(MAMBA_BIAS, l->mixer == MIXER_MAMBA && c->mamba.bias)                              \
 	X(CONVOLUTION, l->mixer == MIXER_CONVOLUTION)                                        \
@@ -222,6 +238,7 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	X(STREAM_MIX, config_stream_mix(c))                                                      \
 	X(GATED_LOW, c->streams.low)                                                             \
 	X(HIDDEN_THRICE, 3 * c->hidden_size)                                                     \
+	X(KIMI_WIDTH, n->key_heads * n->key_dim)                                                 \
 	X(MAMBA_INNER, config_mamba_inner(c))                                                    \
 	X(MAMBA_CHANNELS, config_mamba_channels(c))                                              \
 	X(MAMBA_HEADS, c->mamba.heads)                                                           \

@@ -274,6 +274,34 @@ void view_convolution(struct view *v, const struct config *c, uint32_t expert)
 	view_taps(v, c, TENSOR_DELTA_CONV);
 }
 
+void view_kimi_q_convolution(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_taps(v, c, TENSOR_KIMI_Q_CONV);
+}
+
+void view_kimi_k_convolution(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_taps(v, c, TENSOR_KIMI_K_CONV);
+}
+
+void view_kimi_v_convolution(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_taps(v, c, TENSOR_KIMI_V_CONV);
+}
+
+void view_kimi_a_log(struct view *v, const struct config *c, uint32_t expert)
+{
+	uint32_t heads = c->delta_net.value_heads;
+	(void)expert;
+	view_whole(v, c, TENSOR_KIMI_A_LOG, 0);
+	v->dims = 4;
+	v->shape[0] = v->shape[1] = v->shape[3] = 1;
+	v->shape[2] = v->upright = heads;
+}
+
 void view_mamba_convolution(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;

@@ -11,7 +11,7 @@
 
 #include "engine/family/config.h"
 
-enum { VIEW_PARTS = 3, VIEW_DIMS = 3 };
+enum { VIEW_PARTS = 3, VIEW_DIMS = 4 };
 
 /* Rows [0, rows) of the part: row i is the tensor's row first + i / block · stride + i % block. */
 struct view_part {
@@ -67,6 +67,8 @@ view_fn view_latent_keys_apart, view_latent_values_apart;
 view_fn view_convolution;
 /* The same as MLX has it, [channels, width, 1]; by that its converter is known. */
 view_fn view_convolution_upright;
+/* Of Kimi's delta attention: three convolutions, and A_log as published: [1, 1, heads, 1]. */
+view_fn view_kimi_q_convolution, view_kimi_k_convolution, view_kimi_v_convolution, view_kimi_a_log;
 /* The projections of Mamba2, one above the other: z, then x, B and C, then dt; its convolution. */
 view_fn view_mamba_z, view_mamba_xbc, view_mamba_dt, view_mamba_convolution;
 /* The same of a short convolution. */

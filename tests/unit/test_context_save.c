@@ -21,7 +21,8 @@ enum { MARK = 40, MOST = 1000 };
 static const char *const fixtures[] = {"qwen3_moe",   "qwen3_5_moe", "qwen3_next",
 				       "deepseek_v3", "gemma4_moe",  "gpt_oss", "gemma4_ple",
 				       /* recurrent: */
-				       "lfm2_moe", "granitemoehybrid", "nemotron_h"};
+				       "lfm2_moe", "granitemoehybrid", "nemotron_h",
+				       "kimi_linear"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct err e;

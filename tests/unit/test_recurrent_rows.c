@@ -18,7 +18,7 @@ static const struct {
 	const char *fixture, *matrices;
 	bool across;
 } fixtures[] = {{"lfm2_moe", "", false}, {"granitemoehybrid", "ssm_state", true},
-	{"nemotron_h", "ssm_state", true}};
+	{"nemotron_h", "ssm_state", true}, {"kimi_linear", "delta_state", false}};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static char temporary[64];

@@ -1,0 +1,141 @@
+/* Kimi Linear of Moonshot AI: Kimi's delta attention in most layers, latent attention that positions do
+ * not turn in the others; the first layers dense, a router of sigmoids with a correction and groups,
+ * and a shared expert. */
+#include "engine/family/gguf_family.h"
+#include "engine/family/reader.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { KIMI_DELTA, KIMI_ATTENTION, KIMI_KINDS };
+
+/* linear_attn_config names the layers of each kind, and counts from 1. */
+static void kimi_list_layers(struct reader *r, const char *key, uint32_t as,
+			     uint32_t kind[CONFIG_MAX_LAYERS])
+{
+	const struct json *list = reader_list_or_null(r, key), *v = NULL;
+	while (!r->failed && (v = json_next(list, v))) {
+		uint64_t layer = 0;
+		r->failed = json_as_uint(v, key, r->name, 1, r->config->layers, &layer, r->e);
+		if (!r->failed && kind[layer - 1] != KIMI_KINDS)
+			reader_refuse(r, EINVAL, "linear_attn_config names layer %u twice",
+				      (unsigned)layer);
+		if (!r->failed)
+			kind[layer - 1] = as;
+	}
+}
+
+static void kimi_read_kinds(struct reader *r, const struct json *linear,
+			    uint32_t kind[CONFIG_MAX_LAYERS])
+{
+	static const struct reader_kind kinds[] = {
+		{"linear_attention", KIMI_DELTA}, {"full_attention", KIMI_ATTENTION}, {0}};
+	const struct json *whole = r->json;
+	if (reader_layer_kinds(r, "layer_types", kinds, kind))
+		return;
+	for (uint32_t layer = 0; layer < r->config->layers; layer++)
+		kind[layer] = KIMI_KINDS;
+	r->json = linear;
+	kimi_list_layers(r, "kda_layers", KIMI_DELTA, kind);
+	kimi_list_layers(r, "full_attn_layers", KIMI_ATTENTION, kind);
+	r->json = whole;
+	for (uint32_t layer = 0; layer < r->config->layers && !r->failed; layer++)
+		if (kind[layer] == KIMI_KINDS)
+			reader_refuse(r, EINVAL, "linear_attn_config does not name layer %u",
+				      layer + 1);
+}
+
+/* The published config has an object for the delta attention, the later form has the keys at the top.
+ */
+static void kimi_mixers(struct reader *r)
+{
+	struct config *c = r->config;
+	struct delta_net *n = &c->delta_net;
+	uint32_t kind[CONFIG_MAX_LAYERS];
+	const struct json *whole = r->json, *linear = reader_object_or_null(r, "linear_attn_config");
+	r->json = linear ? linear : whole;
+	reader_u32(r, linear ? "head_dim" : "linear_head_dim", 1, 4096, &n->key_dim);
+	reader_u32(r, linear ? "num_heads" : "linear_num_heads", 1, 4096, &n->key_heads);
+	reader_u32(r, linear ? "short_conv_kernel_size" : "linear_conv_kernel_dim", 1, 64,
+		   &n->width);
+	r->json = whole;
+	n->value_heads = n->key_heads;
+	n->value_dim = n->key_dim;
+	if (4 * (uint64_t)n->key_heads * n->key_dim > CONFIG_MAX_WIDTH)
+		reader_refuse(r, EINVAL,
+			      "delta attention of %u heads of %u is wider than the %d that is "
+			      "supported",
+			      n->key_heads, n->key_dim, CONFIG_MAX_WIDTH);
+	kimi_read_kinds(r, linear, kind);
+	reader_latent(r);
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++) {
+		c->layer[layer].mixer = kind[layer] == KIMI_DELTA ? MIXER_KIMI : MIXER_LATENT;
+		c->layer[layer].rope = CONFIG_NO_ROPE;
+	}
+}
+
+/* mlp_layer_types is the later form of first_k_dense_replace. */
+static void kimi_feed_forwards(struct reader *r)
+{
+	static const struct reader_kind kinds[] = {
+		{"dense", FEED_FORWARD_DENSE}, {"sparse", FEED_FORWARD_ROUTED}, {0}};
+	struct config *c = r->config;
+	uint32_t kind[CONFIG_MAX_LAYERS];
+	if (reader_layer_kinds(r, "mlp_layer_types", kinds, kind))
+		for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
+			c->layer[layer].feed_forward = (enum feed_forward)kind[layer];
+	else
+		reader_first_dense(r);
+}
+
+static void kimi_router(struct reader *r)
+{
+	struct config *c = r->config;
+	c->router_correction = true;
+	reader_factor(r, "routed_scaling_factor", &c->routed_scaling);
+	reader_bool(r, "moe_renormalize", &c->normalise_top_k);
+	reader_expert_groups(r, "num_expert_group", "topk_group");
+	reader_shared_experts_by(r, "num_shared_experts");
+}
+
+static const struct only kimi_only[] = {
+	{"attention_bias", "false"},
+	{"mla_use_nope", "true"},
+	{"moe_layer_freq", "1"},
+	{"moe_router_activation_func", "\"sigmoid\""},
+	{"topk_method", "\"noaux_tc\""},
+	{0},
+};
+
+/* clang-format off: a row a line */
+#define A "model.layers.%u.self_attn."
+#define SHARED BLOCK_SPARSE_MOE "shared_experts."
+static const struct tensor_name kimi_names[] = {
+	TENSOR_NAMES_BLOCK_SPARSE_MOE,
+	{TENSOR_ROUTER_CORRECTION, BLOCK_SPARSE_MOE "gate.e_score_correction_bias", NULL},
+	{TENSOR_SHARED_GATE, SHARED "gate_proj.weight", NULL},
+	{TENSOR_SHARED_UP, SHARED "up_proj.weight", NULL},
+	{TENSOR_SHARED_DOWN, SHARED "down_proj.weight", NULL},
+	{TENSOR_LATENT_Q, A "q_proj.weight", NULL},
+	{TENSOR_LATENT_KEYS, A "kv_b_proj.weight", view_latent_keys},
+	{TENSOR_LATENT_VALUES, A "kv_b_proj.weight", view_latent_values},
+	{TENSOR_KIMI_Q_CONV, A "q_conv1d.weight", view_kimi_q_convolution},
+	{TENSOR_KIMI_K_CONV, A "k_conv1d.weight", view_kimi_k_convolution},
+	{TENSOR_KIMI_V_CONV, A "v_conv1d.weight", view_kimi_v_convolution},
+	{TENSOR_KIMI_A_LOG, A "A_log", view_kimi_a_log},
+	{0},
+};
+/* clang-format on */
+
+static const char *const kimi_linear[] = {"kimi_linear", NULL};
+const struct family family_kimi_linear = {
+	.model_types = kimi_linear,
+	.own_positions = true,
+	.rms_eps = 1e-5,
+	.positions = "model_max_length",
+	.normalise_top_k = true,
+	.router_order = SIGMOID_THEN_TOP_K,
+	.only = kimi_only,
+	.parts = {kimi_mixers, reader_dense, reader_moe, kimi_feed_forwards, kimi_router},
+	.names = kimi_names,
+};
