@@ -3,7 +3,8 @@
  *
  * Lanes are columns. Each lane does the operations of scalar.c in the same order, so the bits do
  * not depend on the number of lanes. Included once by each table's file, after the lanes of its
- * instruction set (lanes.h) and DELTA_TILE_REGISTERS, the registers of columns of a tile.
+ * instruction set (lanes.h) and DELTA_TILE_REGISTERS, the registers of columns of a tile, and
+ * DELTA_ADD_TOKENS.
  *
  * delta_steps first reads a stripe of the state row by row, as it lies in memory, to compute the
  * value found by the first token's key; short pieces of rows, far apart, would load at half the
@@ -11,7 +12,8 @@
  * row: memory is the limit, and the state is read and written once. Several tokens go tile by
  * tile, while a tile of columns is in the first-level cache: arithmetic is the limit, four
  * instructions for seven operations, and a tile has enough sums to hide the latency of additions.
- * Where values are only added (DELTA_ADDS) nothing has to be found before.
+ * Where values are only added (DELTA_ADDS) nothing has to be found before, so a row goes through
+ * DELTA_ADD_TOKENS tokens while it is in registers.
  */
 #ifndef MOEFS_KERNELS_DELTA_LANES_H
 #define MOEFS_KERNELS_DELTA_LANES_H
@@ -60,7 +62,8 @@ enum { DELTA_FIRST = 1, DELTA_LAST = 2, DELTA_COMMIT = 4 };
 ALWAYS_INLINE void delta_step(lanes *found, delta_tile_row *tile, const struct delta *d, size_t t,
 			      size_t column, size_t columns, unsigned which, enum delta_rule rule)
 {
-	const bool by_row = rule == DELTA_REPLACES_BY_ROW, adds = rule == DELTA_ADDS;
+	const bool by_row = rule == DELTA_REPLACES_BY_ROW;
+
 	const size_t next_t = which & DELTA_LAST ? t : t + 1;
 	const float *q = d->q + t * d->key_stride, *k = d->k + t * d->key_stride;
 	const float *next_k = d->k + next_t * d->key_stride;
@@ -72,7 +75,7 @@ ALWAYS_INLINE void delta_step(lanes *found, delta_tile_row *tile, const struct d
 
 	for (size_t c = 0; c < columns; c += LANES) {
 		const lanes v = lanes_load(d->v + t * d->value_stride + column + c, columns - c);
-		change[c / LANES] = lanes_mul(adds ? v : lanes_sub(v, found[c / LANES]), beta);
+		change[c / LANES] = lanes_mul(lanes_sub(v, found[c / LANES]), beta);
 		out[c / LANES] = next[c / LANES] = lanes_all(0);
 	}
 	for (size_t i = 0; i < d->key_dim; i++) {
@@ -91,8 +94,7 @@ ALWAYS_INLINE void delta_step(lanes *found, delta_tile_row *tile, const struct d
 			if (!(which & DELTA_LAST)) {
 				s = lanes_mul(s, next_fades);
 				lanes_store(tile[i] + c, LANES, s);
-				if (!adds)
-					next[c / LANES] = lanes_fma(s, ni, next[c / LANES]);
+				next[c / LANES] = lanes_fma(s, ni, next[c / LANES]);
 			}
 		}
 	}
@@ -114,9 +116,73 @@ ALWAYS_INLINE void delta_step_as(lanes *found, delta_tile_row *tile, const struc
 		delta_step(found, tile, d, t, column, columns, which, rule);
 }
 
+/* ---- only adding ---- */
+
+/* Tokens t to t + n - 1, n at most DELTA_ADD_TOKENS: nothing has to be found before, so a row of the
+ * tile goes through all of them while it is in registers. n is a constant, columns as above. None of
+ * the tokens but the last commits. */
+ALWAYS_INLINE void delta_add_tokens(delta_tile_row *tile, const struct delta *d, size_t t, size_t n,
+				    size_t column, size_t columns)
+{
+	const bool first = t == 0, commit = t + n == d->commit, last = t + n == d->n;
+	lanes decay[DELTA_ADD_TOKENS], change[DELTA_ADD_TOKENS][DELTA_STRIPE / LANES];
+	lanes out[DELTA_ADD_TOKENS][DELTA_STRIPE / LANES];
+
+	for (size_t u = 0; u < n; u++) {
+		const lanes beta = lanes_all(d->beta[(t + u) * d->beta_stride]);
+		const float *v = d->v + (t + u) * d->value_stride + column;
+		decay[u] = lanes_all(d->decay[(t + u) * d->decay_stride]);
+		for (size_t c = 0; c < columns; c += LANES) {
+			change[u][c / LANES] = lanes_mul(lanes_load(v + c, columns - c), beta);
+			out[u][c / LANES] = lanes_all(0);
+		}
+	}
+	for (size_t i = 0; i < d->key_dim; i++) {
+		float *state = d->state + i * d->value_dim + column;
+		for (size_t c = 0; c < columns; c += LANES) {
+			lanes s = first ? lanes_load(state + c, columns - c)
+					: lanes_load(tile[i] + c, LANES);
+			for (size_t u = 0; u < n; u++) {
+				const size_t at = (t + u) * d->key_stride + i;
+				s = lanes_mul(s, decay[u]);
+				s = lanes_fma(lanes_all(d->k[at]), change[u][c / LANES], s);
+				out[u][c / LANES] =
+					lanes_fma(s, lanes_all(d->q[at]), out[u][c / LANES]);
+			}
+			if (commit)
+				lanes_store(state + c, columns - c, s);
+			if (!last)
+				lanes_store(tile[i] + c, LANES, s);
+		}
+	}
+	for (size_t u = 0; u < n; u++)
+		for (size_t c = 0; c < columns; c += LANES)
+			lanes_store(d->out + (t + u) * d->out_stride + column + c, columns - c,
+				    out[u][c / LANES]);
+}
+
+ALWAYS_INLINE void delta_tile_adds(delta_tile_row *tile, const struct delta *d, size_t column,
+				   size_t columns)
+{
+	for (size_t t = 0, n; t < d->n; t += n) {
+		const size_t left = (t < d->commit ? d->commit : d->n) - t;
+		n = left < DELTA_ADD_TOKENS ? 1 : DELTA_ADD_TOKENS;
+		if (n == 1)
+			delta_add_tokens(tile, d, t, 1, column, columns);
+		else
+			delta_add_tokens(tile, d, t, DELTA_ADD_TOKENS, column, columns);
+	}
+}
+
+/* ---- all tokens ---- */
+
 ALWAYS_INLINE void delta_tile_steps(lanes *found, delta_tile_row *tile, const struct delta *d,
 				    size_t column, size_t columns, enum delta_rule rule)
 {
+	if (rule == DELTA_ADDS) {
+		delta_tile_adds(tile, d, column, columns);
+		return;
+	}
 	delta_step_as(found, tile, d, 0, column, columns, DELTA_FIRST, rule);
 	for (size_t t = 1; t + 1 < d->n; t++)
 		delta_step_as(found, tile, d, t, column, columns, 0, rule);
@@ -135,12 +201,17 @@ ALWAYS_INLINE void delta_tiles_steps(lanes *found, const struct delta *d, size_t
 		delta_tile_steps(found + c / LANES, tile, d, column + c, columns - c, rule);
 }
 
+/* One token is done, of several the first one's value is found. */
 ALWAYS_INLINE void delta_one_step(lanes *found, const struct delta *d, size_t column,
 				  size_t columns, enum delta_rule rule)
 {
 	if (rule != DELTA_ADDS)
 		delta_find(found, d, column, columns, rule);
-	if (d->n == 1)
+	if (d->n > 1)
+		return;
+	if (rule == DELTA_ADDS)
+		delta_add_tokens(NULL, d, 0, 1, column, columns);
+	else
 		delta_step_as(found, NULL, d, 0, column, columns, DELTA_FIRST | DELTA_LAST, rule);
 }
 

@@ -9,7 +9,7 @@
 #include "kernels/vector_lanes.h"
 #include "kernels/sums_lanes.h"
 
-enum { DELTA_TILE_REGISTERS = 4 };
+enum { DELTA_TILE_REGISTERS = 4, DELTA_ADD_TOKENS = 4 };
 #include "kernels/delta_lanes.h"
 
 /* ---- blocks into memory ---- */

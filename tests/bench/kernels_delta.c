@@ -21,12 +21,17 @@ enum {
 	THREADS_MOST = 1024,
 };
 
+/* Of a token: query, key, value, the decays of all rows, what these are made of, and a factor. */
+enum { INPUTS = 5 * DIM + 1 };
+
 struct net {
 	const struct kernels *kernels;
 	float *memory;
 	size_t bytes, states;
-	float *inputs; /* [TOKENS_MOST][4][DIM]: q, k, v, gates; read by all */
+	float *inputs; /* [TOKENS_MOST][INPUTS]; read by all */
 	float *out;    /* for each thread [CHANNELS] */
+	float *decays; /* for each thread [DIM] */
+	enum delta_rule rule;
 	uint32_t tokens, threads;
 	size_t next[THREADS_MOST];
 };
@@ -77,8 +82,9 @@ static size_t next_of(struct net *net, uint32_t thread, size_t count)
 static double step(void *ctx, uint32_t thread)
 {
 	struct net *net = ctx;
-	size_t stride = (size_t)4 * DIM;
+	size_t stride = INPUTS;
 	const struct delta d = {
+		.rule = net->rule,
 		.key_dim = DIM,
 		.value_dim = DIM,
 		.n = net->tokens,
@@ -90,12 +96,16 @@ static double step(void *ctx, uint32_t thread)
 		.v = net->inputs + (size_t)2 * DIM,
 		.value_stride = stride,
 		.decay = net->inputs + (size_t)3 * DIM,
-		.beta = net->inputs + (size_t)3 * DIM + 1,
+		.beta = net->inputs + (size_t)5 * DIM,
 		.decay_stride = stride,
 		.beta_stride = stride,
 		.out = net->out + (size_t)thread * CHANNELS,
 		.out_stride = DIM,
 	};
+	for (size_t t = 0; t < net->tokens && net->rule == DELTA_REPLACES_BY_ROW; t++)
+		net->kernels->delta_decay(net->decays + (size_t)thread * DIM,
+					  net->inputs + t * stride + (size_t)4 * DIM, net->inputs,
+					  .5F, DIM);
 	net->kernels->delta_steps(&d, 0, DIM);
 	return 1;
 }
@@ -125,18 +135,20 @@ static int make_net(struct net *net, uint32_t threads, struct err *e)
 	net->memory = buffer_allocate(net->bytes, e);
 	if (!net->memory)
 		return -ENOMEM;
-	net->inputs = aligned_alloc(64, sizeof(float) * TOKENS_MOST * 4 * DIM);
+	net->inputs = aligned_alloc(64, (sizeof(float) * TOKENS_MOST * INPUTS / 64 + 1) * 64);
 	net->out = aligned_alloc(64, sizeof(float) * CHANNELS * threads);
-	if (!net->inputs || !net->out)
+	net->decays = aligned_alloc(64, sizeof(float) * DIM * threads);
+	if (!net->inputs || !net->out || !net->decays)
 		return err_set(e, ENOMEM, "out of memory for %u threads", threads);
 	fill_floats(net->memory, net->bytes, FORMAT_F32);
-	fill_floats(net->inputs, sizeof(float) * TOKENS_MOST * 4 * DIM, FORMAT_F32);
+	fill_floats(net->inputs, sizeof(float) * TOKENS_MOST * INPUTS, FORMAT_F32);
 	for (size_t t = 0; t < TOKENS_MOST; t++) {
-		float *x = net->inputs + t * 4 * DIM, *gates = x + (size_t)3 * DIM;
+		float *x = net->inputs + t * INPUTS;
 		kernels_scalar.l2norm(x, x, DIM, 0, 1);
 		kernels_scalar.l2norm(x + DIM, x + DIM, DIM, 0, 1);
-		gates[0] = .9F;
-		gates[1] = .5F;
+		for (size_t i = 0; i < DIM; i++)
+			x[3 * DIM + i] = .9F;
+		x[5 * DIM] = .5F;
 	}
 	return 0;
 }
@@ -146,6 +158,7 @@ static void free_net(struct net *net)
 	buffer_free(net->memory, net->bytes);
 	free(net->inputs);
 	free(net->out);
+	free(net->decays);
 }
 
 /* One row of the table: `bytes` and `operations` are those of one call of `piece`. */
@@ -176,16 +189,24 @@ static int measure_piece(struct kernels_bench *b, struct net *net, const char *f
 }
 
 /* The state counts once in each direction. Per element a multiplication and three fused
- * multiply-adds. */
+ * multiply-adds, or two where values are only added; making decays counts as nothing. */
 static int measure_steps(struct kernels_bench *b, struct net *net, struct table *t, struct err *e)
 {
 	static const uint32_t tokens[] = {1, 2, 3, MEMORY_BOUND, TOKENS_MOST};
+	static const char *const names[DELTA_RULES] = {
+		[DELTA_REPLACES] = "delta_steps",
+		[DELTA_REPLACES_BY_ROW] = "by row, with delta_decay",
+		[DELTA_ADDS] = "only adding"};
+	static const double operations[DELTA_RULES] = {7, 7, 5};
+	enum { TOKENS = sizeof tokens / sizeof *tokens };
 	int failed = 0;
-	for (size_t i = 0; i < sizeof tokens / sizeof *tokens && !failed; i++) {
-		net->tokens = tokens[i];
-		failed = measure_piece(b, net, "delta_steps", step,
-				       tokens[i] <= MEMORY_BOUND ? CEILING_UPDATE : PEAK_FP32,
-				       2. * STATE * sizeof(float), 7. * STATE * tokens[i], t, e);
+	for (uint32_t i = 0; i < TOKENS * DELTA_RULES && !failed; i++) {
+		net->tokens = tokens[i / DELTA_RULES];
+		net->rule = (enum delta_rule)(i % DELTA_RULES);
+		failed = measure_piece(b, net, names[net->rule], step,
+				       net->tokens <= MEMORY_BOUND ? CEILING_UPDATE : PEAK_FP32,
+				       2. * STATE * sizeof(float),
+				       operations[net->rule] * STATE * net->tokens, t, e);
 	}
 	return failed;
 }
@@ -223,7 +244,7 @@ int bench_delta(struct kernels_bench *b, struct err *e)
 	struct net net = {0};
 	struct table t;
 	table_begin(&t, &b->report, "delta",
-		    "gated delta net: one value head of 128 × 128, or 8192 channels over 4 tokens",
+		    "delta nets and their like: one value head of 128 × 128, or 8192 channels over 4 tokens",
 		    columns, sizeof columns / sizeof *columns);
 	int failed = make_net(&net, (uint32_t)b->effort.threads, e);
 	if (!failed)
