@@ -22,7 +22,8 @@ static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe", "qwen2_moe
 				       "gemma3_linear",
 				       /* recurrent: */
 				       "lfm2_moe", "granitemoehybrid", "nemotron_h",
-				       "kimi_linear",
+				       "kimi_linear", "lfm2", "granite_dense", "granite_groups",
+				       "nemotron_latent",
 				       /* encodings: */
 				       "qwen3_moe_mlx4", "qwen3_moe_fp8", "tq3_native",
 				       "tq3_native_sensitive4", "gpt_oss_mxfp4", "deepseek_v3_fp8"};
