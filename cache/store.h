@@ -7,7 +7,7 @@
  *                         below
  *   dense.safetensors     everything else, as units of at most a few MiB
  *   index                 small and binary: what a mount reads instead of the headers
- *   lock                  held (flock) by the process that converts, gathers moments or removes
+ *   lock                  held (flock) by the process that converts, refines or removes
  *   journal, *.partial    while converting, or after an interruption
  *
  * This layer knows bytes, units and (layer, expert) numbers; the engine knows what the bytes mean,

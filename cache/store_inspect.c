@@ -49,7 +49,7 @@ static int inspect_each_file(int dir, int (*visit)(void *ctx, int dir, const cha
 static bool inspect_tells_use(const char *name)
 {
 	static const char *const names[] = {CHECKPOINT, STORE_INDEX, STORE_JOURNAL,
-					    "heat",	SUMS_FILE,   "moments"};
+					    "heat",	SUMS_FILE,   "text"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strcmp(name, names[i]))
 			return true;
@@ -109,8 +109,8 @@ static int inspect_find_kind(int dir, const char *folder, struct store_seen *out
 		return 0;
 	}
 	if (!store_checkpoint(folder, path, sizeof path, NULL)) {
-		/* Before its conversion begins, a refined store's folder holds only the moments of
-		 * inputs. Any other is used in place, and no unit of it was read yet. */
+		/* Before its conversion begins, a refined store's folder holds only the text
+		 * that it is refined by. Any other is used in place, and no unit of it was read yet. */
 		const size_t n = strlen(folder), ending = strlen(STORE_REFINED);
 		bool refined = n > ending && !strcmp(folder + n - ending, STORE_REFINED);
 		out->kind = refined ? STORE_UNFINISHED : STORE_IN_PLACE;

@@ -213,10 +213,11 @@ struct model_progress {
 	/* "idle", "converting", "reading" (dense weights into memory), "waiting" (for another
 	 * process that converts), "checking" (the checkpoint's files have other times than the
 	 * store knows, and are compared with those that the store was made from), "stopped"
-	 * (converting failed: model_error), "gathering" (inputs of matrices, before "refining"),
-	 * "refining", "refining stopped" (model_refining_error), "measuring" (the store's loss). */
+	 * (converting failed: model_error), "writing" (a text to refine by), "gathering" (inputs of
+	 * some layers), "refining" (these layers), "refining stopped" (model_refining_error),
+	 * "measuring" (the store's loss). */
 	const char *doing;
-	uint64_t done, total; /* bytes of the source; of gathering, tokens; of measuring, layers */
+	uint64_t done, total; /* bytes of the source; of writing, tokens; of measuring, layers */
 	double seconds;	      /* since the work began */
 };
 void model_progress(const struct model *m, struct model_progress *out);

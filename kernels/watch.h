@@ -93,6 +93,17 @@ static inline void watch_add_scaled(const struct kernels *k, float *y, float a, 
 	k->add_scaled(y, a, x, n);
 }
 
+/* The table's add_products. */
+static inline void watch_add_products(const struct kernels *k, float *y, size_t ldy,
+				      const struct add_products *p)
+{
+	for (size_t r = 0; WATCHED && r < p->rows; r++)
+		watch_lines(y + r * ldy, p->cols * sizeof *y);
+	for (size_t t = 0; WATCHED && t < p->n; t++)
+		watch_lines(p->b + t * p->ldb, p->cols * sizeof *p->b);
+	k->add_products(y, ldy, p);
+}
+
 /* Storing a position's key and value begins with column 0 of the key, or with its first code.
  * Readers of a position check that column, so a concurrent store is reported. */
 static inline size_t watch_place(enum kv_type type)

@@ -99,7 +99,7 @@ static int model_print_progress(const struct model *m, char *text, size_t size)
 		return snprintf(text, size, "stopped at %.0f %%: %s",
 				100 * (double)p.done / (double)p.total, why);
 	}
-	bool tokens = !strcmp(p.doing, "gathering"), layers = !strcmp(p.doing, "measuring");
+	bool tokens = !strcmp(p.doing, "writing"), layers = !strcmp(p.doing, "measuring");
 	double left = p.seconds / (double)p.done * (double)(p.total - p.done);
 	double unit = tokens || layers ? 1 : 1e-6;
 	int places = !tokens && !layers;

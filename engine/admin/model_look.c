@@ -62,10 +62,11 @@ static void model_refining_progress(const struct model *m, struct model_progress
 			out->doing = "refining stopped";
 		return;
 	}
+	static const char *const phases[] = {[REFINING_ROUNDS] = "refining",
+					     [REFINING_WRITES] = "writing",
+					     [REFINING_GATHERS] = "gathering"};
 	*out = (struct model_progress){
-		.doing = atomic_load(&r->gathering)   ? "gathering"
-			 : atomic_load(&r->measuring) ? "measuring"
-						      : "refining",
+		.doing = atomic_load(&r->measuring) ? "measuring" : phases[atomic_load(&r->phase)],
 		.done = atomic_load(&r->progress.done),
 		.total = total,
 		.seconds = clock_seconds_since(atomic_load(&r->progress.started_ns)),

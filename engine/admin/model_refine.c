@@ -1,4 +1,5 @@
 #include "engine/admin/refine_gather.h"
+#include "engine/admin/refine_turn.h"
 #include "cache/store_inspect.h"
 #include "cache/store_files.h"
 #include "cache/store_in_place.h"
@@ -14,8 +15,9 @@
 #include <time.h>
 #include <xxhash.h>
 
-/* What is known of inputs takes so much memory at most, and as much on the disk. */
-static const uint64_t most_moments = UINT64_C(512) << 20;
+/* What is known of inputs takes so much memory at most: more layers than that allows are refined
+ * in turns, each of which reads the text. */
+static const uint64_t most_moments = UINT64_C(1536) << 20;
 
 /* ---- what can be refined ---- */
 
@@ -27,14 +29,25 @@ static bool refine_rounds_any(const struct recipe *r)
 	return any;
 }
 
+/* Encodings of 8 bits lose a hundredth of what codes of 4 bits do. */
+static bool refine_keeps_numbers(const char *encoding)
+{
+	return !encoding || !strcmp(encoding, "FP8") || !strcmp(encoding, "Q8_0");
+}
+
 /* Rounding again takes the numbers that were rounded. */
 static int refine_check_model(const struct model *m, struct err *e)
 {
 	const struct model_identity *id = &m->id;
-	if (id->encoding)
+	if (!refine_keeps_numbers(id->encoding))
 		return err_set(e, ENOTSUP,
 			       "%s: its weights are published as %s; refining needs the original "
-			       "weights of 16 or 32 bits",
+			       "weights of 8, 16 or 32 bits",
+			       id->name, id->encoding);
+	if (id->encoding && id->recipe.as_published) /* 8 bits are never replaced unasked */
+		return err_set(e, ENOTSUP,
+			       "%s: is used with the %s weights that are published; to refine a "
+			       "smaller store of it, use -o quant=2bit, 3bit or 4bit",
 			       id->name, id->encoding);
 	if (!refine_rounds_any(&id->recipe))
 		return err_set(e, ENOTSUP,
@@ -80,7 +93,12 @@ struct refinement {
 	struct plan plan;
 	struct store_key key;
 	char *served; /* its folder */
-	struct moments *moments;
+	struct refine_text text;
+	/* Of the layers that are refined now; whole, or NULL. `held`: of a part of the text by
+	 * which they are judged. */
+	struct moments *moments, *held;
+	uint32_t first;		 /* of these layers */
+	uint64_t tokens;	 /* that were read for them */
 };
 
 static int refine_copy_plan(struct refinement *r, const struct model_store *serving, struct err *e)
@@ -98,6 +116,7 @@ static int refine_copy_plan(struct refinement *r, const struct model_store *serv
 	if (in_place)
 		return err_set(e, ENOTSUP,
 			       "%s is used as it is published; there is nothing to refine", name);
+	recipe_make_refined(&recipe, &r->model->id.config);
 	return plan_make(&r->plan, &r->model->id.config, &recipe, e);
 }
 
@@ -145,46 +164,55 @@ static int refine_check_source(const struct refinement *r, struct err *e)
 	return failed;
 }
 
-/* ---- what is known of the inputs ---- */
+/* ---- a store that is no better ---- */
 
-static struct moments_key refine_key_of(const struct refinement *r)
+static const char worse_file[] = "no_better", worse_partial[] = "no_better.new";
+
+/* Keeps in the folder that its store would be no better, so that nobody tries it again while idle.
+ */
+static int refine_refuse_worse(const struct refinement *r, struct err *e)
 {
-	static const char own[] = "what the model writes, version 1";
-	const struct model_refining *asked = r->asked;
-	XXH128_hash_t text =
-		XXH3_128bits_withSeed(asked->text ? asked->text : own,
-				      asked->text ? asked->length : sizeof own, asked->tokens);
-	return (struct moments_key){{r->key.fingerprint[0], r->key.fingerprint[1]},
-				    {text.low64, text.high64}};
+	struct err ignored;
+	if (!load_make_parents(r->folder, &ignored))
+		(void)store_small_file_write(r->key.fingerprint, sizeof r->key.fingerprint,
+					     r->folder, worse_file, worse_partial, &ignored);
+	return err_set(e, ENODATA,
+		       "%s: a refined store would be no better than the present one, by the part "
+		       "of the text that was held back; a longer text, or one that is more like "
+		       "what the model is asked, may help (--text)",
+		       r->model->id.name);
 }
 
-/* Gathers what is not gathered yet. */
-static int refine_gather_rest(const struct refinement *r, struct err *e)
+static bool refine_is_known_worse(const struct refinement *r)
 {
-	int failed = moments_load(r->moments, r->folder, e);
-	if (failed == -ENOENT)
-		failed = 0;
-	if (!failed && !moments_read_of(r->moments)->whole)
-		failed = refine_gather(r->model, r->asked, XXH3_64bits(&r->key, sizeof r->key),
-				       r->moments, r->folder, e);
-	return failed;
+	struct err ignored;
+	uint8_t *kept;
+	size_t bytes;
+	if (store_small_file_read(&kept, &bytes, sizeof r->key.fingerprint, r->folder, worse_file,
+				  &ignored))
+		return false;
+	bool worse = bytes == sizeof r->key.fingerprint &&
+		     !memcmp(kept, r->key.fingerprint, bytes);
+	free(kept);
+	return worse;
 }
 
-static int refine_make_and_gather(struct refinement *r, struct err *e)
+/* ---- the text ---- */
+
+static int refine_check_and_make_text(struct refinement *r, struct err *e)
 {
-	const struct moments_key key = refine_key_of(r);
 	int failed = refine_check_source(r, e);
 	/* First, so that `moefs stores` knows the folder even after an interruption. */
 	if (!failed)
 		failed = store_keep_checkpoint(r->folder, r->model->id.directory, e);
-	if (!failed)
-		failed = moments_create(&r->moments, &r->plan, &key, most_moments, e);
-	return failed ? failed : refine_gather_rest(r, e);
+	return failed ? failed
+		      : refine_text_make(&r->text, r->model, r->asked, r->key.fingerprint,
+					 r->folder, e);
 }
 
-/* Holds the lock of the store to be, so that only one process gathers in the folder. The conversion
+/* Holds the lock of the store to be, so that only one process writes in the folder. The conversion
  * then takes that lock again. */
-static int refine_gather_locked(struct refinement *r, struct err *e)
+static int refine_make_text(struct refinement *r, bool *done, struct err *e)
 {
 	struct store_lock lock = {.dir = -1, .fd = -1};
 	int failed = load_make_parents(r->folder, e);
@@ -195,11 +223,63 @@ static int refine_gather_locked(struct refinement *r, struct err *e)
 			      "%s: another process is refining it in %s; wait until it is done",
 			      r->model->id.name, r->folder);
 	bool held = !failed;
-	if (held && !(r->asked->idle && refine_is_done(r)))
-		failed = refine_make_and_gather(r, e);
+	*done = held && (r->asked->idle || !r->asked->text) && refine_is_done(r);
+	*done |= held && r->asked->idle && refine_is_known_worse(r);
+	if (held && !*done)
+		failed = refine_check_and_make_text(r, e);
 	if (held)
 		store_lock_remove(&lock);
 	store_lock_close(&lock);
+	return failed;
+}
+
+/* ---- what is known of the inputs ---- */
+
+/* The model is not loaded for refining while idle. */
+static int refine_check_loaded(const struct refinement *r, struct err *e)
+{
+	if (!r->asked->idle || model_state(r->model) == MODEL_READY)
+		return 0;
+	return err_set(e, ECANCELED, "%s: was unloaded; refining continues next time",
+		       r->model->id.name);
+}
+
+static void refine_forget_moments(struct refinement *r)
+{
+	moments_free(r->moments);
+	moments_free(r->held);
+	r->moments = r->held = NULL;
+}
+
+static int refine_learn(struct refinement *r, uint32_t layer, struct err *e)
+{
+	uint64_t weights = XXH3_64bits(&r->key, sizeof r->key);
+	int failed = refine_check_loaded(r, e);
+	if (!failed)
+		failed = moments_create(&r->moments, &r->plan, layer, most_moments / 2, e);
+	if (!failed)
+		failed = moments_create(&r->held, &r->plan, layer, most_moments / 2, e);
+	if (!failed && moments_bytes(r->moments))
+		failed = refine_gather(r->model, &r->text, r->asked->idle, weights, r->moments,
+				       r->held, &r->tokens, e);
+	r->first = layer;
+	return failed;
+}
+
+/* A convert_known's `know`. */
+static int refine_know(void *ctx, uint32_t layer, const struct moments **out,
+		       const struct moments **held, struct err *e)
+{
+	struct refinement *r = ctx;
+	int failed = 0;
+	if (!r->moments || layer < r->first || layer >= moments_end(r->moments)) {
+		refine_forget_moments(r);
+		failed = refine_learn(r, layer, e);
+	}
+	if (failed)
+		refine_forget_moments(r);
+	*out = r->moments;
+	*held = r->held;
 	return failed;
 }
 
@@ -212,12 +292,24 @@ static void refine_report(void *ctx, enum convert_event event, const struct err 
 	(void)e;
 }
 
-static int refine_convert(const struct refinement *r, struct err *e)
+/* All layers; turns of others come first. */
+static int refine_layers(struct refinement *r, struct converter *c, struct err *e)
+{
+	const struct convert_known known = {refine_know, r};
+	const _Atomic bool *yield = &r->model->run->refining.yield;
+	int failed;
+	do
+		failed = convert_layers(c, &known, e);
+	while (failed == -ECANCELED && r->asked->idle && atomic_load(yield) &&
+	       refine_wait_quiet(r->model));
+	return failed;
+}
+
+static int refine_begin_conversion(const struct refinement *r, struct converter **c,
+				   struct plan *plan, enum norm_type norms, struct err *e)
 {
 	struct model *m = r->model;
 	bool idle = r->asked->idle;
-	struct plan plan;
-	struct converter *c;
 	struct source_state now;
 	struct conversion v = {
 		.directory = m->id.directory,
@@ -226,36 +318,56 @@ static int refine_convert(const struct refinement *r, struct err *e)
 		.recipe = m->id.recipe,
 		.threads = idle ? 1 : threads_count(m->engine->threads),
 		.kernels = m->engine->kernels,
-		.moments = r->moments,
+		.by_layers = true,
 		.stop = idle ? &m->run->refining.yield : &m->run->refining.stop,
 		.progress = &m->run->refining.progress,
 		.report = refine_report,
 	};
-	v.recipe.norms = r->plan.recipe.norms;
-	v.recipe.refined = (uint32_t)moments_read_of(r->moments)->tokens;
-	v.recipe.refined_by = (uint16_t)moments_sum(r->moments);
+	recipe_make_refined(&v.recipe, &m->id.config);
+	v.recipe.norms = norms;
+	v.recipe.refined = (uint32_t)r->text.tokens;
+	v.recipe.refined_by = (uint16_t)refine_text_sum(&r->text);
 	int failed = refine_look_at_source(r, &now, e);
 	if (!failed)
 		failed = load_witness(m, &v, &now, r->key.fingerprint, e);
 	source_forget(&now);
-	if (!failed)
-		failed = convert_begin(&c, &v, &plan, e);
+	return failed ? failed : convert_begin(c, &v, plan, e);
+}
+
+static int refine_convert(struct refinement *r, enum norm_type norms, struct err *e)
+{
+	struct plan plan;
+	struct converter *c;
+	int failed = refine_begin_conversion(r, &c, &plan, norms, e);
 	if (failed)
 		return failed == -EEXIST ? 0 : failed; /* it was refined just so before */
-	failed = convert_finish(c, e);
+	failed = refine_layers(r, c, e);
+	if (!failed)
+		failed = refine_check_source(r, e);
+	bool worse = !failed && !convert_is_better(c);
+	if (worse)
+		convert_discard(c);
+	else if (!failed)
+		failed = convert_finish(c, e);
 	convert_close(c);
 	plan_free(&plan);
-	return failed;
+	return worse ? refine_refuse_worse(r, e) : failed;
 }
 
 static int refine_store(struct refinement *r, struct err *e)
 {
+	bool done = false;
 	int failed = refine_copy_plan(r, &r->model->stored, e);
 	if (!failed)
-		failed = refine_gather_locked(r, e);
-	if (!failed && r->moments)
-		failed = refine_convert(r, e);
-	moments_free(r->moments);
+		failed = refine_make_text(r, &done, e);
+	if (!failed && !done)
+		failed = refine_convert(r, r->plan.recipe.norms, e);
+	if (failed == -ERANGE) /* rounding makes other norms than the store has that serves */
+		failed = refine_convert(r, NORM_F32, e);
+	if ((!failed || failed == -ENODATA) && !done)
+		refine_text_forget(r->folder);
+	refine_forget_moments(r);
+	refine_text_free(&r->text);
 	plan_free(&r->plan);
 	free(r->served);
 	return failed;

@@ -1,5 +1,6 @@
 /* -o refine=idle: a thread for each model, which refines its store while the model is idle. */
 #include "cache/clock.h"
+#include "engine/admin/refine_turn.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/run/refining.h"
@@ -10,25 +11,23 @@
 
 /* Of a text that the model writes. */
 enum { IDLE_TOKENS = 32768 };
-/* After the last turn: a user who has asked often asks again soon. */
-static const uint64_t quiet_ns = UINT64_C(10) * 1000000000;
 enum { LEAST_PRIORITY = 19 };
 
 /* Of what failed, before it is tried again, unless somebody asked since: a disk may have room then.
  */
 static const uint64_t again_ns = UINT64_C(60) * 1000000000;
 
-/* Whether refining may begin: the model is ready and has been idle for a while. */
+/* Whether refining may begin: somebody has asked the model, and it is ready and has been idle for a
+ * while. */
 static bool refine_may_begin(struct model *m, uint64_t failed_ns)
 {
-	uint64_t now = clock_ns();
 	pthread_mutex_lock(&m->run->lock);
 	uint64_t asked = m->run->asked_ns;
-	bool quiet = !run_works(m->run) && atomic_load(&m->state) == MODEL_READY &&
-		     now - asked > quiet_ns;
 	pthread_mutex_unlock(&m->run->lock);
-	bool again = !failed_ns || asked > failed_ns || now - failed_ns > again_ns;
-	return quiet && again && atomic_load(&m->stored.has_store);
+	bool again = !failed_ns || asked > failed_ns || clock_ns() - failed_ns > again_ns;
+	return again && atomic_load(&m->run->refining.asked) &&
+	       atomic_load(&m->state) == MODEL_READY && atomic_load(&m->stored.has_store) &&
+	       refine_is_quiet(m);
 }
 
 static void refine_tell(struct model *m, const struct err *e)
@@ -44,7 +43,7 @@ static bool refine_once(struct model *m, uint64_t *failed_ns)
 	const struct model_refining own = {.tokens = IDLE_TOKENS, .idle = true};
 	struct err e = {0};
 	int failed = model_refine(m, &own, &e);
-	bool over = !failed || failed == -ENOTSUP;
+	bool over = !failed || failed == -ENOTSUP || failed == -ENODATA;
 	bool waits = failed == -ECANCELED || failed == -EBUSY; /* for turns, or another process */
 	*failed_ns = failed && failed != -ECANCELED ? clock_ns() : 0;
 	refine_tell(m, over || waits ? &(struct err){0} : &e);

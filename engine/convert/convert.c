@@ -1,5 +1,6 @@
 /* A conversion's beginning and end, and the threads that convert all at once. */
 #include "engine/convert/convert_inside.h"
+#include "engine/convert/moments.h"
 #include "engine/convert/store_folder.h"
 
 #include <errno.h>
@@ -77,7 +78,7 @@ static void *convert_crew_main(void *arg)
 static void convert_crew_run(struct convert_crew *w, struct convert_crew_thread *threads,
 			     uint32_t count)
 {
-	const struct converter *c = w->converter;
+	struct converter *c = w->converter;
 	size_t chunk = encoder_chunk_bytes(c->plan);
 	size_t bytes = chunk > c->plan->record_bytes ? chunk : c->plan->record_bytes;
 	const struct err no_memory = {.code = ENOMEM,
@@ -92,7 +93,7 @@ static void convert_crew_run(struct convert_crew *w, struct convert_crew_thread 
 		    !threads[i].buffer)
 			convert_crew_fail(w, &no_memory);
 		if (threads[i].encoder)
-			encoder_know(threads[i].encoder, c->v.moments, c->v.stop);
+			encoder_know(threads[i].encoder, c->moments, c->held, c->v.stop);
 	}
 	while (started + 1 < count && !pthread_create(&threads[started].thread, NULL,
 						      convert_crew_main, &threads[started]))
@@ -101,6 +102,8 @@ static void convert_crew_run(struct convert_crew *w, struct convert_crew_thread 
 	for (uint32_t i = 0; i < started; i++)
 		pthread_join(threads[i].thread, NULL);
 	for (uint32_t i = 0; i < count; i++) {
+		if (threads[i].encoder)
+			encoder_judge(threads[i].encoder, &c->verdict);
 		encoder_free(threads[i].encoder);
 		free(threads[i].buffer);
 	}
@@ -110,7 +113,7 @@ static void convert_crew_run(struct convert_crew *w, struct convert_crew_thread 
 static int convert_run_jobs(struct converter *c, convert_job_fn *job, uint32_t jobs, struct err *e)
 {
 	struct convert_crew w = {.converter = c, .job = job, .jobs = jobs};
-	uint32_t count = c->v.threads + (c->v.moments ? 0 : WAITING_THREADS);
+	uint32_t count = c->v.threads + (c->v.by_layers ? 0 : WAITING_THREADS);
 	struct convert_crew_thread *threads = calloc(count, sizeof *threads);
 	if (!threads)
 		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
@@ -176,7 +179,87 @@ static int convert_dense(struct converter *c, struct err *e)
 	for (uint32_t i = 0; i < c->plan->dense_count; i++)
 		jobs += c->plan->dense[i].chunks;
 	convert_begin_progress(c);
-	return convert_run_jobs(c, convert_dense_job, jobs, e);
+	return c->v.by_layers ? 0 : convert_run_jobs(c, convert_dense_job, jobs, e);
+}
+
+/* ---- layer by layer ---- */
+
+/* Of records, then of chunks of dense tensors, in their order. */
+static int convert_any_job(struct converter *c, struct encoder *x, void *buffer, uint32_t i,
+			   struct err *e)
+{
+	uint32_t job = c->jobs[i];
+	return job < c->records ? convert_expert_job(c, x, buffer, job, e)
+				: convert_dense_job(c, x, buffer, job - c->records, e);
+}
+
+static bool convert_has_chunk(struct converter *c, const struct plan_tensor *t, uint32_t chunk)
+{
+	const struct shape s = plan_chunk_shape(t, chunk);
+	for (uint32_t k = 0; k < PLAN_PIECES; k++)
+		if (plan_piece_bytes(&s, k) &&
+		    !store_writer_has(c->writer, c->records + t->first_unit + chunk + k * t->chunks))
+			return false;
+	return true;
+}
+
+/* Lists in c->jobs what layers [layer, end) still miss; what they have counts as progress. */
+static uint32_t convert_list_jobs(struct converter *c, uint32_t layer, uint32_t end)
+{
+	const struct plan *p = c->plan;
+	uint32_t n = 0, job = c->records;
+	for (uint32_t unit = 0; unit < c->records; unit++) {
+		uint32_t of = p->layer_of[unit / p->experts];
+		if (of < layer || of >= end)
+			continue;
+		if (store_writer_has(c->writer, unit))
+			convert_count_expert(c, unit);
+		else
+			c->jobs[n++] = unit;
+	}
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		const struct plan_tensor *t = &p->dense[i];
+		uint32_t of = plan_layer_of(p, t->id);
+		for (uint32_t chunk = 0; chunk < t->chunks; chunk++, job++)
+			if (of >= layer && of < end && !convert_has_chunk(c, t, chunk))
+				c->jobs[n++] = job;
+	}
+	return n;
+}
+
+/* Layers from `layer` on, as far as moments are known at once; returns where they end. */
+static int convert_known_layers(struct converter *c, const struct convert_known *k, uint32_t layer,
+				uint32_t *end, struct err *e)
+{
+	*end = layer + 1;
+	if (!convert_list_jobs(c, layer, *end)) /* by an earlier conversion */
+		return 0;
+	int failed = k->know(k->ctx, layer, &c->moments, &c->held, e);
+	if (failed)
+		return failed;
+	*end = moments_end(c->moments);
+	failed = convert_run_jobs(c, convert_any_job, convert_list_jobs(c, layer, *end), e);
+	c->moments = c->held = NULL;
+	return failed;
+}
+
+bool convert_is_better(const struct converter *c)
+{
+	return !c->verdict.rows || c->verdict.sum < 0;
+}
+
+void convert_discard(struct converter *c)
+{
+	c->differently = true;
+}
+
+int convert_layers(struct converter *c, const struct convert_known *k, struct err *e)
+{
+	int failed = 0;
+	convert_begin_progress(c);
+	for (uint32_t layer = 0, end; layer <= c->plan->layers && !failed; layer = end)
+		failed = convert_known_layers(c, k, layer, &end, e);
+	return failed;
 }
 
 /* ---- beginning ---- */
@@ -265,7 +348,11 @@ static int convert_begin_source(struct converter *c, struct err *e)
 		return failed;
 	c->in = calloc((size_t)c->records + 1, sizeof *c->in);
 	c->damaged = calloc((size_t)c->records + 1, sizeof *c->damaged);
-	return c->in && c->damaged ? 0 : err_set(e, ENOMEM, "out of memory for a list of experts");
+	uint32_t jobs = c->records;
+	for (uint32_t i = 0; i < c->plan->dense_count; i++)
+		jobs += c->plan->dense[i].chunks;
+	c->jobs = calloc((size_t)jobs + 1, sizeof *c->jobs);
+	return c->in && c->damaged && c->jobs ? 0 : err_set(e, ENOMEM, "out of memory for a list of experts");
 }
 
 int convert_begin(struct converter **out, const struct conversion *v, struct plan *plan,
@@ -327,6 +414,7 @@ void convert_close(struct converter *c)
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c->damaged);
+	free(c->jobs);
 	free((void *)c->in);
 	free(c);
 }

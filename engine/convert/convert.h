@@ -56,7 +56,9 @@ struct conversion {
 	struct witness *witness;
 	uint32_t threads;
 	const struct kernels *kernels; /* for quantising */
-	const struct moments *moments; /* rounds by these; NULL: to the nearest */
+	/* Weights are rounded by moments of their inputs, which are known for some layers at a time
+	 * (convert_layers); convert_begin converts nothing. */
+	bool by_layers;
 	const _Atomic bool *stop;      /* ends convert_begin and convert_finish with -ECANCELED */
 	struct convert_progress *progress;
 	/* From any thread, with no lock held; may be NULL if convert_rest_start is not called. */
@@ -77,6 +79,25 @@ const char *convert_codec_words(const struct converter *c);
  */
 int convert_view(struct converter *c, struct store **out, struct err *e);
 
+/* What is known of the inputs of some layers. */
+struct convert_known {
+	/* Gives the moments of layer `layer` and of those up to moments_end, which stay until the
+	 * next call, and those of a part of the text that was held back, or NULL. plan->layers:
+	 * what occurs once. */
+	int (*know)(void *ctx, uint32_t layer, const struct moments **out,
+		    const struct moments **held, struct err *e);
+	void *ctx;
+};
+/* If by_layers: converts all that is not in the store yet, by all threads, in the order of the
+ * layers, rounded by what is known of each. -ECANCELED: stopped, also within a layer; may be called
+ * again. */
+int convert_layers(struct converter *c, const struct convert_known *k, struct err *e);
+/* Whether rounding by moments has smaller errors than the nearest codes, by the part of the text
+ * that was held back: what this converter has rounded, on the average of rows. True if none were
+ * judged. */
+bool convert_is_better(const struct converter *c);
+/* Removes what was written, when the converter is closed. */
+void convert_discard(struct converter *c);
 /* Makes all experts, by all threads, and publishes: for models without a reader yet. */
 int convert_finish(struct converter *c, struct err *e);
 

@@ -30,6 +30,10 @@ struct converter {
 	/* Hears each unit's result, under the lock, after progress was counted. */
 	void (*note)(struct converter *c, uint32_t unit, int failed, const struct err *e);
 	struct convert_crew *crew; /* while all threads are at once at work */
+	const struct moments *moments; /* of the layers that are converted; NULL: none are known */
+	const struct moments *held;    /* the same of what was held back */
+	struct encoder_verdict verdict;
+	uint32_t *jobs; /* of the layers that are converted: records, then chunks of dense tensors */
 	struct convert_idle_encoder *idle;
 	uint32_t reports, reported; /* begun and ended; reports are made one after the other */
 	bool over;		    /* a failure ended the conversion; one thread reports it */

@@ -5,6 +5,7 @@
 #include "kernels/watch.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,16 +28,22 @@ struct encoder {
 	float *row_norms;
 
 	const struct moments *moments; /* NULL: none are known */
+	const struct moments *held;    /* by which rows are judged; NULL: none are */
 	const _Atomic bool *stop;      /* ends rounding by moments */
 	/* Of the last two inputs that were met: an expert's gate and up share one, its down has
 	 * another. */
 	struct encoder_weighing {
 		struct rounding *rounding;
+		float *held; /* [held_cols][held_cols]: of the first block; NULL: unknown */
+		uint32_t held_cols;
 		uint64_t same; /* moments_block's number of the input, + 1; 0: none */
 		enum format format;
 	} weighing[2];
 	uint32_t next_weighing;
-	struct rounding *rounding; /* of the current tensor; NULL: to the nearest */
+	struct encoder_weighing *now; /* of the current tensor */
+	struct rounding *rounding;    /* the same; NULL: to the nearest */
+	uint32_t calls;		      /* that rounded rows */
+	struct encoder_verdict verdict;
 };
 
 /* ---- life ---- */
@@ -111,8 +118,10 @@ void encoder_free(struct encoder *x)
 {
 	if (!x)
 		return;
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < 2; i++) {
 		rounding_free(x->weighing[i].rounding);
+		free(x->weighing[i].held);
+	}
 	free(x->source);
 	free(x->row);
 	free(x->row_norms);
@@ -121,15 +130,33 @@ void encoder_free(struct encoder *x)
 
 /* ---- rounding by moments ---- */
 
-void encoder_know(struct encoder *x, const struct moments *m, const _Atomic bool *stop)
+void encoder_know(struct encoder *x, const struct moments *m, const struct moments *held,
+		  const _Atomic bool *stop)
 {
 	x->moments = m;
+	x->held = held;
 	x->stop = stop;
 }
 
 static int encoder_stopped(struct err *e)
 {
 	return err_set(e, ECANCELED, "the conversion was stopped");
+}
+
+/* Makes w->held for a tensor's inputs; NULL where nothing is known of them, or there is no memory:
+ * then these rows are not judged. */
+static void encoder_weigh_held(const struct encoder *x, struct encoder_weighing *w,
+			       struct tensor_id id, const struct shape *s, uint32_t block)
+{
+	free(w->held);
+	w->held = NULL;
+	w->held_cols = s->cols < block ? s->cols : block;
+	if (x->held)
+		w->held = malloc((size_t)w->held_cols * w->held_cols * sizeof *w->held);
+	if (!w->held || moments_weigh(x->held, id, 0, w->held_cols, w->held))
+		return;
+	free(w->held);
+	w->held = NULL;
 }
 
 /* Makes w->rounding for a tensor's inputs; NULL where nothing is known of them. */
@@ -170,15 +197,90 @@ static int encoder_begin_tensor(struct encoder *x, struct tensor_id id, const st
 		return 0;
 	for (size_t i = 0; i < 2; i++)
 		if (x->weighing[i].same == same + 1 && x->weighing[i].format == s->format) {
-			x->rounding = x->weighing[i].rounding;
+			x->now = &x->weighing[i];
+			x->rounding = x->now->rounding;
 			return 0;
 		}
 	struct encoder_weighing *w = &x->weighing[x->next_weighing++ % 2];
 	int failed = encoder_weigh(x, w, id, s, block, e);
+	if (!failed)
+		encoder_weigh_held(x, w, id, s, block);
 	w->same = failed ? 0 : same + 1;
 	w->format = s->format;
+	x->now = w;
 	x->rounding = w->rounding;
 	return failed;
+}
+
+/* ---- judging ---- */
+
+/* x->row's first row by codes and norms in F32, into q. */
+static void encoder_read_back(const struct shape *s, const uint8_t *packed, const float *norms,
+			      float *q)
+{
+	const struct shape row = {
+		.format = s->format, .rows = 1, .cols = s->cols, .norms = NORM_F32};
+	format_dequantise_row(q, &row,
+			      &(struct pieces){packed, (const uint8_t *)(const void *)norms, NULL});
+}
+
+/* error[cols]' H error[cols]; with_h[cols] is overwritten. */
+static double encoder_error(const struct encoder *x, const float *error, float *with_h)
+{
+	const struct encoder_weighing *w = x->now;
+	const struct add_products p = {.a = error,
+				       .a_step = 1,
+				       .b = w->held,
+				       .ldb = w->held_cols,
+				       .rows = 1,
+				       .cols = w->held_cols,
+				       .n = w->held_cols};
+	double sum = 0;
+	memset(with_h, 0, w->held_cols * sizeof *with_h);
+	x->kernels->add_products(with_h, w->held_cols, &p);
+	for (uint32_t i = 0; i < w->held_cols; i++)
+		sum += (double)error[i] * with_h[i];
+	return sum;
+}
+
+/* Judges the first of the rows that were just rounded, now and then. */
+static void encoder_judge_row(struct encoder *x, const struct shape *s, const uint8_t *packed)
+{
+	enum { EVERY = 4 };
+	size_t groups = tq_groups(s->cols);
+	if (!x->now->held || x->calls++ % EVERY)
+		return;
+	uint32_t bits = format_tq_bits(s->format);
+	float *numbers = malloc((2 * s->cols + groups) * sizeof *numbers);
+	uint8_t *nearest = malloc(groups * tq_group_bytes(bits));
+	if (numbers && nearest) {
+		float *q = numbers, *with_h = q + s->cols, *norms = with_h + s->cols;
+		double error[2] = {0};
+		for (size_t i = 0; i < 2; i++) {
+			bool good = true;
+			if (i && format_is_trellis(s->format))
+				good = x->kernels->tc_quantise_row(nearest, norms, x->row, s->cols,
+								   bits);
+			else if (i)
+				good = x->kernels->tq_quantise_row(nearest, norms, x->row, s->cols,
+								   bits, TQ_GAIN_LEAST_SQUARES);
+			encoder_read_back(s, i ? nearest : packed, i ? norms : x->row_norms, q);
+			for (uint32_t c = 0; c < s->cols; c++)
+				q[c] = x->row[c] - q[c];
+			error[i] = good ? encoder_error(x, q, with_h) : 0;
+		}
+		bool counts = error[0] > 0 && error[1] > 0;
+		x->verdict.rows += counts;
+		x->verdict.sum += counts ? log(error[0] / error[1]) : 0;
+	}
+	free(numbers);
+	free(nearest);
+}
+
+void encoder_judge(const struct encoder *x, struct encoder_verdict *v)
+{
+	v->rows += x->verdict.rows;
+	v->sum += x->verdict.sum;
 }
 
 /* ---- one row, or several together ---- */
@@ -218,8 +320,11 @@ static bool encoder_quantise(struct encoder *x, const struct shape *s, uint8_t *
 	uint32_t bits = format_tq_bits(s->format);
 	if (x->rounding) {
 		watch_row(packed, x->row_norms, x->row, s->rows * s->cols, bits);
-		return rounding_rows(x->rounding, packed, x->row_norms, x->row, s->rows,
-				     s->norms == NORM_F16);
+		if (!rounding_rows(x->rounding, packed, x->row_norms, x->row, s->rows,
+				   s->norms == NORM_F16))
+			return false;
+		encoder_judge_row(x, s, packed);
+		return true;
 	}
 	if (format_is_trellis(s->format))
 		return watch_tc_quantise_row(x->kernels, packed, x->row_norms, x->row,

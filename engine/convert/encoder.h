@@ -22,8 +22,18 @@ int encoder_create(struct encoder **out, const struct plan *p, const struct sour
 		   const struct kernels *k, struct err *e);
 void encoder_free(struct encoder *x); /* NULL is fine */
 /* From now on rounds by these moments (rounding.h); NULL: to the nearest. Rounding takes long, so
- * *stop ends it between two rows, with -ECANCELED. */
-void encoder_know(struct encoder *x, const struct moments *m, const _Atomic bool *stop);
+ * *stop ends it between two rows, with -ECANCELED. held: of the same layers, of a part of the text
+ * that the others do not know, by which some rows are judged; NULL: none are. */
+void encoder_know(struct encoder *x, const struct moments *m, const struct moments *held,
+		  const _Atomic bool *stop);
+/* Rows that were judged, and the sum of ln(the error of a rounded row / of its nearest codes), by
+ * the moments that were held back. */
+struct encoder_verdict {
+	uint64_t rows;
+	double sum;
+};
+/* Adds the encoder's rows to a verdict. */
+void encoder_judge(const struct encoder *x, struct encoder_verdict *v);
 
 /* The functions below fail with -EINVAL, naming a tensor that holds a NaN or an infinity; -ERANGE,
  * naming a tensor whose norms F16 does not hold where the plan stores them as F16; -EIO, naming a

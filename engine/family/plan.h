@@ -101,6 +101,13 @@ static inline uint32_t plan_chunk_rows(const struct plan_tensor *t, uint32_t chu
 	return t->shape.rows - row0 < t->chunk_rows ? t->shape.rows - row0 : t->chunk_rows;
 }
 
+/* The layer that a tensor is in; what occurs once comes after all layers. */
+static inline uint32_t plan_layer_of(const struct plan *p, struct tensor_id id)
+{
+	const enum tensor_place place = tensor_roles[id.role].place;
+	return place == PLACE_LAYER || place == PLACE_EXPERT ? id.layer : p->layers;
+}
+
 static inline struct shape plan_chunk_shape(const struct plan_tensor *t, uint32_t chunk)
 {
 	struct shape s = t->shape;

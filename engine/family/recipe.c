@@ -31,23 +31,31 @@ static const struct {
 	 * these codes, as everywhere. */
 	uint8_t last;
 	uint8_t of[CHOSEN];
+	/* Of refined stores of dense models only: what rounding by moments makes up for needs fewer
+	 * bits. Unrefined stores are by the row of this name that comes next. */
+	bool refined;
+	/* 0: as everywhere. */
+	uint8_t more;  /* of down in the layers that recipe_has_more names */
+	uint8_t first; /* of codes in groups in the first layer, and of k in all */
 } recipes[] = {
 	/* clang-format off */
 	/* last; small, attention in, values, out, delta in, out, dense in, down, shared in, down,
 	 * experts, their down, head */
-	{"2bit",  1, false,  0, {C4, C2, C3, C3, C2, C3, C2, C2, C2, C3, C2, C2, C2}},
-	{"3bit",  1, false,  0, {C4, C3, C4, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}},
-	{"4bit",  2, false, Q6, {Q8, C4, Q6, C4, C4, C4, C4, Q6, C4, C4, C4, C4, C4}},
-	{"4bit",  1, false,  0, {Q8, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}},
-	{"6bit",  1, false,  0, {Q8, Q6, Q8, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6}},
-	{"8bit",  1, false,  0, {Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8}},
-	{"tq2",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T2, T2, T4}},
-	{"tq3",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
-	{"tq4",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T4, T4, T4}},
-	{"bf16",  1, false,  0, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
+	{"2bit",  1, false,  0, {C4, C2, C3, C3, C2, C3, C2, C2, C2, C3, C2, C2, C2}, false, 0, 0},
+	{"3bit",  2, false, C4, {C4, C3, C4, C3, C3, C3, C3, C4, C3, C4, C3, C3, C3}, true, 0, C4},
+	{"3bit",  1, false,  0, {C4, C3, C4, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}, false, 0, 0},
+	{"4bit",  3, false, Q6, {Q8, C4, Q6, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}, true, Q6, 0},
+	{"4bit",  2, false, Q6, {Q8, C4, Q6, C4, C4, C4, C4, Q6, C4, C4, C4, C4, C4}, false, 0, 0},
+	{"4bit",  1, false,  0, {Q8, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}, false, 0, 0},
+	{"6bit",  1, false,  0, {Q8, Q6, Q8, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6, Q6}, false, 0, 0},
+	{"8bit",  1, false,  0, {Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8, Q8}, false, 0, 0},
+	{"tq2",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T2, T2, T4}, false, 0, 0},
+	{"tq3",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}, false, 0, 0},
+	{"tq4",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T4, T4, T4}, false, 0, 0},
+	{"bf16",  1, false,  0, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}, false, 0, 0},
 	/* What is not published in a format that is kept is stored as earlier versions did. */
-	{"auto",  1, true,   0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
-	{"exact", 1, true,   0, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
+	{"auto",  1, true,   0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}, false, 0, 0},
+	{"exact", 1, true,   0, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}, false, 0, 0},
 	/* clang-format on */
 };
 /* Rows that differ for models with delta nets: errors of these stay in a state, and attention is a
@@ -136,6 +144,8 @@ static void recipe_fill(struct recipe *r, size_t i, enum format kept, enum norm_
 		.quant = recipes[i].quant,
 		.table = recipes[i].table,
 		.last = (enum format)(recipes[i].last ? recipes[i].last : FORMAT_COUNT),
+		.more = (enum format)(recipes[i].more ? recipes[i].more : FORMAT_COUNT),
+		.first = (enum format)(recipes[i].first ? recipes[i].first : FORMAT_COUNT),
 		.exact = recipes[i].of[0] == KP && recipes[i].of[1] == KP,
 		.as_published = recipes[i].as_published,
 		.kept = kept,
@@ -153,12 +163,12 @@ static void recipe_fill(struct recipe *r, size_t i, enum format kept, enum norm_
 	}
 }
 
-/* The row of a name and a table; 0: the newest of this name. */
+/* The row of a name and a table; 0: the newest of this name that unrefined stores have. */
 static size_t recipe_row(const char *quant, uint8_t table)
 {
 	size_t i = 0;
-	while (i < RECIPES &&
-	       (strcmp(recipes[i].quant, quant) != 0 || (table && recipes[i].table != table)))
+	while (i < RECIPES && (strcmp(recipes[i].quant, quant) != 0 ||
+			       (table ? recipes[i].table != table : recipes[i].refined)))
 		i++;
 	return i;
 }
@@ -293,7 +303,18 @@ bool recipe_make_former(struct recipe *r, const struct config *c, size_t i)
 
 bool recipe_includes(const struct recipe *r, const struct recipe *stored)
 {
-	return !strcmp(stored->quant, r->quant) && stored->table <= r->table;
+	return !strcmp(stored->quant, r->quant) &&
+	       (stored->table <= r->table ||
+		recipes[recipe_row(stored->quant, stored->table)].refined);
+}
+
+void recipe_make_refined(struct recipe *r, const struct config *c)
+{
+	for (size_t i = 0; i < RECIPES && recipe_model_is_dense(c); i++)
+		if (recipes[i].refined && !strcmp(recipes[i].quant, r->quant)) {
+			recipe_take_table(r, &(struct recipe){.table = recipes[i].table});
+			return;
+		}
 }
 
 void recipe_take_table(struct recipe *r, const struct recipe *stored)
@@ -386,6 +407,14 @@ static enum format recipe_fit(const struct recipe *r, enum format f, uint32_t co
 	return cols % format_block_cols(&(struct shape){.format = f}) ? r->kept : f;
 }
 
+/* Layers in which down has more bits in refined stores: the first and the last eighth, where errors
+ * cost most, and every third between. */
+static bool recipe_has_more(uint32_t layer, uint32_t layers)
+{
+	uint32_t eighth = layers / 8;
+	return layer < eighth || layer >= layers - eighth || (layer - eighth) % 3 == 2;
+}
+
 enum format recipe_format(const struct recipe *r, const struct config *c, struct tensor_id id,
 			  uint32_t cols)
 {
@@ -404,6 +433,11 @@ enum format recipe_format(const struct recipe *r, const struct config *c, struct
 		    !c->experts && !config_recurrent_layers(c);
 	if (last && format_is_tq(f) && r->last != FORMAT_COUNT)
 		f = r->last;
+	bool first = tensor_roles[id.role].place == PLACE_LAYER && !id.layer;
+	if ((first || id.role == TENSOR_K) && format_is_tq(f) && r->first != FORMAT_COUNT)
+		f = r->first;
+	if (class == CLASS_DOWN && r->more != FORMAT_COUNT && recipe_has_more(id.layer, c->layers))
+		f = r->more;
 	enum format padded = r->of_uneven[class];
 	if (format_is_tq(f) && cols % TQ_GROUP && padded != FORMAT_COUNT &&
 	    recipe_fit(r, padded, cols) == padded)

@@ -40,6 +40,8 @@ struct recipe {
 	enum format of_hybrids[CLASS_MATRICES]; /* of models with delta nets */
 	/* In place of codes in groups; FORMAT_COUNT: these codes. */
 	enum format last;		       /* in the last layer */
+	enum format more;		       /* for down in some layers */
+	enum format first;		       /* in the first layer, and for k */
 	enum format of_uneven[CLASS_MATRICES]; /* in rows that are no whole groups */
 	bool exact;	   /* all of memory in floats: weights, activations, key-value cache */
 	bool as_published; /* tensors in a kernels' format keep it: struct published */
@@ -75,9 +77,11 @@ const char *recipe_default_of(const struct recipe *r, const struct config *c);
 /* Changes to the i-th default of earlier versions, the latest first; their stores are used until
  * another recipe is asked for. False: there were not so many. */
 bool recipe_make_former(struct recipe *r, const struct config *c, size_t i);
-/* Whether a store by another recipe is one by this recipe: of the same name, and of the same table
- * or an older one. */
+/* Whether a store by another recipe is one by this recipe: of the same name, and of the same table,
+ * an older one, or one of refined stores. */
 bool recipe_includes(const struct recipe *r, const struct recipe *stored);
+/* Changes to the table of refined stores, if there is one of this name for such a model. */
+void recipe_make_refined(struct recipe *r, const struct config *c);
 /* Changes to the table of a store that is included. */
 void recipe_take_table(struct recipe *r, const struct recipe *stored);
 /* Sets the codec by name; NULL is auto. EINVAL: there is no such codec, or the recipe's records do

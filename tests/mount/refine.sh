@@ -21,7 +21,7 @@ refine() { # STORE [OPTION…]
 refined() { echo "$1"/one-*/tq3.refined; }
 same_store() { # of these folders of stores
 	local file
-	for file in experts.safetensors dense.safetensors index moments; do
+	for file in experts.safetensors dense.safetensors index; do
 		cmp "$(refined "$1")/$file" "$(refined "$2")/$file" || fail "$file is another"
 	done
 }
@@ -32,6 +32,7 @@ undisturbed() {
 		"$done_words. To free the space of the other one: \`moefs stores --delete --anywhere $(echo "$work"/whole/one-*/tq3)\`"
 	same "$(cat "$work/stderr")" "" "said where no terminal is"
 	[ -e "$(refined "$work/whole")/index" ] || fail "no store in $(refined "$work/whole")"
+	same "$(cd "$(refined "$work/whole")" && ls -d text* moments* 2>/dev/null)" "" "what is left of the text and the sums"
 	same "$(refine "$work/whole")" "$done_words" "once more, with the refined one"
 }
 # All kills happen while it works: a run that has ended is compared and started again.
@@ -110,15 +111,6 @@ claim "a refined store is deleted as any other is" deleted
 
 # ---- refusals ----
 
-damaged() {
-	local moments
-	moments=$(refined "$work/whole")/moments
-	printf x | dd of="$moments" bs=1 seek=5000 conv=notrunc status=none
-	fails_with "moments is damaged" refine "$work/whole"
-	fails_with "remove it and refine again" refine "$work/whole"
-	rm "$moments"
-	refine "$work/whole" >/dev/null || fail "status $?"
-}
 refused() {
 	fails_with "rounds no weights" "$MOEFS" --refine --text "$work/text" -o "quant=bf16,store=$work/whole" "$MODEL"
 	fails_with "No such file" "$MOEFS" --refine --text "$work/nothing" "$MODEL"
@@ -135,14 +127,6 @@ refused() {
 	fails_with "--text is only for --refine" "$MOEFS" --text "$work/text" "$MODEL" "$mnt"
 	fails_with "is not idle or off" "$MOEFS" -o refine=always "$MODEL" "$mnt"
 }
-file_limit() { # a limit on file sizes
-	mkdir "$work/limited"
-	shell_fails_with "moments.new: cannot be written; raise the limit on file sizes (ulimit -f)" \
-		"ulimit -f 10000; $(declare -f refine); $(declare -p work limit MOEFS MODEL); refine $work/limited"
-	refine "$work/limited" >/dev/null || fail "status $?"
-	same_store "$work/whole" "$work/limited"
-}
-claim "a limit on files is said, and without it refining goes on" file_limit
 several() { # of several paths one is not a model
 	mkdir "$work/none"
 	local said
@@ -152,6 +136,5 @@ several() { # of several paths one is not a model
 	grep -q "/none has no config.json" "$work/stderr" || fail "$(cat "$work/stderr")"
 }
 claim "a model that cannot be refined is reported, and does not keep others from it" several
-claim "damaged moments are refused with a reason" damaged
 claim "a model that cannot be refined is reported" refused
 finish

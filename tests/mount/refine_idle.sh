@@ -51,19 +51,19 @@ no_store() {
 
 # ---- one mount, from its first pause to the store ----
 
-gathers() { # the write stalls, and nobody waits for it except the writer
+writes() { # the write stalls, and nobody waits for it except the writer
 	trap end EXIT
-	begin "*.refined/moments.new write stall=0"
+	begin "*.refined/text.new write stall=0"
 	local before=$(answer)
-	until_progress '^gathering [0-9]+ % [0-9]+/32768 tokens' || exit
+	until_progress '^writing [0-9]+ % [0-9]+/32768 tokens' || exit
 	stalled
-	same "$("$MOEFS" stores "$work/faulty" | awk '$5 ~ /refined$/ { print $3, $4 }')" "in-use there" "what is being gathered, in the list"
+	same "$("$MOEFS" stores "$work/faulty" | awk '$5 ~ /refined$/ { print $3, $4 }')" "in-use there" "what is being refined, in the list"
 	same "$(answer)" "$before" "the answer meanwhile"
 	stalled # and it still does
 	faults
 	yields
 	no_store
-	until_progress '^gathering ' # in the next pause
+	until_progress '^writing ' # in the next pause
 	no_store
 }
 rounds() { # it continues with what it has gathered and rounded
@@ -77,7 +77,7 @@ rounds() { # it continues with what it has gathered and rounded
 	faults
 	yields
 	no_store
-	until_progress '^refining ' # in the next pause
+	until_progress '^(gathering|refining) ' # in the next pause
 	until_refined
 	same "$(cat info/recipe)" tq3 "while it is mounted"
 	same "$(answer)" "$before" "with the store that it has"
@@ -91,7 +91,7 @@ next_takes_it() {
 	[ -n "$(answer)" ] || fail "no answer"
 	same "$(cat ../error)" "" "error"
 }
-claim "gathering in a pause delays no answer, stops for a prompt, and continues" gathers
+claim "writing a text in a pause delays no answer, stops for a prompt, and continues" writes
 claim "…so does rounding, which ends with a store" rounds
 claim "the next mount takes it, and says so" next_takes_it
 
@@ -119,14 +119,14 @@ fails_in_words() { # WORDS RULE…
 		until_true goes_on || fail "it is not tried again: $(progress)"
 	fi
 }
-goes_on() { is_refined || progress_is_like '^(gathering|refining) [0-9]'; }
+goes_on() { is_refined || progress_is_like '^(writing|gathering|refining) [0-9]'; }
 # The first failure is followed until the store is complete; the others until it is tried again, or with CHECK=full as well.
 to_its_end="No space left"
 claim "a full disk keeps the existing store and is reported; with room it continues" \
 	fails_in_words "No space left" "*.refined/experts.safetensors.partial write error=ENOSPC after=2"
 to_its_end=
-claim "…so it is where the moments do not fit" \
-	fails_in_words "No space left" "*.refined/moments* write error=ENOSPC"
+claim "…so it is where the text does not fit" \
+	fails_in_words "No space left" "*.refined/text* write error=ENOSPC"
 claim "…and a disk that fails" \
 	fails_in_words "Input/output error" "*.refined/experts.safetensors.partial sync error=EIO"
 
@@ -142,7 +142,8 @@ end_second() {
 shared() {
 	rm -rf "$(refined)"
 	trap 'end_second; end' EXIT
-	begin "*.refined/moments.new write stall=0"
+	begin "*.refined/text.new write stall=0"
+	[ -n "$(answer)" ] || fail "no answer" # only models that were asked are refined
 	stalled
 	mkdir -p "$work/second"
 	"$MOEFS" -o "store=$store,quant=tq3,refine=idle" "$MODEL" "$work/second" || fail "the second mount"

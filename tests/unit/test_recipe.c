@@ -278,8 +278,50 @@ static void a_text_names_the_table_that_its_store_was_made_by(void **state)
 	assert_memory_equal(r.of, now.of, sizeof r.of);
 	recipe_to_text(&r, text, sizeof text);
 	assert_string_equal(text, first);
-	assert_false(recipe_from_text(&now, "4bit.3 kept bf16 norms f16"));
-	assert_false(recipe_from_text(&now, "3bit.2 kept bf16 norms f16"));
+	assert_false(recipe_from_text(&now, "4bit.4 kept bf16 norms f16"));
+	assert_false(recipe_from_text(&now, "3bit.3 kept bf16 norms f16"));
+	free(c);
+}
+
+/* Of dense models alone; what is asked for by the name takes it as well as an unrefined one. */
+static void refined_stores_have_tables_of_their_own(void **state)
+{
+	(void)state;
+	static const char four[] = "4bit.3 kept bf16 norms f16 ref32768.beef",
+			  three[] = "3bit.2 kept bf16 norms f16 ref32768.beef";
+	struct config *c = malloc(sizeof *c);
+	struct recipe r, now;
+	char text[64];
+	assert_non_null(c);
+	read_config(c, uneven);
+	assert_int_equal(format_by(four, c, TENSOR_Q, 0), FORMAT_TC4);
+	assert_int_equal(format_by(four, c, TENSOR_V, 0), FORMAT_Q8_0);
+	assert_int_equal(format_by(four, c, TENSOR_Q, 29), FORMAT_Q8_0);
+	for (uint32_t layer = 0; layer < 30; layer++) {
+		bool more = layer < 3 || layer >= 27 || layer % 3 == 2;
+		assert_int_equal(format_by(four, c, TENSOR_DOWN, layer),
+				 more ? FORMAT_Q6_K : FORMAT_TC4);
+	}
+	assert_int_equal(format_by(three, c, TENSOR_DOWN, 0), FORMAT_TC4);
+	assert_int_equal(format_by(three, c, TENSOR_UP, 0), FORMAT_TC4);
+	assert_int_equal(format_by(three, c, TENSOR_UP, 1), FORMAT_TC3);
+	assert_int_equal(format_by(three, c, TENSOR_Q, 1), FORMAT_TC3);
+	assert_int_equal(format_by(three, c, TENSOR_K, 1), FORMAT_TC4);
+	assert_int_equal(format_by(three, c, TENSOR_UP, 29), FORMAT_TC4);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(recipe_find(&r, i ? "3bit" : "4bit", &e), 0);
+		assert_true(recipe_from_text(&now, i ? three : four));
+		assert_true(recipe_includes(&r, &now));
+		recipe_make_refined(&r, c);
+		r.refined = 32768;
+		r.refined_by = 0xbeef;
+		recipe_to_text(&r, text, sizeof text);
+		assert_string_equal(text, i ? three : four);
+	}
+	read_config(c, moe);
+	assert_int_equal(recipe_find(&r, "3bit", &e), 0);
+	recipe_make_refined(&r, c);
+	assert_int_equal(r.table, 1);
 	free(c);
 }
 
@@ -320,6 +362,7 @@ int main(void)
 		cmocka_unit_test(the_default_follows_from_experts_and_from_weights),
 		cmocka_unit_test(defaults_of_earlier_versions_are_tried_the_latest_first),
 		cmocka_unit_test(a_text_names_the_table_that_its_store_was_made_by),
+		cmocka_unit_test(refined_stores_have_tables_of_their_own),
 		cmocka_unit_test(rows_of_any_length_have_a_format_that_fits_them),
 		cmocka_unit_test(routers_are_in_blocks_where_rows_are_whole_ones),
 	};

@@ -1,13 +1,18 @@
 /* Refined stores: the gathered moments are those of the inputs; the refined store answers and is
  * the same however it was made; turns come first. */
+#include "engine/admin/power.h"
 #include "engine/admin/refine_gather.h"
+#include "engine/admin/refine_turn.h"
 #include "engine/convert/moments.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/admin/observe.h"
+#include "engine/convert/encoder.h"
+#include "engine/family/sources.h"
 #include "checkpoint_help.h"
 #include "golden.h"
 #include "memory_help.h"
+#include "random.h"
 #include "session_help.h"
 #include "store_help.h"
 
@@ -111,8 +116,7 @@ static uint8_t *bytes_of(const struct test_model *m, const char *file, size_t *n
 
 static void expect_same_store(const struct test_model *one, const struct test_model *other)
 {
-	static const char *const files[] = {"experts.safetensors", "dense.safetensors", "index",
-					    "moments"};
+	static const char *const files[] = {"experts.safetensors", "dense.safetensors", "index"};
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
 		size_t a, b;
 		uint8_t *first = bytes_of(one, files[i], &a),
@@ -165,28 +169,62 @@ static void tap(void *ctx, enum tap_point point, uint32_t layer, uint32_t positi
 	}
 }
 
-static void moments_are_those_of_the_inputs(void **state)
+/* What `asked` names, as windows in a folder of its own; with what an earlier one left there. */
+static void make_text(struct refine_text *t, struct test_model *m,
+		      const struct model_refining *asked, const char *folder)
+{
+	struct err e;
+	const uint64_t key[2] = {1, 2};
+	*t = (struct refine_text){0};
+	if (refine_text_make(t, m->model, asked, key, folder, &e))
+		fail_msg("%s", e.text);
+}
+
+/* Gathers all layers' moments; returns the tokens that were read. */
+static uint64_t gather_into(struct test_model *m, const struct model_refining *asked,
+			    struct moments **moments)
 {
 	char folder[32];
+	struct model_view v;
+	struct refine_text text;
+	struct err e;
+	uint64_t tokens;
+	test_folder_make(folder);
+	observe_model(m->model, &v);
+	make_text(&text, m, asked, folder);
+	assert_int_equal(moments_create(moments, v.plan, 0, 1 << 30, &e), 0);
+	assert_int_equal(moments_end(*moments), v.plan->layers + 1);
+	if (refine_gather(m->model, &text, false, weights_of(m), *moments, NULL, &tokens, &e))
+		fail_msg("%s", e.text);
+	refine_text_free(&text);
+	test_folder_remove(folder);
+	return tokens;
+}
+
+static uint64_t gather(struct test_model *m, const struct model_refining *asked)
+{
+	struct moments *moments;
+	uint64_t tokens = gather_into(m, asked, &moments);
+	moments_free(moments);
+	return tokens;
+}
+
+static void moments_are_those_of_the_inputs(void **state)
+{
 	struct test_model m;
 	struct model_view v;
 	struct moments *moments;
 	struct seen seen = {0};
-	struct err e;
-	const struct moments_key key = {{1, 2}, {3, 4}};
 	const struct tensor_id v_of_layer = {TENSOR_V, LAYER, 0}; /* which has what q has */
 	(void)state;
-	test_folder_make(folder);
 	open_in(&m, test_stores(), 2);
 	observe_model(m.model, &v);
 	seen.norm = weights_vector(&v.weights->layer[LAYER], TENSOR_MIXER_NORM);
 	seen.eps = v.config->rms_eps;
 	v.forward->env.tap = tap;
 	v.forward->env.tap_ctx = &seen;
-	assert_int_equal(moments_create(&moments, v.plan, &key, 1 << 30, &e), 0);
-	if (refine_gather(m.model, &ASKED, weights_of(&m), moments, folder, &e))
-		fail_msg("%s", e.text);
-	assert_int_equal(moments_read_of(moments)->tokens, seen.tokens);
+	uint64_t tokens = gather_into(&m, &ASKED, &moments);
+	assert_int_equal(tokens, seen.tokens);
 	assert_int_equal(moments_tokens(moments, moments_find(moments, v_of_layer)), seen.tokens);
 	float *h = malloc((size_t)seen.hidden * seen.hidden * sizeof *h);
 	assert_true(moments_weigh(moments, v_of_layer, 0, seen.hidden, h));
@@ -210,96 +248,79 @@ static void moments_are_those_of_the_inputs(void **state)
 	free(seen.sum);
 	moments_free(moments);
 	test_model_close(&m);
-	test_folder_remove(folder);
 }
 
-static void moments_are_kept_whole_or_refused(void **state)
+/* With little room fewer pairs are known, and fewer layers at a time. */
+static void sums_fit_into_the_memory_allowed(void **state)
 {
-	char folder[32], path[64];
 	struct test_model m;
 	struct model_view v;
-	struct moments *one, *other;
+	struct moments *all, *some;
 	struct err e;
-	const struct moments_key key = {{1, 2}, {3, 4}}, foreign = {{1, 2}, {3, 5}};
 	(void)state;
-	test_folder_make(folder);
 	open_in(&m, test_stores(), 2);
 	observe_model(m.model, &v);
-	assert_int_equal(moments_create(&one, v.plan, &key, 1 << 30, &e), 0);
-	assert_int_equal(moments_load(one, folder, &e), -ENOENT);
-	if (refine_gather(m.model, &ASKED, weights_of(&m), one, folder, &e))
-		fail_msg("%s", e.text);
-	assert_int_equal(moments_create(&other, v.plan, &key, 1 << 30, &e), 0);
-	assert_int_equal(moments_load(other, folder, &e), 0);
-	assert_true(moments_read_of(other)->whole);
-	assert_int_equal(moments_sum(one), moments_sum(other));
-	moments_free(other);
-
-	assert_int_equal(moments_create(&other, v.plan, &foreign, 1 << 30, &e), 0);
-	assert_int_equal(moments_load(other, folder, &e), -ENOENT);
-	moments_free(other);
-	/* With less room fewer moments are gathered: another file. */
-	const uint64_t less = moments_bytes(one) / 2;
-	assert_int_equal(moments_create(&other, v.plan, &key, less, &e), 0);
-	assert_true(moments_bytes(other) <= less);
-	assert_int_equal(moments_load(other, folder, &e), -ENOENT);
-	moments_free(other);
-	assert_int_equal(moments_create(&other, v.plan, &key, 4 << 10, &e), -ENOMEM);
-
-	assert_int_equal(moments_create(&other, v.plan, &key, 1 << 30, &e), 0);
-	(void)snprintf(path, sizeof path, "%s/moments", folder);
-	for (int where = 0; where < 3; where++) {
-		FILE *f = fopen(path, "r+b");
-		assert_non_null(f);
-		assert_int_equal(fseek(f,
-				       where == 0   ? 0
-				       : where == 1 ? 500
-						    : -9,
-				       where == 2 ? SEEK_END : SEEK_SET),
-				 0);
-		int byte = fgetc(f);
-		assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
-		assert_int_not_equal(fputc(byte ^ 1, f), EOF);
-		assert_int_equal(fclose(f), 0);
-		assert_int_equal(moments_load(other, folder, &e), -EIO);
-		assert_non_null(strstr(e.text, "is damaged"));
-		assert_non_null(strstr(e.text, "remove it and refine again"));
-		assert_int_equal(moments_read_of(other)->tokens, 0);
-		assert_int_equal(moments_save(one, folder, &e), 0);
-		assert_int_equal(moments_load(other, folder, &e), 0);
-		*moments_read_of(other) = (struct moments_read){0};
+	assert_int_equal(moments_create(&all, v.plan, 0, 1 << 30, &e), 0);
+	uint64_t most = moments_bytes(all) / 2;
+	uint32_t turns = 0;
+	for (uint32_t first = 0; first <= v.plan->layers; turns++) {
+		assert_int_equal(moments_create(&some, v.plan, first, most, &e), 0);
+		assert_true(moments_bytes(some) <= most);
+		assert_true(moments_end(some) > first);
+		const struct tensor_id before = {TENSOR_V, first - 1, 0}, own = {TENSOR_V, first, 0};
+		if (first)
+			assert_int_equal(moments_find(some, before), -1);
+		if (first < v.plan->layers)
+			assert_true(moments_find(some, own) >= 0);
+		first = moments_end(some);
+		moments_free(some);
 	}
-	moments_free(other);
-	moments_free(one);
+	assert_true(turns > 1);
+	assert_int_equal(moments_create(&some, v.plan, 0, 256, &e), -ENOMEM);
+	moments_free(all);
+	test_model_close(&m);
+}
+
+/* A text of the model's own is kept round by round; what is damaged is written again. */
+static void what_it_writes_is_kept(void **state)
+{
+	const struct model_refining less = {.tokens = 100}, more = {.tokens = 5000};
+	char folder[32], path[64];
+	struct test_model m;
+	struct refine_text first, again, whole;
+	struct err e;
+	(void)state;
+	test_folder_make(folder);
+	(void)snprintf(path, sizeof path, "%s/text", folder);
+	open_in(&m, test_stores(), 2);
+	make_text(&first, &m, &less, folder);
+	assert_true(first.tokens >= 100);
+	make_text(&again, &m, &less, folder);
+	assert_int_equal(refine_text_sum(&first), refine_text_sum(&again));
+	refine_text_free(&again);
+	const uint64_t other[2] = {1, 3};
+	again = (struct refine_text){0};
+	assert_int_equal(refine_text_make(&again, m.model, &less, other, folder, &e), 0);
+	assert_int_equal(refine_text_sum(&first), refine_text_sum(&again));
+	refine_text_free(&again);
+
+	make_text(&whole, &m, &more, folder); /* goes on, with conversations among the windows */
+	assert_true(whole.tokens >= 5000 && whole.count > first.count);
+	assert_memory_equal(whole.bytes, first.bytes, first.size);
+	FILE *f = fopen(path, "r+b");
+	assert_non_null(f);
+	assert_int_equal(fseek(f, 200, SEEK_SET), 0);
+	assert_int_not_equal(fputc(1, f), EOF);
+	assert_int_equal(fclose(f), 0);
+	make_text(&again, &m, &more, folder);
+	assert_int_equal(refine_text_sum(&again), refine_text_sum(&whole));
+	refine_text_free(&again);
+	refine_text_free(&first);
+	refine_text_free(&whole);
+	refine_text_forget(folder);
+	assert_int_equal(access(path, F_OK), -1);
 	test_model_close(&m);
 	test_folder_remove(folder);
-}
-
-/* Gathers again by `asked`, from window `first` on. */
-static struct moments_read gather_into(struct test_model *m, const struct model_refining *asked,
-				       uint64_t first, struct moments **moments)
-{
-	char folder[32];
-	struct model_view v;
-	struct err e;
-	const struct moments_key key = {{1, 2}, {3, 4}};
-	test_folder_make(folder);
-	observe_model(m->model, &v);
-	assert_int_equal(moments_create(moments, v.plan, &key, 1 << 30, &e), 0);
-	moments_read_of(*moments)->windows = first;
-	if (refine_gather(m->model, asked, weights_of(m), *moments, folder, &e))
-		fail_msg("%s", e.text);
-	test_folder_remove(folder);
-	return *moments_read_of(*moments);
-}
-
-static struct moments_read gather(struct test_model *m, const struct model_refining *asked,
-				  uint64_t first)
-{
-	struct moments *moments;
-	struct moments_read r = gather_into(m, asked, first, &moments);
-	moments_free(moments);
-	return r;
 }
 
 /* Look-ahead runs a later layer's router on this layer's state whenever experts are missing from
@@ -309,7 +330,8 @@ static void routers_learn_from_their_own_inputs(void **state)
 {
 	static const uint64_t budgets[] = {64 << 10, 64 << 20};
 	const struct model_refining own = {.tokens = 40};
-	uint64_t sums[2];
+	enum { COLS = 64 };
+	static float h[2][COLS * COLS];
 	char stores[32];
 	(void)state;
 	test_folder_make(stores);
@@ -322,7 +344,7 @@ static void routers_learn_from_their_own_inputs(void **state)
 							  .threads = 2,
 							  .budget = budgets[i]});
 		test_wait_converted(m.model);
-		assert_true(gather_into(&m, &own, 0, &moments).tokens > 0);
+		assert_true(gather_into(&m, &own, &moments) > 0);
 		for (uint32_t layer = 0; layer < m.model->id.config.layers; layer++) {
 			struct tensor_id router = {TENSOR_ROUTER, layer, 0},
 					 v = {TENSOR_V, layer, 0};
@@ -330,37 +352,33 @@ static void routers_learn_from_their_own_inputs(void **state)
 			assert_int_equal(moments_tokens(moments, moments_find(moments, router)),
 					 moments_tokens(moments, moments_find(moments, v)));
 		}
-		sums[i] = moments_sum(moments);
+		assert_true(moments_weigh(moments, (struct tensor_id){TENSOR_ROUTER, 1, 0}, 0, COLS,
+					  h[i]));
 		moments_free(moments);
 		test_model_close(&m);
 	}
-	assert_int_equal(sums[0], sums[1]);
+	assert_memory_equal(h[0], h[1], sizeof h[0]);
 	test_folder_remove(stores);
 }
 
-/* With a context of any size; invalid text in it is no reason to stop. */
+/* With a context of any size. */
 static void any_text_is_read_to_its_end(void **state)
 {
 	enum { WINDOW = 2048 };
 	struct test_model m;
-	struct moments_read r;
 	char lines[WINDOW + 1];
 	(void)state;
 	test_model_ready(
 		&m, small(),
 		&(struct engine_options){.quant = "tq3", .store = test_stores(), .context = 16});
 	test_wait_converted(m.model);
-	r = gather(&m, &ASKED, 0);
-	assert_true(r.whole);
-	assert_int_equal(r.windows, 1);
-	assert_true(r.tokens > 40);
+	assert_true(gather(&m, &ASKED) > 40);
 
 	for (size_t i = 0; i < WINDOW; i++)
 		lines[i] = "a fox "[i % 6];
 	lines[WINDOW] = '\n'; /* the second window has nothing else */
-	r = gather(&m, &(struct model_refining){lines, sizeof lines, 1 << 20, false}, 0);
-	assert_true(r.whole);
-	assert_int_equal(r.windows, 2);
+	assert_true(gather(&m, &(struct model_refining){lines, sizeof lines, 1 << 20, false}) >
+		    WINDOW / 6);
 	test_model_close(&m);
 }
 
@@ -383,7 +401,12 @@ static void its_own_writing_begins_with_something(void **state)
 	uint64_t window = 0; /* which would begin with that */
 	while ((window * 2654435761U + 12345) % all != zero)
 		window++;
-	assert_true(gather(&m, &(struct model_refining){.tokens = 1}, window).tokens > 1);
+	struct err e;
+	struct session *s;
+	assert_int_equal(session_create(&s, m.model, NULL, NULL, &e), 0);
+	assert_int_equal(refine_text_begin(m.model, s, window, &e), 0);
+	assert_int_equal(refine_finish_turn(m.model, s, true, &e), -EAGAIN);
+	session_end(s);
 	test_model_close(&m);
 }
 
@@ -621,7 +644,7 @@ static void a_config_that_changes_meanwhile_is_refused(void **state)
 	test_folder_remove(c.parent);
 }
 
-/* Its store and moments are those of the old checkpoint: nothing is made from a mixture. */
+/* Its store is that of the old checkpoint: nothing is made from a mixture. */
 static void a_checkpoint_that_changes_meanwhile_is_refused(void **state)
 {
 	struct changing c;
@@ -644,8 +667,8 @@ static void a_checkpoint_that_changes_meanwhile_is_refused(void **state)
 	test_folder_remove(c.parent);
 }
 
-/* As when the change comes between gathering, which had been done, and rounding. */
-static void moments_of_what_it_was_are_not_taken(void **state)
+/* As when the change comes after a refining that was killed. */
+static void what_was_rounded_of_it_before_is_not_taken(void **state)
 {
 	struct changing c;
 	struct test_model m, fresh;
@@ -713,17 +736,20 @@ static void what_other_weights_say_is_not_counted(void **state)
 	struct test_model m;
 	struct model_view v;
 	struct moments *moments;
+	struct refine_text text;
 	struct err e;
-	const struct moments_key key = {{1, 2}, {3, 4}};
+	uint64_t tokens;
 	(void)state;
 	test_folder_make(folder);
 	open_in(&m, test_stores(), 2);
 	observe_model(m.model, &v);
-	assert_int_equal(moments_create(&moments, v.plan, &key, 1 << 30, &e), 0);
-	assert_int_equal(refine_gather(m.model, &ASKED, weights_of(&m) + 1, moments, folder, &e),
+	make_text(&text, &m, &ASKED, folder);
+	assert_int_equal(moments_create(&moments, v.plan, 0, 1 << 30, &e), 0);
+	assert_int_equal(refine_gather(m.model, &text, false, weights_of(&m) + 1, moments, NULL,
+				       &tokens, &e),
 			 -ECANCELED);
-	assert_int_equal(moments_read_of(moments)->tokens, 0);
-	assert_int_equal(moments_load(moments, folder, &e), -ENOENT);
+	assert_int_equal(tokens, 0);
+	refine_text_free(&text);
 	moments_free(moments);
 	test_model_close(&m);
 	test_folder_remove(folder);
@@ -745,11 +771,128 @@ static void a_model_that_cannot_be_refined_is_refused(void **state)
 	test_model_close(&m);
 }
 
+/* From 8 bits, but not from fewer. */
+static void a_published_model_of_8_bits_is_refined_if_asked(void **state)
+{
+	static const struct {
+		const char *fixture, *quant, *words;
+	} cases[] = {
+		{"deepseek_v3_fp8", "3bit", NULL},
+		{"qwen3_moe_mlx4", "3bit", "needs the original weights of 8, 16 or 32 bits"},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char stores[32];
+		struct test_model m;
+		struct err e = {0};
+		test_folder_make(stores);
+		test_model_ready(&m, test_fixture(cases[i].fixture),
+				 &(struct engine_options){
+					 .quant = cases[i].quant, .store = stores, .threads = 2});
+		test_wait_converted(m.model);
+		int failed = model_refine(m.model, &ASKED, &e);
+		if (cases[i].words) {
+			assert_int_equal(failed, -ENOTSUP);
+			assert_non_null(strstr(e.text, cases[i].words));
+		} else if (failed) {
+			fail_msg("%s", e.text);
+		}
+		test_model_close(&m);
+		test_folder_remove(stores);
+	}
+}
+
+/* Inputs of layer 0's attention that are large in every fourth column from `first` on. */
+static void add_inputs(struct moments *m, uint32_t hidden, uint32_t first)
+{
+	enum { INPUTS = 200 };
+	const struct tensor_id q = {TENSOR_Q, 0, 0};
+	struct random r = {first + 7};
+	float *x = malloc((size_t)INPUTS * hidden * sizeof *x);
+	assert_non_null(x);
+	random_normal(&r, x, (size_t)INPUTS * hidden);
+	for (size_t i = 0; i < (size_t)INPUTS * hidden; i++)
+		x[i] *= i % hidden % 4 == first ? 1 : 1e-3F;
+	moments_add(m, kernels_best(), moments_find(m, q), x, INPUTS, 0, hidden);
+	free(x);
+}
+
+/* Weights that are rounded by one text are judged by another: whether they are better there. */
+static void rows_are_judged_by_what_was_held_back(void **state)
+{
+	struct test_model m;
+	struct model_view v;
+	struct sources sources;
+	const _Atomic bool stop = false;
+	struct err e;
+	(void)state;
+	open_in(&m, test_stores(), 2);
+	observe_model(m.model, &v);
+	assert_int_equal(sources_open(&sources, small(), v.config, &e), 0);
+	uint8_t *chunk = malloc(encoder_chunk_bytes(v.plan));
+	for (uint32_t other = 0; other < 2; other++) {
+		struct moments *known, *held;
+		struct encoder *x;
+		struct encoder_verdict verdict = {0};
+		assert_int_equal(moments_create(&known, v.plan, 0, 1 << 30, &e), 0);
+		assert_int_equal(moments_create(&held, v.plan, 0, 1 << 30, &e), 0);
+		add_inputs(known, v.config->hidden_size, 0);
+		add_inputs(held, v.config->hidden_size, other);
+		assert_int_equal(encoder_create(&x, v.plan, &sources, kernels_best(), &e), 0);
+		encoder_know(x, known, held, &stop);
+		for (uint32_t i = 0; i < v.plan->dense_count; i++)
+			if (v.plan->dense[i].id.role == TENSOR_Q && !v.plan->dense[i].id.layer)
+				assert_int_equal(
+					encoder_chunk(x, &v.plan->dense[i], 0, chunk, &e), 0);
+		encoder_judge(x, &verdict);
+		assert_true(verdict.rows > 0);
+		assert_true(other ? verdict.sum > 0 : verdict.sum < 0);
+		encoder_free(x);
+		moments_free(known);
+		moments_free(held);
+	}
+	free(chunk);
+	sources_close(&sources);
+	test_model_close(&m);
+}
+
+/* ---- while idle ---- */
+
+static void supply(const char *folder, const char *name, const char *type, const char *status)
+{
+	char path[96];
+	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
+	(void)mkdir(path, 0700);
+	const char *const files[][2] = {{"type", type}, {"status", status}};
+	for (size_t i = 0; i < 2; i++) {
+		(void)snprintf(path, sizeof path, "%s/%s/%s", folder, name, files[i][0]);
+		FILE *f = fopen(path, "w");
+		assert_non_null(f);
+		assert_true(fprintf(f, "%s\n", files[i][1]) > 0 && fclose(f) == 0);
+	}
+}
+
+static void a_battery_that_is_discharged_is_seen(void **state)
+{
+	char folder[32];
+	(void)state;
+	test_folder_make(folder);
+	assert_false(power_on_battery(folder));
+	supply(folder, "AC", "Mains", "");
+	supply(folder, "BAT0", "Battery", "Charging");
+	assert_false(power_on_battery(folder));
+	supply(folder, "BAT1", "Battery", "Discharging");
+	assert_true(power_on_battery(folder));
+	test_folder_remove(folder);
+	assert_false(power_on_battery(folder));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moments_are_those_of_the_inputs),
-		cmocka_unit_test(moments_are_kept_whole_or_refused),
+		cmocka_unit_test(sums_fit_into_the_memory_allowed),
+		cmocka_unit_test(what_it_writes_is_kept),
 		cmocka_unit_test(any_text_is_read_to_its_end),
 		cmocka_unit_test(its_own_writing_begins_with_something),
 		cmocka_unit_test(what_is_no_text_is_said),
@@ -760,10 +903,13 @@ int main(void)
 		cmocka_unit_test(its_own_writing_is_the_same_each_time),
 		cmocka_unit_test(a_checkpoint_that_changes_meanwhile_is_refused),
 		cmocka_unit_test(a_config_that_changes_meanwhile_is_refused),
-		cmocka_unit_test(moments_of_what_it_was_are_not_taken),
+		cmocka_unit_test(what_was_rounded_of_it_before_is_not_taken),
 		cmocka_unit_test(other_times_alone_make_no_other_store),
 		cmocka_unit_test(what_other_weights_say_is_not_counted),
 		cmocka_unit_test(a_model_that_cannot_be_refined_is_refused),
+		cmocka_unit_test(a_published_model_of_8_bits_is_refined_if_asked),
+		cmocka_unit_test(rows_are_judged_by_what_was_held_back),
+		cmocka_unit_test(a_battery_that_is_discharged_is_seen),
 	};
 	/* Compares bytes with a store made by one thread: a sanitizer would find nothing new. */
 	const struct CMUnitTest bytes[] = {
