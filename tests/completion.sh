@@ -77,7 +77,7 @@ completes() { # SHELL
 }
 # Of each command's own, behind its name; no machine's mounts are asked for.
 behind() { # SHELL
-	offers "$1" "moefs ask --" --help --json --schema --system --thoughts &&
+	offers "$1" "moefs ask --" --help --json --plan --schema --system --thoughts &&
 		offers "$1" "moefs chat --s" --system &&
 		offers "$1" "moefs demo --" --help --path &&
 		offers "$1" "moefs demo " &&

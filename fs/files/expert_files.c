@@ -81,8 +81,7 @@ static uint64_t expert_uses(const struct pager_expert *x)
 	return x->hits + x->misses;
 }
 
-/* 9 for the most used expert of the model, one less for each halving, 0 at least. */
-static unsigned expert_heat(uint64_t used, uint64_t most)
+unsigned expert_heat(uint64_t used, uint64_t most)
 {
 	unsigned step = 0;
 	while (step < 9 && used < most) {
@@ -99,9 +98,8 @@ static char expert_map_character(const struct pager_expert *x, uint64_t most)
 	return expert_uses(x) ? (char)('a' + expert_heat(expert_uses(x), most)) : '.';
 }
 
-void expert_map_render(const struct node *n, struct text *out)
+uint64_t expert_most_used(const struct model *m)
 {
-	const struct model *m = n->model->model;
 	struct pager_expert x;
 	uint64_t most = 1;
 	for (uint32_t l = 0; l < model_layers(m); l++)
@@ -109,6 +107,14 @@ void expert_map_render(const struct node *n, struct text *out)
 			model_expert_inspect(m, l, i, &x);
 			most = expert_uses(&x) > most ? expert_uses(&x) : most;
 		}
+	return most;
+}
+
+void expert_map_render(const struct node *n, struct text *out)
+{
+	const struct model *m = n->model->model;
+	struct pager_expert x;
+	uint64_t most = expert_most_used(m);
 	for (uint32_t l = 0; l < model_layers(m); l++) {
 		text_format(out, "%0*" PRIu32 " ", LAYER_DIGITS, l);
 		for (uint32_t i = 0; i < model_experts(m, l); i++) {

@@ -52,6 +52,11 @@ extern const struct row_family expert_layer_family, expert_family;
 extern const struct file_ops expert_ops, expert_ctl_ops, trace_ops;
 extern const struct row_hooks expert_hooks, expert_layer_hooks, expert_model_hooks;
 void expert_map_render(const struct node *n, struct text *out);
+void expert_picture_render(const struct node *n, struct text *out);
+/* How often the most used expert of a model was used, at least 1; and the step of one that was used
+ * so often: 9 for the most used, one less for each halving, 0 at least. */
+uint64_t expert_most_used(const struct model *m);
+unsigned expert_heat(uint64_t used, uint64_t most);
 void expert_stats_list(const struct node *n, struct facts *f);
 
 /* ---- prefix_files.c ---- */

@@ -116,6 +116,8 @@ options() {
 	rmdir "$m/sessions/kept"
 	same "$(asks --thoughts "$says" "Which city?" 2>"$work/thoughts")" "Paris."
 	same "$(cat "$work/thoughts")" "It is easy."
+	asks --plan "$says" "Which city?" >"$work/plan"
+	same "$(cut -d' ' -f1 "$work/plan" | head -3 | tr '\n' ' ')" "prompt_tokens kept_tokens new_tokens " "the plan"
 	echo '{"enum": ["yes", "no"]}' >"$work/schema"
 	asks --schema "$work/schema" "$sums" "Is it?" | jq -e '. == "yes" or . == "no"' || fail schema
 	asks --json "$sums" -p max_tokens=60 "Is it?" | grep -q '^[[{]' || fail json

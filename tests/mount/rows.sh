@@ -141,6 +141,7 @@ fact template '^chat_template.jinja$'
 fact kernels '^(scalar|avx|neon)'
 
 row MODEL/experts/map 444 $'^00 [0-9a-j.]+\n01 '
+row MODEL/experts/heat.svg 444 '^<svg .*</svg>$'
 row MODEL/experts/stats 444 $'^layer expert resident pinned hits misses last_token\n00 000 [01] '
 row MODEL/experts/stats.json 444 'json .[33].layer == 1 and .[33].expert == 1 and .[33].hits >= 0'
 row MODEL/experts/trace 444 '^$'
