@@ -7,13 +7,19 @@
 
 /* What one more point leaves of those before. */
 static const double fading = 0.95;
+/* A turn that lost its processors for a while counts as so much at most of what was expected. */
+static const double far_more = 2;
+enum { FEW = 8 }; /* points, before which anything is believed */
 
 void forecast_learn(struct forecast_line *l, double x, double y)
 {
 	double expected, off;
-	if (forecast_at(l, x, &expected, &off))
+	if (forecast_at(l, x, &expected, &off)) {
 		l->off = l->count > 1 ? 0.8 * l->off + 0.2 * fabs(y - expected)
 				      : fabs(y - expected);
+		if (l->count >= FEW)
+			y = fmin(y, far_more * expected);
+	}
 	l->weight = fading * l->weight + 1;
 	l->x = fading * l->x + x;
 	l->y = fading * l->y + y;

@@ -73,8 +73,9 @@ static int steer_read_line(const char **at, struct steer_line *l, struct err *e)
 		*slash = 0;
 	if (strlen(from) >= WORD || (slash && strlen(slash + 1) >= WORD))
 		return steer_bad_line(line, e);
-	(void)snprintf(l->layer, WORD, "%s", from);
-	(void)snprintf(l->expert, WORD, "%s", slash ? slash + 1 : "*");
+	const char *expert = slash ? slash + 1 : "*";
+	memcpy(l->layer, from, strlen(from) + 1);
+	memcpy(l->expert, expert, strlen(expert) + 1);
 	*at += strspn(*at, line_end);
 	return steer_read_number(number, line, &l->bias, e);
 }
