@@ -33,13 +33,14 @@ struct engine_options {
 	uint32_t context;	 /* positions per session; 0: the model's limit, at most 32 Ki */
 	uint64_t offload;	 /* bytes of disk for contexts of idle sessions; 0: none */
 	uint32_t threads;	 /* 0: one per core */
-	uint32_t chunk;	   /* prompt tokens per step; 0: see model/chunk.h. Changes no text. */
-	uint32_t step_ms;  /* milliseconds that answers may wait for a prompt; 0: STEP_MS_DEFAULT */
+	uint32_t chunk;	  /* prompt tokens per step; 0: see model/chunk.h. Changes no text. */
+	uint32_t step_ms; /* milliseconds that answers may wait for a prompt; 0: STEP_MS_DEFAULT */
 	uint32_t share_all; /* 1: sessions of different users share what they have computed */
-	uint32_t idle;	   /* seconds without a prompt after which a model is unloaded; 0: never */
-	uint32_t refine;   /* 1: models are refined while they are idle; 0: not */
+	uint32_t idle;	    /* seconds without a prompt after which a model is unloaded; 0: never */
+	uint32_t refine;    /* 1: models are refined while they are idle; 0: not */
 	const char *quant; /* auto (NULL: auto), 2bit … 8bit, tq2 … tq4 or bf16; see recipe.h */
 	int exact;	   /* not 0: activations, keys, values and decoded weights are F32 */
+	const char *kv;	   /* keys and values: f16, q8, q4, q8q4, or auto (NULL: auto): f16 */
 	const char *codec; /* none, zstd or auto (NULL: auto); see recipe.h */
 	const char *template_file; /* chat template of all models; NULL: each model's own */
 	const char
@@ -203,9 +204,9 @@ int model_refining_check(const struct model_refining *r, struct err *e);
 int model_refine_idle(struct model *m, struct err *e);
 
 /* Measures what the store in use loses against its checkpoint, for info/loss, on a text of 2,048
- * tokens that the model writes (engine/admin/loss_compare.h), and keeps the result beside the store.
- * Reads all of the checkpoint. Blocks. idle: ends with -ECANCELED when a turn begins. -ENOTSUP: there
- * is nothing to measure. */
+ * tokens that the model writes (engine/admin/loss_compare.h), and keeps the result beside the
+ * store. Reads all of the checkpoint. Blocks. idle: ends with -ECANCELED when a turn begins.
+ * -ENOTSUP: there is nothing to measure. */
 int model_measure_loss(struct model *m, bool idle, struct err *e);
 
 /* Progress of background work, which continues while the model is ready; total 0: there is none. */
@@ -238,6 +239,7 @@ enum model_fact {
 	FACT_BITS_PER_WEIGHT,	/* of the store, embeddings and norms included */
 	FACT_CONTEXT,		/* positions a session may use */
 	FACT_CONTEXT_BYTES,	/* of a full session, checkpoints included */
+	FACT_KV, /* what keys and values are kept in, and what a session would take in another */
 	FACT_MAX_PROMPT_BYTES,
 	FACT_DEFAULTS, /* a line for each key of generation_config.json: used or ignored */
 	FACT_FORMAT,   /* "3bit", "as published: GGUF, in place" */
@@ -251,7 +253,7 @@ enum model_fact {
 			*/
 	FACT_TEMPLATE, /* where its chat template comes from, or why it has none, in words */
 	FACT_EMBEDDING, /* "last token, normalised (modules.json)" */
-	FACT_KERNELS,  /* the kernels' table in use */
+	FACT_KERNELS,	/* the kernels' table in use */
 	FACT_COUNT
 };
 int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size);
@@ -353,16 +355,16 @@ void model_warming(const struct model *m, uint32_t *done, uint32_t *total);
 
 enum { MODEL_PREFIX_NAME = 40 };
 struct model_prefix {
-	uint64_t id;	/* never given again */
-	uint32_t owner; /* of the session that computed it (session_name) */
+	uint64_t id;	   /* never given again */
+	uint32_t owner;	   /* of the session that computed it (session_name) */
 	uint32_t sessions; /* that share its memory */
 	bool pinned;
 	uint64_t text_bytes, own_bytes; /* of its text; memory that only this one holds */
-	uint64_t used_ns;		/* when a turn last took it over or left it, CLOCK_REALTIME */
-	char name[MODEL_PREFIX_NAME];	/* position and hash: "2048-0123456789abcdef" */
+	uint64_t used_ns;	      /* when a turn last took it over or left it, CLOCK_REALTIME */
+	char name[MODEL_PREFIX_NAME]; /* position and hash: "2048-0123456789abcdef" */
 };
-/* Finds the prefix with the smallest id that is at least `id`, or the one that has this name. Returns
- * false if there is none. */
+/* Finds the prefix with the smallest id that is at least `id`, or the one that has this name.
+ * Returns false if there is none. */
 bool model_prefix_next(const struct model *m, uint64_t id, struct model_prefix *out);
 bool model_prefix_named(const struct model *m, const char *name, struct model_prefix *out);
 /* Its text, special tokens spelled out, malloc'ed; -ENOENT, -ENOMEM in words. */

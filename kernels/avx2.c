@@ -74,11 +74,11 @@ ALWAYS_INLINE void avx2_put_bytes(uint8_t *to, size_t step, arrange_words v)
 
 /* ---- the table ---- */
 
-#define SHARED_FUNCTIONS                                                                       \
-	.block_prepare = avx2_block_prepare, .tq_prepare = avx2_tq_prepare,                    \
-	.tq_quantise_row = TABLE(tq_quantise_row), .tc_quantise_row = TABLE(tc_quantise_row),  \
-	.tc_encode = TABLE(tc_encode), .tc_choose = TABLE(tc_choose),                          \
-	.tc_improve = TABLE(tc_improve), .add_products = sums_add_products,                    \
+#define SHARED_FUNCTIONS                                                                      \
+	.block_prepare = avx2_block_prepare, .tq_prepare = avx2_tq_prepare,                   \
+	.tq_quantise_row = TABLE(tq_quantise_row), .tc_quantise_row = TABLE(tc_quantise_row), \
+	.tc_encode = TABLE(tc_encode), .tc_choose = TABLE(tc_choose),                         \
+	.tc_improve = TABLE(tc_improve), .add_products = sums_add_products,                   \
 	.delta_steps = delta_steps, .arrange = &arrange_blocks, VECTOR_FUNCTIONS
 
 const struct kernels kernels_avx2 = {

@@ -237,14 +237,13 @@ ALWAYS_INLINE void avx2_ints_add_products(ints sum[2], const shorts a[2], const 
 #define lanes_ints_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define lanes_ints_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
 #define lanes_ints_pick(mask, a, b) \
-	_mm256_castps_si256(        \
-		_mm256_blendv_ps(_mm256_castsi256_ps(b), _mm256_castsi256_ps(a), mask))
+	_mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(b), _mm256_castsi256_ps(a), mask))
 #define lanes_ints_xor(a, b) _mm256_xor_si256(a, b)
 #define lanes_mask_is(v, n) _mm256_castsi256_ps(_mm256_cmpeq_epi32(v, _mm256_set1_epi32(n)))
 /* The lowest three bits name a lane of either register, the next one the register. */
-#define lanes_look_up(table, i)                                       \
-	_mm256_blendv_ps(_mm256_permutevar8x32_ps((table)[0], i),     \
-			 _mm256_permutevar8x32_ps((table)[1], i),     \
+#define lanes_look_up(table, i)                                   \
+	_mm256_blendv_ps(_mm256_permutevar8x32_ps((table)[0], i), \
+			 _mm256_permutevar8x32_ps((table)[1], i), \
 			 _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)))
 
 #include "kernels/lanes.h"

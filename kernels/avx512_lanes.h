@@ -275,10 +275,10 @@ bool avx512_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uin
 			    uint32_t bits);
 void avx512_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
 void avx512_tc_choose(uint8_t symbol[TQ_GROUP], const struct tc_group *g,
-		    const float weight[TQ_GROUP], const float aimed[TQ_GROUP],
-		    const float target[TQ_GROUP], float norm);
+		      const float weight[TQ_GROUP], const float aimed[TQ_GROUP],
+		      const float target[TQ_GROUP], float norm);
 bool avx512_tc_improve(uint8_t symbol[TQ_GROUP], float pull[TQ_GROUP], const struct tc_group *g,
-		     float norm, float least);
+		       float norm, float least);
 
 void avx512_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		   uint32_t slot, const float *key, const float *value, uint32_t head_dim,

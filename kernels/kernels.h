@@ -32,7 +32,9 @@ enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
 /* What keys and values are kept in: floats of 32 or 16 bits; or codes (kv_codes.h), both of 8 bits,
  * both of 4, or keys of 8 and values of 4. */
 enum kv_type { KV_F32, KV_F16, KV_Q8, KV_Q4, KV_Q8Q4, KV_TYPES };
-enum { KV_CODES_WIDEST = 1024 }; /* elements of a head that can be kept as codes */
+/* A head that can be kept as codes has at most so many elements, and a latent a multiple of so
+ * many. */
+enum { KV_CODES_WIDEST = 1024, KV_CODES_LATENT = 16 };
 bool kv_type_codes(enum kv_type type);
 const char *kv_type_name(enum kv_type type); /* as in -o kv=, and "f32" */
 /* Bytes of one element, the unit of offsets in a block: 1 where there are codes. */
@@ -41,6 +43,13 @@ size_t kv_type_element(enum kv_type type);
  * struct attention: such heads have no values. */
 size_t kv_key_bytes(enum kv_type type, uint32_t head_dim, uint32_t latent_dim);
 size_t kv_value_bytes(enum kv_type type, uint32_t head_dim);
+/* Calls `each` for the arrays of a block that these are, one after the other: `rows` adjacent rows
+ * of `elements` (kv_type_element), of which only the first `used` are of positions before `held`.
+ */
+typedef void kv_rows_fn(void *ctx, size_t rows, size_t elements, size_t used);
+void kv_key_rows(enum kv_type type, uint32_t head_dim, uint32_t latent_dim, size_t held,
+		 kv_rows_fn *each, void *ctx);
+void kv_value_rows(enum kv_type type, uint32_t head_dim, size_t held, kv_rows_fn *each, void *ctx);
 /* Positions in one span of attention: each is computed by itself, and all are then joined. */
 enum { ATTENTION_SPAN = 256 };
 

@@ -42,3 +42,42 @@ size_t kv_value_bytes(enum kv_type type, uint32_t head_dim)
 	const struct kv_codes c = kv_codes_of_values(type, head_dim);
 	return kv_codes_bytes(&c);
 }
+
+/* What follows the codes of keys and of values alike. */
+static void kv_scale_rows(const struct kv_codes *c, size_t held, kv_rows_fn *each, void *ctx)
+{
+	const size_t half = sizeof(uint16_t);
+
+	each(ctx, c->parts, KV_BLOCK * half, held * half);
+	if (c->four)
+		each(ctx, c->columns / kv_codes_fine(c), KV_BLOCK, held);
+}
+
+void kv_key_rows(enum kv_type type, uint32_t head_dim, uint32_t latent_dim, size_t held,
+		 kv_rows_fn *each, void *ctx)
+{
+	if (!kv_type_codes(type)) {
+		each(ctx, head_dim, KV_BLOCK, held);
+		return;
+	}
+	const struct kv_codes c = kv_codes_of_keys(type, head_dim, latent_dim);
+	each(ctx, kv_codes_scales(&c) / KV_CODES_ROW, KV_CODES_ROW, held * KV_CODES_QUAD);
+	kv_scale_rows(&c, held, each, ctx);
+}
+
+void kv_value_rows(enum kv_type type, uint32_t head_dim, size_t held, kv_rows_fn *each, void *ctx)
+{
+	if (!kv_type_codes(type)) {
+		each(ctx, 1, (size_t)KV_BLOCK * head_dim, held * head_dim);
+		return;
+	}
+	const struct kv_codes c = kv_codes_of_values(type, head_dim);
+	const size_t columns = KV_CODES_PAD >> c.four;
+	for (uint32_t d = 0; d < c.columns; d += KV_CODES_PAD)
+		for (size_t j = 0; j < KV_BLOCK; j += KV_CODES_QUAD) {
+			const size_t left = held > j ? held - j : 0;
+			each(ctx, columns, KV_CODES_QUAD,
+			     left < KV_CODES_QUAD ? left : KV_CODES_QUAD);
+		}
+	kv_scale_rows(&c, held, each, ctx);
+}

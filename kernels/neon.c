@@ -89,11 +89,11 @@ ALWAYS_INLINE void neon_put_bytes(uint8_t *to, size_t step, arrange_words v)
 /* ---- the table ---- */
 
 /* Of both tables. */
-#define SHARED_FUNCTIONS                                                                       \
-	.block_prepare = neon_block_prepare, .tq_prepare = neon_tq_prepare,                    \
-	.tq_quantise_row = TABLE(tq_quantise_row), .tc_quantise_row = TABLE(tc_quantise_row),  \
-	.tc_encode = TABLE(tc_encode), .tc_choose = TABLE(tc_choose),                          \
-	.tc_improve = TABLE(tc_improve), .add_products = sums_add_products,                    \
+#define SHARED_FUNCTIONS                                                                      \
+	.block_prepare = neon_block_prepare, .tq_prepare = neon_tq_prepare,                   \
+	.tq_quantise_row = TABLE(tq_quantise_row), .tc_quantise_row = TABLE(tc_quantise_row), \
+	.tc_encode = TABLE(tc_encode), .tc_choose = TABLE(tc_choose),                         \
+	.tc_improve = TABLE(tc_improve), .add_products = sums_add_products,                   \
 	.delta_steps = delta_steps, .arrange = &arrange_blocks, VECTOR_FUNCTIONS
 
 const struct kernels kernels_neon = {

@@ -143,8 +143,8 @@ static void vector_delta_decay(float *y, const float *x, const float *bias, floa
 #pragma GCC unroll 8
 		for (int k = SOFTPLUS_TERMS; k >= 1; k -= 2)
 			series = lanes_fma(series, square, lanes_all(1.F / (float)k));
-		const lanes step = lanes_add(lanes_at_least(z, zero),
-					     lanes_mul(lanes_add(s, s), series));
+		const lanes step =
+			lanes_add(lanes_at_least(z, zero), lanes_mul(lanes_add(s, s), series));
 		lanes_store(y + i, n - i, lanes_exp(lanes_mul(step, fades)));
 	}
 }
@@ -169,11 +169,11 @@ ALWAYS_INLINE void vector_convolve_as(float *y, const float *w, const float *bia
 				      const float *const *taps, uint32_t width, size_t channels,
 				      size_t c0, size_t c1, bool silu)
 {
-#define CASE(n)                                                                        \
-	case n:                                                                        \
-		if (bias)                                                              \
+#define CASE(n)                                                                       \
+	case n:                                                                       \
+		if (bias)                                                             \
 			vector_convolve(y, w, bias, taps, n, channels, c0, c1, silu); \
-		else                                                                   \
+		else                                                                  \
 			vector_convolve(y, w, NULL, taps, n, channels, c0, c1, silu); \
 		break;
 	switch (width) {
@@ -235,13 +235,12 @@ UNWATCHED static void vector_add_scaled(float *y, float a, const float *x, size_
 }
 
 /* The rows of a table of kernels that are written once for all instruction sets. */
-#define VECTOR_FUNCTIONS                                                                 \
-	.rmsnorm = vector_rmsnorm, .rope = vector_rope, .silu_mul = vector_silu_mul,     \
-	.softmax = vector_softmax, .add = vector_add, .add_scaled = vector_add_scaled,   \
-	.gelu_mul = vector_gelu_mul, .swiglu_clamped = vector_swiglu_clamped,            \
-	.softcap = vector_softcap, .sigmoid_mul = vector_sigmoid_mul,                    \
-	.conv = vector_conv, .relu_squared = vector_relu_squared,                        \
-	.delta_decay = vector_delta_decay,                                               \
+#define VECTOR_FUNCTIONS                                                                   \
+	.rmsnorm = vector_rmsnorm, .rope = vector_rope, .silu_mul = vector_silu_mul,       \
+	.softmax = vector_softmax, .add = vector_add, .add_scaled = vector_add_scaled,     \
+	.gelu_mul = vector_gelu_mul, .swiglu_clamped = vector_swiglu_clamped,              \
+	.softcap = vector_softcap, .sigmoid_mul = vector_sigmoid_mul, .conv = vector_conv, \
+	.relu_squared = vector_relu_squared, .delta_decay = vector_delta_decay,            \
 	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm
 
 /* Those of *_attention.c; set: the first word of their names. */

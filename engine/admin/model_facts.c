@@ -105,7 +105,10 @@ static int model_print_progress(const struct model *m, char *text, size_t size)
 	int places = !tokens && !layers;
 	return snprintf(text, size, "%s %.0f %% %.*f/%.*f %s %.0f s left", p.doing,
 			100 * (double)p.done / (double)p.total, places, (double)p.done * unit,
-			places, (double)p.total * unit, tokens ? "tokens" : layers ? "layers" : "MB",
+			places, (double)p.total * unit,
+			tokens	 ? "tokens"
+			: layers ? "layers"
+				 : "MB",
 			left > 0 ? left : 0);
 }
 
@@ -161,13 +164,24 @@ static uint32_t model_longest_step(const struct model *m)
 	return longer ? CHUNK_MOST : m->engine->options.chunk;
 }
 
-static uint64_t model_context_bytes(const struct model *m)
+static uint64_t model_context_bytes(const struct model *m, enum kv_type type)
 {
 	const struct config *c = &m->id.config;
-	enum kv_type type = model_kv_type(&m->id);
 	uint64_t drafter =
 		atomic_load(&m->id.drafts) ? drafter_full_bytes(c, type, m->id.context) : 0;
 	return context_full_bytes(c, type, m->id.context, model_longest_step(m)) + drafter;
+}
+
+/* The type; and beside floats q8, beside codes f16. */
+static int model_print_kv(const struct model *m, char *text, size_t size)
+{
+	struct err ignored;
+	enum kv_type type = model_kv_type(&m->id), other = kv_type_codes(type) ? KV_F16 : KV_Q8;
+	if (config_check_kv(&m->id.config, other, &ignored))
+		return snprintf(text, size, "%s", kv_type_name(type));
+	return snprintf(text, size, "%s; %s would take %" PRIu64 " bytes instead of %" PRIu64,
+			kv_type_name(type), kv_type_name(other), model_context_bytes(m, other),
+			model_context_bytes(m, type));
 }
 
 static int model_print_number(const struct model *m, enum model_fact fact, char *text, size_t size)
@@ -185,7 +199,7 @@ static int model_print_number(const struct model *m, enum model_fact fact, char 
 		[FACT_PARAMETERS] = m->id.parameters,
 		[FACT_ACTIVE_PARAMETERS] = m->id.active_parameters,
 		[FACT_CONTEXT] = m->id.context,
-		[FACT_CONTEXT_BYTES] = model_context_bytes(m),
+		[FACT_CONTEXT_BYTES] = model_context_bytes(m, model_kv_type(&m->id)),
 		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
 	};
 	return snprintf(text, size, "%" PRIu64, numbers[fact]);
@@ -208,6 +222,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_TEMPLATE] = model_print_template,
 		[FACT_EMBEDDING] = model_print_embedding,
 		[FACT_KERNELS] = model_print_kernels,
+		[FACT_KV] = model_print_kv,
 	};
 	int n = prints[fact] ? prints[fact](m, text, size)
 			     : model_print_number(m, fact, text, size);

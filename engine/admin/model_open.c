@@ -118,6 +118,9 @@ static int model_open_files(struct model *m, const char *path, struct err *e)
 		failed = ollama_take_defaults(m->id.ollama, &m->id.config.generation, e);
 	if (!failed)
 		failed = forward_computes(&m->id.config, e);
+	m->id.kv = m->engine->kv;
+	if (!failed)
+		failed = config_check_kv(&m->id.config, m->id.kv, e);
 	if (failed)
 		return failed;
 	m->id.context = model_context_of(&m->id.config, m->engine->options.context);

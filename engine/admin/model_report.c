@@ -109,6 +109,7 @@ static void report_put_facts(FILE *out, const struct model *m)
 		{"recipe", FACT_RECIPE},
 		{"context", FACT_CONTEXT},
 		{"context_bytes", FACT_CONTEXT_BYTES},
+		{"kv", FACT_KV},
 		{"store", FACT_STORE},
 	};
 	char text[4096];

@@ -81,9 +81,9 @@ static void attention_place_keys(void *ctx, uint32_t begin, uint32_t end)
 		size_t position = span->position + t - span->first;
 		void *block = (void *)context_blocks_of(x, l)[position / KV_BLOCK];
 		for (uint32_t h = 0; h < l->kv_heads; h++)
-			watch_kv_put(kernels, block, x->type, context_key_offset(l, h),
-				     context_value_offset(l, h), position % KV_BLOCK, k + h * dim,
-				     v + h * dim, l->head_dim, 0);
+			watch_kv_put(kernels, block, x->type, context_key_offset(x->type, l, h),
+				     context_value_offset(x->type, l, h), position % KV_BLOCK,
+				     k + h * dim, v + h * dim, l->head_dim, 0);
 	}
 }
 

@@ -2,14 +2,15 @@
  */
 #include "engine/compute/context.h"
 
+#include <errno.h>
 #include <string.h>
 
-/* width: elements of a position's keys and values. */
+/* width: elements of a position's keys and values; codes: bytes of a block, where it has codes. */
 static void context_init_table(struct context *x, enum kv_kind kind, uint32_t window,
-			       uint64_t width)
+			       uint64_t width, uint64_t codes)
 {
-	size_t element = x->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-	kv_init(&x->kv[kind], x->budget, window, (size_t)width * KV_BLOCK * element);
+	uint64_t floats = width * KV_BLOCK * kv_type_element(x->type);
+	kv_init(&x->kv[kind], x->budget, window, (size_t)(kv_type_codes(x->type) ? codes : floats));
 }
 
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
@@ -23,8 +24,10 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 			      .note_at = state,
 			      .note_width = width};
 	recurrent_init(&x->recurrent, budget, state + (width ? width + 1 : 0));
-	context_init_table(x, KV_WHOLE, 0, c->kv_width[KV_WHOLE]);
-	context_init_table(x, KV_WINDOWED, c->window, c->kv_width[KV_WINDOWED]);
+	context_init_table(x, KV_WHOLE, 0, c->kv_width[KV_WHOLE], c->codes_bytes[KV_WHOLE][type]);
+	context_init_table(x, KV_WINDOWED, c->window, c->kv_width[KV_WINDOWED],
+			   c->codes_bytes[KV_WINDOWED][type]);
+	x->whole_q8 = c->codes_bytes[KV_WHOLE][KV_Q8];
 }
 
 /* All positions stay, whatever the layer sees: a drafter goes back as it likes. */
@@ -35,7 +38,8 @@ void context_init_draft(struct context *x, struct context_budget *budget, const 
 	*x = (struct context){.budget = budget, .type = type};
 	recurrent_init(&x->recurrent, budget, 0);
 	for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
-		context_init_table(x, kind, 0, kind == own ? config_kv_width(c, c->layers) : 0);
+		context_init_table(x, kind, 0, kind == own ? config_kv_width(c, c->layers) : 0,
+				   kind == own ? config_draft_codes(c, type) : 0);
 }
 
 uint64_t context_kv_bytes(const struct context *x, uint32_t positions, uint32_t step)
@@ -95,9 +99,42 @@ int context_reserve(struct context *x, uint32_t positions, struct err *e)
 	return failed;
 }
 
+/* A text that finds no room: what its keys and values would take as codes. */
+static int context_name_q8(const struct context *x, uint32_t positions, struct err *e)
+{
+	uint64_t blocks = kv_blocks(positions);
+	if (e->code != ENOSPC || kv_type_codes(x->type) || !x->whole_q8)
+		return -e->code;
+	return err_because(e, e, e->code,
+			   "%s; keys and values of %u tokens take %.1f MB, with -o kv=q8 %.1f MB",
+			   e->text, positions, (double)(blocks * x->kv[KV_WHOLE].used) / 1e6,
+			   (double)(blocks * x->whole_q8) / 1e6);
+}
+
 int context_reserve_text(struct context *x, uint32_t positions, struct err *e)
 {
-	return kv_reserve(&x->kv[KV_WHOLE], x->tokens.count, positions, e);
+	int failed = kv_reserve(&x->kv[KV_WHOLE], x->tokens.count, positions, e);
+	return failed ? context_name_q8(x, positions, e) : 0;
+}
+
+/* ---- where keys and values lie ---- */
+
+size_t context_key_offset(enum kv_type type, const struct layer *l, uint32_t kv_head)
+{
+	if (!kv_type_codes(type))
+		return ((size_t)l->kv_at + (size_t)kv_head * 2 * l->head_dim) * KV_BLOCK;
+	size_t head =
+		kv_head ? kv_key_bytes(type, l->head_dim, 0) + kv_value_bytes(type, l->head_dim)
+			: 0; /* latents have one alone */
+	return (size_t)l->codes_at[type] + kv_head * head;
+}
+
+size_t context_value_offset(enum kv_type type, const struct layer *l, uint32_t kv_head)
+{
+	size_t keys = context_key_offset(type, l, kv_head);
+	if (l->mixer != MIXER_ATTENTION)
+		return keys; /* there are no values */
+	return keys + kv_key_bytes(type, l->head_dim, 0) / kv_type_element(type);
 }
 
 size_t context_rollback(struct context *x, size_t count)

@@ -21,6 +21,8 @@
 struct context {
 	struct context_budget *budget;
 	enum kv_type type;
+	uint64_t
+		whole_q8; /* bytes of a block of kv[KV_WHOLE] as codes of 8 bits; 0: it cannot be */
 	struct kv_table kv[KV_KINDS];
 	struct recurrent recurrent;
 	uint32_t limit;	     /* config.rope_limit */
@@ -68,9 +70,9 @@ int context_reserve_text(struct context *x, uint32_t positions, struct err *e);
  * (recurrent.h), or where the window before `count` is gone (kv_table.h); the positions between
  * have to be computed again. Where the last step began, and from there on, the window is whole. */
 size_t context_rollback(struct context *x, size_t count);
-/* Before rows of a text of `positions` in all are computed: a model may turn the keys of a text that
- * passes a limit otherwise, from its beginning. What was computed of a text on the other side of
- * the limit is forgotten then, and has to be computed again. */
+/* Before rows of a text of `positions` in all are computed: a model may turn the keys of a text
+ * that passes a limit otherwise, from its beginning. What was computed of a text on the other side
+ * of the limit is forgotten then, and has to be computed again. */
 void context_suit(struct context *x, size_t positions);
 /* Whether a text of `positions` is beyond that limit. */
 static inline bool context_is_long(const struct context *x, size_t positions)
@@ -95,13 +97,7 @@ static inline const void *const *context_blocks_of(const struct context *x, cons
 	return x->kv[config_kv_kind(l)].blocks;
 }
 /* Element offset in each block of a head's keys, and of its values, which follow. */
-static inline size_t context_key_offset(const struct layer *l, uint32_t kv_head)
-{
-	return ((size_t)l->kv_at + (size_t)kv_head * 2 * l->head_dim) * KV_BLOCK;
-}
-static inline size_t context_value_offset(const struct layer *l, uint32_t kv_head)
-{
-	return context_key_offset(l, kv_head) + (size_t)l->head_dim * KV_BLOCK;
-}
+size_t context_key_offset(enum kv_type type, const struct layer *l, uint32_t kv_head);
+size_t context_value_offset(enum kv_type type, const struct layer *l, uint32_t kv_head);
 
 #endif

@@ -104,22 +104,33 @@ static uint64_t context_parts_bytes(const struct context_parts *s)
 	return bytes;
 }
 
-/* Calls `each` for the arrays of a block of which only the first `held` positions are computed:
- * `rows` adjacent rows of `elements`, of which the first `used` are computed. Keys lie
- * [head_dim][64], latents likewise, and values [64][head_dim]. */
-typedef void context_rows_fn(void *ctx, size_t rows, size_t elements, size_t used);
-static void context_block_rows(const struct config *c, enum kv_kind kind, size_t held,
-			       context_rows_fn *each, void *ctx)
+/* As they are numbered in what is saved. */
+static const enum kv_type context_types[] = {KV_F16, KV_F32, KV_Q8, KV_Q4, KV_Q8Q4};
+_Static_assert(sizeof context_types / sizeof *context_types == KV_TYPES, "each has a number");
+
+static uint32_t context_type_number(enum kv_type type)
+{
+	uint32_t i = 0;
+	while (context_types[i] != type)
+		i++;
+	return i;
+}
+
+/* Calls `each` for the arrays of a block of which only the first `held` positions are computed
+ * (kv_key_rows). */
+static void context_block_rows(const struct config *c, enum kv_type type, enum kv_kind kind,
+			       size_t held, kv_rows_fn *each, void *ctx)
 {
 	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		const struct layer *l = &c->layer[layer];
 		if (config_kv_kind(l) != kind || l->keys_of)
 			continue;
 		if (l->mixer == MIXER_LATENT)
-			each(ctx, config_kv_width(c, layer), KV_BLOCK, held);
+			kv_key_rows(type, c->latent.rank + c->latent.rope, c->latent.rank, held,
+				    each, ctx);
 		for (uint32_t h = 0; l->mixer == MIXER_ATTENTION && h < l->kv_heads; h++) {
-			each(ctx, l->head_dim, KV_BLOCK, held);
-			each(ctx, 1, (size_t)KV_BLOCK * l->head_dim, held * l->head_dim);
+			kv_key_rows(type, l->head_dim, 0, held, each, ctx);
+			kv_value_rows(type, l->head_dim, held, each, ctx);
 		}
 	}
 }
@@ -186,7 +197,7 @@ static size_t context_saved_positions(const struct context *x)
 static struct context_head context_head_of(const struct context *x)
 {
 	return (struct context_head){
-		.kv_type = x->type == KV_F32,
+		.kv_type = context_type_number(x->type),
 		.positions = context_saved_positions(x),
 		.block_bytes = x->kv[KV_WHOLE].used,
 		.state_bytes = x->note_at * sizeof(float),
@@ -400,9 +411,10 @@ void context_save_read(const struct context_save *s, uint64_t offset, void *to, 
 	const struct context_head *h = &s->parts.counts.head;
 	struct context_piece p;
 	for (uint32_t i = 0; r.left && context_piece(&s->parts, i, &p); i++) {
-		struct context_block_reading block = {&r, p.at, h->kv_type ? sizeof(float) : 2};
+		enum kv_type type = context_types[h->kv_type];
+		struct context_block_reading block = {&r, p.at, kv_type_element(type)};
 		if (p.ends)
-			context_block_rows(s->config, p.kind, h->positions % KV_BLOCK,
+			context_block_rows(s->config, type, p.kind, h->positions % KV_BLOCK,
 					   context_read_rows, &block);
 		else
 			context_read_part(&r, p.at, p.bytes);
@@ -438,7 +450,7 @@ static int context_check_head(const struct context_load *l, struct err *e)
 	const struct context_head *h = &l->parts.counts.head;
 	const struct context *x = &l->x;
 	uint64_t block_bytes = x->kv[KV_WHOLE].used;
-	if (h->kv_type != (x->type == KV_F32) || h->block_bytes != block_bytes ||
+	if (h->kv_type != context_type_number(x->type) || h->block_bytes != block_bytes ||
 	    h->state_bytes != x->note_at * sizeof(float))
 		return context_other_layout(h->block_bytes, block_bytes, e);
 	if (h->positions > l->most)
@@ -545,7 +557,7 @@ static void context_clear_rows(void *ctx, size_t rows, size_t elements, size_t u
 static int context_check_piece(struct context_load *l, const struct context_piece *p, struct err *e)
 {
 	const struct context_head *h = &l->parts.counts.head;
-	struct context_clearing block = {p->at, h->kv_type ? sizeof(float) : 2};
+	struct context_clearing block = {p->at, kv_type_element(l->x.type)};
 	switch (p->part) {
 	case PART_HEAD:
 		return context_check_head(l, e);
@@ -559,7 +571,7 @@ static int context_check_piece(struct context_load *l, const struct context_piec
 		return context_check_state_head(l, p->index, e);
 	default:
 		if (p->ends)
-			context_block_rows(l->config, p->kind, h->positions % KV_BLOCK,
+			context_block_rows(l->config, l->x.type, p->kind, h->positions % KV_BLOCK,
 					   context_clear_rows, &block);
 		return 0;
 	}

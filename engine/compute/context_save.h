@@ -28,7 +28,7 @@
 #include "engine/compute/context.h"
 
 struct context_head {
-	uint32_t kv_type; /* 0: 16 bits, 1: 32 bits */
+	uint32_t kv_type; /* 0: 16 bits, 1: 32 bits; codes: 2: q8, 3: q4, 4: q8q4 */
 	uint32_t states;
 	uint64_t positions;
 	uint64_t block_bytes;

@@ -106,8 +106,8 @@ static void latent_place_keys(const struct latent_task *a, uint32_t t)
 	memcpy(kv + l->rank, turned, l->rope * sizeof *turned);
 	watch_kv_put(env->kernels,
 		     (void *)context_blocks_of(span->context, a->layer)[position / KV_BLOCK],
-		     span->context->type, context_key_offset(a->layer, 0), 0, position % KV_BLOCK,
-		     kv, NULL, l->rank + l->rope, l->rank);
+		     span->context->type, context_key_offset(span->context->type, a->layer, 0), 0,
+		     position % KV_BLOCK, kv, NULL, l->rank + l->rope, l->rank);
 }
 
 /* Splits each head's query of a row into the part that is absorbed and the part that is rotated. */

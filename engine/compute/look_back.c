@@ -82,8 +82,8 @@ static struct attention look_back_attention(const struct look *look, const struc
 		.length = span->position + run->first - span->first + 1,
 		.scale = s->env->config->attention_scale,
 		.blocks = context_blocks_of(span->context, l),
-		.key_offset = context_key_offset(l, kv_head),
-		.value_offset = context_value_offset(l, kv_head),
+		.key_offset = context_key_offset(span->context->type, l, kv_head),
+		.value_offset = context_value_offset(span->context->type, l, kv_head),
 		.window = l->window,
 		.sinks = look->sinks ? look->sinks + head : NULL,
 	};

@@ -85,6 +85,7 @@ static void config_number_states(struct config *c)
 		uint64_t *width = &c->kv_width[config_kv_kind(l)];
 		l->kv_at = l->keys_of ? c->layer[l->keys_of - 1].kv_at : *width;
 		*width += config_kv_width(c, layer);
+		config_place_codes(c, layer);
 		c->window = l->window > c->window ? l->window : c->window;
 	}
 }
@@ -110,8 +111,8 @@ static void config_read_pooling(struct reader *r)
 {
 	double type = 0;
 	if (!r->failed && json_has(r->json, "gguf_pooling_type"))
-		r->failed = json_get_double(r->json, "gguf_pooling_type", r->name, 0, 255, &type,
-					    r->e);
+		r->failed =
+			json_get_double(r->json, "gguf_pooling_type", r->name, 0, 255, &type, r->e);
 	embedding_take_gguf(&r->config->embedding, (unsigned)type);
 }
 

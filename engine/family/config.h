@@ -13,6 +13,7 @@
 #include "engine/family/generation.h"
 #include "engine/family/role.h"
 #include "engine/family/rope.h"
+#include "kernels/kernels.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,9 +28,9 @@ enum {
 	CONFIG_MAX_LATENT = 1 << 18, /* elements of all heads' latents */
 	CONFIG_DRAFT_LAYERS = 1,     /* after the model's own */
 	CONFIG_ROPES = 3,	     /* rotations of a model's layers … */
-	CONFIG_LONG_ROPE = 1,	     /* … of which the second may be the first of long texts … */
-	CONFIG_NO_ROPE = 2,	     /* … and the last turns nothing */
-	CONFIG_MAX_STREAMS = 16,     /* of the residual stream */
+	CONFIG_LONG_ROPE = 1,	 /* … of which the second may be the first of long texts … */
+	CONFIG_NO_ROPE = 2,	 /* … and the last turns nothing */
+	CONFIG_MAX_STREAMS = 16, /* of the residual stream */
 };
 
 /* A layer is a list of parts, each a mixer or a feed-forward: at most one of each, the mixer first.
@@ -55,14 +56,15 @@ struct layer {
 			 */
 	/* Of attention: */
 	uint32_t head_dim, kv_heads;
-	uint32_t window;     /* positions that a token sees, with its own; 0: all */
-	uint32_t rope;	     /* index in the config's rope[]; CONFIG_NO_ROPE: positions do not turn it */
+	uint32_t window; /* positions that a token sees, with its own; 0: all */
+	uint32_t rope; /* index in the config's rope[]; CONFIG_NO_ROPE: positions do not turn it */
 	bool keys_as_values; /* values are keys before their norm: there is no projection of values
 			      */
 	/* Not 0: the layer has no keys and values, and reads those of layer number keys_of - 1. */
 	uint32_t keys_of;
 	bool double_wide; /* its dense feed-forward is twice as wide as most */
 	uint64_t kv_at; /* elements of a position's keys and values in earlier layers of its kind */
+	uint64_t codes_at[KV_TYPES]; /* the same as codes: bytes of a block of 64 positions */
 };
 
 /* Layers whose keys and values are kept together: those of the whole text, or of a window. */
@@ -72,8 +74,9 @@ static inline enum kv_kind config_kv_kind(const struct layer *l)
 	return l->window ? KV_WINDOWED : KV_WHOLE;
 }
 
-/* How a layer's halves (mixer and feed-forward) read the residual streams and add to them: one stream
- * that they add to; or several, by hyper-connections (Zhu et al. 2024) of two kinds (residual.c). */
+/* How a layer's halves (mixer and feed-forward) read the residual streams and add to them: one
+ * stream that they add to; or several, by hyper-connections (Zhu et al. 2024) of two kinds
+ * (residual.c). */
 enum streams_kind { STREAMS_PLAIN, STREAMS_GATED, STREAMS_MIXED };
 
 enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
@@ -173,6 +176,7 @@ struct config {
 	uint32_t mixers[MIXERS]; /* how many of the model's own layers have each mixer */
 	/* Elements of a position's keys and values in all these layers of a kind. */
 	uint64_t kv_width[KV_KINDS];
+	uint64_t codes_bytes[KV_KINDS][KV_TYPES]; /* the same as codes: bytes of a block */
 	uint32_t window; /* the largest window of these layers; 0: there is none */
 
 	struct generation generation;
@@ -199,6 +203,12 @@ static inline bool config_routed(const struct config *c, uint32_t layer)
 }
 /* Elements of a position's keys and values in a layer; 0 where its mixer has none. */
 uint64_t config_kv_width(const struct config *c, uint32_t layer);
+/* config_kv.c: -EINVAL in words: the model's keys and values cannot be kept in this type. */
+int config_check_kv(const struct config *c, enum kv_type type, struct err *e);
+/* Where a layer's keys and values lie as codes. Layers come in ascending order. */
+void config_place_codes(struct config *c, uint32_t layer);
+/* Bytes of a block of the draft layer's keys and values as codes; they are alone in it. */
+uint64_t config_draft_codes(const struct config *c, enum kv_type type);
 /* False where feed-forwards are up and down alone. */
 static inline bool config_gated(const struct config *c)
 {

@@ -34,6 +34,7 @@ static int engine_copy_options(struct engine *g, const struct engine_options *o,
 {
 	g->options = *o;
 	g->options.quant = g->options.codec = NULL; /* the recipe has them */
+	g->options.kv = NULL;
 	g->options.store = g->options.template_file = NULL;
 	if (o->store && !(g->options.store = strdup(o->store)))
 		return err_set(e, ENOMEM, "out of memory for the options");
@@ -80,6 +81,21 @@ static int engine_find_recipe(struct engine *g, const struct engine_options *o, 
 	return failed;
 }
 
+static int engine_find_kv(struct engine *g, const struct engine_options *o, struct err *e)
+{
+	enum kv_type type = KV_TYPES;
+	for (enum kv_type i = KV_F16; o->kv && i < KV_TYPES; i++)
+		type = strcmp(o->kv, kv_type_name(i)) ? type : i;
+	g->kv = type;
+	if (type == KV_TYPES && o->kv && strcmp(o->kv, "auto") != 0)
+		return err_set(e, EINVAL, "kv=%s: not one of f16, q8, q4, q8q4 and auto", o->kv);
+	if (type != KV_TYPES && o->exact)
+		return err_set(e, EINVAL,
+			       "kv=%s contradicts exact, which keeps keys and values in 32 bits",
+			       o->kv);
+	return 0;
+}
+
 int engine_create(struct engine **out, const struct engine_options *options, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof *g);
@@ -89,6 +105,8 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 	g->kernels = kernels_best();
 	g->offload.most = options->offload;
 	int failed = engine_find_recipe(g, options, e);
+	if (!failed)
+		failed = engine_find_kv(g, options, e);
 	if (!failed)
 		failed = recipe_ask_codec(&g->recipe, options->codec, e);
 	if (!failed && options->threads > 1024)

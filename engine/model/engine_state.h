@@ -16,6 +16,7 @@ struct engine {
 	char *template_text;	       /* of options.template_file; NULL: none */
 	bool chunk_automatic; /* options.chunk was not asked for: longer steps are allowed */
 	struct recipe recipe;
+	enum kv_type kv; /* of options.kv; KV_TYPES: nothing was asked for */
 	struct pager *pager;
 	struct threads *threads;
 	const struct kernels *kernels;

@@ -21,12 +21,15 @@ struct model_identity {
 	struct recipe recipe; /* the engine's, or what auto comes to here */
 	const char *encoding; /* what the source's weights are in; NULL: 16 or 32 bits */
 	uint32_t context;     /* positions that a session may use */
+	enum kv_type kv;      /* what -o kv= asks for; KV_TYPES: nothing */
 	_Atomic bool drafts;  /* the checkpoint has a draft layer; as the last load found it */
 };
 
 /* In what all contexts of the model keep keys and values. */
 static inline enum kv_type model_kv_type(const struct model_identity *id)
 {
+	if (id->kv != KV_TYPES)
+		return id->kv;
 	return id->recipe.exact ? KV_F32 : KV_F16;
 }
 

@@ -25,7 +25,10 @@ enum {
 struct state_head {
 	char magic[8];
 	uint32_t version;
-	uint16_t exact; /* the recipe's; 0 or 1 */
+	uint8_t exact; /* the recipe's; 0 or 1 */
+	/* What keys and values are kept in: 0: floats, as wide as `exact` says; else the number of
+	 * their type. Of another type, the context is left out as well. */
+	uint8_t kv;
 	/* KERNELS_ARITHMETIC of who computed the context. Of another, the context is left out, and
 	 * its texts are computed again. */
 	uint16_t arithmetic;

@@ -88,7 +88,9 @@ static int restored_check_magic(const struct restored *r, struct err *e)
 /* Whether this program would compute the same context. If not, the context is skipped. */
 static bool restored_same_arithmetic(const struct restored *r)
 {
-	return r->head.arithmetic == KERNELS_ARITHMETIC;
+	struct state_head here;
+	state_identify(r->model, &here);
+	return r->head.arithmetic == here.arithmetic && r->head.kv == here.kv;
 }
 
 /* A name of the head's, for words. */

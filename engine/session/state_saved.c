@@ -31,6 +31,9 @@ void state_identify(const struct model *m, struct state_head *h)
 		.version = STATE_VERSION,
 		.arithmetic = KERNELS_ARITHMETIC,
 		.exact = m->id.recipe.exact,
+		.kv = model_kv_type(&m->id) == (m->id.recipe.exact ? KV_F32 : KV_F16)
+			      ? 0
+			      : (uint8_t)(1 + model_kv_type(&m->id)),
 		.config_sum = m->id.config_sum,
 	};
 	memcpy(h->magic, STATE_MAGIC, sizeof h->magic);

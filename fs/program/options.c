@@ -56,6 +56,8 @@ const char options_help[] =
 	"                           4bit, 6bit, 8bit, tq2, tq3, tq4 or bf16\n"
 	"    exact                  compute in 32 bits with the checkpoint's own\n"
 	"                           weights, or with those of quant=\n"
+	"    kv=NAME                keys and values of contexts: f16 (default), q8, q4, or\n"
+	"                           q8q4 (keys, values): less memory, faster when long\n"
 	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default):\n"
 	"                           the faster\n"
 	"    template=FILE          chat template of every model, instead of its own\n"
@@ -240,7 +242,10 @@ static int options_parse_arguments(struct options *o, int argc, char **argv, boo
 		return err_set(e, o->refused.code, "%s", o->refused.text);
 	if (o->allow_other && o->allow_root)
 		return err_set(e, EINVAL, "-o allow_other includes root: leave out allow_root");
-	const char *work = o->check ? "--check" : o->refine ? "--refine" : o->loss ? "--loss" : NULL;
+	const char *work = o->check    ? "--check"
+			   : o->refine ? "--refine"
+			   : o->loss   ? "--loss"
+				       : NULL;
 	if (o->check + o->refine + o->loss > 1)
 		return err_set(e, EINVAL, "%s and %s exclude each other", work,
 			       o->loss ? "--loss" : "--refine");

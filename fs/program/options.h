@@ -1,6 +1,6 @@
-/* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs; `moefs --check
- * [options] MODELDIR...`, and likewise --refine and --loss; and the command line of mount.moefs, by
- * which mount(8) calls the program. */
+/* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs; `moefs
+ * --check [options] MODELDIR...`, and likewise --refine and --loss; and the command line of
+ * mount.moefs, by which mount(8) calls the program. */
 #ifndef MOEFS_FS_PROGRAM_OPTIONS_H
 #define MOEFS_FS_PROGRAM_OPTIONS_H
 
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 22 };
+enum { OPTION_VALUES = 23 };
 
 struct options {
 	struct engine_options engine; /* its strings are in `values` */

@@ -40,6 +40,7 @@ static const struct option_value {
 } values[] = {
 #define ENGINE(member) offsetof(struct engine_options, member)
 	{"quant", WORD, ENGINE(quant), "auto, 2bit, 3bit, 4bit, 6bit, 8bit, tq2, tq3, tq4 or bf16"},
+	{"kv", WORD, ENGINE(kv), "f16, q8, q4, q8q4 or auto"},
 	{"codec", WORD, ENGINE(codec), "zstd, none or auto"},
 	{"template", PATH, ENGINE(template_file), "the name of a file"},
 	{"store", PATH, ENGINE(store), "the name of a folder"},

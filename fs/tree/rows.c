@@ -230,6 +230,7 @@ const struct tree_row rows[] = {
 	FACT("bits_per_weight", FACT_BITS_PER_WEIGHT, "bits per weight in the store"),
 	FACT("context", FACT_CONTEXT, "the longest conversation, in tokens"),
 	FACT("context_bytes", FACT_CONTEXT_BYTES, "memory of a session whose context is full, in bytes"),
+	FACT("kv", FACT_KV, "what keys and values are kept in (-o kv=), and what a full context would take in another"),
 	FACT("max_prompt_bytes", FACT_MAX_PROMPT_BYTES, "the longest prompt, in bytes; longer ones are EFBIG"),
 	FACT("defaults", FACT_DEFAULTS, "the params' defaults from generation_config.json and -o, and which keys are ignored"),
 	FACT("recipe", FACT_RECIPE,

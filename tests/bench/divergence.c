@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -128,12 +129,18 @@ int mount_wait(struct model *m, struct err *e)
 
 int mount_open(struct mount *m, const struct mount_options *o, struct err *e)
 {
+	char quant[64];
+	(void)snprintf(quant, sizeof quant, "%s", o->quant);
+	char *kv = strchr(quant, ':');
+	if (kv)
+		*kv++ = '\0';
 	const struct engine_options options = {
 		.budget = o->budget ? o->budget : UINT64_C(1) << 40,
 		.context_budget = UINT64_C(1) << 40, /* what it takes */
 		.threads = (uint32_t)o->threads,
 		.chunk = DIVERGENCE_CHUNK,
-		.quant = o->quant,
+		.quant = quant,
+		.kv = kv,
 		.codec = "none",
 		.store = o->store,
 	};

@@ -35,7 +35,7 @@ struct mount { /* zero-initialise */
 	struct step_batch batch;
 	float *logits; /* [DIVERGENCE_CHUNK][vocabulary] */
 };
-struct mount_options {
+struct mount_options { /* quant: with :KV, as -o kv=, or without */
 	const char *directory, *quant, *store;
 	uint64_t threads, budget; /* 0: room for all experts */
 };

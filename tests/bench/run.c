@@ -95,7 +95,7 @@ void run_context_init(const struct run *r, struct context *x)
 {
 	context_init(x, r->view.context_budget, r->view.config, r->view.kv);
 	context_suit(x, r->view.config->max_positions); /* of any length: it takes as long */
-	x->kv[KV_WINDOWED].window = 0; /* phases go to any depth, in any order */
+	x->kv[KV_WINDOWED].window = 0;			/* phases go to any depth, in any order */
 }
 
 static int load(struct run *r, struct err *e)
@@ -105,6 +105,7 @@ static int load(struct run *r, struct err *e)
 		.threads = (uint32_t)r->effort.threads,
 		.chunk = (uint32_t)r->chunk,
 		.quant = r->quant,
+		.kv = r->kv,
 		.store = r->store,
 	};
 	double begun = seconds_now();
@@ -462,6 +463,7 @@ int run_command(int argc, char **argv, struct err *e)
 		{"budget", OPTION_NUMBER, &r.budget, 1, UINT64_MAX - 1,
 		 "bytes for experts (half of what is free)"},
 		{"quant", OPTION_TEXT, &r.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},
+		{"kv", OPTION_TEXT, &r.kv, 0, 0, "keys and values, as moefs -o kv= (f16)"},
 		{"store", OPTION_TEXT, &r.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"policy", OPTION_TEXT, &r.policy, 0, 0,
 		 "words of cache/policy, as \"lru no-prefetch\""},

@@ -22,7 +22,7 @@ struct phase {
 
 struct run {
 	struct effort effort;
-	const char *directory, *quant, *store, *policy;
+	const char *directory, *quant, *kv, *store, *policy;
 	uint64_t prompt, tokens, budget, chunk;
 	struct number_list depths;  /* positions to decode from; none: the prompt's end */
 	struct number_list verify;  /* rows of a step that verifies drafts */

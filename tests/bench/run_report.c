@@ -12,12 +12,11 @@ struct run_work run_work_of(const struct run *r)
 	const struct model_view *m = &r->view;
 	const struct config *c = m->config;
 	const struct plan *p = m->plan;
-	double element = r->context.type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 	struct run_work w = {
 		.state_bytes = 2. * sizeof(float) * (double)recurrent_moved_floats(c),
-		.key_bytes = (double)c->kv_width[KV_WHOLE] * element,
+		.key_bytes = (double)r->context.kv[KV_WHOLE].used / KV_BLOCK,
 		.window = c->window,
-		.window_bytes = (double)c->kv_width[KV_WINDOWED] * element,
+		.window_bytes = (double)r->context.kv[KV_WINDOWED].used / KV_BLOCK,
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];

@@ -133,6 +133,7 @@ fact defaults '^do_sample true'
 fact recipe '^3bit$'
 fact loss '^unknown: moefs --loss measures it'
 fact codec '^none'
+fact kv '^f16; q8 would take [0-9]+ bytes instead of [0-9]+$'
 fact source "^/.*/$(basename "$MODEL")\$"
 fact store '^/.*/3bit$'
 fact state '^ready$'

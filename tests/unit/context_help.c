@@ -13,17 +13,28 @@
 struct test_model model;
 struct model_view view;
 
-bool contexts_load(const char *fixture, const char *quant)
+static bool contexts_load_with(const char *fixture, const struct engine_options *options)
 {
 	const char *folder = test_fixture(fixture);
 	if (!folder)
 		return false;
-	test_model_open(
-		&model, folder,
-		&(struct engine_options){.threads = 2, .quant = quant, .exact = quant != NULL});
+	test_model_open(&model, folder, options);
 	test_wait_converted(model.model);
 	observe_model(model.model, &view);
 	return true;
+}
+
+bool contexts_load(const char *fixture, const char *quant)
+{
+	return contexts_load_with(
+		fixture,
+		&(struct engine_options){.threads = 2, .quant = quant, .exact = quant != NULL});
+}
+
+bool contexts_load_kv(const char *fixture, const char *kv)
+{
+	return contexts_load_with(
+		fixture, &(struct engine_options){.threads = 2, .quant = "bf16", .kv = kv});
 }
 
 void contexts_unload(void)

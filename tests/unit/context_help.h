@@ -17,6 +17,8 @@ extern struct model_view view;
 /* Opens a fixture with its store. quant: a recipe for the exact mode; NULL: the default recipe.
  * False, after printing a sentence: the fixture is missing. */
 bool contexts_load(const char *fixture, const char *quant);
+/* The same with the checkpoint's own numbers, and keys and values as -o kv= says. */
+bool contexts_load_kv(const char *fixture, const char *kv);
 /* Fails the test where a context still holds memory. */
 void contexts_unload(void);
 

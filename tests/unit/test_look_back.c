@@ -61,9 +61,9 @@ static void fill(struct context *x, struct random *random, uint32_t count)
 			void *block = (void *)context_blocks_of(x, l)[j / KV_BLOCK];
 			random_normal(random, key, l->head_dim);
 			random_normal(random, value, l->head_dim);
-			env.kernels->kv_put(block, x->type, context_key_offset(l, h),
-					    context_value_offset(l, h), j % KV_BLOCK, key, value,
-					    l->head_dim, 0);
+			env.kernels->kv_put(block, x->type, context_key_offset(x->type, l, h),
+					    context_value_offset(x->type, l, h), j % KV_BLOCK, key,
+					    value, l->head_dim, 0);
 		}
 	free(key);
 	free(value);
@@ -156,7 +156,7 @@ static void assert_is_attention(const struct layer_case *c, const float *out)
 		.length = spans[0].position + 1,
 		.scale = config.attention_scale,
 		.blocks = context_blocks_of(&contexts[0], l),
-		.value_offset = context_value_offset(l, 0),
+		.value_offset = context_value_offset(contexts[0].type, l, 0),
 		.window = c->window,
 		.sinks = look.sinks,
 	};

@@ -650,6 +650,34 @@ static void what_another_arithmetic_computed_is_computed_again(void **state)
 	session_end(s);
 }
 
+static void keys_of_another_type_are_computed_again(void **state)
+{
+	(void)state;
+	struct test_model m;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	test_model_open(&m, test_fable(), &(struct engine_options){.kv = "q8"});
+	struct session *other = test_session(&m);
+	restore(&m, other, &f);
+	assert_int_equal(test_stats(other).context_tokens, 0);
+	free(test_ask(other, then));
+	assert_int_equal(test_stats(other).cached_tokens, 0);
+	struct file coded = save(other);
+	struct session *same = test_session(&m);
+	restore(&m, same, &coded);
+	assert_int_equal(test_stats(same).context_tokens, test_stats(other).context_tokens);
+	struct session *back = test_session(&fable);
+	restore(&fable, back, &coded);
+	assert_int_equal(test_stats(back).context_tokens, 0);
+	free(f.at);
+	free(coded.at);
+	session_end(s);
+	session_end(other);
+	session_end(same);
+	session_end(back);
+	test_model_close(&m);
+}
+
 static void a_longer_context_than_the_sessions_is_refused(void **state)
 {
 	(void)state;
@@ -865,6 +893,7 @@ int main(void)
 		cmocka_unit_test(another_recipes_and_models_are_refused_with_the_first_piece),
 		cmocka_unit_test(other_weights_are_refused_and_never_gone_on_from),
 		cmocka_unit_test(what_another_arithmetic_computed_is_computed_again),
+		cmocka_unit_test(keys_of_another_type_are_computed_again),
 		cmocka_unit_test(a_longer_context_than_the_sessions_is_refused),
 		cmocka_unit_test(in_a_turn_it_is_busy),
 		cmocka_unit_test(no_flipped_bit_is_taken),
