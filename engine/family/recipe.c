@@ -97,8 +97,10 @@ static const struct recipe_former {
 	const char *quant;
 	uint8_t table;
 	bool dense; /* of models without experts; else of the others */
-} formers[] = {{"4bit", 1, true}, {"tq3", 1, true},	 /* … */
-	       {"3bit", 1, false}, {"4bit", 2, false}, /* the default with another budget, too */
+} formers[] = {{"4bit", 1, true},
+	       {"tq3", 1, true},
+	       {"3bit", 1, false},
+	       {"4bit", 2, false}, /* today's default with another budget */
 	       {"tq3", 1, false}};
 enum { FORMERS = sizeof formers / sizeof *formers };
 enum { RECIPES = sizeof recipes / sizeof *recipes };

@@ -16,7 +16,8 @@ TYPES = {"Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0, "Q6_K": llama_cpp.LLAMA_FTYP
          "IQ4_NL": llama_cpp.LLAMA_FTYPE_MOSTLY_IQ4_NL, "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0}
 if "REAL_TYPES" in os.environ:
     TYPES = {name: TYPES[name] for name in os.environ["REAL_TYPES"].split()}
-THREADS = int(os.environ.get("REAL_THREADS", "1"))  # its threads wait by spinning, which a busy machine makes slow
+# More threads wait for each other by spinning, which is slow where others use the processors.
+THREADS = int(os.environ.get("REAL_THREADS", "1"))
 
 
 @llama_cpp.llama_log_callback
