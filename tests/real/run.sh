@@ -93,6 +93,8 @@ fi
 
 # ---- arithmetic ----
 
+limit=3600
+
 # scored OPTION…: log-probabilities of a passage by the mounted model, its ids, and the reference's log-probabilities,
 # in $work/score, ids and reference; $1 is how many bytes the passage has.
 scored() { # BYTES [OPTION…]
@@ -114,7 +116,7 @@ near() { # FORM: each log-probability of a passage is the reference's, to 1e-4
 }
 nearer() { # the published file with default arithmetic: no further from exact than llama.cpp
 	trap 'cd /; unmounted' EXIT
-	scored 12000
+	scored 6000
 	"$python" "$real/peer.py" scores "$gguf" "$work/ids" >"$work/peer" || exit
 	"$python" "$real/nearer.py" "$work/score" "$work/peer" "$work/reference"
 }
@@ -141,7 +143,6 @@ lose() { # FORM
 beside() { # FORM TEXT COLUMN
 	"$python" "$real/table.py" "$place/forms/$1.gguf" "$work/$2" "$tokens" "$place/forms/$1" "$place/quality-$1.json" "$3"
 }
-limit=3600
 if of_part losses; then
 	for form in bf16 noise; do
 		claim "recipes lose no more than they may: $form" lose $form
