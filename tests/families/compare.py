@@ -45,7 +45,8 @@ def of_llama(path, ids):
 
     llama_cpp.llama_log_set(silence, None)
     with open(os.devnull, "w") as nothing, contextlib.redirect_stderr(nothing):
-        llama = llama_cpp.Llama(path, n_ctx=512, n_batch=512, logits_all=True, n_threads=1, verbose=False)
+        llama = llama_cpp.Llama(path, n_ctx=512, n_batch=512, logits_all=True, n_threads=1, verbose=False,
+                                type_k=0, type_v=0)  # keys and values in F32
         llama.eval([int(i) for i in ids])
     return log_probabilities(np.array(llama.scores[:len(ids)]), ids)
 
