@@ -257,6 +257,7 @@ check-families: all ## each family's fixture, converted by llama.cpp's own conve
 .PHONY: check-real
 check-real: all $(BUILD)/moefs-bench ## a published model from Python's registry, beside llama.cpp: tokens, exact arithmetic, what recipes lose, speeds
 	$(Q)MOEFS=$$PWD/$(BUILD)/moefs MOEFS_BENCH=$$PWD/$(BUILD)/moefs-bench tests/real/run.sh
+	$(Q)MOEFS=$$PWD/$(BUILD)/moefs tests/real/gemma.sh
 
 # The library once more, built for libFuzzer in a tree of its own, where only make knows what is new. Not build/asan's
 # objects: libFuzzer sees only code that is compiled for it, by clang, and build/asan has what gcc's sanitizers find.
