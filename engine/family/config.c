@@ -158,7 +158,8 @@ static void config_read_text(struct reader *r)
 		f->parts[i](r);
 	config_read_end_tokens(r);
 	config_read_pooling(r);
-	config_number_states(c);
+	if (!r->failed)
+		config_number_states(c);
 }
 
 /* In a multimodal model the values at the top hold unless text_config has others. */

@@ -7,7 +7,7 @@
 static uint64_t config_codes_bytes(const struct config *c, uint32_t layer, enum kv_type type)
 {
 	const struct layer *l = &c->layer[layer];
-	if (l->keys_of)
+	if (l->keys_of || !config_kv_width(c, layer))
 		return 0;
 	if (l->mixer == MIXER_LATENT)
 		return kv_key_bytes(type, c->latent.rank + c->latent.rope, c->latent.rank);

@@ -179,7 +179,8 @@ static void the_loss_of_another_store_counts_for_nothing(void **state)
 	assert_int_equal(store_loss_read(&read, folder, &key, &e), -ENOENT);
 	assert_int_equal(store_loss_write(&l, folder, &key, &e), 0);
 	assert_int_equal(store_loss_read(&read, folder, &key, &e), 0);
-	assert_memory_equal(&read, &l, sizeof l);
+	assert_true(read.kl == l.kl && read.error == l.error && read.same == l.same);
+	assert_int_equal(read.tokens, l.tokens);
 	other.fingerprint[1] = 3;
 	assert_int_equal(store_loss_read(&read, folder, &other, &e), -ENOENT);
 	assert_int_equal(read.tokens, 0);
