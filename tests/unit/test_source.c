@@ -352,7 +352,7 @@ static struct test_model m;
 
 static void mount(void)
 {
-	test_model_open(&m, source, &(struct engine_options){.store = store});
+	test_model_open(&m, source, &(struct engine_options){.quant = "3bit", .store = store});
 }
 
 static void wait_until_published(void)
