@@ -12,7 +12,7 @@ same_store() { # once it is complete
 	done
 }
 
-mounted
+mounted -o quant=3bit
 loaded
 right=$(ask "$question")
 [ -n "$right" ] || exit 1
@@ -24,7 +24,7 @@ folder=$store/$(cd "$work/pristine" && echo */3bit) # of the store itself
 
 begin() { # [OPTION…]: a mount of a copy of the store, until the claim ends
 	trap end EXIT
-	mounted -o budget=2M "$@" # so that experts are read all the time
+	mounted -o quant=3bit,budget=2M "$@" # so that experts are read all the time
 	loaded
 }
 end() {
@@ -110,7 +110,7 @@ removed() {
 	rm -rf "$store"
 	answers
 	cd / && unmounted
-	mounted
+	mounted -o quant=3bit
 	answers
 	same_store
 }
@@ -149,7 +149,7 @@ dense_damaged() {
 	copied
 	damage dense.safetensors
 	trap end EXIT
-	mounted
+	mounted -o quant=3bit
 	same "$(settled)" failed "info/state"
 	grep -q "$folder/dense.safetensors: unit [0-9]* is damaged.*remove the folder" ../error || fail "error: $(cat ../error)"
 	refuses "is damaged"

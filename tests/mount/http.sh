@@ -250,7 +250,7 @@ wrong(400, "prompt", "not whole characters", {"model": fable, "prompt": [post("/
 wrong(400, "suffix", "is not supported", {"model": fable, "prompt": "x", "suffix": "y"}, "/v1/completions")
 wrong(404, None, "nothing at", {}, "/v1/nothing")
 wrong(405, None, "GET", {}, "/v1/models", "method_not_allowed")
-for path, methods in ("/v1/models", "GET, HEAD"), ("/tree/error", "GET, HEAD, PUT, POST, DELETE"):
+for path, methods in ("/v1/models", "GET, HEAD"), ("/tree/error", "GET, HEAD, PUT, POST, DELETE, MOVE"):
     same(answered(path, {}, "PATCH")[1]["headers"]["Allow"], methods)
 wrong(400, "model", "missing", {}, "/v1/embeddings")
 wrong(400, "input", "missing", {"model": fable}, "/v1/embeddings")

@@ -278,7 +278,7 @@ cd "$work" && unmounted
 mounted -o quant=tq4
 recipe() {
 	fails_with "Invalid argument" cp "$kept" sessions/default/state
-	grep -q "recipe 3bit, but this mount uses tq4" error || fail "$(cat error)"
+	grep -q "recipe 4bit, but this mount uses tq4" error || fail "$(cat error)"
 	grep -q "messages.json" error || fail "no remedy: $(cat error)"
 }
 claim "another recipe's is refused with a reason" recipe
