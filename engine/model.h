@@ -254,6 +254,7 @@ enum model_fact {
 	FACT_TEMPLATE, /* where its chat template comes from, or why it has none, in words */
 	FACT_EMBEDDING, /* "last token, normalised (modules.json)" */
 	FACT_KERNELS,	/* the kernels' table in use */
+	FACT_NGRAMS,	/* tables of n-grams: how large, how much of them is in memory, rows read */
 	FACT_COUNT
 };
 int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size);

@@ -163,6 +163,7 @@ struct session_stats {					      /* of the last or current turn */
 	enum session_wait waits; /* now */
 	double queued_seconds;	 /* since submit, until the prompt was begun */
 	uint64_t expert_hits, expert_misses, bytes_read;
+	uint64_t ngram_rows, ngram_waits; /* rows of n-grams; of these not in memory when needed */
 	/* [i]: tokens at index i of their draft, and how many of them stood. */
 	uint64_t drafted[SESSION_DRAFTS], draft_stood[SESSION_DRAFTS];
 	uint64_t drafted_by[DRAFT_KINDS], draft_stood_by[DRAFT_KINDS]; /* by kind */

@@ -106,6 +106,15 @@ struct add_products {
 
 typedef void convolve_fn(float *y, const float *w, const float *bias, const float *const *taps,
 			 uint32_t width, uint32_t channels, uint32_t c0, uint32_t c1);
+/* Index keys of a block, by which attention that does not look at everything chooses: count keys of
+ * dim numbers, [dim][count], so that lanes are keys. */
+struct index_keys {
+	enum kv_type type;
+	uint32_t dim, count;
+	const void *keys;
+	bool positive; /* what a head finds counts where it is above 0 */
+};
+
 typedef void multiply_fn(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n);
 
@@ -271,6 +280,13 @@ struct kernels {
 	 * One token goes through whole rows as they lie in memory: threads that share heads rather
 	 * than columns are faster. */
 	void (*delta_steps)(const struct delta *d, uint32_t col0, uint32_t col1);
+
+	/* What one token's index queries q[heads][dim] find in keys: for each key j
+	 *     p = fmaf(q[h][d], key[d][j], p) over d ascending from 0; where only what is positive
+	 *     counts, p = max(p, 0) (a NaN stays one); s = fmaf(weight[h], p, s) over h ascending
+	 *     from 0; scores[j] = s. */
+	void (*index_scores)(float *scores, const struct index_keys *k, const float *q,
+			     const float *weight, uint32_t heads);
 
 	/* Brings blocks into memory, for format_arrange (block_layout.h). */
 	const struct arrange_blocks *arrange;

@@ -193,6 +193,31 @@ static void scalar_delta_steps(const struct delta *d, uint32_t col0, uint32_t co
 	}
 }
 
+/* ---- index keys ---- */
+
+static float scalar_index_key(const struct index_keys *k, size_t at)
+{
+	return k->type == KV_F32 ? ((const float *)k->keys)[at]
+				 : f16_to_f32(((const uint16_t *)k->keys)[at]);
+}
+
+static void scalar_index_scores(float *scores, const struct index_keys *k, const float *q,
+				const float *weight, uint32_t heads)
+{
+	for (size_t j = 0; j < k->count; j++) {
+		scores[j] = 0;
+		for (size_t h = 0; h < heads; h++) {
+			float p = 0;
+			for (size_t d = 0; d < k->dim; d++)
+				p = fmaf(q[h * k->dim + d], scalar_index_key(k, d * k->count + j),
+					 p);
+			if (k->positive && p < 0)
+				p = 0;
+			scores[j] = fmaf(weight[h], p, scores[j]);
+		}
+	}
+}
+
 /* ---- blocks into memory: four rows at a time, in the vectors of plain C ---- */
 
 enum { LANES = 4 };
@@ -294,5 +319,6 @@ const struct kernels kernels_scalar = {
 	.relu_squared = scalar_relu_squared,
 	.l2norm = scalar_l2norm,
 	.delta_steps = scalar_delta_steps,
+	.index_scores = scalar_index_scores,
 	.arrange = &arrange_blocks,
 };

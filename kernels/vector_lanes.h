@@ -7,6 +7,7 @@
 #define MOEFS_KERNELS_VECTOR_LANES_H
 
 #include "kernels/scalar.h"
+#include "kernels/index_lanes.h"
 #include "kernels/watch.h"
 
 /* ---- norms and positions ---- */
@@ -241,7 +242,8 @@ UNWATCHED static void vector_add_scaled(float *y, float a, const float *x, size_
 	.gelu_mul = vector_gelu_mul, .swiglu_clamped = vector_swiglu_clamped,              \
 	.softcap = vector_softcap, .sigmoid_mul = vector_sigmoid_mul, .conv = vector_conv, \
 	.relu_squared = vector_relu_squared, .delta_decay = vector_delta_decay,            \
-	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm
+	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm,                            \
+	.index_scores = index_scores
 
 /* Those of *_attention.c; set: the first word of their names. */
 #define ATTENTION_FUNCTIONS(set)                                                              \

@@ -157,6 +157,23 @@ static int model_print_kernels(const struct model *m, char *text, size_t size)
 	return snprintf(text, size, "%s", m->engine->kernels->name);
 }
 
+static int model_print_ngrams(const struct model *m, char *text, size_t size)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->loaded.looking; /* nothing is changed */
+	int n = snprintf(text, size, "%s", m->id.config.ngrams.tables ? "not loaded" : "none");
+	pthread_rwlock_rdlock(looking);
+	const struct ngram_tables *t = m->loaded.ngrams;
+	if (t) {
+		struct ngram_counts c = ngrams_counts(t);
+		n = snprintf(text, size,
+			     "bytes %" PRIu64 "\nin_memory %" PRIu64 "\nrows %" PRIu64
+			     "\nwaited %" PRIu64,
+			     c.bytes, ngrams_resident(t), c.rows, c.waited);
+	}
+	pthread_rwlock_unlock(looking);
+	return n;
+}
+
 /* The most tokens of a prompt that a step may take. */
 static uint32_t model_longest_step(const struct model *m)
 {
@@ -223,6 +240,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_EMBEDDING] = model_print_embedding,
 		[FACT_KERNELS] = model_print_kernels,
 		[FACT_KV] = model_print_kv,
+		[FACT_NGRAMS] = model_print_ngrams,
 	};
 	int n = prints[fact] ? prints[fact](m, text, size)
 			     : model_print_number(m, fact, text, size);

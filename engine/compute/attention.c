@@ -133,7 +133,8 @@ void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t la
 	threads_run(env->threads, s->n, 1, attention_place_keys, &task);
 }
 
-void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
+void attention_run(struct attention_scratch *a, struct chooser_scratch *chooser, struct step *s,
+		   uint32_t layer)
 {
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
@@ -150,16 +151,22 @@ void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
 		attention_finish_keys(&task);
 	threads_run(env->threads, s->n, 1, attention_place_tokens, &task);
 
-	look_back_run(&a->look, &(struct look){
-					.step = s,
-					.layer = l,
-					.q = a->q,
-					.out = a->attended.f,
-					.gate = a->query_gate,
-					.head_dim = l->head_dim,
-					.group = c->heads / l->kv_heads,
-					.sinks = weights_vector(w, TENSOR_SINKS),
-				});
+	const struct look look = {
+		.step = s,
+		.layer = l,
+		.q = a->q,
+		.out = a->attended.f,
+		.gate = a->query_gate,
+		.head_dim = l->head_dim,
+		.group = c->heads / l->kv_heads,
+		.sinks = weights_vector(w, TENSOR_SINKS),
+	};
+	if (l->index == INDEX_UNUSED) {
+		look_back_run(&a->look, &look);
+	} else {
+		chooser_run(chooser, s, layer, NULL);
+		look_chosen_run(&chooser->look, &a->look, &look);
+	}
 	a->attended.k = c->heads * l->head_dim;
 	activation_changed(&a->attended);
 

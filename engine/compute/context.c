@@ -5,11 +5,12 @@
 #include <errno.h>
 #include <string.h>
 
-/* width: elements of a position's keys and values; codes: bytes of a block, where it has codes. */
+/* width: elements of a position's keys and values, or of a block of index keys; codes: bytes of a block,
+ * where it has codes. */
 static void context_init_table(struct context *x, enum kv_kind kind, uint32_t window,
 			       uint64_t width, uint64_t codes)
 {
-	uint64_t floats = width * KV_BLOCK * kv_type_element(x->type);
+	uint64_t floats = width * (kind == KV_INDEX ? 1 : KV_BLOCK) * kv_type_element(x->type);
 	kv_init(&x->kv[kind], x->budget, window, (size_t)(kv_type_codes(x->type) ? codes : floats));
 }
 
@@ -28,6 +29,7 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 	context_init_table(x, KV_WINDOWED, c->window, c->kv_width[KV_WINDOWED],
 			   c->codes_bytes[KV_WINDOWED][type]);
 	x->whole_q8 = c->codes_bytes[KV_WHOLE][KV_Q8];
+	context_init_table(x, KV_INDEX, 0, c->kv_width[KV_INDEX], 0);
 }
 
 /* All positions stay, whatever the layer sees: a drafter goes back as it likes. */
@@ -114,6 +116,8 @@ static int context_name_q8(const struct context *x, uint32_t positions, struct e
 int context_reserve_text(struct context *x, uint32_t positions, struct err *e)
 {
 	int failed = kv_reserve(&x->kv[KV_WHOLE], x->tokens.count, positions, e);
+	if (!failed)
+		failed = kv_reserve(&x->kv[KV_INDEX], x->tokens.count, positions, e);
 	return failed ? context_name_q8(x, positions, e) : 0;
 }
 
@@ -190,6 +194,37 @@ const float *context_noted(const struct context *x)
 	if (note)
 		memcpy(&position, note + x->note_width, sizeof position);
 	return position && position == x->tokens.count ? note : NULL;
+}
+
+/* ---- what is kept of the last positions ---- */
+
+static size_t context_past_offset(size_t at, size_t width, size_t position)
+{
+	return at * KV_BLOCK + position % KV_BLOCK * width;
+}
+
+void context_past_put(const struct context *x, size_t at, size_t width, size_t position,
+		      const float *row)
+{
+	void *block = (void *)x->kv[KV_WINDOWED].blocks[position / KV_BLOCK];
+	size_t to = context_past_offset(at, width, position);
+	if (x->type == KV_F32)
+		memcpy((float *)block + to, row, width * sizeof *row);
+	else
+		for (size_t i = 0; i < width; i++)
+			((uint16_t *)block)[to + i] = f16_from_f32(row[i]);
+}
+
+void context_past_get(const struct context *x, size_t at, size_t width, size_t position,
+		      size_t first, size_t n, float *to)
+{
+	const void *block = x->kv[KV_WINDOWED].blocks[position / KV_BLOCK];
+	size_t from = context_past_offset(at, width, position) + first;
+	if (x->type == KV_F32)
+		memcpy(to, (const float *)block + from, n * sizeof *to);
+	else
+		for (size_t i = 0; i < n; i++)
+			to[i] = f16_to_f32(((const uint16_t *)block)[from + i]);
 }
 
 void context_free(struct context *x)

@@ -1,7 +1,7 @@
 /* A context: the tokens that a session has computed, with their keys, values and recurrent states.
  *
  * Keys and values are kv_table.h's, in one table for layers that see everything and one for layers
- * with a window; recurrent states are recurrent.h's. What a window and a recurrent state have left
+ * with a window, and so are index keys; recurrent states are recurrent.h's. What a window and a recurrent state have left
  * behind is gone, except at a bounded number of checkpoints: to go back to any other position, the
  * text after the checkpoint before it has to be computed again.
  *
@@ -96,6 +96,20 @@ static inline const void *const *context_blocks_of(const struct context *x, cons
 {
 	return x->kv[config_kv_kind(l)].blocks;
 }
+/* Index keys of a layer in the block of a position: [dim][keys of a block]. */
+static inline void *context_index_keys(const struct context *x, const struct layer *l,
+				       size_t position)
+{
+	size_t element = x->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+	return (char *)x->kv[KV_INDEX].blocks[position / KV_BLOCK] + l->index_at * element;
+}
+/* What is kept of a position beside keys and values: a row of `width` numbers, `at` elements of a
+ * position from the beginning (struct layer, past_at). Rows are there for the last positions. */
+void context_past_put(const struct context *x, size_t at, size_t width, size_t position,
+		      const float *row);
+/* Numbers [first, first + n) of such a row. */
+void context_past_get(const struct context *x, size_t at, size_t width, size_t position,
+		      size_t first, size_t n, float *to);
 /* Element offset in each block of a head's keys, and of its values, which follow. */
 size_t context_key_offset(enum kv_type type, const struct layer *l, uint32_t kv_head);
 size_t context_value_offset(enum kv_type type, const struct layer *l, uint32_t kv_head);

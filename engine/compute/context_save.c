@@ -18,6 +18,8 @@ static bool context_has_block(const struct context_counts *c, enum kv_kind kind,
 {
 	if (kind == KV_WHOLE)
 		return c->head.block_bytes;
+	if (kind == KV_INDEX)
+		return c->index_bytes;
 	bool has = kv_sees(c->windows.window, c->head.positions, block);
 	for (uint32_t i = 0; i < c->windows.checkpoints; i++)
 		has = has || kv_sees(c->windows.window, c->checkpoints[i], block);
@@ -29,6 +31,7 @@ static bool context_has_block(const struct context_counts *c, enum kv_kind kind,
 enum context_part {
 	PART_HEAD,
 	PART_WINDOWS,
+	PART_INDEX,
 	PART_CHECKPOINTS,
 	PART_IDS,
 	PART_BLOCK,
@@ -60,6 +63,10 @@ static bool context_piece(const struct context_parts *s, uint32_t i, struct cont
 		p->at = (void *)&c->windows;
 		p->bytes = c->windowed ? sizeof c->windows : 0;
 		return true;
+	case PART_INDEX:
+		p->at = (void *)&c->index_bytes;
+		p->bytes = c->indexed ? sizeof c->index_bytes : 0;
+		return true;
 	case PART_CHECKPOINTS:
 		p->at = (void *)c->checkpoints;
 		p->bytes = c->windows.checkpoints * sizeof *c->checkpoints;
@@ -80,7 +87,9 @@ static bool context_piece(const struct context_parts *s, uint32_t i, struct cont
 			return true;
 		p->ends = block + 1 == blocks && c->head.positions % KV_BLOCK;
 		p->at = s->blocks[p->kind] ? (void *)s->blocks[p->kind][block] : NULL;
-		p->bytes = p->kind == KV_WHOLE ? c->head.block_bytes : c->windows.block_bytes;
+		p->bytes = p->kind == KV_WHOLE	  ? c->head.block_bytes
+			   : p->kind == KV_INDEX ? c->index_bytes
+						 : c->windows.block_bytes;
 		return true;
 	}
 	i -= KV_KINDS * blocks;
@@ -116,22 +125,45 @@ static uint32_t context_type_number(enum kv_type type)
 	return i;
 }
 
+static void context_index_rows(const struct config *c, uint32_t layer, size_t held,
+			       kv_rows_fn *each, void *ctx)
+{
+	uint32_t ratio = config_pools(c) ? c->chooser.ratio : 1;
+	if (config_index_width(c, layer))
+		each(ctx, c->chooser.dim, KV_BLOCK / ratio, held / ratio);
+}
+
+/* A layer keeps one row of each position for each of what it keeps; they lie as values do. */
+static void context_past_rows(const struct config *c, uint32_t layer, size_t held, kv_rows_fn *each,
+			      void *ctx)
+{
+	uint64_t streams = c->layer[layer].ngrams ? config_stream_width(c) : 0,
+		 rest = config_past_width(c, layer) - streams;
+	if (streams)
+		each(ctx, 1, KV_BLOCK * streams, held * streams);
+	if (rest)
+		each(ctx, 1, KV_BLOCK * rest, held * rest);
+}
+
 /* Calls `each` for the arrays of a block of which only the first `held` positions are computed
- * (kv_key_rows). */
+ * (kv_key_rows). Index keys lie [dim][64], or fewer. */
 static void context_block_rows(const struct config *c, enum kv_type type, enum kv_kind kind,
 			       size_t held, kv_rows_fn *each, void *ctx)
 {
 	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		const struct layer *l = &c->layer[layer];
-		if (config_kv_kind(l) != kind || l->keys_of)
-			continue;
-		if (l->mixer == MIXER_LATENT)
+		bool here = config_kv_kind(l) == kind && !l->keys_of;
+		if (kind == KV_INDEX)
+			context_index_rows(c, layer, held, each, ctx);
+		if (here && l->mixer == MIXER_LATENT)
 			kv_key_rows(type, c->latent.rank + c->latent.rope, c->latent.rank, held,
 				    each, ctx);
-		for (uint32_t h = 0; l->mixer == MIXER_ATTENTION && h < l->kv_heads; h++) {
+		for (uint32_t h = 0; here && l->mixer == MIXER_ATTENTION && h < l->kv_heads; h++) {
 			kv_key_rows(type, l->head_dim, 0, held, each, ctx);
 			kv_value_rows(type, l->head_dim, held, each, ctx);
 		}
+		if (kind == KV_WINDOWED)
+			context_past_rows(c, layer, held, each, ctx);
 	}
 }
 
@@ -216,10 +248,18 @@ static void context_count_windows(struct context_counts *to, const struct contex
 		to->checkpoints[i] = t->checkpoints[i];
 }
 
+/* Whether there are index keys, and how many bytes a block of them has. */
+static void context_count_index(struct context_counts *to, const struct context *x)
+{
+	to->index_bytes = x->kv[KV_INDEX].used;
+	to->indexed = to->index_bytes;
+}
+
 uint64_t context_save_size(const struct context *x)
 {
 	struct context_parts parts = {.counts.head = context_head_of(x)};
 	struct context_head *h = &parts.counts.head;
+	context_count_index(&parts.counts, x);
 	pthread_mutex_lock(&x->budget->lock);
 	context_count_windows(&parts.counts, x);
 	if (x->recurrent.bytes) {
@@ -262,10 +302,13 @@ int context_save_open(struct context_save *s, struct context *x, const struct co
 		.parts.counts.head = context_head_of(x),
 		.state_mapped = x->recurrent.bytes,
 	};
+	context_count_index(&s->parts.counts, x);
 	if (x->recurrent.bytes)
 		failed = context_save_states(s, x, e);
 	if (!failed)
 		failed = context_save_blocks(s, x, KV_WHOLE, e);
+	if (!failed)
+		failed = context_save_blocks(s, x, KV_INDEX, e);
 	if (!failed) { /* under the lock, or checkpoints could give way */
 		pthread_mutex_lock(&s->budget->lock);
 		context_count_windows(&s->parts.counts, x);
@@ -429,6 +472,7 @@ void context_load_begin(struct context_load *l, const struct context *like, cons
 	*l = (struct context_load){.config = c, .most = most, .bytes = bytes};
 	context_init(&l->x, like->budget, c, like->type);
 	l->parts.counts.windowed = l->x.kv[KV_WINDOWED].used;
+	l->parts.counts.indexed = l->x.kv[KV_INDEX].used;
 }
 
 static int context_damaged(struct err *e)
@@ -471,6 +515,12 @@ static int context_check_windows(const struct context_load *l, struct err *e)
 	if (w->block_bytes != t->used || w->window != t->window)
 		return context_other_layout(w->block_bytes, t->used, e);
 	return w->checkpoints > KV_CHECKPOINTS ? context_damaged(e) : 0;
+}
+
+static int context_check_index(const struct context_load *l, struct err *e)
+{
+	uint64_t theirs = l->parts.counts.index_bytes, here = l->x.kv[KV_INDEX].used;
+	return theirs == here ? 0 : context_other_layout(theirs, here, e);
 }
 
 /* Takes the memory that the counts ask for; for checkpoints only if there is room, for the latest
@@ -563,6 +613,8 @@ static int context_check_piece(struct context_load *l, const struct context_piec
 		return context_check_head(l, e);
 	case PART_WINDOWS:
 		return context_check_windows(l, e);
+	case PART_INDEX:
+		return context_check_index(l, e);
 	case PART_CHECKPOINTS:
 		return context_check_counts(l, e);
 	case PART_IDS:

@@ -11,14 +11,15 @@
  * Little-endian, one after the other (the README of this folder has the same for other readers):
  *
  *     struct context_head
- *     windows  only of a model that has layers with a window: struct context_window_head, and
- *              checkpoints × 8: their positions, ascending
+ *     windows  only of a model that has layers with a window: struct context_window_head
+ *     index    only of a model that has index keys: the bytes of a block of them, 8
+ *              then checkpoints × 8, of windows: their positions, ascending
  *     ids      positions × 4
  *     blocks   ceil(positions / 64) × block_bytes: in each the keys and values of 64 positions, of
  *              all layers without a window as they lie in the context; zeros after the last
  *              position. Then, ascending, blocks of the layers with a window, each of
  *              context_window_head.block_bytes: the blocks that the row after a checkpoint, or
- *              after all positions, sees
+ *              after all positions, sees. Then blocks of index keys
  *     states   states × (struct context_state_head, state_bytes), ascending: checkpoints, and at
  *              last the state after all positions
  */
@@ -47,10 +48,11 @@ enum { CONTEXT_STATES = RECURRENT_CHECKPOINTS + 1 };
 
 /* All counts of a context as bytes. */
 struct context_counts {
-	bool windowed; /* the model has layers with a window; not saved */
+	bool windowed, indexed; /* the model has layers with a window, with an index; not saved */
 	struct context_head head;
 	struct context_window_head windows; /* zeros if it has none */
 	uint64_t checkpoints[KV_CHECKPOINTS];
+	uint64_t index_bytes; /* of a block of index keys; 0 if it has none */
 };
 
 /* What is saved, or where a loaded context's bytes go. */

@@ -5,7 +5,7 @@
  * gates of the state. Queries, keys and values pass a short causal convolution and silu; queries
  * and keys are brought to length 1. Each value head then lets its state fade, corrects what the key
  * finds in the state, and asks the state with the query (kernels.h, delta_steps). The result is
- * normalised head by head and multiplied by silu of its gate.
+ * normalised head by head and multiplied by silu, or the sigmoid, of its gate.
  *
  * tests/bench/spent.c puts a clock around delta_run (--wrap), which works only from other files:
  * its caller stays outside of this one. */
@@ -14,6 +14,7 @@
 #include "kernels/delta.h"
 
 #include <math.h>
+#include <string.h>
 
 static const float length_eps = 1e-6F; /* of the squared length of queries and keys */
 
@@ -74,7 +75,12 @@ static void delta_gate_rows(void *ctx, uint32_t begin, uint32_t end)
 	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
 		float *out = d->out + i * dim;
 		k->rmsnorm(out, out, norm, dim, c->rms_eps);
-		k->silu_mul(d->gated.f + i * dim, out, dim);
+		if (c->delta_net.sigmoid)
+			k->sigmoid_mul(out, d->gated.f + i * dim, dim);
+		else
+			k->silu_mul(d->gated.f + i * dim, out, dim);
+		if (c->delta_net.sigmoid)
+			memcpy(d->gated.f + i * dim, out, dim * sizeof *out);
 	}
 }
 

@@ -18,6 +18,7 @@ static void forward_take_pass(struct forward_pass *p, struct arena *a, const str
 	if (c->per_layer)
 		p->per_layer = arena_take(a, rows * c->per_layer * c->layers, sizeof *p->per_layer);
 	rotation_take(p->rotations, a, c, rows);
+	chooser_take_entries(&p->chosen, a, c, rows);
 	p->spans = arena_take(a, rows, sizeof *p->spans);
 	p->span_of = arena_take(a, rows, sizeof *p->span_of);
 	p->tokens = arena_take(a, rows, sizeof *p->tokens);
@@ -34,6 +35,10 @@ static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t 
 	forward_take_pass(&s->pass, &a, c, rows);
 	activation_take(&a, &s->normed, rows, c->hidden_size);
 	residual_take(&s->residual, &a, c, rows);
+	ngram_take(&s->ngrams, &a, c, rows);
+	chooser_take(&s->chooser, &a, c, rows);
+	if (c->chooser.entry != INDEX_NONE)
+		look_chosen_take(&s->chooser.look, &a, c, rows);
 	attention_take(&s->attention, &a, c, rows);
 	if (c->mixers[MIXER_LATENT])
 		latent_take(&s->latent, &a, c, rows);
@@ -77,12 +82,20 @@ int forward_computes(const struct config *c, struct err *e)
 			       "this %s model's convolutions see %u tokens; moefs computes up to "
 			       "%d",
 			       c->model_type, c->convolution, CONV_WIDTH);
-	if (c->mixers[MIXER_LATENT] &&
-	    (l->rank > LATENT_DIM || l->rank % TILE_ROWS))
+	if (c->mixers[MIXER_LATENT] && l->rank > LATENT_DIM)
 		return err_set(e, ENOTSUP,
-			       "this %s model has latents of %u; moefs computes multiples of %d up "
+			       "this %s model has latents of %u; moefs computes latents up to %d",
+			       c->model_type, l->rank, LATENT_DIM);
+	if (c->ngrams.width > CONV_WIDTH)
+		return err_set(e, ENOTSUP,
+			       "this %s model has a convolution over %u n-grams; moefs computes up to "
+			       "%d",
+			       c->model_type, c->ngrams.width, CONV_WIDTH);
+	if (c->chooser.interleaved && c->rope[0].dim > 2 * INDEX_ROTATED)
+		return err_set(e, ENOTSUP,
+			       "this %s model rotates %u numbers of an index head; moefs computes up "
 			       "to %d",
-			       c->model_type, l->rank, TILE_ROWS, LATENT_DIM);
+			       c->model_type, c->rope[0].dim, 2 * INDEX_ROTATED);
 	return 0;
 }
 
@@ -192,6 +205,8 @@ struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t cou
 		.normed = &f->scratch.normed,
 		.out = f->scratch.out,
 		.rotations = p->rotations,
+		.chosen = &p->chosen,
+		.tokens = p->tokens,
 	};
 }
 
@@ -221,7 +236,7 @@ static int forward_run_mixer(struct forward *f, struct step *s, uint32_t layer, 
 	(void)e;
 	switch (f->env.config->layer[layer].mixer) {
 	case MIXER_LATENT:
-		latent_run(&f->scratch.latent, s, layer);
+		latent_run(&f->scratch.latent, &f->scratch.chooser, s, layer);
 		break;
 	case MIXER_DELTA_NET:
 		delta_run(&f->scratch.delta, s, layer);
@@ -236,7 +251,7 @@ static int forward_run_mixer(struct forward *f, struct step *s, uint32_t layer, 
 		convolution_run(&f->scratch.convolution, s, layer);
 		break;
 	default:
-		attention_run(&f->scratch.attention, s, layer);
+		attention_run(&f->scratch.attention, &f->scratch.chooser, s, layer);
 		break;
 	}
 	return 0;
@@ -263,7 +278,9 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 {
 	const struct config *c = s->env->config;
 	const struct layer_weights *l = &s->env->weights->layer[layer];
-	for (enum layer_part i = 0; i < LAYER_PARTS; i++) {
+	if (c->layer[layer].ngrams)
+		ngram_run(&f->scratch.ngrams, s, layer);
+	for (enum layer_part i = 0; i < LAYER_PARTS && s->n; i++) {
 		if (!config_has_part(&c->layer[layer], i))
 			continue;
 		residual_read(s, layer, i);
@@ -484,6 +501,7 @@ int forward_begin(struct forward *f, struct forward_pass *p, const struct step_b
 		return forward_end(f, p, 0, e);
 	if (f->env.config->per_layer)
 		per_layer_begin(&f->scratch.per_layer, &p->step);
+	ngram_ahead(&p->step);
 	step_tap(&p->step, TAP_STATE, 0, config_stream_width(f->env.config), p->x);
 	return 1;
 }

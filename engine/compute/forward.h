@@ -20,6 +20,7 @@ struct forward_pass {
 	float *x;      /* [rows][streams][hidden]: the residual stream */
 	float *per_layer; /* [rows][layers][per_layer], or NULL */
 	struct rotation rotations[CONFIG_ROPES];
+	struct chosen_entries chosen;
 	struct step_span *spans; /* [rows] at most */
 	uint32_t *span_of;	 /* [rows] */
 	uint32_t *tokens;	 /* [rows], as in the batch */
@@ -41,6 +42,8 @@ struct scratch {
 	struct activation normed; /* [rows][hidden]: input of projections */
 	float *out; /* [rows][hidden]: added to x, with room for a dense up projection */
 	struct residual_scratch residual;
+	struct ngram_scratch ngrams;
+	struct chooser_scratch chooser;
 	struct attention_scratch attention;
 	struct latent_scratch latent;
 	struct delta_scratch delta;

@@ -1,4 +1,4 @@
-/* Keys and values of the layers of a context that see equally far back.
+/* Keys and values of the layers of a context that see equally far back; or index keys.
  *
  * A table has blocks of 64 positions, each with all layers of the table, taken as the context
  * grows, counted in whole pages against the budget that all sessions of all models share, and

@@ -17,6 +17,11 @@ static uint32_t latent_tile_rows(const struct latent *l)
 	return (l->value > l->rank ? l->value : l->rank) + 2 * (TILE_ROWS - 1);
 }
 
+static float latent_eps(const struct config *c)
+{
+	return c->latent.eps > 0 ? c->latent.eps : c->rms_eps;
+}
+
 void latent_take(struct latent_scratch *a, struct arena *arena, const struct config *c, size_t rows)
 {
 	const struct latent *l = &c->latent;
@@ -52,7 +57,7 @@ static void latent_norm_low(void *ctx, uint32_t begin, uint32_t end)
 	for (size_t t = begin; t < end; t++) {
 		float *row = a->scratch->low.f + t * rank;
 		env->kernels->rmsnorm(row, row, weights_vector(a->weights, TENSOR_LATENT_Q_NORM),
-				      rank, env->config->rms_eps);
+				      rank, latent_eps(env->config));
 	}
 }
 
@@ -101,7 +106,7 @@ static void latent_place_keys(const struct latent_task *a, uint32_t t)
 	float *kv = a->scratch->kv + (size_t)t * (l->rank + l->rope),
 	      *turned = a->scratch->turned + (size_t)t * l->rope;
 	env->kernels->rmsnorm(kv, kv, weights_vector(a->weights, TENSOR_LATENT_KV_NORM), l->rank,
-			      env->config->rms_eps);
+			      latent_eps(env->config));
 	latent_rotate(a, turned, kv + l->rank, t);
 	memcpy(kv + l->rank, turned, l->rope * sizeof *turned);
 	watch_kv_put(env->kernels,
@@ -205,7 +210,8 @@ enum { LOOK_HEADS = 16 };
 
 /* ---- the mixer ---- */
 
-void latent_run(struct latent_scratch *a, struct step *s, uint32_t layer)
+void latent_run(struct latent_scratch *a, struct chooser_scratch *chooser, struct step *s,
+		uint32_t layer)
 {
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
@@ -217,15 +223,21 @@ void latent_run(struct latent_scratch *a, struct step *s, uint32_t layer)
 	threads_run(env->threads, s->n, 1, latent_place_rows, &task);
 	threads_run(env->threads, c->heads, product_grain(env, c->heads, absorb),
 		    latent_absorb_queries, &task);
-	look_back_run(&a->look, &(struct look){
-					.step = s,
-					.layer = task.layer,
-					.q = a->query,
-					.out = a->found,
-					.head_dim = l->rank + l->rope,
-					.latent_dim = l->rank,
-					.group = LOOK_HEADS,
-				});
+	const struct look look = {
+		.step = s,
+		.layer = task.layer,
+		.q = a->query,
+		.out = a->found,
+		.head_dim = l->rank + l->rope,
+		.latent_dim = l->rank,
+		.group = LOOK_HEADS,
+	};
+	if (task.layer->index == INDEX_UNUSED) {
+		look_back_run(&a->look, &look);
+	} else {
+		chooser_run(chooser, s, layer, &a->low);
+		look_chosen_run(&chooser->look, &a->look, &look);
+	}
 	threads_run(env->threads, c->heads, product_grain(env, c->heads, values),
 		    latent_project_values, &task);
 	activation_changed(&a->attended);

@@ -38,6 +38,25 @@ void residual_guess(const struct step *s, uint32_t layer, struct activation *to)
 /* normed[n] = what the head reads of rows[n] of the stream; NULL: of the first n rows. */
 void residual_end(struct step *s, const uint32_t *rows, uint32_t n);
 
+/* ---- ngram_layer.c: what n-grams add to the stream before a layer's parts ---- */
+
+enum { NGRAM_TILE = 256 }; /* channels of the convolution that are computed at once */
+
+struct ngram_scratch { /* empty in a model without */
+	struct activation rows; /* [rows][dim]: of the table */
+	uint64_t *index;	/* [rows][rows of a token] */
+	float *keys, *added;	/* [rows][streams][hidden] */
+	float *values;		/* [rows][hidden] */
+	struct err *errors;	/* [rows] */
+	uint32_t *waited;	/* [rows]: how many rows of the table were not in memory */
+};
+
+void ngram_take(struct ngram_scratch *s, struct arena *arena, const struct config *c, size_t rows);
+/* Asks for all rows of the tables that a step will need; returns at once. */
+void ngram_ahead(const struct step *s);
+/* Adds to the stream. Rows whose reads fail die and are taken out of it; maybe none is left. */
+void ngram_run(struct ngram_scratch *scratch, struct step *s, uint32_t layer);
+
 /* ---- look_back.c: rows that look back at keys and values ---- */
 
 /* Up to 16 rows of one span that look back together. */
@@ -75,6 +94,64 @@ struct look {
 /* out = attention of q, by all threads. */
 void look_back_run(struct look_scratch *s, const struct look *look);
 
+/* ---- where attention looks that chooses: chooser_best.c, pools.c, chooser.c, look_chosen.c ---- */
+
+/* chosen[most at most] = the indices of the `most` largest of scores[n], ascending; returns how many.
+ * Of equal scores the lowest index wins; NaN is never chosen. */
+uint32_t chooser_best(const float *scores, uint32_t n, uint32_t most, uint32_t *chosen);
+
+enum { POOL_MOST = 64 };	/* positions of a pool */
+enum { INDEX_ROTATED = 256 };	/* pairs of an index head that are rotated */
+
+/* A position of a span in a layer. */
+struct pool_place {
+	const struct step *step;
+	const struct step_span *span;
+	const struct layer *layer;
+	size_t position;
+};
+/* Keeps a position's key, and behind it its gate where pools have weights. */
+void pools_keep(const struct pool_place *p, const float *key);
+/* If the position ends a pool, whose keys are all kept by then: puts the pool's key into the context.
+ */
+void pools_finish(const struct pool_place *p, const struct layer_weights *w, float *scratch);
+/* Floats of its scratch. */
+size_t pools_scratch(const struct config *c);
+
+/* Takes the arrays of a step's choices (step.h) for `rows` rows. */
+void chooser_take_entries(struct chosen_entries *s, struct arena *arena, const struct config *c, size_t rows);
+struct chosen_scratch {
+	uint32_t rows;	     /* of a wave */
+	const void **blocks; /* [rows][blocks of a row] */
+	float *memory;	     /* of these blocks, with room for floats */
+};
+
+struct chooser_scratch { /* empty in a model that looks at everything */
+	float *q;	 /* [rows][heads][dim] */
+	float *k;	 /* [rows][dim] */
+	float *gate;	 /* [rows][dim], where pools have weights */
+	float *kept;	 /* [rows][dim], or twice as much with gates */
+	float *weights;	 /* [rows][heads] */
+	float *pools;	 /* [rows][pool_floats] */
+	float *scores;	 /* [wave][groups][chooser_scores] */
+	size_t pool_floats;
+	uint32_t wave; /* rows whose scores are computed at a time */
+	struct chosen_scratch look;
+};
+
+void chooser_take(struct chooser_scratch *s, struct arena *arena, const struct config *c,
+		  size_t rows);
+/* Puts the rows' index keys into their contexts, and fills the step's choices, unless the layer takes
+ * those of an earlier one. low: the latent between two projections of queries; NULL where queries of
+ * the index come from normed. */
+void chooser_run(struct chooser_scratch *s, struct step *step, uint32_t layer,
+		 struct activation *low);
+
+void look_chosen_take(struct chosen_scratch *s, struct arena *arena, const struct config *c,
+		      size_t rows);
+/* out = attention of q to what was chosen, by all threads. */
+void look_chosen_run(struct chosen_scratch *s, struct look_scratch *whole, const struct look *look);
+
 /* ---- attention.c: grouped-query softmax attention ---- */
 
 struct attention_scratch {
@@ -89,7 +166,8 @@ struct attention_scratch {
 void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
 		    size_t rows);
 /* Puts the rows' keys and values into their contexts; out = attention of normed. */
-void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer);
+void attention_run(struct attention_scratch *a, struct chooser_scratch *chooser, struct step *s,
+		   uint32_t layer);
 /* Only puts the rows' keys and values into their contexts. */
 void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t layer);
 
@@ -112,7 +190,8 @@ struct latent_scratch {
 void latent_take(struct latent_scratch *a, struct arena *arena, const struct config *c,
 		 size_t rows);
 /* Puts the rows' latents into their contexts; out = latent attention of normed. */
-void latent_run(struct latent_scratch *a, struct step *s, uint32_t layer);
+void latent_run(struct latent_scratch *a, struct chooser_scratch *chooser, struct step *s,
+		uint32_t layer);
 
 /* ---- delta.c: gated delta nets ---- */
 

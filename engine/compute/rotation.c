@@ -88,19 +88,25 @@ void rotation_init(struct rotation all[CONFIG_ROPES], const struct config *c)
 /* ---- angles ---- */
 
 /* In double: at position 30,000 a float angle would be off by 1e-3. */
+void rotation_at(const struct rotation *r, const struct rope *rope, size_t position, float *cosine,
+		 float *sine)
+{
+	for (uint32_t i = 0; i < r->half; i++) {
+		double angle = (double)position * r->frequency[i];
+		cosine[i] = (float)cos(angle) * rope->amplitude;
+		sine[i] = (float)sin(angle) * rope->amplitude;
+	}
+}
+
 void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
 		  uint32_t position, uint32_t n, bool long_text)
 {
 	for (int rope = 0; rope < CONFIG_ROPES; rope++) {
 		struct rotation *r = &all[rope];
 		int of = rope == 0 && long_text ? CONFIG_LONG_ROPE : rope;
-		float amplitude = c->rope[of].amplitude;
-		for (uint32_t t = 0; t < n; t++)
-			for (uint32_t i = 0; i < r->half; i++) {
-				double angle = (double)(position + t) * all[of].frequency[i];
-				size_t at = (size_t)(first + t) * r->half + i;
-				r->cos[at] = (float)cos(angle) * amplitude;
-				r->sin[at] = (float)sin(angle) * amplitude;
-			}
+		for (uint32_t t = 0; t < n; t++) {
+			size_t at = (size_t)(first + t) * r->half;
+			rotation_at(&all[of], &c->rope[of], position + t, r->cos + at, r->sin + at);
+		}
 	}
 }

@@ -181,6 +181,17 @@ void step_stop(struct step *s)
 			step_kill(s, &s->spans[i], 0, SPAN_STOPPED, &stopped);
 }
 
+/* Moves what rows [from, from + n) have chosen to the rows from `to` on, before them. */
+static void step_move_chosen(struct chosen_entries *x, uint32_t to, uint32_t from, uint32_t n)
+{
+	size_t groups = x->groups, entries = groups * x->most;
+	if (!x->count)
+		return;
+	memmove(x->count + to * groups, x->count + from * groups, n * groups * sizeof *x->count);
+	memmove(x->entries + to * entries, x->entries + from * entries,
+		n * entries * sizeof *x->entries);
+}
+
 void step_close_up(struct step *s)
 {
 	const struct config *c = s->env->config;
@@ -197,6 +208,7 @@ void step_close_up(struct step *s)
 				memmove(s->per_layer + n * inputs,
 					s->per_layer + span->first * inputs,
 					span->n * inputs * sizeof *s->per_layer);
+			step_move_chosen(s->chosen, n, span->first, span->n);
 			span->first = n;
 			rotation_set(s->rotations, c, n, span->position, span->n,
 				     span->context->long_text);

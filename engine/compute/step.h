@@ -125,6 +125,10 @@ enum tap_point {
 	TAP_ROUTER_LOGITS,  /* here and in the next two, layer counts routed layers only */
 	TAP_ROUTER_WEIGHTS, /* the router's choice, before experts are dropped */
 	TAP_ROUTER_EXPERTS, /* as floats, in descending order of weight */
+	/* Of attention that chooses, row by row: the scores of a row's candidates, and what was
+	 * chosen, as floats. layer is the layer times the index's groups plus the group. */
+	TAP_INDEX_SCORES,
+	TAP_INDEX_CHOICE,
 };
 typedef void tap_fn(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
 		    uint32_t tokens, uint32_t width, const float *rows);
@@ -176,6 +180,7 @@ struct step_account {
 	uint64_t hits, misses;
 	uint64_t reads;	  /* misses that are counted for no other span of the step */
 	uint64_t dropped; /* not used and not read, as losses.drop_missing asks */
+	uint64_t ngram_rows, ngram_waits; /* rows of n-grams; of these not in memory when needed */
 };
 
 /* ---- what steps have in common ---- */
@@ -188,6 +193,7 @@ struct environment {
 	const struct kernels *kernels;
 	struct threads *threads;
 	struct pager_source *experts; /* NULL in a model without */
+	struct ngram_tables *ngrams;  /* likewise */
 	/* These may change between steps. */
 	tap_fn *tap; /* may be NULL */
 	void *tap_ctx;
@@ -207,12 +213,23 @@ void rotation_take(struct rotation all[CONFIG_ROPES], struct arena *a, const str
 		   size_t rows);
 /* Computes the frequencies. */
 void rotation_init(struct rotation all[CONFIG_ROPES], const struct config *c);
+/* The angles of one position: cos[half], sin[half]. */
+void rotation_at(const struct rotation *r, const struct rope *rope, size_t position, float *cos,
+		 float *sin);
 /* Gives rows [first, first + n) the angles of positions [position, position + n). long_text: in a
  * model that turns long texts otherwise, whether they are of one. */
 void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
 		  uint32_t position, uint32_t n, bool long_text);
 
 /* ---- a step on its way through the layers ---- */
+
+/* What the rows' attention looks at in a layer that chooses: entries of the index, ascending
+ * (layers.h). They stay until the next layer with an index, since others look at the same. */
+struct chosen_entries {
+	uint32_t groups, most;
+	uint32_t *count;   /* [n][groups] */
+	uint32_t *entries; /* [n][groups][most] */
+};
 
 /* A part of a layer reads `normed` and leaves in `out` what is added to the stream. */
 struct step {
@@ -230,6 +247,8 @@ struct step {
 	float *out;		    /* [n][hidden], with room for a dense up projection */
 	float *per_layer; /* [n][layers][per_layer]: inputs of each layer's own; NULL: none */
 	struct rotation *rotations; /* [CONFIG_ROPES], of these rows */
+	struct chosen_entries *chosen;
+	const uint32_t *tokens; /* of the batch: those of a span from its origin on */
 	struct err lost;	    /* why the first span without an account failed */
 };
 

@@ -49,7 +49,8 @@ static void config_read_flags(struct reader *r)
 	reader_double_or(r, "rms_norm_eps", 0, 1, f->rms_eps > 0 ? f->rms_eps : 1e-6, &eps);
 	c->rms_eps = (float)eps;
 	const char *activation = reader_string_or(r, "hidden_act", "silu");
-	if (strcmp(activation, "silu") != 0)
+	if (strcmp(activation, "silu") != 0 &&
+	    (!f->activation || strcmp(activation, f->activation) != 0))
 		reader_unsupported(r, "hidden_act", activation, "silu");
 	reader_bool(r, "use_sliding_window", &sliding);
 	if (sliding)
@@ -87,6 +88,12 @@ static void config_number_states(struct config *c)
 		*width += config_kv_width(c, layer);
 		config_place_codes(c, layer);
 		c->window = l->window > c->window ? l->window : c->window;
+		l->index_at = c->kv_width[KV_INDEX];
+		c->kv_width[KV_INDEX] += config_index_width(c, layer);
+		l->past_at = c->kv_width[KV_WINDOWED];
+		c->kv_width[KV_WINDOWED] += config_past_width(c, layer);
+		uint32_t past = config_past_window(c, layer);
+		c->window = past > c->window ? past : c->window;
 	}
 }
 

@@ -11,6 +11,7 @@
 #include "cache/err.h"
 #include "engine/family/embedding.h"
 #include "engine/family/generation.h"
+#include "engine/family/ngram_hash.h"
 #include "engine/family/role.h"
 #include "engine/family/rope.h"
 #include "kernels/kernels.h"
@@ -48,6 +49,10 @@ enum mixer {
 };
 enum feed_forward { FEED_FORWARD_DENSE, FEED_FORWARD_ROUTED, FEED_FORWARD_NONE };
 
+/* Which positions a layer of attention looks at: all; those that its own index chooses; or those that
+ * the last layer with an index has chosen. */
+enum index_use { INDEX_UNUSED, INDEX_OWN, INDEX_SHARED };
+
 struct layer {
 	enum mixer mixer;
 	enum feed_forward feed_forward;
@@ -65,10 +70,18 @@ struct layer {
 	bool double_wide; /* its dense feed-forward is twice as wide as most */
 	uint64_t kv_at; /* elements of a position's keys and values in earlier layers of its kind */
 	uint64_t codes_at[KV_TYPES]; /* the same as codes: bytes of a block of 64 positions */
+	/* Attention that looks at chosen positions: */
+	enum index_use index;
+	uint64_t index_at; /* elements of a block of index keys in earlier layers */
+	/* What layers keep of the last positions beside keys and values (context_past_row): elements
+	 * of a position in earlier layers with a window. */
+	uint64_t past_at;
+	uint32_t ngrams; /* n-grams are added before the mixer: which of the tables, from 1; 0: none */
 };
 
-/* Layers whose keys and values are kept together: those of the whole text, or of a window. */
-enum kv_kind { KV_WHOLE, KV_WINDOWED, KV_KINDS };
+/* What is kept together: keys and values of layers that see the whole text, and of those that see a
+ * window, where layers also keep what else they need of the last positions; and index keys. */
+enum kv_kind { KV_WHOLE, KV_WINDOWED, KV_INDEX, KV_KINDS };
 static inline enum kv_kind config_kv_kind(const struct layer *l)
 {
 	return l->window ? KV_WINDOWED : KV_WHOLE;
@@ -78,6 +91,10 @@ static inline enum kv_kind config_kv_kind(const struct layer *l)
  * stream that they add to; or several, by hyper-connections (Zhu et al. 2024) of two kinds
  * (residual.c). */
 enum streams_kind { STREAMS_PLAIN, STREAMS_GATED, STREAMS_MIXED };
+
+/* What an index gives scores to: positions; blocks of `ratio` positions, each as good as its best
+ * one; or blocks by one key for all, the mean of their keys, or a mean weighed by gates. */
+enum index_entry { INDEX_NONE, INDEX_TOKENS, INDEX_BLOCKS, INDEX_MEANS, INDEX_POOLS };
 
 enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
 /* Gated linear units (Shazeer 2020): what becomes of gate and up. GLU_NONE: there is no gate, and up is
@@ -110,6 +127,7 @@ struct config {
 		uint32_t nope, rope; /* of queries and keys: not rotated, and rotated */
 		uint32_t value;
 		bool interleaved; /* rotated pairs are neighbours */
+		float eps;	  /* of the norms of both ranks; 0: as of all others */
 	} latent;
 	struct delta_net {
 		uint32_t key_heads, value_heads, key_dim, value_dim;
@@ -117,6 +135,7 @@ struct config {
 		/* Value head h belongs to key head h % key_heads, as in some GGUF files; else to
 		 * h / (value_heads / key_heads). */
 		bool tiled;
+		bool sigmoid; /* the output is gated by the sigmoid, not by silu */
 	} delta_net;
 
 	struct streams { /* residual streams */
@@ -135,6 +154,25 @@ struct config {
 		bool bias;	 /* of the convolution */
 	} mamba;
 	uint32_t convolution; /* inputs that a short convolution sees */
+
+	struct chooser { /* the index of attention that looks at chosen positions (chooser.c) */
+		enum index_entry entry;
+		uint32_t heads, dim; /* of its queries; there is one key head */
+		uint32_t groups;     /* choices of a token: 1, or one for each key-value head */
+		uint32_t ratio;	     /* positions of an entry */
+		uint32_t most;	     /* entries that are chosen, beside the last ones (chooser.c) */
+		bool low;	     /* queries come from the latent between two projections */
+		bool norms;	     /* of queries and keys, without an offset of means … */
+		bool layer_norm;     /* … or only of keys, with one and a bias */
+		bool weighed;	     /* each head's scores are weighed by one more product */
+		bool interleaved;    /* rotated pairs are neighbours */
+	} chooser;
+	struct ngrams {			 /* embeddings of n-grams (compute/ngrams.h) */
+		uint32_t tables;	 /* layers that have one; 0: none */
+		uint32_t dim;		 /* of all rows of a token together */
+		uint32_t width, step;	 /* taps of the convolution, and positions between two */
+		struct ngram_hash hash[NGRAM_TABLES];
+	} ngrams;
 
 	bool qkv_bias, output_bias;
 	bool query_gate;  /* each head's rows of q are its query, then its gate */
@@ -174,10 +212,11 @@ struct config {
 
 	struct layer layer[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];
 	uint32_t mixers[MIXERS]; /* how many of the model's own layers have each mixer */
-	/* Elements of a position's keys and values in all these layers of a kind. */
+	/* Elements of a position's keys and values in all these layers of a kind, and what layers
+	 * keep beside them; of KV_INDEX, of a block's index keys. */
 	uint64_t kv_width[KV_KINDS];
 	uint64_t codes_bytes[KV_KINDS][KV_TYPES]; /* the same as codes: bytes of a block */
-	uint32_t window; /* the largest window of these layers; 0: there is none */
+	uint32_t window; /* the largest window of these layers, and of what they keep; 0: none */
 
 	struct generation generation;
 	struct embedding embedding;
@@ -233,6 +272,24 @@ static inline uint32_t config_mamba_inner(const struct config *c)
 static inline uint32_t config_mamba_channels(const struct config *c)
 {
 	return config_mamba_inner(c) + 2 * c->mamba.groups * c->mamba.state;
+}
+/* Elements of a block of index keys in a layer; 0 where it has none. */
+uint64_t config_index_width(const struct config *c, uint32_t layer);
+/* What a layer keeps of a position beside keys and values, in elements, and for how many positions,
+ * with the last one. */
+uint64_t config_past_width(const struct config *c, uint32_t layer);
+uint32_t config_past_window(const struct config *c, uint32_t layer);
+/* Whether index keys are made of several positions' keys. */
+static inline bool config_pools(const struct config *c)
+{
+	return c->chooser.entry == INDEX_MEANS || c->chooser.entry == INDEX_POOLS;
+}
+/* The entries from which a token at the end of `length` positions chooses: those that are complete, or
+ * of blocks those before its own. */
+static inline uint32_t config_index_candidates(const struct config *c, uint32_t length)
+{
+	const struct chooser *x = &c->chooser;
+	return x->entry == INDEX_BLOCKS ? (length - 1) / x->ratio : length / x->ratio;
 }
 /* Queries, keys and values of a delta net: the channels of its convolution. */
 static inline uint32_t config_delta_channels(const struct config *c)

@@ -27,6 +27,8 @@ static const char *config_no_codes(const struct config *c, uint32_t layer)
 		return NULL;
 	if (l->mixer != MIXER_ATTENTION && l->mixer != MIXER_LATENT)
 		return "its keys are of another kind";
+	if (l->index != INDEX_UNUSED)
+		return "its attention chooses among its keys";
 	if (width > KV_CODES_WIDEST)
 		return "its heads are too wide";
 	if (l->mixer == MIXER_LATENT && latent->rank % KV_CODES_LATENT)
@@ -36,7 +38,8 @@ static const char *config_no_codes(const struct config *c, uint32_t layer)
 
 int config_check_kv(const struct config *c, enum kv_type type, struct err *e)
 {
-	for (uint32_t i = 0; i < c->layers + c->draft && kv_type_codes(type); i++) {
+	bool codes = type < KV_TYPES && kv_type_codes(type); /* KV_TYPES: nothing is asked for */
+	for (uint32_t i = 0; i < c->layers + c->draft && codes; i++) {
 		const char *why = config_no_codes(c, i);
 		if (why)
 			return err_set(

@@ -7,6 +7,8 @@
 #define D L "linear_attn."
 #define M L "mamba."
 #define F L "mlp."
+#define I A "indexer."
+#define P L "ple."
 #define HM L "attn_hyper_connection."
 #define HF L "mlp_hyper_connection."
 #define HE "model.hyper_connection_mixer."
@@ -24,6 +26,7 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 	const bool routed = l->feed_forward == FEED_FORWARD_ROUTED;
 	const bool mixes = config_has_part(l, PART_MIXER);
 	const bool feeds = config_has_part(l, PART_FEED_FORWARD);
+	const bool indexed = l->index == INDEX_OWN;
 #define PRESENT(presence, condition) [PRESENT_##presence] = condition,
 	const bool present[] = {TENSOR_PRESENCE_LIST(PRESENT)};
 #undef PRESENT
@@ -47,6 +50,36 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer)
 		break;
 	}
 	return 0;
+}
+
+/* A key a position, or one for each `ratio` positions; KV_BLOCK of the kernels, which are not known
+ * here, is 64. */
+enum { CONFIG_BLOCK = 64 };
+
+uint64_t config_index_width(const struct config *c, uint32_t layer)
+{
+	if (c->layer[layer].index != INDEX_OWN)
+		return 0;
+	return (uint64_t)c->chooser.dim *
+	       (config_pools(c) ? CONFIG_BLOCK / c->chooser.ratio : CONFIG_BLOCK);
+}
+
+uint64_t config_past_width(const struct config *c, uint32_t layer)
+{
+	const struct layer *l = &c->layer[layer];
+	uint64_t width = l->ngrams ? config_stream_width(c) : 0;
+	if (l->index == INDEX_OWN && config_pools(c))
+		width += (uint64_t)c->chooser.dim * (c->chooser.entry == INDEX_POOLS ? 2 : 1);
+	return width;
+}
+
+uint32_t config_past_window(const struct config *c, uint32_t layer)
+{
+	const struct layer *l = &c->layer[layer];
+	uint32_t window = l->ngrams ? (c->ngrams.width - 1) * c->ngrams.step + 1 : 0;
+	if (l->index == INDEX_OWN && config_pools(c) && c->chooser.ratio > window)
+		window = c->chooser.ratio;
+	return window;
 }
 
 static uint32_t config_dimension(const struct config *c, const struct layer *l,

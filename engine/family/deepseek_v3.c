@@ -1,9 +1,11 @@
-/* DeepSeek V3 and R1: latent attention, the first layers dense, a router of sigmoids with a
+/* DeepSeek V3 and R1, and GLM 5: latent attention, the first layers dense, a router of sigmoids with a
  * correction and groups, and a shared expert. Its draft layer, which lies after the last one, is
- * left out. */
+ * left out. In GLM 5 an index chooses the positions that attention looks at. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
+#include <errno.h>
+#include <string.h>
 
 static void deepseek_latent(struct reader *r)
 {
@@ -64,4 +66,95 @@ const struct family family_deepseek_v3 = {
 		  reader_left_out},
 	.names = names,
 	.gguf = &gguf,
+};
+
+/* ---- GLM 5 ---- */
+
+static void deepseek_glm_sizes(struct reader *r)
+{
+	struct config *c = r->config;
+	struct chooser *x = &c->chooser;
+	c->latent.eps = 1e-6F; /* whatever the layers' norms have */
+	x->entry = INDEX_TOKENS;
+	x->groups = x->ratio = 1;
+	x->low = x->layer_norm = x->weighed = x->interleaved = true;
+	reader_u32_or(r, "index_n_heads", 1, 4096, 32, &x->heads);
+	reader_u32_or(r, "index_head_dim", 2, 4096, 128, &x->dim);
+	reader_u32_or(r, "index_topk", 1, CONFIG_MAX_POSITIONS, 2048, &x->most);
+	if (!c->latent.query_rank)
+		reader_refuse(r, EINVAL, "an index needs \"q_lora_rank\", from which its queries come");
+	reader_check_index(r);
+}
+
+/* A letter for each layer, F or S. */
+static void deepseek_glm_pattern(struct reader *r, char *pattern)
+{
+	const struct config *c = r->config;
+	const char *text = reader_string_or(r, "index_topk_pattern", NULL);
+	if (text && strlen(text) != c->layers)
+		reader_refuse(r, EINVAL, "\"index_topk_pattern\" has %zu letters for %u layers",
+			      strlen(text), c->layers);
+	else if (text)
+		memcpy(pattern, text, c->layers);
+}
+
+/* indexer_types: "full" or "shared". */
+static void deepseek_glm_types(struct reader *r, char *pattern)
+{
+	const struct config *c = r->config;
+	const struct json *list = reader_list_or_null(r, "indexer_types"), *v = NULL;
+	if (list && json_count(list) != c->layers)
+		reader_refuse(r, EINVAL, "indexer_types names %zu layers of %u", json_count(list),
+			      c->layers);
+	for (uint32_t layer = 0; !r->failed && (v = json_next(list, v)); layer++) {
+		const char *type = "";
+		r->failed = json_as_string(v, "indexer_types", r->name, &type, r->e);
+		pattern[layer] = !strcmp(type, "full") ? 'F' : !strcmp(type, "shared") ? 'S' : '?';
+	}
+}
+
+/* Layers that share look at what the last layer with an index has chosen. */
+static void deepseek_glm_index(struct reader *r)
+{
+	struct config *c = r->config;
+	char pattern[CONFIG_MAX_LAYERS];
+	memset(pattern, 'F', sizeof pattern);
+	deepseek_glm_sizes(r);
+	deepseek_glm_pattern(r, pattern);
+	deepseek_glm_types(r, pattern);
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++) {
+		if (pattern[layer] != 'F' && (pattern[layer] != 'S' || !layer))
+			reader_refuse(r, EINVAL,
+				      "layer %u has neither an index (full) nor one before to share",
+				      layer);
+		c->layer[layer].index = pattern[layer] == 'F' ? INDEX_OWN : INDEX_SHARED;
+	}
+}
+
+static void deepseek_glm_layers(struct reader *r)
+{
+	const struct json *list = reader_list_or_null(r, "layer_types"), *v = NULL;
+	while (!r->failed && (v = json_next(list, v))) {
+		const char *type = "";
+		r->failed = json_as_string(v, "layer_types", r->name, &type, r->e);
+		if (!r->failed && strcmp(type, "indexed_attention") != 0)
+			reader_unsupported(r, "layer_types", type, "indexed_attention");
+	}
+	reader_first_dense(r);
+	reader_dense_or_sparse(r);
+}
+
+static const struct only glm_only[] = {{"attention_bias", "false"}, {"mlp_bias", "false"},
+				       {"index_topk_freq", "1"},    {"moe_layer_freq", "1"},
+				       {0}};
+static const char *const glm_types[] = {"glm_moe_dsa", NULL};
+const struct family family_glm_moe_dsa = {
+	.model_types = glm_types,
+	.ropes = 1U << ROPE_YARN,
+	.own_positions = true,
+	.rms_eps = 1e-5,
+	.only = glm_only,
+	.parts = {deepseek_latent, deepseek_glm_index, reader_dense, reader_moe, deepseek_glm_layers,
+		  reader_sigmoid_router, reader_shared_experts, reader_left_out},
+	.names = names,
 };

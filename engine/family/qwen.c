@@ -63,33 +63,6 @@ const struct family family_qwen3_moe = {
 
 /* ---- hybrids ---- */
 
-static void qwen_delta_net(struct reader *r)
-{
-	struct delta_net *n = &r->config->delta_net;
-	const struct reader_number numbers[] = {
-		{"linear_num_key_heads", &n->key_heads, 4096},
-		{"linear_num_value_heads", &n->value_heads, 4096},
-		{"linear_key_head_dim", &n->key_dim, 4096},
-		{"linear_value_head_dim", &n->value_dim, 4096},
-		{"linear_conv_kernel_dim", &n->width, 64},
-	};
-	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
-	if (r->failed) /* the number of heads may be 0 */
-		return;
-	if (n->value_heads % n->key_heads)
-		reader_refuse(r, EINVAL,
-			      "linear_num_value_heads (%u) is not a multiple of "
-			      "linear_num_key_heads (%u)",
-			      n->value_heads, n->key_heads);
-	uint64_t values = (uint64_t)n->value_heads * n->value_dim,
-		 keys = (uint64_t)n->key_heads * n->key_dim;
-	if (2 * keys + 2 * values > CONFIG_MAX_WIDTH)
-		reader_refuse(r, EINVAL,
-			      "a delta net of %u key and %u value heads is wider than the %d that "
-			      "is supported",
-			      n->key_heads, n->value_heads, CONFIG_MAX_WIDTH);
-}
-
 /* What all hybrids share. Their mixers are in layer_types; or, in its older form,
  * full_attention_interval N says that every N-th layer is one of attention. */
 static void qwen_hybrid(struct reader *r)
@@ -109,7 +82,7 @@ static void qwen_hybrid(struct reader *r)
 	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
 		if (typed ? linear[layer] : (layer + 1) % interval > 0)
 			c->layer[layer].mixer = MIXER_DELTA_NET;
-	qwen_delta_net(r);
+	reader_delta_net(r);
 }
 
 #define DELTA_NET "model.layers.%u.linear_attn."

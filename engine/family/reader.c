@@ -258,6 +258,62 @@ void reader_check_mamba(struct reader *r)
 			      m->heads, m->head_dim, m->groups, m->state, CONFIG_MAX_WIDTH);
 }
 
+/* ---- choosing attention, several streams ---- */
+
+void reader_check_index(struct reader *r)
+{
+	const struct config *c = r->config;
+	const struct chooser *x = &c->chooser;
+	if ((uint64_t)x->heads * x->dim > CONFIG_MAX_WIDTH)
+		reader_refuse(r, EINVAL,
+			      "%u heads of an index, of %u, are wider than the %d that is supported",
+			      x->heads, x->dim, CONFIG_MAX_WIDTH);
+	for (int i = 0; i < CONFIG_ROPES; i++)
+		if (c->rope[i].dim > x->dim)
+			reader_refuse(r, EINVAL,
+				      "%u numbers of a head are rotated, but heads of the index have "
+				      "only %u",
+				      c->rope[i].dim, x->dim);
+}
+
+void reader_check_streams(struct reader *r)
+{
+	const struct config *c = r->config;
+	if ((uint64_t)c->streams.count * c->hidden_size > CONFIG_MAX_WIDTH)
+		reader_refuse(r, EINVAL,
+			      "%u residual streams of %u are wider than the %d that is supported",
+			      c->streams.count, c->hidden_size, CONFIG_MAX_WIDTH);
+}
+
+/* ---- delta nets ---- */
+
+void reader_delta_net(struct reader *r)
+{
+	struct delta_net *n = &r->config->delta_net;
+	const struct reader_number numbers[] = {
+		{"linear_num_key_heads", &n->key_heads, 4096},
+		{"linear_num_value_heads", &n->value_heads, 4096},
+		{"linear_key_head_dim", &n->key_dim, 4096},
+		{"linear_value_head_dim", &n->value_dim, 4096},
+		{"linear_conv_kernel_dim", &n->width, 64},
+	};
+	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	if (r->failed) /* the number of heads may be 0 */
+		return;
+	if (n->value_heads % n->key_heads)
+		reader_refuse(r, EINVAL,
+			      "linear_num_value_heads (%u) is not a multiple of "
+			      "linear_num_key_heads (%u)",
+			      n->value_heads, n->key_heads);
+	uint64_t values = (uint64_t)n->value_heads * n->value_dim,
+		 keys = (uint64_t)n->key_heads * n->key_dim;
+	if (2 * keys + 2 * values > CONFIG_MAX_WIDTH)
+		reader_refuse(r, EINVAL,
+			      "a delta net of %u key and %u value heads is wider than the %d that "
+			      "is supported",
+			      n->key_heads, n->value_heads, CONFIG_MAX_WIDTH);
+}
+
 /* ---- feed-forwards ---- */
 
 void reader_dense(struct reader *r)
@@ -332,6 +388,23 @@ void reader_first_dense_by(struct reader *r, const char *key)
 	reader_u32_or(r, key, 0, CONFIG_MAX_LAYERS, 0, &first);
 	for (uint32_t layer = 0; layer < c->layers && layer < first; layer++)
 		c->layer[layer].feed_forward = FEED_FORWARD_DENSE;
+}
+
+void reader_dense_or_sparse(struct reader *r)
+{
+	struct config *c = r->config;
+	const struct json *types = reader_list_or_null(r, "mlp_layer_types"), *v = NULL;
+	if (types && json_count(types) != c->layers)
+		reader_refuse(r, EINVAL, "mlp_layer_types names %zu layers of %u", json_count(types),
+			      c->layers);
+	for (uint32_t layer = 0; !r->failed && (v = json_next(types, v)); layer++) {
+		const char *type = "";
+		r->failed = json_as_string(v, "mlp_layer_types", r->name, &type, r->e);
+		bool dense = !r->failed && !strcmp(type, "dense");
+		if (!r->failed && !dense && strcmp(type, "sparse") != 0)
+			reader_unsupported(r, "mlp_layer_types", type, "dense or sparse");
+		c->layer[layer].feed_forward = dense ? FEED_FORWARD_DENSE : FEED_FORWARD_ROUTED;
+	}
 }
 
 /* ---- routers ---- */

@@ -71,6 +71,11 @@ void reader_logit_cap(struct reader *r);
 
 /* Checks the sizes of Mamba2, which the family has read. */
 void reader_check_mamba(struct reader *r);
+/* Checks what an index has of heads, against the rotation; and how wide several streams are. */
+void reader_check_index(struct reader *r);
+void reader_check_streams(struct reader *r);
+/* The sizes of gated delta nets. */
+void reader_delta_net(struct reader *r);
 
 /* Sizes of latent attention. Its layers are the family's business, and the rotation. */
 void reader_latent(struct reader *r);
@@ -91,6 +96,8 @@ void reader_first_dense(struct reader *r);
 void reader_first_dense_by(struct reader *r, const char *key);
 /* Groups of experts, of which a token chooses some, by their two keys. */
 void reader_expert_groups(struct reader *r, const char *groups, const char *chosen);
+/* mlp_layer_types, if it is there: which layers are dense and which sparse, that is, routed. */
+void reader_dense_or_sparse(struct reader *r);
 /* A router whose scores are sigmoids, with a correction for the choice, groups and a factor. */
 void reader_sigmoid_router(struct reader *r);
 /* A shared expert beside the routed ones of every layer that has them, behind a gate of its own. */

@@ -4,10 +4,10 @@
  * shape, what becomes of its numbers, and what most published checkpoints call it.
  * config_has_tensor, config_tensor_shape, recipe_format, plan and sources all read these rows, so a
  * role that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols
- * NONE makes a vector. In names the layer is the first number and the expert the second; L, A, D,
- * M and F are what they begin with in a layer, its attention, its delta net, its Mamba and its
- * feed-forward; HM,
- * HF and HE, in the hyper-connections of a mixer, of a feed-forward and of the end (config_roles.c).
+ * NONE makes a vector. In names the layer is the first number and the expert the second; L, A, I, P,
+ * D, M and F are what they begin with in a layer, its attention, the index of that, its n-grams, its
+ * delta net, its Mamba and its feed-forward; HM, HF and HE, in the hyper-connections of a mixer, of a
+ * feed-forward and of the end (config_roles.c).
  */
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
 #define MOEFS_ENGINE_FAMILY_ROLE_H
@@ -19,6 +19,12 @@
  * a place the order is that of the store, which is the order in which a forward pass meets them. */
 #define TENSOR_ROLE_LIST(X)                                                                        \
 	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")    \
+	X(NGRAM_KEYS, LAYER, NGRAMS, STREAMS, NGRAM_DIM, STEER, P "key_proj.weight")               \
+	X(NGRAM_VALUES, LAYER, NGRAMS, HIDDEN, NGRAM_DIM, STEER, P "value_proj.weight")            \
+	X(NGRAM_KEY_NORM, LAYER, NGRAMS, STREAMS, NONE, NORM, P "norm_key.weight")                 \
+	X(NGRAM_QUERY_NORM, LAYER, NGRAMS, STREAMS, NONE, NORM, P "norm_query.weight")             \
+	X(NGRAM_CONV_NORM, LAYER, NGRAMS, STREAMS, NONE, NORM, P "norm_conv.weight")               \
+	X(NGRAM_CONV, LAYER, NGRAMS, STREAMS, NGRAM_WIDTH, TAPS, P "conv1d.weight")                \
 	X(GATED_MIXER_NORM, LAYER, GATED, STREAMS, NONE, NORM, HM "hc_norm.weight")                \
 	X(GATED_MIXER_DOWN, LAYER, GATED, GATED_LOW, STREAMS, STEER,                               \
 	  HM "input_mix_weight_down.weight")                                                       \
@@ -47,6 +53,16 @@
 	X(O_BIAS, LAYER, OUTPUT_BIAS, HIDDEN, NONE, VECTOR, A "o_proj.bias")                       \
 	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                      \
 	X(K_NORM, LAYER, KEY_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                       \
+	X(INDEX_Q, LAYER, INDEX, INDEX_QUERIES, INDEX_INPUT, STEER, I "wq_b.weight")               \
+	X(INDEX_K, LAYER, INDEX, INDEX_DIM, HIDDEN, STEER, I "wk.weight")                          \
+	X(INDEX_Q_NORM, LAYER, INDEX_NORMS, INDEX_DIM, NONE, NORM, I "q_norm.weight")              \
+	X(INDEX_K_NORM, LAYER, INDEX_K_NORM, INDEX_DIM, NONE, NORM, I "k_norm.weight")             \
+	X(INDEX_K_BIAS, LAYER, INDEX_LAYER_NORM, INDEX_DIM, NONE, VECTOR, I "k_norm.bias")         \
+	X(INDEX_WEIGHTS, LAYER, INDEX_WEIGHED, INDEX_HEADS, HIDDEN, STEER,                         \
+	  I "weights_proj.weight")                                                                 \
+	X(INDEX_GATE, LAYER, INDEX_POOLS, INDEX_DIM, HIDDEN, STEER, I "index_kpool_compress_gate") \
+	X(INDEX_POOL_BIAS, LAYER, INDEX_POOLS, INDEX_RATIO, INDEX_DIM, VECTOR,                     \
+	  I "index_kpool_compress_ape")                                                            \
 	X(LATENT_Q_LOW, LAYER, LATENT_LOW, LATENT_LOW, HIDDEN, MIXER, A "q_a_proj.weight")         \
 	X(LATENT_Q_NORM, LAYER, LATENT_LOW, LATENT_LOW, NONE, NORM, A "q_a_layernorm.weight")      \
 	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, MIXER, A "q_b_proj.weight")     \
@@ -199,6 +215,13 @@ enum tensor_place {
 	X(OUTPUT_BIAS, attention && c->output_bias)                                          \
 	X(HEAD_NORMS, attention && c->head_norms != HEAD_NORMS_NONE)                         \
 	X(SINKS, attention && c->sinks)                                                      \
+	X(NGRAMS, l->ngrams)                                                                 \
+	X(INDEX, indexed)                                                                    \
+	X(INDEX_NORMS, indexed && c->chooser.norms)                                          \
+	X(INDEX_K_NORM, indexed && (c->chooser.norms || c->chooser.layer_norm))              \
+	X(INDEX_LAYER_NORM, indexed && c->chooser.layer_norm)                                \
+	X(INDEX_POOLS, indexed && c->chooser.entry == INDEX_POOLS)                           \
+	X(INDEX_WEIGHED, indexed && c->chooser.weighed)                                      \
 	X(LATENT, latent)                                                                    \
 	X(LATENT_LOW, latent && c->latent.query_rank > 0) /* queries have two projections */ \
 	X(DELTA_NET, l->mixer == MIXER_DELTA_NET)                                            \
@@ -250,6 +273,13 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	/* What one norm of queries or keys covers: a head, or all heads. */                     \
 	X(Q_NORMED, l->head_dim *(together ? c->heads : 1))                                      \
 	X(K_NORMED, l->head_dim *(together ? l->kv_heads : 1))                                   \
+	X(INDEX_DIM, c->chooser.dim)                                                             \
+	X(INDEX_RATIO, c->chooser.ratio)                                                         \
+	X(INDEX_HEADS, c->chooser.heads)                                                         \
+	X(INDEX_QUERIES, c->chooser.heads * c->chooser.dim)                                      \
+	X(INDEX_INPUT, c->chooser.low ? c->latent.query_rank : c->hidden_size)                   \
+	X(NGRAM_DIM, c->ngrams.dim)                                                              \
+	X(NGRAM_WIDTH, c->ngrams.width)                                                          \
 	X(LATENT_LOW, c->latent.query_rank) /* between two projections of queries */             \
 	X(LATENT_QUERIES, c->heads *(c->latent.nope + c->latent.rope))                           \
 	X(LATENT_Q_INPUT, c->latent.query_rank ? c->latent.query_rank : c->hidden_size)          \

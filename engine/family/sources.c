@@ -338,7 +338,8 @@ int sources_open(struct sources *s, const char *directory, const struct config *
 	if (failed)
 		return failed;
 	s->used = calloc(package_count(s->package) + 1, sizeof *s->used);
-	if (!s->used) {
+	s->floats = calloc(package_count(s->package) + 1, sizeof *s->floats);
+	if (!s->used || !s->floats) {
 		sources_close(s);
 		return err_set(e, ENOMEM, "out of memory for the list of tensors");
 	}
@@ -349,6 +350,7 @@ int sources_open(struct sources *s, const char *directory, const struct config *
 void sources_close(struct sources *s)
 {
 	free(s->used);
+	free(s->floats);
 	package_close(s->package);
 	*s = (struct sources){0};
 }
@@ -379,6 +381,8 @@ static int sources_check_tensor(void *ctx, struct tensor_id id, struct err *e)
 	const struct package_tensor *t = from.tensor;
 	const struct view *v = &from.view;
 	s->used[t - package_tensor(s->package, 0)] = true;
+	if (tensor_roles[id.role].class == CLASS_FLOATS)
+		s->floats[t - package_tensor(s->package, 0)] = true;
 	if (!package_fits(t, v->shape, v->dims)) {
 		char is[192], wanted[96];
 		package_print_shape(is, sizeof is, t->shape, t->dims);
@@ -408,6 +412,8 @@ static bool sources_leave_out(const struct sources *s, const char *name)
 int sources_check(struct sources *s, const struct plan *p, struct err *e)
 {
 	int failed = sources_visit(p, sources_check_tensor, s, e);
+	if (!failed)
+		failed = sources_check_ngrams(s, e);
 	for (size_t i = 0; i < package_count(s->package) && !failed; i++) {
 		const char *name = package_tensor(s->package, i)->name;
 		if (!s->used[i] && !sources_leave_out(s, name))
@@ -474,7 +480,8 @@ enum format sources_kept_format(const struct sources *s)
 	enum format kept = FORMAT_COUNT;
 	for (size_t i = 0; i < package_count(s->package); i++) {
 		const struct package_tensor *t = package_tensor(s->package, i);
-		if (t->dims < 2 || !s->used[i])
+		bool whole = t->encoding == &encoding_plain && t->format == FORMAT_COUNT;
+		if (t->dims < 2 || !s->used[i] || s->floats[i] || whole)
 			continue;
 		enum format format = package_read_format(t);
 		if (kept != FORMAT_COUNT && format != kept)
@@ -541,7 +548,7 @@ void sources_free_published(struct published *p)
 
 static bool source_is_quantised(const struct package_tensor *t)
 {
-	return t->parts && !format_is_float(t->format);
+	return t->parts && !format_is_float(t->format) && t->encoding != &encoding_plain;
 }
 
 bool sources_any_quantised(const struct package *p)

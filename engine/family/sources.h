@@ -22,6 +22,7 @@ struct sources {
 	bool norms_plus_one; /* 1 was added to all norms but those of delta nets */
 	bool draft;	     /* there are tensors of a draft */
 	bool *used;	     /* [package_count], by sources_check */
+	bool *floats;	     /* likewise: its type does not say in what type a store keeps numbers */
 };
 
 /* Opens the package and finds out how its names begin and whether it has a draft. The config
@@ -71,6 +72,14 @@ int sources_read(const struct sources *s, const struct source *from, uint32_t ro
 /* Reads the same rows as the bytes of one of the tensor's parts. */
 int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
 		      uint32_t row, uint32_t rows, void *buffer, struct err *e);
+
+/* ---- tables of n-grams, which are read where they were published (sources_ngrams.c) ---- */
+
+/* The source of a shard of table `table`; -ENOENT: there are only so many. */
+int sources_find_shard(const struct sources *s, uint32_t table, uint32_t shard, struct source *out);
+/* Checks the shards' shapes, and that the constants of the hash in the checkpoint are those that
+ * follow from the config. Their tensors are known from then on. */
+int sources_check_ngrams(struct sources *s, struct err *e);
 
 /* ---- published formats: quantised weights that are stored and used as published ---- */
 

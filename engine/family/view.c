@@ -314,6 +314,34 @@ void view_short_convolution(struct view *v, const struct config *c, uint32_t exp
 	view_taps(v, c, TENSOR_CONVOLUTION_TAPS);
 }
 
+void view_ngram_convolution(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_taps(v, c, TENSOR_NGRAM_CONV);
+}
+
+/* Rows [first, first + rows) of queries and then the one key. */
+static void view_index(struct view *v, const struct config *c, uint64_t first, uint64_t rows)
+{
+	const struct chooser *x = &c->chooser;
+	*v = (struct view){.dims = 2,
+			   .shape = {(x->heads + UINT64_C(1)) * x->dim, c->hidden_size},
+			   .count = 1,
+			   .part = {{rows, first, rows, rows}}};
+}
+
+void view_index_queries(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_index(v, c, 0, (uint64_t)c->chooser.heads * c->chooser.dim);
+}
+
+void view_index_keys(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_index(v, c, (uint64_t)c->chooser.heads * c->chooser.dim, c->chooser.dim);
+}
+
 void view_convolution_upright(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;

@@ -65,6 +65,10 @@ view_fn view_latent_keys, view_latent_values;
 view_fn view_latent_keys_apart, view_latent_values_apart;
 /* A depthwise convolution as published: [channels, 1, width]. */
 view_fn view_convolution;
+/* The one over n-grams. */
+view_fn view_ngram_convolution;
+/* The rows of queries and of keys in an index' fused projection. */
+view_fn view_index_queries, view_index_keys;
 /* The same as MLX has it, [channels, width, 1]; by that its converter is known. */
 view_fn view_convolution_upright;
 /* Of Kimi's delta attention: three convolutions, and A_log as published: [1, 1, heads, 1]. */

@@ -126,6 +126,7 @@ static int load_forward(struct model *m, struct err *e)
 				.kernels = m->engine->kernels,
 				.threads = m->loaded.threads,
 				.experts = m->loaded.experts,
+				.ngrams = m->loaded.ngrams,
 			},
 		.chunk = m->engine->options.chunk,
 	};
@@ -260,6 +261,28 @@ void load_keep_heat(struct model *m)
 	m->loaded.heat_uses = now.hits + now.misses;
 }
 
+/* Asked by lookers from now on. */
+static int load_ngrams(struct model *m, struct err *e)
+{
+	struct ngram_tables *ngrams;
+	int failed = ngrams_open(&ngrams, &m->id.config, m->id.directory, e);
+	if (failed)
+		return failed;
+	pthread_rwlock_wrlock(&m->loaded.looking);
+	m->loaded.ngrams = ngrams;
+	pthread_rwlock_unlock(&m->loaded.looking);
+	return 0;
+}
+
+static void load_close_ngrams(struct model *m)
+{
+	pthread_rwlock_wrlock(&m->loaded.looking);
+	struct ngram_tables *ngrams = m->loaded.ngrams;
+	m->loaded.ngrams = NULL;
+	pthread_rwlock_unlock(&m->loaded.looking);
+	ngrams_close(ngrams);
+}
+
 /* One that was opened with the source as it is now, and has served since. */
 static bool load_store_is_good(const struct model *m)
 {
@@ -295,6 +318,8 @@ int load_model(struct model *m, struct err *e)
 		failed = weights_load(&m->loaded.weights, &m->stored.plan, &m->id.config,
 				      m->stored.store, drafts, &m->leave, e);
 	}
+	if (!failed && m->id.config.ngrams.tables)
+		failed = load_ngrams(m, e);
 	if (!failed && m->stored.plan.routed_layers)
 		failed = load_experts(m, e);
 	if (!failed)
@@ -327,6 +352,7 @@ void load_undo(struct model *m)
 	if (experts)
 		pager_remove(experts);
 	weights_free(&m->loaded.weights);
+	load_close_ngrams(m);
 	convert_close(m->stored.converter);
 	m->stored.converter = NULL;
 	if (atomic_load(&m->stored.has_store))

@@ -8,6 +8,7 @@
 #include "cache/pager.h"
 #include "engine/compute/drafter.h"
 #include "engine/compute/forward.h"
+#include "engine/compute/ngrams.h"
 #include "engine/compute/sampler.h"
 #include "engine/memory/budgets.h"
 #include "engine/template/chat_template.h"
@@ -31,6 +32,7 @@ struct model_loaded {
 	struct err no_chat;	    /* and why. ENODATA: the model is not made for conversations */
 	struct load_texts texts;    /* (opening) */
 	struct weights weights;
+	struct ngram_tables *ngrams; /* NULL in a model without */
 	_Atomic uint64_t
 		weights_sum; /* of the store's key: other weights, another sum; 0: unknown */
 

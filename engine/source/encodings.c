@@ -79,8 +79,8 @@ float encoding_float(const struct package_part *part, const uint8_t *bytes, size
 
 /* ---- plain numbers ---- */
 
-/* Plain numbers: F32, F16 and BF16. A tensor of any other type has no parts, and a reader refuses
- * it. */
+/* Plain numbers: F32, F16 and BF16; and whole numbers of 64 bits, of tables that are small. A tensor
+ * of any other type has no parts, and a reader refuses it. */
 
 static int encoding_plain_describe(struct package_tensor *t, const struct encoded_tensor *in,
 				   struct err *e)
@@ -90,11 +90,28 @@ static int encoding_plain_describe(struct package_tensor *t, const struct encode
 	t->dims = from->dims;
 	memcpy(t->shape, from->shape, sizeof t->shape);
 	encoding_take_as_is(t, from);
+	if (!strcmp(from->type, "I64")) {
+		t->format = FORMAT_COUNT;
+		t->parts = 1;
+		t->part[0] = encoding_part_of(from);
+	}
 	return 0;
 }
 
+static void encoding_whole_decode(const struct package_tensor *t, const uint8_t *const *part,
+				  uint32_t cols, float *out)
+{
+	(void)t;
+	for (uint32_t i = 0; i < cols; i++) {
+		int64_t number;
+		memcpy(&number, part[0] + i * sizeof number, sizeof number);
+		out[i] = (float)number;
+	}
+}
+
 const struct encoding encoding_plain = {.name = "plain numbers",
-					.describe = encoding_plain_describe};
+					.describe = encoding_plain_describe,
+					.decode = encoding_whole_decode};
 
 /* ---- FP8 ---- */
 

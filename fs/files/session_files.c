@@ -71,6 +71,10 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "expert_hits", s.expert_hits);
 	fact_number(f, "expert_misses", s.expert_misses);
 	fact_number(f, "bytes_read", s.bytes_read);
+	if (s.ngram_rows) { /* only of a model with such tables */
+		fact_number(f, "ngram_rows", s.ngram_rows);
+		fact_number(f, "ngram_waits", s.ngram_waits);
+	}
 	for (unsigned i = 0; i < SESSION_DRAFTS && s.drafted[i]; i++) {
 		char name[24];
 		(void)snprintf(name, sizeof name, "draft_%u", i + 1);

@@ -160,11 +160,15 @@ STAGE_VOID(STAGE_INPUTS, activation_prepare,
 	   (const struct environment *env, struct activation *a, uint32_t n, enum format format),
 	   (env, a, n, format))
 STAGE_VOID(STAGE_HEADS, attention_run,
-	   (struct attention_scratch *a, struct step *s, uint32_t layer), (a, s, layer))
+	   (struct attention_scratch *a, struct chooser_scratch *chooser, struct step *s,
+	    uint32_t layer),
+	   (a, chooser, s, layer))
 STAGE_VOID(STAGE_LOOK_BACK, look_back_run, (struct look_scratch *s, const struct look *look),
 	   (s, look))
-STAGE_VOID(STAGE_MIXER, latent_run, (struct latent_scratch *a, struct step *s, uint32_t layer),
-	   (a, s, layer))
+STAGE_VOID(STAGE_MIXER, latent_run,
+	   (struct latent_scratch *a, struct chooser_scratch *chooser, struct step *s,
+	    uint32_t layer),
+	   (a, chooser, s, layer))
 STAGE_VOID(STAGE_ROUTING, router_run,
 	   (struct routing *r, struct step *s, uint32_t layer, struct activation *input),
 	   (r, s, layer, input))

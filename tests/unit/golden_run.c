@@ -80,6 +80,10 @@ static void record(void *ctx, enum tap_point point, uint32_t layer, uint32_t pos
 	struct golden_run *r = ctx;
 	if (position + tokens > r->tokens)
 		return; /* the greedy continuation */
+	if (point == TAP_INDEX_SCORES || point == TAP_INDEX_CHOICE) {
+		golden_index_record(&r->index, point, layer, position, width, rows);
+		return;
+	}
 	float *const to[] = {[TAP_STATE] = r->states,
 			     [TAP_NORMED] = r->normed,
 			     [TAP_ROUTER_LOGITS] = r->router_logits,
@@ -167,6 +171,7 @@ struct golden_run golden_run_make(struct golden_bench *b)
 	r.router_logits = golden_array((size_t)r.routed * r.tokens * r.experts);
 	r.router_weights = golden_array((size_t)r.routed * r.tokens * r.top_k);
 	r.router_experts = golden_array((size_t)r.routed * r.tokens * r.top_k);
+	golden_index_open(&r.index, c, r.tokens);
 	b->view.forward->env.tap = record;
 	b->view.forward->env.tap_ctx = &r;
 	golden_compute(b, ids.data, r.tokens, r.logits);
@@ -183,6 +188,7 @@ void golden_run_free(struct golden_run *r)
 	free(r->router_logits);
 	free(r->router_weights);
 	free(r->router_experts);
+	golden_index_close(&r->index);
 }
 
 /* ---- comparisons ---- */
@@ -231,6 +237,10 @@ static void compare_routing(const struct golden_bench *b, const struct golden_ru
 				fail_msg("layer %u, pick %zu: expert %.0f, not %d", layer, i,
 					 (double)r->router_experts[layer * picks + i], experts[i]);
 		snprintf(name, sizeof name, "router.%u.weights", layer);
+		/* Of MiniMax M3 the reference has them before the factor. */
+		bool before = !strcmp(b->view.config->model_type, "minimax_m3_vl");
+		for (size_t i = 0; i < picks && before; i++)
+			r->router_weights[layer * picks + i] /= b->view.config->routed_scaling;
 		golden_compare_rows(name, r->router_weights + layer * picks,
 				    golden_get(b->golden, name, "F32").data, r->tokens, r->top_k);
 		snprintf(name, sizeof name, "router.%u.logits", layer);
@@ -269,6 +279,7 @@ void golden_compare(const struct golden_bench *b, const struct golden_run *r)
 	golden_compare_rows("logits", r->logits, golden_get(b->golden, "logits", "F32").data,
 			    r->tokens, r->vocabulary);
 	compare_routing(b, r);
+	golden_index_compare(&r->index, b->golden);
 	const int32_t *greedy = golden_get(b->golden, "greedy_ids", "I32").data;
 	for (int i = 0; i < GOLDEN_GREEDY; i++)
 		assert_int_equal(r->greedy[i], greedy[i]);
@@ -300,12 +311,27 @@ static double mean_nll(const float *logits, const int32_t *ids, uint32_t n, uint
 	return sum / (n - 1);
 }
 
+static void record_index(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
+			 uint32_t tokens, uint32_t width, const float *rows)
+{
+	(void)tokens;
+	if (point == TAP_INDEX_SCORES || point == TAP_INDEX_CHOICE)
+		golden_index_record(ctx, point, layer, position, width, rows);
+}
+
 void golden_compare_long(struct golden_bench *b, double want)
 {
 	struct golden_tensor ids = golden_get(b->golden, "long_input_ids", "I32");
 	uint32_t n = (uint32_t)ids.count, vocabulary = b->view.config->vocabulary;
 	float *logits = golden_array((size_t)n * vocabulary);
+	struct golden_index index;
+	golden_index_open(&index, b->view.config, n);
+	b->view.forward->env.tap = record_index;
+	b->view.forward->env.tap_ctx = &index;
 	golden_compute(b, ids.data, n, logits);
+	b->view.forward->env.tap = NULL;
+	golden_index_compare_last(&index, b->golden);
+	golden_index_close(&index);
 	golden_compare_rows("the last rows of the long text", logits + (size_t)(n - 4) * vocabulary,
 			    golden_get(b->golden, "long_logits_last4", "F32").data, 4, vocabulary);
 	double nll = mean_nll(logits, ids.data, n, vocabulary);

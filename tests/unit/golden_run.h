@@ -6,6 +6,7 @@
 
 #include "engine/admin/observe.h"
 #include "golden.h"
+#include "golden_index.h"
 
 enum { GOLDEN_GREEDY = 24 };
 
@@ -32,6 +33,7 @@ struct golden_run {
 	float *router_logits;  /* [routed][tokens][experts] */
 	float *router_weights; /* [routed][tokens][top_k] */
 	float *router_experts; /* likewise */
+	struct golden_index index;
 	uint32_t greedy[GOLDEN_GREEDY];
 };
 

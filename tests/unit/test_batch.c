@@ -88,8 +88,8 @@ static void add_rows(struct step_batch *b, struct context *x, const struct part 
 /* ---- results of a step ---- */
 
 struct result {
-	uint32_t layers, width, vocabulary;
-	float *states; /* [layers + 1][POSITIONS][width] */
+	uint32_t layers, width, state_width, vocabulary;
+	float *states; /* [layers + 1][POSITIONS][state_width]: all residual streams */
 	float *normed; /* [POSITIONS][width] */
 	float *logits; /* [WANTED][vocabulary] */
 	float *next;   /* [CONTEXTS][vocabulary]: of a row after the accepted ones */
@@ -110,8 +110,12 @@ static struct result result_new(void)
 {
 	const struct config *c = view.config;
 	struct result r = {
-		.layers = c->layers, .width = c->hidden_size, .vocabulary = c->vocabulary};
-	r.states = array((size_t)(r.layers + 1) * POSITIONS * r.width);
+		.layers = c->layers,
+		.width = c->hidden_size,
+		.state_width = config_stream_width(c),
+		.vocabulary = c->vocabulary,
+	};
+	r.states = array((size_t)(r.layers + 1) * POSITIONS * r.state_width);
 	r.normed = array((size_t)POSITIONS * r.width);
 	r.logits = array((size_t)WANTED * r.vocabulary);
 	r.next = array((size_t)CONTEXTS * r.vocabulary);
@@ -186,8 +190,9 @@ static struct result compute(bool together)
 
 static void assert_same(const struct result *want, const struct result *got)
 {
-	size_t rows = (size_t)POSITIONS * want->width;
-	assert_memory_equal(got->states, want->states, (want->layers + 1) * rows * sizeof(float));
+	size_t rows = (size_t)POSITIONS * want->width,
+	       states = (size_t)POSITIONS * want->state_width * (want->layers + 1);
+	assert_memory_equal(got->states, want->states, states * sizeof(float));
 	assert_memory_equal(got->normed, want->normed, rows * sizeof(float));
 	assert_memory_equal(got->logits, want->logits,
 			    (size_t)WANTED * want->vocabulary * sizeof(float));
@@ -197,7 +202,8 @@ static void assert_same(const struct result *want, const struct result *got)
 
 /* ---- tests ---- */
 
-static const char *const fixtures[] = {"qwen3", "qwen3_moe", "qwen3_5", "qwen3_5_moe"};
+static const char *const fixtures[] = {"qwen3", "qwen3_moe", "qwen3_5", "qwen3_5_moe",
+				       "qwen4_exp", "glm_moe_dsa", "minimax_m3"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static uint64_t one_expert(void)

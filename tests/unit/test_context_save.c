@@ -22,7 +22,10 @@ static const char *const fixtures[] = {"qwen3_moe",   "qwen3_5_moe", "qwen3_next
 				       "deepseek_v3", "gemma4_moe",  "gpt_oss", "gemma4_ple",
 				       /* recurrent: */
 				       "lfm2_moe", "granitemoehybrid", "nemotron_h",
-				       "kimi_linear"};
+				       "kimi_linear",
+
+				       /* with an index: */
+				       "qwen4_exp", "glm_moe_dsa", "minimax_m3"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct err e;
@@ -96,7 +99,8 @@ static void load_into(struct context *x, const struct bytes *b, size_t piece)
 /* Before the ids; with one checkpoint. */
 static uint64_t counts_bytes(void)
 {
-	return 32 + (view.config->window ? 16 + 8 : 0);
+	const uint64_t *width = view.config->kv_width;
+	return 32 + (width[KV_WINDOWED] ? 16 + 8 : 0) + (width[KV_INDEX] ? 8 : 0);
 }
 
 /* So few positions that all blocks are before a checkpoint or the end. */
@@ -105,7 +109,9 @@ static uint64_t arithmetic(uint64_t positions, uint64_t states)
 	const uint64_t *width = view.config->kv_width;
 	uint64_t position_bytes =
 		(width[KV_WHOLE] + width[KV_WINDOWED]) * (view.kv == KV_F32 ? 4 : 2);
-	return counts_bytes() + positions * 4 + (positions + 63) / 64 * 64 * position_bytes +
+	uint64_t index_bytes = width[KV_INDEX] * (view.kv == KV_F32 ? 4 : 2);
+	return counts_bytes() + positions * 4 +
+	       (positions + 63) / 64 * (64 * position_bytes + index_bytes) +
 	       states * (16 + 4 * recurrent_state_floats(view.config));
 }
 
@@ -205,6 +211,7 @@ static void what_is_held_stays_as_it_was(void **state)
 		assert_goes_on(&x, 7);
 		assert_int_equal(engine_context_used(model.engine),
 				 used + x.kv[KV_WHOLE].bytes + x.kv[KV_WINDOWED].bytes +
+					 x.kv[KV_INDEX].bytes +
 					 x.recurrent.bytes);
 		context_rollback(&x, MARK - 1);
 		assert_goes_on(&x, 8);

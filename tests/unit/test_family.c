@@ -402,9 +402,16 @@ static void a_latent_beyond_the_kernels_is_refused_before_anything_is_converted(
 	struct config changed = config;
 	changed.latent.rank = LATENT_DIM + TILE_ROWS;
 	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
-	changed.latent.rank = TILE_ROWS + 8;
-	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
 	assert_non_null(strstr(e.text, "latents"));
+	changed.latent.rank = TILE_ROWS + 8; /* heads need be no whole tiles of rows */
+	assert_int_equal(forward_computes(&changed, &e), 0);
+	changed.ngrams.width = CONV_WIDTH + 1;
+	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	assert_non_null(strstr(e.text, "n-grams"));
+	changed.ngrams.width = 0;
+	changed.chooser.interleaved = true;
+	changed.rope[0].dim = 2 * INDEX_ROTATED + 2;
+	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
 }
 
 static void experts_may_lie_across_with_gate_and_up_in_turn(void **state)

@@ -11,7 +11,8 @@
 
 #include <cmocka.h>
 
-static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gpt_oss", "gemma4_ple"};
+static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gpt_oss", "gemma4_ple",
+				       "qwen4_exp", "glm_moe_dsa", "minimax_m3"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct err e;
@@ -73,7 +74,7 @@ static void what_is_shared_is_counted_once(void **state)
 		assert_goes_on(&y, 5); /* in a state and a last block of its own */
 		assert_int_equal(engine_context_used(model.engine),
 				 before + y.recurrent.bytes + y.kv[KV_WHOLE].bytes +
-					 y.kv[KV_WINDOWED].bytes);
+					 y.kv[KV_WINDOWED].bytes + y.kv[KV_INDEX].bytes);
 		context_free(&y);
 		assert_int_equal(engine_context_used(model.engine), before);
 		assert_goes_on(&x, 6);

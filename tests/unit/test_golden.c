@@ -24,6 +24,8 @@ static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe", "qwen2_moe
 				       "lfm2_moe", "granitemoehybrid", "nemotron_h",
 				       "kimi_linear", "lfm2", "granite_dense", "granite_groups",
 				       "nemotron_latent",
+				       /* several streams, chosen positions: */
+				       "qwen4_exp", "glm_moe_dsa", "minimax_m3",
 				       /* encodings: */
 				       "qwen3_moe_mlx4", "qwen3_moe_fp8", "tq3_native",
 				       "tq3_native_sensitive4", "gpt_oss_mxfp4", "deepseek_v3_fp8"};

@@ -506,7 +506,7 @@ static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(voi
 /* Forks go back to the checkpoints of their originals. */
 static void a_day_is_the_same_with_forks_in_between(void **state)
 {
-	static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gemma4_moe", "gpt_oss"};
+	static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gemma4_moe", "gpt_oss", "qwen4_exp"};
 	(void)state;
 	for (int i = 0; i < 4; i++)
 		if (test_fixture(fixtures[i]))
