@@ -257,7 +257,7 @@ struct mount {
 /* -EXXX: the model cannot be mounted, in words. */
 static int mount_begin(struct mount *m, const char *directory, const char *folder)
 {
-	struct engine_options o = {.store = folder, .threads = 2, .budget = 64 << 20};
+	struct engine_options o = {.quant = "3bit", .store = folder, .threads = 2, .budget = 64 << 20};
 	e = (struct err){0};
 	*m = (struct mount){0};
 	if (engine_create(&m->engine, &o, &e))
