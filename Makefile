@@ -342,7 +342,7 @@ INSTALLED = \
 	$(foreach c,moefs moefs-http,644:$(BUILD)/install/$(c).bash:share/bash-completion/completions/$(c) \
 		644:$(BUILD)/install/$(c).zsh:$(ZSH_FUNCTIONS)/_$(c) \
 		644:$(BUILD)/install/$(c).fish:share/fish/vendor_completions.d/$(c).fish) \
-	644:examples/demo.sh:share/moefs/demo.sh \
+	755:examples/demo.sh:share/moefs/demo.sh \
 	$(foreach f,$(DEMO_FILES),644:$(f):share/moefs/$(f:examples/%=%)) \
 	$(foreach u,moefs@.service moefs-http@.service moefs-http@.socket,unit:fs/install/systemd/$(u):$(USER_UNITS)/$(u)) \
 	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
