@@ -143,6 +143,20 @@ static inline float delta_decay_factor(float a_log)
 	return (float)delta_exp((double)a_log);
 }
 
+/* Decays of Kimi's delta attention that have a bound (GLM 5), of one head:
+ *     decay[i] = exp(lower / (1 + exp(-exp(a_log) · (f[i] + dt_bias[i])))),
+ * in double precision, rounded to f32 once at the end. decay may be f. */
+static inline void delta_bounded_decay(float *decay, const float *f, const float *dt_bias, float a_log,
+				       float lower, size_t n)
+{
+	const double rate = delta_exp((double)a_log);
+
+	for (size_t i = 0; i < n; i++) {
+		const double open = 1 / (1 + delta_exp(-rate * ((double)f[i] + dt_bias[i])));
+		decay[i] = (float)delta_exp(lower * open);
+	}
+}
+
 /* Gates of Mamba2 for all heads: step[h] = softplus(dt[h] + dt_bias[h]), the factor of the value, and
  *     decay[h] = exp(-exp(a_log[h]) · step[h]). */
 static inline void delta_steps_of_time(float *decay, float *step, const float *dt,

@@ -6,6 +6,21 @@
 
 /* ---- what becomes of gate and up ---- */
 
+/* silu of what gate and up are within a limit: gate from above, up from both sides. */
+static void dense_limit(const struct environment *env, float *gate, const float *up, size_t n)
+{
+	float limited[128], limit = env->config->glu_limit;
+	for (size_t at = 0, piece; at < n; at += piece) {
+		piece = n - at < 128 ? n - at : 128;
+		for (size_t i = 0; i < piece; i++) {
+			float g = gate[at + i], u = up[at + i];
+			gate[at + i] = g > limit ? limit : g;
+			limited[i] = u > limit ? limit : u < -limit ? -limit : u;
+		}
+		env->kernels->silu_mul(gate + at, limited, piece);
+	}
+}
+
 void dense_gate(const struct environment *env, float *gate, const float *up, size_t n)
 {
 	const struct config *c = env->config;
@@ -15,6 +30,9 @@ void dense_gate(const struct environment *env, float *gate, const float *up, siz
 		break;
 	case GLU_NONE:
 		env->kernels->relu_squared(gate, n);
+		break;
+	case GLU_LIMITED:
+		dense_limit(env, gate, up, n);
 		break;
 	case GLU_CLAMPED:
 		env->kernels->swiglu_clamped(gate, up, n, c->glu_alpha, c->glu_limit);

@@ -84,8 +84,12 @@ static void kimi_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 		float *decay = m->scratch->decay + gates * dim;
 		kimi_convolve_row(m, r);
 		for (size_t h = 0; h < heads; h++)
-			k->delta_decay(decay + h * dim, decay + h * dim, bias + h * dim,
-				       delta_decay_factor(a_log[h]), dim);
+			if (net->lower < 0)
+				delta_bounded_decay(decay + h * dim, decay + h * dim,
+						    bias + h * dim, a_log[h], net->lower, dim);
+			else
+				k->delta_decay(decay + h * dim, decay + h * dim, bias + h * dim,
+					       delta_decay_factor(a_log[h]), dim);
 		delta_betas(m->scratch->beta + gates, m->scratch->b + gates, heads);
 	}
 }

@@ -19,7 +19,11 @@ static void config_read_heads(struct reader *r)
 {
 	struct config *c = r->config;
 	reader_u32_or(r, "num_key_value_heads", 1, c->heads, c->heads, &c->kv_heads);
-	reader_u32_or(r, "head_dim", 2, 4096, c->hidden_size / c->heads, &c->head_dim);
+	/* Of latent attention it means nothing, and may be 0. */
+	reader_u32_or(r, "head_dim", c->family->own_positions ? 0 : 2, 4096,
+		      c->hidden_size / c->heads, &c->head_dim);
+	if (!c->head_dim && c->family->own_positions)
+		c->head_dim = 2;
 	if (c->heads % c->kv_heads)
 		reader_refuse(r, EINVAL,
 			      "num_attention_heads (%u) is not a multiple of num_key_value_heads "

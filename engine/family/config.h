@@ -99,7 +99,7 @@ enum index_entry { INDEX_NONE, INDEX_TOKENS, INDEX_BLOCKS, INDEX_MEANS, INDEX_PO
 enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
 /* Gated linear units (Shazeer 2020): what becomes of gate and up. GLU_NONE: there is no gate, and up is
  * squared where it is above 0 (So et al. 2021). */
-enum glu { GLU_SILU, GLU_GELU, GLU_CLAMPED, GLU_NONE, GLUS };
+enum glu { GLU_SILU, GLU_GELU, GLU_CLAMPED, GLU_LIMITED, GLU_NONE, GLUS };
 /* An RMSNorm of queries and keys before the rotation. */
 enum head_norms { HEAD_NORMS_NONE, HEAD_NORMS_EACH, HEAD_NORMS_TOGETHER };
 
@@ -136,6 +136,7 @@ struct config {
 		 * h / (value_heads / key_heads). */
 		bool tiled;
 		bool sigmoid; /* the output is gated by the sigmoid, not by silu */
+		float lower;  /* not 0: the logarithm of Kimi's decays is between this and 0 */
 	} delta_net;
 
 	struct streams { /* residual streams */
@@ -182,7 +183,7 @@ struct config {
 	bool sinks;	  /* each head of attention has one more score, without a value */
 	enum head_norms head_norms;
 	enum glu glu;
-	float glu_alpha, glu_limit; /* of the clamped one */
+	float glu_alpha, glu_limit; /* of the clamped one; the limited one has a limit, and is silu's */
 	bool expert_bias;	    /* on the experts' projections */
 	bool router_bias;
 	enum router_order router_order;

@@ -12,6 +12,8 @@ static void deepseek_latent(struct reader *r)
 	struct config *c = r->config;
 	c->latent.interleaved = true;
 	reader_latent(r);
+	if (!c->latent.rope)
+		reader_refuse(r, EINVAL, "\"qk_rope_head_dim\" is 0, and positions turn nothing");
 	reader_bool(r, "rope_interleave", &c->latent.interleaved);
 	for (uint32_t layer = 0; layer < c->layers; layer++)
 		c->layer[layer].mixer = MIXER_LATENT;

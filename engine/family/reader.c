@@ -223,11 +223,11 @@ void reader_latent(struct reader *r)
 	const struct reader_number numbers[] = {
 		{"kv_lora_rank", &l->rank, CONFIG_MAX_WIDTH},
 		{"qk_nope_head_dim", &l->nope, 4096},
-		{"qk_rope_head_dim", &l->rope, 4096},
 		{"v_head_dim", &l->value, 4096},
 	};
 	reader_u32_or(r, "q_lora_rank", 1, CONFIG_MAX_WIDTH, 0, &l->query_rank);
 	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	reader_u32(r, "qk_rope_head_dim", 0, 4096, &l->rope);
 	if (l->rope % 2)
 		reader_refuse(r, EINVAL,
 			      "\"qk_rope_head_dim\" is %u, which cannot be rotated in pairs",

@@ -25,7 +25,7 @@ static const char *const fixtures[] = {"qwen3_moe",   "qwen3_5_moe", "qwen3_next
 				       "kimi_linear",
 
 				       /* with an index: */
-				       "qwen4_exp", "glm_moe_dsa", "minimax_m3"};
+				       "qwen4_exp", "glm_moe_dsa", "minimax_m3", "glm5_next"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct err e;

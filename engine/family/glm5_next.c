@@ -1,0 +1,161 @@
+/* GLM 5.3 Flash, the text of it: several residual streams with mixed hyper-connections, whose mean the
+ * head reads; Kimi's delta attention with decays that have a bound, and latent attention that
+ * positions do not turn, whose index gives scores to pools of positions; the first layers dense, a
+ * router of sigmoids with a correction and groups, a shared expert, and gated units with a limit.
+ * Tensors of what sees are left out. */
+#include "engine/family/reader.h"
+
+#include <errno.h>
+
+/* ---- mixers ---- */
+
+static void glm5_next_delta(struct reader *r)
+{
+	struct delta_net *n = &r->config->delta_net;
+	double lower;
+	const struct reader_number numbers[] = {
+		{"linear_num_heads", &n->key_heads, 4096},
+		{"linear_head_dim", &n->key_dim, 4096},
+		{"linear_conv_kernel_dim", &n->width, 64},
+	};
+	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	reader_double_or(r, "linear_lower_bound", -1000, -1e-3, 0, &lower);
+	n->lower = (float)lower;
+	n->value_heads = n->key_heads;
+	n->value_dim = n->key_dim;
+	if (4 * (uint64_t)n->key_heads * n->key_dim > CONFIG_MAX_WIDTH)
+		reader_refuse(r, EINVAL,
+			      "delta attention of %u heads of %u is wider than the %d that is "
+			      "supported",
+			      n->key_heads, n->key_dim, CONFIG_MAX_WIDTH);
+}
+
+static void glm5_next_mixers(struct reader *r)
+{
+	static const struct reader_kind kinds[] = {
+		{"linear_attention", MIXER_KIMI}, {"indexed_attention", MIXER_LATENT}, {0}};
+	struct config *c = r->config;
+	uint32_t kind[CONFIG_MAX_LAYERS];
+	glm5_next_delta(r);
+	reader_latent(r);
+	if (c->latent.rope)
+		reader_unsupported(r, "qk_rope_head_dim", "not 0", "0");
+	if (!reader_layer_kinds(r, "layer_types", kinds, kind) && !r->failed)
+		r->failed = json_wrong(NULL, "layer_types", r->name, "there", r->e);
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++) {
+		c->layer[layer].mixer = (enum mixer)kind[layer];
+		c->layer[layer].rope = CONFIG_NO_ROPE;
+		if (c->layer[layer].mixer == MIXER_LATENT)
+			c->layer[layer].index = INDEX_OWN;
+	}
+}
+
+/* indexer_types: layers that share look at what the last layer with an index has chosen. */
+static void glm5_next_shared(struct reader *r)
+{
+	static const struct reader_kind kinds[] = {
+		{"full", INDEX_OWN}, {"shared", INDEX_SHARED}, {0}};
+	struct config *c = r->config;
+	uint32_t kind[CONFIG_MAX_LAYERS];
+	bool chosen = false;
+	if (!reader_layer_kinds(r, "indexer_types", kinds, kind))
+		return;
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++) {
+		struct layer *l = &c->layer[layer];
+		if (l->mixer != MIXER_LATENT)
+			continue;
+		l->index = (enum index_use)kind[layer];
+		if (l->index == INDEX_SHARED && !chosen)
+			reader_refuse(r, EINVAL, "layer %u has no index before it to share", layer);
+		chosen = true;
+	}
+}
+
+static void glm5_next_index(struct reader *r)
+{
+	struct chooser *x = &r->config->chooser;
+	uint32_t budget = 1;
+	x->entry = INDEX_POOLS;
+	x->groups = 1;
+	x->low = x->layer_norm = x->weighed = true;
+	const struct reader_number numbers[] = {
+		{"index_n_heads", &x->heads, 4096},
+		{"index_head_dim", &x->dim, 4096},
+		{"index_topk", &budget, CONFIG_MAX_POSITIONS},
+		{"index_kpool", &x->ratio, 64},
+	};
+	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	if (r->failed)
+		return;
+	if (64 % x->ratio || budget < x->ratio)
+		reader_refuse(r, EINVAL,
+			      "pools of %u positions (index_kpool) with a budget of %u (index_topk) "
+			      "are not supported: the first must divide 64",
+			      x->ratio, budget);
+	if (!r->config->latent.query_rank)
+		reader_refuse(r, EINVAL, "an index needs \"q_lora_rank\", from which its queries come");
+	x->most = budget / x->ratio;
+	reader_check_index(r);
+	glm5_next_shared(r);
+}
+
+/* ---- streams, feed-forwards ---- */
+
+static void glm5_next_streams(struct reader *r)
+{
+	struct streams *s = &r->config->streams;
+	double eps;
+	s->kind = STREAMS_MIXED;
+	s->mean = true;
+	reader_u32_or(r, "hc_mult", 2, CONFIG_MAX_STREAMS, 4, &s->count);
+	reader_u32_or(r, "hc_sinkhorn_iters", 1, 1000, 20, &s->iterations);
+	reader_double_or(r, "hc_eps", 0, 1, 1e-6, &eps);
+	s->eps = (float)eps;
+	reader_check_streams(r);
+}
+
+static void glm5_next_feed_forwards(struct reader *r)
+{
+	struct config *c = r->config;
+	c->glu_limit = 10;
+	c->glu = GLU_LIMITED;
+	if (json_has(r->json, "swiglu_limit"))
+		reader_factor(r, "swiglu_limit", &c->glu_limit);
+	reader_first_dense(r);
+	reader_dense_or_sparse(r);
+}
+
+static const struct only glm5_only[] = {{"attention_bias", "false"},
+					{"index_kpool_always_select_tail", "true"},
+					{0}};
+
+/* clang-format off: a row a line */
+#define A "model.layers.%u.self_attn."
+#define SHARED "model.layers.%u.mlp.shared_experts."
+static const struct tensor_name names[] = {
+	{TENSOR_LATENT_KEYS, A "kv_b_proj.weight", view_latent_keys},
+	{TENSOR_LATENT_VALUES, A "kv_b_proj.weight", view_latent_values},
+	{TENSOR_SHARED_GATE, SHARED "gate_proj.weight", NULL},
+	{TENSOR_SHARED_UP, SHARED "up_proj.weight", NULL},
+	{TENSOR_SHARED_DOWN, SHARED "down_proj.weight", NULL},
+	{TENSOR_KIMI_Q_CONV, A "q_conv1d.weight", view_kimi_q_convolution},
+	{TENSOR_KIMI_K_CONV, A "k_conv1d.weight", view_kimi_k_convolution},
+	{TENSOR_KIMI_V_CONV, A "v_conv1d.weight", view_kimi_v_convolution},
+	{0},
+};
+/* clang-format on */
+
+static const char *const types[] = {"glm5_next", "glm5_next_text", NULL};
+static const char *const skipped[] = {"model.visual.", "visual.", "mtp.", NULL};
+const struct family family_glm5_next = {
+	.model_types = types,
+	.nested = true,
+	.own_positions = true,
+	.rms_eps = 1e-5,
+	.only = glm5_only,
+	.parts = {glm5_next_mixers, glm5_next_index, glm5_next_streams, reader_dense, reader_moe,
+		  glm5_next_feed_forwards, reader_sigmoid_router, reader_shared_experts,
+		  reader_left_out},
+	.names = names,
+	.skipped = skipped,
+};
