@@ -56,7 +56,7 @@ $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 HTTP_BASE := fs/base/text.c fs/base/standard.c fs/base/systemd.c cache/err.c cache/utf8.c
 $(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,$(HTTP_BASE))
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS)) -lm
 
 # The page's libraries: Debian's, or with PAGE_LIBS= those that npm installed in a folder.
 PAGE_LIBS ?=
@@ -278,7 +278,7 @@ $(BUILD)/fuzz/fuzz_request: tests/fuzz/fuzz_request.c $(HTTP_SRC)
 	$(call say,FUZZ,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)clang $(CPPFLAGS) -std=c17 $(WARN) -O1 -g -fsanitize=fuzzer,address,undefined \
-		-fno-sanitize-recover=all -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS)) -pthread
+		-fno-sanitize-recover=all -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS)) -lm -pthread
 
 fuzzers: $(FUZZERS) ## build the fuzzers, with clang
 
