@@ -398,7 +398,7 @@ static void routers_and_latents_that_are_not_computed_are_refused_by_name(void *
 		{"glm4_moe", "glm4moe", "expert_gating_func", 1, "expert_gating_func"},
 		{"deepseek_v3", "deepseek2", "rope.dimension_count", 32, "rope.dimension_count"},
 		{"deepseek_v3", "deepseek2", "attention.key_length_mla", 2, "attn_q_b.weight"},
-		{"deepseek_v3", "deepseek2", "attention.kv_lora_rank", 1, "latents of 33"},
+		{"deepseek_v3", "deepseek2", "attention.kv_lora_rank", 1, "attn_kv_a_mqa.weight"},
 		{"deepseek_v3", "deepseek2", "leading_dense_block_count", 1, "blk.1.ffn_gate"},
 		{"glm4_moe", "glm4moe", "nextn_predict_layers", 100, "are for drafts"},
 		{"gpt_oss", "gpt-oss", "attention.sliding_window", -16, "sliding_window"},
