@@ -9,10 +9,11 @@ question="What is the capital of France?"
 
 traced() { # the experts that an answer passes through, as LAYER/EXPERT
 	echo reset >ctl
-	timeout $limit cat experts/trace >"$work/trace" &
-	local reader=$!
-	ask "$question" >"$work/said"
-	wait $reader
+	exec 3<experts/trace # before the turn, since the trace of an idle model is at its end
+	echo "$question" >prompt
+	timeout $limit cat <&3 >"$work/trace" || fail "the trace did not end"
+	exec 3<&-
+	cat output >"$work/said"
 	awk '{ for (i = 5; i <= NF; i++) { sub(/[*]/, "", $i); print $4 "/" $i } }' "$work/trace" | sort -u
 }
 
