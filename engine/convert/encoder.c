@@ -89,8 +89,9 @@ static size_t encoder_most_floats(const struct plan *p)
 static bool encoder_reads_across(const struct plan *p, const struct sources *s)
 {
 	struct source from;
-	struct tensor_id id = plan_part_id(p, 0, p->first_part);
-	return p->routed_layers && !sources_find(s, id, &from, NULL) &&
+	if (!p->routed_layers)
+		return false;
+	return !sources_find(s, plan_part_id(p, 0, p->first_part), &from, NULL) &&
 	       from.view.way == VIEW_ACROSS;
 }
 
