@@ -54,7 +54,9 @@ static bool loss_idle_is_due(const struct model *m)
 {
 	static const char unknown[] = "unknown: ";
 	char facts[256];
-	bool stored = atomic_load(&m->stored.has_store);
+	struct model_progress p;
+	model_progress(m, &p);
+	bool stored = atomic_load(&m->stored.has_store) && !p.total; /* complete, and nothing works on it */
 	return stored && loss_print(m, facts, sizeof facts) > 0 &&
 	       !strncmp(facts, unknown, sizeof unknown - 1) && loss_idle_has_room(m);
 }
