@@ -71,6 +71,13 @@ static char *undisturbed(struct test_model *m)
 	return text;
 }
 
+/* Waits until no turn works and what ended has given its memory back. */
+static void come_to_rest(struct test_model *m)
+{
+	while (model_working(m->model))
+		(void)sched_yield();
+}
+
 /* A clerk has answered, and then another one has needed its memory. Checkpoints of recurrent states
  * give way before a context does, so there is less and less until they are gone. */
 static struct session *disturbed(struct test_model *m, struct session **other)
@@ -78,11 +85,13 @@ static struct session *disturbed(struct test_model *m, struct session **other)
 	struct session *s = clerk(m, system_text);
 	uint64_t budget = engine_context_budget(m->engine);
 	free(test_ask(s, first));
+	come_to_rest(m);
 	uint64_t used = test_context_used(m);
 	*other = NULL;
 	for (uint64_t eighths = 8; s->context.tokens.count; eighths--) {
 		if (*other)
 			session_end(*other);
+		come_to_rest(m);
 		*other = clerk(m, system_text + 1);
 		assert_true(eighths > 0);
 		assert_int_equal(
@@ -112,8 +121,7 @@ static void it_comes_back(struct test_model *m)
 	}
 	session_end(other);
 	session_end(s);
-	while (model_working(m->model))
-		(void)sched_yield();
+	come_to_rest(m);
 	assert_int_equal(on_disk(m), 0);
 }
 
