@@ -1,3 +1,4 @@
+#include "engine/admin/model_loss.h"
 #include "engine/admin/refine_gather.h"
 #include "engine/admin/refine_turn.h"
 #include "cache/store_inspect.h"
@@ -12,7 +13,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <xxhash.h>
 
 /* What is known of inputs takes so much memory at most: more layers than that allows are refined
@@ -62,25 +62,6 @@ int model_refining_check(const struct model_refining *r, struct err *e)
 	if (r->text && (!r->length || (r->length == 1 && *r->text == '\n')))
 		return err_set(e, EINVAL, "the file contains no text");
 	return r->text ? utf8_check(r->text, r->length, e) : 0;
-}
-
-/* A store that is not complete yet is made first. */
-static int refine_wait_for_store(struct model *m, struct err *e)
-{
-	const struct timespec moment = {.tv_nsec = 20000000};
-	int failed = model_wait(m, e);
-	while (!failed && !atomic_load(&m->stored.has_store)) {
-		struct model_progress p;
-		model_progress(m, &p);
-		if (atomic_load(&m->run->refining.stop))
-			failed = err_set(e, ECANCELED, "refining was stopped");
-		else if (!strcmp(p.doing, "stopped") || model_state(m) == MODEL_FAILED) {
-			model_error(m, e->text, sizeof e->text);
-			failed = -(e->code = EIO);
-		} else
-			nanosleep(&moment, NULL);
-	}
-	return failed;
 }
 
 /* ---- one refinement ---- */
@@ -381,7 +362,7 @@ int model_refine(struct model *m, const struct model_refining *asked, struct err
 		refining_send_away(&m->run->refining);
 	int failed = refine_check_model(m, e);
 	if (!failed)
-		failed = refine_wait_for_store(m, e);
+		failed = loss_wait_for_store(m, &m->run->refining.stop, e);
 	if (failed)
 		return failed;
 	int at = atomic_load(&m->stored.folder) % STORE_PLACES;

@@ -1,6 +1,6 @@
 #include "engine/admin/refine_turn.h"
+#include "engine/memory/mains.h"
 #include "cache/clock.h"
-#include "engine/admin/power.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"
@@ -45,7 +45,7 @@ bool refine_is_quiet(struct model *m)
 	pthread_mutex_lock(&m->run->lock);
 	bool quiet = !run_works(m->run) && clock_ns() - m->run->asked_ns > REFINE_QUIET_NS;
 	pthread_mutex_unlock(&m->run->lock);
-	return quiet && !power_on_battery(POWER_SUPPLIES);
+	return quiet && mains_on("");
 }
 
 bool refine_wait_quiet(struct model *m)

@@ -1,6 +1,5 @@
 /* Refined stores: the gathered moments are those of the inputs; the refined store answers and is
  * the same however it was made; turns come first. */
-#include "engine/admin/power.h"
 #include "engine/admin/refine_gather.h"
 #include "engine/admin/refine_turn.h"
 #include "engine/convert/moments.h"
@@ -858,35 +857,6 @@ static void rows_are_judged_by_what_was_held_back(void **state)
 
 /* ---- while idle ---- */
 
-static void supply(const char *folder, const char *name, const char *type, const char *status)
-{
-	char path[96];
-	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
-	(void)mkdir(path, 0700);
-	const char *const files[][2] = {{"type", type}, {"status", status}};
-	for (size_t i = 0; i < 2; i++) {
-		(void)snprintf(path, sizeof path, "%s/%s/%s", folder, name, files[i][0]);
-		FILE *f = fopen(path, "w");
-		assert_non_null(f);
-		assert_true(fprintf(f, "%s\n", files[i][1]) > 0 && fclose(f) == 0);
-	}
-}
-
-static void a_battery_that_is_discharged_is_seen(void **state)
-{
-	char folder[32];
-	(void)state;
-	test_folder_make(folder);
-	assert_false(power_on_battery(folder));
-	supply(folder, "AC", "Mains", "");
-	supply(folder, "BAT0", "Battery", "Charging");
-	assert_false(power_on_battery(folder));
-	supply(folder, "BAT1", "Battery", "Discharging");
-	assert_true(power_on_battery(folder));
-	test_folder_remove(folder);
-	assert_false(power_on_battery(folder));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -909,7 +879,6 @@ int main(void)
 		cmocka_unit_test(a_model_that_cannot_be_refined_is_refused),
 		cmocka_unit_test(a_published_model_of_8_bits_is_refined_if_asked),
 		cmocka_unit_test(rows_are_judged_by_what_was_held_back),
-		cmocka_unit_test(a_battery_that_is_discharged_is_seen),
 	};
 	/* Compares bytes with a store made by one thread: a sanitizer would find nothing new. */
 	const struct CMUnitTest bytes[] = {
