@@ -153,7 +153,7 @@ check "is nothing for what is kept" \
 check "is least in 8 bits" 'all(min(a["alone_text"], b["alone_text"]) > c["alone_text"] > 0 for a, b, c in
 	zip(*[[g for g in r["groups"] if g["format"] == f] for f in ("tq3", "tq4", "8 bits")]))'
 check "is that of the recipe for what is as the recipe has it" 'len({g["within_text"] for g in r["groups"]
-	if g["default"]} | {x["text"] for x in r["recipes"] if x["recipe"] == "3bit" and x["arithmetic"] == "exact"}) == 1'
+	if g["default"]} | {x["text"] for x in r["recipes"] if x["recipe"] == "4bit" and x["arithmetic"] == "exact"}) == 1'
 try "what each recipe costs and gives" recipes quality examples/models/fable-moe-15m --text "$here/words.txt" \
 	--turns examples/models/fable-moe-15m/skills.jsonl --tokens 100 --store "$here/stores" --threads 2 --rounds 1 \
 	--quants bf16,tq3,3bit --json
