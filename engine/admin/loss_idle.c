@@ -54,9 +54,7 @@ static bool loss_idle_is_due(const struct model *m)
 {
 	static const char unknown[] = "unknown: ";
 	char facts[256];
-	struct model_progress p;
-	model_progress(m, &p);
-	bool stored = atomic_load(&m->stored.has_store) && !p.total; /* complete, and nothing works on it */
+	bool stored = atomic_load(&m->stored.has_store);
 	return stored && loss_print(m, facts, sizeof facts) > 0 &&
 	       !strncmp(facts, unknown, sizeof unknown - 1) && loss_idle_has_room(m);
 }
@@ -65,11 +63,13 @@ static bool loss_idle_is_due(const struct model *m)
 static bool loss_idle_may_begin(struct model *m)
 {
 	struct run *run = m->run;
+	struct model_progress p;
+	model_progress(m, &p);
 	pthread_mutex_lock(&run->lock);
 	bool quiet = atomic_load(&m->state) == MODEL_READY && !run_works(run) &&
 		     clock_ns() - run->asked_ns > RUN_REST_NS;
 	pthread_mutex_unlock(&run->lock);
-	return quiet && mains_on("");
+	return quiet && !p.total && mains_on(""); /* total: the store is still being made */
 }
 
 /* A failure is not tried again: `moefs --loss` says why. */

@@ -116,6 +116,8 @@ void convert_keep_expert(struct converter *c, uint32_t routed_layer, uint32_t ex
  * waits only for its own experts. */
 int convert_rest_start(struct converter *c, struct err *e);
 void convert_rest_allow(struct converter *c, bool work);
+/* A turn has ended: a publish that failed is tried again when the rest may work. */
+void convert_retry_publish(struct converter *c);
 
 /* Ends the threads and frees. The next convert_begin resumes an unpublished store, unless it would
  * convert differently. No convert_make_expert or convert_keep_expert may be in progress.

@@ -499,11 +499,17 @@ int convert_rest_start(struct converter *c, struct err *e)
 void convert_rest_allow(struct converter *c, bool work)
 {
 	pthread_mutex_lock(&c->lock);
-	if (work && !c->allowed && c->publishing)
-		c->retry_ns = 0; /* a turn has ended */
 	c->allowed = work;
 	if (work)
 		pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void convert_retry_publish(struct converter *c)
+{
+	pthread_mutex_lock(&c->lock);
+	if (c->publishing)
+		c->retry_ns = 0;
 	pthread_mutex_unlock(&c->lock);
 }
 

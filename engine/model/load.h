@@ -89,5 +89,7 @@ int load_witness(struct model *m, struct conversion *v, const struct source_stat
 int load_by_converting(struct model *m, struct err *e);
 /* Lets the conversion continue, or has it rest while the model has a turn. */
 void load_let_convert(struct model *m, bool work);
+/* A store that could not be published is tried again. */
+void load_turn_ended(struct model *m);
 
 #endif

@@ -15,6 +15,12 @@ void load_let_convert(struct model *m, bool work)
 		convert_rest_allow(m->stored.converter, work);
 }
 
+void load_turn_ended(struct model *m)
+{
+	if (m->stored.converter)
+		convert_retry_publish(m->stored.converter);
+}
+
 /* ---- the beginning ---- */
 
 /* A model without experts is complete when it has begun. */

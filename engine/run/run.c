@@ -208,7 +208,7 @@ static void run_wait_for_work(struct model *m, bool *keeps)
 static void *run_main(void *arg)
 {
 	struct model *m = arg;
-	bool keeps = false;
+	bool keeps = false, stepped = false;
 	threads_ask_long_slice();
 	pthread_mutex_lock(&m->run->lock);
 	while (!atomic_load(&m->run->quit)) {
@@ -219,10 +219,14 @@ static void *run_main(void *arg)
 			run_load_now(m);
 		else if (run_is_doubted(m))
 			run_look_again(m);
-		else if (m->run->runnable.first)
+		else if (m->run->runnable.first) {
 			run_step(m);
-		else {
+			stepped = true;
+		} else {
 			run_keep_heat(m);
+			if (stepped)
+				load_turn_ended(m);
+			stepped = false;
 			run_wait_for_work(m, &keeps);
 		}
 	}
