@@ -22,13 +22,17 @@ size_t context_pages(size_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
-/* True if the bytes still fitted; they are counted then. */
+/* True if the bytes still fitted; they are counted then. What does not fit is never counted, not even for a moment: another
+ * thread would find no room, or see more in use than the limit. */
 static bool context_charge(struct context_budget *b, uint64_t bytes)
 {
-	if (atomic_fetch_add(&b->used, bytes) + bytes <= atomic_load(&b->limit))
-		return true;
-	atomic_fetch_sub(&b->used, bytes);
-	return false;
+	uint64_t used = atomic_load(&b->used);
+	do {
+		uint64_t limit = atomic_load(&b->limit);
+		if (used > limit || bytes > limit - used)
+			return false;
+	} while (!atomic_compare_exchange_weak(&b->used, &used, used + bytes));
+	return true;
 }
 
 /* Each is a mapping of its own, so that the system gets the memory back as soon as it is given up:
