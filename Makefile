@@ -163,7 +163,7 @@ $(BUILD)/tests/unit/main.o: $(BUILD)/tests/unit/groups.h
 
 # What tests put their own around: the run loop's steps (session_help.c), the disk (fault_io.c), memory (test_pager_slots.c),
 # the order of tests (main.c).
-UNIT_WRAPPED := run_begin_place turn_prepare turn_take $(addprefix io_,pread pwrite sync sync_folder reserve free_space rename remove ring_submit ring_next) \
+UNIT_WRAPPED := run_begin_place loss_idle_begin turn_prepare turn_take $(addprefix io_,pread pwrite sync sync_folder reserve free_space rename remove ring_submit ring_next) \
 	mmap malloc calloc realloc reallocarray _cmocka_run_group_tests
 # What of the benchmarks, of the gateway (what knows nothing of HTTP) and of the tree has tests of its own.
 UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
