@@ -43,8 +43,7 @@ struct loss_comparison {
 
 /* ---- the logits ---- */
 
-/* Logits become logarithms of probabilities; returns the likeliest. */
-static uint32_t loss_normalise(float *to, const float *logits, uint32_t n)
+uint32_t loss_normalise(float *to, const float *logits, uint32_t n)
 {
 	uint32_t best = 0;
 	for (uint32_t i = 1; i < n; i++)

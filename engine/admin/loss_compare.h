@@ -41,4 +41,7 @@ struct loss_of {
 int loss_compare(const struct loss_of *of, const struct loss_text *text, struct store_loss *out,
 		 struct err *e);
 
+/* Logits [n] to logarithms of probabilities [n], in place if both are the same; returns the likeliest. */
+uint32_t loss_normalise(float *to, const float *logits, uint32_t n);
+
 #endif

@@ -1,4 +1,5 @@
 #include "tests/bench/divergence.h"
+#include "engine/admin/loss_compare.h"
 #include "tests/bench/text.h"
 
 #include <errno.h>
@@ -160,22 +161,6 @@ int mount_open(struct mount *m, const struct mount_options *o, struct err *e)
 
 /* ---- measuring ---- */
 
-/* Logits become logarithms of probabilities; returns the likeliest. */
-static uint32_t normalise(float *logits, uint32_t n)
-{
-	uint32_t best = 0;
-	for (uint32_t i = 1; i < n; i++)
-		if (logits[i] > logits[best])
-			best = i;
-	double sum = 0;
-	for (uint32_t i = 0; i < n; i++)
-		sum += expf(logits[i] - logits[best]);
-	float whole = (float)log(sum) + logits[best];
-	for (uint32_t i = 0; i < n; i++)
-		logits[i] -= whole;
-	return best;
-}
-
 /* What is kept of the exact model: compared with, or written. */
 struct reading {
 	float *exact; /* the next token's */
@@ -209,7 +194,7 @@ static void take_rows(struct reading *r, const struct corpus *c, const struct pa
 		size_t next = first + t + 1;
 		if (next < p->counted || next >= p->count)
 			continue;
-		uint32_t best = normalise(logits, vocabulary);
+		uint32_t best = loss_normalise(logits, logits, vocabulary);
 		r->sums.nll -= logits[c->ids.ids[p->first + next]];
 		if (r->keep)
 			memcpy(r->exact, logits, vocabulary * sizeof *logits);
