@@ -15,7 +15,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* What is known of inputs takes so much memory at most: more layers than that allows are refined
+/* The most memory for the sums of inputs: if the layers need more, they are refined
  * in turns, each of which reads the text. */
 static const uint64_t most_moments = UINT64_C(1536) << 20;
 

@@ -199,7 +199,7 @@ static void look_chosen_attend(void *ctx, uint32_t begin, uint32_t end)
 			.value_offset = ((size_t)kv_head * 2 + 1) * look->head_dim * KV_BLOCK,
 			.sinks = look->sinks ? look->sinks + head : NULL,
 		};
-		if (!x.length) { /* no score is a number: nor is what is found */
+		if (!x.length) { /* every score is NaN, and so is the result */
 			for (size_t k = 0; k < x.heads * value_dim; k++)
 				look->out[at * value_dim + k] = NAN;
 			continue;
