@@ -270,6 +270,9 @@ struct param_words {
 	const char *takes, *begins, *about;
 };
 struct param_words params_words(size_t i);
+/* The same for programs: a JSON list of what there is to know of each param, with this model's
+ * defaults. malloc'ed; NULL: out of memory. */
+char *session_params_json(const struct model *m);
 /* Whether a param is a text that editors write (system, stop, logit_bias), not a value. */
 bool params_is_text(size_t i);
 /* Whether session_param_set may take half a second, because a grammar is compiled. */

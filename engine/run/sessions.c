@@ -532,13 +532,26 @@ int session_param_set(struct session *s, size_t i, const char *value, size_t len
 	return failed;
 }
 
+/* Until the tokenizer is there, nothing speaks against a conversation. */
+static bool session_has_chat(const struct model *m)
+{
+	return !atomic_load(&m->loaded.speaks) || model_loaded_chats(&m->loaded);
+}
+
 char *session_param_get(const struct session *s, size_t i)
 {
-	const struct model *m = s->model;
 	session_lock(s);
-	/* Until the tokenizer is there, nothing speaks against a conversation. */
-	bool has_chat = !atomic_load(&m->loaded.speaks) || model_loaded_chats(&m->loaded);
-	char *text = params_get(&s->params, i, has_chat);
+	char *text = params_get(&s->params, i, session_has_chat(s->model));
 	session_unlock(s);
+	return text;
+}
+
+char *session_params_json(const struct model *m)
+{
+	struct params defaults;
+	if (params_default(&defaults, &m->id.config, NULL))
+		return NULL;
+	char *text = params_json(&defaults, session_has_chat(m));
+	params_free(&defaults);
 	return text;
 }

@@ -52,7 +52,8 @@ static char *param_get_number(const struct params *p, const struct param *t)
 	return strdup(param_print_number(text, *(double *)param_place(p, t)));
 }
 
-const struct param_kind kind_number = {param_set_number, param_get_number, sizeof(double)};
+const struct param_kind kind_number = {
+	param_set_number, param_get_number, sizeof(double), "number"};
 
 static int param_set_count(struct params *p, const struct param *t, const char *value,
 			   struct err *e)
@@ -75,7 +76,8 @@ static char *param_get_count(const struct params *p, const struct param *t)
 	return strdup(text);
 }
 
-const struct param_kind kind_count = {param_set_count, param_get_count, sizeof(uint64_t)};
+const struct param_kind kind_count = {
+	param_set_count, param_get_count, sizeof(uint64_t), "integer"};
 
 static int param_set_seed(struct params *p, const struct param *t, const char *value, struct err *e)
 {
@@ -91,7 +93,7 @@ static char *param_get_seed(const struct params *p, const struct param *t)
 	return p->seed_random ? strdup("random") : param_get_count(p, t);
 }
 
-const struct param_kind kind_seed = {param_set_seed, param_get_seed, sizeof(uint64_t)};
+const struct param_kind kind_seed = {param_set_seed, param_get_seed, sizeof(uint64_t), "integer"};
 
 /* ---- words ---- */
 
@@ -109,7 +111,7 @@ static char *param_get_switch(const struct params *p, const struct param *t)
 	return strdup(*(bool *)param_place(p, t) ? "on" : "off");
 }
 
-const struct param_kind kind_switch = {param_set_switch, param_get_switch, sizeof(bool)};
+const struct param_kind kind_switch = {param_set_switch, param_get_switch, sizeof(bool), "choice"};
 
 static const char *const chats[] = {[CHAT_UNSET] = "auto", [CHAT_OFF] = "off", [CHAT_ON] = "on"};
 
@@ -130,7 +132,8 @@ static char *param_get_chat(const struct params *p, const struct param *t)
 	return strdup(chats[p->chat]);
 }
 
-const struct param_kind kind_chat = {param_set_chat, param_get_chat, sizeof(enum chat_mode)};
+const struct param_kind kind_chat = {
+	param_set_chat, param_get_chat, sizeof(enum chat_mode), "choice"};
 
 static int param_set_word(struct params *p, const struct param *t, const char *value, struct err *e)
 {
@@ -149,7 +152,7 @@ static char *param_get_word(const struct params *p, const struct param *t)
 	return strdup(t->words[word]);
 }
 
-const struct param_kind kind_word = {param_set_word, param_get_word, sizeof(int)};
+const struct param_kind kind_word = {param_set_word, param_get_word, sizeof(int), "choice"};
 
 /* ---- texts, and what is read from lines of text ---- */
 
@@ -190,7 +193,7 @@ static char *param_get_date(const struct params *p, const struct param *t)
 	return strdup(*p->date ? p->date : "auto");
 }
 
-const struct param_kind kind_date = {param_set_date, param_get_date, PARAMS_DATE};
+const struct param_kind kind_date = {param_set_date, param_get_date, PARAMS_DATE, "text"};
 
 /* A word without spaces; auto is stored as an empty one. */
 static int param_set_label(struct params *p, const struct param *t, const char *value, struct err *e)
@@ -211,7 +214,7 @@ static char *param_get_label(const struct params *p, const struct param *t)
 	return strdup(*word ? word : "auto");
 }
 
-const struct param_kind kind_label = {param_set_label, param_get_label, PARAMS_LABEL};
+const struct param_kind kind_label = {param_set_label, param_get_label, PARAMS_LABEL, "text"};
 
 static int param_set_bias(struct params *p, const struct param *t, const char *value, struct err *e)
 {
@@ -225,7 +228,7 @@ static char *param_get_bias(const struct params *p, const struct param *t)
 	return bias_text(&p->logit_bias);
 }
 
-const struct param_kind kind_bias = {param_set_bias, param_get_bias, 0};
+const struct param_kind kind_bias = {param_set_bias, param_get_bias, 0, "lines"};
 
 static int param_set_steer(struct params *p, const struct param *t, const char *value,
 			   struct err *e)
@@ -240,7 +243,7 @@ static char *param_get_steer(const struct params *p, const struct param *t)
 	return strdup(p->experts_bias.text ? p->experts_bias.text : "");
 }
 
-const struct param_kind kind_steer = {param_set_steer, param_get_steer, 0};
+const struct param_kind kind_steer = {param_set_steer, param_get_steer, 0, "lines"};
 
 static int param_set_text(struct params *p, const struct param *t, const char *value, struct err *e)
 {
@@ -266,7 +269,7 @@ static char *param_get_text(const struct params *p, const struct param *t)
 	return strdup(*(char **)param_place(p, t));
 }
 
-const struct param_kind kind_text = {param_set_text, param_get_text, 0};
+const struct param_kind kind_text = {param_set_text, param_get_text, 0, "lines"};
 
 /* ---- drafts ---- */
 
@@ -337,4 +340,5 @@ static char *param_get_draft(const struct params *p, const struct param *t)
 	return strdup(text);
 }
 
-const struct param_kind kind_draft = {param_set_draft, param_get_draft, sizeof(enum draft_mode)};
+const struct param_kind kind_draft = {
+	param_set_draft, param_get_draft, sizeof(enum draft_mode), "text"};

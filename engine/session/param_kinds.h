@@ -16,6 +16,9 @@ struct param_kind {
 	/* malloc'ed; NULL: out of memory. auto, where what is unset has no value of its own. */
 	char *(*get)(const struct params *p, const struct param *t);
 	size_t size; /* bytes in struct params that a default is copied over; 0: owns memory */
+	/* The field of a form that takes such a value: number, integer, choice (one of .words), text,
+	 * or lines. Fields but a choice take .words besides. */
+	const char *field;
 };
 
 struct param {
@@ -26,7 +29,10 @@ struct param {
 	const char *what; /* for messages */
 	bool routed;	  /* at most the model's experts per token (0 in a dense model) */
 	const char *begins, *about; /* its default, and one line, for people */
-	const char *const *words;   /* of kind_word: an enumeration's, in its order, and NULL */
+	const char *label;	    /* beside its field in a form */
+	bool common;		    /* one of the few that people change */
+	/* Words that a value may be, and NULL. Of kind_word: an enumeration's, in its order. */
+	const char *const *words;
 };
 
 /* double; uint64_t, and the seed with the word random; bool; enum chat_mode; an enumeration */
@@ -36,6 +42,9 @@ extern const struct param_kind kind_number, kind_count, kind_seed, kind_switch, 
 extern const struct param_kind kind_date, kind_label, kind_bias, kind_steer, kind_text;
 /* draft, draft_kind and draft_depth, with the range of a depth */
 extern const struct param_kind kind_draft;
+
+/* Row i of the table; i is below params_count(). */
+const struct param *param_row(size_t i);
 
 static inline void *param_place(const struct params *p, const struct param *t)
 {

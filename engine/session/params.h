@@ -92,6 +92,11 @@ char *params_get(const struct params *p, size_t i, bool has_chat);
 /* The same, but the word auto if the param is unset and its value is not known yet. */
 char *params_get_unresolved(const struct params *p, size_t i);
 
+/* The table as JSON, a list of objects: name, label, help, takes, type, choices, least, most, default
+ * and common, as moefs(5) has them (info/params.json). *p has the defaults; has_chat: as for
+ * params_get. malloc'ed; NULL: out of memory. params_json.c. */
+char *params_json(const struct params *p, bool has_chat);
+
 /* The time in params/date; false: none. */
 bool params_clock(const struct params *p, struct tm *clock);
 struct losses params_losses(const struct params *p);

@@ -6,6 +6,7 @@
 #include "fs/mount/handle.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint64_t model_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
@@ -43,6 +44,16 @@ void model_fact_render(const struct node *n, struct text *out)
 	text_format(out, "%s\n", fact);
 	if (which == FACT_DEFAULTS)
 		models_params_given(n->mount, out);
+}
+
+void model_params_render(const struct node *n, struct text *out)
+{
+	char *list = session_params_json(n->model->model);
+	if (list)
+		text_string(out, list);
+	else
+		out->failed = true;
+	free(list);
 }
 
 static ssize_t model_config_read(struct handle *h, struct file_call *c, char *buffer)

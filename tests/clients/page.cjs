@@ -289,7 +289,9 @@ function beside(count) {
 }
 async function param(name, value) {
 	const box = page.locator("#param-" + name);
-	if (!(await box.isVisible())) await page.locator("#panel summary").click();
+	await page.waitForSelector("#params-fold:not([hidden])");
+	for (const fold of ["#params-fold", "#params-fold > details"])
+		if (!(await page.locator(fold).evaluate((d) => d.open))) await page.locator(fold + " > summary").click();
 	if ((await box.evaluate((b) => b.localName)) === "select") await box.selectOption(value);
 	else await box.fill(value), await box.press("Tab");
 }
@@ -298,7 +300,6 @@ async function stop() {
 	await until((m) => location.hash.startsWith("#" + m), fable);
 	await page.click("#new");
 	await until(() => location.hash.endsWith("chat-1"));
-	await page.waitForSelector("#param-temperature");
 	await param("temperature", "hot");
 	await until(() => /"hot" is not a number/.test(document.getElementById("params").textContent));
 	await param("temperature", "0");
@@ -321,6 +322,42 @@ async function stop() {
 	} finally {
 		over();
 	}
+}
+
+// The panel of params is made from info/params.json; what differs is marked, and goes back.
+async function panel() {
+	const at = `${TREE}/${fable}/sessions/chat-2/params/`, file = (name) => fs.readFileSync(at + name, "utf8");
+	await page.click("#new");
+	await until(() => location.hash.endsWith("chat-2"));
+	await page.waitForSelector("#params-fold:not([hidden])");
+	const changed = (text) => until((t) => document.getElementById("params-changed").textContent === t, text);
+	const preset = async (name, temperature, min) => {
+		await page.getByRole("button", { name, exact: true }).click();
+		await until((n) => document.querySelector(`#presets [data-preset=${n}]`).getAttribute("aria-pressed") === "true", name);
+		same(file("temperature") + file("min_p"), `${temperature}\n${min}\n`, name);
+	};
+	if (!(await page.locator("#presets").isVisible())) await page.locator("#params-fold > summary").click();
+	await preset("precise", "0.35", "0");
+	await changed("1 changed");
+	await preset("creative", "1.05", "0.05");
+	await changed("2 changed");
+	await preset("balanced", "0.7", "0");
+	await changed("");
+	await param("seed", "17");
+	await param("priority", "low");
+	await param("system", "Be brief.");
+	await changed("3 changed");
+	same(file("seed") + file("priority") + file("system"), "17\nlow\nBe brief.\n");
+	for (const label of ["Seed", "Priority", "System message"]) await page.getByRole("button", { name: `${label}: back to` }).click();
+	await changed("");
+	same(file("seed") + file("priority") + file("system"), "random\nnormal\n\n");
+	const list = JSON.parse(fs.readFileSync(`${TREE}/${fable}/info/params.json`, "utf8"));
+	same(await page.locator(".param label code").evaluateAll((all) => all.map((c) => c.textContent).sort().join()), list.map((p) => p.name).sort().join());
+	await page.locator("#param-top_k").focus();
+	same(await page.locator("#param-top_k-help").isVisible(), true, "help of a field");
+	await shot("params");
+	await link("chat-1").click();
+	await until(() => location.hash.endsWith("chat-1"));
 }
 
 async function repeats() {
@@ -423,6 +460,7 @@ let browser;
 		await claim("what a parser cannot do in time stays as it is", looping);
 		await claim("what a shell does appears", shell);
 		await claim("params are set, an answer streams, and Escape stops it", stop);
+		await claim("params are as info/params.json has them, and what differs goes back", panel);
 		await claim("an answer that repeats itself says so, and can be continued", repeats);
 		await claim("the map of experts, dark and light", look);
 		await claim("all of it on a phone", phone);

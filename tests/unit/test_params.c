@@ -2,6 +2,7 @@
  * written. */
 #include "engine/session/params.h"
 #include "engine/answer/stream.h"
+#include "engine/json/json.h"
 #include "engine/session.h"
 
 #include <setjmp.h>
@@ -616,6 +617,58 @@ static void a_copy_is_a_copy_of_the_texts_too(void **state)
 	assert_reads("system", "second");
 }
 
+static const char *member(const struct json *row, const char *key)
+{
+	const char *text = NULL;
+	assert_int_equal(json_get_string(row, key, "params.json", &text, &e), 0);
+	return text;
+}
+
+static const struct json *row_named(const struct json *list, const char *name)
+{
+	for (const struct json *row = NULL; (row = json_next(list, row));)
+		if (!strcmp(member(row, "name"), name))
+			return row;
+	fail_msg("no row %s", name);
+	return NULL;
+}
+
+static void as_json_it_is_what_a_form_needs(void **state)
+{
+	(void)state;
+	double bound;
+	char *text = params_json(&p, false);
+	struct json *list = NULL;
+	assert_non_null(text);
+	assert_int_equal(json_parse_text(&list, text, strlen(text), "params.json", &e), 0);
+	assert_int_equal(json_count(list), params_count());
+	size_t i = 0;
+	for (const struct json *row = NULL; (row = json_next(list, row)); i++) {
+		const char *type = member(row, "type");
+		assert_string_equal(member(row, "name"), params_name(i));
+		assert_true(*member(row, "label") && *member(row, "help") && *member(row, "takes"));
+		bool choice = !strcmp(type, "choice");
+		if (choice && json_count(json_find(row, "choices")) < 2)
+			fail_msg("%s has no choices", params_name(i));
+		assert_int_equal(params_is_text(i), !strcmp(type, "lines"));
+		/* Words such as auto, which stand for a default, are the session's to read. */
+		const char *value = member(row, "default");
+		if (!params_is_auto(i, value, strlen(value)) && set(params_name(i), value))
+			fail_msg("%s", e.text);
+	}
+	const struct json *row = row_named(list, "temperature");
+	assert_string_equal(member(row, "type"), "number");
+	assert_string_equal(member(row, "default"), "0.7");
+	assert_int_equal(json_get_double(row, "most", "params.json", 0, 1e9, &bound, &e), 0);
+	assert_true(bound == 100);
+	row = row_named(list, "experts_per_token");
+	assert_int_equal(json_get_double(row, "most", "params.json", 0, 1e9, &bound, &e), 0);
+	assert_true(bound == 4);
+	assert_string_equal(member(row_named(list, "chat"), "default"), "off");
+	json_free(list);
+	free(text);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -643,6 +696,7 @@ int main(void)
 		TEST(an_unset_chat_is_what_the_model_is_made_for),
 		TEST(auto_is_the_model_s_default),
 		TEST(a_copy_is_a_copy_of_the_texts_too),
+		TEST(as_json_it_is_what_a_form_needs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

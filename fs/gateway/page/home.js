@@ -24,12 +24,13 @@ async function facts(model) {
 	);
 }
 
+const help = element("details", { id: "help" }, element("summary", {}, "What the files of this mount are"));
+help.addEventListener("toggle", async () => help.children.length > 1 || help.append(element("pre", {}, await tree.read("README").catch((e) => e.message))));
+
 // Draws the screen into its place; ask(text) begins a conversation.
 export async function show(models, model, ask) {
 	const rows = await Promise.all(models.map(facts));
 	const buttons = questions.map((q) => element("button", { type: "button", onclick: () => ask(q) }, q));
-	const help = element("details", { id: "help" }, element("summary", {}, "What the files of this mount are"));
-	help.addEventListener("toggle", async () => help.children.length > 1 || help.append(element("pre", {}, await tree.read("README").catch((e) => e.message))));
 	$("home").replaceChildren(
 		element("h1", {}, "Ask a model that runs on this machine"),
 		element("p", {}, "Nothing that you write leaves the machine. Each conversation is a folder of files that a shell can read, too."),

@@ -238,7 +238,8 @@ const open = doing(async (m, s) => {
 	[model, name, shown, finish, atEnd] = [m, s, "", "", true];
 	draft.show(session());
 	$("model").value = m;
-	for (const box of ["messages", "params", "more"]) $(box).replaceChildren();
+	$("messages").replaceChildren();
+	params.clear();
 	$("stats").textContent = "";
 	experts.of(m);
 	conversations.of(m, s, go);
@@ -246,7 +247,7 @@ const open = doing(async (m, s) => {
 	document.title = s ? `${s} · ${m} · moefs` : `${m} · moefs`;
 	if (!s) return void (await showHome());
 	const status = await load();
-	params.show(session(), $("params"), $("more"), () => m === model && s === name).catch(complain);
+	params.show(m, session(), () => m === model && s === name).catch(complain);
 	if (works(status)) watch().catch(complain);
 });
 
@@ -326,7 +327,6 @@ $("ask").addEventListener("submit", (e) => {
 $("stop").addEventListener("click", () => stop());
 $("new").addEventListener("click", doing(async () => (ours.has(session()) ? $("prompt").focus() : await begin().then(() => $("prompt").focus()))));
 $("model").addEventListener("change", () => (location.hash = link($("model").value, "")));
-for (const form of [$("params"), $("more")]) form.addEventListener("submit", (e) => e.preventDefault());
 
 addEventListener("keydown", (e) => {
 	if (e.key === "Escape") isBusy() ? stop() : closeDrawers();

@@ -1,70 +1,106 @@
-// A session's params as fields, each a file. What they are is read in the mount's README, which has a line for each:
-// its name, what it does; what it may be [what it is if nobody says].
+// A session's params as fields, each a file of the session's. What they are is info/params.json: label, help, type, choices,
+// bounds and the model's default. What differs from it is marked and can go back.
 import * as tree from "./tree.js";
+import { $, doing } from "./frame.js";
 import { element } from "./talk.js";
 
-const first = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "thinking", "system"];
-const texts = new Set(["system", "stop", "grammar", "logit_bias", "experts_bias"]);
-const choices = {
-	thinking: ["default", "on", "off", "low", "medium", "high"],
-	chat: ["on", "off"],
-	stream: ["on", "off"],
-	on_full: ["auto", "error", "drop-oldest"],
-	stop_repetition: ["on", "off"],
-	priority: ["low", "normal", "high"],
-	format: ["text", "json", "choices", "schema", "regex"],
-};
-let told = null;
+let folder = "", rows = new Map(); // of the session that is shown; by name: what info/params.json says, and its elements
 
-async function help() {
-	if (told) return told;
-	told = {};
-	for (const line of (await tree.read("README")).split("\n")) {
-		const m = /^ {4}([a-z_]+) +(.*; .* \[.*\])$/.exec(line);
-		if (m) told[m[1]] = m[2];
+function field(p, id) {
+	const common = { id, "aria-describedby": id + "-help", autocomplete: "off", spellcheck: "false" };
+	if (p.type === "lines") return element("textarea", { ...common, rows: 2 });
+	if (p.type === "choice") return element("select", common, ...p.choices.map((c) => element("option", {}, c)));
+	const words = p.choices.length ? { list: id + "-words" } : {};
+	return element("input", { ...common, ...words, type: "text", inputmode: p.type === "number" && p.least >= 0 ? "decimal" : p.type === "integer" && !p.choices.length ? "numeric" : "text" });
+}
+
+function row(p) {
+	const id = "param-" + p.name, box = field(p, id);
+	const says = p.default === "" ? "empty" : p.default.split("\n")[0];
+	const back = element("button", { type: "button", class: "quiet back", title: `Back to the model's own: ${says}`, "aria-label": `${p.label}: back to the model's own, ${says}`, hidden: true }, "↺");
+	const why = element("output", { class: "why", for: id });
+	const help = element("small", { id: id + "-help", class: "help" }, `${p.help}. Takes ${p.takes}.`);
+	const all = { ...p, box, back, why, was: "" };
+	box.addEventListener("change", () => write(all, box.value));
+	back.addEventListener("click", () => write(all, null).then(() => box.focus()));
+	const words = p.choices.length && p.type !== "choice" ? [element("datalist", { id: id + "-words" }, ...p.choices.map((c) => element("option", { value: c })))] : [];
+	const label = element("label", { for: id }, p.label, element("code", {}, p.name));
+	all.at = element("div", { class: "param" + (p.type === "lines" ? " wide" : "") }, label, box, back, why, help, ...words);
+	return all;
+}
+
+// Shows what the file has, and whether that is the model's own.
+function set(p, value) {
+	p.was = value;
+	if (p.type === "choice" && !p.choices.includes(value)) p.box.append(element("option", {}, value));
+	p.box.value = value;
+	p.back.hidden = value === p.default;
+	p.at.classList.toggle("changed", value !== p.default);
+}
+
+// null: the model's own.
+async function write(p, value) {
+	const at = `${folder}/${p.name}`;
+	try {
+		await tree.write(at, value === null ? (p.type === "lines" ? p.default : "auto") + "\n" : value + "\n");
+		set(p, await tree.value(at));
+		p.why.textContent = "";
+		p.box.removeAttribute("aria-invalid");
+	} catch (e) {
+		p.why.textContent = e.message.replace(/^.*?params\/[a-z_]+: /, "");
+		p.box.setAttribute("aria-invalid", "true");
+		if (p.type === "choice") p.box.value = p.was;
 	}
-	return told;
+	count();
 }
 
-function field(name, value) {
-	if (texts.has(name)) return Object.assign(element("textarea", { rows: 2 }), { value });
-	if (!choices[name]) return Object.assign(element("input", { type: "text", inputmode: "text" }), { value });
-	const all = choices[name].includes(value) ? choices[name] : [...choices[name], value];
-	const box = element("select", {}, ...all.map((c) => element("option", {}, c)));
-	box.value = value;
-	return box;
+function count() {
+	const n = [...rows.values()].filter((p) => !p.back.hidden).length;
+	$("params-changed").textContent = n ? `${n} changed` : "";
+	for (const b of $("presets").children) b.setAttribute("aria-pressed", Object.entries(preset(b.dataset.preset)).every(([k, v]) => +rows.get(k)?.was === +(v ?? rows.get(k)?.default)));
 }
 
-function row(folder, name, value, what) {
-	const box = field(name, value), why = element("output", { class: "why" });
-	let was = value;
-	box.id = "param-" + name;
-	box.title = what ?? "";
-	box.autocomplete = "off";
-	box.spellcheck = false;
-	box.addEventListener("change", async () => {
-		try {
-			await tree.write(`${folder}/${name}`, box.value + "\n");
-			was = box.value = await tree.value(`${folder}/${name}`);
-			why.textContent = "";
-			box.removeAttribute("aria-invalid");
-		} catch (e) {
-			why.textContent = e.message.replace(/^.*?params\/[a-z_]+: /, "");
-			box.setAttribute("aria-invalid", "true");
-			if (box.localName === "select") box.value = was;
-		}
-	});
-	return element("div", { class: "param" + (texts.has(name) ? " wide" : "") }, element("label", { for: box.id, title: what ?? "" }, name), box, why);
+// ---- presets ----
+
+const thinks = () => /on|low|medium|high/.test(rows.get("thinking")?.was) || !!document.querySelector("#messages .thoughts");
+
+// Values by name; null: the model's own. Balanced is what the model's makers chose. A model that thinks repeats itself at 0.
+function preset(name) {
+	const own = +(rows.get("temperature")?.default ?? 0), round = (x) => +x.toFixed(2);
+	if (name === "precise") return { temperature: own ? round(own / 2) : thinks() ? 0.3 : 0, min_p: null };
+	if (name === "creative") return { temperature: round(1.5 * (own || 0.7)), min_p: 0.05 };
+	return { temperature: null, min_p: null };
 }
 
-// Fills the two forms from sessions/NAME/params; is: whether that is still the session that is shown.
-export async function show(session, main, more, is) {
-	const folder = session + "/params";
-	const [files, what] = await Promise.all([tree.list(folder), help()]);
-	const names = files.map((f) => f.name);
-	const values = await Promise.all(names.map((n) => tree.value(`${folder}/${n}`)));
+const presets = { balanced: "As the model's makers chose", precise: "Half the temperature: likelier words", creative: "1.5 times the temperature, without very unlikely words" };
+for (const [name, what] of Object.entries(presets)) {
+	const choose = async () => {
+		for (const [k, v] of Object.entries(preset(name))) if (rows.has(k)) await write(rows.get(k), v === null ? null : String(v));
+	};
+	$("presets").append(element("button", { type: "button", title: what, "data-preset": name, "aria-pressed": "false", onclick: doing(choose) }, name));
+}
+
+// Fills the panel from a session of a model's; is: whether that is still the session that is shown.
+export async function show(model, session, is) {
+	const list = JSON.parse(await tree.read(model + "/info/params.json"));
+	const values = await Promise.all(list.map((p) => tree.value(`${session}/params/${p.name}`)));
 	if (!is()) return;
-	const rows = Object.fromEntries(names.map((n, i) => [n, row(folder, n, values[i], what[n])]));
-	main.replaceChildren(...first.filter((n) => rows[n]).map((n) => rows[n]));
-	more.replaceChildren(...names.filter((n) => !first.includes(n)).map((n) => rows[n]));
+	folder = session + "/params";
+	rows = new Map(list.map((p) => [p.name, row(p)]));
+	list.forEach((p, i) => set(rows.get(p.name), values[i]));
+	const those = (common) => [...rows.values()].filter((p) => p.common === common).map((p) => p.at);
+	$("params").replaceChildren(...those(true));
+	$("more").replaceChildren(...those(false));
+	$("params-fold").hidden = false;
+	count();
 }
+
+// The value of one, as it was read; undefined: none is shown.
+export const value = (name) => rows.get(name)?.was;
+export const change = (name, to) => rows.has(name) && write(rows.get(name), to);
+
+export function clear() {
+	rows = new Map();
+	$("params-fold").hidden = true;
+}
+for (const form of [$("params"), $("more")]) form.addEventListener("submit", (e) => e.preventDefault());
