@@ -147,6 +147,11 @@ const char *model_name(const struct model *m);
 int model_config(const struct model *m, char **text, size_t *length, struct timespec *modified,
 		 struct err *e);
 
+/* Questions to begin with, a line each: those of the checkpoint's examples.txt, at most 12. Lines
+ * that are not short UTF-8 without control characters are left out. Without the file, and of a GGUF
+ * file, empty. malloc'ed; NULL: out of memory. Blocks. */
+char *model_examples(const struct model *m);
+
 enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_FAILED };
 enum model_state model_state(const struct model *m);
 /* Starts loading the weights in the background; after a failure, tries again. */

@@ -1,5 +1,6 @@
 /* What anybody may ask of a mounted model (model.h, model_state.h): what it is, its complete store,
  * what its experts have counted, which tokens end an answer. Nothing here waits for a step. */
+#include "cache/utf8.h"
 #include "engine/json/json.h"
 #include "engine/family/gguf_family.h"
 #include "engine/model/model_state.h"
@@ -60,6 +61,43 @@ int model_config(const struct model *m, char **text, size_t *length, struct time
 		*modified = st.st_mtim;
 	free(path);
 	return failed;
+}
+
+/* ---- questions to begin with ---- */
+
+/* Keeps the lines of `text` that are questions, without blank ones. In place. */
+static void model_keep_questions(char *text)
+{
+	enum { LINES = 12, LONGEST = 500 };
+	char *to = text, *rest = text;
+	int count = 0;
+	for (char *line; count < LINES && (line = strsep(&rest, "\n"));) {
+		size_t n = strlen(line);
+		bool plain = utf8_valid_length(line, n) == n && n <= LONGEST;
+		for (size_t i = 0; i < n; i++)
+			plain &= (unsigned char)line[i] >= ' ' && line[i] != 0x7f;
+		if (!plain || strspn(line, " ") == n)
+			continue;
+		memmove(to, line, n);
+		to[n] = '\n';
+		to += n + 1;
+		count++;
+	}
+	*to = 0;
+}
+
+char *model_examples(const struct model *m)
+{
+	enum { MOST = 64 << 10 };
+	char *path = source_is_file(m->id.directory)
+			     ? NULL
+			     : source_file_path(m->id.directory, "examples.txt", NULL);
+	char *text = NULL;
+	size_t length;
+	if (path && !json_read_file(&text, &length, path, MOST, NULL))
+		model_keep_questions(text);
+	free(path);
+	return text ? text : strdup("");
 }
 
 /* ---- texts ---- */

@@ -38,7 +38,8 @@ void error_session_json_render(const struct node *n, struct text *out);
 extern const struct row_family model_family;
 extern const struct file_ops config_ops;
 void model_fact_render(const struct node *n, struct text *out);
-void model_params_render(const struct node *n, struct text *out); /* row.fact: an enum model_fact */
+void model_params_render(const struct node *n, struct text *out);
+void model_examples_render(const struct node *n, struct text *out); /* row.fact: an enum model_fact */
 extern const struct row_family tensor_family;
 extern const struct file_ops tensor_ops;
 extern const struct row_hooks tensor_hooks;

@@ -56,6 +56,11 @@ void model_params_render(const struct node *n, struct text *out)
 	free(list);
 }
 
+void model_examples_render(const struct node *n, struct text *out)
+{
+	text_string(out, n->model->examples);
+}
+
 static ssize_t model_config_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	return handle_read_slice(c, buffer, h->node.model->config, h->node.model->config_length);

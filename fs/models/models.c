@@ -55,6 +55,10 @@ int models_find(struct found_model *f, struct engine *g, const char *path, enum 
 		failed = model_check_tokenizer(f->model, reads == MODELS_READS_ALL, e);
 	if (!failed) /* read once: config.json shows what the model was made from */
 		failed = model_config(f->model, &f->config, &f->config_length, &f->config_time, e);
+	if (!failed) {
+		f->examples = model_examples(f->model);
+		failed = f->examples ? 0 : err_set(e, ENOMEM, "no memory for %s", path);
+	}
 	if (!failed)
 		failed = model_refine_idle(f->model, e);
 	if (failed)
@@ -66,6 +70,7 @@ void models_drop(struct found_model *f)
 {
 	model_close(f->model);
 	free(f->config);
+	free(f->examples);
 	free(f->path);
 	free(f->name);
 	*f = (struct found_model){0};
@@ -123,6 +128,7 @@ int models_take(struct mount *m, struct found_model *f, const char *name, struct
 	model->path = f->path;
 	model->config = f->config;
 	model->config_length = f->config_length;
+	model->examples = f->examples;
 	model->config_time = f->config_time;
 	*f = (struct found_model){0};
 	list_init(&model->asks);
@@ -155,6 +161,7 @@ void models_free(struct mounted *model)
 	free(model->sessions);
 	free(model->named);
 	free(model->config);
+	free(model->examples);
 	free(model->path);
 	free(model);
 }

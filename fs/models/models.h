@@ -21,7 +21,7 @@ struct mounted *models_named(const struct mount *m, const char *name, size_t len
 struct found_model {
 	struct model *model;
 	char *name; /* for the tree; NULL: the model's own */
-	char *path, *config;
+	char *path, *config, *examples;
 	size_t config_length;
 	struct timespec config_time;
 };

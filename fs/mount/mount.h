@@ -107,6 +107,7 @@ struct mounted {
 	char *config;		   /* config.json as at mount */
 	size_t config_length;
 	struct timespec config_time; /* its modification time, which static files show */
+	char *examples;		   /* lines of questions, as at mount */
 	bool gone;	   /* nothing was at its path when its folder was last looked into */
 	bool failure_told; /* that it cannot be loaded or converted is in MOUNT/error already */
 };

@@ -59,6 +59,13 @@ async function first() {
 	const table = await page.locator("#home table").innerText();
 	for (const part of [scripted, fable, "15.0 million weights", "tokens of context"]) if (!table.includes(part)) throw new Error(table);
 	same(sessions(scripted).join(" "), "default");
+	const offered = () => page.locator("#home .questions button").allInnerTexts();
+	same((await offered())[2], "What should I ask you to see what you can do?");
+	await page.selectOption("#model", fable);
+	await until(() => /Lithuania/.test(document.querySelector("#home .questions")?.innerText ?? ""));
+	same((await offered()).join("\n") + "\n", fs.readFileSync(`${TREE}/${fable}/info/examples`, "utf8").split("\n").slice(0, 3).join("\n") + "\n");
+	await page.selectOption("#model", scripted);
+	await until(() => !/Lithuania/.test(document.querySelector("#home .questions")?.innerText ?? "Lithuania"));
 	await page.locator("#help summary").click();
 	await until(() => /sessions\/NAME/.test(document.querySelector("#help pre")?.textContent ?? ""));
 	await page.locator("#help summary").click();

@@ -62,6 +62,7 @@ row MODEL/embed 666 'asked ^-?[0-9]' EINVAL hello
 row MODEL/embed.npy 666 'asked NUMPY' EINVAL hello
 row MODEL/embed.d/ 1777 of
 row MODEL/embed.d/NAME 600 named
+row MODEL/info/examples 444 '^What is the capital of Lithuania.*What is 12 x 6'
 row MODEL/info/params.json 444 'json length > 20 and all(.[]; .label and .help and .takes and .type and (.choices | type == "array") and (.default | type == "string")) and (map(select(.name == "thinking"))[0].choices | index("off"))'
 row MODEL/info/embedding 444 '^mean of the tokens '
 row MODEL/tokenizer/encode 666 'asked ^[0-9]+' EINVAL hello

@@ -4,7 +4,7 @@ import { $ } from "./frame.js";
 import { element } from "./talk.js";
 import { speed } from "./answer.js";
 
-const questions = ["Explain in three sentences how a mixture of experts works.", "Write a shell command that lists the ten largest files here.", "What should I ask you to see what you can do?"];
+const general = ["Explain in three sentences how a mixture of experts works.", "Write a shell command that lists the ten largest files here.", "What should I ask you to see what you can do?"];
 
 const count = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} billion` : n >= 1e6 ? `${(n / 1e6).toFixed(1)} million` : n);
 
@@ -30,7 +30,9 @@ help.addEventListener("toggle", async () => help.children.length > 1 || help.app
 // Draws the screen into its place; ask(text) begins a conversation.
 export async function show(models, model, ask) {
 	const rows = await Promise.all(models.map(facts));
-	const buttons = questions.map((q) => element("button", { type: "button", onclick: () => ask(q) }, q));
+	const own = model ? (await tree.read(model + "/info/examples").catch(() => "")).split("\n").filter(Boolean) : [];
+	const questions = own.length ? own.slice(0, 3) : general;
+	const buttons = questions.map((q) => element("button", { type: "button", dir: "auto", onclick: () => ask(q) }, q));
 	$("home").replaceChildren(
 		element("h1", {}, "Ask a model that runs on this machine"),
 		element("p", {}, "Nothing that you write leaves the machine. Each conversation is a folder of files that a shell can read, too."),
