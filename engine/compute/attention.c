@@ -13,12 +13,14 @@ void attention_take(struct attention_scratch *a, struct arena *arena, const stru
 		    size_t rows)
 {
 	uint32_t kv = 0, attended = 0, value_dim = 0;
-	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
+	for (uint32_t layer = 0; layer < c->layers + c->draft; layer++) {
 		const struct layer *l = &c->layer[layer];
+		if (l->mixer != MIXER_ATTENTION)
+			continue;
 		uint32_t kv_width = l->kv_heads * l->head_dim, width = c->heads * l->head_dim;
 		kv = kv > kv_width ? kv : kv_width;
 		attended = attended > width ? attended : width;
-		if (l->mixer == MIXER_ATTENTION && l->head_dim > value_dim)
+		if (l->head_dim > value_dim)
 			value_dim = l->head_dim;
 	}
 	a->projected_q = a->q = arena_take(arena, rows * attended, sizeof *a->q);

@@ -35,14 +35,15 @@ void chooser_take(struct chooser_scratch *s, struct arena *arena, const struct c
 	*s = (struct chooser_scratch){0};
 	if (x->entry == INDEX_NONE)
 		return;
-	size_t one = chooser_scores(c) * x->groups, gated = x->entry == INDEX_POOLS ? 2 : 1;
+	size_t one = chooser_scores(c) * x->groups, gated = x->entry == INDEX_POOLS ? 2 : 1,
+	       parts = config_index_parts(c);
 	size_t fit = SCORES_MOST / one;
 	s->wave = (uint32_t)(fit > rows ? rows : fit ? fit : 1);
-	s->pool_floats = pools_scratch(c);
+	s->pool_floats = config_pools(c) ? pools_scratch(x->dim) : 0;
 	s->q = arena_take(arena, rows * x->heads * x->dim, sizeof *s->q);
-	s->k = arena_take(arena, rows * x->dim, sizeof *s->k);
-	s->gate = arena_take(arena, gated > 1 ? rows * x->dim : 0, sizeof *s->gate);
-	s->kept = arena_take(arena, rows * x->dim * gated, sizeof *s->kept);
+	s->k = arena_take(arena, rows * parts, sizeof *s->k);
+	s->gate = arena_take(arena, gated > 1 ? rows * parts : 0, sizeof *s->gate);
+	s->kept = arena_take(arena, rows * parts * gated, sizeof *s->kept);
 	s->weights = arena_take(arena, rows * x->heads, sizeof *s->weights);
 	s->pools = arena_take(arena, rows * s->pool_floats, sizeof *s->pools);
 	s->scores = arena_take(arena, s->wave * one, sizeof *s->scores);
@@ -63,6 +64,7 @@ struct chooser_task {
 	const struct step *step;
 	const struct layer_weights *weights;
 	const struct layer *layer;
+	struct pool pool;     /* where index keys are made of several positions */
 	uint32_t number;      /* of the layer */
 	uint32_t first, rows; /* of the wave */
 	uint32_t blocks;      /* of the longest of its rows */
@@ -95,20 +97,27 @@ static void chooser_project(const struct chooser_task *a, struct activation *low
 		product_run(a->step->env, &q, 1, low, a->step->n);
 }
 
-/* Rotates the first numbers of a head. Pairs that are neighbours are put half the rotated part apart,
- * in queries and keys alike, so their products stay the same. */
+/* Rotates the first numbers of a head, or the last. Of the first, pairs that are neighbours are put
+ * half the rotated part apart, in queries and keys alike, so their products stay the same. */
 static void chooser_rotate(const struct chooser_task *a, float *head, size_t t)
 {
+	const struct config *c = a->step->env->config;
 	const struct rotation *r = &a->step->rotations[a->layer->rope];
+	const float *cos = r->cos + t * r->half, *sin = r->sin + t * r->half;
 	float apart[2 * INDEX_ROTATED];
-	if (a->step->env->config->chooser.interleaved) {
+	if (c->rotates_last) {
+		rotation_turn_pairs(head + c->chooser.dim - 2 * (size_t)r->half, cos, sin, r->half,
+				    false);
+		return;
+	}
+	if (c->chooser.interleaved) {
 		for (uint32_t i = 0; i < r->half; i++) {
 			apart[i] = head[2 * i];
 			apart[i + r->half] = head[2 * i + 1];
 		}
 		memcpy(head, apart, 2 * r->half * sizeof *head);
 	}
-	a->step->env->kernels->rope(head, r->cos + t * r->half, r->sin + t * r->half, r->half);
+	a->step->env->kernels->rope(head, cos, sin, r->half);
 }
 
 /* A norm with a mean and a bias (Ba et al. 2016), in double: short rows, and few. */
@@ -153,25 +162,25 @@ static void chooser_place_key(const struct chooser_task *a, size_t t)
 	const struct chooser *x = &c->chooser;
 	const struct kernels *k = a->step->env->kernels;
 	const struct pool_place p = chooser_place(a, t);
-	float *key = a->scratch->k + t * x->dim;
+	size_t parts = config_index_parts(c);
+	float *key = a->scratch->k + t * parts;
 	const float *norm = weights_vector(a->weights, TENSOR_INDEX_K_NORM);
 	if (x->layer_norm)
 		chooser_layer_norm(key, norm, weights_vector(a->weights, TENSOR_INDEX_K_BIAS),
 				   x->dim);
 	if (config_pools(c)) {
 		size_t gated = x->entry == INDEX_POOLS ? 2 : 1;
-		float *kept = a->scratch->kept + t * x->dim * gated;
-		memcpy(kept, key, x->dim * sizeof *kept);
+		float *kept = a->scratch->kept + t * parts * gated;
+		memcpy(kept, key, parts * sizeof *kept);
 		if (gated > 1)
-			memcpy(kept + x->dim, a->scratch->gate + t * x->dim,
-			       x->dim * sizeof *kept);
-		pools_keep(&p, kept);
+			memcpy(kept + parts, a->scratch->gate + t * parts, parts * sizeof *kept);
+		pools_keep(&p, &a->pool, kept);
 		return;
 	}
 	if (x->norms)
 		k->rmsnorm(key, key, norm, x->dim, c->rms_eps);
 	chooser_rotate(a, key, t);
-	watch_kv_put(k, context_index_keys(p.span->context, a->layer, p.position),
+	watch_kv_put(k, context_entries(p.span->context, a->layer->index_at, p.position),
 		     p.span->context->type, 0, 0, p.position % KV_BLOCK, key, NULL, x->dim, 0);
 }
 
@@ -188,7 +197,7 @@ static void chooser_finish_pools(void *ctx, uint32_t begin, uint32_t end)
 	const struct chooser_task *a = ctx;
 	for (size_t t = begin; t < end; t++) {
 		const struct pool_place p = chooser_place(a, t);
-		pools_finish(&p, a->weights, a->scratch->pools + t * a->scratch->pool_floats);
+		pools_finish(&p, &a->pool, a->scratch->pools + t * a->scratch->pool_floats);
 	}
 }
 
@@ -215,7 +224,8 @@ static void chooser_score_block(const struct chooser_task *a, uint32_t row, uint
 		.type = p.span->context->type,
 		.dim = x->dim,
 		.count = KV_BLOCK / (config_pools(c) ? x->ratio : 1),
-		.keys = context_index_keys(p.span->context, a->layer, (size_t)block * KV_BLOCK),
+		.keys = context_entries(p.span->context, a->layer->index_at,
+					(size_t)block * KV_BLOCK),
 		.positive = x->entry != INDEX_BLOCKS,
 	};
 	size_t first = (size_t)(a->first + row) * x->heads;
@@ -319,6 +329,8 @@ void chooser_run(struct chooser_scratch *s, struct step *step, uint32_t layer,
 				 .number = layer};
 	if (a.layer->index == INDEX_SHARED)
 		return;
+	if (config_pools(env->config))
+		a.pool = pools_of_index(env->config, a.layer, a.weights);
 	chooser_project(&a, low);
 	threads_run(env->threads, step->n, 1, chooser_place_rows, &a);
 	if (config_pools(env->config))

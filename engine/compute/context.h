@@ -96,12 +96,22 @@ static inline const void *const *context_blocks_of(const struct context *x, cons
 {
 	return x->kv[config_kv_kind(l)].blocks;
 }
-/* Index keys of a layer in the block of a position: [dim][keys of a block]. */
-static inline void *context_index_keys(const struct context *x, const struct layer *l,
-				       size_t position)
+/* Index keys, or other entries made of `ratio` positions, in the block of a position:
+ * [dim][context_entry_columns], `at` elements from its beginning. */
+static inline void *context_entries(const struct context *x, size_t at, size_t position)
 {
 	size_t element = x->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-	return (char *)x->kv[KV_INDEX].blocks[position / KV_BLOCK] + l->index_at * element;
+	return (char *)x->kv[KV_INDEX].blocks[position / KV_BLOCK] + at * element;
+}
+/* Entries that a block has room for, and the one that ends at the position: an entry lies in the block
+ * in which it ends. */
+static inline size_t context_entry_columns(uint32_t ratio)
+{
+	return ratio < KV_BLOCK ? KV_BLOCK / ratio : 1;
+}
+static inline size_t context_entry_column(uint32_t ratio, size_t position)
+{
+	return ratio < KV_BLOCK ? position % KV_BLOCK / ratio : 0;
 }
 /* What is kept of a position beside keys and values: a row of `width` numbers, `at` elements of a
  * position from the beginning (struct layer, past_at). Rows are there for the last positions. */

@@ -131,18 +131,20 @@ static void context_index_rows(const struct config *c, uint32_t layer, size_t he
 	uint32_t ratio = config_pools(c) ? c->chooser.ratio : 1;
 	if (config_index_width(c, layer))
 		each(ctx, c->chooser.dim, KV_BLOCK / ratio, held / ratio);
+	const struct layer *l = &c->layer[layer];
+	if (l->pool)
+		each(ctx, l->head_dim, context_entry_columns(l->pool), held / l->pool);
 }
 
 /* A layer keeps one row of each position for each of what it keeps; they lie as values do. */
 static void context_past_rows(const struct config *c, uint32_t layer, size_t held, kv_rows_fn *each,
 			      void *ctx)
 {
-	uint64_t streams = c->layer[layer].ngrams ? config_stream_width(c) : 0,
-		 rest = config_past_width(c, layer) - streams;
-	if (streams)
-		each(ctx, 1, KV_BLOCK * streams, held * streams);
-	if (rest)
-		each(ctx, 1, KV_BLOCK * rest, held * rest);
+	for (enum past_part part = 0; part < PAST_PARTS; part++) {
+		uint64_t width = config_past_part(c, &c->layer[layer], part);
+		if (width)
+			each(ctx, 1, KV_BLOCK * width, held * width);
+	}
 }
 
 /* Calls `each` for the arrays of a block of which only the first `held` positions are computed
@@ -155,7 +157,7 @@ static void context_block_rows(const struct config *c, enum kv_type type, enum k
 		bool here = config_kv_kind(l) == kind && !l->keys_of;
 		if (kind == KV_INDEX)
 			context_index_rows(c, layer, held, each, ctx);
-		if (here && l->mixer == MIXER_LATENT)
+		if (here && config_keeps_latents(l))
 			kv_key_rows(type, c->latent.rank + c->latent.rope, c->latent.rank, held,
 				    each, ctx);
 		for (uint32_t h = 0; here && l->mixer == MIXER_ATTENTION && h < l->kv_heads; h++) {

@@ -42,6 +42,8 @@ static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t 
 	attention_take(&s->attention, &a, c, rows);
 	if (c->mixers[MIXER_LATENT])
 		latent_take(&s->latent, &a, c, rows);
+	if (c->mixers[MIXER_COMPRESSED])
+		compressed_take(&s->compressed, &a, c, rows);
 	if (c->mixers[MIXER_DELTA_NET])
 		delta_take(&s->delta, &a, c, rows);
 	if (c->mixers[MIXER_KIMI])
@@ -86,6 +88,9 @@ int forward_computes(const struct config *c, struct err *e)
 		return err_set(e, ENOTSUP,
 			       "this %s model has latents of %u; moefs computes latents up to %d",
 			       c->model_type, l->rank, LATENT_DIM);
+	if (c->mixers[MIXER_COMPRESSED] && c->head_dim > LATENT_DIM)
+		return err_set(e, ENOTSUP, "this %s model has heads of %u; moefs computes up to %d",
+			       c->model_type, c->head_dim, LATENT_DIM);
 	if (c->ngrams.width > CONV_WIDTH)
 		return err_set(e, ENOTSUP,
 			       "this %s model has a convolution over %u n-grams; moefs computes up to "
@@ -237,6 +242,9 @@ static int forward_run_mixer(struct forward *f, struct step *s, uint32_t layer, 
 	switch (f->env.config->layer[layer].mixer) {
 	case MIXER_LATENT:
 		latent_run(&f->scratch.latent, &f->scratch.chooser, s, layer);
+		break;
+	case MIXER_COMPRESSED:
+		compressed_run(&f->scratch.compressed, &f->scratch.chooser, s, layer);
 		break;
 	case MIXER_DELTA_NET:
 		delta_run(&f->scratch.delta, s, layer);

@@ -46,6 +46,7 @@ struct scratch {
 	struct chooser_scratch chooser;
 	struct attention_scratch attention;
 	struct latent_scratch latent;
+	struct compressed_scratch compressed;
 	struct delta_scratch delta;
 	struct kimi_scratch kimi;
 	struct mamba_scratch mamba;

@@ -100,7 +100,6 @@ void look_back_run(struct look_scratch *s, const struct look *look);
  * Of equal scores the lowest index wins; NaN is never chosen. */
 uint32_t chooser_best(const float *scores, uint32_t n, uint32_t most, uint32_t *chosen);
 
-enum { POOL_MOST = 64 };	/* positions of a pool */
 enum { INDEX_ROTATED = 256 };	/* pairs of an index head that are rotated */
 
 /* A position of a span in a layer. */
@@ -110,13 +109,27 @@ struct pool_place {
 	const struct layer *layer;
 	size_t position;
 };
-/* Keeps a position's key, and behind it its gate where pools have weights. */
-void pools_keep(const struct pool_place *p, const float *key);
-/* If the position ends a pool, whose keys are all kept by then: puts the pool's key into the context.
+/* How a layer's index keys are made, or other entries (pools.c). */
+struct pool {
+	uint32_t dim, ratio;
+	uint32_t parts; /* 2: overlapping; a position has that many keys and gates */
+	/* Where in a context a position's keys, and behind them its gates, are kept; and where keys of
+	 * pools lie. */
+	size_t past_at, past_width, entries_at;
+	const float *bias; /* [ratio][parts][dim] of gates; NULL: the key is a mean */
+	const float *norm; /* NULL: there is none */
+};
+struct pool pools_of_index(const struct config *c, const struct layer *l,
+			   const struct layer_weights *w);
+struct pool pools_of_entries(const struct config *c, const struct layer *l,
+			     const struct layer_weights *w);
+/* Keeps a position's row. */
+void pools_keep(const struct pool_place *p, const struct pool *o, const float *row);
+/* If the position ends a pool, whose rows are all kept by then: puts the pool's key into the context.
  */
-void pools_finish(const struct pool_place *p, const struct layer_weights *w, float *scratch);
-/* Floats of its scratch. */
-size_t pools_scratch(const struct config *c);
+void pools_finish(const struct pool_place *p, const struct pool *o, float *scratch);
+/* Floats of its scratch, for keys of dim numbers at most. */
+size_t pools_scratch(uint32_t dim);
 
 /* Takes the arrays of a step's choices (step.h) for `rows` rows. */
 void chooser_take_entries(struct chosen_entries *s, struct arena *arena, const struct config *c, size_t rows);
@@ -128,9 +141,9 @@ struct chosen_scratch {
 
 struct chooser_scratch { /* empty in a model that looks at everything */
 	float *q;	 /* [rows][heads][dim] */
-	float *k;	 /* [rows][dim] */
-	float *gate;	 /* [rows][dim], where pools have weights */
-	float *kept;	 /* [rows][dim], or twice as much with gates */
+	float *k;	 /* [rows][config_index_parts] */
+	float *gate;	 /* the same, where pools have weights */
+	float *kept;	 /* the same, or twice as much with gates */
 	float *weights;	 /* [rows][heads] */
 	float *pools;	 /* [rows][pool_floats] */
 	float *scores;	 /* [wave][groups][chooser_scores] */
@@ -192,6 +205,33 @@ void latent_take(struct latent_scratch *a, struct arena *arena, const struct con
 /* Puts the rows' latents into their contexts; out = latent attention of normed. */
 void latent_run(struct latent_scratch *a, struct chooser_scratch *chooser, struct step *s,
 		uint32_t layer);
+
+/* ---- look_entries.c, compressed.c: compressed attention ---- */
+
+void look_entries_take(struct chosen_scratch *s, struct arena *arena, const struct config *c,
+		       size_t rows);
+/* out = attention of q to entries and to the window, by all threads. */
+void look_entries_run(struct chosen_scratch *s, const struct look *look);
+
+struct compressed_scratch {
+	struct activation low;	/* queries between their two projections */
+	float *q;		/* [rows][heads][dim] */
+	float *kv;		/* [rows][dim] */
+	float *keys, *gates;	/* [rows][2 · dim at most]: what entries are made of */
+	float *kept;		/* [rows][both] */
+	float *pools;		/* [rows][pools_scratch] */
+	uint32_t *index;	/* [groups][rows] */
+	struct activation attended; /* [rows][groups][heads · dim / groups] */
+	struct activation grouped;  /* [rows][groups · low]: input of the last projection */
+	struct look_scratch look;
+	struct chosen_scratch entries;
+};
+
+void compressed_take(struct compressed_scratch *a, struct arena *arena, const struct config *c,
+		     size_t rows);
+/* Puts the rows' keys and entries into their contexts; out = compressed attention of normed. */
+void compressed_run(struct compressed_scratch *a, struct chooser_scratch *chooser, struct step *s,
+		    uint32_t layer);
 
 /* ---- delta.c: gated delta nets ---- */
 

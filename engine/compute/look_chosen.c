@@ -23,7 +23,8 @@ void look_chosen_take(struct chosen_scratch *s, struct arena *arena, const struc
 {
 	uint64_t widest = 0;
 	for (uint32_t layer = 0; layer < c->layers; layer++)
-		if (c->layer[layer].index != INDEX_UNUSED && config_kv_width(c, layer) > widest)
+		if (c->layer[layer].index != INDEX_UNUSED &&
+		    c->layer[layer].mixer != MIXER_COMPRESSED && config_kv_width(c, layer) > widest)
 			widest = config_kv_width(c, layer);
 	s->rows = (uint32_t)(rows < CHOSEN_ROWS ? rows : CHOSEN_ROWS);
 	size_t blocks = s->rows * look_chosen_blocks(c);

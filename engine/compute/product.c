@@ -6,6 +6,8 @@
 #include "engine/compute/product.h"
 #include "kernels/watch.h"
 
+#include <string.h>
+
 /* Products of one input with several matrices, as one parallel loop over the tiles of them all. */
 struct product_task {
 	const struct kernels *kernels;
@@ -72,6 +74,76 @@ void product_run(const struct environment *env, const struct product *products, 
 	uint64_t work = (uint64_t)TILE_ROWS * a->k * n * weight;
 	threads_run(env->threads, tiles, product_grain(env, tiles, work), product_multiply_tiles,
 		    &all);
+}
+
+/* ---- blocks of rows for parts of the input ---- */
+
+struct product_groups {
+	struct product_task task;
+	uint32_t groups, each; /* rows of w in a group */
+	const uint32_t *index; /* [groups][n]: tokens of the input */
+};
+
+/* A tile of which some rows belong to a neighbour group: all are multiplied, some tokens at a time, and
+ * the group's own are taken. */
+static void product_multiply_shared(const struct product_groups *z, uint32_t group, uint32_t row0,
+				    uint32_t row1)
+{
+	enum { TOKENS = 32 };
+	const struct product_task *all = &z->task;
+	const struct product *p = all->product;
+	float some[TOKENS * TILE_ROWS];
+	uint32_t first = group * z->each, end = first + z->each, rows = p->w->shape.rows;
+	first = first > row0 ? first : row0;
+	end = end < row1 ? end : row1;
+	for (uint32_t t = 0; t < all->n; t += TOKENS) {
+		uint32_t n = all->n - t < TOKENS ? all->n - t : TOKENS;
+		watch_multiply(all->kernels, some - row0, TILE_ROWS, p->w, row0, row1, &all->x,
+			       z->index + (size_t)group * all->n + t, n);
+		for (uint32_t i = 0; i < n; i++)
+			memcpy(p->y + (size_t)(t + i) * rows + first,
+			       some + i * TILE_ROWS + first - row0, (end - first) * sizeof *some);
+	}
+}
+
+/* Items are (group, tile of those in which it has rows). */
+static void product_multiply_groups(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct product_groups *z = ctx;
+	const struct product_task *all = &z->task;
+	const struct product *p = all->product;
+	uint32_t rows = p->w->shape.rows, most = z->each / TILE_ROWS + 2;
+	for (uint32_t i = begin; i < end; i++) {
+		uint32_t group = i / most, first = group * z->each, last = first + z->each;
+		uint32_t row0 = (first / TILE_ROWS + i % most) * TILE_ROWS, row1 = row0 + TILE_ROWS;
+		row1 = row1 < rows ? row1 : rows;
+		if (row0 >= last)
+			continue;
+		if (row0 < first || row1 > last)
+			product_multiply_shared(z, group, row0, row1);
+		else
+			watch_multiply(all->kernels, p->y, rows, p->w, row0, row1, &all->x,
+				       z->index + (size_t)group * all->n, all->n);
+	}
+}
+
+void product_run_groups(const struct environment *env, const struct product *product,
+			struct activation *a, uint32_t groups, uint32_t n, uint32_t *index)
+{
+	const struct shape *w = &product->w->shape;
+	uint32_t each = w->rows / groups, items = groups * (each / TILE_ROWS + 2);
+	if (env->observer)
+		product_observe(env, product, 1, a, n * groups);
+	activation_prepare(env, a, n * groups, w->format);
+	for (uint32_t g = 0; g < groups; g++)
+		for (uint32_t t = 0; t < n; t++)
+			index[(size_t)g * n + t] = t * groups + g;
+	struct product_groups z = {
+		{env->kernels, product, activation_input(a, 0), n}, groups, each, index};
+	uint64_t work = (uint64_t)TILE_ROWS * a->k * n;
+	work *= format_input(w->format) == INPUT_FLOATS ? PRODUCT_FLOAT_WORK : 1;
+	threads_run(env->threads, items, product_grain(env, items, work), product_multiply_groups,
+		    &z);
 }
 
 uint32_t product_grain(const struct environment *env, uint32_t items, uint64_t work)

@@ -48,6 +48,11 @@ struct product {
  * the threads meet once. Shows the inputs to the observer. */
 void product_run(const struct environment *env, const struct product *products, uint32_t count,
 		 struct activation *a, uint32_t n);
+/* A product whose matrix has a block of rows for each of `groups` parts of the input: the activation has
+ * n · groups tokens, of which token t · groups + g is part g of row t, and y[t] has the blocks' results
+ * one after the other. index: room for n numbers in each group. */
+void product_run_groups(const struct environment *env, const struct product *product,
+			struct activation *a, uint32_t groups, uint32_t n, uint32_t *index);
 /* Adds bias[width] to each of y[n][width]; NULL: adds nothing. */
 void product_add_bias(const struct environment *env, float *y, const float *bias, uint32_t n,
 		      uint32_t width);

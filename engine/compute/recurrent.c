@@ -53,6 +53,7 @@ struct recurrent_shape recurrent_shape_of(const struct config *c, enum mixer mix
 						.row = {c->hidden_size}};
 	case MIXER_ATTENTION:
 	case MIXER_LATENT:
+	case MIXER_COMPRESSED:
 	case MIXER_NONE:
 	case MIXERS:
 		break;

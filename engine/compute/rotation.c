@@ -98,6 +98,15 @@ void rotation_at(const struct rotation *r, const struct rope *rope, size_t posit
 	}
 }
 
+void rotation_turn_pairs(float *x, const float *cos, const float *sin, uint32_t half, bool back)
+{
+	for (uint32_t i = 0; i < half; i++) {
+		float a = x[2 * i], b = x[2 * i + 1], s = back ? -sin[i] : sin[i];
+		x[2 * i] = fmaf(a, cos[i], -(b * s));
+		x[2 * i + 1] = fmaf(b, cos[i], a * s);
+	}
+}
+
 void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
 		  uint32_t position, uint32_t n, bool long_text)
 {

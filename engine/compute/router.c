@@ -1,10 +1,12 @@
 /* The router of a layer with experts (Shazeer et al. 2017): which experts each token of a step
  * passes through, with what weight, and what the pager is told about it. See layers.h.
  *
- * Families differ between logits and weights: softmax before or after the choice, or sigmoids with
- * a correction and groups (DeepSeek-AI 2024); normalisation; factors. A session's params may ask
+ * Families differ between logits and weights: softmax before or after the choice, or sigmoids, or roots
+ * of softplus, with a correction and groups (DeepSeek-AI 2024); normalisation; factors. In some layers
+ * a table lists each token's experts (Roller et al. 2021), and only their weights are computed. A session's params may ask
  * for fewer experts, or for skipping light ones that are not in memory (struct losses). */
 #include "engine/compute/layers.h"
+#include "kernels/delta.h"
 
 #include <math.h>
 #include <string.h>
@@ -91,31 +93,6 @@ static void router_turn_off(const float *bias, float *scores, uint32_t experts)
 			scores[e] = -INFINITY;
 }
 
-/* The top_k experts of one token by logits[experts], to which bias[experts] is added. Where the choice is by sigmoids, the logits
- * become their sigmoids, and scores[experts] is written over: sigmoids plus the correction, which
- * balances the load of experts and moves the choice, never the weights. */
-static void router_choose(const struct environment *env, const struct layer_weights *l,
-			  const float *bias, uint32_t top_k, float *logits, float *scores,
-			  uint32_t *chosen)
-{
-	const struct config *c = env->config;
-	bool sigmoid = c->router_order == SIGMOID_THEN_TOP_K;
-	router_steer(bias, logits, c->experts);
-	if (sigmoid) {
-		for (uint32_t e = 0; e < c->experts; e++)
-			scores[e] = 1;
-		env->kernels->sigmoid_mul(scores, logits, c->experts);
-		memcpy(logits, scores, c->experts * sizeof *logits);
-		if (c->router_correction)
-			env->kernels->add(scores, weights_vector(l, TENSOR_ROUTER_CORRECTION),
-					  c->experts);
-		router_turn_off(bias, scores, c->experts);
-		if (c->router_groups > 1)
-			router_keep_groups(c, scores);
-	}
-	router_top_k(sigmoid ? scores : logits, c->experts, chosen, top_k);
-}
-
 /* Sorts the chosen experts by descending weight. They were chosen in another order: by logits or by
  * corrected scores. Stable. */
 static void router_sort_by_weight(uint32_t *chosen, float *weight, uint32_t count)
@@ -129,6 +106,75 @@ static void router_sort_by_weight(uint32_t *chosen, float *weight, uint32_t coun
 			weight[r - 1] = w;
 			chosen[r - 1] = e;
 		}
+}
+
+/* Logits become what experts are weighed by, each by itself: their sigmoids, or the roots of their
+ * softplus. */
+static void router_open(const struct environment *env, float *logits, float *scores)
+{
+	const struct config *c = env->config;
+	if (c->router_order == SOFTPLUS_THEN_TOP_K) {
+		for (uint32_t e = 0; e < c->experts; e++)
+			logits[e] = (float)sqrt(delta_softplus((double)logits[e]));
+		return;
+	}
+	for (uint32_t e = 0; e < c->experts; e++)
+		scores[e] = 1;
+	env->kernels->sigmoid_mul(scores, logits, c->experts);
+	memcpy(logits, scores, c->experts * sizeof *logits);
+}
+
+/* The experts that a table lists for the token, the heaviest first, of equal ones the first: top_k of
+ * them. */
+static void router_take_listed(const struct config *c, const float *listed, const float *logits,
+			       uint32_t top_k, uint32_t *chosen)
+{
+	uint32_t all[CONFIG_MAX_EXPERTS];
+	float weight[CONFIG_MAX_EXPERTS];
+	for (uint32_t i = 0; i < c->experts_per_token; i++) {
+		all[i] = (uint32_t)listed[i];
+		weight[i] = logits[all[i]];
+	}
+	router_sort_by_weight(all, weight, c->experts_per_token);
+	memcpy(chosen, all, top_k * sizeof *chosen);
+}
+
+/* The experts that are listed for a row's token; NULL: the layer has no list. */
+static const float *router_list_of(const struct layer_weights *l, const struct step *s, size_t row)
+{
+	const float *list = weights_vector(l, TENSOR_ROUTER_LIST);
+	size_t each = s->env->config->experts_per_token;
+	return list ? list + step_token(s, row) * each : NULL;
+}
+
+/* The top_k experts of one token by logits[experts], to which bias[experts] is added; or of those
+ * listed, if there are any. Where experts
+ * are weighed each by itself, the logits become these weights, and scores[experts] is written over:
+ * weights plus the correction, which balances the load of experts and moves the choice, never the
+ * weights. */
+static void router_choose(const struct environment *env, const struct layer_weights *l,
+			  const float *bias, const float *listed, uint32_t top_k, float *logits,
+			  float *scores, uint32_t *chosen)
+{
+	const struct config *c = env->config;
+	const float *correction = weights_vector(l, TENSOR_ROUTER_CORRECTION);
+	bool apart = c->router_order >= SIGMOID_THEN_TOP_K;
+	router_steer(bias, logits, c->experts);
+	if (apart)
+		router_open(env, logits, scores);
+	if (listed) {
+		router_take_listed(c, listed, logits, top_k, chosen);
+		return;
+	}
+	if (apart) {
+		memcpy(scores, logits, c->experts * sizeof *scores);
+		if (correction)
+			env->kernels->add(scores, correction, c->experts);
+		router_turn_off(bias, scores, c->experts);
+		if (c->router_groups > 1)
+			router_keep_groups(c, scores);
+	}
+	router_top_k(apart ? scores : logits, c->experts, chosen, top_k);
 }
 
 /* Takes experts that are off out of a token's choice: it has them only where fewer are on than it
@@ -202,7 +248,8 @@ static void router_route_tokens(void *ctx, uint32_t begin, uint32_t end)
 		const struct step_span *span = step_span_of(x->step, t);
 		const float *bias = router_steering(span, x->layer);
 		r->kept[t] = router_experts_of(env->config, span);
-		router_choose(env, x->weights, bias, r->kept[t], logits, r->scores + t * experts, chosen);
+		router_choose(env, x->weights, bias, router_list_of(x->weights, x->step, t),
+			      r->kept[t], logits, r->scores + t * experts, chosen);
 		router_weigh(env, x->weights, r->kept[t], logits, chosen, weight);
 		r->kept[t] = router_leave_off(bias, chosen, weight, r->kept[t]);
 		for (uint32_t i = r->kept[t]; i < r->top_k; i++) { /* other rows have more */
@@ -442,8 +489,8 @@ static void router_predict_layer(struct routing *r, const struct step *s, uint32
 	memset(r->marked, 0, c->experts * sizeof *r->marked);
 	for (size_t t = 0; t < s->n; t++) {
 		const float *bias = router_steering(step_span_of(s, t), next);
-		router_choose(env, l, bias, r->top_k, r->router_logits + t * c->experts, r->scores,
-			      r->predicted);
+		router_choose(env, l, bias, router_list_of(l, s, t), r->top_k,
+			      r->router_logits + t * c->experts, r->scores, r->predicted);
 		for (uint32_t i = 0; i < r->top_k; i++)
 			r->marked[r->predicted[i]] = true;
 	}

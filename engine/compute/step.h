@@ -216,6 +216,8 @@ void rotation_init(struct rotation all[CONFIG_ROPES], const struct config *c);
 /* The angles of one position: cos[half], sin[half]. */
 void rotation_at(const struct rotation *r, const struct rope *rope, size_t position, float *cos,
 		 float *sin);
+/* Turns the pairs (x[2 i], x[2 i + 1]) of half · 2 numbers by the angles; back: by their negatives. */
+void rotation_turn_pairs(float *x, const float *cos, const float *sin, uint32_t half, bool back);
 /* Gives rows [first, first + n) the angles of positions [position, position + n). long_text: in a
  * model that turns long texts otherwise, whether they are of one. */
 void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
@@ -255,6 +257,13 @@ struct step {
 static inline struct step_span *step_span_of(const struct step *s, size_t row)
 {
 	return &s->spans[s->span_of[row]];
+}
+
+/* A row's token. */
+static inline uint32_t step_token(const struct step *s, size_t row)
+{
+	const struct step_span *span = step_span_of(s, row);
+	return s->tokens[span->origin + row - span->first];
 }
 
 /* Whether a row lives. */

@@ -44,11 +44,31 @@ static int weights_transpose_taps(float *taps, uint32_t channels, uint32_t width
 	return 0;
 }
 
+int weights_check_list(const float *list, uint32_t tokens, uint32_t each, uint32_t experts,
+		       struct err *e)
+{
+	for (uint32_t t = 0; t < tokens; t++, list += each)
+		for (uint32_t i = 0; i < each; i++) {
+			bool twice = false;
+			for (uint32_t k = 0; k < i; k++)
+				twice = twice || list[k] == list[i];
+			if (twice || !(list[i] >= 0 && list[i] < (float)experts) ||
+			    list[i] != (float)(uint32_t)list[i])
+				return err_set(e, EINVAL,
+					       "the experts listed for token %u are not %u of the "
+					       "model's %u; the checkpoint is damaged",
+					       t, each, experts);
+		}
+	return 0;
+}
+
 /* What computing wants of a tensor's numbers once they are in memory. */
 static int weights_finish_tensor(const struct plan_tensor *t, const struct config *c, float *data,
 				 struct err *e)
 {
 	enum tensor_class class = tensor_roles[t->id.role].class;
+	if (t->id.role == TENSOR_ROUTER_LIST)
+		return weights_check_list(data, t->shape.rows, t->shape.cols, c->experts, e);
 	/* Zero-centred norms are stored as published, and computed with the offset added. */
 	for (uint32_t i = 0; class == CLASS_NORM && i < t->shape.cols && c->norm_offset != 0; i++)
 		data[i] += c->norm_offset;

@@ -42,6 +42,11 @@ int weights_load_once(struct weights *w, const struct plan *p, const struct conf
 int weights_load_layer(struct weights *w, const struct plan *p, const struct config *c,
 		       uint32_t layer, const _Atomic bool *stop, struct err *e);
 
+/* Checks list[tokens][each], the experts of each token: numbers of experts, each once. Called for the
+ * lists of a model when they are loaded. -EINVAL in words. */
+int weights_check_list(const float *list, uint32_t tokens, uint32_t each, uint32_t experts,
+		       struct err *e);
+
 /* out = a token's row of a table. Tables stay on disk (a tied head is a copy of its own): the chunk
  * with the row is read through the page cache, which keeps the common ones, and verified on every
  * read. The last rows are kept: a draft's tokens come again when they are verified, and a text has

@@ -93,7 +93,8 @@ static void config_number_states(struct config *c)
 		config_place_codes(c, layer);
 		c->window = l->window > c->window ? l->window : c->window;
 		l->index_at = c->kv_width[KV_INDEX];
-		c->kv_width[KV_INDEX] += config_index_width(c, layer);
+		l->entries_at = l->index_at + config_index_width(c, layer);
+		c->kv_width[KV_INDEX] = l->entries_at + config_entries_width(c, layer);
 		l->past_at = c->kv_width[KV_WINDOWED];
 		c->kv_width[KV_WINDOWED] += config_past_width(c, layer);
 		uint32_t past = config_past_window(c, layer);

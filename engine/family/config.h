@@ -32,6 +32,7 @@ enum {
 	CONFIG_LONG_ROPE = 1,	 /* … of which the second may be the first of long texts … */
 	CONFIG_NO_ROPE = 2,	 /* … and the last turns nothing */
 	CONFIG_MAX_STREAMS = 16, /* of the residual stream */
+	CONFIG_POOL_MOST = 256,	 /* positions that an index key or an entry is made of */
 };
 
 /* A layer is a list of parts, each a mixer or a feed-forward: at most one of each, the mixer first.
@@ -40,6 +41,7 @@ enum layer_part { PART_MIXER, PART_FEED_FORWARD, LAYER_PARTS };
 enum mixer {
 	MIXER_ATTENTION,
 	MIXER_LATENT,
+	MIXER_COMPRESSED, /* keys are their values, too: latents of which nothing is absorbed */
 	MIXER_DELTA_NET,
 	MIXER_KIMI, /* Kimi's delta attention: a delta net as struct delta_net has it */
 	MIXER_MAMBA,
@@ -57,6 +59,7 @@ struct layer {
 	enum mixer mixer;
 	enum feed_forward feed_forward;
 	bool shared;	/* a shared expert beside the routed ones */
+	bool listed;	/* a table lists each token's experts: the router only weighs them */
 	uint32_t state; /* index among the layers with its mixer: where its state lies in a context
 			 */
 	/* Of attention: */
@@ -72,7 +75,12 @@ struct layer {
 	uint64_t codes_at[KV_TYPES]; /* the same as codes: bytes of a block of 64 positions */
 	/* Attention that looks at chosen positions: */
 	enum index_use index;
-	uint64_t index_at; /* elements of a block of index keys in earlier layers */
+	uint64_t index_at; /* elements of a block of KV_INDEX in earlier layers */
+	/* Compressed attention: positions of an entry that takes their place before the window; 0: it
+	 * has none, and sees the window alone. */
+	uint32_t pool;
+	uint32_t pool_parts; /* 2: entries overlap, as chooser.overlaps says of index keys */
+	uint64_t entries_at; /* of a block of KV_INDEX before its entries */
 	/* What layers keep of the last positions beside keys and values (context_past_row): elements
 	 * of a position in earlier layers with a window. */
 	uint64_t past_at;
@@ -80,7 +88,8 @@ struct layer {
 };
 
 /* What is kept together: keys and values of layers that see the whole text, and of those that see a
- * window, where layers also keep what else they need of the last positions; and index keys. */
+ * window, where layers also keep what else they need of the last positions; and index keys, with other
+ * entries that are made of several positions. */
 enum kv_kind { KV_WHOLE, KV_WINDOWED, KV_INDEX, KV_KINDS };
 static inline enum kv_kind config_kv_kind(const struct layer *l)
 {
@@ -96,7 +105,12 @@ enum streams_kind { STREAMS_PLAIN, STREAMS_GATED, STREAMS_MIXED };
  * one; or blocks by one key for all, the mean of their keys, or a mean weighed by gates. */
 enum index_entry { INDEX_NONE, INDEX_TOKENS, INDEX_BLOCKS, INDEX_MEANS, INDEX_POOLS };
 
-enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
+enum router_order {
+	SOFTMAX_THEN_TOP_K,
+	TOP_K_THEN_SOFTMAX,
+	SIGMOID_THEN_TOP_K,
+	SOFTPLUS_THEN_TOP_K, /* the root of log(1 + exp(logit)) */
+};
 /* Gated linear units (Shazeer 2020): what becomes of gate and up. GLU_NONE: there is no gate, and up is
  * squared where it is above 0 (So et al. 2021). */
 enum glu { GLU_SILU, GLU_GELU, GLU_CLAMPED, GLU_LIMITED, GLU_NONE, GLUS };
@@ -129,6 +143,10 @@ struct config {
 		bool interleaved; /* rotated pairs are neighbours */
 		float eps;	  /* of the norms of both ranks; 0: as of all others */
 	} latent;
+	struct grouped { /* compressed attention's output: groups of heads have products of their own */
+		uint32_t groups;
+		uint32_t low; /* rows of each of these products */
+	} grouped;
 	struct delta_net {
 		uint32_t key_heads, value_heads, key_dim, value_dim;
 		uint32_t width; /* of the convolution */
@@ -167,6 +185,9 @@ struct config {
 		bool layer_norm;     /* … or only of keys, with one and a bias */
 		bool weighed;	     /* each head's scores are weighed by one more product */
 		bool interleaved;    /* rotated pairs are neighbours */
+		/* A key of INDEX_POOLS is of twice as many positions: it also has those of the pool
+		 * before, of whose projections it takes the first half. */
+		bool overlaps;
 	} chooser;
 	struct ngrams {			 /* embeddings of n-grams (compute/ngrams.h) */
 		uint32_t tables;	 /* layers that have one; 0: none */
@@ -201,6 +222,7 @@ struct config {
 	float rms_eps;
 	float norm_offset;     /* added to the weights of norms: 1 where they are zero-centred */
 	float attention_scale; /* of the scores */
+	bool rotates_last;     /* the last numbers of a head are rotated, pairs being neighbours */
 	float embedding_multiplier; /* of the embedding's rows */
 	float residual_multiplier;  /* of what each half of a layer adds */
 	float logits_scaling;	    /* what logits are divided by */
@@ -274,12 +296,26 @@ static inline uint32_t config_mamba_channels(const struct config *c)
 {
 	return config_mamba_inner(c) + 2 * c->mamba.groups * c->mamba.state;
 }
-/* Elements of a block of index keys in a layer; 0 where it has none. */
+/* Elements of a block of index keys in a layer, and of entries; 0 where it has none. */
 uint64_t config_index_width(const struct config *c, uint32_t layer);
-/* What a layer keeps of a position beside keys and values, in elements, and for how many positions,
- * with the last one. */
+uint64_t config_entries_width(const struct config *c, uint32_t layer);
+/* Whether a layer's keys are kept once, for all heads and as their values. */
+static inline bool config_keeps_latents(const struct layer *l)
+{
+	return l->mixer == MIXER_LATENT || l->mixer == MIXER_COMPRESSED;
+}
+/* What a layer keeps of a position beside keys and values, in elements, part by part and in all, and
+ * for how many positions, with the last one: inputs of a convolution over n-grams, and what index keys
+ * and entries are made of. */
+enum past_part { PAST_NGRAMS, PAST_INDEX, PAST_ENTRIES, PAST_PARTS };
+uint64_t config_past_part(const struct config *c, const struct layer *l, enum past_part part);
 uint64_t config_past_width(const struct config *c, uint32_t layer);
 uint32_t config_past_window(const struct config *c, uint32_t layer);
+/* Numbers of an index key before it is made of those of several positions. */
+static inline uint32_t config_index_parts(const struct config *c)
+{
+	return c->chooser.dim * (c->chooser.overlaps ? 2 : 1);
+}
 /* Whether index keys are made of several positions' keys. */
 static inline bool config_pools(const struct config *c)
 {

@@ -22,6 +22,7 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 {
 	const struct layer *l = &c->layer[layer];
 	const bool attention = l->mixer == MIXER_ATTENTION, latent = l->mixer == MIXER_LATENT;
+	const bool compressed = l->mixer == MIXER_COMPRESSED;
 	const bool dense = l->feed_forward == FEED_FORWARD_DENSE;
 	const bool routed = l->feed_forward == FEED_FORWARD_ROUTED;
 	const bool mixes = config_has_part(l, PART_MIXER);
@@ -40,6 +41,7 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer)
 	case MIXER_ATTENTION:
 		return l->keys_of ? 0 : 2 * (uint64_t)l->kv_heads * l->head_dim;
 	case MIXER_LATENT:
+	case MIXER_COMPRESSED:
 		return (uint64_t)c->latent.rank + c->latent.rope;
 	case MIXER_DELTA_NET:
 	case MIXER_KIMI:
@@ -64,12 +66,31 @@ uint64_t config_index_width(const struct config *c, uint32_t layer)
 	       (config_pools(c) ? CONFIG_BLOCK / c->chooser.ratio : CONFIG_BLOCK);
 }
 
-uint64_t config_past_width(const struct config *c, uint32_t layer)
+uint64_t config_entries_width(const struct config *c, uint32_t layer)
 {
 	const struct layer *l = &c->layer[layer];
-	uint64_t width = l->ngrams ? config_stream_width(c) : 0;
-	if (l->index == INDEX_OWN && config_pools(c))
-		width += (uint64_t)c->chooser.dim * (c->chooser.entry == INDEX_POOLS ? 2 : 1);
+	if (!l->pool)
+		return 0;
+	return l->head_dim * (uint64_t)(l->pool < CONFIG_BLOCK ? CONFIG_BLOCK / l->pool : 1);
+}
+
+uint64_t config_past_part(const struct config *c, const struct layer *l, enum past_part part)
+{
+	bool pools = l->index == INDEX_OWN && config_pools(c);
+	if (part == PAST_NGRAMS)
+		return l->ngrams ? config_stream_width(c) : 0;
+	if (part == PAST_ENTRIES) /* keys, and gates */
+		return l->pool ? 2 * (uint64_t)l->head_dim * l->pool_parts : 0;
+	if (!pools)
+		return 0;
+	return (uint64_t)config_index_parts(c) * (c->chooser.entry == INDEX_POOLS ? 2 : 1);
+}
+
+uint64_t config_past_width(const struct config *c, uint32_t layer)
+{
+	uint64_t width = 0;
+	for (enum past_part part = 0; part < PAST_PARTS; part++)
+		width += config_past_part(c, &c->layer[layer], part);
 	return width;
 }
 
@@ -77,9 +98,10 @@ uint32_t config_past_window(const struct config *c, uint32_t layer)
 {
 	const struct layer *l = &c->layer[layer];
 	uint32_t window = l->ngrams ? (c->ngrams.width - 1) * c->ngrams.step + 1 : 0;
-	if (l->index == INDEX_OWN && config_pools(c) && c->chooser.ratio > window)
-		window = c->chooser.ratio;
-	return window;
+	uint32_t pool = c->chooser.ratio * (c->chooser.overlaps ? 2 : 1);
+	if (l->index == INDEX_OWN && config_pools(c) && pool > window)
+		window = pool;
+	return l->pool * l->pool_parts > window ? l->pool * l->pool_parts : window;
 }
 
 static uint32_t config_dimension(const struct config *c, const struct layer *l,

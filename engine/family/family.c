@@ -152,5 +152,6 @@ bool family_store_name(const struct config *c, struct tensor_id id, char *name, 
 	uint32_t count = family_alternatives(c->family, id.role, names), i = 0;
 	while (i + 1 < count && names[i].view)
 		i++;
-	return family_tensor_name(c, names[i].name, "model.", id, name, size);
+	return family_tensor_name(c, names[i].name, c->family->bare ? "" : "model.", id, name,
+				  size);
 }

@@ -38,6 +38,7 @@ struct family {
 	/* The config may be the text part of a model that also sees: then the numbers are in
 	 * "text_config", and the tensors below model.language_model. */
 	bool nested;
+	bool bare; /* names of tensors do not begin with "model." */
 	bool partial_rotary; /* partial_rotary_factor may be less than 1 */
 	unsigned ropes;	     /* 1 << ROPE_…: scalings that it may have besides the default */
 	bool own_positions;  /* parts fill rope, and head_dim and kv_heads of the layers */
@@ -105,7 +106,7 @@ extern const struct family family_lfm2, family_lfm2_moe, family_granitemoehybrid
 extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
 	family_granitemoe, family_mixtral, family_olmoe, family_qwen3_5, family_qwen3_5_moe,
 	family_qwen3_next, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_llama,
-	family_mistral, family_gemma4, family_deepseek_v3, family_qwen4_exp, family_glm_moe_dsa, family_minimax_m3, family_glm5_next, family_smollm3,
+	family_mistral, family_gemma4, family_deepseek_v3, family_qwen4_exp, family_glm_moe_dsa, family_minimax_m3, family_glm5_next, family_deepseek_v4, family_smollm3,
 	family_gemma3, family_phi3;
 
 #endif

@@ -103,24 +103,13 @@ static void glm5_next_index(struct reader *r)
 
 static void glm5_next_streams(struct reader *r)
 {
-	struct streams *s = &r->config->streams;
-	double eps;
-	s->kind = STREAMS_MIXED;
-	s->mean = true;
-	reader_u32_or(r, "hc_mult", 2, CONFIG_MAX_STREAMS, 4, &s->count);
-	reader_u32_or(r, "hc_sinkhorn_iters", 1, 1000, 20, &s->iterations);
-	reader_double_or(r, "hc_eps", 0, 1, 1e-6, &eps);
-	s->eps = (float)eps;
-	reader_check_streams(r);
+	reader_mixed_streams(r);
+	r->config->streams.mean = true;
 }
 
 static void glm5_next_feed_forwards(struct reader *r)
 {
-	struct config *c = r->config;
-	c->glu_limit = 10;
-	c->glu = GLU_LIMITED;
-	if (json_has(r->json, "swiglu_limit"))
-		reader_factor(r, "swiglu_limit", &c->glu_limit);
+	reader_limited_units(r);
 	reader_first_dense(r);
 	reader_dense_or_sparse(r);
 }

@@ -285,6 +285,18 @@ void reader_check_streams(struct reader *r)
 			      c->streams.count, c->hidden_size, CONFIG_MAX_WIDTH);
 }
 
+void reader_mixed_streams(struct reader *r)
+{
+	struct streams *s = &r->config->streams;
+	double eps;
+	s->kind = STREAMS_MIXED;
+	reader_u32_or(r, "hc_mult", 2, CONFIG_MAX_STREAMS, 4, &s->count);
+	reader_u32_or(r, "hc_sinkhorn_iters", 1, 1000, 20, &s->iterations);
+	reader_double_or(r, "hc_eps", 0, 1, 1e-6, &eps);
+	s->eps = (float)eps;
+	reader_check_streams(r);
+}
+
 /* ---- delta nets ---- */
 
 void reader_delta_net(struct reader *r)
@@ -315,6 +327,15 @@ void reader_delta_net(struct reader *r)
 }
 
 /* ---- feed-forwards ---- */
+
+void reader_limited_units(struct reader *r)
+{
+	struct config *c = r->config;
+	c->glu_limit = 10;
+	c->glu = GLU_LIMITED;
+	if (json_has(r->json, "swiglu_limit"))
+		reader_factor(r, "swiglu_limit", &c->glu_limit);
+}
 
 void reader_dense(struct reader *r)
 {

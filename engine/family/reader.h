@@ -74,12 +74,16 @@ void reader_check_mamba(struct reader *r);
 /* Checks what an index has of heads, against the rotation; and how wide several streams are. */
 void reader_check_index(struct reader *r);
 void reader_check_streams(struct reader *r);
+/* Several residual streams with mixed hyper-connections. */
+void reader_mixed_streams(struct reader *r);
 /* The sizes of gated delta nets. */
 void reader_delta_net(struct reader *r);
 
 /* Sizes of latent attention. Its layers are the family's business, and the rotation. */
 void reader_latent(struct reader *r);
 
+/* swiglu_limit: gated linear units with a limit, which is 10 where the key is missing. */
+void reader_limited_units(struct reader *r);
 /* The dense feed-forward's size. */
 void reader_dense(struct reader *r);
 /* The numbers of routed experts and their size, which config.json calls intermediate_size or

@@ -54,23 +54,30 @@
 	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                      \
 	X(K_NORM, LAYER, KEY_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                       \
 	X(INDEX_Q, LAYER, INDEX, INDEX_QUERIES, INDEX_INPUT, STEER, I "wq_b.weight")               \
-	X(INDEX_K, LAYER, INDEX, INDEX_DIM, HIDDEN, STEER, I "wk.weight")                          \
+	X(INDEX_K, LAYER, INDEX, INDEX_PARTS, HIDDEN, STEER, I "wk.weight")                          \
 	X(INDEX_Q_NORM, LAYER, INDEX_NORMS, INDEX_DIM, NONE, NORM, I "q_norm.weight")              \
 	X(INDEX_K_NORM, LAYER, INDEX_K_NORM, INDEX_DIM, NONE, NORM, I "k_norm.weight")             \
 	X(INDEX_K_BIAS, LAYER, INDEX_LAYER_NORM, INDEX_DIM, NONE, VECTOR, I "k_norm.bias")         \
 	X(INDEX_WEIGHTS, LAYER, INDEX_WEIGHED, INDEX_HEADS, HIDDEN, STEER,                         \
 	  I "weights_proj.weight")                                                                 \
-	X(INDEX_GATE, LAYER, INDEX_POOLS, INDEX_DIM, HIDDEN, STEER, I "index_kpool_compress_gate") \
-	X(INDEX_POOL_BIAS, LAYER, INDEX_POOLS, INDEX_RATIO, INDEX_DIM, VECTOR,                     \
+	X(INDEX_GATE, LAYER, INDEX_POOLS, INDEX_PARTS, HIDDEN, STEER, I "index_kpool_compress_gate") \
+	X(INDEX_POOL_BIAS, LAYER, INDEX_POOLS, INDEX_RATIO, INDEX_PARTS, VECTOR,                     \
 	  I "index_kpool_compress_ape")                                                            \
 	X(LATENT_Q_LOW, LAYER, LATENT_LOW, LATENT_LOW, HIDDEN, MIXER, A "q_a_proj.weight")         \
 	X(LATENT_Q_NORM, LAYER, LATENT_LOW, LATENT_LOW, NONE, NORM, A "q_a_layernorm.weight")      \
 	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, MIXER, A "q_b_proj.weight")     \
 	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, VALUES, A "kv_a_proj_with_mqa.weight")   \
 	X(LATENT_KV_NORM, LAYER, LATENT, LATENT_RANK, NONE, NORM, A "kv_a_layernorm.weight")       \
-	X(LATENT_KEYS, LAYER, LATENT, LATENT_HEADS, LATENT_NOPE, HEADS, A "k_b_proj.weight")       \
-	X(LATENT_VALUES, LAYER, LATENT, LATENT_VALUES, LATENT_RANK, HEADS, A "v_b_proj.weight")    \
-	X(LATENT_O, LAYER, LATENT, HIDDEN, LATENT_VALUES, MIXER_OUT, A "o_proj.weight")            \
+	X(ENTRY_KEYS, LAYER, ENTRIES, ENTRY_PARTS, HIDDEN, VALUES, A "compressor.wkv.weight")      \
+	X(ENTRY_GATE, LAYER, ENTRIES, ENTRY_PARTS, HIDDEN, STEER, A "compressor.wgate.weight")     \
+	X(ENTRY_BIAS, LAYER, ENTRIES, ENTRY_RATIO, ENTRY_PARTS, VECTOR, A "compressor.ape")        \
+	X(ENTRY_NORM, LAYER, ENTRIES, HEAD_DIM, NONE, NORM, A "compressor.norm.weight")            \
+	X(GROUPED_LOW, LAYER, COMPRESSED, GROUPED_LOW, GROUPED_INPUT, MIXER_OUT,                   \
+	  A "o_a_proj.weight")                                                                     \
+	X(GROUPED_OUT, LAYER, COMPRESSED, HIDDEN, GROUPED_LOW, MIXER_OUT, A "o_b_proj.weight")     \
+	X(LATENT_KEYS, LAYER, ABSORBED, LATENT_HEADS, LATENT_NOPE, HEADS, A "k_b_proj.weight")       \
+	X(LATENT_VALUES, LAYER, ABSORBED, LATENT_VALUES, LATENT_RANK, HEADS, A "v_b_proj.weight")    \
+	X(LATENT_O, LAYER, ABSORBED, HIDDEN, LATENT_VALUES, MIXER_OUT, A "o_proj.weight")            \
 	X(DELTA_QKV, LAYER, DELTA_NET, DELTA_CHANNELS, HIDDEN, DELTA, D "in_proj_qkv.weight")      \
 	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DELTA, D "in_proj_z.weight")            \
 	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, SMALL, D "in_proj_b.weight")             \
@@ -131,6 +138,7 @@
 	X(ROUTER_BIAS, LAYER, ROUTER_BIAS, EXPERTS, NONE, VECTOR, F "router.bias")                 \
 	X(ROUTER_CORRECTION, LAYER, ROUTER_CORRECTION, EXPERTS, NONE, VECTOR,                      \
 	  F "gate.e_score_correction_bias")                                                        \
+	X(ROUTER_LIST, LAYER, LISTED, VOCABULARY, EXPERTS_CHOSEN, VECTOR, F "gate.tid2eid")         \
 	X(EXPERT_GATE_BIAS, LAYER, EXPERT_BIAS, EXPERTS, EXPERT, VECTOR,                           \
 	  F "experts.gate_proj_bias")                                                              \
 	X(EXPERT_UP_BIAS, LAYER, EXPERT_BIAS, EXPERTS, EXPERT, VECTOR, F "experts.up_proj_bias")   \
@@ -214,16 +222,20 @@ enum tensor_place {
 	X(QKV_BIAS, attention && c->qkv_bias)                                                \
 	X(OUTPUT_BIAS, attention && c->output_bias)                                          \
 	X(HEAD_NORMS, attention && c->head_norms != HEAD_NORMS_NONE)                         \
-	X(SINKS, attention && c->sinks)                                                      \
+	X(SINKS, (attention || compressed) && c->sinks)                                      \
 	X(NGRAMS, l->ngrams)                                                                 \
 	X(INDEX, indexed)                                                                    \
 	X(INDEX_NORMS, indexed && c->chooser.norms)                                          \
-	X(INDEX_K_NORM, indexed && (c->chooser.norms || c->chooser.layer_norm))              \
+	X(INDEX_K_NORM, indexed && (c->chooser.norms || c->chooser.layer_norm ||             \
+				    c->chooser.entry == INDEX_POOLS))                        \
 	X(INDEX_LAYER_NORM, indexed && c->chooser.layer_norm)                                \
 	X(INDEX_POOLS, indexed && c->chooser.entry == INDEX_POOLS)                           \
 	X(INDEX_WEIGHED, indexed && c->chooser.weighed)                                      \
-	X(LATENT, latent)                                                                    \
-	X(LATENT_LOW, latent && c->latent.query_rank > 0) /* queries have two projections */ \
+	X(LATENT, latent || compressed)                                                      \
+	X(LATENT_LOW, (latent || compressed) && c->latent.query_rank > 0) /* two products */ \
+	X(ABSORBED, latent) /* keys and values are projections of the latent */              \
+	X(COMPRESSED, compressed)                                                            \
+	X(ENTRIES, compressed && l->pool > 0)                                                \
 	X(DELTA_NET, l->mixer == MIXER_DELTA_NET)                                            \
 	X(KIMI, l->mixer == MIXER_KIMI)                                                      \
 	X(MAMBA, l->mixer == MIXER_MAMBA)                                                    \
@@ -235,7 +247,8 @@ enum tensor_place {
 	X(ROUTED_GATED, routed && config_gated(c))                                           \
 	X(EXPERT_LATENT, routed && c->expert_latent > 0)                                     \
 	X(ROUTER_BIAS, routed && c->router_bias)                                             \
-	X(ROUTER_CORRECTION, routed && c->router_correction)                                 \
+	X(ROUTER_CORRECTION, routed && c->router_correction && !l->listed)                   \
+	X(LISTED, routed && l->listed)                                                       \
 	X(EXPERT_BIAS, routed && c->expert_bias)                                             \
 	X(APART, routed && c->feed_forwards_apart) /* parts have norms of their own */       \
 	X(EXPERT_SCALE, routed && c->expert_scale)                                           \
@@ -274,6 +287,7 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	X(Q_NORMED, l->head_dim *(together ? c->heads : 1))                                      \
 	X(K_NORMED, l->head_dim *(together ? l->kv_heads : 1))                                   \
 	X(INDEX_DIM, c->chooser.dim)                                                             \
+	X(INDEX_PARTS, config_index_parts(c))                                                    \
 	X(INDEX_RATIO, c->chooser.ratio)                                                         \
 	X(INDEX_HEADS, c->chooser.heads)                                                         \
 	X(INDEX_QUERIES, c->chooser.heads * c->chooser.dim)                                      \
@@ -284,6 +298,11 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	X(LATENT_QUERIES, c->heads *(c->latent.nope + c->latent.rope))                           \
 	X(LATENT_Q_INPUT, c->latent.query_rank ? c->latent.query_rank : c->hidden_size)          \
 	X(LATENT_WIDTH, c->latent.rank + c->latent.rope) /* with the key that all heads share */ \
+	X(HEAD_DIM, l->head_dim)                                                                 \
+	X(ENTRY_PARTS, l->head_dim * l->pool_parts)                                              \
+	X(ENTRY_RATIO, l->pool)                                                                  \
+	X(GROUPED_LOW, c->grouped.groups * c->grouped.low)                                       \
+	X(GROUPED_INPUT, c->heads * l->head_dim / (c->grouped.groups ? c->grouped.groups : 1))   \
 	X(LATENT_RANK, c->latent.rank)                                                           \
 	X(LATENT_NOPE, c->latent.nope)                                                           \
 	X(LATENT_HEADS, c->heads * c->latent.rank)                                               \
@@ -298,6 +317,7 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 	X(PER_LAYER_ALL, c->per_layer * c->layers)                                               \
 	X(PER_LAYER_VOCABULARY, c->per_layer_vocabulary)                                         \
 	X(HEADS, c->heads)                                                                       \
+	X(EXPERTS_CHOSEN, c->experts_per_token)                                                  \
 	X(EXPERTS, c->experts)                                                                   \
 	X(EXPERT, c->expert_size)                                                                \
 	X(EXPERT_WIDTH, config_expert_width(c))                                                  \

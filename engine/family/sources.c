@@ -310,7 +310,7 @@ static void sources_look_at_names(struct sources *s)
 	static const char nested[] = "model.language_model.", mlx[] = "language_model.model.";
 	const struct family *f = s->config->family;
 	char draft[NAME_BYTES];
-	s->stem = "model.";
+	s->stem = f->bare ? "" : "model.";
 	s->before = "";
 	s->norms_plus_one = s->config->gguf && f->gguf->norms_plus_one;
 	(void)snprintf(draft, sizeof draft, "blk.%u.", s->config->layers);

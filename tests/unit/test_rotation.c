@@ -115,6 +115,21 @@ static void a_row_has_the_angles_of_its_position(void **state)
 		}
 }
 
+static void pairs_are_turned_by_the_angles_and_back(void **state)
+{
+	(void)state;
+	float x[] = {1, 0, 0, 2, 3, 4}, turned[6];
+	float cosine[] = {0, .6F, 1}, sine[] = {1, .8F, 0};
+	memcpy(turned, x, sizeof x);
+	rotation_turn_pairs(turned, cosine, sine, 3, false);
+	static const float want[] = {0, 1, -1.6F, 1.2F, 3, 4};
+	for (int i = 0; i < 6; i++)
+		assert_true(fabsf(turned[i] - want[i]) < 1e-6F);
+	rotation_turn_pairs(turned, cosine, sine, 3, true);
+	for (int i = 0; i < 6; i++)
+		assert_true(fabsf(turned[i] - x[i]) < 1e-6F);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +139,7 @@ int main(void)
 					  release),
 		cmocka_unit_test_teardown(linear_slows_all, release),
 		cmocka_unit_test_teardown(a_row_has_the_angles_of_its_position, release),
+		cmocka_unit_test(pairs_are_turned_by_the_angles_and_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,8 @@
 #include "random_blocks.h"
 #include "store_help.h"
 
+#include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -175,11 +177,27 @@ static void rows_of_an_embedding_in_three_pieces_are_read(void **state)
 	weights_free(&w);
 }
 
+static void lists_of_experts_name_experts_and_each_once(void **state)
+{
+	(void)state;
+	static const float good[] = {0, 3, 2, 1, 2, 3};
+	static const float bad[] = {4, -1, .5F, 2, NAN, INFINITY, 1e30F};
+	assert_int_equal(weights_check_list(good, 2, 3, 4, &e), 0);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		float list[6];
+		memcpy(list, good, sizeof list);
+		list[3] = bad[i]; /* 2: the token has it already */
+		assert_int_equal(weights_check_list(list, 2, 3, 4, &e), -EINVAL);
+		assert_non_null(strstr(e.text, "token 1"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tensors_of_every_number_of_pieces_are_arranged),
 		cmocka_unit_test(rows_of_an_embedding_in_three_pieces_are_read),
+		cmocka_unit_test(lists_of_experts_name_experts_and_each_once),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
