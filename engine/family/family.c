@@ -11,7 +11,7 @@ static const struct family *const families[] = {
 	&family_granitemoe,  &family_mixtral,	 &family_olmoe,	    &family_qwen3_5,
 	&family_qwen3_5_moe, &family_qwen3_next, &family_glm4_moe,  &family_minimax_m2,
 	&family_gpt_oss,     &family_llama,	 &family_mistral,   &family_gemma4,
-	&family_deepseek_v3, &family_qwen4_exp, &family_glm_moe_dsa, &family_minimax_m3, &family_glm5_next, &family_smollm3,	 &family_gemma3,
+	&family_deepseek_v3, &family_qwen4_exp, &family_glm_moe_dsa, &family_minimax_m3, &family_glm5_next, &family_deepseek_v4, &family_smollm3,	 &family_gemma3,
 	&family_phi3,
 };
 enum { FAMILIES = sizeof families / sizeof *families };

@@ -203,7 +203,8 @@ static void assert_same(const struct result *want, const struct result *got)
 /* ---- tests ---- */
 
 static const char *const fixtures[] = {"qwen3", "qwen3_moe", "qwen3_5", "qwen3_5_moe",
-				       "qwen4_exp", "glm_moe_dsa", "minimax_m3", "glm5_next"};
+				       "qwen4_exp", "glm_moe_dsa", "minimax_m3", "glm5_next",
+				       "deepseek_v4"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static uint64_t one_expert(void)

@@ -65,6 +65,27 @@ static void what_cannot_be_is_refused_by_its_key(void **state)
 		{"glm5_next", "linear_lower_bound", "1", "linear_lower_bound"},
 		{"glm5_next", "qk_rope_head_dim", "16", "qk_rope_head_dim"},
 		{"glm5_next", "linear_num_heads", "0", "linear_num_heads"},
+		{"deepseek_v4", "num_key_value_heads", "2", "num_key_value_heads"},
+		{"deepseek_v4", "n_shared_experts", "2", "n_shared_experts"},
+		{"deepseek_v4", "norm_topk_prob", "false", "norm_topk_prob"},
+		{"deepseek_v4", "scoring_func", "\"softmax\"", "scoring_func"},
+		{"deepseek_v4", "o_groups", "0", "o_groups"},
+		{"deepseek_v4", "o_groups", "3", "o_groups"},
+		{"deepseek_v4", "o_lora_rank", "1048576", "o_lora_rank"},
+		{"deepseek_v4", "q_lora_rank", "0", "q_lora_rank"},
+		{"deepseek_v4", "index_topk", "0", "index_topk"},
+		{"deepseek_v4", "index_head_dim", "8", "heads of the index"},
+		{"deepseek_v4", "heavily_compressed_attention", "512", "heavily_compressed_attention"},
+		{"deepseek_v4", "heavily_compressed_attention", "96", "compress_rates"},
+		{"deepseek_v4", "compressed_sparse_attention", "128", "compress_rates"},
+		{"deepseek_v4", "compressed_sparse_attention", "0", "compressed_sparse_attention"},
+		{"deepseek_v4", "sliding_window", "0", "sliding_window"},
+		{"deepseek_v4", "qk_rope_head_dim", "8", "qk_rope_head_dim"},
+		{"deepseek_v4", "layer_types", "[\"full_attention\"]", "layer_types"},
+		{"deepseek_v4", "layer_types", "null", "compress_ratios"},
+		{"deepseek_v4", "mlp_layer_types", "[\"moe\"]", "mlp_layer_types"},
+		{"deepseek_v4", "hc_mult", "1", "hc_mult"},
+		{"deepseek_v4", "swiglu_limit", "0", "swiglu_limit"},
 	};
 	struct config *c = malloc(sizeof *c);
 	assert_non_null(c);
@@ -112,11 +133,46 @@ static void published_configs_say_the_same(void **state)
 	free(c);
 }
 
+/* DeepSeek V4's older spelling: numbers of positions, of hashed layers, of rotated numbers. */
+static void older_keys_of_deepseek_say_the_same(void **state)
+{
+	(void)state;
+	static const char older[] =
+		"{\"model_type\": \"deepseek_v4\", \"hidden_size\": 64, \"num_hidden_layers\": 4,"
+		"\"vocab_size\": 384, \"max_position_embeddings\": 512, \"num_attention_heads\": 4,"
+		"\"head_dim\": 32, \"q_lora_rank\": 32, \"o_groups\": 2, \"o_lora_rank\": 24,"
+		"\"qk_rope_head_dim\": 16, \"compress_ratios\": [0, 128, 4, 4, 0],"
+		"\"compress_rate_hca\": 16, \"num_hash_layers\": 1, \"sliding_window\": 8,"
+		"\"index_n_heads\": 8, \"index_head_dim\": 32, \"index_topk\": 4,"
+		"\"n_routed_experts\": 12, \"num_experts_per_tok\": 3,"
+		"\"moe_intermediate_size\": 48, \"swiglu_limit\": 1.5, \"rope_scaling\":"
+		"{\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}}";
+	struct config *c = calloc(2, sizeof *c);
+	assert_non_null(c);
+	if (!test_fixture("deepseek_v4"))
+		skip();
+	assert_int_equal(read_with(&c[0], "deepseek_v4", NULL, NULL), 0);
+	if (config_parse(&c[1], older, strlen(older), "config.json", &e))
+		fail_msg("%s", e.text);
+	assert_memory_equal(c[0].layer, c[1].layer, sizeof c->layer);
+	assert_memory_equal(&c[0].chooser, &c[1].chooser, sizeof c->chooser);
+	assert_memory_equal(c[0].kv_width, c[1].kv_width, sizeof c->kv_width);
+	assert_true(c[0].routed_scaling == c[1].routed_scaling);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(c[0].rope[i].dim, c[1].rope[i].dim);
+		assert_true(c[0].rope[i].theta == c[1].rope[i].theta);
+		assert_true(c[0].rope[i].factor == c[1].rope[i].factor);
+		assert_true(c[0].rope[i].amplitude == c[1].rope[i].amplitude);
+	}
+	free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(published_configs_say_the_same),
+		cmocka_unit_test(older_keys_of_deepseek_say_the_same),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

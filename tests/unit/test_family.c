@@ -476,7 +476,7 @@ static void the_fixtures_checkpoints_are_used_to_the_last_tensor(void **state)
 		"qwen3_5_moe", "qwen3_5_moe_fused", "qwen3_next", "glm4_moe", "minimax_m2",
 		"gpt_oss",     "gpt_oss_mxfp4",	    "gemma4_moe",
 		/* recurrent: */
-		"lfm2_moe",    "granitemoehybrid", "nemotron_h", "kimi_linear"};
+		"lfm2_moe",    "granitemoehybrid", "nemotron_h", "kimi_linear", "deepseek_v4"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		struct sources s;
 		struct plan p;

@@ -12,7 +12,8 @@
 #include <cmocka.h>
 
 static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gpt_oss", "gemma4_ple",
-				       "qwen4_exp", "glm_moe_dsa", "minimax_m3", "glm5_next"};
+				       "qwen4_exp", "glm_moe_dsa", "minimax_m3", "glm5_next",
+				       "deepseek_v4"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct err e;

@@ -26,6 +26,7 @@ static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe", "qwen2_moe
 				       "nemotron_latent",
 				       /* several streams, chosen positions: */
 				       "qwen4_exp", "glm_moe_dsa", "minimax_m3", "glm5_next",
+				       "deepseek_v4",
 				       /* encodings: */
 				       "qwen3_moe_mlx4", "qwen3_moe_fp8", "tq3_native",
 				       "tq3_native_sensitive4", "gpt_oss_mxfp4", "deepseek_v3_fp8"};

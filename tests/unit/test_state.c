@@ -496,9 +496,10 @@ static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **sta
 
 static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(void **state)
 {
-	static const char *const fixtures[] = {"gemma4_moe", "gemma4_ple", "gpt_oss"};
+	static const char *const fixtures[] = {"gemma4_moe", "gemma4_ple", "gpt_oss", "qwen4_exp",
+					       "glm5_next", "deepseek_v4"};
 	(void)state;
-	for (int i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++)
 		if (test_fixture(fixtures[i]))
 			a_day_is_the_same_with_copies_in_between(fixtures[i], restored_of);
 }
@@ -506,9 +507,11 @@ static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(voi
 /* Forks go back to the checkpoints of their originals. */
 static void a_day_is_the_same_with_forks_in_between(void **state)
 {
-	static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gemma4_moe", "gpt_oss", "qwen4_exp"};
+	static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gemma4_moe",
+					       "gpt_oss",   "qwen4_exp",   "glm5_next",
+					       "deepseek_v4"};
 	(void)state;
-	for (int i = 0; i < 4; i++)
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++)
 		if (test_fixture(fixtures[i]))
 			a_day_is_the_same_with_copies_in_between(fixtures[i], fork_of);
 }

@@ -138,12 +138,12 @@ static void the_choice_and_the_weights_are_those_of_the_changed_logits(void **st
 	pass_close(&p);
 }
 
-static void check_off(const char *fixture, const char *lines, uint32_t expert)
+static void check_off(const char *fixture, uint32_t layer, const char *lines, uint32_t expert)
 {
 	struct pass p;
 	static struct seen with, without;
 	bool ever = false;
-	with = without = (struct seen){.layer = 1};
+	with = without = (struct seen){.layer = layer};
 	if (!pass_open(&p, fixture, ""))
 		return;
 	pass_run(&p, &without);
@@ -165,10 +165,12 @@ static void check_off(const char *fixture, const char *lines, uint32_t expert)
 static void an_expert_that_is_off_is_never_chosen(void **state)
 {
 	(void)state;
-	check_off("qwen3_moe", "*/002 off", 2);	/* softmax, then the top */
-	check_off("gpt_oss_mxfp4", "*/002 off", 2); /* the top, then softmax */
-	check_off("deepseek_v3_fp8", "*/002 off", 2);	/* sigmoids with a correction, in groups */
-	check_off("qwen3_5_moe", "*/002 off", 2);
+	check_off("qwen3_moe", 1, "*/002 off", 2);	/* softmax, then the top */
+	check_off("gpt_oss_mxfp4", 1, "*/002 off", 2); /* the top, then softmax */
+	check_off("deepseek_v3_fp8", 1, "*/002 off", 2);	/* sigmoids with a correction, in groups */
+	check_off("qwen3_5_moe", 1, "*/002 off", 2);
+	check_off("deepseek_v4", 0, "*/002 off", 2); /* listed for the token */
+	check_off("deepseek_v4", 1, "*/002 off", 2); /* roots of softplus */
 }
 
 static void fewer_experts_than_a_token_takes_are_enough(void **state)
