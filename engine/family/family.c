@@ -31,7 +31,10 @@ const struct family *family_of_gguf(const char *architecture, bool routed)
 {
 	for (size_t i = 0; i < FAMILIES; i++) {
 		const struct gguf_family *g = families[i]->gguf;
-		if (g && !strcmp(g->architecture, architecture) && (routed || !g->routed))
+		if (!g || (g->routed && !routed))
+			continue;
+		if (!strcmp(g->architecture, architecture) ||
+		    (g->second && !strcmp(g->second, architecture)))
 			return families[i];
 	}
 	return NULL;

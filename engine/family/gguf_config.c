@@ -114,12 +114,7 @@ static void gguf_put_rope(struct gguf_writer *w)
 
 static void gguf_put_layers(struct gguf_writer *w)
 {
-	uint64_t blocks = gguf_writer_uint(w, "block_count"),
-		 drafts = gguf_writer_uint_or(w, "nextn_predict_layers", 0);
-	if (drafts > blocks)
-		gguf_writer_refuse(w, EINVAL, "of %" PRIu64 " layers, %" PRIu64 " are for drafts",
-				   blocks, drafts);
-	gguf_put_uint(w, "num_hidden_layers", blocks - drafts);
+	gguf_put_uint(w, "num_hidden_layers", gguf_writer_layers(w));
 }
 
 /* The embedding has the rows; the key, which old files lack, agrees. */
@@ -240,17 +235,8 @@ static void gguf_put_windows(struct gguf_writer *w)
 
 static void gguf_put_delta_net(struct gguf_writer *w)
 {
-	if (!gguf_writer_has(w, "ssm.inner_size"))
-		return;
-	uint64_t inner = gguf_writer_uint(w, "ssm.inner_size"),
-		 heads = gguf_writer_uint(w, "ssm.time_step_rank");
-	if (!heads || inner % heads)
-		gguf_writer_refuse(w, EINVAL,
-				   "%s.ssm.inner_size (%" PRIu64 ") is not a multiple of "
-				   "ssm.time_step_rank (%" PRIu64 ")",
-				   w->architecture, inner, heads);
-	else
-		gguf_put_uint(w, "linear_value_head_dim", inner / heads);
+	if (gguf_writer_has(w, "ssm.inner_size"))
+		gguf_put_uint(w, "linear_value_head_dim", gguf_writer_inner_dim(w));
 }
 
 /* Sizes of experts that files before 2024-04 do not say, from the first tensor whose name ends so.

@@ -35,6 +35,7 @@ struct gguf_writer;
 enum { GGUF_KEY_TABLES = 3 };
 struct gguf_family {
 	const char *architecture; /* general.architecture */
+	const char *second;	  /* another name that means the same, or NULL */
 	bool routed;		  /* only with experts: without, it is another family */
 	/* Members of a config.json that follow from the architecture alone, or NULL. */
 	const char *also;
@@ -57,6 +58,18 @@ struct gguf_family {
  * a draft layer; of a router of sigmoids, and what mostly goes with it. */
 extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_routed_only[],
 	gguf_keys_shared[], gguf_keys_hybrid[], gguf_keys_sigmoid[];
+/* Names of Mamba's tensors. */
+#define GGUF_NAMES_MAMBA                                                             \
+	{TENSOR_MAMBA_Z, "blk.%u.ssm_in.weight", view_mamba_z},                      \
+	{TENSOR_MAMBA_XBC, "blk.%u.ssm_in.weight", view_mamba_xbc},                  \
+	{TENSOR_MAMBA_DT, "blk.%u.ssm_in.weight", view_mamba_dt},                    \
+	{TENSOR_MAMBA_CONV, "blk.%u.ssm_conv1d.weight", NULL},                       \
+	{TENSOR_MAMBA_CONV_BIAS, "blk.%u.ssm_conv1d.bias", NULL},                    \
+	{TENSOR_MAMBA_A_LOG, "blk.%u.ssm_a", view_mamba_negated}, /* -exp(A_log) */  \
+	{TENSOR_MAMBA_D, "blk.%u.ssm_d", view_mamba_d_rows},                         \
+	{TENSOR_MAMBA_DT_BIAS, "blk.%u.ssm_dt.bias", NULL},                          \
+	{TENSOR_MAMBA_NORM, "blk.%u.ssm_norm.weight", view_mamba_norm_groups},       \
+	{TENSOR_MAMBA_OUT, "blk.%u.ssm_out.weight", NULL}
 /* The row of a key, in a family's tables or the common one; NULL: the key is not known. */
 const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
 

@@ -59,6 +59,65 @@ uint64_t gguf_writer_uint_of(struct gguf_writer *w, const char *suffix, uint64_t
 	return w->failed ? 0 : value;
 }
 
+bool gguf_writer_flag_of(struct gguf_writer *w, const char *suffix, uint64_t layer, bool fallback)
+{
+	char key[GGUF_KEY_BYTES];
+	uint64_t value = 0;
+	const struct gguf_value *v = gguf_find(w->g, gguf_full_key(w, suffix, key));
+	if (!v)
+		return fallback;
+	uint64_t at = v->kind == GGUF_ARRAY ? layer : 0;
+	bool flag = v->element == GGUF_BOOL;
+	if (flag && at < v->count)
+		return v->bytes[at];
+	if (flag || !gguf_uint(v, at, &value))
+		gguf_writer_refuse(w, EINVAL, "%s does not say true or false for layer %" PRIu64,
+				   key, layer);
+	return value;
+}
+
+const struct package_tensor *gguf_writer_tensor(const struct gguf_writer *w, uint64_t layer,
+						const char *rest)
+{
+	char name[GGUF_KEY_BYTES];
+	(void)snprintf(name, sizeof name, "blk.%" PRIu64 ".%s", layer, rest);
+	return package_find(w->package, name);
+}
+
+uint64_t gguf_writer_layers(struct gguf_writer *w)
+{
+	uint64_t blocks = gguf_writer_uint(w, "block_count"),
+		 drafts = gguf_writer_uint_or(w, "nextn_predict_layers", 0);
+	if (drafts > blocks)
+		gguf_writer_refuse(w, EINVAL, "of %" PRIu64 " layers, %" PRIu64 " are for drafts",
+				   blocks, drafts);
+	else if (blocks - drafts > CONFIG_MAX_LAYERS)
+		gguf_writer_refuse(w, EINVAL, "%" PRIu64 " layers are more than the %d supported",
+				   blocks - drafts, CONFIG_MAX_LAYERS);
+	return w->failed ? 0 : blocks - drafts;
+}
+
+bool gguf_writer_any_tensor(struct gguf_writer *w, const char *rest)
+{
+	uint64_t layers = gguf_writer_layers(w);
+	for (uint64_t i = 0; i < layers; i++)
+		if (gguf_writer_tensor(w, i, rest))
+			return true;
+	return false;
+}
+
+uint64_t gguf_writer_inner_dim(struct gguf_writer *w)
+{
+	uint64_t inner = gguf_writer_uint(w, "ssm.inner_size"),
+		 heads = gguf_writer_uint(w, "ssm.time_step_rank");
+	if (!heads || inner % heads)
+		gguf_writer_refuse(w, EINVAL,
+				   "%s.ssm.inner_size (%" PRIu64 ") is not a multiple of "
+				   "ssm.time_step_rank (%" PRIu64 ")",
+				   w->architecture, inner, heads);
+	return w->failed ? 0 : inner / heads;
+}
+
 double gguf_writer_real(struct gguf_writer *w, const char *suffix)
 {
 	char key[GGUF_KEY_BYTES];
@@ -105,4 +164,14 @@ void gguf_put_bool(const struct gguf_writer *w, const char *name, bool value)
 void gguf_put_real(const struct gguf_writer *w, const char *name, double value)
 {
 	(void)fprintf(w->out, ",\n  \"%s\": %.17g", name, value);
+}
+
+void gguf_put_kinds(struct gguf_writer *w, const char *name,
+		    const char *(*kind)(struct gguf_writer *w, uint64_t layer))
+{
+	uint64_t layers = gguf_writer_layers(w);
+	(void)fprintf(w->out, ",\n  \"%s\": [", name);
+	for (uint64_t i = 0; i < layers; i++)
+		(void)fprintf(w->out, "%s\"%s\"", i ? ", " : "", kind(w, i));
+	(void)fprintf(w->out, "]");
 }

@@ -35,9 +35,26 @@ double gguf_writer_real(struct gguf_writer *w, const char *suffix);
 /* Element `layer` of an array of whole numbers, or the number that all layers have. */
 uint64_t gguf_writer_uint_of(struct gguf_writer *w, const char *suffix, uint64_t layer);
 
+/* Whether an array of an element for each layer is true, or not 0, for this one; `fallback` if the
+ * key is missing. */
+bool gguf_writer_flag_of(struct gguf_writer *w, const char *suffix, uint64_t layer, bool fallback);
+/* Tensor blk.LAYER.REST, or NULL. */
+const struct package_tensor *gguf_writer_tensor(const struct gguf_writer *w, uint64_t layer,
+						const char *rest);
+/* Whether any of the layers below that has such a tensor. */
+bool gguf_writer_any_tensor(struct gguf_writer *w, const char *rest);
+/* How many layers there are without those of drafts; 0 after an error. At most CONFIG_MAX_LAYERS. */
+uint64_t gguf_writer_layers(struct gguf_writer *w);
+
 void gguf_put_uint(const struct gguf_writer *w, const char *name, uint64_t value);
 void gguf_put_bool(const struct gguf_writer *w, const char *name, bool value);
 void gguf_put_real(const struct gguf_writer *w, const char *name, double value);
+
+/* Writes a list of texts, what `kind` says of each layer. */
+void gguf_put_kinds(struct gguf_writer *w, const char *name,
+		    const char *(*kind)(struct gguf_writer *w, uint64_t layer));
+/* What is left of ssm.inner_size for each of ssm.time_step_rank heads; 0 after an error. */
+uint64_t gguf_writer_inner_dim(struct gguf_writer *w);
 
 /* Reads a list of at most ROPE_FACTORS_MOST finite numbers in F32; returns how many, 0 after an
  * error. */

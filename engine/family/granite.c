@@ -1,7 +1,7 @@
 /* Granite of IBM: multipliers in the stream, stacked experts, and weights that are a softmax over the
  * chosen experts alone. Granite 4 has Mamba2 in most layers and a feed-forward that every token
  * passes, beside the experts or alone. */
-#include "engine/family/gguf_family.h"
+#include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -164,6 +164,50 @@ static const struct tensor_name granite_hybrid_names[] = {
 };
 /* clang-format on */
 
+/* GGUF files: layers of Mamba have no heads for keys; whether positions turn is in a key that has
+ * another name. Without experts, the feed-forward that every token passes is a dense one. */
+static const struct gguf_key granite_hybrid_keys[] = {
+	{"expert_count", "num_local_experts", GGUF_COPIED, 0},
+	{"expert_shared_feed_forward_length", "shared_intermediate_size", GGUF_COPIED, 0},
+	{"ssm.conv_kernel", "mamba_d_conv", GGUF_COPIED, 0},
+	{"ssm.state_size", "mamba_d_state", GGUF_COPIED, 0},
+	{"ssm.group_count", "mamba_n_groups", GGUF_COPIED, 0},
+	{"ssm.time_step_rank", "mamba_n_heads", GGUF_COPIED, 0},
+	{"ssm.inner_size", NULL, GGUF_KNOWN, 0},
+	{0},
+};
+
+static const char *granite_kind(struct gguf_writer *w, uint64_t layer)
+{
+	return gguf_writer_uint_of(w, "attention.head_count_kv", layer) ? "attention" : "mamba";
+}
+
+static void granite_put(struct gguf_writer *w)
+{
+	bool turns = gguf_writer_flag_of(w, "rope.scaling.finetuned", 0, true);
+	gguf_put_kinds(w, "layer_types", granite_kind);
+	gguf_put_uint(w, "mamba_d_head", gguf_writer_inner_dim(w));
+	(void)fprintf(w->out, ",\n  \"position_embedding_type\": \"%s\"", turns ? "rope" : "nope");
+	gguf_put_bool(w, "mamba_conv_bias", gguf_writer_any_tensor(w, "ssm_conv1d.bias"));
+	if (!gguf_writer_has(w, "expert_shared_feed_forward_length"))
+		gguf_put_uint(w, "shared_intermediate_size",
+			      gguf_writer_uint(w, "feed_forward_length"));
+}
+
+static const struct tensor_name granite_hybrid_gguf_names[] = {
+	{TENSOR_Q, "blk.%u.attn_q.weight", view_paired_q},
+	{TENSOR_K, "blk.%u.attn_k.weight", view_paired_k},
+	GGUF_NAMES_MAMBA,
+	{0},
+};
+static const struct gguf_family granite_hybrid_gguf = {
+	.architecture = "granitehybrid",
+	.also = "\"attention_bias\": false",
+	.keys = {granite_hybrid_keys, gguf_keys_routed_only, granite_gguf_keys},
+	.names = granite_hybrid_gguf_names,
+	.put = granite_put,
+};
+
 static const char *const granitemoehybrid[] = {"granitemoehybrid", NULL};
 const struct family family_granitemoehybrid = {
 	.model_types = granitemoehybrid,
@@ -172,4 +216,5 @@ const struct family family_granitemoehybrid = {
 	.only = granite_only,
 	.parts = {granite_factors, granite_mamba, granite_positions, granite_feed_forward},
 	.names = granite_hybrid_names,
+	.gguf = &granite_hybrid_gguf,
 };

@@ -1,6 +1,6 @@
 /* LFM2 of Liquid AI: short convolutions with two gates, and some layers of attention; dense, and as
  * a mixture of experts whose first layers are dense. */
-#include "engine/family/gguf_family.h"
+#include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -107,6 +107,50 @@ static const struct tensor_name lfm2_moe_names[] = {
 };
 /* clang-format on */
 
+/* ---- GGUF files: layers of convolutions have no heads for keys ---- */
+
+static const struct gguf_key lfm2_keys[] = {
+	{"attention.layer_norm_rms_epsilon", "norm_eps", GGUF_REAL, 0},
+	{"shortconv.l_cache", "conv_L_cache", GGUF_COPIED, 0},
+	{"leading_dense_block_count", "num_dense_layers", GGUF_COPIED, 0},
+	{"expert_gating_func", NULL, GGUF_NEUTRAL, 2}, /* sigmoid */
+	{0},
+};
+
+static const char *lfm2_kind(struct gguf_writer *w, uint64_t layer)
+{
+	return gguf_writer_uint_of(w, "attention.head_count_kv", layer) ? "full_attention" : "conv";
+}
+
+static void lfm2_put(struct gguf_writer *w)
+{
+	gguf_put_kinds(w, "layer_types", lfm2_kind);
+}
+
+/* clang-format off: a row a line */
+#define G "blk.%u."
+static const struct tensor_name lfm2_gguf_names[] = {
+	{TENSOR_FINAL_NORM, "token_embd_norm.weight", NULL},
+	{TENSOR_CONVOLUTION_IN, G "shortconv.in_proj.weight", NULL},
+	{TENSOR_CONVOLUTION_TAPS, G "shortconv.conv.weight", NULL},
+	{TENSOR_CONVOLUTION_OUT, G "shortconv.out_proj.weight", NULL},
+	{0},
+};
+/* clang-format on */
+static const struct gguf_family lfm2_gguf = {
+	.architecture = "lfm2",
+	.also = "\"block_auto_adjust_ff_dim\": false", /* the file has the adjusted size */
+	.keys = {lfm2_keys},
+	.names = lfm2_gguf_names,
+	.put = lfm2_put,
+};
+static const struct gguf_family lfm2_moe_gguf = {
+	.architecture = "lfm2moe",
+	.keys = {lfm2_keys, gguf_keys_routed},
+	.names = lfm2_gguf_names,
+	.put = lfm2_put,
+};
+
 static const char *const lfm2[] = {"lfm2", NULL}, *const lfm2_moe[] = {"lfm2_moe", NULL};
 const struct family family_lfm2 = {
 	.model_types = lfm2,
@@ -115,6 +159,7 @@ const struct family family_lfm2 = {
 	.only = lfm2_only,
 	.parts = {lfm2_layers, lfm2_adjust_size},
 	.names = lfm2_names,
+	.gguf = &lfm2_gguf,
 };
 const struct family family_lfm2_moe = {
 	.model_types = lfm2_moe,
@@ -125,4 +170,5 @@ const struct family family_lfm2_moe = {
 	.only = lfm2_only,
 	.parts = {lfm2_layers, reader_dense, reader_moe, lfm2_router, reader_normalisation},
 	.names = lfm2_moe_names,
+	.gguf = &lfm2_moe_gguf,
 };

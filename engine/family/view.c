@@ -123,23 +123,23 @@ static void view_stacked(struct view *v, const struct config *c, uint32_t expert
 
 void view_stacked_gate(struct view *v, const struct config *c, uint32_t expert)
 {
-	view_stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, 0, c->expert_size);
+	view_stacked(v, c, expert, 2 * c->expert_size, config_expert_width(c), 0, c->expert_size);
 }
 
 void view_stacked_up(struct view *v, const struct config *c, uint32_t expert)
 {
-	view_stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, c->expert_size,
+	view_stacked(v, c, expert, 2 * c->expert_size, config_expert_width(c), c->expert_size,
 		     c->expert_size);
 }
 
 void view_stacked_one(struct view *v, const struct config *c, uint32_t expert)
 {
-	view_stacked(v, c, expert, c->expert_size, c->hidden_size, 0, c->expert_size);
+	view_stacked(v, c, expert, c->expert_size, config_expert_width(c), 0, c->expert_size);
 }
 
 void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
 {
-	view_stacked(v, c, expert, c->hidden_size, c->expert_size, 0, c->hidden_size);
+	view_stacked(v, c, expert, config_expert_width(c), c->expert_size, 0, config_expert_width(c));
 }
 
 /* Rows of `height` by `width` stacked; the role's are columns column, column + step … of them. */
@@ -355,6 +355,48 @@ void view_negated_exponential(struct view *v, const struct config *c, uint32_t e
 {
 	(void)expert;
 	view_whole(v, c, TENSOR_DELTA_A_LOG, 0);
+	v->change = VIEW_NEGATED_EXPONENTIAL;
+}
+
+/* A vector whose tensor has `rows` rows. */
+static void view_in_rows(struct view *v, const struct config *c, enum tensor_role role,
+			 uint32_t rows)
+{
+	view_whole(v, c, role, 0);
+	v->dims = 2;
+	v->shape[1] = v->shape[0] / rows;
+	v->shape[0] = v->upright = rows;
+}
+
+void view_mamba_negated(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_in_rows(v, c, TENSOR_MAMBA_A_LOG, c->mamba.heads);
+	v->change = VIEW_NEGATED_EXPONENTIAL;
+}
+
+void view_mamba_d_rows(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_in_rows(v, c, TENSOR_MAMBA_D, c->mamba.heads);
+}
+
+void view_mamba_norm_groups(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_in_rows(v, c, TENSOR_MAMBA_NORM, c->mamba.groups);
+}
+
+void view_kimi_negated(struct view *v, const struct config *c, uint32_t expert)
+{
+	view_kimi_a_log(v, c, expert);
+	v->change = VIEW_NEGATED_EXPONENTIAL;
+}
+
+void view_kimi_negated_row(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_KIMI_A_LOG, 0);
 	v->change = VIEW_NEGATED_EXPONENTIAL;
 }
 

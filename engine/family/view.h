@@ -40,7 +40,7 @@ struct view {
 	 * rows 2 · i and 2 · i + 1 of the tensor. With one part alone. */
 	uint32_t paired;
 	enum view_change change;
-	uint32_t upright; /* not 0: a row is `upright` rows of the tensor, of one number each */
+	uint32_t upright; /* not 0: a row is `upright` rows of the tensor, of equal length */
 };
 
 typedef void view_fn(struct view *v, const struct config *c, uint32_t expert);
@@ -93,8 +93,11 @@ view_fn view_fused_shared_gate, view_fused_shared_up;
 
 /* Queries and keys whose pairs of rows are neighbours. */
 view_fn view_paired_q, view_paired_k;
-/* -exp(A_log) in place of A_log. */
-view_fn view_negated_exponential;
+/* -exp(A_log) in place of A_log: of a delta net; of Mamba and of Kimi's delta attention, a number a
+ * row; of the latter, all in one row. */
+view_fn view_negated_exponential, view_mamba_negated, view_kimi_negated, view_kimi_negated_row;
+/* Mamba's D a number a row, and its norm a group a row. */
+view_fn view_mamba_d_rows, view_mamba_norm_groups;
 
 /* For a view that does not lie across: the tensor's row of a role's row, and how many of the role's
  * rows follow each other there (at least 1). Ignores pairs. */

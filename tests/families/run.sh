@@ -38,14 +38,21 @@ scored() { # MODEL FILE: what `score` says of $work/prompt
 	exec 3>&-
 }
 
+# The fixture's files, with the config as published files spell it where there is one: the converter reads that.
+staged() { # FIXTURE FOLDER
+	mkdir "$2" && ln -s "$(realpath "$1")"/* "$2" || exit 1
+	[ ! -e "$2/config.published.json" ] || mv "$2/config.published.json" "$2/config.json"
+}
+
 three_ways() { # FIXTURE; `score` takes the last newline for that of echo
 	local name
 	name=$(basename "$1")
+	staged "$1" "$work/$name"
 	python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["prompt"])' "$1/golden.json" >"$work/prompt" ||
 		fail "golden.json has no prompt"
-	"$python" "$families/convert.py" "$source" "$1" "$work/$name.gguf" >"$work/said" 2>&1 ||
+	"$python" "$families/convert.py" "$source" "$work/$name" "$work/$name.gguf" >"$work/said" 2>&1 ||
 		fail "the converter: $(tail -n 1 "$work/said")"
-	(scored "$1" "$work/first") || fail "the checkpoint cannot be scored"
+	(scored "$work/$name" "$work/first") || fail "the checkpoint cannot be scored"
 	(scored "$work/$name.gguf" "$work/second") || fail "the file cannot be scored"
 	"$python" "$families/compare.py" "$1" "$work/first" "$work/second" "$work/$name.gguf" >"$work/numbers"
 }
