@@ -1,7 +1,7 @@
 /* DeepSeek V3 and R1, and GLM 5: latent attention, the first layers dense, a router of sigmoids with a
  * correction and groups, and a shared expert. Its draft layer, which lies after the last one, is
  * left out. In GLM 5 an index chooses the positions that attention looks at. */
-#include "engine/family/gguf_family.h"
+#include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -42,19 +42,9 @@ static const struct tensor_name names[] = {
 /* GGUF files have the keys' projection across, head by head, apart from the values', or, before
  * 2025-04, both as published. Files before 2025-09 have no keys for groups and are computed without
  * groups, as llama.cpp of that time did. They lack the draft layer. */
-static const struct gguf_key gguf_keys[] = {
-	{"attention.head_count_kv", NULL, GGUF_KNOWN, 0},
-	{"attention.key_length", NULL, GGUF_KNOWN, 0},
-	{"attention.key_length_mla", NULL, GGUF_KNOWN, 0},
-	{"attention.value_length_mla", NULL, GGUF_KNOWN, 0},
-	{"attention.q_lora_rank", "q_lora_rank", GGUF_COPIED, 0},
-	{"attention.kv_lora_rank", "kv_lora_rank", GGUF_COPIED, 0},
-	{"rope.scaling.yarn_log_multiplier", NULL, GGUF_KNOWN, 0},
-	{0},
-};
 static const struct gguf_family gguf = {
 	.architecture = "deepseek2",
-	.keys = {gguf_keys, gguf_keys_routed, gguf_keys_sigmoid},
+	.keys = {gguf_keys_latent, gguf_keys_routed, gguf_keys_sigmoid},
 };
 
 static const char *const types[] = {"deepseek_v3", NULL};
@@ -146,6 +136,35 @@ static void deepseek_glm_layers(struct reader *r)
 	reader_dense_or_sparse(r);
 }
 
+/* GGUF files: the key indexer.types is missing where the first converter left it out; the tensors tell
+ * then. */
+static const struct gguf_key glm_keys[] = {
+	{"attention.indexer.head_count", "index_n_heads", GGUF_COPIED, 0},
+	{"attention.indexer.key_length", "index_head_dim", GGUF_COPIED, 0},
+	{"attention.indexer.top_k", "index_topk", GGUF_COPIED, 0},
+	{"attention.indexer.types", NULL, GGUF_KNOWN, 0},
+	{0},
+};
+
+static const char *deepseek_glm_kind(struct gguf_writer *w, uint64_t layer)
+{
+	bool own = gguf_writer_tensor(w, layer, "indexer.proj.weight");
+	return gguf_writer_flag_of(w, "attention.indexer.types", layer, own) ? "full" : "shared";
+}
+
+static void deepseek_glm_put(struct gguf_writer *w)
+{
+	gguf_put_kinds(w, "indexer_types", deepseek_glm_kind);
+}
+
+static const struct tensor_name glm_gguf_names[] = {GGUF_NAMES_INDEX, {0}};
+static const struct gguf_family glm_gguf = {
+	.architecture = "glm-dsa",
+	.keys = {glm_keys, gguf_keys_latent, gguf_keys_routed, gguf_keys_sigmoid},
+	.names = glm_gguf_names,
+	.put = deepseek_glm_put,
+};
+
 static const struct only glm_only[] = {{"attention_bias", "false"}, {"mlp_bias", "false"},
 				       {"index_topk_freq", "1"},    {"moe_layer_freq", "1"},
 				       {0}};
@@ -159,4 +178,5 @@ const struct family family_glm_moe_dsa = {
 	.parts = {deepseek_latent, deepseek_glm_index, reader_dense, reader_moe, deepseek_glm_layers,
 		  reader_sigmoid_router, reader_shared_experts, reader_left_out},
 	.names = names,
+	.gguf = &glm_gguf,
 };

@@ -32,7 +32,7 @@ struct gguf_key {
 };
 
 struct gguf_writer;
-enum { GGUF_KEY_TABLES = 3 };
+enum { GGUF_KEY_TABLES = 4 };
 struct gguf_family {
 	const char *architecture; /* general.architecture */
 	const char *second;	  /* another name that means the same, or NULL */
@@ -55,9 +55,9 @@ struct gguf_family {
 
 /* Tables of keys: of every family; of routed experts, whose size config.json calls
  * moe_intermediate_size, or (routed_only) intermediate_size; of a shared expert; of delta nets and
- * a draft layer; of a router of sigmoids, and what mostly goes with it. */
+ * a draft layer; of a router of sigmoids, and what mostly goes with it; of latent attention. */
 extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_routed_only[],
-	gguf_keys_shared[], gguf_keys_hybrid[], gguf_keys_sigmoid[];
+	gguf_keys_shared[], gguf_keys_hybrid[], gguf_keys_sigmoid[], gguf_keys_latent[];
 /* Names of Mamba's tensors. */
 #define GGUF_NAMES_MAMBA                                                             \
 	{TENSOR_MAMBA_Z, "blk.%u.ssm_in.weight", view_mamba_z},                      \
@@ -70,6 +70,29 @@ extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_r
 	{TENSOR_MAMBA_DT_BIAS, "blk.%u.ssm_dt.bias", NULL},                          \
 	{TENSOR_MAMBA_NORM, "blk.%u.ssm_norm.weight", view_mamba_norm_groups},       \
 	{TENSOR_MAMBA_OUT, "blk.%u.ssm_out.weight", NULL}
+/* Names of the tensors of Kimi's delta attention but A_log. */
+#define GGUF_NAMES_KIMI                                                                   \
+	{TENSOR_KIMI_Q, "blk.%u.attn_q.weight", NULL},                                    \
+	{TENSOR_KIMI_K, "blk.%u.attn_k.weight", NULL},                                    \
+	{TENSOR_KIMI_V, "blk.%u.attn_v.weight", NULL},                                    \
+	{TENSOR_KIMI_Q_CONV, "blk.%u.ssm_conv1d_q.weight", view_kimi_q_convolution},      \
+	{TENSOR_KIMI_K_CONV, "blk.%u.ssm_conv1d_k.weight", view_kimi_k_convolution},      \
+	{TENSOR_KIMI_V_CONV, "blk.%u.ssm_conv1d_v.weight", view_kimi_v_convolution},      \
+	{TENSOR_KIMI_B, "blk.%u.ssm_beta.weight", NULL},                                  \
+	{TENSOR_KIMI_DECAY_LOW, "blk.%u.ssm_f_a.weight", NULL},                           \
+	{TENSOR_KIMI_DECAY, "blk.%u.ssm_f_b.weight", NULL},                               \
+	{TENSOR_KIMI_GATE_LOW, "blk.%u.ssm_g_a.weight", NULL},                            \
+	{TENSOR_KIMI_GATE, "blk.%u.ssm_g_b.weight", NULL},                                \
+	{TENSOR_KIMI_DT_BIAS, "blk.%u.ssm_dt.bias", NULL},                                \
+	{TENSOR_KIMI_NORM, "blk.%u.ssm_norm.weight", NULL},                               \
+	{TENSOR_KIMI_OUT, "blk.%u.attn_output.weight", NULL}
+/* Names of an index' tensors. */
+#define GGUF_NAMES_INDEX                                         \
+	{TENSOR_INDEX_Q, "blk.%u.indexer.attn_q_b.weight", NULL},    \
+	{TENSOR_INDEX_K, "blk.%u.indexer.attn_k.weight", NULL},      \
+	{TENSOR_INDEX_K_NORM, "blk.%u.indexer.k_norm.weight", NULL}, \
+	{TENSOR_INDEX_K_BIAS, "blk.%u.indexer.k_norm.bias", NULL},   \
+	{TENSOR_INDEX_WEIGHTS, "blk.%u.indexer.proj.weight", NULL}
 /* The row of a key, in a family's tables or the common one; NULL: the key is not known. */
 const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
 

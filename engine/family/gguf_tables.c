@@ -87,6 +87,17 @@ const struct gguf_key gguf_keys_sigmoid[] = {
 	{0},
 };
 
+const struct gguf_key gguf_keys_latent[] = {
+	{"attention.head_count_kv", NULL, GGUF_KNOWN, 0},
+	{"attention.key_length", NULL, GGUF_KNOWN, 0},
+	{"attention.key_length_mla", NULL, GGUF_KNOWN, 0},
+	{"attention.value_length_mla", NULL, GGUF_KNOWN, 0},
+	{"attention.q_lora_rank", "q_lora_rank", GGUF_COPIED, 0},
+	{"attention.kv_lora_rank", "kv_lora_rank", GGUF_COPIED, 0},
+	{"rope.scaling.yarn_log_multiplier", NULL, GGUF_KNOWN, 0},
+	{0},
+};
+
 static const struct gguf_key *gguf_find_in(const struct gguf_key *table, const char *suffix)
 {
 	for (const struct gguf_key *k = table; k && k->suffix; k++)

@@ -1,7 +1,7 @@
 /* Kimi Linear of Moonshot AI: Kimi's delta attention in most layers, latent attention that positions do
  * not turn in the others; the first layers dense, a router of sigmoids with a correction and groups,
  * and a shared expert. */
-#include "engine/family/gguf_family.h"
+#include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -127,6 +127,40 @@ static const struct tensor_name kimi_names[] = {
 };
 /* clang-format on */
 
+/* ---- GGUF files: layers of delta attention have no heads for keys ---- */
+
+static const struct gguf_key kimi_keys[] = {
+	{"context_length", "model_max_length", GGUF_COPIED, 0},
+	{"attention.head_count_kv", NULL, GGUF_KNOWN, 0},
+	{"ssm.conv_kernel", "linear_conv_kernel_dim", GGUF_COPIED, 0},
+	{"kda.head_dim", "linear_head_dim", GGUF_COPIED, 0},
+	{"expert_weights_norm", "moe_renormalize", GGUF_FLAG, 0},
+	{"expert_group_count", "num_expert_group", GGUF_COPIED, 0},
+	{"expert_shared_count", "num_shared_experts", GGUF_COPIED, 0},
+	{0},
+};
+
+static const char *kimi_kind(struct gguf_writer *w, uint64_t layer)
+{
+	bool attends = gguf_writer_uint_of(w, "attention.head_count_kv", layer);
+	return attends ? "full_attention" : "linear_attention";
+}
+
+static void kimi_put(struct gguf_writer *w)
+{
+	gguf_put_kinds(w, "layer_types", kimi_kind);
+	gguf_put_uint(w, "linear_num_heads", gguf_writer_uint(w, "attention.head_count"));
+}
+
+static const struct tensor_name kimi_gguf_names[] = {
+	GGUF_NAMES_KIMI, {TENSOR_KIMI_A_LOG, "blk.%u.ssm_a", view_kimi_negated}, {0}};
+static const struct gguf_family kimi_gguf = {
+	.architecture = "kimi-linear",
+	.keys = {kimi_keys, gguf_keys_latent, gguf_keys_routed, gguf_keys_sigmoid},
+	.names = kimi_gguf_names,
+	.put = kimi_put,
+};
+
 static const char *const kimi_linear[] = {"kimi_linear", NULL};
 const struct family family_kimi_linear = {
 	.model_types = kimi_linear,
@@ -138,4 +172,5 @@ const struct family family_kimi_linear = {
 	.only = kimi_only,
 	.parts = {kimi_mixers, reader_dense, reader_moe, kimi_feed_forwards, kimi_router},
 	.names = kimi_names,
+	.gguf = &kimi_gguf,
 };

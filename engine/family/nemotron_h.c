@@ -1,6 +1,6 @@
 /* Nemotron-H of NVIDIA: layers of one part each, of Mamba2, of attention that positions do not turn, of
  * a feed-forward, or of experts. Feed-forwards have no gate; experts may work on a projection. */
-#include "engine/family/gguf_family.h"
+#include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -143,6 +143,81 @@ static const struct tensor_name nemotron_names[] = {
 };
 /* clang-format on */
 
+/* ---- GGUF files: a layer has heads for keys, a feed-forward, or neither, and is Mamba's then ---- */
+
+static const struct gguf_key nemotron_keys[] = {
+	{"attention.layer_norm_epsilon", NULL, GGUF_KNOWN, 0},
+	{"attention.layer_norm_rms_epsilon", NULL, GGUF_KNOWN, 0},
+	{"feed_forward_length", NULL, GGUF_KNOWN, 0},
+	{"expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size", GGUF_COPIED, 0},
+	{"moe_latent_size", "moe_latent_size", GGUF_COPIED, 0},
+	{"rope.freq_base", NULL, GGUF_KNOWN, 0}, /* positions turn nothing */
+	{"ssm.conv_kernel", "conv_kernel", GGUF_COPIED, 0},
+	{"ssm.state_size", "ssm_state_size", GGUF_COPIED, 0},
+	{"ssm.group_count", "n_groups", GGUF_COPIED, 0},
+	{"ssm.time_step_rank", "mamba_num_heads", GGUF_COPIED, 0},
+	{"ssm.inner_size", NULL, GGUF_KNOWN, 0},
+	{0},
+};
+
+static const char *nemotron_kind(struct gguf_writer *w, uint64_t layer)
+{
+	if (gguf_writer_uint_of(w, "attention.head_count_kv", layer))
+		return "attention";
+	if (!gguf_writer_uint_of(w, "feed_forward_length", layer))
+		return "mamba";
+	return gguf_writer_tensor(w, layer, "ffn_gate_inp.weight") ? "moe" : "mlp";
+}
+
+/* The width of the dense feed-forwards, which is one. */
+static void nemotron_put_width(struct gguf_writer *w)
+{
+	uint64_t layers = gguf_writer_layers(w), width = 0;
+	for (uint64_t i = 0; i < layers && !w->failed; i++) {
+		if (strcmp(nemotron_kind(w, i), "mlp") != 0)
+			continue;
+		uint64_t one = gguf_writer_uint_of(w, "feed_forward_length", i);
+		if (width && one != width)
+			gguf_writer_refuse(w, ENOTSUP,
+					   "feed_forward_length differs between layers, which is not "
+					   "supported");
+		width = one;
+	}
+	if (width)
+		gguf_put_uint(w, "intermediate_size", width);
+}
+
+static void nemotron_put(struct gguf_writer *w)
+{
+	static const char eps[] = "attention.layer_norm_rms_epsilon";
+	gguf_put_kinds(w, "layers_block_type", nemotron_kind);
+	gguf_put_real(w, "layer_norm_epsilon",
+		      gguf_writer_real(w, gguf_writer_has(w, eps) ? eps
+								  : "attention.layer_norm_epsilon"));
+	if (gguf_writer_has(w, "ssm.inner_size"))
+		gguf_put_uint(w, "mamba_head_dim", gguf_writer_inner_dim(w));
+	gguf_put_bool(w, "use_conv_bias", gguf_writer_any_tensor(w, "ssm_conv1d.bias"));
+	nemotron_put_width(w);
+}
+
+static const struct tensor_name nemotron_gguf_names[] = {
+	{TENSOR_Q, "blk.%u.attn_q.weight", view_paired_q},
+	{TENSOR_K, "blk.%u.attn_k.weight", view_paired_k},
+	{TENSOR_FEED_FORWARD_NORM, "blk.%u.attn_norm.weight", NULL},
+	{TENSOR_EXPERTS_IN, "blk.%u.ffn_latent_down.weight", NULL},
+	{TENSOR_EXPERTS_OUT, "blk.%u.ffn_latent_up.weight", NULL},
+	GGUF_NAMES_MAMBA,
+	{0},
+};
+static const struct gguf_family nemotron_gguf = {
+	.architecture = "nemotron_h",
+	.second = "nemotron_h_moe",
+	.also = "\"attention_bias\": false",
+	.keys = {nemotron_keys, gguf_keys_routed, gguf_keys_sigmoid},
+	.names = nemotron_gguf_names,
+	.put = nemotron_put,
+};
+
 static const char *const nemotron_h[] = {"nemotron_h", NULL};
 static const char *const nemotron_skipped[] = {"mtp.", NULL};
 const struct family family_nemotron_h = {
@@ -152,5 +227,6 @@ const struct family family_nemotron_h = {
 	.only = nemotron_only,
 	.parts = {nemotron_layers},
 	.names = nemotron_names,
+	.gguf = &nemotron_gguf,
 	.skipped = nemotron_skipped,
 };

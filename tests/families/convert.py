@@ -25,6 +25,9 @@ def needed(config):
         text["mamba_d_head"] = text["mamba_head_dim"]
     elif kind == "minimax_m3_vl":  # minimax.py: add_expert_shared_count(self.find_hparam(["n_shared_experts"]))
         text["n_shared_experts"] = 1
+        text["scoring_func"] = "sigmoid"  # base.py: find_hparam(["score_function", "scoring_func", …], optional=True)
+    elif kind == "kimi_linear":  # the same
+        text["moe_router_activation_func"] = "sigmoid"
     elif kind == "glm5_next":  # glm.py: lin = hp["linear_attn_config"], hp.get("mla_use_nope"), hp["first_k_dense_replace"]
         text["linear_attn_config"] = {"num_heads": text["linear_num_heads"], "head_dim": text["linear_head_dim"],
                                       "short_conv_kernel_size": text["linear_conv_kernel_dim"],
