@@ -3,9 +3,11 @@
  * positions do not turn, whose index gives scores to pools of positions; the first layers dense, a
  * router of sigmoids with a correction and groups, a shared expert, and gated units with a limit.
  * Tensors of what sees are left out. */
+#include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
+#include <math.h>
 
 /* ---- mixers ---- */
 
@@ -134,6 +136,100 @@ static const struct tensor_name names[] = {
 };
 /* clang-format on */
 
+/* ---- GGUF files: layers of delta attention have no heads for keys ---- */
+
+static const struct gguf_key gguf_keys[] = {
+	{"attention.layer_norm_epsilon", NULL, GGUF_KNOWN, 0},
+	{"ssm.conv_kernel", "linear_conv_kernel_dim", GGUF_COPIED, 0},
+	{"kda.head_dim", "linear_head_dim", GGUF_COPIED, 0},
+	{"kda.gate_lower_bound", "linear_lower_bound", GGUF_REAL, 0},
+	{"attention.indexer.head_count", "index_n_heads", GGUF_COPIED, 0},
+	{"attention.indexer.key_length", "index_head_dim", GGUF_COPIED, 0},
+	{"attention.indexer.top_k", "index_topk", GGUF_COPIED, 0},
+	{"attention.indexer.types", NULL, GGUF_KNOWN, 0},
+	{"attention.indexer.kpool", "index_kpool", GGUF_COPIED, 0},
+	{"attention.indexer.kpool_select_tail", "index_kpool_always_select_tail", GGUF_FLAG, 0},
+	{"hyper_connection.count", "hc_mult", GGUF_COPIED, 0},
+	{"hyper_connection.sinkhorn_iterations", "hc_sinkhorn_iters", GGUF_COPIED, 0},
+	{"hyper_connection.epsilon", "hc_eps", GGUF_REAL, 0},
+	{"swiglu_clamp_exp", NULL, GGUF_KNOWN, 0},
+	{"swiglu_clamp_shexp", NULL, GGUF_KNOWN, 0},
+	{0},
+};
+
+static const char *glm5_next_kind(struct gguf_writer *w, uint64_t layer)
+{
+	bool attends = gguf_writer_uint_of(w, "attention.head_count_kv", layer);
+	return attends ? "indexed_attention" : "linear_attention";
+}
+
+static const char *glm5_next_index_kind(struct gguf_writer *w, uint64_t layer)
+{
+	return gguf_writer_flag_of(w, "attention.indexer.types", layer, true) ? "full" : "shared";
+}
+
+/* One limit for the units of all layers. */
+static void glm5_next_put_limit(struct gguf_writer *w)
+{
+	static const char *const suffixes[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
+	char key[GGUF_KEY_BYTES];
+	double limit = 0, one = 0;
+	for (int i = 0; i < 2; i++) {
+		const struct gguf_value *v = gguf_find(w->g, gguf_full_key(w, suffixes[i], key));
+		for (uint64_t k = 0; v && k < v->count; k++) {
+			if (!gguf_double(v, k, &one) || !(one > 0) || (limit > 0 && one != limit)) {
+				gguf_writer_refuse(w, ENOTSUP,
+						   "%s is not one limit for all layers, which is "
+						   "all that is supported",
+						   key);
+				return;
+			}
+			limit = one;
+		}
+	}
+	if (limit > 0)
+		gguf_put_real(w, "swiglu_limit", limit);
+	else
+		gguf_writer_refuse(w, ENOTSUP, "it has no limit of gated units (swiglu_clamp_exp), "
+					       "and only models with one are supported");
+}
+
+static void glm5_next_put(struct gguf_writer *w)
+{
+	static const char eps[] = "attention.layer_norm_epsilon";
+	if (gguf_writer_has(w, eps) && fabs(gguf_writer_real(w, eps) - 1e-6) > 1e-9)
+		gguf_writer_refuse(w, ENOTSUP, "%s is %g, but only 1e-06 is supported", eps,
+				   gguf_writer_real(w, eps));
+	gguf_put_kinds(w, "layer_types", glm5_next_kind);
+	gguf_put_kinds(w, "indexer_types", glm5_next_index_kind);
+	gguf_put_uint(w, "linear_num_heads", gguf_writer_uint(w, "attention.head_count"));
+	glm5_next_put_limit(w);
+}
+
+/* clang-format off: a row a line */
+#define B "blk.%u."
+static const struct tensor_name gguf_names[] = {
+	GGUF_NAMES_KIMI,
+	{TENSOR_KIMI_A_LOG, B "ssm_a", view_kimi_negated_row},
+	GGUF_NAMES_INDEX,
+	{TENSOR_INDEX_GATE, B "indexer_compressor_gate.weight", NULL},
+	{TENSOR_INDEX_POOL_BIAS, B "indexer_compressor_ape.weight", NULL},
+	{TENSOR_MIXED_MIXER, B "hc_attn_fn.weight", NULL},
+	{TENSOR_MIXED_MIXER_BASE, B "hc_attn_base.weight", NULL},
+	{TENSOR_MIXED_MIXER_SCALE, B "hc_attn_scale.weight", NULL},
+	{TENSOR_MIXED_FEED, B "hc_ffn_fn.weight", NULL},
+	{TENSOR_MIXED_FEED_BASE, B "hc_ffn_base.weight", NULL},
+	{TENSOR_MIXED_FEED_SCALE, B "hc_ffn_scale.weight", NULL},
+	{0},
+};
+/* clang-format on */
+static const struct gguf_family gguf = {
+	.architecture = "glm5-next",
+	.keys = {gguf_keys, gguf_keys_latent, gguf_keys_routed, gguf_keys_sigmoid},
+	.names = gguf_names,
+	.put = glm5_next_put,
+};
+
 static const char *const types[] = {"glm5_next", "glm5_next_text", NULL};
 static const char *const skipped[] = {"model.visual.", "visual.", "mtp.", NULL};
 const struct family family_glm5_next = {
@@ -146,5 +242,6 @@ const struct family family_glm5_next = {
 		  glm5_next_feed_forwards, reader_sigmoid_router, reader_shared_experts,
 		  reader_left_out},
 	.names = names,
+	.gguf = &gguf,
 	.skipped = skipped,
 };

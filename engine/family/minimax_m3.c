@@ -1,6 +1,7 @@
 /* MiniMax M3, the text of it: norms of each query and key head, partial rotation, some layers that look
  * at chosen blocks, dense and routed feed-forwards with a clamped gated linear unit, a router of
  * sigmoids with a correction, and a shared expert. Tensors of what sees are left out. */
+#include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -132,6 +133,58 @@ static const struct tensor_name names[] = {
 	{0},
 };
 
+/* ---- GGUF files: they do not say how units are clamped, nor how wide the shared expert is ---- */
+
+static const struct gguf_key gguf_keys[] = {
+	{"feed_forward_length", "dense_intermediate_size", GGUF_COPIED, 0},
+	{"expert_feed_forward_length", "intermediate_size", GGUF_COPIED, 0},
+	{"expert_shared_count", NULL, GGUF_NEUTRAL, 1},
+	{"leading_dense_block_count", NULL, GGUF_KNOWN, 0},
+	{"attention.indexer.head_count", "index_n_heads", GGUF_COPIED, 0},
+	{"attention.indexer.key_length", "index_head_dim", GGUF_COPIED, 0},
+	{"attention.indexer.top_k", "index_topk_blocks", GGUF_COPIED, 0},
+	{"attention.indexer.block_size", "index_block_size", GGUF_COPIED, 0},
+	{"attention.indexer.local_blocks", "index_local_blocks", GGUF_COPIED, 0},
+	{0},
+};
+
+static const char *minimax_kind(struct gguf_writer *w, uint64_t layer)
+{
+	bool indexed = gguf_writer_tensor(w, layer, "indexer.q_proj.weight");
+	return indexed ? "minimax_m3_sparse" : "full_attention";
+}
+
+static const char *minimax_feed_kind(struct gguf_writer *w, uint64_t layer)
+{
+	return layer < gguf_writer_uint_or(w, "leading_dense_block_count", 0) ? "dense" : "sparse";
+}
+
+static void minimax_put(struct gguf_writer *w)
+{
+	uint64_t layers = gguf_writer_layers(w);
+	const struct package_tensor *shared =
+		layers ? gguf_writer_tensor(w, layers - 1, "ffn_gate_shexp.weight") : NULL;
+	gguf_put_kinds(w, "layer_types", minimax_kind);
+	gguf_put_kinds(w, "mlp_layer_types", minimax_feed_kind);
+	if (shared)
+		gguf_put_uint(w, "shared_intermediate_size", package_rows(shared));
+}
+
+static const struct tensor_name gguf_names[] = {
+	{TENSOR_INDEX_Q, "blk.%u.indexer.q_proj.weight", NULL},
+	{TENSOR_INDEX_K, "blk.%u.indexer.k_proj.weight", NULL},
+	{TENSOR_INDEX_Q_NORM, "blk.%u.indexer.q_norm.weight", NULL},
+	{TENSOR_INDEX_K_NORM, "blk.%u.indexer.k_norm.weight", NULL},
+	{0},
+};
+static const struct gguf_family gguf = {
+	.architecture = "minimax-m3",
+	.keys = {gguf_keys, gguf_keys_routed, gguf_keys_sigmoid},
+	.names = gguf_names,
+	.put = minimax_put,
+	.norms_plus_one = true,
+};
+
 static const char *const types[] = {"minimax_m3_vl", "minimax_m3_vl_text", NULL};
 static const char *const skipped[] = {"vision_tower.", "multi_modal_projector.", "patch_merge_mlp.",
 				      "model.vision_tower.", "model.multi_modal_projector.", "mtp.",
@@ -146,5 +199,6 @@ const struct family family_minimax_m3 = {
 	.only = minimax_only,
 	.parts = {minimax_index, minimax_feed_forwards, reader_sigmoid_router},
 	.names = names,
+	.gguf = &gguf,
 	.skipped = skipped,
 };

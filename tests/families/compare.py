@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""compare.py FIXTURE SAFETENSORS GGUF FILE: log-probabilities of the fixture's prompt, three ways.
+"""compare.py FIXTURE SAFETENSORS GGUF FILE [OTHER]: log-probabilities of the fixture's prompt, three ways.
 
 SAFETENSORS and GGUF are what `score` of the two mounted models printed; FILE is the GGUF file, for llama.cpp. Prints
 the largest difference of each from the golden numbers. Fails if moefs is off by more than 2e-4; llama.cpp is only
-reported, with who is right where it differs: the golden numbers are the published implementation's."""
+reported, with who is right where it differs: the golden numbers are the published implementation's.
+OTHER: what `score` printed of the checkpoint with what the file cannot say left out; the file is compared with that."""
 import contextlib
 import json
 import os
@@ -73,7 +74,7 @@ def of_llama_apart(path, ids):
 
 
 def main():
-    fixture, first, second, file = sys.argv[1:]
+    fixture, first, second, file = sys.argv[1:5]
     golden = tensors(os.path.join(fixture, "golden.safetensors"))
     ids = golden["input_ids"]
     want = log_probabilities(golden["logits"], ids)
@@ -82,9 +83,10 @@ def main():
         got = scored(path)
         if len(got) != len(want):
             raise SystemExit(f"{name}: {len(got)} log-probabilities, but the prompt has {len(want)}")
-        off = abs(got - want).max()
+        other = name == "GGUF" and sys.argv[5:]
+        off = abs(got - (scored(other[0]) if other else want)).max()
         failed |= not off <= BOUND
-        print(f"# moefs, {name}: off by at most {off:.1e}")
+        print(f"# moefs, {name}: off by at most {off:.1e}" + (" from the checkpoint as the file says it" if other else ""))
     sys.stdout.flush()
     told, of_it = of_llama_apart(file, ids)
     if of_it is None:
