@@ -96,8 +96,8 @@ extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_r
 /* The row of a key, in a family's tables or the common one; NULL: the key is not known. */
 const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
 
-/* gemma4_gguf.c */
-extern const struct gguf_family gguf_gemma4;
+/* gemma4_gguf.c, qwen4_gguf.c */
+extern const struct gguf_family gguf_gemma4, gguf_qwen4_exp;
 
 /* Makes a config.json of a file's keys and the names of its tensors; the caller frees *text. name
  * is the file's, for messages. -ENOTSUP names the architecture, or the key that is not known. */

@@ -55,6 +55,24 @@ void ngram_hash_make(struct ngram_hash *h, const struct ngram_sizes *n, uint32_t
 	h->table_rows = (h->table_rows + n->divisor - 1) / n->divisor * n->divisor;
 }
 
+void ngram_hash_set(struct ngram_hash *h, const struct ngram_sizes *n, const uint64_t *multiplier,
+		    const uint64_t *prime, uint64_t table_rows)
+{
+	uint64_t offset = 0;
+	*h = (struct ngram_hash){.size = n->size,
+				 .heads = n->heads,
+				 .rows = (n->size - 1) * n->heads,
+				 .end = n->end,
+				 .table_rows = table_rows};
+	for (uint32_t i = 0; i < n->size; i++)
+		h->multiplier[i] = multiplier[i];
+	for (uint32_t i = 0; i < h->rows; i++) {
+		h->prime[i] = prime[i];
+		h->offset[i] = offset;
+		offset += prime[i];
+	}
+}
+
 void ngram_hash_rows(const struct ngram_hash *h, uint32_t token, const uint32_t *before,
 		     uint32_t count, uint64_t *rows)
 {

@@ -1,7 +1,7 @@
 /* Which rows of a table of n-grams a token has (Qwen 4): one for each head and each n from 2 on, by
  * a hash of the token and the n - 1 before it.
  *
- * All constants follow from the config: a multiplier for each token of an n-gram, and for each head
+ * All constants follow from the config (GGUF files have them as keys): a multiplier for each token of an n-gram, and for each head
  * a prime, which is how many rows it has; heads lie one after the other. Checkpoints hold the same
  * constants as tensors; sources.c compares them. */
 #ifndef MOEFS_ENGINE_FAMILY_NGRAM_HASH_H
@@ -38,6 +38,10 @@ struct ngram_hash {
 
 /* The constants of table number `table`. All sizes are at least 1 and within the bounds above. */
 void ngram_hash_make(struct ngram_hash *h, const struct ngram_sizes *n, uint32_t table);
+/* The same with constants as a file has them: multiplier[n->size], prime[(n->size - 1) · n->heads], and
+ * how many rows the table has, at least the sum of the primes. */
+void ngram_hash_set(struct ngram_hash *h, const struct ngram_sizes *n, const uint64_t *multiplier,
+		    const uint64_t *prime, uint64_t table_rows);
 /* rows[h->rows] of a token. before: the tokens before, the last one first, as many as there are or
  * size - 1. Before the beginning of the text, and from an earlier end token on, all count as that. */
 void ngram_hash_rows(const struct ngram_hash *h, uint32_t token, const uint32_t *before,

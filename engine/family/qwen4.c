@@ -78,10 +78,11 @@ static void qwen4_streams(struct reader *r)
 
 /* ---- n-grams ---- */
 
-/* The first of several: what the others do not end is looked back over. */
+/* The first of several: what the others do not end is looked back over. A GGUF file has a key. */
 static uint32_t qwen4_end_token(struct reader *r)
 {
-	const struct json *v = json_find(r->json, "eos_token_id");
+	const struct json *own = json_find(r->json, "ngram_end_token"),
+			  *v = own ? own : json_find(r->json, "eos_token_id");
 	uint64_t end = 0;
 	if (v && json_kind(v) == JSON_LIST)
 		v = json_next(v, NULL);
@@ -118,6 +119,37 @@ static void qwen4_ngram_sizes(struct reader *r, struct ngram_sizes *n)
 	c->ngrams.step = n->size;
 }
 
+/* A list of that many numbers, none 0. */
+static void qwen4_ngram_list(struct reader *r, const char *key, uint64_t most, uint32_t count,
+			     uint64_t *to)
+{
+	const struct json *list = reader_list_or_null(r, key), *v = NULL;
+	if (!r->failed && json_count(list) != count)
+		reader_refuse(r, EINVAL, "%s has %zu numbers, but n-grams need %u", key,
+			      json_count(list), count);
+	for (uint32_t i = 0; !r->failed && (v = json_next(list, v)); i++)
+		r->failed = json_as_uint(v, key, r->name, 1, most, &to[i], r->e);
+}
+
+/* The constants of a GGUF file's only table (qwen4_gguf.c). */
+static void qwen4_ngram_given(struct reader *r, const struct ngram_sizes *n)
+{
+	struct config *c = r->config;
+	uint64_t multiplier[NGRAM_SIZE], prime[NGRAM_ROWS], sum = 0;
+	uint32_t rows = (n->size - 1) * n->heads, all;
+	qwen4_ngram_list(r, "ngram_multipliers", INT64_MAX, n->size, multiplier);
+	qwen4_ngram_list(r, "ngram_primes", UINT32_MAX, rows, prime);
+	reader_u32(r, "ngram_table_rows", 1, UINT32_MAX, &all);
+	for (uint32_t i = 0; i < rows && !r->failed; i++)
+		sum += prime[i];
+	if (!r->failed && sum > all)
+		reader_refuse(r, EINVAL,
+			      "n-grams are looked for in %llu rows, but their table has %u",
+			      (unsigned long long)sum, all);
+	if (!r->failed)
+		ngram_hash_set(&c->ngrams.hash[c->ngrams.tables], n, multiplier, prime, all);
+}
+
 static void qwen4_ngrams(struct reader *r)
 {
 	struct config *c = r->config;
@@ -140,12 +172,19 @@ static void qwen4_ngrams(struct reader *r)
 		if (l->mixer != MIXER_DELTA_NET)
 			reader_unsupported(r, "ple_layer_ids", "a layer of attention",
 					   "layers of linear_attention");
+		if (c->ngrams.tables && json_has(r->json, "ngram_primes"))
+			reader_refuse(r, ENOTSUP,
+				      "more than one layer with n-grams is not supported in GGUF files");
 		if (c->ngrams.tables == NGRAM_TABLES) {
 			reader_refuse(r, ENOTSUP, "more than %d layers with n-grams are not supported",
 				      NGRAM_TABLES);
 			return;
 		}
-		ngram_hash_make(&c->ngrams.hash[c->ngrams.tables], &sizes, c->ngrams.tables);
+		if (json_has(r->json, "ngram_primes"))
+			qwen4_ngram_given(r, &sizes);
+		else
+			ngram_hash_make(&c->ngrams.hash[c->ngrams.tables], &sizes,
+					c->ngrams.tables);
 		l->ngrams = ++c->ngrams.tables;
 	}
 }
@@ -179,5 +218,6 @@ const struct family family_qwen4_exp = {
 	.parts = {qwen4_mixers, qwen4_index, qwen4_streams, qwen4_ngrams, reader_moe,
 		  reader_shared, reader_normalisation},
 	.names = names,
+	.gguf = &gguf_qwen4_exp,
 	.skipped = skipped,
 };

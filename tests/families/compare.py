@@ -41,12 +41,14 @@ def of_llama(path, ids):
     import llama_cpp
 
     @llama_cpp.llama_log_callback
-    def silence(level, text, data):
+    def only_errors(level, text, data):
         """It would print a page for each file."""
+        if level == 4:  # GGML_LOG_LEVEL_ERROR
+            os.write(2, text)
 
-    llama_cpp.llama_log_set(silence, None)
+    llama_cpp.llama_log_set(only_errors, None)
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
-        llama = llama_cpp.Llama(path, n_ctx=512, n_batch=512, logits_all=True, n_threads=1, verbose=False,
+        llama = llama_cpp.Llama(path, n_ctx=512, n_batch=512, logits_all=True, n_threads=1, verbose=True,
                                 type_k=0, type_v=0)  # keys and values in F32
         llama.eval([int(i) for i in ids])
     return log_probabilities(np.array(llama.scores[:len(ids)]), ids)
@@ -63,13 +65,14 @@ def of_llama_apart(path, ids):
             np.save(path + ".npy", of_llama(path, ids))
             os._exit(0)
         except Exception as why:
-            os.write(2, f"{why}\n".encode())
+            os.write(2, f"\n{why}\n".encode())
             os._exit(1)
     os.close(theirs)
     with os.fdopen(ours, errors="replace") as f:
         said = [line.strip() for line in f if line.strip()]
     if os.waitpid(child, 0)[1]:
-        return next((line for line in said if "ASSERT" in line), said[-1] if said else "it ended"), None
+        told = [line for line in said if "ASSERT" in line or "error" in line]
+        return (told or said or ["it ended"])[0], None
     return "", np.load(path + ".npy")
 
 
