@@ -81,14 +81,13 @@ static void qwen4_streams(struct reader *r)
 /* The first of several: what the others do not end is looked back over. A GGUF file has a key. */
 static uint32_t qwen4_end_token(struct reader *r)
 {
-	const struct json *own = json_find(r->json, "ngram_end_token"),
-			  *v = own ? own : json_find(r->json, "eos_token_id");
+	const char *key = json_has(r->json, "ngram_end_token") ? "ngram_end_token" : "eos_token_id";
+	const struct json *v = json_find(r->json, key);
 	uint64_t end = 0;
 	if (v && json_kind(v) == JSON_LIST)
 		v = json_next(v, NULL);
 	if (!r->failed)
-		r->failed = json_as_uint(v, "eos_token_id", r->name, 0, r->config->vocabulary - 1,
-					 &end, r->e);
+		r->failed = json_as_uint(v, key, r->name, 0, r->config->vocabulary - 1, &end, r->e);
 	return (uint32_t)end;
 }
 

@@ -18,10 +18,13 @@ static const char *const architectures[] = {
 	"qwen3next",  "qwen35",	 "qwen35moe", "olmoe",	   "granitemoe",
 	"minimax-m2", "glm4moe", "gpt-oss",   "deepseek2", "smollm3",
 	"gemma3",     "phi3",	 "gemma4",    "none",
+	"lfm2",	      "lfm2moe", "glm-dsa",   "granitehybrid",
+	"nemotron_h", "glm5-next", "qwen4exp", "kimi-linear",
+	"minimax-m3", "nemotron_h_moe",
 };
 static const struct gguf_key *const tables[] = {
 	gguf_keys_common, gguf_keys_routed, gguf_keys_routed_only,
-	gguf_keys_shared, gguf_keys_hybrid, gguf_keys_sigmoid,
+	gguf_keys_shared, gguf_keys_hybrid, gguf_keys_sigmoid, gguf_keys_latent,
 };
 /* Keys that only some families have, or that no table has. */
 static const char *const others[] = {
@@ -42,6 +45,30 @@ static const char *const others[] = {
 	"rope.freq_base_swa",
 	"final_logit_softcapping",
 	"a.key.that.no.table.has",
+	"shortconv.l_cache",
+	"rope.scaling.finetuned",
+	"attention.layer_norm_epsilon",
+	"moe_latent_size",
+	"kda.head_dim",
+	"kda.gate_lower_bound",
+	"attention.indexer.head_count",
+	"attention.indexer.key_length",
+	"attention.indexer.top_k",
+	"attention.indexer.types",
+	"attention.indexer.kpool",
+	"attention.indexer.block_size",
+	"attention.recurrent_layers",
+	"attention.compress_ratios",
+	"hyper_connection.count",
+	"hyper_connection.low_rank",
+	"swiglu_clamp_exp",
+	"ple.layers",
+	"ple.ngram_size",
+	"ple.heads_per_ngram",
+	"ple.eos_token_id",
+	"ple.layer_multipliers",
+	"ple.head_offsets",
+	"ple.head_vocab_sizes",
 };
 static const struct {
 	const char *name;

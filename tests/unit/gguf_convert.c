@@ -560,6 +560,10 @@ static void convert_tensor(struct maker *m, const struct test_tensor *t)
 	const char *name = t->name;
 	uint32_t layer;
 	int at = 0;
+	if (maker_has_table(m)) {
+		maker_put_by_table(m, t);
+		return;
+	}
 	if (strstr(name, "visual."))
 		return;
 	if (!strncmp(name, "mtp.", 4)) {
@@ -677,7 +681,10 @@ static void put_q8(struct test_gguf *g, const struct out *o)
 static void put_tensor(struct test_gguf *g, const struct maker *m, const struct out *o)
 {
 	bool kept = o->dims < 2 || strstr(o->name, "norm") || strstr(o->name, "ffn_gate_inp") ||
-		    strstr(o->name, "ssm_conv1d") || maker_ends(o->name, ".bias");
+		    strstr(o->name, "ssm_conv1d") || maker_ends(o->name, ".bias") ||
+		    maker_ends(o->name, "ssm_a") || maker_ends(o->name, "ssm_d") ||
+		    strstr(o->name, "shortconv.conv") || strstr(o->name, "ple_conv1d") ||
+		    strstr(o->name, ".hc_") || strstr(o->name, "indexer_compressor");
 	if (o->blocks) {
 		test_gguf_tensor(g, o->name, 39, o->shape, o->dims, o->blocks, o->count);
 		return;
@@ -706,7 +713,10 @@ static void write_part(const struct maker *m, uint32_t part, uint32_t parts, con
 {
 	struct test_gguf g = {.version = m->c->version};
 	if (!part) {
-		put_keys(&g, m);
+		if (maker_has_table(m))
+			maker_put_table_keys(&g, m);
+		else
+			put_keys(&g, m);
 		put_vocabulary(&g, m);
 	}
 	if (parts > 1) {
@@ -734,6 +744,9 @@ void test_gguf_convert(const struct gguf_conversion *c, const char *folder, cons
 	m->config = maker_member(m->document, "text_config");
 	m->config = m->config ? m->config : m->document;
 	m->layers = maker_number(m, "num_hidden_layers");
+	if (!m->layers)
+		m->layers = (uint32_t)json_object_array_length(
+			maker_member(m->config, "layers_block_type"));
 	test_checkpoint_read(&m->from, c->fixture);
 	for (size_t i = 0; i < m->from.count; i++)
 		if (!c->without || !maker_ends(m->from.tensors[i].name, c->without))

@@ -62,4 +62,9 @@ void maker_blocks(struct maker *m, const char *name, const struct test_tensor *t
 /* Latent attention's kv_b: the keys' part, transposed for each head, and the values' part. */
 void maker_split_latent(struct maker *m, const char *layer, const struct test_tensor *t);
 
+/* Families whose keys and tensors are tables (gguf_convert_tables.c). */
+bool maker_has_table(const struct maker *m);
+void maker_put_table_keys(struct test_gguf *g, const struct maker *m);
+void maker_put_by_table(struct maker *m, const struct test_tensor *t);
+
 #endif

@@ -151,6 +151,14 @@ static const struct gguf_conversion conversions[] = {
 	{.fixture = "gemma3_linear", .architecture = "gemma3", .type = "BF16"},
 	{.fixture = "gemma4_ple", .architecture = "gemma4", .type = "BF16"},
 	{.fixture = "gemma4_moe", .architecture = "gemma4", .type = "F32"},
+	{.fixture = "lfm2_moe", .architecture = "lfm2moe", .type = "BF16"},
+	{.fixture = "lfm2", .architecture = "lfm2", .type = "BF16"},
+	{.fixture = "granitemoehybrid", .architecture = "granitehybrid", .type = "BF16"},
+	{.fixture = "nemotron_h", .architecture = "nemotron_h_moe", .type = "BF16", .parts = 2},
+	{.fixture = "kimi_linear", .architecture = "kimi-linear", .type = "BF16"},
+	{.fixture = "glm_moe_dsa", .architecture = "glm-dsa", .type = "BF16"},
+	{.fixture = "glm5_next", .architecture = "glm5-next", .type = "F32"},
+	{.fixture = "qwen4_exp", .architecture = "qwen4exp", .type = "BF16"},
 };
 enum { CONVERSIONS = sizeof conversions / sizeof *conversions };
 
