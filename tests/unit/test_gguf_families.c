@@ -93,7 +93,7 @@ static void what_a_file_cannot_say_is_as_in_the_published_model(void **state)
 	test_checkpoint_make(&c, "minimax_m3", at);
 	test_checkpoint_free(&c);
 	(void)snprintf(path, sizeof path, "%s/config.json", at);
-	struct json_object *all = json_object_from_file(path), *text;
+	struct json_object *all = json_object_from_file(path), *text = NULL;
 	assert_true(all && json_object_object_get_ex(all, "text_config", &text));
 	json_object_object_add(text, "swiglu_limit", json_object_new_int(7));
 	assert_int_equal(json_object_to_file(path, all), 0);
