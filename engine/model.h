@@ -25,13 +25,15 @@ struct model;
 struct session;
 struct trace_reader;
 
-enum { STEP_MS_DEFAULT = 100 };
+enum { STEP_MS_DEFAULT = 100, REMEMBER_DEFAULT = 1 << 30 };
 
 struct engine_options {
 	uint64_t budget;	 /* bytes for experts; 0: automatic, from the free memory */
 	uint64_t context_budget; /* bytes for contexts; 0: an eighth of the same */
 	uint32_t context;	 /* positions per session; 0: the model's limit, at most 32 Ki */
 	uint64_t offload;	 /* bytes of disk for contexts of idle sessions; 0: none */
+	const char *remember;	 /* folder for answers that are given again; NULL: none */
+	uint64_t remember_size;	 /* bytes that it may take; 0: REMEMBER_DEFAULT */
 	uint32_t threads;	 /* 0: one per core */
 	uint32_t chunk;	  /* prompt tokens per step; 0: see model/chunk.h. Changes no text. */
 	uint32_t step_ms; /* milliseconds that answers may wait for a prompt; 0: STEP_MS_DEFAULT */
@@ -73,6 +75,20 @@ uint64_t engine_context_used(const struct engine *g);
 /* Bytes that contexts may take on disk, and those that they take. */
 uint64_t engine_offload(const struct engine *g);
 uint64_t engine_offload_used(const struct engine *g);
+/* The same of remembered answers, all 0 without -o remember=; and why the last was not written. */
+struct engine_remember {
+	uint64_t most, used;
+	struct err failure; /* code 0: it was */
+};
+void engine_remember(const struct engine *g, struct engine_remember *out);
+/* What turns have come to since the engine was made; grows while they are computed. */
+struct engine_totals {
+	uint64_t turns;	     /* that have ended, texts that were scored or embedded included */
+	uint64_t remembered; /* of these, whose answer was on disk */
+	uint64_t prompt_tokens, cached_tokens; /* of prompts; of these, not computed */
+	uint64_t output_tokens;
+};
+void engine_totals(const struct engine *g, struct engine_totals *out);
 void engine_cache_stats(const struct engine *g, struct pager_stats *out);
 /* Gives back memory that only work needs; for a mount that is idle. */
 void engine_rest(struct engine *g);

@@ -171,6 +171,7 @@ struct session_stats {					      /* of the last or current turn */
 	double wait_seconds;	    /* for reads from disk */
 	double decode_wait_seconds; /* the part of it that was not for the prompt */
 	uint64_t seed;		    /* that was used */
+	bool remembered;	    /* the answer was on disk: nothing was computed */
 	/* "", "end", "stop", "length", "repetition", "tool_calls", "stopped", "error" */
 	const char *finish;
 	uint32_t stop;		/* for "stop": which text of params/stop, from 1 */

@@ -62,6 +62,12 @@ static inline bool step_same_losses(const struct losses *a, const struct losses 
 	       a->drop_missing == b->drop_missing && a->steered == b->steered;
 }
 
+/* Whether numbers depend on what is in the cache. */
+static inline bool step_needs_cache(const struct losses *x)
+{
+	return x->drop_missing > 0;
+}
+
 enum row_kind { ROW_PROMPT, ROW_ANSWER, ROW_DRAFT };
 enum { ANSWER_ROWS = 5 }; /* most rows of one answer in a step: its token and the drafts */
 /* Most rows whose logits are computed together. Logits of a whole vocabulary take more room than

@@ -35,7 +35,7 @@ static int engine_copy_options(struct engine *g, const struct engine_options *o,
 	g->options = *o;
 	g->options.quant = g->options.codec = NULL; /* the recipe has them */
 	g->options.kv = NULL;
-	g->options.store = g->options.template_file = NULL;
+	g->options.store = g->options.template_file = g->options.remember = NULL;
 	if (o->store && !(g->options.store = strdup(o->store)))
 		return err_set(e, ENOMEM, "out of memory for the options");
 	g->chunk_automatic = !o->chunk;
@@ -120,6 +120,11 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 		failed = engine_copy_options(g, options, e);
 	if (!failed)
 		failed = engine_take_template(g, options->template_file, e);
+	if (!failed && options->remember)
+		failed = remember_open(&g->remember, options->remember,
+				       options->remember_size ? options->remember_size
+							      : REMEMBER_DEFAULT,
+				       options->share_all, e);
 	if (!failed)
 		failed = engine_create_pool(g, e);
 	if (!failed)
@@ -137,6 +142,7 @@ void engine_destroy(struct engine *g)
 		return;
 	budgets_free(&g->budgets);
 	context_budget_free(&g->context_budget);
+	remember_close(g->remember);
 	threads_destroy(g->threads);
 	pager_destroy(g->pager);
 	free((char *)g->options.store);
@@ -200,6 +206,22 @@ uint64_t engine_offload(const struct engine *g)
 uint64_t engine_offload_used(const struct engine *g)
 {
 	return atomic_load(&g->offload.used);
+}
+
+void engine_remember(const struct engine *g, struct engine_remember *out)
+{
+	*out = (struct engine_remember){.most = remember_most(g->remember),
+					.used = remember_used(g->remember)};
+	remember_failure(g->remember, &out->failure);
+}
+
+void engine_totals(const struct engine *g, struct engine_totals *out)
+{
+	*out = (struct engine_totals){.turns = atomic_load(&g->turns),
+				      .remembered = atomic_load(&g->turns_remembered),
+				      .prompt_tokens = atomic_load(&g->prompt_tokens),
+				      .cached_tokens = atomic_load(&g->cached_tokens),
+				      .output_tokens = atomic_load(&g->output_tokens)};
 }
 
 uint64_t engine_context_used(const struct engine *g)

@@ -9,6 +9,7 @@
 #include "engine/memory/context_budget.h"
 #include "engine/model.h"
 #include "engine/prefixes/offload.h"
+#include "engine/prefixes/remember.h"
 #include "kernels/kernels.h"
 
 struct engine {
@@ -22,7 +23,10 @@ struct engine {
 	const struct kernels *kernels;
 	struct context_budget context_budget;
 	struct offload_room offload;	 /* what contexts may take on disk */
+	struct remember *remember;	 /* answers on disk; NULL: none */
 	struct budgets budgets;		 /* what the pager and the contexts may take */
+	/* See struct engine_totals. */
+	_Atomic uint64_t turns, turns_remembered, prompt_tokens, cached_tokens, output_tokens;
 	_Atomic uint64_t largest_expert; /* in memory, of any model that was opened */
 };
 

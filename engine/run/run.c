@@ -258,7 +258,8 @@ int run_create(struct model *m, struct err *e)
 	r->env = (struct turn_env){.model = m,
 				   .meter = &r->draft_meter,
 				   .grammars = &r->grammars,
-				   .prefixes = &r->prefixes};
+				   .prefixes = &r->prefixes,
+				   .remember = m->engine->remember};
 	r->parties[0].run = r->parties[1].run = r;
 	m->run = r;
 	m->converted = run_converted;

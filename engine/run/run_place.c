@@ -186,6 +186,8 @@ void run_publish_place(struct run_place *p, const struct run_step *step, uint64_
 			forecast_count(&s->model->run->forecast, &s->stats);
 		if (ev->finish) {
 			turn_end(s, ev->finish, ev->failed, &ev->e);
+			if (remember_waits(s->model->engine->remember))
+				pthread_cond_signal(&s->model->run->prepare);
 			run_end_wait(s->model->run);
 		}
 	}

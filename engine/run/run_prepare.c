@@ -9,9 +9,12 @@
  * While a turn is prepared its session is `stepping`, and what session_state.h marks (turn) belongs
  * to this thread, but for the context and the drafter, which turn_prepare does not touch: they may
  * have to give way to others. */
+#include "cache/clock.h"
 #include "cache/thread_trim.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
+
+#include <stdlib.h>
 
 bool run_must_load(const struct model *m)
 {
@@ -53,13 +56,27 @@ static struct session *run_next_to_prepare(struct run *r)
 	return first[next];
 }
 
-/* Released meanwhile. The turn has failed, or was stopped: it does not wait for a step to end. */
+static void run_note_remembered(struct session *s)
+{
+	struct turn_state *t = s->turn;
+	s->stats.remembered = true;
+	s->stats.prompt_tokens = s->stats.cached_tokens = t->recall.ids;
+	s->stats.queued_seconds = clock_seconds_since(s->asked.submitted_ns);
+	free(s->why);
+	s->why = t->why;
+	t->why = NULL;
+}
+
+/* Released meanwhile. The turn has failed, was stopped, or its answer was remembered: it does not
+ * wait for a step to end. */
 static void run_end_unbegun(struct session *s)
 {
 	struct turn_event ev = s->turn->told;
 	s->turn->told = (struct turn_event){0};
 	if (!ev.finish)
 		turn_over(&ev, "stopped", 0, NULL);
+	if (s->turn->recall.found)
+		run_note_remembered(s);
 	s->model->stored.doubted |= ev.failed != 0;
 	turn_publish(s->turn, &ev);
 	session_end_turn(s, ev.finish, ev.failed, &ev.e);
@@ -100,6 +117,14 @@ static void run_prepare_turn(struct run *r, struct session *s)
 	pthread_cond_signal(&r->work);
 }
 
+/* Released meanwhile. Answers are written before the next turn looks for its own. */
+static void run_remember(struct run *r)
+{
+	pthread_mutex_unlock(&r->lock);
+	remember_write(r->env.remember);
+	pthread_mutex_lock(&r->lock);
+}
+
 void *run_prepare_turns(void *arg)
 {
 	struct model *m = arg;
@@ -107,12 +132,16 @@ void *run_prepare_turns(void *arg)
 	bool keeps = false;
 	pthread_mutex_lock(&r->lock);
 	while (!atomic_load(&r->quit)) {
-		struct session *s = run_may_prepare(m) ? run_next_to_prepare(r) : NULL;
-		if (s)
+		bool writes = remember_waits(r->env.remember);
+		struct session *s =
+			!writes && run_may_prepare(m) ? run_next_to_prepare(r) : NULL;
+		if (writes)
+			run_remember(r);
+		else if (s)
 			run_prepare_turn(r, s);
 		else
 			thread_wait_and_trim(&r->prepare, &r->lock, &keeps);
-		keeps |= s != NULL;
+		keeps |= s || writes;
 	}
 	pthread_mutex_unlock(&r->lock);
 	return NULL;

@@ -31,6 +31,7 @@ struct param {
 	const char *begins, *about; /* its default, and one line, for people */
 	const char *label;	    /* beside its field in a form */
 	bool common;		    /* one of the few that people change */
+	bool same_text; /* it changes when the text comes, or acts by the ids of the prompt alone */
 	/* Words that a value may be, and NULL. Of kind_word: an enumeration's, in its order. */
 	const char *const *words;
 };

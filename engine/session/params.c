@@ -93,6 +93,7 @@ static const struct param table[] = {
 	 .label = "System message", .common = true,
 	 .what = "UTF-8 text without NUL bytes",
 	 .begins = "the model's own, else empty",
+	 .same_text = true,
 	 .about = "a system message, before the conversation"},
 	{"chat", &kind_chat, AT(chat),
 	 .label = "Conversation",
@@ -110,21 +111,25 @@ static const struct param table[] = {
 	 .what = "a date such as 2026-01-02, optionally followed by a time such as 03:04:05, or "
 		 "auto",
 	 .begins = "auto",
+	 .same_text = true,
 	 .about = "the clock that templates read; auto: the time of the conversation's first turn"},
 	{"on_full", &kind_word, AT(on_full),
 	 .label = "When the context is full",
 	 .what = "auto, error or drop-oldest",
 	 .words = WORDS("auto", "error", "drop-oldest"), .begins = "auto",
+	 .same_text = true,
 	 .about = "what happens when a prompt and its conversation exceed the context"},
 	{"priority", &kind_word, AT(priority),
 	 .label = "Priority",
 	 .what = "low, normal or high",
 	 .words = session_priority_words, .begins = "normal",
+	 .same_text = true,
 	 .about = "which turns come first, and which wait, while several sessions work"},
 	{"stream", &kind_switch, AT(stream),
 	 .label = "Stream",
 	 .words = WORDS("on", "off"),
 	 .what = "on or off", .begins = "on",
+	 .same_text = true,
 	 .about = "on: an answer can be read as it is generated; off: only when it is complete"},
 	{"draft", &kind_draft, AT(draft), 1, SESSION_DRAFTS,
 	 .label = "Speculative decoding",
@@ -132,12 +137,14 @@ static const struct param table[] = {
 	 .what = "auto, off, mtp or lookup, the last two optionally followed by the number of "
 		 "tokens at once, 1 to 4",
 	 .begins = "auto",
+	 .same_text = true,
 	 .about = "speculative decoding, used where it is faster; never changes the text"},
 	{"share_with", &kind_label, AT(share_with),
 	 .label = "Share with",
 	 .words = WORDS("auto"),
 	 .what = "a word of at most 127 bytes, or auto",
 	 .begins = "auto",
+	 .same_text = true,
 	 .about = "sessions take over what others with the same word have computed; auto: what "
 		  "others without a word have"},
 	{"experts_per_token", &kind_count, AT(experts_per_token), 0, CONFIG_MAX_EXPERTS,
@@ -183,6 +190,11 @@ size_t params_find(const char *name)
 struct param_words params_words(size_t i)
 {
 	return (struct param_words){table[i].what, table[i].begins, table[i].about};
+}
+
+bool params_changes_text(size_t i)
+{
+	return !table[i].same_text;
 }
 
 bool params_is_text(size_t i)

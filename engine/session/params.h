@@ -87,6 +87,8 @@ int params_check(enum format_mode format, size_t i, const char *value, size_t le
 /* Whether the value is the word auto, which resets any param that is not a text. */
 bool params_is_auto(size_t i, const char *value, size_t length);
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e);
+/* Whether it can change the text of an answer to the same ids, or what comes with the text. */
+bool params_changes_text(size_t i);
 /* malloc'ed; NULL: out of memory. has_chat: what an unset chat means. */
 char *params_get(const struct params *p, size_t i, bool has_chat);
 /* The same, but the word auto if the param is unset and its value is not known yet. */

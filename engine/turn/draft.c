@@ -32,7 +32,7 @@ static bool draft_allowed(const struct turn_state *t, enum draft_kind kind)
 {
 	const struct params *p = &t->session->asked.params;
 	bool wanted = p->draft == DRAFT_AUTO || (p->draft == DRAFT_ALWAYS && p->draft_kind == kind);
-	return wanted && !t->undrafted && !(t->losses.drop_missing > 0);
+	return wanted && !t->undrafted && !step_needs_cache(&t->losses);
 }
 
 bool draft_follows(const struct turn_state *t)

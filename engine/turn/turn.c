@@ -45,26 +45,9 @@ void turn_free(struct turn_state *t)
 	constrain_end(&t->constraint);
 	choose_free(t);
 	embed_free(t);
+	recall_free(&t->recall);
 	turn_event_free(&t->told);
 	free(t);
-}
-
-void turn_event_free(struct turn_event *ev)
-{
-	answering_free_piece(&ev->piece);
-	text_out_free(&ev->logprobs);
-	text_out_free(&ev->chosen);
-	free(ev->drops);
-	*ev = (struct turn_event){0};
-}
-
-void turn_over(struct turn_event *ev, const char *finish, int failed, const struct err *e)
-{
-	bool stopped = failed == -ECANCELED;
-	ev->finish = stopped ? "stopped" : finish;
-	ev->failed = stopped ? 0 : failed;
-	if (ev->failed)
-		ev->e = *e;
 }
 
 /* ---- rows ---- */
@@ -148,28 +131,6 @@ int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct 
 }
 
 /* ---- tokens ---- */
-
-/* Marks of thinking and tool calls are passed on to the splitter, even if they are control tokens.
- */
-static const char *turn_token_bytes(const struct turn_state *t, uint32_t id, size_t *n)
-{
-	const struct tokenizer *tokens = t->env->model->loaded.tokenizer;
-	const char *bytes = tokenizer_bytes(tokens, id, false, n);
-	if (*n || !t->chat)
-		return bytes;
-	bytes = tokenizer_bytes(tokens, id, true, n);
-	if (!split_form_marks(t->session->answering.form, bytes, *n))
-		*n = 0;
-	return bytes;
-}
-
-int turn_say(struct turn_state *t, uint32_t id, struct turn_event *ev, struct err *e)
-{
-	size_t n;
-	const char *bytes = turn_token_bytes(t, id, &n);
-	return answering_take(&t->session->answering, &t->dialogue.messages, bytes, n, &ev->piece,
-			      e);
-}
 
 /* Whether the answer may repeat itself at this place: a call's arguments may, and what the grammar
  * restricts. Thoughts are not restricted. */
@@ -479,6 +440,7 @@ static void turn_publish_stats(struct turn_state *t, const struct turn_event *ev
 	if (ev->tokens)
 		s->status = SESSION_GENERATING;
 	st->output_tokens += ev->tokens;
+	atomic_fetch_add(&s->model->engine->output_tokens, ev->tokens);
 	st->decode_seconds += ev->drafting_seconds;
 	for (uint32_t i = 0; i < drafted; i++) {
 		st->drafted[i]++;
@@ -503,16 +465,29 @@ void turn_publish(struct turn_state *t, struct turn_event *ev)
 		turn_over(ev, "error", failed, &e);
 }
 
+static void turn_count(const struct session *s)
+{
+	struct engine *g = s->model->engine;
+	atomic_fetch_add(&g->turns, 1);
+	atomic_fetch_add(&g->turns_remembered, s->stats.remembered);
+	atomic_fetch_add(&g->prompt_tokens, s->stats.prompt_tokens);
+	atomic_fetch_add(&g->cached_tokens, s->stats.cached_tokens);
+}
+
 void turn_end(struct session *s, const char *finish, int failed, const struct err *e)
 {
 	struct turn_state *t = s->turn;
 	ending_apply(s, &(struct ending){.finish = finish,
 					 .failed = failed,
 					 .e = e,
-					 .begun = t->admitted,
+					 .begun = t->admitted || t->recall.found,
 					 .chat = t->chat,
 					 .ids = t->ids.ids + t->rendered_ids,
 					 .count = t->ids.count - t->rendered_ids});
+	if (!failed)
+		recall_keep(t, finish);
+	if (!s->background)
+		turn_count(s);
 	turn_free(t);
 	s->turn = NULL;
 }

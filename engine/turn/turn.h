@@ -32,6 +32,7 @@
 #include "engine/turn/embed.h"
 #include "engine/turn/logprobs.h"
 #include "engine/turn/periods.h"
+#include "engine/turn/recall.h"
 #include "engine/turn/score.h"
 
 /* What the turns of a model share; the run's. */
@@ -40,6 +41,7 @@ struct turn_env {
 	struct draft_meter *meter;
 	struct grammars *grammars;
 	struct prefixes *prefixes;
+	struct remember *remember; /* NULL: nothing is remembered */
 };
 
 /* Memory of a thread that takes logits. */
@@ -117,6 +119,7 @@ struct turn_state {
 	struct constraint constraint;
 	struct choose choose;
 	struct embed embed;
+	struct recall recall;
 	struct turn_step step;
 	struct draft draft; /* of the step */
 };

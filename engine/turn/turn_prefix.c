@@ -82,7 +82,7 @@ static bool turn_shares(const struct turn_state *t)
 {
 	const struct session *s = t->session;
 	return !s->observer && !s->background && !s->context_private &&
-	       !(t->losses.drop_missing > 0);
+	       !step_needs_cache(&t->losses);
 }
 
 /* Bytes of the first `count` ids in the text SESSION_RENDERED. */
@@ -270,7 +270,7 @@ void turn_reuse_context(struct turn_state *t)
 	s->context_losses = t->losses;
 	s->context_losses.steering = NULL;
 	s->weights_sum = t->env->model->loaded.weights_sum;
-	s->context_private |= t->losses.drop_missing > 0;
+	s->context_private |= step_needs_cache(&t->losses);
 	s->context_given_up = false;
 	t->kept = l.positions;
 }

@@ -400,6 +400,8 @@ int turn_prepare(struct turn_state *t, struct turn_event *ev, struct err *e)
 		failed = dialogue_set_tools(&t->dialogue, "", 0, e);
 	if (!failed)
 		failed = turn_prepare_answer(t, ev, e);
+	if (!failed)
+		failed = recall_find(t, ev, e);
 	if (failed) /* nothing is left out for a turn that is refused */
 		ev->drop_count = 0;
 	return failed;

@@ -218,6 +218,27 @@ int mount_policy_set(const struct node *n, const char *value, size_t length, str
 	return engine_set_policy(n->mount->engine, words, e);
 }
 
+static void mount_list_totals(const struct node *n, struct facts *f)
+{
+	struct engine_totals t;
+	engine_totals(n->mount->engine, &t);
+	fact_number(f, "turns", t.turns);
+	fact_number(f, "turns_remembered", t.remembered);
+	fact_number(f, "prompt_tokens", t.prompt_tokens);
+	fact_number(f, "cached_tokens", t.cached_tokens);
+	fact_number(f, "output_tokens", t.output_tokens);
+}
+
+static void mount_list_remembered(const struct node *n, struct facts *f)
+{
+	struct engine_remember r;
+	engine_remember(n->mount->engine, &r);
+	fact_number(f, "remember", r.most);
+	fact_number(f, "remember_used", r.used);
+	if (r.failure.code)
+		fact_word(f, "remember_failed", r.failure.text);
+}
+
 void mount_cache_stats_list(const struct node *n, struct facts *f)
 {
 	struct pager_stats s;
@@ -245,6 +266,8 @@ void mount_cache_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "context_used", engine_context_used(n->mount->engine));
 	fact_number(f, "offload", engine_offload(n->mount->engine));
 	fact_number(f, "offload_used", engine_offload_used(n->mount->engine));
+	mount_list_remembered(n, f);
+	mount_list_totals(n, f);
 }
 
 /* The turns of a model that wait. */

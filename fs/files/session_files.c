@@ -57,6 +57,8 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "cached_tokens", s.cached_tokens);
 	fact_number(f, "recomputed_tokens", s.recomputed_tokens);
 	fact_number(f, "output_tokens", s.output_tokens);
+	if (s.remembered)
+		fact_word(f, "remembered", "yes");
 	fact_number(f, "context_tokens", s.context_tokens);
 	fact_number(f, "from_disk_tokens", s.from_disk_tokens);
 	fact_number(f, "on_disk_tokens", s.on_disk_tokens);

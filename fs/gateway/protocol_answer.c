@@ -124,6 +124,7 @@ static void answer_look(struct answer_progress *a, struct usage *u, struct answe
 		.prompt_tokens = u->prompt,
 		.cached_tokens = u->cached,
 		.output_tokens = u->output,
+		.remembered = u->remembered,
 		.max_tokens = a->wanted->max_tokens,
 	};
 	if (u->stop && a->wanted->stops)

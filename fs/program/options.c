@@ -52,6 +52,9 @@ const char options_help[] =
 	"    context_budget=SIZE    memory for contexts (default: from what is free)\n"
 	"    offload=SIZE           disk for contexts of idle conversations whose memory\n"
 	"                           is needed (default: off)\n"
+	"    remember=DIR           keep answers in this folder, and give them again without\n"
+	"                           computing: of turns at temperature 0 or with a seed\n"
+	"    remember_size=SIZE     disk for them (default: 1G)\n"
 	"    quant=NAME             format of the weights: auto (default), 2bit, 3bit,\n"
 	"                           4bit, 6bit, 8bit, tq2, tq3, tq4 or bf16\n"
 	"    exact                  compute in 32 bits with the checkpoint's own\n"
@@ -101,7 +104,7 @@ const char options_help[] =
 	"\n"
 	"A SIZE is 512M, 1.5G (or GB: powers of 1024), or 50%: of the machine's memory or\n"
 	"the control group's limit, whichever is less. auto is the default of every\n"
-	"option except store, template, name, fsname, log, uid, gid and umask.\n"
+	"option except store, remember, template, name, fsname, log, uid, gid and umask.\n"
 	"\n"
 	"Commands:\n";
 

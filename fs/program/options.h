@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 23 };
+enum { OPTION_VALUES = 25 };
 
 struct options {
 	struct engine_options engine; /* its strings are in `values` */

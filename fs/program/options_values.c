@@ -48,6 +48,8 @@ static const struct option_value {
 	{"context_budget", SIZE, ENGINE(context_budget),
 	 "a size such as 512M, 1.5G or 50%, or auto"},
 	{"offload", SIZE_OR_OFF, ENGINE(offload), "a size such as 20G, off or auto"},
+	{"remember", PATH, ENGINE(remember), "the name of a folder"},
+	{"remember_size", SIZE, ENGINE(remember_size), "a size such as 512M or 2G, or auto"},
 	{"context", NUMBER, ENGINE(context), "a whole number from 1, or auto"},
 	{"threads", NUMBER, ENGINE(threads), "a whole number from 1, or auto"},
 	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1, or auto"},

@@ -31,6 +31,7 @@ sizes() {
 		refuses "budget=$value" 1.5G 50% auto
 		refuses "context_budget=$value" 1.5G 50% auto
 		refuses "offload=$value" 20G off auto
+		refuses "remember_size=$value" 512M auto
 	done
 }
 claim "invalid sizes are refused with what was typed" sizes
@@ -39,6 +40,7 @@ names() {
 	cd "$work" || exit
 	before=$(ls -A)
 	refuses store= folder
+	refuses remember= folder
 	same "$(ls -A)" "$before" "what is in the working directory"
 	refuses quant=tq9 tq3
 	refuses quant= tq3

@@ -25,9 +25,10 @@ static json_object *anthropic_usage(const struct answer_ending *end)
 {
 	uint64_t cached =
 		end->cached_tokens < end->prompt_tokens ? end->cached_tokens : end->prompt_tokens;
-	return json_new("input_tokens=%ju cache_creation_input_tokens=%u "
-			"cache_read_input_tokens=%ju output_tokens=%ju",
-			end->prompt_tokens - cached, 0u, cached, end->output_tokens);
+	json_object *usage = json_new("input_tokens=%ju cache_creation_input_tokens=%u "
+				      "cache_read_input_tokens=%ju output_tokens=%ju",
+				      end->prompt_tokens - cached, 0u, cached, end->output_tokens);
+	return wanted_note_remembered(usage, end->remembered);
 }
 
 /* stop_reason, stop_sequence: NULL while the answer grows. */

@@ -91,7 +91,16 @@ struct answer_ending {	    /* from the session's stats */
 	const char *stop;   /* the text at which it stopped; NULL: at none, or unknown */
 	uint64_t prompt_tokens, cached_tokens, output_tokens, thought_tokens;
 	uint64_t max_tokens; /* that were asked for; 0: no limit */
+	bool remembered;     /* nothing was computed (-o remember=) */
 };
+
+/* Says so in a protocol's usage. */
+static inline json_object *wanted_note_remembered(json_object *usage, bool remembered)
+{
+	if (remembered)
+		json_object_object_add(usage, "remembered", json_object_new_boolean(true));
+	return usage;
+}
 
 /* What a protocol does with each thing that comes from the model. Each function adds to `out` what
  * must be sent: in a stream, events; else nothing, except that `end` adds the whole body. */

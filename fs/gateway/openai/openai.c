@@ -205,14 +205,19 @@ const char *openai_finish(const struct usage *u)
 json_object *openai_usage(const struct usage *u, size_t count)
 {
 	uint64_t output = 0;
-	for (size_t i = 0; i < count; i++)
+	bool remembered = true;
+	for (size_t i = 0; i < count; i++) {
 		output += u[i].output;
+		remembered &= u[i].remembered;
+	}
 	json_object *of_prompt = json_new("cached_tokens=%ju", u->cached);
 	json_object *of_output =
 		json_new("accepted_prediction_tokens=%u rejected_prediction_tokens=%u", 0u, 0u);
-	return json_new("prompt_tokens=%ju completion_tokens=%ju total_tokens=%ju "
-			"prompt_tokens_details=%p completion_tokens_details=%p",
-			u->prompt, output, u->prompt + output, of_prompt, of_output);
+	json_object *usage =
+		json_new("prompt_tokens=%ju completion_tokens=%ju total_tokens=%ju "
+			 "prompt_tokens_details=%p completion_tokens_details=%p",
+			 u->prompt, output, u->prompt + output, of_prompt, of_output);
+	return wanted_note_remembered(usage, remembered);
 }
 
 /* A line of logprobs.jsonl without its other tokens. The tree gives a token's bytes only where they

@@ -107,13 +107,16 @@ static json_object *responses_object(struct responses_answer *a, const char *sta
 			       a->output ? json_object_get(a->output) : json_object_new_array());
 	json_object *usage = NULL;
 	if (end)
-		usage = json_new(
-			"input_tokens=%ju input_tokens_details=%p output_tokens=%ju "
-			"output_tokens_details=%p total_tokens=%ju",
-			end->prompt_tokens,
-			json_new("cached_tokens=%ju cache_write_tokens=%u", end->cached_tokens, 0u),
-			end->output_tokens, json_new("reasoning_tokens=%ju", end->thought_tokens),
-			end->prompt_tokens + end->output_tokens);
+		usage = wanted_note_remembered(
+			json_new("input_tokens=%ju input_tokens_details=%p output_tokens=%ju "
+				 "output_tokens_details=%p total_tokens=%ju",
+				 end->prompt_tokens,
+				 json_new("cached_tokens=%ju cache_write_tokens=%u",
+					  end->cached_tokens, 0u),
+				 end->output_tokens,
+				 json_new("reasoning_tokens=%ju", end->thought_tokens),
+				 end->prompt_tokens + end->output_tokens),
+			end->remembered);
 	json_object_object_add(o, "usage", usage);
 	return o;
 }

@@ -60,6 +60,7 @@ struct news {			      /* what came since turn_take was last called; news_free */
 
 struct usage {
 	uint64_t prompt, cached, output;
+	bool remembered; /* nothing was computed (-o remember=) */
 	uint32_t stop;	 /* the text of params/stop at which it stopped, from 1; 0: at none */
 	char finish[16]; /* end, length, repetition, stop, stopped, tool_calls, error */
 };

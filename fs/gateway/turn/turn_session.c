@@ -80,6 +80,7 @@ void turn_usage(struct turn *t, struct usage *u)
 		u->prompt = session_stats_number(stats.data, "prompt_tokens");
 		u->cached = session_stats_number(stats.data, "cached_tokens");
 		u->output = session_stats_number(stats.data, "output_tokens");
+		u->remembered = session_stats_value(stats.data, "remembered");
 		u->stop = (uint32_t)session_stats_number(stats.data, "stop_text");
 		if (finish)
 			(void)snprintf(u->finish, sizeof u->finish, "%.*s",
