@@ -397,6 +397,19 @@ uint64_t context_save_bytes(const struct context_save *s)
 	return context_parts_bytes(&s->parts);
 }
 
+uint64_t context_save_next(const struct context_save *s, uint32_t *part)
+{
+	struct context_piece p;
+	uint64_t bytes = 0;
+	while (context_piece(&s->parts, *part, &p)) {
+		++*part;
+		bytes += p.bytes;
+		if (bytes && p.part >= PART_IDS)
+			break;
+	}
+	return bytes;
+}
+
 /* A read from an offset: goes over the pieces one after the other, skipping the first `skip` bytes.
  */
 struct context_reading {

@@ -85,6 +85,10 @@ int context_save_open(struct context_save *s, struct context *x, const struct co
 		      struct err *e);
 void context_save_close(struct context_save *s);
 uint64_t context_save_bytes(const struct context_save *s);
+/* Bytes of the next piece, from the beginning on with *part = 0: all that comes before blocks, then each
+ * block, and each state's head and numbers. So what two contexts share is equal pieces. 0: there are no
+ * more. */
+uint64_t context_save_next(const struct context_save *s, uint32_t *part);
 /* What context_save_bytes would be, of a context at rest. */
 uint64_t context_save_size(const struct context *x);
 /* Reads n bytes from an offset; both within context_save_bytes. Several threads may read. */

@@ -234,28 +234,6 @@ struct offload_text *offload_begin(struct offload *o, size_t positions)
 	return t;
 }
 
-/* The bytes of the piece of a saved context that begins at `offset`. Where blocks or states end is
- * at the end of a piece, so that those of two contexts are equal pieces. */
-static uint64_t offload_piece_bytes(const struct context_save *s, uint64_t offset)
-{
-	const struct context_counts *c = &s->parts.counts;
-	uint64_t blocks = (c->head.positions + KV_BLOCK - 1) / KV_BLOCK,
-		 head = sizeof c->head + (c->windowed ? sizeof c->windows : 0) +
-			c->windows.checkpoints * sizeof *c->checkpoints +
-			c->head.positions * sizeof *s->parts.ids,
-		 whole = head + blocks * c->head.block_bytes, all = context_save_bytes(s),
-		 state = sizeof(struct context_state_head) + c->head.state_bytes,
-		 states = all - c->head.states * state;
-	if (offset < head)
-		return head - offset;
-	if (offset < whole)
-		return c->head.block_bytes;
-	if (offset < states)
-		return c->windows.block_bytes;
-	uint64_t in_state = (offset - states) % state;
-	return in_state ? c->head.state_bytes : sizeof(struct context_state_head);
-}
-
 static int offload_write_piece(struct offload *o, struct offload_text *t, const void *bytes,
 			       uint64_t n)
 {
@@ -276,10 +254,11 @@ static int offload_write_pieces(struct offload *o, struct offload_text *t,
 {
 	int failed = o->fd < 0 ? offload_open(o) : 0;
 	uint64_t bytes = 0;
+	uint32_t part = 0;
 	uint8_t *buffer = NULL;
 	t->bytes = context_save_bytes(s);
 	for (uint64_t at = 0, n; at < t->bytes && !failed; at += n) {
-		n = offload_piece_bytes(s, at);
+		n = context_save_next(s, &part);
 		uint8_t *room = n > bytes ? realloc(buffer, n) : buffer;
 		if (!room) {
 			failed = -ENOMEM;

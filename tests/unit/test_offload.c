@@ -39,7 +39,7 @@ static struct session *clerk(struct test_model *m, const char *system)
 /* A model whose contexts have room for one clerk, but not for two, and `disk` bytes for others. */
 static void open_small(struct test_model *m, const char *directory, uint64_t disk)
 {
-	test_model_ready(m, directory, &(struct engine_options){.offload = disk});
+	test_model_ready(m, directory, &(struct engine_options){.offload = disk, .chunk = 16});
 	struct session *s = clerk(m, system_text);
 	free(test_ask(s, first));
 	free(test_ask(s, then));
@@ -138,9 +138,12 @@ static void it_comes_back(struct test_model *m)
 static void an_idle_context_comes_back_from_disk(void **state)
 {
 	(void)state;
-	/* recurrent states; windows */
-	static const char *const fixtures[] = {NULL, "qwen3_5_moe", "gpt_oss"};
-	for (int i = 0; i < 3; i++) {
+	/* recurrent states; windows; index keys and entries; the keys of other layers */
+	static const char *const fixtures[] = {
+		NULL,	     "qwen3_5_moe", "gpt_oss",	 "lfm2_moe",	"granitemoehybrid",
+		"nemotron_h", "kimi_linear", "qwen4_exp", "glm_moe_dsa", "minimax_m3",
+		"glm5_next",  "deepseek_v4", "gemma4_ple"};
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		struct test_model m;
 		const char *directory = fixtures[i] ? test_fixture(fixtures[i]) : test_fable();
 		if (!directory)
