@@ -123,12 +123,14 @@ static void in_each_kind_of_model(struct test_model *m)
 
 static void a_system_message_is_computed_once(void **state)
 {
-	/* attention; recurrent states; windows */
-	static const char *const fixtures[] = {"qwen3_5_moe", "gpt_oss", "gemma4_moe"};
+	/* attention; recurrent states; windows; index keys; entries */
+	static const char *const fixtures[] = {"qwen3_5_moe", "gpt_oss",     "gemma4_moe",
+					       "kimi_linear", "qwen4_exp",   "glm_moe_dsa",
+					       "minimax_m3",  "glm5_next", "deepseek_v4"};
 	struct test_model m;
 	(void)state;
 	in_each_kind_of_model(&fable);
-	for (int i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		if (!test_fixture(fixtures[i]))
 			continue; /* its line said which is missing */
 		test_model_ready(&m, test_fixture(fixtures[i]),
