@@ -17,7 +17,7 @@ struct bpe_merges {
 	struct bpe_merge *slots; /* hash table by (left, right), open addressing */
 	size_t slot_count, count;
 	uint64_t seed;
-	/* Where there are no pairs but scores: [vocabulary size], each token's place by score.
+	/* Where there are no pairs but scores, or ranks of tokens: [vocabulary size], their order.
 	 * Neighbours then merge to the token that they spell together, the lowest place first. */
 	uint32_t *by_score;
 };

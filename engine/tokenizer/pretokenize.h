@@ -47,7 +47,7 @@ int pretokenize_words(const struct pretokenizer *s, struct pretokenize_work *w, 
 
 /* How published tokenizers split text, by the names in GGUF files. */
 
-extern const char GPT2_PATTERN[], QWEN2_PATTERN[];
+extern const char GPT2_PATTERN[], QWEN2_PATTERN[], KIMI_PATTERN[];
 
 struct pretokenize_name {
 	const char *name;

@@ -79,7 +79,7 @@ static const char *const DEEPSEEK_V3[] = {
 #define KIMI_UPPER "(?:(?!" HAN ")" UPPER ")"
 #define KIMI_LOWER "(?:(?!" HAN ")" LOWER ")"
 #define KIMI_WORD(letters) "[^\\r\\n\\p{L}\\p{N}]?" letters CONTRACTIONS "?|"
-static const char KIMI_PATTERN[] = HAN "+|" KIMI_WORD(KIMI_UPPER "*" KIMI_LOWER "+") KIMI_WORD(
+const char KIMI_PATTERN[] = HAN "+|" KIMI_WORD(KIMI_UPPER "*" KIMI_LOWER "+") KIMI_WORD(
 	KIMI_UPPER "+" KIMI_LOWER "*") "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES;
 static const char *const KIMI[] = {KIMI_PATTERN, NULL};
 static const char *const BAILING[] = {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}|"
@@ -109,7 +109,9 @@ static const struct pretokenize_name NAMES[] = {
 	{"llama-bpe", CL100K, false, true, true},
 	{"smaug-bpe", CL100K, false, false, false},
 	{"dbrx", CL100K, false, false, false},
-	{"glm4", CL100K, false, false, false},
+	{"lfm2", CL100K, false, true, true},
+	{"glm4", CL100K, false, true, false},
+	{"glm5", CL100K, false, true, false},
 	{"chatglm-bpe", CL100K, false, false, false},
 	{"gpt-4o", O200K, false, false, false},
 	{"llama4", O200K, false, false, false},

@@ -6,7 +6,7 @@
  *     bpe.c           merges the bytes or characters of a word by rank or score
  *     vocabulary.c    id <-> bytes
  *
- * tokenizer_json.c, tokenizer_gpt2.c and tokenizer_gguf.c make a tokenizer, with
+ * tokenizer_json.c, tokenizer_gpt2.c, tokenizer_tiktoken.c and tokenizer_gguf.c make a tokenizer, with
  * tokenizer_build.c. */
 #include "engine/tokenizer/tokenizer.h"
 
@@ -42,7 +42,9 @@ int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
 		return err_set(e, ENOMEM, "%s: out of memory for a path", directory);
 	struct tokenizer *t = tokenizer_new();
 	int rc = t ? json_read_file(&text, &n, path, TOKENIZER_FILE_MAX, &own) : -ENOMEM;
-	if (t && rc == -ENOENT)
+	if (t && rc == -ENOENT && tiktoken_is(directory))
+		rc = tiktoken_read(t, directory, e);
+	else if (t && rc == -ENOENT)
 		rc = gpt2_read(t, directory, e);
 	else if (t && rc < 0)
 		rc = err_set(e, own.code, "%s", own.text);

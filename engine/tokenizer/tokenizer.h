@@ -26,8 +26,8 @@
 
 struct tokenizer;
 
-/* Opens the tokenizer of a checkpoint's directory: tokenizer.json, else vocab.json, merges.txt
- * and tokenizer_config.json, whose class says how text is split. -ENOENT: no tokenizer files;
+/* Opens the tokenizer of a checkpoint's directory: tokenizer.json, else tiktoken.model, else
+ * vocab.json and merges.txt, both with tokenizer_config.json, whose class says how text is split. -ENOENT: no tokenizer files;
  * -ENOTSUP: a file needs something that this reader does not know; -EINVAL: a file is wrong. */
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e);
 /* Opens a tokenizer.json in memory; `name` is for errors. */

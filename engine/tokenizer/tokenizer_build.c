@@ -5,6 +5,7 @@
 #include "engine/tokenizer/normalize.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +93,28 @@ int tokenizer_finish(struct tokenizer **out, struct tokenizer *t, int rc, const 
 	tokenizer_need_all_rights(t, &t->normalized);
 	*out = t;
 	return 0;
+}
+
+int tokenizer_list_decoder(struct added_entries *list, const struct json *decoder,
+			   const char *name, struct err *e)
+{
+	int rc = 0;
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(decoder, v));) {
+		/* Eight digits hold every id there may be. */
+		const char *key = json_key(v);
+		size_t digits = strspn(key, "0123456789");
+		unsigned long id = digits > 0 && digits <= 8 ? strtoul(key, NULL, 10) : ULONG_MAX;
+		struct added_entry entry;
+		if (key[digits] || id > TOKEN_ID_MAX)
+			return err_set(e, EINVAL,
+				       "%s: \"added_tokens_decoder\": \"%s\" is not a token id",
+				       name, key);
+		rc = tokenizer_read_entry(&entry, v, name, e);
+		entry.id = (uint32_t)id;
+		if (rc == 0)
+			rc = tokenizer_append_entry(list, &entry, e);
+	}
+	return rc;
 }
 
 int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,

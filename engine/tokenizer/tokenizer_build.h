@@ -57,6 +57,10 @@ int tokenizer_read_entry(struct added_entry *a, const struct json *object, const
 			 struct err *e);
 int tokenizer_append_entry(struct added_entries *l, const struct added_entry *a, struct err *e);
 
+/* Lists "added_tokens_decoder" of tokenizer_config.json: an object {"ID": {"content", flags}}. */
+int tokenizer_list_decoder(struct added_entries *list, const struct json *decoder,
+			   const char *name, struct err *e);
+
 /* Sizes t->vocabulary for `vocab` and `added`, and fills it from `vocab`: {spelling: id}. */
 int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
 			     const struct added_entries *added, const char *name, struct err *e);
@@ -83,11 +87,16 @@ int tokenizer_config_take(struct tokenizer *t, const struct json *config, const 
 /* Does the same from a directory's file, if there is one. */
 int tokenizer_config_read(struct tokenizer *t, const char *directory, struct err *e);
 
-/* Readers of file formats, each into a new tokenizer: GPT-2's vocab.json and merges.txt in a
- * directory, */
+/* Readers of file formats, each into a new tokenizer: GPT-2's vocab.json and merges.txt, or a
+ * tiktoken.model, in a directory, */
 
 /* vocab.json and merges.txt in a directory, into a zeroed tokenizer. */
 int gpt2_read(struct tokenizer *t, const char *directory, struct err *e);
+
+/* Whether a directory has a tiktoken.model. */
+bool tiktoken_is(const char *directory);
+/* tiktoken.model in a directory, into a zeroed tokenizer. */
+int tiktoken_read(struct tokenizer *t, const char *directory, struct err *e);
 
 /* and a tokenizer.json (Hugging Face) in memory. */
 

@@ -8,7 +8,6 @@
 #include "cache/utf8.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,29 +100,6 @@ static int gpt2_read_class(struct tokenizer *t, const struct gpt2_layout *l, con
 }
 
 /* --- added tokens --- */
-
-/* "added_tokens_decoder": an object {"ID": {"content", flags}}. */
-static int gpt2_list_decoder(struct added_entries *list, const struct json *decoder,
-			     const char *name, struct err *e)
-{
-	int rc = 0;
-	for (const struct json *v = NULL; rc == 0 && (v = json_next(decoder, v));) {
-		/* Eight digits hold every id there may be. */
-		const char *key = json_key(v);
-		size_t digits = strspn(key, "0123456789");
-		unsigned long id = digits > 0 && digits <= 8 ? strtoul(key, NULL, 10) : ULONG_MAX;
-		struct added_entry entry;
-		if (key[digits] || id > TOKEN_ID_MAX)
-			return err_set(e, EINVAL,
-				       "%s: \"added_tokens_decoder\": \"%s\" is not a token id",
-				       name, key);
-		rc = tokenizer_read_entry(&entry, v, name, e);
-		entry.id = (uint32_t)id;
-		if (rc == 0)
-			rc = tokenizer_append_entry(list, &entry, e);
-	}
-	return rc;
-}
 
 /* A text that a document names as a special token. */
 struct gpt2_special {
@@ -332,7 +308,7 @@ static int gpt2_build(struct tokenizer *t, const struct gpt2_layout *l, struct e
 		rc = json_get_object_or_null(l->config, "added_tokens_decoder", config, &decoder,
 					     e);
 	if (rc == 0)
-		rc = decoder ? gpt2_list_decoder(&added, decoder, config, e)
+		rc = decoder ? tokenizer_list_decoder(&added, decoder, config, e)
 			     : gpt2_list_older(&added, l, config, e);
 	if (rc == 0)
 		rc = tokenizer_add_vocabulary(t, l->vocab, &added, vocab, e);

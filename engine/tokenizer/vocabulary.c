@@ -188,6 +188,21 @@ int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size
 	return found ? vocabulary_enter(v, id, name, e) : 0;
 }
 
+int vocabulary_add_bytes(struct vocabulary *v, uint32_t id, const char *bytes, size_t n,
+			 const char *name, struct err *e)
+{
+	struct token *t = &v->tokens[id];
+	if (t->known)
+		return err_set(e, EINVAL, "%s: id %u is given to two tokens", name, id);
+	int rc = vocabulary_reserve_bytes(v, n, e);
+	if (rc < 0)
+		return rc;
+	memcpy(v->bytes + v->bytes_used, bytes, n);
+	*t = (struct token){(uint32_t)v->bytes_used, (uint32_t)n, true, false, 0};
+	v->bytes_used += n;
+	return vocabulary_enter(v, id, name, e);
+}
+
 int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, size_t length,
 			   bool special, const char *name, struct err *e)
 {

@@ -51,6 +51,9 @@ void vocabulary_free(struct vocabulary *v);
  * with a space (texts have U+2581), nor an empty one. `name` is the file in errors. */
 int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,
 		   const char *name, struct err *e);
+/* Defines a token by its bytes, at least one, in a byte-level vocabulary. */
+int vocabulary_add_bytes(struct vocabulary *v, uint32_t id, const char *bytes, size_t n,
+			 const char *name, struct err *e);
 /* Gives an id the bytes of an added token; in pieces, U+2581 becomes a space. If the id already
  * has a spelling, it must be the same text. */
 int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, size_t length,
