@@ -84,6 +84,7 @@ int check_files(const char *directory, struct err *e)
 		"generation_config.json",
 		"tokenizer.json",
 		"tokenizer_config.json",
+		"tiktoken.model",
 		"vocab.json",
 		"merges.txt",
 		"added_tokens.json",
@@ -93,7 +94,8 @@ int check_files(const char *directory, struct err *e)
 	for (size_t i = 0; i < sizeof read / sizeof *read; i++)
 		if (check_is_pointer(directory, read[i]))
 			return check_refuse_pointer(directory, read[i], e);
-	if (check_is_there(directory, "tokenizer.json"))
+	if (check_is_there(directory, "tokenizer.json") ||
+	    check_is_there(directory, "tiktoken.model"))
 		return 0;
 	if (!check_is_there(directory, "vocab.json"))
 		return err_set(e, ENOENT,
@@ -304,7 +306,7 @@ static void check_tell_files(struct telling *t, const char *folder)
 	static const char *const beside[] = {"merges.txt", "tokenizer_config.json"};
 	if (!check_has(folder, "config.json"))
 		check_tell(t, "config.json");
-	if (check_has(folder, "tokenizer.json"))
+	if (check_has(folder, "tokenizer.json") || check_has(folder, "tiktoken.model"))
 		return;
 	if (!check_has(folder, "vocab.json")) {
 		check_tell(t, "tokenizer.json");

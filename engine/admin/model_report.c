@@ -143,7 +143,7 @@ static int report_put_sizes(FILE *out, struct model *m, struct err *e)
 
 static int report_put_text(FILE *out, struct model *m, struct err *e)
 {
-	static const char *const files[] = {"tokenizer.json", "vocab.json"};
+	static const char *const files[] = {"tokenizer.json", "tiktoken.model", "vocab.json"};
 	const char *from = source_is_file(m->id.directory) ? "GGUF" : NULL;
 	char words[sizeof m->loaded.no_chat.text + 64];
 	int failed = model_check_tokenizer(m, true, e);

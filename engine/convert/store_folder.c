@@ -366,6 +366,7 @@ int store_make_checkpoint(const char *folder, const char *source, const struct c
 		"generation_config.json",
 		"tokenizer.json",
 		"tokenizer_config.json",
+		"tiktoken.model",
 		"vocab.json",
 		"merges.txt",
 		"added_tokens.json",

@@ -17,6 +17,7 @@ static const struct {
 	{"generation_config.json", LOAD_DEFAULTS},
 	{"tokenizer.json", LOAD_TOKENIZER},
 	{"tokenizer_config.json", LOAD_TOKENIZER},
+	{"tiktoken.model", LOAD_TOKENIZER},
 	{"vocab.json", LOAD_TOKENIZER},
 	{"merges.txt", LOAD_TOKENIZER},
 	{"added_tokens.json", LOAD_TOKENIZER},

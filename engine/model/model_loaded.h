@@ -18,7 +18,7 @@
 
 /* What was read of the checkpoint's small files (load_texts.c). */
 enum load_text_of { LOAD_DEFAULTS = 1, LOAD_TOKENIZER = 2, LOAD_TEMPLATE = 4 };
-enum { LOAD_TEXTS = 8 };
+enum { LOAD_TEXTS = 9 };
 struct load_texts {
 	unsigned known;		   /* of enum load_text_of: which have been read */
 	uint64_t sums[LOAD_TEXTS]; /* of each as it then was; of a GGUF file its header alone */

@@ -73,7 +73,8 @@ static int tokenizer_gguf_read_split(struct tokenizer *t, const struct tokenizer
 	if (!split)
 		return err_set(
 			e, ENOTSUP,
-			"%s: moefs does not support text split as \"%.64s\" (tokenizer.ggml.pre)",
+			"%s: moefs does not support text split as \"%.64s\" (tokenizer.ggml.pre); "
+			"mount the checkpoint with its tokenizer.json",
 			p->name, p->pre);
 	t->normalizer.nfc = split->nfc;
 	t->ignore_merges = split->ignore_merges;
