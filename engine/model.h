@@ -181,6 +181,8 @@ int model_wait(struct model *m, struct err *e);
 int model_unload(struct model *m, struct err *e);
 /* Whether any session has a turn in progress. */
 bool model_working(const struct model *m);
+/* Adds the sessions of users, and those of them that have a turn in progress. */
+void model_count_sessions(const struct model *m, uint32_t *sessions, uint32_t *working);
 /* Why loading, or converting in the background, failed; else code 0. */
 void model_failure(const struct model *m, struct err *e);
 /* The sentence alone; else empty. */

@@ -18,7 +18,7 @@ installs() { # TARGET VARIABLE…: for a build that is there
 }
 everything() { # PREFIX: as it lies below
 	local file
-	for file in bin/moefs{,-http} share/man/man1/moefs{,-http,-ask,-chat,-demo,-list,-stores,-umount}.1 share/man/man5/moefs.5 \
+	for file in bin/moefs{,-http} share/man/man1/moefs{,-http,-ask,-chat,-demo,-list,-stores,-top,-umount}.1 share/man/man5/moefs.5 \
 		share/moefs/demo.sh share/moefs/models/fable-moe-15m/config.json \
 		share/bash-completion/completions/moefs{,-http} share/zsh/site-functions/_moefs{,-http} \
 		share/fish/vendor_completions.d/moefs{,-http}.fish; do

@@ -4,6 +4,7 @@
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/model/load.h"
+#include "engine/session/session_state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +17,17 @@ bool model_working(const struct model *m)
 	bool working = run_works(m->run);
 	pthread_mutex_unlock(&writable->run->lock);
 	return working;
+}
+
+void model_count_sessions(const struct model *m, uint32_t *sessions, uint32_t *working)
+{
+	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
+	pthread_mutex_lock(&writable->run->lock);
+	for (const struct session *s = m->run->all; s; s = s->all_next) {
+		*sessions += !s->background && !s->ended;
+		*working += !s->background && s->working;
+	}
+	pthread_mutex_unlock(&writable->run->lock);
 }
 
 static void model_copy_error(const struct model *m, const struct err *from, struct err *to)

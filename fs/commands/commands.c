@@ -35,6 +35,15 @@ static const char stores_help[] =
 	"                       cache folder\n"
 	"    -n                 only print which files --delete would delete\n"
 	"    -h, --help         show this help\n";
+static const char top_help[] =
+	"Shows what mounts do: tokens a second, hits and misses, the disk, memory, the\n"
+	"sessions that you may read, how many are hidden, and the maps of experts. On a\n"
+	"terminal again and again, until q or Ctrl-C; else once. Without a mountpoint:\n"
+	"all mounts.\n"
+	"\n"
+	"    -d SECONDS         look so often (default: 1)\n"
+	"    -n TIMES           end after so many looks\n"
+	"    -h, --help         show this help\n";
 static const char umount_help[] =
 	"Unmounts a mountpoint, or the only mount that has the MODEL. Returns when all is\n"
 	"written and the daemon has ended. A mount in use stays, and the processes that\n"
@@ -52,6 +61,8 @@ static const struct command commands[] = {
 	{"list", "[--json]", "list the mounts of moefs", list_help, list_run},
 	{"stores", "[PATH...] | --delete [-n] [--anywhere] STORE...",
 	 "list or delete stores (converted weights on the disk)", stores_help, stores_run},
+	{"top", "[-d SECONDS] [-n TIMES] [MOUNTPOINT|MODEL]", "show what mounts do now, like top",
+	 top_help, top_run},
 	{"umount", "[-z] MOUNTPOINT|MODEL", "unmount; with -z also if it is in use", umount_help,
 	 umount_run},
 };
@@ -108,6 +119,7 @@ static const struct foreign {
 	{"mounts", "list", NULL},
 	{"models", "list", NULL},
 	{"status", "list", NULL},
+	{"htop", "top", NULL},
 	{"unmount", "umount", NULL},
 	{"stop", "umount", NULL},
 	{"eject", "umount", NULL},

@@ -40,6 +40,7 @@ int chat_run(int argc, char **argv, struct err *e);
 int demo_run(int argc, char **argv, struct err *e);
 int list_run(int argc, char **argv, struct err *e);
 int stores_run(int argc, char **argv, struct err *e);
+int top_run(int argc, char **argv, struct err *e);
 int umount_run(int argc, char **argv, struct err *e);
 
 #endif

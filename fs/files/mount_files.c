@@ -221,7 +221,12 @@ int mount_policy_set(const struct node *n, const char *value, size_t length, str
 static void mount_list_totals(const struct node *n, struct facts *f)
 {
 	struct engine_totals t;
+	uint32_t sessions = 0, working = 0;
+	for (struct mounted *m = NULL; (m = mount_next_model(n->mount, m));)
+		model_count_sessions(m->model, &sessions, &working);
 	engine_totals(n->mount->engine, &t);
+	fact_number(f, "sessions", sessions);
+	fact_number(f, "working", working);
 	fact_number(f, "turns", t.turns);
 	fact_number(f, "turns_remembered", t.remembered);
 	fact_number(f, "prompt_tokens", t.prompt_tokens);

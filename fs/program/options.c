@@ -20,7 +20,7 @@ const char options_help[] =
 	"       moefs --refine [--text FILE] [options] MODELDIR...\n"
 	"       moefs --loss [options] MODELDIR...\n"
 	"       moefs -a [options] [MODELDIR...] [MOUNTPOINT]\n"
-	"       moefs ask | chat | demo | list | stores | umount ...  (each has --help)\n"
+	"       moefs ask | chat | demo | list | stores | top | umount ...  (each has --help)\n"
 	"\n"
 	"Mounts language models as files: write MOUNTPOINT/MODEL/prompt, read output.\n"
 	"A MODELDIR is a checkpoint (config.json, *.safetensors, tokenizer.json), a GGUF\n"

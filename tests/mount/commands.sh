@@ -42,7 +42,7 @@ usage() {
 }
 told() { # each command is in --help and has a --help of its own
 	local name
-	for name in ask chat list stores umount; do
+	for name in ask chat list stores top umount; do
 		"$MOEFS" --help | grep -q "^  moefs $name " || fail "--help lacks $name"
 		"$MOEFS" $name --help | grep -q "^usage: moefs $name " || fail "$name --help"
 		"$MOEFS" $name -h >/dev/null || fail "$name -h: status $?"
@@ -51,7 +51,7 @@ told() { # each command is in --help and has a --help of its own
 	same "$("$MOEFS" --help | awk 'length > 80')" "" "lines of --help that an 80 column terminal breaks"
 }
 unknown() { # WORD HINT: refused with the list of commands, whatever follows the word
-	local said='moefs: "'$1'" is neither a command nor a folder; '$2'the commands are ask, chat, demo, list, stores, umount; see moefs --help'
+	local said='moefs: "'$1'" is neither a command nor a folder; '$2'the commands are ask, chat, demo, list, stores, top, umount; see moefs --help'
 	same "$("$MOEFS" "$1" 2>&1)" "$said"
 	same "$("$MOEFS" "$1" "$MODEL" "$work/other" 2>&1)" "$said"
 	status_of 1 "$said" "$MOEFS" "$1" "$MODEL"
