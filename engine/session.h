@@ -168,6 +168,7 @@ struct session_stats {					      /* of the last or current turn */
 	uint64_t drafted[SESSION_DRAFTS], draft_stood[SESSION_DRAFTS];
 	uint64_t drafted_by[DRAFT_KINDS], draft_stood_by[DRAFT_KINDS]; /* by kind */
 	uint64_t experts_dropped;   /* reads that params/drop_missing saved */
+	uint64_t experts_substituted; /* places that others took, as params/substitute asks */
 	double wait_seconds;	    /* for reads from disk */
 	double decode_wait_seconds; /* the part of it that was not for the prompt */
 	uint64_t seed;		    /* that was used */

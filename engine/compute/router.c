@@ -6,6 +6,7 @@
  * a table lists each token's experts (Roller et al. 2021), and only their weights are computed. A session's params may ask
  * for fewer experts, or for skipping light ones that are not in memory (struct losses). */
 #include "engine/compute/layers.h"
+#include "engine/compute/substitute.h"
 #include "kernels/delta.h"
 
 #include <math.h>
@@ -191,15 +192,14 @@ static uint32_t router_leave_off(const float *bias, uint32_t *chosen, float *wei
 	return kept;
 }
 
-/* The chosen experts' weights; chosen and weight become descending in weight. The logits are
- * written over. */
-static void router_weigh(const struct environment *env, const struct layer_weights *l,
-			 uint32_t top_k, float *logits, uint32_t *chosen, float *weight)
+/* The chosen experts' weights, of logits that are probabilities where these come before the choice;
+ * chosen and weight become descending in weight. */
+static void router_weigh_chosen(const struct environment *env, const struct layer_weights *l,
+				uint32_t top_k, const float *logits, uint32_t *chosen,
+				float *weight)
 {
 	const struct config *c = env->config;
 	const float *scale = weights_vector(l, TENSOR_EXPERT_SCALE);
-	if (c->router_order == SOFTMAX_THEN_TOP_K)
-		env->kernels->softmax(logits, c->experts);
 	for (uint32_t i = 0; i < top_k; i++)
 		weight[i] = logits[chosen[i]];
 	if (c->router_order == TOP_K_THEN_SOFTMAX)
@@ -217,6 +217,15 @@ static void router_weigh(const struct environment *env, const struct layer_weigh
 	for (uint32_t i = 0; i < top_k && scale; i++)
 		weight[i] *= scale[chosen[i]];
 	router_sort_by_weight(chosen, weight, top_k);
+}
+
+/* The same of logits as they are; they are written over. */
+static void router_weigh(const struct environment *env, const struct layer_weights *l,
+			 uint32_t top_k, float *logits, uint32_t *chosen, float *weight)
+{
+	if (env->config->router_order == SOFTMAX_THEN_TOP_K)
+		env->kernels->softmax(logits, env->config->experts);
+	router_weigh_chosen(env, l, top_k, logits, chosen, weight);
 }
 
 /* ---- a step's choice ---- */
@@ -258,6 +267,95 @@ static void router_route_tokens(void *ctx, uint32_t begin, uint32_t end)
 		}
 	}
 }
+
+/* ---- substitutes ---- */
+
+enum { ROUTER_UNKNOWN, ROUTER_PRESENT, ROUTER_MISSING };
+
+/* Experts that a step need not wait for: in memory when the layer begins, or needed in any case. */
+struct router_presence {
+	const struct routing *routing; /* marked: needed in any case */
+	const struct step *step;
+	uint32_t routed;
+	uint8_t is[CONFIG_MAX_EXPERTS]; /* ROUTER_… ; 0: not looked at */
+};
+
+static bool router_is_present(void *ctx, uint32_t expert)
+{
+	struct router_presence *p = ctx;
+	struct pager_expert now;
+	if (p->is[expert] == ROUTER_UNKNOWN) {
+		pager_inspect(p->step->env->experts, p->routed, expert, &now);
+		p->is[expert] = now.resident || p->routing->marked[expert] ? ROUTER_PRESENT
+								: ROUTER_MISSING;
+	}
+	return p->is[expert] == ROUTER_PRESENT;
+}
+
+/* What a row's experts are chosen by, once they are. */
+static const float *router_values(const struct routing *r, const struct config *c, size_t row)
+{
+	bool apart = c->router_order >= SIGMOID_THEN_TOP_K;
+	return (apart ? r->scores : r->router_logits) + row * c->experts;
+}
+
+/* Marks the experts that some row needs: all of its own, or the ranks that are never substituted. */
+static void router_mark_needed(struct routing *r, const struct step *s)
+{
+	const struct config *c = s->env->config;
+	memset(r->marked, 0, c->experts * sizeof *r->marked);
+	for (size_t t = 0; t < s->n; t++) {
+		const struct losses *x = &step_span_of(s, t)->losses;
+		uint32_t ranks[CONFIG_MAX_EXPERTS], n = r->kept[t];
+		const uint32_t *needed = r->chosen + t * r->top_k;
+		if (x->substitute_window) {
+			n = x->substitute_keep < n ? x->substitute_keep : n;
+			router_top_k(router_values(r, c, t), c->experts, ranks, n);
+			needed = ranks;
+		}
+		for (uint32_t i = 0; i < n; i++)
+			r->marked[needed[i]] = true;
+	}
+}
+
+static void router_substitute_row(struct routing *r, const struct step *s, uint32_t layer,
+				  struct router_presence *p, size_t t)
+{
+	const struct environment *env = s->env;
+	const struct config *c = env->config;
+	const struct step_span *span = step_span_of(s, t);
+	const float *values = router_values(r, c, t), *bias = router_steering(span, layer);
+	const struct substitute how = {span->losses.substitute_keep,
+				       span->losses.substitute_window, router_is_present, p};
+	uint32_t chosen[CONFIG_MAX_EXPERTS], n = router_experts_of(c, span);
+	router_top_k(values, c->experts, chosen, n);
+	uint32_t given = substitute_choose(&how, values, c->experts, chosen, n);
+	if (!given)
+		return;
+	memcpy(r->chosen + t * r->top_k, chosen, n * sizeof *chosen);
+	router_weigh_chosen(env, &env->weights->layer[layer], n, r->router_logits + t * c->experts,
+			    r->chosen + t * r->top_k, r->weight + t * r->top_k);
+	r->kept[t] = router_leave_off(bias, r->chosen + t * r->top_k, r->weight + t * r->top_k, n);
+	if (span->account)
+		span->account->substituted += given;
+}
+
+/* Where a layer lists experts by tokens, there are no other ranks. */
+static void router_substitute(struct routing *r, struct step *s, uint32_t layer, uint32_t routed)
+{
+	struct router_presence p = {.routing = r, .step = s, .routed = routed};
+	bool any = false;
+	for (uint32_t i = 0; i < s->span_count; i++)
+		any |= s->spans[i].losses.substitute_window != 0;
+	if (!any || weights_vector(&s->env->weights->layer[layer], TENSOR_ROUTER_LIST))
+		return;
+	router_mark_needed(r, s);
+	for (size_t t = 0; t < s->n; t++)
+		if (step_span_of(s, t)->losses.substitute_window)
+			router_substitute_row(r, s, layer, &p, t);
+}
+
+/* ---- dropping ---- */
 
 /* Counts the dropped experts that a span's rows chose. */
 static void router_count_dropped(struct routing *r, const struct step_span *span, uint32_t experts)
@@ -381,6 +479,7 @@ void router_run(struct routing *r, struct step *s, uint32_t layer, struct activa
 	router_make_logits(r, s, l, input);
 	step_tap(s, TAP_ROUTER_LOGITS, routed, env->config->experts, r->router_logits);
 	threads_run(env->threads, s->n, 16, router_route_tokens, &(struct router_task){r, layer, s, l});
+	router_substitute(r, s, layer, routed);
 	router_tap(r, s, routed);
 	if (drops)
 		router_find_dropped(r, s, routed);

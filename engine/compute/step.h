@@ -39,6 +39,11 @@
  * every token of the step gives a weight below the threshold. A token's heaviest expert is never
  * dropped. The weights of the remaining experts are scaled up to the same sum. The text then
  * depends on what the cache holds, and so on the cache's size and on all earlier steps.
+ *
+ * Substituted experts: an expert that is not in memory when its layer begins, and that no token of the
+ * step needs otherwise, gives its place to one that is, if that is among the router's first ranks
+ * (substitute.h). Its score takes the place of the missing one's before weights are made of scores. The
+ * text depends on the cache as with dropped experts; what is missing after this may be dropped.
  */
 /* Steered routing: numbers are added to the router's logits of single experts, before the choice;
  * the weights are those of the changed logits. An expert whose number is minus infinity is never
@@ -52,6 +57,8 @@ struct steering {
 struct losses {
 	uint32_t experts_per_token; /* less than the model's own; 0: the model's own */
 	float drop_missing;	    /* the threshold; 0: no expert is dropped */
+	/* The first ranks that are never substituted; those that substitutes are among, 0: none are. */
+	uint32_t substitute_keep, substitute_window;
 	uint64_t steered;	    /* identifies the steering; 0: there is none */
 	const struct steering *steering; /* of a row while its turn lives; else not to be used */
 };
@@ -59,13 +66,15 @@ struct losses {
 static inline bool step_same_losses(const struct losses *a, const struct losses *b)
 {
 	return a->experts_per_token == b->experts_per_token &&
-	       a->drop_missing == b->drop_missing && a->steered == b->steered;
+	       a->drop_missing == b->drop_missing && a->steered == b->steered &&
+	       a->substitute_keep == b->substitute_keep &&
+	       a->substitute_window == b->substitute_window;
 }
 
 /* Whether numbers depend on what is in the cache. */
 static inline bool step_needs_cache(const struct losses *x)
 {
-	return x->drop_missing > 0;
+	return x->drop_missing > 0 || x->substitute_window;
 }
 
 enum row_kind { ROW_PROMPT, ROW_ANSWER, ROW_DRAFT };
@@ -186,6 +195,7 @@ struct step_account {
 	uint64_t hits, misses;
 	uint64_t reads;	  /* misses that are counted for no other span of the step */
 	uint64_t dropped; /* not used and not read, as losses.drop_missing asks */
+	uint64_t substituted; /* places of experts that substitutes took, of each row */
 	uint64_t ngram_rows, ngram_waits; /* rows of n-grams; of these not in memory when needed */
 };
 

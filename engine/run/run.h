@@ -66,7 +66,7 @@ enum {
 
 /* What all steps of a session have cost: sums over its accounts. */
 struct run_cost {
-	uint64_t hits, misses, reads, dropped, ngram_rows, ngram_waits;
+	uint64_t hits, misses, reads, dropped, substituted, ngram_rows, ngram_waits;
 };
 
 /* A session's part of the step at hand. */

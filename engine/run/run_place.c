@@ -140,7 +140,7 @@ struct run_cost run_cost_of(const struct session *s)
 {
 	const struct step_account *a = &s->account, *d = &s->drafting;
 	return (struct run_cost){a->hits + d->hits, a->misses + d->misses, a->reads + d->reads,
-				 a->dropped + d->dropped, a->ngram_rows, a->ngram_waits};
+				 a->dropped + d->dropped, a->substituted + d->substituted, a->ngram_rows, a->ngram_waits};
 }
 
 /* Time is each session's own: all who share a step waited for all of it. Bytes are divided by the
@@ -157,6 +157,7 @@ static void run_count(const struct run_place *p, const struct run_step *step, ui
 	st->expert_hits += now.hits - before->hits;
 	st->expert_misses += now.misses - before->misses;
 	st->experts_dropped += now.dropped - before->dropped;
+	st->experts_substituted += now.substituted - before->substituted;
 	st->ngram_rows += now.ngram_rows - before->ngram_rows;
 	st->ngram_waits += now.ngram_waits - before->ngram_waits;
 	double share = all_reads ? (double)(now.reads - before->reads) / (double)all_reads : 0;

@@ -66,7 +66,7 @@ static size_t session_plan_kept(struct session *s, const struct params *p, const
 	size_t own = session_plan_own(s, ids, &key.losses);
 	pthread_mutex_unlock(&r->lock);
 	key.long_text = context_is_long(&s->context, ids->count);
-	size_t kept = p->drop_missing > 0 ? 0 : prefixes_reach(&r->prefixes, &key, ids);
+	size_t kept = step_needs_cache(&key.losses) ? 0 : prefixes_reach(&r->prefixes, &key, ids);
 	own = own > kept ? own : kept;
 	return own < ids->count ? own : ids->count - (ids->count > 0);
 }

@@ -271,6 +271,49 @@ static char *param_get_text(const struct params *p, const struct param *t)
 
 const struct param_kind kind_text = {param_set_text, param_get_text, 0, "lines"};
 
+/* ---- substitutes ---- */
+
+/* Reads digits up to `end`; false: something else, or beyond 32 bits. */
+static bool param_read_rank(const char **at, char end, uint32_t *rank)
+{
+	char *stop;
+	errno = 0;
+	unsigned long number = strtoul(*at, &stop, 10);
+	if (**at < '0' || **at > '9' || *stop != end || errno || number > UINT32_MAX)
+		return false;
+	*rank = (uint32_t)number;
+	*at = stop + (end != 0);
+	return true;
+}
+
+static int param_set_substitute(struct params *p, const struct param *t, const char *value,
+				struct err *e)
+{
+	struct substitution s = {0};
+	const uint32_t experts = p->model_experts ? p->model->experts : 0;
+	const char *at = value;
+	if (strcmp(value, "off") != 0) {
+		if (!param_read_rank(&at, ',', &s.keep) || !param_read_rank(&at, 0, &s.window))
+			return param_refuse(t, EINVAL, value, e);
+		if (!s.window || s.keep > s.window || s.window > experts)
+			return param_refuse(t, ERANGE, value, e);
+	}
+	*(struct substitution *)param_place(p, t) = s;
+	return 0;
+}
+
+static char *param_get_substitute(const struct params *p, const struct param *t)
+{
+	const struct substitution *s = param_place(p, t);
+	char text[32] = "off";
+	if (s->window)
+		(void)snprintf(text, sizeof text, "%" PRIu32 ",%" PRIu32, s->keep, s->window);
+	return strdup(text);
+}
+
+const struct param_kind kind_substitute = {
+	param_set_substitute, param_get_substitute, sizeof(struct substitution), "text"};
+
 /* ---- drafts ---- */
 
 /* Who drafts, and how many tokens at once unless a number follows. A draft layer is trained for one

@@ -41,6 +41,8 @@ extern const struct param_kind kind_number, kind_count, kind_seed, kind_switch, 
 	kind_word;
 /* char [PARAMS_DATE]; char [PARAMS_LABEL]; struct bias; struct steer; char *, malloc'ed */
 extern const struct param_kind kind_date, kind_label, kind_bias, kind_steer, kind_text;
+/* struct substitution */
+extern const struct param_kind kind_substitute;
 /* draft, draft_kind and draft_depth, with the range of a depth */
 extern const struct param_kind kind_draft;
 

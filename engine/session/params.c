@@ -157,6 +157,14 @@ static const struct param table[] = {
 	 .what = "a weight from 0 (no expert is dropped) to 1, or 0 in a model without experts",
 	 .routed = true, .begins = "0",
 	 .about = "skip experts that are not in memory and have less weight; loses quality"},
+	{"substitute", &kind_substitute, AT(substitute),
+	 .label = "Substitute missing experts",
+	 .words = WORDS("off"),
+	 .what = "KEEP,WINDOW, ranks from 0 up to the model's experts (1,16), or off, the only value of a "
+		 "model without experts",
+	 .begins = "off",
+	 .about = "an expert that is not in memory, behind the first KEEP, gives its place to one that is, "
+		  "of the first WINDOW; loses quality"},
 	{"experts_bias", &kind_steer, AT(experts_bias),
 	 .label = "Router bias",
 	 .what = "lines of an expert (03/017, a pattern) and a number, or off", .begins = "empty",
@@ -356,6 +364,8 @@ struct losses params_losses(const struct params *p)
 	return (struct losses){
 		.experts_per_token = fewer ? (uint32_t)p->experts_per_token : 0,
 		.drop_missing = (float)p->drop_missing,
+		.substitute_keep = p->substitute.keep,
+		.substitute_window = p->substitute.window,
 		.steered = p->experts_bias.sum,
 		.steering = p->experts_bias.sum ? &p->experts_bias.table : NULL,
 	};
@@ -375,6 +385,11 @@ void params_lossy(const struct params *p, char *text, size_t size)
 	if (losses.drop_missing > 0) {
 		(void)snprintf(part, sizeof part, " drop_missing=%s",
 			       param_print_number(number, p->drop_missing));
+		text_out_string(&all, part);
+	}
+	if (losses.substitute_window) {
+		(void)snprintf(part, sizeof part, " substitute=%" PRIu32 ",%" PRIu32,
+			       losses.substitute_keep, losses.substitute_window);
 		text_out_string(&all, part);
 	}
 	if (losses.steered) {

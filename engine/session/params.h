@@ -54,6 +54,11 @@ struct params {
 	bool model_drafts;	    /* the model has a draft layer */
 	uint64_t experts_per_token; /* 0 or the model's own: no loss */
 	double drop_missing;	    /* 0: no loss */
+	/* Missing experts behind the first ranks give their places to others up to that rank; a
+	 * window of 0: no loss. */
+	struct substitution {
+		uint32_t keep, window;
+	} substitute;
 	struct steer experts_bias;  /* of the router */
 	const struct config *model; /* for reading experts_bias; NULL: without experts */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */

@@ -206,6 +206,25 @@ static int state_take_steered(struct session *to, const char *bytes, size_t n, s
 	return 0;
 }
 
+static void state_put_substituted(const struct session *s, struct text_out *out)
+{
+	const uint32_t by[] = {s->context_losses.substitute_keep,
+			       s->context_losses.substitute_window};
+	if (by[1])
+		text_out_add(out, (const char *)by, sizeof by);
+}
+
+static int state_take_substituted(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	uint32_t by[2];
+	if (n != sizeof by)
+		return err_set(e, EINVAL, "its part substituted is invalid");
+	memcpy(by, bytes, sizeof by);
+	to->context_losses.substitute_keep = by[0];
+	to->context_losses.substitute_window = by[1];
+	return 0;
+}
+
 /* In local time with its offset: "2026-11-22 15:00:13 +0100". */
 static const char clock_form[] = "%Y-%m-%d %H:%M:%S %z";
 
@@ -270,6 +289,7 @@ const struct state_part state_parts[] = {
 	{"choices", state_put_choices, state_take_choices},
 	{"choices.tsv", state_put_chosen, state_take_chosen},
 	{"steered", state_put_steered, state_take_steered},
+	{"substituted", state_put_substituted, state_take_substituted},
 	{"clock", state_put_clock, state_take_clock},
 	{"prompt", state_put_prompt, state_take_prompt},
 	{"output", state_put_output, state_take_output},

@@ -120,7 +120,7 @@ static const char *const reasons[] = {
 	[PREFIX_EVICTED] = "the same text was kept, but its memory was needed",
 	[PREFIX_DIFFERS] = "the texts differ",
 	[PREFIX_LOSSES] = "the same text was computed with other params (experts_per_token, "
-			  "drop_missing)",
+			  "drop_missing, substitute)",
 	[PREFIX_WEIGHTS] = "the same text was computed by other weights: the store was made again",
 	[PREFIX_LONG] = "this model turns the keys of texts beyond a number of positions otherwise, and "
 			"the text is on the other side of it now",
@@ -131,7 +131,7 @@ static const char *const reasons[] = {
 			     "no room for it on disk (-o offload=)",
 	[PREFIX_DISK_LOST] = "the session had computed it, but its memory was needed, and it could "
 			     "not be read back from disk",
-	[PREFIX_PRIVATE] = "a session that was restored, or drops experts, shares nothing",
+	[PREFIX_PRIVATE] = "a session that was restored, or drops or substitutes experts, shares nothing",
 };
 
 static void turn_explain_side(const struct turn_state *t, struct text_out *out, const char *name,

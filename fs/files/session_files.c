@@ -86,6 +86,7 @@ void session_stats_list(const struct node *n, struct facts *f)
 		if (s.drafted_by[k])
 			fact_share(f, kinds[k], s.draft_stood_by[k], s.drafted_by[k]);
 	fact_number(f, "experts_dropped", s.experts_dropped);
+	fact_number(f, "experts_substituted", s.experts_substituted);
 	fact_real(f, "wait_seconds", 3, s.wait_seconds);
 	fact_real(f, "wait_ms_per_token", 3,
 		  s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);

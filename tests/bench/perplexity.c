@@ -18,7 +18,7 @@
 enum { WINDOW_DEFAULT = 512 };
 
 struct perplexity {
-	const char *directory, *text, *quant, *store, *experts_per_token, *drop_missing;
+	const char *directory, *text, *quant, *store, *experts_per_token, *drop_missing, *substitute;
 	uint64_t tokens, window, chunk, budget, threads;
 	bool json;
 
@@ -73,6 +73,8 @@ static int load(struct perplexity *p, struct err *e)
 		failed = set_param(p, "experts_per_token", p->experts_per_token, e);
 	if (!failed)
 		failed = set_param(p, "drop_missing", p->drop_missing, e);
+	if (!failed)
+		failed = set_param(p, "substitute", p->substitute, e);
 	if (!failed && p->window > c->max_positions)
 		failed = err_set(e, ERANGE, "--context %llu: the model has %u positions",
 				 (unsigned long long)p->window, c->max_positions);
@@ -223,6 +225,7 @@ int perplexity_command(int argc, char **argv, struct err *e)
 		{"experts-per-token", OPTION_TEXT, &p.experts_per_token, 0, 0,
 		 "as params/experts_per_token"},
 		{"drop-missing", OPTION_TEXT, &p.drop_missing, 0, 0, "as params/drop_missing"},
+		{"substitute", OPTION_TEXT, &p.substitute, 0, 0, "as params/substitute"},
 		{"budget", OPTION_NUMBER, &p.budget, 1, UINT64_MAX - 1,
 		 "bytes for experts (half of what is free)"},
 		{"quant", OPTION_TEXT, &p.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},

@@ -122,6 +122,7 @@ param draft '^auto$' takes off takes lookup takes auto EINVAL x EINVAL 'mtp x'
 param share_with '^auto$' takes alice takes auto EINVAL '' EINVAL 'a b'
 param experts_per_token '^0$' takes 2 takes auto reads '^0$' EINVAL x ERANGE 7
 param experts_bias '^$' takes '00/001 -1.5' takes '*/00? off' takes '' EINVAL x EINVAL '99/000 1' ERANGE '00/001 1e9' EFBIG @2000000
+param substitute '^off$' takes 1,8 takes auto reads '^off$' EINVAL x EINVAL 1 EINVAL 1, ERANGE 4,2 ERANGE 1,9999
 param drop_missing '^0$' takes 0.5 takes auto reads '^0$' EINVAL x ERANGE 7
 
 fact() { row "MODEL/info/$1" 444 "$2"; }

@@ -2,6 +2,7 @@
  * and named, and nothing is lost unless requested. */
 #include "checkpoint_help.h"
 #include "engine/admin/observe.h"
+#include "engine/compute/substitute.h"
 #include "golden.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -276,6 +277,171 @@ static void a_token_s_heaviest_expert_is_read_and_has_all_the_weight(void **stat
 	pass_close(&p);
 }
 
+/* ---- substituting ---- */
+
+static bool even_are_present(void *ctx, uint32_t expert)
+{
+	(void)ctx;
+	return expert % 2 == 0;
+}
+
+static void substitutes_are_the_best_ranks_that_are_present(void **state)
+{
+	(void)state;
+	static const float values[] = {.1F, .9F, .3F, .8F, .5F, .7F, .6F, -INFINITY};
+	/* Ranks: 1 3 5 6 4 2 0; 7 has none. */
+	static const struct {
+		uint32_t keep, window, want[3], given;
+	} cases[] = {
+		{0, 8, {6, 4, 2}, 3}, {1, 8, {1, 6, 4}, 2}, {3, 8, {1, 3, 5}, 0},
+		{0, 3, {1, 3, 5}, 0}, {0, 4, {6, 3, 5}, 1}, {2, 5, {1, 3, 6}, 1},
+		{9, 8, {1, 3, 5}, 0},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		uint32_t chosen[] = {1, 3, 5};
+		const struct substitute how = {cases[i].keep, cases[i].window, even_are_present,
+					       NULL};
+		assert_int_equal(substitute_choose(&how, values, 8, chosen, 3), cases[i].given);
+		assert_memory_equal(chosen, cases[i].want, sizeof chosen);
+	}
+}
+
+/* Says for each layer of steps of one token which experts it must have, by the router's logits and
+ * what is in memory then. */
+struct exchange {
+	const struct pass *pass;
+	uint32_t keep, window;
+	float weight[EXPERTS];
+	bool resident[EXPERTS];
+	uint64_t given;
+};
+
+static void exchange_expect(struct exchange *x, const float *logits, uint32_t want[OWN])
+{
+	bool taken[EXPERTS] = {false};
+	uint32_t ranks[EXPERTS], next = OWN;
+	for (uint32_t r = 0; r < EXPERTS; r++) {
+		uint32_t best = UINT32_MAX;
+		for (uint32_t e = 0; e < EXPERTS; e++)
+			if (!taken[e] && (best == UINT32_MAX || logits[e] > logits[best]))
+				best = e;
+		taken[ranks[r] = best] = true;
+	}
+	for (uint32_t i = 0; i < OWN; i++) {
+		want[i] = ranks[i];
+		if (i < x->keep || x->resident[ranks[i]])
+			continue;
+		while (next < x->window && !x->resident[ranks[next]])
+			next++;
+		if (next >= x->window)
+			continue;
+		want[i] = ranks[next++];
+		x->given++;
+	}
+}
+
+static void exchange_look(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
+			  uint32_t tokens, uint32_t width, const float *rows)
+{
+	static uint32_t want[OWN];
+	static float odds[OWN];
+	struct exchange *x = ctx;
+	float sum = 0;
+	(void)position;
+	if (point == TAP_ROUTER_LOGITS) {
+		assert_int_equal(tokens, 1);
+		for (uint32_t e = 0; e < EXPERTS; e++) {
+			struct pager_expert now;
+			pager_inspect(x->pass->view.experts, layer, e, &now);
+			x->resident[e] = now.resident;
+		}
+		exchange_expect(x, rows, want);
+		for (uint32_t i = 0; i < OWN; i++)
+			odds[i] = expf(rows[want[i]]);
+	}
+	if (point == TAP_ROUTER_WEIGHTS)
+		memcpy(x->weight, rows, width * sizeof *rows);
+	for (uint32_t i = 0; i < OWN; i++)
+		sum += odds[i];
+	for (uint32_t i = 0; point == TAP_ROUTER_EXPERTS && i < OWN; i++) {
+		uint32_t k = 0;
+		while (k < OWN && (float)want[k] != rows[i])
+			k++;
+		assert_in_range(k, 0, OWN - 1);
+		assert_true(fabsf(x->weight[i] - odds[k] / sum) < 1e-4F); /* they sum to 1 */
+	}
+}
+
+static void missing_experts_give_their_places_to_present_ones_of_the_window(void **state)
+{
+	(void)state;
+	static const uint32_t rules[][2] = {{0, EXPERTS}, {1, EXPERTS}, {2, 6}, {1, 4}, {4, EXPERTS}};
+	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+		struct pass p;
+		struct err e;
+		pass_open_fixture(&p, &(struct engine_options){.quant = "bf16", .chunk = 1});
+		assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, EXPERTS), &e), 0);
+		struct exchange x = {.pass = &p, .keep = rules[i][0], .window = rules[i][1]};
+		p.forward->env.tap = exchange_look;
+		p.forward->env.tap_ctx = &x;
+		free(compute(&p, (struct losses){.substitute_keep = x.keep,
+						 .substitute_window = x.window}));
+		assert_int_equal(p.account.substituted, x.given);
+		assert_int_equal(p.account.hits + p.account.misses,
+				 (uint64_t)TOKENS * LAYERS * OWN);
+		if (x.keep < OWN && x.window > OWN)
+			assert_true(x.given > 0);
+		else
+			assert_int_equal(x.given, 0);
+		pass_close(&p);
+	}
+}
+
+static void nothing_is_substituted_where_all_is_in_memory_or_needed(void **state)
+{
+	(void)state;
+	static const struct losses by = {.substitute_keep = 1, .substitute_window = EXPERTS};
+	struct pass p;
+	struct err e;
+	pass_open_fixture(&p, &(struct engine_options){.chunk = 1});
+	float *want = compute(&p, (struct losses){0});
+	assert_same_logits(want, compute(&p, by));
+	assert_int_equal(p.account.substituted, 0);
+	/* And after substituting in earnest, nothing of it stays. */
+	assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, 6), &e), 0);
+	free(compute(&p, by));
+	assert_true(p.account.substituted > 0);
+	assert_same_logits(want, compute(&p, (struct losses){0}));
+	free(want);
+	pass_close(&p);
+}
+
+static void substitution_is_named_and_is_nobody_elses(void **state)
+{
+	(void)state;
+	struct err e;
+	struct test_model m;
+	test_model_open(&m, test_fable(), &(struct engine_options){.budget = 1 << 20});
+	struct session *s = test_greedy_session(&m), *whole = test_greedy_session(&m);
+	test_set(s, "share_with", "both");
+	test_set(whole, "share_with", "both");
+	test_set(s, "max_tokens", "20");
+	test_set(s, "substitute", "1,16");
+	free(test_ask(s, capital));
+	assert_string_equal(test_stats(s).lossy, "substitute=1,16");
+	assert_true(test_stats(s).experts_substituted > 0);
+	test_answer(whole, capital, "The capital of France is Paris.\n");
+	assert_int_equal(test_stats(whole).cached_tokens, 0);
+	assert_int_equal(test_stats(whole).experts_substituted, 0);
+	test_set(s, "substitute", "off"); /* what was computed with it is computed again */
+	assert_int_equal(session_undo(s, &e), 0);
+	test_answer(s, capital, "The capital of France is Paris.\n");
+	assert_string_equal(test_stats(s).lossy, "");
+	session_end(s);
+	session_end(whole);
+	test_model_close(&m);
+}
+
 /* ---- sessions ---- */
 
 static void the_losses_of_a_turn_are_named_and_counted(void **state)
@@ -389,6 +555,10 @@ int main(void)
 		cmocka_unit_test(
 			the_missing_that_no_token_of_a_step_needs_are_dropped_and_no_others),
 		cmocka_unit_test(a_token_s_heaviest_expert_is_read_and_has_all_the_weight),
+		cmocka_unit_test(substitutes_are_the_best_ranks_that_are_present),
+		cmocka_unit_test(missing_experts_give_their_places_to_present_ones_of_the_window),
+		cmocka_unit_test(nothing_is_substituted_where_all_is_in_memory_or_needed),
+		cmocka_unit_test(substitution_is_named_and_is_nobody_elses),
 		cmocka_unit_test(the_losses_of_a_turn_are_named_and_counted),
 		cmocka_unit_test(sessions_lose_only_what_their_own_params_say),
 		cmocka_unit_test(a_context_computed_with_other_losses_is_computed_again),

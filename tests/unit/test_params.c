@@ -24,6 +24,7 @@ static int setup(void **state)
 	(void)state;
 	static const struct config c = {
 		.experts_per_token = 4,
+		.experts = 64,
 		.vocabulary = 1000,
 		.generation = {
 			.temperature = .7, .top_p = .8, .top_k = 20, .repetition_penalty = 1.05}};
@@ -96,6 +97,7 @@ static void there_are_these_and_no_others(void **state)
 					    "draft",
 					    "experts_per_token",
 					    "drop_missing",
+					    "substitute",
 					    "experts_bias",
 					    "format",
 					    "grammar",
@@ -137,6 +139,7 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"tool_choice", "auto"},
 						  {"experts_per_token", "0"},
 						  {"drop_missing", "0"},
+						  {"substitute", "off"},
 						  {"stream", "on"},
 						  {"stop_repetition", "on"},
 						  {"draft", "auto"}};
@@ -224,7 +227,10 @@ static void what_is_written_reads_back_the_same(void **state)
 		{"experts_per_token", "4"},
 		{"drop_missing", "0"},
 		{"drop_missing", "0.125"},
-		{"drop_missing", "1"}};
+		{"drop_missing", "1"},
+		{"substitute", "0,16"},
+		{"substitute", "2,4"},
+		{"substitute", "off"}};
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
 		char line[128];
 		assert_int_equal(set(values[i][0], values[i][1]), 0);
@@ -459,6 +465,9 @@ static void values_out_of_range_are_erange(void **state)
 						{"experts_per_token", "5"},
 						{"experts_per_token", "99999999999999999999"},
 						{"drop_missing", "1.001"},
+						{"substitute", "0,0"},
+						{"substitute", "5,4"},
+						{"substitute", "1,4096"},
 						{"drop_missing", "-0.1"}};
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
 		assert_refused(values[i][0], values[i][1], ERANGE);
@@ -491,6 +500,8 @@ static void a_dense_model_has_nothing_to_lose(void **state)
 	(void)state;
 	p.model_experts = 0;
 	assert_refused("experts_per_token", "1", ERANGE);
+	assert_refused("substitute", "1,2", ERANGE);
+	assert_int_equal(set("substitute", "off"), 0);
 	assert_refused("drop_missing", "0.1", ERANGE);
 	assert_non_null(strstr(e.text, "without experts"));
 	assert_int_equal(set("experts_per_token", "0"), 0);
@@ -584,7 +595,8 @@ static void auto_is_the_model_s_default(void **state)
 						 {"stream", "off", "on"},
 						 {"stop_repetition", "off", "on"},
 						 {"experts_per_token", "2", "0"},
-						 {"drop_missing", "0.5", "0"}};
+						 {"drop_missing", "0.5", "0"},
+						 {"substitute", "1,8", "off"}};
 	struct config c = {
 		.experts_per_token = 4,
 		.generation = {

@@ -276,7 +276,8 @@ static const struct {
 	{"on_full", NULL, "error"},	  {"priority", NULL, "high"},
 	{"stream", NULL, "off"},	  {"draft", NULL, "lookup"},
 	{"share_with", "another", NULL},  {"experts_per_token", "1", NULL},
-	{"drop_missing", "0.1", NULL},	  {"experts_bias", "*/003 -1", NULL},
+	{"drop_missing", "0.1", NULL},	  {"substitute", "1,8", NULL},
+	{"experts_bias", "*/003 -1", NULL},
 };
 
 static void each_param_that_can_change_the_text_is_in_the_key(void **state)

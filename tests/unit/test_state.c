@@ -252,7 +252,7 @@ static void params_are_as_they_were_set(void **state)
 		{"min_p", "0.01"},	  {"seed", "12"},	  {"max_tokens", "5"},
 		{"stop", "\\n\nend\n\n"}, {"system", "Be kind."}, {"stream", "off"},
 		{"draft", "lookup 2"},	  {"date", "2026-01-02"}, {"on_full", "drop-oldest"},
-		{"drop_missing", "0.2"},  {"priority", "low"},	  {"stop_repetition", "off"},
+		{"drop_missing", "0.2"},  {"substitute", "1,8"}, {"priority", "low"},	  {"stop_repetition", "off"},
 	};
 	struct session *s = test_session(&fable), *other = test_session(&fable);
 	struct file f = save(s); /* unset ones stay unset */
