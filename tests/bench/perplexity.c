@@ -2,8 +2,9 @@
  *
  * The text is cut into windows of --context tokens, each read from an empty context; every token of
  * a window but the first is predicted from those before it. A step computes --chunk tokens. Without
- * drop_missing the chunk changes no figure but the speed; with it, chunks of one are what answers
- * meet, and larger ones what prompts do.
+ * drop_missing and substitute the chunk changes no figure but the speed; with them, chunks of one are
+ * what answers meet, and larger ones what prompts do. --divergence reads the whole text without
+ * losses first, and says how far the distributions with losses are from those.
  */
 #include "engine/session/params.h"
 #include "tests/bench/bench.h"
@@ -20,7 +21,7 @@ enum { WINDOW_DEFAULT = 512 };
 struct perplexity {
 	const char *directory, *text, *quant, *store, *experts_per_token, *drop_missing, *substitute;
 	uint64_t tokens, window, chunk, budget, threads;
-	bool json;
+	bool json, divergence;
 
 	struct engine *engine;
 	struct model *model;
@@ -31,11 +32,13 @@ struct perplexity {
 	struct step_account account;
 	struct token_list ids;
 	float *logits; /* [chunk][vocabulary] */
+	float *whole;  /* [ids][vocabulary], without losses; NULL: --divergence was not given */
 };
 
 struct result {
 	double nll; /* sum over the predicted tokens, natural logarithm */
-	uint64_t computed, predicted, dropped;
+	double divergence; /* sum, natural logarithm */
+	uint64_t computed, predicted, dropped, substituted;
 	double seconds; /* in the forward pass */
 	struct pager_stats pager;
 };
@@ -101,14 +104,42 @@ static double surprise(const float *logits, uint32_t vocabulary, uint32_t token)
 	return log(total) + largest - logits[token];
 }
 
-static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, struct result *r,
-		      struct err *e)
+/* The divergence of a distribution with losses from the one without, by their logits. */
+static double divergence(const float *whole, const float *lossy, uint32_t vocabulary)
 {
+	double p_all = -surprise(whole, vocabulary, 0) - (double)whole[0],
+	       q_all = -surprise(lossy, vocabulary, 0) - (double)lossy[0], sum = 0;
+	for (uint32_t i = 0; i < vocabulary; i++) {
+		double p = whole[i] + p_all, q = lossy[i] + q_all;
+		sum += exp(p) * (p - q);
+	}
+	return sum;
+}
+
+/* Counts a row's logits, of the token at `at`; lossless: keeps them for later. */
+static void take_row(struct perplexity *p, size_t at, const float *logits, bool lossless,
+		     struct result *r)
+{
+	uint32_t vocabulary = p->view.config->vocabulary;
+	float *whole = p->whole ? p->whole + at * vocabulary : NULL;
+	if (lossless) {
+		memcpy(whole, logits, vocabulary * sizeof *whole);
+		return;
+	}
+	r->nll += surprise(logits, vocabulary, p->ids.ids[at + 1]);
+	r->divergence += whole ? divergence(whole, logits, vocabulary) : 0;
+	r->predicted++;
+}
+
+static int run_window(struct perplexity *p, size_t at, size_t count, bool lossless,
+		      struct result *r, struct err *e)
+{
+	const uint32_t *ids = p->ids.ids + at;
 	uint32_t vocabulary = p->view.config->vocabulary;
 	struct step_row row = {
 		.context = &p->context,
 		.logits = true,
-		.losses = params_losses(&p->params),
+		.losses = lossless ? (struct losses){0} : params_losses(&p->params),
 		.account = &p->account,
 	};
 	context_rollback(&p->context, 0);
@@ -127,25 +158,45 @@ static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, s
 		}
 		if (failed)
 			return failed;
-		for (size_t t = 0; t < n && done + t + 1 < count; t++, r->predicted++)
-			r->nll +=
-				surprise(p->logits + t * vocabulary, vocabulary, ids[done + t + 1]);
+		for (size_t t = 0; t < n && done + t + 1 < count; t++)
+			take_row(p, at + done + t, p->logits + t * vocabulary, lossless, r);
 	}
 	r->computed += count;
 	return 0;
 }
 
+static int run_text(struct perplexity *p, bool lossless, struct result *r, struct err *e)
+{
+	int failed = 0;
+	for (size_t at = 0; at + 1 < p->ids.count && !failed; at += p->window) {
+		size_t left = p->ids.count - at;
+		failed = run_window(p, at, left < p->window ? left : p->window, lossless, r, e);
+	}
+	return failed;
+}
+
+/* The cache begins as this leaves it. */
+static int measure_whole(struct perplexity *p, struct err *e)
+{
+	struct result ignored = {0};
+	if (!p->divergence)
+		return 0;
+	p->whole = calloc(p->ids.count, p->view.config->vocabulary * sizeof *p->whole);
+	return p->whole ? run_text(p, true, &ignored, e)
+			: err_set(e, ENOMEM, "out of memory for the logits of the whole text");
+}
+
 static int measure(struct perplexity *p, struct result *r, struct err *e)
 {
 	struct pager_stats before, now;
-	int failed = 0;
+	int failed = measure_whole(p, e);
+	if (failed)
+		return failed;
 	model_cache_stats(p->model, &before);
-	for (size_t at = 0; at + 1 < p->ids.count && !failed; at += p->window) {
-		size_t left = p->ids.count - at;
-		failed = run_window(p, p->ids.ids + at, left < p->window ? left : p->window, r, e);
-	}
+	failed = run_text(p, false, r, e);
 	model_cache_stats(p->model, &now);
 	r->dropped = p->account.dropped;
+	r->substituted = p->account.substituted;
 	r->pager = (struct pager_stats){
 		.budget = now.budget,
 		.hits = now.hits - before.hits,
@@ -176,6 +227,9 @@ static int report(const struct perplexity *p, const struct result *r, struct err
 	report_number(&o, "predicted", "tokens predicted", (double)r->predicted, 0);
 	report_number(&o, "nll", "mean negative log-likelihood", nll, 5);
 	report_number(&o, "perplexity", "perplexity", exp(nll), 4);
+	if (p->divergence)
+		report_number(&o, "divergence", "divergence from no losses",
+			      r->divergence / (double)r->predicted, 5);
 	report_number(&o, "tokens_per_s", "tokens/s", tokens / r->seconds, 1);
 	report_number(&o, "hits_per_token", "expert hits per token", (double)r->pager.hits / tokens,
 		      2);
@@ -183,6 +237,8 @@ static int report(const struct perplexity *p, const struct result *r, struct err
 		      (double)r->pager.misses / tokens, 2);
 	report_number(&o, "dropped_per_token", "experts dropped per token",
 		      (double)r->dropped / tokens, 2);
+	report_number(&o, "substituted_per_token", "experts substituted per token",
+		      (double)r->substituted / tokens, 2);
 	report_number(&o, "disk_bytes_per_token", "bytes from disk per token",
 		      (double)r->pager.bytes_read / tokens, 0);
 	report_number(&o, "wait_percent", "% of the time waiting for them",
@@ -203,6 +259,7 @@ static int run(struct perplexity *p, struct err *e)
 	if (!failed)
 		failed = report(p, &r, e);
 	free(p->logits);
+	free(p->whole);
 	token_list_free(&p->ids);
 	context_free(&p->context);
 	step_batch_free(&p->batch);
@@ -231,6 +288,8 @@ int perplexity_command(int argc, char **argv, struct err *e)
 		{"quant", OPTION_TEXT, &p.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},
 		{"store", OPTION_TEXT, &p.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"threads", OPTION_NUMBER, &p.threads, 1, 1024, "all threads"},
+		{"divergence", OPTION_FLAG, &p.divergence, 0, 0,
+		 "also how far the distributions are from those without losses"},
 		{"json", OPTION_FLAG, &p.json, 0, 0, "one JSON object"},
 	};
 	const struct command_line line = {"perplexity MODEL --text FILE", options,
