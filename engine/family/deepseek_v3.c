@@ -25,7 +25,6 @@ static const struct only deepseek_only[] = {
 	{"attention_bias", "false"}, {"moe_layer_freq", "1"}, {0}};
 
 #define A "model.layers.%u.self_attn."
-#define SHARED "model.layers.%u.mlp.shared_experts."
 static const struct tensor_name names[] = {
 	{TENSOR_LATENT_Q, A "q_b_proj.weight", NULL},
 	{TENSOR_LATENT_Q, A "q_proj.weight", NULL},
@@ -33,9 +32,7 @@ static const struct tensor_name names[] = {
 	{TENSOR_LATENT_VALUES, A "kv_b_proj.weight", view_latent_values},
 	{TENSOR_LATENT_KEYS, A "embed_q.weight", view_latent_keys_apart}, /* MLX */
 	{TENSOR_LATENT_VALUES, A "unembed_out.weight", view_latent_values_apart},
-	{TENSOR_SHARED_GATE, SHARED "gate_proj.weight", NULL},
-	{TENSOR_SHARED_UP, SHARED "up_proj.weight", NULL},
-	{TENSOR_SHARED_DOWN, SHARED "down_proj.weight", NULL},
+	TENSOR_NAMES_SHARED_EXPERTS("model.layers.%u.mlp."),
 	{0},
 };
 

@@ -13,23 +13,11 @@
 
 static void glm5_next_delta(struct reader *r)
 {
-	struct delta_net *n = &r->config->delta_net;
 	double lower;
-	const struct reader_number numbers[] = {
-		{"linear_num_heads", &n->key_heads, 4096},
-		{"linear_head_dim", &n->key_dim, 4096},
-		{"linear_conv_kernel_dim", &n->width, 64},
-	};
-	reader_numbers(r, numbers, sizeof numbers / sizeof *numbers);
+	reader_kimi(r, (struct reader_kimi_keys){"linear_num_heads", "linear_head_dim",
+						 "linear_conv_kernel_dim"});
 	reader_double_or(r, "linear_lower_bound", -1000, -1e-3, 0, &lower);
-	n->lower = (float)lower;
-	n->value_heads = n->key_heads;
-	n->value_dim = n->key_dim;
-	if (4 * (uint64_t)n->key_heads * n->key_dim > CONFIG_MAX_WIDTH)
-		reader_refuse(r, EINVAL,
-			      "delta attention of %u heads of %u is wider than the %d that is "
-			      "supported",
-			      n->key_heads, n->key_dim, CONFIG_MAX_WIDTH);
+	r->config->delta_net.lower = (float)lower;
 }
 
 static void glm5_next_mixers(struct reader *r)
@@ -122,13 +110,10 @@ static const struct only glm5_only[] = {{"attention_bias", "false"},
 
 /* clang-format off: a row a line */
 #define A "model.layers.%u.self_attn."
-#define SHARED "model.layers.%u.mlp.shared_experts."
 static const struct tensor_name names[] = {
 	{TENSOR_LATENT_KEYS, A "kv_b_proj.weight", view_latent_keys},
 	{TENSOR_LATENT_VALUES, A "kv_b_proj.weight", view_latent_values},
-	{TENSOR_SHARED_GATE, SHARED "gate_proj.weight", NULL},
-	{TENSOR_SHARED_UP, SHARED "up_proj.weight", NULL},
-	{TENSOR_SHARED_DOWN, SHARED "down_proj.weight", NULL},
+	TENSOR_NAMES_SHARED_EXPERTS("model.layers.%u.mlp."),
 	{TENSOR_KIMI_Q_CONV, A "q_conv1d.weight", view_kimi_q_convolution},
 	{TENSOR_KIMI_K_CONV, A "k_conv1d.weight", view_kimi_k_convolution},
 	{TENSOR_KIMI_V_CONV, A "v_conv1d.weight", view_kimi_v_convolution},

@@ -49,43 +49,21 @@ static void kimi_read_kinds(struct reader *r, const struct json *linear,
  */
 static void kimi_mixers(struct reader *r)
 {
+	static const struct reader_kimi_keys
+		published = {"num_heads", "head_dim", "short_conv_kernel_size"},
+		later = {"linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"};
 	struct config *c = r->config;
-	struct delta_net *n = &c->delta_net;
 	uint32_t kind[CONFIG_MAX_LAYERS];
 	const struct json *whole = r->json, *linear = reader_object_or_null(r, "linear_attn_config");
 	r->json = linear ? linear : whole;
-	reader_u32(r, linear ? "head_dim" : "linear_head_dim", 1, 4096, &n->key_dim);
-	reader_u32(r, linear ? "num_heads" : "linear_num_heads", 1, 4096, &n->key_heads);
-	reader_u32(r, linear ? "short_conv_kernel_size" : "linear_conv_kernel_dim", 1, 64,
-		   &n->width);
+	reader_kimi(r, linear ? published : later);
 	r->json = whole;
-	n->value_heads = n->key_heads;
-	n->value_dim = n->key_dim;
-	if (4 * (uint64_t)n->key_heads * n->key_dim > CONFIG_MAX_WIDTH)
-		reader_refuse(r, EINVAL,
-			      "delta attention of %u heads of %u is wider than the %d that is "
-			      "supported",
-			      n->key_heads, n->key_dim, CONFIG_MAX_WIDTH);
 	kimi_read_kinds(r, linear, kind);
 	reader_latent(r);
 	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++) {
 		c->layer[layer].mixer = kind[layer] == KIMI_DELTA ? MIXER_KIMI : MIXER_LATENT;
 		c->layer[layer].rope = CONFIG_NO_ROPE;
 	}
-}
-
-/* mlp_layer_types is the later form of first_k_dense_replace. */
-static void kimi_feed_forwards(struct reader *r)
-{
-	static const struct reader_kind kinds[] = {
-		{"dense", FEED_FORWARD_DENSE}, {"sparse", FEED_FORWARD_ROUTED}, {0}};
-	struct config *c = r->config;
-	uint32_t kind[CONFIG_MAX_LAYERS];
-	if (reader_layer_kinds(r, "mlp_layer_types", kinds, kind))
-		for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
-			c->layer[layer].feed_forward = (enum feed_forward)kind[layer];
-	else
-		reader_first_dense(r);
 }
 
 static void kimi_router(struct reader *r)
@@ -109,13 +87,10 @@ static const struct only kimi_only[] = {
 
 /* clang-format off: a row a line */
 #define A "model.layers.%u.self_attn."
-#define SHARED BLOCK_SPARSE_MOE "shared_experts."
 static const struct tensor_name kimi_names[] = {
 	TENSOR_NAMES_BLOCK_SPARSE_MOE,
 	{TENSOR_ROUTER_CORRECTION, BLOCK_SPARSE_MOE "gate.e_score_correction_bias", NULL},
-	{TENSOR_SHARED_GATE, SHARED "gate_proj.weight", NULL},
-	{TENSOR_SHARED_UP, SHARED "up_proj.weight", NULL},
-	{TENSOR_SHARED_DOWN, SHARED "down_proj.weight", NULL},
+	TENSOR_NAMES_SHARED_EXPERTS(BLOCK_SPARSE_MOE),
 	{TENSOR_LATENT_Q, A "q_proj.weight", NULL},
 	{TENSOR_LATENT_KEYS, A "kv_b_proj.weight", view_latent_keys},
 	{TENSOR_LATENT_VALUES, A "kv_b_proj.weight", view_latent_values},
@@ -170,7 +145,8 @@ const struct family family_kimi_linear = {
 	.normalise_top_k = true,
 	.router_order = SIGMOID_THEN_TOP_K,
 	.only = kimi_only,
-	.parts = {kimi_mixers, reader_dense, reader_moe, kimi_feed_forwards, kimi_router},
+	.parts = {kimi_mixers, reader_dense, reader_moe, reader_first_dense,
+		  reader_dense_or_sparse, kimi_router},
 	.names = kimi_names,
 	.gguf = &kimi_gguf,
 };

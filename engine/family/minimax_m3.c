@@ -123,9 +123,7 @@ static void minimax_feed_forwards(struct reader *r)
 static const struct tensor_name names[] = {
 	TENSOR_NAMES_BLOCK_SPARSE_MOE,
 	{TENSOR_ROUTER_CORRECTION, BLOCK_SPARSE_MOE "e_score_correction_bias", NULL},
-	{TENSOR_SHARED_GATE, BLOCK_SPARSE_MOE "shared_experts.gate_proj.weight", NULL},
-	{TENSOR_SHARED_UP, BLOCK_SPARSE_MOE "shared_experts.up_proj.weight", NULL},
-	{TENSOR_SHARED_DOWN, BLOCK_SPARSE_MOE "shared_experts.down_proj.weight", NULL},
+	TENSOR_NAMES_SHARED_EXPERTS(BLOCK_SPARSE_MOE),
 	{TENSOR_INDEX_Q, A "index_q_proj.weight", NULL},
 	{TENSOR_INDEX_K, A "index_k_proj.weight", NULL},
 	{TENSOR_INDEX_Q_NORM, A "index_q_norm.weight", NULL},

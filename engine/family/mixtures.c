@@ -95,11 +95,8 @@ static void mixtures_glm_attention(struct reader *r)
 	reader_bool(r, "qkv_bias", &c->qkv_bias);
 }
 
-#define SHARED "model.layers.%u.mlp.shared_experts."
 static const struct tensor_name glm_names[] = {
-	{TENSOR_SHARED_GATE, SHARED "gate_proj.weight", NULL},
-	{TENSOR_SHARED_UP, SHARED "up_proj.weight", NULL},
-	{TENSOR_SHARED_DOWN, SHARED "down_proj.weight", NULL},
+	TENSOR_NAMES_SHARED_EXPERTS("model.layers.%u.mlp."),
 	{0},
 };
 /* GGUF files have the draft layer, too, after the last layer. */

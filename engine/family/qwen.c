@@ -63,26 +63,17 @@ const struct family family_qwen3_moe = {
 
 /* ---- hybrids ---- */
 
-/* What all hybrids share. Their mixers are in layer_types; or, in its older form,
- * full_attention_interval N says that every N-th layer is one of attention. */
+/* What all hybrids share. */
 static void qwen_hybrid(struct reader *r)
 {
 	struct config *c = r->config;
-	bool linear[CONFIG_MAX_LAYERS];
-	uint32_t interval = 1;
 	c->norm_offset = 1;
 	c->draft = c->query_gate = true;
 	reader_bool(r, "attn_output_gate", &c->query_gate);
 	const char *gate = reader_string_or(r, "output_gate_type", "swish");
 	if (strcmp(gate, "swish") != 0)
 		reader_unsupported(r, "output_gate_type", gate, "swish");
-	bool typed = reader_layer_types(r, "linear_attention", linear);
-	if (!typed)
-		reader_u32_or(r, "full_attention_interval", 1, CONFIG_MAX_LAYERS, 4, &interval);
-	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
-		if (typed ? linear[layer] : (layer + 1) % interval > 0)
-			c->layer[layer].mixer = MIXER_DELTA_NET;
-	reader_delta_net(r);
+	reader_delta_nets(r);
 }
 
 #define DELTA_NET "model.layers.%u.linear_attn."

@@ -16,23 +16,16 @@ static const struct only qwen4_only[] = {
 static void qwen4_mixers(struct reader *r)
 {
 	struct config *c = r->config;
-	bool linear[CONFIG_MAX_LAYERS];
-	uint32_t interval = 1;
 	const char *gate = reader_string_or(r, "output_gate_type", "silu");
 	c->norm_offset = 1;
 	c->query_gate = true;
 	c->delta_net.sigmoid = !strcmp(gate, "sigmoid");
 	if (!c->delta_net.sigmoid && strcmp(gate, "silu") != 0)
 		reader_unsupported(r, "output_gate_type", gate, "sigmoid or silu");
-	bool typed = reader_layer_types(r, "linear_attention", linear);
-	if (!typed)
-		reader_u32_or(r, "full_attention_interval", 1, CONFIG_MAX_LAYERS, 4, &interval);
+	reader_delta_nets(r);
 	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
-		if (typed ? linear[layer] : (layer + 1) % interval > 0)
-			c->layer[layer].mixer = MIXER_DELTA_NET;
-		else
+		if (c->layer[layer].mixer == MIXER_ATTENTION)
 			c->layer[layer].index = INDEX_OWN;
-	reader_delta_net(r);
 }
 
 static void qwen4_index(struct reader *r)

@@ -299,8 +299,22 @@ void reader_mixed_streams(struct reader *r)
 
 /* ---- delta nets ---- */
 
-void reader_delta_net(struct reader *r)
+static void reader_delta_layers(struct reader *r)
 {
+	struct config *c = r->config;
+	bool linear[CONFIG_MAX_LAYERS];
+	uint32_t interval = 1;
+	bool typed = reader_layer_types(r, "linear_attention", linear);
+	if (!typed)
+		reader_u32_or(r, "full_attention_interval", 1, CONFIG_MAX_LAYERS, 4, &interval);
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
+		if (typed ? linear[layer] : (layer + 1) % interval > 0)
+			c->layer[layer].mixer = MIXER_DELTA_NET;
+}
+
+void reader_delta_nets(struct reader *r)
+{
+	reader_delta_layers(r);
 	struct delta_net *n = &r->config->delta_net;
 	const struct reader_number numbers[] = {
 		{"linear_num_key_heads", &n->key_heads, 4096},
@@ -324,6 +338,21 @@ void reader_delta_net(struct reader *r)
 			      "a delta net of %u key and %u value heads is wider than the %d that "
 			      "is supported",
 			      n->key_heads, n->value_heads, CONFIG_MAX_WIDTH);
+}
+
+void reader_kimi(struct reader *r, struct reader_kimi_keys keys)
+{
+	struct delta_net *n = &r->config->delta_net;
+	reader_u32(r, keys.dim, 1, 4096, &n->key_dim);
+	reader_u32(r, keys.heads, 1, 4096, &n->key_heads);
+	reader_u32(r, keys.width, 1, 64, &n->width);
+	n->value_heads = n->key_heads;
+	n->value_dim = n->key_dim;
+	if (4 * (uint64_t)n->key_heads * n->key_dim > CONFIG_MAX_WIDTH)
+		reader_refuse(r, EINVAL,
+			      "delta attention of %u heads of %u is wider than the %d that is "
+			      "supported",
+			      n->key_heads, n->key_dim, CONFIG_MAX_WIDTH);
 }
 
 /* ---- feed-forwards ---- */
@@ -413,19 +442,14 @@ void reader_first_dense_by(struct reader *r, const char *key)
 
 void reader_dense_or_sparse(struct reader *r)
 {
+	static const struct reader_kind kinds[] = {
+		{"dense", FEED_FORWARD_DENSE}, {"sparse", FEED_FORWARD_ROUTED}, {0}};
 	struct config *c = r->config;
-	const struct json *types = reader_list_or_null(r, "mlp_layer_types"), *v = NULL;
-	if (types && json_count(types) != c->layers)
-		reader_refuse(r, EINVAL, "mlp_layer_types names %zu layers of %u", json_count(types),
-			      c->layers);
-	for (uint32_t layer = 0; !r->failed && (v = json_next(types, v)); layer++) {
-		const char *type = "";
-		r->failed = json_as_string(v, "mlp_layer_types", r->name, &type, r->e);
-		bool dense = !r->failed && !strcmp(type, "dense");
-		if (!r->failed && !dense && strcmp(type, "sparse") != 0)
-			reader_unsupported(r, "mlp_layer_types", type, "dense or sparse");
-		c->layer[layer].feed_forward = dense ? FEED_FORWARD_DENSE : FEED_FORWARD_ROUTED;
-	}
+	uint32_t kind[CONFIG_MAX_LAYERS];
+	if (!reader_layer_kinds(r, "mlp_layer_types", kinds, kind))
+		return;
+	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++)
+		c->layer[layer].feed_forward = (enum feed_forward)kind[layer];
 }
 
 /* ---- routers ---- */

@@ -76,8 +76,14 @@ void reader_check_index(struct reader *r);
 void reader_check_streams(struct reader *r);
 /* Several residual streams with mixed hyper-connections. */
 void reader_mixed_streams(struct reader *r);
-/* The sizes of gated delta nets. */
-void reader_delta_net(struct reader *r);
+/* Which layers are gated delta nets, by layer_types or in its older form, full_attention_interval N:
+ * every N-th layer is one of attention; and their sizes. */
+void reader_delta_nets(struct reader *r);
+/* Kimi's delta attention: the keys of its heads, their size, and the width of the convolution. */
+struct reader_kimi_keys {
+	const char *heads, *dim, *width;
+};
+void reader_kimi(struct reader *r, struct reader_kimi_keys keys);
 
 /* Sizes of latent attention. Its layers are the family's business, and the rotation. */
 void reader_latent(struct reader *r);
@@ -114,7 +120,14 @@ void reader_shared_experts_by(struct reader *r, const char *key);
 void reader_left_out(struct reader *r);
 
 /* clang-format off: a row a line */
-/* Rows of names: a router and experts that are called block_sparse_moe. */
+/* Rows of names: shared experts that are called so. */
+#define TENSOR_NAMES_SHARED_EXPERTS(before)                                          \
+	{TENSOR_SHARED_GATE, before "shared_experts.gate_proj.weight", NULL},        \
+		{TENSOR_SHARED_UP, before "shared_experts.up_proj.weight", NULL},    \
+	{                                                                            \
+		TENSOR_SHARED_DOWN, before "shared_experts.down_proj.weight", NULL   \
+	}
+/* A router and experts that are called block_sparse_moe. */
 #define BLOCK_SPARSE_MOE "model.layers.%u.block_sparse_moe."
 #define TENSOR_NAMES_BLOCK_SPARSE_MOE                                                \
 	{TENSOR_ROUTER, BLOCK_SPARSE_MOE "gate.weight", NULL},                       \
