@@ -2,6 +2,7 @@
  * streams with mixed hyper-connections; experts that a table lists for each token in the first layers,
  * and a router of roots of softplus with a correction in the others; a shared expert, and gated units
  * with a limit. The draft layers are left out. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -255,5 +256,6 @@ const struct family family_deepseek_v4 = {
 	.parts = {deepseek_sizes, deepseek_layers, deepseek_ropes, deepseek_index,
 		  reader_mixed_streams, reader_moe, deepseek_feed_forwards, reader_shared_experts},
 	.names = names,
+	.gguf = &gguf_deepseek_v4,
 	.skipped = skipped,
 };

@@ -86,6 +86,14 @@ extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_r
 	{TENSOR_KIMI_DT_BIAS, "blk.%u.ssm_dt.bias", NULL},                                \
 	{TENSOR_KIMI_NORM, "blk.%u.ssm_norm.weight", NULL},                               \
 	{TENSOR_KIMI_OUT, "blk.%u.attn_output.weight", NULL}
+/* Names of the tensors of mixed hyper-connections. */
+#define GGUF_NAMES_MIXED                                                   \
+	{TENSOR_MIXED_MIXER, "blk.%u.hc_attn_fn.weight", NULL},            \
+	{TENSOR_MIXED_MIXER_BASE, "blk.%u.hc_attn_base.weight", NULL},     \
+	{TENSOR_MIXED_MIXER_SCALE, "blk.%u.hc_attn_scale.weight", NULL},   \
+	{TENSOR_MIXED_FEED, "blk.%u.hc_ffn_fn.weight", NULL},              \
+	{TENSOR_MIXED_FEED_BASE, "blk.%u.hc_ffn_base.weight", NULL},       \
+	{TENSOR_MIXED_FEED_SCALE, "blk.%u.hc_ffn_scale.weight", NULL}
 /* Names of an index' tensors. */
 #define GGUF_NAMES_INDEX                                         \
 	{TENSOR_INDEX_Q, "blk.%u.indexer.attn_q_b.weight", NULL},    \
@@ -96,8 +104,8 @@ extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_r
 /* The row of a key, in a family's tables or the common one; NULL: the key is not known. */
 const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
 
-/* gemma4_gguf.c, qwen4_gguf.c */
-extern const struct gguf_family gguf_gemma4, gguf_qwen4_exp;
+/* gemma4_gguf.c, qwen4_gguf.c, deepseek_v4_gguf.c */
+extern const struct gguf_family gguf_gemma4, gguf_qwen4_exp, gguf_deepseek_v4;
 
 /* Makes a config.json of a file's keys and the names of its tensors; the caller frees *text. name
  * is the file's, for messages. -ENOTSUP names the architecture, or the key that is not known. */

@@ -175,3 +175,28 @@ void gguf_put_kinds(struct gguf_writer *w, const char *name,
 		(void)fprintf(w->out, "%s\"%s\"", i ? ", " : "", kind(w, i));
 	(void)fprintf(w->out, "]");
 }
+
+void gguf_put_limit(struct gguf_writer *w)
+{
+	static const char *const suffixes[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
+	char key[GGUF_KEY_BYTES];
+	double limit = 0, one = 0;
+	for (int i = 0; i < 2; i++) {
+		const struct gguf_value *v = gguf_find(w->g, gguf_full_key(w, suffixes[i], key));
+		for (uint64_t k = 0; v && k < v->count; k++) {
+			if (!gguf_double(v, k, &one) || !(one > 0) || (limit > 0 && one != limit)) {
+				gguf_writer_refuse(w, ENOTSUP,
+						   "%s is not one limit for all layers, which is "
+						   "all that is supported",
+						   key);
+				return;
+			}
+			limit = one;
+		}
+	}
+	if (limit > 0)
+		gguf_put_real(w, "swiglu_limit", limit);
+	else
+		gguf_writer_refuse(w, ENOTSUP, "it has no limit of gated units (swiglu_clamp_exp), "
+					       "and only models with one are supported");
+}

@@ -53,6 +53,8 @@ void gguf_put_real(const struct gguf_writer *w, const char *name, double value);
 /* Writes a list of texts, what `kind` says of each layer. */
 void gguf_put_kinds(struct gguf_writer *w, const char *name,
 		    const char *(*kind)(struct gguf_writer *w, uint64_t layer));
+/* Writes swiglu_limit: one limit for the gated units of all layers (swiglu_clamp_exp and _shexp). */
+void gguf_put_limit(struct gguf_writer *w);
 /* What is left of ssm.inner_size for each of ssm.time_step_rank heads; 0 after an error. */
 uint64_t gguf_writer_inner_dim(struct gguf_writer *w);
 

@@ -153,32 +153,6 @@ static const char *glm5_next_index_kind(struct gguf_writer *w, uint64_t layer)
 	return gguf_writer_flag_of(w, "attention.indexer.types", layer, true) ? "full" : "shared";
 }
 
-/* One limit for the units of all layers. */
-static void glm5_next_put_limit(struct gguf_writer *w)
-{
-	static const char *const suffixes[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
-	char key[GGUF_KEY_BYTES];
-	double limit = 0, one = 0;
-	for (int i = 0; i < 2; i++) {
-		const struct gguf_value *v = gguf_find(w->g, gguf_full_key(w, suffixes[i], key));
-		for (uint64_t k = 0; v && k < v->count; k++) {
-			if (!gguf_double(v, k, &one) || !(one > 0) || (limit > 0 && one != limit)) {
-				gguf_writer_refuse(w, ENOTSUP,
-						   "%s is not one limit for all layers, which is "
-						   "all that is supported",
-						   key);
-				return;
-			}
-			limit = one;
-		}
-	}
-	if (limit > 0)
-		gguf_put_real(w, "swiglu_limit", limit);
-	else
-		gguf_writer_refuse(w, ENOTSUP, "it has no limit of gated units (swiglu_clamp_exp), "
-					       "and only models with one are supported");
-}
-
 static void glm5_next_put(struct gguf_writer *w)
 {
 	static const char eps[] = "attention.layer_norm_epsilon";
@@ -188,7 +162,7 @@ static void glm5_next_put(struct gguf_writer *w)
 	gguf_put_kinds(w, "layer_types", glm5_next_kind);
 	gguf_put_kinds(w, "indexer_types", glm5_next_index_kind);
 	gguf_put_uint(w, "linear_num_heads", gguf_writer_uint(w, "attention.head_count"));
-	glm5_next_put_limit(w);
+	gguf_put_limit(w);
 }
 
 /* clang-format off: a row a line */
@@ -199,12 +173,7 @@ static const struct tensor_name gguf_names[] = {
 	GGUF_NAMES_INDEX,
 	{TENSOR_INDEX_GATE, B "indexer_compressor_gate.weight", NULL},
 	{TENSOR_INDEX_POOL_BIAS, B "indexer_compressor_ape.weight", NULL},
-	{TENSOR_MIXED_MIXER, B "hc_attn_fn.weight", NULL},
-	{TENSOR_MIXED_MIXER_BASE, B "hc_attn_base.weight", NULL},
-	{TENSOR_MIXED_MIXER_SCALE, B "hc_attn_scale.weight", NULL},
-	{TENSOR_MIXED_FEED, B "hc_ffn_fn.weight", NULL},
-	{TENSOR_MIXED_FEED_BASE, B "hc_ffn_base.weight", NULL},
-	{TENSOR_MIXED_FEED_SCALE, B "hc_ffn_scale.weight", NULL},
+	GGUF_NAMES_MIXED,
 	{0},
 };
 /* clang-format on */

@@ -371,6 +371,12 @@ static int sources_visit(const struct plan *p, source_visit_fn *visit, void *ctx
 	return failed;
 }
 
+/* Whole numbers: only a list of experts has them. */
+static bool source_is_whole(const struct package_tensor *t)
+{
+	return t->encoding == &encoding_plain && t->format == FORMAT_COUNT && t->parts;
+}
+
 static int sources_check_tensor(void *ctx, struct tensor_id id, struct err *e)
 {
 	struct sources *s = ctx;
@@ -391,7 +397,7 @@ static int sources_check_tensor(void *ctx, struct tensor_id id, struct err *e)
 			       s->config->gguf ? "the keys of the file make" : "config.json makes",
 			       wanted);
 	}
-	if (!t->parts)
+	if (!t->parts || (source_is_whole(t) && id.role != TENSOR_ROUTER_LIST))
 		return err_set(
 			e, ENOTSUP,
 			"tensor %s is of type %s; checkpoints in BF16, F16 or F32 can be mounted",
@@ -480,8 +486,7 @@ enum format sources_kept_format(const struct sources *s)
 	enum format kept = FORMAT_COUNT;
 	for (size_t i = 0; i < package_count(s->package); i++) {
 		const struct package_tensor *t = package_tensor(s->package, i);
-		bool whole = t->encoding == &encoding_plain && t->format == FORMAT_COUNT;
-		if (t->dims < 2 || !s->used[i] || s->floats[i] || whole)
+		if (t->dims < 2 || !s->used[i] || s->floats[i] || source_is_whole(t))
 			continue;
 		enum format format = package_read_format(t);
 		if (kept != FORMAT_COUNT && format != kept)

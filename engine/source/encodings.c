@@ -79,7 +79,7 @@ float encoding_float(const struct package_part *part, const uint8_t *bytes, size
 
 /* ---- plain numbers ---- */
 
-/* Plain numbers: F32, F16 and BF16; and whole numbers of 64 bits, of tables that are small. A tensor
+/* Plain numbers: F32, F16 and BF16; and whole numbers of 32 or 64 bits, of tables that are small. A tensor
  * of any other type has no parts, and a reader refuses it. */
 
 static int encoding_plain_describe(struct package_tensor *t, const struct encoded_tensor *in,
@@ -90,22 +90,31 @@ static int encoding_plain_describe(struct package_tensor *t, const struct encode
 	t->dims = from->dims;
 	memcpy(t->shape, from->shape, sizeof t->shape);
 	encoding_take_as_is(t, from);
-	if (!strcmp(from->type, "I64")) {
-		t->format = FORMAT_COUNT;
-		t->parts = 1;
-		t->part[0] = encoding_part_of(from);
-	}
+	(void)encoding_take_whole(t, from);
 	return 0;
+}
+
+bool encoding_take_whole(struct package_tensor *t, const struct checkpoint_tensor *from)
+{
+	if (strcmp(from->type, "I64") != 0 && strcmp(from->type, "I32") != 0)
+		return false;
+	t->format = FORMAT_COUNT;
+	t->parts = 1;
+	t->part[0] = encoding_part_of(from);
+	return true;
 }
 
 static void encoding_whole_decode(const struct package_tensor *t, const uint8_t *const *part,
 				  uint32_t cols, float *out)
 {
-	(void)t;
+	bool wide = !strcmp(t->type, "I64");
 	for (uint32_t i = 0; i < cols; i++) {
 		int64_t number;
-		memcpy(&number, part[0] + i * sizeof number, sizeof number);
-		out[i] = (float)number;
+		int32_t narrow;
+		memcpy(&narrow, part[0] + i * sizeof narrow, sizeof narrow);
+		if (wide)
+			memcpy(&number, part[0] + i * sizeof number, sizeof number);
+		out[i] = (float)(wide ? number : narrow);
 	}
 }
 

@@ -33,6 +33,9 @@ struct package_part encoding_part_of(const struct checkpoint_tensor *from);
 /* Gives a tensor the numbers of one as they are; of a type that cannot be read it gets none. */
 void encoding_take_as_is(struct package_tensor *t, const struct checkpoint_tensor *from);
 
+/* The same of whole numbers, which plain numbers' decode reads; false: it holds others. */
+bool encoding_take_whole(struct package_tensor *t, const struct checkpoint_tensor *from);
+
 /* For encodings: -EINVAL, in words that show both tensors. */
 int encoding_misfit(const struct checkpoint_tensor *companion,
 		    const struct checkpoint_tensor *codes, struct err *e);

@@ -152,6 +152,8 @@ static int package_gguf_add_tensor(struct package *p, const struct checkpoint_te
 	t->dims = from->dims - ones;
 	memcpy(t->shape, from->shape + ones, t->dims * sizeof *t->shape);
 	encoding_take_as_is(t, from);
+	if (encoding_take_whole(t, from))
+		t->encoding = &encoding_plain;
 	return 0;
 }
 

@@ -90,7 +90,7 @@ void test_tensor_remove(struct test_checkpoint *c, const char *name)
 
 static size_t width(const struct test_tensor *t)
 {
-	return strcmp(t->type, "F32") ? 2 : 4;
+	return !strcmp(t->type, "I64") ? 8 : strcmp(t->type, "F32") ? 2 : 4;
 }
 
 size_t test_tensor_elements(const struct test_tensor *t)
@@ -102,6 +102,11 @@ float test_tensor_get(const struct test_tensor *t, size_t i)
 {
 	float value;
 	uint16_t half;
+	int64_t whole;
+	if (width(t) == 8) {
+		memcpy(&whole, t->data + 8 * i, sizeof whole);
+		return (float)whole;
+	}
 	if (width(t) == 4) {
 		memcpy(&value, t->data + 4 * i, sizeof value);
 		return value;

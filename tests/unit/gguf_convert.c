@@ -689,6 +689,16 @@ static void put_tensor(struct test_gguf *g, const struct maker *m, const struct 
 		test_gguf_tensor(g, o->name, 39, o->shape, o->dims, o->blocks, o->count);
 		return;
 	}
+	if (o->whole) {
+		int32_t *numbers = calloc(o->count, sizeof *numbers);
+		assert_non_null(numbers);
+		for (size_t i = 0; i < o->count; i++)
+			numbers[i] = (int32_t)o->x[i];
+		test_gguf_tensor(g, o->name, 26, o->shape, o->dims, (uint8_t *)numbers,
+				 o->count * sizeof *numbers);
+		free(numbers);
+		return;
+	}
 	const char *type = kept ? "F32" : m->c->type;
 	if (!strcmp(type, "Q8_0") && o->shape[o->dims - 1] % Q8_COLS == 0) {
 		put_q8(g, o);

@@ -19,6 +19,7 @@ struct out {
 	float *x;
 	size_t count;
 	uint8_t *blocks; /* MXFP4, in place of x */
+	bool whole;	 /* x becomes whole numbers */
 };
 struct maker {
 	const struct gguf_conversion *c;

@@ -1,6 +1,6 @@
 /* Families whose conversion to GGUF is a table: keys, and where each tensor goes and how it changes. See
  * gguf_convert.h; llama.cpp's converter has the same in conversion/lfm2.py, granite.py, nemotron.py,
- * kimi_linear.py, glm.py, minimax.py and qwen4exp.py. */
+ * kimi_linear.py, glm.py, minimax.py, qwen4exp.py and deepseek.py. */
 #include "gguf_convert_shapes.h"
 
 #include <math.h>
@@ -29,6 +29,7 @@ enum change {
 	TILED,	  /* value heads of delta nets in another order, and its other changes */
 	INDEX,	  /* queries above one key: two tensors */
 	DROPPED,  /* a key has it */
+	WHOLES,	  /* whole numbers of 32 bits */
 };
 
 struct row {
@@ -90,6 +91,13 @@ struct row {
 	{"self_attn.indexer.weights_proj.weight", "indexer.proj", COPIED},   \
 	{"self_attn.indexer.wk.weight", "indexer.attn_k", COPIED},           \
 	{"self_attn.indexer.wq_b.weight", "indexer.attn_q_b", COPIED}
+#define MIXED_PARTS                                    \
+	{"hc_attn_base", "hc_attn_base", COPIED},      \
+	{"hc_attn_fn", "hc_attn_fn", COPIED},          \
+	{"hc_attn_scale", "hc_attn_scale", COPIED},    \
+	{"hc_ffn_base", "hc_ffn_base", COPIED},        \
+	{"hc_ffn_fn", "hc_ffn_fn", COPIED},            \
+	{"hc_ffn_scale", "hc_ffn_scale", COPIED}
 #define CORRECTED(place)                                                       \
 	{place "gate.weight", "ffn_gate_inp", COPIED},                         \
 	{place "gate.e_score_correction_bias", "exp_probs_b.bias", COPIED},    \
@@ -155,12 +163,7 @@ static const struct row glm[] = {ENDS,	       NORMS,	    DENSE, ATTENTION,
 				 LATENT_PARTS, INDEX_PARTS, CORRECTED("mlp."),
 				 SHARED_IN("mlp.shared_experts."), {0}};
 static const struct row glm5[] = {
-	{"hc_attn_base", "hc_attn_base", COPIED},
-	{"hc_attn_fn", "hc_attn_fn", COPIED},
-	{"hc_attn_scale", "hc_attn_scale", COPIED},
-	{"hc_ffn_base", "hc_ffn_base", COPIED},
-	{"hc_ffn_fn", "hc_ffn_fn", COPIED},
-	{"hc_ffn_scale", "hc_ffn_scale", COPIED},
+	MIXED_PARTS,
 	{"self_attn.indexer.index_kpool_compress_ape", "indexer_compressor_ape", COPIED},
 	{"self_attn.indexer.index_kpool_compress_gate", "indexer_compressor_gate", COPIED},
 	ENDS, NORMS, DENSE, ATTENTION, LATENT_PARTS, INDEX_PARTS, KIMI(NEGATED), CORRECTED("mlp."),
@@ -362,6 +365,68 @@ static const struct key qwen4_keys[] = {
 	{"embedding_length_per_layer_input", NULL, WHOLE, 6},
 	INDEX_KEYS("indexer_n_heads", "indexer_head_dim", "indexer_budget"), EXPERT_SIZE, {0}};
 
+static const struct row deepseek[] = {
+	{"embed.weight", "token_embd", COPIED},
+	{"head.weight", "output", COPIED},
+	{"norm.weight", "output_norm", COPIED},
+	{"hc_head_base", "output_hc_base", COPIED},
+	{"hc_head_fn", "output_hc_fn", COPIED},
+	{"hc_head_scale", "output_hc_scale", COPIED},
+	MIXED_PARTS,
+	{"attn_norm.weight", "attn_norm", COPIED},
+	{"ffn_norm.weight", "ffn_norm", COPIED},
+	{"attn.attn_sink", "attn_sinks", COPIED},
+	{"attn.wq_a.weight", "attn_q_a", COPIED},
+	{"attn.q_norm.weight", "attn_q_a_norm", COPIED},
+	{"attn.wq_b.weight", "attn_q_b", COPIED},
+	{"attn.wkv.weight", "attn_kv", COPIED},
+	{"attn.kv_norm.weight", "attn_kv_a_norm", COPIED},
+	{"attn.wo_a.weight", "attn_output_a", COPIED},
+	{"attn.wo_b.weight", "attn_output_b", COPIED},
+	{"attn.compressor.ape", "attn_compressor_ape", COPIED},
+	{"attn.compressor.wkv.weight", "attn_compressor_kv", COPIED},
+	{"attn.compressor.wgate.weight", "attn_compressor_gate", COPIED},
+	{"attn.compressor.norm.weight", "attn_compressor_norm", COPIED},
+	{"attn.indexer.wq_b.weight", "indexer.attn_q_b", COPIED},
+	{"attn.indexer.weights_proj.weight", "indexer.proj", COPIED},
+	{"attn.indexer.compressor.ape", "indexer_compressor_ape", COPIED},
+	{"attn.indexer.compressor.wkv.weight", "indexer_compressor_kv", COPIED},
+	{"attn.indexer.compressor.wgate.weight", "indexer_compressor_gate", COPIED},
+	{"attn.indexer.compressor.norm.weight", "indexer_compressor_norm", COPIED},
+	{"ffn.gate.weight", "ffn_gate_inp", COPIED},
+	{"ffn.gate.bias", "exp_probs_b.bias", COPIED},
+	{"ffn.gate.tid2eid", "ffn_gate_tid2eid", WHOLES},
+	{"ffn.shared_experts.w1.weight", "ffn_gate_shexp", COPIED},
+	{"ffn.shared_experts.w3.weight", "ffn_up_shexp", COPIED},
+	{"ffn.shared_experts.w2.weight", "ffn_down_shexp", COPIED},
+	{0}};
+static const struct key deepseek_keys[] = {
+	{"attention.head_count_kv", "num_key_value_heads", WHOLE, 0},
+	{"attention.key_length", "head_dim", WHOLE, 0},
+	{"attention.value_length", "head_dim", WHOLE, 0},
+	{"rope.dimension_count", "qk_rope_head_dim", WHOLE, 0},
+	{"rope.scaling.factor", NULL, REAL, 4},
+	{"rope.scaling.original_context_length", NULL, WHOLE, 64},
+	{"rope.scaling.yarn_beta_fast", NULL, REAL, 32},
+	{"rope.scaling.yarn_beta_slow", NULL, REAL, 1},
+	{"attention.q_lora_rank", "q_lora_rank", WHOLE, 0},
+	{"attention.sliding_window", "sliding_window", WHOLE, 0},
+	{"attention.output_group_count", "o_groups", WHOLE, 0},
+	{"attention.output_lora_rank", "o_lora_rank", WHOLE, 0},
+	{"attention.compress_rope_freq_base", "compress_rope_theta", REAL, 0},
+	{"hash_layer_count", NULL, WHOLE, 1},
+	{"hyper_connection.count", "hc_mult", WHOLE, 0},
+	{"hyper_connection.sinkhorn_iterations", "hc_sinkhorn_iters", WHOLE, 0},
+	{"hyper_connection.epsilon", "hc_eps", REAL, 0},
+	{"swiglu_clamp_exp", "swiglu_limit", REAL_EACH, 0},
+	{"swiglu_clamp_shexp", "swiglu_limit", REAL_EACH, 0},
+	{"expert_gating_func", NULL, WHOLE, 4},
+	{"expert_weights_scale", "routed_scaling_factor", REAL, 0},
+	{"expert_weights_norm", "true", TRUE, 0},
+	{"expert_shared_count", "n_shared_experts", WHOLE, 0},
+	{"embedding_length_out", NULL, WHOLE, 256},
+	INDEX_KEYS("index_n_heads", "index_head_dim", "index_topk"), EXPERT_SIZE, {0}};
+
 static const struct table {
 	const char *architecture, *types; /* the config's list of layers' types */
 	const struct row *rows;
@@ -377,6 +442,7 @@ static const struct table {
 	{"glm5-next", "layer_types", glm5, glm5_keys, false},
 	{"minimax-m3", "layer_types", minimax, minimax_keys, true},
 	{"qwen4exp", "layer_types", qwen4, qwen4_keys, true},
+	{"deepseek4", "layer_types", deepseek, deepseek_keys, false},
 };
 
 static const struct table *table_of(const struct maker *m)
@@ -490,6 +556,19 @@ static void put_ngrams(struct test_gguf *g, const struct maker *m)
 	}
 }
 
+/* Positions of the entries of each layer, and how rotations are scaled. */
+static void put_ratios(struct test_gguf *g, const struct maker *m)
+{
+	int32_t ratios[64];
+	for (uint32_t i = 0; i < m->layers; i++) {
+		const char *type = type_of(m, "layer_types", i);
+		ratios[i] = *type == 's' ? 0 : *type == 'c' ? 4 : 16;
+	}
+	test_gguf_array(g, "deepseek4.attention.compress_ratios", GGUF_I32, m->layers, ratios,
+			m->layers * sizeof *ratios);
+	test_gguf_string(g, "deepseek4.rope.scaling.type", "yarn");
+}
+
 void maker_put_table_keys(struct test_gguf *g, const struct maker *m)
 {
 	char key[NAME];
@@ -505,6 +584,8 @@ void maker_put_table_keys(struct test_gguf *g, const struct maker *m)
 		put_latent(g, m);
 	if (maker_is(m, "qwen4exp"))
 		put_ngrams(g, m);
+	if (maker_is(m, "deepseek4"))
+		put_ratios(g, m);
 }
 
 /* ---- writing tensors ---- */
@@ -535,6 +616,7 @@ static void change(struct maker *m, const struct row *r, struct out *o)
 		maker_pair(m, o);
 	if (r->change == TILED)
 		maker_tile(m, r->part, o);
+	o->whole = r->change == WHOLES;
 	if (r->change == FOUR)
 		reshape(o, 4, 1, o->shape[0], 1, o->shape[2]);
 	else if (o->dims == 3 && o->shape[1] == 1)

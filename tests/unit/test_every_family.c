@@ -1,10 +1,12 @@
 /* What works on every model works on each family with a mechanism of its own: conversion by every
  * recipe, drafts, keys and values as codes, refining. Their numbers are held by test_golden. */
+#include "checkpoint_help.h"
 #include "golden.h"
 #include "memory_help.h"
 #include "session_help.h"
 #include "store_help.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -133,12 +135,43 @@ static void it_can_be_refined(void **state)
 	}
 }
 
+/* Found when the model is loaded, before any text. */
+static void a_list_that_names_no_expert_is_refused(void **state)
+{
+	(void)state;
+	struct test_checkpoint c;
+	struct engine *engine;
+	struct model *m;
+	char folder[32], source[64];
+	const int64_t none = 12;
+	if (!test_fixture("deepseek_v4"))
+		skip();
+	test_folder_make(folder);
+	(void)snprintf(source, sizeof source, "%s/model", folder);
+	test_checkpoint_read(&c, "deepseek_v4");
+	struct test_tensor *list = test_tensor_find(&c, "layers.0.ffn.gate.tid2eid");
+	memcpy(list->data + 7 * 3 * sizeof none, &none, sizeof none);
+	test_checkpoint_make(&c, "deepseek_v4", source);
+	test_checkpoint_free(&c);
+	assert_int_equal(engine_create(&engine, &(struct engine_options){.store = folder}, &e), 0);
+	int failed = model_open(&m, engine, source, &e);
+	if (!failed) {
+		failed = model_wait(m, &e);
+		model_close(m);
+	}
+	engine_destroy(engine);
+	assert_int_equal(failed, -EINVAL);
+	assert_non_null(strstr(e.text, "the experts listed for token 7"));
+	test_folder_remove(folder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_recipe_converts_it_and_drafts_change_no_text),
 		cmocka_unit_test(keys_and_values_can_be_codes_or_a_sentence_says_why_not),
 		cmocka_unit_test(it_can_be_refined),
+		cmocka_unit_test(a_list_that_names_no_expert_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

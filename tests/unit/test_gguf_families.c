@@ -39,7 +39,7 @@ static const struct {
 	{"lfm2_moe", "lfm2moe"},      {"granitemoehybrid", "granitehybrid"},
 	{"nemotron_h", "nemotron_h_moe"}, {"kimi_linear", "kimi-linear"},
 	{"glm_moe_dsa", "glm-dsa"},   {"glm5_next", "glm5-next"},
-	{"qwen4_exp", "qwen4exp"},
+	{"qwen4_exp", "qwen4exp"},      {"deepseek_v4", "deepseek4"},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -194,6 +194,22 @@ static void a_layer_without_convolutions(struct test_gguf *g)
 {
 	patch(g, "lfm2moe.attention.head_count_kv", ARRAY, &(int32_t){2}, 4);
 }
+static void two_sizes_of_entries(struct test_gguf *g)
+{
+	patch(g, "deepseek4.attention.compress_ratios", ARRAY, &(int32_t){32}, 4);
+}
+static void entries_of_three_layers(struct test_gguf *g)
+{
+	patch(g, "deepseek4.attention.compress_ratios", 4, &(uint64_t){3}, 8);
+}
+static void weighed_by_sigmoids(struct test_gguf *g)
+{
+	patch(g, "deepseek4.expert_gating_func", 0, &(uint32_t){2}, 4);
+}
+static void no_groups(struct test_gguf *g)
+{
+	patch(g, "deepseek4.attention.output_group_count", 0, &(uint32_t){0}, 4);
+}
 static void an_odd_count_of_heads(struct test_gguf *g)
 {
 	patch(g, "kimi-linear.attention.head_count_kv", 4, &(uint64_t){3}, 8);
@@ -224,6 +240,10 @@ static void what_a_file_says_is_checked_before_it_is_used(void **state)
 		{"nemotron_h_moe", no_heads, EINVAL, "ssm.time_step_rank (0)"},
 		{"lfm2moe", another_router, ENOTSUP, "expert_gating_func is 1"},
 		{"kimi-linear", an_odd_count_of_heads, EINVAL, ""},
+		{"deepseek4", two_sizes_of_entries, ENOTSUP, "only one number is supported"},
+		{"deepseek4", entries_of_three_layers, EINVAL, ""},
+		{"deepseek4", weighed_by_sigmoids, ENOTSUP, "expert_gating_func is 2"},
+		{"deepseek4", no_groups, EINVAL, "o_groups"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		static struct config config;

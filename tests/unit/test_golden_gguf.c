@@ -159,6 +159,7 @@ static const struct gguf_conversion conversions[] = {
 	{.fixture = "glm_moe_dsa", .architecture = "glm-dsa", .type = "BF16"},
 	{.fixture = "glm5_next", .architecture = "glm5-next", .type = "F32"},
 	{.fixture = "qwen4_exp", .architecture = "qwen4exp", .type = "BF16"},
+	{.fixture = "deepseek_v4", .architecture = "deepseek4", .type = "BF16"},
 };
 enum { CONVERSIONS = sizeof conversions / sizeof *conversions };
 
