@@ -277,6 +277,7 @@ enum model_fact {
 	FACT_TEMPLATE, /* where its chat template comes from, or why it has none, in words */
 	FACT_EMBEDDING, /* "last token, normalised (modules.json)" */
 	FACT_KERNELS,	/* the kernels' table in use */
+	FACT_LEFT_OUT,	/* parts of the checkpoint that are not used: names, tensors, bytes */
 	FACT_NGRAMS,	/* tables of n-grams: how large, how much of them is in memory, rows read */
 	FACT_COUNT
 };

@@ -1,5 +1,6 @@
 /* What can be said of a mounted checkpoint, each fact in words or a number (model.h). */
 #include "cache/store_in_place.h"
+#include "engine/family/left_out.h"
 #include "engine/compute/drafter.h"
 #include "engine/admin/model_loss.h"
 #include "engine/model/chunk.h"
@@ -157,6 +158,17 @@ static int model_print_kernels(const struct model *m, char *text, size_t size)
 	return snprintf(text, size, "%s", m->engine->kernels->name);
 }
 
+/* Headers are read when a model is loaded, and not for a look. */
+static int model_print_left_out(const struct model *m, char *text, size_t size)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->loaded.looking; /* nothing is changed */
+	pthread_rwlock_rdlock(looking);
+	const char *known = *m->loaded.left_out ? m->loaded.left_out : "not loaded";
+	int n = snprintf(text, size, "%s", left_out_any(&m->id.config) ? known : "none");
+	pthread_rwlock_unlock(looking);
+	return n;
+}
+
 static int model_print_ngrams(const struct model *m, char *text, size_t size)
 {
 	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->loaded.looking; /* nothing is changed */
@@ -241,6 +253,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_KERNELS] = model_print_kernels,
 		[FACT_KV] = model_print_kv,
 		[FACT_NGRAMS] = model_print_ngrams,
+		[FACT_LEFT_OUT] = model_print_left_out,
 	};
 	int n = prints[fact] ? prints[fact](m, text, size)
 			     : model_print_number(m, fact, text, size);

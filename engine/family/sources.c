@@ -1,5 +1,6 @@
 #include "engine/family/sources.h"
 #include "engine/family/gguf_family.h"
+#include "engine/family/left_out.h"
 #include "engine/source/source_file.h"
 
 #include <errno.h>
@@ -405,16 +406,6 @@ static int sources_check_tensor(void *ctx, struct tensor_id id, struct err *e)
 	return 0;
 }
 
-static bool sources_leave_out(const struct sources *s, const char *name)
-{
-	for (const char *const *k = s->config->family->skipped; k && *k; k++)
-		if (source_begins_with(name, *k))
-			return true;
-	if (gguf_is_of_config(s->config, name))
-		return true; /* it is in the config */
-	return family_leaves_out(s->config, name);
-}
-
 int sources_check(struct sources *s, const struct plan *p, struct err *e)
 {
 	int failed = sources_visit(p, sources_check_tensor, s, e);
@@ -422,7 +413,9 @@ int sources_check(struct sources *s, const struct plan *p, struct err *e)
 		failed = sources_check_ngrams(s, e);
 	for (size_t i = 0; i < package_count(s->package) && !failed; i++) {
 		const char *name = package_tensor(s->package, i)->name;
-		if (!s->used[i] && !sources_leave_out(s, name))
+		bool known = s->used[i] || left_out_is(s, name) ||
+			     gguf_is_of_config(s->config, name); /* it is in the config */
+		if (!known)
 			failed = err_set(
 				e, EINVAL,
 				"the checkpoint has a tensor %s that a %s model does not know; "

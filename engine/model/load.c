@@ -2,6 +2,7 @@
  * (load_convert.c), and reading its dense part. */
 #include "cache/clock.h"
 #include "engine/convert/store_folder.h"
+#include "engine/family/left_out.h"
 #include "engine/family/source_text.h"
 #include "engine/library/ollama.h"
 #include "engine/model/chunk.h"
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 /* ---- the model ---- */
@@ -283,6 +285,25 @@ static void load_close_ngrams(struct model *m)
 	ngrams_close(ngrams);
 }
 
+/* Takes note of what of the checkpoint is not used. A store may be complete while its source is gone. */
+static void load_look_at_rest(struct model *m)
+{
+	char text[sizeof m->loaded.left_out];
+	struct sources s;
+	struct err why;
+	if (!left_out_any(&m->id.config))
+		return;
+	if (sources_open(&s, m->id.directory, &m->id.config, &why)) {
+		(void)snprintf(text, sizeof text, "unknown: the checkpoint cannot be read");
+	} else {
+		left_out_print(&s, text, sizeof text);
+		sources_close(&s);
+	}
+	pthread_rwlock_wrlock(&m->loaded.looking);
+	memcpy(m->loaded.left_out, text, sizeof text);
+	pthread_rwlock_unlock(&m->loaded.looking);
+}
+
 /* One that was opened with the source as it is now, and has served since. */
 static bool load_store_is_good(const struct model *m)
 {
@@ -331,6 +352,7 @@ int load_model(struct model *m, struct err *e)
 		load_undo(m);
 	else {
 		load_keep_checkpoint(m);
+		load_look_at_rest(m);
 		*e = (struct err){0}; /* of what was looked for for nothing */
 	}
 	return failed;

@@ -33,6 +33,7 @@ struct model_loaded {
 	struct load_texts texts;    /* (opening) */
 	struct weights weights;
 	struct ngram_tables *ngrams; /* NULL in a model without */
+	char left_out[1024]; /* (looking) as left_out_print; "" until the first load */
 	_Atomic uint64_t
 		weights_sum; /* of the store's key: other weights, another sum; 0: unknown */
 

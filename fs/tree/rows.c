@@ -252,6 +252,7 @@ const struct tree_row rows[] = {
 	FACT("template", FACT_TEMPLATE, "where the chat template comes from, or why there is none"),
 	FACT("embedding", FACT_EMBEDDING, "how embeddings are made: pooling, normalisation, and what says so"),
 	FACT("kernels", FACT_KERNELS, "the instruction set that the kernels use"),
+	FACT("left_out", FACT_LEFT_OUT, "what of the checkpoint is not used: what names begin with, tensors, bytes; or none. Known once the model is loaded"),
 	FACT("ngrams", FACT_NGRAMS, "tables of n-grams, read where they were published: bytes, how many of these are in memory, rows read and waited for; or none"),
 
 	FILE_ROW("map", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,

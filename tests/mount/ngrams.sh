@@ -32,6 +32,15 @@ answered() {
 }
 claim "rows are counted, for the session and for the model" answered
 
+left_out() {
+	mounted
+	loaded
+	same "$(cat "$m/info/left_out")" "model.visual. tensors 1 bytes 16"
+	cd /
+	unmounted
+}
+claim "what of the checkpoint is not used is listed" left_out
+
 gone() {
 	mv "$MODEL/model.safetensors" "$work/away"
 	"$MOEFS" -o "store=$store" "$MODEL" "$mnt" 2>"$work/said" && fail "a model without its source was mounted"

@@ -144,6 +144,7 @@ fact progress '^idle$'
 fact template '^chat_template.jinja$'
 fact kernels '^(scalar|avx|neon)'
 fact ngrams '^none$'
+fact left_out '^none$'
 
 row MODEL/experts/map 444 $'^00 [0-9a-j.]+\n01 '
 row MODEL/experts/heat.svg 444 '^<svg .*</svg>$'

@@ -86,7 +86,8 @@ static void the_published_spelling_of_a_config_is_the_same_model(void **state)
 	(void)state;
 	static const char *const fixtures[] = {"llama", "smollm3", "gemma3", "phi3", "gemma4_ple",
 					       "lfm2_moe", "granitemoehybrid",
-					       "nemotron_h", "kimi_linear"};
+					       "nemotron_h", "kimi_linear", "glm_moe_dsa",
+					       "minimax_m3"};
 	static struct config later;
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		const char *folder = test_fixture(fixtures[i]);
