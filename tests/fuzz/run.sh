@@ -7,15 +7,19 @@ set -u
 	echo "usage: ${0##*/} SECONDS FUZZER..." >&2
 	exit 2
 }
-fixtures=$(cd "$(dirname "$0")/../data/fixtures" && pwd) || exit 1
+published=$(cd "$(dirname "$0")/../data/fixtures" && pwd) || exit 1
 seconds=$1
 shift
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-fuzz.XXXXXX") || exit 1
 # The folder for fuzzers' files: in memory if possible.
 TMPDIR=$(mktemp -d /dev/shm/moefs-fuzz.XXXXXX 2>/dev/null) || TMPDIR=$work/files
+fixtures=$work/fixtures
 export TMPDIR MOEFS_FIXTURES=$fixtures
-mkdir -p "$TMPDIR"
+mkdir -p "$TMPDIR" "$fixtures"
 trap 'rm -rf "$work" "$TMPDIR"' EXIT
+# Large files lie compressed; one model's are unpacked, to begin with.
+ln -s "$published"/* "$fixtures" && rm "$fixtures/qwen3" && cp -r "$published/qwen3" "$fixtures" &&
+	"$published/../../../build/pack" -d "$published/qwen3/model.safetensors.packed" "$fixtures/qwen3/model.safetensors" || exit 1
 
 # The header of a .safetensors file as fuzz_safetensors.c takes it.
 header() { # FILE

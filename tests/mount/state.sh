@@ -3,7 +3,9 @@
 # and harms nothing.
 . "$(dirname "$0")/lib.sh"
 holdable
-other=$root/tests/data/fixtures/qwen3
+other=$work/qwen3
+cp -r "$root/tests/data/fixtures/qwen3" "$other" &&
+	"$root/build/pack" -d "$other/model.safetensors.packed" "$other/model.safetensors" || exit 1
 others=("$other")
 mounted
 loaded

@@ -216,7 +216,7 @@ static void the_fixture_s_prompts_give_the_golden_ids(void **state)
 	struct json_object *golden = json_object_from_file(FIXTURE "/golden.json");
 	assert_non_null(golden);
 	size_t n;
-	char *file = read_any(FIXTURE "/golden.safetensors", &n);
+	char *file = read_any(FIXTURE "/golden.safetensors.zst", &n);
 	static const char *const NAMES[][2] = {{"prompt", "input_ids"},
 					       {"long_prompt", "long_input_ids"}};
 	for (int i = 0; i < 2; i++) {
