@@ -6,25 +6,25 @@
 /* ---- what was measured ---- */
 
 /* What one more point leaves of those before. */
-static const double fading = 0.95;
-/* A turn that lost its processors for a while counts as so much at most of what was expected. */
-static const double far_more = 2;
-enum { FEW = 8 }; /* points, before which anything is believed */
+static const double fading = 0.9;
 
+/* A point counts by its inverse square: what is to be small is by how many times a forecast is off,
+ * of short turns as of long ones, and a turn that lost its processors for a while says little. Over
+ * the same 240 turns, on two processors with a load of 20, the time to the first token was off by
+ * 42 % (median) and 88 % (90th percentile), that of the others by 21 % and 67 %. With equal weights,
+ * and times of more than twice of what was expected cut: 51 % and 199 %, 39 % and 130 %. A line
+ * through logarithms: 44 % and 95 %, 31 % and 84 %. */
 void forecast_learn(struct forecast_line *l, double x, double y)
 {
-	double expected, off;
-	if (forecast_at(l, x, &expected, &off)) {
+	double expected, off, weight = 1 / (y * y);
+	if (forecast_at(l, x, &expected, &off))
 		l->off = l->count > 1 ? 0.8 * l->off + 0.2 * fabs(y - expected)
 				      : fabs(y - expected);
-		if (l->count >= FEW)
-			y = fmin(y, far_more * expected);
-	}
-	l->weight = fading * l->weight + 1;
-	l->x = fading * l->x + x;
-	l->y = fading * l->y + y;
-	l->xx = fading * l->xx + x * x;
-	l->xy = fading * l->xy + x * y;
+	l->weight = fading * l->weight + weight;
+	l->x = fading * l->x + weight * x;
+	l->y = fading * l->y + weight * y;
+	l->xx = fading * l->xx + weight * x * x;
+	l->xy = fading * l->xy + weight * x * y;
 	l->count++;
 }
 

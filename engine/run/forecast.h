@@ -10,11 +10,11 @@
 /* A fading line y = a + b x through what was measured, and how far off it was before each new
  * point; zero-initialised: nothing was measured. */
 struct forecast_line {
-	double weight, x, y, xx, xy; /* sums */
+	double weight, x, y, xx, xy; /* weighted sums */
 	double off;		     /* fading mean of the distance */
 	uint32_t count;
 };
-void forecast_learn(struct forecast_line *l, double x, double y);
+void forecast_learn(struct forecast_line *l, double x, double y); /* y: more than 0 */
 /* False: nothing was measured. */
 bool forecast_at(const struct forecast_line *l, double x, double *y, double *off);
 

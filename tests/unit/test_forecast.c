@@ -40,6 +40,9 @@ static void a_line_follows_what_was_measured(void **state)
 		forecast_learn(&l, 10 * (i % 7), 4 + 10 * (i % 7));
 	assert_true(forecast_at(&l, 100, &y, &off));
 	assert_true(fabs(y - 104) < 1);
+	forecast_learn(&l, 30, 34000); /* once it slept */
+	assert_true(forecast_at(&l, 100, &y, &off));
+	assert_true(fabs(y - 104) < 2);
 }
 
 static void one_point_is_a_level(void **state)
