@@ -22,6 +22,10 @@ static int session_plan_encode(const struct model *m, struct texts_copy *c, cons
 	if (!chat)
 		return tokenizer_encode_alone(m->loaded.tokenizer, text ? text : "",
 					      text ? length : 0, NULL, ids, e);
+	if (!text && !c->dialogue.messages.count)
+		return err_set(e, ENODATA,
+			       "there are no messages yet; write a prompt into plan, opened for "
+			       "reading and writing");
 	int failed = dialogue_parse(&c->dialogue, e);
 	if (!failed && text)
 		failed = messages_add(&c->dialogue.messages, "user", text, length, e);

@@ -113,6 +113,17 @@ static int steer_apply(struct steering *t, const struct config *c, const struct 
 			       l->layer, l->expert);
 }
 
+/* group: -1 where a layer has only one. */
+static int steer_refuse_off(uint32_t layer, int group, struct err *e)
+{
+	char part[32] = "";
+	if (group >= 0)
+		(void)snprintf(part, sizeof part, "group %d of ", group);
+	return err_set(e, EINVAL,
+		       "params/experts_bias: all experts of %slayer %02" PRIu32 " are off", part,
+		       layer);
+}
+
 /* Each group of a layer has to have an expert that can be chosen. */
 static int steer_check_off(const struct steering *t, const struct config *c, struct err *e)
 {
@@ -124,10 +135,7 @@ static int steer_check_off(const struct steering *t, const struct config *c, str
 			for (uint32_t i = 0; i < size; i++)
 				off += isinf(of[i]) != 0;
 			if (off == size)
-				return err_set(e, EINVAL,
-					       "params/experts_bias: all experts of %s %" PRIu32
-					       " of layer %02" PRIu32 " are off",
-					       groups > 1 ? "group" : "part", g, layer);
+				return steer_refuse_off(layer, groups > 1 ? (int)g : -1, e);
 		}
 	return 0;
 }

@@ -92,6 +92,17 @@ static void a_plan_changes_nothing(void **state)
 	session_end(s);
 }
 
+static void a_conversation_without_messages_has_no_plan(void **state)
+{
+	(void)state;
+	struct session *s = test_session(&fable);
+	struct session_plan p;
+	struct err e;
+	assert_int_equal(session_plan(s, NULL, 0, &p, &e), -ENODATA);
+	assert_non_null(strstr(e.text, "no messages yet"));
+	session_end(s);
+}
+
 static void without_chat_a_plan_is_of_the_prompt(void **state)
 {
 	(void)state;
@@ -128,6 +139,7 @@ int main(void)
 		cmocka_unit_test(one_point_is_a_level),
 		cmocka_unit_test(a_plan_has_the_tokens_of_the_turn),
 		cmocka_unit_test(a_plan_changes_nothing),
+		cmocka_unit_test(a_conversation_without_messages_has_no_plan),
 		cmocka_unit_test(without_chat_a_plan_is_of_the_prompt),
 		cmocka_unit_test(a_plan_loads_no_weights),
 	};

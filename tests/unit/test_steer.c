@@ -293,7 +293,7 @@ static void bad_lines_are_refused(void **state)
 	refused("00/001 1001", ERANGE, "is not from -1000 to 1000");
 	refused("00/099 1", EINVAL, "no expert matches \"00/099\"");
 	refused("99 off", EINVAL, "no expert matches");
-	refused("03 off", EINVAL, "of layer 03 are off");
+	refused("03 off", EINVAL, "all experts of layer 03 are off");
 	refused("* off", EINVAL, "are off");
 	struct steer s = {0};
 	struct err e;
