@@ -68,7 +68,7 @@ static void bound_look_into(const struct remember *r, const char *folder, struct
 		    fstatat(dirfd(d), at->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
 		    !S_ISREG(st.st_mode) || st.st_uid != geteuid())
 			continue;
-		(void)snprintf(f.folder, sizeof f.folder, "%s", folder);
+		(void)snprintf(f.folder, sizeof f.folder, "%.15s", folder);
 		(void)snprintf(f.name, sizeof f.name, "%.47s", at->d_name);
 		f.used = st.st_mtim;
 		f.bytes = (uint64_t)st.st_size;
