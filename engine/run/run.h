@@ -12,6 +12,7 @@
  *     converter's lock, pager's lock, answer's lock, the trace ring's   inside their own
  *                       functions; under the last `told` is called
  *     a grammar's lock  inside its own functions; nothing is taken under it
+ *     remember's locks  inside their own functions; nothing is taken under them
  *     pins.lock         while experts are asked for, and while the pager gets a source with them
  *     loaded.looking    read, under any other, while somebody looks at the experts in memory;
  *                       written, under none but pins.lock, when these come and go: a model may

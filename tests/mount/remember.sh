@@ -168,4 +168,17 @@ gateways() {
 gateway
 needs curl needs jq claim "the gateway's usage says so" gateways
 gateway_over
+apart() {
+	local key body
+	for key in one one two; do
+		body=$(curl -sS --max-time "$limit" -H "Authorization: Bearer $key" "$url/v1/chat/completions" -d '{"model": "fable-moe-15m",
+			"temperature": 0, "messages": [{"role": "user", "content": "What is the capital of Egypt?"}]}')
+		jq -c .usage.remembered <<<"$body"
+	done >"$work/said"
+	same "$(tr '\n' ' ' <"$work/said")" "null true null "
+}
+printf 'one\ntwo\n' >"$work/keys" && chmod 600 "$work/keys"
+gateway -o "key_file=$work/keys"
+needs curl needs jq claim "each key of the gateway has its own" apart
+gateway_over
 finish

@@ -251,8 +251,37 @@ static void an_answer_that_was_cut_short_is_continued(void **state)
 	test_set(other, "max_tokens", "0");
 	assert_int_equal(session_again(other, SESSION_AGAIN_CONTINUE, &a, &e), 0);
 	test_same_text(test_read(a, &code), strdup(ANSWER));
+	assert_false(test_stats(other).remembered);
+	test_set(s, "max_tokens", "0"); /* and the continuation is remembered, too */
+	assert_int_equal(session_again(s, SESSION_AGAIN_CONTINUE, &a, &e), 0);
+	test_same_text(test_read(a, &code), strdup(ANSWER));
+	assert_true(test_stats(s).remembered);
+	test_same_text(test_text(s, SESSION_MESSAGES), test_text(other, SESSION_MESSAGES));
 	session_end(s);
 	session_end(other);
+	test_model_close(&m);
+}
+
+static void an_answer_ends_as_it_did(void **state)
+{
+	(void)state;
+	static const char *const params[][2] = {{"stop", "Paris\nof"}, {"max_tokens", "3"},
+						{"format", "json"}, {"temperature", "2"}};
+	struct test_model m;
+	open_model(&m, test_fable(), 0);
+	for (size_t i = 0; i < sizeof params / sizeof *params; i++) {
+		struct session *s = user(&m, 1), *other = user(&m, 1);
+		test_set(s, "seed", "3");
+		test_set(other, "seed", "3");
+		test_set(s, params[i][0], params[i][1]);
+		test_set(other, params[i][0], params[i][1]);
+		ask_twice(s, other, QUESTION);
+		assert_string_equal(test_stats(s).finish, test_stats(other).finish);
+		assert_int_equal(test_stats(s).stop, test_stats(other).stop);
+		test_same_text(test_text(s, SESSION_MESSAGES), test_text(other, SESSION_MESSAGES));
+		session_end(s);
+		session_end(other);
+	}
 	test_model_close(&m);
 }
 
@@ -633,6 +662,7 @@ int main(void)
 		TEST(choices_come_back),
 		TEST(thoughts_and_calls_come_back),
 		TEST(an_answer_that_was_cut_short_is_continued),
+		TEST(an_answer_ends_as_it_did),
 		TEST(each_param_that_can_change_the_text_is_in_the_key),
 		TEST(other_words_before_are_another_question),
 		TEST(a_random_seed_is_never_kept),
