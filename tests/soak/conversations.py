@@ -74,7 +74,7 @@ def param(u):
         ("system", ["Be brief.", ""]), ("stream", ["on", "off"]), ("logprobs", ["0", "3"]),
         ("format", ["json", "none", "regex"]), ("grammar", ["[a-z ]{1,9}", "("]), ("on_full", ["auto", "error", "drop-oldest"]), ("stop_repetition", ["on", "off"]),
         ("priority", ["low", "normal", "high"]),
-        ("experts_per_token", ["0", "1"]), ("drop_missing", ["0", "0.2"]), ("repetition_penalty", ["1", "1.2"])])
+        ("experts_per_token", ["0", "1"]), ("drop_missing", ["0", "0.2"]), ("substitute", ["off", "1,8"]), ("repetition_penalty", ["1", "1.2"])])
     s = u.session()
     if not s.endswith("default"):
         put(os.path.join(s, "params", name), u.random.choice(values))
