@@ -155,14 +155,16 @@ static void fewer_experts_are_the_same_for_any_chunk_threads_and_cache(void **st
 	(void)state;
 	static const struct losses two = {.experts_per_token = 2};
 	struct pass p;
-	pass_open_fixture(&p, &(struct engine_options){.chunk = TOKENS, .threads = 1});
+	/* The default recipe depends on the budget. */
+	pass_open_fixture(
+		&p, &(struct engine_options){.quant = "3bit", .chunk = TOKENS, .threads = 1});
 	float *want = compute(&p, two);
 	uint64_t small = budget_for(&p, 3);
 	pass_close(&p);
 	const struct engine_options ways[] = {
-		{.chunk = 1, .threads = 2},
-		{.chunk = 7, .threads = 3, .budget = small},
-		{.chunk = 1, .threads = 1, .budget = small},
+		{.quant = "3bit", .chunk = 1, .threads = 2},
+		{.quant = "3bit", .chunk = 7, .threads = 3, .budget = small},
+		{.quant = "3bit", .chunk = 1, .threads = 1, .budget = small},
 	};
 	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
 		pass_open_fixture(&p, &ways[i]);
