@@ -20,6 +20,8 @@
 
 enum { TOP_MOUNTS = 64 };
 
+static const char top_begin[] = "moefs "; /* of what is said of a mount */
+
 /* What a mount has counted, for the speeds since then. */
 struct top_count {
 	char *point; /* NULL: none */
@@ -216,7 +218,7 @@ static void top_summary(struct top *t, const char *point, const struct text *s)
 	double per[3] = {0};
 	const uint64_t hits = top_number(s, "hits"), misses = top_number(s, "misses");
 	bool known = top_speeds(t, point, s, per);
-	text_string(out, "moefs ");
+	text_string(out, top_begin);
 	text_line(out, point);
 	text_string(out, "\n");
 	if (known)
@@ -243,13 +245,11 @@ static void top_summary(struct top *t, const char *point, const struct text *s)
 	text_string(out, "\n");
 }
 
-static void top_mount(struct top *t, const struct mount_seen *m)
+static void top_tree(struct top *t, const struct mount_seen *m)
 {
 	struct text s = {0};
 	struct top_model sessions = {.top = t};
-	if (t->any)
-		text_string(&t->out, "\n");
-	if (!m->hidden && top_read_values(&s, m->point, "cache/stats")) {
+	if (top_read_values(&s, m->point, "cache/stats")) {
 		top_summary(t, m->point, &s);
 		size_t at = t->out.length;
 		text_string(&t->out, "\n     status   prompt   answer tokens/s  hits%  session\n");
@@ -267,18 +267,48 @@ static void top_mount(struct top *t, const struct mount_seen *m)
 	text_free(&s);
 }
 
+/* A mount that does not answer is not read: that would last until it does. */
+static int top_mount(struct top *t, const struct mount_seen *m, struct err *e)
+{
+	struct mount_look look;
+	int failed = mounts_look(&look, m, e);
+	if (failed)
+		return failed;
+	if (t->out.length)
+		text_string(&t->out, "\n");
+	if (look.failed) {
+		text_string(&t->out, top_begin);
+		text_line(&t->out, m->point);
+		text_format(&t->out, ": %s\n", look.failed);
+	} else {
+		top_tree(t, m);
+	}
+	mounts_look_free(&look);
+	return 0;
+}
+
 /* ---- the command ---- */
 
 /* Whether a mount is the one that was named, or has the model that was. */
 static bool top_wants(const struct top *t, const struct mount_seen *m)
 {
-	char path[4096], *real = t->only ? realpath(t->only, NULL) : NULL;
-	bool is = !t->only || !strcmp(t->only, m->point) || (real && !strcmp(real, m->point));
+	char path[4096], *real;
+	bool is = !t->only || !strcmp(t->only, m->point);
+	if (is)
+		return true;
+	real = realpath(t->only, NULL);
+	is = real && !strcmp(real, m->point);
 	free(real);
-	if (!is && !m->hidden && !strchr(t->only, '/') &&
+	if (!is && !m->hidden && m->uid == getuid() && !strchr(t->only, '/') &&
 	    snprintf(path, sizeof path, "%s/%s/info/state", m->point, t->only) < (int)sizeof path)
 		is = access(path, F_OK) == 0;
 	return is;
+}
+
+static int top_first_line(const struct text *t)
+{
+	const char *end = memchr(t->data, '\n', t->length);
+	return (int)(end ? end - t->data : (ptrdiff_t)t->length);
 }
 
 static int top_look(struct top *t, struct err *e)
@@ -289,12 +319,17 @@ static int top_look(struct top *t, struct err *e)
 		return failed;
 	text_cut(&t->out, 0);
 	t->any = false;
-	for (size_t i = 0; i < mounts.count; i++)
+	for (size_t i = 0; i < mounts.count && !failed; i++)
 		if (top_wants(t, &mounts.list[i]))
-			top_mount(t, &mounts.list[i]);
+			failed = top_mount(t, &mounts.list[i], e);
 	mounts_free(&mounts);
+	if (failed)
+		return failed;
 	if (t->out.failed)
 		return err_set(e, ENOMEM, "no memory to look at the mounts");
+	if (!t->any && t->out.length) /* why none can */
+		return err_set(e, ENOENT, "%.*s", top_first_line(&t->out) - (int)strlen(top_begin),
+			       t->out.data + strlen(top_begin));
 	if (!t->any && t->only)
 		return err_set(e, ENOENT,
 			       "%s is no mount of moefs that can be read, and no mount has a model of "

@@ -107,6 +107,14 @@ PY
 }
 needs python3 claim "a terminal shows it until q" screens
 
+stops() {
+	kill -STOP "$daemon"
+	timeout 60 "$MOEFS" top "$mnt" >"$work/page" 2>"$work/errors"
+	kill -CONT "$daemon"
+	grep -qxF "moefs: $mnt: does not answer" "$work/errors" || fail "$(cat "$work/page" "$work/errors")"
+}
+claim "a mount that does not answer is not waited for" stops
+
 refuses() {
 	fails_with "usage: moefs top" "$MOEFS" top -n 0
 	fails_with "usage: moefs top" "$MOEFS" top a b
