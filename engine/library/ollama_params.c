@@ -110,6 +110,8 @@ int ollama_stops(char **out, const struct json *params, const char *name, struct
 {
 	struct text_out o = {0};
 	*out = NULL;
+	if (json_kind(params) != JSON_OBJECT)
+		return err_set(e, EINVAL, "%s: the params are not a JSON object", name);
 	if (!json_has(params, "stop"))
 		return 0;
 	int failed = ollama_put_stops(&o, json_find(params, "stop"), name, e);

@@ -13,6 +13,18 @@ static void check(int failed, const struct err *e)
 		abort();
 }
 
+/* The last number of the last row of what a role reads lies within the tensor that the view names. A vector is one row. */
+static void check_view(const struct view *v, uint32_t rows, uint32_t cols)
+{
+	uint64_t run, whole = 1, each = v->upright ? v->upright : 1, last = cols / each - 1;
+	for (uint32_t d = 0; d + 1 < v->dims; d++)
+		whole *= v->shape[d];
+	struct view_place at = view_place(v, rows - 1, last);
+	if (cols % each || (at.row + 1) * each > whole || at.column >= v->shape[v->dims - 1] ||
+	    (v->way != VIEW_ACROSS && (view_row(v, rows - 1, &run) + run) * each > whole))
+		abort();
+}
+
 static void check_tensor(const struct config *c, struct tensor_id id)
 {
 	struct tensor_name names[FAMILY_ALTERNATIVES];
@@ -24,17 +36,10 @@ static void check_tensor(const struct config *c, struct tensor_id id)
 		abort();
 	for (uint32_t i = 0; i < count; i++) {
 		struct view v;
-		uint64_t run, whole = 1;
 		if (!names[i].view)
 			continue;
 		names[i].view(&v, c, id.expert);
-		for (uint32_t d = 0; d + 1 < v.dims; d++)
-			whole *= v.shape[d];
-		uint64_t last = cols ? cols - 1 : 0;
-		struct view_place at = view_place(&v, rows - 1, last);
-		if (at.row >= whole || at.column >= v.shape[v.dims - 1] ||
-		    (v.way != VIEW_ACROSS && view_row(&v, rows - 1, &run) + run > whole))
-			abort();
+		check_view(&v, cols ? rows : 1, cols ? cols : rows);
 	}
 }
 

@@ -287,6 +287,21 @@ static void stop_texts_become_lines(void **state)
 	json_free(json);
 }
 
+static void params_are_an_object(void **state)
+{
+	(void)state;
+	static const char *const others[] = {"[[[]]", "[1]", "7", "null"};
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		struct engine *g;
+		struct model *m;
+		struct engine_options o = {0};
+		assert_int_equal(engine_create(&g, &o, &e), 0);
+		assert_int_equal(model_open(&m, g, make_tiny("{{ .Prompt }}", NULL, others[i]), &e),
+				 -EINVAL);
+		engine_destroy(g);
+	}
+}
+
 static void sessions_begin_with_what_a_manifest_says(void **state)
 {
 	(void)state;
@@ -692,6 +707,7 @@ int main(void)
 		TEST(a_manifest_that_cannot_be_used_is_refused_with_its_reason),
 		TEST(a_manifest_leads_to_its_weights),
 		TEST(params_become_defaults),
+		TEST(params_are_an_object),
 		TEST(stop_texts_become_lines),
 		TEST(sessions_begin_with_what_a_manifest_says),
 		TEST(a_form_is_known_by_its_marks),
