@@ -31,7 +31,7 @@ skipped_in() { # LOG
 
 # What of a failed test's output says why, in at most 16 lines: assertions and reports, and then its end.
 why_in() { # LOG
-	grep -E '^\[  ERROR   \]|^\[   LINE   \]|^not ok |runtime error:|^SUMMARY: |(ERROR|WARNING): [A-Z][a-z]+Sanitizer' "$1" |
+	grep -E '^\[  ERROR   \]|^ERROR: |^\[   LINE   \]|^not ok |runtime error:|^SUMMARY: |(ERROR|WARNING): [A-Z][a-z]+Sanitizer' "$1" |
 		head -n 10 | cut -c 1-400
 	tail -n 6 "$1" | cut -c 1-400
 }
