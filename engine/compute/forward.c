@@ -22,6 +22,8 @@ static void forward_take_pass(struct forward_pass *p, struct arena *a, const str
 	p->spans = arena_take(a, rows, sizeof *p->spans);
 	p->span_of = arena_take(a, rows, sizeof *p->span_of);
 	p->tokens = arena_take(a, rows, sizeof *p->tokens);
+	p->embedded = arena_take(a, rows, sizeof *p->embedded);
+	p->per_layer_read = arena_take(a, rows, sizeof *p->per_layer_read);
 	p->wanted = arena_take(a, rows, sizeof *p->wanted);
 	p->wanted_row = arena_take(a, rows, sizeof *p->wanted_row);
 	p->wanted_index = arena_take(a, rows, sizeof *p->wanted_index);
@@ -215,17 +217,23 @@ struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t cou
 	};
 }
 
+/* What a row of the stream begins with, after its row of the embedding. */
+static void forward_finish_embedding(const struct config *c, float *x)
+{
+	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1; i++)
+		x[i] *= c->embedding_multiplier;
+	residual_copy(c, x);
+}
+
 int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e)
 {
 	const struct config *c = s->env->config;
 	float *x = s->x + (size_t)row * config_stream_width(c);
 	int failed = weights_row(s->env->weights, TABLE_EMBEDDING, token, x, e);
-	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1 && !failed; i++)
-		x[i] *= c->embedding_multiplier;
-	residual_copy(c, x);
-	if (c->per_layer && !failed)
-		failed = per_layer_read(s, row, token, e);
-	return failed;
+	if (failed)
+		return failed;
+	forward_finish_embedding(c, x);
+	return c->per_layer ? per_layer_read(s, row, token, e) : 0;
 }
 
 void forward_normalise(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
@@ -419,18 +427,45 @@ static void forward_make_normed(struct forward_pass *p, bool there)
 
 /* ---- the pass ---- */
 
-/* Reserves room in every context, and embeds the rows' tokens. */
+/* Reads the rows of the tables that many tokens need together. */
+static void forward_read_tables(struct forward_pass *p)
+{
+	const struct step *s = &p->step;
+	const struct environment *env = s->env;
+	const struct config *c = env->config;
+	weights_rows(env->weights, TABLE_EMBEDDING, p->tokens, s->n, s->x, config_stream_width(c),
+		     p->embedded, env->threads);
+	if (c->per_layer)
+		weights_rows(env->weights, TABLE_PER_LAYER, p->tokens, s->n, s->per_layer,
+			     (size_t)c->per_layer * c->layers, p->per_layer_read, env->threads);
+}
+
+static int forward_embed_row(struct forward_pass *p, uint32_t row, struct err *e)
+{
+	struct step *s = &p->step;
+	const struct config *c = s->env->config;
+	if (!p->embedded[row] || (c->per_layer && !p->per_layer_read[row]))
+		return forward_embed(s, row, p->tokens[row], e);
+	forward_finish_embedding(c, s->x + (size_t)row * config_stream_width(c));
+	if (c->per_layer)
+		per_layer_scale(s, row);
+	return 0;
+}
+
+/* Reserves room in every context, and embeds the rows' tokens, which are still those of the batch.
+ */
 static void forward_embed_spans(struct forward_pass *p)
 {
 	struct step *s = &p->step;
 	struct err why;
+	forward_read_tables(p);
 	for (uint32_t i = 0; i < s->span_count; i++) {
 		struct step_span *span = &s->spans[i];
 		step_open(span);
 		if (context_reserve(span->context, span->position + span->n, &why))
 			step_kill(s, span, 0, SPAN_FAILED, &why);
 		for (uint32_t t = 0; t < span->n; t++)
-			if (forward_embed(s, span->first + t, p->tokens[span->origin + t], &why))
+			if (forward_embed_row(p, span->first + t, &why))
 				step_kill(s, span, t, SPAN_FAILED, &why);
 	}
 }

@@ -24,6 +24,7 @@ struct forward_pass {
 	struct step_span *spans; /* [rows] at most */
 	uint32_t *span_of;	 /* [rows] */
 	uint32_t *tokens;	 /* [rows], as in the batch */
+	bool *embedded, *per_layer_read; /* [rows]: rows of the tables that have been read */
 
 	struct step step;
 	const struct step_batch *batch; /* NULL: no step is on its way */

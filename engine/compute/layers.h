@@ -302,6 +302,8 @@ void per_layer_take(struct per_layer_scratch *p, struct arena *arena, const stru
 /* The step's inputs of a row = the token's row of the table; the scratch is not needed yet. -ERANGE,
  * -EIO in words. */
 int per_layer_read(struct step *s, uint32_t row, uint32_t token, struct err *e);
+/* The part of per_layer_read after the row of the table has been read. */
+void per_layer_scale(const struct step *s, uint32_t row);
 /* When all rows are embedded: adds to their inputs what is projected from the embedding. */
 void per_layer_begin(struct per_layer_scratch *p, struct step *s);
 /* Adds to the stream what a layer makes of its inputs, after its parts. */

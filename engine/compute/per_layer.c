@@ -20,14 +20,21 @@ void per_layer_take(struct per_layer_scratch *p, struct arena *arena, const stru
 
 /* ---- before the first layer ---- */
 
-int per_layer_read(struct step *s, uint32_t row, uint32_t token, struct err *e)
+void per_layer_scale(const struct step *s, uint32_t row)
 {
 	const struct config *c = s->env->config;
 	size_t width = per_layer_width(c);
 	float *to = s->per_layer + row * width, scale = sqrtf((float)c->per_layer);
-	int failed = weights_row(s->env->weights, TABLE_PER_LAYER, token, to, e);
-	for (size_t i = 0; i < width && !failed; i++)
+	for (size_t i = 0; i < width; i++)
 		to[i] *= scale;
+}
+
+int per_layer_read(struct step *s, uint32_t row, uint32_t token, struct err *e)
+{
+	float *to = s->per_layer + row * per_layer_width(s->env->config);
+	int failed = weights_row(s->env->weights, TABLE_PER_LAYER, token, to, e);
+	if (!failed)
+		per_layer_scale(s, row);
 	return failed;
 }
 

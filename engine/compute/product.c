@@ -8,12 +8,14 @@
 
 #include <string.h>
 
-/* Products of one input with several matrices, as one parallel loop over the tiles of them all. */
+/* Products of one input with several matrices, as one parallel loop: its items are the tiles of them all for some of the
+ * tokens, then the same tiles for the next ones. Kernels gather so many tokens for each call, whatever rows it multiplies, and
+ * make a row's codes again for the next ones: pieces of more rows and fewer tokens gather less. */
 struct product_task {
 	const struct kernels *kernels;
 	const struct product *product;
-	struct input x;
-	uint32_t n;
+	const struct activation *input;
+	uint32_t n, tokens, tiles; /* tokens: of an item, at most */
 };
 
 static uint32_t product_tiles(const struct matrix *w)
@@ -21,21 +23,33 @@ static uint32_t product_tiles(const struct matrix *w)
 	return (w->shape.rows + TILE_ROWS - 1) / TILE_ROWS;
 }
 
-static void product_multiply_tiles(void *ctx, uint32_t begin, uint32_t end)
+/* Tiles [begin, end) of all matrices by the tokens from `first` on. */
+static void product_multiply_tiles(const struct product_task *all, uint32_t first, uint32_t begin,
+				   uint32_t end)
 {
-	const struct product_task *all = ctx;
-	const struct product *p = all->product;
-	for (; begin < end; p++) {
+	const struct input x = activation_input(all->input, first);
+	uint32_t n = all->n - first < all->tokens ? all->n - first : all->tokens;
+	for (const struct product *p = all->product; begin < end; p++) {
 		uint32_t tiles = product_tiles(p->w), rows = p->w->shape.rows;
 		if (begin < tiles) {
 			uint32_t last = end < tiles ? end : tiles;
 			uint32_t row1 = last * TILE_ROWS < rows ? last * TILE_ROWS : rows;
-			watch_multiply(all->kernels, p->y, rows, p->w, begin * TILE_ROWS, row1,
-				       &all->x, NULL, all->n);
+			watch_multiply(all->kernels, p->y + (size_t)first * rows, rows, p->w,
+				       begin * TILE_ROWS, row1, &x, NULL, n);
 			begin = last;
 		}
 		begin -= tiles;
 		end -= tiles;
+	}
+}
+
+static void product_multiply_items(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct product_task *all = ctx;
+	for (uint32_t n; begin < end; begin += n) {
+		uint32_t tile = begin % all->tiles, left = all->tiles - tile;
+		n = end - begin < left ? end - begin : left;
+		product_multiply_tiles(all, begin / all->tiles * all->tokens, tile, tile + n);
 	}
 }
 
@@ -58,29 +72,37 @@ static void product_observe(const struct environment *env, const struct product 
  * quantised format, and there are a quarter as many in an instruction. */
 enum { PRODUCT_FLOAT_WORK = 4 };
 
+/* Tokens that all kernels gather together. */
+enum { PRODUCT_TOKENS = 48 };
+
 void product_run(const struct environment *env, const struct product *products, uint32_t count,
 		 struct activation *a, uint32_t n)
 {
-	uint32_t tiles = 0, weight = 1;
+	uint32_t weight = 1, parts = (n + PRODUCT_TOKENS - 1) / PRODUCT_TOKENS;
+	if (!n)
+		return;
+	struct product_task all = {env->kernels, products, a, n, (n + parts - 1) / parts, 0};
 	if (env->observer && !a->guess)
 		product_observe(env, products, count, a, n);
 	for (uint32_t i = 0; i < count; i++) {
-		tiles += product_tiles(products[i].w);
+		all.tiles += product_tiles(products[i].w);
 		activation_prepare(env, a, n, products[i].w->shape.format);
 		if (format_input(products[i].w->shape.format) == INPUT_FLOATS)
 			weight = PRODUCT_FLOAT_WORK;
 	}
-	struct product_task all = {env->kernels, products, activation_input(a, 0), n};
-	uint64_t work = (uint64_t)TILE_ROWS * a->k * n * weight;
-	threads_run(env->threads, tiles, product_grain(env, tiles, work), product_multiply_tiles,
+	uint64_t work = (uint64_t)TILE_ROWS * a->k * all.tokens * weight;
+	uint32_t items = all.tiles * parts;
+	threads_run(env->threads, items, product_grain(env, items, work), product_multiply_items,
 		    &all);
 }
 
 /* ---- blocks of rows for parts of the input ---- */
 
 struct product_groups {
-	struct product_task task;
-	uint32_t groups, each; /* rows of w in a group */
+	const struct kernels *kernels;
+	const struct product *product;
+	struct input x;
+	uint32_t n, groups, each; /* each: rows of w in a group */
 	const uint32_t *index; /* [groups][n]: tokens of the input */
 };
 
@@ -90,16 +112,15 @@ static void product_multiply_shared(const struct product_groups *z, uint32_t gro
 				    uint32_t row1)
 {
 	enum { TOKENS = 32 };
-	const struct product_task *all = &z->task;
-	const struct product *p = all->product;
+	const struct product *p = z->product;
 	float some[TOKENS * TILE_ROWS];
 	uint32_t first = group * z->each, end = first + z->each, rows = p->w->shape.rows;
 	first = first > row0 ? first : row0;
 	end = end < row1 ? end : row1;
-	for (uint32_t t = 0; t < all->n; t += TOKENS) {
-		uint32_t n = all->n - t < TOKENS ? all->n - t : TOKENS;
-		watch_multiply(all->kernels, some - row0, TILE_ROWS, p->w, row0, row1, &all->x,
-			       z->index + (size_t)group * all->n + t, n);
+	for (uint32_t t = 0; t < z->n; t += TOKENS) {
+		uint32_t n = z->n - t < TOKENS ? z->n - t : TOKENS;
+		watch_multiply(z->kernels, some - row0, TILE_ROWS, p->w, row0, row1, &z->x,
+			       z->index + (size_t)group * z->n + t, n);
 		for (uint32_t i = 0; i < n; i++)
 			memcpy(p->y + (size_t)(t + i) * rows + first,
 			       some + i * TILE_ROWS + first - row0, (end - first) * sizeof *some);
@@ -110,8 +131,7 @@ static void product_multiply_shared(const struct product_groups *z, uint32_t gro
 static void product_multiply_groups(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct product_groups *z = ctx;
-	const struct product_task *all = &z->task;
-	const struct product *p = all->product;
+	const struct product *p = z->product;
 	uint32_t rows = p->w->shape.rows, most = z->each / TILE_ROWS + 2;
 	for (uint32_t i = begin; i < end; i++) {
 		uint32_t group = i / most, first = group * z->each, last = first + z->each;
@@ -122,8 +142,8 @@ static void product_multiply_groups(void *ctx, uint32_t begin, uint32_t end)
 		if (row0 < first || row1 > last)
 			product_multiply_shared(z, group, row0, row1);
 		else
-			watch_multiply(all->kernels, p->y, rows, p->w, row0, row1, &all->x,
-				       z->index + (size_t)group * all->n, all->n);
+			watch_multiply(z->kernels, p->y, rows, p->w, row0, row1, &z->x,
+				       z->index + (size_t)group * z->n, z->n);
 	}
 }
 
@@ -139,7 +159,7 @@ void product_run_groups(const struct environment *env, const struct product *pro
 		for (uint32_t t = 0; t < n; t++)
 			index[(size_t)g * n + t] = t * groups + g;
 	struct product_groups z = {
-		{env->kernels, product, activation_input(a, 0), n}, groups, each, index};
+		env->kernels, product, activation_input(a, 0), n, groups, each, index};
 	uint64_t work = (uint64_t)TILE_ROWS * a->k * n;
 	work *= format_input(w->format) == INPUT_FLOATS ? PRODUCT_FLOAT_WORK : 1;
 	threads_run(env->threads, items, product_grain(env, items, work), product_multiply_groups,

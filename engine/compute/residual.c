@@ -326,6 +326,18 @@ void residual_guess(const struct step *s, uint32_t layer, struct activation *to)
 	activation_changed(to);
 }
 
+/* Rows that are added in one piece of a loop; fewer are not worth a meeting. */
+enum { ADD_ROWS = 16 };
+
+static void residual_add_plain(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct residual_task *z = ctx;
+	size_t hidden = z->env->config->hidden_size;
+	watch_add_scaled(z->env->kernels, (float *)z->x + begin * hidden,
+			 z->env->config->residual_multiplier, z->out + begin * hidden,
+			 (end - begin) * hidden);
+}
+
 void residual_add(struct step *s, uint32_t layer, enum layer_part part)
 {
 	const struct config *c = s->env->config;
@@ -345,8 +357,7 @@ void residual_add(struct step *s, uint32_t layer, enum layer_part part)
 		threads_run(s->env->threads, s->n, 2, residual_add_mixed, &z);
 		break;
 	default:
-		watch_add_scaled(s->env->kernels, s->x, c->residual_multiplier, s->out,
-				 (size_t)s->n * c->hidden_size);
+		threads_run(s->env->threads, s->n, ADD_ROWS, residual_add_plain, &z);
 		break;
 	}
 }

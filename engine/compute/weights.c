@@ -207,29 +207,44 @@ static struct shape weights_row_shape(const struct plan_tensor *table)
 	return row;
 }
 
-/* Bytes of a row's weights, scales and biases. */
+/* Bytes of rows' weights, scales and biases. */
 static size_t weights_row_bytes(const struct shape *row)
 {
 	return plan_piece_bytes(row, 0) + plan_piece_bytes(row, 1) + plan_piece_bytes(row, 2);
 }
 
-static int weights_read_row(const struct weights *w, const struct plan_tensor *t, uint32_t token,
-			    uint8_t *to, struct err *e)
+/* Copies a token's row from its chunk, piece after piece. */
+static void weights_copy_row(const struct plan_tensor *t, const struct pieces *chunk,
+			     uint32_t token, uint8_t *to)
 {
 	struct shape row = weights_row_shape(t);
-	struct pieces from;
 	size_t at = token % t->chunk_rows;
-	int failed = weights_read_chunk(t, token / t->chunk_rows, w->store, w->table_chunk, &from,
-					e);
-	if (failed)
-		return failed;
-	const void *const pieces[PLAN_PIECES] = {from.weights, from.scales, from.biases};
+	const void *const pieces[PLAN_PIECES] = {chunk->weights, chunk->scales, chunk->biases};
 	for (uint32_t i = 0; i < PLAN_PIECES; i++) {
 		size_t bytes = plan_piece_bytes(&row, i);
 		memcpy(to, (const uint8_t *)pieces[i] + at * bytes, bytes);
 		to += bytes;
 	}
-	return 0;
+}
+
+static int weights_read_row(const struct weights *w, const struct plan_tensor *t, uint32_t token,
+			    uint8_t *to, struct err *e)
+{
+	struct pieces from;
+	int failed = weights_read_chunk(t, token / t->chunk_rows, w->store, w->table_chunk, &from,
+					e);
+	if (!failed)
+		weights_copy_row(t, &from, token, to);
+	return failed;
+}
+
+/* From a row as stored, piece after piece. */
+static void weights_widen_row(const struct plan_tensor *t, const uint8_t *stored, float *out)
+{
+	struct shape row = weights_row_shape(t);
+	const uint8_t *scales = stored + plan_piece_bytes(&row, 0);
+	format_dequantise_row(out, &row,
+			      &(struct pieces){stored, scales, scales + plan_piece_bytes(&row, 1)});
 }
 
 int weights_row(const struct weights *w, enum weights_which table, uint32_t token, float *out,
@@ -250,10 +265,115 @@ int weights_row(const struct weights *w, enum weights_which table, uint32_t toke
 			return failed;
 		recent->token[place] = token + 1;
 	}
-	const uint8_t *scales = stored + plan_piece_bytes(&row, 0);
-	format_dequantise_row(out, &row,
-			      &(struct pieces){stored, scales, scales + plan_piece_bytes(&row, 1)});
+	weights_widen_row(t, stored, out);
 	return 0;
+}
+
+/* ---- many rows of a table ---- */
+
+/* Fewer are not worth a buffer for each thread. */
+enum { ROWS_TOGETHER = 4 };
+
+/* A token's row that is to be read. */
+struct wanted_row {
+	uint32_t token, at; /* which of the tokens */
+	bool kept;	    /* among the recent rows */
+};
+
+struct rows_task {
+	const struct weights *w;
+	const struct weights_table *table;
+	const struct wanted_row *rows; /* by token, so chunk after chunk */
+	float *out;
+	size_t stride, chunk_bytes, row_bytes;
+	bool *there;
+};
+
+/* A row of the chunk that has been read. */
+static void weights_take_row(const struct rows_task *a, const struct wanted_row *row,
+			     const struct pieces *chunk, uint8_t *spare)
+{
+	const struct plan_tensor *t = a->table->tensor;
+	struct recent_rows *recent = a->table->recent;
+	uint32_t place = row->token % RECENT_ROWS;
+	uint8_t *stored = row->kept ? recent->rows + place * a->row_bytes : spare;
+	weights_copy_row(t, chunk, row->token, stored);
+	if (row->kept)
+		recent->token[place] = row->token + 1;
+	weights_widen_row(t, stored, a->out + row->at * a->stride);
+	a->there[row->at] = true;
+}
+
+static void weights_read_rows(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct rows_task *a = ctx;
+	const struct plan_tensor *t = a->table->tensor;
+	uint8_t *buffer = malloc(a->chunk_bytes + a->row_bytes);
+	uint32_t chunk = UINT32_MAX;
+	struct pieces from;
+	struct err ignored;
+	bool read = false;
+	for (uint32_t i = begin; i < end && buffer; i++) {
+		const struct wanted_row *row = &a->rows[i];
+		if (row->token / t->chunk_rows != chunk) {
+			chunk = row->token / t->chunk_rows;
+			read = !weights_read_chunk(t, chunk, a->w->store, buffer, &from, &ignored);
+		}
+		if (read)
+			weights_take_row(a, row, &from, buffer + a->chunk_bytes);
+	}
+	free(buffer);
+}
+
+static int weights_compare_rows(const void *a, const void *b)
+{
+	const struct wanted_row *x = a, *y = b;
+	return x->token != y->token ? (x->token > y->token) - (x->token < y->token)
+				    : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Lists the rows that are not among the recent ones. Of those that share a place there, the last one is kept, unless what is
+ * there is wanted now. */
+static uint32_t weights_list_rows(struct recent_rows *recent, const uint32_t *tokens, uint32_t n,
+				  uint32_t vocabulary, struct wanted_row *rows)
+{
+	bool taken[RECENT_ROWS] = {false};
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (recent->token[tokens[i] % RECENT_ROWS] == tokens[i] + 1)
+			taken[tokens[i] % RECENT_ROWS] = true;
+		else if (tokens[i] < vocabulary)
+			rows[count++] = (struct wanted_row){tokens[i], i, false};
+	for (uint32_t i = count; i-- > 0;) {
+		bool *place = &taken[rows[i].token % RECENT_ROWS];
+		rows[i].kept = !*place;
+		*place = true;
+		if (rows[i].kept)
+			recent->token[rows[i].token % RECENT_ROWS] = 0;
+	}
+	qsort(rows, count, sizeof *rows, weights_compare_rows);
+	return count;
+}
+
+void weights_rows(const struct weights *w, enum weights_which table, const uint32_t *tokens,
+		  uint32_t n, float *out, size_t stride, bool *there, struct threads *threads)
+{
+	const struct weights_table *from = &w->tables[table];
+	struct shape row = weights_row_shape(from->tensor), chunk = from->tensor->shape;
+	struct wanted_row *rows = n >= ROWS_TOGETHER ? malloc(n * sizeof *rows) : NULL;
+	chunk.rows = from->tensor->chunk_rows;
+	memset(there, 0, n * sizeof *there);
+	if (!rows)
+		return;
+	uint32_t count =
+		weights_list_rows(from->recent, tokens, n, from->tensor->shape.rows, rows);
+	struct rows_task all = {w,	from,  rows,
+				out,	stride, weights_row_bytes(&chunk),
+				weights_row_bytes(&row), there};
+	if (count >= ROWS_TOGETHER)
+		threads_run(threads, count, count / (4 * threads_count(threads)) + 1,
+			    weights_read_rows, &all);
+	free(rows);
 }
 
 static int weights_make_recent(struct weights_table *t, struct err *e)

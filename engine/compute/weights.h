@@ -3,6 +3,7 @@
 #define MOEFS_ENGINE_COMPUTE_WEIGHTS_H
 
 #include "cache/store.h"
+#include "engine/compute/threads.h"
 #include "engine/family/plan.h"
 #include "kernels/kernels.h"
 
@@ -53,6 +54,12 @@ int weights_check_list(const float *list, uint32_t tokens, uint32_t each, uint32
  * few different words. For one thread at a time. -ERANGE: no such token; -EIO; in words. */
 int weights_row(const struct weights *w, enum weights_which table, uint32_t token, float *out,
 		struct err *e);
+
+/* The rows of n tokens by all threads, each chunk read once: out + i · stride for tokens[i] where there[i] is true afterwards. The
+ * others are left to weights_row: those that it keeps, and those that cannot be read, since it says why. It keeps as many of
+ * the rows as it would have kept. For one thread at a time. */
+void weights_rows(const struct weights *w, enum weights_which table, const uint32_t *tokens,
+		  uint32_t n, float *out, size_t stride, bool *there, struct threads *threads);
 
 /* NULL if the model has no such tensor. */
 static inline const float *weights_vector(const struct layer_weights *l, enum tensor_role role)

@@ -254,13 +254,22 @@ static void count(const struct run *r, struct pager_stats *before, struct pager_
 	*before = now;
 }
 
-static int run_prefill(struct run *r, struct round *o, struct pager_stats *before, struct err *e)
+/* NULL: out of memory. */
+static uint32_t *random_prompt(struct run *r, struct err *e)
 {
 	uint32_t *prompt = calloc(r->prompt, sizeof *prompt);
 	if (!prompt)
-		return err_set(e, ENOMEM, "out of memory for a prompt");
-	for (uint64_t i = 0; i < r->prompt; i++)
+		err_set(e, ENOMEM, "out of memory for a prompt");
+	for (uint64_t i = 0; prompt && i < r->prompt; i++)
 		prompt[i] = run_random_token(r);
+	return prompt;
+}
+
+static int run_prefill(struct run *r, struct round *o, struct pager_stats *before, struct err *e)
+{
+	uint32_t *prompt = random_prompt(r, e);
+	if (!prompt)
+		return -e->code;
 	double begun = seconds_spent(r->effort.threads), spent = spent_in_delta_nets();
 	int failed = prefill(r, prompt, e);
 	o->seconds[PREFILL] = seconds_spent(r->effort.threads) - begun;
@@ -371,6 +380,22 @@ static int measure(struct run *r, struct round *rounds, struct err *e)
 	return failed;
 }
 
+/* Computes the prompt once more, with a timeline. */
+static int keep_prompt_timeline(struct run *r, struct err *e)
+{
+	uint32_t *prompt = random_prompt(r, e);
+	if (!prompt)
+		return -e->code;
+	int failed = context_reserve(&r->context, (uint32_t)r->prompt, e);
+	timeline_begin((uint32_t)r->effort.threads);
+	if (!failed)
+		failed = prefill(r, prompt, e);
+	timeline_end((uint32_t)r->prompt);
+	context_rollback(&r->context, 0);
+	free(prompt);
+	return failed;
+}
+
 /* Decodes once more from the first position, with a timeline. */
 static int keep_timeline(struct run *r, struct err *e)
 {
@@ -433,6 +458,8 @@ static int run(struct run *r, struct err *e)
 		failed = measure(r, rounds, e);
 	if (!failed && r->timeline && !r->answers.count)
 		failed = keep_timeline(r, e);
+	else if (!failed && r->prompt_timeline && !r->answers.count)
+		failed = keep_prompt_timeline(r, e);
 	if (!failed && !r->answers.count)
 		failed = run_report(r, rounds, e);
 	ceiling_close(&r->ceiling);
@@ -473,6 +500,8 @@ int run_command(int argc, char **argv, struct err *e)
 		 "decode beside one busy process per core, too"},
 		{"timeline", OPTION_FLAG, &r.timeline, 0, 0,
 		 "where the time of a decoded token's threads goes"},
+		{"prompt-timeline", OPTION_FLAG, &r.prompt_timeline, 0, 0,
+		 "the same of a prompt's token"},
 		{"seconds", OPTION_SECONDS, &r.effort.seconds, 0, 0, "of each ceiling"},
 		EFFORT_OPTIONS(&r.effort),
 	};

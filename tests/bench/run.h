@@ -27,7 +27,7 @@ struct run {
 	struct number_list depths;  /* positions to decode from; none: the prompt's end */
 	struct number_list verify;  /* rows of a step that verifies drafts */
 	struct number_list answers; /* contexts that are answered together; none: one alone */
-	bool busy, timeline;
+	bool busy, timeline, prompt_timeline;
 
 	struct engine *engine;
 	struct model *model;

@@ -243,7 +243,7 @@ int run_report(struct run *r, const struct round *rounds, struct err *e)
 	report_number(&report, "peak_memory_mib", "peak memory, MiB", r->peak_mib, 0);
 	report_phases(r, &report, &w, rounds);
 	report_ceilings(r, &report, rounds);
-	if (r->timeline)
+	if (r->timeline || r->prompt_timeline)
 		timeline_report(&report);
 	return report_end(&report, e);
 }

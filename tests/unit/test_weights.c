@@ -192,12 +192,54 @@ static void lists_of_experts_name_experts_and_each_once(void **state)
 	}
 }
 
+static void many_rows_are_what_single_ones_are(void **state)
+{
+	const struct model *m = *state;
+	struct weights w = load(m), alone = load(m);
+	const struct plan_tensor *t = w.tables[TABLE_EMBEDDING].tensor;
+	uint32_t rows = t->shape.rows, tokens[600];
+	size_t stride = t->shape.cols + 3, n = sizeof tokens / sizeof *tokens;
+	float *got = calloc(n * stride, sizeof *got), want[1024];
+	bool there[600];
+	struct threads *threads;
+	assert_non_null(got);
+	assert_int_equal(threads_create(&threads, 3, &e), 0);
+	for (uint32_t pass = 0; pass < 3; pass++) { /* then some are among the recent ones */
+		uint32_t left = 0;
+		for (uint32_t i = 0; i < n; i++)
+			tokens[i] = (i * i * 7 + pass * 5) % rows;
+		tokens[n / 2] = rows; /* no such token */
+		memset(there, 1, sizeof there);
+		weights_rows(&w, TABLE_EMBEDDING, tokens, (uint32_t)n, got, stride, there, threads);
+		assert_false(there[n / 2]);
+		for (uint32_t i = 0; i < n; i++) {
+			if (tokens[i] == rows)
+				continue;
+			assert_int_equal(
+				weights_row(&alone, TABLE_EMBEDDING, tokens[i], want, &e), 0);
+			if (there[i])
+				assert_memory_equal(got + i * stride, want,
+						    t->shape.cols * sizeof *want);
+			left += !there[i];
+			assert_int_equal(weights_row(&w, TABLE_EMBEDDING, tokens[i], got, &e), 0);
+			assert_memory_equal(got, want, t->shape.cols * sizeof *want);
+		}
+		if (!pass)
+			assert_int_equal(left, 0);
+	}
+	threads_destroy(threads);
+	free(got);
+	weights_free(&alone);
+	weights_free(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tensors_of_every_number_of_pieces_are_arranged),
 		cmocka_unit_test(rows_of_an_embedding_in_three_pieces_are_read),
 		cmocka_unit_test(lists_of_experts_name_experts_and_each_once),
+		cmocka_unit_test(many_rows_are_what_single_ones_are),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
