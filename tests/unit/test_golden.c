@@ -120,9 +120,20 @@ static uint64_t one_expert(const struct golden_bench *b)
 	return pager_slot_bytes(b->view.plan->slot_bytes);
 }
 
+/* How many threads that setting has; 0: it is left out. ThreadSanitizer skips one thread, and chunks of one token, which every
+ * run decodes at its end anyway, and has 16 and 64 threads in one fixture: in the others they would meet no other code. */
+static uint32_t threads_of_setting(const char *fixture, uint32_t chunk, uint32_t threads)
+{
+	bool many = strcmp(fixture, "qwen3_moe") == 0;
+	if (!THREADS_WATCHED)
+		return threads;
+	if (chunk == 1 || threads == 1 || (threads == 64 && !many))
+		return 0;
+	return threads == 16 && !many ? 3 : threads;
+}
+
 /* With CHECK=full all combinations; otherwise, and under a sanitizer, each chunk and each number
- * of threads once, with both caches. ThreadSanitizer skips one thread, and chunks of one token,
- * which every run decodes at its end anyway. */
+ * of threads once, with both caches. */
 static void assert_same_under_all_settings(const char *fixture, const char *quant)
 {
 	static const uint32_t chunks[] = {1, 7, 64, 7, 64}, threads[] = {1, 2, 3, 16, 64};
@@ -135,12 +146,11 @@ static void assert_same_under_all_settings(const char *fixture, const char *quan
 		for (int t = 0; t < 5; t++) {
 			if ((SANITIZED || !test_full()) && t != (c + 1) % 5)
 				continue;
-			if (THREADS_WATCHED && (chunks[c] == 1 || threads[t] == 1))
-				continue;
-			for (int small = 0; small <= (budget != 0); small++) {
+			uint32_t count = threads_of_setting(fixture, chunks[c], threads[t]);
+			for (int small = 0; count && small <= (budget != 0); small++) {
 				struct engine_options o = {.quant = quant,
 							   .chunk = chunks[c],
-							   .threads = threads[t],
+							   .threads = count,
 							   .budget = small ? budget : 0};
 				bench_open(&b, fixture, &o);
 				struct golden_run r = golden_run_make(&b);
