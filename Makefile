@@ -169,7 +169,7 @@ UNIT_WRAPPED := run_begin_place loss_idle_begin turn_prepare turn_take $(addpref
 UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
 	$(filter-out %_routes.c,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c)) fs/gateway/problem.c \
 	$(wildcard fs/gateway/body/*.c) \
-	fs/mount/call.c fs/base/text.c fs/base/human.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
+	fs/mount/call.c fs/models/kept_file.c fs/base/text.c fs/base/human.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
 $(UNIT): $(UNIT_OBJS) $(HELP_OBJS) $(UNIT_TESTED) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(UNIT_WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm

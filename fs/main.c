@@ -15,6 +15,7 @@
 #include "fs/commands/commands.h"
 #include "fs/models/model_folders.h"
 #include "fs/models/models.h"
+#include "fs/models/kept.h"
 #include "fs/program/daemon.h"
 #include "fs/program/http.h"
 #include "fs/program/mountpoint.h"
@@ -185,7 +186,9 @@ static int main_serve(struct program *p, struct err *e)
 	m->log = p->log;
 	m->params = p->options.params;
 	m->param_count = p->options.param_count;
-	code = main_mount_and_serve(p, e);
+	code = p->options.sessions ? kept_open(m, p->options.sessions, e) : 0;
+	if (!code)
+		code = main_mount_and_serve(p, e);
 	daemon_log_note(p->log, code ? e->text : "unmounted");
 	systemd_notify("STOPPING=1");
 	http_end(&p->http);

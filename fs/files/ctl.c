@@ -297,6 +297,7 @@ static int ctl_fork_enter(struct forking *f)
 	}
 	session_share_like(made->session, f->handle->node.conversation->session, f->shares);
 	conversation_wake(made);
+	mount_note_change(made);
 	return code;
 }
 

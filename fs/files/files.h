@@ -18,6 +18,7 @@ extern const struct file_ops mount_ctl_ops;
 void mount_readme_render(const struct node *n, struct text *out);
 void mount_version_render(const struct node *n, struct text *out);
 void mount_pid_render(const struct node *n, struct text *out);
+void mount_kept_render(const struct node *n, struct text *out);
 void mount_budget_render(const struct node *n, struct text *out);
 int mount_budget_set(const struct node *n, const char *value, size_t length, struct err *e);
 void mount_context_budget_render(const struct node *n, struct text *out);

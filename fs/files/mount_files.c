@@ -33,6 +33,11 @@ void mount_pid_render(const struct node *n, struct text *out)
 	text_format(out, "%d\n", (int)getpid());
 }
 
+void mount_kept_render(const struct node *n, struct text *out)
+{
+	text_format(out, "%s\n", n->mount->kept.path ? n->mount->kept.path : "off");
+}
+
 /* ---- MOUNT/ctl ---- */
 
 struct mount_command {	       /* a write, parsed */

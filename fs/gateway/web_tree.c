@@ -131,7 +131,7 @@ static bool web_is_one_of(const char *name, const char *const *names)
  * cache/waiting, which name sessions. */
 static bool web_may_look(const struct web_place *at, bool keys)
 {
-	static const char *const mount[] = {"README", "version", "cache", NULL};
+	static const char *const mount[] = {"README", "version", "kept", "cache", NULL};
 	static const char *const model[] = {"info", "config.json", NULL};
 	static const char *const experts[] = {"map", "stats", "stats.json", NULL};
 	if (!at->count || (at->count == 1 && at->model))

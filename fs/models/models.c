@@ -1,6 +1,7 @@
 /* See models.h. */
 #include "fs/models/models.h"
 #include "fs/mount/handle.h"
+#include "fs/models/kept.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -36,7 +37,8 @@ bool models_name_fits(const char *name)
 
 static bool models_name_is_taken(const struct mount *m, const char *name)
 {
-	static const char *const ours[] = {"README", "version", "pid", "error", "ctl", "cache"};
+	static const char *const ours[] = {"README",	 "version", "pid", "error",
+					   "error.json", "kept",    "ctl", "cache"};
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		if (strcmp(ours[i], name) == 0)
 			return true;
@@ -83,6 +85,15 @@ void models_params_given(const struct mount *m, struct text *out)
 			    m->params[i].value, params_name(m->params[i].param));
 }
 
+/* Params that the command line gives win over those that sessions/default had. */
+static bool models_param_is_given(const struct mount *m, size_t param)
+{
+	size_t i = 0;
+	while (i < m->param_count && m->params[i].param != param)
+		i++;
+	return i < m->param_count;
+}
+
 /* Indices are never reused: the place of a model that is gone stays empty, so that what a program
  * looked up there is never another model's. */
 static int models_enter(struct mount *m, struct mounted *model, struct err *e)
@@ -109,9 +120,11 @@ static int models_enter(struct mount *m, struct mounted *model, struct err *e)
 			err_set(e, -failed, "-o %s=%s: %s", params_name(given->param), given->value,
 				why.text);
 	}
-	if (!failed)
-		m->models[m->model_count++] = model;
-	return failed;
+	if (failed)
+		return failed;
+	m->models[m->model_count++] = model;
+	kept_load(model, models_param_is_given);
+	return 0;
 }
 
 int models_take(struct mount *m, struct found_model *f, const char *name, struct err *e)
@@ -157,6 +170,7 @@ void models_free(struct mounted *model)
 	while (model->session_count)
 		conversation_remove(model->sessions[model->session_count - 1]);
 	post_cancel(model->mount->posts, &model->traced);
+	kept_unload(model);
 	model_close(model->model);
 	free(model->sessions);
 	free(model->named);

@@ -106,6 +106,7 @@ static void conversation_on_news(struct post *p)
 	conversation_log_failure(c);
 	conversation_log_turn(c);
 	conversation_wake(c);
+	mount_note_change(c);
 }
 
 /* ---- lifetimes ---- */
@@ -153,6 +154,7 @@ void conversation_unref(struct conversation *c)
 	conversation_end(c);
 	free(c->refused);
 	free(c->denied);
+	free(c->kept);
 	answer_unref(c->logged);
 	free(c);
 }
@@ -379,6 +381,8 @@ int conversation_rename(struct conversation *c, const char *name, struct err *e)
 	(void)snprintf(c->name, sizeof c->name, "%s", name);
 	conversations_insert_name(c, count - 1);
 	session_name(c->session, c->uid, name);
+	if (c->kept)
+		mount_note_change(c);
 	return 0;
 }
 

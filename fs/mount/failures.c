@@ -143,6 +143,8 @@ void failure_accepted(const struct node *n)
 	failure_replace(&c->refused, NULL);
 	failure_replace(&c->denied, NULL);
 	pollers_wake(n->mount, &c->pollers);
+	if (c->session)
+		mount_note_change(c);
 }
 
 void failure_took(const struct node *n)
@@ -150,4 +152,6 @@ void failure_took(const struct node *n)
 	struct conversation *c = failure_session(n);
 	if (c && c->refused_row == n->row && c->refused_item == n->item)
 		failure_accepted(n);
+	else if (c && c->session)
+		mount_note_change(c);
 }

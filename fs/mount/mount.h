@@ -82,6 +82,7 @@ struct conversation {
 	unsigned borrowed;   /* jobs of workers that use the engine's session */
 	struct session *ending; /* the session, if it ended while borrowed */
 	struct answer *logged;	/* the last answer with a line in the log (-v); a reference */
+	struct kept *kept;	/* its file (models/kept.h), allocated; NULL: it never had one */
 	struct lineage asker;	/* who opened the prompt of the newest turn; empty: unknown */
 };
 
@@ -106,8 +107,10 @@ struct mounted {
 	struct post traced;	   /* posted by the engine's callback */
 	char *config;		   /* config.json as at mount */
 	size_t config_length;
-	struct timespec config_time; /* its modification time, which static files show */
 	char *examples;		   /* lines of questions, as at mount */
+	struct timespec config_time; /* its modification time, which static files show */
+	int kept_lock;	   /* of models/kept.h; 0: the model's sessions are not kept */
+	uint32_t kept_last; /* the highest number of a file there */
 	bool gone;	   /* nothing was at its path when its folder was last looked into */
 	bool failure_told; /* that it cannot be loaded or converted is in MOUNT/error already */
 };
@@ -169,9 +172,22 @@ struct mount {
 	bool verbose;	      /* -v: log a line for each answered prompt */
 	mode_t umask;	      /* permission bits that no node has */
 	struct daemon_log *log;		  /* NULL: none */
+	struct {
+		const char *path; /* -o sessions=; NULL: sessions end with the mount */
+		int folder;	  /* opened */
+		bool failed;	  /* a session could not be written, and that was said */
+		void (*changed)(struct conversation *c); /* NULL: nobody keeps sessions */
+	} kept;
 	const struct param_given *params; /* that sessions begin with (models/models.h) */
 	size_t param_count;
 };
+
+/* The texts or params of a session in the tree have changed, or may have. */
+static inline void mount_note_change(struct conversation *c)
+{
+	if (c->model->mount->kept.changed)
+		c->model->mount->kept.changed(c);
+}
 
 /* The model after `after`, or the first if that is NULL; NULL: no more. */
 static inline struct mounted *mount_next_model(const struct mount *m, const struct mounted *after)

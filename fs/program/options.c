@@ -76,6 +76,8 @@ const char options_help[] =
 	"                           two tokens (default: 100 milliseconds)\n"
 	"    idle=TIME              unload a model that is not used for this time (30s,\n"
 	"                           10m, 2h)\n"
+	"    sessions=DIR           keep sessions in this folder, so that they outlive the\n"
+	"                           mount: messages, params, tools (default: off)\n"
 	"    share=all              let sessions of all users take over what others have\n"
 	"                           computed (default: user, those of the same user)\n"
 	"    refine=idle            refine mounted models, as --refine does, while\n"
@@ -104,7 +106,8 @@ const char options_help[] =
 	"\n"
 	"A SIZE is 512M, 1.5G (or GB: powers of 1024), or 50%: of the machine's memory or\n"
 	"the control group's limit, whichever is less. auto is the default of every\n"
-	"option except store, remember, template, name, fsname, log, uid, gid and umask.\n"
+	"option except store, remember, sessions, template, name, fsname, log, uid, gid\n"
+	"and umask.\n"
 	"\n"
 	"Commands:\n";
 

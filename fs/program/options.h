@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 25 };
+enum { OPTION_VALUES = 26 };
 
 struct options {
 	struct engine_options engine; /* its strings are in `values` */
@@ -27,6 +27,7 @@ struct options {
 	bool allow_other, allow_root, auto_unmount, nonempty;
 	const char *http;	    /* an address; "": the default one; NULL: no HTTP */
 	const char *key_file;	    /* keys of http clients, absolute; NULL: no keys */
+	const char *sessions;	    /* the folder that keeps sessions, absolute; NULL: none does */
 	const char *log;	    /* a file, absolute, or journal; NULL: no log */
 	struct privilege whose;	    /* uid= and gid= */
 	mode_t umask;		    /* permission bits that no file has */

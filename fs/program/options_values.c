@@ -25,6 +25,7 @@ enum option_kind {
 	SOURCE,
 	NAME,
 	LOG,
+	SESSIONS,
 	KEYS,
 	ADDRESS,
 	USER,
@@ -57,6 +58,7 @@ static const struct option_value {
 	{"idle", SECONDS, ENGINE(idle), "a time such as 30s, 10m or 2h, off or auto"},
 	{"share", SWITCH, ENGINE(share_all), "all or user"},
 	{"refine", SWITCH, ENGINE(refine), "idle or off"},
+	{"sessions", SESSIONS, 0, "the name of a folder"},
 	{"fsname", SOURCE, 0, "the name of a source"},
 	{"name", NAME, 0, "a name for the model's folder"},
 	{"log", LOG, 0, "the name of a file, or journal"},
@@ -162,6 +164,10 @@ static int options_apply_to_mount(struct options *o, size_t i, struct err *e)
 		if (strcmp(string, "journal") != 0)
 			failed = options_absolute(&o->values[i], e);
 		o->log = o->values[i];
+		return failed;
+	case SESSIONS:
+		failed = options_absolute(&o->values[i], e);
+		o->sessions = o->values[i];
 		return failed;
 	case ADDRESS:
 		o->http = string;

@@ -9,6 +9,7 @@
 #include "fs/models/model_folders.h"
 #include "fs/mount/call.h"
 #include "fs/mount/handle.h"
+#include "fs/models/kept.h"
 #include "fs/requests/ops.h"
 
 #include <errno.h>
@@ -296,6 +297,7 @@ void mount_destroy(struct mount *m)
 	folders_release(m);
 	model_folders_free(m);
 	models_close(m);
+	kept_close(m);
 	if (m->engine)
 		engine_destroy(m->engine);
 	posts_destroy(m->posts);

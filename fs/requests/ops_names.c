@@ -6,6 +6,7 @@
  * effect. For other processes such a success would do harm: tar x, which has the folder open too,
  * would try forever to replace a file. */
 #include "fs/base/human.h"
+#include "fs/models/kept.h"
 #include "fs/requests/ops.h"
 
 #include <errno.h>
@@ -299,6 +300,7 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct conversation *c = names_find_session(req, parent, name, DENIED_REMOVE, name);
 	if (!c)
 		return;
+	kept_removed(c);
 	conversation_remove(c);
 	fuse_reply_err(req, 0);
 }

@@ -59,6 +59,7 @@ async function first() {
 	const table = await page.locator("#home table").innerText();
 	for (const part of [scripted, fable, "15.0 million weights", "tokens of context"]) if (!table.includes(part)) throw new Error(table);
 	same(sessions(scripted).join(" "), "default");
+	await until(() => /They end with the mount; mounted with -o sessions=DIR they would not/.test(document.getElementById("kept").textContent));
 	const offered = () => page.locator("#home .questions button").allInnerTexts();
 	same((await offered())[2], "What should I ask you to see what you can do?");
 	await page.selectOption("#model", fable);

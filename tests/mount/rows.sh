@@ -42,6 +42,7 @@ row MODEL/tensors/ 755 'of model.norm.weight.npy'
 row README 444 '^Language models as files'
 row version 444 '^[0-9]+\.[0-9]+\.[0-9]+$'
 row pid 444 $number
+row kept 444 '^off$'
 row ctl 644 '^load' takes rescan reads '^load' EINVAL jump EINVAL '' ENOENT 'load nobody'
 row error 444 '.*'
 row error.json 444 'json .not_mounted == []'

@@ -27,6 +27,13 @@ async function facts(model) {
 const help = element("details", { id: "help" }, element("summary", {}, "What the files of this mount are"));
 help.addEventListener("toggle", async () => help.children.length > 1 || help.append(element("pre", {}, await tree.read("README").catch((e) => e.message))));
 
+// Whether conversations outlive the mount, and how to make them.
+async function tellKept() {
+	const folder = await tree.value("kept").catch(() => "off"), option = element("code", {}, "-o sessions=DIR");
+	$("kept").replaceChildren(...(folder === "off" ? ["They end with the mount; mounted with ", option, " they would not."] : ["They are kept in ", element("code", {}, folder), "."]));
+}
+tellKept();
+
 // Draws the screen into its place; ask(text) begins a conversation.
 export async function show(models, model, ask) {
 	const rows = await Promise.all(models.map(facts));

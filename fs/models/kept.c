@@ -1,0 +1,301 @@
+/* See kept.h: when sessions are written, and how they come back. */
+#include "fs/models/kept.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the folder ---- */
+
+int kept_open(struct mount *m, const char *folder, struct err *e)
+{
+	if (mkdir(folder, 0700) && errno != EEXIST)
+		return err_sys(e, errno, "-o sessions=%s: cannot make this folder", folder);
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, errno, "-o sessions=%s: cannot open this folder", folder);
+	struct err why;
+	int code = kept_check_folder(fd, folder, &why);
+	if (code) {
+		close(fd);
+		return err_because(e, &why, why.code, "-o sessions=%s: %s", folder, why.text);
+	}
+	m->kept.folder = fd;
+	m->kept.path = folder;
+	m->kept.changed = kept_changed;
+	return 0;
+}
+
+void kept_close(struct mount *m)
+{
+	if (m->kept.path)
+		close(m->kept.folder);
+	m->kept.path = NULL;
+}
+
+/* Says what went wrong, once until something goes well again. */
+static void kept_failed(struct mount *m, const struct err *e)
+{
+	if (!m->kept.failed)
+		failure_of_mount(m, e);
+	m->kept.failed = true;
+}
+
+/* ---- writing ---- */
+
+/* What is being done for a conversation. */
+struct kept {
+	struct job job;
+	struct conversation *of;
+	struct session *session; /* borrowed by the job; NULL: it removes the file */
+	struct kept_head head;	 /* a copy, since a session may be renamed meanwhile */
+	uint32_t number;
+	bool running, again; /* again: it has changed since the job began */
+	bool gone;	     /* the session was removed */
+	int code;
+	struct err why;
+};
+
+static void kept_work(struct job *job)
+{
+	struct kept *k = LINK_OWNER(job, struct kept, job);
+	const struct mounted *model = k->of->model;
+	char name[16];
+	int folder = kept_folder_open(model->mount->kept.folder, k->of->uid, model->name,
+				      k->session, &k->why);
+	k->code = folder < 0 ? folder : 0;
+	if (folder < 0)
+		return;
+	(void)snprintf(name, sizeof name, "%" PRIu32, k->number);
+	if (k->session)
+		k->code = kept_file_write(folder, k->number, &k->head, k->session, &k->why);
+	else if (unlinkat(folder, name, 0) && errno != ENOENT)
+		k->code = err_sys(&k->why, errno, "cannot remove its file");
+	close(folder);
+}
+
+static void kept_start(struct kept *k);
+
+static void kept_finish(struct job *job)
+{
+	struct kept *k = LINK_OWNER(job, struct kept, job);
+	struct conversation *c = k->of;
+	struct mount *m = c->model->mount;
+	struct err e;
+	bool wrote = k->session;
+	if (k->code && !(k->code == -ENOENT && !wrote)) {
+		err_because(&e, &k->why, k->why.code, "%s/sessions/%s is not kept in %s: %s",
+			    c->model->name, k->head.name, m->kept.path, k->why.text);
+		kept_failed(m, &e);
+	} else if (wrote)
+		m->kept.failed = false;
+	k->running = false;
+	/* A session that has ended is still borrowed here, so what changed last is not lost. */
+	if (k->again && !k->gone && !c->session && wrote)
+		kept_work(job);
+	else if (k->again)
+		kept_start(k);
+	if (wrote)
+		conversation_return(c);
+	conversation_unref(c);
+}
+
+static void kept_start(struct kept *k)
+{
+	struct conversation *c = k->of;
+	k->again = k->running;
+	if (k->running || (!k->gone && !c->session))
+		return;
+	k->running = true;
+	k->head.gid = c->gid;
+	memcpy(k->head.name, c->name, sizeof k->head.name);
+	conversation_ref(c);
+	k->session = k->gone ? NULL : conversation_borrow(c);
+	k->job = (struct job){.slow = true, .work = kept_work, .finish = kept_finish};
+	workers_run(c->model->mount->workers, &k->job);
+}
+
+/* Sessions of single requests, as moefs-http names them, come and go. */
+static bool kept_passes(const struct conversation *c)
+{
+	return !c->id || c->passing || !strncmp(c->name, "http-", 5);
+}
+
+void kept_changed(struct conversation *c)
+{
+	struct mounted *model = c->model;
+	if (!model->kept_lock || kept_passes(c) || session_working(c->session))
+		return;
+	if (!c->kept) {
+		c->kept = calloc(1, sizeof *c->kept);
+		if (!c->kept)
+			return;
+		c->kept->of = c;
+		c->kept->number = ++model->kept_last;
+	}
+	kept_start(c->kept);
+}
+
+void kept_removed(struct conversation *c)
+{
+	if (!c->kept)
+		return;
+	c->kept->gone = true;
+	kept_start(c->kept);
+}
+
+/* ---- reading ---- */
+
+/* One of a mount's keeps a model's sessions at a time. */
+static bool kept_lock(struct mounted *model)
+{
+	struct mount *m = model->mount;
+	char name[NAME_SIZE + 8];
+	struct err e;
+	(void)snprintf(name, sizeof name, "%s.lock", model->name);
+	int fd = openat(m->kept.folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB)) {
+		model->kept_lock = fd;
+		return true;
+	}
+	if (fd >= 0 && errno == EWOULDBLOCK)
+		err_set(&e, EBUSY, "%s: another mount keeps its sessions in %s; this one does not",
+			model->name, m->kept.path);
+	else
+		err_sys(&e, errno, "%s: its sessions are not kept in %s", model->name,
+			m->kept.path);
+	if (fd >= 0)
+		close(fd);
+	failure_of_mount(m, &e);
+	return false;
+}
+
+/* A file that was taken in part: the next change of the session would replace it. */
+static void kept_put_aside(int folder, uint32_t number)
+{
+	char name[16], aside[32];
+	(void)snprintf(name, sizeof name, "%" PRIu32, number);
+	(void)snprintf(aside, sizeof aside, "%" PRIu32 ".refused", number);
+	(void)renameat(folder, name, folder, aside);
+}
+
+static int kept_restore(struct mounted *model, int folder, uid_t uid, uint32_t number,
+			bool (*skips)(const struct mount *m, size_t param), struct err *e)
+{
+	struct kept_head head;
+	struct text text = {0};
+	int code = kept_file_read(folder, number, &head, &text, e);
+	struct conversation *c = code ? NULL : conversations_by_name(model, head.name);
+	bool is_default = c && conversation_is_default(c) && uid == c->uid && !c->kept;
+	if (!code && (!*head.name || strchr(head.name, '/') || !strcmp(head.name, ".") ||
+		      !strcmp(head.name, "..")))
+		code = err_set(e, EINVAL, "a session cannot be called \"%.64s\"", head.name);
+	if (!code && c && !is_default)
+		code = err_set(e, EEXIST, "there is another session called %s", head.name);
+	if (!code && !c)
+		code = conversation_make(model, head.name, uid, head.gid, &c, e);
+	if (!code) {
+		const struct kept_target to = {c->session, is_default ? skips : NULL, model->mount};
+		c->kept = calloc(1, sizeof *c->kept);
+		code = c->kept ? kept_file_apply(&text, &to, e)
+			       : err_set(e, ENOMEM, "no memory for a session");
+		if (c->kept)
+			*c->kept = (struct kept){.of = c, .number = number};
+	}
+	text_free(&text);
+	if (code && c && c->kept)
+		kept_put_aside(folder, number);
+	return code;
+}
+
+/* A number as file names have them; 0: it is none. */
+static uint32_t kept_number(const char *name)
+{
+	unsigned long long n = strspn(name, "0123456789") == strlen(name) && *name != '0'
+				       ? strtoull(name, NULL, 10)
+				       : 0;
+	return n < UINT32_MAX ? (uint32_t)n : 0;
+}
+
+static int kept_by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* The numbers that are names in a folder, in ascending order; at most SESSIONS_MAX. malloc'ed. */
+static uint32_t *kept_list(int folder, size_t *count)
+{
+	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	uint32_t *all = d ? malloc(SESSIONS_MAX * sizeof *all) : NULL;
+	*count = 0;
+	for (const struct dirent *entry; all && *count < SESSIONS_MAX && (entry = readdir(d));)
+		if (kept_number(entry->d_name))
+			all[(*count)++] = kept_number(entry->d_name);
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	if (all)
+		qsort(all, *count, sizeof *all, kept_by_number);
+	return all;
+}
+
+static void kept_load_user(struct mounted *model, uid_t uid,
+			   bool (*skips)(const struct mount *m, size_t param))
+{
+	struct err e, why;
+	size_t count;
+	int folder =
+		kept_folder_open(model->mount->kept.folder, uid, model->name, false, &why);
+	if (folder < 0) {
+		if (folder != -ENOENT) {
+			err_because(&e, &why, why.code, "%s: sessions kept for user %" PRIu32 ": %s",
+				    model->name, (uint32_t)uid, why.text);
+			failure_of_mount(model->mount, &e);
+		}
+		return;
+	}
+	uint32_t *all = kept_list(folder, &count);
+	for (size_t i = 0; all && i < count; i++) {
+		if (all[i] > model->kept_last)
+			model->kept_last = all[i];
+		if (!kept_restore(model, folder, uid, all[i], skips, &why))
+			continue;
+		err_because(&e, &why, why.code, "%s: the session in %s/%" PRIu32 "/%s/%" PRIu32 ": %s",
+			    model->name, model->mount->kept.path, (uint32_t)uid, model->name, all[i],
+			    why.text);
+		failure_of_mount(model->mount, &e);
+	}
+	free(all);
+	close(folder);
+}
+
+void kept_load(struct mounted *model, bool (*skips)(const struct mount *m, size_t param))
+{
+	struct mount *m = model->mount;
+	size_t count;
+	if (!m->kept.path || !kept_lock(model))
+		return;
+	uint32_t *users = kept_list(m->kept.folder, &count);
+	/* User 0's folder is called 0, which is no number of a session. */
+	kept_load_user(model, 0, skips);
+	for (size_t i = 0; users && i < count; i++)
+		kept_load_user(model, users[i], skips);
+	free(users);
+}
+
+void kept_unload(struct mounted *model)
+{
+	if (model->kept_lock)
+		close(model->kept_lock);
+	model->kept_lock = 0;
+}
