@@ -153,6 +153,58 @@ async function markdown() {
 	await shot("markdown");
 }
 
+// Files are counted before they are sent, and go with the question as named blocks; what is no text gets a sentence.
+async function attached() {
+	await page.keyboard.press("Alt+n");
+	await until(() => !document.querySelector("#messages > li") && !document.getElementById("room").hidden);
+	const choose = (...all) => page.setInputFiles("#attach-files", all.map(([name, text]) => ({ name, mimeType: "text/plain", buffer: Buffer.from(text) })));
+	const chips = () => page.locator("#files li").allInnerTexts();
+	const complained = (what) => until((w) => document.getElementById("error").textContent.includes(w), what);
+	const main = "int main(void)\n{\n\treturn 0;\n}\n", notes = "One\n```\ncode\n```\n";
+	await choose(["main.c", main], ["notes.md", notes]);
+	await until(() => document.querySelectorAll("#files li").length === 2 && /room for [\d,]+ more/.test(document.getElementById("room-words").textContent));
+	const counted = await page.evaluate(async ([model, prompt]) => (await (await fetch("/tokenize", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ model, prompt }) })).json()).count, [scripted, "```c main.c\n" + main + "```\n\n"]);
+	if (!new RegExp(`^main.c\\s+${main.length} bytes, ${counted} tokens`).test((await chips())[0])) throw new Error(`${await chips()} has not ${counted}`);
+	await choose(["paper.pdf", "%PDF-1.7 ..."]);
+	await complained("paper.pdf is a PDF, which models cannot read");
+	await choose(["picture.png", "\x89PNG\0\0"], ["none.txt", ""]);
+	await complained("picture.png is not a text file. The model reads text, not pictures, sound or programs. none.txt is empty.");
+	await choose(["huge.txt", "x".repeat(600000)]);
+	await complained("huge.txt has 600.0 KB; this model takes at most 524.3 KB: 75.7 KB too many");
+	await choose(["long.txt", "q 1 ".repeat(60000)]);
+	await until(() => /^[\d,]+ tokens too many/.test(document.getElementById("room-words").textContent));
+	await page.fill("#prompt", "Sum it up.");
+	await page.press("#prompt", "Enter");
+	await complained("This question is too large by ");
+	same(await messages().count(), 0, "messages of a question that is too large");
+	await page.getByRole("button", { name: "Leave out long.txt" }).click();
+	await page.evaluate(() => {
+		const data = new DataTransfer();
+		data.items.add(new File(["dropped"], "dropped.txt"));
+		window.dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
+		const text = new DataTransfer();
+		text.setData("text/plain", "pasted ".repeat(600));
+		document.getElementById("prompt").dispatchEvent(new ClipboardEvent("paste", { clipboardData: text, bubbles: true, cancelable: true }));
+	});
+	await until(() => [...document.querySelectorAll("#files li span")].map((s) => s.textContent).sort().join() === "dropped.txt,main.c,notes.md,pasted.txt");
+	await page.reload();
+	await until(() => document.querySelectorAll("#files li").length === 4 && /tokens in this question/.test(document.getElementById("room-words").textContent));
+	await shot("files");
+	await page.getByRole("button", { name: "Leave out pasted.txt" }).click();
+	await page.getByRole("button", { name: "Leave out dropped.txt" }).click();
+	await page.press("#prompt", "Enter");
+	await until(() => document.querySelector("#messages > li:last-child:not(.coming) .body")?.innerText === "It is short.");
+	const session = await page.evaluate(() => location.hash.split("/")[1]), sent = JSON.parse(fs.readFileSync(`${TREE}/${scripted}/sessions/${session}/messages.json`, "utf8"))[0].content;
+	same(sent, "```c main.c\n" + main + "```\n\n````md notes.md\n" + notes + "````\n\nSum it up.", "what was sent");
+	same((await page.locator("details.file summary").allInnerTexts()).join(), "main.c (4 lines),notes.md (4 lines)");
+	same(await page.locator("#files li").count(), 0, "files that are still attached");
+	const room = await page.evaluate(() => [document.getElementById("context").value, document.getElementById("room-words").textContent]);
+	const held = JSON.parse(fs.readFileSync(`${TREE}/${scripted}/sessions/${session}/stats.json`, "utf8")).context_tokens;
+	same(room.join(), `${held},${held} of 32,768 tokens of context used`);
+	fs.rmdirSync(`${TREE}/${scripted}/sessions/${session}`);
+	await until(() => !location.hash.includes("chat-"));
+}
+
 // What a parser cannot do in time stays as it is, and what follows is marked up.
 async function looping() {
 	await page.click("#new");
@@ -465,6 +517,7 @@ let browser;
 		await claim("a conversation is renamed, found, saved and read again", manage);
 		await claim("a question that is too long for the context is in its box again", refused);
 		await claim("Markdown, code and formulas become elements, and nothing else does", markdown);
+		await claim("files go with a question, once it is clear that they fit", attached);
 		await claim("what a parser cannot do in time stays as it is", looping);
 		await claim("what a shell does appears", shell);
 		await claim("params are set, an answer streams, and Escape stops it", stop);

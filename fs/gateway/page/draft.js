@@ -1,6 +1,7 @@
 // What stands in the question's box belongs to its conversation and survives a reload: in this tab alone, since whoever
 // gets this address later could read what a browser keeps for longer.
 import { $, fit } from "./frame.js";
+import { typing } from "./files.js";
 
 let place = "";
 const key = (session) => `draft ${session}`;
@@ -21,5 +22,6 @@ export function set(text) {
 	$("prompt").value = text;
 	keep();
 	fit();
+	typing();
 }
 $("prompt").addEventListener("input", keep);

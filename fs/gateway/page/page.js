@@ -6,6 +6,7 @@ import * as params from "./params.js";
 import * as branches from "./branches.js";
 import * as conversations from "./conversations.js";
 import * as draft from "./draft.js";
+import * as files from "./files.js";
 import * as home from "./home.js";
 import * as refusal from "./refusal.js";
 import { $, closeDrawers, complain, doing, fit, onOpened } from "./frame.js";
@@ -141,15 +142,19 @@ async function send(at, text) {
 	}
 }
 
-const ask = answering(async (text) => {
+const ask = answering(async (typed) => {
+	const text = files.compose(typed);
+	if (text === null) return;
 	draft.set("");
+	const taken = files.take();
 	let at = session();
+	const back = () => (draft.set(typed), files.putBack(taken));
 	try {
 		if (!name) await begin();
 		at = session();
 		await send(at, text);
 	} catch (e) {
-		draft.set(text);
+		back();
 		return void (await refusal.explain(at, e, ask));
 	}
 	ours.delete(at);
@@ -157,9 +162,9 @@ const ask = answering(async (text) => {
 	$("home").hidden = true;
 	$("messages").append(message({ role: "user", content: text }));
 	for (const b of $("messages").querySelectorAll(".tools button:not(:first-child)")) b.disabled = true;
-	conversations.title(name, conversations.titleOf(name) || text);
+	conversations.title(name, conversations.titleOf(name) || typed);
 	// A turn that failed, of a prompt too long for the context, say, was never there: the text is in its box again.
-	if ((await watch()) && !$("prompt").value) draft.set(text);
+	if ((await watch()) && !$("prompt").value) back();
 	await refusal.restore(at);
 });
 
@@ -237,6 +242,7 @@ const open = doing(async (m, s) => {
 	closeDrawers();
 	[model, name, shown, finish, atEnd] = [m, s, "", "", true];
 	draft.show(session());
+	files.show(m, session()).catch(complain);
 	$("model").value = m;
 	$("messages").replaceChildren();
 	params.clear();
@@ -330,6 +336,7 @@ $("model").addEventListener("change", () => (location.hash = link($("model").val
 
 addEventListener("keydown", (e) => {
 	if (e.key === "Escape") isBusy() ? stop() : closeDrawers();
+	if (e.altKey && e.code === "KeyF") (e.preventDefault(), $("attach").click());
 	if (e.altKey && e.code === "KeyN") (e.preventDefault(), $("new").click());
 	if (e.key === "/" && !e.target.closest("input,textarea,select")) (e.preventDefault(), $("prompt").focus());
 });

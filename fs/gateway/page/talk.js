@@ -46,11 +46,22 @@ function rawButton(body, text) {
 	return button;
 }
 
+// Files that were sent with a question (files.js) are folded.
+function question(text) {
+	const parts = [];
+	for (let m; (m = /^(`{3,})(\w{1,12}) ([^\n`]+)\n([\s\S]*?)\n\1\n\n/.exec(text)); text = text.slice(m[0].length)) {
+		const lines = m[4].split("\n").length;
+		parts.push(element("details", { class: "file" }, element("summary", {}, `${m[3]} (${lines} ${lines === 1 ? "line" : "lines"})`), element("pre", { tabindex: 0 }, m[4])));
+	}
+	return [...parts, element("div", { class: "text", dir: "auto" }, text)];
+}
+
 // One message; does: { edit(), retry(), go() }, those that there are.
 export function message(m, does = {}) {
 	const text = words(m.content), marked = m.role === "assistant";
 	const body = element("div", { class: "body" });
 	if (marked) view(body).set(text);
+	else if (m.role === "user") body.append(...question(text));
 	else body.append(element("div", { class: "text", dir: "auto" }, text));
 	const button = (name, run) =>
 		run ? [element("button", { type: "button", class: "quiet", onclick: run }, name)] : [];

@@ -32,7 +32,7 @@ async function words(reply) {
 async function call(url, options = {}) {
 	for (;;) {
 		const used = key;
-		const headers = used ? { Authorization: "Bearer " + used } : {};
+		const headers = { ...(used && { Authorization: "Bearer " + used }), ...(options.type && { "Content-Type": options.type }) };
 		let reply;
 		try {
 			reply = await fetch(url, { ...options, headers, cache: "no-store" });
@@ -49,6 +49,7 @@ async function call(url, options = {}) {
 	}
 }
 
+export const post = async (url, body) => (await call(url, { method: "POST", body: JSON.stringify(body), type: "application/json" })).json();
 export const models = async () => (await (await call("/v1/models")).json()).data.map((m) => m.id);
 export const list = async (path) => (await call(address(path))).json();
 export const read = async (path) => (await call(address(path))).text();
