@@ -173,7 +173,7 @@ async function attached() {
 	await complained("huge.txt has 600.0 KB; this model takes at most 524.3 KB: 75.7 KB too many");
 	await choose(["long.txt", "q 1 ".repeat(60000)]);
 	await until(() => /^[\d,]+ tokens too many/.test(document.getElementById("room-words").textContent));
-	await page.fill("#prompt", "Sum it up.");
+	await page.fill("#prompt", "Say hello.");
 	await page.press("#prompt", "Enter");
 	await complained("This question is too large by ");
 	same(await messages().count(), 0, "messages of a question that is too large");
@@ -193,9 +193,9 @@ async function attached() {
 	await page.getByRole("button", { name: "Leave out pasted.txt" }).click();
 	await page.getByRole("button", { name: "Leave out dropped.txt" }).click();
 	await page.press("#prompt", "Enter");
-	await until(() => document.querySelector("#messages > li:last-child:not(.coming) .body")?.innerText === "It is short.");
+	await until(() => document.querySelector("#messages > li:last-child:not(.coming) .body")?.innerText === "Hello there.");
 	const session = await page.evaluate(() => location.hash.split("/")[1]), sent = JSON.parse(fs.readFileSync(`${TREE}/${scripted}/sessions/${session}/messages.json`, "utf8"))[0].content;
-	same(sent, "```c main.c\n" + main + "```\n\n````md notes.md\n" + notes + "````\n\nSum it up.", "what was sent");
+	same(sent, "```c main.c\n" + main + "```\n\n````md notes.md\n" + notes + "````\n\nSay hello.", "what was sent");
 	same((await page.locator("details.file summary").allInnerTexts()).join(), "main.c (4 lines),notes.md (4 lines)");
 	same(await page.locator("#files li").count(), 0, "files that are still attached");
 	const room = await page.evaluate(() => [document.getElementById("context").value, document.getElementById("room-words").textContent]);
@@ -219,7 +219,7 @@ async function looping() {
 // A draft is its conversation's, also after a reload.
 async function drafts() {
 	await link("chat-1").click();
-	await until(() => location.hash.endsWith("chat-1"));
+	await until(() => document.title.startsWith("chat-1 ·"));
 	await page.fill("#prompt", "half a question");
 	await link("chat-2").click();
 	await until(() => document.getElementById("prompt").value === "");
@@ -428,6 +428,46 @@ async function repeats() {
 	await page.getByRole("button", { name: "Continue" }).waitFor();
 }
 
+// Under the hood: an expert by keys and by tap, the last minute, what was known of the prompt, and an answer's tokens.
+async function hood() {
+	await page.click("#new");
+	await until(() => !document.querySelector("#messages > li") && !location.hash.endsWith("chat-1"));
+	const session = `${TREE}/${await page.evaluate(() => location.hash.slice(1).replace("/", "/sessions/"))}`;
+	await type("What is the capital of Peru?");
+	await until(() => /Lima/.test(document.querySelector("#messages > li:last-child:not(.coming)")?.innerText ?? ""));
+	await page.getByRole("button", { name: "Tokens" }).click();
+	await until(() => /kept from the next answer on/.test(document.getElementById("error").textContent));
+	same(fs.readFileSync(session + "/params/logprobs", "utf8"), "5\n", "logprobs");
+	await type("What is the capital of Chad?");
+	await until(() => document.querySelectorAll("#messages > li:not(.coming)").length === 4 && !document.getElementById("send").hidden);
+	await page.getByRole("button", { name: "Tokens" }).click();
+	const lines = fs.readFileSync(session + "/logprobs.jsonl", "utf8").trim().split("\n").map((l) => JSON.parse(l));
+	await until((n) => document.querySelectorAll(".token").length === n, lines.length);
+	const facts = (i) => lines[i].top_logprobs.filter((o) => o.id !== lines[i].id).map((o) => JSON.stringify(o.token));
+	await page.locator(".token").nth(1).click();
+	await page.keyboard.press("ArrowRight");
+	same((await page.locator(".token-facts li code").allInnerTexts()).join(), facts(2).map((t) => t.replace(/ +/g, " ")).join(), "alternatives of the third token");
+	if (!(await page.locator(".token-facts strong").innerText()).startsWith(JSON.stringify(lines[2].token))) throw new Error("another token");
+	await page.locator(".token").nth(0).hover();
+	same((await page.locator(".token-facts li code").allInnerTexts()).join(), facts(0).join(), "by pointer");
+	await shot("tokens");
+	await page.getByRole("button", { name: "Tokens" }).click();
+	same(await page.locator(".token").count(), 0, "tokens");
+	const expert = (text) => until((t) => document.getElementById("expert").textContent.startsWith(t), text);
+	await page.locator("#map").focus();
+	for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight", "ArrowLeft"]) await page.keyboard.press(key);
+	await expert("01/001: in memory");
+	await until(() => /; \d+ times found, \d+ times missed/.test(document.getElementById("expert").textContent));
+	const b = await page.locator("#map").boundingBox(), side = b.width / 32;
+	await page.mouse.click(b.x + 5.5 * side, b.y + 3.5 * side);
+	await expert("03/005: ");
+	await until(() => /^Of its \d+ tokens \d+ were computed already in this conversation/.test(document.getElementById("why").textContent));
+	await until(() => document.querySelectorAll("#graph polyline").length === 4 && /Tokens/.test(document.getElementById("graph").textContent));
+	fs.rmdirSync(session);
+	await until(() => !location.hash.includes("chat-"));
+	await link("chat-1").click();
+}
+
 async function look() {
 	await until(() => /^\d+ of 256 experts are in memory$/.test(document.getElementById("map").getAttribute("aria-label")));
 	const drawn = await page.evaluate(() => {
@@ -523,6 +563,7 @@ let browser;
 		await claim("params are set, an answer streams, and Escape stops it", stop);
 		await claim("params are as info/params.json has them, and what differs goes back", panel);
 		await claim("an answer that repeats itself says so, and can be continued", repeats);
+		await claim("experts, the last minute, what was known of a prompt, and an answer's tokens", hood);
 		await claim("the map of experts, dark and light", look);
 		await claim("all of it on a phone", phone);
 		await claim("where a key is needed it is asked for", locked);

@@ -14,7 +14,6 @@ cat >"$work/script.json" <<'END'
  {"after": "Which one is this?<|im_end|>\n<|im_start|>assistant\n", "say": "The second conversation."},
  {"after": "Think first.<|im_end|>\n<|im_start|>assistant\n", "say": "<think>\nThis is easy.\n</think>\n\nIt is done."},
  {"after": "Write a page.<|im_end|>\n<|im_start|>assistant\n", "say": "Here: <script>window.owned = 1</script> <img src=x onerror=\"window.owned = 2\"> & <b>bold</b>\n```html\n<a href=\"javascript:owned=3\">x</a>\n```\nThat is all."},
- {"after": "Sum it up.<|im_end|>\n<|im_start|>assistant\n", "say": "It is short."},
  {"after": "Write Markdown.<|im_end|>\n<|im_start|>assistant\n", "say": "# Title\n\nSome *soft* and **loud** ~~gone~~ `code`, [a name](https://example.org/), [evil.example](https://other.example/x), [no](javascript:1).\n\n- [x] done\n- [ ] open\n\n3. three\n\n> quoted\n\n| a | b |\n|--|--:|\n| 1 | 2 |\n\n```c\nint x = 1; // \u202eone\n```\n\nIt costs $5 and $10, \\(x_1 * y_2\\) is $x^2$, $\\nomacro$ is none.\n\n$$\n\\frac{1}{2}\n$$\n\n![picture](https://example.org/p.png) <em id=\"ask\">raw</em>"}]
 END
 others=("$root/examples/models/fable-moe-15m")

@@ -1,5 +1,6 @@
 // An answer on its way: what asks for it, what comes of it, and what it took.
 import * as tree from "./tree.js";
+import * as hood from "./hood.js";
 import { used } from "./files.js";
 import { coming } from "./talk.js";
 
@@ -29,6 +30,7 @@ export const speed = (model) => speeds.get(model);
 export async function stats(session) {
 	const s = JSON.parse(await tree.read(session + "/stats.json"));
 	used(s);
+	hood.counted(session, s.output_tokens);
 	if (s.decode_tokens_per_second) speeds.set(session.split("/")[0], short(s.decode_tokens_per_second));
 	return numbers(s);
 }

@@ -1,7 +1,8 @@
 // The model's experts in the panel: their map, and what their cache came to.
 import * as tree from "./tree.js";
+import * as hood from "./hood.js";
 import * as map from "./map.js";
-import { $, onTheme } from "./frame.js";
+import { $, complain, onTheme } from "./frame.js";
 import { element } from "./talk.js";
 
 let model = "", lastMap = "";
@@ -19,8 +20,9 @@ export async function look() {
 	lastMap = text;
 	$("experts").hidden = !/ ./.test(text); // a dense model has none
 	const n = map.draw($("map"), text, mine);
-	if (!n) return;
 	const pool = Object.fromEntries((await tree.read("cache/stats")).split("\n").map((l) => l.split(" ")));
+	hood.look(pool);
+	if (!n) return;
 	const tries = +pool.hits + +pool.misses, size = (x) => (x >= 1e9 ? (x / 1e9).toFixed(1) + " GB" : (x / 1e6).toFixed(1) + " MB");
 	const facts = [
 		["In memory", `${n.inside} of ${n.all}`],
@@ -35,3 +37,23 @@ const again = () => lastMap && map.draw($("map"), lastMap, model);
 onTheme(again);
 addEventListener("resize", again);
 $("map").addEventListener("pointermove", (e) => ($("map").title = map.at(e.offsetX, e.offsetY)));
+
+// An expert by tap, or by the arrow keys: what there is to know of it.
+async function choose(place) {
+	const said = map.choose($("map"), place);
+	$("expert").textContent = said;
+	if (!said) return;
+	const mine = model, [layer, expert] = said.split(":")[0].split("/");
+	const all = (await tree.read(mine + "/experts/stats")).split("\n").map((l) => l.split(" "));
+	const row = all.find((r) => r[0] === layer && r[1] === expert);
+	if (mine !== model || !row || !$("expert").textContent.startsWith(`${layer}/${expert}:`)) return;
+	const s = Object.fromEntries(all[0].map((k, i) => [k, row[i]]));
+	$("expert").textContent = `${said}; ${s.hits} times found, ${s.misses} times missed${+s.pinned ? "; pinned" : ""}.`;
+}
+$("map").addEventListener("click", (e) => choose(map.place(e.offsetX, e.offsetY)).catch(complain));
+$("map").addEventListener("keydown", (e) => {
+	const to = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
+	if (!to) return;
+	e.preventDefault();
+	choose(map.beside(...to)).catch(complain);
+});

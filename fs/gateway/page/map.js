@@ -3,6 +3,7 @@
 
 const GAP = 1;
 let rows = [], before = [], size = 0, shown = "";
+let chosen = null; // { x, y }: an expert and its layer's row
 
 const level = (c) => (c === "." ? -1 : c >= "a" ? c.charCodeAt(0) - 97 : +c);
 const resident = (c) => c >= "0" && c <= "9";
@@ -30,6 +31,7 @@ function cell(paint, colour, c, was, x, y, side) {
 // How many there are and are in memory; null: none, the model is dense.
 export function draw(canvas, text, model) {
 	before = model === shown ? rows : [];
+	if (model !== shown) chosen = null;
 	shown = model;
 	rows = text.split("\n").filter(Boolean).map((line) => line.split(" "));
 	const experts = Math.max(1, ...rows.map((r) => (r[1] ?? "").length));
@@ -47,16 +49,46 @@ export function draw(canvas, text, model) {
 		for (let x = 0; x < cells.length; x++)
 			cell(paint, of, cells[x], before[y]?.[1]?.[x], x * size, y * size, side);
 	});
+	if (chosen) mark(paint, of);
 	const inside = [...all].filter(resident).length;
 	canvas.setAttribute("aria-label", `${inside} of ${all.length} experts are in memory`);
 	return { inside, all: all.length };
 }
 
+function mark(paint, colour) {
+	paint.globalAlpha = 1;
+	paint.strokeStyle = colour.miss;
+	paint.lineWidth = 2;
+	paint.strokeRect(chosen.x * size - 1, chosen.y * size - 1, size + 1, size + 1);
+	paint.lineWidth = 1;
+}
+
+export const place = (x, y) => ({ x: Math.floor(x / size), y: Math.floor(y / size) });
+// The place beside the chosen one, that an arrow key leads to; layers without experts are passed over.
+export function beside(dx, dy) {
+	if (!chosen) return { x: 0, y: rows.findIndex((r) => r[1]) };
+	let { x, y } = { x: chosen.x + dx, y: chosen.y + dy };
+	while (rows[y] && !rows[y][1]) y += dy || 1;
+	return rows[y]?.[1]?.[x] === undefined ? chosen : { x, y };
+}
+
+// Marks an expert; what it is, in words. "": there is none.
+export function choose(canvas, to) {
+	const said = words(to);
+	if (!said) return "";
+	chosen = to;
+	const text = rows.map((r) => r.join(" ")).join("\n");
+	draw(canvas, text, shown);
+	return said;
+}
+
 // What a point of the canvas shows, in words.
-export function at(x, y) {
-	const row = rows[Math.floor(y / size)], c = row?.[1]?.[Math.floor(x / size)];
+export const at = (x, y) => words(place(x, y));
+
+function words({ x, y }) {
+	const row = rows[y], c = row?.[1]?.[x];
 	if (c === undefined) return "";
-	const name = `${row[0]}/${String(Math.floor(x / size)).padStart(3, "0")}`;
+	const name = `${row[0]}/${String(x).padStart(3, "0")}`;
 	if (c === ".") return `${name}: never used`;
 	return `${name}: ${resident(c) ? "in memory" : "on disk"}, heat ${level(c)} of 9`;
 }

@@ -8,7 +8,9 @@ import * as conversations from "./conversations.js";
 import * as draft from "./draft.js";
 import * as files from "./files.js";
 import * as home from "./home.js";
+import * as hood from "./hood.js";
 import * as refusal from "./refusal.js";
+import * as tokens from "./tokens.js";
 import { $, closeDrawers, complain, doing, fit, onOpened } from "./frame.js";
 import { element, message, editor, words } from "./talk.js";
 import { works, stats, follow } from "./answer.js";
@@ -55,6 +57,7 @@ function draw(text, log, status) {
 		message(m, {
 			edit: m.role === "user" && still ? () => edit(i) : undefined,
 			retry: i === last && m.role === "assistant" && still ? retry : undefined,
+			tokens: i === last && m.role === "assistant" && still ? (body) => tokens.show(session(), body).catch(complain) : undefined,
 			go: i === last && m.role === "assistant" && /^(stopped|length|repetition)$/.test(finish) && still ? proceed : undefined,
 		}),
 	);
@@ -83,6 +86,7 @@ async function load() {
 	finish = JSON.parse(numbers).finish ?? "";
 	draw(text, log, status);
 	$("stats").textContent = await stats(at);
+	await hood.why(at);
 	return status;
 }
 
@@ -247,6 +251,7 @@ const open = doing(async (m, s) => {
 	$("messages").replaceChildren();
 	params.clear();
 	$("stats").textContent = "";
+	hood.why("");
 	experts.of(m);
 	conversations.of(m, s, go);
 	await conversations.list();

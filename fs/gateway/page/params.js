@@ -95,9 +95,11 @@ export async function show(model, session, is) {
 	count();
 }
 
-// The value of one, as it was read; undefined: none is shown.
-export const value = (name) => rows.get(name)?.was;
-export const change = (name, to) => rows.has(name) && write(rows.get(name), to);
+// One of them was written by another part of the page.
+export async function reread(name) {
+	if (rows.has(name)) set(rows.get(name), await tree.value(`${folder}/${name}`));
+	count();
+}
 
 export function clear() {
 	rows = new Map();

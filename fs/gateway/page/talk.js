@@ -46,6 +46,19 @@ function rawButton(body, text) {
 	return button;
 }
 
+// Shows an answer token by token, or as Markdown again; show(body) says whether there are tokens.
+function tokensButton(body, text, show) {
+	const button = element("button", { type: "button", class: "quiet", "aria-pressed": "false", title: "How likely each token was" }, "Tokens");
+	button.addEventListener("click", async () => {
+		const shown = button.getAttribute("aria-pressed") === "true";
+		if (!shown) return void button.setAttribute("aria-pressed", !!(await show(body)));
+		button.setAttribute("aria-pressed", "false");
+		body.replaceChildren();
+		view(body).set(text);
+	});
+	return button;
+}
+
 // Files that were sent with a question (files.js) are folded.
 function question(text) {
 	const parts = [];
@@ -56,7 +69,7 @@ function question(text) {
 	return [...parts, element("div", { class: "text", dir: "auto" }, text)];
 }
 
-// One message; does: { edit(), retry(), go() }, those that there are.
+// One message; does: { edit(), retry(), go(), tokens(body) }, those that there are.
 export function message(m, does = {}) {
 	const text = words(m.content), marked = m.role === "assistant";
 	const body = element("div", { class: "body" });
@@ -73,6 +86,7 @@ export function message(m, does = {}) {
 		...button("Edit", does.edit),
 		...button("Again", does.retry),
 		...button("Continue", does.go),
+		...(does.tokens ? [tokensButton(body, text, does.tokens)] : []),
 	);
 	return element(
 		"li",
