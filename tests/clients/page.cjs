@@ -317,7 +317,7 @@ async function refused() {
 	await bodies(["Say hello.", "Hello there."]);
 	const session = await page.evaluate(() => location.hash.split("/")[1]);
 	await until(() => document.getElementById("error").hidden);
-	same(fs.readFileSync(`${TREE}/${scripted}/sessions/${session}/params/on_full`, "utf8"), "auto\n", "on_full");
+	await waitFor(() => fs.readFileSync(`${TREE}/${scripted}/sessions/${session}/params/on_full`, "utf8") === "auto\n");
 }
 
 async function shell() {
