@@ -1,7 +1,9 @@
 // What a person does with the page, and what then is to be seen. Run by page.sh, which says where all is.
 const fs = require("fs");
 const { chromium } = require("playwright-core");
+const { standIn } = require("./stand_in.cjs");
 const { TREE, OPEN, KEYED, KEY, SHOTS } = process.env;
+const COUNT = 50000; // tokens of a very long answer
 const limit = 1000 * Math.min(+process.env.LIMIT, 120);
 
 let page, failures = 0;
@@ -200,7 +202,7 @@ async function attached() {
 	same(await page.locator("#files li").count(), 0, "files that are still attached");
 	const room = await page.evaluate(() => [document.getElementById("context").value, document.getElementById("room-words").textContent]);
 	const held = JSON.parse(fs.readFileSync(`${TREE}/${scripted}/sessions/${session}/stats.json`, "utf8")).context_tokens;
-	same(room.join(), `${held},${held} of 32,768 tokens of context used`);
+	same(room.join(), `${held},${held} of 32,768 tokens`);
 	fs.rmdirSync(`${TREE}/${scripted}/sessions/${session}`);
 	await until(() => !location.hash.includes("chat-"));
 }
@@ -437,7 +439,7 @@ async function hood() {
 	await until(() => /Lima/.test(document.querySelector("#messages > li:last-child:not(.coming)")?.innerText ?? ""));
 	await page.getByRole("button", { name: "Tokens" }).click();
 	await until(() => /kept from the next answer on/.test(document.getElementById("error").textContent));
-	same(fs.readFileSync(session + "/params/logprobs", "utf8"), "5\n", "logprobs");
+	same(fs.readFileSync(session + "/params/logprobs", "utf8"), "6\n", "logprobs");
 	await type("What is the capital of Chad?");
 	await until(() => document.querySelectorAll("#messages > li:not(.coming)").length === 4 && !document.getElementById("send").hidden);
 	await page.getByRole("button", { name: "Tokens" }).click();
@@ -457,7 +459,7 @@ async function hood() {
 	await page.locator("#map").focus();
 	for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight", "ArrowLeft"]) await page.keyboard.press(key);
 	await expert("01/001: in memory");
-	await until(() => /; \d+ times found, \d+ times missed/.test(document.getElementById("expert").textContent));
+	await until(() => /; found \d+ times, missed \d+ times/.test(document.getElementById("expert").textContent));
 	const b = await page.locator("#map").boundingBox(), side = b.width / 32;
 	await page.mouse.click(b.x + 5.5 * side, b.y + 3.5 * side);
 	await expert("03/005: ");
@@ -525,6 +527,142 @@ async function phone() {
 	same(await page.locator("#map").isVisible(), false, "the panel stays open");
 }
 
+// Every action has a key; ? lists them.
+async function keys() {
+	const on = async (key) => (await page.evaluate(() => document.activeElement?.blur()), page.keyboard.press(key));
+	await page.selectOption("#model", scripted);
+	await until(() => !document.getElementById("home").hidden);
+	await on("?");
+	await page.locator("#keys[open]").waitFor();
+	same((await page.locator("#keys-list tr").count()) > 20, true, "keys");
+	await shot("keys");
+	await page.keyboard.press("Escape");
+	await page.locator("#keys").waitFor({ state: "hidden" });
+	await on("Alt+n");
+	await until(() => location.hash.includes("chat-"));
+	await on("/");
+	await page.keyboard.type("Say hello.");
+	await page.keyboard.press("Enter");
+	await until(() => document.querySelectorAll("#messages > li:not(.coming)").length === 2 && !document.getElementById("send").hidden);
+	same(await page.locator("#spoken").innerText(), "Hello there.", "what is said aloud");
+	await on("Alt+r");
+	await page.waitForSelector('#messages [data-act="Raw"][aria-pressed="true"]');
+	await on("Alt+t");
+	await until(() => /kept from the next answer on/.test(document.getElementById("error").textContent));
+	await on("Alt+a");
+	await until(() => /\.2$/.test(location.hash));
+	const branch = `${TREE}/${await page.evaluate(() => location.hash.slice(1).replace("/", "/sessions/"))}`;
+	await waitFor(() => fs.readFileSync(branch + "/status", "utf8") === "done\n" && fs.readFileSync(branch + "/logprobs.jsonl", "utf8"));
+	await idle();
+	await page.waitForSelector('#messages > li:last-child:not(.coming) [data-act="Tokens"]');
+	await on("Alt+t");
+	await page.waitForSelector(".token");
+	await on("Alt+e");
+	await page.waitForSelector(".editor textarea");
+	await page.keyboard.press("Escape");
+	answerDialog = "by key";
+	await on("Alt+j");
+	await until(() => decodeURIComponent(location.hash).endsWith("/by key"));
+	await on("Alt+x");
+	await until(() => !location.hash.includes("key"));
+	await on("Alt+z");
+	await link("by key").waitFor();
+	await on("Alt+ArrowDown");
+	await until(() => location.hash.includes("/"));
+	await on("Alt+m");
+	same(await page.evaluate(() => document.activeElement.id), "model");
+	await on("Alt+s");
+	same(await page.evaluate(() => document.activeElement.id), "search");
+	const panel = () => page.locator("#panel").isVisible();
+	const before = await panel();
+	await on("Alt+p");
+	same(await panel(), !before, "panel");
+	await on("Alt+p");
+	fs.rmdirSync(`${TREE}/${scripted}/sessions/by key`);
+}
+
+// Each block has its own direction, code none but its own; at 200 % nothing is beyond the edge.
+async function everywhere() {
+	await page.keyboard.press("Alt+n");
+	await until(() => !document.querySelector("#messages > li") && location.hash.includes("chat-"));
+	const folder = `${TREE}/${await page.evaluate(() => location.hash.slice(1).replace("/", "/sessions/"))}`;
+	await type("Say hello.");
+	await bodies(["Say hello.", "Hello there."]);
+	const hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd";
+	const said = `${hebrew}.\n\nEnglish.\n\n- ${hebrew}\n\n\`\`\`c\nint a; /* \u202e ${hebrew} */\n\`\`\`\n\n| ${hebrew} | b |\n|--|--|\n| 1 | 2 |`;
+	const list = JSON.parse(fs.readFileSync(`${folder}/messages.json`, "utf8"));
+	[list[0].content, list[1].content] = [hebrew, said];
+	fs.writeFileSync(`${folder}/messages.json`, JSON.stringify(list));
+	await page.waitForSelector("#messages table");
+	const direction = (what) => page.locator(what).first().evaluate((e) => getComputedStyle(e).direction);
+	const body = "#messages > li:last-child .body ", found = [];
+	for (const what of ["p", "p + p", "ul", "li", "pre", "table"]) found.push(await direction(body + what));
+	same(found.join(), "rtl,ltr,rtl,rtl,ltr,rtl");
+	same(await direction("#messages > li:first-child .text"), "rtl", "the question");
+	same(await page.locator(body + "pre .turn").innerText(), "U+202E");
+	await page.setViewportSize({ width: 640, height: 400 });
+	for (const box of ["#prompt", "#send", "#menu", "#help-keys", "#facts"]) {
+		const b = await page.locator(box).boundingBox();
+		if (b.x < 0 || b.x + b.width > 640 || b.y + b.height > 400) throw new Error(`${box} is beyond the edge`);
+	}
+	same(await page.evaluate(() => document.documentElement.scrollWidth), 640, "width");
+	await shot("double");
+	await page.setViewportSize({ width: 1280, height: 800 });
+	fs.rmdirSync(folder);
+	await until(() => !location.hash.includes("chat-"));
+}
+
+// A long answer of a stand-in server: what changes in the page for a token is the same at its end as at its beginning.
+async function long() {
+	const { url, done } = await standIn(OPEN, fable, COUNT);
+	await open(url);
+	await page.evaluate(() => {
+		Object.assign(window, { changed: 0, longest: 0, marks: [] }); // marks[n]: changes until word n was there
+		new MutationObserver((all) => {
+			for (const m of all) window.changed += m.type === "childList" ? m.addedNodes.length + m.removedNodes.length : 1;
+			const word = /word(\d+) [^]{0,200}$/.exec([...(document.querySelector(".coming .body")?.children ?? [])].slice(-2).map((e) => e.textContent).join(" ") + " ");
+			if (word) window.marks[Math.floor(word[1] / 1000)] ??= window.changed;
+		}).observe(document.getElementById("messages"), { childList: true, characterData: true, subtree: true });
+		new PerformanceObserver((all) => all.getEntries().forEach((t) => (window.longest = Math.max(window.longest, t.duration)))).observe({ type: "longtask" });
+	});
+	await page.evaluate((m) => (location.hash = `#${m}/stand-in`), fable);
+	await page.waitForFunction((n) => window.marks[n], COUNT / 1000 - 1, { timeout: 20 * limit, polling: 500 });
+	const marks = await page.evaluate(() => window.marks), end = COUNT / 1000 - 1, first = marks[6] - marks[1], last = marks[end] - marks[end - 5];
+	console.log(`# ${COUNT} tokens: ${first} changes of nodes for 5,000 tokens from the 1,000th on, ${last} for the last 5,000; the longest task took ${Math.round(await page.evaluate(() => window.longest))} ms`);
+	if (!(last <= 1.2 * first)) throw new Error(`${last} changes at the end, ${first} at the beginning`);
+	await page.context().close();
+	done();
+}
+
+// Seven pages of a browser, in which an answer grows in each, have one connection each, and hidden ones have none.
+async function tabs() {
+	const { url, done, streams } = await standIn(OPEN, fable, Infinity);
+	await open(url);
+	const context = page.context(), pages = [page];
+	while (pages.length < 7) pages.push(await context.newPage());
+	for (const p of pages) {
+		for (const other of pages) if (other !== p) await hide(other, true);
+		await hide(p, false);
+		await p.goto(`${url}#${fable}/stand-in`);
+		await p.waitForFunction(() => document.querySelector(".coming .body")?.innerText.length > 20, null, { timeout: limit });
+	}
+	await waitFor(() => streams().output === 1);
+	same(streams().most <= 2, true, `${streams().most} streams at once`);
+	await hide(pages[6], true);
+	await waitFor(() => streams().output === 0);
+	await hide(pages[0], false);
+	await waitFor(() => streams().output === 1);
+	await pages[0].waitForFunction(() => document.querySelector(".coming .body")?.innerText.length > 20, null, { timeout: limit });
+	await context.close();
+	done();
+}
+// As if another tab were in front, or this one.
+const hide = (p, is) =>
+	p.evaluate((hidden) => {
+		Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+		document.dispatchEvent(new Event("visibilitychange"));
+	}, is);
+
 async function locked() {
 	await open(KEYED);
 	await page.waitForSelector("#locked[open]");
@@ -566,6 +704,11 @@ let browser;
 		await claim("experts, the last minute, what was known of a prompt, and an answer's tokens", hood);
 		await claim("the map of experts, dark and light", look);
 		await claim("all of it on a phone", phone);
+		await page.setViewportSize({ width: 1280, height: 800 });
+		await claim("every action has a key", keys);
+		await claim("each block has its own direction, and at 200 % all is there", everywhere);
+		await claim("a very long answer costs no more at its end", long);
+		await claim("seven pages answer at once, with one connection each", tabs);
 		await claim("where a key is needed it is asked for", locked);
 		await claim("nothing comes from elsewhere, and the browser complains of nothing", () => same([...foreign, ...complaints].join(" "), ""));
 	} finally {

@@ -35,24 +35,40 @@ export async function stats(session) {
 	return numbers(s);
 }
 
-// Shows in `list` what a session says until it has said all. Ends with why it failed, or nothing; throws if the connection is lost.
+const visible = () => new Promise((done) => document.addEventListener("visibilitychange", () => done(), { once: true }));
+
+// Shows in `list` what a session says until it has said all. Ends with why it failed, or nothing; throws if the connection is
+// lost. A browser has six connections for all pages: so this takes one, first for the thoughts and then for the answer, and
+// none while the page is hidden; when it is seen again the answer is read anew.
 export async function follow(session, list, { signal, grown }) {
+	for (;;) {
+		while (document.hidden && !signal.aborted) await visible();
+		const hidden = new AbortController(), hide = () => document.hidden && hidden.abort();
+		document.addEventListener("visibilitychange", hide);
+		try {
+			const failed = await read(session, list, AbortSignal.any([signal, hidden.signal]), grown);
+			if (!hidden.signal.aborted || signal.aborted) return failed;
+		} finally {
+			document.removeEventListener("visibilitychange", hide);
+		}
+	}
+}
+
+async function read(session, list, signal, grown) {
 	const answer = coming();
 	list.append(answer.at);
 	grown();
 	let failed = null;
-	const read = (file, take) =>
-		tree.follow(`${session}/${file}`, take, signal).catch((e) => {
+	const file = (name, take) =>
+		tree.follow(`${session}/${name}`, take, signal).catch((e) => {
 			if (e.name !== "AbortError") failed = e;
 		});
-	await Promise.all([
-		read("thoughts", (text) => answer.think(text, grown)),
-		read("output", (text) => answer.say(text, grown)),
-	]);
-	if (failed && !signal.aborted) {
-		if (tree.isLost(failed)) throw failed;
-		const words = await tree.value(session + "/error").catch(() => "");
-		return words || failed.message;
-	}
-	return "";
+	await file("thoughts", (text) => answer.think(text, grown));
+	if (!failed && !signal.aborted) await file("output", (text) => answer.say(text, grown));
+	if (signal.aborted) answer.at.remove();
+	else answer.end();
+	if (!failed || signal.aborted) return "";
+	if (tree.isLost(failed)) throw failed;
+	const words = await tree.value(session + "/error").catch(() => "");
+	return words || failed.message;
 }

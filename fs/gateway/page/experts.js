@@ -48,7 +48,7 @@ async function choose(place) {
 	const row = all.find((r) => r[0] === layer && r[1] === expert);
 	if (mine !== model || !row || !$("expert").textContent.startsWith(`${layer}/${expert}:`)) return;
 	const s = Object.fromEntries(all[0].map((k, i) => [k, row[i]]));
-	$("expert").textContent = `${said}; ${s.hits} times found, ${s.misses} times missed${+s.pinned ? "; pinned" : ""}.`;
+	$("expert").textContent = `${said}; found ${s.hits} times, missed ${s.misses} times${+s.pinned ? "; pinned" : ""}.`;
 }
 $("map").addEventListener("click", (e) => choose(map.place(e.offsetX, e.offsetY)).catch(complain));
 $("map").addEventListener("keydown", (e) => {

@@ -95,7 +95,7 @@ function meter() {
 	$("room").hidden = !context || !place.includes("/sessions/");
 	Object.assign($("context"), { max: context || 1, value: all, high: 0.9 * context });
 	const words = over() ? `${number(over())} tokens too many: with this question the conversation would have ${number(held + pending())} of ${number(context)}`
-		: pending() ? `${number(pending())} tokens in this question, room for ${number(left)} more` : `${number(held)} of ${number(context)} tokens of context used`;
+		: pending() ? `${number(pending())} tokens in this question, room for ${number(left)} more` : `${number(held)} of ${number(context)} tokens`;
 	$("room-words").textContent = words;
 	$("room").classList.toggle("over", over() > 0);
 }

@@ -9,6 +9,7 @@ import * as draft from "./draft.js";
 import * as files from "./files.js";
 import * as home from "./home.js";
 import * as hood from "./hood.js";
+import "./keys.js";
 import * as refusal from "./refusal.js";
 import * as tokens from "./tokens.js";
 import { $, closeDrawers, complain, doing, fit, onOpened } from "./frame.js";
@@ -252,6 +253,7 @@ const open = doing(async (m, s) => {
 	params.clear();
 	$("stats").textContent = "";
 	hood.why("");
+	$("spoken").replaceChildren();
 	experts.of(m);
 	conversations.of(m, s, go);
 	await conversations.list();
@@ -340,10 +342,7 @@ $("new").addEventListener("click", doing(async () => (ours.has(session()) ? $("p
 $("model").addEventListener("change", () => (location.hash = link($("model").value, "")));
 
 addEventListener("keydown", (e) => {
-	if (e.key === "Escape") isBusy() ? stop() : closeDrawers();
-	if (e.altKey && e.code === "KeyF") (e.preventDefault(), $("attach").click());
-	if (e.altKey && e.code === "KeyN") (e.preventDefault(), $("new").click());
-	if (e.key === "/" && !e.target.closest("input,textarea,select")) (e.preventDefault(), $("prompt").focus());
+	if (e.key === "Escape" && !document.querySelector("dialog[open]")) isBusy() ? stop() : closeDrawers();
 });
 
 onOpened(() => experts.look().catch(complain));

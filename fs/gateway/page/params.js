@@ -19,7 +19,7 @@ function row(p) {
 	const says = p.default === "" ? "empty" : p.default.split("\n")[0];
 	const back = element("button", { type: "button", class: "quiet back", title: `Back to the model's own: ${says}`, "aria-label": `${p.label}: back to the model's own, ${says}`, hidden: true }, "↺");
 	const why = element("output", { class: "why", for: id });
-	const help = element("small", { id: id + "-help", class: "help" }, `${p.help}. Takes ${p.takes}.`);
+	const help = element("small", { id: id + "-help", class: "help" }, `${p.help[0].toUpperCase()}${p.help.slice(1)}. Takes ${p.takes}.`);
 	const all = { ...p, box, back, why, was: "" };
 	box.addEventListener("change", () => write(all, box.value));
 	back.addEventListener("click", () => write(all, null).then(() => box.focus()));

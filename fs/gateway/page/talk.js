@@ -1,5 +1,5 @@
 // Messages as elements: what a model wrote is Markdown (tree_view.js), what a person wrote stays as it was typed.
-import { copyButton, view } from "./tree_view.js";
+import { codeText, copyButton, view } from "./tree_view.js";
 
 export function element(name, attributes = {}, ...children) {
 	const e = document.createElement(name);
@@ -34,7 +34,7 @@ function calls(list) {
 
 // Shows a text as it was written, or as Markdown again.
 function rawButton(body, text) {
-	const button = element("button", { type: "button", class: "quiet", "aria-pressed": "false" }, "Raw");
+	const button = element("button", { type: "button", class: "quiet", "data-act": "Raw", "aria-pressed": "false" }, "Raw");
 	button.addEventListener("click", () => {
 		const raw = button.getAttribute("aria-pressed") === "false";
 		button.setAttribute("aria-pressed", raw);
@@ -48,7 +48,7 @@ function rawButton(body, text) {
 
 // Shows an answer token by token, or as Markdown again; show(body) says whether there are tokens.
 function tokensButton(body, text, show) {
-	const button = element("button", { type: "button", class: "quiet", "aria-pressed": "false", title: "How likely each token was" }, "Tokens");
+	const button = element("button", { type: "button", class: "quiet", "data-act": "Tokens", "aria-pressed": "false", title: "How likely each token was" }, "Tokens");
 	button.addEventListener("click", async () => {
 		const shown = button.getAttribute("aria-pressed") === "true";
 		if (!shown) return void button.setAttribute("aria-pressed", !!(await show(body)));
@@ -64,7 +64,7 @@ function question(text) {
 	const parts = [];
 	for (let m; (m = /^(`{3,})(\w{1,12}) ([^\n`]+)\n([\s\S]*?)\n\1\n\n/.exec(text)); text = text.slice(m[0].length)) {
 		const lines = m[4].split("\n").length;
-		parts.push(element("details", { class: "file" }, element("summary", {}, `${m[3]} (${lines} ${lines === 1 ? "line" : "lines"})`), element("pre", { tabindex: 0 }, m[4])));
+		parts.push(element("details", { class: "file" }, element("summary", {}, `${m[3]} (${lines} ${lines === 1 ? "line" : "lines"})`), element("pre", { tabindex: 0, dir: "ltr" }, ...codeText(m[4]))));
 	}
 	return [...parts, element("div", { class: "text", dir: "auto" }, text)];
 }
@@ -77,7 +77,7 @@ export function message(m, does = {}) {
 	else if (m.role === "user") body.append(...question(text));
 	else body.append(element("div", { class: "text", dir: "auto" }, text));
 	const button = (name, run) =>
-		run ? [element("button", { type: "button", class: "quiet", onclick: run }, name)] : [];
+		run ? [element("button", { type: "button", class: "quiet", "data-act": name, onclick: run }, name)] : [];
 	const tools = element(
 		"div",
 		{ class: "tools" },
@@ -99,6 +99,13 @@ export function message(m, does = {}) {
 	);
 }
 
+// Whole sentences, for who listens to the page: what grows character by character cannot be followed.
+function aloud(text) {
+	const log = document.getElementById("spoken"), plain = text.replace(/[`*_#|]+/g, " ").trim();
+	if (plain) log.append(element("p", { dir: "auto" }, plain));
+	while (log.children.length > 20) log.firstElementChild.remove();
+}
+
 // An answer that comes: think(text) and say(text) add to it.
 export function coming() {
 	let thought = "", said = "", thoughtView = null;
@@ -106,6 +113,13 @@ export function coming() {
 	let drawn = () => {};
 	const saidView = view(body, () => drawn());
 	at.append(element("span", { class: "who" }, names.assistant), body);
+	let spoken = 0;
+	function speak(all) {
+		const rest = said.slice(spoken), end = all ? rest.length : Math.max(rest.lastIndexOf("\n"), ...[...rest.matchAll(/[.!?…。]["')\]]*\s/g)].map((m) => m.index + m[0].length - 1)) + 1;
+		if (end < 1) return;
+		aloud(rest.slice(0, end));
+		spoken += end;
+	}
 	function foldThoughts() {
 		const box = element("div");
 		at.insertBefore(element("details", { class: "thoughts" }, element("summary", {}, "Thoughts"), box), body);
@@ -120,7 +134,10 @@ export function coming() {
 		say(text, done) {
 			drawn = done ?? drawn;
 			saidView.set((said += text));
+			speak(false);
 		},
+		// Nothing more comes.
+		end: () => speak(true),
 	};
 }
 

@@ -63,7 +63,7 @@ export async function show(session, body) {
 		body.replaceChildren(...view(list));
 		return true;
 	}
-	await tree.write(session + "/params/logprobs", ALTERNATIVES + "\n");
+	await tree.write(session + "/params/logprobs", `${ALTERNATIVES + 1}\n`);
 	params.reread("logprobs");
 	complain("This answer's probabilities were not kept. They are kept from the next answer on.");
 	return false;

@@ -19,7 +19,7 @@ const MATH = "http://www.w3.org/1998/Math/MathML";
 
 // Marks that turn the direction of writing: in code they are shown, since they can make code look like other code.
 const turns = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
-function codeText(text) {
+export function codeText(text) {
 	return text.split(new RegExp(`(${turns.source})`)).map((part) => {
 		if (!turns.test(part)) return part;
 		const mark = document.createElement("span");
@@ -28,6 +28,9 @@ function codeText(text) {
 		return mark;
 	});
 }
+
+// The direction of the first letter, for what has no text but in elements with a direction of their own (auto passes them over).
+const direction = (node) => (/[\u0591-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(/\p{L}/u.exec(letters(node))?.[0] ?? "") ? "rtl" : "ltr");
 
 const letters = (node) => (typeof node === "string" ? node : node[2].map(letters).join(""));
 
@@ -79,6 +82,7 @@ export function copyButton(text) {
 	button.type = "button";
 	button.className = "quiet";
 	button.textContent = "Copy";
+	button.dataset.act = "Copy";
 	button.addEventListener("click", async () => {
 		button.textContent = await copy(text()).then(() => "Copied", () => "Not allowed");
 		setTimeout(() => (button.textContent = "Copy"), 1500);
@@ -91,6 +95,7 @@ function block(node) {
 	box.className = "block";
 	head.className = "fence";
 	pre.tabIndex = 0;
+	pre.dir = "ltr";
 	head.append(node[1].language || "text", copyButton(() => letters(box.source)));
 	box.source = node;
 	box.append(head, pre);
@@ -108,7 +113,8 @@ function build(node, inCode = false) {
 	if (classes.test(attributes.class ?? "")) e.className = attributes.class;
 	if (name === "ol" && /^\d{1,9}$/.test(attributes.start ?? "")) e.start = +attributes.start;
 	if (name === "input") Object.assign(e, { type: "checkbox", disabled: true, checked: !!attributes.checked });
-	if (/^(p|h\d|li|blockquote|td|th)$/.test(name)) e.dir = "auto";
+	if (/^(p|h\d|li|td|th|div)$/.test(name)) e.dir = "auto";
+	if (/^(ul|ol|blockquote|table)$/.test(name)) e.dir = direction(node);
 	return [e];
 }
 
