@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- the folder ---- */
@@ -153,7 +154,21 @@ void kept_removed(struct conversation *c)
 
 /* ---- reading ---- */
 
-/* One of a mount's keeps a model's sessions at a time. */
+/* Takes a lock that no other mount has. Before the tree answers, waits a moment for a mount that is
+ * about to end: a killed one has it until its memory is given back. */
+static bool kept_lock_file(const struct mount *m, int fd)
+{
+	enum { TRIES = 60, PAUSE_MS = 50 };
+	const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB); i++) {
+		if (errno != EWOULDBLOCK || m->ready || i == TRIES)
+			return false;
+		(void)nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+/* One mount keeps a model's sessions at a time. */
 static bool kept_lock(struct mounted *model)
 {
 	struct mount *m = model->mount;
@@ -161,7 +176,7 @@ static bool kept_lock(struct mounted *model)
 	struct err e;
 	(void)snprintf(name, sizeof name, "%s.lock", model->name);
 	int fd = openat(m->kept.folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB)) {
+	if (fd >= 0 && kept_lock_file(m, fd)) {
 		model->kept_lock = fd;
 		return true;
 	}

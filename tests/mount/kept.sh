@@ -13,7 +13,7 @@ refused() { # FOLDER WORDS
 	timeout $limit "$MOEFS" -o "store=$store,sessions=$1" "$MODEL" "$work/other" 2>"$work/stderr" && fail "it is mounted"
 	grep -q -- "$2" "$work/stderr" || fail "$(cat "$work/stderr")"
 }
-is_kept() { grep -rqs -- "$1" "$kept"; } # TEXT
+is_kept() { grep -rqs --exclude='*.part' -- "$1" "$kept"; } # TEXT
 messages() { jq -c 'map(.content)' "sessions/$1/messages.json"; }
 system='"Be brief.\nBe kind."'
 both="[$system,\"What is the capital of Peru?\",\"The capital of Peru is Lima.\",\"What is 12 x 6?\",\"12 x 6 = 72\"]"
@@ -48,11 +48,11 @@ cd / && kill -9 "$daemon" && until_true not alive "$daemon"
 for number in 1 2 3; do echo "session 1" >"$(echo "$kept"/*/fable-moe-15m)/$number.part"; done # writes that were cut short
 again
 killed() {
+	same "$(cat ../error)" "" "what failed"
 	same "$(messages one)" "$both"
 	same "$(cat sessions/one/params/temperature) $(cat sessions/one/params/system | xargs) $(cat 'sessions/zwei Wörter/params/seed')" "0.25 Be brief. Be kind. 17"
 	same "$(jq -c . sessions/one/tools.json)" "$(jq -c . <<<"$tools")" tools
 	same "$(stat -c %U:%a sessions/one)" "$(id -un):700"
-	same "$(cat ../error)" "" "what failed"
 	[ ! -e sessions/empty ] || fail "a session in which nothing was written is there"
 	for s in default one "zwei Wörter"; do echo 24 >"sessions/$s/params/max_tokens"; done # which replaces what was cut short
 	until_true eval '[ -z "$(find "$kept" -name "*.part")" ]'
