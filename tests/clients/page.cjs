@@ -300,6 +300,16 @@ async function manage() {
 	await page.setInputFiles("#import-file", await saved.path());
 	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
 	await until(() => location.hash.endsWith("chat-1"));
+	const [state] = await Promise.all([page.waitForEvent("download"), act("greetings", "Save its state")]);
+	same(fs.readFileSync(await state.path()).equals(fs.readFileSync(`${TREE}/${scripted}/sessions/greetings/state`)), true, "the state");
+	await page.setInputFiles("#import-file", { name: "greetings.state", mimeType: "application/octet-stream", buffer: fs.readFileSync(await state.path()) });
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	await until(() => location.hash.endsWith("chat-3"));
+	await waitFor(() => sessions(scripted).includes("chat-3"));
+	fs.rmdirSync(`${TREE}/${scripted}/sessions/chat-3`);
+	await until(() => !location.hash.includes("chat-3"));
+	await link("chat-1").click();
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
 	fs.rmdirSync(`${TREE}/${scripted}/sessions/greetings`);
 	await link("greetings").waitFor({ state: "detached" });
 }

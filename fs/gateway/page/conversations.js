@@ -6,6 +6,7 @@ import { copy } from "./tree_view.js";
 import * as branches from "./branches.js";
 
 const UNDO = 10000; // ms in which a removal can be taken back
+const STATE = 256 << 20; // bytes of a state that a browser saves
 const READ = 200; // conversations whose titles are read
 
 let model = "", name = "", go = () => {};
@@ -44,6 +45,13 @@ function save(file, type, text) {
 	setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
+// All of a session, with what was computed of it: a browser holds a file in memory before it saves it.
+async function saveState(s) {
+	const { size } = (await tree.list(path(s))).find((f) => f.name === "state");
+	if (size > STATE) throw new Error(`The state has ${Math.round(size / 1e6)} MB, which is too much for a browser. In a shell: cp ${path(s)}/state ${s}.state`);
+	save(s + ".state", "application/octet-stream", await tree.bytes(path(s) + "/state"));
+}
+
 const spoken = { user: "You", assistant: "Model", system: "System", tool: "Tool" };
 const acts = {
 	async Rename(s) {
@@ -58,6 +66,7 @@ const acts = {
 		save(s + ".md", "text/markdown", (await messages(s)).map((m) => `## ${spoken[m.role] ?? m.role}\n\n${words(m.content)}\n`).join("\n"));
 	},
 	"Save as JSON": async (s) => save(s + ".json", "application/json", JSON.stringify(await messages(s), null, 1)),
+	"Save its state": (s) => saveState(s),
 	"Copy its path": (s) => copy(path(s)),
 	Remove: (s) => remove(s),
 };
@@ -155,11 +164,11 @@ export async function make() {
 	}
 }
 
-// A file that "Save as JSON" wrote, as a new conversation; its name.
+// A file that "Save as JSON" or "Save its state" wrote, as a new conversation; its name.
 export async function load(file) {
-	const text = await file.text(), made = await make();
+	const isState = (await file.slice(0, 6).text()) === "moefs\n", made = await make();
 	try {
-		await tree.write(path(made) + "/messages.json", text);
+		await tree.write(`${path(made)}/${isState ? "state" : "messages.json"}`, file);
 	} catch (e) {
 		await tree.remove(path(made));
 		throw e;

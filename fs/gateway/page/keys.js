@@ -37,6 +37,7 @@ const table = [
 	["Alt+J", "Rename this conversation", () => act("Rename")],
 	["Alt+K", "Save it as Markdown", () => act("Save as Markdown")],
 	["Alt+O", "Save it as JSON", () => act("Save as JSON")],
+	["Alt+U", "Save its state, with what was computed", () => act("Save its state")],
 	["Alt+I", "Import one", () => press($("import"))],
 	["Alt+Y", "Copy its path", () => act("Copy its path")],
 	["Alt+X", "Remove it", () => act("Remove")],

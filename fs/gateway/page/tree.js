@@ -53,6 +53,7 @@ export const post = async (url, body) => (await call(url, { method: "POST", body
 export const models = async () => (await (await call("/v1/models")).json()).data.map((m) => m.id);
 export const list = async (path) => (await call(address(path))).json();
 export const read = async (path) => (await call(address(path))).text();
+export const bytes = async (path) => (await call(address(path))).arrayBuffer();
 export const write = (path, body) => call(address(path), { method: "PUT", body });
 export const make = (path) => call(address(path), { method: "POST" });
 export const move = (path, name) => call(address(path), { method: "MOVE", body: name });
