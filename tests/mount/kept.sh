@@ -33,6 +33,7 @@ makes() {
 	mkdir sessions/one "sessions/zwei Wörter" sessions/empty
 	same "$(say one "What is the capital of Peru?")" "The capital of Peru is Lima."
 	echo 0.25 >sessions/one/params/temperature
+	echo nobody >sessions/one/params/share_with # by which moefs-http keeps the users of keys apart
 	printf 'Be brief.\nBe kind.\n' >sessions/one/params/system
 	echo "$tools" >sessions/one/tools.json
 	echo 17 >"sessions/zwei Wörter/params/seed"
@@ -50,6 +51,7 @@ again
 killed() {
 	same "$(cat ../error)" "" "what failed"
 	same "$(messages one)" "$both"
+	same "$(cat sessions/one/params/share_with)" nobody
 	same "$(cat sessions/one/params/temperature) $(cat sessions/one/params/system | xargs) $(cat 'sessions/zwei Wörter/params/seed')" "0.25 Be brief. Be kind. 17"
 	same "$(jq -c . sessions/one/tools.json)" "$(jq -c . <<<"$tools")" tools
 	same "$(stat -c %U:%a sessions/one)" "$(id -un):700"
