@@ -11,6 +11,8 @@ model() { # NAME: a copy of the model beside the mount; its weights are the same
 mkdir -p "$ours" "$mnt"
 model "$ours/one"
 model "$ours/spaced name"
+printf 'One?\n\n  \n\001bad\n\377bad\n%s\nTwo?\n' "$(printf 'x%.0s' {1..600})" >"$ours/one/examples.txt"
+printf 'Question %d?\n' {1..20} >>"$ours/one/examples.txt"
 mkdir "$ours/broken" && cp "$MODEL/config.json" "$ours/broken"
 timeout "$limit" "$MOEFS" -o "store=$store,log=$work/log" "$ours" "$mnt" 2>"$work/stderr" || { echo "not ok mount: $(cat "$work/stderr")"; exit 1; }
 daemon=$(pgrep -n -f -- " $mnt\$")
@@ -25,6 +27,13 @@ here() { [ -e "$mnt/$1/prompt" ]; }
 not_here() { ! [ -e "$mnt/$1" ]; }
 says() { grep -q -- "$1" "$mnt/error"; }
 says_not() { ! says "$1"; }
+
+examples() {
+	same "$(head -n 3 info/examples | xargs)" "One? Two? Question 1?"
+	same "$(wc -l <info/examples)" 12 lines
+	same "$(cat "../spaced name/info/examples")" "" "of a model without the file"
+}
+claim "info/examples has the short lines of examples.txt, as many as a page can offer" examples
 
 verbs() {
 	same "$(cut -f 1 ../ctl | xargs)" "load NAME unload NAME rescan" verbs
