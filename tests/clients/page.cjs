@@ -35,6 +35,7 @@ const bodies = (wanted) =>
 	}, wanted).catch(async () => same(JSON.stringify(await texts()), JSON.stringify(wanted), "messages"));
 const idle = () => page.waitForSelector("#send:not([hidden])", { timeout: limit });
 const type = async (text) => {
+	await idle();
 	await page.focus("#prompt");
 	await page.keyboard.type(text);
 	await page.keyboard.press("Enter");

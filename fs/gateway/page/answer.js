@@ -65,7 +65,7 @@ async function read(session, list, signal, grown) {
 		});
 	await file("thoughts", (text) => answer.think(text, grown));
 	if (!failed && !signal.aborted) await file("output", (text) => answer.say(text, grown));
-	if (signal.aborted) answer.at.remove();
+	if (signal.aborted || (failed && tree.isLost(failed))) answer.cancel();
 	else answer.end();
 	if (!failed || signal.aborted) return "";
 	if (tree.isLost(failed)) throw failed;

@@ -49,10 +49,15 @@ async function add(files) {
 }
 
 async function attach(name, text) {
-	const file = { name: name.replace(/[\0-\x1f`]/g, "_").slice(0, 100), text, tokens: null }, at = place;
+	const file = { name: name.replace(/[\0-\x1f`]/g, "_").slice(0, 100), text, tokens: null };
 	list.push(file);
 	draw();
-	file.tokens = await count(block(file));
+	await measure(file);
+}
+
+async function measure(file) {
+	const at = place, text = block(file);
+	file.tokens = await count(text).catch(() => Math.ceil(text.length / 4));
 	if (at === place) draw();
 }
 
@@ -154,6 +159,7 @@ export async function show(m, session) {
 	[context, most] = [+c, +b];
 	meter();
 	typing();
+	await Promise.all(list.filter((f) => f.tokens === null).map(measure));
 }
 
 // ---- ways in ----

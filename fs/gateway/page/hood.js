@@ -51,11 +51,14 @@ export function look(pool) {
 	);
 }
 
+let asked = ""; // the session that is shown
 const places = { nothing: "", session: " in this conversation", prefix: " in what other conversations had computed" };
 
 // What of the last prompt was computed already, and why not more.
 export async function why(session) {
+	asked = session;
 	const text = session.includes("/sessions/") ? await tree.read(session + "/why").catch(() => "") : "";
+	if (asked !== session) return;
 	const w = Object.fromEntries(text.split("\n").map((l) => [l.split(" ")[0], l.slice(l.indexOf(" ") + 1)]));
 	$("why").textContent = w.prompt_tokens ? `Of its ${w.prompt_tokens} tokens ${+w.found_tokens ? w.found_tokens : "none"} were computed already${places[w.found_in] ?? ` (${w.found_in})`}. ${w.reason ? w.reason[0].toUpperCase() + w.reason.slice(1) + "." : ""}` : "Nothing was asked here yet.";
 }

@@ -87,7 +87,7 @@ async function load() {
 	finish = JSON.parse(numbers).finish ?? "";
 	draw(text, log, status);
 	$("stats").textContent = await stats(at);
-	await hood.why(at);
+	hood.why(at).catch(complain);
 	return status;
 }
 

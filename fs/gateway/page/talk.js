@@ -101,9 +101,10 @@ export function message(m, does = {}) {
 
 // Whole sentences, for who listens to the page: what grows character by character cannot be followed.
 function aloud(text) {
-	const log = document.getElementById("spoken"), plain = text.replace(/[`*_#|]+/g, " ").trim();
-	if (plain) log.append(element("p", { dir: "auto" }, plain));
+	const log = document.getElementById("spoken"), p = element("p", { dir: "auto" }, text.replace(/[`*_#|]+/g, " ").trim());
+	if (p.textContent) log.append(p);
 	while (log.children.length > 20) log.firstElementChild.remove();
+	return p;
 }
 
 // An answer that comes: think(text) and say(text) add to it.
@@ -114,10 +115,11 @@ export function coming() {
 	const saidView = view(body, () => drawn());
 	at.append(element("span", { class: "who" }, names.assistant), body);
 	let spoken = 0;
+	const paragraphs = [];
 	function speak(all) {
 		const rest = said.slice(spoken), end = all ? rest.length : Math.max(rest.lastIndexOf("\n"), ...[...rest.matchAll(/[.!?…。]["')\]]*\s/g)].map((m) => m.index + m[0].length - 1)) + 1;
 		if (end < 1) return;
-		aloud(rest.slice(0, end));
+		paragraphs.push(aloud(rest.slice(0, end)));
 		spoken += end;
 	}
 	function foldThoughts() {
@@ -136,8 +138,12 @@ export function coming() {
 			saidView.set((said += text));
 			speak(false);
 		},
-		// Nothing more comes.
+		// Nothing more comes; or it comes again, from its beginning.
 		end: () => speak(true),
+		cancel() {
+			at.remove();
+			for (const p of paragraphs) p.remove();
+		},
 	};
 }
 
