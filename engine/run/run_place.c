@@ -177,8 +177,8 @@ void run_publish_place(struct run_place *p, const struct run_step *step, uint64_
 	/* An open file that was read to its end keeps nothing of the contexts' memory. */
 	if (ev->finish && s->asked.scores)
 		context_rollback(&s->context, 0);
-	if (s->working && p->no_room.code && !run_find_room(s))
-		turn_over(ev, "error", -p->no_room.code, &p->no_room);
+	if (s->working && p->no_room.code && !run_find_room(s)) /* only its drafts may lack it */
+		turn_fail(s->turn, -p->no_room.code, &p->no_room, ev);
 	s->model->stored.doubted |= ev->failed != 0;
 	if (s->working) { /* not ended by session_end meanwhile */
 		run_count(p, step, reads);

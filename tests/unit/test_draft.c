@@ -156,6 +156,40 @@ static void a_full_context_is_as_full_as_without(void **state)
 	test_model_close(&narrow);
 }
 
+/* Answers that end because they repeat themselves, just before the end of a block: their last drafts would go beyond it. */
+static void where_only_drafts_have_no_room_the_text_goes_on(void **state)
+{
+	(void)state;
+	uint32_t tried = 0;
+	for (uint32_t more = 0; more < 48 && tried < 3; more++) {
+		char prompt[512];
+		struct test_model narrow;
+		(void)snprintf(prompt, sizeof prompt, "%s%.*s", repeats, (int)(3 * more),
+			       " ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha"
+			       " ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha");
+		struct session *off = continuing("off", "0", "1");
+		char *want = test_ask(off, prompt);
+		size_t count = observe_computed(off)->count;
+		session_end(off);
+		if (count % KV_BLOCK < KV_BLOCK - 4) {
+			free(want);
+			continue;
+		}
+		test_model_ready(&narrow, test_fable(),
+				 &(struct engine_options){.context_budget = (count / KV_BLOCK + 1) *
+									    TEST_BLOCK_BYTES});
+		struct session *on = test_greedy_session(&narrow);
+		test_set(on, "draft", "lookup");
+		test_set(on, "chat", "off");
+		test_set(on, "max_tokens", "300");
+		test_same_text(test_ask(on, prompt), want);
+		session_end(on);
+		test_model_close(&narrow);
+		tried++;
+	}
+	assert_true(tried > 0);
+}
+
 /* The result of a step without an expert would depend on the draft. */
 static void with_drop_missing_nothing_is_drafted(void **state)
 {
@@ -176,6 +210,7 @@ int main(void)
 		cmocka_unit_test(a_turn_that_ends_in_a_draft_leaves_the_context_as_without),
 		cmocka_unit_test(a_stop_text_in_a_draft_ends_the_answer_there),
 		cmocka_unit_test(a_full_context_is_as_full_as_without),
+		cmocka_unit_test(where_only_drafts_have_no_room_the_text_goes_on),
 		cmocka_unit_test(with_drop_missing_nothing_is_drafted),
 	};
 	return cmocka_run_group_tests(tests, fable_load, fable_close);
