@@ -244,7 +244,10 @@ static const struct tensor_name names[] = {
 /* clang-format on */
 
 static const char *const types[] = {"deepseek_v4", NULL};
-static const char *const skipped[] = {"mtp.", NULL};
+/* Draft layers; and corrections of the first layers, where lists take the place of the choice that they
+ * would move. In other layers they are used. */
+static const char *const skipped[] = {"mtp.", "layers.0.ffn.gate.bias", "layers.1.ffn.gate.bias",
+				      "layers.2.ffn.gate.bias", NULL};
 const struct family family_deepseek_v4 = {
 	.model_types = types,
 	.bare = true,

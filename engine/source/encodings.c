@@ -133,6 +133,9 @@ const struct encoding encoding_plain = {.name = "plain numbers",
  * 128): one factor for each block of R x C codes, of which the last ones may be cut short. A number
  * is code · factor; the name says "inverse" because it is what the weights were divided by.
  *
+ * DeepSeek-V4 has NAME.weight and NAME.scale, and its factors are F8_E8M0: 2^(byte - 127), of which 255
+ * is NaN.
+ *
  * Which modules were not converted (modules_to_not_convert) is seen by their types.
  */
 
@@ -141,11 +144,24 @@ static uint64_t encoding_fp8_blocks(uint64_t n, uint64_t block)
 	return n / block + (n % block != 0);
 }
 
+static const char power_type[] = "F8_E8M0";
+
+static bool encoding_has_powers(const struct encoded_tensor *in)
+{
+	return in->companion[0] && !strcmp(in->companion[0]->type, power_type);
+}
+
+static float encoding_power(uint8_t exponent)
+{
+	return exponent == 255 ? NAN : ldexpf(1, exponent - 127);
+}
+
 static bool encoding_fp8_fits(const struct checkpoint_tensor *codes,
 			      const struct checkpoint_tensor *scales, const struct quantization *q)
 {
 	uint32_t d = codes->dims;
-	return d >= 2 && scales->dims == d && scales->known_type &&
+	bool numbers = scales->known_type || !strcmp(scales->type, power_type);
+	return d >= 2 && scales->dims == d && numbers &&
 	       !memcmp(scales->shape, codes->shape, (d - 2) * sizeof *codes->shape) &&
 	       scales->shape[d - 2] == encoding_fp8_blocks(codes->shape[d - 2], q->block_rows) &&
 	       scales->shape[d - 1] == encoding_fp8_blocks(codes->shape[d - 1], q->block_cols);
@@ -189,7 +205,9 @@ static void encoding_fp8_decode(const struct package_tensor *t, const uint8_t *c
 	float scale = 0;
 	for (uint32_t i = 0; i < cols; i++) {
 		if (i % t->group == 0)
-			scale = encoding_float(&t->part[1], part[1], i / t->group);
+			scale = t->part[1].format == FORMAT_COUNT
+					? encoding_power(part[1][i / t->group])
+					: encoding_float(&t->part[1], part[1], i / t->group);
 		out[i] = encoding_fp8_number(part[0][i]) * scale;
 	}
 }
@@ -200,6 +218,17 @@ const struct encoding encoding_fp8 = {
 	.ending = "",
 	.own = "",
 	.companion = {"_scale_inv"},
+	.describe = encoding_fp8_describe,
+	.decode = encoding_fp8_decode,
+};
+
+const struct encoding encoding_fp8_powers = {
+	.name = "FP8",
+	.type = "F8_E4M3",
+	.ending = ".weight",
+	.own = ".weight",
+	.companion = {".scale"},
+	.is = encoding_has_powers,
 	.describe = encoding_fp8_describe,
 	.decode = encoding_fp8_decode,
 };
@@ -296,7 +325,8 @@ const struct encoding encoding_affine = {
  * is code · 2^(scale - 127), and 255 is NaN.
  *
  * MLX has the same bytes as NAME.weight, U32 [..., rows, columns / 8], and NAME.scales, and no
- * biases, by which they are known from its affine codes.
+ * biases, by which they are known from its affine codes. DeepSeek-V4 has them as NAME.weight, I8 [...,
+ * rows, columns / 2], and NAME.scale, F8_E8M0 [..., rows, groups].
  *
  * The tensor keeps the name NAME_blocks, because where a checkpoint has NAME itself, in 16 bits, it
  * lies otherwise ([..., columns, rows] in gpt-oss): by the name it is known which of them is there.
@@ -374,6 +404,39 @@ const struct encoding encoding_mlx_mxfp4 = {
 	.companion = {".scales"},
 	.is = encoding_mlx_mxfp4_is,
 	.describe = encoding_mlx_mxfp4_describe,
+};
+
+/* ---- the same by DeepSeek's names ---- */
+
+static int encoding_pairs_describe(struct package_tensor *t, const struct encoded_tensor *in,
+				   struct err *e)
+{
+	const struct checkpoint_tensor *codes = in->codes, *scales = in->companion[0];
+	uint32_t d = codes->dims;
+	if (d < 2 || scales->dims != d || codes->shape[d - 1] % BLOCK_BYTES != 0 ||
+	    memcmp(scales->shape, codes->shape, (d - 1) * sizeof *codes->shape) != 0 ||
+	    scales->shape[d - 1] != codes->shape[d - 1] / BLOCK_BYTES)
+		return encoding_misfit(scales, codes, e);
+	t->dims = d;
+	memcpy(t->shape, codes->shape, d * sizeof *t->shape);
+	t->shape[d - 1] *= 2; /* a byte of each two is in the file: far from overflow */
+	t->format = FORMAT_MXFP4;
+	t->bits = 4;
+	t->group = BLOCK;
+	t->parts = 2;
+	t->part[0] = encoding_part_of(codes);
+	t->part[1] = encoding_part_of(scales);
+	return 0;
+}
+
+const struct encoding encoding_mxfp4_pairs = {
+	.name = "MXFP4",
+	.type = "I8",
+	.ending = ".weight",
+	.own = ".weight",
+	.companion = {".scale"},
+	.is = encoding_has_powers,
+	.describe = encoding_pairs_describe,
 };
 
 /* ---- TQ and TC ---- */

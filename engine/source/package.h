@@ -55,7 +55,7 @@ struct encoding {
 };
 
 extern const struct encoding encoding_plain; /* floats, and what cannot be read */
-extern const struct encoding encoding_fp8, encoding_mlx_mxfp4, encoding_affine, encoding_mxfp4,
+extern const struct encoding encoding_fp8, encoding_fp8_powers, encoding_mxfp4_pairs, encoding_mlx_mxfp4, encoding_affine, encoding_mxfp4,
 	encoding_tq, encoding_tc, encoding_q8_0, encoding_q6_k, encoding_q5_0;
 
 /* For safetensors, in the order in which they are tried; NULL-terminated. */

@@ -17,6 +17,7 @@
 /* A package of a safetensors checkpoint: which of its tensors are one, by their names and types. */
 
 const struct encoding *const encodings[] = {
+	&encoding_fp8_powers, &encoding_mxfp4_pairs,
 	&encoding_fp8, &encoding_mlx_mxfp4, &encoding_affine, &encoding_mxfp4, &encoding_tq,
 	&encoding_tc,  &encoding_q8_0,	    &encoding_q6_k,   &encoding_q5_0,  NULL};
 

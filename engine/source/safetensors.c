@@ -16,6 +16,7 @@ static const struct type {
 	{"I16", 2, FORMAT_COUNT},  {"I8", 1, FORMAT_COUNT},	 {"U64", 8, FORMAT_COUNT},
 	{"U32", 4, FORMAT_COUNT},  {"U16", 2, FORMAT_COUNT},	 {"U8", 1, FORMAT_COUNT},
 	{"BOOL", 1, FORMAT_COUNT}, {"F8_E4M3", 1, FORMAT_COUNT}, {"F8_E5M2", 1, FORMAT_COUNT},
+	{"F8_E8M0", 1, FORMAT_COUNT},
 };
 
 static const struct type *safetensors_find_type(const char *name)

@@ -165,6 +165,29 @@ static void an_fp8_number_is_its_code_times_the_scale_of_its_block(void **state)
 	}
 }
 
+/* DeepSeek-V4's names, and factors that are powers of two. */
+static void an_fp8_number_may_be_its_code_times_a_power_of_two(void **state)
+{
+	(void)state;
+	write_text("config.json", fp8_config);
+	add("w.weight", "F8_E4M3", SHAPE(7, 70));
+	add("w.scale", "F8_E8M0", SHAPE(3, 3));
+	c.tensors[1].data[4] = 255;
+	const struct package_tensor *t = get("w.weight");
+	float *got = numbers(t, 70);
+	assert_true(package_fits(t, SHAPE(7, 70), 2));
+	assert_int_equal(package_count(package), 1);
+	for (size_t k = 0; k < 7 * 70; k++) {
+		uint8_t exponent = c.tensors[1].data[k / 70 / 3 * 3 + k % 70 / 32];
+		double want = exponent == 255 ? NAN
+					      : e4m3(c.tensors[0].data[k]) *
+							pow(2, (double)exponent - 127);
+		if (isnan(want) ? !isnan(got[k]) : got[k] != (float)want)
+			fail_msg("number %zu is %g, not %g", k, (double)got[k], want);
+	}
+	free(got);
+}
+
 /* ---- MLX ---- */
 
 /* The code that begins at bit i · bits of a stream, read bit by bit. */
@@ -240,18 +263,19 @@ static void a_module_may_have_bits_of_its_own(void **state)
 
 /* ---- MXFP4 ---- */
 
-static void an_mxfp4_number_is_its_code_times_a_power_of_two(void **state)
+static void check_mxfp4(const char *codes, const char *type, const uint64_t *shape,
+			const char *powers, const char *power_type)
 {
-	(void)state;
 	static const double values[16] = {0,   .5,  1,	1.5,  2,  3,  4,  6,
 					  -0., -.5, -1, -1.5, -2, -3, -4, -6};
-	add("w_blocks", "U8", SHAPE(2, 5, 3, 16));
-	struct test_tensor *scales = add("w_scales", "U8", SHAPE(2, 5, 3));
+	add(codes, type, shape);
+	struct test_tensor *scales = add(powers, power_type, SHAPE(2, 5, 3));
 	for (size_t i = 0; i < scales->bytes; i++)
 		scales->data[i] = (uint8_t)(i < 2 ? 254 * i : 120 + i % 14);
 	scales->data[2] = 255;
-	const struct package_tensor *t = get("w_blocks");
+	const struct package_tensor *t = get(codes);
 	assert_true(package_fits(t, SHAPE(2, 5, 96), 3));
+	assert_int_equal(package_count(package), 1);
 	float *got = numbers(t, 96);
 	for (size_t k = 0; k < 2 * 5 * 96; k++) {
 		uint8_t code = c.tensors[0].data[k / 2] >> k % 2 * 4 & 15,
@@ -261,6 +285,19 @@ static void an_mxfp4_number_is_its_code_times_a_power_of_two(void **state)
 			fail_msg("number %zu is %g, not %g", k, (double)got[k], (double)want);
 	}
 	free(got);
+}
+
+static void an_mxfp4_number_is_its_code_times_a_power_of_two(void **state)
+{
+	(void)state;
+	check_mxfp4("w_blocks", "U8", SHAPE(2, 5, 3, 16), "w_scales", "U8");
+}
+
+/* DeepSeek-V4's. */
+static void mxfp4_by_other_names_is_the_same(void **state)
+{
+	(void)state;
+	check_mxfp4("w.weight", "I8", SHAPE(2, 5, 48), "w.scale", "F8_E8M0");
 }
 
 /* ---- native TQ ---- */
@@ -636,6 +673,8 @@ int main(void)
 		TEST(an_mlx_number_is_its_code_times_the_scale_plus_the_bias_of_its_group),
 		TEST(a_module_may_have_bits_of_its_own),
 		TEST(an_mxfp4_number_is_its_code_times_a_power_of_two),
+		TEST(mxfp4_by_other_names_is_the_same),
+		TEST(an_fp8_number_may_be_its_code_times_a_power_of_two),
 		TEST(tq_is_read_with_the_bits_of_its_packed_shape_by_old_names_and_new),
 		TEST(tc_is_read_in_the_same_way_by_names_of_its_own),
 		TEST(blocks_of_8_bits_are_read_as_stores_have_them),

@@ -165,6 +165,77 @@ static void a_list_that_names_no_expert_is_refused(void **state)
 	test_folder_remove(folder);
 }
 
+/* A tensor as MXFP4 by DeepSeek's names, or as the numbers that these codes are. */
+static void write_codes(struct test_checkpoint *c, const char *name, bool coded)
+{
+	static const float values[16] = {0,   .5F,  1,	1.5F,  2,  3,  4,  6,
+					 -0., -.5F, -1, -1.5F, -2, -3, -4, -6};
+	enum { BLOCK = 32, BIAS = 127 };
+	char scale[128];
+	(void)snprintf(scale, sizeof scale, "%.*sscale", (int)(strlen(name) - 6), name);
+	if (coded)
+		test_tensor_copy(c, name, scale);
+	struct test_tensor *t = test_tensor_find(c, name);
+	size_t count = test_tensor_elements(t);
+	for (size_t i = 0; i < count && !coded; i++) {
+		uint32_t code = (uint32_t)(i * 2654435761U) >> 28, power = i / BLOCK % 3;
+		test_tensor_set(t, i, values[code] * (.0625F / (float)(1U << power)));
+	}
+	if (!coded)
+		return;
+	(void)snprintf(t->type, sizeof t->type, "I8");
+	t->shape[1] /= 2;
+	t->bytes = count / 2;
+	memset(t->data, 0, t->bytes);
+	for (size_t i = 0; i < count; i++)
+		t->data[i / 2] |= (uint8_t)((uint32_t)(i * 2654435761U) >> 28 << i % 2 * 4);
+	struct test_tensor *powers = test_tensor_find(c, scale);
+	(void)snprintf(powers->type, sizeof powers->type, "F8_E8M0");
+	powers->shape[1] /= BLOCK;
+	powers->bytes = count / BLOCK;
+	for (size_t i = 0; i < powers->bytes; i++) /* 1/16, 1/32, 1/64 */
+		powers->data[i] = (uint8_t)(BIAS - 4 - i % 3);
+}
+
+static char *text_of_codes(const char *folder, bool coded)
+{
+	struct test_checkpoint c;
+	struct test_model m;
+	char source[64], name[128];
+	(void)snprintf(source, sizeof source, "%s/%s", folder, coded ? "coded" : "plain");
+	test_checkpoint_read(&c, "deepseek_v4");
+	for (int expert = 0; expert < 12; expert++)
+		for (int w = 1; w <= 3; w += 2) {
+			(void)snprintf(name, sizeof name, "layers.1.ffn.experts.%d.w%d.weight",
+				       expert, w);
+			write_codes(&c, name, coded);
+		}
+	test_checkpoint_make(&c, "deepseek_v4", source);
+	test_checkpoint_free(&c);
+	test_model_ready(&m, source, &(struct engine_options){.quant = "bf16"});
+	test_wait_converted(m.model);
+	struct session *s = session(&m, "off");
+	char *text = test_ask(s, "one two three");
+	session_end(s);
+	test_model_close(&m);
+	return text;
+}
+
+static void deepseeks_experts_in_mxfp4_are_the_numbers_that_they_are(void **state)
+{
+	(void)state;
+	char folder[32];
+	if (!test_fixture("deepseek_v4"))
+		skip();
+	test_folder_make(folder);
+	char *plain = text_of_codes(folder, false), *coded = text_of_codes(folder, true);
+	assert_string_equal(coded, plain);
+	free(plain);
+	free(coded);
+	test_folder_remove(folder);
+	test_stores_remove();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +243,7 @@ int main(void)
 		cmocka_unit_test(keys_and_values_can_be_codes_or_a_sentence_says_why_not),
 		cmocka_unit_test(it_can_be_refined),
 		cmocka_unit_test(a_list_that_names_no_expert_is_refused),
+		cmocka_unit_test(deepseeks_experts_in_mxfp4_are_the_numbers_that_they_are),
 	};
 	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

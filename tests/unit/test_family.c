@@ -534,6 +534,20 @@ static void a_draft_layer_that_is_not_computed_is_left_out_by_its_name(void **st
 	assert_non_null(strstr(e.text, "model.layers.4.enorm.weight"));
 }
 
+/* Only where a list takes the place of the choice. */
+static void a_correction_beside_a_list_is_left_out(void **state)
+{
+	(void)state;
+	read_fixture("deepseek_v4");
+	test_tensor_copy(&c, "layers.1.ffn.gate.bias", "layers.0.ffn.gate.bias");
+	test_checkpoint_make(&c, "deepseek_v4", source);
+	assert_int_equal(check_source(), 0);
+	test_tensor_remove(&c, "layers.1.ffn.gate.bias");
+	test_checkpoint_make(&c, "deepseek_v4", source);
+	assert_int_equal(check_source(), -ENOENT);
+	assert_non_null(strstr(e.text, "layers.1.ffn.gate.bias"));
+}
+
 static void stacked_experts_make_the_store_of_single_ones(void **state)
 {
 	(void)state;
@@ -736,6 +750,7 @@ int main(void)
 		TEST(experts_may_lie_across_with_gate_and_up_in_turn),
 		TEST(the_fixtures_checkpoints_are_used_to_the_last_tensor),
 		TEST(a_draft_layer_that_is_not_computed_is_left_out_by_its_name),
+		TEST(a_correction_beside_a_list_is_left_out),
 		TEST(stacked_experts_make_the_store_of_single_ones),
 		TEST(fused_projections_make_the_store_of_single_ones),
 		TEST(a_checkpoint_of_the_text_part_alone_makes_the_same_store),
