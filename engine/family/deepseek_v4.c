@@ -1,12 +1,10 @@
 /* DeepSeek V4: compressed attention with a window in each layer, and entries in most; several residual
  * streams with mixed hyper-connections; experts that a table lists for each token in the first layers,
- * and a router of roots of softplus with a correction in the others; a shared expert, and gated units
- * with a limit. The draft layers are left out. */
+ * and a router of roots of softplus in the others; a shared expert, and gated units with a limit. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum { DEEPSEEK_WINDOW, DEEPSEEK_HEAVY, DEEPSEEK_SPARSE };
 
@@ -25,14 +23,11 @@ static void deepseek_ratios(struct reader *r, uint32_t kind[CONFIG_MAX_LAYERS])
 		v = json_next(list, v);
 		r->failed = json_as_uint(v, "compress_ratios", r->name, 0, CONFIG_MAX_POSITIONS,
 					 &ratio, r->e);
-		kind[layer] = ratio == 4     ? DEEPSEEK_SPARSE
-			      : ratio == 128 ? DEEPSEEK_HEAVY
-					     : DEEPSEEK_WINDOW;
-		if (ratio && ratio != 4 && ratio != 128)
-			reader_refuse(r, ENOTSUP,
-				      "\"compress_ratios\" has a %u, but only 0, 4 and 128 are "
-				      "supported",
-				      (uint32_t)ratio);
+		kind[layer] = !ratio	   ? DEEPSEEK_WINDOW
+			      : ratio == 4 ? DEEPSEEK_SPARSE
+					   : DEEPSEEK_HEAVY;
+		if (kind[layer] == DEEPSEEK_HEAVY && ratio != 128)
+			reader_unsupported(r, "compress_ratios", "of another kind", "0, 4 or 128");
 	}
 }
 
@@ -111,18 +106,18 @@ static void deepseek_sizes(struct reader *r)
 static void deepseek_rotated(struct reader *r)
 {
 	struct config *c = r->config;
-	uint32_t own = c->head_dim / 8, had = c->rope[0].dim;
-	bool apart = json_has(r->json, "qk_rope_head_dim");
+	uint32_t own = c->head_dim / 8;
 	reader_u32_or(r, "qk_rope_head_dim", 2, c->head_dim, own, &own);
 	for (int i = 0; i < 2; i++)
 		if (c->rope[i].dim == c->head_dim)
 			c->rope[i].dim = own;
-	if (c->rope[0].dim != c->rope[1].dim || (apart && c->rope[0].dim != own) ||
-	    c->rope[0].dim % 2 || !c->rope[0].dim)
+	uint32_t dim = c->rope[0].dim;
+	if (dim != c->rope[1].dim || dim % 2 || !dim ||
+	    (json_has(r->json, "qk_rope_head_dim") && dim != own))
 		reader_refuse(r, EINVAL,
-			      "%u and %u numbers of a head are rotated, where \"qk_rope_head_dim\" is "
-			      "%u: they must be as many, and even",
-			      had, c->rope[1].dim, own);
+			      "%u and %u numbers of a head are rotated (qk_rope_head_dim), where an "
+			      "even number is, and the same in all layers",
+			      dim, c->rope[1].dim);
 }
 
 /* One for layers with a window alone, and one for the others, both in rope_parameters; or, as older
@@ -173,14 +168,13 @@ static void deepseek_index(struct reader *r)
 
 static void deepseek_feed_forwards(struct reader *r)
 {
-	enum { CHOSEN, LISTED };
-	static const struct reader_kind kinds[] = {{"moe", CHOSEN}, {"hash_moe", LISTED}, {0}};
+	static const struct reader_kind kinds[] = {{"moe", false}, {"hash_moe", true}, {0}};
 	struct config *c = r->config;
 	uint32_t kind[CONFIG_MAX_LAYERS] = {0}, listed = 0;
 	if (!reader_layer_kinds(r, "mlp_layer_types", kinds, kind))
 		reader_u32_or(r, "num_hash_layers", 0, CONFIG_MAX_LAYERS, 3, &listed);
 	for (uint32_t i = 0; i < c->layers; i++)
-		c->layer[i].listed = kind[i] == LISTED || i < listed;
+		c->layer[i].listed = kind[i] || i < listed;
 	c->router_order = SOFTPLUS_THEN_TOP_K;
 	c->router_correction = c->normalise_top_k = true;
 	c->top_k_eps = 1e-20F;
@@ -218,21 +212,14 @@ static const struct tensor_name names[] = {
 	{TENSOR_LATENT_Q, A "wq_b.weight", NULL},
 	{TENSOR_LATENT_KV, A "wkv.weight", NULL},
 	{TENSOR_LATENT_KV_NORM, A "kv_norm.weight", NULL},
-	{TENSOR_ENTRY_KEYS, A "compressor.wkv.weight", NULL},
-	{TENSOR_ENTRY_GATE, A "compressor.wgate.weight", NULL},
-	{TENSOR_ENTRY_BIAS, A "compressor.ape", NULL},
-	{TENSOR_ENTRY_NORM, A "compressor.norm.weight", NULL},
 	{TENSOR_INDEX_Q, I "wq_b.weight", NULL},
 	{TENSOR_INDEX_WEIGHTS, I "weights_proj.weight", NULL},
 	{TENSOR_INDEX_K, I "compressor.wkv.weight", NULL},
 	{TENSOR_INDEX_GATE, I "compressor.wgate.weight", NULL},
 	{TENSOR_INDEX_POOL_BIAS, I "compressor.ape", NULL},
 	{TENSOR_INDEX_K_NORM, I "compressor.norm.weight", NULL},
-	{TENSOR_GROUPED_LOW, A "wo_a.weight", NULL},
-	{TENSOR_GROUPED_OUT, A "wo_b.weight", NULL},
 	{TENSOR_ROUTER, F "gate.weight", NULL},
 	{TENSOR_ROUTER_CORRECTION, F "gate.bias", NULL},
-	{TENSOR_ROUTER_LIST, F "gate.tid2eid", NULL},
 	{TENSOR_SHARED_GATE, F "shared_experts.w1.weight", NULL},
 	{TENSOR_SHARED_UP, F "shared_experts.w3.weight", NULL},
 	{TENSOR_SHARED_DOWN, F "shared_experts.w2.weight", NULL},
@@ -244,8 +231,7 @@ static const struct tensor_name names[] = {
 /* clang-format on */
 
 static const char *const types[] = {"deepseek_v4", NULL};
-/* Draft layers; and corrections of the first layers, where lists take the place of the choice that they
- * would move. In other layers they are used. */
+/* Draft layers; and corrections of layers where a list takes the place of the choice. */
 static const char *const skipped[] = {"mtp.", "layers.0.ffn.gate.bias", "layers.1.ffn.gate.bias",
 				      "layers.2.ffn.gate.bias", NULL};
 const struct family family_deepseek_v4 = {

@@ -68,13 +68,13 @@
 	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, MIXER, A "q_b_proj.weight")     \
 	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, VALUES, A "kv_a_proj_with_mqa.weight")   \
 	X(LATENT_KV_NORM, LAYER, LATENT, LATENT_RANK, NONE, NORM, A "kv_a_layernorm.weight")       \
-	X(ENTRY_KEYS, LAYER, ENTRIES, ENTRY_PARTS, HIDDEN, VALUES, A "compressor.wkv.weight")      \
-	X(ENTRY_GATE, LAYER, ENTRIES, ENTRY_PARTS, HIDDEN, STEER, A "compressor.wgate.weight")     \
-	X(ENTRY_BIAS, LAYER, ENTRIES, ENTRY_RATIO, ENTRY_PARTS, VECTOR, A "compressor.ape")        \
-	X(ENTRY_NORM, LAYER, ENTRIES, HEAD_DIM, NONE, NORM, A "compressor.norm.weight")            \
+	X(ENTRY_KEYS, LAYER, ENTRIES, ENTRY_PARTS, HIDDEN, VALUES, L "attn.compressor.wkv.weight")      \
+	X(ENTRY_GATE, LAYER, ENTRIES, ENTRY_PARTS, HIDDEN, STEER, L "attn.compressor.wgate.weight")     \
+	X(ENTRY_BIAS, LAYER, ENTRIES, ENTRY_RATIO, ENTRY_PARTS, VECTOR, L "attn.compressor.ape")        \
+	X(ENTRY_NORM, LAYER, ENTRIES, HEAD_DIM, NONE, NORM, L "attn.compressor.norm.weight")            \
 	X(GROUPED_LOW, LAYER, COMPRESSED, GROUPED_LOW, GROUPED_INPUT, MIXER_OUT,                   \
-	  A "o_a_proj.weight")                                                                     \
-	X(GROUPED_OUT, LAYER, COMPRESSED, HIDDEN, GROUPED_LOW, MIXER_OUT, A "o_b_proj.weight")     \
+	  L "attn.wo_a.weight")                                                                     \
+	X(GROUPED_OUT, LAYER, COMPRESSED, HIDDEN, GROUPED_LOW, MIXER_OUT, L "attn.wo_b.weight")     \
 	X(LATENT_KEYS, LAYER, ABSORBED, LATENT_HEADS, LATENT_NOPE, HEADS, A "k_b_proj.weight")       \
 	X(LATENT_VALUES, LAYER, ABSORBED, LATENT_VALUES, LATENT_RANK, HEADS, A "v_b_proj.weight")    \
 	X(LATENT_O, LAYER, ABSORBED, HIDDEN, LATENT_VALUES, MIXER_OUT, A "o_proj.weight")            \
@@ -138,7 +138,7 @@
 	X(ROUTER_BIAS, LAYER, ROUTER_BIAS, EXPERTS, NONE, VECTOR, F "router.bias")                 \
 	X(ROUTER_CORRECTION, LAYER, ROUTER_CORRECTION, EXPERTS, NONE, VECTOR,                      \
 	  F "gate.e_score_correction_bias")                                                        \
-	X(ROUTER_LIST, LAYER, LISTED, VOCABULARY, EXPERTS_CHOSEN, VECTOR, F "gate.tid2eid")         \
+	X(ROUTER_LIST, LAYER, LISTED, VOCABULARY, EXPERTS_CHOSEN, VECTOR, L "ffn.gate.tid2eid")         \
 	X(EXPERT_GATE_BIAS, LAYER, EXPERT_BIAS, EXPERTS, EXPERT, VECTOR,                           \
 	  F "experts.gate_proj_bias")                                                              \
 	X(EXPERT_UP_BIAS, LAYER, EXPERT_BIAS, EXPERTS, EXPERT, VECTOR, F "experts.up_proj_bias")   \
