@@ -20,7 +20,7 @@ static const char *const architectures[] = {
 	"gemma3",     "phi3",	 "gemma4",    "none",
 	"lfm2",	      "lfm2moe", "glm-dsa",   "granitehybrid",
 	"nemotron_h", "glm5-next", "qwen4exp", "kimi-linear",
-	"minimax-m3", "nemotron_h_moe",
+	"minimax-m3", "nemotron_h_moe", "deepseek4",
 };
 static const struct gguf_key *const tables[] = {
 	gguf_keys_common, gguf_keys_routed, gguf_keys_routed_only,
@@ -59,6 +59,10 @@ static const char *const others[] = {
 	"attention.indexer.block_size",
 	"attention.recurrent_layers",
 	"attention.compress_ratios",
+	"attention.compress_rope_freq_base",
+	"attention.output_group_count",
+	"attention.output_lora_rank",
+	"hash_layer_count",
 	"hyper_connection.count",
 	"hyper_connection.low_rank",
 	"swiglu_clamp_exp",
