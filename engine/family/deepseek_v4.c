@@ -231,9 +231,7 @@ static const struct tensor_name names[] = {
 /* clang-format on */
 
 static const char *const types[] = {"deepseek_v4", NULL};
-/* Draft layers; and corrections of layers where a list takes the place of the choice. */
-static const char *const skipped[] = {"mtp.", "layers.0.ffn.gate.bias", "layers.1.ffn.gate.bias",
-				      "layers.2.ffn.gate.bias", NULL};
+static const char *const skipped[] = {"mtp.", NULL};
 const struct family family_deepseek_v4 = {
 	.model_types = types,
 	.bare = true,
@@ -247,4 +245,5 @@ const struct family family_deepseek_v4 = {
 	.names = names,
 	.gguf = &gguf_deepseek_v4,
 	.skipped = skipped,
+	.beside_list = L "ffn.gate.bias",
 };

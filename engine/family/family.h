@@ -66,6 +66,9 @@ struct family {
 	/* Beginnings of the names of tensors that are known and left out; NULL-terminated, or NULL:
 	 * nothing is. */
 	const char *const *skipped;
+	/* A tensor that a layer may have and nothing uses, where a list of experts takes the place of the
+	 * choice; NULL: there is none. */
+	const char *beside_list;
 	/* What the names of all tensors of a draft begin with, and the pattern that stands for
 	 * model.layers.%u. in its own layer; NULL: there is never one. */
 	const char *draft, *draft_layer;

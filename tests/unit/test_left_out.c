@@ -98,12 +98,31 @@ static void a_draft_layer_after_the_last_is_named_by_its_number(void **state)
 	assert_left_out(at, "model.layers.4 tensors 1 bytes 128");
 }
 
+/* The same tensor of another layer is used. */
+static void a_correction_beside_a_list_of_experts_is_one(void **state)
+{
+	(void)state;
+	struct test_checkpoint c;
+	char at[64];
+	if (!test_fixture("deepseek_v4"))
+		skip();
+	(void)snprintf(at, sizeof at, "%s/beside", folder);
+	test_checkpoint_read(&c, "deepseek_v4");
+	test_checkpoint_make(&c, "deepseek_v4", at);
+	assert_left_out(at, "none");
+	test_tensor_copy(&c, "layers.1.ffn.gate.bias", "layers.0.ffn.gate.bias");
+	test_checkpoint_make(&c, "deepseek_v4", at);
+	test_checkpoint_free(&c);
+	assert_left_out(at, "layers. tensors 1 bytes 48");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parts_that_see_are_named_with_their_size),
 		cmocka_unit_test(each_part_has_a_line),
 		cmocka_unit_test(a_draft_layer_after_the_last_is_named_by_its_number),
+		cmocka_unit_test(a_correction_beside_a_list_of_experts_is_one),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
