@@ -143,7 +143,7 @@ static const struct tensor_name nemotron_names[] = {
 };
 /* clang-format on */
 
-/* ---- GGUF files: a layer has heads for keys, a feed-forward, or neither, and is Mamba's then ---- */
+/* ---- GGUF files: a layer has heads for keys, or its tensors tell what it is ---- */
 
 static const struct gguf_key nemotron_keys[] = {
 	{"attention.layer_norm_epsilon", NULL, GGUF_KNOWN, 0},
@@ -164,27 +164,23 @@ static const char *nemotron_kind(struct gguf_writer *w, uint64_t layer)
 {
 	if (gguf_writer_uint_of(w, "attention.head_count_kv", layer))
 		return "attention";
-	if (!gguf_writer_uint_of(w, "feed_forward_length", layer))
+	if (gguf_writer_tensor(w, layer, "ssm_in.weight"))
 		return "mamba";
 	return gguf_writer_tensor(w, layer, "ffn_gate_inp.weight") ? "moe" : "mlp";
 }
 
-/* The width of the dense feed-forwards, which is one. */
+/* The width of the dense feed-forwards, which is that of the first; where there are experts, the
+ * converter writes 0 for them. */
 static void nemotron_put_width(struct gguf_writer *w)
 {
-	uint64_t layers = gguf_writer_layers(w), width = 0;
-	for (uint64_t i = 0; i < layers && !w->failed; i++) {
-		if (strcmp(nemotron_kind(w, i), "mlp") != 0)
-			continue;
-		uint64_t one = gguf_writer_uint_of(w, "feed_forward_length", i);
-		if (width && one != width)
-			gguf_writer_refuse(w, ENOTSUP,
-					   "feed_forward_length differs between layers, which is not "
-					   "supported");
-		width = one;
+	uint64_t layers = gguf_writer_layers(w);
+	for (uint64_t i = 0; i < layers; i++) {
+		const struct package_tensor *up = gguf_writer_tensor(w, i, "ffn_up.weight");
+		if (up) {
+			gguf_put_uint(w, "intermediate_size", package_rows(up));
+			return;
+		}
 	}
-	if (width)
-		gguf_put_uint(w, "intermediate_size", width);
 }
 
 static void nemotron_put(struct gguf_writer *w)

@@ -155,6 +155,7 @@ static const struct gguf_conversion conversions[] = {
 	{.fixture = "lfm2", .architecture = "lfm2", .type = "BF16"},
 	{.fixture = "granitemoehybrid", .architecture = "granitehybrid", .type = "BF16"},
 	{.fixture = "nemotron_h", .architecture = "nemotron_h_moe", .type = "BF16", .parts = 2},
+	{.fixture = "nemotron_latent", .architecture = "nemotron_h_moe", .type = "BF16"},
 	{.fixture = "kimi_linear", .architecture = "kimi-linear", .type = "BF16"},
 	{.fixture = "glm_moe_dsa", .architecture = "glm-dsa", .type = "BF16"},
 	{.fixture = "glm5_next", .architecture = "glm5-next", .type = "F32"},
