@@ -285,6 +285,13 @@ int check_store(struct model *m, struct err *e)
 	return failed ? failed : check_place(m, need, e);
 }
 
+int check_room(const struct model *m, const struct plan *p, const char *folder, struct err *e)
+{
+	uint64_t need = 0;
+	int failed = check_store_bytes(m, p, &need, e);
+	return failed ? failed : check_folder(folder, need, e);
+}
+
 /* ---- all that is missing ---- */
 
 struct telling {

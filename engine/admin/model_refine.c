@@ -1,3 +1,4 @@
+#include "engine/admin/check.h"
 #include "engine/admin/model_loss.h"
 #include "engine/admin/refine_gather.h"
 #include "engine/admin/refine_turn.h"
@@ -183,6 +184,8 @@ static bool refine_is_known_worse(const struct refinement *r)
 static int refine_check_and_make_text(struct refinement *r, struct err *e)
 {
 	int failed = refine_check_source(r, e);
+	if (!failed)
+		failed = check_room(r->model, &r->plan, r->folder, e);
 	/* First, so that `moefs stores` knows the folder even after an interruption. */
 	if (!failed)
 		failed = store_keep_checkpoint(r->folder, r->model->id.directory, e);
