@@ -290,7 +290,7 @@ static int refine_layers(struct refinement *r, struct converter *c, struct err *
 }
 
 static int refine_begin_conversion(const struct refinement *r, struct converter **c,
-				   struct plan *plan, enum norm_type norms, struct err *e)
+				   struct plan *plan, struct err *e)
 {
 	struct model *m = r->model;
 	bool idle = r->asked->idle;
@@ -307,8 +307,8 @@ static int refine_begin_conversion(const struct refinement *r, struct converter 
 		.progress = &m->run->refining.progress,
 		.report = refine_report,
 	};
-	recipe_make_refined(&v.recipe, &m->id.config);
-	v.recipe.norms = norms;
+	recipe_take_table(&v.recipe, &r->plan.recipe);
+	v.recipe.norms = r->plan.recipe.norms;
 	v.recipe.refined = (uint32_t)r->text.tokens;
 	v.recipe.refined_by = (uint16_t)refine_text_sum(&r->text);
 	int failed = refine_look_at_source(r, &now, e);
@@ -318,11 +318,11 @@ static int refine_begin_conversion(const struct refinement *r, struct converter 
 	return failed ? failed : convert_begin(c, &v, plan, e);
 }
 
-static int refine_convert(struct refinement *r, enum norm_type norms, struct err *e)
+static int refine_convert(struct refinement *r, struct err *e)
 {
 	struct plan plan;
 	struct converter *c;
-	int failed = refine_begin_conversion(r, &c, &plan, norms, e);
+	int failed = refine_begin_conversion(r, &c, &plan, e);
 	if (failed)
 		return failed == -EEXIST ? 0 : failed; /* it was refined just so before */
 	failed = refine_layers(r, c, e);
@@ -345,9 +345,10 @@ static int refine_store(struct refinement *r, struct err *e)
 	if (!failed)
 		failed = refine_make_text(r, &done, e);
 	if (!failed && !done)
-		failed = refine_convert(r, r->plan.recipe.norms, e);
-	if (failed == -ERANGE) /* rounding makes other norms than the store has that serves */
-		failed = refine_convert(r, NORM_F32, e);
+		failed = refine_convert(r, e);
+	/* Rounding makes other norms than the store has that serves. */
+	while (failed == -ERANGE && recipe_widen(&r->plan.recipe))
+		failed = refine_convert(r, e);
 	if ((!failed || failed == -ENODATA) && !done)
 		refine_text_forget(r->folder);
 	refine_forget_moments(r);

@@ -264,13 +264,12 @@ int convert_layers(struct converter *c, const struct convert_known *k, struct er
 
 /* ---- beginning ---- */
 
-/* Makes the plan for these facts of the checkpoint, and what the store's writer must know of it.
- * The caller frees *headers. */
-static int convert_describe(struct converter *c, enum format kept, enum norm_type norms,
-			    struct store_headers *headers, struct store_plan *out, struct err *e)
+/* Makes the plan by the recipe as it is now, and what the store's writer must know of it. The
+ * caller frees *headers. */
+static int convert_describe(struct converter *c, struct store_headers *headers,
+			    struct store_plan *out, struct err *e)
 {
 	struct plan *p = c->plan;
-	recipe_keep(&c->v.recipe, kept, norms);
 	plan_free(p);
 	struct codec_choice choice;
 	int failed = plan_make(p, c->v.config, &c->v.recipe, e);
@@ -286,26 +285,31 @@ static int convert_describe(struct converter *c, enum format kept, enum norm_typ
 	return failed;
 }
 
-/* Whether an earlier conversion in the folder found that F16 does not hold the norms. */
-static bool convert_left_f32_norms(struct converter *c, enum format kept)
+/* Widens the recipe as an earlier conversion in the folder has, which can be continued. */
+static void convert_widen_as_left(struct converter *c)
 {
+	const struct recipe asked = c->v.recipe;
 	struct store_headers headers;
 	struct store_plan sp;
 	struct store_key unfinished;
-	if (store_unfinished(c->v.folder, &unfinished) ||
-	    convert_describe(c, kept, NORM_F32, &headers, &sp, NULL))
-		return false;
-	bool left = store_interrupted(c->v.folder, &sp);
-	store_headers_free(&headers);
-	return left;
+	if (store_unfinished(c->v.folder, &unfinished))
+		return;
+	while (recipe_widen(&c->v.recipe)) {
+		if (convert_describe(c, &headers, &sp, NULL))
+			break;
+		bool left = store_interrupted(c->v.folder, &sp);
+		store_headers_free(&headers);
+		if (left)
+			return;
+	}
+	c->v.recipe = asked;
 }
 
-static int convert_begin_norms(struct converter *c, enum format kept, enum norm_type norms,
-			       struct err *e)
+static int convert_begin_store(struct converter *c, struct err *e)
 {
 	struct store_headers headers;
 	struct store_plan sp;
-	int failed = convert_describe(c, kept, norms, &headers, &sp, e);
+	int failed = convert_describe(c, &headers, &sp, e);
 	if (failed)
 		return failed;
 	c->records = plan_records(c->plan);
@@ -337,13 +341,10 @@ static int convert_begin_source(struct converter *c, struct err *e)
 		failed = witness_attach(c->v.witness, package_files(c->sources.package), e);
 	if (failed)
 		return failed;
-	enum format kept = c->v.recipe.kept;
-	enum norm_type norms = c->v.recipe.norms;
-	if (norms == NORM_F16 && convert_left_f32_norms(c, kept))
-		norms = NORM_F32;
-	failed = convert_begin_norms(c, kept, norms, e);
-	if (failed == -ERANGE)
-		failed = convert_begin_norms(c, kept, NORM_F32, e);
+	convert_widen_as_left(c);
+	do
+		failed = convert_begin_store(c, e);
+	while (failed == -ERANGE && recipe_widen(&c->v.recipe));
 	if (failed)
 		return failed;
 	c->in = calloc((size_t)c->records + 1, sizeof *c->in);

@@ -33,7 +33,7 @@ struct convert_progress {
 enum convert_event {
 	CONVERT_COMPLETE, /* the store is published */
 	CONVERT_TROUBLE,  /* a unit or the publishing failed; code 0: the trouble is over */
-	/* This conversion has ended: close it and begin a new one. ERANGE: with norms in F32;
+	/* This conversion has ended: close it and begin a new one. ERANGE: with a wider recipe;
 	 * ESTALE: the checkpoint was changed meanwhile; other codes: a write failed so that nothing
 	 * more can be written (the disk is faulty). */
 	CONVERT_AGAIN,
@@ -48,7 +48,7 @@ struct conversion {
 	const char *directory; /* the checkpoint */
 	const char *folder;    /* the store's */
 	const struct config *config;
-	/* kept and codec are found out; norms is F32 if F16 is known not to hold them. */
+	/* kept and codec are found out; widened (recipe_widen) if numbers are known to be beyond it. */
 	struct recipe recipe;
 	uint64_t fingerprint[2]; /* the source's name, for the store's key: witness_name */
 	/* Begun for this folder. The converter owns it from convert_begin on, also if that fails.

@@ -339,6 +339,12 @@ static int encoder_quantise_blocks(const struct encoder *x, const struct shape *
 {
 	if (block_quantise(s->format, packed, x->row, s->cols))
 		return 0;
+	if (recipe_can_pad(&x->plan->recipe))
+		return err_set(e, ERANGE,
+			       "tensor %s has numbers that the 16-bit scales of blocks cannot hold; "
+			       "the checkpoint is converted again without blocks; send the prompt "
+			       "again",
+			       name);
 	return err_set(e, EINVAL, "tensor %s holds numbers above 1e6; the checkpoint is damaged",
 		       name);
 }

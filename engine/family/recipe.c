@@ -326,6 +326,22 @@ void recipe_take_table(struct recipe *r, const struct recipe *stored)
 	r->exact = exact;
 }
 
+bool recipe_can_pad(const struct recipe *r)
+{
+	return r->of_uneven[CLASS_EXPERT] != FORMAT_COUNT;
+}
+
+bool recipe_widen(struct recipe *r)
+{
+	bool pads = r->norms == NORM_F32;
+	if (pads && !recipe_can_pad(r))
+		return false;
+	if (pads)
+		recipe_take_table(r, &(struct recipe){.table = 1});
+	r->norms = NORM_F32;
+	return true;
+}
+
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
 {
 	bool exact = r->exact;

@@ -96,6 +96,12 @@ void recipe_make_exact(struct recipe *r);
 bool recipe_is_plain(const struct recipe *r);
 /* Replaces a recipe that keeps published formats, for a model without any; the codec stays. */
 void recipe_keep_none(struct recipe *r, const struct config *c);
+/* Changes to a recipe of the same name that holds numbers which this one cannot: norms in F32; then
+ * the name's first table, which pads rows instead of storing them in blocks, whose scales are F16.
+ * False: there is none. */
+bool recipe_widen(struct recipe *r);
+/* Whether that can end in another table. */
+bool recipe_can_pad(const struct recipe *r);
 /* Sets these facts of the checkpoint. */
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
 

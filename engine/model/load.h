@@ -87,6 +87,8 @@ int load_witness(struct model *m, struct conversion *v, const struct source_stat
 /* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
  */
 int load_by_converting(struct model *m, struct err *e);
+/* Widens a recipe as often as the model's numbers were beyond what a store held. */
+void load_widen(const struct model *m, struct recipe *r);
 /* Lets the conversion continue, or has it rest while the model has a turn. */
 void load_let_convert(struct model *m, bool work);
 /* A store that could not be published is tried again. */

@@ -58,6 +58,12 @@ static int load_watch_source(struct model *m, struct conversion *v, struct err *
 	return failed;
 }
 
+void load_widen(const struct model *m, struct recipe *r)
+{
+	for (int i = atomic_load(&m->stored.widened); i; i--)
+		(void)recipe_widen(r);
+}
+
 static int load_convert_to(struct model *m, const char *folder, struct err *e)
 {
 	struct converter *c;
@@ -73,7 +79,7 @@ static int load_convert_to(struct model *m, const char *folder, struct err *e)
 		.report = m->converted,
 		.ctx = m,
 	};
-	v.recipe.norms = (enum norm_type)atomic_load(&m->stored.norms);
+	load_widen(m, &v.recipe);
 	int failed = load_make_parents(folder, e);
 	if (!failed)
 		failed = load_watch_source(m, &v, e);

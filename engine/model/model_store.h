@@ -38,7 +38,7 @@ struct model_store {
 	struct convert_progress progress;
 	_Atomic bool waiting;  /* for another process, which makes the store */
 	_Atomic bool checking; /* progress is of reading the source, which may be another */
-	_Atomic int norms;     /* enum norm_type: F32 once F16 did not do */
+	_Atomic int widened;   /* times that numbers were beyond the recipe */
 };
 
 /* True: the complete store and its plan stay until they are released. A reader that waits for the

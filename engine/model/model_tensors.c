@@ -1,5 +1,6 @@
 /* Tensors as NumPy files (model.h). */
 #include "cache/store_in_place.h"
+#include "engine/model/load.h"
 #include "engine/model/model_state.h"
 #include "engine/model/npy.h"
 
@@ -20,7 +21,7 @@ int model_tensors_open(struct model *m, struct err *e)
 	struct tensors *list;
 	int failed = 0;
 	pthread_mutex_lock(&m->tensors.opening);
-	of.recipe.norms = (enum norm_type)atomic_load(&m->stored.norms);
+	load_widen(m, &of.recipe);
 	if (!atomic_load(&m->tensors.list) && !(failed = tensors_open(&list, &of, e)))
 		atomic_store(&m->tensors.list, list);
 	pthread_mutex_unlock(&m->tensors.opening);

@@ -22,10 +22,10 @@ static void run_converted(void *ctx, enum convert_event event, const struct err 
 	if (event == CONVERT_COMPLETE)
 		atomic_store(&m->stored.has_store, true);
 	if (event == CONVERT_AGAIN) {
-		/* With other norms the conversion begins again at once, so that a later mount finds
+		/* By a wider recipe the conversion begins again at once, so that a later mount finds
 		 * it in the folder; after a failed disk it is tried again with the next prompt. */
 		if (e->code == ERANGE) {
-			atomic_store(&m->stored.norms, NORM_F32);
+			atomic_fetch_add(&m->stored.widened, 1);
 			m->run->load_wanted |= !m->run->unload_wanted;
 		}
 		atomic_store(&m->state, MODEL_FAILED);

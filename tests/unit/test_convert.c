@@ -185,18 +185,22 @@ static void compare_tq(const struct golden *g, const struct test_tensor *t, cons
 }
 
 static void compare_tc(const struct golden *g, const struct test_tensor *t, const char *name,
-		       uint32_t bits)
+		       uint32_t bits, const char *norm_type)
 {
 	char part[256];
 	(void)snprintf(part, sizeof part, "%s.tc_packed", name);
 	struct golden_tensor packed = golden_get(g, part, "U8");
 	(void)snprintf(part, sizeof part, "%s.tc_norms", name);
-	struct golden_tensor norms = golden_get(g, part, "F16");
+	struct golden_tensor norms = golden_get(g, part, norm_type);
+	const bool half = !strcmp(norm_type, "F16");
 	size_t rows = t->shape[0], cols = t->shape[1], groups = (cols + 127) / 128;
 	assert_int_equal(packed.shape[0], rows * groups);
 	assert_int_equal(packed.shape[1], 16 * bits);
 	const struct shape row = {
-		.format = (enum format)(FORMAT_TC2 + bits - 2), .rows = 1, .cols = (uint32_t)cols};
+		.format = (enum format)(FORMAT_TC2 + bits - 2),
+		.norms = half ? NORM_F16 : NORM_F32,
+		.rows = 1,
+		.cols = (uint32_t)cols};
 	float x[1024];
 	double error = 0, power = 0;
 	assert_true(cols <= 1024);
@@ -204,7 +208,8 @@ static void compare_tc(const struct golden *g, const struct test_tensor *t, cons
 		format_dequantise_row(
 			x, &row,
 			&(struct pieces){(const uint8_t *)packed.data + r * groups * 16 * bits,
-					 (const uint8_t *)norms.data + r * groups * 2, NULL});
+					 (const uint8_t *)norms.data + r * groups * (half ? 2 : 4),
+					 NULL});
 		for (size_t i = 0; i < cols; i++) {
 			double w = test_tensor_get(t, r * cols + i);
 			error += (x[i] - w) * (x[i] - w);
@@ -307,7 +312,7 @@ static void compare_store(const struct quant *q, const char *norm_type)
 		uint32_t bits = bits_of(q, t->name);
 		want += bits ? 2 : 1;
 		if (bits && q->trellis)
-			compare_tc(g, t, t->name, bits);
+			compare_tc(g, t, t->name, bits, norm_type);
 		else if (bits)
 			compare_tq(g, t, t->name, bits, norm_type);
 		else
@@ -317,7 +322,7 @@ static void compare_store(const struct quant *q, const char *norm_type)
 		const struct test_tensor *t = test_tensor_find(&c, "model.embed_tokens.weight");
 		want += q->dense_bits ? 2 : 1;
 		if (q->dense_bits && q->trellis)
-			compare_tc(dense, t, "lm_head.weight", q->dense_bits);
+			compare_tc(dense, t, "lm_head.weight", q->dense_bits, norm_type);
 		else if (q->dense_bits)
 			compare_tq(dense, t, "lm_head.weight", q->dense_bits, norm_type);
 		else
@@ -372,7 +377,7 @@ static void compare_in_mixture(const struct mixture *q, const struct golden *g,
 	if (f == FORMAT_COUNT)
 		compare_kept(g, t, name);
 	else if (format_is_tq(f))
-		compare_tc(g, t, name, format_tq_bits(f));
+		compare_tc(g, t, name, format_tq_bits(f), "F16");
 	else
 		compare_blocks(g, t, name, f);
 }
@@ -596,6 +601,37 @@ static void norms_beyond_f16_are_stored_in_f32(void **state)
 	}
 }
 
+/* Rows that are no whole groups are in blocks, whose scales are F16: then they are padded instead, in
+ * the first table of the same recipe. */
+static void numbers_beyond_blocks_are_stored_in_padded_groups(void **state)
+{
+	(void)state;
+	static const char *const fixtures[] = {"qwen3_moe", "qwen3"},
+			  *const names[] = {"model.layers.2.mlp.experts.7.down_proj.weight",
+					    "model.layers.0.mlp.up_proj.weight"};
+	for (size_t i = 0; i < 2; i++) {
+		struct store *s;
+		struct recipe asked;
+		struct recipe stored;
+		test_checkpoint_read(&c, fixtures[i]);
+		scale(names[i], 0x1p30F);
+		test_checkpoint_make(&c, fixtures[i], source);
+		if (test_convert(&conversion, source, store, "4bit", 2, &e))
+			fail_msg("%s: %s", fixtures[i], e.text);
+		assert_int_equal(store_open(&s, store, NULL, &e), 0);
+		const char *text = store_info(s)->key.recipe;
+		assert_string_equal(text, "4bit kept bf16 norms f32");
+		assert_int_equal(recipe_find(&asked, "4bit", &e), 0);
+		assert_true(recipe_from_text(&stored, text) && recipe_includes(&asked, &stored));
+		store_close(s);
+		struct golden *g = open_part(i ? "dense.safetensors" : "experts.safetensors");
+		compare_tc(g, test_tensor_find(&c, names[i]), names[i], 4, "F32");
+		golden_close(g);
+		test_folder_remove(store);
+		test_checkpoint_free(&c);
+	}
+}
+
 static void a_row_of_zeros_is_no_reason_for_f32_norms(void **state)
 {
 	(void)state;
@@ -741,6 +777,7 @@ int main(void)
 		TEST(the_parts_of_an_expert_lie_side_by_side),
 		TEST(the_files_do_not_depend_on_the_number_of_threads),
 		TEST(norms_beyond_f16_are_stored_in_f32),
+		TEST(numbers_beyond_blocks_are_stored_in_padded_groups),
 		TEST(a_row_of_zeros_is_no_reason_for_f32_norms),
 		TEST(a_tensor_that_the_model_does_not_know_is_named),
 		TEST(a_missing_tensor_is_named),
