@@ -218,7 +218,14 @@ struct model_refining {
 	size_t length;
 	uint64_t tokens; /* of the text at most, rounded up to the end of a window */
 	bool idle;	 /* sessions' turns come first */
+	/* The recipe of the better store, if the model is open with another one, by which it reads
+	 * and writes the text; NULL: the model's own. */
+	const char *quant;
 };
+/* The recipe with which a model is to be opened to refine one of *quant, this one's: few bits write
+ * another text than the checkpoint would, and find other inputs in it. NULL: its own will do, or it
+ * is refined already. */
+const char *model_refining_reader(const struct model *m, const char **quant);
 int model_refine(struct model *m, const struct model_refining *r, struct err *e);
 /* Whether the request's text is valid, whatever the model: -EILSEQ or -EINVAL, with the place. */
 int model_refining_check(const struct model_refining *r, struct err *e);

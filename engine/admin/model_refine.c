@@ -12,6 +12,7 @@
 #include "cache/utf8.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -37,7 +38,8 @@ static bool refine_keeps_numbers(const char *encoding)
 }
 
 /* Rounding again takes the numbers that were rounded. */
-static int refine_check_model(const struct model *m, struct err *e)
+static int refine_check_model(const struct model *m, const struct model_refining *asked,
+			      struct err *e)
 {
 	const struct model_identity *id = &m->id;
 	if (!refine_keeps_numbers(id->encoding))
@@ -50,7 +52,7 @@ static int refine_check_model(const struct model *m, struct err *e)
 			       "%s: is used with the %s weights that are published; to refine a "
 			       "smaller store of it, use -o quant=2bit, 3bit or 4bit",
 			       id->name, id->encoding);
-	if (!refine_rounds_any(&id->recipe))
+	if (!asked->quant && !refine_rounds_any(&id->recipe))
 		return err_set(e, ENOTSUP,
 			       "%s: quant=%s rounds no weights to codes in groups, so there is "
 			       "nothing to refine; use -o quant=2bit, 3bit or 4bit",
@@ -70,11 +72,12 @@ int model_refining_check(const struct model_refining *r, struct err *e)
 struct refinement {
 	struct model *model;
 	const struct model_refining *asked;
-	const char *folder; /* of the refined store */
+	char *folder; /* of the refined store */
 	/* Of the store that serves, which may be unloaded meanwhile: */
-	struct plan plan;
 	struct store_key key;
 	char *served; /* its folder */
+	/* Of the refined store: */
+	struct plan plan;
 	struct refine_text text;
 	/* Of the layers that are refined now; whole, or NULL. `held`: of a part of the text by
 	 * which they are judged. */
@@ -82,6 +85,22 @@ struct refinement {
 	uint32_t first;		 /* of these layers */
 	uint64_t tokens;	 /* that were read for them */
 };
+
+/* What the refined store is by, with the facts of the checkpoint that the serving one has found. */
+static int refine_find_recipe(const struct refinement *r, struct recipe *recipe, struct err *e)
+{
+	const struct recipe facts = *recipe;
+	if (r->asked->quant) {
+		int failed = recipe_find(recipe, r->asked->quant, e);
+		if (failed)
+			return failed;
+		recipe->draft = facts.draft;
+		recipe->budget = facts.budget;
+		recipe_keep(recipe, facts.kept, facts.norms);
+	}
+	recipe_make_refined(recipe, &r->model->id.config);
+	return 0;
+}
 
 static int refine_copy_plan(struct refinement *r, const struct model_store *serving, struct err *e)
 {
@@ -98,8 +117,8 @@ static int refine_copy_plan(struct refinement *r, const struct model_store *serv
 	if (in_place)
 		return err_set(e, ENOTSUP,
 			       "%s is used as it is published; there is nothing to refine", name);
-	recipe_make_refined(&recipe, &r->model->id.config);
-	return plan_make(&r->plan, &r->model->id.config, &recipe, e);
+	int failed = refine_find_recipe(r, &recipe, e);
+	return failed ? failed : plan_make(&r->plan, &r->model->id.config, &recipe, e);
 }
 
 /* Whether the folder has a complete refined store of this checkpoint, by any process and with any
@@ -299,7 +318,7 @@ static int refine_begin_conversion(const struct refinement *r, struct converter 
 		.directory = m->id.directory,
 		.folder = r->folder,
 		.config = &m->id.config,
-		.recipe = m->id.recipe,
+		.recipe = r->plan.recipe,
 		.threads = idle ? 1 : threads_count(m->engine->threads),
 		.kernels = m->engine->kernels,
 		.by_layers = true,
@@ -307,8 +326,7 @@ static int refine_begin_conversion(const struct refinement *r, struct converter 
 		.progress = &m->run->refining.progress,
 		.report = refine_report,
 	};
-	recipe_take_table(&v.recipe, &r->plan.recipe);
-	v.recipe.norms = r->plan.recipe.norms;
+	v.recipe.published = NULL;
 	v.recipe.refined = (uint32_t)r->text.tokens;
 	v.recipe.refined_by = (uint16_t)refine_text_sum(&r->text);
 	int failed = refine_look_at_source(r, &now, e);
@@ -358,21 +376,42 @@ static int refine_store(struct refinement *r, struct err *e)
 	return failed;
 }
 
+/* The folder of the refined store: beside the one that serves. NULL: no memory. */
+static char *refine_find_folder(const struct model *m, const struct model_refining *asked)
+{
+	int at = atomic_load(&m->stored.folder) % STORE_PLACES;
+	if (!load_may_write(m, at))
+		at = 0;
+	if (!asked->quant)
+		return strdup(m->stored.folders[STORE_PLACES + at]);
+	const char *own = m->stored.folders[at], *name = strrchr(own, '/');
+	char *folder;
+	int n = asprintf(&folder, "%.*s/%s" STORE_REFINED, (int)(name - own), own, asked->quant);
+	return n < 0 ? NULL : folder;
+}
+
+const char *model_refining_reader(const struct model *m, const char **quant)
+{
+	*quant = m->id.recipe.quant;
+	bool refined = atomic_load(&m->stored.has_store) && m->stored.plan.recipe.refined;
+	return refined || m->id.encoding ? NULL : recipe_reader(&m->id.recipe);
+}
+
 int model_refine(struct model *m, const struct model_refining *asked, struct err *e)
 {
 	/* A turn that begins from here on is seen by one or the other. */
 	atomic_store(&m->run->refining.yield, false);
 	if (model_working(m))
 		refining_send_away(&m->run->refining);
-	int failed = refine_check_model(m, e);
+	int failed = refine_check_model(m, asked, e);
 	if (!failed)
 		failed = loss_wait_for_store(m, &m->run->refining.stop, e);
 	if (failed)
 		return failed;
-	int at = atomic_load(&m->stored.folder) % STORE_PLACES;
-	if (!load_may_write(m, at))
-		at = 0;
 	struct refinement r = {
-		.model = m, .asked = asked, .folder = m->stored.folders[STORE_PLACES + at]};
-	return refine_store(&r, e);
+		.model = m, .asked = asked, .folder = refine_find_folder(m, asked)};
+	failed = r.folder ? refine_store(&r, e)
+			  : err_set(e, ENOMEM, "out of memory for the name of a folder");
+	free(r.folder);
+	return failed;
 }

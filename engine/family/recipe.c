@@ -326,6 +326,11 @@ void recipe_take_table(struct recipe *r, const struct recipe *stored)
 	r->exact = exact;
 }
 
+const char *recipe_reader(const struct recipe *r)
+{
+	return !strcmp(r->quant, "2bit") || !strcmp(r->quant, "3bit") ? roomy_recipe : NULL;
+}
+
 bool recipe_can_pad(const struct recipe *r)
 {
 	return r->of_uneven[CLASS_EXPERT] != FORMAT_COUNT;

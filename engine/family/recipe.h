@@ -96,6 +96,9 @@ void recipe_make_exact(struct recipe *r);
 bool recipe_is_plain(const struct recipe *r);
 /* Replaces a recipe that keeps published formats, for a model without any; the codec stays. */
 void recipe_keep_none(struct recipe *r, const struct config *c);
+/* The recipe of the model that reads and writes the text by which stores of this one are refined;
+ * NULL: this one. */
+const char *recipe_reader(const struct recipe *r);
 /* Changes to a recipe of the same name that holds numbers which this one cannot: norms in F32; then
  * the name's first table, which pads rows instead of storing them in blocks, whose scales are F16.
  * False: there is none. */

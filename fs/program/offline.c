@@ -209,16 +209,19 @@ static void *offline_show_progress(void *ctx)
 
 /* The store that was refined could be made again only from the checkpoint, so only the user deletes
  * it. */
-static void offline_describe_refined(const struct model *m, struct text *sentence)
+static void offline_describe_refined(const struct model *m, const struct model_refining *r,
+				     struct text *sentence)
 {
 	struct store_seen seen;
 	char store[4096];
 	text_format(sentence, "%s is refined; the next mount uses the refined store",
 		    model_name(m));
 	if (!model_fact(m, FACT_STORE, store, sizeof store) && !store_inspect(store, &seen, NULL) &&
-	    store_superseded(store, &seen)) {
-		text_string(sentence,
-			    ". To free the space of the other one: `moefs stores --delete ");
+	    (r->quant || store_superseded(store, &seen))) {
+		text_string(sentence, r->quant ? ". Another store read the text; if you do not use "
+						 "it, free its space"
+					       : ". To free the space of the other one");
+		text_string(sentence, ": `moefs stores --delete ");
 		text_string(sentence, offline_store_is_own(store) ? "" : "--anywhere ");
 		text_word(sentence, store);
 		text_string(sentence, "`");
@@ -240,27 +243,59 @@ static int offline_describe_loss(const struct model *m, struct text *sentence, s
 }
 
 /* Refines a model, or with `r` NULL measures its loss; shows progress on a terminal. */
-static int offline_work_on_model(struct engine *g, const char *path, const struct model_refining *r,
-				 struct text *sentence, struct err *e)
+static int offline_work_on(struct model *m, const struct model_refining *r, struct text *sentence,
+			   struct err *e)
 {
-	struct model *m;
 	pthread_t thread;
-	int failed = model_open(&m, g, path, e);
-	if (failed)
-		return failed;
 	struct offline_progress p = {.model = m};
 	bool shown =
 		isatty(STDERR_FILENO) && !pthread_create(&thread, NULL, offline_show_progress, &p);
-	failed = r ? model_refine(m, r, e) : model_measure_loss(m, false, e);
+	int failed = r ? model_refine(m, r, e) : model_measure_loss(m, false, e);
 	atomic_store(&p.over, true);
 	if (shown)
 		pthread_join(thread, NULL);
 	if (!failed && r)
-		offline_describe_refined(m, sentence);
+		offline_describe_refined(m, r, sentence);
 	else if (!failed)
 		failed = offline_describe_loss(m, sentence, e);
-	model_close(m);
 	return failed;
+}
+
+/* A model that is open with the recipe `reader`, which reads and writes the text for a store by the
+ * recipe `quant`. */
+static int offline_refine_by(const struct engine_options *options, const char *path,
+			     const char *reader, const struct model_refining *r,
+			     struct text *sentence, struct err *e)
+{
+	struct engine_options own = *options;
+	struct engine *g;
+	struct model *m;
+	own.quant = reader;
+	int failed = engine_create(&g, &own, e);
+	if (!failed)
+		failed = model_open(&m, g, path, e);
+	if (!failed) {
+		failed = offline_work_on(m, r, sentence, e);
+		model_close(m);
+	}
+	engine_destroy(g);
+	return failed;
+}
+
+static int offline_work_on_model(const struct options *o, struct engine *g, const char *path,
+				 const struct model_refining *r, struct text *sentence,
+				 struct err *e)
+{
+	struct model_refining other = r ? *r : (struct model_refining){0};
+	struct model *m;
+	int failed = model_open(&m, g, path, e);
+	if (failed)
+		return failed;
+	const char *reader = r ? model_refining_reader(m, &other.quant) : NULL;
+	if (!reader)
+		failed = offline_work_on(m, r, sentence, e);
+	model_close(m);
+	return reader ? offline_refine_by(&o->engine, path, reader, &other, sentence, e) : failed;
 }
 
 /* One model after the other; a failure does not stop the others. */
@@ -271,7 +306,7 @@ static int offline_work_on_all(const struct options *o, struct engine *g,
 	for (size_t i = 0; i < o->model_count; i++) {
 		struct text sentence = {0};
 		struct err own = {0};
-		int failed = offline_work_on_model(g, o->models[i], r, &sentence, &own);
+		int failed = offline_work_on_model(o, g, o->models[i], r, &sentence, &own);
 		if (failed || sentence.data)
 			report(failed ? own.text : sentence.data, failed);
 		text_free(&sentence);

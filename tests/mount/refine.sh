@@ -109,6 +109,26 @@ claim "a mount goes on with the weights that it has" goes_on
 claim "the next mount uses the refined store" next_takes_it
 claim "a refined store is deleted as any other is" deleted
 
+# ---- few bits ----
+
+# The text goes through the model in 4bit, which is the only other store that is made.
+read_in_more_bits() {
+	local where=$work/few said
+	mkdir "$where"
+	said=$(timeout $limit "$MOEFS" --refine --text "$work/text" -o "quant=3bit,store=$where" "$MODEL") || fail "status $?"
+	same "$said" "$done_words. Another store read the text; if you do not use it, free its space: \`moefs stores --delete --anywhere $(echo "$where"/one-*/4bit)\`"
+	same "$(cd "$where"/one-* && ls -d -- *bit* | xargs)" "3bit.refined 4bit" stores
+	rm -r "$where"/one-*/4bit
+	same "$(timeout $limit "$MOEFS" --refine -o "quant=3bit,store=$where" "$MODEL")" "$done_words" "once more"
+	same "$(cd "$where"/one-* && ls -d -- *bit* | xargs)" 3bit.refined "stores, once more"
+	mounted -o "quant=3bit,store=$where"
+	loaded
+	grep -qE '^3bit.*, refined with [1-9][0-9]+ tokens' info/recipe || fail "$(cat info/recipe)"
+	[ -n "$(ask "$question")" ] || fail "no answer"
+	cd / && unmounted
+}
+limit=$((limit + 60)) claim "a store of few bits is refined by what the model reads in 4bit" read_in_more_bits
+
 # ---- refusals ----
 
 refused() {

