@@ -15,7 +15,7 @@ export function numbers(s) {
 	const reads = s.expert_hits + s.expert_misses;
 	return [
 		`${s.output_tokens} tokens`,
-		`${short(s.decode_tokens_per_second ?? 0)} tokens/s`,
+		s.remembered ? "remembered, not computed" : `${short(s.decode_tokens_per_second ?? 0)} tokens/s`,
 		`${s.prompt_tokens} in the prompt${s.cached_tokens ? `, ${s.cached_tokens} known` : ""}`,
 		`first after ${seconds(s.first_token_seconds ?? 0)}`,
 		...(reads ? [`${s.expert_misses} of ${reads} experts missed`] : []),
