@@ -72,7 +72,8 @@ static int remember_open_owner(const struct remember *r, uint32_t owner, bool ma
 static int remember_check_folder(const char *folder, int fd, struct err *e)
 {
 	if (fd == -ENOTDIR || fd == -ELOOP)
-		return err_set(e, ENOTDIR, "-o remember=%s: is not a folder", folder);
+		return err_set(e, ENOTDIR, "-o remember=%s: is not a folder (a symbolic link is not followed)",
+			       folder);
 	if (fd == -EPERM)
 		return err_set(e, EPERM,
 			       "-o remember=%s: belongs to another user; choose a folder of your own",

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include <cmocka.h>
 
@@ -519,6 +520,37 @@ static void damaged_files_are_ignored_and_made_again(void **state)
 	test_model_close(&m);
 }
 
+/* Whoever may write the folder can make the checksum right, too. */
+static void forged_files_break_nothing(void **state)
+{
+	(void)state;
+	enum { FORGED = 80, HEAD = sizeof "moefs: a remembered answer\nsum 0123456789abcdef\n" - 1 };
+	char path[128], bytes[8192], head[HEAD + 1];
+	struct test_model m;
+	uint32_t random = 1;
+	remember_one(path);
+	FILE *f = fopen(path, "r");
+	assert_non_null(f);
+	size_t n = fread(bytes, 1, sizeof bytes, f);
+	assert_int_equal(fclose(f), 0);
+	open_model(&m, test_fable(), 0);
+	struct session *s = user(&m, 1);
+	for (int i = 0; i < FORGED; i++) {
+		random = random * 1664525 + 1013904223;
+		size_t at = HEAD + random % (n - HEAD);
+		char was = bytes[at];
+		bytes[at] = i % 3 ? (char)('0' + i % 10) : (char)(random >> 16);
+		(void)snprintf(head, sizeof head, "moefs: a remembered answer\nsum %016llx\n",
+			       (unsigned long long)XXH3_64bits(bytes + HEAD, n - HEAD));
+		memcpy(bytes, head, HEAD);
+		replace(path, bytes, n);
+		(void)knows(s, QUESTION); /* succeeds, whatever it says */
+		bytes[at] = was;
+	}
+	session_end(s);
+	test_model_close(&m);
+}
+
 static void links_pipes_and_foreign_files_are_ignored(void **state)
 {
 	(void)state;
@@ -671,6 +703,7 @@ int main(void)
 		TEST(a_context_from_a_file_is_believed_by_nobody_else),
 		TEST(users_remember_their_own_unless_the_mount_shares),
 		TEST(damaged_files_are_ignored_and_made_again),
+		TEST(forged_files_break_nothing),
 		TEST(links_pipes_and_foreign_files_are_ignored),
 		TEST(a_disk_that_fails_never_fails_a_turn),
 		TEST(the_oldest_answers_give_way),
