@@ -201,6 +201,7 @@ async function attached() {
 	same(sent, "```c main.c\n" + main + "```\n\n````md notes.md\n" + notes + "````\n\nSay hello.", "what was sent");
 	same((await page.locator("details.file summary").allInnerTexts()).join(), "main.c (4 lines),notes.md (4 lines)");
 	same(await page.locator("#files li").count(), 0, "files that are still attached");
+	same(await link(session).locator("span").innerText(), "Say hello.", "the conversation's title");
 	const room = await page.evaluate(() => [document.getElementById("context").value, document.getElementById("room-words").textContent]);
 	const held = JSON.parse(fs.readFileSync(`${TREE}/${scripted}/sessions/${session}/stats.json`, "utf8")).context_tokens;
 	same(room.join(), `${held},${held} of 32,768 tokens`);

@@ -1,7 +1,7 @@
 // The list of a model's conversations. They are sessions of the tree: renaming one is mv, removing one is rmdir.
 import * as tree from "./tree.js";
 import { $, complain, doing } from "./frame.js";
-import { element, words } from "./talk.js";
+import { element, parts, words } from "./talk.js";
 import { copy } from "./tree_view.js";
 import * as branches from "./branches.js";
 
@@ -26,7 +26,7 @@ export function of(m, s, show) {
 }
 
 export function title(s, text) {
-	const line = (text ?? "").trim().split("\n")[0].slice(0, 80);
+	const line = parts(text ?? "").text.trim().split("\n")[0].slice(0, 80);
 	if (titles.get(path(s)) === line) return;
 	titles.set(path(s), line);
 	draw();

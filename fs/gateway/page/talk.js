@@ -59,14 +59,21 @@ function tokensButton(body, text, show) {
 	return button;
 }
 
-// Files that were sent with a question (files.js) are folded.
-function question(text) {
-	const parts = [];
-	for (let m; (m = /^(`{3,})(\w{1,12}) ([^\n`]+)\n([\s\S]*?)\n\1\n\n/.exec(text)); text = text.slice(m[0].length)) {
-		const lines = m[4].split("\n").length;
-		parts.push(element("details", { class: "file" }, element("summary", {}, `${m[3]} (${lines} ${lines === 1 ? "line" : "lines"})`), element("pre", { tabindex: 0, dir: "ltr" }, ...codeText(m[4]))));
-	}
-	return [...parts, element("div", { class: "text", dir: "auto" }, text)];
+// A question without the files that were sent with it (files.js), and these: [name, text].
+export function parts(text) {
+	const files = [];
+	for (let m; (m = /^(`{3,})(\w{1,12}) ([^\n`]+)\n([\s\S]*?)\n\1\n\n/.exec(text)); text = text.slice(m[0].length)) files.push([m[3], m[4]]);
+	return { text, files };
+}
+
+// Files are folded.
+function question(all) {
+	const { text, files } = parts(all);
+	const folded = files.map(([name, content]) => {
+		const lines = content.split("\n").length, pre = element("pre", { tabindex: 0, dir: "ltr" }, ...codeText(content));
+		return element("details", { class: "file" }, element("summary", {}, `${name} (${lines} ${lines === 1 ? "line" : "lines"})`), pre);
+	});
+	return [...folded, element("div", { class: "text", dir: "auto" }, text)];
 }
 
 // One message; does: { edit(), retry(), go(), tokens(body) }, those that there are.
