@@ -3,7 +3,7 @@
 
     make_fixtures.py FROM TO [NAME...]
 
-FROM has a tokenizer, a chat template and token ids (the fixture phi3, or any of the later ones); TO gets a folder for each:
+FROM has a tokenizer and token ids (the fixture phi3, or any of the later ones); TO gets a folder for each:
 
     phi3_partial    half of a head turns; the answer passes the limit of LongRoPE
     gemma3_linear   a linear scaling of the layers that see all, a cap on logits, a text of 4,096 tokens
@@ -202,7 +202,7 @@ def make(name, source, to):
     folder = to / name
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder)
-    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+    for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         shutil.copyfile(source / file, folder / file)
     save_file({**routing_of(choices), "states": states.to(torch.float32), "normed": normed.to(torch.float32),
                "logits": logits.to(torch.float32), "long_logits_last4": long_logits[-4:].to(torch.float32).clone(),
