@@ -236,7 +236,7 @@ static void records_that_are_not_in_16_bits_stay_plain_whatever_is_asked(void **
 	s = converted(folder, "bf16", "zstd");
 	assert_int_equal(store_info(s)->codec, STORE_PLAIN);
 	store_close(s);
-	(void)snprintf(source, sizeof source, "%s", test_data("fixtures/qwen3")); /* no experts */
+	(void)snprintf(source, sizeof source, "%s", test_fixture("qwen3")); /* no experts */
 	s = converted(folder, "bf16", "zstd");
 	assert_int_equal(store_info(s)->codec, STORE_PLAIN);
 	store_close(s);
