@@ -10,6 +10,7 @@
 #include "store_help.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -344,10 +345,17 @@ struct session *test_session(struct test_model *m)
 	return s;
 }
 
+void test_come_to_rest(const struct test_model *m)
+{
+	while (model_working(m->model))
+		(void)sched_yield();
+}
+
 uint64_t test_context_used(struct test_model *m)
 {
 	struct model_prefix p;
 	struct err e;
+	test_come_to_rest(m);
 	for (uint64_t id = 0; model_prefix_next(m->model, id, &p); id = p.id + 1)
 		if (model_prefix_remove(m->model, p.id, &e))
 			fail_msg("%s", e.text);

@@ -41,6 +41,8 @@ int fable_close(void **state);
 
 /* It shares nothing with others: its params/share_with is a word of its own. */
 struct session *test_session(struct test_model *m);
+/* Waits until no turn works and what ended has given its memory back. */
+void test_come_to_rest(const struct test_model *m);
 /* Bytes of the engine's contexts, once no prefix is kept any more. */
 uint64_t test_context_used(struct test_model *m);
 struct session *test_greedy_session(struct test_model *m);

@@ -9,7 +9,6 @@
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"
 
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,13 +70,6 @@ static char *undisturbed(struct test_model *m)
 	return text;
 }
 
-/* Waits until no turn works and what ended has given its memory back. */
-static void come_to_rest(struct test_model *m)
-{
-	while (model_working(m->model))
-		(void)sched_yield();
-}
-
 /* Memory of a session that has ended comes back a moment later, so how many contexts disturbed() sends to the disk differs, and
  * with it which write fails: such a test runs by MOEFS_OFFLOAD=1 alone, until that moment can be waited for. */
 static void skip_unless_alone(void)
@@ -95,13 +87,13 @@ static struct session *disturbed(struct test_model *m, struct session **other)
 	struct session *s = clerk(m, system_text);
 	uint64_t budget = engine_context_budget(m->engine);
 	free(test_ask(s, first));
-	come_to_rest(m);
+	test_come_to_rest(m);
 	uint64_t used = test_context_used(m);
 	*other = NULL;
 	for (uint64_t eighths = 8; s->context.tokens.count; eighths--) {
 		if (*other)
 			session_end(*other);
-		come_to_rest(m);
+		test_come_to_rest(m);
 		*other = clerk(m, system_text + 1);
 		assert_true(eighths > 0);
 		assert_int_equal(
@@ -131,7 +123,7 @@ static void it_comes_back(struct test_model *m)
 	}
 	session_end(other);
 	session_end(s);
-	come_to_rest(m);
+	test_come_to_rest(m);
 	assert_int_equal(on_disk(m), 0);
 }
 
