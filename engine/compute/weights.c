@@ -129,10 +129,8 @@ static size_t weights_largest_chunk(const struct plan *p)
 {
 	size_t largest = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
-		struct shape chunk = p->dense[i].shape;
-		chunk.rows = p->dense[i].chunk_rows;
-		size_t stored = format_packed_bytes(&chunk) + format_norm_bytes(&chunk) +
-				format_bias_bytes(&chunk);
+		const struct shape chunk = plan_chunk_shape(&p->dense[i], 0);
+		size_t stored = plan_stored_bytes(&chunk);
 		largest = stored > largest ? stored : largest;
 	}
 	return largest;
@@ -207,12 +205,6 @@ static struct shape weights_row_shape(const struct plan_tensor *table)
 	return row;
 }
 
-/* Bytes of rows' weights, scales and biases. */
-static size_t weights_row_bytes(const struct shape *row)
-{
-	return plan_piece_bytes(row, 0) + plan_piece_bytes(row, 1) + plan_piece_bytes(row, 2);
-}
-
 /* Copies a token's row from its chunk, piece after piece. */
 static void weights_copy_row(const struct plan_tensor *t, const struct pieces *chunk,
 			     uint32_t token, uint8_t *to)
@@ -254,7 +246,7 @@ int weights_row(const struct weights *w, enum weights_which table, uint32_t toke
 	struct shape row = weights_row_shape(t);
 	struct recent_rows *recent = w->tables[table].recent;
 	uint32_t place = token % RECENT_ROWS;
-	uint8_t *stored = recent->rows + place * weights_row_bytes(&row);
+	uint8_t *stored = recent->rows + place * plan_stored_bytes(&row);
 	if (token >= t->shape.rows)
 		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
 			       t->shape.rows);
@@ -359,17 +351,17 @@ void weights_rows(const struct weights *w, enum weights_which table, const uint3
 		  uint32_t n, float *out, size_t stride, bool *there, struct threads *threads)
 {
 	const struct weights_table *from = &w->tables[table];
-	struct shape row = weights_row_shape(from->tensor), chunk = from->tensor->shape;
+	const struct shape row = weights_row_shape(from->tensor),
+			   chunk = plan_chunk_shape(from->tensor, 0);
 	struct wanted_row *rows = n >= ROWS_TOGETHER ? malloc(n * sizeof *rows) : NULL;
-	chunk.rows = from->tensor->chunk_rows;
 	memset(there, 0, n * sizeof *there);
 	if (!rows)
 		return;
 	uint32_t count =
 		weights_list_rows(from->recent, tokens, n, from->tensor->shape.rows, rows);
 	struct rows_task all = {w,	from,  rows,
-				out,	stride, weights_row_bytes(&chunk),
-				weights_row_bytes(&row), there};
+				out,	stride, plan_stored_bytes(&chunk),
+				plan_stored_bytes(&row), there};
 	if (count >= ROWS_TOGETHER)
 		threads_run(threads, count, count / (4 * threads_count(threads)) + 1,
 			    weights_read_rows, &all);
@@ -381,7 +373,7 @@ static int weights_make_recent(struct weights_table *t, struct err *e)
 	if (!t->tensor)
 		return 0;
 	struct shape row = weights_row_shape(t->tensor);
-	t->recent = calloc(1, sizeof *t->recent + RECENT_ROWS * weights_row_bytes(&row));
+	t->recent = calloc(1, sizeof *t->recent + RECENT_ROWS * plan_stored_bytes(&row));
 	return t->recent ? 0 : err_set(e, ENOMEM, "out of memory for rows of the embedding");
 }
 
