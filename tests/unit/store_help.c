@@ -1,6 +1,8 @@
 /* Small stores for tests; see the header. */
 #include "store_help.h"
 
+#include "golden.h"
+
 #include "cache/store_files.h"
 
 #include <setjmp.h>
@@ -229,4 +231,27 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 void test_folder_remove(const char *path)
 {
 	(void)nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+char test_folder[32];
+
+int test_folder_setup(void **state)
+{
+	(void)state;
+	test_folder_make(test_folder);
+	return 0;
+}
+
+int test_folder_setup_fast(void **state)
+{
+	(void)state;
+	(void)snprintf(test_folder, sizeof test_folder, "%s/moefs-test-XXXXXX", test_memory_folder());
+	return mkdtemp(test_folder) ? 0 : -1;
+}
+
+int test_folder_teardown(void **state)
+{
+	(void)state;
+	test_folder_remove(test_folder);
+	return access(test_folder, F_OK) ? 0 : -1;
 }

@@ -52,4 +52,11 @@ void test_index_forge(const char *folder, void (*change)(struct store_index *ind
 void test_folder_make(char out[32]);
 void test_folder_remove(const char *path);
 
+/* A group's own folder: cmocka's setup makes it there, or where files are fastest
+ * (test_memory_folder), and teardown removes it. */
+extern char test_folder[32];
+int test_folder_setup(void **state);
+int test_folder_setup_fast(void **state);
+int test_folder_teardown(void **state);
+
 #endif

@@ -18,11 +18,16 @@
 static const char *const depths[] = {"lookup", "lookup 1", "lookup 2", "auto"};
 enum { DEPTHS = sizeof depths / sizeof *depths };
 
-static struct session *drafting(const char *draft)
+static struct session *drafting_with(struct test_model *m, const char *draft)
 {
-	struct session *s = test_greedy_session(&fable);
+	struct session *s = test_greedy_session(m);
 	test_set(s, "draft", draft);
 	return s;
+}
+
+static struct session *drafting(const char *draft)
+{
+	return drafting_with(&fable, draft);
 }
 
 static uint64_t all(const uint64_t counts[SESSION_DRAFTS])
@@ -178,8 +183,7 @@ static void where_only_drafts_have_no_room_the_text_goes_on(void **state)
 		test_model_ready(&narrow, test_fable(),
 				 &(struct engine_options){.context_budget = (count / KV_BLOCK + 1) *
 									    TEST_BLOCK_BYTES});
-		struct session *on = test_greedy_session(&narrow);
-		test_set(on, "draft", "lookup");
+		struct session *on = drafting_with(&narrow, "lookup");
 		test_set(on, "chat", "off");
 		test_set(on, "max_tokens", "300");
 		test_same_text(test_ask(on, prompt), want);

@@ -17,22 +17,6 @@
 
 #include <cmocka.h>
 
-static char folder[32];
-
-static int setup(void **state)
-{
-	(void)state;
-	test_folder_make(folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	test_folder_remove(folder);
-	return 0;
-}
-
 static const struct {
 	const char *fixture, *architecture;
 } families[] = {
@@ -50,7 +34,7 @@ static void convert(int family, const char *type, void (*change)(struct test_ggu
 				    .architecture = families[family].architecture,
 				    .type = type,
 				    .change = change};
-	test_gguf_convert(&c, folder, families[family].architecture, path);
+	test_gguf_convert(&c, test_folder, families[family].architecture, path);
 }
 
 /* ---- computing ---- */
@@ -67,7 +51,7 @@ static void quantised_files_are_computed_with_in_place(void **state)
 		(void)snprintf(golden, sizeof golden, "%s/golden.safetensors",
 			       test_fixture(families[i].fixture));
 		golden_bench_open(&b, path, golden,
-				  &(struct engine_options){.threads = 2, .store = folder});
+				  &(struct engine_options){.threads = 2, .store = test_folder});
 		struct golden_run r = golden_run_make(&b);
 		double error = golden_logits_error(&b, &r);
 		printf("%s: logits off by %.1e of their power\n", families[i].architecture, error);
@@ -87,7 +71,7 @@ static void what_a_file_cannot_say_is_as_in_the_published_model(void **state)
 	struct test_checkpoint c;
 	if (!test_fixture("minimax_m3"))
 		skip();
-	(void)snprintf(at, sizeof at, "%s/minimax", folder);
+	(void)snprintf(at, sizeof at, "%s/minimax", test_folder);
 	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", test_fixture("minimax_m3"));
 	test_checkpoint_read(&c, "minimax_m3");
 	test_checkpoint_make(&c, "minimax_m3", at);
@@ -101,14 +85,14 @@ static void what_a_file_cannot_say_is_as_in_the_published_model(void **state)
 	test_gguf_convert(&(struct gguf_conversion){.fixture = "minimax_m3",
 						    .architecture = "minimax-m3",
 						    .type = "BF16"},
-			  folder, "minimax", path);
+			  test_folder, "minimax", path);
 	const char *models[] = {at, path};
 	struct golden_run runs[2];
 	for (int i = 0; i < 2; i++) {
 		struct golden_bench b;
 		golden_bench_open(&b, models[i], golden,
 				  &(struct engine_options){
-					  .quant = "bf16", .threads = 2, .store = folder});
+					  .quant = "bf16", .threads = 2, .store = test_folder});
 		runs[i] = golden_run_make(&b);
 		golden_bench_close(&b);
 	}
@@ -270,7 +254,7 @@ static void layers_and_tensors_must_agree(void **state)
 	struct engine *g;
 	struct model *m;
 	convert(0, "BF16", a_layer_without_convolutions, path);
-	assert_int_equal(engine_create(&g, &(struct engine_options){.store = folder}, &e), 0);
+	assert_int_equal(engine_create(&g, &(struct engine_options){.store = test_folder}, &e), 0);
 	int failed = model_open(&m, g, path, &e);
 	if (!failed) {
 		failed = model_wait(m, &e);
@@ -289,5 +273,5 @@ int main(void)
 		cmocka_unit_test(what_a_file_says_is_checked_before_it_is_used),
 		cmocka_unit_test(layers_and_tensors_must_agree),
 	};
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
 }

@@ -3,6 +3,7 @@
  * exact mode and in the default recipe. */
 #include "golden_run.h"
 #include "memory_help.h"
+#include "store_help.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,8 +35,6 @@ enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 /* ---- a fixture ---- */
 
-static char temporary[64];
-
 static void bench_open(struct golden_bench *b, const char *fixture,
 		       const struct engine_options *options)
 {
@@ -43,7 +42,7 @@ static void bench_open(struct golden_bench *b, const char *fixture,
 	snprintf(path, sizeof path, "%s", test_fixture(fixture));
 	snprintf(golden, sizeof golden, "%s/golden.safetensors", path);
 	struct engine_options o = *options;
-	o.store = temporary;
+	o.store = test_folder;
 	golden_bench_open(b, path, golden, &o);
 }
 
@@ -282,21 +281,6 @@ static void a_layers_scale_multiplies_the_stream_at_its_end(void **state)
 	golden_bench_close(&b);
 }
 
-static int make_store_folder(void **state)
-{
-	(void)state;
-	snprintf(temporary, sizeof temporary, "%s/moefs-test-golden-XXXXXX", test_memory_folder());
-	return mkdtemp(temporary) ? 0 : -1;
-}
-
-static int remove_store_folder(void **state)
-{
-	(void)state;
-	char command[128];
-	snprintf(command, sizeof command, "rm -rf '%s'", temporary);
-	return system(command); /* NOLINT(cert-env33-c): our own name */
-}
-
 int main(void)
 {
 	const struct CMUnitTest numbers[] = {
@@ -312,10 +296,10 @@ int main(void)
 		cmocka_unit_test(the_default_recipe_is_the_same_for_any_chunk_threads_and_cache),
 		cmocka_unit_test(every_routed_expert_is_applied_and_then_cached),
 	};
-	if (make_store_folder(NULL))
+	if (test_folder_setup_fast(NULL))
 		return 1;
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	if (!THREADS_WATCHED) /* other builds check these: they add no new interplay of threads */
 		failed += cmocka_run_group_tests(numbers, NULL, NULL);
-	return failed + (remove_store_folder(NULL) != 0);
+	return failed + (test_folder_teardown(NULL) != 0);
 }

@@ -17,22 +17,6 @@
 
 #include <cmocka.h>
 
-static char folder[32];
-
-static int setup(void **state)
-{
-	(void)state;
-	test_folder_make(folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	test_folder_remove(folder);
-	return 0;
-}
-
 /* ---- files of the reference data ---- */
 
 static const char *const types[] = {"Q4_K_M", "BF16", "Q8_0", "Q6_K",	"Q3_K_M", "Q2_K", "Q4_0",
@@ -68,7 +52,7 @@ static void check(const char *name, const char *model, const char *golden, doubl
 {
 	struct golden_bench b;
 	golden_bench_open(&b, model, golden,
-			  &(struct engine_options){.exact = 1, .threads = 2, .store = folder});
+			  &(struct engine_options){.exact = 1, .threads = 2, .store = test_folder});
 	golden_worst = 0;
 	struct golden_run r = golden_run_make(&b);
 	golden_compare(&b, &r);
@@ -100,7 +84,7 @@ static void every_quantised_type_is_computed_with_as_it_is(void **state)
 		    !find(types[i], ".golden.safetensors", golden))
 			continue;
 		golden_bench_open(&b, model, golden,
-				  &(struct engine_options){.threads = 2, .store = folder});
+				  &(struct engine_options){.threads = 2, .store = test_folder});
 		struct golden_run r = golden_run_make(&b);
 		double error = golden_logits_error(&b, &r);
 		printf("%s: logits off by %.1e of their power\n", types[i], error);
@@ -185,7 +169,7 @@ static void what_the_published_converter_makes_of_each_family_computes_the_same(
 		if (!test_fixture(fixture))
 			continue;
 		(void)snprintf(name, sizeof name, "%s-%d", conversions[i].architecture, i);
-		test_gguf_convert(&conversions[i], folder, name, path);
+		test_gguf_convert(&conversions[i], test_folder, name, path);
 		(void)snprintf(golden, sizeof golden, "%s/golden.safetensors",
 			       test_fixture(fixture));
 		check(name, path, golden, fixture_nll(fixture));
@@ -222,7 +206,7 @@ static struct golden_run run_of(const char *model, const char *golden)
 {
 	struct golden_bench b;
 	golden_bench_open(&b, model, golden,
-			  &(struct engine_options){.quant = "bf16", .threads = 2, .store = folder});
+			  &(struct engine_options){.quant = "bf16", .threads = 2, .store = test_folder});
 	struct golden_run r = golden_run_make(&b);
 	golden_bench_close(&b);
 	return r;
@@ -232,13 +216,13 @@ static void a_dense_llama_s_file_computes_what_its_checkpoint_does(void **state)
 {
 	(void)state;
 	char at[64], path[512], golden[600];
-	(void)snprintf(at, sizeof at, "%s/llama", folder);
+	(void)snprintf(at, sizeof at, "%s/llama", test_folder);
 	make_llama(at);
 	test_gguf_convert(&(struct gguf_conversion){.fixture = "qwen2",
 						    .architecture = "llama",
 						    .type = "BF16",
 						    .without = ".bias"},
-			  folder, "dense", path);
+			  test_folder, "dense", path);
 	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", test_fixture("qwen2"));
 	struct golden_run published = run_of(at, golden), converted = run_of(path, golden);
 	golden_assert_same_bits(&published, &converted);
@@ -290,13 +274,13 @@ static void factors_of_rotations_are_read_from_their_tensor(void **state)
 	char at[64], path[512], golden[600];
 	struct gguf_conversion c = {
 		.fixture = "qwen2", .architecture = "llama", .type = "BF16", .without = ".bias"};
-	(void)snprintf(at, sizeof at, "%s/llama31", folder);
+	(void)snprintf(at, sizeof at, "%s/llama31", test_folder);
 	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", test_fixture("qwen2"));
 	make_llama(at);
 	struct golden_run plain = run_of(at, golden);
 	say_factors(at);
 	c.change = add_factors;
-	test_gguf_convert(&c, folder, "factors", path);
+	test_gguf_convert(&c, test_folder, "factors", path);
 	struct golden_run published = run_of(at, golden), converted = run_of(path, golden);
 	golden_compare_rows("logits", converted.logits, published.logits, published.tokens,
 			    published.vocabulary);
@@ -335,7 +319,7 @@ static void gemma_3_s_file_computes_what_a_published_model_s_checkpoint_does(voi
 	char at[64], path[512], golden[600];
 	if (!test_fixture("gemma3"))
 		skip();
-	(void)snprintf(at, sizeof at, "%s/gemma3", folder);
+	(void)snprintf(at, sizeof at, "%s/gemma3", test_folder);
 	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", test_fixture("gemma3"));
 	make_changed("gemma3", at,
 		     "{\"query_pre_attn_scalar\": 32, \"layer_types\": null,"
@@ -343,7 +327,7 @@ static void gemma_3_s_file_computes_what_a_published_model_s_checkpoint_does(voi
 	test_gguf_convert(&(struct gguf_conversion){.fixture = "gemma3",
 						    .architecture = "gemma3",
 						    .type = "BF16"},
-			  folder, "gemma3", path);
+			  test_folder, "gemma3", path);
 	struct golden_run published = run_of(at, golden), converted = run_of(path, golden);
 	golden_assert_same_bits(&published, &converted);
 	golden_run_free(&published);
@@ -390,7 +374,7 @@ static void a_file_says_which_layers_see_a_window(void **state)
 							    .architecture = "gemma3",
 							    .type = "BF16",
 							    .change = cases[i].change},
-				  folder, "windows", path);
+				  test_folder, "windows", path);
 		int failed = config_read(&config, path, &e);
 		assert_int_equal(failed, cases[i].refused ? -EINVAL : 0);
 		for (uint32_t layer = 0; layer < 6 && !failed; layer++)
@@ -450,7 +434,7 @@ static void invalid_factors_are_refused(void **state)
 							    .type = "BF16",
 							    .without = ".bias",
 							    .change = wrong[i].change},
-				  folder, "wrong", path);
+				  test_folder, "wrong", path);
 		assert_true(config_read(&config, path, &e) < 0);
 		if (!strstr(e.text, wrong[i].words))
 			fail_msg("%s", e.text);
@@ -469,11 +453,11 @@ static void experts_in_blocks_of_mxfp4_are_computed_with_as_they_are(void **stat
 	test_gguf_convert(&(struct gguf_conversion){.fixture = "gpt_oss_mxfp4",
 						    .architecture = "gpt-oss",
 						    .type = "BF16"},
-			  folder, "blocks", path);
+			  test_folder, "blocks", path);
 	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors",
 		       test_fixture("gpt_oss_mxfp4"));
 	golden_bench_open(&b, path, golden,
-			  &(struct engine_options){.threads = 2, .store = folder});
+			  &(struct engine_options){.threads = 2, .store = test_folder});
 	struct golden_run r = golden_run_make(&b);
 	double error = golden_logits_error(&b, &r);
 	printf("MXFP4: logits off by %.1e of their power\n", error);
@@ -500,5 +484,5 @@ int main(void)
 		cmocka_unit_test(
 			every_type_of_the_reference_files_computes_their_dequantised_weights),
 	};
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
 }

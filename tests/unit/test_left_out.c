@@ -12,22 +12,7 @@
 
 #include <cmocka.h>
 
-static char folder[32];
 static struct config config;
-
-static int setup(void **state)
-{
-	(void)state;
-	test_folder_make(folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	test_folder_remove(folder);
-	return 0;
-}
 
 static void assert_left_out(const char *checkpoint, const char *words)
 {
@@ -63,7 +48,7 @@ static void each_part_has_a_line(void **state)
 	char at[64];
 	if (!test_fixture("qwen4_exp"))
 		skip();
-	(void)snprintf(at, sizeof at, "%s/more", folder);
+	(void)snprintf(at, sizeof at, "%s/more", test_folder);
 	test_checkpoint_read(&c, "qwen4_exp");
 	test_tensor_copy(&c, "lm_head.weight", "mtp.fc.weight");
 	test_tensor_copy(&c, "model.visual.patch_embed.proj.bias", "mtp.norm.weight");
@@ -79,7 +64,7 @@ static void a_draft_layer_after_the_last_is_named_by_its_number(void **state)
 	char at[64];
 	if (!test_fixture("glm_moe_dsa"))
 		skip();
-	(void)snprintf(at, sizeof at, "%s/draft", folder);
+	(void)snprintf(at, sizeof at, "%s/draft", test_folder);
 	test_checkpoint_read(&c, "glm_moe_dsa");
 	test_tensor_copy(&c, "model.norm.weight", "model.layers.4.enorm.weight");
 	test_checkpoint_make(&c, "glm_moe_dsa", at);
@@ -106,7 +91,7 @@ static void a_correction_beside_a_list_of_experts_is_one(void **state)
 	char at[64];
 	if (!test_fixture("deepseek_v4"))
 		skip();
-	(void)snprintf(at, sizeof at, "%s/beside", folder);
+	(void)snprintf(at, sizeof at, "%s/beside", test_folder);
 	test_checkpoint_read(&c, "deepseek_v4");
 	test_checkpoint_make(&c, "deepseek_v4", at);
 	assert_left_out(at, "none");
@@ -124,5 +109,5 @@ int main(void)
 		cmocka_unit_test(a_draft_layer_after_the_last_is_named_by_its_number),
 		cmocka_unit_test(a_correction_beside_a_list_of_experts_is_one),
 	};
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
 }

@@ -17,22 +17,6 @@
 
 enum { GROUP = 32, CODES = 8 /* of a word */, TENSORS_MOST = 512, NAME = 256 };
 
-static char folder[32];
-
-static int setup(void **state)
-{
-	(void)state;
-	test_folder_make(folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	test_folder_remove(folder);
-	return 0;
-}
-
 static bool ends(const char *name, const char *ending)
 {
 	size_t n = strlen(name), k = strlen(ending);
@@ -342,7 +326,7 @@ static struct golden_run run_of(const char *model, const char *golden, const cha
 {
 	struct golden_bench b;
 	golden_bench_open(&b, model, golden,
-			  &(struct engine_options){.quant = quant, .threads = 2, .store = folder});
+			  &(struct engine_options){.quant = quant, .threads = 2, .store = test_folder});
 	struct golden_run r = golden_run_make(&b);
 	golden_bench_close(&b);
 	return r;
@@ -367,7 +351,7 @@ static void assert_in_place(const char *model, const char *golden, const struct 
 	char recipe[64];
 	uint32_t near = 0;
 	golden_bench_open(&b, model, golden,
-			  &(struct engine_options){.threads = 2, .store = folder});
+			  &(struct engine_options){.threads = 2, .store = test_folder});
 	assert_int_equal(model_fact(b.model, FACT_RECIPE, recipe, sizeof recipe), 0);
 	assert_string_equal(recipe, "as published: MLX affine codes, in place");
 	struct golden_run r = golden_run_make(&b);
@@ -387,8 +371,8 @@ static void what_the_converter_makes_of_each_family_is_computed_as_what_it_stand
 		if (!test_fixture(kinds[i].fixture))
 			continue;
 		printf("%s\n", kinds[i].fixture);
-		(void)snprintf(published, sizeof published, "%s/published-%zu", folder, i);
-		(void)snprintf(mlx, sizeof mlx, "%s/mlx-%zu", folder, i);
+		(void)snprintf(published, sizeof published, "%s/published-%zu", test_folder, i);
+		(void)snprintf(mlx, sizeof mlx, "%s/mlx-%zu", test_folder, i);
 		make(&kinds[i], published, mlx);
 		(void)snprintf(golden, sizeof golden, "%s/golden.safetensors",
 			       test_fixture(kinds[i].fixture));
@@ -407,5 +391,5 @@ int main(void)
 		cmocka_unit_test(
 			what_the_converter_makes_of_each_family_is_computed_as_what_it_stands_for),
 	};
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
 }

@@ -3,6 +3,7 @@
 #include "engine/compute/context.h"
 #include "golden_run.h"
 #include "memory_help.h"
+#include "store_help.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,8 +12,6 @@
 
 #include <setjmp.h>
 #include <cmocka.h>
-
-static char temporary[64];
 
 static bool bench_open(struct golden_bench *b, uint32_t chunk)
 {
@@ -24,7 +23,7 @@ static bool bench_open(struct golden_bench *b, uint32_t chunk)
 	snprintf(golden, sizeof golden, "%s/golden.safetensors", path);
 	golden_bench_open(b, path, golden,
 			  &(struct engine_options){
-				  .exact = 1, .threads = 2, .chunk = chunk, .store = temporary});
+				  .exact = 1, .threads = 2, .chunk = chunk, .store = test_folder});
 	return true;
 }
 
@@ -97,26 +96,11 @@ static void going_back_into_a_pool_makes_the_same_entries(void **state)
 	golden_bench_close(&b);
 }
 
-static int make_folder(void **state)
-{
-	(void)state;
-	snprintf(temporary, sizeof temporary, "%s/moefs-test-pools-XXXXXX", test_memory_folder());
-	return mkdtemp(temporary) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-	(void)state;
-	char command[128];
-	snprintf(command, sizeof command, "rm -rf '%s'", temporary);
-	return system(command); /* NOLINT(cert-env33-c): our own name */
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(entries_are_the_references_for_any_chunks),
 		cmocka_unit_test(going_back_into_a_pool_makes_the_same_entries),
 	};
-	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+	return cmocka_run_group_tests(tests, test_folder_setup_fast, test_folder_teardown);
 }

@@ -3,6 +3,7 @@
 #include "engine/compute/recurrent.h"
 #include "golden_run.h"
 #include "memory_help.h"
+#include "store_help.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -21,8 +22,6 @@ static const struct {
 	{"nemotron_h", "ssm_state", true}, {"kimi_linear", "delta_state", false}};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
-static char temporary[64];
-
 static void bench_open(struct golden_bench *b, const char *fixture, uint32_t chunk)
 {
 	char path[512], golden[600];
@@ -30,9 +29,8 @@ static void bench_open(struct golden_bench *b, const char *fixture, uint32_t chu
 	snprintf(golden, sizeof golden, "%s/golden.safetensors", path);
 	golden_bench_open(b, path, golden,
 			  &(struct engine_options){
-				  .exact = 1, .threads = 2, .chunk = chunk, .store = temporary});
+				  .exact = 1, .threads = 2, .chunk = chunk, .store = test_folder});
 }
-
 
 /* The convolution's last inputs, [channels][width - 1] in the reference. */
 static void compare_inputs(const struct golden_bench *b, uint32_t layer, const float *before,
@@ -100,25 +98,10 @@ static void states_are_those_of_the_reference(void **state)
 	}
 }
 
-static int make_store_folder(void **state)
-{
-	(void)state;
-	snprintf(temporary, sizeof temporary, "%s/moefs-test-rows-XXXXXX", test_memory_folder());
-	return mkdtemp(temporary) ? 0 : -1;
-}
-
-static int remove_store_folder(void **state)
-{
-	(void)state;
-	char command[128];
-	snprintf(command, sizeof command, "rm -rf '%s'", temporary);
-	return system(command); /* NOLINT(cert-env33-c): our own name */
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(states_are_those_of_the_reference),
 	};
-	return cmocka_run_group_tests(tests, make_store_folder, remove_store_folder);
+	return cmocka_run_group_tests(tests, test_folder_setup_fast, test_folder_teardown);
 }

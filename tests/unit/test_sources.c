@@ -13,23 +13,8 @@
 
 #include <cmocka.h>
 
-static char folder[32];
 static struct config config;
 static struct err e;
-
-static int setup(void **state)
-{
-	(void)state;
-	test_folder_make(folder);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	test_folder_remove(folder);
-	return 0;
-}
 
 /* The check's result for the fixture with one more tensor, or without one; NULL: neither. */
 static int check_with(const char *fixture, const char *more, const char *less)
@@ -39,7 +24,7 @@ static int check_with(const char *fixture, const char *more, const char *less)
 	struct recipe r;
 	struct plan p;
 	char at[64];
-	(void)snprintf(at, sizeof at, "%s/%s", folder, fixture);
+	(void)snprintf(at, sizeof at, "%s/%s", test_folder, fixture);
 	test_checkpoint_read(&c, fixture);
 	if (more)
 		test_tensor_copy(&c, "lm_head.weight", more);
@@ -87,5 +72,5 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_what_a_family_names_is_left_out),
 	};
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
 }
