@@ -26,9 +26,9 @@ make_group() {
 	group=$top/moefs-test.$$
 	mkdir "$group" 2>/dev/null || skip_all "control groups cannot be made here (as root, outside of a container, they can)"
 	if [ -e "$group/memory.limit_in_bytes" ]; then
-		v2= limit_file=$group/memory.limit_in_bytes
+		stat_key=total_rss limit_file=$group/memory.limit_in_bytes
 	else
-		v2=1 limit_file=$group/memory.max
+		stat_key=anon limit_file=$group/memory.max
 	fi
 	if ! echo $limit_bytes 2>/dev/null >"$limit_file"; then
 		rmdir "$group"
@@ -45,23 +45,29 @@ make_group
 trap leave_group EXIT
 
 anonymous() { # bytes of the group that the kernel cannot simply drop
-	awk -v key="$([ -n "$v2" ] && echo anon || echo total_rss)" '$1 == key { print $2 }' "$group/memory.stat"
+	awk -v key="$stat_key" '$1 == key { print $2 }' "$group/memory.stat"
 }
 killed() { # how many processes the kernel has killed
 	cat "$group/memory.oom_control" "$group/memory.events" 2>/dev/null | awk '$1 == "oom_kill" { print $2 }'
 }
 stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
-begin_hog() { # MEGABYTES: takes them one by one, at most 100 a second, counts them in $work/taken, and keeps them
+# Takes megabytes one by one, counts them in $work/taken, and keeps them. It leaves the group its last 8 MB: on a busy
+# machine the daemon may look late, and a process that takes the last of it sooner is rightly killed.
+begin_hog() { # MEGABYTES
 	rm -f "$work/taken"
 	(
 		echo 0 >"$group/cgroup.procs" && exec python3 -c '
 import signal, sys, time
+megabytes, marker, stat, key, limit = sys.argv[1:]
+def anonymous():
+    return int(dict(line.split() for line in open(stat))[key])
 taken = []
-for i in range(int(sys.argv[1])):
-    taken.append(b"x" * (1 << 20))
+while len(taken) < int(megabytes):
+    if anonymous() + (9 << 20) < int(open(limit).read()):
+        taken.append(b"x" * (1 << 20))
     time.sleep(0.01)
-open(sys.argv[2], "w").close()
-signal.pause()' "$1" "$work/taken"
+open(marker, "w").close()
+signal.pause()' "$1" "$work/taken" "$group/memory.stat" "$stat_key" "$limit_file"
 	) &
 	hog=$!
 }
