@@ -93,7 +93,7 @@ struct umount_users {
 	bool (*uses)(pid_t id, const char *what);
 	const char *what;
 	char words[512]; /* "bash (812), tail (840)": as far as this user may see */
-	bool others;	 /* some are not gateways */
+	bool others;	 /* some are no programs of moefs */
 };
 
 static int umount_add_user(void *ctx, pid_t id)
@@ -104,7 +104,7 @@ static int umount_add_user(void *ctx, pid_t id)
 	if (id == getpid() || used + 1 >= sizeof u->words || !u->uses(id, u->what))
 		return 0;
 	(void)proc_name(id, name, sizeof name);
-	u->others |= strcmp(name, "moefs-http") != 0;
+	u->others |= strncmp(name, "moefs", 5) != 0;
 	(void)snprintf(u->words + used, sizeof u->words - used, "%s%s (%ld)", used ? ", " : "",
 		       name, (long)id);
 	return 0;
@@ -166,9 +166,9 @@ static int umount_wait(const struct umount_daemon *d, const struct mount_seen *m
 
 /* ---- the command ---- */
 
-/* A gateway closes its files shortly after its client has the answer, and so do programs that have
- * just ended: while nobody else is seen in the mount, a busy one is tried again. -EBUSY: `u` has
- * its users. */
+/* A gateway closes its files shortly after its client has the answer, moefs list and the like look
+ * at every mount for a moment, and programs that have just ended are gone soon: while nobody else
+ * is seen in the mount, a busy one is tried again. -EBUSY: `u` has its users. */
 static int umount_patiently(const struct mount_seen *m, bool lazily, struct umount_users *u,
 			    struct err *e)
 {

@@ -144,25 +144,28 @@ busy() { # the processes that use the mount are named; -z unmounts anyway
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	process=$(serves "$work/other")
 	exec 7<"$work/other/version"
-	status_of 1 "$work/other is in use by bash ($BASHPID)" "$MOEFS" umount "$work/other"
+	status_of 1 "$work/other is in use by " "$MOEFS" umount "$work/other"
+	status_of 1 "bash ($BASHPID)" "$MOEFS" umount "$work/other" # others may look at every mount just now
 	"$MOEFS" umount -z "$work/other" || fail "-z: status $?"
 	! mountpoint -q "$work/other" || fail "it is still there"
 	same "$(cat <&7)" "$("$MOEFS" --version | cut -d ' ' -f 2)" "an open file is read to its end"
 	exec 7<&-
 	until_true not alive "$process"
 }
-soon_free() { # a gateway closes its files once it sees that the mount is to go; umount tries again
-	local process
+soon_free() { # PROGRAM: a gateway closes its files once it sees that the mount is to go, moefs list is soon done; umount tries again
+	local process program=$work/holders/$1
+	mkdir -p "$work/holders"
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	process=$(serves "$work/other")
-	cat >"$work/moefs-http" <<-END
+	rm -f "$work/holds"
+	cat >"$program" <<-END
 		#!/bin/sh
 		exec 7<"$work/other/version"
 		: >"$work/holds"
 		until pgrep -f "umount $work/other" >/dev/null 7<&-; do sleep .01 7<&-; done
 	END
-	chmod +x "$work/moefs-http"
-	"$work/moefs-http" &
+	chmod +x "$program"
+	"$program" &
 	until_true test -e "$work/holds"
 	"$MOEFS" umount "$work/other" || fail "status $?"
 	! mountpoint -q "$work/other" || fail "it is still there"
@@ -234,7 +237,8 @@ claim "a mount that does not answer is listed as such" looking
 claim "umount finds a mount by its model, also where there is a blank in its point" second
 claim "…and says so where two have it" which_one
 claim "a mount in use is not unmounted and its users are named; -z unmounts lazily" busy
-needs pgrep claim "a gateway that still closes its files delays umount, and does not stop it" soon_free
+needs pgrep claim "a gateway that still closes its files delays umount, and does not stop it" soon_free moefs-http
+needs pgrep claim "nor does a moefs list that looks at the mount just then" soon_free moefs
 claim "a killed daemon's mount is listed as such, and can be unmounted" killed
 if mount -t tmpfs none "$work/other" 2>/dev/null && umount "$work/other"; then
 	claim "a mount hidden by another is listed as such, and left alone" hidden
