@@ -63,11 +63,30 @@ def request(method, path, body=None, **headers):
     r.of = c
     return r
 
-def ask(session, place="France"):
-    r = request("POST", "/v1/chat/completions", chat(f"What is the capital of {place}?", max_tokens=24), X_Session_Id=session)
-    said = r.read()
-    assert r.status == 200, (r.status, said)
+def question(place):
+    return chat(f"What is the capital of {place}?", max_tokens=24)
+
+def answer(response):
+    said = response.read()
+    assert response.status == 200, (response.status, said)
     return content(json.loads(said))
+
+def ask(session, place="France"):
+    return answer(request("POST", "/v1/chat/completions", question(place), X_Session_Id=session))
+
+class Begun:
+    """A request of which only the headers are sent."""
+    def __init__(self, session):
+        self.body = json.dumps(question("France")).encode()
+        self.connection = Proxied("localhost")
+        self.connection.putrequest("POST", "/v1/chat/completions")
+        for name, value in ("x-api-key", "secret"), ("X-Session-Id", session), ("Content-Length", str(len(self.body))):
+            self.connection.putheader(name, value)
+        self.connection.endheaders()
+
+    def end(self):
+        self.connection.send(self.body)
+        return answer(self.connection.getresponse())
 
 def asked(which):
     with open(f"{work}/{which}") as f:
@@ -122,12 +141,13 @@ where = {place_of(f"c{i}"): f"c{i}" for i in range(24)}
 lost, other = where["one"], where["two"]
 with standing():
     r = begin(lost)
+    begun = Begun(lost)
     os.kill(int(sys.argv[1]), signal.SIGKILL)
     until(lambda: not lives(sys.argv[1]), "it is not gone")
     try: said = r.read()
     except (http.client.IncompleteRead, ConnectionError) as e: said = getattr(e, "partial", b"")
 assert b"[DONE]" not in said, "what was cut claims to be whole"
-assert [ask(lost), ask(other), ask(lost)] == 3 * ["The capital of France is Paris."], "it is not the other's"
+assert [begun.end(), ask(lost), ask(other), ask(lost)] == 4 * ["The capital of France is Paris."], "it is not the other's"
 PY
 behind() { # NAME
 	answers
