@@ -141,7 +141,7 @@ static void pager_source_free(struct pager_source *s)
 	free(s->uses);
 	free(s->value);
 	free(s->slot_value);
-	free(s->predicted);
+	ahead_close(s);
 	free(s->warm);
 	free(s);
 }
@@ -165,13 +165,11 @@ static struct pager_source *pager_source_new(struct pager *p, const struct pager
 		.uses = calloc(all + 1, sizeof *s->uses),
 		.value = calloc(all + 1, sizeof *s->value),
 		.slot_value = calloc(all + 1, sizeof *s->slot_value),
-		.predicted = calloc((size_t)PAGER_LOOK_AHEAD * info->experts + 1,
-				    sizeof(struct pager_entry *)),
 	};
 	s->supply.layer_slot_bytes = NULL; /* the caller's own, as the next */
 	s->supply.pinned = NULL;
 	if (!s->slot_bytes || !s->entries || !s->uses || !s->value || !s->slot_value ||
-	    !s->predicted) {
+	    ahead_open(s)) {
 		pager_source_free(s);
 		return NULL;
 	}

@@ -35,6 +35,7 @@
 #ifndef MOEFS_CACHE_PAGER_H
 #define MOEFS_CACHE_PAGER_H
 
+#include "cache/ahead.h"
 #include "cache/err.h"
 #include "cache/store.h"
 
@@ -175,14 +176,16 @@ uint64_t pager_pins_need(struct pager *p);
 /* ---- looking ahead ---- */
 
 /* Layers that may be predicted at a time. */
-enum { PAGER_LOOK_AHEAD = 2 };
-/* Predicts the experts that the next batch of `layer` will want: they are evicted last, and absent
- * ones are prefetched while no demand is queued and the device has little to do. Several layers are
- * predicted by one call each, the layer whose turn comes first before the others, and prefetched in
- * that order; a second call for a layer replaces the first. Any new batch of the source ends all
- * its predictions.
+enum { PAGER_LOOK_AHEAD = AHEAD_LAYERS };
+/* Predicts the experts that the next batch of `layer` will want: they are evicted last, and those of
+ * the absent ones that are worth it (ahead.h) are prefetched, in the order of the array, while no
+ * demand is queued and the device has little to do. rank[n]: how sure each is, 0 the surest; NULL:
+ * all are worth it, and nothing is learnt. Several layers are predicted by one call each, the layer
+ * whose turn comes first before the others, and prefetched in that order; a second call for a layer
+ * replaces the first. Any new batch of the source ends all its predictions.
  */
-void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n);
+void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts,
+		   const uint32_t *rank, uint32_t n);
 /* False: a prediction would have no effect. */
 bool pager_predicts(const struct pager_source *s);
 
@@ -218,6 +221,11 @@ struct pager_stats {
 	const char *io;			    /* "io_uring" or "pread" */
 };
 void pager_stats(const struct pager *p, struct pager_stats *out);
+struct pager_ahead { /* of the experts that one rank named while they were absent */
+	uint64_t forecast, came_true, read;
+};
+/* Of all sources, one layer ahead and two. */
+void pager_ahead_stats(const struct pager *p, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS]);
 /* Frees the read buffers, several records for each thread that reads: for a mount that is idle. The
  * next reads allocate them again. */
 void pager_rest(struct pager *p);

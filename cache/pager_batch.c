@@ -231,10 +231,11 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 				  .left = n};
 
 	pthread_mutex_lock(&p->lock);
-	queue_end_prediction(s);
+	ahead_end(s, layer);
 	heat_warm_stop(s);
 	pool_visit(p, s, layer, experts, credit, n);
 	batch_want_all(b, state + n, token);
+	ahead_compare(s, b);
 	(void)batch_request_absent(b, false, NULL); /* a failure is met again by pager_next */
 	pthread_mutex_unlock(&p->lock);
 	return 0;

@@ -8,6 +8,7 @@
 #ifndef MOEFS_CACHE_PAGER_INSIDE_H
 #define MOEFS_CACHE_PAGER_INSIDE_H
 
+#include "cache/ahead.h"
 #include "cache/depth.h"
 #include "cache/pager.h"
 #include "cache/policy.h"
@@ -43,7 +44,14 @@ struct pager_entry { /* one expert of one source */
 struct pager_counters {
 	_Atomic uint64_t tokens, used, hits, misses, evictions, bytes_read, resident, wait_ns;
 	_Atomic uint64_t prefetched, prefetch_hits;
+	_Atomic uint64_t forecast[AHEAD_LAYERS][AHEAD_RANKS]; /* absent experts at this rank */
+	_Atomic uint64_t came_true[AHEAD_LAYERS][AHEAD_RANKS], read_ahead[AHEAD_LAYERS][AHEAD_RANKS];
 	_Atomic uint64_t pinned; /* bytes of the slots of what is pinned, be they there or not */
+};
+
+struct pager_guess { /* an expert that was absent when a rank of a forecast named it */
+	struct pager_entry *entry;
+	uint32_t distance, rank; /* as in ahead.h */
 };
 
 struct pager_source {
@@ -71,6 +79,11 @@ struct pager_source {
 
 	struct pager_entry **predicted; /* [PAGER_LOOK_AHEAD * experts] what is predicted now */
 	uint32_t predicted_count;
+	/* What was forecast in this pass through the layers, until the layer's batch shows whether
+	 * that was right. [AHEAD_LAYERS * (AHEAD_LAYERS + 1) / 2 * experts] */
+	struct pager_guess *guesses;
+	uint32_t guess_count;
+	struct ahead ahead;
 
 	uint32_t *warm; /* experts by heat, hottest first; NULL: nothing to warm */
 	_Atomic uint32_t warm_next, warm_count;
@@ -243,10 +256,17 @@ void pins_forget(struct pager_source *s);
 /* The read of one of the batch's experts has failed. */
 void batch_note_failure(struct pager_batch *b, const struct pager_entry *x, const struct err *e);
 
-/* ---- pager_queue.c, pager_heat.c ---- */
+/* ---- pager_ahead.c ---- */
 
-/* Forgets the source's predictions: they end with its next batch. */
-void queue_end_prediction(struct pager_source *s);
+int ahead_open(struct pager_source *s); /* -ENOMEM */
+void ahead_close(struct pager_source *s);
+/* A batch of that layer begins, before it is visited: forgets the source's predictions. */
+void ahead_end(struct pager_source *s, uint32_t layer);
+/* After that, when the batch's experts are marked as wanted: learns which forecasts came true. */
+void ahead_compare(struct pager_source *s, const struct pager_batch *b);
+
+/* ---- pager_heat.c ---- */
+
 /* The hottest absent expert that free room is left for, with a slot; NULL: none. */
 struct pager_entry *heat_warm_next(struct pager *p);
 void heat_warm_stop(struct pager_source *s);

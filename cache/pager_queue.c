@@ -1,6 +1,5 @@
-/* The queues of requests for experts: which is taken next, and what is predicted. A request that
- * occupies a thread until it is done is a worker's; any other is for a thread with a ring
- * (pager_loader.c says why). */
+/* The queues of requests for experts: which is taken next. A request that occupies a thread until it
+ * is done is a worker's; any other is for a thread with a ring (pager_loader.c says why). */
 #include "cache/pager_inside.h"
 
 #include <sys/eventfd.h>
@@ -182,61 +181,4 @@ struct pager_entry *queue_next_demand(struct pager *p, bool worker)
 		x = x->next;
 	}
 	return x ? queue_take_after(&p->demand, before) : NULL;
-}
-
-/* ---- predictions ---- */
-
-/* Predictions: what a layer's next batch will probably want. A wrong prediction costs nothing: a
- * shielded expert is only evicted last, and a prefetch begins when no batch waits for the device,
- * into a slot that nobody wants. */
-static void queue_end_layer_prediction(struct pager_source *s, uint32_t layer)
-{
-	uint32_t kept = 0;
-	for (uint32_t i = 0; i < s->predicted_count; i++) {
-		struct pager_entry *x = s->predicted[i];
-		if (pager_entry_index(x) / s->experts == layer)
-			x->shielded = false;
-		else
-			s->predicted[kept++] = x;
-	}
-	s->predicted_count = kept;
-	queue_forget_layer(s->pager, s, layer);
-}
-
-void queue_end_prediction(struct pager_source *s)
-{
-	for (uint32_t i = 0; i < s->predicted_count; i++)
-		s->predicted[i]->shielded = false;
-	s->predicted_count = 0;
-	queue_forget_source(s->pager, s);
-}
-
-void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n)
-{
-	struct pager *p = s->pager;
-	uint32_t prefetches = 0;
-	if (layer >= s->layers || n > s->experts)
-		return;
-	pthread_mutex_lock(&p->lock);
-	queue_end_layer_prediction(s, layer);
-	if (n > PAGER_LOOK_AHEAD * s->experts - s->predicted_count)
-		queue_end_prediction(s);
-	for (uint32_t i = 0; i < n && experts[i] < s->experts; i++) {
-		struct pager_entry *x = &s->entries[(size_t)layer * s->experts + experts[i]];
-		x->shielded = p->shield;
-		s->predicted[s->predicted_count++] = x;
-		if (p->prefetch && x->state == ENTRY_ABSENT && !x->queued) {
-			queue_prefetch(p, x);
-			prefetches++;
-		}
-	}
-	queue_wake(p, prefetches);
-	pthread_mutex_unlock(&p->lock);
-}
-
-bool pager_predicts(const struct pager_source *s)
-{
-	const struct pager *p = s->pager;
-	uint64_t all = (uint64_t)s->layers * s->experts;
-	return (p->shield || p->prefetch) && s->own.resident < all;
 }

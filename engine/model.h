@@ -90,6 +90,7 @@ struct engine_totals {
 };
 void engine_totals(const struct engine *g, struct engine_totals *out);
 void engine_cache_stats(const struct engine *g, struct pager_stats *out);
+void engine_ahead_stats(const struct engine *g, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS]);
 /* Gives back memory that only work needs; for a mount that is idle. */
 void engine_rest(struct engine *g);
 /* The replacement policy, in the words of pager_set_policy; "auto" is the default. */

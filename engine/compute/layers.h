@@ -363,7 +363,9 @@ struct routing {
 	/* Predictions: a later layer's router, run on this layer's stream. */
 	struct activation predict_input; /* [PREDICT_MOST][hidden] */
 	uint32_t *predicted;		 /* [experts]: ids */
-	bool *marked;			 /* [experts]: chosen by some token, or predicted to be */
+	uint32_t *predicted_rank;	 /* [experts]: theirs */
+	uint32_t *rank;			 /* [experts]: the best one; UINT32_MAX: not predicted */
+	bool *marked;			 /* [experts]: chosen by some token */
 };
 
 void router_take(struct routing *r, struct arena *a, const struct config *c, size_t rows);

@@ -31,6 +31,8 @@ void router_take(struct routing *r, struct arena *a, const struct config *c, siz
 	activation_take(a, &r->predict_input, PREDICT_MOST, c->hidden_size);
 	r->predict_input.guess = true;
 	r->predicted = arena_take(a, experts, sizeof *r->predicted);
+	r->predicted_rank = arena_take(a, experts, sizeof *r->predicted_rank);
+	r->rank = arena_take(a, experts, sizeof *r->rank);
 	r->marked = arena_take(a, experts, sizeof *r->marked);
 }
 
@@ -569,9 +571,9 @@ const float *router_credit(struct routing *r, const struct step *s)
 	return r->credit;
 }
 
-/* Runs a later layer's router on this layer's stream, and sets r->marked for the experts that
- * this router chooses. The stream changes little from layer to layer, so these are most of the
- * experts that the layer will choose. */
+/* Runs a later layer's router on this layer's stream, and sets r->rank for the experts that this
+ * router chooses: the best of their ranks among the tokens' choices. The stream changes little from
+ * layer to layer, so these are most of the experts that the layer will choose. */
 static void router_predict_layer(struct routing *r, const struct step *s, uint32_t next)
 {
 	const struct environment *env = s->env;
@@ -585,14 +587,40 @@ static void router_predict_layer(struct routing *r, const struct step *s, uint32
 		residual_guess(s, next, &r->predict_input);
 	}
 	router_make_logits(r, s, l, &r->predict_input);
-	memset(r->marked, 0, c->experts * sizeof *r->marked);
+	for (uint32_t e = 0; e < c->experts; e++)
+		r->rank[e] = UINT32_MAX;
 	for (size_t t = 0; t < s->n; t++) {
 		const float *bias = router_steering(step_span_of(s, t), next);
 		router_choose(env, l, bias, router_list_of(l, s, t), r->top_k,
 			      r->router_logits + t * c->experts, r->scores, r->predicted);
 		for (uint32_t i = 0; i < r->top_k; i++)
-			r->marked[r->predicted[i]] = true;
+			if (i < r->rank[r->predicted[i]])
+				r->rank[r->predicted[i]] = i;
 	}
+}
+
+/* Predicts the experts of r->rank, the surest first. */
+static void router_predict_ranks(struct routing *r, const struct step *s, uint32_t routed)
+{
+	uint32_t count = 0;
+	for (uint32_t rank = 0; rank < r->top_k; rank++)
+		for (uint32_t e = 0; e < s->env->config->experts; e++)
+			if (r->rank[e] == rank) {
+				r->predicted[count] = e;
+				r->predicted_rank[count++] = rank;
+			}
+	pager_predict(s->env->experts, routed, r->predicted, r->predicted_rank, count);
+}
+
+/* Predicts for a chunk, or for many answers: of so many tokens nearly any rank comes true. In the
+ * order of the file. */
+static void router_predict_chunk(struct routing *r, const struct step *s, uint32_t routed)
+{
+	uint32_t count = 0;
+	for (uint32_t e = 0; e < s->env->config->experts; e++)
+		if (s->n > PREDICT_MOST || r->rank[e] != UINT32_MAX)
+			r->predicted[count++] = e;
+	pager_predict(s->env->experts, routed, r->predicted, NULL, count);
 }
 
 /* A chunk predicts one layer: that layer wants more than the device can read meanwhile. An answer
@@ -601,16 +629,14 @@ static void router_predict_layer(struct routing *r, const struct step *s, uint32
 void router_predict(struct routing *r, struct step *s, uint32_t layer)
 {
 	const struct config *c = s->env->config;
-	uint32_t last = layer + (router_has_chunk(s) ? 1 : PAGER_LOOK_AHEAD);
+	bool chunk = router_has_chunk(s);
+	uint32_t last = layer + (chunk ? 1 : PAGER_LOOK_AHEAD);
 	for (uint32_t next = layer + 1; next <= last && next < c->layers; next++) {
-		uint32_t count = 0;
 		if (!pager_predicts(s->env->experts) || !config_routed(c, next))
 			continue;
 		if (s->n <= PREDICT_MOST)
 			router_predict_layer(r, s, next);
-		for (uint32_t e = 0; e < c->experts; e++)
-			if (s->n > PREDICT_MOST || r->marked[e])
-				r->predicted[count++] = e;
-		pager_predict(s->env->experts, s->env->plan->routed_of[next], r->predicted, count);
+		(chunk || s->n > PREDICT_MOST ? router_predict_chunk : router_predict_ranks)(
+			r, s, s->env->plan->routed_of[next]);
 	}
 }

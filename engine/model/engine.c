@@ -234,6 +234,11 @@ void engine_cache_stats(const struct engine *g, struct pager_stats *out)
 	pager_stats(g->pager, out);
 }
 
+void engine_ahead_stats(const struct engine *g, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS])
+{
+	pager_ahead_stats(g->pager, out);
+}
+
 void engine_rest(struct engine *g)
 {
 	pager_rest(g->pager);

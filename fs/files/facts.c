@@ -65,6 +65,16 @@ void fact_word(struct facts *f, const char *name, const char *word)
 	fact_end(f);
 }
 
+void fact_numbers(struct facts *f, const char *name, const uint64_t *values, size_t count)
+{
+	fact_begin(f, name);
+	text_string(f->out, f->json ? "[" : "");
+	for (size_t i = 0; i < count; i++)
+		text_format(f->out, "%s%" PRIu64, !i ? "" : f->json ? ", " : " ", values[i]);
+	text_string(f->out, f->json ? "]" : "");
+	fact_end(f);
+}
+
 void fact_share(struct facts *f, const char *name, uint64_t count, uint64_t of)
 {
 	const char *format = f->json ? "{\"count\": %" PRIu64 ", \"of\": %" PRIu64 "}"

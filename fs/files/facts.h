@@ -18,6 +18,8 @@ void fact_number(struct facts *f, const char *name, uint64_t value);
 void fact_real(struct facts *f, const char *name, int digits, double value);
 /* The word "-" means none, and is null in JSON. */
 void fact_word(struct facts *f, const char *name, const char *word);
+/* "3 1 4", or [3, 1, 4]. */
+void fact_numbers(struct facts *f, const char *name, const uint64_t *values, size_t count);
 /* "3 of 4", or {"count": 3, "of": 4}. */
 void fact_share(struct facts *f, const char *name, uint64_t count, uint64_t of);
 

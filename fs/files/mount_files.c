@@ -249,9 +249,33 @@ static void mount_list_remembered(const struct node *n, struct facts *f)
 		fact_word(f, "remember_failed", r.failure.text);
 }
 
+/* How forecasts of a layer fared, by rank, up to the last rank that there was. */
+static void mount_list_ahead(struct facts *f, const struct pager_ahead ahead[AHEAD_RANKS],
+			     uint32_t distance)
+{
+	uint64_t forecast[AHEAD_RANKS], used[AHEAD_RANKS], read[AHEAD_RANKS];
+	const struct {
+		const char *word;
+		const uint64_t *counts;
+	} lists[] = {{"forecast", forecast}, {"used", used}, {"read", read}};
+	size_t ranks = 0;
+	for (uint32_t r = 0; r < AHEAD_RANKS; r++) {
+		forecast[r] = ahead[r].forecast;
+		used[r] = ahead[r].came_true;
+		read[r] = ahead[r].read;
+		ranks = forecast[r] ? r + 1 : ranks;
+	}
+	for (size_t i = 0; i < sizeof lists / sizeof *lists && ranks; i++) {
+		char name[32];
+		(void)snprintf(name, sizeof name, "ahead_%" PRIu32 "_%s", distance + 1, lists[i].word);
+		fact_numbers(f, name, lists[i].counts, ranks);
+	}
+}
+
 void mount_cache_stats_list(const struct node *n, struct facts *f)
 {
 	struct pager_stats s;
+	struct pager_ahead ahead[AHEAD_LAYERS][AHEAD_RANKS];
 	uint64_t asked = engine_budget_asked(n->mount->engine);
 	engine_cache_stats(n->mount->engine, &s);
 	fact_number(f, "budget", s.budget);
@@ -269,6 +293,9 @@ void mount_cache_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "bytes_read", s.bytes_read);
 	fact_number(f, "prefetched", s.prefetched);
 	fact_number(f, "prefetch_hits", s.prefetch_hits);
+	engine_ahead_stats(n->mount->engine, ahead);
+	for (uint32_t d = 0; d < AHEAD_LAYERS; d++)
+		mount_list_ahead(f, ahead[d], d);
 	fact_real(f, "wait_seconds", 3, (double)s.wait_ns / 1e9);
 	fact_word(f, "io", s.io);
 	fact_number(f, "io_depth", s.depth);

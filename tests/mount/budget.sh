@@ -55,6 +55,19 @@ changed() {
 }
 claim "shrinking and growing are done while the turn goes on, and change no text" changed
 
+# A token passes 4 experts of a layer; the turn had room for a few of all.
+forecast() {
+	local list
+	for list in forecast used read; do
+		awk -v list=$list '$1 == "ahead_1_" list || $1 == "ahead_2_" list { n++; if (NF != 5) exit 1 } END { exit n != 2 }' \
+			"$mnt/cache/stats" || fail "$(cat "$mnt/cache/stats")"
+	done
+	awk '$1 ~ /^ahead_._forecast$/ { for (i = 2; i <= NF; i++) all[i] = $i }
+		$1 ~ /^ahead_._used$/ { for (i = 2; i <= NF; i++) if ($i > all[i] || !all[i]) exit 1 }' "$mnt/cache/stats" ||
+		fail "$(cat "$mnt/cache/stats")"
+}
+claim "cache/stats says which ranks of the forecasts came true" forecast
+
 automatic() {
 	echo auto > "$mnt/cache/budget" || fail refused
 	same "$(stat_of budget_asked)" auto && same "$(df_of size)" "$(stat_of budget)"

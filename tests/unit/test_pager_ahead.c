@@ -133,7 +133,7 @@ static void what_is_predicted_is_read_unasked_and_then_hit(void **state)
 {
 	struct test_pager *f = *state;
 	static const uint32_t predicted[] = {5, 6, 9};
-	pager_predict(f->source, 1, predicted, 3);
+	pager_predict(f->source, 1, predicted, NULL, 3);
 	settle(f);
 	for (int i = 0; i < 3; i++)
 		assert_true(test_resident(f->source, 1, predicted[i]));
@@ -157,7 +157,7 @@ static void a_shielded_expert_goes_last(void **state)
 	struct test_pager *f = *state;
 	struct pager_source *other = add(f, test_arrange);
 	assert_int_equal(test_batch(f, 0, all, 4), 4);
-	pager_predict(f->source, 0, all, 1);
+	pager_predict(f->source, 0, all, NULL, 1);
 	for (uint32_t i = 0; i < 3; i++) {
 		test_use(f, other, 0, i, 1);
 		assert_true(test_resident(f->source, 0, 0));
@@ -173,7 +173,7 @@ static void a_prediction_shields_until_a_batch_of_its_model_begins(void **state)
 	struct test_pager *f = *state;
 	struct pager_source *other = add(f, test_arrange);
 	assert_int_equal(test_batch(f, 0, all, 4), 4);
-	pager_predict(f->source, 0, all, 1);
+	pager_predict(f->source, 0, all, NULL, 1);
 	assert_int_equal(test_batch(f, 2, NULL, 0), 0);
 	test_use(f, other, 0, 0, 1);
 	assert_false(test_resident(f->source, 0, 0));
@@ -187,17 +187,17 @@ static void a_prediction_takes_no_slot_that_is_held_or_wanted(void **state)
 	struct pager_ready ready;
 	assert_int_equal(test_batch(f, 0, all, 1), 1);
 	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 1, 1, &f->e), 0);
-	pager_predict(f->source, 1, all, EXPERTS);
+	pager_predict(f->source, 1, all, NULL, EXPERTS);
 	settle(f);
 	assert_true(test_resident(f->source, 0, 0)); /* wanted */
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
-	pager_predict(f->source, 1, all, EXPERTS);
+	pager_predict(f->source, 1, all, NULL, EXPERTS);
 	settle(f);
 	assert_true(test_slot_right(&f->t, 0, 0, ready.data)); /* held */
 	assert_int_equal(stats_of(f).prefetched, 0);
 	pager_put(&b, &ready);
 	pager_end(&b);
-	pager_predict(f->source, 1, all, 1);
+	pager_predict(f->source, 1, all, NULL, 1);
 	settle(f);
 	assert_true(test_resident(f->source, 1, 0)); /* free to go */
 }
@@ -206,7 +206,7 @@ static void a_prediction_does_not_evict_what_is_predicted_with_it(void **state)
 {
 	struct test_pager *f = *state;
 	assert_int_equal(test_batch(f, 0, all, 4), 4);
-	pager_predict(f->source, 0, all, 6); /* 4 are there and shielded, 2 find no room */
+	pager_predict(f->source, 0, all, NULL, 6); /* 4 are there and shielded, 2 find no room */
 	settle(f);
 	assert_int_equal(stats_of(f).prefetched, 0);
 	for (uint32_t i = 0; i < 4; i++)
@@ -259,7 +259,7 @@ static void a_prediction_waits_behind_batches_that_need_room_and_then_runs(void 
 	struct pager_batch b;
 	struct pager_ready held;
 	begin_waiting(f, &b, &held, &w);
-	pager_predict(f->source, 1, (const uint32_t[]){7}, 1);
+	pager_predict(f->source, 1, (const uint32_t[]){7}, NULL, 1);
 	assert_false(nothing_predicted(f));
 	assert_int_equal(pager_set_budget(f->pager, 3 * SLOT, &f->e), 0);
 	pthread_join(w.thread, NULL);
@@ -292,14 +292,14 @@ static void two_layers_are_predicted_in_the_order_of_their_turns(void **state)
 	struct pager_ready held;
 	uint32_t queue[8];
 	begin_waiting(f, &b, &held, &w);
-	pager_predict(f->source, 1, (const uint32_t[]){7, 5}, 2);
-	pager_predict(f->source, 2, (const uint32_t[]){6, 3}, 2);
+	pager_predict(f->source, 1, (const uint32_t[]){7, 5}, NULL, 2);
+	pager_predict(f->source, 2, (const uint32_t[]){6, 3}, NULL, 2);
 	assert_int_equal(queue_of(f, queue, 8), 4);
 	assert_memory_equal(queue, ((uint32_t[]){107, 105, 206, 203}), sizeof(uint32_t[4]));
-	pager_predict(f->source, 2, (const uint32_t[]){4}, 1); /* told again */
+	pager_predict(f->source, 2, (const uint32_t[]){4}, NULL, 1); /* told again */
 	assert_int_equal(queue_of(f, queue, 8), 3);
 	assert_memory_equal(queue, ((uint32_t[]){107, 105, 204}), sizeof(uint32_t[3]));
-	pager_predict(f->source, 1, all, EXPERTS); /* one whole layer, and one expert more */
+	pager_predict(f->source, 1, all, NULL, EXPERTS); /* one whole layer, and one expert more */
 	assert_int_equal(queue_of(f, queue, 8), 8);
 	stop_waiting(&b, &held, &w);
 	settle(f);
@@ -313,7 +313,7 @@ static void a_prediction_that_was_not_read_is_forgotten_when_a_batch_begins(void
 	struct pager_batch b, later;
 	struct pager_ready held;
 	begin_waiting(f, &b, &held, &w);
-	pager_predict(f->source, 1, all, EXPERTS);
+	pager_predict(f->source, 1, all, NULL, EXPERTS);
 	assert_false(nothing_predicted(f));
 	assert_int_equal(pager_begin(&later, f->source, 0, all, NULL, 1, 1, &f->e), 0);
 	assert_true(nothing_predicted(f));
@@ -338,11 +338,11 @@ static void a_prediction_that_a_waiting_batch_takes_up_leaves_the_others_in_orde
 	struct pager_batch b;
 	struct pager_ready held;
 	begin_waiting(f, &b, &held, &w);
-	pager_predict(f->source, 0, all, 3);
+	pager_predict(f->source, 0, all, NULL, 3);
 	stop_waiting(&b, &held, &w);
 	settle(f);
 	assert_int_equal(pager_set_budget(f->pager, ALL * SLOT, &f->e), 0);
-	pager_predict(f->source, 0, all, 3);
+	pager_predict(f->source, 0, all, NULL, 3);
 	await(layer_0_is_there, f);
 }
 
@@ -351,7 +351,7 @@ static void a_model_may_be_removed_with_predictions_under_way(void **state)
 	struct test_pager *f = *state;
 	for (int i = 0; i < 50; i++) {
 		struct pager_source *other = add(f, test_arrange);
-		pager_predict(other, (uint32_t)i % LAYERS, all, EXPERTS);
+		pager_predict(other, (uint32_t)i % LAYERS, all, NULL, EXPERTS);
 		pager_remove(other);
 	}
 	assert_int_equal(stats_of(f).used, 0);
@@ -364,13 +364,13 @@ static void words_of_the_policy_switch_off_what_predictions_do(void **state)
 	assert_true(pager_predicts(f->source));
 	assert_int_equal(pager_set_policy(f->pager, "lru no-prefetch", &f->e), 0);
 	assert_true(pager_predicts(f->source));
-	pager_predict(f->source, 1, all, EXPERTS);
+	pager_predict(f->source, 1, all, NULL, EXPERTS);
 	assert_true(nothing_predicted(f));
 
 	assert_int_equal(pager_set_policy(f->pager, "lru no-shield", &f->e), 0);
 	assert_true(pager_predicts(f->source));
 	assert_int_equal(test_batch(f, 0, all, 4), 4);
-	pager_predict(f->source, 0, all, 1);
+	pager_predict(f->source, 0, all, NULL, 1);
 	test_use(f, other, 0, 0, 1);
 	assert_false(test_resident(f->source, 0, 0));
 
@@ -393,13 +393,13 @@ static void predictions_of_missing_experts_are_ignored(void **state)
 {
 	struct test_pager *f = *state;
 	static const uint32_t wrong[] = {EXPERTS, 0}, twice[] = {3, 3};
-	pager_predict(f->source, LAYERS, all, 1);
-	pager_predict(f->source, 0, all, EXPERTS + 1);
-	pager_predict(f->source, 0, wrong, 1);
-	pager_predict(f->source, 0, NULL, 0);
+	pager_predict(f->source, LAYERS, all, NULL, 1);
+	pager_predict(f->source, 0, all, NULL, EXPERTS + 1);
+	pager_predict(f->source, 0, wrong, NULL, 1);
+	pager_predict(f->source, 0, NULL, NULL, 0);
 	settle(f);
 	assert_int_equal(stats_of(f).prefetched, 0);
-	pager_predict(f->source, 0, twice, 2);
+	pager_predict(f->source, 0, twice, NULL, 2);
 	settle(f);
 	assert_int_equal(stats_of(f).prefetched, 1);
 }
@@ -419,7 +419,7 @@ static void *run_model(void *ctx)
 		}
 		if (pager_begin(&b, w->source, layer, experts, NULL, 4, step, NULL))
 			return NULL;
-		pager_predict(w->source, (layer + 1) % LAYERS, predicted, 4);
+		pager_predict(w->source, (layer + 1) % LAYERS, predicted, NULL, 4);
 		while ((got = pager_next(&b, ready, 4, NULL)) > 0)
 			for (int i = 0; i < got; i++) {
 				w->got += test_slot_right(&w->f->t, layer, experts[ready[i].index],

@@ -215,7 +215,7 @@ static void *run_batches(void *ctx)
 	struct runner *r = ctx;
 	for (uint32_t round = 0; round < 60; round++) {
 		uint32_t layer = round % LAYERS, n = 1 + round * 7 % EXPERTS;
-		pager_predict(r->t->source[r->model], layer, all, round % EXPERTS);
+		pager_predict(r->t->source[r->model], layer, all, NULL, round % EXPERTS);
 		r->wrong += test_batch_most(r->t->source[r->model], &r->t->f.t, layer, all, n,
 					    1 + round % 4, NULL) != (int)n;
 	}
@@ -293,7 +293,7 @@ static void a_prediction_or_a_warm_start_without_memory_is_none(void **state)
 		test_pager_add(&t->f, t->f.pager, &t->source[1], MIDDLE, test_arrange, NULL), 0);
 	refused_from = 1;
 	assert_int_equal(pager_warm(t->source[1], &t->f.e), 0);
-	pager_predict(t->source[1], 0, all, EXPERTS);
+	pager_predict(t->source[1], 0, all, NULL, EXPERTS);
 	assert_int_equal(batch(t, 1, 0, 1, 1), -ENOMEM); /* forgets both */
 	assert_int_equal(stats_of(t).used + stats_of(t).prefetched, 0);
 }
