@@ -58,9 +58,10 @@ static int choices_read_lines(struct choices *c, struct err *e)
 	int failed = 0;
 	while (at < end && !failed) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
-		size_t n = (size_t)((stop ? stop : end) - at);
+		size_t line = (size_t)((stop ? stop : end) - at), n = line;
+		n -= n && at[n - 1] == '\r'; /* of a file with lines as Windows has them */
 		failed = choices_add(c, at, n, e);
-		at += n + 1;
+		at += line + 1;
 	}
 	return failed;
 }

@@ -175,6 +175,20 @@ static void a_list_in_json_may_have_lines_in_its_texts(void **state)
 
 /* ---- the same numbers ---- */
 
+static void lines_may_end_as_those_of_windows(void **state)
+{
+	(void)state;
+	struct session *s = choosing(&fable, "The capital of France is Paris.\r\nno\r\n");
+	test_answer(s, QUESTION, "The capital of France is Paris.\n");
+	test_expect_text(s, SESSION_CHOICES, "The capital of France is Paris.\r\nno\r\n");
+	test_write_text(s, SESSION_CHOICES, "a\r\r\nThe capital of France is Paris.\r");
+	test_answer(s, QUESTION, "The capital of France is Paris.\n");
+	char *tsv = test_text(s, SESSION_CHOSEN);
+	assert_non_null(strstr(tsv, "\ta\\r\n")); /* one of two */
+	free(tsv);
+	session_end(s);
+}
+
 static void check_alike(const char *directory, const char *chat)
 {
 	static const struct engine_options some[] = {
@@ -347,6 +361,8 @@ static void bad_choices_are_refused(void **state)
 	memset(long_text, 'x', 5 << 20);
 	refused(s, "a\n\nb", 4, EINVAL, "candidate 2 is empty");
 	refused(s, "a\nb\na\n", 6, EINVAL, "candidates 1 and 3 are the same");
+	refused(s, "a\r\n\r\nb", 6, EINVAL, "candidate 2 is empty");
+	refused(s, "a\r\na\n", 5, EINVAL, "candidates 1 and 2 are the same");
 	refused(s, "a\0b", 3, EINVAL, "NUL");
 	refused(s, "a\xff", 2, EINVAL, "UTF-8");
 	refused(s, "[\"a\", 1]", 8, EINVAL, "element 2 is not a string");
@@ -398,6 +414,7 @@ int main(void)
 		cmocka_unit_test(a_choice_is_as_probable_as_its_score),
 		cmocka_unit_test(without_chat_prompt_and_choice_are_encoded_together),
 		cmocka_unit_test(a_list_in_json_may_have_lines_in_its_texts),
+		cmocka_unit_test(lines_may_end_as_those_of_windows),
 		cmocka_unit_test(a_temperature_draws_by_the_probabilities),
 		cmocka_unit_test(tools_and_the_longest_answer_are_ignored),
 		cmocka_unit_test(the_choice_is_the_answer_of_the_conversation),
