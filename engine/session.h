@@ -75,6 +75,7 @@ struct session_plan {
 	uint64_t new_tokens;  /* the others */
 	uint64_t context_left;
 	uint64_t expert_bytes; /* expected to be read from disk for the prompt */
+	bool remembered;       /* the answer is on disk (-o remember=): nothing is computed */
 	bool timed;	       /* this mount has measured turns of the model: */
 	double first_token_seconds, token_seconds; /* from submit; of each token after it */
 	double first_token_off, token_off;	   /* how far off these were lately, mean */

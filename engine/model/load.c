@@ -311,6 +311,12 @@ static bool load_store_is_good(const struct model *m)
 	       source_unchanged(&m->stored.looked);
 }
 
+bool load_can_recall(struct model *m)
+{
+	struct err why; /* the load says so */
+	return load_store_is_good(m) && !load_words(m, &why);
+}
+
 /* Opens the store again, or has it made. */
 static int load_find_store(struct model *m, struct err *e)
 {

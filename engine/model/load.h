@@ -60,6 +60,10 @@ int load_model(struct model *m, struct err *e);
 /* Any thread: load_tokenizer, unless somebody has. Blocks. */
 int load_tokenizer_once(struct model *m, struct err *e);
 int load_tokenizer(struct model *m, struct err *e); /* and the template */
+/* The generation thread does not load meanwhile. Whether tokenizer and template are there, and the
+ * checkpoint and its store are those that were mounted: then turns can be prepared without the
+ * weights. */
+bool load_can_recall(struct model *m);
 /* Before anybody else has the model. */
 void load_forget_tokenizer(struct model *m);
 void load_undo(struct model *m);

@@ -62,6 +62,7 @@ static void run_load_now(struct model *m)
 	atomic_store(&m->state, MODEL_LOADING);
 	m->run->loads = true;
 	run_wait_for_preparation(m->run);
+	m->run->looked = false;
 	pthread_mutex_unlock(&m->run->lock);
 	budgets_need(&m->engine->budgets, &m->loaded.need, NEED_COMING);
 	int failed = load_model(m, &e);

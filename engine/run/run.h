@@ -119,6 +119,8 @@ struct run {
 	bool loads; /* (lock) loading is under way, or telling those that waited for it in vain */
 	struct session_list unprepared; /* (lock) whose turn was asked, in that order */
 	struct session_list runnable;	/* (lock) whose turn is prepared, in the order of steps */
+	bool looks;  /* (lock) the preparing thread looks at the model's files */
+	bool looked; /* (lock) it has, for the next turn, which it may prepare without the weights */
 	struct session *preparing; /* (lock) whose turn is being prepared, in neither; NULL: none */
 	struct session *all;	   /* (lock) all sessions, through all_next */
 	uint32_t sessions;	   /* (lock) how many there are */

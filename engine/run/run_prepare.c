@@ -8,9 +8,13 @@
  *
  * While a turn is prepared its session is `stepping`, and what session_state.h marks (turn) belongs
  * to this thread, but for the context and the drafter, which turn_prepare does not touch: they may
- * have to give way to others. */
+ * have to give way to others.
+ *
+ * Where answers are remembered (-o remember=), turns are prepared before the model is loaded, too:
+ * only one whose answer is not on disk asks for the weights. */
 #include "cache/clock.h"
 #include "cache/thread_trim.h"
+#include "engine/model/load.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 
@@ -49,11 +53,7 @@ static struct session *run_next_to_prepare(struct run *r)
 		first[i] = s;
 		waits[i] = any = true;
 	}
-	if (!any)
-		return NULL;
-	enum session_priority next = shares_next(&r->preparations, waits, 0);
-	shares_count(&r->preparations, next, 1);
-	return first[next];
+	return any ? first[shares_next(&r->preparations, waits, 0)] : NULL;
 }
 
 static void run_note_remembered(struct session *s)
@@ -86,6 +86,7 @@ static void run_end_unbegun(struct session *s)
 static void run_hand_over(struct session *s)
 {
 	run_queue(s);
+	s->model->run->load_wanted = true;
 	if (!s->background) /* which may have begun a step since the turn was asked */
 		run_interrupt_background(s->model);
 }
@@ -95,6 +96,7 @@ static void run_prepare_turn(struct run *r, struct session *s)
 {
 	struct turn_state *t = s->turn;
 	struct err e = {0};
+	shares_count(&r->preparations, s->asked.params.priority, 1);
 	run_unqueue(s);
 	s->stepping = true;
 	r->preparing = s;
@@ -106,6 +108,7 @@ static void run_prepare_turn(struct run *r, struct session *s)
 		turn_over(&t->told, "error", failed, &e);
 	pthread_mutex_lock(&r->lock);
 	r->preparing = NULL;
+	r->looked = false;
 	s->stepping = false;
 	t->prepared = true;
 	if (s->ended)
@@ -125,6 +128,21 @@ static void run_remember(struct run *r)
 	pthread_mutex_lock(&r->lock);
 }
 
+/* Released meanwhile. The model is not loaded, and the answer to a turn may be on disk: whether it can
+ * be looked for with the tokenizer alone. If not, the model is loaded, which says why. */
+static void run_look_unloaded(struct model *m)
+{
+	struct run *r = m->run;
+	r->looks = true;
+	pthread_mutex_unlock(&r->lock);
+	bool can = load_can_recall(m);
+	pthread_mutex_lock(&r->lock);
+	r->looks = false;
+	r->looked = can;
+	r->load_wanted |= !can;
+	pthread_cond_signal(&r->work);
+}
+
 void *run_prepare_turns(void *arg)
 {
 	struct model *m = arg;
@@ -135,12 +153,17 @@ void *run_prepare_turns(void *arg)
 		bool writes = remember_waits(r->env.remember);
 		struct session *s =
 			!writes && run_may_prepare(m) ? run_next_to_prepare(r) : NULL;
+		bool ready = atomic_load(&m->state) == MODEL_READY;
 		if (writes)
 			run_remember(r);
+		else if (s && !ready && !r->looked)
+			run_look_unloaded(m);
 		else if (s)
 			run_prepare_turn(r, s);
-		else
+		else {
+			r->looked = false;
 			thread_wait_and_trim(&r->prepare, &r->lock, &keeps);
+		}
 		keeps |= s || writes;
 	}
 	pthread_mutex_unlock(&r->lock);
@@ -149,6 +172,6 @@ void *run_prepare_turns(void *arg)
 
 void run_wait_for_preparation(struct run *r)
 {
-	while (r->preparing)
+	while (r->preparing || r->looks)
 		pthread_cond_wait(&r->work, &r->lock);
 }

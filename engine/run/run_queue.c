@@ -67,6 +67,17 @@ void run_send_away(struct model *m)
 	}
 }
 
+/* Lock held. Whether the answer may be on disk, so that the weights are not asked for before it was
+ * looked for: run_prepare.c does, or loads. */
+static bool run_may_recall(const struct session *s)
+{
+	const struct model *m = s->model;
+	const struct asked *a = &s->asked;
+	return m->run->env.remember && atomic_load(&m->state) == MODEL_UNLOADED &&
+	       !m->run->unload_wanted && !m->run->loads && !s->background && !a->scores &&
+	       !a->embeds && recall_may(&a->params);
+}
+
 void run_start_turn(struct session *s, struct turn_state *t)
 {
 	struct run *run = s->model->run;
@@ -78,7 +89,7 @@ void run_start_turn(struct session *s, struct turn_state *t)
 	run_queue(s);
 	if (!s->background)
 		run_interrupt_background(s->model);
-	run->load_wanted = true;
+	run->load_wanted |= !run_may_recall(s);
 	pthread_cond_signal(&run->prepare);
 	pthread_cond_signal(&run->work);
 }

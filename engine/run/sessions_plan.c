@@ -3,7 +3,9 @@
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"
+#include "engine/session/state.h"
 #include "engine/session/texts.h"
+#include "engine/turn/recall.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,16 +14,20 @@
 /* ---- the turn's tokens ---- */
 
 /* Encodes what the model would see: with text[length] as the next prompt, or, if text is NULL, as
- * the conversation stands. */
+ * the conversation stands. Says in `asked` how. */
 static int session_plan_encode(const struct model *m, struct texts_copy *c, const char *text,
-			   size_t length, struct token_list *ids, struct err *e)
+			   size_t length, struct token_list *ids, struct recall_asked *asked,
+			   struct err *e)
 {
 	struct template_text rendered = {0};
-	bool chat = c->params.chat == CHAT_ON ||
-		    (c->params.chat == CHAT_UNSET && model_loaded_chats(&m->loaded));
-	if (!chat)
-		return tokenizer_encode_alone(m->loaded.tokenizer, text ? text : "",
-					      text ? length : 0, NULL, ids, e);
+	asked->chat = c->params.chat == CHAT_ON ||
+		      (c->params.chat == CHAT_UNSET && model_loaded_chats(&m->loaded));
+	asked->thinking = THINKING_OFF;
+	asked->prompt = text ? text : "";
+	asked->prompt_length = text ? length : 0;
+	if (!asked->chat)
+		return tokenizer_encode_alone(m->loaded.tokenizer, asked->prompt,
+					      asked->prompt_length, NULL, ids, e);
 	if (!text && !c->dialogue.messages.count)
 		return err_set(e, ENODATA,
 			       "there are no messages yet; write a prompt into plan, opened for "
@@ -34,6 +40,7 @@ static int session_plan_encode(const struct model *m, struct texts_copy *c, cons
 					 e);
 	if (!failed)
 		failed = chat_encode_text(m->loaded.chat, &rendered, NULL, ids, e);
+	asked->thinking = (int)split_thinking_of(rendered.bytes, rendered.length);
 	template_text_free(&rendered);
 	return failed;
 }
@@ -96,6 +103,37 @@ static uint64_t session_plan_expert_bytes(const struct model *m, uint64_t tokens
 	return (uint64_t)bytes;
 }
 
+/* ---- an answer that is remembered ---- */
+
+/* Not of choices, of which the ids are not known before each of them was encoded, nor of a
+ * conversation that has to lose turns first. */
+static bool session_plan_remembered(const struct session *s, const struct texts_copy *c,
+				    const struct token_list *ids, struct recall_asked *asked)
+{
+	const struct model *m = s->model;
+	struct remember *r = m->run->env.remember;
+	if (!r || s->observer || c->params.format == FORMAT_CHOICES || !ids->count ||
+	    ids->count >= m->id.context || !recall_may(&c->params) ||
+	    !state_weights(m, &asked->weights))
+		return false;
+	asked->model = m;
+	asked->params = &c->params;
+	asked->dialogue = &c->dialogue;
+	asked->ids = ids;
+	asked->rendered = ids->count;
+	return recall_knows(r, s->owner, asked);
+}
+
+/* Nothing is computed then. */
+static void session_plan_recall(struct session_plan *p)
+{
+	p->remembered = true;
+	p->kept_tokens = p->prompt_tokens;
+	p->new_tokens = p->expert_bytes = 0;
+	p->timed = true;
+	p->first_token_seconds = p->first_token_off = p->token_seconds = p->token_off = 0;
+}
+
 /* ---- the whole ---- */
 
 static void session_plan_times(struct model *m, struct session_plan *out)
@@ -135,11 +173,12 @@ int session_plan(struct session *s, const char *text, size_t length, struct sess
 	struct model *m = s->model;
 	struct texts_copy c = {0};
 	struct token_list ids = {0};
+	struct recall_asked asked = {0};
 	*out = (struct session_plan){0};
 	int failed = session_plan_copy(s, text, &c, e);
 	if (failed)
 		return failed;
-	failed = session_plan_encode(m, &c, text, length, &ids, e);
+	failed = session_plan_encode(m, &c, text, length, &ids, &asked, e);
 	if (!failed) {
 		uint64_t top_k = c.params.experts_per_token;
 		out->prompt_tokens = ids.count;
@@ -150,6 +189,8 @@ int session_plan(struct session *s, const char *text, size_t length, struct sess
 			m, out->new_tokens,
 			top_k ? (uint32_t)top_k : m->id.config.experts_per_token);
 		session_plan_times(m, out);
+		if (session_plan_remembered(s, &c, &ids, &asked))
+			session_plan_recall(out);
 	}
 	token_list_free(&ids);
 	texts_copy_free(&c);

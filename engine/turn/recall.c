@@ -2,6 +2,7 @@
 #include "engine/model/model_state.h"
 #include "engine/session/results.h"
 #include "engine/session/session_state.h"
+#include "engine/session/state.h"
 #include "engine/turn/turn.h"
 
 #include <inttypes.h>
@@ -68,47 +69,71 @@ static void recall_add_params(struct text_out *o, const struct params *p)
 	}
 }
 
-static void recall_add_turn(struct text_out *o, const struct turn_state *t)
+static void recall_add_turn(struct text_out *o, const struct recall_asked *a)
 {
-	const struct asked *asked = &t->session->asked;
-	const struct dialogue *d = &t->dialogue;
-	recall_add(o, "chat %d\nthinking %d\n", t->chat, t->session->answering.thinking);
-	recall_add(o, "rendered %zu\ngiven %zu %zu\n", t->rendered_ids, asked->given_thoughts.n,
-		   asked->given.n);
+	const struct dialogue *d = a->dialogue;
+	recall_add(o, "chat %d\nthinking %d\n", a->chat, a->thinking);
+	recall_add(o, "rendered %zu\ngiven %zu %zu\n", a->rendered, a->given_thoughts, a->given);
 	recall_add_text(o, "tools", d->tools.text, d->tools.text ? d->tools.n : 0);
-	if (asked->params.format == FORMAT_CHOICES)
+	if (a->params->format == FORMAT_CHOICES)
 		recall_add_text(o, "choices", d->choices.text, d->choices.n);
 	/* The ids of a prompt that choices continue end before it. */
-	if (!t->chat)
-		recall_add_text(o, "prompt", asked->prompt, asked->prompt_length);
-	recall_add(o, "ids %zu\n", t->ids.count);
-	recall_add_ids(o, t->ids.ids, t->ids.count);
+	if (!a->chat)
+		recall_add_text(o, "prompt", a->prompt, a->prompt_length);
+	recall_add(o, "ids %zu\n", a->ids->count);
+	recall_add_ids(o, a->ids->ids, a->ids->count);
 }
 
-/* Whether the answer follows from what the key has. */
-static bool recall_may(const struct turn_state *t)
+bool recall_may(const struct params *p)
 {
-	const struct session *s = t->session;
-	const struct params *p = &s->asked.params;
-	return t->env->remember && !s->observer && !s->background &&
-	       (!(p->temperature > 0) || !p->seed_random) && !step_needs_cache(&t->losses);
+	const struct losses losses = params_losses(p);
+	return (!(p->temperature > 0) || !p->seed_random) && !step_needs_cache(&losses);
+}
+
+static void recall_write_key(struct text_out *key, const struct recall_asked *a)
+{
+	recall_add_model(key, a->model, a->weights);
+	recall_add_text(key, "share_with", a->params->share_with, strlen(a->params->share_with));
+	recall_add_params(key, a->params);
+	recall_add_turn(key, a);
+	if (key->failed)
+		text_out_free(key);
 }
 
 static void recall_make_key(struct turn_state *t)
 {
+	const struct session *s = t->session;
+	const struct asked *asked = &s->asked;
 	struct recall *r = &t->recall;
-	const struct model *m = t->env->model;
-	r->weights = atomic_load(&m->loaded.weights_sum);
 	r->ids = t->ids.count;
-	if (!r->weights || !recall_may(t))
+	if (!t->env->remember || s->observer || s->background || !recall_may(&asked->params) ||
+	    !state_weights(t->env->model, &r->weights))
 		return;
-	recall_add_model(&r->key, m, r->weights);
-	recall_add_text(&r->key, "share_with", t->session->asked.params.share_with,
-			strlen(t->session->asked.params.share_with));
-	recall_add_params(&r->key, &t->session->asked.params);
-	recall_add_turn(&r->key, t);
-	if (r->key.failed)
-		text_out_free(&r->key);
+	recall_write_key(&r->key, &(struct recall_asked){
+					  .model = t->env->model,
+					  .weights = r->weights,
+					  .params = &asked->params,
+					  .dialogue = &t->dialogue,
+					  .ids = &t->ids,
+					  .rendered = t->rendered_ids,
+					  .given_thoughts = asked->given_thoughts.n,
+					  .given = asked->given.n,
+					  .chat = t->chat,
+					  .thinking = (int)s->answering.thinking,
+					  .prompt = asked->prompt,
+					  .prompt_length = asked->prompt_length,
+				  });
+}
+
+bool recall_knows(struct remember *r, uint32_t owner, const struct recall_asked *a)
+{
+	struct text_out key = {0};
+	struct remember_entry x = {0};
+	recall_write_key(&key, a);
+	bool knows = key.n && remember_find(r, owner, &key, &x);
+	remember_entry_free(&x);
+	text_out_free(&key);
+	return knows;
 }
 
 /* ---- giving it again ---- */

@@ -18,6 +18,11 @@
 
 #include "engine/prefixes/remember.h"
 
+struct dialogue;
+struct model;
+struct params;
+struct session;
+struct token_list;
 struct turn_event;
 struct turn_state;
 
@@ -28,6 +33,24 @@ struct recall {		     /* of a turn; zero-initialised: nothing is remembered */
 	bool found;	     /* the turn's answer was remembered */
 };
 
+/* What a key is made of. */
+struct recall_asked {
+	const struct model *model;
+	uint64_t weights;
+	const struct params *params;
+	const struct dialogue *dialogue; /* for its tools and choices */
+	const struct token_list *ids;
+	size_t rendered, given_thoughts, given; /* ids and bytes of an answer that is gone on with */
+	bool chat;
+	int thinking;	    /* enum split_thinking */
+	const char *prompt; /* [prompt_length], without chat */
+	size_t prompt_length;
+};
+
+/* Whether the answer to what a session asks follows from what a key has. */
+bool recall_may(const struct params *p);
+/* Whether the answer is there, for plans. */
+bool recall_knows(struct remember *r, uint32_t owner, const struct recall_asked *a);
 /* When the turn is prepared: makes the key, looks for the answer, and if there is one, gives it to
  * the event, and the turn is over. Blocks for the disk. Whatever fails here means that the turn is
  * computed, but for -ENOMEM in words in the middle of an answer. */

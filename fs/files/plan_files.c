@@ -65,6 +65,7 @@ static void plan_print(struct text *out, const struct session_plan *p)
 	plan_put_time(out, "first_token_seconds", p->timed, p->first_token_seconds,
 		      p->first_token_off);
 	plan_put_time(out, "token_seconds", p->timed, p->token_seconds, p->token_off);
+	text_format(out, "remembered %s\n", p->remembered ? "yes" : "no");
 }
 
 /* ---- a worker's part ---- */

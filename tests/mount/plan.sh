@@ -32,7 +32,8 @@ as_asked() {
 	timeout $limit cat plan >"$work/plan"
 	[ "$(value kept_tokens "$work/plan")" -gt 5 ] || fail "$(cat "$work/plan")"
 	[ "$(value token_seconds "$work/plan")" != - ] || fail "no times"
-	same "$(wc -l <"$work/plan")" 7
+	same "$(wc -l <"$work/plan")" 8
+	same "$(value remembered "$work/plan")" no
 }
 claim "the tokens of the plan are those of the turn" as_asked
 

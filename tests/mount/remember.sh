@@ -77,6 +77,26 @@ else
 	echo "ok other users have their own # skip: only root can be another user"
 fi
 
+unloaded() {
+	local name=${m##*/} before
+	before=$(ls "$kept/$(id -u)")
+	echo "unload $name" >../ctl && ask "What is 4 x 4?" >/dev/null # by the store that this mount may have made
+	same "$(value stats remembered) $(cat info/state)" " ready"
+	echo "unload $name" >../ctl && same "$(cat info/state)" unloaded
+	same "$(again)" yes
+	same "$(cat info/state)" unloaded
+	echo reset >ctl
+	exec 3<>plan && echo "$question" >&3 && cat <&3 >"$work/plan"
+	exec 3>&-
+	same "$(value "$work/plan" kept_tokens) $(value "$work/plan" first_token_seconds)" "$(value "$work/plan" prompt_tokens) 0 0"
+	same "$("$MOEFS" ask --plan "$m" "$question" | tail -n 1)" "remembered yes"
+	same "$("$MOEFS" ask --plan "$m" "$question Or Spain?" | tail -n 1)" "remembered no"
+	echo "$question" >ask.d/it && same "$(cat ask.d/it) $(cat info/state)" "$answer unloaded"
+	echo "load $name" >../ctl && loaded
+	(cd "$kept/$(id -u)" && ls | grep -vxF "$before" | xargs rm)
+}
+claim "no weights are loaded for it, and a plan foresees it" unloaded
+
 survives() {
 	local file
 	file=$(ls "$kept/$(id -u)"/*)
