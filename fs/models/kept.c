@@ -192,42 +192,119 @@ static bool kept_lock(struct mounted *model)
 	return false;
 }
 
+/* The files of a model that has just entered the tree, read one after the other. */
+struct kept_files {
+	struct job job;
+	struct mounted *model;
+	bool (*skips)(const struct mount *m, size_t param);
+	struct kept_place {
+		uid_t uid;
+		uint32_t number;
+	} *places;
+	size_t count, at; /* at: of the file that is read or taken */
+	struct kept_head head;
+	struct text text;
+	int code;
+	struct err why;
+};
+
 /* A file that was taken in part: the next change of the session would replace it. */
-static void kept_put_aside(int folder, uint32_t number)
+static void kept_put_aside(const struct mounted *model, const struct kept_place *place)
 {
 	char name[16], aside[32];
-	(void)snprintf(name, sizeof name, "%" PRIu32, number);
-	(void)snprintf(aside, sizeof aside, "%" PRIu32 ".refused", number);
+	struct err none;
+	int folder = kept_folder_open(model->mount->kept.folder, place->uid, model->name, false,
+				      &none);
+	if (folder < 0)
+		return;
+	(void)snprintf(name, sizeof name, "%" PRIu32, place->number);
+	(void)snprintf(aside, sizeof aside, "%" PRIu32 ".refused", place->number);
 	(void)renameat(folder, name, folder, aside);
+	close(folder);
 }
 
-static int kept_restore(struct mounted *model, int folder, uid_t uid, uint32_t number,
-			bool (*skips)(const struct mount *m, size_t param), struct err *e)
+static void kept_read(struct kept_files *f)
 {
-	struct kept_head head;
-	struct text text = {0};
-	int code = kept_file_read(folder, number, &head, &text, e);
-	struct conversation *c = code ? NULL : conversations_by_name(model, head.name);
-	bool is_default = c && conversation_is_default(c) && uid == c->uid && !c->kept;
-	if (!code && (!*head.name || strchr(head.name, '/') || !strcmp(head.name, ".") ||
-		      !strcmp(head.name, "..")))
-		code = err_set(e, EINVAL, "a session cannot be called \"%.64s\"", head.name);
-	if (!code && c && !is_default)
-		code = err_set(e, EEXIST, "there is another session called %s", head.name);
-	if (!code && !c)
-		code = conversation_make(model, head.name, uid, head.gid, &c, e);
-	if (!code) {
-		const struct kept_target to = {c->session, is_default ? skips : NULL, model->mount};
-		c->kept = calloc(1, sizeof *c->kept);
-		code = c->kept ? kept_file_apply(&text, &to, e)
-			       : err_set(e, ENOMEM, "no memory for a session");
-		if (c->kept)
-			*c->kept = (struct kept){.of = c, .number = number};
+	const struct kept_place *place = &f->places[f->at];
+	int folder = kept_folder_open(f->model->mount->kept.folder, place->uid, f->model->name,
+				      false, &f->why);
+	f->code = folder;
+	if (folder >= 0) {
+		f->code = kept_file_read(folder, place->number, &f->head, &f->text, &f->why);
+		close(folder);
 	}
-	text_free(&text);
-	if (code && c && c->kept)
-		kept_put_aside(folder, number);
+}
+
+/* Makes the session of the file that was read. -errno in words. */
+static int kept_restore(struct kept_files *f, struct err *e)
+{
+	const struct kept_place *place = &f->places[f->at];
+	struct mounted *model = f->model;
+	const char *name = f->head.name;
+	struct conversation *c = conversations_by_name(model, name);
+	bool is_default = c && conversation_is_default(c) && place->uid == c->uid && !c->kept;
+	if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, ".."))
+		return err_set(e, EINVAL, "a session cannot be called \"%.64s\"", name);
+	if (c && !is_default)
+		return err_set(e, EEXIST, "there is another session called %s", name);
+	int code = c ? 0 : conversation_make(model, name, place->uid, f->head.gid, &c, e);
+	if (code)
+		return code;
+	c->kept = calloc(1, sizeof *c->kept);
+	if (!c->kept)
+		return err_set(e, ENOMEM, "no memory for a session");
+	*c->kept = (struct kept){.of = c, .number = place->number};
+	const struct kept_target to = {c->session, is_default ? f->skips : NULL, model->mount};
+	code = kept_file_apply(&f->text, &to, e);
+	if (code)
+		kept_put_aside(model, place);
+	else /* it is as its file has it, so nothing is to be written */
+		post_cancel(model->mount->posts, &c->news);
 	return code;
+}
+
+/* Takes the file that was read, and goes on to the next. */
+static void kept_take_file(struct kept_files *f)
+{
+	const struct kept_place *place = &f->places[f->at];
+	const struct mounted *model = f->model;
+	struct err e, why = f->why;
+	int code = f->code ? f->code : kept_restore(f, &why);
+	text_free(&f->text);
+	f->at++;
+	if (!code)
+		return;
+	err_because(&e, &why, why.code, "%s: the session in %s/%" PRIu32 "/%s/%" PRIu32 ": %s",
+		    model->name, model->mount->kept.path, (uint32_t)place->uid, model->name,
+		    place->number, why.text);
+	failure_of_mount(model->mount, &e);
+}
+
+static void kept_files_free(struct kept_files *f)
+{
+	text_free(&f->text);
+	free(f->places);
+	free(f);
+}
+
+static void kept_files_work(struct job *job)
+{
+	kept_read(LINK_OWNER(job, struct kept_files, job));
+}
+
+static void kept_files_finish(struct job *job)
+{
+	struct kept_files *f = LINK_OWNER(job, struct kept_files, job);
+	const struct mounted *model = f->model;
+	struct mount *m = model->mount;
+	/* Neither the model nor the mount is about to end. */
+	bool stays = m->models[model->index] == model && model->sessions[0]->session;
+	if (stays)
+		kept_take_file(f);
+	if (stays && f->at < f->count)
+		workers_run(m->workers, &f->job);
+	else
+		kept_files_free(f);
 }
 
 /* A number as file names have them; 0: it is none. */
@@ -264,13 +341,13 @@ static uint32_t *kept_list(int folder, size_t *count)
 	return all;
 }
 
-static void kept_load_user(struct mounted *model, uid_t uid,
-			   bool (*skips)(const struct mount *m, size_t param))
+/* Adds the files of a user's sessions. */
+static void kept_add_user(struct kept_files *f, uid_t uid)
 {
+	struct mounted *model = f->model;
 	struct err e, why;
 	size_t count;
-	int folder =
-		kept_folder_open(model->mount->kept.folder, uid, model->name, false, &why);
+	int folder = kept_folder_open(model->mount->kept.folder, uid, model->name, false, &why);
 	if (folder < 0) {
 		if (folder != -ENOENT) {
 			err_because(&e, &why, why.code, "%s: sessions kept for user %" PRIu32 ": %s",
@@ -280,15 +357,14 @@ static void kept_load_user(struct mounted *model, uid_t uid,
 		return;
 	}
 	uint32_t *all = kept_list(folder, &count);
-	for (size_t i = 0; all && i < count; i++) {
+	struct kept_place *grown =
+		reallocarray(f->places, f->count + count + 1, sizeof *f->places);
+	if (grown)
+		f->places = grown;
+	for (size_t i = 0; all && grown && i < count; i++) {
 		if (all[i] > model->kept_last)
 			model->kept_last = all[i];
-		if (!kept_restore(model, folder, uid, all[i], skips, &why))
-			continue;
-		err_because(&e, &why, why.code, "%s: the session in %s/%" PRIu32 "/%s/%" PRIu32 ": %s",
-			    model->name, model->mount->kept.path, (uint32_t)uid, model->name, all[i],
-			    why.text);
-		failure_of_mount(model->mount, &e);
+		f->places[f->count++] = (struct kept_place){uid, all[i]};
 	}
 	free(all);
 	close(folder);
@@ -300,12 +376,26 @@ void kept_load(struct mounted *model, bool (*skips)(const struct mount *m, size_
 	size_t count;
 	if (!m->kept.path || !kept_lock(model))
 		return;
+	struct kept_files *f = calloc(1, sizeof *f);
+	if (!f)
+		return;
+	f->job = (struct job){.slow = true, .work = kept_files_work, .finish = kept_files_finish};
+	f->model = model;
+	f->skips = skips;
 	uint32_t *users = kept_list(m->kept.folder, &count);
 	/* User 0's folder is called 0, which is no number of a session. */
-	kept_load_user(model, 0, skips);
+	kept_add_user(f, 0);
 	for (size_t i = 0; users && i < count; i++)
-		kept_load_user(model, users[i], skips);
+		kept_add_user(f, users[i]);
 	free(users);
+	while (!m->ready && f->at < f->count) {
+		kept_read(f);
+		kept_take_file(f);
+	}
+	if (f->at < f->count)
+		workers_run(m->workers, &f->job);
+	else
+		kept_files_free(f);
 }
 
 void kept_unload(struct mounted *model)

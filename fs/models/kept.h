@@ -24,7 +24,8 @@ void kept_close(struct mount *m);
 
 /* Makes the sessions that the folder has for a model that has just entered the tree. skips: params
  * of sessions/default that stay as they are. What is wrong with a session is reported in
- * MOUNT/error. Blocks for reading small files. */
+ * MOUNT/error. Before the tree answers, all are there when this returns. Later they appear one
+ * after the other: a worker reads each file, and between two the loop goes on. */
 void kept_load(struct mounted *model, bool (*skips)(const struct mount *m, size_t param));
 void kept_unload(struct mounted *model);
 

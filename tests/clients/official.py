@@ -99,13 +99,17 @@ for P in Chat, Responses:
             assert valid_stream(P.event, P.path, P.body(text, **more)) > 1
 
 
-@claim("openai: completions, a text to stop at, embeddings that no model has")
+@claim("openai: completions, a text to stop at, embeddings")
 def _():
     asked_ = {"model": TRAINED, "prompt": "The capital of France is", "max_tokens": 4, "temperature": 0}
     same(client.completions.create(**asked_).choices[0].text,
          "".join(c.choices[0].text for c in client.completions.create(**asked_, stream=True) if c.choices))
     same(Chat.text(Chat.create(**Chat.body("Stop at the hash.", stop=["#"]))), "One ")
-    e = refusal(lambda: client.embeddings.create(model=TRAINED, input="x"))
+    one, two = client.embeddings.create(model=TRAINED, input=["a text", "another"]).data
+    same(client.embeddings.create(model=TRAINED, input="a text").data[0].embedding, one.embedding)
+    assert len(one.embedding) == len(two.embedding) and one.embedding != two.embedding, (one, two)
+    valid(types.CreateEmbeddingResponse, asked("/v1/embeddings", {"model": TRAINED, "input": "a text"}))
+    e = refusal(lambda: client.embeddings.create(model="none", input="x"))
     assert isinstance(e, openai.NotFoundError), repr(e)
     valid(types.Completion, asked("/v1/completions", asked_))
     for one in json.loads(asked("/v1/models"))["data"]:

@@ -60,6 +60,18 @@ killed() {
 	until_true eval '[ -z "$(find "$kept" -name "*.part")" ]'
 }
 claim "after kill -9 messages, params and tools are there again" killed
+reads() { # a mount that changes nothing writes nothing
+	local before
+	cd / && unmounted
+	before=$(find "$kept" -type f -printf '%p %i %T@\n' | sort)
+	timeout $limit "$MOEFS" -o "store=$store,sessions=$kept" "$MODEL" "$mnt" || fail "no mount"
+	daemon=$(pgrep -n -f -- " $mnt\$")
+	same "$(cd "$m" && messages one)" "$both"
+	unmounted
+	same "$(find "$kept" -type f -printf '%p %i %T@\n' | sort)" "$before" "the files"
+}
+claim "a mount that only reads its sessions leaves their files as they are" reads
+keeps
 mv sessions/one sessions/uno && rmdir "sessions/zwei Wörter"
 mkdir sessions/short && echo 3 >sessions/short/params/seed && rmdir sessions/short
 echo "fork dos" >sessions/uno/ctl
@@ -116,6 +128,19 @@ hostile() {
 }
 claim "files that were not written here are named and left out" hostile
 cd / && unmounted && rm -f "$folder"/9*
+
+late() { # a model that comes into a mounted folder
+	local models=$work/models
+	mkdir "$models" && cp -rs "$MODEL" "$models/first"
+	MODEL=$models m=$mnt keeps
+	same "$(ls first/sessions)" default
+	mkdir "$work/fable-moe-15m" && cp -rs "$MODEL/." "$work/fable-moe-15m" && mv "$work/fable-moe-15m" "$models"
+	echo rescan >ctl
+	until_true eval '[ "$(ls fable-moe-15m/sessions 2>/dev/null | xargs)" = "default full uno" ]' || fail "$(ls fable-moe-15m/sessions)"
+	same "$(jq length fable-moe-15m/sessions/full/messages.json)" 4
+	cd / && unmounted
+}
+claim "a model that comes into the mounted folder later has its sessions, too" late
 
 chmod 770 "$kept"
 claim "a folder in which others may write is refused" refused "$kept" "others may write in $kept"
