@@ -252,8 +252,9 @@ static void reply_stream_free(void *cls)
 	free(s);
 }
 
-enum MHD_Result reply_growing(struct http_request *r, const char *type, const struct text *first,
-			      stream_next *next, void (*end)(void *ctx), void *ctx)
+enum MHD_Result reply_growing(struct http_request *r, unsigned status, const char *type,
+			      const struct text *first, stream_next *next, void (*end)(void *ctx),
+			      void *ctx)
 {
 	enum { BLOCK = 16 << 10 };
 	struct growing_reply *s = malloc(sizeof *s);
@@ -284,7 +285,7 @@ enum MHD_Result reply_growing(struct http_request *r, const char *type, const st
 	if (!setsockopt(r->client, IPPROTO_TCP, TCP_CORK, &(int){1}, sizeof(int)))
 		s->held = r->client;
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");
-	return reply_give(r, MHD_HTTP_OK, response);
+	return reply_give(r, status, response);
 }
 
 void reply_pause(struct text *out)
@@ -336,6 +337,6 @@ enum MHD_Result reply_events(struct http_request *r, struct event_stream *s)
 		s->fail(s->of, &p, &s->first);
 	else if (!s->first.length)
 		s->pause(s->of, &s->first);
-	return reply_growing(r, "text/event-stream; charset=utf-8", NULL, reply_events_next,
+	return reply_growing(r, MHD_HTTP_OK, "text/event-stream; charset=utf-8", NULL, reply_events_next,
 			     reply_events_end, s);
 }

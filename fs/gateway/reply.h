@@ -37,8 +37,9 @@ typedef int stream_next(void *ctx, struct text *out);
 
 /* A text that begins with `first`, which stays the caller's. ctx is taken: `end` frees it, on every
  * way. */
-enum MHD_Result reply_growing(struct http_request *r, const char *type, const struct text *first,
-			      stream_next *next, void (*end)(void *ctx), void *ctx);
+enum MHD_Result reply_growing(struct http_request *r, unsigned status, const char *type,
+			      const struct text *first, stream_next *next, void (*end)(void *ctx),
+			      void *ctx);
 
 /* ---- streams of events (text/event-stream) ---- */
 

@@ -2,6 +2,9 @@
  *
  *     GET /, /page/NAME   the page's files, which are in the program (page/README.md)
  *     GET /tree/PATH      reads a file, as it grows if it does, or lists a folder
+ *     … ?from=BYTE        what a file has from there on; of one that still grows what comes within
+ *                         a second, with status 202: browsers have six connections for all their
+ *                         pages, so that answers in more of them take turns
  *     PUT /tree/PATH      writes a file of a session
  *     POST, DELETE        make and remove a session
  *     MOVE                renames a session; the body is its new name
@@ -27,6 +30,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char web_plain[] = "text/plain; charset=utf-8";
@@ -327,11 +331,20 @@ static enum MHD_Result web_list(struct http_request *r, struct web_place *at, in
 
 /* ---- files ---- */
 
-enum { WEB_PIECE = 64 << 10, WEB_WAIT_MS = 1000 };
+enum { WEB_PIECE = 64 << 10, WEB_WAIT_MS = 1000, WEB_PART_MS = 1000 };
 
 struct web_reading {
 	int fd, client;
+	int64_t until; /* web_clock at which this part of the file ends; 0: never */
 };
+
+/* Milliseconds. */
+static int64_t web_clock(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 /* Reads a piece. 1: the file's end; -EAGAIN: more will come; -errno. */
 static int web_read_some(int fd, struct text *out)
@@ -351,9 +364,10 @@ static int web_read_next(void *ctx, struct text *out)
 {
 	struct web_reading *f = ctx;
 	struct pollfd file = {.fd = f->fd, .events = POLLIN};
-	int code = web_read_some(f->fd, out);
+	int64_t left = f->until ? f->until - web_clock() : WEB_WAIT_MS;
+	int code = left <= 0 ? 1 : web_read_some(f->fd, out);
 	if (code == -EAGAIN)
-		return client_wait(f->client, &file, 1, WEB_WAIT_MS) < 0 ? -1 : 0;
+		return client_wait(f->client, &file, 1, (int)left) < 0 ? -1 : 0;
 	return code < 0 ? -1 : code;
 }
 
@@ -367,7 +381,7 @@ static void web_read_end(void *ctx)
 /* A file that ends at once is sent with its length. For any other, or where reading more fails, the
  * connection's end marks its end. Without polling each read may wait, so what one read has brought
  * is sent before the next. */
-static enum MHD_Result web_send(struct http_request *r, struct web_place *at, int fd)
+static enum MHD_Result web_send(struct http_request *r, struct web_place *at, int fd, bool part)
 {
 	struct text text = {0};
 	int code = 0;
@@ -382,9 +396,10 @@ static enum MHD_Result web_send(struct http_request *r, struct web_place *at, in
 	else {
 		struct web_reading *f = malloc(sizeof *f);
 		if (f) {
-			*f = (struct web_reading){fd, r->client};
+			*f = (struct web_reading){fd, r->client, part ? web_clock() + WEB_PART_MS : 0};
 			fd = -1;
-			result = reply_growing(r, web_plain, &text, web_read_next, web_read_end, f);
+			result = reply_growing(r, part ? MHD_HTTP_ACCEPTED : MHD_HTTP_OK, web_plain,
+					       &text, web_read_next, web_read_end, f);
 		}
 	}
 	text_free(&text);
@@ -394,21 +409,35 @@ static enum MHD_Result web_send(struct http_request *r, struct web_place *at, in
 	return result;
 }
 
+/* The byte of the file that the query asks for. */
+static int web_from(const char *from, off_t *byte, struct problem *p)
+{
+	enum { DIGITS = 15 };
+	*byte = 0;
+	if (from && (!*from || strlen(from) > DIGITS || strspn(from, "0123456789") != strlen(from)))
+		return problem_set(p, PROBLEM_INVALID, "from", "from: must be a number of bytes");
+	if (from)
+		*byte = (off_t)strtoll(from, NULL, 10);
+	return 0;
+}
+
 enum MHD_Result web_read(struct http_request *r)
 {
 	struct web_place at;
 	struct problem p = {0};
 	struct stat st;
-	if (web_open(&at, r, WEB_READ, &p))
+	off_t byte;
+	const char *from = reply_query(r, "from");
+	if (web_open(&at, r, WEB_READ, &p) || web_from(from, &byte, &p))
 		return web_refuse(r, &at, &p);
 	int fd = openat(at.folder, at.name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st)) {
+	if (fd < 0 || fstat(fd, &st) || (byte && lseek(fd, byte, SEEK_SET) < 0)) {
 		int code = -errno;
 		if (fd >= 0)
 			close(fd);
 		return web_done(r, &at, code, 0);
 	}
-	return S_ISDIR(st.st_mode) ? web_list(r, &at, fd) : web_send(r, &at, fd);
+	return S_ISDIR(st.st_mode) ? web_list(r, &at, fd) : web_send(r, &at, fd, from);
 }
 
 static bool web_is_blank(char c)

@@ -238,14 +238,14 @@ async function drafts() {
 // The connection is lost when a prompt has arrived, and again while its answer comes: it is asked once, and answered once.
 async function lost() {
 	let cut = 0;
-	await page.route(/\/(prompt|output)$/, async (route) => {
+	await page.route(/\/(prompt|output)(\?|$)/, async (route) => {
 		if (cut++ > 1) return route.continue();
 		if (route.request().method() === "PUT") await route.fetch();
 		await route.abort();
 	});
 	await type("Say goodbye.");
 	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now.", "Say goodbye.", "Goodbye for now."]);
-	await page.unroute(/\/(prompt|output)$/);
+	await page.unroute(/\/(prompt|output)(\?|$)/);
 	same(cut > 1, true, "nothing was cut");
 	const session = `${TREE}/${scripted}/sessions/chat-1`;
 	same(JSON.parse(fs.readFileSync(`${session}/messages.json`, "utf8")).length, 6, "messages in the tree");
@@ -668,6 +668,23 @@ async function tabs() {
 	await context.close();
 	done();
 }
+// So do seven windows, all of which are seen: they take turns, and other requests are answered between.
+async function windows() {
+	const { url, done } = await standIn(OPEN, fable, Infinity, 1);
+	await open(url);
+	const context = page.context(), pages = [page];
+	while (pages.length < 7) pages.push(await context.newPage());
+	await Promise.all(pages.map((p) => p.goto(`${url}#${fable}/stand-in`)));
+	const length = () => document.querySelector(".coming .body")?.innerText.length ?? 0;
+	for (const p of pages) {
+		await p.waitForFunction(length, null, { timeout: limit });
+		const was = await p.evaluate(length);
+		await p.waitForFunction((n) => document.querySelector(".coming .body")?.innerText.length > n, was, { timeout: limit });
+		same(await p.evaluate(async () => (await fetch("/tree/kept")).status), 200);
+	}
+	await context.close();
+	done();
+}
 // As if another tab were in front, or this one.
 const hide = (p, is) =>
 	p.evaluate((hidden) => {
@@ -721,6 +738,7 @@ let browser;
 		await claim("each block has its own direction, and at 200 % all is there", everywhere);
 		await claim("a very long answer costs no more at its end", long);
 		await claim("seven pages answer at once, with one connection each", tabs);
+		await claim("seven windows that are all seen take turns", windows);
 		await claim("where a key is needed it is asked for", locked);
 		await claim("nothing comes from elsewhere, and the browser complains of nothing", () => same([...foreign, ...complaints].join(" "), ""));
 	} finally {

@@ -28,6 +28,7 @@ umask 077
 echo a-key-of-mine >"$work/keys"
 
 serve() { # NAME [OPTIONS]: prints nothing; its address goes to $work/NAME
+	: >"$work/$1"
 	"$http" -o "listen=127.0.0.1:0${2:+,$2}" "$mnt" 2>"$work/$1" &
 	until_true grep -q 'listening on' "$work/$1" && return 0
 	echo "not ok moefs-http begins: $(cat "$work/$1")"

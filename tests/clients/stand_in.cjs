@@ -1,5 +1,5 @@
 // A server that stands in for moefs-http where an answer has to be longer than the scripted model's: it passes everything on,
-// but for a session `stand-in` of a model, in which an answer grows until it has `count` tokens.
+// but for a session `stand-in` of a model, in which an answer grows until it has `count` tokens, `pace` of them in 10 ms.
 const http = require("http");
 
 // Text with each kind of block; word N is token N, so that it can be awaited.
@@ -13,29 +13,31 @@ function* tokens(count) {
 	}
 }
 
-exports.standIn = async function (to, model, count) {
+exports.standIn = async function (to, model, count, pace = 40) {
 	const begins = `/tree/${model}/sessions`, open = { output: 0, most: 0 };
 	const files = {
 		"messages.json": JSON.stringify([{ role: "user", content: "Go on." }]) + "\n",
 		log: "> Go on.\n", status: "generating\n", "stats.json": '{"output_tokens": 1, "context_tokens": 1}', why: "", error: "", "error.json": "{}", thoughts: "",
 	};
-	function grow(reply) {
+	// From a byte on, for a second, as moefs-http does.
+	function grow(reply, from) {
 		const all = tokens(count);
+		for (let at = 0; at < from; ) at += all.next().value.length; // parts end between tokens
+		let turns = 100, next = all.next();
+		if (next.done) return reply.end();
 		open.output++;
 		open.most = Math.max(open.most, open.output);
 		reply.on("close", () => open.output--);
-		(function next() {
-			for (let i = 0; i < 40; i++) {
-				const { value, done } = all.next();
-				if (done) return reply.end();
-				reply.write(value);
-			}
-			if (!reply.destroyed) setTimeout(next, 10);
+		reply.statusCode = 202;
+		(function speak() {
+			for (let i = 0; i < pace && !next.done; i++, next = all.next()) reply.write(next.value);
+			if (next.done || !--turns) reply.end();
+			else if (!reply.destroyed) setTimeout(speak, 10);
 		})();
 	}
 	const server = http.createServer((request, reply) => {
-		const own = request.url.startsWith(`${begins}/stand-in`), name = request.url.slice(`${begins}/stand-in/`.length);
-		if (own && name === "output") return grow(reply);
+		const own = request.url.startsWith(`${begins}/stand-in`), name = request.url.slice(`${begins}/stand-in/`.length).replace(/(?<!output)\?from=0$/, "");
+		if (own && name.startsWith("output?from=")) return grow(reply, +name.split("=")[1]);
 		if (own && name in files) return reply.end(files[name]);
 		if (own && name) return reply.end("0\n");
 		if (own) return reply.end("[]");

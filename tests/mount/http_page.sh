@@ -160,6 +160,28 @@ streams() {
 }
 claim "an answer comes as it grows, stop ends it, and a client that leaves leaves nothing open" streams
 
+# Browsers have six connections for all of their pages: an answer comes in parts, so that more pages take turns.
+parts() {
+	local whole length
+	mkdir sessions/parts && cd sessions/parts || exit
+	begin_long
+	same "$(status "$(here parts)/output?from=0")" 202 "a part of what grows"
+	length=$(wc -c <"$work/body")
+	[ "$length" -gt 0 ] || fail "it is empty"
+	same "$(status "$(here parts)/output?from=$length")" 202 "what is not there yet"
+	same "$(cat "$work/body")" "" "it"
+	end_long
+	whole=$(cat output)
+	same "$(status "$(here parts)/output?from=3")" 200 "the rest"
+	same "$(cat "$work/body")" "${whole:3}" "it"
+	same "$(status "$(here parts)/output?from=999999") $(cat "$work/body")" "200 " "what is beyond its end"
+	for from in '' -1 x 9999999999999999; do
+		same "$(status "$(here parts)/output?from=$from")" 400 "from=$from"
+	done
+	cd "$m" && rmdir sessions/parts
+}
+claim "an answer comes in parts, from any byte on" parts
+
 tricks() {
 	local path said
 	for path in /../../etc/passwd /.. /. /%2e%2e/%2e%2e/etc/passwd "/$model/../../etc/passwd" "/$model/%2e%2e%2f%2e%2e%2fetc%2fpasswd" \

@@ -71,14 +71,19 @@ export async function returned() {
 // A value is text and ends in a newline.
 export const value = async (path) => (await read(path)).replace(/\n$/, "");
 
-// A file that grows: take(text) with each piece, until its end.
+// A file that grows: take(text) with each piece, until its end. Its parts come in requests of a second each, so that more
+// pages than a browser has connections take turns; other requests go before them. What breaks off is asked for again from there on.
 export async function follow(path, take, signal) {
-	const reader = (await call(address(path), { signal })).body
-		.pipeThrough(new TextDecoderStream())
-		.getReader();
-	for (;;) {
-		const { done, value: piece } = await reader.read();
-		if (done) return;
-		take(piece);
+	const text = new TextDecoder();
+	for (let from = 0, more = true; more; ) {
+		const begin = from, reply = await call(`${address(path)}?from=${from}`, { signal, priority: "low" });
+		const reader = reply.body.getReader();
+		more = reply.status === 202; // it is no whole file yet
+		try {
+			for (let part; !(part = await reader.read()).done; from += part.value.length) take(text.decode(part.value, { stream: true }));
+		} catch (e) {
+			if (e.name === "AbortError" || from === begin) throw e;
+			more = true;
+		}
 	}
 }
