@@ -130,6 +130,7 @@ bool recall_knows(struct remember *r, uint32_t owner, const struct recall_asked 
 	struct text_out key = {0};
 	struct remember_entry x = {0};
 	recall_write_key(&key, a);
+	remember_write(r); /* an answer that has just ended may still wait for it */
 	bool knows = key.n && remember_find(r, owner, &key, &x);
 	remember_entry_free(&x);
 	text_out_free(&key);
