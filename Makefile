@@ -117,7 +117,8 @@ $(call objects,$(wildcard kernels/avx*.c)): override CFLAGS += $(if $(SANITIZE),
 	$(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
 $(call objects,$(wildcard kernels/avx512*.c)): override CFLAGS += \
 	-mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
-$(call objects,$(wildcard kernels/avx512vnni*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi
+$(call objects,$(wildcard kernels/avx512vnni*.c kernels/avx512amx*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi
+$(call objects,$(wildcard kernels/avx512amx*.c)): override CFLAGS += -mamx-tile -mamx-int8
 # Codes of blocks, made all before they are used, do not fit the registers; gcc moves them closer only when told to.
 $(call objects,$(wildcard kernels/avx512*_block.c) kernels/avx2_multiply.c): override CFLAGS += \
 	$(if $(SANITIZE)$(findstring clang,$(shell $(CC) --version)),,-fschedule-insns -fsched-pressure)
@@ -127,7 +128,7 @@ $(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE)
 $(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.2-a+dotprod
 endif
 # Products, attention and rows' codes are not checked load by load: kernels/watch.h says what is done instead.
-$(call objects,$(wildcard kernels/*_attention.c kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c ) \
+$(call objects,$(wildcard kernels/*_attention.c kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c kernels/*_tiles.c) \
 	kernels/tq.c kernels/tc.c kernels/tc_errors.c kernels/format_floats.c engine/convert/rounding*.c): \
 	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
 # -O3: the passes over a whole vocabulary, over the rows of a slab, and over a row's numbers become vectors.

@@ -2,8 +2,8 @@
  * vector_lanes.h and delta_lanes.h; products, rotation, attention and the encoder of TC have files
  * of their own, avx512_*.c.
  *
- * The two tables differ in the products of TQ, TC and blocks: avx512_*.c use F, BW, VL and DQ;
- * avx512vnni_*.c also need VNNI and VBMI. Inputs become 8 bits by AVX2's functions: most of their
+ * The tables differ in the products of TQ, TC and blocks: avx512_*.c use F, BW, VL and DQ;
+ * avx512vnni_*.c also need VNNI and VBMI, avx512amx_*.c also AMX. Inputs become 8 bits by AVX2's functions: most of their
  * time is divisions, which wider registers do not speed up. */
 #if defined(__x86_64__)
 
@@ -81,7 +81,7 @@ ALWAYS_INLINE void avx512_put_bytes(uint8_t *to, size_t step, arrange_words v)
 
 /* ---- the table ---- */
 
-/* Of both tables. */
+/* Of all tables. */
 #define SHARED_FUNCTIONS                                                                      \
 	.block_prepare = avx2_block_prepare, .tq_prepare = avx2_tq_prepare,                   \
 	.tq_quantise_row = TABLE(tq_quantise_row), .tc_quantise_row = TABLE(tc_quantise_row), \
@@ -120,6 +120,25 @@ const struct kernels kernels_avx512vnni = {
 		     [FORMAT_TC3] = avx512vnni_multiply_tc3,
 		     [FORMAT_TC4] = avx512vnni_multiply_tc4,
 #define ENTRY(name, format) [format] = avx512vnni_multiply_##name,
+		     BLOCK_FORMATS(ENTRY)
+#undef ENTRY
+	},
+	SHARED_FUNCTIONS,
+	ATTENTION_FUNCTIONS(avx512vnni),
+};
+
+const struct kernels kernels_avx512amx = {
+	.name = "avx512amx",
+	.multiply = {[FORMAT_F32] = avx512_multiply_f32,
+		     [FORMAT_F16] = avx512_multiply_f16,
+		     [FORMAT_BF16] = avx512_multiply_bf16,
+		     [FORMAT_TQ2] = avx512amx_multiply_tq2,
+		     [FORMAT_TQ3] = avx512amx_multiply_tq3,
+		     [FORMAT_TQ4] = avx512amx_multiply_tq4,
+		     [FORMAT_TC2] = avx512amx_multiply_tc2,
+		     [FORMAT_TC3] = avx512amx_multiply_tc3,
+		     [FORMAT_TC4] = avx512amx_multiply_tc4,
+#define ENTRY(name, format) [format] = avx512amx_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY
 	},

@@ -255,11 +255,16 @@ multiply_fn avx512_multiply_tq2, avx512_multiply_tq3, avx512_multiply_tq4;
 multiply_fn avx512_multiply_tc2, avx512_multiply_tc3, avx512_multiply_tc4;
 multiply_fn avx512vnni_multiply_tq2, avx512vnni_multiply_tq3, avx512vnni_multiply_tq4;
 multiply_fn avx512vnni_multiply_tc2, avx512vnni_multiply_tc3, avx512vnni_multiply_tc4;
+multiply_fn avx512amx_multiply_tq2, avx512amx_multiply_tq3, avx512amx_multiply_tq4;
+multiply_fn avx512amx_multiply_tc2, avx512amx_multiply_tc3, avx512amx_multiply_tc4;
 
 #define PROTOTYPE(name, format) multiply_fn avx512_multiply_##name;
 BLOCK_FORMATS(PROTOTYPE)
 #undef PROTOTYPE
 #define PROTOTYPE(name, format) multiply_fn avx512vnni_multiply_##name;
+BLOCK_FORMATS(PROTOTYPE)
+#undef PROTOTYPE
+#define PROTOTYPE(name, format) multiply_fn avx512amx_multiply_##name;
 BLOCK_FORMATS(PROTOTYPE)
 #undef PROTOTYPE
 

@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* The AVX2 check includes that the system saves the wide registers. F16C is checked by cpuid,
  * since not every compiler's __builtin_cpu_supports knows it. */
@@ -33,17 +35,34 @@ static bool kernels_have_avx512vnni(void)
 	       __builtin_cpu_supports("avx512vbmi");
 }
 
+/* Sapphire Rapids and later. A process has to ask for the memory in which the system saves tiles
+ * (Linux 5.16); where it is refused, there are no tiles. */
+static bool kernels_have_avx512amx(void)
+{
+	enum { AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 };     /* cpuid 7, edx */
+	enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 }; /* arch_prctl(2) */
+	unsigned int eax, ebx, ecx, edx;
+
+	return kernels_have_avx512vnni() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+	       (edx & AMX_TILE) && (edx & AMX_INT8) &&
+	       syscall(SYS_arch_prctl, (long)ARCH_REQ_XCOMP_PERM, (long)XTILEDATA) == 0;
+}
+
 /* Each set of instructions includes those before it. */
-static const struct kernels *const kernels_lists[][5] = {
+static const struct kernels *const kernels_lists[][6] = {
 	{&kernels_scalar},
 	{&kernels_scalar, &kernels_avx2},
 	{&kernels_scalar, &kernels_avx2, &kernels_avx512},
 	{&kernels_scalar, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni},
+	{&kernels_scalar, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni, &kernels_avx512amx},
 };
 
 static int kernels_list(void)
 {
-	return kernels_have_avx512vnni() ? 3 : kernels_have_avx512() ? 2 : kernels_have_avx2();
+	return kernels_have_avx512amx()	   ? 4
+	       : kernels_have_avx512vnni() ? 3
+	       : kernels_have_avx512()	   ? 2
+					   : kernels_have_avx2();
 }
 #elif defined(__aarch64__)
 #include <sys/auxv.h>

@@ -296,6 +296,7 @@ extern const struct kernels kernels_scalar;
 extern const struct kernels kernels_avx2;	/* x86-64 with AVX2, FMA and F16C */
 extern const struct kernels kernels_avx512;	/* and AVX-512 F, BW, VL and DQ */
 extern const struct kernels kernels_avx512vnni; /* and VNNI and VBMI */
+extern const struct kernels kernels_avx512amx;	/* and AMX with INT8 */
 extern const struct kernels kernels_neon;	/* AArch64 */
 extern const struct kernels kernels_neondot;	/* and the dot product instructions */
 

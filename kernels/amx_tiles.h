@@ -1,0 +1,49 @@
+/* The tile registers of AMX and their dots of bytes; within kernels/ only.
+ *
+ * A tile has up to 16 rows of up to 64 bytes. sums[m][n] += Σ x[m][4 · k + i] · codes[k][n][i] over
+ * k and i: 16 tokens in the rows of x, the words of 16 rows of weights in each row of codes, as
+ * kernels have them in registers, and whole sums of 32 bits. The numbers of tiles are constants.
+ *
+ * Assembly: gcc's functions for loads do not say that they read memory. A thread's tiles begin with
+ * amx_begin and end with amx_end: unused ones cost nothing when the system switches threads. */
+#ifndef MOEFS_KERNELS_AMX_TILES_H
+#define MOEFS_KERNELS_AMX_TILES_H
+
+#include "kernels/prefetch.h"
+
+enum { AMX_ROWS = 16, AMX_ROW_BYTES = 64, AMX_TILES = 8 };
+
+/* The operand of ldtilecfg. */
+struct amx_shapes {
+	uint8_t palette, start_row, reserved[14];
+	uint16_t row_bytes[16];
+	uint8_t rows[16];
+};
+
+ALWAYS_INLINE void amx_begin(const struct amx_shapes *shapes)
+{
+	__asm__ volatile("ldtilecfg %0" ::"m"(*shapes));
+}
+
+ALWAYS_INLINE void amx_end(void)
+{
+	__asm__ volatile("tilerelease");
+}
+
+/* Rows `stride` bytes apart. */
+#define amx_load(tile, from, stride)                                   \
+	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), \
+			 "r"((size_t)(stride))                          \
+			 : "memory")
+#define amx_store(to, stride, tile)                                              \
+	__asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), \
+			 "r"((size_t)(stride))                              \
+			 : "memory")
+#define amx_zero(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
+/* Bytes of x are signed, codes signed or unsigned. */
+#define amx_dot_signed(sums, x, codes) \
+	__asm__ volatile("tdpbssd %%tmm" #codes ", %%tmm" #x ", %%tmm" #sums ::)
+#define amx_dot_unsigned(sums, x, codes) \
+	__asm__ volatile("tdpbsud %%tmm" #codes ", %%tmm" #x ", %%tmm" #sums ::)
+
+#endif
