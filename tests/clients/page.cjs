@@ -60,9 +60,9 @@ async function first() {
 	await until((m) => location.hash.startsWith("#" + m), scripted);
 	await page.waitForSelector("#home:not([hidden]) .questions button:nth-child(3)");
 	const table = await page.locator("#home table").innerText();
-	for (const part of [scripted, fable, "15.0 million weights", "tokens of context"]) if (!table.includes(part)) throw new Error(table);
+	for (const part of [scripted, fable, "15.0 million weights", "4,096 tokens of context"]) if (!table.includes(part)) throw new Error(table);
 	same(sessions(scripted).join(" "), "default");
-	await until(() => /They end with the mount; mounted with -o sessions=DIR they would not/.test(document.getElementById("kept").textContent));
+	await until(() => /They end with the mount. To keep them, mount with -o sessions=DIR\./.test(document.getElementById("kept").textContent));
 	const offered = () => page.locator("#home .questions button").allInnerTexts();
 	same((await offered())[2], "What should I ask you to see what you can do?");
 	await page.selectOption("#model", fable);
@@ -220,6 +220,32 @@ async function looping() {
 	same(await page.locator("#messages .body .plain").count() > 0, true, "a plain block");
 }
 
+// Texts that are made to break a parser, or to look like something else: all that is said is there, and what follows is marked up.
+async function hostile() {
+	const texts = {
+		quotes: ">".repeat(20000), lists: Array.from({ length: 500 }, (_, i) => " ".repeat(2 * i) + "- a").join("\n"), brackets: "[".repeat(50000), pictures: "![a](".repeat(5000),
+		links: "[a](".repeat(20000), stars: "**a ".repeat(20000), ticks: "a " + "`".repeat(50001) + " a", table: "| a ".repeat(3000) + "|\n" + "|--".repeat(3000) + "|", braces: `$${"{".repeat(1900)}x${"}".repeat(1900)}$`,
+		fractions: `$${"\\frac{1}{".repeat(300)}x${"}".repeat(300)}$`, macros: "$\\def\\a{\\a\\a}\\a$", dollars: "$a ".repeat(20000), code: "```js\n" + "`${".repeat(3000) + "\n```", url: "http://" + "a.".repeat(100),
+		entities: "&#x202e;&lt;script&gt;", html: "<svg/onload=owned=1><iframe srcdoc=x><style>*{display:none}</style><base href=//evil.example>", rtl: "[\u202egood.example](https://other.example/)",
+		disguised: "[go\u200bod.example](https://other.example/) [b\u00fccher.example](https://other.example/)", data: "[a](data:text/html,x) [b](vbscript:x) [c](//other.example) [d](JaVaScRiPt:x)",
+	};
+	const folder = `${TREE}/${scripted}/sessions/hostile`;
+	fs.mkdirSync(folder);
+	for (const [name, text] of Object.entries(texts)) {
+		fs.writeFileSync(`${folder}/messages.json`, JSON.stringify([{ role: "user", content: name }, { role: "assistant", content: `${text}\n\nAfter *${name}*.` }]));
+		if (!(await page.evaluate(() => location.hash.endsWith("hostile")))) await page.evaluate((m) => (location.hash = `#${m}/hostile`), scripted);
+		await until((n) => [...document.querySelectorAll("#messages > li:last-child .body em, #messages > li:last-child .body .plain")].some((e) => e.textContent.includes(n)), name);
+		same(await page.locator("#messages .body").locator("script, svg, iframe, style, base, img, [id], [style]").count(), 0, `elements of ${name}`);
+		const links = await page.locator("#messages .body a").evaluateAll((all) => all.filter((a) => !/^https?:$/.test(a.protocol)).length);
+		same(links, 0, `links of ${name}`);
+		if (name === "rtl") same(await page.locator("#messages .body a bdi").innerText(), "(other.example)");
+		if (name === "disguised") same((await page.locator("#messages .body a bdi").allInnerTexts()).join(), "(other.example),(other.example)");
+	}
+	same(await page.evaluate(() => typeof window.owned), "undefined", "what it wrote was run");
+	fs.rmdirSync(folder);
+	await until(() => !location.hash.includes("hostile"));
+}
+
 // A draft is its conversation's, also after a reload.
 async function drafts() {
 	await link("chat-1").click();
@@ -325,7 +351,7 @@ async function refused() {
 	await page.fill("#prompt", long);
 	await page.press("#prompt", "Enter");
 	await until((text) => document.querySelector("#prompt").value === text && !document.querySelector("#send").hidden, long);
-	await until(() => /context has \d+\. Shorten it by about \d+ tokens/.test(document.getElementById("error").innerText));
+	await until(() => /context has 32,768\. Shorten it by about [\d,]+ tokens/.test(document.getElementById("error").innerText));
 	await page.fill("#prompt", "Say hello.");
 	await page.getByRole("button", { name: "Drop the oldest turns" }).click();
 	await bodies(["Say hello.", "Hello there."]);
@@ -392,7 +418,7 @@ async function stop() {
 		await page.keyboard.press("Escape");
 		await idle();
 		same(fs.readFileSync(`${TREE}/${fable}/sessions/chat-1/status`, "utf8"), "stopped\n");
-		await until(() => /ended by stopped/.test(document.getElementById("stats").textContent));
+		await until(() => / · stopped$/.test(document.getElementById("stats").textContent));
 	} finally {
 		over();
 	}
@@ -430,6 +456,7 @@ async function panel() {
 	await page.locator("#param-top_k").focus();
 	same(await page.locator("#param-top_k-help").isVisible(), true, "help of a field");
 	await shot("params");
+	same(await page.locator('#messages [data-act="Tokens"]').count(), 0, "tokens of a text that is no answer");
 	await link("chat-1").click();
 	await until(() => location.hash.endsWith("chat-1"));
 }
@@ -438,7 +465,7 @@ async function repeats() {
 	const params = `${TREE}/${fable}/sessions/chat-1/params`;
 	for (const [k, v] of [["chat", "on"], ["stop_repetition", "on"], ["logit_bias", "17 100"]]) fs.writeFileSync(`${params}/${k}`, v + "\n");
 	await type("Tell me a tale.");
-	await until(() => /^256 tokens.*ended by repetition$/.test(document.getElementById("stats").textContent));
+	await until(() => /^256 tokens.*ended because it repeated itself$/.test(document.getElementById("stats").textContent));
 	await page.getByRole("button", { name: "Continue" }).waitFor();
 }
 
@@ -726,6 +753,7 @@ let browser;
 		await claim("Markdown, code and formulas become elements, and nothing else does", markdown);
 		await claim("files go with a question, once it is clear that they fit", attached);
 		await claim("what a parser cannot do in time stays as it is", looping);
+		await claim("what is made to break a parser breaks nothing", hostile);
 		await claim("what a shell does appears", shell);
 		await claim("params are set, an answer streams, and Escape stops it", stop);
 		await claim("params are as info/params.json has them, and what differs goes back", panel);

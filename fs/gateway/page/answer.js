@@ -3,24 +3,31 @@ import * as tree from "./tree.js";
 import * as hood from "./hood.js";
 import { used } from "./files.js";
 import { coming } from "./talk.js";
+import { number } from "./frame.js";
 
 const working = new Set(["loading", "queued", "prompting", "generating"]);
 export const works = (status) => working.has(status);
 
 const seconds = (x) => (x < 1 ? `${Math.round(1000 * x)} ms` : `${short(x)} s`);
-const short = (x) => (x >= 100 ? Math.round(x) : x >= 10 ? x.toFixed(1) : x.toFixed(2));
+const short = (x) => (x >= 100 ? number(Math.round(x)) : x >= 10 ? x.toFixed(1) : x.toFixed(2));
+
+// Why an answer ended, where it is not because all was said.
+const endings = {
+	stopped: "stopped", length: "cut off by max_tokens or a full context", repetition: "ended because it repeated itself",
+	stop: "ended at a text of params/stop", tool_calls: "waits for a tool",
+};
 
 export function numbers(s) {
 	if (!s.output_tokens && !s.prompt_tokens) return "";
 	const reads = s.expert_hits + s.expert_misses;
 	return [
-		`${s.output_tokens} tokens`,
+		`${number(s.output_tokens)} tokens`,
 		s.remembered ? "remembered, not computed" : `${short(s.decode_tokens_per_second ?? 0)} tokens/s`,
-		`${s.prompt_tokens} in the prompt${s.cached_tokens ? `, ${s.cached_tokens} known` : ""}`,
+		`${number(s.prompt_tokens)} in the prompt${s.cached_tokens ? `, ${number(s.cached_tokens)} known` : ""}`,
 		`first after ${seconds(s.first_token_seconds ?? 0)}`,
-		...(reads ? [`${s.expert_misses} of ${reads} experts missed`] : []),
+		...(reads ? [`${number(s.expert_misses)} of ${number(reads)} experts missed`] : []),
 		...(s.dropped_turns ? [`without the oldest ${s.dropped_turns === 1 ? "turn" : `${s.dropped_turns} turns`}`] : []),
-		...(s.finish && s.finish !== "end" ? [`ended by ${s.finish}`] : []),
+		...(s.finish && s.finish !== "end" ? [endings[s.finish] ?? s.finish] : []),
 	].join(" · ");
 }
 

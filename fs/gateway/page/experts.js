@@ -2,7 +2,7 @@
 import * as tree from "./tree.js";
 import * as hood from "./hood.js";
 import * as map from "./map.js";
-import { $, complain, onTheme } from "./frame.js";
+import { $, complain, number, onTheme } from "./frame.js";
 import { element } from "./talk.js";
 
 let model = "", lastMap = "";
@@ -25,10 +25,10 @@ export async function look() {
 	if (!n) return;
 	const tries = +pool.hits + +pool.misses, size = (x) => (x >= 1e9 ? (x / 1e9).toFixed(1) + " GB" : (x / 1e6).toFixed(1) + " MB");
 	const facts = [
-		["In memory", `${n.inside} of ${n.all}`],
+		["In memory", `${number(n.inside)} of ${number(n.all)}`],
 		["Cache", `${size(pool.used)} of ${size(pool.budget)}`],
 		["Hits", tries ? `${((100 * pool.hits) / tries).toFixed(1)} %` : "none yet"],
-		["Misses", pool.misses],
+		["Misses", number(pool.misses)],
 	];
 	$("cache").replaceChildren(...facts.flatMap(([k, v]) => [element("dt", {}, k), element("dd", {}, v)]));
 }
@@ -48,7 +48,7 @@ async function choose(place) {
 	const row = all.find((r) => r[0] === layer && r[1] === expert);
 	if (mine !== model || !row || !$("expert").textContent.startsWith(`${layer}/${expert}:`)) return;
 	const s = Object.fromEntries(all[0].map((k, i) => [k, row[i]]));
-	$("expert").textContent = `${said}; found ${s.hits} times, missed ${s.misses} times${+s.pinned ? "; pinned" : ""}.`;
+	$("expert").textContent = `${said}; found ${number(s.hits)} times, missed ${number(s.misses)} times${+s.pinned ? "; pinned" : ""}.`;
 }
 $("map").addEventListener("click", (e) => choose(map.place(e.offsetX, e.offsetY)).catch(complain));
 $("map").addEventListener("keydown", (e) => {

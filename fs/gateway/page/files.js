@@ -1,7 +1,7 @@
 // Files that go with a question: dropped, chosen or pasted. They join it as named fenced blocks, once it is clear that they
 // fit; and the meter, which shows how full the context is.
 import * as tree from "./tree.js";
-import { $, complain, doing } from "./frame.js";
+import { $, complain, doing, number } from "./frame.js";
 import { element } from "./talk.js";
 
 const PASTE = 4000; // characters from which on a pasted text is a file
@@ -10,7 +10,6 @@ const PAUSE = 400; // ms after the last key, before a question's tokens are coun
 let model = "", place = "", list = []; // { name, text, tokens }, of the conversation that is shown
 let context = 0, most = 0, held = 0, typed = 0; // tokens, bytes; tokens of the conversation and of what stands in the box
 const key = () => `files ${place}`;
-const number = new Intl.NumberFormat("en").format;
 const bytesOf = (text) => new TextEncoder().encode(text).length;
 const size = (n) => (n >= 1e6 ? `${(n / 1e6).toFixed(1)} MB` : n >= 1e3 ? `${(n / 1e3).toFixed(1)} KB` : `${n} bytes`);
 

@@ -2,6 +2,8 @@
 import * as tree from "./tree.js";
 
 export const $ = (id) => document.getElementById(id);
+// Numbers look alike on all of the page: 4,096.
+export const number = new Intl.NumberFormat("en").format;
 
 export function complain(e) {
 	if (e?.name === "AbortError") return;

@@ -1,12 +1,12 @@
 // The first screen: what this is, the models, and questions to begin with.
 import * as tree from "./tree.js";
-import { $ } from "./frame.js";
+import { $, number } from "./frame.js";
 import { element } from "./talk.js";
 import { speed } from "./answer.js";
 
 const general = ["Explain in three sentences how a mixture of experts works.", "Write a shell command that lists the ten largest files here.", "What should I ask you to see what you can do?"];
 
-const count = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} billion` : n >= 1e6 ? `${(n / 1e6).toFixed(1)} million` : n);
+const count = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} billion` : n >= 1e6 ? `${(n / 1e6).toFixed(1)} million` : number(n));
 
 async function facts(model) {
 	const names = ["parameters", "context", "state", "progress"];
@@ -18,7 +18,7 @@ async function facts(model) {
 		{},
 		element("th", { scope: "row" }, element("a", { href: "#" + encodeURIComponent(model) }, model)),
 		element("td", {}, `${count(+parameters)} weights`),
-		element("td", {}, `${context} tokens of context`),
+		element("td", {}, `${number(context)} tokens of context`),
 		element("td", {}, now),
 		element("td", {}, measured ? `${measured} tokens/s` : ""),
 	);
@@ -30,7 +30,7 @@ help.addEventListener("toggle", async () => help.children.length > 1 || help.app
 // Whether conversations outlive the mount, and how to make them.
 async function tellKept() {
 	const folder = await tree.value("kept").catch(() => "off"), option = element("code", {}, "-o sessions=DIR");
-	$("kept").replaceChildren(...(folder === "off" ? ["They end with the mount; mounted with ", option, " they would not."] : ["They are kept in ", element("code", {}, folder), "."]));
+	$("kept").replaceChildren(...(folder === "off" ? ["They end with the mount. To keep them, mount with ", option, "."] : ["They are kept in ", element("code", {}, folder), "."]));
 }
 tellKept();
 

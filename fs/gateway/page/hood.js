@@ -1,11 +1,11 @@
 // Under the hood, in the panel: a graph of the last minute, and what was known of the last prompt.
 import * as tree from "./tree.js";
-import { $ } from "./frame.js";
+import { $, number } from "./frame.js";
 import { element } from "./talk.js";
 
 const SECONDS = 60;
 const SVG = "http://www.w3.org/2000/svg";
-const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }).format;
+const rounded = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }).format;
 
 // Rows of the graph: what they show, and how it is made of two looks at the same counters.
 const rows = [
@@ -46,7 +46,7 @@ export function look(pool) {
 	$("graph").replaceChildren(
 		...rows.map(({ name, unit, of }) => {
 			const values = looks.slice(1).map((b, i) => ({ x: SECONDS - (at - b.at), y: Math.max(0, of(looks[i], b, b.at - looks[i].at)) }));
-			return element("div", {}, element("dt", {}, name), element("dd", {}, `${number(values.at(-1).y)} ${unit}`), line(values));
+			return element("div", {}, element("dt", {}, name), element("dd", {}, `${rounded(values.at(-1).y)} ${unit}`), line(values));
 		}),
 	);
 }
@@ -60,5 +60,5 @@ export async function why(session) {
 	const text = session.includes("/sessions/") ? await tree.read(session + "/why").catch(() => "") : "";
 	if (asked !== session) return;
 	const w = Object.fromEntries(text.split("\n").map((l) => [l.split(" ")[0], l.slice(l.indexOf(" ") + 1)]));
-	$("why").textContent = w.prompt_tokens ? `Of its ${w.prompt_tokens} tokens ${+w.found_tokens ? w.found_tokens : "none"} were computed already${places[w.found_in] ?? ` (${w.found_in})`}. ${w.reason ? w.reason[0].toUpperCase() + w.reason.slice(1) + "." : ""}` : "Nothing was asked here yet.";
+	$("why").textContent = w.prompt_tokens ? `Of its ${number(w.prompt_tokens)} tokens ${+w.found_tokens ? number(w.found_tokens) : "none"} were computed already${places[w.found_in] ?? ` (${w.found_in})`}. ${w.reason ? w.reason[0].toUpperCase() + w.reason.slice(1) + "." : ""}` : "Nothing was asked here yet.";
 }

@@ -89,11 +89,18 @@ function math(token) {
 
 // ---- Markdown ----
 
+const NESTING = 40; // blocks within blocks, counting a list as two
 const linked = /^(https?:\/\/|mailto:)/i;
-const parser = self.markdownit?.({ html: false, linkify: true, typographer: false, maxNesting: 40 });
+const parser = self.markdownit?.({ html: false, linkify: true, typographer: false, maxNesting: NESTING });
 if (parser) {
 	parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 	parser.validateLink = (url) => linked.test(url.trim());
+	// What is nested deeper it would leave out, with all that follows.
+	const tokenize = parser.block.tokenize;
+	parser.block.tokenize = function (state, ...lines) {
+		if (state.level >= NESTING) throw new Error("nested too deeply");
+		return tokenize.call(this, state, ...lines);
+	};
 	parser.inline.ruler.before("escape", "math", mathRule);
 	parser.block.ruler.before("fence", "math", mathBlockRule, { alt: ["paragraph", "blockquote", "list"] });
 }
@@ -194,4 +201,11 @@ function blocks(text) {
 	return all;
 }
 
-onmessage = ({ data: { id, text } }) => postMessage({ id, blocks: blocks(text) });
+// null: the text stays as it is.
+onmessage = ({ data: { id, text } }) => {
+	try {
+		postMessage({ id, blocks: blocks(text) });
+	} catch {
+		postMessage({ id, blocks: null });
+	}
+};

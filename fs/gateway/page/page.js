@@ -58,7 +58,7 @@ function draw(text, log, status) {
 		message(m, {
 			edit: m.role === "user" && still ? () => edit(i) : undefined,
 			retry: i === last && m.role === "assistant" && still ? retry : undefined,
-			tokens: i === last && m.role !== "user" && still ? (body) => tokens.show(session(), body).catch(complain) : undefined,
+			tokens: i === last && m.role === "assistant" && still ? (body) => tokens.show(session(), body).catch(complain) : undefined,
 			go: i === last && m.role === "assistant" && /^(stopped|length|repetition)$/.test(finish) && still ? proceed : undefined,
 		}),
 	);

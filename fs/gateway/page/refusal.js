@@ -1,12 +1,12 @@
 // Why a question was refused, in the page's words, and what can be done about it.
 import * as tree from "./tree.js";
-import { $, complain } from "./frame.js";
+import { $, complain, number } from "./frame.js";
 import { element } from "./talk.js";
 
 const words = {
 	prompt_too_long: ({ tokens, maximum, bytes, maximum_bytes }) =>
-		tokens ? `With this question the conversation would have ${tokens} tokens; this model's context has ${maximum}. Shorten it by about ${tokens - maximum} tokens, or:`
-			: `This question is too long: ${bytes} bytes of at most ${maximum_bytes}. Shorten it, or:`,
+		tokens ? `With this question the conversation would have ${number(tokens)} tokens; this model's context has ${number(maximum)}. Shorten it by about ${number(tokens - maximum)} tokens, or:`
+			: `This question is too long: ${number(bytes)} bytes of at most ${number(maximum_bytes)}. Shorten it, or:`,
 	context_memory: () => "There is no memory for this conversation now. Try again when other conversations have ended, or:",
 	busy: () => "The model is still answering here.",
 	no_memory: () => "The machine has no memory left.",

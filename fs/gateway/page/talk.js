@@ -1,4 +1,5 @@
 // Messages as elements: what a model wrote is Markdown (tree_view.js), what a person wrote stays as it was typed.
+import { number } from "./frame.js";
 import { codeText, copyButton, view } from "./tree_view.js";
 
 export function element(name, attributes = {}, ...children) {
@@ -71,7 +72,7 @@ function question(all) {
 	const { text, files } = parts(all);
 	const folded = files.map(([name, content]) => {
 		const lines = content.split("\n").length, pre = element("pre", { tabindex: 0, dir: "ltr" }, ...codeText(content));
-		return element("details", { class: "file" }, element("summary", {}, `${name} (${lines} ${lines === 1 ? "line" : "lines"})`), pre);
+		return element("details", { class: "file" }, element("summary", {}, `${name} (${number(lines)} ${lines === 1 ? "line" : "lines"})`), pre);
 	});
 	return [...folded, element("div", { class: "text", dir: "auto" }, text)];
 }

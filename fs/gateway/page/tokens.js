@@ -1,7 +1,7 @@
 // An answer token by token, from logprobs.jsonl: coloured by how likely each was, with what else it might have been.
 import * as tree from "./tree.js";
 import * as params from "./params.js";
-import { complain } from "./frame.js";
+import { complain, number } from "./frame.js";
 import { element } from "./talk.js";
 
 const MOST = 5000; // tokens that are shown
@@ -52,7 +52,7 @@ function view(list) {
 		choose(Math.min(spans.length - 1, Math.max(0, to)), true);
 	});
 	box.append(...spans);
-	return [box, ...(list.length > MOST ? [element("p", {}, `These are the first ${MOST} of ${list.length} tokens.`)] : []), says];
+	return [box, ...(list.length > MOST ? [element("p", {}, `These are the first ${number(MOST)} of ${number(list.length)} tokens.`)] : []), says];
 }
 
 // Shows the tokens of a session's last answer in place of its text. Without log-probabilities, switches them on for the next.

@@ -34,6 +34,13 @@ const direction = (node) => (/[\u0591-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(/\
 
 const letters = (node) => (typeof node === "string" ? node : node[2].map(letters).join(""));
 
+// In a direction of its own, whatever the text beside it does.
+function host(url) {
+	const e = document.createElement("bdi");
+	e.textContent = `(${url.host})`;
+	return e;
+}
+
 function link(node) {
 	let url = null;
 	try {
@@ -46,8 +53,8 @@ function link(node) {
 	a.href = url.href;
 	a.target = "_blank";
 	a.rel = "noopener noreferrer";
-	const named = /\b(?:[a-z0-9-]+\.)+[a-z]{2,}\b/i.exec(letters(node))?.[0].toLowerCase();
-	if (named && url.host && named !== url.host && `www.${named}` !== url.host) a.append(` (${url.host})`);
+	const named = /(?:[\p{L}\p{N}-]+\.)+\p{L}{2,}/u.exec(letters(node).replace(/\p{Cf}/gu, ""))?.[0].toLowerCase();
+	if (named && url.host && named !== url.host && `www.${named}` !== url.host) a.append(" ", host(url));
 	return a;
 }
 
