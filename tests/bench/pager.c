@@ -1,8 +1,9 @@
 /* moefs-bench pager: replays the routing of a real model against a real store on a real disk.
  *
  * The pager is the engine's, without a model: each visit of the trace is one batch, whose experts
- * are copied into their slots and given back at once, credited as in the trace. This isolates the
- * cache: hits, bytes, and the time spent waiting for the disk.
+ * are copied into their slots and given back at once, credited as in the trace, or after the time
+ * that a layer is said to compute. This isolates the cache: hits, bytes, and the time spent waiting
+ * for the disk.
  *
  * Each round begins with an empty pool and lies between two measurements of the device by itself.
  */
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* ---- what is replayed ---- */
 
@@ -46,6 +48,8 @@ static int open_both(struct replay *r, struct err *e)
 		failed = trace_read(&r->trace, r->trace_path, e);
 	if (!failed)
 		failed = fit(r, e);
+	if (!failed && r->forecast && strcmp(r->forecast, "ranks") && strcmp(r->forecast, "all"))
+		failed = err_set(e, EINVAL, "--forecast is ranks or all, not %s", r->forecast);
 	if (failed)
 		return failed;
 	for (uint32_t i = 0; i < TRACE_PHASES; i++) {
@@ -113,16 +117,29 @@ static void pool_close(struct pool *p)
 		pager_destroy(p->pager);
 }
 
-static int run_batch(const struct pool *p, const struct trace *t, const struct trace_visit *v,
-		     uint64_t token, struct err *e)
+/* The time in which a model would compute. */
+static void compute(const struct replay *r)
 {
+	const struct timespec pause = {.tv_sec = (time_t)(r->compute_us / 1000000),
+				       .tv_nsec = (long)(r->compute_us % 1000000 * 1000)};
+	if (r->compute_us)
+		(void)nanosleep(&pause, NULL);
+}
+
+static int run_batch(struct replay *r, const struct pool *p, size_t at, struct err *e)
+{
+	const struct trace *t = &r->trace;
+	const struct trace_visit *v = &t->visits[at];
 	enum { AT_ONCE = 16 };
 	struct pager_ready ready[AT_ONCE];
 	struct pager_batch batch;
 	int got = pager_begin(&batch, p->source, v->layer, t->expert + v->first,
-			      t->credit + v->first, v->count, token, e);
+			      t->credit + v->first, v->count, at, e);
 	if (got < 0)
 		return got;
+	if (r->forecast)
+		replay_forecast(r, p->source, at);
+	compute(r);
 	int failed = 0;
 	while ((got = pager_next(&batch, ready, AT_ONCE, e)) > 0)
 		for (int i = 0; i < got; i++) {
@@ -160,11 +177,13 @@ static int run_visit(struct replay *r, const struct pool *p, size_t at, struct r
 	struct pager_stats before, after;
 	pager_source_stats(p->source, &before);
 	double begun = seconds_now();
-	int failed = run_batch(p, &r->trace, v, at, e);
+	int failed = run_batch(r, p, at, e);
 	double passed = seconds_now() - begun;
 	pager_source_stats(p->source, &after);
 	o->hits += after.hits - before.hits;
 	o->misses += after.misses - before.misses;
+	o->prefetched += after.prefetched - before.prefetched;
+	o->prefetch_hits += after.prefetch_hits - before.prefetch_hits;
 	o->bytes_read += after.bytes_read - before.bytes_read;
 	o->stall += (double)(after.wait_ns - before.wait_ns) * 1e-9;
 	o->seconds += passed;
@@ -177,6 +196,7 @@ static int run_round(struct replay *r, struct replay_round *o, struct err *e)
 {
 	struct pool p = {0};
 	int failed = pool_open(&p, r, e);
+	r->random = 1;
 	for (size_t i = 0; i < r->trace.visit_count && !failed; i++) {
 		const struct trace_visit *v = &r->trace.visits[i];
 		if (v->layer < r->layers)
@@ -237,6 +257,10 @@ int pager_command(int argc, char **argv, struct err *e)
 		{"store", OPTION_TEXT, &r.store_path, 0, 0, "folder with the index of a store"},
 		{"budget", OPTION_NUMBER, &r.budget, 1, UINT64_MAX - 1, "bytes for experts"},
 		{"policy", OPTION_TEXT, &r.policy, 0, 0, "which expert goes (the pager's own)"},
+		{"forecast", OPTION_TEXT, &r.forecast, 0, 0,
+		 "forecast two layers: ranks, or all without ranks"},
+		{"compute", OPTION_NUMBER, &r.compute_us, 0, 1000000,
+		 "microseconds that a layer computes"},
 		{"seconds", OPTION_SECONDS, &r.effort.seconds, 0, 0,
 		 "of each measurement of the device"},
 		{"rounds", OPTION_NUMBER, &r.effort.rounds, 1, ROUNDS_MOST,

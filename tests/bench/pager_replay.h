@@ -1,4 +1,5 @@
-/* moefs-bench pager in two halves: pager.c replays a trace, pager_report.c prints the results. */
+/* moefs-bench pager in parts: pager.c replays a trace, pager_report.c prints the results;
+ * pager_forecast.c says what routers would have forecast. */
 #ifndef MOEFS_TESTS_BENCH_PAGER_REPLAY_H
 #define MOEFS_TESTS_BENCH_PAGER_REPLAY_H
 
@@ -9,7 +10,9 @@
 struct replay {
 	struct effort effort;
 	const char *trace_path, *store_path, *policy;
-	uint64_t budget;
+	const char *forecast; /* NULL: nothing is; "ranks", or "all": without them */
+	uint64_t budget, compute_us;
+	uint64_t random; /* of the round that is continuing */
 
 	struct trace trace;
 	struct store *store;
@@ -21,7 +24,7 @@ struct replay {
 
 /* What one phase of one round did. */
 struct replay_phase {
-	uint64_t hits, misses, bytes_read;
+	uint64_t hits, misses, bytes_read, prefetched, prefetch_hits;
 	double seconds; /* of all batches, from beginning to end */
 	double stall;	/* of these, waiting for reads as the pager counts it */
 	/* Of batches that missed: how many, and their times until the last expert was there. */
@@ -32,6 +35,9 @@ struct replay_round {
 	struct replay_phase phase[TRACE_PHASES];
 	double device; /* bytes per second of reads alone, beside this round; 0: not measured */
 };
+
+/* pager_forecast.c: while visit `at` is under way, forecasts the next two layers. */
+void replay_forecast(struct replay *r, struct pager_source *source, size_t at);
 
 /* rounds[r->effort.rounds] */
 int replay_report(const struct replay *r, const struct replay_round *rounds, struct err *e);

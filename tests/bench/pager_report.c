@@ -12,6 +12,9 @@ static void report_facts(const struct replay *r, struct report *report)
 	report_text(report, "trace", "trace", r->trace_path);
 	report_text(report, "store", "store", r->store_path);
 	report_text(report, "policy", "policy", r->policy ? r->policy : "the pager's own");
+	report_text(report, "forecast", "forecasts", r->forecast ? r->forecast : "none");
+	report_number(report, "compute_us", "microseconds of computing, a layer",
+		      (double)r->compute_us, 0);
 	report_text(report, "io", "reads by", r->last.io);
 	report_number(report, "turns", "turns", (double)r->trace.turns, 0);
 	report_number(report, "trace_layers", "layers of the trace", r->trace.layers, 0);
@@ -32,6 +35,8 @@ enum figure {
 	HIT_PERCENT,
 	MISSES,
 	DISK_MB,
+	AHEAD,
+	AHEAD_USED,
 	STALL_MS,
 	WAIT_MEDIAN,
 	WAIT_95,
@@ -50,6 +55,8 @@ static void figures(const struct replay *r, const struct replay_round *o, enum t
 	f[HIT_PERCENT] = 100 * (double)p->hits / (double)(p->hits + p->misses);
 	f[MISSES] = (double)p->misses / tokens;
 	f[DISK_MB] = bytes * 1e-6 / tokens;
+	f[AHEAD] = (double)p->prefetched / tokens;
+	f[AHEAD_USED] = (double)p->prefetch_hits / tokens;
 	f[STALL_MS] = p->stall * 1e3 / tokens;
 	f[WAIT_MEDIAN] = p->wait_median * 1e3;
 	f[WAIT_95] = p->wait_95 * 1e3;
@@ -92,6 +99,8 @@ static void report_phases(const struct replay *r, struct report *report,
 		[2 + HIT_PERCENT] = {"hit_percent", "% hits", 1},
 		[2 + MISSES] = {"misses_per_token", "misses", 1},
 		[2 + DISK_MB] = {"disk_mb_per_token", "disk MB", 1},
+		[2 + AHEAD] = {"prefetched_per_token", "prefetched", 1},
+		[2 + AHEAD_USED] = {"prefetch_hits_per_token", "in time", 1},
 		[2 + STALL_MS] = {"stall_ms_per_token", "stall ms", 2},
 		[2 + WAIT_MEDIAN] = {"wait_ms_median", "batch ms, median", 2},
 		[2 + WAIT_95] = {"wait_ms_95", "95 %", 2},

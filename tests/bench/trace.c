@@ -32,6 +32,7 @@ struct use {
 	bool used;
 	uint32_t step; /* the latest */
 	double count;  /* at that step */
+	uint32_t rank;
 };
 static const double credit_height = 0.1, credit_half_life = 16;
 
@@ -41,7 +42,7 @@ struct reading {
 	struct trace_lines *lines;
 	enum field column[COLUMNS_MOST]; /* what stands there; FIELDS: nothing that is read */
 	uint32_t columns;
-	size_t visits_room, experts_room, credits_room;
+	size_t visits_room, experts_room, credits_room, ranks_room;
 	struct use *uses;      /* [TRACE_EXPERTS_MOST] by the visit being read */
 	uint32_t last_step;    /* of it */
 	uint32_t *layer_index; /* [TRACE_LAYERS_MOST] 1: it occurs; then its place among them */
@@ -161,7 +162,7 @@ static double faded(double count, uint32_t steps)
 static void count_use(struct use *u, uint32_t step)
 {
 	if (!u->used) {
-		*u = (struct use){true, step, 1};
+		*u = (struct use){.used = true, .step = step, .count = 1};
 	} else if (step < u->step) {
 		u->count += faded(1, u->step - step);
 	} else {
@@ -183,6 +184,7 @@ static void end_visit(struct reading *r)
 		double count = faded(u->count, r->last_step - u->step);
 		t->credit[v->first + i] =
 			v->phase == TRACE_PROMPT ? (float)(credit_height * count) : 1;
+		t->rank[v->first + i] = u->rank;
 		u->used = false;
 	}
 }
@@ -231,7 +233,7 @@ static void count_tokens(struct reading *r, const struct row *row, bool first)
 		t->tokens[now[PHASE]] += pass || now[STEP] != last[STEP];
 }
 
-/* Room for one more expert and its credit, which the end of the visit fills in. */
+/* Room for one more expert, its credit and its rank, which the end of the visit fills in. */
 static int make_room(struct reading *r, struct err *e)
 {
 	struct trace *t = r->trace;
@@ -248,6 +250,12 @@ static int make_room(struct reading *r, struct err *e)
 		if (!more)
 			return no_memory(r, e);
 		t->credit = more;
+	}
+	if (t->expert_count == r->ranks_room) {
+		uint32_t *more = grow(t->rank, &r->ranks_room, sizeof *more);
+		if (!more)
+			return no_memory(r, e);
+		t->rank = more;
 	}
 	return 0;
 }
@@ -274,7 +282,7 @@ static int add_row(struct reading *r, const struct row *row, struct err *e)
 	if (failed)
 		return failed;
 	t->expert[t->expert_count++] = expert;
-	t->visits[t->visit_count - 1].count++;
+	r->uses[expert].rank = t->visits[t->visit_count - 1].count++;
 	t->experts = expert < t->experts ? t->experts : expert + 1;
 	return 0;
 }
@@ -343,5 +351,6 @@ void trace_free(struct trace *t)
 	free(t->visits);
 	free(t->expert);
 	free(t->credit);
+	free(t->rank);
 	*t = (struct trace){0};
 }

@@ -48,7 +48,8 @@ struct trace {
 	/* Of each, as in engine/compute/router.c: in an answer 1, and in a prompt 0.1 · the sum over
 	 * the steps that use it of 2^(-steps before the visit's last / 16). */
 	float *credit;
-	size_t expert_count; /* of both arrays */
+	uint32_t *rank; /* the line of its visit that has it first, from 0; in an answer the router's rank */
+	size_t expert_count; /* of these arrays */
 };
 
 /* -EINVAL names the line that cannot be understood, -EFBIG what is too large. */

@@ -90,6 +90,9 @@ static void assert_small(const struct trace *t)
 	assert_visit(t, 2, TRACE_ANSWER, 0, 2, (uint32_t[]){3, 4});
 	assert_visit(t, 3, TRACE_ANSWER, 1, 1, (uint32_t[]){1});
 	assert_visit(t, 4, TRACE_ANSWER, 0, 2, (uint32_t[]){4, 8});
+	const size_t first = t->visits[2].first; /* 4, then 3 */
+	assert_int_equal(t->rank[first], 1);
+	assert_int_equal(t->rank[first + 1], 0);
 }
 
 static void a_chunk_is_one_visit_per_layer_and_so_is_each_token_of_the_answer(void **state)
