@@ -190,7 +190,7 @@ try "a trace replayed with room for all" phases \
 	pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --rounds 2 --seconds 0.001 --json
 try "with room for three experts" phases \
 	pager --trace "$here/trace.csv" "${store[@]}" --budget 600K --policy lru --rounds 1 --seconds 0.001 --json
-try "with forecasts" prefetched_per_token \
+try "with forecasts" forecast \
 	pager --trace "$here/trace.csv" "${store[@]}" --budget 1M --forecast ranks --compute 100 --rounds 1 --seconds 0.001 --json
 refuse "a forecast of another kind" "ranks or all" pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --forecast best
 refuse "a trace of more experts than the store has" "9 experts" pager --trace "$here/wide.csv" "${store[@]}" --budget 4M
