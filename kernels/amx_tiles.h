@@ -11,7 +11,7 @@
 
 #include "kernels/prefetch.h"
 
-enum { AMX_ROWS = 16, AMX_ROW_BYTES = 64, AMX_TILES = 8 };
+enum { AMX_ROWS = 16, AMX_ROW_BYTES = 64 };
 
 /* The operand of ldtilecfg. */
 struct amx_shapes {

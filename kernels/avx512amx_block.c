@@ -39,7 +39,7 @@ ALWAYS_INLINE void amx_gather_blocks(struct amx_panel *to, const struct block_pr
 				     size_t blocks)
 {
 	to->units = blocks;
-	to->tokens = (n + AMX_TOKENS_STEP - 1) / AMX_TOKENS_STEP * AMX_TOKENS_STEP;
+	to->tokens = product_panel_tokens(n);
 	for (size_t t = 0; t < n; t++)
 		amx_gather_token(to, t, p, tokens ? tokens[first + t] : first + t, b0, blocks);
 	for (size_t t = n; t < to->tokens; t++)
@@ -122,9 +122,9 @@ ALWAYS_INLINE void amx_multiply_blocks(float *y, size_t ldy, const struct matrix
 	const struct block_product p = block_product_of(y, ldy, w, row0, row1, x, l);
 	struct amx_panel in;
 
-	avx512amx_begin(BLOCK);
 	for (size_t first = 0, count; first < n; first += count) {
 		count = n - first < AMX_TOKENS ? n - first : AMX_TOKENS;
+		avx512amx_begin(BLOCK, product_panel_last(count));
 		for (size_t b0 = 0, blocks; b0 < p.blocks; b0 += blocks) {
 			const size_t most = AMX_COLUMNS / BLOCK;
 			blocks = p.blocks - b0 < most ? p.blocks - b0 : most;

@@ -11,6 +11,7 @@
 #ifndef MOEFS_KERNELS_AVX512AMX_PRODUCT_H
 #define MOEFS_KERNELS_AVX512AMX_PRODUCT_H
 
+#include "kernels/amx_tiles.h"
 #include "kernels/format.h"
 
 enum {
@@ -19,10 +20,9 @@ enum {
 	AMX_FEWEST_TQ = 6,
 	AMX_TOKENS = 48,    /* of a panel */
 	AMX_TOKENS_STEP = 4, /* a panel has a multiple of these: the others give no results */
-	AMX_COLUMNS = 1024, /* of a panel */
+	AMX_COLUMNS = 512, /* of a panel: with a band it fits the first-level cache */
 	AMX_LEAST_UNIT = 32,
 	AMX_UNITS = AMX_COLUMNS / AMX_LEAST_UNIT,
-	AMX_MOST_UNIT = 128,
 };
 
 /* Some columns of some tokens, unit after unit: [units][tokens]. */
@@ -30,8 +30,7 @@ struct amx_panel {
 	float a[AMX_UNITS * AMX_TOKENS];   /* scales */
 	float sum[AMX_UNITS * AMX_TOKENS]; /* scale · (float)Σ q, of formats with offsets */
 	size_t units, tokens;
-	/* Tiles read 16 tokens, whether or not so many are left. */
-	_Alignas(64) int8_t q[AMX_COLUMNS * AMX_TOKENS + 16 * AMX_MOST_UNIT];
+	_Alignas(64) int8_t q[AMX_COLUMNS * AMX_TOKENS];
 };
 
 /* The same columns of 16 rows. */
@@ -40,6 +39,16 @@ struct amx_band {
 	float scale[AMX_UNITS][TILE_ROWS];
 	float offset[AMX_UNITS][TILE_ROWS]; /* of formats with offsets */
 };
+
+/* The tokens of a panel for n, and how many of them are the last. */
+static inline size_t product_panel_tokens(size_t n)
+{
+	return (n + AMX_TOKENS_STEP - 1) / AMX_TOKENS_STEP * AMX_TOKENS_STEP;
+}
+static inline size_t product_panel_last(size_t n)
+{
+	return product_panel_tokens(n) % AMX_ROWS;
+}
 
 /* y[tokens][rows] of a band by a panel. */
 struct amx_results {
@@ -58,8 +67,9 @@ typedef void amx_add_band_fn(const struct amx_results *to, const struct amx_pane
 amx_add_band_fn avx512amx_add_32, avx512amx_add_32_offsets, avx512amx_add_32_unsigned,
 	avx512amx_add_128;
 
-/* Before the first of these with units of so many columns, and after the last. */
-void avx512amx_begin(size_t unit);
+/* Before the first of these for units of so many columns and panels whose last 16 tokens are only
+ * so many, if they are fewer; and after the last. */
+void avx512amx_begin(size_t unit, size_t last);
 void avx512amx_end(void);
 
 #endif

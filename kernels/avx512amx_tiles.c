@@ -2,8 +2,10 @@
  *
  * Sums go from tiles to registers through memory, and each step of that takes some fifty cycles. So
  * four units are under way: while the sums of one are scaled and added, the next one's are stored,
- * the products of the one after it are made, and its successor is loaded. That takes two sets of
- * tiles. */
+ * the products of the one after it are made, and its successor is loaded. The processor renames
+ * tiles, so each may be loaded again at once.
+ *
+ * A tile takes a cycle for each row. So the last tokens, fewer than 16, have tiles of their own. */
 #if defined(__x86_64__)
 
 #include "kernels/amx_tiles.h"
@@ -16,18 +18,19 @@ ALWAYS_INLINE size_t amx_row_bytes(size_t unit)
 	return unit < AMX_ROW_BYTES ? unit : AMX_ROW_BYTES;
 }
 
-void avx512amx_begin(size_t unit)
+/* Tiles 0 are sums, 1 and 2 inputs, 3 and 4 codes; 5, 6 and 7 sums and inputs of the last tokens. */
+void avx512amx_begin(size_t unit, size_t last)
 {
-	const size_t bytes = amx_row_bytes(unit);
-	struct amx_shapes s = {.palette = 1};
+	const uint16_t bytes = (uint16_t)amx_row_bytes(unit);
+	const uint8_t rows = AMX_ROWS, words = (uint8_t)(bytes / 4),
+		      some = last ? (uint8_t)last : rows;
+	const struct amx_shapes s = {
+		.palette = 1,
+		.row_bytes = {AMX_ROW_BYTES, bytes, bytes, AMX_ROW_BYTES, AMX_ROW_BYTES,
+			      AMX_ROW_BYTES, bytes, bytes},
+		.rows = {rows, rows, rows, words, words, some, some, some},
+	};
 
-	/* Sums are tiles 0 and 1, inputs 2 and 3, codes 4 and 5. */
-	for (size_t i = 0; i < 2; i++) {
-		s.rows[i] = s.rows[2 + i] = AMX_ROWS;
-		s.row_bytes[i] = s.row_bytes[4 + i] = AMX_ROW_BYTES;
-		s.row_bytes[2 + i] = (uint16_t)bytes;
-		s.rows[4 + i] = (uint8_t)(bytes / 4);
-	}
 	amx_begin(&s);
 }
 
@@ -36,56 +39,53 @@ void avx512amx_end(void)
 	amx_end();
 }
 
-/* ---- tiles ----
- *
- * Units take turns in two sets of tiles. A unit of two tiles of columns has the inputs and codes of
- * both sets. */
+/* ---- tiles; `last`: those of the last tokens. A unit has one or two tiles of columns. ---- */
 
 ALWAYS_INLINE void amx_load_unit(const int8_t *q, const int8_t (*codes)[TILE_ROWS][4], size_t unit,
-				 bool second)
+				 bool last)
 {
-	const bool both = unit > AMX_ROW_BYTES;
-
-	if (both || !second) {
-		amx_load(2, q, unit);
-		amx_load(4, codes, AMX_ROW_BYTES);
-	}
-	if (both || second) {
-		amx_load(3, q + (both ? AMX_ROW_BYTES : 0), unit);
-		amx_load(5, codes + (both ? AMX_ROW_BYTES / 4 : 0), AMX_ROW_BYTES);
-	}
+	amx_load(3, codes, AMX_ROW_BYTES);
+	if (last)
+		amx_load(6, q, unit);
+	else
+		amx_load(1, q, unit);
+	if (unit <= AMX_ROW_BYTES)
+		return;
+	amx_load(4, codes + AMX_ROW_BYTES / 4, AMX_ROW_BYTES);
+	if (last)
+		amx_load(7, q + AMX_ROW_BYTES, unit);
+	else
+		amx_load(2, q + AMX_ROW_BYTES, unit);
 }
 
-#define AMX_DOT(sums, x, codes)                          \
-	do {                                             \
-		if (unsigned_codes)                      \
+#define AMX_DOT(sums, x, codes)                           \
+	do {                                              \
+		if (unsigned_codes)                       \
 			amx_dot_unsigned(sums, x, codes); \
-		else                                     \
-			amx_dot_signed(sums, x, codes);  \
+		else                                      \
+			amx_dot_signed(sums, x, codes);   \
 	} while (0)
 
-ALWAYS_INLINE void amx_dot_unit(size_t unit, bool unsigned_codes, bool second)
+ALWAYS_INLINE void amx_dot_unit(size_t unit, bool unsigned_codes, bool last)
 {
-	const bool both = unit > AMX_ROW_BYTES;
-
-	if (second) {
-		amx_zero(1);
-		if (both)
-			AMX_DOT(1, 2, 4);
-		AMX_DOT(1, 3, 5);
+	if (last) {
+		amx_zero(5);
+		AMX_DOT(5, 6, 3);
+		if (unit > AMX_ROW_BYTES)
+			AMX_DOT(5, 7, 4);
 	} else {
 		amx_zero(0);
-		AMX_DOT(0, 2, 4);
-		if (both)
-			AMX_DOT(0, 3, 5);
+		AMX_DOT(0, 1, 3);
+		if (unit > AMX_ROW_BYTES)
+			AMX_DOT(0, 2, 4);
 	}
 }
 #undef AMX_DOT
 
-ALWAYS_INLINE void amx_store_unit(int32_t (*to)[TILE_ROWS], bool second)
+ALWAYS_INLINE void amx_store_unit(int32_t (*to)[TILE_ROWS], bool last)
 {
-	if (second)
-		amx_store(to, AMX_ROW_BYTES, 1);
+	if (last)
+		amx_store(to, AMX_ROW_BYTES, 5);
 	else
 		amx_store(to, AMX_ROW_BYTES, 0);
 }
@@ -125,58 +125,33 @@ struct amx_kind {
 	bool offsets, unsigned_codes;
 };
 
-#define AMX_LOAD(i, second)                                                        \
-	do {                                                                       \
-		if ((i) < units)                                                   \
-			amx_load_unit(q + (i) * step, b->band->codes + (i) * k.unit / 4, \
-				      k.unit, second);                             \
-	} while (0)
-#define AMX_DOT(i, second)                                                \
-	do {                                                              \
-		if ((i) < units)                                          \
-			amx_dot_unit(k.unit, k.unsigned_codes, second);   \
-	} while (0)
-#define AMX_STORE(i, second)                                    \
-	do {                                                    \
-		if ((i) < units)                                \
-			amx_store_unit(sums[second], second);   \
-	} while (0)
-/* Unit i, which is in the second set or not. */
-#define AMX_STEP(i, second)                                                             \
-	do {                                                                            \
-		AMX_STORE((i) + 1, !(second));                                          \
-		AMX_DOT((i) + 2, second);                                               \
-		AMX_LOAD((i) + 3, !(second));                                           \
-		prefetch_lines(b->next + (i) * b->next_bytes, b->next_bytes);           \
-		amx_add_unit(y, sums[second], b->in->a + (i) * tokens + b->first,       \
-			     b->in->sum + (i) * tokens + b->first, b->band->scale[i],   \
-			     b->band->offset[i], count, k.offsets);                     \
-	} while (0)
-
 /* y[count] += all units; count and k are constants. */
 ALWAYS_INLINE void amx_add_units(lanes y[AMX_ROWS], const struct amx_block *b, size_t count,
 				 struct amx_kind k)
 {
 	_Alignas(64) int32_t sums[2][AMX_ROWS][TILE_ROWS];
-	const size_t units = b->in->units, tokens = b->in->tokens, step = tokens * k.unit;
+	const size_t units = b->in->units, tokens = b->in->tokens;
+	const bool last = count < AMX_ROWS;
 	const int8_t *q = b->in->q + b->first * k.unit;
+	const int8_t (*codes)[TILE_ROWS][4] = b->band->codes;
 
-	AMX_LOAD(0, false);
-	AMX_DOT(0, false);
-	AMX_LOAD(1, true);
-	AMX_STORE(0, false);
-	AMX_DOT(1, true);
-	AMX_LOAD(2, false);
-	for (size_t i = 0; i < units; i += 2) {
-		AMX_STEP(i, false);
-		if (i + 1 < units)
-			AMX_STEP(i + 1, true);
+	/* Step i adds unit i - 3. */
+	for (size_t i = 0; i < units + 3; i++) {
+		if (i >= 2 && i < units + 2)
+			amx_store_unit(sums[i % 2], last);
+		if (i >= 1 && i < units + 1)
+			amx_dot_unit(k.unit, k.unsigned_codes, last);
+		if (i < units)
+			amx_load_unit(q + i * tokens * k.unit, codes + i * k.unit / 4, k.unit,
+				      last);
+		if (i < 3)
+			continue;
+		const size_t u = i - 3, at = u * tokens + b->first;
+		prefetch_lines(b->next + u * b->next_bytes, b->next_bytes);
+		amx_add_unit(y, sums[u % 2], b->in->a + at, b->in->sum + at, b->band->scale[u],
+			     b->band->offset[u], count, k.offsets);
 	}
 }
-#undef AMX_LOAD
-#undef AMX_DOT
-#undef AMX_STORE
-#undef AMX_STEP
 
 /* The rows of `count` tokens from b->first on. */
 ALWAYS_INLINE void amx_add_tokens(const struct amx_results *r, const struct amx_block *b,
@@ -184,16 +159,18 @@ ALWAYS_INLINE void amx_add_tokens(const struct amx_results *r, const struct amx_
 {
 	float *const out = r->y + b->first * r->ldy;
 	const size_t left = r->tokens - b->first;
+	const lanes_mask rows = lanes_first(r->rows);
 	lanes y[AMX_ROWS];
 
 #pragma GCC unroll 16
 	for (size_t t = 0; t < count; t++)
-		y[t] = r->more && t < left ? lanes_load(out + t * r->ldy, r->rows) : lanes_all(0);
+		y[t] = r->more && t < left ? _mm512_maskz_loadu_ps(rows, out + t * r->ldy)
+					   : lanes_all(0);
 	amx_add_units(y, b, count, k);
 #pragma GCC unroll 16
 	for (size_t t = 0; t < count; t++)
 		if (t < left)
-			lanes_store(out + t * r->ldy, r->rows, y[t]);
+			_mm512_mask_storeu_ps(out + t * r->ldy, rows, y[t]);
 }
 
 ALWAYS_INLINE void amx_add_band(const struct amx_results *r, const struct amx_panel *in,

@@ -15,7 +15,7 @@ ALWAYS_INLINE void amx_gather_groups(struct amx_panel *to, const struct tq_produ
 				     size_t groups)
 {
 	to->units = groups;
-	to->tokens = (n + AMX_TOKENS_STEP - 1) / AMX_TOKENS_STEP * AMX_TOKENS_STEP;
+	to->tokens = product_panel_tokens(n);
 	for (size_t t = 0; t < n; t++) {
 		const size_t at = (tokens ? tokens[first + t] : first + t) * p->groups + g0;
 		for (size_t g = 0; g < groups; g++) {
@@ -84,9 +84,9 @@ ALWAYS_INLINE void amx_multiply_groups(float *y, size_t ldy, const struct matrix
 	struct avx512_maker m;
 
 	avx512_make_maker(&m, bits, trellis);
-	avx512amx_begin(TQ_GROUP);
 	for (size_t first = 0, count; first < n; first += count) {
 		count = n - first < AMX_TOKENS ? n - first : AMX_TOKENS;
+		avx512amx_begin(TQ_GROUP, product_panel_last(count));
 		for (size_t g0 = 0, groups; g0 < p.groups; g0 += groups) {
 			const size_t most = AMX_COLUMNS / TQ_GROUP;
 			groups = p.groups - g0 < most ? p.groups - g0 : most;
