@@ -8,6 +8,7 @@
 # paragraph goes to MODEL/embed.npy, all of a run at once.
 set -eu
 [ $# -ge 3 ] || { echo "usage: $0 MOUNT/MODEL FOLDER QUESTION [HOW-MANY]" >&2; exit 2; }
+python3 -c 'import numpy' 2>/dev/null || { echo "$0 needs python3 with NumPy (in Debian: python3-numpy)" >&2; exit 1; }
 exec python3 - "$@" <<'PY'
 import os, re, sys
 import numpy as np

@@ -3,6 +3,8 @@
 # may only say yes or no, and the files are sorted by the probability of yes.
 #
 #     rerank.sh MOUNT/MODEL QUESTION FILE...
+#
+# It needs a model that can judge a text, unlike the demonstration model.
 set -eu
 [ $# -ge 3 ] || { echo "usage: $0 MOUNT/MODEL QUESTION FILE..." >&2; exit 2; }
 model=$1 question=$2

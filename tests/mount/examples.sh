@@ -92,6 +92,7 @@ asks_side_by_side() {
 	same "$(ls sessions)" default "left behind"
 }
 forks() {
+	local both first second
 	echo reset >ctl
 	ask "What is the capital of France?" >/dev/null
 	run forks sessions/default 2 "What is 12 x 6?" >"$work/said" || fail "status $?: $(cat "$work/errors")"
@@ -99,6 +100,9 @@ forks() {
 	same "$(jq length messages.json)" 2 "messages of the session that was forked"
 	same "$(cd / && run forks "$m" 1 "What is 12 x 6?")" "1: 12 x 6 = 72" "of the model's own session"
 	same "$(cd sessions/default && run forks . 1 "What is 12 x 6?")" "1: 12 x 6 = 72" "of the working directory"
+	both=$(run forks . 2 "Tell me a story about a fox.") # although the session's temperature is 0
+	first=${both%%$'\n2: '*} second=${both##*$'\n2: '}
+	differ "${first#1: }" "$second"
 	for many in 0 two ""; do
 		run forks . "$many" "What is 12 x 6?" && fail "$many forks"
 		says "HOW_MANY is a number"
