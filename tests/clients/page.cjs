@@ -363,8 +363,9 @@ async function refused() {
 async function shell() {
 	const at = `${TREE}/${scripted}/sessions/of a shell`;
 	fs.mkdirSync(at);
+	await until(() => document.querySelector('#sessions a[data-session="of a shell"] span')?.textContent === "Empty");
 	fs.writeFileSync(at + "/prompt", "Say hello.");
-	await link("of a shell").waitFor();
+	await until(() => document.querySelector('#sessions a[data-session="of a shell"] span').textContent === "Say hello.");
 	await link("of a shell").click();
 	await bodies(["Say hello.", "Hello there."]);
 	fs.writeFileSync(at + "/prompt", "Say goodbye.");

@@ -7,11 +7,11 @@ import * as branches from "./branches.js";
 
 const UNDO = 10000; // ms in which a removal can be taken back
 const STATE = 256 << 20; // bytes of a state that a browser saves
-const READ = 200; // conversations whose titles are read
+const READ = 200, AGAIN = 10; // conversations whose titles are read; of those without one, how many are looked at again
 
 let model = "", name = "", go = () => {};
 let all = [], found = null; // names; those that have what is searched for
-const titles = new Map(), changed = new Map(), leaving = new Map(); // by path: the first question; its file's time; the timer of a removal
+const titles = new Map(), leaving = new Map(); // by path: the first question; the timer of a removal
 const path = (s) => `${model}/sessions/${s}`;
 
 export const names = () => all;
@@ -125,11 +125,14 @@ export async function list() {
 	if (m !== model) return;
 	const number = (s) => +(/^chat-(\d+)(\.|$)/.exec(s)?.[1] ?? 0);
 	files.sort((a, b) => (a === "default") - (b === "default") || number(b) - number(a) || (a < b ? -1 : 1));
-	const news = files.filter((s) => !titles.has(path(s)));
-	if (files.join("/") === all.join("/") && !news.length) return;
-	all = files;
-	draw();
-	for (const s of news.slice(0, READ)) title(s, words((await messages(s).catch(() => [])).find((x) => x.role === "user")?.content));
+	const news = files.filter((s) => !titles.has(path(s))).slice(0, READ);
+	// A shell may ask the first question long after it has made the session.
+	const silent = files.filter((s) => titles.get(path(s)) === "").slice(0, AGAIN);
+	if (files.join("/") !== all.join("/")) {
+		all = files;
+		draw();
+	}
+	for (const s of [...news, ...silent]) title(s, words((await messages(s).catch(() => [])).find((x) => x.role === "user")?.content));
 }
 
 // Those in which all of the text is, in any message.
