@@ -59,6 +59,7 @@ async function first() {
 	await page.selectOption("#model", scripted);
 	await until((m) => location.hash.startsWith("#" + m), scripted);
 	await page.waitForSelector("#home:not([hidden]) .questions button:nth-child(3)");
+	same(await page.locator("#home h1").innerText(), "Ask a model that runs on this machine");
 	const table = await page.locator("#home table").innerText();
 	for (const part of [scripted, fable, "15.0 million weights", "4,096 tokens of context"]) if (!table.includes(part)) throw new Error(table);
 	same(sessions(scripted).join(" "), "default");
@@ -176,6 +177,7 @@ async function attached() {
 	await complained("huge.txt has 600.0 KB; this model takes at most 524.3 KB: 75.7 KB too many");
 	await choose(["long.txt", "q 1 ".repeat(60000)]);
 	await until(() => /^[\d,]+ tokens too many/.test(document.getElementById("room-words").textContent));
+	same(await page.evaluate(() => (({ value, high, low, optimum }) => value > high && optimum < low)(document.getElementById("context"))), true, "the meter warns");
 	await page.fill("#prompt", "Say hello.");
 	await page.press("#prompt", "Enter");
 	await complained("This question is too large by ");
@@ -560,6 +562,10 @@ async function phone() {
 	await until(end);
 	await page.fill("#prompt", "");
 	await page.setViewportSize({ width: 360, height: 640 });
+	await page.evaluate(() => document.getElementById("undo").append("Removed."));
+	const toast = await page.locator("#undo").boundingBox(), box = await page.locator("#ask").boundingBox();
+	same(toast.y > 0 && toast.y + toast.height < box.y, true, "a removal is told beside the question");
+	await page.evaluate(() => document.getElementById("undo").replaceChildren());
 	await page.click("#facts");
 	await page.locator("#map").waitFor({ state: "visible" });
 	await shot("phone-panel");

@@ -97,7 +97,7 @@ function draw() {
 function meter() {
 	const all = Math.min(held + pending(), context), left = context - held - pending();
 	$("room").hidden = !context || !place.includes("/sessions/");
-	Object.assign($("context"), { max: context || 1, value: all, high: 0.9 * context });
+	Object.assign($("context"), { max: context || 1, value: all, low: 0.7 * context, high: 0.9 * context, optimum: 0 });
 	const words = over() ? `${number(over())} tokens too many: with this question the conversation would have ${number(held + pending())} of ${number(context)}`
 		: pending() ? `${number(pending())} tokens in this question, room for ${number(left)} more` : `${number(held)} of ${number(context)} tokens`;
 	$("room-words").textContent = words;

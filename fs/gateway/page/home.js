@@ -6,6 +6,11 @@ import { speed } from "./answer.js";
 
 const general = ["Explain in three sentences how a mixture of experts works.", "Write a shell command that lists the ten largest files here.", "What should I ask you to see what you can do?"];
 
+// A page may be looked at from another machine.
+const here = /^(localhost|127\.[\d.]+|\[::1\])$/.test(location.hostname);
+const name = here ? "Ask a model that runs on this machine" : `Ask a model that runs on ${location.hostname}`;
+const promise = here ? "Nothing that you write leaves the machine." : "What you write goes to this machine and no other.";
+
 const count = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} billion` : n >= 1e6 ? `${(n / 1e6).toFixed(1)} million` : number(n));
 
 async function facts(model) {
@@ -41,8 +46,8 @@ export async function show(models, model, ask) {
 	const questions = own.length ? own.slice(0, 3) : general;
 	const buttons = questions.map((q) => element("button", { type: "button", dir: "auto", onclick: () => ask(q) }, q));
 	$("home").replaceChildren(
-		element("h1", {}, "Ask a model that runs on this machine"),
-		element("p", {}, "Nothing that you write leaves the machine. Each conversation is a folder of files that a shell can read, too."),
+		element("h1", {}, name),
+		element("p", {}, `${promise} Each conversation is a folder of files that a shell can read, too.`),
 		element("table", {}, element("tbody", {}, ...rows)),
 		element("div", { class: "questions", "aria-label": "Questions to begin with" }, ...(model ? buttons : [])),
 		help,
