@@ -12,7 +12,8 @@ def values(path):
 def main():
     score, peer, reference = sys.argv[1:]
     with open(score) as f:
-        said = [float(line.split(" ", 2)[1]) for line in f if line[0].isdigit()][1:]
+        lines = [line.split(" ", 2) for line in f if line[0].isdigit()]
+    said = [float(line[1]) for line in lines[1:]]  # nothing comes before the first token
     exact = values(reference)
     if len(said) != len(exact):
         raise SystemExit(f"{len(said)} log-probabilities, but the reference has {len(exact)}")
