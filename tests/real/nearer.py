@@ -1,6 +1,8 @@
 """nearer.py SCORE PEER REFERENCE: how far default arithmetic is from exact, moefs' beside llama.cpp's: the mean absolute
 difference of a token's log-probability. SCORE is what a mounted model's `score` printed, PEER and REFERENCE have one
-log-probability a line. Fails if moefs is further."""
+log-probability a line. Fails if moefs is further by more than chance: by two standard errors of the mean of the tokens'
+differences, so that a text on which both are as far does not decide."""
+import statistics
 import sys
 
 
@@ -17,9 +19,12 @@ def main():
     exact = values(reference)
     if len(said) != len(exact):
         raise SystemExit(f"{len(said)} log-probabilities, but the reference has {len(exact)}")
-    own, its = (sum(abs(a - b) for a, b in zip(x, exact)) / len(exact) for x in (said, values(peer)))
-    print(f"# {len(said)} log-probabilities: moefs is {own:.4f} from exact, llama.cpp {its:.4f}")
-    sys.exit(own > its)
+    own, its = ([abs(a - b) for a, b in zip(x, exact)] for x in (said, values(peer)))
+    further = [a - b for a, b in zip(own, its)]
+    error = statistics.stdev(further) / len(further) ** 0.5
+    print(f"# {len(said)} log-probabilities: moefs is {statistics.mean(own):.4f} from exact, "
+          f"llama.cpp {statistics.mean(its):.4f}; the difference has an error of {error:.4f}")
+    sys.exit(statistics.mean(further) > 2 * error)
 
 
 main()
