@@ -1,70 +1,154 @@
 /* What queries find in the index keys of a block, written once for all tables with vectors: lanes
- * are keys. kernels.h has the order of the sums. */
+ * are keys. kernels.h has the order of the sums.
+ *
+ * The keys of some columns are taken out of the block once, as floats that leave room in the nearest
+ * cache, and all heads meet them there. */
 #ifndef MOEFS_KERNELS_INDEX_LANES_H
 #define MOEFS_KERNELS_INDEX_LANES_H
 
 #include "kernels/watch.h"
 
-enum { INDEX_HEADS = 4, INDEX_REGISTERS = 2 };
+enum {
+	INDEX_HEADS = LANES > 8 ? 8 : 4,     /* whose sums are in registers together */
+	INDEX_REGISTERS = LANES < 8 ? 4 : 2, /* of columns, for each of these heads */
+	INDEX_PART = 256		     /* numbers of keys that are taken out at once */
+};
 
-ALWAYS_INLINE lanes index_load(const struct index_keys *k, size_t at, size_t left)
+/* Some numbers of the keys of LANES · INDEX_REGISTERS columns, or of fewer. */
+struct index_part {
+	lanes key[INDEX_PART][INDEX_REGISTERS];
+	size_t from, numbers; /* of keys: which */
+	const char *ahead;    /* asked for with each number of the first heads' */
+	size_t step;	      /* bytes */
+};
+
+/* Where the next head's scores are added: the sums of its group's earlier heads are there. */
+struct index_place {
+	float *scores;
+	size_t earlier;
+};
+
+/* What index_find takes keys from. */
+enum index_source { INDEX_TAKEN, INDEX_FLOATS, INDEX_HALVES, INDEX_NARROW };
+
+/* A register of number `from` + i of the keys. heads, registers and source are constants where this is
+ * inlined, here and below. */
+ALWAYS_INLINE lanes index_key(struct index_part *p, const struct index_keys *k, size_t i, size_t r,
+			      size_t column, enum index_source source)
 {
-	return k->type == KV_F32 ? lanes_load((const float *)k->keys + at, left)
-				 : lanes_load_f16((const uint16_t *)k->keys + at, left);
+	const size_t j = column + r * LANES, at = (p->from + i) * k->count + j;
+	const size_t left = source != INDEX_NARROW ? LANES : k->count > j ? k->count - j : 0;
+
+	if (source == INDEX_TAKEN)
+		return p->key[i][r];
+	if (source == INDEX_FLOATS || (source == INDEX_NARROW && k->type == KV_F32))
+		return lanes_load((const float *)k->keys + at, left);
+	return lanes_load_f16((const uint16_t *)k->keys + at, left);
 }
 
-/* The heads [head, head + heads) with the keys of some registers; heads and registers are constants
- * where this is inlined. */
-ALWAYS_INLINE void index_add_heads(float *scores, const struct index_keys *k, const float *q,
-				   const float *weight, size_t column, size_t heads,
-				   size_t registers)
+/* sum[heads][registers] += q · keys of the columns from `column` on, for the numbers of a part. Keys
+ * that are not taken yet are, on the way: the block's lines then come while sums are computed. */
+ALWAYS_INLINE void index_find_part(lanes sum[][INDEX_REGISTERS], const struct index_keys *k,
+				   const float *q, struct index_part *p, size_t column, size_t heads,
+				   size_t registers, enum index_source source)
 {
-	lanes sum[INDEX_HEADS][INDEX_REGISTERS];
-
-	for (size_t h = 0; h < heads; h++)
-		for (size_t r = 0; r < registers; r++)
-			sum[h][r] = lanes_all(0);
-	for (size_t d = 0; d < k->dim; d++)
+	for (size_t i = 0; i < p->numbers; i++) {
+		if (source != INDEX_TAKEN)
+			__builtin_prefetch(p->ahead + i * p->step, 0, 2);
 		for (size_t r = 0; r < registers; r++) {
-			const size_t at = column + r * LANES;
-			const lanes key = index_load(k, d * k->count + at, k->count - at);
+			const lanes key = index_key(p, k, i, r, column, source);
+			if (source != INDEX_TAKEN)
+				p->key[i][r] = key;
 			for (size_t h = 0; h < heads; h++)
-				sum[h][r] = lanes_fma(lanes_all(q[h * k->dim + d]), key, sum[h][r]);
+				sum[h][r] = lanes_fma(lanes_all(q[h * k->dim + i]), key, sum[h][r]);
 		}
-	for (size_t r = 0; r < registers; r++) {
-		const size_t at = column + r * LANES;
-		lanes all = lanes_load(scores + at, k->count - at);
-		for (size_t h = 0; h < heads; h++) {
-			if (k->positive)
-				sum[h][r] = lanes_at_least(sum[h][r], lanes_all(0));
-			all = lanes_fma(lanes_all(weight[h]), sum[h][r], all);
-		}
-		lanes_store(scores + at, k->count - at, all);
 	}
 }
 
-ALWAYS_INLINE void index_add_columns(float *scores, const struct index_keys *k, const float *q,
-				     const float *weight, size_t heads)
+/* The same for all numbers, part by part; taken: the keys are, which have no more than one part. */
+ALWAYS_INLINE void index_find(lanes sum[][INDEX_REGISTERS], const struct index_keys *k,
+			      const float *q, struct index_part *p, bool taken, size_t column,
+			      size_t heads, size_t registers)
 {
-	size_t column = 0;
-
-	for (; column + INDEX_REGISTERS * LANES <= k->count; column += INDEX_REGISTERS * LANES)
-		index_add_heads(scores, k, q, weight, column, heads, INDEX_REGISTERS);
-	for (; column < k->count; column += LANES)
-		index_add_heads(scores, k, q, weight, column, heads, 1);
+	for (size_t h = 0; h < heads; h++)
+		for (size_t r = 0; r < registers; r++)
+			sum[h][r] = lanes_all(0);
+	for (size_t d = 0; d < k->dim; d += INDEX_PART, q += INDEX_PART) {
+		p->from = d;
+		p->numbers = k->dim - d < INDEX_PART ? k->dim - d : INDEX_PART;
+		if (taken)
+			index_find_part(sum, k, q, p, column, heads, registers, INDEX_TAKEN);
+		else if (k->count - column < registers * LANES)
+			index_find_part(sum, k, q, p, column, heads, registers, INDEX_NARROW);
+		else if (k->type == KV_F32)
+			index_find_part(sum, k, q, p, column, heads, registers, INDEX_FLOATS);
+		else
+			index_find_part(sum, k, q, p, column, heads, registers, INDEX_HALVES);
+		p->ahead += taken ? 0 : p->numbers * p->step;
+	}
 }
 
-UNWATCHED static void index_scores(float *scores, const struct index_keys *k, const float *q,
-				   const float *weight, uint32_t heads)
+/* Adds what the heads from `first` on find to the scores of their groups. */
+ALWAYS_INLINE void index_add_heads(struct index_place *to, size_t stride, const struct index_keys *k,
+				   const struct index_queries *q, struct index_part *p, size_t first,
+				   size_t column, size_t heads, size_t registers)
 {
-	size_t h = 0;
+	const size_t each = q->heads / q->groups;
+	lanes sum[INDEX_HEADS][INDEX_REGISTERS];
 
-	for (size_t j = 0; j < k->count; j++)
-		scores[j] = 0;
-	for (; h + INDEX_HEADS <= heads; h += INDEX_HEADS)
-		index_add_columns(scores, k, q + h * k->dim, weight + h, INDEX_HEADS);
-	for (; h < heads; h++)
-		index_add_columns(scores, k, q + h * k->dim, weight + h, 1);
+	index_find(sum, k, q->q + first * k->dim, p, first && k->dim <= INDEX_PART, column, heads,
+		   registers);
+	for (size_t h = 0; h < heads; h++) {
+		const lanes weight = lanes_all(q->weight[first + h]);
+		for (size_t r = 0; r < registers; r++) {
+			const size_t j = column + r * LANES, left = k->count > j ? k->count - j : 0;
+			const lanes all = to->earlier ? lanes_load(to->scores + j, left)
+						      : lanes_all(0);
+			if (k->positive)
+				sum[h][r] = lanes_at_least(sum[h][r], lanes_all(0));
+			lanes_store(to->scores + j, left, lanes_fma(weight, sum[h][r], all));
+		}
+		if (++to->earlier == each) {
+			to->scores += stride;
+			to->earlier = 0;
+		}
+	}
+}
+
+ALWAYS_INLINE void index_add_columns(float *scores, size_t stride, const struct index_keys *k,
+				     const struct index_queries *q, size_t column, size_t registers)
+{
+	const size_t element = k->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+	struct index_place to = {scores, 0};
+	struct index_part part;
+
+	part.ahead = (const char *)k->next + column * k->dim * element;
+	part.step = registers * LANES * element;
+	for (size_t h = 0, heads; h < q->heads; h += heads) {
+		const size_t left = q->heads - h;
+		heads = left >= INDEX_HEADS ? INDEX_HEADS : left < 4 ? left : 4;
+#define CASE(n)                                                                     \
+	case n:                                                                     \
+		index_add_heads(&to, stride, k, q, &part, h, column, n, registers); \
+		break;
+		switch (heads) {
+			CASES_TO_4(CASE)
+		default:
+			index_add_heads(&to, stride, k, q, &part, h, column, INDEX_HEADS,
+					registers);
+		}
+#undef CASE
+	}
+}
+
+UNWATCHED static void index_scores(float *scores, size_t stride, const struct index_keys *k,
+				   const struct index_queries *q)
+{
+	for (size_t column = 0; column < k->count; column += LANES * INDEX_REGISTERS)
+		if (k->count - column > LANES)
+			index_add_columns(scores, stride, k, q, column, INDEX_REGISTERS);
+		else
+			index_add_columns(scores, stride, k, q, column, 1);
 }
 
 #endif

@@ -111,8 +111,14 @@ typedef void convolve_fn(float *y, const float *w, const float *bias, const floa
 struct index_keys {
 	enum kv_type type;
 	uint32_t dim, count;
-	const void *keys;
+	const void *keys, *next; /* next: those of the next call, or again the same */
 	bool positive; /* what a head finds counts where it is above 0 */
+};
+/* What one token asks index keys: q[heads][dim], a weight for each head, and groups of heads / groups
+ * heads, each with scores of its own. */
+struct index_queries {
+	const float *q, *weight;
+	uint32_t heads, groups;
 };
 
 typedef void multiply_fn(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
@@ -281,12 +287,12 @@ struct kernels {
 	 * than columns are faster. */
 	void (*delta_steps)(const struct delta *d, uint32_t col0, uint32_t col1);
 
-	/* What one token's index queries q[heads][dim] find in keys: for each key j
+	/* What one token's index queries find in keys: for each key j
 	 *     p = fmaf(q[h][d], key[d][j], p) over d ascending from 0; where only what is positive
-	 *     counts, p = max(p, 0) (a NaN stays one); s = fmaf(weight[h], p, s) over h ascending
-	 *     from 0; scores[j] = s. */
-	void (*index_scores)(float *scores, const struct index_keys *k, const float *q,
-			     const float *weight, uint32_t heads);
+	 *     counts, p = max(p, 0) (a NaN stays one); s = fmaf(weight[h], p, s) over the heads of
+	 *     group g ascending from 0; scores[g · stride + j] = s. */
+	void (*index_scores)(float *scores, size_t stride, const struct index_keys *k,
+			     const struct index_queries *q);
 
 	/* Brings blocks into memory, for format_arrange (block_layout.h). */
 	const struct arrange_blocks *arrange;

@@ -201,21 +201,28 @@ static float scalar_index_key(const struct index_keys *k, size_t at)
 				 : f16_to_f32(((const uint16_t *)k->keys)[at]);
 }
 
-static void scalar_index_scores(float *scores, const struct index_keys *k, const float *q,
-				const float *weight, uint32_t heads)
+static float scalar_index_find(const struct index_keys *k, const struct index_queries *q, size_t h,
+			       size_t j)
 {
-	for (size_t j = 0; j < k->count; j++) {
-		scores[j] = 0;
-		for (size_t h = 0; h < heads; h++) {
-			float p = 0;
-			for (size_t d = 0; d < k->dim; d++)
-				p = fmaf(q[h * k->dim + d], scalar_index_key(k, d * k->count + j),
-					 p);
-			if (k->positive && p < 0)
-				p = 0;
-			scores[j] = fmaf(weight[h], p, scores[j]);
+	float p = 0;
+
+	for (size_t d = 0; d < k->dim; d++)
+		p = fmaf(q->q[h * k->dim + d], scalar_index_key(k, d * k->count + j), p);
+	return k->positive && p < 0 ? 0 : p;
+}
+
+static void scalar_index_scores(float *scores, size_t stride, const struct index_keys *k,
+				const struct index_queries *q)
+{
+	const size_t each = q->heads / q->groups;
+
+	for (size_t g = 0; g < q->groups; g++)
+		for (size_t j = 0; j < k->count; j++) {
+			float s = 0;
+			for (size_t h = g * each; h < (g + 1) * each; h++)
+				s = fmaf(q->weight[h], scalar_index_find(k, q, h, j), s);
+			scores[g * stride + j] = s;
 		}
-	}
 }
 
 /* ---- blocks into memory: four rows at a time, in the vectors of plain C ---- */

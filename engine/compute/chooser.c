@@ -213,26 +213,28 @@ static float *chooser_scores_of(const struct chooser_task *a, uint32_t row, uint
 	       ((size_t)row * c->chooser.groups + group) * chooser_scores(c);
 }
 
-/* Scores of one block's keys by a row. */
-static void chooser_score_block(const struct chooser_task *a, uint32_t row, uint32_t block)
+/* Scores of one block's keys by a row; next: the block after it, or again the same. */
+static void chooser_score_block(const struct chooser_task *a, uint32_t row, uint32_t block,
+				uint32_t next)
 {
 	const struct config *c = a->step->env->config;
 	const struct chooser *x = &c->chooser;
 	const struct pool_place p = chooser_place(a, a->first + row);
-	uint32_t heads = x->heads / x->groups;
-	struct index_keys keys = {
+	const struct index_keys keys = {
 		.type = p.span->context->type,
 		.dim = x->dim,
 		.count = KV_BLOCK / (config_pools(c) ? x->ratio : 1),
 		.keys = context_entries(p.span->context, a->layer->index_at,
 					(size_t)block * KV_BLOCK),
+		.next = context_entries(p.span->context, a->layer->index_at,
+					(size_t)next * KV_BLOCK),
 		.positive = x->entry != INDEX_BLOCKS,
 	};
 	size_t first = (size_t)(a->first + row) * x->heads;
-	for (uint32_t g = 0; g < x->groups; g++, first += heads)
-		a->step->env->kernels->index_scores(
-			chooser_scores_of(a, row, g) + (size_t)block * keys.count, &keys,
-			a->scratch->q + first * x->dim, a->scratch->weights + first, heads);
+	const struct index_queries q = {a->scratch->q + first * x->dim, a->scratch->weights + first,
+					x->heads, x->groups};
+	a->step->env->kernels->index_scores(chooser_scores_of(a, row, 0) + (size_t)block * keys.count,
+					    chooser_scores(c), &keys, &q);
 }
 
 /* Items are (some blocks, row of the wave). */
@@ -244,7 +246,7 @@ static void chooser_score(void *ctx, uint32_t begin, uint32_t end)
 		uint32_t length = (uint32_t)chooser_place(a, a->first + row).position + 1;
 		uint32_t last = (length + KV_BLOCK - 1) / KV_BLOCK;
 		for (uint32_t n = 0; n < SCORED_BLOCKS && block < last; n++, block++)
-			chooser_score_block(a, row, block);
+			chooser_score_block(a, row, block, block + 1 < last ? block + 1 : block);
 	}
 }
 

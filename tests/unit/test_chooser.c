@@ -91,14 +91,31 @@ static void what_is_not_a_number_is_never_chosen(void **state)
 
 /* ---- scores ---- */
 
-enum { HEADS = 9, DIM = 48 };
+enum { HEADS = 9, DIM = 300 };
+
+/* Of each group's heads, and of nothing else, whatever the width of keys. */
+static void compare_scores(const struct index_keys *k, const struct index_queries *q)
+{
+	enum { STRIDE = KV_BLOCK + 8 };
+	float want[HEADS * STRIDE], got[HEADS * STRIDE];
+	memset(want, 0x55, sizeof want);
+	kernels_scalar.index_scores(want, STRIDE, k, q);
+	for (uint32_t g = 0; g < HEADS; g++)
+		for (size_t i = g < q->groups ? k->count : 0; i < STRIDE; i++)
+			assert_memory_equal(&want[g * STRIDE + i], "UUUU", sizeof *want);
+	for (const struct kernels *const *t = kernels_available(); *t; t++) {
+		memset(got, 0x55, sizeof got);
+		(*t)->index_scores(got, STRIDE, k, q);
+		assert_memory_equal(got, want, sizeof got);
+	}
+}
 
 static void every_table_gives_index_keys_the_same_scores(void **state)
 {
 	(void)state;
+	static float q[HEADS * DIM], weight[HEADS], keys[DIM * KV_BLOCK];
+	static uint16_t half[DIM * KV_BLOCK];
 	struct random random = {5};
-	float q[HEADS * DIM], weight[HEADS], keys[DIM * KV_BLOCK], want[KV_BLOCK], got[KV_BLOCK + 8];
-	uint16_t half[DIM * KV_BLOCK];
 	for (size_t i = 0; i < HEADS * DIM; i++)
 		q[i] = one(&random);
 	for (size_t i = 0; i < DIM * KV_BLOCK; i++) {
@@ -109,18 +126,17 @@ static void every_table_gives_index_keys_the_same_scores(void **state)
 		weight[i] = one(&random);
 	for (uint32_t count = 1; count <= KV_BLOCK; count *= 2)
 		for (uint32_t heads = 1; heads <= HEADS; heads++)
-			for (int kind = 0; kind < 4; kind++) {
-				const struct index_keys k = {kind & 1 ? KV_F16 : KV_F32, DIM, count,
-							     kind & 1 ? (void *)half : keys, kind & 2};
-				kernels_scalar.index_scores(want, &k, q, weight, heads);
-				for (const struct kernels *const *t = kernels_available(); *t; t++) {
-					memset(got, 0x55, sizeof got);
-					(*t)->index_scores(got, &k, q, weight, heads);
-					assert_memory_equal(got, want, count * sizeof *got);
-					for (size_t i = count * sizeof *got; i < sizeof got; i++)
-						assert_int_equal(((uint8_t *)got)[i], 0x55);
-				}
-			}
+			for (uint32_t groups = 1; groups <= heads; groups++)
+				for (int kind = 0; kind < 8 && heads % groups == 0; kind++)
+					compare_scores(
+						&(struct index_keys){
+							.type = kind & 1 ? KV_F16 : KV_F32,
+							.dim = kind & 2 ? DIM : 48,
+							.count = count,
+							.keys = kind & 1 ? (void *)half : keys,
+							.next = keys,
+							.positive = kind & 4},
+						&(struct index_queries){q, weight, heads, groups});
 }
 
 static void index_scores_agree_with_double_precision(void **state)
@@ -134,8 +150,9 @@ static void index_scores_agree_with_double_precision(void **state)
 		keys[i] = one(&random);
 	for (size_t i = 0; i < HEADS; i++)
 		weight[i] = one(&random);
-	const struct index_keys k = {KV_F32, DIM, 16, keys, true};
-	kernels_best()->index_scores(got, &k, q, weight, HEADS);
+	const struct index_keys k = {KV_F32, DIM, 16, keys, keys, true};
+	const struct index_queries queries = {q, weight, HEADS, 1};
+	kernels_best()->index_scores(got, 0, &k, &queries);
 	for (size_t j = 0; j < 16; j++) {
 		double want = 0, size = 0;
 		for (size_t h = 0; h < HEADS; h++) {
