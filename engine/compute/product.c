@@ -102,48 +102,60 @@ struct product_groups {
 	const struct kernels *kernels;
 	const struct product *product;
 	struct input x;
-	uint32_t n, groups, each; /* each: rows of w in a group */
-	const uint32_t *index; /* [groups][n]: tokens of the input */
+	uint32_t n, tokens, groups; /* tokens: of an item, at most */
+	uint32_t each;		    /* rows of w in a group */
+	uint32_t most;		    /* tiles in which a group has rows, at most */
+	const uint32_t *index;	    /* [groups][n]: tokens of the input */
+};
+
+/* Some tokens of a group by a tile. */
+struct product_piece {
+	uint32_t group, row0, row1, token, n;
 };
 
 /* A tile of which some rows belong to a neighbour group: all are multiplied, some tokens at a time, and
  * the group's own are taken. */
-static void product_multiply_shared(const struct product_groups *z, uint32_t group, uint32_t row0,
-				    uint32_t row1)
+static void product_multiply_shared(const struct product_groups *z, const struct product_piece *piece)
 {
 	enum { TOKENS = 32 };
 	const struct product *p = z->product;
 	float some[TOKENS * TILE_ROWS];
-	uint32_t first = group * z->each, end = first + z->each, rows = p->w->shape.rows;
-	first = first > row0 ? first : row0;
-	end = end < row1 ? end : row1;
-	for (uint32_t t = 0; t < z->n; t += TOKENS) {
-		uint32_t n = z->n - t < TOKENS ? z->n - t : TOKENS;
-		watch_multiply(z->kernels, some - row0, TILE_ROWS, p->w, row0, row1, &z->x,
-			       z->index + (size_t)group * z->n + t, n);
+	uint32_t first = piece->group * z->each, end = first + z->each, rows = p->w->shape.rows;
+	first = first > piece->row0 ? first : piece->row0;
+	end = end < piece->row1 ? end : piece->row1;
+	for (uint32_t t = piece->token, n; t < piece->token + piece->n; t += n) {
+		n = piece->token + piece->n - t < TOKENS ? piece->token + piece->n - t : TOKENS;
+		watch_multiply(z->kernels, some - piece->row0, TILE_ROWS, p->w, piece->row0,
+			       piece->row1, &z->x, z->index + (size_t)piece->group * z->n + t, n);
 		for (uint32_t i = 0; i < n; i++)
 			memcpy(p->y + (size_t)(t + i) * rows + first,
-			       some + i * TILE_ROWS + first - row0, (end - first) * sizeof *some);
+			       some + i * TILE_ROWS + first - piece->row0,
+			       (end - first) * sizeof *some);
 	}
 }
 
-/* Items are (group, tile of those in which it has rows). */
+/* Items are (some tokens, group, tile of those in which it has rows). */
 static void product_multiply_groups(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct product_groups *z = ctx;
 	const struct product *p = z->product;
-	uint32_t rows = p->w->shape.rows, most = z->each / TILE_ROWS + 2;
+	uint32_t rows = p->w->shape.rows;
 	for (uint32_t i = begin; i < end; i++) {
-		uint32_t group = i / most, first = group * z->each, last = first + z->each;
-		uint32_t row0 = (first / TILE_ROWS + i % most) * TILE_ROWS, row1 = row0 + TILE_ROWS;
-		row1 = row1 < rows ? row1 : rows;
-		if (row0 >= last)
+		struct product_piece piece = {.group = i / z->most % z->groups,
+					      .token = i / z->most / z->groups * z->tokens};
+		uint32_t first = piece.group * z->each, last = first + z->each,
+			 left = z->n - piece.token;
+		piece.row0 = (first / TILE_ROWS + i % z->most) * TILE_ROWS;
+		piece.row1 = piece.row0 + TILE_ROWS < rows ? piece.row0 + TILE_ROWS : rows;
+		piece.n = left < z->tokens ? left : z->tokens;
+		if (piece.row0 >= last)
 			continue;
-		if (row0 < first || row1 > last)
-			product_multiply_shared(z, group, row0, row1);
+		if (piece.row0 < first || piece.row1 > last)
+			product_multiply_shared(z, &piece);
 		else
-			watch_multiply(z->kernels, p->y, rows, p->w, row0, row1, &z->x,
-				       z->index + (size_t)group * z->n, z->n);
+			watch_multiply(z->kernels, p->y + (size_t)piece.token * rows, rows, p->w,
+				       piece.row0, piece.row1, &z->x,
+				       z->index + (size_t)piece.group * z->n + piece.token, piece.n);
 	}
 }
 
@@ -151,16 +163,26 @@ void product_run_groups(const struct environment *env, const struct product *pro
 			struct activation *a, uint32_t groups, uint32_t n, uint32_t *index)
 {
 	const struct shape *w = &product->w->shape;
-	uint32_t each = w->rows / groups, items = groups * (each / TILE_ROWS + 2);
+	uint32_t parts = (n + PRODUCT_TOKENS - 1) / PRODUCT_TOKENS;
+	if (!n)
+		return;
 	if (env->observer)
 		product_observe(env, product, 1, a, n * groups);
 	activation_prepare(env, a, n * groups, w->format);
 	for (uint32_t g = 0; g < groups; g++)
 		for (uint32_t t = 0; t < n; t++)
 			index[(size_t)g * n + t] = t * groups + g;
-	struct product_groups z = {
-		env->kernels, product, activation_input(a, 0), n, groups, each, index};
-	uint64_t work = (uint64_t)TILE_ROWS * a->k * n;
+	struct product_groups z = {.kernels = env->kernels,
+				   .product = product,
+				   .x = activation_input(a, 0),
+				   .n = n,
+				   .tokens = (n + parts - 1) / parts,
+				   .groups = groups,
+				   .each = w->rows / groups,
+				   .index = index};
+	z.most = z.each / TILE_ROWS + 2;
+	uint32_t items = parts * groups * z.most;
+	uint64_t work = (uint64_t)TILE_ROWS * a->k * z.tokens;
 	work *= format_input(w->format) == INPUT_FLOATS ? PRODUCT_FLOAT_WORK : 1;
 	threads_run(env->threads, items, product_grain(env, items, work), product_multiply_groups,
 		    &z);

@@ -103,32 +103,32 @@ static void an_8_bit_form_is_made_once_for_an_input_and_anew_for_another(void **
 }
 
 /* Parts of the input: rows of the matrix that belong to a part are multiplied with it alone. 40 rows in
- * 2, 4 and 8 groups: their ends are within tiles. */
+ * 2, 4 and 8 groups: their ends are within tiles. More tokens than are gathered together. */
 static void groups_of_rows_have_a_part_of_the_input_each(void **state)
 {
 	(void)state;
-	enum { MOST = 8 };
-	static float parts[TOKENS * MOST][ROWS], got[TOKENS][ROWS];
-	uint32_t index[MOST * TOKENS];
+	enum { MOST = 8, MANY = 100 };
+	static float parts[MANY * MOST][ROWS], got[MANY][ROWS];
+	uint32_t index[MOST * MANY];
 	struct activation wide;
 	struct arena measured = {0};
-	activation_take(&measured, &wide, (size_t)TOKENS * MOST, K);
+	activation_take(&measured, &wide, (size_t)MANY * MOST, K);
 	struct arena a = {.memory = aligned_alloc(64, (measured.used + 63) / 64 * 64)};
 	assert_non_null(a.memory);
 	void *taken = a.memory;
-	activation_take(&a, &wide, (size_t)TOKENS * MOST, K);
-	for (size_t i = 0; i < (size_t)TOKENS * MOST * K; i++)
+	activation_take(&a, &wide, (size_t)MANY * MOST, K);
+	for (size_t i = 0; i < (size_t)MANY * MOST * K; i++)
 		wide.f[i] = (float)((int)(i * 37 % 23) - 11);
 	for (uint32_t groups = 2; groups <= MOST; groups *= 2)
 		for (int i = 0; i < MATRICES; i++) {
 			uint32_t each = ROWS / groups;
 			activation_changed(&wide);
 			product_run(&env, &(struct product){parts[0], &matrix[i]}, 1, &wide,
-				    TOKENS * groups);
+				    MANY * groups);
 			memset(got, 0x55, sizeof got);
 			product_run_groups(&env, &(struct product){got[0], &matrix[i]}, &wide, groups,
-					   TOKENS, index);
-			for (uint32_t t = 0; t < TOKENS; t++)
+					   MANY, index);
+			for (uint32_t t = 0; t < MANY; t++)
 				for (uint32_t g = 0; g < groups; g++)
 					assert_memory_equal(&got[t][g * each],
 							    &parts[t * groups + g][g * each],
