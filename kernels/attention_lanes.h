@@ -256,12 +256,13 @@ static void attention_blocks(struct query *queries, size_t n, const struct atten
 		const size_t start = at * KV_BLOCK;
 		const void *now = a->blocks[at], *next = a->blocks[at < last ? at + 1 : at];
 		const struct attention_rows keys = {now, next, a->key_offset, KV_BLOCK};
-		const struct attention_rows values = {now, next, a->value_offset, a->head_dim};
+		const struct attention_rows values = {now, next, a->value_offset,
+						      attention_value_dim(a)};
 		while (queries[first].length <= start)
 			first++;
 		while (end < n && queries[end].from < start + KV_BLOCK)
 			end++;
-		if (a->latent_dim)
+		if (a->latent_dim && !a->latent_rows)
 			attention_latent(queries + first, end - first, a, &keys, start);
 		else
 			attention_block(queries + first, end - first, a, &keys, &values, start);

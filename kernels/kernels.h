@@ -91,6 +91,9 @@ struct attention {
 	/* Not 0 (latent attention): values are the first latent_dim elements of keys, at most
 	 * LATENT_DIM, and are not stored separately; outputs have that width too. */
 	uint32_t latent_dim;
+	/* Of a latent: its values are also there as rows, [64][latent_dim] at value_offset, the same
+	 * numbers. Otherwise they are taken out of the keys whenever heads look at a block together. */
+	bool latent_rows;
 	const float *sinks; /* [heads], or NULL: a score without a value in each softmax */
 };
 enum { LATENT_DIM = 512 };

@@ -1,7 +1,8 @@
 /* Attention that looks at a window and, before it, at entries that are made of several positions each:
  * all complete ones, or those that an index chose. Keys of both, which are their values, too, are copied
- * into blocks of their own, entries first, at which the kernels look as they look at a context's. So a
- * row's sums depend on what it looks at alone. See layers.h. */
+ * into blocks of their own, as columns and as rows, entries first, at which the kernels look as they
+ * look at a context's. So a row's sums depend on what it looks at alone. Blocks in which two rows of a
+ * context see the same entries are copied once. See layers.h. */
 #include "engine/compute/layers.h"
 #include "kernels/watch.h"
 
@@ -27,7 +28,7 @@ static size_t look_entries_blocks(const struct config *c)
 void look_entries_take(struct chosen_scratch *s, struct arena *arena, const struct config *c,
 		       size_t rows)
 {
-	size_t blocks = look_entries_blocks(c), one = blocks * c->head_dim * KV_BLOCK;
+	size_t blocks = look_entries_blocks(c), one = 2 * blocks * c->head_dim * KV_BLOCK;
 	size_t fit = one ? ENTRIES_FLOATS / one : 1;
 	fit = fit < 1 ? 1 : fit < ENTRIES_ROWS ? fit : ENTRIES_ROWS;
 	s->rows = (uint32_t)(rows < fit ? rows : fit);
@@ -91,14 +92,34 @@ static struct entries_key look_entries_key(const struct look *look, const struct
 				    context_entry_columns(l->pool)};
 }
 
-static void look_entries_copy(void *to, uint32_t slot, const struct entries_key *k,
-			      enum kv_type type, size_t dim)
+/* Into [dim][64], and behind that into [64][dim]. */
+#define LOOK_ENTRIES_COPY(element)                                               \
+	for (size_t d = 0, at = k->at; d < dim; d++, at += k->columns) {         \
+		element one = ((const element *)k->block)[at];                   \
+		((element *)to)[d * KV_BLOCK + slot] = one;                      \
+		((element *)to)[dim * KV_BLOCK + slot * dim + d] = one;          \
+	}
+static void look_entries_copy(void *to, size_t slot, const struct entries_key *k, enum kv_type type,
+			      size_t dim)
 {
-	for (size_t d = 0, at = k->at; d < dim; d++, at += k->columns)
-		if (type == KV_F32)
-			((float *)to)[d * KV_BLOCK + slot] = ((const float *)k->block)[at];
-		else
-			((uint16_t *)to)[d * KV_BLOCK + slot] = ((const uint16_t *)k->block)[at];
+	if (type == KV_F32) {
+		LOOK_ENTRIES_COPY(float)
+	} else {
+		LOOK_ENTRIES_COPY(uint16_t)
+	}
+}
+
+/* The first row of the wave whose block holds the same: all entries up to its end are seen by both, and
+ * nothing is chosen. */
+static uint32_t look_entries_copied_by(const struct entries_task *a, uint32_t row, uint32_t end)
+{
+	const struct step *s = a->look->step;
+	uint32_t first = row;
+	while (first && a->look->layer->index != INDEX_OWN &&
+	       s->span_of[a->first + first - 1] == s->span_of[a->first + row] &&
+	       look_entries_list(a->look, a->first + first - 1).count >= end)
+		first--;
+	return look_entries_list(a->look, a->first + row).count >= end ? first : row;
 }
 
 /* Items are (row of the wave, block). */
@@ -107,12 +128,14 @@ static void look_entries_gather(void *ctx, uint32_t begin, uint32_t end)
 	const struct entries_task *a = ctx;
 	const struct look *look = a->look;
 	for (uint32_t i = begin; i < end; i++) {
-		uint32_t row = i / a->blocks, first = i % a->blocks * KV_BLOCK;
+		uint32_t row = i / a->blocks, block = i % a->blocks, first = block * KV_BLOCK;
+		uint32_t by = look_entries_copied_by(a, row, first + KV_BLOCK);
 		const struct context *x = step_span_of(look->step, a->first + row)->context;
 		struct entries_list list = look_entries_list(look, a->first + row);
-		void *to = a->scratch->memory + (size_t)i * look->head_dim * KV_BLOCK;
+		void *to = a->scratch->memory +
+			   ((size_t)by * a->blocks + block) * 2 * look->head_dim * KV_BLOCK;
 		a->scratch->blocks[i] = to;
-		for (uint32_t n = 0; n < KV_BLOCK && first + n < list.length; n++) {
+		for (uint32_t n = 0; n < KV_BLOCK && first + n < list.length && by == row; n++) {
 			struct entries_key key = look_entries_key(look, x, &list, first + n);
 			look_entries_copy(to, n, &key, x->type, look->head_dim);
 		}
@@ -135,6 +158,8 @@ static void look_entries_attend(void *ctx, uint32_t begin, uint32_t end)
 			.type = step_span_of(look->step, t)->context->type,
 			.head_dim = look->head_dim,
 			.latent_dim = look->latent_dim,
+			.latent_rows = true,
+			.value_offset = (size_t)look->head_dim * KV_BLOCK,
 			.heads = heads - head < look->group ? heads - head : look->group,
 			.length = look_entries_list(look, t).length,
 			.scale = env->config->attention_scale,

@@ -287,6 +287,51 @@ static void every_table_puts_the_same_bytes_and_no_others(void **state)
 	}
 }
 
+/* Of 9 heads, at a length that ends within a block: values that lie as rows, too, give the sums of
+ * those that are taken out of the keys. */
+static void check_latent_rows(struct random *random, enum kv_type type, uint32_t latent)
+{
+	enum { HEADS = 9, LENGTH = 300, ROTATED = 8 };
+	const uint32_t dim = latent + ROTATED;
+	struct memory m = make_memory(random, type, dim);
+	float *q = allocate(sizeof *q * HEADS * dim), *expected = allocate(sizeof *q * HEADS * latent),
+	      *out = allocate(sizeof *q * HEADS * latent);
+	const size_t element = type == KV_F16 ? 2 : 4;
+	struct attention a = view(&m, HEADS, LENGTH);
+
+	random_normal(random, q, (size_t)HEADS * dim);
+	a.latent_dim = latent;
+	for (uint32_t j = 0; j < LENGTH; j++) {
+		char *block = m.blocks[j / KV_BLOCK];
+		kernels_scalar.kv_put(block, type, m.key_offset, 0, j % KV_BLOCK,
+				      m.keys + (size_t)j * dim, NULL, dim, latent);
+		for (size_t d = 0; d < latent; d++)
+			memcpy(block + (m.value_offset + j % KV_BLOCK * latent + d) * element,
+			       block + (m.key_offset + d * KV_BLOCK + j % KV_BLOCK) * element, element);
+	}
+	kernels_scalar.attend(expected, q, &a);
+	a.latent_rows = true;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		memset(out, 0xff, sizeof *out * HEADS * latent);
+		(*k)->attend(out, q, &a);
+		assert_memory_equal(out, expected, sizeof *out * HEADS * latent);
+	}
+	free(q);
+	free(expected);
+	free(out);
+	free_memory(&m);
+}
+
+static void latents_that_lie_as_rows_too_give_the_same_sums(void **state)
+{
+	(void)state;
+	static const uint32_t latents[] = {8, 24, 64, 100};
+	struct random random = {6};
+	for (int type = KV_F32; type <= KV_F16; type++)
+		for (size_t i = 0; i < sizeof latents / sizeof *latents; i++)
+			check_latent_rows(&random, (enum kv_type)type, latents[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +340,7 @@ int main(void)
 		cmocka_unit_test(later_positions_do_not_change_earlier_results),
 		cmocka_unit_test(large_scores_neither_overflow_nor_vanish),
 		cmocka_unit_test(every_table_puts_the_same_bytes_and_no_others),
+		cmocka_unit_test(latents_that_lie_as_rows_too_give_the_same_sums),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
