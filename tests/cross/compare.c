@@ -886,6 +886,8 @@ static const struct {
 	{"attend_spans and attend_join", check_attend_spans, 0},
 	{"delta_steps", check_delta_steps, 0},
 	{"delta_gates", check_delta_gates, 0},
+	{"index_scores", check_index_scores, 0},
+	{"attend to latents as rows", check_latent_rows, 0},
 };
 
 int main(int argc, char **argv)

@@ -16,7 +16,7 @@ enum {
 /* One function of a table: true if it agrees; otherwise what differs is printed. */
 typedef bool check_fn(const struct kernels *k, enum format format);
 
-check_fn check_delta_steps, check_delta_gates;
+check_fn check_delta_steps, check_delta_gates, check_index_scores, check_latent_rows;
 
 /* The program ends where there is no memory. Freed by free(). */
 void *allocate(size_t bytes);
