@@ -18,7 +18,7 @@ ALWAYS_INLINE size_t amx_row_bytes(size_t unit)
 	return unit < AMX_ROW_BYTES ? unit : AMX_ROW_BYTES;
 }
 
-/* Tiles 0 are sums, 1 and 2 inputs, 3 and 4 codes; 5, 6 and 7 sums and inputs of the last tokens. */
+/* Tile 0 is sums, 1 and 2 inputs, 3 and 4 codes; 5, 6 and 7 sums and inputs of the last tokens. */
 void avx512amx_begin(size_t unit, size_t last)
 {
 	const uint16_t bytes = (uint16_t)amx_row_bytes(unit);
