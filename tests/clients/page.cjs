@@ -295,6 +295,7 @@ async function two() {
 	await until(() => !location.hash.endsWith("chat-3"));
 	same(await link("chat-3").count(), 0, "a removed conversation in the list");
 	same(sessions(scripted).join(" "), "chat-1 chat-2 chat-3 default");
+	same(await page.locator("#undo p").innerText(), "Removed: Which one is this? Undo");
 	await page.getByRole("button", { name: "Undo" }).click();
 	await act("chat-3", "Remove");
 	await until(() => !document.querySelector('#sessions a[data-session="chat-3"]'));

@@ -73,7 +73,7 @@ const acts = {
 
 // A conversation leaves the list at once, and the tree when nothing took it back: a page that is closed before removes nothing.
 function remove(s) {
-	const at = path(s), box = element("p", { role: "status" }, `${titleOf(s) || s} is removed. `);
+	const at = path(s), box = element("p", { role: "status" }, `Removed: ${titleOf(s) || s} `);
 	const done = () => (clearTimeout(leaving.get(at)), leaving.delete(at), box.remove(), draw());
 	const gone = async () => {
 		done();
