@@ -30,11 +30,22 @@ static void open_loaded(struct test_model *m)
 	test_model_load_calm(m); /* a prefetch that fails is nobody's error */
 }
 
+/* The rows of the embedding that a prompt needs are read together, and where that fails once more
+ * one by one: a single failed read is no failure. From here on they are recent, and not read. */
+static void read_rows(struct test_model *m)
+{
+	struct session *s = test_greedy_session(m);
+	test_answer(s, capital, paris);
+	session_end(s);
+	(void)test_context_used(m); /* nothing is kept */
+}
+
 static int open_models(void **state)
 {
 	(void)state;
 	open_loaded(&fable);
 	open_loaded(&neighbour);
+	read_rows(&fable);
 	return 0;
 }
 
@@ -87,6 +98,18 @@ static void whichever_read_of_a_turn_fails_it_says_so_and_the_next_is_answered(v
 		assert_int_equal(session_reset(s, NULL), 0);
 		(void)test_context_used(&fable); /* nothing is kept: all is read again */
 	}
+	session_end(s);
+}
+
+static void a_disk_that_reads_nothing_fails_the_turn(void **state)
+{
+	(void)state;
+	struct session *s = undrafted_session();
+	fail_read(0, EIO); /* every one */
+	test_ask_refused(s, "A river, a hill and a boat.", "cannot read");
+	faults.fail_on = 0;
+	assert_int_equal(session_reset(s, NULL), 0);
+	test_answer(s, capital, paris);
 	session_end(s);
 }
 
@@ -399,6 +422,7 @@ int main(void)
 	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(whichever_read_of_a_turn_fails_it_says_so_and_the_next_is_answered),
+		TEST(a_disk_that_reads_nothing_fails_the_turn),
 		TEST(a_file_that_ends_too_early_fails_the_turn),
 		TEST(of_two_turns_one_fails_and_the_other_is_right),
 		TEST(short_and_interrupted_reads_change_no_text),
