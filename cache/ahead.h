@@ -10,8 +10,8 @@
  *
  *     rate > (1 - rate) * demanded,    demanded: the share of batches that had to ask for something
  *
- * With few demands nearly everything is worth a read, with a demand in every layer what comes true
- * more often than not. What a wrong read evicts is left out: it is what the policy values least, and
+ * If batches seldom ask for anything, nearly every rank is worth a read; if every layer does, only
+ * the ranks that are right more often than not. What a wrong read evicts is left out: it is what the policy values least, and
  * the wrong expert is the next to go.
  *
  * No lock: the caller serialises the calls.

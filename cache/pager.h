@@ -225,7 +225,7 @@ struct pager_ahead { /* of the experts that one rank named while they were absen
 	uint64_t forecast, came_true, read;
 };
 /* Of all sources, one layer ahead and two. */
-void pager_ahead_stats(const struct pager *p, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS]);
+void pager_ahead_stats(struct pager *p, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS]);
 /* Frees the read buffers, several records for each thread that reads: for a mount that is idle. The
  * next reads allocate them again. */
 void pager_rest(struct pager *p);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { AHEAD_LISTS = AHEAD_LAYERS * (AHEAD_LAYERS + 1) / 2 }; /* kept at a time */
 
@@ -45,13 +46,11 @@ static void ahead_note(struct pager_source *s, struct pager_entry *x, uint32_t d
 
 static void ahead_learn_guess(struct pager_source *s, const struct pager_guess *g)
 {
-	struct pager_counters *total = &s->pager->total;
+	struct pager_ahead *count = &s->pager->forecasts[g->distance][g->rank];
 	bool used = g->entry->wanted > 0;
 	ahead_learn(&s->ahead, g->distance, g->rank, used);
-	pager_count(&total->forecast[g->distance][g->rank],
-		    &s->own.forecast[g->distance][g->rank], 1);
-	pager_count(&total->came_true[g->distance][g->rank],
-		    &s->own.came_true[g->distance][g->rank], used);
+	count->forecast++;
+	count->came_true += used;
 }
 
 /* Whether the batch wants an expert that nobody reads yet. */
@@ -117,8 +116,7 @@ static uint32_t ahead_read(struct pager_source *s, struct pager_entry *x, uint32
 		ahead_note(s, x, distance, r);
 		if (!ahead_is_worth(&s->ahead, distance, r))
 			return 0;
-		pager_count(&s->pager->total.read_ahead[distance][r],
-			    &s->own.read_ahead[distance][r], 1);
+		s->pager->forecasts[distance][r].read++;
 	}
 	queue_prefetch(s->pager, x);
 	return 1;
@@ -155,17 +153,9 @@ bool pager_predicts(const struct pager_source *s)
 	return (p->shield || p->prefetch) && s->own.resident < all;
 }
 
-void pager_ahead_stats(const struct pager *p, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS])
+void pager_ahead_stats(struct pager *p, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS])
 {
-	const struct pager_counters *c = &p->total;
-	for (uint32_t d = 0; d < AHEAD_LAYERS; d++)
-		for (uint32_t r = 0; r < AHEAD_RANKS; r++)
-			out[d][r] = (struct pager_ahead){
-				.forecast = atomic_load_explicit(&c->forecast[d][r],
-								 memory_order_relaxed),
-				.came_true = atomic_load_explicit(&c->came_true[d][r],
-								  memory_order_relaxed),
-				.read = atomic_load_explicit(&c->read_ahead[d][r],
-							     memory_order_relaxed),
-			};
+	pthread_mutex_lock(&p->lock);
+	memcpy(out, p->forecasts, sizeof p->forecasts);
+	pthread_mutex_unlock(&p->lock);
 }

@@ -44,8 +44,6 @@ struct pager_entry { /* one expert of one source */
 struct pager_counters {
 	_Atomic uint64_t tokens, used, hits, misses, evictions, bytes_read, resident, wait_ns;
 	_Atomic uint64_t prefetched, prefetch_hits;
-	_Atomic uint64_t forecast[AHEAD_LAYERS][AHEAD_RANKS]; /* absent experts at this rank */
-	_Atomic uint64_t came_true[AHEAD_LAYERS][AHEAD_RANKS], read_ahead[AHEAD_LAYERS][AHEAD_RANKS];
 	_Atomic uint64_t pinned; /* bytes of the slots of what is pinned, be they there or not */
 };
 
@@ -111,6 +109,7 @@ struct pager {
 	uint32_t asked;		       /* entries with `asked` set, of all sources */
 	bool pins_hold; /* the budget has room for what is pinned and for a token beside it */
 
+	struct pager_ahead forecasts[AHEAD_LAYERS][AHEAD_RANKS]; /* of all sources */
 	struct pager_queue demand, prefetches;
 	struct depth_tuner depth;
 	uint32_t flying;     /* reads handed to loaders and not yet finished */

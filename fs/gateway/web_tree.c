@@ -30,7 +30,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char web_plain[] = "text/plain; charset=utf-8";
@@ -331,20 +330,12 @@ static enum MHD_Result web_list(struct http_request *r, struct web_place *at, in
 
 /* ---- files ---- */
 
-enum { WEB_PIECE = 64 << 10, WEB_WAIT_MS = 1000, WEB_PART_MS = 1000 };
+enum { WEB_PIECE = 64 << 10, WEB_WAIT_MS = 1000, WEB_PART_MS = 1000, NS_PER_MS = 1000000 };
 
 struct web_reading {
 	int fd, client;
-	int64_t until; /* web_clock at which this part of the file ends; 0: never */
+	uint64_t until; /* client_clock at which this part of the file ends; 0: never */
 };
-
-/* Milliseconds. */
-static int64_t web_clock(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* Reads a piece. 1: the file's end; -EAGAIN: more will come; -errno. */
 static int web_read_some(int fd, struct text *out)
@@ -364,7 +355,7 @@ static int web_read_next(void *ctx, struct text *out)
 {
 	struct web_reading *f = ctx;
 	struct pollfd file = {.fd = f->fd, .events = POLLIN};
-	int64_t left = f->until ? f->until - web_clock() : WEB_WAIT_MS;
+	int64_t left = f->until ? ((int64_t)f->until - (int64_t)client_clock()) / NS_PER_MS : WEB_WAIT_MS;
 	int code = left <= 0 ? 1 : web_read_some(f->fd, out);
 	if (code == -EAGAIN)
 		return client_wait(f->client, &file, 1, (int)left) < 0 ? -1 : 0;
@@ -396,7 +387,8 @@ static enum MHD_Result web_send(struct http_request *r, struct web_place *at, in
 	else {
 		struct web_reading *f = malloc(sizeof *f);
 		if (f) {
-			*f = (struct web_reading){fd, r->client, part ? web_clock() + WEB_PART_MS : 0};
+			*f = (struct web_reading){fd, r->client,
+						 part ? client_clock() + WEB_PART_MS * NS_PER_MS : 0};
 			fd = -1;
 			result = reply_growing(r, part ? MHD_HTTP_ACCEPTED : MHD_HTTP_OK, web_plain,
 					       &text, web_read_next, web_read_end, f);

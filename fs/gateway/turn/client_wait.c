@@ -12,7 +12,7 @@
 
 enum { LONG_NS = 500 * 1000 * 1000, AGAIN_MS = 5, FOREVER = -1, EVENTS = 64 };
 
-static uint64_t client_clock(void)
+uint64_t client_clock(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);

@@ -44,6 +44,9 @@ ssize_t client_read(struct client_read *r, int fd, void *data, size_t size);
 /* Interrupts reads that take long; called each second. */
 void client_reads_tick(struct client_reads *b);
 
+/* Nanoseconds that only go forward, to some milliseconds (CLOCK_MONOTONIC_COARSE). */
+uint64_t client_clock(void);
+
 enum { CLIENT_FILES = 64 };
 
 /* Waits until one of at most CLIENT_FILES files is ready (their revents say which), or for that

@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The file that grows next: thoughts end before the text begins, and the text ends before the
@@ -239,9 +238,7 @@ static int turn_take_files(struct turn *t, struct news *n)
 static void turn_note_pace(struct turn *t, bool something)
 {
 	enum { QUICK_NS = 100 * 1000 * 1000 };
-	struct timespec c;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &c);
-	uint64_t now = (uint64_t)c.tv_sec * 1000000000u + (uint64_t)c.tv_nsec;
+	uint64_t now = client_clock();
 	t->quick = something && t->told && now - t->told_ns < QUICK_NS;
 	if (something)
 		t->told_ns = now;
