@@ -3,7 +3,8 @@
 # CHECK=full, those of the sanitizers' trees and all of smoke.sh (make check-sanitizers). cross.sh is left to make
 # check-full: its emulator takes five minutes. Each program runs under a time limit, so that a hung mount never hangs
 # the suite; three of them run side by side for two cores (JOBS). Their order is random, and so is that of the tests
-# within a group of unit tests; SEED=… repeats it. What a failed test printed is shown. At the end come what was
+# within a group of unit tests; SEED=… repeats it. With BEGIN_UNTIL=SECONDS, since 1970, no program is begun after that time;
+# those that were not are counted as skipped. What a failed test printed is shown. At the end come what was
 # skipped, with its reason, why tests failed, and which, one line each; the last line is the count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -133,7 +134,13 @@ for tree in "${trees[@]}"; do
 done
 echo "SEED=$SEED repeats this order"
 mapfile -t order < <(named | grep -E "$long" | shuffled; named | grep -vE "$long" | shuffled)
-for name in "${order[@]}"; do begin "$name"; done
+for name in "${order[@]}"; do
+	if [ "$EPOCHSECONDS" -le "${BEGIN_UNTIL:-$EPOCHSECONDS}" ]; then
+		begin "$name"
+	else
+		skips+=("$name: not begun, the time for that is over")
+	fi
+done
 while [ ${#names[@]} -gt 0 ]; do finish_one; done
 
 # Once more at the end, which is what is read first, and may be all that is kept: what failed stands last.

@@ -63,6 +63,11 @@ at_rest() { # PROCESS
 }
 longer() { [ "$(stat -c %s "$1")" -gt "$2" ]; } # FILE BYTES
 
+# Unmounts as a user does. Another program may have a file open at that moment: `moefs list` looks into every mount.
+leave() { # MOUNTPOINT
+	until_true fusermount3 -u "$1" 2>/dev/null || fusermount3 -u "$1"
+}
+
 unmounted() { # unmounts and waits for the daemon's end
 	fusermount3 -u "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt" 2>/dev/null
 	[ -z "$daemon" ] || until_true not alive "$daemon" || kill -9 "$daemon"
