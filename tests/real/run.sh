@@ -8,7 +8,7 @@ bench=${MOEFS_BENCH:-$root/build/moefs-bench}
 data=${MOEFS_TESTDATA:-$root/../shared}
 text=${REAL_TEXT:-$data/text/wikitext2.wiki.test.raw.zst}
 tokens=${REAL_TOKENS:-8192}
-parts=${REAL_PARTS:-tokens conversations exact arithmetic losses speed}
+parts=${REAL_PARTS:-tokens conversations exact arithmetic losses kv speed}
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$real
 
 of_part() { [[ " $parts " == *" $1 "* ]]; }
@@ -149,6 +149,39 @@ if of_part losses; then
 		claim "4bit loses no more than Q4_K_M: $form, WikiText" beside $form text 1
 		grep '^#' "$work/out"
 		claim "4bit loses no more than Q4_K_M: $form, conversations" beside $form conversations 2
+		grep '^#' "$work/out"
+	done
+fi
+
+# ---- keys and values of fewer bits ----
+
+kept_as() { # TYPE: facts at ten depths are asked for, and the same text is scored, to the end of the context
+	trap 'cd /; unmounted' EXIT
+	mounted -o "kv=$1"
+	"$python" "$real/depths.py" ask "$m" "$work/passage" >"$work/found-$1" || exit
+	exec 3<>score && head -c "$long" "$work/passage" >&3 && timeout $limit cat <&3 >"$work/score-$1" || fail "$(cat error)"
+	exec 3>&-
+	echo "# kv=$1: $(cat "$work/found-$1")"
+	[ "$1" != f16 ] || return 0
+}
+loses_less() { # TYPE BOUND: in nats a token, beyond twice the standard error
+	local lost error found
+	kept_as "$1"
+	read -r lost error < <("$python" "$real/depths.py" loss "$work/score-$1" "$work/score-f16")
+	echo "# kv=$1: $lost nats a token more than f16, standard error $error;" \
+		"from token 4,096 on $("$python" "$real/depths.py" loss "$work/score-$1" "$work/score-f16" 4096)"
+	awk -v lost="$lost" -v error="$error" -v bound="$2" 'BEGIN { exit !(lost < bound + 2 * error) }' || fail "the bound is $2"
+	found=$(cut -d ' ' -f 1 "$work/found-$1")
+	[ "$found" -ge "$(($(cut -d ' ' -f 1 "$work/found-f16") - 1))" ] || fail "of the facts $found are found"
+}
+if of_part kv; then
+	MODEL=$gguf m=$mnt/$(basename "$gguf" .gguf)
+	long=26000 # bytes, about 7,600 tokens
+	"$python" "$real/depths.py" passage "$work/text" $long >"$work/passage"
+	claim "a long text is scored, and facts in it are asked for: kv=f16" kept_as f16
+	grep '^#' "$work/out"
+	for type in q8:0.002 q8q4:0.02 q4:0.05; do
+		claim "keys and values in ${type%:*} lose little, and find the facts that f16 finds" loses_less "${type%:*}" "${type#*:}"
 		grep '^#' "$work/out"
 	done
 fi
