@@ -303,8 +303,8 @@ soak: all unit ## a hundred kills, and a hundred while refining; then many proce
 $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 # What tests/bench/spent.c and timeline.c put their clocks around.
-BENCH_WRAPPED := delta_run product_run attention_run look_back_run latent_run dense_run moe_run router_run router_predict \
-	step_norm activation_prepare sampler_draw pager_begin pager_next pager_put pager_end threads_run pthread_mutex_lock syscall
+BENCH_WRAPPED := delta_run product_run attention_run look_back_run latent_run dense_run experts_run routing_choose routing_predict \
+	activation_norm activation_prepare sampler_draw pager_begin pager_next pager_put pager_end threads_run pthread_mutex_lock syscall
 # The tree beside the engine, for `files`, but for its main.
 $(BUILD)/moefs-bench: $(BENCH_OBJS) $(filter-out %/main.o,$(FS_OBJS)) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-rooms=(json answer tokenizer template grammar source family library memory convert compute prefixes model session turn run admin)
+rooms=(json answer tokenizer template grammar source family library memory convert compute cpu prefixes model session turn run admin)
 declare -A may=(
 	[kernels]='kernels'
 	[cache]='cache'
@@ -60,6 +60,12 @@ forbidden() {
 	done
 }
 
+# Prints each file of the forward pass that computes past its backend (engine/compute/backend.h). Sampling, and reading
+# rows of a table, are no operations of a backend.
+direct() {
+	grep -rlE --include='*.c' 'kernels->|threads_run\(' engine/compute | grep -vE '/(sampler|weights|threads)\.c$'
+}
+
 status=0
 result() { # WHAT, true or false
 	if "$2"; then echo "ok - $1"; else echo "not ok - $1"; status=1; fi
@@ -69,10 +75,14 @@ found=$(forbidden)
 [ -z "$found" ] || echo "$found"
 result 'every include follows the arrows' "$([ -z "$found" ] && echo true || echo false)"
 
+found=$(direct)
+[ -z "$found" ] || echo "$found"
+result 'the forward pass computes by its backend alone' "$([ -z "$found" ] && echo true || echo false)"
+
 # The test can fail: a tree in which each kind of arrow is wrong once.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{cache,engine/answer,engine/run,engine/session,engine/attic,fs/{base,files,tree,commands,attic,gateway/turn,program},kernels}
+mkdir -p "$tree"/{cache,engine/answer,engine/compute,engine/run,engine/session,engine/attic,fs/{base,files,tree,commands,attic,gateway/turn,program},kernels}
 cd "$tree" || exit 1
 echo '#include "engine/session/params.h"' >engine/answer/stream.h
 echo '#include "fs/base/text.h"' >engine/model.h
@@ -86,5 +96,7 @@ printf '#include "%s"\n' fs/base/text.h cache/err.h fs/gateway/turn/tree_client.
 printf '#include "%s"\n' fs/gateway/listen.h fs/gateway/turn/tree_client.h >fs/program/http.c
 echo '#include "kernels/tq.h"' >cache/store.c
 echo '#include "engine/json/json.h"' >engine/run/load.c
+echo 'k->kernels->add(y, x, n);' | tee engine/compute/forward.c >engine/compute/sampler.c
+result 'a kernel that the forward pass calls itself is found' "$([ "$(direct)" = engine/compute/forward.c ] && echo true || echo false)"
 result 'wrong arrows are found, right ones are not' "$([ "$(forbidden | wc -l)" = 13 ] && echo true || echo false)"
 exit $status

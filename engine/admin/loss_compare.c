@@ -219,11 +219,13 @@ static int loss_begin_side(struct loss_comparison *c, struct loss_side *s, enum 
 	if (!failed)
 		failed = loss_fill_batch(c, s, kv, e);
 	if (!failed)
-		failed = forward_pass_init(&s->pass, c->of->config, s->batch.count, e);
+		failed = forward_pass_init(&s->pass, c->of->backend, c->of->config, s->batch.count,
+					   e);
 	s->env = (struct environment){
 		.config = c->of->config,
 		.plan = &s->plan,
 		.weights = &s->weights,
+		.backend = c->of->backend,
 		.kernels = c->of->kernels,
 		.threads = c->of->threads,
 		.experts = s->experts,

@@ -26,6 +26,7 @@ struct loss_text {
 
 struct loss_of {
 	const struct config *config;
+	const struct backend *backend;
 	const struct kernels *kernels;
 	struct threads *threads;
 	const char *directory; /* the checkpoint's */

@@ -43,7 +43,9 @@ static bool loss_idle_has_room(const struct model *m)
 {
 	const struct config *c = &m->id.config;
 	uint64_t bytes = loss_idle_source_bytes(m);
-	uint64_t rows = forward_bytes(c, LOSS_TOKENS) + 2 * forward_pass_bytes(c, LOSS_TOKENS) +
+	const struct backend *b = m->engine->backend;
+	uint64_t rows = forward_bytes(b, c, LOSS_TOKENS) +
+			2 * forward_pass_bytes(b, c, LOSS_TOKENS) +
 			2 * context_full_bytes(c, KV_F32, LOSS_TOKENS, LOSS_TOKENS);
 	return bytes && bytes <= source_most &&
 	       (int64_t)(bytes / 2 + rows) <= loss_idle_spare_memory();

@@ -1,7 +1,7 @@
 /* Whether a model can be opened, by its headers alone (model.h): what model_open finds out before
  * it looks for a store. */
 #include "engine/admin/check.h"
-#include "engine/compute/forward.h"
+#include "engine/cpu/cpu.h"
 #include "engine/family/config.h"
 #include "engine/family/sources.h"
 #include "engine/library/library.h"
@@ -41,7 +41,7 @@ static int model_glance_files(const char *path, const struct ollama_model *said,
 	if (!failed && said)
 		failed = ollama_take_defaults(said, &c->generation, e);
 	if (!failed)
-		failed = forward_computes(c, e);
+		failed = cpu_backend.computes(c, e);
 	if (!failed)
 		failed = model_glance_tensors(path, c, e);
 	free(c);

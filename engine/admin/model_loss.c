@@ -128,6 +128,7 @@ int loss_measure_store(struct model *m, const char *folder, const struct loss_te
 	struct err ignored; /* where nothing can be written, nothing is kept */
 	struct loss_of of = {
 		.config = &m->id.config,
+		.backend = m->engine->backend,
 		.kernels = m->engine->kernels,
 		.directory = m->id.directory,
 		.folder = folder,

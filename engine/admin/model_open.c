@@ -36,19 +36,20 @@ static uint32_t model_context_of(const struct config *c, uint32_t asked)
 }
 
 /* What the model will take, before any of it is: the embedding stays on disk. */
-static struct budget_need model_need_of(const struct plan *p, const struct config *c,
-					const struct engine_options *o)
+static struct budget_need model_need_of(const struct engine *g, const struct plan *p,
+					const struct config *c)
 {
+	const struct engine_options *o = &g->options;
 	/* Of the tokenizer: text, hash table and merges. */
 	enum { BYTES_PER_VOCABULARY_ENTRY = 256 };
 	uint64_t slot = pager_slot_bytes(p->slot_bytes),
 		 sampling = sampler_bytes(c->vocabulary) +
 			    grammars_mask_words(c->vocabulary) * sizeof(uint64_t);
 	struct budget_need n = {
-		.bytes = forward_bytes(c, o->chunk) + forward_pass_bytes(c, o->chunk) +
+		.bytes = forward_bytes(g->backend, c, o->chunk) +
+			 forward_pass_bytes(g->backend, c, o->chunk) +
 			 load_most_samplers(o) * sampling +
-			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY +
-			 (p->recipe.draft ? drafter_layer_bytes(c) : 0),
+			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY,
 		.least = slot * c->experts_per_token,
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++)
@@ -67,7 +68,7 @@ static int model_measure(struct model *m, struct err *e)
 		return failed;
 	m->id.parameters = p.parameters;
 	m->id.active_parameters = p.active_parameters;
-	m->loaded.need = model_need_of(&p, &m->id.config, &g->options);
+	m->loaded.need = model_need_of(g, &p, &m->id.config);
 	uint64_t asked = engine_budget_asked(g);
 	size_t slot = p.routed_layers ? pager_slot_bytes(p.slot_bytes) : 0;
 	if (asked && slot > asked)
@@ -93,7 +94,7 @@ static int model_count_draft(struct model *m, struct err *e)
 	int failed = r.draft ? plan_make(&p, &m->id.config, &r, e) : 0;
 	if (failed || !r.draft)
 		return failed;
-	m->loaded.need = model_need_of(&p, &m->id.config, &m->engine->options);
+	m->loaded.need = model_need_of(m->engine, &p, &m->id.config);
 	plan_free(&p);
 	return 0;
 }
@@ -117,7 +118,7 @@ static int model_open_files(struct model *m, const char *path, struct err *e)
 	if (!failed && m->id.ollama)
 		failed = ollama_take_defaults(m->id.ollama, &m->id.config.generation, e);
 	if (!failed)
-		failed = forward_computes(&m->id.config, e);
+		failed = m->engine->backend->computes(&m->id.config, e);
 	m->id.kv = m->engine->kv;
 	if (!failed)
 		failed = config_check_kv(&m->id.config, m->id.kv, e);

@@ -1,8 +1,9 @@
 /* Arrays of a pass in one block of memory. The same calls run twice: with memory NULL they measure,
- * then, with memory of that size, they hand out the places. A file of its own because every scratch
- * of the room is made of an arena, and an arena needs nothing else. */
+ * then, with memory of that size, they hand out the places. */
 #ifndef MOEFS_ENGINE_COMPUTE_ARENA_H
 #define MOEFS_ENGINE_COMPUTE_ARENA_H
+
+#include "cache/err.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +22,10 @@ static inline void *arena_take(struct arena *a, size_t count, size_t size)
 	a->used += (count * size + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 	return place;
 }
+
+/* Memory for arrays of activations: zeros, all taken from the system when the call returns. NULL:
+ * out of memory, in words. */
+void *arena_map(size_t bytes, struct err *e);
+void arena_unmap(void *memory, size_t bytes); /* NULL is fine */
 
 #endif

@@ -231,7 +231,7 @@ void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct cont
 {
 	struct err ignored;
 	size_t count = x->tokens.count, position = count - n;
-	const float *rows = l->forward->scratch.normed.f, *last = rows + (size_t)(n - 1) * d->width;
+	const float *rows = forward_normed(l->forward), *last = rows + (size_t)(n - 1) * d->width;
 	if (!drafter_begin_rows(d, position))
 		return;
 	context_note(x, last);
@@ -256,7 +256,7 @@ void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struc
 		d->pending = 0;
 	}
 	context_rollback(&d->keys, d->rows);
-	drafter_keep_pending(d, l->forward->scratch.normed.f + (size_t)first * d->width, n);
+	drafter_keep_pending(d, forward_normed(l->forward) + (size_t)first * d->width, n);
 }
 
 /* ---- drafters side by side: drafting ---- */
@@ -343,7 +343,7 @@ static int drafter_advance(struct draft_layer *l, struct draft_ask *asks, uint32
 {
 	struct drafter_party p = {.reader = reader};
 	const struct draft_reader read = {drafter_read_party, &p};
-	const float *own = l->forward->scratch.normed.f;
+	const float *own = forward_normed(l->forward);
 	for (uint32_t i = 0; i < count; i++) {
 		struct draft_ask *ask = &asks[i];
 		if (ask->account->end != SPAN_DONE)

@@ -43,10 +43,8 @@ uint32_t drafter_lookup(const uint32_t *tokens, size_t count, uint32_t *draft, u
 /* A model's; for the thread that owns the forward pass, in whose scratch it works. */
 struct draft_layer {
 	struct forward *forward;
-	struct activation joined;     /* input of the projection, for a few rows at a time */
 	struct losses losses;	      /* of the next call of drafter_layer_run or _keys */
 	struct step_account *account; /* the same; may be NULL */
-	void *memory;
 };
 
 /* Rows of one context, at its next positions. */
@@ -60,14 +58,11 @@ struct draft_rows {
 };
 
 /* The forward pass's weights were loaded with drafts, and the model has a draft layer. */
-int drafter_layer_init(struct draft_layer *d, struct forward *f, struct err *e);
-void drafter_layer_free(struct draft_layer *d);
-/* Bytes that it takes, beside the forward pass's. */
-uint64_t drafter_layer_bytes(const struct config *c);
+void drafter_layer_init(struct draft_layer *d, struct forward *f);
 
 /* Computes n rows, 1 … forward.chunk, at the context's next positions, and appends tokens[n] to the
- * context. hidden: [n][hidden size]; may be scratch.normed.f. all_logits: [n][vocabulary], and then
- * scratch.normed has the rows' output; NULL: scratch.logits and scratch.normed have those of the
+ * context. hidden: [n][hidden size]; may be forward_normed. all_logits: [n][vocabulary], and then
+ * forward_normed has the rows' output; NULL: forward.logits and forward_normed have those of the
  * last row. A failed call leaves the context as it was. */
 int drafter_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
 		      const float *hidden, uint32_t n, float *all_logits, struct err *e);
@@ -84,7 +79,7 @@ struct draft_reader {
 };
 /* The same for rows of several contexts in one pass, at most forward.chunk in all, in which each
  * context's end for themselves like a span of a step. The reader is given the logits of each one's
- * last row, and then scratch.normed has their output, [count][hidden size]. */
+ * last row, and then forward_normed has their output, [count][hidden size]. */
 int drafter_layer_run_together(struct draft_layer *d, const struct draft_rows *rows, uint32_t count,
 			       const struct draft_reader *reader, struct err *e);
 /* The same with no more than the keys and values. */
@@ -143,7 +138,7 @@ bool drafter_yield(struct drafter *d);
  * This and the next functions work in the forward pass's scratch. */
 uint32_t drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
 			   uint32_t next, enum row_kind kind, bool keep_keys);
-/* After a step of which n tokens stand, the last of x, while forward.scratch.normed has what
+/* After a step of which n tokens stand, the last of x, while forward_normed has what
  * step_batch.normed asks for. first: the row of the batch that the first of the tokens is. A
  * prompt's step has no other rows. */
 void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n,

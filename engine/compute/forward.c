@@ -1,149 +1,27 @@
 /* The forward pass: scratch, layers, output head. See forward.h. */
 #include "engine/compute/forward.h"
-#include "kernels/delta.h"
-#include "kernels/watch.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
-/* ---- scratch ---- */
+/* ---- memory ---- */
 
-/* Takes a pass's arrays. */
+/* Takes a pass's arrays in main memory. */
 static void forward_take_pass(struct forward_pass *p, struct arena *a, const struct config *c,
 			      size_t rows)
 {
 	*p = (struct forward_pass){.rows = (uint32_t)rows};
-	p->x = arena_take(a, rows * config_stream_width(c), sizeof *p->x);
-	if (c->per_layer)
-		p->per_layer = arena_take(a, rows * c->per_layer * c->layers, sizeof *p->per_layer);
 	rotation_take(p->rotations, a, c, rows);
-	chooser_take_entries(&p->chosen, a, c, rows);
 	p->spans = arena_take(a, rows, sizeof *p->spans);
 	p->span_of = arena_take(a, rows, sizeof *p->span_of);
 	p->tokens = arena_take(a, rows, sizeof *p->tokens);
-	p->embedded = arena_take(a, rows, sizeof *p->embedded);
-	p->per_layer_read = arena_take(a, rows, sizeof *p->per_layer_read);
 	p->wanted = arena_take(a, rows, sizeof *p->wanted);
 	p->wanted_row = arena_take(a, rows, sizeof *p->wanted_row);
 	p->wanted_index = arena_take(a, rows, sizeof *p->wanted_index);
 }
 
 /* Places the arrays in memory; NULL: only measures. Returns their bytes. */
-static size_t forward_lay_out(struct scratch *s, const struct config *c, size_t rows, void *memory)
-{
-	struct arena a = {.memory = memory};
-	*s = (struct scratch){.memory = memory};
-	forward_take_pass(&s->pass, &a, c, rows);
-	activation_take(&a, &s->normed, rows, c->hidden_size);
-	residual_take(&s->residual, &a, c, rows);
-	ngram_take(&s->ngrams, &a, c, rows);
-	chooser_take(&s->chooser, &a, c, rows);
-	if (c->chooser.entry != INDEX_NONE)
-		look_chosen_take(&s->chooser.look, &a, c, rows);
-	attention_take(&s->attention, &a, c, rows);
-	if (c->mixers[MIXER_LATENT])
-		latent_take(&s->latent, &a, c, rows);
-	if (c->mixers[MIXER_COMPRESSED])
-		compressed_take(&s->compressed, &a, c, rows);
-	if (c->mixers[MIXER_DELTA_NET])
-		delta_take(&s->delta, &a, c, rows);
-	if (c->mixers[MIXER_KIMI])
-		kimi_take(&s->kimi, &a, c, rows);
-	if (c->mixers[MIXER_MAMBA])
-		mamba_take(&s->mamba, &a, c, rows);
-	if (c->mixers[MIXER_CONVOLUTION])
-		convolution_take(&s->convolution, &a, c, rows);
-	dense_take(&s->dense, &a, c, rows);
-	if (c->per_layer)
-		per_layer_take(&s->per_layer, &a, c, rows);
-	uint32_t widest = c->hidden_size > s->dense.hidden.k ? c->hidden_size : s->dense.hidden.k;
-	s->out = arena_take(&a, rows * widest, sizeof *s->out);
-	s->logits = arena_take(&a, (size_t)HEAD_ROWS * c->vocabulary, sizeof *s->logits);
-	if (c->experts)
-		moe_take(&s->moe, &a, c, rows);
-	return s->bytes = a.used;
-}
-
-int forward_computes(const struct config *c, struct err *e)
-{
-	const struct delta_net *n = &c->delta_net;
-	const struct latent *l = &c->latent;
-	if (c->mixers[MIXER_DELTA_NET] + c->mixers[MIXER_KIMI] && (n->key_dim > DELTA_KEY_DIM || n->width > CONV_WIDTH))
-		return err_set(e, ENOTSUP,
-			       "this %s model's delta nets have keys of %u and a convolution over "
-			       "%u tokens; moefs computes up to %d and %d",
-			       c->model_type, n->key_dim, n->width, DELTA_KEY_DIM, CONV_WIDTH);
-	if (c->mixers[MIXER_MAMBA] &&
-	    (c->mamba.state > DELTA_KEY_DIM || c->mamba.width > CONV_WIDTH))
-		return err_set(e, ENOTSUP,
-			       "this %s model's Mamba layers have states of %u and a convolution "
-			       "over %u tokens; moefs computes up to %d and %d",
-			       c->model_type, c->mamba.state, c->mamba.width, DELTA_KEY_DIM,
-			       CONV_WIDTH);
-	if (c->mixers[MIXER_CONVOLUTION] && c->convolution > CONV_WIDTH)
-		return err_set(e, ENOTSUP,
-			       "this %s model's convolutions see %u tokens; moefs computes up to "
-			       "%d",
-			       c->model_type, c->convolution, CONV_WIDTH);
-	if (c->mixers[MIXER_LATENT] && l->rank > LATENT_DIM)
-		return err_set(e, ENOTSUP,
-			       "this %s model has latents of %u; moefs computes latents up to %d",
-			       c->model_type, l->rank, LATENT_DIM);
-	if (c->mixers[MIXER_COMPRESSED] && c->head_dim > LATENT_DIM)
-		return err_set(e, ENOTSUP, "this %s model has heads of %u; moefs computes up to %d",
-			       c->model_type, c->head_dim, LATENT_DIM);
-	if (c->ngrams.width > CONV_WIDTH)
-		return err_set(e, ENOTSUP,
-			       "this %s model has a convolution over %u n-grams; moefs computes up to "
-			       "%d",
-			       c->model_type, c->ngrams.width, CONV_WIDTH);
-	if (c->chooser.interleaved && c->rope[0].dim > 2 * INDEX_ROTATED)
-		return err_set(e, ENOTSUP,
-			       "this %s model rotates %u numbers of an index head; moefs computes up "
-			       "to %d",
-			       c->model_type, c->rope[0].dim, 2 * INDEX_ROTATED);
-	return 0;
-}
-
-/* A mapping of its own, so that the system has the memory back as soon as it is freed; and
- * populated, because memory that is counted as taken but not yet touched would look free. */
-static void *forward_map(size_t bytes, struct err *e)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (memory != MAP_FAILED)
-		return memory;
-	err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
-	return NULL;
-}
-
-int forward_init(struct forward *f, struct err *e)
-{
-	const struct config *c = f->env.config;
-	void *memory = forward_map(forward_lay_out(&f->scratch, c, f->chunk, NULL), e);
-	if (!memory)
-		return -ENOMEM;
-	forward_lay_out(&f->scratch, c, f->chunk, memory);
-	rotation_init(f->scratch.pass.rotations, c);
-	return 0;
-}
-
-void forward_free(struct forward *f)
-{
-	if (f->scratch.memory)
-		(void)munmap(f->scratch.memory, f->scratch.bytes);
-	f->scratch = (struct scratch){0};
-}
-
-uint64_t forward_bytes(const struct config *c, uint32_t chunk)
-{
-	struct scratch measured;
-	return forward_lay_out(&measured, c, chunk, NULL);
-}
-
-/* The same for a pass alone. */
-static size_t forward_lay_out_pass(struct forward_pass *p, const struct config *c, uint32_t rows,
+static size_t forward_lay_out_pass(struct forward_pass *p, const struct config *c, size_t rows,
 				   void *memory)
 {
 	struct arena a = {.memory = memory};
@@ -152,27 +30,78 @@ static size_t forward_lay_out_pass(struct forward_pass *p, const struct config *
 	return p->bytes = a.used;
 }
 
-int forward_pass_init(struct forward_pass *p, const struct config *c, uint32_t rows, struct err *e)
+int forward_pass_init(struct forward_pass *p, const struct backend *b, const struct config *c,
+		      uint32_t rows, struct err *e)
 {
-	void *memory = forward_map(forward_lay_out_pass(p, c, rows, NULL), e);
+	void *memory = arena_map(forward_lay_out_pass(p, c, rows, NULL), e);
 	if (!memory)
 		return -ENOMEM;
 	forward_lay_out_pass(p, c, rows, memory);
+	p->backend = b;
 	rotation_init(p->rotations, c);
-	return 0;
+	int failed = b->stream_make(&p->stream, c, rows, e);
+	if (failed)
+		forward_pass_free(p);
+	return failed;
 }
 
 void forward_pass_free(struct forward_pass *p)
 {
-	if (p->memory)
-		(void)munmap(p->memory, p->bytes);
+	if (p->backend)
+		p->backend->stream_free(p->stream);
+	arena_unmap(p->memory, p->bytes);
 	*p = (struct forward_pass){0};
 }
 
-uint64_t forward_pass_bytes(const struct config *c, uint32_t rows)
+uint64_t forward_pass_bytes(const struct backend *b, const struct config *c, uint32_t rows)
 {
 	struct forward_pass measured;
-	return forward_lay_out_pass(&measured, c, rows, NULL);
+	return forward_lay_out_pass(&measured, c, rows, NULL) + b->stream_bytes(c, rows);
+}
+
+/* The same for what passes share. */
+static size_t forward_lay_out(struct forward *f, const struct config *c, size_t rows, void *memory)
+{
+	struct arena a = {.memory = memory};
+	f->logits = arena_take(&a, (size_t)HEAD_ROWS * c->vocabulary, sizeof *f->logits);
+	if (c->experts)
+		routing_take(&f->routing, &a, c, rows);
+	f->memory = memory;
+	return f->bytes = a.used;
+}
+
+int forward_init(struct forward *f, struct err *e)
+{
+	const struct environment *env = &f->env;
+	f->scratch = NULL;
+	int failed = forward_pass_init(&f->pass, env->backend, env->config, f->chunk, e);
+	if (failed)
+		return failed;
+	void *memory = arena_map(forward_lay_out(f, env->config, f->chunk, NULL), e);
+	failed = memory ? env->backend->scratch_make(&f->scratch, env->config, f->chunk, e)
+			: -ENOMEM;
+	forward_lay_out(f, env->config, f->chunk, memory);
+	if (failed)
+		forward_free(f);
+	return failed;
+}
+
+void forward_free(struct forward *f)
+{
+	if (f->scratch)
+		f->env.backend->scratch_free(f->scratch);
+	arena_unmap(f->memory, f->bytes);
+	forward_pass_free(&f->pass);
+	f->scratch = NULL;
+	f->memory = NULL;
+	f->logits = NULL;
+}
+
+uint64_t forward_bytes(const struct backend *b, const struct config *c, uint32_t chunk)
+{
+	struct forward measured;
+	return forward_lay_out(&measured, c, chunk, NULL) + forward_pass_bytes(b, c, chunk) +
+	       b->scratch_bytes(c, chunk);
 }
 
 int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
@@ -206,130 +135,35 @@ struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t cou
 		.span_count = count,
 		.span_of = p->span_of,
 		.clock = f->token_count,
-		.x = p->x,
-		.per_layer = p->per_layer,
-		.residual = &f->scratch.residual,
-		.normed = &f->scratch.normed,
-		.out = f->scratch.out,
+		.stream = p->stream,
+		.scratch = f->scratch,
+		.routing = f->env.config->experts ? &f->routing : NULL,
 		.rotations = p->rotations,
-		.chosen = &p->chosen,
 		.tokens = p->tokens,
 	};
 }
 
-/* What a row of the stream begins with, after its row of the embedding. */
-static void forward_finish_embedding(const struct config *c, float *x)
-{
-	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1; i++)
-		x[i] *= c->embedding_multiplier;
-	residual_copy(c, x);
-}
-
-int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e)
-{
-	const struct config *c = s->env->config;
-	float *x = s->x + (size_t)row * config_stream_width(c);
-	int failed = weights_row(s->env->weights, TABLE_EMBEDDING, token, x, e);
-	if (failed)
-		return failed;
-	forward_finish_embedding(c, x);
-	return c->per_layer ? per_layer_read(s, row, token, e) : 0;
-}
-
-void forward_normalise(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
-{
-	step_norm(s, s->normed->f, s->x, rows, weights_vector(&s->env->weights->once, norm), n);
-	activation_changed(s->normed);
-}
-
 /* ---- layers ---- */
 
-static int forward_run_mixer(struct forward *f, struct step *s, uint32_t layer, struct err *e)
+int forward_layer(struct step *s, uint32_t layer, struct err *e)
 {
-	(void)e;
-	switch (f->env.config->layer[layer].mixer) {
-	case MIXER_LATENT:
-		latent_run(&f->scratch.latent, &f->scratch.chooser, s, layer);
-		break;
-	case MIXER_COMPRESSED:
-		compressed_run(&f->scratch.compressed, &f->scratch.chooser, s, layer);
-		break;
-	case MIXER_DELTA_NET:
-		delta_run(&f->scratch.delta, s, layer);
-		break;
-	case MIXER_KIMI:
-		kimi_run(&f->scratch.kimi, s, layer);
-		break;
-	case MIXER_MAMBA:
-		mamba_run(&f->scratch.mamba, s, layer);
-		break;
-	case MIXER_CONVOLUTION:
-		convolution_run(&f->scratch.convolution, s, layer);
-		break;
-	default:
-		attention_run(&f->scratch.attention, &f->scratch.chooser, s, layer);
-		break;
-	}
-	return 0;
-}
-
-static int forward_run_feed_forward(struct forward *f, struct step *s, uint32_t layer,
-				    struct err *e)
-{
-	if (config_routed(f->env.config, layer))
-		return moe_run(&f->scratch.moe, s, layer, e);
-	dense_run(&f->scratch.dense, s, layer);
-	return 0;
-}
-
-/* A part reads the stream by residual_read, and leaves in `out` what is added to it. 0, or a negative
- * errno with words. */
-typedef int forward_part_fn(struct forward *f, struct step *s, uint32_t layer, struct err *e);
-static forward_part_fn *const forward_parts[LAYER_PARTS] = {
-	[PART_MIXER] = forward_run_mixer,
-	[PART_FEED_FORWARD] = forward_run_feed_forward,
-};
-
-int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err *e)
-{
+	const struct backend *b = s->env->backend;
 	const struct config *c = s->env->config;
-	const struct layer_weights *l = &s->env->weights->layer[layer];
-	if (c->layer[layer].ngrams)
-		ngram_run(&f->scratch.ngrams, s, layer);
-	for (enum layer_part i = 0; i < LAYER_PARTS && s->n; i++) {
-		if (!config_has_part(&c->layer[layer], i))
-			continue;
-		residual_read(s, layer, i);
-		int failed = forward_parts[i](f, s, layer, e);
-		if (failed)
-			return failed;
-		residual_add(s, layer, i);
+	const struct layer *l = &c->layer[layer];
+	int failed = 0;
+	if (l->ngrams)
+		b->ngrams(s, layer);
+	if (s->n && config_has_part(l, PART_MIXER))
+		b->mix(s, layer);
+	if (s->n && config_has_part(l, PART_FEED_FORWARD)) {
+		if (config_routed(c, layer))
+			failed = experts_run(s, layer, e);
+		else
+			b->feed(s, layer);
 	}
-	if (c->per_layer)
-		per_layer_run(&f->scratch.per_layer, s, layer);
-	const float *scale = weights_vector(l, TENSOR_LAYER_SCALE);
-	size_t count = (size_t)s->n * config_stream_width(c);
-	for (size_t i = 0; scale && i < count; i++)
-		s->x[i] *= *scale;
-	return 0;
-}
-
-void forward_layer_keys(struct forward *f, struct step *s, uint32_t layer)
-{
-	residual_read(s, layer, PART_MIXER);
-	attention_run_keys(&f->scratch.attention, s, layer);
-}
-
-void forward_head(struct step *s, uint32_t n, float *logits)
-{
-	struct product head = {logits, &s->env->weights->once.m[TENSOR_HEAD]};
-	float scaling = s->env->config->logits_scaling;
-	product_run(s->env, &head, 1, s->normed, n);
-	size_t count = (size_t)n * head.w->shape.rows;
-	for (size_t i = 0; i < count && scaling != 1; i++)
-		logits[i] /= scaling;
-	if (s->env->config->logit_cap > 0)
-		s->env->kernels->softcap(logits, count, s->env->config->logit_cap);
+	if (!failed && s->n)
+		b->finish(s, layer);
+	return failed;
 }
 
 /* ---- outputs ---- */
@@ -387,23 +221,24 @@ static int forward_give_logits(struct forward *f, struct forward_pass *p, struct
 		 n = left < HEAD_ROWS ? left : HEAD_ROWS;
 	if (!n)
 		return 0;
-	residual_end(&p->step, p->wanted + done, n);
-	forward_head(&p->step, n, f->scratch.logits);
+	f->env.backend->end(&p->step, TENSOR_FINAL_NORM, p->wanted + done, n);
+	f->env.backend->head(&p->step, n, f->logits);
 	p->wanted_done += n;
-	return b->read(b->ctx, p->wanted_row + done, n, f->scratch.logits, e);
+	return b->read(b->ctx, p->wanted_row + done, n, f->logits, e);
 }
 
 /* Computes all wanted logits into an array. Dead rows leave gaps: the others keep their places. */
 static void forward_make_logits(struct forward *f, struct forward_pass *p)
 {
-	float *to = p->logits ? p->logits : f->scratch.logits;
+	const struct backend *b = f->env.backend;
+	float *to = p->logits ? p->logits : f->logits;
 	for (uint32_t n; p->wanted_done < p->wanted_count; p->wanted_done += n) {
 		const uint32_t *at = p->wanted_index + p->wanted_done;
 		uint32_t left = p->wanted_count - p->wanted_done;
 		for (n = 1; n < left && at[n] == at[n - 1] + 1;)
 			n++;
-		residual_end(&p->step, p->wanted + p->wanted_done, n);
-		forward_head(&p->step, n, to + (size_t)*at * f->env.config->vocabulary);
+		b->end(&p->step, TENSOR_FINAL_NORM, p->wanted + p->wanted_done, n);
+		b->head(&p->step, n, to + (size_t)*at * f->env.config->vocabulary);
 	}
 }
 
@@ -412,62 +247,41 @@ static void forward_make_logits(struct forward *f, struct forward_pass *p)
 static void forward_make_normed(struct forward_pass *p, bool there)
 {
 	struct step *s = &p->step;
+	const struct backend *b = s->env->backend;
 	size_t width = s->env->config->hidden_size;
 	if (!there)
-		residual_end(s, NULL, s->n);
-	step_tap(s, TAP_NORMED, 0, (uint32_t)width, s->normed->f);
+		b->end(s, TENSOR_FINAL_NORM, NULL, s->n);
+	float *normed = b->normed(s->scratch);
+	step_tap(s, TAP_NORMED, 0, (uint32_t)width, normed);
 	for (uint32_t i = s->span_count; i-- > 0;) { /* the last first: each moves up */
 		const struct step_span *span = &s->spans[i];
 		if (span->first != span->origin)
-			memmove(s->normed->f + span->origin * width,
-				s->normed->f + span->first * width,
-				span->n * width * sizeof *s->normed->f);
+			memmove(normed + span->origin * width, normed + span->first * width,
+				span->n * width * sizeof *normed);
 	}
 }
 
 /* ---- the pass ---- */
 
-/* Reads the rows of the tables that many tokens need together. */
-static void forward_read_tables(struct forward_pass *p)
+void forward_embed(struct step *s)
 {
-	const struct step *s = &p->step;
-	const struct environment *env = s->env;
-	const struct config *c = env->config;
-	weights_rows(env->weights, TABLE_EMBEDDING, p->tokens, s->n, s->x, config_stream_width(c),
-		     p->embedded, env->threads);
-	if (c->per_layer)
-		weights_rows(env->weights, TABLE_PER_LAYER, p->tokens, s->n, s->per_layer,
-			     (size_t)c->per_layer * c->layers, p->per_layer_read, env->threads);
-}
-
-static int forward_embed_row(struct forward_pass *p, uint32_t row, struct err *e)
-{
-	struct step *s = &p->step;
-	const struct config *c = s->env->config;
-	if (!p->embedded[row] || (c->per_layer && !p->per_layer_read[row]))
-		return forward_embed(s, row, p->tokens[row], e);
-	forward_finish_embedding(c, s->x + (size_t)row * config_stream_width(c));
-	if (c->per_layer)
-		per_layer_scale(s, row);
-	return 0;
-}
-
-/* Reserves room in every context, and embeds the rows' tokens, which are still those of the batch.
- */
-static void forward_embed_spans(struct forward_pass *p)
-{
-	struct step *s = &p->step;
 	struct err why;
-	forward_read_tables(p);
-	for (uint32_t i = 0; i < s->span_count; i++) {
-		struct step_span *span = &s->spans[i];
+	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
 		step_open(span);
 		if (context_reserve(span->context, span->position + span->n, &why))
 			step_kill(s, span, 0, SPAN_FAILED, &why);
-		for (uint32_t t = 0; t < span->n; t++)
-			if (forward_embed_row(p, span->first + t, &why))
-				step_kill(s, span, t, SPAN_FAILED, &why);
 	}
+	s->env->backend->embed(s);
+	if (s->died)
+		step_close_up(s);
+}
+
+/* Shows the stream after so many layers. */
+static void forward_tap(struct step *s, uint32_t layers)
+{
+	if (s->env->tap)
+		step_tap(s, TAP_STATE, layers, config_stream_width(s->env->config),
+			 s->env->backend->show(s));
 }
 
 /* Ends the pass: every context is after its rows, or, after an error of all of them, where it was.
@@ -535,17 +349,13 @@ int forward_begin(struct forward *f, struct forward_pass *p, const struct step_b
 	p->observer = p->spans->account ? p->spans->account->observer : NULL;
 	p->step = forward_step(f, p, (uint32_t)spans);
 	p->step.clock = f->token_count += p->step.n;
-	forward_embed_spans(p);
-	if (p->step.died)
-		step_close_up(&p->step);
+	forward_embed(&p->step);
 	for (uint32_t i = 0; i < p->step.span_count; i++) /* until all layers have moved on */
 		p->step.spans[i].context->recurrent.spoiled = true;
 	if (!p->step.n)
 		return forward_end(f, p, 0, e);
-	if (f->env.config->per_layer)
-		per_layer_begin(&f->scratch.per_layer, &p->step);
-	ngram_ahead(&p->step);
-	step_tap(&p->step, TAP_STATE, 0, config_stream_width(f->env.config), p->x);
+	f->env.backend->begin(&p->step);
+	forward_tap(&p->step, 0);
 	return 1;
 }
 
@@ -563,10 +373,10 @@ static int forward_run_piece(struct forward *f, struct forward_pass *p, struct e
 	struct step *s = &p->step;
 	const struct config *c = f->env.config;
 	if (p->layer < c->layers) {
-		int failed = forward_layer(f, s, p->layer++, e);
+		int failed = forward_layer(s, p->layer++, e);
 		if (failed)
 			return failed;
-		step_tap(s, TAP_STATE, p->layer, config_stream_width(c), s->x);
+		forward_tap(s, p->layer);
 		if (p->layer == c->layers)
 			forward_list_wanted(p);
 		return 1;
@@ -588,7 +398,7 @@ int forward_go_on(struct forward *f, struct forward_pass *p, uint32_t pieces, st
 {
 	int more = 1;
 	f->env.observer = p->observer;
-	p->step.out = f->scratch.out; /* the scratch may be a new one (forward_resize) */
+	p->step.scratch = f->scratch; /* it may be a new one (forward_resize) */
 	forward_bury(p);
 	while (more > 0 && p->step.n && pieces--) {
 		more = forward_run_piece(f, p, e);
@@ -607,7 +417,12 @@ void forward_give_up(struct forward *f, struct forward_pass *p, const struct err
 
 int forward_run(struct forward *f, const struct step_batch *b, float *logits, struct err *e)
 {
-	struct forward_pass *p = &f->scratch.pass;
+	struct forward_pass *p = &f->pass;
 	int more = forward_begin(f, p, b, logits, e);
 	return more > 0 ? forward_go_on(f, p, UINT32_MAX, e) : more;
+}
+
+float *forward_normed(struct forward *f)
+{
+	return f->env.backend->normed(f->scratch);
 }

@@ -1,5 +1,5 @@
 /* Batches, their spans, and what several parts of a layer do with a step's rows. See step.h. */
-#include "engine/compute/step.h"
+#include "engine/compute/backend.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -181,36 +181,17 @@ void step_stop(struct step *s)
 			step_kill(s, &s->spans[i], 0, SPAN_STOPPED, &stopped);
 }
 
-/* Moves what rows [from, from + n) have chosen to the rows from `to` on, before them. */
-static void step_move_chosen(struct chosen_entries *x, uint32_t to, uint32_t from, uint32_t n)
-{
-	size_t groups = x->groups, entries = groups * x->most;
-	if (!x->count)
-		return;
-	memmove(x->count + to * groups, x->count + from * groups, n * groups * sizeof *x->count);
-	memmove(x->entries + to * entries, x->entries + from * entries,
-		n * entries * sizeof *x->entries);
-}
-
 void step_close_up(struct step *s)
 {
-	const struct config *c = s->env->config;
-	size_t width = config_stream_width(c), inputs = (size_t)c->per_layer * c->layers;
 	uint32_t n = 0, count = 0;
 	for (uint32_t i = 0; i < s->span_count; i++) {
 		struct step_span *span = &s->spans[i];
 		if (!span->n)
 			continue;
 		if (span->first != n) {
-			memmove(s->x + n * width, s->x + span->first * width,
-				span->n * width * sizeof *s->x);
-			if (s->per_layer)
-				memmove(s->per_layer + n * inputs,
-					s->per_layer + span->first * inputs,
-					span->n * inputs * sizeof *s->per_layer);
-			step_move_chosen(s->chosen, n, span->first, span->n);
+			s->env->backend->move(s, n, span->first, span->n);
 			span->first = n;
-			rotation_set(s->rotations, c, n, span->position, span->n,
+			rotation_set(s->rotations, s->env->config, n, span->position, span->n,
 				     span->context->long_text);
 		}
 		for (uint32_t t = 0; t < span->n; t++)
@@ -220,34 +201,6 @@ void step_close_up(struct step *s)
 	s->n = n;
 	s->span_count = count;
 	s->died = false;
-}
-
-/* ---- rows of a step ---- */
-
-struct step_norm_task {
-	const struct environment *env;
-	float *to;
-	const float *from;
-	const uint32_t *rows;
-	const float *weight;
-};
-
-static void step_norm_rows(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct step_norm_task *z = ctx;
-	const struct config *c = z->env->config;
-	size_t width = c->hidden_size;
-	for (size_t t = begin; t < end; t++)
-		z->env->kernels->rmsnorm(z->to + t * width,
-					 z->from + (z->rows ? z->rows[t] : t) * width, z->weight,
-					 c->hidden_size, c->rms_eps);
-}
-
-void step_norm(const struct step *s, float *to, const float *from, const uint32_t *rows,
-	       const float *weight, uint32_t n)
-{
-	threads_run(s->env->threads, n, 8, step_norm_rows,
-		    &(struct step_norm_task){s->env, to, from, rows, weight});
 }
 
 void step_tap(const struct step *s, enum tap_point point, uint32_t layer, uint32_t width,

@@ -206,6 +206,7 @@ struct environment {
 	const struct config *config;
 	const struct plan *plan;
 	const struct weights *weights;
+	const struct backend *backend; /* computes; its tools are the next two */
 	const struct kernels *kernels;
 	struct threads *threads;
 	struct pager_source *experts; /* NULL in a model without */
@@ -241,15 +242,6 @@ void rotation_set(struct rotation all[CONFIG_ROPES], const struct config *c, uin
 
 /* ---- a step on its way through the layers ---- */
 
-/* What the rows' attention looks at in a layer that chooses: entries of the index, ascending
- * (layers.h). They stay until the next layer with an index, since others look at the same. */
-struct chosen_entries {
-	uint32_t groups, most;
-	uint32_t *count;   /* [n][groups] */
-	uint32_t *entries; /* [n][groups][most] */
-};
-
-/* A part of a layer reads `normed` and leaves in `out` what is added to the stream. */
 struct step {
 	const struct environment *env;
 	uint32_t n; /* rows */
@@ -259,13 +251,10 @@ struct step {
 	bool died;	   /* some rows did, and are not yet taken out */
 	uint64_t clock; /* tokens computed since loading, this step's included: the pager's clock */
 
-	float *x;		    /* [n][streams][hidden]: the residual stream */
-	struct residual_scratch *residual;
-	struct activation *normed;  /* [n][hidden]: the norm of x, input of the projections */
-	float *out;		    /* [n][hidden], with room for a dense up projection */
-	float *per_layer; /* [n][layers][per_layer]: inputs of each layer's own; NULL: none */
-	struct rotation *rotations; /* [CONFIG_ROPES], of these rows */
-	struct chosen_entries *chosen;
+	struct residual_stream *stream; /* the backend's (backend.h) */
+	struct scratch *scratch;	/* likewise */
+	struct routing *routing;	/* in a layer with experts; NULL in a model without */
+	struct rotation *rotations;	/* [CONFIG_ROPES], of these rows */
 	const uint32_t *tokens; /* of the batch: those of a span from its origin on */
 	struct err lost;	    /* why the first span without an account failed */
 };
@@ -306,11 +295,6 @@ bool step_must_stop(void *s);
 void step_stop(struct step *s);
 /* Takes dead rows out of the stream, between two layers. */
 void step_close_up(struct step *s);
-
-/* to[n][hidden] = RMSNorm of rows of from[][hidden] with this weight[hidden]: of the n rows that
- * `rows` names, or, if `rows` is NULL, of the first n; then `to` may be `from`. */
-void step_norm(const struct step *s, float *to, const float *from, const uint32_t *rows,
-	       const float *weight, uint32_t n);
 
 /* Shows rows[n][width] to the tap, if there is one, span by span. */
 void step_tap(const struct step *s, enum tap_point point, uint32_t layer, uint32_t width,

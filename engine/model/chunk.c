@@ -30,8 +30,9 @@ static void chunk_look_at_memory(const struct model *m, struct memory_of_experts
 
 static uint64_t chunk_bytes(const struct model *m, uint64_t chunk)
 {
-	return forward_bytes(&m->id.config, (uint32_t)chunk) +
-	       forward_pass_bytes(&m->id.config, (uint32_t)chunk);
+	const struct backend *b = m->engine->backend;
+	return forward_bytes(b, &m->id.config, (uint32_t)chunk) +
+	       forward_pass_bytes(b, &m->id.config, (uint32_t)chunk);
 }
 
 /* The bytes that steps of `chunk` tokens need beyond what the scratch has room for. */
@@ -79,7 +80,7 @@ static int chunk_resize(struct model *m, uint32_t chunk)
 {
 	struct err ignored; /* steps stay as long as they are */
 	struct forward_pass pass;
-	int failed = forward_pass_init(&pass, &m->id.config, chunk, &ignored);
+	int failed = forward_pass_init(&pass, m->engine->backend, &m->id.config, chunk, &ignored);
 	if (failed)
 		return failed;
 	failed = forward_resize(&m->loaded.forward, chunk, &ignored);

@@ -1,4 +1,5 @@
 /* What all mounted models share: the expert pool, the budgets, the compute threads. */
+#include "engine/cpu/cpu.h"
 #include "engine/memory/cpus.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"
@@ -102,6 +103,7 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 	if (!g)
 		return err_set(e, ENOMEM, "out of memory");
 	context_budget_init(&g->context_budget, 0);
+	g->backend = &cpu_backend;
 	g->kernels = kernels_best();
 	g->offload.most = options->offload;
 	int failed = engine_find_recipe(g, options, e);

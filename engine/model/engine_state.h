@@ -20,6 +20,7 @@ struct engine {
 	enum kv_type kv; /* of options.kv; KV_TYPES: nothing was asked for */
 	struct pager *pager;
 	struct threads *threads;
+	const struct backend *backend; /* of all models' steps */
 	const struct kernels *kernels;
 	struct context_budget context_budget;
 	struct offload_room offload;	 /* what contexts may take on disk */

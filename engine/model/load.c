@@ -125,6 +125,7 @@ static int load_forward(struct model *m, struct err *e)
 				.config = &m->id.config,
 				.plan = &m->stored.plan,
 				.weights = &m->loaded.weights,
+				.backend = m->engine->backend,
 				.kernels = m->engine->kernels,
 				.threads = m->loaded.threads,
 				.experts = m->loaded.experts,
@@ -136,10 +137,10 @@ static int load_forward(struct model *m, struct err *e)
 	if (!failed)
 		failed = forward_init(&m->loaded.forward, e);
 	if (!failed)
-		failed = forward_pass_init(&m->loaded.pass, &m->id.config, m->loaded.forward.chunk,
-					   e);
+		failed = forward_pass_init(&m->loaded.pass, m->engine->backend, &m->id.config,
+					   m->loaded.forward.chunk, e);
 	if (!failed && m->stored.plan.recipe.draft)
-		failed = drafter_layer_init(&m->loaded.draft_layer, &m->loaded.forward, e);
+		drafter_layer_init(&m->loaded.draft_layer, &m->loaded.forward);
 	return failed;
 }
 
@@ -368,7 +369,7 @@ int load_model(struct model *m, struct err *e)
 void load_undo(struct model *m)
 {
 	struct pager_source *experts = m->loaded.experts;
-	drafter_layer_free(&m->loaded.draft_layer);
+	m->loaded.draft_layer = (struct draft_layer){0};
 	forward_free(&m->loaded.forward);
 	threads_destroy(m->loaded.threads);
 	m->loaded.threads = NULL;

@@ -45,7 +45,7 @@ struct model_loaded {
 	struct threads *threads; /* the model's place at the engine's compute threads */
 	struct forward forward;
 	struct forward_pass pass; /* of a prompt that waits between layers; forward.chunk rows */
-	struct draft_layer draft_layer; /* memory NULL: the model has none */
+	struct draft_layer draft_layer; /* forward NULL: the model has none */
 	/* One for each thread that takes logits at once. */
 	struct sampler samplers[HEAD_ROWS];
 	uint32_t sampler_count;

@@ -1,6 +1,6 @@
 /* params/experts_bias: what a session adds to its router's scores of single experts, and its text:
  * lines `LL/EEE NUMBER` or `LL/EEE off`, with patterns as experts/ctl has them. What it does is in
- * engine/compute/router.c. */
+ * engine/cpu/router.c. */
 #ifndef MOEFS_ENGINE_SESSION_STEER_H
 #define MOEFS_ENGINE_SESSION_STEER_H
 

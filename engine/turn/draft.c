@@ -37,7 +37,7 @@ static bool draft_allowed(const struct turn_state *t, enum draft_kind kind)
 
 bool draft_follows(const struct turn_state *t)
 {
-	return draft_allowed(t, DRAFT_MTP) && t->env->model->loaded.draft_layer.memory;
+	return draft_allowed(t, DRAFT_MTP) && t->env->model->loaded.draft_layer.forward;
 }
 
 /* ---- by the model's own draft layer ---- */

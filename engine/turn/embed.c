@@ -276,7 +276,7 @@ static int embed_write(const struct turn_state *t, struct text_out *to, struct e
 int embed_settle(struct turn_state *t, bool *over, struct text_out *to, struct err *e)
 {
 	struct embed *x = &t->embed;
-	const float *normed = t->env->model->loaded.forward.scratch.normed.f;
+	const float *normed = forward_normed(&t->env->model->loaded.forward);
 	int failed = 0;
 	for (uint32_t i = x->place_count; i-- > 0 && !failed;) {
 		struct embed_place *p = &x->places[i];

@@ -50,7 +50,7 @@ void embed_free(struct turn_state *t);
 size_t embed_left(const struct turn_state *t);
 /* As turn_rows. -ENOSPC: there is no room for any text. */
 int embed_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e);
-/* After a step that ended well, while forward.scratch.normed has its rows. *over: all texts are
+/* After a step that ended well, while forward_normed has its rows. *over: all texts are
  * done, and `to` has what the reader gets. -EIO, -ENOMEM. */
 int embed_settle(struct turn_state *t, bool *over, struct text_out *to, struct err *e);
 /* Gives up the contexts: texts that are not done begin again. */

@@ -144,7 +144,7 @@ int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct 
  * event's. Touches the turn alone. */
 void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
 	       const struct turn_scratch *x, struct turn_event *ev);
-/* After the step, while forward.scratch.normed has its rows. computed: how many of the turn's rows
+/* After the step, while forward_normed has its rows. computed: how many of the turn's rows
  * the context has got; fewer than turn_rows added if drafts failed, and then the turn drafts no
  * more. */
 void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev);

@@ -181,8 +181,8 @@ static void choose(struct run *r, uint32_t row)
 {
 	static const struct sampling greedy = {.top_p = 1};
 	sampler_draw(r->view.sampler,
-		     r->view.forward->scratch.logits + (size_t)row * r->view.config->vocabulary,
-		     &greedy, r->context.tokens.count);
+		     r->view.forward->logits + (size_t)row * r->view.config->vocabulary, &greedy,
+		     r->context.tokens.count);
 }
 
 static int run_prompt(struct run *r, const uint32_t *tokens, uint32_t n, bool logits, struct err *e)

@@ -1,5 +1,5 @@
 #include "tests/bench/spent.h"
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "tests/bench/bench.h"
 
 /* As the linker calls them: the engine's own, and what is called instead. */

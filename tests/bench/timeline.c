@@ -2,7 +2,7 @@
  * the class of the stage that the caller computes alone; of a loop a thread has what came before
  * its first piece, its pieces, what lies between them, and what came after its last. */
 #include "tests/bench/timeline.h"
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "engine/compute/sampler.h"
 
 #include <linux/futex.h>
@@ -152,7 +152,7 @@ static enum stage timeline_go(enum stage next)
 		return value;                               \
 	}
 
-STAGE_VOID(STAGE_NORMS, step_norm,
+STAGE_VOID(STAGE_NORMS, activation_norm,
 	   (const struct step *s, float *to, const float *from, const uint32_t *rows,
 	    const float *weight, uint32_t n),
 	   (s, to, from, rows, weight, n))
@@ -169,14 +169,10 @@ STAGE_VOID(STAGE_MIXER, latent_run,
 	   (struct latent_scratch *a, struct chooser_scratch *chooser, struct step *s,
 	    uint32_t layer),
 	   (a, chooser, s, layer))
-STAGE_VOID(STAGE_ROUTING, router_run,
-	   (struct routing *r, struct step *s, uint32_t layer, struct activation *input),
-	   (r, s, layer, input))
-STAGE_VOID(STAGE_ROUTING, router_predict, (struct routing *r, struct step *s, uint32_t layer),
-	   (r, s, layer))
-STAGE_VALUE(STAGE_EXPERTS, int, moe_run,
-	    (struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e),
-	    (m, s, layer, e))
+STAGE_VOID(STAGE_ROUTING, routing_choose, (struct step * s, uint32_t layer), (s, layer))
+STAGE_VOID(STAGE_ROUTING, routing_predict, (struct step * s, uint32_t layer), (s, layer))
+STAGE_VALUE(STAGE_EXPERTS, int, experts_run, (struct step * s, uint32_t layer, struct err *e),
+	    (s, layer, e))
 STAGE_VOID(STAGE_DENSE, dense_run, (struct dense_scratch *d, struct step *s, uint32_t layer),
 	   (d, s, layer))
 STAGE_VALUE(STAGE_PAGER, int, pager_begin,

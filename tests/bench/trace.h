@@ -45,7 +45,7 @@ struct trace {
 	struct trace_visit *visits; /* in the order of the file */
 	size_t visit_count;
 	uint32_t *expert; /* each visit's, distinct and ascending, as the engine asks for them */
-	/* Of each, as in engine/compute/router.c: in an answer 1, and in a prompt 0.1 · the sum over
+	/* Of each, as in engine/compute/routing.c: in an answer 1, and in a prompt 0.1 · the sum over
 	 * the steps that use it of 2^(-steps before the visit's last / 16). */
 	float *credit;
 	uint32_t *rank; /* the line of its visit that has it first, from 0; in an answer the router's rank */

@@ -5,7 +5,7 @@
 #include "engine/compute/forward.h"
 
 /* Computes n rows at the context's next positions: those of a prompt, or an answer's token and the
- * drafts after it. `all` receives each row's logits; NULL: scratch.logits the last one's. */
+ * drafts after it. `all` receives each row's logits; NULL: forward.logits the last one's. */
 int test_step(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n, float *all,
 	      struct err *e);
 int test_verify(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,

@@ -3,7 +3,7 @@
 #ifndef MOEFS_TESTS_UNIT_GOLDEN_INDEX_H
 #define MOEFS_TESTS_UNIT_GOLDEN_INDEX_H
 
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "golden.h"
 
 struct golden_index { /* of a model without an index: empty */

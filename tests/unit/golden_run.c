@@ -147,7 +147,7 @@ static void continue_greedily(struct golden_bench *b, const float *last_row, uin
 		pass_limit(b, greedy, (uint32_t)i);
 		if (test_step(b->view.forward, &b->context, &greedy[i], 1, NULL, &e))
 			fail_msg("%s", e.text);
-		logits = b->view.forward->scratch.logits;
+		logits = b->view.forward->logits;
 	}
 }
 

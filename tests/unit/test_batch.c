@@ -157,7 +157,7 @@ static void go_on(struct context *x, struct result *r)
 		assert_int_equal(context_rollback(at, held), held);
 		if (test_step(f, at, text + held, n, NULL, &e))
 			fail_msg("%s", e.text);
-		memcpy(r->next + (size_t)i * r->vocabulary, f->scratch.logits,
+		memcpy(r->next + (size_t)i * r->vocabulary, f->logits,
 		       r->vocabulary * sizeof *r->next);
 		context_free(&fresh);
 	}

@@ -1,6 +1,6 @@
 /* Where attention looks that chooses: the selection, and the scores of index keys, the same bits from
  * every table of kernels. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "tests/unit/random.h"
 
 #include <math.h>

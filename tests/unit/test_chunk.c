@@ -1,5 +1,7 @@
 /* How a prompt is cut into steps: a few long ones if experts must be read, short ones if all are
  * in memory; the memory of long steps is given back. */
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/layers.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
@@ -82,7 +84,7 @@ static void steps_are_as_long_as_requested(void **state)
 static uint64_t scratch_bytes(uint32_t rows)
 {
 	const struct config *c = &fable.model->id.config;
-	return forward_bytes(c, rows) + forward_pass_bytes(c, rows);
+	return forward_bytes(&cpu_backend, c, rows) + forward_pass_bytes(&cpu_backend, c, rows);
 }
 
 static void long_steps_are_counted_until_they_are_given_back(void **state)
@@ -99,21 +101,29 @@ static void long_steps_are_counted_until_they_are_given_back(void **state)
 	chunk_end(fable.model); /* of which there is nothing left */
 }
 
-/* Otherwise free memory would be overestimated. */
-static void what_steps_take_is_in_memory_once_it_is_counted(void **state)
+static void assert_in_memory(void *memory, size_t bytes)
 {
 	enum { PAGES_MOST = 1 << 16 };
 	static unsigned char in_memory[PAGES_MOST];
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes - 1) / page + 1;
+	assert_in_range(pages, 1, PAGES_MOST);
+	assert_int_equal(mincore(memory, bytes, in_memory), 0);
+	for (size_t i = 0; i < pages; i++)
+		assert_true(in_memory[i] & 1);
+}
+
+/* Otherwise free memory would be overestimated. */
+static void what_steps_take_is_in_memory_once_it_is_counted(void **state)
+{
 	(void)state;
 	open_fable(SMALL, 0);
-	const struct scratch *s = &fable.model->loaded.forward.scratch;
+	const struct forward *f = &fable.model->loaded.forward;
 	for (uint32_t left = CHUNK_DEFAULT; left <= 2000; left += 2000 - CHUNK_DEFAULT) {
 		(void)chunk_next(fable.model, left, UINT32_MAX);
-		size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (s->bytes - 1) / page + 1;
-		assert_in_range(pages, 1, PAGES_MOST);
-		assert_int_equal(mincore(s->memory, s->bytes, in_memory), 0);
-		for (size_t i = 0; i < pages; i++)
-			assert_true(in_memory[i] & 1);
+		assert_in_memory(f->memory, f->bytes);
+		assert_in_memory(f->scratch->memory, f->scratch->bytes);
+		assert_in_memory(f->pass.memory, f->pass.bytes);
+		assert_in_memory(f->pass.stream->memory, f->pass.stream->bytes);
 	}
 	chunk_end(fable.model);
 }

@@ -304,7 +304,7 @@ static void compute_logits(struct mount *m, float *logits)
 	context_init(&x, view.context_budget, view.config, view.kv);
 	if (test_step(view.forward, &x, tokens, 6, NULL, &e))
 		fail_msg("%s", e.text);
-	memcpy(logits, view.forward->scratch.logits, view.config->vocabulary * sizeof *logits);
+	memcpy(logits, view.forward->logits, view.config->vocabulary * sizeof *logits);
 	context_free(&x);
 }
 

@@ -50,8 +50,9 @@ static void load_with_draft(struct bench *b)
 		.chunk = m->forward->chunk,
 	};
 	b->forward.env.weights = &b->weights;
-	if (forward_init(&b->forward, &e) || drafter_layer_init(&b->draft, &b->forward, &e))
+	if (forward_init(&b->forward, &e))
 		fail_msg("%s", e.text);
+	drafter_layer_init(&b->draft, &b->forward);
 }
 
 static void read_ids(struct bench *b)
@@ -97,7 +98,6 @@ static void bench_close(struct bench *b)
 	for (int depth = 0; depth < DEPTHS; depth++)
 		context_free(&b->drafts[depth]);
 	assert_int_equal(engine_context_used(b->m.engine), 0);
-	drafter_layer_free(&b->draft);
 	forward_free(&b->forward);
 	weights_free(&b->weights);
 	golden_close(b->golden);
@@ -138,7 +138,7 @@ static void compute_text(struct bench *b, struct run *r)
 		n = next_chunk(f, r->tokens - done);
 		if (test_step(f, &b->text, b->ids + done, n, logits, &e))
 			fail_msg("%s", e.text);
-		memcpy(r->normed + (size_t)done * r->width, f->scratch.normed.f,
+		memcpy(r->normed + (size_t)done * r->width, forward_normed(f),
 		       (size_t)n * r->width * sizeof(float));
 	}
 	free(logits);
@@ -157,7 +157,7 @@ static void compute_depth(struct bench *b, struct run *r, int depth)
 		if (drafter_layer_run(&b->draft, &b->drafts[depth], tokens + done, hidden + at, n,
 				      r->logits[depth] + (size_t)done * r->vocabulary, &e))
 			fail_msg("%s", e.text);
-		memcpy(r->output[depth] + at, f->scratch.normed.f,
+		memcpy(r->output[depth] + at, forward_normed(f),
 		       (size_t)n * r->width * sizeof(float));
 	}
 }
@@ -363,17 +363,17 @@ static void rows_that_were_taken_back_leave_no_trace(void **state)
 		assert_int_equal(context_rollback(x, kept), kept);
 		for (uint32_t i = 0; i < 3; i++) /* any tokens, on its own output */
 			assert_int_equal(drafter_layer_run(&b.draft, x, &(uint32_t){7 + i},
-							   b.forward.scratch.normed.f, 1, NULL, &e),
+							   forward_normed(&b.forward), 1, NULL, &e),
 					 0);
 		assert_int_equal(context_rollback(x, kept), kept);
 		size_t at = (size_t)kept * r.width;
 		assert_int_equal(drafter_layer_run(&b.draft, x, tokens + kept, r.normed + at, rest,
 						   NULL, &e),
 				 0);
-		assert_memory_equal(b.forward.scratch.logits,
+		assert_memory_equal(b.forward.logits,
 				    r.logits[0] + (size_t)(rows_of(&r, 0) - 1) * r.vocabulary,
 				    r.vocabulary * sizeof(float));
-		assert_memory_equal(b.forward.scratch.normed.f,
+		assert_memory_equal(forward_normed(&b.forward),
 				    r.output[0] + (size_t)(rows_of(&r, 0) - 1) * r.width,
 				    r.width * sizeof(float));
 	}
@@ -454,8 +454,7 @@ static void rows_whose_guess_nobody_wants_leave_their_keys_and_need_no_expert(vo
 		assert_int_equal(drafter_layer_run(&b.draft, x, b.ids + 1 + last,
 						   r.normed + (size_t)last * r.width, 1, NULL, &e),
 				 0);
-		assert_memory_equal(b.forward.scratch.logits,
-				    r.logits[0] + (size_t)last * r.vocabulary,
+		assert_memory_equal(b.forward.logits, r.logits[0] + (size_t)last * r.vocabulary,
 				    r.vocabulary * sizeof(float));
 		run_free(&r);
 		bench_close(&b);
@@ -524,7 +523,7 @@ static void a_step_that_fails_leaves_its_context_as_it_was(void **state)
 	assert_int_equal(x->tokens.count, held);
 	assert_int_equal(engine_context_used(b.m.engine), used);
 	assert_int_equal(drafter_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), 0);
-	assert_memory_equal(b.forward.scratch.logits, r.logits[0] + last * r.vocabulary,
+	assert_memory_equal(b.forward.logits, r.logits[0] + last * r.vocabulary,
 			    r.vocabulary * sizeof(float));
 	run_free(&r);
 	bench_close(&b);

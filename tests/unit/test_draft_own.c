@@ -283,7 +283,7 @@ static void likeliest(const struct model_view *m, struct context *x, const uint3
 	double sum = 0;
 	if (test_step(f, x, ids, n, NULL, &e))
 		fail_msg("%s", e.text);
-	float *logits = f->scratch.logits;
+	float *logits = f->logits;
 	for (int i = 0; i < LIKELY; i++) {
 		id[i] = sampler_greedy(logits, m->config->vocabulary);
 		p[i] = exp((double)logits[id[i]] / temperature);

@@ -72,7 +72,7 @@ static void text_open(struct text *t, const char *fixture, const struct engine_o
 	t->f = t->view.forward;
 	t->layer = t->view.draft_layer;
 	t->vocabulary = t->view.config->vocabulary;
-	assert_non_null(t->layer->memory);
+	assert_non_null(t->layer->forward);
 	text_begin(t);
 }
 

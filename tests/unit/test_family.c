@@ -3,7 +3,8 @@
  */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/compute/forward.h"
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/layers.h"
 #include "engine/family/family.h"
 #include "engine/family/sources.h"
 #include "fault_io.h" /* it syncs nothing */
@@ -276,13 +277,13 @@ static void a_delta_net_beyond_the_kernels_is_refused_before_anything_is_convert
 {
 	(void)state;
 	read_fixture_config("qwen3_5");
-	assert_int_equal(forward_computes(&config, &e), 0);
+	assert_int_equal(cpu_backend.computes(&config, &e), 0);
 	struct config large = config;
 	large.delta_net.key_dim = DELTA_KEY_DIM + 1;
-	assert_int_equal(forward_computes(&large, &e), -ENOTSUP);
+	assert_int_equal(cpu_backend.computes(&large, &e), -ENOTSUP);
 	large = config;
 	large.delta_net.width = CONV_WIDTH + 1;
-	assert_int_equal(forward_computes(&large, &e), -ENOTSUP);
+	assert_int_equal(cpu_backend.computes(&large, &e), -ENOTSUP);
 	assert_non_null(strstr(e.text, "delta nets"));
 }
 
@@ -399,20 +400,20 @@ static void a_latent_beyond_the_kernels_is_refused_before_anything_is_converted(
 {
 	(void)state;
 	read_fixture_config("deepseek_v3");
-	assert_int_equal(forward_computes(&config, &e), 0);
+	assert_int_equal(cpu_backend.computes(&config, &e), 0);
 	struct config changed = config;
 	changed.latent.rank = LATENT_DIM + TILE_ROWS;
-	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	assert_int_equal(cpu_backend.computes(&changed, &e), -ENOTSUP);
 	assert_non_null(strstr(e.text, "latents"));
 	changed.latent.rank = TILE_ROWS + 8; /* heads need be no whole tiles of rows */
-	assert_int_equal(forward_computes(&changed, &e), 0);
+	assert_int_equal(cpu_backend.computes(&changed, &e), 0);
 	changed.ngrams.width = CONV_WIDTH + 1;
-	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	assert_int_equal(cpu_backend.computes(&changed, &e), -ENOTSUP);
 	assert_non_null(strstr(e.text, "n-grams"));
 	changed.ngrams.width = 0;
 	changed.chooser.interleaved = true;
 	changed.rope[0].dim = 2 * INDEX_ROTATED + 2;
-	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	assert_int_equal(cpu_backend.computes(&changed, &e), -ENOTSUP);
 }
 
 static void experts_may_lie_across_with_gate_and_up_in_turn(void **state)

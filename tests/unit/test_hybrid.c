@@ -72,15 +72,14 @@ static float *fresh_logits(const uint32_t *ids, uint32_t n, const uint32_t *othe
 	begin(&x);
 	compute(&x, ids, n, 7);
 	compute(&x, other, m, 5);
-	memcpy(copy, view.forward->scratch.logits, bytes);
+	memcpy(copy, view.forward->logits, bytes);
 	context_free(&x);
 	return copy;
 }
 
 static void assert_logits(float *want)
 {
-	assert_memory_equal(view.forward->scratch.logits, want,
-			    view.config->vocabulary * sizeof(float));
+	assert_memory_equal(view.forward->logits, want, view.config->vocabulary * sizeof(float));
 	free(want);
 }
 
@@ -202,9 +201,9 @@ static void verify(struct context *x, uint32_t drafted, uint32_t stand, const fl
 	uint32_t rows[ANSWER_ROWS];
 	for (uint32_t i = 0; i <= drafted; i++) /* rejected tokens differ from the text */
 		rows[i] = tokens[before + i] + (i > stand);
-	if (test_verify(f, x, rows, drafted + 1, f->scratch.logits, &e))
+	if (test_verify(f, x, rows, drafted + 1, f->logits, &e))
 		fail_msg("%s", e.text);
-	assert_memory_equal(f->scratch.logits, all + before * row, (stand + 1) * row * sizeof *all);
+	assert_memory_equal(f->logits, all + before * row, (stand + 1) * row * sizeof *all);
 	assert_int_equal(context_rollback(x, before + 1 + stand), before + 1 + stand);
 }
 
@@ -230,7 +229,7 @@ static void only_accepted_drafts_change_the_state(void **state)
 		size_t row = view.config->vocabulary, last = TOKENS - 1,
 		       n = context_rollback(&x, x.tokens.count < last ? x.tokens.count : last);
 		compute(&x, tokens + n, (uint32_t)(TOKENS - n), 3);
-		assert_memory_equal(view.forward->scratch.logits, all + (TOKENS - 1) * row,
+		assert_memory_equal(view.forward->logits, all + (TOKENS - 1) * row,
 				    row * sizeof *all);
 		context_free(&x);
 	}

@@ -1,7 +1,7 @@
 /* Rows that look back, shared by threads: one token's spans too, where its heads are too few for
  * all. The same bits from any number of threads, with a window, sinks, latents and a gate, for rows
  * of several contexts, and where the parts of all spans have no room at once. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/attention.h"
 #include "tests/unit/random.h"
 

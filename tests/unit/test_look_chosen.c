@@ -1,7 +1,7 @@
 /* Attention to chosen positions, and to entries, is that to a text of these alone, which the scalar
  * kernel computes: where whole blocks are chosen and where they are copied, for any number of threads,
  * and for rows of several contexts. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "tests/unit/random.h"
 
 #include <setjmp.h>
@@ -36,9 +36,10 @@ static struct config config;
 static struct context contexts[CONTEXTS];
 static struct step_span spans[CONTEXTS];
 static uint32_t span_of[ROWS], count[ROWS * GROUPS], entries[ROWS * GROUPS * MOST];
-static struct chosen_entries chosen = {.most = MOST, .count = count, .entries = entries};
+static struct residual_stream stream = {
+	.chosen = {.most = MOST, .count = count, .entries = entries}};
 static struct environment env;
-static struct step step = {.env = &env, .spans = spans, .span_of = span_of, .chosen = &chosen};
+static struct step step = {.env = &env, .spans = spans, .span_of = span_of, .stream = &stream};
 static struct look look;
 static struct err e;
 static float q[ROWS * HEADS * 72], out[ROWS * HEADS * 72];
@@ -61,8 +62,8 @@ static void fill_table(const struct context *x, enum kv_kind kind, struct random
 static void choose(struct random *random)
 {
 	memset(count, 0, sizeof count);
-	for (uint32_t i = 0; i < ROWS * chosen.groups; i++) {
-		uint32_t row = i / chosen.groups;
+	for (uint32_t i = 0; i < ROWS * stream.chosen.groups; i++) {
+		uint32_t row = i / stream.chosen.groups;
 		const struct step_span *s = step_span_of(&step, row);
 		uint32_t n = config_index_candidates(&config, s->position + row - s->first + 1);
 		for (uint32_t c = 0; c < n && count[i] < MOST; c++)
@@ -99,7 +100,7 @@ static void begin(const struct choosing_case *c)
 	config.kv_width[config_kv_kind(l)] = config_kv_width(&config, 0);
 	config.kv_width[KV_INDEX] = config_entries_width(&config, 0);
 	env = (struct environment){.config = &config, .kernels = kernels_best()};
-	chosen.groups = c->groups;
+	stream.chosen.groups = c->groups;
 	step.n = step.span_count = 0;
 	context_budget_init(&budget, 1 << 30);
 	for (uint32_t i = 0; i < CONTEXTS; i++, length /= 3) {
@@ -207,8 +208,8 @@ static void write_text(struct text *t, uint32_t row, uint32_t head)
 	const struct step_span *s = step_span_of(&step, row);
 	const struct layer *l = look.layer;
 	uint32_t length = s->position + row - s->first + 1, ratio = config.chooser.ratio;
-	uint32_t group = look.latent_dim ? 0 : head * chosen.groups / l->kv_heads;
-	size_t list = (size_t)row * chosen.groups + group;
+	uint32_t group = look.latent_dim ? 0 : head * stream.chosen.groups / l->kv_heads;
+	size_t list = (size_t)row * stream.chosen.groups + group;
 	uint32_t tail = l->pool ? length - l->window
 				: config_index_candidates(&config, length) * ratio;
 	t->length = 0;

@@ -2,7 +2,7 @@
  * 2e-4 of the power of the exact product of its dequantised weights, and the same bits for any
  * number of threads, chunk, cache and kernel table. */
 #include "affine_help.h"
-#include "engine/compute/product.h"
+#include "engine/cpu/product.h"
 #include "gguf_convert.h"
 #include "golden_run.h"
 #include "memory_help.h"

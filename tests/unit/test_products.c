@@ -1,6 +1,6 @@
 /* Products of one input with several matrices at once: each equals the product alone, whatever the
  * formats. */
-#include "engine/compute/product.h"
+#include "engine/cpu/product.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

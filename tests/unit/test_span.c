@@ -2,6 +2,8 @@
  * as if it had never been in the step, and the others are to the bit what they are alone. And a
  * step can wait between two layers. */
 #include "engine/admin/observe.h"
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/layers.h"
 #include "fault_io.h"
 #include "forward_help.h"
 #include "golden.h"
@@ -102,7 +104,7 @@ static void one_more(struct context *x, const struct part *p, float *to)
 	assert_int_equal(x->tokens.count, at);
 	if (test_step(view.forward, x, text + at, 1, NULL, &e))
 		fail_msg("%s", e.text);
-	memcpy(to, view.forward->scratch.logits, vocabulary() * sizeof *to);
+	memcpy(to, view.forward->logits, vocabulary() * sizeof *to);
 }
 
 /* Computes a span's rows, alone. */
@@ -158,8 +160,8 @@ static void assert_span(struct company *c, int i, uint32_t rows)
 		 test_step(view.forward, x, text + p->held + rows, p->rows - rows, NULL, &e))
 		fail_msg("%s", e.text);
 	else if (rows < p->rows)
-		memcpy(c->logits + (p->first + p->rows - 1) * vocabulary(),
-		       view.forward->scratch.logits, vocabulary() * sizeof *one);
+		memcpy(c->logits + (p->first + p->rows - 1) * vocabulary(), view.forward->logits,
+		       vocabulary() * sizeof *one);
 	assert_rows(c->logits, p->first + p->rows - 1, 1);
 	one_more(x, p, one);
 	assert_memory_equal(one, next + i * vocabulary(), vocabulary() * sizeof *one);
@@ -483,7 +485,7 @@ static void interleave(uint32_t pieces)
 	uint32_t waits = 0, text[POSITIONS];
 	company_open(&c);
 	text_of(&parts[1], text);
-	if (forward_pass_init(&p, view.config, 16, &e) ||
+	if (forward_pass_init(&p, &cpu_backend, view.config, 16, &e) ||
 	    test_add(&prompt, &c.x[1], text + parts[1].held, parts[1].rows, ROW_PROMPT, true, &e))
 		fail_msg("%s", e.text);
 	for (uint32_t t = 0; t < prompt.count; t++)
@@ -501,7 +503,8 @@ static void interleave(uint32_t pieces)
 	}
 	assert_int_equal(more, 0);
 	assert_true(waits >= 2);
-	assert_int_equal(p.bytes, forward_pass_bytes(view.config, 16));
+	assert_int_equal(p.bytes + p.stream->bytes,
+			 forward_pass_bytes(&cpu_backend, view.config, 16));
 	for (int i = 0; i < SPANS; i++)
 		assert_span(&c, i, parts[i].rows);
 	forward_pass_free(&p);
@@ -538,7 +541,7 @@ static void a_step_that_waits_can_be_stopped_or_given_up(void **state)
 			c.account[i].stop = &stop[i];
 			atomic_store(&stop[i], false);
 		}
-		if (forward_pass_init(&p, view.config, ROWS, &e))
+		if (forward_pass_init(&p, &cpu_backend, view.config, ROWS, &e))
 			fail_msg("%s", e.text);
 		assert_int_equal(forward_begin(view.forward, &p, &c.batch, c.logits, &e), 1);
 		assert_int_equal(forward_go_on(view.forward, &p, 1, &e), 1);

@@ -2,7 +2,7 @@
  * et al. 2017; Ainslie et al. 2023; Su et al. 2021). See layers.h.
  *
  * Here are queries, keys and values; look_back.c has how they meet. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 #include <math.h>
@@ -130,7 +130,7 @@ void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t la
 	const struct layer_weights *l = &env->weights->layer[layer];
 	const struct product kv[] = {{a->k, &l->m[TENSOR_K]}, {a->v, &l->m[TENSOR_V]}};
 	struct attention_task task = {a, s, l, &env->config->layer[layer]};
-	product_run(env, kv, task.layer->keys_as_values ? 1 : 2, s->normed, s->n);
+	product_run(env, kv, task.layer->keys_as_values ? 1 : 2, &s->scratch->normed, s->n);
 	attention_finish_keys(&task);
 	threads_run(env->threads, s->n, 1, attention_place_keys, &task);
 }
@@ -146,7 +146,11 @@ void attention_run(struct attention_scratch *a, struct chooser_scratch *chooser,
 	const struct product qkv[] = {{a->projected_q, &w->m[TENSOR_Q]},
 				      {a->k, &w->m[TENSOR_K]},
 				      {a->v, &w->m[TENSOR_V]}};
-	product_run(env, qkv, l->keys_of ? 1 : l->keys_as_values ? 2 : 3, s->normed, s->n);
+	product_run(env, qkv,
+		    l->keys_of		? 1
+		    : l->keys_as_values ? 2
+					: 3,
+		    &s->scratch->normed, s->n);
 	product_add_bias(env, a->projected_q, weights_vector(w, TENSOR_Q_BIAS), s->n,
 			 w->m[TENSOR_Q].shape.rows);
 	if (!l->keys_of)
@@ -172,6 +176,8 @@ void attention_run(struct attention_scratch *a, struct chooser_scratch *chooser,
 	a->attended.k = c->heads * l->head_dim;
 	activation_changed(&a->attended);
 
-	product_run(env, &(struct product){s->out, &w->m[TENSOR_O]}, 1, &a->attended, s->n);
-	product_add_bias(env, s->out, weights_vector(w, TENSOR_O_BIAS), s->n, c->hidden_size);
+	product_run(env, &(struct product){s->scratch->out, &w->m[TENSOR_O]}, 1, &a->attended,
+		    s->n);
+	product_add_bias(env, s->scratch->out, weights_vector(w, TENSOR_O_BIAS), s->n,
+			 c->hidden_size);
 }

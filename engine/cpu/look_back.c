@@ -7,7 +7,7 @@
  * heads), they also divide the spans of 256 positions: each span is computed by itself, and then
  * all spans are joined in ascending order (kernels.h, attend_spans). Both ways give the same bits.
  */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
  * part with the first half of their projections, and the pool's own with the second; before the first
  * pool there is nothing. Then the norm, if there is one, and the rotation of the pool's first
  * position. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Inputs of each layer's own (Gemma 3n and 4): beside its row of the embedding a token has a row of
  * a wider table, a part of which goes to each layer; to it comes a projection of the embedding. A
  * layer ends by adding what a gate lets through of its part. See layers.h. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,21 +20,16 @@ void per_layer_take(struct per_layer_scratch *p, struct arena *arena, const stru
 
 /* ---- before the first layer ---- */
 
-void per_layer_scale(const struct step *s, uint32_t row)
+int per_layer_read(const struct step *s, uint32_t row, bool there, struct err *e)
 {
 	const struct config *c = s->env->config;
 	size_t width = per_layer_width(c);
-	float *to = s->per_layer + row * width, scale = sqrtf((float)c->per_layer);
-	for (size_t i = 0; i < width; i++)
+	float *to = s->stream->per_layer + row * width, scale = sqrtf((float)c->per_layer);
+	int failed = 0;
+	if (!there)
+		failed = weights_row(s->env->weights, TABLE_PER_LAYER, s->tokens[row], to, e);
+	for (size_t i = 0; i < width && !failed; i++)
 		to[i] *= scale;
-}
-
-int per_layer_read(struct step *s, uint32_t row, uint32_t token, struct err *e)
-{
-	float *to = s->per_layer + row * per_layer_width(s->env->config);
-	int failed = weights_row(s->env->weights, TABLE_PER_LAYER, token, to, e);
-	if (!failed)
-		per_layer_scale(s, row);
 	return failed;
 }
 
@@ -56,7 +51,7 @@ static void per_layer_join(void *ctx, uint32_t begin, uint32_t end)
 	size_t size = c->per_layer, width = per_layer_width(c);
 	for (size_t t = begin; t < end; t++) {
 		float *from = a->scratch->projected + t * width,
-		      *to = a->step->per_layer + t * width;
+		      *to = a->step->stream->per_layer + t * width;
 		for (size_t i = 0; i < width; i++)
 			from[i] *= scale;
 		for (size_t at = 0; at < width; at += size)
@@ -69,8 +64,9 @@ static void per_layer_join(void *ctx, uint32_t begin, uint32_t end)
 /* Makes `normed` the stream as it is. */
 static void per_layer_take_stream(struct step *s)
 {
-	memcpy(s->normed->f, s->x, (size_t)s->n * s->env->config->hidden_size * sizeof *s->x);
-	activation_changed(s->normed);
+	memcpy(s->scratch->normed.f, s->stream->x,
+	       (size_t)s->n * s->env->config->hidden_size * sizeof *s->stream->x);
+	activation_changed(&s->scratch->normed);
 }
 
 void per_layer_begin(struct per_layer_scratch *p, struct step *s)
@@ -79,7 +75,7 @@ void per_layer_begin(struct per_layer_scratch *p, struct step *s)
 	const struct product in = {p->projected, &env->weights->once.m[TENSOR_PER_LAYER_INPUTS]};
 	struct per_layer_task task = {p, s, 0};
 	per_layer_take_stream(s);
-	product_run(env, &in, 1, s->normed, s->n);
+	product_run(env, &in, 1, &s->scratch->normed, s->n);
 	threads_run(env->threads, s->n, 1, per_layer_join, &task);
 }
 
@@ -92,9 +88,9 @@ static void per_layer_gate(void *ctx, uint32_t begin, uint32_t end)
 	const struct config *c = a->step->env->config;
 	size_t size = c->per_layer, width = per_layer_width(c);
 	for (size_t t = begin; t < end; t++)
-		a->step->env->kernels->gelu_mul(a->scratch->gated.f + t * size,
-						a->step->per_layer + t * width + a->layer * size,
-						size);
+		a->step->env->kernels->gelu_mul(
+			a->scratch->gated.f + t * size,
+			a->step->stream->per_layer + t * width + a->layer * size, size);
 }
 
 void per_layer_run(struct per_layer_scratch *p, struct step *s, uint32_t layer)
@@ -102,13 +98,14 @@ void per_layer_run(struct per_layer_scratch *p, struct step *s, uint32_t layer)
 	const struct environment *env = s->env;
 	const struct layer_weights *w = &env->weights->layer[layer];
 	const struct product gate = {p->gated.f, &w->m[TENSOR_PER_LAYER_GATE]},
-			     out = {s->out, &w->m[TENSOR_PER_LAYER_OUT]};
+			     out = {s->scratch->out, &w->m[TENSOR_PER_LAYER_OUT]};
 	struct per_layer_task task = {p, s, layer};
 	per_layer_take_stream(s);
-	product_run(env, &gate, 1, s->normed, s->n);
+	product_run(env, &gate, 1, &s->scratch->normed, s->n);
 	threads_run(env->threads, s->n, 8, per_layer_gate, &task);
 	activation_changed(&p->gated);
 	product_run(env, &out, 1, &p->gated, s->n);
-	step_norm(s, s->out, s->out, NULL, weights_vector(w, TENSOR_PER_LAYER_POST_NORM), s->n);
-	env->kernels->add(s->x, s->out, (size_t)s->n * env->config->hidden_size);
+	activation_norm(s, s->scratch->out, s->scratch->out, NULL,
+			weights_vector(w, TENSOR_PER_LAYER_POST_NORM), s->n);
+	env->kernels->add(s->stream->x, s->scratch->out, (size_t)s->n * env->config->hidden_size);
 }

@@ -6,7 +6,7 @@
  * themselves, and the sum of latents that the query finds goes through the head's values'
  * projection. Prompts are computed in the same way as answers, so that a row's bits do not depend
  * on the other rows. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 #include <string.h>
@@ -71,7 +71,7 @@ static void latent_project(const struct latent_task *task)
 	const struct product in[] = {
 		{a->kv, &m[TENSOR_LATENT_KV]},
 		{low ? a->low.f : a->q, &m[low ? TENSOR_LATENT_Q_LOW : TENSOR_LATENT_Q]}};
-	product_run(s->env, in, 2, s->normed, s->n);
+	product_run(s->env, in, 2, &s->scratch->normed, s->n);
 	if (!low)
 		return;
 	threads_run(s->env->threads, s->n, 8, latent_norm_low, (void *)task);
@@ -241,6 +241,6 @@ void latent_run(struct latent_scratch *a, struct chooser_scratch *chooser, struc
 	threads_run(env->threads, c->heads, product_grain(env, c->heads, values),
 		    latent_project_values, &task);
 	activation_changed(&a->attended);
-	product_run(env, &(struct product){s->out, &task.weights->m[TENSOR_LATENT_O]}, 1,
+	product_run(env, &(struct product){s->scratch->out, &task.weights->m[TENSOR_LATENT_O]}, 1,
 		    &a->attended, s->n);
 }

@@ -1,14 +1,13 @@
-/* The routed feed-forward (mixture of experts, Shazeer et al. 2017): awaits the experts that
- * router.c chose for a step, computes them, and adds the shared expert. See layers.h.
+/* The experts of a routed feed-forward (mixture of experts, Shazeer et al. 2017): computes those
+ * that are ready, and sums them and the shared expert. See layers.h. Choosing them is router.c's,
+ * awaiting them engine/compute/experts.c's.
  *
- * A step's tokens are grouped by expert, so that each expert is fetched once and its weights meet
- * all its tokens together. moe_await_experts takes experts from the pager in whatever order they
- * become ready. Each expert's output is kept, and every token then sums its own experts' outputs in
+ * A step's tokens are grouped by expert, so that an expert's weights meet all its tokens together.
+ * Each expert's output is kept, and every token then sums its own experts' outputs in
  * ascending order of expert, so that the order of arrival cannot change a bit. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -26,11 +25,10 @@ static uint32_t moe_count(uint32_t rows, uint32_t each)
 void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows)
 {
 	size_t all = rows * c->experts_per_token;
-	router_take(&m->routing, arena, c, rows);
+	router_take(&m->router, arena, c);
 	activation_take(arena, &m->hidden, all, c->expert_size);
 	m->up = arena_take(arena, all * c->expert_size, sizeof *m->up);
 	m->out = arena_take(arena, all * config_expert_width(c), sizeof *m->out);
-	m->ready = arena_take(arena, c->experts, sizeof *m->ready);
 	m->unfinished = arena_take(arena, (size_t)c->experts * moe_count(c->expert_size, TQ_GROUP),
 				   sizeof *m->unfinished);
 	m->unsummed = arena_take(arena, moe_count(config_expert_width(c), MOE_SUM_ROWS),
@@ -50,6 +48,8 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 struct moe_wave {
 	const struct moe_scratch *m;
 	const struct step *step;
+	const struct routing *routing; /* the step's */
+	const struct pager_ready *ready;
 	const struct layer_weights *weights;
 	const struct activation *input;	  /* of gate and up */
 	const struct plan_record *record; /* of the layer */
@@ -57,13 +57,13 @@ struct moe_wave {
 	uint32_t slices; /* per expert: of MOE_ROWS rows of gate and up, or of down's rows */
 };
 
-/* The assignments (a token and one of its experts) of expert m->ready[ready]: returns the first,
+/* The assignments (a token and one of its experts) of expert v->ready[ready]: returns the first,
  * and in *n how many there are. */
-static uint32_t moe_group(const struct moe_scratch *m, uint32_t ready, uint32_t *n)
+static uint32_t moe_group(const struct moe_wave *v, uint32_t ready, uint32_t *n)
 {
-	uint32_t e = m->routing.distinct[m->ready[ready].index];
-	*n = m->routing.group_start[e + 1] - m->routing.group_start[e];
-	return m->routing.group_start[e];
+	uint32_t e = v->routing->distinct[v->ready[ready].index];
+	*n = v->routing->group_start[e + 1] - v->routing->group_start[e];
+	return v->routing->group_start[e];
 }
 
 /* Adjacent slices of one expert, multiplied by one call, since each call gathers its inputs again.
@@ -88,16 +88,16 @@ static void moe_multiply(const struct moe_wave *v, struct moe_slices b, uint32_t
 {
 	const struct moe_scratch *m = v->m;
 	const struct shape *s = &v->record->computed[part];
-	const uint8_t *slot = m->ready[b.ready].data;
+	const uint8_t *slot = v->ready[b.ready].data;
 	struct matrix w = {*s, slot + v->record->slot_offset[part]};
-	uint32_t n, first = moe_group(m, b.ready, &n);
+	uint32_t n, first = moe_group(v, b.ready, &n);
 	uint32_t row0 = b.begin * MOE_ROWS,
 		 row1 = b.end * MOE_ROWS < s->rows ? b.end * MOE_ROWS : s->rows;
 	bool gated = config_gated(v->step->env->config);
 	float *const outputs[EXPERT_PARTS] = {m->hidden.f, gated ? m->up : m->hidden.f, m->out};
 	bool down = part == EXPERT_PARTS - 1;
 	struct input x = down ? activation_input(&m->hidden, first) : activation_input(v->input, 0);
-	const uint32_t *tokens = down ? NULL : m->routing.token + first;
+	const uint32_t *tokens = down ? NULL : v->routing->token + first;
 	float *y = outputs[part] + (size_t)first * s->rows;
 	watch_multiply(v->step->env->kernels, y, s->rows, &w, row0, row1, &x, tokens, n);
 }
@@ -106,7 +106,7 @@ static void moe_multiply(const struct moe_wave *v, struct moe_slices b, uint32_t
 static const float *moe_bias(const struct moe_wave *v, enum tensor_role role, uint32_t ready)
 {
 	const float *bias = weights_vector(v->weights, role);
-	uint32_t e = v->m->routing.distinct[v->m->ready[ready].index];
+	uint32_t e = v->routing->distinct[v->ready[ready].index];
 	return bias ? bias + (size_t)e * v->weights->m[role].shape.cols : NULL;
 }
 
@@ -124,7 +124,7 @@ static void moe_activate_group(const struct moe_wave *v, uint32_t ready, uint32_
 	const struct moe_scratch *m = v->m;
 	size_t width = m->hidden.k, begin = (size_t)group * TQ_GROUP;
 	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
-	uint32_t count, first = moe_group(m, ready, &count);
+	uint32_t count, first = moe_group(v, ready, &count);
 	enum format down = v->record->computed[EXPERT_PARTS - 1].format;
 	const float *gate_bias = moe_bias(v, TENSOR_EXPERT_GATE_BIAS, ready),
 		    *up_bias = moe_bias(v, TENSOR_EXPERT_UP_BIAS, ready);
@@ -175,14 +175,14 @@ static void moe_run_gate_up(void *ctx, uint32_t begin, uint32_t end)
 /* The sums over a token's experts: out, or what is projected to out afterwards. */
 static float *moe_sums(const struct moe_wave *v)
 {
-	return v->m->summed.k ? v->m->summed.f : v->step->out;
+	return v->m->summed.k ? v->m->summed.f : v->step->scratch->out;
 }
 
 /* moe_sums[t] = the weighted outputs of token t's experts, added in ascending order of expert;
  * columns [col0, col1). */
 static void moe_sum_columns(const struct moe_wave *v, size_t t, uint32_t col0, uint32_t col1)
 {
-	const struct routing *r = &v->m->routing;
+	const struct routing *r = v->routing;
 	const uint32_t *chosen = r->chosen + t * r->top_k;
 	size_t width = config_expert_width(v->step->env->config);
 	float *y = moe_sums(v) + t * width + col0;
@@ -213,13 +213,14 @@ static void moe_sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 
 /* A step of one row sums its experts as their columns are finished, in whatever wave: a loop for
  * that alone would be one thread's. */
-static void moe_expect_sums(const struct moe_scratch *m, const struct config *c)
+static void moe_expect_sums(const struct moe_scratch *m, const struct step *s)
 {
+	const struct config *c = s->env->config;
 	uint32_t slices = moe_count(config_expert_width(c), MOE_ROWS);
 	for (uint32_t i = 0; i * MOE_SUM_SLICES < slices; i++) {
 		uint32_t left = slices - i * MOE_SUM_SLICES;
 		m->unsummed[i].left =
-			(left < MOE_SUM_SLICES ? left : MOE_SUM_SLICES) * m->routing.kept[0];
+			(left < MOE_SUM_SLICES ? left : MOE_SUM_SLICES) * s->routing->kept[0];
 	}
 }
 
@@ -247,7 +248,7 @@ static void moe_run_down(void *ctx, uint32_t begin, uint32_t end)
 		size_t col0 = (size_t)b.begin * MOE_ROWS, col1 = (size_t)b.end * MOE_ROWS;
 		col1 = col1 < width ? col1 : width;
 		const float *bias = moe_bias(v, TENSOR_EXPERT_DOWN_BIAS, b.ready);
-		uint32_t n, first = moe_group(m, b.ready, &n);
+		uint32_t n, first = moe_group(v, b.ready, &n);
 		for (size_t a = first; bias && a < first + n; a++)
 			moe_add_bias(v, m->out + a * width, bias, col0, (uint32_t)(col1 - col0));
 		if (v->step->n == 1)
@@ -261,29 +262,42 @@ static void moe_observe_wave(const struct moe_wave *v, uint32_t count)
 	const struct moe_scratch *m = v->m;
 	const struct observer *o = v->step->env->observer;
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t n, first = moe_group(m, i, &n);
+		uint32_t n, first = moe_group(v, i, &n);
 		struct tensor_id id = {plan_part_role(v->step->env->plan->first_part), v->layer,
-				       m->routing.distinct[m->ready[i].index]};
-		o->saw(o->ctx, id, v->input->f, v->input->k, m->routing.token + first, n);
+				       v->routing->distinct[v->ready[i].index]};
+		o->saw(o->ctx, id, v->input->f, v->input->k, v->routing->token + first, n);
 		id.role = TENSOR_EXPERT_DOWN;
 		o->saw(o->ctx, id, m->hidden.f + (size_t)first * m->hidden.k, m->hidden.k, NULL, n);
 	}
 }
 
-/* Computes the first `count` of m->ready. */
-static void moe_run_wave(const struct moe_wave *like, uint32_t count)
+static struct moe_wave moe_wave_of(const struct moe_scratch *m, const struct step *s,
+				   uint32_t layer)
 {
-	const struct moe_scratch *m = like->m;
-	const struct environment *env = like->step->env;
+	const struct plan *p = s->env->plan;
+	return (struct moe_wave){.m = m,
+				 .step = s,
+				 .routing = s->routing,
+				 .weights = &s->env->weights->layer[layer],
+				 .input = m->input,
+				 .record = &p->record[p->routed_of[layer]],
+				 .layer = layer};
+}
+
+void moe_run_wave(struct moe_scratch *m, const struct step *s, uint32_t layer,
+		  const struct pager_ready *ready, uint32_t count)
+{
+	const struct environment *env = s->env;
 	uint32_t hidden = config_expert_width(env->config), size = env->config->expert_size, n;
 	uint64_t tokens = 0;
+	struct moe_wave v = moe_wave_of(m, s, layer);
+	v.ready = ready;
 	for (uint32_t i = 0; i < count; i++) {
-		(void)moe_group(m, i, &n);
+		(void)moe_group(&v, i, &n);
 		tokens += n;
 	}
 	uint64_t work = (uint64_t)MOE_ROWS * tokens / count; /* of an average expert */
 
-	struct moe_wave v = *like;
 	v.slices = moe_count(size, MOE_ROWS);
 	moe_expect_slices(&v, count);
 	uint32_t items = count * v.slices;
@@ -296,114 +310,22 @@ static void moe_run_wave(const struct moe_wave *like, uint32_t count)
 		moe_observe_wave(&v, count);
 }
 
-/* ---- the layer ---- */
-
-/* Whether any row lives that chose the step's expert number d. */
-static bool moe_is_wanted(const struct routing *r, const struct step *s, uint32_t d)
-{
-	uint32_t expert = r->distinct[d];
-	for (uint32_t a = r->group_start[expert]; a < r->group_start[expert + 1]; a++)
-		if (step_row_lives(s, r->token[a]))
-			return true;
-	return false;
-}
-
-/* Rows die whose expert number d cannot be read. */
-static void moe_fail_rows(const struct routing *r, struct step *s, uint32_t d,
-			  const struct err *why)
-{
-	uint32_t expert = r->distinct[d];
-	for (uint32_t a = r->group_start[expert]; a < r->group_start[expert + 1]; a++) {
-		struct step_span *span = step_span_of(s, r->token[a]);
-		step_kill(s, span, r->token[a] - span->first, SPAN_FAILED, why);
-	}
-}
-
-/* Removes from m->ready[n] the experts that could not be read; returns how many are left. */
-static uint32_t moe_sift(struct moe_scratch *m, struct step *s, uint32_t n)
-{
-	uint32_t kept = 0;
-	for (uint32_t i = 0; i < n; i++)
-		if (m->ready[i].error)
-			moe_fail_rows(&m->routing, s, m->ready[i].index, m->ready[i].error);
-		else
-			m->ready[kept++] = m->ready[i];
-	return kept;
-}
-
-/* The next experts that are ready, in m->ready; 0: all that live rows want have been computed. Rows
- * may die meanwhile. */
-static int moe_next_wave(struct moe_scratch *m, struct step *s, struct pager_batch *batch,
-			 struct err *e)
-{
-	const struct routing *r = &m->routing;
-	for (uint32_t ready = 0;;) {
-		int got = pager_next(batch, m->ready, r->distinct_count, e);
-		if (got == -ECANCELED)
-			step_stop(s);
-		else if (got <= 0)
-			return got;
-		else
-			ready = moe_sift(m, s, (uint32_t)got);
-		for (uint32_t d = 0; d < r->distinct_count && s->died; d++)
-			if (!moe_is_wanted(r, s, d))
-				pager_forgo(batch, d);
-		if (ready)
-			return (int)ready;
-	}
-}
-
-/* Awaits the experts of the step's tokens and computes them. pager_next returns the experts that
- * are in memory first, then the missing ones as they are read; what one call returns is a wave.
- * While the reads are under way, the next layers' experts are predicted, so that they can be read
- * ahead, and the shared expert is computed. */
-static int moe_await_experts(struct moe_scratch *m, struct step *s, uint32_t layer,
-			     const struct moe_wave *wave, struct err *e)
-{
-	const struct environment *env = s->env;
-	struct routing *r = &m->routing;
-	struct pager_batch batch;
-	int got = pager_begin(&batch, env->experts, env->plan->routed_of[layer], r->distinct,
-			      router_credit(r, s), r->distinct_count, s->clock, e);
-	if (got < 0)
-		return got;
-	batch.stop = step_must_stop;
-	batch.stop_ctx = s;
-	router_show(r, s, layer, batch.missed);
-	router_predict(r, s, layer);
-	if (env->config->layer[layer].shared)
-		dense_run_shared(&m->shared, s, layer);
-	while ((got = moe_next_wave(m, s, &batch, e)) > 0) {
-		moe_run_wave(wave, (uint32_t)got);
-		for (int i = 0; i < got; i++)
-			pager_put(&batch, &m->ready[i]);
-	}
-	pager_end(&batch);
-	return got;
-}
-
-/* Shows the inputs of all experts' downs, in the order of the tokens, not of arrival. */
-static void moe_observe_downs(const struct moe_scratch *m, const struct step *s, uint32_t layer)
-{
-	const struct routing *r = &m->routing;
-	const struct observer *o = s->env->observer;
-	const struct tensor_id id = {TENSOR_EXPERT_DOWN, layer, UINT32_MAX};
-	for (size_t t = 0, n; t < s->n; t += n) {
-		for (n = 1; t + n < s->n && r->kept[t + n - 1] == r->top_k;)
-			n++; /* tokens whose assignments are adjacent */
-		o->saw(o->ctx, id, m->hidden.f, m->hidden.k, r->assignment + t * r->top_k,
-		       (uint32_t)((n - 1) * r->top_k + r->kept[t + n - 1]));
-	}
-}
+/* ---- before the waves, and after them ---- */
 
 /* The stream by a norm of the router's or the experts' own; NULL: by the layer's. */
 static struct activation *moe_input(struct moe_scratch *m, struct step *s, const float *norm)
 {
 	if (!norm)
-		return s->normed;
-	step_norm(s, m->apart.f, s->x, NULL, norm, s->n);
+		return &s->scratch->normed;
+	activation_norm(s, m->apart.f, s->stream->x, NULL, norm, s->n);
 	activation_changed(&m->apart);
 	return &m->apart;
+}
+
+void moe_route(struct moe_scratch *m, struct step *s, uint32_t layer)
+{
+	const struct layer_weights *l = &s->env->weights->layer[layer];
+	router_run(s, layer, moe_input(m, s, weights_vector(l, TENSOR_ROUTER_SCALE)));
 }
 
 /* What the experts read: `input`, or a projection of it. */
@@ -418,6 +340,40 @@ static struct activation *moe_project_input(struct moe_scratch *m, const struct 
 	return &m->latent;
 }
 
+void moe_begin(struct moe_scratch *m, struct step *s, uint32_t layer)
+{
+	const struct environment *env = s->env;
+	const struct layer_weights *l = &env->weights->layer[layer];
+	const struct plan_record *record = &env->plan->record[env->plan->routed_of[layer]];
+	struct activation *input = moe_input(m, s, weights_vector(l, TENSOR_EXPERTS_NORM));
+	m->input = input = moe_project_input(m, s, l, input);
+	for (uint32_t part = env->plan->first_part; part < EXPERT_PARTS - 1; part++)
+		activation_prepare(env, input, s->n, record->computed[part].format);
+	if (env->observer)
+		env->observer->saw(env->observer->ctx,
+				   (struct tensor_id){plan_part_role(env->plan->first_part), layer,
+						      UINT32_MAX},
+				   input->f, input->k, NULL, s->n);
+	if (s->n == 1)
+		moe_expect_sums(m, s);
+	if (env->config->layer[layer].shared)
+		dense_run_shared(&m->shared, s, layer);
+}
+
+/* Shows the inputs of all experts' downs, in the order of the tokens, not of arrival. */
+static void moe_observe_downs(const struct moe_scratch *m, const struct step *s, uint32_t layer)
+{
+	const struct routing *r = s->routing;
+	const struct observer *o = s->env->observer;
+	const struct tensor_id id = {TENSOR_EXPERT_DOWN, layer, UINT32_MAX};
+	for (size_t t = 0, n; t < s->n; t += n) {
+		for (n = 1; t + n < s->n && r->kept[t + n - 1] == r->top_k;)
+			n++; /* tokens whose assignments are adjacent */
+		o->saw(o->ctx, id, m->hidden.f, m->hidden.k, r->assignment + t * r->top_k,
+		       (uint32_t)((n - 1) * r->top_k + r->kept[t + n - 1]));
+	}
+}
+
 /* out = the experts' sums, projected back where they worked on a projection. */
 static void moe_project_sums(struct moe_scratch *m, const struct step *s,
 			     const struct layer_weights *l)
@@ -425,40 +381,23 @@ static void moe_project_sums(struct moe_scratch *m, const struct step *s,
 	if (!m->summed.k)
 		return;
 	activation_changed(&m->summed);
-	product_run(s->env, &(struct product){s->out, &l->m[TENSOR_EXPERTS_OUT]}, 1, &m->summed,
-		    s->n);
+	product_run(s->env, &(struct product){s->scratch->out, &l->m[TENSOR_EXPERTS_OUT]}, 1,
+		    &m->summed, s->n);
 }
 
-int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e)
+void moe_end(struct moe_scratch *m, struct step *s, uint32_t layer)
 {
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
-	const struct plan_record *record = &env->plan->record[env->plan->routed_of[layer]];
-	router_run(&m->routing, s, layer, moe_input(m, s, weights_vector(l, TENSOR_ROUTER_SCALE)));
-	struct activation *input = moe_input(m, s, weights_vector(l, TENSOR_EXPERTS_NORM));
-	input = moe_project_input(m, s, l, input);
-	for (uint32_t part = env->plan->first_part; part < EXPERT_PARTS - 1; part++)
-		activation_prepare(env, input, s->n, record->computed[part].format);
-	struct moe_wave wave = {m, s, l, input, record, layer, 0};
-	if (env->observer)
-		env->observer->saw(env->observer->ctx,
-				   (struct tensor_id){plan_part_role(env->plan->first_part), layer,
-						      UINT32_MAX},
-				   input->f, input->k, NULL, s->n);
-	if (s->n == 1)
-		moe_expect_sums(m, env->config);
-	int failed = moe_await_experts(m, s, layer, &wave, e);
-	if (failed)
-		return failed;
+	struct moe_wave wave = moe_wave_of(m, s, layer);
 	if (env->observer && !s->died)
 		moe_observe_downs(m, s, layer);
-	if (s->n > 1 || s->died || !m->routing.kept[0])
+	if (s->n > 1 || s->died || !s->routing->kept[0])
 		threads_run(env->threads, s->n, 1, moe_sum_tokens, &wave);
 	moe_project_sums(m, s, l);
 	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);
 	if (post_norm)
-		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
+		activation_norm(s, s->scratch->out, s->scratch->out, NULL, post_norm, s->n);
 	if (env->config->layer[layer].shared)
 		dense_add_shared(&m->shared, s);
-	return 0;
 }

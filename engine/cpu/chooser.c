@@ -11,7 +11,7 @@
  * is looked at, too (the rest of an unfinished pool, or the token's own block). So attention looks at
  *     the chosen entries' positions, ascending, and then [entries · ratio, length).
  * Index keys lie by columns in blocks of 64 positions, so a query reads them once, as they lie. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 #include <math.h>
@@ -59,6 +59,16 @@ void chooser_take_entries(struct chosen_entries *s, struct arena *arena, const s
 	s->entries = arena_take(arena, rows * x->groups * x->most, sizeof *s->entries);
 }
 
+void chooser_move_entries(struct chosen_entries *x, uint32_t to, uint32_t from, uint32_t n)
+{
+	size_t groups = x->groups, entries = groups * x->most;
+	if (!x->count)
+		return;
+	memmove(x->count + to * groups, x->count + from * groups, n * groups * sizeof *x->count);
+	memmove(x->entries + to * entries, x->entries + from * entries,
+		n * entries * sizeof *x->entries);
+}
+
 struct chooser_task {
 	struct chooser_scratch *scratch;
 	const struct step *step;
@@ -92,7 +102,7 @@ static void chooser_project(const struct chooser_task *a, struct activation *low
 		in[count++] = (struct product){s->gate, &m[TENSOR_INDEX_GATE]};
 	if (!x->low)
 		in[count++] = q;
-	product_run(a->step->env, in, count, a->step->normed, a->step->n);
+	product_run(a->step->env, in, count, &a->step->scratch->normed, a->step->n);
 	if (x->low)
 		product_run(a->step->env, &q, 1, low, a->step->n);
 }
@@ -268,7 +278,7 @@ static void chooser_choose(void *ctx, uint32_t begin, uint32_t end)
 	const struct chooser_task *a = ctx;
 	const struct config *c = a->step->env->config;
 	const struct chooser *x = &c->chooser;
-	struct chosen_entries *to = a->step->chosen;
+	struct chosen_entries *to = &a->step->stream->chosen;
 	for (uint32_t i = begin; i < end; i++) {
 		uint32_t row = i / x->groups, group = i % x->groups;
 		size_t at = (size_t)a->first * x->groups + i;
@@ -287,7 +297,7 @@ static void chooser_tap(const struct chooser_task *a)
 {
 	const struct environment *env = a->step->env;
 	const struct chooser *x = &env->config->chooser;
-	const struct chosen_entries *chosen = a->step->chosen;
+	const struct chosen_entries *chosen = &a->step->stream->chosen;
 	for (uint32_t i = 0; i < a->rows * x->groups && env->tap; i++) {
 		uint32_t row = i / x->groups, group = i % x->groups;
 		size_t at = (size_t)a->first * x->groups + i;

@@ -3,7 +3,7 @@
  *
  * tests/bench/spent.c puts a clock around product_run (--wrap), which works only from other files:
  * its callers stay outside of this one. */
-#include "engine/compute/product.h"
+#include "engine/cpu/product.h"
 #include "kernels/watch.h"
 
 #include <string.h>

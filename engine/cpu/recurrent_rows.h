@@ -8,8 +8,8 @@
  * each row, of which recurrent_rows_taps gives the convolution's inputs. recurrent_heads_run then
  * moves heads' matrices through the rows, and recurrent_rows_keep ends it.
  */
-#ifndef MOEFS_ENGINE_COMPUTE_RECURRENT_ROWS_H
-#define MOEFS_ENGINE_COMPUTE_RECURRENT_ROWS_H
+#ifndef MOEFS_ENGINE_CPU_RECURRENT_ROWS_H
+#define MOEFS_ENGINE_CPU_RECURRENT_ROWS_H
 
 #include "engine/compute/step.h"
 

@@ -7,7 +7,7 @@
  * convolution over the norms of y, whose taps are as many positions apart as the longest n-gram has
  * tokens. Its past inputs are kept with the context, by which it is always computed: so a row's bits
  * do not depend on the chunk. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "engine/compute/ngrams.h"
 #include "kernels/delta.h"
 
@@ -123,8 +123,9 @@ static void ngram_open_stream(const struct ngram_task *a, size_t t, size_t strea
 	float *key = a->scratch->keys + row, *y = a->scratch->added + row;
 	k->rmsnorm(key, key, weights_vector(a->weights, TENSOR_NGRAM_KEY_NORM) + at, c->hidden_size,
 		   c->rms_eps);
-	k->rmsnorm(y, a->step->x + row, weights_vector(a->weights, TENSOR_NGRAM_QUERY_NORM) + at,
-		   c->hidden_size, c->rms_eps);
+	k->rmsnorm(y, a->step->stream->x + row,
+		   weights_vector(a->weights, TENSOR_NGRAM_QUERY_NORM) + at, c->hidden_size,
+		   c->rms_eps);
 	double dot = 0;
 	for (size_t i = 0; i < hidden; i++)
 		dot += (double)key[i] * y[i];
@@ -164,7 +165,8 @@ static void ngram_convolve(const struct ngram_task *a, size_t t, size_t first, s
 	const struct step_span *span = step_span_of(a->step, t);
 	const struct kernels *k = a->step->env->kernels;
 	size_t width = config_stream_width(c), position = span->position + t - span->first;
-	float past[CONV_WIDTH][NGRAM_TILE], sum[NGRAM_TILE], *x = a->step->x + t * width + first;
+	float past[CONV_WIDTH][NGRAM_TILE], sum[NGRAM_TILE],
+		*x = a->step->stream->x + t * width + first;
 	const float *taps[CONV_WIDTH];
 	for (uint32_t i = 0; i < c->ngrams.width; i++) {
 		size_t back = (size_t)(c->ngrams.width - 1 - i) * c->ngrams.step;

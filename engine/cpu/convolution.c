@@ -4,8 +4,8 @@
  * One projection gives the gate of the input, the gate of the output and the value, [hidden] each.
  * The value times its gate passes a causal convolution, whose output is multiplied by the other
  * gate. */
-#include "engine/compute/layers.h"
-#include "engine/compute/recurrent_rows.h"
+#include "engine/cpu/layers.h"
+#include "engine/cpu/recurrent_rows.h"
 
 void convolution_take(struct convolution_scratch *x, struct arena *arena, const struct config *c,
 		      size_t rows)
@@ -57,11 +57,11 @@ void convolution_run(struct convolution_scratch *x, struct step *s, uint32_t lay
 	const struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
 	struct convolution_task m = {x, &rows, weights_vector(l, TENSOR_CONVOLUTION_TAPS)};
 	product_run(env, &(struct product){x->projected, &l->m[TENSOR_CONVOLUTION_IN]}, 1,
-		    s->normed, s->n);
+		    &s->scratch->normed, s->n);
 	threads_run(env->threads, s->n, 1, convolution_gate_inputs, &m);
 	threads_run(env->threads, s->n, 1, convolution_mix_rows, &m);
 	recurrent_rows_keep(&rows);
 	activation_changed(&x->gated);
-	product_run(env, &(struct product){s->out, &l->m[TENSOR_CONVOLUTION_OUT]}, 1, &x->gated,
-		    s->n);
+	product_run(env, &(struct product){s->scratch->out, &l->m[TENSOR_CONVOLUTION_OUT]}, 1,
+		    &x->gated, s->n);
 }

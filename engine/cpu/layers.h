@@ -2,16 +2,16 @@
  * (dense, routed experts with a shared one).
  *
  * Each part has scratch: X_take takes its arrays from an arena for `rows` rows. X_run computes the
- * part for a step: it reads the step's `normed` and leaves in `out` what forward.c adds to the
- * residual stream. A part knows the step, not the other parts and not forward.h; only moe.c uses
+ * part for a step: it reads the scratch's `normed` and leaves in `out` what residual_add adds to
+ * the residual stream. A part knows the step, not the other parts and not forward.h; only moe.c uses
  * what dense.c has for shared experts, and attention.c and latent.c what look_back.c has.
  *
  * The papers and what is computed are at the head of each part's file.
  */
-#ifndef MOEFS_ENGINE_COMPUTE_LAYERS_H
-#define MOEFS_ENGINE_COMPUTE_LAYERS_H
+#ifndef MOEFS_ENGINE_CPU_LAYERS_H
+#define MOEFS_ENGINE_CPU_LAYERS_H
 
-#include "engine/compute/product.h"
+#include "engine/cpu/product.h"
 
 /* ---- residual.c: what a layer's parts read, and how they add ---- */
 
@@ -131,8 +131,19 @@ void pools_finish(const struct pool_place *p, const struct pool *o, float *scrat
 /* Floats of its scratch, for keys of dim numbers at most. */
 size_t pools_scratch(uint32_t dim);
 
-/* Takes the arrays of a step's choices (step.h) for `rows` rows. */
-void chooser_take_entries(struct chosen_entries *s, struct arena *arena, const struct config *c, size_t rows);
+/* What the rows' attention looks at in a layer that chooses: entries of the index, ascending
+ * (pools.c). They stay until the next layer with an index, since others look at the same. */
+struct chosen_entries {
+	uint32_t groups, most;
+	uint32_t *count;   /* [n][groups] */
+	uint32_t *entries; /* [n][groups][most] */
+};
+/* Takes the arrays of a step's choices for `rows` rows. */
+void chooser_take_entries(struct chosen_entries *s, struct arena *arena, const struct config *c,
+			  size_t rows);
+/* Moves what rows [from, from + n) have chosen to the rows from `to` on, before them. */
+void chooser_move_entries(struct chosen_entries *x, uint32_t to, uint32_t from, uint32_t n);
+
 struct chosen_scratch {
 	uint32_t rows;	     /* of a wave */
 	const void **blocks; /* [rows][blocks of a row] */
@@ -299,11 +310,9 @@ struct per_layer_scratch {
 
 void per_layer_take(struct per_layer_scratch *p, struct arena *arena, const struct config *c,
 		    size_t rows);
-/* The step's inputs of a row = the token's row of the table; the scratch is not needed yet. -ERANGE,
- * -EIO in words. */
-int per_layer_read(struct step *s, uint32_t row, uint32_t token, struct err *e);
-/* The part of per_layer_read after the row of the table has been read. */
-void per_layer_scale(const struct step *s, uint32_t row);
+/* The step's inputs of a row = the token's row of the table, before a row has died or moved; there:
+ * it has been read. -ERANGE, -EIO in words. */
+int per_layer_read(const struct step *s, uint32_t row, bool there, struct err *e);
 /* When all rows are embedded: adds to their inputs what is projected from the embedding. */
 void per_layer_begin(struct per_layer_scratch *p, struct step *s);
 /* Adds to the stream what a layer makes of its inputs, after its parts. */
@@ -338,47 +347,16 @@ void dense_add_shared(struct shared_scratch *d, struct step *s);
 
 /* ---- router.c: which experts a step's tokens pass through ---- */
 
-/* A step of more tokens than this wants nearly all experts of a layer, whatever its router says. */
-enum { PREDICT_MOST = 64 };
-
-/* An assignment is one (token, chosen expert) pair. Assignments are numbered by expert, then token.
- */
-struct routing {
-	uint32_t top_k;	      /* most experts per token in this step: the model's own or fewer */
-	float *router_logits; /* [rows][experts] */
-	float *scores;	      /* [rows][experts]: what the choice is by, where not the logits */
-	uint32_t *chosen;     /* [rows][top_k], descending weight */
-	float *weight;	      /* [rows][top_k] */
-	uint32_t *kept;	      /* [rows]: how many of these the token passes through, the first */
-	bool *dropped;	      /* [experts]: by this step */
-	bool *absent;	      /* [experts]: see struct picks */
-	uint32_t *group_start; /* [experts + 1]: expert e has assignments start[e] … start[e + 1] */
-	uint32_t *fill;	       /* [experts] */
-	uint32_t *token;       /* [assignments] */
-	uint32_t *assignment; /* [rows][top_k], in the order of chosen */
-	uint32_t *distinct;   /* [experts]: the step's experts, ascending */
-	uint32_t distinct_count;
-	float *credit; /* [distinct_count] */
-
-	/* Predictions: a later layer's router, run on this layer's stream. */
-	struct activation predict_input; /* [PREDICT_MOST][hidden] */
-	uint32_t *predicted;		 /* [experts]: ids */
-	uint32_t *predicted_rank;	 /* [experts]: theirs */
-	uint32_t *rank;			 /* [experts]: the best one; UINT32_MAX: not predicted */
-	bool *marked;			 /* [experts]: chosen by some token */
+struct router_scratch {
+	struct activation guess; /* [PREDICT_MOST][hidden]: of residual_guess */
 };
 
-void router_take(struct routing *r, struct arena *a, const struct config *c, size_t rows);
-/* Chooses each token's experts by the router's input, and groups the tokens by expert: fills r from
- * router_logits to distinct. */
-void router_run(struct routing *r, struct step *s, uint32_t layer, struct activation *input);
-/* Counts the choice in the spans' accounts, and shows it to those who want to see it.
- * missed[distinct_count]: the pager's. */
-void router_show(struct routing *r, const struct step *s, uint32_t layer, const uint8_t *missed);
-/* How much each use of `distinct` counts for the pager's policy; NULL: 1 each, as in answers. */
-const float *router_credit(struct routing *r, const struct step *s);
-/* Tells the pager which experts the next layers will probably choose. */
-void router_predict(struct routing *r, struct step *s, uint32_t layer);
+void router_take(struct router_scratch *r, struct arena *arena, const struct config *c);
+/* Chooses each token's experts by the router's input. */
+void router_run(const struct step *s, uint32_t layer, struct activation *input);
+/* As the operations of the backend. */
+void router_reweigh(struct step *s, uint32_t layer, size_t row);
+void router_guess(struct router_scratch *scratch, const struct step *s, uint32_t later);
 
 /* ---- moe.c: routed experts ---- */
 
@@ -389,11 +367,12 @@ struct countdown {
 };
 
 struct moe_scratch {
-	struct routing routing;
+	struct router_scratch router;
+	struct activation
+		*input; /* of the layer's experts: the step's normed, or one of those below */
 	struct activation hidden;  /* [assignments][expert size]: silu(gate) · up */
 	float *up;		   /* [assignments][expert size] */
 	float *out;		   /* [assignments][config_expert_width] */
-	struct pager_ready *ready; /* [experts] */
 	/* [experts][groups of TQ_GROUP]: slices of gate and up that a wave has yet to compute. */
 	struct countdown *unfinished;
 	/* [blocks of columns of out]: slices of down that a step of one row has yet to compute. */
@@ -408,8 +387,45 @@ struct moe_scratch {
 };
 
 void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows);
-/* out = the experts of normed. Spans that are to stop, and rows one of whose experts cannot be
- * read, die (step_kill). -ENOMEM in words. */
-int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e);
+/* The operations of a feed-forward with experts (backend.h), between residual_read and
+ * residual_add. */
+void moe_route(struct moe_scratch *m, struct step *s, uint32_t layer);
+void moe_begin(struct moe_scratch *m, struct step *s, uint32_t layer);
+void moe_run_wave(struct moe_scratch *m, const struct step *s, uint32_t layer,
+		  const struct pager_ready *ready, uint32_t count);
+void moe_end(struct moe_scratch *m, struct step *s, uint32_t layer);
+
+/* ---- all of it: what backend.h calls a stream, and scratch ---- */
+
+struct residual_stream {
+	float *x;	  /* [rows][streams][hidden]: the residual stream */
+	float *per_layer; /* [rows][layers][per_layer], or NULL */
+	struct chosen_entries chosen;
+	bool *embedded,
+		*per_layer_read; /* [rows]: rows of the tables that have been read together */
+	void *memory;
+	size_t bytes;
+};
+
+struct scratch {
+	struct activation normed; /* [rows][hidden]: input of projections */
+	float *out; /* [rows][hidden]: added to x, with room for a dense up projection */
+	struct activation joined; /* [JOINED_ROWS][2 · hidden]; width 0: there is no draft layer */
+	struct residual_scratch residual;
+	struct ngram_scratch ngrams;
+	struct chooser_scratch chooser;
+	struct attention_scratch attention;
+	struct latent_scratch latent;
+	struct compressed_scratch compressed;
+	struct delta_scratch delta;
+	struct kimi_scratch kimi;
+	struct mamba_scratch mamba;
+	struct convolution_scratch convolution;
+	struct dense_scratch dense;
+	struct per_layer_scratch per_layer;
+	struct moe_scratch moe;
+	void *memory;
+	size_t bytes;
+};
 
 #endif

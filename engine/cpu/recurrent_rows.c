@@ -1,5 +1,5 @@
 /* Rows of a step and the states of recurrent layers. See recurrent_rows.h. */
-#include "engine/compute/recurrent_rows.h"
+#include "engine/cpu/recurrent_rows.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The best of many scores: one selection for all that choose where attention looks. See layers.h. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 
 #include <math.h>
 #include <string.h>

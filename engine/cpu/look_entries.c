@@ -3,7 +3,7 @@
  * into blocks of their own, as columns and as rows, entries first, at which the kernels look as they
  * look at a context's. So a row's sums depend on what it looks at alone. Blocks in which two rows of a
  * context see the same entries are copied once. See layers.h. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 #include <string.h>
@@ -55,7 +55,7 @@ struct entries_list {
 static struct entries_list look_entries_list(const struct look *look, size_t t)
 {
 	const struct layer *l = look->layer;
-	const struct chosen_entries *x = look->step->chosen;
+	const struct chosen_entries *x = &look->step->stream->chosen;
 	const struct step_span *span = step_span_of(look->step, t);
 	uint32_t end = span->position + (uint32_t)(t - span->first) + 1;
 	struct entries_list list = {.count = end / l->pool,

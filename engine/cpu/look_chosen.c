@@ -3,7 +3,7 @@
  * positions' keys and values are copied, in ascending order, into blocks. So the sums of a row depend
  * on what was chosen alone; where that is everything, they are those of attention that looks at
  * everything, and nothing is copied. See layers.h. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ static uint32_t look_chosen_length(const struct look *look, size_t t)
 static struct chosen_list look_chosen_list(const struct look *look, size_t t, uint32_t group)
 {
 	const struct config *c = look->step->env->config;
-	const struct chosen_entries *x = look->step->chosen;
+	const struct chosen_entries *x = &look->step->stream->chosen;
 	size_t at = t * x->groups + group;
 	uint32_t length = look_chosen_length(look, t),
 		 tail = config_index_candidates(c, length) * c->chooser.ratio,
@@ -89,7 +89,7 @@ static uint32_t look_chosen_position(const struct chosen_list *l, uint32_t ratio
 
 static bool look_chosen_is_all(const struct look *look, size_t t)
 {
-	for (uint32_t g = 0; g < look->step->chosen->groups; g++)
+	for (uint32_t g = 0; g < look->step->stream->chosen.groups; g++)
 		if (look_chosen_list(look, t, g).length != look_chosen_length(look, t))
 			return false;
 	return true;

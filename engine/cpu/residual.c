@@ -18,7 +18,7 @@
  * j goes on in stream k: softmax over k, + eps, then columns are divided by their sums + eps, and
  * rows and columns in turn (Sinkhorn and Knopp 1967). At the end the head reads a sum weighed by
  * another pre, or the plain mean. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 #include <math.h>
@@ -289,8 +289,11 @@ static void residual_mean(void *ctx, uint32_t begin, uint32_t end)
 
 static struct residual_task residual_task_of(const struct step *s, float *to, float *factors)
 {
-	return (struct residual_task){
-		.env = s->env, .scratch = s->residual, .x = s->x, .to = to, .factors = factors};
+	return (struct residual_task){.env = s->env,
+				      .scratch = &s->scratch->residual,
+				      .x = s->stream->x,
+				      .to = to,
+				      .factors = factors};
 }
 
 static void residual_read_to(const struct step *s, uint32_t layer, enum layer_part part, float *to,
@@ -309,20 +312,20 @@ static void residual_read_to(const struct step *s, uint32_t layer, enum layer_pa
 		residual_read_mixed(&z, &l->m[feed ? TENSOR_MIXED_FEED : TENSOR_MIXED_MIXER], s->n);
 		break;
 	default:
-		step_norm(s, to, s->x, NULL, z.norm, s->n);
+		activation_norm(s, to, s->stream->x, NULL, z.norm, s->n);
 		break;
 	}
 }
 
 void residual_read(struct step *s, uint32_t layer, enum layer_part part)
 {
-	residual_read_to(s, layer, part, s->normed->f, s->residual->factors);
-	activation_changed(s->normed);
+	residual_read_to(s, layer, part, s->scratch->normed.f, s->scratch->residual.factors);
+	activation_changed(&s->scratch->normed);
 }
 
 void residual_guess(const struct step *s, uint32_t layer, struct activation *to)
 {
-	residual_read_to(s, layer, PART_FEED_FORWARD, to->f, s->residual->guesses);
+	residual_read_to(s, layer, PART_FEED_FORWARD, to->f, s->scratch->residual.guesses);
 	activation_changed(to);
 }
 
@@ -345,10 +348,10 @@ void residual_add(struct step *s, uint32_t layer, enum layer_part part)
 	const float *post_norm = weights_vector(l, part == PART_FEED_FORWARD
 							   ? TENSOR_FEED_FORWARD_POST_NORM
 							   : TENSOR_MIXER_POST_NORM);
-	struct residual_task z = residual_task_of(s, NULL, s->residual->factors);
-	z.out = s->out;
+	struct residual_task z = residual_task_of(s, NULL, s->scratch->residual.factors);
+	z.out = s->scratch->out;
 	if (post_norm)
-		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
+		activation_norm(s, s->scratch->out, s->scratch->out, NULL, post_norm, s->n);
 	switch (c->streams.kind) {
 	case STREAMS_GATED:
 		threads_run(s->env->threads, s->n, 2, residual_add_gated, &z);
@@ -372,7 +375,8 @@ void residual_end(struct step *s, const uint32_t *rows, uint32_t n)
 {
 	const struct config *c = s->env->config;
 	const struct layer_weights *once = &s->env->weights->once;
-	struct residual_task z = residual_task_of(s, s->normed->f, s->residual->factors);
+	struct residual_task z =
+		residual_task_of(s, s->scratch->normed.f, s->scratch->residual.factors);
 	z.rows = rows;
 	z.ends = true;
 	z.norm = weights_vector(once, TENSOR_FINAL_NORM);
@@ -383,6 +387,6 @@ void residual_end(struct step *s, const uint32_t *rows, uint32_t n)
 	else if (c->streams.kind == STREAMS_MIXED)
 		threads_run(s->env->threads, n, 2, residual_mean, &z);
 	else
-		step_norm(s, s->normed->f, s->x, rows, z.norm, n);
-	activation_changed(s->normed);
+		activation_norm(s, s->scratch->normed.f, s->stream->x, rows, z.norm, n);
+	activation_changed(&s->scratch->normed);
 }

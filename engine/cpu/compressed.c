@@ -6,7 +6,7 @@
  * The last numbers of heads are rotated, pairs being neighbours. Values are keys, so they come rotated,
  * and what a head finds is rotated back by its own position. Then each group of heads has a projection
  * of its own to a short vector, and one product takes all of these to the stream. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 #include <math.h>
@@ -68,7 +68,7 @@ static void compressed_project(const struct compressed_task *task)
 				     {a->kv, &m[TENSOR_LATENT_KV]},
 				     {a->keys, &m[TENSOR_ENTRY_KEYS]},
 				     {a->gates, &m[TENSOR_ENTRY_GATE]}};
-	product_run(s->env, in, task->layer->pool ? 4 : 2, s->normed, s->n);
+	product_run(s->env, in, task->layer->pool ? 4 : 2, &s->scratch->normed, s->n);
 	threads_run(s->env->threads, s->n, 8, compressed_norm_low, (void *)task);
 	activation_changed(&a->low);
 	product_run(s->env, &(struct product){a->q, &m[TENSOR_LATENT_Q]}, 1, &a->low, s->n);
@@ -198,5 +198,6 @@ void compressed_run(struct compressed_scratch *a, struct chooser_scratch *choose
 	product_run_groups(env, &(struct product){a->grouped.f, &m[TENSOR_GROUPED_LOW]},
 			   &a->attended, c->grouped.groups, s->n, a->index);
 	activation_changed(&a->grouped);
-	product_run(env, &(struct product){s->out, &m[TENSOR_GROUPED_OUT]}, 1, &a->grouped, s->n);
+	product_run(env, &(struct product){s->scratch->out, &m[TENSOR_GROUPED_OUT]}, 1, &a->grouped,
+		    s->n);
 }

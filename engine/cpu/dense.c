@@ -1,7 +1,7 @@
 /* Feed-forwards that every token passes: the one of a dense layer, and the shared expert of a layer
  * with routed ones; both down · (gate ⊙ up) by the family's gated linear unit (Shazeer 2020). See
  * layers.h. Routed experts are moe.c's. */
-#include "engine/compute/layers.h"
+#include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
 /* ---- what becomes of gate and up ---- */
@@ -60,14 +60,15 @@ void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer)
 {
 	const struct layer_weights *l = &s->env->weights->layer[layer];
 	const struct product gate_up[] = {{d->hidden.f, &l->m[TENSOR_GATE]},
-					  {s->out, &l->m[TENSOR_UP]}};
+					  {s->scratch->out, &l->m[TENSOR_UP]}};
 	d->hidden.k = l->m[TENSOR_UP].shape.rows;
 	const struct product up = {d->hidden.f, &l->m[TENSOR_UP]};
 	bool gated = config_gated(s->env->config);
-	product_run(s->env, gated ? gate_up : &up, gated ? 2 : 1, s->normed, s->n);
-	dense_gate(s->env, d->hidden.f, s->out, (size_t)s->n * d->hidden.k);
+	product_run(s->env, gated ? gate_up : &up, gated ? 2 : 1, &s->scratch->normed, s->n);
+	dense_gate(s->env, d->hidden.f, s->scratch->out, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
-	product_run(s->env, &(struct product){s->out, &l->m[TENSOR_DOWN]}, 1, &d->hidden, s->n);
+	product_run(s->env, &(struct product){s->scratch->out, &l->m[TENSOR_DOWN]}, 1, &d->hidden,
+		    s->n);
 }
 
 /* ---- shared experts ---- */
@@ -93,13 +94,13 @@ void dense_run_shared(struct shared_scratch *d, struct step *s, uint32_t layer)
 	in[count++] = (struct product){gated ? d->up : d->hidden.f, &l->m[TENSOR_SHARED_UP]};
 	if (env->config->shared_gate)
 		in[count++] = (struct product){d->scale, &l->m[TENSOR_SHARED_SCALE]};
-	product_run(env, in, count, s->normed, s->n);
+	product_run(env, in, count, &s->scratch->normed, s->n);
 	dense_gate(env, d->hidden.f, d->up, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
 	product_run(env, &(struct product){d->out, &l->m[TENSOR_SHARED_DOWN]}, 1, &d->hidden, s->n);
 	const float *post_norm = weights_vector(l, TENSOR_SHARED_POST_NORM);
 	if (post_norm)
-		step_norm(s, d->out, d->out, NULL, post_norm, s->n);
+		activation_norm(s, d->out, d->out, NULL, post_norm, s->n);
 }
 
 struct dense_addition {
@@ -116,8 +117,8 @@ static void dense_add_tokens(void *ctx, uint32_t begin, uint32_t end)
 		float weight = 1;
 		if (a->step->env->config->shared_gate)
 			k->sigmoid_mul(&weight, a->shared->scale + t, 1);
-		watch_add_scaled(k, a->step->out + t * width, weight, a->shared->out + t * width,
-				 width);
+		watch_add_scaled(k, a->step->scratch->out + t * width, weight,
+				 a->shared->out + t * width, width);
 	}
 }
 

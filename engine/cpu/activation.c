@@ -1,6 +1,6 @@
 /* Inputs of matrix products: the forms that formats of weights multiply with, made from floats.
  * See product.h. */
-#include "engine/compute/product.h"
+#include "engine/cpu/product.h"
 #include "kernels/block.h"
 #include "kernels/watch.h"
 
@@ -80,4 +80,32 @@ struct input activation_input(const struct activation *a, uint32_t first)
 		.block = {a->block.q + block * BLOCK, a->block.scale + block,
 			  a->block.sum + block * HALVES},
 	};
+}
+
+/* ---- norms ---- */
+
+struct activation_norm_task {
+	const struct environment *env;
+	float *to;
+	const float *from;
+	const uint32_t *rows;
+	const float *weight;
+};
+
+static void activation_norm_rows(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct activation_norm_task *z = ctx;
+	const struct config *c = z->env->config;
+	size_t width = c->hidden_size;
+	for (size_t t = begin; t < end; t++)
+		z->env->kernels->rmsnorm(z->to + t * width,
+					 z->from + (z->rows ? z->rows[t] : t) * width, z->weight,
+					 c->hidden_size, c->rms_eps);
+}
+
+void activation_norm(const struct step *s, float *to, const float *from, const uint32_t *rows,
+		     const float *weight, uint32_t n)
+{
+	threads_run(s->env->threads, n, 8, activation_norm_rows,
+		    &(struct activation_norm_task){s->env, to, from, rows, weight});
 }

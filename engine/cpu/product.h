@@ -1,9 +1,10 @@
 /* Matrix products of a step's rows (product.c), computed by all threads, and their inputs
  * (activation.c). Not here: the kernels that multiply (kernels/kernels.h). */
-#ifndef MOEFS_ENGINE_COMPUTE_PRODUCT_H
-#define MOEFS_ENGINE_COMPUTE_PRODUCT_H
+#ifndef MOEFS_ENGINE_CPU_PRODUCT_H
+#define MOEFS_ENGINE_CPU_PRODUCT_H
 
-#include "engine/compute/step.h"
+#include "engine/compute/arena.h"
+#include "engine/compute/backend.h"
 
 /* ---- inputs ---- */
 
@@ -35,6 +36,10 @@ void activation_prepare(const struct environment *env, struct activation *a, uin
  * reads nor sets `forms`: for callers that prepare all parts themselves, in several threads. */
 void activation_prepare_part(const struct environment *env, const struct activation *a,
 			     size_t token, uint32_t begin, uint32_t count, enum format format);
+/* to[n][hidden] = RMSNorm of rows of from[][hidden] with this weight[hidden]: of the n rows that
+ * `rows` names, or, if `rows` is NULL, of the first n; then `to` may be `from`. */
+void activation_norm(const struct step *s, float *to, const float *from, const uint32_t *rows,
+		     const float *weight, uint32_t n);
 /* The kernels' view of the activation, from token `first` on. */
 struct input activation_input(const struct activation *a, uint32_t first);
 

@@ -9,8 +9,8 @@
  *
  * tests/bench/spent.c puts a clock around delta_run (--wrap), which works only from other files:
  * its caller stays outside of this one. */
-#include "engine/compute/layers.h"
-#include "engine/compute/recurrent_rows.h"
+#include "engine/cpu/layers.h"
+#include "engine/cpu/recurrent_rows.h"
 #include "kernels/delta.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer)
 				     {d->gated.f, &l->m[TENSOR_DELTA_Z]},
 				     {d->a, &l->m[TENSOR_DELTA_A]},
 				     {d->b, &l->m[TENSOR_DELTA_B]}};
-	product_run(env, in, 4, s->normed, s->n);
+	product_run(env, in, 4, &s->scratch->normed, s->n);
 
 	const struct delta_net *net = &c->delta_net;
 	const float *const parts[RECURRENT_PARTS] = {d->in, d->mixed, d->decay, d->beta};
@@ -117,5 +117,6 @@ void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer)
 	threads_run(env->threads, s->n, 1, delta_gate_rows, &m);
 	activation_changed(&d->gated);
 
-	product_run(env, &(struct product){s->out, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated, s->n);
+	product_run(env, &(struct product){s->scratch->out, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated,
+		    s->n);
 }

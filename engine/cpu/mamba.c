@@ -6,8 +6,8 @@
  * passes. A head lets its state fade by that time, adds its value times the time under the key of
  * its group, and asks the state with the group's query (kernels.h, delta_steps); D times the value
  * is added to the answer. The result times silu(z) is normalised group by group. */
-#include "engine/compute/layers.h"
-#include "engine/compute/recurrent_rows.h"
+#include "engine/cpu/layers.h"
+#include "engine/cpu/recurrent_rows.h"
 #include "kernels/delta.h"
 #include "kernels/watch.h"
 
@@ -81,7 +81,7 @@ void mamba_run(struct mamba_scratch *x, struct step *s, uint32_t layer)
 	const struct product in[] = {{x->gated.f, &l->m[TENSOR_MAMBA_Z]},
 				     {x->in, &l->m[TENSOR_MAMBA_XBC]},
 				     {x->dt, &l->m[TENSOR_MAMBA_DT]}};
-	product_run(env, in, 3, s->normed, s->n);
+	product_run(env, in, 3, &s->scratch->normed, s->n);
 
 	const float *const parts[RECURRENT_PARTS] = {x->in, x->mixed, x->decay, x->time};
 	const struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
@@ -103,5 +103,6 @@ void mamba_run(struct mamba_scratch *x, struct step *s, uint32_t layer)
 	threads_run(env->threads, s->n, 1, mamba_gate_rows, &m);
 	activation_changed(&x->gated);
 
-	product_run(env, &(struct product){s->out, &l->m[TENSOR_MAMBA_OUT]}, 1, &x->gated, s->n);
+	product_run(env, &(struct product){s->scratch->out, &l->m[TENSOR_MAMBA_OUT]}, 1, &x->gated,
+		    s->n);
 }

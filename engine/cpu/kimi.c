@@ -5,8 +5,8 @@
  * queries and keys are brought to length 1. Two products, one behind the other, give the decays,
  * two others the gate of the output. The state moves on as delta_steps says (kernels.h), by row.
  * The result is normalised head by head and multiplied by the sigmoid of its gate. */
-#include "engine/compute/layers.h"
-#include "engine/compute/recurrent_rows.h"
+#include "engine/cpu/layers.h"
+#include "engine/cpu/recurrent_rows.h"
 #include "kernels/delta.h"
 
 #include <math.h>
@@ -118,7 +118,7 @@ static void kimi_project(struct kimi_scratch *k, struct step *s, const struct la
 		{k->decay_low.f, &l->m[TENSOR_KIMI_DECAY_LOW]},
 		{k->gate_low.f, &l->m[TENSOR_KIMI_GATE_LOW]},
 	};
-	product_run(s->env, in, sizeof in / sizeof *in, s->normed, s->n);
+	product_run(s->env, in, sizeof in / sizeof *in, &s->scratch->normed, s->n);
 	activation_changed(&k->decay_low);
 	activation_changed(&k->gate_low);
 	product_run(s->env, &(struct product){k->decay, &l->m[TENSOR_KIMI_DECAY]}, 1,
@@ -154,5 +154,6 @@ void kimi_run(struct kimi_scratch *k, struct step *s, uint32_t layer)
 	threads_run(env->threads, s->n, 1, kimi_gate_rows, &m);
 	activation_changed(&k->out);
 
-	product_run(env, &(struct product){s->out, &l->m[TENSOR_KIMI_OUT]}, 1, &k->out, s->n);
+	product_run(env, &(struct product){s->scratch->out, &l->m[TENSOR_KIMI_OUT]}, 1, &k->out,
+		    s->n);
 }
