@@ -138,7 +138,7 @@ for name in "${order[@]}"; do
 	if [ "$EPOCHSECONDS" -le "${BEGIN_UNTIL:-$EPOCHSECONDS}" ]; then
 		begin "$name"
 	else
-		skips+=("$name: not begun, the time for that is over")
+		skips+=("$name: not begun: out of time")
 	fi
 done
 while [ ${#names[@]} -gt 0 ]; do finish_one; done
