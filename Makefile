@@ -29,7 +29,7 @@ HTTP_LIBS  := libmicrohttpd json-c
 TEST_LIBS  := cmocka json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
-LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
+LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c kernels/cuda/*.c engine/*/*.c))
 HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c fs/gateway/*/*.c))
 # -o http listens before anything is mounted.
 FS_OBJS   := $(filter-out $(HTTP_OBJS),$(call objects,$(wildcard fs/*.c fs/*/*.c))) $(call objects,fs/gateway/listen.c)
@@ -82,7 +82,17 @@ $(BUILD)/fs/gateway/page/data.o: $(BUILD)/fs/gateway/page/data.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(BUILD)/libmoefs.a: $(LIB_OBJS)
+# The kernels of cards, by the compilers that are here; one file for all trees, since it depends on none of their options.
+CUDA_IMAGES := build/cuda/images.c
+$(CUDA_IMAGES): kernels/cuda/images.sh $(wildcard kernels/cuda/*.cu kernels/cuda/*.h) kernels/exponential.h
+	$(call say,CUDA,$@)
+	$(Q)kernels/cuda/images.sh $@
+$(BUILD)/kernels/cuda/images.o: $(CUDA_IMAGES)
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(BUILD)/libmoefs.a: $(LIB_OBJS) $(BUILD)/kernels/cuda/images.o
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
@@ -171,7 +181,9 @@ UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
 	$(filter-out %_routes.c,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c)) fs/gateway/problem.c \
 	$(wildcard fs/gateway/body/*.c) \
 	fs/mount/call.c fs/models/kept_file.c fs/base/text.c fs/base/human.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
-$(UNIT): $(UNIT_OBJS) $(HELP_OBJS) $(UNIT_TESTED) $(BUILD)/libmoefs.a
+# The kernels of cards and who runs them, for a unit group and for a program of its own.
+CUDA_TEST_OBJS := $(call objects,$(filter-out tests/cuda/card.c,$(wildcard tests/cuda/*.c)))
+$(UNIT): $(UNIT_OBJS) $(HELP_OBJS) $(CUDA_TEST_OBJS) $(UNIT_TESTED) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(UNIT_WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
 
@@ -182,6 +194,13 @@ $(BUILD)/cross/compare: $(CROSS_OBJS)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
+
+# The kernels of cards on a machine that has a card and nothing else: no library but C's.
+CARD_OBJS := $(call objects,$(filter-out tests/cuda/threads.c,$(wildcard tests/cuda/*.c)) $(wildcard kernels/*.c kernels/cuda/*.c engine/gpu/*.c) \
+	cache/err.c cache/utf8.c) $(BUILD)/kernels/cuda/images.o
+$(BUILD)/card: $(CARD_OBJS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ldl -lm
 
 # ---- testing ----
 
@@ -385,4 +404,4 @@ clean: ## remove build/ and the restored weights of the demonstration model
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(FUZZ_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/examples/models/pack.o $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(BUILD)/kernels/cuda/images.o $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(CUDA_TEST_OBJS) $(BUILD)/tests/cuda/card.o $(FUZZ_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/examples/models/pack.o $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)

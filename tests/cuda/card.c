@@ -1,0 +1,64 @@
+/* A program that needs nothing but C's library and a driver: runs every kernel on card 0 and compares
+ * it with the scalar table, once for each compiler's module, and then measures. For machines on which
+ * nothing else of the project is there. Status 0 if all is right, 1 if not, 77 if there is no card.
+ *
+ * usage: card */
+#include "engine/gpu/card_find.h"
+#include "tests/cuda/card_runner.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static double card_seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* All cases with one module. */
+static bool card_compare(const struct cuda_image *image)
+{
+	const struct cuda_image only[] = {*image, {0, 0, 0}};
+	static struct card_runner x;
+	struct err e;
+	bool right = true;
+	const double begun = card_seconds();
+
+	x = (struct card_runner){.images = only};
+	if (card_open(&x.card, 0, only, &e)) {
+		printf("not ok %s: %s\n", image->name, e.text);
+		return false;
+	}
+	printf("# %s: opened in %.2f s\n", image->name, card_seconds() - begun);
+	const struct runner r = card_runner(&x);
+	for (size_t i = 0; i < kernel_case_count; i++) {
+		const double at = card_seconds();
+		const bool one = kernel_cases[i].run(&r);
+		printf("%s %s, %s (%.2f s)\n", one ? "ok" : "not ok", kernel_cases[i].name,
+		       image->name, card_seconds() - at);
+		fflush(stdout);
+		right &= one;
+	}
+	card_measure(&x.card);
+	card_close(&x.card);
+	return right;
+}
+
+int main(void)
+{
+	struct card_find look;
+	struct card_found found;
+	char text[1024];
+	bool right = true;
+
+	card_find_begin(&look);
+	card_find_end(&look, &found);
+	(void)card_print(&found, text, sizeof text);
+	printf("%s\n", text);
+	if (!found.there)
+		return 77;
+	for (const struct cuda_image *i = cuda_images; i->name; i++)
+		right &= card_compare(i);
+	return right && cuda_images->name ? 0 : 1;
+}

@@ -1,0 +1,69 @@
+/* The kernels on this machine's card, if it has one, against the scalar table, bit for bit. */
+#include "engine/gpu/card_find.h"
+#include "tests/cuda/card_runner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void kernels_on_the_card_give_the_scalar_tables_bits(void **state)
+{
+	static struct card_runner x;
+	struct err e;
+	bool right = true;
+
+	(void)state;
+	x = (struct card_runner){.images = cuda_images};
+	const int failed = card_open(&x.card, 0, cuda_images, &e);
+	if (failed == -ENODEV || failed == -ENOTSUP) {
+		print_message("skipped: %s\n", e.text);
+		skip();
+	}
+	if (failed)
+		fail_msg("%s", e.text);
+	const struct runner r = card_runner(&x);
+	for (size_t i = 0; i < kernel_case_count; i++) {
+		const bool one = kernel_cases[i].run(&r);
+		print_message("%s: %s\n", kernel_cases[i].name, one ? "the same bits" : "WRONG");
+		right &= one;
+	}
+	card_close(&x.card);
+	assert_true(right);
+}
+
+/* Another process opens the driver, and it is gone afterwards. */
+static void looking_leaves_no_driver_in_this_process(void **state)
+{
+	struct card_find look;
+	struct card_found found;
+	char text[1024], maps[256];
+	bool mapped = false;
+
+	(void)state;
+	card_find_begin(&look);
+	card_find_end(&look, &found);
+	assert_true(card_print(&found, text, sizeof text) < (int)sizeof text);
+	print_message("%s\n", text);
+	assert_true(found.there || found.why[0]);
+	assert_non_null(strstr(text, found.there ? found.facts.name : found.why));
+	FILE *f = fopen("/proc/self/maps", "r");
+	assert_non_null(f);
+	while (fgets(maps, sizeof maps, f))
+		mapped |= strstr(maps, "libcuda.so") != NULL;
+	fclose(f);
+	assert_false(mapped);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(looking_leaves_no_driver_in_this_process),
+		cmocka_unit_test(kernels_on_the_card_give_the_scalar_tables_bits),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
