@@ -54,7 +54,8 @@ def ask(folder, path):
 
 def log_probabilities(path):
     with open(path) as f:
-        return [float(line.split(" ", 2)[1]) for line in f if line[0].isdigit()][1:]
+        lines = [line.split(" ", 2) for line in f if line[0].isdigit()]
+    return [float(line[1]) for line in lines[1:]]  # nothing comes before the first token
 
 
 def loss(score, base, first):

@@ -175,14 +175,14 @@ kept_as() { # TYPE: facts at ten depths are asked for, and the same text is scor
 	exec 3<>score && head -c "$long" "$work/passage" >&3 && timeout $limit cat <&3 >"$work/score-$1" || fail "$(cat error)"
 	exec 3>&-
 	echo "# kv=$1: $(cat "$work/found-$1")"
-	[ "$1" != f16 ] || return 0
 }
+lost_by() { "$python" "$real/depths.py" loss "$work/score-$1" "$work/score-f16" "$2" >"$work/lost"; } # TYPE FIRST
 loses_less() { # TYPE BOUND: in nats a token, beyond twice the standard error
 	local lost error found
 	kept_as "$1"
-	read -r lost error < <("$python" "$real/depths.py" loss "$work/score-$1" "$work/score-f16")
-	echo "# kv=$1: $lost nats a token more than f16, standard error $error;" \
-		"from token 4,096 on $("$python" "$real/depths.py" loss "$work/score-$1" "$work/score-f16" 4096)"
+	lost_by "$1" 0 && read -r lost error <"$work/lost" || fail "nothing to compare"
+	echo "# kv=$1: $lost nats a token more than f16, standard error $error"
+	lost_by "$1" 4096 && echo "# … from token 4,096 on: $(cat "$work/lost")"
 	awk -v lost="$lost" -v error="$error" -v bound="$2" 'BEGIN { exit !(lost < bound + 2 * error) }' || fail "the bound is $2"
 	found=$(cut -d ' ' -f 1 "$work/found-$1")
 	[ "$found" -ge "$(($(cut -d ' ' -f 1 "$work/found-f16") - 1))" ] || fail "of the facts $found are found"
