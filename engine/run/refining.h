@@ -1,4 +1,4 @@
-/* What a run knows of refining (admin/model_refine.c), which is done while it serves. */
+/* The state of refining (admin/model_refine.c), which goes on while the run answers. */
 #ifndef MOEFS_ENGINE_RUN_REFINING_H
 #define MOEFS_ENGINE_RUN_REFINING_H
 
@@ -11,23 +11,25 @@
 enum refining_phase { REFINING_ROUNDS, REFINING_WRITES, REFINING_GATHERS };
 
 struct refining {
-	/* Of the text while the model writes it, in tokens; then of the whole. total 0: neither is
-	 * under way. */
+	/* Progress: tokens while the model writes the text, then of refining as a whole. total 0:
+	 * nothing is in progress. */
 	struct convert_progress progress;
-	_Atomic int phase; /* enum refining_phase: what is done now */
-	_Atomic bool measuring; /* what a store loses (admin/model_loss.c) */
-	_Atomic bool stop;  /* for good */
-	_Atomic bool yield; /* a turn has begun: refining while idle stops */
-	_Atomic bool asked; /* a turn has ever begun: only such models are refined while idle */
-	/* Of -o refine=idle: */
-	pthread_t thread; /* model_refine_idle.c's, which model_close waits for */
+	_Atomic int phase;	/* enum refining_phase: the current one */
+	_Atomic bool measuring; /* a store's loss is being measured (admin/model_loss.c) */
+	_Atomic bool stop;	/* stop, and do not start again */
+	_Atomic bool yield;	/* a turn has begun: stop refining while idle */
+	_Atomic bool asked; /* a turn has begun since the mount: only used models are refined while
+			       idle */
+	/* For -o refine=idle: */
+	pthread_t thread; /* of model_refine_idle.c; model_close waits for it */
 	bool has_thread;
-	pthread_t measurer; /* admin/loss_idle.c's, likewise */
+	pthread_t measurer; /* of admin/loss_idle.c; model_close waits for it */
 	bool measures;
-	struct err failure; /* (lock) why it stopped; code 0: it did not, or continues */
+	struct err failure; /* (lock) why refining stopped; code 0: it did not stop */
 };
 
-/* Stops refining while idle, within a row of weights; its text waits for the turn anyway. */
+/* Stops refining while idle within the time of one row of weights. A text that the model writes for
+ * refining waits for the turn in any case. */
 static inline void refining_send_away(struct refining *r)
 {
 	atomic_store(&r->asked, true);

@@ -1,11 +1,11 @@
-/* Shares of priorities in rows: which priority is next while sessions of several wait.
+/* Divides rows among priorities: which priority is next if sessions of several priorities wait.
  *
- * High comes first, then normal, then low, but no priority waits forever. A row counts 1 for high,
- * 2 for normal and 4 for low, and a higher priority may be at most `ahead` of a lower one that
- * waits. So while all three wait, 7 rows are 4, 2 and 1; and before the next row of low there are
- * at most, for each of the other two, the rows that count `ahead` plus what low's last rows count,
- * and one more step. Idle time is not saved up: a priority that begins to wait starts with the
- * count of the waiting priority that has had the least.
+ * High comes first, then normal, then low, but no priority waits forever. Each priority has a
+ * count: a row adds 1 for high, 2 for normal and 4 for low. A higher priority's count may exceed
+ * that of a lower, waiting one by at most `ahead`. So while all three wait, 7 rows are divided into
+ * 4, 2 and 1. Before the next row of low, each of the other two may add at most `ahead`, plus the
+ * count of low's last rows, plus one step. Idle time is not saved up: a priority that begins to
+ * wait starts with the smallest count of the waiting priorities.
  *
  * No thread safety: the run's lock.
  */
@@ -16,16 +16,16 @@
 
 struct shares { /* zero-initialise */
 	uint64_t used[SESSION_PRIORITIES];
-	uint64_t clock; /* the least used of those that waited, at the last shares_next */
+	uint64_t clock; /* smallest count among waiting priorities at the last shares_next */
 	bool waited[SESSION_PRIORITIES]; /* at the last shares_next */
 };
 
-/* Returns the priority that is next; at least one waits. */
+/* Returns the next priority. At least one priority waits. */
 enum session_priority shares_next(struct shares *s, const bool waits[SESSION_PRIORITIES],
 				  uint64_t ahead);
-/* What a row of this priority counts: 1, 2 or 4. */
+/* What a row of this priority adds to its count: 1, 2 or 4. */
 uint32_t shares_weight(enum session_priority priority);
-/* Counts rows that sessions of this priority have got. */
+/* Adds rows to a priority's count. */
 void shares_count(struct shares *s, enum session_priority priority, uint32_t rows);
 
 #endif

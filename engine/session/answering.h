@@ -1,7 +1,7 @@
-/* What comes out of a turn: tokens' bytes become whole characters, these thoughts, content and tool
- * calls, and of the content what comes before a stop text.
+/* The output of a turn: turns the bytes of tokens into whole characters, and these into thoughts,
+ * content and tool calls. Content ends before a stop text.
  *
- * The turn feeds it without any lock and gets pieces. answering_publish moves a piece into the
+ * The turn feeds it without a lock and gets pieces. answering_publish moves a piece into the
  * session's answer and log, which other threads read. */
 #ifndef MOEFS_ENGINE_SESSION_ANSWERING_H
 #define MOEFS_ENGINE_SESSION_ANSWERING_H
@@ -12,54 +12,55 @@
 struct messages;
 struct session;
 
-/* What came out and is not published yet. Zero-initialise; freed by answering_free_piece. */
+/* Output that is not published yet. Zero-initialise; freed by answering_free_piece. */
 struct answering_piece {
 	struct text_out content, thoughts;
-	struct text_out calls; /* all calls so far, as JSON; empty: nothing new */
+	struct text_out calls; /* all calls so far, as JSON; empty: no new calls */
 	bool thoughts_over;
 };
 
-struct answering { /* zero-initialised memory is one that answering_free accepts */
+struct answering { /* may be freed when zero-initialised */
 	struct stream characters;
 	struct split *split;   /* NULL: not begun */
-	struct stream stops;   /* of the content; its `stopped` says that the answer is over */
-	struct text_out said;  /* the content as it was given out, its last newlines included */
+	struct stream stops;   /* of the content; `stopped`: the answer is over */
+	struct text_out said;  /* the content so far, with newlines at its end */
 	struct text_out whole; /* all characters, if `keep` */
-	bool keep;	       /* the template knows no calls: they stay part of the content */
+	bool keep;	       /* the template has no tool calls, so they stay in the content */
 	enum split_thinking thinking;
 	const struct split_form *form;
-	/* How much of the split's result was taken, and how much of `space` was examined. */
+	/* How much of the split's results was taken, and how much of `space` was examined. */
 	size_t content, thoughts, calls, space;
-	uint32_t turn; /* that its calls are named by */
+	uint32_t turn; /* number used in the ids of its calls */
 };
 
-/* `form` is how the model writes thoughts and calls, `tools` (borrowed) may be NULL, `stops` are
- * the stop texts' lines. skip_space: a space that it begins with is the tokenizer's. -ENOMEM. */
+/* form: how the model writes thoughts and calls. tools: borrowed, may be NULL. stops: the stop
+ * texts, one per line. skip_space: drop a space at the beginning, since the tokenizer added it.
+ * -ENOMEM. */
 int answering_begin(struct answering *a, const struct split_form *form, const struct json *tools,
 		    enum split_thinking thinking, const char *stops, bool skip_space,
 		    struct err *e);
-/* Other stop texts, for what comes from now on. -ENOMEM. */
+/* Replaces the stop texts for the text from now on. -ENOMEM. */
 int answering_set_stops(struct answering *a, const char *stops, struct err *e);
 void answering_free(struct answering *a);
 
-/* Adds to a piece what the bytes of a token bring. `messages` are those before the answer: calls
- * get ids that these have not. -ENOMEM in words. */
+/* Takes the bytes of a token, and adds the resulting output to a piece. messages: those before the
+ * answer; new calls get ids that do not occur there. -ENOMEM. */
 int answering_take(struct answering *a, const struct messages *messages, const char *bytes,
 		   size_t n, struct answering_piece *to, struct err *e);
-/* Adds what is still held, at the end of the answer. cut: there was more to say, and what may be
- * half a character, a mark or a call is left out. -ENOMEM in words. */
+/* Ends the answer: adds the output that is still held back. cut: the answer was cut short, so an
+ * incomplete character, mark or call is left out. -ENOMEM. */
 int answering_end(struct answering *a, const struct messages *messages, bool cut,
 		  struct answering_piece *to, struct err *e);
-/* Adds text[n] to the content as it is, in place of what tokens would bring: thoughts are over.
- * -ENOMEM in words. */
+/* Ends the thoughts and adds text[n] to the content unchanged, instead of the output of tokens.
+ * -ENOMEM. */
 int answering_choose(struct answering *a, const char *text, size_t n, struct answering_piece *to,
 		     struct err *e);
-/* Appends the answer's message to `to`. -ENOMEM in words. */
+/* Appends the answer as a message to `to`. -ENOMEM. */
 int answering_message(const struct answering *a, struct messages *to, struct err *e);
 
-/* The session's own: takes a piece, which is empty then, into its answer and its log. -ENOMEM. */
+/* Moves a piece into the session's answer and log; the piece is empty afterwards. -ENOMEM. */
 int answering_publish(struct session *s, struct answering_piece *piece, struct err *e);
-/* Copies the part of the answer that became readable to the log. */
+/* Appends the newly readable part of the answer to the log. */
 void answering_log(struct session *s);
 void answering_free_piece(struct answering_piece *piece);
 

@@ -1,9 +1,8 @@
-/* What a session says with its model: the messages, which are the truth, and what templates are
- * given beside them.
+/* The conversation of a session: its messages, and the other inputs of the chat template.
  *
- * A session's dialogue is under the run's lock. While a turn runs, only the turn writes it, under
- * the lock, so the run's thread reads it without. Other threads copy it under the lock and render
- * the copy. */
+ * The run's lock protects a session's dialogue. While a turn runs, only the turn writes it, with
+ * the lock held, so the run's thread may read it without the lock. Other threads copy it with the
+ * lock held and render the copy. */
 #ifndef MOEFS_ENGINE_SESSION_DIALOGUE_H
 #define MOEFS_ENGINE_SESSION_DIALOGUE_H
 
@@ -14,44 +13,45 @@
 
 enum { DOCUMENT_BYTES_MAX = 4 << 20 };
 
-struct document {   /* JSON that somebody wrote */
+struct document {   /* JSON written by a user */
 	char *text; /* on one line, with a newline; NULL: none */
 	size_t n;
 	struct json *json; /* NULL: none, or empty */
 };
 struct dialogue { /* zero-initialise; freed by dialogue_free */
 	struct messages messages;
-	struct messages results; /* of tools, not yet among the messages */
+	struct messages results; /* tool results that are not among the messages yet */
 	struct document tools, variables;
 	struct choices choices; /* for params/format=choices */
-	struct tm clock; /* of its first turn */
+	struct tm clock;	/* time of the first turn */
 	bool clock_set;
 };
 void dialogue_free(struct dialogue *c);
-/* Copies everything except the results, without parsing, since a lock is held. Before the copy is
- * rendered, dialogue_parse parses it. -ENOMEM: `to` is empty. */
+/* Copies everything except the results, without parsing, since the caller holds a lock. Call
+ * dialogue_parse before rendering the copy. -ENOMEM: `to` is empty. */
 int dialogue_copy(struct dialogue *to, const struct dialogue *from, struct err *e);
 int dialogue_parse(struct dialogue *copy, struct err *e);
 
-/* Replace tools.json, template.json. -EINVAL, -EFBIG, -ENOMEM, and then nothing is changed. */
+/* Replace tools.json and template.json. -EINVAL, -EFBIG, -ENOMEM; after an error nothing has
+ * changed. */
 int dialogue_set_tools(struct dialogue *c, const char *text, size_t n, struct err *e);
 int dialogue_set_variables(struct dialogue *c, const char *text, size_t n, struct err *e);
 
-/* The text of the first message if it is a system's, else empty; malloc'ed. -EINVAL: params/system
- * could not hold it; -ENOMEM. */
+/* The text of the first message if it is a system message, else empty; malloc'ed. -EINVAL: the text
+ * is not valid for params/system; -ENOMEM. */
 int dialogue_system(const struct messages *m, char **text, struct err *e);
-/* Makes this text the system message, which is the first one; empty: removes it. *added: how many
- * messages were added, -1 to 1. -ENOMEM, -EFBIG. */
+/* Makes the text the system message, which is always the first. An empty text removes it. *added:
+ * how many messages were added, -1 to 1. -ENOMEM, -EFBIG. */
 int dialogue_set_system(struct dialogue *c, const char *text, int *added, struct err *e);
 
-/* A number that is in no call's id in these messages. -ENOMEM. */
+/* Finds a number that occurs in no call id of the messages. -ENOMEM. */
 int dialogue_name_turn(const struct messages *m, uint32_t *turn, struct err *e);
 
-/* Renders it, up to where the model answers. -EINVAL: params/thinking says what the template never
- * reads; else as chat_render. */
+/* Renders the conversation up to where the model answers. -EINVAL: the template does not support
+ * the value of params/thinking; other errors as chat_render. */
 int dialogue_render(const struct dialogue *c, const struct chat_template *t, const struct params *p,
 		    const _Atomic bool *stop, struct template_text *out, struct err *e);
-/* -EINVAL where the template never reads what this is told by. */
+/* -EINVAL: the template does not read the variable of this thinking mode. */
 int dialogue_check_thinking(const struct chat_template *t, enum thinking_mode mode, struct err *e);
 
 #endif

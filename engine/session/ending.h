@@ -1,4 +1,4 @@
-/* The end of a turn: its answer becomes a message, or the session is as it was before the turn. */
+/* The end of a turn: its answer becomes a message, or the turn's changes are undone. */
 #ifndef MOEFS_ENGINE_SESSION_ENDING_H
 #define MOEFS_ENGINE_SESSION_ENDING_H
 
@@ -13,12 +13,12 @@ struct session;
 struct ending {
 	const char *finish;  /* a word of session_stats */
 	int failed;	     /* 0 or a negative errno */
-	const struct err *e; /* its sentence */
-	bool begun, chat;    /* the turn had begun to answer; its answer is a message */
-	const uint32_t *ids; /* [count]: the answer, with what it continued */
+	const struct err *e; /* the error, if failed */
+	bool begun, chat;    /* the turn had begun to answer; the answer becomes a message */
+	const uint32_t *ids; /* [count]: the answer's, including an answer that it continued */
 	size_t count;
 };
-/* Afterwards the session is at rest. The caller frees its turn. */
+/* Afterwards the session has no turn in progress. The caller frees the turn. */
 void ending_apply(struct session *s, const struct ending *x);
 
 #endif

@@ -1,7 +1,7 @@
-/* One param: a row of the table in params.c, and the kinds of values that rows have.
+/* A param as a row of the table in params.c, and the kinds of values that params have.
  *
- * A kind reads a value from text and prints it. Rows of a kind differ in offset and range. Code
- * that uses params includes params.h instead.
+ * A kind parses a value from text and prints it. Params of the same kind differ in offset and
+ * range. Code that only uses params includes params.h instead.
  */
 #ifndef MOEFS_ENGINE_SESSION_PARAM_KINDS_H
 #define MOEFS_ENGINE_SESSION_PARAM_KINDS_H
@@ -11,13 +11,14 @@
 struct param;
 
 struct param_kind {
-	/* value: without NUL bytes. An error leaves the param as it was. */
+	/* Parses a value, which has no NUL bytes. After an error the param is unchanged. */
 	int (*set)(struct params *p, const struct param *t, const char *value, struct err *e);
-	/* malloc'ed; NULL: out of memory. auto, where what is unset has no value of its own. */
+	/* Prints the value, malloc'ed; NULL: out of memory. Prints "auto" if the param is unset and
+	 * its default is not a value of its own. */
 	char *(*get)(const struct params *p, const struct param *t);
-	size_t size; /* bytes in struct params that a default is copied over; 0: owns memory */
-	/* The field of a form that takes such a value: number, integer, choice (one of .words), text,
-	 * or lines. Fields but a choice take .words besides. */
+	size_t size; /* bytes in struct params, to copy a default; 0: the value owns memory */
+	/* The type of its field in a form: number, integer, choice (one of .words), text or lines.
+	 * Fields other than choices also accept .words. */
 	const char *field;
 };
 
@@ -26,13 +27,14 @@ struct param {
 	const struct param_kind *kind;
 	size_t offset; /* in struct params */
 	double least, most;
-	const char *what; /* for messages */
-	bool routed;	  /* at most the model's experts per token (0 in a dense model) */
-	const char *begins, *about; /* its default, and one line, for people */
-	const char *label;	    /* beside its field in a form */
-	bool common;		    /* one of the few that people change */
-	bool same_text; /* it changes when the text comes, or acts by the ids of the prompt alone */
-	/* Words that a value may be, and NULL. Of kind_word: an enumeration's, in its order. */
+	const char *what; /* for error messages */
+	bool routed;	  /* the maximum is the model's experts per token (0 in a dense model) */
+	const char *begins, *about; /* its default and one line of help, for people */
+	const char *label;	    /* its field's label in a form */
+	bool common;		    /* one of the few params that people usually change */
+	bool same_text;		    /* does not change the answer's text for the same prompt ids */
+	/* Words that are valid values, then NULL. For kind_word: the words of the enumeration, in
+	 * its order. */
 	const char *const *words;
 };
 
@@ -54,13 +56,13 @@ static inline void *param_place(const struct params *p, const struct param *t)
 	return (char *)p + t->offset;
 }
 
-/* code, with what the row takes. */
+/* Returns `code`, with a sentence that says which values the param takes. */
 int param_refuse(const struct param *t, int code, const char *value, struct err *e);
 
 enum { NUMBER_SIZE = 40 };
 
-/* The shortest text that reads as the same number: 0.7, not 0.69999999999999996, and with three
- * digits at least 100, not 1e+02. Returns text. */
+/* Prints the shortest text that reads back as the same number: 0.7, not 0.69999999999999996. Uses
+ * at least three digits: 100, not 1e+02. Returns text. */
 const char *param_print_number(char text[NUMBER_SIZE], double number);
 
 #endif

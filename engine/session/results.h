@@ -1,4 +1,4 @@
-/* Tool results for the calls of the last answer, until a turn takes them (session.h). */
+/* Results for the tool calls of the last answer, until a turn takes them (session.h). */
 #ifndef MOEFS_ENGINE_SESSION_RESULTS_H
 #define MOEFS_ENGINE_SESSION_RESULTS_H
 
@@ -6,13 +6,13 @@
 #include "engine/json/text_out.h"
 #include "engine/session.h"
 
-/* The calls of the conversation's last answer, as JSON. */
+/* Writes the calls of the last answer as JSON. */
 void results_write_calls(const struct session *s, struct text_out *out);
-/* Parses a result and checks its form, without the conversation. The caller frees *parsed, also
- * after an error. */
+/* Parses a result and checks its form, but not its id. The caller frees *parsed, also after an
+ * error. */
 int results_read(const struct session *s, const struct session_result *r, struct json **parsed,
 		 struct err *e);
-/* Adds them all, or none; as session_tool_results_add. */
+/* Adds all results; after an error none. As session_tool_results_add. */
 int results_add(struct session *s, struct json *const *parsed, const struct session_result *results,
 		size_t count, bool *complete, struct err *e);
 

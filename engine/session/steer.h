@@ -1,6 +1,6 @@
-/* params/experts_bias: what a session adds to its router's scores of single experts, and its text:
- * lines `LL/EEE NUMBER` or `LL/EEE off`, with patterns as experts/ctl has them. What it does is in
- * engine/cpu/router.c. */
+/* params/experts_bias: numbers added to the router's scores of single experts. Written as lines
+ * `LL/EEE NUMBER` or `LL/EEE off`, with the same patterns as in experts/ctl.
+ * engine/cpu/router.c applies them. */
 #ifndef MOEFS_ENGINE_SESSION_STEER_H
 #define MOEFS_ENGINE_SESSION_STEER_H
 
@@ -11,19 +11,19 @@
 
 enum {
 	STEER_LINES = 4096, /* most lines */
-	STEER_MOST = 1000,  /* largest number */
+	STEER_MOST = 1000,  /* numbers are from -STEER_MOST to STEER_MOST */
 };
 
-struct steer {	    /* zero-initialise: nothing; freed by steer_free */
-	char *text; /* as it was written, without a newline at its end; NULL: empty */
+struct steer {	    /* zero-initialised: no biases; freed by steer_free */
+	char *text; /* as written, without a newline at the end; NULL: empty */
 	struct steering table;
-	uint64_t sum;	/* of the table, for comparing; 0: nothing is biased */
-	uint32_t count; /* experts whose bias is not 0 */
+	uint64_t sum;	/* checksum of the table, to compare tables; 0: no biases */
+	uint32_t count; /* number of experts with a bias other than 0 */
 };
 
-/* Replaces the biases. -EINVAL: lines of another form, experts that do not exist, NaN, or all
- * experts of a layer or a group off; -ERANGE: a number beyond 1000, too many lines, or a model
- * without experts. In words; the old biases stay. */
+/* Replaces the biases. -EINVAL: a line has another form, an expert does not exist, a number is NaN,
+ * or all experts of a layer or group are off; -ERANGE: a number is beyond 1000, there are too many
+ * lines, or the model has no experts. After an error the old biases stay. */
 int steer_set(struct steer *s, const char *text, const struct config *c, struct err *e);
 bool steer_copy(struct steer *to, const struct steer *from); /* false: out of memory */
 void steer_free(struct steer *s);

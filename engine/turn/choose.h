@@ -1,15 +1,15 @@
-/* An answer that is one of a list (params/format=choices): how likely each candidate is, and which
- * one is taken.
+/* Answers chosen from a list (params/format=choices): computes how likely each candidate is, and
+ * chooses one.
  *
- * A candidate's log-probability is that of its tokens where the answer begins, and of the token
- * that ends the turn behind them. Candidates that begin alike have those tokens in common: sorted
- * by their ids they are a tree, which is walked depth first. A step computes as many edges of the
- * tree as there is room for, in the step and in the contexts' budget, each in a fork of the context
- * that holds what comes before it. A fork is dropped as soon as nothing continues it.
+ * A candidate's log-probability is the sum over its tokens, from where the answer begins, and the
+ * end-of-turn token after them. Candidates that begin with the same tokens share them: sorted by
+ * ids, the candidates form a tree, which is walked depth first. A step computes as many edges of
+ * the tree as the step and the context budget have room for. Each edge is computed in a fork of the
+ * context that holds the tokens before it. A fork is dropped as soon as no edge continues it.
  *
- * The turn begins as any other. With thoughts, its answer is drawn token by token until they end.
- * Then the ids up to where the answer begins are computed as a prompt's (turn.prompt_ids ends
- * there), and the logits of the last of them begin the walk.
+ * The turn begins like any other. If the model thinks, the thoughts are sampled token by token.
+ * Then the ids up to the beginning of the answer are computed like a prompt (turn.prompt_ids ends
+ * there), and the walk begins with the logits of the last of these ids.
  */
 #ifndef MOEFS_ENGINE_TURN_CHOOSE_H
 #define MOEFS_ENGINE_TURN_CHOOSE_H
@@ -20,55 +20,57 @@ struct turn_event;
 struct turn_scratch;
 struct turn_state;
 
-enum { CHOOSE_EDGES = 64 }; /* most edges of one step, each with a context of its own */
+enum { CHOOSE_EDGES = 64 }; /* most edges per step, each with its own context */
 
-struct choose_text { /* a candidate */
-	const uint32_t *ids; /* [count], behind the common beginning */
+struct choose_text {	     /* a candidate */
+	const uint32_t *ids; /* [count], without the prompt */
 	uint32_t count;
-	uint32_t index; /* in the list that was written */
-	double logprob; /* of the ids and the end */
+	uint32_t index; /* in the user's list */
+	double logprob; /* of the ids and the end-of-turn token */
 };
 
-/* A context that holds the beginnings of some candidates; shared by the edges that leave it. */
+/* A context that holds the first tokens of some candidates; shared by the edges that continue it.
+ */
 struct choose_node {
 	struct context context;
 	uint32_t holders;
 };
 
-/* Tokens [from, to) of texts [first, last), which have these and all before in common. */
+/* Tokens [from, to) of the texts [first, last), which share all tokens before `to`. */
 struct choose_edge {
-	struct choose_node *parent; /* holds the tokens before; NULL: the session's context does */
+	/* holds the tokens before `from`; NULL: the session's context */
+	struct choose_node *parent;
 	uint32_t first, last, from, to;
 	/* Sum of the log-probabilities of tokens [0, known]. `from` is less than `known` if the
-	 * parent's memory was needed: then the tokens between are computed again. */
+	 * parent's context was given up; then tokens [from, known) are computed again. */
 	double sum;
 	uint32_t known;
-	/* In a step: */
+	/* While the edge is in a step: */
 	struct choose_node *node; /* a fork of the parent */
-	uint32_t row;		  /* of the turn's rows, its first one */
+	uint32_t row;		  /* index of its first row among the turn's rows */
 	bool done;
 };
 
-struct choose { /* of a turn; zero-initialised: the turn chooses nothing */
+struct choose { /* of a turn; zero-initialised: not a turn with choices */
 	enum choose_state {
 		CHOOSE_NOTHING,
-		CHOOSE_THINKS, /* tokens are drawn until the thoughts end */
-		CHOOSE_BEGINS, /* the next logits drawn are those where the answer begins */
+		CHOOSE_THINKS, /* thoughts are sampled */
+		CHOOSE_BEGINS, /* the next logits are those of the answer's first token */
 		CHOOSE_WALKS,
 	} state;
 	struct choose_text *texts; /* [count], ascending ids */
 	uint32_t count;
-	uint32_t *ids;	/* of all texts */
-	uint32_t end;	/* the token that ends the turn */
-	bool thought; /* thoughts have begun: there are no others */
-	struct choose_edge *pending; /* [pending_count], the next one last */
+	uint32_t *ids;		     /* of all texts */
+	uint32_t end;		     /* the end-of-turn token */
+	bool thought;		     /* the thoughts have begun; the model thinks only once */
+	struct choose_edge *pending; /* [pending_count], a stack: the last edge is next */
 	uint32_t pending_count, pending_room;
-	struct choose_edge wave[CHOOSE_EDGES]; /* of the step at hand */
+	struct choose_edge wave[CHOOSE_EDGES]; /* edges of the current step */
 	uint32_t wave_count;
 };
 
-/* While the turn is prepared, when its ids are known. -EINVAL: there are no candidates, or one has
- * too many tokens; -EFBIG, -ENOMEM. */
+/* Called while the turn is prepared, once its ids are known. -EINVAL: there are no candidates, or a
+ * candidate has too many tokens; -EFBIG, -ENOMEM. */
 int choose_begin(struct turn_state *t, struct err *e);
 void choose_free(struct turn_state *t);
 static inline bool choose_works(const struct choose *c)
@@ -76,29 +78,32 @@ static inline bool choose_works(const struct choose *c)
 	return c->state != CHOOSE_NOTHING;
 }
 
-/* Rows of edges that wait to be computed; 0: the turn is not walking, or has ended. */
+/* Rows of edges that are left to compute. 0: the turn is not walking, or has ended. */
 size_t choose_left(const struct turn_state *t);
-/* As turn_rows: adds edges of at most `room` rows in all. -ENOSPC: there is no room for one. */
+/* As turn_rows: adds edges with at most `room` rows in total. -ENOSPC: no edge fits into the
+ * context budget. */
 int choose_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e);
-/* Whether the answer begins with thoughts: the model decides that itself, and its likeliest token,
- * *id, is the mark. Then this token is the answer's first. */
+/* Whether the answer begins with thoughts. This is so if the model may decide it and the most
+ * probable token *id begins thoughts. This token is then the answer's first. */
 bool choose_thinks(struct turn_state *t, const float *logits, uint32_t *id);
-/* Takes the logits where the answer begins: the walk begins. -EIO, -ENOMEM. */
+/* Takes the logits of the answer's first token and begins the walk. -EIO, -ENOMEM. */
 int choose_take_first(struct turn_state *t, const float *logits, const struct turn_scratch *x,
 		      struct err *e);
-/* Takes a row of the walk. -EIO, -ENOMEM. */
+/* Takes the logits of a row of the walk. -EIO, -ENOMEM. */
 int choose_take_row(struct turn_state *t, uint32_t row, const float *logits,
 		    const struct turn_scratch *x, struct err *e);
-/* After a drawn token: if the thoughts are over, the answer begins. */
+/* Called after a sampled token: begins the answer if the thoughts are over. */
 int choose_after_token(struct turn_state *t, struct err *e);
-/* The thoughts would end the answer or repeat themselves: ends them, and the answer begins. */
+/* Called if the thoughts repeat themselves or would end the answer: ends the thoughts and begins
+ * the answer. */
 int choose_end_thoughts(struct turn_state *t, struct turn_event *ev, struct err *e);
-/* A step begins: what the last one did not compute waits again. */
+/* Called when a step begins: edges that the last step did not compute become pending again. */
 void choose_begin_step(struct turn_state *t);
-/* After a step that ended well. *over: it was the last, and the event has the choice. -ENOMEM, -EIO.
+/* Called after a step without error. *over: it was the last step, and the event has the choice.
+ * -ENOMEM, -EIO.
  */
 int choose_settle(struct turn_state *t, bool *over, struct turn_event *ev, struct err *e);
-/* Gives up the contexts of the walk; what they held is computed again. Results stay. */
+/* Frees the contexts of the walk. Their tokens are computed again; results stay. */
 void choose_give_up(struct turn_state *t);
 
 #endif

@@ -1,7 +1,7 @@
-/* Answers that are held to a form: params/format, params/grammar and params/tool_choice.
+/* Constrained answers: params/format, params/grammar and params/tool_choice.
  *
- * A turn's place in its grammar follows the drawn tokens, not the drafts: each position is masked
- * by what was drawn before it. */
+ * A turn's position in its grammar advances with sampled tokens, not with drafts. The mask of each
+ * position depends on the tokens sampled before it. */
 #ifndef MOEFS_ENGINE_TURN_CONSTRAIN_H
 #define MOEFS_ENGINE_TURN_CONSTRAIN_H
 
@@ -11,22 +11,24 @@ struct turn_state;
 struct turn_scratch;
 
 struct constraint {		   /* of a turn */
-	struct kept_grammar *kept; /* NULL: the answer is free */
+	struct kept_grammar *kept; /* NULL: the answer is not constrained */
 	const struct grammar_tokens *tokens;
 	struct spots at;
 };
 
-/* Called once it is known how the answer begins. Reads the text that the turn continues. -EINVAL,
- * -ENOTSUP, -E2BIG, -ENOMEM in words. */
+/* Call this once it is known how the answer begins. Advances the grammar over the text that the
+ * turn continues. -EINVAL, -ENOTSUP, -E2BIG, -ENOMEM. */
 int constrain_begin(struct turn_state *t, struct err *e);
-/* Sets tokens that are not allowed next to minus infinity. -EIO: none is allowed. */
+/* Sets the logits of tokens that are not allowed next to minus infinity. -EIO: no token is allowed.
+ */
 int constrain_logits(const struct turn_state *t, float *logits, const struct turn_scratch *x,
 		     struct err *e);
-/* Takes a drawn token that does not end the answer. *over: only the end is allowed next. */
+/* Advances the grammar by a sampled token that does not end the answer. *over: only the end is
+ * allowed next. */
 int constrain_take(struct turn_state *t, uint32_t id, bool *over, struct err *e);
-/* How many of these tokens the grammar allows one after the other. */
+/* How many of the n drafted tokens the grammar allows. */
 uint32_t constrain_drafts(const struct turn_state *t, const uint32_t *draft, uint32_t n);
-/* The turn is over. Does nothing without a grammar. */
+/* Call this when the turn is over. Does nothing without a grammar. */
 void constrain_end(struct constraint *c);
 
 #endif

@@ -1,9 +1,10 @@
-/* What may follow the last token of an answer: proposed before a step, counted after it. Works in
- * the forward pass's scratch, so it is for the run's thread.
+/* Speculative decoding: drafts tokens that may follow the last token of an answer before a step,
+ * and counts the accepted ones after it. Uses the forward pass's scratch memory, so only the run's
+ * thread may call it.
  *
- * All turns of a step are drafted together: each offers what could be drafted, the meter chooses
- * for all of them, since they share the step's time, and then the draft layer computes a token of
- * each turn in one pass, depth by depth. A turn alone is a step of one. */
+ * All turns of a step are drafted together. Each turn offers the drafts that it could make. The
+ * meter chooses for all of them, since they share the step's time. Then the draft layer computes
+ * one token of each turn per pass, depth by depth. */
 #ifndef MOEFS_ENGINE_TURN_DRAFT_H
 #define MOEFS_ENGINE_TURN_DRAFT_H
 
@@ -14,26 +15,27 @@ struct turn_state;
 
 struct draft { /* of a turn */
 	struct draft_offer offer;
-	struct draft_choice choice; /* its depth: how many tokens there are */
+	struct draft_choice choice; /* its depth is the number of tokens */
 	uint32_t tokens[DRAFT_MOST];
-	double seconds; /* that drafting took, for all turns of the step */
-	bool verified;	/* by a step that ended well for the turn */
+	double seconds; /* drafting time of all turns of the step */
+	bool verified;	/* by a step without error for this turn */
 };
 
 struct draft_step { /* zero-initialise */
 	struct turn_state *turns[DRAFT_TURNS];
-	uint32_t count; /* of turns, whose steps are answers' */
+	uint32_t count; /* of turns, all generating answers */
 	struct draft_times times;
 };
 /* Whether a turn wants the model's own draft layer to follow it. */
 bool draft_follows(const struct turn_state *t);
-/* Before a step of such a turn, whose first token is `next`; and after one of its prompt. */
+/* For turns that the draft layer follows: draft_make_room before a step whose first token is
+ * `next`; draft_follow_prompt after a step of the prompt. */
 void draft_make_room(struct turn_state *t, uint32_t next, enum row_kind kind);
 void draft_follow_prompt(struct turn_state *t, uint32_t n);
-/* Drafts what may follow the last tokens of the turns, for a step that may have `room` rows: at
- * least one for each turn. No failure is one of a turn: it has a shorter draft, or none. */
+/* Drafts tokens for all turns, for a step of at most `room` rows (at least one per turn). Failures
+ * never fail a turn: it gets a shorter draft, or none. */
 void draft_propose(struct draft_step *d, uint32_t room);
-/* After the step that verified it, and took `seconds`. */
+/* Call this after the step that verified the drafts and took `seconds`. */
 void draft_count(struct draft_step *d, double seconds);
 
 #endif

@@ -1,6 +1,6 @@
-/* A turn: from a prompt to the end of its answer, as a state machine.
+/* A turn, from its prompt to the end of its answer, as a state machine.
  *
- * A turn calls neither forward_run nor a lock. The run (engine/run) calls, in this order:
+ * A turn neither calls forward_run nor takes a lock. The run (engine/run) calls, in this order:
  *
  *     turn_new        the session was asked (session/asked.h)
  *     turn_snapshot   copies the messages, under the run's lock
@@ -16,8 +16,8 @@
  *     turn_fail       instead of the last two, if the step failed
  *     draft_count     for all turns of the step
  *
- * The calls collect their results in a struct turn_event. The session gets them by turn_publish,
- * which the holder of the run's lock calls.
+ * These calls collect their results in a struct turn_event. turn_publish, called with the run's
+ * lock held, moves them into the session.
  */
 #ifndef MOEFS_ENGINE_TURN_TURN_H
 #define MOEFS_ENGINE_TURN_TURN_H
@@ -35,55 +35,56 @@
 #include "engine/turn/recall.h"
 #include "engine/turn/score.h"
 
-/* What the turns of a model share; the run's. */
+/* What all turns of a model share. The run owns it. */
 struct turn_env {
 	struct model *model;
 	struct draft_meter *meter;
 	struct grammars *grammars;
 	struct prefixes *prefixes;
-	struct remember *remember; /* NULL: nothing is remembered */
+	struct remember *remember; /* NULL: answers are not remembered */
 };
 
-/* Memory of a thread that takes logits. */
+/* Scratch memory of one thread that samples. */
 struct turn_scratch {
 	struct sampler *sampler;
 	uint64_t *mask; /* [grammars_mask_words(vocabulary)] */
 };
 
-/* Messages that had no room in the context. */
+/* Messages left out because the context had no room for them. */
 struct turn_drop {
 	size_t first, count;
 	uint32_t turns;
 };
 
 struct turn_event {		      /* zero-initialise; freed by turn_event_free */
-	struct answering_piece piece; /* of a score: its lines, as content */
+	struct answering_piece piece; /* a score's lines are its content */
 	struct text_out logprobs;
 	struct text_out chosen; /* choices.tsv */
-	bool no_logprobs; /* there will be none */
+	bool no_logprobs;	/* the turn will add no more logprobs */
 	struct turn_drop *drops;
 	size_t drop_count;
 	uint32_t tokens;	     /* drawn */
-	struct draft_choice drafted; /* in this step; depth 0: nothing */
+	struct draft_choice drafted; /* in this step; depth 0: no draft */
 	uint32_t stood;
 	double drafting_seconds;
-	/* The turn is over: a word of session_stats, and 0 or a negative errno with a sentence. */
-	const char *finish; /* NULL: it continues */
+	/* Set when the turn is over: a word of session_stats.finish, and 0 or a negative errno with
+	 * its error. */
+	const char *finish; /* NULL: the turn continues */
 	int failed;
 	struct err e;
 };
 void turn_event_free(struct turn_event *ev);
 
-struct turn_step {	    /* the turn's part of the step at hand */
-	size_t held;	    /* positions of the context before it */
-	uint32_t first;	    /* row of the batch that its first row is */
+struct turn_step {	    /* the turn's part of the current step */
+	size_t held;	    /* positions in the context before the step */
+	uint32_t first;	    /* index of its first row in the batch */
 	uint32_t n;	    /* rows */
-	enum row_kind kind; /* of the first */
-	bool draws;	    /* a token is drawn after the last certain row */
-	bool marks;	    /* the context gets checkpoints: the rows are a prompt's */
-	bool last;	    /* the rows are the rest of a prompt, or of a text to score */
-	uint32_t stood;	    /* drafts that were drawn */
-	bool closed;	    /* no more rows count */
+	enum row_kind kind; /* of the first row */
+	bool draws;	    /* a token is sampled after the last row that is not a draft */
+	bool marks;	    /* the rows are a prompt's, so the context gets checkpoints */
+	bool last;	    /* the rows end a prompt, or a text to score */
+	uint32_t stood;	    /* accepted drafts */
+	bool closed;	    /* ignore all further rows */
 };
 
 struct turn_state {
@@ -91,29 +92,32 @@ struct turn_state {
 	const struct turn_env *env;
 	struct dialogue dialogue; /* turn_snapshot's copy */
 	bool prepared;		  /* turn_prepare has ended */
-	bool admitted;		  /* turn_admit has: the turn has begun */
+	bool admitted;		  /* turn_admit has ended: the turn has begun */
 	struct turn_event
-		told; /* what turn_prepare had to tell; whoever begins the turn takes it */
+		told; /* results of turn_prepare, until the turn's first event takes them */
 	bool chat;
-	bool follow;	/* the session's drafter is kept up to date */
-	bool undrafted; /* a step that verified a draft failed: there are no more drafts */
+	bool follow;	/* the session's drafter follows the text */
+	bool undrafted; /* a step with drafts failed, so the turn makes no more drafts */
 	struct losses losses;
 	struct token_list ids; /* the rendered conversation and the answer so far */
-	size_t unencoded;      /* bytes of the conversation, if it is too long to have ids */
-	size_t rendered_ids;   /* how many of them are not the answer, nor the earlier part of it */
-	size_t prompt_ids;     /* with the earlier part */
-	/* Where the next turn's ids may part from these: what begins the answer, such as the mark
-	 * of thinking, is not always written again. 0: nowhere before prompt_ids. */
+	size_t unencoded; /* bytes of the conversation, if it is too long to be encoded; else 0 */
+	size_t rendered_ids; /* number of ids before the answer, and before its earlier part */
+	size_t prompt_ids;   /* the same, with the earlier part of the answer */
+	/* The position where the next turn's ids may begin to differ from these: templates do not
+	 * always repeat what begins the answer, such as a thinking mark. 0: not before prompt_ids.
+	 */
 	size_t fork;
-	/* Where the first user's message begins: until there, conversations with the same system
-	 * message and tools are the same. 0: not known. */
+	/* The position where the first user message begins. Conversations with the same system
+	 * message and tools have equal ids up to there. 0: unknown. */
 	size_t opening;
-	uint32_t owner;	   /* of the session, when the turn began */
-	size_t kept;	   /* positions that the last kept prefix has */
-	char *why;	   /* what of the prompt was found, in words; malloc'ed, may be NULL */
-	size_t recomputed; /* positions that the context had held, but could not go back to */
+	uint32_t owner; /* the session's owner when the turn began */
+	size_t kept;	/* positions in the last prefix that was kept */
+	char *why; /* how much of the prompt was found computed, as a sentence; malloc'ed, may be
+		      NULL */
+	size_t recomputed; /* positions that the context had held but had no checkpoint to go back
+			      to */
 	struct repetition repetition; /* of ids */
-	struct periods periods;	      /* of the answer's ids, with those of its earlier part */
+	struct periods periods;	      /* of the answer's ids, including its earlier part */
 	struct logprobs logprobs;
 	struct score score;
 	struct constraint constraint;
@@ -133,43 +137,45 @@ int turn_snapshot(struct turn_state *t, struct err *e);
 int turn_prepare(struct turn_state *t, struct turn_event *ev, struct err *e);
 void turn_admit(struct turn_state *t);
 
-/* How many tokens have to be computed before the next one is drawn: of a prompt or a text, or again
+/* How many tokens of a prompt or a text must be computed before the next token is sampled; also
  * after a rollback. 0: only the last token of an answer. */
 size_t turn_left(const struct turn_state *t);
-/* Then turn.step.kind says whether the step is an answer's. */
+/* Afterwards turn.step.kind says whether this is a step of an answer. */
 void turn_begin_step(struct turn_state *t);
-/* Adds its rows to the batch, at most `room` (at least 1) of turn_left. */
+/* Adds the turn's rows to the batch, at most `room` (at least 1) of turn_left. */
 int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e);
-/* Takes the logits[n][vocabulary] of its rows from first_row on, and changes them. Errors are the
- * event's. Touches the turn alone. */
+/* Takes logits[n][vocabulary] of the turn's rows from first_row on, and changes them in place.
+ * Errors go into the event. Touches only the turn. */
 void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
 	       const struct turn_scratch *x, struct turn_event *ev);
-/* After the step, while forward_normed has its rows. computed: how many of the turn's rows
- * the context has got; fewer than turn_rows added if drafts failed, and then the turn drafts no
- * more. */
+/* Called after the step, while forward_normed has its rows. computed: how many of the
+ * turn's rows are in the context now. If drafts failed this is less than turn_rows added, and the
+ * turn makes no more drafts. */
 void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev);
-/* After a step that ended well for the turn: tells the event what was drafted. */
+/* Called after a step without error for the turn: puts the draft's numbers into the event. */
 void turn_count_draft(struct turn_state *t, struct turn_event *ev);
 void turn_fail(struct turn_state *t, int failed, const struct err *e, struct turn_event *ev);
-/* The session gives up its context: so does the turn with others that it computes in. */
+/* Called when the session gives up its context: frees the turn's other contexts, too. */
 void turn_give_up(struct turn_state *t);
-/* Ends the turn: finish, or an error; -ECANCELED: somebody stopped it. */
+/* Ends the turn with a finish word, or with an error; -ECANCELED: it was stopped. */
 void turn_over(struct turn_event *ev, const char *finish, int failed, const struct err *e);
 
-/* The run's lock is held: moves the event's results into the session. */
+/* Moves the event's results into the session. The run's lock is held. */
 void turn_publish(struct turn_state *t, struct turn_event *ev);
-/* The run's lock is held: ends the turn in its session as the event says, and frees the turn. */
+/* Ends the session's turn and frees it. The run's lock is held. */
 void turn_end(struct session *s, const char *finish, int failed, const struct err *e);
 
-/* turn_prefix.c: the parts of a turn that deal with what is computed already. */
-/* Finds `opening` in the rendered text. */
+/* turn_prefix.c: finding and keeping computed beginnings of texts. */
+/* Sets `opening` from the rendered text. */
 int turn_find_opening(struct turn_state *t, const struct template_text *text, struct err *e);
-/* The next position after `held` at which a prompt's step ends, since texts are likely to part
- * there and the model goes back only to checkpoints; SIZE_MAX: none. */
+/* The next position after `held` at which a step of the prompt must end. Other texts are likely to
+ * differ from there on, and such a model can go back only to checkpoints. SIZE_MAX: none. */
 size_t turn_next_stop(const struct turn_state *t, size_t held);
-/* Takes over what has been computed of the ids, and explains in `why` what has not. */
+/* Takes over as much as possible of what is computed for the ids, and explains in `why` why not
+ * more. */
 void turn_reuse_context(struct turn_state *t);
-/* Keeps what the turn has computed for others, if this is a place where texts part. */
+/* Keeps what the turn has computed for other turns, if other texts are likely to differ from here
+ * on. */
 void turn_keep_prefix(struct turn_state *t, bool over);
 
 /* Adds a token to the answer. -ENOMEM in words. */
