@@ -1,9 +1,9 @@
 /* How many processors this process may compute with.
  *
- * Siblings (two threads of one core) share its arithmetic units, so a core counts once. A control
- * group may allow less processor time than its processors have (cpu.max, or with version 1
- * cpu.cfs_quota_us): more threads than that would be stopped for most of each period, in the middle
- * of a loop that all others wait for. A file that is missing or makes no sense says nothing.
+ * Hyperthreads of one core share its arithmetic units, so a core counts once. A control group may
+ * limit processor time (cpu.max, or in version 1 cpu.cfs_quota_us). With more threads than the
+ * limit allows, the kernel would stop a thread for most of each period while all other threads wait
+ * for it. A file that is missing or malformed is ignored.
  */
 #ifndef MOEFS_ENGINE_MEMORY_CPUS_H
 #define MOEFS_ENGINE_MEMORY_CPUS_H
@@ -13,16 +13,16 @@
 
 struct cpus {
 	uint32_t logical, cores; /* that the process may run on */
-	uint32_t nodes;		 /* of memory, that the machine has */
-	double quota;		 /* processors' time that the groups allow; 0: no limit */
+	uint32_t nodes;		 /* memory (NUMA) nodes of the machine */
+	double quota;		 /* limit of the control groups, in processors; 0: no limit */
 };
 
-/* allowed: as of sched_getaffinity. root: before every path: "", or in tests a folder with proc and
- * sys in it. */
+/* allowed: from sched_getaffinity. root: prefix of every path; "", or in tests a folder with proc
+ * and sys in it. */
 void cpus_look(struct cpus *out, const cpu_set_t *allowed, const char *root);
-/* Compute threads: as many as cores, or as the quota allows, 1 at least. */
+/* The number of compute threads: as many as cores or as the quota allows, at least 1. */
 uint32_t cpus_threads(const struct cpus *c);
-/* The same of this process and machine. */
+/* The same for this process on this machine. */
 uint32_t cpus_own_threads(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* What all models of an engine share. Set by engine_create; what changes after that is the
- * budgets', the pager's and the threads' own, behind their locks. */
+/* What all models of an engine share. engine_create sets it. Later only the budgets, the pager and
+ * the threads change, protected by their own locks, and the atomics. */
 #ifndef MOEFS_ENGINE_MODEL_ENGINE_STATE_H
 #define MOEFS_ENGINE_MODEL_ENGINE_STATE_H
 
@@ -15,20 +15,21 @@
 struct engine {
 	struct engine_options options; /* strings are owned copies */
 	char *template_text;	       /* of options.template_file; NULL: none */
-	bool chunk_automatic; /* options.chunk was not asked for: longer steps are allowed */
+	bool chunk_automatic;	       /* options.chunk was not given: long steps are allowed */
 	struct recipe recipe;
-	enum kv_type kv; /* of options.kv; KV_TYPES: nothing was asked for */
+	enum kv_type kv; /* of options.kv; KV_TYPES: not given */
 	struct pager *pager;
 	struct threads *threads;
 	const struct backend *backend; /* of all models' steps */
 	const struct kernels *kernels;
 	struct context_budget context_budget;
-	struct offload_room offload;	 /* what contexts may take on disk */
+	struct offload_room offload;	 /* limit of contexts on disk */
 	struct remember *remember;	 /* answers on disk; NULL: none */
-	struct budgets budgets;		 /* what the pager and the contexts may take */
+	struct budgets budgets;		 /* limits of the pager and the contexts */
 	/* See struct engine_totals. */
 	_Atomic uint64_t turns, turns_remembered, prompt_tokens, cached_tokens, output_tokens;
-	_Atomic uint64_t largest_expert; /* in memory, of any model that was opened */
+	_Atomic uint64_t largest_expert; /* bytes in memory of the largest expert of all models
+					    opened so far */
 };
 
 #endif

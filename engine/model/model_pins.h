@@ -1,5 +1,5 @@
-/* What users want of a model's experts. It is the model's own, since the pager's source goes
- * whenever the model is unloaded, and a pin that was set before holds from the next load on. */
+/* Which experts users want pinned or loaded. This is kept outside the pager, because the pager
+ * forgets a model when it is unloaded, while pins stay. */
 #ifndef MOEFS_ENGINE_MODEL_MODEL_PINS_H
 #define MOEFS_ENGINE_MODEL_MODEL_PINS_H
 
@@ -11,17 +11,17 @@
 
 enum pin_wish {
 	PIN_SET = 1 << 0,
-	PIN_LOAD = 1 << 1, /* once, by the next load */
+	PIN_LOAD = 1 << 1, /* load it once, at the next load of the model */
 };
 
 struct model_pins {
-	pthread_mutex_t lock; /* who writes, be it to the pager's source */
+	pthread_mutex_t lock; /* held by writers, also while they change the pager's pins */
 	uint32_t layers, experts;
-	_Atomic uint8_t *of; /* [layers * experts] enum pin_wish; NULL: a dense model */
-	size_t *slot_bytes;  /* [layers] that an expert takes of the budget; 0: a dense layer */
+	_Atomic uint8_t *of; /* [layers * experts] set of enum pin_wish; NULL: a dense model */
+	size_t *slot_bytes;  /* [layers] budget bytes per expert; 0: a dense layer */
 };
 
-/* None. After a failure it may be freed as well. */
+/* No wishes. May be freed also after an error. */
 int model_pins_init(struct model_pins *w, const struct config *c, const struct plan *p,
 		    struct err *e);
 void model_pins_free(struct model_pins *w);
@@ -31,25 +31,26 @@ static inline _Atomic uint8_t *model_pin_at(const struct model_pins *w, uint32_t
 {
 	return &w->of[(size_t)layer * w->experts + expert];
 }
-/* By any thread, without the lock. */
+/* Any thread, without the lock. */
 bool model_pins_pinned(const struct model_pins *w, uint32_t layer, uint32_t expert);
 bool model_pins_any_pinned(const struct model_pins *w);
 
-/* The rest with the lock held. Sets or clears a wish of n experts. */
+/* The functions from here on need the lock. Sets or clears a wish for n experts. */
 void model_pins_set(struct model_pins *w, const struct pager_id *ids, size_t n, enum pin_wish wish,
 		    bool on);
-void model_pins_clear(struct model_pins *w, enum pin_wish wish); /* of all */
-/* How many of them have it. */
+void model_pins_clear(struct model_pins *w, enum pin_wish wish); /* for all experts */
+/* How many of n experts have a wish. */
 size_t model_pins_count(const struct model_pins *w, const struct pager_id *ids, size_t n,
 			enum pin_wish wish);
-/* While no source is there to ask: -ENOSPC if n experts, each named once, with all that is pinned
- * and token_bytes for others, take more than the budget. */
+/* For an unloaded model: -ENOSPC if n distinct experts, all pinned experts, and token_bytes for the
+ * other experts of a token exceed the budget. */
 int model_pins_check_room(const struct model_pins *w, const struct pager_id *ids, size_t n,
 			  uint64_t token_bytes, uint64_t budget, struct err *e);
-/* Those with a wish, by their layers of the plan, [layers * experts] at most; returns how many. */
+/* Lists the experts with a wish, with layer numbers of the plan, at most [layers * experts].
+ * Returns how many. */
 size_t model_pins_list(const struct model_pins *w, const struct plan *p, enum pin_wish wish,
 		       struct pager_id *out);
-/* The same as marks for pager_supply.pinned. */
+/* Sets pager_supply.pinned from the pins. */
 void model_pins_mark(const struct model_pins *w, const struct plan *p, bool *pinned);
 
 #endif

@@ -1,4 +1,4 @@
-/* A model, by who owns what of it. Each part's header says who may touch the part:
+/* A model, divided into parts by owner. Each part's header says who may use it:
  *
  *     model_identity.h   what was mounted        never changes: anybody reads it
  *     model_store.h      its weights on disk     the run's thread; others hold the store to look
@@ -30,20 +30,20 @@ struct model {
 	struct model_tensors tensors;
 
 	_Atomic int state;  /* enum model_state; READY announces what loading made */
-	_Atomic bool leave; /* ends loading: at the model's end, or for an unload */
-	/* Is told, by any thread, what becomes of a conversion that continues while the model
+	_Atomic bool leave; /* stop loading: the model is being closed or unloaded */
+	/* Called from any thread with events of a conversion that continues while the model
 	 * answers. */
 	void (*converted)(void *model, enum convert_event event, const struct err *e);
-	/* Is called once, in the run's thread with its lock, when the model has answered and nobody
-	 * has used it for RUN_REST_NS. */
+	/* Called once in the run's thread, with the run's lock held, when the model has answered
+	 * and then was not used for RUN_REST_NS. */
 	void (*rests)(struct model *model);
 	struct run *run;
 };
 
-/* model_query.c: where the template comes from, or why there is none; once the tokenizer is loaded.
- * As snprintf. */
+/* model_query.c: writes where the template comes from, or why there is none. Call it once the
+ * tokenizer is loaded. Returns as snprintf. */
 int model_template_words(const struct model *m, char *text, size_t size);
-/* Whether a token ends an answer; chat: a conversation's. */
+/* Whether a token ends an answer; chat: an answer in a conversation. */
 bool model_ends(const struct model *m, bool chat, uint32_t id);
 
 #endif

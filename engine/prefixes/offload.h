@@ -1,17 +1,17 @@
-/* Contexts on disk: what an idle session had computed when its memory was needed, until its next
- * turn.
+/* Contexts on disk: if the memory of an idle session's context is needed, the context is written to
+ * disk and read back for the session's next turn.
  *
- * A model's contexts are in one file without a name (O_TMPFILE, 0600), which the system removes
- * with the process. A context is cut into pieces: its head and ids, each block of keys and values,
- * each recurrent state. Equal pieces are written once, so blocks and states that contexts share
- * are. A piece has a checksum. Nothing is compressed: a token's keys and values are read in less
- * time than it takes to unpack them, and far less than to compute them.
+ * All contexts of a model are in one unnamed file (O_TMPFILE, 0600), which the system removes when
+ * the process ends. A context is divided into pieces: its head and ids, each block of keys and
+ * values, each recurrent state. Equal pieces are written once, so contexts share blocks and states
+ * on disk, too. Each piece has a checksum. Nothing is compressed, since reading keys and values
+ * takes less time than decompressing them, and much less than computing them.
  *
- * Whatever fails here means that a text is computed again, never that a turn fails. Reads and
- * writes have the lowest priority among those of the disk that are not idle: experts' reads go
- * first.
+ * A failure here never fails a turn: the text is computed again. Reads and writes have the lowest
+ * I/O priority above idle, so reads of experts go first.
  *
- * Threads: one at a time writes and reads a model's; any other may drop.
+ * Threads: one thread at a time may write and read a model's contexts; any thread may call
+ * offload_drop.
  */
 #ifndef MOEFS_ENGINE_PREFIXES_OFFLOAD_H
 #define MOEFS_ENGINE_PREFIXES_OFFLOAD_H
@@ -27,51 +27,51 @@ struct offload_room {
 
 struct offload_piece;
 
-/* A context on disk, or the reason why it is not there. Its session's. */
+/* A context on disk, or the reason why it is not there. Owned by its session. */
 struct offload_text {
 	struct offload *owner;
-	struct offload_text *next; /* the one that was written before it */
+	struct offload_text *next; /* the text that was written before this one */
 	struct offload_piece **pieces;
 	uint32_t count;
 	uint64_t bytes; /* of the saved context */
 	size_t positions;
-	/* How it was computed. */
+	/* How the context was computed: */
 	uint64_t weights_sum;
 	struct losses losses;
 	bool is_private;
-	int failed;    /* ENOSPC: there was no room; EIO: it could not be written; 0: it was */
-	bool writing;  /* its pieces are the writer's */
-	bool forsaken; /* dropped while it was written */
+	int failed;    /* ENOSPC: no room; EIO: it could not be written; 0: it was written */
+	bool writing;  /* the writer owns the pieces */
+	bool forsaken; /* dropped while it was being written */
 };
 
 enum { OFFLOAD_BUCKETS = 4096 };
 
 struct offload {
-	pthread_mutex_t lock; /* of all below and of texts; not held while pieces are written or read */
+	pthread_mutex_t lock; /* of all fields below and of texts; not held while pieces are written
+				 or read */
 	struct offload_room *room;
-	char *const *folders; /* where the file may be, in order of preference; some are NULL */
+	char *const *folders; /* where to make the file, in order of preference; some are NULL */
 	uint32_t folder_count;
-	const char *folder; /* the one that has it */
-	int fd;		    /* -1: not yet */
+	const char *folder; /* the folder that has the file */
+	int fd;		    /* -1: no file yet */
 	uint64_t end;
-	struct offload_space *spaces; /* of pieces that are gone */
+	struct offload_space *spaces; /* free space from dropped pieces */
 	struct offload_piece *pieces[OFFLOAD_BUCKETS];
 	struct offload_text *texts;
 };
 
-/* folders[count] and room outlive o. No file is made before something is written. */
+/* folders[count] and room must outlive o. The file is made at the first write. */
 void offload_init(struct offload *o, struct offload_room *room, char *const *folders,
 		  uint32_t count);
 void offload_free(struct offload *o);
 
-/* A text that is about to be written: offload_write comes next. -ENOMEM: NULL. */
+/* Creates a text; call offload_write next. NULL: out of memory. */
 struct offload_text *offload_begin(struct offload *o, size_t positions);
-/* Writes it. If the room is used up, texts that were written longest ago give way. Without room,
- * and where the disk fails, nothing of it stays, and t->failed says so. */
+/* Writes the context. If the room is used up, the oldest texts are dropped. If there is still no
+ * room, or the disk fails, nothing stays on disk and t->failed is set. */
 void offload_write(struct offload *o, struct offload_text *t, const struct context_save *s);
-/* Makes x, which holds nothing, the context that was written. -ENOSPC: the contexts' budget has no
- * room; -EIO: a checksum is wrong, or the disk failed; -ENOENT: it is not there (any more);
- * -ENOMEM; in words. */
+/* Reads the context into x, which must be empty. -ENOSPC: the context budget has no room; -EIO: a
+ * checksum is wrong, or the disk failed; -ENOENT: the context is not on disk; -ENOMEM. */
 int offload_read(struct offload *o, const struct offload_text *t, struct context *x,
 		 const struct config *c, struct err *e);
 /* NULL is fine. */

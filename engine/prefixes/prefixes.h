@@ -1,18 +1,20 @@
-/* Kept prefixes: what conversations have computed, for others that begin alike.
+/* Kept prefixes: computed beginnings of conversations, for other conversations that begin the same
+ * way.
  *
- * An entry is a context at rest that shares the memory of the context that it was offered by. A
- * turn whose ids begin like an entry's takes over what it has computed: no memory is copied before
- * one of the two writes. Since a row's numbers do not depend on the other rows of its batch, the
- * text is the same as if all of it were computed again.
+ * An entry is an unused context that shares the memory of the context it was made from. A turn
+ * whose ids begin like an entry's takes over the entry's context. No memory is copied until one of
+ * the two writes. A row's numbers do not depend on the other rows of its batch, so the answer is
+ * the same as if everything were computed again.
  *
- * Where a context can go back to any position, an entry is one end of the tree that the texts form,
- * and a text that continues an entry takes its place. Where a window or a recurrent state can only
- * go back to checkpoints, an entry is one checkpoint.
+ * If contexts of the model can go back to any position, the entries are the leaves of a tree of
+ * texts, and a text that continues an entry replaces it. If contexts can go back only to
+ * checkpoints (sliding windows, recurrent states), each entry is one checkpoint.
  *
- * Memory of entries is spare (context_budget.h): the entry that was used longest ago gives way to
- * whatever any context needs. Pinned entries stay.
+ * Memory of entries is spare (context_budget.h): if any context needs memory, the least recently
+ * used entry is freed. Pinned entries stay.
  *
- * Threads: any. All fields are under the context budget's lock, which the functions take.
+ * Any thread may call these functions. They take the context budget's lock, which protects all
+ * fields.
  */
 #ifndef MOEFS_ENGINE_PREFIXES_PREFIXES_H
 #define MOEFS_ENGINE_PREFIXES_PREFIXES_H
@@ -23,24 +25,24 @@
 #include "engine/prefixes/evicted.h"
 
 enum {
-	PREFIX_LEAST = 16, /* tokens: less is computed again in a moment */
-	PREFIX_SHARE = 128,	 /* bytes of params/share_with */
-	PREFIX_LOOK = 24,	 /* ids of each side that prefix_found shows */
-	PREFIXES_MOST = 1024, /* entries of a model */
+	PREFIX_LEAST = 16,    /* least tokens of an entry: fewer are quickly computed again */
+	PREFIX_SHARE = 128,   /* most bytes of params/share_with */
+	PREFIX_LOOK = 24,     /* most ids in prefix_found.look */
+	PREFIXES_MOST = 1024, /* most entries per model */
 };
 
 /* Only contexts with equal keys are shared. */
 struct prefix_key {
-	uint32_t owner; /* of the session; the same for all with -o share=all */
+	uint32_t owner; /* of the session; with -o share=all the same for all sessions */
 	char share[PREFIX_SHARE];
-	uint64_t weights; /* their sum */
+	uint64_t weights; /* checksum of the weights */
 	struct losses losses;
-	bool long_text; /* context.h; prefixes_offer takes the context's own */
+	bool long_text; /* see context.h; prefixes_offer takes the context's */
 };
 
 struct prefix {
 	struct prefix *next;
-	uint64_t id; /* never given again */
+	uint64_t id; /* never reused */
 	uint32_t owner;
 	struct prefix_key key;
 	struct context context;
@@ -54,75 +56,76 @@ struct prefixes {
 	struct context_budget *budget;
 	const struct config *config;
 	enum kv_type type;
-	bool goes_back; /* contexts go back to any position */
+	bool goes_back; /* contexts can go back to any position */
 	struct context_spare spare;
-	struct prefix *first; /* the one that was used last */
+	struct prefix *first; /* the most recently used */
 	uint32_t count;
 	uint64_t next_id;
 	struct evicted evicted;
 };
 
-/* config and budget outlive p. */
+/* config and budget must outlive p. */
 void prefixes_init(struct prefixes *p, struct context_budget *budget, const struct config *config,
 		   enum kv_type type);
 void prefixes_free(struct prefixes *p);
 
-/* Why not all of a prompt was found. */
+/* Why not more of a prompt was found. */
 enum prefix_reason {
-	PREFIX_ALL,	   /* it was */
-	PREFIX_NONE,	   /* no text of this owner begins alike */
-	PREFIX_EVICTED,	   /* the same text was kept for longer, and its memory was needed */
-	PREFIX_DIFFERS,	   /* the texts part */
-	PREFIX_LOSSES,	   /* the same text was computed with other params */
-	PREFIX_WEIGHTS,	   /* or by other weights */
-	PREFIX_LONG,	   /* or as part of a longer or shorter text, which the model turns otherwise */
-	PREFIX_CHECKPOINT, /* the states that are kept are of earlier positions */
+	PREFIX_ALL,	   /* all was found */
+	PREFIX_NONE,	   /* no text of this owner begins the same way */
+	PREFIX_EVICTED,	   /* more of the text was kept once, but was evicted */
+	PREFIX_DIFFERS,	   /* the texts differ */
+	PREFIX_LOSSES,	   /* the same text was computed with other lossy params */
+	PREFIX_WEIGHTS,	   /* … with other weights */
+	PREFIX_LONG,	   /* … in a text beyond (or within) rope_limit */
+	PREFIX_CHECKPOINT, /* there are only states of earlier positions */
 	PREFIX_GIVEN_UP,   /* the session had to give up its context */
-	PREFIX_DISK_FULL,  /* and there was no room for it on disk */
-	PREFIX_DISK_LOST,  /* and what was written to disk cannot be used */
-	PREFIX_PRIVATE,	   /* the session shares nothing */
+	PREFIX_DISK_FULL,  /* … and there was no room on disk */
+	PREFIX_DISK_LOST,  /* … and the copy on disk cannot be used */
+	PREFIX_PRIVATE,	   /* the session does not share */
 };
 
 struct prefix_found {
-	size_t positions; /* that were taken over; 0: none */
+	size_t positions; /* positions taken over; 0: none */
 	uint64_t id;	  /* of the entry */
-	/* The text of this owner that is most alike: its ids from `common` on; none of one that was
-	 * evicted. */
+	/* The most similar text of this owner: its ids from index `common` on. Empty if that text
+	 * was evicted. */
 	size_t common;
 	uint32_t look[PREFIX_LOOK];
 	size_t look_count;
-	enum prefix_reason reason; /* of those before PREFIX_CHECKPOINT: why it parts there */
+	enum prefix_reason reason; /* up to PREFIX_LONG: why the prefix ends at `common` */
 };
-/* Finds what is kept of ids[0, count - 1): the last id is always computed, for its logits. If that
- * is more than `least` positions, `to`, which holds nothing, takes it over. */
+/* Finds the longest kept prefix of ids[0, count - 1). (The last id is always computed, for its
+ * logits.) If it is longer than `least` positions, `to`, which must be empty, takes it over. */
 void prefixes_find(struct prefixes *p, const struct prefix_key *key, const struct token_list *ids,
 		   size_t least, struct context *to, struct prefix_found *found);
 /* How many positions prefixes_find would take over; 0: none. Changes nothing. */
 size_t prefixes_reach(struct prefixes *p, const struct prefix_key *key,
 		      const struct token_list *ids);
-/* Notes in *found how ids[wanted] compare with a text that was computed with this key: where they
- * part (`common`), what the text has there, and whether that is why it is of no further use. */
+/* Compares ids[wanted] with a text computed with the key `computed`. Sets in *found where they
+ * begin to differ (`common`), the text's ids there, and the reason why no more can be reused. */
 void prefixes_look(const struct token_list *have, const struct prefix_key *computed,
 		   const struct prefix_key *key, size_t common, size_t wanted,
 		   struct prefix_found *found);
-/* How many ids at the beginning of both lists are equal. */
+/* The length of the common beginning of two lists of ids. */
 size_t prefixes_common(const struct token_list *a, const struct token_list *b);
-/* Keeps what the context, which is at rest, has computed; returns the id of its entry, 0: none is
- * kept. owner: who may look at it; text_bytes: of its text. */
+/* Makes an entry from an unused context and returns its id; 0: none was made. owner: may inspect
+ * the entry; text_bytes: length of its text. */
 uint64_t prefixes_offer(struct prefixes *p, const struct prefix_key *key, uint32_t owner,
 			struct context *from, uint64_t text_bytes);
 
-/* ---- looking, and what its owner may do ---- */
+/* ---- for the owner: inspecting and changing entries ---- */
 
-/* Finds the entry with the smallest id that is at least `id`. Returns false if there is none. What
- * these two find says 0 sessions: which sessions share an entry is not known here. */
+/* Finds the entry with the smallest id that is at least `id`; false: there is none. This function
+ * and prefixes_named set `sessions` to 0, since the sessions that share an entry are unknown here.
+ */
 bool prefixes_next(struct prefixes *p, uint64_t id, struct model_prefix *out);
-/* Finds the entry that has this name. */
+/* Finds the entry with this name. */
 bool prefixes_named(struct prefixes *p, const char *name, struct model_prefix *out);
-/* A copy of its ids; -ENOENT, -ENOMEM in words. */
+/* Copies the entry's ids. -ENOENT, -ENOMEM. */
 int prefixes_ids(struct prefixes *p, uint64_t id, struct token_list *out, struct err *e);
-/* -ENOENT; remove: -EBUSY if it is pinned; pin: -ENOSPC if pinned entries would hold more than half
- * of the contexts' budget. In words. */
+/* -ENOENT: no such entry. remove: -EBUSY if it is pinned. pin: -ENOSPC if pinned entries would hold
+ * more than half of the context budget. */
 int prefixes_remove(struct prefixes *p, uint64_t id, struct err *e);
 int prefixes_touch(struct prefixes *p, uint64_t id, struct err *e);
 int prefixes_pin(struct prefixes *p, uint64_t id, bool pinned, struct err *e);

@@ -2,9 +2,9 @@
  *
  * Opening reads the headers and checks them completely (the format: an 8-byte length, JSON, data):
  * types, shapes, sizes, that the tensors cover their file's data without overlap or gap, and that
- * index and shards agree. Data is read on demand, any part of any tensor (files.h).
+ * index and shards agree. Any part of a tensor's data can be read on demand (files.h).
  *
- * Immutable once opened; any number of threads may read.
+ * Constant once opened; any number of threads may read.
  */
 #ifndef MOEFS_ENGINE_SOURCE_CHECKPOINT_H
 #define MOEFS_ENGINE_SOURCE_CHECKPOINT_H
@@ -22,8 +22,8 @@ enum { CHECKPOINT_MAX_DIMS = 8 };
 struct checkpoint_tensor {
 	char *name;
 	enum format format; /* FORMAT_F32, FORMAT_F16 or FORMAT_BF16 */
-	char type[16];	    /* as the file says */
-	bool known_type;    /* format is one of the three */
+	char type[16];	    /* as written in the file */
+	bool known_type;    /* false: format is not set */
 	uint32_t dims;
 	uint64_t shape[CHECKPOINT_MAX_DIMS];
 	uint32_t file;
@@ -43,7 +43,7 @@ const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, cons
 /* Bytes [offset, offset + bytes) of a tensor. -EIO if the file no longer has them. */
 int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *t, uint64_t offset,
 		    void *buffer, size_t bytes, struct err *e);
-/* The files that hold the tensors; the checkpoint's. */
+/* The files that hold the tensors. The checkpoint owns them. */
 struct files *checkpoint_files(const struct checkpoint *c);
 
 #endif
