@@ -1,17 +1,17 @@
 /* Converting a checkpoint into a store while the model already answers.
  *
- * The dense part, which every token needs, is converted first, by all threads. Then the model is
- * ready with a store that grows (convert_view). An expert that is needed and not in the store yet
- * is made on demand (convert_make_expert). While nobody asks anything, threads of low priority make
- * the rest in the order of the file (convert_rest_start); the last of them publishes the store,
- * while readers use it. A failed publish is tried again when a turn has ended, or after a minute.
+ * All threads first convert the dense part, which every token needs. Then the model is ready, with
+ * a store that grows (convert_view). An expert that is needed but not in the store yet is made on
+ * demand (convert_make_expert). While the model has no turn, low-priority threads make the
+ * remaining experts in file order (convert_rest_start). The last of them publishes the store while
+ * readers use it. If publishing fails, it is tried again after a turn, or after a minute.
  *
- * Tensors stream through. In memory are, per thread, one unit (a row chunk or an expert's record)
- * and a MiB of its source, or two records where records are coded; and what the store's writer
- * holds (store_put_defer). An interrupted conversion resumes where it stopped.
+ * Memory per thread: one unit (a row chunk or an expert's record) and a MiB of its source, or two
+ * records if they are compressed; and the data that the store's writer holds (store_put_defer). An
+ * interrupted conversion resumes where it stopped.
  *
- * Locks: the converter has one. No lock that `report` takes may be held by a caller. Under the
- * converter's lock only the writer's own lock is taken, and its holder never waits for the writer.
+ * Locks: the converter has one lock. Callers must not hold a lock that `report` takes. Under the
+ * converter's lock only the writer's lock is taken, and its holder never waits for the writer.
  */
 #ifndef MOEFS_ENGINE_CONVERT_CONVERT_H
 #define MOEFS_ENGINE_CONVERT_CONVERT_H
@@ -25,17 +25,17 @@
 #include <stdatomic.h>
 
 struct convert_progress {
-	_Atomic uint64_t done, total; /* bytes of the source; total 0 while none runs */
+	_Atomic uint64_t done, total; /* bytes of the source; total 0: no conversion is running */
 	_Atomic uint64_t started_ns;  /* CLOCK_MONOTONIC */
-	_Atomic bool stopped;	      /* the rest failed, and waits or has ended */
+	_Atomic bool stopped;	      /* the background conversion failed; it waits or has ended */
 };
 
 enum convert_event {
 	CONVERT_COMPLETE, /* the store is published */
-	CONVERT_TROUBLE,  /* a unit or the publishing failed; code 0: the trouble is over */
+	CONVERT_TROUBLE,  /* a unit or publishing failed; code 0: the problem is solved */
 	/* This conversion has ended: close it and begin a new one. ERANGE: with a wider recipe;
-	 * ESTALE: the checkpoint was changed meanwhile; other codes: a write failed so that nothing
-	 * more can be written (the disk is faulty). */
+	 * ESTALE: the checkpoint has changed; other codes: the disk failed, and nothing more can be
+	 * written. */
 	CONVERT_AGAIN,
 };
 
@@ -48,98 +48,102 @@ struct conversion {
 	const char *directory; /* the checkpoint */
 	const char *folder;    /* the store's */
 	const struct config *config;
-	/* kept and codec are found out; widened (recipe_widen) if numbers are known to be beyond it. */
+	/* The conversion sets kept and codec. Widen it before (recipe_widen) if numbers are known
+	 * not to fit. */
 	struct recipe recipe;
 	uint64_t fingerprint[2]; /* the source's name, for the store's key: witness_name */
-	/* Begun for this folder. The converter owns it from convert_begin on, also if that fails.
+	/* Begun for this folder. convert_begin takes ownership, also if it fails.
 	 */
 	struct witness *witness;
 	uint32_t threads;
 	const struct kernels *kernels; /* for quantising */
-	/* Weights are rounded by moments of their inputs, which are known for some layers at a time
-	 * (convert_layers); convert_begin converts nothing. */
+	/* Refining: weights are rounded by the moments of their inputs, which are known for some
+	 * layers at a time (convert_layers); convert_begin converts nothing. */
 	bool by_layers;
-	const _Atomic bool *stop;      /* ends convert_begin and convert_finish with -ECANCELED */
+	const _Atomic bool *stop; /* makes convert_begin and convert_finish end with -ECANCELED */
 	struct convert_progress *progress;
-	/* From any thread, with no lock held; may be NULL if convert_rest_start is not called. */
+	/* Called from any thread, with no lock held. May be NULL if convert_rest_start is not
+	 * called. */
 	void (*report)(void *ctx, enum convert_event event, const struct err *e);
 	void *ctx;
 };
 
 struct converter;
 
-/* Checks all headers of the checkpoint, begins or resumes the store and converts the dense part, by
- * all threads. Makes *plan, which the caller frees. The strings of v, its config and *plan outlive
- * the converter. -EBUSY: another process is converting the checkpoint; -EEXIST: one just did. */
+/* Checks all headers of the checkpoint, begins or resumes the store, and converts the dense part
+ * with all threads. Makes *plan, which the caller frees. The strings of v, its config and *plan
+ * must outlive the converter. -EBUSY: another process is converting the checkpoint; -EEXIST:
+ * another process has just finished it. */
 int convert_begin(struct converter **out, const struct conversion *v, struct plan *plan,
 		  struct err *e);
-/* The measurements by which the codec was chosen; empty if none were made. */
+/* The measurements that decided the codec; empty: none were made. */
 const char *convert_codec_words(const struct converter *c);
-/* Opens a view of the unfinished store. Call it once. The caller closes *out, after the converter.
+/* Opens the unfinished store for reading. Call it once. Close *out after the converter.
  */
 int convert_view(struct converter *c, struct store **out, struct err *e);
 
-/* What is known of the inputs of some layers. */
+/* Provides the moments of the inputs of some layers. */
 struct convert_known {
-	/* Gives the moments of layer `layer` and of those up to moments_end, which stay until the
-	 * next call, and those of a part of the text that was held back, or NULL. plan->layers:
-	 * what occurs once. */
+	/* Returns the moments of layer `layer` and the next ones, up to moments_end, valid until
+	 * the next call; and the moments of a held-back part of the text, or NULL. layer ==
+	 * plan->layers: the tensors that occur once. */
 	int (*know)(void *ctx, uint32_t layer, const struct moments **out,
 		    const struct moments **held, struct err *e);
 	void *ctx;
 };
-/* If by_layers: converts all that is not in the store yet, by all threads, in the order of the
- * layers, rounded by what is known of each. -ECANCELED: stopped, also within a layer; may be called
+/* For by_layers: converts with all threads everything that is not in the store yet, layer by layer,
+ * rounding by the layers' moments. -ECANCELED: stopped, perhaps within a layer. May be called
  * again. */
 int convert_layers(struct converter *c, const struct convert_known *k, struct err *e);
-/* Whether rounding by moments has smaller errors than the nearest codes, by the part of the text
- * that was held back: what this converter has rounded, on the average of rows. True if none were
+/* Whether rounding by moments gave smaller errors than rounding to nearest, on average over the
+ * rows that this converter rounded, judged on the held-back part of the text. True if no rows were
  * judged. */
 bool convert_is_better(const struct converter *c);
-/* Removes what was written, when the converter is closed. */
+/* Makes convert_close remove everything that was written. */
 void convert_discard(struct converter *c);
-/* Makes all experts, by all threads, and publishes: for models without a reader yet. */
+/* Makes all experts with all threads and publishes the store. For conversions without readers. */
 int convert_finish(struct converter *c, struct err *e);
 
-/* Fills record[plan->record[routed_layer].bytes] with the bytes that the store has or will have:
- * for an expert that the view lacks. After convert_view, from any number of threads; blocks for
- * reading and arithmetic. If *put is not NULL afterwards, the caller must call convert_keep_expert
- * with it and the same record, after handing the expert to the pager. convert_keep_expert writes,
- * and waits while the disk is slower than that (store_put_defer). A failed write is reported; the
- * store lacks the unit, which is made again later, and no answer fails. */
+/* Makes an expert that the view does not have: fills record[plan->record[routed_layer].bytes] with
+ * the bytes that the store has or will have. Call it after convert_view, from any number of
+ * threads. Blocks: reads and computes. If *put is not NULL afterwards, give the expert to the pager
+ * and then call convert_keep_expert with *put and the same record. convert_keep_expert writes the
+ * record, and waits if the disk is too slow (store_put_defer). A failed write is reported and fails
+ * no answer; the unit is made again later. */
 int convert_make_expert(struct converter *c, uint32_t routed_layer, uint32_t expert, void *record,
 			struct store_put **put, struct err *e);
 void convert_keep_expert(struct converter *c, uint32_t routed_layer, uint32_t expert,
 			 const void *record, struct store_put *put);
 
-/* Starts the threads that make the rest. They work only while the model has no turn, so that a turn
- * waits only for its own experts. */
+/* convert_rest_start starts the threads that make the remaining experts. convert_rest_allow lets
+ * them work or pauses them: they must pause during a turn, so that the turn waits only for its own
+ * experts. */
 int convert_rest_start(struct converter *c, struct err *e);
 void convert_rest_allow(struct converter *c, bool work);
-/* A turn has ended: a publish that failed is tried again when the rest may work. */
+/* Call this when a turn has ended: a failed publish is tried again when the threads may work. */
 void convert_retry_publish(struct converter *c);
 
-/* Ends the threads and frees. The next convert_begin resumes an unpublished store, unless it would
- * convert differently. No convert_make_expert or convert_keep_expert may be in progress.
+/* Ends the threads and frees the converter. The next convert_begin resumes an unpublished store,
+ * unless its conversion differs. No convert_make_expert or convert_keep_expert may be in progress.
  */
 void convert_close(struct converter *c); /* NULL is fine */
 
 /* ---- without converting ---- */
 
-/* A checkpoint that is its own store: its weights are in the kernels' formats and lie as they want
- * it, so they are read from the published files (cache/store_in_place.h). Each part of each expert
- * must be as its record has it, and no dense matrix may need quantising. Other dense tensors are
- * read as a conversion reads them (encoder.h). */
+/* A checkpoint that is its own store: its weights have kernel formats and the right layout, so they
+ * are read from the published files (cache/store_in_place.h). Each part of each expert must equal
+ * that of its record, and no dense matrix may need quantising. Other dense tensors are read as in a
+ * conversion (encoder.h). */
 struct convert_in_place {
 	const char *directory;
-	const struct config *config; /* outlives the store */
+	const struct config *config; /* must outlive the store */
 	struct recipe recipe;	     /* as published, with the formats found */
 	const struct kernels *kernels;
-	uint64_t number[2]; /* the source's; another one after any change (source.h) */
+	uint64_t number[2]; /* source_number of the source (source.h) */
 };
 
-/* The caller frees *plan. -ENOTSUP: the checkpoint has to be converted; other codes: a tensor is
- * missing or cannot be read, as sources_check says. */
+/* The caller frees *plan. -ENOTSUP: the checkpoint must be converted; other codes: a tensor is
+ * missing or cannot be read, as in sources_check. */
 int convert_in_place_open(struct store **out, struct plan *plan, const struct convert_in_place *v,
 			  struct err *e);
 

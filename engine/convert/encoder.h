@@ -1,8 +1,8 @@
-/* The encoder: rows of a source become rows of a store.
+/* The encoder: converts rows of a source into rows of a store.
  *
- * Reads rows of the source a piece at a time, checks that they are numbers, and copies, widens or
- * quantises them in memory. Knows nothing of a store's files, of order or of threads: each thread
- * has its own encoder.
+ * Reads rows of the source a piece at a time, checks that they are finite, and copies, widens or
+ * quantises them in memory. Does not know a store's files, the order of units, or threads: each
+ * thread has its own encoder.
  */
 #ifndef MOEFS_ENGINE_CONVERT_ENCODER_H
 #define MOEFS_ENGINE_CONVERT_ENCODER_H
@@ -14,30 +14,30 @@
 
 #include <stdatomic.h>
 
-struct encoder; /* about a MiB of buffers; with moments, more */
+struct encoder; /* has about 1 MiB of buffers; more with moments */
 struct moments;
 
-/* Plan, sources and kernels outlive the encoder; the plan must not change. */
+/* Plan, sources and kernels must outlive the encoder, and the plan must not change. */
 int encoder_create(struct encoder **out, const struct plan *p, const struct sources *s,
 		   const struct kernels *k, struct err *e);
 void encoder_free(struct encoder *x); /* NULL is fine */
-/* From now on rounds by these moments (rounding.h); NULL: to the nearest. Rounding takes long, so
- * *stop ends it between two rows, with -ECANCELED. held: of the same layers, of a part of the text
- * that the others do not know, by which some rows are judged; NULL: none are. */
+/* From now on the encoder rounds by these moments (rounding.h); NULL: to nearest. Rounding takes
+ * long; *stop ends it between two rows, with -ECANCELED. held: moments of the same layers from a
+ * held-back part of the text, to judge some rows; NULL: judge none. */
 void encoder_know(struct encoder *x, const struct moments *m, const struct moments *held,
 		  const _Atomic bool *stop);
-/* Rows that were judged, and the sum of ln(the error of a rounded row / of its nearest codes), by
- * the moments that were held back. */
+/* The number of judged rows, and the sum of ln(error with rounding by moments / error with rounding
+ * to nearest), computed with the held-back moments. */
 struct encoder_verdict {
 	uint64_t rows;
 	double sum;
 };
-/* Adds the encoder's rows to a verdict. */
+/* Adds the encoder's judged rows to a verdict. */
 void encoder_judge(const struct encoder *x, struct encoder_verdict *v);
 
-/* The functions below fail with -EINVAL, naming a tensor that holds a NaN or an infinity; -ERANGE,
- * naming a tensor whose norms F16 does not hold where the plan stores them as F16; -EIO, naming a
- * file that cannot be read. */
+/* Errors of the functions below: -EINVAL: a tensor has a NaN or an infinity; -ERANGE: the plan
+ * stores norms as F16, but a tensor's norms do not fit; -EIO: a file cannot be read. The sentence
+ * names the tensor or file. */
 
 /* record[plan->record[routed_layer].bytes] */
 int encoder_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, void *record,
@@ -48,7 +48,8 @@ int encoder_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t numbe
 /* Rows [row0, row0 + s->rows) of a source, one piece after the other: out[bytes of all pieces]. */
 int encoder_rows(struct encoder *x, const struct shape *s, const struct source *source,
 		 uint32_t row0, uint8_t *out, struct err *e);
-/* True if rows of this shape are the source's bytes: quantised, and in the same format. */
+/* Whether rows of this shape are copied from the source, since it is quantised in the same format.
+ */
 bool encoder_copies(const struct shape *s, const struct source *from);
 /* Bytes of a plan's largest chunk. */
 size_t encoder_chunk_bytes(const struct plan *p);

@@ -1,10 +1,10 @@
-/* The plan: every tensor of a model, and where it lies in the model's store.
+/* The plan: every tensor of a model, and its place in the model's store.
  *
- * A plan follows from the config and the recipe alone, so that converting and mounting, which make
- * it separately, agree. Dense tensors lie one after the other in dense.safetensors, in the order in
- * which a forward pass meets them; the store's dense units are their row chunks. Every expert is
- * one record: gate, up and down. Records of a layer have the same layout; layers may differ, since
- * each tensor has its own format.
+ * A plan follows from the config and the recipe alone, so converting and mounting get the same
+ * plan. Dense tensors are contiguous in dense.safetensors, in the order in which a forward pass
+ * uses them; the store's dense units are their row chunks. Every expert is one record: gate, up and
+ * down. All records of a layer have the same layout. Layers may differ, since each tensor has its
+ * own format.
  */
 #ifndef MOEFS_ENGINE_FAMILY_PLAN_H
 #define MOEFS_ENGINE_FAMILY_PLAN_H
@@ -13,25 +13,25 @@
 #include "engine/family/config.h"
 #include "engine/family/recipe.h"
 
-/* A matrix is stored in pieces, one after the other: weights, scales, biases. A format without
- * scales or biases has pieces of 0 bytes at the end. */
+/* A matrix is stored as contiguous pieces: weights, scales, biases. For formats without scales or
+ * biases these pieces have 0 bytes. */
 enum { PLAN_PIECES = 3 };
 size_t plan_piece_bytes(const struct shape *s, uint32_t piece);
 size_t plan_stored_bytes(const struct shape *s); /* of all pieces */
 
-/* A tensor of the dense part. Unit first_unit + i holds the weights of row chunk i, unit first_unit
- * + chunks + i that chunk's scales where the format has any, and after those come biases. */
+/* A tensor of the dense part. Unit first_unit + i has the weights of row chunk i. Then come, if the
+ * format has them, the units of the scales (from first_unit + chunks) and of the biases. */
 struct plan_tensor {
 	struct tensor_id id;
 	struct shape shape;    /* rows = 1 for a vector */
 	struct shape computed; /* in memory: see plan_record */
-	bool draft;	       /* only drafting needs it */
-	uint64_t offset;       /* in the dense data, of the first piece */
+	bool draft;	       /* only the draft layer uses it */
+	uint64_t offset;       /* of the first piece, in the dense data */
 	uint32_t chunk_rows, chunks, first_unit;
 };
 
-/* Gate, up, down: the order in a record and in a slot. Where feed-forwards have no gate (GLU_NONE), the
- * first part is up: loops begin with plan.first_part. */
+/* Gate, up, down: the order in a record and in a slot. Without a gate (GLU_NONE) the first part is
+ * up, so loops begin with plan.first_part. */
 enum { EXPERT_PARTS = 3 };
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a summand */
 #define EXPERT_ROLE(role, place, ...) +(PLACE_##place == PLACE_EXPERT)
@@ -43,47 +43,49 @@ _Static_assert(TENSOR_ROLE_LIST(EXPERT_ROLE) == EXPERT_PARTS &&
 /* An expert of a routed layer. */
 struct plan_record {
 	struct shape part[EXPERT_PARTS];
-	/* In memory: the same, or F32 if codes are decoded for exact computing. */
+	/* In memory: as `part`, or F32 if weights are decoded for exact computing. */
 	struct shape computed[EXPERT_PARTS];
-	uint64_t part_offset[EXPERT_PARTS]; /* in a record, of the first piece */
+	uint64_t part_offset[EXPERT_PARTS]; /* of the first piece, in a record */
 	uint64_t bytes;
-	size_t slot_offset[EXPERT_PARTS]; /* in a slot, arranged */
+	size_t slot_offset[EXPERT_PARTS]; /* in a slot, in the kernels' arrangement */
 	size_t slot_bytes;
 };
 
 struct plan {
 	struct recipe recipe;
-	uint32_t layers;	   /* with a draft's */
+	uint32_t layers;	   /* including the draft layer */
 	struct plan_tensor *dense; /* in the order of the file */
 	uint32_t dense_count;
 	uint64_t dense_bytes;
 	struct store_range *units; /* dense units */
 	uint32_t unit_count;
 
-	/* Routed layers, a draft's last. */
+	/* Routed layers; the draft layer's is the last. */
 	uint32_t routed_layers, experts;
-	uint32_t first_part;					     /* of experts; 1: they have no gate */
-	uint32_t layer_of[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];  /* of each routed layer */
-	uint32_t routed_of[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS]; /* UINT32_MAX: dense */
+	uint32_t first_part; /* of experts; 1: no gate */
+	/* model layer of each routed layer */
+	uint32_t layer_of[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];
+	uint32_t routed_of[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS]; /* routed layer of each model
+									layer; UINT32_MAX: dense */
 	struct plan_record *record;				     /* [routed_layers] */
 	uint64_t record_bytes;					     /* of the largest */
 	size_t slot_bytes;					     /* likewise */
-	/* [routed_layers], the same of each; NULL where all layers are alike. */
+	/* [routed_layers] the same per layer; NULL: equal in all layers. */
 	uint64_t *layer_record_bytes;
 	size_t *layer_slot_bytes;
 
-	uint64_t parameters, active_parameters; /* of the model; of one token's way through it */
+	uint64_t parameters, active_parameters; /* of the model; used for one token */
 
-	/* Of every tensor's name (which tells its role in the checkpoint), shape, format and place:
-	 * what a byte of the store means. */
+	/* Digest of every tensor's name (the checkpoint's name of its role), shape, format and
+	 * place: it determines the meaning of every byte of the store. */
 	struct store_digest digest;
 };
 
-/* Plans a model's store. EINVAL: a tensor has a shape that its format cannot have. The recipe's
- * published formats are not needed any more afterwards. */
+/* Plans a model's store. EINVAL: a tensor's shape is not possible in its format. The recipe's
+ * published formats are not needed afterwards. */
 int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e);
-/* The same, but `of` may change format, norms and group of each tensor's shape as the recipe has
- * it. `of` is asked for the first expert of a layer; the others have the same. NULL: the recipe's.
+/* The same, but `of` may change the format, norms and group that the recipe gives each tensor. For
+ * experts, `of` is called for the first of each layer; the others get the same. NULL: no changes.
  */
 struct plan_formats {
 	void (*of)(void *ctx, struct tensor_id id, struct shape *s);
@@ -92,7 +94,7 @@ struct plan_formats {
 int plan_make_with(struct plan *p, const struct config *c, const struct recipe *r,
 		   const struct plan_formats *formats, struct err *e);
 void plan_free(struct plan *p);
-/* The layout that a store must have to be read by this plan, which outlives it. */
+/* The layout that a store of this plan must have. The plan must outlive the layout. */
 struct store_layout plan_layout(const struct plan *p);
 
 static inline uint32_t plan_chunk_rows(const struct plan_tensor *t, uint32_t chunk)
@@ -101,7 +103,7 @@ static inline uint32_t plan_chunk_rows(const struct plan_tensor *t, uint32_t chu
 	return t->shape.rows - row0 < t->chunk_rows ? t->shape.rows - row0 : t->chunk_rows;
 }
 
-/* The layer that a tensor is in; what occurs once comes after all layers. */
+/* The layer of a tensor; tensors that occur once count as p->layers. */
 static inline uint32_t plan_layer_of(const struct plan *p, struct tensor_id id)
 {
 	const enum tensor_place place = tensor_roles[id.role].place;
@@ -140,21 +142,23 @@ static inline const struct shape *plan_part_shape(const struct plan *p, uint32_t
 
 /* Bytes of all records together. */
 uint64_t plan_records_bytes(const struct plan *p);
-/* Bytes of memory for the experts of the first `layers` layers; taken() is what a slot costs. */
+/* Bytes of memory for the experts of the first `layers` layers; taken() returns the memory that a
+ * slot takes. */
 uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers,
 			  size_t (*taken)(size_t slot_bytes));
 
 /* ---- from disk to memory ---- */
 
-/* Arranges rows [row0, row0 + rows) of a matrix for the kernels: from the bytes as stored to their
- * place in `to`, which is the whole matrix as it is computed with. row0 and rows as format_arrange
- * wants them. */
+/* Converts rows [row0, row0 + rows) of a matrix from the stored bytes to the kernels' arrangement,
+ * and writes them to their place in `to`, the whole matrix in memory. row0 and rows as in
+ * format_arrange. */
 void plan_arrange_rows(void *to, const struct shape *computed, const struct shape *stored,
 		       uint32_t row0, uint32_t rows, const struct pieces *from);
-/* The parts of a record, which lies in runs of whole pieces. */
+/* Finds the parts of a record. The record may be in several runs of whole pieces. */
 void plan_part_pieces(const struct plan_record *r, const struct store_pieces *record,
 		      struct pieces part[EXPERT_PARTS]);
-/* Arranges a routed layer's record, which lies in runs of whole pieces, in a slot. */
+/* Arranges a record of a routed layer in a slot. The record may be in several runs of whole pieces.
+ */
 void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
 			 const struct store_pieces *record);
 /* The same for a record in one run; ctx is the plan. A pager_arrange_fn. */

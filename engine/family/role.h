@@ -1,13 +1,13 @@
-/* Roles: everything that a tensor of a model can be for.
+/* Roles: all purposes that a tensor of a model can have.
  *
- * One row per role says all that the project knows of it: where it occurs, when it is there, its
- * shape, what becomes of its numbers, and what most published checkpoints call it.
- * config_has_tensor, config_tensor_shape, recipe_format, plan and sources all read these rows, so a
- * role that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols
- * NONE makes a vector. In names the layer is the first number and the expert the second; L, A, I, P,
- * D, M and F are what they begin with in a layer, its attention, the index of that, its n-grams, its
- * delta net, its Mamba and its feed-forward; HM, HF and HE, in the hyper-connections of a mixer, of a
- * feed-forward and of the end (config_roles.c).
+ * One row per role has all facts about it: where it occurs, under which condition, its shape, its
+ * storage class, and its usual name in published checkpoints. config_has_tensor,
+ * config_tensor_shape, recipe_format, plan and sources all read these rows, so a role must be
+ * listed here. Shapes are [out, in] as published: y = W · x; cols NONE makes a vector. In names the
+ * first number is the layer, the second the expert. L, A, I, P, D, M and F are name prefixes in a
+ * layer, its attention, the attention's index, its n-grams, its delta net, its Mamba and its
+ * feed-forward; HM, HF and HE in the hyper-connections of a mixer, of a feed-forward and at the end
+ * (config_roles.c).
  */
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
 #define MOEFS_ENGINE_FAMILY_ROLE_H
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* X(role, place, presence, rows, cols, class, name): TENSOR_…, PLACE_…, PRESENT_… and so on. Within
- * a place the order is that of the store, which is the order in which a forward pass meets them. */
+ * a place, the order is that of the store and of a forward pass. */
 #define TENSOR_ROLE_LIST(X)                                                                        \
 	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")    \
 	X(NGRAM_KEYS, LAYER, NGRAMS, STREAMS, NGRAM_DIM, STEER, P "key_proj.weight")               \
@@ -196,9 +196,9 @@ enum tensor_role { TENSOR_ROLE_LIST(TENSOR_ROLE_ENUM) TENSOR_ROLES };
 enum tensor_place {
 	PLACE_INPUT,  /* once, before the layers */
 	PLACE_LAYER,  /* once in each layer that has it */
-	PLACE_EXPERT, /* once for each expert of such a layer; not of the dense part */
+	PLACE_EXPERT, /* once per expert of a routed layer; not in the dense part */
 	PLACE_OUTPUT, /* once, after the layers */
-	PLACE_DRAFT,  /* once, if there is a draft layer, beside that layer's own */
+	PLACE_DRAFT,  /* once, if there is a draft layer, besides the tensors of that layer */
 };
 
 /* X(presence, condition): when a role is there, in a layer l of a config c. mixes, feeds: the layer
@@ -328,29 +328,30 @@ enum tensor_presence { TENSOR_PRESENCE_LIST(TENSOR_PRESENCE_ENUM) };
 enum tensor_dimension { TENSOR_DIMENSION_LIST(TENSOR_DIMENSION_ENUM) };
 #undef TENSOR_DIMENSION_ENUM
 
-/* How a store treats a role's numbers; recipe.h has the formats. */
+/* Storage classes of roles; recipe.h has the formats of each class. */
 enum tensor_class {
-	CLASS_EMBEDDING, /* read by the row: kept */
-	CLASS_HEADS,	 /* multiplied head by head, in floats: kept, but for codes */
-	CLASS_FLOATS,	 /* few numbers that steer the streams: F32 */
-	CLASS_STEER,	 /* what steers streams and choices: kept, or 8 bits beside codes */
-	CLASS_SMALL,	 /* and sensitive: routers, gates */
-	CLASS_MIXER,	 /* into attention … */
-	CLASS_VALUES,	 /* … among it values, or the latent they come from: few and sensitive */
-	CLASS_MIXER_OUT, /* … and out of it */
-	CLASS_DELTA,	 /* into a delta net or another recurrent mixer … */
-	CLASS_DELTA_OUT, /* … and out of it */
-	CLASS_FEED,	 /* gate and up of a dense feed-forward … */
-	CLASS_DOWN,	 /* … and its down */
-	CLASS_SHARED,	 /* gate and up of a shared expert … */
+	CLASS_EMBEDDING, /* read by the row; keeps its type */
+	CLASS_HEADS,	 /* multiplied head by head in floats; keeps its type unless quantised */
+	CLASS_FLOATS,	 /* few numbers that control the streams: F32 */
+	CLASS_STEER, /* controls streams and choices: keeps its type, or 8 bits in quantised recipes
+		      */
+	CLASS_SMALL, /* small and sensitive: routers, gates */
+	CLASS_MIXER, /* into attention … */
+	CLASS_VALUES, /* … values, or the latent from which they are made: small and sensitive */
+	CLASS_MIXER_OUT,   /* … and out of it */
+	CLASS_DELTA,	   /* into a delta net or another recurrent mixer … */
+	CLASS_DELTA_OUT,   /* … and out of it */
+	CLASS_FEED,	   /* gate and up of a dense feed-forward … */
+	CLASS_DOWN,	   /* … and its down */
+	CLASS_SHARED,	   /* gate and up of a shared expert … */
 	CLASS_SHARED_DOWN, /* … and its down */
 	CLASS_EXPERT,	   /* gate and up … */
 	CLASS_EXPERT_DOWN,
 	CLASS_HEAD,
-	CLASS_MATRICES, /* how many these are */
+	CLASS_MATRICES, /* number of matrix classes */
 
-	CLASS_VECTOR = CLASS_MATRICES, /* F32, also one for each expert */
-	CLASS_TAPS,		       /* F32, transposed when it is loaded: lanes are channels */
+	CLASS_VECTOR = CLASS_MATRICES, /* F32; also vectors of experts */
+	CLASS_TAPS, /* F32, transposed at loading, so that SIMD lanes are channels */
 	CLASS_NORM, /* F32; the family's norm_offset is added when it is loaded */
 };
 
@@ -363,7 +364,7 @@ struct tensor_kind {
 };
 /* [TENSOR_ROLES] */
 extern const struct tensor_kind tensor_roles[];
-/* Whether a role is a table that stays on disk, and of which a token needs one row. */
+/* Whether a role is a table that stays on disk, of which each token reads one row. */
 static inline bool role_is_table(enum tensor_role role)
 {
 	return tensor_roles[role].class == CLASS_EMBEDDING;
@@ -372,7 +373,7 @@ static inline bool role_is_table(enum tensor_role role)
 /* One tensor of a model. */
 struct tensor_id {
 	enum tensor_role role;
-	uint32_t layer, expert; /* the draft's layer comes after the model's own */
+	uint32_t layer, expert; /* the draft layer's number follows the model's own */
 };
 
 #endif
