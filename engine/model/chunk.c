@@ -10,9 +10,9 @@ static uint64_t chunk_per_step(uint64_t tokens, uint64_t steps)
 /* ---- the decision ---- */
 
 struct memory_of_experts {
-	uint64_t all;	 /* what they take when all are in memory */
-	uint64_t budget; /* what they may take now */
-	uint64_t beside; /* what there is besides it */
+	uint64_t all;	 /* bytes of all experts in memory */
+	uint64_t budget; /* the expert budget now */
+	uint64_t beside; /* free memory besides the budget */
 };
 
 static void chunk_look_at_memory(const struct model *m, struct memory_of_experts *out)
@@ -21,7 +21,7 @@ static void chunk_look_at_memory(const struct model *m, struct memory_of_experts
 	struct pager_stats stats;
 	pager_stats(m->engine->pager, &stats);
 	*out = (struct memory_of_experts){
-		/* A prompt needs none of a draft layer's. */
+		/* A prompt needs no experts of the draft layer. */
 		.all = plan_slots_bytes(p, m->id.config.layers, pager_slot_bytes),
 		.budget = stats.budget,
 		.beside = budgets_beside(&m->engine->budgets),
@@ -35,16 +35,16 @@ static uint64_t chunk_bytes(const struct model *m, uint64_t chunk)
 	       forward_pass_bytes(b, &m->id.config, (uint32_t)chunk);
 }
 
-/* The bytes that steps of `chunk` tokens need beyond what the scratch has room for. */
+/* The additional scratch memory that steps of `chunk` tokens need. */
 static uint64_t chunk_more_scratch(const struct model *m, uint64_t chunk)
 {
 	uint64_t now = chunk_bytes(m, m->loaded.forward.chunk), then = chunk_bytes(m, chunk);
 	return then > now ? then - now : 0;
 }
 
-/* The bytes of experts that are read: each step, and then the answer, reads what the budget does
- * not hold. UINT64_MAX if the scratch would take more than half of the experts' budget: nothing
- * could be given to others that need memory during a step. */
+/* The bytes of experts that a prompt reads: each step, and then the answer, reads what the budget
+ * does not hold. UINT64_MAX if the scratch memory would take more than half of the expert budget,
+ * since it cannot be given up during a step. */
 static uint64_t chunk_bytes_read(const struct model *m, const struct memory_of_experts *x,
 				 uint64_t left, uint64_t steps)
 {
@@ -75,10 +75,10 @@ static uint64_t chunk_best_steps(const struct model *m, uint64_t left)
 
 /* ---- memory ---- */
 
-/* After an error all is as before. */
+/* Changes the size of steps. After an error nothing has changed. */
 static int chunk_resize(struct model *m, uint32_t chunk)
 {
-	struct err ignored; /* steps stay as long as they are */
+	struct err ignored; /* the steps' size stays */
 	struct forward_pass pass;
 	int failed = forward_pass_init(&pass, m->engine->backend, &m->id.config, chunk, &ignored);
 	if (failed)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One that was asked for is read, and must be one, before anything is mounted. */
+/* Reads the template file of the options, and checks it before anything is mounted. */
 static int engine_take_template(struct engine *g, const char *path, struct err *e)
 {
 	struct template *t;
@@ -68,7 +68,8 @@ static int engine_create_pool(struct engine *g, struct err *e)
 		failed = pager_create(&g->pager, g->budgets.in_force, e);
 	if (failed)
 		return failed;
-	g->recipe.budget = g->budgets.in_force; /* a default does not follow it afterwards */
+	g->recipe.budget = g->budgets.in_force; /* later changes of the budget do not change the
+						   default recipe */
 	budgets_govern(&g->budgets, g->pager);
 	return budgets_watch(&g->budgets, e);
 }
@@ -155,7 +156,7 @@ void engine_destroy(struct engine *g)
 
 int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e)
 {
-	/* The pager knows the models that are loaded; those that are only mounted count, too. */
+	/* The pager knows only loaded models; models that are only mounted count, too. */
 	uint64_t least = atomic_load(&g->largest_expert);
 	if (bytes < least)
 		return err_set(e, ERANGE,
@@ -172,7 +173,7 @@ int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e)
 
 void engine_automatic_budget(struct engine *g)
 {
-	(void)budgets_ask(&g->budgets, BUDGET_AUTOMATIC, NULL); /* has no size to refuse */
+	(void)budgets_ask(&g->budgets, BUDGET_AUTOMATIC, NULL); /* cannot fail without a size */
 }
 
 uint64_t engine_budget_asked(const struct engine *g)
@@ -185,7 +186,8 @@ int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e)
 {
 	if (!bytes)
 		return err_set(e, ERANGE, "a context budget of 0 leaves no room for a prompt");
-	/* Contexts in use are not cut: below what is used, the next block is refused. */
+	/* Contexts in use keep their memory: if they use more than the limit, the next block is
+	 * refused. */
 	budgets_ask_contexts(&g->budgets, bytes);
 	return 0;
 }

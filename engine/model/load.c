@@ -1,5 +1,5 @@
-/* From a checkpoint's directory to weights in memory: finding the store, or having it made
- * (load_convert.c), and reading its dense part. */
+/* Loading a model: finds the store or has it made (load_convert.c), and reads its dense part into
+ * memory. */
 #include "cache/clock.h"
 #include "engine/convert/store_folder.h"
 #include "engine/family/left_out.h"
@@ -17,7 +17,8 @@
 
 /* ---- the model ---- */
 
-/* The checkpoint's own; of a model that ollama keeps, else by the form of ollama's. */
+/* Opens the checkpoint's template; for a model of ollama without one, the template that corresponds
+ * to ollama's. */
 static int load_own_template(struct model *m)
 {
 	struct model_loaded *r = &m->loaded;
@@ -41,9 +42,9 @@ static int load_template(struct model *m, struct err *e)
 			   : load_own_template(m);
 	if (failed)
 		r->chat = NULL;
-	if (failed != -ENOMEM) /* a model continues with texts whatever its template is */
+	if (failed != -ENOMEM) /* without a template, the model can still continue texts */
 		return 0;
-	*e = r->no_chat; /* or the next load would take it for one without */
+	*e = r->no_chat; /* or the next load would think that there is no template */
 	return failed;
 }
 
@@ -56,8 +57,8 @@ int load_tokenizer(struct model *m, struct err *e)
 	if (!failed && (failed = load_template(m, e)))
 		load_forget_tokenizer(m);
 	if (failed)
-		m->loaded.texts.known &=
-			~read; /* nothing was made of them: the next try reads again */
+		m->loaded.texts.known &= ~read; /* the tokenizer was not opened: the next attempt
+						   reads the files again */
 	else
 		atomic_store(&m->loaded.speaks, true);
 	return failed;
@@ -81,7 +82,8 @@ int load_tokenizer_once(struct model *m, struct err *e)
 	return failed;
 }
 
-/* Sessions hold ids of the vocabulary that there was, so another one cannot take its place. */
+/* Opens the tokenizer, or checks that its files have not changed. Sessions hold token ids of this
+ * vocabulary, so it cannot be replaced. */
 static int load_words(struct model *m, struct err *e)
 {
 	pthread_mutex_lock(&m->loaded.opening);
@@ -144,7 +146,7 @@ static int load_forward(struct model *m, struct err *e)
 	return failed;
 }
 
-/* Adds what those that go have counted to what went before them. */
+/* Adds the counters of experts that are unloaded to those from before. */
 static void load_count_experts(struct model *m)
 {
 	struct pager_stats s, *before = &m->loaded.experts_before;
@@ -156,7 +158,7 @@ static void load_count_experts(struct model *m)
 	before->wait_ns += s.wait_ns;
 }
 
-/* Asked by lookers from now on, if not NULL. */
+/* Shows the experts to other threads; NULL: hides them. */
 static void load_show_experts(struct model *m, struct pager_source *experts)
 {
 	pthread_rwlock_wrlock(&m->loaded.looking);
@@ -179,7 +181,7 @@ static void load_arrange_pieces(void *ctx, uint32_t layer, void *slot,
 	plan_arrange_pieces(&m->stored.plan, layer, slot, record);
 }
 
-/* The converter stays until the source is gone. */
+/* Makes an expert. The converter is closed only after the pager's source. */
 static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, void **made,
 		     struct err *e)
 {
@@ -196,8 +198,8 @@ static void load_keep(void *ctx, uint32_t layer, uint32_t expert, const void *re
 	convert_keep_expert(m->stored.converter, layer, expert, record, made);
 }
 
-/* A source with the pins that there are; what was to be read by now is asked for. `scratch` and
- * `pinned` have a place for each expert. */
+/* Adds a source with the model's pins to the pager, and starts reading experts that users asked
+ * for. `scratch` and `pinned` have a place for each expert. */
 static int load_add_source(struct model *m, struct pager_id *scratch, bool *pinned, struct err *e)
 {
 	const struct pager_supply supply = {
@@ -213,7 +215,7 @@ static int load_add_source(struct model *m, struct pager_id *scratch, bool *pinn
 		.ctx = m,
 	};
 	struct pager_source *experts;
-	struct err ignored; /* what was asked for before and does not fit any more */
+	struct err ignored; /* experts that users asked for may not fit any more */
 	model_pins_mark(&m->pins, &m->stored.plan, pinned);
 	int failed = pager_add(m->engine->pager, &experts, &supply, e);
 	if (failed)
@@ -240,12 +242,11 @@ static int load_experts(struct model *m, struct err *e)
 	}
 	free(scratch);
 	free(pinned);
-	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
+	struct err no_heat; /* no usable heat file, as at the first mount: a cold start */
 	if (failed)
 		return failed;
 	(void)pager_warm(m->loaded.experts, &no_heat);
-	m->loaded.heat_uses =
-		0; /* a new source counts again, and its heat is kept after a while of use */
+	m->loaded.heat_uses = 0; /* a new source counts from 0; its heat is saved after some use */
 	m->loaded.heat_ns = clock_ns();
 	return 0;
 }
@@ -253,7 +254,7 @@ static int load_experts(struct model *m, struct err *e)
 void load_keep_heat(struct model *m)
 {
 	struct pager_stats now;
-	struct err ignored; /* a store that cannot be written any more serves all the same */
+	struct err ignored; /* a store that is read-only now can still be used */
 	load_keep_sums(m);
 	if (!m->loaded.experts || !load_may_write(m, atomic_load(&m->stored.folder)))
 		return;
@@ -264,7 +265,7 @@ void load_keep_heat(struct model *m)
 	m->loaded.heat_uses = now.hits + now.misses;
 }
 
-/* Asked by lookers from now on. */
+/* Opens the n-gram tables and shows them to other threads. */
 static int load_ngrams(struct model *m, struct err *e)
 {
 	struct ngram_tables *ngrams;
@@ -286,7 +287,8 @@ static void load_close_ngrams(struct model *m)
 	ngrams_close(ngrams);
 }
 
-/* Takes note of what of the checkpoint is not used. A store may be complete while its source is gone. */
+/* Notes which parts of the checkpoint are not used. The source may be gone if the store is
+ * complete. */
 static void load_look_at_rest(struct model *m)
 {
 	char text[sizeof m->loaded.left_out];
@@ -305,7 +307,8 @@ static void load_look_at_rest(struct model *m)
 	pthread_rwlock_unlock(&m->loaded.looking);
 }
 
-/* One that was opened with the source as it is now, and has served since. */
+/* Whether the open store can be used again: the source has not changed since it was opened, and no
+ * turn has failed. */
 static bool load_store_is_good(const struct model *m)
 {
 	return atomic_load(&m->stored.has_store) && !m->stored.doubted && m->stored.looked.count &&
@@ -314,7 +317,7 @@ static bool load_store_is_good(const struct model *m)
 
 bool load_can_recall(struct model *m)
 {
-	struct err why; /* the load says so */
+	struct err why; /* the load will report this */
 	return load_store_is_good(m) && !load_words(m, &why);
 }
 
@@ -330,8 +333,8 @@ static int load_find_store(struct model *m, struct err *e)
 
 int load_model(struct model *m, struct err *e)
 {
-	load_undo(m); /* what a conversion that has to begin again left */
-	/* The tokenizer comes first: it fails fast, and converting takes long. */
+	load_undo(m); /* clears up after a conversion that must begin again */
+	/* The tokenizer comes first, since it fails fast and converting takes long. */
 	int failed = load_words(m, e);
 	if (!failed && !load_store_is_good(m))
 		failed = load_find_store(m, e);
@@ -340,7 +343,7 @@ int load_model(struct model *m, struct err *e)
 	if (!failed)
 		m->loaded.weights_sum =
 			XXH3_64bits(&store_info(m->stored.store)->key, sizeof(struct store_key));
-	if (!failed) { /* sessions draft unless they are told not to */
+	if (!failed) { /* by default, sessions draft */
 		bool drafts = m->stored.plan.recipe.draft;
 		atomic_store(&m->id.drafts, drafts);
 		failed = weights_load(&m->loaded.weights, &m->stored.plan, &m->id.config,
@@ -360,12 +363,12 @@ int load_model(struct model *m, struct err *e)
 	else {
 		load_keep_checkpoint(m);
 		load_look_at_rest(m);
-		*e = (struct err){0}; /* of what was looked for for nothing */
+		*e = (struct err){0}; /* an error of an optional step */
 	}
 	return failed;
 }
 
-/* The tokenizer stays: turns that have begun continue with it when the model is loaded again. */
+/* The tokenizer stays open, since turns that have begun need it when the model is loaded again. */
 void load_undo(struct model *m)
 {
 	struct pager_source *experts = m->loaded.experts;

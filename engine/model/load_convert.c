@@ -1,5 +1,5 @@
-/* Having a store made: the conversion's beginning, which the model waits for, and what becomes of
- * the rest, which continues while it answers. */
+/* Making a store: begins the conversion, for which the model waits, and handles events of the rest,
+ * which goes on while the model answers. */
 #include "engine/model/model_state.h"
 #include "engine/model/load.h"
 
@@ -23,7 +23,8 @@ void load_turn_ended(struct model *m)
 
 /* ---- the beginning ---- */
 
-/* A model without experts is complete when it has begun. */
+/* Takes over the converter. For a model without experts, the conversion is complete at this time.
+ */
 static int load_take_conversion(struct model *m, struct converter *c, struct err *e)
 {
 	bool experts = m->stored.plan.routed_layers > 0;
@@ -47,7 +48,7 @@ int load_witness(struct model *m, struct conversion *v, const struct source_stat
 	return failed;
 }
 
-/* The source as it is now is the one that is converted. */
+/* Looks at the source and begins a witness for it. */
 static int load_watch_source(struct model *m, struct conversion *v, struct err *e)
 {
 	struct source_state now;
@@ -91,7 +92,7 @@ static int load_convert_to(struct model *m, const char *folder, struct err *e)
 	return load_take_conversion(m, c, e);
 }
 
-/* In the first folder that can be written. */
+/* Converts into the first writable folder. */
 static int load_convert(struct model *m, struct err *e)
 {
 	int failed = -EACCES;
@@ -104,7 +105,8 @@ static int load_convert(struct model *m, struct err *e)
 	return failed;
 }
 
-/* While another process makes the same store, waits until it is complete, or takes it over. */
+/* If another process makes the same store, waits until the store is complete, or takes over if that
+ * process ends. */
 int load_by_converting(struct model *m, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = 200000000};

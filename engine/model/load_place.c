@@ -1,5 +1,5 @@
-/* A source that is its own store (cache/store_in_place.h), and the folder for the little that is
- * kept of it. */
+/* Sources that are their own store (cache/store_in_place.h), and the folder for notes about such a
+ * store. */
 #include "cache/store_inspect.h"
 #include "cache/store_in_place.h"
 #include "engine/convert/convert.h"
@@ -24,7 +24,7 @@ int load_open_in_place(const struct model *m, const struct source_state *now, st
 		return err_set(e, ENOTSUP, "%s: is converted", m->id.directory);
 	source_number(now, v.number);
 	int failed = convert_in_place_open(out, plan, &v, e);
-	if (failed || source_unchanged(now)) /* the files that were opened are those looked at */
+	if (failed || source_unchanged(now)) /* the opened files are the ones that were looked at */
 		return failed;
 	store_close(*out);
 	plan_free(plan);
@@ -57,7 +57,7 @@ int load_make_parents(const char *folder, struct err *e)
 
 static bool load_make_folder(const char *folder)
 {
-	struct err none; /* then nothing is kept */
+	struct err none; /* then no notes are kept */
 	return !load_make_parents(folder, &none) && (!mkdir(folder, 0700) || errno == EEXIST);
 }
 
@@ -69,7 +69,7 @@ int load_keep_in_folder(struct model *m, struct err *e)
 	while (i < STORE_PLACES && load_may_write(m, i) && !load_make_folder(m->stored.folders[i]))
 		i++;
 	if (i == STORE_PLACES || !load_may_write(m, i))
-		i = 0; /* it is not there, and what is to be kept in it is not */
+		i = 0; /* no folder, so no notes are kept */
 	atomic_store(&m->stored.folder, i);
 	return store_in_place_use_folder(m->stored.store, m->stored.folders[i], e);
 }

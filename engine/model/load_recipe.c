@@ -1,12 +1,13 @@
-/* What auto comes to for one source, and the formats that it is published in. */
+/* Chooses the recipe for a source if auto was asked for, and finds the source's published formats.
+ */
 #include "engine/family/sources.h"
 #include "engine/model/load.h"
 #include "engine/model/model_identity.h"
 #include "engine/source/source_file.h"
 #include "engine/source/quantization.h"
 
-/* Whether the headers have to be asked: for most checkpoints config.json says enough, and theirs
- * are megabytes. */
+/* Whether the headers of the weights must be read to find out. They have megabytes, and for most
+ * checkpoints config.json is enough. */
 static int load_may_be_quantised(const char *directory, bool *may, struct err *e)
 {
 	struct quantization q = {0};
@@ -31,7 +32,7 @@ static int load_find_recipe(struct model_identity *id, struct published *p, stru
 		return 0;
 	}
 	if (sources_any_quantised(s.package)) {
-		id->recipe.codec = CODEC_NONE; /* codes do not shrink */
+		id->recipe.codec = CODEC_NONE; /* quantised records cannot be compressed */
 		failed = sources_find_published(p, &s, e);
 	} else {
 		recipe_keep_none(&id->recipe, &id->config);

@@ -1,5 +1,5 @@
-/* The source as it is now: whether a store is of it, before anything of it is served, and its
- * config.json (model.h). */
+/* Checks of the current source: whether a store was made from it, and whether its config.json has
+ * changed. */
 #include "cache/clock.h"
 #include "engine/family/gguf_family.h"
 #include "engine/model/model_state.h"
@@ -29,7 +29,7 @@ static void load_show_checking(void *ctx, uint64_t bytes)
 static bool load_checking_went(void *ctx, uint64_t bytes)
 {
 	struct model *m = ctx;
-	if (atomic_load(&m->stored.checking)) /* else a conversion counts its own */
+	if (atomic_load(&m->stored.checking)) /* else a conversion counts the progress */
 		atomic_fetch_add(&m->stored.progress.done, bytes);
 	return !atomic_load(&m->leave);
 }
@@ -61,7 +61,7 @@ int load_look(const struct model *m, struct source_state *now, struct err *e)
 	int failed = source_look(now, m->id.directory, e);
 	if (!failed)
 		failed = load_config_sum(m, &sum, e);
-	/* After the look, so that a change from now on is seen by the stamps. */
+	/* Checked after source_look, so that later changes are noticed by the stamps. */
 	if (!failed && sum != m->id.config_sum)
 		failed = err_set(
 			e, EINVAL,
@@ -77,7 +77,7 @@ static bool load_is_after(struct timespec a, struct timespec b)
 	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
-/* No file of the source was changed since the first data of the store was written. */
+/* Whether no file of the source has changed since the first data of the store was written. */
 static bool load_made_after(const char *folder, const struct source_state *now)
 {
 	char path[4096];
@@ -92,17 +92,17 @@ static bool load_made_after(const char *folder, const struct source_state *now)
 	return true;
 }
 
-/* Stores used to be named by the sum of samples alone, and nothing else is known of their source.
- * One whose data is younger than any change of the source is taken for a store of it, which is then
- * hashed whole, once, so that from now on copies of it are known; any other may be of what the
- * source was before, and is made again: that takes minutes, and wrong weights would say nothing. (A
- * source that was edited, and then copied together with its old store, so that all is as young, is
- * taken for what it is not. No later version makes such stores.) */
+/* For stores of old versions, which have only the checksum of samples in their name and no
+ * identity. If the store's data is newer than every change of the source, the store is accepted,
+ * and the whole source is hashed once, so that copies of it are recognised later. Any other store
+ * may come from an earlier state of the source, and is made again: this takes minutes, but wrong
+ * weights would go unnoticed. (A source that was edited and then copied together with its old store
+ * is accepted wrongly, since all times are equal. Current versions do not make such stores.) */
 static int load_adopt_store(struct model *m, const char *folder, const struct source_state *now,
 			    struct err *e)
 {
 	struct identity id;
-	struct err ignored; /* a store that cannot be written is hashed by every mount */
+	struct err ignored; /* with a read-only store, every mount hashes the source */
 	uint64_t bytes = 0;
 	for (uint32_t i = 0; i < now->count; i++)
 		bytes += now->files[i].stamp.size;
@@ -134,7 +134,8 @@ static int load_check_without_identity(struct model *m, const char *folder, cons
 {
 	uint64_t number[2];
 	source_number(now, number);
-	if (!memcmp(name, number, sizeof number)) /* the times are in it: somebody removed a file */
+	/* The number includes times, so the source is unchanged: the identity's file was removed. */
+	if (!memcmp(name, number, sizeof number))
 		return 0;
 	if (memcmp(name, now->sampled, sizeof now->sampled) != 0 || !load_made_after(folder, now))
 		return load_refuse_stale(folder, e);

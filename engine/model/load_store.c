@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-enum { FOLDERS = 2 * STORE_PLACES }; /* the latter half are those of refined stores */
+enum { FOLDERS = 2 * STORE_PLACES }; /* the second half is for refined stores */
 
-/* base/NAME-HASH/QUANT: the hash of the checkpoint's path keeps two of the same name apart. What
- * ollama calls by several names is one file, and one store. */
+/* base/NAME-HASH/QUANT. The hash of the checkpoint's path distinguishes checkpoints of the same
+ * name. Models of ollama with the same file share a store. */
 static char *load_folder_under(const char *base, const struct model_identity *id)
 {
 	char *path;
@@ -55,8 +55,8 @@ static int load_name_refined(struct model_store *s, struct err *e)
 	return 0;
 }
 
-/* Beside a model in another program's folder nothing is made. A store that was made there once is
- * still read. */
+/* No store is made beside a model in another program's folder, but a store that exists there is
+ * used. */
 static int load_find_folders_kept(struct model *m, struct err *e)
 {
 	struct model_store *s = &m->stored;
@@ -89,18 +89,18 @@ int load_find_folders(struct model *m, struct err *e)
 
 /* ---- opening ---- */
 
-/* Whether a store has the codec that was asked for, where it could have one. */
+/* Whether a store has the requested codec, if its recipe allows one. */
 static bool load_codec_as_asked(enum recipe_codec asked, const struct plan *p)
 {
 	bool possible = recipe_can_code(&p->recipe) && p->record_bytes;
 	return !possible || asked == CODEC_AUTO || asked == p->recipe.codec;
 }
 
-/* Lets those who look see this store, and no other any more; both are the model's. */
+/* Shows this store to other threads instead of the old one. The model owns both. */
 static void load_show_store(struct model_store *s, struct store *store, const struct plan *plan)
 {
 	struct store_loss loss = {0};
-	struct err none; /* it was not measured */
+	struct err none; /* the loss was not measured */
 	if (store && !store_is_in_place(store))
 		(void)store_loss_read(&loss, store_folder(store), &store_info(store)->key, &none);
 	pthread_rwlock_wrlock(&s->lock);
@@ -115,8 +115,8 @@ static void load_show_store(struct model_store *s, struct store *store, const st
 	plan_free(&old_plan);
 }
 
-/* Opens the folder's store if it is of this checkpoint and by this recipe; else -ESTALE. *ends: the
- * error is not the store's, so that no other folder need be tried. */
+/* Opens the folder's store. -ESTALE: it is of another checkpoint or recipe. *ends: the error does
+ * not concern the store, so do not try other folders. */
 static int load_open_folder(struct model *m, const char *folder, const struct source_state *now,
 			    bool read, bool *ends, struct err *e)
 {
@@ -139,7 +139,7 @@ static int load_open_folder(struct model *m, const char *folder, const struct so
 				 recipe_codec_name(m->id.recipe.codec));
 	if (!failed)
 		failed = store_check_plan(store, &plan, e);
-	if (!failed) { /* last: it may read all of the checkpoint */
+	if (!failed) { /* last, since this may read the whole checkpoint */
 		failed = load_check_source(m, folder, i->key.fingerprint, now, read, e);
 		*ends = failed && failed != -ESTALE;
 	}
@@ -171,7 +171,7 @@ int load_store(struct model *m, bool read, struct err *e)
 	bool ends = failed;
 	if (!failed)
 		failed = -ENOENT;
-	/* What was refined goes before what it was made of. */
+	/* A refined store is preferred to the one that it was made from. */
 	for (int i = 0; i < FOLDERS && failed && !ends; i++) {
 		int at = (i + STORE_PLACES) % FOLDERS;
 		if (!m->stored.folders[at])
@@ -179,8 +179,8 @@ int load_store(struct model *m, bool read, struct err *e)
 		failed = load_open_folder(m, m->stored.folders[at], &now, read, &ends, e);
 		if (!failed)
 			atomic_store(&m->stored.folder, at);
-		/* No store, a stale one or a damaged one: a new one is made. What is not about the
-		 * store (memory) ends the search. */
+		/* If the store is missing, stale or damaged, a new one is made. Errors that do not
+		 * concern the store, such as -ENOMEM, end the search. */
 		ends |= failed == -ENOMEM;
 	}
 	if (failed && !ends)
@@ -194,8 +194,8 @@ int load_store(struct model *m, bool read, struct err *e)
 	return failed && !ends ? -ENOENT : failed;
 }
 
-/* Tries the store of the i-th former default recipe. If there is none, the model is as before.
- * *ended: there was no such recipe. */
+/* Tries the store of the i-th former default recipe. If there is none, the model is unchanged.
+ * *ended: there is no i-th. */
 static int load_try_former(struct model *m, size_t i, bool *ended, struct err *e)
 {
 	const struct recipe own = m->id.recipe;

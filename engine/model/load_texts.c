@@ -1,6 +1,6 @@
-/* The small files that a model is read from once: its vocabulary, its template, its defaults for
- * params. What was made of them outlives a load, so a load finds out whether they are still the
- * same ones; config.json is load_look's. By their contents: a copy of the same is no change. */
+/* Checksums of the small files that are read once per mount: vocabulary, template, default params.
+ * Tokenizer and template stay open when a model is unloaded, so a later load checks that the files
+ * have the same contents. load_look checks config.json. */
 #include "engine/model/model_state.h"
 #include "engine/model/load.h"
 #include "engine/source/source_file.h"
@@ -28,13 +28,13 @@ _Static_assert(sizeof files / sizeof *files == LOAD_TEXTS, "a sum for each");
 
 static int load_sum_file(const struct model *m, size_t i, uint64_t *sum, struct err *e)
 {
-	enum { MOST = 512 << 20 }; /* the readers of each file have a lower limit of their own */
+	enum { MOST = 512 << 20 }; /* the readers of the files have lower limits */
 	char *text, *path = source_file_path(m->id.directory, files[i].name, NULL);
 	size_t length;
 	int failed = path ? json_read_file(&text, &length, path, MOST, e)
 			  : err_set(e, ENOMEM, "out of memory for the name of a file");
 	free(path);
-	*sum = 0; /* there is none */
+	*sum = 0; /* no such file */
 	if (failed)
 		return failed == -ENOENT ? 0 : failed;
 	*sum = XXH3_64bits(text, length) | 1;
@@ -42,7 +42,7 @@ static int load_sum_file(const struct model *m, size_t i, uint64_t *sum, struct 
 	return 0;
 }
 
-/* All of them are keys of its header. */
+/* For a GGUF file: the checksum of its header, which has all these data. */
 static int load_sum_gguf(const struct model *m, uint64_t *sum, struct err *e)
 {
 	struct gguf *g;

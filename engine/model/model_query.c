@@ -1,5 +1,5 @@
-/* What anybody may ask of a mounted model (model.h, model_state.h): what it is, its complete store,
- * what its experts have counted, which tokens end an answer. Nothing here waits for a step. */
+/* Queries of a mounted model for any thread (model.h, model_state.h): identity, complete store,
+ * counters of experts, tokens that end an answer. No function here waits for a step. */
 #include "cache/utf8.h"
 #include "engine/json/json.h"
 #include "engine/family/gguf_family.h"
@@ -14,7 +14,7 @@
 
 /* ---- what was mounted ---- */
 
-/* No published vocabulary has tokens that average more than this on real text. */
+/* More than the average bytes per token of any published vocabulary on real text. */
 enum { BYTES_PER_TOKEN = 16, LEAST_PROMPT_BYTES = 64 << 10, MOST_PROMPT_BYTES = 64 << 20 };
 
 enum model_state model_state(const struct model *m)
@@ -65,7 +65,7 @@ int model_config(const struct model *m, char **text, size_t *length, struct time
 
 /* ---- questions to begin with ---- */
 
-/* Keeps the lines of `text` that are questions, without blank ones. In place. */
+/* Removes blank and unusable lines from `text`, in place. */
 static void model_keep_questions(char *text)
 {
 	enum { LINES = 12, LONGEST = 500 };

@@ -61,7 +61,8 @@ uint64_t model_tensor_bytes(const struct model *m, size_t i)
 	return npy_head(head, f->shape, f->dims) + f->numbers * sizeof(float);
 }
 
-/* The numbers that these bytes of the data are in, and of these the bytes. */
+/* Reads bytes [offset, offset + bytes) of a tensor's data: reads the numbers that contain them, and
+ * copies the bytes. */
 static int model_read_tensor(const struct model *m, size_t i, uint64_t offset, uint8_t *to,
 			     size_t bytes, struct err *e)
 {
@@ -71,7 +72,7 @@ static int model_read_tensor(const struct model *m, size_t i, uint64_t offset, u
 	float *numbers = malloc((end - first) * sizeof *numbers);
 	if (!numbers)
 		return err_set(e, ENOMEM, "out of memory for %zu bytes of a tensor", bytes);
-	bool held = model_hold_store(s); /* else it is the generation thread's */
+	bool held = model_hold_store(s); /* else the generation thread may change it */
 	const struct tensors_store own = {held ? s->store : NULL, &s->plan};
 	bool has_own = held && !store_is_in_place(own.store);
 	int failed = tensors_read(list, i, has_own ? &own : NULL, first, end - first, numbers, e);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAGIC = 10, ALIGN = 64 }; /* "\x93NUMPY", version, length of what follows */
+enum { MAGIC = 10, ALIGN = 64 }; /* bytes of "\x93NUMPY", the version and the header's length */
 
 size_t npy_head(char head[NPY_HEAD_MOST], const uint64_t *shape, uint32_t dims)
 {

@@ -1,5 +1,5 @@
-/* A model's generation thread: loads the weights when they are wanted, computes step after step
- * while sessions have turns (run_step.c), and unloads. */
+/* A model's generation thread: loads the weights when they are needed, computes steps while
+ * sessions have turns (run_step.c), and unloads the model. */
 #include "cache/clock.h"
 #include "cache/thread_trim.h"
 #include "engine/compute/threads.h"
@@ -22,8 +22,9 @@ static void run_converted(void *ctx, enum convert_event event, const struct err 
 	if (event == CONVERT_COMPLETE)
 		atomic_store(&m->stored.has_store, true);
 	if (event == CONVERT_AGAIN) {
-		/* By a wider recipe the conversion begins again at once, so that a later mount finds
-		 * it in the folder; after a failed disk it is tried again with the next prompt. */
+		/* With a wider recipe, the conversion begins again at once, so that a later mount
+		 * finds it in the folder. After a disk failure it begins again with the next
+		 * prompt. */
 		if (e->code == ERANGE) {
 			atomic_fetch_add(&m->stored.widened, 1);
 			m->run->load_wanted |= !m->run->unload_wanted;
@@ -43,8 +44,8 @@ static struct session *run_first_asked_until(const struct run *r, uint64_t ns)
 	return NULL;
 }
 
-/* Lock held. Every waiting turn fails with the reason why the model cannot be loaded; one that is
- * submitted while the lock is free here asks to load again. */
+/* Lock held. Fails every waiting turn with the reason why the model cannot be loaded. A turn that
+ * is submitted while the lock is released here asks for another load. */
 static void run_fail_waiting(struct model *m, const struct err *e)
 {
 	const uint64_t failed_ns = clock_ns();
@@ -70,7 +71,7 @@ static void run_load_now(struct model *m)
 	pthread_mutex_lock(&m->run->lock);
 	m->run->asked_ns = clock_ns();
 	if (failed && m->run->unload_wanted) {
-		m->run->loads = false; /* unloading comes next; turns that were begun since wait */
+		m->run->loads = false; /* unloading comes next; new turns wait */
 		return;
 	}
 	if (!m->run->unload_wanted)
@@ -84,8 +85,8 @@ static void run_load_now(struct model *m)
 	pthread_cond_broadcast(&m->run->loaded);
 }
 
-/* Lock held, released meanwhile. Turns that were begun since it was asked for have the model loaded
- * again after it. */
+/* Lock held, released meanwhile. If a turn was submitted after the unload was asked for, the model
+ * is loaded again afterwards. */
 static void run_unload_now(struct model *m)
 {
 	run_wait_for_preparation(m->run);
@@ -103,8 +104,9 @@ static void run_unload_now(struct model *m)
 
 /* ---- other work ---- */
 
-/* Lock held, released meanwhile. A turn has failed, perhaps over what is wrong in the store, with
- * the words to remove its folder: if somebody has, the next turn has it made again. */
+/* Lock held, released meanwhile. A turn has failed, perhaps because the store is damaged; then its
+ * error advised to remove the store's folder. If the user has removed it, the store is made again
+ * for the next turn. */
 static void run_look_again(struct model *m)
 {
 	m->stored.doubted = false;
@@ -118,8 +120,8 @@ static void run_look_again(struct model *m)
 	atomic_store(&m->state, MODEL_UNLOADED);
 }
 
-/* Lock held, released meanwhile. The model is idle: writes what would be lost if the daemon were
- * killed. */
+/* Lock held, released meanwhile. Called when the model is idle: saves the experts' heat, which
+ * would be lost if the daemon were killed. */
 static void run_keep_heat(struct model *m)
 {
 	const uint64_t interval = 30 * UINT64_C(1000000000);
@@ -154,8 +156,8 @@ static bool run_is_wanted(const struct model *m)
 	       model_pins_any_pinned(&m->pins);
 }
 
-/* Lock held, released meanwhile. Waits until there is work, or until a time. Whether it is that late,
- * and nobody wants the model. */
+/* Lock held, released meanwhile. Waits until there is work or the time `until` is reached. True:
+ * the time is reached and the model is not needed. */
 static bool run_wait_until(struct model *m, uint64_t until)
 {
 	const uint64_t second = UINT64_C(1000000000);
@@ -184,7 +186,7 @@ static void run_wait_while_idle(struct model *m)
 		if (run->rested)
 			m->rests(m);
 	} else if (run_wait_until(m, run->asked_ns + idle)) {
-		run->load_wanted = false; /* by turns that were asked while it was loaded */
+		run->load_wanted = false; /* turns submitted during loading had set it */
 		run->unload_wanted = true;
 	}
 }
@@ -364,7 +366,7 @@ int run_wait(struct model *m, struct err *e)
 	return ready ? 0 : -e->code;
 }
 
-/* Lock held: nothing is loaded, and nothing will be. */
+/* Lock held. Whether the model is not loaded, and no load is in progress or asked for. */
 static bool run_is_unloaded(const struct model *m)
 {
 	return atomic_load(&m->state) == MODEL_UNLOADED && !m->run->unload_wanted;
@@ -384,7 +386,7 @@ int run_unload(struct model *m, struct err *e)
 	uint64_t before = run->unloads;
 	if (!failed) {
 		run->load_wanted = false;
-		pthread_cond_broadcast(&run->loaded); /* run_wait gives up */
+		pthread_cond_broadcast(&run->loaded); /* ends run_wait */
 	}
 	if (!failed && !run_is_unloaded(m)) {
 		run->unload_wanted = true;

@@ -1,9 +1,10 @@
-/* Who has the next step: one session alone, or the sessions that answer.
+/* Chooses which sessions get the next step: one session alone, or the sessions that are answering.
  *
- * A step alone is a prompt's, a text's that is scored, or the beginning of a turn. Answers have a
- * step of their own after as many of these as there are sessions that want one, so that each has
- * one in turn. Of sessions that want a step alone, and of more than RUN_PLACES answers, priority
- * chooses (shares.h); within a priority they come in the order of the queue. */
+ * A step alone is for a prompt, for a text to score, or for the beginning of a turn. Answers share
+ * a step of their own after as many steps alone as there are sessions that want one, so that each
+ * of these sessions gets one step. Among sessions that want a step alone, and among more than
+ * RUN_PLACES answers, the priority decides (shares.h); within a priority, the order of the queue.
+ */
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 
@@ -49,7 +50,7 @@ static bool run_any_waits(const bool waits[SESSION_PRIORITIES])
 	return waits[SESSION_LOW] || waits[SESSION_NORMAL] || waits[SESSION_HIGH];
 }
 
-/* Each session gets a row at least. */
+/* Each session gets at least one row. */
 void run_gather_answers(struct model *m, struct run_party *p)
 {
 	struct run *r = m->run;
@@ -72,21 +73,21 @@ void run_gather_answers(struct model *m, struct run_party *p)
 
 /* ---- steps alone ---- */
 
-/* Of each priority the first session that wants a step alone; how many want one. */
+/* For each priority, the first session that wants a step alone; and how many sessions want one. */
 struct run_alone {
 	struct session *first[SESSION_PRIORITIES];
 	bool waits[SESSION_PRIORITIES];
 	uint32_t count;
 };
 
-/* A turn that has begun has no context before its first rows, and after it gave way. */
+/* A turn that has begun has no context before its first rows, and after it gave up its context. */
 static bool run_lacks_room(const struct session *s)
 {
 	bool begun = s->turn->admitted && !s->background;
 	return s->waits_for_room || s->tries_again || (begun && !s->context.tokens.count);
 }
 
-/* The turn that comes first of those that lack room. */
+/* The first of the turns without room for their context. */
 static const struct session *run_first_lacking(const struct run *r)
 {
 	const struct session *first = NULL;
@@ -96,14 +97,14 @@ static const struct session *run_first_lacking(const struct run *r)
 	return first;
 }
 
-/* Room goes to turns in their order: one without context waits for those that come before it and
- * lack room. */
+/* Turns get room in their order: a turn without context waits for earlier turns that have no room.
+ */
 static bool run_may_step_alone(const struct session *s, const struct session *lacking)
 {
 	bool has_room = s->turn->admitted && s->context.tokens.count;
 	if (s->background || run_may_share(s))
 		return false;
-	if (s->waits_for_room) /* one that was stopped ends in its next step */
+	if (s->waits_for_room) /* a stopped turn ends in its next step */
 		return atomic_load(&s->stop);
 	return has_room || s == lacking || !lacking || run_comes_before(s, lacking);
 }
@@ -143,6 +144,6 @@ struct session *run_next_alone(struct run *r)
 	struct session *background = run_first_background(r);
 	if (background)
 		return background;
-	run_end_wait(r); /* no other turn is left to wait for */
+	run_end_wait(r); /* there is no other turn to wait for */
 	return run_next_alone(r);
 }

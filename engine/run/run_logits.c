@@ -1,9 +1,9 @@
-/* Who takes the logits of a step: its turns, side by side on the compute threads.
+/* Distributes the logits of a step: its turns take them in parallel on the compute threads.
  *
- * The forward pass gives logits in groups of at most HEAD_ROWS rows, so a group is of at most as
- * many turns, and no more than HEAD_ROWS threads take logits at once, each with a scratch of its
- * own. The rows of one turn are taken in their order by one thread: a row's mask and penalties
- * depend on what the row before it drew. */
+ * The forward pass gives logits in groups of at most HEAD_ROWS rows, so a group belongs to at most
+ * HEAD_ROWS turns, and at most HEAD_ROWS threads take logits at once, each with its own scratch
+ * memory. One thread takes the rows of a turn in order, since a row's mask and penalties depend on
+ * the token sampled from the row before it. */
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 
@@ -22,7 +22,7 @@ struct run_logits { /* of a group */
 	float *logits;	      /* [rows][vocabulary] */
 	struct run_taking turns[HEAD_ROWS];
 	uint32_t count;
-	_Atomic uint32_t next; /* turn that no thread has begun with */
+	_Atomic uint32_t next; /* next turn that no thread has taken */
 };
 
 int run_make_scratch(struct model *m, struct err *e)
@@ -38,14 +38,14 @@ int run_make_scratch(struct model *m, struct err *e)
 	return 0;
 }
 
-/* A text that is scored gave up its context for another one (run_room.c) and is computed again: the
- * answer has the line that the row gives. */
+/* Whether the answer has the row's line already. This happens if a text to score gave up its
+ * context (run_room.c) and is computed again. */
 static bool run_is_scored(const struct turn_state *t, uint32_t row)
 {
 	return t->session->asked.scores && t->step.held + row < t->score.count;
 }
 
-/* What fails is the turn's. */
+/* An error here fails only this turn. */
 static void run_take_turn(const struct run_logits *l, const struct run_taking *taking,
 			  const struct turn_scratch *x)
 {
@@ -59,7 +59,7 @@ static void run_take_turn(const struct run_logits *l, const struct run_taking *t
 	}
 }
 
-/* A threads_fn whose items are scratches: each takes turns as they come. */
+/* A threads_fn with one item per scratch memory: each item takes one turn after another. */
 static void run_take_turns(void *ctx, uint32_t begin, uint32_t end)
 {
 	struct run_logits *l = ctx;
@@ -68,7 +68,7 @@ static void run_take_turns(void *ctx, uint32_t begin, uint32_t end)
 			run_take_turn(l, &l->turns[k], &l->run->scratch[i]);
 }
 
-/* Places have their rows in ascending order. */
+/* Divides a group's rows among places, whose rows are in ascending order. */
 static void run_group_rows(struct run_logits *l, struct run_place *p, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
-/* Contexts of idle sessions go to disk before their memory is used for others (-o offload=), and
- * come back when the session's next turn begins. The run's thread writes and reads; looking at the
- * model waits for neither. Contexts of kept prefixes alone, which no session has any more, do not
- * go to disk. */
+/* Writes contexts of idle sessions to disk before their memory is used for other contexts (-o
+ * offload=), and reads them back when the session's next turn begins. The run's thread writes and
+ * reads; inspecting the model does not wait for this. Kept prefixes that no session uses any more
+ * are not written to disk. */
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"
@@ -9,8 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A context on its way to disk. Holding it keeps its memory, which is given back when it has been
- * written. */
+/* A context that will be written to disk. Its memory is kept until it has been written. */
 struct run_leaving {
 	struct run_leaving *next;
 	struct offload_text *text;
@@ -79,9 +78,9 @@ int run_read_back(struct session *s)
 void run_forget_offloaded(struct session *s, int failed)
 {
 	struct offload_text *t = s->offloaded;
-	if (failed == -ENOENT) /* newer texts took its place */
+	if (failed == -ENOENT) /* newer texts have replaced it */
 		s->offload_failed = ENOSPC;
-	else if (failed == -ENOSPC && !t->failed) /* the disk is not the reason */
+	else if (failed == -ENOSPC && !t->failed) /* the context budget is full, not the disk */
 		s->offload_failed = 0;
 	else
 		s->offload_failed = -failed;

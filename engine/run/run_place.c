@@ -1,5 +1,5 @@
-/* One session's part of a step (run_step.c): from its prepared turn to rows, and from the step's
- * results to what the session's readers see. */
+/* One session's part of a step (run_step.c): adds the rows of its turn to the batch, and publishes
+ * the step's results to the session. */
 #include "cache/clock.h"
 #include "engine/model/chunk.h"
 #include "engine/model/model_state.h"
@@ -30,7 +30,8 @@ static void run_begin_turn(struct session *s, struct turn_event *ev)
 	pthread_mutex_unlock(&m->run->lock);
 }
 
-/* Idle sessions give up their contexts until there is room for what is on disk, or there are none.
+/* Reads the session's context back from disk. Idle sessions give up their contexts until there is
+ * room for it.
  */
 static void run_bring_back(struct session *s)
 {
@@ -62,8 +63,8 @@ void run_begin_place(struct run_place *p)
 
 /* ---- rows ---- */
 
-/* A step for which the context had no room is repeated if room can be found: what drafts keep gives
- * way first. */
+/* A step without room in the context is repeated if room can be found. The memory of drafts is
+ * given up first. */
 static void run_fail_place(struct run_place *p, int failed, const struct err *e)
 {
 	struct session *s = p->session;
@@ -91,7 +92,7 @@ static int run_add_rows(struct session *s, uint32_t most, struct step_batch *b, 
 	if (t->follow)
 		draft_make_room(t, t->ids.ids[s->context.tokens.count], t->step.kind);
 	b->normed |= t->follow;
-	/* A prompt begins when there is room for all of it, so that none has to be computed twice
+	/* A prompt begins only when there is room for all of it, so that it is not computed twice
 	 * because it ran out of room in the middle. */
 	int failed = left ? context_reserve_text(&s->context, (uint32_t)t->prompt_ids, e) : 0;
 	if (!failed)
@@ -143,8 +144,9 @@ struct run_cost run_cost_of(const struct session *s)
 				 a->dropped + d->dropped, a->substituted + d->substituted, a->ngram_rows, a->ngram_waits};
 }
 
-/* Time is each session's own: all who share a step waited for all of it. Bytes are divided by the
- * reads that sessions asked for; all_reads: of all of them. */
+/* Each session in the step gets the step's whole time, since it waited for all of it. Bytes read
+ * are divided in proportion to the reads that each session caused. all_reads: the reads of all
+ * sessions. */
 static void run_count(const struct run_place *p, const struct run_step *step, uint64_t all_reads)
 {
 	struct session *s = p->session;
@@ -174,13 +176,14 @@ void run_publish_place(struct run_place *p, const struct run_step *step, uint64_
 {
 	struct session *s = p->session;
 	struct turn_event *ev = &p->event;
-	/* An open file that was read to its end keeps nothing of the contexts' memory. */
+	/* A scored text's context is dropped, so that it holds no context memory while its answer
+	 * is still open. */
 	if (ev->finish && s->asked.scores)
 		context_rollback(&s->context, 0);
-	if (s->working && p->no_room.code && !run_find_room(s)) /* only its drafts may lack it */
+	if (s->working && p->no_room.code && !run_find_room(s)) /* perhaps only for drafts */
 		turn_fail(s->turn, -p->no_room.code, &p->no_room, ev);
 	s->model->stored.doubted |= ev->failed != 0;
-	if (s->working) { /* not ended by session_end meanwhile */
+	if (s->working) { /* session_end has not ended it meanwhile */
 		run_count(p, step, reads);
 		turn_publish(s->turn, ev);
 		if (ev->finish && !ev->failed && !s->asked.scores && !s->background)

@@ -1,17 +1,17 @@
-/* The preparing thread of a run: renders, encodes and compiles what turns were asked, before they
- * begin, so that answers do not wait for it.
+/* The preparing thread of a run: renders and encodes the prompts of submitted turns and compiles
+ * their grammars before the turns begin, so that running answers do not wait for this.
  *
- * One thread: turns begin in the order in which they were asked within a priority, and so they are
- * prepared one after the other. What more threads would gain, the steps of answers would lose,
- * which have all processors. Of the priorities shares.h chooses. At most RUN_PLACES turns of a
- * priority are prepared and have not begun, since each has a copy of its messages and its ids.
+ * One thread prepares turns one after the other, since within a priority turns begin in the order
+ * of submission. More threads would only take time from steps, which use all processors. shares.h
+ * chooses among priorities. At most RUN_PLACES turns of a priority are prepared and not begun,
+ * since each has a copy of its messages and its ids.
  *
- * While a turn is prepared its session is `stepping`, and what session_state.h marks (turn) belongs
- * to this thread, but for the context and the drafter, which turn_prepare does not touch: they may
- * have to give way to others.
+ * While a turn is prepared, its session is `stepping`, and this thread owns the fields that
+ * session_state.h marks (turn), except the context and the drafter. turn_prepare does not touch
+ * these two, since their memory may be needed for others.
  *
- * Where answers are remembered (-o remember=), turns are prepared before the model is loaded, too:
- * only one whose answer is not on disk asks for the weights. */
+ * With -o remember=, turns are prepared before the model is loaded. The weights are loaded only for
+ * a turn whose answer is not on disk. */
 #include "cache/clock.h"
 #include "cache/thread_trim.h"
 #include "engine/model/load.h"
@@ -25,8 +25,7 @@ bool run_must_load(const struct model *m)
 	return m->run->load_wanted && atomic_load(&m->state) != MODEL_READY;
 }
 
-/* Lock held, and so for all below. Whether the run's thread would compute steps, and does nothing
- * else first. */
+/* Lock held, as for all functions below. Whether the run's thread is ready to compute steps. */
 static bool run_may_prepare(const struct model *m)
 {
 	const struct run *r = m->run;
@@ -39,7 +38,8 @@ static void run_count_prepared(const struct run *r, uint32_t count[SESSION_PRIOR
 		count[s->asked.params.priority] += !s->turn->admitted;
 }
 
-/* A session whose last turn is still being told waits for the end of that. */
+/* The next session whose turn to prepare. Skips a session while the end of its last turn is being
+ * reported. */
 static struct session *run_next_to_prepare(struct run *r)
 {
 	struct session *first[SESSION_PRIORITIES] = {NULL};
@@ -67,8 +67,8 @@ static void run_note_remembered(struct session *s)
 	t->why = NULL;
 }
 
-/* Released meanwhile. The turn has failed, was stopped, or its answer was remembered: it does not
- * wait for a step to end. */
+/* Lock released meanwhile. Ends a turn without a step, because it failed, was stopped or has a
+ * remembered answer. */
 static void run_end_unbegun(struct session *s)
 {
 	struct turn_event ev = s->turn->told;
@@ -87,7 +87,7 @@ static void run_hand_over(struct session *s)
 {
 	run_queue(s);
 	s->model->run->load_wanted = true;
-	if (!s->background) /* which may have begun a step since the turn was asked */
+	if (!s->background) /* refining may have begun a step since the turn was submitted */
 		run_interrupt_background(s->model);
 }
 
@@ -120,7 +120,7 @@ static void run_prepare_turn(struct run *r, struct session *s)
 	pthread_cond_signal(&r->work);
 }
 
-/* Released meanwhile. Answers are written before the next turn looks for its own. */
+/* Lock released meanwhile. Writes answers before the next turn looks for its own. */
 static void run_remember(struct run *r)
 {
 	pthread_mutex_unlock(&r->lock);
@@ -128,8 +128,9 @@ static void run_remember(struct run *r)
 	pthread_mutex_lock(&r->lock);
 }
 
-/* Released meanwhile. The model is not loaded, and the answer to a turn may be on disk: whether it can
- * be looked for with the tokenizer alone. If not, the model is loaded, which says why. */
+/* Lock released meanwhile. The model is not loaded, and the answer to a turn may be on disk. Finds
+ * out whether the tokenizer alone can be used to look for it. If not, loads the model, which
+ * reports the reason. */
 static void run_look_unloaded(struct model *m)
 {
 	struct run *r = m->run;

@@ -11,7 +11,7 @@ static struct session_list *run_list_of(const struct session *s)
 	return s->turn->prepared ? &r->runnable : &r->unprepared;
 }
 
-/* NULL: at the list's ends. */
+/* Inserts a session between two others; NULL: the end of the list. */
 static void run_queue_between(struct session *s, struct session *before, struct session *after)
 {
 	struct session_list *l = run_list_of(s);
@@ -42,7 +42,7 @@ void run_interrupt_background(struct model *m)
 	struct run_party *p = m->run->parties;
 	refining_send_away(&m->run->refining);
 	if (!p->count || !p->places->session->background)
-		return; /* a background session has its steps alone */
+		return; /* background sessions do not share steps */
 	atomic_store(&p->places->session->stop, true);
 	pager_wake(m->engine->pager);
 }
@@ -60,15 +60,15 @@ void run_send_away(struct model *m)
 	const struct timespec moment = {.tv_nsec = 2000000};
 	refining_send_away(&m->run->refining);
 	while (run_has_background(m->run)) {
-		run_interrupt_background(m); /* who began it ends it then */
+		run_interrupt_background(m); /* the thread that began the work then ends it */
 		pthread_mutex_unlock(&m->run->lock);
 		nanosleep(&moment, NULL);
 		pthread_mutex_lock(&m->run->lock);
 	}
 }
 
-/* Lock held. Whether the answer may be on disk, so that the weights are not asked for before it was
- * looked for: run_prepare.c does, or loads. */
+/* Lock held. Whether the answer may be on disk. Then the weights are not loaded yet: run_prepare.c
+ * first looks for the answer. */
 static bool run_may_recall(const struct session *s)
 {
 	const struct model *m = s->model;
@@ -102,10 +102,10 @@ void run_unqueue(struct session *s)
 	*(s->next ? &s->next->previous : &l->last) = s->previous;
 	s->next = s->previous = NULL;
 	s->queued = false;
-	s->waits_for_room = false; /* else run_end_wait would wake a turn that is over */
-	if (r->unprepared.first && !s->turn->admitted) /* there is room for another one */
+	s->waits_for_room = false; /* or run_end_wait would choose this ended turn */
+	if (r->unprepared.first && !s->turn->admitted) /* another turn can be prepared */
 		pthread_cond_signal(&r->prepare);
-	if (!s->turn->prepared) /* for which the run's thread may have waited */
+	if (!s->turn->prepared) /* the run's thread may be waiting for this */
 		pthread_cond_signal(&r->work);
 }
 

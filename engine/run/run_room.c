@@ -1,22 +1,22 @@
-/* Room for contexts: whose context gives way when another one cannot grow.
+/* Room for contexts: decides which session gives up its context when another context cannot grow.
  *
- * First idle conversations give up their contexts, the one that was asked longest ago first. Their
- * next turn computes the text again, unless it finds the context on disk (run_offload.c). Then running turns that come after the one without room give
- * up theirs: the lowest priority first, and within a priority the latest. Such a turn is computed
- * again from its beginning, and its text is the same (promise 2); lines of a scored text that are
- * written already are not written again (run_step.c). If that does not help, the turn gives up its
- * own context and waits until another turn has ended. So turns without room are answered by
- * priority, and within a priority in the order in which they were asked. A turn fails only if there
- * is no other turn to wait for. After RUN_PASSES turns have got room although one that was asked
- * earlier has none, that one counts as high until its end. Contexts of other models are not
- * touched: they belong to the threads of those models. */
+ * First, idle sessions give up their contexts, the least recently used first. Their next turn
+ * computes the text again, unless the context is on disk (run_offload.c). Second, running turns
+ * that rank after the turn without room give up theirs: the lowest priority first, and within a
+ * priority the youngest. Such a turn is computed again from its beginning and gives the same text
+ * (promise 2); lines of a scored text are not written twice (run_logits.c). Third, the turn gives
+ * up its own context and waits until another turn has ended. So turns without room are answered by
+ * priority, and within a priority in the order of submission. A turn fails only if there is no
+ * other turn to wait for. After RUN_PASSES turns have got room before an older turn, the older turn
+ * counts as high priority until its end. Contexts of other models are not touched, since they
+ * belong to those models' threads. */
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"
 
 #include <errno.h>
 
-/* Lock held, and so for all below. */
+/* Lock held, as for all functions below. */
 static void run_give_up_context(struct session *s)
 {
 	(void)context_rollback(&s->context, 0);
@@ -27,8 +27,8 @@ static void run_give_up_context(struct session *s)
 		turn_give_up(s->turn);
 }
 
-/* Whether the session may give up its context. Not a prompt that waits between two layers, and not
- * one with an observer, which sees each row once. */
+/* Whether the session may give up its context. Not if its prompt pauses between two layers, and not
+ * if it has an observer, which must see each row once. */
 static bool run_may_give_up(const struct session *s)
 {
 	const struct run_party *p = s->model->run->parties;
@@ -52,7 +52,7 @@ bool run_comes_before(const struct session *a, const struct session *b)
 	return ranks[0] == ranks[1] ? run_is_older(a, b) : ranks[0] > ranks[1];
 }
 
-/* The session that gives up its context for s; NULL: none. */
+/* The session that must give up its context for s; NULL: none. */
 static struct session *run_least_needed(const struct session *s)
 {
 	struct session *rests = NULL, *works = NULL;
@@ -67,8 +67,8 @@ static struct session *run_least_needed(const struct session *s)
 	return rests ? rests : works;
 }
 
-/* Whether the end of another turn of the model will bring room. A turn that has not begun holds
- * memory only if the session kept the context of its last turn. */
+/* Whether another turn of the model will free memory when it ends. A turn that has not begun holds
+ * memory only if its session kept the context of its last turn. */
 static bool run_has_company(const struct session *s)
 {
 	for (const struct session *x = s->model->run->all; x; x = x->all_next) {
@@ -79,7 +79,7 @@ static bool run_has_company(const struct session *s)
 	return false;
 }
 
-/* Of the turns that were asked before s and have no room: the one that was asked first. */
+/* The oldest turn without room that is older than the turn of s; NULL: none. */
 static struct session *run_left_behind(const struct session *s)
 {
 	struct session *first = NULL;

@@ -1,16 +1,16 @@
 /* One step of a model: the only place that calls the forward pass.
  *
- * Sessions that are in the middle of an answer share a step, so that each weight is read once for
- * all of them. A prompt, a text to score, a turn that begins, and a session in the background have
- * steps of their own. Who is next is in run_choice.c. While a prompt's step is computed, the
- * answers have a step between two of its layers whenever they would wait longer than -o step_ms=
- * otherwise, and the prompt's steps are so short that one layer does not take longer. So a running
- * answer waits for that time, or for one layer's reads. (With the answers' own step as a part of
- * that time, an answer beside a prompt of 8,000 tokens on moe16 had pauses of 81 ms instead of 123,
- * but the prompt had 53 % of its speed instead of 70.)
+ * Sessions that are generating answers share a step, so that each weight is read once for all of
+ * them. A prompt, a text to score, the beginning of a turn, and a background session get steps
+ * alone. run_choice.c chooses the next step. During a prompt's step, answers get a step between two
+ * of its layers whenever they would otherwise wait longer than -o step_ms=. The prompt's steps are
+ * short enough that one layer does not take longer than this. So a running answer waits for that
+ * time at most, or for the reads of one layer. (When the answers' own step counted in that time, an
+ * answer beside a prompt of 8,000 tokens on moe16 had pauses of 81 ms instead of 123 ms, but the
+ * prompt had 53 % of its speed instead of 70 %.)
  *
- * The text of a session does not depend on its company: each row of a batch is computed as it would
- * be alone (promise 2). */
+ * The text of a session does not depend on the other sessions in a step: each row of a batch is
+ * computed as it would be alone (promise 2). */
 #include "cache/clock.h"
 #include "engine/compute/threads.h"
 #include "engine/model/chunk.h"
@@ -21,11 +21,11 @@
 
 _Static_assert((int)RUN_PLACES <= (int)DRAFT_TURNS, "a step's answers are drafted together");
 
-/* The step between two layers of another is a step like others. */
+/* Declared here, since a step between two layers of another step also calls it. */
 static void run_have_step(struct model *m, struct run_party *p, bool slowly);
 
-/* Lock held. Among the models that compute with the same threads a step counts as the highest
- * priority among its sessions does. */
+/* Lock held. Models share the compute threads by priority. A step has the highest priority of its
+ * sessions. */
 static void run_weigh(struct model *m, const struct run_party *p)
 {
 	enum session_priority highest = SESSION_LOW;
@@ -39,14 +39,14 @@ static void run_weigh(struct model *m, const struct run_party *p)
 
 /* ---- computing, without the lock ---- */
 
-/* For how long a prompt may keep answers from their next step. */
+/* How long a prompt may delay the next step of answers, in seconds. */
 static double run_answers_wait(const struct model *m)
 {
 	return m->engine->options.step_ms * 1e-3;
 }
 
-/* How many rows of a prompt may have a step while answers wait for each of its layers: so many that
- * a layer takes a part of that wait, since some layers take longer than others. */
+/* How many rows a prompt's step may have while answers wait: so many that an average layer takes
+ * only a part of the allowed delay, since some layers take longer. */
 static uint32_t run_most_rows(const struct model *m)
 {
 	static const double part = 0.8;
@@ -57,9 +57,10 @@ static uint32_t run_most_rows(const struct model *m)
 	return rows < LEAST ? LEAST : rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
 }
 
-/* Learns what a layer takes for a row, as a fading mean over layers. One that lost its processors
- * for a while counts as less: if the slowest layer decided, a single one made the next step too
- * short, and that one's quick layers the next again too long. */
+/* Learns the time of a layer per row, as a fading mean over layers. The time of a layer that is far
+ * above the mean is reduced, since the layer may have lost its processors. (Without this, a slow
+ * layer made the next step too short, and the fast layers of that step made the one after it too
+ * long.) */
 static void run_learn_layer(struct run *r, double seconds)
 {
 	static const double weight = 0.1, far_more = 1.5;
@@ -69,7 +70,7 @@ static void run_learn_layer(struct run *r, double seconds)
 	r->layer_seconds = known > 0 ? known + weight * (seconds - known) : seconds;
 }
 
-/* One step of the sessions that answer, between two layers of a prompt. */
+/* Computes a step of answers between two layers of a prompt. */
 static void run_answer_meanwhile(struct model *m)
 {
 	struct run *r = m->run;
@@ -90,14 +91,15 @@ static void run_answer_meanwhile(struct model *m)
 	outer->wait_ns += p->step.after.wait_ns - p->step.before.wait_ns;
 }
 
-/* Computes the next layer of a prompt's pass, and learns what its rows take without the reads of
- * experts: shorter steps would only read them more often. *seconds: what the layer took with them.
+/* Computes the next layer of a prompt's pass, and learns its time per row without reads of experts,
+ * since shorter steps would only read experts more often. *seconds: the layer's time including
+ * reads.
  */
 static int run_next_layer(struct model *m, uint32_t rows, double *seconds, struct err *e)
 {
 	struct forward_pass *pass = &m->loaded.pass;
 	struct pager_stats before, after;
-	bool layer = pass->layer < m->id.config.layers; /* else it is the output head */
+	bool layer = pass->layer < m->id.config.layers; /* else: the output head */
 	uint64_t started = clock_ns();
 	model_cache_stats(m, &before);
 	int more = forward_go_on(&m->loaded.forward, pass, 1, e);
@@ -110,7 +112,7 @@ static int run_next_layer(struct model *m, uint32_t rows, double *seconds, struc
 	return more;
 }
 
-/* Computes a prompt's rows layer by layer, and the answers' next tokens between. */
+/* Computes a prompt's rows layer by layer, with steps of answers in between. */
 static int run_forward_slowly(struct model *m, struct run_party *p, struct err *e)
 {
 	double seconds;
@@ -183,9 +185,9 @@ static void run_publish(struct run_party *p)
 		run_publish_place(&p->places[i], &p->step, reads);
 }
 
-/* Lock held: sessions whose turn continues are queued again, in the order in which they were; a
- * turn that has just begun before all others, since it has no rows yet. One whose turn is over may
- * have been asked again meanwhile, and is queued then. */
+/* Lock held. Queues sessions whose turn continues again, in the same order. A turn that has just
+ * begun goes to the front, since it has no rows yet. A session whose turn is over may have a new
+ * turn by now, and is queued for that. */
 static void run_leave_places(struct run_party *p)
 {
 	struct run *r = p->run;
@@ -199,12 +201,13 @@ static void run_leave_places(struct run_party *p)
 		else if (!p->places[i].over)
 			run_queue(s);
 	}
-	if (r->unprepared.first) /* one of them may have been asked again */
+	if (r->unprepared.first) /* one of the sessions may have a new turn */
 		pthread_cond_signal(&r->prepare);
 	p->count = 0;
 }
 
-/* Lock held, released meanwhile: the step of a party. slowly: it is a prompt's, and answers wait.
+/* Lock held, released meanwhile. Computes the step of a party. slowly: it is a prompt's step, and
+ * answers wait.
  */
 static void run_have_step(struct model *m, struct run_party *p, bool slowly)
 {
@@ -223,7 +226,7 @@ static void run_have_step(struct model *m, struct run_party *p, bool slowly)
 	run_leave_places(p);
 }
 
-/* Lock held, released meanwhile. The memory of long steps is given back when no prompt needs it. */
+/* Lock held, released meanwhile. Frees the memory of long steps when no prompt needs it. */
 static void run_shorten_steps(struct model *m)
 {
 	if (!m->loaded.scratch.bytes)
@@ -243,10 +246,10 @@ static bool run_can_be_read(const struct session *s)
 	return s->answer && answer_size(s->answer, &complete);
 }
 
-/* Lock held, released meanwhile. Somebody waits for an answer's first bytes, and two threads bring
- * them there: the loop thread, then the reader. Compute threads may have taken all processors, and
- * a scheduler that has just run those two lets them wait for its next tick, milliseconds later. So
- * the run's thread sleeps for a moment, once an answer, unless other sessions wait for a step. */
+/* Lock held, released meanwhile. Sleeps for a moment, so that an answer's first bytes reach their
+ * reader early. Two threads have to run for this: the event loop, then the reader. If compute
+ * threads occupy all processors, the scheduler may let these two wait for its next tick,
+ * milliseconds later. Done once per answer, and not if other sessions wait for a step. */
 static void run_give_way(struct model *m, const struct session *s)
 {
 	static const struct timespec MOMENT = {0, 300000};
@@ -267,7 +270,7 @@ static void run_step_answers(struct model *m)
 	r->alone = 0;
 }
 
-/* Lock held, released meanwhile: a step that a session has for itself. */
+/* Lock held, released meanwhile. Computes a step of one session alone. */
 static void run_step_alone(struct model *m, struct session *s)
 {
 	struct run *r = m->run;
@@ -291,7 +294,7 @@ void run_step(struct model *m)
 		run_step_answers(m);
 	if (!began && r->runnable.first == first && run_can_be_read(first))
 		run_give_way(m, first);
-	if (!run_works(r)) /* readers of the trace have come to its end */
+	if (!run_works(r)) /* the trace is complete for now: wake its readers */
 		trace_ring_tell(&r->tracing.ring);
 	run_shorten_steps(m);
 }

@@ -1,5 +1,5 @@
-/* What may be asked of a session from any thread (session.h), under the run's lock: its life, its
- * turns, looking at it. What changes is in engine/session. */
+/* The functions of session.h that any thread may call, which take the run's lock: creating and
+ * ending sessions, turns, inspecting. The changes themselves are in engine/session. */
 #include "cache/clock.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
@@ -83,7 +83,7 @@ void session_drop(struct session *s)
 void session_end_turn(struct session *s, const char *finish, int failed, const struct err *e)
 {
 	struct run *r = s->model->run;
-	s->stepping = true; /* keeps it alive while the lock is free */
+	s->stepping = true; /* keeps the session alive while the lock is released */
 	turn_end(s, finish, failed, e);
 	run_end_wait(r);
 	pthread_mutex_unlock(&r->lock);
@@ -94,7 +94,7 @@ void session_end_turn(struct session *s, const char *finish, int failed, const s
 		session_drop(s);
 }
 
-/* A step that waits for an expert does not wait on. Lock held. */
+/* Makes a step that waits for an expert end. Lock held. */
 static void session_stop_step(struct session *s)
 {
 	atomic_store(&s->stop, true);
@@ -111,7 +111,7 @@ void session_end(struct session *s)
 	if (s->queued)
 		run_unqueue(s);
 	if (s->answer)
-		answer_finish(s->answer, -EIO); /* counts only if it was not complete */
+		answer_finish(s->answer, -EIO); /* no effect if the answer is complete */
 	s->working = false;
 	s->ended = true;
 	session_stop_step(s);
@@ -120,7 +120,7 @@ void session_end(struct session *s)
 	pthread_mutex_unlock(&m->run->lock);
 }
 
-/* Spaces and backslashes as in /proc/mounts, so that a name is one column. */
+/* Escapes spaces and backslashes as in /proc/mounts, so that a name is one column. */
 static char *session_escape_name(const char *name)
 {
 	struct text_out o = {0};
@@ -232,8 +232,7 @@ int session_tool_results_submit(struct session *s, struct answer **answer, struc
 	return session_ask(s, &(struct asking){.kind = ASK_RESULTS}, answer, e);
 }
 
-/* The lock is held before and afterwards, but not while grammars are compiled; so the format may be
- * another one by then. */
+/* Lock held, released while grammars are compiled; the format may change meanwhile. */
 static int session_check_changes(struct session *s, const struct session_change *changes,
 				 size_t count, struct err *e)
 {
@@ -368,7 +367,7 @@ enum session_status session_status(const struct session *s)
 
 typedef void session_each_fn(void *ctx, const struct session_waiting *w);
 
-/* Lock held: calls it for each session from s on that waits. */
+/* Lock held. Calls `each` for each waiting session from s on. */
 static void session_show_waiting(const struct session *s, session_each_fn *each, void *ctx)
 {
 	for (; s; s = s->next) {
@@ -389,7 +388,7 @@ void session_each_waiting(struct model *m, session_each_fn *each, void *ctx)
 	struct run *r = m->run;
 	pthread_mutex_lock(&r->lock);
 	session_show_waiting(r->runnable.first, each, ctx);
-	session_show_waiting(r->preparing, each, ctx); /* it has no next one */
+	session_show_waiting(r->preparing, each, ctx); /* it is in no list */
 	session_show_waiting(r->unprepared.first, each, ctx);
 	pthread_mutex_unlock(&r->lock);
 }
@@ -488,8 +487,7 @@ void session_stats(const struct session *s, struct session_stats *out)
 
 /* ---- params ---- */
 
-/* The lock is held before and afterwards, but not while a grammar is compiled; so the format may be
- * another one by then. */
+/* Lock held, released while a grammar is compiled; the format may change meanwhile. */
 static int session_check_unlocked(struct session *s, size_t i, const char *value, size_t length,
 				  struct err *e)
 {
@@ -504,7 +502,7 @@ static int session_check_unlocked(struct session *s, size_t i, const char *value
 	return failed;
 }
 
-/* Whether the grammar that was there before is a source for a new format. */
+/* Warns if the existing grammar is not valid in the new format. */
 static void session_warn_of_grammar(struct session *s, struct err *e)
 {
 	session_lock(s);
@@ -532,7 +530,7 @@ int session_param_set(struct session *s, size_t i, const char *value, size_t len
 	return failed;
 }
 
-/* Until the tokenizer is there, nothing speaks against a conversation. */
+/* Whether prompts are conversations by default. True until the tokenizer is loaded. */
 static bool session_has_chat(const struct model *m)
 {
 	return !atomic_load(&m->loaded.speaks) || model_loaded_chats(&m->loaded);

@@ -1,4 +1,4 @@
-/* What a turn will cost, before it runs (session.h). Times are forecast.h's. */
+/* Predicts the cost of a turn (session_plan). forecast.h predicts the times. */
 #include "engine/model/load.h"
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
@@ -13,8 +13,8 @@
 
 /* ---- the turn's tokens ---- */
 
-/* Encodes what the model would see: with text[length] as the next prompt, or, if text is NULL, as
- * the conversation stands. Says in `asked` how. */
+/* Encodes the text that the model would read: with text[length] as the next prompt, or, if text is
+ * NULL, only the conversation. Fills `asked` for this turn. */
 static int session_plan_encode(const struct model *m, struct texts_copy *c, const char *text,
 			   size_t length, struct token_list *ids, struct recall_asked *asked,
 			   struct err *e)
@@ -45,7 +45,7 @@ static int session_plan_encode(const struct model *m, struct texts_copy *c, cons
 	return failed;
 }
 
-/* Positions that the session's own context would keep; the run's lock is held. */
+/* How many positions of the session's context the turn would reuse. The run's lock is held. */
 static size_t session_plan_own(const struct session *s, const struct token_list *ids,
 			   const struct losses *losses)
 {
@@ -84,8 +84,8 @@ static size_t session_plan_kept(struct session *s, const struct params *p, const
 
 /* ---- experts ---- */
 
-/* Bytes of the experts that so many tokens will probably choose and that are not in memory, if all
- * experts of a layer are chosen alike. */
+/* Expected bytes to read for this many tokens: of experts that they choose and that are not in
+ * memory, if all experts of a layer are equally likely. */
 static uint64_t session_plan_expert_bytes(const struct model *m, uint64_t tokens, uint32_t top_k)
 {
 	double bytes = 0;
@@ -105,8 +105,8 @@ static uint64_t session_plan_expert_bytes(const struct model *m, uint64_t tokens
 
 /* ---- an answer that is remembered ---- */
 
-/* Not of choices, of which the ids are not known before each of them was encoded, nor of a
- * conversation that has to lose turns first. */
+/* Whether the answer is on disk. Not checked for choices, since their ids are not known before each
+ * is encoded, nor if turns must be dropped first. */
 static bool session_plan_remembered(const struct session *s, const struct texts_copy *c,
 				    const struct token_list *ids, struct recall_asked *asked)
 {
@@ -124,7 +124,7 @@ static bool session_plan_remembered(const struct session *s, const struct texts_
 	return recall_knows(r, s->owner, asked);
 }
 
-/* Nothing is computed then. */
+/* Sets the plan of a remembered answer: nothing is computed. */
 static void session_plan_recall(struct session_plan *p)
 {
 	p->remembered = true;
@@ -149,7 +149,7 @@ static void session_plan_times(struct model *m, struct session_plan *out)
 	pthread_mutex_unlock(&m->run->lock);
 }
 
-/* What the turn is made of, once the tokenizer and the template are there. */
+/* Copies the inputs of the turn, once the tokenizer and the template are loaded. */
 static int session_plan_copy(struct session *s, const char *text, struct texts_copy *c,
 			     struct err *e)
 {

@@ -46,7 +46,7 @@ char *session_text_get(const struct session *s, enum session_text what, size_t *
 		texts_write(s, what, &out);
 		session_unlock(s);
 	}
-	text_out_add(&out, "", 0); /* a NUL, also where there is nothing */
+	text_out_add(&out, "", 0); /* adds a NUL, also to an empty text */
 	if (!failed && out.failed)
 		failed = err_set(e, ENOMEM, "out of memory for a session's texts");
 	if (failed)
@@ -72,7 +72,7 @@ static int session_refuse_while_working(const struct session *s, struct err *e)
 			  : 0;
 }
 
-/* Parses before the lock is taken: it takes longer than a step may wait. */
+/* Parses before it takes the lock, since a step should not wait for parsing. */
 static int session_set_messages(struct session *s, const char *text, size_t length, struct err *e)
 {
 	struct messages read = {0};

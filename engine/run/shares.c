@@ -1,5 +1,5 @@
-/* See shares.h. The rule is start-time fair queueing (Goyal, Vin, Cheng 1996) with three flows, but
- * for `ahead`, which lets a higher flow go first within a bound. */
+/* See shares.h. The rule is start-time fair queueing (Goyal, Vin, Cheng 1996) with three flows,
+ * extended by `ahead`, which lets a higher flow go first within a limit. */
 #include "engine/run/shares.h"
 
 static void shares_move_clock(struct shares *s, const bool waits[SESSION_PRIORITIES])
@@ -21,7 +21,8 @@ enum session_priority shares_next(struct shares *s, const bool waits[SESSION_PRI
 				  uint64_t ahead)
 {
 	int next = SESSION_LOW;
-	uint64_t most = UINT64_MAX; /* of a priority that is not too far ahead of a lower one */
+	/* largest count that is not too far ahead of a lower priority */
+	uint64_t most = UINT64_MAX;
 	shares_move_clock(s, waits);
 	for (int i = SESSION_LOW; i < SESSION_PRIORITIES; i++) {
 		if (!waits[i])

@@ -1,7 +1,7 @@
-/* A ring of bytes: entries of a head and its lines, one after the other, each possibly around the
- * end. A place is counted in bytes that were ever added, so that it says by itself whether what was
- * there is gone. An entry knows how many lines there were before it, of all and of its owner: what
- * a reader lost is the difference to what he has seen. */
+/* The ring holds entries, each a head and its lines; an entry may wrap around the end. Positions
+ * count all bytes ever added, so a position alone tells whether its bytes are overwritten. Each
+ * entry has the number of lines before it, of all owners and of its own. The difference to the
+ * lines that a reader has seen is the number of lines that it lost. */
 #include "engine/run/trace_ring.h"
 
 #include "engine/model.h"
@@ -15,14 +15,14 @@
 struct entry {
 	uint32_t owner, bytes;
 	uint64_t lines;
-	uint64_t before, before_own; /* lines that were added before: of all, and of the owner's */
+	uint64_t before, before_own; /* lines added before: of all owners, and of this owner */
 };
 
 struct trace_reader {
 	struct trace_ring *ring;
 	struct trace_group *group; /* NULL: reads all lines */
-	uint64_t at;		   /* the next entry, or one that is gone */
-	uint64_t seen;		   /* lines of his before that, lost ones among them */
+	uint64_t at;		   /* position of the next entry, which may be overwritten */
+	uint64_t seen;		   /* its lines before that, including lost ones */
 };
 
 enum { LOST_BYTES = sizeof "lost 18446744073709551615\n" };
@@ -123,7 +123,7 @@ void trace_ring_tell(struct trace_ring *r)
 
 /* ---- readers ---- */
 
-/* Takes what may be needed of the two; what is left over is the caller's to free. */
+/* Takes the memory that it needs of the two; the caller frees the rest. */
 static void trace_join(struct trace_ring *r, struct trace_reader *t, const uint32_t *owner,
 		       char **bytes, struct trace_group **group)
 {
@@ -201,7 +201,8 @@ static uint64_t trace_lines(const struct trace_reader *t)
 	return t->group ? t->group->lines : t->ring->lines;
 }
 
-/* Says how many lines there were between what he has seen and those that come next. */
+/* Writes `lost N` for the lines between the last ones that the reader has seen and the next ones.
+ */
 static size_t trace_put_lost(struct trace_reader *t, uint64_t next, char *buffer)
 {
 	uint64_t lost = next - t->seen;

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One expert of one row; a row begins with its first. */
+/* One expert of one row. The first expert begins a new row. */
 struct trace_pick {
 	uint32_t position, layer, expert;
 	uint8_t draft;		/* index of the draft within the step, from 1; 0: no draft */
-	bool first, read, none; /* none: the row passes no expert at all */
+	bool first, read, none; /* none: the row has no expert */
 };
 
 void tracing_init(struct tracing *t)
@@ -79,7 +79,7 @@ static bool tracing_ends_line(const struct tracing_span *t, size_t i)
 	return i + 1 == t->count || t->picks[i + 1].first;
 }
 
-/* Gives the lines to the readers, and clears them. */
+/* Adds the lines to the ring and clears them. */
 static void tracing_give(struct tracing_span *t, uint64_t lines)
 {
 	struct text_out *o = &t->to->lines;

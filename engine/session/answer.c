@@ -9,9 +9,9 @@
 struct answer {
 	_Atomic uint32_t references;
 	bool stream;		 /* this and the next three: constant */
-	bool lines;		 /* read exactly as it was appended */
-	struct answer *thoughts; /* owned; NULL: these are thoughts, or lines */
-	struct answer *logprobs; /* owned; NULL: this is not an answer's text */
+	bool lines;		 /* created by answer_create_lines */
+	struct answer *thoughts; /* owned; NULL: not the answer of a turn */
+	struct answer *logprobs; /* owned; NULL: not the answer of a turn */
 	pthread_mutex_t lock;	 /* of all fields below */
 	char *text;
 	size_t size, room;
@@ -77,7 +77,7 @@ void answer_unref(struct answer *a)
 	free(a);
 }
 
-/* Room for n more bytes and the last newline, so that finishing cannot fail. */
+/* Makes room for n more bytes and the last newline, so that answer_finish cannot fail. */
 static bool answer_reserve(struct answer *a, size_t n)
 {
 	size_t need = a->size + n + 1;
@@ -148,7 +148,7 @@ void answer_thought(struct answer *a)
 	answer_finish(a->thoughts, 0);
 }
 
-/* Bytes that can be read. */
+/* How many bytes can be read. */
 static size_t answer_shown(const struct answer *a)
 {
 	return a->stream || a->complete ? a->size : 0;

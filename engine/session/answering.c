@@ -84,7 +84,7 @@ static int answering_take_content(struct answering *a, const struct split_result
 	return answering_say(a, text, n, to, e);
 }
 
-/* Others read the calls, with their ids, while the answer continues. */
+/* Adds new calls with their ids to the piece; readers see them while the answer continues. */
 static int answering_take_calls(struct answering *a, const struct messages *messages,
 				const struct split_result *r, struct answering_piece *to,
 				struct err *e)
@@ -202,7 +202,7 @@ int answering_publish(struct session *s, struct answering_piece *p, struct err *
 
 /* ---- the message ---- */
 
-/* With its calls as the model wrote them, for a template that cannot write them. */
+/* Adds the answer with its calls as the model wrote them, for a template without tool calls. */
 static int answering_add_whole(const struct answering *a, struct messages *to,
 			       const struct split_result *r, struct err *e)
 {

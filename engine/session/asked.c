@@ -1,5 +1,5 @@
-/* How turns begin in the session: with a prompt, with tool results, or from the messages as they
- * are. */
+/* How turns change the session when they begin: with a prompt, with tool results, or from the
+ * current messages. */
 #include "cache/clock.h"
 #include "engine/model/model_state.h"
 #include "engine/session/session_state.h"
@@ -23,7 +23,7 @@ void asked_free(struct asked *a)
 
 /* ---- the messages ---- */
 
-/* Whether the session's prompts are messages, as far as can be known before the model is loaded. */
+/* Whether the session's prompts are messages. Before the model is loaded this is a guess. */
 static bool asked_chats(const struct session *s)
 {
 	const struct model *m = s->model;
@@ -43,7 +43,7 @@ static void asked_log_results(struct session *s, const struct message *results, 
 	}
 }
 
-/* Adds the tools' results and then the prompt to the messages. A prompt that cannot be a message is
+/* Adds the tool results and then the prompt to the messages. A prompt that cannot be a message is
  * refused later, when the turn begins. -ENOMEM: nothing has changed. */
 static int asked_add_messages(struct session *s, const struct asking *r, struct err *e)
 {
@@ -61,7 +61,7 @@ static int asked_add_messages(struct session *s, const struct asking *r, struct 
 	return 0;
 }
 
-/* The tools' results are submitted along with a prompt. */
+/* Submits the tool results together with a prompt. */
 static int asked_add_prompt(struct session *s, const struct asking *r, struct err *e)
 {
 	size_t results = s->dialogue.results.count;
@@ -94,12 +94,12 @@ static int asked_take_answer(struct session *s, struct err *e)
 	t->messages_before = m->count;
 	messages_free(&s->dialogue.results);
 	const struct undo_mark *last = s->undo_count ? &s->undo[s->undo_count - 1] : NULL;
-	if (last && last->messages <= m->count) /* else the turn is not part of the conversation */
+	if (last && last->messages <= m->count) /* else not part of the conversation */
 		s->log_size = last->answer_log;
 	return 0;
 }
 
-/* Reads the text and the thoughts of the answer that is continued from the last message. */
+/* Reads the text and the thoughts of the last message, which the turn continues. */
 static int asked_read_given(struct asked *t, const struct message *last, struct err *e)
 {
 	struct json *message;
@@ -116,7 +116,8 @@ static int asked_read_given(struct asked *t, const struct message *last, struct 
 	message_join(json_find(message, "content"), &t->given);
 	bool calls = json_count(json_find(message, "tool_calls")) > 0;
 	json_free(message);
-	/* A word's token begins with a space, so no word would follow a space at the end. */
+	/* Removes spaces at the end. Tokens of words begin with a space, so no word would follow a
+	 * space. */
 	while (t->given.n && scan_is_space(t->given.bytes[t->given.n - 1]))
 		t->given.n--;
 	if (t->given.failed || t->given_thoughts.failed)
@@ -130,7 +131,7 @@ static int asked_read_given(struct asked *t, const struct message *last, struct 
 static int asked_change_messages(struct session *s, const struct asking *r, struct err *e)
 {
 	s->asked.messages_before = s->dialogue.messages.count;
-	if (r->kind < ASK_RETRY /* nothing is taken out */)
+	if (r->kind < ASK_RETRY /* removes no answer */)
 		return asked_add_prompt(s, r, e);
 	struct messages *m = &s->dialogue.messages;
 	bool given = r->kind == ASK_CONTINUE && !s->tail.count;
@@ -147,7 +148,7 @@ static int asked_change_messages(struct session *s, const struct asking *r, stru
 void asked_undo(struct session *s)
 {
 	struct asked *t = &s->asked;
-	struct err ignored; /* cannot fail: the memory of what was taken is reused */
+	struct err ignored; /* cannot fail: reuses the memory of the removed messages */
 	messages_cut(&s->dialogue.messages, t->messages_before);
 	(void)messages_move(&s->dialogue.messages, &t->taken, 0, &ignored);
 	if (!t->earlier.count)
@@ -167,7 +168,7 @@ static uint64_t asked_random_seed(void)
 	return seed;
 }
 
-/* What does not apply to an answer that is one of the choices. */
+/* Resets params that do not apply to choices. */
 static void asked_ignore(struct params *p)
 {
 	p->max_tokens = 0;
@@ -175,7 +176,7 @@ static void asked_ignore(struct params *p)
 	p->tool_choice[0] = 0;
 }
 
-/* The same in words, where it was set. */
+/* Notes the names of these params, if they were set. */
 static void asked_note_ignored(const struct session *s, char *text, size_t size)
 {
 	bool tools = s->dialogue.tools.json, most = s->params.max_tokens;
@@ -202,7 +203,7 @@ static int asked_prepare_params(struct session *s, struct err *e)
 	return 0;
 }
 
-/* The session's own copy of the prompt, and the turn's. */
+/* Copies the prompt for the session and for the turn. */
 static int asked_copy_prompt(struct session *s, const struct asking *r, char **copy, struct err *e)
 {
 	struct asked *t = &s->asked;
@@ -308,7 +309,7 @@ int asked_take(struct session *s, const struct asking *r, struct err *e)
 
 /* ---- what can be asked for ---- */
 
-/* Why there is nothing to answer, retry or continue; NULL: there is. */
+/* Why the messages cannot be answered, retried or continued; NULL: they can. */
 static const char *asked_refusal(const struct session *s, const struct asking *r)
 {
 	const struct messages *m = &s->dialogue.messages;
@@ -330,7 +331,7 @@ static const char *asked_refusal(const struct session *s, const struct asking *r
 	return NULL;
 }
 
-/* Bounds of the texts, which hold in any state of the session. */
+/* Checks the limits of the texts, which do not depend on the session's state. */
 static int asked_check_text(const struct session *s, const struct asking *r, struct err *e)
 {
 	uint64_t most = model_max_prompt_bytes(s->model);

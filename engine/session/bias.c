@@ -101,7 +101,7 @@ int bias_set(struct bias *b, const char *text, uint32_t vocabulary, struct err *
 	return 0;
 }
 
-/* The shortest text that reads as the same number. */
+/* Prints a line, with the shortest text that reads back as the same number. */
 static int bias_print_line(char *text, size_t size, const struct token_bias *b)
 {
 	double number = isinf(b->bias) ? -most : b->bias;

@@ -1,7 +1,7 @@
 /* Changes to a session together with the turn that uses them, all or nothing (session.h).
  *
- * Slow work is done before, without the lock. Under the lock the old messages, tools and params are
- * moved aside, not copied, and moved back if something is refused. */
+ * Slow work is done before, without the lock. With the lock held, the old messages, tools and
+ * params are moved aside without copying, and moved back after an error. */
 #include "engine/model/model_state.h"
 #include "engine/session/change.h"
 #include "engine/session/session_state.h"
@@ -34,7 +34,7 @@ static int change_read_text(struct change *c, const struct session_change *of, s
 		(b) = was;             \
 	} while (0)
 
-/* Exchanges old and new values; a second call undoes the first. Lock held. */
+/* Swaps old and new values; a second call undoes the first. Lock held. */
 static void change_exchange(struct session *s, struct change *c)
 {
 	if (c->has_messages) {

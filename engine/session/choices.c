@@ -37,7 +37,7 @@ static int choices_no_memory(struct err *e)
 	return err_set(e, ENOMEM, "choices: out of memory");
 }
 
-/* text[n] stays where it is. */
+/* Adds a candidate, which points to text[n]. */
 static int choices_add(struct choices *c, const char *text, size_t n, struct err *e)
 {
 	size_t number = c->count + 1;
@@ -59,14 +59,14 @@ static int choices_read_lines(struct choices *c, struct err *e)
 	while (at < end && !failed) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		size_t line = (size_t)((stop ? stop : end) - at), n = line;
-		n -= n && at[n - 1] == '\r'; /* of a file with lines as Windows has them */
+		n -= n && at[n - 1] == '\r'; /* of a file with Windows line ends */
 		failed = choices_add(c, at, n, e);
 		at += line + 1;
 	}
 	return failed;
 }
 
-/* Copies the strings one behind the other into `bytes`: together they are shorter than the JSON. */
+/* Copies the strings one after the other into `bytes`. Together they are shorter than the JSON. */
 static int choices_read_list(struct choices *c, struct err *e)
 {
 	struct json *all;
@@ -90,7 +90,7 @@ static int choices_read_list(struct choices *c, struct err *e)
 	return failed;
 }
 
-/* qsort: equal texts side by side, the earlier one first. */
+/* For qsort: sorts by text; of equal texts the earlier one first. */
 static int choices_compare(const void *a, const void *b)
 {
 	const struct choice *x = *(const struct choice *const *)a,

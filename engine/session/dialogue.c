@@ -23,7 +23,7 @@ void dialogue_free(struct dialogue *c)
 
 /* ---- documents ---- */
 
-/* -EFBIG, or what parsing says. An empty text is an empty document. */
+/* Parses a document; an empty text is an empty document. -EFBIG, or an error of the parser. */
 static int dialogue_parse_document(struct document *out, const char *text, size_t n,
 				   const char *name, struct err *e)
 {
@@ -158,7 +158,7 @@ int dialogue_set_system(struct dialogue *c, const char *text, int *added, struct
 	return rc;
 }
 
-/* The number of the turn in the first six characters of a call's id; CALL_TURNS: they have none. */
+/* The number of the turn in the first six characters of a call id; CALL_TURNS: no number. */
 static uint32_t dialogue_turn_named(const char *text)
 {
 	uint32_t turn = 0;
@@ -196,7 +196,7 @@ int dialogue_name_turn(const struct messages *m, uint32_t *turn, struct err *e)
 
 /* ---- rendering ---- */
 
-/* The variables that params/thinking sets, which templates with thinking read. */
+/* The template variables that params/thinking sets. */
 static const struct {
 	const char *const *names;
 	const char *value;
@@ -231,7 +231,7 @@ static bool dialogue_thinking_sets(enum thinking_mode mode, const char *key)
 	return *name;
 }
 
-/* Merges the session's own variables with those of its params; NULL: none. */
+/* Merges the session's variables with those of its params; NULL: none. */
 static int dialogue_make_variables(struct json **out, const struct json *own,
 				   enum thinking_mode mode, struct err *e)
 {

@@ -12,7 +12,7 @@ static int ending_keep_answer(struct session *s)
 	return answering_message(&s->answering, &s->dialogue.messages, &ignored);
 }
 
-/* An answer that was cut short can be continued from its own ids. */
+/* Keeps the ids of an answer that was cut short, so that it can be continued. */
 static void ending_keep_tail(struct session *s, const struct ending *x, const char *finish)
 {
 	struct err ignored;
@@ -23,11 +23,12 @@ static void ending_keep_tail(struct session *s, const struct ending *x, const ch
 		(void)token_list_append(&s->tail, x->ids, x->count, &ignored);
 }
 
-/* Takes the text that was held back: it could have become a stop text or the end of a call. */
+/* Takes the text that was held back because it could have become a stop text or the end of a call.
+ */
 static const char *ending_flush(struct session *s, const char *finish)
 {
 	const struct answering *a = &s->answering;
-	struct err ignored; /* without memory only the text that was held back is lost */
+	struct err ignored; /* if memory runs out, only the held-back text is lost */
 	struct answering_piece rest = {0};
 	(void)answering_end(&s->answering, &s->dialogue.messages, strcmp(finish, "end") != 0, &rest,
 			    &ignored);

@@ -1,5 +1,5 @@
-/* What a session remembers of its turns: the log, the marks for undo, and which turns were left out
- * of a full context. */
+/* The history of a session's turns: the log, the marks for undo, and turns that were left out of a
+ * full context. */
 #include "engine/session/session_state.h"
 
 #include <errno.h>
@@ -79,7 +79,7 @@ void history_sync_system(struct session *s)
 	int added = 0;
 	(void)dialogue_set_system(&s->dialogue, s->params.system, &added, &ignored);
 	for (size_t i = 0; i < s->undo_count; i++) {
-		/* Only a crafted state has a mark before the system message. */
+		/* Only a manipulated state has a mark before the system message. */
 		size_t *at = &s->undo[i].messages;
 		*at = added < 0 && !*at ? 0 : *at + (size_t)added;
 	}
@@ -92,8 +92,8 @@ void history_forget_turns(struct session *s)
 	s->written = true;
 }
 
-/* Where a turn begins once `count` messages after `first` are gone. Tool results of a turn that is
- * left out go with it, although the next turn brought them. */
+/* Where a turn begins after `count` messages from index `first` on were removed. Tool results for a
+ * removed turn are removed with it, although they belong to the next turn. */
 static size_t history_index_without(size_t begin, size_t first, size_t count)
 {
 	if (begin >= first + count)
@@ -110,7 +110,7 @@ void history_drop_turns(struct session *s, size_t first, size_t count, uint32_t 
 	s->stats.dropped_turns += turns;
 	for (size_t i = 0; i < s->undo_count; i++) {
 		struct undo_mark mark = s->undo[i];
-		bool last = i + 1 == s->undo_count; /* the turn that this is for */
+		bool last = i + 1 == s->undo_count; /* the current turn */
 		if (mark.messages < first + count && !last)
 			continue;
 		mark.messages = history_index_without(mark.messages, first, count);

@@ -1,4 +1,4 @@
-/* The kinds of values that params have: numbers, words, texts, and the words of params/draft. */
+/* The kinds of values of params: numbers, words, texts, and the words of params/draft. */
 #include "engine/session/param_kinds.h"
 #include "engine/answer/stream.h"
 #include "cache/utf8.h"
@@ -115,7 +115,7 @@ const struct param_kind kind_switch = {param_set_switch, param_get_switch, sizeo
 
 static const char *const chats[] = {[CHAT_UNSET] = "auto", [CHAT_OFF] = "off", [CHAT_ON] = "on"};
 
-/* Not auto, which means the default (params_is_auto). */
+/* Does not accept auto, which means the default (params_is_auto). */
 static int param_set_chat(struct params *p, const struct param *t, const char *value, struct err *e)
 {
 	for (int mode = CHAT_OFF; mode <= CHAT_ON; mode++)
@@ -156,7 +156,7 @@ const struct param_kind kind_word = {param_set_word, param_get_word, sizeof(int)
 
 /* ---- texts, and what is read from lines of text ---- */
 
-/* Refuses dates that do not exist, which timegm would turn into others. */
+/* Refuses dates that do not exist; timegm would change them into other dates. */
 static bool param_parse_date(const char *text, struct tm *clock)
 {
 	static const char *const forms[] = {"%Y-%m-%d", "%Y-%m-%d %H:%M:%S"};
@@ -195,7 +195,7 @@ static char *param_get_date(const struct params *p, const struct param *t)
 
 const struct param_kind kind_date = {param_set_date, param_get_date, PARAMS_DATE, "text"};
 
-/* A word without spaces; auto is stored as an empty one. */
+/* Sets a word without spaces; auto is stored as an empty word. */
 static int param_set_label(struct params *p, const struct param *t, const char *value, struct err *e)
 {
 	size_t n = strlen(value);
@@ -273,7 +273,7 @@ const struct param_kind kind_text = {param_set_text, param_get_text, 0, "lines"}
 
 /* ---- substitutes ---- */
 
-/* Reads digits up to `end`; false: something else, or beyond 32 bits. */
+/* Reads a number that ends with the character `end`. False: not a number, or more than 32 bits. */
 static bool param_read_rank(const char **at, char end, uint32_t *rank)
 {
 	char *stop;
@@ -316,13 +316,13 @@ const struct param_kind kind_substitute = {
 
 /* ---- drafts ---- */
 
-/* Who drafts, and how many tokens at once unless a number follows. A draft layer is trained for one
- * token; a text that was found again continues for more. */
+/* The words, with the kind of drafts and the default number of tokens. A draft layer is trained for
+ * one token; prompt lookup is good for more. */
 static const struct draft_word {
 	const char *word;
 	enum draft_mode mode;
 	enum draft_kind kind;
-	uint32_t depth; /* 0: no number may follow */
+	uint32_t depth; /* default; 0: no number may follow */
 } draft_words[] = {
 	{"auto", DRAFT_AUTO, 0, 0},
 	{"off", DRAFT_OFF, 0, 0},
@@ -331,7 +331,8 @@ static const struct draft_word {
 };
 enum { DRAFT_WORDS = sizeof draft_words / sizeof *draft_words };
 
-/* The row of the word; *rest: the digits after it, or nothing. NULL: there is no such word. */
+/* The row of the word that a value begins with; *rest: the digits after it, if any. NULL: unknown
+ * word. */
 static const struct draft_word *param_find_draft(const char *value, const char **rest)
 {
 	for (int i = 0; i < DRAFT_WORDS; i++) {

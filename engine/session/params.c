@@ -211,7 +211,7 @@ bool params_is_text(size_t i)
 	       table[i].kind == &kind_steer;
 }
 
-/* Without the line's end that a shell's echo writes. */
+/* The length without the newline that a shell's echo writes. */
 static size_t params_without_end(const char *value, size_t length)
 {
 	return length && value[length - 1] == '\n' ? length - 1 : length;
@@ -224,7 +224,7 @@ bool params_is_auto(size_t i, const char *value, size_t length)
 	       !memcmp(value, word, strlen(word));
 }
 
-/* The words of a refusal after the param's name. */
+/* Sets the error's reason to the part of its sentence after the param's name. */
 static void params_note_reason(const struct param *t, struct err *e)
 {
 	char name[64];

@@ -1,4 +1,4 @@
-/* The table of params as JSON, from which programs make forms (info/params.json). */
+/* The table of params as JSON, so that programs can make forms (info/params.json). */
 #include "engine/session/param_kinds.h"
 #include "engine/json/text_out.h"
 
@@ -23,7 +23,8 @@ static void params_json_number(struct text_out *o, const char *key, double value
 	text_out_string(o, param_print_number(digits, value));
 }
 
-/* The bounds of a number. A depth of drafts has some, too, but is only part of its value. */
+/* Writes the bounds of a number. Not for params/draft, where only a part of the value is a number.
+ */
 static void params_json_bounds(struct text_out *o, const struct params *p, const struct param *t)
 {
 	bool fewer = t->routed && p->model_experts < t->most;

@@ -21,7 +21,8 @@ static struct json *results_parse(const struct message *m, struct err *e)
 	return json_parse_text(&parsed, m->json, m->n, "message", e) ? NULL : parsed;
 }
 
-/* Tool messages after the answer, and results that are not submitted yet. */
+/* The i-th result: first the tool messages after the answer, then results that are not submitted
+ * yet. */
 static const struct message *results_at(const struct dialogue *c, size_t behind, size_t i)
 {
 	const struct messages *m = &c->messages;
@@ -31,7 +32,7 @@ static const struct message *results_at(const struct dialogue *c, size_t behind,
 	return i - there < c->results.count ? &c->results.items[i - there] : NULL;
 }
 
-/* Which of the calls have their results. Beyond MESSAGE_CALLS_MAX no call gets any. */
+/* Finds the calls that have their results. Calls beyond MESSAGE_CALLS_MAX cannot have results. */
 static int results_find_answered(const struct dialogue *c, size_t behind, const struct json *calls,
 				 bool answered[MESSAGE_CALLS_MAX], struct err *e)
 {
@@ -54,8 +55,8 @@ static int results_find_answered(const struct dialogue *c, size_t behind, const 
 	return 0;
 }
 
-/* The answer whose calls may wait, parsed; *behind: the index of the message after it. NULL: e says
- * why. */
+/* Finds and parses the answer whose calls may wait for results; *behind: the index of the message
+ * after it. NULL: an error. */
 static struct json *results_calling(const struct dialogue *c, size_t *behind, struct err *e)
 {
 	const struct messages *m = &c->messages;
@@ -112,7 +113,7 @@ static int results_check_result(const struct json *r, struct err *e)
 	return 0;
 }
 
-/* Whether a result is meant for a call: it names its id, or its name, or there is only one call. */
+/* Whether a result is for a call: it has the call's id or name, or there is only one call. */
 static bool results_is_meant(const struct json *result, const struct json *call)
 {
 	const struct json *id = json_find(result, "tool_call_id"),
@@ -156,7 +157,8 @@ static int results_refuse(const struct json *result, bool repeated, size_t meant
 		       id);
 }
 
-/* Many templates write results without ids, so results are kept in the order of their calls. */
+/* Moves the last message to index `at`. Results are kept in the order of their calls, since many
+ * templates write results without ids. */
 static void results_put_last_at(struct messages *m, size_t at)
 {
 	struct message last = m->items[m->count - 1];
@@ -164,7 +166,7 @@ static void results_put_last_at(struct messages *m, size_t at)
 	m->items[at] = last;
 }
 
-/* To the call that it is meant for; `behind` are results that are messages already. */
+/* Finds the call of a result. behind: results that are messages already. */
 static int results_match(struct dialogue *c, const struct json *result, const struct json *calls,
 			 const bool answered[MESSAGE_CALLS_MAX], size_t behind, bool *complete,
 			 struct err *e)
@@ -191,7 +193,8 @@ static int results_match(struct dialogue *c, const struct json *result, const st
 	return failed;
 }
 
-/* All results together are part of one prompt, so their size is bounded like a prompt's. */
+/* Limits the size of all results together to that of a prompt, since they are part of one prompt.
+ */
 static int results_check_room(const struct session *s, const struct messages *results,
 			      size_t length, struct err *e)
 {

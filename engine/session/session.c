@@ -1,4 +1,4 @@
-/* A conversation's life, and its params. */
+/* Creating and freeing sessions, and their params. */
 #include "engine/session/session_state.h"
 
 #include "engine/model/model_state.h"
@@ -103,7 +103,7 @@ void session_forget(struct session *s)
 
 /* ---- params ---- */
 
-/* If the template is known, a value of params/thinking that it does not read is refused at once. */
+/* Refuses a value of params/thinking at once if the template is known and does not support it. */
 static int session_check_param(const struct session *s, const struct params *changed, struct err *e)
 {
 	const struct model *m = s->model;

@@ -1,5 +1,5 @@
-/* The parts of a state that are not computed and not params: ONE TABLE is what there are. What is
- * empty has no record. */
+/* The parts of a state other than the context and the params, as one table. Empty parts have no
+ * record. */
 #include "engine/model/model_state.h"
 #include "engine/session/state.h"
 
@@ -74,7 +74,7 @@ static void state_put_answer(struct answer *a, struct text_out *out)
 	char piece[4096];
 	bool complete;
 	ssize_t n;
-	if (a && out->counts) /* long ones are counted at every look */
+	if (a && out->counts) /* only the size is wanted; computing it must be fast */
 		text_out_add(out, NULL, answer_size(a, &complete));
 	for (uint64_t at = 0;
 	     a && !out->counts && (n = answer_read(a, at, piece, sizeof piece, &complete)) > 0;
@@ -188,7 +188,8 @@ static int state_take_chosen(struct session *to, const char *bytes, size_t n, st
 	return state_take_bytes(&to->chosen, &length, bytes, n, e);
 }
 
-/* What the context was computed with, as the head's losses are; params may have changed since. */
+/* The experts_bias that the context was computed with; params/experts_bias may have changed since.
+ */
 static void state_put_steered(const struct session *s, struct text_out *out)
 {
 	uint64_t steered = s->context_losses.steered;
@@ -236,7 +237,7 @@ static void state_put_clock(const struct session *s, struct text_out *out)
 		text_out_add(out, text, n);
 }
 
-/* The zone's name is known only if it is this machine's zone. */
+/* Reads the time. The zone's name is known only if it is this machine's zone. */
 static int state_take_clock(struct session *to, const char *bytes, size_t n, struct err *e)
 {
 	char text[64];

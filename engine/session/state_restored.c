@@ -1,4 +1,4 @@
-/* A session from the bytes of its state. */
+/* Restores a session from the bytes of its state. */
 #include "engine/model/model_state.h"
 #include "engine/session/state.h"
 
@@ -12,18 +12,18 @@
 #include <string.h>
 
 struct restored {
-	pthread_mutex_t lock; /* of all but the model */
+	pthread_mutex_t lock; /* of all fields except the model */
 	struct model *model;
 	struct state_head head;
-	uint64_t done; /* bytes that have come */
-	char *texts;   /* texts_bytes, of the contexts' budget */
+	uint64_t done; /* bytes received so far */
+	char *texts;   /* [texts_bytes], taken from the context budget */
 	struct context_load context;
 	XXH3_state_t *sum;
-	uint64_t last; /* the sum at the end */
-	/* Filled from the texts once everything has come; no other thread knows it. */
+	uint64_t last; /* the checksum at the end */
+	/* Filled from the texts once all bytes are received; no other thread knows it. */
 	struct session *session;
 	bool complete;
-	bool spent; /* it is what a session was before */
+	bool spent; /* it was swapped with a session */
 	struct err failed;
 };
 
@@ -85,7 +85,7 @@ static int restored_check_magic(const struct restored *r, struct err *e)
 	return 0;
 }
 
-/* Whether this program would compute the same context. If not, the context is skipped. */
+/* Whether this program computes the same numbers. If not, the context is ignored. */
 static bool restored_same_arithmetic(const struct restored *r)
 {
 	struct state_head here;
@@ -93,7 +93,7 @@ static bool restored_same_arithmetic(const struct restored *r)
 	return r->head.arithmetic == here.arithmetic && r->head.kv == here.kv;
 }
 
-/* A name of the head's, for words. */
+/* A name in the head, as text for messages. */
 static const char *restored_head_name(const char *name, size_t size, char out[100])
 {
 	(void)snprintf(out, 100, "%.*s", (int)strnlen(name, size), name);
@@ -119,8 +119,8 @@ static int restored_check_model(const struct restored *r, const struct state_hea
 	return 0;
 }
 
-/* Where the weights are not known yet, the first turn finds out (reuse_context), and computes again
- * what others had computed. */
+/* -EINVAL: the context has other weights. If the weights are not known yet, the first turn checks
+ * them (turn_reuse_own) and computes the context again if they differ. */
 static int restored_check_weights(const struct restored *r, struct err *e)
 {
 	uint64_t here;
@@ -196,7 +196,7 @@ static int restored_finish(struct restored *r, struct err *e)
 	return 0;
 }
 
-/* Where the next bytes go: a part of the file, and how much of it is left. */
+/* Takes the next bytes into the part of the file that they belong to. Returns how many it took. */
 static int restored_take(struct restored *r, const char *bytes, size_t *n, struct err *e)
 {
 	const struct state_head *h = &r->head;
@@ -237,7 +237,7 @@ static int restored_feed_parts(struct restored *r, const char *bytes, size_t n, 
 	return failed;
 }
 
-/* Fills a hole that a sparse copy left, at most to the size that the head gives. */
+/* Fills a hole of a sparse copy with zeros, at most up to the size in the head. */
 static int restored_skip(struct restored *r, uint64_t to, struct err *e)
 {
 	static const char zeros[1 << 12];
@@ -312,11 +312,11 @@ static void restored_become(struct session *s, struct session *saved)
 	offload_drop(s->offloaded);
 	s->offloaded = NULL;
 	state_texts_swap(s, saved);
-	/* Who shares with the session is not for a file to say. */
+	/* A file must not decide who shares with the session. */
 	memcpy(s->params.share_with, saved->params.share_with, sizeof s->params.share_with);
 	s->weights_sum = saved->weights_sum;
 	s->context_losses = saved->context_losses;
-	s->context_private = true; /* whatever the file says that it has computed */
+	s->context_private = true; /* the file is not trusted */
 	atomic_store(&s->prefix, 0);
 	drafter_drop(&s->drafter);
 	s->stats = (struct session_stats){.context_tokens = s->context.tokens.count, .finish = ""};

@@ -1,4 +1,4 @@
-/* A session as the bytes of its state. */
+/* Saves a session as the bytes of its state. */
 #include "engine/model/model_state.h"
 #include "engine/session/state.h"
 
@@ -20,7 +20,7 @@ struct saved {
 	struct text_out texts;
 	struct context_save context;
 	XXH3_state_t *sum;
-	uint64_t summed; /* bytes that are in the sum */
+	uint64_t summed; /* bytes that the sum covers */
 };
 
 /* ---- the head ---- */
@@ -144,7 +144,7 @@ uint64_t saved_bytes(const struct saved *s)
 	return s->head.bytes;
 }
 
-/* How many bytes of the part at `at` are in a read of n bytes at `offset`. */
+/* How many bytes of the part at `at` overlap with n bytes at `offset`. */
 static size_t saved_overlap(uint64_t at, uint64_t bytes, uint64_t offset, size_t n)
 {
 	if (offset < at || offset >= at + bytes)
@@ -153,7 +153,7 @@ static size_t saved_overlap(uint64_t at, uint64_t bytes, uint64_t offset, size_t
 	return left < n ? (size_t)left : n;
 }
 
-/* Reads before the sum, at most to the end of a part. */
+/* Reads from the bytes before the checksum, at most to the end of a part. */
 static size_t saved_read_part(const struct saved *s, uint64_t offset, void *to, size_t n)
 {
 	const struct state_head *h = &s->head;
@@ -177,7 +177,8 @@ static void saved_sum_up(struct saved *s, uint64_t offset, const void *bytes, si
 	s->summed += n;
 }
 
-/* A reader that reads from the beginning to the end has summed all bytes before the sum. */
+/* Completes the checksum. If a reader has read from the beginning, the sum covers everything
+ * already. */
 static uint64_t saved_sum_of_all(struct saved *s)
 {
 	char piece[1 << 14];

@@ -1,5 +1,5 @@
-/* What a state holds beside the computed context: records, each a name and bytes. They are the
- * parts (state_parts.c), and the params in the words in which they are written. */
+/* The records of a state, each a name and bytes: the parts (state_parts.c), and the params as text.
+ */
 #include "engine/model/model_state.h"
 #include "engine/session/state.h"
 
@@ -48,7 +48,7 @@ void state_texts_write(const struct session *s, struct text_out *out)
 {
 	for (size_t i = 0; i < state_part_count; i++)
 		state_put_part(s, &state_parts[i], out);
-	const size_t share_with = params_find("share_with"); /* not for a file to say */
+	const size_t share_with = params_find("share_with"); /* a file must not decide this */
 	for (size_t i = 0; i < params_count(); i++)
 		if (i != share_with)
 			state_put_param(s, i, out);
@@ -80,7 +80,7 @@ static int state_take(struct session *to, const char *name, const char *bytes, s
 		       name);
 }
 
-/* Checks parts against each other: undo marks must lie within the messages and the log. Sets
+/* Checks parts against each other: undo marks must be within the messages and the log. Sets
  * params/system from the system message. */
 static int state_agree(struct session *to, struct err *e)
 {

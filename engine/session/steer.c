@@ -29,7 +29,8 @@ static int steer_bad_line(const char *line, struct err *e)
 
 /* ---- a line ---- */
 
-/* The word at *at, which moves behind it and the white space that follows. False: too long. */
+/* Reads the word at *at, and moves *at past it and the white space after it. False: the word is too
+ * long. */
 static bool steer_take_word(const char **at, char word[2 * WORD])
 {
 	size_t n = strcspn(*at, line_end);
@@ -89,8 +90,8 @@ static bool steer_matches(const char *pattern, int digits, uint32_t number)
 	return fnmatch(pattern, name, 0) == 0;
 }
 
-/* Sets the experts that a line names; a later line replaces what an earlier one said. -EINVAL:
- * there are none. */
+/* Sets the experts that match a line; later lines override earlier ones. -EINVAL: no expert
+ * matches. */
 static int steer_apply(struct steering *t, const struct config *c, const struct steer_line *l,
 		       struct err *e)
 {
@@ -113,7 +114,7 @@ static int steer_apply(struct steering *t, const struct config *c, const struct 
 			       l->layer, l->expert);
 }
 
-/* group: -1 where a layer has only one. */
+/* group: -1 if the layer has only one. */
 static int steer_refuse_off(uint32_t layer, int group, struct err *e)
 {
 	char part[32] = "";
@@ -124,7 +125,7 @@ static int steer_refuse_off(uint32_t layer, int group, struct err *e)
 		       layer);
 }
 
-/* Each group of a layer has to have an expert that can be chosen. */
+/* Checks that each group of a layer has an expert that is not off. */
 static int steer_check_off(const struct steering *t, const struct config *c, struct err *e)
 {
 	uint32_t groups = c->router_groups > 1 ? c->router_groups : 1, size = t->experts / groups;

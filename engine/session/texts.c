@@ -1,4 +1,4 @@
-/* The texts of a conversation that are read and written whole (session.h). */
+/* The texts of a session that are read or written as a whole (session.h). */
 #include "engine/session/texts.h"
 
 #include "engine/model/model_state.h"

@@ -20,7 +20,7 @@ static void choose_leave(struct choose_node *n)
 	free(n);
 }
 
-/* A fork of what the edge continues, with room for its rows. */
+/* Forks the context that the edge continues, with room for the edge's rows. */
 static struct choose_node *choose_fork(struct turn_state *t, const struct choose_edge *x,
 				       struct err *e)
 {
@@ -56,7 +56,8 @@ void choose_free(struct turn_state *t)
 
 /* ---- edges ---- */
 
-/* Afterwards there is room for a whole wave that waits again. */
+/* Pushes a pending edge. Keeps room for all edges of a wave, so that choose_end_wave cannot fail.
+ */
 static int choose_push(struct choose *c, const struct choose_edge *x, struct err *e)
 {
 	if (c->pending_room - c->pending_count <= CHOOSE_EDGES) {
@@ -82,7 +83,7 @@ size_t choose_left(const struct turn_state *t)
 	return rows;
 }
 
-/* The step is over: what it did not compute waits again. */
+/* Ends the step: edges that it did not compute become pending again. */
 static void choose_end_wave(struct choose *c)
 {
 	while (c->wave_count) {
@@ -112,7 +113,7 @@ void choose_begin_step(struct turn_state *t)
 	choose_end_wave(&t->choose);
 }
 
-/* Moves the next edge into the wave, or as much of it as `room` rows hold. */
+/* Moves the next edge into the wave, or its first `room` rows. */
 static int choose_take_edge(struct turn_state *t, uint32_t room, struct err *e)
 {
 	struct choose *c = &t->choose;
@@ -145,8 +146,8 @@ static int choose_add_rows(struct turn_state *t, struct choose_edge *x, struct s
 	return step_batch_add(b, &row, ids + x->from, x->to - x->from, e);
 }
 
-/* Edges wait for nothing but memory: where it is used up, the step has fewer of them. If there is
- * none for the first, the forks give way that other edges continue. */
+/* If memory is used up, the step gets fewer edges. If there is no memory for the first edge, the
+ * forks of other edges are given up. */
 int choose_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e)
 {
 	struct choose *c = &t->choose;
@@ -185,8 +186,9 @@ static uint32_t choose_common(const struct choose_text *a, const struct choose_t
 	return n;
 }
 
-/* The logits behind the first `depth` ids of texts [first, last), whose log-probabilities add up to
- * sum: texts that end there are done, and each other next id begins an edge. */
+/* Takes the logits after the first `depth` ids of the texts [first, last); `sum` is the
+ * log-probability of these ids. Texts that end there are done. Each different next id begins a new
+ * edge. */
 static int choose_expand(struct turn_state *t, const struct choose_edge *x, uint32_t depth,
 			 double sum, const float *logits, double log_sum, struct err *e)
 {
@@ -236,7 +238,7 @@ int choose_take_row(struct turn_state *t, uint32_t row, const float *logits,
 	while (c->wave[i].row > row)
 		i--;
 	struct choose_edge *x = &c->wave[i];
-	uint32_t depth = x->from + row - x->row + 1; /* ids before the token that these are of */
+	uint32_t depth = x->from + row - x->row + 1; /* ids before the predicted token */
 	x->done = depth == x->to;
 	return choose_take(t, x, depth, logits, w, e);
 }
@@ -266,14 +268,14 @@ int choose_take_first(struct turn_state *t, const float *logits, const struct tu
 	struct choose *c = &t->choose;
 	struct choose_edge root = {.last = c->count};
 	if (c->state == CHOOSE_WALKS)
-		return 0; /* the context was computed again */
+		return 0; /* the walk has begun already, and the context was computed again */
 	c->state = CHOOSE_WALKS;
 	return choose_take(t, &root, 0, logits, w, e);
 }
 
 /* ---- the choice ---- */
 
-/* The index of the text that is taken, in the list that was written. */
+/* Chooses a text; returns its index in the user's list. */
 static uint32_t choose_draw(const struct turn_state *t, const double *logprobs, double best)
 {
 	const struct sampling *how = &t->session->asked.sampling;
@@ -294,7 +296,7 @@ static uint32_t choose_draw(const struct turn_state *t, const double *logprobs, 
 	return taken;
 }
 
-/* qsort: the likeliest first, ties in the order of the list. */
+/* For qsort: the most probable first, ties in the order of the list. */
 static int choose_compare_logprobs(const void *a, const void *b)
 {
 	const struct choose_text *x = a, *y = b;
@@ -338,7 +340,7 @@ static int choose_write(const struct turn_state *t, double best, struct text_out
 	return o->failed ? err_set(e, ENOMEM, "out of memory for choices.tsv") : 0;
 }
 
-/* All candidates have their log-probabilities. */
+/* Called when all log-probabilities are known. */
 static int choose_finish(struct turn_state *t, struct turn_event *ev, struct err *e)
 {
 	struct choose *c = &t->choose;

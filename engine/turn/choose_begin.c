@@ -1,5 +1,5 @@
-/* The beginning of a choice: the candidates' ids, where the answer begins, and what is in the
- * context before (choose.h). */
+/* The beginning of a choice (choose.h): encodes the candidates, and finds where the answer begins
+ * and which tokens end it. */
 #include "engine/model/model_state.h"
 #include "engine/turn/turn.h"
 
@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stands before each candidate and is encoded together with it. */
+/* The text before each candidate, which is encoded together with it. */
 struct choose_head {
 	const char *text; /* [n] */
 	size_t n;
-	bool alone; /* it is a whole text: the prompt without chat; else marks of the answer's form */
-	const struct token_list *ids; /* of it alone */
+	bool alone; /* the head is a whole text (a prompt without chat); else it is marks of the
+		       answer's form */
+	const struct token_list *ids; /* the head's ids when encoded alone */
 };
 
 enum { CHOOSE_BACK = 64 }; /* most ids of the head that a candidate may change */
@@ -45,7 +46,8 @@ static int choose_too_long(uint32_t number, size_t tokens, struct err *e)
 		       number + 1, tokens, CHOICES_TOKENS);
 }
 
-/* All ids, one candidate behind the other; each begins `back` ids before the head's end. */
+/* The ids of all candidates, one after the other; each begins `back` ids before the end of the
+ * head. */
 struct choose_pool {
 	struct token_list ids;
 	size_t back, common; /* of all candidates with the head */
@@ -76,7 +78,7 @@ static int choose_add(struct turn_state *t, const struct choose_head *h, const c
 	return failed;
 }
 
-/* qsort: by ids, the shorter before what continues it. */
+/* For qsort: by ids; a text before its continuations. */
 static int choose_compare_ids(const void *a, const void *b)
 {
 	const struct choose_text *x = a, *y = b;
@@ -101,7 +103,8 @@ static void choose_sort(struct choose *c, struct choose_pool *p, size_t own)
 	qsort(c->texts, c->count, sizeof *c->texts, choose_compare_ids);
 }
 
-/* Encodes all candidates behind the head. *common: how many of the head's ids are before each. */
+/* Encodes the head and each candidate. *common: how many of the head's ids are unchanged before
+ * every candidate. */
 static int choose_encode_all(struct turn_state *t, const struct choose_head *h, size_t *common,
 			     struct err *e)
 {
@@ -133,7 +136,8 @@ static int choose_encode_all(struct turn_state *t, const struct choose_head *h, 
 
 /* ---- the beginning ---- */
 
-/* The last token that ends a turn in a conversation whose last message is an answer; -1: none. */
+/* Renders the conversation with an answer as the last message, and finds the last end-of-turn
+ * token; -1: none. */
 static int64_t choose_find_written_end(const struct turn_state *t)
 {
 	static const char talk[] = "[{\"role\": \"user\", \"content\": \"a\"}, "
@@ -143,7 +147,7 @@ static int64_t choose_find_written_end(const struct turn_state *t)
 	struct template_text text = {0};
 	struct token_list ids = {0};
 	struct tm clock = t->dialogue.clock;
-	struct err ignored; /* a template may refuse this */
+	struct err ignored; /* the template may refuse such a conversation */
 	int64_t end = -1;
 	int failed = messages_read(&messages, talk, sizeof talk - 1, &ignored);
 	const struct chat_input in = {.messages = &messages, .clock = &clock};
@@ -160,7 +164,8 @@ static int64_t choose_find_written_end(const struct turn_state *t)
 	return end;
 }
 
-/* What the template writes behind an answer; else what the model's files name. */
+/* Finds the token that ends the turn: the one that the template writes after an answer, else the
+ * one in the model's files. */
 static int choose_find_end(struct turn_state *t, struct err *e)
 {
 	const struct model *m = t->env->model;
@@ -192,7 +197,7 @@ static int choose_check(const struct turn_state *t, struct err *e)
 	return 0;
 }
 
-/* The longest candidate has to fit behind what is there. */
+/* Checks that the context has room for the longest candidate. */
 static int choose_check_room(const struct turn_state *t, struct err *e)
 {
 	const struct choose *c = &t->choose;
@@ -209,8 +214,8 @@ static int choose_check_room(const struct turn_state *t, struct err *e)
 	return err_name(e, "prompt_too_long");
 }
 
-/* Without chat a candidate continues the prompt, and its first letters may change the prompt's last
- * tokens: then these are the candidates', too. */
+/* Without chat, a candidate continues the prompt. Its first letters may change the prompt's last
+ * tokens; then these tokens count as part of the candidates. */
 static int choose_encode_behind_prompt(struct turn_state *t, struct err *e)
 {
 	const struct asked *asked = &t->session->asked;
@@ -230,7 +235,7 @@ static int choose_encode_behind_prompt(struct turn_state *t, struct err *e)
 	return 0;
 }
 
-/* In an answer of its own a candidate stands behind marks of the form, which are encoded now. */
+/* With chat, a candidate follows marks of the answer's form, which are encoded here. */
 static int choose_encode_behind(struct turn_state *t, const char *marks, struct err *e)
 {
 	struct token_list ids = {0};
@@ -245,7 +250,8 @@ static int choose_encode_behind(struct turn_state *t, const char *marks, struct 
 	return failed ? failed : choose_check_room(t, e);
 }
 
-/* Answers in channels name the channel first, so they are drawn up to there, as thoughts are. */
+/* Answers in channels begin with the channel's name, so tokens are sampled up to there, as for
+ * thoughts. */
 int choose_begin(struct turn_state *t, struct err *e)
 {
 	const struct answering *a = &t->session->answering;
@@ -266,7 +272,7 @@ int choose_begin(struct turn_state *t, struct err *e)
 
 /* ---- after thoughts ---- */
 
-/* The ids that are not computed yet are computed as the rest of the prompt. */
+/* Ids that are not computed yet become the rest of the prompt. */
 static int choose_begin_behind(struct turn_state *t, const char *marks, struct err *e)
 {
 	int failed = choose_encode_behind(t, marks, e);

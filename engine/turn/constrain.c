@@ -36,7 +36,7 @@ static struct grammar_request constrain_request(const struct turn_state *t,
 	};
 }
 
-/* The bytes of a token as the grammar reads them; 0: none. */
+/* Writes the bytes of a token as the grammar reads them; returns how many, 0: none. */
 static size_t constrain_bytes(const struct turn_state *t, uint32_t id,
 			      char bytes[GRAMMAR_MAX_TOKEN + 1])
 {
@@ -44,7 +44,7 @@ static size_t constrain_bytes(const struct turn_state *t, uint32_t id,
 				   bytes);
 }
 
-/* Reads the beginning of an answer that the turn continues. */
+/* Advances the grammar over the answer that the turn continues. */
 static int constrain_read_earlier(struct turn_state *t, struct err *e)
 {
 	const struct token_list *earlier = &t->session->asked.earlier;

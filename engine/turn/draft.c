@@ -1,4 +1,4 @@
-/* What may follow the last token of an answer, and how many tokens of it to verify (draft.h). */
+/* Speculative decoding: drafts tokens and counts accepted ones (draft.h). */
 #include "cache/clock.h"
 #include "engine/model/model_state.h"
 #include "engine/turn/turn.h"
@@ -12,22 +12,22 @@ static uint32_t draft_least(uint64_t one, uint64_t other)
 	return (uint32_t)(one < other ? one : other);
 }
 
-/* How many tokens may follow before the turn ends in any case: what is verified beyond would be
- * computed for nothing. */
+/* How many tokens the turn can still generate. Drafts beyond that would be computed in vain. */
 static uint32_t draft_room(const struct turn_state *t)
 {
 	uint64_t answered = t->ids.count - t->prompt_ids,
 		 most = t->session->asked.params.max_tokens;
 	const struct context *x = &t->session->context;
 	uint64_t left = t->env->model->id.context - t->ids.count;
-	if (x->limit && !x->long_text) /* beyond it all is computed again (turn_settle) */
+	/* Beyond the limit the text is computed again (turn_settle). */
+	if (x->limit && !x->long_text)
 		left = draft_least(left, x->limit - t->ids.count);
 	if (most)
 		left = draft_least(left, most - answered - 1);
 	return draft_least(left, DRAFT_MOST);
 }
 
-/* With drop_missing a text depends on what each step holds. */
+/* With drop_missing, the text depends on the rows of each step, so there are no drafts. */
 static bool draft_allowed(const struct turn_state *t, enum draft_kind kind)
 {
 	const struct params *p = &t->session->asked.params;
@@ -42,7 +42,7 @@ bool draft_follows(const struct turn_state *t)
 
 /* ---- by the model's own draft layer ---- */
 
-/* Whether what the draft layer needs of every position is computed. */
+/* Whether the draft layer's keys and values are computed for every position. */
 static bool draft_keeps_keys(const struct turn_state *t, bool answer)
 {
 	return t->session->asked.params.draft != DRAFT_AUTO ||
@@ -73,26 +73,28 @@ void draft_follow_prompt(struct turn_state *t, uint32_t n)
 	draft_count_following(t, keys ? n : 0, clock_seconds_since(started), false);
 }
 
-/* More rows than a draft leaves are not what drafting takes, but what it takes to begin. */
+/* How many tokens the draft layer must compute before it can draft; 0 if no more than a draft
+ * always leaves. */
 static uint32_t draft_missed(const struct turn_state *t)
 {
 	uint32_t rows = t->session->drafter.pending - 1;
 	return rows > DRAFT_MOST ? rows : 0;
 }
 
-/* The likeliest, at any temperature: drawing it as the token itself will be drawn, with the same
- * random number, stands less often (a number means another token where probabilities differ). */
+/* Drafts the most probable token at any temperature. Sampling it with the random number of the real
+ * token is accepted less often, since the same number gives another token if probabilities differ.
+ */
 static uint32_t draft_likeliest(const struct turn_state *t, float *logits)
 {
 	sampler_repetition_apply(&t->repetition, logits);
 	return sampler_greedy(logits, t->env->model->id.config.vocabulary);
 }
 
-/* The turns for which the draft layer has more to draft. */
+/* The turns for which the draft layer drafts more tokens. */
 struct draft_round {
 	struct draft_layer *layer;
 	struct turn_state *turns[DRAFT_TURNS];
-	uint32_t wanted[DRAFT_TURNS]; /* tokens of each */
+	uint32_t wanted[DRAFT_TURNS]; /* [count] tokens to draft */
 	struct draft_ask asks[DRAFT_TURNS];
 	uint32_t count;
 };
@@ -117,7 +119,7 @@ static void draft_join_round(struct draft_round *r, struct turn_state *t)
 	t->draft.choice.depth = 0;
 }
 
-/* Who has what it wanted leaves, and who was stopped or failed. */
+/* Removes turns that have all their drafts, were stopped or failed. */
 static void draft_leave_round(struct draft_round *r)
 {
 	uint32_t left = 0;
@@ -132,7 +134,7 @@ static void draft_leave_round(struct draft_round *r)
 	r->count = left;
 }
 
-/* draft_reader.read: a token for each of the turns. */
+/* Callback `read` of the draft layer: takes a token for each turn. */
 static int draft_read(void *ctx, const uint32_t *asks, uint32_t n, const float *logits,
 		      struct err *e)
 {
@@ -148,13 +150,13 @@ static int draft_read(void *ctx, const uint32_t *asks, uint32_t n, const float *
 	return 0;
 }
 
-/* The draft layer gets to know what it has missed of the texts. */
+/* The draft layer computes the tokens of the texts that it has missed. */
 static int draft_catch_up(struct draft_round *r)
 {
 	struct err ignored;
 	struct draft_ask late[DRAFT_TURNS];
 	uint64_t started = clock_ns();
-	uint32_t count = 0, rows = 0, chosen = 0; /* of the rows: by the meter */
+	uint32_t count = 0, rows = 0, chosen = 0; /* chosen: rows chosen by the meter */
 	for (uint32_t i = 0; i < r->count; i++) {
 		uint32_t missed = draft_missed(r->turns[i]);
 		if (missed)
@@ -172,8 +174,8 @@ static int draft_catch_up(struct draft_round *r)
 	return failed;
 }
 
-/* Without memory, or if an expert cannot be read, there are fewer or none: a draft is no reason to
- * end a turn. */
+/* If memory runs out or an expert cannot be read, there are fewer drafts or none, but no turn
+ * fails. */
 static void draft_own(struct draft_step *d)
 {
 	struct draft_round r = {.layer = &d->turns[0]->env->model->loaded.draft_layer};
@@ -214,7 +216,7 @@ static void draft_offer(struct turn_state *t)
 	}
 }
 
-/* Gives each turn what the meter chooses for it. */
+/* Gives each turn the meter's choice. */
 static void draft_choose(struct draft_step *d, uint32_t room)
 {
 	struct draft_offer offers[DRAFT_TURNS];
@@ -243,7 +245,8 @@ void draft_propose(struct draft_step *d, uint32_t room)
 void draft_count(struct draft_step *d, double seconds)
 {
 	struct draft_result results[DRAFT_TURNS];
-	bool chosen = false, verified = true; /* by the meter for some; of all */
+	/* chosen: the meter chose for some turn; verified: all turns */
+	bool chosen = false, verified = true;
 	for (uint32_t i = 0; i < d->count; i++) {
 		const struct turn_state *t = d->turns[i];
 		results[i] = (struct draft_result){

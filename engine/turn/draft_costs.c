@@ -2,16 +2,17 @@
 
 #include <stddef.h>
 
-/* The most rows of each point; more than the last are like the last. */
+/* The most rows of each point; the last point also has all larger numbers. */
 static const uint16_t draft_most_rows[DRAFT_COST_POINTS] = {1,	2,  3,	4,  5,	 6,   7,  8,  10,
 							    12, 14, 16, 20, 24,	 28,  32, 40, 48,
 							    56, 64, 80, 96, 112, 128, 160};
-/* Fading: of a mean that is known, and of what is far more than it and happens again. */
+/* Weights of a new measurement: normally, and if it is the second in a row that is far above the
+ * mean. */
 static const double least_weight = 0.1, believed_weight = 0.5;
-/* Times what was expected. */
+/* A measurement is far above the expected one if it exceeds it by this factor. */
 static const double far_more = 1.5;
-/* What one row more costs, in rows of the mean cost, before anything is known of it; and as how
- * many measured rows that counts. */
+/* A guess, before anything is measured: the cost of one more row, relative to the mean cost of a
+ * row; and the weight of the guess, in measured rows. */
 static const double row_guess = 0.6, guess_rows = 2;
 
 static size_t draft_costs_point(uint32_t rows)
@@ -30,7 +31,7 @@ static struct draft_cost draft_costs_first(const struct draft_costs *c)
 	return c->of[i];
 }
 
-/* Seconds of one row more than a point has, beyond the last or before the first. */
+/* The slope in seconds per row, beyond the last point or before the first. */
 static double draft_costs_slope(const struct draft_costs *c, const struct draft_cost *p)
 {
 	struct draft_cost first = draft_costs_first(c);

@@ -1,37 +1,42 @@
 #include "engine/turn/draft_meter.h"
 
-/* Fading: of a cost, and of ai once it has been seen often. */
+/* Weights of a new measurement in fading means: of a cost; of a cost that is far too high twice in
+ * a row; of ai. */
 static const double cost_weight = 0.1, believed_weight = 0.5, stood_weight = 0.05;
-/* Times what was expected. */
+/* A cost is far too high if it exceeds the expected one by this factor. */
 static const double far_more = 1.5;
-/* Before anything is measured: what one more row costs, in steps of one row, and ai. */
+/* Guesses before anything is measured: the cost of one more row, relative to a step of one row; and
+ * ai. */
 static const double row_guess = 0.6, stood_guess = 0.5;
-/* And what drafting a token costs: a layer and the output head, and next to nothing. */
+/* Likewise, the cost of drafting a token: MTP computes a layer and the output head; lookup costs
+ * almost nothing. */
 static const double drafting_guess[DRAFT_KINDS] = {[DRAFT_MTP] = 0.3, [DRAFT_LOOKUP] = 0.01};
-/* Credit, in steps without drafts: at first (in company a trial is one for each turn, and tells
- * more), at most, and the part of each step's time. */
+/* Credit, relative to a step without drafts: at the beginning (less for shared steps, whose trials
+ * have one token per turn and tell more), the maximum, and the part of each step's time that is
+ * added. */
 static const double credit_first = 0.5, credit_first_together = 0.25, credit_most = 4,
 		    credit_part = 0.01;
-/* What following may always take, in steps of one row. */
+/* The draft layer always follows if this costs at most this part of a step of one row. */
 static const double following_part = 0.01;
-/* A gain below this is noise; and it takes as much to go a token deeper, where more is lost if
- * nothing stands. */
+/* Smaller gains are noise. Drafting one more token needs a larger gain, since more is lost if no
+ * draft is accepted. */
 static const double least_gain = 1.01, deeper_gain = 1.03;
-/* In company costs are known less well: which experts the other turns' rows need differs from step
- * to step. Text drawn at a temperature, where few drafts stand, lost up to 6 % to gains of 1 %. */
+/* In shared steps costs are less certain, since the experts that other turns' rows need differ from
+ * step to step. With a least gain of 1 %, text sampled at a temperature, where few drafts are
+ * accepted, was up to 6 % slower. */
 static const double least_gain_together = 1.05;
-/* Steps without a draft of a kind before the text is tried again, at least; and while another kind
- * pays and this one was wrong at its last trial. */
+/* Least steps without a draft of a kind before a new trial: normally; and if another kind saves
+ * time and the last trial of this kind failed. */
 enum { TRIAL_AFTER = 16, TRIAL_BESIDE = 128 };
-/* A token that stands so often nearly always does. */
+/* A token that is accepted this often counts as nearly certain. */
 static const double sure_chance = 0.75;
-/* When all that was drafted stood, twice in turn, what was seen before counts as this often. */
+/* If all drafts were accepted twice in a row, all earlier observations count as this many. */
 enum { CHANGED = 4 };
 
-/* values[to] of those that begin with values[first]. What was not measured continues in a line that
- * becomes flatter, with a step of `guess` if nothing says more; and no step is larger than the one
- * before it: the second row is the dearest, a row more meets experts that others have fetched, and
- * a single measurement may have been bad. */
+/* Returns values[to], extrapolated from the measured values from index `first` on. An unmeasured
+ * value continues the line before it with a decreasing slope, or with a slope of `guess` if there
+ * is no line. No step is larger than the one before it: the second row costs most, since further
+ * rows need experts that are read already; and a single measurement may have been bad. */
 static double draft_extrapolate(const double *values, uint32_t first, uint32_t to, double guess)
 {
 	static const double flatter = 0.75;
@@ -48,13 +53,13 @@ static double draft_extrapolate(const double *values, uint32_t first, uint32_t t
 	return at;
 }
 
-/* Of that many rows of a turn alone. */
+/* The cost of this many rows of a turn alone. */
 static double draft_meter_cost_of(const struct draft_meter *m, uint32_t rows)
 {
 	return draft_extrapolate(m->cost, 1, rows, row_guess * m->cost[1]);
 }
 
-/* Of a turn alone. drafting[0] is 0: no draft, no time. */
+/* Drafting time of a turn alone. drafting[0] is 0. */
 static double draft_drafting_seconds(const struct draft_meter *m, struct draft_choice c)
 {
 	return draft_extrapolate(m->kind[c.kind].drafting, 0, c.depth,
@@ -64,12 +69,12 @@ static double draft_drafting_seconds(const struct draft_meter *m, struct draft_c
 static double draft_stood(const struct draft_kind_meter *k, uint32_t depth)
 {
 	while (depth > 1 && !k->seen[depth])
-		depth--; /* one that was never reached is like the one before */
+		depth--; /* a depth without measurements is like the one before */
 	return k->seen[depth] ? k->stood[depth] : stood_guess;
 }
 
-/* Of a pass of the draft layer for several turns. Before one is measured, it is that part of a step
- * of as many rows that it is where a turn is alone. */
+/* The time of a draft layer pass for several turns. Before one is measured, it is estimated from a
+ * step with as many rows, in the same ratio as for a turn alone. */
 static double draft_pass_seconds(const struct draft_meter *m, uint32_t depth, uint32_t asks)
 {
 	double seconds = depth > 1 ? draft_costs_at(&m->next_pass, asks) : 0;
@@ -84,18 +89,19 @@ static double draft_pass_seconds(const struct draft_meter *m, uint32_t depth, ui
 
 /* ---- plans ---- */
 
-/* What a step drafts. */
+/* The drafts of a step. */
 struct draft_plan {
 	struct draft_choice choices[DRAFT_TURNS]; /* [turns] */
 	uint32_t turns, rows;
-	uint32_t asks[DRAFT_MOST + 1]; /* [depth]: turns that have a draft layer's draft there */
-	double tokens;		       /* that are expected */
-	uint32_t missed;	       /* by the draft layer, of what is drafted now */
-	bool unsure;		       /* some of what the meter chose may well not stand */
+	/* [depth]: turns with a draft of the draft layer at this depth */
+	uint32_t asks[DRAFT_MOST + 1];
+	double tokens;	 /* expected number of tokens */
+	uint32_t missed; /* tokens that the draft layer must compute first */
+	bool unsure;	 /* some of the meter's drafts are not nearly certain */
 };
 
-/* Adds a turn's draft at a depth, if it can follow what the plan has for the turn. chance: that it
- * stands. */
+/* Adds a draft of a turn at a depth, if it continues the turn's drafts in the plan. chance: that it
+ * is accepted. */
 static bool draft_plan_add(struct draft_plan *p, const struct draft_offer *o, uint32_t turn,
 			   struct draft_choice c, double chance, uint32_t room)
 {
@@ -112,7 +118,7 @@ static bool draft_plan_add(struct draft_plan *p, const struct draft_offer *o, ui
 	return true;
 }
 
-/* 0: not known. */
+/* The seconds that a plan takes; 0: unknown. */
 static double draft_plan_seconds(const struct draft_meter *m, const struct draft_plan *p)
 {
 	if (p->turns == 1)
@@ -123,7 +129,7 @@ static double draft_plan_seconds(const struct draft_meter *m, const struct draft
 	return seconds;
 }
 
-/* What params ask for. */
+/* Begins a plan with the drafts that params ask for. */
 static void draft_plan_begin(const struct draft_meter *m, const struct draft_offer *o,
 			     uint32_t turns, uint32_t room, struct draft_plan *p)
 {
@@ -147,11 +153,11 @@ struct draft_search {
 	const struct draft_meter *m;
 	const struct draft_offer *offers;
 	uint32_t room;
-	struct draft_plan base; /* without what the meter chooses */
-	double seconds;		/* that it takes; 0: not known */
-	struct draft_plan best; /* of those for which there is credit */
-	double speed;		/* its; 0: there is none */
-	bool pays;		/* some plan does, with credit or without */
+	struct draft_plan base; /* the plan without the meter's drafts */
+	double seconds;		/* seconds of `base`; 0: unknown */
+	struct draft_plan best; /* the best plan that the credit allows */
+	double speed;		/* speed of `best`; 0: there is none */
+	bool pays;		/* some plan saves time, whether or not the credit allows it */
 };
 
 static void draft_search_begin(struct draft_search *s)
@@ -162,20 +168,21 @@ static void draft_search_begin(struct draft_search *s)
 	s->best = s->base;
 }
 
-/* What it loses if nothing stands. */
+/* The seconds that a plan loses if no draft is accepted. */
 static double draft_loss(const struct draft_search *s, const struct draft_plan *p)
 {
 	return draft_plan_seconds(s->m, p) - s->seconds;
 }
 
-/* What there has to be of credit: half of the loss, as something mostly stands; or a quarter where
- * each turn has one token that nearly always does; and what the draft layer first gets to know. */
+/* The credit that a plan needs: half of the possible loss, since usually some drafts are accepted;
+ * a quarter if each turn has one nearly certain token; plus the time to compute tokens that the
+ * draft layer has missed. */
 static double draft_price(const struct draft_search *s, const struct draft_plan *p)
 {
 	return draft_loss(s, p) * (p->unsure ? 0.5 : 0.25) + p->missed * s->m->following;
 }
 
-/* shallower: the speed that has to be exceeded for more of the same. */
+/* Considers a plan. shallower: the speed that a deeper plan must exceed. */
 static void draft_search_look(struct draft_search *s, const struct draft_plan *p, double *shallower)
 {
 	double speed = p->tokens / draft_plan_seconds(s->m, p),
@@ -190,7 +197,7 @@ static void draft_search_look(struct draft_search *s, const struct draft_plan *p
 	}
 }
 
-/* Which of two kinds a turn drafts by: the first, and the other where the first offers nothing. */
+/* The preferred kind of drafts, and the kind for turns to which the first has nothing to offer. */
 struct draft_preference {
 	enum draft_kind first;
 	bool other;
@@ -204,7 +211,7 @@ static bool draft_prefers(const struct draft_offer *o, struct draft_preference b
 	return kind == by.first || (by.other && !o->most[by.first]);
 }
 
-/* Adds drafts row by row, those that are the likeliest to stand first. */
+/* Adds drafts row by row, the most likely to be accepted first. */
 static void draft_search_plans(struct draft_search *s, struct draft_preference by)
 {
 	struct draft_plan p = s->base;
@@ -242,7 +249,7 @@ static void draft_search_all(struct draft_search *s)
 					s, (struct draft_preference){(enum draft_kind)kind, other});
 }
 
-/* One token of a kind for each turn that has one. */
+/* A trial: one token of a kind for each turn that has one. */
 static struct draft_plan draft_trial_plan(const struct draft_search *s, enum draft_kind kind)
 {
 	struct draft_plan p = s->base;
@@ -256,8 +263,8 @@ static struct draft_plan draft_trial_plan(const struct draft_search *s, enum dra
 	return p;
 }
 
-/* Whether it has waited until its part of the credit is what a trial costs on average: or what is
- * cheap to try would leave nothing for what is dear. */
+/* Whether a kind has waited long enough for its part of the credit to cover the average cost of a
+ * trial. Otherwise trials of a cheap kind would use up the credit for an expensive one. */
 static bool draft_is_due(const struct draft_search *s, const struct draft_plan *p, uint32_t idle,
 			 uint32_t kinds)
 {
@@ -266,7 +273,7 @@ static bool draft_is_due(const struct draft_search *s, const struct draft_plan *
 	return idle * credit_part * s->seconds >= kinds * costs;
 }
 
-/* Steps before a kind is tried again. */
+/* The number of steps before the next trial of a kind. */
 static uint32_t draft_pause(const struct draft_kind_meter *k, bool beside)
 {
 	if (!beside)
@@ -274,7 +281,7 @@ static uint32_t draft_pause(const struct draft_kind_meter *k, bool beside)
 	return k->hot ? TRIAL_AFTER : TRIAL_BESIDE;
 }
 
-/* The kinds that the best plan has. */
+/* The set of kinds in the best plan. */
 static uint32_t draft_paying(const struct draft_search *s)
 {
 	uint32_t kinds = 0;
@@ -284,8 +291,8 @@ static uint32_t draft_paying(const struct draft_search *s)
 	return kinds;
 }
 
-/* One token of a kind, but not of those that pay: the cheapest of those that were right at their
- * last trial, as the text may have changed, or else of all. */
+/* Tries one token of a kind that is not in the best plan: the cheapest of the kinds that were right
+ * at their last trial, or else of all. */
 static void draft_try(struct draft_search *s)
 {
 	const uint32_t paying = draft_paying(s);
@@ -320,11 +327,11 @@ void draft_meter_choose(struct draft_meter *m, const struct draft_offer *offers,
 	struct draft_search s = {.m = m, .offers = offers, .room = room};
 	draft_plan_begin(m, offers, turns, room, &s.base);
 	draft_search_begin(&s);
-	/* Costs in company are compared with those of the same company. */
+	/* Costs of shared steps are compared only with measured costs of similar steps. */
 	bool known = s.seconds > 0 && (turns == 1 || draft_costs_known(&m->company, s.base.rows));
 	if (known)
 		draft_search_all(&s);
-	/* What pays and waits for credit is not to wait for trials of what does not. */
+	/* A plan that saves time but waits for credit must not wait for trials of other kinds. */
 	if (known && (s.speed > 0 || !s.pays))
 		draft_try(&s);
 	for (uint32_t i = 0; i < turns; i++)
@@ -351,8 +358,8 @@ bool draft_meter_follows(const struct draft_meter *m, bool answer)
 
 /* ---- counting ---- */
 
-/* A step that lost its processor for a while says nothing of its rows: what is far more than was
- * expected counts as less. Returns what it counts as. */
+/* Adds a measured cost. A cost far above the expected one counts as less, since the step may have
+ * lost its processor for a while. Returns the seconds counted. */
 static double draft_count_cost(double *cost, double expected, double seconds)
 {
 	double before = *cost > 0 ? *cost : expected;
@@ -362,8 +369,8 @@ static double draft_count_cost(double *cost, double expected, double seconds)
 	return seconds;
 }
 
-/* But of drafting it is believed when it happens again: the draft layer's experts may have to be
- * read now. */
+/* The same for drafting, except that a second such measurement in a row counts in full: the draft
+ * layer's experts may have to be read now. */
 static double draft_count_drafting(struct draft_kind_meter *k, uint32_t depth, double expected,
 				   double seconds)
 {
@@ -386,14 +393,14 @@ static void draft_count_stood(struct draft_kind_meter *k, uint32_t drafted, uint
 			k->seen[depth]++;
 		k->stood[depth] = before + weight * ((depth <= stood) - before);
 	}
-	/* Bad luck at a depth must not keep it from being tried again: while all that is drafted
-	 * stands, the depths beyond become like the last. */
+	/* Bad luck at a depth must not prevent further trials: while all drafts are accepted, the
+	 * estimates for greater depths approach that of the last one. */
 	for (uint32_t depth = drafted + 1; stood == drafted && depth <= DRAFT_MOST; depth++)
 		if (drafted && k->stood[depth] < k->stood[drafted])
 			k->stood[depth] += stood_weight * (k->stood[drafted] - k->stood[depth]);
 }
 
-/* The first step is the measure of all others. */
+/* The first step's time sets the initial credit. */
 static void draft_meter_begin(struct draft_meter *m, double seconds)
 {
 	m->credit = (m->turns > 1 ? credit_first_together : credit_first) * seconds;
@@ -401,7 +408,7 @@ static void draft_meter_begin(struct draft_meter *m, double seconds)
 		m->kind[kind].hot = true;
 }
 
-/* A kind was right if more than half of the turns' drafts stood to their end. */
+/* Counts a kind as right if more than half of the turns' drafts were accepted completely. */
 static void draft_count_kind(struct draft_meter *m, enum draft_kind kind,
 			     const struct draft_result *r, uint32_t turns)
 {
@@ -425,7 +432,7 @@ static void draft_count_kind(struct draft_meter *m, enum draft_kind kind,
 	k->hot = 2 * right > drafts;
 }
 
-/* What a turn's step took that had no company. Returns the seconds that drafting counts as. */
+/* Adds the measurements of a turn alone. Returns the seconds counted for drafting. */
 static double draft_count_alone(struct draft_meter *m, struct draft_choice c,
 				const struct draft_times *t, double *spent)
 {
@@ -453,7 +460,7 @@ static double draft_count_company(struct draft_meter *m, uint32_t rows, const st
 	return drafting;
 }
 
-/* The step, had it only drafted what params ask for. */
+/* The plan of the step with only the drafts that params asked for. */
 static struct draft_plan draft_plan_asked(const struct draft_result *r, uint32_t turns)
 {
 	struct draft_plan p = {.turns = turns, .rows = turns, .tokens = turns};

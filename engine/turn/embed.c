@@ -35,7 +35,7 @@ static int embed_too_long(const struct turn_state *t, uint32_t number, size_t to
 	return err_name(e, "prompt_too_long");
 }
 
-/* Encodes the model's prompt and text[n], with what begins and ends a text. */
+/* Encodes the model's prompt and text[n], with the tokens that begin and end a text. */
 static int embed_add(struct turn_state *t, const char *text, size_t n, struct err *e)
 {
 	const struct tokenizer *tokens = t->env->model->loaded.tokenizer;
@@ -63,7 +63,7 @@ static int embed_add(struct turn_state *t, const char *text, size_t n, struct er
 	return failed;
 }
 
-/* Texts are separated by NUL; one at the end begins no other text. */
+/* Texts are separated by NUL. A NUL at the end does not begin another text. */
 static int embed_add_all(struct turn_state *t, const char *all, size_t length, struct err *e)
 {
 	const char *at = all, *end = all + length;
@@ -141,7 +141,7 @@ size_t embed_left(const struct turn_state *t)
 	return left;
 }
 
-/* A place for the next text that is not done; -ENOSPC, -ENOMEM: none. */
+/* Gives a place to the next text; -ENOSPC, -ENOMEM: not possible. */
 static int embed_begin_place(struct turn_state *t, struct err *e)
 {
 	struct embed *x = &t->embed;
@@ -165,7 +165,7 @@ static int embed_add_rows(struct turn_state *t, struct embed_place *p, uint32_t 
 			  struct step_batch *b, struct err *e)
 {
 	struct embed_text *text = &t->embed.texts[p->text];
-	if (p->context.tokens.count != text->done) { /* a failed step has lost some */
+	if (p->context.tokens.count != text->done) { /* a failed step has lost rows */
 		context_rollback(&p->context, 0);
 		memset(p->sum, 0, embed_width(t) * sizeof *p->sum);
 		text->done = 0;
@@ -201,7 +201,7 @@ int embed_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct
 			break;
 		if (i == x->place_count)
 			failed = embed_begin_place(t, e);
-		if (failed == -ENOSPC && i) /* those that have a place are computed first */
+		if (failed == -ENOSPC && i) /* texts that have a place are computed first */
 			return 0;
 		if (!failed)
 			failed = embed_add_rows(t, &x->places[i], room - t->step.n, b, e);
@@ -225,7 +225,7 @@ static void embed_pool(const struct turn_state *t, struct embed_place *p, const 
 	}
 }
 
-/* The text is done: its vector. */
+/* Computes the vector of a finished text. */
 static int embed_finish(struct turn_state *t, const struct embed_place *p, struct err *e)
 {
 	const struct embedding *how = &t->env->model->id.config.embedding;

@@ -11,10 +11,10 @@
 struct kept_grammar {
 	struct kept_grammar *next;
 	struct grammar *grammar;
-	const struct grammar_tokens *tokens; /* that its masks are of */
-	char *key;			     /* [key_n]: all that it was made of */
+	const struct grammar_tokens *tokens; /* the vocabulary of its masks */
+	char *key; /* [key_n]: everything that the grammar was made from */
 	size_t key_n;
-	_Atomic uint32_t users; /* turns, which may end in any thread */
+	_Atomic uint32_t users; /* turns that use it; they may end in any thread */
 };
 
 /* ---- what a model keeps ---- */
@@ -38,7 +38,7 @@ void grammars_free(struct grammars *c)
 	*c = (struct grammars){0};
 }
 
-/* Those that no turn uses, behind as many as are kept. */
+/* Frees unused grammars beyond GRAMMARS_KEPT. */
 static void grammars_forget_old(struct grammars *c)
 {
 	uint32_t count = 0;
@@ -76,7 +76,8 @@ static int grammars_make_tree(const struct model *m, struct kept_tokens *k, stru
 	return failed;
 }
 
-/* There are as many places as a model has ways to be asked: two forms, with a template or not. */
+/* GRAMMAR_TREES is the number of possible trees of a model: two forms, with a template or without.
+ */
 int grammars_find_tokens(struct grammars *c, const struct model *m, const struct split_form *writes,
 			 bool chat, const struct grammar_tokens **out, struct err *e)
 {
@@ -98,7 +99,7 @@ int grammars_find_tokens(struct grammars *c, const struct model *m, const struct
 
 /* ---- grammars ---- */
 
-/* All that a grammar is made of, one after the other. */
+/* Writes everything that a grammar is made from. */
 static int grammars_write_key(const struct grammar_request *r, const char *tools, size_t tools_n,
 			      struct text_out *key, struct err *e)
 {
@@ -115,7 +116,7 @@ static int grammars_write_key(const struct grammar_request *r, const char *tools
 	return key->failed ? err_set(e, ENOMEM, "out of memory for a grammar") : 0;
 }
 
-/* It is first from then on. */
+/* Finds a kept grammar and moves it to the front. */
 static struct kept_grammar *grammars_find(struct grammars *c, const struct text_out *key,
 					  const struct grammar_tokens *tokens)
 {
@@ -132,8 +133,8 @@ static struct kept_grammar *grammars_find(struct grammars *c, const struct text_
 	return NULL;
 }
 
-/* Names the param that is to be mended: a source that is wrong by itself, or else what all ask for
- * together. */
+/* Adds the name of the wrong param to the error: params/grammar if its source is invalid by itself,
+ * else the params together. */
 static int grammars_explain(struct err *e, const struct grammar_request *r, const struct err *why)
 {
 	struct err of_source;

@@ -5,8 +5,8 @@ void periods_begin(struct periods *p, size_t first)
 	*p = (struct periods){.first = first};
 }
 
-/* Tokens that have to repeat with this period. The first period of them has nothing before it that
- * it would be compared with. */
+/* How many comparisons must succeed for this period. The tokens of the first period are not
+ * compared with anything. */
 static uint32_t periods_enough(uint32_t period)
 {
 	uint32_t tokens = PERIODS_TIMES * period;

@@ -1,4 +1,4 @@
-/* Turns whose answer is remembered. See recall.h. */
+/* Remembered answers. See recall.h. */
 #include "engine/model/model_state.h"
 #include "engine/session/results.h"
 #include "engine/session/session_state.h"
@@ -43,7 +43,7 @@ static void recall_add_ids(struct text_out *o, const uint32_t *ids, size_t count
 		recall_add(o, "%" PRIu32 "\n", ids[i]);
 }
 
-/* What the model is, and how it computes. */
+/* Adds the model's identity and how it computes. */
 static void recall_add_model(struct text_out *o, const struct model *m, uint64_t weights)
 {
 	const struct model_identity *id = &m->id;
@@ -77,7 +77,8 @@ static void recall_add_turn(struct text_out *o, const struct recall_asked *a)
 	recall_add_text(o, "tools", d->tools.text, d->tools.text ? d->tools.n : 0);
 	if (a->params->format == FORMAT_CHOICES)
 		recall_add_text(o, "choices", d->choices.text, d->choices.n);
-	/* The ids of a prompt that choices continue end before it. */
+	/* If choices continue a prompt, the ids end before the end of the prompt, so the prompt's
+	 * text is added. */
 	if (!a->chat)
 		recall_add_text(o, "prompt", a->prompt, a->prompt_length);
 	recall_add(o, "ids %zu\n", a->ids->count);
@@ -130,7 +131,7 @@ bool recall_knows(struct remember *r, uint32_t owner, const struct recall_asked 
 	struct text_out key = {0};
 	struct remember_entry x = {0};
 	recall_write_key(&key, a);
-	remember_write(r); /* an answer that has just ended may still wait for it */
+	remember_write(r); /* an answer that has just ended may still wait to be written */
 	bool knows = key.n && remember_find(r, owner, &key, &x);
 	remember_entry_free(&x);
 	text_out_free(&key);
@@ -139,7 +140,7 @@ bool recall_knows(struct remember *r, uint32_t owner, const struct recall_asked 
 
 /* ---- giving it again ---- */
 
-/* The words that an answer ends with and that a file may say. */
+/* The finish words that a file may have. */
 static const char *recall_finish(const struct text_out *word)
 {
 	static const char *const words[] = {"end", "stop", "length", "repetition"};
@@ -149,7 +150,7 @@ static const char *recall_finish(const struct text_out *word)
 	return NULL;
 }
 
-/* Whether the answer's thoughts go on; what follows them is a choice, which is not drawn. */
+/* Whether the answer is still in its thoughts. The choice after them is not sampled. */
 static bool recall_thinks(const struct turn_state *t)
 {
 	const struct split_result r = split_result(t->session->answering.split);
@@ -162,7 +163,7 @@ static int recall_say(struct turn_state *t, uint32_t id, struct turn_event *ev, 
 	return failed ? failed : turn_say(t, id, ev, e);
 }
 
-/* Reads ids, one a line. False: text is something else, or memory is short. */
+/* Reads ids, one per line. False: the text has another form, or memory ran out. */
 static bool recall_read_ids(const struct turn_state *t, const struct text_out *text,
 			    struct token_list *ids)
 {
@@ -255,7 +256,7 @@ int recall_find(struct turn_state *t, struct turn_event *ev, struct err *e)
 
 /* ---- keeping ---- */
 
-/* A whole answer, which is complete. */
+/* Copies a complete answer. */
 static void recall_copy(struct answer *a, struct text_out *to)
 {
 	char piece[4096];

@@ -1,4 +1,4 @@
-/* How likely a text is: see score.h. */
+/* Scoring. See score.h. */
 #include "engine/turn/score.h"
 
 #include "engine/model/model_state.h"
@@ -13,8 +13,8 @@
 
 /* ---- lines ---- */
 
-/* Escapes that printf has: \n, \t, \r, \" and \\, and \xHH for other control characters and for
- * bytes that are no character of their own. */
+/* Writes escapes as printf knows them: \n, \t, \r, \" and \\, and \xHH for other control characters
+ * and for bytes that are not whole characters. */
 static void score_escape(struct text_out *o, const char *bytes, size_t n)
 {
 	static const char marks[] = "\"\\\n\t\r", letters[] = "\"\\ntr";

@@ -1,10 +1,9 @@
 /* A turn step by step (turn.h).
  *
- * An answer's step computes the last token together with its drafts (draft.h). Each row's logits
- * are the same as without the other rows (promise 2), and each token is drawn with the random
- * number of its position. The first row that draws another token than the draft closes the step,
- * and the context goes back to it. So drafts change how many tokens a step yields, and nothing
- * else.
+ * A step of an answer computes the last token together with its drafts (draft.h). A row's logits do
+ * not depend on the other rows (promise 2), and each token is sampled with the random number of its
+ * position. The first row whose sampled token differs from the draft ends the step, and the context
+ * is rolled back to this row. So drafts change only how many tokens a step yields.
  */
 #include "engine/turn/turn.h"
 
@@ -59,8 +58,9 @@ size_t turn_left(const struct turn_state *t)
 		return embed_left(t);
 	if (t->ids.count == t->prompt_ids)
 		return held < t->prompt_ids ? t->prompt_ids - held : choose_left(t);
-	/* After a step that failed because of a draft, a recurrent state is before the answer's
-	 * last token; and a text that has passed its limit begins again. */
+	/* More than one token is left in two cases: a step failed because of a draft, and the
+	 * recurrent state is before the answer's last token; or the text has passed rope_limit and
+	 * begins again. */
 	return t->ids.count - 1 - held;
 }
 
@@ -71,7 +71,7 @@ void turn_begin_step(struct turn_state *t)
 	choose_begin_step(t);
 }
 
-/* Rows of a prompt, of a text to score, or to be computed again. */
+/* Adds rows of a prompt, of a text to score, or of tokens to compute again. */
 static int turn_prompt_rows(struct turn_state *t, uint32_t room, struct step_batch *b,
 			    struct err *e)
 {
@@ -99,7 +99,7 @@ static int turn_prompt_rows(struct turn_state *t, uint32_t room, struct step_bat
 	return failed;
 }
 
-/* The last token of an answer, and its drafts. */
+/* Adds the last token of an answer and its drafts. */
 static int turn_answer_rows(struct turn_state *t, struct step_batch *b, struct err *e)
 {
 	size_t held = t->session->context.tokens.count;
@@ -132,16 +132,16 @@ int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct 
 
 /* ---- tokens ---- */
 
-/* Whether the answer may repeat itself at this place: a call's arguments may, and what the grammar
- * restricts. Thoughts are not restricted. */
+/* Whether the answer may repeat itself here: in the arguments of a call, and where a grammar
+ * restricts it. (Thoughts are never restricted by a grammar.) */
 static bool turn_may_repeat(const struct turn_state *t)
 {
 	enum split_place place = split_place(t->session->answering.split);
 	return place == SPLIT_IN_CALL || (t->constraint.kept && place != SPLIT_IN_THOUGHTS);
 }
 
-/* The word that the turn ends with after this token of the answer; NULL: it continues. over: the
- * grammar allows only the end. */
+/* The finish word if the turn ends after this token; NULL: it continues. over: the grammar allows
+ * only the end. */
 static const char *turn_end_after(const struct turn_state *t, size_t held, bool over)
 {
 	const struct params *p = &t->session->asked.params;
@@ -156,8 +156,8 @@ static const char *turn_end_after(const struct turn_state *t, size_t held, bool 
 	return held >= t->env->model->id.context ? "length" : NULL;
 }
 
-/* Draws the token that follows the first `held` of the context. -EIO: the weights are damaged, or
- * no token is allowed. */
+/* Samples the token after the first `held` positions. -EIO: the weights are damaged, or no token is
+ * allowed. */
 static int turn_draw(struct turn_state *t, size_t held, float *logits, const struct turn_scratch *x,
 		     uint32_t *id, struct err *e)
 {
@@ -175,7 +175,7 @@ static int turn_draw(struct turn_state *t, size_t held, float *logits, const str
 	return err_name(e, "damaged");
 }
 
-/* The word that the turn ends with; NULL: it continues. */
+/* Takes a sampled token. Returns the finish word; NULL: the turn continues. */
 static const char *turn_take_token(struct turn_state *t, size_t held, float *logits,
 				   const struct turn_scratch *x, struct turn_event *ev, int *failed,
 				   struct err *e)
@@ -204,7 +204,7 @@ static const char *turn_take_token(struct turn_state *t, size_t held, float *log
 	return turn_end_after(t, held, over);
 }
 
-/* Thoughts before a choice end where any other answer would. */
+/* Thoughts before a choice also end where any other answer would end. */
 static const char *turn_think_on(struct turn_state *t, const char *finish, struct turn_event *ev,
 				 int *failed, struct err *e)
 {
@@ -240,7 +240,7 @@ static void turn_take_score(struct turn_state *t, uint32_t row, const float *log
 		turn_over(ev, "error", failed, &e);
 }
 
-/* The thoughts before a choice begin with this token. */
+/* Begins the thoughts before a choice with this token. */
 static int turn_begin_thoughts(struct turn_state *t, uint32_t id, struct turn_event *ev,
 			       struct err *e)
 {
@@ -279,8 +279,8 @@ void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logi
 
 /* ---- after a step ---- */
 
-/* Checkpoints, so that a long prompt is not computed again from its beginning, and neither is one
- * that differs from its fork on, which a step may have passed. */
+/* Makes checkpoints, so that a long prompt need not be computed again from its beginning, nor the
+ * next prompt if it differs only from `fork` on. */
 static void turn_mark(struct turn_state *t)
 {
 	struct context *x = &t->session->context;
@@ -315,8 +315,8 @@ static void turn_settle_choice(struct turn_state *t, struct turn_event *ev)
 		turn_over(ev, failed ? "error" : "end", failed, &e);
 }
 
-/* A step can fail for what only its drafts need: an expert that cannot be read, the context's last
- * block. */
+/* Stops drafting after a failed step: the failure may concern only drafts, such as an expert that
+ * cannot be read or the context's last block. */
 static void turn_lose_drafts(struct turn_state *t)
 {
 	t->undrafted = true;
@@ -366,8 +366,8 @@ static void turn_settle_rows(struct turn_state *t, uint32_t computed, struct tur
 		turn_keep_prefix(t, true);
 }
 
-/* A text that has passed the limit from which on the model turns keys otherwise is computed again:
- * turn_left says so. */
+/* A text that has passed rope_limit needs another rotation, so all of it is computed again
+ * (turn_left). */
 void turn_settle(struct turn_state *t, uint32_t computed, struct turn_event *ev)
 {
 	turn_settle_rows(t, computed, ev);
@@ -385,8 +385,8 @@ void turn_count_draft(struct turn_state *t, struct turn_event *ev)
 	ev->drafting_seconds = t->draft.seconds;
 }
 
-/* Continues the answer from where the failed step left the context. Without drafts it fails only if
- * its own row fails. */
+/* After a failed step with drafts, the answer continues from the context's position without drafts.
+ * The turn fails only if a step without drafts fails. */
 void turn_fail(struct turn_state *t, int failed, const struct err *e, struct turn_event *ev)
 {
 	t->step.stood = 0;

@@ -1,4 +1,4 @@
-/* What a turn tells its session (struct turn_event): text that tokens bring, and the end. */
+/* The results of a turn for its session (struct turn_event): the text of tokens, and the end. */
 #include "engine/model/model_state.h"
 #include "engine/turn/turn.h"
 

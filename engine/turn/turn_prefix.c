@@ -1,5 +1,5 @@
-/* What of a turn's ids is computed already: by its session, or by others whose texts begin alike
- * (engine/prefixes); what the turn keeps for others; and, in words, why something is computed
+/* Reuses what is computed of a turn's ids, by its session or by others whose texts begin the same
+ * way (engine/prefixes); keeps prefixes for other turns; and explains why tokens are computed
  * again. */
 #include "engine/json/text_out.h"
 #include "engine/model/model_state.h"
@@ -14,8 +14,8 @@
 
 /* ---- where conversations part ---- */
 
-/* The byte of the rendered text at which the first user's message begins; 0: it is not found. A
- * template may trim a message, so its beginning is looked for without white space. */
+/* The offset of the first user message in the rendered text; 0: not found. A template may trim a
+ * message, so white space at the message's beginning is ignored. */
 static size_t turn_find_first_user(const struct messages *all, const struct template_text *text)
 {
 	enum { ENOUGH = 64 };
@@ -40,7 +40,7 @@ int turn_find_opening(struct turn_state *t, const struct template_text *text, st
 	struct token_list ids = {0};
 	struct template_text opening = *text;
 	if (t->env->prefixes->goes_back)
-		return 0; /* no checkpoint has to be made there */
+		return 0; /* no checkpoint is needed there */
 	opening.length = turn_find_first_user(&t->dialogue.messages, text);
 	if (!opening.length)
 		return 0;
@@ -75,9 +75,8 @@ static struct prefix_key turn_prefix_key(const struct turn_state *t)
 	return key;
 }
 
-/* Whether the turn shares what it computes with others, and takes over what they have computed. It
- * does not if its numbers depend on what is in the cache, or on a file from which the session was
- * restored, or if an observer has to see all rows. */
+/* Whether the turn may share computed prefixes with others. Not if its numbers depend on the cache
+ * or on a file from which the session was restored, nor if an observer must see all rows. */
 static bool turn_shares(const struct turn_state *t)
 {
 	const struct session *s = t->session;
@@ -85,7 +84,7 @@ static bool turn_shares(const struct turn_state *t)
 	       !step_needs_cache(&t->losses);
 }
 
-/* Bytes of the first `count` ids in the text SESSION_RENDERED. */
+/* How many bytes the first `count` ids take in SESSION_RENDERED. */
 static uint64_t turn_text_bytes(const struct turn_state *t, size_t count)
 {
 	struct text_out text = {.counts = true};
@@ -153,7 +152,8 @@ static void turn_explain_number(struct text_out *out, const char *name, uint64_t
 	text_out_string(out, line);
 }
 
-/* What was found, and the text that is most alike: the session's own or a kept one. */
+/* The text most similar to the prompt, the session's own or a kept one, and how much of it was
+ * reused. */
 struct turn_likeness {
 	size_t positions;
 	bool own;
@@ -209,8 +209,8 @@ static void turn_judge(const struct turn_state *t, struct turn_likeness *l)
 
 /* ---- at the beginning of a turn ---- */
 
-/* Rolls the session's own context back to what it has of the ids, and returns that. Weights and
- * losses hold for a whole context: if they differ, nothing of it is used. */
+/* Rolls the session's own context back to the ids that it has in common with the turn, and returns
+ * their number. If weights or lossy params differ, nothing of the context is used. */
 static size_t turn_reuse_own(struct turn_state *t, size_t common)
 {
 	struct session *s = t->session;
@@ -224,8 +224,9 @@ static size_t turn_reuse_own(struct turn_state *t, size_t common)
 	return left;
 }
 
-/* A kept text that holds more than the session's own context takes its place; by less than a block
- * that would not pay, since the session's own comes with the keys of its draft layer. */
+/* Takes over a kept prefix if it is longer than the session's own context by at least a block. For
+ * less it would not be worth it, since the session's own context includes the draft layer's keys.
+ */
 static size_t turn_reuse_kept(struct turn_state *t, size_t left, struct prefix_found *found)
 {
 	struct session *s = t->session;

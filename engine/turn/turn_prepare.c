@@ -1,5 +1,5 @@
-/* The beginning of a turn: from the messages to the ids that the model is to see (turn_prepare),
- * and to what of them is computed already (turn_admit, turn_prefix.c). */
+/* The beginning of a turn: renders the messages and encodes them to ids (turn_prepare), and reuses
+ * what is computed of them (turn_admit, turn_prefix.c). */
 #include "engine/answer/split_forms.h"
 #include "engine/model/model_state.h"
 #include "engine/turn/turn.h"
@@ -10,11 +10,11 @@
 
 /* ---- an answer whose beginning was written into the messages ----
  *
- * The last message is an assistant's, and the turn continues its text. Servers call it prefill. The
- * ids of that text stand behind the rendered conversation, as those of an answer that was cut short
- * do. */
+ * If the last message is an assistant's, the turn continues its text (servers call this prefill).
+ * The ids of this text come after the rendered conversation, like those of an answer that was cut
+ * short. */
 
-struct marked { /* a text, and what each of its bytes may spell (enum token_right) */
+struct marked { /* a text with the right of each byte (enum token_right) */
 	struct text_out bytes, rights;
 };
 
@@ -34,7 +34,7 @@ static void turn_marked_add_mark(struct marked *m, const char *mark)
 	turn_marked_add(m, mark, strlen(mark), MAY_ALL);
 }
 
-/* Thoughts that the message has, or that the template has begun, end before the text begins. */
+/* If the message has thoughts, or the template has begun thoughts, they end before the text. */
 static void turn_write_given(struct marked *m, const struct turn_state *t,
 			     const struct split_form *form)
 {
@@ -94,10 +94,10 @@ static int turn_cannot_chat(const struct model *m, struct err *e)
 	return err_name(e, "no_template");
 }
 
-/* Where the answer's own marks begin, behind the last word of the conversation's form. */
+/* Finds where the answer's own marks begin, after the last mark of the conversation's format. */
 static size_t turn_find_fork(const struct tokenizer *tokens, const struct token_list *ids)
 {
-	enum { MOST = 64 }; /* what makes a model answer is short */
+	enum { MOST = 64 }; /* the text that makes a model answer is short */
 	size_t fork = 0;
 	for (size_t i = ids->count; i > 0 && ids->count - i < MOST;) {
 		i--;
@@ -120,7 +120,7 @@ static int turn_encode_messages(struct turn_state *t, struct err *e)
 	t->ids.count = 0;
 	int failed = dialogue_render(&t->dialogue, m->loaded.chat, &t->session->asked.params,
 				     &t->session->stop, &text, e);
-	/* Others wait meanwhile: what cannot fit is not encoded to see by how much. */
+	/* A text that certainly does not fit is not encoded, since other turns wait meanwhile. */
 	t->unencoded = text.length > model_max_prompt_bytes(m) ? text.length : 0;
 	if (!failed && !t->unencoded)
 		failed = chat_encode_text(m->loaded.chat, &text, &t->session->stop, &t->ids, e);
@@ -137,15 +137,15 @@ static int turn_encode_messages(struct turn_state *t, struct err *e)
 
 /* ---- a context that is full ---- */
 
-/* Tokens; of what was not encoded as many as there are at least, or nearly. */
+/* The number of tokens. For a text that is not encoded, a number close to the possible minimum. */
 static size_t turn_wanted(const struct turn_state *t)
 {
 	enum { BYTES_PER_TOKEN = 16 };
 	return t->ids.count + t->unencoded / BYTES_PER_TOKEN + t->session->asked.earlier.count;
 }
 
-/* Whether the oldest turns are left out. Messages that a program wrote as a whole are the program's
- * to shorten, as over HTTP, unless the session says otherwise. */
+/* Whether to leave out the oldest turns. By default not if a program wrote all messages (as over
+ * HTTP): the program should shorten them itself. */
 static bool turn_drops(const struct turn_state *t)
 {
 	const struct asked *asked = &t->session->asked;
@@ -166,8 +166,8 @@ static int turn_too_long(const struct turn_state *t, struct err *e)
 	return err_name(e, "prompt_too_long");
 }
 
-/* Leaves out the oldest turns, whole, behind what the system says: as many as have this share of
- * all messages' bytes, but never the last. Returns how many messages those are. */
+/* Counts the oldest whole turns after the system message that have this share of all messages'
+ * bytes, never the last turn. Returns their number of messages. */
 static size_t turn_oldest_turns(const struct messages *m, double share, size_t *first,
 				uint32_t *turns)
 {
@@ -202,7 +202,8 @@ static int turn_add_drop(struct turn_event *ev, struct turn_drop drop, struct er
 	return 0;
 }
 
-/* A quarter of the context is left for the answer, and for turns that need not drop anything. */
+/* Keeps a quarter of the context free for the answer, and so that the next turns need not drop
+ * anything. */
 static int turn_drop_oldest(struct turn_state *t, struct turn_event *ev, struct err *e)
 {
 	double fits = .75 * t->env->model->id.context / (double)turn_wanted(t);
@@ -258,7 +259,8 @@ static int turn_check_length(const struct turn_state *t, struct err *e)
 	return count < t->env->model->id.context ? 0 : turn_too_long(t, e);
 }
 
-/* Ids outside the vocabulary would come from a tokenizer that belongs to another model. */
+/* Checks that all ids are in the vocabulary. They are not if the tokenizer belongs to another
+ * model. */
 static int turn_check_ids(const struct turn_state *t, struct err *e)
 {
 	for (size_t i = 0; i < t->ids.count; i++)
@@ -271,7 +273,7 @@ static int turn_check_ids(const struct turn_state *t, struct err *e)
 	return 0;
 }
 
-/* An answer that was ended because it repeats itself may do so as often again when it continues. */
+/* If an answer that ended by repetition continues, counting starts again. */
 static void turn_note_periods(struct turn_state *t)
 {
 	periods_begin(&t->periods, t->rendered_ids);
@@ -282,7 +284,7 @@ static void turn_note_periods(struct turn_state *t)
 	}
 }
 
-/* An answer that is gone on with has said what it has. */
+/* For repetition penalties, a continued answer's earlier tokens count, too. */
 static int turn_note_repetition(struct turn_state *t, uint32_t vocabulary, struct err *e)
 {
 	const struct penalties by = {
@@ -300,7 +302,7 @@ static int turn_note_repetition(struct turn_state *t, uint32_t vocabulary, struc
 	return 0;
 }
 
-/* What the turn continues is given out again: an answer is read whole. */
+/* Outputs the text again that the turn continues, since a reader gets the whole answer. */
 static int turn_begin_answering(struct turn_state *t, struct turn_event *ev, struct err *e)
 {
 	const struct model_loaded *r = &t->env->model->loaded;
@@ -310,7 +312,7 @@ static int turn_begin_answering(struct turn_state *t, struct turn_event *ev, str
 	bool skip_space = t->chat && tokenizer_leads_with_space(r->tokenizer);
 	const struct split_form *form =
 		t->chat ? chat_template_form(r->chat, tools != NULL) : split_form_named(NULL);
-	bool given = turn_has_given(t); /* its own text stops nothing */
+	bool given = turn_has_given(t); /* stop texts do not apply to the user's own text */
 	int failed = answering_begin(a, form, tools, a->thinking, given ? "" : asked->params.stop,
 				     skip_space, e);
 	a->keep = tools && !chat_template_writes_calls(r->chat);
@@ -402,14 +404,14 @@ int turn_prepare(struct turn_state *t, struct turn_event *ev, struct err *e)
 		failed = turn_prepare_answer(t, ev, e);
 	if (!failed)
 		failed = recall_find(t, ev, e);
-	if (failed) /* nothing is left out for a turn that is refused */
+	if (failed) /* a refused turn leaves out no messages */
 		ev->drop_count = 0;
 	return failed;
 }
 
 /* ---- what the context holds already ---- */
 
-/* What the context holds of a text to score has no logits any more. */
+/* Drops the context, because scoring needs the logits of all rows. */
 static void turn_forget_context(struct turn_state *t)
 {
 	struct session *s = t->session;
