@@ -46,7 +46,7 @@ struct model_loaded {
 	struct threads *threads; /* the model's handle to the engine's compute threads */
 	struct forward forward;
 	struct forward_pass pass; /* of a prompt that pauses between layers; forward.chunk rows */
-	struct draft_layer draft_layer; /* memory NULL: the model has no draft layer */
+	struct draft_layer draft_layer; /* forward NULL: the model has no draft layer */
 	/* One for each thread that samples. */
 	struct sampler samplers[HEAD_ROWS];
 	uint32_t sampler_count;
