@@ -124,8 +124,9 @@ static void attention_finish_keys(const struct attention_task *a)
 
 /* ---- the mixer ---- */
 
-void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
+void attention_run_keys(struct step *s, uint32_t layer)
 {
+	struct attention_scratch *a = &s->scratch->attention;
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
 	const struct product kv[] = {{a->k, &l->m[TENSOR_K]}, {a->v, &l->m[TENSOR_V]}};
@@ -135,9 +136,9 @@ void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t la
 	threads_run(env->threads, s->n, 1, attention_place_keys, &task);
 }
 
-void attention_run(struct attention_scratch *a, struct chooser_scratch *chooser, struct step *s,
-		   uint32_t layer)
+void attention_run(struct step *s, uint32_t layer)
 {
+	struct attention_scratch *a = &s->scratch->attention;
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct layer *l = &c->layer[layer];
@@ -170,8 +171,8 @@ void attention_run(struct attention_scratch *a, struct chooser_scratch *chooser,
 	if (l->index == INDEX_UNUSED) {
 		look_back_run(&a->look, &look);
 	} else {
-		chooser_run(chooser, s, layer, NULL);
-		look_chosen_run(&chooser->look, &a->look, &look);
+		chooser_run(s, layer, NULL);
+		look_chosen_run(&s->scratch->chooser.look, &a->look, &look);
 	}
 	a->attended.k = c->heads * l->head_dim;
 	activation_changed(&a->attended);

@@ -330,9 +330,9 @@ static void chooser_run_wave(struct chooser_task *a)
 	chooser_tap(a);
 }
 
-void chooser_run(struct chooser_scratch *s, struct step *step, uint32_t layer,
-		 struct activation *low)
+void chooser_run(struct step *step, uint32_t layer, struct activation *low)
 {
+	struct chooser_scratch *s = &step->scratch->chooser;
 	const struct environment *env = step->env;
 	struct chooser_task a = {.scratch = s,
 				 .step = step,

@@ -156,8 +156,7 @@ static void compressed_turn_back(void *ctx, uint32_t begin, uint32_t end)
 
 /* ---- the mixer ---- */
 
-static void compressed_look(const struct compressed_task *task, struct chooser_scratch *chooser,
-			    struct step *s, uint32_t layer)
+static void compressed_look(const struct compressed_task *task, struct step *s, uint32_t layer)
 {
 	struct compressed_scratch *a = task->scratch;
 	const struct layer *l = task->layer;
@@ -172,16 +171,16 @@ static void compressed_look(const struct compressed_task *task, struct chooser_s
 		.sinks = weights_vector(task->weights, TENSOR_SINKS),
 	};
 	if (l->index == INDEX_OWN)
-		chooser_run(chooser, s, layer, &a->low);
+		chooser_run(s, layer, &a->low);
 	if (l->pool)
 		look_entries_run(&a->entries, &look);
 	else
 		look_back_run(&a->look, &look);
 }
 
-void compressed_run(struct compressed_scratch *a, struct chooser_scratch *chooser, struct step *s,
-		    uint32_t layer)
+void compressed_run(struct step *s, uint32_t layer)
 {
+	struct compressed_scratch *a = &s->scratch->compressed;
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	struct compressed_task task = {a, s, &env->weights->layer[layer], &c->layer[layer], {0}};
@@ -192,7 +191,7 @@ void compressed_run(struct compressed_scratch *a, struct chooser_scratch *choose
 	threads_run(env->threads, s->n, 1, compressed_place_rows, &task);
 	if (task.layer->pool)
 		threads_run(env->threads, s->n, 8, compressed_finish_entries, &task);
-	compressed_look(&task, chooser, s, layer);
+	compressed_look(&task, s, layer);
 	threads_run(env->threads, s->n, 4, compressed_turn_back, &task);
 	activation_changed(&a->attended);
 	product_run_groups(env, &(struct product){a->grouped.f, &m[TENSOR_GROUPED_LOW]},

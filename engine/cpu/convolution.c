@@ -49,8 +49,9 @@ static void convolution_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-void convolution_run(struct convolution_scratch *x, struct step *s, uint32_t layer)
+void convolution_run(struct step *s, uint32_t layer)
 {
+	struct convolution_scratch *x = &s->scratch->convolution;
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
 	const float *const parts[RECURRENT_PARTS] = {x->in};

@@ -54,12 +54,14 @@ static int cpu_computes(const struct config *c, struct err *e)
 
 /* ---- memory ---- */
 
-/* Places the arrays in memory; NULL: only measures. Returns their bytes. */
+/* Places the arrays in memory, behind what lists them; memory NULL: only measures. Returns all
+ * bytes. */
 static size_t cpu_lay_out_stream(struct residual_stream *x, const struct config *c, size_t rows,
 				 void *memory)
 {
 	struct arena a = {.memory = memory};
-	*x = (struct residual_stream){.memory = memory};
+	*x = (struct residual_stream){0};
+	(void)arena_take(&a, 1, sizeof *x);
 	x->x = arena_take(&a, rows * config_stream_width(c), sizeof *x->x);
 	if (c->per_layer)
 		x->per_layer =
@@ -70,33 +72,26 @@ static size_t cpu_lay_out_stream(struct residual_stream *x, const struct config 
 	return x->bytes = a.used;
 }
 
+static uint64_t cpu_stream_bytes(const struct config *c, uint32_t rows)
+{
+	struct residual_stream measured;
+	return cpu_lay_out_stream(&measured, c, rows, NULL);
+}
+
 static int cpu_stream_make(struct residual_stream **out, const struct config *c, uint32_t rows,
 			   struct err *e)
 {
-	struct residual_stream measured, *x = malloc(sizeof *x);
-	void *memory = arena_map(cpu_lay_out_stream(&measured, c, rows, NULL), e);
-	*out = NULL;
-	if (!x || !memory) {
-		arena_unmap(memory, measured.bytes);
-		free(x);
-		return x ? -ENOMEM : err_set(e, ENOMEM, "out of memory for activations");
-	}
-	cpu_lay_out_stream(x, c, rows, memory);
-	*out = x;
+	*out = arena_map(cpu_stream_bytes(c, rows), e);
+	if (!*out)
+		return -ENOMEM;
+	cpu_lay_out_stream(*out, c, rows, *out);
 	return 0;
 }
 
 static void cpu_stream_free(struct residual_stream *x)
 {
 	if (x)
-		arena_unmap(x->memory, x->bytes);
-	free(x);
-}
-
-static uint64_t cpu_stream_bytes(const struct config *c, uint32_t rows)
-{
-	struct residual_stream measured;
-	return cpu_lay_out_stream(&measured, c, rows, NULL);
+		arena_unmap(x, x->bytes);
 }
 
 /* The same for scratch. */
@@ -104,7 +99,8 @@ static size_t cpu_lay_out_scratch(struct scratch *s, const struct config *c, siz
 				  void *memory)
 {
 	struct arena a = {.memory = memory};
-	*s = (struct scratch){.memory = memory};
+	*s = (struct scratch){0};
+	(void)arena_take(&a, 1, sizeof *s);
 	activation_take(&a, &s->normed, rows, c->hidden_size);
 	activation_take(&a, &s->joined, JOINED_ROWS, c->draft ? 2 * c->hidden_size : 0);
 	residual_take(&s->residual, &a, c, rows);
@@ -135,33 +131,26 @@ static size_t cpu_lay_out_scratch(struct scratch *s, const struct config *c, siz
 	return s->bytes = a.used;
 }
 
+static uint64_t cpu_scratch_bytes(const struct config *c, uint32_t rows)
+{
+	struct scratch measured;
+	return cpu_lay_out_scratch(&measured, c, rows, NULL);
+}
+
 static int cpu_scratch_make(struct scratch **out, const struct config *c, uint32_t rows,
 			    struct err *e)
 {
-	struct scratch measured, *s = malloc(sizeof *s);
-	void *memory = arena_map(cpu_lay_out_scratch(&measured, c, rows, NULL), e);
-	*out = NULL;
-	if (!s || !memory) {
-		arena_unmap(memory, measured.bytes);
-		free(s);
-		return s ? -ENOMEM : err_set(e, ENOMEM, "out of memory for activations");
-	}
-	cpu_lay_out_scratch(s, c, rows, memory);
-	*out = s;
+	*out = arena_map(cpu_scratch_bytes(c, rows), e);
+	if (!*out)
+		return -ENOMEM;
+	cpu_lay_out_scratch(*out, c, rows, *out);
 	return 0;
 }
 
 static void cpu_scratch_free(struct scratch *s)
 {
 	if (s)
-		arena_unmap(s->memory, s->bytes);
-	free(s);
-}
-
-static uint64_t cpu_scratch_bytes(const struct config *c, uint32_t rows)
-{
-	struct scratch measured;
-	return cpu_lay_out_scratch(&measured, c, rows, NULL);
+		arena_unmap(s, s->bytes);
 }
 
 /* ---- the stream ---- */
@@ -211,7 +200,7 @@ static void cpu_embed(struct step *s)
 static void cpu_begin(struct step *s)
 {
 	if (s->env->config->per_layer)
-		per_layer_begin(&s->scratch->per_layer, s);
+		per_layer_begin(s);
 	ngram_ahead(s);
 }
 
@@ -234,56 +223,35 @@ static const float *cpu_show(struct step *s)
 
 /* ---- a layer ---- */
 
-static void cpu_ngrams(struct step *s, uint32_t layer)
-{
-	ngram_run(&s->scratch->ngrams, s, layer);
-}
-
-static void cpu_run_mixer(struct step *s, uint32_t layer)
-{
-	struct scratch *x = s->scratch;
-	switch (s->env->config->layer[layer].mixer) {
-	case MIXER_LATENT:
-		latent_run(&x->latent, &x->chooser, s, layer);
-		break;
-	case MIXER_COMPRESSED:
-		compressed_run(&x->compressed, &x->chooser, s, layer);
-		break;
-	case MIXER_DELTA_NET:
-		delta_run(&x->delta, s, layer);
-		break;
-	case MIXER_KIMI:
-		kimi_run(&x->kimi, s, layer);
-		break;
-	case MIXER_MAMBA:
-		mamba_run(&x->mamba, s, layer);
-		break;
-	case MIXER_CONVOLUTION:
-		convolution_run(&x->convolution, s, layer);
-		break;
-	default:
-		attention_run(&x->attention, &x->chooser, s, layer);
-		break;
-	}
-}
+/* A mixer, or a feed-forward: reads `normed`, and leaves in `out` what is added to the stream. */
+typedef void cpu_part_fn(struct step *s, uint32_t layer);
+static cpu_part_fn *const cpu_mixers[MIXER_NONE] = {
+	[MIXER_ATTENTION] = attention_run,
+	[MIXER_LATENT] = latent_run,
+	[MIXER_COMPRESSED] = compressed_run,
+	[MIXER_DELTA_NET] = delta_run,
+	[MIXER_KIMI] = kimi_run,
+	[MIXER_MAMBA] = mamba_run,
+	[MIXER_CONVOLUTION] = convolution_run,
+};
 
 static void cpu_mix(struct step *s, uint32_t layer)
 {
 	residual_read(s, layer, PART_MIXER);
-	cpu_run_mixer(s, layer);
+	cpu_mixers[s->env->config->layer[layer].mixer](s, layer);
 	residual_add(s, layer, PART_MIXER);
 }
 
 static void cpu_mix_keys(struct step *s, uint32_t layer)
 {
 	residual_read(s, layer, PART_MIXER);
-	attention_run_keys(&s->scratch->attention, s, layer);
+	attention_run_keys(s, layer);
 }
 
 static void cpu_feed(struct step *s, uint32_t layer)
 {
 	residual_read(s, layer, PART_FEED_FORWARD);
-	dense_run(&s->scratch->dense, s, layer);
+	dense_run(s, layer);
 	residual_add(s, layer, PART_FEED_FORWARD);
 }
 
@@ -293,39 +261,9 @@ static void cpu_finish(struct step *s, uint32_t layer)
 	const float *scale = weights_vector(&s->env->weights->layer[layer], TENSOR_LAYER_SCALE);
 	size_t count = (size_t)s->n * config_stream_width(c);
 	if (c->per_layer)
-		per_layer_run(&s->scratch->per_layer, s, layer);
+		per_layer_run(s, layer);
 	for (size_t i = 0; scale && i < count; i++)
 		s->stream->x[i] *= *scale;
-}
-
-/* ---- a feed-forward with experts ---- */
-
-static void cpu_route(struct step *s, uint32_t layer)
-{
-	residual_read(s, layer, PART_FEED_FORWARD);
-	moe_route(&s->scratch->moe, s, layer);
-}
-
-static void cpu_guess(struct step *s, uint32_t later)
-{
-	router_guess(&s->scratch->moe.router, s, later);
-}
-
-static void cpu_begin_experts(struct step *s, uint32_t layer)
-{
-	moe_begin(&s->scratch->moe, s, layer);
-}
-
-static void cpu_wave(struct step *s, uint32_t layer, const struct pager_ready *ready,
-		     uint32_t count)
-{
-	moe_run_wave(&s->scratch->moe, s, layer, ready, count);
-}
-
-static void cpu_end_experts(struct step *s, uint32_t layer)
-{
-	moe_end(&s->scratch->moe, s, layer);
-	residual_add(s, layer, PART_FEED_FORWARD);
 }
 
 /* ---- outputs ---- */
@@ -409,17 +347,17 @@ const struct backend cpu_backend = {
 	.begin = cpu_begin,
 	.move = cpu_move,
 	.show = cpu_show,
-	.ngrams = cpu_ngrams,
+	.ngrams = ngram_run,
 	.mix = cpu_mix,
 	.mix_keys = cpu_mix_keys,
 	.feed = cpu_feed,
 	.finish = cpu_finish,
-	.route = cpu_route,
+	.route = moe_route,
 	.reweigh = router_reweigh,
-	.guess = cpu_guess,
-	.begin_experts = cpu_begin_experts,
-	.wave = cpu_wave,
-	.end_experts = cpu_end_experts,
+	.guess = router_guess,
+	.begin_experts = moe_begin,
+	.wave = moe_run_wave,
+	.end_experts = moe_end,
 	.end = cpu_end,
 	.head = cpu_head,
 	.normed = cpu_normed,

@@ -84,8 +84,9 @@ static void delta_gate_rows(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer)
+void delta_run(struct step *s, uint32_t layer)
 {
+	struct delta_scratch *d = &s->scratch->delta;
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[layer];

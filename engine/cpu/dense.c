@@ -56,8 +56,9 @@ void dense_take(struct dense_scratch *d, struct arena *arena, const struct confi
 	activation_take(arena, &d->hidden, rows, width);
 }
 
-void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer)
+void dense_run(struct step *s, uint32_t layer)
 {
+	struct dense_scratch *d = &s->scratch->dense;
 	const struct layer_weights *l = &s->env->weights->layer[layer];
 	const struct product gate_up[] = {{d->hidden.f, &l->m[TENSOR_GATE]},
 					  {s->scratch->out, &l->m[TENSOR_UP]}};

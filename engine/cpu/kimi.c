@@ -127,8 +127,9 @@ static void kimi_project(struct kimi_scratch *k, struct step *s, const struct la
 		    s->n);
 }
 
-void kimi_run(struct kimi_scratch *k, struct step *s, uint32_t layer)
+void kimi_run(struct step *s, uint32_t layer)
 {
+	struct kimi_scratch *k = &s->scratch->kimi;
 	const struct environment *env = s->env;
 	const struct delta_net *net = &env->config->delta_net;
 	const struct layer_weights *l = &env->weights->layer[layer];

@@ -210,9 +210,9 @@ enum { LOOK_HEADS = 16 };
 
 /* ---- the mixer ---- */
 
-void latent_run(struct latent_scratch *a, struct chooser_scratch *chooser, struct step *s,
-		uint32_t layer)
+void latent_run(struct step *s, uint32_t layer)
 {
+	struct latent_scratch *a = &s->scratch->latent;
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct latent *l = &c->latent;
@@ -235,8 +235,8 @@ void latent_run(struct latent_scratch *a, struct chooser_scratch *chooser, struc
 	if (task.layer->index == INDEX_UNUSED) {
 		look_back_run(&a->look, &look);
 	} else {
-		chooser_run(chooser, s, layer, &a->low);
-		look_chosen_run(&chooser->look, &a->look, &look);
+		chooser_run(s, layer, &a->low);
+		look_chosen_run(&s->scratch->chooser.look, &a->look, &look);
 	}
 	threads_run(env->threads, c->heads, product_grain(env, c->heads, values),
 		    latent_project_values, &task);

@@ -55,7 +55,7 @@ void ngram_take(struct ngram_scratch *s, struct arena *arena, const struct confi
 /* Asks for all rows of the tables that a step will need; returns at once. */
 void ngram_ahead(const struct step *s);
 /* Adds to the stream. Rows whose reads fail die and are taken out of it; maybe none is left. */
-void ngram_run(struct ngram_scratch *scratch, struct step *s, uint32_t layer);
+void ngram_run(struct step *s, uint32_t layer);
 
 /* ---- look_back.c: rows that look back at keys and values ---- */
 
@@ -168,8 +168,7 @@ void chooser_take(struct chooser_scratch *s, struct arena *arena, const struct c
 /* Puts the rows' index keys into their contexts, and fills the step's choices, unless the layer takes
  * those of an earlier one. low: the latent between two projections of queries; NULL where queries of
  * the index come from normed. */
-void chooser_run(struct chooser_scratch *s, struct step *step, uint32_t layer,
-		 struct activation *low);
+void chooser_run(struct step *step, uint32_t layer, struct activation *low);
 
 void look_chosen_take(struct chosen_scratch *s, struct arena *arena, const struct config *c,
 		      size_t rows);
@@ -190,10 +189,9 @@ struct attention_scratch {
 void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
 		    size_t rows);
 /* Puts the rows' keys and values into their contexts; out = attention of normed. */
-void attention_run(struct attention_scratch *a, struct chooser_scratch *chooser, struct step *s,
-		   uint32_t layer);
+void attention_run(struct step *s, uint32_t layer);
 /* Only puts the rows' keys and values into their contexts. */
-void attention_run_keys(struct attention_scratch *a, struct step *s, uint32_t layer);
+void attention_run_keys(struct step *s, uint32_t layer);
 
 /* ---- latent.c: latent attention ---- */
 
@@ -214,8 +212,7 @@ struct latent_scratch {
 void latent_take(struct latent_scratch *a, struct arena *arena, const struct config *c,
 		 size_t rows);
 /* Puts the rows' latents into their contexts; out = latent attention of normed. */
-void latent_run(struct latent_scratch *a, struct chooser_scratch *chooser, struct step *s,
-		uint32_t layer);
+void latent_run(struct step *s, uint32_t layer);
 
 /* ---- look_entries.c, compressed.c: compressed attention ---- */
 
@@ -241,8 +238,7 @@ struct compressed_scratch {
 void compressed_take(struct compressed_scratch *a, struct arena *arena, const struct config *c,
 		     size_t rows);
 /* Puts the rows' keys and entries into their contexts; out = compressed attention of normed. */
-void compressed_run(struct compressed_scratch *a, struct chooser_scratch *chooser, struct step *s,
-		    uint32_t layer);
+void compressed_run(struct step *s, uint32_t layer);
 
 /* ---- delta.c: gated delta nets ---- */
 
@@ -257,7 +253,7 @@ struct delta_scratch {
 void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t rows);
 /* out = the delta net of normed. Each context's state moves on by the rows that it was behind and
  * by the step's certain rows; what the drafted rows would do to it is kept (recurrent.h). */
-void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
+void delta_run(struct step *s, uint32_t layer);
 
 /* ---- kimi.c: Kimi's delta attention ---- */
 
@@ -273,7 +269,7 @@ struct kimi_scratch {
 
 void kimi_take(struct kimi_scratch *k, struct arena *arena, const struct config *c, size_t rows);
 /* out = Kimi's delta attention of normed. States move on as in delta_run. */
-void kimi_run(struct kimi_scratch *k, struct step *s, uint32_t layer);
+void kimi_run(struct step *s, uint32_t layer);
 
 /* ---- mamba.c: Mamba2 ---- */
 
@@ -286,7 +282,7 @@ struct mamba_scratch {
 
 void mamba_take(struct mamba_scratch *m, struct arena *arena, const struct config *c, size_t rows);
 /* out = Mamba2 of normed. States move on as in delta_run. */
-void mamba_run(struct mamba_scratch *m, struct step *s, uint32_t layer);
+void mamba_run(struct step *s, uint32_t layer);
 
 /* ---- convolution.c: short convolutions with two gates ---- */
 
@@ -299,7 +295,7 @@ struct convolution_scratch {
 void convolution_take(struct convolution_scratch *x, struct arena *arena, const struct config *c,
 		      size_t rows);
 /* out = the convolution of normed. States move on as in delta_run. */
-void convolution_run(struct convolution_scratch *x, struct step *s, uint32_t layer);
+void convolution_run(struct step *s, uint32_t layer);
 
 /* ---- per_layer.c: inputs of each layer's own ---- */
 
@@ -314,9 +310,9 @@ void per_layer_take(struct per_layer_scratch *p, struct arena *arena, const stru
  * it has been read. -ERANGE, -EIO in words. */
 int per_layer_read(const struct step *s, uint32_t row, bool there, struct err *e);
 /* When all rows are embedded: adds to their inputs what is projected from the embedding. */
-void per_layer_begin(struct per_layer_scratch *p, struct step *s);
+void per_layer_begin(struct step *s);
 /* Adds to the stream what a layer makes of its inputs, after its parts. */
-void per_layer_run(struct per_layer_scratch *p, struct step *s, uint32_t layer);
+void per_layer_run(struct step *s, uint32_t layer);
 
 /* ---- dense.c: feed-forwards that every token passes ---- */
 
@@ -330,7 +326,7 @@ struct dense_scratch {
 
 void dense_take(struct dense_scratch *d, struct arena *arena, const struct config *c, size_t rows);
 /* out = the dense feed-forward of normed. */
-void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer);
+void dense_run(struct step *s, uint32_t layer);
 
 struct shared_scratch {
 	struct activation hidden; /* [rows][shared_size]: input of the down projection */
@@ -356,7 +352,7 @@ void router_take(struct router_scratch *r, struct arena *arena, const struct con
 void router_run(const struct step *s, uint32_t layer, struct activation *input);
 /* As the operations of the backend. */
 void router_reweigh(struct step *s, uint32_t layer, size_t row);
-void router_guess(struct router_scratch *scratch, const struct step *s, uint32_t later);
+void router_guess(struct step *s, uint32_t later);
 
 /* ---- moe.c: routed experts ---- */
 
@@ -387,13 +383,11 @@ struct moe_scratch {
 };
 
 void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows);
-/* The operations of a feed-forward with experts (backend.h), between residual_read and
- * residual_add. */
-void moe_route(struct moe_scratch *m, struct step *s, uint32_t layer);
-void moe_begin(struct moe_scratch *m, struct step *s, uint32_t layer);
-void moe_run_wave(struct moe_scratch *m, const struct step *s, uint32_t layer,
-		  const struct pager_ready *ready, uint32_t count);
-void moe_end(struct moe_scratch *m, struct step *s, uint32_t layer);
+/* The operations of a feed-forward with experts (backend.h). */
+void moe_route(struct step *s, uint32_t layer);
+void moe_begin(struct step *s, uint32_t layer);
+void moe_run_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, uint32_t count);
+void moe_end(struct step *s, uint32_t layer);
 
 /* ---- all of it: what backend.h calls a stream, and scratch ---- */
 
@@ -401,10 +395,9 @@ struct residual_stream {
 	float *x;	  /* [rows][streams][hidden]: the residual stream */
 	float *per_layer; /* [rows][layers][per_layer], or NULL */
 	struct chosen_entries chosen;
-	bool *embedded,
-		*per_layer_read; /* [rows]: rows of the tables that have been read together */
-	void *memory;
-	size_t bytes;
+	/* [rows]: rows of the tables that have been read together */
+	bool *embedded, *per_layer_read;
+	size_t bytes; /* of the memory that begins with this */
 };
 
 struct scratch {
@@ -424,8 +417,7 @@ struct scratch {
 	struct dense_scratch dense;
 	struct per_layer_scratch per_layer;
 	struct moe_scratch moe;
-	void *memory;
-	size_t bytes;
+	size_t bytes; /* of the memory that begins with this */
 };
 
 #endif

@@ -73,8 +73,9 @@ static void mamba_gate_rows(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-void mamba_run(struct mamba_scratch *x, struct step *s, uint32_t layer)
+void mamba_run(struct step *s, uint32_t layer)
 {
+	struct mamba_scratch *x = &s->scratch->mamba;
 	const struct environment *env = s->env;
 	const struct mamba *net = &env->config->mamba;
 	const struct layer_weights *l = &env->weights->layer[layer];

@@ -271,9 +271,9 @@ static void moe_observe_wave(const struct moe_wave *v, uint32_t count)
 	}
 }
 
-static struct moe_wave moe_wave_of(const struct moe_scratch *m, const struct step *s,
-				   uint32_t layer)
+static struct moe_wave moe_wave_of(const struct step *s, uint32_t layer)
 {
+	const struct moe_scratch *m = &s->scratch->moe;
 	const struct plan *p = s->env->plan;
 	return (struct moe_wave){.m = m,
 				 .step = s,
@@ -284,13 +284,12 @@ static struct moe_wave moe_wave_of(const struct moe_scratch *m, const struct ste
 				 .layer = layer};
 }
 
-void moe_run_wave(struct moe_scratch *m, const struct step *s, uint32_t layer,
-		  const struct pager_ready *ready, uint32_t count)
+void moe_run_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, uint32_t count)
 {
 	const struct environment *env = s->env;
 	uint32_t hidden = config_expert_width(env->config), size = env->config->expert_size, n;
 	uint64_t tokens = 0;
-	struct moe_wave v = moe_wave_of(m, s, layer);
+	struct moe_wave v = moe_wave_of(s, layer);
 	v.ready = ready;
 	for (uint32_t i = 0; i < count; i++) {
 		(void)moe_group(&v, i, &n);
@@ -322,10 +321,12 @@ static struct activation *moe_input(struct moe_scratch *m, struct step *s, const
 	return &m->apart;
 }
 
-void moe_route(struct moe_scratch *m, struct step *s, uint32_t layer)
+void moe_route(struct step *s, uint32_t layer)
 {
 	const struct layer_weights *l = &s->env->weights->layer[layer];
-	router_run(s, layer, moe_input(m, s, weights_vector(l, TENSOR_ROUTER_SCALE)));
+	const float *norm = weights_vector(l, TENSOR_ROUTER_SCALE);
+	residual_read(s, layer, PART_FEED_FORWARD);
+	router_run(s, layer, moe_input(&s->scratch->moe, s, norm));
 }
 
 /* What the experts read: `input`, or a projection of it. */
@@ -340,8 +341,9 @@ static struct activation *moe_project_input(struct moe_scratch *m, const struct 
 	return &m->latent;
 }
 
-void moe_begin(struct moe_scratch *m, struct step *s, uint32_t layer)
+void moe_begin(struct step *s, uint32_t layer)
 {
+	struct moe_scratch *m = &s->scratch->moe;
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
 	const struct plan_record *record = &env->plan->record[env->plan->routed_of[layer]];
@@ -385,11 +387,12 @@ static void moe_project_sums(struct moe_scratch *m, const struct step *s,
 		    &m->summed, s->n);
 }
 
-void moe_end(struct moe_scratch *m, struct step *s, uint32_t layer)
+void moe_end(struct step *s, uint32_t layer)
 {
+	struct moe_scratch *m = &s->scratch->moe;
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
-	struct moe_wave wave = moe_wave_of(m, s, layer);
+	struct moe_wave wave = moe_wave_of(s, layer);
 	if (env->observer && !s->died)
 		moe_observe_downs(m, s, layer);
 	if (s->n > 1 || s->died || !s->routing->kept[0])
@@ -400,4 +403,5 @@ void moe_end(struct moe_scratch *m, struct step *s, uint32_t layer)
 		activation_norm(s, s->scratch->out, s->scratch->out, NULL, post_norm, s->n);
 	if (env->config->layer[layer].shared)
 		dense_add_shared(&m->shared, s);
+	residual_add(s, layer, PART_FEED_FORWARD);
 }

@@ -191,8 +191,9 @@ static void ngram_add_rows(void *ctx, uint32_t begin, uint32_t end)
 			ngram_convolve(a, t, at, width - at < NGRAM_TILE ? width - at : NGRAM_TILE);
 }
 
-void ngram_run(struct ngram_scratch *scratch, struct step *s, uint32_t layer)
+void ngram_run(struct step *s, uint32_t layer)
 {
+	struct ngram_scratch *scratch = &s->scratch->ngrams;
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
 	struct ngram_task a = {scratch, s, l, &env->config->layer[layer]};

@@ -69,8 +69,9 @@ static void per_layer_take_stream(struct step *s)
 	activation_changed(&s->scratch->normed);
 }
 
-void per_layer_begin(struct per_layer_scratch *p, struct step *s)
+void per_layer_begin(struct step *s)
 {
+	struct per_layer_scratch *p = &s->scratch->per_layer;
 	const struct environment *env = s->env;
 	const struct product in = {p->projected, &env->weights->once.m[TENSOR_PER_LAYER_INPUTS]};
 	struct per_layer_task task = {p, s, 0};
@@ -93,8 +94,9 @@ static void per_layer_gate(void *ctx, uint32_t begin, uint32_t end)
 			a->step->stream->per_layer + t * width + a->layer * size, size);
 }
 
-void per_layer_run(struct per_layer_scratch *p, struct step *s, uint32_t layer)
+void per_layer_run(struct step *s, uint32_t layer)
 {
+	struct per_layer_scratch *p = &s->scratch->per_layer;
 	const struct environment *env = s->env;
 	const struct layer_weights *w = &env->weights->layer[layer];
 	const struct product gate = {p->gated.f, &w->m[TENSOR_PER_LAYER_GATE]},

@@ -259,20 +259,21 @@ void router_reweigh(struct step *s, uint32_t layer, size_t row)
 
 /* The stream changes little from layer to layer, so these are most of the experts that the layer
  * will choose. */
-void router_guess(struct router_scratch *scratch, const struct step *s, uint32_t later)
+void router_guess(struct step *s, uint32_t later)
 {
+	struct activation *input = &s->scratch->moe.router.guess;
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	struct routing *r = s->routing;
 	const struct layer_weights *l = &env->weights->layer[later];
 	const float *own = weights_vector(l, TENSOR_ROUTER_SCALE);
 	if (own) {
-		activation_norm(s, scratch->guess.f, s->stream->x, NULL, own, s->n);
-		activation_changed(&scratch->guess);
+		activation_norm(s, input->f, s->stream->x, NULL, own, s->n);
+		activation_changed(input);
 	} else {
-		residual_guess(s, later, &scratch->guess);
+		residual_guess(s, later, input);
 	}
-	router_make_logits(s, l, &scratch->guess);
+	router_make_logits(s, l, input);
 	for (uint32_t e = 0; e < c->experts; e++)
 		r->rank[e] = UINT32_MAX;
 	for (size_t t = 0; t < s->n; t++) {

@@ -3,8 +3,8 @@
 #include "tests/bench/bench.h"
 
 /* As the linker calls them: the engine's own, and what is called instead. */
-void __real_delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
-void __wrap_delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
+void __real_delta_run(struct step *s, uint32_t layer);
+void __wrap_delta_run(struct step *s, uint32_t layer);
 void __real_product_run(const struct environment *env, const struct product *products,
 			uint32_t count, struct activation *a, uint32_t n);
 void __wrap_product_run(const struct environment *env, const struct product *products,
@@ -21,11 +21,11 @@ double spent_in_delta_nets(void)
 	return spent.seconds;
 }
 
-void __wrap_delta_run(struct delta_scratch *d, struct step *s, uint32_t layer)
+void __wrap_delta_run(struct step *s, uint32_t layer)
 {
 	spent.inside = true;
 	spent.seconds -= seconds_now();
-	__real_delta_run(d, s, layer);
+	__real_delta_run(s, layer);
 	spent.seconds += seconds_now();
 	spent.inside = false;
 }

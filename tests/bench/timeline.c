@@ -159,22 +159,15 @@ STAGE_VOID(STAGE_NORMS, activation_norm,
 STAGE_VOID(STAGE_INPUTS, activation_prepare,
 	   (const struct environment *env, struct activation *a, uint32_t n, enum format format),
 	   (env, a, n, format))
-STAGE_VOID(STAGE_HEADS, attention_run,
-	   (struct attention_scratch *a, struct chooser_scratch *chooser, struct step *s,
-	    uint32_t layer),
-	   (a, chooser, s, layer))
+STAGE_VOID(STAGE_HEADS, attention_run, (struct step *s, uint32_t layer), (s, layer))
 STAGE_VOID(STAGE_LOOK_BACK, look_back_run, (struct look_scratch *s, const struct look *look),
 	   (s, look))
-STAGE_VOID(STAGE_MIXER, latent_run,
-	   (struct latent_scratch *a, struct chooser_scratch *chooser, struct step *s,
-	    uint32_t layer),
-	   (a, chooser, s, layer))
-STAGE_VOID(STAGE_ROUTING, routing_choose, (struct step * s, uint32_t layer), (s, layer))
-STAGE_VOID(STAGE_ROUTING, routing_predict, (struct step * s, uint32_t layer), (s, layer))
-STAGE_VALUE(STAGE_EXPERTS, int, experts_run, (struct step * s, uint32_t layer, struct err *e),
+STAGE_VOID(STAGE_MIXER, latent_run, (struct step *s, uint32_t layer), (s, layer))
+STAGE_VOID(STAGE_ROUTING, routing_choose, (struct step *s, uint32_t layer), (s, layer))
+STAGE_VOID(STAGE_ROUTING, routing_predict, (struct step *s, uint32_t layer), (s, layer))
+STAGE_VALUE(STAGE_EXPERTS, int, experts_run, (struct step *s, uint32_t layer, struct err *e),
 	    (s, layer, e))
-STAGE_VOID(STAGE_DENSE, dense_run, (struct dense_scratch *d, struct step *s, uint32_t layer),
-	   (d, s, layer))
+STAGE_VOID(STAGE_DENSE, dense_run, (struct step *s, uint32_t layer), (s, layer))
 STAGE_VALUE(STAGE_PAGER, int, pager_begin,
 	    (struct pager_batch *b, struct pager_source *s, uint32_t layer,
 	     const uint32_t *experts, const float *credit, uint32_t n, uint64_t token,

@@ -121,9 +121,9 @@ static void what_steps_take_is_in_memory_once_it_is_counted(void **state)
 	for (uint32_t left = CHUNK_DEFAULT; left <= 2000; left += 2000 - CHUNK_DEFAULT) {
 		(void)chunk_next(fable.model, left, UINT32_MAX);
 		assert_in_memory(f->memory, f->bytes);
-		assert_in_memory(f->scratch->memory, f->scratch->bytes);
+		assert_in_memory(f->scratch, f->scratch->bytes);
 		assert_in_memory(f->pass.memory, f->pass.bytes);
-		assert_in_memory(f->pass.stream->memory, f->pass.stream->bytes);
+		assert_in_memory(f->pass.stream, f->pass.stream->bytes);
 	}
 	chunk_end(fable.model);
 }
