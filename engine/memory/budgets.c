@@ -12,10 +12,10 @@
 
 enum {
 	LOOK_MS = 250, /* between two looks */
-	SOON_MS = 50,  /* while memory goes fast */
-	REST_MS = 20,  /* at least, however many signals come */
+	SOON_MS = 50,  /* while free memory shrinks fast */
+	REST_MS = 20,  /* least pause, also if there are many signals */
 };
-/* Without any number to go by. */
+/* If no number is known. */
 static const uint64_t unknown_bytes = 1024 * MIB;
 
 static uint64_t budgets_lesser(uint64_t a, uint64_t b)
@@ -55,15 +55,15 @@ static uint64_t budgets_least(const struct budgets *b)
 	return bytes;
 }
 
-/* a + spare - promised, where that is positive. */
+/* max(0, a + spare - promised). */
 static uint64_t budgets_left_of(uint64_t a, const struct memory_room *room, uint64_t promised)
 {
 	int64_t bytes = (int64_t)a + room->spare - (int64_t)budgets_lesser(promised, INT64_MAX / 4);
 	return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-/* Bytes reserved for contexts: what they may still take, but at most half of the available memory.
- * A context budget above the available memory means that contexts are not limited. */
+/* Bytes reserved for the growth of contexts: at most half of the available memory. A context budget
+ * above the available memory means that contexts are not limited. */
 static uint64_t budgets_promised(const struct budgets *b, uint64_t used)
 {
 	uint64_t limit = atomic_load(&b->contexts->limit), held = atomic_load(&b->contexts->used);
@@ -78,7 +78,7 @@ static uint64_t budgets_rounded(uint64_t bytes)
 	return bytes / unit * unit;
 }
 
-/* What there is for experts. beginning: bytes that something is about to take. */
+/* The memory available for experts. beginning: bytes that will be allocated at once. */
 static uint64_t budgets_available(const struct budgets *b, uint64_t beginning)
 {
 	uint64_t asked = atomic_load(&b->asked), used = budgets_experts_take(b),
@@ -90,7 +90,7 @@ static uint64_t budgets_available(const struct budgets *b, uint64_t beginning)
 	return budgets_rounded(budgets_left_of(used, &b->room, promised));
 }
 
-/* What the budget should be. */
+/* The budget to aim at. */
 static uint64_t budgets_wanted(const struct budgets *b, uint64_t beginning)
 {
 	uint64_t asked = atomic_load(&b->asked), bytes = budgets_available(b, beginning);
@@ -108,7 +108,7 @@ static int budgets_put_in_force(struct budgets *b, uint64_t bytes, struct err *e
 	return failed;
 }
 
-/* Decides at once, other than the thread, which goes up slowly. */
+/* Sets the budget at once. (The thread raises it slowly.) */
 static int budgets_decide(struct budgets *b, uint64_t beginning, struct err *e)
 {
 	memory_look(&b->memory, &b->room);
@@ -141,7 +141,8 @@ int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e)
 	return failed;
 }
 
-/* The functions below cannot fail: a budget that holds every model's `least` is never refused. */
+/* The functions below cannot fail, since a budget with room for every model's `least` is never
+ * refused. */
 
 void budgets_ask_contexts(struct budgets *b, uint64_t bytes)
 {
@@ -204,8 +205,8 @@ uint64_t budgets_beside(struct budgets *b)
 
 /* ---- watching ---- */
 
-/* The way from the budget in force to the one that is wanted. Changes below a quarter of the margin
- * are ignored, or the budget would change at every look. */
+/* The next budget on the way to the wanted one. Changes below a quarter of the margin are ignored,
+ * or the budget would change at every look. */
 static uint64_t budgets_next_step(const struct budgets *b, uint64_t want, uint64_t now_ns)
 {
 	uint64_t slack = b->room.margin / 4;
@@ -218,8 +219,8 @@ static uint64_t budgets_next_step(const struct budgets *b, uint64_t want, uint64
 								  budgets_greater(slack, 4096)));
 }
 
-/* The kernel says that memory is short. If the numbers do not show it (a limit above that cannot be
- * seen from here, page cache that is needed), experts give up a little each second. */
+/* Called when the kernel signals that memory is short. If the numbers do not show this (an
+ * invisible limit above, page cache that is in use), the budget is lowered a little each second. */
 static uint64_t budgets_step_in_doubt(struct budgets *b, uint64_t next, uint64_t now_ns)
 {
 	if (next < b->in_force || now_ns < b->doubted_ns)
@@ -250,7 +251,7 @@ bool budgets_look(struct budgets *b, enum pressure_signal signal, uint64_t now_n
 	return falling;
 }
 
-/* Subscribes for the group that the process is in and the limits that it has now. */
+/* Subscribes to notifications for the process's current group and limits. */
 static void budgets_subscribe(struct budgets *b, struct pressure *p, unsigned *changes)
 {
 	pthread_mutex_lock(&b->lock);
@@ -266,7 +267,7 @@ static void *budgets_watch_main(void *arg)
 {
 	struct budgets *b = arg;
 	struct pressure p = {0};
-	unsigned changes = 0; /* there has been a look, so it is more than that by now */
+	unsigned changes = 0; /* memory.changes is larger after the first look */
 	bool falling = false;
 	while (!atomic_load(&b->quit)) {
 		budgets_subscribe(b, &p, &changes);

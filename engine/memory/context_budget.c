@@ -22,8 +22,8 @@ size_t context_pages(size_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
-/* True if the bytes still fitted; they are counted then. What does not fit is never counted, not even for a moment: another
- * thread would find no room, or see more in use than the limit. */
+/* Counts the bytes if they fit. Bytes that do not fit are not counted even for a moment, since
+ * another thread could then find no room, or see more than the limit in use. */
 static bool context_charge(struct context_budget *b, uint64_t bytes)
 {
 	uint64_t used = atomic_load(&b->used);
@@ -35,9 +35,9 @@ static bool context_charge(struct context_budget *b, uint64_t bytes)
 	return true;
 }
 
-/* Each is a mapping of its own, so that the system gets the memory back as soon as it is given up:
- * memory freed in the middle of a heap stays there. The kernel keeps neighbours as one area, which
- * is why small ones are not put together here. 0, -ENOSPC or -ENOMEM. */
+/* Maps the memory. Each block is a separate mapping, so that unmapping returns it to the system at
+ * once; memory freed in the middle of a heap would stay. Small blocks need not be combined, since
+ * the kernel merges neighbouring mappings. Returns 0, -ENOSPC or -ENOMEM. */
 static int context_map(struct context_budget *b, size_t bytes, void **out)
 {
 	*out = NULL;
@@ -60,7 +60,7 @@ void *context_take_spare(struct context_budget *b, size_t bytes)
 	return memory;
 }
 
-/* False: there is nothing that is spare. */
+/* Frees a piece of spare memory. False: there is none. */
 static bool context_give_way(struct context_budget *b)
 {
 	pthread_mutex_lock(&b->lock);
@@ -96,8 +96,8 @@ void *context_take(struct context_budget *b, size_t bytes, struct err *e)
 	return memory;
 }
 
-/* A process has its bound of areas, and a hole makes two of one: beyond it, the memory goes and the
- * addresses stay. */
+/* The number of mappings of a process is limited, and a hole divides one into two. At the limit,
+ * munmap fails; then the memory is released but the addresses stay mapped. */
 void context_give(struct context_budget *b, const void *memory, size_t bytes)
 {
 	if (!memory)

@@ -20,7 +20,7 @@ static bool cpus_read(const char *root, const char *path, const char *format, lo
 	return read;
 }
 
-/* The first processor of a processor's core. */
+/* The first hyperthread of a processor's core. */
 static int cpus_first_sibling(const char *root, int cpu)
 {
 	char path[96];
@@ -43,7 +43,7 @@ static uint32_t cpus_count_nodes(const char *root)
 	return nodes ? nodes : 1;
 }
 
-/* The processors' time that one group allows; 0: no limit. */
+/* The quota of one group, in processors; 0: no limit. */
 static double cpus_group_quota(const char *group)
 {
 	long quota = 0, period = 0, none;
@@ -54,7 +54,7 @@ static double cpus_group_quota(const char *group)
 	return 0;
 }
 
-/* The least of the process's group and of those above it. */
+/* The smallest quota of the process's group and the groups above it. */
 static double cpus_quota(const char *root)
 {
 	struct memory m;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether a supply's file has this word. */
+/* Whether a file of a power supply contains this word. */
 static bool mains_says(const char *folder, const char *supply, const char *file, const char *word)
 {
 	char path[1024], line[32] = "";

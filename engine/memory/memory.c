@@ -8,15 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Larger than any of the files that are read whole: memory.stat is the longest. */
+/* Larger than any of the files read here; memory.stat is the longest. */
 enum { TEXT_BYTES = 16 << 10 };
-/* What no machine has: version 1 says "no limit" by the largest number of whole pages. */
+/* Version 1 gives the largest number of whole pages for "no limit". No machine has this much
+ * memory. */
 #define NO_LIMIT (UINT64_C(1) << 62)
 #define MIB (UINT64_C(1) << 20)
 
 /* ---- files of numbers ---- */
 
-/* Reads a file as a string; false if it cannot be read. More than fits is cut off. */
+/* Reads a file as a string, cut off if it is too long. False: it cannot be read. */
 static bool memory_read_text(char text[TEXT_BYTES], const char *root, const char *folder,
 			     const char *name)
 {
@@ -40,7 +41,7 @@ static bool memory_read_text(char text[TEXT_BYTES], const char *root, const char
 	return n == 0;
 }
 
-/* A number that ends where the line or the word does, or the word max. */
+/* Parses the word max, or a number that ends with the line or word. */
 static bool memory_parse_number(const char *s, uint64_t *out)
 {
 	s += strspn(s, " \t");
@@ -85,9 +86,9 @@ static bool memory_is_listed(const char *list, const char *word)
 	return false;
 }
 
-/* The line of /proc/self/cgroup that counts: "ID:CONTROLLERS:PATH". A controller is in one
- * hierarchy only, so if version 1 has it, version 2 (whose line is "0::PATH") has not. Cuts the
- * text; the result lies in it. */
+/* The path in the relevant line of /proc/self/cgroup, "ID:CONTROLLERS:PATH". A controller is in one
+ * hierarchy only: if it is in version 1, it is not in version 2, whose line is "0::PATH". Changes
+ * the text; the result points into it. */
 static const char *memory_find_membership(char *text, const char *controller,
 					  enum memory_version *version)
 {
@@ -126,11 +127,11 @@ static void memory_unescape(char *s)
 }
 
 struct mounted_at {
-	char *root, *point; /* what of the hierarchy is mounted, and where */
+	char *root, *point; /* the mounted part of the hierarchy, and the mount point */
 };
 
-/* Takes a line of /proc/self/mountinfo apart, "ID PARENT DEVICE ROOT POINT OPTIONS [TAGS…] - TYPE
- * SOURCE OPTIONS" (proc(5)). True if it is a hierarchy of that version with that controller. */
+/* Parses a line of /proc/self/mountinfo, "ID PARENT DEVICE ROOT POINT OPTIONS [TAGS…] - TYPE SOURCE
+ * OPTIONS" (proc(5)). True: it is a hierarchy of this version with this controller. */
 static bool memory_parse_mount(char *line, const char *controller, enum memory_version version,
 			       struct mounted_at *out)
 {
@@ -168,8 +169,8 @@ static const char *memory_below(const char *path, const char *root)
 	return rest;
 }
 
-/* Finds the folder of the group that is called `path`. The first mount that shows it is used; if
- * none does (the group is gone), the groups above it on the first mount still count. */
+/* Finds the folder of the group `path`, in the first mount that shows it. If no mount does (the
+ * group was removed), the groups above it in the first mount still count. */
 static void memory_find_group(struct memory *m, const char *path)
 {
 	char name[PATH_MAX], *line = NULL;
@@ -208,7 +209,7 @@ void memory_find(struct memory *m)
 	free(m->membership);
 	free(m->group);
 	m->group = NULL;
-	m->membership = strdup(text); /* NULL: looked up again at the next look */
+	m->membership = strdup(text); /* NULL: the group is looked up again next time */
 	m->changes++;
 	const char *path = memory_find_membership(text, m->controller, &m->version);
 	/* A path that leads out of the namespace names a group that cannot be seen. */
@@ -219,10 +220,12 @@ void memory_find(struct memory *m)
 /* ---- levels ---- */
 
 static const struct group_files {
-	const char *limit[2];	    /* the lesser counts; throttling is as good as a limit */
-	const char *inherited;	    /* in memory.stat: the least limit above, seen or not */
-	const char *usage;	    /* page cache included */
-	const char *reclaimable[3]; /* in memory.stat, groups below included */
+	const char *limit[2]; /* the smaller one counts; throttling (memory.high) also counts as a
+				 limit */
+	/* in memory.stat: the smallest limit above, also of invisible groups */
+	const char *inherited;
+	const char *usage;	    /* including page cache */
+	const char *reclaimable[3]; /* in memory.stat, including groups below */
 } group_files[] = {
 	[MEMORY_GROUP_V1] = {{"/memory.limit_in_bytes"},
 			     "hierarchical_memory_limit ",
@@ -244,13 +247,14 @@ static uint64_t memory_clamp(uint64_t x, uint64_t least, uint64_t most)
 	return x < least ? least : memory_lesser(x, most);
 }
 
-/* A group's memory is meant to be used, and the other processes in it are mostly known. */
+/* A group's margin is small: its memory is meant to be used, and its other processes are usually
+ * known. */
 uint64_t memory_group_margin(uint64_t limit)
 {
 	return memory_lesser(memory_clamp(limit / 32, 16 * MIB, 512 * MIB), limit / 4);
 }
 
-/* A machine has other users. */
+/* A machine's margin is larger, since it has other users. */
 static uint64_t memory_machine_margin(uint64_t total)
 {
 	return memory_lesser(memory_clamp(total / 16, 64 * MIB, 2048 * MIB), total / 4);

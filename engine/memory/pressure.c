@@ -35,9 +35,9 @@ static void pressure_add(struct pressure *p, int fd, enum pressure_kind kind,
 
 /* ---- stalls ---- */
 
-/* Asks to be told when tasks have waited for memory for a tenth of the time: far above what
- * dropping clean page cache costs, far below what anyone would call a hang. Users without
- * privileges are given windows of whole two seconds only. */
+/* Asks for a notification when tasks wait for memory a tenth of the time. This is far more than the
+ * cost of dropping clean page cache, and far less than a hang. Unprivileged users may only use
+ * windows of multiples of two seconds. */
 static int pressure_open_stalls(const char *folder, const char *name)
 {
 	static const char *const triggers[] = {"some 100000 1000000", "some 200000 2000000"};
@@ -71,7 +71,7 @@ static int pressure_open_event(const char *group, const char *name, const char *
 	return event;
 }
 
-/* Half of the margin is used: the periodic look was too slow to notice. */
+/* Notifies when half of the margin is used, because the periodic look was too slow. */
 static int pressure_open_threshold(const char *group, uint64_t limit)
 {
 	char threshold[32];
@@ -88,7 +88,7 @@ static void pressure_open_group(struct pressure *p, const struct memory *m, char
 	if (second)
 		pressure_add(p, pressure_open_stalls(group, "/memory.pressure"), PRESSURE_STALLS,
 			     PRESSURE_SHORT);
-	else /* a hint only: without swap it also fires when page cache is dropped elsewhere */
+	else /* only a hint: without swap it also fires when page cache is dropped elsewhere */
 		pressure_add(
 			p, pressure_open_event(group, "/memory.pressure_level", "medium,hierarchy"),
 			PRESSURE_COUNTER, PRESSURE_LOOK);
@@ -136,7 +136,8 @@ void pressure_close(struct pressure *p)
 	p->count = 0;
 }
 
-/* Makes a source ready for its next signal; false if it is broken, as when its group is gone. */
+/* Prepares a source for its next signal. False: the source is broken, for example because its group
+ * was removed. */
 static bool pressure_rearm(const struct pollfd *f, enum pressure_kind kind)
 {
 	uint64_t times;

@@ -1,4 +1,4 @@
-/* Hashes of texts that were given up. See evicted.h. */
+/* Hashes of evicted texts. See evicted.h. */
 #include "engine/prefixes/evicted.h"
 
 #include <xxhash.h>

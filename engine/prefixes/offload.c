@@ -17,7 +17,7 @@ struct offload_piece {
 	struct offload_piece *next; /* in its bucket */
 	XXH128_hash_t sum;
 	uint64_t offset, bytes;
-	uint32_t refs; /* of texts */
+	uint32_t refs; /* number of texts with this piece */
 };
 
 struct offload_space {
@@ -49,7 +49,7 @@ static int offload_open(struct offload *o)
 	return o->fd < 0 ? -EIO : 0;
 }
 
-/* Sets the calling thread's priority among those who use the disk; returns the one before. */
+/* Sets the calling thread's I/O priority; returns the old one. */
 static int offload_set_priority(int priority)
 {
 	enum { THIS_THREAD = 1 }; /* IOPRIO_WHO_PROCESS of <linux/ioprio.h>, with a 0 */
@@ -59,7 +59,7 @@ static int offload_set_priority(int priority)
 	return before;
 }
 
-/* The last of the "best effort" priorities. */
+/* Sets the lowest "best effort" priority. */
 static int offload_go_last(void)
 {
 	enum { BEST_EFFORT = 2 << 13, LAST = 7 };
@@ -68,7 +68,7 @@ static int offload_go_last(void)
 
 /* ---- space in the file; the lock is held ---- */
 
-/* The place for a piece: of one that is gone, or the end. */
+/* Finds a place for a piece: free space, or the end of the file. */
 static uint64_t offload_place(struct offload *o, uint64_t bytes)
 {
 	for (struct offload_space **at = &o->spaces; *at; at = &(*at)->next) {
@@ -89,8 +89,8 @@ static struct offload_piece **offload_bucket(struct offload *o, XXH128_hash_t su
 	return &o->pieces[sum.low64 % OFFLOAD_BUCKETS];
 }
 
-/* A text no longer has the piece. The disk gets the space back; without memory to note it, the
- * file only grows. */
+/* Drops a text's reference to a piece. The space of an unreferenced piece is freed on disk and
+ * reused. If memory runs out for noting the space, it is not reused. */
 static void offload_leave_piece(struct offload *o, struct offload_piece *p)
 {
 	struct offload_piece **at = offload_bucket(o, p->sum);
@@ -119,7 +119,7 @@ static void offload_empty_text(struct offload *o, struct offload_text *t)
 	t->count = 0;
 }
 
-/* The oldest text that is written gives way. */
+/* Drops the oldest text. */
 static bool offload_give_way(struct offload *o)
 {
 	struct offload_text *oldest = NULL;
@@ -131,7 +131,7 @@ static bool offload_give_way(struct offload *o)
 	return oldest;
 }
 
-/* Counts bytes as used; false: there is no room for them. */
+/* Counts bytes as used; false: no room. */
 static bool offload_take_room(struct offload *o, uint64_t bytes)
 {
 	do {
@@ -154,7 +154,7 @@ static void offload_free_text(struct offload *o, struct offload_text *t)
 
 /* ---- pieces ---- */
 
-/* Equal sums are not enough: whether the file has these bytes there. */
+/* Whether the file has exactly these bytes there, since equal checksums are not enough. */
 static bool offload_has(const struct offload *o, const struct offload_piece *p, const void *bytes)
 {
 	struct err ignored;
@@ -167,7 +167,7 @@ static bool offload_has(const struct offload *o, const struct offload_piece *p, 
 	return same;
 }
 
-/* A piece that has these bytes already, with one more reference; NULL: none. */
+/* Finds a piece with the same bytes and adds a reference; NULL: none. */
 static struct offload_piece *offload_find(struct offload *o, XXH128_hash_t sum, const void *bytes,
 					  uint64_t n)
 {

@@ -38,7 +38,7 @@ static void prefix_use(struct prefixes *p, struct prefix *x)
 	prefix_put_first(p, x);
 }
 
-/* NULL: all are pinned. */
+/* The least recently used entry that is not pinned; NULL: none. */
 static struct prefix *prefix_oldest(const struct prefixes *p)
 {
 	struct prefix *oldest = NULL;
@@ -56,8 +56,8 @@ static struct prefix *prefix_with(const struct prefixes *p, uint64_t id)
 	return x;
 }
 
-/* Called after entries were added, removed or pinned: the entries are spare while one of them can
- * be given up. */
+/* Call this after entries were added, removed or pinned: the entries count as spare while one of
+ * them can be freed. */
 static void prefixes_set_spare(struct prefixes *p)
 {
 	if (prefix_oldest(p))
@@ -84,7 +84,7 @@ static void prefix_evict(struct prefixes *p, struct prefix *x)
 	prefix_take_out(p, x);
 }
 
-/* An entry and those linked to it. Without the lock. NULL is fine. */
+/* Frees an entry and those linked to it. Call it without the lock. NULL is fine. */
 static void prefix_free(struct prefix *x)
 {
 	for (struct prefix *next; x; x = next) {
@@ -94,8 +94,9 @@ static void prefix_free(struct prefix *x)
 	}
 }
 
-/* context_spare's callback. Contexts give their memory back under the lock, so it is released for
- * that: another thread that finds nothing spare at that moment may have -ENOSPC for an instant. */
+/* The callback of context_spare: frees the least recently used entry. Freeing a context takes the
+ * lock, so the lock is released meanwhile. Another thread that finds no spare memory at that moment
+ * may get -ENOSPC. */
 static void prefixes_give_way(struct context_spare *spare)
 {
 	struct prefixes *p = (void *)((char *)spare - offsetof(struct prefixes, spare));
@@ -157,7 +158,7 @@ size_t prefixes_common(const struct token_list *a, const struct token_list *b)
 	return i;
 }
 
-/* How many of the wanted positions a context takes over from an entry that has `common` of them. */
+/* How many positions a context can take over from an entry with `common` equal ids. */
 static size_t prefix_reach(const struct prefixes *p, const struct prefix *x, size_t common,
 			   size_t wanted)
 {
@@ -180,7 +181,7 @@ void prefixes_look(const struct token_list *have, const struct prefix_key *compu
 									     : PREFIX_ALL;
 }
 
-/* The entry that has the most positions, which are in *reach. The lock is held. */
+/* Finds the entry with the most usable positions, *reach. The lock is held. */
 static struct prefix *prefix_best(const struct prefixes *p, const struct prefix_key *key,
 				  const struct token_list *ids, size_t *reach,
 				  struct prefix_found *found)
@@ -202,7 +203,7 @@ static struct prefix *prefix_best(const struct prefixes *p, const struct prefix_
 	return best;
 }
 
-/* Notes in *found if more of the text was kept once than now. The lock is held. */
+/* Notes in *found if more of the text was kept earlier but was evicted. The lock is held. */
 static void prefix_look_evicted(const struct prefixes *p, const struct prefix_key *key,
 				const struct token_list *ids, struct prefix_found *found)
 {
@@ -229,7 +230,7 @@ size_t prefixes_reach(struct prefixes *p, const struct prefix_key *key,
 void prefixes_find(struct prefixes *p, const struct prefix_key *key, const struct token_list *ids,
 		   size_t least, struct context *to, struct prefix_found *found)
 {
-	struct err ignored; /* what cannot be shared is computed */
+	struct err ignored; /* after an error the text is computed */
 	size_t reach = least > PREFIX_LEAST ? least : PREFIX_LEAST - 1;
 	*found = (struct prefix_found){.reason = PREFIX_NONE};
 	pthread_mutex_lock(&p->budget->lock);
@@ -247,8 +248,8 @@ void prefixes_find(struct prefixes *p, const struct prefix_key *key, const struc
 
 /* ---- keeping ---- */
 
-/* The entry that has all of this text already, and so is not replaced; or the one that this text
- * continues: *continued. The lock is held. */
+/* Finds an entry that has all of this text already. Or sets *continued to the entry that this text
+ * continues. The lock is held. */
 static struct prefix *prefix_like(const struct prefixes *p, const struct prefix_key *key,
 				  const struct token_list *ids, bool *continued)
 {
@@ -267,7 +268,7 @@ static struct prefix *prefix_like(const struct prefixes *p, const struct prefix_
 	return NULL;
 }
 
-/* A new entry, in no list yet. NULL: out of memory. */
+/* Creates an entry that is in no list yet. NULL: out of memory. */
 static struct prefix *prefix_new(struct prefixes *p, const struct prefix_key *key, uint32_t owner,
 				 const struct token_list *ids, uint64_t text_bytes)
 {
@@ -284,9 +285,10 @@ static struct prefix *prefix_new(struct prefixes *p, const struct prefix_key *ke
 	return x;
 }
 
-/* The entries that have to go for a new one: of other weights, and, of too many, the oldest. With
- * recurrent states their number is bounded by memory as well: half of the budget stays for the
- * states and checkpoints of sessions. Taken out, linked by next. The lock is held. */
+/* Removes the entries that must go before a new one is added, and returns them, linked by next:
+ * entries of other weights, and the oldest ones if there are too many. With recurrent states, their
+ * memory is limited, too: half of the budget stays for states and checkpoints of sessions. The lock
+ * is held. */
 static struct prefix *prefixes_make_place(struct prefixes *p, const struct prefix *new)
 {
 	struct prefix *gone = NULL, *next;
@@ -310,8 +312,8 @@ static struct prefix *prefixes_make_place(struct prefixes *p, const struct prefi
 	return gone;
 }
 
-/* Puts a new entry in, in the place of the one that it continues, if there is one. The lock is
- * held. Returns the entries that are gone. */
+/* Adds a new entry, which replaces the entry that it continues. Returns the removed entries. The
+ * lock is held. */
 static struct prefix *prefix_insert(struct prefixes *p, struct prefix *x, struct prefix *continued)
 {
 	x->id = continued ? continued->id : p->next_id++;
@@ -330,7 +332,7 @@ static struct prefix *prefix_insert(struct prefixes *p, struct prefix *x, struct
 uint64_t prefixes_offer(struct prefixes *p, const struct prefix_key *key, uint32_t owner,
 			struct context *from, uint64_t text_bytes)
 {
-	struct err ignored; /* what cannot be kept is computed again */
+	struct err ignored; /* after an error the text is computed again */
 	struct prefix_key own = *key;
 	own.long_text = from->long_text;
 	if (from->tokens.count < PREFIX_LEAST || from->recurrent.spoiled)
@@ -352,7 +354,7 @@ uint64_t prefixes_offer(struct prefixes *p, const struct prefix_key *key, uint32
 	return id;
 }
 
-/* ---- looking, and what its owner may do ---- */
+/* ---- for the owner: inspecting and changing entries ---- */
 
 static void prefix_print_name(const struct prefix *x, char name[MODEL_PREFIX_NAME])
 {
@@ -445,7 +447,7 @@ int prefixes_touch(struct prefixes *p, uint64_t id, struct err *e)
 	return x ? 0 : prefix_gone(e);
 }
 
-/* Of one entry, as if it shared nothing. The lock is held. */
+/* The bytes of an entry, as if it shared no memory. The lock is held. */
 static uint64_t prefix_full_bytes(const struct prefix *x)
 {
 	uint64_t bytes = x->context.recurrent.bytes;

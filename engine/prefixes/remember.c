@@ -1,4 +1,4 @@
-/* Answers on disk. See remember.h; remember_bound.c removes what is too much. */
+/* Remembered answers. See remember.h; remember_bound.c keeps the folder within its limit. */
 #include "engine/prefixes/remember_inside.h"
 
 #include "cache/io.h"
@@ -23,7 +23,7 @@ static const char *const remember_names[REMEMBER_PARTS] = {
 };
 enum {
 	REMEMBER_SUM = 17,	       /* 16 digits and a newline */
-	REMEMBER_FILE_MOST = 64 << 20, /* bytes of a file */
+	REMEMBER_FILE_MOST = 64 << 20, /* bytes of a file, at most */
 	REMEMBER_WAITING_MOST = 64 << 20,
 };
 
@@ -57,7 +57,7 @@ int remember_open_folder(int dir, const char *name)
 	return -EPERM;
 }
 
-/* The folder of an owner's answers; made if `make`. */
+/* Opens the folder of an owner's answers. make: make the folder if it is missing. */
 static int remember_open_owner(const struct remember *r, uint32_t owner, bool make)
 {
 	char name[16] = "all";
@@ -140,7 +140,7 @@ static void remember_add_part(struct text_out *o, const char *name, const struct
 	text_out_string(o, "\n");
 }
 
-/* The head with the checksum of all that follows, and what follows. */
+/* Prints the head, with the checksum of the rest, and the rest. */
 static void remember_print(const struct remember_entry *x, struct text_out *o)
 {
 	struct text_out parts = {0};
@@ -160,7 +160,7 @@ static void remember_print(const struct remember_entry *x, struct text_out *o)
 	text_out_free(&parts);
 }
 
-/* Takes a part from the text at *at; false: it is another text. */
+/* Reads a part from the text at *at; false: the text has another form. */
 static bool remember_take_part(const char **at, const char *end, const char *name,
 			       struct text_out *part)
 {
@@ -197,7 +197,8 @@ static bool remember_read_parts(const char *text, size_t n, struct remember_entr
 
 /* ---- finding ---- */
 
-/* malloc'ed, with a NUL behind it; NULL: it cannot be read, or is not the process's own. */
+/* Reads a file: malloc'ed, NUL-terminated. NULL: the file cannot be read, or does not belong to the
+ * process's user. */
 static char *remember_read_file(int folder, const char *name, size_t *n)
 {
 	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -218,7 +219,7 @@ static char *remember_read_file(int folder, const char *name, size_t *n)
 	if (text) {
 		text[bytes] = 0;
 		*n = bytes;
-		(void)futimens(fd, NULL); /* it was used now */
+		(void)futimens(fd, NULL); /* marks the file as used now */
 	}
 	io_close(fd);
 	return text;
@@ -312,7 +313,7 @@ static int remember_write_bytes(int folder, const char *name, const struct text_
 	return failed;
 }
 
-/* Under another name first, which no other process has. */
+/* Writes under a temporary name first, which no other process uses. */
 static int remember_write_file(struct remember *r, int folder, const struct remember_entry *x,
 			       const struct text_out *o)
 {
@@ -351,7 +352,8 @@ static int remember_write_one(struct remember *r, const struct remember_entry *x
 
 void remember_write(struct remember *r)
 {
-	enum { LOOK = 64 }; /* other processes may write to the same folder */
+	/* Counts again after this many files, since other processes may write to the folder. */
+	enum { LOOK = 64 };
 	struct remember_waiting *w;
 	pthread_mutex_lock(&r->writing);
 	while ((w = remember_next(r))) {

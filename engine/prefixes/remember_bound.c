@@ -1,4 +1,4 @@
-/* The bound of remembered answers: the files that were used longest ago are removed. */
+/* The limit of remembered answers: removes the least recently used files. */
 #include "engine/prefixes/remember_inside.h"
 
 #include "cache/io.h"
@@ -24,7 +24,7 @@ struct bound_list {
 	uint64_t bytes;
 };
 
-/* Without memory the file is only not counted. */
+/* Adds a file. If memory runs out, the file is not counted. */
 static void bound_add(struct bound_list *l, const struct bound_file *f)
 {
 	if (l->count == l->room) {
@@ -39,7 +39,7 @@ static void bound_add(struct bound_list *l, const struct bound_file *f)
 	l->bytes += f->bytes;
 }
 
-/* Only names that remember.c gives: 32 digits, or a file that is being written. */
+/* Whether remember.c makes such names: 32 digits, or the name of a file being written. */
 static bool bound_is_ours(const char *name)
 {
 	return strspn(name, "0123456789abcdef") == REMEMBER_NAME - 1
@@ -47,7 +47,7 @@ static bool bound_is_ours(const char *name)
 		       : !strncmp(name, "partial.", 8) && strlen(name) < 48;
 }
 
-/* An open folder, or NULL. */
+/* Opens a folder; NULL: not possible. */
 static DIR *bound_open(int dir, const char *name)
 {
 	int fd = remember_open_folder(dir, name);
@@ -92,7 +92,7 @@ static void bound_look(const struct remember *r, struct bound_list *l)
 		closedir(d);
 }
 
-/* qsort: the one that was used longest ago first. */
+/* For qsort: the least recently used first. */
 static int bound_compare(const void *a, const void *b)
 {
 	const struct bound_file *x = a, *y = b;
@@ -114,7 +114,7 @@ static bool bound_remove(const struct remember *r, const struct bound_file *f)
 void remember_bound(struct remember *r)
 {
 	struct bound_list l = {0};
-	/* Some room more than is needed, so that not each new file has all of them looked at. */
+	/* Frees more than needed, so that not every new file causes a scan of the folder. */
 	uint64_t leave = r->most - r->most / 16;
 	bound_look(r, &l);
 	if (l.bytes > r->most) {
