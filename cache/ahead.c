@@ -1,7 +1,7 @@
 /* See the header. */
 #include "cache/ahead.h"
 
-/* What one more observation weighs: a topic of a conversation is some hundred tokens. */
+/* The weight of a new observation. A topic of a conversation lasts some hundred tokens. */
 static const float weight = 1.0F / 64;
 
 static void ahead_move(float *mean, bool yes)

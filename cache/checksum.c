@@ -3,7 +3,7 @@
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #define XXH_DISPATCH_DISABLE_REPLACE
 #include <xxh_x86dispatch.h>
-/* Null where the library that is linked, or found at start, lacks them. */
+/* NULL if libxxhash, as linked or as found at start, lacks them. */
 #pragma weak XXH3_64bits_dispatch
 #pragma weak XXH3_64bits_update_dispatch
 #define FASTEST(function) (function##_dispatch ? function##_dispatch : function)

@@ -1,7 +1,7 @@
 /* XXH3 of whole records, as fast as the processor allows. The library's plain functions are
- * compiled for every x86-64: 20 GB/s where AVX-512 reaches 80. Its dispatching functions look at
- * the processor first, but not every library has them: they are used where present. The sums are
- * the same. */
+ * compiled for every x86-64 and reach 20 GB/s where AVX-512 reaches 80. Its dispatching functions
+ * choose by processor, but not every libxxhash has them: they are used where present. Both give the
+ * same checksums. */
 #ifndef MOEFS_CACHE_CHECKSUM_H
 #define MOEFS_CACHE_CHECKSUM_H
 

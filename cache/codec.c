@@ -1,20 +1,21 @@
 /* Coding and decoding of records; the layout is in the header.
  *
- * Why zstd is kept from finding matches. In a plane of exponents a repeated string of a few bytes
+ * Why zstd is kept from finding matches: in a plane of exponents a repeated string of a few bytes
  * is an accident of a small alphabet. Every such match saves less than a Huffman code of its bytes
- * would take, and costs the decoder a copy. A table of 2^6 places for strings of 7 bytes finds none
- * of them, and what remains is zstd's Huffman coder, which comes to the entropy of the plane. One
+ * would take, and costs the decoder a copy. A match table of 2^6 entries for strings of 7 bytes
+ * finds none of them, which leaves zstd's Huffman coder. That reaches the entropy of the plane. One
  * core of a Zen 4 and libzstd 1.5.4, in bytes of records, on normally distributed bfloat16 and on
  * two trained models of 15 and 18 million parameters alike:
  *
- *                             stored    coded at      decoded at (no sums)
+ *                             stored    coded at      decoded at (no checksums)
  *     level -1                 .78       .5 GB/s       2.0 GB/s
  *     level 1                  .69       .5            2.3
  *     level 3                  .71       .3            1.8
  *     level 19                 .670      .01           3.7 to 4.3
  *     level 1 without matches  .670     1.5            3.8 to 4.4
  *
- * Blocks of 64 KiB to 2 MiB differ by 5 % in speed and .0003 in size; below, tables begin to show.
+ * Blocks of 64 KiB to 2 MiB differ by 5 % in speed and .0003 in size. In smaller blocks the size of
+ * the tables begins to show.
  */
 #include "cache/codec.h"
 
@@ -32,7 +33,7 @@ enum { SUM_BYTES = 8, ROW_BYTES = 8, ZSTD_LEVEL = 1, ZSTD_HASH_LOG = 6, ZSTD_MIN
 /* ---- sizes ---- */
 
 struct codec_block {
-	size_t bytes, high, low; /* of the block, and of its planes */
+	size_t bytes, high, low; /* sizes of the block and of its planes */
 };
 
 static struct codec_block codec_block_at(size_t record_bytes, size_t offset)
@@ -71,7 +72,7 @@ static size_t codec_get32(const uint8_t *in)
 
 /* ---- planes ---- */
 
-/* Runs of a constant length, which compilers turn into vectors. */
+/* Loops of a constant length, which compilers vectorise. */
 enum { RUN = 64 };
 
 static void codec_split_planes(uint8_t *restrict high, uint8_t *restrict low,
@@ -119,15 +120,17 @@ static ZSTD_CCtx *codec_coder_create(void)
 	};
 	ZSTD_CCtx *coder = ZSTD_createCCtx();
 	for (size_t i = 0; coder && i < sizeof parameters / sizeof *parameters; i++)
-		/* A libzstd with other bounds would refuse: larger then, and never wrong. */
+		/* A libzstd with other bounds would refuse a parameter. Then the result is larger,
+		 * not wrong. */
 		(void)ZSTD_CCtx_setParameter(coder, parameters[i].name, parameters[i].value);
 	return coder;
 }
 
-/* Writes a plane at out, which has room for all of it; returns how many bytes it became. */
+/* Codes a plane at `out`, which must have room for the whole plane; returns the stored bytes. */
 static size_t codec_encode_plane(ZSTD_CCtx *coder, uint8_t *out, const uint8_t *plane, size_t bytes)
 {
-	/* Room for one byte less than plain: what does not shrink is an error, as any other is. */
+	/* Room for one byte less than the plane: a plane that does not shrink is an error, like any
+	 * other error, and is stored unchanged. */
 	size_t n = bytes > 1 ? ZSTD_compress2(coder, out, bytes - 1, plane, bytes) : bytes;
 	if (n < bytes && !ZSTD_isError(n))
 		return n;
@@ -169,18 +172,19 @@ int codec_encode(void *out, size_t *bytes, const void *record, size_t record_byt
 
 /* ---- decoding ---- */
 
-/* A plane of `bytes`, decoded into temp unless it is plain; NULL if it is no plane of that size. */
+/* Returns a plane of `bytes`, decoded into temp unless it is stored unchanged. NULL: the stored
+ * bytes are not a plane of this size. */
 static const uint8_t *codec_decode_plane(ZSTD_DCtx *decoder, const uint8_t *stored,
 					 size_t stored_bytes, size_t bytes, uint8_t *temp)
 {
 	if (stored_bytes == bytes)
 		return stored;
-	/* An error is a number larger than any size. */
+	/* An error code is larger than any size. */
 	return ZSTD_decompressDCtx(decoder, temp, bytes, stored, stored_bytes) == bytes ? temp
 											: NULL;
 }
 
-/* False if the stored bytes at *at, which end at `end`, are not this block's. */
+/* False if the stored bytes from *at to `end` do not begin with this block. */
 static bool codec_decode_block(ZSTD_DCtx *decoder, uint8_t *out, struct codec_block b,
 			       const uint8_t *row, const uint8_t **at, const uint8_t *end,
 			       uint8_t *temp)

@@ -2,7 +2,7 @@
 #include "cache/depth.h"
 
 /* A stretch is long enough that one slow read does not decide. Every TRIAL-th stretch tries a
- * neighbour, which must be better by more than the noise. */
+ * neighbouring depth, which must be better by more than the noise. */
 enum { STRETCH = 16, TRIAL = 8 };
 static const double smoothing = 0.3, gain_wanted = 1.04, loss_allowed = 0.98;
 
@@ -21,7 +21,7 @@ static void depth_smooth(double *rate, double measured)
 	*rate = *rate > 0 ? *rate + smoothing * (measured - *rate) : measured;
 }
 
-/* Goes deeper if that is clearly faster, or shallower if that is hardly slower. */
+/* Increases the depth if that is clearly faster, or decreases it if that is hardly slower. */
 static void depth_choose_base(struct depth_tuner *t)
 {
 	double here = t->rate[t->base];
@@ -44,7 +44,7 @@ static uint32_t depth_choose_next(struct depth_tuner *t)
 
 void depth_note(struct depth_tuner *t, uint64_t bytes, uint64_t now_ns)
 {
-	if (t->reads++ == 0) { /* from the end of one read to the end of another */
+	if (t->reads++ == 0) { /* time runs from the end of one read to the end of another */
 		t->start_ns = now_ns;
 		t->bytes = 0;
 		return;

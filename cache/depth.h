@@ -1,7 +1,7 @@
-/* How many reads to keep in flight: the smallest number that gives a device's bandwidth. With more
- * in flight, the read that somebody waits for stands in line.
+/* How many reads to keep in flight: the smallest number that reaches the device's bandwidth. With
+ * more in flight, a read that a batch waits for queues behind the others.
  *
- * The number is found while reading: stretches of reads with a full queue behind them are timed at
+ * The number is found while reading. A stretch of reads with a full queue behind them is timed at
  * the present depth and, from time to time, at the depth above or below.
  *
  * No clock and no lock: the caller passes times and serialises the calls.
@@ -14,8 +14,9 @@
 enum { DEPTH_MOST = 8, DEPTH_START = 4 };
 
 struct depth_tuner {
-	uint32_t depth;		     /* to use now: 1 … DEPTH_MOST */
-	uint32_t base;		     /* the best so far; depth is this or a trial beside it */
+	uint32_t depth;		     /* the depth to use now: 1 … DEPTH_MOST */
+	uint32_t base;		     /* the best so far; depth is this number or a neighbour on
+				      * trial */
 	double rate[DEPTH_MOST + 1]; /* bytes per ns at each depth, smoothed; 0: not yet known */
 	/* The stretch being timed. */
 	uint64_t start_ns, bytes;
@@ -23,9 +24,9 @@ struct depth_tuner {
 };
 
 void depth_init(struct depth_tuner *t);
-/* The device has become idle, or busy again: discards the stretch that is being timed. */
+/* Discards the stretch being timed. Call this when the device becomes idle, or busy again. */
 void depth_restart(struct depth_tuner *t);
-/* A read of `bytes` has ended at `now_ns` while others waited for the device. */
+/* Records that a read of `bytes` ended at `now_ns` while other reads waited for the device. */
 void depth_note(struct depth_tuner *t, uint64_t bytes, uint64_t now_ns);
 
 #endif

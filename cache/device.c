@@ -1,4 +1,4 @@
-/* Reads of 1 MiB by four threads, scattered over the file as experts are. */
+/* Reads 1 MiB at a time with four threads, scattered over the file like experts. */
 #include "cache/device.h"
 
 #include "cache/io.h"
@@ -18,14 +18,14 @@ static const double measured_seconds = .1;
 
 struct device_file {
 	int fd;
-	uint64_t pieces, step; /* of READ_BYTES in it; without a common divisor */
+	uint64_t pieces, step; /* pieces of READ_BYTES in the file; step and pieces are coprime */
 	_Atomic uint64_t next;
 };
 
 struct device_reading {
 	struct device_file *file;
-	double begun, ended; /* of its reads, on the clock of device_seconds() */
-	uint64_t pieces;     /* that it read; none: it failed, or there were none left */
+	double begun, ended; /* its first and last read, on the clock of device_seconds() */
+	uint64_t pieces;     /* pieces read; 0: it failed, or no piece was left */
 	bool failed;
 	pthread_t thread;
 };
@@ -37,7 +37,8 @@ static double device_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The clock starts with the thread's own first read: on a busy machine a thread may begin late. */
+/* The time starts with the thread's own first read, since on a busy machine a thread may begin
+ * late. */
 static void *device_read_pieces(void *ctx)
 {
 	struct device_reading *r = ctx;
@@ -76,7 +77,7 @@ static double device_measure(int fd, uint64_t bytes)
 	struct device_reading r[READERS];
 	unsigned started = 0;
 	struct device_file f = {.fd = fd, .pieces = bytes / READ_BYTES};
-	/* About the golden section of the file: neighbours in time are far apart. */
+	/* Near the golden section of the file, so that consecutive reads are far apart. */
 	for (f.step = f.pieces * 5 / 8 + 1; device_common_divisor(f.step, f.pieces) != 1; f.step++)
 		;
 	for (; started < READERS; started++) {
@@ -91,7 +92,7 @@ static double device_measure(int fd, uint64_t bytes)
 		pthread_join(r[i].thread, NULL);
 		failed |= r[i].failed;
 		pieces += r[i].pieces;
-		if (r[i].pieces) { /* one that came too late for any says nothing */
+		if (r[i].pieces) { /* ignore a thread that came too late for any piece */
 			begun = r[i].begun < begun ? r[i].begun : begun;
 			ended = r[i].ended > ended ? r[i].ended : ended;
 		}

@@ -1,4 +1,4 @@
-/* The plain implementation of io.h; tests put their own in its place. */
+/* The real implementation of io.h; tests replace it with their own. */
 #include "cache/io.h"
 
 #include <errno.h>
@@ -8,7 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Linux transfers at most 2 GiB less a page per call; a round number below keeps O_DIRECT aligned.
+/* Linux transfers at most 2 GiB less a page per call. A smaller round number keeps O_DIRECT
+ * aligned.
  */
 static const size_t io_most = (size_t)1 << 30;
 
@@ -39,8 +40,8 @@ int io_sync_folder(int fd)
 
 int io_reserve(int fd, uint64_t bytes)
 {
-	/* fallocate and not posix_fallocate: the latter, where the file system cannot reserve,
-	 * writes every block. A sparse file of the right size then has to do. */
+	/* fallocate, not posix_fallocate: where the file system cannot reserve space,
+	 * posix_fallocate writes every block. A sparse file of the right size is used instead. */
 	if (bytes > 0 && fallocate(fd, 0, 0, (off_t)bytes) == 0)
 		return 0;
 	if (bytes > 0 && errno != EOPNOTSUPP && errno != ENOSYS)

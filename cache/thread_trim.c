@@ -1,8 +1,8 @@
-/* glibc's tcache is emptied by filling it and ending a thread. Asked for as many pieces of each
- * size as the cache may hold, the allocator first hands out the cached ones. When it has none left
- * it takes free pieces of the common heap, and caches more of them. So the thread frees everything
- * it got, which fills its cache, and allocates the same number again: now the cache is empty, and
- * nothing had to be taken from the heap. A thread that ends frees the pieces, and then they belong
+/* How to empty glibc's tcache: fill it and end a thread. A thread that asks for as many pieces of
+ * each size as the cache can hold gets the cached pieces first. When none is left, the allocator
+ * takes free pieces from the common heap, and caches more of them. So the thread frees all its
+ * pieces, which fills its cache, and allocates the same number again: now the cache is empty, and
+ * nothing was taken from the heap. Another thread frees the pieces and ends, and then they belong
  * to no cache. */
 #include "cache/thread_trim.h"
 #include "cache/clock.h"
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* glibc's, by default: 64 sizes from 24 bytes on in steps of 16, seven pieces of each. */
+/* glibc's defaults: 64 sizes, from 24 bytes on in steps of 16, seven pieces of each. */
 enum { SIZES = 64, LEAST = 24, STEP = 16, OF_A_SIZE = 7, PIECES = SIZES * OF_A_SIZE };
 
 static void *trim_free_all(void *ctx)
@@ -43,8 +43,8 @@ void thread_trim(void)
 		(void)pthread_join(thread, NULL);
 }
 
-/* The pages below the present frame were touched by the deepest call so far. Two pages stay for the
- * next calls. */
+/* The pages below the present frame belong to the deepest call so far. Two pages stay for the next
+ * calls. */
 static void trim_stack(void)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE), stay = 2 * page;
