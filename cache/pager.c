@@ -1,6 +1,6 @@
 /* The pager as a whole: creation, sources, the budget, the policy's name, and statistics. Batches
- * are in pager_batch.c, slots and eviction in pager_pool.c, queues in pager_queue.c, the threads
- * that read in pager_loader.c. */
+ * are in pager_batch.c, slots and eviction in pager_pool.c, queues in pager_queue.c, and the
+ * threads that read in pager_loader.c. */
 #include "cache/pager.h"
 #include "cache/thread_trim.h"
 
@@ -66,7 +66,7 @@ int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e)
 		p->budget = bytes;
 		pins_changed(p);
 		pool_shrink(p);
-		pins_changed(p); /* evicted pins that have room now come back */
+		pins_changed(p); /* evicted pins may have room again: queue them */
 		pthread_cond_broadcast(&p->changed);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -146,7 +146,7 @@ static void pager_source_free(struct pager_source *s)
 	free(s);
 }
 
-/* A source with all its experts absent and never used; NULL: out of memory. */
+/* A source whose experts are all absent and unused; NULL: out of memory. */
 static struct pager_source *pager_source_new(struct pager *p, const struct pager_supply *supply)
 {
 	const struct store_info *info = store_info(supply->store);
@@ -166,7 +166,7 @@ static struct pager_source *pager_source_new(struct pager *p, const struct pager
 		.value = calloc(all + 1, sizeof *s->value),
 		.slot_value = calloc(all + 1, sizeof *s->slot_value),
 	};
-	s->supply.layer_slot_bytes = NULL; /* the caller's own, as the next */
+	s->supply.layer_slot_bytes = NULL; /* this array and `pinned` belong to the caller */
 	s->supply.pinned = NULL;
 	if (!s->slot_bytes || !s->entries || !s->uses || !s->value || !s->slot_value ||
 	    ahead_open(s)) {
@@ -257,7 +257,7 @@ void pager_remove(struct pager_source *s)
 	pager_source_free(s);
 }
 
-/* ---- looking: no lock ---- */
+/* ---- inspecting: no lock ---- */
 
 static uint64_t pager_relaxed(const _Atomic uint64_t *a)
 {

@@ -1,13 +1,13 @@
-/* Predictions: what the next batches of a source will probably want. See pager.h; ahead.h says which
- * of it is read. A shielded expert is only evicted last, and a prefetch begins when no batch waits
- * for the device, into a slot that nobody wants. */
+/* Predictions: the experts that the next batches of a source will probably want. See pager.h;
+ * ahead.h decides which of them are read. A shielded expert is evicted last. A prefetch begins when
+ * no batch waits for the device, in a slot of an expert that no batch wants. */
 #include "cache/pager_inside.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { AHEAD_LISTS = AHEAD_LAYERS * (AHEAD_LAYERS + 1) / 2 }; /* kept at a time */
+enum { AHEAD_LISTS = AHEAD_LAYERS * (AHEAD_LAYERS + 1) / 2 }; /* lists of guesses */
 
 int ahead_open(struct pager_source *s)
 {
@@ -23,9 +23,9 @@ void ahead_close(struct pager_source *s)
 	free(s->guesses);
 }
 
-/* ---- whether forecasts come true ---- */
+/* ---- measuring forecasts ---- */
 
-/* Forgets what was forecast of a layer at a distance. */
+/* Forgets the guesses for a layer that were made at this distance. */
 static void ahead_forget(struct pager_source *s, uint32_t layer, uint32_t distance)
 {
 	uint32_t kept = 0;
@@ -53,7 +53,7 @@ static void ahead_learn_guess(struct pager_source *s, const struct pager_guess *
 	count->came_true += used;
 }
 
-/* Whether the batch wants an expert that nobody reads yet. */
+/* Whether the batch wants an absent expert that no read is under way for. */
 static bool ahead_demands(const struct pager_source *s, const struct pager_batch *b)
 {
 	bool demands = false;
@@ -103,11 +103,11 @@ static void ahead_end_all(struct pager_source *s)
 void ahead_end(struct pager_source *s, uint32_t layer)
 {
 	ahead_end_all(s);
-	if (layer <= s->layer) /* another pass: another token */
+	if (layer <= s->layer) /* a new pass through the layers: another token */
 		s->guess_count = 0;
 }
 
-/* Queues an absent expert, unless its rank is not worth a read. Returns how many were queued. */
+/* Queues an absent expert, unless its rank is not worth a read. Returns the number queued. */
 static uint32_t ahead_read(struct pager_source *s, struct pager_entry *x, uint32_t distance,
 			   const uint32_t *rank)
 {
@@ -130,7 +130,8 @@ void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *exper
 	if (layer >= s->layers || n > s->experts)
 		return;
 	pthread_mutex_lock(&p->lock);
-	uint32_t distance = layer - s->layer - 1; /* of layers before the next: more than any */
+	uint32_t distance = layer - s->layer - 1; /* an earlier layer wraps: more than any
+						     distance */
 	ahead_end_layer(s, layer);
 	ahead_forget(s, layer, distance);
 	if (n > AHEAD_LAYERS * s->experts - s->predicted_count)

@@ -1,11 +1,11 @@
 /* Batches: the experts that one layer needs at one step, from pager_begin to pager_end.
  *
- * pager_next first gives absent experts slots, as far as there is room, and queues them; then it
- * returns what is resident; else it waits. It waits for room only while the batch holds nothing and
- * nothing is being read for it. So a batch that holds something puts it back without waiting for
- * one that holds nothing, reads end by themselves, and no batch waits for ever. The batch that
- * waits for room first keeps all others from taking room until it got some; otherwise a large
- * expert could starve. */
+ * pager_next first gives slots to absent experts, as far as there is room, and queues them. Then it
+ * returns resident experts; if there are none, it waits. It waits for room only while the batch
+ * holds nothing and no read of the batch is under way. So a batch that holds experts can put them
+ * back without waiting for a batch that holds none, every read ends by itself, and no batch waits
+ * for ever. The first batch that waits for room keeps all others from taking room until it gets
+ * some. Otherwise a batch that needs a large expert could starve. */
 #include "cache/pager.h"
 #include "cache/clock.h"
 
@@ -17,8 +17,8 @@
 #include <string.h>
 #include <time.h>
 
-/* How many experts a batch reads ahead of its arithmetic: enough for any device, and no more, since
- * each takes a slot from something useful. */
+/* How many experts a batch reads ahead of its computation. This is enough for any device. More
+ * would cost too many slots, each taken from an expert in use. */
 enum { READ_AHEAD = 2 * DEPTH_MOST };
 
 enum progress { WANTED, FAILED, HELD, PUT };
@@ -104,7 +104,7 @@ static uint32_t batch_take_resident(struct pager_batch *b, struct pager_ready *r
 	return n;
 }
 
-/* Why an expert could not be read. */
+/* The reason why an expert could not be read. */
 static const struct err *batch_failure_of(const struct pager_batch *b, uint32_t i)
 {
 	static const struct err no_words = {
@@ -131,9 +131,9 @@ static uint32_t batch_take_failed(struct pager_batch *b, struct pager_ready *rea
 	return n;
 }
 
-/* Queues absent experts of the batch, in its order, as many as there is room for; with `must` at
- * least one, if nothing else of the batch is resident or loading. -ENOMEM: there is room below the
- * budget, but no memory, and nothing to wait for instead. */
+/* Queues absent experts of the batch, in its order, as many as there is room for. must: queues at
+ * least one, if the batch holds nothing and reads nothing. -ENOMEM: there is room below the budget,
+ * but no memory, and no held or loading expert to wait for. */
 static int batch_request_absent(struct pager_batch *b, bool must, struct err *e)
 {
 	struct pager *p = b->source->pager;
@@ -160,7 +160,7 @@ static int batch_request_absent(struct pager_batch *b, bool must, struct err *e)
 	return 0;
 }
 
-/* Waits until something changes: a read ends, or somebody gives room. */
+/* Waits until something changes: a read ends, or there is more room. */
 static int batch_wait(struct pager_batch *b, struct err *e)
 {
 	struct pager *p = b->source->pager;
@@ -197,7 +197,7 @@ void batch_note_failure(struct pager_batch *b, const struct pager_entry *x, cons
 	while (i < b->count && (b->state[i] != WANTED || batch_entry(b, i) != x))
 		i++;
 	assert(i < b->count);
-	struct pager_failure *f = malloc(sizeof *f); /* NULL: it goes without the words */
+	struct pager_failure *f = malloc(sizeof *f); /* NULL: the batch reports no_words instead */
 	if (f) {
 		*f = (struct pager_failure){.next = b->failures, .index = i, .error = *e};
 		b->failures = f;
@@ -236,7 +236,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 	pool_visit(p, s, layer, experts, credit, n);
 	batch_want_all(b, state + n, token);
 	ahead_compare(s, b);
-	(void)batch_request_absent(b, false, NULL); /* a failure is met again by pager_next */
+	(void)batch_request_absent(b, false, NULL); /* pager_next tries again and reports it */
 	pthread_mutex_unlock(&p->lock);
 	return 0;
 }
@@ -253,19 +253,20 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 			rc = err_set(e, ECANCELED, "stopped");
 			break;
 		}
-		/* Resident experts are held before room is made for absent ones. */
+		/* Hold resident experts before making room for absent ones, which could evict
+		 * them. */
 		uint32_t n = batch_take_failed(b, ready, max);
 		n += batch_take_resident(b, ready + n, max - n);
 		rc = batch_request_absent(b, true, n ? NULL : e);
 		if (n > 0)
-			rc = (int)n; /* a failure to queue is met again by the next call */
+			rc = (int)n; /* the next call meets a failure to queue again */
 		else if (rc == 0)
 			rc = batch_wait(b, e);
 	}
 	if (p->first_in_line == b) {
 		p->first_in_line = NULL;
 		pthread_cond_broadcast(&p->changed);
-		queue_wake(p, 1); /* prefetches and the warm start had to stand back */
+		queue_wake(p, 1); /* prefetches and the warm start had to wait */
 	}
 	pthread_mutex_unlock(&p->lock);
 	return rc;
@@ -286,7 +287,7 @@ void pager_put(struct pager_batch *b, const struct pager_ready *r)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Reads for a batch that no longer wants them continue: they may still serve others. */
+/* Removes expert i from the batch. Its read continues, since other batches may want the expert. */
 static void batch_disown(struct pager_batch *b, uint32_t i)
 {
 	struct pager_entry *x = batch_entry(b, i);
@@ -332,7 +333,7 @@ void pager_end(struct pager_batch *b)
 	for (uint32_t i = 0; i < b->count; i++)
 		batch_disown(b, i);
 	pool_shrink(p);
-	queue_wake(p, p->asked > 0); /* there may be room now for what users ask for */
+	queue_wake(p, p->asked > 0); /* there may be room now for experts that users asked for */
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	batch_free(b);
@@ -340,8 +341,8 @@ void pager_end(struct pager_batch *b)
 
 void pager_wake(struct pager *p)
 {
-	pthread_mutex_lock(&p->lock); /* otherwise the signal could fall between the check of the
-					 flag and the wait */
+	pthread_mutex_lock(&p->lock); /* else the signal could come between the check of the flag
+					 and the wait */
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 }

@@ -1,5 +1,5 @@
-/* Warm starts: how hot each expert was is saved beside the store (pager_heat.h), and the next mount
- * reads the hottest experts first, while nobody asks for any. */
+/* Warm starts. The heat of each expert (how much it was used) is saved beside the store
+ * (pager_heat.h). The next mount reads the hottest experts first, until a batch begins. */
 #include "cache/pager_heat.h"
 
 #include "cache/pager_inside.h"
@@ -84,7 +84,7 @@ int heat_write(const float *heat, const struct heat_identity *of, const char *fo
 	return failed;
 }
 
-/* ---- keeping ---- */
+/* ---- saving and restoring ---- */
 
 static struct heat_identity heat_identity_of(const struct pager_source *s, const char *policy)
 {
@@ -206,7 +206,7 @@ struct pager_entry *heat_warm_next(struct pager *p)
 				return x;
 			break;
 		}
-		heat_warm_stop(s); /* all experts that fit are in memory or being read */
+		heat_warm_stop(s); /* all experts that fit are resident or being read */
 	}
 	return NULL;
 }

@@ -1,6 +1,6 @@
-/* How hot each expert was, as a file beside the store, for the next mount's warm start.
+/* How hot each expert was, saved in a file beside the store for the next mount's warm start.
  *
- * The file is a hint: it is not synced, and a damaged or foreign one is ignored. It is a head and
+ * The file is a hint: it is not synced, and a damaged or foreign one is ignored. It has a head and
  * one float per expert, in the machine's byte order:
  *
  *      0  "MOEHEAT1"
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum { HEAT_HEAD = 40 };
-/* Above what any policy counts: a count that fades by 7e-7 per use stays below 1.5e6. */
+/* Above any policy's counts: a count that fades by 7e-7 per use stays below 1.5e6. */
 #define HEAT_MOST 1e7F
 
 struct heat_identity {
@@ -26,14 +26,15 @@ struct heat_identity {
 	uint32_t layers, experts;
 };
 
-/* Fills heat[layers * experts], each from 0 to HEAT_MOST, from the bytes of a file; `folder` is for
- * messages. -ENOENT: of another model or policy; -EIO: damaged. Bytes after the floats are ignored.
+/* Fills heat[layers * experts], each from 0 to HEAT_MOST, from the bytes of a file. `folder` is
+ * used in error messages. -ENOENT: the file belongs to another model or policy; -EIO: damaged.
+ * Bytes after the floats are ignored.
  */
 int heat_decode(float *heat, const struct heat_identity *of, const uint8_t *in, size_t bytes,
 		const char *folder, struct err *e);
-/* The same from the file in a store's folder; also the codes of opening one. */
+/* heat_decode for the file in a store's folder; also returns the codes of opening a file. */
 int heat_read(float *heat, const struct heat_identity *of, const char *folder, struct err *e);
-/* Replaces the file. After a failure the old one is still there. */
+/* Replaces the file. After a failure the old file is still there. */
 int heat_write(const float *heat, const struct heat_identity *of, const char *folder,
 	       struct err *e);
 

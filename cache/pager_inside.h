@@ -1,9 +1,9 @@
-/* The pager's inside: the pool of slots, and which expert has to go when room is needed.
+/* The pager's inside: the pool of slots, and which expert is evicted when room is needed.
  *
  * Only the pager's own files (cache/pager*.c) and its tests include this header. pager.lock guards
  * everything here, unless a comment says otherwise. Numbers for statistics are atomics, written
- * under the lock and read without it. Relaxed order is enough, since each number is read for
- * itself, and no number's meaning depends on another.
+ * under the lock and read without it. Relaxed order is enough, since readers do not relate one
+ * number to another.
  */
 #ifndef MOEFS_CACHE_PAGER_INSIDE_H
 #define MOEFS_CACHE_PAGER_INSIDE_H
@@ -18,8 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ABSENT: no slot. LOADING: a slot that a loader fills, or is about to. RESIDENT: it may be used.
- */
+/* ABSENT: no slot. LOADING: a loader fills the slot, or will. RESIDENT: ready for use. */
 enum entry_state { ENTRY_ABSENT, ENTRY_LOADING, ENTRY_RESIDENT };
 
 struct pager_entry { /* one expert of one source */
@@ -27,27 +26,27 @@ struct pager_entry { /* one expert of one source */
 	struct pool_region *region; /* while it has a slot */
 	void *slot;
 	enum entry_state state;
-	struct pager_entry *next; /* in a queue of the loader */
+	struct pager_entry *next; /* next entry in the same queue (pager_queue) */
 	bool queued;		  /* in the queue of prefetches, without a slot */
-	bool holds;		  /* its request keeps a thread until it is done (pager_loader.c) */
-	bool prefetched;	  /* read because it was predicted, and not used since */
+	bool holds;		  /* its request occupies a thread until done (pager_loader.c) */
+	bool prefetched;	  /* read because of a prediction, and not used since */
 	bool shielded;		  /* predicted for its layer's next batch */
-	bool asked;		  /* a user wants it in memory, and it is not yet (pager_pins.c) */
-	struct pager_batch *batch; /* whose read it is, while LOADING; NULL: nobody's */
+	bool asked;		  /* a user asked for it, and it is still absent (pager_pins.c) */
+	struct pager_batch *batch; /* whose read it is, while LOADING; NULL: none */
 	uint32_t wanted;	   /* open batches that have yet to take it */
 	_Atomic uint32_t holders;  /* batches that compute with it */
 	_Atomic bool resident;
-	_Atomic bool pinned; /* a user's: it goes only where nothing else can (enum need) */
+	_Atomic bool pinned; /* pinned by a user: evicted only as a last resort (enum need) */
 	_Atomic uint64_t hits, misses, last_token, last_used;
 };
 
 struct pager_counters {
 	_Atomic uint64_t tokens, used, hits, misses, evictions, bytes_read, resident, wait_ns;
 	_Atomic uint64_t prefetched, prefetch_hits;
-	_Atomic uint64_t pinned; /* bytes of the slots of what is pinned, be they there or not */
+	_Atomic uint64_t pinned; /* bytes of pinned experts' slots, resident or not */
 };
 
-struct pager_guess { /* an expert that was absent when a rank of a forecast named it */
+struct pager_guess { /* an absent expert named by a rank of a forecast */
 	struct pager_entry *entry;
 	uint32_t distance, rank; /* as in ahead.h */
 };
@@ -58,27 +57,28 @@ struct pager_source {
 	struct pager_supply supply;
 	uint32_t layers, experts;
 	size_t *slot_bytes;	     /* [layers], whole pages */
-	size_t largest;		     /* of these */
+	size_t largest;		     /* the largest of slot_bytes */
 	struct pager_entry *entries; /* [layers * experts] */
 	uint32_t loading;	     /* entries that are LOADING */
-	uint32_t flying;	     /* reads of pager.flying that are of this source */
-	uint32_t held;		     /* those of these reads that keep a thread */
+	uint32_t flying;	     /* reads in flight (pager.flying) of this source */
+	uint32_t held;		     /* workers (pager.held) that this source's requests occupy */
 	uint32_t asked;		     /* entries with `asked` set */
-	uint64_t all;		     /* bytes of the slots of all entries */
+	uint64_t all;		     /* bytes of the slots of all entries, if all were resident */
 	struct pager_counters own;
 
-	/* The policy's: how each expert was used, what that is worth, and the same of those that
-	 * have a slot (INFINITY: none), so that the search for the lowest reads nothing else. */
+	/* For the policy: how each expert was used, the expert's value, and a copy of the value of
+	 * experts with a slot (INFINITY: no slot). A search for the lowest value reads only the
+	 * copies. */
 	struct use_counts *uses;    /* [layers * experts] */
 	double *value, *slot_value; /* [layers * experts] */
-	uint32_t layer;		    /* of the batch that began last */
-	double turns;		    /* pager.turns when it did */
-	uint64_t token;		    /* the number that it gave */
+	uint32_t layer;		    /* layer of the batch that began last */
+	double turns;		    /* pager.turns when that batch began */
+	uint64_t token;		    /* the `token` of that batch */
 
-	struct pager_entry **predicted; /* [PAGER_LOOK_AHEAD * experts] what is predicted now */
+	struct pager_entry **predicted; /* [PAGER_LOOK_AHEAD * experts] the present predictions */
 	uint32_t predicted_count;
-	/* What was forecast in this pass through the layers, until the layer's batch shows whether
-	 * that was right. [AHEAD_LAYERS * (AHEAD_LAYERS + 1) / 2 * experts] */
+	/* Forecasts of this pass through the layers, until the layer's batch shows whether each was
+	 * right. [AHEAD_LAYERS * (AHEAD_LAYERS + 1) / 2 * experts] */
 	struct pager_guess *guesses;
 	uint32_t guess_count;
 	struct ahead ahead;
@@ -95,30 +95,30 @@ struct loader;
 
 struct pager {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* room, or an expert's state: whatever a batch waits for */
+	pthread_cond_t changed; /* signals room, or a change of an entry's state */
 	struct pager_source *sources;
-	struct pool_region *open, *full;	 /* regions with free slots, and without */
-	struct pool_region *spare;		 /* for new ones (pager_pool.c) */
-	struct pool_spares *spares;		 /* which they lie in */
-	const struct pager_batch *first_in_line; /* waits for room; nobody else may take any */
+	struct pool_region *open, *full;	 /* regions with free slots; regions without */
+	struct pool_region *spare;		 /* unused descriptions of regions (pager_pool.c) */
+	struct pool_spares *spares;		 /* the memory of these descriptions */
+	const struct pager_batch *first_in_line; /* waits for room; no other batch may take any */
 
 	const struct policy *policy;
-	_Atomic bool shield, prefetch; /* switches */
-	uint64_t tick;		       /* uses of any expert */
-	double turns;		       /* passes through all layers of a model, of any */
+	_Atomic bool shield, prefetch; /* whether predictions shield and prefetch */
+	uint64_t tick;		       /* number of uses of any expert so far */
+	double turns;		       /* passes through the layers of any model so far */
 	uint32_t asked;		       /* entries with `asked` set, of all sources */
-	bool pins_hold; /* the budget has room for what is pinned and for a token beside it */
+	bool pins_hold; /* the budget has room for all pins and one token's experts */
 
 	struct pager_ahead forecasts[AHEAD_LAYERS][AHEAD_RANKS]; /* of all sources */
 	struct pager_queue demand, prefetches;
 	struct depth_tuner depth;
 	uint32_t flying;     /* reads handed to loaders and not yet finished */
-	pthread_cond_t work; /* for workers */
+	pthread_cond_t work; /* wakes workers */
 	bool quit;
-	struct loader *loaders; /* a list, which grows */
-	uint32_t workers, held; /* workers, and those of them that have a request */
-	uint32_t worker_share;	/* of one source; fixed at creation, as is what follows */
-	int wake;		/* an eventfd, one count per request for the ring's threads */
+	struct loader *loaders; /* a list that only grows */
+	uint32_t workers, held; /* workers; workers that have a request */
+	uint32_t worker_share;	/* most workers of one source; fixed, like the fields below */
+	int wake;		/* an eventfd, one count per request for threads with a ring */
 	uint32_t ring_threads;	/* 0: no io_uring */
 	bool ring;
 
@@ -147,14 +147,14 @@ static inline uint32_t pager_entry_expert(const struct pager_entry *x)
 	return (uint32_t)(pager_entry_index(x) % x->source->experts);
 }
 
-/* What its slot takes. */
+/* Bytes of the entry's slot. */
 static inline size_t pager_entry_bytes(const struct pager_entry *x)
 {
 	return x->source->slot_bytes[pager_entry_layer(x)];
 }
 
-/* Asks for an entry without a slot to be read for a user, when nothing more urgent is; false: no
- * longer. */
+/* asked: queues an absent entry to be read for a user, when nothing more urgent is queued. Not
+ * asked: takes the request back. */
 static inline void pager_entry_ask(struct pager_entry *x, bool asked)
 {
 	if (x->asked == asked)
@@ -166,107 +166,110 @@ static inline void pager_entry_ask(struct pager_entry *x, bool asked)
 
 /* ---- pager_pool.c ---- */
 
-/* How urgently a slot is needed. Each need may also evict what the one before may. */
+/* How urgently a slot is needed, and so what may be evicted for it. Each need may also evict all
+ * that the needs before it may. */
 enum need {
-	NEED_FREE,   /* room that is free */
-	NEED_SPARE,  /* rather than what no batch wants and no prediction shields */
-	NEED_ASKED,  /* rather than what is shielded, too */
-	NEED_DEMAND, /* rather than what is pinned, while the budget has no room for the pins */
-	NEED_WANTED, /* rather than what another open batch wants */
-	NEED_MUST,   /* rather than what is pinned: there is no other way to continue */
+	NEED_FREE,   /* evict nothing: only free room */
+	NEED_SPARE,  /* an expert that no batch wants, no prediction shields, no user pinned */
+	NEED_ASKED,  /* a shielded expert */
+	NEED_DEMAND, /* a pinned expert, while the budget has no room for all pins */
+	NEED_WANTED, /* an expert that another open batch wants */
+	NEED_MUST,   /* a pinned expert: no other way to continue */
 };
-/* Gives an absent entry a slot: 1; 0 if there is no room now; -ENOMEM if there is room below the
- * budget but no memory, and nothing to evict. */
+/* Gives an absent entry a slot and returns 1; 0 if there is no room now; -ENOMEM if there is room
+ * below the budget but no memory, and nothing to evict. */
 int pool_take(struct pager *p, struct pager_entry *x, enum need need);
-/* True if something is held or being read, so that there will be more to evict. */
+/* True if a slot is held or loading, so that more can be evicted later. */
 bool pool_busy(const struct pager *p);
-/* Takes the slot away from an entry that nobody holds. */
+/* Frees the slot of an entry that no batch holds. */
 void pool_release(struct pager *p, struct pager_entry *x);
-/* An entry's read has ended well. */
+/* Marks an entry as resident after a successful read. */
 void pool_resident(struct pager *p, struct pager_entry *x);
 void pool_hold(struct pager_entry *x);
-/* Evicts, if the budget has shrunk meanwhile. */
+/* Ends a hold. Evicts, if the budget has shrunk meanwhile. */
 void pool_give_back(struct pager *p, struct pager_entry *x);
-/* Evicts until the budget holds, as far as what is held allows. */
+/* Evicts until the budget holds, as far as held experts allow. */
 void pool_shrink(struct pager *p);
-/* Evicts a resident expert that nobody holds and no batch wants. */
+/* Evicts a resident expert that no batch holds or wants. */
 void pool_evict(struct pager *p, struct pager_entry *x);
-/* At the pager's end: no source is left. */
+/* Frees what is left after all sources were removed. */
 void pool_free(struct pager *p);
-/* An occupant of the region has been pinned, or unpinned. */
+/* Counts that an occupant of the region was pinned or unpinned. */
 void pool_count_pin(struct pool_region *r, bool pinned);
 
-/* A batch of that layer begins, which uses n of its experts; credit[n], or NULL: 1 each. */
+/* Call when a batch of `layer` begins: the layer's use counts fade, and n of its experts are used.
+ * credit[n], or NULL: 1 each. */
 void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
 		const float *credit, uint32_t n);
-/* An expert is used outside of a batch of its layer; no other expert fades. */
+/* Counts a use outside of a batch. No other expert's counts fade. */
 void pool_use(struct pager *p, struct pager_entry *x, float credit);
-/* Sets what an expert is worth. */
+/* Sets an expert's value for the policy. */
 void pool_value(struct pager_entry *x, double value);
-/* Forgets all use counts: another policy counts differently. */
+/* Forgets all use counts, for a change of the policy. */
 void pool_forget_uses(struct pager *p);
 
 /* ---- pager_queue.c ---- */
 
-/* Requests for experts: demand (a batch waits), prefetches (predicted for the next layers), and
- * what a user asked for, which is marked in its entry. The pager's lock is held in all of these
- * functions. */
-/* queue_demand: queues an entry that has a slot, for a batch. queue_prefetch: queues one without a
- * slot, for when the device has little to do. */
+/* Requests for experts: demands (a batch waits), prefetches (predicted for the next layers), and
+ * experts that a user asked for, which are marked in their entry and are in no queue. Call all of
+ * these functions with the pager's lock held. */
+/* queue_demand: queues an entry that has a slot, for a batch. queue_prefetch: queues an entry
+ * without a slot, to be read when the device has little to do. */
 void queue_demand(struct pager *p, struct pager_entry *x, struct pager_batch *batch);
 void queue_prefetch(struct pager *p, struct pager_entry *x);
 /* Wakes threads for this many new requests. */
 void queue_wake(struct pager *p, uint32_t requests);
-/* Removes prefetches that have not begun: one entry's, a layer's, or a source's. */
+/* Removes prefetches that have not begun: of one entry, of a layer, or of a source. */
 void queue_forget(struct pager *p, struct pager_entry *x);
 void queue_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer);
 void queue_forget_source(struct pager *p, struct pager_source *s);
 
-/* The first demand whose source may have another read in flight; worker: for a worker, else for a
+/* The first demand whose source may have another read in flight. worker: for a worker, else for a
  * thread with a ring. NULL: none. */
 struct pager_entry *queue_next_demand(struct pager *p, bool worker);
-/* An absent expert that a user asked for, with a slot; NULL: none. */
+/* An absent expert that a user asked for, now with a slot; NULL: none. */
 struct pager_entry *queue_next_asked(struct pager *p, bool worker);
-/* The first prefetch that is still absent, with a spare slot; NULL: none. */
+/* The first prefetch whose entry is still absent, now with a spare slot; NULL: none. */
 struct pager_entry *queue_next_prefetch(struct pager *p, bool worker);
 
-/* Whether there may be requests for workers. */
+/* Whether there can be requests for workers. */
 bool queue_workers_serve(const struct pager *p);
-/* Whether the store lacks this expert, and a source can make it. */
+/* Whether the store lacks this expert and the source can make it. */
 bool queue_must_be_made(const struct pager_entry *x);
 
 /* ---- pager_loader.c ---- */
 
 int loaders_start(struct pager *p, enum pager_io io, struct err *e);
-void loaders_stop(struct pager *p); /* after all sources are gone */
+void loaders_stop(struct pager *p); /* remove all sources first */
 
 /* ---- pager_pins.c ---- */
 
 /* Pins or unpins an entry: the only way to change entry.pinned. */
 void pins_set(struct pager *p, struct pager_entry *x, bool pinned);
-/* To be called when the budget, a pin or a source has changed: decides again whether pins hold, and
- * if they do has the absent ones read. */
+/* Call when the budget, a pin or a source has changed. Decides again whether the budget has room
+ * for all pins; if so, absent pinned experts are read. */
 void pins_changed(struct pager *p);
-/* Forgets what users wanted of a source. */
+/* Forgets the pins and requests of users for a source. */
 void pins_forget(struct pager_source *s);
 
 /* ---- pager_batch.c ---- */
 
-/* The read of one of the batch's experts has failed. */
+/* Records that the read of one of the batch's experts has failed. */
 void batch_note_failure(struct pager_batch *b, const struct pager_entry *x, const struct err *e);
 
 /* ---- pager_ahead.c ---- */
 
 int ahead_open(struct pager_source *s); /* -ENOMEM */
 void ahead_close(struct pager_source *s);
-/* A batch of that layer begins, before it is visited: forgets the source's predictions. */
+/* Call when a batch of the layer begins, before pool_visit: forgets the source's predictions. */
 void ahead_end(struct pager_source *s, uint32_t layer);
-/* After that, when the batch's experts are marked as wanted: learns which forecasts came true. */
+/* Call after pool_visit, once the batch's experts are marked as wanted: learns which forecasts came
+ * true. */
 void ahead_compare(struct pager_source *s, const struct pager_batch *b);
 
 /* ---- pager_heat.c ---- */
 
-/* The hottest absent expert that free room is left for, with a slot; NULL: none. */
+/* The hottest absent expert that fits into free room, now with a slot; NULL: none. */
 struct pager_entry *heat_warm_next(struct pager *p);
 void heat_warm_stop(struct pager_source *s);
 

@@ -1,20 +1,22 @@
-/* The pager's I/O threads: they read experts from the store into their slots.
+/* The pager's I/O threads, which read experts from the store into their slots.
  *
- * There are four kinds of requests, each taken only when there is none of the kind before: demand
- * (a batch waits; the slot is there already), prefetch (predicted; gets a slot here, if a spare one
- * can be had), what a user asked for, and the warm start. As many reads are in flight as depth.c
- * finds useful, so a demand read never queues behind many others. Reads are counted for each source
- * alone: while the disk of one hangs, the reads of another continue.
+ * There are four kinds of requests. Each is taken only when there is none of the kinds before it:
+ * demand (a batch waits; the expert has its slot already), prefetch (predicted; gets a slot here,
+ * if a spare one can be had), an expert that a user asked for, and the warm start. As many reads
+ * are in flight as depth.c finds useful, so a demand read never queues behind many others. Reads in
+ * flight are counted for each source: while the disk of one source hangs, the reads of the others
+ * continue.
  *
  * With io_uring there is one thread per core. Each has its own ring, keeps several reads in flight,
- * and verifies, unpacks and arranges what has come, so that the work is shared when there is much.
- * These threads never wait for a single read, so that a disk that hangs holds none of them. They
- * sleep in the ring until the eventfd pager.wake counts a request.
+ * and verifies, unpacks and arranges the records that it has read. So the threads share the work
+ * when there is much. These threads never wait for a single read, so a disk that hangs stops none
+ * of them. They sleep in the ring until the eventfd pager.wake counts a request.
  *
- * Work that occupies a thread until it is done is a worker's: making an expert that its store does
- * not have yet (by the source's callback), and every read where there is no io_uring. A source has
- * at most its share of workers at a time, and the thread that takes the last free worker starts
- * another, so that one is always free for a source whose disk does not hang.
+ * Workers do the work that occupies a thread until it is done: making an expert that the store does
+ * not have yet (with the source's callback), and every read where there is no io_uring. A source
+ * may use at most its share of workers at a time. The thread that takes the last free worker's
+ * place starts another thread, so that one worker is always free for a source whose disk does not
+ * hang.
  */
 #include "cache/clock.h"
 #include "cache/thread_trim.h"
@@ -27,8 +29,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Reads that no batch waits for begin while fewer than this are in flight: enough to keep a device
- * busy, and a demand does not queue behind more. */
+/* Reads that no batch waits for begin while fewer than PREFETCH_BELOW reads are in flight: enough
+ * to keep a device busy, and a demand never queues behind more. */
 enum { MOST_THREADS = 8, PREFETCH_BELOW = 3 };
 
 struct loader {
@@ -36,15 +38,15 @@ struct loader {
 	struct loader *next;
 	struct record_reader *reader;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of the scratch, while it is used; the pager's is taken under it */
-	void *scratch;	      /* of one record, for those that are made or unpacked */
+	pthread_mutex_t lock; /* guards the scratch in use; pager.lock may be taken under it */
+	void *scratch;	      /* one record, for records that are made or unpacked */
 	size_t scratch_bytes;
 };
 
-/* ---- taking requests; the lock is held ---- */
+/* ---- taking requests; call with the lock held ---- */
 
-/* The next request that no batch waits for, if the devices have little to do and no batch waits for
- * room. */
+/* The next request that no batch waits for. NULL if there is none, if the device has enough to do,
+ * or if a batch waits for room. */
 static struct pager_entry *loader_next_early(struct pager *p, bool worker)
 {
 	if (p->flying >= PREFETCH_BELOW || p->flying >= p->depth.depth || p->first_in_line)
@@ -54,7 +56,7 @@ static struct pager_entry *loader_next_early(struct pager *p, bool worker)
 		x = queue_next_asked(p, worker);
 	if (x || worker != !p->ring_threads)
 		return x;
-	x = heat_warm_next(p); /* it is in its store */
+	x = heat_warm_next(p); /* the store has this expert: it need not be made */
 	if (x)
 		x->holds = worker;
 	return x;
@@ -65,7 +67,7 @@ static struct pager_entry *loader_next_request(struct pager *p, bool worker)
 	struct pager_entry *x = queue_next_demand(p, worker);
 	if (!x)
 		x = loader_next_early(p, worker);
-	if (x) { /* until it lands */
+	if (x) { /* counted until the read has landed */
 		p->flying++;
 		x->source->flying++;
 		p->held += worker;
@@ -76,8 +78,8 @@ static struct pager_entry *loader_next_request(struct pager *p, bool worker)
 
 /* ---- one expert ---- */
 
-/* Ends a load: tells the batch that asked, if it still wants the expert; after a failure gives the
- * slot back. */
+/* Ends a load. Tells the batch that requested the expert, if it still wants it. After a failure
+ * frees the slot. */
 static void loader_end_load(struct pager *p, struct pager_entry *x, int failed, const struct err *e)
 {
 	struct pager_batch *batch = x->batch;
@@ -91,19 +93,21 @@ static void loader_end_load(struct pager *p, struct pager_entry *x, int failed, 
 		pool_release(p, x);
 	else
 		pool_resident(p, x);
-	queue_wake(p, p->asked > 0); /* its slot may make room now */
+	queue_wake(p, p->asked > 0); /* the slot may be evicted or reused now */
 	pthread_cond_broadcast(&p->changed);
 }
 
-/* The lock is held. The freed place may be for the other kind of threads. */
+/* Call with the lock held. Wakes a thread for the freed place: it may be for the other kind of
+ * threads. */
 static void loader_wake_for_place(struct pager *p)
 {
 	if (p->ring_threads && queue_workers_serve(p))
 		queue_wake(p, 1);
 }
 
-/* The lock is held. A request is no longer in flight; a worker that it held is free with it, or
- * later (loader_free_worker). With loader_next_request's, these are all that change the counts. */
+/* Call with the lock held. A request is no longer in flight. If it occupied a worker, the worker
+ * becomes free now or later (loader_free_worker). Only these functions and loader_next_request
+ * change the counts. */
 static void loader_give_place(struct pager *p, struct pager_source *s)
 {
 	p->flying--;
@@ -118,7 +122,7 @@ static void loader_free_worker(struct pager *p, struct pager_source *s)
 	loader_wake_for_place(p);
 }
 
-/* The lock is held. Undoes the counts of loader_next_request. */
+/* Call with the lock held. Undoes what loader_next_request counted. */
 static void loader_end_flight(struct pager *p, const struct pager_entry *x)
 {
 	loader_give_place(p, x->source);
@@ -126,9 +130,9 @@ static void loader_end_flight(struct pager *p, const struct pager_entry *x)
 		loader_free_worker(p, x->source);
 }
 
-/* The device is done with a read. Only reads that filled exactly the places of the present depth
- * say how fast the device is. A sleeping thread is woken for the place that this one cannot fill,
- * or that the depth has gained. */
+/* The device has finished a read. The read tells how fast the device is only if the number of reads
+ * in flight was exactly the present depth. Wakes a sleeping thread for the free place if this
+ * thread has no room for another read, or if the depth has grown. */
 static void loader_read_landed(struct loader *l, const struct pager_entry *x, uint64_t bytes)
 {
 	struct pager *p = l->pager;
@@ -145,7 +149,7 @@ static void loader_read_landed(struct loader *l, const struct pager_entry *x, ui
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Room for one record in l->scratch. */
+/* Makes room for one record in l->scratch. */
 static int loader_grow_scratch(struct loader *l, size_t bytes, struct err *e)
 {
 	if (l->scratch_bytes >= bytes)
@@ -158,8 +162,8 @@ static int loader_grow_scratch(struct loader *l, size_t bytes, struct err *e)
 	return err_set(e, ENOMEM, "no memory for a record of %zu bytes; lower the budget", bytes);
 }
 
-/* Verifies the record, decodes it if the store keeps it coded, and arranges it in its slot. The
- * scratch is locked. */
+/* Verifies the record, decodes it if the store keeps it coded, and arranges it in its slot. Call
+ * with the scratch locked. */
 static int loader_unpack(struct loader *l, struct pager_entry *x, const struct store_pieces *stored,
 			 struct err *e)
 {
@@ -197,9 +201,9 @@ static void loader_finish_read(struct loader *l, const struct read_done *done)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Makes an expert that the store does not have. The batch gets the expert before it is written: a
- * disk may take longer than all the arithmetic. The worker stays occupied until then, so that no
- * more experts are made than can be written. */
+/* Makes an expert that the store does not have. The batch receives the expert before it is written,
+ * since the disk may take longer than the computation. The worker stays occupied until the expert
+ * is written, so that experts are not made faster than they are written. */
 static void loader_make_expert(struct loader *l, struct pager_entry *x)
 {
 	struct pager *p = l->pager;
@@ -223,7 +227,7 @@ static void loader_make_expert(struct loader *l, struct pager_entry *x)
 	pthread_mutex_unlock(&l->lock);
 	pthread_mutex_lock(&p->lock);
 	loader_free_worker(p, s);
-	pthread_cond_broadcast(&p->changed); /* who removes the source waits for its workers */
+	pthread_cond_broadcast(&p->changed); /* pager_remove waits for the source's workers */
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -246,7 +250,7 @@ static void loader_begin_read(struct loader *l, struct pager_entry *x)
 
 /* ---- threads with a ring ---- */
 
-/* One at a time, so that threads that wake together share the requests. */
+/* Begins one read. Not more, so that threads that wake together share the requests. */
 static bool loader_begin_one(struct loader *l)
 {
 	struct pager *p = l->pager;
@@ -273,13 +277,13 @@ static void *loader_ring_main(void *arg)
 	struct loader *l = arg;
 	struct read_done done;
 	while (!loader_has_quit(l->pager)) {
-		while (loader_begin_one(l)) /* until none is left: sleeping threads are woken by new
-					       requests alone */
+		while (loader_begin_one(l)) /* until no request is left: only a new request wakes a
+					       sleeping thread */
 			;
 		if (!reader_wait(l->reader, &done))
 			continue;
 		loader_read_landed(l, done.tag, done.bytes);
-		(void)loader_begin_one(l); /* something for the device to do meanwhile */
+		(void)loader_begin_one(l); /* gives the device something to do meanwhile */
 		loader_finish_read(l, &done);
 	}
 	return NULL;
@@ -289,7 +293,7 @@ static void *loader_ring_main(void *arg)
 
 static int loader_start_thread(struct pager *p, bool ring, struct err *e);
 
-/* The lock is held, and released while waiting. NULL: the pager is being destroyed. */
+/* Call with the lock held; it is released while waiting. NULL: the pager is being destroyed. */
 static struct pager_entry *loader_wait_for_request(struct pager *p, bool *keeps)
 {
 	struct pager_entry *x;
@@ -305,7 +309,7 @@ static void loader_read_one(struct loader *l, struct pager_entry *x)
 {
 	struct read_done done;
 	loader_begin_read(l, x);
-	if (reader_room(l->reader)) /* it could not be begun */
+	if (reader_room(l->reader)) /* the read could not be queued */
 		return;
 	while (!reader_wait(l->reader, &done))
 		;
@@ -324,7 +328,7 @@ static void *loader_worker_main(void *arg)
 		keeps = true;
 		bool last = p->held == p->workers;
 		pthread_mutex_unlock(&p->lock);
-		if (last) { /* without memory for another thread this one must do */
+		if (last) { /* without memory for another thread, the present ones must do */
 			struct err none;
 			(void)loader_start_thread(p, false, &none);
 		}
@@ -346,7 +350,7 @@ static uint32_t loader_cores(void)
 	return sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint32_t)CPU_COUNT(&cpus);
 }
 
-/* One thread for each core, at least two, so that one arranges while another begins reads. */
+/* One thread per core, but at least two, so that one arranges while another begins reads. */
 static uint32_t loader_threads_per_core(void)
 {
 	uint32_t n = loader_cores();
@@ -372,7 +376,7 @@ static int loader_start_thread(struct pager *p, bool ring, struct err *e)
 	}
 	pthread_mutex_init(&l->lock, NULL);
 	l->pager = p;
-	pthread_mutex_lock(&p->lock); /* it is in the list before it runs */
+	pthread_mutex_lock(&p->lock); /* the thread must not run before it is in the list */
 	int code =
 		pthread_create(&l->thread, NULL, ring ? loader_ring_main : loader_worker_main, l);
 	if (!code) {
@@ -387,7 +391,7 @@ static int loader_start_thread(struct pager *p, bool ring, struct err *e)
 	return err_sys(e, code, "cannot start a thread for reading experts");
 }
 
-/* Whether the kernel lets us have a ring. */
+/* Sets *ring to whether the kernel allows a ring. */
 static int loader_try_ring(bool *ring, int wake, struct err *e)
 {
 	struct record_reader *r;
@@ -408,8 +412,8 @@ int loaders_start(struct pager *p, enum pager_io io, struct err *e)
 	int failed = loader_try_ring(&p->ring, p->wake, e);
 	if (failed)
 		return failed;
-	/* Workers that make experts compute; workers that read wait, and the deepest queue has
-	 * DEPTH_MOST places. */
+	/* With a ring, workers compute, since they make experts: one per core. Without, they wait
+	 * for reads, and the deepest queue has DEPTH_MOST places. */
 	p->worker_share = p->ring ? loader_threads_per_core() : DEPTH_MOST;
 	p->ring_threads = p->ring ? loader_threads_per_core() : 0;
 	for (uint32_t i = 0; i < p->ring_threads && !failed; i++)
@@ -417,7 +421,7 @@ int loaders_start(struct pager *p, enum pager_io io, struct err *e)
 	return failed ? failed : loader_start_thread(p, false, e);
 }
 
-/* A thread that is making or unpacking keeps its scratch. */
+/* Frees the buffers of an idle thread. A thread that is making or unpacking keeps its scratch. */
 static void loader_rest(struct loader *l)
 {
 	reader_rest(l->reader);
@@ -429,7 +433,8 @@ static void loader_rest(struct loader *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Threads that start meanwhile come before the first in the list. */
+/* A thread that starts meanwhile is inserted before `first`, so the rest of the list stays
+ * valid. */
 void pager_rest(struct pager *p)
 {
 	pthread_mutex_lock(&p->lock);

@@ -1,12 +1,12 @@
-/* Users' requests for experts, in addition to the policy: pins, loads and evictions.
+/* What users ask for in addition to the policy: pins, loads and evictions.
  *
- * A pin is a mark. A pinned expert is not evicted while there is another way to make room; a pinned
- * expert that is absent is queued. Queued experts are read when nothing more urgent is, into slots
- * that no batch wants.
+ * A pin is a mark. A pinned expert is not evicted while there is another way to make room. A pinned
+ * expert that is absent is queued. Queued experts are read when nothing more urgent is queued, into
+ * slots of experts that no batch wants.
  *
  * All pinned experts, and one token's experts beside them, must fit into the budget: a pin that
- * does not is refused. The budget may fall by itself when memory is short. Then pins do not hold:
- * pinned experts are only the last to be evicted, and are read again when the budget has risen. */
+ * does not fit is refused. The budget may fall by itself when memory is short. Then pins do not
+ * hold: pinned experts are evicted last, and are read again when the budget has risen. */
 #include "cache/pager.h"
 
 #include "cache/pager_inside.h"
@@ -20,10 +20,10 @@ static struct pager_entry *pins_entry(struct pager_source *s, struct pager_id id
 	return &s->entries[(size_t)id.layer * s->experts + id.expert];
 }
 
-/* ---- sums; the lock is held ---- */
+/* ---- sums; call with the lock held ---- */
 
-/* Bytes that must be left in addition to the pinned experts, if `more` bytes of source `of` were
- * pinned as well. */
+/* Bytes that must be free beside the pinned experts, if `more` bytes of source `of` were also
+ * pinned. */
 static uint64_t pins_room_beside(const struct pager *p, const struct pager_source *of,
 				 uint64_t more)
 {
@@ -36,8 +36,7 @@ static uint64_t pins_room_beside(const struct pager *p, const struct pager_sourc
 	return most;
 }
 
-/* Whether these experts fit together with the pinned ones; already pinned experts fit, whatever
- * the budget. */
+/* Whether these experts fit beside the pinned ones. Experts that are already pinned always fit. */
 static int pins_check_room(struct pager_source *s, const struct pager_id *ids, size_t n,
 			   struct err *e)
 {
@@ -106,7 +105,7 @@ void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n)
 	for (size_t i = 0; i < n; i++)
 		pins_set(p, pins_entry(s, ids[i]), false);
 	pins_changed(p);
-	pthread_cond_broadcast(&p->changed); /* unpinned experts may make room now */
+	pthread_cond_broadcast(&p->changed); /* unpinned experts can be evicted now */
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -120,7 +119,8 @@ void pins_forget(struct pager_source *s)
 
 /* ---- loading and evicting ---- */
 
-/* A load counts as a use; otherwise it would be the first to make room for the next load. */
+/* A load counts as a use. Otherwise the loaded expert would be the first to be evicted for the next
+ * load. */
 int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
 {
 	struct pager *p = s->pager;

@@ -1,10 +1,11 @@
 /* Slots, and which expert is evicted when one is needed.
  *
- * Slots are cut from regions of anonymous memory. A slot is rarely a multiple of a huge page, so a
- * region is a run of slots that nearly fills a number of huge pages. Small slots, and the last ones
- * below the budget, have a region each. The budget counts whole regions, as they are mapped, and an
- * evicted expert leaves its slot to the next one. Memory is given back by whole regions too: a hole
- * in a huge page would not be free before the kernel finds time to split the page.
+ * Slots are cut from regions of anonymous memory. A slot's size is rarely a multiple of a huge
+ * page, so a region is a run of slots that nearly fills a number of huge pages. Small slots, and
+ * the last ones below the budget, have a region each. The budget counts whole regions, as they are
+ * mapped. An evicted expert leaves its slot to the next expert. Memory is also returned to the
+ * system by whole regions: a hole in a huge page is not free before the kernel finds time to split
+ * the page.
  */
 #include "cache/pager_inside.h"
 
@@ -14,8 +15,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* A region has as many slots as fill HUGE_PAGES huge pages best. Slots below LEAST_HUGE gain
- * nothing that could be measured. */
+/* A region has the number of slots that fills up to MOST_HUGE_PAGES huge pages best. For slots
+ * below LEAST_HUGE, huge pages gained nothing measurable. */
 enum { HUGE_PAGE = 2 << 20, MOST_HUGE_PAGES = 16, LEAST_HUGE = 512 << 10, SPARES = 56 };
 
 struct pool_region {
@@ -24,16 +25,16 @@ struct pool_region {
 	size_t bytes, slot_bytes;
 	uint32_t slots, taken;
 	uint32_t busy;		       /* slots that are held or loading */
-	uint32_t pinned;	       /* occupants that are */
+	uint32_t pinned;	       /* occupants that are pinned */
 	struct pager_entry **occupant; /* [slots]; NULL: free */
-	struct pager_entry *only;      /* that of a single slot */
+	struct pager_entry *only;      /* the occupant, if there is one slot */
 };
 
 /* ---- regions ---- */
 
-/* Small slots come and go by the hundred. Their descriptions, scattered over the heap, would keep
- * pages from going back to the system. So freed descriptions are kept for the next slots, and
- * SPARES of them lie in one page. */
+/* Small slots come and go by the hundred. If their descriptions were scattered over the heap, they
+ * would keep pages from being returned to the system. So freed descriptions are kept for the next
+ * slots, and SPARES of them share one page. */
 struct pool_spares {
 	struct pool_spares *next;
 	struct pool_region region[SPARES];
@@ -89,7 +90,7 @@ void pool_free(struct pager *p)
 	}
 }
 
-/* How many slots a region should have, and its bytes: the count that wastes least. */
+/* The number of slots that wastes least memory, and the region's bytes. */
 static uint32_t pool_region_slots(size_t slot_bytes, size_t *bytes)
 {
 	const size_t most = (size_t)MOST_HUGE_PAGES * HUGE_PAGE;
@@ -117,7 +118,7 @@ static void *pool_map_pages(size_t bytes)
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Whole huge pages must begin at a multiple of one, or the kernel cannot give them. */
+/* A mapping of huge pages must begin at a multiple of HUGE_PAGE, or the kernel cannot use them. */
 static void *pool_map_huge(size_t bytes)
 {
 	uint8_t *all = pool_map_pages(bytes + HUGE_PAGE);
@@ -127,7 +128,7 @@ static void *pool_map_huge(size_t bytes)
 	if (before)
 		munmap(all, before);
 	munmap(all + before + bytes, HUGE_PAGE - before);
-	/* A hint: without huge pages it is slower, not wrong. */
+	/* A hint: small pages are slower, not wrong. */
 	(void)madvise(all + before, bytes, MADV_HUGEPAGE);
 	return all + before;
 }
@@ -169,7 +170,7 @@ static struct pool_region *pool_region_map(struct pager *p, size_t slot_bytes, u
 	return r;
 }
 
-/* A new region below the budget; of a single slot where there is not room for more. */
+/* A new region below the budget. It has a single slot if there is no room for more. */
 static struct pool_region *pool_region_new(struct pager *p, size_t slot_bytes)
 {
 	size_t bytes;
@@ -190,7 +191,7 @@ static struct pool_region *pool_find_open_region(const struct pager *p, size_t s
 	return r;
 }
 
-/* Unmapped before it is counted as free, so that the memory in use is never more than `used`. */
+/* Unmaps the memory before counting it as free, so that `used` is never below the memory in use. */
 static void pool_region_unmap(struct pager *p, struct pool_region *r)
 {
 	assert(r->taken == 0);
@@ -202,7 +203,7 @@ static void pool_region_unmap(struct pager *p, struct pool_region *r)
 
 /* ---- slots ---- */
 
-/* Makes x the occupant of a free place of the region. */
+/* Makes x the occupant of a free place in the region. */
 static void pool_occupy(struct pager *p, struct pool_region *r, uint32_t place,
 			struct pager_entry *x)
 {
@@ -260,7 +261,7 @@ void pool_release(struct pager *p, struct pager_entry *x)
 		pool_region_unmap(p, r);
 }
 
-/* A pinned expert is queued again, for when there is room. */
+/* An evicted pinned expert is queued again, to be read when there is room. */
 static void pool_count_eviction(struct pager *p, struct pager_entry *x)
 {
 	pager_count(&p->total.evictions, &x->source->own.evictions, 1);
@@ -287,9 +288,9 @@ static void pool_evict_region(struct pager *p, struct pool_region *r)
 		}
 }
 
-/* ---- who goes ---- */
+/* ---- which expert is evicted ---- */
 
-/* The need from which pinned experts may be evicted. */
+/* The lowest need that may evict pinned experts. */
 static enum need pool_pins_yield_to(const struct pager *p)
 {
 	return p->pins_hold ? NEED_MUST : NEED_DEMAND;
@@ -302,7 +303,7 @@ static bool pool_may_evict(const struct pager_entry *x, enum need need, enum nee
 	return (x->wanted == 0 || need >= NEED_WANTED) && (!x->shielded || need >= NEED_ASKED);
 }
 
-/* Whether all occupants of a region may be evicted with one of them. */
+/* Whether all occupants of a region may be evicted together. */
 static bool pool_region_may_evict(const struct pool_region *r, enum need need, enum need pins)
 {
 	return r->busy == 0 && (r->pinned == 0 || need >= pins);
@@ -310,14 +311,14 @@ static bool pool_region_may_evict(const struct pool_region *r, enum need need, e
 
 struct pool_search {
 	enum need need;
-	bool whole;	   /* its region must go with it */
-	size_t slot_bytes; /* of that size; 0: of any */
+	bool whole;	   /* all occupants of its region must be evictable */
+	size_t slot_bytes; /* only slots of this size; 0: any size */
 };
 
 struct pool_candidate {
 	struct pager_entry *entry;
 	double score;
-	uint32_t distance; /* layers until its next turn */
+	uint32_t distance; /* layers until its layer's next turn */
 };
 
 static uint32_t pool_layer_distance(const struct pager_source *s, uint32_t layer)
@@ -331,8 +332,7 @@ static double pool_layer_discount(const struct pager_source *s, uint32_t layer)
 			       s->pager->turns - s->turns);
 }
 
-/* Takes the layer's lowest score if it is below the best so far. Ties go to the layer whose turn is
- * farthest. */
+/* Updates *best with the layer's lowest score. Ties go to the layer whose turn is farthest away. */
 static void pool_consider_layer(struct pager_source *s, uint32_t layer,
 				const struct pool_search *wanted, struct pool_candidate *best)
 {
@@ -351,7 +351,7 @@ static void pool_consider_layer(struct pager_source *s, uint32_t layer,
 	}
 }
 
-/* The expert with the lowest score of those that may be evicted. */
+/* The evictable expert with the lowest score. */
 static struct pager_entry *pool_lowest(const struct pager *p, const struct pool_search *wanted)
 {
 	struct pool_candidate best = {.score = INFINITY};
@@ -362,7 +362,7 @@ static struct pager_entry *pool_lowest(const struct pager *p, const struct pool_
 	return best.entry;
 }
 
-/* The same at the lowest need at which there is one. */
+/* pool_lowest at the lowest need that finds an expert. */
 static struct pager_entry *pool_victim(const struct pager *p, struct pool_search wanted)
 {
 	struct pager_entry *x = NULL;
@@ -388,7 +388,8 @@ static bool pool_take_free(struct pager *p, struct pager_entry *x)
 	return true;
 }
 
-/* An expert of the same size hands its slot over as it is: the kernel need not zero it again. */
+/* Gives x the slot of `old`, if both have the same size. The kernel need not zero the memory
+ * again. */
 static bool pool_take_over(struct pager *p, struct pager_entry *x, struct pager_entry *old)
 {
 	if (!old || pager_entry_bytes(old) != pager_entry_bytes(x))
@@ -406,10 +407,10 @@ static double pool_score(const struct pager_entry *x)
 	return s->slot_value[pager_entry_index(x)] * pool_layer_discount(s, pager_entry_layer(x));
 }
 
-/* Whether to give a region of other slots back for new ones rather than to take one slot of the
- * right size from `own`: true if the region's occupants are worth less per slot gained. So each
- * size, of layers or of models, comes to its share, and none loses a region whenever another needs
- * a slot. */
+/* Whether to free a region of other slots for new ones, rather than to take the slot of `own`,
+ * which has the right size. True if the region's occupants are worth less per slot gained. So each
+ * slot size, of layers or models, gets its share, and a size does not lose a region each time
+ * another size needs a slot. */
 static bool pool_region_is_worth_less(const struct pager_entry *own, const struct pool_region *r)
 {
 	double worth = 0, slots = (double)r->bytes / (double)pager_entry_bytes(own);
@@ -420,8 +421,9 @@ static bool pool_region_is_worth_less(const struct pager_entry *own, const struc
 	return worth / slots < pool_score(own);
 }
 
-/* The evicted expert hands over its slot. If that is of another size, its whole region is given
- * back to make room for a new one, or the lowest of the right size is evicted instead. */
+/* Takes the slot of an evicted expert. If the lowest expert's slot has another size, either the
+ * whole region is freed to make room for a new one, or the lowest expert of the right size is
+ * evicted. */
 int pool_take(struct pager *p, struct pager_entry *x, enum need need)
 {
 	size_t bytes = pager_entry_bytes(x);

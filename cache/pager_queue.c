@@ -1,5 +1,5 @@
-/* The queues of requests for experts: which is taken next. A request that occupies a thread until it
- * is done is a worker's; any other is for a thread with a ring (pager_loader.c says why). */
+/* The queues of requests for experts, and which request is taken next. Workers take requests that
+ * occupy a thread until they are done; threads with a ring take the others (pager_loader.c). */
 #include "cache/pager_inside.h"
 
 #include <sys/eventfd.h>
@@ -31,8 +31,8 @@ bool queue_workers_serve(const struct pager *p)
 
 void queue_wake(struct pager *p, uint32_t requests)
 {
-	/* A thread that is awake looks for more requests before it sleeps. Waking more than there
-	 * are threads would be for nothing. */
+	/* A thread that is awake looks for more requests before it sleeps, so waking more threads
+	 * than there are is useless. */
 	uint32_t n = requests < p->ring_threads ? requests : p->ring_threads;
 	if (n)
 		(void)eventfd_write(p->wake, n);
@@ -40,7 +40,7 @@ void queue_wake(struct pager *p, uint32_t requests)
 		pthread_cond_signal(&p->work);
 }
 
-/* Removes the entry after `before` from the queue; NULL: the first. */
+/* Removes the entry after `before` from the queue; before == NULL: removes the first entry. */
 static struct pager_entry *queue_take_after(struct pager_queue *q, struct pager_entry *before)
 {
 	struct pager_entry *x = before ? before->next : q->first;
@@ -56,9 +56,9 @@ bool queue_must_be_made(const struct pager_entry *x)
 	return s->make && !store_has_expert(s->store, pager_entry_layer(x), pager_entry_expert(x));
 }
 
-/* Whether a request occupies its thread until it is done. Decided when the request is queued, so
- * that it is clear which threads to wake. An expert that has come into its store by the time its
- * turn comes is read by the worker that would have made it. */
+/* Whether a request occupies its thread until it is done. This is decided when the request is
+ * queued, so that the right kind of thread is woken. If the store gets the expert before its turn,
+ * the worker that would have made the expert reads it. */
 static bool queue_holds_thread(const struct pager *p, const struct pager_entry *x)
 {
 	return !p->ring_threads || queue_must_be_made(x);
@@ -66,7 +66,7 @@ static bool queue_holds_thread(const struct pager *p, const struct pager_entry *
 
 void queue_demand(struct pager *p, struct pager_entry *x, struct pager_batch *batch)
 {
-	queue_forget(p, x); /* an entry has one link for all queues */
+	queue_forget(p, x); /* an entry can be in only one queue */
 	x->batch = batch;
 	x->holds = queue_holds_thread(p, x);
 	queue_push(&p->demand, x);
@@ -79,7 +79,7 @@ void queue_prefetch(struct pager *p, struct pager_entry *x)
 	queue_push(&p->prefetches, x);
 }
 
-/* Drops the prefetches of a source's entries begin … end - 1. */
+/* Drops the prefetches of entries begin … end - 1 of a source. */
 static void queue_filter_prefetches(struct pager *p, const struct pager_source *s, size_t begin,
 				    size_t end)
 {
@@ -113,15 +113,16 @@ void queue_forget_source(struct pager *p, struct pager_source *s)
 
 /* ---- which is next ---- */
 
-/* Whether a source may have another read in flight; `holds`: one that occupies a worker. */
+/* Whether a source may have another read in flight. holds: the read occupies a worker. */
 static bool queue_has_place(const struct pager *p, const struct pager_source *s, bool holds)
 {
 	return s->flying < p->depth.depth && !(holds && s->held >= p->worker_share);
 }
 
-/* Whether a thread of this kind serves an expert that a user asked for, which is in no queue. An
- * expert that came into its store after the ring's threads left it to the workers is read by the
- * worker that was woken to make it, since no other thread was woken. */
+/* Whether a thread of this kind serves an expert that a user asked for, which is in no queue.
+ * Threads with a ring leave an expert to the workers while the store lacks it. If the store gets
+ * the expert after that, the worker that was woken to make it reads it, since no other thread was
+ * woken. */
 static bool queue_serves(const struct pager *p, const struct pager_entry *x, bool worker)
 {
 	if (worker)
@@ -129,8 +130,8 @@ static bool queue_serves(const struct pager *p, const struct pager_entry *x, boo
 	return !queue_holds_thread(p, x);
 }
 
-/* Whether a thread of this kind may begin to load this entry, which has no slot yet. A pinned one
- * waits until pins hold, since it would evict another pinned one. */
+/* Whether a thread of this kind may begin to load this entry, which has no slot yet. A pinned
+ * expert waits until the budget has room for all pins, since it would evict another pinned one. */
 static bool queue_may_begin(const struct pager *p, const struct pager_entry *x, bool worker)
 {
 	return x->asked && x->state == ENTRY_ABSENT && (!x->pinned || p->pins_hold) &&
@@ -146,7 +147,7 @@ struct pager_entry *queue_next_asked(struct pager *p, bool worker)
 			if (!queue_may_begin(p, x, worker))
 				continue;
 			if (pool_take(p, x, NEED_ASKED) <= 0)
-				break; /* probably there is no room for the others either */
+				break; /* there is probably no room for the others either */
 			queue_forget(p, x);
 			x->holds = worker;
 			return x;

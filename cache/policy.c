@@ -1,4 +1,5 @@
-/* The table of policies; see the header, and README.md for what they reach. */
+/* The table of policies; see the header. README.md describes them, MEASUREMENTS.md measures
+ * them. */
 #include "cache/policy.h"
 
 #include <math.h>
@@ -6,11 +7,12 @@
 #include <string.h>
 
 /* scales: the chance that an expert is used again falls with the age of its uses about as age^-0.6.
- * Three exponentials, 16 apart in half-life and each weighing a fifth of the one before, make such
- * a power law: the last token's experts, the topic's, and the model's habit.
+ * Three exponentials, whose half-lives are 16 apart and each of which weighs a fifth of the one
+ * before, approximate this power law: the last token's experts, the topic's, and the model's
+ * habits.
  *
- * lrfu (Lee et al. 2001): one exponential, the half-life 8 visits. lfu: a half-life of a million
- * visits, which forgets nothing but ranks equal counts by how long ago their uses were. */
+ * lrfu (Lee et al. 2001): one exponential, half-life 8 visits. lfu: a half-life of a million
+ * visits, so that it forgets nothing, but orders equal counts by the age of their uses. */
 static const struct policy policies[] = {
 	{"scales", 3, {0.5F, 0.957603281F, 0.997296056F}, {1, 0.2F, 0.04F}, true, true},
 	{"lrfu", 1, {0.917004043F}, {1}, false, false},
@@ -18,7 +20,7 @@ static const struct policy policies[] = {
 	{"lru", 0, {0}, {0}, false, false},
 };
 
-/* Passes through other models after which an idle model's experts are worth half. */
+/* After this many passes through other models an idle model's experts are worth half. */
 static const double idle_half_life = 16;
 
 const struct policy *policy_default(void)
@@ -64,7 +66,7 @@ double policy_discount(const struct policy *p, uint32_t distance, uint32_t layer
 {
 	if (!p->counts)
 		return 1;
-	/* An expert whose layer has just passed takes a slot for a whole token before it can be
+	/* An expert whose layer has just passed occupies a slot for a whole token before it can be
 	 * hit. */
 	double turns = p->distance ? (double)distance / layers : 0;
 	return exp2(-turns - idle / idle_half_life);

@@ -13,42 +13,43 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { RECORD_ALIGN = 64 }; /* of buffers, where O_DIRECT asks for less */
-/* Buffers for records of at least LEAST_HUGE are whole huge pages: less than half is wasted. */
+enum { RECORD_ALIGN = 64 }; /* alignment of buffers, if O_DIRECT needs less */
+/* Buffers for records of at least LEAST_HUGE are whole huge pages; less than half of a buffer is
+ * wasted. */
 enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = HUGE_PAGE / 2 };
 
-/* One piece of a record on its way. */
+/* One piece of a record that is being read. */
 struct read_piece {
-	int fd, plain_fd;  /* fd is the O_DIRECT one until that fails to deliver */
+	int fd, plain_fd;  /* fd: for O_DIRECT, until that fails or reads too little */
 	uint64_t begin;	   /* offset of memory[at] in the file, aligned */
-	size_t at;	   /* in the buffer's memory, aligned */
+	size_t at;	   /* offset in the buffer's memory, aligned */
 	size_t skip;	   /* the piece begins at memory + at + skip */
-	size_t want, need; /* the enclosing range, and how much of it covers the piece */
+	size_t want, need; /* bytes of the enclosing range; of it up to the piece's end */
 	size_t done;
 	bool over;
 };
 
 struct read_buffer {
-	void *memory; /* as large as the largest read that it was used for */
+	void *memory; /* grows to the largest read so far */
 	size_t bytes, align;
 	bool busy;
 
-	uint32_t count, left; /* pieces; unfinished ones */
-	int failed;	      /* of the first that did, or 0 */
+	uint32_t count, left; /* pieces; unfinished pieces */
+	int failed;	      /* the first piece's error, or 0 */
 	struct read_piece piece[STORE_PIECES];
 	void *tag;
 };
 
 struct record_reader {
 	struct read_buffer buffer[READER_MOST];
-	pthread_mutex_t lock; /* busy buffers, and whether free ones have memory */
+	pthread_mutex_t lock; /* guards `busy` and `memory` of the buffers */
 	unsigned capacity;
 	int wake;
 	struct io_uring ring;
 	bool has_ring;
-	unsigned unsubmitted, flying; /* in the ring, the poll included */
-	bool polling;		      /* the ring watches `wake`, or is about to: */
-	unsigned after_poll;	      /* entries since then; the kernel takes them in order */
+	unsigned unsubmitted, flying; /* entries in the ring, the poll included */
+	bool polling;		      /* the ring has, or will have, a poll of `wake` */
+	unsigned after_poll;	      /* entries after the poll; the kernel takes them in order */
 };
 
 int reader_create(struct record_reader **out, unsigned capacity, bool ring, int wake, struct err *e)
@@ -60,8 +61,7 @@ int reader_create(struct record_reader **out, unsigned capacity, bool ring, int 
 	pthread_mutex_init(&r->lock, NULL);
 	r->capacity = capacity;
 	r->wake = wake;
-	/* EPERM in containers, ENOSYS in old kernels, ENOMEM under tight limits: pread does it too.
-	 */
+	/* EPERM in containers, ENOSYS in old kernels, ENOMEM under tight limits: then use pread. */
 	r->has_ring = ring && io_uring_queue_init(READER_MOST * STORE_PIECES + 1, &r->ring, 0) == 0;
 	return 0;
 }
@@ -150,7 +150,8 @@ static struct read_piece reader_set_range(const struct store_extent *x, size_t a
 	};
 }
 
-/* The pieces' ranges one after the other, each aligned for direct reads of its file. */
+/* Places the pieces' ranges one after the other in the buffer, each aligned for direct reads of its
+ * file. */
 static int reader_set_ranges(struct read_buffer *b, const struct store_extents *record,
 			     struct err *e)
 {
@@ -172,14 +173,15 @@ static char *reader_piece_memory(const struct read_buffer *b, const struct read_
 	return (char *)b->memory + p->at + p->done;
 }
 
-/* Bytes to read next. Nothing beyond the piece is needed, but O_DIRECT takes no less. */
+/* Bytes to read next. O_DIRECT has to read the whole enclosing range. */
 static size_t reader_piece_length(const struct read_piece *p)
 {
 	size_t rest = (p->fd == p->plain_fd ? p->need : p->want) - p->done;
 	return rest < (1U << 30) ? rest : (1U << 30);
 }
 
-/* Takes the result of an attempt: 1 the piece is there, 0 continue, or a negative errno. */
+/* Handles the result of one attempt. Returns 1: the piece is complete; 0: continue; or a negative
+ * errno. */
 static int reader_advance_piece(struct read_piece *p, int64_t result)
 {
 	if (result == -EINTR || result == -EAGAIN)
@@ -193,11 +195,11 @@ static int reader_advance_piece(struct read_piece *p, int64_t result)
 	p->done += (size_t)result;
 	if (p->done >= p->need)
 		return 1;
-	p->fd = p->plain_fd; /* the rest begins at an offset that need not be aligned */
+	p->fd = p->plain_fd; /* the rest may begin at an unaligned offset */
 	return result == 0 ? -ENODATA : 0;
 }
 
-/* Takes the result for piece k; true if the piece is over, with or without success. */
+/* Handles a result for piece k. True: the piece is over, read or failed. */
 static bool reader_take_result(struct read_buffer *b, unsigned k, int64_t result)
 {
 	int step = reader_advance_piece(&b->piece[k], result);
@@ -214,7 +216,8 @@ static bool reader_take_result(struct read_buffer *b, unsigned k, int64_t result
 
 static struct io_uring_sqe *reader_new_entry(struct record_reader *r, unsigned tag)
 {
-	/* The ring has an entry for each piece and the poll, and each is in it at most once. */
+	/* The ring has an entry for each piece and for the poll, and each is queued at most
+	 * once. */
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
 	assert(sqe);
 	io_uring_sqe_set_data64(sqe, tag);
@@ -231,7 +234,7 @@ static void reader_ring_queue(struct record_reader *r, unsigned i, unsigned k)
 	struct io_uring_sqe *sqe = reader_new_entry(r, tag);
 	io_uring_prep_read(sqe, p->fd, reader_piece_memory(b, p), (unsigned)reader_piece_length(p),
 			   p->begin + p->done);
-	io_uring_sqe_set_data64(sqe, tag); /* preparing clears it */
+	io_uring_sqe_set_data64(sqe, tag); /* io_uring_prep_read clears it */
 }
 
 static void reader_ring_poll(struct record_reader *r)
@@ -243,7 +246,7 @@ static void reader_ring_poll(struct record_reader *r)
 	r->after_poll = 0;
 }
 
-/* True if the kernel has a read of ours, and not the poll alone. */
+/* True if the kernel has one of our reads, not only the poll. */
 static bool reader_has_flying(const struct record_reader *r)
 {
 	bool poll_flies = r->polling && r->unsubmitted <= r->after_poll;
@@ -263,8 +266,8 @@ void reader_submit(struct record_reader *r)
 	}
 }
 
-/* Waits for one attempt, or for the poll. False: the kernel takes nothing although no read is in
- * flight. Then the ring is given up, and unfinished reads continue by pread. */
+/* Waits for one attempt or the poll to end. False: the kernel accepts no read although none is in
+ * flight. Then the ring is closed, and unfinished reads continue with pread. */
 static bool reader_ring_next(struct record_reader *r, unsigned *which, int64_t *result)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
@@ -272,14 +275,14 @@ static bool reader_ring_next(struct record_reader *r, unsigned *which, int64_t *
 	if (!r->polling)
 		reader_ring_poll(r);
 	reader_submit(r);
-	if (r->unsubmitted > 0 && !reader_has_flying(r)) { /* the poll would be waited for alone */
+	if (r->unsubmitted > 0 && !reader_has_flying(r)) { /* only the poll would end the wait */
 		io_uring_queue_exit(&r->ring);
 		r->has_ring = false;
 		r->unsubmitted = 0;
 		return false;
 	}
-	/* A failed wait (EINTR, or the kernel is short of memory) does not end the reads: their
-	 * results come into shared memory, and their buffers are the kernel's until they do. */
+	/* A failed wait (EINTR, or the kernel is short of memory) does not end the reads: the
+	 * kernel may write to their buffers until their results arrive. */
 	while (io_ring_next(&r->ring, &tag, result))
 		(void)nanosleep(&moment, NULL);
 	r->flying--;
@@ -289,7 +292,7 @@ static bool reader_ring_next(struct record_reader *r, unsigned *which, int64_t *
 
 /* ---- without a ring ---- */
 
-/* READER_MOST: none is. */
+/* The first buffer with a read; READER_MOST: none. */
 static unsigned reader_first_busy(const struct record_reader *r)
 {
 	unsigned i = 0;
@@ -298,8 +301,8 @@ static unsigned reader_first_busy(const struct record_reader *r)
 	return i;
 }
 
-/* One attempt for the first piece that is not over. A failure ends the read, since no other piece
- * is in flight. */
+/* Makes one attempt for the first piece that is not over. A failure ends the read, since no other
+ * piece is in flight. */
 static void reader_read_on(struct read_buffer *b)
 {
 	unsigned k = 0;
@@ -313,8 +316,8 @@ static void reader_read_on(struct read_buffer *b)
 		b->left = 0;
 }
 
-/* Another reader's thread may have taken the count. That is harmless: that thread looks for work,
- * too. */
+/* Another reader's thread may have taken the count. That is harmless: that thread looks for new
+ * work, too. */
 static void reader_take_wake(const struct record_reader *r)
 {
 	eventfd_t count;
@@ -324,7 +327,7 @@ static void reader_take_wake(const struct record_reader *r)
 static void reader_wait_for_wake(const struct record_reader *r)
 {
 	struct pollfd p = {.fd = r->wake, .events = POLLIN};
-	(void)poll(&p, 1, -1); /* EINTR: the caller looks for work once more than it had to */
+	(void)poll(&p, 1, -1); /* after EINTR the caller looks for work once too often */
 	reader_take_wake(r);
 }
 
@@ -363,7 +366,8 @@ static void reader_report(const struct record_reader *r, unsigned i, struct read
 	}
 }
 
-/* One attempt, of the read *i. False: `wake` was signalled. */
+/* Makes one attempt; *i becomes its read, or READER_MOST: try again. False: `wake` was
+ * signalled. */
 static bool reader_next_attempt(struct record_reader *r, unsigned *i)
 {
 	unsigned which;
@@ -378,7 +382,7 @@ static bool reader_next_attempt(struct record_reader *r, unsigned *i)
 	}
 	*i = READER_MOST;
 	if (!reader_ring_next(r, &which, &result))
-		return true; /* the ring is gone */
+		return true; /* the ring was closed */
 	if (which == IO_RING_POLL) {
 		r->polling = false;
 		reader_take_wake(r);
