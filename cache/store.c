@@ -1,6 +1,6 @@
-/* Reading a store: opens the three files, checks that they are what the index says, finds, verifies
- * and decodes units. It leaves the reading of experts to the pager, except for those who only look;
- * for them it keeps one decoded record. */
+/* Reading a store: opens the three files, checks that they match the index, and finds, verifies and
+ * decodes units. The pager reads experts by itself. For other readers of experts, which only
+ * inspect them, the store keeps one decoded record. */
 #include "cache/store.h"
 #include "cache/io.h"
 
@@ -23,13 +23,13 @@
 
 /* ---- opening ---- */
 
-/* Opens a data file and checks its size: it must be the size in the index, or at least that if the
- * file still grows. */
+/* Opens a data file and checks its size against the index. A file that still grows may be
+ * larger. */
 static int store_open_data(const struct store *s, int dir, const char *name, uint64_t expected,
 			   bool grows, struct err *e)
 {
 	int fd = store_file_open(dir, s->folder, name, O_RDONLY, e);
-	if (fd == -ENOENT) /* with an index this is damage, not the absence of a store */
+	if (fd == -ENOENT) /* an index without data is damage, not the absence of a store */
 		return err_damaged(e, "%s/%s: is missing; remove the folder to convert again",
 				   s->folder, name);
 	if (fd < 0)
@@ -81,16 +81,16 @@ static void store_close_files(struct store *s)
 	store_index_free(&s->index);
 }
 
-/* Identifies the index file. When a store is replaced, its index is removed first, and the new one
- * comes last. */
+/* Identifies the index file. When a store is replaced, its index is removed first, and the new
+ * index is renamed last. */
 static void store_stat_index(int dir, struct stat *st)
 {
 	if (fstatat(dir, STORE_INDEX, st, AT_SYMLINK_NOFOLLOW))
 		*st = (struct stat){0};
 }
 
-/* The files that were opened belong to the index that was read if the index did not change in
- * between. */
+/* Opens all files, and repeats that if the index changed meanwhile. So the files belong to the
+ * index that was read. */
 static int store_open_files(struct store *s, const struct store_key *key, struct err *e)
 {
 	int rc, dir = store_folder_open(s->folder, e);
@@ -312,14 +312,14 @@ int store_read_failed(const struct store *s, uint32_t layer, uint32_t expert, in
 		       s->folder, layer, expert);
 }
 
-/* Brings a coded record into s->looked, with the mutex held. */
+/* Decodes a record into s->looked. Call with the mutex held. */
 static int store_keep_decoded(struct store *s, uint32_t layer, uint32_t expert, struct err *e)
 {
 	const void *record;
 	struct store_extent x = store_expert(s, layer, expert);
 	void *stored = malloc(x.bytes);
 	uint8_t *scratch = s->looked ? s->looked : malloc(store_scratch_bytes(s));
-	s->looked = NULL; /* until it holds the whole of a record again */
+	s->looked = NULL; /* NULL until it holds a whole record again */
 	int rc = stored && scratch ? 0
 				   : err_sys(e, ENOMEM, "%s: reading layer %u expert %u", s->folder,
 					     layer, expert);
@@ -468,8 +468,8 @@ int store_writer_view(struct store_writer *w, struct store **out, struct err *e)
 	}
 	s->direct = store_file_open_direct(w->lock.dir, experts->partial, O_NOFOLLOW, s->experts,
 					   &s->align);
-	/* The view shares these tables with the writer, so it sees what the writer adds. From now
-	 * on the view owns them. */
+	/* The view shares these tables with the writer, so it sees each unit that the writer adds.
+	 * From now on the view owns the tables. */
 	s->index = w->index;
 	s->state = w->state;
 	w->lent = true;

@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Closes fd and fails unless it is of the right type and the caller's own. */
+/* Returns fd if it is of the right type and belongs to the caller; otherwise closes fd and
+ * fails. */
 static int store_check_owned(int fd, bool folder, const char *path, const char *name, struct err *e)
 {
 	struct stat st;
@@ -32,8 +33,8 @@ static int store_check_owned(int fd, bool folder, const char *path, const char *
 	return rc ? rc : fd;
 }
 
-/* The sentence for a failed open. ELOOP is how O_NOFOLLOW refuses a link to a file, ENOTDIR a link
- * to a folder. */
+/* Sets the error for a failed open. For a symbolic link O_NOFOLLOW gives ELOOP (file) or ENOTDIR
+ * (folder). */
 static int store_open_error(const char *folder, const char *name, int code, struct err *e)
 {
 	if (code == ELOOP)
@@ -58,20 +59,20 @@ int store_folder_open(const char *folder, struct err *e)
 
 int store_file_open(int dir, const char *folder, const char *name, int flags, struct err *e)
 {
-	/* O_NONBLOCK: a pipe in the file's place must be refused, not waited for. */
+	/* O_NONBLOCK: a pipe in place of the file must be refused, not waited for. */
 	int fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
 	if (fd < 0)
 		return store_open_error(folder, name, errno, e);
 	return store_check_owned(fd, false, folder, name, e);
 }
 
-/* The alignment that O_DIRECT needs of offsets, lengths and memory; 0 if O_DIRECT is not available.
+/* The alignment of offsets, lengths and memory that O_DIRECT needs; 0: O_DIRECT is not available.
  */
 static uint32_t store_direct_alignment(int fd)
 {
 	struct statx x;
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) || !(x.stx_mask & STATX_DIOALIGN))
-		return STORE_ALIGN; /* kernels before 6.1: a page satisfies every usual disk */
+		return STORE_ALIGN; /* kernels before 6.1: a page is enough for all usual disks */
 	uint32_t align = x.stx_dio_mem_align > x.stx_dio_offset_align ? x.stx_dio_mem_align
 								      : x.stx_dio_offset_align;
 	bool usable = x.stx_dio_mem_align && x.stx_dio_offset_align && (align & (align - 1)) == 0;
@@ -86,7 +87,7 @@ int store_file_open_direct(int dir, const char *name, int flags, int plain, uint
 	if (fd < 0)
 		return -1;
 	uint32_t asked = store_direct_alignment(fd);
-	/* Between the two opens another file may have come there. */
+	/* The file may have been replaced between the two opens. */
 	if (asked && !fstat(plain, &one) && !fstat(fd, &other) && one.st_dev == other.st_dev &&
 	    one.st_ino == other.st_ino) {
 		*align = asked;
@@ -148,7 +149,7 @@ int store_file_write(int fd, const void *data, size_t bytes, uint64_t offset, co
 		int64_t n = io_pwrite(fd, (const char *)data + done, bytes - done, offset + done);
 		if (n == -EINTR)
 			continue;
-		if (n <= 0) /* a write of no bytes would be repeated for ever */
+		if (n <= 0) /* else a write of no bytes would be repeated forever */
 			return store_write_error(e, n < 0 ? (int)-n : EIO, folder, name);
 		done += (size_t)n;
 	}
@@ -201,8 +202,8 @@ int store_lock_try(struct store_lock *l, const char *folder, struct err *e)
 			"%s: another process is converting this checkpoint; wait until it is done",
 			folder);
 	}
-	/* Only the holder of the lock removes the file, and a lock on a removed file excludes
-	 * no other process. So the file must still be the one in the folder. */
+	/* The holder of the lock removes the file, and a lock on a removed file excludes no other
+	 * process. So check that the locked file is still the one in the folder. */
 	struct stat held, named;
 	if (fstat(l->fd, &held) || fstatat(l->dir, STORE_LOCK, &named, AT_SYMLINK_NOFOLLOW) ||
 	    held.st_ino != named.st_ino || held.st_dev != named.st_dev)

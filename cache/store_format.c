@@ -63,7 +63,7 @@ static const uint8_t *format_get_key(struct store_key *key, const uint8_t *in)
 	return in + sizeof key->recipe;
 }
 
-/* ---- the numbers ---- */
+/* ---- checking the numbers ---- */
 
 int store_info_check(const struct store_info *info, const char *what, struct err *e)
 {
@@ -103,7 +103,7 @@ int store_index_set_layers(struct store_index *index, const uint64_t *bytes, con
 		largest = own > largest ? own : largest;
 		least = own < least ? own : least;
 		index->layers[i] = (struct store_layer){end, own};
-		end += own * info->experts; /* as many of the largest do not overflow */
+		end += own * info->experts; /* no overflow: the largest size was checked */
 	}
 	bool right = !bytes || (least > 0 && least < largest && largest == info->record_bytes);
 	return right ? 0
@@ -156,7 +156,7 @@ bool store_key_equal(const struct store_key *a, const struct store_key *b)
 
 /* ---- the index ---- */
 
-/* With the sum at the end. */
+/* Bytes of the tables, with the checksum at the end. */
 static size_t store_index_tables_bytes(const struct store_info *info)
 {
 	size_t numbers = (size_t)info->dense_units + store_units(info) + 1;
@@ -201,7 +201,7 @@ void store_index_encode(uint8_t *out, const struct store_index *index)
 	format_put64(o, XXH3_64bits(out, (size_t)(o - out)));
 }
 
-/* Returns where the tables begin, or NULL if the codec is unknown. `in` has INDEX_HEAD bytes. */
+/* Returns where the tables begin. NULL: unknown codec. `in` has INDEX_HEAD bytes. */
 static const uint8_t *store_index_decode_head(struct store_info *info, const uint8_t *in)
 {
 	in += sizeof index_magic;
@@ -279,7 +279,7 @@ static int store_index_decode_tables(struct store_index *out, const uint8_t *in,
 	return 0;
 }
 
-/* A version that this program reads, whole and undamaged. */
+/* Checks that the file is a whole, undamaged index of a version that this program reads. */
 static int store_index_check_file(const uint8_t *in, size_t bytes, const char *path, struct err *e)
 {
 	if (bytes < INDEX_HEAD + 8)
@@ -374,7 +374,7 @@ int store_index_write(int dir, const char *folder, const struct store_index *ind
 	if (!encoded)
 		return err_sys(e, ENOMEM, "%s/%s", folder, name);
 	store_index_encode(encoded, index);
-	(void)io_remove(dir, name); /* of an earlier attempt; if it stays, O_EXCL reports it */
+	(void)io_remove(dir, name); /* from an earlier attempt; if this fails, O_EXCL reports it */
 	int fd = store_file_open(dir, folder, name, O_RDWR | O_CREAT | O_EXCL, e);
 	int rc = fd < 0 ? fd : store_file_write(fd, encoded, bytes, 0, folder, name, e);
 	if (!rc)
@@ -384,7 +384,7 @@ int store_index_write(int dir, const char *folder, const struct store_index *ind
 	return rc;
 }
 
-/* ---- whose store it is ---- */
+/* ---- whether a store has a layout ---- */
 
 int store_index_check(const struct store_index *index, const struct store_layout *layout,
 		      const char *folder, struct err *e)
@@ -422,16 +422,16 @@ struct store_digest store_plan_digest(const struct store_plan *plan)
 	o = format_put64(o, XXH3_64bits(plan->experts_header, plan->experts_header_bytes));
 	o = format_put64(o, XXH3_64bits(plan->dense_header, plan->dense_header_bytes));
 
-	/* The head and the table are represented by their checksums, so that everything fits into
-	 * one call. */
+	/* The headers and the table are represented by their checksums, so that everything fits
+	 * into one call. */
 	uint64_t table = 0;
 	for (uint32_t i = 0; i < l->dense_units; i++) {
 		uint8_t row[16];
 		format_put64(format_put64(row, l->dense[i].offset), l->dense[i].bytes);
 		table = XXH3_64bits_withSeed(row, sizeof row, table);
 	}
-	/* Without such a table the digest is the same as before tables existed, so older
-	 * conversions are resumed. */
+	/* If all layers have the same size, the digest is the one from before there was this table.
+	 * So older conversions are resumed. */
 	for (uint32_t i = 0; l->layer_bytes && i < l->layers; i++) {
 		uint8_t row[8];
 		format_put64(row, l->layer_bytes[i]);

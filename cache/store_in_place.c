@@ -17,7 +17,7 @@
 #include <xxhash.h>
 
 struct in_place_opened {
-	int direct; /* or -1 */
+	int direct; /* for O_DIRECT, or -1 */
 	uint32_t align;
 	struct stat was;
 };
@@ -25,9 +25,9 @@ struct in_place_opened {
 struct in_place_state {
 	struct in_place_source of;
 	struct in_place_opened *file; /* [of.file_count] */
-	/* [units]; 0: nobody has read it yet. Each is set once. */
+	/* [units]; 0: the unit was never read. Each is set once. */
 	_Atomic uint64_t *sums;
-	_Atomic uint64_t fresh; /* how many were set since they were last kept */
+	_Atomic uint64_t fresh; /* how many were set since they were last saved */
 };
 
 /* ---- opening ---- */
@@ -42,7 +42,7 @@ static int in_place_check_record(const struct store *s, uint32_t record, struct 
 		const struct in_place_piece *x = &p->of.pieces[i];
 		rest = x->file < p->of.file_count ? (uint64_t)p->file[x->file].was.st_size : 0;
 		right = x->bytes > 0 && x->offset <= rest && x->bytes <= rest - x->offset;
-		sum += x->bytes; /* files end below 2^63, and there are few */
+		sum += x->bytes; /* no overflow: files end below 2^63, and pieces are few */
 	}
 	if (right && sum == store_index_record_bytes(&s->index, record))
 		return 0;
@@ -107,7 +107,7 @@ int store_in_place_attach(struct store *s, const struct in_place_source *of, str
 	}
 	int failed = in_place_set_up(s, e);
 	if (failed)
-		p->of.close = NULL; /* after a failure the source stays the caller's */
+		p->of.close = NULL; /* after a failure the caller still owns the source */
 	return failed;
 }
 
@@ -118,7 +118,7 @@ static const struct in_place_piece *in_place_pieces(const struct in_place_state 
 
 /* ---- the files ---- */
 
-/* No program can change these without changing ctime. */
+/* No program can change a file without changing its ctime. */
 static bool in_place_same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
@@ -165,8 +165,8 @@ void store_in_place_free(struct in_place_state *p)
 
 /* ---- verifying ---- */
 
-/* The first read of a unit counts only if the files are still as they were opened; so this checks
- * after the reading. */
+/* The first read of a unit counts only if the files are still as they were when opened. So check
+ * the files after the read. */
 static int in_place_remember_sum(const struct store *s, uint32_t unit, uint64_t sum, struct err *e)
 {
 	struct in_place_state *p = s->place;
@@ -180,7 +180,7 @@ static int in_place_remember_sum(const struct store *s, uint32_t unit, uint64_t 
 static int in_place_check_sum(const struct store *s, uint32_t unit, uint64_t sum, struct err *e)
 {
 	uint64_t known = atomic_load(&s->place->sums[unit]);
-	sum += !sum; /* 0 is none */
+	sum += !sum; /* 0 means: not known yet */
 	if (known == sum)
 		return 0;
 	if (!known)
@@ -330,7 +330,7 @@ int store_sums_read(uint64_t *sums, const struct store_sums_identity *of, const 
 		    struct err *e)
 {
 	uint8_t *in;
-	size_t bytes; /* one more is asked for, to see a file that is too long */
+	size_t bytes; /* ask for one more than the file's size, to detect a longer file */
 	int failed = store_small_file_read(&in, &bytes, store_sums_bytes(of) + 1, folder, SUMS, e);
 	if (!failed)
 		failed = store_sums_decode(sums, of, in, bytes, folder, e);
@@ -355,7 +355,7 @@ int store_sums_write(const uint64_t *sums, const struct store_sums_identity *of,
 	return failed;
 }
 
-/* ---- keeping ---- */
+/* ---- saving ---- */
 
 static struct store_sums_identity store_sums_identity_of(const struct store *s)
 {
@@ -369,7 +369,7 @@ static struct store_sums_identity store_sums_identity_of(const struct store *s)
 
 int store_in_place_use_folder(struct store *s, const char *folder, struct err *e)
 {
-	struct err none; /* a first mount, or an unusable file: checksums are new */
+	struct err none; /* a first mount, or an unusable file: start without checksums */
 	const struct store_sums_identity of = store_sums_identity_of(s);
 	char *copy = strdup(folder);
 	uint64_t *kept = calloc((size_t)of.units + 1, sizeof *kept);

@@ -1,14 +1,14 @@
-/* A checkpoint that is used in place of a store: its records are read from its own files, where
- * each lies in pieces, and nothing is copied.
+/* A checkpoint used in place of a store: its records are read from the checkpoint's own files, in
+ * pieces, and nothing is copied.
  *
- * It is a `struct store` like one with files of its own, with these differences. A record has
- * several extents (store_expert_extents). Dense units are made by a callback. Checksums exist only
- * for what was read: the first reader of a unit remembers its checksum, once the files are seen to
- * have the sizes and times with which they were opened, so that the checksum is of what the
- * checkpoint had when it was mounted. Each later reader finds the same checksum or fails. The
- * checksums are saved in a small file for the next mount.
+ * It is a `struct store` like any other, with these differences. A record has several extents
+ * (store_expert_extents). A callback makes the dense units. Nobody wrote checksums: the first
+ * reader of a unit remembers its checksum, after checking that the files still have the sizes and
+ * times that they had when they were opened. So the checksum is of the data at the time of the
+ * mount. Each later reader must find the same checksum, or fails. The checksums are saved in a
+ * small file for the next mount.
  *
- * The folder of such a store has that file and the experts' heat, and need not exist.
+ * The folder of such a store holds that file and the experts' heat. It need not exist.
  */
 #ifndef MOEFS_CACHE_STORE_IN_PLACE_H
 #define MOEFS_CACHE_STORE_IN_PLACE_H
@@ -22,8 +22,7 @@
 
 struct in_place_file {
 	const char *path;
-	int fd; /* open for plain reads */
-		/* As it must be when the store is opened, and stay. */
+	int fd; /* open for plain reads; the file must not change */
 };
 
 struct in_place_piece {
@@ -31,45 +30,45 @@ struct in_place_piece {
 	uint64_t offset, bytes;
 };
 
-/* All that is pointed to outlives the store, which ends it by `close`. */
+/* The source. Everything pointed to must outlive the store, which calls `close` at its end. */
 struct in_place_source {
-	const char *name;	    /* of the source, for the words of errors */
-	struct store_key key;	    /* the fingerprint: a number that is another after any change */
+	const char *name;	    /* of the source, for error messages */
+	struct store_key key;	    /* the fingerprint differs after any change of a file */
 	struct store_layout layout; /* plain */
 	const struct in_place_file *files;
 	uint32_t file_count;
-	/* Of all records: record i is pieces [first[i], first[i + 1]), one after the other. */
+	/* Pieces of all records: record i is pieces [first[i], first[i + 1]), in order. */
 	const struct in_place_piece *pieces;
 	const uint32_t *first;
-	/* Reads dense unit `unit` into buffer[bytes], which is its size. From any thread. known:
-	 * its sum is, so that no more has to be looked for in it. */
+	/* Reads dense unit `unit` into buffer[bytes]; bytes is its size. From any thread. known:
+	 * the unit's checksum is known, so the callback need not look for damage. */
 	int (*read_dense)(void *ctx, uint32_t unit, bool known, void *buffer, size_t bytes,
 			  struct err *e);
-	/* Looks at a record that nobody has read before, for damage that no checksum shows; 0, or
-	 * an error with a sentence. From any thread. NULL: any bytes will do. */
+	/* Checks a record that was never read before for damage that no checksum can show. Returns
+	 * 0, or an error with a sentence. From any thread. NULL: any bytes are accepted. */
 	int (*check)(void *ctx, uint32_t record, const struct store_pieces *stored, struct err *e);
 	void (*close)(void *ctx);
 	void *ctx;
 };
 
-/* -EINVAL, in words: the pieces are not in the files, or are not what the layout says. After a
- * failure nothing is closed. */
+/* -EINVAL: the pieces are not within the files, or do not fit the layout. After a failure `close`
+ * is not called. */
 int store_in_place_open(struct store **out, const struct in_place_source *place, struct err *e);
 bool store_is_in_place(const struct store *s);
-/* -ESTALE, in words, if a file is no longer as it was when the store was opened. */
+/* -ESTALE: a file has changed since the store was opened. */
 int store_in_place_unchanged(const struct store *s, struct err *e);
 
-/* Sets the store's folder, which was "the source" until now, and loads the checksums saved there,
- * if they are of this source and plan. To be called before several threads use the store. Fails
- * only without memory. */
+/* Sets the store's folder (before that its name is the source's) and loads the checksums saved
+ * there, if they belong to this source and plan. Call this before several threads use the store.
+ * Fails only without memory. */
 int store_in_place_use_folder(struct store *s, const char *folder, struct err *e);
-/* Saves the checksums there, if there are new ones. */
+/* Saves the checksums in the folder, if there are new ones. */
 int store_in_place_save_sums(const struct store *s, struct err *e);
 
 /* ---- the file of checksums ---- */
 
-/* The checksums of what was read of a source in place: a small file beside where its store would
- * be, so that what a later mount reads is known to be what an earlier one read.
+/* The file of checksums lies in the folder where the source's store would be. With it a mount knows
+ * that it reads the same data as an earlier mount.
  *
  * The file, in the machine's byte order:
  *   0   "MOESUMS2"
@@ -78,8 +77,8 @@ int store_in_place_save_sums(const struct store *s, struct err *e);
  *   48  u64 of each unit: its XXH3, 0 if it was not read yet
  *   …   u64: XXH3 of all before
  *
- * A file of another source or plan, or a damaged one, is ignored: what is read is then remembered
- * again.
+ * A file that belongs to another source or plan, or is damaged, is ignored; then the checksums are
+ * collected anew.
  */
 enum { SUMS_HEAD = 48 };
 
@@ -90,16 +89,16 @@ struct store_sums_identity {
 
 #define SUMS_FILE "sums"
 
-/* Reads the head of such a file, of any source; false: it is not one. */
+/* Decodes the header of such a file, of any source. False: it is not such a header. */
 bool store_sums_decode_head(struct store_sums_identity *out, const uint8_t in[SUMS_HEAD]);
-/* Fills sums[units] from the bytes of a file; `folder` is for the words. -ENOENT: it is of another
- * source or plan; -EIO: it is damaged. */
+/* Fills sums[units] from the bytes of a file; `folder` is used in error messages. -ENOENT: the file
+ * belongs to another source or plan; -EIO: it is damaged. */
 int store_sums_decode(uint64_t *sums, const struct store_sums_identity *of, const uint8_t *in,
 		      size_t bytes, const char *folder, struct err *e);
-/* The same from the folder; also the codes of opening a file there (store_files.h). */
+/* store_sums_decode for the file in the folder; also returns the codes of store_file_open. */
 int store_sums_read(uint64_t *sums, const struct store_sums_identity *of, const char *folder,
 		    struct err *e);
-/* Replaces the file. After a failure the old one is still there. */
+/* Replaces the file. After a failure the old file is still there. */
 int store_sums_write(const uint64_t *sums, const struct store_sums_identity *of, const char *folder,
 		     struct err *e);
 

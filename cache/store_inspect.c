@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 #define CHECKPOINT "checkpoint"
-static const char mark[] = "moefs' store of "; /* before the path in CHECKPOINT */
+static const char mark[] = "moefs' store of "; /* precedes the path in CHECKPOINT */
 enum { PATH_MOST = 4096 };
 
 /* ---- the folder's files ---- */
 
-/* Calls for each name in the folder until one returns other than 0, which is returned. */
+/* Calls `visit` for each name in the folder until a call returns nonzero, and returns that. */
 static int inspect_each_file(int dir, int (*visit)(void *ctx, int dir, const char *name), void *ctx)
 {
 	int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), failed = 0;
@@ -43,7 +43,7 @@ static int inspect_each_file(int dir, int (*visit)(void *ctx, int dir, const cha
 	return failed;
 }
 
-/* Files that a mount writes when it uses a store. Reading leaves no trace, and looking at a store
+/* Files that a mount writes when it uses a store. Reading leaves no trace, and inspecting a store
  * must not count as use.
  */
 static bool inspect_tells_use(const char *name)
@@ -61,16 +61,16 @@ static int inspect_add_file(void *ctx, int dir, const char *name)
 	struct store_seen *out = ctx;
 	struct stat st;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return 0; /* it has just gone */
+		return 0; /* it was removed meanwhile */
 	out->bytes += (uint64_t)st.st_blocks * 512;
 	if (inspect_tells_use(name) && st.st_mtim.tv_sec >= out->used.tv_sec)
 		out->used = st.st_mtim;
 	return 0;
 }
 
-/* ---- looking ---- */
+/* ---- inspecting ---- */
 
-/* The first bytes of a file; false: it is not there, or shorter. */
+/* Reads the first bytes of a file. False: the file is missing or shorter. */
 static bool inspect_read_head(int dir, const char *folder, const char *name, void *head,
 			      size_t bytes)
 {
@@ -109,8 +109,9 @@ static int inspect_find_kind(int dir, const char *folder, struct store_seen *out
 		return 0;
 	}
 	if (!store_checkpoint(folder, path, sizeof path, NULL)) {
-		/* Before its conversion begins, a refined store's folder holds only the text
-		 * that it is refined by. Any other is used in place, and no unit of it was read yet. */
+		/* The folder of a refined store, before its conversion begins, holds only the text
+		 * to refine by. Any other folder belongs to a store in place of which no unit was
+		 * read yet. */
 		const size_t n = strlen(folder), ending = strlen(STORE_REFINED);
 		bool refined = n > ending && !strcmp(folder + n - ending, STORE_REFINED);
 		out->kind = refined ? STORE_UNFINISHED : STORE_IN_PLACE;
@@ -149,8 +150,8 @@ bool store_superseded(const char *folder, const struct store_seen *seen)
 
 /* ---- in use ---- */
 
-/* The kernel grants a write lease only if nobody else has the file open. The lease is given back at
- * once. A process that opens the file in between waits that long; the kernel's signal about it is
+/* The kernel grants a write lease only if nobody else has the file open. The lease is returned at
+ * once. A process that opens the file in between waits until then; the kernel announces it with
  * SIGURG, which is ignored. */
 static bool inspect_is_open_elsewhere(int dir, const char *name)
 {
@@ -194,12 +195,12 @@ static int inspect_refuse_folder(void *ctx, int dir, const char *name)
 
 static int inspect_remove_file(void *ctx, int dir, const char *name)
 {
-	(void)ctx; /* the lock stays until the end */
+	(void)ctx; /* the lock's file is removed last */
 	int failed = strcmp(name, STORE_LOCK) ? io_remove(dir, name) : 0;
 	return failed == -ENOENT ? 0 : failed;
 }
 
-/* The lock is held; its file is removed last. */
+/* Call with the lock held. Removes the lock's file last. */
 static int inspect_remove_all(const struct store_lock *lock, const char *folder, struct err *e)
 {
 	int failed = inspect_remove_file(NULL, lock->dir, STORE_INDEX);
@@ -238,7 +239,7 @@ int store_remove(const char *folder, struct err *e)
 	return failed;
 }
 
-/* ---- whose it is ---- */
+/* ---- the checkpoint's path ---- */
 
 int store_keep_checkpoint(const char *folder, const char *path, struct err *e)
 {
@@ -258,7 +259,7 @@ int store_checkpoint(const char *folder, char *path, size_t size, struct err *e)
 	int failed = store_small_file_read(&in, &bytes, before + PATH_MOST, folder, CHECKPOINT, e);
 	if (failed)
 		return failed;
-	size_t length = bytes > before + 1 ? bytes - before - 1 : 0; /* without its newline */
+	size_t length = bytes > before + 1 ? bytes - before - 1 : 0; /* without the newline */
 	if (!length || length >= size || memcmp(in, mark, before) != 0 || in[before] != '/' ||
 	    in[bytes - 1] != '\n' || memchr(in + before, 0, length))
 		failed = err_set(e, ENOENT, "%s/" CHECKPOINT ": was not written by moefs", folder);

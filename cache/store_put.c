@@ -1,22 +1,22 @@
 /* Writing a unit, and committing units in groups.
  *
- * A coded record is collected in memory and coded by its own thread; the thread that commits its
- * group writes it.
+ * A coded record is collected in memory. The thread that made it codes it; the thread that commits
+ * its group writes it.
  *
- * Group commit: a finished unit joins a list. The first thread that finds nobody syncing takes the
- * whole list, syncs the files that the units touched, writes one journal entry for each, and wakes
- * the other threads, whose units are then in. So one sync is shared by all units that finish during
- * the one before, and a journal entry never precedes its data. Journal entries are synced with the
- * next group: a power cut costs the last group, and a killed process only the units that were not
- * committed.
+ * Group commit: a finished unit joins a list. The first thread that finds no other thread syncing
+ * becomes the leader. It takes the whole list, syncs the files that the units lie in, writes one
+ * journal entry for each unit, and wakes the threads that wait. So all units that finish during one
+ * sync share the next, and a journal entry is never written before its data is on disk. Journal
+ * entries are synced with the next group: a power cut loses the last group; a killed process loses
+ * only the units that were not committed.
  *
- * Deferred: a thread whose batch waits for a record, or that has another record to make, leaves its
- * unit in the list, and the writer's own thread leads the groups. What is deferred is bounded; a
- * thread that goes beyond the bound waits.
+ * Deferred commit: a thread that must not wait (its batch waits for the record, or it has another
+ * record to make) leaves its unit in the list, and the writer's own thread is the leader. The bytes
+ * of deferred units are bounded; a thread that exceeds the bound waits.
  *
  * Coded records get their places, and are written, when their group is synced. Groups follow one
- * another, so the records of a file lie in the order of their journal entries, and what a crash
- * cuts off is at the file's end.
+ * another, so the records of a file lie in the order of their journal entries, and a crash loses
+ * only records at the end of the file.
  */
 #include "cache/store_inside.h"
 
@@ -123,7 +123,7 @@ static int put_code_record(struct store_put *p, struct err *e)
 	if (rc)
 		return err_sys(e, -rc, "%s: coding unit %u", w->folder, p->unit);
 	checksum_update(p->hash, p->coded, p->stored);
-	free(p->record); /* the group may be committed much later */
+	free(p->record); /* now: the group may be committed much later */
 	p->record = NULL;
 	return 0;
 }
@@ -139,7 +139,6 @@ void store_put_abandon(struct store_put *p)
 	put_end(p, UNIT_MISSING);
 }
 
-/* Checks that the unit is whole, and encodes it if needed. After a failure the unit has ended. */
 int put_seal(struct store_put *p, struct err *e)
 {
 	const struct store_writer *w = p->writer;
@@ -157,14 +156,14 @@ int put_seal(struct store_put *p, struct err *e)
 	return rc;
 }
 
-/* Bytes of deferred records, or one record if that is more: written and not synced, or, where
- * coded, in memory. About ten records are as many as are made during a sync of a disk that keeps
- * up; a disk that does not would only fill any larger bound. */
+/* The bound for deferred records in bytes; a single larger record is allowed. They are written and
+ * not synced or, if coded, in memory. 32 MiB are about ten records: as many as are made during a
+ * sync of a disk that keeps up. A slower disk would fill any larger bound, too. */
 enum { DEFERRED_MOST = 32 << 20 };
 
 /* ---- a group ---- */
 
-/* Gives the coded records of a group their places, one after the other, and writes them there. */
+/* Places the coded records of a group one after the other, and writes them. */
 static int put_write_coded(struct store_writer *w, struct store_put *group, struct err *e)
 {
 	const struct writer_file *f = &w->file[EXPERTS_FILE];
@@ -176,7 +175,7 @@ static int put_write_coded(struct store_writer *w, struct store_put *group, stru
 					  e);
 		if (rc)
 			return rc;
-		free(p->coded); /* a sync may be long */
+		free(p->coded); /* now: the sync may take long */
 		p->coded = NULL;
 		w->index.stored[p->unit] = r;
 		w->experts_end = r.offset + r.bytes;
@@ -184,7 +183,7 @@ static int put_write_coded(struct store_writer *w, struct store_put *group, stru
 	return 0;
 }
 
-/* Syncs every file that a unit of the group lies in, and the entries of the group before. */
+/* Syncs every file that has a unit of the group, and the journal entries of the group before. */
 static int put_sync_group(struct store_writer *w, const struct store_put *group, struct err *e)
 {
 	for (int i = 0; i < DATA_FILES; i++) {
@@ -198,7 +197,7 @@ static int put_sync_group(struct store_writer *w, const struct store_put *group,
 	return w->journal_dirty ? store_file_sync(w->journal, w->folder, STORE_JOURNAL, e) : 0;
 }
 
-/* An entry that cannot be written costs only its own unit: the next entry takes its place. */
+/* Writes a unit's journal entry. A failure costs only this unit: the next entry takes the place. */
 static int put_write_journal_entry(struct store_writer *w, struct store_put *p)
 {
 	uint8_t bytes[JOURNAL_ENTRY];
@@ -217,8 +216,8 @@ static int put_write_journal_entry(struct store_writer *w, struct store_put *p)
 	return rc;
 }
 
-/* The leader's part, without the mutex; `syncing` makes the journal this thread's alone. Fails if
- * a sync does. */
+/* Commits a group. Called by the leader, without the mutex: while `syncing` is set, no other thread
+ * uses the journal. Fails if a sync fails. */
 static int put_commit_group(struct store_writer *w, struct store_put *group, struct err *e)
 {
 	int rc = put_write_coded(w, group, e);
@@ -230,13 +229,13 @@ static int put_commit_group(struct store_writer *w, struct store_put *group, str
 	return rc;
 }
 
-/* The mutex is held. Settles each unit of a group: waiting threads are woken, and the deferred
- * units are returned. */
+/* Call with the mutex held. Settles each unit of a group: wakes the waiting threads, and returns
+ * the deferred units. */
 static struct store_put *put_settle_group(struct store_writer *w, struct store_put *group)
 {
 	struct store_put *deferred = NULL, **last = &deferred, *next;
 	for (struct store_put *p = group; p; p = next) {
-		next = p->next; /* a waiting thread frees its own */
+		next = p->next; /* p may be freed once its thread wakes */
 		if (w->failure.code)
 			p->result = err_set(&p->error, w->failure.code, "%s", w->failure.text);
 		p->settled = true;
@@ -264,8 +263,8 @@ static void put_end_deferred(struct store_writer *w, struct store_put *deferred)
 	}
 }
 
-/* The mutex is held, and released meanwhile. After a failed sync the kernel may have dropped data,
- * also data of later units: no later sync can be believed. */
+/* Call with the mutex held; it is released meanwhile. After a failed sync the kernel may have
+ * dropped data, also of later units, so no later sync can be trusted. */
 static void put_lead_group(struct store_writer *w)
 {
 	struct err failure = w->failure;
@@ -284,9 +283,9 @@ static void put_lead_group(struct store_writer *w)
 	pthread_mutex_lock(&w->mutex);
 }
 
-/* ---- waiting for writes ---- */
+/* ---- commits that wait ---- */
 
-/* The mutex is held. */
+/* Call with the mutex held. */
 static void put_add_finished(struct store_writer *w, struct store_put *p)
 {
 	p->next = w->finished;
@@ -315,7 +314,7 @@ int store_put_commit(struct store_put *p, struct err *e)
 	return rc;
 }
 
-/* ---- who does not ---- */
+/* ---- commits that do not wait ---- */
 
 static void *put_deferred_main(void *arg)
 {

@@ -1,11 +1,11 @@
-/* Beginning or resuming a conversion: the folder, the lock, what an earlier conversion left, the
- * space, the new files.
+/* Begins or resumes a conversion: opens the folder, takes the lock, resumes or removes an earlier
+ * conversion, checks the free space, and creates the files.
  *
  * A journal of the same plan is resumed. Each of its entries names a unit whose data was synced
- * before the entry was written; the data is still read again and compared with the entry's
- * checksum, so that damage costs only that unit. This happens when the unit is first asked for: a
- * large store that is nearly complete opens at once. Everything else is removed, except a published
- * store, which stays for its users until the new one replaces it.
+ * before the entry was written. The data is still read again and compared with the entry's
+ * checksum, so that damage costs only that unit. This check is made when the unit is first asked
+ * for, so that a large store that is nearly complete opens at once. All other files of a conversion
+ * are removed. A published store stays for its users until the new one replaces it.
  */
 #include "cache/store_inside.h"
 
@@ -17,10 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what an earlier conversion left ---- */
+/* ---- an earlier conversion ---- */
 
-/* Opens a partial file. A crash while publishing may have left it under its final name already;
- * it is taken back, but only where no index calls that name a finished store. */
+/* Opens a partial file. A crash while publishing may have left the file under its final name; then
+ * it is renamed back, but only if there is no index, which would make the file part of a complete
+ * store. */
 static int resume_reopen_partial(struct store_writer *w, struct writer_file *f, struct err *e)
 {
 	if (faccessat(w->lock.dir, f->partial, F_OK, AT_SYMLINK_NOFOLLOW) &&
@@ -35,8 +36,9 @@ static int resume_reopen_partial(struct store_writer *w, struct writer_file *f, 
 	return 0;
 }
 
-/* Whether the plan has such a unit and it may lie there. Only the entry knows the place of a coded
- * record, which was in the file (now of `experts_bytes`) before the entry was written. */
+/* Whether the plan has this unit and the unit may lie there. Only the entry knows the place of a
+ * coded record. The record was in the file (now of `experts_bytes`) before the entry was
+ * written. */
 static bool resume_entry_valid(const struct store_writer *w,
 			       const struct store_journal_entry *entry, uint64_t experts_bytes)
 {
@@ -50,13 +52,13 @@ static bool resume_entry_valid(const struct store_writer *w,
 	return r.offset == planned.offset && r.bytes == planned.bytes;
 }
 
-/* Marks a unit of the journal as LEFT, without looking at its data yet. */
+/* Marks a unit of the journal as LEFT, without checking its data yet. */
 static void resume_take_unit(struct store_writer *w, const struct store_journal_entry *entry)
 {
 	uint32_t unit = entry->unit;
 	if (store_unit_is_coded(w, unit)) {
 		uint64_t end = entry->place.offset + entry->place.bytes;
-		w->index.stored[unit] = entry->place; /* the last entry of a unit counts */
+		w->index.stored[unit] = entry->place; /* a unit's last entry is valid */
 		w->experts_end = end > w->experts_end ? end : w->experts_end;
 	}
 	w->index.checksums[unit] = entry->checksum;
@@ -64,8 +66,8 @@ static void resume_take_unit(struct store_writer *w, const struct store_journal_
 	w->resumed = true;
 }
 
-/* Resumes every entry that is whole and valid. Torn and damaged entries are skipped, which costs a
- * unit each; new entries begin at the next whole place. */
+/* Resumes every whole and valid entry. Skips torn and damaged entries, each of which costs a unit.
+ * New entries begin after the last whole entry. */
 static int resume_read_journal(struct store_writer *w, int64_t size)
 {
 	const struct writer_file *experts = &w->file[EXPERTS_FILE];
@@ -91,7 +93,7 @@ static int resume_read_journal(struct store_writer *w, int64_t size)
 	return 0;
 }
 
-/* Reads the head of the journal, which stays open in *fd. */
+/* Reads the journal's header, and leaves the journal open in *fd. */
 static int resume_read_head(int dir, const char *folder, int *fd, int64_t *size,
 			    struct store_journal_head *head)
 {
@@ -106,7 +108,7 @@ static int resume_read_head(int dir, const char *folder, int *fd, int64_t *size,
 	return rc ? rc : store_journal_decode_head(head, bytes) ? 0 : -ESTALE;
 }
 
-/* Reads the head of the folder's journal; -ENOENT: no journal, or it cannot be read. */
+/* Reads the header of the folder's journal. -ENOENT: no journal, or it cannot be read. */
 static int resume_find_head(const char *folder, struct store_journal_head *head)
 {
 	int64_t size;
@@ -133,7 +135,7 @@ bool store_interrupted(const char *folder, const struct store_plan *plan)
 	return !resume_find_head(folder, &head) && store_digest_equal(head.digest, digest);
 }
 
-/* 0 if an earlier conversion by the same plan continues; else an error: begin a new one. */
+/* Returns 0 if it resumes an earlier conversion by the same plan; otherwise begin a new one. */
 static int resume_earlier(struct store_writer *w, struct err *e)
 {
 	struct store_journal_head head;
@@ -145,7 +147,7 @@ static int resume_earlier(struct store_writer *w, struct err *e)
 		rc = resume_reopen_partial(w, &w->file[i], e);
 	if (!rc)
 		rc = resume_read_journal(w, size);
-	/* A coded file ends with its last resumed record: no entry has the bytes after that. */
+	/* Cut a coded file after the last resumed record: no entry covers the bytes beyond. */
 	while (!rc && w->index.stored && ftruncate(w->file[EXPERTS_FILE].fd, (off_t)w->experts_end))
 		rc = errno == EINTR ? 0 : -errno;
 	return rc;
@@ -155,7 +157,7 @@ static int resume_earlier(struct store_writer *w, struct err *e)
 
 static int resume_check_space(struct store_writer *w, struct err *e)
 {
-	/* Each part is below 2^63, and the index and the journal are bounded by STORE_MAX_UNITS. */
+	/* Each part is below 2^63, and STORE_MAX_UNITS bounds the index and the journal. */
 	const uint64_t sizes[DATA_FILES] = {
 		[EXPERTS_FILE] = w->expected_bytes,
 		[DENSE_FILE] = w->file[DENSE_FILE].size,
@@ -167,7 +169,7 @@ static int resume_check_space(struct store_writer *w, struct err *e)
 	    __builtin_add_overflow(need, tables, &need))
 		need = UINT64_MAX;
 	for (int i = 0; i < DATA_FILES; i++) {
-		struct stat st; /* what an earlier conversion has taken already */
+		struct stat st; /* space that an earlier conversion already uses */
 		if (w->file[i].fd >= 0 && fstat(w->file[i].fd, &st) == 0) {
 			uint64_t taken = (uint64_t)st.st_blocks * 512;
 			need -= taken < sizes[i] ? taken : sizes[i];
@@ -195,8 +197,8 @@ static int resume_create_files(struct store_writer *w, struct err *e)
 		f->fd = store_file_open(w->lock.dir, w->folder, f->partial, flags, e);
 		if (f->fd < 0)
 			return f->fd;
-		/* A reserved file has its full size from the start, but only its journal says what
-		 * of it is data, and only an index makes it a store. */
+		/* A reserved file has its full size from the start. The journal says which parts
+		 * are data, and only an index makes it a store. */
 		int rc = store_file_reserve(f->fd, f->size, w->folder, f->partial, e);
 		if (rc)
 			return rc;
@@ -210,7 +212,7 @@ static int resume_create_files(struct store_writer *w, struct err *e)
 	return store_file_write(w->journal, head, sizeof head, 0, w->folder, STORE_JOURNAL, e);
 }
 
-/* Every run writes the heads again, since no checksum covers them. */
+/* Every run writes the headers again, since no checksum covers them. */
 static int resume_write_heads(struct store_writer *w, const struct store_plan *plan, struct err *e)
 {
 	const struct writer_file *experts = &w->file[EXPERTS_FILE], *dense = &w->file[DENSE_FILE];
@@ -237,7 +239,7 @@ static void resume_forget_files(struct store_writer *w)
 	w->resumed = false;
 }
 
-/* The lock is held. *keep: the folder's files are worth keeping if this fails. */
+/* Call with the lock held. *keep: whether to keep the folder's files if this fails. */
 static int resume_or_begin(struct store_writer *w, const struct store_plan *plan, bool *keep,
 			   struct err *e)
 {

@@ -1,6 +1,6 @@
-/* A conversion's units, its publishing and its end: where each unit lies, whether it is in, and
- * what is freed and removed. store_resume.c begins or resumes a conversion, store_put.c writes
- * units; neither knows the other. */
+/* A conversion as a whole: where each unit lies, whether it is written, publishing, and the end.
+ * store_resume.c begins or resumes a conversion, store_put.c writes units. These two do not use
+ * each other. */
 #include "cache/store_inside.h"
 
 #include "cache/codec.h"
@@ -16,7 +16,7 @@
 
 enum { COPY_BYTES = 1 << 20 };
 
-/* ---- making one of a plan ---- */
+/* ---- a new writer ---- */
 
 static int writer_check_plan(const struct store_plan *plan, struct store_info *info,
 			     const char *folder, struct err *e)
@@ -46,8 +46,8 @@ static int writer_check_plan(const struct store_plan *plan, struct store_info *i
 	return store_info_check(info, folder, e);
 }
 
-/* The expected size of experts.safetensors. For a coded file that is a guess; a full disk ends the
- * conversion with an error. */
+/* The expected size of experts.safetensors. For a coded file this is an estimate; if the disk fills
+ * up, the conversion ends with an error. */
 static uint64_t writer_expected_bytes(const struct store_plan *plan, uint64_t size)
 {
 	uint64_t records = (uint64_t)plan->layout.layers * plan->layout.experts, bytes;
@@ -101,7 +101,7 @@ int store_writer_new(struct store_writer **out, const char *folder, const struct
 	return 0;
 }
 
-/* ---- its units ---- */
+/* ---- units ---- */
 
 uint32_t store_writer_units(const struct store_writer *w)
 {
@@ -132,7 +132,7 @@ void writer_unit_end(struct store_writer *w, uint32_t unit, enum unit_state stat
 	pthread_mutex_unlock(&w->mutex);
 }
 
-/* True if a unit's data, if it lies there, has this checksum. */
+/* True if the data in this place exists and has this checksum. */
 static bool writer_place_intact(const struct store_writer *w, struct writer_place place,
 				uint64_t checksum, void *buffer, XXH3_state_t *hash)
 {
@@ -149,7 +149,7 @@ static bool writer_place_intact(const struct store_writer *w, struct writer_plac
 	return XXH3_64bits_digest(hash) == checksum;
 }
 
-/* Takes a unit that is LEFT for itself, reads it, and makes it DONE or MISSING. */
+/* If the unit is LEFT, claims it, reads its data, and makes it DONE or MISSING. */
 static void writer_check_left(struct store_writer *w, uint32_t unit)
 {
 	pthread_mutex_lock(&w->mutex);
@@ -161,8 +161,7 @@ static void writer_check_left(struct store_writer *w, uint32_t unit)
 		return;
 	void *buffer = malloc(COPY_BYTES);
 	XXH3_state_t *hash = XXH3_createState();
-	/* Without memory the unit counts as missing; making it again reports the error.
-	 */
+	/* Without memory the unit counts as missing; writing it again reports the error. */
 	bool intact = buffer && hash &&
 		      writer_place_intact(w, writer_unit_place(w, unit), w->index.checksums[unit],
 					  buffer, hash);
@@ -219,10 +218,11 @@ static int writer_rename_partial(const struct store_writer *w, const char *from,
 	return rc ? store_write_error(e, -rc, w->folder, to) : 0;
 }
 
-/* A stale index goes before the data it describes is replaced, and the new one comes when the new
- * data is certainly in place: at no moment does an index stand beside data that is not its own.
- * After a failure it is called again: the index's partial file has changed the folder since, so
- * that a sync of it cannot pass over what an earlier one failed to write. */
+/* The old index is removed before the data that it describes is replaced. The new index is renamed
+ * when the new data is in place for certain. So an index never lies beside data of another store.
+ * After a failure this function is called again. The index's partial file has been written again
+ * since then and has changed the folder, so a sync of the folder writes everything that an earlier
+ * sync failed to write. */
 static int writer_rename_files(struct store_writer *w, struct err *e)
 {
 	int rc = io_remove(w->lock.dir, STORE_INDEX);
@@ -251,9 +251,9 @@ static int writer_publish(struct store_writer *w, struct err *e)
 			       store_writer_units(w));
 	if (w->failure.code)
 		return err_set(e, w->failure.code, "%s", w->failure.text);
-	for (int i = 0; i < DATA_FILES; i++) { /* a head alone is in no group */
+	for (int i = 0; i < DATA_FILES; i++) { /* a file with only a header is in no group */
 		int rc = store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e);
-		if (rc) { /* for good: a second sync would succeed even if the data was lost */
+		if (rc) { /* final: a second sync would succeed although data was lost */
 			pthread_mutex_lock(&w->mutex);
 			w->failure = *e;
 			pthread_mutex_unlock(&w->mutex);
@@ -267,7 +267,7 @@ static int writer_publish(struct store_writer *w, struct err *e)
 int store_writer_publish(struct store_writer *w, struct err *e)
 {
 	int rc = writer_publish(w, e);
-	if (!rc) /* complete: a journal that stays behind would be harmless */
+	if (!rc) /* complete: a journal left behind does no harm */
 		(void)io_remove(w->lock.dir, STORE_JOURNAL);
 	return rc;
 }
@@ -285,7 +285,7 @@ void store_remove_leftovers(const struct store_writer *w)
 {
 	static const char *const names[] = {STORE_JOURNAL, STORE_INDEX STORE_PARTIAL,
 					    STORE_EXPERTS STORE_PARTIAL, STORE_DENSE STORE_PARTIAL};
-	/* If a file cannot be removed, creating it again will fail and report that. */
+	/* If a file cannot be removed, creating it again fails and reports that. */
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		(void)io_remove(w->lock.dir, names[i]);
 }
@@ -309,7 +309,7 @@ void store_writer_free(struct store_writer *w)
 
 void store_writer_close(struct store_writer *w, bool keep)
 {
-	if (w->has_thread) { /* which commits all deferred units first */
+	if (w->has_thread) { /* the thread commits all deferred units first */
 		pthread_mutex_lock(&w->mutex);
 		w->ending = true;
 		pthread_cond_broadcast(&w->synced);
@@ -320,6 +320,6 @@ void store_writer_close(struct store_writer *w, bool keep)
 		store_remove_leftovers(w);
 	store_lock_remove(&w->lock);
 	if (!keep && w->lock.made_folder)
-		(void)rmdir(w->folder); /* stays if anything else is in it */
+		(void)rmdir(w->folder); /* fails if the folder has other files */
 	store_writer_free(w);
 }
