@@ -24,8 +24,7 @@ struct err {
 		uint64_t value;
 	} numbers[ERR_NUMBERS];
 	/* Length of the reason: the end of `text` that says what is wrong without naming the file,
-	 * for a caller that knows the value under another name. 0: the text has no such part.
-	 */
+	 * for a caller that knows the value under another name. 0: the text has no such part. */
 	unsigned reason;
 	char text[1024]; /* one sentence, UTF-8, no newline at the end */
 };

@@ -44,8 +44,7 @@ void reader_submit(struct record_reader *r);
 struct read_done {
 	void *tag;
 	int result; /* 0, or the negative errno of the piece that failed first; -ENODATA: a file
-		     * ended too early
-		     */
+		     * ended too early */
 	struct store_pieces record; /* valid until reader_release; empty if the read failed */
 	uint64_t bytes;		    /* bytes read from the disk, enclosing ranges included */
 	unsigned buffer;	    /* for the reader only */

@@ -28,8 +28,7 @@ struct store {
 	uint32_t looked_at;   /* the record in `looked`, unless that is NULL */
 	uint8_t *looked;      /* [store_scratch_bytes] */
 	/* [units], enum unit_state, changed by the writer whose view this is. NULL: all units are
-	 * DONE.
-	 */
+	 * DONE. */
 	_Atomic uint8_t *state;
 	struct in_place_state *place; /* NULL: the store has its own files */
 };

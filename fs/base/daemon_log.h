@@ -1,9 +1,9 @@
-/* What the daemon reports: sentences, to the terminal while it is in the foreground and to a log
- * (-o log=); and a line of progress, to the terminal alone.
+/* The daemon's messages: sentences, to the terminal while the daemon is in the foreground and to a
+ * log (-o log=); and a line of progress, only to the terminal.
  *
- * The loop never waits here: a thread of the log's own writes. What comes faster than a slow
- * terminal or disk takes it is dropped and counted. Callers never pass what users wrote or a model
- * answered. */
+ * The loop never waits here: the log has a thread of its own that writes. Sentences that come
+ * faster than a slow terminal or disk accepts are dropped and counted. Callers must not pass
+ * anything that a user wrote or a model answered. */
 #ifndef MOEFS_FS_BASE_DAEMON_LOG_H
 #define MOEFS_FS_BASE_DAEMON_LOG_H
 
@@ -14,17 +14,18 @@
 struct daemon_log;
 
 /* log: a file, created with mode 0600, appended to, and opened for each line, so that it may be
- * moved away at any time; "journal": the system's log; NULL: none. terminal: standard error is
- * shown to somebody. */
+ * moved away at any time; "journal": the system's log; NULL: no log. terminal: whether standard
+ * error is a terminal that somebody sees. */
 int daemon_log_begin(struct daemon_log **out, const char *log, bool terminal, struct err *e);
-/* To the terminal and the log. Any thread. In this and the next two a NULL log drops the sentence.
+/* Writes a sentence to the terminal and the log. From any thread. In this function and the next two
+ * a NULL log drops the sentence.
  */
 void daemon_log_say(struct daemon_log *l, const char *sentence);
-/* To the log alone. */
+/* Writes a sentence only to the log. */
 void daemon_log_note(struct daemon_log *l, const char *sentence);
-/* Replaces the line of progress; empty: the progress is over. */
+/* Replaces the line of progress. An empty line ends the progress. */
 void daemon_log_progress(struct daemon_log *l, const char *line);
-/* Writes everything that is left and ends the thread. NULL does nothing. */
+/* Writes everything that is queued and ends the thread. NULL does nothing. */
 void daemon_log_end(struct daemon_log *l);
 
 #endif

@@ -11,7 +11,7 @@ struct link {
 	struct link *prev, *next;
 };
 
-/* The struct that holds `link` as its member. */
+/* The struct that has `link` as its member. */
 #define LINK_OWNER(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
 static inline void list_init(struct link *l)

@@ -1,5 +1,5 @@
-/* How a service and systemd talk without systemd's library: sd_notify(3) and sd_listen_fds(3).
- * Shared by moefs and moefs-http. */
+/* The protocols between a service and systemd, without systemd's library: sd_notify(3) and
+ * sd_listen_fds(3). moefs and moefs-http share this. */
 #ifndef MOEFS_FS_BASE_SYSTEMD_H
 #define MOEFS_FS_BASE_SYSTEMD_H
 
@@ -9,8 +9,8 @@
  * Type=notify). Does nothing outside such a unit. Never blocks. */
 void systemd_notify(const char *state);
 
-/* The socket that a .socket unit passes to this process (LISTEN_PID, LISTEN_FDS), or -1: none.
- * -EINVAL: it passes several. */
+/* Returns the socket that a .socket unit passes to this process (LISTEN_PID, LISTEN_FDS). -1: none.
+ * -EINVAL: the unit passes several. */
 int systemd_socket(struct err *e);
 
 #endif

@@ -9,25 +9,25 @@
 struct facts {
 	struct text *out;
 	bool json;
-	char begun; /* the { or [ that was written; 0: none yet */
-	bool more;  /* there is one already */
+	char begun; /* the opening { or [; 0: nothing was written yet */
+	bool more;  /* at least one fact was written */
 };
 
 void fact_number(struct facts *f, const char *name, uint64_t value);
-/* digits: after the point. */
+/* digits: number of digits after the point. */
 void fact_real(struct facts *f, const char *name, int digits, double value);
-/* The word "-" means none, and is null in JSON. */
+/* The word "-" means none and becomes null in JSON. */
 void fact_word(struct facts *f, const char *name, const char *word);
-/* "3 1 4", or [3, 1, 4]. */
+/* Writes "3 1 4", or [3, 1, 4]. */
 void fact_numbers(struct facts *f, const char *name, const uint64_t *values, size_t count);
-/* "3 of 4", or {"count": 3, "of": 4}. */
+/* Writes "3 of 4", or {"count": 3, "of": 4}. */
 void fact_share(struct facts *f, const char *name, uint64_t count, uint64_t of);
 
-/* A table instead of single facts: a line with the columns' names and a line for each row, or a
+/* A table in place of single facts: a line with the columns' names and a line for each row, or a
  * list with an object for each row. */
 struct fact_column {
 	const char *name;
-	int digits; /* at least, in lines */
+	int digits; /* least number of digits, in lines */
 };
 void facts_table(struct facts *f, const struct fact_column *columns, size_t count);
 void facts_row(struct facts *f, const struct fact_column *columns, size_t count,

@@ -1,6 +1,6 @@
-/* What the rows of the tree (tree/rows.c) name: kinds of files, and functions that render and set
- * what a file shows. Listed by the file that defines them. A render function appends to `out`, and
- * a set function takes a value, for the node that it is given (struct tree_row in mount/node.h). */
+/* The functions and kinds of files that the rows of the tree (tree/rows.c) name, by the file that
+ * defines them. A render function appends the contents to `out`, and a set function applies a
+ * value, both for the node given (struct tree_row in mount/node.h). */
 #ifndef MOEFS_FS_FILES_FILES_H
 #define MOEFS_FS_FILES_FILES_H
 
@@ -48,16 +48,17 @@ bool model_tensors_are_listed(const struct node *folder);
 int model_tensors_list(const struct node *folder, struct err *e);
 
 /* ---- expert_files.c, expert_ctl.c, trace.c ---- */
-enum { LAYER_DIGITS = 2, EXPERT_DIGITS = 3 }; /* of their names, at least */
-/* Reads a number as the tree prints it, with no other digits. */
+enum { LAYER_DIGITS = 2, EXPERT_DIGITS = 3 }; /* least digits in their names */
+/* Reads a number in exactly the form in which the tree prints it. */
 bool expert_number(const char *name, int digits, uint32_t below, uint32_t *number);
 extern const struct row_family expert_layer_family, expert_family;
 extern const struct file_ops expert_ops, expert_ctl_ops, trace_ops;
 extern const struct row_hooks expert_hooks, expert_layer_hooks, expert_model_hooks;
 void expert_map_render(const struct node *n, struct text *out);
 void expert_picture_render(const struct node *n, struct text *out);
-/* How often the most used expert of a model was used, at least 1; and the step of one that was used
- * so often: 9 for the most used, one less for each halving, 0 at least. */
+/* expert_most_used: the number of uses of the model's most used expert, at least 1. The other: the
+ * step of an expert with so many uses: 9 for the most used, one less for each halving, at least
+ * 0. */
 uint64_t expert_most_used(const struct model *m);
 unsigned expert_heat(uint64_t used, uint64_t most);
 void expert_stats_list(const struct node *n, struct facts *f);
@@ -71,7 +72,7 @@ void prefix_render(const struct node *n, struct text *out);
 extern const struct file_ops question_ops;
 extern const struct question ask_question, score_question, encode_question, decode_question;
 extern const struct question embed_question, embed_array_question;
-/* When the mount ends: wakes the calls that wait for a worker's answer, and stops the worker. */
+/* At the mount's end: wakes the calls that wait for a worker's answer, and stops the worker. */
 void question_give_up(struct handle *h);
 
 /* ---- prompt.c, output.c, ask_d.c, ctl.c, state_files.c ---- */
@@ -92,7 +93,7 @@ void param_render(const struct node *n, struct text *out);
 int param_set(const struct node *n, const char *value, size_t length, struct err *e);
 
 /* ---- conversation_files.c; row.fact: an enum session_text ---- */
-/* Bytes of assembled texts. */
+/* Most bytes of assembled texts. */
 enum { CONVERSATION_TEXT_MOST = 64 << 20, CHOICES_TEXT_MOST = 4 << 20 };
 extern const struct file_ops conversation_text_ops, tool_calls_ops, tool_result_ops, rendered_ops;
 void conversation_text_render(const struct node *n, struct text *out);

@@ -1,8 +1,8 @@
-/* FUSE's operations on the tree, by libfuse's low-level interface.
+/* FUSE's operations on the tree, with libfuse's low-level interface.
  *
- * An operation finds its node or its handle, or answers with the error; then it calls what does the
- * work. Only open and read may wait (mount/call.h). What takes long goes to a worker. What a file
- * does is not known here: that is its row's struct file_ops (files/).
+ * An operation finds its node or its handle, or answers with the error. Then it calls the function
+ * that does the work. Only open and read may wait (mount/call.h). Work that takes long goes to a
+ * worker. The behaviour of each file is in its row's struct file_ops (files/).
  */
 #ifndef MOEFS_FS_REQUESTS_OPS_H
 #define MOEFS_FS_REQUESTS_OPS_H
@@ -12,34 +12,34 @@
 
 extern const struct fuse_lowlevel_ops moefs_ops; /* user data: the struct mount */
 
-/* ---- ops_request.c: what the operations share ---- */
+/* ---- ops_request.c: shared by the operations ---- */
 
 struct mount *request_mount(fuse_req_t req);
 uid_t request_caller(fuse_req_t req);
-/* Finds the inode's node and checks that the caller may access it so (R_OK, W_OK, X_OK; 0: not
- * checked). NULL: the request has been answered with the error. */
+/* Finds the inode's node and checks that the caller has the access `wanted` (R_OK, W_OK, X_OK; 0:
+ * no check). NULL: the request has been answered with the error. */
 struct node *request_node(fuse_req_t req, fuse_ino_t inode, int wanted, struct node *n);
-/* What LOOKUP and the like answer for a node. */
+/* Fills in the answer of LOOKUP and similar requests for a node. */
 void request_entry(const struct node *n, struct fuse_entry_param *entry);
 
 /* A request for a folder, kept until the folder's names are known. */
 struct prepared_request {
 	fuse_req_t req;
-	fuse_ino_t inode;	    /* of the folder */
-	const char *name;	    /* that was asked for in the folder, or NULL */
-	struct fuse_file_info file; /* of an open folder */
+	fuse_ino_t inode;	    /* inode of the folder */
+	const char *name;	    /* the name that was looked up in the folder, or NULL */
+	struct fuse_file_info file; /* for an open folder */
 	void (*again)(const struct prepared_request *of);
 };
-/* True: the folder's names are not known yet (row.prepare). A worker finds them out, and then
- * `again` is called or the request is answered with an error. */
+/* True: the folder's names are not known yet (row.prepare). A worker finds them; then `again` is
+ * called, or the request is answered with an error. */
 bool request_prepare(const struct node *folder, const struct prepared_request *of);
 
 /* ---- ops_splice.c: programs that copy files without reading them ---- */
 
-/* Whether a read has to be refused, since it is for a page of a text that may still grow. */
+/* Whether to refuse a read because it is for a page of a text that may still grow. */
 bool splice_refused(const struct handle *h, const struct fuse_file_info *file);
-/* To be called before the answer to an open, and before an answer with the node's size: from then
- * on the kernel takes a growing text for long. */
+/* Call before the answer to an open, and before an answer with the node's size. From then on the
+ * kernel believes that a growing text is long. */
 void splice_opened(const struct node *n);
 void splice_looked(const struct node *n);
 
@@ -51,9 +51,9 @@ void op_readdir(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 void op_readdirplus(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 		    struct fuse_file_info *file);
 void op_releasedir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
-/* Whether the calling process is removing what is in this folder. */
+/* Whether the calling process is removing the contents of this folder. */
 bool folder_is_clearing(fuse_req_t req, fuse_ino_t inode);
-/* Frees the open folders, after the last request. */
+/* Frees the open folders. Call this after the last request. */
 void folders_release(struct mount *m);
 
 /* ---- ops_names.c: creating, removing and renaming ---- */
@@ -81,7 +81,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t inode, int data_alone, struct fuse_file
 void op_release(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
 void op_poll(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file,
 	     struct fuse_pollhandle *poll);
-/* ftruncate's part of SETATTR; 0 or a negative errno. */
+/* ftruncate's part of SETATTR. Returns 0 or a negative errno. */
 int file_truncate(struct fuse_file_info *file, uint64_t size);
 
 #endif

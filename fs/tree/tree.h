@@ -1,12 +1,12 @@
-/* The tree: how rows, inode numbers, names and paths lead to one another, and which attributes a
- * node has.
+/* The tree: from rows, inode numbers, names and paths to nodes and back, and the attributes of
+ * nodes.
  *
- * What a row and a node are is in mount/node.h. What a file contains is not known here: its row
- * names the functions in files/.
+ * mount/node.h defines rows and nodes. This folder does not know what a file contains: the file's
+ * row names the functions in files/.
  *
  * An inode number is a node packed into 64 bits. So there is no table of inodes, lookups are not
  * counted and FORGET has nothing to do. A session's number is never reused, so an old inode number
- * is ESTALE and never another session.
+ * gives ESTALE and never another session.
  */
 #ifndef MOEFS_FS_TREE_TREE_H
 #define MOEFS_FS_TREE_TREE_H
@@ -47,10 +47,10 @@ bool tree_next(const struct node *folder, uint64_t *place, struct node *child,
 enum { STAT_BLOCK = 512 }; /* bytes, the unit of st_blocks */
 
 void tree_attr(const struct node *n, struct stat *st);
-/* For how many seconds the kernel may cache tree_attr's result. */
+/* How many seconds the kernel may cache the result of tree_attr. */
 double tree_attr_seconds(const struct node *n);
-/* Whether mode and owner allow uid to do what `wanted` says (R_OK, W_OK, X_OK). Root has no
- * privileges here. */
+/* Whether mode and owner allow uid the access `wanted` (R_OK, W_OK, X_OK). Root has no privileges
+ * here. */
 bool tree_allows(const struct node *n, uid_t uid, int wanted);
 
 /* ---- readme.c ---- */
