@@ -4,9 +4,9 @@
 
 #include "fs/commands/talk.h"
 
-struct ask_options { /* strings are the command line's */
+struct ask_options { /* strings belong to the command line */
 	const char *model, *session, *system, *schema;
-	bool asks; /* for moefs ask, which has options that chat does not have */
+	bool asks; /* for moefs ask, which has more options than chat */
 	bool help, json, thoughts, plan;
 	const char **settings; /* PARAM=VALUE, in order; owned */
 	size_t setting_count;
@@ -14,8 +14,8 @@ struct ask_options { /* strings are the command line's */
 	size_t word_count;
 };
 
-/* Reads a command line; model may be NULL with help. -EINVAL with e->code 0: it does not match the
- * usage. */
+/* Reads a command line. model may be NULL with help. -EINVAL with e->code 0: the command line does
+ * not match the usage. */
 int ask_read_options(struct ask_options *a, int argc, char **argv, struct err *e);
 void ask_free_options(struct ask_options *a);
 /* Sets the params of the session that the options name. */

@@ -1,8 +1,8 @@
-/* The commands beside mounting: `moefs NAME ARGUMENT…`. Each is a file of this folder and a row of
+/* The commands beside mounting: `moefs NAME ARGUMENT…`. Each is a file in this folder and a row of
  * the table in commands.c.
  *
- * Only the first argument is looked at: a model in a folder with the name of a command is mounted
- * as `./NAME`. A command prints its output; main.c prints errors. */
+ * Only the first argument is checked: to mount a folder that has the name of a command, write
+ * `./NAME`. A command prints its output; main.c prints errors. */
 #ifndef MOEFS_FS_COMMANDS_COMMANDS_H
 #define MOEFS_FS_COMMANDS_COMMANDS_H
 
@@ -15,10 +15,9 @@ enum command_status {
 
 struct command {
 	const char *name;
-	const char *usage; /* what follows the name: "[--json] MOUNTPOINT" */
-	const char *what;  /* in a few words, for moefs --help */
-	const char *help;  /* what --help prints below the usage; NULL: the command prints its help
-			      itself */
+	const char *usage; /* the usage after the name: "[--json] MOUNTPOINT" */
+	const char *what;  /* a few words for moefs --help */
+	const char *help;  /* printed by --help below the usage; NULL: run prints the help */
 	/* argv[0] is the command's name. Returns the exit status. If e->code is set, main.c prints
 	 * e->text; after COMMAND_WRONG the usage follows. */
 	int (*run)(int argc, char **argv, struct err *e);
@@ -26,13 +25,13 @@ struct command {
 
 /* The command of this name; NULL: none. */
 const struct command *command_find(const char *name);
-/* The rows, by name; NULL after the last. */
+/* Row i of the table, which is sorted by name; NULL after the last. */
 const struct command *command_row(unsigned i);
-/* -EINVAL: the first word of a command line is neither a command nor an existing path; e names the
- * command that was probably meant. Options, names of checkpoint files and words with a slash are
- * never refused here. */
+/* -EINVAL: the first word of a command line is neither a command nor an existing path; e suggests
+ * the command that was probably meant. Options, names of checkpoint files and words with a slash
+ * are never refused here. */
 int command_check_word(const char *word, struct err *e);
-/* Runs it and returns the exit status, with the error in e. */
+/* Runs the command and returns its exit status, with any error in e. */
 int command_run(const struct command *c, int argc, char **argv, struct err *e);
 
 int ask_run(int argc, char **argv, struct err *e);

@@ -1,6 +1,6 @@
-/* What must not outlive a command, even after kill -9: its own session, its own mount. A second
- * process, the keeper, waits for the command's end, which closes a socket between them, and then
- * removes what was made. */
+/* Removes what must not outlive a command, even after kill -9: its own session, its own mount. A
+ * second process, the keeper, waits until the command ends, which closes a socket between them, and
+ * then removes the session or the mount. */
 #ifndef MOEFS_FS_COMMANDS_KEEPER_H
 #define MOEFS_FS_COMMANDS_KEEPER_H
 
@@ -11,18 +11,18 @@
 
 struct keeper {
 	pid_t process; /* 0: none */
-	int socket;    /* the keeper notices when it closes */
+	int socket;    /* its closing tells the keeper that the command has ended */
 };
 
-/* Makes a session and removes it at the end. A session that `stays` may exist already (else
- * -EEXIST), is not removed, and is told to stop answering if the command dies. */
+/* Makes a session, which is removed at the end. If `stays`, the session may exist already (else
+ * -EEXIST) and is not removed; if the command dies, the session is told to stop answering. */
 int keeper_of_session(struct keeper *k, const char *folder, bool stays, struct err *e);
-/* Mounts path (absolute) in a new folder that nobody else may enter, and unmounts it at the end.
- * Returns once the tree answers. *mountpoint is malloc'ed. -ECANCELED: it cannot be mounted, and
- * moefs has printed the reason. */
+/* Mounts path (absolute) in a new folder that nobody else may enter; it is unmounted at the end.
+ * Returns once the tree answers. *mountpoint is malloc'ed. -ECANCELED: mounting failed, and moefs
+ * has printed the reason. */
 int keeper_of_mount(struct keeper *k, const char *path, char **mountpoint, struct err *e);
-/* The command's orderly end: returns once all is removed. Files of the mount must be closed before.
- */
+/* Call at the orderly end of the command: returns once everything is removed. Close all files of
+ * the mount before. */
 void keeper_end(struct keeper *k);
 
 #endif

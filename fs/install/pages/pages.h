@@ -1,4 +1,4 @@
-/* What the files of build/pages share. See pages.c. */
+/* Shared by the files of build/pages. See pages.c. */
 #ifndef MOEFS_FS_INSTALL_PAGES_PAGES_H
 #define MOEFS_FS_INSTALL_PAGES_PAGES_H
 
@@ -14,8 +14,8 @@ struct page_span {
 enum { ENTRIES_MOST = 1024 };
 
 struct manual_page {
-	const char *name;      /* of the template, for errors */
-	struct page_span body; /* all before the first entry */
+	const char *name;      /* of the template, for error messages */
+	struct page_span body; /* everything before the first entry */
 	struct entry {
 		struct page_span name, text;
 		bool used;
@@ -28,13 +28,14 @@ struct manual_page {
 /* ---- pages.c ---- */
 
 bool page_span_is(struct page_span s, const char *word);
-/* Cuts the next line, without its end, off `rest`; false: there is none. */
+/* Cuts the next line, without its newline, off `rest`; false: there is none. */
 bool page_span_line(struct page_span *rest, struct page_span *line);
-/* Prints what is wrong with an entry, or a list, of this name. */
+/* Prints what is wrong with an entry or a list of this name. */
 void page_wrong(struct manual_page *p, const char *what, struct page_span name, const char *remedy);
 /* Splits a template into its body and its entries, which point into it. */
 void page_split(struct manual_page *p, struct page_span template);
-/* Adds the entry of this name without its trailing empty lines, or prints that `of` has none. */
+/* Adds the entry of this name, without empty lines at its end, or prints that `of` has no such
+ * entry. */
 void page_entry(struct manual_page *p, const char *name, const char *of);
 
 /* ---- page_tables.c: the lines @files@, @commands@, "@command NAME" and "@options NAME" ---- */
