@@ -1,8 +1,8 @@
-/* A request on its way through the gateway, and the table of everything that is served.
+/* A request on its way through the gateway, and the table of all routes.
  *
- * Each connection has a thread, and a request lives in that thread alone. The handler of its route
- * is called once the body is there. It may block, and gives exactly one answer by one of the
- * functions in reply.h. */
+ * Each connection has a thread, and a request is handled in that thread alone. The handler of its
+ * route is called once the body has arrived. The handler may block, and gives exactly one answer
+ * with one of the functions in reply.h. */
 #ifndef MOEFS_FS_GATEWAY_HTTP_REQUEST_H
 #define MOEFS_FS_GATEWAY_HTTP_REQUEST_H
 
@@ -18,18 +18,18 @@ struct http_request {
 	struct gateway *gateway;
 	struct MHD_Connection *connection;
 	const struct route *route;
-	const char *path;  /* as it was asked for, without its query */
-	const char *rest;  /* the path behind a route that ends in a slash; else "" */
+	const char *path;  /* as requested, without its query */
+	const char *rest;  /* the path after a route that ends in a slash; else "" */
 	int client;	   /* the connection's socket */
 	size_t key;	   /* the number of the client's key in key_file; 0 without keys */
-	char allowed[64];  /* the path's methods, where the request has another one */
+	char allowed[64];  /* the path's methods, if the request has another method */
 	char id[32];	   /* letters and digits, as in chatcmpl-ID */
-	struct text body;  /* as it came */
-	json_object *json; /* the body, an object, where the route wants one */
+	struct text body;  /* as received */
+	json_object *json; /* the body, an object, if the route needs one */
 	bool begun, answered, too_large;
 	bool own_user;	 /* without keys: the client is a process of the gateway's user or root */
-	bool unclear;	 /* where the request ends: the connection ends with its refusal */
-	bool cut;	 /* the path continues after a zero byte, at which `path` ends */
+	bool unclear;	 /* it is unclear where the request ends: refuse it, then disconnect */
+	bool cut;	 /* `path` ends at a zero byte, after which the request's path continues */
 	unsigned status; /* of the answer */
 	uint64_t began_ns;
 };
@@ -39,34 +39,35 @@ struct http_request {
 /* NULL: out of memory. */
 struct http_request *request_make(struct gateway *g, struct MHD_Connection *connection);
 void request_free(struct http_request *r);
-/* Finds the route, and refuses whatever can be refused before the body comes. */
+/* Finds the route, and refuses everything that can be refused before the body arrives. */
 int request_admit(struct http_request *r, const char *method, struct problem *p);
-/* The body is there: sets r->json, where the route wants one. */
+/* Call when the body has arrived: sets r->json, if the route needs one. */
 int request_parse(struct http_request *r, struct problem *p);
-/* Logs a line. whole: the client has got all of the answer. The body is logged only on request. */
+/* Logs a line. whole: the client received the whole answer. The body is logged only with -o
+ * log_prompts. */
 void request_log(const struct http_request *r, bool whole);
-uint64_t request_clock(void); /* nanoseconds that only grow */
+uint64_t request_clock(void); /* nanoseconds, monotonic */
 
 /* ---- routes.c ---- */
 
 enum route_flags {
 	ROUTE_JSON = 1, /* the body must be a JSON object */
-	ROUTE_OPEN = 2, /* needs no key: it tells nothing about models and conversations */
-	ROUTE_PAGE = 4, /* for a browser: with headers about what may run, and not cached */
+	ROUTE_OPEN = 2, /* needs no key: reveals nothing about models and conversations */
+	ROUTE_PAGE = 4, /* for a browser: with headers that limit what may run, not cached */
 };
 
 struct route {
 	const char *method;
-	const char *path; /* one that ends in a slash stands for everything below it */
+	const char *path; /* if it ends in a slash: everything below it */
 	enum protocol protocol;
 	unsigned flags;
 	enum MHD_Result (*handle)(struct http_request *r);
 };
 
-/* A request's route. NULL: there is none; then *other is a route with this path and another method,
- * or NULL. */
+/* Finds a request's route. NULL: there is none; then *other is a route with this path and another
+ * method, or NULL. */
 const struct route *route_find(const char *method, const char *path, const struct route **other);
-/* A path's methods, as an Allow header lists them. */
+/* Lists a path's methods, in the form of an Allow header. */
 void route_methods(const char *path, char *methods, size_t size);
 
 /* ---- handlers ---- */

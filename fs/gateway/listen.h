@@ -11,10 +11,10 @@
 
 /* Whether only this machine can reach the socket: it has a loopback address, or is a file. */
 bool listen_is_local(int socket);
-/* Makes a socket that listens. address: ADDR:PORT, unix:PATH, or fd:N, which is open already. A
- * socket's file that nobody listens on any more is removed. The socket, or -errno. */
+/* Makes a listening socket. address: ADDR:PORT, unix:PATH, or fd:N (already open). Removes a
+ * socket's file that no process listens on any more. Returns the socket, or -errno. */
 int listen_on(const char *address, struct err *e);
-/* The socket's address, as in a URL: 127.0.0.1:11435, [::1]:80, unix:/run/x. */
+/* The socket's address in the form used in URLs: 127.0.0.1:11435, [::1]:80, unix:/run/x. */
 void listen_words(int socket, char *words, unsigned size);
 
 #endif

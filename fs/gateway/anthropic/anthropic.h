@@ -1,5 +1,5 @@
-/* Anthropic's /v1/messages: from a request's body to what it wants of a session, and from an answer
- * to a stream of events or one message. Only anthropic_routes.c knows of HTTP. */
+/* Anthropic's /v1/messages: from a request's body to a struct wanted, and from a model's answer to
+ * a stream of events or one message. Only anthropic_routes.c uses HTTP. */
 #ifndef MOEFS_FS_GATEWAY_ANTHROPIC_ANTHROPIC_H
 #define MOEFS_FS_GATEWAY_ANTHROPIC_ANTHROPIC_H
 
@@ -9,10 +9,10 @@ struct dialog;
 
 /* ---- the request: anthropic_read.c and anthropic_messages.c ---- */
 
-/* count: for /v1/messages/count_tokens, which has no max_tokens. -EINVAL, -ENOTSUP; -ENOENT: the
- * thread that it continues is not kept; -ENOMEM. wanted_free, whatever it returns. */
+/* Reads a body. count: for /v1/messages/count_tokens, which has no max_tokens. -EINVAL, -ENOTSUP;
+ * -ENOENT: the thread to continue is not kept; -ENOMEM. Call wanted_free in every case. */
 int anthropic_read(struct wanted *w, const json_object *body, bool count, struct err *e);
-/* Reads the body's `system` and `messages`. The names of tools in tool_reference blocks become
+/* Reads the body's `system` and `messages`. Adds the names of tools in tool_reference blocks as
  * members of `referenced`. */
 int anthropic_messages(struct dialog *t, const json_object *body, json_object *referenced,
 		       struct err *e);
@@ -21,15 +21,15 @@ int anthropic_messages(struct dialog *t, const json_object *body, json_object *r
 
 enum anthropic_block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT };
 
-/* A message that is streamed, or built whole. Zero-initialised except for the first line. */
+/* A message, streamed or built as a whole. Zero-initialised except for the first line. */
 struct anthropic_answer {
 	const char *id, *model, *request; /* borrowed; request: the request's id */
 	bool streams;
-	json_object *content; /* of a message that is not streamed; owned */
-	unsigned index;	      /* of the block that is open, or comes next */
+	json_object *content; /* content of a message that is not streamed; owned */
+	unsigned index;	      /* of the open block, or of the next one */
 	enum anthropic_block open;
-	struct text said; /* of the open block, unless it is streamed */
-	uint64_t sum;	  /* of the thoughts, for their signature */
+	struct text said; /* text of the open block, unless it is streamed */
+	uint64_t sum;	  /* hash of the thoughts, for their signature */
 	bool pinged;
 };
 
@@ -41,6 +41,6 @@ void anthropic_call(void *of, json_object *call, struct text *out);
 void anthropic_end(void *of, const struct answer_ending *end, struct text *out);
 void anthropic_fail(void *of, const struct problem *p, struct text *out);
 void anthropic_ping(struct text *out);
-void anthropic_free(struct anthropic_answer *a); /* what it owns */
+void anthropic_free(struct anthropic_answer *a); /* frees its members */
 
 #endif

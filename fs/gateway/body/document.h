@@ -1,5 +1,6 @@
-/* Parses a JSON document with json-c, and keeps whole numbers that fit into no 64 bits as they are
- * written. json-c alone makes 18446744073709551615 of 1000000000000000000000, or refuses it. */
+/* Parses a JSON document with json-c, but keeps the text of whole numbers that do not fit into 64
+ * bits. json-c alone turns 1000000000000000000000 into 18446744073709551615, or refuses the
+ * number. */
 #ifndef MOEFS_FS_GATEWAY_BODY_DOCUMENT_H
 #define MOEFS_FS_GATEWAY_BODY_DOCUMENT_H
 
@@ -9,11 +10,11 @@
 
 struct document_error {
 	const char *words; /* static; NULL: no memory */
-	size_t at;	   /* byte of the text */
+	size_t at;	   /* offset in the text */
 };
 
-/* The text's last byte must be a NUL, which ends a number. `depth`: levels of nesting, at most.
- * NULL: *why says what is wrong. */
+/* The text's last byte must be a NUL, which ends a number. `depth`: most levels of nesting. NULL:
+ * *why has the reason. */
 json_object *document_parse(const struct text *text, int depth, struct document_error *why);
 
 #endif

@@ -1,5 +1,5 @@
-/* OpenAI's /v1/responses: from a request's body to what it wants of a session, and from an answer
- * to a stream of events or one response. Only responses_routes.c knows of HTTP. */
+/* OpenAI's /v1/responses: from a request's body to a struct wanted, and from a model's answer to a
+ * stream of events or one response. Only responses_routes.c uses HTTP. */
 #ifndef MOEFS_FS_GATEWAY_RESPONSES_RESPONSES_H
 #define MOEFS_FS_GATEWAY_RESPONSES_RESPONSES_H
 
@@ -8,43 +8,44 @@
 
 /* ---- the request: responses_read.c, responses_items.c, responses_tools.c ---- */
 
-/* How a request finds earlier responses. Each function returns a new reference; NULL: not kept. */
+/* Finds earlier responses for a request. Each function returns a new reference; NULL: not kept. */
 struct responses_past {
 	void *ctx;
-	json_object *(*messages)(void *ctx, const char *response); /* with its answer at the end */
+	json_object *(*messages)(void *ctx, const char *response); /* including its answer */
 	json_object *(*item)(void *ctx, const char *item);
 };
 
 struct responses_asked {
 	struct wanted wanted;
-	/* The conversation without `instructions`, which belong to each request alone. */
+	/* The conversation without `instructions`, which apply only to their own request. */
 	json_object *messages;
 	json_object *input; /* the request's items, a list */
-	json_object *echo;  /* what a response repeats of its request */
-	/* By the name that the model knows a tool by: {"custom": true}, or the namespace and the
-	 * name in it. Plain functions are missing. */
+	json_object *echo;  /* the part of the request that a response repeats */
+	/* By the name under which the model knows a tool: {"custom": true}, or the namespace and
+	 * the name in it. Plain functions are not listed. */
 	json_object *names;
 	bool store;
 };
 
-/* *a must be zero-initialised; responses_asked_free, whatever it returns. -ENOENT: the response
- * that the request continues is not kept; -EINVAL; -ENOTSUP; -ENOMEM. */
+/* *a must be zero-initialised. Call responses_asked_free in every case. -ENOENT: the response to
+ * continue is not kept; -EINVAL; -ENOTSUP; -ENOMEM. */
 int responses_read(struct responses_asked *a, const json_object *body,
 		   const struct responses_past *past, struct err *e);
 void responses_asked_free(struct responses_asked *a);
 
-/* Adds the items of a request to a dialog, in their order. */
+/* Adds the items of a request to a dialog, in order. */
 int responses_items(struct dialog *t, json_object *items, const struct responses_past *past,
 		    struct err *e);
-/* A request's items as GET shows them: each with a type, an id, a status and parts. id: of the
+/* A request's items in the form for GET: each with a type, an id, a status and parts. id: of the
  * response. NULL: out of memory. */
 json_object *responses_items_shown(json_object *items, const char *id,
 				   const struct responses_past *past);
 /* Reads `tools` and `tool_choice`. */
 int responses_tools(struct responses_asked *a, const json_object *body, struct err *e);
-/* The tools on offer as a response repeats them, after responses_tools. NULL: out of memory. */
+/* The offered tools, in the form in which a response repeats them. Call this after responses_tools.
+ * NULL: out of memory. */
 json_object *responses_tools_shown(const json_object *body);
-/* The name that the model knows a namespace's tool by. False: it is too long. */
+/* The name under which the model knows a namespace's tool. False: it is too long. */
 bool responses_tool_name(char *name, size_t size, const char *space, const char *of_space);
 
 /* ---- the answer: responses_stream.c ---- */
@@ -53,7 +54,7 @@ enum responses_part { PART_NONE, PART_REASONING, PART_TEXT };
 
 /* Zero-initialised except for the first four lines. */
 struct responses_answer {
-	const struct responses_asked *asked; /* borrowed, as the strings */
+	const struct responses_asked *asked; /* borrowed, like the strings */
 	const char *id, *model;		     /* id: without resp_ */
 	uint64_t created;		     /* seconds of the epoch */
 	bool streams;
@@ -61,8 +62,8 @@ struct responses_answer {
 	json_object *output; /* finished items; owned */
 	enum responses_part open;
 	struct text said;      /* of the open part */
-	json_object *logprobs; /* of the open or the next part; NULL: none; owned */
-	size_t logprobs_sent;  /* of them, in deltas */
+	json_object *logprobs; /* of the open or next part; NULL: none; owned */
+	size_t logprobs_sent;  /* number of them already sent in deltas */
 	struct dialog dialog;  /* the answer as a message */
 };
 
@@ -72,15 +73,16 @@ void responses_thought(void *of, const char *text, size_t n, struct text *out);
 void responses_text(void *of, const char *text, size_t n, struct text *out);
 void responses_call(void *of, json_object *call, struct text *out);
 void responses_fail(void *of, const struct problem *p, struct text *out);
-/* Adds the logprobs of the text that comes next; list is taken. */
+/* Adds the logprobs of the next text; takes list. */
 void responses_logprobs(struct responses_answer *a, json_object *list);
-/* Adds the last events. Returns the whole response, which is the caller's; NULL: out of memory. */
+/* Adds the last events. Returns the whole response, which the caller then owns; NULL: out of
+ * memory. */
 json_object *responses_end(struct responses_answer *a, const struct answer_ending *end,
 			   struct text *out);
-void responses_free(struct responses_answer *a); /* what it owns */
+void responses_free(struct responses_answer *a); /* frees its members */
 
-/* Finds the response (without resp_) and the index in its output of an item that an answer here
- * named. False: no answer here has made such an id. */
+/* Splits an item's id made here into the response's id (without resp_) and the item's index in its
+ * output. False: the id was not made here. */
 bool responses_item_place(const char *item, char *response, size_t size, unsigned *index);
 
 /* ---- kept responses: responses_kept.c; any thread ----
@@ -91,9 +93,9 @@ bool responses_item_place(const char *item, char *response, size_t size, unsigne
 enum { RESPONSES_KEPT = 256, RESPONSES_BYTES = 64 << 20 };
 
 enum kept_text {
-	KEPT_RESPONSE, /* as it was sent */
-	KEPT_MESSAGES, /* the conversation up to its answer, as messages.json holds it */
-	KEPT_INPUT,    /* the items of its request */
+	KEPT_RESPONSE, /* as sent */
+	KEPT_MESSAGES, /* the conversation up to the answer, in the form of messages.json */
+	KEPT_INPUT,    /* the items of the request */
 	KEPT_TEXTS,
 };
 
@@ -102,8 +104,8 @@ struct responses_kept;
 /* NULL: out of memory. */
 struct responses_kept *responses_kept_create(size_t most, size_t bytes);
 void responses_kept_free(struct responses_kept *k); /* NULL is fine */
-/* Keeps a response, id without resp_; copies the objects. Without memory, or if it is larger than
- * everything that may be kept, it is not kept. */
+/* Keeps a response; id is without resp_; copies the objects. Without memory, or if the response is
+ * larger than the total limit, it is not kept. */
 void responses_kept_put(struct responses_kept *k, size_t key, const char *id,
 			json_object *const texts[KEPT_TEXTS]);
 /* A new object, or NULL. */

@@ -1,8 +1,9 @@
-/* Sessions of finished requests are removed.
+/* Removes the sessions of finished requests.
  *
- * That is done at once, except in a tree across another file system. That closes files some time
- * after close(2) has returned, and sshfs before 3.7.6, with several connections, crashes over a
- * file whose folder has gone by then. There a session is removed two seconds later. */
+ * A session is removed at once, except in a tree behind another file system. That file system
+ * closes files some time after close(2) has returned, and sshfs before 3.7.6, with several
+ * connections, crashes if the folder of such a file is gone by then. There a session is removed two
+ * seconds later. */
 #ifndef MOEFS_FS_GATEWAY_TURN_SESSION_REMOVAL_H
 #define MOEFS_FS_GATEWAY_TURN_SESSION_REMOVAL_H
 
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct removal { /* any thread */
+struct removal { /* from any thread */
 	const char *tree;
 	bool later;
 	pthread_mutex_t lock;
@@ -19,11 +20,11 @@ struct removal { /* any thread */
 };
 
 void session_removal_begin(struct removal *r, const char *tree, bool later);
-/* Removes a session that nobody uses any more. */
+/* Removes a session that nothing uses any more. */
 void session_remove(struct removal *r, const char *model, const char *session);
-/* Called each second. */
+/* Call each second. */
 void session_removal_tick(struct removal *r);
-/* Waits until all are removed. */
+/* Waits until all sessions are removed. */
 void session_removal_end(struct removal *r);
 
 #endif
