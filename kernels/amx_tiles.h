@@ -1,11 +1,12 @@
 /* The tile registers of AMX and their dots of bytes; within kernels/ only.
  *
  * A tile has up to 16 rows of up to 64 bytes. sums[m][n] += Σ x[m][4 · k + i] · codes[k][n][i] over
- * k and i: 16 tokens in the rows of x, the words of 16 rows of weights in each row of codes, as
- * kernels have them in registers, and whole sums of 32 bits. The numbers of tiles are constants.
+ * k and i: 16 tokens are the rows of x; each row of codes has the words of 16 rows of weights, as
+ * in the kernels' registers; sums are exact in 32 bits. The numbers of tiles are constants.
  *
- * Assembly: gcc's functions for loads do not say that they read memory. A thread's tiles begin with
- * amx_begin and end with amx_end: unused ones cost nothing when the system switches threads. */
+ * Assembly, since gcc's functions for loads do not tell the compiler that they read memory. A
+ * thread calls amx_begin before it uses tiles and amx_end afterwards: unused tiles cost nothing
+ * when the system switches threads. */
 #ifndef MOEFS_KERNELS_AMX_TILES_H
 #define MOEFS_KERNELS_AMX_TILES_H
 
@@ -30,7 +31,7 @@ ALWAYS_INLINE void amx_end(void)
 	__asm__ volatile("tilerelease");
 }
 
-/* Rows `stride` bytes apart. */
+/* Loads rows that are `stride` bytes apart. */
 #define amx_load(tile, from, stride)                                   \
 	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), \
 			 "r"((size_t)(stride))                          \
@@ -40,7 +41,7 @@ ALWAYS_INLINE void amx_end(void)
 			 "r"((size_t)(stride))                              \
 			 : "memory")
 #define amx_zero(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
-/* Bytes of x are signed, codes signed or unsigned. */
+/* Bytes of x are signed; bytes of codes are signed or unsigned. */
 #define amx_dot_signed(sums, x, codes) \
 	__asm__ volatile("tdpbssd %%tmm" #codes ", %%tmm" #x ", %%tmm" #sums ::)
 #define amx_dot_unsigned(sums, x, codes) \

@@ -1,25 +1,31 @@
-/* Blocks on their way into memory, 16 rows at a time: from the layout of files to that of
- * block_layout.h, for every instruction set; within kernels/ only. Every expert passes through here
- * on its way from the disk, so each operation handles a word of 32 bits of LANES rows at once, and
- * most formats go from plane to plane: no code is ever alone in a byte. Included once by each
- * table's file, which defines before:
+/* Arranges blocks in memory, 16 rows at a time: from the layout of files to that of block_layout.h,
+ * for every instruction set; within kernels/ only. Every expert passes through this code on its way
+ * from the disk. So each operation handles a 32-bit word of LANES rows at once, and most formats
+ * are converted plane by plane: no code is ever alone in a byte. Included once by each table's
+ * file, which defines before:
  *
- *     LANES, arrange_words           rows that go together (at most 16); a vector of a word of 32
- *                                    bits of each, which C's operators take
+ *     LANES, arrange_words           rows handled together (at most 16); a vector of a 32-bit word
+ *                                    of each, to which C's operators apply
  *     arrange_put_halves(to, v)      stores the lower 16 bits of v, one row after the other
- *     arrange_put_bytes(to, step, v) stores the lowest bytes of v, one row after the other, the
- *                                    next bytes `step` bytes farther, and so all four
+ *     arrange_put_bytes(to, step, v) stores the lowest bytes of v, one row after the other; the
+ *                                    next bytes go `step` bytes further, and so on for all four
+ *
  * and either
+ *
  *     arrange_load_four(to, at, stride)     to[k] = word k of 4 that begin at `at`, rows `stride`
  *                                           bytes apart
  *     arrange_load_two(to, at, stride)      the same with 2 words
- *     arrange_load_mixed(to, at, stride)    arrange_load_four of 16 bytes in the order 0 8 1 9 … 7
- * 15 or, with ARRANGE_X86, the instructions from which those three are made: arrange_registers a
- * register of lanes of 128 bits arrange_row_words(at, stride), arrange_short_row_words(at, stride)
+ *     arrange_load_mixed(to, at, stride)    arrange_load_four of 16 bytes in the order
+ *                                           0 8 1 9 … 7 15
+ *
+ * or, with ARRANGE_X86, the instructions from which these three are made:
+ *
+ *     arrange_registers                     a register of lanes of 128 bits
+ *     arrange_row_words(at, stride), arrange_short_row_words(at, stride)
  *                                           lane i: 16 (or 8) bytes of row 4 i after the first row
  *     ARRANGE_ZIP_LOW_WORDS(a, b) …         interleave words (32 bits) or pairs (64) within lanes
  *
- * Where these functions are inlined, the numbers of planes, shifts and words are constants. */
+ * Inlining makes the numbers of planes, shifts and words constants. */
 #ifndef MOEFS_KERNELS_ARRANGE_LANES_H
 #define MOEFS_KERNELS_ARRANGE_LANES_H
 
@@ -28,14 +34,14 @@
 
 #include <string.h>
 
-enum { K_BLOCKS = 8 }; /* of 256 columns */
+enum { K_BLOCKS = 8 }; /* in 256 columns */
 
 #define BYTES(b) (UINT32_C(0x01010101) * (b)) /* b in each byte */
 
 /* ---- loads ---- */
 
 #ifdef ARRANGE_X86
-/* Words 0 and 1, and words 2 and 3, of rows: row[r] has row r of each lane's four. */
+/* Words 0 and 1, and words 2 and 3, of rows: row[r] has row r of the four rows of each lane. */
 ALWAYS_INLINE void arrange_first_two_words(arrange_words to[2], const arrange_registers row[4])
 {
 	const arrange_registers a = ARRANGE_ZIP_LOW_WORDS(row[0], row[1]),
@@ -86,7 +92,7 @@ struct arrange_part {
 	size_t stride;
 	uint8_t *planes, *scales; /* scales: of the tile's first row */
 	size_t row;
-	arrange_words there; /* all bits for rows that exist */
+	arrange_words there; /* all bits set for rows that exist */
 };
 
 ALWAYS_INLINE void arrange_load(arrange_words *to, const struct arrange_part *p, size_t offset,
@@ -112,7 +118,7 @@ ALWAYS_INLINE void arrange_put(const struct arrange_part *p, size_t plane, arran
 	memcpy(p->planes + plane * BLOCK_PLANE, &v, sizeof v);
 }
 
-/* Codes of 4 bits, which lie in 8 words with one column to a byte, from bit `shift` on. */
+/* Stores codes of 4 bits from bit `shift` on; they lie in 8 words with one column per byte. */
 ALWAYS_INLINE void arrange_put_fours(const struct arrange_part *p, size_t plane,
 				     const arrange_words *in, uint32_t shift)
 {
@@ -122,7 +128,7 @@ ALWAYS_INLINE void arrange_put_fours(const struct arrange_part *p, size_t plane,
 				       : (in[k] & BYTES(15)) | (in[k + 4] & BYTES(15)) << 4);
 }
 
-/* The same with 2 bits, and 1. */
+/* arrange_put_fours for codes of 2 bits, and of 1 bit. */
 ALWAYS_INLINE void arrange_put_twos(const struct arrange_part *p, size_t plane,
 				    const arrange_words *in, uint32_t shift)
 {
@@ -142,8 +148,8 @@ ALWAYS_INLINE void arrange_put_ones(const struct arrange_part *p, size_t plane,
 	arrange_put(p, plane, all);
 }
 
-/* Words that already are planes: columns 0 … 15 in the lower bits, 16 … 31 in the upper, or whole
- * bytes. */
+/* Stores words that already are planes: columns 0 … 15 in the lower bits, 16 … 31 in the upper; or
+ * whole bytes. */
 ALWAYS_INLINE void arrange_put_words(const struct arrange_part *p, size_t plane, size_t offset,
 				     size_t words)
 {
@@ -154,7 +160,7 @@ ALWAYS_INLINE void arrange_put_words(const struct arrange_part *p, size_t plane,
 		arrange_put(p, plane + k, in[k]);
 }
 
-/* Exchanges bits of `mask` with those `up` bits above. */
+/* Exchanges the bits in `mask` with the bits `up` positions above. */
 ALWAYS_INLINE arrange_words arrange_exchange(arrange_words v, uint32_t mask, uint32_t up)
 {
 	const arrange_words other = (v ^ v >> up) & mask;
@@ -171,7 +177,7 @@ ALWAYS_INLINE arrange_words arrange_plane_of_bits(arrange_words v)
 	return arrange_exchange(v, 0x22222222U, 1);
 }
 
-/* Spreads four codes of `bits` bits, the first in the lowest bits, to a byte each. */
+/* Spreads four codes of `bits` bits, the first in the lowest bits, to one byte each. */
 ALWAYS_INLINE arrange_words arrange_spread(arrange_words four, uint32_t bits)
 {
 	const uint32_t one = (1U << bits) - 1, two = (1U << 2 * bits) - 1;
@@ -188,7 +194,7 @@ ALWAYS_INLINE arrange_words arrange_word_at(const struct arrange_part *p, size_t
 	arrange_load_four(in, p->from + offset, p->stride);
 	return in[0];
 }
-/* The same at the end of a block: reads nothing behind the block. */
+/* arrange_word_at for the end of a block: reads nothing after the block. */
 ALWAYS_INLINE arrange_words arrange_last_word(const struct arrange_part *p, size_t offset)
 {
 	arrange_words in[4];
@@ -196,12 +202,12 @@ ALWAYS_INLINE arrange_words arrange_last_word(const struct arrange_part *p, size
 	return in[3];
 }
 
-/* The scales' half i of each row: the lower half of v. */
+/* Stores half i of each row's scales: the lower half of v. */
 ALWAYS_INLINE void arrange_put_half(const struct arrange_part *p, size_t i, arrange_words v)
 {
 	arrange_put_halves(p->scales + (i * TILE_ROWS + p->row) * sizeof(uint16_t), v);
 }
-/* Bytes 4 · i … 4 · i + 3 after the halves. */
+/* Stores bytes 4 · i … 4 · i + 3 after the halves. */
 ALWAYS_INLINE void arrange_put_four_bytes(const struct arrange_part *p, size_t halves, size_t i,
 					  arrange_words v)
 {
@@ -209,14 +215,14 @@ ALWAYS_INLINE void arrange_put_four_bytes(const struct arrange_part *p, size_t h
 			  TILE_ROWS, v);
 }
 
-/* Two halves in a word. */
+/* Stores two halves from a word. */
 ALWAYS_INLINE void arrange_put_two_halves(const struct arrange_part *p, arrange_words v)
 {
 	arrange_put_half(p, 0, v);
 	arrange_put_half(p, 1, v >> 16);
 }
 
-/* Bytes 0 … 63, less 32; 0 for missing rows. */
+/* Subtracts 32 from bytes 0 … 63; 0 for missing rows. */
 ALWAYS_INLINE arrange_words arrange_less_32(const struct arrange_part *p, arrange_words v)
 {
 	v ^= BYTES(32);
@@ -281,12 +287,12 @@ ALWAYS_INLINE void arrange_q2_k(const struct arrange_part *p)
 	arrange_put_two_halves(p, arrange_last_word(p, 80));
 }
 
-/* 16 scales: their lower bits in two words, all their upper ones in the third. */
+/* 16 scales: their lower bits are in two words, all their upper bits in the third. */
 ALWAYS_INLINE void arrange_scales_q3_k(const struct arrange_part *p)
 {
 	arrange_words in[4];
 
-	arrange_load(in, p, 94, 4); /* the words are 2 bytes farther, and the float behind them */
+	arrange_load(in, p, 94, 4); /* words begin 2 bytes later; the float follows them */
 	for (size_t i = 0; i < 3; i++)
 		in[i] = in[i] >> 16 | in[i + 1] << 16;
 	for (uint32_t i = 0; i < 4; i++)
@@ -393,7 +399,7 @@ ALWAYS_INLINE arrange_words arrange_look_up_points(arrange_words at)
 	return at;
 }
 
-/* Codes 0 … 15 mean -15, -13 … 15: the upper half is the magnitudes in order; the code of a
+/* Codes 0 … 15 mean -15, -13 … 15. The upper half has the magnitudes in order; the code of a
  * negative number has all bits inverted. */
 ALWAYS_INLINE void arrange_block_iq3_s(const struct arrange_part *p, size_t b, arrange_words ninth,
 				       arrange_words signs)
@@ -427,9 +433,9 @@ ALWAYS_INLINE void arrange_iq3_s(const struct arrange_part *p)
 				p->there);
 }
 
-/* ---- streams, block by block; scales lie apart ---- */
+/* ---- streams, block by block; scales in a separate piece ---- */
 
-/* From columns c in the lower bytes and d (16 columns farther) in the upper bytes: nibbles c0 c1 d0
+/* From columns c in the lower bytes and d (16 columns later) in the upper bytes: nibbles c0 c1 d0
  * d1 c2 c3 d2 d3. */
 ALWAYS_INLINE void arrange_stream4(const struct arrange_part *p)
 {
@@ -510,7 +516,7 @@ ALWAYS_INLINE struct arrange_part arrange_part_of(uint8_t *to, const struct arra
 				     arrange_rows_there(row, rows->count)};
 }
 
-/* Once for all parts of a tile. */
+/* Call once for all parts of a tile. */
 ALWAYS_INLINE void arrange_prefetch(const struct arrange_part *p, const struct arrange_rows *rows)
 {
 	if (p->row == 0)
@@ -586,9 +592,9 @@ STREAM(5)
 STREAM(6)
 STREAM(8)
 
-/* ---- scales that lie apart ---- */
+/* ---- scales in a separate piece ---- */
 
-/* The elements of a word; `to` is the place of the first one's first row. */
+/* Stores the elements of a word; `to` is the place of the first element of the first row. */
 ALWAYS_INLINE void arrange_put_elements(uint8_t *to, size_t to_tile, arrange_words v, size_t bytes)
 {
 	if (bytes == 1) {

@@ -1,5 +1,5 @@
-/* What the attention of all tables shares, within kernels/ only; and for all who call attend_spans,
- * which spans there are and what one leaves. */
+/* Helpers for the attention of all tables, within kernels/ only; and for callers of attend_spans:
+ * which spans there are, and the size of a span's result. */
 #ifndef MOEFS_KERNELS_ATTENTION_H
 #define MOEFS_KERNELS_ATTENTION_H
 
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The first position that a token of that length sees, and the spans: first … end - 1. */
+/* The first position that a token with this length sees, and its spans: first … end - 1. */
 static inline size_t attention_from(const struct attention *a, size_t length)
 {
 	return a->window && length > a->window ? length - a->window : 0;
@@ -22,8 +22,8 @@ static inline size_t attention_end_span(size_t length)
 	return (length - 1) / ATTENTION_SPAN + 1;
 }
 
-/* What a span leaves of one query: value sums, then the maximum, then the sum (attend says of
- * what). So many floats, of which the last ones are not used, for values of that width. */
+/* Floats of a span's result for one query: value sums, then the maximum, then the sum (see attend),
+ * padded at the end. */
 static inline size_t attention_part(uint32_t value_dim)
 {
 	return ((size_t)value_dim + 2 + 15) / 16 * 16;
@@ -35,13 +35,14 @@ static inline uint32_t attention_value_dim(const struct attention *a)
 	return a->latent_dim ? a->latent_dim : a->head_dim;
 }
 
-/* Where an output begins whose query begins at that element. */
+/* The offset in out for a query at offset `query`. */
 static inline size_t attention_out(const struct attention *a, size_t query)
 {
 	return a->latent_dim ? query / a->head_dim * a->latent_dim : query;
 }
 
-/* What the softmax of a head begins with: its sink, which has a probability and no value. */
+/* The initial maximum and sum of a head's softmax: from its sink, which has a probability and no
+ * value. */
 static inline float attention_first_max(const struct attention *a, uint32_t head)
 {
 	return a->sinks ? a->sinks[head] : -INFINITY;
@@ -51,8 +52,8 @@ static inline float attention_first_sum(const struct attention *a)
 	return a->sinks ? 1 : 0;
 }
 
-/* Values of a latent, which lie in a block as keys do, as rows: to[64][latent_dim], of the elements
- * that the block has. In squares, so that neither side is walked over line by line. */
+/* Copies a latent's values, which lie in a block like keys, to rows: to[64][latent_dim]. Works in
+ * squares, so that neither side is read or written line by line with a large stride. */
 #define ATTENTION_TRANSPOSE(type, to, from)                                            \
 	for (size_t d0 = 0; d0 < dim; d0 += 16)                                        \
 		for (size_t j0 = 0; j0 < KV_BLOCK; j0 += 16)                           \

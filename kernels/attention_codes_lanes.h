@@ -1,47 +1,47 @@
-/* Attention to keys and values that are codes (kv_codes.h), for every instruction set; within
- * kernels/ only. A span of 256 positions at a time: all scores, one softmax, all sums.
+/* Attention to keys and values in codes (kv_codes.h), for every instruction set; within kernels/
+ * only. A span of 256 positions at a time: all scores, one softmax, all sums.
  *
- * Included at the end of attention_lanes.h, which has the loops over queries and spans. Before, the
- * *_attention.c of each table defines:
+ * Included at the end of attention_lanes.h, which has the loops over queries and spans. The
+ * *_attention.c of each table defines before:
  *
  *     struct attention_keys           LANES positions of 4 columns
- *     codes_query                 an element of a query: int8_t, or int16_t where bytes have to be
+ *     codes_query                 an element of a query: int8_t, or int16_t if bytes have to be
  *                                 widened to be multiplied; 4 of them meet 4 columns
- *     codes_place(i)              where element i of 4 lies
- *     CODES_OFFSET                what attention_dot_keys adds to each code of a key
+ *     codes_place(i)              the place of element i of 4
+ *     CODES_OFFSET                added to each code of a key by attention_dot_keys
  *     attention_load_keys(p)          from 4 · LANES bytes
  *     attention_dot_keys(sum, k, q)   sum += their dots with the 4 elements at q
  *     codes_load_values(p)        4 positions of LANES columns, as lanes_ints
  *     attention_dot_values(sum, v, w) sum += their dots with the 4 digits at w
  *     codes_all(i), codes_floats(sum)
  *     codes_join(high, low)       high · 128 + low
- *     codes_ask(p)                asks for the line at p, which is needed later
+ *     codes_ask(p)                prefetches the line at p, which is needed later
  *     CODES_KEYS                  registers of positions that 4 queries meet together
- *     CODES_VALUES                the same of columns; 16 / LANES where a part has no more
+ *     CODES_VALUES                registers of columns, likewise; at most 16 / LANES in a part
  */
 #ifndef MOEFS_KERNELS_ATTENTION_CODES_LANES_H
 #define MOEFS_KERNELS_ATTENTION_CODES_LANES_H
 
 enum { CODES_TILE = 4 }; /* queries that meet a vector of codes together */
 
-/* What is known of n queries and of the span at hand. */
+/* The state of n queries and of the present span. */
 struct attention_codes {
 	struct kv_codes keys, values;
-	size_t queries, tiles; /* the first one that sees some of the span; tiles from it on */
+	size_t queries, tiles; /* the first query that sees some of the span; tiles from it on */
 	size_t first, end;     /* blocks of the span that some query sees */
 	const uint8_t *key[SPAN_BLOCKS], *value[SPAN_BLOCKS]; /* their codes in 8 bits */
-	/* What is asked for with every row of a block's keys while the first queries meet these,
-	 * and with every row of its values: other values, and the next span's keys. */
+	/* Memory to prefetch with every row of a block's keys while the first queries meet the
+	 * keys, and with every row of its values: other values, and the next span's keys. */
 	struct codes_ahead {
 		const uint8_t *at[SPAN_BLOCKS];
-		size_t step; /* bytes for 256 of the row */
+		size_t step; /* bytes per 256 of the row */
 	} at_keys, at_values;
 
 	codes_query q[QUERIES_AT_ONCE][KV_CODES_WIDEST];
 	float scale[QUERIES_AT_ONCE][KV_CODES_PARTS];
 	int32_t sums[QUERIES_AT_ONCE][KV_CODES_PARTS];
-	/* Of the queries: scores, then exponentials; the weights of positions for one part of
-	 * values, and what a unit of them is worth. */
+	/* For the queries: scores, then exponentials; the weights of positions for one part of the
+	 * values, and the value of a unit of the weights. */
 	float p[QUERIES_AT_ONCE][ATTENTION_SPAN];
 	uint8_t high[QUERIES_AT_ONCE][ATTENTION_SPAN], low[QUERIES_AT_ONCE][ATTENTION_SPAN];
 	float unit[QUERIES_AT_ONCE];
@@ -106,13 +106,13 @@ static __attribute__((noinline)) void codes_read_block(struct attention_codes *c
 	}
 }
 
-/* What a tile asks for with each row: its share, as requests in bursts wait for each other. */
+/* A tile's share of the prefetches of each row, since bursts of prefetches wait for each other. */
 struct codes_share {
 	const uint8_t *at;
 	size_t step, lines;
 };
 
-/* Of `step` bytes for each row, from `at` on. */
+/* The share of `step` bytes for each row, from `at` on. */
 ALWAYS_INLINE struct codes_share codes_share_of(const struct attention_codes *c, size_t query,
 						const uint8_t *at, size_t step)
 {
@@ -130,8 +130,8 @@ ALWAYS_INLINE void codes_ask_for(struct codes_share *s)
 	s->at += s->step;
 }
 
-/* Codes of 8 bits are read where they lie, so values are asked for while their keys are met; those
- * of 4 bits are read before, so the next span's are. */
+/* Codes of 8 bits are read in place, so their values are prefetched while keys are computed. Codes
+ * of 4 bits have been expanded before, so the next span's are prefetched. */
 static void codes_look_ahead(struct attention_codes *c, const struct attention *a, size_t span,
 			     size_t blocks)
 {
@@ -208,7 +208,7 @@ static __attribute__((noinline)) void codes_score_block(struct attention_codes *
 
 /* ---- softmax ---- */
 
-/* Turns the scores of [from, to) into exponentials, zeros outside. */
+/* Turns the scores of [from, to) into exponentials, with zeros outside. */
 static __attribute__((noinline)) void codes_softmax(float p[ATTENTION_SPAN], struct query *query,
 						    size_t from, size_t to)
 {
@@ -232,7 +232,7 @@ static __attribute__((noinline)) void codes_softmax(float p[ATTENTION_SPAN], str
 
 /* ---- values ---- */
 
-/* LANES · registers columns from `column` on, of which the head has `left`. */
+/* LANES · registers columns from `column` on; the head has `left` of them. */
 ALWAYS_INLINE void codes_sum_columns(const struct attention_codes *c, const struct query *tile,
 				     size_t query, size_t column, size_t from, size_t left,
 				     size_t queries, size_t registers)
@@ -307,7 +307,8 @@ static __attribute__((noinline)) void codes_sum_tile(const struct attention_code
 
 /* ---- spans ---- */
 
-/* Queries first … first + n - 1, all of which see some of the span that begins at `start`. */
+/* Computes queries first … first + n - 1, all of which see some of the span that begins at
+ * `start`. */
 static void codes_look(struct attention_codes *c, struct query *queries, size_t first, size_t n,
 		       const struct attention *a, size_t start)
 {

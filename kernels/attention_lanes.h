@@ -1,22 +1,23 @@
 /* Attention on vectors, for every instruction set that has them; within kernels/ only. Lanes are
- * positions while scores are computed, dimensions while values are summed.
+ * positions while scores are computed, and dimensions while values are summed.
  *
- * A query is one head of one token. Spans, and in them blocks of 64 positions, are the outer loops,
- * so that all queries read a block from the cache that the first one brought it to. Queries do not
- * influence each other. A query's first span is summed where its output lies, and a later one in
- * memory of its own until it is joined; or each in its part, for attend_spans.
+ * A query is one head of one token. The outer loops are over spans, and within them over blocks of
+ * 64 positions, so all queries read a block that the first query has brought into the cache.
+ * Queries do not influence each other. A query's first span is summed in place of its output. A
+ * later span is summed in memory of its own until it is joined. For attend_spans each span is
+ * summed in its part.
  *
  * Included once by the *_attention.c of each table, after the lanes of its instruction set
- * (lanes.h). How queries meet the keys and values of a block is attention_block: avx2_attention.c
- * has its own, for 16 registers. For 32 registers it is at the end of this file, and the file that
- * includes this one defines before:
+ * (lanes.h). attention_block computes all queries with the keys and values of a block:
+ * avx2_attention.c has its own version, for 16 registers. The version for 32 registers is at the
+ * end of this file. For this version the including file defines before:
  *
  *     ATTENTION_TILE              queries of a tile
- *     ATTENTION_REGISTERS         of positions or dimensions for each query of a tile, at most
+ *     ATTENTION_REGISTERS         most registers of positions or dimensions per query of a tile
  *     attention_registers(n)      the same in tiles of n queries; a divisor of 64 / LANES
  *     ATTENTION_SIDE_BY_SIDE      whether queries are copied side by side before they meet keys,
  *                                 so that one pointer is enough
- *     attention_ask(p)            asks for the line at p, of the block after this one
+ *     attention_ask(p)            prefetches the line at p, of the block after this one
  *     ATTENTION_CASES             one of lanes.h's CASES, up to ATTENTION_TILE
  */
 #ifndef MOEFS_KERNELS_ATTENTION_LANES_H
@@ -27,32 +28,32 @@
 
 enum { QUERIES_AT_ONCE = 64, SPAN_BLOCKS = ATTENTION_SPAN / KV_BLOCK };
 
-/* What one head of one token asks, on its way over the blocks. */
+/* The state of one head of one token on its way over the blocks. */
 struct query {
 	const float *q;
-	float *out;  /* the value sums of the spans that are joined */
-	float *part; /* of the first span that is asked for; NULL: spans are joined */
-	float *sums; /* of the span at hand: in out, in its part, or in the spare memory */
-	uint32_t head, from, length; /* it sees positions from … length - 1 */
-	float max, sum;		     /* of its softmax, over the blocks of the span so far */
+	float *out;  /* the value sums of the joined spans */
+	float *part; /* of the first span requested; NULL: spans are joined */
+	float *sums; /* of the present span: in out, in its part, or in spare memory */
+	uint32_t head, from, length; /* sees positions from … length - 1 */
+	float max, sum;		     /* of its softmax, over the span's blocks so far */
 	float joined_max, joined_sum;
 };
 
 /* Keys (a row for each dimension) or values (a row for each position) of a block. A latent's values
- * lie in an array that is made of the block. */
+ * are copied from the block to an array. */
 struct attention_rows {
-	const void *now, *next; /* this block, and the one after it (or again the same) */
-	size_t offset, columns; /* elements: before the first row, and of each row */
+	const void *now, *next; /* this block, and the next one (or again this one) */
+	size_t offset, columns; /* elements before the first row, and in each row */
 };
 
-/* Takes the block that begins at position `start` into n queries that all see some of it. Where
- * attention_begins says so, their sums begin as zeros, whatever lies there. */
+/* Adds the block that begins at position `start` to n queries, all of which see some of it. Where
+ * attention_begins is true, their sums begin as zeros, and the old contents are ignored. */
 static void attention_block(struct query *queries, size_t n, const struct attention *a,
 			    const struct attention_rows *keys, const struct attention_rows *values,
 			    size_t start);
 
-/* Whether a block at `start` is the first of its span for all of these queries, which see it from
- * ever later positions. (Zeros written at the span's begin would leave the nearest cache before the
+/* Whether a block at `start` is the first of its span for all of these queries, ordered by their
+ * first positions. (Zeros written at the span's begin would leave the first-level cache before the
  * first values come.) */
 ALWAYS_INLINE bool attention_begins(const struct query *queries, size_t n, size_t start)
 {
@@ -66,8 +67,8 @@ ALWAYS_INLINE size_t attention_element(enum kv_type type)
 	return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Elements at … at + LANES - 1; if fewer are left, zeros behind them. type is a constant where this
- * is inlined, here and below. */
+/* Elements at … at + LANES - 1; if fewer are left, zeros after them. Inlining makes type a
+ * constant, here and below. */
 ALWAYS_INLINE lanes attention_load(const void *block, enum kv_type type, size_t at, size_t left)
 {
 	return type == KV_F32 ? lanes_load((const float *)block + at, left)
@@ -109,7 +110,7 @@ void TABLE(kv_put)(void *block, enum kv_type type, size_t key_offset, size_t val
 /* ---- softmax ---- */
 
 /* Turns the scores of one query into probabilities relative to its new maximum, zero outside of
- * [from, to), and returns the factor by which earlier sums shrink. */
+ * [from, to). Returns the factor by which earlier sums shrink. */
 ALWAYS_INLINE float attention_probabilities(float p[KV_BLOCK], struct query *query, float scale,
 					    size_t from, size_t to)
 {
@@ -139,7 +140,7 @@ ALWAYS_INLINE float attention_probabilities(float p[KV_BLOCK], struct query *que
 
 /* ---- blocks ---- */
 
-/* The same where the values are a part of the keys. */
+/* attention_block for values that are part of the keys. */
 static __attribute__((noinline)) void attention_latent(struct query *queries, size_t n,
 						       const struct attention *a,
 						       const struct attention_rows *keys,
@@ -154,7 +155,8 @@ static __attribute__((noinline)) void attention_latent(struct query *queries, si
 
 /* ---- spans ---- */
 
-/* Joins a span to those before it: its maximum and sum to *max and *sum, its value sums to out. */
+/* Joins a span to the spans before it: its maximum and sum to *max and *sum, its value sums to
+ * out. */
 ALWAYS_INLINE void attention_join(float *out, float *max, float *sum, const float *span,
 				  float span_max, float span_sum, size_t dim)
 {
@@ -171,7 +173,7 @@ ALWAYS_INLINE void attention_join(float *out, float *max, float *sum, const floa
 	}
 }
 
-/* What a head finds: the value sums, divided, and rotated back where they are. */
+/* The output of a head: the value sums, divided, and rotated back if values are rotated. */
 ALWAYS_INLINE void attention_divide(float *out, const float *joined, float sum,
 				    const struct attention *a)
 {
@@ -186,15 +188,15 @@ ALWAYS_INLINE void attention_divide(float *out, const float *joined, float sum,
 	}
 }
 
-/* Of n queries that are asked together. */
+/* For n queries that are computed together. */
 struct attention_spans {
-	size_t first, end; /* which are asked for */
-	size_t after;	   /* floats from a part to that of the next span */
-	float *spare;	   /* value sums of a span for each query, where spans are joined */
-	struct attention_codes *codes; /* where keys and values are codes; else NULL */
+	size_t first, end; /* the requested spans */
+	size_t after;	   /* floats from one span's part to the next */
+	float *spare;	   /* if spans are joined: a span's value sums for each query */
+	struct attention_codes *codes; /* if keys and values are codes; else NULL */
 };
 
-/* Takes a span of codes into n queries, some of which may not see any of it. */
+/* Adds a span of codes to n queries, some of which may not see any of it. */
 static void attention_codes_span(struct attention_codes *c, struct query *queries, size_t n,
 				 const struct attention *a, size_t span);
 
@@ -246,11 +248,11 @@ static void attention_span_end(struct query *queries, size_t n, const struct att
 	}
 }
 
-/* Blocks [from, to), of which each query that sees any sees some. */
+/* Adds blocks [from, to). A query sees some of each block or none. */
 static void attention_blocks(struct query *queries, size_t n, const struct attention *a, size_t at,
 			     size_t to, size_t last)
 {
-	size_t first = 0, end = 0; /* the queries that see something of a block */
+	size_t first = 0, end = 0; /* the queries that see some of a block */
 
 	for (; at < to; at++) {
 		const size_t start = at * KV_BLOCK;
@@ -294,7 +296,7 @@ static void attention_queries(struct query *queries, size_t n, const struct atte
 
 /* ---- tokens ---- */
 
-/* The same of codes. */
+/* attention_queries for codes. */
 static void attention_codes_queries(struct query *queries, size_t n, const struct attention *a,
 				    const struct attention_spans *s);
 
@@ -307,7 +309,7 @@ static void attention_ask_queries(struct query *queries, size_t n, const struct 
 		attention_queries(queries, n, a, s);
 }
 
-/* To out; or, where there are parts, to those: parts[spans][n][heads]. */
+/* Writes to out, or if there are parts, to parts[spans][n][heads]. */
 ALWAYS_INLINE void attention_tokens(float *out, float *parts, const float *q, size_t stride,
 				    const struct attention *a, uint32_t n, uint32_t span0,
 				    uint32_t span1)
@@ -383,14 +385,14 @@ void TABLE(attend_join)(float *out, size_t stride, float *joined, const float *p
 
 /* ---- a block, for instruction sets with 32 registers ----
  *
- * ATTENTION_TILE queries are a tile: every vector of keys or values that is loaded (and widened,
+ * ATTENTION_TILE queries form a tile. Every vector of keys or values that is loaded (and widened,
  * which costs as much as a multiplication) meets all queries of the tile while their sums stay in
  * registers. */
 #ifdef ATTENTION_CASES
-enum { QUERY_PART = 128 }; /* dimensions that are copied together */
+enum { QUERY_PART = 128 }; /* dimensions copied together */
 
-/* LANES · registers elements. Every line of the next block is asked for when its like is read from
- * this one: lines are too far apart for the hardware to foresee. */
+/* Loads LANES · registers elements. With each line of this block it prefetches the same line of the
+ * next block, since the lines are too far apart for the hardware's prefetcher. */
 ALWAYS_INLINE void attention_load_row(lanes v[ATTENTION_REGISTERS],
 				      const struct attention_rows *rows, enum kv_type type,
 				      size_t at, size_t left, size_t registers)
@@ -406,8 +408,8 @@ ALWAYS_INLINE void attention_load_row(lanes v[ATTENTION_REGISTERS],
 
 /* ---- scores ---- */
 
-/* s[queries][begin …] = q · keys for LANES · registers positions, not yet scaled. queries and
- * registers are constants where this is inlined, here and below. */
+/* s[queries][begin …] = q · keys for LANES · registers positions, not yet scaled. Inlining makes
+ * queries and registers constants, here and below. */
 ALWAYS_INLINE void attention_score_columns(float s[][KV_BLOCK], const struct query *tile,
 					   const struct attention *a,
 					   const struct attention_rows *keys, enum kv_type type,
@@ -492,9 +494,9 @@ ALWAYS_INLINE void attention_sum_values(const struct query *tile, const float *r
 
 /* ---- tiles ---- */
 
-/* Takes one block into a tile of queries that all see some of it. They see it from ever later and
- * up to ever later positions (those of one token the same), so the values that all see are summed
- * together, and the positions before and after these for each query alone. */
+/* Adds one block to a tile of queries that all see some of it. Their first and last positions
+ * ascend (equal for one token). So the values that all queries see are summed together, and the
+ * positions before and after these for each query alone. */
 ALWAYS_INLINE void attention_tile(struct query *tile, const struct attention *a,
 				  const struct attention_rows *keys,
 				  const struct attention_rows *values, size_t start,
@@ -532,7 +534,7 @@ ALWAYS_INLINE void attention_tile(struct query *tile, const struct attention *a,
 	}
 }
 
-/* The number of queries as a constant. */
+/* Makes the number of queries a constant. */
 ALWAYS_INLINE void attention_tile_of(struct query *tile, const struct attention *a,
 				     const struct attention_rows *keys,
 				     const struct attention_rows *values, size_t start,

@@ -1,9 +1,9 @@
-/* What a vector is to the kernels that are written once for all instruction sets (*_lanes.h): here
- * a register of AVX2, 8 floats. Also the prototypes of the AVX2 table.
+/* The vectors of AVX2 for the kernels that are written once for all instruction sets (*_lanes.h): a
+ * register is 8 floats. Also the prototypes of the AVX2 table.
  *
- * Include only from kernels/avx2*.c, which the Makefile compiles for AVX2, FMA and F16C.
- * lanes.h says what each definition means. A sum in dot order has two
- * registers: lanes 0 … 7 and lanes 8 … 15.
+ * Include only from kernels/avx2*.c, which the Makefile compiles for AVX2, FMA and F16C. lanes.h
+ * says what each definition means. A sum in dot order has two registers: lanes 0 … 7 and lanes 8 …
+ * 15.
  */
 #ifndef MOEFS_KERNELS_AVX2_LANES_H
 #define MOEFS_KERNELS_AVX2_LANES_H
@@ -121,7 +121,7 @@ ALWAYS_INLINE float lanes_largest(lanes v)
 	return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
 }
 
-/* ---- whole numbers of 32 bits, for lanes_exp ---- */
+/* ---- integers of 32 bits, for lanes_exp ---- */
 
 #define lanes_ints_of_bits(v) _mm256_castps_si256(v)
 #define lanes_ints_all(n) _mm256_set1_epi32(n)
@@ -134,7 +134,7 @@ ALWAYS_INLINE lanes lanes_power_of_two(lanes_ints n)
 	return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
 }
 
-/* ---- whole numbers of 32 bits, for block_lanes.h ---- */
+/* ---- integers of 32 bits, for block_lanes.h ---- */
 
 typedef __m256i lanes_words;
 enum { BLOCK_JOINT = 1 };
@@ -157,7 +157,7 @@ enum { BLOCK_JOINT = 1 };
 #define lanes_of_words(v) _mm256_cvtepi32_ps(v)
 #define lanes_of_bits(v) _mm256_castsi256_ps(v)
 
-/* ---- numbers of 16 bits, for trellis_lanes.h ---- */
+/* ---- integers of 16 bits, for trellis_lanes.h ---- */
 
 typedef __m256i shorts;
 enum { SHORTS = 16 };
@@ -189,7 +189,7 @@ ALWAYS_INLINE void avx2_shorts_store_units(int16_t *p, size_t stride, shorts v)
 #define shorts_store_units avx2_shorts_store_units
 #define shorts_low(a, b) _mm256_mullo_epi16(a, b)
 #define shorts_fraction(a, b) _mm256_mulhrs_epi16(a, b)
-/* Assembly: gcc would form many sums before it compares one and run out of registers. */
+/* Assembly: gcc would compute many sums before comparing one, and run out of registers. */
 #define shorts_min_sum(best, v, w)                                         \
 	do {                                                               \
 		shorts sum;                                                \
@@ -240,7 +240,7 @@ ALWAYS_INLINE void avx2_ints_add_products(ints sum[2], const shorts a[2], const 
 	_mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(b), _mm256_castsi256_ps(a), mask))
 #define lanes_ints_xor(a, b) _mm256_xor_si256(a, b)
 #define lanes_mask_is(v, n) _mm256_castsi256_ps(_mm256_cmpeq_epi32(v, _mm256_set1_epi32(n)))
-/* The lowest three bits name a lane of either register, the next one the register. */
+/* The lowest three bits select a lane of either register, the next bit the register. */
 #define lanes_look_up(table, i)                                   \
 	_mm256_blendv_ps(_mm256_permutevar8x32_ps((table)[0], i), \
 			 _mm256_permutevar8x32_ps((table)[1], i), \

@@ -1,19 +1,19 @@
 /* The body of the AVX2 products of TQ and TC matrices: exact integer dots of a group, then one
  * fused multiply-add per group.
  *
- * A tile is one group of 16 rows. Its slabs hold 32 columns as planes (format.h); a register of
- * codes holds the whole numbers of 8 rows in 32-bit lanes, for four columns, and meets the same
- * four bytes of a token's input in all lanes at once. With several tokens an offset makes the codes
- * unsigned; what the offset adds to a dot is computed beforehand. The file that includes this one
- * defines how codes are made, and how codes are multiplied by one token while they are made.
+ * A tile is one group of 16 rows. Its slabs have 32 columns as planes (format.h). A register of
+ * codes has the integers of 8 rows in 32-bit lanes, for four columns, and meets the same four bytes
+ * of a token's input in all lanes at once. With several tokens an offset makes the codes unsigned;
+ * the part that the offset adds to a dot is computed beforehand. The including file defines how
+ * codes are made, and how codes are multiplied by one token while they are made.
  *
- * vpmaddubsw multiplies unsigned by signed bytes and saturates the sum of two products at 16 bits:
- * that happens if two inputs of one sign add up to more than INT16_MAX / (2 · offset), 186 for TQ3
+ * vpmaddubsw multiplies unsigned by signed bytes and saturates the sum of two products at 16 bits.
+ * That happens if two inputs of one sign add up to more than INT16_MAX / (2 · offset), 186 for TQ3
  * and 143 for TQ4. Such a pair is clamped in the panel, and the difference (excess) is multiplied
  * separately: one pair of rotated inputs in 200, or one in 35. TC's codes are so small that no pair
  * saturates, so products of two words are summed in 16 bits before they are widened, which saves a
- * sixth of the instructions; with several tokens, four inputs that meet there and exceed 255 are
- * clamped. With codes and inputs of 16 bits neither is needed, but it takes 1.4 times the
+ * sixth of the instructions; with several tokens, four inputs of one such sum that exceed 255 are
+ * clamped. With codes and inputs of 16 bits neither is needed, but that takes 1.4 times the
  * instructions, and instructions per cycle are the limit here: with hyper-threading half as many as
  * usual. */
 #ifndef MOEFS_KERNELS_AVX2_TQ_H
@@ -29,14 +29,14 @@ enum {
 	 * or 2, is defined by the file that includes this one: the number of words of codes whose
 	 * products are summed in 16 bits. */
 	BLOCK_TOKENS = SUM_WORDS == 1 ? 6 : 4,
-	PANEL_TOKENS = 48,	   /* gathered together */
-	PANEL_GROUPS = 384,	   /* groups in a panel, of all its tokens: 48 KiB */
-	AVX2_AHEAD_OF_ONE = 8192,  /* bytes */
-	AVX2_WORDS = TQ_GROUP / 4, /* of a group: the part in one lane */
+	PANEL_TOKENS = 48,	   /* tokens gathered together */
+	PANEL_GROUPS = 384,	   /* most groups in a panel, over all its tokens: 48 KiB */
+	AVX2_AHEAD_OF_ONE = 8192,  /* bytes prefetched */
+	AVX2_WORDS = TQ_GROUP / 4, /* words of a group in one lane */
 };
 
-/* Assembly: gcc would form the products of all tokens before it adds one and run out of registers,
- * or copy the sum. */
+/* Assembly: gcc would compute the products of all tokens before adding one and run out of
+ * registers, or copy the sum. */
 ALWAYS_INLINE __m256i avx2_add_now(__m256i sum, __m256i v)
 {
 	__asm__ volatile("vpaddd %1, %0, %0" : "+x"(sum) : "x"(v));
@@ -48,8 +48,8 @@ ALWAYS_INLINE __m256i avx2_load32(const uint8_t *p)
 	return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* Codebook integers plus offset are unsigned. most: the inputs of one sign that meet in a sum of 16
- * bits may add up to this without saturating or wrapping. */
+/* Codebook integers plus offset are unsigned. most: inputs of one sign in a 16-bit sum may add up
+ * to this without saturating or wrapping. */
 struct avx2_range {
 	int32_t offset;
 	int16_t most;
@@ -68,12 +68,11 @@ struct avx2_unpacked {
 	__m256i codes[AVX2_WORDS][AVX2_HALVES];
 };
 
-/* Defined by the file that includes this one; bits is always a constant. Codebooks for both ways of
+/* Defined by the including file; bits is always a constant. Codebooks for both ways of
  * multiplying. */
 struct avx2_maker;
-/* Facts about one token's inputs that are computed beforehand, for all groups of one pass: for TQ
- * |q|; for TC the initial sums of a group, and whether products of two words are summed in 16 bits.
- */
+/* Values computed beforehand from one token's inputs, for all groups of one pass. For TQ: |q|. For
+ * TC: the initial sums of a group, and whether products of two words are summed in 16 bits. */
 union avx2_side {
 	_Alignas(32) int8_t magnitude[PANEL_GROUPS * TQ_GROUP];
 	struct {
@@ -82,7 +81,7 @@ union avx2_side {
 	};
 };
 ALWAYS_INLINE void avx2_prepare_side(union avx2_side *side, const int8_t *q, size_t groups);
-/* The dots of 16 rows with the input of group g. */
+/* Computes the dots of 16 rows with the input of group g. */
 ALWAYS_INLINE void avx2_dot_group(__m256i dots[AVX2_HALVES], const uint8_t *tile, const int8_t *q,
 				  const union avx2_side *side, size_t g, const struct avx2_maker *m,
 				  size_t bits);
@@ -96,7 +95,7 @@ ALWAYS_INLINE int32_t avx2_sum_lanes(__m256i v)
 	return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-/* sum + the dots of four columns. */
+/* Returns sum + the dots of four columns. */
 ALWAYS_INLINE __m256i avx2_add_word(__m256i sum, __m256i codes, __m256i x)
 {
 	const __m256i pairs = _mm256_maddubs_epi16(codes, x);
@@ -124,7 +123,7 @@ ALWAYS_INLINE __m256i avx2_across(__m256i low, size_t shift, __m256i high, size_
 				 _mm256_set1_epi8((int8_t)(15 - low_mask))));
 }
 
-/* Sums of 16 bits over 4 · SUM_WORDS columns. */
+/* Sums products over 4 · SUM_WORDS columns in 16 bits. */
 ALWAYS_INLINE __m256i avx2_sum_products(const __m256i codes[SUM_WORDS], const __m256i x[SUM_WORDS])
 {
 	const __m256i sum = _mm256_maddubs_epi16(codes[0], x[0]);
@@ -134,14 +133,14 @@ ALWAYS_INLINE __m256i avx2_sum_products(const __m256i codes[SUM_WORDS], const __
 									   x[SUM_WORDS - 1]));
 }
 
-/* Ones where the inputs of a sum of 16 bits exceed most. */
+/* All ones where the inputs of a 16-bit sum exceed most. */
 ALWAYS_INLINE __m256i avx2_beyond_range(__m256i v, int16_t most)
 {
 	const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
 	__m256i positive = _mm256_maddubs_epi16(_mm256_max_epi8(v, zero), ones);
 	__m256i negative = _mm256_maddubs_epi16(_mm256_abs_epi8(_mm256_min_epi8(v, zero)), ones);
 
-	if (SUM_WORDS == 2) { /* and of the word beside */
+	if (SUM_WORDS == 2) { /* and of the next word */
 		positive = _mm256_add_epi16(positive, _mm256_shuffle_epi32(positive, 0xb1));
 		negative = _mm256_add_epi16(negative, _mm256_shuffle_epi32(negative, 0xb1));
 	}
@@ -167,7 +166,7 @@ ALWAYS_INLINE struct avx2_rows avx2_load_norms(const uint8_t *p, enum norm_type 
 	return norms;
 }
 
-/* Up to 16 results of adjacent rows. */
+/* Loads up to 16 results of adjacent rows. */
 ALWAYS_INLINE struct avx2_rows avx2_load_rows(const float *y, size_t n)
 {
 	if (n >= TILE_ROWS)
@@ -192,7 +191,7 @@ ALWAYS_INLINE __m256 avx2_add_group(__m256 y, __m256i dots, __m256 norms, float 
 
 /* ---- one token ---- */
 
-/* Four bytes of an input, in all lanes. */
+/* Loads four bytes of an input into all lanes. */
 ALWAYS_INLINE __m256i avx2_load_four(const int8_t *q)
 {
 	int32_t four;
@@ -206,7 +205,7 @@ ALWAYS_INLINE void avx2_prefetch(const void *p, size_t bytes)
 		_mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
-/* Groups [g0, g0 + count) of all rows. */
+/* Multiplies groups [g0, g0 + count) of all rows by one token. */
 ALWAYS_INLINE void avx2_multiply_one(const struct tq_product *p, size_t token, size_t g0,
 				     size_t count, const union avx2_side *side,
 				     const struct avx2_maker *m, size_t bits)
@@ -222,8 +221,8 @@ ALWAYS_INLINE void avx2_multiply_one(const struct tq_product *p, size_t token, s
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
 			const struct avx2_rows norms =
 				avx2_load_norms(tile + tq_slabs_bytes(bits), p->norms);
-			/* Includes the next matrix's first lines: so much work is done per cache
-			 * line that the processor's prefetcher sees too few of them. */
+			/* Also prefetches the next matrix's first lines: there is so much work per
+			 * cache line that the processor's prefetcher detects too few lines. */
 			avx2_prefetch(tile + AVX2_AHEAD_OF_ONE, tq_slabs_bytes(bits));
 			__m256i dots[AVX2_HALVES];
 			avx2_dot_group(dots, tile, q + g * TQ_GROUP, side, g, m, bits);
@@ -250,7 +249,7 @@ ALWAYS_INLINE void avx2_multiply_token(const struct tq_product *p, size_t token,
 
 /* ---- several tokens ---- */
 
-/* Four bytes taken off a token's word. */
+/* Four bytes subtracted from a token's word. */
 struct avx2_excess {
 	uint16_t token, word;
 	int32_t bytes;
@@ -261,14 +260,14 @@ struct avx2_panel {
 	_Alignas(32) int8_t q[PANEL_GROUPS][TQ_GROUP]; /* without the excess */
 	float a[PANEL_GROUPS];			       /* scale · gain */
 	int32_t start[PANEL_GROUPS];		       /* -offset · Σ q, of all of q */
-	/* Room for the largest possible number, in order of group; in practice there are few. */
+	/* Room for the largest possible number, in order of group. In practice there are few. */
 	struct avx2_excess excess[PANEL_GROUPS * AVX2_WORDS];
-	size_t excess_end[PANEL_GROUPS]; /* of each group, over all tokens */
+	size_t excess_end[PANEL_GROUPS]; /* end of each group's entries, over all tokens */
 	size_t tokens, groups;
 	struct avx2_range range;
 };
 
-/* v, clamped to most. */
+/* Clamps v to most. */
 ALWAYS_INLINE __m256i avx2_clamp_to_range(__m256i v, int16_t most)
 {
 	const __m256i share = _mm256_set1_epi8((int8_t)(most / (2 * SUM_WORDS)));
@@ -278,8 +277,8 @@ ALWAYS_INLINE __m256i avx2_clamp_to_range(__m256i v, int16_t most)
 				  avx2_beyond_range(v, most));
 }
 
-/* Makes entry i of the panel, one group of one token, clamped. Returns the new end of the excess.
- */
+/* Fills entry i of the panel with one group of one token, clamped. Returns the new end of the
+ * excess. */
 ALWAYS_INLINE size_t avx2_clamp_group(struct avx2_panel *to, size_t i, size_t token,
 				      const int8_t *q, size_t end)
 {
@@ -334,7 +333,7 @@ struct avx2_token_block {
 	struct avx2_rows norms;
 };
 
-/* count is a constant where this is inlined, so that sums stay in registers. */
+/* Inlining makes count a constant, so that sums stay in registers. */
 ALWAYS_INLINE void avx2_multiply_tokens(const struct avx2_token_block *b,
 					const struct avx2_unpacked *w, size_t count)
 {
@@ -381,7 +380,7 @@ avx2_multiply_block(const struct avx2_token_block *b, const struct avx2_unpacked
 #undef CASE
 }
 
-/* The initial sums of group g: the offset's part and the excess. */
+/* Sets the initial sums of group g: the offset's part and the excess. */
 ALWAYS_INLINE void avx2_start_sums(__m256i sums[][AVX2_HALVES], const struct avx2_panel *in,
 				   size_t g, const struct avx2_unpacked *w)
 {
@@ -396,7 +395,7 @@ ALWAYS_INLINE void avx2_start_sums(__m256i sums[][AVX2_HALVES], const struct avx
 	}
 }
 
-/* 16 rows by all tokens of the panel, in blocks of about equal size. */
+/* Multiplies 16 rows by all tokens of the panel, in blocks of similar size. */
 ALWAYS_INLINE void avx2_multiply_tiles(float y[][TILE_ROWS], const struct avx2_panel *in,
 				       const uint8_t *tile, const struct tq_product *p,
 				       const struct avx2_maker *m, size_t bits)
@@ -453,7 +452,7 @@ ALWAYS_INLINE void avx2_multiply_panel(const struct tq_product *p, const struct 
 
 /* ---- products ---- */
 
-/* bits is a constant where this is inlined. */
+/* Inlining makes bits a constant. */
 ALWAYS_INLINE void avx2_multiply_groups(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 					uint32_t row1, const struct input *x,
 					const uint32_t *tokens, size_t n,

@@ -1,12 +1,12 @@
-/* The AVX-512 tables' attention: the shape of a tile, for attention_lanes.h, and what codes are to
- * attention_codes_lanes.h. Included by avx512_attention.c and, with AVX512_VNNI,
+/* The AVX-512 tables' attention: the shape of a tile, for attention_lanes.h, and the operations on
+ * codes, for attention_codes_lanes.h. Included by avx512_attention.c and, with AVX512_VNNI, by
  * avx512vnni_attention.c. */
 #ifndef MOEFS_KERNELS_AVX512_ATTENTION_H
 #define MOEFS_KERNELS_AVX512_ATTENTION_H
 
 #include "kernels/avx512_lanes.h"
 
-/* Tiles of up to 4 queries have 4 registers for each, larger ones 2: 16 sums. */
+/* Tiles of up to 4 queries have 4 registers per query, larger ones 2: 16 sums. */
 enum { ATTENTION_TILE = 8, ATTENTION_REGISTERS = 4, ATTENTION_SIDE_BY_SIDE = 1 };
 #define attention_registers(queries) ((queries) > ATTENTION_TILE / 2 ? 2 : ATTENTION_REGISTERS)
 #define attention_ask(p) _mm_prefetch(p, _MM_HINT_T1)
@@ -33,7 +33,7 @@ ALWAYS_INLINE struct attention_keys attention_load_keys(const uint8_t *p)
 	return (struct attention_keys){_mm512_loadu_si512(p)};
 }
 
-/* Assembly: gcc copies each sum before it adds to it. */
+/* Assembly: gcc copies each sum before adding to it. */
 ALWAYS_INLINE __m512i attention_dot(__m512i sum, __m512i unsigned_bytes, __m512i signed_bytes)
 {
 	__asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(unsigned_bytes), "v"(signed_bytes));
@@ -51,7 +51,7 @@ ALWAYS_INLINE __m512i attention_dot_values(__m512i sum, __m512i v, const uint8_t
 }
 #else
 /* Bytes of keys and queries are widened to 16 bits: columns 0 and 2, then 1 and 3. Two digits of 7
- * bits times two values fit into 16. */
+ * bits times two values fit into 16 bits. */
 typedef int16_t codes_query;
 struct attention_keys {
 	__m512i even, odd;

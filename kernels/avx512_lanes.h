@@ -1,9 +1,9 @@
-/* What a vector is to the kernels that are written once for all instruction sets (*_lanes.h): here
- * a register of AVX-512, 16 floats. Also the prototypes of the AVX-512 tables.
+/* The vectors of AVX-512 for the kernels that are written once for all instruction sets
+ * (*_lanes.h): a register is 16 floats. Also the prototypes of the AVX-512 tables.
  *
  * Include only from kernels/avx512*.c, which the Makefile compiles for AVX-512 F, BW, VL and DQ.
- * lanes.h says what each definition means. The 16 virtual lanes of kernels.h
- * are the 16 lanes of one register.
+ * lanes.h says what each definition means. The 16 virtual lanes of kernels.h are the 16 lanes of
+ * one register.
  */
 #ifndef MOEFS_KERNELS_AVX512_LANES_H
 #define MOEFS_KERNELS_AVX512_LANES_H
@@ -106,7 +106,7 @@ ALWAYS_INLINE float lanes_largest(lanes v)
 	return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
 }
 
-/* ---- whole numbers of 32 bits, for lanes_exp ---- */
+/* ---- integers of 32 bits, for lanes_exp ---- */
 
 #define lanes_ints_of_bits(v) _mm512_castps_si512(v)
 #define lanes_ints_all(n) _mm512_set1_epi32(n)
@@ -119,7 +119,7 @@ ALWAYS_INLINE lanes lanes_power_of_two(lanes_ints n)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
 }
 
-/* ---- whole numbers of 32 bits, for block_lanes.h ---- */
+/* ---- integers of 32 bits, for block_lanes.h ---- */
 
 typedef __m512i lanes_words;
 enum { BLOCK_JOINT = 2 };
@@ -150,7 +150,7 @@ ALWAYS_INLINE __m512i avx512_load_four(const int8_t *q)
 	return _mm512_set1_epi32(four);
 }
 
-/* ---- numbers of 16 bits, for trellis_lanes.h ---- */
+/* ---- integers of 16 bits, for trellis_lanes.h ---- */
 
 typedef __m512i shorts;
 enum { SHORTS = 32 };
@@ -195,7 +195,7 @@ ALWAYS_INLINE void avx512_shorts_store_units(int16_t *p, size_t stride, shorts v
 #define shorts_store_units avx512_shorts_store_units
 #define shorts_low(a, b) _mm512_mullo_epi16(a, b)
 #define shorts_fraction(a, b) _mm512_mulhrs_epi16(a, b)
-/* Assembly: gcc would form many sums before it compares one. */
+/* Assembly: gcc would compute many sums before comparing one. */
 #define shorts_min_sum(best, v, w)                                         \
 	do {                                                               \
 		shorts sum;                                                \
@@ -268,8 +268,8 @@ BLOCK_FORMATS(PROTOTYPE)
 BLOCK_FORMATS(PROTOTYPE)
 #undef PROTOTYPE
 
-/* Taken from the AVX2 table: functions that mostly divide, which wider registers do not speed up,
- * and rarely used ones. */
+/* Functions of the AVX2 table, used here too: they mostly divide, which wider registers do not
+ * speed up, or are rarely used. */
 void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k);
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,

@@ -1,18 +1,18 @@
 /* The AVX-512 products of TQ and TC matrices, with VNNI and VBMI (AVX512_VNNI) and without;
  * included once by avx512_tq.c and by avx512vnni_tq.c.
  *
- * avx512_tq_codes.h makes registers of codes whose 32-bit lanes are rows. Each meets one 32-bit word
- * of the input in all lanes at once: nothing is ever summed across lanes. Codes may have an offset
- * that makes them unsigned; the sums begin with the offset's part.
+ * avx512_tq_codes.h makes registers of codes whose 32-bit lanes are rows. Each meets one 32-bit
+ * word of the input in all lanes at once, so nothing is ever summed across lanes. Codes may have an
+ * offset that makes them unsigned; the sums begin with the offset's part.
  *
- * Codes are multiplied as they are made, and not kept: to store them and to load them again takes
- * about as long as to make them again for the next 12 tokens. One token reads its input in
- * place. Several tokens are gathered first, a panel of groups × tokens that stays in the cache for
- * all rows of the call, and multiplied in blocks of at most 12: their sums and the tables stay in
+ * Codes are multiplied as they are made, and not kept: storing and loading them takes about as long
+ * as making them again for the next 12 tokens. One token's input is read in place. Several tokens
+ * are gathered first, in a panel of groups × tokens that stays in the cache for all rows of the
+ * call, and multiplied in blocks of at most 12, so that their sums and the tables stay in
  * registers. (Without VNNI codes are kept for many tokens: avx512_tq_kept.h.)
  *
- * Where these functions are inlined, `bits`, `trellis` (whether the format is TC) and the numbers
- * of units and pairs are constants. */
+ * Inlining makes `bits`, `trellis` (whether the format is TC) and the numbers of units and pairs
+ * constants. */
 #ifndef MOEFS_KERNELS_AVX512_TQ_H
 #define MOEFS_KERNELS_AVX512_TQ_H
 
@@ -20,11 +20,11 @@
 #include "kernels/tq_product.h"
 
 enum {
-	BLOCK_TOKENS = 12,	  /* multiplied together */
-	TWO_SUMS_TOKENS = 3,	  /* of a block that has two sums for each */
-	PANEL_TOKENS = 48,	  /* gathered together */
-	PANEL_GROUPS = 384,	  /* groups in a panel, of all its tokens: 48 KiB */
-	AHEAD = 8192,		  /* prefetched, in bytes, also past the end of a matrix */
+	BLOCK_TOKENS = 12,	  /* tokens multiplied together */
+	TWO_SUMS_TOKENS = 3,	  /* up to this, a block has two sums per token */
+	PANEL_TOKENS = 48,	  /* tokens gathered together */
+	PANEL_GROUPS = 384,	  /* most groups in a panel, over all its tokens: 48 KiB */
+	AHEAD = 8192,		  /* bytes prefetched, also past the end of a matrix */
 };
 
 ALWAYS_INLINE int32_t avx512_load_word(const int8_t *q)
@@ -44,7 +44,7 @@ ALWAYS_INLINE int32_t avx512_sum_of_group(const int8_t q[TQ_GROUP])
 	return _mm512_reduce_add_epi32(_mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 
-/* ---- codes meet an input: sums[16] += codes[16][4] · q[4] ---- */
+/* ---- codes times an input: sums[16] += codes[16][4] · q[4] ---- */
 
 #ifdef AVX512_VNNI
 ALWAYS_INLINE __m512i avx512_add_products(__m512i sums, __m512i codes, int32_t q, bool trellis)
@@ -54,8 +54,8 @@ ALWAYS_INLINE __m512i avx512_add_products(__m512i sums, __m512i codes, int32_t q
 }
 #else
 /* TC's codes are so small that no sum of two products saturates. TQ's codes are multiplied as
- * magnitudes, by inputs that take the codes' signs; whatever depends only on the codes is computed
- * once for all tokens. With an offset codebook vpmaddubsw would saturate. */
+ * magnitudes, by inputs that get the codes' signs. Values that depend only on the codes are
+ * computed once for all tokens. With an offset codebook vpmaddubsw would saturate. */
 ALWAYS_INLINE __m512i avx512_add_products(__m512i sums, __m512i codes, int32_t q, bool trellis)
 {
 	const __m512i x = _mm512_set1_epi32(q);
@@ -73,7 +73,7 @@ ALWAYS_INLINE __m512i avx512_add_products(__m512i sums, __m512i codes, int32_t q
 }
 #endif
 
-/* The initial value of all sums of a group with this input. */
+/* The initial value of all sums of a group for this input. */
 ALWAYS_INLINE int32_t avx512_first_sum(const int8_t q[TQ_GROUP], bool trellis)
 {
 	const int32_t offset = trellis ? AVX512_TC_OFFSET : AVX512_TQ_OFFSET;
@@ -89,7 +89,8 @@ ALWAYS_INLINE __m512 avx512_add_group(__m512 y, __m512i dots, __m512 norms, floa
 
 /* ---- one token ---- */
 
-/* Groups [g0, g0 + count) of all rows; start[g]: the initial sums of a group. */
+/* Multiplies groups [g0, g0 + count) of all rows by one token; start[g]: the initial sums of a
+ * group. */
 ALWAYS_INLINE void avx512_multiply_one(const struct tq_product *p, size_t token, size_t g0,
 				       size_t count, const int32_t *start, struct avx512_maker *m,
 				       uint32_t bits, bool trellis)
@@ -150,7 +151,7 @@ ALWAYS_INLINE void avx512_multiply_token(const struct tq_product *p, size_t toke
 /* Some groups of some tokens, group after group: [groups][tokens]. */
 struct avx512_panel {
 	_Alignas(64) int8_t q[PANEL_GROUPS][TQ_GROUP];
-	int32_t start[PANEL_GROUPS]; /* of the sums */
+	int32_t start[PANEL_GROUPS]; /* initial value of the sums */
 	float a[PANEL_GROUPS];	     /* scale · gain */
 	size_t tokens, groups;
 };
@@ -170,12 +171,12 @@ ALWAYS_INLINE void avx512_gather(struct avx512_panel *to, const struct tq_produc
 	}
 }
 
-/* Where a block of a panel's tokens meets 16 rows. */
+/* A block of a panel's tokens, and 16 rows to multiply. */
 struct avx512_block {
 	const struct avx512_panel *in;
-	const uint8_t *tile;	  /* of the panel's first group */
-	size_t first;		  /* token of the panel */
-	size_t tile_bytes, ahead; /* ahead: prefetched, in bytes; 0: nothing is */
+	const uint8_t *tile;	  /* the tile of the panel's first group */
+	size_t first;		  /* token in the panel */
+	size_t tile_bytes, ahead; /* ahead: bytes prefetched; 0: none */
 	enum norm_type norms;
 };
 
@@ -188,8 +189,8 @@ ALWAYS_INLINE void avx512_start_sums(__m512i even[BLOCK_TOKENS], __m512i odd[BLO
 	}
 }
 
-/* q: the words of the first token. Few tokens have two sums each, so that no addition waits for
- * the previous one. */
+/* q: the words of the first token. Few tokens have two sums each, so that no addition waits for the
+ * previous one. */
 ALWAYS_INLINE void avx512_add_pair(__m512i even[BLOCK_TOKENS], __m512i odd[BLOCK_TOKENS],
 				   const int8_t *q, struct avx512_codes c, size_t count,
 				   bool trellis)
@@ -204,8 +205,8 @@ ALWAYS_INLINE void avx512_add_pair(__m512i even[BLOCK_TOKENS], __m512i odd[BLOCK
 						avx512_load_word(q + t * TQ_GROUP + 4), trellis);
 }
 
-/* y[count][16 rows] += all groups of the panel. count is a constant where this is inlined, so that
- * sums stay in registers. */
+/* y[count][16 rows] += all groups of the panel. Inlining makes count a constant, so that sums stay
+ * in registers. */
 ALWAYS_INLINE void avx512_multiply_groups(__m512 y[BLOCK_TOKENS], const struct avx512_block *b,
 					  struct avx512_maker *m, size_t count, uint32_t bits,
 					  bool trellis)
@@ -236,8 +237,8 @@ ALWAYS_INLINE void avx512_multiply_groups(__m512 y[BLOCK_TOKENS], const struct a
 	}
 }
 
-/* out[count]: the rows of the block's tokens, of which `left` are there; more: whether they hold
- * the sums of earlier groups. */
+/* Writes out[count]: the rows of the block's tokens, of which `left` exist. more: out has the sums
+ * of earlier groups. */
 ALWAYS_INLINE void avx512_multiply_tokens(float *out, size_t ldy, size_t left, bool more,
 					  const struct avx512_block *b, struct avx512_maker *m,
 					  size_t count, uint32_t bits, bool trellis)
@@ -251,7 +252,8 @@ ALWAYS_INLINE void avx512_multiply_tokens(float *out, size_t ldy, size_t left, b
 		lanes_store(out + t * ldy, left, y[t]);
 }
 
-/* 16 rows by all tokens of a panel, in blocks of about equal size; out: the first token's. */
+/* Multiplies 16 rows by all tokens of a panel, in blocks of similar size; out: the first
+ * token's. */
 ALWAYS_INLINE void avx512_multiply_blocks(float *out, size_t ldy, size_t left, bool more,
 					  struct avx512_block *b, struct avx512_maker *m,
 					  uint32_t bits, bool trellis)

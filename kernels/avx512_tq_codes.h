@@ -1,22 +1,22 @@
 /* Codes of TQ and TC matrices in AVX-512 registers, with VNNI and VBMI (AVX512_VNNI) and without;
  * within kernels/ only.
  *
- * A slab's planes are registers whose 32-bit lanes are rows. Each becomes registers of codes, for
- * four columns each. Codes are made in pairs, of the indices 2j and 2j + 1 of each unit.
+ * A slab's planes are registers whose 32-bit lanes are rows. Each plane becomes registers of codes,
+ * for four columns each. Codes are made in pairs, of the indices 2j and 2j + 1 of each unit.
  *
- * A code of TC is the sum of two entries of tables: by the nibble that ends with the position's
- * newest bit, and by an earlier position's. So each nibble is brought to the lower half of its byte
- * once and looked up twice. The bits that precede a byte are in the same byte of the previous
- * plane. The plane before a tile's first is its last, with each row's four bytes rotated by one.
- * With VBMI a code of 3-bit TC is one lookup instead, in a table of all windows.
+ * A code of TC is the sum of two table entries: one for the nibble that ends with the position's
+ * newest bit, and one for an earlier position's nibble. So each nibble is brought to the lower half
+ * of its byte once and looked up twice. The bits that precede a byte are in the same byte of the
+ * previous plane. The plane before a tile's first is its last, with each row's four bytes rotated
+ * by one. With VBMI a code of 3-bit TC is one lookup instead, in a table of all windows.
  *
- * The file that includes this one may define before:
+ * The including file may define before:
  *
- *     AVX512_SIGNED                   codes are the codebook's integers; else they have the offsets
- *                                     below, which make them unsigned where products want that
+ *     AVX512_SIGNED                   codes are the codebook's integers; otherwise they have the
+ *                                     offsets below, which make them unsigned if products need that
  *
- * Where these functions are inlined, `bits`, `trellis` (whether the format is TC) and the number of
- * a pair are constants. */
+ * Inlining makes `bits`, `trellis` (whether the format is TC) and the number of a pair
+ * constants. */
 #ifndef MOEFS_KERNELS_AVX512_TQ_CODES_H
 #define MOEFS_KERNELS_AVX512_TQ_CODES_H
 
@@ -24,7 +24,7 @@
 #include "kernels/tc.h"
 
 enum {
-	SLAB_PAIRS = TQ_UNIT / 2, /* of registers of codes */
+	SLAB_PAIRS = TQ_UNIT / 2, /* registers of codes in pairs */
 	SELECT = 0xca, /* vpternlog: bits of the second where the first has them set, else of the
 			  third */
 };
@@ -48,15 +48,14 @@ struct avx512_codes {
 struct avx512_maker {
 #ifdef AVX512_VNNI
 	__m512i even, odd; /* TQ */
-	/* TC of 3 bits: codes of windows 0 … 63 and 64 … 127, by the place of the newest bit, and
-	 * the plane before, one bit lower. */
+	/* TC of 3 bits: codes of windows 0 … 63 and 64 … 127, by the place of the newest bit; and
+	 * the previous plane, shifted down by one bit. */
 	__m512i low[TC3_WINDOW], high[TC3_WINDOW], lowered;
 #else
 	__m512i codebook; /* TQ */
 #endif
-	__m512i a[TC_TURNS], b[TC_TURNS]; /* TC: the codebook, repeated; a with the offset */
-	__m512i nibbles[TC_MOST_BACK]; /* TC: nibbles of the previous position and of the one before
-					* it */
+	__m512i a[TC_TURNS], b[TC_TURNS]; /* TC: the codebook, repeated; the offset is in a */
+	__m512i nibbles[TC_MOST_BACK]; /* TC: nibbles of the two previous positions */
 };
 
 ALWAYS_INLINE __m512i avx512_load_plane(const uint8_t *slab, size_t plane)
@@ -76,8 +75,8 @@ ALWAYS_INLINE __m512i avx512_across(__m512i low, size_t shift, __m512i high, siz
 
 #ifdef AVX512_VNNI
 /* A byte permutation reads 6 bits of an index: two indices of 3 bits, or one of 4 bits and two
- * other bits. So the codebooks are tables of 64 bytes, repeated so that the other bits need no
- * mask: the "even" table goes by the lowest bits, the "odd" one by the bits above them. One shift
+ * other bits. So the codebooks are tables of 64 bytes, with entries repeated so that the other bits
+ * need no mask: the "even" table uses the lowest bits, the "odd" one the bits above them. One shift
  * brings two indices into place in each byte of a plane. */
 
 /* Indices 2 · pair and 2 · pair + 1 of each unit in the lower bits of each byte; the bits above
@@ -92,7 +91,7 @@ ALWAYS_INLINE __m512i avx512_pairs_at(const uint8_t *slab, size_t pair, size_t b
 		       : avx512_across(low, shift, avx512_load_plane(slab, plane + 1), 8 - shift);
 }
 
-/* Two indices of 4 bits are more than a permutation reads. */
+/* Two indices of 4 bits are more than one permutation reads. */
 ALWAYS_INLINE struct avx512_codes
 avx512_look_up_pair(const struct avx512_maker *m, const uint8_t *slab, size_t pair, uint32_t bits)
 {
@@ -102,7 +101,7 @@ avx512_look_up_pair(const struct avx512_maker *m, const uint8_t *slab, size_t pa
 				     _mm512_permutexvar_epi8(odd, m->odd)};
 }
 
-/* Byte i holds i. */
+/* Byte i has the value i. */
 ALWAYS_INLINE __m512i avx512_bytes(void)
 {
 	return _mm512_add_epi64(_mm512_set1_epi64(0x0706050403020100),
@@ -110,7 +109,7 @@ ALWAYS_INLINE __m512i avx512_bytes(void)
 						   _mm512_set1_epi64(0x0101010101010101)));
 }
 
-/* bits is a constant where this is inlined, since a call may have only one tile. */
+/* Inlining makes bits a constant, since a call may have only one tile. */
 ALWAYS_INLINE void avx512_load_codebook(struct avx512_maker *m, uint32_t bits)
 {
 	const int8_t *integer = tq_codebook(bits)->integer;
@@ -130,8 +129,8 @@ ALWAYS_INLINE void avx512_load_codebook(struct avx512_maker *m, uint32_t bits)
 /* A shuffle looks up 4 bits, as in AVX2. A shift and a mask leave them in each byte of a plane; two
  * of each if an index begins in one plane and ends in the next. */
 
-/* Index i (0 … 7) of each unit in the lower bits of each byte. The bits above it are undefined, but
- * the upper half of the byte is zero: the shuffle reads the low four bits and the highest. */
+/* Index i (0 … 7) of each unit in the lower bits of each byte. The bits above are undefined, except
+ * that the upper half of the byte is zero: the shuffle reads the low four bits and the highest. */
 ALWAYS_INLINE __m512i avx512_indices(const uint8_t *slab, size_t i, size_t bits)
 {
 	const size_t plane = i * bits / 8, shift = i * bits % 8, here = 8 - shift;
@@ -165,8 +164,8 @@ ALWAYS_INLINE void avx512_load_codebook(struct avx512_maker *m, uint32_t bits)
 
 /* ---- codes of TC ---- */
 
-/* avx512_bare_nibbles: nibbles in the lower halves of bytes, undefined bits above them, as
- * avx512_look_up takes them. */
+/* avx512_bare_nibbles: nibbles in the lower halves of bytes, with undefined bits above, for
+ * avx512_look_up. */
 #ifdef AVX512_VNNI
 /* A byte permutation reads 6 bits, so a table that is repeated four times needs no mask. */
 ALWAYS_INLINE __m512i avx512_bare_nibbles(__m512i v)
@@ -244,11 +243,11 @@ ALWAYS_INLINE __m512i avx512_load_table(const int8_t table[16], size_t turn, int
 #ifdef AVX512_VNNI
 /* A permutation of two registers reads 7 bits, a whole window of 3-bit TC: one lookup and no
  * addition. The window that ends with bit `here` - 1 of a byte takes its newest bits from there,
- * and above them, as a nibble does, the last bits of the plane before. That plane is lowered by one
- * bit, so that they come next to the 7 that are read. */
+ * and above them, like a nibble, the last bits of the previous plane. That plane is shifted down by
+ * one bit, so that its bits are next to the 7 that are read. */
 enum { WHOLE_WINDOWS = 3 /* bits */ };
 
-/* The codes of windows `first` … `first` + 63 as they are read. */
+/* The codes of windows `first` … `first` + 63, in the order in which they are read. */
 ALWAYS_INLINE __m512i avx512_windows(__m512i newest, __m512i before, uint32_t first, size_t here)
 {
 	const size_t older = TC3_WINDOW - here;
@@ -327,7 +326,7 @@ ALWAYS_INLINE __m512i avx512_make_whole(struct avx512_maker *m, const uint8_t *s
 
 /* ---- codes of both ---- */
 
-/* Before the first pair of a tile. */
+/* Call before the first pair of a tile. */
 ALWAYS_INLINE void avx512_begin_tile(struct avx512_maker *m, const uint8_t *tile, uint32_t bits,
 				     bool trellis)
 {

@@ -1,13 +1,13 @@
-/* Products of many tokens by the AVX-512 table without VNNI; included once by avx512_tq.h.
+/* Products of many tokens for the AVX-512 table without VNNI; included once by avx512_tq.h.
  *
- * There codes take longer to make, so 16 rows' codes of a group are kept for all blocks of tokens.
- * With VNNI and VBMI they are made again for each block of 12 tokens, which is faster. */
+ * Without VNNI codes take longer to make, so 16 rows' codes of a group are kept for all blocks of
+ * tokens. With VNNI and VBMI they are made again for each block of 12 tokens, which is faster. */
 #ifndef MOEFS_KERNELS_AVX512_TQ_KEPT_H
 #define MOEFS_KERNELS_AVX512_TQ_KEPT_H
 
 enum {
 	KEPT_PAIRS = SLABS * SLAB_PAIRS,
-	KEPT_TOKENS = 9, /* fewer are multiplied by codes that are not kept */
+	KEPT_TOKENS = 9, /* fewer tokens are multiplied without keeping codes */
 };
 
 /* One group of a block of tokens: its panel entries, and the tokens' results. */
@@ -31,7 +31,7 @@ ALWAYS_INLINE void avx512_keep_codes(struct avx512_kept *k, const uint8_t *tile,
 	}
 }
 
-/* count is a constant where this is inlined, so that sums stay in registers. */
+/* Inlining makes count a constant, so that sums stay in registers. */
 ALWAYS_INLINE void avx512_multiply_kept(const struct avx512_kept *k, size_t count, bool trellis)
 {
 	__m512i even[BLOCK_TOKENS], odd[BLOCK_TOKENS];
@@ -70,7 +70,7 @@ static __attribute__((noinline)) void avx512_multiply_kept_tc(const struct avx51
 #undef IS_TRELLIS
 #undef CASE
 
-/* All groups of 16 rows by all tokens of the panel, in blocks of about equal size. */
+/* Multiplies all groups of 16 rows by all tokens of the panel, in blocks of similar size. */
 ALWAYS_INLINE void avx512_multiply_kept_groups(float y[][TILE_ROWS], const struct avx512_block *b,
 					       struct avx512_maker *m, uint32_t bits, bool trellis)
 {
@@ -99,7 +99,7 @@ ALWAYS_INLINE void avx512_multiply_kept_groups(float y[][TILE_ROWS], const struc
 	}
 }
 
-/* avx512_multiply_blocks with codes that are kept. */
+/* avx512_multiply_blocks, but keeping codes. */
 ALWAYS_INLINE void avx512_multiply_kept_blocks(float *out, size_t ldy, size_t left, bool more,
 					       const struct avx512_block *b, struct avx512_maker *m,
 					       uint32_t bits, bool trellis)

@@ -1,18 +1,18 @@
-/* How kernels on vectors read a matrix of blocks: its codes and scales in registers, for every
- * instruction set; within kernels/ only. Lanes are rows. Included after the lanes of an instruction
- * set, which define vectors of floats (lanes.h) and of words:
+/* Reads a matrix of blocks into registers: codes and scales, for every instruction set; within
+ * kernels/ only. Lanes are rows. Included after the lanes of an instruction set, which define
+ * vectors of floats (lanes.h) and of words:
  *
- *     lanes_words                     LANES whole numbers of 32 bits
+ *     lanes_words                     LANES integers of 32 bits
  *     words_load(p), words_all(u)     from memory; u in every lane
  *     words_bytes(p), words_signed_bytes(p), words_halves(p)
  *                                     LANES bytes or halves, extended to 32 bits
  *     words_and, _or, _xor, _add(a, b), words_left(v, n), words_right(v, n)
  *     words_look_up(t, v)             bytes v (0 … 15) of the table of 16 that words_table(p) loads
- *     lanes_of_words(v), lanes_of_bits(v)       floats of whole numbers, of bits
+ *     lanes_of_words(v), lanes_of_bits(v)       floats from integers, from bits
  *
- * The file that includes this one defines before:
+ * The including file defines before:
  *
- *     BLOCK_WIDE_OFFSET               added to signed codes where products want unsigned bytes
+ *     BLOCK_WIDE_OFFSET               added to signed codes if products need unsigned bytes
  */
 #ifndef MOEFS_KERNELS_BLOCK_CODES_LANES_H
 #define MOEFS_KERNELS_BLOCK_CODES_LANES_H
@@ -27,7 +27,7 @@ struct block_product {
 	const uint8_t *w; /* the first row */
 	enum norm_type norms;
 	size_t tile_blocks, tile_bytes, scales_at, rows_bytes;
-	size_t blocks; /* of a row */
+	size_t blocks; /* in a row */
 	float *y;      /* of the first row */
 	size_t ldy;
 	uint32_t rows;
@@ -59,8 +59,8 @@ ALWAYS_INLINE struct block_product block_product_of(float *y, size_t ldy, const 
 
 /* ---- codes ---- */
 
-/* Moves bits from position `from` on to position `to`, in every byte. All arguments but v are
- * constants where this is inlined. */
+/* Moves bits from position `from` on to position `to`, in every byte. Inlining makes all arguments
+ * but v constants. */
 ALWAYS_INLINE lanes_words block_move_bits(lanes_words v, size_t from, size_t to, uint32_t mask)
 {
 	const lanes_words moved = from > to   ? words_right(v, from - to)
@@ -69,7 +69,7 @@ ALWAYS_INLINE lanes_words block_move_bits(lanes_words v, size_t from, size_t to,
 	return words_and(moved, words_all((mask << to) * UINT32_C(0x01010101)));
 }
 
-/* The factors of the rows from `planes` on, for four columns each. */
+/* Makes the codes of the rows from `planes` on, for four columns each. */
 ALWAYS_INLINE void block_make_codes(lanes_words code[WORDS], const uint8_t *planes,
 				    const struct block_layout *l, lanes_words table)
 {
@@ -109,7 +109,7 @@ ALWAYS_INLINE void block_make_codes(lanes_words code[WORDS], const uint8_t *plan
 	}
 }
 
-/* Values in the form that is multiplied. */
+/* Loads the values of codes, in the form for multiplying. */
 ALWAYS_INLINE lanes_words block_load_table(const struct block_layout *l)
 {
 	int8_t table[16] = {0};
@@ -122,8 +122,7 @@ ALWAYS_INLINE lanes_words block_load_table(const struct block_layout *l)
 /* ---- scales ---- */
 
 struct block_scale_lanes {
-	lanes scale[HALVES], offset[HALVES]; /* the second ones only for formats with a scale per
-					      * 16 columns */
+	lanes scale[HALVES], offset[HALVES]; /* the second only with a scale per 16 columns */
 };
 
 ALWAYS_INLINE lanes block_load_norms(const uint8_t *p, size_t row, enum norm_type norms)
@@ -135,8 +134,8 @@ ALWAYS_INLINE lanes block_load_norms(const uint8_t *p, size_t row, enum norm_typ
 				 : lanes_of_bits(words_left(words_halves(p), 16));
 }
 
-/* block_e8m0_half. The result is half the power; exceptions are the smallest power, whose byte is
- * 0, and the byte that means NaN: infinity times zero makes a NaN. */
+/* block_e8m0_half on vectors. The result is half the power. Two bytes are exceptions: 0, the
+ * smallest power, and the byte for NaN, which is made as infinity times zero. */
 ALWAYS_INLINE lanes block_half_powers(lanes_words e)
 {
 	const lanes_words least =
@@ -145,8 +144,8 @@ ALWAYS_INLINE lanes block_half_powers(lanes_words e)
 	return lanes_fma(power, lanes_all(.5F), lanes_mul(power, lanes_all(0)));
 }
 
-/* block_k_scale and block_k_offset: `low` is 0 or 4, where the bytes of the first four blocks
- * begin. */
+/* block_k_scale and block_k_offset on vectors. `low` (0 or 4): where the bytes of the first four
+ * blocks begin. */
 ALWAYS_INLINE lanes_words block_six_bits(const uint8_t *bytes, size_t b, size_t low)
 {
 	if (b < 4)
@@ -157,7 +156,7 @@ ALWAYS_INLINE lanes_words block_six_bits(const uint8_t *bytes, size_t b, size_t 
 	return words_or(four, words_left(words_right(high, 6), 4));
 }
 
-/* Block b of a tile, whose scales are at `at`, LANES rows from `row` on. */
+/* Loads the scales of block b of a tile, which are at `at`, for LANES rows from `row` on. */
 ALWAYS_INLINE struct block_scale_lanes block_load_scales(const struct block_product *p,
 							 const uint8_t *at, size_t row, size_t b)
 {

@@ -1,23 +1,23 @@
 /* Products of matrices of blocks on vectors, for every instruction set that has them; within
  * kernels/ only. Lanes are rows. Included once by the file of each table that has block products,
- * after the lanes of its instruction set, which define what block_codes_lanes.h needs, and
+ * after the lanes of its instruction set, which define the needs of block_codes_lanes.h and
  *
  *     BLOCK_JOINT                     registers of rows that meet a token together
  *
- * The file that includes this one defines before:
+ * The including file defines before:
  *
  *     block_dot(sum, code, from, q, count, most, joint)
  *                                     sum[j] += code[j][from + k] · q, four bytes of q for each of
- *                                     count codes k, for joint registers j; codes are 0 … most, or
- *                                     signed bytes if most is 128, or, if most is 127, signed bytes
- *                                     that are never -128 and meet one token
- *     BLOCK_WIDE_OFFSET               added to signed codes where block_dot wants unsigned bytes
+ *                                     count codes k, for joint registers j. Codes are 0 … most; or
+ *                                     signed bytes if most is 128; or, if most is 127, signed bytes
+ *                                     that are never -128, with one token
+ *     BLOCK_WIDE_OFFSET               added to signed codes if block_dot needs unsigned bytes
  *
  * A block's codes are made once, 8 registers for each LANES rows, and stay in registers while they
- * are multiplied by the tokens. One token's 32 bytes are broadcast four by four, so nothing is
- * ever summed across lanes. Tokens are gathered first into a panel that stays in the second-level
- * cache for all rows of the call. The panel also holds what depends only on the inputs: the
- * initial sums, and the factors of offsets. */
+ * are multiplied by the tokens. One token's 32 bytes are broadcast four by four, so nothing is ever
+ * summed across lanes. Tokens are first gathered into a panel that stays in the second-level cache
+ * for all rows of the call. The panel also has values that depend only on the inputs: the initial
+ * sums, and the factors of offsets. */
 #ifndef MOEFS_KERNELS_BLOCK_LANES_H
 #define MOEFS_KERNELS_BLOCK_LANES_H
 
@@ -28,9 +28,10 @@ enum {
 	BLOCK_PARTS = TILE_ROWS / LANES,
 	BLOCK_ROWS = BLOCK_JOINT > BLOCK_PARTS ? TILE_ROWS *BLOCK_JOINT / BLOCK_PARTS
 					       : TILE_ROWS, /* taken together */
-	BLOCK_PANEL_TOKENS = 48,			    /* gathered together */
-	BLOCK_PANEL_ENTRIES = 2048, /* blocks of a panel, of all its tokens */
-	/* Bytes to prefetch ahead for one token, and for many, which spend longer on each block. */
+	BLOCK_PANEL_TOKENS = 48,			    /* tokens gathered together */
+	BLOCK_PANEL_ENTRIES = 2048, /* most blocks of a panel, over all its tokens */
+	/* Bytes to prefetch ahead for one token, and for many tokens, which spend longer on each
+	 * block. */
 	BLOCK_AHEAD_OF_ONE = 8192,
 	BLOCK_AHEAD_OF_MANY = 4096,
 };
@@ -46,13 +47,13 @@ struct block_panel {
 	_Alignas(64) int8_t copy[BLOCK_PANEL_ENTRIES][BLOCK];
 };
 
-/* The offset of the multiplied numbers over the meant ones. */
+/* The offset between the multiplied numbers and the weights. */
 ALWAYS_INLINE int block_zero(const struct block_layout *l)
 {
 	return l->zero + (l->wide ? BLOCK_WIDE_OFFSET : 0);
 }
 
-/* Entry i: block b of a token. */
+/* Fills entry i with block b of a token. */
 ALWAYS_INLINE void block_gather_entry(struct block_panel *to, size_t i,
 				      const struct block_product *p, size_t token, size_t b)
 {
@@ -98,13 +99,13 @@ ALWAYS_INLINE void block_make_part(lanes_words code[WORDS], struct block_scale_l
 	block_make_codes(code, tile + b * layout_block_bytes(p->l) + part * LANES * 4, p->l, table);
 }
 
-/* layout_most for one token: values are looked up and never -128. */
+/* layout_most for one token: looked-up values are never -128. */
 ALWAYS_INLINE int block_most_alone(const struct block_layout *l)
 {
 	return l->wide && l->values ? INT8_MAX : layout_most(l);
 }
 
-/* y and the products of joint parts with entry i. */
+/* Adds to y the products of joint parts with entry i. */
 ALWAYS_INLINE void block_add(lanes y[], const struct block_layout *l, lanes_words code[][WORDS],
 			     const struct block_scale_lanes s[], const struct block_panel *in,
 			     size_t i, int most, size_t joint)
@@ -125,7 +126,7 @@ ALWAYS_INLINE void block_add(lanes y[], const struct block_layout *l, lanes_word
 	}
 }
 
-/* Up to 16 results of adjacent rows. */
+/* Loads up to 16 results of adjacent rows. */
 ALWAYS_INLINE void block_load_rows(lanes y[BLOCK_PARTS], const float *from, size_t n)
 {
 	float some[TILE_ROWS] = {0};
@@ -149,8 +150,8 @@ ALWAYS_INLINE void block_store_rows(float *to, size_t n, const lanes y[BLOCK_PAR
 		memcpy(to, some, n * sizeof *to);
 }
 
-/* Prefetches a block's worth of the next bytes, for one token. So much work is done per cache
- * line, and scales lie so far from codes, that the processor's prefetcher sees too few of them. */
+/* Prefetches as many bytes as a block has, for one token. There is so much work per cache line, and
+ * scales lie so far from codes, that the processor's prefetcher detects too few lines. */
 ALWAYS_INLINE void block_prefetch(const struct block_product *p, const uint8_t *tile, size_t b)
 {
 	const size_t bytes = p->tile_bytes / p->tile_blocks;
@@ -158,9 +159,9 @@ ALWAYS_INLINE void block_prefetch(const struct block_product *p, const uint8_t *
 	prefetch_lines((uintptr_t)tile + b * bytes + BLOCK_AHEAD_OF_ONE, bytes);
 }
 
-/* The same for `bands` times 16 rows that are multiplied by a panel's tokens: block b of the
- * panel, whose first tile is `tile`. After the last block comes the first block of the next bands.
- */
+/* block_prefetch for `bands` times 16 rows that are multiplied by a panel's tokens: block b of the
+ * panel, whose first tile is `tile`. After the last block it prefetches the first block of the next
+ * bands. */
 ALWAYS_INLINE void block_prefetch_bands(const struct block_product *p, const uint8_t *tile,
 					size_t b, size_t blocks, size_t bands)
 {
@@ -173,7 +174,7 @@ ALWAYS_INLINE void block_prefetch_bands(const struct block_product *p, const uin
 		prefetch_lines((uintptr_t)tile + band * p->rows_bytes + at, bytes);
 }
 
-/* 16 rows by one token: codes are used as they are made. */
+/* Multiplies 16 rows by one token; codes are used as they are made. */
 ALWAYS_INLINE void block_multiply_one(lanes y[BLOCK_PARTS], const struct block_product *p,
 				      const uint8_t *tile, const struct block_panel *in,
 				      lanes_words table)
@@ -192,14 +193,14 @@ ALWAYS_INLINE void block_multiply_one(lanes y[BLOCK_PARTS], const struct block_p
 	}
 }
 
-/* Results of some rows by a panel's tokens: token t's begin at at[t * stride]. */
+/* Results of some rows for a panel's tokens: token t's results begin at at[t * stride]. */
 struct block_results {
 	float *at;
 	size_t stride;
 };
 
-/* Adds to `from` the products of block b of the tiles of `bands` times 16 rows with the tokens of
- * a panel, whose entries for b begin at `entry`. */
+/* Multiplies block b of the tiles of `bands` times 16 rows by the tokens of a panel, whose entries
+ * for b begin at `entry`. Adds the products to `from`, and writes the sums to `to`. */
 ALWAYS_INLINE void block_multiply_many(struct block_results to, struct block_results from,
 				       const struct block_product *p, const uint8_t *tile, size_t b,
 				       const struct block_panel *in, size_t entry,
@@ -227,7 +228,7 @@ ALWAYS_INLINE void block_multiply_many(struct block_results to, struct block_res
 	}
 }
 
-/* n rows. */
+/* Copies the results of n rows. */
 ALWAYS_INLINE void block_copy_results(struct block_results to, struct block_results from, size_t n,
 				      size_t tokens)
 {
@@ -235,10 +236,10 @@ ALWAYS_INLINE void block_copy_results(struct block_results to, struct block_resu
 		memcpy(to.at + t * to.stride, from.at + t * from.stride, n * sizeof *to.at);
 }
 
-/* `bands` times 16 rows, of which n exist, by a panel's tokens, to out; added to out if there is
- * `more` than this panel. Between the first block and the last, sums lie side by side: the results
- * of tokens are so far apart that their lines evict each other from the cache, and storing them
- * all after the last block took as long as two blocks. */
+/* Multiplies `bands` times 16 rows, of which n exist, by a panel's tokens. Writes to out, or if
+ * `more` adds to the sums of earlier panels in out. Between the first block and the last, sums lie
+ * side by side: results of tokens in out are so far apart that their lines evict each other from
+ * the cache, and storing them all after the last block took as long as two blocks. */
 ALWAYS_INLINE void block_multiply_bands(struct block_results out, size_t n,
 					const struct block_product *p, const uint8_t *tile,
 					const struct block_panel *in, bool more, lanes_words table,
@@ -297,7 +298,7 @@ ALWAYS_INLINE void block_multiply_panel(const struct block_product *p, const str
 	}
 }
 
-/* l's members are constants where this is inlined. */
+/* Inlining makes l's members constants. */
 ALWAYS_INLINE void block_multiply(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 				  uint32_t row1, const struct input *x, const uint32_t *tokens,
 				  size_t n, const struct block_layout *l)
@@ -317,7 +318,7 @@ ALWAYS_INLINE void block_multiply(float *y, size_t ldy, const struct matrix *w, 
 	}
 }
 
-/* Sanitizers take minutes to compile a body per format: in their builds all formats share one body
+/* Sanitizers take minutes to compile a body per format. In their builds all formats share one body
  * without constants. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ONE_BODY 1

@@ -1,14 +1,14 @@
-/* The block formats, and how a matrix of blocks lies in memory. Only kernels/ and its tests use
- * this header.
+/* The block formats, and the layout of a matrix of blocks in memory. Only kernels/ and its tests
+ * use this header.
  *
  * A tile is 16 rows by the columns of one block of the file (32 or 256), or of one affine group.
- * The tiles of 16 rows lie one after the other. A tile is its blocks of BLOCK = 32 columns, then
+ * The tiles of 16 rows lie one after the other. A tile has its blocks of BLOCK = 32 columns, then
  * the scales of all these blocks.
  *
- * A block is `bits` planes of 64 bytes. A plane is one word of 32 bits for each row. Byte j of a
- * word has bits of columns 4 · k + j, for several k. The lanes of a register are rows; so one shift
- * and one mask leave one code in each byte, those of four adjacent columns. The bits of the code of
- * column 4 · k + j, k = 0 … 7, lie
+ * A block is `bits` planes of 64 bytes. A plane has one 32-bit word for each row. Byte j of a word
+ * has bits of columns 4 · k + j, for several k. The lanes of a register are rows, so one shift and
+ * one mask leave one code in each byte, for four adjacent columns. The bits of the code of column 4
+ * · k + j, k = 0 … 7, lie
  *     all 8 bits          in plane k
  *     the lowest 4        in plane k mod 4, from bit 4 · (k / 4) on
  *     the next 2          in plane k / 4, from bit 2 · (k mod 4) on
@@ -16,15 +16,15 @@
  * Planes of 4 bits come first, then those of 2, then that of 1. A format has only the planes that
  * it needs: 3 bits are 2 + 1, 5 are 4 + 1, 6 are 4 + 2.
  *
- * The scales are floats of the 16 rows, then bytes of the 16 rows, as enum block_scales says.
+ * The scales are floats of the 16 rows, then bytes of the 16 rows; see enum block_scales.
  */
 #ifndef MOEFS_KERNELS_BLOCK_LAYOUT_H
 #define MOEFS_KERNELS_BLOCK_LAYOUT_H
 
 #include "kernels/block.h"
 
-/* All block formats: DO(name in functions, format). Every table of kernels gets a product for each
- * row here. */
+/* All block formats: DO(name in functions, format). Every table of kernels has a product for each
+ * row. */
 #define BLOCK_FORMATS(DO)                 \
 	DO(q8_0, FORMAT_Q8_0)             \
 	DO(q4_0, FORMAT_Q4_0)             \
@@ -63,20 +63,20 @@ enum block_scales {
 			  the upper times the other an offset to subtract */
 };
 
-enum { WORDS = BLOCK / 4 };	      /* of four columns, in a block */
-enum { BLOCK_PLANE = TILE_ROWS * 4 }; /* bytes */
+enum { WORDS = BLOCK / 4 };	      /* words of four columns in a block */
+enum { BLOCK_PLANE = TILE_ROWS * 4 }; /* bytes of a plane */
 
 struct block_layout {
 	uint8_t bits;
-	uint8_t blocks; /* of a tile; 0: those of the shape's group */
+	uint8_t blocks; /* in a tile; 0: as many as the shape's group has */
 	enum block_scales scales;
-	bool by_16;   /* a scale is of 16 columns, not of 32 */
-	bool offsets; /* else they are zero */
-	/* Kernels multiply numbers that are `zero` larger than the meant ones: the stored codes,
-	 * or values plus zero. Wide ones are signed bytes, others 0 … 63. */
+	bool by_16;   /* one scale per 16 columns; else per 32 */
+	bool offsets; /* the format has offsets; else they are zero */
+	/* Kernels multiply numbers that are larger than the weights by `zero`: the stored codes, or
+	 * values plus zero. If `wide`, they are signed bytes, else 0 … 63. */
 	bool wide;
 	int16_t zero;
-	const int8_t *values; /* values of codes of 4 bits; NULL: the codes less zero */
+	const int8_t *values; /* values of codes of 4 bits; NULL: code - zero */
 };
 
 static const struct block_layout block_layouts[FORMAT_COUNT] = {
@@ -108,7 +108,7 @@ static inline size_t layout_blocks(const struct block_layout *l, const struct sh
 	return l->blocks ? l->blocks : s->group / BLOCK;
 }
 
-/* Floats of a tile's scales for each row, and their size. GGUF has halves. */
+/* The type of a tile's float scales. GGUF has 16-bit floats. */
 static inline enum norm_type layout_norms(const struct block_layout *l, const struct shape *s)
 {
 	return l->blocks ? NORM_F16 : s->norms;
@@ -121,7 +121,7 @@ static inline size_t layout_norm_bytes(const struct block_layout *l, const struc
 {
 	return layout_norms(l, s) == NORM_F32 ? 4 : 2;
 }
-/* Further bytes of a tile's scales for each row. */
+/* Bytes of a tile's integer scales per row. */
 static inline size_t layout_scale_bytes(const struct block_layout *l)
 {
 	static const uint8_t of_k = 12;
@@ -131,7 +131,7 @@ static inline size_t layout_scale_bytes(const struct block_layout *l)
 					   : (size_t)l->blocks * (l->by_16 ? HALVES : 1);
 }
 
-/* The largest magnitude that kernels multiply. */
+/* The largest magnitude that kernels multiply with. */
 static inline int layout_most(const struct block_layout *l)
 {
 	return l->wide ? 128 : l->values ? 2 * l->zero : (1 << l->bits) - 1;
@@ -141,7 +141,7 @@ static inline size_t layout_block_bytes(const struct block_layout *l)
 {
 	return (size_t)l->bits * BLOCK_PLANE;
 }
-/* Where a tile's scales begin, and its bytes. */
+/* layout_scales_at: offset of a tile's scales. layout_tile_bytes: bytes of a tile. */
 static inline size_t layout_scales_at(const struct block_layout *l, const struct shape *s)
 {
 	return layout_blocks(l, s) * layout_block_bytes(l);
@@ -156,27 +156,26 @@ static inline size_t layout_tile_bytes(const struct block_layout *l, const struc
 
 /* Adjacent tiles of 16 rows, in the file and in memory. */
 struct arrange_rows {
-	const uint8_t *from;		  /* of the first row */
-	size_t stride;			  /* bytes from row to row; all 16 rows can be read */
-	uint32_t count;			  /* rows of the matrix; the others become zeros */
-	size_t tiles, from_tile, to_tile; /* how many, and bytes from one to the next */
-	size_t blocks;			  /* of 32 columns in a tile */
-	size_t scales;			  /* where the scales begin in a tile in memory */
+	const uint8_t *from;		  /* the first row */
+	size_t stride;			  /* bytes from row to row; all 16 rows must be readable */
+	uint32_t count;			  /* rows that the matrix has; the others become zeros */
+	size_t tiles, from_tile, to_tile; /* number of tiles, and bytes from one to the next */
+	size_t blocks;			  /* blocks of 32 columns in a tile */
+	size_t scales;			  /* offset of the scales in a tile in memory */
 };
 
-/* The functions of one table (kernels.h) that arrange tiles of 16 rows. */
+/* One table's functions (kernels.h) that arrange tiles of 16 rows. */
 struct arrange_blocks {
-	/* The codes, and the scales that lie among them in the file. */
+	/* Arranges codes, and scales that lie between the codes in the file. */
 	void (*tiles[FORMAT_COUNT])(uint8_t *to, const struct arrange_rows *rows);
-	/* Scales in a piece of their own: 16 rows of `tiles` elements of 1, 2 or 4 bytes. The
-	 * elements of the first tile go to `to`, those of each further tile to_tile bytes farther.
-	 */
+	/* Arranges scales of a separate piece: 16 rows of `tiles` elements of 1, 2 or 4 bytes. The
+	 * elements of the first tile go to `to`, those of each further tile to_tile bytes later. */
 	void (*scales)(uint8_t *to, size_t to_tile, const uint8_t *from, size_t stride,
 		       size_t tiles, size_t bytes);
 };
 
-/* format_arrange of blocks with the functions of one table: rows are whole blocks of rows, `to` is
- * where the first of them begins. */
+/* format_arrange for blocks, with the functions of one table. rows: whole blocks of rows; `to`: the
+ * place of the first of them. */
 void arrange_blocks_by(const struct arrange_blocks *by, uint8_t *to, const struct shape *s,
 		       uint32_t rows, const struct pieces *pieces);
 

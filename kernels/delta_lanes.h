@@ -1,18 +1,18 @@
-/* The recurrences of delta.h on vectors, for every instruction set that has them; within
- * kernels/ only.
+/* The recurrences of delta.h on vectors, for every instruction set that has them; within kernels/
+ * only.
  *
- * Lanes are columns. Each lane does the operations of scalar.c in the same order, so the bits do
- * not depend on the number of lanes. Included once by each table's file, after the lanes of its
- * instruction set (lanes.h) and DELTA_TILE_REGISTERS, the registers of columns of a tile, and
+ * Lanes are columns. Each lane performs the operations of scalar.c in the same order, so the bits
+ * do not depend on the number of lanes. Included once by each table's file, after the lanes of its
+ * instruction set (lanes.h) and DELTA_TILE_REGISTERS (registers of columns of a tile) and
  * DELTA_ADD_TOKENS.
  *
- * delta_steps first reads a stripe of the state row by row, as it lies in memory, to compute the
- * value found by the first token's key; short pieces of rows, far apart, would load at half the
- * speed. The steps then find the stripe in the second-level cache. A single token also goes row by
- * row: memory is the limit, and the state is read and written once. Several tokens go tile by
- * tile, while a tile of columns is in the first-level cache: arithmetic is the limit, four
+ * delta_steps first reads a stripe of the state row by row, in the order of memory, to compute the
+ * value found by the first token's key. (Short pieces of rows, far apart, would load at half the
+ * speed.) The steps then find the stripe in the second-level cache. A single token also goes row by
+ * row: memory is the limit, and the state is read and written once. Several tokens go tile by tile,
+ * while a tile of columns is in the first-level cache: arithmetic is the limit, with four
  * instructions for seven operations, and a tile has enough sums to hide the latency of additions.
- * Where values are only added (DELTA_ADDS) nothing has to be found before, so a row goes through
+ * If values are only added (DELTA_ADDS), nothing has to be found before, so a row goes through
  * DELTA_ADD_TOKENS tokens while it is in registers.
  */
 #ifndef MOEFS_KERNELS_DELTA_LANES_H
@@ -23,14 +23,14 @@
 enum {
 	DELTA_STRIPE = 128,			   /* columns that are read together, row by row */
 	DELTA_TILE = DELTA_TILE_REGISTERS * LANES, /* columns that go through all tokens together */
-	DELTA_AHEAD = 8192, /* bytes, over the end of a state into the next one */
+	DELTA_AHEAD = 8192, /* bytes prefetched, across the end of a state into the next one */
 };
 
 /* A tile of the state, decayed for the current token. */
 typedef float delta_tile_row[DELTA_TILE];
 
-/* The value that token 0's key finds in the decayed state. columns, at most DELTA_STRIPE, is a
- * constant where this is inlined, except for the last columns of an odd number. */
+/* The value that token 0's key finds in the decayed state. `columns` is at most DELTA_STRIPE.
+ * Inlining makes it a constant, except for the last columns of an odd number. */
 ALWAYS_INLINE void delta_find(lanes *found, const struct delta *d, size_t column, size_t columns,
 			      enum delta_rule rule)
 {
@@ -53,12 +53,12 @@ ALWAYS_INLINE void delta_find(lanes *found, const struct delta *d, size_t column
 		found[c / LANES] = sum[c / LANES];
 }
 
-/* Flags of a token. The first reads the state in memory, later ones read the tile. All but the
- * last write the decayed tile for the next token, and to `found` the value that its key finds, so
- * that a token takes one pass. The one that commits writes the state. */
+/* Flags of a token. The first token reads the state from memory, later ones read the tile. All but
+ * the last write the decayed tile for the next token, and the value that its key finds to `found`,
+ * so that a token takes one pass. The token with DELTA_COMMIT writes the state. */
 enum { DELTA_FIRST = 1, DELTA_LAST = 2, DELTA_COMMIT = 4 };
 
-/* Token t. columns as above; `which` and `rule` are constants. */
+/* Computes token t. columns: as in delta_find; `which` and `rule` are constants. */
 ALWAYS_INLINE void delta_step(lanes *found, delta_tile_row *tile, const struct delta *d, size_t t,
 			      size_t column, size_t columns, unsigned which, enum delta_rule rule)
 {
@@ -118,9 +118,9 @@ ALWAYS_INLINE void delta_step_as(lanes *found, delta_tile_row *tile, const struc
 
 /* ---- only adding ---- */
 
-/* Tokens t to t + n - 1, n at most DELTA_ADD_TOKENS: nothing has to be found before, so a row of the
- * tile goes through all of them while it is in registers. n is a constant, columns as above. None of
- * the tokens but the last commits. */
+/* Computes tokens t to t + n - 1, n at most DELTA_ADD_TOKENS. Nothing has to be found before, so a
+ * row of the tile goes through all of them while it is in registers. n is a constant, columns as in
+ * delta_find. Only the last of these tokens may commit. */
 ALWAYS_INLINE void delta_add_tokens(delta_tile_row *tile, const struct delta *d, size_t t, size_t n,
 				    size_t column, size_t columns)
 {
@@ -201,7 +201,7 @@ ALWAYS_INLINE void delta_tiles_steps(lanes *found, const struct delta *d, size_t
 		delta_tile_steps(found + c / LANES, tile, d, column + c, columns - c, rule);
 }
 
-/* One token is done, of several the first one's value is found. */
+/* Computes one token completely, or finds the value of the first of several. */
 ALWAYS_INLINE void delta_one_step(lanes *found, const struct delta *d, size_t column,
 				  size_t columns, enum delta_rule rule)
 {
@@ -215,8 +215,8 @@ ALWAYS_INLINE void delta_one_step(lanes *found, const struct delta *d, size_t co
 		delta_step_as(found, NULL, d, 0, column, columns, DELTA_FIRST | DELTA_LAST, rule);
 }
 
-/* For each rule: at least two tokens, which are not inlined, since a tile is large and one token
- * needs none; and all columns. */
+/* For each rule two functions: one for at least two tokens, not inlined, since a tile is large and
+ * a single token needs none; and one for all columns. */
 #define DELTA_STEPS_BY(rule, name)                                                               \
 	static __attribute__((noinline)) void delta_many_##name(                                 \
 		lanes *found, const struct delta *d, size_t column, size_t columns)              \

@@ -1,38 +1,38 @@
-/* What queries find in the index keys of a block, written once for all tables with vectors: lanes
- * are keys. kernels.h has the order of the sums.
+/* Scores of queries for the index keys of a block, written once for all tables with vectors. Lanes
+ * are keys. kernels.h defines the order of the sums.
  *
- * The keys of some columns are taken out of the block once, as floats that leave room in the nearest
- * cache, and all heads meet them there. */
+ * The keys of some columns are copied from the block once, as floats that leave room in the
+ * first-level cache, and all heads read these copies. */
 #ifndef MOEFS_KERNELS_INDEX_LANES_H
 #define MOEFS_KERNELS_INDEX_LANES_H
 
 #include "kernels/watch.h"
 
 enum {
-	INDEX_HEADS = LANES > 8 ? 8 : 4,     /* whose sums are in registers together */
-	INDEX_REGISTERS = LANES < 8 ? 4 : 2, /* of columns, for each of these heads */
-	INDEX_PART = 256		     /* numbers of keys that are taken out at once */
+	INDEX_HEADS = LANES > 8 ? 8 : 4,     /* heads whose sums are in registers together */
+	INDEX_REGISTERS = LANES < 8 ? 4 : 2, /* registers of columns per head */
+	INDEX_PART = 256		     /* numbers of keys copied at once */
 };
 
 /* Some numbers of the keys of LANES · INDEX_REGISTERS columns, or of fewer. */
 struct index_part {
 	lanes key[INDEX_PART][INDEX_REGISTERS];
-	size_t from, numbers; /* of keys: which */
-	const char *ahead;    /* asked for with each number of the first heads' */
+	size_t from, numbers; /* which numbers of the keys */
+	const char *ahead;    /* prefetched with each number of the first heads */
 	size_t step;	      /* bytes */
 };
 
-/* Where the next head's scores are added: the sums of its group's earlier heads are there. */
+/* Where to add the next head's scores; the sums of its group's earlier heads are there already. */
 struct index_place {
 	float *scores;
 	size_t earlier;
 };
 
-/* What index_find takes keys from. */
+/* Where index_find reads keys. */
 enum index_source { INDEX_TAKEN, INDEX_FLOATS, INDEX_HALVES, INDEX_NARROW };
 
-/* A register of number `from` + i of the keys. heads, registers and source are constants where this is
- * inlined, here and below. */
+/* A register of number `from` + i of the keys. Inlining makes heads, registers and source
+ * constants, here and below. */
 ALWAYS_INLINE lanes index_key(struct index_part *p, const struct index_keys *k, size_t i, size_t r,
 			      size_t column, enum index_source source)
 {
@@ -46,8 +46,9 @@ ALWAYS_INLINE lanes index_key(struct index_part *p, const struct index_keys *k, 
 	return lanes_load_f16((const uint16_t *)k->keys + at, left);
 }
 
-/* sum[heads][registers] += q · keys of the columns from `column` on, for the numbers of a part. Keys
- * that are not taken yet are, on the way: the block's lines then come while sums are computed. */
+/* sum[heads][registers] += q · keys of the columns from `column` on, for the numbers of a part.
+ * Keys that are not copied yet are copied here, so that the block's lines arrive while sums are
+ * computed. */
 ALWAYS_INLINE void index_find_part(lanes sum[][INDEX_REGISTERS], const struct index_keys *k,
 				   const float *q, struct index_part *p, size_t column, size_t heads,
 				   size_t registers, enum index_source source)
@@ -65,7 +66,8 @@ ALWAYS_INLINE void index_find_part(lanes sum[][INDEX_REGISTERS], const struct in
 	}
 }
 
-/* The same for all numbers, part by part; taken: the keys are, which have no more than one part. */
+/* index_find_part for all numbers, part by part. taken: the keys are copied already, which then
+ * have only one part. */
 ALWAYS_INLINE void index_find(lanes sum[][INDEX_REGISTERS], const struct index_keys *k,
 			      const float *q, struct index_part *p, bool taken, size_t column,
 			      size_t heads, size_t registers)
@@ -88,7 +90,7 @@ ALWAYS_INLINE void index_find(lanes sum[][INDEX_REGISTERS], const struct index_k
 	}
 }
 
-/* Adds what the heads from `first` on find to the scores of their groups. */
+/* Adds the scores of the heads from `first` on to the scores of their groups. */
 ALWAYS_INLINE void index_add_heads(struct index_place *to, size_t stride, const struct index_keys *k,
 				   const struct index_queries *q, struct index_part *p, size_t first,
 				   size_t column, size_t heads, size_t registers)

@@ -1,26 +1,26 @@
-/* Keys and values as codes of 8 or 4 bits: how they lie in a block, how they come there, and what
- * queries become before they meet them. Within kernels/; the engine asks for sizes alone. kernels.h
- * (attend, "codes") says what is computed with them.
+/* Keys and values as codes of 8 or 4 bits: their layout in a block, how they are quantised, and how
+ * queries are converted to meet them. Within kernels/; the engine only asks for sizes. kernels.h
+ * (attend, "codes") defines the computation.
  *
- * A head's keys and its values each have so many columns: the head's elements, and zeros up to a
- * multiple of 16. Columns are divided into equal parts of a power of two, at most 128, which have a
- * scale at each position. A latent and the rotated part behind it have parts of their own.
+ * A head's keys and its values each have columns: the head's elements, then zeros up to a multiple
+ * of 16. Columns are divided into parts of an equal power of two, at most 128. Each part has a
+ * scale at each position. A latent and the rotated part after it are divided separately.
  *
- * In a block lie, for one head's keys and then for its values:
+ * A block has, for one head's keys and then for its values:
  *
  *     codes    8 bits: keys [column / 4][position][column % 4], code + 128; values
- *              [column / 16][position / 4][column % 16][position % 4], signed: 4 products of
- *              bytes, which one instruction adds up, are neighbours, and what is read one after
- *              the other lies so.
- *              4 bits: half as much. Of keys, a byte's lower half is the code of a column whose
- *              (column / 4) is even, the upper half that of the column 4 farther; of values, of a
- *              column of the first 8 of 16, and of the column 8 farther. A byte never belongs to
+ *              [column / 16][position / 4][column % 16][position % 4], signed. So 4 products
+ *              of bytes that one instruction adds up are neighbours, and codes that are read
+ *              one after the other lie one after the other.
+ *              4 bits: half as much. For keys, a byte's lower half is the code of a column whose
+ *              (column / 4) is even, the upper half that of the column 4 later; for values, of a
+ *              column of the first 8 of 16, and of the column 8 later. A byte never belongs to
  *              two positions.
  *     scales   [part][position], F16
  *     factors  4 bits only: [column / 32, or part if it is smaller][position], bytes
  *
  * The functions here are plain loops over arrays, compiled for each instruction set. Their results
- * do not depend on it: no sum of floats has its order changed. */
+ * do not depend on it, since no sum of floats is reordered. */
 #ifndef MOEFS_KERNELS_KV_CODES_H
 #define MOEFS_KERNELS_KV_CODES_H
 
@@ -34,8 +34,8 @@ enum {
 	KV_CODES_PART = 128,
 	KV_CODES_FINE = 32, /* columns that share a factor */
 	KV_CODES_PARTS = KV_CODES_WIDEST / KV_CODES_PAD,
-	KV_CODES_QUAD = 4,	/* columns of a key, or positions of a value, side by side */
-	KV_CODES_OFFSET = 128,	/* of keys */
+	KV_CODES_QUAD = 4,	/* adjacent columns of a key, or positions of a value */
+	KV_CODES_OFFSET = 128,	/* added to codes of keys */
 	KV_CODES_TOP = 127,	/* the largest code of 8 bits */
 	KV_CODES_FACTOR = 8,	/* the largest factor */
 	KV_CODES_FOUR_TOP = 15, /* the largest code of 4 bits, before its factor */
@@ -44,11 +44,11 @@ enum {
 
 /* Weights of positions are rounded to 14 bits, two digits of 7. */
 enum { KV_DIGIT = 7, KV_WEIGHT_TOP = (1 << 2 * KV_DIGIT) - 1 };
-#define KV_WEIGHT_LEAST 0x1p-100F /* smaller ones count as zeros */
+#define KV_WEIGHT_LEAST 0x1p-100F /* smaller weights count as zeros */
 
 struct kv_codes_part {
-	uint32_t column, columns; /* columns is the power of two */
-	uint32_t from, elements;  /* of the head: columns behind them are zeros */
+	uint32_t column, columns; /* columns: a power of two */
+	uint32_t from, elements;  /* of the head; the columns after them are zeros */
 };
 struct kv_codes {
 	bool four, rotated;
@@ -76,7 +76,7 @@ static inline void kv_codes_add(struct kv_codes *c, uint32_t from, uint32_t elem
 	}
 }
 
-/* latent_dim: of struct attention. */
+/* latent_dim: as in struct attention. */
 static inline struct kv_codes kv_codes_of_keys(enum kv_type type, uint32_t head_dim,
 					       uint32_t latent_dim)
 {
@@ -97,7 +97,7 @@ static inline struct kv_codes kv_codes_of_values(enum kv_type type, uint32_t hea
 	return c;
 }
 
-/* Those of a latent, which are the first of its keys' parts. */
+/* The parts of a latent, which are the first parts of its keys. */
 static inline struct kv_codes kv_codes_of_latents(enum kv_type type, uint32_t latent_dim)
 {
 	struct kv_codes c = {.four = type == KV_Q4, .rotated = true};
@@ -106,7 +106,7 @@ static inline struct kv_codes kv_codes_of_latents(enum kv_type type, uint32_t la
 	return c;
 }
 
-/* Columns that share a factor: a part, if it is small. */
+/* Columns that share a factor: KV_CODES_FINE, or a smaller part. */
 static inline uint32_t kv_codes_fine(const struct kv_codes *c)
 {
 	const uint32_t first = c->part[0].columns, last = c->part[c->parts - 1].columns;
@@ -115,7 +115,7 @@ static inline uint32_t kv_codes_fine(const struct kv_codes *c)
 	return least < KV_CODES_FINE ? least : KV_CODES_FINE;
 }
 
-/* Bytes before the scales, before the factors, and of all in a block. */
+/* Offsets of the scales and of the factors, and the bytes of all of them in a block. */
 static inline size_t kv_codes_scales(const struct kv_codes *c)
 {
 	return (size_t)c->columns * KV_BLOCK >> c->four;
@@ -132,7 +132,7 @@ static inline size_t kv_codes_bytes(const struct kv_codes *c)
 
 /* ---- numbers ---- */
 
-/* To the nearest, ties to even; |x| < 2^22. */
+/* Rounds to nearest, ties to even; |x| < 2^22. */
 static inline int32_t kv_codes_round(float x)
 {
 	const float shifted = x + EXP_ROUND;
@@ -148,9 +148,9 @@ static inline int32_t kv_codes_clamp(int32_t x, int32_t low, int32_t high)
 	return x > high ? high : x;
 }
 
-/* Signs, then a Walsh-Hadamard transform that is not divided by anything. Each round adds and
- * subtracts elements n / 2 apart and leaves the pair as neighbours, so all rounds are alike; the
- * last one leaves all in the natural order. */
+/* Multiplies by the signs, then a Walsh-Hadamard transform without division. Each round adds and
+ * subtracts elements n / 2 apart and makes each pair neighbours, so all rounds are alike. The last
+ * round leaves all elements in natural order. */
 static inline void kv_codes_transform(float *y, uint32_t n)
 {
 	float z[KV_CODES_PART];
@@ -170,7 +170,7 @@ static inline void kv_codes_signs(float *y, uint32_t n)
 		y[i] *= tq_signs1[i];
 }
 
-/* The elements of a part, rotated where keys are. */
+/* Loads the elements of a part; rotates those of keys. */
 static inline void kv_codes_take(float y[KV_CODES_PART], const struct kv_codes *c,
 				 const struct kv_codes_part *p, const float *x)
 {
@@ -196,8 +196,8 @@ static inline void kv_codes_restore(float *y, const struct kv_codes *c)
 
 /* ---- quantising ---- */
 
-/* scale = largest / top in 16 bits, and 1 / scale in *inverse: 0 if all codes are to be zeros,
- * which are those of a part that has no finite scale. */
+/* Returns scale = largest / top as F16, and 1 / scale in *inverse. *inverse is 0 if all codes must
+ * be zeros, also for a part without a finite scale. */
 static inline uint16_t kv_codes_scale(float largest, float top, float *inverse)
 {
 	const uint16_t half = f16_from_f32(largest / top);
@@ -216,7 +216,7 @@ static inline void kv_codes_eight(int8_t *codes, const float *y, uint32_t n, flo
 						  KV_CODES_TOP);
 }
 
-/* The factor of some columns: the least with which none is clipped. */
+/* The factor of some columns: the smallest one with which none is clipped. */
 static inline uint8_t kv_codes_factor(float largest, float inverse)
 {
 	const float need = largest * inverse / KV_CODES_FOUR_TOP;
@@ -241,7 +241,7 @@ static inline void kv_codes_four(int8_t *codes, uint8_t *factors, const float *y
 	}
 }
 
-/* Codes of all columns; scales and factors go to their places of a position in a block. */
+/* Quantises all columns of one position; puts its scales and factors into a block. */
 static inline void kv_codes_quantise(int8_t *codes, uint8_t *block, const struct kv_codes *c,
 				     uint32_t slot, const float *x)
 {
@@ -266,7 +266,7 @@ static inline void kv_codes_quantise(int8_t *codes, uint8_t *block, const struct
 	}
 }
 
-/* Four neighbouring codes of a key. */
+/* Puts four adjacent codes of a key into a block. */
 static inline void kv_codes_put_key(uint8_t *block, const struct kv_codes *c, uint32_t slot,
 				    const float *key)
 {
@@ -298,7 +298,7 @@ static inline void kv_codes_put_value(uint8_t *block, const struct kv_codes *c, 
 					: (uint8_t)codes[d + i];
 }
 
-/* kv_put of all tables. */
+/* kv_put of all tables, for codes. */
 static inline void kv_codes_put(void *block, enum kv_type type, size_t key_offset,
 				size_t value_offset, uint32_t slot, const float *key,
 				const float *value, uint32_t head_dim, uint32_t latent_dim)
@@ -314,7 +314,7 @@ static inline void kv_codes_put(void *block, enum kv_type type, size_t key_offse
 
 /* ---- codes of 4 bits, codes of latents ---- */
 
-/* n codes, each with its factor, from the lower or the upper halves of bytes. */
+/* Expands n codes, each with its factor, from the lower or upper halves of bytes. */
 static inline void kv_codes_expand(uint8_t *to, const uint8_t *from, const uint8_t *factors,
 				   size_t n, bool upper, uint8_t offset)
 {
@@ -326,7 +326,7 @@ static inline void kv_codes_expand(uint8_t *to, const uint8_t *from, const uint8
 
 enum { KV_CODES_ROW = KV_CODES_QUAD * KV_BLOCK }; /* bytes of a row of keys */
 
-/* Keys of 4 bits as those of 8: to[columns / 4][64][4]. */
+/* Expands keys of 4 bits to the layout of 8 bits: to[columns / 4][64][4]. */
 static inline void kv_codes_expand_keys(uint8_t *to, const struct kv_codes *c, const uint8_t *block)
 {
 	const uint8_t *factors = block + kv_codes_factors(c);
@@ -344,7 +344,7 @@ static inline void kv_codes_expand_keys(uint8_t *to, const struct kv_codes *c, c
 	}
 }
 
-/* Values of 4 bits as those of 8: to[columns / 16][16][16][4]. */
+/* Expands values of 4 bits to the layout of 8 bits: to[columns / 16][16][16][4]. */
 static inline void kv_codes_expand_values(uint8_t *to, const struct kv_codes *c,
 					  const uint8_t *block)
 {
@@ -367,7 +367,7 @@ static inline void kv_codes_expand_values(uint8_t *to, const struct kv_codes *c,
 
 typedef uint8_t kv_codes_square __attribute__((vector_size(16)));
 
-/* Codes of a latent's keys [columns / 4][64][4] as those of values. */
+/* Converts codes of a latent's keys [columns / 4][64][4] to the layout of values. */
 static inline void kv_codes_turn(uint8_t *to, const uint8_t *keys, uint32_t columns)
 {
 	for (uint32_t d = 0; d < columns; d += KV_CODES_QUAD, keys += KV_CODES_ROW)
@@ -386,7 +386,8 @@ static inline void kv_codes_turn(uint8_t *to, const uint8_t *keys, uint32_t colu
 
 /* ---- queries ---- */
 
-/* One query's codes: q[columns], each part's scale times `scale`, and the sum of its codes. */
+/* Converts one query: its codes q[columns], each part's scale times `scale`, and the sum of each
+ * part's codes. */
 static inline void kv_codes_ask(int8_t *q, float *scales, int32_t *sums, const struct kv_codes *c,
 				const float *query, float scale)
 {
@@ -406,8 +407,8 @@ static inline void kv_codes_ask(int8_t *q, float *scales, int32_t *sums, const s
 
 /* ---- weights of positions ---- */
 
-/* The weights of a span's positions in two digits, high and low, and what a unit of theirs is
- * worth: not a number if one of the weights is none, or too large. */
+/* Converts the weights of a span's positions to two digits, high and low. Returns the value of a
+ * unit, which is NaN if a weight is NaN or too large. */
 static inline float kv_codes_weigh(uint8_t *high, uint8_t *low, const float *e, const float *scales)
 {
 	float w[ATTENTION_SPAN];

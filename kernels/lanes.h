@@ -1,37 +1,37 @@
-/* Vectors of floats for kernels that are written once for all instruction sets, and what follows
- * from their definition: one exponential. Within kernels/ only; avx2_lanes.h, avx512_lanes.h and
- * neon_lanes.h include this file after they have defined:
+/* Vectors of floats for kernels that are written once for all instruction sets, and functions that
+ * follow from their definition. Within kernels/ only. avx2_lanes.h, avx512_lanes.h and neon_lanes.h
+ * include this file after they have defined:
  *
  *     TABLE(function)                  the function's name in this table
  *     lanes, LANES                     a register, and how many floats it holds (at most 16)
  *     DOT_REGISTERS                    16 / LANES, the registers of a sum in dot order
- *     lanes_mask                       which lanes an operation is for
+ *     lanes_mask                       selects the lanes of an operation
  *     lanes_all(f), lanes_negative(v)  f in every lane; -v
  *     lanes_add, _sub, _mul, _div(a, b)
  *     lanes_fma(a, b, c), lanes_fms(a, b, c)       a · b + c and a · b - c, rounded once
  *     lanes_at_most(v, limit), lanes_at_least(v, limit)    a NaN in v stays a NaN
- *     lanes_load(p, left)              up to LANES of the `left` floats at p, zeros behind them
- *     lanes_store(p, left, v)          the same way; nothing behind them is touched
+ *     lanes_load(p, left)              up to LANES of the `left` floats at p, then zeros
+ *     lanes_store(p, left, v)          the inverse; memory after the `left` floats is unchanged
  *     lanes_load_f16, lanes_store_f16  the same for 16-bit floats; rounds to nearest even
  *     lanes_load_bf16(p, left)         the same for the upper halves of floats
  *     lanes_first(n)                   a mask of the first n lanes, of all if n is larger
  *     lanes_mask_without(mask, other)  lanes that are in mask and not in other
- *     lanes_keep(v, mask)              zeros in the lanes that are not in the mask
- *     lanes_add_some(sum, v, mask)     sum + v in the lanes of the mask
+ *     lanes_keep(v, mask)              v, with zeros in the lanes that are not in the mask
+ *     lanes_add_some(sum, v, mask)     sum + v in the lanes of the mask, else sum
  *     lanes_fma_some(a, b, c, mask)    lanes_fma in the lanes of the mask, else c
  *     lanes_raise(max, v, mask)        v > max ? v : max in the lanes of the mask: a NaN in v
- *                                      leaves max as it is
+ *                                      leaves max unchanged
  *     lanes_largest(v)                 the largest lane; none may be NaN
  *     lanes_dot(sum[DOT_REGISTERS])    the tree of kernels.h: lane l += lane l + 8, + 4, + 2, + 1
- *     lanes_ints, lanes_ints_all(n), lanes_ints_sub(a, b)    whole numbers of 32 bits
+ *     lanes_ints, lanes_ints_all(n), lanes_ints_sub(a, b)    integers of 32 bits
  *     lanes_ints_of_bits(v), lanes_ints_half(n)    a float's bits; n >> 1
  *     lanes_power_of_two(n)            scalar_power_of_two of scalar.h
  */
 #ifndef MOEFS_KERNELS_LANES_H
 #define MOEFS_KERNELS_LANES_H
 
-/* The cases of a switch that makes a count a constant, so that loops over it are unrolled and
- * their sums stay in registers: CASE(n) is the statement for n. */
+/* The cases of a switch that makes a count a constant, so that loops over the count are unrolled
+ * and their sums stay in registers. CASE(n) is the statement for n. */
 #define CASES_TO_3(CASE) CASE(1) CASE(2) CASE(3)
 #define CASES_TO_4(CASE) CASES_TO_3(CASE) CASE(4)
 #define CASES_TO_6(CASE) CASES_TO_4(CASE) CASE(5) CASE(6)
@@ -66,7 +66,7 @@ ALWAYS_INLINE lanes lanes_exp(lanes x)
 	return lanes_mul(p, lanes_power_of_two(lanes_ints_sub(n, half)));
 }
 
-/* Which of the positions j … j + LANES - 1 lie in [from, to). */
+/* A mask of the positions j … j + LANES - 1 that lie in [from, to). */
 ALWAYS_INLINE lanes_mask lanes_between(size_t j, size_t from, size_t to)
 {
 	return lanes_mask_without(lanes_first(to > j ? to - j : 0),

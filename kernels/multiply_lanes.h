@@ -2,21 +2,21 @@
  * them; within kernels/ only.
  *
  * A block of rows × tokens is computed together, so that a loaded vector is used several times.
- * Each sum still has its own 16 lanes, in the order of kernels.h, whatever the block. Included
- * once by the *_multiply.c of each table, after the lanes of its instruction set (lanes.h) and:
+ * Each sum still has its own 16 lanes, in the order of kernels.h, whatever the block. Included once
+ * by the *_multiply.c of each table, after the lanes of its instruction set (lanes.h) and:
  *
- *     MULTIPLY_ROWS, MULTIPLY_TOKENS    of a block, at most
+ *     MULTIPLY_ROWS, MULTIPLY_TOKENS    most rows and tokens of a block
  *     multiply_rows(tokens)             rows of a block of `tokens` tokens
- *     MULTIPLY_AHEAD                    how far before its use a row's byte is asked for, at least;
- *                                       0: memory is not asked for
- *     MULTIPLY_CASES                    of lanes.h, up to MULTIPLY_TOKENS
+ *     MULTIPLY_AHEAD                    least distance in bytes at which rows are prefetched; 0: no
+ *                                       prefetch
+ *     MULTIPLY_CASES                    one of lanes.h's CASES, up to MULTIPLY_TOKENS
  */
 #ifndef MOEFS_KERNELS_MULTIPLY_LANES_H
 #define MOEFS_KERNELS_MULTIPLY_LANES_H
 
 #include "kernels/prefetch.h"
 
-/* Elements i … i + LANES - 1 of a stored row; if fewer are left, zeros behind them. */
+/* Elements i … i + LANES - 1 of a stored row; if fewer are left, zeros after them. */
 typedef lanes multiply_load_fn(const uint8_t *row, size_t i, size_t left);
 
 ALWAYS_INLINE lanes multiply_load_f32(const uint8_t *row, size_t i, size_t left)
@@ -36,7 +36,7 @@ ALWAYS_INLINE lanes multiply_load_bf16(const uint8_t *row, size_t i, size_t left
 
 enum { STEP = DOT_REGISTERS * LANES, ROW_CHUNK = 16 };
 
-/* Where the operands of one block of sums lie. */
+/* The operands of one block of sums. */
 struct multiply_block {
 	const uint8_t *w; /* the first row */
 	size_t row_bytes, element_bytes;
@@ -47,9 +47,9 @@ struct multiply_block {
 
 typedef lanes multiply_sums[MULTIPLY_ROWS][MULTIPLY_TOKENS][DOT_REGISTERS];
 
-/* Adds 16 elements along k. If fewer are left, lanes past the end stay untouched: even adding a
- * product of zeros would turn a sum of -0 into +0. rows and tokens are constants where this is
- * inlined, here and below, so that the sums stay in registers. */
+/* Adds 16 elements along k. If fewer are left, lanes past the end are unchanged: even adding a
+ * product of zeros would turn a sum of -0 into +0. Inlining makes rows and tokens constants, here
+ * and below, so that the sums stay in registers. */
 ALWAYS_INLINE void multiply_step(multiply_sums sum, const uint8_t *const row[MULTIPLY_ROWS],
 				 const float *const input[MULTIPLY_TOKENS], size_t i, size_t left,
 				 size_t rows, size_t tokens, multiply_load_fn *load)
@@ -70,9 +70,9 @@ ALWAYS_INLINE void multiply_step(multiply_sums sum, const uint8_t *const row[MUL
 	}
 }
 
-/* The last columns, from i on, in copies that have 16. Behind the last column weights are -0 (only
- * the upper bit set, in every type) and inputs +0: their product is -0, the only number that
- * leaves every sum as it is. Masks would take registers from the loops before. */
+/* Adds the last columns, from i on, using copies with 16 columns. After the last column weights are
+ * -0 (only the highest bit set, in every type) and inputs +0. Their product is -0, the only number
+ * that leaves every sum unchanged. Masks would take registers from the loops before. */
 ALWAYS_INLINE void multiply_rest(multiply_sums sum, const struct multiply_block *b, size_t i,
 				 size_t rows, size_t tokens, multiply_load_fn *load)
 {
@@ -92,7 +92,7 @@ ALWAYS_INLINE void multiply_rest(multiply_sums sum, const struct multiply_block 
 	multiply_step(sum, row, input, 0, STEP, rows, tokens, load);
 }
 
-/* Memory after the rows is prefetched in its own order, though rows are read side by side. */
+/* Prefetches memory after the rows in its own order, although rows are read side by side. */
 ALWAYS_INLINE void multiply_dots(const struct multiply_block *b, size_t rows, size_t tokens,
 				 bool ahead, multiply_load_fn *load)
 {
@@ -124,7 +124,7 @@ ALWAYS_INLINE void multiply_dots(const struct multiply_block *b, size_t rows, si
 			b->y[t][r] = lanes_dot(sum[r][t]);
 }
 
-/* A block's rows, or one row. */
+/* Computes a block's rows, or one row. */
 ALWAYS_INLINE void multiply_some(const struct multiply_block *b, size_t rows, size_t tokens,
 				 bool ahead, multiply_load_fn *load)
 {
@@ -141,7 +141,8 @@ ALWAYS_INLINE void multiply_some(const struct multiply_block *b, size_t rows, si
 #undef CASE
 }
 
-/* A chunk of rows stays in the cache while all tokens pass, in blocks of about equal size. */
+/* A chunk of rows stays in the cache for all tokens, which are divided into blocks of similar
+ * size. */
 ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 				   uint32_t row1, const struct input *x, const uint32_t *tokens,
 				   size_t n, multiply_load_fn *load, size_t element_bytes)
@@ -164,7 +165,7 @@ ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w,
 				for (size_t i = 0; i < count; i++)
 					b.y[i] = y + (t + i) * ldy + r;
 				if (MULTIPLY_AHEAD > 0 &&
-				    t == 0) /* others find the chunk in the cache */
+				    t == 0) /* later tokens find the chunk in the cache */
 					multiply_some(&b, rows, count, true, load);
 				else
 					multiply_some(&b, rows, count, false, load);

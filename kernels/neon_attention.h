@@ -1,5 +1,6 @@
-/* The NEON tables' attention: the shape of a tile, for attention_lanes.h, and what codes are to
- * attention_codes_lanes.h. Included by neon_attention.c and, with NEON_DOT, neondot_attention.c. */
+/* The NEON tables' attention: the shape of a tile, for attention_lanes.h, and the operations on
+ * codes, for attention_codes_lanes.h. Included by neon_attention.c and, with NEON_DOT, by
+ * neondot_attention.c. */
 #ifndef MOEFS_KERNELS_NEON_ATTENTION_H
 #define MOEFS_KERNELS_NEON_ATTENTION_H
 
@@ -8,7 +9,7 @@
 
 enum { ATTENTION_TILE = 4, ATTENTION_REGISTERS = 4, ATTENTION_SIDE_BY_SIDE = 0 };
 #define attention_registers(queries) ATTENTION_REGISTERS
-#define attention_ask(p) (void)(p) /* no request has been measured to help */
+#define attention_ask(p) (void)(p) /* no prefetch was measured to help */
 #define ATTENTION_CASES(CASE) CASES_TO_4(CASE)
 
 /* ---- codes ---- */
@@ -31,7 +32,7 @@ ALWAYS_INLINE struct attention_keys attention_load_keys(const uint8_t *p)
 		vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p), vdupq_n_u8(KV_CODES_OFFSET)))};
 }
 
-/* Four bytes in all lanes. */
+/* Loads four bytes into all lanes. */
 ALWAYS_INLINE int8x16_t attention_load_four(const void *p)
 {
 	int32_t four;

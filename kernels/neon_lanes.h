@@ -1,9 +1,9 @@
-/* What a vector is to the kernels that are written once for all instruction sets (*_lanes.h): here
- * a register of NEON, 4 floats. Also the prototypes of the NEON tables.
+/* The vectors of NEON for the kernels that are written once for all instruction sets (*_lanes.h): a
+ * register is 4 floats. Also the prototypes of the NEON tables.
  *
- * Include only from kernels/neon*.c, on AArch64, where NEON with fused multiply-add and conversions
- * of 16-bit floats is always there. lanes.h says what each definition means. A
- * sum in dot order has four registers: lanes 0 … 3, 4 … 7, 8 … 11 and 12 … 15.
+ * Include only from kernels/neon*.c, on AArch64, where NEON always has fused multiply-add and
+ * conversions of 16-bit floats. lanes.h says what each definition means. A sum in dot order has
+ * four registers: lanes 0 … 3, 4 … 7, 8 … 11 and 12 … 15.
  */
 #ifndef MOEFS_KERNELS_NEON_LANES_H
 #define MOEFS_KERNELS_NEON_LANES_H
@@ -55,7 +55,7 @@ ALWAYS_INLINE lanes lanes_keep(lanes v, lanes_mask mask)
 #define lanes_add_some(sum, v, mask) vaddq_f32(sum, lanes_keep(v, mask))
 #define lanes_fma_some(a, b, c, mask) vbslq_f32(mask, vfmaq_f32(c, a, b), c)
 
-/* A NaN in v leaves max as it is; no NEON maximum instruction does that for every NaN. */
+/* A NaN in v leaves max unchanged; no NEON maximum instruction does that for every NaN. */
 ALWAYS_INLINE lanes lanes_raise(lanes max, lanes v, lanes_mask mask)
 {
 	return vbslq_f32(vandq_u32(vcgtq_f32(v, max), mask), v, max);
@@ -94,7 +94,7 @@ ALWAYS_INLINE lanes lanes_load_f16(const uint16_t *p, size_t left)
 	return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
 
-/* To nearest even. */
+/* Rounds to nearest even. */
 ALWAYS_INLINE void lanes_store_f16(uint16_t *p, size_t left, lanes v)
 {
 	const uint16x4_t half = vreinterpret_u16_f16(vcvt_f16_f32(v));
@@ -125,7 +125,7 @@ ALWAYS_INLINE float lanes_dot(const lanes sum[DOT_REGISTERS])
 
 #define lanes_largest(v) vmaxvq_f32(v)
 
-/* ---- whole numbers of 32 bits, for lanes_exp ---- */
+/* ---- integers of 32 bits, for lanes_exp ---- */
 
 #define lanes_ints_of_bits(v) vreinterpretq_s32_f32(v)
 #define lanes_ints_all(n) vdupq_n_s32(n)
@@ -137,7 +137,7 @@ ALWAYS_INLINE lanes lanes_power_of_two(lanes_ints n)
 	return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n, vdupq_n_s32(127)), 23));
 }
 
-/* ---- whole numbers of 32 bits, for block_lanes.h ---- */
+/* ---- integers of 32 bits, for block_lanes.h ---- */
 
 typedef uint32x4_t lanes_words;
 enum { BLOCK_JOINT = 2 };
@@ -194,7 +194,7 @@ ALWAYS_INLINE uint32x4_t neon_words_look_up(uint32x4_t table, uint32x4_t v)
 #define lanes_of_words(v) vcvtq_f32_s32(vreinterpretq_s32_u32(v))
 #define lanes_of_bits(v) vreinterpretq_f32_u32(v)
 
-/* ---- numbers of 16 bits, for trellis_lanes.h ---- */
+/* ---- integers of 16 bits, for trellis_lanes.h ---- */
 
 typedef int16x8_t shorts;
 enum { SHORTS = 8 };

@@ -1,17 +1,17 @@
-/* The NEON products of TQ and TC matrices, with (NEON_DOT) and without dot product instructions;
+/* The NEON products of TQ and TC matrices, with dot product instructions (NEON_DOT) and without;
  * included once by neon_tq.c and by neondot_tq.c.
  *
  * A slab's planes are registers of 4 rows whose 32-bit lanes are rows. They become registers of
  * codes, for four columns each, and each of these meets one 32-bit word of the input in all lanes
  * at once. Codes are made in pairs, of the indices 2j and 2j + 1 of each unit, for 8 bytes of the
- * input: TQ by a table lookup each, TC by two.
+ * input: TQ with one table lookup each, TC with two.
  *
- * One token is multiplied as the codes are made. For several, codes of a tile (one group of 16
- * rows) are made once and kept in the first-level cache, and blocks of at most 8 tokens are
+ * One token is multiplied as the codes are made. For several tokens, the codes of a tile (one group
+ * of 16 rows) are made once and kept in the first-level cache, and blocks of at most 8 tokens are
  * multiplied by them; 16 registers of sums, the codes and an input stay in registers.
  *
- * `bits`, `trellis` (whether the format is TC) and numbers of units and pairs are constants where
- * these functions are inlined.
+ * Inlining makes `bits`, `trellis` (whether the format is TC) and the numbers of units and pairs
+ * constants.
  */
 #ifndef MOEFS_KERNELS_NEON_TQ_H
 #define MOEFS_KERNELS_NEON_TQ_H
@@ -20,12 +20,12 @@
 #include "kernels/tq_product.h"
 
 enum {
-	SLAB_PAIRS = TQ_UNIT / 2, /* of registers of codes for 4 rows */
+	SLAB_PAIRS = TQ_UNIT / 2, /* pairs of registers of codes, for 4 rows */
 	PAIRS = SLABS * SLAB_PAIRS,
 	QUARTERS = TILE_ROWS / LANES, /* a plane's registers of rows */
-	BLOCK_TOKENS = 8,	      /* multiplied together */
-	TILE_TOKENS = 64,	      /* share codes that are made once */
-/* Registers of the sums of a quarter, and quarters that a block of tokens meets at once. */
+	BLOCK_TOKENS = 8,	      /* tokens multiplied together */
+	TILE_TOKENS = 64,	      /* most tokens that share codes */
+/* Registers of sums per quarter, and quarters that a block of tokens meets at once. */
 #ifdef NEON_DOT
 	SUM_PARTS = 1,
 #else
@@ -34,20 +34,20 @@ enum {
 	BLOCK_QUARTERS = 2 / SUM_PARTS,
 };
 
-/* ---- codes meet an input ---- */
+/* ---- codes times an input ---- */
 
-/* Of 4 rows and a pair. */
+/* Codes of 4 rows and a pair. */
 struct neon_codes {
 	int8x16_t even, odd;
 };
-/* Of 4 rows. */
+/* Sums of 4 rows. */
 struct neon_sums {
 	int32x4_t part[SUM_PARTS];
 };
 
 /* neon_add_products: sums += codes.even[4][4] · q[0 … 3] + codes.odd[4][4] · q[4 … 7]. */
 #ifdef NEON_DOT
-/* Four products of bytes are added to each 32-bit lane. */
+/* Adds four products of bytes to each 32-bit lane. */
 ALWAYS_INLINE struct neon_sums neon_add_products(struct neon_sums sums, struct neon_codes codes,
 						 int8x8_t q)
 {
@@ -55,15 +55,15 @@ ALWAYS_INLINE struct neon_sums neon_add_products(struct neon_sums sums, struct n
 	return (struct neon_sums){{vdotq_lane_s32(even, codes.odd, q, 1)}};
 }
 
-/* A lane for each row. */
+/* Returns a lane for each row. */
 ALWAYS_INLINE int32x4_t neon_total(struct neon_sums sums)
 {
 	return sums.part[0];
 }
 #else
 /* Products of an even and of an odd column are summed in 16 bits, at most 2 · 127 · 114 in
- * magnitude; pairs of such sums then join the 32-bit ones. So a row has two lanes, which are added
- * at the end of the group. */
+ * magnitude. Pairs of such sums are then added to the 32-bit sums. So a row has two lanes, which
+ * are added at the end of the group. */
 ALWAYS_INLINE struct neon_sums neon_add_products(struct neon_sums sums, struct neon_codes codes,
 						 int8x8_t q)
 {
@@ -89,16 +89,15 @@ ALWAYS_INLINE int32x4_t neon_total(struct neon_sums sums)
 /* ---- codes of indices ---- */
 
 struct neon_maker {
-	int8x16_t codebook;			      /* TQ: the levels; undefined behind them */
-	int8x16_t newest[TC_TURNS], before[TC_TURNS]; /* TC: tables for turned nibbles */
-	/* TC: nibbles of the previous position and of the one before it, in the 4 rows of each
-	 * quarter. */
+	int8x16_t codebook;			      /* TQ: the levels, then undefined bytes */
+	int8x16_t newest[TC_TURNS], before[TC_TURNS]; /* TC: tables for rotated nibbles */
+	/* TC: nibbles of the two previous positions, in the 4 rows of each quarter. */
 	uint8x16_t nibbles[QUARTERS][TC_MOST_BACK];
 };
 
 /* Index i (0 … 7) of each unit in the lower bits of each byte; `planes` is a slab's first plane, at
  * the given rows. Shifts work on bytes, not on words as on x86, so no bits of a neighbour get in;
- * but there are no shifts by 0 or 8. i and bits are constants where this is inlined. */
+ * but there are no shifts by 0 or 8. Inlining makes i and bits constants. */
 ALWAYS_INLINE uint8x16_t neon_indices(const uint8_t *planes, size_t i, size_t bits)
 {
 	const size_t plane = i * bits / 8, shift = i * bits % 8, here = 8 - shift;
@@ -114,7 +113,7 @@ ALWAYS_INLINE uint8x16_t neon_indices(const uint8_t *planes, size_t i, size_t bi
 	return vandq_u8(vorrq_u8(low, vshlq_u8(high, vdupq_n_s8((int8_t)here))), mask);
 }
 
-/* Shifts right by 0 … 7; the intrinsic for constants does not take 0. */
+/* Shifts right by 0 … 7; the intrinsic for constants does not accept 0. */
 ALWAYS_INLINE uint8x16_t neon_shifted(uint8x16_t v, size_t by)
 {
 	return by ? vshlq_u8(v, vdupq_n_s8(-(int8_t)by)) : v;
@@ -170,7 +169,7 @@ ALWAYS_INLINE int8x16_t neon_make_code(struct neon_maker *m, const uint8_t *plan
 	return codes;
 }
 
-/* Before the first pair of a tile. */
+/* Call before the first pair of a tile. */
 ALWAYS_INLINE void neon_begin_tile(struct neon_maker *m, const uint8_t *tile, uint32_t bits,
 				   bool trellis)
 {
@@ -178,7 +177,7 @@ ALWAYS_INLINE void neon_begin_tile(struct neon_maker *m, const uint8_t *tile, ui
 		neon_begin_ring(m, tile, bits);
 }
 
-/* A pair of a slab, for the 4 rows of a quarter; all pairs of a tile are made in order. */
+/* Makes a pair of a slab, for the 4 rows of a quarter. Make all pairs of a tile in order. */
 ALWAYS_INLINE struct neon_codes neon_make_codes(struct neon_maker *m, const uint8_t *slab,
 						size_t quarter, size_t pair, uint32_t bits,
 						bool trellis)
@@ -218,7 +217,7 @@ ALWAYS_INLINE void neon_make_maker(struct neon_maker *m, uint32_t bits, bool tre
 
 /* ---- one tile ---- */
 
-/* The norms of 4 rows. */
+/* Loads the norms of 4 rows. */
 ALWAYS_INLINE float32x4_t neon_load_norms(const uint8_t *norms, size_t quarter, enum norm_type type)
 {
 	const size_t row = quarter * LANES;
@@ -234,7 +233,7 @@ ALWAYS_INLINE void neon_finish_sums(float *y, struct neon_sums sums, float32x4_t
 	vst1q_f32(y, vfmaq_f32(vld1q_f32(y), vcvtq_f32_s32(neon_total(sums)), factor));
 }
 
-/* One token: codes are used as they are made. */
+/* Multiplies a tile by one token; codes are used as they are made. */
 ALWAYS_INLINE void neon_multiply_one(float y[TILE_ROWS], const uint8_t *tile, const int8_t *q,
 				     float a, enum norm_type norms, struct neon_maker *m,
 				     uint32_t bits, bool trellis)
@@ -286,8 +285,8 @@ struct neon_token_block {
 	float (*y)[TILE_ROWS];
 };
 
-/* BLOCK_QUARTERS quarters from the first; count is a constant where this is inlined, so that the
- * sums stay in registers. */
+/* Multiplies BLOCK_QUARTERS quarters from the first on. Inlining makes count a constant, so that
+ * the sums stay in registers. */
 ALWAYS_INLINE void neon_multiply_quarters(const struct neon_token_block *b,
 					  const struct neon_unpacked *w, size_t first, size_t count)
 {
@@ -342,7 +341,7 @@ ALWAYS_INLINE size_t neon_input_group(const struct tq_product *p, const struct n
 	return (tokens->list ? tokens->list[i] : i) * p->groups + g;
 }
 
-/* One tile by all tokens of the block, in parts of about equal size. */
+/* Multiplies one tile by all tokens of the block, in parts of similar size. */
 ALWAYS_INLINE void neon_multiply_tile(float y[][TILE_ROWS], const uint8_t *tile,
 				      const struct tq_product *p, const struct neon_tokens *tokens,
 				      size_t g, struct neon_maker *m, uint32_t bits, bool trellis)
@@ -363,7 +362,7 @@ ALWAYS_INLINE void neon_multiply_tile(float y[][TILE_ROWS], const uint8_t *tile,
 	}
 }
 
-/* 16 rows by all tokens of the block: y[t][16]. */
+/* Multiplies 16 rows by all tokens of the block: y[t][16]. */
 ALWAYS_INLINE void neon_multiply_rows(float y[][TILE_ROWS], const uint8_t *tile,
 				      const struct tq_product *p, const struct neon_tokens *tokens,
 				      struct neon_maker *m, uint32_t bits, bool trellis)

@@ -1,30 +1,30 @@
-/* Processing of a TQ group before it is multiplied or stored, for every instruction set that has
+/* Processes a TQ group before it is multiplied or stored, for every instruction set that has
  * vectors: the rotation, and with it the 8-bit inputs (tq_prepare) and the quantisation of weights
  * (tq_quantise_row). Within kernels/ only.
  *
- * A group is ROTATE_REGISTERS registers from its first load to its last store, element i in lane
- * i mod LANES of register i / LANES. Each lane does the operations of tq.c in the same order, so
+ * A group is ROTATE_REGISTERS registers from its first load to its last store, element i in lane i
+ * mod LANES of register i / LANES. Each lane performs the operations of tq.c in the same order, so
  * every bit agrees. Included once by the *_rotate.c of each table, which makes its tq_quantise_row
- * of rotate_quantise, after the lanes of its instruction set (lanes.h) and:
+ * from rotate_quantise, after the lanes of its instruction set (lanes.h) and:
  *
  *     ROTATE_REGISTERS             TQ_GROUP / LANES
  *     rotate_signs(v, signs)       v times LANES signs, which are 1 or -1
- *     rotate_walsh_hadamard(y)     all butterflies of a group, not divided
+ *     rotate_walsh_hadamard(y)     all butterflies of a group, without division
  *     rotate_dot(a, b)             the dot product of two groups, in tq.c's order of 8 lanes
  *     rotate_index                 LANES indices of levels
  *     rotate_nearest(search, y, bits)      the indices whose levels are nearest
  *     rotate_levels(search, index, bits)   their levels
- *     rotate_pack(packed, index, bits)     a group's indices as in files
+ *     rotate_pack(packed, index, bits)     a group's indices in the layout of files
  *     rotate_largest(y), rotate_store_slab(q, y, divisor)
- *                                  if the table has a tq_prepare of its own: the largest magnitude
- *                                  of a group, compared as integers, so that NaN and infinity are
- *                                  the largest; and 32 inputs divided and rounded to 8 bits, column
- *                                  0 of each unit, column 1 of each …
+ *                                  only if the table has a tq_prepare of its own: the largest
+ *                                  magnitude of a group, compared as integers, so that NaN and
+ *                                  infinity are the largest; and 32 inputs divided and rounded to 8
+ *                                  bits, column 0 of each unit, column 1 of each …
  */
 #ifndef MOEFS_KERNELS_ROTATE_LANES_H
 #define MOEFS_KERNELS_ROTATE_LANES_H
 
-/* Up to 128 of the `left` floats at x; the rest of the group is zero. */
+/* Loads up to 128 of the `left` floats at x; the rest of the group is zero. */
 ALWAYS_INLINE void rotate_load(lanes y[ROTATE_REGISTERS], const float *x, size_t left)
 {
 	for (size_t i = 0; i < ROTATE_REGISTERS; i++) {
@@ -91,8 +91,8 @@ void TABLE(tq_prepare)(int8_t *q, float *scale, const float *x, uint32_t k)
 
 /* ---- quantisation ---- */
 
-/* The norms of all groups, before anything else: a norm is a chain of additions, and this way many
- * chains run at once. True if all are finite. */
+/* Computes the norms of all groups, before anything else: a norm is a chain of additions, and this
+ * way many chains run at once. True if all are finite. */
 ALWAYS_INLINE bool rotate_measure(float *norms, const float *x, size_t left, size_t groups)
 {
 	bool finite = true;
@@ -113,8 +113,8 @@ ALWAYS_INLINE void rotate_normalise(lanes y[ROTATE_REGISTERS], float norm)
 	rotate_forth(y);
 }
 
-/* norm: on entry the group's own, on return the stored one. bits is a constant where this is
- * inlined, here and below. */
+/* norm: on entry the group's own, on return the stored one. Inlining makes bits a constant, here
+ * and below. */
 ALWAYS_INLINE void rotate_quantise_group(uint8_t *packed, float *norm, lanes y[ROTATE_REGISTERS],
 					 const struct rotate_search *search, uint32_t bits,
 					 enum tq_gain gain)
@@ -169,7 +169,7 @@ ALWAYS_INLINE bool rotate_quantise(uint8_t *packed, float *norms, const float *r
 }
 
 /* y = the rotations of the next groups of a row that has `left` floats left, each group divided by
- * its norm. Not inlined: TC's encoder, which calls this, needs all registers. */
+ * its norm. Not inlined, since its caller, TC's encoder, needs all registers. */
 static __attribute__((noinline)) void rotate_groups(float *y, float *norm, const float *x,
 						    size_t left, size_t groups)
 {

@@ -1,6 +1,6 @@
 /* Functions and constants of the scalar table that every vector table repeats, operation by
- * operation: one exponential, the factor of l2norm, the constants of gelu; and declarations that
- * the files of the scalar table share. Within kernels/ only. Semantics are in kernels.h. */
+ * operation: the exponential, the factor of l2norm, the constants of gelu. Also declarations shared
+ * by the files of the scalar table. Within kernels/ only. kernels.h defines the results. */
 #ifndef MOEFS_KERNELS_SCALAR_H
 #define MOEFS_KERNELS_SCALAR_H
 
@@ -13,7 +13,8 @@
 
 /* ---- the exponential: exponential.h says how it is computed ---- */
 
-/* 2^n for n in the range of normal numbers; of other n (from a NaN) some float, never a trap. */
+/* 2^n for n in the range of normal numbers. For other n (from a NaN) the result is any float, but
+ * never a trap. */
 static inline float scalar_power_of_two(int32_t n)
 {
 	const uint32_t bits = ((uint32_t)n + 127) << 23;
@@ -54,7 +55,7 @@ static inline float scalar_exp(float x)
 #define GELU_LINE (-1.5957691216057308F)  /* -2 √(2/π) */
 #define GELU_CUBE (-0.07135481627159623F) /* the same times .044715 */
 
-/* log1p's series: s^SOFTPLUS_TERMS before the last term, s^16 / 17. */
+/* log1p's series (kernels.h, delta_decay): the largest divisor before the last, 17. */
 enum { SOFTPLUS_TERMS = 15 };
 #define SOFTPLUS_LAST (1.F / 17)
 
@@ -78,8 +79,8 @@ static inline float scalar_sum_lanes(float lane[SCALAR_DOT_LANES])
 	return lane[0];
 }
 
-/* The largest magnitude, compared as integers: finite floats keep their order, infinities and then
- * NaNs come after them, so a group that has one is noticed. */
+/* The largest magnitude. Magnitudes are compared as integers: finite floats keep their order, and
+ * infinities and then NaNs come after them, so a group that contains one is detected. */
 static inline float scalar_largest_magnitude(const float *y, size_t n)
 {
 	uint32_t largest = 0;

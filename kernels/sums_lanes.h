@@ -7,8 +7,7 @@
 
 enum { SUMS_VECTORS = 3, SUMS_ROWS = LANES == 8 ? 4 : 8 };
 
-/* `rows` and `vectors` are constants where this is inlined; `left` columns, unless all are whole.
- */
+/* Inlining makes `rows` and `vectors` constants. `left`: columns, unless all vectors are whole. */
 ALWAYS_INLINE void sums_tile(float *y, size_t ldy, const struct add_products *p, const float *a,
 			     const float *b, size_t left, size_t rows, size_t vectors)
 {
@@ -35,7 +34,7 @@ ALWAYS_INLINE void sums_tile(float *y, size_t ldy, const struct add_products *p,
 			lanes_store(y + r * ldy + v * LANES, left - v * LANES, sum[r][v]);
 }
 
-/* Columns [0, left) of all rows, at most SUMS_VECTORS vectors. */
+/* Computes columns [0, left) of all rows, at most SUMS_VECTORS vectors. */
 ALWAYS_INLINE void sums_columns(float *y, size_t ldy, const struct add_products *p, const float *b,
 				size_t left, size_t vectors)
 {

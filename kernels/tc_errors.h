@@ -1,5 +1,5 @@
-/* TC's encoder where errors are known to cost more in some directions than in others, and where
- * later weights make up for the errors of earlier ones (engine/convert/rounding.h).
+/* TC's encoder for the case that errors cost more in some directions than in others, and that later
+ * weights compensate for errors of earlier ones (engine/convert/rounding.h).
  *
  * A group's errors e cost e' U D U' e, U unit upper triangular. Positions are those of the ring
  * (tc.h). tc_errors.c is the definition; the tables' functions (tc_errors_lanes.h) give the same
@@ -17,32 +17,33 @@ struct tc_group {
 	const float *pairs; /* [TQ_GROUP][TQ_GROUP]: U D U' */
 };
 
-/* Chooses the symbols of a group by the Viterbi algorithm, where each path carries what its own
- * errors ask of the weights to come (per-survivor processing: Raheli, Polydoros and Tzou 1995).
- * weight: what is to be stored; aimed: what is stored best, given the errors before this group.
- * The state where the ring closes comes first, from `target` on both sides of the seam as in
- * tc_encode: the weights that would make up for all errors before. All finite, norm > 0. */
+/* Chooses the symbols of a group by the Viterbi algorithm. Each path carries the corrections that
+ * its errors require of later weights (per-survivor processing: Raheli, Polydoros and Tzou 1995).
+ * weight: the weights to store; aimed: the best values to store, given the errors before this
+ * group. First the state at the seam of the ring is chosen from `target` on both sides of the seam,
+ * as in tc_encode; target: the weights that would compensate for all errors before. All are finite,
+ * norm > 0. */
 void tc_choose(uint8_t symbol[TQ_GROUP], const struct tc_group *g, const float weight[TQ_GROUP],
 	       const float aimed[TQ_GROUP], const float target[TQ_GROUP], float norm);
-/* Chooses each symbol again, given all others, in the order of the ring; true if one changed. pull:
- * pairs · (target - norm · levels), which follows the changes. A change that gains no more than
+/* Chooses each symbol again, given all others, in the order of the ring. True: one changed. pull:
+ * pairs · (target - norm · levels), updated with each change. A change that gains no more than
  * `least` is not made. */
 bool tc_improve(uint8_t symbol[TQ_GROUP], float pull[TQ_GROUP], const struct tc_group *g,
 		float norm, float least);
-/* A position's level is gain · code. */
+/* Computes each position's level, gain · code. */
 void tc_levels(float level[TQ_GROUP], const uint8_t symbol[TQ_GROUP], uint32_t bits);
 
 /* ---- within kernels/ ---- */
 
-enum { TC_TOUCHED = 4 }; /* weights that one symbol affects, at most */
+enum { TC_TOUCHED = 4 }; /* most weights that one symbol affects */
 
-/* Symbols in a window: as many weights one symbol affects. */
+/* Symbols in a window, which is the number of weights that one symbol affects. */
 static inline uint32_t tc_touched(uint32_t bits)
 {
 	return bits == 2 ? 4 : bits == 3 ? 3 : 2;
 }
 
-/* The part of a window that a symbol is, `ago` positions after its own. */
+/* The bits of a symbol in the window `ago` positions after its own. */
 static inline uint32_t tc_symbol_part(uint32_t symbol, uint32_t ago, uint32_t bits)
 {
 	const uint32_t window = bits == 3 ? 7 : 8, moved = bits * (ago + 1);

@@ -1,15 +1,15 @@
 /* tc_choose and tc_improve of tc_errors.h on vectors, for every instruction set that has them;
  * within kernels/ only.
  *
- * Lanes are states of the trellis where symbols are chosen, and symbols where they are improved.
- * Sixteen lanes are DOT_REGISTERS registers. Included once by the *_rotate.c of each table. Besides
- * lanes.h it takes of the table's lanes:
+ * Lanes are states of the trellis while symbols are chosen, and symbols while they are improved.
+ * Sixteen lanes are DOT_REGISTERS registers. Included once by the *_rotate.c of each table. In
+ * addition to lanes.h it uses these definitions of the table's lanes:
  *
  *     lanes_less(a, b)                 a mask: a < b
  *     lanes_pick(mask, a, b)           lanes of a where the mask is set, else of b
  *     lanes_ints_load(p), lanes_ints_store(p, v), lanes_ints_pick(mask, a, b), lanes_ints_xor(a, b)
  *     lanes_mask_is(v, n)              a mask: lanes of v that are n
- *     lanes_look_up(table, i)          of sixteen floats those that the lanes of i name */
+ *     lanes_look_up(table, i)          of sixteen floats, those with the indices in i */
 #ifndef MOEFS_KERNELS_TC_ERRORS_LANES_H
 #define MOEFS_KERNELS_TC_ERRORS_LANES_H
 
@@ -77,7 +77,7 @@ ALWAYS_INLINE void errors_make(struct errors_trellis *t, float factor, uint32_t 
 	}
 }
 
-/* The cheapest way to each state, and the weight that its last step stands for. */
+/* Finds the cheapest way to each state, and the level of the weight at its last step. */
 ALWAYS_INLINE void errors_step(struct errors_trellis *t, const struct errors_lanes *aimed,
 			       int32_t *dropped, struct errors_lanes *stands, float weight_cost,
 			       uint32_t bits)
@@ -155,8 +155,8 @@ ALWAYS_INLINE uint32_t errors_seam(struct errors_trellis *t, const struct tc_gro
 	return state;
 }
 
-/* What each path aims at, at a later position: of the path that it goes on, and what its new error
- * asks. */
+/* Updates the values that each path aims at, for a later position: those of the path that it
+ * continues, corrected for the new error. */
 ALWAYS_INLINE void errors_follow(struct errors_lanes *aimed, const struct errors_trellis *t,
 				 const struct errors_lanes *error, const int32_t *dropped,
 				 lanes upper, uint32_t bits)
@@ -266,8 +266,8 @@ ALWAYS_INLINE void errors_make_improver(struct errors_improver *m, float factor,
 	}
 }
 
-/* Fills m->change and m->gain for each symbol at a position. window: of the positions that the
- * symbol touches, as they are. */
+/* Fills m->change and m->gain for each symbol at a position. window: the present windows of the
+ * positions that the symbol affects. */
 ALWAYS_INLINE void errors_weigh(struct errors_improver *m, const struct tc_group *g,
 				const float pull[TQ_GROUP], size_t at, uint32_t symbol,
 				const uint32_t window[TC_TOUCHED], uint32_t bits)
@@ -303,7 +303,7 @@ ALWAYS_INLINE void errors_weigh(struct errors_improver *m, const struct tc_group
 	}
 }
 
-/* The symbol of the largest gain above `least`, or the present one. */
+/* The symbol with the largest gain above `least`, or the present one. */
 ALWAYS_INLINE uint8_t errors_best(const struct errors_improver *m, uint8_t now, float least,
 				  uint32_t bits)
 {
@@ -325,7 +325,7 @@ ALWAYS_INLINE uint8_t errors_best(const struct errors_improver *m, uint8_t now, 
 	return best;
 }
 
-/* pull = pull - change · the row of pairs, of each position that the symbol touches. */
+/* pull = pull - change · the row of pairs, for each position that the symbol affects. */
 ALWAYS_INLINE void errors_change_pull(float pull[TQ_GROUP], const struct errors_improver *m,
 				      const struct tc_group *g, size_t at, uint8_t symbol,
 				      uint32_t bits)

@@ -1,16 +1,16 @@
 /* The TQ weight format: Hadamard-rotated scalar codebooks of 2, 3 and 4 bits.
  *
  * Malinovskii et al., "Pushing the Limits of Large Language Model Quantization via the Linearity
- * Theorem" (HIGGS, scalar case), NAACL 2025. Groups of 128 weights of a row share one norm.
- * This file is the definition, in plain scalar code: sizes, rotation, quantisation, packing and
- * their inverses. Products over packed weights are in the kernels' table (kernels.h).
+ * Theorem" (HIGGS, scalar case), NAACL 2025. Groups of 128 weights of a row share one norm. This
+ * file is the definition, in plain scalar code: sizes, rotation, quantisation, packing and the
+ * inverse operations. Products over packed weights are in the kernels' table (kernels.h).
  */
 #ifndef MOEFS_KERNELS_TQ_H
 #define MOEFS_KERNELS_TQ_H
 
 #include "kernels/format.h"
 
-/* ---- sizes; TC has the same ---- */
+/* ---- sizes; TC has the same sizes ---- */
 
 /* Groups per row: ceil(cols / 128). */
 static inline size_t tq_groups(uint32_t cols)
@@ -38,8 +38,8 @@ static inline size_t tq_tile_bytes(size_t bits, enum norm_type norms)
 	return tq_slabs_bytes(bits) + (size_t)TILE_ROWS * (norms == NORM_F16 ? 2 : 4);
 }
 
-/* Where the tables' tq_prepare puts column i of a group: in each slab of 32 columns first column 0
- * of each unit, then column 1 of each … column 7. The four codes in the same bits of a row's four
+/* Where tq_prepare of all tables puts column i of a group: in each slab of 32 columns first column
+ * 0 of each unit, then column 1 of each … column 7. The four codes in the same bits of a row's four
  * bytes of a plane then meet four adjacent inputs. */
 static inline size_t tq_input_place(size_t i)
 {
@@ -61,14 +61,15 @@ extern const float tq_signs1[TQ_GROUP], tq_signs2[TQ_GROUP]; /* each +1 or -1 */
 
 #define TQ_SQRT_GROUP 0x1.6a09e6p+3F /* √128 in f32; the rotation divides by it */
 
-/* In place: y = D2 · H · D1 · y over one group, as README.md here orders the operations. */
+/* In place: y = D2 · H · D1 · y over one group, with the operations in the order given in
+ * README.md. */
 void tq_rotate(float y[TQ_GROUP]);
 void tq_unrotate(float y[TQ_GROUP]);
 
-/* Σ a · b in the order that is part of the format (tq.c). */
+/* Σ a · b, in an order that is part of the format (tq.c). */
 float tq_dot(const float a[TQ_GROUP], const float b[TQ_GROUP]);
 
-/* The next group of a row: up to 128 of `left` floats, zero-padded. */
+/* Loads the next group of a row: up to 128 of `left` floats, zero-padded. */
 static inline void tq_load_group(float x[TQ_GROUP], const float *row, size_t left)
 {
 	for (size_t i = 0; i < TQ_GROUP; i++)
@@ -78,22 +79,22 @@ static inline void tq_load_group(float x[TQ_GROUP], const float *row, size_t lef
 /* ---- quantising and packing ---- */
 
 enum tq_gain {
-	TQ_GAIN_NORM, /* s = ‖x‖ / ‖c[index]‖, as native checkpoints store it */
+	TQ_GAIN_NORM, /* s = ‖x‖ / ‖c[index]‖, as in native checkpoints */
 	TQ_GAIN_LEAST_SQUARES, /* s = ‖x‖ · ⟨y, c⟩ / ⟨c, c⟩: the least squared error for the same
 				  indices */
 };
-/* Quantises one row of `cols` floats: packed receives groups · 16 · bits bytes, norms groups
- * floats. Scratch-free; the right padding of the last group is zero. Rows with NaN, infinity or
- * values so large that a group's squares overflow (1e18): false. */
+/* Quantises one row of `cols` floats. packed receives groups · 16 · bits bytes, norms groups
+ * floats. The right padding of the last group is zero. Needs no scratch memory. False: the row has
+ * a NaN, an infinity, or values so large that a group's squares overflow (1e18). */
 bool tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols, uint32_t bits,
 		     enum tq_gain gain);
 void tq_pack(uint8_t *packed, const uint8_t index[TQ_GROUP], uint32_t bits);
 void tq_unpack(uint8_t index[TQ_GROUP], const uint8_t *packed, uint32_t bits);
 
-/* The boundaries for finding an index bit by bit in vector code, the highest bit first. When the
- * upper bits are known to be i, the next bit says whether y is above boundary ((2 i + 1) << bits
- * to come) - 1. Search s of out, [TQ_SEARCHES][count], has these boundaries for i = 0, 1 …;
- * entries that no i reaches are never used. */
+/* The boundaries for finding an index bit by bit in vector code, the highest bit first. If the
+ * upper bits are i, the next bit says whether y is above boundary ((2 i + 1) << remaining bits) -
+ * 1. Search s of out, [TQ_SEARCHES][count], has these boundaries for i = 0, 1 …; entries for
+ * impossible i are never used. */
 enum { TQ_SEARCHES = 4 };
 static inline void tq_searches(float *out, size_t count, const struct tq_codebook *book)
 {

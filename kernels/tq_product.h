@@ -1,4 +1,4 @@
-/* One call of multiply for a TQ or TC matrix on x86, as the AVX2 and the AVX-512 tables see it;
+/* One call of multiply for a TQ or TC matrix on x86, shared by the AVX2 and the AVX-512 tables;
  * within kernels/ only. */
 #ifndef MOEFS_KERNELS_TQ_PRODUCT_H
 #define MOEFS_KERNELS_TQ_PRODUCT_H
@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "kernels/tc.h"
 
-/* The factors of a code in addition to its norm. */
+/* The factor of a code in addition to its norm. */
 static inline float tq_gain_of(enum format f)
 {
 	const uint32_t bits = format_tq_bits(f);

@@ -1,9 +1,9 @@
 /* TC's encoder on vectors, for every instruction set that has them; within kernels/ only.
  *
- * Lanes are groups, which go through the trellis side by side. Each lane does the operations of
+ * Lanes are groups, which go through the trellis side by side. Each lane performs the operations of
  * tc.c in 16-bit integers, so the bytes do not depend on the number of lanes. Included once by the
- * *_rotate.c of each table, behind rotate_lanes.h. The table's lanes (avx2_lanes.h …) define what
- * a vector of 16-bit numbers is:
+ * *_rotate.c of each table, after rotate_lanes.h. The table's lanes (avx2_lanes.h …) define vectors
+ * of 16-bit integers:
  *
  *     TABLE(function)                   the function's name in this table
  *     shorts, SHORTS                    the type, and how many integers of 16 bits it holds
@@ -19,17 +19,17 @@
  *     shorts_min_sum(best, v, w)        best = the minimum of best and v + w
  *     shorts_mask, mask_bit(v, n), mask_less(a, b), mask_equal(a, b)
  *     shorts_pick(mask, a, b)           lanes of a where the mask is set, else of b
- *     bytes16, make_bytes(p), shorts_look_up(bytes16, i)    the byte that each lane's i < 16 names
+ *     bytes16, make_bytes(p), shorts_look_up(bytes16, i)    the byte selected by each lane's i < 16
  *     ints, ints_none(), ints_store(p, v), ints_add_products(sum[2], a[2], b[2])
  *                                       exact sums of products: of each eight lanes, the first four
  *                                       in sum[0]
  *
- * A transition takes an addition and a minimum. Neither saturates: only half of a processor's
+ * A transition takes an addition and a minimum. Neither saturates, since only half of a processor's
  * units do saturating arithmetic. The path is not stored: on the way back, the few possible
- * previous states are compared again, for one state instead of all. The costs of each position
- * that this needs lie on the stack of the calling thread. With 64 states they would be half a
- * megabyte, so the ring is traced back in halves, and its first half is computed once more. That
- * takes a third more time for 2 bits, and a stack frame little larger than that of the products. */
+ * previous states are compared again, for one state instead of all. The costs of each position that
+ * this needs are on the calling thread's stack. With 64 states they would be half a megabyte, so
+ * the ring is traced back in halves, and its first half is computed a second time. That takes a
+ * third more time for 2 bits, and needs a stack frame little larger than that of the products. */
 #ifndef MOEFS_KERNELS_TRELLIS_LANES_H
 #define MOEFS_KERNELS_TRELLIS_LANES_H
 
@@ -39,10 +39,10 @@
 #include <string.h>
 
 enum {
-	TRELLIS_AT_ONCE = 8, /* states whose minima are computed together: as registers allow */
+	TRELLIS_AT_ONCE = 8, /* states whose minima are computed together; limited by registers */
 	UNITS = TQ_GROUP / TQ_UNIT,
 	HALF_UNIT = TQ_UNIT / 2, /* positions whose symbols fit in 16 bits */
-	BYTE_OFFSET = 128,	 /* of table entries */
+	BYTE_OFFSET = 128,	 /* added to table entries */
 };
 
 /* The number of bits of a state (a constant, like `bits`, where this is inlined), and of the bits
@@ -100,7 +100,7 @@ static void trellis_make(struct trellis *t, uint32_t bits)
 
 /* ---- one weight ---- */
 
-/* A later state in the same half with the same `before`, so that the cheaper of both serves for
+/* A later state in the same half with the same `before`, so that the cheaper of both represents
  * both. NONE: there is none. MERGED: this is such a later state. */
 enum { NONE = 64, MERGED };
 ALWAYS_INLINE uint32_t trellis_other_before(uint32_t state, uint32_t bits)
@@ -203,7 +203,7 @@ ALWAYS_INLINE size_t trellis_stretch(uint32_t bits)
 	return bits == 2 ? TQ_GROUP / 2 : TQ_GROUP;
 }
 
-/* The number of vectors of groups that are traced back in turns: a way back is a chain in which
+/* The number of vectors of groups that are traced back in turns: tracing back is a chain in which
  * each step waits for the previous one. */
 enum { TRELLIS_WAYS = 2 };
 ALWAYS_INLINE uint32_t trellis_ways(uint32_t bits)
@@ -223,7 +223,7 @@ ALWAYS_INLINE size_t trellis_path_bytes(uint32_t bits)
 	       (sizeof(shorts) * trellis_stretch(bits) << trellis_state_bits(bits));
 }
 
-/* n weights of the ring; `through` is kept from weight `kept` on. */
+/* Follows n weights of the ring; keeps `through` from weight `kept` on. */
 ALWAYS_INLINE void trellis_follow(struct trellis_path *p, size_t first, size_t n, size_t kept,
 				  const struct trellis *t, uint32_t bits)
 {
@@ -262,7 +262,7 @@ ALWAYS_INLINE shorts trellis_through_of(const shorts *through, const shorts_mask
 	return of[0];
 }
 
-/* The numbers `before` of these states, four times. */
+/* The `before` values of these states, four times. */
 ALWAYS_INLINE shorts trellis_before_of(const struct trellis *t, const shorts_mask *shared,
 				       uint32_t d, uint32_t bits)
 {
@@ -278,7 +278,7 @@ ALWAYS_INLINE shorts trellis_before_of(const struct trellis *t, const shorts_mas
 	return of[0];
 }
 
-/* A state and its predecessor. The common term of all paths, 2 a², is left out. */
+/* Returns a state's predecessor. The costs leave out the common term of all paths, 2 a². */
 ALWAYS_INLINE shorts trellis_came_from(const shorts *through, shorts state, shorts a,
 				       const struct trellis *t, uint32_t bits)
 {
@@ -303,7 +303,7 @@ ALWAYS_INLINE shorts trellis_came_from(const shorts *through, shorts state, shor
 	return shorts_or(trellis_shifted(state, bits), dropped);
 }
 
-/* The number `newest` of a state's window. */
+/* The `newest` value of a state's window. */
 ALWAYS_INLINE shorts trellis_newest_of(const struct trellis *t, shorts state, uint32_t bits)
 {
 	const shorts index = shorts_right(state, trellis_state_bits(bits) - 4);
@@ -313,7 +313,7 @@ ALWAYS_INLINE shorts trellis_newest_of(const struct trellis *t, shorts state, ui
 
 /* ---- the seam ---- */
 
-/* The cheapest state; the lowest of several. */
+/* The cheapest state; of several the lowest. */
 ALWAYS_INLINE shorts trellis_cheapest(const shorts cost[TC_STATES], uint32_t bits)
 {
 	shorts state = shorts_all(0), best = cost[0];
@@ -361,7 +361,7 @@ struct trellis_streams {
 	int32_t with_target[2][SHORTS / 2], with_itself[2][SHORTS / 2];
 };
 
-/* A way back. */
+/* One chain of tracing back. */
 struct trellis_way {
 	shorts state, stream, code[2];
 	ints with_target[2], with_itself[2];
@@ -553,7 +553,7 @@ ALWAYS_INLINE void trellis_encode_lanes(uint8_t *packed, float *factor,
 				 &out[w], trellis_part(groups, w), bits);
 }
 
-/* For up to together(bits) groups, whose targets are ready. */
+/* For up to together(bits) groups whose targets are ready. */
 typedef void trellis_encode_fn(uint8_t *packed, float *factor, const int16_t target[][TQ_GROUP],
 			       size_t groups, const struct trellis *t);
 
@@ -589,7 +589,7 @@ void TABLE(tc_encode)(uint8_t *packed, float *factor, const float *y, size_t gro
 
 /* ---- rows ---- */
 
-/* The targets of a row's next groups; the row has `left` floats left. */
+/* Computes the targets of a row's next groups; the row has `left` floats left. */
 static bool trellis_normalise(int16_t target[][TQ_GROUP], float *norm, const float *x, size_t left,
 			      size_t groups, float scale)
 {

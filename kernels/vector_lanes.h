@@ -1,7 +1,7 @@
 /* Functions on vectors of floats, for every instruction set that has them; within kernels/ only.
  *
- * Each lane does the operations of the scalar table (scalar.c) in the same order, so the bits do
- * not depend on the number of lanes. Tails use the same instructions as bodies. Included once by
+ * Each lane performs the operations of the scalar table (scalar.c) in the same order, so the bits
+ * do not depend on the number of lanes. Tails use the same instructions as bodies. Included once by
  * each table's file, after the lanes of its instruction set (lanes.h). */
 #ifndef MOEFS_KERNELS_VECTOR_LANES_H
 #define MOEFS_KERNELS_VECTOR_LANES_H
@@ -12,7 +12,7 @@
 
 /* ---- norms and positions ---- */
 
-/* The sum of squares in dot order. A zero's square leaves a sum of squares as it is, so lanes past
+/* The sum of squares in dot order. A zero's square leaves a sum of squares unchanged, so lanes past
  * the end do no harm. */
 ALWAYS_INLINE float vector_squares(const float *x, size_t n)
 {
@@ -150,7 +150,7 @@ static void vector_delta_decay(float *y, const float *x, const float *bias, floa
 	}
 }
 
-/* width, bias == NULL and `silu` are constants where this is inlined. */
+/* Inlining makes width, bias == NULL and `silu` constants. */
 ALWAYS_INLINE void vector_convolve(float *y, const float *w, const float *bias,
 				   const float *const *taps, uint32_t width, size_t channels,
 				   size_t c0, size_t c1, bool silu)
@@ -165,7 +165,7 @@ ALWAYS_INLINE void vector_convolve(float *y, const float *w, const float *bias,
 	}
 }
 
-/* `silu` is a constant where this is inlined. */
+/* Inlining makes `silu` a constant. */
 ALWAYS_INLINE void vector_convolve_as(float *y, const float *w, const float *bias,
 				      const float *const *taps, uint32_t width, size_t channels,
 				      size_t c0, size_t c1, bool silu)
@@ -235,7 +235,7 @@ UNWATCHED static void vector_add_scaled(float *y, float a, const float *x, size_
 	}
 }
 
-/* The rows of a table of kernels that are written once for all instruction sets. */
+/* The functions of a table of kernels that are written once for all instruction sets. */
 #define VECTOR_FUNCTIONS                                                                   \
 	.rmsnorm = vector_rmsnorm, .rope = vector_rope, .silu_mul = vector_silu_mul,       \
 	.softmax = vector_softmax, .add = vector_add, .add_scaled = vector_add_scaled,     \
@@ -245,7 +245,7 @@ UNWATCHED static void vector_add_scaled(float *y, float a, const float *x, size_
 	.conv_silu = vector_conv_silu, .l2norm = vector_l2norm,                            \
 	.index_scores = index_scores
 
-/* Those of *_attention.c; set: the first word of their names. */
+/* The functions of *_attention.c; set: the first word of their names. */
 #define ATTENTION_FUNCTIONS(set)                                                              \
 	.kv_put = set##_kv_put, .attend = set##_attend, .attend_tokens = set##_attend_tokens, \
 	.attend_spans = set##_attend_spans, .attend_join = set##_attend_join

@@ -1,9 +1,8 @@
 /* Annotations for ThreadSanitizer: matrix products, attention, encoding and decoding of rows.
  *
- * The products, attention, the rotation and the rows' codes are built without ThreadSanitizer:
- * checked load by load they took nine tenths of the tests' time. Instead their operands are
- * touched once in instrumented code, so races on them are still reported. In other builds these
- * functions do nothing. */
+ * These functions are built without ThreadSanitizer: with every load checked they took nine tenths
+ * of the tests' time. Instead instrumented code touches their operands once, so that races on the
+ * operands are still reported. In other builds the functions here do nothing. */
 #ifndef MOEFS_KERNELS_WATCH_H
 #define MOEFS_KERNELS_WATCH_H
 
@@ -25,18 +24,19 @@
 #define UNWATCHED
 #endif
 
-/* Defined in kernels/watch.c, which is instrumented. The memory is not changed. NULL is ignored. */
+/* Defined in kernels/watch.c, which is instrumented. They do not change the memory. NULL is
+ * ignored. */
 void watch_read(const void *memory, size_t bytes);
 void watch_write(void *memory, size_t bytes);
-/* Weights and inputs in memory, one byte per cache line: writers write all columns of a token, or
- * of rows side by side, so each write touches such a byte. Checking every byte took a third of the
- * time of these tests. */
+/* Touches one byte per cache line of weights or inputs. A writer writes all columns of a token, or
+ * adjacent rows, so each write touches such a byte. Checking every byte took a third of the time of
+ * these tests. */
 enum { WATCH_LINE = 64 };
 void watch_lines(const void *memory, size_t bytes);
-/* The canonical bytes of a matrix are read. */
+/* Touches the canonical bytes of a matrix, as for a read. */
 void watch_pieces(const struct shape *s, const struct pieces *from);
 
-/* The memory of one token that a product reads. */
+/* Touches the memory of one token that a product reads. */
 static inline void watch_input(const struct input *x, enum input_form form, size_t token)
 {
 	const size_t groups = tq_groups(x->k);
@@ -75,7 +75,7 @@ static inline void watch_product(float *y, size_t ldy, const struct matrix *w, u
 	}
 }
 
-/* The table's multiply of w's format. */
+/* Calls the table's multiply of w's format. */
 static inline void watch_multiply(const struct kernels *k, float *y, size_t ldy,
 				  const struct matrix *w, uint32_t row0, uint32_t row1,
 				  const struct input *x, const uint32_t *tokens, size_t n)
@@ -84,7 +84,7 @@ static inline void watch_multiply(const struct kernels *k, float *y, size_t ldy,
 	k->multiply[w->shape.format](y, ldy, w, row0, row1, x, tokens, n);
 }
 
-/* The table's add_scaled. */
+/* Calls the table's add_scaled. */
 static inline void watch_add_scaled(const struct kernels *k, float *y, float a, const float *x,
 				    size_t n)
 {
@@ -93,7 +93,7 @@ static inline void watch_add_scaled(const struct kernels *k, float *y, float a, 
 	k->add_scaled(y, a, x, n);
 }
 
-/* The table's add_products. */
+/* Calls the table's add_products. */
 static inline void watch_add_products(const struct kernels *k, float *y, size_t ldy,
 				      const struct add_products *p)
 {
@@ -138,7 +138,7 @@ static inline void watch_seen(const struct attention *a, uint32_t n)
 	}
 }
 
-/* What n tokens ask with. */
+/* Touches the queries of n tokens. */
 static inline void watch_queries(const float *q, size_t stride, const struct attention *a,
 				 uint32_t n)
 {
@@ -185,7 +185,7 @@ static inline void watch_attend_join(const struct kernels *k, float *out, size_t
 	k->attend_join(out, stride, joined, parts, a, n, span0, span1);
 }
 
-/* The table's tq_prepare, and its encoders of rows and of groups. */
+/* Calls the table's tq_prepare; below, its encoders of rows and groups. */
 static inline void watch_tq_prepare(const struct kernels *k, int8_t *q, float *scale,
 				    const float *x, uint32_t cols)
 {
@@ -195,7 +195,7 @@ static inline void watch_tq_prepare(const struct kernels *k, int8_t *q, float *s
 	k->tq_prepare(q, scale, x, cols);
 }
 
-/* Encoding of a row. */
+/* Touches the memory of the encoding of a row. */
 static inline void watch_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			     uint32_t bits)
 {
