@@ -26,7 +26,16 @@
 	DO(cuda_q4_k_product_1, struct cuda_product)         \
 	DO(cuda_q4_k_product_2, struct cuda_product)         \
 	DO(cuda_q4_k_product_4, struct cuda_product)         \
-	DO(cuda_q4_k_product_8, struct cuda_product)
+	DO(cuda_q4_k_product_8, struct cuda_product)         \
+	DO(cuda_rmsnorm, struct cuda_norms)                  \
+	DO(cuda_rope, struct cuda_positions)                 \
+	DO(cuda_silu_mul, struct cuda_vectors)               \
+	DO(cuda_add, struct cuda_vectors)                    \
+	DO(cuda_sum_experts, struct cuda_sums)               \
+	DO(cuda_choose, struct cuda_choice)                  \
+	DO(cuda_kv_put, struct cuda_keys)                    \
+	DO(cuda_attend_spans, struct cuda_attention)         \
+	DO(cuda_attend_join, struct cuda_attention)
 
 enum cuda_kernel {
 #define CUDA_KERNEL_NUMBER(name, operands) name##_number,
@@ -78,6 +87,70 @@ struct cuda_product {
 	uint32_t rows, groups; /* groups of 128 columns; of 256 in Q4_K */
 	uint32_t norm_bytes;   /* of a group's norm, 2 or 4 */
 	struct cuda_trellis trellis;
+};
+
+/* x[rows][n], and y likewise, which may be x. */
+struct cuda_norms {
+	const float *x, *w;
+	float *y;
+	uint32_t rows, n;
+	float eps;
+};
+
+/* x[rows][heads][head_dim]; cos and sin [rows][half]. */
+struct cuda_positions {
+	float *x;
+	const float *cos, *sin;
+	uint32_t rows, heads, head_dim, half;
+};
+
+/* y[n], the gate of silu_mul, and x[n]. */
+struct cuda_vectors {
+	float *y;
+	const float *x;
+	uint64_t n;
+};
+
+/* y[rows][width] of the outputs x[rows][top_k][width] of the experts chosen[rows][top_k], which are
+ * different ones. */
+struct cuda_sums {
+	float *y;
+	const float *x, *weight;
+	const uint32_t *chosen;
+	uint32_t rows, top_k, width;
+};
+
+/* logits[rows][experts] to chosen and weight[rows][top_k]. A softmax over all comes first. */
+struct cuda_choice {
+	const float *logits;
+	uint32_t *chosen;
+	float *weight;
+	uint32_t rows, experts, top_k; /* experts: at most CUDA_CHOICE_MOST */
+	uint32_t normalise;
+	float eps, scaling;
+};
+enum { CUDA_CHOICE_MOST = 1024 };
+
+/* Rows of keys and values[rows][heads][head_dim] for the positions from `position` on. Block b of
+ * positions is at blocks[b]; in it, in elements, the keys of head h begin at key_offset + h ·
+ * key_step, its values likewise. Elements are F32, or F16 where half is not 0. */
+struct cuda_keys {
+	const float *key, *value;
+	uint8_t *const *blocks;
+	uint64_t key_offset, key_step, value_offset, value_step;
+	uint32_t position, rows, heads, head_dim, half;
+};
+
+/* n tokens that follow each other, the first of which sees `length` positions, or the last `window`
+ * of them. q and out[n][heads][head_dim]; `group` query heads share a key-value head. parts[spans][n][heads],
+ * each of attention_part floats, from span `span` on. */
+struct cuda_attention {
+	const float *q, *sinks; /* sinks [heads], or NULL */
+	float *parts, *out;
+	const uint8_t *const *blocks;
+	uint64_t key_offset, key_step, value_offset, value_step;
+	uint32_t n, heads, group, head_dim, length, window, span, half;
+	float scale;
 };
 
 /* The shape of a launch. */

@@ -1,5 +1,6 @@
 /* Tables and shapes of launches for the kernels of cards (cuda_tables.h). */
 #include "kernels/cuda/cuda_tables.h"
+#include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_codes.h"
 #include "kernels/block.h"
 #include "kernels/tc.h"
@@ -119,5 +120,50 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, const struct cuda_product
 		const uint32_t at_once = cuda_parts(CUDA_TC3_BLOCKS * processors, matrices);
 		g.x = g.x < at_once ? g.x : at_once;
 	}
+	return g;
+}
+
+enum { CUDA_THREADS = 256 }; /* of a block, where nothing asks for another number */
+
+static uint32_t cuda_whole_warps(uint32_t threads)
+{
+	return cuda_parts(threads, CUDA_WARP) * CUDA_WARP;
+}
+
+struct cuda_grid cuda_norms_grid(const struct cuda_norms *p)
+{
+	const uint32_t wanted = cuda_whole_warps(p->n);
+	const struct cuda_grid g = {p->rows, 1, wanted < CUDA_THREADS ? wanted : CUDA_THREADS,
+				    (p->n + 1) * (uint32_t)sizeof(float)};
+	return g;
+}
+
+struct cuda_grid cuda_items_grid(size_t n)
+{
+	const struct cuda_grid g = {(uint32_t)((n + CUDA_THREADS - 1) / CUDA_THREADS), 1,
+				    CUDA_THREADS, 0};
+	return g;
+}
+
+struct cuda_grid cuda_choice_grid(const struct cuda_choice *p)
+{
+	const struct cuda_grid g = {p->rows, 1, cuda_whole_warps(p->experts),
+				    (2 * p->experts + 3) * (uint32_t)sizeof(float)};
+	return g;
+}
+
+struct cuda_grid cuda_spans_grid(const struct cuda_attention *p, uint32_t spans)
+{
+	const uint32_t floats = CUDA_SPAN + CUDA_SPAN / CUDA_WARP + 3 * CUDA_SPAN_BLOCKS + 1;
+	const struct cuda_grid g = {spans, p->n * p->heads, CUDA_SPAN,
+				    (floats + p->head_dim) * (uint32_t)sizeof(float)};
+	return g;
+}
+
+struct cuda_grid cuda_join_grid(const struct cuda_attention *p)
+{
+	const uint32_t wanted = cuda_whole_warps(p->head_dim);
+	const struct cuda_grid g = {p->n * p->heads, 1,
+				    wanted < CUDA_THREADS ? wanted : CUDA_THREADS, 0};
 	return g;
 }

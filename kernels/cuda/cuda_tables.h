@@ -21,9 +21,15 @@ enum cuda_kernel cuda_product_kernel(enum format format, uint32_t n);
 /* Groups of a row, as struct cuda_product counts them. */
 uint32_t cuda_product_groups(enum format format, uint32_t cols);
 
-/* A card has so many processors. */
+/* Shapes of launches; a card has so many processors. */
 struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare *p);
 struct cuda_grid cuda_product_grid(enum cuda_kernel k, const struct cuda_product *p,
 				   uint32_t matrices, uint32_t processors);
+struct cuda_grid cuda_norms_grid(const struct cuda_norms *p);
+/* Kernels of which each thread has an element. */
+struct cuda_grid cuda_items_grid(size_t n);
+struct cuda_grid cuda_choice_grid(const struct cuda_choice *p);
+struct cuda_grid cuda_spans_grid(const struct cuda_attention *p, uint32_t spans);
+struct cuda_grid cuda_join_grid(const struct cuda_attention *p);
 
 #endif

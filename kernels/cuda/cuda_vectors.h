@@ -1,0 +1,84 @@
+/* Vectors of floats, as one thread computes its part: the exponential, activations, positions, sums in
+ * dot order. */
+#ifndef MOEFS_KERNELS_CUDA_CUDA_VECTORS_H
+#define MOEFS_KERNELS_CUDA_CUDA_VECTORS_H
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/exponential.h"
+
+/* scalar_exp, operation by operation. */
+CUDA_THREAD float cuda_exp(float x)
+{
+	x = EXP_LOW > x ? EXP_LOW : x; /* comparisons with NaN are false and keep it */
+	x = EXP_HIGH < x ? EXP_HIGH : x;
+
+	const float shifted = cuda_fma(x, EXP_LOG2E, EXP_ROUND);
+	const float rounded = shifted - EXP_ROUND;
+	const int32_t n = (int32_t)(cuda_bits(shifted) - EXP_ROUND_BITS), half = n >> 1;
+
+	float r = cuda_fma(rounded, -EXP_LN2_HIGH, x);
+	r = cuda_fma(rounded, -EXP_LN2_LOW, r);
+	float p = EXP_C6;
+	p = cuda_fma(p, r, EXP_C5);
+	p = cuda_fma(p, r, EXP_C4);
+	p = cuda_fma(p, r, EXP_C3);
+	p = cuda_fma(p, r, EXP_C2);
+	p = cuda_fma(p, r, 1);
+	p = cuda_fma(p, r, 1);
+	return p * cuda_float(((uint32_t)half + 127) << 23) *
+	       cuda_float(((uint32_t)(n - half) + 127) << 23);
+}
+
+CUDA_THREAD float cuda_silu(float x)
+{
+	return cuda_divide(x, 1 + cuda_exp(-x));
+}
+
+/* A pair of a head by its angle. */
+CUDA_THREAD void cuda_rotate_pair(float *first, float *second, float cos, float sin)
+{
+	const float a = *first, b = *second;
+
+	*first = cuda_fma(a, cos, -(b * sin));
+	*second = cuda_fma(b, cos, a * sin);
+}
+
+enum { CUDA_LANES = 16 };
+
+/* The tree that ends a sum in dot order; thread l of a warp has lane l % 16. */
+CUDA_THREAD float cuda_sum_lanes(float lane)
+{
+	CUDA_UNROLL
+	for (uint32_t h = CUDA_LANES / 2; h > 0; h /= 2)
+		lane += cuda_swap_float(lane, h);
+	return lane;
+}
+
+CUDA_THREAD float cuda_norm_scale(float squares, uint32_t n, float eps)
+{
+	return cuda_divide(1, cuda_root(cuda_divide(squares, (float)n) + eps));
+}
+
+/* The larger one, the first of equals: what a loop over both would keep. NaNs are taken out
+ * before. */
+CUDA_THREAD float cuda_larger(float first, float second)
+{
+	return second > first ? second : first;
+}
+
+/* The largest number of a warp, in the order of its threads. */
+CUDA_THREAD float cuda_largest_number(float v, uint32_t lane)
+{
+	CUDA_UNROLL
+	for (uint32_t h = 1; h < CUDA_WARP; h *= 2) {
+		const float other = cuda_swap_float(v, h);
+		v = lane & h ? cuda_larger(other, v) : cuda_larger(v, other);
+	}
+	return v;
+}
+CUDA_THREAD float cuda_number(float v)
+{
+	return v == v ? v : cuda_minus_infinity();
+}
+
+#endif
