@@ -182,7 +182,7 @@ UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
 	$(wildcard fs/gateway/body/*.c) \
 	fs/mount/call.c fs/models/kept_file.c fs/base/text.c fs/base/human.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
 # The kernels of cards and who runs them, for a unit group and for a program of its own.
-CUDA_TEST_OBJS := $(call objects,$(filter-out tests/cuda/card.c,$(wildcard tests/cuda/*.c)))
+CUDA_TEST_OBJS := $(call objects,$(filter-out tests/cuda/card.c tests/cuda/fake_driver.c,$(wildcard tests/cuda/*.c)))
 $(UNIT): $(UNIT_OBJS) $(HELP_OBJS) $(CUDA_TEST_OBJS) $(UNIT_TESTED) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(UNIT_WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
@@ -196,11 +196,19 @@ $(BUILD)/cross/compare: $(CROSS_OBJS)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
 
 # The kernels of cards on a machine that has a card and nothing else: no library but C's.
-CARD_OBJS := $(call objects,$(filter-out tests/cuda/threads.c,$(wildcard tests/cuda/*.c)) $(wildcard kernels/*.c kernels/cuda/*.c engine/gpu/*.c) \
+CARD_OBJS := $(call objects,$(filter-out tests/cuda/threads.c tests/cuda/fake_driver.c,$(wildcard tests/cuda/*.c)) $(wildcard kernels/*.c kernels/cuda/*.c engine/gpu/*.c) \
 	cache/err.c cache/utf8.c) $(BUILD)/kernels/cuda/images.o
 $(BUILD)/card: $(CARD_OBJS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ldl -lm
+
+# A driver for machines without a card, from sources: its objects are those of a shared library.
+FAKE_DRIVER := tests/cuda/fake_driver.c tests/cuda/threads.c kernels/cuda/cuda_tables.c kernels/tc.c kernels/tq.c kernels/format.c \
+	kernels/f16_bf16.c
+$(BUILD)/fake-driver/libcuda.so.1: $(FAKE_DRIVER) $(wildcard kernels/cuda/* tests/cuda/*.h) engine/gpu/gpu_driver.h
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -MMD -MP,$(CFLAGS)) -fPIC -shared -o $@ $(FAKE_DRIVER) -lm
 
 # ---- testing ----
 
@@ -224,7 +232,7 @@ $(BUILD)/scripted: $(SCRIPTED_OBJS) $(BUILD)/libmoefs.a
 .PHONY: unit check asan tsan fuzz fuzzers
 # The fuzzers' sources, compiled by any compiler: a function that one of them calls and that is gone is seen here.
 FUZZ_OBJS := $(call objects,$(wildcard tests/fuzz/*.c))
-unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/moefs-held $(BUILD)/scripted $(FUZZ_OBJS) $(BUILD)/pack $(DEMO_WEIGHTS) ## build the unit tests, and what the tests of the mount need
+unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/moefs-held $(BUILD)/scripted $(FUZZ_OBJS) $(BUILD)/pack $(BUILD)/card $(BUILD)/fake-driver/libcuda.so.1 $(DEMO_WEIGHTS) ## build the unit tests, and what the tests of the mount need
 	@:
 
 # -g1: lines, which is what a report has; everything else of -g made these trees' compilation a third longer.

@@ -194,6 +194,124 @@ static void card_measure_product(struct card *c, enum format format, uint32_t ro
 	card_give_products(c, &at);
 }
 
+/* ---- the other kernels of one token ---- */
+
+enum { STEP_HIDDEN = 2048, STEP_HEADS = 32, STEP_KV = 4, STEP_DIM = 128, STEP_EXPERTS = 128 };
+enum { STEP_TOP_K = 8, STEP_SIZE = 768, STEP_POSITIONS = 4096, STEP_BYTES = 64 << 20 };
+
+static void card_measure_kernel(struct card *c, enum cuda_kernel k, const char *what,
+				struct cuda_grid g, const void *operands)
+{
+	struct card_clock clock;
+	struct err e;
+
+	for (size_t i = 0; i < LAUNCHES; i++)
+		if (card_launch(c, k, &g, operands, &e)) {
+			printf("# %s\n", e.text);
+			return;
+		}
+	if (!card_clock_begin(&clock, c))
+		return;
+	for (size_t i = 0; i < LAUNCHES; i++)
+		(void)card_launch(c, k, &g, operands, &e);
+	printf("%s, %s: %.2f us\n", cuda_kernel_name(k), what, card_clock_end(&clock) / LAUNCHES);
+}
+
+/* Attention to so many positions, in blocks that lie one after the other from `kv` on. */
+static void card_measure_attention(struct card *c, gpu_address at, gpu_address blocks,
+				   uint32_t positions)
+{
+	const struct cuda_attention p = {
+		.q = CARD_AT(at),
+		.parts = CARD_AT(at + (1 << 20)),
+		.out = CARD_AT(at + (512 << 10)),
+		.blocks = CARD_AT(blocks),
+		.key_step = STEP_DIM * 64,
+		.value_offset = STEP_KV * STEP_DIM * 64,
+		.value_step = STEP_DIM * 64,
+		.n = 1,
+		.heads = STEP_HEADS,
+		.group = STEP_HEADS / STEP_KV,
+		.head_dim = STEP_DIM,
+		.length = positions,
+		.half = 1,
+		.scale = 0.088F,
+	};
+	char what[64];
+
+	snprintf(what, sizeof what, "%u heads, %u positions", STEP_HEADS, positions);
+	card_measure_kernel(c, cuda_attend_spans_number, what,
+			    cuda_spans_grid(&p, (positions + 255) / 256), &p);
+	card_measure_kernel(c, cuda_attend_join_number, what, cuda_join_grid(&p), &p);
+}
+
+/* All operands lie in one piece of memory, filled with small numbers; at its end are the addresses of
+ * the blocks of keys and values, and experts to sum. */
+static bool card_prepare_step(struct card *c, gpu_address at)
+{
+	enum { BLOCKS = STEP_POSITIONS / 64, BLOCK_BYTES = 2 * STEP_KV * STEP_DIM * 64 * 2 };
+	static uint64_t blocks[BLOCKS];
+	static uint32_t chosen[STEP_TOP_K];
+	struct err e;
+
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		blocks[i] = at + (16 << 20) + (uint64_t)i * BLOCK_BYTES;
+	for (uint32_t i = 0; i < STEP_TOP_K; i++)
+		chosen[i] = i * 37 % STEP_TOP_K;
+	return !c->driver.fill(at, 0x35, STEP_BYTES, c->stream) &&
+	       !card_copy_in(c, at + STEP_BYTES - 4096, blocks, sizeof blocks, &e) &&
+	       !card_copy_in(c, at + STEP_BYTES - 64, chosen, sizeof chosen, &e) &&
+	       !card_wait(c, &e);
+}
+
+static void card_measure_step(struct card *c)
+{
+	gpu_address at = 0;
+	struct err e;
+
+	if (card_take(c, STEP_BYTES, &at, &e) || !card_prepare_step(c, at)) {
+		printf("# no memory for a step\n");
+		card_give(c, at);
+		return;
+	}
+	void *x = CARD_AT(at), *y = CARD_AT(at + (1 << 20)), *z = CARD_AT(at + (2 << 20)),
+	     *blocks = CARD_AT(at + STEP_BYTES - 4096), *chosen = CARD_AT(at + STEP_BYTES - 64);
+	const struct cuda_prepare prepare = {.x = x, .q = y, .scale = z, .sum = z, .k = STEP_HIDDEN,
+					     .n = 1};
+	const struct cuda_norms hidden = {x, y, z, 1, STEP_HIDDEN, 1e-6F},
+				heads = {x, y, z, STEP_HEADS, STEP_DIM, 1e-6F};
+	const struct cuda_positions rope = {x, y, z, 1, STEP_HEADS, STEP_DIM, STEP_DIM / 2};
+	const struct cuda_vectors gate = {x, y, (uint64_t)STEP_TOP_K * STEP_SIZE},
+				  residual = {x, y, STEP_HIDDEN};
+	const struct cuda_choice choice = {x, y, z, 1, STEP_EXPERTS, STEP_TOP_K, 1, 0, 1};
+	const struct cuda_sums sums = {z, y, x, chosen, 1, STEP_TOP_K, STEP_HIDDEN};
+	const struct cuda_keys keys = {.key = x, .value = y, .blocks = blocks,
+				       .key_step = STEP_DIM * 64,
+				       .value_offset = STEP_KV * STEP_DIM * 64,
+				       .value_step = STEP_DIM * 64, .rows = 1, .heads = STEP_KV,
+				       .head_dim = STEP_DIM, .half = 1};
+
+	card_measure_kernel(c, cuda_tq_prepare_number, "2048 columns",
+			    cuda_prepare_grid(cuda_tq_prepare_number, &prepare), &prepare);
+	card_measure_kernel(c, cuda_block_prepare_number, "2048 columns",
+			    cuda_prepare_grid(cuda_block_prepare_number, &prepare), &prepare);
+	card_measure_kernel(c, cuda_rmsnorm_number, "2048", cuda_norms_grid(&hidden), &hidden);
+	card_measure_kernel(c, cuda_rmsnorm_number, "32 heads of 128", cuda_norms_grid(&heads),
+			    &heads);
+	card_measure_kernel(c, cuda_rope_number, "32 heads",
+			    cuda_items_grid(STEP_HEADS * STEP_DIM / 2), &rope);
+	card_measure_kernel(c, cuda_silu_mul_number, "8 of 768", cuda_items_grid(gate.n), &gate);
+	card_measure_kernel(c, cuda_add_number, "2048", cuda_items_grid(residual.n), &residual);
+	card_measure_kernel(c, cuda_choose_number, "8 of 128", cuda_choice_grid(&choice), &choice);
+	card_measure_kernel(c, cuda_sum_experts_number, "8 of 2048", cuda_items_grid(STEP_HIDDEN),
+			    &sums);
+	card_measure_kernel(c, cuda_kv_put_number, "4 heads of 128",
+			    cuda_items_grid(STEP_KV * STEP_DIM), &keys);
+	card_measure_attention(c, at, (uintptr_t)blocks, 256);
+	card_measure_attention(c, at, (uintptr_t)blocks, STEP_POSITIONS);
+	card_give(c, at);
+}
+
 void card_measure(struct card *c)
 {
 	static const enum format formats[] = {FORMAT_TC3, FORMAT_TC4, FORMAT_Q4_K};
@@ -206,6 +324,7 @@ void card_measure(struct card *c)
 
 	card_measure_memory(c);
 	card_measure_launches(c);
+	card_measure_step(c);
 	for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
 		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
 			card_measure_product(c, formats[f], shapes[i].rows, shapes[i].cols,

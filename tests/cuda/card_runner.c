@@ -1,6 +1,7 @@
 /* See card_runner.h. */
 #include "tests/cuda/card_runner.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,8 +18,11 @@ static void *card_runner_put(void *ctx, const void *data, size_t bytes)
 	gpu_address at = 0;
 	struct err e;
 
-	if (x->count == CARD_PIECES || !card_tell(card_take(&x->card, bytes ? bytes : 1, &at, &e), &e))
+	if (!x->card.module || x->count == CARD_PIECES ||
+	    !card_tell(card_take(&x->card, bytes ? bytes : 1, &at, &e), &e)) {
+		x->lacking = true;
 		return NULL;
+	}
 	x->pieces[x->count++] = at;
 	int failed = data ? card_copy_in(&x->card, at, data, bytes, &e)
 			  : card_clear(&x->card, at, bytes, &e);
@@ -31,7 +35,9 @@ static bool card_runner_get(void *ctx, void *to, const void *from, size_t bytes)
 {
 	struct card_runner *x = ctx;
 	struct err e;
-	int failed = card_copy_out(&x->card, to, (uintptr_t)from, bytes, &e);
+	int failed = x->card.module && from
+			     ? card_copy_out(&x->card, to, (uintptr_t)from, bytes, &e)
+			     : err_set(&e, EIO, "the card is not open");
 
 	if (!failed)
 		failed = card_wait(&x->card, &e);
@@ -45,6 +51,8 @@ static bool card_runner_launch(void *ctx, enum cuda_kernel k, const struct cuda_
 	struct err e;
 
 	(void)bytes;
+	if (!x->card.module || x->lacking)
+		return false;
 	int failed = card_launch(&x->card, k, g, operands, &e);
 	if (!failed)
 		failed = card_wait(&x->card, &e);
@@ -64,6 +72,7 @@ static void card_runner_forget(void *ctx)
 
 	while (x->count > 0)
 		card_give(&x->card, x->pieces[--x->count]);
+	x->lacking = false;
 }
 
 struct runner card_runner(struct card_runner *x)

@@ -12,6 +12,7 @@ struct card_runner {
 	const struct cuda_image *images;
 	gpu_address pieces[CARD_PIECES];
 	size_t count;
+	bool lacking; /* a piece was not to be had: nothing is launched until all are forgotten */
 };
 
 /* Of a card that is open. What fails is told on standard output; a card that is of no more use after
