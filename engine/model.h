@@ -40,6 +40,7 @@ struct engine_options {
 				   STEP_MS_DEFAULT */
 	uint32_t share_all;	/* 1: sessions of different users share what they have computed */
 	uint32_t idle;	   /* seconds without a prompt after which a model is unloaded; 0: never */
+	uint32_t cards;	   /* 0: do not look for cards; 1: let a child look; 2: and wait for it */
 	uint32_t refine;   /* 1: refine models while they are idle */
 	const char *quant; /* auto (NULL: auto), 2bit … 8bit, tq2 … tq4 or bf16; see recipe.h */
 	int exact;	   /* not 0: activations, keys, values and decoded weights are F32 */
@@ -290,7 +291,10 @@ enum model_fact {
 			*/
 	FACT_TEMPLATE, /* where the chat template comes from, or why there is none */
 	FACT_EMBEDDING, /* "last token, normalised (modules.json)" */
-	FACT_KERNELS,	/* the kernel table in use */
+	FACT_KERNELS,	  /* the next three, a line for each */
+	FACT_CPU_KERNELS, /* the kernel table in use */
+	FACT_GPU_KERNELS, /* GPU kernels in the program: which compilers, for which cards */
+	FACT_GPU,	  /* the card, why there is none, or that it is not known yet */
 	FACT_LEFT_OUT,	/* unused parts of the checkpoint: names, tensors, bytes */
 	FACT_NGRAMS,	/* n-gram tables: size, bytes in memory, rows read */
 	FACT_COUNT

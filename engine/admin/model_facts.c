@@ -153,9 +153,34 @@ static int model_print_embedding(const struct model *m, char *text, size_t size)
 	return (int)strlen(text);
 }
 
-static int model_print_kernels(const struct model *m, char *text, size_t size)
+static int model_print_cpu_kernels(const struct model *m, char *text, size_t size)
 {
 	return snprintf(text, size, "%s", m->engine->kernels->name);
+}
+
+static int model_print_gpu_kernels(const struct model *m, char *text, size_t size)
+{
+	(void)m;
+	return card_print_modules(text, size);
+}
+
+static int model_print_gpu(const struct model *m, char *text, size_t size)
+{
+	struct card_found found;
+
+	card_find_answer(&m->engine->cards, false, &found);
+	return card_print_found(&found, text, size);
+}
+
+static int model_print_kernels(const struct model *m, char *text, size_t size)
+{
+	char modules[512], gpu[512];
+
+	if (model_print_gpu_kernels(m, modules, sizeof modules) < 0 ||
+	    model_print_gpu(m, gpu, sizeof gpu) < 0)
+		return -1;
+	return snprintf(text, size, "cpu %s\ngpu_kernels %s\ngpu %s", m->engine->kernels->name,
+			modules, gpu);
 }
 
 /* Headers are read when a model is loaded, and not for a look. */
@@ -251,6 +276,9 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_TEMPLATE] = model_print_template,
 		[FACT_EMBEDDING] = model_print_embedding,
 		[FACT_KERNELS] = model_print_kernels,
+		[FACT_CPU_KERNELS] = model_print_cpu_kernels,
+		[FACT_GPU_KERNELS] = model_print_gpu_kernels,
+		[FACT_GPU] = model_print_gpu,
 		[FACT_KV] = model_print_kv,
 		[FACT_NGRAMS] = model_print_ngrams,
 		[FACT_LEFT_OUT] = model_print_left_out,

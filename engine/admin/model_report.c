@@ -111,6 +111,9 @@ static void report_put_facts(FILE *out, const struct model *m)
 		{"context_bytes", FACT_CONTEXT_BYTES},
 		{"kv", FACT_KV},
 		{"store", FACT_STORE},
+		{"cpu", FACT_CPU_KERNELS},
+		{"gpu_kernels", FACT_GPU_KERNELS},
+		{"gpu", FACT_GPU},
 	};
 	char text[4096];
 	for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)

@@ -2,85 +2,129 @@
 #include "engine/gpu/card_find.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CARD_FIND_MS = 10000 }; /* a driver that has to start its card takes seconds */
+/* ---- in the child ---- */
 
-/* In the child. */
-static void card_find_look(struct card_found *found)
+/* Keeps open nothing but the answer: somebody may wait for the end of what this process writes. */
+static int card_find_leave_files(int answer)
 {
-	struct gpu_driver d;
-	struct err e;
-	int failed = gpu_driver_open(&d, &e);
+	const int none = open("/dev/null", O_RDWR);
 
-	if (!failed)
-		failed = card_look(&d, 0, &found->facts, &e);
-	found->there = !failed;
-	if (failed)
-		(void)snprintf(found->why, sizeof found->why, "%.255s", e.text);
+	for (int fd = 0; fd < 3 && none >= 0; fd++)
+		(void)dup2(none, fd);
+	answer = dup2(answer, 3);
+	closefrom(4);
+	return answer;
 }
 
-void card_find_begin(struct card_find *f)
+/* Asks, and writes the answer whole: it is shorter than what a pipe takes at once. */
+static void card_find_look(int answer)
+{
+	struct card_found found = {0};
+	struct gpu_driver d;
+	struct err e;
+
+	(void)alarm(CARD_FIND_SECONDS);
+	int failed = gpu_driver_open(&d, &e);
+	if (!failed)
+		failed = card_look(&d, 0, &found.facts, &e);
+	found.there = !failed;
+	if (failed)
+		(void)snprintf(found.why, sizeof found.why, "%.255s", e.text);
+	_exit(write(answer, &found, sizeof found) != sizeof found);
+}
+
+/* ---- here ---- */
+
+void card_find_begin(struct card_find *f, bool look)
 {
 	int ends[2];
 
+	(void)pthread_mutex_init(&f->lock, NULL);
 	f->answer = -1;
-	f->child = -1;
-	if (pipe(ends) != 0)
+	f->found = (struct card_found){0};
+	(void)snprintf(f->found.why, sizeof f->found.why, "%s",
+		       look ? "no process to look for one" : "not looked for");
+	if (!look || pipe2(ends, O_CLOEXEC) != 0)
 		return;
-	f->child = fork();
-	if (f->child == 0) {
-		struct card_found found = {0};
-		card_find_look(&found);
-		_exit(write(ends[1], &found, sizeof found) != sizeof found);
+	/* The child's child looks, so that it is not this process's to wait for. */
+	const pid_t child = fork();
+	if (child == 0) {
+		const int answer = card_find_leave_files(ends[1]);
+		if (fork() == 0)
+			card_find_look(answer);
+		_exit(0);
 	}
+	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
 	(void)close(ends[1]);
-	if (f->child > 0)
-		f->answer = ends[0];
-	else
+	if (child < 0) {
 		(void)close(ends[0]);
+		return;
+	}
+	f->answer = ends[0];
+	(void)snprintf(f->found.why, sizeof f->found.why, "%s", "not known yet");
 }
 
-void card_find_end(struct card_find *f, struct card_found *found)
+/* Reads the answer, or that there will be none. */
+static void card_find_read(struct card_find *f, bool wait)
 {
 	struct pollfd answer = {.fd = f->answer, .events = POLLIN};
+	struct card_found whole;
 
-	memset(found, 0, sizeof *found);
-	(void)snprintf(found->why, sizeof found->why, "the driver could not be asked");
-	if (f->answer < 0)
+	if (poll(&answer, 1, wait ? CARD_FIND_SECONDS * 1000 : 0) == 0 && !wait)
 		return;
-	/* The answer is shorter than a pipe's atomic write: it comes whole or not at all. */
-	if (poll(&answer, 1, CARD_FIND_MS) > 0) {
-		struct card_found whole;
-		if (read(f->answer, &whole, sizeof whole) == sizeof whole)
-			*found = whole;
-	}
-	(void)kill(f->child, SIGKILL);
-	while (waitpid(f->child, NULL, 0) < 0 && errno == EINTR)
-		;
+	if (answer.revents && read(f->answer, &whole, sizeof whole) == sizeof whole)
+		f->found = whole;
+	else
+		(void)snprintf(f->found.why, sizeof f->found.why, "%s",
+			       "the driver does not answer");
 	(void)close(f->answer);
 	f->answer = -1;
 }
 
-int card_print(const struct card_found *found, char *text, size_t size)
+void card_find_answer(struct card_find *f, bool wait, struct card_found *found)
+{
+	(void)pthread_mutex_lock(&f->lock);
+	if (f->answer >= 0)
+		card_find_read(f, wait);
+	*found = f->found;
+	(void)pthread_mutex_unlock(&f->lock);
+}
+
+void card_find_close(struct card_find *f)
+{
+	if (f->answer >= 0)
+		(void)close(f->answer);
+	(void)pthread_mutex_destroy(&f->lock);
+}
+
+/* ---- in words ---- */
+
+int card_print_modules(char *text, size_t size)
+{
+	int n = 0;
+
+	for (const struct cuda_image *i = cuda_images; i->name && n >= 0 && (size_t)n < size; i++)
+		n += snprintf(text + n, size - (size_t)n, "%s%s", i == cuda_images ? "" : "; ",
+			      i->name);
+	return cuda_images->name ? n : snprintf(text, size, "none: neither nvcc nor clang was there");
+}
+
+int card_print_found(const struct card_found *found, char *text, size_t size)
 {
 	const struct card_facts *c = &found->facts;
-	int n = snprintf(text, size, "gpu_kernels");
 
-	for (const struct cuda_image *i = cuda_images; i->name; i++)
-		n += snprintf(text + n, size - (size_t)n, "%s %s", i == cuda_images ? "" : ";",
-			      i->name);
-	if (!cuda_images->name)
-		n += snprintf(text + n, size - (size_t)n, " none");
 	if (!found->there)
-		return n + snprintf(text + n, size - (size_t)n, "\ngpu none: %s", found->why);
-	return n + snprintf(text + n, size - (size_t)n,
-			    "\ngpu %s, compute capability %u.%u, %.1f GB, driver for CUDA %u.%u",
-			    c->name, c->major, c->minor, (double)c->memory / 1e9, c->driver / 1000,
-			    c->driver % 1000 / 10);
+		return snprintf(text, size, "none: %s", found->why);
+	return snprintf(text, size,
+			"%s, compute capability %u.%u, %.1f GB, driver for CUDA %u.%u", c->name,
+			c->major, c->minor, (double)c->memory / 1e9, c->driver / 1000,
+			c->driver % 1000 / 10);
 }

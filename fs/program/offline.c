@@ -52,7 +52,9 @@ static void offline_check_inside(void *ctx, const char *path, const char *name)
 int offline_check(const struct options *o, struct text *tables, struct text *wrong, struct err *e)
 {
 	struct offline_checking c = {.tables = tables, .wrong = wrong};
-	int failed = engine_create(&c.engine, &o->engine, e);
+	struct engine_options with = o->engine;
+	with.cards = 2; /* its lines are printed at once */
+	int failed = engine_create(&c.engine, &with, e);
 	if (failed)
 		return failed;
 	for (size_t i = 0; i < o->model_count; i++) {

@@ -60,7 +60,7 @@ void run_report_facts(struct run *r, struct report *report, const struct run_wor
 		{FACT_EXPERTS, "experts"},
 		{FACT_EXPERTS_PER_TOKEN, "experts_per_token"},
 		{FACT_FORMAT, "recipe"},
-		{FACT_KERNELS, "kernels"},
+		{FACT_CPU_KERNELS, "kernels"},
 	};
 	char text[256];
 	report_text(report, "model", "model", model_name(r->model));

@@ -69,10 +69,13 @@ int main(int argc, char **argv)
 	char text[1024];
 	bool right = true;
 
-	card_find_begin(&look);
-	card_find_end(&look, &found);
-	(void)card_print(&found, text, sizeof text);
-	printf("%s\n", text);
+	card_find_begin(&look, true);
+	(void)card_print_modules(text, sizeof text);
+	printf("gpu_kernels %s\n", text);
+	card_find_answer(&look, true, &found);
+	card_find_close(&look);
+	(void)card_print_found(&found, text, sizeof text);
+	printf("gpu %s\n", text);
 	if (!found.there)
 		return 77;
 	for (const struct cuda_image *i = cuda_images; i->name; i++)

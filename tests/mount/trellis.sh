@@ -9,7 +9,7 @@ answer() { # OPTIONS…: the text of a mount with these options, and its kernels
 	loaded
 	complete
 	ask "$question"
-	cat info/kernels >"$work/table"
+	sed -n 's/^cpu //p' info/kernels >"$work/table"
 	cd / && unmounted
 }
 
