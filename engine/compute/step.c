@@ -1,4 +1,4 @@
-/* Batches, their spans, and what several parts of a layer do with a step's rows. See step.h. */
+/* Batches, their spans, how these end, and taps. See step.h. */
 #include "engine/compute/backend.h"
 
 #include <errno.h>

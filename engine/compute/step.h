@@ -7,8 +7,8 @@
  *
  * The rows of one context are adjacent, at the positions that follow the context's tokens: first
  * the certain rows (of a prompt, or an answer's last token), then drafted ones. step_find_spans
- * cuts the batch into spans, one per context. forward.c gives each part of a layer (layers.h) a
- * struct step.
+ * cuts the batch into spans, one per context. forward.c gives each operation of the backend
+ * (backend.h) a struct step.
  *
  * Each span ends for itself: done, stopped, or failed in words (struct step_account). Its rows are
  * then dead: they are not computed in the next layer, and are taken out of the stream before it, so
