@@ -1,7 +1,7 @@
 /* See daemon_log.h.
  *
- * Callers and the writing thread share a pipe of packets (pipe(2), O_DIRECT): a packet is one
- * message, whole or not at all, so there is no lock. */
+ * Callers and the writing thread share a pipe of packets (pipe(2), O_DIRECT). A packet is one
+ * message, complete or not written at all, so no lock is needed. */
 #include "fs/base/daemon_log.h"
 
 #include <errno.h>
@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 enum message_kind { SAY = 's', NOTE = 'n', PROGRESS = 'p' }; /* the first byte of a message */
-enum { MESSAGE_MOST = 2048 };				     /* bytes, fewer than PIPE_BUF */
+enum { MESSAGE_MOST = 2048 };				     /* most bytes; fewer than PIPE_BUF */
 
 struct daemon_log {
 	int speak, listen; /* the ends of the pipe */
 	pthread_t thread;
 	char *file; /* NULL: none */
 	bool journal, terminal;
-	bool progress; /* a line of progress is on the terminal; the thread's own */
+	bool progress; /* a line of progress is on the terminal; used only by the thread */
 	_Atomic unsigned lost;
 };
 
@@ -45,7 +45,7 @@ static void daemon_log_write_note(const struct daemon_log *l, const char *senten
 		return;
 	}
 	int fd = l->file ? daemon_log_open(l->file) : -1;
-	if (fd < 0) /* nobody is left to report that to */
+	if (fd < 0) /* the error cannot be reported anywhere */
 		return;
 	if (localtime_r(&now, &local))
 		(void)strftime(when, sizeof when, "%F %T", &local);

@@ -13,7 +13,7 @@
 static const char units[] = "KMGTP"; /* powers of 1024; people write up to T */
 enum { UNITS_PARSED = 4 };
 
-/* "", "K", "KB" or "KiB" as a power of two. */
+/* Reads "", "K", "KB" or "KiB" as a power of two. */
 static bool human_parse_unit(const char *string, unsigned *shift)
 {
 	const char *unit =
@@ -34,13 +34,13 @@ bool human_parse_size(const char *string, uint64_t whole, uint64_t *bytes)
 	uintmax_t value = strtoumax(string, &end, 10);
 	if (errno || value > UINT64_MAX)
 		return false;
-	if (*end == '.') { /* digits beyond the sixth count nothing */
+	if (*end == '.') { /* digits after the sixth are ignored */
 		if (!isdigit((unsigned char)*++end))
 			return false;
 		for (uint64_t place = 100000; isdigit((unsigned char)*end); end++, place /= 10)
 			millionths += (uint64_t)(*end - '0') * place;
 	}
-	if (!strcmp(end, "%")) { /* in whole MiB, which reads like a size that somebody chose */
+	if (!strcmp(end, "%")) { /* whole MiB, which looks like a size chosen by a person */
 		double percent = (double)value + (double)millionths * 1e-6;
 		if (!whole || percent > 100)
 			return false;
@@ -49,7 +49,7 @@ bool human_parse_size(const char *string, uint64_t whole, uint64_t *bytes)
 	}
 	if (!human_parse_unit(end, &shift) || (millionths && !shift) || value > UINT64_MAX >> shift)
 		return false;
-	/* 20 bits of millionths, shifted by 40 at most. */
+	/* 20 bits of millionths, shifted by at most 40. */
 	return !__builtin_add_overflow((uint64_t)value << shift, (millionths << shift) / 1000000,
 				       bytes);
 }
@@ -112,8 +112,8 @@ static unsigned human_least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* Damerau and Levenshtein's distance in its restricted form: letters that are missing, too many,
- * wrong, or swapped with their neighbour. Both words have fewer than WORD_MOST bytes. */
+/* Damerau and Levenshtein's distance in its restricted form: missing, extra, wrong letters, and
+ * letters swapped with their neighbour. Both words have fewer than WORD_MOST bytes. */
 static unsigned human_distance(const char *a, const char *b)
 {
 	unsigned rows[3][WORD_MOST + 1], *before = rows[0], *above = rows[1], *row = rows[2];

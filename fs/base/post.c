@@ -1,8 +1,8 @@
 /* See post.h. The queue is a list, a lock and an eventfd.
  *
- * posts.lock and workers.lock are the only locks in fs/; neither is taken under the other.
- * posts.lock is held for a few instructions, never while a post runs, and no lock is taken under
- * it, so the engine may send from any of its threads. */
+ * posts.lock and workers.lock are the only locks in fs/, and no thread holds both. posts.lock is
+ * held for a few instructions, never while a post runs, and no lock is taken under it, so the
+ * engine may send from any of its threads. */
 #include "fs/base/post.h"
 
 #include <errno.h>
@@ -81,8 +81,8 @@ void post_cancel(struct posts *q, struct post *p)
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* Runs the posts that are queued now. Posts that these cause wait for the next call: the loop has
- * other work. */
+/* Runs the posts that are queued now. Posts that they send wait for the next call, since the loop
+ * has other work. */
 void posts_run(struct posts *q)
 {
 	uint64_t count;

@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 enum {
-	READ_BYTES = 512, /* enough for the fields that are read: names of programs have at most 64
-			     bytes there */
+	READ_BYTES = 512, /* enough: in these files a program's name has at most 64 bytes */
 	PATH_BYTES = 4096,
 };
 
@@ -50,7 +49,7 @@ pid_t proc_of_thread(pid_t thread)
 /* Fields of /proc/ID/stat, counted from 1 as in proc(5). */
 enum { STAT_STATE = 3, STAT_PARENT = 4, STAT_BEGAN = 22 };
 
-/* False: there is no such process, or it has ended and its parent has not waited for it yet. */
+/* False: there is no such process, or it has ended and its parent has not yet waited for it. */
 static bool proc_stat(pid_t id, struct process *out, pid_t *parent)
 {
 	char text[READ_BYTES];
@@ -58,7 +57,7 @@ static bool proc_stat(pid_t id, struct process *out, pid_t *parent)
 	*parent = 0;
 	if (!proc_read(id, "stat", text))
 		return false;
-	char *field = strrchr(text, ')'); /* the program's name may hold blanks and brackets */
+	char *field = strrchr(text, ')'); /* the program's name may contain blanks and brackets */
 	char state = 0;
 	for (int i = STAT_STATE; field && i <= STAT_BEGAN; i++) {
 		field = strchr(field + 1, ' ');
@@ -159,7 +158,7 @@ bool proc_uses(pid_t id, const char *path)
 
 /* ---- mounts ---- */
 
-/* Blanks and the like are a backslash and three octal digits in the table. */
+/* Decodes blanks and so on, which the table has as a backslash and three octal digits. */
 static void proc_unescape(char *text)
 {
 	char *to = text;
@@ -173,7 +172,7 @@ static void proc_unescape(char *text)
 	*to = 0;
 }
 
-/* The device is the third field, the mountpoint the fifth; type, source and options follow a lone
+/* The device is the third field, the mountpoint the fifth. Type, source and options follow a lone
  * hyphen. */
 static bool proc_split_mount(char *line, struct mountinfo *out)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* mount.fuse3 sets HOME=/root if mount(8) has removed HOME, for ordinary users too. */
+/* mount.fuse3 sets HOME=/root if mount(8) has removed HOME, also for ordinary users. */
 static bool standard_home_is_wrong(const char *home)
 {
 	return getuid() != 0 && !strcmp(home, "/root") && access(home, W_OK) != 0;
@@ -20,7 +20,7 @@ void standard_begin(void)
 {
 	char path[4096];
 	int fd;
-	do /* not close-on-exec: programs that are started need the standard files as well */
+	do /* not close-on-exec: child programs need the standard files, too */
 		fd = open("/dev/null", O_RDONLY);
 	while (fd >= 0 && fd <= STDERR_FILENO);
 	if (fd >= 0)

@@ -8,15 +8,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Enough to keep an SSD's queue from running dry under readers of expert files. */
+/* Enough for readers of expert files to keep an SSD's queue filled. */
 enum { WORKERS = 4, SLOW_MOST = 2 };
 
 struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t wanted;
 	struct link queue;
-	struct link given; /* unfinished jobs in order; the loop's own */
-	size_t slow;	   /* slow jobs at work */
+	struct link given; /* unfinished jobs in order; only for the loop */
+	size_t slow;	   /* slow jobs being worked on */
 	bool stopping;
 	struct posts *posts;
 	size_t count;
@@ -34,7 +34,7 @@ static struct job *workers_next(const struct workers *w)
 	return NULL;
 }
 
-/* Called with the lock, which is released meanwhile. A job may be freed once it is posted. */
+/* Call with the lock, which is released meanwhile. A job may be freed once it is posted. */
 static void workers_work(struct workers *w, struct job *job)
 {
 	bool slow = job->slow;
@@ -88,7 +88,7 @@ int workers_create(struct workers **out, struct posts *posts, struct err *e)
 	return 0;
 }
 
-/* Once no thread is left: jobs that began only when others finished. */
+/* Finishes jobs after all threads have ended: jobs that could begin only after others finished. */
 static void workers_finish_rest(struct workers *w)
 {
 	struct job *job;

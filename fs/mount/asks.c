@@ -1,4 +1,4 @@
-/* The names in ask.d and embed.d: how they are made and end, and how many a user may have. */
+/* The names in ask.d and embed.d: making and removing them, and how many a user may have. */
 #include "cache/clock.h"
 #include "fs/mount/mount.h"
 
@@ -76,7 +76,7 @@ int asks_make(struct mounted *model, bool embeds, const char *name, uid_t uid, g
 	c->gid = gid;
 	c->passing = true;
 	c->embeds = embeds;
-	char traced[NAME_SIZE + 8]; /* in the trace: a session's name has no slash */
+	char traced[NAME_SIZE + 8]; /* the name in the trace; a session's name has no slash */
 	(void)snprintf(traced, sizeof traced, "%s/%s", asks_folder(embeds), name);
 	session_name(c->session, uid, traced);
 	list_append(&model->asks, &c->in_asks);

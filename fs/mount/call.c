@@ -1,8 +1,8 @@
 /* See call.h.
  *
- * Interruption: libfuse calls back while it holds a lock inside the request, and may do so from
- * within fuse_req_interrupt_func itself, where a reply would free that lock while it is held. So
- * the callback only moves the call to a list, and the loop replies before it sleeps again. */
+ * Interruption: libfuse calls the callback while it holds a lock inside the request. It may do so
+ * even within fuse_req_interrupt_func, where a reply would free that lock while it is held. So the
+ * callback only moves the call to a list, and the loop replies before it sleeps again. */
 #include "fs/mount/call.h"
 #include "cache/clock.h"
 
@@ -44,8 +44,8 @@ void call_wait(struct file_call *c, struct link *list, unsigned milliseconds)
 	c->waited = true;
 	list_append(list, &c->link);
 	if (milliseconds) {
-		/* In order of expiry, searched from the end: most waits are as long as the last
-		 * one. */
+		/* Sorted by deadline. Searched from the end, since most waits are as long as the
+		 * last one. */
 		struct link *head = &c->mount->deadlines, *next = head;
 		c->deadline = clock_ns() + milliseconds * 1000000ULL;
 		while (next->prev != head &&
@@ -54,7 +54,7 @@ void call_wait(struct file_call *c, struct link *list, unsigned milliseconds)
 			next = next->prev;
 		list_append(next, &c->deadline_link); /* before `next` */
 	}
-	/* Last, because it may find that the interruption has already come. */
+	/* Last, because the interruption may have come already. */
 	if (first)
 		fuse_req_interrupt_func(c->req, call_on_interrupt, c);
 }

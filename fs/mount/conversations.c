@@ -1,9 +1,9 @@
-/* Conversations: an engine's session with its name, owner and lifetime in the tree, how one is
- * found, and the requests that wait for it. Refused prompts are in refusals.c, names in ask.d in
- * asks.c.
+/* Conversations: an engine's session with its name, owner and lifetime in the tree; finding
+ * conversations; and the requests that wait for them. Refused prompts are in refusals.c, names in
+ * ask.d in asks.c.
  *
- * A model's sessions are in two arrays, by ascending id, which is also the order of creation, and
- * by name; both are searched by halves, since each request looks for an id and each lookup for a
+ * A model's sessions are in two arrays: by ascending id, which is also the order of creation, and
+ * by name. Both are searched by bisection, since each request looks for an id and each lookup for a
  * name. */
 #include "cache/clock.h"
 #include "fs/base/daemon_log.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the daemon logs of a turn ---- */
+/* ---- logging turns ---- */
 
 /* "sessions/", "ask.d/", or nothing for a question's conversation, which is in no folder. */
 static const char *conversation_folder(const struct conversation *c)
@@ -28,8 +28,8 @@ static double conversation_rate(uint64_t tokens, double seconds)
 	return seconds > 0 ? (double)tokens / seconds : 0;
 }
 
-/* With -v, a line for a turn that has ended: how much, how fast, how many experts from memory. None
- * of its text. */
+/* With -v, logs a line for a turn that has ended: its size, its speed, and how many experts were in
+ * memory. Never its text. */
 static void conversation_log_turn(struct conversation *c)
 {
 	char line[1024], when[sizeof "18:07:13"] = "";
@@ -38,7 +38,7 @@ static void conversation_log_turn(struct conversation *c)
 	time_t now = time(NULL);
 	if (!c->model->mount->verbose || session_working(c->session))
 		return;
-	/* Answers are told apart by their addresses: the logged one is not freed before. */
+	/* Compare addresses: the logged answer is not freed before the next. */
 	struct answer *newest = session_answer(c->session);
 	if (newest == c->logged) {
 		answer_unref(newest);
@@ -76,7 +76,7 @@ static void conversation_log_failure(struct conversation *c)
 	err_because(&e, &why, EIO, "%s/%s%s: %s", c->model->name, conversation_folder(c), c->name,
 		    why.text);
 	failure_of_user(c->model->mount, c->uid, &e);
-	/* The reason may quote what the user wrote, so the log has none. */
+	/* The reason may quote the user's text, so the log must not have it. */
 	err_set(&e, EIO, "%s/%s%s: a turn failed; the file error beside its prompt has the reason",
 		c->model->name, conversation_folder(c), c->name);
 	daemon_log_say(c->model->mount->log, e.text);
@@ -99,7 +99,7 @@ void conversation_wake(struct conversation *c)
 static void conversation_on_news(struct post *p)
 {
 	struct conversation *c = LINK_OWNER(p, struct conversation, news);
-	if (!c->session) /* it has ended, and a worker still has borrowed it */
+	if (!c->session) /* it has ended, but a worker still borrows it */
 		return;
 	c->used = clock_ns();
 	clock_gettime(CLOCK_REALTIME, &c->changed);
@@ -192,7 +192,7 @@ void conversation_return(struct conversation *c)
 	conversation_unref(c);
 }
 
-/* ---- prompts that are being written ---- */
+/* ---- prompts being written ---- */
 
 bool conversation_closing(const struct conversation *c)
 {
@@ -224,8 +224,8 @@ void conversation_set_writer(struct conversation *c, struct handle *writer)
 
 /* ---- by id and by name ---- */
 
-/* The first place among `count` sessions, sorted by name, or by id if `name` is NULL, that does not
- * sort before this one. */
+/* The first place among `count` sessions, sorted by name (or by id if `name` is NULL), that does
+ * not sort before this name or id. */
 static size_t conversations_place(struct conversation *const *sorted, size_t count, uint32_t id,
 				  const char *name)
 {
@@ -249,7 +249,7 @@ struct conversation *conversations_by_id(const struct mounted *model, uint32_t i
 	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
 		if (LINK_OWNER(l, struct conversation, in_asks)->id == id)
 			return LINK_OWNER(l, struct conversation, in_asks);
-	/* A process that has one open whose name is gone still asks for its attributes. */
+	/* A process that has such a session open still asks for its attributes. */
 	for (struct link *l = model->nameless.next; l != &model->nameless; l = l->next)
 		if (LINK_OWNER(l, struct conversation, in_nameless)->id == id)
 			return LINK_OWNER(l, struct conversation, in_nameless);
@@ -281,7 +281,7 @@ static int conversations_grow(struct conversation ***array, size_t capacity, str
 	return 0;
 }
 
-/* Makes room for one session more. */
+/* Makes room for one more session. */
 static int conversations_reserve(struct mounted *model, struct err *e)
 {
 	if (model->session_count == SESSIONS_MAX || model->next_id == UINT32_MAX)
@@ -299,7 +299,7 @@ static int conversations_reserve(struct mounted *model, struct err *e)
 	return code;
 }
 
-/* Inserts into `named`, which has `count` others. */
+/* Inserts c into `named`, which has `count` others. */
 static void conversations_insert_name(struct conversation *c, size_t count)
 {
 	struct conversation **named = c->model->named;

@@ -1,8 +1,9 @@
-/* What MOUNT/error and the error beside prompt say, and to whom.
+/* The contents of MOUNT/error and of the error beside prompt, for each user.
  *
- * The mount keeps the last failure that concerns everybody (of a model, of the store) and the last
- * one of each user, since a sentence may quote what the user wrote. A session keeps its last
- * refusal until it accepts a prompt; why its last turn failed is kept by the engine. */
+ * The mount keeps the last failure that concerns all users (a model, the store) and the last
+ * failure of each user, since a sentence may quote the user's text. A session keeps its last
+ * refusal until it accepts a prompt. The engine keeps the reason why the session's last turn
+ * failed. */
 #include "fs/base/daemon_log.h"
 #include "fs/mount/handle.h"
 
@@ -16,7 +17,7 @@ int failure_of_mount(struct mount *m, const struct err *e)
 	return -e->code;
 }
 
-/* The user's own place, else a free one, else the place of the user whose failure is oldest. */
+/* The user's own place, else a free one, else the place of the oldest failure. */
 static struct user_failure *failure_place(struct mount *m, uid_t uid, bool denied)
 {
 	struct user_failure *oldest = &m->failures[0];
@@ -72,8 +73,8 @@ const struct err *failures_denial_seen(const struct mount *m, uid_t viewer)
 
 /* ---- the error beside prompt ---- */
 
-/* The session whose error shows a failure at a node: the node's own, or sessions/default for files
- * beside that session's, such as ask. NULL if the session is another user's. */
+/* The session whose error shows a failure at a node: the node's own; or sessions/default for files
+ * beside that session's files, such as ask. NULL if the session is another user's. */
 static struct conversation *failure_session(const struct node *n)
 {
 	struct conversation *c = n->conversation;
@@ -82,7 +83,7 @@ static struct conversation *failure_session(const struct node *n)
 	return c && c->uid == n->viewer ? c : NULL;
 }
 
-/* The failure with the names of the model and the session before it. */
+/* The failure, preceded by the names of the model and the session. */
 static struct err failure_named(const struct node *n, const struct err *e)
 {
 	struct err named = *e;
@@ -123,7 +124,7 @@ int failure_denied(const struct node *n, const struct err *e)
 	struct err named = failure_named(n, e);
 	struct conversation *c = failure_session(n);
 	const struct tree_row *row = c && c->refused ? c->refused_row : NULL;
-	/* The reason of a refused prompt stays, so a denial goes beside it. */
+	/* Keep the reason of a refused prompt; the denial goes beside it. */
 	if (row && (row->verbs || (row->ops && row->ops->refuses))) {
 		failure_replace(&c->denied, &named);
 	} else if (c) {

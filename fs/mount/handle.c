@@ -19,9 +19,9 @@ int handle_open(struct handle **out, const struct node *n, int flags, pid_t call
 	list_init(&h->polling);
 	list_init(&h->readers);
 	h->opener_thread = caller;
-	/* Now, since the opening thread may be gone at FLUSH or RELEASE. Each process of a lineage
-	 * is a file of /proc to read, so only what is used later is read: who is told of a refusal,
-	 * or whose FLUSH it is. */
+	/* Now, since the opening thread may have ended at FLUSH or RELEASE. Each process of a
+	 * lineage is a file of /proc to read. So read only what is needed later: for telling a
+	 * refusal to the right readers, or for recognising the opener's FLUSH. */
 	if (handle_writes(h) && ops->refuses)
 		proc_lineage(caller, REFUSAL_LINEAGE, &h->opener);
 	else if (handle_writes(h) && ops->flush)

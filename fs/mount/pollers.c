@@ -1,4 +1,4 @@
-/* Who polls open files, and news of a trace. See handle.h. */
+/* Processes that poll open files, and news of a trace. See handle.h. */
 #include "fs/mount/handle.h"
 
 #include <poll.h>
@@ -19,7 +19,7 @@ static struct link *pollers_list_of(const struct handle *h)
 	return h->node.conversation ? &h->node.conversation->pollers : NULL;
 }
 
-/* Puts the handle on the list that its news wakes. */
+/* Puts the handle on the list of its source of news. */
 static void poller_enlist(struct handle *h)
 {
 	list_remove(&h->polling);
@@ -28,7 +28,7 @@ static void poller_enlist(struct handle *h)
 		list_append(pollers, &h->polling);
 }
 
-/* By way of `polled`, so that the loop looks at the file: it may have had news on the old list. */
+/* Through `polled`, so that the loop checks the file: it may have had news on the old list. */
 void poller_moved(struct handle *h)
 {
 	list_remove(&h->polling);
@@ -36,7 +36,7 @@ void poller_moved(struct handle *h)
 		list_append(&h->node.mount->polled, &h->polling);
 }
 
-/* The latest poll handle replaces the one before: both notify the same waiters. */
+/* The new poll handle replaces the old one: both notify the same waiters. */
 void poller_add(struct handle *h, struct fuse_pollhandle *poll)
 {
 	if (h->poll)

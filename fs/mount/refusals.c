@@ -1,18 +1,19 @@
-/* Refused prompts, and which readers must not take another prompt's answer for theirs.
+/* Refused prompts: which readers must not take another prompt's answer for their own.
  *
- * Shells continue after a command that failed: `echo q > prompt; cat output` reads whether q was
- * accepted or not. So a refusal is remembered with the process that wrote, the process that opened
- * (in `{ echo a; cat b; } > prompt` the shell), and their parents. The next open of output or wait
- * by one of these processes, by a child of theirs, or by a descendant of the refused process fails
- * with EIO, once, and the session's error has the reason. Opens by others are not disturbed.
+ * Shells continue after a command that failed: `echo q > prompt; cat output` reads whether or not q
+ * was accepted. So a refusal is recorded with the process that wrote, the process that opened the
+ * file (in `{ echo a; cat b; } > prompt` the shell), and their parents. The next open of output or
+ * wait by one of these processes, by a child of theirs, or by a descendant of the refused process
+ * fails with EIO, once, and the session's error has the reason. Opens by other processes are not
+ * affected.
  *
- * The nearest event in a reader's lineage (the reader, its parent, and so on) decides: if one of
- * them had a prompt accepted, refusals before that are forgotten, and refusals of its ancestors do
- * not count. What a child did counts for its parent's other children: it wrote for a script that
- * now reads. An accepted prompt counts so once the child has ended, since a child that lives reads
- * for itself.
+ * The nearest event in a reader's lineage (the reader, its parent, and so on) decides. If one of
+ * these had a prompt accepted, earlier refusals are forgotten, and refusals of its ancestors do not
+ * count. A child's refused or accepted prompt also counts for its parent's other children: the
+ * child wrote for a script that now reads. An accepted prompt counts in this way only after the
+ * child has ended, since a running child reads for itself.
  *
- * Processes of other PID namespaces have no number here, so their refusals are not remembered. */
+ * Processes of other PID namespaces have no number here, so their refusals are not recorded. */
 #include "fs/mount/node.h"
 
 #include <stdlib.h>
@@ -21,12 +22,12 @@ enum { WRITER, OPENER, ROLES };
 
 struct refusal {
 	struct link link; /* on conversation.refusals, the oldest first */
-	struct link all;  /* on mount.refusals, likewise */
+	struct link all;  /* on mount.refusals, the oldest first */
 	struct conversation *of;
 	struct lineage who[ROLES]; /* the process that wrote or opened, and its parent */
-	/* A child of one of these had a prompt accepted since: the child and its parent. */
+	/* A child of one of these that had a prompt accepted since, and the child's parent. */
 	struct lineage accepted;
-	bool parent_accepted; /* the parent itself had one accepted since */
+	bool parent_accepted; /* the parent itself had a prompt accepted since */
 	struct err why;
 };
 
@@ -53,7 +54,7 @@ void refusals_forget(struct conversation *c)
 
 /* ---- lineages ---- */
 
-/* The place of a process in a lineage; -1: not there. */
+/* The index of a process in a lineage; -1: not in it. */
 static int refusal_place(const struct lineage *l, const struct process *p)
 {
 	for (unsigned i = 0; i < l->count; i++)
@@ -62,7 +63,7 @@ static int refusal_place(const struct lineage *l, const struct process *p)
 	return -1;
 }
 
-/* Whether the process itself wrote or opened. */
+/* Whether the process itself wrote or opened the prompt. */
 static bool refusal_is_own(const struct refusal *r, const struct process *p)
 {
 	return refusal_place(&r->who[WRITER], p) == 0 || refusal_place(&r->who[OPENER], p) == 0;
@@ -73,8 +74,8 @@ static bool refusal_is_parents(const struct refusal *r, const struct process *p)
 	return refusal_place(&r->who[WRITER], p) == 1 || refusal_place(&r->who[OPENER], p) == 1;
 }
 
-/* Whether p is the parent of a lineage's first process and that has ended, so that its prompts
- * count as p's. */
+/* Whether p is the parent of a lineage's first process, which has ended, so that its prompts count
+ * as p's. */
 static bool refusal_speaks_for(const struct lineage *l, const struct process *p)
 {
 	return refusal_place(l, p) == 1 && !proc_lives(&l->of[0]);
@@ -92,8 +93,8 @@ static bool refusal_concerns(const struct refusal *r, const struct process *p, u
 	       (refusal_speaks_for(&r->who[WRITER], p) || refusal_speaks_for(&r->who[OPENER], p));
 }
 
-/* Removes a process from those that a refusal concerns. Returns false if that was the last one: the
- * refusal is freed. */
+/* Removes a process from the processes that a refusal concerns. If none is left, frees the refusal
+ * and returns false. */
 static bool refusal_strike(struct refusal *r, const struct process *p)
 {
 	bool own = refusal_is_own(r, p), lives = false;
@@ -113,7 +114,7 @@ static bool refusal_strike(struct refusal *r, const struct process *p)
 
 /* ---- refused and accepted prompts ---- */
 
-/* So that a process that tries again and again leaves one refusal. */
+/* Forgets the process's own refusals, so that a process that retries leaves only one refusal. */
 static void refusals_forget_own(struct conversation *c, const struct process *p)
 {
 	struct link *next;

@@ -1,14 +1,14 @@
-/* The bound on unsubmitted text: what handles of prompt, questions and assembled params collect,
- * and what workers make of it.
+/* The bound on unsubmitted text: text collected by handles of prompt, questions and assembled
+ * params, and what workers make of it.
  *
- * max_prompt_bytes bounds each text, but not their number, and with allow_other they are other
- * users'. All of them together may take a quarter of the contexts' budget: a token is a few bytes
- * of text and hundreds to a hundred thousand bytes in a context, so more text could not be computed
- * anyway, and -o context_budget= raises the bound. It never exceeds a sixteenth of the machine's
- * memory, which that option may exceed. Half of the bound is reserved for the mount's owner; of the
- * others none gets more than a quarter of all. However small it is, everybody can write the longest
- * prompt: eight times its length are always allowed, since a text that grows takes up to twice its
- * length. The memory taken counts, not the length. */
+ * max_prompt_bytes bounds each text, but not the number of texts, and with allow_other other users
+ * write them. All of them together may take a quarter of the contexts' budget: a token is a few
+ * bytes of text and hundreds to a hundred thousand bytes in a context, so more text could not be
+ * computed anyway, and -o context_budget= raises the bound. The bound never exceeds a sixteenth of
+ * the machine's memory, although the contexts' budget may. Half of the bound is reserved for the
+ * mount's owner. No other user gets more than a quarter of the bound. However small the bound,
+ * everybody can write the longest prompt: eight times its length are always allowed, since a
+ * growing text takes up to twice its length. What counts is the memory taken, not the length. */
 #include "fs/mount/handle.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static struct unsubmitted_user *unsubmitted_find(struct unsubmitted *u, uid_t ui
 	return NULL;
 }
 
-/* Finds or adds a user; a new one has 0 bytes. NULL: out of memory. */
+/* Finds a user, or adds one with 0 bytes. NULL: out of memory. */
 static struct unsubmitted_user *unsubmitted_find_or_make(struct unsubmitted *u, uid_t uid)
 {
 	struct unsubmitted_user *user = unsubmitted_find(u, uid);
@@ -54,7 +54,7 @@ static struct unsubmitted_user *unsubmitted_find_or_make(struct unsubmitted *u, 
 	return &u->users[u->count++];
 }
 
-/* bytes: what the text would take, were it not refused. */
+/* bytes: what the text would have taken. */
 static int unsubmitted_refuse(const struct handle *h, const char *whose, uint64_t bytes,
 			      uint64_t most, struct err *e)
 {
@@ -65,7 +65,7 @@ static int unsubmitted_refuse(const struct handle *h, const char *whose, uint64_
 		h->node.row->name, whose, (double)bytes / 1e6, (double)most / 1e6);
 }
 
-/* Whether the handle's user may have `more` bytes more. */
+/* Whether the handle's user may have `more` additional bytes. */
 static int unsubmitted_check(const struct handle *h, uint64_t more, struct err *e)
 {
 	const struct mount *m = h->node.mount;
@@ -83,7 +83,7 @@ static int unsubmitted_check(const struct handle *h, uint64_t more, struct err *
 	return all + more > most ? unsubmitted_refuse(h, "the users'", all + more, most, e) : 0;
 }
 
-/* Raises the bytes that count for the handle to `room`. */
+/* Raises the bytes counted for the handle to `room`. */
 static int unsubmitted_reserve(struct handle *h, size_t room, struct err *e)
 {
 	if (room <= h->counted)
@@ -105,7 +105,7 @@ int unsubmitted_put(struct handle *h, size_t offset, const void *data, size_t si
 	size_t end, length = h->written.length;
 	if (__builtin_add_overflow(offset, size, &end))
 		return err_set(e, EFBIG, "%s: the offset is beyond any text", h->node.row->name);
-	/* The memory that the text takes at its new length. */
+	/* The memory that the text will take at its new length. */
 	int code = unsubmitted_reserve(h, text_room(&h->written, end > length ? end : length), e);
 	if (!code && !text_put(&h->written, offset, data, size))
 		code = err_set(e, ENOMEM, "%s: no memory for this text", h->node.row->name);

@@ -25,7 +25,7 @@
 
 /* ---- creation ---- */
 
-/* Whole pages, so that loop_rest can give them back. NULL: no memory. */
+/* Whole pages, so that loop_rest can return them to the system. NULL: no memory. */
 static char *mount_map_scratch(void)
 {
 	void *memory = mmap(NULL, READ_MAX_BYTES, PROT_READ | PROT_WRITE,
@@ -70,18 +70,18 @@ void mount_changed(void *ctx, void *user)
 	post_send(m->posts, &c->news);
 }
 
-/* ---- memory is given back when the mount rests ----
+/* ---- returning memory when the mount rests ----
  *
- * What is freed in the middle of a heap stays the process's. After some minutes of many sessions,
- * and of models that come and go, two thirds of what the daemon held were such free memory. So when
- * nobody has asked for anything and no token has come for a second, a worker gives back the pages
- * that are wholly free: once, until something happens again.
+ * Memory freed in the middle of a heap stays with the process. After some minutes with many
+ * sessions, and with models that come and go, two thirds of the daemon's memory were free in this
+ * way. So after a second without requests and tokens a worker returns the pages that are wholly
+ * free: once, until something happens again.
  *
- * For this, all threads share one heap. With one heap per thread, the allocator's default, free
- * memory at the end of any but the first is never given back (glibc's malloc_trim leaves it), and
- * one thread does not reuse what another has freed: after ten minutes that was half of what the
- * daemon held. The threads compute in memory that is allocated already, so they seldom meet at the
- * heap's lock. The allocator's small caches per thread are emptied before (thread_trim.h): a
+ * For this, all threads share one heap. By default the allocator has one heap per thread. Then free
+ * memory at the end of any heap but the first is never returned (glibc's malloc_trim leaves it),
+ * and one thread does not reuse memory that another has freed: after ten minutes that was half of
+ * the daemon's memory. The threads compute in memory that is allocated already, so they seldom meet
+ * at the heap's lock. The allocator's small caches per thread are emptied before (thread_trim.h): a
  * worker's half a second after its last work, the loop's when the mount rests. */
 
 enum { REST_MS = 1000, NS_PER_MS = 1000000 };
@@ -104,7 +104,7 @@ static void loop_trim_work(struct job *job)
 	(void)malloc_trim(0);
 }
 
-/* The post that calls this has stirred the loop, but nothing has happened. */
+/* The post that calls this woke the loop, but is not an activity. */
 static void loop_trim_finish(struct job *job)
 {
 	struct trimming *t = LINK_OWNER(job, struct trimming, job);
@@ -112,7 +112,7 @@ static void loop_trim_finish(struct job *job)
 	free(t);
 }
 
-/* Milliseconds until loop_rest has something to do; -1: nothing. */
+/* Milliseconds until loop_rest has work; -1: none. */
 static int loop_rest_timeout(const struct mount *m)
 {
 	if (!m->stirred_ns)
@@ -121,8 +121,8 @@ static int loop_rest_timeout(const struct mount *m)
 	return rested >= REST_MS ? 0 : (int)(REST_MS - rested);
 }
 
-/* If the time has come, gives memory back: the buffers that the longest request and the longest
- * answer have filled (libfuse allocates another one), and the heap's free pages. */
+/* If it is time, returns memory to the system: the buffers filled by the longest request (libfuse
+ * allocates a new one) and the longest answer, and the heap's free pages. */
 static void loop_rest(struct mount *m, struct fuse_buf *buffer)
 {
 	if (loop_rest_timeout(m) != 0)
@@ -145,8 +145,8 @@ static void loop_rest(struct mount *m, struct fuse_buf *buffer)
 
 /* ---- the loop ----
  *
- * It works in slices (a number of requests, then of woken calls, then of polls), so that neither
- * ten thousand readers of one answer nor a flood of requests delays the others for long. */
+ * It works in slices: some requests, then some woken calls, then some polls. So neither ten
+ * thousand readers of one answer nor a flood of requests delays the others for long. */
 
 enum {
 	REQUESTS_PER_SLICE = 64,
@@ -184,7 +184,7 @@ static void loop_serve_requests(struct mount *m, struct fuse_buf *buffer)
 	}
 }
 
-/* Milliseconds until the loop has something to do by itself; -1: nothing. */
+/* Milliseconds until the loop has work of its own; -1: none. */
 static int loop_timeout(const struct mount *m, bool loading)
 {
 	const int times[] = {calls_timeout(m), loop_rest_timeout(m), asks_timeout(m),
@@ -267,7 +267,7 @@ void mount_stop(struct mount *m)
 		for (struct link *l = x->asks.next; l != &x->asks; l = l->next)
 			conversation_end(LINK_OWNER(l, struct conversation, in_asks));
 	}
-	/* The sessions of questions are in no folder; their handles lead to them. */
+	/* The sessions of questions are in no folder; find them through their handles. */
 	for (struct link *l = m->handles.next; l != &m->handles; l = l->next) {
 		struct handle *h = LINK_OWNER(l, struct handle, all);
 		h->gone = true;

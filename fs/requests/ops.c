@@ -11,17 +11,18 @@
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct mount *m = userdata;
-	/* RELEASE is a background request: below this limit it waits behind slow mapped reads. */
+	/* RELEASE is a background request: beyond the limit it would wait behind slow mapped
+	 * reads. */
 	conn->max_background = 4096;
 	conn->congestion_threshold = 4096;
-	/* O_TRUNC has to come with OPEN: a separate truncation would look like ftruncate. */
+	/* O_TRUNC must come with OPEN: a separate truncation would look like ftruncate. */
 	conn->want |= conn->capable & FUSE_CAP_ATOMIC_O_TRUNC;
 	conn->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
 	m->copies_by_pages = conn->proto_minor >= 38; /* Linux 6.5; see ops_splice.c */
 	m->ready = true;
 }
 
-/* ---- looking ---- */
+/* ---- attributes ---- */
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 
@@ -47,7 +48,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	fuse_reply_entry(req, &entry);
 }
 
-/* Lookups are not counted: an inode number is all there is to a node (tree.h). */
+/* Lookups are not counted: a node is nothing but its inode number (tree.h). */
 static void op_forget(fuse_req_t req, fuse_ino_t inode, uint64_t lookups)
 {
 	(void)inode;
@@ -114,8 +115,8 @@ static void op_statfs(fuse_req_t req, fuse_ino_t inode)
 
 /* ---- modes: experts' pins ---- */
 
-/* A worker runs the row's chmod: it may have to wait for the thread that reads or evicts experts.
- */
+/* A worker runs the row's chmod, since it may have to wait for the thread that reads or evicts
+ * experts. */
 struct mode_change {
 	struct job job;
 	fuse_req_t req;
@@ -144,8 +145,8 @@ static void op_chmod_finish(struct job *job)
 	free(c);
 }
 
-/* Has the row's hook change a mode, and the request answered afterwards. `changed`: the bits that
- * differ. -EPERM: there is no hook, or the node is not the viewer's. */
+/* Makes a worker run the row's hook to change a mode, then answers the request. `changed`: the bits
+ * that differ. -EPERM: there is no hook, or the node is not the viewer's. */
 static int op_chmod(fuse_req_t req, const struct node *n, mode_t mode, mode_t changed)
 {
 	uid_t owner = n->mount->uid;
@@ -178,7 +179,7 @@ static bool op_is_writing(const struct node *n, pid_t thread)
 	return false;
 }
 
-/* Times are the daemon's: setting them succeeds, without effect, unless the row has a hook. */
+/* The daemon sets all times: setting them succeeds, but has no effect unless the row has a hook. */
 static int op_touch(const struct node *n)
 {
 	const struct row_hooks *hooks = n->row->hooks;
@@ -191,10 +192,10 @@ static int op_touch(const struct node *n)
 	return hooks->touch(n, &e);
 }
 
-/* Modes and owners cannot be changed except by the row's hook. Setting them to what they are
- * succeeds, as do a truncation by name (which is no write), all
- * without effect. A process that is writing the file may set them without effect as well (cp -p):
- * an error would come after the text was written. */
+/* Modes and owners cannot be changed except by the row's hook. Setting them to their present values
+ * succeeds without effect, and so does a truncation by name, which is not a write. A process that
+ * is writing the file may also set others without effect (cp -p), since an error would come after
+ * the text was written. */
 static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int what,
 		       struct fuse_file_info *file)
 {
@@ -233,9 +234,9 @@ static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int wh
 
 /* ---- extended attributes ----
  *
- * A node has those that its row's hooks list; they are read-only. The kernel asks for others by
- * itself: security.capability when a file is opened with truncation, and access lists. ENOSYS would
- * stop that, but for every file of the mount. */
+ * A node has the attributes that its row's hooks list; they are read-only. The kernel asks for
+ * others by itself: security.capability when a file is opened with truncation, and access lists.
+ * ENOSYS would stop that, but for every file of the mount. */
 
 #define XATTR_PREFIX "user.moefs."
 
@@ -245,7 +246,7 @@ static const struct xattr *op_xattrs_of(const struct node *n)
 	return n->row->hooks && n->row->hooks->xattrs ? n->row->hooks->xattrs : none;
 }
 
-/* A caller that gives no room asks how much it needs. Frees the text. */
+/* room 0: the caller asks how much room it needs. Frees the text. */
 static void op_reply_xattr(fuse_req_t req, struct text *t, size_t room)
 {
 	if (t->failed)
@@ -290,8 +291,9 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t inode, size_t size)
 	op_reply_xattr(req, &names, size);
 }
 
-/* None can be set. Our own are EPERM; for others `code` says that files here have no such
- * attributes, which programs that copy files with their attributes (cp -a) accept. */
+/* No attribute can be set. For our own the answer is EPERM. For others it is `code`, which says
+ * that files here have no such attributes; programs that copy files with attributes (cp -a) accept
+ * that. */
 static void op_refuse_xattr(fuse_req_t req, fuse_ino_t inode, const char *name, int code)
 {
 	struct node n;
@@ -299,7 +301,8 @@ static void op_refuse_xattr(fuse_req_t req, fuse_ino_t inode, const char *name, 
 	if (!request_node(req, inode, 0, &n))
 		return;
 	bool ours = !strncmp(name, XATTR_PREFIX, strlen(XATTR_PREFIX));
-	if (!strncmp(name, "user.", strlen("user."))) { /* others are programs' own, not typed */
+	if (!strncmp(name, "user.", strlen("user."))) { /* other names are set by programs, not
+							   typed by users */
 		err_set(&e, ours ? EPERM : code, "%.64s: %s", name,
 			ours ? "extended attributes are read-only; chmod +t pins an expert"
 			     : "files here have no extended attributes except user.moefs.*, which "

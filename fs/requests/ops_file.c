@@ -20,7 +20,7 @@ static int file_open_check(const struct file_call *c, struct node *n)
 	int code = tree_node(c->mount, c->inode, fuse_req_ctx(c->req)->uid, n);
 	if (code)
 		return code;
-	/* The session has ended with the mount, while this open waited for its prompt. */
+	/* The mount, and with it the session, has ended while this open waited for its prompt. */
 	if (n->conversation && !n->conversation->session)
 		return -EIO;
 	int mode = c->file.flags & O_ACCMODE;
@@ -79,7 +79,7 @@ void op_open(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 	c->serve(c);
 }
 
-/* ---- reads by a worker, since they block (file_ops.read_in_worker) ---- */
+/* ---- reads in a worker, for files whose reads block (file_ops.read_in_worker) ---- */
 
 struct worker_read {
 	struct job job;
@@ -92,7 +92,7 @@ struct worker_read {
 static void file_read_work(struct job *job)
 {
 	struct worker_read *r = LINK_OWNER(job, struct worker_read, job);
-	const struct handle *h = r->call->handle; /* is released after the answer */
+	const struct handle *h = r->call->handle; /* released after the answer */
 	r->result = h->node.row->ops->read_in_worker(h, r->call->offset, r->buffer, r->call->size,
 						     &r->why);
 }
@@ -127,9 +127,9 @@ static ssize_t file_read_in_worker(struct handle *h, struct file_call *c)
 /* ---- read ---- */
 
 /* Another file system (sshfs) may cut a long read into several and send all of them at once. If one
- * of them gets less than it asked for, the next would wait for text that nobody asked for yet, and
- * the reader with it. So a read that starts where the last one's request ended (h->rest) gets an
- * end of file instead of waiting. */
+ * of them gets less than it asked for, the next would wait for text that the program does not need
+ * yet, and the program would wait, too. So a read that starts at the end of the last request
+ * (h->rest) gets an end of file instead of waiting. */
 static void file_read_serve(struct file_call *c)
 {
 	struct handle *h = c->handle;
@@ -173,7 +173,8 @@ void op_read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 
 /* ---- write ---- */
 
-/* With an error: answers the request and puts the sentence into `error`. True: there was none. */
+/* Returns true if there was no error; otherwise answers the request, puts the sentence into
+ * `error`, and returns false. */
 static bool file_succeeded(fuse_req_t req, const struct handle *h, int code, const struct err *e)
 {
 	if (!code)
@@ -216,7 +217,7 @@ int file_truncate(struct fuse_file_info *file, uint64_t size)
 	return code;
 }
 
-/* FLUSH comes from each process that closes a descriptor; FUSE names the calling thread. */
+/* Each process that closes a descriptor sends a FLUSH; FUSE names the calling thread. */
 static bool file_is_opener(const struct handle *h, pid_t caller)
 {
 	if (caller == h->opener_thread)
@@ -242,8 +243,8 @@ void op_flush(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 		fuse_reply_err(req, 0);
 }
 
-/* fsync reports what close would: over sshfs, which does not wait for close and drops its error,
- * there is no other way to learn it. */
+/* fsync reports the error that close would report. sshfs does not wait for close and drops its
+ * error, so there is no other way to learn the error. */
 void op_fsync(fuse_req_t req, fuse_ino_t inode, int data_alone, struct fuse_file_info *file)
 {
 	(void)data_alone;

@@ -1,4 +1,5 @@
-/* FUSE's operations on open folders, and which process is clearing one. See ops.h. */
+/* FUSE's operations on open folders, and which process is removing a folder's contents. See
+ * ops.h. */
 #include "fs/base/proc.h"
 #include "fs/requests/ops.h"
 
@@ -84,7 +85,7 @@ void op_releasedir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file
 
 /* ---- listing ---- */
 
-/* The places of "." and "..". The tree's own places are above 255 (tree_next). */
+/* The offsets of "." and "..". The tree's own offsets are above 255 (tree_next). */
 enum { PLACE_DOT = 1, PLACE_DOTDOT = 2 };
 
 static size_t folder_add_entry(fuse_req_t req, char *buffer, size_t left, const char *name,
@@ -104,7 +105,7 @@ static bool folder_next_entry(const struct node *folder, uint64_t *place, struct
 			      char name[NAME_SIZE])
 {
 	if (*place == PLACE_DOTDOT)
-		*place = 0; /* where the tree begins */
+		*place = 0; /* the tree's first entry */
 	else if (*place <= PLACE_DOT) {
 		*n = *folder;
 		if (*place == PLACE_DOT)

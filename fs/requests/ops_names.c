@@ -1,10 +1,10 @@
 /* FUSE's operations that create, remove and rename. See ops.h.
  *
- * Only sessions and names in ask.d can be created or removed; everything else is EPERM, and `error`
+ * Only sessions and names in ask.d can be created or removed. Anything else is EPERM, and `error`
  * says why. But `rm -rf sessions/NAME` has to get to the rmdir of the session. So a process that is
- * clearing a session's folder (has it open and has listed it) may remove the files in it, without
- * effect. For other processes such a success would do harm: tar x, which has the folder open too,
- * would try forever to replace a file. */
+ * clearing a session's folder (it has the folder open and has listed it) may remove the files in
+ * it, without effect. For other processes such a success would be harmful: tar x, which also has
+ * the folder open, would try forever to replace a file. */
 #include "fs/base/human.h"
 #include "fs/models/kept.h"
 #include "fs/requests/ops.h"
@@ -20,12 +20,12 @@ static bool name_folder_is(const struct node *n, enum folder folder)
 	return n->row == tree_row(folder);
 }
 
-/* ---- what the tree does not allow ---- */
+/* ---- operations that the tree does not allow ---- */
 
 enum denied { DENIED_CREATE, DENIED_MKDIR, DENIED_REMOVE, DENIED_RENAME, DENIED_LINK };
 
-/* Names that editors and sed create beside the file that they write: .x.swp, x~, sedXXXXXX, 4913.
- * No user typed them, so `error` says nothing about them. */
+/* Names of files that editors and sed create beside the file that they write: .x.swp, x~,
+ * sedXXXXXX, 4913. No user typed them, so `error` does not mention them. */
 static bool name_is_temporary(const char *name)
 {
 	size_t n = strlen(name);
@@ -33,7 +33,7 @@ static bool name_is_temporary(const char *name)
 	       (n == 9 && !strncmp(name, "sed", 3));
 }
 
-/* The name in the folder that is most like the one that was asked for; "": none is. */
+/* The name in the folder that is most similar to `name`; "": none is. */
 static void name_nearest(const struct node *folder, const char *name, char nearest[NAME_SIZE])
 {
 	enum { LOOKED_AT = 256 }; /* nobody mistypes one of thousands */
@@ -73,7 +73,7 @@ static void names_why_no_file(const struct node *folder, const char *name, struc
 	err_name(e, params ? "no_param" : "not_permitted");
 }
 
-/* Answers with EPERM and says why in the caller's `error`. */
+/* Answers with EPERM and puts the reason into the caller's `error`. */
 static void names_deny(fuse_req_t req, fuse_ino_t parent, const char *name, enum denied what)
 {
 	static const char *const words[] = {
@@ -99,7 +99,7 @@ static void names_deny(fuse_req_t req, fuse_ino_t parent, const char *name, enum
 	fuse_reply_err(req, EPERM);
 }
 
-/* Of another user's session or question. */
+/* names_deny for another user's session or question. */
 static void names_deny_foreign(fuse_req_t req, const struct node *folder, const char *name)
 {
 	struct err e;
@@ -154,7 +154,7 @@ static int names_make_ask(fuse_req_t req, const struct node *folder, const char 
 	int code = asks_make(folder->model, name_folder_is(folder, FOLDER_EMBEDS), name, who->uid, who->gid, &c, e);
 	if (code)
 		return code;
-	if (tree_child(folder, name, &made)) /* cannot fail: it was just made */
+	if (tree_child(folder, name, &made)) /* cannot fail: the name was just made */
 		return -ENOENT;
 	code = handle_open(h, &made, file->flags, who->pid, e);
 	if (code)
@@ -208,9 +208,9 @@ void op_link(fuse_req_t req, fuse_ino_t inode, fuse_ino_t parent, const char *na
 
 /* ---- removing and renaming ---- */
 
-/* Finds the session of this name, which only its owner may remove or rename, whatever the folder's
- * mode; sessions/default stays. NULL: the request has been answered with the error. `typed`: the
- * name for the error's sentence. */
+/* Finds the session of this name. Only its owner may remove or rename it, whatever the folder's
+ * mode; sessions/default always stays. NULL: the request has been answered with the error. `typed`:
+ * the name for the error's sentence. */
 static struct conversation *names_find_session(fuse_req_t req, fuse_ino_t parent, const char *name,
 					       enum denied what, const char *typed)
 {
@@ -240,7 +240,7 @@ static struct conversation *names_find_session(fuse_req_t req, fuse_ino_t parent
 	return NULL;
 }
 
-/* Whether the name is in a session of the caller's that the calling process is clearing. */
+/* Whether the name is in a session of the caller whose folder the calling process is clearing. */
 static bool name_is_being_cleared(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node folder, child;
@@ -250,7 +250,7 @@ static bool name_is_being_cleared(fuse_req_t req, fuse_ino_t parent, const char 
 	       !tree_child(&folder, name, &child);
 }
 
-/* Removes a name whose row has a hook for that; false: there is no such name, or no hook. */
+/* Removes a name whose row has a hook for removal; false: there is no such name, or no hook. */
 static bool names_remove_hooked(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node folder, child;

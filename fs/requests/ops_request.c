@@ -1,4 +1,4 @@
-/* What FUSE's operations share: who asks, for which node, and the answer for a name. See ops.h. */
+/* Shared by FUSE's operations: the caller, the node, and the answer for a name. See ops.h. */
 #include "fs/base/workers.h"
 #include "fs/requests/ops.h"
 
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For how long the kernel may cache a name. Names change only through the kernel (mkdir, rmdir,
- * rename), except for those of ROW_PASSING, which disappear by themselves. */
+/* How long the kernel may cache a name. Names change only through the kernel (mkdir, rmdir,
+ * rename), except for names of ROW_PASSING, which disappear by themselves. */
 #define NAME_SECONDS 86400.0
 
 struct mount *request_mount(fuse_req_t req)
@@ -42,7 +42,7 @@ void request_entry(const struct node *n, struct fuse_entry_param *entry)
 	entry->ino = entry->attr.st_ino;
 }
 
-/* ---- folders whose names take long to find out ---- */
+/* ---- folders whose names take long to find ---- */
 
 struct preparation {
 	struct job job;

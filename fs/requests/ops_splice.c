@@ -1,11 +1,12 @@
-/* Programs that copy files by splice(2) or sendfile(2) instead of read(2): the cat of busybox and
+/* Programs that copy files with splice(2) or sendfile(2) instead of read(2): the cat of busybox and
  * of uutils, and Python's shutil.
  *
  * Since Linux 6.5 the kernel serves splice from its page cache, and only up to the size that it was
- * told last, for files with direct I/O as well (filemap_splice_read in mm/filemap.c checks nothing
- * else). A text that is still to come has size 0, so such a program would take it for empty.
+ * last told, also for files with direct I/O (filemap_splice_read in mm/filemap.c checks nothing
+ * else). A text that is not complete has size 0, so such a program would take it for empty.
  * Therefore a read for a page of such a text is refused, and these programs fall back to read(2).
- * For the kernel to ask at all, it is made to believe that the file is long; stat(2) still gives 0.
+ * So that the kernel asks at all, it is made to believe that the file is long; stat(2) still gives
+ * 0.
  */
 #include "fs/requests/ops.h"
 
@@ -16,8 +17,8 @@ static bool splice_is_stream(const struct node *n)
 	return n->mount->copies_by_pages && !node_is_folder(n) && n->row->caching == CACHING_STREAM;
 }
 
-/* A process's read carries a lock owner; the kernel's read for a page has none. A name that
- * disappears when it has been read to its end (ROW_PASSING) has to see real reads. */
+/* A process's read has a lock owner; the kernel's read for a page has none. A name that disappears
+ * after it was read to its end (ROW_PASSING) needs real reads. */
 bool splice_refused(const struct handle *h, const struct fuse_file_info *file)
 {
 	const struct node *n = &h->node;
@@ -25,9 +26,9 @@ bool splice_refused(const struct handle *h, const struct fuse_file_info *file)
 	       (n->row->flags & ROW_PASSING || n->row->ops->size(n) == 0);
 }
 
-/* Stores a byte far behind all others, and the kernel takes its place for the file's size. Each
- * call uses another place, since the same size would be no change. If the kernel does not know the
- * inode yet, or has no memory for a page, nothing changes. */
+/* Stores a byte far beyond all others, so the kernel takes its offset for the file's size. Each
+ * call uses another offset, since the same size would not be a change. If the kernel does not know
+ * the inode yet, or has no memory for a page, nothing changes. */
 static void splice_make_long(const struct node *n)
 {
 	struct mount *m = n->mount;
@@ -38,7 +39,7 @@ static void splice_make_long(const struct node *n)
 }
 
 /* Before the answer: an answer that was on its way when the size changed no longer counts as news
- * (fuse_change_attributes in fs/fuse/inode.c), so that only the caller sees its size. */
+ * (fuse_change_attributes in fs/fuse/inode.c), so only the caller sees its size. */
 void splice_opened(const struct node *n)
 {
 	if (splice_is_stream(n))

@@ -1,8 +1,8 @@
 /* The table of the tree: one row for each kind of file or folder.
  *
  * To add a file, add a row: nothing else in fs/ lists the files. MOUNT/README and moefs(5) are made
- * from the rows, .about included. Session params have no rows of their own: they are the table of
- * engine/session/params.c, shown by the rows VALUE and TEXT (files/param_files.c). */
+ * from the rows, including .about. Session params have no rows of their own: the table in
+ * engine/session/params.c has them, and the rows VALUE and TEXT show them (files/param_files.c). */
 #include "fs/files/ctl.h"
 #include "fs/files/files.h"
 #include "fs/tree/tree.h"

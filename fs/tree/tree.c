@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a node belongs to besides the mount, which decides what its inode number holds. */
+/* The part of the mount that a node belongs to, which decides the fields of its inode number. */
 enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER, SCOPE_ITEMS };
 
 static enum scope tree_scope(const struct tree_row *row)
@@ -117,7 +117,8 @@ void tree_parent(const struct node *n, struct node *out)
 
 /* ---- names ---- */
 
-/* Whether the folder shows this row. If so, *child is the row's node there, without its member. */
+/* Whether the folder shows this row. If so, sets *child to the row's node there, without its
+ * member. */
 static bool tree_row_is_in(const struct tree_row *row, const struct node *folder,
 			   struct node *child)
 {
@@ -148,7 +149,7 @@ int tree_child(const struct node *folder, const char *name, struct node *out)
 	return -ENOENT;
 }
 
-/* *place is the row and the member that the last call returned: member << 8 | row. */
+/* *place holds the row and the member of the last call: member << 8 | row. */
 bool tree_next(const struct node *folder, uint64_t *place, struct node *child, char name[NAME_SIZE])
 {
 	uint64_t member = *place >> 8;
@@ -187,7 +188,7 @@ static void tree_set_owner(const struct node *n, struct stat *st)
 		(void)n->row->hooks->owner(n, &st->st_uid);
 }
 
-/* Group and others have the same bits in every mode of the tree, except for what umask removes. */
+/* Group and others have the same bits in every mode of the tree, before umask is applied. */
 static mode_t tree_mode(const struct node *n)
 {
 	return n->row->mode & ~n->mount->umask;
@@ -206,12 +207,12 @@ static uint64_t tree_file_size(const struct node *n)
 
 void tree_attr(const struct node *n, struct stat *st)
 {
-	/* Other users do not see how long a session's texts are or when they grew. */
+	/* Other users must not see how long a session's texts are or when they grew. */
 	bool shown = tree_allows(n, n->viewer, R_OK);
 	*st = (struct stat){
 		.st_ino = tree_inode(n),
 		.st_mode = tree_mode(n),
-		.st_nlink = 1, /* of a folder: makes no promise about the folders in it */
+		.st_nlink = 1, /* of a folder: says nothing about the number of its subfolders */
 		.st_blksize = 4096,
 	};
 	tree_set_owner(n, st);
@@ -228,7 +229,7 @@ void tree_attr(const struct node *n, struct stat *st)
 	st->st_blocks = (st->st_size + STAT_BLOCK - 1) / STAT_BLOCK;
 	if (n->row->hooks && n->row->hooks->attr)
 		n->row->hooks->attr(n, st);
-	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */
+	if (st->st_blocks == 0) /* tar -S would store zeros for a file without blocks */
 		st->st_blocks = 1;
 	if (n->row->flags & ROW_IN_MODEL && conversation_is_default(n->conversation))
 		st->st_nlink = 2;
@@ -243,7 +244,7 @@ double tree_attr_seconds(const struct node *n)
 	return n->row->caching == CACHING_STATIC ? 3600 : 0;
 }
 
-/* The kernel has checked the viewer's groups already: only root gets here without that check. */
+/* The kernel has already checked the viewer's groups, except for root. */
 bool tree_allows(const struct node *n, uid_t uid, int wanted)
 {
 	struct stat st = {0};
