@@ -1,8 +1,9 @@
-/* ask.d/NAME and embed.d/NAME: a question, or a text to embed, by name, for shells that cannot open a file for reading and writing.
+/* ask.d/NAME and embed.d/NAME: a question, or a text to embed, by name, for shells that cannot open
+ * a file for reading and writing.
  *
- * Opened for writing, the file is a prompt; opened for reading, it is an output, and an open for
- * reading waits for the prompt in the same way. The name disappears when the answer has been read
- * to its end; processes that have the file open can continue with it. mount/asks.c keeps the names.
+ * Opened for writing, the file is a prompt. Opened for reading, it is an output, and the open waits
+ * for the prompt like an open of output. The name disappears when the answer has been read to its
+ * end; processes that have the file open can continue with it. mount/asks.c keeps the names.
  */
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"

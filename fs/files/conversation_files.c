@@ -1,6 +1,6 @@
 /* The conversation of a session as files: messages.json, template.json and tools.json, which are
- * written whole; tool_calls.json, which grows; rendered and rendered_tokens; tool_result. Which of
- * the engine's texts a file shows is its row's `fact`. */
+ * written as a whole; tool_calls.json, which grows; rendered and rendered_tokens; tool_result. The
+ * row's `fact` says which of the engine's texts a file shows. */
 #include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/files/values.h"
@@ -42,7 +42,7 @@ int conversation_text_set(const struct node *n, const char *value, size_t length
 	return code;
 }
 
-/* The close would be refused during a turn. The write is refused already, so that a shell reports
+/* During a turn the close would be refused. Refuse the write already, so that a shell reports
  * it. */
 static int conversation_text_write(struct handle *h, const char *data, size_t size, uint64_t offset,
 				   struct err *e)
@@ -59,7 +59,7 @@ static int conversation_text_take(struct session *s, size_t which, const char *t
 	return session_text_set(s, (enum session_text)which, text, length, e);
 }
 
-/* Long texts are parsed and checked by a worker. */
+/* A worker parses and checks long texts. */
 static bool conversation_text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
 {
 	enum { LONG_BYTES = 64 << 10 };
@@ -68,7 +68,7 @@ static bool conversation_text_flush_later(struct handle *h, bool by_opener, fuse
 					 conversation_text_take, NULL);
 }
 
-/* If another process than the opener closes the file last, nobody waits for the answer. */
+/* If a process other than the opener closes the file last, no process waits for the answer. */
 static void conversation_text_release(struct handle *h)
 {
 	if (!h->node.conversation->session || !conversation_text_flush_later(h, true, NULL))
@@ -94,7 +94,7 @@ static ssize_t conversation_calls_read(struct handle *h, struct file_call *c, ch
 	return n;
 }
 
-/* Ready when there are calls that this handle has not read, or when no more can come. */
+/* Ready if there are calls that this handle has not read, or if no more can come. */
 static unsigned conversation_calls_poll(struct handle *h)
 {
 	enum { EMPTY = sizeof "[]\n" - 1 };
@@ -109,12 +109,12 @@ const struct file_ops tool_calls_ops = {
 	.poll = conversation_calls_poll,
 };
 
-/* ---- rendered and rendered_tokens: what the model would read next, and its number of tokens ----
+/* ---- rendered and rendered_tokens: the text that the model would read next, and its tokens ----
  *
- * To render a long conversation takes tens of milliseconds, so a worker does it: for a read at
+ * Rendering a long conversation takes tens of milliseconds, so a worker does it: for a read at
  * offset 0, which keeps the text for the reads that follow, and for the size. The files are empty
  * if there is nothing to show (the model is not loaded, it has no template, or its template refuses
- * a conversation without messages): looking is no failure. */
+ * a conversation without messages), since reading them must not count as a failure. */
 
 struct rendering {
 	struct job job;
@@ -123,8 +123,8 @@ struct rendering {
 	size_fn *tell;
 	struct node node;
 	struct session *session; /* borrowed */
-	char *text;		 /* NULL: `why` says why not */
-	size_t length;		 /* 0 then */
+	char *text;		 /* NULL: `why` has the reason */
+	size_t length;		 /* 0 if text is NULL */
 	bool begun;		 /* there are messages */
 	struct err why;
 };
@@ -152,7 +152,7 @@ static void conversation_rendered_reply(struct rendering *r)
 	text_cut(&h->shown, 0);
 	if (r->text)
 		text_add(&h->shown, r->text, r->length);
-	text_string(&h->shown, ""); /* allocates it even if it is empty */
+	text_string(&h->shown, ""); /* allocates it, also if it is empty */
 	if (failed)
 		failure_refused(&r->node, &r->why);
 	if (failed || h->shown.failed)
@@ -226,14 +226,14 @@ const struct file_ops rendered_ops = {
 
 /* ---- tool_result: a JSON object per result, {"tool_call_id": ID, "content": TEXT} ----
  *
- * The write that completes an object takes the result, so that a wrong one is EINVAL there. An
- * object may come in several writes; one that never becomes complete is refused at the FLUSH of the
- * process that opened the file. The handle that brings the last missing result becomes the
- * session's writer, and its RELEASE submits all of them; until then opens of output wait as they do
- * for a prompt (conversation_closing). Reading gives the results that are not submitted yet. */
+ * The write that completes an object submits the result, so that a wrong result is EINVAL there. An
+ * object may come in several writes. An object that is never completed is refused at the FLUSH of
+ * the process that opened the file. The handle that brings the last missing result becomes the
+ * session's writer, and its RELEASE submits all results. Until then opens of output wait as for a
+ * prompt (conversation_closing). Reading gives the results that are not submitted yet. */
 
-/* The end of the JSON object that text[n] begins with; 0: it is not complete. Nothing else is
- * checked: a text that does not begin with an object ends at once, at n. */
+/* The end of the JSON object at the start of text[n]; 0: it is not complete. Checks nothing else:
+ * for a text that does not begin with an object, returns n. */
 static size_t conversation_object_end(const char *text, size_t n)
 {
 	size_t depth = 0;
@@ -276,7 +276,7 @@ static int conversation_results_add(struct handle *h, const struct session_resul
 	return 0;
 }
 
-/* Takes the complete objects of what was written, all or none. */
+/* Takes all complete objects of the written text, or none. */
 static int conversation_results_take(struct handle *h, struct err *e)
 {
 	const struct text *t = &h->written;

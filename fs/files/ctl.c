@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-	CTL_MOST_CHANGES = 64,	   /* in one write; there are fewer params and texts than that */
-	CTL_MOST_BYTES = 64 << 10, /* of a write; longer ones would delay the loop */
-	SHOWN = 64,		   /* bytes of what was typed that a refusal shows */
+	CTL_MOST_CHANGES = 64,	   /* in one write; there are fewer params and texts */
+	CTL_MOST_BYTES = 64 << 10, /* of a write; a longer one would delay the loop */
+	SHOWN = 64,		   /* bytes of the input that a refusal shows */
 };
 
 /* ---- verbs ---- */
@@ -67,8 +67,8 @@ static int ctl_stop(struct session *s, struct err *e)
 
 static const struct session_verb {
 	struct verb verb;
-	int (*run)(struct session *s, struct err *e); /* NULL: it begins a turn, or forks */
-	enum session_again how;			      /* the turn that it begins */
+	int (*run)(struct session *s, struct err *e); /* NULL: the verb begins a turn, or forks */
+	enum session_again how;			      /* the kind of turn that it begins */
 	bool forks;
 } session_verb_rows[] = {
 	{{"stop", NULL, "end the answer in progress; the text so far is kept"}, .run = ctl_stop},
@@ -89,10 +89,10 @@ static const struct session_verb {
 };
 const struct verbs session_verbs = VERBS("ctl", session_verb_rows);
 
-/* A write, parsed. */
+/* A parsed write. */
 struct ctl_command {
 	const struct session_verb *verb;
-	const char *rest; /* what follows the verb, without blanks at its end */
+	const char *rest; /* the text after the verb, without blanks at its end */
 	size_t n;
 };
 
@@ -108,9 +108,9 @@ static int ctl_parse(struct ctl_command *command, const char *data, size_t lengt
 	return command->verb ? 0 : -e->code;
 }
 
-/* ---- what a turn changes before it begins ---- */
+/* ---- changes before a turn ---- */
 
-/* Params and texts that follow the verb. Either all of them are taken, or none. */
+/* Params and texts after the verb. Either all of them are applied, or none. */
 struct ctl_changes {
 	struct session_change of[CTL_MOST_CHANGES];
 	size_t count;
@@ -125,7 +125,7 @@ static int ctl_add_change(struct ctl_changes *c, const struct session_change *ch
 	return 0;
 }
 
-/* NAME=VALUE: as if the value were written into params/NAME. */
+/* NAME=VALUE: like writing the value into params/NAME. */
 static int ctl_add_param(struct ctl_changes *c, const char *word, size_t size, struct err *e)
 {
 	const char *equals = memchr(word, '=', size);
@@ -141,7 +141,7 @@ static int ctl_add_param(struct ctl_changes *c, const char *word, size_t size, s
 		       (int)(size < SHOWN ? size : SHOWN), word);
 }
 
-/* A line after the verb's: `messages JSON` or `tools JSON`, as if the JSON were written into the
+/* A line after the verb's line: `messages JSON` or `tools JSON`, like writing the JSON into the
  * file of that name. */
 static int ctl_add_text(struct ctl_changes *c, const char *line, size_t size, struct err *e)
 {
@@ -205,7 +205,7 @@ static void ctl_turn_began(struct handle *h)
 	conversation_wake(h->node.conversation);
 }
 
-/* ---- turns that a worker begins, since one of their params takes long to check ---- */
+/* ---- turns that a worker begins, since checking one of their params takes long ---- */
 
 static bool ctl_takes_long(const struct ctl_command *command)
 {
@@ -250,16 +250,16 @@ static int ctl_begin_turn_deferred(struct handle *h, fuse_req_t req, const char 
 	return code;
 }
 
-/* ---- fork NAME: `mkdir sessions/NAME; cp state sessions/NAME/state` in one write ----
+/* ---- fork NAME: like `mkdir sessions/NAME; cp state sessions/NAME/state`, in one write ----
  *
- * The session is saved as it is now. A worker makes another session from that, which shares the
- * computed context: unlike `cp state`, a fork needs no room in the context budget. Only then the
- * copy is put into the tree, so that nobody sees half of one. */
+ * The session is saved as it is now. A worker makes another session from it, which shares the
+ * computed context: unlike `cp state`, a fork needs no room in the context budget. The copy is put
+ * into the tree only when it is complete. */
 
 struct forking {
 	struct job job;
 	fuse_req_t req;
-	struct handle *handle; /* is released after the answer */
+	struct handle *handle; /* released after the answer */
 	size_t size;	       /* of the write */
 	char name[NAME_SIZE];
 	uid_t uid;
@@ -268,7 +268,7 @@ struct forking {
 	struct restored *restored;
 	int code;
 	struct err why;
-	bool shares; /* the original, when it was saved */
+	bool shares; /* of the original, when it was saved */
 };
 
 static void ctl_fork_work(struct job *job)
@@ -330,8 +330,8 @@ static int ctl_fork_check_name(const struct mounted *model, const char *name, st
 	return conversation_check_name(model, "sessions", name, e);
 }
 
-/* Answers the write of `size` bytes when the copy is there; it belongs to the writer. -EINVAL and
- * -ENAMETOOLONG for name[n], -EEXIST, -EBUSY during a turn, -ENOMEM. */
+/* Answers the write of `size` bytes when the copy exists; the copy belongs to the writer. -EINVAL
+ * and -ENAMETOOLONG concern name[n]; -EEXIST; -EBUSY: during a turn; -ENOMEM. */
 static int ctl_fork(struct handle *h, fuse_req_t req, const char *name, size_t n, size_t size,
 		    struct err *e)
 {

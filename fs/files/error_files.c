@@ -1,13 +1,13 @@
 /* error and error.json, of a session and of the mount: the last failures as sentences for people,
- * and as codes and numbers for programs. What is recorded there is decided in mount/failures.c. */
+ * and as codes and numbers for programs. mount/failures.c decides which failures are recorded. */
 #include "fs/files/files.h"
 #include "fs/models/models.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Why the session's last turn failed; false: it did not. If a turn waits for a model that could not
- * be loaded, the reason is the model's. */
+/* Why the session's last turn failed; false: it did not fail. If a turn waits for a model that
+ * could not be loaded, the reason is the model's. */
 static bool error_of_turn(const struct node *n, struct err *why)
 {
 	session_failure(n->conversation->session, why);
@@ -59,7 +59,7 @@ static void error_add_members(struct text *out, const struct err *why)
 	text_string(out, "}");
 }
 
-/* Appends the first of these failures as the object's members, and those after it as members called
+/* Appends the first of these failures as the object's members, and the later ones as members named
  * `refused` and `denied`. NULL: there is no such failure. False: there is none at all. */
 static bool error_add_failures(struct text *out, const struct err *const why[3])
 {

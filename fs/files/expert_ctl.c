@@ -1,8 +1,8 @@
 /* experts/ctl: load, evict, pin and unpin experts by patterns, one verb per write.
  *
- * The two parts of a pattern, layer and expert, are matched separately. So a pattern costs as many
- * comparisons as there are layers, and for each matching layer as many as it has experts. A name
- * without wildcards, of which a shell may write thousands, costs none. */
+ * The two parts of a pattern, layer and expert, are matched separately. So a pattern costs one
+ * comparison per layer, and for each matching layer one per expert. A name without wildcards costs
+ * none; a shell may write thousands of them. */
 #include "fs/files/ctl.h"
 #include "fs/files/files.h"
 #include "fs/files/values.h"
@@ -62,7 +62,7 @@ static bool expert_matches(const char *pattern, int digits, uint32_t number)
 	return fnmatch(pattern, name, 0) == 0;
 }
 
-/* Marks the experts that match, and returns how many. expert: NULL for all of a layer. */
+/* Marks the experts that match, and returns their number. expert: NULL for all of a layer. */
 static size_t expert_mark_matching(struct chosen *c, const char *layer, const char *expert)
 {
 	size_t found = 0;
@@ -79,8 +79,8 @@ static size_t expert_mark_matching(struct chosen *c, const char *layer, const ch
 	return found;
 }
 
-/* Marks the expert, or the layer's experts if `expert` is NULL. False: there are none of this name.
- */
+/* Marks the expert, or the layer's experts if `expert` is NULL. False: there are none of this
+ * name. */
 static bool expert_mark_named(struct chosen *c, const char *layer, const char *expert)
 {
 	uint32_t l, i;
@@ -97,7 +97,7 @@ static bool expert_mark_named(struct chosen *c, const char *layer, const char *e
 static int expert_choose(struct chosen *c, const char *word, struct err *e)
 {
 	char copy[PATTERN_SIZE], *expert = copy;
-	if (strncmp(word, "experts/", 8) == 0) /* as a shell completes it from the model's folder */
+	if (strncmp(word, "experts/", 8) == 0) /* as a shell completes it in the model's folder */
 		word += 8;
 	if ((size_t)snprintf(copy, sizeof copy, "%s", word) >= sizeof copy)
 		return err_set(e, EINVAL, "experts/ctl: the pattern \"%.32s…\" is too long", word);
@@ -161,11 +161,11 @@ static int expert_take(struct deferred_write *w, struct err *e)
 	return code;
 }
 
-/* By a worker, since freeing the memory of many experts takes long. */
+/* In a worker, since freeing the memory of many experts takes long. */
 static int expert_ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
 			    uint64_t offset, struct err *e)
 {
-	(void)offset; /* >> writes at the end, and means the same as > */
+	(void)offset; /* ignored: >> means the same as > */
 	if (size > COMMAND_MOST)
 		return err_set(
 			e, EFBIG,

@@ -1,10 +1,10 @@
 /* experts/: a folder for each layer, a file for each expert, and two tables of all experts.
  *
- * Attributes show what is in memory, when it was used and what is pinned; chmod +t pins; extended
- * attributes have the counters. Verbs by patterns are in expert_ctl.c, the router's trace in
- * trace.c.
+ * Attributes show which experts are in memory, when each was used and which are pinned; chmod +t
+ * pins; extended attributes have the counters. Verbs by patterns are in expert_ctl.c, the router's
+ * trace in trace.c.
  *
- * Looking loads nothing, counts as no use, and waits for nobody: attributes and tables are read
+ * Looking loads nothing, does not count as a use, and never waits: attributes and tables are read
  * from atomics (model_expert_inspect), and a worker reads a file's bytes from the store on disk. A
  * pin is a mark; the cache reads the expert in the background. */
 #include "fs/files/facts.h"
@@ -19,7 +19,7 @@
 
 /* ---- names ---- */
 
-/* The number is printed again and compared, so that 7 or 007 is not another name of 07. */
+/* Prints the number again and compares, so that 7 or 007 is not another name for 07. */
 bool expert_number(const char *name, int digits, uint32_t below, uint32_t *number)
 {
 	char printed[16];
@@ -176,7 +176,7 @@ static void expert_inspect_layer(const struct node *n, struct model_layer *l)
 	model_layer_inspect(n->model->model, n->layer, l);
 }
 
-/* last_used: CLOCK_REALTIME, nanoseconds; 0: never used, and the time stays as it is. */
+/* last_used: CLOCK_REALTIME, nanoseconds; 0: never used, and the time stays unchanged. */
 static void expert_set_atime(struct stat *st, uint64_t last_used)
 {
 	if (last_used)

@@ -1,6 +1,7 @@
-/* experts/heat.svg: the map of experts as a picture. One row of cells per layer, one cell per expert:
- * colour for experts in memory, grey for others, darker or stronger the more an expert was used, and
- * an outline for pins. No script; light and dark follow the viewer.
+/* experts/heat.svg: the map of experts as a picture. One row of cells per layer, one cell per
+ * expert: coloured for experts in memory, grey for others, darker or stronger the more an expert
+ * was used, and outlined if pinned. The picture has no script and follows the viewer's light or
+ * dark scheme.
  *
  * Every cell has the same number of bytes, so the size of the file depends only on the numbers of
  * layers and experts. */
@@ -28,7 +29,7 @@ static void picture_text(struct text *out, const char *text)
 	}
 }
 
-/* Rules for the steps of heat, of experts in memory (r) and of others (m). */
+/* Rules for the steps of heat, for experts in memory (r) and for others (m). */
 static void picture_style(struct text *out)
 {
 	static const char *const warm[] = {"#fde5c8", "#fdd8ac", "#fdc98e", "#fdb86f", "#fba351",

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Begins the JSON with { or [, if that is not done. */
+/* Begins the JSON with { or [, if it has not begun. */
 static void facts_begin(struct facts *f, char with)
 {
 	if (f->begun)

@@ -78,8 +78,8 @@ const struct file_ops config_ops = {
 
 /* ---- tensors/: a NumPy file NAME.npy for each tensor of the checkpoint ----
  *
- * A worker lists the tensors when the folder is first opened or asked for a name, and reads the
- * files' bytes. Looking loads nothing. */
+ * A worker lists the tensors when the folder is first opened or a name in it is looked up, and
+ * reads the files' bytes. Looking loads nothing. */
 
 static uint64_t model_tensor_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
@@ -96,7 +96,7 @@ static bool model_tensor_is_called(const struct model *m, size_t i, const char *
 	return strcmp(printed, file) == 0;
 }
 
-/* A found tensor's name is made again and compared, so that no tensor has two names. */
+/* Makes the found tensor's name again and compares, so that no tensor has two names. */
 static uint64_t model_tensor_find_file(const struct node *folder, const char *file)
 {
 	const struct model *m = folder->model->model;
@@ -141,7 +141,7 @@ static uint64_t model_tensor_size(const struct node *n)
 	return model_tensor_bytes(n->model->model, n->item);
 }
 
-/* The file is made while it is read, and takes no space on a disk. */
+/* The file is made while it is read, and takes no disk space. */
 static void model_tensor_attr(const struct node *n, struct stat *st)
 {
 	(void)n;

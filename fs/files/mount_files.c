@@ -1,5 +1,5 @@
 /* The files of the mount's own folder and of cache/: README, version, pid; MOUNT/ctl; budgets,
- * policy and what the cache does. error and error.json are in error_files.c. */
+ * policy and the state of the cache. error and error.json are in error_files.c. */
 #include "fs/base/human.h"
 #include "fs/base/text.h"
 #include "fs/files/ctl.h"
@@ -40,12 +40,12 @@ void mount_kept_render(const struct node *n, struct text *out)
 
 /* ---- MOUNT/ctl ---- */
 
-struct mount_command {	       /* a write, parsed */
-	struct handle *handle; /* is released after the answer */
+struct mount_command {	       /* a parsed write */
+	struct handle *handle; /* released after the answer */
 	fuse_req_t req;
 	const char *words; /* [size] */
 	size_t size;
-	struct mounted *model; /* that it names; NULL: none */
+	struct mounted *model; /* the model that it names; NULL: none */
 };
 
 static int mount_load(const struct mount_command *a, struct err *e)
@@ -62,7 +62,7 @@ static int mount_unload_take(struct deferred_write *w, struct err *e)
 	return model_unload(((struct mounted *)w->of)->model, e);
 }
 
-/* By a worker, which waits for the model's threads. */
+/* In a worker, since it waits for the model's threads. */
 static int mount_unload(const struct mount_command *a, struct err *e)
 {
 	const struct deferred_write w = {
@@ -82,7 +82,7 @@ static int mount_rescan(const struct mount_command *a, struct err *e)
 
 static const struct mount_verb {
 	struct verb verb;
-	int (*run)(const struct mount_command *a, struct err *e); /* 0: it answers the write */
+	int (*run)(const struct mount_command *a, struct err *e); /* 0: run answers the write */
 	bool of_model;
 } mount_verb_rows[] = {
 	{{"load", "NAME", "read the model's weights now instead of with its first prompt"},
@@ -156,7 +156,7 @@ static void mount_render_size(uint64_t bytes, struct text *out)
 	text_format(out, "%s\n", size);
 }
 
-/* Takes a size, or the word auto, which restores the default. */
+/* Applies a size, or the word auto, which restores the default. */
 static int mount_set_size(const struct node *n, const char *value, size_t length,
 			  int (*set)(struct engine *, uint64_t, struct err *),
 			  void (*set_automatic)(struct engine *), struct err *e)
@@ -179,7 +179,7 @@ static int mount_set_size(const struct node *n, const char *value, size_t length
 	return set(n->mount->engine, bytes, e);
 }
 
-/* The size that was asked for, so that it reads back as it was written; else the one in force. */
+/* The size as set, so that it reads back as written; otherwise the present size. */
 void mount_budget_render(const struct node *n, struct text *out)
 {
 	struct pager_stats s;
@@ -249,7 +249,7 @@ static void mount_list_remembered(const struct node *n, struct facts *f)
 		fact_word(f, "remember_failed", r.failure.text);
 }
 
-/* How forecasts of a layer fared, by rank, up to the last rank that there was. */
+/* How often forecasts of a layer came true, by rank, up to the last rank with forecasts. */
 static void mount_list_ahead(struct facts *f, const struct pager_ahead ahead[AHEAD_RANKS],
 			     uint32_t distance)
 {
@@ -307,15 +307,15 @@ void mount_cache_stats_list(const struct node *n, struct facts *f)
 	mount_list_totals(n, f);
 }
 
-/* The turns of a model that wait. */
+/* The waiting turns of a model. */
 struct mount_queue {
-	const struct node *node; /* the file that is read: who looks */
+	const struct node *node; /* the file being read; its viewer */
 	const struct mounted *model;
-	struct text *out; /* a line for each that the reader may see */
-	uint32_t count;	  /* of all */
+	struct text *out; /* a line for each turn that the viewer may see */
+	uint32_t count;	  /* number of all turns */
 };
 
-/* As in the trace: the user who mounted sees all sessions, others their own. */
+/* As in the trace: the user who mounted sees all sessions, other users their own. */
 static void mount_waiting_add(void *ctx, const struct session_waiting *w)
 {
 	struct mount_queue *q = ctx;

@@ -2,9 +2,9 @@
  * answer; wait; log.
  *
  * An open output belongs to one answer: the newest one at the time of the open. (The open of a
- * ROW_GATED row waits for a prompt that is being closed.) Reads are by offset in that answer, so
+ * ROW_GATED row waits for a prompt that is being closed.) Reads go by offset in that answer, so
  * each of several readers sees all of it. After a reader has reached the end, its next read at
- * offset 0 begins with the answer that is then the newest. */
+ * offset 0 begins the newest answer. */
 #include "fs/files/files.h"
 #include "fs/files/values.h"
 #include "fs/mount/handle.h"
@@ -60,8 +60,8 @@ static uint64_t output_size(const struct node *n)
 	return complete ? size : 0;
 }
 
-/* Like the next read would, polling a handle without an answer, or at its end, binds it to the
- * newest answer, unless something was read already. */
+/* Polling binds a handle to the newest answer, like the next read would, if the handle has no
+ * answer or is at its end, unless something was read already. */
 static unsigned output_poll(struct handle *h)
 {
 	bool complete = true;
@@ -126,7 +126,7 @@ static ssize_t output_log_read(struct handle *h, struct file_call *c, char *buff
 	return (ssize_t)n;
 }
 
-/* Readable when its length differs from what was read: text was added, or removed by undo. */
+/* Readable when the length differs from the length read: text was added, or removed by undo. */
 static unsigned output_log_poll(struct handle *h)
 {
 	return output_log_size(&h->node) != h->cursor ? POLLIN | POLLRDNORM : 0;

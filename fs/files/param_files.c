@@ -1,8 +1,8 @@
 /* A session's params as files: their names, values and texts.
  *
- * A new param needs nothing here: this file shows whatever params_name() lists, and
- * session_param_set() checks the values. engine/session/README.md, "Adding a session param", has the
- * steps. */
+ * A new param needs no change here: this file shows all params of params_name(), and
+ * session_param_set() checks the values. engine/session/README.md, "Adding a session param", has
+ * the steps. */
 #include "fs/files/files.h"
 #include "fs/files/values.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names: a row stands for all values, another one for all texts ---- */
+/* ---- names: one row represents all values, another all texts ---- */
 
 static uint64_t param_next(uint64_t after, bool texts, char name[NAME_SIZE])
 {
@@ -79,10 +79,9 @@ int param_set(const struct node *n, const char *value, size_t length, struct err
 	return session_param_set(n->conversation->session, n->item, value, length, e);
 }
 
-/* ---- format and grammar: checking them takes long, since a grammar is compiled. A worker does it,
- * while the loop serves others ---- */
+/* ---- format and grammar: a worker checks them, since compiling a grammar takes long ---- */
 
-/* Taking one of the two may have repaired what `error` says of the other. */
+/* Accepting one of the two may have resolved the refusal of the other in `error`. */
 static void param_forget_refusal(const struct node *n)
 {
 	const struct conversation *c = n->conversation;

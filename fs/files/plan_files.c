@@ -1,7 +1,7 @@
 /* sessions/NAME/plan: what a turn will cost, before it runs. Opened for reading and writing, it
- * takes a prompt and gives the plan of the turn that would answer it, private to the open file; it
- * asks nothing of the model. Opened for reading, it gives the plan of the next turn as the
- * conversation stands, or a sentence why there is none. A worker renders and encodes. */
+ * takes a prompt and returns the plan of the turn that would answer it, private to the open file.
+ * The model computes nothing. Opened for reading, it returns the plan of the conversation's next
+ * turn, or a sentence why there is none. A worker renders and encodes. */
 #include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/files/values.h"
@@ -17,7 +17,7 @@ struct plan_reading {
 	struct file_call *call;
 	struct node node;
 	struct session *session; /* borrowed */
-	struct text text;	 /* the prompt; empty: the turn as it stands */
+	struct text text;	 /* the prompt; empty: the conversation's next turn */
 	struct session_plan plan;
 	int code;
 	struct err why;
@@ -80,7 +80,7 @@ static void plan_work(struct job *job)
 	text_free(&p->text);
 }
 
-/* A handle that only reads shows why there is no plan; one that asked is refused. */
+/* A handle that only reads shows why there is no plan; one with a prompt gets an error. */
 static ssize_t plan_answer(struct plan_reading *p, char *buffer)
 {
 	struct handle *h = p->call->handle;
@@ -131,7 +131,7 @@ static ssize_t plan_begin(struct handle *h, struct file_call *c)
 	return CALL_KEPT;
 }
 
-/* Reads follow the handle's own cursor, since writes move the offset as well. */
+/* Reads follow the handle's own cursor, since writes move the offset, too. */
 static ssize_t plan_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	bool asked = h->written.length, reads_alone = !handle_writes(h);

@@ -1,7 +1,7 @@
-/* prefixes/: a file for each kept prefix of a model. Its item is the prefix's id.
+/* prefixes/: a file for each kept prefix of a model. A node's item is the prefix's id.
  *
- * Looking takes a lock that is held for moments, and never waits for a step. A prefix's text is its
- * owner's alone, and so is everything that can be done to it. */
+ * Looking takes a lock that is held only briefly, and never waits for a step. Only a prefix's owner
+ * may read its text or change it. */
 #include "fs/files/files.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static bool prefix_of(const struct node *n, struct model_prefix *out)
 	return model_prefix_next(n->model->model, n->item, out) && out->id == n->item;
 }
 
-/* Empty if the prefix is gone. */
+/* Empty if the prefix no longer exists. */
 void prefix_render(const struct node *n, struct text *out)
 {
 	char *text;
@@ -75,7 +75,7 @@ static void prefix_attr(const struct node *n, struct stat *st)
 	st->st_mode |= p.pinned ? S_ISVTX : 0;
 }
 
-/* ---- what its owner may do ---- */
+/* ---- changes by the owner ---- */
 
 static int prefix_chmod(const struct node *n, mode_t mode, mode_t changed, struct err *e)
 {

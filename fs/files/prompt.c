@@ -1,16 +1,16 @@
 /* prompt: the written text becomes a turn when the last descriptor of the open file is closed.
  *
  * Neither FLUSH nor a newline submits: shells flush early and more than once. But a FLUSH by the
- * process that opened the file means that its RELEASE is near, and opens of output and the like
- * then wait for the RELEASE (conversation_closing). At most one handle is the session's writer:
- * from its first byte to its RELEASE, or until it truncates its text or is refused. Others get
- * EBUSY.
+ * process that opened the file means that its RELEASE is near, and opens of output and similar
+ * files then wait for the RELEASE (conversation_closing). At most one handle is the session's
+ * writer: from its first byte to its RELEASE, or until it truncates its text or is refused. Others
+ * get EBUSY.
  *
- * A refusal is remembered together with the process that was refused (mount/refusals.c), since a
- * shell continues and reads output.
+ * A refusal is recorded with the process that was refused (mount/refusals.c), since a shell
+ * continues and reads output.
  *
- * Writes are joined in their order. Their offsets do not count, since the text is not in the file:
- * reading gives the prompt of the last turn. */
+ * Writes are joined in order. Their offsets are ignored, since the text is not in the file: reading
+ * gives the prompt of the last turn. */
 #include "fs/files/files.h"
 #include "fs/files/values.h"
 #include "fs/mount/handle.h"
@@ -68,7 +68,7 @@ static int prompt_write(struct handle *h, const char *data, size_t size, uint64_
 	int code = 0;
 
 	if (h->poison)
-		return -h->poison; /* `error` still says why */
+		return -h->poison; /* `error` already has the reason */
 	if (c->writer != h && (c->writer || session_working(c->session)))
 		code = prompt_busy(h, e);
 	else if (size > most || h->written.length > most - size)

@@ -1,13 +1,13 @@
-/* Files that are asked: ask, score, embed, embed.npy, tokenizer/encode and tokenizer/decode.
+/* Files that answer questions: ask, score, embed, embed.npy, tokenizer/encode and tokenizer/decode.
  *
  * Each open file is a question and its answer: write the question, read the answer through the same
  * open file. The first read submits. After the end of the answer, a write begins the next question;
- * before it, a write is EBUSY. The first four are answered by a session of the open file's own, the
+ * before, a write is EBUSY. The first four are answered by a session of the open file's own, the
  * other two by a worker with the model's tokenizer, which needs no weights.
  *
- * Reads follow the handle's own cursor and not the file's offset, since writes move the offset as
- * well. One thing is taken from the offset: a seek back over what was just read reads it again,
- * because bash's `read` gives back in this way what it has read too far. */
+ * Reads follow the handle's own cursor and not the file's offset, since writes move the offset,
+ * too. But a seek back over the bytes just read reads them again, since bash's `read` returns in
+ * this way bytes that it has read too far. */
 #include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/files/values.h"
@@ -18,17 +18,17 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* What is different between the files. */
+/* The differences between these files. */
 struct question {
-	bool session;				  /* an open file has a session of its own */
-	uint64_t (*most)(const struct handle *h); /* bytes of a question */
-	const char *most_is;			  /* for a sentence: where the limit is from */
-	/* Submits h->written, which is not empty: sets h->answer, which may have to grow, or
+	bool session;				  /* an open file has its own session */
+	uint64_t (*most)(const struct handle *h); /* most bytes of a question */
+	const char *most_is;			  /* for a sentence: the source of the limit */
+	/* Submits h->written, which is not empty: sets h->answer, which may still grow, or
 	 * h->task. */
 	int (*submit)(struct handle *h, struct err *e);
 };
 
-/* The answer that a worker makes. */
+/* An answer that a worker makes. */
 struct task {
 	struct job job;
 	struct model *model;
@@ -37,8 +37,8 @@ struct task {
 				 const _Atomic bool *stop, struct err *e);
 	struct err why;
 	struct answer *made;
-	struct handle *handle; /* the loop's; NULL: it was closed in the meantime */
-	_Atomic bool stop;     /* nobody waits for the answer any more */
+	struct handle *handle; /* for the loop; NULL: the file was closed in the meantime */
+	_Atomic bool stop;     /* no reader waits for the answer any more */
 };
 
 static const char *question_name(const struct handle *h)
@@ -123,8 +123,8 @@ static void question_task_finish(struct job *job)
 	struct handle *h = t->handle;
 	bool complete;
 	if (h) {
-		/* Until the next question, the answer counts in place of the question as text that
-		 * waits. */
+		/* Until the next question, the answer counts as waiting text in place of the
+		 * question. */
 		h->failed = t->made ? unsubmitted_count(h, answer_size(t->made, &complete), &t->why)
 				    : -ENOMEM;
 		h->task = NULL;
@@ -139,7 +139,7 @@ static void question_task_finish(struct job *job)
 	free(t);
 }
 
-/* Hands the question over to a worker. */
+/* Passes the question to a worker. */
 static int question_begin_task(struct handle *h,
 			       struct answer *(*answer)(struct model *m, const char *text,
 							size_t length, const _Atomic bool *stop,
@@ -239,7 +239,7 @@ static uint64_t question_size(const struct node *n)
 	return 0;
 }
 
-/* Readable with a pending question as well: a read is what submits it. */
+/* Readable also with a pending question, since a read submits it. */
 static unsigned question_poll(struct handle *h)
 {
 	bool complete;
@@ -288,7 +288,7 @@ static int question_score(struct handle *h, struct err *e)
 			     &h->answer, e);
 }
 
-/* While a text is encoded, it takes up to twenty times its length, if each byte is a token. */
+/* Encoding a text takes up to twenty times its length, if each byte is a token. */
 static uint64_t question_most_tokenizer(const struct handle *h)
 {
 	enum { TEXT_MOST = 128 << 20 };

@@ -73,7 +73,7 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "expert_hits", s.expert_hits);
 	fact_number(f, "expert_misses", s.expert_misses);
 	fact_number(f, "bytes_read", s.bytes_read);
-	if (s.ngram_rows) { /* only of a model with such tables */
+	if (s.ngram_rows) { /* only for a model with such tables */
 		fact_number(f, "ngram_rows", s.ngram_rows);
 		fact_number(f, "ngram_waits", s.ngram_waits);
 	}
@@ -90,7 +90,7 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_real(f, "wait_seconds", 3, s.wait_seconds);
 	fact_real(f, "wait_ms_per_token", 3,
 		  s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
-	/* As a word: many JSON readers take numbers for doubles, and would round the seed. */
+	/* As a word: many JSON readers convert numbers to doubles, which would round the seed. */
 	char seed[24];
 	(void)snprintf(seed, sizeof seed, "%" PRIu64, s.seed);
 	fact_word(f, "seed", seed);

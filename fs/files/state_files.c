@@ -1,10 +1,10 @@
 /* state: a whole session in one file, to save it, restore it or fork it.
  *
  * Opened for reading, the file is the session at that moment, until the handle is released,
- * whatever happens to the session meanwhile: session_save copies texts and ids, and shares what is
- * computed. What is written is collected piece by piece (cp writes 128 KiB at a time), and refused
- * by the write that shows that it is not this model's. The FLUSH of the process that opened the
- * file makes it the session (session_restore exchanges pointers), if it is complete.
+ * whatever happens to the session meanwhile: session_save copies texts and ids, and shares the
+ * computed context. Written pieces (cp writes 128 KiB at a time) are collected; the first write
+ * that shows that the state is not this model's is refused. The FLUSH of the process that opened
+ * the file makes it the session (session_restore exchanges pointers), if it is complete.
  *
  * Contexts are large, so workers copy, check and free them. */
 #include "fs/base/workers.h"
@@ -47,7 +47,7 @@ static int state_write(struct handle *h, fuse_req_t req, const char *bytes, size
 	const struct deferred_write w = {
 		.req = req, .handle = h, .offset = offset, .size = size, .take = state_feed};
 	int code = h->restored ? 0 : restored_begin(h->node.model->model, &h->restored, e);
-	if (!code) /* slow: the last piece makes it parse a conversation, which may be long */
+	if (!code) /* slow: the last piece parses a conversation, which may be long */
 		code = value_write_deferred(&w, bytes, true, e);
 	h->dirty |= !code;
 	return code;
@@ -63,7 +63,7 @@ static int state_flush(struct handle *h, bool by_opener, struct err *e)
 	h->dirty = false;
 	int code = session_restore(h->node.conversation->session, h->restored, e);
 	if (!code)
-		failure_accepted(&h->node); /* earlier refusals were the old session's */
+		failure_accepted(&h->node); /* earlier refusals belong to the old session */
 	return code;
 }
 
@@ -85,7 +85,7 @@ static void state_close_finish(struct job *job)
 	free(LINK_OWNER(job, struct state_close, job));
 }
 
-/* Frees what the handle holds: in a worker, or here if there are no workers or no memory. */
+/* Frees the handle's contents: in a worker, or here if there are no workers or no memory. */
 static void state_release(struct handle *h)
 {
 	struct err e = {0};
@@ -112,8 +112,8 @@ static void state_release(struct handle *h)
 	}
 }
 
-/* To 0 bytes: begins again. Other sizes (of a copy that ends in a hole) do nothing: what was
- * written says how long a state is. */
+/* To 0 bytes: begins again. Other sizes (from a copy that ends in a hole) do nothing, since the
+ * written bytes say how long a state is. */
 static int state_truncate(struct handle *h, uint64_t size, struct err *e)
 {
 	if (h->deferred)

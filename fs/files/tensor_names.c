@@ -37,7 +37,7 @@ void tensor_file_name(const char *name, char file[TENSOR_FILE_NAME])
 			to += sprintf(to, "%%%02X", (uint8_t)name[i]);
 		else
 			*to++ = name[i];
-	if (!whole) /* 64 bits are enough to tell the names of one checkpoint apart */
+	if (!whole) /* 64 bits are enough to distinguish the names of one checkpoint */
 		to += sprintf(to, "~%016" PRIx64, text_hash(TEXT_HASH, name, strlen(name)));
 	memcpy(to, ENDING, sizeof ENDING);
 }

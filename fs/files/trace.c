@@ -1,12 +1,13 @@
-/* experts/trace: which experts the router picks for each token, while the model computes (model.h).
+/* experts/trace: the experts that the router picks for each token, while the model computes
+ * (model.h).
  *
- * Each open file is a reader of its own. It gets what happens after it was opened: of all sessions
- * if the mount's user opened it, else of the opener's sessions. A read waits while a session of the
- * model works, and gives an end of file when none does.
+ * Each open file is a reader of its own. It gets all picks after its open: of all sessions if the
+ * mount's user opened it, otherwise of the opener's sessions. A read waits while a session of the
+ * model works, and returns an end of file when none does.
  *
  * Lines are taken from the model in pieces, and reads copy from the last piece. The first read's
- * offset says where a piece is in the file. So a seek back over what was just read, as bash's
- * `read` does, reads it again. */
+ * offset says where a piece is in the file. So a seek back over the bytes just read, as in bash's
+ * `read`, reads them again. */
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
 
@@ -28,7 +29,7 @@ static void trace_release(struct handle *h)
 		model_trace_close(h->trace);
 }
 
-/* Takes the next piece; it begins at this read's offset. */
+/* Takes the next piece, which begins at this read's offset. */
 static int trace_take_piece(struct handle *h, const struct file_call *c, char *buffer)
 {
 	size_t n = model_trace_read(h->trace, buffer, TRACE_READ_BYTES);
@@ -52,13 +53,13 @@ static ssize_t trace_copy_piece(struct handle *h, const struct file_call *c, cha
 	return (ssize_t)n;
 }
 
-/* A prompt that is closing means that the model will work. */
+/* A prompt that is being closed means that the model will work. */
 static ssize_t trace_read(struct handle *h, struct file_call *c, char *buffer)
 {
 	struct mounted *model = h->node.model;
 	if (trace_is_in_piece(h, c->offset))
 		return trace_copy_piece(h, c, buffer);
-	/* Asked before the lines are taken, so that no line is missed. */
+	/* Check before taking the lines, so that no line is missed. */
 	bool working = model_working(model->model);
 	struct conversation *closing = conversations_closing(model);
 	if (trace_take_piece(h, c, buffer)) {

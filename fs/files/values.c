@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The file's own name; for a row that stands for several files, the member's. */
+/* The file's own name; for a row that represents several files, the member's name. */
 static void value_name(const struct node *n, char name[NAME_SIZE])
 {
 	/* Members are numbered from 1 and items from 0: the member after n->item is n's own. */
@@ -39,7 +39,7 @@ static int value_set(struct handle *h, const char *value, size_t length, struct 
 
 int value_write(struct handle *h, const char *data, size_t size, uint64_t offset, struct err *e)
 {
-	(void)offset; /* `>>` writes at the end of the file, and means the same as `>` */
+	(void)offset; /* ignored: `>>` means the same as `>` */
 	if (size > VALUE_MAX_BYTES) {
 		char name[NAME_SIZE];
 		value_name(&h->node, name);
@@ -54,7 +54,7 @@ const struct file_ops value_ops = {
 	.write = value_write,
 };
 
-/* Readable before the first read, and again when a new read would give something else. */
+/* Readable before the first read, and again when a new read would return something else. */
 static unsigned value_poll(struct handle *h)
 {
 	struct text now = {0};
@@ -210,7 +210,7 @@ struct deferred_text {
 	struct node node;
 	struct session *session; /* borrowed */
 	size_t which;
-	struct text text; /* a copy, since others who have the file open may continue writing */
+	struct text text; /* a copy, since other openers may continue writing */
 	int (*take)(struct session *s, size_t which, const char *text, size_t length,
 		    struct err *e);
 	void (*taken)(const struct node *n);

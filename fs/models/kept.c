@@ -1,4 +1,4 @@
-/* See kept.h: when sessions are written, and how they come back. */
+/* See kept.h: when sessions are written, and how they are restored. */
 #include "fs/models/kept.h"
 
 #include <dirent.h>
@@ -41,7 +41,7 @@ void kept_close(struct mount *m)
 	m->kept.path = NULL;
 }
 
-/* Says what went wrong, once until something goes well again. */
+/* Reports a failure, once until something succeeds again. */
 static void kept_failed(struct mount *m, const struct err *e)
 {
 	if (!m->kept.failed)
@@ -51,14 +51,14 @@ static void kept_failed(struct mount *m, const struct err *e)
 
 /* ---- writing ---- */
 
-/* What is being done for a conversation. */
+/* The state of a conversation's file. */
 struct kept {
 	struct job job;
 	struct conversation *of;
 	struct session *session; /* borrowed by the job; NULL: it removes the file */
 	struct kept_head head;	 /* a copy, since a session may be renamed meanwhile */
 	uint32_t number;
-	bool running, again; /* again: it has changed since the job began */
+	bool running, again; /* again: the session has changed since the job began */
 	bool gone;	     /* the session was removed */
 	int code;
 	struct err why;
@@ -98,7 +98,7 @@ static void kept_finish(struct job *job)
 	} else if (wrote)
 		m->kept.failed = false;
 	k->running = false;
-	/* A session that has ended is still borrowed here, so what changed last is not lost. */
+	/* The session has ended but is still borrowed here, so its last change is not lost. */
 	if (k->again && !k->gone && !c->session && wrote)
 		kept_work(job);
 	else if (k->again)
@@ -123,7 +123,7 @@ static void kept_start(struct kept *k)
 	workers_run(c->model->mount->workers, &k->job);
 }
 
-/* Sessions of single requests, as moefs-http names them, come and go. */
+/* Sessions of single requests, recognised by moefs-http's names for them. */
 static bool kept_passes(const struct conversation *c)
 {
 	return !c->id || c->passing || !strncmp(c->name, "http-", 5);
@@ -154,8 +154,8 @@ void kept_removed(struct conversation *c)
 
 /* ---- reading ---- */
 
-/* Takes a lock that no other mount has. Before the tree answers, waits a moment for a mount that is
- * about to end: a killed one has it until its memory is given back. */
+/* Takes a lock that no other mount holds. Before the tree answers, waits briefly for a mount that
+ * is about to end: a killed mount holds the lock until its memory is freed. */
 static bool kept_lock_file(const struct mount *m, int fd)
 {
 	enum { TRIES = 60, PAUSE_MS = 50 };
@@ -168,7 +168,7 @@ static bool kept_lock_file(const struct mount *m, int fd)
 	return true;
 }
 
-/* One mount keeps a model's sessions at a time. */
+/* Only one mount keeps a model's sessions at a time. */
 static bool kept_lock(struct mounted *model)
 {
 	struct mount *m = model->mount;
@@ -192,7 +192,7 @@ static bool kept_lock(struct mounted *model)
 	return false;
 }
 
-/* The files of a model that has just entered the tree, read one after the other. */
+/* The files of a model that has just entered the tree. They are read one after the other. */
 struct kept_files {
 	struct job job;
 	struct mounted *model;
@@ -201,14 +201,15 @@ struct kept_files {
 		uid_t uid;
 		uint32_t number;
 	} *places;
-	size_t count, at; /* at: of the file that is read or taken */
+	size_t count, at; /* at: index of the file being read or applied */
 	struct kept_head head;
 	struct text text;
 	int code;
 	struct err why;
 };
 
-/* A file that was taken in part: the next change of the session would replace it. */
+/* Renames a file that was applied only in part, since the next change of the session would replace
+ * it. */
 static void kept_put_aside(const struct mounted *model, const struct kept_place *place)
 {
 	char name[16], aside[32];
@@ -235,7 +236,7 @@ static void kept_read(struct kept_files *f)
 	}
 }
 
-/* Makes the session of the file that was read. -errno in words. */
+/* Makes the session of the file that was read. Returns -errno with a sentence. */
 static int kept_restore(struct kept_files *f, struct err *e)
 {
 	const struct kept_place *place = &f->places[f->at];
@@ -258,12 +259,12 @@ static int kept_restore(struct kept_files *f, struct err *e)
 	code = kept_file_apply(&f->text, &to, e);
 	if (code)
 		kept_put_aside(model, place);
-	else /* it is as its file has it, so nothing is to be written */
+	else /* the session equals its file: nothing to write */
 		post_cancel(model->mount->posts, &c->news);
 	return code;
 }
 
-/* Takes the file that was read, and goes on to the next. */
+/* Applies the file that was read, and continues with the next. */
 static void kept_take_file(struct kept_files *f)
 {
 	const struct kept_place *place = &f->places[f->at];
@@ -297,7 +298,7 @@ static void kept_files_finish(struct job *job)
 	struct kept_files *f = LINK_OWNER(job, struct kept_files, job);
 	const struct mounted *model = f->model;
 	struct mount *m = model->mount;
-	/* Neither the model nor the mount is about to end. */
+	/* False: the model or the mount is about to end. */
 	bool stays = m->models[model->index] == model && model->sessions[0]->session;
 	if (stays)
 		kept_take_file(f);
@@ -307,7 +308,7 @@ static void kept_files_finish(struct job *job)
 		kept_files_free(f);
 }
 
-/* A number as file names have them; 0: it is none. */
+/* Reads a number in the form of file names; 0: it is not a number. */
 static uint32_t kept_number(const char *name)
 {
 	unsigned long long n = strspn(name, "0123456789") == strlen(name) && *name != '0'
@@ -322,7 +323,7 @@ static int kept_by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The numbers that are names in a folder, in ascending order; at most SESSIONS_MAX. malloc'ed. */
+/* The numbers among the names in a folder, in ascending order; at most SESSIONS_MAX. malloc'ed. */
 static uint32_t *kept_list(int folder, size_t *count)
 {
 	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -383,7 +384,7 @@ void kept_load(struct mounted *model, bool (*skips)(const struct mount *m, size_
 	f->model = model;
 	f->skips = skips;
 	uint32_t *users = kept_list(m->kept.folder, &count);
-	/* User 0's folder is called 0, which is no number of a session. */
+	/* User 0's folder is named 0, which is not the number of a session. */
 	kept_add_user(f, 0);
 	for (size_t i = 0; users && i < count; i++)
 		kept_add_user(f, users[i]);

@@ -1,10 +1,10 @@
-/* A kept session as a file: see kept.h. Records, one after the other, the last one is `end`:
+/* A kept session as a file: see kept.h. It has records, one after the other; the last one is `end`:
  *
  *     KEY LENGTH\n
  *     the value's bytes, and a newline
  *
- * Keys: session (the version of the form, 1), name, gid, params/NAME, messages.json, tools.json,
- * template.json, choices. A reader leaves out keys that it does not know. */
+ * Keys: session (the version of the format, 1), name, gid, params/NAME, messages.json, tools.json,
+ * template.json, choices. A reader ignores keys that it does not know. */
 #include "fs/models/kept.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ int kept_check_folder(int folder, const char *name, struct err *e)
 	return 0;
 }
 
-/* Opens NAME in a folder, which it makes if it may. */
+/* Opens NAME in a folder; if `create`, makes it if necessary. */
 static int kept_folder_step(int folder, const char *name, bool create, struct err *e)
 {
 	if (create && mkdirat(folder, name, 0700) && errno != EEXIST)
@@ -137,7 +137,7 @@ int kept_file_write(int folder, uint32_t number, const struct kept_head *head,
 	(void)snprintf(part, sizeof part, "%" PRIu32 ".part", number);
 	int code = kept_render(&text, head, s, e);
 	if (!code) {
-		(void)unlinkat(folder, part, 0); /* of a mount that was killed */
+		(void)unlinkat(folder, part, 0); /* from a mount that was killed */
 		int fd = openat(folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 				0600);
 		int result = fd < 0 ? -errno : kept_write_all(fd, &text);
@@ -156,7 +156,7 @@ int kept_file_write(int folder, uint32_t number, const struct kept_head *head,
 
 /* ---- reading ---- */
 
-/* The next record of a file. Returns its value, or NULL: the file is not what was written. */
+/* The next record of a file. Returns its value, or NULL: the file is damaged. */
 static const char *kept_next(const struct text *text, size_t *at, char key[64], size_t *length)
 {
 	const char *line = text->data + *at;
@@ -227,7 +227,7 @@ int kept_file_read(int folder, uint32_t number, struct kept_head *head, struct t
 	return code;
 }
 
-/* Sets one param or text of a session; other keys are none. */
+/* Sets one param or text of a session. Other keys are ignored. */
 static int kept_take(const struct kept_target *to, const char *key, const char *value,
 		     size_t length, struct err *e)
 {

@@ -1,7 +1,7 @@
 /* See model_folders.h.
  *
- * One scan runs at a time. What asks for a scan while one runs gets another one after it, since the
- * running one may already have passed the place that changed. */
+ * One scan runs at a time. A request for a scan during a scan makes another one follow, since the
+ * running scan may already have passed the place that changed. */
 #include "fs/models/model_folders.h"
 #include "cache/clock.h"
 #include "fs/base/daemon_log.h"
@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 enum {
-	NOTICED_MS = 200,    /* from a change to the scan, so that many changes make one scan */
-	CHANGING_MS = 2000,  /* until a model that just changed is looked at again: longer than a
-			      * copy takes from one file to the next */
-	LINGERING_MS = 2000, /* how often the loop looks, at least, whether a model that is gone is
-			      * still used: nothing wakes the loop after idle= has unloaded one */
+	NOTICED_MS = 200,    /* from a change to the scan, so that many changes cause one scan */
+	CHANGING_MS = 2000,  /* until a model that just changed is checked again: longer than a copy
+				takes from one file to the next */
+	LINGERING_MS = 2000, /* longest time between the loop's checks whether a removed model is
+				still used: nothing wakes the loop after idle= has unloaded one */
 };
 
 struct rescan_asker {
@@ -34,12 +34,12 @@ struct rescan_asker {
 struct rescan {
 	char **folders;
 	size_t folder_count;
-	int notices; /* of inotify; -1: there is none */
+	int notices; /* an inotify descriptor; -1: none */
 	bool running, stopped;
-	bool wanted;		       /* another scan after the one that runs */
+	bool wanted;		       /* run another scan after the present one */
 	bool lingers;		       /* a model whose files are gone is still used */
-	uint64_t again_ns;	       /* CLOCK_MONOTONIC, when to scan again; 0: not by itself */
-	struct link asking, answering; /* of struct rescan_asker: next scan's, this one's */
+	uint64_t again_ns;	       /* CLOCK_MONOTONIC of the next scan; 0: none is planned */
+	struct link asking, answering; /* struct rescan_asker: for the next scan, for this scan */
 };
 
 struct scanning {
@@ -48,7 +48,7 @@ struct scanning {
 	struct scan scan;
 };
 
-/* ---- what a scan is given, and what it brings ---- */
+/* ---- the input and the results of a scan ---- */
 
 static int model_folders_list_known(const struct mount *m, struct scan *s, struct err *e)
 {
@@ -66,8 +66,8 @@ static int model_folders_list_known(const struct mount *m, struct scan *s, struc
 	return 0;
 }
 
-/* Puts the found models into the tree and takes those out whose files are gone, if nobody uses
- * them. What could not be done gets a line in s->skipped. */
+/* Puts the models found into the tree and removes those whose files are gone, if they are unused. A
+ * model that could not be mounted gets a line in s->skipped. */
 static void model_folders_take(struct mount *m, struct scan *s)
 {
 	struct err line; /* an error's text is one line, whatever bytes a name has */
@@ -107,7 +107,7 @@ static bool model_folders_has_line(const struct text *t, const char *line, size_
 	return false;
 }
 
-/* Replaces m->skipped by these lines, and logs those that are new. */
+/* Replaces m->skipped by these lines, and logs the new ones. */
 static void model_folders_replace_skipped(struct mount *m, struct text *lines)
 {
 	char sentence[sizeof((struct err *)0)->text];
@@ -125,7 +125,7 @@ static void model_folders_replace_skipped(struct mount *m, struct text *lines)
 
 /* ---- the command line ---- */
 
-/* Remembers a folder. The string is the folder's from then on, or freed. */
+/* Adds a folder to the list. Takes the string, also after a failure. */
 static int model_folders_remember(struct mount *m, char *folder, struct err *e)
 {
 	struct rescan *r = m->rescan;
@@ -146,8 +146,8 @@ static int model_folders_remember(struct mount *m, char *folder, struct err *e)
 	return 0;
 }
 
-/* Remembers the folders and mounts what is in them; `shown` is what they are called. -ENOENT,
- * without a sentence: there is nothing in them that could be a model. */
+/* Adds the folders and mounts their models; `shown` is their name in messages. -ENOENT, without a
+ * sentence: there is nothing in them that could be a model. */
 static int model_folders_add(struct mount *m, char *const *folders, size_t count, const char *shown,
 			     struct err *e)
 {
@@ -240,7 +240,7 @@ static void model_folders_answer(struct link *askers, const struct err *e)
 	}
 }
 
-/* Scans again after this time at the latest. */
+/* Plans a scan after this time at the latest. */
 static void model_folders_scan_in(struct rescan *r, unsigned milliseconds)
 {
 	uint64_t at = clock_ns() + milliseconds * UINT64_C(1000000);
@@ -260,7 +260,7 @@ static void model_folders_scan_finish(struct job *job)
 	struct scanning *g = LINK_OWNER(job, struct scanning, job);
 	struct mount *m = g->mount;
 	struct rescan *r = m->rescan;
-	if (!r->stopped) /* afterwards the sessions have ended and nobody sees the tree */
+	if (!r->stopped) /* afterwards all sessions have ended and nobody sees the tree */
 		model_folders_take(m, &g->scan);
 	model_folders_replace_skipped(m, &g->scan.skipped);
 	if (g->scan.failed.code)
@@ -275,8 +275,8 @@ static void model_folders_scan_finish(struct job *job)
 		model_folders_start_scan(m);
 }
 
-/* A scan that was asked for takes what is there now. A scan by itself leaves alone what is still
- * being copied. */
+/* A scan on request takes all models that are there now. A scan that the loop starts leaves alone
+ * models that are still being copied. */
 static void model_folders_start_scan(struct mount *m)
 {
 	struct rescan *r = m->rescan;
@@ -335,7 +335,7 @@ int model_folders_fd(const struct mount *m)
 	return m->rescan ? m->rescan->notices : -1;
 }
 
-/* The notices are thrown away: a scan looks at everything. */
+/* The events are dropped: a scan checks everything. */
 void model_folders_changed(struct mount *m)
 {
 	char notices[4096];
@@ -357,9 +357,9 @@ int model_folders_timeout(const struct mount *m)
 	return at > now ? (int)((at - now) / 1000000) + 1 : 0;
 }
 
-/* Whether a model that was still used when its files were found to be gone is unused now. Its last
- * file's RELEASE may come long after the close, and after every scan that a change or a `rescan`
- * began. */
+/* Whether a model that was still used when its files were gone is unused now. Its last file's
+ * RELEASE may come long after the close, and after every scan that a change or a `rescan`
+ * started. */
 static bool model_folders_can_let_go(const struct mount *m)
 {
 	struct mounted *x = NULL;
@@ -370,7 +370,7 @@ static bool model_folders_can_let_go(const struct mount *m)
 	return x;
 }
 
-/* A scan takes the model out, since something may be at its path again. */
+/* Removes the model by a scan, since there may be a model at its path again. */
 void model_folders_expire(struct mount *m)
 {
 	if (model_folders_timeout(m) == 0 || model_folders_can_let_go(m))

@@ -85,7 +85,7 @@ void models_params_given(const struct mount *m, struct text *out)
 			    m->params[i].value, params_name(m->params[i].param));
 }
 
-/* Params that the command line gives win over those that sessions/default had. */
+/* Params from the command line take precedence over the saved ones of sessions/default. */
 static bool models_param_is_given(const struct mount *m, size_t param)
 {
 	size_t i = 0;
@@ -94,8 +94,8 @@ static bool models_param_is_given(const struct mount *m, size_t param)
 	return i < m->param_count;
 }
 
-/* Indices are never reused: the place of a model that is gone stays empty, so that what a program
- * looked up there is never another model's. */
+/* Indices are never reused: the place of a removed model stays empty, so a name that a program
+ * looked up there never leads to another model. */
 static int models_enter(struct mount *m, struct mounted *model, struct err *e)
 {
 	if (m->model_count == MODELS_MAX)
@@ -214,10 +214,10 @@ static void models_leave_finish(struct job *job)
 	models_free(LINK_OWNER(job, struct mounted, leaving));
 }
 
-/* The model is closed after all jobs that workers have now: one of them may be using it, for a
- * request that asked for a name and opened nothing. All of it is closed: a thread, a tokenizer, and
- * open files, which would otherwise keep disk space that no longer has a name. Where models come
- * and go for long, each piece that stayed would keep a page. */
+/* The model is closed after all jobs that workers have now: a job may be using the model for a
+ * request that looked up a name and opened nothing. Everything is closed: a thread, a tokenizer,
+ * and open files, which would otherwise keep disk space of deleted files. When models come and go
+ * for a long time, each piece left behind would keep a page. */
 void models_leave(struct mounted *model)
 {
 	model->mount->models[model->index] = NULL;
@@ -230,7 +230,7 @@ void models_leave(struct mounted *model)
 
 /* ---- failures ---- */
 
-/* What is wrong with a model, or with what is done for it: the words before the reason. */
+/* A kind of failure of a model: the words before the reason. */
 struct trouble {
 	const char *words;
 	void (*reason)(const struct model *m, struct err *why);
@@ -271,7 +271,7 @@ bool models_watch(struct mount *m)
 			continue;
 		}
 		t->reason(model->model, &why);
-		if (model->failure_told || !*why.text) /* told, or the reason is not there yet */
+		if (model->failure_told || !*why.text) /* told, or the reason is not known yet */
 			continue;
 		err_because(&e, &why, EIO, "%s: %s%s", model->name, t->words, why.text);
 		failure_of_mount(m, &e);
@@ -297,13 +297,13 @@ void models_progress_words(const struct model *m, char *words, size_t size)
 
 static bool models_print_progress(const struct model *m, const char *name, char *line, size_t size)
 {
-	enum { BAR = 24 }; /* characters */
+	enum { BAR = 24 }; /* characters of the bar */
 	char bar[BAR + 1] = "", words[256];
 	struct model_progress p;
 	model_progress(m, &p);
 	uint64_t done = p.done, total = p.total;
-	if (!total) { /* warming comes after a conversion, which begins when experts are first asked
-			 for */
+	if (!total) { /* warming comes after a conversion, which begins when experts are first
+			 needed */
 		uint32_t warm, all;
 		model_warming(m, &warm, &all);
 		done = warm;

@@ -36,7 +36,7 @@ int scan_folder(const char *folder, void (*visit)(void *ctx, const char *path, c
 
 /* ---- noticing changes ---- */
 
-/* Where inotify does not work, there is still the verb `rescan`. */
+/* If inotify does not work, the verb `rescan` remains. */
 static void scan_watch(const struct scan *s, const char *path, uint32_t how)
 {
 	const uint32_t changes =
@@ -51,9 +51,9 @@ static void scan_watch_snapshot(void *ctx, const char *path, const char *name)
 	scan_watch(ctx, path, IN_ONESHOT);
 }
 
-/* Watches a folder for one change, which leads to a scan; that scan watches the folder again if it
- * still is not a model. In the cache of huggingface_hub (models--ORG--NAME) a download ends two
- * folders deeper. */
+/* Watches a folder for one change, which starts a scan. The scan watches the folder again if the
+ * folder still is not a model. In the cache of huggingface_hub (models--ORG--NAME) a download ends
+ * two folders deeper. */
 static void scan_watch_inside(struct scan *s, const char *path, const char *name)
 {
 	char deeper[PATH_SIZE + 16];
@@ -80,14 +80,14 @@ static void scan_check_age(void *ctx, const char *path, const char *name)
 	struct scan_age *a = ctx;
 	struct stat st;
 	(void)name;
-	/* A time in the future comes from another clock and says nothing. */
+	/* A time in the future comes from another clock and tells nothing. */
 	if (!stat(path, &st) && st.st_mtim.tv_sec <= a->now.tv_sec &&
 	    a->now.tv_sec - st.st_mtim.tv_sec < 2)
 		a->young = true;
 }
 
-/* By the modification times of the folder and of what is in it. A move keeps them, so what was
- * moved here is complete. */
+/* Compares the modification times of the folder and of its contents. A move keeps them, so a model
+ * that was moved here is complete. */
 static bool scan_is_changing(const char *path)
 {
 	struct scan_age a = {0};
@@ -98,7 +98,7 @@ static bool scan_is_changing(const char *path)
 	return a.young;
 }
 
-/* ---- looking ---- */
+/* ---- searching ---- */
 
 /* Repeats the line that the last scan wrote for this name. */
 static void scan_skip_again(struct scan *s, const char *name)
@@ -139,7 +139,7 @@ static void scan_look(void *ctx, const char *path, const char *name)
 	struct err why;
 	if (scan_knows(s, path))
 		return;
-	scan_watch_inside(s, path, name); /* before looking, so that no change is missed */
+	scan_watch_inside(s, path, name); /* before the check, so that no change is missed */
 	int found = model_locate(path, &why);
 	if (found == -ENOENT)
 		return;
@@ -149,14 +149,14 @@ static void scan_look(void *ctx, const char *path, const char *name)
 		return;
 	}
 	if (found || scan_open(s, path, MODELS_READS_VOCABULARY, &why)) {
-		struct err line; /* an error's text is one line, whatever bytes a name has */
+		struct err line; /* an error's text is one line, even if a name has newlines */
 		err_set(&line, why.code, "skipped: %s: %s", name, why.text);
 		text_format(&s->skipped, "%s\n", line.text);
 	}
 }
 
-/* Marks the known models of a readable folder whose paths do not exist any more. deep: models are
- * also in its folders. */
+/* Marks the known models of a readable folder whose paths no longer exist. deep: models may also be
+ * in its subfolders. */
 static void scan_find_gone(struct scan *s, const char *folder, bool deep)
 {
 	size_t n = strlen(folder);
@@ -171,7 +171,7 @@ static void scan_find_gone(struct scan *s, const char *folder, bool deep)
 
 /* ---- folders of other programs ---- */
 
-/* One model of such a folder, by the name that the list gives it. */
+/* Checks one model of such a folder, with the name from the list. */
 static void scan_look_at_other(struct scan *s, const struct library_model *other)
 {
 	struct err why, line;
@@ -195,7 +195,7 @@ static void scan_look_at_other(struct scan *s, const struct library_model *other
 	text_format(&s->skipped, "%s\n", line.text);
 }
 
-/* Names are given by all that there is, so this is once for all folders. */
+/* Names depend on all models in the list, so this runs once for all folders. */
 static void scan_others(struct scan *s, struct library_list *others)
 {
 	struct err e;
