@@ -7,8 +7,8 @@
  *     moefs -a [options] [MODELDIR...] [MOUNTPOINT]
  *     moefs COMMAND ...
  *
- * The program's life: options, fork, engine, models, mount, loop, and all of that back. For
- * mounting, only this file prints and only main exits. What the tree contains is in tree/rows.c. */
+ * The program's life: options, fork, engine, models, mount, loop, and then the reverse. For
+ * mounting, only this file prints and only main exits. tree/rows.c lists the files in the tree. */
 #include "fs/base/daemon_log.h"
 #include "fs/base/standard.h"
 #include "fs/base/systemd.h"
@@ -37,8 +37,8 @@ struct program {
 	struct mount *mount;
 	struct daemon_log *log;
 	struct http http;
-	struct privilege_mounter mounter; /* if the daemon is another user than root */
-	int parent;    /* pipe to the process that waits for us; -1 in the foreground */
+	struct privilege_mounter mounter; /* if the daemon does not run as root */
+	int parent;    /* pipe to the waiting parent process; -1 in the foreground */
 	bool progress; /* show it on the terminal */
 };
 
@@ -50,7 +50,7 @@ static void main_say(const struct program *p, const char *sentence)
 	daemon_log_say(p->log, sentence);
 }
 
-/* Says each line of a text that ends with a newline. */
+/* Prints each line of a text that ends with a newline. */
 static void main_say_lines(const struct program *p, const struct text *t)
 {
 	char line[sizeof((struct err *)0)->text];
@@ -97,7 +97,7 @@ static bool main_on_tick(void *ctx, const struct mount *m)
 
 /* ---- mounting ---- */
 
-/* Reports what cannot be mounted before anything begins. */
+/* Reports everything that makes mounting impossible, before anything begins. */
 static int main_check_mountpoint(struct options *o, struct err *e)
 {
 	int code = mountpoint_prepare(&o->mountpoint, e);
@@ -127,7 +127,7 @@ static int main_mount(struct program *p)
 	return fuse_session_mount(p->mount->fuse, where);
 }
 
-/* libfuse does not unmount what another process has mounted. */
+/* libfuse does not unmount a mount that another process made. */
 static void main_unmount(struct program *p)
 {
 	struct fuse_session *fuse = p->mount->fuse;
@@ -173,9 +173,9 @@ static int main_mount_and_serve(struct program *p, struct err *e)
 	return code;
 }
 
-/* At the end sessions go first, so that every waiting request gets an answer; then the tree, so
- * that nobody waits for the workers and the models, which go last: they may be waiting for a disk.
- */
+/* The order of the end: first sessions, so that every waiting request gets an answer; then the
+ * tree, so that nobody waits for workers and models; these last, since they may be waiting for a
+ * disk. */
 static int main_serve(struct program *p, struct err *e)
 {
 	int code = mount_create(&p->mount, e);
@@ -204,13 +204,13 @@ static int main_serve(struct program *p, struct err *e)
 	return code;
 }
 
-/* A write beyond the limit of file sizes then fails with EFBIG, which has a sentence. */
+/* A write beyond the limit of file sizes then fails with EFBIG, which has its own sentence. */
 static void main_ignore_size_limit(void)
 {
 	(void)signal(SIGXFSZ, SIG_IGN);
 }
 
-/* Becomes the mount's user before anything of that user is opened, and serves. */
+/* Becomes the mount's user before any of that user's files is opened, and serves. */
 static int main_serve_as_user(struct program *p, struct err *e)
 {
 	const struct options *o = &p->options;
@@ -251,10 +251,10 @@ static int main_begin_mount(struct program *p, struct err *e)
 
 /* ---- -a, --check, --refine, --loss, --help ---- */
 
-enum { CHECK_WRONG = 2 }; /* exit status if --check itself is wrong or its output is lost */
+enum { CHECK_WRONG = 2 }; /* exit status if --check itself failed or its output is lost */
 
-/* Tables go to standard output for scripts; what is wrong with models to standard error, a line for
- * each. */
+/* Prints tables to standard output, for scripts, and a line for each wrong model to standard
+ * error. */
 static int main_check(const struct program *p, struct err *e)
 {
 	struct text tables = {0}, wrong = {0};
@@ -285,12 +285,12 @@ static int main_list_others(struct err *e)
 static void main_report_model(const char *sentence, bool failed)
 {
 	(void)fprintf(failed ? stderr : stdout, "moefs: %s\n", sentence);
-	(void)fflush(stdout); /* the next model may take hours */
+	(void)fflush(stdout); /* now: the next model may take hours */
 }
 
 /* ---- the command line ---- */
 
-/* fake: mount(8)'s -f, which mounts nothing. */
+/* fake: mount(8)'s -f, which does not mount. */
 static int main_with_options(struct program *p, int argc, char **argv, bool lenient, bool fake,
 			     struct err *e)
 {
@@ -334,7 +334,7 @@ int main(int argc, char **argv)
 	} else if (argc < 2 || !command_check_word(argv[1], &e)) {
 		status = main_with_options(&p, argc, argv, false, false, &e);
 	}
-	if (status && e.code) /* e may also hold an error that was handled */
+	if (status && e.code) /* e may also have an error that was handled */
 		(void)fprintf(stderr, "moefs: %s\n", e.text);
 	if (standard_written(&e)) {
 		(void)fprintf(stderr, "moefs: %s\n", e.text);

@@ -1,4 +1,4 @@
-/* moefs ask: one question, its answer on standard output; and ask.h. */
+/* moefs ask: one question, with the answer on standard output. Also the functions of ask.h. */
 #include "fs/commands/ask.h"
 #include "fs/commands/commands.h"
 #include "fs/program/options.h"
@@ -55,7 +55,7 @@ static int ask_add_setting(struct ask_options *a, const char *setting, struct er
 	return 0;
 }
 
-/* word: where getopt_long stopped, for the sentence. */
+/* word: the word at which getopt_long stopped, for the sentence. */
 static int ask_take_option(struct ask_options *a, int option, const char *word, struct err *e)
 {
 	if (!a->asks && option >= JSON)
@@ -87,13 +87,13 @@ static int ask_take_option(struct ask_options *a, int option, const char *word, 
 	case ':':
 		return err_set(e, EINVAL, "%s needs a value after it", word);
 	default:
-		if (optopt > 0 && strncmp(word, "--", 2) != 0) /* perhaps one of several letters */
+		if (optopt > 0 && strncmp(word, "--", 2) != 0) /* may be one of several letters */
 			return err_set(e, EINVAL, "-%c: there is no such option", optopt);
 		return err_set(e, EINVAL, "%s: there is no such option", word);
 	}
 }
 
-/* Takes options until a word or -- ends them; *ended: it was --, which is skipped. */
+/* Reads options until a word or --. *ended: it was --, which is skipped. */
 static int ask_take_options(struct ask_options *a, int argc, char **argv, bool *ended,
 			    struct err *e)
 {
@@ -110,8 +110,8 @@ static int ask_take_options(struct ask_options *a, int argc, char **argv, bool *
 	}
 }
 
-/* Options come before the model or right after it. After -- there are none, so that words may begin
- * with a hyphen. */
+/* Options come before the model or directly after it. After -- there are no options, so words may
+ * begin with a hyphen. */
 int ask_read_options(struct ask_options *a, int argc, char **argv, struct err *e)
 {
 	bool ended = false;
@@ -190,8 +190,8 @@ int ask_set_params(const struct ask_options *a, const struct talk *t, struct err
 
 /* ---- the question and its answer ---- */
 
-/* Adds standard input below the words, unless it is a terminal. If it is too long, only as much as
- * shows that: the tree refuses it with a sentence. */
+/* Adds standard input below the words, unless it is a terminal. If the input is too long, adds just
+ * enough for the tree to refuse the question with a sentence. */
 static int ask_add_input(struct text *question, size_t most, struct err *e)
 {
 	bool words = question->length > 0;

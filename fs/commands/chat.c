@@ -41,7 +41,7 @@ static int chat_answer(struct chat_loop *c, struct err *e)
 /* ---- commands in the conversation ---- */
 
 struct chat_verb {
-	const char *name, *rest; /* rest: what must follow; NULL: nothing may */
+	const char *name, *rest; /* rest: what must follow; NULL: nothing may follow */
 	int (*run)(struct chat_loop *c, const struct chat_verb *v, char *rest, struct err *e);
 	const char *what;
 };
@@ -147,8 +147,8 @@ static bool chat_cut_end(struct text *t, const char *end)
 	return true;
 }
 
-/* Reads one line, or several that belong together, and a NUL. False: the end, or Ctrl-C has cleared
- * the line. */
+/* Reads one line, or several that belong together, and a NUL. False: the end, or Ctrl-C cleared the
+ * line. */
 static bool chat_read_question(struct chat_loop *c, struct text *out, bool *cleared)
 {
 	const char *line = terminal_next_line(c->lines, "> ", cleared);
@@ -165,7 +165,7 @@ static bool chat_read_question(struct chat_loop *c, struct text *out, bool *clea
 	}
 	text_add(out, "", 1);
 	return line ||
-	       (more && !*cleared); /* a question that the end of the input cuts off is asked */
+	       (more && !*cleared); /* if the input ends within a question, ask the question */
 }
 
 static int chat_run_line(struct chat_loop *c, struct text *line, struct err *e)

@@ -97,16 +97,16 @@ int command_run(const struct command *c, int argc, char **argv, struct err *e)
 	return status;
 }
 
-/* ---- words that are no command ---- */
+/* ---- words that are not commands ---- */
 
 #define ADVICE_MOUNT "to mount: moefs MODELDIR... MOUNTPOINT"
 #define ADVICE_DOWNLOAD \
 	"moefs downloads nothing: get the model's files yourself, then moefs MODELDIR MOUNTPOINT"
 #define ADVICE_CHECK "to look at a model: moefs --check MODELDIR"
 
-/* What other programs call their commands. */
+/* Names of commands in other programs. */
 static const struct foreign {
-	const char *word, *command; /* NULL: there is no such command, but advice */
+	const char *word, *command; /* NULL: there is no such command, only advice */
 	const char *advice;
 } foreigners[] = {
 	{"run", "ask", NULL},
@@ -141,7 +141,7 @@ static const struct foreign {
 	{"help", NULL, "did you mean --help?"},
 };
 
-/* A command, or advice, for a word; both NULL: no idea. */
+/* Returns a command, or advice, for a word; both NULL: no suggestion. */
 static struct foreign command_meant(const char *word)
 {
 	struct spelling s = {.word = word};
@@ -157,8 +157,7 @@ int command_check_word(const char *word, struct err *e)
 {
 	char names[256] = "", hint[128] = "";
 	const char *end = strrchr(word, '.');
-	/* That a mistyped checkpoint file does not exist is reported where models are looked for.
-	 */
+	/* A missing checkpoint file is reported later, by the code that opens models. */
 	bool is_file = end && (!strcasecmp(end, ".gguf") || !strcasecmp(end, ".safetensors"));
 	if (!*word || *word == '-' || strchr(word, '/') || is_file || access(word, F_OK) == 0 ||
 	    errno != ENOENT)

@@ -1,7 +1,7 @@
-/* moefs demo: a first answer, right after installation. The demonstration model and the script that
- * mounts it and asks are installed together: in PREFIX/share/moefs for PREFIX/bin/moefs, in
- * examples/ for a build in a clone. They are found from the place of the program itself, so any
- * PREFIX works. */
+/* moefs demo: a first answer, right after installation. The demonstration model, and the script
+ * that mounts it and asks a question, are installed together: in PREFIX/share/moefs for
+ * PREFIX/bin/moefs, in examples/ for a build in a clone. They are found relative to the program
+ * itself, so any PREFIX works. */
 #include "fs/commands/commands.h"
 #include "fs/base/text.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From the program's folder: installed; build/moefs; build/asan/moefs. */
+/* Relative to the program's folder: installed; build/moefs; build/asan/moefs. */
 static const char *const places[] = {"../share/moefs", "../examples", "../../examples"};
 
 struct demo {
@@ -36,7 +36,7 @@ static int demo_find(struct demo *d, struct err *e)
 	if (length < 0)
 		return err_sys(e, errno, "cannot find this program by /proc/self/exe");
 	d->program[length] = 0;
-	*strrchr(d->program, '/') = 0; /* readlink gives an absolute path */
+	*strrchr(d->program, '/') = 0; /* readlink returns an absolute path */
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++)
 		if (demo_path(d->program, places[i], place) &&
 		    demo_path(place, "demo.sh", d->script) &&
@@ -48,7 +48,7 @@ static int demo_find(struct demo *d, struct err *e)
 		       d->program, places[0]);
 }
 
-/* The script calls moefs by its name, so the program's folder comes first in PATH. */
+/* The script calls moefs by name, so put the program's folder first in PATH. */
 static int demo_exec(const struct demo *d, struct err *e)
 {
 	struct text path = {0};

@@ -10,23 +10,23 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { FUSE_MAGIC = 0x65735546 }; /* what statfs(2) says of every FUSE file system */
+enum { FUSE_MAGIC = 0x65735546 }; /* statfs(2)'s type for every FUSE file system */
 
 /* ---- in a mount ---- */
 
-/* What is searched in a mount, and what was found. */
+/* The goal of a search in a mount, and its result. */
 struct model_search {
-	const char *name;	 /* a model's; NULL: search by source */
+	const char *name;	 /* a model's name; NULL: search by source */
 	const char *source;	 /* a real path; NULL: any model */
 	const struct stat *file; /* of the source */
-	char *folder;		 /* of the model found */
-	bool exactly;		 /* its source is that path, not a path inside it */
+	char *folder;		 /* the folder of the model found */
+	bool exactly;		 /* its source is the path itself, not inside it */
 	unsigned count;
 	char names[256]; /* of the models found, as many as fit */
 };
 
-/* A model whose source lies inside the path fits, too: the path may be a hub's cache, or a folder
- * with one GGUF file. */
+/* A model whose source lies inside the path matches, too: the path may be a hub's cache, or a
+ * folder with one GGUF file. */
 static bool find_fits(struct model_search *s, const char *folder, const char *name)
 {
 	char source[PATH_MAX];
@@ -82,7 +82,7 @@ static int find_in_mounts(struct model_search *s, struct err *e)
 	return 0;
 }
 
-/* Lists the caller's models, so that a mistyped name is seen beside the right ones. */
+/* Lists the caller's models in the error, for the case that the name was mistyped. */
 static int find_nothing(const char *model, struct err *e)
 {
 	struct mounts_seen mounts;
@@ -143,7 +143,7 @@ static bool find_file(const char *folder, const char *file)
 	return there;
 }
 
-/* Links are kept: in a hub's cache they lead to names that say nothing. */
+/* Does not resolve links: in a hub's cache they lead to names without meaning. */
 static char *find_absolute(const char *path)
 {
 	char *here = *path == '/' ? NULL : getcwd(NULL, 0);
@@ -179,7 +179,7 @@ static int find_by_path(const char *given, char **folder, char **path, struct er
 	return code;
 }
 
-/* Whether MODEL is a name; a slash that completion has added after it does not count. */
+/* Whether MODEL is a name. A slash after it, added by completion, is ignored. */
 static bool find_is_name(const char *model, char *name, size_t size)
 {
 	size_t length = strlen(model);

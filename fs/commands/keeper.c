@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char orderly = '.'; /* the command writes this before it ends by itself */
+static const char orderly = '.'; /* written by the command before it ends by itself */
 
 /* ---- in the keeper ---- */
 
@@ -24,9 +24,9 @@ static void keeper_ignore(int signal)
 	(void)signal;
 }
 
-/* Signals meant for the command must not end the keeper before it. They are caught, not ignored,
- * since a program that the keeper starts would inherit that. The command's standard output is
- * closed: its reader waits for its end. */
+/* Signals meant for the command must not end the keeper before the command. They are caught, not
+ * ignored, since a program started by the keeper would inherit that. The command's standard output
+ * is closed, since its reader waits for its end. */
 static void keeper_detach(void)
 {
 	static const int meant[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
@@ -81,13 +81,13 @@ static void keeper_keep_mount(int socket, const char *path, const char *mountpoi
 	keeper_release_stderr();
 	if (write(socket, &code, sizeof code) == sizeof code && !code)
 		(void)keeper_wait_for_end(socket);
-	(void)mountpoint_unmount(mountpoint, true, &ignored); /* nobody is left to tell */
+	(void)mountpoint_unmount(mountpoint, true, &ignored); /* a failure cannot be reported */
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
 		;
 	(void)rmdir(mountpoint);
 }
 
-/* The keeper makes the session, so that the command is never without a keeper while it has one. */
+/* The keeper makes the session, so that the command never has a session without a keeper. */
 static void keeper_keep_session(int socket, const char *folder, bool stays)
 {
 	char ctl[4096];
@@ -106,8 +106,8 @@ static void keeper_keep_session(int socket, const char *folder, bool stays)
 
 /* ---- in the command ---- */
 
-/* Returns in both processes, as fork does: k->process is 0 in the keeper. *socket is this process's
- * end of the connection: the keeper sends 0 or an errno once, and notices when the command's end is
+/* Returns in both processes, like fork: k->process is 0 in the keeper. *socket is this process's
+ * end of the connection. The keeper sends 0 or an errno once, and notices when the command's end is
  * closed. */
 static int keeper_begin(struct keeper *k, int *socket, struct err *e)
 {
@@ -127,7 +127,7 @@ static int keeper_begin(struct keeper *k, int *socket, struct err *e)
 	return err_sys(e, failed, "cannot start a process");
 }
 
-/* Waits for the keeper's report: 0, or the errno for which nothing was made. */
+/* Waits for the keeper's report: 0, or the errno of the failure. */
 static int keeper_hear(struct keeper *k)
 {
 	int code = ECANCELED;

@@ -1,5 +1,5 @@
 /* moefs list: a line for each visible mount, with mountpoint, source, process, and models with
- * their states; then a line for each daemon that serves no visible mount. Or the same in JSON. */
+ * their states; then a line for each daemon without a visible mount. Or the same in JSON. */
 #include "fs/commands/commands.h"
 #include "fs/base/proc.h"
 #include "fs/commands/mounts.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* For people and for cut(1): fields between tabs, with no tab within a field. */
+/* For people and for cut(1): fields separated by tabs, with no tab within a field. */
 
 static void list_line(struct text *t, const struct mount_seen *m, const struct mount_look *l)
 {
@@ -63,13 +63,13 @@ static void list_object(struct text *t, const struct mount_seen *m, const struct
 struct list_output {
 	struct text text;
 	bool json;
-	long *processes; /* of the mounts in the list */
+	long *processes; /* processes of the mounts in the list */
 	size_t count;
 	const char *comma; /* before the next JSON object */
 };
 
-/* Whether a process's program is moefs with /dev/fuse open. False for other users' processes,
- * except for root. */
+/* Whether a process runs moefs and has /dev/fuse open. False for other users' processes, except for
+ * root. */
 static bool list_is_daemon(pid_t id)
 {
 	char path[64], program[4096];

@@ -21,7 +21,7 @@ static int mounts_add(void *ctx, const struct mountinfo *entry)
 	static const char user[] = ",user_id=";
 	struct mounts_seen *m = ctx;
 	for (size_t i = 0; i < m->count;
-	     i++) /* whatever was mounted there before cannot be reached any more */
+	     i++) /* this mount covers the earlier one */
 		m->list[i].hidden |= m->list[i].point && !strcmp(m->list[i].point, entry->point);
 	if (strcmp(entry->type, "fuse.moefs") != 0)
 		return 0;
@@ -109,7 +109,7 @@ int mounts_models(const struct mount_seen *m,
 	return result;
 }
 
-/* ---- a look at a mount ---- */
+/* ---- asking a mount ---- */
 
 enum { PATIENCE = 5 };		   /* seconds */
 enum { UNREADABLE = 3, GONE = 4 }; /* exit statuses of the process that looks */
@@ -141,7 +141,7 @@ static int mounts_tell(const struct mount_seen *m, int out)
 	return t.failed || standard_write_all(out, t.data, t.length);
 }
 
-/* ---- the process that waits for it ---- */
+/* ---- waiting for the process that asks ---- */
 
 static void mounts_collect(struct mount_look *l, int from)
 {
@@ -152,7 +152,7 @@ static void mounts_collect(struct mount_look *l, int from)
 			text_add(&l->items, buffer, (size_t)n);
 		else if (errno != EINTR)
 			break;
-	text_add(&l->items, "", 1); /* so that a cut-off state ends, too */
+	text_add(&l->items, "", 1); /* so that a state that was cut off ends, too */
 	if (!l->items.failed)
 		l->process = strtol(l->items.data, NULL, 10);
 }

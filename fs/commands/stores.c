@@ -17,11 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DEPTH = 2 }; /* a store lies so deep in a folder: NAME-HASH/RECIPE, MODEL.moefs/RECIPE */
+enum { DEPTH = 2 }; /* depth of a store in a folder: NAME-HASH/RECIPE, MODEL.moefs/RECIPE */
 
 struct stores_listed {
 	unsigned count;
-	bool failed; /* a store cannot be read, which was printed */
+	bool failed; /* a store could not be read; this was printed */
 };
 
 static void stores_print_error(const struct err *e)
@@ -59,7 +59,7 @@ static void stores_list_one(struct stores_listed *f, const struct store_seen *s,
 		(void)printf("%6s %-10s %-10s %-10s %s\n", "SIZE", "LAST USED", "STATE",
 			     "CHECKPOINT", "STORE");
 	(void)printf("%6s %-10s %-10s %-10s ", size, day, stores_state(s, folder), words[of]);
-	text_line(&line, folder); /* a name may hold a newline, and a store is one line */
+	text_line(&line, folder); /* a name may have a newline, but a store is one line */
 	(void)fwrite(line.data ? line.data : "", 1, line.length, stdout);
 	(void)putchar('\n');
 	text_free(&line);
@@ -118,7 +118,7 @@ static int stores_list_path(struct stores_listed *f, const char *arg, struct err
 
 /* ---- deleting ---- */
 
-/* Removes the folder of the checkpoint's stores if this was the last one in it. */
+/* Removes the folder of the checkpoint's stores if it is empty now. */
 static void stores_remove_parent(const char *store)
 {
 	char parent[PATH_MAX];
@@ -136,11 +136,11 @@ static void stores_remove_parent(const char *store)
 
 struct stores_deletion {
 	bool try;      /* only print what would be deleted */
-	bool anywhere; /* also in folders where moefs puts no stores */
+	bool anywhere; /* also in folders where moefs does not put stores */
 };
 
-/* Adds a line for each file that deleting would remove: the user may have put some of them there.
- */
+/* Adds a line for each file that deleting would remove, since the user may have put some of them
+ * there. */
 static int stores_file_names(const char *store, struct text *out, struct err *e)
 {
 	struct dirent **names;
@@ -230,7 +230,7 @@ static int stores_list(char **paths)
 		}
 	}
 	if (!f.count && !f.failed &&
-	    isatty(STDOUT_FILENO)) /* most stores are beside their models */
+	    isatty(STDOUT_FILENO)) /* since most stores are beside their models */
 		(void)fprintf(stderr, "moefs: no stores %s\n",
 			      cache ? "in ~/.cache/moefs (XDG_CACHE_HOME); `moefs stores FOLDER` "
 				      "lists those beside the models in FOLDER"

@@ -13,7 +13,7 @@
 
 enum { PIECE = 1 << 16 }; /* bytes per read */
 
-/* ---- beginning and end ---- */
+/* ---- begin and end ---- */
 
 static int talk_make_session(struct talk *t, const char *model, const char *name, bool stays,
 			     struct err *e)
@@ -32,8 +32,8 @@ static int talk_make_session(struct talk *t, const char *model, const char *name
 		       : err_sys(e, errno, "cannot make the session %s", t->folder);
 }
 
-/* KIND-PROCESS, or KIND-PROCESS-N if a process of another PID namespace with the same number has
- * that. */
+/* KIND-PROCESS, or KIND-PROCESS-N if a process of another PID namespace with the same number uses
+ * that name. */
 static int talk_make_own_session(struct talk *t, const char *model, const char *kind, struct err *e)
 {
 	int code = -EEXIST;
@@ -90,7 +90,7 @@ static int talk_open(const struct talk *t, const char *file, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-/* Sets e to what the session's error says, or if that is empty to the errno's text. */
+/* Sets e to the text of the session's error, or if that is empty, to the errno's text. */
 static int talk_why(const struct talk *t, const char *what, int code, struct err *e)
 {
 	char words[sizeof e->text];
@@ -99,7 +99,7 @@ static int talk_why(const struct talk *t, const char *what, int code, struct err
 	return *words ? err_set(e, code, "%s", words) : err_sys(e, code, "%s", what);
 }
 
-/* Some files take effect when they are closed, so close may report the refusal. */
+/* Some files take effect when they are closed, so close may report a refusal. */
 static int talk_put(const struct talk *t, const char *file, const char *data, size_t size,
 		    struct err *e)
 {
@@ -141,7 +141,7 @@ size_t talk_longest(const struct talk *t)
 	return strtoull(value, NULL, 10);
 }
 
-/* Copies the file's text, as it grows. */
+/* Copies the file's text while it grows. */
 static int talk_follow(const struct talk *t, const char *file, int from, struct terminal_output *to,
 		       struct err *e)
 {
@@ -210,8 +210,8 @@ int talk_plan(const struct talk *t, const char *prompt, size_t size, struct err 
 
 /* ---- its state ---- */
 
-/* t: the session that is written to, whose error has the reason of a failure; NULL: a file is
- * written. */
+/* t: the session that is written to, whose error has the reason of a failure; NULL: writes to a
+ * file. */
 static int talk_copy(const struct talk *t, int from, const char *from_name, int to,
 		     const char *to_name, struct err *e)
 {

@@ -1,4 +1,4 @@
-/* See terminal.h. Lines are edited by libedit. */
+/* See terminal.h. libedit edits lines. */
 #include "fs/commands/terminal.h"
 #include "cache/utf8.h"
 #include "fs/base/standard.h"
@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-/* ---- what a model says ---- */
+/* ---- output of a model ---- */
 
 static int terminal_write(const struct terminal_output *s, const char *data, size_t size,
 			  struct err *e)
@@ -28,8 +28,8 @@ static int terminal_write(const struct terminal_output *s, const char *data, siz
 	return code ? err_sys(e, code, "cannot write the answer") : 0;
 }
 
-/* Adds the whole characters of `from`, or with `last` all of it, and returns how many bytes that
- * were. */
+/* Adds the whole characters of `from` (if `last`, all of it), and returns the number of bytes
+ * added. */
 static size_t terminal_add_characters(struct text *out, const struct text *from, bool last)
 {
 	static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
@@ -120,7 +120,7 @@ void terminal_end_progress(struct terminal_progress *p)
 	p->over = true;
 }
 
-static int interrupts = -1; /* a signalfd of SIGINT, once it is caught */
+static int interrupts = -1; /* a signalfd for SIGINT, once it is caught */
 
 void terminal_catch_interrupts(void)
 {
@@ -132,7 +132,7 @@ void terminal_catch_interrupts(void)
 		(void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-/* Ctrl-C is looked at first: the terminal drops what was typed before it. */
+/* Checks Ctrl-C first: the terminal drops the input typed before it. */
 int terminal_wait(int fd, int milliseconds)
 {
 	struct pollfd wanted[] = {{.fd = interrupts, .events = POLLIN},
@@ -141,12 +141,12 @@ int terminal_wait(int fd, int milliseconds)
 	int ready = poll(wanted, 2, milliseconds);
 	if (ready == 0)
 		return -EAGAIN;
-	if (ready < 0) /* other errors show when fd is read */
+	if (ready < 0) /* reading fd shows other errors */
 		return errno == EINTR ? -EAGAIN : 0;
 	return wanted[0].revents && read(interrupts, &info, sizeof info) > 0 ? -EINTR : 0;
 }
 
-/* ---- lines that a person types ---- */
+/* ---- lines of input ---- */
 
 enum { HISTORY_LINES = 1000 };
 
@@ -154,14 +154,14 @@ struct terminal_lines {
 	EditLine *edit; /* NULL: lines are read without editing */
 	int keys;	/* the terminal, opened again */
 	History *history;
-	char *file; /* of the history; NULL: it is not kept */
+	char *file; /* of the history; NULL: no history is kept */
 	const char *prompt;
 	bool cleared;
 	char *line; /* from getline, or a copy of the edited one */
 	size_t size;
 };
 
-/* $XDG_STATE_HOME/moefs/history. Makes its folders, which nobody else may enter. */
+/* $XDG_STATE_HOME/moefs/history. Makes its folders with access only for the user. */
 static char *terminal_history_file(void)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -193,7 +193,7 @@ static char *terminal_prompt(EditLine *edit)
 	return (char *)terminal_lines_of(edit)->prompt;
 }
 
-/* libedit's EL_GETCFN: one character, as the locale encodes it. Ctrl-C gives up the line. */
+/* libedit's EL_GETCFN: reads one character in the locale's encoding. Ctrl-C cancels the line. */
 static int terminal_get_character(EditLine *edit, wchar_t *out)
 {
 	mbstate_t state = {0};
@@ -212,7 +212,7 @@ static int terminal_get_character(EditLine *edit, wchar_t *out)
 			continue;
 		if (n <= 0)
 			return (int)n;
-		if (!byte) /* Ctrl-D arrives so if it was typed while no line was edited */
+		if (!byte) /* Ctrl-D, if it was typed while no line was edited */
 			byte = 'D' & 0x1f;
 		size_t used = mbrtowc(out, &byte, 1, &state);
 		if (used == (size_t)-1)
@@ -222,8 +222,8 @@ static int terminal_get_character(EditLine *edit, wchar_t *out)
 	}
 }
 
-/* The terminal is opened again, nonblocking: Ctrl-C takes back what could be read a moment before,
- * so no read may wait, and the description that the shell shares must not change. */
+/* Opens the terminal again, nonblocking: Ctrl-C drops input that was readable a moment before, so
+ * no read may block, and the description shared with the shell must not change. */
 static void terminal_begin_editing(struct terminal_lines *l)
 {
 	char name[64];
@@ -231,7 +231,7 @@ static void terminal_begin_editing(struct terminal_lines *l)
 	if (ttyname_r(STDIN_FILENO, name, sizeof name) ||
 	    (l->keys = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) < 0)
 		return;
-	/* Answers are UTF-8, whatever the locale says. */
+	/* Output is UTF-8, so the locale must be, too. */
 	if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
 		(void)setlocale(LC_CTYPE, "C.UTF-8");
 	l->edit = el_init("moefs", stdin, stdout, stderr);

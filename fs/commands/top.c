@@ -1,8 +1,9 @@
-/* moefs top: what the visible mounts do now: tokens a second, hits and misses, the disk, memory, and
- * the sessions and maps of their models. It reads the trees' files, those that its user may read;
- * sessions of others are counted. Reading computes nothing, and does not put off `idle=`.
+/* moefs top: the present activity of the visible mounts: tokens per second, hits and misses, the
+ * disk, memory, and the sessions and maps of their models. It reads the files in the trees that its
+ * user may read; sessions of others are only counted. Reading computes nothing, and does not delay
+ * `idle=`.
  *
- * On a terminal it shows itself again and again until q or Ctrl-C; else it prints once. */
+ * On a terminal it refreshes itself until q or Ctrl-C; otherwise it prints once. */
 #include "fs/commands/commands.h"
 #include "fs/base/human.h"
 #include "fs/commands/mounts.h"
@@ -20,18 +21,18 @@
 
 enum { TOP_MOUNTS = 64 };
 
-static const char top_begin[] = "moefs "; /* of what is said of a mount */
+static const char top_begin[] = "moefs "; /* first word of a mount's line */
 
-/* What a mount has counted, for the speeds since then. */
+/* The counters of a mount at the last look, for computing speeds. */
 struct top_count {
-	char *point; /* NULL: none */
+	char *point; /* NULL: unused */
 	struct timespec time;
 	uint64_t output_tokens, prompt_tokens, bytes_read;
 };
 
 struct top {
-	const char *only; /* the mountpoint or model that was named; NULL: all mounts */
-	uint32_t seconds, times; /* between two looks; how many there are, 0: without end */
+	const char *only; /* the mountpoint or model on the command line; NULL: all mounts */
+	uint32_t seconds, times; /* between two looks; number of looks, 0: no end */
 	struct top_count counts[TOP_MOUNTS];
 	struct text out;
 	bool any; /* a mount was shown */
@@ -54,7 +55,7 @@ static bool top_read(struct text *t, const char *folder, const char *name)
 	return fd >= 0 && n == 0 && !t->failed;
 }
 
-/* The value behind a name in lines of names and values: up to the line's end; NULL: there is none.
+/* The value after a name in lines of names and values, up to the line's end; NULL: there is none.
  * The text ends in a zero. */
 static const char *top_value(const struct text *t, const char *name)
 {
@@ -88,7 +89,7 @@ static bool top_read_values(struct text *t, const char *folder, const char *name
 
 /* ---- sessions ---- */
 
-struct top_model { /* the sessions of one */
+struct top_model { /* the sessions of a model */
 	struct top *top;
 	const char *folder, *name;
 	uint64_t shown;
@@ -178,7 +179,7 @@ static struct top_count top_count_of(const struct text *s)
 	return c;
 }
 
-/* The count of a mount from the last look, or a free place for one; NULL: there are too many. */
+/* The counters of a mount from the last look, or an unused entry; NULL: there are too many. */
 static struct top_count *top_find_count(struct top *t, const char *point)
 {
 	for (size_t i = 0; i < TOP_MOUNTS; i++)
@@ -187,7 +188,7 @@ static struct top_count *top_find_count(struct top *t, const char *point)
 	return NULL;
 }
 
-/* Whether there is a count from before; *per: what came since then, for a second. */
+/* Whether there are earlier counters; *per: the changes since then, per second. */
 static bool top_speeds(struct top *t, const char *point, const struct text *s, double per[3])
 {
 	struct top_count now = top_count_of(s), *last = top_find_count(t, point);
@@ -267,7 +268,7 @@ static void top_tree(struct top *t, const struct mount_seen *m)
 	text_free(&s);
 }
 
-/* A mount that does not answer is not read: that would last until it does. */
+/* Does not read a mount that does not answer, since a read would block. */
 static int top_mount(struct top *t, const struct mount_seen *m, struct err *e)
 {
 	struct mount_look look;
@@ -289,7 +290,7 @@ static int top_mount(struct top *t, const struct mount_seen *m, struct err *e)
 
 /* ---- the command ---- */
 
-/* Whether a mount is the one that was named, or has the model that was. */
+/* Whether a mount is the one on the command line, or has the model on the command line. */
 static bool top_wants(const struct top *t, const struct mount_seen *m)
 {
 	char path[4096], *real;
@@ -327,7 +328,7 @@ static int top_look(struct top *t, struct err *e)
 		return failed;
 	if (t->out.failed)
 		return err_set(e, ENOMEM, "no memory to look at the mounts");
-	if (!t->any && t->out.length) /* why none can */
+	if (!t->any && t->out.length) /* the reasons why nothing can be shown */
 		return err_set(e, ENOENT, "%.*s", top_first_line(&t->out) - (int)strlen(top_begin),
 			       t->out.data + strlen(top_begin));
 	if (!t->any && t->only)
@@ -361,7 +362,7 @@ int top_run(int argc, char **argv, struct err *e)
 	bool screen = top_screen_begin();
 	if (!t.times && !screen)
 		t.times = 1;
-	int failed = top_look(&t, e); /* what speeds are counted from */
+	int failed = top_look(&t, e); /* the baseline for speeds */
 	for (uint32_t i = 0; !failed && (!t.times || i < t.times); i++) {
 		if (screen)
 			top_screen_show(t.out.data, t.out.length);

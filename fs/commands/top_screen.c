@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static struct termios before; /* of standard input, if `keys` */
-static bool keys;	      /* single keys are read from it */
+static bool keys;	      /* standard input is read key by key */
 static volatile sig_atomic_t ended;
 
 static void screen_on_signal(int signal)
@@ -24,7 +24,7 @@ static void screen_on_signal(int signal)
 
 bool top_screen_begin(void)
 {
-	static const char show[] = "\033[?1049h\033[?25l"; /* another page, no cursor */
+	static const char show[] = "\033[?1049h\033[?25l"; /* alternate screen, no cursor */
 	struct sigaction a = {.sa_handler = screen_on_signal};
 	if (!isatty(STDOUT_FILENO))
 		return false;

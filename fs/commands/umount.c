@@ -12,12 +12,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PATIENCE = 3000 }; /* milliseconds before umount gives up, or looks who holds a mount */
+enum { PATIENCE = 3000 }; /* milliseconds before umount gives up, or checks who uses a mount */
 
-/* ---- which ---- */
+/* ---- finding the mount ---- */
 
-/* A mountpoint as mountinfo has it. Its last part is not looked at, which fails if the mount's
- * daemon is gone. malloc'ed; NULL: there is no such path. */
+/* A mountpoint in mountinfo's form. Its last part is not accessed, since that fails if the mount's
+ * daemon has ended. malloc'ed; NULL: there is no such path. */
 static char *umount_real_path(const char *path)
 {
 	char *real = realpath(path, NULL), *copy = real ? NULL : strdup(path), *full = NULL;
@@ -49,7 +49,7 @@ static const struct mount_seen *umount_at_point(const struct mounts_seen *mounts
 	return found;
 }
 
-/* The only mount that has the model; *out is NULL if there is none. */
+/* Finds the only mount that has the model; *out is NULL if there is none. */
 static int umount_with_model(const struct mounts_seen *mounts, const char *wanted,
 			     const struct mount_seen **out, struct err *e)
 {
@@ -92,8 +92,8 @@ static int umount_find(const struct mounts_seen *mounts, const char *word,
 struct umount_users {
 	bool (*uses)(pid_t id, const char *what);
 	const char *what;
-	char words[512]; /* "bash (812), tail (840)": as far as this user may see */
-	bool others;	 /* some are no programs of moefs */
+	char words[512]; /* "bash (812), tail (840)": those that this user may see */
+	bool others;	 /* some do not run a program of moefs */
 };
 
 static int umount_add_user(void *ctx, pid_t id)
@@ -110,7 +110,7 @@ static int umount_add_user(void *ctx, pid_t id)
 	return 0;
 }
 
-/* ---- the daemon's end ---- */
+/* ---- the end of the daemon ---- */
 
 struct umount_daemon {
 	int fd; /* a pidfd; -1: unknown */
@@ -136,8 +136,8 @@ static struct umount_daemon umount_daemon_of(const struct mount_seen *m)
 }
 
 /* Until its end the daemon may write to its store, which the caller may want to delete. If another
- * mount namespace has a copy of the mount, the daemon does not end: -EBUSY, and e names who has it.
- */
+ * mount namespace has a copy of the mount, the daemon does not end: -EBUSY, and e names the
+ * processes there. */
 static int umount_wait(const struct umount_daemon *d, const struct mount_seen *m, struct err *e)
 {
 	bool said = false;
@@ -166,9 +166,9 @@ static int umount_wait(const struct umount_daemon *d, const struct mount_seen *m
 
 /* ---- the command ---- */
 
-/* A gateway closes its files shortly after its client has the answer, moefs list and the like look
- * at every mount for a moment, and programs that have just ended are gone soon: while nobody else
- * is seen in the mount, a busy one is tried again. -EBUSY: `u` has its users. */
+/* A gateway closes its files shortly after its client has the answer, commands like moefs list open
+ * every mount briefly, and programs that have just ended are gone soon. So a busy mount is tried
+ * again while it has no other users. -EBUSY: `u` has its users. */
 static int umount_patiently(const struct mount_seen *m, bool lazily, struct umount_users *u,
 			    struct err *e)
 {

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The signals that end this process; not those that it was started to ignore (nohup). */
+/* The signals that end this process, except those that its caller made it ignore (nohup). */
 static void daemon_ending_signals(sigset_t *set)
 {
 	static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
@@ -20,9 +20,9 @@ static void daemon_ending_signals(sigset_t *set)
 			sigaddset(set, ending[i]);
 }
 
-/* Waits for the child's byte or its end: the exit status. A signal counts first, since a user who
- * interrupts expects that nothing is mounted: it ends the child, then this process. A second signal
- * ends this process at once. */
+/* Waits for the child's byte or its end, and returns the exit status. A signal takes precedence,
+ * since a user who interrupts expects that nothing is mounted: it ends the child, then this
+ * process. A second signal ends this process at once. */
 static int daemon_wait(pid_t child, int ready, const sigset_t *ending)
 {
 	char byte;
@@ -69,8 +69,8 @@ int daemon_begin(int *pipe_end, struct err *e)
 	return daemon_wait(child, ends[0], &ending);
 }
 
-/* setsid only after mounting: until then an automounter lets only the process group of mount(8)
- * touch the mountpoint and makes everybody else wait. */
+/* Calls setsid only after mounting: until then an automounter lets only the process group of
+ * mount(8) use the mountpoint and makes everybody else wait. */
 void daemon_ready(int pipe_end)
 {
 	(void)setsid();
@@ -79,7 +79,7 @@ void daemon_ready(int pipe_end)
 		(void)dup2(null, fd);
 	if (null > 2)
 		close(null);
-	/* A working directory elsewhere would keep that file system busy. */
+	/* Any other working directory would keep its file system busy. */
 	(void)!chdir("/");
 	(void)!write(pipe_end, "", 1);
 	close(pipe_end);

@@ -38,7 +38,7 @@ int http_listen(struct http *h, const char *address, const char *key_file, struc
 	return 0;
 }
 
-/* moefs-http beside this program, where make and make install put it, else in PATH. */
+/* Finds moefs-http beside this program, where make and make install put it, else in PATH. */
 static void http_find_program(char path[4096])
 {
 	ssize_t n = readlink("/proc/self/exe", path, 4096 - sizeof "-http");
@@ -50,7 +50,7 @@ static void http_find_program(char path[4096])
 		strcpy(path, "moefs-http");
 }
 
-/* In the child of a process with threads: only system calls. */
+/* Runs in the child of a process with threads, so it may only make system calls. */
 static void http_exec(const struct http *h, int messages, const char *path, char *const *arguments,
 		      pid_t parent)
 {
@@ -69,7 +69,7 @@ static void http_exec(const struct http *h, int messages, const char *path, char
 	_exit(127);
 }
 
-/* Logs the lines of the gateway's standard error until it ends. */
+/* Logs the lines of the gateway's standard error until its end. */
 static void *http_log_messages(void *arg)
 {
 	static const char prefix[] = "moefs-http: ";

@@ -36,7 +36,7 @@ static void mountpoint_exec_helper(const char *point, bool lazily, int out)
 	_exit(NOT_FOUND);
 }
 
-/* The helper's standard error is a file in memory: its first line is the reason of a failure. */
+/* The helper's standard error is a file in memory, whose first line is the reason of a failure. */
 static int mountpoint_run_helper(const char *point, bool lazily, struct err *e)
 {
 	char said[512];
@@ -77,7 +77,7 @@ int mountpoint_unmount(const char *point, bool lazily, struct err *e)
 
 struct mountpoint_type {
 	const char *path;
-	char type[64]; /* of the newest mount there; empty: none */
+	char type[64]; /* of the newest mount there; empty: no mount */
 };
 
 static int mountpoint_note_type(void *ctx, const struct mountinfo *m)
@@ -88,9 +88,9 @@ static int mountpoint_note_type(void *ctx, const struct mountinfo *m)
 	return 0;
 }
 
-/* Looks at a path: 0 or an errno, and what is mounted there (nothing, if the table cannot be read).
- * statvfs asks the file system itself: for a dead one the kernel may remember enough that stat
- * succeeds. */
+/* Checks a path: returns 0 or an errno, and the mount there (none, if the table cannot be read).
+ * statvfs asks the file system itself; for a dead one, stat may succeed with attributes that the
+ * kernel remembers. */
 static int mountpoint_look(const char *path, struct stat *st, struct mountpoint_type *t)
 {
 	struct statvfs fs;
@@ -100,7 +100,7 @@ static int mountpoint_look(const char *path, struct stat *st, struct mountpoint_
 	return code;
 }
 
-/* Makes *path real if that is possible, which needs no look at the mount itself. */
+/* Makes *path a real path if possible, without accessing the mount itself. */
 static void mountpoint_make_real(char **path)
 {
 	size_t length = strlen(*path);
@@ -119,7 +119,7 @@ static bool mountpoint_ends_with(const char *name, const char *end)
 	return length > tail && !strcmp(name + length - tail, end);
 }
 
-/* A user who forgets the mountpoint names a model last. */
+/* A user who forgets the mountpoint ends the command line with a model. */
 static int mountpoint_refuse_model(const char *path, struct err *e)
 {
 	DIR *folder = opendir(path); /* NULL: its files are unknown */
@@ -169,7 +169,7 @@ int mountpoint_prepare(char **mountpoint, struct err *e)
 			       "else",
 			       path, path);
 	if (*there.type &&
-	    strcmp(there.type, "autofs") != 0) /* an automount is there to be mounted on */
+	    strcmp(there.type, "autofs") != 0) /* an automount is meant to be mounted on */
 		return err_set(e, EBUSY,
 			       "%s: a file system of type %s is mounted there already, and the "
 			       "mount would hide it; unmount "
@@ -239,7 +239,7 @@ int mountpoint_check_log(const char *mountpoint, const char *log, struct err *e)
 	return 0; /* if the folder is missing, opening the log reports that */
 }
 
-/* ---- what mounting needs of the system: its device, and the right to mount or the helper that has
+/* ---- what mounting needs from the system: its device, and the right to mount or a helper that has
  * it ---- */
 
 static int mountpoint_check_device(struct err *e)
@@ -284,7 +284,7 @@ static bool mountpoint_may_mount(void)
 	return effective >> SYS_ADMIN & 1;
 }
 
-/* Finds a program as execvp does. */
+/* Finds a program like execvp. */
 static bool mountpoint_find_program(const char *program, struct stat *st)
 {
 	const char *path = getenv("PATH");
@@ -323,7 +323,7 @@ static int mountpoint_check_helper(struct err *e)
 	return 0;
 }
 
-/* What fusermount3 requires of the directory. */
+/* Checks fusermount3's requirements for the directory. */
 static int mountpoint_check_owner(const char *mountpoint, struct err *e)
 {
 	struct stat st;

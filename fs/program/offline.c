@@ -22,7 +22,7 @@
 struct offline_checking {
 	struct engine *engine;
 	struct text *tables, *wrong;
-	size_t models; /* found at the present path */
+	size_t models; /* number found at the present path */
 };
 
 static void offline_check_model(struct offline_checking *c, const char *path)
@@ -143,9 +143,9 @@ bool offline_store_is_own(const char *folder)
 /* ---- moefs --refine: the text that a model reads ---- */
 
 enum {
-	TEXT_MOST = 64 << 20,	/* bytes of a file */
-	READ_TOKENS = 131072,	/* of a file: more tokens did not improve the store */
-	WRITTEN_TOKENS = 32768, /* of a text that the model writes, one at a time */
+	TEXT_MOST = 64 << 20,	/* most bytes of a file */
+	READ_TOKENS = 131072,	/* from a file: more tokens did not improve the store */
+	WRITTEN_TOKENS = 32768, /* from a text that the model writes, one token at a time */
 };
 
 static int offline_read_file(int fd, const char *path, char **text, size_t *length, struct err *e)
@@ -172,14 +172,14 @@ static int offline_read_file(int fd, const char *path, char **text, size_t *leng
 			break;
 		*length += (size_t)n;
 	}
-	if (st.st_size > TEXT_MOST && *length) /* bytes of the last character may be missing */
+	if (st.st_size > TEXT_MOST && *length) /* the last character may be incomplete */
 		*length = utf8_begin(*text, *length - 1);
 	return 0;
 }
 
 static int offline_read_text(const char *path, char **text, size_t *length, struct err *e)
 {
-	/* Nonblocking, so that a pipe is refused and not waited for. */
+	/* Nonblocking, so that a pipe is refused, not waited for. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return err_sys(e, errno, "--text %s", path);
@@ -209,8 +209,7 @@ static void *offline_show_progress(void *ctx)
 	return NULL;
 }
 
-/* The store that was refined could be made again only from the checkpoint, so only the user deletes
- * it. */
+/* Only the user deletes the old store, since it could be made again only from the checkpoint. */
 static void offline_describe_refined(const struct model *m, const struct model_refining *r,
 				     struct text *sentence)
 {
@@ -244,7 +243,7 @@ static int offline_describe_loss(const struct model *m, struct text *sentence, s
 	return 0;
 }
 
-/* Refines a model, or with `r` NULL measures its loss; shows progress on a terminal. */
+/* Refines a model, or if `r` is NULL measures its loss. Shows progress on a terminal. */
 static int offline_work_on(struct model *m, const struct model_refining *r, struct text *sentence,
 			   struct err *e)
 {
@@ -263,8 +262,8 @@ static int offline_work_on(struct model *m, const struct model_refining *r, stru
 	return failed;
 }
 
-/* A model that is open with the recipe `reader`, which reads and writes the text for a store by the
- * recipe `quant`. */
+/* The model opened with the recipe `reader` reads and writes the text for a store by the recipe
+ * `quant`. */
 static int offline_refine_by(const struct engine_options *options, const char *path,
 			     const char *reader, const struct model_refining *r,
 			     struct text *sentence, struct err *e)
@@ -300,7 +299,7 @@ static int offline_work_on_model(const struct options *o, struct engine *g, cons
 	return reader ? offline_refine_by(&o->engine, path, reader, &other, sentence, e) : failed;
 }
 
-/* One model after the other; a failure does not stop the others. */
+/* Works on one model after the other. A failure does not stop the others. */
 static int offline_work_on_all(const struct options *o, struct engine *g,
 			       const struct model_refining *r, offline_report *report)
 {

@@ -1,7 +1,7 @@
-/* See options.h. libfuse's parser reads the command line, so that -o and the like work as for every
- * FUSE file system. Every option is known here, libfuse's and the kernel's too, so that a wrong one
- * is refused with our sentence before anything begins. Options with a value are options_values.c's.
- */
+/* See options.h. libfuse's parser reads the command line, so that -o and similar options work as
+ * for every FUSE file system. This file knows every option, including libfuse's and the kernel's,
+ * so that a wrong one is refused with our sentence before anything begins. options_values.c has the
+ * options with a value. */
 #include "fs/program/options.h"
 
 #include <ctype.h>
@@ -163,8 +163,8 @@ static bool options_match(const char *option, const char *arg)
 	return last == '=' || last == '-' ? !strncmp(arg, option, length) : !strcmp(arg, option);
 }
 
-/* What becomes of an option that is not ours: 1: it goes to libfuse; 0: it is dropped; -1: there is
- * no such option. */
+/* What to do with an option that is not ours. 1: pass it to libfuse; 0: drop it; -1: there is no
+ * such option. */
 static int options_keep(const char *arg)
 {
 	for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
@@ -194,8 +194,8 @@ static int options_take_path(struct options *o, const char *arg)
 	return 0;
 }
 
-/* Called by libfuse for each argument that is not a switch: 1 keeps it for libfuse, 0 drops it, -1:
- * out of memory. */
+/* Called by libfuse for each argument that is not a switch. Returns 1: libfuse keeps it; 0: it is
+ * dropped; -1: out of memory. */
 static int options_take(void *data, const char *arg, int key, struct fuse_args *args)
 {
 	(void)args;
@@ -230,7 +230,7 @@ static int options_add_libfuse(struct options *o, struct err *e)
 	return failed ? err_set(e, ENOMEM, "no memory for the options") : 0;
 }
 
-/* ---- the whole ---- */
+/* ---- parsing ---- */
 
 static int options_parse_arguments(struct options *o, int argc, char **argv, bool lenient,
 				   struct err *e)

@@ -1,4 +1,4 @@
-/* Options with a value: taking them from the command line, then what they mean. See options.h. */
+/* Options with a value: reading them from the command line, then applying them. See options.h. */
 #include "engine/session.h"
 #include "fs/base/human.h"
 #include "fs/base/text.h"
@@ -20,7 +20,7 @@ enum option_kind {
 	SIZE,
 	SIZE_OR_OFF,
 	SECONDS, /* or off */
-	SWITCH,	 /* one of two words: `what` is "ON or OFF" */
+	SWITCH,	 /* one of two words; `what` is "ON or OFF" */
 	PATH,
 	SOURCE,
 	NAME,
@@ -37,7 +37,7 @@ static const struct option_value {
 	const char *name;
 	enum option_kind kind;
 	size_t offset;	  /* of a const char *, uint32_t or uint64_t in engine_options */
-	const char *what; /* the value is; for the sentence that refuses it */
+	const char *what; /* what the value is, for the sentence of a refusal */
 } values[] = {
 #define ENGINE(member) offsetof(struct engine_options, member)
 	{"quant", WORD, ENGINE(quant), "auto, 2bit, 3bit, 4bit, 6bit, 8bit, tq2, tq3, tq4 or bf16"},
@@ -65,15 +65,15 @@ static const struct option_value {
 	{"http", ADDRESS, 0, "ADDR:PORT or unix:PATH"},
 	{"key_file", KEYS, 0, "the name of a file"},
 	{"uid", USER, 0, "a user's name or number"},
-	{"gid", GROUP, 0, "a group's name or number"}, /* after uid, which sets the user's group */
+	{"gid", GROUP, 0, "a group's name or number"}, /* after uid, which also sets the group */
 	{"umask", MODE, 0, "a mode in octal, such as 077"},
 };
 _Static_assert(sizeof values / sizeof *values == OPTION_VALUES, "struct options has room for all");
 
 /* ---- taking arguments ---- */
 
-/* Takes PARAM=VALUE; 1: arg is something else. Values are tried in the order given, as writes to
- * the param's file would be. */
+/* Reads PARAM=VALUE. 1: arg is something else. Values are tried in the order given, like writes to
+ * the param's file. */
 static int options_take_param(struct options *o, const char *arg)
 {
 	size_t length = strcspn(arg, "="), i = 0;
@@ -105,14 +105,14 @@ int options_take_value(struct options *o, const char *arg)
 		char *copy = strdup(arg[length] ? arg + length + 1 : "");
 		if (!copy)
 			return -1;
-		free(o->values[i]); /* the last one given counts */
+		free(o->values[i]); /* the last value counts */
 		o->values[i] = copy;
 		return 0;
 	}
 	return options_take_param(o, arg);
 }
 
-/* ---- what they mean ---- */
+/* ---- applying ---- */
 
 int options_absolute(char **path, struct err *e)
 {

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The highest number means "no change" to setresuid(2) and setresgid(2). */
+/* setresuid(2) and setresgid(2) take the highest number as "no change". */
 static const uint32_t id_most = UINT32_MAX - 1;
 
 static int privilege_refuse(const char *option, const char *value, struct err *e)
@@ -35,7 +35,7 @@ int privilege_set_user(struct privilege *p, const char *user, struct err *e)
 	if (!found && !numeric)
 		return err_set(e, EINVAL, "-o uid=%s: there is no such user", user);
 	p->uid = found ? found->pw_uid : uid;
-	/* For a number that no user has, the group of the same number, which is how systems assign
+	/* For a number without a user, the group of the same number, which is how systems assign
 	 * groups. */
 	p->gid = found ? found->pw_gid : uid;
 	if (geteuid() != 0)
@@ -83,7 +83,7 @@ int privilege_drop(const struct privilege *p, struct err *e)
 			       (unsigned)p->uid);
 	if (p->uid == 0)
 		return 0;
-	/* Stores are looked for there. */
+	/* Stores would be looked for there. */
 	(void)unsetenv("XDG_CACHE_HOME");
 	int failed = p->home ? setenv("HOME", p->home, 1) : unsetenv("HOME");
 	return failed ? err_set(e, ENOMEM, "no memory for the environment") : 0;
@@ -137,7 +137,7 @@ static int privilege_receive_device(int socket)
 	return device;
 }
 
-/* In the mounter. libfuse writes the real user into the mount's options and mounts with the
+/* In the mounter: libfuse writes the real user into the mount's options and mounts with the
  * effective user's rights. */
 static int privilege_mount_for(struct fuse_args *args, const char *point, const struct privilege *p,
 			       int socket)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Adds text between single quotes, as sh and fish read it. */
+/* Adds text between single quotes, for sh and fish. */
 static void page_quote(struct text *out, const char *text)
 {
 	for (; *text; text++)
@@ -36,10 +36,10 @@ static void page_list_item(struct manual_page *p, struct page_span pattern, cons
 	text_string(&p->out, "\n");
 }
 
-enum { HELP_COLUMN = 27 }; /* of --help, where descriptions begin */
+enum { HELP_COLUMN = 27 }; /* the column of --help where descriptions begin */
 
-/* The description of an option of --help: of its line, and of the lines after it that have only a
- * description. */
+/* The description of an option in --help: from its line, and from the lines after it that only have
+ * a description. */
 static void page_help_words(struct page_span line, struct page_span rest, char *about, size_t size)
 {
 	int n = snprintf(about, size, "%.*s", (int)(line.length - HELP_COLUMN),
@@ -67,8 +67,7 @@ static void page_list_names(struct manual_page *p, struct page_span pattern, con
 }
 
 /* Adds the options of --help, whose lines begin with four blanks: `switches`, or else the options
- * of -o. PARAM=VALUE and
- * "..." are no names. */
+ * of -o. PARAM=VALUE and "..." are not names. */
 static void page_list_options(struct manual_page *p, struct page_span pattern, const char *help,
 			      bool switches)
 {

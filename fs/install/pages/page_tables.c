@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Adds text in which nothing is roff markup. */
+/* Adds text with all roff markup escaped. */
 static void page_roff(struct text *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
@@ -31,7 +31,7 @@ static void page_roff(struct text *out, const char *text)
 		}
 }
 
-/* Adds a description, which has neither a capital nor a full stop, as a sentence. */
+/* Adds a description, which has no capital and no full stop, as a sentence. */
 static void page_sentence(struct text *out, const char *about)
 {
 	char first[2] = {*about >= 'a' && *about <= 'z' ? (char)(*about - 'a' + 'A') : *about, 0};
@@ -130,7 +130,7 @@ void page_files(struct manual_page *p)
 
 /* ---- commands ---- */
 
-/* Whether moefs-COMMAND.1.in is beside the template. */
+/* Whether moefs-COMMAND.1.in exists beside the template. */
 static bool page_exists(const struct manual_page *p, const char *command)
 {
 	char path[256];
@@ -188,8 +188,7 @@ void page_command(struct manual_page *p, struct page_span name)
 	text_string(&p->out, "\"\n");
 }
 
-/* Of --help: an option's line is "    -n, --name VALUE   words", further words stand below these.
- */
+/* In --help an option's line is "    -n, --name VALUE   words"; lines below continue the words. */
 void page_command_options(struct manual_page *p, struct page_span name)
 {
 	const struct command *c = page_find_command(p, name);

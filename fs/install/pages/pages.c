@@ -120,7 +120,7 @@ static void page_copy(struct manual_page *p, struct page_span line)
 	text_string(&p->out, "\n");
 }
 
-/* Whether a line begins with a word; *rest is what follows. */
+/* Whether a line begins with a word; *rest is the text after it. */
 static bool page_begins(struct page_span line, const char *word, struct page_span *rest)
 {
 	size_t length = strlen(word);
