@@ -1,9 +1,9 @@
 /* See access.h.
  *
  * Without keys the gateway's own user is served (peer.c), and so is that user's browser. But a page
- * of another site in that browser is not: neither by a host name of its own that leads here (DNS
- * rebinding; the Host header tells), nor by a request that a browser sends without asking us (its
- * Origin tells). An address in the Host header cannot be such a name. */
+ * of another site in that browser is not served. Such a page may use a host name of its own that
+ * leads here (DNS rebinding): the Host header tells. Or it may send a request that a browser sends
+ * without asking us: its Origin tells. An address in the Host header cannot be such a name. */
 #include "fs/gateway/access.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/http_request.h"
@@ -42,7 +42,7 @@ static bool access_knows_host(const struct gateway_options *o, const char *host)
 	       inet_pton(AF_INET6, name, &address) == 1 || (o->host && !strcasecmp(name, o->host));
 }
 
-/* Whether a page may send requests: it came from this host, or -o cors= allows its origin. */
+/* Whether a page may send requests: it comes from this host, or -o cors= allows its origin. */
 static bool access_knows_origin(const struct gateway_options *o, const char *origin,
 				const char *host)
 {
@@ -98,11 +98,11 @@ int access_check_size(const struct http_request *r, struct problem *p)
 	return 0;
 }
 
-/* ---- where a request ends ---- */
+/* ---- the end of a request ---- */
 
 struct access_framing {
 	unsigned lengths, codings;
-	bool odd; /* a header's name or a coding that another server may read in another way */
+	bool odd; /* a header name or a coding that another server may interpret differently */
 };
 
 static enum MHD_Result access_note_header(void *ctx, enum MHD_ValueKind kind, const char *name,
@@ -133,11 +133,11 @@ enum { KEYS_MOST = 255, KEY_SIZE = 256, LINE_MOST = 4096 };
 
 struct access_keys {
 	size_t count;
-	char of[KEYS_MOST][KEY_SIZE]; /* filled with zeros to the end */
+	char of[KEYS_MOST][KEY_SIZE]; /* zero-padded */
 };
 
-/* Reads a line without its newline, whatever its bytes. -1: there is none. A line that does not fit
- * is cut. */
+/* Reads a line without its newline, with any bytes. -1: there is none. A line that does not fit is
+ * cut. */
 static ssize_t access_read_line(FILE *file, char line[LINE_MOST])
 {
 	size_t n = 0;
@@ -152,8 +152,7 @@ static bool access_is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Adds the key of a line. Blanks around it are not part of it: clients' headers lose them as well.
- */
+/* Adds the key of a line, without blanks around it, since clients' headers drop them, too. */
 static int access_add_key(struct access_keys *k, const char *path, unsigned number,
 			  const char *line, size_t n, struct err *e)
 {
@@ -241,7 +240,7 @@ static void access_sip_round(uint64_t v[4])
 	v[2] = access_rotate_left(v[2], 32);
 }
 
-/* SipHash-2-4 (Aumasson and Bernstein 2012) of whole words. The result does not tell the key. */
+/* SipHash-2-4 (Aumasson and Bernstein 2012) of 64-bit words. The result does not reveal the key. */
 static uint64_t access_siphash(uint64_t k0, uint64_t k1, const uint64_t *words, size_t count)
 {
 	uint64_t v[4] = {k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du,
@@ -259,7 +258,7 @@ static uint64_t access_siphash(uint64_t k0, uint64_t k1, const uint64_t *words, 
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* The bytes of a client's key give the key of the hash; the message is empty. */
+/* The bytes of a client's key are the key of the hash; the message is empty. */
 void access_keys_mark(const struct access_keys *k, size_t number, char mark[KEY_MARK])
 {
 	uint64_t words[KEY_SIZE / sizeof(uint64_t)];

@@ -2,9 +2,9 @@
  *
  *     moefs-http [options] TREE
  *
- * A client of the tree's files, and nothing else: a shell could do whatever it does. This file is
- * the program's life: options, the socket and the listener, and at SIGTERM or SIGINT the end of
- * these. Only this file prints, and only main exits. */
+ * It only uses the tree's files; a shell could do the same. This file is the program's life:
+ * options, the socket and the listener, and at SIGTERM or SIGINT their end. Only this file prints,
+ * and only main exits. */
 #include "fs/base/standard.h"
 #include "fs/base/systemd.h"
 #include "fs/gateway/access.h"
@@ -60,7 +60,7 @@ static int gateway_open_socket(const struct gateway_options *o, struct err *e)
 		o->listen);
 }
 
-/* Looks each second at what takes too long, until a signal ends the gateway. */
+/* Checks timeouts each second, until a signal ends the gateway. */
 static void gateway_serve(struct gateway *g, struct server *s, const sigset_t *signals)
 {
 	const struct timespec second = {.tv_sec = 1};

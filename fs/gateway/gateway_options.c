@@ -1,5 +1,5 @@
-/* The command line and --help of moefs-http. See gateway.h. Completion of shells is made of this
- * --help (fs/install/pages). */
+/* The command line and --help of moefs-http. See gateway.h. The shells' completion is generated
+ * from this --help (fs/install/pages). */
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/listen.h"
 
@@ -80,7 +80,7 @@ static int options_take(struct gateway_options *o, const char *option, struct er
 	return err_set(e, EINVAL, "unknown option \"%s\": moefs-http --help lists them", option);
 }
 
-/* A list after -o. ignore_line= takes all that follows: a regex may have commas. */
+/* Reads a list after -o. ignore_line= takes the rest of the list, since a regex may have commas. */
 static int options_take_list(struct gateway_options *o, char *list, struct err *e)
 {
 	while (list && *list) {

@@ -1,4 +1,5 @@
-/* A request's way to its handler: made, let in, read and logged. See http_request.h. */
+/* A request's way to its handler: creating, checking, parsing and logging it. See
+ * http_request.h. */
 #include "fs/gateway/http_request.h"
 #include "fs/gateway/body/document.h"
 #include "fs/gateway/access.h"
@@ -37,7 +38,7 @@ struct http_request *request_make(struct gateway *g, struct MHD_Connection *conn
 	return r;
 }
 
-/* Refuses paths of other services. 0: it is none of these. */
+/* Refuses paths of other services. 0: the path is not one of them. */
 static int request_refuse_service(const struct http_request *r, struct problem *p)
 {
 	static const struct {
@@ -61,7 +62,7 @@ int request_admit(struct http_request *r, const char *method, struct problem *p)
 	const struct route *other;
 	r->route = route_find(method, r->path, &other);
 	if (!r->route)
-		r->route = other; /* for a refusal in its protocol's shape */
+		r->route = other; /* for a refusal in its protocol's format */
 	if (r->unclear)
 		return problem_set(p, PROBLEM_INVALID, NULL,
 				   "It is not clear where the request ends: give one "

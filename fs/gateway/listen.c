@@ -59,7 +59,7 @@ static int listen_bind(int fd, const struct sockaddr *a, socklen_t n, const char
 	return code;
 }
 
-/* Removes the socket's file of a gateway that was killed: nobody listens on it. */
+/* Removes the socket's file of a killed gateway, on which no process listens. */
 static void listen_remove_dead(const struct sockaddr_un *a)
 {
 	struct stat st;
@@ -83,13 +83,14 @@ static int listen_unix(const char *path, const char *address, struct err *e)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_sys(e, errno, "cannot make a socket");
-	mode_t mask = umask(077); /* for its user alone */
+	mode_t mask = umask(077); /* only for its user */
 	fd = listen_bind(fd, (const struct sockaddr *)&a, sizeof a, address, e);
 	umask(mask);
 	return fd;
 }
 
-/* Takes numbers only: a name would have to be looked up, and may have several addresses. */
+/* Accepts only numeric addresses: a name would have to be looked up, and may have several
+ * addresses. */
 static int listen_ip(const char *address, struct err *e)
 {
 	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,

@@ -1,10 +1,10 @@
-/* Which user has a client's socket. See access.h.
+/* Finds the user who owns a client's socket. See access.h.
  *
- * sock_diag(7) looks one socket up by its exact addresses and ports; where it is missing (a kernel
- * or a sandbox without inet_diag), /proc/net/tcp and tcp6 list all of them. A socket that its owner
- * has closed, or that was never handed to a process, is reported with user 0 and inode 0: user 0
- * alone proves nothing. A user that this user namespace does not map is reported as the overflow
- * user, which may be anybody. */
+ * sock_diag(7) finds a socket by its exact addresses and ports. If it is missing (a kernel or a
+ * sandbox without inet_diag), /proc/net/tcp and tcp6 list all sockets. A socket that its owner has
+ * closed, or that was never passed to a process, is reported with user 0 and inode 0: user 0 alone
+ * proves nothing. A user that this user namespace does not map is reported as the overflow user,
+ * which may be anybody. */
 #include "fs/gateway/access.h"
 
 #include <arpa/inet.h>
@@ -21,14 +21,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* One end of a connection. IPv4 is written as IPv6 (::ffff:a.b.c.d), as dual-stack sockets do. */
+/* One end of a connection. IPv4 is written as IPv6 (::ffff:a.b.c.d), as in dual-stack sockets. */
 struct peer_end {
 	struct in6_addr address;
 	uint32_t scope;
 	uint16_t port; /* network byte order */
 };
 
-/* What the kernel says of a socket. */
+/* The kernel's answer for a socket. */
 struct peer_holder {
 	unsigned state, user;
 	unsigned long inode;
@@ -77,7 +77,7 @@ static void peer_put_address(const struct in6_addr *address, bool v4, __be32 out
 		memcpy(out, address, sizeof *address);
 }
 
-/* The socket whose own end is `client` and whose other end is `server`. */
+/* A request for the socket whose own end is `client` and whose other end is `server`. */
 static struct peer_diag_request peer_diag_request(const struct peer_end *client,
 						  const struct peer_end *server)
 {
@@ -99,7 +99,7 @@ static struct peer_diag_request peer_diag_request(const struct peer_end *client,
 	return r;
 }
 
-/* The kernel may answer with a listener of that port where there is no such connection. */
+/* If there is no such connection, the kernel may answer with a listener on that port. */
 static bool peer_diag_answers(const struct inet_diag_sockid *asked,
 			      const struct inet_diag_sockid *got)
 {
@@ -132,7 +132,8 @@ static bool peer_diag(const struct peer_end *client, const struct peer_end *serv
 
 /* ---- /proc/net ---- */
 
-/* ADDRESS:PORT as /proc/net/tcp has them: words of the host's byte order in hexadecimal. */
+/* Reads ADDRESS:PORT in the form of /proc/net/tcp: words of the host's byte order in
+ * hexadecimal. */
 static bool peer_proc_end(const char *text, struct peer_end *end)
 {
 	const char *colon = strchr(text, ':');
@@ -180,7 +181,7 @@ static bool peer_proc(const char *path, const struct peer_end *client,
 
 /* ---- the answer ---- */
 
-/* The user that stands for all that this namespace does not map. */
+/* The user id that represents all users that this namespace does not map. */
 static unsigned peer_overflow_user(void)
 {
 	unsigned user = 65534;
@@ -197,8 +198,8 @@ static bool peer_user_is_own(unsigned user)
 	return (user == geteuid() || user == 0) && user != peer_overflow_user();
 }
 
-/* Whether our end of the connection still stands, so that its addresses belonged to nobody else
- * while they were looked up. */
+/* Whether our end of the connection is still open, so that its addresses belonged to no other
+ * connection during the lookup. */
 static bool peer_still_connected(int socket)
 {
 	struct tcp_info info = {0};

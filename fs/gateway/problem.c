@@ -56,7 +56,7 @@ int problem_gone(struct problem *p)
 
 unsigned problem_status(const struct problem *p, enum protocol protocol)
 {
-	enum { OVERLOADED = 529 }; /* Anthropic's own status where others have 503 */
+	enum { OVERLOADED = 529 }; /* Anthropic's own status, in place of 503 */
 	if (protocol == PROTOCOL_ANTHROPIC && p->kind == PROBLEM_NOT_NOW)
 		return OVERLOADED;
 	return kinds[p->kind].status;
@@ -85,7 +85,8 @@ json_object *problem_json(const struct problem *p, enum protocol protocol, const
 	}
 	char text[sizeof p->text];
 	(void)snprintf(text, sizeof text, "%s", p->text);
-	/* Anthropic's clients look for their own service's words where a prompt is too long. */
+	/* Anthropic's clients recognise a prompt that is too long by these words of their
+	 * service. */
 	if (p->kind == PROBLEM_TOO_LONG && p->maximum)
 		(void)snprintf(text, sizeof text,
 			       "prompt is too long: %" PRIu64 " tokens > %" PRIu64 " maximum",
@@ -93,7 +94,7 @@ json_object *problem_json(const struct problem *p, enum protocol protocol, const
 	problem_put(all, "type", "error");
 	problem_put(error, "type", kinds[p->kind].anthropic);
 	problem_put(error, "message", text);
-	/* Anthropic's packages know a lost thread by this code, and begin it again. */
+	/* Anthropic's packages recognise a lost thread by this code, and begin it again. */
 	if (p->kind == PROBLEM_THREAD) {
 		json_object *details = json_object_new_object();
 		problem_put(details, "error_code", kinds[p->kind].code);

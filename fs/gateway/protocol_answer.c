@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is wanted of the tree ---- */
+/* ---- from a request to the tree ---- */
 
 int answer_problem(struct problem *p, const struct err *e)
 {
@@ -24,7 +24,7 @@ int answer_problem(struct problem *p, const struct err *e)
 			   *field ? field : NULL, "%s", e->text);
 }
 
-/* Takes lines that fit `ignored` (NULL: none) out of system texts. */
+/* Removes lines that match `ignored` (NULL: none) from system texts. */
 static int answer_drop_ignored(json_object *messages, const regex_t *ignored, struct problem *p)
 {
 	for (size_t i = 0; ignored && i < json_object_array_length(messages); i++) {
@@ -41,7 +41,8 @@ static int answer_drop_ignored(json_object *messages, const regex_t *ignored, st
 	return 0;
 }
 
-/* Adds each word as advice. The last one that the session accepts counts, so the best goes last. */
+/* Adds each word as advice. The last word that the session accepts is used, so the best goes
+ * last. */
 static int answer_add_any_of(struct turn_wish *w, const struct wanted_param *param,
 			     struct problem *p)
 {
@@ -58,7 +59,7 @@ static int answer_add_any_of(struct turn_wish *w, const struct wanted_param *par
 	return 0;
 }
 
-/* Begins a turn. counts: it answers nothing, for turn_tokens. */
+/* Begins a turn. counts: a turn without an answer, for turn_tokens. */
 static int answer_begin_turn(struct http_request *r, const struct wanted *wanted, bool counts,
 			     struct turn **turn, struct problem *p)
 {
@@ -96,7 +97,7 @@ int answer_tokens(struct http_request *r, const struct wanted *wanted, uint64_t 
 	return code;
 }
 
-/* ---- what comes ---- */
+/* ---- from the tree to the client ---- */
 
 struct answer_progress {
 	const struct answer_format *format;
@@ -143,7 +144,7 @@ static void answer_begin(struct answer_progress *a, struct text *out)
 	a->format->begin(a->of, &known, out);
 }
 
-/* The session is removed or kept before the client can have read the end. */
+/* Removes or keeps the session before the client can have read the end. */
 static void answer_end(struct answer_progress *a, const char *finish, struct text *out)
 {
 	struct usage u;
@@ -187,7 +188,7 @@ static int answer_step(void *of, struct text *out, struct problem *p)
 		return -1;
 	int code = turn_take(a->turn, &n, p);
 	if (code)
-		n.over = false; /* the failure is sent in place of an end */
+		n.over = false; /* send the failure in place of an end */
 	answer_give(a, &n, out);
 	news_free(&n);
 	return code ? -1 : a->over;

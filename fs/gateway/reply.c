@@ -11,7 +11,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* A page may run and show only what came from here, speak only with here, and be in no frame. */
+/* A page may run and show only our own files, may send requests only to us, and may not be in a
+ * frame. */
 static const char *const page_headers[][2] = {
 	{"Content-Security-Policy",
 	 "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -68,7 +69,7 @@ enum MHD_Result reply_text(struct http_request *r, unsigned status, const char *
 	return response ? reply_give(r, status, response) : MHD_NO;
 }
 
-/* json is taken. NULL: out of memory. */
+/* Takes json. NULL: out of memory. */
 static struct MHD_Response *reply_of_json(const struct http_request *r, json_object *json)
 {
 	struct text text = {0};
@@ -87,7 +88,7 @@ enum MHD_Result reply_json(struct http_request *r, unsigned status, json_object 
 
 enum MHD_Result reply_problem(struct http_request *r, const struct problem *p)
 {
-	/* A path that both protocols have is answered in the one whose header the client sent. */
+	/* For a path of both protocols, answer in the protocol whose header the client sent. */
 	bool anthropic =
 		MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "anthropic-version");
 	enum protocol protocol = anthropic  ? PROTOCOL_ANTHROPIC
@@ -130,7 +131,7 @@ const char *reply_query(const struct http_request *r, const char *name)
 	return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-/* The place of the object that a query names by its id; SIZE_MAX: the query is not there. */
+/* The index of the object that a query names by its id; SIZE_MAX: the query is not given. */
 static int reply_find_id(const struct http_request *r, const char *query, json_object *data,
 			 size_t *place, struct problem *p)
 {
@@ -148,7 +149,7 @@ static int reply_find_id(const struct http_request *r, const char *query, json_o
 		  : 0;
 }
 
-/* The id at a place of the list, a new reference; NULL: the list is shorter. */
+/* The id at an index of the list, a new reference; NULL: the list is shorter. */
 static json_object *reply_id_at(json_object *data, size_t place)
 {
 	return json_object_get(json_at(json_object_array_get_idx(data, place), "id"));
@@ -176,7 +177,7 @@ enum MHD_Result reply_list(struct http_request *r, json_object *data,
 	size_t from = after == SIZE_MAX ? 0 : after + 1, to = before == SIZE_MAX ? count : before;
 	if (to < from)
 		to = from;
-	bool more = to - from > limit; /* in the direction that is asked for */
+	bool more = to - from > limit; /* in the requested direction */
 	if (more && before != SIZE_MAX)
 		from = to - limit;
 	else if (more)
@@ -189,7 +190,7 @@ enum MHD_Result reply_list(struct http_request *r, json_object *data,
 				   json_object_new_boolean(more), data));
 }
 
-/* ---- what grows ---- */
+/* ---- texts that grow ---- */
 
 struct growing_reply {
 	struct MHD_Connection *connection;
@@ -197,9 +198,9 @@ struct growing_reply {
 	stream_next *next;
 	void (*end)(void *ctx);
 	void *ctx;
-	struct text pending; /* what did not fit into the library's buffer */
-	size_t sent;	     /* of it */
-	int held;	     /* the socket, while it sends nothing yet; else -1 */
+	struct text pending; /* bytes that did not fit into the library's buffer */
+	size_t sent;	     /* bytes of it already sent */
+	int held;	     /* the socket while it holds back data; else -1 */
 	bool over;
 };
 
@@ -279,9 +280,9 @@ enum MHD_Result reply_growing(struct http_request *r, unsigned status, const cha
 	reply_add_headers(r, response, type);
 	if (!(r->route->flags & ROUTE_PAGE))
 		MHD_add_response_header(response, "Cache-Control", "no-cache");
-	/* A TCP socket holds back what is sent until reply_let_go, so that the head of an answer
-	 * and its first events arrive together: alone, the head would wake the client for nothing.
-	 */
+	/* Makes a TCP socket hold back its data until reply_let_go, so that the head of an answer
+	 * and its first events arrive together: the head alone would wake the client for
+	 * nothing. */
 	if (!setsockopt(r->client, IPPROTO_TCP, TCP_CORK, &(int){1}, sizeof(int)))
 		s->held = r->client;
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");

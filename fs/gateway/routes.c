@@ -1,4 +1,4 @@
-/* The table of everything that is served. See http_request.h.
+/* The table of all routes. See http_request.h.
  *
  * To add an endpoint, add a row here, and a handler in the folder of its protocol. */
 #include "fs/gateway/http_request.h"
@@ -45,7 +45,7 @@ static bool route_has_path(const struct route *row, const char *path)
 
 const struct route *route_find(const char *method, const char *path, const struct route **other)
 {
-	/* For HEAD the library leaves the body out. */
+	/* The library omits the body for HEAD. */
 	if (!strcmp(method, "HEAD"))
 		method = "GET";
 	*other = NULL;

@@ -1,9 +1,9 @@
-/* The listener: connections, and what every request passes before its handler. See gateway.h.
+/* The listener: connections, and the steps before a request's handler. See gateway.h.
  *
  * Each connection has a thread, which may block; their number is limited (-o connections=). A
- * client's use of memory and time is limited as well: a request's head by HEAD_BYTES, its body by
- * -o body=, each silence by -o timeout=, and the time until the whole request is there by PATIENCE
- * times that. */
+ * client's memory and time are also limited: a request's head by HEAD_BYTES, its body by -o body=,
+ * each silence by -o timeout=, and the time until the whole request has arrived by PATIENCE times
+ * that. */
 #include "fs/gateway/access.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/reply.h"
@@ -24,22 +24,22 @@ struct connection { /* from accept to close */
 	struct connection *next, **at;
 	int socket;
 	bool own_user;		/* access.h: may send requests without a key */
-	uint64_t reading_since; /* 0: a handler works, or its answer is being sent */
+	uint64_t reading_since; /* 0: a handler is running, or its answer is being sent */
 };
 
 struct server {
 	struct gateway *gateway;
 	struct MHD_Daemon *daemon;
 	char *cert, *key;
-	pthread_mutex_t lock; /* of the list and its members */
+	pthread_mutex_t lock; /* guards the list and its members */
 	struct connection *connections;
 };
 
 /* ---- connections ---- */
 
 /* A client whose network is lost does not close its connection. So the kernel probes silent
- * clients, and hangs up on those that acknowledge neither probes nor data for `seconds`; a thread
- * that waits for the socket sees that. Sockets that are not TCP's need none of it. */
+ * clients, and disconnects those that acknowledge neither probes nor data for `seconds`. A thread
+ * that waits for the socket notices that. Only TCP sockets need this. */
 static void server_bound_silence(int socket, unsigned seconds)
 {
 	const int third = seconds < 3 ? 1 : (int)(seconds / 3), probes = 3;
@@ -139,7 +139,7 @@ static enum MHD_Result server_on_request(void *cls, struct MHD_Connection *conne
 		return request_admit(r, method, &p) ? reply_problem(r, &p) : MHD_YES;
 	}
 	if (*size) {
-		/* A chunked body does not announce its size. One that is too large is read and
+		/* A chunked body does not announce its size. A body that is too large is read and
 		 * dropped. */
 		r->too_large |= r->body.length + *size > s->gateway->options->body;
 		if (r->too_large)
@@ -160,7 +160,7 @@ static enum MHD_Result server_on_request(void *cls, struct MHD_Connection *conne
 	return result;
 }
 
-/* Called with the raw first line of a request, before anything else of it. */
+/* Called with the raw first line of a request, before anything else of the request. */
 static void *server_on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
 {
 	struct server *s = cls;
@@ -199,7 +199,7 @@ static void server_on_log(void *cls, const char *format, va_list values)
 	(void)cls, (void)format, (void)values; /* clients' mistakes are not logged */
 }
 
-/* A whole PEM file, with a zero at its end. NULL: *e. */
+/* Reads a whole PEM file, and adds a zero byte. NULL: *e. */
 static char *server_read_pem(const char *path, struct err *e)
 {
 	enum { MOST = 1 << 20 };

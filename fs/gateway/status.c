@@ -1,5 +1,5 @@
-/* GET /health and /metrics: the gateway's state, for monitoring. Neither tells about conversations.
- */
+/* GET /health and /metrics: the gateway's state, for monitoring. They reveal nothing about
+ * conversations. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/reply.h"
@@ -43,7 +43,7 @@ static void status_metric(struct text *out, const char *name, const char *type, 
 	text_format(out, "moefs_%s %" PRIu64 "\n", name, value);
 }
 
-/* Adds a label's value, escaped: a model's name is a folder's, and may hold any character. */
+/* Adds a label's value, escaped: a model's name is a folder's name, and may have any character. */
 static void status_label(struct text *out, const char *value)
 {
 	for (; *value; value++)
@@ -71,7 +71,7 @@ static int status_model_ready(void *ctx, const char *name)
 	return 0;
 }
 
-/* Adds the tree's own counts, `KEY VALUE` lines of cache/stats, as moefs_cache_KEY. */
+/* Adds the tree's own counters, the `KEY VALUE` lines of cache/stats, as moefs_cache_KEY. */
 static void status_cache_stats(struct text *out, const char *tree)
 {
 	struct text stats = {0};

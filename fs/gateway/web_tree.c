@@ -1,18 +1,19 @@
-/* The web page, and the tree's files over HTTP for it.
+/* The web page, and the tree's files over HTTP for the page.
  *
- *     GET /, /page/NAME   the page's files, which are in the program (page/README.md)
- *     GET /tree/PATH      reads a file, as it grows if it does, or lists a folder
- *     … ?from=BYTE        what a file has from there on; of one that still grows what comes within
- *                         a second, with status 202: browsers have six connections for all their
- *                         pages, so that answers in more of them take turns
+ *     GET /, /page/NAME   the page's files, which are part of the program (page/README.md)
+ *     GET /tree/PATH      reads a file, while it grows if it grows, or lists a folder
+ *     … ?from=BYTE        the file's bytes from there on. Of a file that still grows, those that
+ *                         come within a second, with status 202. A browser has six connections
+ *                         for all its pages; in this way more growing answers than that take
+ *                         turns
  *     PUT /tree/PATH      writes a file of a session
  *     POST, DELETE        make and remove a session
  *     MOVE                renames a session; the body is its new name
  *
  * A path's names are looked up one by one without following links, so a path leads only into the
  * tree. Only files of sessions can be written, and only sessions made or removed. With keys each
- * client sees its own sessions: the tree's names for them begin with the key's mark, which clients
- * do not see. */
+ * client sees its own sessions: their names in the tree begin with the key's mark, which clients do
+ * not see. */
 #include "fs/gateway/access.h"
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/gateway.h"
@@ -58,7 +59,7 @@ enum MHD_Result web_page(struct http_request *r)
 	return reply_problem(r, &p);
 }
 
-/* ---- where a path leads, and whether the client may use it ---- */
+/* ---- resolving a path, and checking access ---- */
 
 enum web_use {
 	WEB_READ,
@@ -70,19 +71,19 @@ enum { WEB_PARTS = 8 };
 
 struct web_place {
 	enum web_use use;
-	char path[TREE_PATH];  /* as asked for */
-	char parts[TREE_PATH]; /* a copy of the path, cut into its parts */
+	char path[TREE_PATH];  /* as requested */
+	char parts[TREE_PATH]; /* a copy of the path, split at slashes */
 	const char *part[WEB_PARTS];
 	int count;
 	const char *model;	/* NULL: outside of models */
-	const char *session;	/* the tree's name for it; NULL: outside of sessions */
-	char own[NAME_MAX + 1]; /* that name, where it is not the client's */
+	const char *session;	/* its name in the tree; NULL: outside of sessions */
+	char own[NAME_MAX + 1]; /* buffer for that name, if it differs from the client's */
 	const char *name;	/* the last part; "." for the tree itself */
 	int folder;		/* the folder of `name`, opened with O_PATH; -1: not opened */
-	bool sessions;		/* the folder of a model's sessions */
+	bool sessions;		/* it is the folder of a model's sessions */
 };
 
-/* What the tree's names of the client's sessions begin with; "" without keys. */
+/* The prefix of the tree's names for the client's sessions; "" without keys. */
 static void web_prefix(const struct http_request *r, char prefix[32])
 {
 	char mark[KEY_MARK];
@@ -93,7 +94,7 @@ static void web_prefix(const struct http_request *r, char prefix[32])
 	(void)snprintf(prefix, 32, "key-%s-", mark);
 }
 
-/* The tree's name for a session of the client's. False: it is too long. */
+/* Makes the tree's name for a session of the client. False: it is too long. */
 static bool web_tree_name(const struct http_request *r, const char *session,
 			  char name[NAME_MAX + 1])
 {
@@ -102,7 +103,7 @@ static bool web_tree_name(const struct http_request *r, const char *session,
 	return snprintf(name, NAME_MAX + 1, "%s%s", prefix, session) <= NAME_MAX;
 }
 
-/* Cuts the path into its parts. False: there are too many, or one is not a name. */
+/* Splits the path. False: it has too many parts, or a part is not a name. */
 static bool web_split(struct web_place *at, const char *path)
 {
 	size_t n = strlen(path);
@@ -129,9 +130,9 @@ static bool web_is_one_of(const char *name, const char *const *names)
 	return *names;
 }
 
-/* Whether files outside of sessions may be read. With keys no client sees others' text, so not the
- * files of sessions/default, which a model's folder has as well, and no failures, traces and
- * cache/waiting, which name sessions. */
+/* Whether files outside of sessions may be read. With keys no client may see others' text. So the
+ * files of sessions/default, which a model's folder also has, may not be read, nor failures, traces
+ * and cache/waiting, which name sessions. */
 static bool web_may_look(const struct web_place *at, bool keys)
 {
 	static const char *const mount[] = {"README", "version", "kept", "cache", NULL};
@@ -177,8 +178,8 @@ static int web_check(struct web_place *at, const struct http_request *r, struct 
 			   at->path);
 }
 
-/* Sets *p to why the tree or the kernel refused to use a place, in the session's words if it has
- * any. Returns -1. code: the -errno. */
+/* Sets *p to the reason why the tree or the kernel refused to use a place, in the session's words
+ * if it has any. Returns -1. code: the -errno. */
 static int web_refused(const struct web_place *at, const struct http_request *r, int code,
 		       struct problem *p)
 {
@@ -201,7 +202,7 @@ static int web_refused(const struct web_place *at, const struct http_request *r,
 	const char *member = code == -EPERM || at->use == WEB_FOLDER ? "denied"
 			     : at->use == WEB_WRITE		     ? "refused"
 								     : NULL;
-	/* EACCES is the kernel's answer, of which error.json knows nothing. */
+	/* EACCES comes from the kernel, so error.json has no reason. */
 	if (at->session && kind != PROBLEM_NOT_FOUND && code != -EACCES)
 		(void)tree_failure_read(&f, member, r->gateway->options->tree, "%s/sessions/%s",
 					at->model, at->session);
@@ -210,7 +211,7 @@ static int web_refused(const struct web_place *at, const struct http_request *r,
 	return problem_set(p, kind, NULL, "%.200s: %s", at->path, strerror(-code));
 }
 
-/* Finds the place of a request's path, and opens its folder. web_close on every way. -1: *p. */
+/* Resolves a request's path, and opens its folder. Call web_close in every case. -1: *p. */
 static int web_open(struct web_place *at, struct http_request *r, enum web_use use,
 		    struct problem *p)
 {
@@ -221,9 +222,9 @@ static int web_open(struct web_place *at, struct http_request *r, enum web_use u
 	const char *own = origin ? strstr(origin, "://") : NULL;
 	bool ours = !origin || (own && host && !strcasecmp(own + 3, host));
 	*at = (struct web_place){.use = use, .folder = -1};
-	/* Conversations can be read here, so pages of other origins get nothing even where -o cors=
-	 * lets them use the APIs. Sec-Fetch-Site comes with requests without Origin, such as an
-	 * image's. */
+	/* Conversations can be read here, so pages of other origins get nothing, even if -o cors=
+	 * allows them to use the APIs. Sec-Fetch-Site is present in requests without Origin, such
+	 * as for an image. */
 	if (!ours ||
 	    (site && strcasecmp(site, "same-origin") != 0 && strcasecmp(site, "none") != 0))
 		return problem_set(
@@ -262,7 +263,8 @@ static enum MHD_Result web_refuse(struct http_request *r, struct web_place *at,
 	return reply_problem(r, p);
 }
 
-/* Answers after a use of a place: `status`, or why it failed. code: 0, or an -errno. */
+/* Answers after using a place: with `status`, or with the reason of the failure. code: 0 or
+ * -errno. */
 static enum MHD_Result web_done(struct http_request *r, struct web_place *at, int code,
 				unsigned status)
 {
@@ -277,8 +279,8 @@ static enum MHD_Result web_done(struct http_request *r, struct web_place *at, in
 
 /* ---- folders ---- */
 
-/* JSON cannot hold every file name. Where bytes of a name are no characters, `path` has the name as
- * a request's path writes it. */
+/* JSON cannot express every file name. If bytes of a name are not characters, `path` has the name
+ * in the form of a request's path. */
 static void web_add_path(json_object *o, const char *name)
 {
 	struct text shown = {0}, path = {0};
@@ -295,7 +297,7 @@ static void web_add_path(json_object *o, const char *name)
 	text_free(&path);
 }
 
-/* fd: of the folder, which is closed. */
+/* fd: the folder, which this closes. */
 static enum MHD_Result web_list(struct http_request *r, struct web_place *at, int fd)
 {
 	DIR *folder = fdopendir(fd);
@@ -310,7 +312,7 @@ static enum MHD_Result web_list(struct http_request *r, struct web_place *at, in
 		web_prefix(r, prefix);
 	size_t n = strlen(prefix);
 	for (const struct dirent *d; (d = readdir(folder));) {
-		const char *name = d->d_name + n; /* the client's, if it is a session's */
+		const char *name = d->d_name + n; /* for a session, the client's name */
 		struct stat st;
 		if (strncmp(d->d_name, prefix, n) != 0 || !*name || !strcmp(d->d_name, ".") ||
 		    !strcmp(d->d_name, "..") ||
@@ -334,10 +336,10 @@ enum { WEB_PIECE = 64 << 10, WEB_WAIT_MS = 1000, WEB_PART_MS = 1000, NS_PER_MS =
 
 struct web_reading {
 	int fd, client;
-	uint64_t until; /* client_clock at which this part of the file ends; 0: never */
+	uint64_t until; /* client_clock at the end of this part of the file; 0: no end */
 };
 
-/* Reads a piece. 1: the file's end; -EAGAIN: more will come; -errno. */
+/* Reads a piece. 1: end of file; -EAGAIN: more will come; -errno. */
 static int web_read_some(int fd, struct text *out)
 {
 	char piece[WEB_PIECE];
@@ -369,9 +371,9 @@ static void web_read_end(void *ctx)
 	free(f);
 }
 
-/* A file that ends at once is sent with its length. For any other, or where reading more fails, the
- * connection's end marks its end. Without polling each read may wait, so what one read has brought
- * is sent before the next. */
+/* Sends a file that ends at once with its length. For any other file, or if reading more fails, the
+ * end of the connection marks the end. Without polling each read may wait, so the result of one
+ * read is sent before the next. */
 static enum MHD_Result web_send(struct http_request *r, struct web_place *at, int fd, bool part)
 {
 	struct text text = {0};
@@ -401,7 +403,7 @@ static enum MHD_Result web_send(struct http_request *r, struct web_place *at, in
 	return result;
 }
 
-/* The byte of the file that the query asks for. */
+/* Reads the query's byte offset. */
 static int web_from(const char *from, off_t *byte, struct problem *p)
 {
 	enum { DIGITS = 15 };
@@ -437,8 +439,8 @@ static bool web_is_blank(char c)
 	return c == ' ' || c == '\n';
 }
 
-/* `fork NAME` for a session's ctl, with the tree's name: the copy is the client's as well. As the
- * tree reads it, NAME begins after one blank or newline and ends before blanks at the end. */
+/* Changes `fork NAME` for a session's ctl to the tree's name, so that the copy is the client's,
+ * too. As in the tree, NAME begins after one blank or newline and ends before blanks at the end. */
 static int web_name_fork(const struct http_request *r, struct text *verb)
 {
 	static const char FORK[] = "fork ";
@@ -459,7 +461,7 @@ static int web_name_fork(const struct http_request *r, struct text *verb)
 	return verb->failed ? -ENOMEM : 0;
 }
 
-/* With keys, who shares with a session is for the gateway to say: see web_make. */
+/* Whether a write sets params/share_with. With keys only the gateway may set it: see web_make. */
 static bool web_sets_share(const struct http_request *r, const struct web_place *at)
 {
 	static const char name[] = "share_with";
@@ -493,8 +495,8 @@ enum MHD_Result web_write(struct http_request *r)
 	return web_done(r, &at, code, MHD_HTTP_OK);
 }
 
-/* Makes a session that shares what it computes only with others of the key. Until it does it has
- * another name, so that it cannot be asked yet. */
+/* Makes a session that shares its computed context only within the key. Until that is set, the
+ * session has another name, so that no client can use it yet. */
 static int web_make_shared(struct http_request *r, const struct web_place *at)
 {
 	char name[SESSION_NAME], mark[KEY_MARK];
@@ -533,7 +535,7 @@ enum MHD_Result web_remove(struct http_request *r)
 			MHD_HTTP_OK);
 }
 
-/* The tree's name of the session that the body names. */
+/* Makes the tree's name of the session named in the body. */
 static int web_new_name(const struct http_request *r, char name[NAME_MAX + 1])
 {
 	const struct text *body = &r->body;

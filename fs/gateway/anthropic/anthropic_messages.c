@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The place of a block. */
+/* Where a block is. */
 struct anthropic_place {
 	struct dialog *dialog;
 	const char *role; /* of the message */
 	json_object *referenced;
-	char where[96]; /* for messages, such as messages.0.content.1 */
+	char where[96]; /* for error messages, such as messages.0.content.1 */
 };
 
 static int anthropic_wrong(const struct anthropic_place *p, const char *what, struct err *e)
@@ -20,7 +20,7 @@ static int anthropic_wrong(const struct anthropic_place *p, const char *what, st
 	return err_set(e, EINVAL, "%s: %s", p->where, what);
 }
 
-/* A member that must be a string; NULL: it is not, and *e says so. */
+/* Returns a member that must be a string; NULL: it is not, and *e says so. */
 static json_object *anthropic_member(const struct anthropic_place *p, const json_object *block,
 				     const char *key, struct err *e)
 {
@@ -33,12 +33,12 @@ static json_object *anthropic_member(const struct anthropic_place *p, const json
 
 static void anthropic_say(struct anthropic_place *p, const char *text, size_t n)
 {
-	/* An answer was one text, whatever the blocks that it is cut into. */
+	/* The answer was one text, whatever blocks it is divided into. */
 	bool answer = strcmp(p->role, "assistant") == 0;
 	dialog_say(p->dialog, p->role, text, n, answer ? "" : "\n");
 }
 
-/* ---- blocks that a tool's result may hold as well: added to a text ---- */
+/* ---- blocks that may also be in a tool's result: added to a text ---- */
 
 static int anthropic_add_member(const struct anthropic_place *p, const json_object *block,
 				const char *key, struct text *out, struct err *e)
@@ -99,7 +99,7 @@ static int anthropic_add_block(struct anthropic_place *p, const json_object *blo
 		       p->where, type ? type : "");
 }
 
-/* A text, or a list of blocks, with newlines between them. */
+/* Adds a text, or a list of blocks separated by newlines. */
 static int anthropic_add_blocks(struct anthropic_place *p, json_object *content, struct text *out,
 				struct err *e)
 {

@@ -1,7 +1,7 @@
 /* Reads the body of /v1/messages, except its messages (anthropic_messages.c). See anthropic.h.
  *
- * Fields that tell a model nothing are accepted and ignored: metadata, cache_control, service_tier,
- * context_management, and unknown ones. */
+ * Fields that do not concern the model are accepted and ignored: metadata, cache_control,
+ * service_tier, context_management, and unknown ones. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/anthropic/anthropic.h"
 #include "fs/gateway/body/dialog.h"
@@ -34,7 +34,7 @@ static int anthropic_read_limit(struct wanted *w, const json_object *body, struc
 	return wanted_param(w, "max_tokens", digits, e);
 }
 
-/* A budget cannot be kept to the token. It says how much thinking is meant. */
+/* A budget cannot be kept to the token. It selects how much the model thinks. */
 static int anthropic_read_budget(struct wanted *w, const json_object *thinking, struct err *e)
 {
 	uint64_t budget;
@@ -88,7 +88,7 @@ static int anthropic_read_form(struct wanted *w, const json_object *body, struct
 	return wanted_schema(w, schema, key, e);
 }
 
-/* Refuses fields that would change the answer, and that nothing here can serve. */
+/* Refuses fields that would change the answer and are not supported. */
 static int anthropic_refuse_services(const json_object *body, struct err *e)
 {
 	static const char *const SERVICES[] = {"mcp_servers", "container"};
@@ -130,7 +130,7 @@ static int anthropic_read_plain(struct wanted *w, const json_object *body, struc
 
 /* ---- tools ---- */
 
-/* Tools that the protocol describes and the client runs. */
+/* Tools that the protocol defines and the client runs. */
 static const struct {
 	const char *type, *description, *schema; /* type: without the date at its end */
 } known[] = {
@@ -220,7 +220,7 @@ static int anthropic_read_tools(struct wanted *w, const json_object *body, json_
 	return rc || !choice ? rc : anthropic_read_choice(w, choice, e);
 }
 
-/* ---- the whole ---- */
+/* ---- the body ---- */
 
 static const struct wanted_results results = {
 	RESULTS_NEXT,

@@ -34,7 +34,7 @@ static const struct answer_format anthropic_format = {
 	.free = anthropic_exchange_free,
 };
 
-/* Sets *p to why anthropic_read refused a body. */
+/* Sets *p to the reason why anthropic_read refused a body. */
 static void anthropic_refused(struct problem *p, const struct err *e)
 {
 	answer_problem(p, e);

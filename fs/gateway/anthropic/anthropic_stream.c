@@ -1,12 +1,12 @@
-/* Writes Anthropic's stream of events, or one message where the request wants no stream.
- * See anthropic.h.
+/* Writes Anthropic's stream of events, or one message if the request does not ask for a stream. See
+ * anthropic.h.
  *
  *     message_start, ping
  *     content_block_start, content_block_delta…, content_block_stop    for each block
  *     message_delta, message_stop                                      or: error
  *
- * A block is a thought, a text, or a tool's call. Thoughts come before the text, calls where the
- * model makes them; a block is closed before the next one opens. */
+ * A block is a thought, a text, or a tool's call. Thoughts come before the text, calls in the order
+ * of the model. A block is closed before the next one opens. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/anthropic/anthropic.h"
 
@@ -44,7 +44,7 @@ static json_object *anthropic_message(struct anthropic_answer *a, const char *st
 
 /* ---- blocks ---- */
 
-/* By block: its type, the member with its text, and the type of its deltas. */
+/* For each kind of block: its type, the member with its text, and the type of its deltas. */
 static const struct {
 	const char *type, *key, *delta;
 } kinds[] = {
@@ -96,8 +96,8 @@ static void anthropic_keep_block(struct anthropic_answer *a, json_object *block,
 	}
 }
 
-/* A thought's signature is no secret: it says that these are the thoughts as the model made them,
- * and is not checked when it comes back. */
+/* A thought's signature is not secret. It says that the thoughts are unchanged, and is not checked
+ * when it comes back. */
 static void anthropic_close_block(struct anthropic_answer *a, struct text *out)
 {
 	char signature[32];
@@ -139,7 +139,7 @@ static void anthropic_add(struct anthropic_answer *a, enum anthropic_block kind,
 		text_add(&a->said, text, n);
 }
 
-/* ---- what comes ---- */
+/* ---- news ---- */
 
 void anthropic_ping(struct text *out)
 {

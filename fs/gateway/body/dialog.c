@@ -24,7 +24,7 @@ static void dialog_add(struct dialog *t, json_object *message)
 	t->failed = true;
 }
 
-/* Ends the message that is being built. */
+/* Ends the message being built. */
 static void dialog_finish(struct dialog *t)
 {
 	if (!t->role)

@@ -1,8 +1,8 @@
 /* See document.h.
  *
- * json-c keeps the spelling of a number only if it is a fraction or has an exponent. So a whole
- * number that is too wide gets an exponent of zero, MARK, which is cut off again from what was
- * parsed. */
+ * json-c keeps the spelling of a number only if the number is a fraction or has an exponent. So a
+ * whole number that is too wide gets an exponent of zero, MARK, which is removed again after
+ * parsing. */
 #include "fs/gateway/body/document.h"
 
 #include <errno.h>
@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char MARK[] = "e+0000000000"; /* nobody writes a zero like this */
+static const char MARK[] = "e+0000000000"; /* no real document writes a zero like this */
 enum {
 	MARK_LENGTH = sizeof MARK - 1,
-	DIGITS_LEAST = 19, /* of a number that may be too wide */
+	DIGITS_LEAST = 19, /* least digits of a number that may be too wide */
 };
 
-/* Whether number[n] is a whole number that fits into no 64 bits. */
+/* Whether number[n] is a whole number that does not fit into 64 bits. */
 static bool document_is_wide(const char *number, size_t n)
 {
 	char digits[DIGITS_LEAST + 3]; /* a sign, and one digit more than the widest that fits */
@@ -35,8 +35,8 @@ static bool document_is_wide(const char *number, size_t n)
 	return errno == ERANGE;
 }
 
-/* Copies a text with a MARK behind each number that is too wide. False: there is none, and
- * `marked` is empty. */
+/* Copies a text with a MARK after each number that is too wide. False: there is none, and `marked`
+ * is empty. */
 static bool document_mark(const struct text *text, struct text *marked)
 {
 	const char *const begin = text->data, *copied = begin;
@@ -60,7 +60,7 @@ static bool document_mark(const struct text *text, struct text *marked)
 	return copied > begin;
 }
 
-/* Takes the MARK off a number's spelling. */
+/* Removes the MARK from a number's spelling. */
 static int document_unmark(json_object *o, int flags, json_object *parent, const char *key,
 			   size_t *index, void *failed)
 {
@@ -79,7 +79,7 @@ static int document_unmark(json_object *o, int flags, json_object *parent, const
 	return JSON_C_VISIT_RETURN_CONTINUE;
 }
 
-/* Where a byte of the marked text is in the text that was given. */
+/* Converts an offset in the marked text to one in the original text. */
 static size_t document_place(const struct text *marked, size_t at)
 {
 	size_t marks = 0;

@@ -51,7 +51,7 @@ size_t json_length(const json_object *list)
 	return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
 }
 
-/* A field of one type. `what`: what the field must be. */
+/* Reads a field of one type. `what`: the words for this type. */
 static int field_typed(json_object *in, const char *name, enum json_type type, const char *what,
 		       json_object **out, struct problem *p)
 {
@@ -181,7 +181,7 @@ void json_add_string(struct text *out, json_object *string)
 	text_add(out, json_object_get_string(string), (size_t)json_object_get_string_len(string));
 }
 
-/* Bytes beyond ASCII stand only within JSON's strings, so replacing them there leaves JSON. */
+/* Bytes beyond ASCII occur only within strings, so replacing them there leaves valid JSON. */
 void json_add_text(struct text *out, json_object *json, int flags)
 {
 	size_t n;

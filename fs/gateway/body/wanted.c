@@ -96,7 +96,7 @@ int wanted_stops(struct wanted *w, json_object *list, const char *key, struct er
 int wanted_schema(struct wanted *w, json_object *schema, const char *key, struct err *e)
 {
 	w->form = key;
-	/* In this order: a grammar is checked as what `format` says. */
+	/* In this order: the grammar is checked by the rules of `format`. */
 	int rc = wanted_param(w, "format", schema ? "schema" : "json", e);
 	return rc || !schema ? rc
 			     : wanted_param(w, "grammar", json_object_to_json_string(schema), e);
@@ -125,7 +125,7 @@ int wanted_tool(struct wanted *w, const char *name, const char *description, jso
 	return err_set(e, ENOMEM, "no memory for the tool %s", name);
 }
 
-/* A template knows a switch, or levels, or neither. */
+/* A template may know a switch, levels, or neither. */
 int wanted_effort(struct wanted *w, const char *effort, const char *key, struct err *e)
 {
 	static const struct {
@@ -190,7 +190,7 @@ static bool wanted_is_type(json_object *type)
 	return false;
 }
 
-/* Bodies nest no deeper than their parser allows (request_parse), so this does not either. */
+/* The recursion is bounded: bodies nest no deeper than their parser allows (request_parse). */
 static int wanted_check_inner(const char *name, json_object *schema, struct err *e)
 {
 	static const char *const NAMED[] = {"properties", "$defs", "definitions"};

@@ -12,13 +12,13 @@ struct chat_completion {
 	int client;
 	char id[48], model[256];
 	time_t created;
-	struct chat_asked asked; /* its model is gone once the request is */
-	size_t over;		 /* choices that are complete */
+	struct chat_asked asked; /* its model is invalid once the request is freed */
+	size_t over;		 /* number of complete choices */
 	struct turn *turns[CHOICES_MOST];
 	struct usage usage[CHOICES_MOST];
 	struct chat_choice {
-		struct text output, thoughts, logprobs; /* not in a stream */
-		json_object *calls;			/* not in a stream */
+		struct text output, thoughts, logprobs; /* unless streamed */
+		json_object *calls;			/* unless streamed */
 		unsigned call_count;
 		bool begun, over;
 	} choices[CHOICES_MOST];
@@ -38,7 +38,7 @@ static void chat_end(void *chat)
 	free(c);
 }
 
-/* Takes what came of choice `i`, and ends its turn with the answer, or with the first call if the
+/* Takes the news of choice `i`, and ends its turn with the answer, or with the first call if the
  * client wants only one. */
 static int chat_take(struct chat_completion *c, size_t i, struct news *n, struct problem *p)
 {
@@ -62,8 +62,7 @@ static int chat_take(struct chat_completion *c, size_t i, struct news *n, struct
 
 /* ---- as a stream ---- */
 
-/* Adds a chunk of choice `i`. delta and logprobs are taken. finish: NULL while the choice grows.
- */
+/* Adds a chunk of choice `i`. Takes delta and logprobs. finish: NULL while the choice grows. */
 static void chat_add_chunk(struct chat_completion *c, struct text *out, size_t i,
 			   json_object *delta, json_object *logprobs, const char *finish)
 {
@@ -77,7 +76,7 @@ static void chat_add_chunk(struct chat_completion *c, struct text *out, size_t i
 	json_event(out, NULL, chunk);
 }
 
-/* A call comes whole. Clients expect its arguments in a delta of their own, after its name. */
+/* A call comes as a whole. Clients expect its arguments in a separate delta, after its name. */
 static void chat_add_call(struct chat_completion *c, struct text *out, size_t i,
 			  json_object *tree_call)
 {
@@ -137,7 +136,7 @@ static int chat_step(void *of, struct text *out, struct problem *p)
 			continue;
 		int code = chat_take(c, i, &n, p);
 		if (code && !n.output.length && !n.thoughts.length)
-			n.over = false; /* the failure is all there is to say */
+			n.over = false; /* send only the failure */
 		chat_add_news(c, out, i, &n);
 		news_free(&n);
 		if (code)

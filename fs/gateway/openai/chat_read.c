@@ -15,8 +15,8 @@ static int chat_wrong_message(struct problem *p, size_t i, const char *what)
 	return problem_set(p, PROBLEM_INVALID, "messages", "messages[%zu]%s", i, what);
 }
 
-/* Sets *out to the content of message `i`, a string or a list of parts of type text. A refusal that
- * an assistant once gave is its text. */
+/* Sets *out to the content of message `i`, a string or a list of parts of type text. An earlier
+ * refusal by the assistant counts as its text. */
 static int chat_take_content(json_object *message, size_t i, const regex_t *ignored,
 			     json_object **out, struct problem *p)
 {
@@ -168,7 +168,7 @@ static int chat_choose_tool(struct turn_wish *w, const char *name, struct proble
 	return turn_wish_param(w, p, "tool_choice", "tool_choice", "%s", name);
 }
 
-/* Leaves only the allowed tools on offer. */
+/* Removes all tools that are not allowed. */
 static int chat_choose_allowed(struct turn_wish *w, json_object *choice, struct problem *p)
 {
 	json_object *of = json_at(choice, "allowed_tools"), *allowed = NULL;
@@ -192,7 +192,7 @@ static int chat_choose_allowed(struct turn_wish *w, json_object *choice, struct 
 	return chat_choose_word(w, mode, p);
 }
 
-/* Offers tool `i` of a request. */
+/* Adds tool `i` of a request to the wish. */
 static int chat_take_tool(struct turn_wish *w, json_object *tool, size_t i, struct problem *p)
 {
 	json_object *function = json_at(tool, "function");
@@ -247,7 +247,7 @@ static int chat_take_format(json_object *body, struct turn_wish *w, struct probl
 		return problem_set(p, PROBLEM_INVALID, "response_format",
 				   "\"response_format\" must have a type: text, json_object, or "
 				   "json_schema with json_schema.schema");
-	/* In this order: a grammar is checked as what `format` says. */
+	/* In this order: the grammar is checked by the rules of `format`. */
 	return turn_wish_param(w, p, "format", "response_format", "schema") ||
 			       turn_wish_param(w, p, "grammar", "response_format", "%s",
 					       json_object_to_json_string_ext(
@@ -271,7 +271,7 @@ static int chat_take_logprobs(json_object *body, struct chat_asked *a, struct tu
 			   : 0;
 }
 
-/* Reads reasoning_effort as params/thinking: advice, for models whose template knows levels. Where
+/* Reads reasoning_effort as params/thinking: as advice, for models whose template knows levels. If
  * a template knows only a switch, any effort except none leaves the model's default. */
 static int chat_take_thinking(json_object *body, struct turn_wish *w, struct problem *p)
 {

@@ -1,7 +1,7 @@
 /* POST /v1/completions: reads the request, and writes a stream or one completion.
  *
- * A prompt is a text or tokens' ids, and each prompt has n choices. The tree takes texts, so ids
- * are decoded first. */
+ * A prompt is a text or a list of token ids, and each prompt has n choices. The tree takes texts,
+ * so ids are decoded first. */
 #include "fs/gateway/body/json_fields.h"
 #include "cache/utf8.h"
 #include "fs/gateway/openai/openai.h"
@@ -31,7 +31,7 @@ struct completion {
 	char id[48], name[256];
 };
 
-/* Whether a text is whole characters: ids may begin or end in the middle of one. */
+/* Whether a text is whole characters: ids may begin or end within a character. */
 static bool completion_is_whole(const struct text *prompt)
 {
 	struct text characters = {0};
@@ -99,7 +99,7 @@ static int completion_take_fields(struct completion *c, struct turn_wish *w, str
 	if (!c->tokens && !c->echo)
 		return problem_set(p, PROBLEM_INVALID, "max_tokens",
 				   "\"max_tokens\" is 0, which asks for nothing without \"echo\"");
-	/* openai_sampling reads the other fields, and would read this one by chat's rules. */
+	/* openai_sampling reads the other fields, and would read this one by the rules of chat. */
 	json_object_object_del(body, "max_tokens");
 	if (openai_sampling(body, w, p))
 		return -1;
@@ -118,7 +118,7 @@ static int completion_begin_turns(struct completion *c, struct turn_wish *w, str
 	if (c->count > CHOICES_MOST)
 		return problem_set(p, PROBLEM_INVALID, "n", "at most %d choices at once",
 				   CHOICES_MOST);
-	/* Where nothing is generated, no turn counts the prompts' tokens. */
+	/* Without an answer no turn counts the prompts' tokens. */
 	for (size_t i = 0; i < c->prompts && !c->tokens; i++) {
 		json_object *ids;
 		if (tokens_encode(c->request, c->model, c->prompt[i].data, c->prompt[i].length,
@@ -129,7 +129,7 @@ static int completion_begin_turns(struct completion *c, struct turn_wish *w, str
 	}
 	for (size_t i = 0; i < c->count && c->tokens; i++) {
 		struct text *prompt = &c->prompt[i / c->n];
-		/* The tree leaves out one newline at the end of a prompt. */
+		/* The tree drops one newline at the end of a prompt. */
 		if (i % c->n == 0)
 			text_add(prompt, "\n", 1);
 		w->prompt = prompt->data;
@@ -172,7 +172,7 @@ static size_t completion_count_characters(const char *text, size_t size)
 	return n;
 }
 
-/* logprob and top are taken. */
+/* Takes logprob and top. */
 static void completion_add_token(struct completion_lines *l, const char *token, size_t size,
 				 json_object *logprob, json_object *top)
 {
@@ -183,7 +183,7 @@ static void completion_add_token(struct completion_lines *l, const char *token, 
 	l->offset += completion_count_characters(token, size);
 }
 
-/* Adds a token of the prompt. A token may be a part of a character, which is sent as U+FFFD; but
+/* Adds a token of the prompt. A token may be part of a character, which is sent as U+FFFD; but
  * offsets count characters of the text. */
 static void completion_add_scored(void *ctx, const struct scored_token *t)
 {
@@ -271,8 +271,8 @@ static int completion_add_choice(struct completion *c, json_object *choices, siz
 	return code;
 }
 
-/* Takes what came of choice `i`, and ends its turn with the answer. Thoughts are part of the text.
- */
+/* Takes the news of choice `i`, and ends its turn with the answer. Thoughts are part of the
+ * text. */
 static int completion_take(struct completion *c, size_t i, struct text *text, struct text *lines,
 			   struct problem *p)
 {

@@ -1,4 +1,4 @@
-/* POST /v1/embeddings: vectors of texts, by MODEL/embed.npy. */
+/* POST /v1/embeddings: vectors of texts, computed by MODEL/embed.npy. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/openai/openai.h"
 
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EMBEDDINGS_MOST = 2048 }; /* texts of a request, as OpenAI has it */
+enum { EMBEDDINGS_MOST = 2048 }; /* most texts of a request, as in OpenAI's API */
 
 struct embeddings { /* of a request */
 	struct http_request *request;
 	const char *model;
-	struct text texts; /* as embed.npy takes them */
+	struct text texts; /* in the form for embed.npy */
 	uint64_t count, tokens;
-	uint64_t dimensions; /* that are wanted of each; 0: all */
+	uint64_t dimensions; /* number to return of each vector; 0: all */
 	bool base64;
 	struct text file; /* embed.npy's answer */
 	uint64_t rows, width;
@@ -42,7 +42,7 @@ static int embeddings_add(struct embeddings *x, const char *text, size_t n, stru
 	return x->texts.failed ? problem_no_memory(p) : 0;
 }
 
-/* A text, or the ids of one. */
+/* Adds a text, or the ids of a text. */
 static int embeddings_add_one(struct embeddings *x, json_object *one, struct problem *p)
 {
 	struct text text = {0};
@@ -94,7 +94,7 @@ static int embeddings_read(struct embeddings *x, struct problem *p)
 
 /* ---- the file ---- */
 
-/* Reads the head of a NumPy file of F32 in two dimensions, as embed.npy writes it. */
+/* Reads the head of a two-dimensional NumPy file of F32, as written by embed.npy. */
 static int embeddings_read_head(struct embeddings *x, const float **vectors, struct problem *p)
 {
 	enum { FIXED = 10 };
@@ -121,7 +121,7 @@ static int embeddings_read_head(struct embeddings *x, const float **vectors, str
 
 /* ---- the answer ---- */
 
-/* The first dimensions of a vector, with the length of the whole if there are fewer. */
+/* The first dimensions of a vector, normalised to the whole vector's length if there are fewer. */
 static void embeddings_shorten(const struct embeddings *x, const float *vector, float *to)
 {
 	double whole = 0, part = 0;

@@ -1,4 +1,4 @@
-/* What OpenAI's endpoints share, and GET /v1/models. See openai.h. */
+/* Shared by OpenAI's endpoints; and GET /v1/models. See openai.h. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/body/wanted.h"
 #include "fs/gateway/openai/openai.h"
@@ -37,8 +37,8 @@ static int openai_take_numbers(json_object *body, struct turn_wish *w, struct pr
 	return 0;
 }
 
-/* max_completion_tokens is the newer name of max_tokens, and counts. top_k is not OpenAI's, but
- * many servers have it. */
+/* max_completion_tokens, the newer name of max_tokens, takes precedence. top_k is not in OpenAI's
+ * API, but many servers have it. */
 static int openai_take_counts(json_object *body, struct turn_wish *w, struct problem *p)
 {
 	const char *name =
@@ -60,7 +60,7 @@ static int openai_take_counts(json_object *body, struct turn_wish *w, struct pro
 	return turn_wish_param(w, p, "seed", "seed", "%" PRIu64, value);
 }
 
-/* Adds lines as a param, unless there are none, and frees them. */
+/* Adds lines as a param, unless there are none, and frees the lines. */
 static int openai_take_lines(struct turn_wish *w, const char *name, struct text *lines,
 			     struct problem *p)
 {
@@ -117,8 +117,9 @@ static int openai_take_bias(json_object *body, struct turn_wish *w, struct probl
 	return code;
 }
 
-/* Texts of which the answer is one: structured_outputs.choice as vLLM has it, and guided_choice of
- * its older versions. Other structured_outputs are refused: response_format has them. */
+/* Reads the texts of which the answer must be one: structured_outputs.choice as in vLLM, and
+ * guided_choice of its older versions. Other structured_outputs are refused: use
+ * response_format. */
 static int openai_take_choices(json_object *body, struct turn_wish *w, struct problem *p)
 {
 	static const char field[] = "structured_outputs";
@@ -152,7 +153,7 @@ int openai_sampling(json_object *body, struct turn_wish *w, struct problem *p)
 		       : 0;
 }
 
-/* ---- fields that cannot be served ---- */
+/* ---- fields that are not supported ---- */
 
 int openai_refuse(json_object *body, struct problem *p)
 {
@@ -220,8 +221,8 @@ json_object *openai_usage(const struct usage *u, size_t count)
 	return wanted_note_remembered(usage, remembered);
 }
 
-/* A line of logprobs.jsonl without its other tokens. The tree gives a token's bytes only where they
- * are no characters. */
+/* A line of logprobs.jsonl without its alternative tokens. The tree gives a token's bytes only if
+ * they are not characters. */
 static json_object *openai_logprob(json_object *line)
 {
 	json_object *text = json_at(line, "token"),
@@ -297,8 +298,8 @@ void openai_pause(void *of, struct text *out)
 
 /* ---- GET /v1/models and /v1/models/NAME: the folders of the tree ---- */
 
-/* OpenAI's members and Anthropic's, and the context's size, by which agents decide when to shorten
- * a conversation. */
+/* Has OpenAI's members and Anthropic's, and the context's size, from which agents decide when to
+ * shorten a conversation. */
 static json_object *openai_model_object(const char *tree, const char *name)
 {
 	static const char *const sizes[] = {"context_length", "max_input_tokens", "max_tokens"};

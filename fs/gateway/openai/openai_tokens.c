@@ -1,5 +1,5 @@
-/* Tokens of texts, by the tree's files: POST /tokenize and /detokenize, and what completions need.
- * See openai.h. */
+/* Tokens of texts, from the tree's files: POST /tokenize and /detokenize, and functions for
+ * completions. See openai.h. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/openai/openai.h"
 #include "fs/gateway/turn/tree_client.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Asks a file, and adds its answer and a zero to `out`. The tree leaves out one newline at the end
- * of a text, so one is added. */
+/* Asks a file, and adds its answer and a zero byte to `out`. The tree drops one newline at the end
+ * of a text, so this adds one. */
 static int tokens_ask(const struct http_request *r, const char *model, const char *file,
 		      const char *text, size_t size, struct text *out, struct problem *p)
 {
@@ -90,7 +90,7 @@ static int token_hex_digit(char c)
 	return c >= 'a' ? c - 'a' + 10 : c >= 'A' ? c - 'A' + 10 : c - '0';
 }
 
-/* Undoes the escapes of a quoted text, in place. Returns what follows the closing quote. */
+/* Decodes the escapes of a quoted text in place. Returns the rest after the closing quote. */
 static char *token_unquote(char *at)
 {
 	char *to = at;
@@ -119,7 +119,7 @@ int tokens_score(const struct http_request *r, const char *model, const char *te
 {
 	struct text lines = {0};
 	int code = tokens_ask(r, model, "score", text, size, &lines, p);
-	/* Lines `ID LOGPROB "TEXT"`, then two lines that begin with no number. */
+	/* Lines `ID LOGPROB "TEXT"`, then two lines that do not begin with a number. */
 	for (char *at = lines.data; !code && at && *at >= '0' && *at <= '9';) {
 		struct scored_token token = {0};
 		char *number = strchr(at, ' '), *quote = number ? strchr(number, '"') : NULL;

@@ -1,7 +1,6 @@
 /* Reads the items of /v1/responses, and shows them again. See responses.h.
  *
- * Items are pieces of messages: a reasoning, a message and calls that follow each other are one
- * answer. */
+ * Items are pieces of messages: successive reasoning, message and calls are one answer. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/responses/responses.h"
 
@@ -12,8 +11,8 @@
 struct responses_place {
 	struct dialog *dialog;
 	const struct responses_past *past;
-	bool referenced; /* the item is a kept one, and must not refer to another */
-	char where[64];	 /* for messages, such as input[0] */
+	bool referenced; /* the item is a kept one, which must not refer to another */
+	char where[64];	 /* for error messages, such as input[0] */
 };
 
 static int responses_wrong(const struct responses_place *p, const char *what, struct err *e)
@@ -49,7 +48,7 @@ static int responses_add_part(struct responses_place *p, const json_object *part
 		p->where, type ? type : "");
 }
 
-/* A text, or a list of parts. */
+/* Adds a text, or a list of parts. */
 static int responses_add_content(struct responses_place *p, json_object *content,
 				 const char *between, struct text *out, struct err *e)
 {
@@ -96,7 +95,7 @@ static int responses_take_message(struct responses_place *p, const json_object *
 	return responses_wrong(p, "its role must be user, assistant, system or developer", e);
 }
 
-/* The reasoning in clear; its summary only where there is nothing else. */
+/* Reads the plain reasoning; its summary only if there is nothing else. */
 static int responses_take_reasoning(struct responses_place *p, const json_object *item,
 				    struct err *e)
 {
@@ -114,7 +113,7 @@ static int responses_take_reasoning(struct responses_place *p, const json_object
 	return rc;
 }
 
-/* A function_call, or a custom_tool_call, whose input becomes the function's one argument. */
+/* Reads a function_call, or a custom_tool_call, whose input becomes the function's one argument. */
 static int responses_take_call(struct responses_place *p, const json_object *item, struct err *e)
 {
 	char whole[128];
@@ -172,7 +171,7 @@ static int responses_take_reference(struct responses_place *p, const json_object
 	return rc;
 }
 
-/* A message may leave its type out. */
+/* The type of a message may be missing. */
 static int responses_take_item(struct responses_place *p, const json_object *item, struct err *e)
 {
 	static const struct {
@@ -211,9 +210,9 @@ int responses_items(struct dialog *t, json_object *items, const struct responses
 	return rc == 0 && t->failed ? err_set(e, ENOMEM, "no memory for a request's items") : rc;
 }
 
-/* ---- items as GET shows them ---- */
+/* ---- items in the form for GET ---- */
 
-/* A string becomes the one part that it is short for. */
+/* Replaces a string by the part that it abbreviates. */
 static void responses_type_content(json_object *message)
 {
 	json_object *content = json_at(message, "content");
@@ -266,7 +265,7 @@ json_object *responses_items_shown(json_object *items, const char *id,
 		json_object *item = json_object_array_get_idx(items, i), *copy = NULL;
 		const char *of = json_text(item, "id");
 		if (of && json_is(item, "type", "item_reference"))
-			copy = past->item(past->ctx, of); /* NULL: it is not kept any more */
+			copy = past->item(past->ctx, of); /* NULL: it is no longer kept */
 		else if (json_object_deep_copy(item, &copy, NULL) < 0) {
 			json_object_put(list);
 			return NULL;

@@ -1,6 +1,6 @@
-/* The newest responses. See responses.h.
+/* Keeps the newest responses. See responses.h.
  *
- * A ring: the newest takes the place of the oldest. Responses are kept as texts, whose sizes are
+ * A ring: the newest response replaces the oldest. Responses are kept as texts, whose sizes are
  * known and which threads do not share. */
 #include "fs/gateway/responses/responses.h"
 #include "fs/gateway/body/document.h"
@@ -18,8 +18,7 @@ struct responses_kept_one {
 struct responses_kept {
 	pthread_mutex_t lock;
 	size_t most, bytes_most, bytes;
-	size_t next, oldest; /* counts of all that were put in; an entry's place is its count modulo
-				most */
+	size_t next, oldest; /* responses so far; an entry's index is its number modulo most */
 	struct responses_kept_one ones[];
 };
 

@@ -1,7 +1,7 @@
 /* Reads the body of /v1/responses, except its items and tools. See responses.h.
  *
- * Fields that tell a model nothing are accepted and repeated in the response (metadata, user, cache
- * keys and the like); unknown fields are ignored. */
+ * Fields that do not concern the model are accepted and repeated in the response (metadata, user,
+ * cache keys and so on). Unknown fields are ignored. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/responses/responses.h"
 
@@ -25,9 +25,9 @@ static int responses_no_memory(struct err *e)
 	return err_set(e, ENOMEM, "no memory for a request");
 }
 
-/* ---- what a response repeats of its request ---- */
+/* ---- fields of the request that a response repeats ---- */
 
-/* Each with its value where the request has none; NULL: null. */
+/* Each with its value if the request lacks the field; NULL: null. */
 static const struct {
 	const char *key, *otherwise;
 } echoed[] = {
@@ -55,7 +55,7 @@ static const struct {
 	{"user", NULL},
 };
 
-/* Adds to `given` the members of `otherwise` that it lacks, if both are objects. */
+/* Adds members of `otherwise` that `given` lacks, if both are objects. */
 static void responses_complete(json_object *given, json_object *otherwise)
 {
 	if (!json_object_is_type(given, json_type_object) ||
@@ -79,7 +79,7 @@ static int responses_make_echo(struct responses_asked *a, const json_object *bod
 		json_object *given = json_at(body, echoed[i].key), *copy = NULL;
 		json_object *otherwise =
 			echoed[i].otherwise ? json_tokener_parse(echoed[i].otherwise) : NULL;
-		/* Copied, so that nothing is shared with what outlives the request. */
+		/* Copy, so that nothing is shared with an object that outlives the request. */
 		if (given && json_object_deep_copy(given, &copy, NULL) < 0) {
 			json_object_put(otherwise);
 			return responses_no_memory(e);
@@ -117,7 +117,7 @@ static int responses_refuse_services(const json_object *body, struct err *e)
 	return 0;
 }
 
-/* Of `include` only the logprobs are known; its other values are about services. */
+/* Of `include` only the logprobs are supported; its other values concern services. */
 static int responses_read_logprobs(struct wanted *w, const json_object *body, struct err *e)
 {
 	enum { MOST = 20 };
@@ -237,7 +237,7 @@ static int responses_read_past(struct dialog *t, const json_object *body,
 	return 0;
 }
 
-/* A new list with `instructions` before the messages, in one message with their first system
+/* Returns a new list with `instructions` before the messages, merged with the first system
  * message. */
 static json_object *responses_with_instructions(json_object *messages, const char *instructions)
 {

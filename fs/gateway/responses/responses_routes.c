@@ -21,9 +21,9 @@ struct responses_exchange {
 	char id[40];
 };
 
-/* ---- what is kept ---- */
+/* ---- keeping ---- */
 
-/* An id without resp_; NULL: it is no response's. */
+/* The id without resp_; NULL: it is not a response's id. */
 static const char *responses_bare_id(const char *id)
 {
 	return strncmp(id, "resp_", 5) == 0 ? id + 5 : NULL;
@@ -54,7 +54,7 @@ static json_object *responses_past_item(void *ctx, const char *item)
 	return NULL;
 }
 
-/* Keeps the response, and the conversation with its answer at the end. Without memory it is not
+/* Keeps the response, and the conversation with its answer at the end. Without memory neither is
  * kept. */
 static void responses_keep(struct responses_exchange *r, json_object *whole)
 {
@@ -83,7 +83,7 @@ static void responses_on_logprobs(void *of, const struct text *lines)
 	json_object_put(all);
 }
 
-/* The response is kept before it is sent, since the next request may name it at once. */
+/* Keeps the response before it is sent, since the next request may refer to it at once. */
 static void responses_on_end(void *of, const struct answer_ending *known, struct text *out)
 {
 	struct responses_exchange *r = of;
@@ -119,7 +119,7 @@ static const struct answer_format responses_format = {
 	.free = responses_exchange_free,
 };
 
-/* Adds the params that the request left to the tree to what the response repeats of the request. */
+/* Adds params that the request did not set to the fields that the response repeats. */
 static void responses_echo_params(const struct http_request *r, struct responses_asked *asked)
 {
 	static const char *const params[] = {"temperature", "top_p"};
@@ -137,7 +137,7 @@ static void responses_echo_params(const struct http_request *r, struct responses
 	}
 }
 
-/* Sets *p to why responses_read refused a body. */
+/* Sets *p to the reason why responses_read refused a body. */
 static int responses_refused(struct problem *p, const struct err *e)
 {
 	answer_problem(p, e);

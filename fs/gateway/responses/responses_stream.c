@@ -17,8 +17,8 @@
 #include <string.h>
 #include <time.h>
 
-/* By part: the item's type and the prefix of its id, the part's type, and the name of its events.
- */
+/* For each kind of part: the item's type and the prefix of its id, the part's type, and the name of
+ * its events. */
 static const struct {
 	const char *item, *mark, *part, *event;
 } kinds[] = {
@@ -35,7 +35,7 @@ void responses_free(struct responses_answer *a)
 	a->output = NULL;
 }
 
-/* The id of the item that is open or comes next. */
+/* The id of the open item, or of the next one. */
 static const char *responses_item_id(const struct responses_answer *a, const char *mark,
 				     char id[96])
 {
@@ -57,7 +57,7 @@ bool responses_item_place(const char *item, char *response, size_t size, unsigne
 
 /* ---- items ---- */
 
-/* An event about the current item; mark: for its item_id. */
+/* Makes an event about the current item; mark: the prefix of its item_id. */
 static json_object *responses_event(struct responses_answer *a, const char *type, const char *mark)
 {
 	char id[96];
@@ -153,7 +153,7 @@ void responses_logprobs(struct responses_answer *a, json_object *list)
 	json_object_put(list);
 }
 
-/* The logprobs of the open part, from a place on. */
+/* The logprobs of the open part, from an index on. */
 static json_object *responses_logprobs_from(const struct responses_answer *a, size_t from)
 {
 	json_object *list = json_object_new_array();
@@ -206,7 +206,7 @@ static void responses_send_part(struct responses_answer *a, const char *type, st
 	json_event(out, type, event);
 }
 
-/* from: the first of the part's logprobs that go with the text. */
+/* from: index of the first logprob that belongs to the text. */
 static void responses_send_text(struct responses_answer *a, const char *what, const char *key,
 				const char *text, size_t n, size_t from, struct text *out)
 {

@@ -1,10 +1,11 @@
 /* Reads the tools of /v1/responses and tool_choice. See responses.h.
  *
  * A model calls functions with JSON arguments. A custom tool, whose input is any text, becomes a
- * function with that text as its one argument; a namespace's tools become functions with its name
- * before theirs. Tools that only OpenAI's services run (web_search and the like) are not offered to
- * the model: some agents send one with every request, beside their functions, and work without it.
- * They are left out of the response as well, and refused if nothing else is on offer. */
+ * function with that text as its one argument. A namespace's tools become functions with the
+ * namespace before their names. Tools that only OpenAI's services run (web_search and so on) are
+ * not offered to the model: some agents send one with every request, beside their functions, and
+ * work without it. Such tools are also left out of the response, and refused if there are no other
+ * tools. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/responses/responses.h"
 
@@ -21,7 +22,7 @@ bool responses_tool_name(char *name, size_t size, const char *space, const char 
 	return length >= 0 && (size_t)length < size;
 }
 
-/* Notes how an answer must name a tool. */
+/* Records how an answer must name a tool. */
 static int responses_note_tool(struct responses_asked *a, const char *name, const char *space,
 			       const char *of_space, bool custom, struct err *e)
 {

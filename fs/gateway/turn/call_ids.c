@@ -1,12 +1,12 @@
-/* Ids of tool calls: the tree's, and the ones that clients get. See turn.h.
+/* Ids of tool calls: the tree's, and those for clients. See turn.h.
  *
- * The tree's ids are nine letters and digits, since templates accept no other, and depend on the
- * conversation alone: a template may write them into the prompt, and the same conversation must
- * give the same prompt. So the first call of every first answer is c00001000 there. Clients expect
+ * The tree's ids are nine letters and digits, since templates accept no others. They depend only on
+ * the conversation: a template may write them into the prompt, and the same conversation must give
+ * the same prompt. So the first call of every first answer is c00001000 in the tree. Clients expect
  * ids that differ between conversations, in their protocol's form: a prefix, the tree's id, and a
- * mark of the turn. The tree's id can be cut out of that again, so nothing has to be remembered:
- * any gateway that gets such an id back writes the tree's. An id that a model made in another form
- * stays. */
+ * mark of the turn. The tree's id can be cut out of such an id, so nothing has to be remembered:
+ * any gateway that receives a client's id writes the tree's id. An id that a model made in another
+ * form is not changed. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/turn/turn.h"
 
@@ -27,7 +27,7 @@ void call_mark(char mark[CALL_MARK], const char *request, const char *session)
 	(void)snprintf(mark, CALL_MARK, "%015" PRIx64, h >> 4);
 }
 
-/* Whether it begins with an id of the tree's form, made by the tree or by the model. */
+/* Whether `id` begins with an id in the tree's form, made by the tree or by the model. */
 static bool call_is_tree_id(const char *id)
 {
 	int n = 0;
@@ -48,7 +48,7 @@ void call_id_for_client(json_object *call, enum protocol protocol, const char *m
 	json_object_object_add(call, "id", json_object_new_string(id));
 }
 
-/* The tree's id within a client's; NULL: it is no client's id. Both protocols' prefixes are
+/* The tree's id within a client's; NULL: it is not a client's id. Both protocols' prefixes are
  * accepted everywhere, since a conversation may continue in the other protocol. */
 static const char *call_tree_id_in(json_object *id)
 {
@@ -66,7 +66,7 @@ static const char *call_tree_id_in(json_object *id)
 	return NULL;
 }
 
-/* Whether a member is a client's id. change: replaces it by the tree's. */
+/* Whether a member is a client's id. change: replaces it with the tree's id. */
 static bool call_visit_id(json_object *of, const char *key, bool change)
 {
 	const char *id = call_tree_id_in(json_at(of, key));
@@ -94,7 +94,7 @@ json_object *call_ids_for_tree(json_object *messages)
 	json_object *all = json_object_new_array();
 	for (i = 0; all && i < n; i++) {
 		json_object *from = json_object_array_get_idx(messages, i), *new = NULL;
-		/* Copied, since others may hold the messages, such as kept responses. */
+		/* Copy first: kept responses and others may also hold these messages. */
 		bool changes = call_visit_message(from, false);
 		if (changes && json_object_deep_copy(from, &new, NULL)) {
 			json_object_put(all);

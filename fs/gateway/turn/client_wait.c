@@ -24,10 +24,10 @@ static void client_on_signal(int signal)
 	(void)signal; /* it only has to interrupt read(2) */
 }
 
-/* ---- clients that hang up ---- */
+/* ---- clients that disconnect ---- */
 
-/* The client may have been removed meanwhile, and its socket's number may be another client's: then
- * that one's read is interrupted once for nothing. */
+/* The client may have been removed meanwhile, and another client may have its socket's number: then
+ * that client's read is interrupted once, which is harmless. */
 static void client_note_gone(struct client_reads *b, int client)
 {
 	pthread_mutex_lock(&b->lock);
@@ -36,7 +36,7 @@ static void client_note_gone(struct client_reads *b, int client)
 	pthread_mutex_unlock(&b->lock);
 }
 
-/* Interrupts threads that read without their client. False: there are none. */
+/* Interrupts threads in read(2) whose client has disconnected. False: there are none. */
 static bool client_interrupt_gone(struct client_reads *b)
 {
 	bool any = false;
@@ -93,7 +93,7 @@ void client_reads_end(struct client_reads *b)
 
 /* ---- reads ---- */
 
-/* Where epoll cannot watch the socket, client_reads_tick still interrupts the read. */
+/* If epoll cannot watch the socket, client_reads_tick still interrupts the read. */
 void client_reads_add(struct client_reads *b, struct client_read *r)
 {
 	struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.fd = r->client};

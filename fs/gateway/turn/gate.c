@@ -1,7 +1,7 @@
-/* Slots: how many turns answer at once, and a bounded queue behind them. See turn.h.
+/* Slots: a limit on turns at the same time, and a bounded queue for the others. See turn.h.
  *
  * A free slot goes to the waiting key with the fewest turns, and among its requests to the oldest,
- * so that one key's many requests do not starve another key. */
+ * so that many requests of one key do not starve another key. */
 #include "fs/gateway/turn/client_wait.h"
 #include "fs/gateway/turn/turn.h"
 
@@ -23,7 +23,7 @@ struct gate_waiter { /* on its thread's stack */
 };
 
 struct gate {
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* guards the members below */
 	unsigned most, active, queue, waiting;
 	unsigned of_key[KEYS];
 	struct gate_waiter *first; /* the oldest */
@@ -53,7 +53,7 @@ static void gate_take(struct gate *g, size_t key)
 	g->of_key[key % KEYS]++;
 }
 
-/* With the lock: gives a free slot to the next waiter. */
+/* Call with the lock. Gives a free slot to the next waiter. */
 static void gate_admit(struct gate *g)
 {
 	struct gate_waiter **best = NULL;
@@ -70,7 +70,7 @@ static void gate_admit(struct gate *g)
 	(void)eventfd_write(w->event, 1);
 }
 
-/* With the lock, which is released while it waits. */
+/* Call with the lock; it is released while waiting. */
 static int gate_wait(struct gate *g, struct gate_waiter *me, int client)
 {
 	struct gate_waiter **last = &g->first;
@@ -81,7 +81,7 @@ static int gate_wait(struct gate *g, struct gate_waiter *me, int client)
 	pthread_mutex_unlock(&g->lock);
 	int code = client_wait(client, &(struct pollfd){.fd = me->event, .events = POLLIN}, 1, -1);
 	pthread_mutex_lock(&g->lock);
-	if (code < 0 && me->in) { /* the client went away as it got its slot */
+	if (code < 0 && me->in) { /* the client disconnected when it got its slot */
 		g->active--;
 		g->of_key[me->key % KEYS]--;
 		gate_admit(g);

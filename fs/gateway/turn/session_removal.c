@@ -36,7 +36,7 @@ static void session_remove_now(const struct removal *r, const char *name)
 		(void)rmdir(path);
 }
 
-/* With the lock. False: out of memory. */
+/* Call with the lock. False: out of memory. */
 static bool session_queue(struct removal *r, const struct removed_session *one)
 {
 	if (r->count == r->capacity) {

@@ -25,7 +25,7 @@ static int tree_format_path(char path[TREE_PATH], const char *tree, const char *
 	return m < 0 || n + m >= TREE_PATH ? -ENAMETOOLONG : 0;
 }
 
-/* A descriptor, or -errno. */
+/* Returns a descriptor, or -errno. */
 static int tree_open(const char *tree, int flags, const char *format, va_list values)
 {
 	char path[TREE_PATH];
@@ -50,7 +50,7 @@ bool tree_model(const char *tree, const char *name)
 {
 	char path[TREE_PATH];
 	int fd = -1;
-	/* O_PATH only looks the name up, which the kernel may have cached. */
+	/* O_PATH only looks up the name, which the kernel may have cached. */
 	if (*name && *name != '.' && !strchr(name, '/') && strlen(name) < NAME_MAX &&
 	    tree_path(path, tree, "%s/sessions/default", name))
 		fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -1,4 +1,4 @@
-/* A turn's beginning and end, and how many tokens it would read. See turn.h. */
+/* A turn's beginning and end, and counting the tokens that it would read. See turn.h. */
 #include "fs/gateway/turn/client_wait.h"
 #include "fs/gateway/turn/tree_client.h"
 #include "fs/gateway/turn/turn.h"
@@ -15,9 +15,9 @@
 
 /* ---- the model ---- */
 
-/* A model's name and this second as one number: the kernel caches the tree's names for as long, so
- * a second look within it would find nothing new. A model that has gone meanwhile is noticed when
- * its session is made. */
+/* Combines a model's name and this second into one number. The kernel caches the tree's names for a
+ * second, so a second look within it would find nothing new. A model that is removed meanwhile is
+ * noticed when its session is made. */
 static uint_fast64_t turn_known_model(const char *model)
 {
 	struct timespec now;
@@ -101,7 +101,7 @@ int turn_enter(struct http_request *r, struct problem *p)
 	}
 }
 
-/* The request's field that the grammar is made of: a grammar fails as a whole. */
+/* The request's field from which the grammar is made: a grammar fails as a whole. */
 static const char *turn_form_field(const struct turn_wish *w)
 {
 	const char *field = w->tools ? "tools" : NULL;
@@ -111,7 +111,7 @@ static const char *turn_form_field(const struct turn_wish *w)
 	return field;
 }
 
-/* Finds a session and starts the answer. Calls get the ids back that the tree gave them. */
+/* Makes a session and starts the answer. Ids of calls become the tree's ids again. */
 static int turn_ask(struct turn *t, const struct turn_wish *w, const struct http_request *r,
 		    struct problem *p)
 {
@@ -166,7 +166,7 @@ int turn_begin(struct turn **out, struct http_request *r, const struct turn_wish
 
 /* ---- end ---- */
 
-/* Stops a turn that still works, and counts its tokens. */
+/* Stops a turn that still works, and reads its token counts. */
 static void turn_stop(struct turn *t)
 {
 	struct usage u;
@@ -203,9 +203,9 @@ void turn_end(struct turn *t)
 	free(t);
 }
 
-/* ---- how many tokens a model would read ---- */
+/* ---- counting tokens ---- */
 
-/* Loads a model: looking at its files does not. */
+/* Loads a model. (Looking at its files does not.) */
 static int turn_load(struct turn *t, int client, struct problem *p)
 {
 	enum { LOOK_MS = 50 };

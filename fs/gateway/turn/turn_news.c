@@ -1,9 +1,10 @@
-/* A turn's output, as its files grow. See turn.h.
+/* A turn's output, read from its files as they grow. See turn.h.
  *
- * moefs tells a client that polls a file when there is more to read. A file system between (sshfs)
- * always says so and lets a read wait: then files are read one after the other, a piece at a time,
- * and a client that has gone away is noticed with the next piece. It also hides errors of reading:
- * they look like the end of the file, so `status` is asked how the turn ended. */
+ * moefs tells a client that polls a file when there is more to read. A file system in between
+ * (sshfs) always reports the file as readable and lets the read wait. Then files are read one after
+ * the other, a piece at a time, and a disconnected client is noticed with the next piece. Such a
+ * file system also hides read errors: they look like the end of the file, so `status` tells how the
+ * turn ended. */
 #include "fs/gateway/turn/client_wait.h"
 #include "cache/utf8.h"
 #include "fs/gateway/body/document.h"
@@ -27,15 +28,16 @@ static struct growing *turn_next_file(struct turn *t)
 	return NULL;
 }
 
-/* Calls come while the text does. Later their file is always ready. */
+/* Whether calls may come: they come while the text does. Afterwards their file is always
+ * readable. */
 static bool turn_calls_come(const struct turn *t)
 {
 	return t->calls_fd >= 0 && t->files[GROWS_THOUGHTS].fd < 0 &&
 	       t->files[GROWS_OUTPUT].fd >= 0;
 }
 
-/* Whether a read may wait for the next news: they can only come to one file, and they come quickly
- * or are the first. Calls and logprobs come beside the output. */
+/* Whether a read may wait for the next news: if the news can come in only one file, and come
+ * quickly or are the first. Calls and logprobs come beside the output. */
 static bool turn_may_block(const struct turn *t)
 {
 	bool thinks = t->files[GROWS_THOUGHTS].fd >= 0;
@@ -44,7 +46,8 @@ static bool turn_may_block(const struct turn *t)
 			   t->files[GROWS_OUTPUT].fd >= 0));
 }
 
-/* Lets reads of the next file wait if that is right, and of no other. Returns whether they do. */
+/* Lets reads of the next file block if turn_may_block, and reads of no other file. Returns whether
+ * they do. */
 static bool turn_set_blocking(struct turn *t)
 {
 	bool blocks = turn_may_block(t);
@@ -67,7 +70,7 @@ int turns_wait(struct turn *const *turns, size_t count, int client, int millisec
 {
 	struct pollfd files[CLIENT_FILES];
 	size_t n = 0, k = 0;
-	/* Here a client is noticed that hung up before client_wait.c began to watch it. */
+	/* This notices a client that disconnected before client_wait.c began to watch it. */
 	if (count == 1 && turns[0] && turn_set_blocking(turns[0]))
 		return client_wait(client, files, 0, 0) < 0 ? problem_gone(p) : 0;
 	for (size_t i = 0; i < count && n + 2 <= CLIENT_FILES; i++) {
@@ -91,8 +94,8 @@ int turns_wait(struct turn *const *turns, size_t count, int client, int millisec
 	return code < 0 ? problem_gone(p) : 0;
 }
 
-/* How many bytes of a text can be given: whole characters, without a newline at the end, which the
- * tree may have added. */
+/* How many bytes of a text can be given to the client: whole characters, without a newline at the
+ * end, which the tree may have added. */
 static size_t news_giveable_text(const struct text *t)
 {
 	size_t n = t->length, begin = n ? utf8_begin(t->data, n - 1) : 0;
@@ -101,14 +104,15 @@ static size_t news_giveable_text(const struct text *t)
 	return n && t->data[n - 1] == '\n' ? n - 1 : n;
 }
 
-/* Whole lines except the last, which may be of the token that ends the answer. */
+/* Whole lines except the last, which may belong to the token that ends the answer. */
 static size_t news_giveable_lines(const struct text *t)
 {
 	const char *last = t->length > 1 ? memrchr(t->data, '\n', t->length - 1) : NULL;
 	return last ? (size_t)(last + 1 - t->data) : 0;
 }
 
-/* Gives the first `size` held bytes, without what the request already contains of the answer. */
+/* Gives the first `size` held bytes to the client, except for the part of the answer that the
+ * request already contains. */
 static void news_give(struct growing *g, size_t size, struct text *to)
 {
 	size_t had = 0;
@@ -126,8 +130,8 @@ static void news_give(struct growing *g, size_t size, struct text *to)
 	text_cut(&g->held, g->held.length - size);
 }
 
-/* Whether to read again. A read that gives less than it was asked for has had all there is, except
- * for the file's end, which comes with the newline before it. */
+/* Whether to read again. A read that returns less than it asked for has read everything, except for
+ * the file's end, which follows the final newline. */
 static bool turn_may_have_more(const struct turn *t, const struct growing *g, ssize_t n,
 			       size_t asked)
 {
@@ -135,7 +139,7 @@ static bool turn_may_have_more(const struct turn *t, const struct growing *g, ss
 	       ((size_t)n == asked || g->held.data[g->held.length - 1] == '\n');
 }
 
-/* Reads what a file has. -errno: reading failed, so the turn has failed. */
+/* Reads everything that a file has. -errno: reading failed, so the turn has failed. */
 static int turn_take_file(struct turn *t, enum grows which, struct text *to)
 {
 	char piece[16 << 10];
@@ -164,8 +168,8 @@ static int turn_take_file(struct turn *t, enum grows which, struct text *to)
 	return code;
 }
 
-/* Reads all of tool_calls.json through the open file, so that poll(2) finds it ready only for the
- * next call. A file system between may return cached text, so there the file is opened again. */
+/* Reads all of tool_calls.json through the open file, so that poll(2) reports it again only for the
+ * next call. A file system in between may return cached text, so there the file is opened again. */
 static int turn_read_calls(const struct turn *t, struct text *to)
 {
 	char piece[16 << 10];
@@ -206,7 +210,7 @@ static int turn_take_calls(struct turn *t, struct news *n)
 	return code;
 }
 
-/* Without polling: one file after the other, each when the one before has ended. */
+/* Without polling: reads one file after the other, each when the one before has ended. */
 static int turn_take_next_file(struct turn *t, struct news *n)
 {
 	struct text *const to[GROWS] = {&n->thoughts, &n->output, &n->logprobs};
@@ -219,14 +223,14 @@ static int turn_take_next_file(struct turn *t, struct news *n)
 	return 0;
 }
 
-/* All files, in the order in which they grow: no thought comes after the text. Calls are read
+/* Reads all files, in the order in which they grow: no thought comes after the text. Calls are read
  * before the text that follows them. */
 static int turn_take_files(struct turn *t, struct news *n)
 {
 	int thoughts = turn_take_file(t, GROWS_THOUGHTS, &n->thoughts);
 	if (thoughts || t->files[GROWS_THOUGHTS].fd >= 0)
 		return turn_take_file(t, GROWS_LOGPROBS, &n->logprobs), thoughts;
-	struct pollfd calls = {t->calls_fd, POLLIN, 0}; /* one may have come since turns_wait */
+	struct pollfd calls = {t->calls_fd, POLLIN, 0}; /* a call may have come since turns_wait */
 	if (t->calls_ready || (turn_calls_come(t) && poll(&calls, 1, 0) > 0))
 		(void)turn_take_calls(t, n);
 	int output = turn_take_file(t, GROWS_OUTPUT, &n->output);
@@ -234,7 +238,7 @@ static int turn_take_files(struct turn *t, struct news *n)
 	return output;
 }
 
-/* Notes whether news come so quickly that the next may be waited for in read(2). */
+/* Records whether news come so quickly that the next may be waited for in read(2). */
 static void turn_note_pace(struct turn *t, bool something)
 {
 	enum { QUICK_NS = 100 * 1000 * 1000 };
@@ -271,11 +275,11 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 	if (t->over)
 		turn_usage(t, &u);
 	if (t->over && !t->counted) {
-		/* The stats are not there: the session has gone, or all of the tree. */
+		/* There are no stats: the session or the whole tree is gone. */
 		t->failed = true;
 		return turn_refused(t, -EIO, NULL, p);
 	}
-	/* The last line is the answer's unless it is of a token that only ends it. */
+	/* The last line belongs to the answer, unless its token only ends the answer. */
 	if (t->over && strcmp(u.finish, "end") != 0 && strcmp(u.finish, "tool_calls") != 0)
 		news_give(lines, lines->held.length, &n->logprobs);
 	turn_note_pace(t, n->thoughts.length || n->output.length || n->calls);

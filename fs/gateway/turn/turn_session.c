@@ -1,4 +1,5 @@
-/* The session of a turn: made and removed; its stats and its refusals; and sessions that killed gateways left. See turn.h. */
+/* The session of a turn: making and removing it, its stats and its refusals; and removing sessions
+ * of killed gateways. See turn.h. */
 #include "fs/gateway/turn/tree_client.h"
 #include "fs/gateway/turn/turn.h"
 
@@ -46,7 +47,7 @@ int session_make(struct turn *t, struct problem *p)
 
 /* ---- stats: lines of a key and a value ---- */
 
-/* NULL: there is no line with that key. */
+/* The value of the line with this key; NULL: there is no such line. */
 static const char *session_stats_value(const char *stats, const char *key)
 {
 	size_t n = strlen(key);
@@ -106,8 +107,8 @@ static int turn_too_long(struct problem *p, const char *field, uint64_t has, uin
 	return -1;
 }
 
-/* Why a session's error.json says nothing. read: the -errno of reading it; code: the -errno of what
- * failed before. */
+/* Why a session's error.json has no reason. read: the -errno of reading it; code: the -errno of the
+ * failure before. */
 static const char *turn_unexplained(int read, int code)
 {
 	if (read == -ENOENT || read == -ESTALE)
@@ -134,17 +135,17 @@ int turn_refused(const struct turn *t, int code, const char *field, struct probl
 		return turn_too_long(p, t->asked, f.tokens, f.maximum);
 	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
 	if (!field && !strcmp(state, "failed"))
-		kind = PROBLEM_NOT_NOW; /* it may be repaired and loaded again */
+		kind = PROBLEM_NOT_NOW; /* the model may be repaired and loaded again */
 	if (!field && (!strcmp(f.code, "template_refused") || kind == PROBLEM_TOO_LONG))
 		field = t->asked;
-	/* What the tree calls params/NAME the client knows by its own field. */
+	/* The client knows params/NAME by its own field. */
 	if (*f.reason && !field)
 		field = t->formed;
 	if (*f.reason && field)
 		return problem_set(p, kind, field, "%s: %s", field, f.reason);
 	if (!*f.message)
 		return problem_set(p, kind, field, "%s", turn_unexplained(read, code));
-	/* The session's path before the words tells a client nothing. */
+	/* The session's path before the reason means nothing to a client. */
 	const char *path = strstr(f.message, t->session.name);
 	size_t n = strlen(t->session.name);
 	bool named = path && !strncmp(path + n, ": ", 2);
@@ -172,11 +173,11 @@ void turn_close_now(struct turn *t)
 		close(t->later[--t->later_count]);
 }
 
-/* ---- whose a session is ----
+/* ---- the owner of a session ----
  *
  * Gateways of several machines and containers may serve one tree, so a session's name says which of
- * them made it: MACHINE.PROCESS.START. START is the time at which the process began, and MACHINE
- * also stands for its namespace of processes, in which PROCESS has a meaning. */
+ * them made it: MACHINE.PROCESS.START. START is the start time of the process. MACHINE identifies
+ * the machine and the PID namespace in which PROCESS is valid. */
 
 static uint32_t session_machine(void)
 {
@@ -214,8 +215,8 @@ static unsigned long long session_process_start(long process)
 	return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* Whether the gateway with this id was on this machine and has ended: only then does nobody else
- * remove its sessions. */
+/* Whether the gateway with this id ran on this machine and has ended. Only then does no other
+ * process remove its sessions. */
 static bool session_owner_ended(const char *id)
 {
 	unsigned machine;

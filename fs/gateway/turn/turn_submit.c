@@ -1,8 +1,8 @@
-/* Writes what a model is asked into its session's files, and starts the answer. See turn.h.
+/* Writes a wish into a session's files, and starts the answer. See turn.h.
  *
- * Each operation on a file of the tree takes 10 to 20 µs, and the client waits for those that come
- * before the model is asked. So one write to ctl holds the verb, the params that are single words,
- * and in lines of their own messages and tools. */
+ * Each operation on a file of the tree takes 10 to 20 µs, and operations before the model starts
+ * delay the answer. So one write to ctl has the verb, the params that are single words, and
+ * messages and tools in lines of their own. */
 #include "fs/gateway/body/json_fields.h"
 #include "fs/gateway/turn/tree_client.h"
 #include "fs/gateway/turn/turn.h"
@@ -45,8 +45,8 @@ void turn_wish_free(struct turn_wish *w)
 
 /* ---- files ---- */
 
-/* Writes a file that takes effect when it is closed. It is always truncated: even a new session may
- * have longer messages already, from a write to ctl of which only a later part was refused. */
+/* Writes a file that takes effect when it is closed. Always truncates it: even a new session may
+ * have longer messages already, from a write to ctl whose later part was refused. */
 static int turn_put(struct turn *t, const char *file, const char *field, const char *data,
 		    size_t size, struct problem *p)
 {
@@ -55,8 +55,8 @@ static int turn_put(struct turn *t, const char *file, const char *field, const c
 	return code ? turn_refused(t, code, field, p) : 0;
 }
 
-/* Writes a file that takes effect as it is written. Truncating and closing it would be round trips
- * to the tree before the model is asked. A file system between may write only at the close. */
+/* Writes a file that takes effect with each write. Truncating and closing it would be round trips
+ * to the tree before the model starts. (A file system in between may write only at the close.) */
 static int turn_put_now(struct turn *t, const char *file, const char *field, const char *data,
 			size_t size, struct problem *p)
 {
@@ -81,7 +81,7 @@ static int turn_put_json(struct turn *t, const char *file, const char *field, js
 
 /* ---- params ---- */
 
-/* Whether a param is a number or a word, which the tree takes as it is written. */
+/* Whether a param is a number or a word, which the tree accepts unchanged. */
 static bool turn_param_is_value(const char *name)
 {
 	static const char *const values[] = {"temperature",
@@ -102,16 +102,16 @@ static bool turn_param_is_value(const char *name)
 	return false;
 }
 
-/* Whether a param can follow a verb: its value is a single word. Advice may be refused, which must
- * not refuse the verb. */
+/* Whether a param can follow a verb: its value must be a single word. Advice cannot, since its
+ * refusal must not refuse the verb. */
 static bool turn_param_is_short(const struct turn_wish_param *param)
 {
 	return turn_param_is_value(param->name) && !param->advice && strlen(param->value) < 40 &&
 	       !strpbrk(param->value, " \n");
 }
 
-/* Writes params into a file each: all of them, or those that cannot follow a verb. A refusal
- * of advice is no error. */
+/* Writes each param to its file: all of them, or only those that cannot follow a verb. A refusal of
+ * advice is not an error. */
 static int turn_put_params(struct turn *t, const struct turn_wish *w, bool all, struct problem *p)
 {
 	for (size_t i = 0; i < w->param_count; i++) {
@@ -128,9 +128,9 @@ static int turn_put_params(struct turn *t, const struct turn_wish *w, bool all, 
 	return 0;
 }
 
-/* ---- an answer that the request begins ---- */
+/* ---- an answer that the request already contains in part ---- */
 
-/* Adds the text of a message's member, of all of its parts. */
+/* Adds the text of all parts of a message's member. */
 static void turn_add_member(struct text *out, json_object *message, const char *key)
 {
 	json_object *value = json_at(message, key);
@@ -140,8 +140,8 @@ static void turn_add_member(struct text *out, json_object *message, const char *
 		turn_add_member(out, json_object_array_get_idx(value, i), "text");
 }
 
-/* Notes whether the last message is an assistant's, which the model then continues. What it already
- * holds is part of the session's answer, but the client does not get it again. */
+/* Sets goes_on if the last message is an assistant's, which the model then continues. Its text is
+ * part of the session's answer, but the client does not get it again. */
 static void turn_note_given(struct turn *t, const struct turn_wish *w)
 {
 	size_t n = json_object_array_length(w->messages);
@@ -154,7 +154,7 @@ static void turn_note_given(struct turn *t, const struct turn_wish *w)
 	turn_add_member(&t->files[GROWS_THOUGHTS].given, last, "reasoning_content");
 }
 
-/* ---- the whole ---- */
+/* ---- submitting ---- */
 
 static void turn_add_line(struct text *verb, const char *name, json_object *json)
 {
@@ -169,11 +169,11 @@ static void turn_add_line(struct text *verb, const char *name, json_object *json
 }
 
 /* Writes everything into ctl at once: the verb with the short params, and lines for tools and
- * messages. A file for each would be four round trips more. False: it is too long for one write, or
- * was refused, and nothing was begun. */
+ * messages. Separate files would take four more round trips. False: it is too long for one write,
+ * or was refused, and nothing has begun. */
 static bool turn_answer_at_once(struct turn *t, const struct turn_wish *w)
 {
-	enum { VERB_MOST = 60 << 10 }; /* what ctl takes in one write */
+	enum { VERB_MOST = 60 << 10 }; /* the most that ctl accepts in one write */
 	struct text verb = {0};
 	char path[TREE_PATH];
 	text_string(&verb, turn_verb(t));
@@ -197,7 +197,7 @@ static bool turn_answer_at_once(struct turn *t, const struct turn_wish *w)
 	return answers;
 }
 
-/* Writes everything into a file each, so that a refusal names the field. */
+/* Writes each part to its own file, so that a refusal names the field. */
 static int turn_submit_each(struct turn *t, const struct turn_wish *w, bool answers,
 			    struct problem *p)
 {
