@@ -47,9 +47,8 @@ __attribute__((format(printf, 2, 3))) int err_damaged(struct err *e, const char 
 __attribute__((format(printf, 4, 5))) int err_because(struct err *e, const struct err *cause,
 						      int code, const char *format, ...);
 
-/* Sets the word by which programs recognise a failure where the errno alone is not enough, in
- * snake_case. Returns -e->code, or 0 if e is NULL (the caller knows the code). moefs(5) lists all
- * words. */
+/* Sets the word by which programs recognise a failure if the errno is not enough, in snake_case.
+ * Returns -e->code, or 0 if e is NULL (the caller knows the code). moefs(5) lists all words. */
 int err_name(struct err *e, const char *word);
 /* Adds a number to the error; numbers beyond ERR_NUMBERS are dropped. */
 void err_number(struct err *e, const char *name, uint64_t value);

@@ -173,8 +173,8 @@ void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n);
 /* Reads experts. This counts as a use for the policy; the experts are evicted like any other.
  * -ENOSPC: they do not fit beside the pinned experts. */
 int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
-/* Evicts those of the experts that are in memory and that no batch needs now. -EBUSY: some are
- * pinned. */
+/* Evicts experts that are in memory and that no batch needs now; skips the others. -EBUSY: some are
+ * pinned, and none was evicted. */
 int pager_evict(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
 /* The smallest budget that has room for all pins; 0: there are no pins. */
 uint64_t pager_pins_need(struct pager *p);

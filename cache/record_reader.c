@@ -24,7 +24,7 @@ struct read_piece {
 	uint64_t begin;	   /* offset of memory[at] in the file, aligned */
 	size_t at;	   /* offset in the buffer's memory, aligned */
 	size_t skip;	   /* the piece begins at memory + at + skip */
-	size_t want, need; /* bytes of the enclosing range; of it up to the piece's end */
+	size_t want, need; /* bytes of the enclosing range; bytes up to the piece's end */
 	size_t done;
 	bool over;
 };

@@ -82,7 +82,7 @@ struct store_writer {
 	_Atomic uint8_t
 		*state; /* [units], enum unit_state; changed under the mutex, read without */
 	struct store_put *finished; /* list of units that are written and wait for a sync */
-	uint64_t deferred_bytes;    /* of finished units that nobody waits for */
+	uint64_t deferred_bytes;    /* of finished units that no thread waits for */
 	bool ending;		    /* the thread ends when the list is empty */
 	bool syncing;		    /* a thread is in fdatasync; it alone uses the journal */
 	struct err failure; /* code != 0: a sync failed, and nothing can be trusted any more */

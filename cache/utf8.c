@@ -1,4 +1,4 @@
-/* UTF-8; utf8.h says what is well-formed. */
+/* UTF-8; utf8.h defines well-formed UTF-8. */
 #include "cache/utf8.h"
 
 #include <string.h>

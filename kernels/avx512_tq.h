@@ -103,7 +103,7 @@ ALWAYS_INLINE void avx512_multiply_one(const struct tq_product *p, size_t token,
 		const size_t left = p->rows - r;
 		__m512 y = g0 ? lanes_load(p->y + r, left) : _mm512_setzero_ps();
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
-			/* Four sums, so that none waits for the previous one. */
+			/* Four sums, so that no addition waits for the previous one. */
 			__m512i even[2] = {_mm512_set1_epi32(start[g])}, odd[2] = {{0}};
 			prefetch_lines((uintptr_t)tile + AHEAD, p->tile_bytes);
 			avx512_begin_tile(m, tile, bits, trellis);

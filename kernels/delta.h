@@ -27,7 +27,7 @@ struct delta {
 	enum delta_rule rule;
 	uint32_t key_dim, value_dim; /* 1 … DELTA_KEY_DIM, any */
 	uint32_t n;		     /* >= 1 */
-	uint32_t commit;    /* 0 … n: the state afterwards is the one after so many tokens */
+	uint32_t commit;    /* 0 … n: the state afterwards is the one after `commit` tokens */
 	float *state;	    /* [key_dim][value_dim]; only read if commit is 0 */
 	const float *q, *k; /* [key_dim] each */
 	size_t key_stride;  /* of both */

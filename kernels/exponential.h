@@ -1,10 +1,10 @@
-/* The constants of the exponential, which tables of CPUs and kernels of cards share.
+/* The constants of the exponential, shared by the CPUs' tables and the kernels of cards.
  *
  * exp(x) = 2^n · exp(r): n = x / ln 2 rounded to an integer, r = x - n · ln 2 in |r| <= ln 2 / 2,
  * with ln 2 in two parts so that n · EXP_LN2_HIGH is exact (Cody and Waite 1980). exp(r) = 1 + r +
- * r² q(r), q the polynomial of degree 4 with the smallest largest relative error (3.1e-9, Remez;
- * far below f32's 6e-8). The result is within 1 unit in the last place, also where it is subnormal.
- * Limits: exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
+ * r² q(r), where q is the polynomial of degree 4 with the least maximal relative error (3.1e-9,
+ * Remez; far below f32's 6e-8). The result is within 1 unit in the last place, also if it is
+ * subnormal. Limits: exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
  *
  * A vector version must use these constants and the operations of scalar_exp, one by one.
  */

@@ -14,8 +14,8 @@
 struct daemon_log;
 
 /* log: a file, created with mode 0600, appended to, and opened for each line, so that it may be
- * moved away at any time; "journal": the system's log; NULL: no log. terminal: whether standard
- * error is a terminal that somebody sees. */
+ * moved away at any time; "journal": the system's log; NULL: no log. terminal: whether messages
+ * also go to standard error. */
 int daemon_log_begin(struct daemon_log **out, const char *log, bool terminal, struct err *e);
 /* Writes a sentence to the terminal and the log. From any thread. In this function and the next two
  * a NULL log drops the sentence.

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- what is mounted ---- */
+/* ---- the list of mounts ---- */
 
 static int mounts_add(void *ctx, const struct mountinfo *entry)
 {

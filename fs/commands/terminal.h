@@ -1,8 +1,8 @@
 /* The terminal, or the files and pipes in its place: output of a model, lines of input, and Ctrl-C.
  *
- * Of control characters a terminal gets only newline and tab, whatever the model says. Escape is
- * shown as ^[, and control characters beyond ASCII and bytes that are not UTF-8 as U+FFFD. Files
- * and pipes get every byte unchanged. */
+ * A terminal gets no control characters except newline and tab. Others of ASCII are shown as ^ and
+ * a letter (escape as ^[); those beyond ASCII, and bytes that are not UTF-8, as U+FFFD. Files and
+ * pipes get every byte unchanged. */
 #ifndef MOEFS_FS_COMMANDS_TERMINAL_H
 #define MOEFS_FS_COMMANDS_TERMINAL_H
 

@@ -56,8 +56,8 @@ extern const struct file_ops expert_ops, expert_ctl_ops, trace_ops;
 extern const struct row_hooks expert_hooks, expert_layer_hooks, expert_model_hooks;
 void expert_map_render(const struct node *n, struct text *out);
 void expert_picture_render(const struct node *n, struct text *out);
-/* expert_most_used: the number of uses of the model's most used expert, at least 1. The other: the
- * step of an expert with so many uses: 9 for the most used, one less for each halving, at least
+/* expert_most_used: the number of uses of the model's most used expert, at least 1. expert_heat:
+ * the step of an expert with `used` uses: 9 for the most used, one less for each halving, at least
  * 0. */
 uint64_t expert_most_used(const struct model *m);
 unsigned expert_heat(uint64_t used, uint64_t most);

@@ -1,6 +1,6 @@
 /* Values and texts: files that are rendered when they are read and applied when they are written.
- * Rows of the tree use these functions in their struct file_ops (fs/mount/handle.h); what is
- * rendered and applied is the row's own (render, set).
+ * Rows of the tree use these functions in their struct file_ops (fs/mount/handle.h). The row's own
+ * functions render and apply (render, set).
  *
  * A value is applied at each write. A text is collected over several writes and applied when the
  * file is closed. If applying blocks or takes long, a worker does it (deferred), and the write or
@@ -13,7 +13,7 @@
 
 enum { VALUE_MAX_BYTES = 64 << 10 };
 
-/* Reads what the row renders. A read at offset 0 renders it and keeps the result for the reads that
+/* Reads the row's rendered contents. A read at offset 0 renders and keeps them for the reads that
  * follow, so that a table never mixes two moments. */
 ssize_t value_read(struct handle *h, struct file_call *c, char *buffer);
 /* Applies each write as one value (row.set). */
@@ -24,7 +24,7 @@ int value_write(struct handle *h, const char *data, size_t size, uint64_t offset
 int value_text_write(struct handle *h, const char *data, size_t size, uint64_t offset,
 		     struct err *e);
 int value_text_truncate(struct handle *h, uint64_t size, struct err *e);
-/* Cuts the written text: for files whose writes a truncation does not take. */
+/* For file_ops.truncate: cuts the written text without applying it. */
 int value_text_cut(struct handle *h, uint64_t size, struct err *e);
 int value_text_flush(struct handle *h, bool by_opener, struct err *e);
 void value_text_release(struct handle *h);
@@ -34,15 +34,15 @@ int value_session_answers(const struct handle *h, struct err *e);
 
 /* ---- deferred to a worker ---- */
 
-/* A value that a worker applies. If `take` returns 0 and err has a sentence all the same, the
- * sentence is a warning, and goes to `error`. */
+/* A value that a worker applies. If `take` returns 0 and err has a sentence nevertheless, the
+ * sentence is a warning, which goes to `error`. */
 struct deferred_write {
 	struct job job;
 	fuse_req_t req;
-	struct handle *handle; /* is released after the answer */
+	struct handle *handle; /* released after the answer */
 	uint64_t offset;
 	size_t size;
-	/* Applies the bytes, in a worker. Returns 0, or an error in words. */
+	/* Applies the bytes, in a worker. Returns 0, or an error with a sentence. */
 	int (*take)(struct deferred_write *w, struct err *e);
 	void *of; /* for take */
 	/* Called in the loop after `take`, whose result is w->code, and before the write is

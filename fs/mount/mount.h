@@ -164,7 +164,7 @@ struct mount {
 	bool ready;	      /* the kernel has sent INIT */
 	bool copies_by_pages; /* the kernel can be made to read by pages (requests/ops_splice.c) */
 	uint64_t made_long;   /* how often ops_splice.c made it do so */
-	bool load_asked;      /* somebody asked to load a model: the loop watches it */
+	bool load_asked;      /* a user asked to load a model: the loop watches it */
 	bool verbose;	      /* -v: log a line for each answered prompt */
 	mode_t umask;	      /* permission bits that no node has */
 	struct daemon_log *log;		  /* NULL: none */
@@ -203,7 +203,7 @@ int failure_of_user(struct mount *m, uid_t uid, const struct err *e);
 /* The last failure that a user may see: the user's own or everybody's. The mount's owner sees all.
  * NULL: none. */
 const struct err *failures_seen(const struct mount *m, uid_t viewer);
-/* What the tree denied the user since that failure. NULL: nothing. */
+/* The operation denied to the user since that failure. NULL: none. */
 const struct err *failures_denial_seen(const struct mount *m, uid_t viewer);
 
 /* ---- conversations.c ---- */

@@ -30,7 +30,7 @@ struct manual_page {
 bool page_span_is(struct page_span s, const char *word);
 /* Cuts the next line, without its newline, off `rest`; false: there is none. */
 bool page_span_line(struct page_span *rest, struct page_span *line);
-/* Prints what is wrong with an entry or a list of this name. */
+/* Prints the error of an entry or a list of this name. */
 void page_wrong(struct manual_page *p, const char *what, struct page_span name, const char *remedy);
 /* Splits a template into its body and its entries, which point into it. */
 void page_split(struct manual_page *p, struct page_span template);
