@@ -74,8 +74,7 @@ struct conversation {
 	bool passing;	     /* has, or had, a name in ask.d or embed.d */
 	bool embeds;	     /* in embed.d: text is embedded, not answered */
 	struct link in_asks; /* on mounted.asks */
-	struct link
-		in_nameless; /* on mounted.nameless: removed from ask.d while open */
+	struct link in_nameless; /* on mounted.nameless: removed from ask.d while open */
 	uint64_t used;	     /* last write or news: CLOCK_MONOTONIC, nanoseconds */
 	unsigned borrowed;   /* jobs of workers that use the engine's session */
 	struct session *ending; /* the session to free, if it ended while borrowed */
@@ -150,10 +149,8 @@ struct mount {
 	char *scratch; /* READ_MAX_BYTES of whole pages, for the read being served */
 	struct unsubmitted unsubmitted;
 	struct text readme; /* the contents of README */
-	uint64_t
-		memory; /* bytes of the machine or control group (engine_memory) at the mount */
-	struct rescan
-		*rescan; /* for folders of models (models/model_folders.c); NULL: there are none */
+	uint64_t memory; /* bytes of the machine or control group (engine_memory) at the mount */
+	struct rescan *rescan; /* for folders of models (models/model_folders.c); NULL: none */
 	struct text skipped;  /* a line with the reason for each model that could not be mounted */
 	struct link refusals; /* refusals of all conversations, the oldest first */
 	unsigned refusal_count;

@@ -120,8 +120,7 @@ struct tree_row {
 	void (*facts)(const struct node *n, struct facts *f);
 	int fact;      /* a fact of the model (info/), or a text of the session */
 	uint64_t most; /* most bytes of an assembled text; 0: as for a prompt */
-	const struct question
-		*question; /* for files that answer questions (files/question.c) */
+	const struct question *question; /* for files that answer questions (files/question.c) */
 	/* For outputs: the text of the session that the file shows; a new reference, or NULL. */
 	struct answer *(*grows)(struct session *s);
 	/* For a folder whose names take long to find. is_prepared: the names are known, for good.
