@@ -1,6 +1,6 @@
-/* The choice of a codec for a new store. A few experts, spread over the model, are coded and
- * decoded again, and the device is read from. What decides is how long a layer waits for the
- * experts that it lacks. */
+/* Chooses the codec for a new store. Compresses and decompresses a few experts from all parts of
+ * the model, and measures the device's reading speed. The choice is the codec with which a layer
+ * waits less for missing experts. */
 #include "cache/checksum.h"
 #include "cache/clock.h"
 #include "cache/codec.h"
@@ -18,15 +18,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SAMPLES = 4, DECODERS_MOST = 8 }; /* 8 decoders outrun any one device */
+enum { SAMPLES = 4, DECODERS_MOST = 8 }; /* 8 decoders are faster than any single device */
 static const double decoding_seconds = .03;
-/* Decoding takes cores from arithmetic, and a measurement is only of one moment: a tie is not a
- * gain. */
+/* A small gain does not count: decoding takes cores from computing, and a measurement covers only a
+ * moment. */
 static const double least_gain = 1.05;
 
-/* The records that a layer lacks come one after the other. Coded, the device reads the next record
- * while earlier ones are decoded, and the slower of the two sets the pace; decoding the last record
- * begins when its read ends, and one thread does it. All in seconds per byte of each record. */
+/* Missing records of a layer are read one after the other. If they are compressed, the device reads
+ * the next record while earlier ones are decoded, and the slower of the two determines the time.
+ * Decoding the last record begins when its read ends, and one thread does it. All times are in
+ * seconds per byte of each record. */
 bool codec_pays(const struct codec_figures *f)
 {
 	if (f->device <= 0 || f->one <= 0 || f->all <= 0)
@@ -43,7 +44,7 @@ struct codec_samples {
 	size_t record_most;
 	uint32_t count;
 	uint8_t *stored[SAMPLES];
-	size_t bytes[SAMPLES], record_bytes[SAMPLES]; /* stored, and decoded */
+	size_t bytes[SAMPLES], record_bytes[SAMPLES]; /* compressed and decoded sizes */
 };
 
 static void codec_free_samples(struct codec_samples *s)
@@ -52,7 +53,7 @@ static void codec_free_samples(struct codec_samples *s)
 		free(s->stored[i]);
 }
 
-/* An expert as its record will be: the checkpoint's own numbers, in the plan's order. */
+/* Reads an expert as its record will be: the checkpoint's own numbers, in the plan's order. */
 static int codec_read_record(uint8_t *record, const struct sources *sources, const struct plan *p,
 			     uint32_t layer, uint32_t expert, struct err *e)
 {
@@ -76,7 +77,7 @@ static int codec_take_samples(struct codec_samples *s, const struct sources *sou
 	uint8_t *record = malloc(p->record_bytes);
 	int failed = 0;
 	for (uint32_t i = 0; i < SAMPLES && i < records && !failed; i++) {
-		/* One from each quarter of the layers, each time another expert. */
+		/* A different expert from each quarter of the layers. */
 		uint32_t layer = (uint32_t)((uint64_t)i * p->routed_layers / SAMPLES);
 		uint32_t expert = i * (p->experts / SAMPLES) % p->experts;
 		uint8_t *stored = malloc(codec_most(p->record_bytes));
@@ -116,7 +117,7 @@ struct codec_decoder {
 	pthread_t thread;
 };
 
-/* Seconds of the calling thread. */
+/* Processor time of the calling thread in seconds. */
 static double codec_cpu_time(void)
 {
 	struct timespec t;
@@ -124,8 +125,8 @@ static double codec_cpu_time(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Repeats what store_unpack_expert does. The thread's own time counts: a store outlives the
- * processes that share a core at this moment. */
+/* Decodes samples like store_unpack_expert. Measures the thread's own processor time, since other
+ * processes may use the core now but not later. */
 static void *codec_decode_samples(void *ctx)
 {
 	struct codec_decoder *d = ctx;
@@ -147,8 +148,8 @@ static void *codec_decode_samples(void *ctx)
 	return NULL;
 }
 
-/* Bytes of records per second by several threads, which share caches and memory; 0 if that cannot
- * be measured. */
+/* Decoding speed of several threads, which share caches and memory, in bytes of records per second;
+ * 0: could not be measured. */
 static double codec_decode_speed(const struct codec_samples *s, uint32_t threads)
 {
 	struct codec_decoder d[DECODERS_MOST];
@@ -191,7 +192,7 @@ static bool codec_largest_file(const char *source, dev_t device, char *path, siz
 	return largest > 0;
 }
 
-/* The device of a folder. If the folder has yet to be made, its parent is there. */
+/* The device of a folder, or of its parent if the folder does not exist yet. */
 static bool codec_device_of(const char *folder, dev_t *device)
 {
 	char path[4096];
@@ -230,7 +231,7 @@ static void codec_measure(struct codec_choice *out, const struct conversion *v,
 	}
 	f.one = codec_decode_speed(s, 1);
 	f.all = codec_decode_speed(s, f.threads);
-	char instead[32] = ""; /* info/codec has the share of a store that is coded */
+	char instead[32] = ""; /* for a compressed store, info/codec shows the measured share */
 	if (codec_pays(&f))
 		out->codec = CODEC_ZSTD;
 	else
@@ -240,15 +241,15 @@ static void codec_measure(struct codec_choice *out, const struct conversion *v,
 		       f.device * 1e-9, f.one * 1e-9, f.all * 1e-9, f.threads);
 }
 
-/* The codec of the store that is in the folder already, of the same checkpoint and recipe: begun by
- * an interrupted conversion or by another process, or finished just now. */
+/* The codec of a store of the same checkpoint and recipe that is already in the folder: begun by an
+ * interrupted conversion or by another process, or just finished. */
 static bool codec_begun_with(const struct conversion *v, const struct recipe *asked,
 			     enum recipe_codec *codec)
 {
 	struct store_key key;
 	struct recipe r;
 	struct store *finished = NULL;
-	/* In this order: a conversion publishes its store before it forgets its journal. */
+	/* The order matters: a conversion publishes its store before it removes its journal. */
 	if (store_unfinished(v->folder, &key)) {
 		if (store_open(&finished, v->folder, NULL, NULL))
 			return false;

@@ -1,4 +1,4 @@
-/* A conversion's beginning and end, and the threads that convert all at once. */
+/* Beginning and ending a conversion, and converting with all threads. */
 #include "engine/convert/convert_inside.h"
 #include "engine/convert/moments.h"
 #include "engine/convert/store_folder.h"
@@ -9,21 +9,21 @@
 
 /* ---- all threads at once ---- */
 
-/* More threads than compute, since some wait for the source's disk. Not where weights are rounded
- * by moments: that takes too long, and too much memory per thread. */
+/* More threads than compute threads, since some wait for the source's disk. Not for rounding by
+ * moments, which takes long and needs much memory per thread. */
 enum { WAITING_THREADS = 4 };
 
-/* Does job i with a buffer that holds any chunk and any record. */
+/* Does job i. The buffer has room for any chunk and any record. */
 typedef int convert_job_fn(struct converter *c, struct encoder *x, void *buffer, uint32_t i,
 			   struct err *e);
 
-struct convert_crew { /* what the threads of one run share */
+struct convert_crew { /* shared by the threads of one run */
 	struct converter *converter;
 	convert_job_fn *job;
 	uint32_t jobs;
 	_Atomic uint32_t next;
 	_Atomic bool failed;
-	pthread_mutex_t lock; /* of error; nothing is taken under it */
+	pthread_mutex_t lock; /* of error; no lock is taken under it */
 	struct err error;     /* the first failure */
 };
 
@@ -49,7 +49,7 @@ static void convert_crew_note(struct converter *c, uint32_t unit, int failed, co
 		convert_crew_fail(c->crew, e);
 }
 
-/* From now on the crew hears the results of units; NULL: the rest's threads do. */
+/* From now on the results of units go to the crew; NULL: to the background threads. */
 static void convert_set_crew(struct converter *c, struct convert_crew *w)
 {
 	pthread_mutex_lock(&c->lock);
@@ -97,7 +97,7 @@ static void convert_crew_run(struct convert_crew *w, struct convert_crew_thread 
 	}
 	while (started + 1 < count && !pthread_create(&threads[started].thread, NULL,
 						      convert_crew_main, &threads[started]))
-		started++; /* fewer threads do */
+		started++; /* fewer threads are enough */
 	convert_crew_main(&threads[count - 1]);
 	for (uint32_t i = 0; i < started; i++)
 		pthread_join(threads[i].thread, NULL);
@@ -109,7 +109,7 @@ static void convert_crew_run(struct convert_crew *w, struct convert_crew_thread 
 	}
 }
 
-/* Does all jobs, or fails with the first failure. */
+/* Does all jobs. Fails with the first error. */
 static int convert_run_jobs(struct converter *c, convert_job_fn *job, uint32_t jobs, struct err *e)
 {
 	struct convert_crew w = {.converter = c, .job = job, .jobs = jobs};
@@ -184,7 +184,7 @@ static int convert_dense(struct converter *c, struct err *e)
 
 /* ---- layer by layer ---- */
 
-/* Of records, then of chunks of dense tensors, in their order. */
+/* Job i of c->jobs: records, then chunks of dense tensors. */
 static int convert_any_job(struct converter *c, struct encoder *x, void *buffer, uint32_t i,
 			   struct err *e)
 {
@@ -203,7 +203,8 @@ static bool convert_has_chunk(struct converter *c, const struct plan_tensor *t, 
 	return true;
 }
 
-/* Lists in c->jobs what layers [layer, end) still miss; what they have counts as progress. */
+/* Lists in c->jobs everything that is missing of the layers [layer, end). Counts the rest as
+ * progress. */
 static uint32_t convert_list_jobs(struct converter *c, uint32_t layer, uint32_t end)
 {
 	const struct plan *p = c->plan;
@@ -227,7 +228,8 @@ static uint32_t convert_list_jobs(struct converter *c, uint32_t layer, uint32_t 
 	return n;
 }
 
-/* Layers from `layer` on, as far as moments are known at once; returns where they end. */
+/* Converts layers from `layer` on for which moments are known together; returns the layer after the
+ * last. */
 static int convert_known_layers(struct converter *c, const struct convert_known *k, uint32_t layer,
 				uint32_t *end, struct err *e)
 {
@@ -264,8 +266,8 @@ int convert_layers(struct converter *c, const struct convert_known *k, struct er
 
 /* ---- beginning ---- */
 
-/* Makes the plan by the recipe as it is now, and what the store's writer must know of it. The
- * caller frees *headers. */
+/* Makes the plan of the current recipe, and the data for the store's writer. The caller frees
+ * *headers. */
 static int convert_describe(struct converter *c, struct store_headers *headers,
 			    struct store_plan *out, struct err *e)
 {
@@ -285,7 +287,7 @@ static int convert_describe(struct converter *c, struct store_headers *headers,
 	return failed;
 }
 
-/* Widens the recipe as an earlier conversion in the folder has, which can be continued. */
+/* Widens the recipe if an earlier conversion in the folder did so and can be resumed. */
 static void convert_widen_as_left(struct converter *c)
 {
 	const struct recipe asked = c->v.recipe;
@@ -321,7 +323,7 @@ static int convert_begin_store(struct converter *c, struct err *e)
 		failed = witness_open(c->v.witness, e);
 	if (!failed)
 		failed = convert_dense(c, e);
-	/* Keeps the files only if the next mount would continue in the same way. */
+	/* Keeps the files only if the next mount can resume the conversion. */
 	bool again =
 		failed == -ECANCELED || failed == -EIO || failed == -ESTALE || failed == -EBUSY;
 	if (failed && c->writer) {

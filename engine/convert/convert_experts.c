@@ -1,5 +1,5 @@
-/* The experts of a store that grows: units and progress, experts on demand, the threads that make
- * the rest, publishing. No thread waits for a disk: units are handed to the store's writer, which
+/* The experts of a growing store: units and progress, experts on demand, background threads for the
+ * rest, publishing. No thread waits for the store's disk: units go to the store's writer, which
  * reports each unit's result. */
 #include "cache/clock.h"
 #include "engine/convert/convert_inside.h"
@@ -10,17 +10,17 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* How long a demand waits for an expert that a low-priority thread has begun. On a busy machine
- * that thread may not run for long; beyond this, making the expert a second time is faster. */
+/* How long a turn waits for an expert that a low-priority thread is making. On a busy machine that
+ * thread may not run for a while; after this time it is faster to make the expert again. */
 enum { PATIENCE_MS = 100 };
-/* After a failed write, until there may be space again. An expert on demand tries at once, and so
- * does publishing when a turn has ended. */
+/* The pause after a failed write, until there may be space again. An expert on demand, and
+ * publishing after a turn, try without this pause. */
 static const uint64_t retry_after_ns = UINT64_C(60) * 1000000000;
-/* Other threads get ten times as much of a core that both want. SCHED_IDLE would leave the rest 3
- * of 1000, and an expert or a group of commits begun just before a prompt would delay that for
- * seconds. As the disk is what they compete for, SCHED_IDLE was no better beside a turn either
- * (from ready to the first token 2.8 s with SCHED_IDLE, 2.7 s so, 1.8 s with the rest at rest):
- * see convert_rest_allow. */
+/* With this nice value, other threads get ten times the share of a core. With SCHED_IDLE the
+ * background threads would get 3 of 1000, and an expert or a group of commits begun just before a
+ * prompt would delay the prompt for seconds. SCHED_IDLE did not help during a turn either, since
+ * the threads compete for the disk (from ready to the first token: 2.8 s with SCHED_IDLE, 2.7 s
+ * with nice, 1.8 s with the threads paused). See convert_rest_allow. */
 enum { NICE = 10 };
 
 struct convert_idle_encoder {
@@ -129,7 +129,7 @@ int convert_begin_expert(struct converter *c, struct encoder *x, uint32_t unit, 
 			 struct store_put **put, struct err *e)
 {
 	const struct plan *p = c->plan;
-	/* Begun before the work, so that no other thread does the same work. */
+	/* The unit is begun before the work, so that no other thread does the same work. */
 	int failed = store_put_begin(c->writer, unit, put, e);
 	if (failed)
 		return failed;
@@ -152,9 +152,11 @@ int convert_publish(struct converter *c, struct err *e)
 	int failed = witness_finish(c->v.witness, e);
 	if (failed)
 		return failed;
-	/* A user who deletes the checkpoint gets its space without unmounting. */
+	/* Closes the source, so that deleting the checkpoint frees its disk space without
+	 * unmounting. */
 	sources_close(&c->sources);
-	/* The store serves without the files that make it a checkpoint, too. */
+	/* The store works without the files that make it a checkpoint, so an error here is ignored.
+	 */
 	struct err ignored;
 	(void)store_make_checkpoint(c->v.folder, c->v.directory, c->v.config, c->plan, &ignored);
 	failed = store_writer_publish(c->complete, e);
@@ -168,14 +170,14 @@ int convert_publish(struct converter *c, struct err *e)
 
 void convert_close_writer(struct converter *c, struct store_writer *w, bool keep)
 {
-	witness_close(c->v.witness, keep); /* while the store's lock is held */
+	witness_close(c->v.witness, keep); /* with the store's lock held */
 	store_writer_close(w, keep);
 }
 
 /* ---- failures ---- */
 
-/* The lock is held, and released for a report. Reports keep the order of events: a failed write is
- * reported after the success before it. */
+/* The lock is held, and released during a report. Reports are in the order of events: a failed
+ * write is reported after an earlier success. */
 static void convert_report(struct converter *c, enum convert_event event, const struct err *e)
 {
 	uint32_t turn = c->reports++;
@@ -188,7 +190,7 @@ static void convert_report(struct converter *c, enum convert_event event, const 
 	pthread_cond_broadcast(&c->changed);
 }
 
-/* The lock is held. True: this failure ends the conversion; the first such failure is reported. */
+/* The lock is held. Whether a failure ends the conversion; reports the first such failure. */
 static bool convert_ends_by(struct converter *c, int failed, const struct err *e)
 {
 	if (failed != -ERANGE && failed != -ESTALE &&
@@ -202,8 +204,8 @@ static bool convert_ends_by(struct converter *c, int failed, const struct err *e
 		c->over_reported = true;
 		pthread_cond_broadcast(&c->changed);
 	}
-	/* Otherwise this turn could fail and the next one start before the model knows that the
-	 * conversion must restart. */
+	/* Waits for the report. Otherwise this turn could fail and the next one start before the
+	 * model knows that the conversion must restart. */
 	while (!c->over_reported)
 		pthread_cond_wait(&c->changed, &c->lock);
 	return true;
@@ -218,11 +220,11 @@ void convert_rest_note(struct converter *c, uint32_t unit, int failed, const str
 		if (!c->damaged_count)
 			convert_report(c, CONVERT_TROUBLE, &(struct err){0});
 	}
-	if (failed == -EEXIST && store_writer_has(c->writer, unit)) /* else it is on its way */
+	if (failed == -EEXIST && store_writer_has(c->writer, unit)) /* else it is being written */
 		convert_count_expert(c, unit);
 	if (!failed || failed == -EEXIST)
 		return;
-	/* While no turn runs, a restart of the conversion disturbs nobody. */
+	/* Waits until no turn runs, so that restarting the conversion disturbs no turn. */
 	while (failed == -ERANGE && !c->allowed && !c->quit)
 		pthread_cond_wait(&c->changed, &c->lock);
 	if (c->quit || convert_ends_by(c, failed, e))
@@ -270,8 +272,8 @@ static void convert_return_encoder(struct converter *c, struct convert_idle_enco
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Makes an expert, or waits for another thread that does and reads it. *put: NULL, or it was made
- * here and is to be written. */
+/* Makes an expert; or, if another thread is making it, waits and reads it. *put: not NULL if the
+ * expert was made here and must be written. */
 static int convert_make_or_wait(struct converter *c, struct encoder *x, uint32_t unit, void *record,
 				struct store_put **put, struct err *e)
 {
@@ -307,8 +309,8 @@ int convert_make_expert(struct converter *c, uint32_t routed_layer, uint32_t exp
 	struct err own = {0};
 	int failed = convert_take_encoder(c, &i, &own);
 	if (!failed) {
-		/* Without a writer the conversion was given up: the expert is damaged, and fails
-		 * again. */
+		/* Without a writer the conversion was given up because of a damaged expert: making
+		 * this expert fails again. */
 		uint32_t unit = routed_layer * c->plan->experts + expert;
 		failed = writing ? convert_make_or_wait(c, i->encoder, unit, record, put, &own)
 				 : encoder_expert(i->encoder, routed_layer, expert, record, &own);
@@ -336,7 +338,7 @@ void convert_keep_expert(struct converter *c, uint32_t routed_layer, uint32_t ex
 
 /* ---- the rest ---- */
 
-/* The next unit that is neither in the store nor damaged, from c->next on. */
+/* Finds the next unit from c->next on that is neither in the store nor damaged. */
 static bool convert_find_unit(struct converter *c, uint32_t *unit)
 {
 	while (c->next < c->records && (atomic_load(&c->in[c->next]) || c->damaged[c->next]))
@@ -345,7 +347,7 @@ static bool convert_find_unit(struct converter *c, uint32_t *unit)
 	return c->next < c->records && ++c->next;
 }
 
-/* The lock is held, and released while waiting: for a change, or until c->retry_ns. */
+/* Waits for a change, or until c->retry_ns. The lock is held, and released while waiting. */
 static void convert_wait_for_change(struct converter *c)
 {
 	if (!c->allowed || clock_ns() >= c->retry_ns) {
@@ -362,8 +364,8 @@ static bool convert_rest_may_work(const struct converter *c)
 	return c->allowed && clock_ns() >= c->retry_ns;
 }
 
-/* The lock is held, and released while waiting. False: nothing is left to do. No thread leaves
- * while others are at work, since their units may fail. */
+/* Waits for the next unit. False: nothing is left to do. No thread ends while others work, since
+ * their units may fail. The lock is held, and released while waiting. */
 static bool convert_next_unit(struct converter *c, uint32_t *unit)
 {
 	while (!c->quit && !c->over && !c->finished) {
@@ -404,8 +406,8 @@ static bool convert_try_publish(struct converter *c)
 	return published;
 }
 
-/* The lock is held, and released meanwhile. Publishes, trying again until that succeeds, can never
- * succeed, or is to end. */
+/* Tries to publish until it succeeds, can never succeed, or the thread must end. The lock is held,
+ * and released meanwhile. */
 static void convert_rest_finish(struct converter *c)
 {
 	bool published = convert_try_publish(c);
@@ -416,11 +418,11 @@ static void convert_rest_finish(struct converter *c)
 			return;
 		published = convert_try_publish(c);
 	}
-	if (published) /* last: a thread that sees no conversion in progress must find the store */
+	if (published) /* last, since a thread that sees no conversion must find the store */
 		atomic_store(&c->v.progress->total, 0);
 }
 
-/* The lock is held. True: this thread is the last of the rest, and the conversion will never be
+/* The lock is held. Whether this is the last background thread and the store can never be
  * published. */
 static bool convert_rest_is_stuck(const struct converter *c)
 {
@@ -435,7 +437,7 @@ static void *convert_rest_main(void *arg)
 	struct convert_rest_thread *t = arg;
 	struct converter *c = t->converter;
 	uint32_t unit;
-	(void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread; a failure does not matter */
+	(void)setpriority(PRIO_PROCESS, 0, NICE); /* for this thread; failure does not matter */
 	pthread_mutex_lock(&c->lock);
 	while (convert_next_unit(c, &unit)) {
 		struct store_put *put;
@@ -456,12 +458,13 @@ static void *convert_rest_main(void *arg)
 	}
 	c->rest_left--;
 	if (convert_rest_is_stuck(c)) {
-		/* Another process may resume the conversion. The view stays as it is.
+		/* Gives up: another process may resume the conversion. The view stays usable.
 		 */
 		convert_wait_for_users(c);
 		struct store_writer *w = c->writer ? c->writer : c->complete;
 		c->writer = c->complete = NULL;
-		pthread_mutex_unlock(&c->lock); /* the disk may hang, and others use the lock */
+		/* the disk may hang, and other threads need the lock */
+		pthread_mutex_unlock(&c->lock);
 		convert_close_writer(c, w, !c->differently);
 		pthread_mutex_lock(&c->lock);
 	}
@@ -473,7 +476,8 @@ int convert_rest_start(struct converter *c, struct err *e)
 {
 	c->rest = calloc(c->v.threads, sizeof *c->rest);
 	int failed = c->rest ? 0 : -ENOMEM;
-	pthread_mutex_lock(&c->lock); /* so that no thread is the last before all are there */
+	/* so that no thread takes itself for the last before all are started */
+	pthread_mutex_lock(&c->lock);
 	while (!failed && c->rest_count < c->v.threads) {
 		struct convert_rest_thread *t = &c->rest[c->rest_count];
 		t->converter = c;
@@ -491,7 +495,7 @@ int convert_rest_start(struct converter *c, struct err *e)
 		c->rest_left = ++c->rest_count;
 	}
 	pthread_mutex_unlock(&c->lock);
-	if (c->rest_count > 0) /* fewer threads do */
+	if (c->rest_count > 0) /* fewer threads are enough */
 		return 0;
 	return err_sys(e, -failed, "cannot start a thread for converting the checkpoint");
 }

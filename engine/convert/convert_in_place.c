@@ -1,5 +1,5 @@
-/* A checkpoint that is its own store (convert.h): where its experts lie, and its dense part, read
- * as a conversion reads it. */
+/* A checkpoint that is its own store (convert.h): the places of its experts, and its dense part,
+ * which is read as in a conversion. */
 #include "cache/store_in_place.h"
 #include "engine/convert/convert.h"
 #include "engine/convert/encoder.h"
@@ -10,18 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stays open while the store is. */
+/* Stays open as long as the store. */
 struct convert_place {
 	struct sources sources;
-	struct plan plan; /* of its own: the caller's may move */
+	struct plan plan; /* an own plan, since the caller's may move */
 	struct in_place_file *files;
 	struct in_place_piece *pieces;
 	uint32_t *first;
 
-	pthread_mutex_t lock; /* of what follows; held while a chunk is read */
+	pthread_mutex_t lock; /* of the fields below; held while a chunk is read */
 	struct encoder *encoder;
-	uint8_t *chunk; /* [encoder_chunk_bytes]: the last one; units are its pieces */
-	const struct plan_tensor *tensor; /* of `chunk`; NULL: there is none */
+	uint8_t *chunk; /* [encoder_chunk_bytes]: the last chunk that was read; units are its pieces
+			 */
+	const struct plan_tensor *tensor; /* of `chunk`; NULL: no chunk */
 	uint32_t number;		  /* of `chunk` */
 };
 
@@ -46,8 +47,7 @@ static int convert_is_needed(const struct source *from, struct err *e)
 	return err_set(e, ENOTSUP, "tensor %s is not as it is computed with", from->tensor->name);
 }
 
-/* True if the source's bytes are those that the plan wants: rows one after the other, of the same
- * format. */
+/* Whether the source's bytes are as the plan requires: contiguous rows of the same format. */
 static bool convert_lies_in_place(const struct shape *s, const struct source *from)
 {
 	const struct view *v = &from->view;
@@ -104,7 +104,7 @@ static int convert_place_experts(struct convert_place *s, struct err *e)
 	return failed;
 }
 
-/* Looks for NaNs and infinities in an expert that is read for the first time. */
+/* Checks an expert for NaNs and infinities when it is read for the first time. */
 static int convert_check_expert(void *ctx, uint32_t record, const struct store_pieces *stored,
 				struct err *e)
 {
@@ -143,7 +143,7 @@ static int convert_check_dense(const struct convert_place *s, struct err *e)
 	return failed;
 }
 
-/* The tensor of a unit: the last that begins there or before. */
+/* The tensor of a unit: the last one that begins at or before the unit. */
 static const struct plan_tensor *convert_tensor_of(const struct plan *p, uint32_t unit)
 {
 	uint32_t low = 0, high = p->dense_count;
@@ -157,8 +157,8 @@ static const struct plan_tensor *convert_tensor_of(const struct plan *p, uint32_
 	return &p->dense[low];
 }
 
-/* Reads one piece of a chunk as a conversion reads it, with all checks of its numbers. The chunk is
- * read whole, and kept for its other pieces, which are asked for next. */
+/* Reads one piece of a chunk as in a conversion, with all checks of its numbers. Reads the whole
+ * chunk and keeps it, since its other pieces are usually read next. */
 static int convert_read_piece(struct convert_place *s, const struct plan_tensor *t, uint32_t number,
 			      uint32_t piece, void *buffer, size_t bytes, struct err *e)
 {

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A norm outside of the range that F16 holds with full precision makes a store use F32 norms. */
+/* If a norm is outside the range where F16 has full precision, the store uses F32 norms. */
 static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
 
 enum {
-	PIECE_BYTES = 1 << 20, /* of source rows read at a time, where they lie along rows */
-	GROUPS_TOGETHER = 64,  /* that the widest vectors encode at a time (kernels/tc.h) */
+	PIECE_BYTES = 1 << 20, /* of source rows read at a time, except for VIEW_ACROSS */
+	GROUPS_TOGETHER = 64,  /* groups that the widest vectors encode at a time (kernels/tc.h) */
 	LONG_VECTORS = 16,
 };
 
@@ -22,27 +22,27 @@ struct encoder {
 	const struct plan *plan;
 	const struct sources *sources;
 	const struct kernels *kernels;
-	uint8_t *source; /* `piece` bytes of rows as the checkpoint has them */
+	uint8_t *source; /* `piece` bytes of rows, as in the checkpoint */
 	size_t piece;
-	float *row; /* or several rows, which are encoded together */
+	float *row; /* a row, or several rows that are encoded together */
 	float *row_norms;
 
-	const struct moments *moments; /* NULL: none are known */
-	const struct moments *held;    /* by which rows are judged; NULL: none are */
-	const _Atomic bool *stop;      /* ends rounding by moments */
-	/* Of the last two inputs that were met: an expert's gate and up share one, its down has
+	const struct moments *moments; /* NULL: unknown */
+	const struct moments *held;    /* held-back moments for judging rows; NULL: judge none */
+	const _Atomic bool *stop;      /* stops rounding by moments */
+	/* For the last two different inputs: an expert's gate and up share one, its down has
 	 * another. */
 	struct encoder_weighing {
 		struct rounding *rounding;
 		float *held; /* [held_cols][held_cols]: of the first block; NULL: unknown */
 		uint32_t held_cols;
-		uint64_t same; /* moments_block's number of the input, + 1; 0: none */
+		uint64_t same; /* 1 + moments_block's number of the input; 0: none */
 		enum format format;
 	} weighing[2];
 	uint32_t next_weighing;
 	struct encoder_weighing *now; /* of the current tensor */
-	struct rounding *rounding;    /* the same; NULL: to the nearest */
-	uint32_t calls;		      /* that rounded rows */
+	struct rounding *rounding;    /* of the current tensor; NULL: round to nearest */
+	uint32_t calls;		      /* calls that rounded rows */
 	struct encoder_verdict verdict;
 };
 
@@ -53,8 +53,8 @@ static size_t encoder_larger(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-/* Rows that are encoded together: for a trellis, as many as fill vectors whose lanes are groups,
- * unless rows are so long that the remainder does not matter. */
+/* How many rows are encoded together. For a trellis, vectors have groups as lanes, so rows are
+ * combined to fill vectors, unless rows are so long that the remainder does not matter. */
 static uint32_t encoder_rows_together(const struct shape *s)
 {
 	size_t groups = tq_groups(s->cols);
@@ -67,7 +67,7 @@ static uint32_t encoder_rows_together(const struct shape *s)
 	return rows;
 }
 
-/* Rows that are encoded together, padded to groups. */
+/* The numbers of rows that are encoded together, padded to groups. */
 static size_t encoder_floats(const struct shape *s)
 {
 	size_t rows = encoder_larger(encoder_rows_together(s), ROUNDING_ROWS);
@@ -85,7 +85,8 @@ static size_t encoder_most_floats(const struct plan *p)
 	return most;
 }
 
-/* A checkpoint's experts all lie alike: the first part of the first tells. */
+/* Whether the checkpoint's experts are VIEW_ACROSS. All experts have the same layout, so the first
+ * part of the first expert decides. */
 static bool encoder_reads_across(const struct plan *p, const struct sources *s)
 {
 	struct source from;
@@ -144,8 +145,8 @@ static int encoder_stopped(struct err *e)
 	return err_set(e, ECANCELED, "the conversion was stopped");
 }
 
-/* Makes w->held for a tensor's inputs; NULL where nothing is known of them, or there is no memory:
- * then these rows are not judged. */
+/* Makes w->held for a tensor's inputs. NULL: nothing is known, or out of memory; then these rows
+ * are not judged. */
 static void encoder_weigh_held(const struct encoder *x, struct encoder_weighing *w,
 			       struct tensor_id id, const struct shape *s, uint32_t block)
 {
@@ -160,7 +161,7 @@ static void encoder_weigh_held(const struct encoder *x, struct encoder_weighing 
 	w->held = NULL;
 }
 
-/* Makes w->rounding for a tensor's inputs; NULL where nothing is known of them. */
+/* Makes w->rounding for a tensor's inputs; NULL: nothing is known. */
 static int encoder_weigh(const struct encoder *x, struct encoder_weighing *w, struct tensor_id id,
 			 const struct shape *s, uint32_t block, struct err *e)
 {
@@ -179,7 +180,7 @@ static int encoder_weigh(const struct encoder *x, struct encoder_weighing *w, st
 			failed = encoder_stopped(e);
 	}
 	free(h);
-	if (!known) { /* no token came here: to the nearest */
+	if (!known) { /* no token used this matrix: round to nearest */
 		rounding_free(w->rounding);
 		w->rounding = NULL;
 	}
@@ -215,7 +216,7 @@ static int encoder_begin_tensor(struct encoder *x, struct tensor_id id, const st
 
 /* ---- judging ---- */
 
-/* x->row's first row by codes and norms in F32, into q. */
+/* Decodes codes and norms of the first row of x->row into q. */
 static void encoder_read_back(const struct shape *s, const uint8_t *packed, const float *norms,
 			      float *q)
 {
@@ -225,7 +226,7 @@ static void encoder_read_back(const struct shape *s, const uint8_t *packed, cons
 			      &(struct pieces){packed, (const uint8_t *)(const void *)norms, NULL});
 }
 
-/* error[cols]' H error[cols]; with_h[cols] is overwritten. */
+/* Returns error[cols]' H error[cols]; overwrites with_h[cols]. */
 static double encoder_error(const struct encoder *x, const float *error, float *with_h)
 {
 	const struct encoder_weighing *w = x->now;
@@ -244,7 +245,7 @@ static double encoder_error(const struct encoder *x, const float *error, float *
 	return sum;
 }
 
-/* Judges the first of the rows that were just rounded, now and then. */
+/* Judges, in some calls, the first of the rows that were just rounded. */
 static void encoder_judge_row(struct encoder *x, const struct shape *s, const uint8_t *packed)
 {
 	enum { EVERY = 4 };
@@ -314,8 +315,8 @@ static int encoder_store_norms(const struct encoder *x, const struct shape *s, c
 	return 0;
 }
 
-/* x->row into codes of rotated groups. False: a NaN, an infinity or a number above 1e18; or
- * stopped. */
+/* Quantises x->row into codes of rotated groups. False: a NaN, an infinity or a number above 1e18;
+ * or stopped. */
 static bool encoder_quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
 {
 	uint32_t bits = format_tq_bits(s->format);
@@ -349,7 +350,7 @@ static int encoder_quantise_blocks(const struct encoder *x, const struct shape *
 		       name);
 }
 
-/* s->rows rows: 1, unless encoder_rows_together or rounding says more. */
+/* Encodes s->rows rows: 1, or more as given by encoder_rows_together or rounding. */
 static int encoder_encode(struct encoder *x, const struct shape *s, const struct source *source,
 			  const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
@@ -362,7 +363,7 @@ static int encoder_encode(struct encoder *x, const struct shape *s, const struct
 		format_dequantise_row(x->row + (size_t)r * s->cols, &from,
 				      &(struct pieces){.weights = row + r * source->row_bytes});
 	const struct pieces floats = {.weights = (const uint8_t *)x->row};
-	/* Rows that are rounded to the nearest show a NaN or an infinity by their norms. */
+	/* For rows that are rounded to nearest, the norms reveal a NaN or an infinity. */
 	bool shows = format_tq_bits(s->format) && s->format != source->format && !x->rounding;
 	if (!shows && !format_is_finite(&numbers, &floats))
 		return encoder_not_a_number(source, e);
@@ -398,7 +399,7 @@ static int encoder_encode(struct encoder *x, const struct shape *s, const struct
 bool encoder_copies(const struct shape *s, const struct source *source)
 {
 	const struct package_tensor *t = source->tensor;
-	bool scales = plan_piece_bytes(s, 1) > 0; /* with floats, norms mean nothing */
+	bool scales = plan_piece_bytes(s, 1) > 0; /* formats of floats have no norms */
 	return source->view.way == VIEW_ALONG && s->format == t->format &&
 	       s->format != source->format &&
 	       (!scales || s->format == FORMAT_MXFP4 || s->norms == t->norms) &&
@@ -450,7 +451,7 @@ int encoder_rows(struct encoder *x, const struct shape *s, const struct source *
 
 /* ---- units ---- */
 
-/* Rows [row0, row0 + s->rows) of a tensor. */
+/* Encodes rows [row0, row0 + s->rows) of a tensor. */
 static int encoder_tensor(struct encoder *x, struct tensor_id id, const struct shape *s,
 			  uint32_t row0, uint8_t *out, struct err *e)
 {
@@ -485,7 +486,7 @@ size_t encoder_chunk_bytes(const struct plan *p)
 {
 	size_t most = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
-		const struct shape s = plan_chunk_shape(&p->dense[i], 0); /* the largest */
+		const struct shape s = plan_chunk_shape(&p->dense[i], 0); /* the largest chunk */
 		most = encoder_larger(most, plan_stored_bytes(&s));
 	}
 	return most;

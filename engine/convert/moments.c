@@ -8,29 +8,30 @@
 
 struct moments_entry {
 	uint32_t cols;
-	uint32_t block; /* columns whose pairs are all summed */
+	uint32_t block; /* columns per block; all pairs within a block are summed */
 	uint64_t tokens;
-	uint64_t at; /* of its sums, in floats */
+	uint64_t at; /* place of its sums, in floats */
 };
 
 struct moments {
 	const struct plan *plan;
-	uint32_t first, end; /* layers; plan->layers: what occurs once */
+	uint32_t first, end; /* layers; plan->layers: tensors that occur once */
 	uint32_t
 		*of_layer; /* [layers + 1][TENSOR_ROLES]: entry + 1; the last row is the output's */
 	uint32_t *of_expert;   /* [routed layers][experts][2]: of gate and up, of down */
-	uint32_t pairs;	       /* columns of a block, at most */
-	uint32_t expert_pairs; /* the same of experts' own sums; 0: they have none */
+	uint32_t pairs;	       /* most columns per block */
+	uint32_t expert_pairs; /* the same for experts' own sums; 0: experts have none */
 	struct moments_entry *entry;
-	float *sums; /* of each entry, block by block, [block][block] of which the upper half counts */
-	bool counting; /* no memory yet: entries are only counted */
+	float *sums; /* of each entry, block by block: [block][block], of which only the upper half
+			is used */
+	bool counting; /* only count entries; there is no memory yet */
 	uint32_t count;
 	uint64_t floats;
 };
 
 /* ---- the list of sums ---- */
 
-/* The first of the roles that have the same input. */
+/* The first of the roles with the same input. */
 static enum tensor_role moments_first_role(const struct moments *m, enum tensor_role role)
 {
 	static const uint8_t first[TENSOR_ROLES] = {
@@ -45,7 +46,7 @@ static enum tensor_role moments_first_role(const struct moments *m, enum tensor_
 		[TENSOR_EXPERT_UP] = TENSOR_EXPERT_GATE,
 	};
 	bool up = role == TENSOR_UP || role == TENSOR_SHARED_UP || role == TENSOR_EXPERT_UP;
-	if (!first[role] || (up && m->plan->first_part > 0)) /* without a gate up is the first */
+	if (!first[role] || (up && m->plan->first_part > 0)) /* without a gate, up is the first */
 		return role;
 	return (enum tensor_role)first[role];
 }
@@ -260,7 +261,8 @@ uint64_t moments_tokens(const struct moments *m, int64_t sum)
 	return m->entry[sum].tokens;
 }
 
-/* Row i of a sum, from column i to the last of its block; *stride floats are from row to row. */
+/* Row i of a sum, from column i to the last column of its block. *stride: floats from row to row.
+ */
 static float *moments_row(const struct moments *m, const struct moments_entry *s, uint32_t i,
 			  uint32_t *end, size_t *stride)
 {
@@ -305,8 +307,8 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
  */
 static const double prior_tokens = 64;
 
-/* The sums of a matrix's inputs: the matrix's, or those of all experts of its layer; and this
- * expert's own. -1: there is none. */
+/* The sums of a matrix's inputs: its own or that of all experts of its layer; and the expert's own.
+ * -1: none. */
 struct moments_known {
 	int64_t whole, own;
 };

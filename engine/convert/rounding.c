@@ -7,23 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Added to the diagonal of H, as a share of its mean: moments of few tokens know nothing of most
- * directions, and an error there must not be free. */
+/* Added to the diagonal of H, relative to its mean. Moments from few tokens have no information
+ * about most directions, and errors there must not be free. */
 static const double damping = 0.01;
-/* Norms that codes are chosen by, as shares of the target's own norm: making up for earlier errors
- * makes targets wider or narrower than the levels are meant for. */
+/* Norms to try, relative to the target's norm. Compensating for earlier errors makes targets wider
+ * or narrower than the levels are designed for. */
 static const float norm_shares[] = {0.9F, 1, 1.1F};
 enum { NORMS = sizeof norm_shares / sizeof *norm_shares };
-/* The most sweeps over a group's positions; few change anything after the third. */
+/* Most sweeps over a group's positions. After the third, sweeps rarely change anything. */
 enum { SWEEPS = 8 };
 
-/* A group of TQ_GROUP weights of one row. Positions are in the order of rounding, which for a
- * trellis is the order of its stream. */
+/* A group of TQ_GROUP weights of a row. Positions are in the order of rounding; for a trellis this
+ * is the order of its stream. */
 struct rounding_group {
 	const struct kernels *kernels;
-	struct tc_group shape; /* what errors cost; the same for all rows */
+	struct tc_group shape; /* cost of errors; the same for all rows */
 	const float *weight;
-	/* Added to the weights, and the weights that would make up for all of it. */
+	/* The correction added to the weights, and the weights that would compensate completely. */
 	float aimed[TQ_GROUP], target[TQ_GROUP];
 	float pairs_target[TQ_GROUP]; /* pairs · target */
 	double square;		      /* target' · pairs · target */
@@ -32,35 +32,36 @@ struct rounding_group {
 /* The codes of a group. */
 struct rounding_codes {
 	uint8_t symbol[TQ_GROUP];
-	float level[TQ_GROUP]; /* times norm: the weight that the symbol stands for */
+	float level[TQ_GROUP]; /* level · norm is the weight of the symbol */
 	float pairs_level[TQ_GROUP];
 	float pull[TQ_GROUP]; /* pairs · (target - norm · level) */
 	float norm;
 	double cost;
 };
 
-/* Chooses codes for a given norm, position by position, each making up for those before. */
+/* Chooses codes for a given norm, position by position; each compensates for earlier errors. */
 typedef void rounding_choose_fn(const struct rounding_group *g, float norm,
 				struct rounding_codes *c);
-/* Chooses each position's code again, given all others; true if one was changed. */
+/* Chooses each position's code again, given all others. True: a code changed. */
 typedef bool rounding_sweep_fn(const struct rounding_group *g, struct rounding_codes *c);
 
 struct rounding {
 	const struct kernels *kernels;
 	const _Atomic bool *stop;
 	uint32_t cols, groups, bits;
-	uint8_t column[TQ_GROUP]; /* within a group, of each position in the order of rounding */
+	uint8_t column[TQ_GROUP]; /* column within a group of each position in the order of rounding
+				   */
 	rounding_choose_fn *choose;
 	rounding_sweep_fn *sweep;
-	size_t width; /* of a block, padded to whole groups */
+	size_t width; /* columns of a block, padded to whole groups */
 	float *upper; /* [groups · TQ_GROUP][width]: row i of U, of its block */
 	float *cost;  /* [groups · TQ_GROUP]: D */
-	float *pairs; /* [groups · TQ_GROUP][TQ_GROUP]: what errors of a group cost in the end */
+	float *pairs; /* [groups · TQ_GROUP][TQ_GROUP]: final cost of a group's errors */
 	float *turned, *scratch; /* [width][width] */
-	/* Of the current rows: */
+	/* For the current rows: */
 	float *weight;	/* [ROUNDING_ROWS][groups · TQ_GROUP]: rotated */
-	float *brought; /* the same: what errors of earlier groups add to the targets */
-	float *error;	/* [ROUNDING_ROWS][TQ_GROUP]: of the current group */
+	float *brought; /* the same: corrections for errors of earlier groups */
+	float *error;	/* [ROUNDING_ROWS][TQ_GROUP]: errors of the current group */
 };
 
 /* a += s · b */
@@ -136,7 +137,7 @@ static void rounding_choose_path(const struct rounding_group *g, float norm,
 
 static bool rounding_sweep_path(const struct rounding_group *g, struct rounding_codes *c)
 {
-	float least = (float)(1e-6 * fabs(c->cost)); /* a smaller gain may be none */
+	float least = (float)(1e-6 * fabs(c->cost)); /* a smaller gain may be a rounding error */
 	bool changed = g->kernels->tc_improve(c->symbol, c->pull, &g->shape, c->norm, least);
 	tc_levels(c->level, c->symbol, g->shape.bits);
 	return changed;
@@ -210,7 +211,7 @@ static bool rounding_is_stopped(const struct rounding *r)
 
 /* ---- what errors cost ---- */
 
-/* Rotates the rows of m[n][n], group by group, and puts them into the order of rounding. */
+/* Rotates the rows of m[n][n], group by group, and reorders them to the order of rounding. */
 static void rounding_rotate_rows(const struct rounding *r, float *m, size_t n)
 {
 	for (size_t at = 0; at < n * n; at += TQ_GROUP) {
@@ -245,7 +246,8 @@ static void rounding_dampen(float *m, size_t n)
 		m[i * n + i] += least > 0 ? least : 1;
 }
 
-/* Columns that are eliminated one by one before they are together taken from those before. */
+/* How many columns are eliminated one by one before they are subtracted together from the columns
+ * before. */
 enum { PANEL = TQ_GROUP };
 
 /* Eliminates columns [first, end) of m within their own rows. False: stopped. */
@@ -268,8 +270,8 @@ static bool rounding_factor_panel(const struct rounding *r, float *restrict uppe
 	return true;
 }
 
-/* Takes the columns [first, end) from all rows before them. Only the lower triangle is needed, so
- * rows come in strips. */
+/* Subtracts the columns [first, end) from all rows before them. Only the lower triangle is needed,
+ * so this is done in strips of rows. */
 static void rounding_factor_rest(const struct rounding *r, const float *upper, float *m, size_t n,
 				 size_t first, size_t end)
 {
@@ -305,7 +307,7 @@ static bool rounding_factor(const struct rounding *r, float *upper, float *cost,
 	return true;
 }
 
-/* pairs = U D U' of one group alone: what its errors cost when those after it have made up. */
+/* pairs = U D U' of one group: the cost of its errors after later groups have compensated. */
 static void rounding_pair_costs(float *pairs, const float *upper, size_t stride, const float *cost)
 {
 	for (size_t i = 0; i < TQ_GROUP; i++)
@@ -366,7 +368,8 @@ static void rounding_multiply_pairs(const struct rounding_group *g, float *y, co
 	g->kernels->add_products(y, TQ_GROUP, &p);
 }
 
-/* The norm of least cost for these codes (weighted least squares), that cost, and the pull. */
+/* Computes the norm with the least cost for these codes (weighted least squares), the cost, and the
+ * pull. */
 static void rounding_fit_norm(const struct rounding_group *g, struct rounding_codes *c, bool half)
 {
 	double with_target = rounding_dot(c->level, g->pairs_target);
@@ -384,7 +387,7 @@ static float rounding_norm(const float x[TQ_GROUP])
 	return (float)sqrt(rounding_dot(x, x));
 }
 
-/* Of several norms the one of least cost. */
+/* Chooses the norm with the least cost. */
 static void rounding_choose_norm(const struct rounding *r, struct rounding_group *g, float norm,
 				 struct rounding_codes *best, bool half)
 {
@@ -408,12 +411,12 @@ static void rounding_choose_norm(const struct rounding *r, struct rounding_group
 	*best = c[least];
 }
 
-/* Sweeps follow, until none changes anything. */
+/* Chooses codes, then sweeps until nothing changes. */
 static void rounding_code_group(const struct rounding *r, struct rounding_group *g,
 				struct rounding_codes *best, bool half)
 {
 	float norm = rounding_norm(g->target);
-	if (norm == 0) { /* no code costs anything */
+	if (norm == 0) { /* any code will do */
 		memset(best, 0, sizeof *best);
 		return;
 	}
@@ -427,7 +430,7 @@ static void rounding_code_group(const struct rounding *r, struct rounding_group 
 
 /* ---- rows ---- */
 
-/* Rotates a row's groups and puts them into the order of rounding. False: one holds a NaN or an
+/* Rotates a row's groups and reorders them to the order of rounding. False: a group has a NaN or an
  * infinity. */
 static bool rounding_load_row(const struct rounding *r, float *weight, const float *row)
 {
@@ -444,7 +447,7 @@ static bool rounding_load_row(const struct rounding *r, float *weight, const flo
 	return true;
 }
 
-/* Group `first` / TQ_GROUP of row i: its codes and norm, and r->error. */
+/* Rounds group `first` / TQ_GROUP of row i: sets its codes and norm, and r->error. */
 static void rounding_do_group(struct rounding *r, const struct tc_group *shape, size_t first,
 			      size_t i, uint8_t *packed, float *norm, bool half)
 {
@@ -463,7 +466,8 @@ static void rounding_do_group(struct rounding *r, const struct tc_group *shape, 
 	*norm = c.norm;
 }
 
-/* A group of all rows, and what its errors ask of the groups after it in its block. */
+/* Rounds a group of all rows, and adds the corrections for its errors to the later groups of the
+ * block. */
 static void rounding_do_column(struct rounding *r, size_t first, uint32_t rows, uint8_t *packed,
 			       float *norms, bool half)
 {

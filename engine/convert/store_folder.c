@@ -16,16 +16,16 @@
 #include <unistd.h>
 
 enum { NAME_BYTES = 288 };
-enum { FILE_MOST_BYTES = 1 << 28 }; /* of a tokenizer or config that is copied */
+enum { FILE_MOST_BYTES = 1 << 28 }; /* largest tokenizer or config file to copy */
 
 /* ---- a stored matrix as tensors of a header ---- */
 
-/* A piece of a stored matrix as a header has it. */
+/* A piece of a stored matrix in a header. */
 struct store_piece {
 	const char *ending; /* of its name */
 	const char *type;
 	bool of_module;	   /* the ending replaces the name's .weight */
-	uint64_t shape[3]; /* the last is 0 where there are two */
+	uint64_t shape[3]; /* last 0: two dimensions */
 };
 
 static const char *store_norm_type(enum norm_type norms)
@@ -86,7 +86,7 @@ static const char coded_header[] =
 	"\"private to moefs: each record is split into byte planes, compressed, and found by the "
 	"file named index; -o codec=none makes a store that other tools can read\"}";
 
-/* Collects a header's text; 8 bytes are left for its length. NULL: out of memory. */
+/* Begins a header's text, with 8 bytes for its length. NULL: out of memory. */
 static FILE *store_header_begin(char **text, size_t *bytes)
 {
 	FILE *f = open_memstream(text, bytes);
@@ -105,7 +105,7 @@ static uint64_t store_header_add(FILE *f, const struct config *c, struct tensor_
 		const struct store_piece p = store_piece(s, i);
 		uint64_t end = offset + plan_piece_bytes(s, i);
 		store_piece_name(c, id, &p, name);
-		/* Names are our patterns with numbers in them: nothing needs escaping. */
+		/* Names are patterns of this program with numbers, so no escapes are needed. */
 		(void)fprintf(f, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[", ftell(f) > 8 ? ',' : '{',
 			      name, p.type);
 		if (!vector)
@@ -269,8 +269,8 @@ static int store_write_index(const char *folder, const struct config *c, const s
 	return store_write_text(folder, "model.safetensors.index.json", f, &text, &bytes, e);
 }
 
-/* The format of most weights: the experts', or without experts the first matrix's; FORMAT_COUNT: no
- * weights are in rotated groups. */
+/* The format of most weights: that of the experts, or of the first matrix if there are no experts.
+ * FORMAT_COUNT: no weights have rotated groups. */
 static enum format store_usual_format(const struct plan *p)
 {
 	enum format f = p->routed_layers ? p->record[0].part[0].format : FORMAT_COUNT;
@@ -279,7 +279,8 @@ static enum format store_usual_format(const struct plan *p)
 	return f == FORMAT_COUNT || !format_is_tq(f) ? FORMAT_COUNT : f;
 }
 
-/* The part of a tensor's name that all layers share: "self_attn.q_proj". Returns its length. */
+/* The part of a tensor's name that is the same in all layers: "self_attn.q_proj". Returns its
+ * length. */
 static int store_common_part(const char *name, const char **part)
 {
 	static const char layers[] = "layers.";
@@ -290,7 +291,7 @@ static int store_common_part(const char *name, const char **part)
 	return (int)(stem ? stem : strlen(*part));
 }
 
-/* Adds the names of roles that have other bits than usual; a role's first tensor names it. */
+/* Adds the names of roles with other bits than most, taken from the role's first tensor. */
 static void store_add_patterns(FILE *f, const struct config *c, const struct plan *p, uint32_t bits)
 {
 	bool listed[TENSOR_ROLES] = {false}, any = false;
@@ -331,7 +332,7 @@ static int store_write_config(const char *folder, const struct config *c, const 
 		      "{\"format\": \"%s_native\", \"bits\": %u, \"group_size\": %d, "
 		      "\"quantizer_seed\": 42, \"original_model\": \"%s\"",
 		      format_name(format), bits, TQ_GROUP, c->model_type);
-	if (trellis) /* each tensor's bytes tell its bits */
+	if (trellis) /* each tensor's size tells its bits */
 		(void)fputs(", \"version\": 1", f);
 	else
 		store_add_patterns(f, c, p, bits);
@@ -340,8 +341,8 @@ static int store_write_config(const char *folder, const struct config *c, const 
 				&bytes, e);
 }
 
-/* MLX's codes and GGUF's blocks, but not those that our own recipes have: a checkpoint of them
- * would need a config.json for their stacked names, or has none. */
+/* Whether it is a format of MLX or GGUF that moefs's own recipes do not use. Such a store is not
+ * made a checkpoint: it would need another config.json, or has none. */
 static bool store_is_foreign(enum format f)
 {
 	return format_is_block(f) && !block_can_quantise(f);

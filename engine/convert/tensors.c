@@ -9,32 +9,32 @@
 #include <string.h>
 
 enum {
-	BATCH_NUMBERS = 64 << 10, /* made at a time, but at least a row */
-	ROW_MOST = 16 << 20,	  /* numbers of a row that is in codes: no model has longer ones */
-	ACROSS_NUMBERS = 4 << 20, /* of rows that lie across, at a time */
+	BATCH_NUMBERS = 64 << 10, /* numbers converted at a time, at least a row */
+	ROW_MOST = 16 << 20,	  /* most numbers in a quantised row; no model has more */
+	ACROSS_NUMBERS = 4 << 20, /* numbers of transposed rows (VIEW_ACROSS) at a time */
 };
 
-/* A role's tensor (in one layer, of one expert) whose numbers are not the published ones. */
+/* A role's tensor (of one layer and expert) whose numbers differ from the published ones. */
 struct tensor_use {
 	size_t tensor; /* of the list */
 	struct tensor_id id;
-	uint64_t first, end; /* the tensor's rows that the role's rows lie between */
+	uint64_t first, end; /* the range of the tensor's rows that contains the role's rows */
 };
 
 struct tensor_entry {
 	struct tensor_facts facts;
 	const struct package_tensor *published;
 	uint64_t rows, cols;
-	size_t use, uses;      /* [use, use + uses) of the list's */
+	size_t use, uses;      /* its uses: [use, use + uses) of the list's uses */
 	uint64_t numbers_used; /* of these uses */
-	bool covered;	       /* the uses are all of the tensor */
+	bool covered;	       /* the uses cover the whole tensor */
 	bool head_is_tied;     /* the tensor is the embedding */
 };
 
 struct tensors {
 	struct sources sources;
 	struct published formats;
-	struct plan plan; /* as a store's would be */
+	struct plan plan; /* as for a store */
 	const struct kernels *kernels;
 	struct tensor_entry *list;
 	size_t count;
@@ -89,7 +89,7 @@ static int tensors_list(struct tensors *t, struct err *e)
 	return 0;
 }
 
-/* ---- uses: what roles make of tensors ---- */
+/* ---- uses of tensors by roles ---- */
 
 static int tensors_add_use(struct tensors *t, struct tensor_id id, const struct shape *s,
 			   struct err *e)
@@ -99,19 +99,19 @@ static int tensors_add_use(struct tensors *t, struct tensor_id id, const struct 
 	int failed = sources_find(&t->sources, id, &from, e);
 	if (failed)
 		return failed;
-	if (!tensors_find(t, from.tensor->name, &i)) /* sources_check saw that it can be read */
+	if (!tensors_find(t, from.tensor->name, &i)) /* sources_check found it readable */
 		return err_set(e, EINVAL, "tensor %s cannot be listed", from.tensor->name);
 	struct tensor_entry *l = &t->list[i];
 	if (id.role == TENSOR_HEAD && l->head_is_tied)
 		return 0;
 	l->head_is_tied = id.role == TENSOR_EMBEDDING;
-	if (l->published->padded) { /* the role's shape says more than the file's */
+	if (l->published->padded) { /* the role's shape is exact, the file's is not */
 		l->facts.dims = from.view.dims;
 		memcpy(l->facts.shape, from.view.shape, from.view.dims * sizeof *from.view.shape);
 	}
 	if (from.view.change == VIEW_AS_IS &&
 	    (s->format == FORMAT_F32 || s->format == from.format || encoder_copies(s, &from)))
-		return 0; /* the numbers are those of the file: no store is needed */
+		return 0; /* the numbers are those in the file, so no store is needed */
 	struct tensor_use *u = &t->uses[t->use_count++];
 	*u = (struct tensor_use){.tensor = i, .id = id};
 	view_rows_between(&from.view, from.cols, &u->first, &u->end);
@@ -225,14 +225,14 @@ void tensors_close(struct tensors *t)
 	free(t);
 }
 
-/* ---- rows of a role, as a store has them ---- */
+/* ---- rows of a role in the store's format ---- */
 
 /* Reading some rows of a tensor, the batch, into out[rows][cols of the tensor]. */
 struct tensor_batch {
 	const struct tensors *list;
 	const struct tensor_entry *tensor;
-	const struct tensors_store *store; /* NULL: rows are made from the source */
-	struct encoder *encoder;	   /* for that; made for the first rows */
+	const struct tensors_store *store; /* NULL: rows are converted from the source */
+	struct encoder *encoder;	   /* for converting; created for the first rows */
 	uint64_t row;
 	uint32_t rows;
 	float *out;
@@ -255,7 +255,7 @@ static const struct plan_tensor *tensor_in_plan(const struct plan *p, struct ten
 {
 	const struct plan_tensor *t = p->dense;
 	while (t->id.role != id.role || t->id.layer != id.layer)
-		t++; /* uses are the plan's: there is one */
+		t++; /* cannot end: every use is in the plan */
 	return t;
 }
 
@@ -322,7 +322,7 @@ static int tensor_rows_from_store(struct tensor_rows *u, const struct tensors_st
 {
 	const struct plan *p = from->plan;
 	const struct shape one = tensor_some_rows(&u->shape, 1);
-	uint64_t before = 0; /* bytes of the matrix in front of the piece */
+	uint64_t before = 0; /* bytes of the matrix before the piece */
 	uint8_t *out = u->stored;
 	int failed = 0;
 	for (uint32_t i = 0; i < PLAN_PIECES && !failed; i++) {
@@ -357,7 +357,7 @@ static int tensor_rows_encode(struct tensor_rows *u, struct tensor_batch *r, uin
 	failed = encoder_rows(r->encoder, &some, &u->from, row, u->stored, e);
 	if (failed != -ERANGE || some.norms != NORM_F16)
 		return failed;
-	u->shape.norms = some.norms = NORM_F32; /* as the store's norms will be, then */
+	u->shape.norms = some.norms = NORM_F32; /* the store's norms will be F32, too */
 	return encoder_rows(r->encoder, &some, &u->from, row, u->stored, e);
 }
 
@@ -370,15 +370,15 @@ static int tensor_rows_read(struct tensor_rows *u, struct tensor_batch *r, uint3
 			: tensor_rows_encode(u, r, row, e);
 }
 
-/* Columns that are coded together, and apart from others; 0: all of a row. */
+/* How many columns are encoded together, independently of others; 0: the whole row. */
 static uint32_t tensor_group(const struct shape *s)
 {
 	return format_is_tq(s->format) ? TQ_GROUP : format_is_float(s->format) ? 1 : 0;
 }
 
-/* Limits rows that lie across, and are made from the source, to columns [*first, *first + n) and
- * those that share a group with them: of the tensor's rows no more are read then. *first becomes
- * the place of the first column among these. */
+/* For transposed rows that are converted from the source: limits them to columns [*first, *first +
+ * n) and columns in the same groups, so that fewer of the tensor's rows are read. *first becomes
+ * the index of the first column among these. */
 static void tensor_rows_narrow(struct tensor_rows *u, uint32_t *first, uint32_t n)
 {
 	uint32_t group = tensor_group(&u->shape), cols = u->from.cols;
@@ -393,9 +393,9 @@ static void tensor_rows_narrow(struct tensor_rows *u, uint32_t *first, uint32_t 
 	*first -= begin;
 }
 
-/* Decodes numbers [first, first + cols) of the row-th of the rows that were read, with others
- * before and behind them; out[] has room for a whole row and TQ_GROUP more. Returns how many stand
- * before.
+/* Decodes numbers [first, first + cols) of row number `row` of the rows that were read, and perhaps
+ * some numbers before and after. out[] needs room for a whole row and TQ_GROUP numbers. Returns how
+ * many numbers come before.
  */
 static uint32_t tensor_rows_decode(const struct tensor_rows *u, uint32_t row, uint32_t first,
 				   uint32_t cols, float *out)
@@ -408,7 +408,7 @@ static uint32_t tensor_rows_decode(const struct tensor_rows *u, uint32_t row, ui
 		base += plan_piece_bytes(&all, i);
 	}
 	uint32_t before = first, group = tensor_group(&one);
-	if (group) { /* whole groups can be decoded without those before them */
+	if (group) { /* groups can be decoded independently */
 		struct shape skipped = {.format = one.format, .norms = one.norms, .rows = 1};
 		skipped.cols = first / group * group;
 		at[0] += plan_piece_bytes(&skipped, 0);
@@ -422,20 +422,20 @@ static uint32_t tensor_rows_decode(const struct tensor_rows *u, uint32_t row, ui
 
 /* ---- published numbers ---- */
 
-/* The `bytes` of n numbers, at the end of out[n], become floats in out[n]. */
+/* Converts n numbers, stored in the last `bytes` bytes of out[n], to floats in out[n]. */
 static void tensor_widen(float *out, size_t n, enum format from, const void *bytes)
 {
 	format_dequantise_row(out, &(struct shape){.format = from, .rows = 1, .cols = (uint32_t)n},
 			      &(struct pieces){.weights = bytes});
 }
 
-/* Where n numbers of 16 or 32 bits lie so that they end where out[n] does. */
+/* Where to put n numbers of 16 or 32 bits so that they end at the end of out[n]. */
 static void *tensor_end(float *out, size_t n, enum format f)
 {
 	return (uint8_t *)out + n * (f == FORMAT_F32 ? 0 : 2);
 }
 
-/* Reads numbers of a tensor of floats: one after the other, wherever rows end. */
+/* Reads numbers of a tensor of floats, contiguously across rows. */
 static int tensor_read_floats(const struct tensor_batch *r, uint64_t first, size_t count,
 			      float *out, struct err *e)
 {
@@ -475,7 +475,7 @@ static int tensor_read_published(const struct tensor_batch *r, struct err *e)
 	return failed;
 }
 
-/* ---- numbers of roles, put where the tensor has them ---- */
+/* ---- putting a role's numbers into the tensor's order ---- */
 
 /* How many rows of the batch from i on are consecutive rows of the role; *row is the first one. */
 static uint32_t tensor_run(const struct tensor_batch *r, const struct view *v, uint32_t i,
@@ -504,7 +504,7 @@ static int tensor_put_along(struct tensor_batch *r, struct tensor_rows *u, struc
 		for (uint32_t k = 0; k < n && !failed; k++) {
 			float *out = r->out + (i + k) * cols;
 			(void)tensor_rows_decode(u, k, 0, u->shape.cols, out);
-			/* Redoes the change that a source made to published numbers. */
+			/* Applies the source's change of the published numbers again. */
 			for (size_t x = 0; change != VIEW_AS_IS && x < u->shape.cols; x++)
 				out[x] = change == VIEW_PLUS_ONE ? out[x] + 1 : -expf(out[x]);
 		}
@@ -512,12 +512,12 @@ static int tensor_put_along(struct tensor_batch *r, struct tensor_rows *u, struc
 	return failed;
 }
 
-/* Puts numbers [first, first + n) of the role's rows of one block, which are row `to` of the batch
- * and those after it. row[]: room for tensor_rows_decode. */
+/* For one block of the role's rows: puts numbers [first, first + n) of each into the batch, from
+ * its row `to` on. row[]: buffer for tensor_rows_decode. */
 static int tensor_put_block(struct tensor_batch *r, const struct tensor_rows *of, uint32_t block,
 			    uint32_t first, uint32_t n, uint32_t to, float *row, struct err *e)
 {
-	struct tensor_rows u = *of; /* its buffer is lent */
+	struct tensor_rows u = *of; /* shares the buffer */
 	const struct view *v = &u.from.view;
 	uint32_t height = (uint32_t)v->part[0].block;
 	if (!r->store)
@@ -576,7 +576,7 @@ static int tensor_read_batch(struct tensor_batch *r, struct err *e)
 			failed = tensor_put_across(r, &u, e);
 		else if (v->way == VIEW_ALONG && !v->upright)
 			failed = tensor_put_along(r, &u, e);
-		else /* cannot happen: biases and convolutions are F32, and so as published */
+		else /* cannot happen: biases and convolutions are F32, as published */
 			failed = err_set(e, ENOTSUP,
 					 "internal error: the stored rows of tensor %s cannot be "
 					 "put back into its order",

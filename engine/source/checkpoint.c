@@ -18,7 +18,7 @@ struct checkpoint {
 
 /* ---- files ---- */
 
-/* Reads a shard's header: malloc'ed JSON text of *length bytes. */
+/* Reads a shard's header; returns its JSON text of *length bytes, malloc'ed. */
 static int checkpoint_read_header(const struct files *f, uint32_t shard, char **text,
 				  size_t *length, struct err *e)
 {
@@ -52,7 +52,7 @@ static int checkpoint_read_header(const struct files *f, uint32_t shard, char **
 
 /* ---- opening ---- */
 
-/* Opens a shard, or finds it open; the tensors of a new one are added. */
+/* Opens a shard and adds its tensors, unless the shard is open already. */
 static int checkpoint_open_shard(struct checkpoint *c, const char *name, uint32_t *shard,
 				 struct err *e)
 {
@@ -94,7 +94,7 @@ static int checkpoint_sort_tensors(struct checkpoint *c, struct err *e)
 	return 0;
 }
 
-/* Every tensor that the index lists must be in the shard it says. */
+/* Checks that every tensor in the index is in the shard given there. */
 static int checkpoint_check_weight_map(struct checkpoint *c, const struct json *map,
 				       const char *index, struct err *e)
 {

@@ -1,5 +1,5 @@
-/* The encodings in which checkpoints publish their numbers: for each, which tensors of a file
- * belong together, which shape they make, and which numbers a row holds. Nothing here reads a file.
+/* The encodings of published numbers: for each, which stored tensors belong together, the resulting
+ * shape, and how to decode a row. Nothing here reads a file.
  */
 #include "engine/source/package_inside.h"
 
@@ -79,8 +79,8 @@ float encoding_float(const struct package_part *part, const uint8_t *bytes, size
 
 /* ---- plain numbers ---- */
 
-/* Plain numbers: F32, F16 and BF16; and whole numbers of 32 or 64 bits, of tables that are small. A tensor
- * of any other type has no parts, and a reader refuses it. */
+/* Plain numbers: F32, F16 and BF16; and integers of 32 or 64 bits, used for small tables. A tensor
+ * of any other type gets no parts, so reading it is an error. */
 
 static int encoding_plain_describe(struct package_tensor *t, const struct encoded_tensor *in,
 				   struct err *e)
@@ -245,7 +245,7 @@ const struct encoding encoding_fp8_powers = {
  * are stacked in "switch_mlp". A matrix whose rows are not whole groups stays as it is.
  */
 
-/* By the bits of a code. */
+/* The kernel format for codes of this many bits. */
 static enum format encoding_affine_format(uint32_t bits)
 {
 	for (enum format f = FORMAT_AFFINE2; f <= FORMAT_AFFINE8; f++)
@@ -268,7 +268,7 @@ static bool encoding_affine_is_companion(const struct checkpoint_tensor *codes,
 	       companion->shape[d - 1] == groups;
 }
 
-/* Codes of a row, from the bytes that it takes; 0: they are not whole groups of such codes. */
+/* The number of codes in a row of this many bytes; 0: not whole groups of codes. */
 static uint64_t encoding_affine_columns(const struct checkpoint_tensor *codes, uint32_t bits,
 					uint32_t group)
 {
@@ -325,8 +325,8 @@ const struct encoding encoding_affine = {
  * is code · 2^(scale - 127), and 255 is NaN.
  *
  * MLX has the same bytes as NAME.weight, U32 [..., rows, columns / 8], and NAME.scales, and no
- * biases, by which they are known from its affine codes. DeepSeek-V4 has them as NAME.weight, I8 [...,
- * rows, columns / 2], and NAME.scale, F8_E8M0 [..., rows, groups].
+ * biases, which distinguishes them from its affine codes. DeepSeek-V4 has them as NAME.weight, I8
+ * [..., rows, columns / 2], and NAME.scale, F8_E8M0 [..., rows, groups].
  *
  * The tensor keeps the name NAME_blocks, because where a checkpoint has NAME itself, in 16 bits, it
  * lies otherwise ([..., columns, rows] in gpt-oss): by the name it is known which of them is there.
@@ -446,15 +446,15 @@ const struct encoding encoding_mxfp4_pairs = {
  *
  * In place of NAME there are NAME.tq_packed, U8 [rows · groups, bytes of a group], and
  * NAME.tq_norms, F32 or F16 [rows, groups]; a group is 128 numbers, and 32, 48 or 64 bytes of it
- * say that they are of 2, 3 or 4 bits, each tensor for itself, whatever tq_config.json says. Older
- * files keep ".weight" in NAME, newer ones drop it (package_find knows both). Stacked experts are
- * flattened to rows, and rows are padded to whole groups, so that the shape is known only so far.
+ * say that they are of 2, 3 or 4 bits, for each tensor by itself, whatever tq_config.json says.
+ * Older files keep ".weight" in NAME, newer ones drop it (package_find knows both). Stacked experts
+ * are flattened to rows, and rows are padded to whole groups, so the exact shape is not known.
  *
- * TC has the same in NAME.tc_packed and NAME.tc_norms: names of its own, since who knows TQ alone
- * would take the codes of a trellis for indices.
+ * TC has the same in NAME.tc_packed and NAME.tc_norms. The names differ, since a program that knows
+ * only TQ would read trellis codes as indices.
  */
 
-/* By the bytes of a group; the formats of 2, 3 and 4 bits follow each other. */
+/* The format for this many bytes per group; the formats of 2, 3 and 4 bits are consecutive. */
 static enum format encoding_tq_format(uint64_t bytes, enum format first)
 {
 	for (enum format f = first; f <= first + 2; f++)

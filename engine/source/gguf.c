@@ -1,4 +1,4 @@
-/* Reading the header: keys and values, then tensors, then whether all of it fits the file.
+/* Reads the header: keys and values, then tensors; then checks that everything fits the file.
  * gguf_value.c reads the values. */
 #include "engine/source/gguf.h"
 
@@ -16,7 +16,7 @@
 
 /* ---- types of tensors ---- */
 
-/* Types of FORMAT_COUNT are not computed with; they are here so that messages can name them. */
+/* Types with FORMAT_COUNT are not supported; they are listed so that messages can name them. */
 static const struct gguf_type types[] = {
 	{"F32", 0, 1, 4, FORMAT_F32},		{"F16", 1, 1, 2, FORMAT_F16},
 	{"Q4_0", 2, 32, 18, FORMAT_Q4_0},	{"Q4_1", 3, 32, 20, FORMAT_Q4_1},
@@ -55,8 +55,8 @@ static const uint8_t widths[GGUF_KINDS] = {
 	[GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8,
 };
 
-/* What is being read: bytes[size] are the beginning of a file of file_bytes. It keeps its first
- * error: after one, what is taken is 0 or NULL. */
+/* The position while reading. bytes[size] are the beginning of a file of file_bytes. The cursor
+ * keeps its first error; after an error, values that are taken are 0 or NULL. */
 struct gguf_cursor {
 	const uint8_t *bytes;
 	size_t at, size;
@@ -83,7 +83,7 @@ __attribute__((format(printf, 3, 4))) static void gguf_refuse(struct gguf_cursor
 
 /* ---- pieces ---- */
 
-/* The next n bytes, or NULL: they are not there. */
+/* Takes the next n bytes; NULL: there are not enough. */
 static const uint8_t *gguf_take(struct gguf_cursor *c, uint64_t n)
 {
 	if (n > c->file_bytes - c->at)
@@ -135,8 +135,8 @@ static enum gguf_kind gguf_take_kind(struct gguf_cursor *c, const char *key)
 	return c->failed ? GGUF_U8 : (enum gguf_kind)kind;
 }
 
-/* A vocabulary's hundred thousands of strings; those that are there as a whole in a few
- * instructions each. */
+/* Takes an array of strings. A vocabulary has hundreds of thousands, so strings that are completely
+ * in memory take only a few instructions each. */
 static void gguf_take_strings(struct gguf_cursor *c, uint64_t count)
 {
 	enum { LENGTH = 8 };
@@ -169,7 +169,7 @@ static void gguf_take_value(struct gguf_cursor *c, struct gguf_value *v)
 	v->bytes = c->bytes + begin;
 	if (v->element == GGUF_STRING)
 		gguf_take_strings(c, v->count);
-	else if (v->count > c->file_bytes) /* else the product fits */
+	else if (v->count > c->file_bytes) /* so that the product fits */
 		(void)gguf_take(c, UINT64_MAX);
 	else
 		(void)gguf_take(c, v->count * widths[v->element]);
@@ -210,7 +210,7 @@ static void gguf_take_values(struct gguf_cursor *c, struct gguf *g, uint64_t cou
 
 /* ---- tensors ---- */
 
-/* The shape, rows before columns as everywhere here, and the bytes that follow from it. */
+/* Takes a shape, converted to rows before columns, and computes the tensor's bytes. */
 static void gguf_take_shape(struct gguf_cursor *c, struct checkpoint_tensor *t)
 {
 	uint64_t dims = gguf_take_number(c, 4), elements = 1;
@@ -269,13 +269,14 @@ static uint64_t gguf_read_alignment(struct gguf_cursor *c, const struct gguf *g)
 	return alignment;
 }
 
-/* Both are far below 2^63. */
+/* Rounds up; both are far below 2^63. */
 static uint64_t gguf_aligned(uint64_t at, uint64_t alignment)
 {
 	return (at + alignment - 1) / alignment * alignment;
 }
 
-/* The tensors follow each other in the data, each at the next multiple of the alignment. */
+/* Checks that the tensors are contiguous in the data, each at the next multiple of the alignment.
+ */
 static void gguf_check_places(struct gguf_cursor *c, const struct gguf *g, uint64_t alignment)
 {
 	uint64_t data = g->data_offset < c->file_bytes ? c->file_bytes - g->data_offset : 0;
@@ -341,7 +342,7 @@ int gguf_parse(struct gguf *g, const uint8_t *bytes, size_t n, uint64_t file_byt
 	return c.failed;
 }
 
-/* Forgets what was made of the header, which stays. */
+/* Frees everything that was made from the header, but not the header. */
 static void gguf_clear_values(struct gguf *g)
 {
 	for (size_t i = 0; i < g->count; i++)
@@ -362,7 +363,7 @@ void gguf_clear(struct gguf *g)
 
 enum { FIRST_READ = 1 << 20 };
 
-/* Reads on to byte n, behind what was read before, and takes all of that for the header. */
+/* Reads on up to byte n, and tries to parse all bytes so far as the header. */
 static int gguf_read_header(struct gguf *g, int fd, size_t n, uint64_t size, const char *path,
 			    uint32_t file, struct err *e)
 {
@@ -377,7 +378,7 @@ static int gguf_read_header(struct gguf *g, int fd, size_t n, uint64_t size, con
 	return failed ? failed : gguf_parse(g, g->header, n, size, file, path, e);
 }
 
-/* A header does not say how long it is: twice as much is taken for it until it fits. */
+/* A header does not contain its length, so twice as many bytes are read until it is complete. */
 int gguf_read(struct gguf **out, int fd, uint64_t size, const char *path, uint32_t file,
 	      struct err *e)
 {

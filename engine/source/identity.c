@@ -1,4 +1,4 @@
-/* Records of an identity, and what follows from them; it opens no file. */
+/* An identity: its records, its comparison with a source, and its file. */
 #include "engine/source/identity.h"
 #include "cache/io.h"
 
@@ -340,7 +340,7 @@ int identity_find(struct identity *out, const char *folder, const uint64_t name[
 
 /* ---- writing ---- */
 
-/* Two mounts that write the file at the same time write the same bytes. */
+/* If two mounts write the file at the same time, they write the same bytes. */
 int identity_write(const struct identity *id, const char *folder, struct err *e)
 {
 	uint8_t *bytes = malloc((2 + id->file_count + id->range_count) * IDENTITY_RECORD);

@@ -1,5 +1,5 @@
-/* Reading a source whole, to tell whether it is the one that it was; see identity.h. One reader, in
- * the order of the files: what it waits for is the disk. */
+/* Reads a whole source to find out whether it has changed; see identity.h. A single thread reads in
+ * file order, since the disk is the bottleneck. */
 #include "engine/source/identity.h"
 #include "cache/io.h"
 
@@ -42,7 +42,8 @@ int identity_hash(struct identity_range *r, int fd, const char *path, identity_w
 
 uint64_t identity_bytes(const struct identity *id)
 {
-	/* Sizes are below 2^63 and ranges at most 2^22: the sum may wrap. It is only shown. */
+	/* The sum may overflow, since sizes are up to 2^63 and there are up to 2^22 ranges. It is
+	 * only displayed. */
 	uint64_t sum = 0;
 	for (size_t i = 0; i < id->range_count; i++)
 		sum += id->ranges[i].bytes;
@@ -87,12 +88,12 @@ static int identity_open_file(struct identity_reading *r, uint64_t name_hash, st
 	if (fstat(r->fd, &st))
 		return err_sys(e, errno, "%s: cannot be looked at", r->path);
 	const struct source_stamp now = source_stamp_of(&st);
-	(void)posix_fadvise(r->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a wish */
+	(void)posix_fadvise(r->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* only a hint */
 	return source_stamps_equal(&now, &r->file->stamp) ? 0
 							  : identity_stale(r->source, r->file, e);
 }
 
-/* Checks that the files did not change while they were read, and takes over their stamps. */
+/* Checks that the files have not changed during reading, and takes over their stamps. */
 static int identity_take_stamps(struct identity *id, const struct source_state *now, struct err *e)
 {
 	for (uint32_t i = 0; i < id->file_count; i++) {

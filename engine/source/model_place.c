@@ -40,7 +40,7 @@ static const char *place_last_component(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* A GGUF file's name without its ending and its number. */
+/* A GGUF file's name without its extension and part number. */
 static char *place_name_of_gguf(const char *path)
 {
 	struct gguf_split s = gguf_split_of(path);
@@ -84,7 +84,7 @@ static int place_is_safetensors(const struct dirent *d)
 	return source_stem(d->d_name, ".safetensors");
 }
 
-/* Endings that clients of hubs, and browsers, give to unfinished downloads. */
+/* Endings of unfinished downloads of Hugging Face clients and browsers. */
 static int place_is_incomplete(const struct dirent *d)
 {
 	return source_stem(d->d_name, incomplete_ending) || source_stem(d->d_name, ".part") ||
@@ -102,8 +102,8 @@ static int place_is_model_gguf(const struct dirent *d)
 	return place_is_gguf_model(d->d_name);
 }
 
-/* Folders that may hold models: not our stores. Needs d_type, which all usual file systems have;
- * without it none are found. */
+/* Whether an entry is a folder that may contain models, not a store. Needs d_type, which all common
+ * file systems support; without it no folder is found. */
 static int place_is_other_folder(const struct dirent *d)
 {
 	return d->d_type == DT_DIR && d->d_name[0] != '.' && !source_stem(d->d_name, ".moefs");
@@ -146,7 +146,7 @@ static int place_take_folder(struct model_place *out, const char *folder, struct
 	return out->path && out->name ? 0 : place_out_of_memory(e);
 }
 
-/* The reason why a folder without a config.json and without a GGUF file is not a model. */
+/* Explains why a folder without a config.json and without a GGUF file is not a model. */
 static int place_explain_folder(const char *folder, struct err *e)
 {
 	char *file = NULL;
@@ -240,7 +240,7 @@ static int place_find_in_hub(struct model_place *out, const char *folder, struct
 			       folder);
 	int failed = place_find_in_folder(out, snapshot, e);
 	free(snapshot);
-	if (failed == -ENOENT) /* only files of no use yet */
+	if (failed == -ENOENT) /* only unusable files so far */
 		failed = err_set(e, EINVAL,
 				 "%s has no config.json and no GGUF file in its snapshot: is the "
 				 "download complete?",
@@ -273,8 +273,8 @@ static int place_explain_file(const char *path, struct err *e)
 		path);
 }
 
-/* The folder's links are resolved, but the file keeps its name: in a hub's cache links lead to
- * names that are hashes. */
+/* Links in the folder's path are resolved, but the file keeps its name, since in a Hugging Face
+ * cache links lead to names that are hashes. */
 static int place_find_file(struct model_place *out, const char *given, struct err *e)
 {
 	struct gguf_split split = gguf_split_of(given);

@@ -28,7 +28,8 @@ static int package_compare_names(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Two tensors with one name: an encoding's codes and plain numbers, or codes of two encodings. */
+/* Duplicate names come from codes and plain numbers of the same name, or from codes of two
+ * encodings. */
 int package_sort(struct package *p, struct err *e)
 {
 	if (p->count)
@@ -103,7 +104,7 @@ uint64_t package_rows(const struct package_tensor *t)
 	return rows;
 }
 
-/* A dimension of 1 in the middle says nothing: [channels, 1, width] are rows of that width, too. */
+/* Dimensions of 1 in the middle do not matter: [channels, 1, width] has rows of that width, too. */
 static bool package_same_shape(const uint64_t *a, uint32_t a_dims, const uint64_t *b,
 			       uint32_t b_dims)
 {
@@ -150,7 +151,7 @@ enum format package_read_format(const struct package_tensor *t)
 
 /* ---- reading ---- */
 
-/* The part's row that a row of the tensor is in. */
+/* The row of a part that a row of the tensor belongs to. */
 static uint64_t package_part_row(const struct package_tensor *t, uint32_t part, uint64_t row)
 {
 	uint64_t share = t->part[part].share, height = t->dims > 1 ? t->shape[t->dims - 2] : 1;
@@ -176,7 +177,8 @@ int package_read_part(const struct package *p, const struct package_tensor *t, u
 	return files_read(p->files, at.file, at.offset, out, at.bytes, e);
 }
 
-/* The parts' bytes of those rows, one part after the other in a buffer that the caller frees. */
+/* Reads the parts' bytes of these rows, one part after the other, into a buffer that the caller
+ * frees. */
 static int package_read_parts(const struct package *p, const struct package_tensor *t, uint64_t row,
 			      uint32_t rows, uint8_t **buffer, const uint8_t *part[PACKAGE_PARTS],
 			      struct err *e)
@@ -207,7 +209,7 @@ struct shape package_shape(const struct package_tensor *t, uint32_t rows, uint32
 			      .group = t->group};
 }
 
-/* A row, by the kernels if they know its format. */
+/* Decodes a row; with the kernels if it has a kernel format. */
 static void package_decode_row(const struct package_tensor *t, const uint8_t *const *part,
 			       uint32_t cols, float *out)
 {

@@ -1,5 +1,5 @@
-/* Opening a package: the reader of safetensors folds companions (scales, norms) into the tensors
- * that they belong to; the reader of GGUF takes each tensor as it is. */
+/* Opens packages. For safetensors, companions (scales, norms) are folded into their tensors. For
+ * GGUF, each stored tensor is a tensor. */
 #include "engine/source/package_inside.h"
 
 #include "engine/source/source_file.h"
@@ -14,7 +14,8 @@
 
 /* ---- safetensors ---- */
 
-/* A package of a safetensors checkpoint: which of its tensors are one, by their names and types. */
+/* Packages of safetensors checkpoints: finds stored tensors that belong together, by names and
+ * types. */
 
 const struct encoding *const encodings[] = {
 	&encoding_fp8_powers, &encoding_mxfp4_pairs,
@@ -25,12 +26,12 @@ struct folding {
 	struct package *package;
 	const struct checkpoint *checkpoint;
 	struct quantization config;
-	bool *folded; /* [checkpoint_count] into another one */
+	bool *folded; /* [checkpoint_count]: folded into another tensor */
 };
 
 enum { NAME_BYTES = 1024 }; /* SAFETENSORS_MAX_NAME, and an ending */
 
-/* Whether these codes are of that encoding; `in` has what belongs to them then. */
+/* Whether these codes have this encoding; if so, `in` gets their companions. */
 static bool package_matches(const struct folding *f, const struct encoding *x,
 			    const struct checkpoint_tensor *codes, struct encoded_tensor *in)
 {
@@ -86,7 +87,7 @@ static int package_fold(struct folding *f, const struct checkpoint_tensor *codes
 	return 0;
 }
 
-/* The remaining tensors hold plain numbers, or have a type that is refused when it is read. */
+/* Adds the remaining tensors, which have plain numbers or an unsupported type. */
 static int package_add_plain(struct folding *f, const struct checkpoint_tensor *from, struct err *e)
 {
 	const char *foreign = quantization_foreign(from->name);
@@ -135,7 +136,7 @@ int package_of_safetensors(struct package *p, const char *directory, struct err 
 
 /* ---- GGUF ---- */
 
-/* A package of a GGUF file, or of all its parts. */
+/* Packages of a GGUF file, or of all its parts. */
 
 static const struct encoding encoding_gguf = {.name = "GGUF"};
 
@@ -147,7 +148,7 @@ static int package_gguf_add_tensor(struct package *p, const struct checkpoint_te
 		return err_set(e, ENOMEM, "out of memory for the list of tensors");
 	t->encoding = &encoding_gguf;
 	memcpy(t->type, from->type, sizeof t->type);
-	uint32_t ones = 0; /* dimensions that files have or have not, which means the same */
+	uint32_t ones = 0; /* dimensions of 1, which a file may leave out */
 	while (ones + 1 < from->dims && from->shape[ones] == 1)
 		ones++;
 	t->dims = from->dims - ones;
@@ -158,8 +159,8 @@ static int package_gguf_add_tensor(struct package *p, const struct checkpoint_te
 	return 0;
 }
 
-/* Opens a part and adds its tensors; *total is how many there are in all parts, as the first has
- * it, or 0. */
+/* Opens a part and adds its tensors; *total: number of tensors in all parts according to the first
+ * part, or 0. */
 static int package_gguf_add_part(struct package *p, const struct gguf_split *split, uint32_t part,
 				 uint64_t *total, struct err *e)
 {

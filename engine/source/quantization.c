@@ -12,7 +12,7 @@ static const char use_instead[] =
 
 /* ---- unsupported encodings ---- */
 
-/* quant_method, and what people call it. */
+/* quant_method, and its usual name. */
 static const struct {
 	const char *method, *name;
 } foreign_methods[] = {
@@ -38,7 +38,7 @@ static const struct {
 	{"nvfp4", "NVFP4"},
 };
 
-/* Endings of tensors' names, where config.json does not say it. */
+/* Endings of tensor names, if config.json does not name the encoding. */
 static const struct {
 	const char *ending, *name;
 } foreign_tensors[] = {
@@ -127,7 +127,7 @@ static int quantization_read_method(struct quantization *q, const struct json *t
 		       method, use_instead);
 }
 
-/* The table is whole: what no module has of its own is there for all. */
+/* Checks that MLX's table has defaults for all modules without their own settings. */
 static int quantization_read_mlx(struct quantization *q, const struct json *table, const char *key,
 				 struct err *e)
 {
@@ -150,7 +150,7 @@ int quantization_parse(struct quantization *q, const struct json *config, const 
 		if (failed || !table)
 			continue;
 		q->is_said = true;
-		/* MLX writes its table under both keys, and under one of them before. */
+		/* MLX writes its table under both keys; older versions wrote it under one. */
 		failed = i == 0 || (json_has(table, "bits") && !json_has(table, "quant_method"))
 				 ? quantization_read_mlx(q, table, keys[i], e)
 				 : quantization_read_method(q, table, keys[i], e);
@@ -162,7 +162,7 @@ int quantization_parse(struct quantization *q, const struct json *config, const 
 
 static const char tq_config[] = "tq_config.json", tc_config[] = "tc_config.json";
 
-/* Other signs, other groups or another trellis would be other weights. */
+/* Refuses other signs, groups or trellises, since they would give other weights. */
 static int quantization_check_tq(struct quantization *q, const char *directory, const char *name,
 				 struct err *e)
 {
@@ -181,7 +181,7 @@ static int quantization_check_tq(struct quantization *q, const char *directory, 
 	if (!failed)
 		failed = json_get_uint_or(document, "group_size", path, 1, UINT32_MAX, 128, &group,
 					  e);
-	if (!failed && !strcmp(name, tc_config)) /* the other has no versions */
+	if (!failed && !strcmp(name, tc_config)) /* tq_config.json has no versions */
 		failed = json_get_uint_or(document, "version", path, 0, UINT32_MAX, 1, &version, e);
 	if (!failed && version != 1)
 		failed = err_set(e, ENOTSUP,
@@ -207,7 +207,7 @@ int quantization_read(struct quantization *q, const char *directory, struct err 
 	int failed = json_parse_file(&q->document, q->path, MAX_CONFIG_BYTES, e);
 	if (!failed) {
 		failed = quantization_parse(q, q->document, q->path, e);
-		/* A model that also sees may have it among the keys of its text. */
+		/* A multimodal model may have it in text_config. */
 		const struct json *text = json_find(q->document, "text_config");
 		if (!failed && text)
 			failed = quantization_parse(q, text, q->path, e);
@@ -226,7 +226,7 @@ void quantization_free(struct quantization *q)
 	*q = (struct quantization){0};
 }
 
-/* What each mode can be; of MXFP4 there is one kind. */
+/* Checks a module's settings; MXFP4 has only one kind. */
 static int quantization_check_codes(const struct quantization *q, const struct mlx_codes *c,
 				    struct err *e)
 {

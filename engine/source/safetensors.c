@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The types of the specification, with their widths; those with a format can be computed with. */
+/* The types of the specification with their widths. moefs can compute with types that have a
+ * format. */
 static const struct type {
 	const char *name;
 	uint32_t bytes;
@@ -45,7 +46,7 @@ static int safetensors_read_type(struct checkpoint_tensor *t, const struct json 
 	return 0;
 }
 
-/* Reads the shape; *bytes becomes width times its product. */
+/* Reads the shape; *bytes gets the width times the product of all dimensions. */
 static int safetensors_read_shape(struct checkpoint_tensor *t, const struct json *entry,
 				  const char *name, uint64_t *bytes, struct err *e)
 {
@@ -122,7 +123,7 @@ static int safetensors_parse_entry(struct tensor_list *l, const char *key, const
 	return failed;
 }
 
-/* Sorts the tensors from `first` on, which are those of one file. */
+/* Sorts the tensors from index `first` on, all of one file, and checks that they cover the data. */
 static int safetensors_check_cover(const struct tensor_list *l, size_t first, uint64_t data_bytes,
 				   const char *name, struct err *e)
 {

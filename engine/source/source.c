@@ -47,17 +47,17 @@ static int source_stamp_file(const char *directory, struct source_file *f, struc
 	return failed;
 }
 
-/* How long to wait until a further change would give the file a different time. */
+/* How long to wait until another change would give the file a different time. */
 static int64_t source_unsettled_ns(const struct source_stamp *s)
 {
-	/* The kernel's slowest tick is 10 ms. File systems without fractions count by one second,
-	 * or two. */
+	/* The kernel's slowest tick is 10 ms. File systems without fractional times have steps of
+	 * one or two seconds. */
 	bool whole = !s->changed.tv_nsec && !s->modified.tv_nsec;
 	int64_t tick = whole ? 2 * second_ns : second_ns / 50;
 	struct timespec now;
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
 	if (s->changed.tv_sec < now.tv_sec - 3 || s->changed.tv_sec > now.tv_sec + 3)
-		return 0; /* long ago; or in the future, which cannot be waited for */
+		return 0; /* long ago; or in the future, where waiting is pointless */
 	int64_t age =
 		(now.tv_sec - s->changed.tv_sec) * second_ns + (now.tv_nsec - s->changed.tv_nsec);
 	return age < tick ? tick - age : 0;
@@ -87,8 +87,8 @@ int source_compare(const struct source_state *s, const struct source_file *f, st
 
 /* ---- samples ---- */
 
-/* The whole of a small file; of a large one its size, its head (which for safetensors is all the
- * names, shapes and places) and evenly spaced samples. */
+/* Hashes a small file completely; of a large file its size, its head (for safetensors: all names,
+ * shapes and places) and evenly spaced samples. */
 static int source_hash_file(XXH3_state_t *hash, const char *path, struct err *e)
 {
 	uint64_t size = 0;
@@ -205,7 +205,8 @@ int source_look(struct source_state *out, const char *path, struct err *e)
 	int failed = source_list(out, path, e);
 	if (failed)
 		return failed;
-	source_settle(out); /* before reading: these times belong to the bytes that are read */
+	/* before reading, so that these times belong to the bytes that are read */
+	source_settle(out);
 	return source_sample(out, e);
 }
 
@@ -285,7 +286,7 @@ static int source_compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The index lists a file name for each tensor: a few names, each many times. */
+/* The index has a file name for each tensor, so the same few names occur many times. */
 static void source_tell_missing_shards(const struct source_missing *t, const struct json *map)
 {
 	size_t count = 0, n;

@@ -13,17 +13,18 @@
 struct witness {
 	const char *folder;
 	struct witness_watch watch;
-	struct source_state source; /* as it was looked at; its own copy */
-	const struct files *files;  /* the caller's */
+	struct source_state source; /* the source as looked at; an own copy */
+	const struct files *files;  /* owned by the caller */
 	uint32_t *file_of;	    /* [files_count] number in the identity */
-	bool taken_up; /* identity was read from the folder, where it ends at identity.end */
-	bool unsure;   /* …and may lack the last reads */
-	int dir, fd;   /* of the folder and the file in it, once open; or -1 */
+	bool taken_up; /* the identity was read from the folder; its records there end at
+			  identity.end */
+	bool unsure;   /* … and may lack the last reads */
+	int dir, fd;   /* descriptors of the folder and of the file in it; -1: not open */
 
-	pthread_mutex_t lock; /* of what follows; nothing is taken under it */
+	pthread_mutex_t lock; /* of the fields below; no lock is taken under it */
 	struct identity identity;
-	size_t written;	     /* of its ranges */
-	bool finished, over; /* over: published or closed, and nothing is noted any more */
+	size_t written;	     /* how many of its ranges are written */
+	bool finished, over; /* over: published or closed; nothing is noted any more */
 };
 
 /* ---- beginning ---- */
@@ -48,7 +49,7 @@ static int witness_copy_source(struct source_state *out, const struct source_sta
 	return out->files ? 0 : err_set(e, ENOMEM, "out of memory for the names of files");
 }
 
-/* Whether an interrupted conversion's notes are of this source. A negative errno: unknown. */
+/* Whether the notes of an interrupted conversion are of this source; a negative errno: unknown. */
 static int witness_is_of_source(struct witness *w, struct identity *id, struct err *e)
 {
 	enum identity_says says = identity_compare(id, &w->source);
@@ -76,7 +77,7 @@ static int witness_take_up(struct witness *w, const uint64_t name[2], struct err
 	if (found)
 		return found == -ENOENT ? 0 : found;
 	bool named = !name || !memcmp(id.name, name, sizeof id.name);
-	/* Without a range nothing was converted, and its list of files may lack the last. */
+	/* Without a range nothing was converted, and the list of files may be incomplete. */
 	int right = id.range_count && named ? witness_is_of_source(w, &id, e) : false;
 	if (right > 0) {
 		identity_free(&w->identity);
@@ -145,7 +146,7 @@ static int witness_changed(const struct witness *w, const char *name, struct err
 		       w->source.directory, name);
 }
 
-/* The number of a file in the identity; a new file is added. */
+/* Returns the number of a file in the identity, and adds a new file. */
 static int witness_enter(struct witness *w, const char *name, uint32_t *number, struct err *e)
 {
 	struct identity *id = &w->identity;
@@ -226,7 +227,7 @@ static int witness_sync_file(const struct witness *w, struct err *e)
 	return store_file_sync(w->fd, w->folder, IDENTITY_PARTIAL, e);
 }
 
-/* True if the file is still as it was read by witness_begin. */
+/* Whether the file is unchanged since witness_begin read it. */
 static bool witness_still_there(const struct witness *w)
 {
 	struct err none;
@@ -354,7 +355,7 @@ static int witness_finish_files(struct witness *w, struct err *e)
 	struct identity_range gap;
 	int failed = identity_sort(&w->identity, e);
 	w->written = w->identity.range_count;
-	/* Only now do no threads note any more, which would change the order of the ranges. */
+	/* From here on no thread adds notes, which would change the order of the ranges. */
 	while (!failed && identity_next_gap(&w->identity, &at, &gap))
 		failed = witness_hash_gap(w, &gap, e);
 	for (uint32_t i = 0; i < files_count(w->files) && !failed; i++)
