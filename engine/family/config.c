@@ -1,5 +1,5 @@
-/* Reads config.json: the family, the values that all families have, then the family's own. And
- * generation_config.json. */
+/* Reads config.json: the family, the values that all families have, then the family's own. Also
+ * reads generation_config.json. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 #include "engine/source/source_file.h"
@@ -19,7 +19,7 @@ static void config_read_heads(struct reader *r)
 {
 	struct config *c = r->config;
 	reader_u32_or(r, "num_key_value_heads", 1, c->heads, c->heads, &c->kv_heads);
-	/* Of latent attention it means nothing, and may be 0. */
+	/* For latent attention head_dim is not used and may be 0. */
 	reader_u32_or(r, "head_dim", c->family->own_positions ? 0 : 2, 4096,
 		      c->hidden_size / c->heads, &c->head_dim);
 	if (!c->head_dim && c->family->own_positions)
@@ -66,8 +66,7 @@ static void config_read_flags(struct reader *r)
 	c->router_order = f->router_order;
 }
 
-/* How the weights are written is the package's business. Whether they can be read is checked here,
- * before anything else. */
+/* Checks first that the weights' encoding is supported. The package reads the weights. */
 static void config_check_quantisation(struct reader *r)
 {
 	struct quantization q = {0};
@@ -81,7 +80,7 @@ static void config_read_end_tokens(struct reader *r)
 		r->failed = generation_end_tokens(&r->config->generation, r->json, r->name, r->e);
 }
 
-/* Where each layer's state lies. A draft's has a context of its own and is the first there. */
+/* Numbers each layer's state. A draft layer has its own context, where its state is the first. */
 static void config_number_states(struct config *c)
 {
 	for (uint32_t layer = 0; layer < c->layers; layer++) {
@@ -118,7 +117,7 @@ static void config_read_family(struct reader *r)
 			      type, known);
 }
 
-/* A key of GGUF files alone (gguf_tables.c). */
+/* A key that only GGUF files have (gguf_tables.c). */
 static void config_read_pooling(struct reader *r)
 {
 	double type = 0;
@@ -162,7 +161,7 @@ static void config_read_text(struct reader *r)
 		return;
 	config_read_heads(r);
 	config_read_flags(r);
-	if (!f->own_positions) /* else f->parts read the layers' heads and rotations */
+	if (!f->own_positions) /* else f->parts have read the layers' heads and rotations */
 		rope_read_config(r, c->head_dim, &c->rope[0]);
 	if (f->only)
 		reader_only(r, f->only);
@@ -174,7 +173,7 @@ static void config_read_text(struct reader *r)
 		config_number_states(c);
 }
 
-/* In a multimodal model the values at the top hold unless text_config has others. */
+/* In a multimodal model, values of text_config override values at the top. */
 static void config_read_whole(struct reader *r)
 {
 	const struct json *text = NULL;
@@ -247,7 +246,8 @@ static int config_read_file(struct config *c, const char *directory, const char 
 	return failed;
 }
 
-/* Its keys as the config.json that they were made from, and what its converter has changed since.
+/* Turns the keys back into a config.json and reads it; then applies the changes made by the
+ * converter.
  */
 static int config_read_gguf(struct config *c, const char *path, struct err *e)
 {

@@ -1,9 +1,9 @@
-/* What a model's keys and values take where they are kept as codes, and whether they can be. */
+/* Quantised keys and values: whether a model can have them, and their size. */
 #include "engine/family/config.h"
 
 #include <errno.h>
 
-/* Bytes of a block of 64 positions that a layer's keys and values take. */
+/* Bytes of a layer's keys and values per block of 64 positions. */
 static uint64_t config_codes_bytes(const struct config *c, uint32_t layer, enum kv_type type)
 {
 	const struct layer *l = &c->layer[layer];
@@ -17,7 +17,7 @@ static uint64_t config_codes_bytes(const struct config *c, uint32_t layer, enum 
 	return 0;
 }
 
-/* Why a layer's keys and values cannot be codes; NULL: they can, or there are none. */
+/* Why a layer's keys and values cannot be quantised; NULL: they can, or there are none. */
 static const char *config_no_codes(const struct config *c, uint32_t layer)
 {
 	const struct layer *l = &c->layer[layer];
@@ -38,7 +38,7 @@ static const char *config_no_codes(const struct config *c, uint32_t layer)
 
 int config_check_kv(const struct config *c, enum kv_type type, struct err *e)
 {
-	bool codes = type < KV_TYPES && kv_type_codes(type); /* KV_TYPES: nothing is asked for */
+	bool codes = type < KV_TYPES && kv_type_codes(type); /* KV_TYPES: not given */
 	for (uint32_t i = 0; i < c->layers + c->draft && codes; i++) {
 		const char *why = config_no_codes(c, i);
 		if (why)

@@ -1,7 +1,7 @@
 /* Which roles (role.h) the layers of a config have, and the shapes of their tensors. */
 #include "engine/family/config.h"
 
-/* The beginnings of the names in the list. */
+/* Prefixes of the names in the list. */
 #define L "model.layers.%u."
 #define A L "self_attn."
 #define D L "linear_attn."
@@ -54,8 +54,8 @@ uint64_t config_kv_width(const struct config *c, uint32_t layer)
 	return 0;
 }
 
-/* A key a position, or one for each `ratio` positions; KV_BLOCK of the kernels, which are not known
- * here, is 64. */
+/* One key per position, or per `ratio` positions. 64 is the kernels' KV_BLOCK; this file cannot
+ * include the kernels' headers. */
 enum { CONFIG_BLOCK = 64 };
 
 uint64_t config_index_width(const struct config *c, uint32_t layer)

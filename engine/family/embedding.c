@@ -10,7 +10,7 @@
 
 enum { EMBEDDING_FILE = 1 << 20 };
 
-/* A file of the directory; *out is NULL if it is not there. */
+/* Opens a file of the folder; *out NULL: there is no such file. */
 static int embedding_open(struct json **out, const char *directory, const char *file, struct err *e)
 {
 	char path[4096], *text;
@@ -29,7 +29,7 @@ static int embedding_open(struct json **out, const char *directory, const char *
 /* ---- pooling ---- */
 
 static const struct {
-	const char *key, *mode; /* of older files; of newer ones */
+	const char *key, *mode; /* in older files; in newer files */
 	enum pooling pooling;
 	bool known;
 } poolings[] = {
@@ -54,7 +54,7 @@ static bool embedding_is_true(const struct json *object, const char *key)
 	return !json_get_bool_or(object, key, "", false, &is, &ignored) && is;
 }
 
-/* "pooling_mode" of newer files: a name. False: it is not there. */
+/* Reads "pooling_mode" of newer files, a name. False: no such key. */
 static bool embedding_take_mode(struct embedding *x, const struct json *config, const char *file)
 {
 	size_t n;
@@ -142,7 +142,7 @@ static int embedding_take_modules(struct embedding *x, const char *directory,
 	return failed;
 }
 
-/* The prompt that each text gets unless somebody chooses another. */
+/* Reads the default prompt. */
 static int embedding_read_prompt(struct embedding *x, const char *directory, struct err *e)
 {
 	struct json *config;

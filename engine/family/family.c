@@ -1,4 +1,4 @@
-/* The table of families, and what their tensors are called. */
+/* The table of families, and the names of their tensors. */
 #include "engine/family/gguf_family.h"
 
 #include <stdio.h>
@@ -63,7 +63,8 @@ void family_list_gguf(char *text, size_t size)
 
 /* ---- names ---- */
 
-/* MLX's names of experts, the same in all families. Its other names are mostly the published ones.
+/* MLX's names of experts, the same in all families. MLX's other names are mostly the published
+ * ones.
  */
 static const struct tensor_name common[] = {
 	{TENSOR_EXPERT_GATE, "model.layers.%u.mlp.switch_mlp.gate_proj.weight", view_stacked_one},
@@ -100,7 +101,7 @@ uint32_t family_alternatives(const struct family *f, enum tensor_role role,
 	return count;
 }
 
-/* The patterns are the constants of the role list and of the families, never from a file. */
+/* Prints a pattern. Patterns are constants of this program, never from a file. */
 static int family_print(char *text, size_t size, const char *pattern, uint32_t first,
 			uint32_t second)
 {
@@ -120,7 +121,7 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
 	if (draft) {
 		n = family_print(name, size, c->family->draft_layer, id.layer - c->layers, 0);
 		rest += sizeof layers - 1;
-		id.layer = id.expert; /* the number that is left */
+		id.layer = id.expert; /* the only number */
 	} else if (!strncmp(pattern, model, sizeof model - 1)) {
 		n = snprintf(name, size, "%s", stem);
 		rest += sizeof model - 1;

@@ -15,11 +15,11 @@
 
 static const struct generation_taken {
 	const char *name;
-	bool sampling;				/* taken with "do_sample"; means nothing without */
-	enum { NUMBER, COUNT, ELSEWHERE } kind; /* read by generation_read_number, or not here */
+	bool sampling;				/* applies only with "do_sample" */
+	enum { NUMBER, COUNT, ELSEWHERE } kind; /* ELSEWHERE: not read by generation_read_number */
 	size_t offset;				/* in struct generation */
 	double least, most;
-	double fallback; /* with sampling and without the key: nothing else */
+	double fallback; /* value with sampling if the key is missing */
 } TAKEN[] = {
 	{"do_sample", false, ELSEWHERE, 0, 0, 0, 0},
 	{"eos_token_id", false, ELSEWHERE, 0, 0, 0, 0},
@@ -33,13 +33,13 @@ static const struct generation_taken {
 	 CONFIG_MAX_POSITIONS, 0},
 };
 
-/* Keys that change a text and are not applied, each with the number that changes nothing; null,
- * false and an empty list never do. */
+/* Keys that change a text and are not applied, each with its neutral number. null, false and an
+ * empty list are always neutral. */
 static const struct generation_ignored {
 	const char *name;
 	double neutral; /* NAN: none */
 } IGNORED[] = {
-	{"max_length", 20}, /* transformers' own default, which means none */
+	{"max_length", 20}, /* the default of transformers, which means none */
 	{"min_length", 0},
 	{"min_new_tokens", 0},
 	{"max_time", NAN},
@@ -75,9 +75,8 @@ static const struct generation_ignored {
 	{"num_return_sequences", 1},
 };
 
-/* Keys that never change a text: ids for padding, how the computing is done, drafts (which are
- * verified), what else is returned. A text is never without a beginning here, which bos_token_id
- * would be. */
+/* Keys that never change a text: ids for padding, how to compute, drafts (which are verified), and
+ * additional results. bos_token_id is used only for empty prompts, which moefs does not have. */
 static const char *const HARMLESS[] = {
 	"bos_token_id",
 	"pad_token_id",
@@ -117,7 +116,7 @@ static const struct generation_taken *generation_find_taken(const char *name)
 	return NULL;
 }
 
-/* transformers notes things to itself under names with an underscore. */
+/* Names with an underscore are internal notes of transformers. */
 static bool generation_is_harmless(const char *name)
 {
 	bool harmless = *name == '_';
@@ -126,7 +125,7 @@ static bool generation_is_harmless(const char *name)
 	return harmless;
 }
 
-/* An unknown key might change a text with any number. */
+/* The neutral number of a key. Any number of an unknown key might change a text. */
 static double generation_neutral_of(const char *name)
 {
 	for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
@@ -149,8 +148,8 @@ __attribute__((format(printf, 2, 3))) static void generation_add_line(struct gen
 	va_end(values);
 	size_t used = strlen(g->words), more = sizeof MORE - 1;
 	if (used >= more && !strcmp(g->words + used - more, MORE))
-		return; /* there already */
-	/* MORE always has room behind what fits. */
+		return; /* the line exists already */
+	/* There is always room for MORE after the lines. */
 	if (used + 1 + strlen(line) + more < sizeof g->words)
 		(void)snprintf(g->words + used, sizeof g->words - used, "%s%s", used ? "\n" : "",
 			       line);
@@ -158,7 +157,7 @@ __attribute__((format(printf, 2, 3))) static void generation_add_line(struct gen
 		memcpy(g->words + used, MORE, sizeof MORE);
 }
 
-/* The file may be hostile: a key becomes one short line. */
+/* Shortens a key to one line, since the file may be hostile. */
 static const char *generation_shown_key(const char *key, char shown[64])
 {
 	(void)snprintf(shown, 64, "%.40s", key);
@@ -168,7 +167,7 @@ static const char *generation_shown_key(const char *key, char shown[64])
 	return shown;
 }
 
-/* BEFORE KEY VALUE BEHIND as one short line. */
+/* Adds "BEFORE KEY VALUE BEHIND" as one short line. */
 static void generation_add_value(struct generation *g, const char *before, const struct json *value,
 				 const char *behind)
 {
@@ -236,7 +235,7 @@ int generation_end_tokens(struct generation *g, const struct json *json, const c
 
 /* ---- the file ---- */
 
-/* Takes a value that is not null. */
+/* Applies a value that is not null. */
 static int generation_take_value(struct generation *g, const struct generation_taken *k,
 				 const struct json *value, const char *key, const char *name,
 				 struct err *e)
@@ -289,7 +288,7 @@ static bool generation_says_something(const struct json *value, double neutral)
 		return false;
 	case JSON_BOOL:
 		return !json_as_bool(value, "", "", &truth, &ignored) && truth;
-	case JSON_NUMBER: /* one that cannot be compared does */
+	case JSON_NUMBER: /* a number that cannot be compared may */
 		return json_as_double(value, "", "", -HUGE_VAL, HUGE_VAL, &number, &ignored) ||
 		       number != neutral;
 	case JSON_TEXT:
@@ -314,7 +313,7 @@ static void generation_list_ignored(struct generation *g, const struct json *jso
 	}
 }
 
-/* Greedy unless do_sample. */
+/* Without do_sample, sampling is greedy. */
 int generation_read(struct generation *g, const struct json *json, const char *name, struct err *e)
 {
 	bool sample;

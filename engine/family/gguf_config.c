@@ -1,8 +1,8 @@
-/* Makes a config.json of a GGUF file's keys and of the names and shapes of its tensors
- * (gguf_family.h): key by key, then what follows from several keys or from tensors.
+/* Makes a config.json from a GGUF file's keys and the names and shapes of its tensors
+ * (gguf_family.h): first key by key, then members that follow from several keys or from tensors.
  *
- * A key that no table has (gguf_tables.c) is refused by its name, since it may change what is
- * computed. */
+ * A key that is in no table (gguf_tables.c) is an error that names it, since it might change what
+ * is computed. */
 #include "engine/family/gguf_writer.h"
 #include "engine/source/source_file.h"
 
@@ -15,7 +15,8 @@
 
 /* ---- rotary positions ---- */
 
-/* The type is one of those that transformers names alike; a factor alone means a linear one. */
+/* The type of the scaling; GGUF and transformers use the same names. A factor without a type means
+ * linear. */
 static const char *gguf_rope_type(struct gguf_writer *w)
 {
 	static const char *const types[] = {"none", "linear", "yarn", "longrope"};
@@ -34,8 +35,8 @@ static const char *gguf_rope_type(struct gguf_writer *w)
 	return type;
 }
 
-/* What each pair's frequency is divided by, in a tensor of F32: the converter's way to say what
- * Llama 3.1's config.json says in four numbers, and what others say as such lists. */
+/* Writes the divisors of frequencies from a tensor of F32. The converter writes this tensor for
+ * Llama 3.1 (whose config.json has four numbers instead), and for models with such lists. */
 static void gguf_put_factors(struct gguf_writer *w, const char *key, const struct package_tensor *t)
 {
 	float factor[ROPE_FACTORS_MOST];
@@ -46,7 +47,7 @@ static void gguf_put_factors(struct gguf_writer *w, const char *key, const struc
 	(void)fprintf(w->out, "]");
 }
 
-/* The numbers of rope_scaling that keys have. */
+/* Writes the numbers of rope_scaling that have keys. */
 static void gguf_put_rope_keys(struct gguf_writer *w)
 {
 	static const char mscale[] = "rope.scaling.yarn_log_multiplier";
@@ -54,8 +55,8 @@ static void gguf_put_rope_keys(struct gguf_writer *w)
 		if (k->rule == GGUF_ROPE && gguf_writer_has(w, k->suffix))
 			(void)fprintf(w->out, ", \"%s\": %.17g", k->name,
 				      gguf_writer_real(w, k->suffix));
-	/* What the keys of attention are scaled by besides. The file has a tenth of the two numbers
-	 * of config.json, which are the same in all published models. */
+	/* An additional scale of attention. config.json has two numbers for this, which are equal
+	 * in all published models; the file has a tenth of them. */
 	if (gguf_writer_has(w, mscale)) {
 		double both = 10 * gguf_writer_real(w, mscale);
 		(void)fprintf(w->out, ", \"mscale\": %.17g, \"mscale_all_dim\": %.17g", both, both);
@@ -78,7 +79,7 @@ bool gguf_is_of_config(const struct config *c, const char *name)
 			     : !strcmp(name, GGUF_ROPE_FACTORS);
 }
 
-/* Lists of factors say the type, whatever a key says of longrope. */
+/* If there are lists of factors, they determine the type, whatever a key says about longrope. */
 static void gguf_put_rope(struct gguf_writer *w)
 {
 	const char *type = gguf_rope_type(w);
@@ -110,14 +111,15 @@ static void gguf_put_rope(struct gguf_writer *w)
 	(void)fprintf(w->out, "}");
 }
 
-/* ---- what follows from several keys, or from tensors ---- */
+/* ---- members that follow from several keys, or from tensors ---- */
 
 static void gguf_put_layers(struct gguf_writer *w)
 {
 	gguf_put_uint(w, "num_hidden_layers", gguf_writer_layers(w));
 }
 
-/* The embedding has the rows; the key, which old files lack, agrees. */
+/* The vocabulary is the number of rows of the embedding. Old files lack the key; if present, it
+ * must agree. */
 static void gguf_put_vocabulary(struct gguf_writer *w)
 {
 	const struct package_tensor *t = package_find(w->package, "token_embd.weight");
@@ -134,7 +136,7 @@ static void gguf_put_vocabulary(struct gguf_writer *w)
 	gguf_put_uint(w, "vocab_size", rows);
 }
 
-/* Latent attention has other numbers of a head, below. */
+/* Latent attention has other sizes per head, see gguf_put_latent. */
 static bool gguf_is_latent(const struct gguf_writer *w)
 {
 	return gguf_writer_has(w, "attention.kv_lora_rank");
@@ -160,7 +162,8 @@ static void gguf_put_heads(struct gguf_writer *w)
 	if (w->failed || rotated == key || !key)
 		return;
 	double factor = (double)rotated / (double)key;
-	while ((uint64_t)((double)key * factor) < rotated) /* it is cut off, not rounded */
+	while ((uint64_t)((double)key * factor) <
+	       rotated) /* the reader truncates, it does not round */
 		factor = nextafter(factor, INFINITY);
 	gguf_put_real(w, "partial_rotary_factor", factor);
 }
@@ -207,7 +210,7 @@ static void gguf_put_pattern(struct gguf_writer *w, const struct gguf_value *v, 
 	}
 }
 
-/* Which layers have a window, of an architecture of whose layers some have one. */
+/* Writes which layers have a window, for architectures where some layers have one. */
 static void gguf_put_windows(struct gguf_writer *w)
 {
 	static const char suffix[] = "attention.sliding_window_pattern";
@@ -226,7 +229,7 @@ static void gguf_put_windows(struct gguf_writer *w)
 		layers = 0;
 	}
 	if (!gguf_writer_uint_or(w, "attention.sliding_window", 0))
-		every = 1; /* no layer has one */
+		every = 1; /* no layer has a window */
 	for (uint64_t i = 0; i < layers && !w->failed; i++)
 		(void)fprintf(w->out, "%s\"%s_attention\"", i ? ", " : "",
 			      every && (i + 1) % every == 0 ? "full" : "sliding");
@@ -239,7 +242,8 @@ static void gguf_put_delta_net(struct gguf_writer *w)
 		gguf_put_uint(w, "linear_value_head_dim", gguf_writer_inner_dim(w));
 }
 
-/* Sizes of experts that files before 2024-04 do not say, from the first tensor whose name ends so.
+/* Writes the size of experts, which files before 2024-04 lack, from the first tensor with this
+ * ending.
  */
 static void gguf_put_size_of(const struct gguf_writer *w, const char *suffix, const char *tensor)
 {
@@ -287,7 +291,7 @@ static void gguf_put_derived(struct gguf_writer *w)
 	gguf_put_end_tokens(w);
 	if (w->family->gguf->put)
 		w->family->gguf->put(w);
-	/* What the presence of tensors says. */
+	/* Members that follow from the presence of tensors. */
 	gguf_put_bool(w, "tie_word_embeddings", !package_find(w->package, "output.weight"));
 	gguf_put_bool(w, "qkv_bias", package_find(w->package, "blk.0.attn_q.bias"));
 	gguf_put_bool(w, "attention_bias", package_find(w->package, "blk.0.attn_output.bias"));
@@ -296,7 +300,7 @@ static void gguf_put_derived(struct gguf_writer *w)
 
 /* ---- one key ---- */
 
-/* The value of all nonzero elements of an array; a layer without the part in question has a 0.
+/* The common value of all nonzero elements of an array. Layers without this part have 0.
  */
 static uint64_t gguf_equal_elements(struct gguf_writer *w, const struct gguf_value *v)
 {
@@ -355,7 +359,7 @@ static void gguf_put_key(struct gguf_writer *w, const struct gguf_key *k,
 	}
 }
 
-/* All keys of the architecture, in their order. */
+/* Writes all keys of the architecture, in order. */
 static void gguf_put_keys(struct gguf_writer *w)
 {
 	size_t n = strlen(w->architecture);

@@ -144,7 +144,7 @@ uint32_t gguf_read_factors(struct gguf_writer *w, const struct package_tensor *t
 	}
 	w->failed = package_read(w->package, t, 0, 1, (uint32_t)t->shape[0], factor, w->e);
 	for (uint64_t i = 0; i < t->shape[0] && !w->failed; i++)
-		if (!isfinite(factor[i])) /* JSON has no word for it */
+		if (!isfinite(factor[i])) /* JSON cannot represent it */
 			gguf_writer_refuse(w, EINVAL, "%s holds a NaN or an infinity", t->name);
 	return w->failed ? 0 : (uint32_t)t->shape[0];
 }

@@ -13,7 +13,7 @@ static bool left_out_begins_with(const char *name, const char *beginning)
 	return !strncmp(name, beginning, strlen(beginning));
 }
 
-/* Whether a tensor lies beside a list of experts that takes its place. */
+/* Whether a tensor is unused because its layer has a table of experts (family.beside_list). */
 static bool left_out_beside_list(const struct sources *s, const char *name)
 {
 	const struct config *c = s->config;
@@ -40,8 +40,8 @@ bool left_out_any(const struct config *c)
 	return c->family->skipped || c->layers_left_out || c->family->beside_list;
 }
 
-/* What a line is about: parts by the beginning of their names, draft layers, or what lies beside
- * lists. */
+/* The kinds of lines: tensors with a given beginning of their names, draft layers, tensors beside
+ * tables of experts. */
 enum left_out_part { LEFT_OUT_NAMED, LEFT_OUT_DRAFTS, LEFT_OUT_BESIDE };
 
 static bool left_out_belongs(const struct sources *s, enum left_out_part part,
@@ -52,7 +52,7 @@ static bool left_out_belongs(const struct sources *s, enum left_out_part part,
 					 : left_out_beside_list(s, name);
 }
 
-/* The line of a part; `beginning`: of its tensors' names. */
+/* Prints the line of a part; beginning: of its tensors' names. */
 static size_t left_out_line(const struct sources *s, enum left_out_part which,
 			    const char *beginning, char *text, size_t size)
 {
@@ -85,7 +85,7 @@ void left_out_print(const struct sources *s, char *text, size_t size)
 	if (c->family->beside_list)
 		used += left_out_line(s, LEFT_OUT_BESIDE, "layers.", text + used, size - used);
 	if (used)
-		text[used - 1] = 0; /* the last line has no end */
+		text[used - 1] = 0; /* no newline after the last line */
 	else
 		(void)snprintf(text, size, "none");
 }

@@ -8,13 +8,15 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-/* Small enough to stream and to lose in a crash, large enough for the disk. */
+/* Bytes of a row chunk: small enough for streaming and for losing one in a crash, large enough for
+ * the disk. */
 enum { CHUNK_BYTES = 4 << 20 };
-/* Of a table, such as the embedding. A token needs one of its rows, which is read with the whole chunk that its
- * checksum covers: some 50 µs from the page cache. Smaller chunks would be more units than a
- * conversion likes to sync. */
+/* Bytes of a chunk of a table, such as the embedding. To read a token's row, the whole chunk is
+ * read, since the checksum covers it: about 50 µs from the page cache. Smaller chunks would give
+ * too many units to sync in a conversion. */
 enum { TABLE_CHUNK_BYTES = 256 << 10 };
-/* Terabytes. A config.json that needs more is wrong, and its lists alone would take much memory. */
+/* Enough for terabytes. A config.json that needs more is wrong, and the lists alone would take much
+ * memory. */
 enum { MAX_DENSE_UNITS = 1 << 20 };
 
 enum { NAME_BYTES = 256 };
@@ -41,9 +43,9 @@ static uint32_t plan_pieces(const struct shape *s)
 struct planning {
 	struct plan *plan;
 	const struct config *config;
-	const struct plan_formats *formats; /* NULL: the recipe's */
+	const struct plan_formats *formats; /* NULL: formats of the recipe */
 	struct tensor_id unfit;
-	bool failed; /* by the shape of `unfit`, whose sizes may not be asked for */
+	bool failed; /* the shape of `unfit` is invalid, so do not compute its sizes */
 };
 
 static struct shape plan_shape(struct planning *g, struct tensor_id id)
@@ -129,7 +131,7 @@ static void plan_add_place(struct planning *g, enum tensor_place place, uint32_t
 			plan_add_tensor(g, (enum tensor_role)role, layer);
 }
 
-/* In the order in which a forward pass meets them; what only drafting needs comes last. */
+/* Adds the dense tensors in the order of a forward pass; the draft layer's tensors come last. */
 static void plan_add_dense(struct planning *g)
 {
 	plan_add_place(g, PLACE_INPUT, 0);
@@ -193,7 +195,7 @@ static struct plan_record plan_lay_out_record(struct planning *g, uint32_t route
 	return r;
 }
 
-/* Lists the sizes of each layer, if they are not all the same. */
+/* Lists the sizes per layer, if they differ. */
 static int plan_list_sizes(struct plan *p)
 {
 	bool alike = true;
@@ -264,8 +266,8 @@ static bool plan_records_equal(const struct plan_record *a, const struct plan_re
 	return true;
 }
 
-/* The digest is of a text, one line per tensor and a few for the experts, and not of the structs:
- * so enumerators' numbers and the byte order of the machine do not matter. */
+/* The digest covers a text with a line per tensor and a few lines for the experts, not the structs,
+ * so it does not depend on enum values or byte order. */
 __attribute__((format(printf, 2, 3))) static void plan_digest_line(XXH3_state_t *state,
 								   const char *format, ...)
 {
@@ -274,7 +276,8 @@ __attribute__((format(printf, 2, 3))) static void plan_digest_line(XXH3_state_t 
 	va_start(args, format);
 	int n = vsnprintf(line, sizeof line, format, args);
 	va_end(args);
-	/* All lines have room: names have at most 255 bytes. The terminator ends the line. */
+	/* No line is too long, since names have at most 255 bytes. The NUL is the end of the line.
+	 */
 	size_t bytes = n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n + 1 : sizeof line;
 	(void)XXH3_128bits_update(state, line, bytes);
 }
@@ -364,7 +367,7 @@ int plan_make_with(struct plan *p, const struct config *c, const struct recipe *
 		failed = plan_make_units(p, e);
 	if (!failed)
 		failed = plan_make_digest(p, c, e);
-	p->recipe.published = NULL; /* the caller's, who may free them now */
+	p->recipe.published = NULL; /* owned by the caller, who may free them now */
 	if (failed)
 		plan_free(p);
 	return failed;
@@ -408,7 +411,7 @@ void plan_arrange_rows(void *to, const struct shape *computed, const struct shap
 		format_arrange(to, stored, row0, rows, from);
 		return;
 	}
-	/* F32 is arranged as it is stored: rows one after the other. */
+	/* F32 in memory has the stored order: contiguous rows. */
 	struct shape one = *stored;
 	one.rows = 1;
 	const uint8_t *piece[PLAN_PIECES] = {from->weights, from->scales, from->biases};
@@ -423,8 +426,8 @@ void plan_arrange_rows(void *to, const struct shape *computed, const struct shap
 void plan_part_pieces(const struct plan_record *r, const struct store_pieces *record,
 		      struct pieces part[EXPERT_PARTS])
 {
-	uint32_t run = 0; /* a run ends where a piece does */
-	size_t at = 0;	  /* in the run */
+	uint32_t run = 0; /* runs end at ends of pieces */
+	size_t at = 0;	  /* position in the run */
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
 		const uint8_t *piece[PLAN_PIECES];
 		for (uint32_t k = 0; k < PLAN_PIECES; k++) {

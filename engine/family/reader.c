@@ -1,4 +1,4 @@
-/* The parts of a config.json that several families have. */
+/* Reading parts of a config.json that several families share. */
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 /* ---- one value ---- */
 
-/* The family's default of a key that is missing or null; NULL: none. */
+/* The family's default for a missing or null key; NULL: none. */
 static const uint32_t *reader_default(const struct reader *r, const char *key)
 {
 	const struct family_default *d = r->config->family->defaults;
@@ -95,7 +95,7 @@ void reader_numbers(struct reader *r, const struct reader_number *numbers, size_
 		reader_u32(r, numbers[i].key, 1, numbers[i].most, numbers[i].to);
 }
 
-/* ---- what is computed only in one way ---- */
+/* ---- keys with only one supported value ---- */
 
 void reader_refuse(struct reader *r, int code, const char *format, ...)
 {
@@ -128,7 +128,7 @@ void reader_only(struct reader *r, const struct only *keys)
 
 /* ---- kinds of layers ---- */
 
-/* One of layer_types; `other` may be NULL: there is only full attention. */
+/* Reads an item of layer_types; other NULL: only full attention is allowed. */
 static bool reader_layer_is(struct reader *r, const struct json *value, const char *other)
 {
 	const char *type = "full_attention";
@@ -153,7 +153,7 @@ bool reader_layer_types(struct reader *r, const char *other, bool is_other[CONFI
 	return types;
 }
 
-/* A name's number; the error lists all names. */
+/* The number of a name; the error lists all names. */
 static uint32_t reader_kind_of(struct reader *r, const char *key, const char *name,
 			       const struct reader_kind *names)
 {
@@ -258,7 +258,7 @@ void reader_check_mamba(struct reader *r)
 			      m->heads, m->head_dim, m->groups, m->state, CONFIG_MAX_WIDTH);
 }
 
-/* ---- choosing attention, several streams ---- */
+/* ---- attention with an index, several streams ---- */
 
 void reader_check_index(struct reader *r)
 {

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A row for each recipe, a column for each class (role.h) from CLASS_SMALL on. Experts are what is
- * read from disk and what the cache holds, and a dense feed-forward is most of a model without
- * experts; what the other classes are worth was measured (README.md). Rows of the embedding are
- * read one by one, and it is always kept. KP: the checkpoint's own type.
+/* A row for each recipe, a column for each class (role.h) from CLASS_SMALL on. Experts are read
+ * from disk and fill the cache; a dense feed-forward is most of a model without experts. The effect
+ * of the other classes was measured (README.md). The embedding is read row by row and always keeps
+ * its type. KP: keep the checkpoint's type.
  *
- * Stores have the table of their recipe in their key, so a row is never changed: a better one of
- * the same name goes before it, with the next table. */
+ * Stores have the table number of their recipe in their key, so a row must never change. To improve
+ * a recipe, add a row of the same name before it, with the next table number. */
 #define T2 FORMAT_TQ2
 #define T3 FORMAT_TQ3
 #define T4 FORMAT_TQ4
@@ -27,12 +27,12 @@ static const struct {
 	const char *quant;
 	uint8_t table;
 	bool as_published;
-	/* In place of codes in groups in the last layer, whose errors no later layer evens out; 0:
-	 * these codes, as everywhere. */
+	/* Replaces formats with groups in the last layer, since no later layer compensates for its
+	 * errors. 0: no exception. */
 	uint8_t last;
 	uint8_t of[CHOSEN];
-	/* Of refined stores of dense models only: what rounding by moments makes up for needs fewer
-	 * bits. Unrefined stores are by the row of this name that comes next. */
+	/* Only for refined stores of dense models: rounding by moments compensates for fewer bits.
+	 * Unrefined stores use the next row of this name. */
 	bool refined;
 	/* 0: as everywhere. */
 	uint8_t more;  /* of down in the layers that recipe_has_more names */
@@ -53,13 +53,13 @@ static const struct {
 	{"tq3",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}, false, 0, 0},
 	{"tq4",   1, false,  0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T4, T4, T4}, false, 0, 0},
 	{"bf16",  1, false,  0, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}, false, 0, 0},
-	/* What is not published in a format that is kept is stored as earlier versions did. */
+	/* Tensors whose published format is not kept get the formats of earlier versions. */
 	{"auto",  1, true,   0, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}, false, 0, 0},
 	{"exact", 1, true,   0, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}, false, 0, 0},
 	/* clang-format on */
 };
-/* Rows that differ for models with delta nets: errors of these stay in a state, and attention is a
- * small part of such a model. */
+/* Rows with other formats for models with delta nets, since errors of delta nets stay in their
+ * state, and attention is a small part of such models. */
 static const struct {
 	const char *quant;
 	uint8_t of[CHOSEN];
@@ -67,8 +67,8 @@ static const struct {
 	{"3bit", {C4, C4, C4, C4, C4, C4, C3, C3, C4, C4, C3, C3, C3}},
 };
 enum { HYBRIDS = sizeof hybrids / sizeof *hybrids };
-/* Formats in place of codes in groups for rows whose last group would be padded: that costs as much
- * as a better format. Tables without a row here pad. */
+/* Replacements of formats with groups for rows whose last group would be padded, since padding
+ * takes as much space as a better format. Tables without a row here pad. */
 static const struct {
 	const char *quant;
 	uint8_t table;
@@ -78,12 +78,12 @@ static const struct {
 };
 enum { UNEVEN = sizeof uneven / sizeof *uneven };
 static const char exact_recipe[] = "exact", plain_recipe[] = "bf16";
-/* Models with experts: the better recipe where all experts are then in memory. */
+/* Models with experts: the better recipe, if all experts then fit into memory. */
 static const char roomy_recipe[] = "4bit", roomy_models[] = "models whose experts fit the budget";
 static const char tight_recipe[] = "3bit",
 		  tight_models[] = "models whose experts, in 4bit, do not fit the budget";
-/* Dense models by their weights, without embedding and head. A small model loses more by the same
- * error, and gains little by being smaller. */
+/* Dense models by number of weights, without embedding and head. The same error harms a small model
+ * more, and a smaller store helps it less. */
 static const struct {
 	uint64_t most;
 	const char *quant, *models;
@@ -92,15 +92,15 @@ static const struct {
 	{UINT64_C(4000000000), "6bit", "dense models of up to 4 billion weights"},
 	{UINT64_MAX, "4bit", "dense models of more than 4 billion weights"},
 };
-/* What earlier versions made where no recipe was named, the latest first. */
+/* The default recipes of earlier versions, the latest first. */
 static const struct recipe_former {
 	const char *quant;
 	uint8_t table;
-	bool dense; /* of models without experts; else of the others */
+	bool dense; /* for models without experts; else for models with experts */
 } formers[] = {{"4bit", 1, true},
 	       {"tq3", 1, true},
 	       {"3bit", 1, false},
-	       {"4bit", 2, false}, /* today's default with another budget */
+	       {"4bit", 2, false}, /* the current default for another budget */
 	       {"tq3", 1, false}};
 enum { FORMERS = sizeof formers / sizeof *formers };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
@@ -127,7 +127,7 @@ static const uint8_t *recipe_row_of_hybrids(size_t i)
 	return recipes[i].of;
 }
 
-/* NULL: rows are padded. */
+/* The replacements for uneven rows in row i; NULL: pad. */
 static const uint8_t *recipe_row_of_uneven(size_t i)
 {
 	for (int k = 0; k < UNEVEN; k++)
@@ -137,7 +137,7 @@ static const uint8_t *recipe_row_of_uneven(size_t i)
 	return NULL;
 }
 
-/* Makes a recipe from row i of the table and these facts of a checkpoint. */
+/* Makes a recipe from row i of the table and facts about a checkpoint. */
 static void recipe_fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms,
 			bool draft, enum recipe_codec codec)
 {
@@ -165,7 +165,7 @@ static void recipe_fill(struct recipe *r, size_t i, enum format kept, enum norm_
 	}
 }
 
-/* The row of a name and a table; 0: the newest of this name that unrefined stores have. */
+/* The row with this name and table number; table 0: the newest row for unrefined stores. */
 static size_t recipe_row(const char *quant, uint8_t table)
 {
 	size_t i = 0;
@@ -210,7 +210,7 @@ bool recipe_is_plain(const struct recipe *r)
 	return !strcmp(r->quant, plain_recipe);
 }
 
-/* ---- where no recipe is named ---- */
+/* ---- the default recipe ---- */
 
 static bool recipe_model_is_dense(const struct config *c)
 {
@@ -220,7 +220,8 @@ static bool recipe_model_is_dense(const struct config *c)
 	return true;
 }
 
-/* Of a dense model's layers; embedding and head, which grow with the vocabulary, do not count. */
+/* Counts the weights of a dense model's layers. Embedding and head do not count, since they grow
+ * with the vocabulary. */
 static uint64_t recipe_count_weights(const struct config *c)
 {
 	uint64_t sum = 0;
@@ -236,7 +237,7 @@ static uint64_t recipe_count_weights(const struct config *c)
 	return sum;
 }
 
-/* Bytes of all experts in memory by a recipe. */
+/* Bytes of all experts in memory with a recipe. */
 static uint64_t recipe_count_expert_bytes(const struct config *c, const char *quant)
 {
 	static const enum tensor_role parts[] = {TENSOR_EXPERT_GATE, TENSOR_EXPERT_UP,
@@ -255,7 +256,8 @@ static uint64_t recipe_count_expert_bytes(const struct config *c, const char *qu
 	return sum;
 }
 
-/* *models: which models have this default, with this budget for experts. */
+/* The name of the default recipe for this expert budget; *models: a description of the models with
+ * this default. */
 static const char *recipe_default(const struct config *c, uint64_t budget, const char **models)
 {
 	if (!recipe_model_is_dense(c)) {
@@ -395,8 +397,8 @@ void recipe_to_text(const struct recipe *r, char *text, size_t size)
 		       r->codec == CODEC_ZSTD ? coded_suffix : "", refined);
 }
 
-/* Reads the refinement from a text. recipe_from_text refuses a wrong number, since it would be
- * written differently. */
+/* Reads the refinement from a text. A wrong number is found by recipe_from_text, which writes the
+ * recipe again and compares. */
 static void recipe_read_refined(struct recipe *r, const char *text)
 {
 	const char *at = strstr(text, refined_suffix);
@@ -422,7 +424,7 @@ bool recipe_from_text(struct recipe *r, const char *text)
 	return false;
 }
 
-/* The nearest format in which rows of these columns are whole blocks. */
+/* The nearest format in which rows of this length consist of whole blocks. */
 static enum format recipe_fit(const struct recipe *r, enum format f, uint32_t cols)
 {
 	if (f == FORMAT_Q6_K && cols % format_block_cols(&(struct shape){.format = f}))
@@ -430,8 +432,8 @@ static enum format recipe_fit(const struct recipe *r, enum format f, uint32_t co
 	return cols % format_block_cols(&(struct shape){.format = f}) ? r->kept : f;
 }
 
-/* Layers in which down has more bits in refined stores: the first and the last eighth, where errors
- * cost most, and every third between. */
+/* Whether down has more bits in this layer of refined stores: in the first and the last eighth of
+ * the layers, where errors cost most, and in every third layer between. */
 static bool recipe_has_more(uint32_t layer, uint32_t layers)
 {
 	uint32_t eighth = layers / 8;
@@ -449,9 +451,10 @@ enum format recipe_format(const struct recipe *r, const struct config *c, struct
 	if (class == CLASS_STEER && r->of[CLASS_SMALL] != r->kept)
 		return recipe_fit(r, FORMAT_Q8_0, cols);
 	if (class == CLASS_HEADS && r->as_published && !r->exact)
-		return FORMAT_BF16; /* enough for numbers that were codes */
+		return FORMAT_BF16; /* enough for numbers that were quantised */
 	enum format f = config_recurrent_layers(c) ? r->of_hybrids[class] : r->of[class];
-	/* What the last layer is worth was measured on dense models of attention alone. */
+	/* The effect of the last layer was measured only on dense models without recurrent layers.
+	 */
 	bool last = tensor_roles[id.role].place == PLACE_LAYER && id.layer + 1 == c->layers &&
 		    !c->experts && !config_recurrent_layers(c);
 	if (last && format_is_tq(f) && r->last != FORMAT_COUNT)

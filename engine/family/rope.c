@@ -15,14 +15,14 @@ static const char *const names[ROPE_SCALINGS] = {
 	[ROPE_LONG] = "longrope",
 };
 
-/* The type has had two names. */
+/* The key of the type has had two names. */
 static enum rope_scaling rope_read_scaling(struct reader *r)
 {
 	static const char *const keys[] = {"rope_type", "type"};
 	int found = ROPE_DEFAULT;
 	for (size_t i = 0; i < sizeof keys / sizeof *keys && !r->failed; i++) {
 		const char *type = reader_string_or(r, keys[i], names[found]);
-		if (!strcmp(type, "su")) /* as it was called first */
+		if (!strcmp(type, "su")) /* its old name */
 			type = names[ROPE_LONG];
 		for (found = 0; found < ROPE_SCALINGS && strcmp(type, names[found]) != 0;)
 			found++;
@@ -79,7 +79,7 @@ static void rope_read_llama3(struct reader *r, struct rope *to)
 			      to->high, to->low);
 }
 
-/* Rotated elements grow with the logarithm of the factor, so that attention stays as sharp. */
+/* Rotated elements are scaled by the logarithm of the factor, so that attention stays sharp. */
 static double rope_mscale(double factor, double by)
 {
 	return factor <= 1 ? 1 : 0.1 * by * log(factor) + 1;
@@ -132,8 +132,8 @@ static void rope_read_published(struct reader *r, struct rope *to)
 	rope_read_factors(r, "factors", to);
 }
 
-/* One set of factors in short texts, another in those longer than the first training. Rotated
- * elements are scaled in both (Ding et al. 2024). */
+/* One set of factors for short texts, another for texts longer than the original training. Rotated
+ * elements are scaled in both cases (Ding et al. 2024). */
 static void rope_read_long(struct reader *r, struct rope *to)
 {
 	struct config *c = r->config;
@@ -161,7 +161,7 @@ static void (*const parameters[ROPE_SCALINGS])(struct reader *, struct rope *) =
 	[ROPE_FACTORS] = rope_read_published, [ROPE_LONG] = rope_read_long,
 };
 
-/* All but the base. */
+/* Reads everything but the base. */
 static void rope_read_rest(struct reader *r, const struct json *base, const struct json *scaling,
 			   uint32_t head_dim, struct rope *to)
 {

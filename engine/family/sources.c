@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { NAME_BYTES = 256 };
-enum { SLAB_BYTES = 256 << 10 }; /* of rows that are crossed, at a time, but at least one row */
+enum { SLAB_BYTES = 256 << 10 }; /* bytes of crossed rows at a time, but at least one row */
 
 /* ---- finding ---- */
 
@@ -35,8 +35,8 @@ static void source_describe(const struct sources *s, struct tensor_id id, view_f
 	if (s->norms_plus_one && tensor_roles[id.role].class == CLASS_NORM)
 		v->change = VIEW_PLUS_ONE;
 	if (v->change != VIEW_AS_IS)
-		out->format = FORMAT_F32; /* holds the numbers without the change */
-	/* GGUF's tensors may have dimensions of 1 before the others, which mean nothing. */
+		out->format = FORMAT_F32; /* can represent the numbers without the change */
+	/* GGUF tensors may have meaningless dimensions of 1 before the others. */
 	while (c->gguf && v->dims > 1 && v->shape[0] == 1) {
 		v->dims--;
 		memmove(v->shape, v->shape + 1, v->dims * sizeof *v->shape);
@@ -104,15 +104,15 @@ int sources_find(const struct sources *s, struct tensor_id id, struct source *ou
 		       tried, s->config->model_type);
 }
 
-/* ---- reading rows that do not lie along a tensor's rows ---- */
+/* ---- reading rows with VIEW_PICKED or VIEW_ACROSS ---- */
 
-/* A slab holds some of the tensor's rows, of which elements are copied to out[rows][cols]. */
+/* A slab has some rows of the tensor, from which elements are copied to out[rows][cols]. */
 struct source_slab {
 	const struct package *package;
 	const struct source *from;
 	size_t element;	 /* bytes */
-	uint32_t width;	 /* elements of the tensor's rows */
-	uint32_t height; /* rows that the slab has room for */
+	uint32_t width;	 /* elements per row of the tensor */
+	uint32_t height; /* most rows in the slab */
 	uint8_t *slab;
 	uint8_t *out;
 };
@@ -127,7 +127,7 @@ static void source_copy_element(const struct source_slab *g, size_t to, size_t f
 	memcpy(g->out + to * g->element, g->slab + from * g->element, g->element);
 }
 
-/* Reads rows whose numbers are some of one row of the tensor (VIEW_PICKED). */
+/* Reads rows whose numbers are some numbers of a row of the tensor (VIEW_PICKED). */
 static int source_pick(struct source_slab *g, uint32_t row, uint32_t rows, struct err *e)
 {
 	const struct view *v = &g->from->view;
@@ -142,7 +142,7 @@ static int source_pick(struct source_slab *g, uint32_t row, uint32_t rows, struc
 	return 0;
 }
 
-/* Reads rows of one block that lie across (VIEW_ACROSS): the tensor's rows have one number of each.
+/* Reads rows of one block that are columns of the tensor (VIEW_ACROSS).
  */
 static int source_cross(struct source_slab *g, uint32_t row, uint32_t rows, struct err *e)
 {
@@ -189,7 +189,7 @@ static int source_gather(const struct sources *s, const struct source *from, uin
 
 /* ---- reading ---- */
 
-/* Where a row lies of a head whose pairs of rows are neighbours. */
+/* The place of a row in a head with paired rows (view.paired). */
 static uint32_t source_paired_row(uint32_t height, uint32_t row)
 {
 	uint32_t half = height / 2, at = row % height;
@@ -237,8 +237,8 @@ static int source_read_rows(const struct sources *s, const struct source *from, 
 	return 0;
 }
 
-/* Reads rows at the end of the buffer, from where they become floats, and takes back the change
- * that the source made to the published numbers. */
+/* Reads rows to the end of the buffer, converts them to floats, and reverses the source's change of
+ * the published numbers. */
 static int source_read_changed(const struct sources *s, const struct source *from, uint32_t row,
 			       uint32_t rows, float *x, struct err *e)
 {
@@ -298,8 +298,8 @@ static bool source_begins_with(const char *name, const char *beginning)
 	return !strncmp(name, beginning, strlen(beginning));
 }
 
-/* MLX' converter puts the one input of a convolution last. It leaves norms as they are computed
- * with. */
+/* MLX's converter puts the single input of a convolution last, and stores norms with their offset
+ * added. */
 static bool source_is_from_mlx(const struct package_tensor *t)
 {
 	return t->dims == 3 && t->shape[2] == 1 && t->shape[1] > 1 &&
@@ -325,7 +325,7 @@ static void sources_look_at_names(struct sources *s)
 		}
 		if (source_is_from_mlx(package_tensor(s->package, i)))
 			s->from_mlx = s->norms_plus_one = true;
-		if (!strcmp(name, "embed_tokens.weight")) /* a model without its head */
+		if (!strcmp(name, "embed_tokens.weight")) /* a model without a head */
 			s->stem = "";
 		if (f->draft && source_begins_with(name, s->config->gguf ? draft : f->draft))
 			s->draft = true;
@@ -356,11 +356,11 @@ void sources_close(struct sources *s)
 	*s = (struct sources){0};
 }
 
-/* ---- against a plan ---- */
+/* ---- checking against a plan ---- */
 
 typedef int source_visit_fn(void *ctx, struct tensor_id id, struct err *e);
 
-/* Visits all tensors of a plan, until one visit fails. */
+/* Visits all tensors of a plan; stops at the first error. */
 static int sources_visit(const struct plan *p, source_visit_fn *visit, void *ctx, struct err *e)
 {
 	int failed = 0;
@@ -372,7 +372,7 @@ static int sources_visit(const struct plan *p, source_visit_fn *visit, void *ctx
 	return failed;
 }
 
-/* Whole numbers: only a list of experts has them. */
+/* Whether a tensor has integers; only tables of experts have. */
 static bool source_is_whole(const struct package_tensor *t)
 {
 	return t->encoding == &encoding_plain && t->format == FORMAT_COUNT && t->parts;
@@ -414,7 +414,7 @@ int sources_check(struct sources *s, const struct plan *p, struct err *e)
 	for (size_t i = 0; i < package_count(s->package) && !failed; i++) {
 		const char *name = package_tensor(s->package, i)->name;
 		bool known = s->used[i] || left_out_is(s, name) ||
-			     gguf_is_of_config(s->config, name); /* it is in the config */
+			     gguf_is_of_config(s->config, name); /* it is part of the config */
 		if (!known)
 			failed = err_set(
 				e, EINVAL,
@@ -495,7 +495,7 @@ static struct published_format source_format(const struct sources *s, struct ten
 {
 	struct source from;
 	if (sources_find(s, id, &from, NULL) || from.tensor->format == FORMAT_COUNT ||
-	    from.view.way != VIEW_ALONG) /* codes do not lie as the kernels want them */
+	    from.view.way != VIEW_ALONG) /* the layout is not the kernels' */
 		return (struct published_format){.format = FORMAT_COUNT};
 	return (struct published_format){from.tensor->format, from.tensor->norms,
 					 from.tensor->group};
@@ -512,10 +512,10 @@ static struct published_format source_role_format(const struct sources *s, enum 
 		if (f.format != other.format ||
 		    (!format_is_float(f.format) &&
 		     (f.norms != other.norms || f.group != other.group)))
-			f = (struct published_format){.format = FORMAT_F32}; /* holds both */
+			f = (struct published_format){.format = FORMAT_F32}; /* can represent both */
 	}
 	if (tensor_roles[role].class == CLASS_HEADS && f.format != FORMAT_COUNT &&
-	    !format_is_float(f.format)) /* multiplied head by head, in floats */
+	    !format_is_float(f.format)) /* multiplied head by head in floats */
 		f.format = FORMAT_COUNT;
 	return f;
 }
@@ -561,7 +561,8 @@ bool sources_any_quantised(const struct package *p)
 const char *sources_encoding(const struct package *p)
 {
 	const struct encoding *most = NULL;
-	size_t lead = 0; /* of `most` over all others so far (Boyer and Moore's majority vote) */
+	/* lead of `most` over all others so far (Boyer and Moore's majority vote) */
+	size_t lead = 0;
 	for (size_t i = 0; i < package_count(p); i++) {
 		const struct package_tensor *t = package_tensor(p, i);
 		if (!source_is_quantised(t))

@@ -1,5 +1,5 @@
-/* The tensors of tables of n-grams: shards of rows, and the constants of the hash. They are no part of
- * a plan, since a store does not have them: they are read where they were published. See sources.h. */
+/* The tensors of n-gram tables: shards of rows, and the constants of the hash. They are not in the
+ * plan or the store, but read from the published files. See sources.h. */
 #include "engine/family/sources.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ int sources_find_shard(const struct sources *s, uint32_t table, uint32_t shard, 
 	const struct package_tensor *t;
 	char name[64];
 	(void)snprintf(name, sizeof name, "ngram_embedding.shard_%u.weight", shard);
-	if (c->gguf) /* all rows in one tensor */
+	if (c->gguf) /* one tensor has all rows */
 		t = shard ? NULL : package_find(s->package, "per_layer_token_embd.weight");
 	else
 		t = sources_ngram_tensor(s, table, name);
@@ -51,7 +51,7 @@ int sources_find_shard(const struct sources *s, uint32_t table, uint32_t shard, 
 static void sources_know(struct sources *s, const struct package_tensor *t)
 {
 	s->used[t - package_tensor(s->package, 0)] = true;
-	s->floats[t - package_tensor(s->package, 0)] = true; /* no type that a store keeps */
+	s->floats[t - package_tensor(s->package, 0)] = true; /* see sources.h */
 }
 
 static int sources_check_shards(struct sources *s, uint32_t table, struct err *e)
@@ -86,7 +86,7 @@ static int sources_check_shards(struct sources *s, uint32_t table, struct err *e
 	return 0;
 }
 
-/* A tensor of constants, which may be missing, holds these. */
+/* Checks that a tensor of constants, if present, has these values. */
 static int sources_check_constants(struct sources *s, uint32_t table, const char *rest,
 				   const uint64_t *want, uint32_t count, struct err *e)
 {

@@ -23,7 +23,7 @@ void view_paired_k(struct view *v, const struct config *c, uint32_t expert)
 	v->paired = c->head_dim;
 }
 
-/* ---- matrices one after the other ---- */
+/* ---- contiguous matrices ---- */
 
 /* Rows [first, first + rows) of a tensor of `all` rows. */
 static void view_fused(struct view *v, const struct config *c, uint64_t all, uint64_t first,
@@ -111,7 +111,7 @@ void view_mamba_dt(struct view *v, const struct config *c, uint32_t expert)
 
 /* ---- experts ---- */
 
-/* Expert `expert` of a stack: rows [first, first + rows) of the `height` that each has. */
+/* Rows [first, first + rows) of the expert in a stack; each expert has `height` rows. */
 static void view_stacked(struct view *v, const struct config *c, uint32_t expert, uint32_t height,
 			 uint32_t cols, uint32_t first, uint32_t rows)
 {
@@ -142,7 +142,7 @@ void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
 	view_stacked(v, c, expert, config_expert_width(c), c->expert_size, 0, config_expert_width(c));
 }
 
-/* Rows of `height` by `width` stacked; the role's are columns column, column + step … of them. */
+/* A stack of matrices [height][width]; the role has the columns column, column + step … */
 static void view_across(struct view *v, const struct config *c, uint32_t expert, uint32_t height,
 			uint32_t width, uint32_t column, uint32_t step)
 {
@@ -236,7 +236,7 @@ void view_latent_values(struct view *v, const struct config *c, uint32_t expert)
 			   .part = {{(uint64_t)c->heads * l->value, l->nope, l->value, each}}};
 }
 
-/* A matrix for each head, one after the other. */
+/* Contiguous matrices, one for each head. */
 static void view_heads(struct view *v, const struct config *c, uint32_t rows, uint32_t cols)
 {
 	uint64_t all = (uint64_t)c->heads * rows;
@@ -320,7 +320,7 @@ void view_ngram_convolution(struct view *v, const struct config *c, uint32_t exp
 	view_taps(v, c, TENSOR_NGRAM_CONV);
 }
 
-/* Rows [first, first + rows) of queries and then the one key. */
+/* Rows [first, first + rows) of the queries followed by the single key. */
 static void view_index(struct view *v, const struct config *c, uint64_t first, uint64_t rows)
 {
 	const struct chooser *x = &c->chooser;
@@ -400,7 +400,7 @@ void view_kimi_negated_row(struct view *v, const struct config *c, uint32_t expe
 	v->change = VIEW_NEGATED_EXPONENTIAL;
 }
 
-/* What one key head has in the fused projections, in rows. */
+/* The rows of one key head in the fused projections. */
 struct view_head_rows {
 	uint64_t key, value; /* of q and of k; of v and of z */
 	uint64_t all;
@@ -506,7 +506,7 @@ void view_rows_between(const struct view *v, uint32_t cols, uint64_t *first, uin
 	}
 }
 
-/* The same without pairs. */
+/* view_find_row without `paired`. */
 static bool view_find_unpaired(const struct view *v, uint64_t at, uint64_t *row)
 {
 	uint64_t before = 0;
