@@ -1,6 +1,6 @@
-/* DeepSeek V3 and R1, and GLM 5: latent attention, the first layers dense, a router of sigmoids with a
- * correction and groups, and a shared expert. Its draft layer, which lies after the last one, is
- * left out. In GLM 5 an index chooses the positions that attention looks at. */
+/* DeepSeek V3 and R1, and GLM 5: latent attention, the first layers dense, a router of sigmoids
+ * with a correction and groups, and a shared expert. The draft layer after the last layer is left
+ * out. In GLM 5 an index chooses the positions that attention reads. */
 #include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
@@ -36,9 +36,9 @@ static const struct tensor_name names[] = {
 	{0},
 };
 
-/* GGUF files have the keys' projection across, head by head, apart from the values', or, before
- * 2025-04, both as published. Files before 2025-09 have no keys for groups and are computed without
- * groups, as llama.cpp of that time did. They lack the draft layer. */
+/* GGUF files have separate projections of keys (transposed, head by head) and values; before
+ * 2025-04 they had both as published. Files before 2025-09 have no keys for expert groups and are
+ * computed without groups, as llama.cpp did then. GGUF files have no draft layer. */
 static const struct gguf_family gguf = {
 	.architecture = "deepseek2",
 	.keys = {gguf_keys_latent, gguf_keys_routed, gguf_keys_sigmoid},
@@ -63,7 +63,7 @@ static void deepseek_glm_sizes(struct reader *r)
 {
 	struct config *c = r->config;
 	struct chooser *x = &c->chooser;
-	c->latent.eps = 1e-6F; /* whatever the layers' norms have */
+	c->latent.eps = 1e-6F; /* whatever rms_norm_eps is */
 	x->entry = INDEX_TOKENS;
 	x->groups = x->ratio = 1;
 	x->low = x->layer_norm = x->weighed = x->interleaved = true;
@@ -75,7 +75,7 @@ static void deepseek_glm_sizes(struct reader *r)
 	reader_check_index(r);
 }
 
-/* A letter for each layer, F or S. */
+/* Reads a pattern with a letter for each layer, F or S. */
 static void deepseek_glm_pattern(struct reader *r, char *pattern)
 {
 	const struct config *c = r->config;
@@ -102,7 +102,7 @@ static void deepseek_glm_types(struct reader *r, char *pattern)
 	}
 }
 
-/* Layers that share look at what the last layer with an index has chosen. */
+/* Layers marked "shared" use the choice of the last layer with an index. */
 static void deepseek_glm_index(struct reader *r)
 {
 	struct config *c = r->config;
@@ -133,8 +133,8 @@ static void deepseek_glm_layers(struct reader *r)
 	reader_dense_or_sparse(r);
 }
 
-/* GGUF files: the key indexer.types is missing where the first converter left it out; the tensors tell
- * then. */
+/* GGUF files: the first converter did not write the key indexer.types; then the presence of tensors
+ * decides. */
 static const struct gguf_key glm_keys[] = {
 	{"attention.indexer.head_count", "index_n_heads", GGUF_COPIED, 0},
 	{"attention.indexer.key_length", "index_head_dim", GGUF_COPIED, 0},

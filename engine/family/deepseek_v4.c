@@ -1,6 +1,7 @@
-/* DeepSeek V4: compressed attention with a window in each layer, and entries in most; several residual
- * streams with mixed hyper-connections; experts that a table lists for each token in the first layers,
- * and a router of roots of softplus in the others; a shared expert, and gated units with a limit. */
+/* DeepSeek V4: compressed attention with a window in each layer and entries in most; several
+ * residual streams with mixed hyper-connections; in the first layers a table that lists the experts
+ * of each token, in the others a router with square roots of softplus; a shared expert; gated units
+ * with a limit. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
@@ -10,7 +11,8 @@ enum { DEEPSEEK_WINDOW, DEEPSEEK_HEAVY, DEEPSEEK_SPARSE };
 
 /* ---- which layers have entries ---- */
 
-/* As a list of numbers for each layer, and maybe of draft layers after them: 0, 4 or 128 positions. */
+/* Reads a list with a number for each layer, and perhaps for draft layers after them: 0, 4 or 128
+ * positions. */
 static void deepseek_ratios(struct reader *r, uint32_t kind[CONFIG_MAX_LAYERS])
 {
 	const struct config *c = r->config;
@@ -31,7 +33,7 @@ static void deepseek_ratios(struct reader *r, uint32_t kind[CONFIG_MAX_LAYERS])
 	}
 }
 
-/* Positions of an entry, in compress_rates or under a key of its own. */
+/* Reads the positions per entry, from compress_rates or from a separate key. */
 static uint32_t deepseek_rate(struct reader *r, const char *name, const char *own, uint32_t usual)
 {
 	const struct json *whole = r->json, *rates = reader_object_or_null(r, "compress_rates");
@@ -102,7 +104,7 @@ static void deepseek_sizes(struct reader *r)
 			      g->groups, c->heads, g->low);
 }
 
-/* How many of a head's last numbers are rotated, as older configs have it. */
+/* Reads how many numbers at the end of a head are rotated, in older configs. */
 static void deepseek_rotated(struct reader *r)
 {
 	struct config *c = r->config;
@@ -120,8 +122,9 @@ static void deepseek_rotated(struct reader *r)
 			      dim, c->rope[1].dim);
 }
 
-/* One for layers with a window alone, and one for the others, both in rope_parameters; or, as older
- * configs have it, by their bases, and the second scaled. Nothing that is rotated is scaled, too. */
+/* Reads two rotations: one for layers that have only a window, one for the others. Both are in
+ * rope_parameters; older configs have two base frequencies and a scaling for the second. The
+ * rotated numbers are not scaled. */
 static void deepseek_ropes(struct reader *r)
 {
 	struct config *c = r->config;
@@ -153,7 +156,7 @@ static void deepseek_index(struct reader *r)
 		{"index_head_dim", &x->dim, 4096},
 		{"index_topk", &x->most, CONFIG_MAX_POSITIONS},
 	};
-	if (!x->ratio) /* no layer has one */
+	if (!x->ratio) /* no layer has entries */
 		return;
 	x->entry = INDEX_POOLS;
 	x->groups = 1;

@@ -1,5 +1,5 @@
-/* DeepSeek V4 in GGUF files: which layers have entries follows from the number of positions of each
- * layer's, and the limit of gated units is a list. */
+/* DeepSeek V4 in GGUF files: a list with the positions per entry of each layer tells which layers
+ * have entries, and the limit of gated units is a list. */
 #include "engine/family/gguf_writer.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static const struct gguf_key keys[] = {
 	{"hyper_connection.epsilon", "hc_eps", GGUF_REAL, 0},
 	{"swiglu_clamp_exp", NULL, GGUF_KNOWN, 0},
 	{"swiglu_clamp_shexp", NULL, GGUF_KNOWN, 0},
-	{"expert_gating_func", NULL, GGUF_NEUTRAL, 4}, /* the root of softplus */
+	{"expert_gating_func", NULL, GGUF_NEUTRAL, 4}, /* square root of softplus */
 	{"expert_weights_scale", "routed_scaling_factor", GGUF_REAL, 0},
 	{"expert_shared_count", "n_shared_experts", GGUF_COPIED, 0},
 	{0},

@@ -1,5 +1,5 @@
-/* Gemma 3, the text of it: of six layers, five see a window and turn by another base; four norms a
- * layer, all zero-centred; scores are scaled by a number of the config. */
+/* The text part of Gemma 3. Five of six layers have a window and another base frequency of the
+ * rotation. Four zero-centred norms per layer. A number in the config scales the scores. */
 #include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
@@ -8,7 +8,7 @@
 
 enum { ROPE_FULL, ROPE_SLIDING };
 
-/* Published configs leave out what is as in transformers' class. */
+/* Published configs leave out values that equal the defaults of transformers. */
 static const struct family_default defaults[] = {
 	{"vocab_size", 262208},
 	{"hidden_size", 2304},
@@ -41,7 +41,7 @@ static void gemma3_switches(struct reader *r)
 	c->attention_scale = (float)(1 / sqrt(scalar));
 }
 
-/* Without layer_types every sliding_window_pattern-th layer sees all positions. */
+/* Without layer_types, every sliding_window_pattern-th layer attends to all positions. */
 static void gemma3_windows(struct reader *r)
 {
 	struct config *c = r->config;
@@ -59,7 +59,7 @@ static void gemma3_windows(struct reader *r)
 	}
 }
 
-/* The older spelling has rope_theta and rope_scaling for layers that see all, and
+/* Older configs have rope_theta and rope_scaling for layers without a window, and
  * rope_local_base_freq for the others, which are never scaled. */
 static void gemma3_rotations(struct reader *r)
 {
@@ -82,8 +82,8 @@ static const struct tensor_name names[] = {
 	{0},
 };
 
-/* GGUF files have 1 added to all norms. Which layers see a window is in few of them; the rule is
- * the published models'. */
+/* GGUF files have 1 added to all norms. Few files say which layers have a window, so the rule of
+ * the published models is used. */
 static const struct gguf_key gguf_keys[] = {
 	{"attention.sliding_window", "sliding_window", GGUF_COPIED, 0},
 	{"attention.sliding_window_pattern", NULL, GGUF_KNOWN, 0},
@@ -91,8 +91,8 @@ static const struct gguf_key gguf_keys[] = {
 	{"final_logit_softcapping", "final_logit_softcapping", GGUF_REAL, 0},
 	{0},
 };
-/* What scores are scaled by is in no key. Of all published models it is the width of a head, but in
- * the one of 62 layers, that of the stream over the number of heads. */
+/* No key has the scale of the scores. In all published models it follows from the width of a head,
+ * except in the one with 62 layers, where it follows from hidden size / number of heads. */
 static void gemma3_put_scale(struct gguf_writer *w)
 {
 	uint64_t scale = gguf_writer_uint(w, "attention.key_length"),

@@ -1,8 +1,8 @@
-/* Gemma 4, the text of it: layers with a window and layers without, which differ in heads, keys and
- * rotation; seven norms a layer, a dense feed-forward beside the routed one, a factor for each
- * layer, and a cap on the logits. Layers without a window may take their values from their keys.
- * In small ones the last layers have no keys and read those of an earlier layer, and each layer has
- * inputs of its own. */
+/* The text part of Gemma 4. Layers with and without a window, which differ in heads, keys and
+ * rotation. Seven norms per layer, a dense feed-forward beside the routed one, a factor for each
+ * layer, and a cap on the logits. Layers without a window may use their keys as values. In small
+ * models the last layers have no keys and read those of an earlier layer, and each layer has
+ * additional inputs. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
@@ -30,12 +30,12 @@ static void gemma4_switches(struct reader *r)
 
 /* ---- layers with and without a window ---- */
 
-/* The last layer must see all. */
+/* Checks that the last layer has no window. */
 static void gemma4_windows(struct reader *r)
 {
 	const struct config *c = r->config;
 	const struct json *types;
-	if (!r->failed) /* reader_windows would take it as it is missing */
+	if (!r->failed) /* the list must exist; reader_windows accepts a missing one */
 		r->failed = json_get_list(r->json, "layer_types", r->name, &types, r->e);
 	reader_windows(r);
 	if (c->layer[c->layers - 1].window)
@@ -43,8 +43,8 @@ static void gemma4_windows(struct reader *r)
 				   "full_attention");
 }
 
-/* What layers without a window have of their own, in transformers' later spelling: an object for
- * each such layer, by its number. */
+/* Reads settings of layers without a window in the newer form: an object for each such layer, by
+ * its number. */
 static void gemma4_overrides(struct reader *r, const struct json *layers)
 {
 	struct config *c = r->config;
@@ -82,7 +82,7 @@ static void gemma4_heads(struct reader *r)
 		l->keys_as_values = shared && !l->window;
 		if (layers || l->window)
 			continue;
-		/* The published spelling, for all layers without a window. */
+		/* The published form: settings for all layers without a window. */
 		reader_u32_or(r, "global_head_dim", 2, 4096, 512, &l->head_dim);
 		if (l->keys_as_values)
 			reader_u32_or(r, "num_global_key_value_heads", 1, c->heads, c->kv_heads,
@@ -100,7 +100,8 @@ static void gemma4_heads(struct reader *r)
 	}
 }
 
-/* The last layers read the keys of the last earlier one with the same sort of window. */
+/* The last layers read the keys of the last earlier layer that also has a window, or also has none.
+ */
 static void gemma4_shared_keys(struct reader *r)
 {
 	struct config *c = r->config;
@@ -149,7 +150,7 @@ static void gemma4_per_layer(struct reader *r)
 			      c->per_layer, c->layers, CONFIG_MAX_WIDTH);
 }
 
-/* Heads of one kind are all as wide as its first layer's. */
+/* All layers of a kind have heads of the same width. */
 static void gemma4_rotation(struct reader *r, const struct json *ropes, const char *key,
 			    uint32_t rope)
 {

@@ -1,5 +1,5 @@
-/* Gemma 4 in GGUF files: what differs between layers is in arrays, or in two keys, of which the one
- * that ends in _swa is of layers with a window. */
+/* Gemma 4 in GGUF files: values that differ between layers are in arrays, or in two keys, one of
+ * which ends in _swa and is for layers with a window. */
 #include "engine/family/gguf_writer.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@ static const struct gguf_key keys[] = {
 	{0},
 };
 
-/* How much of a head turns, from the factors: 1 for pairs that do, 1e30 for those after them. The
- * config's reader cuts the number of pairs off, and does not round it. */
+/* How much of a head is rotated, from the factors: 1 for rotated pairs, 1e30 for the others. The
+ * config's reader truncates the number of pairs. */
 static double gemma4_gguf_turning(struct gguf_writer *w)
 {
 	float factor[ROPE_FACTORS_MOST];
@@ -64,7 +64,7 @@ static void gemma4_gguf_put_rotations(struct gguf_writer *w)
 		      whole, part, local);
 }
 
-/* The heads of each layer without a window. */
+/* Writes the heads of each layer without a window. */
 static void gemma4_gguf_put_heads(struct gguf_writer *w, uint64_t layers)
 {
 	static const char heads[] = "attention.head_count_kv";
@@ -94,7 +94,7 @@ static void gemma4_gguf_put_heads(struct gguf_writer *w, uint64_t layers)
 	gguf_put_uint(w, "num_key_value_heads", gguf_writer_uint_of(w, heads, local));
 }
 
-/* Whether the last layers are twice as wide as the first. */
+/* Writes whether the last layers are twice as wide as the first. */
 static void gemma4_gguf_put_widths(struct gguf_writer *w, uint64_t layers)
 {
 	static const char width[] = "feed_forward_length";
@@ -104,7 +104,8 @@ static void gemma4_gguf_put_widths(struct gguf_writer *w, uint64_t layers)
 	gguf_put_bool(w, "use_double_wide_mlp", first && last == 2 * first);
 }
 
-/* Whether the layers without a window have no values: the first of them tells. */
+/* Whether layers without a window use their keys as values: whether the first of them has no value
+ * projection. */
 static bool gemma4_gguf_keys_are_values(const struct gguf_writer *w, uint64_t layers)
 {
 	char name[64];
@@ -122,7 +123,7 @@ static void gemma4_gguf_put(struct gguf_writer *w)
 {
 	uint64_t layers = gguf_writer_uint(w, "block_count");
 	const struct package_tensor *table = package_find(w->package, "per_layer_token_embd.weight");
-	if (w->failed) /* there may be any number of layers */
+	if (w->failed) /* then the number of layers is not checked */
 		return;
 	gemma4_gguf_put_heads(w, layers);
 	gemma4_gguf_put_widths(w, layers);

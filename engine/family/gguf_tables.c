@@ -1,6 +1,6 @@
-/* The tables of GGUF files (gguf_family.h): keys, after "ARCHITECTURE.", with what config.json
- * calls each or why it does not matter; and names of tensors, with views that take back what the
- * converter does to some. */
+/* The tables of GGUF files (gguf_family.h): keys after "ARCHITECTURE.", with their names in
+ * config.json or the reason why they are ignored; and names of tensors, with views that reverse the
+ * converter's changes. */
 #include "engine/family/gguf_family.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ const struct gguf_key gguf_keys_common[] = {
 	{"rope.scaling.type", NULL, GGUF_KNOWN, 0},
 	{"rope.scaling.finetuned", NULL, GGUF_KNOWN, 0},
 	{"rope.dimension_count", NULL, GGUF_KNOWN, 0},
-	{"rope.dimension_sections", NULL, GGUF_KNOWN, 0}, /* of images; a text's are all the same */
+	{"rope.dimension_sections", NULL, GGUF_KNOWN, 0}, /* for images; for text all are equal */
 	{"block_count", NULL, GGUF_KNOWN, 0},
 	{"vocab_size", NULL, GGUF_KNOWN, 0},
 	{"attention.value_length", NULL, GGUF_KNOWN, 0},

@@ -1,8 +1,8 @@
-/* GLM 5.3 Flash, the text of it: several residual streams with mixed hyper-connections, whose mean the
- * head reads; Kimi's delta attention with decays that have a bound, and latent attention that
- * positions do not turn, whose index gives scores to pools of positions; the first layers dense, a
- * router of sigmoids with a correction and groups, a shared expert, and gated units with a limit.
- * Tensors of what sees are left out. */
+/* The text part of GLM 5.3 Flash: several residual streams with mixed hyper-connections, whose mean
+ * the head reads; Kimi's delta attention with bounded decays, and latent attention without
+ * rotation, whose index scores pools of positions; the first layers dense, a router of sigmoids
+ * with a correction and groups, a shared expert, and gated units with a limit. The vision part is
+ * left out. */
 #include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
@@ -40,7 +40,7 @@ static void glm5_next_mixers(struct reader *r)
 	}
 }
 
-/* indexer_types: layers that share look at what the last layer with an index has chosen. */
+/* indexer_types: "shared" layers use the choice of the last layer with an index. */
 static void glm5_next_shared(struct reader *r)
 {
 	static const struct reader_kind kinds[] = {

@@ -1,6 +1,7 @@
 /* gpt-oss: attention with sinks, every other layer behind a window; biases on all projections, the
  * router's and the experts' among them; a clamped gated linear unit; YaRN. Rows of gate and up
- * alternate. Experts in 16 bits lie [in, out], so that rows lie across. MLX has gate and up apart.
+ * alternate. Experts in 16 bits are transposed, [in, out]. MLX has separate tensors for gate and
+ * up.
  */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
@@ -36,9 +37,9 @@ static const struct tensor_name names[] = {
 	{0},
 };
 
-/* GGUF files have the rows of gate and up apart, with the numbers of each expert's rows along them,
- * and blocks of MXFP4 with their scales inside, both as others have them. Which layers see a
- * window, and that the bounds of YaRN's ramp are not rounded, no key says. */
+/* GGUF files have separate gate and up, not transposed, and MXFP4 blocks that include their scales,
+ * as for other families. No key says which layers have a window, or that the bounds of YaRN's ramp
+ * are not rounded. */
 static const struct gguf_key gguf_keys[] = {
 	{"feed_forward_length", NULL, GGUF_KNOWN, 0},
 	{"attention.sliding_window", "sliding_window", GGUF_COPIED, 0},

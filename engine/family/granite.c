@@ -1,6 +1,6 @@
-/* Granite of IBM: multipliers in the stream, stacked experts, and weights that are a softmax over the
- * chosen experts alone. Granite 4 has Mamba2 in most layers and a feed-forward that every token
- * passes, beside the experts or alone. */
+/* IBM's Granite: multipliers of the residual stream, stacked experts, and expert weights that are a
+ * softmax over the chosen experts. Granite 4 has Mamba2 in most layers, and a shared expert beside
+ * the experts or instead of them. */
 #include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
@@ -36,7 +36,7 @@ static void granite_factors(struct reader *r)
 	{TENSOR_EXPERT_DOWN, BLOCK_SPARSE_MOE "switch_mlp.down_proj.weight", view_stacked_down}
 /* clang-format on */
 static const struct tensor_name granite_names[] = {GRANITE_EXPERTS, {0}};
-/* GGUF files have the pairs of rows that a rotation turns as neighbours, and gate and up apart. */
+/* GGUF files have paired rows for the rotation (view.paired), and separate gate and up. */
 static const struct tensor_name granite_gguf_names[] = {
 	{TENSOR_Q, "blk.%u.attn_q.weight", view_paired_q},
 	{TENSOR_K, "blk.%u.attn_k.weight", view_paired_k},
@@ -51,7 +51,7 @@ static const struct gguf_key granite_gguf_keys[] = {
 };
 static const struct gguf_family granite_gguf = {
 	.architecture = "granitemoe",
-	.also = "\"attention_bias\": false", /* pairs of its rows would be neighbours, too */
+	.also = "\"attention_bias\": false", /* biases would have paired rows, too */
 	.keys = {gguf_keys_routed_only, granite_gguf_keys},
 	.names = granite_gguf_names,
 };
@@ -68,7 +68,7 @@ const struct family family_granitemoe = {
 
 enum { GRANITE_MAMBA, GRANITE_ATTENTION };
 
-/* Times that are held between limits are not computed. */
+/* Refuses limits of Mamba's time steps, which are not supported. */
 static void granite_time_limit(struct reader *r)
 {
 	const struct json *list = reader_list_or_null(r, "time_step_limit"), *v = NULL;
@@ -105,7 +105,7 @@ static void granite_mamba(struct reader *r)
 		return;
 	uint64_t inner = (uint64_t)expand * c->hidden_size;
 	m->head_dim = (uint32_t)(inner / m->heads);
-	if (json_kind(json_find(r->json, "mamba_d_head")) != JSON_TEXT) /* else it is "auto" */
+	if (json_kind(json_find(r->json, "mamba_d_head")) != JSON_TEXT) /* a text: "auto" */
 		reader_u32_or(r, "mamba_d_head", 1, CONFIG_MAX_WIDTH, m->head_dim, &m->head_dim);
 	reader_check_mamba(r);
 	if (!reader_layer_kinds(r, "layer_types", kinds, kind))
@@ -129,7 +129,7 @@ static void granite_positions(struct reader *r)
 		r->config->layer[layer].rope = CONFIG_NO_ROPE;
 }
 
-/* What every token passes is beside the experts, or, without any, a dense feed-forward. */
+/* The shared expert; without experts, it is a dense feed-forward. */
 static void granite_feed_forward(struct reader *r)
 {
 	struct config *c = r->config;
@@ -164,8 +164,8 @@ static const struct tensor_name granite_hybrid_names[] = {
 };
 /* clang-format on */
 
-/* GGUF files: layers of Mamba have no heads for keys; whether positions turn is in a key that has
- * another name. Without experts, the feed-forward that every token passes is a dense one. */
+/* GGUF files: layers of Mamba have 0 key heads; a key with another name says whether there is a
+ * rotation. Without experts, the shared feed-forward is a dense one. */
 static const struct gguf_key granite_hybrid_keys[] = {
 	{"expert_count", "num_local_experts", GGUF_COPIED, 0},
 	{"expert_shared_feed_forward_length", "shared_intermediate_size", GGUF_COPIED, 0},

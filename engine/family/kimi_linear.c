@@ -1,6 +1,6 @@
-/* Kimi Linear of Moonshot AI: Kimi's delta attention in most layers, latent attention that positions do
- * not turn in the others; the first layers dense, a router of sigmoids with a correction and groups,
- * and a shared expert. */
+/* Moonshot AI's Kimi Linear: Kimi's delta attention in most layers, latent attention without
+ * rotation in the others; the first layers dense, a router of sigmoids with a correction and
+ * groups, and a shared expert. */
 #include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
@@ -9,7 +9,7 @@
 
 enum { KIMI_DELTA, KIMI_ATTENTION, KIMI_KINDS };
 
-/* linear_attn_config names the layers of each kind, and counts from 1. */
+/* linear_attn_config lists the layers of each kind, counted from 1. */
 static void kimi_list_layers(struct reader *r, const char *key, uint32_t as,
 			     uint32_t kind[CONFIG_MAX_LAYERS])
 {
@@ -45,7 +45,8 @@ static void kimi_read_kinds(struct reader *r, const struct json *linear,
 				      layer + 1);
 }
 
-/* The published config has an object for the delta attention, the later form has the keys at the top.
+/* The published config has an object for the delta attention; the newer form has its keys at the
+ * top.
  */
 static void kimi_mixers(struct reader *r)
 {
@@ -102,7 +103,7 @@ static const struct tensor_name kimi_names[] = {
 };
 /* clang-format on */
 
-/* ---- GGUF files: layers of delta attention have no heads for keys ---- */
+/* ---- GGUF files: layers of delta attention have 0 key heads ---- */
 
 static const struct gguf_key kimi_keys[] = {
 	{"context_length", "model_max_length", GGUF_COPIED, 0},

@@ -1,5 +1,5 @@
-/* LFM2 of Liquid AI: short convolutions with two gates, and some layers of attention; dense, and as
- * a mixture of experts whose first layers are dense. */
+/* Liquid AI's LFM2: short convolutions with two gates, and some layers of attention; dense models,
+ * and mixtures of experts with dense first layers. */
 #include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
@@ -7,7 +7,7 @@
 
 enum { LFM2_CONVOLUTION, LFM2_ATTENTION };
 
-/* full_attn_idxs: layers of attention, the older form of layer_types. */
+/* full_attn_idxs: the layers of attention, an older form of layer_types. */
 static void lfm2_list_attention(struct reader *r, uint32_t kind[CONFIG_MAX_LAYERS])
 {
 	const struct json *list = reader_list_or_null(r, "full_attn_idxs"), *v = NULL;
@@ -45,7 +45,7 @@ static void lfm2_layers(struct reader *r)
 			c->layer[layer].mixer = MIXER_CONVOLUTION;
 }
 
-/* The config's size is that before it is adjusted. */
+/* Computes the adjusted size of the feed-forward; the config has the size before. */
 static void lfm2_adjust_size(struct reader *r)
 {
 	struct config *c = r->config;
@@ -107,7 +107,7 @@ static const struct tensor_name lfm2_moe_names[] = {
 };
 /* clang-format on */
 
-/* ---- GGUF files: layers of convolutions have no heads for keys ---- */
+/* ---- GGUF files: layers of convolutions have 0 key heads ---- */
 
 static const struct gguf_key lfm2_keys[] = {
 	{"attention.layer_norm_rms_epsilon", "norm_eps", GGUF_REAL, 0},

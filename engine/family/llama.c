@@ -1,9 +1,9 @@
-/* Llama, SmolLM3 and Mistral, dense, and Mixtral, a mixture of experts. Mistral's and Mixtral's
- * layers may see a window; some of SmolLM3's layers do not rotate.
+/* Llama, SmolLM3 and Mistral (dense), and Mixtral (a mixture of experts). Mistral's and Mixtral's
+ * layers may have a window; some of SmolLM3's layers have no rotation.
  *
- * GGUF files call most of them llama, and have the pairs of rows that a rotation turns as
- * neighbours. Biases, whose pairs would be neighbours, too, are refused as unknown tensors.
- * rope_freqs.weight holds the factors of Llama 3.1's rotations (gguf_config.c). */
+ * In GGUF files most of them have the architecture llama, and paired rows for the rotation
+ * (view.paired). Biases would have paired rows, too, and are refused as unknown tensors.
+ * rope_freqs.weight has the factors of Llama 3.1's rotation (gguf_config.c). */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
@@ -58,7 +58,7 @@ static void llama_rotating(struct reader *r)
 	}
 }
 
-/* No key of a GGUF file says which layers do not rotate: every fourth, as published. */
+/* GGUF files do not say which layers have no rotation: every fourth, as in the published models. */
 static const struct gguf_family smollm3_gguf = {
 	.architecture = "smollm3",
 	.also = "\"attention_bias\": false, \"no_rope_layer_interval\": 4",

@@ -1,6 +1,6 @@
-/* MiniMax M3, the text of it: norms of each query and key head, partial rotation, some layers that look
- * at chosen blocks, dense and routed feed-forwards with a clamped gated linear unit, a router of
- * sigmoids with a correction, and a shared expert. Tensors of what sees are left out. */
+/* The text part of MiniMax M3: norms of each query and key head, partial rotation, some layers with
+ * attention to chosen blocks, dense and routed feed-forwards with a clamped gated linear unit, a
+ * router of sigmoids with a correction, and a shared expert. The vision part is left out. */
 #include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
@@ -30,7 +30,7 @@ static void minimax_index_sizes(struct reader *r, const struct json *apart, cons
 	x->entry = INDEX_BLOCKS;
 	x->norms = true;
 	x->groups = x->heads;
-	x->most = blocks - 1; /* and the token's own */
+	x->most = blocks - 1; /* the token's own block is added */
 	if (!x->most || (uint64_t)blocks * x->ratio > CONFIG_MAX_POSITIONS)
 		reader_refuse(r, ENOTSUP, "%u blocks of %u positions (%s) are not supported", blocks,
 			      x->ratio, key[3]);

@@ -21,9 +21,9 @@ const struct family family_olmoe = {
 	.gguf = &olmoe_gguf,
 };
 
-/* ---- MiniMax M2: norms over all heads together, partial rotary positions, a router of sigmoids
- * with a correction. The published config has keys of its predecessors' other mixers and
- * feed-forwards, which must say that there are none; of its draft modules no tensors are published.
+/* ---- MiniMax M2: norms over all heads together, partial rotation, a router of sigmoids with a
+ * correction. The published config has keys for mixers and feed-forwards of earlier models, which
+ * must be off here. The tensors of its draft modules are not published.
  */
 
 static void mixtures_minimax_attention(struct reader *r)
@@ -37,7 +37,7 @@ static void mixtures_minimax_attention(struct reader *r)
 	}
 }
 
-/* The older way to say how much of a head is rotated. */
+/* The older key for how much of a head is rotated. */
 static void mixtures_minimax_rotary_dim(struct reader *r)
 {
 	uint32_t *dim = &r->config->rope[0].dim;
@@ -80,9 +80,9 @@ const struct family family_minimax_m2 = {
 	.gguf = &minimax_gguf,
 };
 
-/* ---- GLM-4.5 to 4.7: partial rotary positions, biases on q, k and v, the first layers dense, a
- * router of sigmoids with a correction, and a shared expert. The draft layer, which lies after the
- * last layer, is left out. */
+/* ---- GLM-4.5 to 4.7: partial rotation, biases on q, k and v, the first layers dense, a router of
+ * sigmoids with a correction, and a shared expert. The draft layer after the last layer is left
+ * out. */
 
 static void mixtures_glm_attention(struct reader *r)
 {
@@ -99,7 +99,7 @@ static const struct tensor_name glm_names[] = {
 	TENSOR_NAMES_SHARED_EXPERTS("model.layers.%u.mlp."),
 	{0},
 };
-/* GGUF files have the draft layer, too, after the last layer. */
+/* GGUF files also have the draft layer after the last layer. */
 static const struct tensor_name glm_gguf_names[] = {
 	{TENSOR_FEED_FORWARD_NORM, "blk.%u.post_attention_norm.weight", NULL},
 	{0},

@@ -1,5 +1,5 @@
-/* Nemotron-H of NVIDIA: layers of one part each, of Mamba2, of attention that positions do not turn, of
- * a feed-forward, or of experts. Feed-forwards have no gate; experts may work on a projection. */
+/* NVIDIA's Nemotron-H: each layer has only one part: Mamba2, attention without rotation, a
+ * feed-forward, or experts. Feed-forwards have no gate; experts may read and write a projection. */
 #include "engine/family/gguf_writer.h"
 #include "engine/family/reader.h"
 
@@ -8,7 +8,7 @@
 
 enum { NEMOTRON_MAMBA, NEMOTRON_ATTENTION, NEMOTRON_DENSE, NEMOTRON_ROUTED };
 
-/* hybrid_override_pattern, a character for each layer: the older form of layers_block_type. */
+/* hybrid_override_pattern has a character for each layer: an older form of layers_block_type. */
 static void nemotron_read_pattern(struct reader *r, uint32_t kind[CONFIG_MAX_LAYERS])
 {
 	static const char letters[] = {[NEMOTRON_MAMBA] = 'M',
@@ -143,7 +143,7 @@ static const struct tensor_name nemotron_names[] = {
 };
 /* clang-format on */
 
-/* ---- GGUF files: a layer has heads for keys, or its tensors tell what it is ---- */
+/* ---- GGUF files: key heads or the presence of tensors tell the kind of a layer ---- */
 
 static const struct gguf_key nemotron_keys[] = {
 	{"attention.layer_norm_epsilon", NULL, GGUF_KNOWN, 0},
@@ -151,7 +151,7 @@ static const struct gguf_key nemotron_keys[] = {
 	{"feed_forward_length", NULL, GGUF_KNOWN, 0},
 	{"expert_shared_feed_forward_length", "moe_shared_expert_intermediate_size", GGUF_COPIED, 0},
 	{"moe_latent_size", "moe_latent_size", GGUF_COPIED, 0},
-	{"rope.freq_base", NULL, GGUF_KNOWN, 0}, /* positions turn nothing */
+	{"rope.freq_base", NULL, GGUF_KNOWN, 0}, /* there is no rotation */
 	{"ssm.conv_kernel", "conv_kernel", GGUF_COPIED, 0},
 	{"ssm.state_size", "ssm_state_size", GGUF_COPIED, 0},
 	{"ssm.group_count", "n_groups", GGUF_COPIED, 0},
@@ -169,8 +169,8 @@ static const char *nemotron_kind(struct gguf_writer *w, uint64_t layer)
 	return gguf_writer_tensor(w, layer, "ffn_gate_inp.weight") ? "moe" : "mlp";
 }
 
-/* The width of the dense feed-forwards, which is that of the first; where there are experts, the
- * converter writes 0 for them. */
+/* Writes the width of the dense feed-forwards: that of the first one. For layers of experts the
+ * converter writes 0. */
 static void nemotron_put_width(struct gguf_writer *w)
 {
 	uint64_t layers = gguf_writer_layers(w);

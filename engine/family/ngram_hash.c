@@ -35,14 +35,15 @@ void ngram_hash_make(struct ngram_hash *h, const struct ngram_sizes *n, uint32_t
 				 .heads = n->heads,
 				 .rows = (n->size - 1) * n->heads,
 				 .end = n->end};
-	/* An odd number for each token of an n-gram, so small that products do not overflow. */
+	/* An odd multiplier for each token of an n-gram, small enough that products do not
+	 * overflow. */
 	uint64_t bound = (uint64_t)INT64_MAX / n->vocabulary / 2;
 	for (uint32_t i = 0; i < n->size; i++)
 		h->multiplier[i] = 2 * (ngram_mix(n->seed + UINT64_C(10007) * table +
 						  gamma_step * (i + 1)) %
 					(bound ? bound : 1)) +
 				   1;
-	/* Primes ascend over all tables. */
+	/* Primes increase over all tables. */
 	uint64_t prime = n->base - 1;
 	for (uint32_t i = 0; i < table * h->rows; i++)
 		prime = ngram_next_prime(prime);

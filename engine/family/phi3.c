@@ -1,9 +1,9 @@
 /* Phi-3 and 4, dense: queries, keys and values in one tensor, gate above up in another, and
- * rotations by one set of factors in short texts and by another in long ones (LongRoPE, Ding et al.
- * 2024).
+ * different factors of the rotation for short and long texts (LongRoPE, Ding et al. 2024).
  *
- * The published program turns what it has cached by the short factors for ever. Here a text that
- * passes the limit is computed again by the long ones, so that it follows from its ids alone. */
+ * The published program keeps cached keys that were rotated with the short factors. moefs computes
+ * a text that passes the limit again with the long factors, so that the result depends only on its
+ * ids. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
@@ -17,7 +17,7 @@ static void phi3_rotation(struct reader *r)
 		c->rope_limit = 0;
 }
 
-/* GGUF files say 0 for none. */
+/* In GGUF files 0 means no window. */
 static void phi3_window(struct reader *r)
 {
 	struct config *c = r->config;

@@ -93,9 +93,9 @@ static const struct tensor_name names_next[] = {
 	{0},
 };
 
-/* GGUF files have 1 added to all norms but the delta nets' own, -exp(A_log) in place of A_log, and
- * queries, keys and values apart from z; the first files had these still fused. b and a are fused
- * as published. */
+/* GGUF files have 1 added to all norms except those of delta nets, -exp(A_log) instead of A_log,
+ * and queries, keys and values separate from z (in the first files they are fused). b and a are
+ * fused as published. */
 static const struct tensor_name gguf_names_next[] = {
 	{TENSOR_FEED_FORWARD_NORM, "blk.%u.post_attention_norm.weight", NULL},
 	{TENSOR_DELTA_QKV, "blk.%u.ssm_in.weight", view_qkvz_qkv},
@@ -127,10 +127,10 @@ const struct family family_qwen3_next = {
 
 /* Qwen3.5 to 3.8: three gated delta nets to one gated attention, and a draft layer.
  *
- * GGUF files have 1 added to all norms but the delta nets' own, -exp(A_log) in place of A_log, and
- * the delta nets' value heads in another order: the first of every key head, then the second of
- * every key head, and so on. Rows of every projection and columns of the last are so, and are
- * computed as they are (tiled_heads). */
+ * GGUF files have 1 added to all norms except those of delta nets, -exp(A_log) instead of A_log,
+ * and value heads of delta nets in another order: the first of every key head, then the second of
+ * every key head, and so on. The rows of all projections and the columns of the last have this
+ * order, and are used in it (tiled_heads). */
 static const char *const skipped[] = {"model.visual.", "vision_tower.", NULL};
 static const struct tensor_name gguf_names_qwen3_5[] = {
 	{TENSOR_FEED_FORWARD_NORM, "blk.%u.post_attention_norm.weight", NULL},
@@ -158,7 +158,7 @@ const struct family family_qwen3_5 = {
 	.gguf = &gguf_qwen3_5,
 };
 
-/* The mixtures among them: routed experts, one by one or stacked, and a shared one. */
+/* Mixtures of experts: routed experts, separate or stacked, and a shared expert. */
 #define EXPERTS "model.layers.%u.mlp.experts."
 static const struct tensor_name names_qwen3_5_moe[] = {
 	NAME_CONV,

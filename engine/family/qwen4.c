@@ -1,7 +1,7 @@
-/* Qwen 4 as published so far (Qwen3.8-Flash-Next): three gated delta nets to one gated attention that
- * looks at chosen blocks, four residual streams with gated hyper-connections in place of norms, a
- * shared expert beside the routed ones, and embeddings of n-grams in some layers, in tables that are
- * read where they were published. The draft layer is left out. */
+/* Qwen 4 as published so far (Qwen3.8-Flash-Next): three gated delta nets to one gated attention to
+ * chosen blocks, four residual streams with gated hyper-connections instead of norms, a shared
+ * expert beside the routed ones, and n-gram embeddings in some layers, whose tables are read from
+ * the published files. The draft layer is left out. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
@@ -71,7 +71,8 @@ static void qwen4_streams(struct reader *r)
 
 /* ---- n-grams ---- */
 
-/* The first of several: what the others do not end is looked back over. A GGUF file has a key. */
+/* The token beyond which n-grams do not reach back: the first of several end tokens. GGUF files
+ * have a key for it. */
 static uint32_t qwen4_end_token(struct reader *r)
 {
 	const char *key = json_has(r->json, "ngram_end_token") ? "ngram_end_token" : "eos_token_id";
@@ -111,7 +112,7 @@ static void qwen4_ngram_sizes(struct reader *r, struct ngram_sizes *n)
 	c->ngrams.step = n->size;
 }
 
-/* A list of that many numbers, none 0. */
+/* Reads a list of this many numbers; 0 is not allowed. */
 static void qwen4_ngram_list(struct reader *r, const char *key, uint64_t most, uint32_t count,
 			     uint64_t *to)
 {
@@ -123,7 +124,7 @@ static void qwen4_ngram_list(struct reader *r, const char *key, uint64_t most, u
 		r->failed = json_as_uint(v, key, r->name, 1, most, &to[i], r->e);
 }
 
-/* The constants of a GGUF file's only table (qwen4_gguf.c). */
+/* Reads the constants of a GGUF file's single table (qwen4_gguf.c). */
 static void qwen4_ngram_given(struct reader *r, const struct ngram_sizes *n)
 {
 	struct config *c = r->config;
@@ -156,7 +157,7 @@ static void qwen4_ngrams(struct reader *r)
 		if (!r->failed)
 			c->layer[number - 1].ngrams = 1;
 	}
-	/* Tables are numbered by their layers, whatever the order of the list. */
+	/* Tables are numbered in the order of their layers, not in the order of the list. */
 	for (uint32_t layer = 0; layer < c->layers && !r->failed; layer++) {
 		struct layer *l = &c->layer[layer];
 		if (!l->ngrams)

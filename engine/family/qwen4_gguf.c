@@ -1,5 +1,6 @@
-/* Qwen 4 in GGUF files: the constants of n-grams' hashes, which config.json leads to, are keys, and all
- * rows of the table are one tensor. Layers are numbered from 0 where config.json counts from 1. */
+/* Qwen 4 in GGUF files: the constants of n-gram hashes are keys (with config.json they are
+ * computed), and all rows of the table are in one tensor. Layers are numbered from 0, in
+ * config.json from 1. */
 #include "engine/family/gguf_writer.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ static const struct gguf_key keys[] = {
 	{"ple.heads_per_ngram", "heads_per_ngram", GGUF_COPIED, 0},
 	{"ple.conv_kernel", "ple_conv_kernel_size", GGUF_COPIED, 0},
 	{"ple.eos_token_id", "ngram_end_token", GGUF_COPIED, 0},
-	{"ple.image_token_id", NULL, GGUF_KNOWN, 0}, /* of images */
+	{"ple.image_token_id", NULL, GGUF_KNOWN, 0}, /* for images */
 	{"ple.layer_multipliers", NULL, GGUF_KNOWN, 0},
 	{"ple.head_offsets", NULL, GGUF_KNOWN, 0},
 	{"ple.head_vocab_sizes", NULL, GGUF_KNOWN, 0},
@@ -39,7 +40,7 @@ static const char *qwen4_gguf_kind(struct gguf_writer *w, uint64_t layer)
 
 /* ---- n-grams ---- */
 
-/* An array of at most NGRAM_ROWS numbers; NULL after an error. */
+/* Finds an array of at most NGRAM_ROWS numbers; NULL after an error. */
 static const struct gguf_value *qwen4_gguf_list(struct gguf_writer *w, const char *suffix)
 {
 	char key[GGUF_KEY_BYTES];
@@ -66,7 +67,7 @@ static void qwen4_gguf_put_list(struct gguf_writer *w, const char *name, const c
 	(void)fprintf(w->out, "]");
 }
 
-/* Each head's rows begin where those of the one before it end. */
+/* Checks that each head's rows begin where those of the head before end. */
 static void qwen4_gguf_check_offsets(struct gguf_writer *w)
 {
 	const struct gguf_value *offsets = qwen4_gguf_list(w, "ple.head_offsets"),

@@ -1,4 +1,4 @@
-/* From a GGUF file's keys tokenizer.ggml.* to the parts of a tokenizer, and its chat template. */
+/* Makes a tokenizer from a GGUF file's keys tokenizer.ggml.*, and opens its chat template. */
 #include "engine/family/source_text.h"
 
 #include "engine/source/gguf.h"
@@ -12,8 +12,8 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* Reads the parts of a tokenizer, owns the memory that they refer to, and keeps its first error:
- * after one nothing more is read. */
+/* Reads the parts of a tokenizer and owns their memory. Keeps its first error; after an error
+ * nothing more is read. */
 struct source_reader {
 	const struct gguf *g;
 	const char *name; /* of the file, for messages */
@@ -26,7 +26,7 @@ struct source_reader {
 	float *scores;
 };
 
-/* Memory for a number of items, and one more. */
+/* Allocates memory for count + 1 items. */
 static void *source_allocate(struct source_reader *r, size_t count, size_t bytes)
 {
 	void *items = r->failed ? NULL : calloc(count + 1, bytes);
@@ -35,7 +35,8 @@ static void *source_allocate(struct source_reader *r, size_t count, size_t bytes
 	return items;
 }
 
-/* Reads a terminated text; NULL without the key. A text that holds a NUL names nothing. */
+/* Reads a name as a NUL-terminated string; NULL: no such key. A string that contains a NUL is not a
+ * name. */
 static char *source_read_name(struct source_reader *r, const char *key)
 {
 	const char *text;
@@ -62,7 +63,7 @@ static struct tokenizer_gguf_text *source_read_texts(struct source_reader *r, co
 	return texts;
 }
 
-/* Finds an array with a number for each token; NULL without the key. */
+/* Finds an array with a number for each token; NULL: no such key. */
 static const struct gguf_value *source_numbers(struct source_reader *r, const char *key)
 {
 	const struct gguf_value *v = r->failed ? NULL : gguf_find(r->g, key);
@@ -100,7 +101,7 @@ static void source_read_scores(struct source_reader *r)
 /* -1: none. */
 static int64_t source_read_id(struct source_reader *r, const char *key)
 {
-	uint64_t id = UINT32_MAX; /* some files have it for none */
+	uint64_t id = UINT32_MAX; /* some files use this for "none" */
 	if (!r->failed && gguf_has(r->g, key))
 		r->failed = gguf_get_uint(r->g, key, r->name, 0, UINT32_MAX, &id, r->e);
 	return id == UINT32_MAX ? -1 : (int64_t)id;
@@ -177,7 +178,7 @@ int source_tokenizer_open(struct tokenizer **out, const char *path, struct err *
 
 #define TEMPLATE_KEY "tokenizer.chat_template"
 
-/* Reads a terminated text; NULL without the key. */
+/* Reads a template as a NUL-terminated string; NULL: no such key. */
 static int source_read_template(const struct gguf *g, const char *key, const char *name, char **out,
 				struct err *e)
 {
