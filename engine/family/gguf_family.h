@@ -1,9 +1,9 @@
-/* What a family's GGUF files have instead of config.json and the published names of tensors.
+/* A family's GGUF files: their keys instead of config.json, and their names of tensors.
  *
- * A file's keys become the config.json that they were made from (gguf_config.c), so that one reader
- * checks both. Tensors have the common names of gguf_tables.c, except those that a family lists.
- * Where the published converter (llama.cpp's convert_hf_to_gguf.py) changes numbers or moves rows,
- * a view takes that back, or the config says that it is computed otherwise.
+ * A file's keys are turned back into the config.json that they were made from (gguf_config.c), so
+ * that one reader checks both. Tensors have the common names of gguf_tables.c, except those that a
+ * family lists. If the published converter (llama.cpp's convert_hf_to_gguf.py) changes numbers or
+ * moves rows, a view reverses this, or the config says that the numbers are used differently.
  */
 #ifndef MOEFS_ENGINE_FAMILY_GGUF_FAMILY_H
 #define MOEFS_ENGINE_FAMILY_GGUF_FAMILY_H
@@ -16,15 +16,15 @@
 #include <stddef.h>
 
 enum gguf_rule {
-	GGUF_COPIED,  /* a number, or an array of equal ones in which zeros do not count */
-	GGUF_REAL,    /* a number that need not be whole */
+	GGUF_COPIED,  /* a number, or an array whose nonzero elements are equal */
+	GGUF_REAL,    /* a real number */
 	GGUF_FLAG,    /* a boolean */
 	GGUF_ROPE,    /* a number of rope_scaling */
-	GGUF_NEUTRAL, /* only 0 is supported, or `neutral` */
+	GGUF_NEUTRAL, /* only 0 or `neutral` is supported */
 	GGUF_KNOWN,   /* changes no text, or is read elsewhere */
 };
 
-/* A key after "ARCHITECTURE.", and what config.json calls it. */
+/* A key after "ARCHITECTURE.", and its name in config.json. */
 struct gguf_key {
 	const char *suffix, *name;
 	enum gguf_rule rule;
@@ -35,27 +35,27 @@ struct gguf_writer;
 enum { GGUF_KEY_TABLES = 4 };
 struct gguf_family {
 	const char *architecture; /* general.architecture */
-	const char *second;	  /* another name that means the same, or NULL */
-	bool routed;		  /* only with experts: without, it is another family */
-	/* Members of a config.json that follow from the architecture alone, or NULL. */
+	const char *second;	  /* another name with the same meaning, or NULL */
+	bool routed;		  /* only files with experts; without, it is another family */
+	/* Members of config.json that follow from the architecture, or NULL. */
 	const char *also;
-	const char *rope_also; /* the same of its rope_scaling */
-	/* Not 0: where no key says which layers see a window, every `whole_every`-th sees all
-	 * positions, the others a window. */
+	const char *rope_also; /* the same for its rope_scaling */
+	/* Not 0: if no key says which layers have a window, every `whole_every`-th layer has none,
+	 * the others have one. */
 	uint32_t whole_every;
 	/* Tables that end with a row without a suffix, tried before the common one. */
 	const struct gguf_key *keys[GGUF_KEY_TABLES];
-	/* Tried before the common names; ends with a row without a name. */
+	/* Names to try before the common ones; ends with a row without a name. */
 	const struct tensor_name *names;
 	/* Writes members that follow from several keys, or from tensors (gguf_writer.h); or NULL. */
 	void (*put)(struct gguf_writer *w);
-	bool norms_plus_one; /* 1 was added to all norms but those of delta nets */
+	bool norms_plus_one; /* 1 is added to all norms except those of delta nets */
 	bool tiled_heads;    /* value heads of delta nets: config.h */
 };
 
-/* Tables of keys: of every family; of routed experts, whose size config.json calls
- * moe_intermediate_size, or (routed_only) intermediate_size; of a shared expert; of delta nets and
- * a draft layer; of a router of sigmoids, and what mostly goes with it; of latent attention. */
+/* Tables of keys: for all families; for routed experts, whose size in config.json is
+ * moe_intermediate_size or (routed_only) intermediate_size; for a shared expert; for delta nets and
+ * a draft layer; for a router of sigmoids and related keys; for latent attention. */
 extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_routed_only[],
 	gguf_keys_shared[], gguf_keys_hybrid[], gguf_keys_sigmoid[], gguf_keys_latent[];
 /* Names of Mamba's tensors. */
@@ -70,7 +70,7 @@ extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_r
 	{TENSOR_MAMBA_DT_BIAS, "blk.%u.ssm_dt.bias", NULL},                          \
 	{TENSOR_MAMBA_NORM, "blk.%u.ssm_norm.weight", view_mamba_norm_groups},       \
 	{TENSOR_MAMBA_OUT, "blk.%u.ssm_out.weight", NULL}
-/* Names of the tensors of Kimi's delta attention but A_log. */
+/* Names of the tensors of Kimi's delta attention, except A_log. */
 #define GGUF_NAMES_KIMI                                                                   \
 	{TENSOR_KIMI_Q, "blk.%u.attn_q.weight", NULL},                                    \
 	{TENSOR_KIMI_K, "blk.%u.attn_k.weight", NULL},                                    \
@@ -94,36 +94,37 @@ extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_r
 	{TENSOR_MIXED_FEED, "blk.%u.hc_ffn_fn.weight", NULL},              \
 	{TENSOR_MIXED_FEED_BASE, "blk.%u.hc_ffn_base.weight", NULL},       \
 	{TENSOR_MIXED_FEED_SCALE, "blk.%u.hc_ffn_scale.weight", NULL}
-/* Names of an index' tensors. */
+/* Names of an index's tensors. */
 #define GGUF_NAMES_INDEX                                         \
 	{TENSOR_INDEX_Q, "blk.%u.indexer.attn_q_b.weight", NULL},    \
 	{TENSOR_INDEX_K, "blk.%u.indexer.attn_k.weight", NULL},      \
 	{TENSOR_INDEX_K_NORM, "blk.%u.indexer.k_norm.weight", NULL}, \
 	{TENSOR_INDEX_K_BIAS, "blk.%u.indexer.k_norm.bias", NULL},   \
 	{TENSOR_INDEX_WEIGHTS, "blk.%u.indexer.proj.weight", NULL}
-/* The row of a key, in a family's tables or the common one; NULL: the key is not known. */
+/* The row of a key, in a family's tables or the common one; NULL: an unknown key. */
 const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
 
 /* gemma4_gguf.c, qwen4_gguf.c, deepseek_v4_gguf.c */
 extern const struct gguf_family gguf_gemma4, gguf_qwen4_exp, gguf_deepseek_v4;
 
-/* Makes a config.json of a file's keys and the names of its tensors; the caller frees *text. name
- * is the file's, for messages. -ENOTSUP names the architecture, or the key that is not known. */
+/* Makes a config.json from a file's keys and the names of its tensors; the caller frees *text.
+ * name: of the file, for messages. -ENOTSUP: an unknown architecture or key; the sentence names it.
+ */
 int gguf_config_text(const struct gguf *g, const struct package *p, const char *name, char **text,
 		     size_t *length, struct err *e);
-/* The same for a file by its path, or by that of its first part. */
+/* The same for the file, or the first part, at a path. */
 int gguf_config_of(const char *path, char **text, size_t *length, struct err *e);
 
-/* Tensors that are part of a config: factors of rotations (rope.h), of all texts, or of short and of
- * long ones. */
+/* Tensors that are part of a config: factors of rotations (rope.h), for all texts, or for short and
+ * for long ones. */
 #define GGUF_ROPE_FACTORS "rope_freqs.weight"
 #define GGUF_ROPE_SHORT "rope_factors_short.weight"
 #define GGUF_ROPE_LONG "rope_factors_long.weight"
-/* Whether a tensor of that name is part of this config. */
+/* Whether the tensor with this name is part of the config. */
 bool gguf_is_of_config(const struct config *c, const char *name);
 
-/* Fills names[] with the names that a role may have, in the order in which they are tried, and
- * returns how many; 0: none. The first number of a name is the layer, the second the expert. */
+/* Fills names[] with the names that a role may have, in the order in which to try them. Returns how
+ * many. The first number of a name is the layer, the second the expert. */
 uint32_t gguf_alternatives(const struct family *f, enum tensor_role role,
 			   struct tensor_name names[FAMILY_ALTERNATIVES]);
 

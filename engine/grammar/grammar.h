@@ -1,17 +1,17 @@
 /* Answers that must have a given form: which tokens may follow the text so far.
  *
- * A grammar is compiled from a regular expression, a JSON schema or the tools on offer, and
- * reads bytes (grammar_machine.h). With a vocabulary it gives a mask, one bit per token, of the
- * tokens after which the text can still be completed. The part of a mask that one rule decides
- * is cached (at most GRAMMAR_MASK_BYTES); the part behind a rule's end depends on the caller of
- * the rule and is computed each time.
+ * A grammar is compiled from a regular expression, a JSON schema or the tools on offer, and reads
+ * bytes (grammar_machine.h). With a vocabulary it gives a mask, one bit per token, of the tokens
+ * after which the text can still be completed. The part of a mask that one rule decides is cached
+ * (at most GRAMMAR_MASK_BYTES). The part after a rule's end depends on the caller of the rule and
+ * is computed each time.
  *
  * Sources are hostile: GRAMMAR_MAX_SOURCE bytes, and the bounds of grammar_machine.h.
  *
- * Any thread may read and ask for masks: states and masks are made when first needed, under the
- * grammar's own lock, so calls of one grammar wait for each other, and nobody waits for another
- * grammar. A mask takes some 10 µs of a vocabulary of 152 K once its states are known; what is done
- * to the logits is done without the lock. Spots belong to the caller. */
+ * Any thread may call these functions. States and masks are made when first needed, with the
+ * grammar's lock held, so calls for the same grammar wait for each other, but not for other
+ * grammars. Once its states are known, a mask for a vocabulary of 152 K takes about 10 µs. Logits
+ * are changed without the lock. Spots belong to the caller. */
 #ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_H
 #define MOEFS_ENGINE_GRAMMAR_GRAMMAR_H
 

@@ -1,4 +1,5 @@
-/* How a model writes conversations: its checkpoint's templates, or ChatML if there are none.
+/* How conversations are written for a model: with its checkpoint's templates, or as ChatML if there
+ * are none.
  *
  * Sources: chat_template.jinja; "chat_template" of tokenizer_config.json, a text or a list of
  * {"name", "template"}, of which "default" and "tool_use" count; the keys of a GGUF file, from
@@ -45,7 +46,7 @@ struct chat_input {
 	const struct json *tools;     /* NULL or empty: none */
 	const struct json *variables; /* an object, or NULL: see chat_variables_check */
 	const struct tm *clock;
-	bool answer; /* ends with what makes the model answer */
+	bool answer; /* add the text that makes the model answer */
 };
 /* -EINVAL: a name that the model sets itself (messages, tools, add_generation_prompt, *_token). */
 int chat_variables_check(const struct json *variables, struct err *e);
