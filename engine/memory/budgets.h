@@ -1,10 +1,10 @@
 /* Decides how much memory experts and contexts may take, from what the user asked for and what is
  * available. Decides again while the engine runs.
  *
- * The budget of experts *in force* is the pager's, and is the smaller of two:
- *     asked for      a size, or nothing: then all that is available
- *     available      what experts take now, and what is spare, besides its margin, at the
- *                    tightest of machine and control groups (memory.h)
+ * The expert budget *in force* is the one that the pager uses. It is the smaller of two numbers:
+ *     asked for      the user's size; if there is none, everything that is available
+ *     available      the memory of experts now, plus the spare memory without its margin, of the
+ *                    machine or the control group that has the least (memory.h)
  *
  * If no size was asked for, room is also left for memory that will be needed: the growth of
  * contexts, and the weights of models that are mounted but not loaded. The budget is at least what

@@ -1,11 +1,11 @@
 /* A model, divided into parts by owner. Each part's header says who may use it:
  *
- *     model_identity.h   what was mounted        never changes: anybody reads it
- *     model_store.h      its weights on disk     the run's thread; others hold the store to look
+ *     model_identity.h   what was mounted        constant: any thread
+ *     model_store.h      its weights on disk     the run's thread; others after model_hold_store
  *     model_loaded.h     what it computes with   the run's thread
- *     model_pins.h       what users want pinned  anybody, under the pins' lock
- *     model_tensors.h    its published tensors   anybody, once the list is made
- *     run/run.h          its run: the thread that computes, and whose turn it is
+ *     model_pins.h       pinned experts          any thread, with the pins' lock held
+ *     model_tensors.h    its published tensors   any thread, once the list is made
+ *     run/run.h          its run: the thread that computes, and the queues of turns
  *
  * engine_state.h is what all models share.
  */

@@ -4,21 +4,23 @@
  *
  * Locks, in the order in which they may be taken:
  *     run.notify        held while `changed` is called, so that session_end can wait for the call
- *     a restored's lock inside its own functions (session/state_restored.c), which take the next
- *     run.lock          every field marked (lock) of the run, and the sessions
- *     loaded.opening    read and written, under none, while the tokenizer is opened
- *     budgets' lock     inside its own functions, which take the pager's
- *     contexts' budget's lock   of kept prefixes and checkpoints; nothing is taken under it
- *     converter's lock, pager's lock, answer's lock, the trace ring's   inside their own
- *                       functions; under the last `told` is called
- *     a grammar's lock  inside its own functions; nothing is taken under it
- *     remember's locks  inside their own functions; nothing is taken under them
- *     pins.lock         while experts are asked for, and while the pager gets a source with them
- *     loaded.looking    read, under any other, while somebody looks at the experts in memory;
- *                       written, under none but pins.lock, when these come and go: a model may
- *                       be loaded again
- *     stored.lock       the same of the complete store and its plan
- *     tensors.opening   while the list of tensors is made; nothing is taken under it
+ *     restored's lock   inside session/state_restored.c, which takes run.lock under it
+ *     run.lock          protects the sessions, and every field of the run marked (lock)
+ *     loaded.opening    held, under no other lock, while the tokenizer is opened
+ *     budgets' lock     inside budgets.c, which takes the pager's lock under it
+ *     context budget's lock   protects kept prefixes and checkpoints; no lock is taken under it
+ *     converter's, pager's, answer's and trace ring's locks   inside their own functions; the
+ *                       trace ring calls `told` with its lock held
+ *     grammar's lock    inside its own functions; no lock is taken under it
+ *     remember's locks  inside their own functions; no lock is taken under them
+ *     pins.lock         held while experts are asked for, and while a source with the pins is
+ *                       added to the pager
+ *     loaded.looking    read-locked, under any other lock, while a thread inspects the experts in
+ *                       memory; write-locked, under no lock except pins.lock, when loading or
+ *                       unloading changes them
+ *     stored.lock       the same for the complete store and its plan
+ *     tensors.opening   held while the list of tensors is made; no lock is taken under it
+ *
  * The run's thread computes, and the preparing thread prepares, without any lock. While
  * session.stepping is set, one of these two threads owns the fields that session_state.h marks
  * (turn); otherwise the holder of the run's lock owns them.
