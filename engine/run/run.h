@@ -103,6 +103,8 @@ struct run_party {
 	struct run_step step;
 };
 
+/* How long a model waits after its last turn before background work begins, since users often ask
+ * again soon. */
 #define RUN_REST_NS (UINT64_C(10) * 1000000000)
 
 struct run {
