@@ -29,7 +29,7 @@ enum { STEP_MS_DEFAULT = 100, REMEMBER_DEFAULT = 1 << 30 };
 
 struct engine_options {
 	uint64_t budget;	 /* bytes for experts; 0: automatic, from the free memory */
-	uint64_t context_budget; /* bytes for contexts; 0: automatic, an eighth of it */
+	uint64_t context_budget; /* bytes for contexts; 0: automatic, see memory/budgets.h */
 	uint32_t context;	 /* positions per session; 0: the model's limit, at most 32 Ki */
 	uint64_t offload;	 /* bytes of disk for contexts of idle sessions; 0: none */
 	const char *remember;	/* folder of remembered answers; NULL: answers are not remembered */
