@@ -17,6 +17,9 @@ enum { CUDA_WARP = 32 };
 #if defined(__CUDA__) || defined(__CUDACC__)
 
 #define CUDA_KERNEL extern "C" __attribute__((global)) void
+/* For blocks of no more than so many threads, which bounds the registers of each. */
+#define CUDA_KERNEL_OF(threads) \
+	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void
 #define CUDA_THREAD static inline __attribute__((device, always_inline))
 #define CUDA_UNROLL _Pragma("unroll")
 
@@ -146,6 +149,7 @@ CUDA_THREAD uint32_t cuda_permute(uint32_t a, uint32_t b, uint32_t nibbles)
 #include <string.h>
 
 #define CUDA_KERNEL static void
+#define CUDA_KERNEL_OF(threads) static void
 #define CUDA_THREAD static inline __attribute__((unused))
 #define CUDA_UNROLL
 

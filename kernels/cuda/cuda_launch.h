@@ -85,6 +85,7 @@ struct cuda_product {
 	float *y;
 	uint64_t y_step, ldy;
 	uint32_t rows, groups; /* groups of 128 columns; of 256 in Q4_K */
+	uint32_t tiles;	       /* of 16 rows, that a block of threads computes at once: of the grid */
 	uint32_t norm_bytes;   /* of a group's norm, 2 or 4 */
 	struct cuda_trellis trellis;
 };

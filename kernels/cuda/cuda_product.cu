@@ -1,16 +1,16 @@
 /* Products of TC3, TC4 and Q4_K with the inputs of 1, 2, 4 or 8 tokens.
  *
- * A block of threads computes tiles of 16 rows, one after the other. Each thread takes one row of
- * one group (TC) or block (Q4_K) and computes its dots, which are exact; then one thread for each
- * row and token adds them in ascending order. What the threads find at once is a pass. */
+ * A block of threads computes some tiles of 16 rows at once, then the next ones. Each thread takes one
+ * row of one group (TC) or block (Q4_K) and computes its dots, which are exact; then one thread for
+ * each row and token adds them in ascending order. What the threads find at once is a pass. */
 #include "kernels/cuda/cuda_codes.h"
 
-/* A thread's place: a row of a tile, and a group of the pass or, in the second half, a token. */
+/* A thread's place: a tile, a row of it, and a group of the pass or, when dots are added, a token. */
 struct cuda_place {
-	uint32_t row, at, pass;
+	uint32_t tile, row, at, pass;
 };
 
-/* The shared memory: what the threads of a pass find, and the pairs of TC3. */
+/* The shared memory: what the threads of a tile find in a pass, and the pairs of TC3 for all. */
 struct cuda_found {
 	float *dot;		       /* [tokens][pass][16] */
 	float *norm;		       /* [pass][16] */
@@ -18,35 +18,40 @@ struct cuda_found {
 	uint16_t *pairs;
 };
 
-CUDA_THREAD struct cuda_place cuda_place_now(void)
+CUDA_THREAD struct cuda_place cuda_place_now(uint32_t tiles)
 {
+	const uint32_t group = cuda_thread() / CUDA_ROWS;
 	struct cuda_place at;
 
+	at.pass = cuda_threads() / CUDA_ROWS / tiles;
 	at.row = cuda_thread() % CUDA_ROWS;
-	at.at = cuda_thread() / CUDA_ROWS;
-	at.pass = cuda_threads() / CUDA_ROWS;
+	at.at = group % at.pass;
+	at.tile = group / at.pass;
 	return at;
 }
 
-CUDA_THREAD struct cuda_found cuda_found_by(uint32_t n, uint32_t pass)
+CUDA_THREAD struct cuda_found cuda_found_by(uint32_t n, struct cuda_place at, uint32_t tiles)
 {
+	const uint32_t found = (n + 1) * at.pass * CUDA_ROWS;
 	struct cuda_found f;
 
-	f.dot = cuda_shared();
-	f.norm = f.dot + n * pass * CUDA_ROWS;
-	f.of_blocks = (struct cuda_scales *)(void *)f.norm;
-	f.pairs = (uint16_t *)(void *)(f.norm + pass * CUDA_ROWS);
+	f.dot = cuda_shared() + at.tile * found;
+	f.norm = f.dot + n * at.pass * CUDA_ROWS;
+	f.of_blocks = (struct cuda_scales *)(void *)f.norm; /* twice as large: one tile at once */
+	f.pairs = (uint16_t *)(void *)(cuda_shared() + tiles * found);
 	return f;
 }
 
-/* Copies the pairs for each of 32 banks: thread l of a warp reads only words of bank l. */
+/* Copies the pairs for each of 32 banks: thread l of a warp reads only words of bank l. A thread has
+ * a word and writes it to one bank after the other, each of a warp beginning at another one. */
 CUDA_THREAD void cuda_copy_pairs(uint16_t *to, const uint16_t *pairs)
 {
 	uint32_t *word = (uint32_t *)(void *)to;
 
-	for (uint32_t i = cuda_thread(); i < CUDA_PAIRS / 2 * CUDA_COPIES; i += cuda_threads()) {
-		const uint32_t at = i / CUDA_COPIES;
-		word[i] = pairs[at] | (uint32_t)pairs[at + CUDA_PAIRS / 2] << 16;
+	for (uint32_t i = cuda_thread(); i < CUDA_PAIRS / 2; i += cuda_threads()) {
+		const uint32_t both = pairs[i] | (uint32_t)pairs[i + CUDA_PAIRS / 2] << 16;
+		for (uint32_t bank = 0; bank < CUDA_COPIES; bank++)
+			word[i * CUDA_COPIES + (bank + i) % CUDA_COPIES] = both;
 	}
 }
 
@@ -83,8 +88,11 @@ CUDA_THREAD void cuda_tc_find(const struct cuda_product *p, const struct cuda_fo
 	const struct cuda_quad *q = (const struct cuda_quad *)(const void *)p->q +
 				    cuda_first_input(p) * stride + group * CUDA_GROUP_QUADS;
 	const uint32_t *words = (const uint32_t *)(const void *)tile + at.row;
-	int32_t dot[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+	int32_t dot[8];
 
+	CUDA_UNROLL
+	for (uint32_t t = 0; t < n; t++)
+		dot[t] = 0;
 	if (bits == 3)
 		cuda_tc3_group(dot, n, words, f->pairs + 2 * (cuda_thread() % CUDA_COPIES), q,
 			       stride);
@@ -113,24 +121,25 @@ CUDA_THREAD float cuda_tc_add(const struct cuda_product *p, const struct cuda_fo
 /* bits and n are constants. */
 CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, uint32_t n)
 {
-	const struct cuda_place at = cuda_place_now();
-	const struct cuda_found f = cuda_found_by(n, at.pass);
+	const struct cuda_place at = cuda_place_now(p->tiles);
+	const struct cuda_found f = cuda_found_by(n, at, p->tiles);
 	const size_t bytes = CUDA_ROWS * (16 * bits + p->norm_bytes);
+	const uint32_t step = cuda_blocks_x() * p->tiles * CUDA_ROWS;
 
 	if (bits == 3) {
 		cuda_copy_pairs(f.pairs, p->trellis.pairs);
 		cuda_barrier();
 	}
-	for (uint32_t r = cuda_block_x() * CUDA_ROWS; r < p->rows;
-	     r += cuda_blocks_x() * CUDA_ROWS) {
+	for (uint32_t from = cuda_block_x() * p->tiles * CUDA_ROWS; from < p->rows; from += step) {
+		const uint32_t r = from + at.tile * CUDA_ROWS;
 		const uint8_t *tiles = cuda_tiles(p, r, bytes);
 		float y = 0;
 		for (uint32_t first = 0; first < p->groups; first += at.pass) {
 			const uint32_t group = first + at.at;
-			if (group < p->groups)
+			if (group < p->groups && r < p->rows)
 				cuda_tc_find(p, &f, at, tiles + group * bytes, group, bits, n);
 			cuda_barrier();
-			if (at.at < n)
+			if (at.at < n && r < p->rows)
 				y = cuda_tc_add(p, &f, at, first, y);
 			cuda_barrier();
 		}
@@ -152,8 +161,11 @@ CUDA_THREAD void cuda_q4_k_find(const struct cuda_product *p, const struct cuda_
 	const uint32_t in = block % CUDA_K_BLOCKS;
 	const uint32_t *words = (const uint32_t *)(const void *)tile +
 				in * CUDA_K_PLANES * CUDA_ROWS + at.row;
-	int32_t dot[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+	int32_t dot[8];
 
+	CUDA_UNROLL
+	for (uint32_t t = 0; t < n; t++)
+		dot[t] = 0;
 	cuda_q4_block(dot, n, words, q, stride);
 	CUDA_UNROLL
 	for (uint32_t t = 0; t < n; t++)
@@ -178,8 +190,8 @@ CUDA_THREAD float cuda_q4_k_add(const struct cuda_product *p, const struct cuda_
 
 CUDA_THREAD void cuda_q4_k_product(const struct cuda_product *p, uint32_t n)
 {
-	const struct cuda_place at = cuda_place_now();
-	const struct cuda_found f = cuda_found_by(n, at.pass);
+	const struct cuda_place at = cuda_place_now(1);
+	const struct cuda_found f = cuda_found_by(n, at, 1);
 	const uint32_t blocks = p->groups * CUDA_K_BLOCKS;
 
 	for (uint32_t r = cuda_block_x() * CUDA_ROWS; r < p->rows;
@@ -201,20 +213,23 @@ CUDA_THREAD void cuda_q4_k_product(const struct cuda_product *p, uint32_t n)
 
 /* ---- the kernels ---- */
 
-#define CUDA_PRODUCTS(n)                                          \
-	CUDA_KERNEL cuda_tc3_product_##n(struct cuda_product p)   \
-	{                                                         \
-		cuda_tc_product(&p, 3, n);                        \
-	}                                                         \
-	CUDA_KERNEL cuda_tc4_product_##n(struct cuda_product p)   \
-	{                                                         \
-		cuda_tc_product(&p, 4, n);                        \
-	}                                                         \
-	CUDA_KERNEL cuda_q4_k_product_##n(struct cuda_product p)  \
-	{                                                         \
-		cuda_q4_k_product(&p, n);                         \
+/* threads: of the largest block, as cuda_product_grid makes them. */
+#define CUDA_PRODUCTS(n, threads)                                          \
+	CUDA_KERNEL_OF(threads)                                            \
+	cuda_tc3_product_##n(struct cuda_product p)                        \
+	{                                                                  \
+		cuda_tc_product(&p, 3, n);                                 \
+	}                                                                  \
+	CUDA_KERNEL_OF(threads)                                            \
+	cuda_tc4_product_##n(struct cuda_product p)                        \
+	{                                                                  \
+		cuda_tc_product(&p, 4, n);                                 \
+	}                                                                  \
+	CUDA_KERNEL_OF(512) cuda_q4_k_product_##n(struct cuda_product p)   \
+	{                                                                  \
+		cuda_q4_k_product(&p, n);                                  \
 	}
-CUDA_PRODUCTS(1)
-CUDA_PRODUCTS(2)
-CUDA_PRODUCTS(4)
-CUDA_PRODUCTS(8)
+CUDA_PRODUCTS(1, 1024)
+CUDA_PRODUCTS(2, 1024)
+CUDA_PRODUCTS(4, 512)
+CUDA_PRODUCTS(8, 256)

@@ -95,29 +95,37 @@ struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare
 	return g;
 }
 
-/* Blocks of threads on a processor at once, as far as their shared memory goes: TC3's pairs take 64
- * KB of at most 228. They are made once for each block of threads, so there are no more. */
-enum { CUDA_TC3_BLOCKS = 3 };
-
-struct cuda_grid cuda_product_grid(enum cuda_kernel k, const struct cuda_product *p,
-				   uint32_t matrices, uint32_t processors)
+/* Tiles at once, so that every processor has a block of threads and no block more threads than its
+ * kernel may: TC3's pairs are made once for each block. */
+static uint32_t cuda_product_tiles(uint32_t all, uint32_t n, uint32_t pass, uint32_t processors)
 {
-	const bool q4 = k >= cuda_q4_k_product_1_number,
-		   pairs = k < cuda_tc4_product_1_number;
+	const uint32_t threads = n <= 2 ? 1024 : n == 4 ? 512 : 256, most = threads / (pass * CUDA_ROWS);
+	const uint32_t wanted = cuda_parts(all, processors);
+
+	return wanted < most ? wanted : most;
+}
+
+struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, uint32_t matrices,
+				   uint32_t processors)
+{
+	const bool q4 = k >= cuda_q4_k_product_1_number, pairs = k < cuda_tc4_product_1_number;
 	const uint32_t first = q4      ? cuda_q4_k_product_1_number
 			       : pairs ? cuda_tc3_product_1_number
 				       : cuda_tc4_product_1_number;
 	const uint32_t n = 1U << (k - first), most = q4 ? 32 : 16;
 	const uint32_t items = q4 ? p->groups * CUDA_K_BLOCKS : p->groups;
+	const uint32_t tiles = cuda_parts(p->rows, CUDA_ROWS);
 	uint32_t pass = items < most ? items + items % 2 : most;
-	struct cuda_grid g = {cuda_parts(p->rows, CUDA_ROWS), matrices, 0, 0};
+	struct cuda_grid g = {0, matrices, 0, 0};
 
 	pass = pass < n ? n : pass;
-	g.threads = pass * CUDA_ROWS;
-	g.shared = (n + (q4 ? 2 : 1)) * pass * CUDA_ROWS * (uint32_t)sizeof(float) +
+	p->tiles = q4 ? 1 : cuda_product_tiles(tiles * matrices, n, pass, processors);
+	g.threads = p->tiles * pass * CUDA_ROWS;
+	g.shared = (n + (q4 ? 2 : 1)) * g.threads * (uint32_t)sizeof(float) +
 		   (pairs ? CUDA_PAIRS * CUDA_COPIES * (uint32_t)sizeof(uint16_t) : 0);
+	g.x = cuda_parts(tiles, p->tiles);
 	if (pairs) {
-		const uint32_t at_once = cuda_parts(CUDA_TC3_BLOCKS * processors, matrices);
+		const uint32_t at_once = cuda_parts(processors, matrices);
 		g.x = g.x < at_once ? g.x : at_once;
 	}
 	return g;

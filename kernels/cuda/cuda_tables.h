@@ -23,8 +23,9 @@ uint32_t cuda_product_groups(enum format format, uint32_t cols);
 
 /* Shapes of launches; a card has so many processors. */
 struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare *p);
-struct cuda_grid cuda_product_grid(enum cuda_kernel k, const struct cuda_product *p,
-				   uint32_t matrices, uint32_t processors);
+/* Also sets p->tiles. */
+struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, uint32_t matrices,
+				   uint32_t processors);
 struct cuda_grid cuda_norms_grid(const struct cuda_norms *p);
 /* Kernels of which each thread has an element. */
 struct cuda_grid cuda_items_grid(size_t n);
