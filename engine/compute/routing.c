@@ -33,6 +33,12 @@ void routing_take(struct routing *r, struct arena *a, const struct config *c, si
 
 /* ---- for who chooses ---- */
 
+/* NaN is above nothing, and numbers are above NaN. */
+static bool routing_above(float a, float b)
+{
+	return !isnan(a) && !(a <= b);
+}
+
 void routing_top_k(const float *scores, uint32_t n, uint32_t *chosen, uint32_t top_k)
 {
 	bool taken[CONFIG_MAX_EXPERTS];
@@ -40,7 +46,8 @@ void routing_top_k(const float *scores, uint32_t n, uint32_t *chosen, uint32_t t
 	for (uint32_t rank = 0; rank < top_k; rank++) {
 		uint32_t best = UINT32_MAX;
 		for (uint32_t i = 0; i < n; i++)
-			if (!taken[i] && (best == UINT32_MAX || scores[i] > scores[best]))
+			if (!taken[i] &&
+			    (best == UINT32_MAX || routing_above(scores[i], scores[best])))
 				best = i;
 		chosen[rank] = best;
 		taken[best] = true;

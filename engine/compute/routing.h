@@ -58,8 +58,8 @@ int experts_run(struct step *s, uint32_t layer, struct err *e);
 
 /* ---- for who chooses ---- */
 
-/* chosen[top_k] = the largest of scores[n], descending, ties to the lowest index. NaN is never
- * chosen before a number, and there are always top_k of them. */
+/* chosen[top_k] = the largest of scores[n], descending, ties to the lowest index. top_k is at most n.
+ * NaN comes after all numbers. */
 void routing_top_k(const float *scores, uint32_t n, uint32_t *chosen, uint32_t top_k);
 /* The numbers that a span's session adds to the logits of a layer; NULL: none. Draft layers have
  * none. */

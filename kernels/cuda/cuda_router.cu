@@ -1,4 +1,4 @@
-/* The choice of a row's experts by their logits, as engine/compute/router.c makes it where the softmax
+/* The choice of a row's experts by their logits, as engine/cpu/router.c makes it where the softmax
  * comes first: the top_k largest logits, ties to the lowest index; weights by the softmax over all,
  * divided by their sum if that is wanted; then sorted by weight. */
 #include "kernels/cuda/cuda_launch.h"
@@ -8,7 +8,6 @@
 struct cuda_chosen {
 	float *logit, *probability; /* [experts] */
 	float *sum, *max;
-	uint32_t *nans;
 };
 
 CUDA_THREAD struct cuda_chosen cuda_chosen_of(uint32_t experts)
@@ -19,35 +18,24 @@ CUDA_THREAD struct cuda_chosen cuda_chosen_of(uint32_t experts)
 	c.probability = c.logit + experts;
 	c.sum = c.probability + experts;
 	c.max = c.sum + 1;
-	c.nans = (uint32_t *)(void *)(c.max + 1);
 	return c;
 }
 
-/* Logits above this one, and equal ones before: its place among all. */
+/* NaN is above nothing, and numbers are above NaN. */
+CUDA_THREAD int cuda_above(float a, float b)
+{
+	return a == a && !(a <= b);
+}
+
+/* The place of a logit among all: those above it, and those before it that are not below it. */
 CUDA_THREAD uint32_t cuda_rank(const float *logit, uint32_t n, uint32_t i)
 {
 	const float own = logit[i];
 	uint32_t rank = 0;
 
 	for (uint32_t j = 0; j < n; j++)
-		rank += logit[j] > own || (logit[j] == own && j < i);
+		rank += cuda_above(logit[j], own) || (j < i && !cuda_above(own, logit[j]));
 	return rank;
-}
-
-/* The same choice one by one, which NaNs need: one that comes first stays. `taken` is n flags. */
-CUDA_THREAD void cuda_choose_slowly(const float *logit, uint32_t n, uint32_t *chosen,
-				    uint32_t top_k, float *taken)
-{
-	for (uint32_t i = 0; i < n; i++)
-		taken[i] = 0;
-	for (uint32_t rank = 0; rank < top_k; rank++) {
-		uint32_t best = n;
-		for (uint32_t i = 0; i < n; i++)
-			if (taken[i] == 0 && (best == n || logit[i] > logit[best]))
-				best = i;
-		chosen[rank] = best;
-		taken[best] = 1;
-	}
 }
 
 /* By one warp: the largest logit and the sum of the exponentials, in dot order. */
@@ -102,22 +90,16 @@ CUDA_KERNEL cuda_choose(struct cuda_choice p)
 	uint32_t *chosen = p.chosen + (size_t)row * p.top_k;
 	float *weight = p.weight + (size_t)row * p.top_k;
 
-	if (i == 0)
-		*c.nans = 0;
 	if (i < p.experts)
 		c.logit[i] = p.logits[(size_t)row * p.experts + i];
 	cuda_barrier();
-	if (i < p.experts && c.logit[i] != c.logit[i])
-		*c.nans = 1; /* whoever writes it */
 	if (i < CUDA_WARP)
 		cuda_router_softmax(&c, p.experts);
 	cuda_barrier();
-	if (*c.nans == 0 && i < p.experts) {
+	if (i < p.experts) {
 		const uint32_t rank = cuda_rank(c.logit, p.experts, i);
 		if (rank < p.top_k)
 			chosen[rank] = i;
-	} else if (i == 0) {
-		cuda_choose_slowly(c.logit, p.experts, chosen, p.top_k, c.probability);
 	}
 	cuda_barrier();
 	if (i < p.experts)

@@ -156,7 +156,7 @@ struct cuda_grid cuda_items_grid(size_t n)
 struct cuda_grid cuda_choice_grid(const struct cuda_choice *p)
 {
 	const struct cuda_grid g = {p->rows, 1, cuda_whole_warps(p->experts),
-				    (2 * p->experts + 3) * (uint32_t)sizeof(float)};
+				    (2 * p->experts + 2) * (uint32_t)sizeof(float)};
 	return g;
 }
 

@@ -173,7 +173,13 @@ bool case_sum_experts(const struct runner *r)
 
 enum { CHOICE_ROWS = 8, CHOICE_TOP_K = 8, CHOICE_EXPERTS = 160 };
 
-/* One row as engine/compute/router.c chooses where the softmax comes first. */
+/* As routing_top_k: NaN comes after all numbers. */
+static bool case_above(float a, float b)
+{
+	return !isnan(a) && !(a <= b);
+}
+
+/* One row as engine/cpu/router.c chooses where the softmax comes first. */
 static void case_choose_row(float *logit, const struct cuda_choice *p, uint32_t *chosen,
 			    float *weight)
 {
@@ -183,7 +189,7 @@ static void case_choose_row(float *logit, const struct cuda_choice *p, uint32_t 
 	for (uint32_t rank = 0; rank < p->top_k; rank++) {
 		uint32_t best = UINT32_MAX;
 		for (uint32_t i = 0; i < p->experts; i++)
-			if (!taken[i] && (best == UINT32_MAX || logit[i] > logit[best]))
+			if (!taken[i] && (best == UINT32_MAX || case_above(logit[i], logit[best])))
 				best = i;
 		chosen[rank] = best;
 		taken[best] = true;

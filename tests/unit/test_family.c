@@ -336,7 +336,12 @@ static void fused_projections_are_taken_apart_head_by_head(void **state)
 				       18, 19, 6, 7,  8,  9,  20, 21, 22, 23},
 			      z[] = {10, 11, 12, 13, 24, 25, 26, 27}, b[] = {0, 1, 4, 5},
 			      a[] = {2, 3, 6, 7};
-	const struct config small = {.hidden_size = 5, .delta_net = {2, 4, 3, 2, 4, false}};
+	const struct config small = {.hidden_size = 5,
+				     .delta_net = {.key_heads = 2,
+						   .value_heads = 4,
+						   .key_dim = 3,
+						   .value_dim = 2,
+						   .width = 4}};
 	struct view v;
 	view_qkvz_qkv(&v, &small, 0);
 	assert_int_equal(v.shape[0], 28);
