@@ -170,7 +170,7 @@ static double codec_decode_speed(const struct codec_samples *s, uint32_t threads
 
 /* ---- the device ---- */
 
-/* The largest weights file of a source that lies on that device. */
+/* Finds the largest file of weights of a source that is on this device. */
 static bool codec_largest_file(const char *source, dev_t device, char *path, size_t size)
 {
 	struct stat st;

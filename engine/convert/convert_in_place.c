@@ -13,7 +13,7 @@
 /* Stays open as long as the store. */
 struct convert_place {
 	struct sources sources;
-	struct plan plan; /* an own plan, since the caller's may move */
+	struct plan plan; /* a separate plan, since the caller's may move */
 	struct in_place_file *files;
 	struct in_place_piece *pieces;
 	uint32_t *first;

@@ -1,4 +1,4 @@
-/* gpt-oss: attention with sinks, every other layer behind a window; biases on all projections, the
+/* gpt-oss: attention with sinks, a window in every other layer; biases on all projections, the
  * router's and the experts' among them; a clamped gated linear unit; YaRN. Rows of gate and up
  * alternate. Experts in 16 bits are transposed, [in, out]. MLX has separate tensors for gate and
  * up.

@@ -66,8 +66,8 @@ static uint32_t grammar_text_expr(struct grammar_compilation *q)
 					     expr_either(s, expr_word(s, "\r"), expr_word(s, " ")));
 		uint32_t blanks = expr_repeat(s, blank, 0, 4);
 		uint32_t begun = SEQUENCE(s, thoughts, blanks, content);
-		/* Nothing may stand before the mark: after blanks there would be no other way to
-		 * continue. */
+		/* No text is allowed before the mark, since after blanks the mark would be the only
+		 * way to continue. */
 		uint32_t first = calls_mark_expr(&q->b, q->b.writes->think_begin);
 		any = q->r->thinking == THINKING_OPEN
 			      ? begun

@@ -1,8 +1,8 @@
 /* Rules for JSON.
  *
- * Numbers have as many digits as a double keeps (15 before and after the point, 2 in the
- * exponent), and white space is bounded, so that a model cannot continue for ever where a text
- * should end. Strings may have any length; \u escapes are whole characters. */
+ * Numbers have as many digits as a double keeps (15 before and after the point, 2 in the exponent),
+ * and white space is bounded, so that a model cannot continue endlessly where a text should end.
+ * Strings may have any length; \u escapes are whole characters. */
 #include "engine/grammar/grammar_build.h"
 
 #include "engine/json/text_out.h"

@@ -29,7 +29,8 @@ static void until_add_mark(struct marks *m, const char *mark)
 		m->at[m->count++] = mark;
 }
 
-/* One character that is none of `but`; of characters, the last ASCII one stands for all beyond. */
+/* Any character except those in `but`. With m->characters, the last ASCII character represents all
+ * characters beyond ASCII. */
 static uint32_t until_other_than(const struct marks *m, const bool but[256])
 {
 	uint32_t any = NOTHING, from = m->characters ? 1 : 0; /* no NUL in a text */

@@ -328,8 +328,8 @@ const struct encoding encoding_affine = {
  * biases, which distinguishes them from its affine codes. DeepSeek-V4 has them as NAME.weight, I8
  * [..., rows, columns / 2], and NAME.scale, F8_E8M0 [..., rows, groups].
  *
- * The tensor keeps the name NAME_blocks, because where a checkpoint has NAME itself, in 16 bits, it
- * lies otherwise ([..., columns, rows] in gpt-oss): by the name it is known which of them is there.
+ * The tensor keeps the name NAME_blocks. A checkpoint in 16 bits has NAME instead, with another
+ * layout ([..., columns, rows] in gpt-oss), so the name tells which layout it is.
  */
 
 enum { BLOCK = 32, BLOCK_BYTES = BLOCK / 2 };

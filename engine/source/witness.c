@@ -13,7 +13,7 @@
 struct witness {
 	const char *folder;
 	struct witness_watch watch;
-	struct source_state source; /* the source as looked at; an own copy */
+	struct source_state source; /* a copy of the source_state at the beginning */
 	const struct files *files;  /* owned by the caller */
 	uint32_t *file_of;	    /* [files_count] number in the identity */
 	bool taken_up; /* the identity was read from the folder; its records there end at
@@ -328,7 +328,8 @@ int witness_attach(struct witness *w, struct files *f, struct err *e)
 
 /* ---- the end ---- */
 
-/* A gap lies in one file, which is opened for it alone: there are about as many as files. */
+/* Hashes a gap, which is within one file. Opens the file for each gap, since there are only about
+ * as many gaps as files. */
 static int witness_hash_gap(struct witness *w, struct identity_range *gap, struct err *e)
 {
 	uint64_t size;

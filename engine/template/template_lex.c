@@ -57,7 +57,7 @@ static const char *lex_strip_end(const char *text, const char *end)
 	return end;
 }
 
-/* Moves to a place behind what was read. */
+/* Moves to a later place. */
 static void lex_move_to(struct lexer *l, const char *to)
 {
 	if (to > l->at)

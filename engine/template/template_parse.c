@@ -21,7 +21,7 @@ struct parser {
 
 /* ---- tokens ---- */
 
-/* Fails: the token at hand stands where `wanted` should be. */
+/* Fails: `wanted` was expected instead of the current token. */
 static void parse_fail(struct parser *p, const char *wanted)
 {
 	p->r->line = p->at->line;
@@ -53,7 +53,7 @@ static bool parse_at_word(const struct parser *p, const char *text)
 	return parse_token_is(p->at, T_NAME, text);
 }
 
-/* Takes the token if it is at hand. */
+/* Takes the operator if it is the current token. */
 static bool parse_take_operator(struct parser *p, const char *text)
 {
 	bool there = parse_at_operator(p, text);
@@ -267,7 +267,7 @@ static struct template_node *parse_primary(struct parser *p)
 	return n;
 }
 
-/* ---- behind an operand ---- */
+/* ---- after an operand ---- */
 
 static struct template_node *parse_argument(struct parser *p)
 {
@@ -460,7 +460,7 @@ static struct template_node *parse_operators(struct parser *p, int level)
 	return n;
 }
 
-/* Takes a comparison operator, if one is at hand. */
+/* Takes a comparison operator if it is the current token. */
 static bool parse_take_comparison(struct parser *p, uint8_t *op)
 {
 	static const struct {

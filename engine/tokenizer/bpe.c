@@ -1,7 +1,7 @@
-/* Byte-pair merging (Sennrich et al. 2016): a word begins as single bytes, and the neighbours
- * whose pair has the lowest rank are replaced by the pair's product, the leftmost first among
- * equals, until no pair has a merge. In a vocabulary of pieces a word begins as characters; a
- * character that is no token takes part in no merge by rank and becomes the tokens of its bytes.
+/* Byte-pair merging (Sennrich et al. 2016): a word begins as single bytes, and the neighbours whose
+ * pair has the lowest rank are replaced by the pair's product, the leftmost first among equals,
+ * until no pair has a merge. In a vocabulary of pieces a word begins as characters; a character
+ * without a token is not merged by rank and becomes the tokens of its bytes.
  *
  * Searching the lowest pair again after each merge takes O(n^2), and a word may be a whole file
  * without a space. So the symbols are a doubly linked list and the pairs wait in a heap. A pair
@@ -34,7 +34,7 @@ struct bpe_work {
 	struct bpe_candidate *heap; /* the next to merge is heap[0] */
 	size_t heap_count, heap_capacity;
 	const _Atomic bool *stop;
-	/* The word at hand, and by what it is merged. */
+	/* The current word, and the merges to use. */
 	const struct vocabulary *vocabulary;
 	const struct bpe_merges *merges;
 	const char *word;

@@ -121,8 +121,8 @@ static size_t normalize_piece_end(const char *text, size_t n, size_t from)
 {
 	if (n - from <= PIECE_BYTES)
 		return n;
-	/* Nothing composes with what stands before Latin letters, signs and ideographs. Others
-	 * qualify too, but few texts continue for long without one of these. */
+	/* Latin letters, signs and ideographs do not compose with the character before them. The
+	 * same holds for other characters, but nearly every text soon has one of these. */
 	size_t at = utf8_begin(text, from + PIECE_BYTES), step;
 	for (; at < n; at += step) {
 		uint32_t character = utf8_decode(text + at, &step);

@@ -303,7 +303,7 @@ enum {
 struct pretokenize_work {
 	pcre2_match_data *match;
 	pcre2_match_context *near, *far;	/* each with its limits */
-	char *prefixed[PRETOKENIZE_STAGES_MAX]; /* per stage: a piece behind a space */
+	char *prefixed[PRETOKENIZE_STAGES_MAX]; /* per stage: a space and a piece */
 	size_t prefixed_capacity[PRETOKENIZE_STAGES_MAX];
 	const _Atomic bool *stop;
 	uint64_t left;	/* units left for far searches */
@@ -365,8 +365,8 @@ struct pretokenize_run {
 	struct err *e;
 };
 
-/* Searches the next few bytes. Returns PCRE2's result, or PCRE2_ERROR_PARTIAL if the bytes
- * behind might change it: a partial match is one that looked beyond the end. */
+/* Searches the next few bytes. Returns PCRE2's result, or PCRE2_ERROR_PARTIAL if later bytes might
+ * change it: PCRE2 reports a partial match if it looked beyond the end. */
 static int pretokenize_search_near(struct pretokenize_run *r, const pcre2_code *pattern,
 				   const char *text, size_t n, size_t from)
 {

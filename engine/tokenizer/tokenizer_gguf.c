@@ -1,6 +1,6 @@
-/* Builds a tokenizer from the arrays of a GGUF file: tokens, kinds, scores and merges. How a
- * text is processed is not in such a file; two names, of a model and of a split, stand for what
- * the tokenizer was published with. An unknown name is refused. */
+/* Builds a tokenizer from the arrays of a GGUF file: tokens, kinds, scores and merges. Such a file
+ * does not describe how a text is processed. It has two names, of a model and of a split, which
+ * identify the published tokenizer. An unknown name is refused. */
 #include "cache/utf8.h"
 #include "engine/tokenizer/pretokenize.h"
 #include "engine/tokenizer/tokenizer_build.h"
@@ -14,9 +14,9 @@
 struct tokenizer_gguf_model {
 	const char *name;
 	enum spelling spelling;
-	bool split;	   /* as `pre` says */
-	bool scores;	   /* not merges */
-	bool space_prefix; /* if the file does not say */
+	bool split;	   /* split as named by `pre` */
+	bool scores;	   /* scores instead of merges */
+	bool space_prefix; /* default if the file does not say */
 	bool add_bos;
 };
 static const struct tokenizer_gguf_model MODELS[] = {

@@ -1,7 +1,7 @@
-/* Reads GPT-2's files: vocab.json, merges.txt, and tokenizer_config.json for the class, which
- * stands for a split pattern and a normaliser, and for the added tokens. If the configuration
- * does not list added tokens, older checkpoints have them in added_tokens.json, and name the
- * special ones in special_tokens_map.json. */
+/* Reads GPT-2's files: vocab.json, merges.txt, and tokenizer_config.json, which has the added
+ * tokens and the class, which determines the split pattern and the normaliser. Older checkpoints
+ * have the added tokens in added_tokens.json, and the names of the special ones in
+ * special_tokens_map.json. */
 #include "engine/tokenizer/tokenizer_build.h"
 
 #include "engine/tokenizer/pretokenize.h"

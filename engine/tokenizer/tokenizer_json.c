@@ -16,7 +16,7 @@ struct tokenizer_json {
 	struct tokenizer *t;
 	const char *name; /* of the file */
 	struct added_entries added;
-	/* The tokens that its template puts before and behind a text; NULL: none. Borrowed. */
+	/* The tokens that the template puts before and after a text; NULL: none. Borrowed. */
 	const char *bos, *end;
 	/* Which kinds of part the file has: */
 	bool byte_level;       /* ByteLevel among the pre-tokenizers */
@@ -283,7 +283,7 @@ static const struct tokenizer_json_component PRE_TOKENIZER = {
 
 /* --- post_processor --- */
 
-/* Accepts a template that puts at most one token before a text, and at most one behind. */
+/* Accepts a template that puts at most one token before a text, and at most one after it. */
 static int tokenizer_json_read_template(struct tokenizer_json *r, const struct json *object)
 {
 	const struct json *single;
