@@ -44,7 +44,8 @@ static void convert_place_close(void *ctx)
 
 static int convert_is_needed(const struct source *from, struct err *e)
 {
-	return err_set(e, ENOTSUP, "tensor %s is not as it is computed with", from->tensor->name);
+	return err_set(e, ENOTSUP, "tensor %s must be converted before it can be computed with",
+		       from->tensor->name);
 }
 
 /* Whether the source's bytes are as the plan requires: contiguous rows of the same format. */

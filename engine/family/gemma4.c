@@ -116,7 +116,7 @@ static void gemma4_shared_keys(struct reader *r)
 			from--;
 		if (!from)
 			reader_refuse(r, EINVAL,
-				      "num_kv_shared_layers (%u) leaves layer %u no earlier one whose "
+				      "num_kv_shared_layers (%u): layer %u has no earlier layer whose "
 				      "keys it could read",
 				      count, layer);
 		l->keys_of = from;

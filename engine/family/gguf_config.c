@@ -184,7 +184,8 @@ static void gguf_put_latent(struct gguf_writer *w)
 		gguf_writer_refuse(
 			w, EINVAL,
 			"of heads of %" PRIu64 ", %" PRIu64
-			" elements are rotated (rope.dimension_count), which leaves none",
+			" elements are rotated (rope.dimension_count), so none is left "
+			"unrotated",
 			key, rotated);
 	gguf_put_uint(w, "qk_nope_head_dim", key - rotated);
 	gguf_put_uint(w, "qk_rope_head_dim", rotated);

@@ -102,8 +102,8 @@ static int sources_check_constants(struct sources *s, uint32_t table, const char
 	int failed = package_read_part(s->package, t, 0, 0, 1, have, e);
 	if (!failed && memcmp(have, want, count * sizeof *have) != 0)
 		failed = err_set(e, EINVAL,
-				 "tensor %s does not hold the constants that follow from config.json; "
-				 "by them, other rows of the table would be read",
+				 "tensor %s does not hold the constants that config.json gives; "
+				 "with them, wrong rows of the table would be read",
 				 t->name);
 	return failed;
 }

@@ -304,7 +304,8 @@ struct spot machine_return(const struct machine *m, uint32_t stack)
 static void machine_too_ambiguous(struct machine *m)
 {
 	machine_fail(m, E2BIG,
-		     "the grammar is too ambiguous: too many of its alternatives begin alike");
+		     "the grammar is too ambiguous: too many of its alternatives "
+		     "begin the same way");
 }
 
 static void machine_add_spot(struct machine *m, struct spots *to, struct spot p)

@@ -124,8 +124,8 @@ static int load_refuse_stale(const char *folder, struct err *e)
 static int load_refuse_unread(const char *folder, struct err *e)
 {
 	return err_set(e, EAGAIN,
-		       "%s: by their times, the checkpoint's files are not those the store was "
-		       "made from; they must be read again",
+		       "%s: the checkpoint's files have other times than when the store "
+		       "was made; they must be read again",
 		       folder);
 }
 

@@ -88,7 +88,7 @@ static const struct param table[] = {
 	 .label = "Stop repetition",
 	 .words = WORDS("on", "off"),
 	 .what = "on or off", .begins = "on",
-	 .about = "on: an answer that repeats itself ends after 256 tokens of that"},
+	 .about = "on: an answer ends when it has repeated itself for 256 tokens"},
 	{"system", &kind_text, AT(system),
 	 .label = "System message", .common = true,
 	 .what = "UTF-8 text without NUL bytes",
@@ -145,8 +145,8 @@ static const struct param table[] = {
 	 .what = "a word of at most 127 bytes, or auto",
 	 .begins = "auto",
 	 .same_text = true,
-	 .about = "sessions take over what others with the same word have computed; auto: what "
-		  "others without a word have"},
+	 .about = "sessions with the same word share what they have computed; "
+		  "auto: sessions without a word share"},
 	{"experts_per_token", &kind_count, AT(experts_per_token), 0, CONFIG_MAX_EXPERTS,
 	 .label = "Experts per token",
 	 .what = "a whole number up to the model's own (info/experts_per_token), 0 for that",
@@ -163,8 +163,8 @@ static const struct param table[] = {
 	 .what = "KEEP,WINDOW, ranks from 0 up to the model's experts (1,16), or off, the only value of a "
 		 "model without experts",
 	 .begins = "off",
-	 .about = "an expert that is not in memory, behind the first KEEP, gives its place to one that is, "
-		  "of the first WINDOW; loses quality"},
+	 .about = "a missing expert, except the first KEEP, is replaced by one in memory, of the "
+		  "first WINDOW; loses quality"},
 	{"experts_bias", &kind_steer, AT(experts_bias),
 	 .label = "Router bias",
 	 .what = "lines of an expert (03/017, a pattern) and a number, or off", .begins = "empty",

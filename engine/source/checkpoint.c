@@ -114,7 +114,8 @@ static int checkpoint_check_weight_map(struct checkpoint *c, const struct json *
 		const struct checkpoint_tensor *t = checkpoint_find(c, name);
 		if (!t || strcmp(files_name(c->files, t->file), file) != 0)
 			return err_set(e, EINVAL,
-				       "%s: tensor %.128s is not in %.128s, where the index has it",
+				       "%s: the index says that tensor %.128s is in %.128s, but it is "
+				       "not",
 				       index, name, file);
 	}
 	return failed;

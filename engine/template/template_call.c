@@ -48,7 +48,7 @@ struct value call_function(struct template_run *r, const struct function *f,
 		int place = call_parameter(f, &args->named[i]);
 		if (place < 0 || a[place])
 			return template_fail(
-				r, EINVAL, "%s does not take the argument %.*s, or has it already",
+				r, EINVAL, "%s has no argument %.*s, or it was given twice",
 				f->name, (int)args->named[i].n, args->named[i].name);
 		a[place] = &args->named[i].value;
 	}

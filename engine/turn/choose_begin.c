@@ -192,8 +192,8 @@ static int choose_check(const struct turn_state *t, struct err *e)
 			       "candidates to choices, or echo text > params/format");
 	if (asked->earlier.count || asked->given.n || asked->given_thoughts.n)
 		return err_set(e, EINVAL,
-			       "one of the choices is a whole answer and continues none; use "
-			       "retry instead of continue");
+			       "a choice is always a whole answer and cannot continue one; "
+			       "use retry instead of continue");
 	return 0;
 }
 

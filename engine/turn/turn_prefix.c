@@ -114,17 +114,17 @@ void turn_keep_prefix(struct turn_state *t, bool over)
 
 static const char *const reasons[] = {
 	[PREFIX_ALL] = "nothing had to be computed again",
-	[PREFIX_NONE] = "no text that is kept begins alike: it is new, was removed, or was evicted "
-			"long ago",
+	[PREFIX_NONE] = "no kept text has the same beginning: the text is new, or "
+			"what was kept of it was removed or evicted long ago",
 	[PREFIX_EVICTED] = "the same text was kept, but its memory was needed",
 	[PREFIX_DIFFERS] = "the texts differ",
 	[PREFIX_LOSSES] = "the same text was computed with other params (experts_per_token, "
 			  "drop_missing, substitute)",
 	[PREFIX_WEIGHTS] = "the same text was computed by other weights: the store was made again",
-	[PREFIX_LONG] = "this model turns the keys of texts beyond a number of positions otherwise, and "
-			"the text is on the other side of it now",
-	[PREFIX_CHECKPOINT] = "the text is the same for longer, but this model goes back only to "
-			      "checkpoints, and none is kept later",
+	[PREFIX_LONG] = "this model rotates keys differently in texts beyond a certain "
+			"length, and the text has crossed it",
+	[PREFIX_CHECKPOINT] = "more of the text is the same, but this model can only go back "
+			      "to checkpoints, and there is no later one",
 	[PREFIX_GIVEN_UP] = "the session had computed it, but its memory was needed",
 	[PREFIX_DISK_FULL] = "the session had computed it, but its memory was needed, and there was "
 			     "no room for it on disk (-o offload=)",

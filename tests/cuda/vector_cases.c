@@ -127,7 +127,7 @@ static void case_choose_any(struct random *random, uint32_t *chosen, uint32_t to
 	}
 }
 
-/* y = what engine/compute/moe.c makes of one row. */
+/* y = what engine/cpu/moe.c makes of one row. */
 static void case_sum_row(float *y, const float *x, const float *weight, const uint32_t *chosen)
 {
 	memset(y, 0, SUM_WIDTH * sizeof *y);

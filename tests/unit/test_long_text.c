@@ -160,7 +160,7 @@ static void a_kept_text_is_not_used_on_the_other_side_of_the_limit(void **state)
 	assert_in_range(test_stats(u).prompt_tokens, LIMIT + 1, 1000);
 	assert_int_equal(test_stats(u).cached_tokens, 0);
 	char *why = test_text(u, SESSION_WHY);
-	assert_non_null(strstr(why, "turns the keys of texts beyond"));
+	assert_non_null(strstr(why, "rotates keys differently in texts beyond"));
 	free(why);
 	for (int i = 0; i < 3; i++)
 		session_end(all[i]);

@@ -176,7 +176,7 @@ static void what_differs_is_shown(void **state)
 	second = sharing(&fable, "nobody");
 	test_set(second, "system", system_text);
 	free(test_ask(second, "What is 7 x 8?"));
-	assert_why(second, "found_tokens 0\nfound_in nothing\nreason no text that is kept");
+	assert_why(second, "found_tokens 0\nfound_in nothing\nreason no kept text");
 	session_end(second);
 }
 
@@ -373,7 +373,7 @@ static void why_tells_what_was_evicted_from_what_is_new(void **state)
 {
 	static const char evicted[] = "found_tokens 0\nfound_in nothing\nreason the same text was "
 				      "kept, but its memory was needed\nevicted_tokens ",
-			  new[] = "reason no text that is kept begins alike";
+			  new[] = "reason no kept text has the same beginning";
 	(void)state;
 	struct test_model m;
 	test_model_ready(&m, test_fable(),
