@@ -35,11 +35,11 @@ says() { grep -qF "$1" "$out"; }
 
 run '' 0 && says 'gpu Card of threads, compute capability 8.6, 3.2 GB, driver for CUDA 12.3' && ! says 'not ok'
 result 'a card is found, and its kernels give the bits of the scalar table' $?
-run none 77 && says 'gpu none: the driver does not begin: as the test wants (CUDA_ERROR_NO_DEVICE)'
+run none 77 && says 'gpu none: the driver does not start: as the test wants (CUDA_ERROR_NO_DEVICE)'
 result 'a driver without a card is told' $?
 run old 1 && says 'CUDA_ERROR_NOT_FOUND'
 result 'a module without one of the kernels is refused' $?
-run memory 1 && says 'no memory on the card' && says 'CUDA_ERROR_OUT_OF_MEMORY'
+run memory 1 && says 'no GPU memory' && says 'CUDA_ERROR_OUT_OF_MEMORY'
 result 'a card without memory is told' $?
 run wild 1 && says 'CUDA_ERROR_ILLEGAL_ADDRESS' && [ "$(grep -c '^not ok' "$out")" = 1 ] && says 'ok attend'
 result 'after a wild access the card is opened again, and the other kernels are compared' $?

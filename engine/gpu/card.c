@@ -23,7 +23,7 @@ int card_look(const struct gpu_driver *d, int ordinal, struct card_facts *facts,
 
 	memset(facts, 0, sizeof *facts);
 	if (!result && ordinal >= count)
-		return err_set(e, ENODEV, "there is no card %d: the driver has %d", ordinal, count);
+		return err_set(e, ENODEV, "there is no GPU %d: the driver has %d", ordinal, count);
 	result = result ? result : d->version(&version);
 	result = result ? result : d->device(&device, ordinal);
 	result = result ? result : d->device_name(facts->name, sizeof facts->name, device);
@@ -36,7 +36,7 @@ int card_look(const struct gpu_driver *d, int ordinal, struct card_facts *facts,
 	facts->name[sizeof facts->name - 1] = 0;
 	facts->driver = (uint32_t)version;
 	facts->memory = memory;
-	return gpu_driver_check(d, result, "the card says nothing of itself", e);
+	return gpu_driver_check(d, result, "the GPU's properties cannot be read", e);
 }
 
 /* ---- opening ---- */
@@ -62,8 +62,8 @@ static int card_find_kernels(struct card *c, struct err *e)
 static int card_load(struct card *c, const struct cuda_image *images, struct err *e)
 {
 	int failed = err_set(e, ENOTSUP,
-			     "this program was built without kernels of cards: neither nvcc nor "
-			     "clang was there");
+			     "this program was built without GPU kernels: neither nvcc nor clang "
+			     "was found");
 
 	for (const struct cuda_image *i = images; i->name; i++) {
 		const int result = c->driver.module_load(&c->module, i->bytes);
@@ -72,7 +72,7 @@ static int card_load(struct card *c, const struct cuda_image *images, struct err
 			return card_find_kernels(c, e);
 		struct err why;
 		(void)gpu_driver_check(&c->driver, result, i->name, &why);
-		failed = err_set(e, ENOTSUP, "the driver does not take the kernels: %s", why.text);
+		failed = err_set(e, ENOTSUP, "the driver cannot load the kernels: %s", why.text);
 	}
 	c->module = NULL;
 	return failed;
@@ -94,7 +94,7 @@ int card_open(struct card *c, int ordinal, const struct cuda_image *images, stru
 		result = result ? result : d->context_use(c->context);
 		result = result ? result : d->memory_free_now(&free_now, &total);
 		result = result ? result : d->stream_create(&c->stream, GPU_STREAM_APART);
-		failed = gpu_driver_check(d, result, "the card is not to be had", e);
+		failed = gpu_driver_check(d, result, "the GPU cannot be opened", e);
 	}
 	c->facts.free = free_now;
 	if (!failed)
@@ -125,7 +125,7 @@ void card_close(struct card *c)
 int card_take(struct card *c, size_t bytes, gpu_address *address, struct err *e)
 {
 	return gpu_driver_check(&c->driver, c->driver.memory_take(address, bytes),
-				"no memory on the card", e);
+				"no GPU memory", e);
 }
 
 void card_give(struct card *c, gpu_address address)
@@ -137,19 +137,19 @@ void card_give(struct card *c, gpu_address address)
 int card_copy_in(struct card *c, gpu_address to, const void *from, size_t bytes, struct err *e)
 {
 	return gpu_driver_check(&c->driver, c->driver.copy_in(to, from, bytes, c->stream),
-				"copying to the card", e);
+				"copying to the GPU", e);
 }
 
 int card_copy_out(struct card *c, void *to, gpu_address from, size_t bytes, struct err *e)
 {
 	return gpu_driver_check(&c->driver, c->driver.copy_out(to, from, bytes, c->stream),
-				"copying from the card", e);
+				"copying from the GPU", e);
 }
 
 int card_clear(struct card *c, gpu_address to, size_t bytes, struct err *e)
 {
 	return gpu_driver_check(&c->driver, c->driver.fill(to, 0, bytes, c->stream),
-				"clearing memory of the card", e);
+				"clearing GPU memory", e);
 }
 
 int card_launch(struct card *c, enum cuda_kernel k, const struct cuda_grid *g, const void *operands,
@@ -165,5 +165,5 @@ int card_launch(struct card *c, enum cuda_kernel k, const struct cuda_grid *g, c
 int card_wait(struct card *c, struct err *e)
 {
 	return gpu_driver_check(&c->driver, c->driver.stream_wait(c->stream),
-				"the card's work failed", e);
+				"the GPU's work failed", e);
 }

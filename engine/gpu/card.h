@@ -1,5 +1,5 @@
-/* One card: its memory, the kernels on it, and the order in which it works. A card belongs to one
- * thread; all its work goes through one stream, so what was begun first is done first. */
+/* One GPU: its memory, the loaded kernels, and a stream of work. A card is used by one thread. All
+ * work goes through one stream, so it is done in the order in which it was started. */
 #ifndef MOEFS_ENGINE_GPU_CARD_H
 #define MOEFS_ENGINE_GPU_CARD_H
 
@@ -27,28 +27,28 @@ struct card {
 	struct card_facts facts;
 };
 
-/* The facts of a card, by a driver that is open; takes no memory on it. ENODEV: no such card. */
+/* Reads a GPU's properties with an open driver; takes no GPU memory. ENODEV: no such GPU. */
 int card_look(const struct gpu_driver *d, int ordinal, struct card_facts *facts, struct err *e);
 
-/* Opens a card and loads the first of these images that its driver takes. All kernels are there
- * afterwards. ENOTSUP: none is taken; the sentence says why not the last one. */
+/* Opens a GPU and loads the first of these images that its driver accepts; then c->kernels is
+ * complete. ENOTSUP: no image is accepted; the sentence says why the last one is not. */
 int card_open(struct card *c, int ordinal, const struct cuda_image *images, struct err *e);
-/* Waits for nothing: work that was begun is lost. Gives back the context, and with it all memory. */
+/* Releases the context, and with it all GPU memory, without waiting for work that was started. */
 void card_close(struct card *c);
 
-/* Memory on the card, 256-byte aligned. ENOMEM where it does not suffice. */
+/* Allocates GPU memory, 256-byte aligned. ENOMEM: there is not enough. */
 int card_take(struct card *c, size_t bytes, gpu_address *address, struct err *e);
 void card_give(struct card *c, gpu_address address);
 
-/* Begin to copy; the memory of the program must stay until card_wait. */
+/* Start a copy; the buffer in main memory must stay valid until card_wait. */
 int card_copy_in(struct card *c, gpu_address to, const void *from, size_t bytes, struct err *e);
 int card_copy_out(struct card *c, void *to, gpu_address from, size_t bytes, struct err *e);
-/* Begins to fill with zeros. */
+/* Starts filling with zeros. */
 int card_clear(struct card *c, gpu_address to, size_t bytes, struct err *e);
-/* Begins a kernel; operands are copied. */
+/* Starts a kernel; operands are copied. */
 int card_launch(struct card *c, enum cuda_kernel k, const struct cuda_grid *g, const void *operands,
 		struct err *e);
-/* Waits until all that was begun is done. A failure may be that of any of it. */
+/* Waits until all work is done. An error may belong to any of the work since the last wait. */
 int card_wait(struct card *c, struct err *e);
 
 #endif

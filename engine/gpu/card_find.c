@@ -50,7 +50,7 @@ void card_find_begin(struct card_find *f, bool look)
 	f->answer = -1;
 	f->found = (struct card_found){0};
 	(void)snprintf(f->found.why, sizeof f->found.why, "%s",
-		       look ? "no process to look for one" : "not looked for");
+		       look ? "no process could be started to look for one" : "not looked for");
 	if (!look || pipe2(ends, O_CLOEXEC) != 0)
 		return;
 	/* The child's child looks, so that it is not this process's to wait for. */
@@ -114,7 +114,7 @@ int card_print_modules(char *text, size_t size)
 	for (const struct cuda_image *i = cuda_images; i->name && n >= 0 && (size_t)n < size; i++)
 		n += snprintf(text + n, size - (size_t)n, "%s%s", i == cuda_images ? "" : "; ",
 			      i->name);
-	return cuda_images->name ? n : snprintf(text, size, "none: neither nvcc nor clang was there");
+	return cuda_images->name ? n : snprintf(text, size, "none: neither nvcc nor clang was found");
 }
 
 int card_print_found(const struct card_found *found, char *text, size_t size)

@@ -1,5 +1,5 @@
-/* Looks for cards without becoming a process that has opened the driver: a child does, and tells what
- * it found. The driver begins threads, takes memory, and does not survive a fork. */
+/* Looks for a GPU in a child process, since the driver starts threads, takes memory and does not
+ * survive a fork. */
 #ifndef MOEFS_ENGINE_GPU_CARD_FIND_H
 #define MOEFS_ENGINE_GPU_CARD_FIND_H
 
@@ -10,28 +10,28 @@
 
 struct card_found {
 	bool there;
-	struct card_facts facts; /* of card 0 */
-	char why[256];		 /* there is none: a sentence */
+	struct card_facts facts; /* of GPU 0 */
+	char why[256];		 /* if there is no GPU: why, as a sentence */
 };
 
-/* A child that is looking, or what it found. */
+/* A search that is running or has ended. */
 struct card_find {
-	pthread_mutex_t lock; /* of the rest */
-	int answer;	      /* reads its answer; -1: it is read, or nobody looks */
+	pthread_mutex_t lock; /* protects the other members */
+	int answer;	      /* a pipe from the child; -1: the answer was read, or there is no child */
 	struct card_found found;
 };
 
-/* Begins to look, or, if `look` is false, does not. The child has none of this process's files open,
- * is nobody's zombie, and ends after CARD_FIND_SECONDS at the latest. */
+/* Starts the child; if `look` is false, no child. The child has none of this process's files open,
+ * need not be waited for, and ends after CARD_FIND_SECONDS at the latest. */
 enum { CARD_FIND_SECONDS = 10 };
 void card_find_begin(struct card_find *f, bool look);
-/* Any thread: what was found. While the child is looking, and nobody is to wait for it: not known
- * yet. */
+/* Returns what was found. If the child is still looking: waits for it, or, if `wait` is false, says
+ * that the answer is not known yet. Callable from any thread. */
 void card_find_answer(struct card_find *f, bool wait, struct card_found *found);
-/* Of one that was begun. */
+/* Frees a search that card_find_begin made. */
 void card_find_close(struct card_find *f);
 
-/* In one line without its end: the modules in the program, and the card. Both as snprintf. */
+/* Print one line without its newline, as snprintf does: the modules in the program; the GPU. */
 int card_print_modules(char *text, size_t size);
 int card_print_found(const struct card_found *found, char *text, size_t size);
 

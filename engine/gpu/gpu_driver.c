@@ -34,10 +34,10 @@ int gpu_driver_open(struct gpu_driver *d, struct err *e)
 	memset(d, 0, sizeof *d);
 	d->library = dlopen(gpu_library, RTLD_NOW | RTLD_LOCAL);
 	if (!d->library) /* dlerror names the library */
-		return err_set(e, ENODEV, "no driver of NVIDIA's is installed (%s)", dlerror());
+		return err_set(e, ENODEV, "no NVIDIA driver is installed (%s)", dlerror());
 	int failed = gpu_find_functions(d, e);
 	if (!failed)
-		failed = gpu_driver_check(d, d->init(0), "the driver does not begin", e);
+		failed = gpu_driver_check(d, d->init(0), "the driver does not start", e);
 	if (failed)
 		gpu_driver_close(d);
 	return failed;

@@ -1,5 +1,5 @@
-/* The driver of NVIDIA's cards, found at run time: libcuda.so.1, by the names that it exports. The
- * program is linked with nothing of it and needs no toolkit.
+/* NVIDIA's driver, opened at run time: libcuda.so.1, by its exported names. The program does not link
+ * with it and needs no toolkit.
  *
  * Types and names are those of NVIDIA's "CUDA Driver API" reference. A function that has a second
  * version is asked for by the name with _v2, as the reference's headers rename it. */
@@ -27,7 +27,7 @@ enum {
 	GPU_FUNCTION_SHARED = 8,
 	GPU_STREAM_APART = 1, /* does not wait for the stream 0 */
 };
-/* Results that are told apart. */
+/* Results that the program distinguishes. */
 enum { GPU_OUT_OF_MEMORY = 2, GPU_NO_DEVICE = 100 };
 
 /* DO(field, exported name, operands). */

@@ -254,7 +254,7 @@ const struct tree_row rows[] = {
 	FACT("progress", FACT_PROGRESS, "progress of a conversion, of checking the checkpoint, of refining or of warming; else idle"),
 	FACT("template", FACT_TEMPLATE, "where the chat template comes from, or why there is none"),
 	FACT("embedding", FACT_EMBEDDING, "how embeddings are made: pooling, normalisation, and what says so"),
-	FACT("kernels", FACT_KERNELS, "the kernels: the instruction set, those of cards, and the card that was found"),
+	FACT("kernels", FACT_KERNELS, "the kernels in use, the GPU kernels in the program, and the GPU that was found"),
 	FACT("left_out", FACT_LEFT_OUT, "what of the checkpoint is not used: what names begin with, tensors, bytes; or none. Known once the model is loaded"),
 	FACT("ngrams", FACT_NGRAMS, "tables of n-grams, read where they were published: bytes, how many of these are in memory, rows read and waited for; or none"),
 

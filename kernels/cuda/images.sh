@@ -1,8 +1,8 @@
 #!/bin/sh
-# Compiles the kernels of cards with every compiler that is here, and writes a file of C that has them as arrays
-# (cuda_images.h). nvcc makes code for each of the usual cards and PTX for later ones; a driver of the toolkit's major
-# version loads them. clang needs no toolkit and makes PTX of version 6.3, which every driver since 410 (CUDA 10.0) loads,
-# for cards since sm_70. With neither the list is empty, and the program says so.
+# Compiles the GPU kernels with each installed compiler, and writes a C file that has the modules as arrays
+# (cuda_images.h). nvcc makes code for each of the usual GPUs and PTX for later ones; they need a driver of the toolkit's
+# major version. clang needs no toolkit. It makes PTX 6.3 for sm_70 and later, which drivers since 410 (CUDA 10.0) load.
+# Without a compiler the list is empty, and `moefs --check` says so.
 # usage: images.sh FILE, in the root of the sources. NVCC and CLANG name other compilers; empty: none.
 set -eu
 file=$1
@@ -51,18 +51,17 @@ by_clang() {
 		if by_nvcc >"$work/words" 2>&1; then
 			image 0 "$nvcc_name" "$work/nvcc"
 		else
-			echo "the kernels of cards are not compiled by nvcc: $(head -n 3 "$work/words")" >&2
+			echo "nvcc does not compile the GPU kernels: $(head -n 3 "$work/words")" >&2
 		fi
 	fi
 	if [ -n "$clang" ] && command -v "$clang" >/dev/null 2>&1; then
 		if by_clang >"$work/words" 2>&1; then
 			image 1 "$clang_name" "$work/clang"
 		else
-			echo "the kernels of cards are not compiled by clang: $(head -n 3 "$work/words")" >&2
+			echo "clang does not compile the GPU kernels: $(head -n 3 "$work/words")" >&2
 		fi
 	fi
 	printf 'const struct cuda_image cuda_images[] = {\n%s{0, 0, 0}};\n' "$images"
 } >"$work/images.c"
 mkdir -p "$(dirname "$file")"
 cp "$work/images.c" "$file.$$" && mv "$file.$$" "$file"
-[ -n "$images" ] || echo 'neither nvcc nor clang is here: this program will compute on no card' >&2
