@@ -96,7 +96,7 @@ $(BUILD)/libmoefs.a: $(LIB_OBJS) $(BUILD)/kernels/cuda/images.o
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/pack: $(call objects,examples/models/pack.c) $(BUILD)/libmoefs.a
+$(BUILD)/pack: $(call objects,examples/models/pack.c examples/models/packed.c) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
@@ -177,7 +177,7 @@ $(BUILD)/tests/unit/main.o: $(BUILD)/tests/unit/groups.h
 UNIT_WRAPPED := run_begin_place loss_idle_begin turn_prepare turn_take $(addprefix io_,pread pwrite sync sync_folder reserve free_space rename remove ring_submit ring_next) \
 	mmap malloc calloc realloc reallocarray _cmocka_run_group_tests
 # What of the benchmarks, of the gateway (what knows nothing of HTTP) and of the tree has tests of its own.
-UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
+UNIT_TESTED := $(call objects,examples/models/packed.c tests/bench/trace.c tests/bench/trace_lines.c \
 	$(filter-out %_routes.c,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c)) fs/gateway/problem.c \
 	$(wildcard fs/gateway/body/*.c) \
 	fs/mount/call.c fs/models/kept_file.c fs/base/text.c fs/base/human.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
@@ -412,4 +412,4 @@ clean: ## remove build/ and the restored weights of the demonstration model
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(BUILD)/kernels/cuda/images.o $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(CUDA_TEST_OBJS) $(BUILD)/tests/cuda/card.o $(FUZZ_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/examples/models/pack.o $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(BUILD)/kernels/cuda/images.o $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(CUDA_TEST_OBJS) $(BUILD)/tests/cuda/card.o $(FUZZ_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/examples/models/pack.o $(BUILD)/examples/models/packed.o $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)

@@ -1,21 +1,17 @@
-/* pack: stores a file of 16-bit weights in two thirds of its size, and restores it.
+/* pack: stores a file of weights or other numbers in less room (packed.h), and restores it.
  *
  *     pack FILE FILE.packed
  *     pack -d FILE.packed FILE
  *
- * The repository holds the demonstration model and the fixtures in this form; `make` and the tests restore them. A
- * packed file is the size of the file (u64, little-endian) and the file as one record of cache/codec.h, which verifies
- * what it restores. A file is written beside its place and then renamed, so several builds may restore the same one. */
-#include "cache/codec.h"
+ * The repository holds the demonstration model and the fixtures in this form; `make` and the tests restore them. A file
+ * is written beside its place and then renamed, so several builds may restore the same one. */
+#include "examples/models/packed.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { PACK_SIZE_BYTES = 8 };
 
 /* The whole of a regular file, to be freed; NULL with a message. */
 static uint8_t *pack_read(const char *path, size_t *bytes)
@@ -55,36 +51,16 @@ static int pack_write(const char *path, const uint8_t *data, size_t bytes)
 	return 0;
 }
 
-static int pack_encode(const char *from, const char *to)
-{
-	size_t bytes, stored = 0;
-	uint8_t *data = pack_read(from, &bytes);
-	uint8_t *out = data ? malloc(PACK_SIZE_BYTES + codec_most(bytes)) : NULL;
-	int wrong = !out || codec_encode(out + PACK_SIZE_BYTES, &stored, data, bytes);
-	if (!wrong) {
-		for (int i = 0; i < PACK_SIZE_BYTES; i++)
-			out[i] = (uint8_t)((uint64_t)bytes >> (8 * i));
-		wrong = pack_write(to, out, PACK_SIZE_BYTES + stored);
-	}
-	free(out);
-	free(data);
-	return wrong;
-}
+/* One of packed.h's, from a file to a file. */
+typedef uint8_t *pack_fn(const uint8_t *data, size_t bytes, size_t *out_bytes);
 
-static int pack_decode(const char *from, const char *to)
+static int pack_file(const char *from, const char *to, pack_fn *make, const char *failure)
 {
-	size_t stored;
-	uint64_t bytes = 0;
-	uint8_t *data = pack_read(from, &stored), *out = NULL, *temp = NULL;
-	if (data && stored > PACK_SIZE_BYTES)
-		for (int i = 0; i < PACK_SIZE_BYTES; i++)
-			bytes |= (uint64_t)data[i] << (8 * i);
-	const bool whole = bytes > 0 && bytes <= CODEC_RECORD_MOST && (out = malloc(bytes)) && (temp = malloc(CODEC_TEMP)) &&
-			   !codec_decode(out, bytes, data + PACK_SIZE_BYTES, stored - PACK_SIZE_BYTES, temp);
-	if (data && !whole)
-		(void)fprintf(stderr, "pack: %s is no packed file, or it is damaged\n", from);
-	const int wrong = !whole || pack_write(to, out, bytes);
-	free(temp);
+	size_t bytes = 0, out_bytes = 0;
+	uint8_t *data = pack_read(from, &bytes), *out = data ? make(data, bytes, &out_bytes) : NULL;
+	if (data && !out)
+		(void)fprintf(stderr, "pack: %s %s\n", from, failure);
+	const int wrong = !out || pack_write(to, out, out_bytes);
 	free(out);
 	free(data);
 	return wrong;
@@ -93,9 +69,9 @@ static int pack_decode(const char *from, const char *to)
 int main(int argc, char **argv)
 {
 	if (argc == 4 && !strcmp(argv[1], "-d"))
-		return pack_decode(argv[2], argv[3]);
+		return pack_file(argv[2], argv[3], packed_decode, "is not a packed file, or it is damaged");
 	if (argc == 3)
-		return pack_encode(argv[1], argv[2]);
+		return pack_file(argv[1], argv[2], packed_encode, "is too large to be packed");
 	(void)fputs("pack FILE FILE.packed\npack -d FILE.packed FILE\n", stderr);
 	return 2;
 }

@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def read_bytes(path):
-    """A file's bytes. The fixtures' large files lie there compressed: by zstd (.zst), or by build/pack (.packed)."""
+    """A file's bytes. The fixtures' large files lie there compressed, by zstd (.zst) or build/pack (.packed)."""
     if os.path.exists(path):
         with open(path, "rb") as f:
             return f.read()

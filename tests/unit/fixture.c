@@ -1,7 +1,7 @@
 /* Fixtures that lie compressed in the repository; see golden.h. */
 #include "golden.h"
-#include "cache/codec.h"
 #include "checkpoint_help.h"
+#include "examples/models/packed.h"
 #include "store_help.h"
 
 #include <dirent.h>
@@ -30,19 +30,11 @@ static bool ends_with(const char *name, const char *ending)
 	return n > k && !strcmp(name + n - k, ending);
 }
 
-/* Weights in the form that build/pack makes. */
+/* The form that build/pack makes. */
 static uint8_t *decode_packed(const uint8_t *packed, size_t packed_bytes, size_t *bytes)
 {
-	uint64_t n;
-	assert_in_range(packed_bytes, sizeof n + 1, 64 << 20);
-	memcpy(&n, packed, sizeof n);
-	assert_in_range(n, 1, 64 << 20);
-	uint8_t *whole = malloc(n), *temp = malloc(CODEC_TEMP);
+	uint8_t *whole = packed_decode(packed, packed_bytes, bytes);
 	assert_non_null(whole);
-	assert_non_null(temp);
-	assert_int_equal(codec_decode(whole, n, packed + sizeof n, packed_bytes - sizeof n, temp), 0);
-	free(temp);
-	*bytes = n;
 	return whole;
 }
 

@@ -465,7 +465,7 @@ static void what_gemma4_cannot_be_is_refused_by_its_key(void **state)
 		 "vocab_size_per_layer_input", ENOTSUP},
 		{"\"num_kv_shared_layers\": 20", "num_kv_shared_layers", EINVAL},
 		{"\"num_kv_shared_layers\": 3", "num_kv_shared_layers", EINVAL},
-		{"\"num_kv_shared_layers\": 1", "no earlier one", EINVAL},
+		{"\"num_kv_shared_layers\": 1", "no earlier layer", EINVAL},
 		{"\"use_bidirectional_attention\": \"all\"", "use_bidirectional_attention",
 		 ENOTSUP},
 		{"\"hidden_activation\": \"silu\"", "hidden_activation", ENOTSUP},
