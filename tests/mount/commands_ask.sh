@@ -79,7 +79,7 @@ newest() { # of two mounts with that name
 	asks -s which "$mnt/$says" "Which city?" || fail ask
 	[ -d "$m/sessions/which" ] || fail "a path leads to another mount"
 	rmdir "$m/sessions/which"
-	leave "$work/second"
+	user_unmounts "$work/second"
 	until_true not alive "$second" || fail "the second does not end"
 	rmdir "$work/second"
 }

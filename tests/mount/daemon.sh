@@ -50,7 +50,7 @@ for signal in TERM INT HUP; do claim "SIG$signal unmounts and ends it" ends_by $
 
 unmounts() {
 	mounted
-	cd / && leave "$mnt" || fail fusermount3
+	cd / && user_unmounts "$mnt" || fail fusermount3
 	gone "$daemon"
 }
 claim "fusermount3 -u ends it" unmounts
@@ -64,7 +64,7 @@ killed() {
 	same "$(cat wait)" idle
 	loaded
 	[ -n "$(ask "What is 1 plus 1?")" ] || fail "no answer"
-	cd / && leave "$mnt"
+	cd / && user_unmounts "$mnt"
 	gone "$daemon"
 }
 claim "after kill -9 it can be mounted again" killed
@@ -84,7 +84,7 @@ says_nothing() { # no store is there yet, so it is looked for in vain
 	pid=$!
 	until_true [ -e "$mnt/version" ] || fail "not mounted"
 	settled >/dev/null
-	leave "$mnt"
+	user_unmounts "$mnt"
 	wait $pid || fail "status $?: $(cat "$work/fg")"
 	same "$(cat "$work/fg")" "" "said"
 }
@@ -96,7 +96,7 @@ twice() {
 	daemon=$(pgrep -n -f -- " $mnt\$")
 	same "$(ls -d "$mnt"/*/info | wc -l)" 2 "models"
 	[ -e "$m-2/prompt" ] || fail "the second is not called $(basename "$MODEL")-2: $(ls "$mnt")"
-	leave "$mnt"
+	user_unmounts "$mnt"
 	gone "$daemon"
 }
 claim "two models of one name are told apart" twice

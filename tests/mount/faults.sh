@@ -241,7 +241,7 @@ unmounts() { # COMMAND…: unmounts while the disk hangs; the process ends with 
 	reads $turn
 	reads $file
 	cd /
-	if [ "$1" = leave ]; then # not while files are open
+	if [ "$1" = user_unmounts ]; then # not while files are open
 		kill $turn $file
 		wait $turn
 		wait $file
@@ -258,7 +258,7 @@ unmounts() { # COMMAND…: unmounts while the disk hangs; the process ends with 
 claim "SIGTERM unmounts while the disk hangs; the process ends with the read in flight" unmounts kill -TERM "$daemon"
 begin
 cd /
-claim "so does fusermount3 -u" unmounts leave "$mnt"
+claim "so does fusermount3 -u" unmounts user_unmounts "$mnt"
 begin
 claim "after that it can be mounted again, and answers" answers
 finish

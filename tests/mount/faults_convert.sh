@@ -284,7 +284,7 @@ resumes() { # RULE…
 	begin "$@"
 	stalled
 	cd /
-	leave "$mnt" || fail fusermount3
+	user_unmounts "$mnt" || fail fusermount3
 	until_true not hears_signals || fail "it has not seen that" # since from then on it hears none
 	until_true at_rest "$daemon" || fail "it does not wait for its write" # and does nothing else, or has ended
 	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"

@@ -593,12 +593,12 @@ tells_its_url() {
 	curl -sS --max-time $limit --retry 100 --retry-connrefused "$told/v1/models" | grep -q fable || fail "no models at $told"
 	until_true grep -q "listening on ${told#http://}" "$log" || fail "the log: $(cat "$log")"
 	child=$(pgrep -f -- "listen=fd:3 $mnt\$")
-	leave "$mnt"
+	user_unmounts "$mnt"
 	until_true not alive "$child" || fail "it outlives the mount"
 	timeout $limit "$MOEFS" -o "store=$store,http=unix:$work/socket" "${others[0]}" "$mnt" | cat >"$work/told" || fail "through a pipe"
 	same "$(cat "$work/told")" "unix:$work/socket"
 	child=$(pgrep -f -- "listen=fd:3 $mnt\$")
-	leave "$mnt"
+	user_unmounts "$mnt"
 	until_true not alive "$child"
 }
 with_the_mount() {
@@ -607,7 +607,7 @@ with_the_mount() {
 	"$MOEFS" -o "store=$store,http=unix:$work/socket" "$MODEL" "$mnt" 2>"$work/stderr" || fail "$(cat "$work/stderr")"
 	curl -sS --max-time $limit --retry 100 --retry-connrefused --unix-socket "$work/socket" http://localhost/v1/models | grep -q fable || fail "no models"
 	child=$(pgrep -f -- "listen=fd:3 $mnt\$")
-	leave "$mnt"
+	user_unmounts "$mnt"
 	until_true not alive "$child" || fail "it outlives the mount"
 }
 claim "-o http prints the address as a URL and lets go of the terminal; the gateway's messages go to the log" tells_its_url

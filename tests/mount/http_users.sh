@@ -116,7 +116,7 @@ mount_with_keys() {
 	child=$(pgrep -f -- "listen=fd:3 $mnt")
 	until_true answers_key
 	same "$(status --unix-socket "$work/socket" http://localhost/v1/models)" 401
-	leave "$mnt"
+	user_unmounts "$mnt"
 	until_true not alive "$child" || fail "the gateway outlives the mount"
 }
 answers_key() { [ "$(status -H 'x-api-key: secret' --unix-socket "$work/socket" http://localhost/v1/models)" = 200 ]; }

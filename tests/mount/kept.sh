@@ -95,7 +95,7 @@ second() {
 	mkdir -p "$work/other" && timeout $limit "$MOEFS" -o "store=$store,sessions=$kept" "$MODEL" "$work/other" || fail "no mount"
 	grep -q "another mount keeps its sessions in $kept" "$work/other/error" || fail "$(cat "$work/other/error")"
 	same "$(ls "$work/other/fable-moe-15m/sessions")" default
-	leave "$work/other"
+	user_unmounts "$work/other"
 }
 claim "a second mount does not keep the same sessions" second
 full() { # the daemon may not write files of more than a few bytes: EFBIG, as ENOSPC on a full disk

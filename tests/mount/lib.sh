@@ -64,7 +64,7 @@ at_rest() { # PROCESS
 longer() { [ "$(stat -c %s "$1")" -gt "$2" ]; } # FILE BYTES
 
 # Unmounts as a user does. Another program may have a file open at that moment: `moefs list` looks into every mount.
-leave() { # MOUNTPOINT
+user_unmounts() { # MOUNTPOINT
 	until_true fusermount3 -u "$1" 2>/dev/null || fusermount3 -u "$1"
 }
 

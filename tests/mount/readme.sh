@@ -165,7 +165,7 @@ glance() { # each path of the tree at a glance is there
 	sed -nE 's/^    ([^ ].*)$/\1/p' $tree | sed -E 's/   +[^ ].*$//' | tr ' ' '\n' | while read -r path; do
 		[ -e "$mnt/fable-moe-15m/sessions/default/$path" ] || fail "a session has no $path"
 	done || exit
-	leave "$mnt"
+	user_unmounts "$mnt"
 }
 claim "the tree at a glance is what there is" glance
 

@@ -322,7 +322,7 @@ strangers() { # processes of another PID namespace have no number here, so their
 	same "$(bash -c 'cat $L > prompt; cat output' 2>/dev/null)" "$answer" "a reader from outside"
 	grep -q "prompt: the text is too long" error || fail "error: $(cat error)"
 	cd ../.. && rm -rf sessions/strangers || fail "rm -rf"
-	cd / && leave "$mnt" || fail unmount
+	cd / && user_unmounts "$mnt" || fail unmount
 	wait $! || fail "status $?: $(cat "$work/stderr")"
 }
 

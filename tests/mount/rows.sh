@@ -143,7 +143,7 @@ fact store '^/.*/3bit$'
 fact state '^ready$'
 fact progress '^idle$'
 fact template '^chat_template.jinja$'
-fact kernels '^(scalar|avx|neon)'
+fact kernels '^cpu (scalar|avx|neon)'
 fact ngrams '^none$'
 fact left_out '^none$'
 

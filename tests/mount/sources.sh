@@ -42,7 +42,7 @@ stored() { # which store it is
 }
 end() { # the end of a claim, also if it fails in the middle
 	cd /
-	mountpoint -q "$work/mnt2" && leave "$work/mnt2"
+	mountpoint -q "$work/mnt2" && user_unmounts "$work/mnt2"
 	unmounted
 }
 whole() { # a mount of the checkpoint as it was, until its store is complete
@@ -170,7 +170,7 @@ two_of_damaged() {
 	same "$(timeout $limit cat "$other/output")" "$answer" "the second"
 	stopped "$other"
 	same "$(echo reset > ctl; ask "$question")" "$answer" "the first, still"
-	leave "$work/mnt2"
+	user_unmounts "$work/mnt2"
 	cd / && unmounted
 }
 claim "two mounts of a checkpoint with a damaged expert both answer" two_of_damaged
