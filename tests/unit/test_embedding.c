@@ -22,8 +22,8 @@
 
 /* The texts of tests/data/embeddings.json; the reference has their ids. */
 static const char *const texts[] = {"hello",
-				    "The quick brown fox jumps over the lazy dog, and then it "
-				    "sleeps for a while in the sun.",
+				    ("The quick brown fox jumps over the lazy dog, and then it "
+				     "sleeps for a while in the sun."),
 				    "a b"};
 enum { TEXTS = sizeof texts / sizeof *texts, WIDTH = 64, NPY = 128 };
 
