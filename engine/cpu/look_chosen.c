@@ -109,6 +109,7 @@ struct chosen_copy {
 /* Rows of [rows][64]: keys, or latents; to and from: the first of these. The first `latent` numbers of
  * a position also go to a row of [64][latent], behind all keys. Lines of later rows are asked for:
  * those that have something of the positions are too far apart for the hardware to foresee. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): `element` is a type */
 #define LOOK_CHOSEN_COLUMNS(element, to, from)                                                    \
 	for (size_t d = 0; d < rows; d++) {                                                       \
 		const element *row = (const element *)(from) + d * KV_BLOCK;                      \
@@ -122,6 +123,8 @@ struct chosen_copy {
 		for (uint32_t i = 0; i < x->n && d < latent; i++)                                 \
 			turned[i * latent] = keys[i];                                             \
 	}
+/* NOLINTEND(bugprone-macro-parentheses) */
+
 static void look_chosen_copy_columns(const struct chosen_copy *x, size_t offset, size_t source,
 				     size_t rows, size_t latent)
 {

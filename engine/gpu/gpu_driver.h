@@ -77,15 +77,16 @@ enum { GPU_OUT_OF_MEMORY = 2, GPU_NO_DEVICE = 100 };
 
 struct gpu_driver {
 	void *library;
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a list of parameters */
 #define GPU_FIELD(field, name, operands) int(*field) operands;
 	GPU_FUNCTIONS(GPU_FIELD)
 #undef GPU_FIELD
 };
 
-/* Loads the library, finds all of its functions and initialises it. The driver begins threads and
- * does not survive a fork. ENODEV: there is no library, no card, or no driver in the kernel. */
+/* Loads the library, finds all of its functions and initialises it. The driver starts threads and
+ * does not survive a fork. ENODEV: there is no library, no GPU, or no driver in the Linux kernel. */
 int gpu_driver_open(struct gpu_driver *d, struct err *e);
-/* Of one that was opened; its memory, modules and contexts are gone before. */
+/* Closes an open driver. Its memory, modules and contexts must have been freed before. */
 void gpu_driver_close(struct gpu_driver *d);
 
 /* 0, or the result in words: what was tried, the driver's name and sentence for it. ENOMEM where the
