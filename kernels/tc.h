@@ -97,6 +97,7 @@ static inline int16_t tc_target(float y, float scale)
 
 static inline int16_t tc_transition(const struct tc_codebook *book, uint32_t window)
 {
+	/* NOLINTNEXTLINE(bugprone-signed-char-misuse,cert-str34-c): a number, not a character */
 	const int32_t a = book->newest[window >> (book->window - 4)];
 	return (int16_t)(2 * a * (a + 2 * book->before[window % TC_NIBBLE]));
 }

@@ -167,7 +167,7 @@ static inline void watch_attend_spans(const struct kernels *k, float *parts, con
 	if (WATCHED)
 		watch_seen(a, n);
 	watch_queries(q, stride, a, n);
-	watch_write(parts, (span1 - span0) * n * a->heads * row);
+	watch_write(parts, row * a->heads * n * (span1 - span0));
 	k->attend_spans(parts, q, stride, a, n, span0, span1);
 }
 
@@ -177,8 +177,8 @@ static inline void watch_attend_join(const struct kernels *k, float *out, size_t
 {
 	const size_t row = attention_part(attention_value_dim(a)) * sizeof *parts;
 
-	watch_lines(parts, (span1 - span0) * n * a->heads * row);
-	watch_write(joined, n * a->heads * row);
+	watch_lines(parts, row * a->heads * n * (span1 - span0));
+	watch_write(joined, row * a->heads * n);
 	for (size_t t = 0; WATCHED && t < n; t++)
 		watch_write(out + attention_out(a, t * stride),
 			    (size_t)a->heads * attention_value_dim(a) * sizeof *out);
