@@ -56,7 +56,9 @@ printf '127.0.0.1 localhost %s\n' "$(uname -n)" >"$root/etc/hosts"
 echo 'you ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/you"
 # Not in /root, which other users may not enter: tests run the program as another user.
 clone root /srv && clone you /home/you || exit 1
-[ -z "$data" ] || given="MOEFS_TESTDATA=/srv/testdata"
+given=
+[ -z "$data" ] || given+=" MOEFS_TESTDATA=/srv/testdata"
+[ -z "${BEGIN_UNTIL:-}" ] || given+=" BEGIN_UNTIL=$BEGIN_UNTIL" # tests/run.sh
 
 users=("root" "an ordinary user")
 [ "${FRESH:-}" != user ] || users=("an ordinary user")
@@ -64,9 +66,9 @@ users=("root" "an ordinary user")
 step "make demo, as an ordinary user" "$as_you 'cd ~/moefs && make demo'"
 if [ ${#users[@]} -eq 2 ]; then
 	step "make demo, as root" "cd /srv/moefs && make demo"
-	step "make check, as root" "cd /srv/moefs && ${given:-} make check"
+	step "make check, as root" "cd /srv/moefs && $given make check"
 fi
-step "make check, as an ordinary user" "$as_you 'cd ~/moefs && ${given:-} make check'"
+step "make check, as an ordinary user" "$as_you 'cd ~/moefs && $given make check'"
 
 awk -F '[ ,]+' -v users="$(printf '%s;' "${users[@]}")" '
 	BEGIN { checks_due = split(users, user, ";") - 1 }
