@@ -82,7 +82,7 @@ $(BUILD)/fs/gateway/page/data.o: $(BUILD)/fs/gateway/page/data.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-# The kernels of cards, by the compilers that are here; one file for all trees, since it depends on none of their options.
+# The GPU kernels, by each installed compiler; one file for all trees, since it does not depend on their options.
 CUDA_IMAGES := build/cuda/images.c
 $(CUDA_IMAGES): kernels/cuda/images.sh $(wildcard kernels/cuda/*.cu kernels/cuda/*.h) kernels/exponential.h
 	$(call say,CUDA,$@)
@@ -181,7 +181,7 @@ UNIT_TESTED := $(call objects,examples/models/packed.c tests/bench/trace.c tests
 	$(filter-out %_routes.c,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c)) fs/gateway/problem.c \
 	$(wildcard fs/gateway/body/*.c) \
 	fs/mount/call.c fs/models/kept_file.c fs/base/text.c fs/base/human.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
-# The kernels of cards and who runs them, for a unit group and for a program of its own.
+# Cases of the GPU kernels and their runners, for two unit groups and build/card.
 CUDA_TEST_OBJS := $(call objects,$(filter-out tests/cuda/card.c tests/cuda/fake_driver.c,$(wildcard tests/cuda/*.c)))
 $(UNIT): $(UNIT_OBJS) $(HELP_OBJS) $(CUDA_TEST_OBJS) $(UNIT_TESTED) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
@@ -195,14 +195,14 @@ $(BUILD)/cross/compare: $(CROSS_OBJS)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
 
-# The kernels of cards on a machine that has a card and nothing else: no library but C's.
+# Compares and measures the GPU kernels on a machine with a GPU and nothing else installed: it needs only the C library.
 CARD_OBJS := $(call objects,$(filter-out tests/cuda/threads.c tests/cuda/fake_driver.c,$(wildcard tests/cuda/*.c)) $(wildcard kernels/*.c kernels/cuda/*.c engine/gpu/*.c) \
 	cache/err.c cache/utf8.c) $(BUILD)/kernels/cuda/images.o
 $(BUILD)/card: $(CARD_OBJS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ldl -lm
 
-# A driver for machines without a card, from sources: its objects are those of a shared library.
+# A driver for machines without a GPU, compiled from sources in one step, as a shared library.
 FAKE_DRIVER := tests/cuda/fake_driver.c tests/cuda/threads.c kernels/cuda/cuda_tables.c kernels/tc.c kernels/tq.c kernels/format.c \
 	kernels/f16_bf16.c
 $(BUILD)/fake-driver/libcuda.so.1: $(FAKE_DRIVER) $(wildcard kernels/cuda/* tests/cuda/*.h) engine/gpu/gpu_driver.h

@@ -192,7 +192,7 @@ void pool_give_back(struct pager *p, struct pager_entry *x);
 void pool_shrink(struct pager *p);
 /* Evicts a resident expert that no batch holds or wants. */
 void pool_evict(struct pager *p, struct pager_entry *x);
-/* Frees what is left after all sources were removed. */
+/* Frees the pool. All sources must have been removed. */
 void pool_free(struct pager *p);
 /* Counts that an occupant of the region was pinned or unpinned. */
 void pool_count_pin(struct pool_region *r, bool pinned);

@@ -1,8 +1,8 @@
 /* The pager's I/O threads, which read experts from the store into their slots.
  *
- * There are four kinds of requests. Each is taken only when there is none of the kinds before it:
- * demand (a batch waits; the expert has its slot already), prefetch (predicted; gets a slot here,
- * if a spare one can be had), an expert that a user asked for, and the warm start. As many reads
+ * Requests are taken by kind, in this order: demand (a batch waits; the expert already has its
+ * slot), prefetch (predicted; gets a slot here if one is free), an expert that a user asked for, and
+ * the warm start. As many reads
  * are in flight as depth.c finds useful, so a demand read never queues behind many others. Reads in
  * flight are counted for each source: while the disk of one source hangs, the reads of the others
  * continue.
@@ -45,8 +45,8 @@ struct loader {
 
 /* ---- taking requests; call with the lock held ---- */
 
-/* The next request that no batch waits for. NULL if there is none, if the device has enough to do,
- * or if a batch waits for room. */
+/* Takes the next request that no batch waits for. NULL: no such request, the device is busy enough,
+ * or a batch waits for room. */
 static struct pager_entry *loader_next_early(struct pager *p, bool worker)
 {
 	if (p->flying >= PREFETCH_BELOW || p->flying >= p->depth.depth || p->first_in_line)

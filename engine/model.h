@@ -27,6 +27,9 @@ struct trace_reader;
 
 enum { STEP_MS_DEFAULT = 100, REMEMBER_DEFAULT = 1 << 30 };
 
+/* Whether a child process looks for GPUs, and whether engine_create waits for its answer. */
+enum engine_cards { CARDS_IGNORED, CARDS_LOOKED_FOR, CARDS_AWAITED };
+
 struct engine_options {
 	uint64_t budget;	 /* bytes for experts; 0: automatic, from the free memory */
 	uint64_t context_budget; /* bytes for contexts; 0: automatic, see memory/budgets.h */
@@ -40,7 +43,7 @@ struct engine_options {
 				   STEP_MS_DEFAULT */
 	uint32_t share_all;	/* 1: sessions of different users share what they have computed */
 	uint32_t idle;	   /* seconds without a prompt after which a model is unloaded; 0: never */
-	uint32_t cards;	   /* 0: do not look for cards; 1: let a child look; 2: and wait for it */
+	enum engine_cards cards;
 	uint32_t refine;   /* 1: refine models while they are idle */
 	const char *quant; /* auto (NULL: auto), 2bit … 8bit, tq2 … tq4 or bf16; see recipe.h */
 	int exact;	   /* not 0: activations, keys, values and decoded weights are F32 */

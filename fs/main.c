@@ -148,7 +148,7 @@ static int main_mount_and_serve(struct program *p, struct err *e)
 	if (!m->fuse)
 		return err_set(e, EINVAL, "libfuse refuses these options; see moefs --help");
 	struct engine_options *engine = &p->options.engine;
-	engine->cards = 1;
+	engine->cards = CARDS_LOOKED_FOR;
 	engine->changed = mount_changed;
 	engine->ctx = m;
 	int code = engine_create(&m->engine, engine, e);

@@ -26,7 +26,6 @@
 enum { JOINED_ROWS = 64 }; /* most rows of a draft layer's input that `join` makes in one call */
 
 struct backend {
-	const char *name;
 	/* 0, or -ENOTSUP with a sentence: the config has a layer that the backend cannot compute. */
 	int (*computes)(const struct config *c, struct err *e);
 

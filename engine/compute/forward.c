@@ -276,7 +276,7 @@ void forward_embed(struct step *s)
 		step_close_up(s);
 }
 
-/* Shows the stream after so many layers. */
+/* Shows the stream after `layers` layers to the tap. */
 static void forward_tap(struct step *s, uint32_t layers)
 {
 	if (s->env->tap)

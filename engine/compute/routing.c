@@ -368,8 +368,8 @@ static void routing_predict_ranks(struct routing *r, const struct step *s, uint3
 	pager_predict(s->env->experts, routed, r->predicted, r->predicted_rank, count);
 }
 
-/* Predicts for a chunk, or for many answers: of so many tokens nearly any rank comes true. In the
- * order of the file. */
+/* Predicts the experts of a chunk or of many answers, in the order of the file and without ranks: with
+ * many tokens, experts of nearly any rank are chosen. */
 static void routing_predict_chunk(struct routing *r, const struct step *s, uint32_t routed)
 {
 	uint32_t count = 0;

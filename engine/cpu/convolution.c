@@ -15,19 +15,14 @@ void convolution_take(struct convolution_scratch *x, struct arena *arena, const 
 	activation_take(arena, &x->gated, rows, c->hidden_size);
 }
 
-struct convolution_task {
-	const struct convolution_scratch *scratch;
-	const struct recurrent_rows *rows;
-	const float *taps;
-};
-
 static void convolution_gate_inputs(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct convolution_task *m = ctx;
-	size_t width = m->rows->shape.channels;
+	const struct recurrent_rows *rows = ctx;
+	const struct convolution_scratch *scratch = &rows->step->scratch->convolution;
+	size_t width = rows->shape.channels;
 	for (size_t r = begin; r < end; r++) {
-		const float *gate = m->scratch->projected + r * 3 * width, *x = gate + 2 * width;
-		float *in = m->scratch->in + r * width;
+		const float *gate = scratch->projected + r * 3 * width, *x = gate + 2 * width;
+		float *in = scratch->in + r * width;
 		for (size_t i = 0; i < width; i++)
 			in[i] = gate[i] * x[i];
 	}
@@ -35,15 +30,17 @@ static void convolution_gate_inputs(void *ctx, uint32_t begin, uint32_t end)
 
 static void convolution_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct convolution_task *m = ctx;
-	const struct kernels *k = m->rows->step->env->kernels;
-	uint32_t width = m->rows->shape.channels;
+	const struct recurrent_rows *rows = ctx;
+	const struct convolution_scratch *scratch = &rows->step->scratch->convolution;
+	const struct kernels *k = rows->step->env->kernels;
+	uint32_t width = rows->shape.channels;
 	for (uint32_t r = begin; r < end; r++) {
 		const float *taps[CONV_WIDTH];
-		const float *gate = m->scratch->projected + ((size_t)r * 3 + 1) * width;
-		float *y = m->scratch->gated.f + (size_t)r * width;
-		recurrent_rows_taps(m->rows, r, taps);
-		k->conv(y, m->taps, NULL, taps, m->rows->shape.width, width, 0, width);
+		const float *gate = scratch->projected + ((size_t)r * 3 + 1) * width;
+		float *y = scratch->gated.f + (size_t)r * width;
+		recurrent_rows_taps(rows, r, taps);
+		k->conv(y, weights_vector(rows->weights, TENSOR_CONVOLUTION_TAPS), NULL, taps,
+			rows->shape.width, width, 0, width);
 		for (size_t i = 0; i < width; i++)
 			y[i] *= gate[i];
 	}
@@ -55,12 +52,11 @@ void convolution_run(struct step *s, uint32_t layer)
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
 	const float *const parts[RECURRENT_PARTS] = {x->in};
-	const struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
-	struct convolution_task m = {x, &rows, weights_vector(l, TENSOR_CONVOLUTION_TAPS)};
+	struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
 	product_run(env, &(struct product){x->projected, &l->m[TENSOR_CONVOLUTION_IN]}, 1,
 		    &s->scratch->normed, s->n);
-	threads_run(env->threads, s->n, 1, convolution_gate_inputs, &m);
-	threads_run(env->threads, s->n, 1, convolution_mix_rows, &m);
+	threads_run(env->threads, s->n, 1, convolution_gate_inputs, &rows);
+	threads_run(env->threads, s->n, 1, convolution_mix_rows, &rows);
 	recurrent_rows_keep(&rows);
 	activation_changed(&x->gated);
 	product_run(env, &(struct product){s->scratch->out, &l->m[TENSOR_CONVOLUTION_OUT]}, 1,

@@ -335,7 +335,6 @@ static void cpu_join(struct step *s, uint32_t first, const float *const *hidden,
 }
 
 const struct backend cpu_backend = {
-	.name = "cpu",
 	.computes = cpu_computes,
 	.stream_make = cpu_stream_make,
 	.stream_free = cpu_stream_free,

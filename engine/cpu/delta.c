@@ -32,46 +32,40 @@ void delta_take(struct delta_scratch *d, struct arena *arena, const struct confi
 	activation_take(arena, &d->gated, rows, (uint32_t)values);
 }
 
-struct delta_task {
-	const struct delta_scratch *scratch;
-	const struct recurrent_rows *rows;
-	const struct layer_weights *weights;
-};
-
 /* Queries, keys and values of rows [begin, end), and their gates. */
 static void delta_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct delta_task *m = ctx;
-	const struct environment *env = m->rows->step->env;
+	const struct recurrent_rows *rows = ctx;
+	const struct environment *env = rows->step->env;
 	const struct kernels *k = env->kernels;
 	const struct delta_net *net = &env->config->delta_net;
-	const struct delta_scratch *d = m->scratch;
-	uint32_t channels = m->rows->shape.channels, keys = net->key_heads, dim = net->key_dim;
+	const struct delta_scratch *d = &rows->step->scratch->delta;
+	uint32_t channels = rows->shape.channels, keys = net->key_heads, dim = net->key_dim;
 	float scale = (float)(1 / sqrt(dim));
 	for (uint32_t r = begin; r < end; r++) {
 		const float *taps[CONV_WIDTH];
 		float *row = d->mixed + (size_t)r * channels;
-		recurrent_rows_taps(m->rows, r, taps);
-		k->conv_silu(row, weights_vector(m->weights, TENSOR_DELTA_CONV), NULL, taps,
+		recurrent_rows_taps(rows, r, taps);
+		k->conv_silu(row, weights_vector(rows->weights, TENSOR_DELTA_CONV), NULL, taps,
 			     net->width, channels, 0, channels);
 		for (uint32_t h = 0; h < 2 * keys; h++, row += dim) /* queries, then keys */
 			k->l2norm(row, row, dim, length_eps, h < keys ? scale : 1);
 		size_t gates = (size_t)r * net->value_heads;
 		delta_gates(d->decay + gates, d->beta + gates, d->a + gates, d->b + gates,
-			    weights_vector(m->weights, TENSOR_DELTA_A_LOG),
-			    weights_vector(m->weights, TENSOR_DELTA_DT_BIAS), net->value_heads);
+			    weights_vector(rows->weights, TENSOR_DELTA_A_LOG),
+			    weights_vector(rows->weights, TENSOR_DELTA_DT_BIAS), net->value_heads);
 	}
 }
 
 /* Normalises and gates the outputs of rows [begin, end): the output projection's input. */
 static void delta_gate_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct delta_task *m = ctx;
-	const struct kernels *k = m->rows->step->env->kernels;
-	const struct config *c = m->rows->step->env->config;
-	const struct delta_scratch *d = m->scratch;
+	const struct recurrent_rows *rows = ctx;
+	const struct kernels *k = rows->step->env->kernels;
+	const struct config *c = rows->step->env->config;
+	const struct delta_scratch *d = &rows->step->scratch->delta;
 	uint32_t dim = c->delta_net.value_dim, heads = c->delta_net.value_heads;
-	const float *norm = weights_vector(m->weights, TENSOR_DELTA_NORM);
+	const float *norm = weights_vector(rows->weights, TENSOR_DELTA_NORM);
 	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
 		float *out = d->out + i * dim;
 		k->rmsnorm(out, out, norm, dim, c->rms_eps);
@@ -98,10 +92,9 @@ void delta_run(struct step *s, uint32_t layer)
 
 	const struct delta_net *net = &c->delta_net;
 	const float *const parts[RECURRENT_PARTS] = {d->in, d->mixed, d->decay, d->beta};
-	const struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
+	struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
 	uint32_t keys = net->key_heads * net->key_dim;
-	struct delta_task m = {d, &rows, l};
-	threads_run(env->threads, s->n, 1, delta_mix_rows, &m);
+	threads_run(env->threads, s->n, 1, delta_mix_rows, &rows);
 	recurrent_heads_run(&(struct recurrent_heads){
 		.rows = &rows,
 		.rule = DELTA_REPLACES,
@@ -115,7 +108,7 @@ void delta_run(struct step *s, uint32_t layer)
 		.out = d->out,
 	});
 	recurrent_rows_keep(&rows);
-	threads_run(env->threads, s->n, 1, delta_gate_rows, &m);
+	threads_run(env->threads, s->n, 1, delta_gate_rows, &rows);
 	activation_changed(&d->gated);
 
 	product_run(env, &(struct product){s->scratch->out, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated,

@@ -31,37 +31,33 @@ void kimi_take(struct kimi_scratch *k, struct arena *arena, const struct config 
 	activation_take(arena, &k->out, rows, (uint32_t)width);
 }
 
-struct kimi_task {
-	struct kimi_scratch *scratch;
-	const struct recurrent_rows *rows;
-	const struct layer_weights *weights;
-};
-
 /* Queries, keys and values of rows [begin, end) side by side: the convolutions' inputs. */
 static void kimi_join_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct kimi_task *m = ctx;
-	size_t width = m->rows->shape.channels / 3;
+	const struct recurrent_rows *rows = ctx;
+	const struct kimi_scratch *x = &rows->step->scratch->kimi;
+	size_t width = rows->shape.channels / 3;
 	for (size_t r = begin; r < end; r++)
 		for (size_t i = 0; i < 3; i++)
-			memcpy(m->scratch->in + (3 * r + i) * width,
-			       m->scratch->projected[i] + r * width,
-			       width * sizeof *m->scratch->in);
+			memcpy(x->in + (3 * r + i) * width,
+			       x->projected[i] + r * width,
+			       width * sizeof *x->in);
 }
 
 /* Queries, keys and values of a row after their convolutions. */
-static void kimi_convolve_row(const struct kimi_task *m, uint32_t r)
+static void kimi_convolve_row(const struct recurrent_rows *rows, uint32_t r)
 {
+	const struct kimi_scratch *x = &rows->step->scratch->kimi;
 	static const enum tensor_role roles[] = {TENSOR_KIMI_Q_CONV, TENSOR_KIMI_K_CONV,
 						 TENSOR_KIMI_V_CONV};
-	const struct kernels *k = m->rows->step->env->kernels;
-	const struct delta_net *net = &m->rows->step->env->config->delta_net;
+	const struct kernels *k = rows->step->env->kernels;
+	const struct delta_net *net = &rows->step->env->config->delta_net;
 	uint32_t width = net->key_heads * net->key_dim, heads = net->key_heads, dim = net->key_dim;
-	float *row = m->scratch->mixed + (size_t)r * 3 * width, scale = (float)(1 / sqrt(dim));
+	float *row = x->mixed + (size_t)r * 3 * width, scale = (float)(1 / sqrt(dim));
 	const float *taps[CONV_WIDTH];
-	recurrent_rows_taps(m->rows, r, taps);
+	recurrent_rows_taps(rows, r, taps);
 	for (uint32_t i = 0; i < 3; i++) {
-		k->conv_silu(row + (size_t)i * width, weights_vector(m->weights, roles[i]), NULL,
+		k->conv_silu(row + (size_t)i * width, weights_vector(rows->weights, roles[i]), NULL,
 			     taps, net->width, width, 0, width);
 		for (uint32_t tap = 0; tap < net->width; tap++)
 			taps[tap] += width;
@@ -73,16 +69,17 @@ static void kimi_convolve_row(const struct kimi_task *m, uint32_t r)
 /* The same of rows [begin, end), and their gates. */
 static void kimi_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct kimi_task *m = ctx;
-	const struct kernels *k = m->rows->step->env->kernels;
-	const struct delta_net *net = &m->rows->step->env->config->delta_net;
+	const struct recurrent_rows *rows = ctx;
+	const struct kimi_scratch *x = &rows->step->scratch->kimi;
+	const struct kernels *k = rows->step->env->kernels;
+	const struct delta_net *net = &rows->step->env->config->delta_net;
 	uint32_t heads = net->key_heads, dim = net->key_dim;
-	const float *a_log = weights_vector(m->weights, TENSOR_KIMI_A_LOG),
-		    *bias = weights_vector(m->weights, TENSOR_KIMI_DT_BIAS);
+	const float *a_log = weights_vector(rows->weights, TENSOR_KIMI_A_LOG),
+		    *bias = weights_vector(rows->weights, TENSOR_KIMI_DT_BIAS);
 	for (uint32_t r = begin; r < end; r++) {
 		size_t gates = (size_t)r * heads;
-		float *decay = m->scratch->decay + gates * dim;
-		kimi_convolve_row(m, r);
+		float *decay = x->decay + gates * dim;
+		kimi_convolve_row(rows, r);
 		for (size_t h = 0; h < heads; h++)
 			if (net->lower < 0)
 				delta_bounded_decay(decay + h * dim, decay + h * dim,
@@ -90,22 +87,23 @@ static void kimi_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 			else
 				k->delta_decay(decay + h * dim, decay + h * dim, bias + h * dim,
 					       delta_decay_factor(a_log[h]), dim);
-		delta_betas(m->scratch->beta + gates, m->scratch->b + gates, heads);
+		delta_betas(x->beta + gates, x->b + gates, heads);
 	}
 }
 
 /* Normalises and gates the outputs of rows [begin, end): the output projection's input. */
 static void kimi_gate_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct kimi_task *m = ctx;
-	const struct kernels *k = m->rows->step->env->kernels;
-	const struct config *c = m->rows->step->env->config;
+	const struct recurrent_rows *rows = ctx;
+	const struct kimi_scratch *x = &rows->step->scratch->kimi;
+	const struct kernels *k = rows->step->env->kernels;
+	const struct config *c = rows->step->env->config;
 	uint32_t dim = c->delta_net.value_dim, heads = c->delta_net.value_heads;
-	const float *norm = weights_vector(m->weights, TENSOR_KIMI_NORM);
+	const float *norm = weights_vector(rows->weights, TENSOR_KIMI_NORM);
 	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
-		float *out = m->scratch->out.f + i * dim;
+		float *out = x->out.f + i * dim;
 		k->rmsnorm(out, out, norm, dim, c->rms_eps);
-		k->sigmoid_mul(out, m->scratch->gate + i * dim, dim);
+		k->sigmoid_mul(out, x->gate + i * dim, dim);
 	}
 }
 
@@ -134,12 +132,11 @@ void kimi_run(struct step *s, uint32_t layer)
 	const struct delta_net *net = &env->config->delta_net;
 	const struct layer_weights *l = &env->weights->layer[layer];
 	const float *const parts[RECURRENT_PARTS] = {k->in, k->mixed, k->decay, k->beta};
-	const struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
+	struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
 	uint32_t width = net->key_heads * net->key_dim;
-	struct kimi_task m = {k, &rows, l};
 	kimi_project(k, s, l);
-	threads_run(env->threads, s->n, 1, kimi_join_rows, &m);
-	threads_run(env->threads, s->n, 1, kimi_mix_rows, &m);
+	threads_run(env->threads, s->n, 1, kimi_join_rows, &rows);
+	threads_run(env->threads, s->n, 1, kimi_mix_rows, &rows);
 	recurrent_heads_run(&(struct recurrent_heads){
 		.rows = &rows,
 		.rule = DELTA_REPLACES_BY_ROW,
@@ -152,7 +149,7 @@ void kimi_run(struct step *s, uint32_t layer)
 		.out = k->out.f,
 	});
 	recurrent_rows_keep(&rows);
-	threads_run(env->threads, s->n, 1, kimi_gate_rows, &m);
+	threads_run(env->threads, s->n, 1, kimi_gate_rows, &rows);
 	activation_changed(&k->out);
 
 	product_run(env, &(struct product){s->scratch->out, &l->m[TENSOR_KIMI_OUT]}, 1, &k->out,

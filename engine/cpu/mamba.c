@@ -23,30 +23,24 @@ void mamba_take(struct mamba_scratch *m, struct arena *arena, const struct confi
 	activation_take(arena, &m->gated, rows, config_mamba_inner(c));
 }
 
-struct mamba_task {
-	const struct mamba_scratch *scratch;
-	const struct recurrent_rows *rows;
-	const struct layer_weights *weights;
-};
-
 /* Values, keys and queries of rows [begin, end), and how far their states fade. */
 static void mamba_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct mamba_task *m = ctx;
-	const struct environment *env = m->rows->step->env;
-	const struct mamba_scratch *x = m->scratch;
-	uint32_t channels = m->rows->shape.channels, heads = env->config->mamba.heads;
+	const struct recurrent_rows *rows = ctx;
+	const struct environment *env = rows->step->env;
+	const struct mamba_scratch *x = &rows->step->scratch->mamba;
+	uint32_t channels = rows->shape.channels, heads = env->config->mamba.heads;
 	for (uint32_t r = begin; r < end; r++) {
 		const float *taps[CONV_WIDTH];
 		size_t times = (size_t)r * heads;
-		recurrent_rows_taps(m->rows, r, taps);
+		recurrent_rows_taps(rows, r, taps);
 		env->kernels->conv_silu(x->mixed + (size_t)r * channels,
-					weights_vector(m->weights, TENSOR_MAMBA_CONV),
-					weights_vector(m->weights, TENSOR_MAMBA_CONV_BIAS), taps,
-					m->rows->shape.width, channels, 0, channels);
+					weights_vector(rows->weights, TENSOR_MAMBA_CONV),
+					weights_vector(rows->weights, TENSOR_MAMBA_CONV_BIAS), taps,
+					rows->shape.width, channels, 0, channels);
 		delta_steps_of_time(x->decay + times, x->time + times, x->dt + times,
-				    weights_vector(m->weights, TENSOR_MAMBA_A_LOG),
-				    weights_vector(m->weights, TENSOR_MAMBA_DT_BIAS), heads);
+				    weights_vector(rows->weights, TENSOR_MAMBA_A_LOG),
+				    weights_vector(rows->weights, TENSOR_MAMBA_DT_BIAS), heads);
 	}
 }
 
@@ -54,16 +48,17 @@ static void mamba_mix_rows(void *ctx, uint32_t begin, uint32_t end)
  */
 static void mamba_gate_rows(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct mamba_task *m = ctx;
-	const struct kernels *k = m->rows->step->env->kernels;
-	const struct config *c = m->rows->step->env->config;
-	const float *skip = weights_vector(m->weights, TENSOR_MAMBA_D),
-		    *norm = weights_vector(m->weights, TENSOR_MAMBA_NORM);
+	const struct recurrent_rows *rows = ctx;
+	const struct mamba_scratch *scratch = &rows->step->scratch->mamba;
+	const struct kernels *k = rows->step->env->kernels;
+	const struct config *c = rows->step->env->config;
+	const float *skip = weights_vector(rows->weights, TENSOR_MAMBA_D),
+		    *norm = weights_vector(rows->weights, TENSOR_MAMBA_NORM);
 	uint32_t inner = config_mamba_inner(c), dim = c->mamba.head_dim,
 		 group = inner / c->mamba.groups;
 	for (size_t r = begin; r < end; r++) {
-		const float *x = m->scratch->mixed + r * m->rows->shape.channels;
-		float *out = m->scratch->out + r * inner, *gated = m->scratch->gated.f + r * inner;
+		const float *x = scratch->mixed + r * rows->shape.channels;
+		float *out = scratch->out + r * inner, *gated = scratch->gated.f + r * inner;
 		for (uint32_t h = 0; h < c->mamba.heads; h++)
 			watch_add_scaled(k, out + (size_t)h * dim, skip[h], x + (size_t)h * dim,
 					 dim);
@@ -85,10 +80,9 @@ void mamba_run(struct step *s, uint32_t layer)
 	product_run(env, in, 3, &s->scratch->normed, s->n);
 
 	const float *const parts[RECURRENT_PARTS] = {x->in, x->mixed, x->decay, x->time};
-	const struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
+	struct recurrent_rows rows = recurrent_rows_of(s, layer, parts);
 	uint32_t keys = config_mamba_inner(env->config);
-	struct mamba_task m = {x, &rows, l};
-	threads_run(env->threads, s->n, 1, mamba_mix_rows, &m);
+	threads_run(env->threads, s->n, 1, mamba_mix_rows, &rows);
 	recurrent_heads_run(&(struct recurrent_heads){
 		.rows = &rows,
 		.rule = DELTA_ADDS,
@@ -101,7 +95,7 @@ void mamba_run(struct step *s, uint32_t layer)
 		.out = x->out,
 	});
 	recurrent_rows_keep(&rows);
-	threads_run(env->threads, s->n, 1, mamba_gate_rows, &m);
+	threads_run(env->threads, s->n, 1, mamba_gate_rows, &rows);
 	activation_changed(&x->gated);
 
 	product_run(env, &(struct product){s->scratch->out, &l->m[TENSOR_MAMBA_OUT]}, 1, &x->gated,

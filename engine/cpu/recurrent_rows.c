@@ -32,6 +32,7 @@ struct recurrent_rows recurrent_rows_of(const struct step *s, uint32_t layer,
 	const struct config *c = s->env->config;
 	struct recurrent_rows r = {
 		.step = s,
+		.weights = &s->env->weights->layer[layer],
 		.shape = recurrent_shape_of(c, c->layer[layer].mixer),
 		.at = recurrent_layer_at(c, layer),
 	};

@@ -15,13 +15,14 @@
 
 struct recurrent_rows {
 	const struct step *step;
+	const struct layer_weights *weights; /* of the layer */
 	struct recurrent_shape shape;
 	size_t at; /* of the layer, in a context's state */
 	/* The step's rows: [rows][shape.row[part]] each. */
 	const float *part[RECURRENT_PARTS];
 };
 
-/* part[]: those that the mixer has not are not read. */
+/* part[]: parts that the mixer does not have are NULL; they are not read. */
 struct recurrent_rows recurrent_rows_of(const struct step *s, uint32_t layer,
 					const float *const part[RECURRENT_PARTS]);
 /* The inputs of a row's convolution, the oldest first, its own last: taps[shape.width]. */

@@ -22,7 +22,8 @@ struct sources {
 	bool norms_plus_one; /* 1 was added to all norms but those of delta nets */
 	bool draft;	     /* there are tensors of a draft layer */
 	bool *used;	     /* [package_count], set by sources_check */
-	bool *floats; /* likewise: a tensor whose type does not count in sources_kept_format */
+	bool *floats;	     /* [package_count], set by sources_check: types that
+				sources_kept_format ignores */
 };
 
 /* Opens the package, and finds the prefix of its names and whether it has a draft layer. The config

@@ -100,10 +100,9 @@ static int engine_find_kv(struct engine *g, const struct engine_options *o, stru
 
 static void engine_look_for_cards(struct engine *g, const struct engine_options *o)
 {
-	enum { WAIT = 2 };
 	struct card_found ignored;
-	card_find_begin(&g->cards, o->cards);
-	if (o->cards == WAIT)
+	card_find_begin(&g->cards, o->cards != CARDS_IGNORED);
+	if (o->cards == CARDS_AWAITED)
 		card_find_answer(&g->cards, true, &ignored);
 }
 

@@ -14,7 +14,7 @@ struct quantization {			 /* zero-initialise */
 	uint32_t block_rows, block_cols; /* block size of FP8 scales; 0: none */
 
 	struct json *document; /* owned, set by quantization_read */
-	char *path;	       /* likewise */
+	char *path;	       /* owned, set by quantization_read */
 };
 
 /* Parses the object of a config.json, which must outlive q, as must name. -ENOTSUP: an unsupported

@@ -53,7 +53,7 @@ int offline_check(const struct options *o, struct text *tables, struct text *wro
 {
 	struct offline_checking c = {.tables = tables, .wrong = wrong};
 	struct engine_options with = o->engine;
-	with.cards = 2; /* its lines are printed at once */
+	with.cards = CARDS_AWAITED; /* its lines are printed at once */
 	int failed = engine_create(&c.engine, &with, e);
 	if (failed)
 		return failed;

@@ -9,7 +9,6 @@
 
 enum {
 	CUDA_ROWS = 16,	     /* of a tile */
-	CUDA_GROUP = 128,    /* columns */
 	CUDA_GROUP_QUADS = 8, /* of 16 inputs */
 	CUDA_SLABS = 4,	     /* of a group */
 };

@@ -38,3 +38,15 @@ const struct kernel_case kernel_cases[] = {
 	{"attend", case_attend},
 };
 const size_t kernel_case_count = sizeof kernel_cases / sizeof *kernel_cases;
+
+bool kernel_cases_agree(const struct runner *r)
+{
+	bool right = true;
+
+	for (size_t i = 0; i < kernel_case_count; i++) {
+		const bool one = kernel_cases[i].run(r);
+		printf("%s: %s\n", kernel_cases[i].name, one ? "the same bits" : "WRONG");
+		right &= one;
+	}
+	return right;
+}

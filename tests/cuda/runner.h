@@ -30,5 +30,7 @@ struct kernel_case {
 };
 extern const struct kernel_case kernel_cases[];
 extern const size_t kernel_case_count;
+/* Runs all cases and prints a line for each. False: some case failed. */
+bool kernel_cases_agree(const struct runner *r);
 
 #endif

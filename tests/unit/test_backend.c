@@ -132,7 +132,6 @@ static float *normed(struct scratch *x)
 static struct backend second(void)
 {
 	struct backend b = {
-		.name = "second",
 		.computes = cpu_backend.computes,
 		.stream_make = make_stream,
 		.stream_free = free_stream,
