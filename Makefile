@@ -196,19 +196,19 @@ $(BUILD)/cross/compare: $(CROSS_OBJS)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
 
 # Compares and measures the GPU kernels on a machine with a GPU and nothing else installed: it needs only the C library.
-CARD_OBJS := $(call objects,$(filter-out tests/cuda/threads.c tests/cuda/fake_driver.c,$(wildcard tests/cuda/*.c)) $(wildcard kernels/*.c kernels/cuda/*.c engine/gpu/*.c) \
+CARD_OBJS := $(call objects,$(filter-out tests/cuda/threads.c tests/cuda/crew.c tests/cuda/fake_driver.c,$(wildcard tests/cuda/*.c)) $(wildcard kernels/*.c kernels/cuda/*.c engine/gpu/*.c) \
 	cache/err.c cache/utf8.c) $(BUILD)/kernels/cuda/images.o
 $(BUILD)/card: $(CARD_OBJS)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ldl -lm
 
 # A driver for machines without a GPU, compiled from sources in one step, as a shared library.
-FAKE_DRIVER := tests/cuda/fake_driver.c tests/cuda/threads.c kernels/cuda/cuda_tables.c kernels/tc.c kernels/tq.c kernels/format.c \
+FAKE_DRIVER := tests/cuda/fake_driver.c tests/cuda/threads.c tests/cuda/crew.c kernels/cuda/cuda_tables.c kernels/tc.c kernels/tq.c kernels/format.c \
 	kernels/f16_bf16.c
 $(BUILD)/fake-driver/libcuda.so.1: $(FAKE_DRIVER) $(wildcard kernels/cuda/* tests/cuda/*.h) engine/gpu/gpu_driver.h
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(filter-out -MMD -MP,$(CFLAGS)) -fPIC -shared -o $@ $(FAKE_DRIVER) -lm
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -MMD -MP,$(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $(FAKE_DRIVER) -lm
 
 # ---- testing ----
 

@@ -151,7 +151,12 @@ bool pager_predicts(const struct pager_source *s)
 {
 	const struct pager *p = s->pager;
 	uint64_t all = (uint64_t)s->layers * s->experts;
-	return (p->shield || p->prefetch) && s->own.resident < all;
+	return (p->shield || p->prefetch) && s->own.resident + s->elsewhere < all;
+}
+
+void pager_set_elsewhere(struct pager_source *s, uint64_t experts)
+{
+	s->elsewhere = experts;
 }
 
 void pager_ahead_stats(struct pager *p, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS])

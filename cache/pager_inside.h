@@ -64,6 +64,7 @@ struct pager_source {
 	uint32_t held;		     /* workers (pager.held) that this source's requests occupy */
 	uint32_t asked;		     /* entries with `asked` set */
 	uint64_t all;		     /* bytes of the slots of all entries, if all were resident */
+	uint64_t elsewhere;	     /* experts that nobody asks for (pager_set_elsewhere) */
 	struct pager_counters own;
 
 	/* For the policy: how each expert was used, the expert's value, and a copy of the value of

@@ -27,8 +27,9 @@ struct trace_reader;
 
 enum { STEP_MS_DEFAULT = 100, REMEMBER_DEFAULT = 1 << 30 };
 
-/* Whether a child process looks for GPUs, and whether engine_create waits for its answer. */
-enum engine_cards { CARDS_IGNORED, CARDS_LOOKED_FOR, CARDS_AWAITED };
+/* Which GPU computes models. GPU_OFF: none, and no driver is opened. GPU_AUTO: GPU 0 if there is
+ * one. GPU_NUMBER + N: the driver's GPU N. */
+enum { GPU_OFF, GPU_AUTO, GPU_NUMBER };
 
 struct engine_options {
 	uint64_t budget;	 /* bytes for experts; 0: automatic, from the free memory */
@@ -43,7 +44,9 @@ struct engine_options {
 				   STEP_MS_DEFAULT */
 	uint32_t share_all;	/* 1: sessions of different users share what they have computed */
 	uint32_t idle;	   /* seconds without a prompt after which a model is unloaded; 0: never */
-	enum engine_cards cards;
+	bool finds_gpus;   /* main calls engine_gpu_serve: facts may look for GPUs */
+	int gpu;	     /* GPU_OFF, GPU_AUTO, or GPU_NUMBER + N */
+	uint64_t gpu_budget; /* bytes of the GPU's memory; 0: automatic, see gpu/gpu_budget.h */
 	uint32_t refine;   /* 1: refine models while they are idle */
 	const char *quant; /* auto (NULL: auto), 2bit … 8bit, tq2 … tq4 or bf16; see recipe.h */
 	int exact;	   /* not 0: activations, keys, values and decoded weights are F32 */
@@ -67,6 +70,14 @@ uint64_t engine_memory(void);
 int engine_create(struct engine **out, const struct engine_options *options, struct err *e);
 void engine_destroy(struct engine *g); /* after every model is closed */
 
+/* GPUs are looked for in a process of its own: the program, run again (gpu/card_find.h). If this is
+ * such a process, engine_gpu_serve looks, writes to standard output, and returns true: main ends
+ * with *status. Call it first in main. */
+bool engine_gpu_serve(int argc, char **argv, int *status);
+/* Whether the GPU that `gpu` of the options asks for by its number can be opened, tried in a
+ * process of its own. -ENODEV: it cannot; the sentence says why. Blocks. */
+int engine_gpu_check(int gpu, struct err *e);
+
 /* Sets the expert budget. The budget in force (pager_stats.budget) is less while memory is short
  * (budgets.h). Experts that no longer fit are evicted at once. -ERANGE: the largest expert or the
  * pinned experts would not fit. */
@@ -77,6 +88,26 @@ int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e);
 void engine_automatic_context_budget(struct engine *g);
 uint64_t engine_context_budget(const struct engine *g);
 uint64_t engine_context_used(const struct engine *g);
+/* The GPU's memory that models may take: the limit, of all of its uses together. Lower than what is
+ * used: it is given back between two steps. -ERANGE: 0. */
+int engine_set_gpu_budget(struct engine *g, uint64_t bytes, struct err *e);
+void engine_automatic_gpu_budget(struct engine *g);
+struct engine_gpu_stats {
+	char name[96];		  /* of the card that was opened; empty: none was yet */
+	uint64_t memory;	  /* bytes of the card */
+	uint64_t budget;	  /* in force; 0 until a card was opened */
+	uint64_t budget_asked;	  /* 0: automatic */
+	uint64_t dense, contexts; /* bytes in use: weights that every token uses, contexts, */
+	uint64_t expert_bytes;	  /* and experts */
+	uint64_t experts;	  /* on the card */
+	uint64_t hits;		  /* uses of experts on the card, each once a step and layer */
+	uint64_t promotions;	  /* experts that were copied to it */
+	struct err why;		  /* why nothing is computed on a GPU; code 0: that is not known */
+};
+void engine_gpu_stats(const struct engine *g, struct engine_gpu_stats *out);
+/* Why a GPU that was in use, or that the options asked for by its number, is off; code 0: it is
+ * not. That there is none for gpu=auto is no failure. */
+void engine_gpu_failure(const struct engine *g, struct err *why);
 /* Contexts on disk: the limit, and the bytes in use. */
 uint64_t engine_offload(const struct engine *g);
 uint64_t engine_offload_used(const struct engine *g);
@@ -293,16 +324,20 @@ enum model_fact {
 	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left", or "checking 43 % …"
 			*/
 	FACT_TEMPLATE, /* where the chat template comes from, or why there is none */
-	FACT_EMBEDDING, /* "last token, normalised (modules.json)" */
-	FACT_KERNELS,	  /* the next three, a line for each */
+	FACT_EMBEDDING,	  /* "last token, normalised (modules.json)" */
+	FACT_KERNELS,	  /* the next four, a line for each */
 	FACT_CPU_KERNELS, /* the kernel table in use */
 	FACT_GPU_KERNELS, /* GPU kernels in the program: which compilers, for which cards */
-	FACT_GPU,	  /* the card, why there is none, or that it is not known yet */
-	FACT_LEFT_OUT,	/* unused parts of the checkpoint: names, tensors, bytes */
-	FACT_NGRAMS,	/* n-gram tables: size, bytes in memory, rows read */
+	FACT_GPU,	  /* the GPU, why there is none, or that it is not known yet */
+	FACT_COMPUTES,	  /* whether the GPU or the CPU computes the model, and why not the GPU */
+	FACT_LEFT_OUT,	  /* unused parts of the checkpoint: names, tensors, bytes */
+	FACT_NGRAMS,	  /* n-gram tables: size, bytes in memory, rows read */
 	FACT_COUNT
 };
 int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size);
+/* Looks for the GPU of the engine's options, so that FACT_GPU is known. Later calls return at once.
+ * Blocks, for seconds. */
+void model_find_gpu(const struct model *m);
 uint64_t model_max_prompt_bytes(const struct model *m);
 
 /* Whether the checkpoint that a store was made from still exists, according to the notes beside the
@@ -323,8 +358,16 @@ uint32_t model_experts(const struct model *m, uint32_t layer); /* 0: a dense lay
 /* Bytes of one expert of a routed layer as stored, after decompression; 0 until the store is
  * complete. */
 uint64_t model_expert_bytes(const struct model *m, uint32_t layer);
+struct model_expert {
+	bool resident, pinned;	     /* in main memory; to be kept there */
+	bool on_gpu, gpu_pinned;     /* the same of the GPU. An expert may be in both. */
+	uint64_t bytes, gpu_bytes;   /* in main memory, on the GPU; 0 if it is not there */
+	uint64_t hits, misses;	     /* hits: uses in main memory or on the GPU */
+	uint64_t last_token;	     /* number of the token that used it last */
+	uint64_t last_used;	     /* CLOCK_REALTIME nanoseconds, 0 if never */
+};
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
-			  struct pager_expert *out);
+			  struct model_expert *out);
 /* Blocks (reads the disk). Returns bytes read, 0 past the end, or a negative errno. */
 int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
 			  void *buffer, size_t bytes, struct err *e);
@@ -347,23 +390,33 @@ int64_t model_tensor_read(const struct model *m, size_t i, uint64_t offset, void
 
 /* All experts of a layer together. */
 struct model_layer {
-	uint32_t experts, resident, pinned;
-	uint64_t bytes; /* in memory */
+	uint32_t experts, resident, pinned, on_gpu;
+	uint64_t bytes, gpu_bytes; /* in main memory, on the GPU */
 	uint64_t hits, misses;
 	uint64_t last_used; /* when any of its experts was used last */
 };
 void model_layer_inspect(const struct model *m, uint32_t layer, struct model_layer *out);
+struct model_gpu { /* the model's experts on the GPU */
+	uint64_t experts, bytes;
+	uint64_t hits; /* since the model was mounted */
+};
+void model_gpu_inspect(const struct model *m, struct model_gpu *out);
 
-/* Each of these four takes n distinct experts, with layer numbers of the model. It succeeds for all
+/* Each of these five takes n distinct experts, with layer numbers of the model. It succeeds for all
  * of them or changes nothing, and returns at once: absent experts are read in the background. If
  * the model is not loaded, pins and loads are remembered, and loading starts.
  *
  * Pin: keeps the experts in memory while the model is mounted, whatever the policy. If memory gets
  * too short for pinned experts, they are evicted last and read again first. -ENOSPC: the experts do
  * not fit into the budget together with the experts of one token. Load: reads the experts; the
- * policy may evict them like any others. -ENOSPC as for pin. Evict: evicts the experts, except
- * those that the step in progress needs. -EBUSY: some are pinned. */
+ * policy may evict them like any others. -ENOSPC as for pin. Evict: evicts the experts from main
+ * memory, except those that the step in progress needs. -EBUSY: some are pinned. Pin_gpu: keeps the
+ * experts on the GPU; those that are elsewhere get there while the model computes, in the
+ * background. -ENOSPC: the GPU has no room for these and the ones that are pinned there; -ENODEV: the
+ * GPU does not compute this model. Pins of an unloaded model that find no room when it is loaded
+ * have no effect. Unpin: ends both kinds of pins. */
 int model_experts_pin(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
+int model_experts_pin_gpu(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
 int model_experts_unpin(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
 int model_experts_load(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
 int model_experts_evict(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
@@ -380,8 +433,8 @@ void model_cache_stats(const struct model *m, struct pager_stats *out);
  * KIND is prompt, answer, or draft (a rejected draft). LAYER has at least two digits, EXPERT at
  * least three. Experts are in descending order of weight. A star after EXPERT: the expert was not
  * in memory and was read for this token, the first token of its step that needs it. The number of
- * stars equals expert_misses. The last token of an answer is computed only if the conversation
- * continues. The draft layer itself is not traced.
+ * stars equals expert_misses. A plus: the expert was on the GPU. The last token of an answer is
+ * computed only if the conversation continues. The draft layer itself is not traced.
  *
  * A reader gets the lines of steps that begin after it was opened: those of the sessions of *owner,
  * or of all sessions if owner is NULL. A reader that is too slow gets `lost N` in place of N lines.

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Which experts were used last? examples/hottest.sh MODEL [HOW_MANY]
 #
-# MODEL is a model's folder in the mount. A line for each of the 10 (or HOW_MANY) that were used last and are in memory:
-# when, their bytes in memory in KiB, layer/expert. An expert's access time is its last use, its blocks are its memory (one
-# block: it is not in memory): find and sort know both.
+# MODEL is a model's folder in the mount. A line for each of the 10 (or HOW_MANY) that were used last and are in memory
+# or on the GPU: when, their bytes there in KiB, layer/expert. An expert's access time is its last use, its blocks are its
+# memory (one block: it is in neither): find and sort know both.
 set -eu
 [ $# -ge 1 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
 [ -e "$1/experts/map" ] || { echo "$1 is not a model's folder in a mount of moefs" >&2; exit 1; }

@@ -148,7 +148,6 @@ static int main_mount_and_serve(struct program *p, struct err *e)
 	if (!m->fuse)
 		return err_set(e, EINVAL, "libfuse refuses these options; see moefs --help");
 	struct engine_options *engine = &p->options.engine;
-	engine->cards = CARDS_LOOKED_FOR;
 	engine->changed = mount_changed;
 	engine->ctx = m;
 	int code = engine_create(&m->engine, engine, e);
@@ -236,6 +235,8 @@ static int main_serve_as_user(struct program *p, struct err *e)
 static int main_begin_mount(struct program *p, struct err *e)
 {
 	int code = main_check_mountpoint(&p->options, e);
+	if (!code)
+		code = engine_gpu_check(p->options.engine.gpu, e);
 	if (!code)
 		code = http_listen(&p->http, p->options.http, p->options.key_file, e);
 	if (code)
@@ -326,6 +327,8 @@ int main(int argc, char **argv)
 	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
 	int status = 1;
 	standard_begin();
+	if (engine_gpu_serve(argc, argv, &status))
+		return status;
 	if (options_is_helper(*argv)) {
 		if (!options_read_helper(&h, argc, argv, &e))
 			status = main_with_options(&p, h.count, h.arguments, h.lenient, h.fake, &e);

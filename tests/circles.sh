@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-rooms=(cache kernels engine/json engine/answer engine/tokenizer engine/template engine/grammar engine/source engine/family engine/library engine/memory engine/gpu engine/convert engine/compute engine/cpu engine/model engine/session engine/turn engine/run engine/admin fs/base fs/mount fs/models fs/files fs/tree fs/requests fs/program fs/commands fs/gateway)
+rooms=(cache kernels engine/json engine/answer engine/tokenizer engine/template engine/grammar engine/source engine/family engine/library engine/memory engine/gpu engine/convert engine/compute engine/cpu engine/cuda engine/model engine/session engine/turn engine/run engine/admin fs/base fs/mount fs/models fs/files fs/tree fs/requests fs/program fs/commands fs/gateway)
 
 # Prints "USER NEEDED" for each pair of files in the objects given.
 needs() { # OBJECT…

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-rooms=(json answer tokenizer template grammar source family library memory gpu convert compute cpu prefixes model session turn run admin)
+rooms=(json answer tokenizer template grammar source family library memory gpu convert compute cpu cuda prefixes model session turn run admin)
 declare -A may=(
 	[kernels]='kernels'
 	[cache]='cache'

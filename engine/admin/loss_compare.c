@@ -218,9 +218,6 @@ static int loss_begin_side(struct loss_comparison *c, struct loss_side *s, enum 
 		failed = loss_open_experts(s, e);
 	if (!failed)
 		failed = loss_fill_batch(c, s, kv, e);
-	if (!failed)
-		failed = forward_pass_init(&s->pass, c->of->backend, c->of->config, s->batch.count,
-					   e);
 	s->env = (struct environment){
 		.config = c->of->config,
 		.plan = &s->plan,
@@ -230,7 +227,7 @@ static int loss_begin_side(struct loss_comparison *c, struct loss_side *s, enum 
 		.threads = c->of->threads,
 		.experts = s->experts,
 	};
-	return failed;
+	return failed ? failed : forward_pass_init(&s->pass, &s->env, s->batch.count, e);
 }
 
 static void loss_close_side(struct loss_comparison *c, struct loss_side *s)

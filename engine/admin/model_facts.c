@@ -168,19 +168,39 @@ static int model_print_gpu(const struct model *m, char *text, size_t size)
 {
 	struct card_found found;
 
-	card_find_answer(&m->engine->cards, false, &found);
+	card_find_answer(&m->engine->gpu.find, &found);
 	return card_print_found(&found, text, size);
+}
+
+void model_find_gpu(const struct model *m)
+{
+	card_find_look(&m->engine->gpu.find);
+}
+
+/* A model that is loaded without a card always has the reason. */
+static int model_print_computes(const struct model *m, char *text, size_t size)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->loaded.looking; /* nothing is changed */
+	if (model_state(m) != MODEL_READY)
+		return snprintf(text, size, "unknown until loaded");
+	pthread_rwlock_rdlock(looking);
+	struct err why = m->loaded.no_card;
+	pthread_rwlock_unlock(looking);
+	if (why.code)
+		return snprintf(text, size, "cpu: %s", why.text);
+	return snprintf(text, size, "gpu: all layers; cpu: experts that are not on the GPU");
 }
 
 static int model_print_kernels(const struct model *m, char *text, size_t size)
 {
-	char modules[512], gpu[512];
+	char modules[512], gpu[512], computes[512];
 
 	if (model_print_gpu_kernels(m, modules, sizeof modules) < 0 ||
-	    model_print_gpu(m, gpu, sizeof gpu) < 0)
+	    model_print_gpu(m, gpu, sizeof gpu) < 0 ||
+	    model_print_computes(m, computes, sizeof computes) < 0)
 		return -1;
-	return snprintf(text, size, "cpu %s\ngpu_kernels %s\ngpu %s", m->engine->kernels->name,
-			modules, gpu);
+	return snprintf(text, size, "cpu %s\ngpu_kernels %s\ngpu %s\ncomputes %s",
+			m->engine->kernels->name, modules, gpu, computes);
 }
 
 /* Headers are read when a model is loaded, and not for a look. */
@@ -279,6 +299,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_CPU_KERNELS] = model_print_cpu_kernels,
 		[FACT_GPU_KERNELS] = model_print_gpu_kernels,
 		[FACT_GPU] = model_print_gpu,
+		[FACT_COMPUTES] = model_print_computes,
 		[FACT_KV] = model_print_kv,
 		[FACT_NGRAMS] = model_print_ngrams,
 		[FACT_LEFT_OUT] = model_print_left_out,

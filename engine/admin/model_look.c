@@ -116,27 +116,64 @@ uint64_t model_expert_bytes(const struct model *m, uint32_t layer)
 	return bytes;
 }
 
+static uint64_t model_later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
-			  struct pager_expert *out)
+			  struct model_expert *out)
 {
 	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->loaded.looking; /* nothing is changed */
-	*out = (struct pager_expert){0};
+	struct pager_expert here = {0};
+	struct cuda_expert there = {0};
 	pthread_rwlock_rdlock(looking);
+	uint32_t routed = m->loaded.experts ? m->stored.plan.routed_of[layer] : 0;
 	if (m->loaded.experts)
-		pager_inspect(m->loaded.experts, m->stored.plan.routed_of[layer], expert, out);
+		pager_inspect(m->loaded.experts, routed, expert, &here);
+	if (m->loaded.shown_card)
+		cuda_experts_look_at(m->loaded.shown_card, routed, expert, &there);
+	bool on_gpu = there.bytes && !m->loaded.no_card.code;
 	pthread_rwlock_unlock(looking);
-	out->pinned = model_pins_pinned(&m->pins, layer, expert);
+	*out = (struct model_expert){
+		.resident = here.resident,
+		.pinned = model_pins_pinned(&m->pins, layer, expert, PIN_SET),
+		.on_gpu = on_gpu,
+		.gpu_pinned = model_pins_pinned(&m->pins, layer, expert, PIN_GPU),
+		.bytes = here.bytes,
+		.gpu_bytes = on_gpu ? there.bytes : 0,
+		.hits = here.hits + there.uses,
+		.misses = here.misses,
+		.last_token = model_later(here.last_token, there.last_token),
+		.last_used = model_later(here.last_used, there.last_used),
+	};
+}
+
+void model_gpu_inspect(const struct model *m, struct model_gpu *out)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->loaded.looking; /* nothing is changed */
+	struct cuda_experts_state now = {0};
+	pthread_rwlock_rdlock(looking);
+	if (m->loaded.shown_card)
+		cuda_experts_look(m->loaded.shown_card, &now);
+	bool works = !m->loaded.no_card.code;
+	*out = (struct model_gpu){.experts = works ? now.held : 0,
+				  .bytes = works ? now.held_bytes : 0,
+				  .hits = m->loaded.gpu_hits_before + now.hits};
+	pthread_rwlock_unlock(looking);
 }
 
 void model_layer_inspect(const struct model *m, uint32_t layer, struct model_layer *out)
 {
 	*out = (struct model_layer){.experts = model_experts(m, layer)};
 	for (uint32_t i = 0; i < out->experts; i++) {
-		struct pager_expert x;
+		struct model_expert x;
 		model_expert_inspect(m, layer, i, &x);
 		out->resident += x.resident;
 		out->pinned += x.pinned;
+		out->on_gpu += x.on_gpu;
 		out->bytes += x.bytes;
+		out->gpu_bytes += x.gpu_bytes;
 		out->hits += x.hits;
 		out->misses += x.misses;
 		out->last_used = x.last_used > out->last_used ? x.last_used : out->last_used;

@@ -116,6 +116,7 @@ static void report_put_facts(FILE *out, const struct model *m)
 		{"gpu", FACT_GPU},
 	};
 	char text[4096];
+	model_find_gpu(m);
 	for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
 		if (!model_fact(m, facts[i].fact, text, sizeof text))
 			report_put(out, facts[i].key, text);

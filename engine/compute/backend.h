@@ -31,14 +31,15 @@ struct backend {
 
 	/* ---- memory ---- */
 
-	/* For steps of up to `rows` rows. All pages are touched before the call returns, so that
-	 * memory_look counts them. -ENOMEM with a sentence. stream_free and scratch_free accept
-	 * NULL. */
-	int (*stream_make)(struct residual_stream **out, const struct config *c, uint32_t rows,
-			   struct err *e);
+	/* For steps of up to `rows` rows of the environment's model. All pages of main memory are
+	 * touched before the call returns, so that memory_look counts them; stream_bytes and
+	 * scratch_bytes are the main memory's. -ENOMEM with a sentence. stream_free and scratch_free
+	 * accept NULL. */
+	int (*stream_make)(struct residual_stream **out, const struct environment *env,
+			   uint32_t rows, struct err *e);
 	void (*stream_free)(struct residual_stream *x);
 	uint64_t (*stream_bytes)(const struct config *c, uint32_t rows);
-	int (*scratch_make)(struct scratch **out, const struct config *c, uint32_t rows,
+	int (*scratch_make)(struct scratch **out, const struct environment *env, uint32_t rows,
 			    struct err *e);
 	void (*scratch_free)(struct scratch *x);
 	uint64_t (*scratch_bytes)(const struct config *c, uint32_t rows);
@@ -56,6 +57,17 @@ struct backend {
 	 * operation. */
 	const float *(*show)(struct step *s);
 
+	/* ---- backends that can fail ---- */
+
+	/* 0, or the error of an operation since the backend was made, which stays: the results of
+	 * the step are worthless, and the model has to be computed by the CPU from here on. NULL:
+	 * operations do not fail. */
+	int (*failed)(const struct environment *env, struct err *e);
+	/* When all layers of a step have been computed, before its tokens are appended, and where
+	 * logits are wanted after `end` and before `head`: the rows' keys, values and states are in
+	 * their contexts when the call returns. NULL: they are there after each layer. */
+	void (*settle)(struct step *s);
+
 	/* ---- a layer ---- */
 
 	/* Adds the embeddings of its tokens' n-grams to each row. Rows that cannot be read die and
@@ -71,6 +83,20 @@ struct backend {
 	/* What a layer does to the stream after its parts. */
 	void (*finish)(struct step *s, uint32_t layer);
 
+	/* ---- a feed-forward with experts at once ---- */
+
+	/* Whether an expert of a routed layer lies in the backend's own memory: it is not asked of
+	 * the pager, and end_experts adds it. NULL: none does. The answer does not change within a
+	 * step. */
+	bool (*holds)(const struct environment *env, uint32_t routed, uint32_t expert);
+	/* Computes the layer's whole feed-forward, the router's choice included, if the backend
+	 * holds all of its experts and nobody can have an influence on the choice; else false.
+	 * NULL: never. */
+	bool (*feed_held)(struct step *s, uint32_t layer);
+	/* Fills the routing's `chosen`, `weight` and `kept` with the choice that feed_held made in
+	 * a layer of this step; rows have not been moved since. */
+	void (*tell_choice)(struct step *s, uint32_t layer);
+
 	/* ---- a feed-forward with experts, in this order (experts.c) ---- */
 
 	/* Reads the stream; fills `chosen`, `weight` and `kept` of the step's routing by the
@@ -82,8 +108,8 @@ struct backend {
 	/* Runs the router of a later layer on the stream as it is now and fills the routing's
 	 * `rank`. At most PREDICT_MOST rows. */
 	void (*guess)(struct step *s, uint32_t later);
-	/* Called while experts are read from disk: computes the input of all experts, and the
-	 * shared expert. The rows are grouped by expert. */
+	/* Called while experts are read from disk: computes the input of all experts, the shared
+	 * expert, and experts that the backend holds. The rows are grouped by expert. */
 	void (*begin_experts)(struct step *s, uint32_t layer);
 	/* Computes the experts in `ready` (`index`: among the step's distinct experts) for all rows
 	 * that chose them. Each expert comes once, in any order. The backend does not use the slots
@@ -101,6 +127,9 @@ struct backend {
 	void (*end)(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n);
 	/* Computes logits[n][vocabulary] from the first n rows of normed. */
 	void (*head)(struct step *s, uint32_t n, float *logits);
+	/* Main memory for logits[HEAD_ROWS][vocabulary] of `head`, which needs no copying then; the
+	 * scratch's. NULL: the caller has some. */
+	float *(*logits)(struct scratch *x);
 	/* Returns normed in main memory, valid until the next operation on a layer. The caller may
 	 * move rows in it. */
 	float *(*normed)(struct scratch *x);

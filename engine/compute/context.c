@@ -68,7 +68,9 @@ void context_move(struct context *to, struct context *from)
 		kv_move(&to->kv[kind], &from->kv[kind]);
 	to->tokens = from->tokens;
 	to->long_text = from->long_text;
+	to->copy = from->copy;
 	from->tokens = (struct token_list){0};
+	from->copy = (struct context_copy){0};
 }
 
 int context_fork(struct context *to, struct context *from, struct err *e)
@@ -150,6 +152,7 @@ size_t context_rollback(struct context *x, size_t count)
 		for (int kind = 0; kind < KV_KINDS; kind++)
 			to = kv_rollback(&x->kv[kind], to);
 	} while (to < held);
+	context_changed(x, to);
 	return to;
 }
 

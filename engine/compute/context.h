@@ -30,6 +30,13 @@ struct context {
 	size_t note_at;	     /* floats of the recurrent state; the note follows (context_note) */
 	uint32_t note_width; /* hidden size; 0: the model has no note */
 	struct token_list tokens; /* tokens.count positions are computed */
+	/* A copy of keys and values in the backend's own memory. The backend finds it by its number,
+	 * which no other copy ever had; 0: there is none. The first `valid` positions are the same
+	 * in both: what writes into the blocks says so (context_changed). */
+	struct context_copy {
+		uint64_t number;
+		size_t valid;
+	} copy;
 };
 
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
@@ -90,6 +97,13 @@ void context_checkpoint(struct context *x, size_t position);
 void context_note(struct context *x, const float *row);
 /* The row of the last position; NULL if it was not noted: any new position loses the note. */
 const float *context_noted(const struct context *x);
+
+/* Keys and values from a position on have changed, or will: the backend's copy has none of them. */
+static inline void context_changed(struct context *x, size_t position)
+{
+	if (x->copy.valid > position)
+		x->copy.valid = position;
+}
 
 /* The blocks that an attention layer looks at. */
 static inline const void *const *context_blocks_of(const struct context *x, const struct layer *l)

@@ -49,14 +49,14 @@ static int experts_next_wave(struct step *s, struct pager_batch *batch, struct e
 {
 	const struct routing *r = s->routing;
 	for (uint32_t ready = 0;;) {
-		int got = pager_next(batch, r->ready, r->distinct_count, e);
+		int got = pager_next(batch, r->ready, r->paged_count, e);
 		if (got == -ECANCELED)
 			step_stop(s);
 		else if (got <= 0)
 			return got;
 		else
 			ready = experts_sift(s, (uint32_t)got);
-		for (uint32_t d = 0; d < r->distinct_count && s->died; d++)
+		for (uint32_t d = 0; d < r->paged_count && s->died; d++)
 			if (!experts_is_wanted(r, s, d))
 				pager_forgo(batch, d);
 		if (ready)
@@ -74,7 +74,7 @@ static int experts_await(struct step *s, uint32_t layer, struct err *e)
 	const struct routing *r = s->routing;
 	struct pager_batch batch;
 	int got = pager_begin(&batch, env->experts, env->plan->routed_of[layer], r->distinct,
-			      routing_credit(s), r->distinct_count, s->clock, e);
+			      routing_credit(s), r->paged_count, s->clock, e);
 	if (got < 0)
 		return got;
 	batch.stop = step_must_stop;
@@ -91,11 +91,42 @@ static int experts_await(struct step *s, uint32_t layer, struct err *e)
 	return got;
 }
 
+/* What the backend holds needs no pager. */
+static int experts_run_held(struct step *s, uint32_t layer)
+{
+	routing_show(s, layer, NULL);
+	s->env->backend->begin_experts(s, layer);
+	s->env->backend->end_experts(s, layer);
+	return 0;
+}
+
 int experts_run(struct step *s, uint32_t layer, struct err *e)
 {
+	const struct backend *b = s->env->backend;
+	if (b->feed_held && b->feed_held(s, layer)) {
+		s->untold[layer] = true;
+		return 0;
+	}
 	routing_choose(s, layer);
+	struct err why;
+	if (b->failed && b->failed(s->env, &why))
+		return 0; /* the choice is worthless, and nobody is told */
+	if (s->routing->distinct_count && !s->routing->paged_count)
+		return experts_run_held(s, layer);
 	int failed = experts_await(s, layer, e);
 	if (!failed)
 		s->env->backend->end_experts(s, layer);
 	return failed;
+}
+
+void experts_report(struct step *s, uint32_t layer)
+{
+	for (uint32_t l = 0; l < layer; l++) {
+		if (!s->untold[l])
+			continue;
+		s->untold[l] = false;
+		s->env->backend->tell_choice(s, l);
+		routing_group(s, l);
+		routing_show(s, l, NULL);
+	}
 }

@@ -18,6 +18,7 @@ static void forward_take_pass(struct forward_pass *p, struct arena *a, const str
 	p->wanted = arena_take(a, rows, sizeof *p->wanted);
 	p->wanted_row = arena_take(a, rows, sizeof *p->wanted_row);
 	p->wanted_index = arena_take(a, rows, sizeof *p->wanted_index);
+	p->untold = arena_take(a, c->layers + c->draft, sizeof *p->untold);
 }
 
 /* Places the arrays in memory; NULL: only measures. Returns their bytes. */
@@ -30,16 +31,17 @@ static size_t forward_lay_out_pass(struct forward_pass *p, const struct config *
 	return p->bytes = a.used;
 }
 
-int forward_pass_init(struct forward_pass *p, const struct backend *b, const struct config *c,
-		      uint32_t rows, struct err *e)
+int forward_pass_init(struct forward_pass *p, const struct environment *env, uint32_t rows,
+		      struct err *e)
 {
+	const struct config *c = env->config;
 	void *memory = arena_map(forward_lay_out_pass(p, c, rows, NULL), e);
 	if (!memory)
 		return -ENOMEM;
 	forward_lay_out_pass(p, c, rows, memory);
-	p->backend = b;
+	p->backend = env->backend;
 	rotation_init(p->rotations, c);
-	int failed = b->stream_make(&p->stream, c, rows, e);
+	int failed = env->backend->stream_make(&p->stream, env, rows, e);
 	if (failed)
 		forward_pass_free(p);
 	return failed;
@@ -63,24 +65,32 @@ uint64_t forward_pass_bytes(const struct backend *b, const struct config *c, uin
 static size_t forward_lay_out(struct forward *f, const struct config *c, size_t rows, void *memory)
 {
 	struct arena a = {.memory = memory};
-	f->logits = arena_take(&a, (size_t)HEAD_ROWS * c->vocabulary, sizeof *f->logits);
+	f->own_logits = arena_take(&a, (size_t)HEAD_ROWS * c->vocabulary, sizeof *f->own_logits);
 	if (c->experts)
 		routing_take(&f->routing, &a, c, rows);
 	f->memory = memory;
 	return f->bytes = a.used;
 }
 
+/* Makes scratch of the backend that computes now, and says where logits go. */
+static int forward_make_scratch(struct forward *f, struct err *e)
+{
+	const struct backend *b = f->env.backend;
+	int failed = b->scratch_make(&f->scratch, &f->env, f->chunk, e);
+	f->logits = !failed && b->logits ? b->logits(f->scratch) : f->own_logits;
+	return failed;
+}
+
 int forward_init(struct forward *f, struct err *e)
 {
 	const struct environment *env = &f->env;
 	f->scratch = NULL;
-	int failed = forward_pass_init(&f->pass, env->backend, env->config, f->chunk, e);
+	int failed = forward_pass_init(&f->pass, env, f->chunk, e);
 	if (failed)
 		return failed;
 	void *memory = arena_map(forward_lay_out(f, env->config, f->chunk, NULL), e);
-	failed = memory ? env->backend->scratch_make(&f->scratch, env->config, f->chunk, e)
-			: -ENOMEM;
 	forward_lay_out(f, env->config, f->chunk, memory);
+	failed = memory ? forward_make_scratch(f, e) : -ENOMEM;
 	if (failed)
 		forward_free(f);
 	return failed;
@@ -134,6 +144,7 @@ struct step forward_step(struct forward *f, struct forward_pass *p, uint32_t cou
 		.spans = p->spans,
 		.span_count = count,
 		.span_of = p->span_of,
+		.untold = p->untold,
 		.clock = f->token_count,
 		.stream = p->stream,
 		.scratch = f->scratch,
@@ -164,6 +175,48 @@ int forward_layer(struct step *s, uint32_t layer, struct err *e)
 	if (!failed && s->n)
 		b->finish(s, layer);
 	return failed;
+}
+
+/* ---- a backend that fails ---- */
+
+static bool forward_failed(const struct forward *f, struct err *e)
+{
+	const struct backend *b = f->env.backend;
+	return b->failed && b->failed(&f->env, e);
+}
+
+/* Gives the pass a stream of the backend that computes now. */
+static int forward_renew_stream(struct forward *f, struct forward_pass *p, struct err *e)
+{
+	if (p->backend == f->env.backend)
+		return 0;
+	p->backend->stream_free(p->stream);
+	p->backend = f->env.backend;
+	p->stream = NULL;
+	return p->backend->stream_make(&p->stream, &f->env, p->rows, e);
+}
+
+/* Leaves the backend for good. */
+static int forward_fall_back(struct forward *f, const struct err *why, struct err *e)
+{
+	struct environment *env = &f->env;
+	env->backend->scratch_free(f->scratch);
+	f->scratch = NULL;
+	env->backend = env->fallback;
+	if (env->fell_back)
+		env->fell_back(env->fell_back_ctx, why);
+	int failed = forward_make_scratch(f, e);
+	return failed ? failed : forward_renew_stream(f, &f->pass, e);
+}
+
+/* Begins the pass's step anew, by the backend that computes now. Contexts are where the step began.
+ * -EIO: some logits have been read already. */
+static int forward_begin_again(struct forward *f, struct forward_pass *p, struct err *e)
+{
+	int failed = forward_renew_stream(f, p, e);
+	if (!failed && p->wanted_done && p->batch->read)
+		failed = err_set(e, EIO, "the GPU failed while logits were being read");
+	return failed ? failed : forward_begin(f, p, p->batch, p->logits, e);
 }
 
 /* ---- outputs ---- */
@@ -211,6 +264,15 @@ static void forward_sift_wanted(struct forward_pass *p)
 	p->wanted_count = kept;
 }
 
+/* All layers are computed: contexts get what the backend still has, while it computes the first logits, if
+ * there are any. */
+static void forward_settle(struct forward *f, struct forward_pass *p)
+{
+	if (!p->settled && f->env.backend->settle)
+		f->env.backend->settle(&p->step);
+	p->settled = true;
+}
+
 /* Gives the logits of the next HEAD_ROWS rows to the batch's reader. */
 static int forward_give_logits(struct forward *f, struct forward_pass *p, struct err *e)
 {
@@ -222,7 +284,10 @@ static int forward_give_logits(struct forward *f, struct forward_pass *p, struct
 	if (!n)
 		return 0;
 	f->env.backend->end(&p->step, TENSOR_FINAL_NORM, p->wanted + done, n);
+	forward_settle(f, p);
 	f->env.backend->head(&p->step, n, f->logits);
+	if (forward_failed(f, e))
+		return 1;
 	p->wanted_done += n;
 	return b->read(b->ctx, p->wanted_row + done, n, f->logits, e);
 }
@@ -238,6 +303,7 @@ static void forward_make_logits(struct forward *f, struct forward_pass *p)
 		for (n = 1; n < left && at[n] == at[n - 1] + 1;)
 			n++;
 		b->end(&p->step, TENSOR_FINAL_NORM, p->wanted + p->wanted_done, n);
+		forward_settle(f, p);
 		b->head(&p->step, n, to + (size_t)*at * f->env.config->vocabulary);
 	}
 }
@@ -346,8 +412,11 @@ int forward_begin(struct forward *f, struct forward_pass *p, const struct step_b
 	p->batch = b;
 	p->logits = logits;
 	p->layer = 0;
+	p->settled = false;
+	p->wanted_count = p->wanted_done = 0;
 	p->observer = p->spans->account ? p->spans->account->observer : NULL;
 	p->step = forward_step(f, p, (uint32_t)spans);
+	memset(p->untold, 0, (f->env.config->layers + f->env.config->draft) * sizeof *p->untold);
 	p->step.clock = f->token_count += p->step.n;
 	forward_embed(&p->step);
 	for (uint32_t i = 0; i < p->step.span_count; i++) /* until all layers have moved on */
@@ -362,9 +431,13 @@ int forward_begin(struct forward *f, struct forward_pass *p, const struct step_b
 /* Ends spans that are to stop, and takes out of the stream what has died, if more layers follow. */
 static void forward_bury(struct forward_pass *p)
 {
+	if (step_must_stop(&p->step))
+		experts_report(&p->step, p->layer); /* rows that die have chosen, too */
 	step_stop(&p->step);
-	if (p->step.died && p->layer < p->step.env->config->layers)
-		step_close_up(&p->step);
+	if (!p->step.died || p->layer >= p->step.env->config->layers)
+		return;
+	experts_report(&p->step, p->layer);
+	step_close_up(&p->step);
 }
 
 /* Computes a layer or some of the outputs. 1: more are left. */
@@ -389,19 +462,36 @@ static int forward_run_piece(struct forward *f, struct forward_pass *p, struct e
 		forward_make_logits(f, p);
 	}
 	bool there = !p->batch->read && p->wanted_count == p->batch->count;
-	if (p->batch->normed || there)
+	if (p->batch->normed || (there && f->env.tap))
 		forward_make_normed(p, there);
 	return 0;
 }
 
+/* Computes a piece; by the next backend, from the step's beginning on, if this one fails. */
+static int forward_try_piece(struct forward *f, struct forward_pass *p, struct err *e)
+{
+	struct err why;
+	int more = forward_run_piece(f, p, e);
+	if (!more)
+		forward_settle(f, p);
+	if (!forward_failed(f, &why)) {
+		if (!more)
+			experts_report(&p->step, p->layer);
+		return more;
+	}
+	int failed = forward_fall_back(f, &why, e);
+	return failed ? failed : forward_begin_again(f, p, e);
+}
+
 int forward_go_on(struct forward *f, struct forward_pass *p, uint32_t pieces, struct err *e)
 {
-	int more = 1;
+	int more = p->backend == f->env.backend ? 1 : forward_begin_again(f, p, e);
 	f->env.observer = p->observer;
 	p->step.scratch = f->scratch; /* it may be a new one (forward_resize) */
-	forward_bury(p);
+	if (more > 0)
+		forward_bury(p);
 	while (more > 0 && p->step.n && pieces--) {
-		more = forward_run_piece(f, p, e);
+		more = forward_try_piece(f, p, e);
 		if (more > 0)
 			forward_bury(p);
 	}

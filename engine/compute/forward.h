@@ -24,6 +24,8 @@ struct forward_pass {
 	struct step_span *spans; /* [rows] at most */
 	uint32_t *span_of;	 /* [rows] */
 	uint32_t *tokens;	 /* [rows], as in the batch */
+	bool *untold;		 /* [layers], see struct step */
+	bool settled;		 /* nothing of the layers is left to the backend */
 
 	struct step step;
 	const struct step_batch *batch; /* NULL: no step is in progress */
@@ -45,7 +47,9 @@ struct forward {
 	 * two layers. */
 	struct scratch *scratch; /* owned by the backend */
 	struct routing routing;	 /* empty in a model without experts */
-	float *logits;		 /* [HEAD_ROWS][vocabulary] */
+	/* [HEAD_ROWS][vocabulary]: where logits go, which may be the backend's memory; and memory of
+	 * the forward pass. */
+	float *logits, *own_logits;
 	void *memory;		 /* of routing and logits */
 	size_t bytes;
 	struct forward_pass pass; /* of forward_run, and of draft layers; never waits */
@@ -83,8 +87,8 @@ float *forward_normed(struct forward *f);
 /* ---- a step that may wait between two layers ---- */
 
 /* Allocates a pass of up to `rows` rows, beside the forward pass's own. -ENOMEM with a sentence. */
-int forward_pass_init(struct forward_pass *p, const struct backend *b, const struct config *c,
-		      uint32_t rows, struct err *e);
+int forward_pass_init(struct forward_pass *p, const struct environment *env, uint32_t rows,
+		      struct err *e);
 void forward_pass_free(struct forward_pass *p); /* no step may be in progress */
 uint64_t forward_pass_bytes(const struct backend *b, const struct config *c, uint32_t rows);
 

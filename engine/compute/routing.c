@@ -18,6 +18,7 @@ void routing_take(struct routing *r, struct arena *a, const struct config *c, si
 	r->kept = arena_take(a, rows, sizeof *r->kept);
 	r->dropped = arena_take(a, experts, sizeof *r->dropped);
 	r->absent = arena_take(a, experts, sizeof *r->absent);
+	r->held = arena_take(a, experts, sizeof *r->held);
 	r->group_start = arena_take(a, experts + 1, sizeof *r->group_start);
 	r->fill = arena_take(a, experts, sizeof *r->fill);
 	r->token = arena_take(a, all, sizeof *r->token);
@@ -66,6 +67,16 @@ uint32_t routing_experts_of(const struct config *c, const struct step_span *span
 	return fewer && fewer < own ? fewer : own;
 }
 
+/* Whether an expert need not be read: main memory or the backend has it. */
+static bool routing_is_there(const struct environment *env, uint32_t routed, uint32_t expert)
+{
+	struct pager_expert now;
+	if (env->backend->holds && env->backend->holds(env, routed, expert))
+		return true;
+	pager_inspect(env->experts, routed, expert, &now);
+	return now.resident;
+}
+
 /* ---- substitutes ---- */
 
 enum { ROUTING_UNKNOWN, ROUTING_PRESENT, ROUTING_MISSING };
@@ -81,12 +92,11 @@ struct routing_presence {
 static bool routing_is_present(void *ctx, uint32_t expert)
 {
 	struct routing_presence *p = ctx;
-	struct pager_expert now;
-	if (p->is[expert] == ROUTING_UNKNOWN) {
-		pager_inspect(p->step->env->experts, p->routed, expert, &now);
-		p->is[expert] = now.resident || p->routing->marked[expert] ? ROUTING_PRESENT
-									   : ROUTING_MISSING;
-	}
+	if (p->is[expert] == ROUTING_UNKNOWN)
+		p->is[expert] = p->routing->marked[expert] ||
+						routing_is_there(p->step->env, p->routed, expert)
+					? ROUTING_PRESENT
+					: ROUTING_MISSING;
 	return p->is[expert] == ROUTING_PRESENT;
 }
 
@@ -185,13 +195,8 @@ static void routing_find_dropped(struct routing *r, struct step *s, uint32_t rou
 			if (i == 0 || !(r->weight[t * r->top_k + i] < threshold))
 				r->dropped[r->chosen[t * r->top_k + i]] = false;
 	}
-	for (uint32_t e = 0; e < experts; e++) {
-		struct pager_expert now;
-		if (!r->dropped[e])
-			continue;
-		pager_inspect(s->env->experts, routed, e, &now);
-		r->dropped[e] = !now.resident;
-	}
+	for (uint32_t e = 0; e < experts; e++)
+		r->dropped[e] = r->dropped[e] && !routing_is_there(s->env, routed, e);
 	for (uint32_t i = 0; i < s->span_count; i++)
 		routing_count_dropped(r, &s->spans[i], experts);
 }
@@ -212,6 +217,24 @@ static void routing_keep_rest(struct routing *r, uint32_t token)
 	for (uint32_t i = 0; i < kept && kept < had; i++)
 		weight[i] *= before / after;
 	r->kept[token] = kept;
+}
+
+/* Moves the experts that the backend holds behind the others. */
+static void routing_part_held(struct step *s, uint32_t routed)
+{
+	const struct environment *env = s->env;
+	struct routing *r = s->routing;
+	uint32_t held = 0;
+	r->paged_count = r->distinct_count;
+	if (!env->backend->holds)
+		return;
+	r->paged_count = 0;
+	for (uint32_t d = 0; d < r->distinct_count; d++)
+		if (env->backend->holds(env, routed, r->distinct[d]))
+			r->fill[held++] = r->distinct[d];
+		else
+			r->distinct[r->paged_count++] = r->distinct[d];
+	memcpy(r->distinct + r->paged_count, r->fill, held * sizeof *r->fill);
 }
 
 /* Numbers the assignments by a counting sort over experts. */
@@ -269,7 +292,13 @@ void routing_choose(struct step *s, uint32_t layer)
 		routing_find_dropped(r, s, routed);
 	for (uint32_t t = 0; t < s->n && drops; t++)
 		routing_keep_rest(r, t);
-	routing_group_by_expert(r, env->config->experts, s->n);
+	routing_group(s, layer);
+}
+
+void routing_group(struct step *s, uint32_t layer)
+{
+	routing_group_by_expert(s->routing, s->env->config->experts, s->n);
+	routing_part_held(s, s->env->plan->routed_of[layer]);
 }
 
 /* Counts an expert for each span that has rows which chose it; of the group of its assignments,
@@ -296,8 +325,10 @@ void routing_show(const struct step *s, uint32_t layer, const uint8_t *missed)
 {
 	struct routing *r = s->routing;
 	for (uint32_t d = 0; d < r->distinct_count; d++) {
-		r->absent[r->distinct[d]] = missed[d];
-		routing_count(r, s, r->distinct[d], missed[d]);
+		bool held = d >= r->paged_count, was_missed = !held && missed[d];
+		r->absent[r->distinct[d]] = was_missed;
+		r->held[r->distinct[d]] = held;
+		routing_count(r, s, r->distinct[d], was_missed);
 	}
 	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
 		if (span->account && span->account->picked)
@@ -310,6 +341,7 @@ void routing_show(const struct step *s, uint32_t layer, const uint8_t *missed)
 					.kept = r->kept + span->first,
 					.chosen = r->chosen + (size_t)span->first * r->top_k,
 					.absent = r->absent,
+					.held = r->held,
 				});
 }
 

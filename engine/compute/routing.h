@@ -20,13 +20,15 @@ struct routing {
 	float *weight;	      /* [rows][top_k] */
 	uint32_t *kept;	      /* [rows]: how many of these the token passes through, the first */
 	bool *dropped;	      /* [experts]: by this step */
-	bool *absent;	      /* [experts]: see struct picks */
+	bool *absent, *held;  /* [experts]: see struct picks */
 	uint32_t *group_start; /* [experts + 1]: expert e has assignments start[e] … start[e + 1] */
 	uint32_t *fill;	       /* [experts] */
 	uint32_t *token;       /* [assignments] */
 	uint32_t *assignment; /* [rows][top_k], in the order of chosen */
-	uint32_t *distinct;   /* [experts]: the step's experts, ascending */
-	uint32_t distinct_count;
+	/* [experts]: the step's experts: first those that the pager brings, ascending, then those
+	 * that the backend holds. */
+	uint32_t *distinct;
+	uint32_t distinct_count, paged_count;
 	float *credit; /* [distinct_count] */
 
 	/* Predictions: a later layer's router, run on this layer's stream. */
@@ -42,8 +44,10 @@ void routing_take(struct routing *r, struct arena *a, const struct config *c, si
 /* Chooses each token's experts, and groups the tokens by expert: fills the step's routing up to
  * distinct_count. */
 void routing_choose(struct step *s, uint32_t layer);
+/* Groups the tokens by expert after the backend has told a choice (tell_choice). */
+void routing_group(struct step *s, uint32_t layer);
 /* Counts the choice in the spans' accounts, and shows it to those who want to see it.
- * missed[distinct_count]: the pager's. */
+ * missed[paged_count]: the pager's. */
 void routing_show(const struct step *s, uint32_t layer, const uint8_t *missed);
 /* How much each use of `distinct` counts for the pager's policy; NULL: 1 each, as in answers. */
 const float *routing_credit(const struct step *s);
@@ -55,6 +59,9 @@ void routing_predict(struct step *s, uint32_t layer);
 /* The feed-forward of a layer with experts, from the stream and back to it. Spans that are to stop,
  * and rows one of whose experts cannot be read, die (step_kill). -ENOMEM in words. */
 int experts_run(struct step *s, uint32_t layer, struct err *e);
+/* Counts and shows the choices of the layers before `layer` that the backend made without telling
+ * them. Before rows move, and when the step's layers have been computed. */
+void experts_report(struct step *s, uint32_t layer);
 
 /* ---- for who chooses ---- */
 

@@ -162,6 +162,7 @@ struct picks {
 	 * callback clears the flags of the experts that it reports, since an expert is read once
 	 * for all rows of a step. */
 	bool *absent;
+	const bool *held; /* [experts]: the backend held the expert in its own memory */
 };
 
 /* Collects the inputs of matrices, for refining. */
@@ -208,7 +209,13 @@ struct environment {
 	const struct config *config;
 	const struct plan *plan;
 	const struct weights *weights;
-	const struct backend *backend; /* uses the next two */
+	const struct backend *backend; /* uses the next three */
+	struct cuda_model *on_card; /* what it has in GPU memory; NULL: another backend */
+	/* Computes from the moment on at which `backend` has failed; NULL: it does not fail. Then
+	 * fell_back is called, once, by the thread that computes. */
+	const struct backend *fallback;
+	void (*fell_back)(void *ctx, const struct err *why);
+	void *fell_back_ctx;
 	const struct kernels *kernels;
 	struct threads *threads;
 	struct pager_source *experts; /* NULL in a model without experts */
@@ -251,6 +258,7 @@ struct step {
 	uint32_t span_count;
 	uint32_t *span_of; /* [n]: the index of each row's span */
 	bool died;	   /* the stream still has dead rows */
+	bool *untold;	   /* [layers]: the backend has yet to tell the layer's choice (experts.c) */
 	uint64_t clock; /* tokens computed since loading, this step's included: the pager's clock */
 
 	struct residual_stream *stream; /* owned by the backend (backend.h) */

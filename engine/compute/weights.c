@@ -230,6 +230,13 @@ static int weights_read_row(const struct weights *w, const struct plan_tensor *t
 	return failed;
 }
 
+int weights_table_chunk(const struct weights *w, enum weights_which table, uint32_t chunk, void *to,
+			struct err *e)
+{
+	struct pieces pieces; /* where they are in `to` */
+	return weights_read_chunk(w->tables[table].tensor, chunk, w->store, to, &pieces, e);
+}
+
 /* From a row as stored, piece after piece. */
 static void weights_widen_row(const struct plan_tensor *t, const uint8_t *stored, float *out)
 {

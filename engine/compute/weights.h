@@ -61,6 +61,11 @@ int weights_row(const struct weights *w, enum weights_which table, uint32_t toke
 void weights_rows(const struct weights *w, enum weights_which table, const uint32_t *tokens,
 		  uint32_t n, float *out, size_t stride, bool *there, struct threads *threads);
 
+/* Reads chunk number `chunk` of a table, `rows` of its rows as they are stored, and verifies it:
+ * to[chunk_rows · bytes of a row]. From any number of threads. -EIO in words. */
+int weights_table_chunk(const struct weights *w, enum weights_which table, uint32_t chunk, void *to,
+			struct err *e);
+
 /* NULL if the model has no such tensor. */
 static inline const float *weights_vector(const struct layer_weights *l, enum tensor_role role)
 {

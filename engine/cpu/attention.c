@@ -110,6 +110,13 @@ static void attention_place_tokens(void *ctx, uint32_t begin, uint32_t end)
 		attention_place_keys(ctx, begin, end);
 }
 
+/* Copies of the contexts lack what follows. */
+static void attention_changes(const struct step *s)
+{
+	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
+		context_changed(span->context, span->position);
+}
+
 /* Keys and values after their products. */
 static void attention_finish_keys(const struct attention_task *a)
 {
@@ -133,6 +140,7 @@ void attention_run_keys(struct step *s, uint32_t layer)
 	struct attention_task task = {a, s, l, &env->config->layer[layer]};
 	product_run(env, kv, task.layer->keys_as_values ? 1 : 2, &s->scratch->normed, s->n);
 	attention_finish_keys(&task);
+	attention_changes(s);
 	threads_run(env->threads, s->n, 1, attention_place_keys, &task);
 }
 
@@ -156,6 +164,7 @@ void attention_run(struct step *s, uint32_t layer)
 			 w->m[TENSOR_Q].shape.rows);
 	if (!l->keys_of)
 		attention_finish_keys(&task);
+	attention_changes(s);
 	threads_run(env->threads, s->n, 1, attention_place_tokens, &task);
 
 	const struct look look = {

@@ -78,9 +78,10 @@ static uint64_t cpu_stream_bytes(const struct config *c, uint32_t rows)
 	return cpu_lay_out_stream(&measured, c, rows, NULL);
 }
 
-static int cpu_stream_make(struct residual_stream **out, const struct config *c, uint32_t rows,
-			   struct err *e)
+static int cpu_stream_make(struct residual_stream **out, const struct environment *env,
+			   uint32_t rows, struct err *e)
 {
+	const struct config *c = env->config;
 	*out = arena_map(cpu_stream_bytes(c, rows), e);
 	if (!*out)
 		return -ENOMEM;
@@ -137,9 +138,10 @@ static uint64_t cpu_scratch_bytes(const struct config *c, uint32_t rows)
 	return cpu_lay_out_scratch(&measured, c, rows, NULL);
 }
 
-static int cpu_scratch_make(struct scratch **out, const struct config *c, uint32_t rows,
+static int cpu_scratch_make(struct scratch **out, const struct environment *env, uint32_t rows,
 			    struct err *e)
 {
+	const struct config *c = env->config;
 	*out = arena_map(cpu_scratch_bytes(c, rows), e);
 	if (!*out)
 		return -ENOMEM;

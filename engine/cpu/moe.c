@@ -5,6 +5,7 @@
  * A step's tokens are grouped by expert, so that an expert's weights meet all its tokens together.
  * Each expert's output is kept, and every token then sums its own experts' outputs in
  * ascending order of expert, so that the order of arrival cannot change a bit. */
+#include "engine/cpu/cpu.h"
 #include "engine/cpu/layers.h"
 #include "kernels/watch.h"
 
@@ -404,4 +405,19 @@ void moe_end(struct step *s, uint32_t layer)
 	if (env->config->layer[layer].shared)
 		dense_add_shared(&m->shared, s);
 	residual_add(s, layer, PART_FEED_FORWARD);
+}
+
+/* ---- for other backends ---- */
+
+void moe_begin_experts(struct step *s, uint32_t layer, const float *normed)
+{
+	struct activation *input = &s->scratch->normed;
+	memcpy(input->f, normed, (size_t)s->n * input->k * sizeof *normed);
+	activation_changed(input);
+	moe_begin(s, layer);
+}
+
+const float *moe_experts_found(const struct scratch *s)
+{
+	return s->moe.out;
 }

@@ -6,6 +6,7 @@
  * roots of softplus, with a correction and groups (DeepSeek-AI 2024); normalisation; factors. In
  * some layers a table lists each token's experts (Roller et al. 2021), and only their weights are
  * computed. */
+#include "engine/cpu/cpu.h"
 #include "engine/cpu/layers.h"
 #include "kernels/delta.h"
 
@@ -56,7 +57,7 @@ static void router_turn_off(const float *bias, float *scores, uint32_t experts)
 
 /* Sorts the chosen experts by descending weight. They were chosen in another order: by logits or by
  * corrected scores. Stable. */
-static void router_sort_by_weight(uint32_t *chosen, float *weight, uint32_t count)
+void router_sort_by_weight(uint32_t *chosen, float *weight, uint32_t count)
 {
 	for (uint32_t end = 1; end < count; end++)
 		for (uint32_t r = end; r > 0 && weight[r] > weight[r - 1]; r--) {
@@ -220,29 +221,46 @@ static void router_route_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-static void router_make_logits(const struct step *s, const struct layer_weights *l,
-			       struct activation *input)
+/* The router's products become its logits. */
+static void router_finish_logits(const struct step *s, const struct layer_weights *l)
 {
 	const struct environment *env = s->env;
 	float *logits = s->routing->router_logits, multiplier = env->config->router_multiplier;
-	struct product router = {logits, &l->m[TENSOR_ROUTER]};
 	size_t count = (size_t)s->n * env->config->experts;
-	product_run(env, &router, 1, input, s->n);
 	for (size_t i = 0; i < count && multiplier != 1; i++)
 		logits[i] *= multiplier;
 	product_add_bias(env, logits, weights_vector(l, TENSOR_ROUTER_BIAS), s->n,
 			 env->config->experts);
 }
 
-void router_run(const struct step *s, uint32_t layer, struct activation *input)
+static void router_make_logits(const struct step *s, const struct layer_weights *l,
+			       struct activation *input)
+{
+	struct product router = {s->routing->router_logits, &l->m[TENSOR_ROUTER]};
+	product_run(s->env, &router, 1, input, s->n);
+	router_finish_logits(s, l);
+}
+
+static void router_choose_all(const struct step *s, uint32_t layer)
 {
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
-	router_make_logits(s, l, input);
 	step_tap(s, TAP_ROUTER_LOGITS, env->plan->routed_of[layer], env->config->experts,
 		 s->routing->router_logits);
 	threads_run(env->threads, s->n, 16, router_route_tokens,
 		    &(struct router_task){s, l, layer});
+}
+
+void router_run(const struct step *s, uint32_t layer, struct activation *input)
+{
+	router_make_logits(s, &s->env->weights->layer[layer], input);
+	router_choose_all(s, layer);
+}
+
+void router_choose_experts(struct step *s, uint32_t layer)
+{
+	router_finish_logits(s, &s->env->weights->layer[layer]);
+	router_choose_all(s, layer);
 }
 
 void router_reweigh(struct step *s, uint32_t layer, size_t row)
@@ -257,23 +275,13 @@ void router_reweigh(struct step *s, uint32_t layer, size_t row)
 					weight, r->kept[row]);
 }
 
-/* The stream changes little from layer to layer, so these are most of the experts that the layer
- * will choose. */
-void router_guess(struct step *s, uint32_t later)
+/* The best rank of each expert among the step's rows. */
+static void router_rank(struct step *s, uint32_t later)
 {
-	struct activation *input = &s->scratch->moe.router.guess;
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	struct routing *r = s->routing;
 	const struct layer_weights *l = &env->weights->layer[later];
-	const float *own = weights_vector(l, TENSOR_ROUTER_SCALE);
-	if (own) {
-		activation_norm(s, input->f, s->stream->x, NULL, own, s->n);
-		activation_changed(input);
-	} else {
-		residual_guess(s, later, input);
-	}
-	router_make_logits(s, l, input);
 	for (uint32_t e = 0; e < c->experts; e++)
 		r->rank[e] = UINT32_MAX;
 	for (size_t t = 0; t < s->n; t++) {
@@ -284,4 +292,27 @@ void router_guess(struct step *s, uint32_t later)
 			if (i < r->rank[r->predicted[i]])
 				r->rank[r->predicted[i]] = i;
 	}
+}
+
+/* The stream changes little from layer to layer, so these are most of the experts that the layer
+ * will choose. */
+void router_guess(struct step *s, uint32_t later)
+{
+	struct activation *input = &s->scratch->moe.router.guess;
+	const struct layer_weights *l = &s->env->weights->layer[later];
+	const float *own = weights_vector(l, TENSOR_ROUTER_SCALE);
+	if (own) {
+		activation_norm(s, input->f, s->stream->x, NULL, own, s->n);
+		activation_changed(input);
+	} else {
+		residual_guess(s, later, input);
+	}
+	router_make_logits(s, l, input);
+	router_rank(s, later);
+}
+
+void router_rank_experts(struct step *s, uint32_t later)
+{
+	router_finish_logits(s, &s->env->weights->layer[later]);
+	router_rank(s, later);
 }

@@ -156,10 +156,45 @@ int card_launch(struct card *c, enum cuda_kernel k, const struct cuda_grid *g, c
 		struct err *e)
 {
 	void *all[] = {(void *)(uintptr_t)operands}; /* which are only read */
-	const int result = c->driver.launch(c->kernels[k], g->x, g->y, 1, g->threads, 1, 1,
-					    g->shared, c->stream, all, NULL);
+	struct gpu_launch_attribute early = {.id = GPU_LAUNCH_EARLY, .value.allowed = 1};
+	const bool waits = c->image->waits && c->facts.major >= c->image->waits;
+	const struct gpu_launch launch = {g->x, g->y, 1, g->threads, 1, 1, g->shared, c->stream,
+					  &early, waits};
+	const int result = c->driver.launch_with(&launch, c->kernels[k], all, NULL);
 
 	return gpu_driver_check(&c->driver, result, cuda_kernel_name(k), e);
+}
+
+int card_record(struct card *c, struct err *e)
+{
+	return gpu_driver_check(&c->driver,
+				c->driver.capture_begin(c->stream, GPU_CAPTURE_THREAD),
+				"noting launches", e);
+}
+
+int card_recorded(struct card *c, gpu_sequence *sequence, struct err *e)
+{
+	gpu_graph graph = NULL;
+	int result = c->driver.capture_end(c->stream, &graph);
+
+	*sequence = NULL;
+	if (!result)
+		result = c->driver.graph_prepare(sequence, graph, 0);
+	if (graph)
+		(void)c->driver.graph_destroy(graph);
+	return gpu_driver_check(&c->driver, result, "launches as one", e);
+}
+
+int card_play(struct card *c, gpu_sequence sequence, struct err *e)
+{
+	return gpu_driver_check(&c->driver, c->driver.sequence_launch(sequence, c->stream),
+				"launches as one", e);
+}
+
+void card_forget(struct card *c, gpu_sequence sequence)
+{
+	if (sequence)
+		(void)c->driver.sequence_destroy(sequence);
 }
 
 int card_wait(struct card *c, struct err *e)

@@ -45,9 +45,17 @@ int card_copy_in(struct card *c, gpu_address to, const void *from, size_t bytes,
 int card_copy_out(struct card *c, void *to, gpu_address from, size_t bytes, struct err *e);
 /* Starts filling with zeros. */
 int card_clear(struct card *c, gpu_address to, size_t bytes, struct err *e);
-/* Starts a kernel; operands are copied. */
+/* Starts a kernel; operands are copied. It may begin before the one ahead of it in the stream ends:
+ * kernels wait for that one themselves (cuda_wait_for_ahead). */
 int card_launch(struct card *c, enum cuda_kernel k, const struct cuda_grid *g, const void *operands,
 		struct err *e);
+/* Launches from card_record on until card_recorded are not done but noted, as a sequence that is
+ * started as one and takes less time. Nothing but launches in between. The sequence may be started any
+ * number of times until it is freed; NULL is fine. */
+int card_record(struct card *c, struct err *e);
+int card_recorded(struct card *c, gpu_sequence *sequence, struct err *e);
+int card_play(struct card *c, gpu_sequence sequence, struct err *e);
+void card_forget(struct card *c, gpu_sequence sequence);
 /* Waits until all work is done. An error may belong to any of the work since the last wait. */
 int card_wait(struct card *c, struct err *e);
 

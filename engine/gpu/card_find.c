@@ -3,106 +3,164 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- in the child ---- */
+static const char card_find_argument[] = "--look-for-gpu"; /* NUMBER HOW, an enum card_find_how */
 
-/* Keeps open nothing but the answer: somebody may wait for the end of what this process writes. */
-static int card_find_leave_files(int answer)
+static void card_find_none(struct card_found *found, const char *why)
 {
-	const int none = open("/dev/null", O_RDWR);
-
-	for (int fd = 0; fd < 3 && none >= 0; fd++)
-		(void)dup2(none, fd);
-	answer = dup2(answer, 3);
-	closefrom(4);
-	return answer;
+	*found = (struct card_found){0};
+	(void)snprintf(found->why, sizeof found->why, "%.255s", why);
 }
 
-/* Asks, and writes the answer whole: it is shorter than what a pipe takes at once. */
-static void card_find_look(int answer)
+/* ---- in the process that looks ---- */
+
+void card_find_here(int ordinal, enum card_find_how how, struct card_found *found)
 {
-	struct card_found found = {0};
-	struct gpu_driver d;
+	struct card c = {0};
+	struct gpu_driver *d = &c.driver;
 	struct err e;
 
-	(void)alarm(CARD_FIND_SECONDS);
-	int failed = gpu_driver_open(&d, &e);
-	if (!failed)
-		failed = card_look(&d, 0, &found.facts, &e);
-	found.there = !failed;
+	int failed = gpu_driver_open(d, &e);
+	if (!failed) {
+		failed = card_look(d, ordinal, &c.facts, &e);
+		gpu_driver_close(d);
+	}
+	if (!failed && how == CARD_FIND_OPEN)
+		failed = card_open(&c, ordinal, cuda_images, &e);
 	if (failed)
-		(void)snprintf(found.why, sizeof found.why, "%.255s", e.text);
-	_exit(write(answer, &found, sizeof found) != sizeof found);
+		card_find_none(found, e.text);
+	else
+		*found = (struct card_found){.there = true, .facts = c.facts};
+	card_close(&c);
 }
 
-/* ---- here ---- */
+bool card_find_serve(int argc, char **argv, int *status)
+{
+	struct card_found found;
 
-void card_find_begin(struct card_find *f, bool look)
+	if (argc != 4 || strcmp(argv[1], card_find_argument) != 0)
+		return false;
+	(void)alarm(CARD_FIND_SECONDS); /* also if the process that asked has ended */
+	card_find_here(atoi(argv[2]), (enum card_find_how)atoi(argv[3]), &found);
+	/* A pipe takes this much at once. */
+	*status = write(STDOUT_FILENO, &found, sizeof found) != sizeof found;
+	return true;
+}
+
+/* ---- in the process that asks ---- */
+
+/* Starts the process, with nothing open but /dev/null and the end of a pipe: others may wait for
+ * the end of what this process writes. Returns its number, or -errno. */
+static pid_t card_find_start(int ordinal, enum card_find_how how, int answer)
+{
+	char name[] = "moefs", argument[sizeof card_find_argument], number[16], as[16];
+	char *arguments[] = {name, argument, number, as, NULL};
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attributes;
+	sigset_t signals;
+	pid_t child;
+
+	memcpy(argument, card_find_argument, sizeof argument);
+	(void)snprintf(number, sizeof number, "%d", ordinal);
+	(void)snprintf(as, sizeof as, "%d", (int)how);
+	int failed = posix_spawn_file_actions_init(&files);
+	if (failed)
+		return -failed;
+	failed = posix_spawnattr_init(&attributes);
+	if (!failed) {
+		(void)sigemptyset(&signals); /* the daemon's threads block them */
+		(void)posix_spawnattr_setsigmask(&attributes, &signals);
+		(void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+		failed = posix_spawn_file_actions_adddup2(&files, answer, 1);
+		failed = failed ? failed
+				: posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY,
+								   0);
+		failed = failed ? failed
+				: posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY,
+								   0);
+		failed = failed ? failed : posix_spawn_file_actions_addclosefrom_np(&files, 3);
+		failed = failed ? failed
+				: posix_spawn(&child, "/proc/self/exe", &files, &attributes,
+					      arguments, environ);
+		(void)posix_spawnattr_destroy(&attributes);
+	}
+	(void)posix_spawn_file_actions_destroy(&files);
+	return failed ? -failed : child;
+}
+
+/* Whether the process has ended, within some seconds, and is waited for. */
+static bool card_find_wait(pid_t child, int seconds)
+{
+	enum { LOOKS = 200 }; /* a second */
+
+	for (int i = 0; i < seconds * LOOKS; i++) {
+		if (waitpid(child, NULL, WNOHANG) != 0)
+			return true;
+		(void)usleep(1000000 / LOOKS);
+	}
+	return false;
+}
+
+void card_find_apart(int ordinal, enum card_find_how how, struct card_found *found)
 {
 	int ends[2];
 
-	(void)pthread_mutex_init(&f->lock, NULL);
-	f->answer = -1;
-	f->found = (struct card_found){0};
-	(void)snprintf(f->found.why, sizeof f->found.why, "%s",
-		       look ? "no process could be started to look for one" : "not looked for");
-	if (!look || pipe2(ends, O_CLOEXEC) != 0)
+	card_find_none(found, "no process could be started to look for one");
+	if (pipe2(ends, O_CLOEXEC) != 0)
 		return;
-	/* The child's child looks, so that it is not this process's to wait for. */
-	const pid_t child = fork();
-	if (child == 0) {
-		const int answer = card_find_leave_files(ends[1]);
-		if (fork() == 0)
-			card_find_look(answer);
-		_exit(0);
-	}
-	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
-		;
+	const pid_t child = card_find_start(ordinal, how, ends[1]);
 	(void)close(ends[1]);
-	if (child < 0) {
-		(void)close(ends[0]);
-		return;
+	if (child > 0) {
+		bool ended = card_find_wait(child, CARD_FIND_SECONDS);
+		if (!ended) {
+			/* In a driver that hangs not even this ends it: then it is left alone. */
+			(void)kill(child, SIGKILL);
+			(void)card_find_wait(child, 1);
+		}
+		if (!ended || read(ends[0], found, sizeof *found) != sizeof *found)
+			card_find_none(found, "the driver does not answer");
 	}
-	f->answer = ends[0];
-	(void)snprintf(f->found.why, sizeof f->found.why, "%s", "not known yet");
+	(void)close(ends[0]);
 }
 
-/* Reads the answer, or that there will be none. */
-static void card_find_read(struct card_find *f, bool wait)
+/* ---- what is known ---- */
+
+void card_find_init(struct card_find *f, int ordinal, const char *never)
 {
-	struct pollfd answer = {.fd = f->answer, .events = POLLIN};
-	struct card_found whole;
-
-	if (poll(&answer, 1, wait ? CARD_FIND_SECONDS * 1000 : 0) == 0 && !wait)
-		return;
-	if (answer.revents && read(f->answer, &whole, sizeof whole) == sizeof whole)
-		f->found = whole;
-	else
-		(void)snprintf(f->found.why, sizeof f->found.why, "%s",
-			       "the driver does not answer");
-	(void)close(f->answer);
-	f->answer = -1;
+	*f = (struct card_find){.ordinal = ordinal, .known = never != NULL};
+	(void)pthread_mutex_init(&f->lock, NULL);
+	card_find_none(&f->found, never ? never : "not looked for yet");
 }
 
-void card_find_answer(struct card_find *f, bool wait, struct card_found *found)
+void card_find_free(struct card_find *f)
+{
+	(void)pthread_mutex_destroy(&f->lock);
+}
+
+void card_find_look(struct card_find *f)
 {
 	(void)pthread_mutex_lock(&f->lock);
-	if (f->answer >= 0)
-		card_find_read(f, wait);
-	*found = f->found;
+	if (!f->known)
+		card_find_apart(f->ordinal, CARD_FIND_LOOK, &f->found);
+	f->known = true;
 	(void)pthread_mutex_unlock(&f->lock);
 }
 
-void card_find_close(struct card_find *f)
+void card_find_answer(struct card_find *f, struct card_found *found)
 {
-	if (f->answer >= 0)
-		(void)close(f->answer);
-	(void)pthread_mutex_destroy(&f->lock);
+	if (pthread_mutex_trylock(&f->lock) != 0) {
+		card_find_none(found, "being looked for");
+		return;
+	}
+	*found = f->found;
+	(void)pthread_mutex_unlock(&f->lock);
 }
 
 /* ---- in words ---- */

@@ -17,6 +17,23 @@ typedef struct gpu_module_of_driver *gpu_module;
 typedef struct gpu_function_of_driver *gpu_function;
 typedef struct gpu_stream_of_driver *gpu_stream;
 typedef struct gpu_event_of_driver *gpu_event;
+typedef struct gpu_graph_of_driver *gpu_graph;	       /* launches that were captured */
+typedef struct gpu_sequence_of_driver *gpu_sequence; /* the same, ready to be launched as one */
+
+/* CUlaunchAttribute and CUlaunchConfig. */
+struct gpu_launch_attribute {
+	int id, unused;
+	union {
+		char pad[64];
+		int allowed;
+	} value;
+};
+struct gpu_launch {
+	unsigned x, y, z, threads_x, threads_y, threads_z, shared;
+	gpu_stream stream;
+	struct gpu_launch_attribute *attributes;
+	unsigned attribute_count;
+};
 
 /* Attributes of a device and of a function; flags of a stream. */
 enum {
@@ -26,6 +43,9 @@ enum {
 	GPU_SHARED_MOST = 97, /* bytes that a block of threads may ask for */
 	GPU_FUNCTION_SHARED = 8,
 	GPU_STREAM_APART = 1, /* does not wait for the stream 0 */
+	GPU_CAPTURE_THREAD = 1, /* other threads may call the driver meanwhile */
+	GPU_EVENT_NO_TIME = 2, /* of an event: its time is not asked for */
+	GPU_LAUNCH_EARLY = 6, /* an attribute: a kernel may begin before the one ahead of it ends */
 };
 /* Results that the program distinguishes. */
 enum { GPU_OUT_OF_MEMORY = 2, GPU_NO_DEVICE = 100 };
@@ -66,11 +86,22 @@ enum { GPU_OUT_OF_MEMORY = 2, GPU_NO_DEVICE = 100 };
 	   (gpu_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,        \
 	    unsigned threads_y, unsigned threads_z, unsigned shared, gpu_stream stream,           \
 	    void **operands, void **extra))                                                       \
+	DO(launch_with, "cuLaunchKernelEx",                                                       \
+	   (const struct gpu_launch *launch, gpu_function function, void **operands,              \
+	    void **extra))                                                                        \
+	DO(capture_begin, "cuStreamBeginCapture_v2", (gpu_stream stream, int mode))               \
+	DO(capture_end, "cuStreamEndCapture", (gpu_stream stream, gpu_graph * graph))             \
+	DO(graph_prepare, "cuGraphInstantiateWithFlags",                                          \
+	   (gpu_sequence * sequence, gpu_graph graph, unsigned long long flags))                  \
+	DO(graph_destroy, "cuGraphDestroy", (gpu_graph graph))                                    \
+	DO(sequence_launch, "cuGraphLaunch", (gpu_sequence sequence, gpu_stream stream))          \
+	DO(sequence_destroy, "cuGraphExecDestroy", (gpu_sequence sequence))                       \
 	DO(stream_create, "cuStreamCreate", (gpu_stream * stream, unsigned flags))                \
 	DO(stream_wait, "cuStreamSynchronize", (gpu_stream stream))                               \
 	DO(stream_destroy, "cuStreamDestroy_v2", (gpu_stream stream))                             \
 	DO(event_create, "cuEventCreate", (gpu_event * event, unsigned flags))                    \
 	DO(event_record, "cuEventRecord", (gpu_event event, gpu_stream stream))                   \
+	DO(event_wait, "cuEventSynchronize", (gpu_event event))                                   \
 	DO(event_elapsed, "cuEventElapsedTime",                                                   \
 	   (float *milliseconds, gpu_event from, gpu_event to))                                   \
 	DO(event_destroy, "cuEventDestroy_v2", (gpu_event event))

@@ -80,7 +80,7 @@ static int chunk_resize(struct model *m, uint32_t chunk)
 {
 	struct err ignored; /* the steps' size stays */
 	struct forward_pass pass;
-	int failed = forward_pass_init(&pass, m->engine->backend, &m->id.config, chunk, &ignored);
+	int failed = forward_pass_init(&pass, &m->loaded.forward.env, chunk, &ignored);
 	if (failed)
 		return failed;
 	failed = forward_resize(&m->loaded.forward, chunk, &ignored);

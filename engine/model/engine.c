@@ -98,14 +98,6 @@ static int engine_find_kv(struct engine *g, const struct engine_options *o, stru
 	return 0;
 }
 
-static void engine_look_for_cards(struct engine *g, const struct engine_options *o)
-{
-	struct card_found ignored;
-	card_find_begin(&g->cards, o->cards != CARDS_IGNORED);
-	if (o->cards == CARDS_AWAITED)
-		card_find_answer(&g->cards, true, &ignored);
-}
-
 int engine_create(struct engine **out, const struct engine_options *options, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof *g);
@@ -114,7 +106,7 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 	context_budget_init(&g->context_budget, 0);
 	g->backend = &cpu_backend;
 	g->kernels = kernels_best();
-	engine_look_for_cards(g, options);
+	engine_gpu_init(&g->gpu, options);
 	g->offload.most = options->offload;
 	int failed = engine_find_recipe(g, options, e);
 	if (!failed)
@@ -152,7 +144,7 @@ void engine_destroy(struct engine *g)
 {
 	if (!g)
 		return;
-	card_find_close(&g->cards);
+	engine_gpu_free(&g->gpu);
 	budgets_free(&g->budgets);
 	context_budget_free(&g->context_budget);
 	remember_close(g->remember);

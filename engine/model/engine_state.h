@@ -5,9 +5,9 @@
 
 #include "engine/compute/threads.h"
 #include "engine/family/recipe.h"
-#include "engine/gpu/card_find.h"
 #include "engine/memory/budgets.h"
 #include "engine/memory/context_budget.h"
+#include "engine/model/engine_gpu.h"
 #include "engine/model.h"
 #include "engine/prefixes/offload.h"
 #include "engine/prefixes/remember.h"
@@ -23,7 +23,7 @@ struct engine {
 	struct threads *threads;
 	const struct backend *backend; /* of all models' steps */
 	const struct kernels *kernels;
-	struct card_find cards;
+	struct gpu gpu;
 	struct context_budget context_budget;
 	struct offload_room offload;	 /* limit of contexts on disk */
 	struct remember *remember;	 /* answers on disk; NULL: none */

@@ -116,6 +116,131 @@ static void load_free_samplers(struct model_loaded *r)
 		sampler_free(&r->samplers[--r->sampler_count]);
 }
 
+static void load_note_no_card(struct model *m, const struct err *why)
+{
+	pthread_rwlock_wrlock(&m->loaded.looking);
+	m->loaded.no_card = *why;
+	pthread_rwlock_unlock(&m->loaded.looking);
+}
+
+/* Called by the thread that computes. */
+static void load_gpu_failed(void *ctx, const struct err *why)
+{
+	struct model *m = ctx;
+	engine_gpu_fail(m->engine, why);
+	load_note_no_card(m, why);
+}
+
+static int load_on_card(struct model *m, struct err *e)
+{
+	struct gpu *gpu = &m->engine->gpu;
+	struct environment *env = &m->loaded.forward.env;
+	const struct cuda_model_options options = {.ordinal = gpu->ordinal,
+						   .kv = model_kv_type(&m->id),
+						   .budget = &gpu->budget,
+						   .counters = &gpu->counters,
+						   .images = cuda_images};
+	if (atomic_load(&gpu->off)) {
+		pthread_mutex_lock(&gpu->budget.lock);
+		*e = gpu->why;
+		pthread_mutex_unlock(&gpu->budget.lock);
+		return -e->code;
+	}
+	if (m->stored.converter)
+		return err_set(e, EAGAIN, "the store is being made; the next load uses the GPU");
+	return cuda_model_open(&m->loaded.on_card, env, &options, e);
+}
+
+/* Shows the experts on the GPU to other threads, and has it keep those that users have pinned, as far as
+ * there is room. */
+static void load_show_card(struct model *m)
+{
+	struct model_pins *w = &m->pins;
+	const struct plan *p = &m->stored.plan;
+	struct err no_room;
+	pthread_mutex_lock(&w->lock);
+	pthread_rwlock_wrlock(&m->loaded.looking);
+	m->loaded.shown_card = m->loaded.on_card;
+	pthread_rwlock_unlock(&m->loaded.looking);
+	for (uint32_t l = 0; l < w->layers; l++)
+		for (uint32_t i = 0; i < w->experts; i++)
+			if (model_pins_pinned(w, l, i, PIN_GPU))
+				(void)cuda_experts_pin(m->loaded.on_card,
+						       &(struct pager_id){p->routed_of[l], i}, 1,
+						       &no_room);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Has the GPU compute, if it can. If not, no_card says why. */
+static void load_try_card(struct model *m)
+{
+	struct environment *env = &m->loaded.forward.env;
+	struct err why = {0};
+	int failed = load_on_card(m, &why);
+	if (failed) {
+		cuda_model_close(m->loaded.on_card);
+		m->loaded.on_card = NULL;
+	} else {
+		why = (struct err){0}; /* of what was tried first */
+		engine_gpu_found(m->engine, cuda_model_card(m->loaded.on_card));
+		env->backend = &cuda_backend;
+		env->on_card = m->loaded.on_card;
+		env->fallback = m->engine->backend;
+		env->fell_back = load_gpu_failed;
+		env->fell_back_ctx = m;
+	}
+	if (failed == -ENODEV)
+		engine_gpu_fail(m->engine, &why);
+	load_note_no_card(m, &why);
+}
+
+static void load_close_card(struct model *m)
+{
+	struct cuda_experts_state last;
+	pthread_rwlock_wrlock(&m->loaded.looking);
+	if (m->loaded.shown_card) {
+		cuda_experts_look(m->loaded.shown_card, &last);
+		m->loaded.gpu_hits_before += last.hits;
+	}
+	m->loaded.shown_card = NULL;
+	pthread_rwlock_unlock(&m->loaded.looking);
+	cuda_model_close(m->loaded.on_card);
+	m->loaded.on_card = NULL;
+}
+
+static int load_make_passes(struct model *m, struct err *e)
+{
+	struct forward *f = &m->loaded.forward;
+	int failed = forward_init(f, e);
+	if (!failed)
+		failed = forward_pass_init(&m->loaded.pass, &f->env, f->chunk, e);
+	if (!failed && m->loaded.on_card) /* experts take the room that is left */
+		failed = cuda_experts_begin(m->loaded.on_card, m->stored.store,
+					    m->loaded.experts, e);
+	if (!failed && m->loaded.on_card)
+		load_show_card(m);
+	if (failed) {
+		forward_pass_free(&m->loaded.pass);
+		forward_free(f);
+	}
+	return failed;
+}
+
+/* On the GPU, if it has room; else in main memory. */
+static int load_passes(struct model *m, struct err *e)
+{
+	struct environment *env = &m->loaded.forward.env;
+	load_try_card(m);
+	int failed = load_make_passes(m, e);
+	if (!failed || !m->loaded.on_card)
+		return failed;
+	load_close_card(m);
+	load_note_no_card(m, e);
+	env->backend = m->engine->backend;
+	env->on_card = NULL;
+	return load_make_passes(m, e);
+}
+
 static int load_forward(struct model *m, struct err *e)
 {
 	int failed = threads_share(&m->loaded.threads, m->engine->threads, e);
@@ -137,10 +262,7 @@ static int load_forward(struct model *m, struct err *e)
 	};
 	failed = load_samplers(m, e);
 	if (!failed)
-		failed = forward_init(&m->loaded.forward, e);
-	if (!failed)
-		failed = forward_pass_init(&m->loaded.pass, m->engine->backend, &m->id.config,
-					   m->loaded.forward.chunk, e);
+		failed = load_passes(m, e);
 	if (!failed && m->stored.plan.recipe.draft)
 		drafter_layer_init(&m->loaded.draft_layer, &m->loaded.forward);
 	return failed;
@@ -377,6 +499,7 @@ void load_undo(struct model *m)
 	threads_destroy(m->loaded.threads);
 	m->loaded.threads = NULL;
 	forward_pass_free(&m->loaded.pass);
+	load_close_card(m);
 	chunk_forget(m);
 	load_free_samplers(&m->loaded);
 	load_keep_heat(m);

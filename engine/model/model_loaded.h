@@ -10,6 +10,7 @@
 #include "engine/compute/forward.h"
 #include "engine/compute/ngrams.h"
 #include "engine/compute/sampler.h"
+#include "engine/cuda/cuda.h"
 #include "engine/memory/budgets.h"
 #include "engine/template/chat_template.h"
 
@@ -47,6 +48,10 @@ struct model_loaded {
 	struct forward forward;
 	struct forward_pass pass; /* of a prompt that pauses between layers; forward.chunk rows */
 	struct draft_layer draft_layer; /* forward NULL: the model has no draft layer */
+	struct cuda_model *on_card; /* NULL: the CPU computes, */
+	struct err no_card;	    /* (looking) for this reason; also after the GPU has failed */
+	struct cuda_model *shown_card;	/* (looking) on_card, once its experts can be looked at */
+	uint64_t gpu_hits_before; /* (looking) uses of experts on it before the last unload */
 	/* One for each thread that samples. */
 	struct sampler samplers[HEAD_ROWS];
 	uint32_t sampler_count;

@@ -37,9 +37,10 @@ static bool model_pins_has(const struct model_pins *w, uint32_t layer, uint32_t 
 	return atomic_load_explicit(model_pin_at(w, layer, expert), memory_order_relaxed) & wish;
 }
 
-bool model_pins_pinned(const struct model_pins *w, uint32_t layer, uint32_t expert)
+bool model_pins_pinned(const struct model_pins *w, uint32_t layer, uint32_t expert,
+		       enum pin_wish wish)
 {
-	return w->of && model_pins_has(w, layer, expert, PIN_SET);
+	return w->of && model_pins_has(w, layer, expert, wish);
 }
 
 bool model_pins_any_pinned(const struct model_pins *w)

@@ -12,6 +12,7 @@
 enum pin_wish {
 	PIN_SET = 1 << 0,
 	PIN_LOAD = 1 << 1, /* load it once, at the next load of the model */
+	PIN_GPU = 1 << 2,  /* keep it on the GPU */
 };
 
 struct model_pins {
@@ -32,7 +33,8 @@ static inline _Atomic uint8_t *model_pin_at(const struct model_pins *w, uint32_t
 	return &w->of[(size_t)layer * w->experts + expert];
 }
 /* Any thread, without the lock. */
-bool model_pins_pinned(const struct model_pins *w, uint32_t layer, uint32_t expert);
+bool model_pins_pinned(const struct model_pins *w, uint32_t layer, uint32_t expert,
+		       enum pin_wish wish);
 bool model_pins_any_pinned(const struct model_pins *w);
 
 /* The functions from here on need the lock. Sets or clears a wish for n experts. */

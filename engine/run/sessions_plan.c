@@ -92,9 +92,9 @@ static uint64_t session_plan_expert_bytes(const struct model *m, uint64_t tokens
 	for (uint32_t l = 0; l < model_layers(m) && tokens; l++) {
 		uint32_t experts = model_experts(m, l), missing = 0;
 		for (uint32_t i = 0; i < experts; i++) {
-			struct pager_expert now;
+			struct model_expert now;
 			model_expert_inspect(m, l, i, &now);
-			missing += !now.resident;
+			missing += !now.resident && !now.on_gpu;
 		}
 		double each = experts ? (double)top_k / experts : 0;
 		bytes += missing * (1 - pow(1 - each, (double)tokens)) *

@@ -13,7 +13,8 @@
 struct trace_pick {
 	uint32_t position, layer, expert;
 	uint8_t draft;		/* index of the draft within the step, from 1; 0: no draft */
-	bool first, read, none; /* none: the row has no expert */
+	bool first, none; /* none: the row has no expert */
+	char mark;	  /* '*': read for it, '+': held by the backend, 0: in main memory */
 };
 
 void tracing_init(struct tracing *t)
@@ -70,8 +71,8 @@ static void tracing_put_pick(struct tracing_span *t, const struct trace_pick *p,
 		return;
 	text_out_add(o, " ", 1);
 	tracing_put_number(o, p->expert, 3);
-	if (p->read)
-		text_out_add(o, "*", 1);
+	if (p->mark)
+		text_out_add(o, &p->mark, 1);
 }
 
 static bool tracing_ends_line(const struct tracing_span *t, size_t i)
@@ -146,7 +147,7 @@ static void tracing_keep_row(struct tracing_span *t, const struct picks *p, uint
 		if (pick->none)
 			continue;
 		pick->expert = chosen[i];
-		pick->read = p->absent[chosen[i]];
+		pick->mark = p->absent[chosen[i]] ? '*' : p->held[chosen[i]] ? '+' : 0;
 		p->absent[chosen[i]] = false;
 	}
 }

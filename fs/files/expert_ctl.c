@@ -36,7 +36,12 @@ static const struct expert_verb {
 	  "keep experts in memory, all of those named or none; missing ones are read in the "
 	  "background (chmod +t)"},
 	 model_experts_pin},
-	{{"unpin", EXPERTS, "no longer keep experts in memory (chmod -t)"}, model_experts_unpin},
+	{{"pin gpu", EXPERTS,
+	  "keep experts on the GPU, all of those named or none; missing ones are copied while the "
+	  "model computes"},
+	 model_experts_pin_gpu},
+	{{"unpin", EXPERTS, "no longer keep experts in memory (chmod -t), nor on the GPU"},
+	 model_experts_unpin},
 };
 const struct verbs expert_verbs = VERBS("experts/ctl", expert_verb_rows);
 
@@ -131,6 +136,20 @@ static int expert_run_verb(const struct expert_verb *v, struct model *m, const s
 	return code ? err_set(e, -code, "experts/ctl: %s: %s", v->verb.name, why.text) : 0;
 }
 
+/* The verb at the beginning of *words, which may have a second word: gpu. *words: the rest. */
+static const struct expert_verb *expert_take_verb(char **words, struct err *e)
+{
+	char name[PATTERN_SIZE];
+	*words += strspn(*words, " \t\n");
+	const char *first = strsep(words, " \t\n");
+	char *second = *words ? *words + strspn(*words, " \t\n") : NULL;
+	bool gpu = second && strcspn(second, " \t\n") == 3 && !memcmp(second, "gpu", 3);
+	(void)snprintf(name, sizeof name, "%s%s", first, gpu ? " gpu" : "");
+	if (gpu)
+		*words = second + 3;
+	return ctl_verb_find(&expert_verbs, name, strlen(name), e);
+}
+
 static int expert_take(struct deferred_write *w, struct err *e)
 {
 	struct model *m = w->handle->node.model->model;
@@ -139,9 +158,7 @@ static int expert_take(struct deferred_write *w, struct err *e)
 	int code = 0;
 	if (strlen(words) < w->size)
 		return err_set(e, EINVAL, "experts/ctl: a command cannot contain a zero byte");
-	words += strspn(words, " \t\n");
-	word = strsep(&words, " \t\n");
-	const struct expert_verb *verb = ctl_verb_find(&expert_verbs, word, strlen(word), e);
+	const struct expert_verb *verb = expert_take_verb(&words, e);
 	if (!verb)
 		return -e->code;
 	for (uint32_t l = 0; l < c.layers; l++)

@@ -1,8 +1,8 @@
 /* experts/: a folder for each layer, a file for each expert, and two tables of all experts.
  *
- * Attributes show which experts are in memory, when each was used and which are pinned; chmod +t
- * pins; extended attributes have the counters. Verbs by patterns are in expert_ctl.c, the router's
- * trace in trace.c.
+ * Attributes show which experts are in memory or on the GPU, when each was used and which are
+ * pinned; chmod +t pins; extended attributes have the counters. Verbs by patterns are in
+ * expert_ctl.c, the router's trace in trace.c.
  *
  * Looking loads nothing, does not count as a use, and never waits: attributes and tables are read
  * from atomics (model_expert_inspect), and a worker reads a file's bytes from the store on disk. A
@@ -76,7 +76,7 @@ const struct row_family expert_family = {expert_next, expert_find, expert_bind};
 
 /* ---- tables ---- */
 
-static uint64_t expert_uses(const struct pager_expert *x)
+uint64_t expert_uses(const struct model_expert *x)
 {
 	return x->hits + x->misses;
 }
@@ -91,16 +91,19 @@ unsigned expert_heat(uint64_t used, uint64_t most)
 	return 9 - step;
 }
 
-static char expert_map_character(const struct pager_expert *x, uint64_t most)
+static char expert_map_character(const struct model_expert *x, uint64_t most)
 {
+	unsigned heat = expert_heat(expert_uses(x), most);
+	if (x->on_gpu)
+		return (char)('A' + heat);
 	if (x->resident)
-		return (char)('0' + expert_heat(expert_uses(x), most));
-	return expert_uses(x) ? (char)('a' + expert_heat(expert_uses(x), most)) : '.';
+		return (char)('0' + heat);
+	return expert_uses(x) ? (char)('a' + heat) : '.';
 }
 
 uint64_t expert_most_used(const struct model *m)
 {
-	struct pager_expert x;
+	struct model_expert x;
 	uint64_t most = 1;
 	for (uint32_t l = 0; l < model_layers(m); l++)
 		for (uint32_t i = 0; i < model_experts(m, l); i++) {
@@ -113,7 +116,7 @@ uint64_t expert_most_used(const struct model *m)
 void expert_map_render(const struct node *n, struct text *out)
 {
 	const struct model *m = n->model->model;
-	struct pager_expert x;
+	struct model_expert x;
 	uint64_t most = expert_most_used(m);
 	for (uint32_t l = 0; l < model_layers(m); l++) {
 		text_format(out, "%0*" PRIu32 " ", LAYER_DIGITS, l);
@@ -130,17 +133,20 @@ void expert_stats_list(const struct node *n, struct facts *f)
 {
 	static const struct fact_column columns[] = {
 		{"layer", 2}, {"expert", 3}, {"resident", 1},	{"pinned", 1},
-		{"hits", 1},  {"misses", 1}, {"last_token", 1},
+		{"hits", 1},  {"misses", 1}, {"last_token", 1}, {"on_gpu", 1},
+		{"gpu_pinned", 1},
 	};
 	enum { COLUMNS = sizeof columns / sizeof *columns };
 	const struct model *m = n->model->model;
 	facts_table(f, columns, COLUMNS);
 	for (uint32_t l = 0; l < model_layers(m); l++)
 		for (uint32_t i = 0; i < model_experts(m, l); i++) {
-			struct pager_expert x;
+			struct model_expert x;
 			model_expert_inspect(m, l, i, &x);
-			const uint64_t row[COLUMNS] = {l,      i,	 x.resident,  x.pinned,
-						       x.hits, x.misses, x.last_token};
+			const uint64_t row[COLUMNS] = {
+				l,	i,	  x.resident,	x.pinned,    x.hits,
+				x.misses, x.last_token, x.on_gpu, x.gpu_pinned,
+			};
 			facts_row(f, columns, COLUMNS, row);
 		}
 }
@@ -166,7 +172,7 @@ const struct file_ops expert_ops = {
 
 /* ---- attributes and pins ---- */
 
-static void expert_inspect(const struct node *n, struct pager_expert *x)
+static void expert_inspect(const struct node *n, struct model_expert *x)
 {
 	model_expert_inspect(n->model->model, n->layer, n->item, x);
 }
@@ -186,9 +192,9 @@ static void expert_set_atime(struct stat *st, uint64_t last_used)
 
 static void expert_attr(const struct node *n, struct stat *st)
 {
-	struct pager_expert x;
+	struct model_expert x;
 	expert_inspect(n, &x);
-	st->st_blocks = (blkcnt_t)((x.bytes + 511) / 512);
+	st->st_blocks = (blkcnt_t)((x.bytes + x.gpu_bytes + 511) / 512);
 	st->st_mode |= x.pinned ? S_ISVTX : 0;
 	expert_set_atime(st, x.last_used);
 }
@@ -244,16 +250,20 @@ static int expert_layer_chmod(const struct node *n, mode_t mode, mode_t changed,
 		looks(n, &x);                                        \
 		text_format(out, "%" PRIu64, (uint64_t)x.field);     \
 	}
-NUMBER(expert_resident, pager_expert, expert_inspect, resident)
-NUMBER(expert_pinned, pager_expert, expert_inspect, pinned)
-NUMBER(expert_bytes, pager_expert, expert_inspect, bytes)
-NUMBER(expert_hits, pager_expert, expert_inspect, hits)
-NUMBER(expert_misses, pager_expert, expert_inspect, misses)
-NUMBER(expert_last_token, pager_expert, expert_inspect, last_token)
+NUMBER(expert_resident, model_expert, expert_inspect, resident)
+NUMBER(expert_pinned, model_expert, expert_inspect, pinned)
+NUMBER(expert_bytes, model_expert, expert_inspect, bytes)
+NUMBER(expert_hits, model_expert, expert_inspect, hits)
+NUMBER(expert_misses, model_expert, expert_inspect, misses)
+NUMBER(expert_last_token, model_expert, expert_inspect, last_token)
+NUMBER(expert_gpu_pinned, model_expert, expert_inspect, gpu_pinned)
+NUMBER(expert_gpu_bytes, model_expert, expert_inspect, gpu_bytes)
 NUMBER(expert_layer_experts, model_layer, expert_inspect_layer, experts)
 NUMBER(expert_layer_resident, model_layer, expert_inspect_layer, resident)
 NUMBER(expert_layer_pinned, model_layer, expert_inspect_layer, pinned)
 NUMBER(expert_layer_bytes, model_layer, expert_inspect_layer, bytes)
+NUMBER(expert_layer_on_gpu, model_layer, expert_inspect_layer, on_gpu)
+NUMBER(expert_layer_gpu_bytes, model_layer, expert_inspect_layer, gpu_bytes)
 NUMBER(expert_layer_hits, model_layer, expert_inspect_layer, hits)
 NUMBER(expert_layer_misses, model_layer, expert_inspect_layer, misses)
 
@@ -264,8 +274,32 @@ static void expert_inspect_model(const struct node *n, struct pager_stats *s)
 NUMBER(expert_model_resident, pager_stats, expert_inspect_model, experts_resident)
 NUMBER(expert_model_pinned_bytes, pager_stats, expert_inspect_model, pinned)
 NUMBER(expert_model_bytes, pager_stats, expert_inspect_model, used)
-NUMBER(expert_model_hits, pager_stats, expert_inspect_model, hits)
 NUMBER(expert_model_misses, pager_stats, expert_inspect_model, misses)
+
+static void expert_inspect_gpu(const struct node *n, struct model_gpu *g)
+{
+	model_gpu_inspect(n->model->model, g);
+}
+NUMBER(expert_model_on_gpu, model_gpu, expert_inspect_gpu, experts)
+NUMBER(expert_model_gpu_bytes, model_gpu, expert_inspect_gpu, bytes)
+
+/* In main memory and on the GPU. */
+static void expert_model_hits(const struct node *n, struct text *out)
+{
+	struct pager_stats here;
+	struct model_gpu there;
+	expert_inspect_model(n, &here);
+	expert_inspect_gpu(n, &there);
+	text_format(out, "%" PRIu64, here.hits + there.hits);
+}
+
+/* The fastest of the places where the expert is. */
+static void expert_tier(const struct node *n, struct text *out)
+{
+	struct model_expert x;
+	expert_inspect(n, &x);
+	text_string(out, x.on_gpu ? "gpu" : x.resident ? "memory" : "disk");
+}
 
 /* Appends a fact of the model, cut at 255 bytes. */
 static void expert_model_fact(const struct node *n, enum model_fact number, struct text *out)
@@ -286,25 +320,40 @@ static void expert_model_state(const struct node *n, struct text *out)
 }
 
 static const struct xattr expert_xattrs[] = {
-	{"resident", expert_resident}, {"pinned", expert_pinned},
-	{"bytes", expert_bytes},       {"hits", expert_hits},
-	{"misses", expert_misses},     {"last_token", expert_last_token},
-	{"format", expert_format},     {0},
+	{"tier", expert_tier},
+	{"resident", expert_resident},
+	{"pinned", expert_pinned},
+	{"bytes", expert_bytes},
+	{"gpu_pinned", expert_gpu_pinned},
+	{"gpu_bytes", expert_gpu_bytes},
+	{"hits", expert_hits},
+	{"misses", expert_misses},
+	{"last_token", expert_last_token},
+	{"format", expert_format},
+	{0},
 };
 static const struct xattr expert_layer_xattrs[] = {
 	{"experts", expert_layer_experts},
 	{"resident", expert_layer_resident},
 	{"pinned", expert_layer_pinned},
 	{"bytes", expert_layer_bytes},
+	{"on_gpu", expert_layer_on_gpu},
+	{"gpu_bytes", expert_layer_gpu_bytes},
 	{"hits", expert_layer_hits},
 	{"misses", expert_layer_misses},
 	{0},
 };
 static const struct xattr expert_model_xattrs[] = {
-	{"state", expert_model_state},	     {"format", expert_format},
-	{"resident", expert_model_resident}, {"pinned_bytes", expert_model_pinned_bytes},
-	{"bytes", expert_model_bytes},	     {"hits", expert_model_hits},
-	{"misses", expert_model_misses},     {0},
+	{"state", expert_model_state},
+	{"format", expert_format},
+	{"resident", expert_model_resident},
+	{"pinned_bytes", expert_model_pinned_bytes},
+	{"bytes", expert_model_bytes},
+	{"on_gpu", expert_model_on_gpu},
+	{"gpu_bytes", expert_model_gpu_bytes},
+	{"hits", expert_model_hits},
+	{"misses", expert_model_misses},
+	{0},
 };
 
 const struct row_hooks expert_hooks = {

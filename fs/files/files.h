@@ -27,6 +27,9 @@ void mount_policy_render(const struct node *n, struct text *out);
 int mount_policy_set(const struct node *n, const char *value, size_t length, struct err *e);
 void mount_waiting_render(const struct node *n, struct text *out);
 void mount_warming_render(const struct node *n, struct text *out);
+void mount_gpu_budget_render(const struct node *n, struct text *out);
+int mount_gpu_budget_set(const struct node *n, const char *value, size_t length, struct err *e);
+void mount_gpu_stats_list(const struct node *n, struct facts *f);
 void mount_cache_stats_list(const struct node *n, struct facts *f);
 
 /* ---- error_files.c ---- */
@@ -37,7 +40,7 @@ void error_session_json_render(const struct node *n, struct text *out);
 
 /* ---- model_files.c ---- */
 extern const struct row_family model_family;
-extern const struct file_ops config_ops;
+extern const struct file_ops kernels_ops, config_ops;
 void model_fact_render(const struct node *n, struct text *out);
 void model_params_render(const struct node *n, struct text *out);
 void model_examples_render(const struct node *n, struct text *out); /* row.fact: an enum model_fact */
@@ -56,9 +59,10 @@ extern const struct file_ops expert_ops, expert_ctl_ops, trace_ops;
 extern const struct row_hooks expert_hooks, expert_layer_hooks, expert_model_hooks;
 void expert_map_render(const struct node *n, struct text *out);
 void expert_picture_render(const struct node *n, struct text *out);
-/* expert_most_used: the number of uses of the model's most used expert, at least 1. expert_heat:
- * the step of an expert with `used` uses: 9 for the most used, one less for each halving, at least
- * 0. */
+/* expert_uses: hits and misses. expert_most_used: those of the model's most used expert, at least 1.
+ * expert_heat: the step of an expert with `used` uses: 9 for the most used, one less for each
+ * halving, at least 0. */
+uint64_t expert_uses(const struct model_expert *x);
 uint64_t expert_most_used(const struct model *m);
 unsigned expert_heat(uint64_t used, uint64_t most);
 void expert_stats_list(const struct node *n, struct facts *f);

@@ -1,5 +1,6 @@
 /* A model's own files: info/, config.json and tensors/; and the names of the models. Its experts
  * are in expert_files.c, its sessions in session_files.c. */
+#include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/files/tensor_names.h"
 #include "fs/models/models.h"
@@ -45,6 +46,68 @@ void model_fact_render(const struct node *n, struct text *out)
 	if (which == FACT_DEFAULTS)
 		models_params_given(n->mount, out);
 }
+
+/* ---- info/kernels: looking for a GPU takes long, once, so a worker does it ---- */
+
+static int64_t model_kernels_read(const struct handle *h, uint64_t offset, void *buffer,
+				  size_t bytes, struct err *e)
+{
+	struct text t = {0};
+	int64_t n = 0;
+	model_find_gpu(h->node.model->model);
+	model_fact_render(&h->node, &t);
+	if (t.failed)
+		n = err_set(e, ENOMEM, "kernels: no memory for its text");
+	else if (offset < t.length) {
+		n = (int64_t)(bytes < t.length - offset ? bytes : t.length - offset);
+		memcpy(buffer, t.data + offset, (size_t)n);
+	}
+	text_free(&t);
+	return n;
+}
+
+struct kernels_size {
+	struct job job;
+	fuse_req_t req;
+	struct node node;
+	size_fn *tell;
+};
+
+static void model_kernels_work(struct job *job)
+{
+	const struct kernels_size *s = LINK_OWNER(job, struct kernels_size, job);
+	model_find_gpu(s->node.model->model);
+}
+
+static void model_kernels_finish(struct job *job)
+{
+	struct kernels_size *s = LINK_OWNER(job, struct kernels_size, job);
+	struct text t = {0};
+	model_fact_render(&s->node, &t);
+	s->tell(s->req, &s->node, t.length);
+	text_free(&t);
+	free(s);
+}
+
+/* tar compares the size before a read with that after it. */
+static int model_kernels_size_later(const struct node *n, fuse_req_t req, size_fn *tell)
+{
+	struct kernels_size *s = calloc(1, sizeof *s);
+	if (!s)
+		return -ENOMEM;
+	s->job = (struct job){
+		.slow = true, .work = model_kernels_work, .finish = model_kernels_finish};
+	s->req = req;
+	s->node = *n;
+	s->tell = tell;
+	workers_run(n->mount->workers, &s->job);
+	return 0;
+}
+
+const struct file_ops kernels_ops = {
+	.read_in_worker = model_kernels_read,
+	.size_later = model_kernels_size_later,
+};
 
 void model_params_render(const struct node *n, struct text *out)
 {

@@ -156,10 +156,16 @@ static void mount_render_size(uint64_t bytes, struct text *out)
 	text_format(out, "%s\n", size);
 }
 
-/* Applies a size, or the word auto, which restores the default. */
-static int mount_set_size(const struct node *n, const char *value, size_t length,
-			  int (*set)(struct engine *, uint64_t, struct err *),
-			  void (*set_automatic)(struct engine *), struct err *e)
+/* What a budget's file takes: sizes, and the word auto, which restores the default. */
+struct mount_size {
+	const char *path, *such_as; /* for the sentence of a refusal */
+	bool shares;		    /* also percentages of the machine's memory */
+	int (*set)(struct engine *g, uint64_t bytes, struct err *e);
+	void (*set_automatic)(struct engine *g);
+};
+
+static int mount_set_size(const struct node *n, const struct mount_size *s, const char *value,
+			  size_t length, struct err *e)
 {
 	char string[32];
 	uint64_t bytes;
@@ -168,15 +174,15 @@ static int mount_set_size(const struct node *n, const char *value, size_t length
 	int shown = (int)(length < sizeof string ? length : sizeof string - 1);
 	(void)snprintf(string, sizeof string, "%.*s", shown, value);
 	if (length == strlen(string) && !strcmp(string, "auto")) {
-		set_automatic(n->mount->engine);
+		s->set_automatic(n->mount->engine);
 		return 0;
 	}
-	if (length != strlen(string) || !human_parse_size(string, engine_memory(), &bytes))
+	if (length != strlen(string) ||
+	    !human_parse_size(string, s->shares ? engine_memory() : 0, &bytes))
 		return err_set(e, EINVAL,
-			       "cache/%s: \"%s\" is not a size; write a size such as 512M, 1.5G or "
-			       "50%%, or auto",
-			       n->row->name, string);
-	return set(n->mount->engine, bytes, e);
+			       "%s: \"%s\" is not a size; write a size such as %s, or auto",
+			       s->path, string, s->such_as);
+	return s->set(n->mount->engine, bytes, e);
 }
 
 /* The size as set, so that it reads back as written; otherwise the present size. */
@@ -190,7 +196,9 @@ void mount_budget_render(const struct node *n, struct text *out)
 
 int mount_budget_set(const struct node *n, const char *value, size_t length, struct err *e)
 {
-	return mount_set_size(n, value, length, engine_set_budget, engine_automatic_budget, e);
+	static const struct mount_size budget = {"cache/budget", "512M, 1.5G or 50%", true,
+						 engine_set_budget, engine_automatic_budget};
+	return mount_set_size(n, &budget, value, length, e);
 }
 
 void mount_context_budget_render(const struct node *n, struct text *out)
@@ -200,8 +208,29 @@ void mount_context_budget_render(const struct node *n, struct text *out)
 
 int mount_context_budget_set(const struct node *n, const char *value, size_t length, struct err *e)
 {
-	return mount_set_size(n, value, length, engine_set_context_budget,
-			      engine_automatic_context_budget, e);
+	static const struct mount_size budget = {"cache/context_budget", "512M, 1.5G or 50%", true,
+						 engine_set_context_budget,
+						 engine_automatic_context_budget};
+	return mount_set_size(n, &budget, value, length, e);
+}
+
+/* As above; auto while no card was opened, since only the card knows what is free. */
+void mount_gpu_budget_render(const struct node *n, struct text *out)
+{
+	struct engine_gpu_stats s;
+	engine_gpu_stats(n->mount->engine, &s);
+	if (s.budget_asked || s.memory)
+		mount_render_size(s.budget_asked ? s.budget_asked : s.budget, out);
+	else
+		text_string(out, "auto\n");
+}
+
+int mount_gpu_budget_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	static const struct mount_size budget = {"cache/gpu/budget", "20G", false,
+						 engine_set_gpu_budget,
+						 engine_automatic_gpu_budget};
+	return mount_set_size(n, &budget, value, length, e);
 }
 
 void mount_policy_render(const struct node *n, struct text *out)
@@ -221,6 +250,15 @@ int mount_policy_set(const struct node *n, const char *value, size_t length, str
 	memcpy(words, value, length);
 	words[length] = 0;
 	return engine_set_policy(n->mount->engine, words, e);
+}
+
+static void mount_list_budget(struct facts *f, uint64_t in_force, uint64_t asked)
+{
+	fact_number(f, "budget", in_force);
+	if (asked)
+		fact_number(f, "budget_asked", asked);
+	else
+		fact_word(f, "budget_asked", "auto");
 }
 
 static void mount_list_totals(const struct node *n, struct facts *f)
@@ -276,13 +314,8 @@ void mount_cache_stats_list(const struct node *n, struct facts *f)
 {
 	struct pager_stats s;
 	struct pager_ahead ahead[AHEAD_LAYERS][AHEAD_RANKS];
-	uint64_t asked = engine_budget_asked(n->mount->engine);
 	engine_cache_stats(n->mount->engine, &s);
-	fact_number(f, "budget", s.budget);
-	if (asked)
-		fact_number(f, "budget_asked", asked);
-	else
-		fact_word(f, "budget_asked", "auto");
+	mount_list_budget(f, s.budget, engine_budget_asked(n->mount->engine));
 	fact_number(f, "used", s.used);
 	fact_number(f, "peak", s.peak);
 	fact_number(f, "experts_resident", s.experts_resident);
@@ -305,6 +338,30 @@ void mount_cache_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "offload_used", engine_offload_used(n->mount->engine));
 	mount_list_remembered(n, f);
 	mount_list_totals(n, f);
+}
+
+void mount_gpu_stats_list(const struct node *n, struct facts *f)
+{
+	struct engine_gpu_stats s;
+	char none[sizeof s.why.text + sizeof "none: "];
+	engine_gpu_stats(n->mount->engine, &s);
+	if (!s.memory) {
+		(void)snprintf(none, sizeof none, "none: %s",
+			       s.why.code ? s.why.text : "not opened before a model is loaded");
+		fact_word(f, "gpu", none);
+		return;
+	}
+	fact_word(f, "gpu", s.name);
+	fact_number(f, "memory", s.memory);
+	mount_list_budget(f, s.budget, s.budget_asked);
+	fact_number(f, "used_dense", s.dense);
+	fact_number(f, "used_contexts", s.contexts);
+	fact_number(f, "used_experts", s.expert_bytes);
+	fact_number(f, "experts", s.experts);
+	fact_number(f, "hits", s.hits);
+	fact_number(f, "promotions", s.promotions);
+	if (s.why.code)
+		fact_word(f, "failed", s.why.text);
 }
 
 /* The waiting turns of a model. */

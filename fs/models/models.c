@@ -259,9 +259,24 @@ static const struct trouble *models_trouble(const struct model *m)
 	return *why ? &refine : NULL;
 }
 
+static void models_watch_gpu(struct mount *m)
+{
+	struct err e, why;
+	if (m->gpu_told)
+		return;
+	engine_gpu_failure(m->engine, &why);
+	if (!why.code)
+		return;
+	err_because(&e, &why, why.code,
+		    "the GPU is off until the next mount, and the CPU computes: %s", why.text);
+	failure_of_mount(m, &e);
+	m->gpu_told = true;
+}
+
 bool models_watch(struct mount *m)
 {
 	bool loading = false;
+	models_watch_gpu(m);
 	for (struct mounted *model = NULL; (model = mount_next_model(m, model));) {
 		const struct trouble *t = models_trouble(model->model);
 		struct err e, why;

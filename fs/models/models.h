@@ -47,7 +47,8 @@ void models_leave(struct mounted *model);
 void models_free(struct mounted *model);
 void models_close(struct mount *m); /* closes all models; blocks until the steps in progress end */
 
-/* Puts failures since the last call (loading, converting or refining a model) into MOUNT/error.
+/* Puts failures since the last call (of the GPU; of loading, converting or refining a model) into
+ * MOUNT/error.
  * True: a model is loading. */
 bool models_watch(struct mount *m);
 

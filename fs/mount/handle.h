@@ -88,8 +88,8 @@ struct file_ops {
 	/* The list of pollers that news of this file wakes. Default: the conversation's, or
 	 * none. */
 	struct link *(*pollers)(const struct handle *h);
-	/* For a size that takes long to compute, if `size` returned 0: answers a GETATTR later, or
-	 * returns -errno. */
+	/* For a size that takes long to compute: answers a GETATTR later, or returns -errno. `size`
+	 * is then only what a lookup shows. */
 	int (*size_later)(const struct node *n, fuse_req_t req, size_fn *tell);
 };
 

@@ -162,6 +162,7 @@ struct mount {
 	bool copies_by_pages; /* the kernel can be made to read by pages (requests/ops_splice.c) */
 	uint64_t made_long;   /* how often ops_splice.c made it do so */
 	bool load_asked;      /* a user asked to load a model: the loop watches it */
+	bool gpu_told;	      /* that the GPU has failed has been reported */
 	bool verbose;	      /* -v: log a line for each answered prompt */
 	mode_t umask;	      /* permission bits that no node has */
 	struct daemon_log *log;		  /* NULL: none */

@@ -25,6 +25,7 @@ enum folder {
 	FOLDER_NONE,
 	FOLDER_ROOT, /* FUSE_ROOT_ID: the root's inode number is just its row */
 	FOLDER_CACHE,
+	FOLDER_GPU,
 	FOLDER_MODEL,
 	FOLDER_SESSIONS,
 	FOLDER_ASKS,

@@ -52,9 +52,7 @@ static void offline_check_inside(void *ctx, const char *path, const char *name)
 int offline_check(const struct options *o, struct text *tables, struct text *wrong, struct err *e)
 {
 	struct offline_checking c = {.tables = tables, .wrong = wrong};
-	struct engine_options with = o->engine;
-	with.cards = CARDS_AWAITED; /* its lines are printed at once */
-	int failed = engine_create(&c.engine, &with, e);
+	int failed = engine_create(&c.engine, &o->engine, e);
 	if (failed)
 		return failed;
 	for (size_t i = 0; i < o->model_count; i++) {

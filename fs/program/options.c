@@ -76,6 +76,10 @@ const char options_help[] =
 	"                           two tokens (default: 100 milliseconds)\n"
 	"    idle=TIME              unload a model that is not used for this time (30s,\n"
 	"                           10m, 2h)\n"
+	"    gpu=auto|off|N         the NVIDIA GPU that computes, by its number (default:\n"
+	"                           auto, the first one if there is one)\n"
+	"    gpu_budget=SIZE        its memory for weights, contexts and experts\n"
+	"                           (default: what is free, less 512M)\n"
 	"    sessions=DIR           keep sessions in this folder beyond the mount: their\n"
 	"                           messages, params, tools (default: off)\n"
 	"    share=all              let sessions of all users take over what others have\n"
@@ -236,7 +240,8 @@ static int options_parse_arguments(struct options *o, int argc, char **argv, boo
 				   struct err *e)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
-	*o = (struct options){.fuse = args, .lenient = lenient};
+	*o = (struct options){
+		.fuse = args, .lenient = lenient, .engine = {.gpu = GPU_AUTO, .finds_gpus = true}};
 	if (argc > 1 && !strcmp(argv[argc - 1], "-o"))
 		return err_set(e, EINVAL, "-o needs an option after it; see moefs --help");
 	if (argc > 1 && !strcmp(argv[argc - 1], "--text"))
@@ -296,6 +301,8 @@ int options_parse(struct options *o, int argc, char **argv, bool lenient, struct
 		code = options_take_text(o, e);
 	for (size_t i = 0; i < OPTION_VALUES && !code; i++)
 		code = options_apply(o, i, e);
+	if (o->refine || o->loss) /* they look into what the CPU computes */
+		o->engine.gpu = GPU_OFF;
 	if (!code && o->whose.changes && o->auto_unmount)
 		code = err_set(e, EINVAL, "-o auto_unmount and uid= or gid= exclude each other");
 	return code ? code : options_add_libfuse(o, e);

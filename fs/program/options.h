@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 26 };
+enum { OPTION_VALUES = 28 };
 
 struct options {
 	struct engine_options engine; /* its strings are in `values` */

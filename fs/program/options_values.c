@@ -21,6 +21,8 @@ enum option_kind {
 	SIZE_OR_OFF,
 	SECONDS, /* or off */
 	SWITCH,	 /* one of two words; `what` is "ON or OFF" */
+	CARD,	 /* off, or a number */
+	CARD_SIZE,
 	PATH,
 	SOURCE,
 	NAME,
@@ -58,6 +60,8 @@ static const struct option_value {
 	{"idle", SECONDS, ENGINE(idle), "a time such as 30s, 10m or 2h, off or auto"},
 	{"share", SWITCH, ENGINE(share_all), "all or user"},
 	{"refine", SWITCH, ENGINE(refine), "idle or off"},
+	{"gpu", CARD, ENGINE(gpu), "auto, off, or the number of a GPU, from 0"},
+	{"gpu_budget", CARD_SIZE, ENGINE(gpu_budget), "a size such as 20G, or auto"},
 	{"sessions", SESSIONS, 0, "the name of a folder"},
 	{"fsname", SOURCE, 0, "the name of a source"},
 	{"name", NAME, 0, "a name for the model's folder"},
@@ -201,6 +205,20 @@ static bool options_switch(const struct option_value *v, const char *word, uint3
 	return *on || !strcmp(word, second + sizeof between - 1);
 }
 
+/* False: neither off nor a number. The driver knows which numbers there are. */
+static bool options_card(const char *word, int *gpu)
+{
+	uint64_t number;
+	if (!strcmp(word, "off")) {
+		*gpu = GPU_OFF;
+		return true;
+	}
+	if (!human_parse_number(word, 10, INT16_MAX, &number))
+		return false;
+	*gpu = GPU_NUMBER + (int)number;
+	return true;
+}
+
 int options_apply(struct options *o, size_t i, struct err *e)
 {
 	const struct option_value *v = &values[i];
@@ -224,6 +242,10 @@ int options_apply(struct options *o, size_t i, struct err *e)
 		good = !strcmp(string, "off") || human_parse_seconds(string, place);
 	if (good && v->kind == SWITCH)
 		good = options_switch(v, string, place);
+	if (good && v->kind == CARD)
+		good = options_card(string, place);
+	if (good && v->kind == CARD_SIZE) /* of a card that is not open yet: no percentage */
+		good = human_parse_size(string, 0, place) && *(uint64_t *)place;
 	if (!good)
 		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
 	if (v->kind > PATH)

@@ -35,6 +35,8 @@ const struct tree_row rows[] = {
 	FOLDER("", FOLDER_NONE, 0755, .about = ""),
 	[FOLDER_CACHE] =
 	FOLDER("cache", FOLDER_ROOT, 0755, .about = "the expert cache, shared by all models"),
+	[FOLDER_GPU] =
+	FOLDER("gpu", FOLDER_CACHE, 0755, .about = "the GPU, shared by all models (-o gpu=)"),
 	[FOLDER_MODEL] =
 	FOLDER("MODEL", FOLDER_ROOT, 0755, .family = &model_family, .hooks = &expert_model_hooks,
 	       .about = "a mounted model, named after its folder or file"),
@@ -109,6 +111,15 @@ const struct tree_row rows[] = {
 		 .ops = &value_ops, .render = facts_render, .facts = mount_cache_stats_list, .about = "hits, misses, evictions, bytes read and waiting time"),
 	FILE_ROW("stats.json", FOLDER_CACHE, 0444, LIVE, NONE, 0,
 		 .ops = &value_ops, .render = facts_json_render, .facts = mount_cache_stats_list, .about = "the same as JSON"),
+
+	FILE_ROW("budget", FOLDER_GPU, 0644, LIVE, EACH_WRITE, 0,
+		 .ops = &value_ops, .render = mount_gpu_budget_render, .set = mount_gpu_budget_set,
+		 .about = "the GPU's memory for weights, contexts and experts, in bytes; auto: what is free, less 512M"),
+	FILE_ROW("stats", FOLDER_GPU, 0444, LIVE, NONE, 0,
+		 .ops = &value_ops, .render = facts_render, .facts = mount_gpu_stats_list,
+		 .about = "the GPU that computes, or why there is none; its memory and what uses it, experts on it, hits"),
+	FILE_ROW("stats.json", FOLDER_GPU, 0444, LIVE, NONE, 0,
+		 .ops = &value_ops, .render = facts_json_render, .facts = mount_gpu_stats_list, .about = "the same as JSON"),
 
 	FILE_ROW("ask", FOLDER_MODEL, 0666, STREAM, READ, 0,
 		 .ops = &question_ops, .question = &ask_question,
@@ -254,16 +265,18 @@ const struct tree_row rows[] = {
 	FACT("progress", FACT_PROGRESS, "progress of a conversion, of checking the checkpoint, of refining or of warming; else idle"),
 	FACT("template", FACT_TEMPLATE, "where the chat template comes from, or why there is none"),
 	FACT("embedding", FACT_EMBEDDING, "how embeddings are made: pooling, normalisation, and what says so"),
-	FACT("kernels", FACT_KERNELS, "the kernels in use, the GPU kernels in the program, and the GPU that was found"),
+	FILE_ROW("kernels", FOLDER_INFO, 0444, LIVE, NONE, 0,
+		 .ops = &kernels_ops, .render = model_fact_render, .fact = FACT_KERNELS,
+		 .about = "the kernels in use, the GPU kernels in the program, the GPU that was found, and which of them computes the model"),
 	FACT("left_out", FACT_LEFT_OUT, "what of the checkpoint is not used: what names begin with, tensors, bytes; or none. Known once the model is loaded"),
 	FACT("ngrams", FACT_NGRAMS, "tables of n-grams, read where they were published: bytes, how many of these are in memory, rows read and waited for; or none"),
 
 	FILE_ROW("map", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
 		 .ops = &value_ops, .render = expert_map_render,
-		 .about = "one line per layer, one character per expert: how often the expert is used, and whether it is in memory"),
+		 .about = "one line per layer, one character per expert: how often the expert is used, and whether it is in memory or on the GPU"),
 	FILE_ROW("heat.svg", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
 		 .ops = &value_ops, .render = expert_picture_render,
-		 .about = "the same as a picture, for a browser: a cell for each expert, by use, in memory or not, pinned"),
+		 .about = "the same as a picture, for a browser: a cell for each expert, by use, in memory, on the GPU or neither, pinned"),
 	FILE_ROW("stats", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
 		 .ops = &value_ops, .render = facts_render, .facts = expert_stats_list, .about = "residency, pins, hits, misses and last use of each expert, as a table"),
 	FILE_ROW("stats.json", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
@@ -271,13 +284,13 @@ const struct tree_row rows[] = {
 	FILE_ROW("trace", FOLDER_EXPERTS, 0444, STREAM, NONE, 0,
 		 .ops = &trace_ops,
 		 .about = "while the model works, a line per token and layer: the experts that the router "
-			  "picked, with a star after those read from disk"),
+			  "picked, with a star after those read from disk and a plus after those on the GPU"),
 	FILE_ROW("ctl", FOLDER_EXPERTS, 0644, LIVE, EACH_WRITE, 0,
 		 .ops = &expert_ctl_ops, .render = ctl_verbs_render, .verbs = &expert_verbs,
 		 .about = "experts are named like 00/017 or 0[0-3]/*"),
 	FILE_ROW("EEE", FOLDER_LAYER, 0444, STATIC, NONE, ROW_FRESH,
 		 .family = &expert_family, .ops = &expert_ops, .hooks = &expert_hooks,
-		 .about = "the stored bytes of an expert; ls -s shows how much of the expert is in memory, ls -lu "
+		 .about = "the stored bytes of an expert; ls -s shows how much of it is in memory and on the GPU, ls -lu "
 			  "when it was last used; chmod +t pins the expert"),
 	FILE_ROW("NAME", FOLDER_PREFIXES, 0600, LIVE, NONE, ROW_FRESH,
 		 .family = &prefix_family, .ops = &value_ops, .render = prefix_render, .hooks = &prefix_hooks,

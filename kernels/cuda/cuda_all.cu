@@ -1,5 +1,9 @@
 /* All kernels of cards in one module. */
+#include "kernels/cuda/cuda_attend_rows.cu"
 #include "kernels/cuda/cuda_attention.cu"
+#include "kernels/cuda/cuda_block_product.cu"
+#include "kernels/cuda/cuda_heads.cu"
+#include "kernels/cuda/cuda_inputs.cu"
 #include "kernels/cuda/cuda_prepare.cu"
 #include "kernels/cuda/cuda_product.cu"
 #include "kernels/cuda/cuda_router.cu"

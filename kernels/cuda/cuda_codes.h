@@ -1,16 +1,14 @@
-/* Codes of weights in registers, and their exact dots with inputs of 8 bits: one row of a tile, one
- * group of 128 columns or one block of 32, as one thread computes them. format.h, tc.h and
- * block_layout.h say how arranged matrices lie in memory. */
+/* Codes of weights in registers: of TC, as a warp multiplies a tile of 16 rows, one group of 128 columns,
+ * by the inputs of up to 8 tokens; of Q4_K, one row of a block of 32 columns, as one thread does.
+ * format.h, tc.h and block_layout.h say how arranged matrices lie in memory. */
 #ifndef MOEFS_KERNELS_CUDA_CUDA_CODES_H
 #define MOEFS_KERNELS_CUDA_CUDA_CODES_H
 
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/cuda/cuda_launch.h"
+#include "kernels/cuda/cuda_rounding.h"
 
 enum {
 	CUDA_ROWS = 16,	     /* of a tile */
-	CUDA_GROUP_QUADS = 8, /* of 16 inputs */
-	CUDA_SLABS = 4,	     /* of a group */
 };
 
 /* ---- rings of TC ----
@@ -40,83 +38,162 @@ CUDA_THREAD void cuda_transpose(uint32_t to[4], uint32_t a, uint32_t b, uint32_t
 	to[3] = cuda_permute(above_ab, above_cd, 0x7632);
 }
 
-/* The last plane of the slab before the first: a ring's bytes follow those of the ring before. */
-CUDA_THREAD uint32_t cuda_ring_before(uint32_t last)
-{
-	return last << 8 | last >> 24;
-}
-
-/* ---- inputs ---- */
+/* ---- a warp's tile and group ----
+ *
+ * Thread 4 g + c of a warp has slab c of the rows 2 g and 2 g + 1, and the inputs of token g in that
+ * slab, 32 columns. So the words of both rows are one load, and what a thread decodes is in the order
+ * of cuda_multiply_tile: unit k of its slab is the bytes of step k. */
 
 /* Sixteen inputs, or codes, four in a word. */
 struct cuda_quad {
 	uint32_t word[4];
 } __attribute__((aligned(16)));
 
-/* Adds to sum[t] the dot of four words of codes with n inputs, `stride` quads apart. */
-CUDA_THREAD void cuda_quad_dots(int32_t *sum, uint32_t n, const uint32_t code[4],
-				const struct cuda_quad *q, size_t stride)
+/* What a thread has of a group: words of a slab's planes. */
+struct cuda_slab {
+	struct cuda_two plane[4];
+};
+
+/* `tile`: the group's first word in the tile. */
+CUDA_THREAD void cuda_slab_load(struct cuda_slab *s, uint32_t bits, const uint8_t *tile)
 {
+	const uint32_t lane = cuda_thread() % CUDA_WARP, row = lane / 4 * 2;
+	const uint32_t *words = (const uint32_t *)(const void *)tile + row;
+
 	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++) {
-		const struct cuda_quad input = q[t * stride];
-		CUDA_UNROLL
-		for (uint32_t i = 0; i < 4; i++)
-			sum[t] = cuda_dot4(code[i], input.word[i], sum[t]);
-	}
+	for (uint32_t i = 0; i < bits; i++)
+		s->plane[i] = cuda_load_two(words + (lane % 4 * bits + i) * CUDA_ROWS);
 }
 
-/* ---- TC3 ---- */
-
-/* A unit's eight codes. ring has the byte before the unit and its three. pairs: the copy of a
- * thread's own bank, in which the numbers i and i + 512 share a word. */
-CUDA_THREAD void cuda_tc3_codes(uint32_t code[2], uint32_t ring, const uint16_t *pairs)
+/* The last plane of the slab before. A ring's bytes in the first slab follow those of the ring before in
+ * the last one. */
+CUDA_THREAD uint32_t cuda_plane_before(uint32_t last)
 {
-	CUDA_UNROLL
-	for (uint32_t i = 0; i < 2; i++) {
-		const uint32_t first = ring >> (4 + 12 * i), second = ring >> (10 + 12 * i);
-		const uint32_t low = pairs[first % 512 * 2 * CUDA_COPIES + first / 512 % 2];
-		const uint32_t high = pairs[second % 512 * 2 * CUDA_COPIES + second / 512 % 2];
-		code[i] = low | high << 16;
-	}
+	const uint32_t lane = cuda_thread() % CUDA_WARP;
+	const uint32_t before = cuda_from_lane(last, lane / 4 * 4 + (lane + 3) % 4);
+
+	return cuda_permute(before, 0, lane % 4 == 0 ? 0x2103 : 0x3210);
 }
 
-/* Adds to sum[t] the dots of a row's group with n inputs; `tile` is the row's first word in it. */
-CUDA_THREAD void cuda_tc3_group(int32_t *sum, uint32_t n, const uint32_t *tile,
-				const uint16_t *pairs, const struct cuda_quad *q, size_t stride)
+/* Inputs of a slab, and dots, of `sets`, a constant, sets of eight tokens. */
+enum { CUDA_SETS_MOST = 4 };
+struct cuda_slab_inputs {
+	uint32_t sets;
+	struct cuda_quad set[CUDA_SETS_MOST][2];
+};
+struct cuda_dots {
+	int32_t set[CUDA_SETS_MOST][4];
+};
+
+/* Adds the products of a unit's codes. */
+CUDA_THREAD void cuda_multiply_sets(struct cuda_dots *sum, const uint32_t code[4],
+				    const struct cuda_slab_inputs *in, uint32_t unit)
 {
-	uint32_t word[3 * CUDA_SLABS], before;
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < in->sets; i++)
+		cuda_multiply_tile(sum->set[i], code, in->set[i][unit / 2].word + unit % 2 * 2);
+}
+
+/* ---- TC3 ----
+ *
+ * Two codes that follow each other depend on ten bits of the ring. The table of the pairs is at the
+ * beginning of the shared memory, some copies of it, word i of copy l at i · copies + l.
+ *
+ * A unit's four pairs begin at the bits 4, 10, 16 and 22 of its four bytes, of which the first is the one
+ * before the unit: at bit 4 of the first two bytes, 2 of the middle two, 0 and 6 of the last two. Such
+ * bytes of two units share a word. A number of a pair is moved to its place in an address by a product in
+ * the lower half, and by a shift in the upper one, so that both kinds of units of the processor have
+ * work. */
+
+struct cuda_pairs {
+	uint32_t lane;	 /* the byte of the thread's copy */
+	uint32_t copies; /* a constant */
+	uint32_t times[4]; /* of a word, for each pair of a unit */
+};
+
+/* Where a unit's pair begins in its half of a word. */
+CUDA_THREAD uint32_t cuda_pair_bit(uint32_t i)
+{
+	return i == 0 ? 4 : i == 1 ? 2 : i == 2 ? 0 : 6;
+}
+
+CUDA_THREAD struct cuda_pairs cuda_pairs_of(uint32_t copies)
+{
+	struct cuda_pairs t;
+
+	t.lane = cuda_shared_byte(cuda_shared()) + cuda_thread() % copies * 4;
+	t.copies = copies;
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < 4; i++)
+		t.times[i] = copies * 4 >> cuda_pair_bit(i);
+	return t;
+}
+
+/* Pair i of the unit in the lower or upper half of the word. */
+CUDA_THREAD uint32_t cuda_pair(const struct cuda_pairs *t, uint32_t word, uint32_t i, bool upper)
+{
+	const uint32_t bit = cuda_pair_bit(i), shift = t->copies == 32 ? 7 : 6;
+	const uint32_t own = word & (uint32_t)(CUDA_PAIRS - 1) << (bit + (upper ? 16 : 0));
+
+	return cuda_shared_at(upper ? (own >> (16 + bit - shift)) + t->lane
+				    : cuda_times_and(own, t->times[i], t->lane));
+}
+
+/* The words of the units k and k + 1 of a row: first bytes, middle and last. */
+struct cuda_rings {
+	uint32_t first, middle, last;
+};
+
+/* A unit's eight codes. */
+CUDA_THREAD void cuda_tc3_codes(uint32_t code[2], const struct cuda_rings *r, bool upper,
+				const struct cuda_pairs *t)
+{
+	code[0] = cuda_pair(t, r->first, 0, upper) + cuda_pair(t, r->middle, 1, upper) * 65536;
+	code[1] = cuda_pair(t, r->last, 2, upper) + cuda_pair(t, r->last, 3, upper) * 65536;
+}
+
+CUDA_THREAD struct cuda_rings cuda_rings_of(const struct cuda_slab *s, uint32_t row, uint32_t before,
+					    bool upper)
+{
+	const uint32_t a = s->plane[0].row[row], b = s->plane[1].row[row], c = s->plane[2].row[row];
+	struct cuda_rings r;
+
+	r.first = upper ? cuda_mix_upper(before, a) : cuda_mix_lower(before, a);
+	r.middle = upper ? cuda_mix_upper(a, b) : cuda_mix_lower(a, b);
+	r.last = upper ? cuda_mix_upper(b, c) : cuda_mix_lower(b, c);
+	return r;
+}
+
+/* Adds the group's dots with the slab's inputs. */
+CUDA_THREAD void cuda_tc3_multiply(struct cuda_dots *sum, const struct cuda_slab *s,
+				   const struct cuda_slab_inputs *in, const struct cuda_pairs *t)
+{
+	const uint32_t before[2] = {cuda_plane_before(s->plane[2].row[0]),
+				    cuda_plane_before(s->plane[2].row[1])};
 
 	CUDA_UNROLL
-	for (uint32_t i = 0; i < 3 * CUDA_SLABS; i++)
-		word[i] = tile[i * CUDA_ROWS];
-	before = cuda_ring_before(word[3 * CUDA_SLABS - 1]);
-	CUDA_UNROLL
-	for (uint32_t s = 0; s < CUDA_SLABS; s++) {
-		uint32_t ring[4];
-		cuda_transpose(ring, before, word[3 * s], word[3 * s + 1], word[3 * s + 2]);
+	for (uint32_t k = 0; k < 4; k += 2) {
+		const struct cuda_rings first = cuda_rings_of(s, 0, before[0], k > 0),
+					second = cuda_rings_of(s, 1, before[1], k > 0);
 		CUDA_UNROLL
-		for (uint32_t half = 0; half < 2; half++) {
-			uint32_t code[4];
-			cuda_tc3_codes(code, ring[2 * half], pairs);
-			cuda_tc3_codes(code + 2, ring[2 * half + 1], pairs);
-			cuda_quad_dots(sum, n, code, q + 2 * s + half, stride);
+		for (uint32_t i = 0; i < 2; i++) {
+			uint32_t one[2], other[2];
+			cuda_tc3_codes(one, &first, i > 0, t);
+			cuda_tc3_codes(other, &second, i > 0, t);
+			const uint32_t a[4] = {one[0], other[0], one[1], other[1]};
+			cuda_multiply_sets(sum, a, in, k + i);
 		}
-		before = word[3 * s + 2];
 	}
 }
 
 /* ---- TC4 ---- */
 
-/* Four bytes of a table of sixteen, by four nibbles. */
-CUDA_THREAD uint32_t cuda_look_up(const uint32_t table[4], uint32_t nibbles)
+/* Four bytes of a table of sixteen, none above 127, by four nibbles. `other`: the nibbles with their
+ * highest bits changed. Where a nibble's highest bit is set, the permutation makes copies of a sign:
+ * zeros. */
+CUDA_THREAD uint32_t cuda_look_up(const uint32_t table[4], uint32_t nibbles, uint32_t other)
 {
-	const uint32_t low = nibbles & 0x7777, high = nibbles & 0x8888;
-	/* Where a nibble's highest bit is set, copies of the sign of byte 0; else byte 1, zeros. */
-	const uint32_t upper = cuda_permute(0x0080, 0, high | (high >> 3 ^ 0x1111));
-
-	return (cuda_permute(table[0], table[1], low) & ~upper) |
-	       (cuda_permute(table[2], table[3], low) & upper);
+	return cuda_permute(table[0], table[1], nibbles) | cuda_permute(table[2], table[3], other);
 }
 
 /* A unit's eight codes; before: the nibble before the unit. 64 is in each number of the tables, so
@@ -125,54 +202,48 @@ CUDA_THREAD void cuda_tc4_codes(uint32_t code[2], uint32_t unit, uint32_t before
 				const struct cuda_trellis *c)
 {
 	const uint32_t back = unit << 4 | before;
+	const uint32_t other = unit ^ 0x88888888, other_back = back ^ 0x88888888;
 
 	CUDA_UNROLL
-	for (uint32_t i = 0; i < 2; i++)
-		code[i] = (cuda_look_up(c->newest, unit >> 16 * i & 0xffff) +
-			   cuda_look_up(c->before, back >> 16 * i & 0xffff)) ^
-			  0x80808080;
+	for (uint32_t i = 0; i < 32; i += 16)
+		code[i / 16] = (cuda_look_up(c->newest, unit >> i, other >> i) +
+				cuda_look_up(c->before, back >> i, other_back >> i)) ^
+			       0x80808080;
 }
 
-/* As cuda_tc3_group. */
-CUDA_THREAD void cuda_tc4_group(int32_t *sum, uint32_t n, const uint32_t *tile,
-				const struct cuda_trellis *c, const struct cuda_quad *q,
-				size_t stride)
+/* Adds the group's dots with the slab's inputs. */
+CUDA_THREAD void cuda_tc4_multiply(struct cuda_dots *sum, const struct cuda_slab *s,
+				   const struct cuda_slab_inputs *in, const struct cuda_trellis *c)
 {
-	uint32_t word[4 * CUDA_SLABS], before;
+	uint32_t unit[2][4], before[2];
 
 	CUDA_UNROLL
-	for (uint32_t i = 0; i < 4 * CUDA_SLABS; i++)
-		word[i] = tile[i * CUDA_ROWS];
-	before = cuda_ring_before(word[4 * CUDA_SLABS - 1]);
+	for (uint32_t r = 0; r < 2; r++) {
+		before[r] = cuda_plane_before(s->plane[3].row[r]);
+		cuda_transpose(unit[r], s->plane[0].row[r], s->plane[1].row[r], s->plane[2].row[r],
+			       s->plane[3].row[r]);
+	}
 	CUDA_UNROLL
-	for (uint32_t s = 0; s < CUDA_SLABS; s++) {
-		uint32_t unit[4];
-		cuda_transpose(unit, word[4 * s], word[4 * s + 1], word[4 * s + 2],
-			       word[4 * s + 3]);
-		CUDA_UNROLL
-		for (uint32_t k = 0; k < 4; k += 2) {
-			uint32_t code[4];
-			cuda_tc4_codes(code, unit[k], before >> (8 * k + 4) & 15, c);
-			cuda_tc4_codes(code + 2, unit[k + 1], before >> (8 * k + 12) & 15, c);
-			cuda_quad_dots(sum, n, code, q + 2 * s + k / 2, stride);
-		}
-		before = word[4 * s + 3];
+	for (uint32_t k = 0; k < 4; k++) {
+		uint32_t first[2], second[2];
+		cuda_tc4_codes(first, unit[0][k], before[0] >> (8 * k + 4) & 15, c);
+		cuda_tc4_codes(second, unit[1][k], before[1] >> (8 * k + 4) & 15, c);
+		const uint32_t a[4] = {first[0], second[0], first[1], second[1]};
+		cuda_multiply_sets(sum, a, in, k);
 	}
 }
 
 /* ---- a group's norm ---- */
 
-/* The norm of a row of a tile: `norms` are its 16. */
-CUDA_THREAD float cuda_norm(const uint8_t *norms, uint32_t row, uint32_t bytes)
+/* The bits of a row's norm of a tile, whose norms begin at `norms`, and the norm. Bits that are loaded early
+ * are made a number late: that would wait for them. */
+CUDA_THREAD uint32_t cuda_norm_bits(const uint8_t *norms, uint32_t row, uint32_t bytes)
 {
-	return bytes == 4 ? ((const float *)(const void *)norms)[row]
-			  : cuda_from_half(((const uint16_t *)(const void *)norms)[row]);
+	return cuda_load_bits(norms + row * bytes, bytes == 4);
 }
-
-/* y with one more group. */
-CUDA_THREAD float cuda_group_added(float y, float dot, float norm, float scale, float gain)
+CUDA_THREAD float cuda_norm(uint32_t bits, uint32_t bytes)
 {
-	return cuda_fma(dot, norm * (scale * gain), y);
+	return bytes == 4 ? cuda_float(bits) : cuda_from_half((uint16_t)bits);
 }
 
 /* ---- Q4_K ---- */
@@ -188,10 +259,28 @@ enum {
 	CUDA_K_TILE = CUDA_K_SCALES + 12 * CUDA_ROWS,
 };
 
+/* n inputs, a constant: the same columns of each. */
+struct cuda_inputs {
+	uint32_t n;
+	const struct cuda_quad *at[8];
+};
+
+/* Adds to sum[t] the dot of four words of codes with one quad of each input. */
+CUDA_THREAD void cuda_quad_dots(int32_t *sum, const uint32_t code[4], const struct cuda_inputs *q,
+				uint32_t quad)
+{
+	CUDA_UNROLL
+	for (uint32_t t = 0; t < q->n; t++) {
+		const struct cuda_quad input = q->at[t][quad];
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < 4; i++)
+			sum[t] = cuda_dot4(code[i], input.word[i], sum[t]);
+	}
+}
+
 /* Adds to sum[t] the dots of a row's block; `block` is the row's first word in it. A word has the
  * codes of four columns, and above them those of the columns 16 farther. */
-CUDA_THREAD void cuda_q4_block(int32_t *sum, uint32_t n, const uint32_t *block,
-			       const struct cuda_quad *q, size_t stride)
+CUDA_THREAD void cuda_q4_block(int32_t *sum, const uint32_t *block, const struct cuda_inputs *q)
 {
 	uint32_t low[CUDA_K_PLANES], high[CUDA_K_PLANES];
 
@@ -201,8 +290,8 @@ CUDA_THREAD void cuda_q4_block(int32_t *sum, uint32_t n, const uint32_t *block,
 		low[i] = word & 0x0f0f0f0f;
 		high[i] = word >> 4 & 0x0f0f0f0f;
 	}
-	cuda_quad_dots(sum, n, low, q, stride);
-	cuda_quad_dots(sum, n, high, q + 1, stride);
+	cuda_quad_dots(sum, low, q, 0);
+	cuda_quad_dots(sum, high, q, 1);
 }
 
 /* Scale and offset of block b of a row of a tile. */

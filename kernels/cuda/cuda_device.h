@@ -22,6 +22,9 @@ enum { CUDA_WARP = 32 };
 	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void
 #define CUDA_THREAD static inline __attribute__((device, always_inline))
 #define CUDA_UNROLL _Pragma("unroll")
+#define CUDA_UNROLL_8 _Pragma("unroll 8")
+#define CUDA_UNROLL_4 _Pragma("unroll 4")
+#define CUDA_ROLLED _Pragma("unroll 1")
 
 /* A thread's place. */
 CUDA_THREAD uint32_t cuda_thread(void)
@@ -66,6 +69,11 @@ CUDA_THREAD void cuda_barrier(void)
 {
 	asm volatile("bar.sync 0;" ::: "memory");
 }
+/* All threads of the warp. */
+CUDA_THREAD void cuda_warp_barrier(void)
+{
+	asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+}
 /* The number of the thread whose place in the warp differs in these bits. All 32 must call. */
 CUDA_THREAD uint32_t cuda_swap(uint32_t v, uint32_t bits)
 {
@@ -74,6 +82,109 @@ CUDA_THREAD uint32_t cuda_swap(uint32_t v, uint32_t bits)
 		     : "=r"(other)
 		     : "r"(v), "r"(bits));
 	return other;
+}
+
+/* The number of another thread of the warp. All 32 must call. */
+CUDA_THREAD uint32_t cuda_from_lane(uint32_t v, uint32_t lane)
+{
+	uint32_t other;
+	asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+		     : "=r"(other)
+		     : "r"(v), "r"(lane));
+	return other;
+}
+
+/* A kernel may begin before the one ahead of it in the stream has ended, if it was launched so. It lets
+ * the next one begin, and waits for the end of the one ahead before it reads or writes what that one
+ * writes or reads. Every kernel waits, so all before those two have ended, too. */
+CUDA_THREAD void cuda_let_next_begin(void)
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+CUDA_THREAD void cuda_wait_for_ahead(void)
+{
+	cuda_let_next_begin();
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/* Eight bytes of the card's memory that no thread of this launch writes. */
+struct cuda_two {
+	uint32_t row[2];
+} __attribute__((aligned(8)));
+CUDA_THREAD struct cuda_two cuda_load_two(const void *from)
+{
+	struct cuda_two to;
+	asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to.row[0]), "=r"(to.row[1]) : "l"(from));
+	return to;
+}
+/* Two or four of them. */
+CUDA_THREAD uint32_t cuda_load_bits(const void *from, bool four)
+{
+	uint32_t to;
+	if (four) {
+		asm("ld.global.nc.u32 %0, [%1];" : "=r"(to) : "l"(from));
+	} else {
+		uint16_t half;
+		asm("ld.global.nc.u16 %0, [%1];" : "=h"(half) : "l"(from));
+		to = half;
+	}
+	return to;
+}
+/* Begins to bring bytes, a multiple of 16 from a multiple of 16 on, closer. */
+CUDA_THREAD void cuda_prefetch(const void *from, uint32_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes)
+		     : "memory");
+#else
+	(void)from;
+	(void)bytes;
+#endif
+}
+
+/* A byte of shared memory, as its instructions count. */
+CUDA_THREAD uint32_t cuda_shared_byte(const void *shared)
+{
+	uint32_t at;
+	asm("{ .reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a; }" : "=r"(at) : "l"(shared));
+	return at;
+}
+
+/* Begins to copy 16 bytes to shared memory. */
+CUDA_THREAD void cuda_copy16(void *shared, const void *from)
+{
+#if __CUDA_ARCH__ >= 800
+	const uint32_t at = cuda_shared_byte(shared);
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+#else
+	struct cuda_sixteen {
+		uint32_t word[4];
+	} __attribute__((aligned(16)));
+	*(struct cuda_sixteen *)shared = *(const struct cuda_sixteen *)from;
+#endif
+}
+/* Ends a batch of copies. */
+CUDA_THREAD void cuda_copies_end(void)
+{
+#if __CUDA_ARCH__ >= 800
+	asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/* Waits for the copies of this thread: all, or all but the last batch. */
+CUDA_THREAD void cuda_copies_wait(void)
+{
+#if __CUDA_ARCH__ >= 800
+	asm volatile("cp.async.wait_group 0;" ::: "memory");
+#endif
+}
+CUDA_THREAD void cuda_copies_wait_but_last(void)
+{
+#if __CUDA_ARCH__ >= 800
+	asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
 }
 
 CUDA_THREAD uint32_t cuda_bits(float f)
@@ -132,6 +243,28 @@ CUDA_THREAD int32_t cuda_dot4(uint32_t a, uint32_t b, int32_t sum)
 	asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(i) : "r"(a), "r"(b), "r"(sum));
 	return i;
 }
+/* a · b + c; it stays a product: compilers make shifts of those by powers of two, which other units of
+ * the processor do. */
+CUDA_THREAD uint32_t cuda_times_and(uint32_t a, uint32_t b, uint32_t c)
+{
+	uint32_t u;
+	asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(u) : "r"(a), "r"(b), "r"(c));
+	return u;
+}
+/* The upper half of a product. */
+CUDA_THREAD uint32_t cuda_times_upper(uint32_t a, uint32_t b)
+{
+	uint32_t u;
+	asm("mul.hi.u32 %0, %1, %2;" : "=r"(u) : "r"(a), "r"(b));
+	return u;
+}
+/* A number of shared memory, by its byte there. */
+CUDA_THREAD uint32_t cuda_shared_at(uint32_t byte)
+{
+	uint32_t u;
+	asm("ld.shared.u32 %0, [%1];" : "=r"(u) : "r"(byte));
+	return u;
+}
 /* Four bytes of the eight of a (0 … 3) and b, chosen by four nibbles; a nibble of 8 more makes
  * eight copies of its byte's highest bit. */
 CUDA_THREAD uint32_t cuda_permute(uint32_t a, uint32_t b, uint32_t nibbles)
@@ -139,6 +272,31 @@ CUDA_THREAD uint32_t cuda_permute(uint32_t a, uint32_t b, uint32_t nibbles)
 	uint32_t u;
 	asm("prmt.b32 %0, %1, %2, %3;" : "=r"(u) : "r"(a), "r"(b), "r"(nibbles));
 	return u;
+}
+
+/* sum += a · b by a warp, of signed bytes: 16 rows by 8 tokens. Thread 4 g + c has of a the bytes 4 c
+ * … 4 c + 3 of rows g and g + 8, then the bytes 16 farther of both; of b those bytes of token g; of
+ * sum the tokens 2 c and 2 c + 1 of row g, then of row g + 8. */
+CUDA_THREAD void cuda_multiply_tile(int32_t sum[4], const uint32_t a[4], const uint32_t b[2])
+{
+#if __CUDA_ARCH__ >= 800
+	asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+	    "{%8, %9}, {%0, %1, %2, %3};"
+	    : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+	const uint32_t lane = cuda_thread() % CUDA_WARP, c = lane % 4;
+	for (uint32_t i = 0; i < 4; i++)
+		for (uint32_t half = 0; half < 2; half++) {
+			const uint32_t first = cuda_from_lane(a[2 * half], lane - c + i);
+			const uint32_t second = cuda_from_lane(a[2 * half + 1], lane - c + i);
+			for (uint32_t t = 0; t < 2; t++) {
+				const uint32_t other = cuda_from_lane(b[half], (2 * c + t) * 4 + i);
+				sum[t] = cuda_dot4(first, other, sum[t]);
+				sum[2 + t] = cuda_dot4(second, other, sum[2 + t]);
+			}
+		}
+#endif
 }
 
 #else
@@ -152,6 +310,9 @@ CUDA_THREAD uint32_t cuda_permute(uint32_t a, uint32_t b, uint32_t nibbles)
 #define CUDA_KERNEL_OF(threads) static void
 #define CUDA_THREAD static inline __attribute__((unused))
 #define CUDA_UNROLL
+#define CUDA_UNROLL_8
+#define CUDA_UNROLL_4
+#define CUDA_ROLLED
 
 /* By who runs the kernels. */
 uint32_t cuda_thread(void);
@@ -161,7 +322,66 @@ uint32_t cuda_block_y(void);
 uint32_t cuda_blocks_x(void);
 float *cuda_shared(void);
 void cuda_barrier(void);
+void cuda_warp_barrier(void);
 uint32_t cuda_swap(uint32_t v, uint32_t bits);
+uint32_t cuda_from_lane(uint32_t v, uint32_t lane);
+void cuda_multiply_tile(int32_t sum[4], const uint32_t a[4], const uint32_t b[2]);
+
+struct cuda_two {
+	uint32_t row[2];
+};
+CUDA_THREAD struct cuda_two cuda_load_two(const void *from)
+{
+	struct cuda_two to;
+	memcpy(&to, from, sizeof to);
+	return to;
+}
+CUDA_THREAD uint32_t cuda_load_bits(const void *from, bool four)
+{
+	uint32_t to = 0;
+	memcpy(&to, from, four ? 4 : 2);
+	return to;
+}
+CUDA_THREAD void cuda_let_next_begin(void)
+{
+}
+CUDA_THREAD void cuda_wait_for_ahead(void)
+{
+}
+CUDA_THREAD void cuda_prefetch(const void *from, uint32_t bytes)
+{
+	(void)from;
+	(void)bytes;
+}
+CUDA_THREAD void cuda_copy16(void *shared, const void *from)
+{
+	memcpy(shared, from, 16);
+}
+CUDA_THREAD void cuda_copies_end(void)
+{
+}
+CUDA_THREAD void cuda_copies_wait(void)
+{
+}
+CUDA_THREAD void cuda_copies_wait_but_last(void)
+{
+}
+CUDA_THREAD uint32_t cuda_times_and(uint32_t a, uint32_t b, uint32_t c)
+{
+	return a * b + c;
+}
+CUDA_THREAD uint32_t cuda_times_upper(uint32_t a, uint32_t b)
+{
+	return (uint32_t)((uint64_t)a * b >> 32);
+}
+CUDA_THREAD uint32_t cuda_shared_byte(const void *shared)
+{
+	return (uint32_t)((const uint8_t *)shared - (const uint8_t *)cuda_shared());
+}
+CUDA_THREAD uint32_t cuda_shared_at(uint32_t byte)
+{
+	return *(const uint32_t *)(const void *)((const uint8_t *)cuda_shared() + byte);
+}
 
 CUDA_THREAD uint32_t cuda_bits(float f)
 {

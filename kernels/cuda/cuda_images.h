@@ -9,6 +9,9 @@ struct cuda_image {
 	const char *name; /* the compiler, and what for: "nvcc 13.0: sm_80 sm_90 compute_80" */
 	const unsigned char *bytes; /* as the driver loads them; text ends with a zero */
 	size_t size;
+	/* The lowest compute capability's major number whose code waits itself for the kernel ahead of
+	 * it (cuda_wait_for_ahead), so that it may be launched early; 0: none. */
+	unsigned waits;
 };
 extern const struct cuda_image cuda_images[];
 

@@ -10,31 +10,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* DO(kernel, operands). Products have one kernel for each number of tokens that is computed at
- * once. */
+/* DO(kernel, operands). Products have a kernel for items of one token, for items of up to 8 and, TC only,
+ * for items of up to 32. */
 #define CUDA_KERNELS(DO)                                     \
 	DO(cuda_tq_prepare, struct cuda_prepare)             \
 	DO(cuda_block_prepare, struct cuda_prepare)          \
+	DO(cuda_norm_inputs, struct cuda_norm_inputs)        \
+	DO(cuda_gate_inputs, struct cuda_gate_inputs)        \
+	DO(cuda_join_inputs, struct cuda_join_inputs)        \
+	DO(cuda_place_heads, struct cuda_heads)              \
+	DO(cuda_route, struct cuda_route)                    \
 	DO(cuda_tc3_product_1, struct cuda_product)          \
-	DO(cuda_tc3_product_2, struct cuda_product)          \
-	DO(cuda_tc3_product_4, struct cuda_product)          \
 	DO(cuda_tc3_product_8, struct cuda_product)          \
+	DO(cuda_tc3_product_32, struct cuda_product)         \
 	DO(cuda_tc4_product_1, struct cuda_product)          \
-	DO(cuda_tc4_product_2, struct cuda_product)          \
-	DO(cuda_tc4_product_4, struct cuda_product)          \
 	DO(cuda_tc4_product_8, struct cuda_product)          \
+	DO(cuda_tc4_product_32, struct cuda_product)         \
+	DO(cuda_tc_products_1, struct cuda_products)         \
+	DO(cuda_tc_products_8, struct cuda_products)         \
+	DO(cuda_tc_products_32, struct cuda_products)        \
 	DO(cuda_q4_k_product_1, struct cuda_product)         \
-	DO(cuda_q4_k_product_2, struct cuda_product)         \
-	DO(cuda_q4_k_product_4, struct cuda_product)         \
 	DO(cuda_q4_k_product_8, struct cuda_product)         \
 	DO(cuda_rmsnorm, struct cuda_norms)                  \
 	DO(cuda_rope, struct cuda_positions)                 \
 	DO(cuda_silu_mul, struct cuda_vectors)               \
 	DO(cuda_add, struct cuda_vectors)                    \
+	DO(cuda_gather, struct cuda_gather)                  \
+	DO(cuda_embed, struct cuda_embedding)                \
 	DO(cuda_sum_experts, struct cuda_sums)               \
 	DO(cuda_choose, struct cuda_choice)                  \
+	DO(cuda_group, struct cuda_groups)                   \
 	DO(cuda_kv_put, struct cuda_keys)                    \
 	DO(cuda_attend_spans, struct cuda_attention)         \
+	DO(cuda_attend_rows, struct cuda_attention)          \
 	DO(cuda_attend_join, struct cuda_attention)
 
 enum cuda_kernel {
@@ -63,31 +71,59 @@ struct cuda_prepare {
 
 /* Codes of TC. The pairs of TC3 by ten bits of a ring (cuda_tables.h); the tables of TC4, 64 added
  * to each number. */
-enum { CUDA_PAIRS = 1024, CUDA_COPIES = 32 };
+enum { CUDA_PAIRS = 1024 };
 struct cuda_trellis {
 	const uint16_t *pairs;
 	uint32_t newest[4], before[4];
 	float gain;
+	uint32_t bits; /* 3 or 4 */
 };
 
-/* Products of arranged matrices (format.h) of one shape and inputs of 8 bits: matrix i = 0, 1 …
- * begins at slots[chosen[i]] + offset, or slots[i] + offset where chosen is NULL. Its inputs are n
- * from input i · step on, and
- *     y[i · y_step + t · ldy + r] = row r · input t. */
+/* The tokens of one matrix that a product computes at once: n of them, from `first` on. */
+struct cuda_item {
+	uint32_t matrix, first, n, unused;
+};
+
+/* How blocks of threads share the tiles of 16 rows of TC. A piece is a group of a tile. */
+struct cuda_sharing {
+	uint32_t tiles;			 /* of a matrix */
+	uint32_t pieces, at_once;	 /* pieces and tiles that a block of threads has at once */
+	uint32_t step_tiles, step_groups; /* from a piece of a warp to its next one */
+	uint32_t part;			 /* of a block of threads of all, of 2^32 */
+	uint32_t all;			 /* tiles, where there are no items */
+	uint32_t first, end;		 /* pieces, where there are several products */
+	uint32_t copies;		 /* of the pairs of TC3: 32, or 16 where shared memory is little */
+};
+
+/* Products of arranged matrices (format.h) of one shape and inputs of 8 bits. Matrix m's record begins
+ * at slots[m]; it has `parts` matrices, part p at slots[m] + offset + p · part_bytes. An assignment is
+ * an input for one matrix: assignment a multiplies input a / divide, and
+ *     y[p · y_part + a · ldy + r] = row r of part p · input a / divide.
+ * Token t of an item is assignment order[first + t]. Without items there is only matrix 0: item i has
+ * the assignments from i · most on, at most `most` of them, of n in all. */
 struct cuda_product {
 	const uint8_t *const *slots;
-	const uint32_t *chosen;
-	uint64_t offset;
+	uint64_t offset, part_bytes;
+	const struct cuda_item *items; /* or NULL */
+	const uint32_t *item_count;    /* with items */
+	const uint32_t *order;	       /* with items */
+	uint32_t divide, n, most, parts;
 	const int8_t *q;
 	const float *scale;
 	const int16_t *sum; /* of blocks */
-	uint32_t step, n;
 	float *y;
-	uint64_t y_step, ldy;
+	uint64_t y_part, ldy;
 	uint32_t rows, groups; /* groups of 128 columns; of 256 in Q4_K */
-	uint32_t tiles;	       /* of 16 rows, that a block of threads computes at once: of the grid */
+	struct cuda_sharing sharing; /* of the grid */
 	uint32_t norm_bytes;   /* of a group's norm, 2 or 4 */
 	struct cuda_trellis trellis;
+};
+
+/* Products in one launch, of TC3 and TC4, without items; the pairs of product with_pairs are for all. */
+enum { CUDA_PRODUCTS_MOST = 4 };
+struct cuda_products {
+	struct cuda_product p[CUDA_PRODUCTS_MOST];
+	uint32_t count, with_pairs;
 };
 
 /* x[rows][n], and y likewise, which may be x. */
@@ -112,16 +148,39 @@ struct cuda_vectors {
 	uint64_t n;
 };
 
-/* y[rows][width] of the outputs x[rows][top_k][width] of the experts chosen[rows][top_k], which are
- * different ones. */
-struct cuda_sums {
-	float *y;
-	const float *x, *weight;
-	const uint32_t *chosen;
-	uint32_t rows, top_k, width;
+/* Row i of to[n][width] is row rows[i] of from. */
+struct cuda_gather {
+	float *to;
+	const float *from;
+	const uint32_t *rows;
+	uint32_t n, width;
 };
 
-/* logits[rows][experts] to chosen and weight[rows][top_k]. A softmax over all comes first. */
+/* Row i of x[n][width] is row tokens[i] of a table, times `multiplier` if that is not 1. */
+enum cuda_number { CUDA_F32, CUDA_F16, CUDA_BF16 };
+struct cuda_embedding {
+	float *x;
+	const void *table;
+	const uint32_t *tokens;
+	uint32_t n, width;
+	enum cuda_number type;
+	float multiplier;
+};
+
+/* y[rows][width] of the outputs x[rows][top_k][width] of the experts chosen[rows][top_k], which are
+ * different ones. Numbers that are no expert's are left out. The output of an expert whose slot is
+ * NULL is in `other`, which has the same places; without slots all are in x. add: the sum is added to
+ * y. */
+struct cuda_sums {
+	float *y;
+	const float *x, *other, *weight;
+	const uint32_t *chosen;
+	const uint8_t *const *slots;
+	uint32_t rows, top_k, width, experts, add;
+};
+
+/* logits[rows][experts] to chosen and weight[rows][top_k]. A softmax over all comes first. The chosen experts
+ * are in the order of their weights, or of their numbers (ascending). */
 struct cuda_choice {
 	const float *logits;
 	uint32_t *chosen;
@@ -129,29 +188,116 @@ struct cuda_choice {
 	uint32_t rows, experts, top_k; /* experts: at most CUDA_CHOICE_MOST */
 	uint32_t normalise;
 	float eps, scaling;
+	uint32_t ascending;
 };
-enum { CUDA_CHOICE_MOST = 1024 };
+enum { CUDA_CHOICE_MOST = 992 }; /* and a warp for the softmax */
 
-/* Rows of keys and values[rows][heads][head_dim] for the positions from `position` on. Block b of
- * positions is at blocks[b]; in it, in elements, the keys of head h begin at key_offset + h ·
- * key_step, its values likewise. Elements are F32, or F16 where half is not 0. */
+/* Assignment row · top_k + i is for the expert chosen[rows][top_k]. Sorts the assignments by expert,
+ * those of an expert ascending, and makes items of at most `most` assignments of one expert. Experts
+ * whose slot is NULL are left out. order has room for rows · top_k numbers, items for
+ * min(experts, rows · top_k) + rows · top_k / most. */
+struct cuda_groups {
+	const uint32_t *chosen;
+	const uint8_t *const *slots;
+	uint32_t rows, top_k, experts, most; /* experts: at most CUDA_CHOICE_MOST */
+	uint32_t parts; /* that the assignments are divided into: of the grid */
+	uint32_t *order;
+	struct cuda_item *items;
+	uint32_t *item_count;
+};
+
+/* A row of a step: the position of its token, and the memory of its context. Block b has the keys and
+ * values of 64 positions from 64 b on. */
+struct cuda_row {
+	const uint8_t *const *blocks;
+	uint32_t position, unused;
+};
+
+/* key and value[n][heads][head_dim] of the rows. In a block, in elements, the keys of head h begin at
+ * key_offset + h · key_step, its values likewise. Elements are F32, or F16 where half is not 0. */
 struct cuda_keys {
 	const float *key, *value;
-	uint8_t *const *blocks;
+	const struct cuda_row *rows;
 	uint64_t key_offset, key_step, value_offset, value_step;
-	uint32_t position, rows, heads, head_dim, half;
+	uint32_t n, heads, head_dim, half;
 };
 
-/* n tokens that follow each other, the first of which sees `length` positions, or the last `window`
- * of them. q and out[n][heads][head_dim]; `group` query heads share a key-value head. parts[spans][n][heads],
- * each of attention_part floats, from span `span` on. */
+/* Row t sees its positions from 0 to rows[t].position, or the last `window` of them. q and
+ * out[n][heads][head_dim]; `group` query heads share a key-value head. spans: the most that a row sees;
+ * a row's spans count from the first that it sees. parts[spans][n][heads], each of attention_part
+ * floats. */
+enum { CUDA_ROWS_TOGETHER = 16 }; /* that cuda_attend_rows computes at once */
 struct cuda_attention {
 	const float *q, *sinks; /* sinks [heads], or NULL */
 	float *parts, *out;
-	const uint8_t *const *blocks;
+	const struct cuda_row *rows;
 	uint64_t key_offset, key_step, value_offset, value_step;
-	uint32_t n, heads, group, head_dim, length, window, span, half;
+	uint32_t n, heads, group, head_dim, window, spans, half;
 	float scale;
+	uint32_t copy_keys; /* where blocks of threads may have 163 KiB of shared memory: this is faster */
+};
+
+/* ---- kernels that do the work of several ---- */
+
+/* The weighted outputs of experts, as of cuda_sums. chosen NULL: they are in ascending order of their
+ * experts. top_k 0: there are none. */
+struct cuda_expert_sum {
+	const float *outputs, *weight;
+	const uint32_t *chosen;
+	uint32_t top_k, unused;
+};
+
+/* x[rows][n] += added, where that is not NULL, or += the sum of experts; y = rmsnorm(x), where y is not
+ * NULL; q and scale = tq_prepare(rmsnorm(x)). top_k is at most CUDA_TOP_K_MOST. */
+struct cuda_norm_inputs {
+	float *x;
+	const float *added;
+	struct cuda_expert_sum experts;
+	const float *w;
+	float *y;
+	int8_t *q;
+	float *scale;
+	uint32_t rows, n;
+	float eps;
+	struct cuda_signs signs;
+};
+enum { CUDA_TOP_K_MOST = 64 };
+
+/* q and scale = tq_prepare(silu_mul(gate, up)), of gate and up[rows][k]. */
+struct cuda_gate_inputs {
+	const float *gate, *up;
+	int8_t *q;
+	float *scale;
+	uint32_t k, n;
+	struct cuda_signs signs;
+};
+
+/* q and scale = tq_prepare of the output of cuda_attend_join. */
+struct cuda_join_inputs {
+	struct cuda_attention attention; /* out is not written */
+	int8_t *q;
+	float *scale;
+	struct cuda_signs signs;
+};
+
+/* Per head: rmsnorm of q[n][heads][head_dim] and of key[n][kv_heads][head_dim], where their weights are not
+ * NULL; positions (rope) with cos and sin[n][turned], `turned` pairs of a head; q and key stay where they
+ * are, key and value go to their blocks as by cuda_kv_put. keys.key and keys.heads are those of key-value heads. */
+struct cuda_heads {
+	struct cuda_keys keys;
+	float *q;
+	const float *q_norm, *key_norm;
+	const float *cos, *sin;
+	uint32_t heads, turned;
+	float eps;
+};
+
+/* cuda_choose, then cuda_group, of one row: choice.rows and groups.rows are 1, top_k is at most
+ * CUDA_ROUTE_MOST. */
+enum { CUDA_ROUTE_MOST = 32 };
+struct cuda_route {
+	struct cuda_choice choice;
+	struct cuda_groups groups;
 };
 
 /* The shape of a launch. */

@@ -1,235 +1,379 @@
-/* Products of TC3, TC4 and Q4_K with the inputs of 1, 2, 4 or 8 tokens.
+/* Products of TC3 and TC4 with the inputs of items, of one token, of up to 8 or of up to 32.
  *
- * A block of threads computes some tiles of 16 rows at once, then the next ones. Each thread takes one
- * row of one group (TC) or block (Q4_K) and computes its dots, which are exact; then one thread for
- * each row and token adds them in ascending order. What the threads find at once is a pass. */
-#include "kernels/cuda/cuda_codes.h"
+ * The blocks of threads share all tiles of 16 rows evenly, each takes some that follow each other. It has
+ * room for what its warps find in so many pieces, a group of a tile each: a warp multiplies a piece, the
+ * dots are exact; then one thread for each row and token adds the pieces of its row in ascending
+ * order. */
+#include "kernels/cuda/cuda_items.h"
 
-/* A thread's place: a tile, a row of it, and a group of the pass or, when dots are added, a token. */
-struct cuda_place {
-	uint32_t tile, row, at, pass;
+/* A tile, and where its items' inputs and results are. */
+struct cuda_tile {
+	const uint8_t *weights;
+	uint32_t row, n, part, unused;
 };
 
-/* The shared memory: what the threads of a tile find in a pass, and the pairs of TC3 for all. */
+/* The shared memory: the pairs of TC3, then this. */
 struct cuda_found {
-	float *dot;		       /* [tokens][pass][16] */
-	float *norm;		       /* [pass][16] */
-	struct cuda_scales *of_blocks; /* the same of Q4_K */
-	uint16_t *pairs;
+	struct cuda_tile *tile;
+	uint32_t *assignment; /* [tiles][tokens] */
+	uint32_t *input;      /* [tiles][tokens]: its first group */
+	float *scale;	      /* [pieces][tokens]: of an input's group, times the gain */
+	float *norm;	      /* [pieces][16] */
+	float *dot;	      /* [pieces][tokens][16] */
 };
 
-CUDA_THREAD struct cuda_place cuda_place_now(uint32_t tiles)
-{
-	const uint32_t group = cuda_thread() / CUDA_ROWS;
-	struct cuda_place at;
+/* A launch as a block of threads sees it; bits, tokens and copies (of pairs) are constants. */
+struct cuda_run {
+	const struct cuda_product *p;
+	uint32_t bits, tokens;
+	uint32_t bytes; /* of a piece's weights */
+	struct cuda_found found;
+	struct cuda_pairs pairs;
+};
 
-	at.pass = cuda_threads() / CUDA_ROWS / tiles;
-	at.row = cuda_thread() % CUDA_ROWS;
-	at.at = group % at.pass;
-	at.tile = group / at.pass;
+CUDA_THREAD struct cuda_run cuda_run_of(const struct cuda_product *p, uint32_t bits, uint32_t tokens,
+					uint32_t copies)
+{
+	struct cuda_run r;
+
+	r.p = p;
+	r.bits = bits;
+	r.tokens = tokens;
+	r.bytes = CUDA_ROWS * (16 * bits + p->norm_bytes);
+	r.pairs = cuda_pairs_of(copies ? copies : 1);
+	r.found.tile = (struct cuda_tile *)(void *)((uint8_t *)cuda_shared() +
+						    copies * CUDA_PAIRS * sizeof(uint32_t));
+	r.found.assignment = (uint32_t *)(void *)(r.found.tile + p->sharing.at_once);
+	r.found.input = r.found.assignment + tokens * p->sharing.at_once;
+	r.found.scale = (float *)(void *)(r.found.input + tokens * p->sharing.at_once);
+	r.found.norm = r.found.scale + tokens * p->sharing.pieces;
+	r.found.dot = r.found.norm + CUDA_ROWS * p->sharing.pieces;
+	return r;
+}
+
+/* Writes the pairs of TC3, each thread those of some numbers. Threads that follow each other begin with
+ * copies that follow each other, so that they write to different banks. */
+CUDA_THREAD void cuda_copy_pairs(const struct cuda_product *p, uint32_t copies)
+{
+	struct cuda_quad *to = (struct cuda_quad *)(void *)cuda_shared();
+	const uint32_t quads = copies / 4;
+
+	for (uint32_t i = cuda_thread(); i < CUDA_PAIRS; i += cuda_threads()) {
+		const uint32_t pair = p->trellis.pairs[i];
+		const struct cuda_quad four = {{pair, pair, pair, pair}};
+		CUDA_UNROLL
+		for (uint32_t k = 0; k < quads; k++)
+			to[i * quads + (k ^ i % quads)] = four;
+	}
+}
+
+/* The tile of that number among all of the launch, and its token t, by one thread. Where an item has fewer
+ * tokens than the kernel, its last one stands in the others' places. */
+CUDA_THREAD void cuda_tile_find(const struct cuda_run *r, uint32_t at, uint32_t number, uint32_t t)
+{
+	const struct cuda_product *p = r->p;
+	const uint32_t matrix = number / p->sharing.tiles, tile = number % p->sharing.tiles;
+	const struct cuda_item item = cuda_item_of(p, matrix / p->parts);
+	const uint32_t i = item.first + (t < item.n ? t : item.n - 1);
+	const uint32_t assignment = p->items ? p->order[i] : i;
+	struct cuda_tile *to = &r->found.tile[at];
+
+	r->found.assignment[at * r->tokens + t] = assignment;
+	r->found.input[at * r->tokens + t] = assignment / p->divide * p->groups;
+	if (t > 0)
+		return;
+	to->row = tile * CUDA_ROWS;
+	to->n = item.n;
+	to->part = matrix % p->parts;
+	to->weights = p->slots[item.matrix] + p->offset + to->part * p->part_bytes +
+		      (size_t)tile * p->groups * r->bytes;
+	cuda_prefetch(to->weights, p->groups * r->bytes);
+}
+
+/* ---- pieces ---- */
+
+/* A thread's part of a piece. */
+struct cuda_piece {
+	uint32_t tile, group; /* group: of the pass */
+	struct cuda_slab slab;
+	uint32_t norm; /* bits */
+};
+
+CUDA_THREAD void cuda_piece_load(const struct cuda_run *r, struct cuda_piece *x, uint32_t first)
+{
+	const uint32_t row = cuda_thread() % CUDA_ROWS;
+	const uint8_t *weights = r->found.tile[x->tile].weights + (first + x->group) * r->bytes;
+
+	cuda_slab_load(&x->slab, r->bits, weights);
+	x->norm = cuda_norm_bits(weights + CUDA_ROWS * 16 * r->bits, row, r->p->norm_bytes);
+}
+
+/* The thread's inputs of a piece, and its tokens' scales. */
+struct cuda_piece_inputs {
+	struct cuda_slab_inputs slab;
+	float scale[CUDA_SETS_MOST];
+};
+
+CUDA_THREAD void cuda_piece_inputs_load(struct cuda_piece_inputs *in, const struct cuda_run *r,
+					const struct cuda_piece *x, uint32_t first)
+{
+	const uint32_t lane = cuda_thread() % CUDA_WARP, token = r->tokens == 1 ? 0 : lane / 4;
+	const uint32_t *input = r->found.input + x->tile * r->tokens + token;
+
+	in->slab.sets = r->tokens <= 8 ? 1 : r->tokens / 8;
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < in->slab.sets; i++) {
+		const uint32_t at = input[i * 8] + first + x->group;
+		const struct cuda_quad *q = (const struct cuda_quad *)(const void *)r->p->q +
+					    (size_t)at * (CUDA_GROUP / 16) + lane % 4 * 2;
+		in->slab.set[i][0] = q[0];
+		in->slab.set[i][1] = q[1];
+		in->scale[i] = r->p->scale[at];
+	}
+}
+
+/* Of thread 4 g + c the dots of the rows 2 g and 2 g + 1 with the tokens 2 c and 2 c + 1 of each set. */
+CUDA_THREAD void cuda_piece_put(const struct cuda_run *r, const struct cuda_piece *x,
+				const struct cuda_piece_inputs *in, uint32_t groups,
+				const struct cuda_dots *dots)
+{
+	const uint32_t lane = cuda_thread() % CUDA_WARP, row = lane / 4 * 2;
+	const uint32_t piece = x->tile * groups + x->group;
+	const bool one = r->tokens == 1;
+	const struct cuda_found *f = &r->found;
+
+	if (lane < CUDA_ROWS)
+		f->norm[piece * CUDA_ROWS + lane] = cuda_norm(x->norm, r->p->norm_bytes);
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < in->slab.sets; i++) {
+		const uint32_t token = i * 8 + lane % 4 * 2;
+		float *to = f->dot + (piece * r->tokens + token) * CUDA_ROWS + row;
+		if (one ? lane == 0 : lane % 4 == 0)
+			f->scale[piece * r->tokens + (one ? 0 : i * 8 + lane / 4)] =
+				in->scale[i] * r->p->trellis.gain;
+		if (!one || token == 0) {
+			to[0] = (float)dots->set[i][0];
+			to[1] = (float)dots->set[i][2];
+		}
+		if (!one) {
+			to[CUDA_ROWS] = (float)dots->set[i][1];
+			to[CUDA_ROWS + 1] = (float)dots->set[i][3];
+		}
+	}
+}
+
+/* The next piece of this warp. Of a tile whose groups are found in several passes there is no other
+ * tile. */
+CUDA_THREAD void cuda_piece_next(struct cuda_piece *x, const struct cuda_sharing *s, uint32_t groups)
+{
+	const bool beyond = x->group + s->step_groups >= groups;
+
+	x->group += s->step_groups - (beyond ? groups : 0);
+	x->tile += s->step_tiles + beyond;
+}
+
+/* The first piece of this warp. */
+CUDA_THREAD struct cuda_piece cuda_piece_first(const struct cuda_run *r, uint32_t tiles, uint32_t first,
+					       uint32_t groups)
+{
+	struct cuda_piece x = {0};
+
+	x.tile = cuda_thread() / CUDA_WARP / groups;
+	x.group = cuda_thread() / CUDA_WARP % groups;
+	if (x.tile < tiles)
+		cuda_piece_load(r, &x, first);
+	return x;
+}
+
+/* Of some tiles the groups of a pass, from `first` on; `next` is the first piece of this warp. The next
+ * piece is loaded while one is decoded. */
+CUDA_THREAD void cuda_find_pieces(const struct cuda_run *r, struct cuda_piece next, uint32_t tiles,
+				  uint32_t first, uint32_t groups)
+{
+	while (next.tile < tiles) {
+		const struct cuda_piece x = next;
+		struct cuda_piece_inputs in;
+		struct cuda_dots dots = {{{0}}};
+		cuda_piece_inputs_load(&in, r, &x, first);
+		cuda_piece_next(&next, &r->p->sharing, groups);
+		if (next.tile < tiles)
+			cuda_piece_load(r, &next, first);
+		if (r->bits == 3)
+			cuda_tc3_multiply(&dots, &x.slab, &in.slab, &r->pairs);
+		else
+			cuda_tc4_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
+		cuda_piece_put(r, &x, &in, groups, &dots);
+	}
+}
+
+/* ---- sums ---- */
+
+/* A thread's row of a tile, and its token. */
+struct cuda_sum_place {
+	uint32_t tile, token, row;
+};
+CUDA_THREAD struct cuda_sum_place cuda_sum_place_of(uint32_t i, uint32_t tokens)
+{
+	struct cuda_sum_place at;
+
+	at.row = i % CUDA_ROWS;
+	at.token = i / CUDA_ROWS % tokens;
+	at.tile = i / CUDA_ROWS / tokens;
 	return at;
 }
 
-CUDA_THREAD struct cuda_found cuda_found_by(uint32_t n, struct cuda_place at, uint32_t tiles)
+/* y with the groups of a pass. */
+CUDA_THREAD float cuda_groups_added(const struct cuda_run *r, struct cuda_sum_place at,
+				    uint32_t groups, float y)
 {
-	const uint32_t found = (n + 1) * at.pass * CUDA_ROWS;
-	struct cuda_found f;
+	const struct cuda_found *f = &r->found;
+	const uint32_t piece = at.tile * groups;
+	const float *dot = f->dot + (piece * r->tokens + at.token) * CUDA_ROWS + at.row;
+	const float *norm = f->norm + piece * CUDA_ROWS + at.row;
+	const float *scale = f->scale + piece * r->tokens + at.token;
 
-	f.dot = cuda_shared() + at.tile * found;
-	f.norm = f.dot + n * at.pass * CUDA_ROWS;
-	f.of_blocks = (struct cuda_scales *)(void *)f.norm; /* twice as large: one tile at once */
-	f.pairs = (uint16_t *)(void *)(cuda_shared() + tiles * found);
-	return f;
-}
-
-/* Copies the pairs for each of 32 banks: thread l of a warp reads only words of bank l. A thread has
- * a word and writes it to one bank after the other, each of a warp beginning at another one. */
-CUDA_THREAD void cuda_copy_pairs(uint16_t *to, const uint16_t *pairs)
-{
-	uint32_t *word = (uint32_t *)(void *)to;
-
-	for (uint32_t i = cuda_thread(); i < CUDA_PAIRS / 2; i += cuda_threads()) {
-		const uint32_t both = pairs[i] | (uint32_t)pairs[i + CUDA_PAIRS / 2] << 16;
-		for (uint32_t bank = 0; bank < CUDA_COPIES; bank++)
-			word[i * CUDA_COPIES + (bank + i) % CUDA_COPIES] = both;
-	}
-}
-
-/* The tiles of 16 rows from row r on: `bytes` of each. */
-CUDA_THREAD const uint8_t *cuda_tiles(const struct cuda_product *p, uint32_t r, size_t bytes)
-{
-	const uint32_t i = cuda_block_y();
-	const uint8_t *matrix = p->slots[p->chosen ? p->chosen[i] : i] + p->offset;
-
-	return matrix + (size_t)r / CUDA_ROWS * p->groups * bytes;
-}
-
-/* The first of the inputs that this block of threads multiplies. */
-CUDA_THREAD size_t cuda_first_input(const struct cuda_product *p)
-{
-	return (size_t)cuda_block_y() * p->step;
-}
-
-CUDA_THREAD void cuda_put_product(const struct cuda_product *p, struct cuda_place at, uint32_t r,
-				  float y)
-{
-	if (r + at.row < p->rows)
-		p->y[cuda_block_y() * p->y_step + at.at * p->ldy + r + at.row] = y;
-}
-
-/* ---- TC ---- */
-
-/* The dots of a row's group with n inputs, and the row's norm. */
-CUDA_THREAD void cuda_tc_find(const struct cuda_product *p, const struct cuda_found *f,
-			      struct cuda_place at, const uint8_t *tile, uint32_t group,
-			      uint32_t bits, uint32_t n)
-{
-	const size_t stride = (size_t)p->groups * CUDA_GROUP_QUADS;
-	const struct cuda_quad *q = (const struct cuda_quad *)(const void *)p->q +
-				    cuda_first_input(p) * stride + group * CUDA_GROUP_QUADS;
-	const uint32_t *words = (const uint32_t *)(const void *)tile + at.row;
-	int32_t dot[8];
-
-	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++)
-		dot[t] = 0;
-	if (bits == 3)
-		cuda_tc3_group(dot, n, words, f->pairs + 2 * (cuda_thread() % CUDA_COPIES), q,
-			       stride);
-	else
-		cuda_tc4_group(dot, n, words, &p->trellis, q, stride);
-	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++)
-		f->dot[(t * at.pass + at.at) * CUDA_ROWS + at.row] = (float)dot[t];
-	f->norm[at.at * CUDA_ROWS + at.row] =
-		cuda_norm(tile + CUDA_ROWS * 16 * bits, at.row, p->norm_bytes);
-}
-
-/* y with the groups of a pass, from `first` on, of one row and token. */
-CUDA_THREAD float cuda_tc_add(const struct cuda_product *p, const struct cuda_found *f,
-			      struct cuda_place at, uint32_t first, float y)
-{
-	const float *scale = p->scale + (cuda_first_input(p) + at.at) * p->groups + first;
-	const uint32_t left = p->groups - first;
-
-	for (uint32_t g = 0; g < at.pass && g < left; g++)
-		y = cuda_group_added(y, f->dot[(at.at * at.pass + g) * CUDA_ROWS + at.row],
-				     f->norm[g * CUDA_ROWS + at.row], scale[g], p->trellis.gain);
+	CUDA_UNROLL_8
+	for (uint32_t g = 0; g < groups; g++)
+		y = cuda_fma(dot[g * r->tokens * CUDA_ROWS],
+			     norm[g * CUDA_ROWS] * scale[g * r->tokens], y);
 	return y;
 }
 
-/* bits and n are constants. */
-CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, uint32_t n)
+CUDA_THREAD void cuda_put_sum(const struct cuda_run *r, struct cuda_sum_place at, float y)
 {
-	const struct cuda_place at = cuda_place_now(p->tiles);
-	const struct cuda_found f = cuda_found_by(n, at, p->tiles);
-	const size_t bytes = CUDA_ROWS * (16 * bits + p->norm_bytes);
-	const uint32_t step = cuda_blocks_x() * p->tiles * CUDA_ROWS;
+	const struct cuda_product *p = r->p;
+	const struct cuda_tile *tile = &r->found.tile[at.tile];
+	const uint32_t row = tile->row + at.row;
 
-	if (bits == 3) {
-		cuda_copy_pairs(f.pairs, p->trellis.pairs);
+	if (at.token < tile->n && row < p->rows)
+		p->y[tile->part * p->y_part +
+		     r->found.assignment[at.tile * r->tokens + at.token] * p->ldy + row] = y;
+}
+
+/* Some tiles, whose groups are found in one pass; or one tile, in as many as its groups need. */
+CUDA_THREAD void cuda_multiply_tiles(const struct cuda_run *r, uint32_t tiles)
+{
+	const uint32_t all = r->p->groups, most = r->p->sharing.pieces;
+	float y = 0;
+
+	for (uint32_t first = 0; first < all; first += most) {
+		const uint32_t groups = all - first < most ? all - first : most;
+		const struct cuda_piece own = cuda_piece_first(r, tiles, first, groups);
+		cuda_wait_for_ahead(); /* weights are nothing that kernels write */
+		cuda_find_pieces(r, own, tiles, first, groups);
+		cuda_barrier();
+		for (uint32_t i = cuda_thread(); i < tiles * r->tokens * CUDA_ROWS;
+		     i += cuda_threads()) {
+			const struct cuda_sum_place at = cuda_sum_place_of(i, r->tokens);
+			y = cuda_groups_added(r, at, groups, first > 0 ? y : 0);
+			if (first + groups == all)
+				cuda_put_sum(r, at, y);
+		}
 		cuda_barrier();
 	}
-	for (uint32_t from = cuda_block_x() * p->tiles * CUDA_ROWS; from < p->rows; from += step) {
-		const uint32_t r = from + at.tile * CUDA_ROWS;
-		const uint8_t *tiles = cuda_tiles(p, r, bytes);
-		float y = 0;
-		for (uint32_t first = 0; first < p->groups; first += at.pass) {
-			const uint32_t group = first + at.at;
-			if (group < p->groups && r < p->rows)
-				cuda_tc_find(p, &f, at, tiles + group * bytes, group, bits, n);
-			cuda_barrier();
-			if (at.at < n && r < p->rows)
-				y = cuda_tc_add(p, &f, at, first, y);
-			cuda_barrier();
+}
+
+/* `own` tiles from tile `from` on. */
+CUDA_THREAD void cuda_multiply_all(const struct cuda_run *r, uint32_t from, uint32_t own)
+{
+	const uint32_t most = r->p->sharing.at_once;
+
+	for (uint32_t done = 0; done < own; done += most) {
+		const uint32_t tiles = own - done < most ? own - done : most;
+		if (cuda_thread() < tiles * r->tokens)
+			cuda_tile_find(r, cuda_thread() / r->tokens,
+				       from + done + cuda_thread() / r->tokens,
+				       cuda_thread() % r->tokens);
+		cuda_barrier();
+		cuda_multiply_tiles(r, tiles);
+	}
+}
+
+/* ---- whose tiles are whose ---- */
+
+/* Where the share of block i of all begins. */
+CUDA_THREAD uint32_t cuda_share(const struct cuda_sharing *s, uint32_t all, uint32_t i)
+{
+	return i < cuda_blocks_x() ? cuda_times_upper(all, i * s->part) : all;
+}
+
+/* bits, tokens and copies are constants. */
+CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, uint32_t tokens,
+				 uint32_t copies)
+{
+	const struct cuda_run r = cuda_run_of(p, bits, tokens, copies);
+
+	cuda_let_next_begin();
+	if (bits == 3)
+		cuda_copy_pairs(p, copies);
+	if (p->items)
+		cuda_wait_for_ahead();
+	const uint32_t all = p->items ? *p->item_count * p->parts * p->sharing.tiles : p->sharing.all;
+	const uint32_t from = cuda_share(&p->sharing, all, cuda_block_x());
+	const uint32_t to = cuda_share(&p->sharing, all, cuda_block_x() + 1);
+	cuda_multiply_all(&r, from, to - from);
+	cuda_wait_for_ahead();
+}
+
+/* The first tile of a product that does not begin before piece `at` of the launch. */
+CUDA_THREAD uint32_t cuda_tile_from(const struct cuda_product *p, uint32_t at)
+{
+	const struct cuda_sharing *s = &p->sharing;
+
+	if (at <= s->first)
+		return 0;
+	return at < s->end ? (at - s->first + p->groups - 1) / p->groups : s->all;
+}
+
+/* The blocks of threads share the pieces of all products. */
+CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens, uint32_t copies)
+{
+	const struct cuda_sharing *s = &p->p[0].sharing;
+	const uint32_t all = p->p[p->count - 1].sharing.end;
+	const uint32_t begin = cuda_share(s, all, cuda_block_x());
+	const uint32_t end = cuda_share(s, all, cuda_block_x() + 1);
+
+	cuda_let_next_begin();
+	cuda_copy_pairs(&p->p[p->with_pairs], copies);
+	CUDA_ROLLED
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct cuda_product *one = &p->p[i];
+		if (end <= one->sharing.first || begin >= one->sharing.end)
+			continue;
+		const uint32_t from = cuda_tile_from(one, begin), to = cuda_tile_from(one, end);
+		if (one->trellis.bits == 3) {
+			const struct cuda_run r = cuda_run_of(one, 3, tokens, copies);
+			cuda_multiply_all(&r, from, to - from);
+		} else {
+			const struct cuda_run r = cuda_run_of(one, 4, tokens, copies);
+			cuda_multiply_all(&r, from, to - from);
 		}
-		if (at.at < n)
-			cuda_put_product(p, at, r, y);
 	}
-}
-
-/* ---- Q4_K: blocks of 32 columns ---- */
-
-CUDA_THREAD void cuda_q4_k_find(const struct cuda_product *p, const struct cuda_found *f,
-				struct cuda_place at, const uint8_t *tiles, uint32_t block,
-				uint32_t n)
-{
-	const size_t stride = (size_t)p->groups * CUDA_K_BLOCKS * CUDA_BLOCK_QUADS;
-	const struct cuda_quad *q = (const struct cuda_quad *)(const void *)p->q +
-				    cuda_first_input(p) * stride + block * CUDA_BLOCK_QUADS;
-	const uint8_t *tile = tiles + (size_t)block / CUDA_K_BLOCKS * CUDA_K_TILE;
-	const uint32_t in = block % CUDA_K_BLOCKS;
-	const uint32_t *words = (const uint32_t *)(const void *)tile +
-				in * CUDA_K_PLANES * CUDA_ROWS + at.row;
-	int32_t dot[8];
-
-	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++)
-		dot[t] = 0;
-	cuda_q4_block(dot, n, words, q, stride);
-	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++)
-		f->dot[(t * at.pass + at.at) * CUDA_ROWS + at.row] = (float)dot[t];
-	f->of_blocks[at.at * CUDA_ROWS + at.row] = cuda_k_scales(tile, at.row, in);
-}
-
-CUDA_THREAD float cuda_q4_k_add(const struct cuda_product *p, const struct cuda_found *f,
-				struct cuda_place at, uint32_t first, float y)
-{
-	const uint32_t blocks = p->groups * CUDA_K_BLOCKS;
-	const size_t from = (cuda_first_input(p) + at.at) * blocks + first;
-
-	for (uint32_t b = 0; b < at.pass && b < blocks - first; b++) {
-		const int16_t *sum = p->sum + 2 * (from + b);
-		y = cuda_block_added(y, f->dot[(at.at * at.pass + b) * CUDA_ROWS + at.row],
-				     f->of_blocks[b * CUDA_ROWS + at.row], p->scale[from + b],
-				     sum[0] + sum[1]);
-	}
-	return y;
-}
-
-CUDA_THREAD void cuda_q4_k_product(const struct cuda_product *p, uint32_t n)
-{
-	const struct cuda_place at = cuda_place_now(1);
-	const struct cuda_found f = cuda_found_by(n, at, 1);
-	const uint32_t blocks = p->groups * CUDA_K_BLOCKS;
-
-	for (uint32_t r = cuda_block_x() * CUDA_ROWS; r < p->rows;
-	     r += cuda_blocks_x() * CUDA_ROWS) {
-		const uint8_t *tiles = cuda_tiles(p, r, CUDA_K_TILE);
-		float y = 0;
-		for (uint32_t first = 0; first < blocks; first += at.pass) {
-			if (first + at.at < blocks)
-				cuda_q4_k_find(p, &f, at, tiles, first + at.at, n);
-			cuda_barrier();
-			if (at.at < n)
-				y = cuda_q4_k_add(p, &f, at, first, y);
-			cuda_barrier();
-		}
-		if (at.at < n)
-			cuda_put_product(p, at, r, y);
-	}
+	cuda_wait_for_ahead();
 }
 
 /* ---- the kernels ---- */
 
-/* threads: of the largest block, as cuda_product_grid makes them. */
-#define CUDA_PRODUCTS(n, threads)                                          \
-	CUDA_KERNEL_OF(threads)                                            \
-	cuda_tc3_product_##n(struct cuda_product p)                        \
-	{                                                                  \
-		cuda_tc_product(&p, 3, n);                                 \
-	}                                                                  \
-	CUDA_KERNEL_OF(threads)                                            \
-	cuda_tc4_product_##n(struct cuda_product p)                        \
-	{                                                                  \
-		cuda_tc_product(&p, 4, n);                                 \
-	}                                                                  \
-	CUDA_KERNEL_OF(512) cuda_q4_k_product_##n(struct cuda_product p)   \
-	{                                                                  \
-		cuda_q4_k_product(&p, n);                                  \
+/* threads: of a block, at most. Those with TC4 need more registers. */
+#define CUDA_TC_PRODUCTS(tokens, threads)                                             \
+	CUDA_KERNEL_OF(threads) cuda_tc3_product_##tokens(struct cuda_product p)      \
+	{                                                                             \
+		if (p.sharing.copies == 32)                                           \
+			cuda_tc_product(&p, 3, tokens, 32);                           \
+		else                                                                  \
+			cuda_tc_product(&p, 3, tokens, 16);                           \
+	}                                                                             \
+	CUDA_KERNEL_OF(512) cuda_tc4_product_##tokens(struct cuda_product p)          \
+	{                                                                             \
+		cuda_tc_product(&p, 4, tokens, 0);                                    \
+	}                                                                             \
+	CUDA_KERNEL_OF(512) cuda_tc_products_##tokens(struct cuda_products p)         \
+	{                                                                             \
+		if (p.p[0].sharing.copies == 32)                                      \
+			cuda_tc_products(&p, tokens, 32);                             \
+		else                                                                  \
+			cuda_tc_products(&p, tokens, 16);                             \
 	}
-CUDA_PRODUCTS(1, 1024)
-CUDA_PRODUCTS(2, 1024)
-CUDA_PRODUCTS(4, 512)
-CUDA_PRODUCTS(8, 256)
+CUDA_TC_PRODUCTS(1, 1024)
+CUDA_TC_PRODUCTS(8, 1024)
+CUDA_TC_PRODUCTS(32, 512)

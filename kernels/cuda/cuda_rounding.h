@@ -4,8 +4,15 @@
 #define MOEFS_KERNELS_CUDA_CUDA_ROUNDING_H
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_launch.h"
+
+enum {
+	CUDA_GROUP = 128, /* columns */
+	CUDA_EACH = 4,	  /* of a group that each thread of a warp has */
+};
 
 #define CUDA_SQRT_GROUP 0x1.6a09e6p+3F /* TQ_SQRT_GROUP */
+#define CUDA_ROOT_INVERSE 0x1.6a09e6p-4F /* 1 / CUDA_SQRT_GROUP, rounded */
 
 /* A sign of cuda_signs. */
 CUDA_THREAD float cuda_signed(float x, uint32_t word, uint32_t bit)
@@ -13,10 +20,11 @@ CUDA_THREAD float cuda_signed(float x, uint32_t word, uint32_t bit)
 	return x * (word >> bit & 1 ? 1.0F : -1.0F);
 }
 
-/* What becomes of an element of a butterfly; upper: of the one at the higher place. */
-CUDA_THREAD float cuda_butterfly(float own, float other, bool upper)
+/* What becomes of an element of a butterfly: the sum of both, or of the one at the higher place the other
+ * less this one. sign is 1 or -1: the product is exact. */
+CUDA_THREAD float cuda_butterfly(float own, float other, float sign)
 {
-	return upper ? other - own : own + other;
+	return cuda_fma(own, sign, other);
 }
 
 /* A magnitude, to be compared as an integer: infinities and then NaNs come last. */
@@ -25,7 +33,29 @@ CUDA_THREAD uint32_t cuda_magnitude(float y)
 	return cuda_bits(y) & 0x7fffffff;
 }
 
-/* Both by the largest magnitude of a group or block. */
+/* ---- divisions without branches ----
+ *
+ * A quotient from the rounded inverse of the divisor, corrected by its remainder (Markstein, "Computation of
+ * Elementary Functions on the IBM RISC System/6000 Processor", 1990): the same bits as those of a division
+ * where nothing is subnormal on the way. Two corrections are right for any divisor; one is for the root
+ * of 128, for which all mantissas were tried. */
+
+CUDA_THREAD float cuda_corrected(float quotient, float a, float b, float inverse)
+{
+	return cuda_fma(cuda_fma(-quotient, b, a), inverse, quotient);
+}
+CUDA_THREAD float cuda_quotient(float a, float b, float inverse)
+{
+	return cuda_corrected(cuda_corrected(a * inverse, a, b, inverse), a, b, inverse);
+}
+/* Whether elements of a group with that largest magnitude may be divided so. Those that are so much smaller
+ * that their quotients are wrong have the code 0 in any case. */
+CUDA_THREAD bool cuda_usual(uint32_t largest)
+{
+	return largest >= 0x21800000 && largest < 0x5d800000; /* 2^-60, 2^60 */
+}
+
+/* All by the largest magnitude of a group or block. */
 CUDA_THREAD float cuda_input_scale(uint32_t largest)
 {
 	return largest < 0x7f800000 ? cuda_divide(cuda_float(largest), 127) : cuda_nan();
@@ -35,6 +65,96 @@ CUDA_THREAD int8_t cuda_input_code(float y, uint32_t largest)
 	if (largest >= 0x7f800000)
 		return 0;
 	return (int8_t)cuda_round(cuda_divide(y, largest == 0 ? 1 : cuda_float(largest)) * 127);
+}
+/* The same of a usual group. */
+CUDA_THREAD int8_t cuda_usual_code(float y, uint32_t largest, float inverse)
+{
+	return (int8_t)cuda_round(cuda_quotient(y, cuda_float(largest), inverse) * 127);
+}
+
+/* ---- a group by a warp ---- */
+
+CUDA_THREAD void cuda_rotate_warp(float y[CUDA_EACH], const struct cuda_signs *signs,
+				  uint32_t lane)
+{
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < CUDA_EACH; e++)
+		y[e] = cuda_signed(y[e], signs->first[e], lane);
+	CUDA_UNROLL
+	for (uint32_t h = 1; h < CUDA_WARP; h *= 2) {
+		const float sign = lane & h ? -1 : 1;
+		CUDA_UNROLL
+		for (uint32_t e = 0; e < CUDA_EACH; e++)
+			y[e] = cuda_butterfly(y[e], cuda_swap_float(y[e], h), sign);
+	}
+	CUDA_UNROLL
+	for (uint32_t h = 1; h < CUDA_EACH; h *= 2) {
+		CUDA_UNROLL
+		for (uint32_t e = 0; e < CUDA_EACH; e++) {
+			const float a = y[e];
+			if (e & h)
+				continue;
+			y[e] = cuda_butterfly(a, y[e + h], 1);
+			y[e + h] = cuda_butterfly(y[e + h], a, -1);
+		}
+	}
+}
+
+/* The largest of a warp's numbers. */
+CUDA_THREAD uint32_t cuda_largest(uint32_t u)
+{
+	CUDA_UNROLL
+	for (uint32_t h = 1; h < CUDA_WARP; h *= 2) {
+		const uint32_t other = cuda_swap(u, h);
+		u = other > u ? other : u;
+	}
+	return u;
+}
+
+CUDA_THREAD uint32_t cuda_groups_of(uint32_t columns)
+{
+	return (columns + CUDA_GROUP - 1) / CUDA_GROUP;
+}
+
+/* The largest magnitude of a group. */
+CUDA_THREAD uint32_t cuda_largest_of(const float y[CUDA_EACH])
+{
+	uint32_t largest = 0;
+
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < CUDA_EACH; e++)
+		largest = cuda_magnitude(y[e]) > largest ? cuda_magnitude(y[e]) : largest;
+	return cuda_largest(largest);
+}
+
+/* A group in 8 bits: thread l of a warp has its elements l, l + 32, l + 64 and l + 96. */
+CUDA_THREAD void cuda_prepare_group(float y[CUDA_EACH], const struct cuda_signs *signs, int8_t *q,
+				    float *scale)
+{
+	const uint32_t lane = cuda_thread() % CUDA_WARP;
+	float x[CUDA_EACH];
+
+	cuda_rotate_warp(y, signs, lane);
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < CUDA_EACH; e++)
+		x[e] = cuda_corrected(y[e] * CUDA_ROOT_INVERSE, y[e], CUDA_SQRT_GROUP,
+				      CUDA_ROOT_INVERSE);
+	uint32_t largest = cuda_largest_of(x);
+	const bool usual = cuda_usual(largest);
+	if (!usual) {
+		for (uint32_t e = 0; e < CUDA_EACH; e++)
+			x[e] = cuda_divide(y[e], CUDA_SQRT_GROUP);
+		largest = cuda_largest_of(x);
+	}
+	const float inverse = usual ? cuda_divide(1, cuda_float(largest)) : 0;
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < CUDA_EACH; e++) {
+		const float signed_x = cuda_signed(x[e], signs->second[e], lane);
+		q[e * CUDA_WARP + lane] = usual ? cuda_usual_code(signed_x, largest, inverse)
+						: cuda_input_code(signed_x, largest);
+	}
+	if (lane == 0)
+		*scale = cuda_input_scale(largest);
 }
 
 #endif

@@ -58,23 +58,46 @@ void cuda_fill_trellis(struct cuda_trellis *t, uint32_t bits)
 	cuda_fill_nibbles(t->newest, book->newest);
 	cuda_fill_nibbles(t->before, book->before);
 	t->gain = book->gain;
+	t->bits = bits;
 }
 
 /* ---- launches ---- */
 
-enum cuda_kernel cuda_product_kernel(enum format format, uint32_t n)
-{
-	const uint32_t first = format == FORMAT_TC3    ? cuda_tc3_product_1_number
-			       : format == FORMAT_TC4  ? cuda_tc4_product_1_number
-			       : format == FORMAT_Q4_K ? cuda_q4_k_product_1_number
-						       : CUDA_KERNEL_COUNT;
-	uint32_t more = 0;
+/* The kernels of products, and how many tokens their items have at most. */
+static const struct cuda_tokens {
+	enum cuda_kernel kernel;
+	enum format format; /* FORMAT_COUNT: of several products */
+	uint32_t tokens;
+} cuda_tokens[] = {
+	{cuda_tc3_product_1_number, FORMAT_TC3, 1},
+	{cuda_tc3_product_8_number, FORMAT_TC3, 8},
+	{cuda_tc3_product_32_number, FORMAT_TC3, 32},
+	{cuda_tc4_product_1_number, FORMAT_TC4, 1},
+	{cuda_tc4_product_8_number, FORMAT_TC4, 8},
+	{cuda_tc4_product_32_number, FORMAT_TC4, 32},
+	{cuda_q4_k_product_1_number, FORMAT_Q4_K, 1},
+	{cuda_q4_k_product_8_number, FORMAT_Q4_K, 8},
+	{cuda_tc_products_1_number, FORMAT_COUNT, 1},
+	{cuda_tc_products_8_number, FORMAT_COUNT, 8},
+	{cuda_tc_products_32_number, FORMAT_COUNT, 32},
+};
+enum { CUDA_TOKENS = sizeof cuda_tokens / sizeof *cuda_tokens };
 
-	if (first == CUDA_KERNEL_COUNT)
-		return CUDA_KERNEL_COUNT;
-	while (1U << more < n)
-		more++;
-	return (enum cuda_kernel)(first + more);
+enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most)
+{
+	for (size_t i = 0; i < CUDA_TOKENS; i++)
+		if (cuda_tokens[i].format == format && cuda_tokens[i].tokens == most)
+			return cuda_tokens[i].kernel;
+	return CUDA_KERNEL_COUNT;
+}
+
+static const struct cuda_tokens *cuda_tokens_of(enum cuda_kernel k)
+{
+	size_t i = 0;
+
+	while (cuda_tokens[i].kernel != k)
+		i++;
+	return &cuda_tokens[i];
 }
 
 uint32_t cuda_product_groups(enum format format, uint32_t cols)
@@ -87,48 +110,137 @@ static uint32_t cuda_parts(uint32_t n, uint32_t each)
 	return (n + each - 1) / each;
 }
 
+/* A warp for each of so many pieces of work. */
+static struct cuda_grid cuda_warps_grid(uint32_t n, uint32_t shared)
+{
+	const uint32_t warps = 4;
+	const struct cuda_grid g = {cuda_parts(n, warps), 1, warps * CUDA_WARP, warps * shared};
+	return g;
+}
+
 struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare *p)
 {
-	const uint32_t warps = 4, width = k == cuda_tq_prepare_number ? TQ_GROUP : BLOCK;
-	const struct cuda_grid g = {cuda_parts(p->n * cuda_parts(p->k, width), warps), 1,
-				    warps * CUDA_WARP, 0};
+	return cuda_warps_grid(p->n * cuda_parts(p->k, k == cuda_tq_prepare_number ? TQ_GROUP : BLOCK),
+			       0);
+}
+
+struct cuda_grid cuda_gate_inputs_grid(const struct cuda_gate_inputs *p)
+{
+	return cuda_warps_grid(p->n * cuda_groups_of(p->k), 0);
+}
+
+struct cuda_grid cuda_join_inputs_grid(const struct cuda_join_inputs *p)
+{
+	const struct cuda_attention *a = &p->attention;
+	return cuda_warps_grid(a->n * cuda_groups_of(a->heads * a->head_dim), 0);
+}
+
+struct cuda_grid cuda_heads_grid(const struct cuda_heads *p)
+{
+	return cuda_warps_grid(p->keys.n * (p->heads + 2 * p->keys.heads),
+			       p->keys.head_dim * (uint32_t)sizeof(float));
+}
+
+struct cuda_grid cuda_norm_inputs_grid(const struct cuda_norm_inputs *p)
+{
+	/* Not fewer than experts of a row. */
+	const uint32_t wanted = cuda_groups_of(p->n) * CUDA_WARP, least = CUDA_TOP_K_MOST, most = 512;
+	const struct cuda_grid g = {p->rows, 1,
+				    wanted < least  ? least
+				    : wanted < most ? wanted
+						    : most,
+				    (2 * p->n + 1 + p->experts.top_k) * (uint32_t)sizeof(float)};
 	return g;
 }
 
-/* Tiles at once, so that every processor has a block of threads and no block more threads than its
- * kernel may: TC3's pairs are made once for each block. */
-static uint32_t cuda_product_tiles(uint32_t all, uint32_t n, uint32_t pass, uint32_t processors)
-{
-	const uint32_t threads = n <= 2 ? 1024 : n == 4 ? 512 : 256, most = threads / (pass * CUDA_ROWS);
-	const uint32_t wanted = cuda_parts(all, processors);
+/* Tiles that a block of threads has at most at once, and pieces where it may have so much shared memory. */
+struct cuda_tc_room {
+	uint32_t shared, copies, tiles, pieces;
+};
 
-	return wanted < most ? wanted : most;
+static struct cuda_tc_room cuda_tc_room(uint32_t tokens, uint32_t shared)
+{
+	static const struct cuda_tc_room one[] = {{163 << 10, 32, 64, 256}, {0, 16, 64, 256}},
+					 eight[] = {{163 << 10, 32, 48, 48}, {0, 16, 48, 48}},
+					 many[] = {{218 << 10, 32, 16, 32}, {0, 16, 12, 12}};
+	const struct cuda_tc_room *r = tokens == 1 ? one : tokens == 8 ? eight : many;
+
+	while (shared < r->shared)
+		r++;
+	return *r;
 }
 
-struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, uint32_t matrices,
-				   uint32_t processors)
+/* Sets how tiles are shared by so many blocks of threads; returns the bytes that one needs. */
+static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, bool pairs, uint32_t shared,
+				 const struct cuda_grid *g)
 {
-	const bool q4 = k >= cuda_q4_k_product_1_number, pairs = k < cuda_tc4_product_1_number;
-	const uint32_t first = q4      ? cuda_q4_k_product_1_number
-			       : pairs ? cuda_tc3_product_1_number
-				       : cuda_tc4_product_1_number;
-	const uint32_t n = 1U << (k - first), most = q4 ? 32 : 16;
-	const uint32_t items = q4 ? p->groups * CUDA_K_BLOCKS : p->groups;
-	const uint32_t tiles = cuda_parts(p->rows, CUDA_ROWS);
-	uint32_t pass = items < most ? items + items % 2 : most;
-	struct cuda_grid g = {0, matrices, 0, 0};
+	const struct cuda_tc_room room = cuda_tc_room(tokens, shared);
+	const uint32_t for_tile = 24 + 8 * tokens, for_piece = 4 * (CUDA_ROWS * (tokens + 1) + tokens);
+	const uint32_t warps = g->threads / CUDA_WARP;
+	struct cuda_sharing *s = &p->sharing;
 
-	pass = pass < n ? n : pass;
-	p->tiles = q4 ? 1 : cuda_product_tiles(tiles * matrices, n, pass, processors);
-	g.threads = p->tiles * pass * CUDA_ROWS;
-	g.shared = (n + (q4 ? 2 : 1)) * g.threads * (uint32_t)sizeof(float) +
-		   (pairs ? CUDA_PAIRS * CUDA_COPIES * (uint32_t)sizeof(uint16_t) : 0);
-	g.x = cuda_parts(tiles, p->tiles);
-	if (pairs) {
-		const uint32_t at_once = cuda_parts(processors, matrices);
-		g.x = g.x < at_once ? g.x : at_once;
+	s->tiles = cuda_parts(p->rows, CUDA_ROWS);
+	s->copies = pairs ? room.copies : 0;
+	s->pieces = room.pieces;
+	s->at_once = room.pieces / p->groups;
+	s->at_once = s->at_once == 0 ? 1 : s->at_once < room.tiles ? s->at_once : room.tiles;
+	s->step_tiles = p->groups > s->pieces ? 0 : warps / p->groups;
+	s->step_groups = p->groups > s->pieces ? warps : warps % p->groups;
+	s->part = UINT32_MAX / g->x + 1; /* of 2^32, rounded up; 0, which does, for one block */
+	s->all = cuda_parts(p->n, p->most) * p->parts * s->tiles;
+	return room.tiles * for_tile + room.pieces * for_piece +
+	       s->copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t);
+}
+
+/* A block of threads for each processor, as large as may be. */
+static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_product *p, uint32_t items,
+				     const struct cuda_room *room)
+{
+	const bool tc3 = t->format == FORMAT_TC3;
+	const uint32_t tiles = items * p->parts * cuda_parts(p->rows, CUDA_ROWS);
+	struct cuda_grid g = {tiles < room->processors ? tiles : room->processors, 1,
+			      tc3 && t->tokens <= 8 ? 1024 : 512, 0};
+
+	g.shared = cuda_share_tiles(p, t->tokens, tc3, room->shared, &g);
+	return g;
+}
+
+struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
+				    const struct cuda_room *room)
+{
+	const uint32_t tokens = cuda_tokens_of(k)->tokens;
+	struct cuda_grid g = {0, 1, 512, 0};
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		g.x += items * p->p[i].parts * cuda_parts(p->p[i].rows, CUDA_ROWS);
+		if (p->p[i].trellis.bits == 3)
+			p->with_pairs = i;
+	}
+	g.x = g.x < room->processors ? g.x : room->processors;
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct cuda_sharing *s = &p->p[i].sharing;
+		g.shared = cuda_share_tiles(&p->p[i], tokens, true, room->shared, &g);
+		s->first = i ? p->p[i - 1].sharing.end : 0;
+		s->end = s->first + s->all * p->p[i].groups;
 	}
 	return g;
+}
+
+static struct cuda_grid cuda_q4_k_grid(uint32_t tokens, const struct cuda_product *p, uint32_t items)
+{
+	const uint32_t most = 32, blocks = p->groups * CUDA_K_BLOCKS;
+	const uint32_t pass = blocks < most ? blocks : most;
+	const struct cuda_grid g = {cuda_parts(p->rows, CUDA_ROWS), items * p->parts, pass * CUDA_ROWS,
+				    (tokens + 2) * pass * CUDA_ROWS * (uint32_t)sizeof(float)};
+	return g;
+}
+
+struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, uint32_t items,
+				   const struct cuda_room *room)
+{
+	const struct cuda_tokens *t = cuda_tokens_of(k);
+	return t->format == FORMAT_Q4_K ? cuda_q4_k_grid(t->tokens, p, items)
+					: cuda_tc_grid(t, p, items, room);
 }
 
 enum { CUDA_THREADS = 256 }; /* of a block, where nothing asks for another number */
@@ -155,16 +267,42 @@ struct cuda_grid cuda_items_grid(size_t n)
 
 struct cuda_grid cuda_choice_grid(const struct cuda_choice *p)
 {
-	const struct cuda_grid g = {p->rows, 1, cuda_whole_warps(p->experts),
-				    (2 * p->experts + 2) * (uint32_t)sizeof(float)};
+	/* The last warp has no experts, but the softmax. */
+	const struct cuda_grid g = {p->rows, 1, cuda_whole_warps(p->experts) + CUDA_WARP,
+				    (3 * cuda_whole_warps(p->experts) + 2 + 3 * p->top_k) *
+					    (uint32_t)sizeof(float)};
 	return g;
 }
 
-struct cuda_grid cuda_spans_grid(const struct cuda_attention *p, uint32_t spans)
+struct cuda_grid cuda_groups_grid(struct cuda_groups *p)
 {
-	const uint32_t floats = CUDA_SPAN + CUDA_SPAN / CUDA_WARP + 3 * CUDA_SPAN_BLOCKS + 1;
-	const struct cuda_grid g = {spans, p->n * p->heads, CUDA_SPAN,
-				    (floats + p->head_dim) * (uint32_t)sizeof(float)};
+	enum { THREADS = 1024, FEW = 64 }; /* FEW: assignments that a thread alone looks at */
+	const uint32_t most = THREADS / p->experts, wanted = cuda_parts(p->rows * p->top_k, FEW);
+
+	p->parts = wanted < most ? wanted : most;
+	const struct cuda_grid g = {1, 1, cuda_whole_warps(p->experts * p->parts),
+				    (p->parts + 3) * p->experts * (uint32_t)sizeof(uint32_t)};
+	return g;
+}
+
+struct cuda_grid cuda_spans_grid(const struct cuda_attention *p)
+{
+	const uint32_t heads = cuda_heads_together(p), dim = p->head_dim;
+	const uint32_t floats = CUDA_SPAN + CUDA_SPAN / CUDA_WARP + 2 * CUDA_SPAN_BLOCKS +
+				cuda_parts(dim, 4) * 4;
+	const uint32_t values = cuda_values_copied(p->half, dim) ? CUDA_SPAN * dim * 2 : 0;
+	const struct cuda_grid g = {p->n * p->heads / heads, p->spans, CUDA_SPAN,
+				    heads * floats * (uint32_t)sizeof(float) + values +
+					    (cuda_keys_copied(p) ? values : 0)};
+	return g;
+}
+
+struct cuda_grid cuda_rows_grid(const struct cuda_attention *p)
+{
+	const uint32_t floats = p->head_dim + CUDA_SPAN + CUDA_SPAN / CUDA_WARP + 2 * CUDA_SPAN_BLOCKS;
+	const struct cuda_grid g = {cuda_parts(p->n, CUDA_ROWS_TOGETHER) * p->heads, p->spans,
+				    CUDA_SPAN,
+				    floats * CUDA_ROWS_TOGETHER * (uint32_t)sizeof(float)};
 	return g;
 }
 

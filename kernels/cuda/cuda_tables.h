@@ -16,21 +16,38 @@ void cuda_fill_pairs(uint16_t pairs[CUDA_PAIRS]);
 /* All of a trellis of 3 or 4 bits but the address of its pairs. */
 void cuda_fill_trellis(struct cuda_trellis *t, uint32_t bits);
 
-/* The kernel for n = 1, 2, 4 or 8 tokens of a format (TC3, TC4 or Q4_K), or CUDA_KERNEL_COUNT. */
-enum cuda_kernel cuda_product_kernel(enum format format, uint32_t n);
+/* The kernel for items of at most 1, 8 or 32 tokens of TC3 or TC4, of 1 or 8 of Q4_K, or
+ * CUDA_KERNEL_COUNT. */
+enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most);
 /* Groups of a row, as struct cuda_product counts them. */
 uint32_t cuda_product_groups(enum format format, uint32_t cols);
 
-/* Shapes of launches; a card has so many processors. */
+/* A card's processors, and the bytes of shared memory that a block of threads may ask for. */
+struct cuda_room {
+	uint32_t processors, shared;
+};
+
+/* Shapes of launches. */
 struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare *p);
-/* Also sets p->tiles. */
-struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, uint32_t matrices,
-				   uint32_t processors);
+/* For at most so many items: items · p->parts <= 65535. Also sets p->sharing. */
+struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, uint32_t items,
+				   const struct cuda_room *room);
+/* Of all products together; k is cuda_tc_products_1_number, …_8_number or …_32_number. Sets their sharing. */
+struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
+				    const struct cuda_room *room);
+struct cuda_grid cuda_norm_inputs_grid(const struct cuda_norm_inputs *p);
+struct cuda_grid cuda_gate_inputs_grid(const struct cuda_gate_inputs *p);
+struct cuda_grid cuda_join_inputs_grid(const struct cuda_join_inputs *p);
+struct cuda_grid cuda_heads_grid(const struct cuda_heads *p);
 struct cuda_grid cuda_norms_grid(const struct cuda_norms *p);
 /* Kernels of which each thread has an element. */
 struct cuda_grid cuda_items_grid(size_t n);
+/* Also of cuda_route, by its choice. */
 struct cuda_grid cuda_choice_grid(const struct cuda_choice *p);
-struct cuda_grid cuda_spans_grid(const struct cuda_attention *p, uint32_t spans);
+/* Also sets p->parts. */
+struct cuda_grid cuda_groups_grid(struct cuda_groups *p);
+struct cuda_grid cuda_spans_grid(const struct cuda_attention *p);
+struct cuda_grid cuda_rows_grid(const struct cuda_attention *p);
 struct cuda_grid cuda_join_grid(const struct cuda_attention *p);
 
 #endif

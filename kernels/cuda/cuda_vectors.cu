@@ -14,16 +14,15 @@ CUDA_KERNEL cuda_rmsnorm(struct cuda_norms p)
 	const float *x = p.x + (size_t)cuda_block_x() * p.n;
 	float *y = p.y + (size_t)cuda_block_x() * p.n, *row = cuda_shared(), *scale = row + p.n;
 
+	cuda_wait_for_ahead();
+	CUDA_UNROLL_8
 	for (uint32_t i = cuda_thread(); i < p.n; i += cuda_threads())
 		row[i] = x[i];
 	cuda_barrier();
 	if (cuda_thread() < CUDA_WARP) {
-		float lane = 0;
-		for (uint32_t i = cuda_thread() % CUDA_LANES; i < p.n; i += CUDA_LANES)
-			lane = cuda_fma(row[i], row[i], lane);
-		lane = cuda_sum_lanes(lane);
+		const float squares = cuda_squares(row, p.n);
 		if (cuda_thread() == 0)
-			*scale = cuda_norm_scale(lane, p.n, p.eps);
+			*scale = cuda_norm_scale(squares, p.n, p.eps);
 	}
 	cuda_barrier();
 	for (uint32_t i = cuda_thread(); i < p.n; i += cuda_threads())
@@ -32,11 +31,11 @@ CUDA_KERNEL cuda_rmsnorm(struct cuda_norms p)
 
 CUDA_KERNEL cuda_rope(struct cuda_positions p)
 {
-	const size_t item = cuda_item(), head = item / p.half;
-	const uint32_t i = (uint32_t)(item % p.half);
+	const uint32_t item = (uint32_t)cuda_item(), head = item / p.half, i = item % p.half;
 	const size_t row = head / p.heads;
-	float *x = p.x + head * p.head_dim + i;
+	float *x = p.x + (size_t)head * p.head_dim + i;
 
+	cuda_wait_for_ahead();
 	if (row < p.rows)
 		cuda_rotate_pair(x, x + p.half, p.cos[row * p.half + i], p.sin[row * p.half + i]);
 }
@@ -45,6 +44,7 @@ CUDA_KERNEL cuda_silu_mul(struct cuda_vectors p)
 {
 	const size_t i = cuda_item();
 
+	cuda_wait_for_ahead();
 	if (i < p.n)
 		p.y[i] = cuda_silu(p.y[i]) * p.x[i];
 }
@@ -53,28 +53,64 @@ CUDA_KERNEL cuda_add(struct cuda_vectors p)
 {
 	const size_t i = cuda_item();
 
+	cuda_wait_for_ahead();
 	if (i < p.n)
 		p.y[i] += p.x[i];
+}
+
+CUDA_KERNEL cuda_gather(struct cuda_gather p)
+{
+	const size_t item = cuda_item(), row = (uint32_t)item / p.width;
+
+	cuda_wait_for_ahead();
+	if (row < p.n)
+		p.to[item] = p.from[(size_t)p.rows[row] * p.width + (uint32_t)item % p.width];
+}
+
+CUDA_THREAD float cuda_table_number(const void *table, enum cuda_number type, size_t at)
+{
+	if (type == CUDA_F32)
+		return ((const float *)table)[at];
+	const uint16_t half = ((const uint16_t *)table)[at];
+	return type == CUDA_F16 ? cuda_from_half(half) : cuda_float((uint32_t)half << 16);
+}
+
+CUDA_KERNEL cuda_embed(struct cuda_embedding p)
+{
+	const size_t item = cuda_item(), row = item / p.width;
+
+	cuda_wait_for_ahead();
+	if (row >= p.n)
+		return;
+	const float x = cuda_table_number(p.table, p.type,
+					  (size_t)p.tokens[row] * p.width + item % p.width);
+	p.x[item] = p.multiplier != 1 ? x * p.multiplier : x;
 }
 
 /* The outputs of a row's experts, weighted and added in ascending order of the experts. */
 CUDA_KERNEL cuda_sum_experts(struct cuda_sums p)
 {
-	const size_t item = cuda_item(), row = item / p.width;
+	const size_t item = cuda_item(), row = (uint32_t)item / p.width;
 	const uint32_t *chosen = p.chosen + row * p.top_k;
 	uint32_t next = 0; /* the least expert that is not yet added */
 	float y = 0;
 
+	cuda_wait_for_ahead();
 	if (row >= p.rows)
 		return;
 	for (uint32_t added = 0; added < p.top_k; added++) {
-		uint32_t rank = p.top_k;
+		uint32_t rank = p.top_k, expert = p.experts;
 		for (uint32_t i = 0; i < p.top_k; i++)
-			if (chosen[i] >= next && (rank == p.top_k || chosen[i] < chosen[rank]))
+			if (chosen[i] >= next && chosen[i] < expert) {
 				rank = i;
+				expert = chosen[i];
+			}
+		if (rank == p.top_k)
+			break;
 		const size_t at = row * p.top_k + rank;
-		y = cuda_fma(p.weight[at], p.x[at * p.width + item % p.width], y);
-		next = chosen[rank] + 1;
+		const float *x = p.slots && !p.slots[expert] ? p.other : p.x;
+		y = cuda_fma(p.weight[at], x[at * p.width + (uint32_t)item % p.width], y);
+		next = expert + 1;
 	}
-	p.y[item] = y;
+	p.y[item] = p.add ? p.y[item] + y : y;
 }

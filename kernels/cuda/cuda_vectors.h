@@ -59,6 +59,30 @@ CUDA_THREAD float cuda_norm_scale(float squares, uint32_t n, float eps)
 	return cuda_divide(1, cuda_root(cuda_divide(squares, (float)n) + eps));
 }
 
+/* The sum of the squares of n numbers in shared memory, in dot order, by a warp. Numbers are read some
+ * steps before they are added. */
+CUDA_THREAD float cuda_squares(const float *x, uint32_t n)
+{
+	enum { AHEAD = 16 };
+	uint32_t i = cuda_thread() % CUDA_LANES;
+	float lane = 0;
+
+	CUDA_ROLLED
+	for (; i + AHEAD * CUDA_LANES <= n; i += AHEAD * CUDA_LANES) {
+		float some[AHEAD];
+		CUDA_UNROLL
+		for (uint32_t k = 0; k < AHEAD; k++)
+			some[k] = x[i + k * CUDA_LANES];
+		CUDA_UNROLL
+		for (uint32_t k = 0; k < AHEAD; k++)
+			lane = cuda_fma(some[k], some[k], lane);
+	}
+	CUDA_ROLLED
+	for (; i < n; i += CUDA_LANES)
+		lane = cuda_fma(x[i], x[i], lane);
+	return cuda_sum_lanes(lane);
+}
+
 /* The larger one, the first of equals: what a loop over both would keep. NaNs are taken out
  * before. */
 CUDA_THREAD float cuda_larger(float first, float second)

@@ -12,11 +12,11 @@ source=kernels/cuda/cuda_all.cu
 nvcc=${NVCC-nvcc} clang=${CLANG-clang}
 images=''
 
-image() { # NUMBER NAME FILE: an array, and a row for the list
+image() { # NUMBER NAME FILE WAITS: an array, and a row for the list
 	echo "static const unsigned char image_$1[] = {"
 	od -An -v -tu1 "$3" | sed 's/ *\([0-9][0-9]*\)/\1,/g'
 	echo '};'
-	images="$images{\"$2\", image_$1, sizeof image_$1},
+	images="$images{\"$2\", image_$1, sizeof image_$1, $4},
 "
 }
 
@@ -34,6 +34,7 @@ by_nvcc() {
 	"$nvcc" -std=c++17 -O3 -I. -fmad=false -ftz=false -prec-div=true -prec-sqrt=true $targets \
 		-gencode arch=compute_80,code=compute_80 -fatbin -o "$work/nvcc" "$source" || return
 	nvcc_name="nvcc $version:$names compute_80"
+	case $names in *sm_90*) nvcc_waits=9 ;; *) nvcc_waits=0 ;; esac
 }
 
 by_clang() {
@@ -49,19 +50,19 @@ by_clang() {
 	echo '#include "kernels/cuda/cuda_images.h"'
 	if [ -n "$nvcc" ] && command -v "$nvcc" >/dev/null 2>&1; then
 		if by_nvcc >"$work/words" 2>&1; then
-			image 0 "$nvcc_name" "$work/nvcc"
+			image 0 "$nvcc_name" "$work/nvcc" "$nvcc_waits"
 		else
 			echo "nvcc does not compile the GPU kernels: $(head -n 3 "$work/words")" >&2
 		fi
 	fi
 	if [ -n "$clang" ] && command -v "$clang" >/dev/null 2>&1; then
 		if by_clang >"$work/words" 2>&1; then
-			image 1 "$clang_name" "$work/clang"
+			image 1 "$clang_name" "$work/clang" 0
 		else
 			echo "clang does not compile the GPU kernels: $(head -n 3 "$work/words")" >&2
 		fi
 	fi
-	printf 'const struct cuda_image cuda_images[] = {\n%s{0, 0, 0}};\n' "$images"
+	printf 'const struct cuda_image cuda_images[] = {\n%s{0, 0, 0, 0}};\n' "$images"
 } >"$work/images.c"
 mkdir -p "$(dirname "$file")"
 cp "$work/images.c" "$file.$$" && mv "$file.$$" "$file"

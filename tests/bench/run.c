@@ -8,6 +8,7 @@
 #include "tests/bench/run.h"
 #include "tests/bench/run_answers.h"
 
+#include "engine/cuda/cuda.h"
 #include "engine/model/chunk.h"
 
 #include "cache/depth.h"
@@ -79,7 +80,7 @@ static int load_experts(struct run *r, struct err *e)
 	for (uint32_t layer = 0; layer < layers; layer++)
 		bytes += (uint64_t)pager_slot_bytes(p->record[layer].slot_bytes) * p->experts;
 	r->all_resident = bytes <= stats.budget;
-	if (!layers || !r->all_resident)
+	if (!layers || !r->all_resident || r->view.forward->env.on_card)
 		return 0;
 	uint32_t *all = calloc(p->experts, sizeof *all);
 	int failed = all ? 0 : err_set(e, ENOMEM, "out of memory for a list of experts");
@@ -98,6 +99,19 @@ void run_context_init(const struct run *r, struct context *x)
 	x->kv[KV_WINDOWED].window = 0;			/* phases go to any depth, in any order */
 }
 
+/* Waits until as many experts are on the GPU as will be. */
+static void fill_gpu(const struct run *r)
+{
+	const struct timespec pause = {0, 10000000};
+	const struct cuda_model *on_card = r->view.forward->env.on_card;
+	struct cuda_experts_state now;
+	double begun = seconds_now();
+	for (cuda_experts_look(on_card, &now); now.filling; cuda_experts_look(on_card, &now))
+		nanosleep(&pause, NULL);
+	printf("experts on the GPU, of %-11u %u (%.2f GB), filled in %.1f s\n", now.all, now.copied,
+	       (double)now.bytes / 1e9, seconds_now() - begun);
+}
+
 static int load(struct run *r, struct err *e)
 {
 	const struct engine_options options = {
@@ -107,6 +121,8 @@ static int load(struct run *r, struct err *e)
 		.quant = r->quant,
 		.kv = r->kv,
 		.store = r->store,
+		.gpu = r->gpu == RUN_NO_GPU ? GPU_OFF : GPU_NUMBER + (int)r->gpu,
+		.gpu_budget = r->gpu_budget,
 	};
 	double begun = seconds_now();
 	int failed = engine_create(&r->engine, &options, e);
@@ -118,6 +134,10 @@ static int load(struct run *r, struct err *e)
 		failed = mount_wait(r->model, e);
 	if (!failed)
 		observe_model(r->model, &r->view);
+	if (!failed && r->view.forward->env.on_card)
+		fill_gpu(r);
+	else if (!failed && r->gpu != RUN_NO_GPU)
+		failed = err_set(e, ENODEV, "the model is not computed on the GPU");
 	if (!failed)
 		failed = load_experts(r, e);
 	r->load_seconds = seconds_now() - begun;
@@ -478,6 +498,7 @@ int run_command(int argc, char **argv, struct err *e)
 	struct run r = {
 		.effort = effort_default(), .prompt = 512, .tokens = 64, .disk = {.fd = -1}};
 	r.effort.rounds = 3;
+	r.gpu = RUN_NO_GPU;
 	const struct bench_option options[] = {
 		{"prompt", OPTION_NUMBER, &r.prompt, 1, CONFIG_MAX_POSITIONS, "tokens of prefill"},
 		{"tokens", OPTION_NUMBER, &r.tokens, 1, CONFIG_MAX_POSITIONS, "tokens of decode"},
@@ -491,6 +512,9 @@ int run_command(int argc, char **argv, struct err *e)
 		 "bytes for experts (half of what is free)"},
 		{"quant", OPTION_TEXT, &r.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},
 		{"kv", OPTION_TEXT, &r.kv, 0, 0, "keys and values, as moefs -o kv= (f16)"},
+		{"gpu", OPTION_NUMBER, &r.gpu, 0, RUN_NO_GPU - 1, "the number of a GPU to compute on"},
+		{"gpu-budget", OPTION_NUMBER, &r.gpu_budget, 1, UINT64_MAX - 1,
+		 "bytes of the GPU's memory (what is free, less a reserve)"},
 		{"store", OPTION_TEXT, &r.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"policy", OPTION_TEXT, &r.policy, 0, 0,
 		 "words of cache/policy, as \"lru no-prefetch\""},

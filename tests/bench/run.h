@@ -20,10 +20,14 @@ struct phase {
 	bool beside_busy;
 };
 
+/* No GPU. */
+#define RUN_NO_GPU UINT32_MAX
+
 struct run {
 	struct effort effort;
 	const char *directory, *quant, *kv, *store, *policy;
 	uint64_t prompt, tokens, budget, chunk;
+	uint64_t gpu, gpu_budget; /* gpu: RUN_NO_GPU, or a number of a GPU */
 	struct number_list depths;  /* positions to decode from; none: the prompt's end */
 	struct number_list verify;  /* rows of a step that verifies drafts */
 	struct number_list answers; /* contexts that are answered together; none: one alone */

@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_BLOCKS = 17, LOOK_POSITIONS = LOOK_BLOCKS * KV_BLOCK };
+/* Contexts share the blocks of a pool, each block b of a context at another place. */
+enum { LOOK_BLOCKS = 17, LOOK_POSITIONS = LOOK_BLOCKS * KV_BLOCK, LOOK_CONTEXTS = 2 };
 
-/* Attention of some tokens, here and where it runs. */
+/* Attention of some tokens, here and where it runs: n of the first context, the first of which has
+ * `length` positions, and `others` of the second, each of which has one position. */
 struct look_case {
-	uint32_t n, heads, group, head_dim, length, window;
+	uint32_t n, others, heads, group, head_dim, length, window;
 	enum kv_type type;
 	bool sinks, hostile;
 };
@@ -19,10 +21,16 @@ struct look_run {
 	struct look_case c;
 	size_t element, key_step, block_bytes;
 	uint32_t kv_heads;
-	uint8_t *blocks; /* [LOOK_BLOCKS][block_bytes] */
+	uint8_t *blocks; /* [LOOK_CONTEXTS][LOOK_BLOCKS][block_bytes] */
 	float *keys, *values;
-	const void *at[LOOK_BLOCKS], *device[LOOK_BLOCKS];
+	const void *at[LOOK_CONTEXTS][LOOK_BLOCKS];
 };
+
+/* The block of a context's positions from 64 b on: contexts alternate. */
+static size_t case_look_block(const struct look_run *x, size_t context, size_t b)
+{
+	return ((LOOK_BLOCKS - 1 - b) * LOOK_CONTEXTS + context) * x->block_bytes;
+}
 
 static void case_look_begin(struct look_run *x, const struct look_case *c, struct random *random)
 {
@@ -31,14 +39,16 @@ static void case_look_begin(struct look_run *x, const struct look_case *c, struc
 	x->key_step = (size_t)c->head_dim * KV_BLOCK;
 	x->block_bytes = 2 * x->kv_heads * x->key_step * x->element;
 	const size_t each = (size_t)x->kv_heads * c->head_dim;
-	x->blocks = case_alloc(LOOK_BLOCKS, x->block_bytes);
+	x->blocks = case_alloc(LOOK_CONTEXTS * LOOK_BLOCKS, x->block_bytes);
 	x->keys = case_alloc(LOOK_POSITIONS * each, sizeof *x->keys);
 	x->values = case_alloc(LOOK_POSITIONS * each, sizeof *x->values);
 	random_normal(random, x->keys, LOOK_POSITIONS * each);
 	random_normal(random, x->values, LOOK_POSITIONS * each);
-	memset(x->blocks, 0xff, LOOK_BLOCKS * x->block_bytes); /* NaNs where nothing is put */
-	for (size_t b = 0; b < LOOK_BLOCKS; b++)
-		x->at[b] = x->blocks + b * x->block_bytes;
+	/* NaNs where nothing is put */
+	memset(x->blocks, 0xff, LOOK_CONTEXTS * LOOK_BLOCKS * x->block_bytes);
+	for (size_t i = 0; i < LOOK_CONTEXTS; i++)
+		for (size_t b = 0; b < LOOK_BLOCKS; b++)
+			x->at[i][b] = x->blocks + case_look_block(x, i, b);
 }
 
 static void case_look_end(struct look_run *x)
@@ -48,64 +58,87 @@ static void case_look_end(struct look_run *x)
 	free(x->values);
 }
 
-/* The first positions of the run's keys and values. */
-static void case_look_put(struct look_run *x, size_t positions)
+/* Row `from` of the run's keys and values at a position of a context. */
+static void case_look_put(struct look_run *x, size_t from, size_t context, size_t position)
 {
 	const size_t dim = x->c.head_dim;
 
-	for (size_t i = 0; i < positions * x->kv_heads; i++) {
-		const size_t p = i / x->kv_heads, h = i % x->kv_heads;
-		kernels_scalar.kv_put(x->blocks + p / KV_BLOCK * x->block_bytes, x->c.type,
-				      h * x->key_step, (x->kv_heads + h) * x->key_step,
-				      p % KV_BLOCK, x->keys + i * dim, x->values + i * dim,
-				      (uint32_t)dim, 0);
+	for (size_t h = 0; h < x->kv_heads; h++) {
+		const size_t i = (from * x->kv_heads + h) * dim;
+		kernels_scalar.kv_put(
+			x->blocks + case_look_block(x, context, position / KV_BLOCK), x->c.type,
+			h * x->key_step, (x->kv_heads + h) * x->key_step, position % KV_BLOCK,
+			x->keys + i, x->values + i, (uint32_t)dim, 0);
 	}
+}
+
+/* The blocks where the kernel runs, and the rows of a step: `lengths` has the positions of each, negative
+ * in the second context. */
+struct look_device {
+	uint8_t *blocks;
+	const struct cuda_row *rows;
+};
+static struct look_device case_look_device(const struct runner *r, const struct look_run *x,
+					   const int32_t *lengths, size_t n)
+{
+	struct look_device d = {.blocks = r->put(r->ctx, x->blocks,
+						 LOOK_CONTEXTS * LOOK_BLOCKS * x->block_bytes)};
+	struct cuda_row *rows = case_alloc(n, sizeof *rows);
+	const void *tables[LOOK_CONTEXTS];
+
+	for (size_t i = 0; i < LOOK_CONTEXTS; i++) {
+		const void *at[LOOK_BLOCKS];
+		for (size_t b = 0; b < LOOK_BLOCKS; b++)
+			at[b] = d.blocks + case_look_block(x, i, b);
+		tables[i] = r->put(r->ctx, at, sizeof at);
+	}
+	for (size_t i = 0; i < n; i++)
+		rows[i] = (struct cuda_row){.blocks = tables[lengths[i] < 0],
+					    .position = (uint32_t)abs(lengths[i]) - 1};
+	d.rows = r->put(r->ctx, rows, n * sizeof *rows);
+	free(rows);
+	return d;
 }
 
 static bool case_kv_put_of(const struct runner *r, enum kv_type type)
 {
+	enum { ROWS = 95 };
 	const struct look_case c = {.heads = 6, .group = 2, .head_dim = 48, .type = type};
 	struct random random = {type + 1};
 	struct look_run x;
+	int32_t lengths[ROWS];
 	case_look_begin(&x, &c, &random);
-	const uint32_t from = 50, rows = 90;
-	const size_t each = (size_t)x.kv_heads * c.head_dim, bytes = LOOK_BLOCKS * x.block_bytes;
+	const size_t each = (size_t)x.kv_heads * c.head_dim,
+		     bytes = LOOK_CONTEXTS * LOOK_BLOCKS * x.block_bytes;
 	x.keys[3] = INFINITY; /* and what F16 cannot hold, or only as subnormal numbers */
 	x.keys[4] = 1e6F;
 	x.values[5] = 3e-6F;
 	x.values[6] = -1e-9F;
-	uint8_t *got = case_alloc(bytes, 1), *expected = case_alloc(bytes, 1);
-	uint8_t *device = r->put(r->ctx, x.blocks, bytes);
-	for (size_t b = 0; b < LOOK_BLOCKS; b++)
-		x.device[b] = device + b * x.block_bytes;
+	for (int32_t i = 0; i < ROWS; i++) /* two contexts, alternating at first */
+		lengths[i] = i % 2 == 0 || i > 20 ? 51 + i : -(200 + i);
+	uint8_t *got = case_alloc(bytes, 1);
+	const struct look_device device = case_look_device(r, &x, lengths, ROWS);
 	const struct cuda_keys p = {
-		.key = r->put(r->ctx, x.keys, rows * each * sizeof(float)),
-		.value = r->put(r->ctx, x.values, rows * each * sizeof(float)),
-		.blocks = r->put(r->ctx, x.device, sizeof x.device),
+		.key = r->put(r->ctx, x.keys, ROWS * each * sizeof(float)),
+		.value = r->put(r->ctx, x.values, ROWS * each * sizeof(float)),
+		.rows = device.rows,
 		.key_step = x.key_step,
 		.value_offset = x.kv_heads * x.key_step,
 		.value_step = x.key_step,
-		.position = from,
-		.rows = rows,
+		.n = ROWS,
 		.heads = x.kv_heads,
 		.head_dim = c.head_dim,
 		.half = type == KV_F16,
 	};
 
-	bool right = case_launch(r, cuda_kv_put_number, cuda_items_grid(rows * each), &p,
+	bool right = case_launch(r, cuda_kv_put_number, cuda_items_grid(ROWS * each), &p,
 				 sizeof p) &&
-		     r->get(r->ctx, got, device, bytes);
-	for (size_t i = 0; i < rows * x.kv_heads; i++) {
-		const size_t at = from + i / x.kv_heads, h = i % x.kv_heads;
-		kernels_scalar.kv_put(x.blocks + at / KV_BLOCK * x.block_bytes, type,
-				      h * x.key_step, (x.kv_heads + h) * x.key_step, at % KV_BLOCK,
-				      x.keys + i * c.head_dim, x.values + i * c.head_dim,
-				      c.head_dim, 0);
-	}
+		     r->get(r->ctx, got, device.blocks, bytes);
+	for (size_t i = 0; i < ROWS; i++)
+		case_look_put(&x, i, lengths[i] < 0, (size_t)abs(lengths[i]) - 1);
 	right = right && compare_bytes("keys and values", got, x.blocks, x.element,
 				       bytes / x.element);
 	free(got);
-	free(expected);
 	case_look_end(&x);
 	r->forget(r->ctx);
 	return right;
@@ -116,10 +149,99 @@ bool case_kv_put(const struct runner *r)
 	return case_kv_put_of(r, KV_F16) && case_kv_put_of(r, KV_F32);
 }
 
+/* ---- heads ---- */
+
+struct heads_case {
+	uint32_t rows, heads, kv, dim, turned;
+	bool norms;
+};
+
+/* Norms and positions of rows[rows][heads][dim]. */
+static void case_heads_expect(float *x, uint32_t heads, const struct heads_case *c, const float *w,
+			      const float *cos, const float *sin)
+{
+	for (size_t i = 0; i < (size_t)c->rows * heads; i++) {
+		const size_t row = i / heads;
+		float *head = x + i * c->dim;
+		if (c->norms)
+			kernels_scalar.rmsnorm(head, head, w, c->dim, 1e-6F);
+		kernels_scalar.rope(head, cos + row * c->turned, sin + row * c->turned, c->turned);
+	}
+}
+
+static bool case_heads_of(const struct runner *r, const struct heads_case *c)
+{
+	enum { ROWS = 8 };
+	const struct look_case look = {.heads = c->heads, .group = c->heads / c->kv,
+				       .head_dim = c->dim, .type = KV_F16};
+	struct random random = {c->dim};
+	struct look_run x;
+	int32_t lengths[ROWS];
+	float w[2][256], turn[2][ROWS * 128];
+	case_look_begin(&x, &look, &random);
+	const size_t all = (size_t)c->rows * c->heads * c->dim, bytes = all * sizeof(float);
+	const size_t each = (size_t)c->rows * c->kv * c->dim;
+	const size_t memory = LOOK_CONTEXTS * LOOK_BLOCKS * x.block_bytes;
+	float *q = case_alloc(2 * all, sizeof *q), *got = q + all;
+	uint8_t *blocks = case_alloc(memory, 1);
+	compare_fill_rows(&random, q, c->rows * c->heads, c->dim);
+	random_normal(&random, w[0], 2 * 256);
+	random_normal(&random, turn[0], 2 * ROWS * 128);
+	for (int32_t i = 0; i < ROWS; i++)
+		lengths[i] = i % 3 ? 62 + i : -(300 + i);
+	const struct look_device device = case_look_device(r, &x, lengths, c->rows);
+	const struct cuda_heads p = {
+		.keys = {.key = r->put(r->ctx, x.keys, each * sizeof(float)),
+			 .value = r->put(r->ctx, x.values, each * sizeof(float)),
+			 .rows = device.rows,
+			 .key_step = x.key_step,
+			 .value_offset = c->kv * x.key_step,
+			 .value_step = x.key_step,
+			 .n = c->rows,
+			 .heads = c->kv,
+			 .head_dim = c->dim,
+			 .half = 1},
+		.q = r->put(r->ctx, q, bytes),
+		.q_norm = c->norms ? r->put(r->ctx, w[0], sizeof w[0]) : NULL,
+		.key_norm = c->norms ? r->put(r->ctx, w[1], sizeof w[1]) : NULL,
+		.cos = r->put(r->ctx, turn[0], sizeof turn[0]),
+		.sin = r->put(r->ctx, turn[1], sizeof turn[1]),
+		.heads = c->heads,
+		.turned = c->turned,
+		.eps = 1e-6F,
+	};
+
+	bool right = case_launch(r, cuda_place_heads_number, cuda_heads_grid(&p), &p, sizeof p) &&
+		     r->get(r->ctx, got, p.q, bytes) &&
+		     r->get(r->ctx, blocks, device.blocks, memory);
+	case_heads_expect(q, c->heads, c, w[0], turn[0], turn[1]);
+	case_heads_expect(x.keys, c->kv, c, w[1], turn[0], turn[1]);
+	for (size_t i = 0; i < c->rows; i++)
+		case_look_put(&x, i, lengths[i] < 0, (size_t)abs(lengths[i]) - 1);
+	right = right && compare_floats("heads of queries", got, q, all) &&
+		r->get(r->ctx, got, p.keys.key, each * sizeof(float)) &&
+		compare_floats("keys where they were", got, x.keys, each) &&
+		compare_bytes("heads of keys and values", blocks, x.blocks, x.element,
+			      memory / x.element);
+	free(q);
+	free(blocks);
+	case_look_end(&x);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_place_heads(const struct runner *r)
+{
+	static const struct heads_case usual = {5, 8, 2, 128, 64, true},
+				       plain = {7, 3, 3, 80, 20, false};
+	return case_heads_of(r, &usual) && case_heads_of(r, &plain);
+}
+
 /* ---- attention ---- */
 
+/* One row of the case, of a context and with so many positions. */
 static void case_attend_expect(const struct look_run *x, float *out, const float *q,
-			       const float *sinks, float scale)
+			       const float *sinks, float scale, int32_t length)
 {
 	const struct look_case *c = &x->c;
 
@@ -128,9 +250,9 @@ static void case_attend_expect(const struct look_run *x, float *out, const float
 			.type = c->type,
 			.head_dim = c->head_dim,
 			.heads = c->group,
-			.length = c->length,
+			.length = (uint32_t)abs(length),
 			.scale = scale,
-			.blocks = x->at,
+			.blocks = x->at[length < 0],
 			.key_offset = h * x->key_step,
 			.value_offset = (x->kv_heads + h) * x->key_step,
 			.window = c->window,
@@ -138,21 +260,74 @@ static void case_attend_expect(const struct look_run *x, float *out, const float
 		};
 		const size_t from = h * c->group * c->head_dim;
 		kernels_scalar.attend_tokens(out + from, q + from, (size_t)c->heads * c->head_dim,
-					     &a, c->n);
+					     &a, 1);
 	}
+}
+
+/* Fills both contexts and the lengths of all rows; returns the most spans that a row sees. */
+static uint32_t case_attend_fill(struct look_run *x, int32_t *lengths)
+{
+	const struct look_case *c = &x->c;
+	const uint32_t last = c->length + c->n - 1;
+	uint32_t most = 0;
+
+	for (size_t p = 0; p < LOOK_POSITIONS; p++) {
+		if (p < last)
+			case_look_put(x, p, 0, p);
+		case_look_put(x, LOOK_POSITIONS - 1 - p, 1, p);
+	}
+	for (uint32_t t = 0; t < c->n + c->others; t++) {
+		const uint32_t n = t < c->n ? c->length + t : (t - c->n) * 301 % LOOK_POSITIONS + 1;
+		const uint32_t first = c->window && n > c->window ? n - c->window : 0;
+		const uint32_t spans = (n - 1) / ATTENTION_SPAN - first / ATTENTION_SPAN + 1;
+		lengths[t] = t < c->n ? (int32_t)n : -(int32_t)n;
+		most = spans > most ? spans : most;
+	}
+	return most;
+}
+
+/* The same output as inputs in 8 bits. */
+static bool case_attend_inputs(const struct runner *r, const struct cuda_attention *attention,
+			       const float *out)
+{
+	const uint32_t width = attention->heads * attention->head_dim;
+	const struct case_inputs in = case_inputs_room(r, attention->n, width);
+	struct cuda_join_inputs p = {.attention = *attention, .q = in.q, .scale = in.scale};
+
+	cuda_fill_signs(&p.signs);
+	p.attention.out = NULL;
+	return case_launch(r, cuda_join_inputs_number, cuda_join_inputs_grid(&p), &p, sizeof p) &&
+	       case_inputs_agree(r, "inputs of attention", &in, out, attention->n, width);
+}
+
+/* The same output by the kernel for rows of one context. */
+static bool case_attend_rows(const struct runner *r, const struct cuda_attention *p,
+			     const float *expected, size_t all)
+{
+	const size_t parts = (size_t)p->spans * p->n * p->heads * attention_part(p->head_dim);
+	struct cuda_attention again = *p;
+	float *out = case_alloc(all, sizeof *out);
+	again.parts = r->put(r->ctx, NULL, parts * sizeof *out);
+	again.out = r->put(r->ctx, NULL, all * sizeof *out);
+	const bool right =
+		case_launch(r, cuda_attend_rows_number, cuda_rows_grid(&again), &again,
+			    sizeof again) &&
+		case_launch(r, cuda_attend_join_number, cuda_join_grid(&again), &again,
+			    sizeof again) &&
+		r->get(r->ctx, out, again.out, all * sizeof *out) &&
+		compare_floats("attention of rows together", out, expected, all);
+	free(out);
+	return right;
 }
 
 static bool case_attend_of(const struct runner *r, const struct look_case *c)
 {
 	struct random random = {c->length};
 	struct look_run x;
+	int32_t lengths[24];
 	case_look_begin(&x, c, &random);
-	const size_t all = (size_t)c->n * c->heads * c->head_dim, last = c->length + c->n - 1;
-	const uint32_t span = c->window && c->length > c->window
-				      ? (c->length - c->window) / ATTENTION_SPAN
-				      : 0,
-		       spans = (uint32_t)((last - 1) / ATTENTION_SPAN) + 1 - span;
-	const size_t parts = (size_t)spans * c->n * c->heads * attention_part(c->head_dim);
+	const uint32_t n = c->n + c->others;
+	const size_t each = (size_t)c->heads * c->head_dim, all = n * each;
 	float *q = case_alloc(all, sizeof *q), *out = case_alloc(2 * all, sizeof *out), sinks[64];
 	char what[96];
 	random_normal(&random, q, all);
@@ -161,38 +336,41 @@ static bool case_attend_of(const struct runner *r, const struct look_case *c)
 		q[1] = NAN;
 		x.keys[(size_t)c->head_dim * x.kv_heads * 2] = INFINITY;
 	}
-	case_look_put(&x, last);
-	uint8_t *device = r->put(r->ctx, x.blocks, LOOK_BLOCKS * x.block_bytes);
-	for (size_t b = 0; b < LOOK_BLOCKS; b++)
-		x.device[b] = device + b * x.block_bytes;
+	const uint32_t spans = case_attend_fill(&x, lengths);
+	const struct look_device device = case_look_device(r, &x, lengths, n);
+	const size_t parts = (size_t)spans * n * c->heads * attention_part(c->head_dim);
 	const struct cuda_attention p = {
 		.q = r->put(r->ctx, q, all * sizeof *q),
 		.sinks = c->sinks ? r->put(r->ctx, sinks, sizeof sinks) : NULL,
 		.parts = r->put(r->ctx, NULL, parts * sizeof(float)),
 		.out = r->put(r->ctx, NULL, all * sizeof *out),
-		.blocks = r->put(r->ctx, x.device, sizeof x.device),
+		.rows = device.rows,
 		.key_step = x.key_step,
 		.value_offset = x.kv_heads * x.key_step,
 		.value_step = x.key_step,
-		.n = c->n,
+		.n = n,
 		.heads = c->heads,
 		.group = c->group,
 		.head_dim = c->head_dim,
-		.length = c->length,
 		.window = c->window,
-		.span = span,
+		.spans = spans,
 		.half = c->type == KV_F16,
+		.copy_keys = c->n % 2 == 1 && r->room.shared >= 163 << 10,
 		.scale = 1 / sqrtf((float)c->head_dim),
 	};
 
-	bool right = case_launch(r, cuda_attend_spans_number, cuda_spans_grid(&p, spans), &p,
-				 sizeof p) &&
+	bool right = case_launch(r, cuda_attend_spans_number, cuda_spans_grid(&p), &p, sizeof p) &&
 		     case_launch(r, cuda_attend_join_number, cuda_join_grid(&p), &p, sizeof p) &&
 		     r->get(r->ctx, out, p.out, all * sizeof *out);
-	case_attend_expect(&x, out + all, q, c->sinks ? sinks : NULL, p.scale);
+	for (size_t t = 0; t < n; t++)
+		case_attend_expect(&x, out + all + t * each, q + t * each, c->sinks ? sinks : NULL,
+				   p.scale, lengths[t]);
 	snprintf(what, sizeof what, "attention, %u tokens from %u on, %u heads of %u, window %u",
-		 c->n, c->length, c->heads, c->head_dim, c->window);
-	right = right && compare_floats(what, out, out + all, all);
+		 n, c->length, c->heads, c->head_dim, c->window);
+	right = right && compare_floats(what, out, out + all, all) &&
+		case_attend_inputs(r, &p, out + all);
+	if (c->others == 0 && !c->window && !c->sinks)
+		right = right && case_attend_rows(r, &p, out + all, all);
 	free(q);
 	free(out);
 	case_look_end(&x);
@@ -203,13 +381,20 @@ static bool case_attend_of(const struct runner *r, const struct look_case *c)
 bool case_attend(const struct runner *r)
 {
 	static const struct look_case cases[] = {
-		{1, 4, 2, 128, 1, 0, KV_F16, false, false},
-		{3, 4, 2, 64, 63, 0, KV_F16, false, true},
-		{2, 2, 1, 80, 256, 0, KV_F32, false, false},
-		{1, 4, 4, 128, 700, 0, KV_F16, false, false},
-		{2, 2, 2, 64, 770, 300, KV_F16, true, false},
-		{4, 2, 1, 48, 510, 130, KV_F32, true, true},
-		{1, 2, 2, 300, 1030, 0, KV_F16, true, false},
+		{1, 0, 4, 2, 128, 1, 0, KV_F16, false, false},
+		{3, 3, 4, 2, 64, 63, 0, KV_F16, false, true},
+		{2, 0, 2, 1, 80, 256, 0, KV_F32, false, false},
+		{1, 4, 4, 4, 128, 700, 0, KV_F16, false, false},
+		{2, 5, 2, 2, 64, 770, 300, KV_F16, true, false},
+		{4, 0, 2, 1, 48, 510, 130, KV_F32, true, true},
+		{1, 0, 2, 2, 300, 1030, 0, KV_F16, true, false},
+		/* several queries of a block of threads */
+		{7, 2, 16, 8, 128, 900, 0, KV_F16, false, true},
+		{12, 4, 8, 4, 72, 790, 500, KV_F32, true, false},
+		/* rows together */
+		{21, 0, 4, 2, 128, 250, 0, KV_F16, false, true},
+		{19, 0, 2, 1, 64, 1, 0, KV_F16, false, false},
+		{16, 0, 2, 2, 84, 500, 0, KV_F32, false, true},
 	};
 	bool right = true;
 

@@ -2,7 +2,7 @@
  * it with the scalar table, once for each compiler's module, and then measures. For machines on which
  * nothing else of the project is there. Status 0 if all is right, 1 if not, 77 if there is no card.
  *
- * usage: card [compare|measure] */
+ * usage: card [compare|measure|layers] */
 #include "engine/gpu/card_find.h"
 #include "tests/cuda/card_runner.h"
 
@@ -18,7 +18,7 @@ static double card_seconds(void)
 }
 
 struct card_tasks {
-	bool compare, measure;
+	bool compare, measure, layers;
 };
 
 static bool card_compare(struct card_runner *x, const struct cuda_image *image)
@@ -40,7 +40,7 @@ static bool card_compare(struct card_runner *x, const struct cuda_image *image)
 /* Everything with one module. */
 static bool card_try(const struct cuda_image *image, struct card_tasks tasks)
 {
-	const struct cuda_image only[] = {*image, {0, 0, 0}};
+	const struct cuda_image only[] = {*image, {0, 0, 0, 0}};
 	static struct card_runner x;
 	struct err e;
 	bool right = true;
@@ -56,27 +56,34 @@ static bool card_try(const struct cuda_image *image, struct card_tasks tasks)
 		right = card_compare(&x, image);
 	if (tasks.measure && x.card.module)
 		card_measure(&x.card);
+	if (tasks.layers && x.card.module)
+		card_measure_layers(&x.card);
 	card_close(&x.card);
 	return right;
+}
+
+/* Whether there is a card, in words. */
+static bool card_there(void)
+{
+	struct card_found found;
+	char text[1024];
+
+	(void)card_print_modules(text, sizeof text);
+	printf("gpu_kernels %s\n", text);
+	card_find_here(0, CARD_FIND_LOOK, &found);
+	(void)card_print_found(&found, text, sizeof text);
+	printf("gpu %s\n", text);
+	return found.there;
 }
 
 int main(int argc, char **argv)
 {
 	const struct card_tasks tasks = {argc < 2 || strcmp(argv[1], "compare") == 0,
-					 argc < 2 || strcmp(argv[1], "measure") == 0};
-	struct card_find look;
-	struct card_found found;
-	char text[1024];
+					 argc < 2 || strcmp(argv[1], "measure") == 0,
+					 argc < 2 || strcmp(argv[1], "layers") == 0};
 	bool right = true;
 
-	card_find_begin(&look, true);
-	(void)card_print_modules(text, sizeof text);
-	printf("gpu_kernels %s\n", text);
-	card_find_answer(&look, true, &found);
-	card_find_close(&look);
-	(void)card_print_found(&found, text, sizeof text);
-	printf("gpu %s\n", text);
-	if (!found.there)
+	if (!card_there())
 		return 77;
 	for (const struct cuda_image *i = cuda_images; i->name; i++)
 		right &= card_try(i, tasks);

@@ -1,15 +1,18 @@
-/* What a card's memory, launches and products of one token take. Times are between two events of the
- * stream, around many launches; matrices of a launch are others than those of the launch before, so
- * that they come from memory. */
+/* What a card's memory, launches, products and the other kernels of one token take: microseconds of a
+ * kernel in a chain, in which each waits for the one ahead (card_chain.h); in parentheses where it may begin
+ * before. Matrices of a launch are others than those of the launch before, so that they come from
+ * memory. */
 #include "kernels/cuda/cuda_tables.h"
 #include "kernels/kernels.h"
+#include "tests/cuda/card_chain.h"
 #include "tests/cuda/card_runner.h"
+#include "tests/unit/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { LAUNCHES = 200, SLOTS = 512 };
+enum { LAUNCHES = 200, CHAIN = 100, SLOTS = 512 };
 
 /* Two events around some work. */
 struct card_clock {
@@ -103,13 +106,16 @@ static void card_measure_launches(struct card *c)
 /* ---- products of one token ---- */
 
 struct product_place {
-	gpu_address weights, slots, chosen, q, scale, sum, y, pairs;
+	gpu_address weights, slots, items, count, order, q, scale, sum, y, pairs;
 };
 
+/* Items for launches of `matrices` items of n tokens: those of a launch begin at a multiple of
+ * `matrices`. */
 static bool card_prepare_products(struct card *c, struct product_place *at, size_t bytes,
-				  uint32_t cols, uint32_t rows)
+				  uint32_t cols, uint32_t rows, uint32_t matrices, uint32_t n)
 {
-	static uint32_t chosen[SLOTS];
+	static struct cuda_item items[SLOTS];
+	static uint32_t order[SLOTS * 32];
 	static uint64_t slots[SLOTS];
 	uint16_t pairs[CUDA_PAIRS];
 	struct err e;
@@ -117,9 +123,10 @@ static bool card_prepare_products(struct card *c, struct product_place *at, size
 		gpu_address *to;
 		size_t bytes;
 	} pieces[] = {{&at->weights, SLOTS * bytes}, {&at->slots, sizeof slots},
-		      {&at->chosen, sizeof chosen},  {&at->q, (size_t)8 * cols},
-		      {&at->scale, (size_t)8 * cols}, {&at->sum, (size_t)8 * cols},
-		      {&at->y, (size_t)SLOTS * rows * 8 * sizeof(float)}, {&at->pairs, sizeof pairs}};
+		      {&at->items, sizeof items},    {&at->count, sizeof matrices},
+		      {&at->order, sizeof order},    {&at->q, (size_t)32 * cols},
+		      {&at->scale, (size_t)32 * cols}, {&at->sum, (size_t)32 * cols},
+		      {&at->y, (size_t)SLOTS * rows * 32 * sizeof(float)}, {&at->pairs, sizeof pairs}};
 	for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
 		if (card_take(c, pieces[i].bytes, pieces[i].to, &e) ||
 		    c->driver.fill(*pieces[i].to, 0x35, pieces[i].bytes, c->stream)) {
@@ -128,18 +135,22 @@ static bool card_prepare_products(struct card *c, struct product_place *at, size
 		}
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		slots[i] = at->weights + i * bytes;
-		chosen[i] = i * 37 % SLOTS;
+		items[i] = (struct cuda_item){i * 37 % SLOTS, i % matrices * n, n, 0};
 	}
+	for (uint32_t i = 0; i < SLOTS * 32; i++)
+		order[i] = i;
 	cuda_fill_pairs(pairs);
 	return !card_copy_in(c, at->slots, slots, sizeof slots, &e) &&
-	       !card_copy_in(c, at->chosen, chosen, sizeof chosen, &e) &&
+	       !card_copy_in(c, at->items, items, sizeof items, &e) &&
+	       !card_copy_in(c, at->count, &matrices, sizeof matrices, &e) &&
+	       !card_copy_in(c, at->order, order, sizeof order, &e) &&
 	       !card_copy_in(c, at->pairs, pairs, sizeof pairs, &e) && !card_wait(c, &e);
 }
 
 static void card_give_products(struct card *c, const struct product_place *at)
 {
-	const gpu_address all[] = {at->weights, at->slots, at->chosen, at->q,
-				   at->scale,   at->sum,   at->y,	 at->pairs};
+	const gpu_address all[] = {at->weights, at->slots, at->items, at->count, at->order,
+				   at->q,	at->scale, at->sum,   at->y,	 at->pairs};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		card_give(c, all[i]);
 }
@@ -154,17 +165,24 @@ static void card_measure_product(struct card *c, enum format format, uint32_t ro
 	const size_t bytes = format_arranged_bytes(&s);
 	const enum cuda_kernel k = cuda_product_kernel(format, n);
 	struct product_place at = {0};
-	struct card_clock clock;
-	struct err e;
+	struct card_chain chain;
 
-	if (card_prepare_products(c, &at, bytes, cols, rows)) {
+	if (k == CUDA_KERNEL_COUNT)
+		return;
+
+	if (card_prepare_products(c, &at, bytes, cols, rows, matrices, n)) {
 		struct cuda_product p = {
 			.slots = CARD_AT(at.slots),
+			.item_count = CARD_AT(at.count),
+			.order = CARD_AT(at.order),
+			.divide = matrices,
+			.n = matrices * n,
+			.most = n,
+			.parts = 1,
 			.q = CARD_AT(at.q),
 			.scale = CARD_AT(at.scale),
 			.sum = CARD_AT(at.sum),
 			.y = CARD_AT(at.y),
-			.y_step = (uint64_t)8 * rows,
 			.ldy = rows,
 			.rows = rows,
 			.groups = cuda_product_groups(format, cols),
@@ -173,23 +191,24 @@ static void card_measure_product(struct card *c, enum format format, uint32_t ro
 		};
 		if (format_is_tq(format))
 			cuda_fill_trellis(&p.trellis, format_tq_bits(format));
-		const struct cuda_grid g = cuda_product_grid(k, &p, matrices, c->facts.processors);
+		const struct cuda_room room = {c->facts.processors, c->facts.shared};
+		const struct cuda_grid g = cuda_product_grid(k, &p, matrices, &room);
 		const uint32_t sets = SLOTS / matrices;
-		for (int warm = 1; warm >= 0; warm--) {
-			if (!card_clock_begin(&clock, c))
-				break;
-			for (uint32_t i = 0; i < LAUNCHES; i++) {
-				p.chosen = CARD_AT(at.chosen +
-						   i % sets * matrices * sizeof(uint32_t));
-				(void)card_launch(c, k, &g, &p, &e);
+		double us[2];
+		for (int early = 0; early < 2; early++) {
+			card_chain_begin(&chain, c, early);
+			for (uint32_t i = 0; i < CHAIN; i++) {
+				p.items = CARD_AT(at.items + i % sets * matrices *
+								     sizeof(struct cuda_item));
+				card_chain_add(&chain, k, g, &p);
 			}
-			const double us = card_clock_end(&clock) / LAUNCHES;
-			if (!warm)
-				printf("%s: %3u of %u x %u, %u blocks of %u threads: %.2f us, %.0f "
-				       "GB/s\n",
-				       cuda_kernel_name(k), matrices, rows, cols, g.x * g.y, g.threads,
-				       us, matrices * (double)bytes / us * 1e-3);
+			us[early] = card_chain_end(&chain) / CHAIN;
 		}
+		printf("%s: %3u of %u x %u, %u blocks of %u threads: %.2f (%.2f) us, %.0f (%.0f) "
+		       "GB/s\n",
+		       cuda_kernel_name(k), matrices, rows, cols, g.x * g.y, g.threads, us[0], us[1],
+		       matrices * (double)bytes / us[0] * 1e-3,
+		       matrices * (double)bytes / us[1] * 1e-3);
 	}
 	card_give_products(c, &at);
 }
@@ -202,30 +221,27 @@ enum { STEP_TOP_K = 8, STEP_SIZE = 768, STEP_POSITIONS = 4096, STEP_BYTES = 64 <
 static void card_measure_kernel(struct card *c, enum cuda_kernel k, const char *what,
 				struct cuda_grid g, const void *operands)
 {
-	struct card_clock clock;
-	struct err e;
+	struct card_chain chain;
+	double us[2];
 
-	for (size_t i = 0; i < LAUNCHES; i++)
-		if (card_launch(c, k, &g, operands, &e)) {
-			printf("# %s\n", e.text);
-			return;
-		}
-	if (!card_clock_begin(&clock, c))
-		return;
-	for (size_t i = 0; i < LAUNCHES; i++)
-		(void)card_launch(c, k, &g, operands, &e);
-	printf("%s, %s: %.2f us\n", cuda_kernel_name(k), what, card_clock_end(&clock) / LAUNCHES);
+	for (int early = 0; early < 2; early++) {
+		card_chain_begin(&chain, c, early);
+		for (size_t i = 0; i < CHAIN; i++)
+			card_chain_add(&chain, k, g, operands);
+		us[early] = card_chain_end(&chain) / CHAIN;
+	}
+	printf("%s, %s: %.2f (%.2f) us\n", cuda_kernel_name(k), what, us[0], us[1]);
 }
 
 /* Attention to so many positions, in blocks that lie one after the other from `kv` on. */
-static void card_measure_attention(struct card *c, gpu_address at, gpu_address blocks,
+static void card_measure_attention(struct card *c, gpu_address at, gpu_address rows,
 				   uint32_t positions)
 {
 	const struct cuda_attention p = {
 		.q = CARD_AT(at),
-		.parts = CARD_AT(at + (1 << 20)),
-		.out = CARD_AT(at + (512 << 10)),
-		.blocks = CARD_AT(blocks),
+		.parts = CARD_AT(at + (5 << 20)),
+		.out = CARD_AT(at + (4 << 20)),
+		.rows = CARD_AT(rows),
 		.key_step = STEP_DIM * 64,
 		.value_offset = STEP_KV * STEP_DIM * 64,
 		.value_step = STEP_DIM * 64,
@@ -233,35 +249,52 @@ static void card_measure_attention(struct card *c, gpu_address at, gpu_address b
 		.heads = STEP_HEADS,
 		.group = STEP_HEADS / STEP_KV,
 		.head_dim = STEP_DIM,
-		.length = positions,
+		.spans = (positions + 255) / 256,
 		.half = 1,
 		.scale = 0.088F,
+		.copy_keys = 1,
 	};
 	char what[64];
 
 	snprintf(what, sizeof what, "%u heads, %u positions", STEP_HEADS, positions);
 	card_measure_kernel(c, cuda_attend_spans_number, what,
-			    cuda_spans_grid(&p, (positions + 255) / 256), &p);
+			    cuda_spans_grid(&p), &p);
 	card_measure_kernel(c, cuda_attend_join_number, what, cuda_join_grid(&p), &p);
+	const struct cuda_join_inputs join = {.attention = p, .q = CARD_AT(at + (4 << 20)),
+					      .scale = CARD_AT(at + (9 << 19))};
+	card_measure_kernel(c, cuda_join_inputs_number, what, cuda_join_inputs_grid(&join), &join);
 }
 
-/* All operands lie in one piece of memory, filled with small numbers; at its end are the addresses of
- * the blocks of keys and values, and experts to sum. */
+/* What a step's piece of memory has at its end. */
+struct step_end {
+	uint64_t blocks[STEP_POSITIONS / 64];
+	struct cuda_row few, many; /* the last of 256 positions, and of all */
+	uint32_t chosen[STEP_TOP_K];
+	uint64_t slots[STEP_EXPERTS];
+};
+
+/* All operands lie in one piece of memory: 4 MiB of usual numbers, and of what is written. */
 static bool card_prepare_step(struct card *c, gpu_address at)
 {
-	enum { BLOCKS = STEP_POSITIONS / 64, BLOCK_BYTES = 2 * STEP_KV * STEP_DIM * 64 * 2 };
-	static uint64_t blocks[BLOCKS];
-	static uint32_t chosen[STEP_TOP_K];
+	enum { BLOCK_BYTES = 2 * STEP_KV * STEP_DIM * 64 * 2 };
+	static struct step_end end;
+	static float numbers[1 << 20];
+	struct random random = {1};
+	const gpu_address end_at = at + STEP_BYTES - sizeof end;
 	struct err e;
 
-	for (uint32_t i = 0; i < BLOCKS; i++)
-		blocks[i] = at + (16 << 20) + (uint64_t)i * BLOCK_BYTES;
+	end.few = (struct cuda_row){CARD_AT(end_at), 255, 0};
+	end.many = (struct cuda_row){CARD_AT(end_at), STEP_POSITIONS - 1, 0};
+	for (uint32_t i = 0; i < STEP_POSITIONS / 64; i++)
+		end.blocks[i] = at + (16 << 20) + (uint64_t)i * BLOCK_BYTES;
 	for (uint32_t i = 0; i < STEP_TOP_K; i++)
-		chosen[i] = i * 37 % STEP_TOP_K;
+		end.chosen[i] = i * 37 % STEP_TOP_K;
+	for (uint32_t i = 0; i < STEP_EXPERTS; i++)
+		end.slots[i] = at;
+	random_normal(&random, numbers, sizeof numbers / sizeof *numbers);
 	return !c->driver.fill(at, 0x35, STEP_BYTES, c->stream) &&
-	       !card_copy_in(c, at + STEP_BYTES - 4096, blocks, sizeof blocks, &e) &&
-	       !card_copy_in(c, at + STEP_BYTES - 64, chosen, sizeof chosen, &e) &&
-	       !card_wait(c, &e);
+	       !card_copy_in(c, at, numbers, sizeof numbers, &e) &&
+	       !card_copy_in(c, end_at, &end, sizeof end, &e) && !card_wait(c, &e);
 }
 
 static void card_measure_step(struct card *c)
@@ -275,20 +308,30 @@ static void card_measure_step(struct card *c)
 		return;
 	}
 	void *x = CARD_AT(at), *y = CARD_AT(at + (1 << 20)), *z = CARD_AT(at + (2 << 20)),
-	     *blocks = CARD_AT(at + STEP_BYTES - 4096), *chosen = CARD_AT(at + STEP_BYTES - 64);
-	const struct cuda_prepare prepare = {.x = x, .q = y, .scale = z, .sum = z, .k = STEP_HIDDEN,
+	     *q = CARD_AT(at + (4 << 20)), *to = CARD_AT(at + (5 << 20)), *chosen, *slots;
+	const gpu_address end = at + STEP_BYTES - sizeof(struct step_end);
+	const gpu_address few = end + offsetof(struct step_end, few),
+			  many = end + offsetof(struct step_end, many);
+	chosen = CARD_AT(end + offsetof(struct step_end, chosen));
+	slots = CARD_AT(end + offsetof(struct step_end, slots));
+	const struct cuda_prepare prepare = {.x = x, .q = q, .scale = to, .sum = to, .k = STEP_HIDDEN,
 					     .n = 1};
-	const struct cuda_norms hidden = {x, y, z, 1, STEP_HIDDEN, 1e-6F},
-				heads = {x, y, z, STEP_HEADS, STEP_DIM, 1e-6F};
+	const struct cuda_norms hidden = {x, y, to, 1, STEP_HIDDEN, 1e-6F},
+				heads = {x, y, to, STEP_HEADS, STEP_DIM, 1e-6F};
 	const struct cuda_positions rope = {x, y, z, 1, STEP_HEADS, STEP_DIM, STEP_DIM / 2};
 	const struct cuda_vectors gate = {x, y, (uint64_t)STEP_TOP_K * STEP_SIZE},
 				  residual = {x, y, STEP_HIDDEN};
-	const struct cuda_choice choice = {x, y, z, 1, STEP_EXPERTS, STEP_TOP_K, 1, 0, 1};
-	const struct cuda_sums sums = {z, y, x, chosen, 1, STEP_TOP_K, STEP_HIDDEN};
-	const struct cuda_keys keys = {.key = x, .value = y, .blocks = blocks,
+	const struct cuda_choice choice = {x, q, to, 1, STEP_EXPERTS, STEP_TOP_K, 1, 0, 1, 0};
+	const struct cuda_sums sums = {.y = to, .x = y, .weight = x, .chosen = chosen, .rows = 1,
+				      .top_k = STEP_TOP_K, .width = STEP_HIDDEN,
+				      .experts = STEP_EXPERTS};
+	struct cuda_groups groups = {.chosen = chosen, .slots = slots, .rows = 1,
+				     .top_k = STEP_TOP_K, .experts = STEP_EXPERTS, .most = 1,
+				     .order = to, .items = q, .item_count = (uint32_t *)q + 4096};
+	const struct cuda_keys keys = {.key = x, .value = y, .rows = CARD_AT(few),
 				       .key_step = STEP_DIM * 64,
 				       .value_offset = STEP_KV * STEP_DIM * 64,
-				       .value_step = STEP_DIM * 64, .rows = 1, .heads = STEP_KV,
+				       .value_step = STEP_DIM * 64, .n = 1, .heads = STEP_KV,
 				       .head_dim = STEP_DIM, .half = 1};
 
 	card_measure_kernel(c, cuda_tq_prepare_number, "2048 columns",
@@ -307,8 +350,26 @@ static void card_measure_step(struct card *c)
 			    &sums);
 	card_measure_kernel(c, cuda_kv_put_number, "4 heads of 128",
 			    cuda_items_grid(STEP_KV * STEP_DIM), &keys);
-	card_measure_attention(c, at, (uintptr_t)blocks, 256);
-	card_measure_attention(c, at, (uintptr_t)blocks, STEP_POSITIONS);
+	const struct cuda_norm_inputs norm = {.x = x, .added = y, .w = z, .q = q, .scale = to, .rows = 1,
+					      .n = STEP_HIDDEN, .eps = 1e-6F},
+				      sum = {.x = x, .experts = {y, z, chosen, STEP_TOP_K, 0}, .w = z,
+					     .q = q, .scale = to, .rows = 1, .n = STEP_HIDDEN};
+	const struct cuda_gate_inputs gates = {.gate = x, .up = z, .q = q, .scale = to, .k = STEP_SIZE,
+					       .n = STEP_TOP_K};
+	const struct cuda_heads place = {.keys = keys, .q = x, .q_norm = z, .key_norm = z, .cos = z,
+					 .sin = z, .heads = STEP_HEADS, .turned = STEP_DIM / 2};
+	const struct cuda_route route = {choice, groups};
+	card_measure_kernel(c, cuda_norm_inputs_number, "2048, added", cuda_norm_inputs_grid(&norm),
+			    &norm);
+	card_measure_kernel(c, cuda_norm_inputs_number, "2048, 8 experts", cuda_norm_inputs_grid(&sum),
+			    &sum);
+	card_measure_kernel(c, cuda_gate_inputs_number, "8 of 768", cuda_gate_inputs_grid(&gates),
+			    &gates);
+	card_measure_kernel(c, cuda_place_heads_number, "32, 4 and 4", cuda_heads_grid(&place), &place);
+	card_measure_kernel(c, cuda_route_number, "8 of 128", cuda_choice_grid(&choice), &route);
+	card_measure_kernel(c, cuda_group_number, "8 of 128", cuda_groups_grid(&groups), &groups);
+	card_measure_attention(c, at, few, 256);
+	card_measure_attention(c, at, many, STEP_POSITIONS);
 	card_give(c, at);
 }
 
@@ -319,8 +380,9 @@ void card_measure(struct card *c)
 	static const struct {
 		uint32_t rows, cols, matrices, n;
 	} shapes[] = {{768, 2048, 8, 1},   {768, 2048, 16, 1},	{2048, 768, 8, 1},
-		      {4096, 2048, 1, 1},  {2048, 4096, 1, 1},	{768, 2048, 256, 1},
-		      {768, 2048, 256, 8}, {4096, 2048, 1, 8}};
+		      {4096, 2048, 1, 1},  {2048, 4096, 1, 1},	{128, 2048, 1, 1},
+		      {768, 2048, 256, 1},
+		      {768, 2048, 256, 8}, {4096, 2048, 1, 8}, {768, 2048, 256, 32}};
 
 	card_measure_memory(c);
 	card_measure_launches(c);

@@ -77,6 +77,7 @@ static void card_runner_forget(void *ctx)
 
 struct runner card_runner(struct card_runner *x)
 {
-	return (struct runner){x,		 x->card.facts.processors, card_runner_put,
-			       card_runner_get, card_runner_launch,	   card_runner_forget};
+	const struct card_facts *f = &x->card.facts;
+	return (struct runner){x, {f->processors, f->shared}, card_runner_put, card_runner_get,
+			       card_runner_launch, card_runner_forget};
 }

@@ -21,5 +21,7 @@ struct runner card_runner(struct card_runner *x);
 
 /* Prints what memory, launches and products of one token take. */
 void card_measure(struct card *c);
+/* Prints what the layers of one token take. */
+void card_measure_layers(struct card *c);
 
 #endif

@@ -11,33 +11,22 @@
 
 static bool case_tq_prepare_shape(const struct runner *r, uint32_t k, uint32_t n)
 {
-	const size_t groups = tq_groups(k), codes = n * groups * TQ_GROUP;
 	struct random random = {k};
 	float *x = case_alloc((size_t)n * k, sizeof *x);
-	float *scale = case_alloc(2 * n * groups, sizeof *scale);
-	int8_t *q = case_alloc(3 * codes, 1), *expected = q + codes, *ordered = q + 2 * codes;
 	compare_fill_rows(&random, x, n, k);
+	const struct case_inputs in = case_inputs_room(r, n, k);
 	struct cuda_prepare p = {.x = r->put(r->ctx, x, (size_t)n * k * sizeof *x),
-				 .q = r->put(r->ctx, NULL, codes),
-				 .scale = r->put(r->ctx, NULL, n * groups * sizeof *scale),
+				 .q = in.q,
+				 .scale = in.scale,
 				 .k = k,
 				 .n = n};
 	cuda_fill_signs(&p.signs);
 
-	bool right = case_launch(r, cuda_tq_prepare_number,
-				 cuda_prepare_grid(cuda_tq_prepare_number, &p), &p, sizeof p) &&
-		     r->get(r->ctx, q, p.q, codes) &&
-		     r->get(r->ctx, scale, p.scale, n * groups * sizeof *scale);
-	for (size_t t = 0; t < n; t++)
-		kernels_scalar.tq_prepare(expected + t * groups * TQ_GROUP,
-					  scale + (n + t) * groups, x + t * k, k);
-	for (size_t i = 0; i < codes; i++)
-		ordered[i] = expected[i / TQ_GROUP * TQ_GROUP + tq_input_place(i % TQ_GROUP)];
-	right = right && compare_bytes("codes", q, ordered, 1, codes) &&
-		compare_floats("scales", scale, scale + n * groups, n * groups);
+	const bool right = case_launch(r, cuda_tq_prepare_number,
+				       cuda_prepare_grid(cuda_tq_prepare_number, &p), &p,
+				       sizeof p) &&
+			   case_inputs_agree(r, "inputs", &in, x, n, k);
 	free(x);
-	free(scale);
-	free(q);
 	r->forget(r->ctx);
 	return right;
 }
@@ -89,12 +78,14 @@ bool case_block_prepare(const struct runner *r)
 
 /* ---- products ---- */
 
-enum { MATRICES = 2 }; /* of a launch, chosen of three */
+/* Matrices of a launch, of two parts each. Matrix 1 is not there. */
+enum { MATRICES = 4, PARTS = 2, MISSING = 1 };
 
 struct product_case {
 	struct shape shape;
-	uint32_t n;	 /* tokens */
-	bool own_inputs; /* each matrix has inputs of its own */
+	uint32_t n, most; /* assignments, and how many of them an item has at most */
+	uint32_t divide;  /* assignments of one input; 0: no items, all are of matrix 0 */
+	bool little;	  /* one processor, and not much shared memory */
 };
 
 /* Weights of random bits; scales and norms of usual size but a few: a NaN, an infinity, a
@@ -132,14 +123,17 @@ struct product_run {
 	struct product_case c;
 	size_t inputs, width; /* codes of an input */
 	size_t scales;	      /* of an input */
-	void *data[MATRICES + 1];
+	size_t part_bytes, results;
+	void *data[MATRICES];
+	uint32_t matrix[64];  /* of each assignment */
 	int8_t *q, *placed; /* in the order of columns, and where kernels.h wants them */
 	float *scale, *y, *expected;
 	int16_t *sum;
+	uint32_t item_count;
 	struct cuda_product p;
 };
 
-static void case_inputs(struct random *random, struct product_run *x)
+static void case_product_inputs(struct random *random, struct product_run *x)
 {
 	const bool tq = format_is_tq(x->c.shape.format);
 
@@ -154,124 +148,182 @@ static void case_inputs(struct random *random, struct product_run *x)
 		x->scale[x->inputs * x->scales - 1] = NAN;
 }
 
+/* Matrix of each assignment, and the items and order that result (cuda_group). */
+static void case_items(const struct runner *r, struct product_run *x, struct random *random)
+{
+	struct cuda_item items[64 + MATRICES];
+	uint32_t order[64], ordered = 0;
+
+	for (uint32_t a = 0; a < x->c.n; a++)
+		x->matrix[a] = random_u32(random) % MATRICES;
+	for (uint32_t m = 0; m < MATRICES; m++) {
+		uint32_t in_item = x->c.most;
+		for (uint32_t a = 0; a < x->c.n && m != MISSING; a++) {
+			if (x->matrix[a] != m)
+				continue;
+			if (in_item == x->c.most) {
+				items[x->item_count++] = (struct cuda_item){m, ordered, 0, 0};
+				in_item = 0;
+			}
+			order[ordered++] = a;
+			items[x->item_count - 1].n = ++in_item;
+		}
+	}
+	x->p.items = r->put(r->ctx, items, sizeof items);
+	x->p.order = r->put(r->ctx, order, sizeof order);
+	x->p.item_count = r->put(r->ctx, &x->item_count, sizeof x->item_count);
+}
+
+static void case_matrices(const struct runner *r, struct product_run *x, struct random *random)
+{
+	const struct shape *s = &x->c.shape;
+	const size_t bytes = 64 + PARTS * x->part_bytes;
+	const void *slots[MATRICES];
+	uint8_t *weights = case_alloc(format_packed_bytes(s), 1),
+		*norms = case_alloc(format_norm_bytes(s), 1);
+
+	for (size_t i = 0; i < MATRICES; i++) {
+		x->data[i] = aligned_alloc(64, bytes);
+		if (!x->data[i])
+			abort();
+		for (size_t part = 0; part < PARTS; part++) {
+			const struct pieces pieces = {weights, norms, NULL};
+			case_weights(random, s, weights, norms);
+			format_arrange((uint8_t *)x->data[i] + 64 + part * x->part_bytes, s, 0,
+				       s->rows, &pieces);
+		}
+		slots[i] = i == MISSING ? NULL : r->put(r->ctx, x->data[i], bytes);
+	}
+	x->p.slots = r->put(r->ctx, slots, sizeof slots);
+	x->p.offset = 64;
+	x->p.part_bytes = x->part_bytes;
+	free(weights);
+	free(norms);
+}
+
 static void case_product_begin(const struct runner *r, struct product_run *x)
 {
 	const struct shape *s = &x->c.shape;
 	const bool tq = format_is_tq(s->format);
 	struct random random = {s->rows * 7919 + s->cols + x->c.n};
-	const void *slots[MATRICES + 1];
-	const uint32_t chosen[MATRICES] = {2, 0};
-	uint8_t *weights = case_alloc(format_packed_bytes(s), 1),
-		*norms = case_alloc(format_norm_bytes(s), 1);
 	uint16_t pairs[CUDA_PAIRS];
 
-	x->inputs = x->c.n * (x->c.own_inputs ? MATRICES : 1);
+	x->inputs = x->c.divide ? (x->c.n - 1) / x->c.divide + 1 : x->c.n;
 	x->width = tq ? tq_groups(s->cols) * TQ_GROUP : s->cols;
 	x->scales = tq ? tq_groups(s->cols) : s->cols / BLOCK;
+	x->part_bytes = (format_arranged_bytes(s) + 63) / 64 * 64;
+	x->results = (size_t)PARTS * x->c.n * s->rows;
 	x->q = case_alloc(x->inputs * x->width, 1);
 	x->placed = case_alloc(x->inputs * x->width, 1);
 	x->scale = case_alloc(x->inputs * x->scales, sizeof *x->scale);
 	x->sum = case_alloc(x->inputs * x->width / HALF_BLOCK, sizeof *x->sum);
-	x->y = case_alloc((size_t)MATRICES * x->c.n * s->rows, sizeof *x->y);
-	x->expected = case_alloc((size_t)MATRICES * x->c.n * s->rows, sizeof *x->y);
-	for (size_t i = 0; i <= MATRICES; i++) {
-		const struct pieces pieces = {weights, norms, NULL};
-		case_weights(&random, s, weights, norms);
-		x->data[i] = aligned_alloc(64, format_arranged_bytes(s));
-		if (!x->data[i])
-			abort();
-		format_arrange(x->data[i], s, 0, s->rows, &pieces);
-		slots[i] = r->put(r->ctx, x->data[i], format_arranged_bytes(s));
-	}
-	case_inputs(&random, x);
+	x->y = case_alloc(x->results, sizeof *x->y);
+	x->expected = case_alloc(x->results, sizeof *x->y);
+	case_matrices(r, x, &random);
+	if (x->c.divide)
+		case_items(r, x, &random);
+	case_product_inputs(&random, x);
 	cuda_fill_pairs(pairs);
-	x->p = (struct cuda_product){
-		.slots = r->put(r->ctx, slots, sizeof slots),
-		.chosen = r->put(r->ctx, chosen, sizeof chosen),
-		.q = r->put(r->ctx, x->q, x->inputs * x->width),
-		.scale = r->put(r->ctx, x->scale, x->inputs * x->scales * sizeof *x->scale),
-		.sum = r->put(r->ctx, x->sum, x->inputs * x->width / HALF_BLOCK * sizeof *x->sum),
-		.step = x->c.own_inputs ? x->c.n : 0,
-		.y = r->put(r->ctx, NULL, (size_t)MATRICES * x->c.n * s->rows * sizeof *x->y),
-		.y_step = (size_t)x->c.n * s->rows,
-		.ldy = s->rows,
-		.rows = s->rows,
-		.groups = cuda_product_groups(s->format, s->cols),
-		.norm_bytes = (uint32_t)format_norm_type_bytes(s->norms),
-		.trellis.pairs = r->put(r->ctx, pairs, sizeof pairs),
-	};
+	x->p.divide = x->c.divide ? x->c.divide : 1;
+	x->p.n = x->c.n;
+	x->p.most = x->c.most;
+	x->p.parts = PARTS;
+	x->p.q = r->put(r->ctx, x->q, x->inputs * x->width);
+	x->p.scale = r->put(r->ctx, x->scale, x->inputs * x->scales * sizeof *x->scale);
+	x->p.sum = r->put(r->ctx, x->sum, x->inputs * x->width / HALF_BLOCK * sizeof *x->sum);
+	x->p.y = r->put(r->ctx, NULL, x->results * sizeof *x->y);
+	x->p.y_part = (size_t)x->c.n * s->rows;
+	x->p.ldy = s->rows;
+	x->p.rows = s->rows;
+	x->p.groups = cuda_product_groups(s->format, s->cols);
+	x->p.norm_bytes = (uint32_t)format_norm_type_bytes(s->norms);
 	if (tq)
 		cuda_fill_trellis(&x->p.trellis, format_tq_bits(s->format));
-	free(weights);
-	free(norms);
+	x->p.trellis.pairs = r->put(r->ctx, pairs, sizeof pairs);
 }
 
+/* The results of assignments whose matrix is not there stay as they were: zeros. */
 static void case_product_expect(struct product_run *x)
 {
-	static const uint32_t chosen[MATRICES] = {2, 0};
 	const struct shape *s = &x->c.shape;
 
-	for (size_t i = 0; i < MATRICES; i++) {
-		const struct matrix m = {*s, x->data[chosen[i]]};
-		const size_t from = x->c.own_inputs ? i * x->c.n : 0;
+	for (size_t a = 0; a < x->c.n; a++) {
+		const size_t i = a / x->p.divide;
 		const struct input in = {
 			.k = s->cols,
-			.q = x->placed + from * x->width,
-			.scale = x->scale + from * x->scales,
-			.block = {x->placed + from * x->width, x->scale + from * x->scales,
-				  x->sum + from * x->width / HALF_BLOCK},
+			.q = x->placed + i * x->width,
+			.scale = x->scale + i * x->scales,
+			.block = {x->placed + i * x->width, x->scale + i * x->scales,
+				  x->sum + i * x->width / HALF_BLOCK},
 		};
-		kernels_scalar.multiply[s->format](x->expected + i * x->c.n * s->rows, s->rows, &m,
-						   0, s->rows, &in, NULL, x->c.n);
+		for (size_t part = 0; part < PARTS && x->matrix[a] != MISSING; part++) {
+			const uint8_t *data = x->data[x->matrix[a]];
+			const struct matrix m = {*s, data + 64 + part * x->part_bytes};
+			kernels_scalar.multiply[s->format](
+				x->expected + (part * x->c.n + a) * s->rows, s->rows, &m, 0,
+				s->rows, &in, NULL, 1);
+		}
 	}
+}
+
+static void case_product_end(const struct runner *r, struct product_run *x)
+{
+	for (size_t i = 0; i < MATRICES; i++)
+		free(x->data[i]);
+	free(x->q);
+	free(x->placed);
+	free(x->scale);
+	free(x->sum);
+	free(x->y);
+	free(x->expected);
+	r->forget(r->ctx);
 }
 
 static bool case_product_run(const struct runner *r, const struct product_case *c)
 {
 	struct product_run x = {.c = *c};
-	const enum cuda_kernel k = cuda_product_kernel(c->shape.format, c->n);
+	const enum cuda_kernel k = cuda_product_kernel(c->shape.format, c->most);
 	char what[96];
 
 	case_product_begin(r, &x);
 	case_product_expect(&x);
-	snprintf(what, sizeof what, "%s, %u rows of %u columns, %u tokens", cuda_kernel_name(k),
-		 c->shape.rows, c->shape.cols, c->n);
-	const size_t all = (size_t)MATRICES * c->n * c->shape.rows;
-	/* As if it had one processor: several tiles at once, and one after the other. */
-	const uint32_t processors = c->own_inputs ? 1 : r->processors;
-	const struct cuda_grid g = cuda_product_grid(k, &x.p, MATRICES, processors);
+	snprintf(what, sizeof what, "%s, %u rows of %u columns, %u assignments",
+		 cuda_kernel_name(k), c->shape.rows, c->shape.cols, c->n);
+	/* The host knows only how many items there are at most. */
+	const uint32_t items = c->divide ? x.item_count + 3 : (c->n - 1) / c->most + 1;
+	const struct cuda_room little = {1, 101376};
+	const struct cuda_grid g = cuda_product_grid(k, &x.p, items, c->little ? &little : &r->room);
 	const bool right = case_launch(r, k, g, &x.p, sizeof x.p) &&
-			   r->get(r->ctx, x.y, x.p.y, all * sizeof *x.y) &&
-			   compare_floats(what, x.y, x.expected, all);
-	for (size_t i = 0; i <= MATRICES; i++)
-		free(x.data[i]);
-	free(x.q);
-	free(x.placed);
-	free(x.scale);
-	free(x.sum);
-	free(x.y);
-	free(x.expected);
-	r->forget(r->ctx);
+			   r->get(r->ctx, x.y, x.p.y, x.results * sizeof *x.y) &&
+			   compare_floats(what, x.y, x.expected, x.results);
+	case_product_end(r, &x);
 	return right;
 }
 
-/* Every number of tokens; shapes whose rows and groups do not fill tiles and passes. */
+/* With items and without; shapes whose rows and groups do not fill tiles and passes. */
 static bool case_products(const struct runner *r, enum format format)
 {
 	static const struct {
-		uint32_t rows, cols, n;
+		uint32_t rows, cols, n, most, divide;
 		enum norm_type norms;
 	} shapes[] = {
-		{16, 256, 1, NORM_F16},	 {40, 2304, 1, NORM_F32}, {48, 768, 2, NORM_F16},
-		{17, 4352, 4, NORM_F32}, {32, 768, 8, NORM_F16},  {200, 2048, 1, NORM_F16},
-		{96, 512, 1, NORM_F16},	 {80, 256, 2, NORM_F32},  {48, 2048, 8, NORM_F16},
+		{16, 256, 1, 1, 0, NORM_F16},	{40, 2304, 3, 1, 0, NORM_F32},
+		{48, 768, 2, 8, 0, NORM_F16},	{17, 8448, 9, 8, 0, NORM_F32},
+		{32, 768, 24, 8, 4, NORM_F16},	{72, 2048, 8, 1, 8, NORM_F16},
+		{96, 512, 8, 1, 1, NORM_F16},	{80, 256, 24, 8, 1, NORM_F32},
+		{32, 2048, 31, 8, 2, NORM_F16}, {64, 768, 50, 32, 0, NORM_F16},
+		{48, 2304, 64, 32, 8, NORM_F32},
 	};
 	bool right = true;
 
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+		if (cuda_product_kernel(format, shapes[i].most) == CUDA_KERNEL_COUNT)
+			continue;
 		const struct product_case c = {
 			{format, shapes[i].norms, shapes[i].rows, shapes[i].cols, 0},
 			shapes[i].n,
+			shapes[i].most,
+			shapes[i].divide,
 			i % 2 == 1};
 		right &= case_product_run(r, &c);
 	}
@@ -289,4 +341,46 @@ bool case_tc4_products(const struct runner *r)
 bool case_q4_k_products(const struct runner *r)
 {
 	return case_products(r, FORMAT_Q4_K);
+}
+
+/* ---- several in one launch ---- */
+
+/* Products with inputs of the same tokens, as of queries, keys and values. */
+static bool case_together(const struct runner *r, uint32_t n, uint32_t most, bool little)
+{
+	static const struct {
+		uint32_t rows, cols;
+		enum format format;
+	} shapes[] = {{208, 512, FORMAT_TC3}, {40, 512, FORMAT_TC3}, {64, 384, FORMAT_TC4}};
+	const enum cuda_kernel k = most == 1   ? cuda_tc_products_1_number
+				   : most == 8 ? cuda_tc_products_8_number
+					       : cuda_tc_products_32_number;
+	const struct cuda_room few = {1, 101376};
+	struct product_run x[3];
+	struct cuda_products p = {.count = 3};
+
+	for (size_t i = 0; i < 3; i++) {
+		x[i] = (struct product_run){
+			.c = {{shapes[i].format, NORM_F16, shapes[i].rows, shapes[i].cols, 0}, n,
+			      most, 0, false}};
+		case_product_begin(r, &x[i]);
+		case_product_expect(&x[i]);
+		p.p[i] = x[i].p;
+	}
+	const struct cuda_grid g =
+		cuda_products_grid(k, &p, (n - 1) / most + 1, little ? &few : &r->room);
+	bool right = case_launch(r, k, g, &p, sizeof p);
+	for (size_t i = 0; i < 3; i++)
+		right = right && r->get(r->ctx, x[i].y, x[i].p.y, x[i].results * sizeof *x[i].y) &&
+			compare_floats("products of one launch", x[i].y, x[i].expected,
+				       x[i].results);
+	for (size_t i = 0; i < 3; i++)
+		case_product_end(r, &x[i]);
+	return right;
+}
+
+bool case_products_together(const struct runner *r)
+{
+	return case_together(r, 1, 1, false) && case_together(r, 11, 8, true) &&
+	       case_together(r, 40, 32, false);
 }

@@ -2,13 +2,13 @@
 #ifndef MOEFS_TESTS_CUDA_RUNNER_H
 #define MOEFS_TESTS_CUDA_RUNNER_H
 
-#include "kernels/cuda/cuda_launch.h"
+#include "kernels/cuda/cuda_tables.h"
 
 #include <stdbool.h>
 
 struct runner {
 	void *ctx;
-	uint32_t processors;
+	struct cuda_room room;
 	/* Memory with a copy of these bytes, or zeros where data is NULL; NULL: there is none. It
 	 * lasts until `forget`. */
 	void *(*put)(void *ctx, const void *data, size_t bytes);
@@ -19,7 +19,7 @@ struct runner {
 	void (*forget)(void *ctx);
 };
 
-/* Kernels as C, a thread of the system for each thread of a block. */
+/* Kernels as C, by the threads of crew.h. */
 struct runner threads_runner(void);
 
 /* One kernel, or several that belong together, against the scalar table. False: some result differs,

@@ -1,31 +1,26 @@
-/* Runs the kernels of cards without a card: they are compiled as C, and each thread of a block is a
- * thread of the system. Blocks follow each other. Shared memory begins as NaNs; ThreadSanitizer sees
- * what two threads of a block do without a barrier. */
+/* Runs the kernels of cards without a card: they are compiled as C, and the threads of a block are those
+ * of crew.h. Blocks follow each other. Shared memory begins as NaNs. */
 #include "kernels/cuda/cuda_all.cu"
+#include "tests/cuda/crew.h"
 #include "tests/cuda/runner.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
-enum { THREADS_MOST = 1024, SHARED_MOST = 128 << 10, PIECES_MOST = 64, STACK = 256 << 10 };
+enum { SHARED_MOST = 224 << 10, PIECES_MOST = 64 };
 
 /* A launch that is under way: one at a time. */
 static struct launch {
 	void (*call)(const void *operands);
 	const void *operands;
 	struct cuda_grid grid;
-	pthread_barrier_t block, warps[THREADS_MOST / CUDA_WARP];
-	uint32_t swapped[THREADS_MOST];
+	uint32_t x, y; /* the block */
+	uint32_t swapped[2][CREW_MOST], swaps[CREW_MOST], a[CREW_MOST][4], b[CREW_MOST][2];
 	float shared[SHARED_MOST / sizeof(float)] __attribute__((aligned(128)));
 } now;
 
-static _Thread_local struct place {
-	uint32_t thread, x, y;
-} place;
-
 uint32_t cuda_thread(void)
 {
-	return place.thread;
+	return crew_place();
 }
 uint32_t cuda_threads(void)
 {
@@ -33,11 +28,11 @@ uint32_t cuda_threads(void)
 }
 uint32_t cuda_block_x(void)
 {
-	return place.x;
+	return now.x;
 }
 uint32_t cuda_block_y(void)
 {
-	return place.y;
+	return now.y;
 }
 uint32_t cuda_blocks_x(void)
 {
@@ -49,17 +44,45 @@ float *cuda_shared(void)
 }
 void cuda_barrier(void)
 {
-	pthread_barrier_wait(&now.block);
+	crew_wait();
 }
+void cuda_warp_barrier(void)
+{
+	crew_wait_warp();
+}
+/* Swaps take turns with two places, so that one may begin while others still read the last one's. */
 uint32_t cuda_swap(uint32_t v, uint32_t bits)
 {
-	pthread_barrier_t *warp = &now.warps[place.thread / CUDA_WARP];
+	const uint32_t i = crew_place();
+	uint32_t *swapped = now.swapped[now.swaps[i]++ % 2];
 
-	now.swapped[place.thread] = v;
-	pthread_barrier_wait(warp);
-	const uint32_t other = now.swapped[place.thread ^ bits];
-	pthread_barrier_wait(warp);
-	return other;
+	swapped[i] = v;
+	crew_wait_warp();
+	return swapped[i ^ bits];
+}
+uint32_t cuda_from_lane(uint32_t v, uint32_t lane)
+{
+	return cuda_swap(v, (lane ^ crew_place()) % CUDA_WARP);
+}
+
+/* The dots of four bytes of two rows, 16 apart, with a token. */
+static int32_t thread_dots(const uint32_t *row, const uint32_t *token)
+{
+	return cuda_dot4(row[0], token[0], cuda_dot4(row[2], token[1], 0));
+}
+
+void cuda_multiply_tile(int32_t sum[4], const uint32_t a[4], const uint32_t b[2])
+{
+	const uint32_t place = crew_place(), lane = place % CUDA_WARP, first = place - lane;
+
+	memcpy(now.a[place], a, sizeof now.a[0]);
+	memcpy(now.b[place], b, sizeof now.b[0]);
+	crew_wait_warp();
+	for (uint32_t i = 0; i < 4; i++)
+		for (uint32_t t = 0; t < 4; t++)
+			sum[t] += thread_dots(now.a[first + lane / 4 * 4 + i] + t / 2,
+					      now.b[first + (lane % 4 * 2 + t % 2) * 4 + i]);
+	crew_wait_warp();
 }
 
 /* ---- a launch ---- */
@@ -73,51 +96,26 @@ CUDA_KERNELS(CALL_KERNEL)
 #define KERNEL_CALL(name, operands) call_##name,
 static void (*const calls[])(const void *) = {CUDA_KERNELS(KERNEL_CALL)};
 
-static void *run_thread(void *ctx)
+static void threads_call(void)
 {
-	place.thread = *(const uint32_t *)ctx;
-	for (place.y = 0; place.y < now.grid.y; place.y++)
-		for (place.x = 0; place.x < now.grid.x; place.x++) {
-			pthread_barrier_wait(&now.block);
-			if (place.thread == 0)
-				memset(now.shared, 0xff, now.grid.shared);
-			pthread_barrier_wait(&now.block);
-			now.call(now.operands);
-		}
-	return NULL;
+	now.call(now.operands);
 }
 
 static bool threads_launch(void *ctx, enum cuda_kernel k, const struct cuda_grid *g,
 			   const void *operands, size_t bytes)
 {
-	static uint32_t number[THREADS_MOST];
-	static pthread_t thread[THREADS_MOST];
-	pthread_attr_t small;
-	uint32_t begun = 0;
-
 	(void)ctx;
 	(void)bytes;
-	if (g->threads > THREADS_MOST || g->shared > SHARED_MOST ||
-	    pthread_attr_init(&small) != 0)
+	if (g->threads > CREW_MOST || g->threads % CUDA_WARP || g->shared > SHARED_MOST)
 		return false;
-	pthread_attr_setstacksize(&small, STACK);
 	now.call = calls[k];
 	now.operands = operands;
 	now.grid = *g;
-	pthread_barrier_init(&now.block, NULL, g->threads);
-	for (uint32_t w = 0; w * CUDA_WARP < g->threads; w++)
-		pthread_barrier_init(&now.warps[w], NULL, CUDA_WARP);
-	for (; begun < g->threads; begun++) {
-		number[begun] = begun;
-		if (pthread_create(&thread[begun], &small, run_thread, &number[begun]) != 0)
-			abort(); /* those begun wait for all */
-	}
-	for (uint32_t i = 0; i < begun; i++)
-		pthread_join(thread[i], NULL);
-	for (uint32_t w = 0; w * CUDA_WARP < g->threads; w++)
-		pthread_barrier_destroy(&now.warps[w]);
-	pthread_barrier_destroy(&now.block);
-	pthread_attr_destroy(&small);
+	for (now.y = 0; now.y < g->y; now.y++)
+		for (now.x = 0; now.x < g->x; now.x++) {
+			memset(now.shared, 0xff, g->shared);
+			crew_run(g->threads, threads_call);
+		}
 	return true;
 }
 
@@ -157,5 +155,6 @@ static void threads_forget(void *ctx)
 
 struct runner threads_runner(void)
 {
-	return (struct runner){NULL, 1, threads_put, threads_get, threads_launch, threads_forget};
+	return (struct runner){NULL, {3, SHARED_MOST}, threads_put, threads_get, threads_launch,
+			       threads_forget};
 }

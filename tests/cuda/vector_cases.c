@@ -111,6 +111,29 @@ bool case_elements(const struct runner *r)
 	       case_elements_by(r, cuda_add_number, kernels_scalar.add);
 }
 
+bool case_gather(const struct runner *r)
+{
+	enum { ROWS = 7, GATHERED = 5, WIDTH = 90 };
+	static const uint32_t rows[GATHERED] = {6, 0, 3, 3, 5};
+	struct random random = {5};
+	float x[ROWS * WIDTH], got[GATHERED * WIDTH], expected[GATHERED * WIDTH];
+	random_normal(&random, x, ROWS * WIDTH);
+	const struct cuda_gather p = {.to = r->put(r->ctx, NULL, sizeof got),
+				      .from = r->put(r->ctx, x, sizeof x),
+				      .rows = r->put(r->ctx, rows, sizeof rows),
+				      .n = GATHERED,
+				      .width = WIDTH};
+
+	for (size_t i = 0; i < GATHERED; i++)
+		memcpy(expected + i * WIDTH, x + (size_t)rows[i] * WIDTH, WIDTH * sizeof *x);
+	const bool right = case_launch(r, cuda_gather_number, cuda_items_grid(GATHERED * WIDTH),
+				       &p, sizeof p) &&
+			   r->get(r->ctx, got, p.to, sizeof got) &&
+			   compare_floats("gathered rows", got, expected, GATHERED * WIDTH);
+	r->forget(r->ctx);
+	return right;
+}
+
 /* ---- experts ---- */
 
 enum { SUM_ROWS = 3, SUM_WIDTH = 300, SUM_TOP_K = 8, SUM_EXPERTS = 128 };
@@ -138,24 +161,39 @@ static void case_sum_row(float *y, const float *x, const float *weight, const ui
 							  SUM_WIDTH);
 }
 
-bool case_sum_experts(const struct runner *r)
+/* Half of the experts lie elsewhere: their outputs are in `other`. The last entry of a row may be no
+ * expert. */
+static bool case_sum_experts_to(const struct runner *r, bool add)
 {
+	uint64_t slots[SUM_EXPERTS];
 	const size_t outputs = SUM_ROWS * SUM_TOP_K, all = outputs * SUM_WIDTH;
 	struct random random = {31};
-	float *x = case_alloc(all, sizeof *x), weight[SUM_ROWS * SUM_TOP_K];
-	float got[SUM_ROWS * SUM_WIDTH], y[SUM_ROWS * SUM_WIDTH];
+	float *x = case_alloc(3 * all, sizeof *x), *here = x + all, *elsewhere = here + all;
+	float weight[SUM_ROWS * SUM_TOP_K];
+	float got[SUM_ROWS * SUM_WIDTH], y[SUM_ROWS * SUM_WIDTH], before[SUM_ROWS * SUM_WIDTH];
 	uint32_t chosen[SUM_ROWS * SUM_TOP_K];
 	compare_fill_rows(&random, x, outputs, SUM_WIDTH);
 	random_normal(&random, weight, outputs);
 	for (size_t row = 0; row < SUM_ROWS; row++)
 		case_choose_any(&random, chosen + row * SUM_TOP_K, SUM_TOP_K);
-	const struct cuda_sums p = {.y = r->put(r->ctx, NULL, sizeof y),
-				    .x = r->put(r->ctx, x, all * sizeof *x),
+	chosen[2 * SUM_TOP_K - 1] = UINT32_MAX;
+	for (size_t e = 0; e < SUM_EXPERTS; e++)
+		slots[e] = e % 2;
+	for (size_t i = 0; i < outputs; i++)
+		memcpy((chosen[i] % 2 ? here : elsewhere) + i * SUM_WIDTH, x + i * SUM_WIDTH,
+		       SUM_WIDTH * sizeof *x);
+	random_normal(&random, before, SUM_ROWS * SUM_WIDTH);
+	const struct cuda_sums p = {.y = r->put(r->ctx, before, sizeof before),
+				    .x = r->put(r->ctx, here, all * sizeof *here),
+				    .other = r->put(r->ctx, elsewhere, all * sizeof *elsewhere),
+				    .slots = r->put(r->ctx, slots, sizeof slots),
+				    .experts = SUM_EXPERTS,
 				    .weight = r->put(r->ctx, weight, sizeof weight),
 				    .chosen = r->put(r->ctx, chosen, sizeof chosen),
 				    .rows = SUM_ROWS,
 				    .top_k = SUM_TOP_K,
-				    .width = SUM_WIDTH};
+				    .width = SUM_WIDTH,
+				    .add = add};
 
 	bool right = case_launch(r, cuda_sum_experts_number,
 				 cuda_items_grid(SUM_ROWS * SUM_WIDTH), &p, sizeof p) &&
@@ -163,10 +201,19 @@ bool case_sum_experts(const struct runner *r)
 	for (size_t row = 0; row < SUM_ROWS; row++)
 		case_sum_row(y + row * SUM_WIDTH, x + row * SUM_TOP_K * SUM_WIDTH,
 			     weight + row * SUM_TOP_K, chosen + row * SUM_TOP_K);
+	if (add) {
+		kernels_scalar.add(before, y, SUM_ROWS * SUM_WIDTH);
+		memcpy(y, before, sizeof y);
+	}
 	right = right && compare_floats("sums of experts", got, y, SUM_ROWS * SUM_WIDTH);
 	free(x);
 	r->forget(r->ctx);
 	return right;
+}
+
+bool case_sum_experts(const struct runner *r)
+{
+	return case_sum_experts_to(r, false) && case_sum_experts_to(r, true);
 }
 
 /* ---- the router ---- */
@@ -202,6 +249,16 @@ static void case_choose_row(float *logit, const struct cuda_choice *p, uint32_t 
 		weight[i] /= sum;
 	for (uint32_t i = 0; i < p->top_k && p->scaling != 1; i++)
 		weight[i] *= p->scaling;
+	for (uint32_t i = 0; i < p->top_k && p->ascending; i++)
+		for (uint32_t k = 0; k + 1 < p->top_k; k++)
+			if (chosen[k] > chosen[k + 1]) {
+				const uint32_t c = chosen[k];
+				const float w = weight[k];
+				chosen[k] = chosen[k + 1];
+				weight[k] = weight[k + 1];
+				chosen[k + 1] = c;
+				weight[k + 1] = w;
+			}
 }
 
 /* Rows with many ties, with infinities and with NaNs. */
@@ -252,7 +309,129 @@ bool case_choose(const struct runner *r)
 					   .normalise = 1,
 					   .eps = 1e-20F,
 					   .scaling = 2.5F},
-				 few = {.experts = 9, .normalise = 1, .scaling = 1};
+				 few = {.experts = 9, .normalise = 1, .scaling = 1, .ascending = 1};
 	return case_choose_shape(r, plain) && case_choose_shape(r, scaled) &&
 	       case_choose_shape(r, few);
+}
+
+/* ---- the work of all rows, by expert ---- */
+
+enum { GROUP_ROWS = 40, GROUP_TOP_K = 6, GROUP_EXPERTS = 20, GROUP_ALL = GROUP_ROWS * GROUP_TOP_K };
+
+struct grouped {
+	uint32_t order[GROUP_ALL], count;
+	struct cuda_item items[GROUP_ALL + GROUP_EXPERTS];
+};
+
+/* Experts 3, 7, 11 … are not there. */
+static bool case_expert_missing(uint32_t e)
+{
+	return e % 4 == 3;
+}
+
+static void case_group_expect(struct grouped *g, const struct cuda_groups *p,
+			      const uint32_t *chosen)
+{
+	uint32_t ordered = 0;
+
+	for (uint32_t e = 0; e < p->experts; e++) {
+		const uint32_t from = ordered;
+		for (uint32_t a = 0; a < p->rows * p->top_k && !case_expert_missing(e); a++)
+			if (chosen[a] == e)
+				g->order[ordered++] = a;
+		for (uint32_t i = from; i < ordered; i += p->most)
+			g->items[g->count++] = (struct cuda_item){
+				e, i, ordered - i < p->most ? ordered - i : p->most, 0};
+	}
+}
+
+static bool case_group_shape(const struct runner *r, struct cuda_groups p)
+{
+	static struct grouped got, expected;
+	const void *slots[GROUP_EXPERTS];
+	uint32_t chosen[GROUP_ALL];
+	struct random random = {p.rows};
+	memset(&got, 0, sizeof got);
+	memset(&expected, 0, sizeof expected);
+	for (uint32_t a = 0; a < GROUP_ALL; a++) /* different experts of a row, some of them often */
+		chosen[a] = (a % GROUP_TOP_K * 3 + random_u32(&random) % 3) % p.experts;
+	for (uint32_t e = 0; e < GROUP_EXPERTS; e++)
+		slots[e] = case_expert_missing(e) ? NULL : slots;
+	p.chosen = r->put(r->ctx, chosen, sizeof chosen);
+	p.slots = r->put(r->ctx, slots, sizeof slots);
+	p.order = r->put(r->ctx, NULL, sizeof got.order);
+	p.items = r->put(r->ctx, NULL, sizeof got.items);
+	p.item_count = r->put(r->ctx, NULL, sizeof got.count);
+
+	const bool launched =
+		case_launch(r, cuda_group_number, cuda_groups_grid(&p), &p, sizeof p) &&
+		r->get(r->ctx, got.order, p.order, sizeof got.order) &&
+		r->get(r->ctx, got.items, p.items, sizeof got.items) &&
+		r->get(r->ctx, &got.count, p.item_count, sizeof got.count);
+	case_group_expect(&expected, &p, chosen);
+	r->forget(r->ctx);
+	return launched && compare_bytes("items and order", &got, &expected, sizeof(uint32_t),
+					 sizeof got / sizeof(uint32_t));
+}
+
+bool case_group(const struct runner *r)
+{
+	const struct cuda_groups many = {.rows = GROUP_ROWS, .top_k = GROUP_TOP_K,
+					 .experts = GROUP_EXPERTS, .most = 8},
+				 one = {.rows = 1, .top_k = GROUP_TOP_K, .experts = GROUP_EXPERTS,
+					.most = 1},
+				 none = {.rows = 1, .top_k = GROUP_TOP_K, .experts = 4, .most = 3};
+	return case_group_shape(r, many) && case_group_shape(r, one) && case_group_shape(r, none);
+}
+
+/* ---- both of one row ---- */
+
+bool case_route(const struct runner *r)
+{
+	static struct grouped got, expected;
+	float logits[CHOICE_ROWS * GROUP_EXPERTS], weight[2][GROUP_TOP_K];
+	uint32_t chosen[2][GROUP_TOP_K];
+	const void *slots[GROUP_EXPERTS];
+	struct random random = {77};
+	memset(&got, 0, sizeof got);
+	memset(&expected, 0, sizeof expected);
+	case_fill_logits(&random, logits, GROUP_EXPERTS);
+	for (uint32_t e = 0; e < GROUP_EXPERTS; e++)
+		slots[e] = case_expert_missing(e) ? NULL : slots;
+	uint32_t *there = r->put(r->ctx, NULL, sizeof chosen[0]);
+	const struct cuda_route p = {
+		.choice = {.logits = r->put(r->ctx, logits, sizeof logits),
+			   .chosen = there,
+			   .weight = r->put(r->ctx, NULL, sizeof weight[0]),
+			   .rows = 1,
+			   .experts = GROUP_EXPERTS,
+			   .top_k = GROUP_TOP_K,
+			   .normalise = 1,
+			   .scaling = 1.5F},
+		.groups = {.chosen = there,
+			   .slots = r->put(r->ctx, slots, sizeof slots),
+			   .rows = 1,
+			   .top_k = GROUP_TOP_K,
+			   .experts = GROUP_EXPERTS,
+			   .most = 1,
+			   .order = r->put(r->ctx, NULL, sizeof got.order),
+			   .items = r->put(r->ctx, NULL, sizeof got.items),
+			   .item_count = r->put(r->ctx, NULL, sizeof got.count)},
+	};
+
+	const bool launched =
+		case_launch(r, cuda_route_number, cuda_choice_grid(&p.choice), &p, sizeof p) &&
+		r->get(r->ctx, chosen[0], there, sizeof chosen[0]) &&
+		r->get(r->ctx, weight[0], p.choice.weight, sizeof weight[0]) &&
+		r->get(r->ctx, got.order, p.groups.order, sizeof got.order) &&
+		r->get(r->ctx, got.items, p.groups.items, sizeof got.items) &&
+		r->get(r->ctx, &got.count, p.groups.item_count, sizeof got.count);
+	case_choose_row(logits, &p.choice, chosen[1], weight[1]);
+	case_group_expect(&expected, &p.groups, chosen[1]);
+	r->forget(r->ctx);
+	return launched &&
+	       compare_bytes("chosen", chosen[0], chosen[1], sizeof(uint32_t), GROUP_TOP_K) &&
+	       compare_floats("weights", weight[0], weight[1], GROUP_TOP_K) &&
+	       compare_bytes("items and order", &got, &expected, sizeof(uint32_t),
+			     sizeof got / sizeof(uint32_t));
 }

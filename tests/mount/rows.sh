@@ -27,6 +27,7 @@ fraction='^-?[0-9]+(\.[0-9]+)?$'
 size='^[0-9]+[KMGT]?$'
 
 row cache/ 755 'of stats'
+row cache/gpu/ 755 'of stats'
 row MODEL/ 755 'of prompt'
 row MODEL/sessions/ 1777 'of default'
 row MODEL/prefixes/ 1777 of
@@ -54,6 +55,9 @@ row cache/waiting 444 $'^waiting 0\nwait_seconds [0-9.]+\ntokens [0-9]+\nwait_ms
 row cache/warming 444 '^idle$|^.* [0-9]+/[0-9]+$'
 row cache/stats 444 $'^budget [0-9]+\n.*\nio [a-z_]+\n'
 row cache/stats.json 444 'json .budget > 0 and .budget_asked == "auto" and .wait_seconds >= 0 and (.io | type) == "string"'
+row cache/gpu/budget 644 '^auto$|^[0-9]+[KMGT]?$' takes 2G reads '^2G$' takes auto reads '^auto$|^[0-9]+[KMGT]?$' EINVAL much EINVAL 50% EINVAL '' ERANGE 0
+row cache/gpu/stats 444 '^gpu .'
+row cache/gpu/stats.json 444 'json .gpu | type == "string"'
 
 row MODEL/prefixes/NAME 600 'What is 1 \+ 1\?'
 row MODEL/ask 666 'asked 2' EINVAL hello
@@ -149,7 +153,7 @@ fact left_out '^none$'
 
 row MODEL/experts/map 444 $'^00 [0-9a-j.]+\n01 '
 row MODEL/experts/heat.svg 444 '^<svg .*</svg>$'
-row MODEL/experts/stats 444 $'^layer expert resident pinned hits misses last_token\n00 000 [01] '
+row MODEL/experts/stats 444 $'^layer expert resident pinned hits misses last_token on_gpu gpu_pinned\n00 000 [01] '
 row MODEL/experts/stats.json 444 'json .[33].layer == 1 and .[33].expert == 1 and .[33].hits >= 0'
 row MODEL/experts/trace 444 '^$'
 row MODEL/experts/ctl 644 '^load' takes 'load 00/000' reads '^load' takes 'pin 00/000' reads '^load' takes 'unpin 00/*' reads '^load' \

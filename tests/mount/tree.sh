@@ -123,7 +123,7 @@ experts() {
 	local before blocks map
 	same "$(wc -l <experts/map)" "$(ls -d experts/[0-9]* | wc -l)" "lines of map"
 	same "$(tail -n +2 experts/stats | wc -l)" "$(find experts -path 'experts/[0-9]*/*' | wc -l)" "rows of stats"
-	same "$(head -1 experts/stats)" "layer expert resident pinned hits misses last_token"
+	same "$(head -1 experts/stats)" "layer expert resident pinned hits misses last_token on_gpu gpu_pinned"
 	[ -z "$(find experts -type f -path '*/[0-9]*' -printf '%b\n' | grep -x 0)" ] || fail "an expert without blocks"
 	ask "What is the capital of France?" >/dev/null
 	until_true looked || fail "what is resident does not stay"

@@ -4,6 +4,8 @@
  *
  * The Makefile renames each group's main after its file, and lists them all. SEED, a number,
  * shuffles the tests of a group. */
+#include "engine/gpu/card_find.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,6 +59,9 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
+	int status;
+	if (card_find_serve(argc, argv, &status)) /* for test_card_find.c */
+		return status;
 	if (!strncmp(name, "test_", 5))
 		name += 5;
 	if (argc > 2)

@@ -30,13 +30,13 @@ static struct {
 	uint32_t mix, feed, finish, route, end_experts, head;
 } calls;
 
-static int make_stream(struct residual_stream **out, const struct config *c, uint32_t rows,
+static int make_stream(struct residual_stream **out, const struct environment *env, uint32_t rows,
 		       struct err *e)
 {
 	struct held_stream *held = calloc(1, sizeof *held);
 	assert_non_null(held);
 	*out = (struct residual_stream *)held;
-	return cpu_backend.stream_make(&held->cpus, c, rows, e);
+	return cpu_backend.stream_make(&held->cpus, env, rows, e);
 }
 
 static void free_stream(struct residual_stream *x)
@@ -46,12 +46,13 @@ static void free_stream(struct residual_stream *x)
 	free(held);
 }
 
-static int make_scratch(struct scratch **out, const struct config *c, uint32_t rows, struct err *e)
+static int make_scratch(struct scratch **out, const struct environment *env, uint32_t rows,
+			struct err *e)
 {
 	struct held_scratch *held = calloc(1, sizeof *held);
 	assert_non_null(held);
 	*out = (struct scratch *)held;
-	return cpu_backend.scratch_make(&held->cpus, c, rows, e);
+	return cpu_backend.scratch_make(&held->cpus, env, rows, e);
 }
 
 static void free_scratch(struct scratch *x)

@@ -1,4 +1,4 @@
-/* The kernels of cards as C, without a card: each thread of a block is a thread of the system. Their
+/* The kernels of cards as C, without a card (tests/cuda/crew.h). Their
  * results are those of the scalar table, bit for bit. */
 #include "kernels/cuda/cuda_vectors.h"
 #include "kernels/scalar.h"

@@ -784,7 +784,7 @@ static void a_mount_after_the_restart_begins_with_32_bit_norms(void **state)
 static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 {
 	(void)state;
-	struct pager_expert x;
+	struct model_expert x;
 	struct model_progress p;
 	char name[128], untouched[128] = "", touched[128] = "", words[1024];
 	use(fable_fixture);

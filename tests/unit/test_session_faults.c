@@ -224,7 +224,7 @@ static void reads_and_settings_do_not_wait_for_it(void **state)
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
 	struct answer *a = submit_hanging(s);
-	struct pager_expert x;
+	struct model_expert x;
 	struct pager_stats pool;
 	char words[256];
 	int code;

@@ -485,7 +485,7 @@ static void interleave(uint32_t pieces)
 	uint32_t waits = 0, text[POSITIONS];
 	company_open(&c);
 	text_of(&parts[1], text);
-	if (forward_pass_init(&p, &cpu_backend, view.config, 16, &e) ||
+	if (forward_pass_init(&p, &view.forward->env, 16, &e) ||
 	    test_add(&prompt, &c.x[1], text + parts[1].held, parts[1].rows, ROW_PROMPT, true, &e))
 		fail_msg("%s", e.text);
 	for (uint32_t t = 0; t < prompt.count; t++)
@@ -541,7 +541,7 @@ static void a_step_that_waits_can_be_stopped_or_given_up(void **state)
 			c.account[i].stop = &stop[i];
 			atomic_store(&stop[i], false);
 		}
-		if (forward_pass_init(&p, &cpu_backend, view.config, ROWS, &e))
+		if (forward_pass_init(&p, &view.forward->env, ROWS, &e))
 			fail_msg("%s", e.text);
 		assert_int_equal(forward_begin(view.forward, &p, &c.batch, c.logits, &e), 1);
 		assert_int_equal(forward_go_on(view.forward, &p, 1, &e), 1);

@@ -258,7 +258,7 @@ static void *keep_looking(void *arg)
 	while (!c->over) {
 		char text[4096];
 		size_t length;
-		struct pager_expert x;
+		struct model_expert x;
 		struct pager_stats st;
 		uint32_t done, total;
 		for (int fact = 0; fact < FACT_COUNT; fact++)

@@ -31,9 +31,9 @@ static const struct pager_id *ids(uint32_t layer, uint32_t first, size_t n)
 	return list;
 }
 
-static struct pager_expert look(const struct test_model *m, uint32_t layer, uint32_t expert)
+static struct model_expert look(const struct test_model *m, uint32_t layer, uint32_t expert)
 {
-	struct pager_expert x;
+	struct model_expert x;
 	model_expert_inspect(m->model, layer, expert, &x);
 	return x;
 }

@@ -26,6 +26,7 @@ export async function look() {
 	const tries = +pool.hits + +pool.misses, size = (x) => (x >= 1e9 ? (x / 1e9).toFixed(1) + " GB" : (x / 1e6).toFixed(1) + " MB");
 	const facts = [
 		["In memory", `${number(n.inside)} of ${number(n.all)}`],
+		...(n.gpu ? [["On the GPU", `${number(n.gpu)} of ${number(n.all)}`]] : []),
 		["Cache", `${size(pool.used)} of ${size(pool.budget)}`],
 		["Hits", tries ? `${((100 * pool.hits) / tries).toFixed(1)} %` : "none yet"],
 		["Misses", number(pool.misses)],

@@ -1,25 +1,28 @@
-// The map of experts: experts/map on a canvas. A digit is an expert in memory, a letter one on disk, a dot
-// one that was never used; 0 to 9 and a to j are how often.
+// The map of experts: experts/map on a canvas. A digit is an expert in memory, a capital letter one on the GPU, a
+// small letter one on disk, a dot one that was never used; 0 to 9, A to J and a to j are how often.
 
 const GAP = 1;
 let rows = [], before = [], size = 0, shown = "";
 let chosen = null; // { x, y }: an expert and its layer's row
 
-const level = (c) => (c === "." ? -1 : c >= "a" ? c.charCodeAt(0) - 97 : +c);
+const level = (c) => (c === "." ? -1 : c >= "A" ? parseInt(c, 20) - 10 : +c);
 const resident = (c) => c >= "0" && c <= "9";
+const onGpu = (c) => c >= "A" && c <= "J";
+const there = (c) => resident(c) || onGpu(c);
+const placeOf = (c) => (onGpu(c) ? "on the GPU" : resident(c) ? "in memory" : "on disk");
 
 // The canvas has them as its own, where the browser has worked out which of dark and light they are.
 function colours(canvas) {
 	const style = getComputedStyle(canvas);
-	return { accent: style.color, miss: style.outlineColor, faint: style.borderTopColor };
+	return { accent: style.color, miss: style.outlineColor, faint: style.borderTopColor, gpu: style.textDecorationColor };
 }
 
 function cell(paint, colour, c, was, x, y, side) {
 	const heat = level(c);
-	if (resident(c)) {
-		paint.globalAlpha = 0.25 + (0.75 * heat) / 9;
-		paint.fillStyle = was !== undefined && !resident(was) ? colour.miss : colour.accent;
-		if (was !== undefined && !resident(was)) paint.globalAlpha = 1; // it has just been read
+	if (there(c)) {
+		const read = was !== undefined && !there(was) && !onGpu(c); // just now
+		paint.globalAlpha = read ? 1 : 0.25 + (0.75 * heat) / 9;
+		paint.fillStyle = read ? colour.miss : onGpu(c) ? colour.gpu : colour.accent;
 		paint.fillRect(x, y, side, side);
 	} else {
 		paint.globalAlpha = heat < 0 ? 0.25 : 0.4 + (0.6 * heat) / 9;
@@ -28,7 +31,7 @@ function cell(paint, colour, c, was, x, y, side) {
 	}
 }
 
-// How many there are and are in memory; null: none, the model is dense.
+// How many there are, are in memory and on the GPU; null: none, the model is dense.
 export function draw(canvas, text, model) {
 	before = model === shown ? rows : [];
 	if (model !== shown) chosen = null;
@@ -50,9 +53,9 @@ export function draw(canvas, text, model) {
 			cell(paint, of, cells[x], before[y]?.[1]?.[x], x * size, y * size, side);
 	});
 	if (chosen) mark(paint, of);
-	const inside = [...all].filter(resident).length;
-	canvas.setAttribute("aria-label", `${inside} of ${all.length} experts are in memory`);
-	return { inside, all: all.length };
+	const inside = [...all].filter(resident).length, gpu = [...all].filter(onGpu).length;
+	canvas.setAttribute("aria-label", `${inside} of ${all.length} experts are in memory` + (gpu ? `, ${gpu} on the GPU` : ""));
+	return { inside, gpu, all: all.length };
 }
 
 function mark(paint, colour) {
@@ -90,5 +93,5 @@ function words({ x, y }) {
 	if (c === undefined) return "";
 	const name = `${row[0]}/${String(x).padStart(3, "0")}`;
 	if (c === ".") return `${name}: never used`;
-	return `${name}: ${resident(c) ? "in memory" : "on disk"}, heat ${level(c)} of 9`;
+	return `${name}: ${placeOf(c)}, heat ${level(c)} of 9`;
 }

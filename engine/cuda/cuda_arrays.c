@@ -1,0 +1,243 @@
+/* Making and freeing the arrays of cuda_arrays.h. */
+#include "engine/cuda/cuda_arrays.h"
+#include "engine/cpu/cpu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+uint32_t cuda_most_items(uint32_t experts, uint32_t assignments, uint32_t most)
+{
+	return (experts < assignments ? experts : assignments) + assignments / most;
+}
+
+/* ---- memory on the GPU, one piece for all arrays ---- */
+
+/* The next array; `at` counts bytes and then becomes the place of the first one. */
+static gpu_address cuda_next(gpu_address *at, size_t count, size_t size)
+{
+	enum { ALIGNMENT = 256 };
+	gpu_address place = *at;
+	*at += (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	return place;
+}
+
+static void cuda_next_codes(struct cuda_input *x, gpu_address *at, size_t rows)
+{
+	size_t columns = tq_groups(x->k) * TQ_GROUP;
+	x->q = cuda_next(at, rows, columns);
+	x->scale = cuda_next(at, rows * columns / 32, sizeof(float));
+	x->sum = cuda_next(at, rows * columns / 16, sizeof(int16_t));
+}
+
+/* Most bytes of `in` for each row: each part begins at a multiple of 16. */
+static size_t cuda_in_bytes(const struct config *c)
+{
+	return sizeof(struct cuda_row) + 16 + 2 * CONFIG_ROPES * (c->head_dim * sizeof(float) + 16);
+}
+
+static size_t cuda_lay_out_stream(struct cuda_stream *x, const struct config *c, gpu_address memory)
+{
+	gpu_address at = memory;
+	size_t rows = x->rows, kv = (size_t)c->kv_heads * c->head_dim * c->layers,
+	       chosen = rows * c->experts_per_token * c->layers;
+	x->x = cuda_next(&at, rows * c->hidden_size, sizeof(float));
+	x->in = cuda_next(&at, rows, cuda_in_bytes(c));
+	x->left = cuda_next(&at, 2 * (rows * kv + chosen), sizeof(float));
+	return at - memory;
+}
+
+static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *c,
+				   gpu_address memory)
+{
+	gpu_address at = memory;
+	size_t rows = s->rows, all = rows * s->top_k, hidden = c->hidden_size,
+	       attended = (size_t)c->heads * c->head_dim,
+	       head = (size_t)HEAD_ROWS * c->vocabulary, routed = rows * c->experts;
+	s->normed.k = c->hidden_size;
+	s->normed.f = cuda_next(&at, rows * hidden, sizeof(float));
+	cuda_next_codes(&s->normed, &at, rows);
+	s->guess.k = c->hidden_size;
+	s->guess.f = cuda_next(&at, PREDICT_MOST * hidden, sizeof(float));
+	cuda_next_codes(&s->guess, &at, PREDICT_MOST);
+	s->q = cuda_next(&at, rows * attended, sizeof(float));
+	s->attended.k = (uint32_t)attended;
+	s->attended.f = cuda_next(&at, rows * attended, sizeof(float));
+	cuda_next_codes(&s->attended, &at, rows);
+	s->parts = cuda_next(&at, CUDA_PARTS_BYTES, 1);
+	s->out = cuda_next(&at, rows * hidden, sizeof(float));
+	s->logits = cuda_next(&at, head > routed ? head : routed, sizeof(float));
+	s->wanted = cuda_next(&at, rows, sizeof(uint32_t));
+	s->chosen = cuda_next(&at, all, sizeof(uint32_t));
+	s->weight = cuda_next(&at, all, sizeof(float));
+	s->order = cuda_next(&at, all, sizeof(uint32_t));
+	s->items = cuda_next(&at, cuda_most_items(c->experts, (uint32_t)all, 1),
+			     sizeof(struct cuda_item));
+	s->item_count = cuda_next(&at, 1, sizeof(uint32_t));
+	s->gate_up = cuda_next(&at, 2 * all * c->expert_size, sizeof(float));
+	s->hidden.k = c->expert_size;
+	s->hidden.f = s->gate_up;
+	cuda_next_codes(&s->hidden, &at, all);
+	s->found = cuda_next(&at, all * hidden, sizeof(float));
+	return at - memory;
+}
+
+/* ---- the stream ---- */
+
+static size_t cuda_kv_width(const struct config *c)
+{
+	return (size_t)c->kv_heads * c->head_dim;
+}
+
+static int cuda_stream_take_main(struct cuda_stream *x, const struct config *c, struct err *e)
+{
+	struct cuda_model *m = x->model;
+	size_t rows = x->rows, chosen = rows * c->experts_per_token * c->layers;
+	x->there = calloc(rows, sizeof *x->there);
+	x->place = calloc(rows, sizeof *x->place);
+	if (!x->there || !x->place)
+		return err_set(e, ENOMEM, "out of memory for a step's rows");
+	x->embedded = cuda_take_main(m, rows * c->hidden_size * sizeof *x->embedded, e);
+	if (x->embedded)
+		x->in_main = cuda_take_main(m, rows * cuda_in_bytes(c), e);
+	if (x->in_main)
+		x->left_out = cuda_take_main(
+			m, 2 * (rows * c->layers * cuda_kv_width(c) + chosen) * sizeof *x->left_out,
+			e);
+	return x->left_out ? 0 : -e->code;
+}
+
+int cuda_stream_make(struct residual_stream **out, const struct environment *env, uint32_t rows,
+		     struct err *e)
+{
+	struct cuda_model *m = env->on_card;
+	struct cuda_stream *x = calloc(1, sizeof *x);
+	if (!x)
+		return err_set(e, ENOMEM, "out of memory for a step's rows");
+	x->model = m;
+	x->number = ++m->last_number;
+	x->rows = rows;
+	cuda_enter(m);
+	x->bytes = cuda_lay_out_stream(x, env->config, 0);
+	x->memory = cuda_take(m, GPU_DENSE, x->bytes, e);
+	cuda_lay_out_stream(x, env->config, x->memory);
+	int failed = x->memory ? cuda_stream_take_main(x, env->config, e) : -e->code;
+	if (!failed)
+		failed = gpu_driver_check(&m->card.driver,
+					  m->card.driver.event_create(&x->arrival,
+								      GPU_EVENT_NO_TIME),
+					  "marking the GPU's work", e);
+	if (failed)
+		cuda_stream_free((struct residual_stream *)x);
+	else
+		*out = (struct residual_stream *)x;
+	return failed;
+}
+
+void cuda_stream_free(struct residual_stream *stream)
+{
+	struct cuda_stream *x = (struct cuda_stream *)stream;
+	if (!x)
+		return;
+	cuda_enter(x->model);
+	cuda_contexts_let_go(x->model, x->number);
+	cuda_give(x->model, GPU_DENSE, x->memory, x->bytes);
+	cuda_give_main(x->model, x->embedded);
+	cuda_give_main(x->model, x->in_main);
+	cuda_give_main(x->model, x->left_out);
+	if (x->arrival)
+		(void)x->model->card.driver.event_destroy(x->arrival);
+	free(x->there);
+	free(x->place);
+	free(x);
+}
+
+uint64_t cuda_stream_bytes(const struct config *c, uint32_t rows)
+{
+	return (uint64_t)rows *
+	       (c->hidden_size + 2 * c->layers * (cuda_kv_width(c) + c->experts_per_token)) *
+	       sizeof(float);
+}
+
+/* ---- scratch ---- */
+
+static int cuda_scratch_take_main(struct cuda_scratch *s, const struct config *c, struct err *e)
+{
+	struct cuda_model *m = s->model;
+	size_t rows = s->rows, all = rows * s->top_k, head = (size_t)HEAD_ROWS * c->vocabulary;
+	s->normed_out = cuda_take_main(m, rows * c->hidden_size * sizeof(float), e);
+	if (s->normed_out)
+		s->logits_out = cuda_take_main(m, head * sizeof(float), e);
+	if (s->logits_out)
+		s->found_here = cuda_take_main(m, all * c->hidden_size * sizeof(float), e);
+	if (s->found_here)
+		s->chosen_in = cuda_take_main(m, all * sizeof(uint32_t), e);
+	if (s->chosen_in)
+		s->weight_in = cuda_take_main(m, all * sizeof(float), e);
+	if (s->weight_in)
+		s->wanted_in = cuda_take_main(m, rows * sizeof(uint32_t), e);
+	return s->wanted_in ? 0 : -e->code;
+}
+
+int cuda_scratch_make(struct scratch **out, const struct environment *env, uint32_t rows,
+		      struct err *e)
+{
+	struct cuda_model *m = env->on_card;
+	struct cuda_scratch *s = calloc(1, sizeof *s);
+	if (!s)
+		return err_set(e, ENOMEM, "out of memory for activations");
+	s->model = m;
+	s->rows = rows;
+	s->top_k = env->config->experts_per_token;
+	cuda_enter(m);
+	s->bytes = cuda_lay_out_scratch(s, env->config, 0);
+	s->memory = cuda_take(m, GPU_DENSE, s->bytes, e);
+	cuda_lay_out_scratch(s, env->config, s->memory);
+	int failed = s->memory ? cuda_scratch_take_main(s, env->config, e) : -e->code;
+	if (!failed)
+		failed = cpu_backend.scratch_make(&s->cpu, env, rows, e);
+	if (failed)
+		cuda_scratch_free((struct scratch *)s);
+	else
+		*out = (struct scratch *)s;
+	return failed;
+}
+
+void cuda_free_sequence(struct cuda_scratch *k, struct cuda_sequence *q)
+{
+	card_forget(&k->model->card, q->launches);
+	*q = (struct cuda_sequence){0};
+}
+
+static void cuda_forget_sequences(struct cuda_scratch *k)
+{
+	for (struct cuda_sequence *q = k->sequence; q < k->sequence + CUDA_SEQUENCES; q++)
+		cuda_free_sequence(k, q);
+}
+
+void cuda_scratch_free(struct scratch *scratch)
+{
+	struct cuda_scratch *s = (struct cuda_scratch *)scratch;
+	if (!s)
+		return;
+	cuda_enter(s->model);
+	cuda_flush(s); /* the stream of a pass that waits */
+	(void)cuda_wait(s->model);
+	cuda_forget_sequences(s);
+	cpu_backend.scratch_free(s->cpu);
+	cuda_give(s->model, GPU_DENSE, s->memory, s->bytes);
+	cuda_give_main(s->model, s->normed_out);
+	cuda_give_main(s->model, s->logits_out);
+	cuda_give_main(s->model, s->found_here);
+	cuda_give_main(s->model, s->chosen_in);
+	cuda_give_main(s->model, s->weight_in);
+	cuda_give_main(s->model, s->wanted_in);
+	free(s);
+}
+
+uint64_t cuda_scratch_bytes(const struct config *c, uint32_t rows)
+{
+	return cpu_backend.scratch_bytes(c, rows) +
+	       ((uint64_t)rows * (c->experts_per_token + 1) * c->hidden_size +
+		(uint64_t)HEAD_ROWS * c->vocabulary) *
+		       sizeof(float);
+}

@@ -1,0 +1,185 @@
+/* The arrays of the backend for GPUs: what stands behind struct residual_stream and struct scratch
+ * (backend.h). For the files of this room. */
+#ifndef MOEFS_ENGINE_CUDA_CUDA_ARRAYS_H
+#define MOEFS_ENGINE_CUDA_CUDA_ARRAYS_H
+
+#include "engine/cuda/cuda_model.h"
+
+/* Where a row of the stream belongs, while its layers are computed. */
+struct cuda_place {
+	struct context *context; /* only compared if the row is dead: it may be gone */
+	uint32_t position;
+	bool dead;
+};
+
+/* A pass's rows. What has to wait for the end of the pass lies here: other passes use the scratch in
+ * between. */
+struct cuda_stream {
+	struct cuda_model *model;
+	uint64_t number; /* no other stream of the model ever has it; also that of its pass */
+	uint32_t rows;	 /* most */
+	size_t bytes;  /* on the GPU */
+	gpu_address memory;
+	gpu_address x;		/* [rows][hidden] */
+	/* What the step's n rows are, as cuda_place_rows lays it out: struct cuda_row[n], tokens[n],
+	 * then cos, sin[n][half] of each rotation. */
+	gpu_address in;
+	/* What the pass leaves behind, of its n rows: keys, values[layers][n][key-value heads · head
+	 * dim], then the choices of feed_held: chosen, weight[layers][n][top_k]. */
+	gpu_address left;
+
+	/* In main memory: */
+	float *embedded;	  /* [rows][hidden], which the GPU reads */
+	bool *there;		  /* [rows]: embedded */
+	uint8_t *in_main;	  /* the same as `in`, which the GPU reads */
+	float *left_out; /* the same as `left` */
+	struct cuda_place *place; /* [rows] */
+	bool placed;		  /* `in` and place are those of the step's rows */
+	uint32_t n;		  /* rows when they were placed */
+	/* Layers whose keys and values are computed, of which left_out is on its way, which are in the
+	 * contexts. */
+	uint32_t mixed, sent, settled;
+	bool arrived;	   /* nothing is on its way */
+	gpu_event arrival; /* of what was sent last */
+	/* All layers were started together, by a sequence (cuda_sequence.c): their operations have
+	 * nothing left to do. */
+	bool ahead;
+	uint32_t spans; /* most spans that a row sees */
+};
+
+/* What is computed but not yet added to the stream: the next kernel that reads it adds it first. */
+enum cuda_pending_kind { PENDING_NONE, PENDING_ROWS, PENDING_EXPERTS };
+struct cuda_pending {
+	enum cuda_pending_kind kind;
+	struct cuda_stream *of;
+	uint32_t n, routed;
+	gpu_address chosen, weight; /* of experts */
+	bool apart; /* not all of them are on the GPU, or they are in no order */
+};
+
+/* A sequence of launches that computes all layers for so many rows. */
+struct cuda_sequence {
+	gpu_sequence launches;
+	uint64_t stream; /* its number */
+	uint32_t n, spans;
+	uint64_t used; /* the step that used it last */
+};
+enum { CUDA_SEQUENCES = 32, CUDA_SEQUENCE_ROWS = 32 };
+
+/* Arrays within one operation or one layer. */
+struct cuda_scratch {
+	struct cuda_model *model;
+	uint32_t rows, top_k; /* most */
+	size_t bytes;
+	gpu_address memory;
+	struct cuda_input normed;   /* [rows][hidden] */
+	uint32_t normed_rows;	    /* of the last `end` */
+	uint32_t head_rows;	    /* whose logits are on their way to logits_out */
+	struct cuda_input guess;    /* [PREDICT_MOST][hidden]: of a later layer's router */
+	gpu_address q;		    /* [rows][heads · head dim] */
+	struct cuda_input attended; /* [rows][heads · head dim] */
+	gpu_address parts;	    /* of cuda_attend_spans: CUDA_PARTS_BYTES */
+	gpu_address out;	    /* [rows][hidden] */
+	gpu_address logits;	    /* [HEAD_ROWS][vocabulary], or [rows][experts] */
+	gpu_address wanted;	    /* [rows] */
+	/* Experts: */
+	gpu_address chosen, weight;  /* [rows][top_k] */
+	gpu_address order, items, item_count;
+	gpu_address gate_up;	    /* [2][rows · top_k][expert size] */
+	struct cuda_input hidden;   /* [rows · top_k][expert size]: its floats are the first half of
+				       gate_up */
+	gpu_address found;	    /* [rows · top_k][hidden]: outputs */
+
+	/* In main memory, which the GPU reads and writes: */
+	float *normed_out; /* [rows][hidden] */
+	float *logits_out; /* [HEAD_ROWS][vocabulary] */
+	float *found_here; /* [rows · top_k][hidden]: outputs of experts that the CPU computes */
+	uint32_t *chosen_in; /* [rows][top_k] */
+	float *weight_in;
+	uint32_t *wanted_in; /* [rows] */
+
+	struct cuda_pending pending;
+	struct cuda_sequence sequence[CUDA_SEQUENCES];
+
+	/* For experts that are not on the GPU. */
+	struct scratch *cpu;
+	bool some_elsewhere; /* of the experts that the layer's rows chose */
+};
+
+/* What spans of attention leave, of as many rows as find room. One row finds room up to some 900,000
+ * positions of 32 heads; a longer text is computed by the CPU. */
+enum { CUDA_PARTS_BYTES = 64 << 20 };
+
+/* Most items of a layer's experts (cuda_group). */
+uint32_t cuda_most_items(uint32_t experts, uint32_t assignments, uint32_t most);
+
+static inline struct cuda_stream *cuda_stream_of(const struct step *s)
+{
+	return (struct cuda_stream *)s->stream;
+}
+static inline struct cuda_scratch *cuda_scratch_of(const struct step *s)
+{
+	return (struct cuda_scratch *)s->scratch;
+}
+
+int cuda_stream_make(struct residual_stream **out, const struct environment *env, uint32_t rows,
+		     struct err *e);
+void cuda_stream_free(struct residual_stream *x);
+uint64_t cuda_stream_bytes(const struct config *c, uint32_t rows);
+int cuda_scratch_make(struct scratch **out, const struct environment *env, uint32_t rows,
+		      struct err *e);
+void cuda_scratch_free(struct scratch *x);
+void cuda_free_sequence(struct cuda_scratch *k, struct cuda_sequence *q);
+uint64_t cuda_scratch_bytes(const struct config *c, uint32_t rows);
+
+/* ---- operations (backend.h), by file ---- */
+
+/* cuda_entry.c: the stream gets what is pending, and `to` and its codes for `format` are its norm, of
+ * n rows. format FORMAT_COUNT: without codes. */
+void cuda_enter_part(struct step *s, uint32_t layer, enum tensor_role norm,
+		     const struct cuda_input *to, enum format format);
+/* The stream of the scratch's pending sums gets them, whichever it is. */
+void cuda_flush(struct cuda_scratch *k);
+void cuda_leave_rows(struct step *s);
+void cuda_leave_experts(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
+			bool apart);
+
+/* cuda_sequence.c: starts all layers of the step, if they can be. */
+void cuda_run_ahead(struct step *s);
+
+/* cuda_attention.c */
+void cuda_place_rows(struct step *s);
+/* Where the parts of `in` begin, in bytes, of n rows. */
+size_t cuda_tokens_at(uint32_t n);
+size_t cuda_angles_at(const struct step *s, uint32_t rope);
+/* The mixer of a layer whose rows are placed. */
+void cuda_run_mixer(struct step *s, uint32_t layer);
+/* Keys and values of a layer in `left`. */
+gpu_address cuda_keys_of(const struct step *s, uint32_t layer);
+gpu_address cuda_values_of(const struct step *s, uint32_t layer);
+/* Where the choices of a layer begin in `left`, in elements: first the experts, then their weights. */
+size_t cuda_chosen_at(const struct step *s, uint32_t layer);
+size_t cuda_weight_at(const struct step *s, uint32_t layer);
+/* Starts to copy to main memory what the layers up to the last one that was mixed leave. */
+void cuda_send_left(struct step *s);
+/* Has it arrive. False: something has failed. */
+bool cuda_receive_left(struct step *s);
+/* Puts keys and values into their contexts; waits. */
+void cuda_settle_layers(struct step *s);
+
+/* cuda_feed.c */
+/* Whether feed_held can compute the layer. */
+bool cuda_can_feed(const struct step *s, uint32_t layer);
+void cuda_run_feed(struct step *s, uint32_t layer);
+/* What run_feed leaves to the next part. */
+void cuda_leave_feed(struct step *s, uint32_t layer);
+void cuda_route(struct step *s, uint32_t layer);
+void cuda_reweigh(struct step *s, uint32_t layer, size_t row);
+void cuda_guess(struct step *s, uint32_t later);
+void cuda_begin_experts(struct step *s, uint32_t layer);
+void cuda_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, uint32_t count);
+void cuda_end_experts(struct step *s, uint32_t layer);
+bool cuda_feed_held(struct step *s, uint32_t layer);
+void cuda_tell_choice(struct step *s, uint32_t layer);
+
+#endif

@@ -1,0 +1,98 @@
+/* What lies between the parts of layers: the sum of a part's output and the stream, which waits for the
+ * next part, whose norm needs the same numbers. See cuda_arrays.h.
+ *
+ * Outputs lie in the scratch, which passes share: before another pass writes there, the stream that they
+ * belong to gets them (cuda_flush). */
+#include "engine/cuda/cuda_arrays.h"
+
+/* The sums of pending experts; x NULL: there are none. */
+static struct cuda_sums cuda_pending_sums(const struct cuda_scratch *k)
+{
+	const struct cuda_pending *p = &k->pending;
+	const struct cuda_model *m = k->model;
+	struct cuda_sums sums = {0};
+	if (p->kind != PENDING_EXPERTS)
+		return sums;
+	sums = (struct cuda_sums){.y = cuda_at(p->of->x),
+				  .x = cuda_at(k->found),
+				  .other = k->found_here,
+				  .weight = cuda_at(p->weight),
+				  .chosen = cuda_at(p->chosen),
+				  .slots = cuda_at(cuda_experts_slots(m, p->routed)),
+				  .rows = p->n,
+				  .top_k = k->top_k,
+				  .width = m->config->hidden_size,
+				  .experts = m->config->experts,
+				  .add = 1};
+	return sums;
+}
+
+void cuda_flush(struct cuda_scratch *k)
+{
+	const struct cuda_sums sums = cuda_pending_sums(k);
+	size_t count = (size_t)k->pending.n * k->model->config->hidden_size;
+	const struct cuda_grid g = cuda_items_grid(count);
+	if (k->pending.kind == PENDING_ROWS)
+		cuda_add_rows(k->model, k->pending.of->x, k->out, count);
+	else if (k->pending.kind == PENDING_EXPERTS)
+		cuda_do(k->model, cuda_sum_experts_number, &g, &sums);
+	k->pending.kind = PENDING_NONE;
+}
+
+void cuda_leave_rows(struct step *s)
+{
+	cuda_scratch_of(s)->pending =
+		(struct cuda_pending){.kind = PENDING_ROWS, .of = cuda_stream_of(s), .n = s->n};
+}
+
+void cuda_leave_experts(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
+			bool apart)
+{
+	cuda_scratch_of(s)->pending = (struct cuda_pending){.kind = PENDING_EXPERTS,
+							    .of = cuda_stream_of(s),
+							    .n = s->n,
+							    .apart = apart,
+							    .routed = s->env->plan->routed_of[layer],
+							    .chosen = chosen,
+							    .weight = weight};
+}
+
+/* The sum, the norm and its codes in one launch: of the form of TC. Pending experts are all on the GPU
+ * and in ascending order. */
+static void cuda_enter_rotated(struct step *s, const struct cuda_input *to, gpu_address weight)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct cuda_sums sums = cuda_pending_sums(k);
+	struct cuda_norm_inputs p = {
+		.x = cuda_at(cuda_stream_of(s)->x),
+		.added = k->pending.kind == PENDING_ROWS ? cuda_at(k->out) : NULL,
+		.experts = {.outputs = sums.x, .weight = sums.weight, .top_k = sums.top_k},
+		.w = cuda_at(weight),
+		.y = cuda_at(to->f),
+		.q = cuda_at(to->q),
+		.scale = cuda_at(to->scale),
+		.rows = s->n,
+		.n = to->k,
+		.eps = s->env->config->rms_eps};
+	cuda_fill_signs(&p.signs);
+	const struct cuda_grid g = cuda_norm_inputs_grid(&p);
+	cuda_do(k->model, cuda_norm_inputs_number, &g, &p);
+}
+
+void cuda_enter_part(struct step *s, uint32_t layer, enum tensor_role norm,
+		     const struct cuda_input *to, enum format format)
+{
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	gpu_address weight = cuda_weight(k->model, layer, norm);
+	bool rotated = format_input(format) == INPUT_TQ;
+	if (!rotated || k->pending.apart || k->pending.of != cuda_stream_of(s) ||
+	    k->pending.n != s->n)
+		cuda_flush(k);
+	if (rotated) {
+		cuda_enter_rotated(s, to, weight);
+	} else {
+		cuda_norm(k->model, to->f, cuda_stream_of(s)->x, weight, s->n, to->k);
+		cuda_prepare_input(k->model, to, s->n, format);
+	}
+	k->pending.kind = PENDING_NONE;
+}

@@ -1,0 +1,375 @@
+/* Feed-forwards with experts on the GPU. Where the GPU holds all of a layer's experts, the router's
+ * choice never leaves it, and is told after the step. Else the choice goes to main memory, and the CPU
+ * computes the experts that are elsewhere, at the same time; the sum takes each output from where it
+ * is, in the same order. See cuda_arrays.h. */
+#include "engine/cuda/cuda_arrays.h"
+#include "engine/cpu/cpu.h"
+
+#include <string.h>
+
+/* ---- the router ---- */
+
+/* input = that of the layer's router and experts; logits = the router's. */
+static void cuda_run_router(struct step *s, uint32_t layer, const struct cuda_input *input)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct matrix *router = &s->env->weights->layer[layer].m[TENSOR_ROUTER];
+	cuda_enter_part(s, layer, TENSOR_FEED_FORWARD_NORM, input, router->shape.format);
+	cuda_multiply(k->model, layer, TENSOR_ROUTER, input, s->n, k->logits);
+}
+
+/* The router's logits, in main memory. */
+static bool cuda_bring_logits(struct step *s)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	cuda_copy_out(k->model, s->routing->router_logits, k->logits,
+		      (size_t)s->n * s->env->config->experts * sizeof(float));
+	return cuda_wait(k->model);
+}
+
+void cuda_route(struct step *s, uint32_t layer)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	cuda_run_router(s, layer, &k->normed);
+	cuda_copy_out(k->model, k->normed_out, k->normed.f,
+		      (size_t)s->n * k->normed.k * sizeof(float));
+	if (cuda_bring_logits(s))
+		router_choose_experts(s, layer);
+	else /* nothing is computed any more */
+		memset(s->routing->kept, 0, s->n * sizeof *s->routing->kept);
+}
+
+void cuda_reweigh(struct step *s, uint32_t layer, size_t row)
+{
+	cpu_backend.reweigh(s, layer, row);
+}
+
+void cuda_guess(struct step *s, uint32_t later)
+{
+	struct routing *r = s->routing;
+	for (uint32_t e = 0; e < s->env->config->experts; e++)
+		r->rank[e] = UINT32_MAX;
+	cuda_run_router(s, later, &cuda_scratch_of(s)->guess);
+	if (cuda_bring_logits(s))
+		router_rank_experts(s, later);
+}
+
+/* ---- experts on the GPU ---- */
+
+/* Gives the choice of the step's routing to the GPU; experts that a row does not pass through have no
+ * number. */
+static void cuda_upload_choice(struct step *s, uint32_t layer)
+{
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct routing *r = s->routing;
+	uint32_t routed = s->env->plan->routed_of[layer];
+	k->some_elsewhere = false;
+	for (uint32_t t = 0; t < s->n; t++)
+		for (uint32_t i = 0; i < k->top_k; i++) {
+			size_t to = (size_t)t * k->top_k + i, from = (size_t)t * r->top_k + i;
+			bool there = i < r->kept[t];
+			k->chosen_in[to] = there ? r->chosen[from] : UINT32_MAX;
+			k->weight_in[to] = there ? r->weight[from] : 0;
+			if (there && !cuda_experts_held(k->model, routed, r->chosen[from]))
+				k->some_elsewhere = true;
+			if (there)
+				cuda_experts_used(k->model, routed, r->chosen[from]);
+		}
+	cuda_copy_in(k->model, k->chosen, k->chosen_in, (size_t)s->n * k->top_k * sizeof(uint32_t));
+	cuda_copy_in(k->model, k->weight, k->weight_in, (size_t)s->n * k->top_k * sizeof(float));
+}
+
+/* Tokens of an expert that its products compute at once. */
+static uint32_t cuda_expert_tokens(const struct step *s, uint32_t layer)
+{
+	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
+	const struct config *c = s->env->config;
+	uint32_t mean = (s->n * c->experts_per_token + c->experts - 1) / c->experts, least = UINT32_MAX;
+	if (s->n == 1)
+		return 1;
+	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
+		uint32_t most = cuda_tokens_together(record->computed[part].format,
+						     mean > 1 ? mean : 2);
+		least = most < least ? most : least;
+	}
+	return least;
+}
+
+/* What the products of a layer's experts have in common. */
+static struct cuda_product cuda_expert_product(const struct cuda_scratch *k, const struct step *s,
+					       uint32_t layer, uint32_t part)
+{
+	const struct cuda_model *m = k->model;
+	uint32_t routed = s->env->plan->routed_of[layer];
+	const struct plan_record *record = &s->env->plan->record[routed];
+	struct cuda_product p = {.slots = cuda_at(cuda_experts_slots(m, routed)),
+				 .offset = record->slot_offset[part],
+				 .items = cuda_at(k->items),
+				 .item_count = cuda_at(k->item_count),
+				 .order = cuda_at(k->order),
+				 .n = s->n * k->top_k,
+				 .most = cuda_expert_tokens(s, layer),
+				 .parts = 1};
+	cuda_describe(m, &p, &record->computed[part]);
+	p.ldy = p.rows;
+	return p;
+}
+
+static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_product *p,
+				    enum format format, const struct cuda_input *x)
+{
+	uint32_t experts = k->model->config->experts, items = cuda_most_items(experts, p->n, p->most);
+	enum cuda_kernel kernel = cuda_product_kernel(format, p->most);
+	p->q = cuda_at(x->q);
+	p->scale = cuda_at(x->scale);
+	p->sum = cuda_at(x->sum);
+	const struct cuda_room room = cuda_room_of(k->model);
+	const struct cuda_grid g = cuda_product_grid(kernel, p, items, &room);
+	cuda_do(k->model, kernel, &g, p);
+}
+
+/* Gate and up: one launch where they are alike. */
+static void cuda_run_gate_up(struct step *s, uint32_t layer)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
+	const struct shape *gate = &record->computed[0], *up = &record->computed[1];
+	bool alike = gate->format == up->format && gate->norms == up->norms;
+	size_t width = (size_t)s->n * k->top_k * gate->rows;
+	for (uint32_t part = 0; part < (alike ? 1 : 2); part++) {
+		struct cuda_product p = cuda_expert_product(k, s, layer, part);
+		p.divide = k->top_k;
+		p.y = cuda_at(k->gate_up + part * width * sizeof(float));
+		p.parts = alike ? 2 : 1;
+		p.part_bytes = record->slot_offset[1] - record->slot_offset[0];
+		p.y_part = width;
+		if (part && format_input(gate->format) != format_input(up->format))
+			cuda_prepare_input(k->model, &k->normed, s->n, up->format);
+		cuda_run_expert_product(k, &p, record->computed[part].format, &k->normed);
+	}
+}
+
+static struct cuda_groups cuda_groups_of(const struct step *s, uint32_t layer, gpu_address chosen)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	uint32_t routed = s->env->plan->routed_of[layer];
+	return (struct cuda_groups){.chosen = cuda_at(chosen),
+				    .slots = cuda_at(cuda_experts_slots(k->model, routed)),
+				    .rows = s->n,
+				    .top_k = k->top_k,
+				    .experts = s->env->config->experts,
+				    .most = cuda_expert_tokens(s, layer),
+				    .order = cuda_at(k->order),
+				    .items = cuda_at(k->items),
+				    .item_count = cuda_at(k->item_count)};
+}
+
+static void cuda_group_rows(struct step *s, uint32_t layer, gpu_address chosen)
+{
+	struct cuda_groups p = cuda_groups_of(s, layer, chosen);
+	const struct cuda_grid g = cuda_groups_grid(&p);
+	cuda_do(cuda_scratch_of(s)->model, cuda_group_number, &g, &p);
+}
+
+/* hidden, in 8 bits = silu(gate) · up. */
+static void cuda_gate(const struct cuda_scratch *k, uint32_t n, enum format format)
+{
+	size_t width = (size_t)n * k->hidden.k;
+	gpu_address up = k->gate_up + width * sizeof(float);
+	struct cuda_gate_inputs inputs = {.gate = cuda_at(k->gate_up),
+					  .up = cuda_at(up),
+					  .q = cuda_at(k->hidden.q),
+					  .scale = cuda_at(k->hidden.scale),
+					  .k = k->hidden.k,
+					  .n = n};
+	const struct cuda_vectors gated = {cuda_at(k->gate_up), cuda_at(up), width};
+	cuda_fill_signs(&inputs.signs);
+	const struct cuda_grid both = cuda_gate_inputs_grid(&inputs), gate = cuda_items_grid(width);
+	if (format_input(format) == INPUT_TQ) {
+		cuda_do(k->model, cuda_gate_inputs_number, &both, &inputs);
+		return;
+	}
+	cuda_do(k->model, cuda_silu_mul_number, &gate, &gated);
+	cuda_prepare_input(k->model, &k->hidden, n, format);
+}
+
+/* found = the outputs of the grouped experts that the GPU holds. `normed` is prepared for the router's
+ * format. */
+static void cuda_run_experts(struct step *s, uint32_t layer)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	struct cuda_model *m = k->model;
+	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
+	enum format router = s->env->weights->layer[layer].m[TENSOR_ROUTER].shape.format,
+		    gate = record->computed[0].format,
+		    down = record->computed[EXPERT_PARTS - 1].format;
+	uint32_t all = s->n * k->top_k;
+	if (format_input(router) != format_input(gate))
+		cuda_prepare_input(m, &k->normed, s->n, gate);
+	cuda_run_gate_up(s, layer);
+	cuda_gate(k, all, down);
+	struct cuda_product p = cuda_expert_product(k, s, layer, EXPERT_PARTS - 1);
+	p.divide = 1;
+	p.y = cuda_at(k->found);
+	cuda_run_expert_product(k, &p, down, &k->hidden);
+}
+
+/* ---- some elsewhere ---- */
+
+/* A step with the CPU's arrays in place of the GPU's. */
+static struct step cuda_as_cpus(const struct step *s)
+{
+	struct step t = *s;
+	t.scratch = cuda_scratch_of(s)->cpu;
+	t.stream = NULL;
+	return t;
+}
+
+void cuda_begin_experts(struct step *s, uint32_t layer)
+{
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	struct step cpus = cuda_as_cpus(s);
+	cuda_upload_choice(s, layer);
+	cuda_group_rows(s, layer, k->chosen);
+	cuda_run_experts(s, layer);
+	if (k->some_elsewhere)
+		moe_begin_experts(&cpus, layer, k->normed_out);
+}
+
+void cuda_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, uint32_t count)
+{
+	struct step cpus = cuda_as_cpus(s);
+	cpu_backend.wave(&cpus, layer, ready, count);
+}
+
+/* The CPU's outputs, by (row, expert of the row). */
+static void cuda_give_found(struct step *s, uint32_t layer)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct routing *r = s->routing;
+	uint32_t routed = s->env->plan->routed_of[layer];
+	size_t width = s->env->config->hidden_size;
+	const float *found = moe_experts_found(k->cpu);
+	for (uint32_t t = 0; t < s->n; t++)
+		for (uint32_t i = 0; i < r->kept[t]; i++) {
+			size_t from = (size_t)t * r->top_k + i, to = (size_t)t * k->top_k + i;
+			if (!cuda_experts_held(k->model, routed, r->chosen[from]))
+				memcpy(k->found_here + to * width,
+				       found + r->assignment[from] * width, width * sizeof *found);
+		}
+}
+
+void cuda_end_experts(struct step *s, uint32_t layer)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	if (k->some_elsewhere)
+		cuda_give_found(s, layer);
+	cuda_leave_experts(s, layer, k->chosen, k->weight, true);
+}
+
+/* ---- all of them on the GPU ---- */
+
+/* Nobody sees or changes the choice before the experts are computed. */
+static bool cuda_choice_is_free(const struct step *s)
+{
+	const struct config *c = s->env->config;
+	bool is = !s->env->tap && c->router_order == SOFTMAX_THEN_TOP_K && c->router_groups <= 1 &&
+		  c->router_multiplier == 1 && !c->router_correction &&
+		  c->experts_per_token <= CUDA_ROUTE_MOST;
+	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
+		is = is && !span->losses.steered && !span->losses.experts_per_token;
+	return is;
+}
+
+static void cuda_choose_rows(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct config *c = s->env->config;
+	struct cuda_route p = {.choice = {.logits = cuda_at(k->logits),
+						.chosen = cuda_at(chosen),
+						.weight = cuda_at(weight),
+						.rows = s->n,
+						.experts = c->experts,
+						.top_k = k->top_k,
+						.normalise = c->normalise_top_k,
+						.eps = c->top_k_eps,
+						.scaling = c->routed_scaling,
+						.ascending = 1},
+				     .groups = cuda_groups_of(s, layer, chosen)};
+	const struct cuda_grid choice = cuda_choice_grid(&p.choice),
+			       groups = cuda_groups_grid(&p.groups);
+	if (s->n == 1) {
+		cuda_do(k->model, cuda_route_number, &choice, &p);
+		return;
+	}
+	cuda_do(k->model, cuda_choose_number, &choice, &p.choice);
+	cuda_do(k->model, cuda_group_number, &groups, &p.groups);
+}
+
+bool cuda_can_feed(const struct step *s, uint32_t layer)
+{
+	const struct cuda_model *m = cuda_stream_of(s)->model;
+	return !m->failure.code && cuda_choice_is_free(s) &&
+	       cuda_experts_all_held(m, s->env->plan->routed_of[layer]);
+}
+
+void cuda_run_feed(struct step *s, uint32_t layer)
+{
+	gpu_address left = cuda_stream_of(s)->left;
+	cuda_run_router(s, layer, &cuda_scratch_of(s)->normed);
+	cuda_choose_rows(s, layer, left + cuda_chosen_at(s, layer) * sizeof(uint32_t),
+			 left + cuda_weight_at(s, layer) * sizeof(float));
+	cuda_run_experts(s, layer);
+	cuda_leave_feed(s, layer);
+}
+
+void cuda_leave_feed(struct step *s, uint32_t layer)
+{
+	gpu_address left = cuda_stream_of(s)->left;
+	cuda_leave_experts(s, layer, left + cuda_chosen_at(s, layer) * sizeof(uint32_t),
+			   left + cuda_weight_at(s, layer) * sizeof(float), false);
+}
+
+bool cuda_feed_held(struct step *s, uint32_t layer)
+{
+	const struct cuda_stream *x = cuda_stream_of(s);
+	if (!x->ahead && !cuda_can_feed(s, layer))
+		return false;
+	if (!x->ahead)
+		cuda_run_feed(s, layer);
+	return true;
+}
+
+/* Where a row of the step was when the rows were placed: rows only move up. */
+static uint32_t cuda_placed_row(const struct step *s, uint32_t row)
+{
+	const struct cuda_stream *x = cuda_stream_of(s);
+	const struct step_span *span = step_span_of(s, row);
+	uint32_t position = span->position + row - span->first, was = row;
+	while (was < x->n && (x->place[was].context != span->context ||
+			      x->place[was].position != position))
+		was++;
+	return was;
+}
+
+void cuda_tell_choice(struct step *s, uint32_t layer)
+{
+	const struct cuda_stream *x = cuda_stream_of(s);
+	struct routing *r = s->routing;
+	uint32_t top_k = cuda_scratch_of(s)->top_k, routed = s->env->plan->routed_of[layer];
+	const float *chosen = x->left_out + cuda_chosen_at(s, layer),
+		    *weight = x->left_out + cuda_weight_at(s, layer);
+	bool there = cuda_receive_left(s);
+	r->top_k = top_k;
+	for (uint32_t t = 0; t < s->n; t++) {
+		size_t to = (size_t)t * top_k, was = cuda_placed_row(s, t), from = was * top_k;
+		r->kept[t] = there && was < x->n ? top_k : 0;
+		if (!r->kept[t])
+			continue;
+		memcpy(r->chosen + to, chosen + from, top_k * sizeof *r->chosen);
+		memcpy(r->weight + to, weight + from, top_k * sizeof *r->weight);
+		router_sort_by_weight(r->chosen + to, r->weight + to, top_k);
+		for (uint32_t i = 0; i < top_k; i++)
+			cuda_experts_used(x->model, routed, r->chosen[to + i]);
+	}
+}

@@ -1,0 +1,197 @@
+/* A model's copy on a GPU: dense weights, where experts lie, copies of contexts, and the launches
+ * that the operations are made of. For the files of this room.
+ *
+ * One thread computes; all of its work goes through the card's stream, in order. The first error
+ * stays in `failure`, and after it nothing is launched or copied any more (cuda_do).
+ */
+#ifndef MOEFS_ENGINE_CUDA_CUDA_MODEL_H
+#define MOEFS_ENGINE_CUDA_CUDA_MODEL_H
+
+#include "engine/cuda/cuda.h"
+#include "engine/gpu/card.h"
+#include "kernels/cuda/cuda_tables.h"
+
+/* A tensor of the dense part. */
+struct cuda_tensor {
+	gpu_address data;
+	gpu_address cell; /* on the GPU: a number, data */
+};
+
+/* Memory for many pieces of one size. Pieces that are given back are taken again, never freed before
+ * the model is. */
+struct cuda_pool {
+	size_t bytes; /* of a piece */
+	enum gpu_use use;
+	struct cuda_slab {
+		gpu_address at;
+		size_t bytes;
+	} *slab;	    /* [slabs] */
+	gpu_address *piece; /* [free], with room for all pieces */
+	uint32_t slabs, free, pieces;
+};
+
+/* The copy of a context's keys and values: blocks like the context's own (kv_table.h). */
+struct cuda_context {
+	uint64_t number;  /* as in struct context_copy; 0: nobody's */
+	uint64_t last;	  /* the step that used it last */
+	uint64_t pass;	  /* the pass that uses it now; 0: none */
+	gpu_address *blocks; /* [count] */
+	uint32_t count, room;
+	gpu_address table; /* on the GPU: [table_room] addresses of blocks */
+	uint32_t table_room, listed; /* blocks that are in the table */
+};
+
+struct cuda_experts; /* cuda_experts.c */
+
+struct cuda_model {
+	struct card card;
+	struct gpu_budget *budget;
+	struct cuda_counters *counters;
+	const struct config *config;
+	const struct plan *plan;
+	enum kv_type kv;
+	struct err failure;
+
+	gpu_address dense;
+	size_t dense_bytes;
+	struct cuda_tensor (*layer)[TENSOR_ROLES]; /* [layers + 1], the last for what occurs once */
+	const struct weights *weights;		  /* in main memory: their shapes */
+	gpu_address pairs;			  /* of TC3 (cuda_tables.h) */
+	gpu_address table; /* the embedding [vocabulary][hidden]; 0: it is not on the GPU */
+	size_t table_bytes;
+	enum cuda_number table_type;
+
+	struct cuda_experts *experts;
+	struct cuda_pool blocks; /* of contexts */
+	struct cuda_context *context;
+	uint32_t contexts;
+	uint64_t steps, last_number;
+};
+
+/* ---- work (cuda_work.c) ---- */
+
+/* Makes the GPU's context current for the calling thread. At the beginning of whatever may be called
+ * by a thread for the first time. */
+void cuda_enter(struct cuda_model *m);
+/* Notes the first error. */
+void cuda_fail(struct cuda_model *m, const struct err *why);
+void cuda_do(struct cuda_model *m, enum cuda_kernel k, const struct cuda_grid *g,
+	     const void *operands);
+void cuda_copy_in(struct cuda_model *m, gpu_address to, const void *from, size_t bytes);
+void cuda_copy_out(struct cuda_model *m, void *to, gpu_address from, size_t bytes);
+void cuda_copy_within(struct cuda_model *m, gpu_address to, gpu_address from, size_t bytes);
+/* False: something has failed. */
+bool cuda_wait(struct cuda_model *m);
+/* Marks the work that was started so far, and waits for it. */
+void cuda_mark(struct cuda_model *m, gpu_event event);
+bool cuda_wait_for(struct cuda_model *m, gpu_event event);
+
+/* GPU memory within the budget; 0 and an error: there is none. */
+gpu_address cuda_take(struct cuda_model *m, enum gpu_use use, size_t bytes, struct err *e);
+void cuda_give(struct cuda_model *m, enum gpu_use use, gpu_address at, size_t bytes);
+/* Main memory that the GPU reads and writes at the speed of the bus; not counted. NULL and an error:
+ * there is none. */
+void *cuda_take_main(struct cuda_model *m, size_t bytes, struct err *e);
+void cuda_give_main(struct cuda_model *m, void *memory);
+
+/* ---- pieces of one size (cuda_pool.c) ---- */
+
+/* A piece of a pool; 0 and an error: the budget has no room for one beside `kept` bytes that stay free
+ * for others. */
+gpu_address cuda_pool_take(struct cuda_model *m, struct cuda_pool *p, uint64_t kept,
+			   struct err *e);
+/* Whether there is room for more pieces than are free. */
+bool cuda_pool_grows(struct cuda_model *m, const struct cuda_pool *p, uint64_t kept);
+void cuda_pool_give(struct cuda_pool *p, gpu_address piece);
+/* Gives back the last slab. None of its pieces is in use; those that are free are none any more. */
+void cuda_pool_give_slab(struct cuda_model *m, struct cuda_pool *p);
+void cuda_pool_free(struct cuda_model *m, struct cuda_pool *p);
+
+/* ---- parts of operations (cuda_products.c) ---- */
+
+/* An input of products: rows of width k. */
+struct cuda_input {
+	uint32_t k;
+	gpu_address f;		     /* [rows][k] floats */
+	gpu_address q, scale, sum;   /* in 8 bits, of the form that was prepared last */
+};
+/* y[n][width] = rmsnorm(x[n][width]) */
+void cuda_norm(struct cuda_model *m, gpu_address y, gpu_address x, gpu_address weight, uint32_t n,
+	       uint32_t width);
+/* The input's rows from `first` on, in 8 bits for matrices of this format. */
+struct cuda_input cuda_input_from(const struct cuda_input *x, enum format format, uint32_t first);
+void cuda_prepare_input(struct cuda_model *m, const struct cuda_input *x, uint32_t n,
+			enum format format);
+/* y[n][rows] = a matrix of the dense part by n rows of an input that is prepared for its format. */
+void cuda_multiply(struct cuda_model *m, uint32_t layer, enum tensor_role role,
+		   const struct cuda_input *x, uint32_t n, gpu_address y);
+/* How many tokens of a matrix that has n are computed at once. */
+uint32_t cuda_tokens_together(enum format format, uint32_t n);
+/* Several products of one input as one launch, where there is a kernel for their formats; else
+ * false. */
+struct cuda_projection {
+	enum tensor_role role;
+	gpu_address to;
+};
+bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
+			    const struct cuda_projection *products, uint32_t count,
+			    const struct cuda_input *x, uint32_t n);
+/* The same of inputs from row `first` on. */
+void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role role,
+			const struct cuda_input *x, uint32_t first, uint32_t n, gpu_address y);
+void cuda_add_rows(struct cuda_model *m, gpu_address y, gpu_address x, size_t count);
+/* Fills in what all products of a shape have. */
+void cuda_describe(const struct cuda_model *m, struct cuda_product *p, const struct shape *s);
+
+static inline const struct matrix *cuda_matrix(const struct cuda_model *m, uint32_t layer,
+					enum tensor_role role)
+{
+	const struct weights *w = m->weights;
+	return layer < m->config->layers ? &w->layer[layer].m[role] : &w->once.m[role];
+}
+
+static inline gpu_address cuda_weight(const struct cuda_model *m, uint32_t layer,
+				      enum tensor_role role)
+{
+	return m->layer[layer][role].data;
+}
+
+/* What launches of products are shaped by. */
+static inline struct cuda_room cuda_room_of(const struct cuda_model *m)
+{
+	return (struct cuda_room){m->card.facts.processors, m->card.facts.shared};
+}
+
+/* Operands have pointers where the program has addresses. */
+static inline void *cuda_at(gpu_address a)
+{
+	return (void *)(uintptr_t)a;
+}
+
+/* ---- the embedding (cuda_table.c) ---- */
+
+void cuda_table_load(struct cuda_model *m, struct threads *threads);
+void cuda_table_free(struct cuda_model *m);
+
+/* ---- contexts (cuda_context.c) ---- */
+
+/* Makes the copy of a context hold its first `position` positions, with room for n more, for a pass, which
+ * keeps it until it lets go. NULL: the model has failed. */
+const struct cuda_context *cuda_context_ready(struct cuda_model *m, struct context *x,
+					      uint32_t position, uint32_t n, uint64_t pass);
+void cuda_contexts_let_go(struct cuda_model *m, uint64_t pass);
+void cuda_contexts_free(struct cuda_model *m);
+
+/* ---- experts (cuda_experts.c) ---- */
+
+/* Between two steps: what was copied meanwhile is there from now on, what is given up is not. token: the
+ * next step's clock (step.h). */
+void cuda_experts_turn(struct cuda_model *m, uint64_t token);
+/* A token of the step chose an expert. */
+void cuda_experts_used(struct cuda_model *m, uint32_t routed, uint32_t expert);
+/* On the GPU: [experts] addresses of a routed layer's experts, 0 where one is not held. */
+gpu_address cuda_experts_slots(const struct cuda_model *m, uint32_t routed);
+bool cuda_experts_all_held(const struct cuda_model *m, uint32_t routed);
+void cuda_experts_end(struct cuda_model *m);
+
+#endif

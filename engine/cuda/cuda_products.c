@@ -1,0 +1,132 @@
+/* Products, norms and sums of rows: launches that several operations are made of. See cuda_model.h. */
+#include "engine/cuda/cuda_model.h"
+#include "kernels/block.h"
+
+void cuda_norm(struct cuda_model *m, gpu_address y, gpu_address x, gpu_address weight, uint32_t n,
+	       uint32_t width)
+{
+	const struct cuda_norms p = {
+		cuda_at(x), cuda_at(weight), cuda_at(y), n, width, m->config->rms_eps};
+	const struct cuda_grid g = cuda_norms_grid(&p);
+	cuda_do(m, cuda_rmsnorm_number, &g, &p);
+}
+
+struct cuda_input cuda_input_from(const struct cuda_input *x, enum format format, uint32_t first)
+{
+	bool blocks = format_input(format) == INPUT_BLOCKS;
+	size_t columns = blocks ? x->k : tq_groups(x->k) * TQ_GROUP;
+	return (struct cuda_input){
+		.k = x->k,
+		.f = x->f + (size_t)first * x->k * sizeof(float),
+		.q = x->q + first * columns,
+		.scale = x->scale + first * columns / (blocks ? BLOCK : TQ_GROUP) * sizeof(float),
+		.sum = x->sum + first * columns / HALF_BLOCK * sizeof(int16_t)};
+}
+
+void cuda_prepare_input(struct cuda_model *m, const struct cuda_input *x, uint32_t n,
+			enum format format)
+{
+	bool blocks = format_input(format) == INPUT_BLOCKS;
+	enum cuda_kernel k = blocks ? cuda_block_prepare_number : cuda_tq_prepare_number;
+	struct cuda_prepare p = {.x = cuda_at(x->f),
+				 .q = cuda_at(x->q),
+				 .scale = cuda_at(x->scale),
+				 .sum = blocks ? cuda_at(x->sum) : NULL,
+				 .k = x->k,
+				 .n = n};
+	cuda_fill_signs(&p.signs);
+	const struct cuda_grid g = cuda_prepare_grid(k, &p);
+	cuda_do(m, k, &g, &p);
+}
+
+void cuda_describe(const struct cuda_model *m, struct cuda_product *p, const struct shape *s)
+{
+	p->rows = s->rows;
+	p->groups = cuda_product_groups(s->format, s->cols);
+	p->norm_bytes = (uint32_t)format_norm_type_bytes(s->norms);
+	if (format_is_trellis(s->format)) {
+		cuda_fill_trellis(&p->trellis, format_tq_bits(s->format));
+		p->trellis.pairs = cuda_at(m->pairs);
+	}
+}
+
+uint32_t cuda_tokens_together(enum format format, uint32_t n)
+{
+	enum { FEW = 8, MANY = 32, WORTH_MANY = 12 };
+	if (n <= 1)
+		return 1;
+	return n >= WORTH_MANY && cuda_product_kernel(format, MANY) != CUDA_KERNEL_COUNT ? MANY
+											 : FEW;
+}
+
+static struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer,
+					   enum tensor_role role, const struct cuda_input *x,
+					   uint32_t n, gpu_address y)
+{
+	const struct shape *s = &cuda_matrix(m, layer, role)->shape;
+	struct cuda_product p = {
+		.slots = cuda_at(m->layer[layer][role].cell),
+		.divide = 1,
+		.n = n,
+		.most = cuda_tokens_together(s->format, n),
+		.parts = 1,
+		.q = cuda_at(x->q),
+		.scale = cuda_at(x->scale),
+		.sum = cuda_at(x->sum),
+		.y = cuda_at(y),
+		.ldy = s->rows,
+	};
+	cuda_describe(m, &p, s);
+	return p;
+}
+
+static uint32_t cuda_items_of(uint32_t n, uint32_t most)
+{
+	return (n + most - 1) / most;
+}
+
+void cuda_multiply(struct cuda_model *m, uint32_t layer, enum tensor_role role,
+		   const struct cuda_input *x, uint32_t n, gpu_address y)
+{
+	const struct cuda_room room = cuda_room_of(m);
+	struct cuda_product p = cuda_product_of(m, layer, role, x, n, y);
+	const enum cuda_kernel k =
+		cuda_product_kernel(cuda_matrix(m, layer, role)->shape.format, p.most);
+	const struct cuda_grid g = cuda_product_grid(k, &p, cuda_items_of(n, p.most), &room);
+	cuda_do(m, k, &g, &p);
+}
+
+bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
+			    const struct cuda_projection *products, uint32_t count,
+			    const struct cuda_input *x, uint32_t n)
+{
+	const struct cuda_room room = cuda_room_of(m);
+	struct cuda_products all = {.count = count};
+	for (uint32_t i = 0; i < count; i++) {
+		if (!format_is_trellis(cuda_matrix(m, layer, products[i].role)->shape.format))
+			return false;
+		all.p[i] = cuda_product_of(m, layer, products[i].role, x, n, products[i].to);
+	}
+	const uint32_t most = all.p[0].most;
+	const enum cuda_kernel k = most == 1   ? cuda_tc_products_1_number
+				   : most == 8 ? cuda_tc_products_8_number
+					       : cuda_tc_products_32_number;
+	const struct cuda_grid g = cuda_products_grid(k, &all, cuda_items_of(n, most), &room);
+	cuda_do(m, k, &g, &all);
+	return true;
+}
+
+void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role role,
+			const struct cuda_input *x, uint32_t first, uint32_t n, gpu_address y)
+{
+	const struct cuda_input rest =
+		cuda_input_from(x, cuda_matrix(m, layer, role)->shape.format, first);
+	cuda_multiply(m, layer, role, &rest, n, y);
+}
+
+void cuda_add_rows(struct cuda_model *m, gpu_address y, gpu_address x, size_t count)
+{
+	const struct cuda_vectors p = {cuda_at(y), cuda_at(x), count};
+	const struct cuda_grid g = cuda_items_grid(count);
+	cuda_do(m, cuda_add_number, &g, &p);
+}

@@ -1,0 +1,291 @@
+/* The table of the backend for GPUs, and what is too small for a file: the stream and the outputs. See
+ * cuda.h. */
+#include "engine/cuda/cuda_arrays.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The model is checked with its formats when it is copied to the GPU (cuda_model_open). */
+static int cuda_computes(const struct config *c, struct err *e)
+{
+	(void)c;
+	(void)e;
+	return 0;
+}
+
+/* ---- the stream ---- */
+
+static int cuda_embed_row(const struct step *s, uint32_t row, struct err *e)
+{
+	const struct cuda_stream *x = cuda_stream_of(s);
+	const struct config *c = s->env->config;
+	float *to = x->embedded + (size_t)row * c->hidden_size;
+	int failed = x->there[row] ? 0
+				   : weights_row(s->env->weights, TABLE_EMBEDDING, s->tokens[row],
+						 to, e);
+	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1; i++)
+		to[i] *= c->embedding_multiplier;
+	return failed;
+}
+
+/* By rows from the store. */
+static void cuda_embed_from_main(struct step *s)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	const struct environment *env = s->env;
+	size_t width = env->config->hidden_size;
+	struct err why;
+	memset(x->there, 0, s->n * sizeof *x->there);
+	weights_rows(env->weights, TABLE_EMBEDDING, s->tokens, s->n, x->embedded, width, x->there,
+		     env->threads);
+	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
+		for (uint32_t t = 0; t < span->n; t++)
+			if (cuda_embed_row(s, span->first + t, &why))
+				step_kill(s, span, t, SPAN_FAILED, &why);
+	cuda_copy_in(x->model, x->x, x->embedded, s->n * width * sizeof(float));
+}
+
+/* By the table on the GPU. */
+static void cuda_embed_on_card(struct step *s)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	struct cuda_model *m = x->model;
+	const struct config *c = s->env->config;
+	const struct cuda_embedding p = {.x = cuda_at(x->x),
+					 .table = cuda_at(m->table),
+					 .tokens = cuda_at(x->in + cuda_tokens_at(s->n)),
+					 .n = s->n,
+					 .width = c->hidden_size,
+					 .type = m->table_type,
+					 .multiplier = c->embedding_multiplier};
+	const struct cuda_grid g = cuda_items_grid((size_t)s->n * c->hidden_size);
+	cuda_place_rows(s);
+	cuda_do(m, cuda_embed_number, &g, &p);
+}
+
+static bool cuda_tokens_known(const struct step *s)
+{
+	for (uint32_t t = 0; t < s->n; t++)
+		if (s->tokens[t] >= s->env->config->vocabulary)
+			return false;
+	return true;
+}
+
+static void cuda_embed(struct step *s)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	cuda_enter(x->model);
+	x->model->steps++;
+	if (k->pending.of != x)
+		cuda_flush(k); /* of experts where they were */
+	k->pending.kind = PENDING_NONE;
+	cuda_contexts_let_go(x->model, x->number); /* of a pass that was given up */
+	cuda_experts_turn(x->model, s->clock);
+	x->placed = x->ahead = x->arrived = false;
+	x->settled = x->sent = x->mixed = 0;
+	if (x->model->table && cuda_tokens_known(s))
+		cuda_embed_on_card(s);
+	else
+		cuda_embed_from_main(s); /* which says what is wrong with a token */
+}
+
+static void cuda_begin(struct step *s)
+{
+	(void)s;
+}
+
+/* Rows move up over some that died. What belongs to rows as they were is brought to its place
+ * first; copies do not overlap. */
+static void cuda_move(struct step *s, uint32_t to, uint32_t from, uint32_t n)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	size_t width = s->env->config->hidden_size * sizeof(float);
+	uint32_t most = from - to;
+	cuda_flush(cuda_scratch_of(s));
+	if (x->placed)
+		cuda_settle_layers(s);
+	x->placed = x->ahead; /* then no layer needs them any more */
+	for (uint32_t t = 0; t < n; t += most)
+		cuda_copy_within(x->model, x->x + (to + t) * width, x->x + (from + t) * width,
+				 (n - t < most ? n - t : most) * width);
+}
+
+static const float *cuda_show(struct step *s)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	cuda_flush(cuda_scratch_of(s));
+	cuda_copy_out(x->model, x->embedded, x->x,
+		      (size_t)s->n * s->env->config->hidden_size * sizeof(float));
+	(void)cuda_wait(x->model);
+	return x->embedded;
+}
+
+static int cuda_failed(const struct environment *env, struct err *e)
+{
+	const struct err *why = &env->on_card->failure;
+	if (why->code)
+		*e = *why;
+	return -why->code;
+}
+
+static bool cuda_holds(const struct environment *env, uint32_t routed, uint32_t expert)
+{
+	return cuda_experts_held(env->on_card, routed, expert);
+}
+
+/* The step's keys and values are in the contexts. */
+static void cuda_mix(struct step *s, uint32_t layer)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	if (x->placed && x->n != s->n && !x->ahead) { /* the last rows died */
+		cuda_settle_layers(s);
+		x->placed = false;
+	}
+	if (!x->placed)
+		cuda_place_rows(s);
+	if (layer == 0)
+		cuda_run_ahead(s);
+	if (!x->ahead)
+		cuda_run_mixer(s, layer);
+	x->mixed = layer + 1;
+}
+
+static void cuda_settle(struct step *s)
+{
+	cuda_settle_layers(s);
+	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
+		if (span->n && !cuda_stream_of(s)->model->failure.code)
+			span->context->copy.valid = span->position + span->n;
+	cuda_contexts_let_go(cuda_stream_of(s)->model, cuda_stream_of(s)->number);
+}
+
+static void cuda_finish(struct step *s, uint32_t layer)
+{
+	(void)s;
+	(void)layer;
+}
+
+/* ---- outputs ---- */
+
+/* Whether the rows are all of the step's, in order. */
+static bool cuda_all_rows(const struct step *s, const uint32_t *rows, uint32_t n)
+{
+	bool all = n == s->n;
+	for (uint32_t i = 0; rows && i < n; i++)
+		all = all && rows[i] == i;
+	return all;
+}
+
+/* normed = the norm of some rows. */
+static void cuda_end_rows(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
+{
+	const struct cuda_stream *x = cuda_stream_of(s);
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	uint32_t width = s->env->config->hidden_size;
+	const struct cuda_gather p = {cuda_at(k->out), cuda_at(x->x), cuda_at(k->wanted), n, width};
+	const struct cuda_grid g = cuda_items_grid((size_t)n * width);
+	cuda_flush(k);
+	if (rows) {
+		memcpy(k->wanted_in, rows, n * sizeof *rows);
+		cuda_copy_in(k->model, k->wanted, k->wanted_in, n * sizeof *rows);
+		cuda_do(k->model, cuda_gather_number, &g, &p);
+	}
+	cuda_norm(k->model, k->normed.f, rows ? k->out : x->x,
+		  cuda_weight(k->model, s->env->config->layers, norm), n, width);
+	cuda_prepare_input(k->model, &k->normed, n,
+			   s->env->weights->once.m[TENSOR_HEAD].shape.format);
+}
+
+/* The head's products of a few rows begin with `end`: what is done until `head` is called takes the
+ * processor's time, not the GPU's. */
+static void cuda_end(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
+{
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct config *c = s->env->config;
+	k->normed_rows = n;
+	k->head_rows = rows && n <= HEAD_ROWS ? n : 0;
+	cuda_send_left(s);
+	if (cuda_all_rows(s, rows, n))
+		cuda_enter_part(s, c->layers, norm, &k->normed,
+				s->env->weights->once.m[TENSOR_HEAD].shape.format);
+	else
+		cuda_end_rows(s, norm, rows, n);
+	if (k->head_rows)
+		cuda_multiply(k->model, c->layers, TENSOR_HEAD, &k->normed, n, k->logits);
+}
+
+/* Where the GPU may write logits: where they are wanted, if that is the scratch's, else there first. */
+static float *cuda_logits_place(const struct cuda_scratch *k, float *wanted, size_t width)
+{
+	bool own = wanted >= k->logits_out && wanted < k->logits_out + HEAD_ROWS * width;
+	return own ? wanted : k->logits_out;
+}
+
+static void cuda_head(struct step *s, uint32_t n, float *logits)
+{
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	struct cuda_model *m = k->model;
+	const struct config *c = s->env->config;
+	size_t width = c->vocabulary;
+	for (uint32_t t = 0, some; t < n; t += some) {
+		float *to = cuda_logits_place(k, logits + t * width, width);
+		some = n - t < HEAD_ROWS ? n - t : HEAD_ROWS;
+		if (k->head_rows != some)
+			cuda_multiply_from(m, c->layers, TENSOR_HEAD, &k->normed, t, some,
+					   k->logits);
+		k->head_rows = 0;
+		cuda_copy_out(m, to, k->logits, some * width * sizeof *logits);
+		if (cuda_wait(m) && to != logits + t * width)
+			memcpy(logits + t * width, to, some * width * sizeof *logits);
+	}
+	for (size_t i = 0; i < n * width && c->logits_scaling != 1; i++)
+		logits[i] /= c->logits_scaling;
+	if (c->logit_cap > 0)
+		s->env->kernels->softcap(logits, n * width, c->logit_cap);
+}
+
+static float *cuda_logits(struct scratch *scratch)
+{
+	return ((struct cuda_scratch *)scratch)->logits_out;
+}
+
+static float *cuda_normed(struct scratch *scratch)
+{
+	struct cuda_scratch *k = (struct cuda_scratch *)scratch;
+	cuda_copy_out(k->model, k->normed_out, k->normed.f,
+		      (size_t)k->normed_rows * k->normed.k * sizeof(float));
+	(void)cuda_wait(k->model);
+	return k->normed_out;
+}
+
+const struct backend cuda_backend = {
+	.computes = cuda_computes,
+	.stream_make = cuda_stream_make,
+	.stream_free = cuda_stream_free,
+	.stream_bytes = cuda_stream_bytes,
+	.scratch_make = cuda_scratch_make,
+	.scratch_free = cuda_scratch_free,
+	.scratch_bytes = cuda_scratch_bytes,
+	.embed = cuda_embed,
+	.begin = cuda_begin,
+	.move = cuda_move,
+	.show = cuda_show,
+	.failed = cuda_failed,
+	.settle = cuda_settle,
+	.mix = cuda_mix,
+	.finish = cuda_finish,
+	.holds = cuda_holds,
+	.feed_held = cuda_feed_held,
+	.tell_choice = cuda_tell_choice,
+	.route = cuda_route,
+	.reweigh = cuda_reweigh,
+	.guess = cuda_guess,
+	.begin_experts = cuda_begin_experts,
+	.wave = cuda_wave,
+	.end_experts = cuda_end_experts,
+	.end = cuda_end,
+	.head = cuda_head,
+	.logits = cuda_logits,
+	.normed = cuda_normed,
+};

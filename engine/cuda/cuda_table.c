@@ -1,0 +1,70 @@
+/* The embedding on the GPU: a copy of the table of the store, if it has plain numbers and the GPU has room
+ * to spare. Else rows are read from the store, and each is verified on the way, which takes longer than a
+ * layer. See cuda_model.h. */
+#include "engine/cuda/cuda_model.h"
+#include "engine/compute/threads.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* The table may take this part of the budget. */
+enum { CUDA_TABLE_SHARE = 8 };
+
+struct cuda_table_task {
+	struct cuda_model *model;
+	const struct plan_tensor *tensor;
+	size_t row_bytes;
+	_Atomic bool failed;
+};
+
+/* Copies chunks [begin, end). The copy has left the buffer when the call returns: it is no memory that the
+ * GPU can read. */
+static void cuda_table_copy(void *ctx, uint32_t begin, uint32_t end)
+{
+	struct cuda_table_task *z = ctx;
+	struct cuda_model *m = z->model;
+	const struct gpu_driver *d = &m->card.driver;
+	size_t chunk_bytes = z->tensor->chunk_rows * z->row_bytes;
+	void *chunk = malloc(chunk_bytes);
+	bool good = chunk && !d->context_use(m->card.context);
+	struct err e;
+	for (uint32_t c = begin; c < end && good && !atomic_load(&z->failed); c++) {
+		good = !weights_table_chunk(m->weights, TABLE_EMBEDDING, c, chunk, &e) &&
+		       !d->copy_in(m->table + c * chunk_bytes, chunk,
+				   plan_chunk_rows(z->tensor, c) * z->row_bytes, m->card.stream);
+	}
+	if (!good)
+		atomic_store(&z->failed, true);
+	free(chunk);
+}
+
+static bool cuda_table_number(enum format format, enum cuda_number *type)
+{
+	*type = format == FORMAT_F16 ? CUDA_F16 : format == FORMAT_BF16 ? CUDA_BF16 : CUDA_F32;
+	return format_is_float(format);
+}
+
+void cuda_table_load(struct cuda_model *m, struct threads *threads)
+{
+	const struct plan_tensor *t = m->weights->tables[TABLE_EMBEDDING].tensor;
+	struct cuda_table_task z = {.model = m, .tensor = t};
+	struct err e;
+	if (!cuda_table_number(t->shape.format, &m->table_type))
+		return;
+	z.row_bytes = t->shape.cols * (m->table_type == CUDA_F32 ? sizeof(float) : sizeof(uint16_t));
+	m->table_bytes = t->shape.rows * z.row_bytes;
+	if (m->table_bytes > gpu_budget_limit(m->budget) / CUDA_TABLE_SHARE)
+		return;
+	m->table = cuda_take(m, GPU_DENSE, m->table_bytes, &e);
+	if (!m->table)
+		return;
+	threads_run(threads, t->chunks, 1, cuda_table_copy, &z);
+	if (!cuda_wait(m) || atomic_load(&z.failed))
+		cuda_table_free(m);
+}
+
+void cuda_table_free(struct cuda_model *m)
+{
+	cuda_give(m, GPU_DENSE, m->table, m->table_bytes);
+	m->table = 0;
+}

@@ -1,0 +1,294 @@
+/* What the 48 layers of one token of Qwen3-30B-A3B in 3 bits take, as one chain of launches. The weights
+ * of 8 layers lie in memory and take turns. */
+#include "kernels/cuda/cuda_tables.h"
+#include "kernels/kernels.h"
+#include "tests/cuda/card_chain.h"
+#include "tests/cuda/card_runner.h"
+#include "tests/unit/random.h"
+
+#include <stdio.h>
+
+enum { LAYERS = 48, SETS = 8, HIDDEN = 2048, WIDTH = 4096, HEADS = 32, KV = 4, DIM = 128 };
+enum { EXPERTS = 128, TOP_K = 8, SIZE = 768, POSITIONS = 4096, BLOCK_BYTES = 2 * KV * DIM * 64 * 2 };
+
+/* The matrices of a layer, one after the other. */
+enum layer_matrix { QUERY, KEY, VALUE, OUT, ROUTER, GATE, UP, DOWN, MATRICES };
+static const struct shape layer_shapes[MATRICES] = {
+	{FORMAT_TC3, NORM_F16, WIDTH, HIDDEN, 0},  {FORMAT_TC3, NORM_F16, KV * DIM, HIDDEN, 0},
+	{FORMAT_TC4, NORM_F16, KV * DIM, HIDDEN, 0}, {FORMAT_TC3, NORM_F16, HIDDEN, WIDTH, 0},
+	{FORMAT_TC4, NORM_F16, EXPERTS, HIDDEN, 0}, {FORMAT_TC3, NORM_F16, SIZE, HIDDEN, 0},
+	{FORMAT_TC3, NORM_F16, SIZE, HIDDEN, 0},   {FORMAT_TC3, NORM_F16, HIDDEN, SIZE, 0},
+};
+
+/* Memory on the card. Experts follow the matrices that are not of experts: TOP_K records; all experts
+ * have one of those. */
+struct layers {
+	struct card *card;
+	gpu_address memory, weights, end;
+	size_t used, at[MATRICES], layer_bytes, record, room;
+	uint32_t positions;
+};
+
+#define LAYER_AT(address) ((void *)(uintptr_t)(address))
+
+static size_t layers_bytes(enum layer_matrix m)
+{
+	return (format_arranged_bytes(&layer_shapes[m]) + 255) / 256 * 256;
+}
+
+/* A piece of the memory for one step's values. */
+static void *layers_take(struct layers *x, size_t bytes)
+{
+	void *p = LAYER_AT(x->memory + x->used);
+	x->used += (bytes + 255) / 256 * 256;
+	return p;
+}
+
+static bool layers_begin(struct layers *x, struct card *c)
+{
+	struct err e;
+
+	*x = (struct layers){.card = c};
+	for (size_t m = QUERY; m < GATE; m++) {
+		x->at[m] = x->layer_bytes;
+		x->layer_bytes += layers_bytes((enum layer_matrix)m);
+	}
+	for (size_t m = GATE; m < MATRICES; m++) {
+		x->at[m] = x->record;
+		x->record += layers_bytes((enum layer_matrix)m);
+	}
+	x->room = x->layer_bytes + TOP_K * x->record;
+	if (card_take(c, (size_t)64 << 20, &x->memory, &e) ||
+	    card_take(c, SETS * x->room, &x->weights, &e))
+		return false;
+	return !c->driver.fill(x->memory, 0x35, (size_t)64 << 20, c->stream) &&
+	       !c->driver.fill(x->weights, 0x35, SETS * x->room, c->stream) && !card_wait(c, &e);
+}
+
+/* Copies data to a new piece. */
+static void *layers_put(struct layers *x, const void *data, size_t bytes)
+{
+	void *to = layers_take(x, bytes);
+	struct err e;
+
+	(void)card_copy_in(x->card, (uintptr_t)to, data, bytes, &e);
+	(void)card_wait(x->card, &e);
+	return to;
+}
+
+/* The values of a step. */
+struct layer_step {
+	float *x, *q, *key, *value, *out, *logits, *gate, *down, *norm, *scale;
+	int8_t *inputs;
+	uint32_t *chosen, *order, *count;
+	float *weight, *parts;
+	struct cuda_item *items;
+	const struct cuda_row *rows;
+	const uint8_t *const *slots[SETS];
+	const uint8_t *const *matrix[SETS][GATE];
+	struct cuda_trellis tc3, tc4;
+};
+
+static void layers_addresses(struct layers *x, struct layer_step *s)
+{
+	static uint64_t blocks[POSITIONS / 64], slots[EXPERTS], one;
+	const uint8_t *kv = layers_take(x, POSITIONS / 64 * BLOCK_BYTES);
+	uint16_t pairs[CUDA_PAIRS];
+
+	for (size_t b = 0; b < POSITIONS / 64; b++)
+		blocks[b] = (uintptr_t)kv + b * BLOCK_BYTES;
+	const struct cuda_row row = {layers_put(x, blocks, sizeof blocks), x->positions - 1, 0};
+	s->rows = layers_put(x, &row, sizeof row);
+	for (size_t set = 0; set < SETS; set++) {
+		const gpu_address at = x->weights + set * x->room;
+		for (size_t e = 0; e < EXPERTS; e++)
+			slots[e] = at + x->layer_bytes + e % TOP_K * x->record;
+		s->slots[set] = layers_put(x, slots, sizeof slots);
+		for (size_t m = QUERY; m < GATE; m++) {
+			one = at + x->at[m];
+			s->matrix[set][m] = layers_put(x, &one, sizeof one);
+		}
+	}
+	cuda_fill_pairs(pairs);
+	cuda_fill_trellis(&s->tc3, 3);
+	cuda_fill_trellis(&s->tc4, 4);
+	s->tc3.pairs = s->tc4.pairs = layers_put(x, pairs, sizeof pairs);
+}
+
+static void layers_step(struct layers *x, struct layer_step *s)
+{
+	static float numbers[HIDDEN];
+	struct random random = {1};
+	static const uint32_t chosen[TOP_K] = {7, 1, 4, 2, 0, 5, 3, 6};
+
+	x->used = 0;
+	layers_addresses(x, s);
+	random_normal(&random, numbers, HIDDEN);
+	s->x = layers_put(x, numbers, sizeof numbers);
+	s->norm = layers_put(x, numbers, sizeof numbers);
+	s->q = layers_take(x, WIDTH * 4);
+	s->key = layers_take(x, KV * DIM * 4);
+	s->value = layers_take(x, KV * DIM * 4);
+	s->out = layers_take(x, HIDDEN * 4);
+	s->logits = layers_take(x, EXPERTS * 4);
+	s->gate = layers_take(x, 2 * TOP_K * SIZE * 4);
+	s->down = layers_take(x, TOP_K * HIDDEN * 4);
+	s->inputs = layers_take(x, 2 * TOP_K * HIDDEN);
+	s->scale = layers_take(x, 2 * TOP_K * HIDDEN);
+	s->chosen = layers_put(x, chosen, sizeof chosen);
+	s->weight = layers_take(x, 4096);
+	s->order = layers_take(x, 4096);
+	s->items = layers_take(x, 4096);
+	s->count = layers_take(x, 4096);
+	s->parts = layers_take(x, (size_t)POSITIONS / 256 * HEADS * 160 * 4);
+}
+
+/* The product of one token, or of its experts, without y and slots. */
+static struct cuda_product layer_product(const struct layer_step *s, enum layer_matrix m)
+{
+	const struct shape *shape = &layer_shapes[m];
+	struct cuda_product p = {
+		.divide = 1,
+		.n = 1,
+		.most = 1,
+		.parts = 1,
+		.q = s->inputs,
+		.scale = s->scale,
+		.ldy = shape->rows,
+		.rows = shape->rows,
+		.groups = cuda_product_groups(shape->format, shape->cols),
+		.norm_bytes = 2,
+		.trellis = shape->format == FORMAT_TC3 ? s->tc3 : s->tc4,
+	};
+	if (m >= GATE) {
+		p.items = s->items;
+		p.item_count = s->count;
+		p.order = s->order;
+	}
+	return p;
+}
+
+static void layer_multiply(struct card_chain *chain, const struct layer_step *s, size_t set,
+			   enum layer_matrix m, float *y)
+{
+	const struct cuda_room room = {chain->card->facts.processors, chain->card->facts.shared};
+	const enum cuda_kernel k = cuda_product_kernel(layer_shapes[m].format, 1);
+	struct cuda_product p = layer_product(s, m);
+
+	p.slots = m < GATE ? s->matrix[set][m] : s->slots[set];
+	p.y = y;
+	if (m == GATE) {
+		p.divide = TOP_K;
+		p.parts = 2;
+		p.part_bytes = layers_bytes(GATE);
+		p.y_part = TOP_K * SIZE;
+	} else if (m == DOWN) {
+		p.offset = 2 * layers_bytes(GATE);
+	}
+	const struct cuda_grid g = cuda_product_grid(k, &p, m < GATE ? 1 : TOP_K, &room);
+	card_chain_add(chain, k, g, &p);
+}
+
+static void layer_project(struct card_chain *chain, const struct layer_step *s, size_t set)
+{
+	const struct cuda_room room = {chain->card->facts.processors, chain->card->facts.shared};
+	float *const y[] = {s->q, s->key, s->value};
+	struct cuda_products all = {.count = 3};
+
+	for (size_t m = QUERY; m <= VALUE; m++) {
+		all.p[m] = layer_product(s, (enum layer_matrix)m);
+		all.p[m].slots = s->matrix[set][m];
+		all.p[m].y = y[m];
+	}
+	const struct cuda_grid g = cuda_products_grid(cuda_tc_products_1_number, &all, 1, &room);
+	card_chain_add(chain, cuda_tc_products_1_number, g, &all);
+}
+
+static void layer_attend(struct card_chain *chain, const struct layer_step *s, uint32_t positions)
+{
+	const struct cuda_heads heads = {
+		.keys = {.key = s->key, .value = s->value, .rows = s->rows, .key_step = DIM * 64,
+			 .value_offset = KV * DIM * 64, .value_step = DIM * 64, .n = 1, .heads = KV,
+			 .head_dim = DIM, .half = 1},
+		.q = s->q, .q_norm = s->norm, .key_norm = s->norm, .cos = s->norm, .sin = s->norm,
+		.heads = HEADS, .turned = DIM / 2, .eps = 1e-6F};
+	struct cuda_join_inputs join = {
+		.attention = {.q = s->q, .parts = s->parts, .rows = s->rows, .key_step = DIM * 64,
+			      .value_offset = KV * DIM * 64, .value_step = DIM * 64, .n = 1,
+			      .heads = HEADS, .group = HEADS / KV, .head_dim = DIM,
+			      .spans = (positions + 255) / 256, .half = 1, .scale = 0.088F, .copy_keys = 1},
+		.q = s->inputs, .scale = s->scale};
+
+	cuda_fill_signs(&join.signs);
+	card_chain_add(chain, cuda_place_heads_number, cuda_heads_grid(&heads), &heads);
+	card_chain_add(chain, cuda_attend_spans_number, cuda_spans_grid(&join.attention),
+		       &join.attention);
+	card_chain_add(chain, cuda_join_inputs_number, cuda_join_inputs_grid(&join), &join);
+}
+
+static void layer_experts(struct card_chain *chain, const struct layer_step *s, size_t set)
+{
+	const struct cuda_route route = {
+		.choice = {.logits = s->logits, .chosen = s->chosen, .weight = s->weight, .rows = 1,
+			   .experts = EXPERTS, .top_k = TOP_K, .normalise = 1, .scaling = 1,
+			   .ascending = 1},
+		.groups = {.chosen = s->chosen, .slots = s->slots[set], .rows = 1, .top_k = TOP_K,
+			   .experts = EXPERTS, .most = 1, .order = s->order, .items = s->items,
+			   .item_count = s->count}};
+	struct cuda_gate_inputs gate = {.gate = s->gate, .up = s->gate + TOP_K * SIZE, .q = s->inputs,
+					.scale = s->scale, .k = SIZE, .n = TOP_K};
+
+	cuda_fill_signs(&gate.signs);
+	layer_multiply(chain, s, set, ROUTER, s->logits);
+	card_chain_add(chain, cuda_route_number, cuda_choice_grid(&route.choice), &route);
+	layer_multiply(chain, s, set, GATE, s->gate);
+	card_chain_add(chain, cuda_gate_inputs_number, cuda_gate_inputs_grid(&gate), &gate);
+	layer_multiply(chain, s, set, DOWN, s->down);
+}
+
+/* One layer: 12 launches. */
+static void layer_add(struct card_chain *chain, const struct layer_step *s, size_t set,
+		      uint32_t positions)
+{
+	struct cuda_norm_inputs norm = {.x = s->x,
+					.experts = {s->down, s->weight, NULL, TOP_K, 0},
+					.w = s->norm, .q = s->inputs, .scale = s->scale, .rows = 1,
+					.n = HIDDEN, .eps = 1e-6F};
+
+	cuda_fill_signs(&norm.signs);
+	card_chain_add(chain, cuda_norm_inputs_number, cuda_norm_inputs_grid(&norm), &norm);
+	layer_project(chain, s, set);
+	layer_attend(chain, s, positions);
+	layer_multiply(chain, s, set, OUT, s->out);
+	norm.added = s->out;
+	norm.experts = (struct cuda_expert_sum){0};
+	card_chain_add(chain, cuda_norm_inputs_number, cuda_norm_inputs_grid(&norm), &norm);
+	layer_experts(chain, s, set);
+}
+
+void card_measure_layers(struct card *c)
+{
+	struct layers x;
+	struct layer_step s;
+
+	if (!layers_begin(&x, c)) {
+		printf("# no memory for layers\n");
+		card_give(c, x.memory);
+		return;
+	}
+	for (x.positions = 256; x.positions <= POSITIONS; x.positions *= 4) {
+		layers_step(&x, &s);
+		double us[2];
+		for (int early = 0; early < 2; early++) {
+			struct card_chain chain;
+			card_chain_begin(&chain, c, early);
+			for (size_t i = 0; i < LAYERS; i++)
+				layer_add(&chain, &s, i % SETS, x.positions);
+			us[early] = card_chain_end(&chain) / LAYERS;
+		}
+		printf("a layer of one token, %u positions: %.2f (%.2f) us\n", x.positions, us[0],
+		       us[1]);
+	}
+	card_give(c, x.memory);
+	card_give(c, x.weights);
+}

@@ -1,0 +1,165 @@
+/* Kernels that do the work of several: each against the scalar functions one after the other. */
+#include "kernels/kernels.h"
+#include "tests/cuda/cases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Inputs in 8 bits of rows y[rows][k], as kernels_scalar makes them, against those of a kernel. */
+bool case_inputs_agree(const struct runner *r, const char *what, const struct case_inputs *in,
+		       const float *y, uint32_t rows, uint32_t k)
+{
+	const size_t groups = tq_groups(k), codes = rows * groups * TQ_GROUP;
+	float *scale = case_alloc(2 * rows * groups, sizeof *scale);
+	int8_t *q = case_alloc(3 * codes, 1), *expected = q + codes, *ordered = q + 2 * codes;
+
+	for (size_t t = 0; t < rows; t++)
+		kernels_scalar.tq_prepare(expected + t * groups * TQ_GROUP,
+					  scale + (rows + t) * groups, y + t * k, k);
+	for (size_t i = 0; i < codes; i++)
+		ordered[i] = expected[i / TQ_GROUP * TQ_GROUP + tq_input_place(i % TQ_GROUP)];
+	const bool right = r->get(r->ctx, q, in->q, codes) &&
+			   r->get(r->ctx, scale, in->scale, rows * groups * sizeof *scale) &&
+			   compare_bytes(what, q, ordered, 1, codes) &&
+			   compare_floats(what, scale, scale + rows * groups, rows * groups);
+	free(scale);
+	free(q);
+	return right;
+}
+
+struct case_inputs case_inputs_room(const struct runner *r, uint32_t rows, uint32_t k)
+{
+	const size_t groups = tq_groups(k);
+	return (struct case_inputs){r->put(r->ctx, NULL, rows * groups * TQ_GROUP),
+				    r->put(r->ctx, NULL, rows * groups * sizeof(float))};
+}
+
+/* ---- norms ---- */
+
+struct norm_case {
+	uint32_t rows, n, top_k;
+	bool added, y, ascending;
+};
+
+/* Experts of a row: 3, 0, 1, 2 … times 5. */
+static void case_norm_experts(struct random *random, uint32_t *chosen, float *weight,
+			      const struct norm_case *c)
+{
+	for (uint32_t i = 0; i < c->rows * c->top_k; i++)
+		chosen[i] = (i % c->top_k + (c->ascending ? 0 : 3 + i / c->top_k)) % c->top_k * 5;
+	random_normal(random, weight, (size_t)c->rows * c->top_k);
+}
+
+static void case_norm_expect(const struct norm_case *c, float *x, const float *added,
+			     const float *outputs, const uint32_t *chosen, const float *weight)
+{
+	float *sum = case_alloc(c->n, sizeof *sum);
+
+	for (size_t row = 0; row < c->rows; row++) {
+		memset(sum, 0, c->n * sizeof *sum);
+		for (uint32_t e = 0; e < 5 * c->top_k; e++)
+			for (size_t i = row * c->top_k; i < (row + 1) * c->top_k; i++)
+				if (chosen[i] == e)
+					kernels_scalar.add_scaled(sum, weight[i], outputs + i * c->n,
+								  c->n);
+		if (c->added)
+			kernels_scalar.add(x + row * c->n, added + row * c->n, c->n);
+		if (c->top_k)
+			kernels_scalar.add(x + row * c->n, sum, c->n);
+	}
+	free(sum);
+}
+
+static bool case_norm_inputs_of(const struct runner *r, const struct norm_case *c)
+{
+	const size_t all = (size_t)c->rows * c->n, bytes = all * sizeof(float);
+	const size_t outputs = (size_t)c->rows * c->top_k;
+	struct random random = {c->n};
+	float *x = case_alloc(3 * all + c->n, sizeof *x), *got = x + all, *added = x + 2 * all,
+	      *w = x + 3 * all, *output = case_alloc(outputs * c->n, sizeof *x), weight[64];
+	uint32_t chosen[64];
+	compare_fill_rows(&random, x, c->rows, c->n);
+	random_normal(&random, added, all);
+	random_normal(&random, w, c->n);
+	random_normal(&random, output, outputs * c->n);
+	case_norm_experts(&random, chosen, weight, c);
+	const struct case_inputs in = case_inputs_room(r, c->rows, c->n);
+	struct cuda_norm_inputs p = {
+		.x = r->put(r->ctx, x, bytes),
+		.added = c->added ? r->put(r->ctx, added, bytes) : NULL,
+		.experts = {r->put(r->ctx, output, outputs * c->n * sizeof *x),
+			    r->put(r->ctx, weight, sizeof weight),
+			    c->ascending ? NULL : r->put(r->ctx, chosen, sizeof chosen), c->top_k, 0},
+		.w = r->put(r->ctx, w, c->n * sizeof *w),
+		.y = c->y ? r->put(r->ctx, NULL, bytes) : NULL,
+		.q = in.q,
+		.scale = in.scale,
+		.rows = c->rows,
+		.n = c->n,
+		.eps = 1e-6F,
+	};
+	cuda_fill_signs(&p.signs);
+
+	bool right = case_launch(r, cuda_norm_inputs_number, cuda_norm_inputs_grid(&p), &p,
+				 sizeof p) &&
+		     r->get(r->ctx, got, p.x, bytes);
+	case_norm_expect(c, x, added, output, chosen, weight);
+	right = right && compare_floats("x before its norm", got, x, all);
+	for (size_t row = 0; row < c->rows; row++)
+		kernels_scalar.rmsnorm(x + row * c->n, x + row * c->n, w, c->n, p.eps);
+	if (c->y)
+		right = right && r->get(r->ctx, got, p.y, bytes) &&
+			compare_floats("a norm", got, x, all);
+	right = right && case_inputs_agree(r, "inputs of a norm", &in, x, c->rows, c->n);
+	free(x);
+	free(output);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_norm_inputs(const struct runner *r)
+{
+	static const struct norm_case cases[] = {
+		{3, 256, 0, false, true, false}, {2, 2048, 8, false, false, true},
+		{7, 300, 3, false, true, false}, {5, 640, 0, true, false, false},
+		{4, 96, 2, true, true, false},	 {1, 2400, 10, true, true, false},
+	};
+	bool right = true;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		right &= case_norm_inputs_of(r, &cases[i]);
+	return right;
+}
+
+/* ---- gated activations ---- */
+
+static bool case_gate_inputs_of(const struct runner *r, uint32_t rows, uint32_t k)
+{
+	const size_t all = (size_t)rows * k;
+	struct random random = {k};
+	float *gate = case_alloc(2 * all, sizeof *gate), *up = gate + all;
+	compare_fill_rows(&random, gate, rows, k);
+	random_normal(&random, up, all);
+	const struct case_inputs in = case_inputs_room(r, rows, k);
+	struct cuda_gate_inputs p = {.gate = r->put(r->ctx, gate, all * sizeof *gate),
+				     .up = r->put(r->ctx, up, all * sizeof *up),
+				     .q = in.q,
+				     .scale = in.scale,
+				     .k = k,
+				     .n = rows};
+	cuda_fill_signs(&p.signs);
+
+	const bool launched = case_launch(r, cuda_gate_inputs_number, cuda_gate_inputs_grid(&p), &p,
+					  sizeof p);
+	kernels_scalar.silu_mul(gate, up, all);
+	const bool right = launched &&
+			   case_inputs_agree(r, "inputs of an activation", &in, gate, rows, k);
+	free(gate);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_gate_inputs(const struct runner *r)
+{
+	return case_gate_inputs_of(r, 9, 256) && case_gate_inputs_of(r, 3, 333);
+}
