@@ -157,7 +157,7 @@ pin 01/000" "" "pin 00/" "pin ../00"; do
 		grep -q 'experts/ctl' error || fail "$words: error says $(cat error)"
 	done
 	shell_fails_with "Invalid argument" "echo jump 00/000 > experts/ctl"
-	grep -q "\"jump\" is not a verb; the verbs are load, evict, pin, unpin" error || fail "$(cat error)"
+	grep -q "\"jump\" is not a verb; the verbs are load, evict, pin, pin gpu, unpin" error || fail "$(cat error)"
 	same "$(awk '$1 == "pinned" { print $2 }' ../cache/stats)" 0 "bytes pinned"
 	shell_fails_with "Invalid argument" 'printf "pin 00/0%0100d" 1 > experts/ctl'
 	shell_fails_with "Invalid argument" "printf 'pin 00/000\0' > experts/ctl"
@@ -193,17 +193,18 @@ def fails(code, call, *args):
     else: raise AssertionError((args, 'succeeded'))
 def get(path, name): return os.getxattr(path, 'user.moefs.' + name).decode()
 x = 'experts/07/001'
-assert set(os.listxattr(x)) >= {'user.moefs.' + n for n in 'resident pinned bytes hits misses last_token format'.split()}, os.listxattr(x)
+assert set(os.listxattr(x)) >= {'user.moefs.' + n for n in 'tier resident pinned bytes gpu_pinned gpu_bytes hits misses last_token format'.split()}, os.listxattr(x)
 for path in x, 'experts/07', '.':
     names = os.listxattr(path)
     assert names and all(n.startswith('user.moefs.') for n in names), names
     for n in names: assert os.getxattr(path, n), n
 assert get(x, 'resident') == get(x, 'pinned') == '1' and get('experts/07', 'pinned') == '1'
+assert get(x, 'tier') == 'memory' and get(x, 'gpu_pinned') == get(x, 'gpu_bytes') == '0'
 assert int(get(x, 'bytes')) == os.stat(x).st_blocks * 512
 row = next(l.split() for l in open('experts/stats') if l.startswith('07 001 '))
-assert [get(x, n) for n in ('resident', 'pinned', 'hits', 'misses', 'last_token')] == row[2:], row
+assert [get(x, n) for n in ('resident', 'pinned', 'hits', 'misses', 'last_token')] == row[2:7], row
 files = ['experts/07/%03d' % i for i in range(32)]
-for name in 'resident', 'pinned', 'bytes', 'hits', 'misses':
+for name in 'resident', 'pinned', 'bytes', 'gpu_bytes', 'hits', 'misses':
     assert sum(int(get(f, name)) for f in files) == int(get('experts/07', name)), name
 assert get('experts/07', 'experts') == '32' and get('.', 'state') == 'ready'
 for path in 'prompt', 'experts/map', 'experts', '..': assert os.listxattr(path) == [], path

@@ -69,7 +69,9 @@ compared() { # BLOCK
 	case ${1##*/} in
 	*.console-varies.*)
 		[ "$(said_of "$1" | wc -l)" -ge "$(wanted_of "$1" | wc -l)" ] || fail "$(basename "$1") prints less: $(said_of "$1")"
-		said_of "$1" | grep -iE '\berror|cannot|denied|no such|not found' && fail "in $(basename "$1")"
+		# A list of mounts has those of other tests, which may be about to end.
+		said_of "$1" | awk -v own="$work" '!index($0, "/moefs-test.") || index($0, own)' |
+			grep -iE '\berror|cannot|denied|no such|not found' && fail "in $(basename "$1")"
 		;;
 	*.console*) diff <(wanted_of "$1") <(said_of "$1") >"$work/differs" || fail "$(basename "$1"): README (<) and what is said (>): $(cat "$work/differs")" ;;
 	esac

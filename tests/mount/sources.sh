@@ -5,7 +5,7 @@
 question="What is the capital of France?"
 answer="The capital of France is Paris."
 original=$MODEL
-cp -r "$MODEL" "$work/source" || exit 1
+cp -rL "$MODEL" "$work/source" || exit 1 # never a link: what is copied is damaged below
 MODEL=$work/source m=$mnt/source
 weights=$MODEL/model.safetensors
 

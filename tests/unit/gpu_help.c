@@ -4,6 +4,7 @@
 #include "engine/model/model_state.h"
 #include "forward_help.h"
 #include "golden.h"
+#include "kernels/cuda/cuda_images.h"
 #include "store_help.h"
 
 #include <dlfcn.h>
@@ -110,6 +111,8 @@ int test_gpu_setup(void **state)
 	test_wait_converted(test_cpu.m.model);
 	observe_model(test_cpu.m.model, &test_cpu.v);
 	bring_all(&test_cpu);
+	if (!cuda_images->name)
+		return 0;
 	open_by(&g, GPU_NUMBER, 0);
 	test_gpu_wait(&g, &now);
 	engine_gpu_stats(g.m.engine, &stats);
@@ -128,7 +131,9 @@ int test_gpu_teardown(void **state)
 
 void test_gpu_begin(struct test_gpu *g, uint64_t budget)
 {
-	if (!test_cpu.m.engine)
+	if (test_cpu.m.engine && !cuda_images->name)
+		print_message("the program has no GPU kernels: neither nvcc nor clang was found\n");
+	if (!test_cpu.m.engine || !cuda_images->name)
 		skip();
 	open_by(g, GPU_NUMBER, budget);
 }
