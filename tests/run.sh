@@ -90,9 +90,16 @@ one_thread=' anthropic block checkpoint codec config context depth draft_meter e
 	split_pieces split_templates store_faults store_layout stream tc template tensor_names token_rights
 	tokenizer_files tokenizer_gguf tokenizer_pieces tokenizer_vocabularies tq trace utf8 weights '
 
-# Whole models on an emulated GPU, whose threads are threads of the system under ThreadSanitizer: a test takes minutes there.
-# The kernels alone are watched (cuda_kernels).
+# Whole models on an emulated GPU take minutes with a sanitizer: under AddressSanitizer they run where nobody ends the tests,
+# and under ThreadSanitizer, where each of the GPU's threads is a thread of the system, the kernels alone (cuda_kernels).
 emulated=' cuda_backend cuda_faults gpu_tiers '
+left_out() { # TREE GROUP
+	case $1 in
+	build/tsan) [[ $one_thread$emulated =~ [[:space:]]$2[[:space:]] ]] ;;
+	build/asan) [ -n "${BEGIN_UNTIL:-}" ] && [[ $emulated =~ [[:space:]]$2[[:space:]] ]] ;;
+	*) false ;;
+	esac
+}
 
 # The names of what is to be run.
 named() {
@@ -100,8 +107,7 @@ named() {
 	for tree in "${trees[@]}"; do
 		[ -x "$tree/unit" ] || continue
 		for group in $("$tree/unit"); do
-			[ $tree = build/tsan ] && [[ $one_thread$emulated =~ [[:space:]]${group}[[:space:]] ]] && continue
-			echo "$tree/unit $group"
+			left_out "$tree" "$group" || echo "$tree/unit $group"
 		done
 	done
 	echo tests/bench/smoke.sh
@@ -125,7 +131,7 @@ begin() { # NAME
 
 # Those that take minutes are begun first, so that no lane is left with one of them at the end; each of both parts is in
 # the order of the seed.
-long='unit (refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference)\.sh$'
+long='unit (cuda_backend|refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference)\.sh$'
 SEED=${SEED:-$RANDOM}
 export SEED
 shuffled() { shuf --random-source=<(yes "$SEED"); }
