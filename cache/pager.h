@@ -194,8 +194,8 @@ void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *exper
 		   const uint32_t *rank, uint32_t n);
 /* False: a prediction would have no effect. */
 bool pager_predicts(const struct pager_source *s);
-/* So many experts of the source are held elsewhere by its user and are asked of the pager by nobody. From
- * the thread that predicts. */
+/* Tells the pager how many of the source's experts its user holds in other memory (a GPU's). Nobody asks
+ * the pager for those. Called by the thread that predicts. */
 void pager_set_elsewhere(struct pager_source *s, uint64_t experts);
 
 /* Saves how hot each expert is for the next mount, in the file `heat` of the store's folder. */

@@ -57,7 +57,7 @@ struct cuda_pending {
 	bool apart; /* not all of them are on the GPU, or they are in no order */
 };
 
-/* A sequence of launches that computes all layers for so many rows. */
+/* A recorded sequence of launches that computes all layers of a step with n rows. */
 struct cuda_sequence {
 	gpu_sequence launches;
 	uint64_t stream; /* its number */

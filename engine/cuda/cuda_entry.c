@@ -1,5 +1,5 @@
-/* What lies between the parts of layers: the sum of a part's output and the stream, which waits for the
- * next part, whose norm needs the same numbers. See cuda_arrays.h.
+/* Adding a part's output to the stream. The sum waits for the next part, whose norm needs the same
+ * numbers. See cuda_arrays.h.
  *
  * Outputs lie in the scratch, which passes share: before another pass writes there, the stream that they
  * belong to gets them (cuda_flush). */

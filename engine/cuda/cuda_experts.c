@@ -22,7 +22,7 @@
 
 enum {
 	FILLERS = 4,
-	HEAT_STEPS = 1024,  /* after so many steps heat counts half */
+	HEAT_STEPS = 1024,  /* between two halvings of all heat */
 	CHANGE_STEPS = 32,  /* between two looks for experts that should change places */
 	CHANGES_MOST = 64,  /* on their way at once */
 	CHANGE_MARGIN = 4,  /* uses by which an expert must be hotter than twice another */

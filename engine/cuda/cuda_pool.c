@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory is taken in slabs of up to so many bytes. */
+/* Most bytes of a slab, unless a single piece is larger. */
 enum { CUDA_SLAB = 64 << 20 };
 
 /* Pieces of the next slab; 0: the budget has room for none. */

@@ -2,6 +2,7 @@
 #include "engine/cuda/cuda_model.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* ---- work ---- */
 
