@@ -149,6 +149,13 @@ static void threads_take_part(struct threads_pool *t, uint32_t i, uint64_t *fini
 	}
 }
 
+/* What a thread has reported and must keep, of loop `number` or of the next one: it may have taken pieces of
+ * a loop that was not announced yet. */
+static bool threads_reported_now(uint64_t finished, uint64_t number)
+{
+	return (uint32_t)(finished >> 32) - (uint32_t)number <= 1;
+}
+
 /* Takes pieces until none is left, and reports them. own: the thread's number; number: of a loop
  * that it has seen. A thread that got none says so, too, since numbers come again after 2^32 loops.
  */
@@ -156,7 +163,7 @@ static void threads_take_pieces(struct threads_pool *t, uint32_t own, uint64_t n
 {
 	_Atomic uint64_t *reported = &t->part[own].finished;
 	uint64_t before = atomic_load_explicit(reported, memory_order_relaxed),
-		 finished = before >> 32 == number ? before : number << 32;
+		 finished = threads_reported_now(before, number) ? before : number << 32;
 	for (uint32_t i = 0; i < t->count; i++)
 		threads_take_part(t, own + i < t->count ? own + i : own + i - t->count, &finished);
 	if (finished == before)

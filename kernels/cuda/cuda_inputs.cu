@@ -76,10 +76,12 @@ CUDA_THREAD void cuda_norm_load(const struct cuda_norm_inputs *p, const struct c
 
 	CUDA_UNROLL
 	for (uint32_t e = 0; e < CUDA_EACH; e++) {
-		const uint32_t d = first + e * CUDA_WARP < p->n ? first + e * CUDA_WARP : p->n - 1;
-		x[e] = p->x[row * p->n + d];
-		w[e] = p->w[d];
-		added[e] = p->added ? p->added[row * p->n + d] : 0;
+		/* beyond the row: nothing, for another thread writes the last column of x */
+		const uint32_t d = first + e * CUDA_WARP;
+		const bool there = d < p->n;
+		x[e] = there ? p->x[row * p->n + d] : 0;
+		w[e] = there ? p->w[d] : 0;
+		added[e] = there && p->added ? p->added[row * p->n + d] : 0;
 	}
 	if (p->experts.top_k)
 		cuda_add_experts(sum, &p->experts, r->expert, row, p->n, first);

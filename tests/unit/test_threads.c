@@ -116,6 +116,20 @@ static void a_loop_sees_what_the_one_before_it_wrote(void **state)
 	threads_destroy(t);
 }
 
+/* Many threads on few cores: some look for pieces during several loops, and may take those of a loop that they
+ * have not been told of. What they report must not be lost, or the loop never ends. */
+static void short_loops_of_many_threads_end(void **state)
+{
+	(void)state;
+	enum { THREADS = 64, LOOPS = 3000 };
+	struct threads *t = open_threads(THREADS);
+	struct span s = {0};
+	for (uint32_t loop = 0; loop < LOOPS; loop++)
+		threads_run(t, THREADS, 1, add, &s);
+	assert_true(s.sum == (uint64_t)LOOPS * THREADS);
+	threads_destroy(t);
+}
+
 /* ---- several callers ---- */
 
 struct caller {
@@ -384,6 +398,7 @@ int main(void)
 		cmocka_unit_test(every_item_is_done_exactly_once),
 		cmocka_unit_test(the_largest_number_of_items_does_not_wrap),
 		cmocka_unit_test(a_loop_sees_what_the_one_before_it_wrote),
+		cmocka_unit_test(short_loops_of_many_threads_end),
 		cmocka_unit_test(several_callers_do_not_disturb_each_other),
 		cmocka_unit_test(the_pieces_of_a_thread_without_a_core_are_done_by_others),
 		cmocka_unit_test(users_get_equal_time_however_long_their_loops_are),
