@@ -204,7 +204,7 @@ $(BUILD)/card: $(CARD_OBJS)
 
 # A driver for machines without a GPU, compiled from sources in one step, as a shared library.
 FAKE_DRIVER := tests/cuda/fake_driver.c tests/cuda/threads.c tests/cuda/crew.c kernels/cuda/cuda_tables.c kernels/tc.c kernels/tq.c kernels/format.c \
-	kernels/f16_bf16.c
+	kernels/f16_bf16.c kernels/block.c
 $(BUILD)/fake-driver/libcuda.so.1: $(FAKE_DRIVER) $(wildcard kernels/cuda/* tests/cuda/*.h) engine/gpu/gpu_driver.h
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)

@@ -197,13 +197,22 @@ bool pager_predicts(const struct pager_source *s);
 /* Tells the pager how many of the source's experts its user holds in other memory (a GPU's). Nobody asks
  * the pager for those. Called by the thread that predicts. */
 void pager_set_elsewhere(struct pager_source *s, uint64_t experts);
+/* Counts uses of n experts of a layer that are held elsewhere, as pager_begin counts those of a batch.
+ * visited: of a visit of the layer that pager_begin has counted. */
+void pager_use_elsewhere(struct pager_source *s, uint32_t layer, const uint32_t *experts,
+			 const float *credit, uint32_t n, bool visited);
 
+/* How hot each expert is: heat[layers * experts], the long-term part of the policy's counts; zeros where it
+ * has none. Any thread. */
+void pager_heat(struct pager_source *s, float *heat);
 /* Saves how hot each expert is for the next mount, in the file `heat` of the store's folder. */
 int pager_keep_heat(struct pager_source *s, struct err *e);
 /* Restores the saved heat, and reads the hottest experts into free room in the background until a
  * batch begins. -ENOENT: no heat was saved, or it is another policy's; other codes: the file is
  * damaged or cannot be read. After a failure the source is unchanged. */
 int pager_warm(struct pager_source *s, struct err *e);
+/* The warm start leaves out the n hottest experts: they go elsewhere. */
+void pager_warm_without(struct pager_source *s, uint32_t n);
 
 /* ---- inspecting and statistics ---- */
 

@@ -241,6 +241,18 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 	return 0;
 }
 
+void pager_use_elsewhere(struct pager_source *s, uint32_t layer, const uint32_t *experts,
+			 const float *credit, uint32_t n, bool visited)
+{
+	struct pager *p = s->pager;
+	pthread_mutex_lock(&p->lock);
+	if (visited)
+		pool_use_all(p, s, layer, experts, credit, n);
+	else
+		pool_visit(p, s, layer, experts, credit, n);
+	pthread_mutex_unlock(&p->lock);
+}
+
 int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, struct err *e)
 {
 	struct pager *p = b->source->pager;

@@ -99,6 +99,20 @@ static const char *heat_policy_name(struct pager *p)
 	return name;
 }
 
+/* The lock is held. */
+static void heat_copy(const struct pager_source *s, float *heat)
+{
+	for (size_t i = 0; i < (size_t)s->layers * s->experts; i++)
+		heat[i] = (float)policy_heat(s->pager->policy, &s->uses[i]);
+}
+
+void pager_heat(struct pager_source *s, float *heat)
+{
+	pthread_mutex_lock(&s->pager->lock);
+	heat_copy(s, heat);
+	pthread_mutex_unlock(&s->pager->lock);
+}
+
 int pager_keep_heat(struct pager_source *s, struct err *e)
 {
 	struct pager *p = s->pager;
@@ -109,8 +123,7 @@ int pager_keep_heat(struct pager_source *s, struct err *e)
 		return err_sys(e, ENOMEM, "%s: how hot experts are", folder);
 	pthread_mutex_lock(&p->lock);
 	const struct heat_identity of = heat_identity_of(s, p->policy->name);
-	for (size_t i = 0; i < all; i++)
-		heat[i] = (float)policy_heat(p->policy, &s->uses[i]);
+	heat_copy(s, heat);
 	pthread_mutex_unlock(&p->lock);
 	int failed = heat_write(heat, &of, folder, e);
 	free(heat);
@@ -181,6 +194,14 @@ int pager_warm(struct pager_source *s, struct err *e)
 		heat_take_over(s, heat);
 	free(heat);
 	return failed;
+}
+
+void pager_warm_without(struct pager_source *s, uint32_t n)
+{
+	pthread_mutex_lock(&s->pager->lock);
+	if (s->warm_next < n)
+		s->warm_next = n < s->warm_count ? n : s->warm_count;
+	pthread_mutex_unlock(&s->pager->lock);
 }
 
 /* ---- reading ---- */

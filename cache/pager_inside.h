@@ -202,6 +202,9 @@ void pool_count_pin(struct pool_region *r, bool pinned);
  * credit[n], or NULL: 1 each. */
 void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
 		const float *credit, uint32_t n);
+/* More uses of that visit: nothing fades. */
+void pool_use_all(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
+		  const float *credit, uint32_t n);
 /* Counts a use outside of a batch. No other expert's counts fade. */
 void pool_use(struct pager *p, struct pager_entry *x, float credit);
 /* Sets an expert's value for the policy. */

@@ -506,6 +506,14 @@ void pool_use(struct pager *p, struct pager_entry *x, float credit)
 	pool_value(x, policy_use(p->policy, uses, credit, ++p->tick));
 }
 
+void pool_use_all(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
+		  const float *credit, uint32_t n)
+{
+	for (uint32_t k = 0; k < n; k++)
+		pool_use(p, &s->entries[(size_t)layer * s->experts + experts[k]],
+			 credit ? credit[k] : 1);
+}
+
 void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
 		const float *credit, uint32_t n)
 {
@@ -515,8 +523,7 @@ void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const u
 	s->layer = layer;
 	for (size_t i = first; i < first + s->experts; i++)
 		pool_value(&s->entries[i], policy_fade(p->policy, &s->uses[i], s->value[i]));
-	for (uint32_t k = 0; k < n; k++)
-		pool_use(p, &s->entries[first + experts[k]], credit ? credit[k] : 1);
+	pool_use_all(p, s, layer, experts, credit, n);
 }
 
 void pool_forget_uses(struct pager *p)

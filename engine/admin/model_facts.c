@@ -184,11 +184,12 @@ static int model_print_computes(const struct model *m, char *text, size_t size)
 	if (model_state(m) != MODEL_READY)
 		return snprintf(text, size, "unknown until loaded");
 	pthread_rwlock_rdlock(looking);
-	struct err why = m->loaded.no_card;
+	const struct err why = m->loaded.no_card;
+	(void)snprintf(text, size, "cpu: %s", why.text);
+	if (!why.code && m->loaded.shown_card)
+		cuda_model_print(m->loaded.shown_card, text, size);
 	pthread_rwlock_unlock(looking);
-	if (why.code)
-		return snprintf(text, size, "cpu: %s", why.text);
-	return snprintf(text, size, "gpu: all layers; cpu: experts that are not on the GPU");
+	return (int)strlen(text);
 }
 
 static int model_print_kernels(const struct model *m, char *text, size_t size)

@@ -37,7 +37,7 @@ void context_init_draft(struct context *x, struct context_budget *budget, const 
 			enum kv_type type)
 {
 	enum kv_kind own = config_kv_kind(&c->layer[c->layers]);
-	*x = (struct context){.budget = budget, .type = type};
+	*x = (struct context){.budget = budget, .type = type, .copy.never = true};
 	recurrent_init(&x->recurrent, budget, 0);
 	for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
 		context_init_table(x, kind, 0, kind == own ? config_kv_width(c, c->layers) : 0,

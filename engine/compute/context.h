@@ -36,6 +36,7 @@ struct context {
 	struct context_copy {
 		uint64_t number;
 		size_t valid;
+		bool never; /* a draft layer's: there will be none */
 	} copy;
 };
 

@@ -64,6 +64,17 @@ static int experts_next_wave(struct step *s, struct pager_batch *batch, struct e
 	}
 }
 
+/* Has the cache's policy count the experts that the backend holds. */
+static void experts_count_held(const struct step *s, uint32_t layer, bool visited)
+{
+	const struct routing *r = s->routing;
+	const uint32_t first = r->paged_count, n = r->distinct_count - first;
+	const float *credit = n ? routing_credit(s) : NULL;
+	if (n)
+		pager_use_elsewhere(s->env->experts, s->env->plan->routed_of[layer],
+				    r->distinct + first, credit ? credit + first : NULL, n, visited);
+}
+
 /* Awaits the experts of the step's tokens and has them computed. pager_next returns the experts
  * that are in memory first, then the missing ones as they are read; what one call returns is a
  * wave. While the reads are under way, the next layers' experts are predicted, so that they can be
@@ -77,6 +88,7 @@ static int experts_await(struct step *s, uint32_t layer, struct err *e)
 			      routing_credit(s), r->paged_count, s->clock, e);
 	if (got < 0)
 		return got;
+	experts_count_held(s, layer, true);
 	batch.stop = step_must_stop;
 	batch.stop_ctx = s;
 	routing_show(s, layer, batch.missed);
@@ -94,6 +106,7 @@ static int experts_await(struct step *s, uint32_t layer, struct err *e)
 /* What the backend holds needs no pager. */
 static int experts_run_held(struct step *s, uint32_t layer)
 {
+	experts_count_held(s, layer, false);
 	routing_show(s, layer, NULL);
 	s->env->backend->begin_experts(s, layer);
 	s->env->backend->end_experts(s, layer);
@@ -127,6 +140,7 @@ void experts_report(struct step *s, uint32_t layer)
 		s->untold[l] = false;
 		s->env->backend->tell_choice(s, l);
 		routing_group(s, l);
+		experts_count_held(s, l, false);
 		routing_show(s, l, NULL);
 	}
 }

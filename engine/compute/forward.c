@@ -2,6 +2,7 @@
 #include "engine/compute/forward.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- memory ---- */
@@ -209,13 +210,71 @@ static int forward_fall_back(struct forward *f, const struct err *why, struct er
 	return failed ? failed : forward_renew_stream(f, &f->pass, e);
 }
 
-/* Begins the pass's step anew, by the backend that computes now. Contexts are where the step began.
- * -EIO: some logits have been read already. */
+/* Computes a context's tokens again, up to a row's position; the losses are the row's. */
+static int forward_replay(struct forward *f, const struct step_row *row, const uint32_t *tokens,
+			  struct err *e)
+{
+	struct context *x = row->context;
+	const struct step_row like = {.context = x, .kind = ROW_PROMPT, .losses = row->losses};
+	struct forward_pass p;
+	struct step_batch b = {0};
+	int failed = forward_pass_init(&p, &f->env, f->chunk, e);
+	while (!failed && x->tokens.count < row->position) {
+		uint32_t at = (uint32_t)x->tokens.count, left = row->position - at;
+		step_batch_clear(&b);
+		failed = step_batch_add(&b, &like, tokens + at, left < p.rows ? left : p.rows, e);
+		if (!failed)
+			failed = forward_begin(f, &p, &b, NULL, e);
+		if (failed > 0)
+			failed = forward_go_on(f, &p, UINT32_MAX, e);
+	}
+	step_batch_free(&b);
+	if (p.memory)
+		forward_pass_free(&p);
+	return failed;
+}
+
+/* A recurrent state that some layers have moved on goes back to a checkpoint, and the text from there to
+ * the step is computed again. row: the context's first of the step. -EIO: the context has already gone
+ * back, since its rows died. */
+static int forward_restore_state(struct forward *f, const struct step_row *row, struct err *e)
+{
+	struct context *x = row->context;
+	if (x->tokens.count < row->position)
+		return err_set(e, EIO, "the GPU failed in a step of which a part was stopped");
+	if (!x->recurrent.bytes || !x->recurrent.spoiled)
+		return 0;
+	uint32_t *tokens = malloc((row->position + 1) * sizeof *tokens);
+	if (!tokens)
+		return err_set(e, ENOMEM, "out of memory for a text");
+	memcpy(tokens, x->tokens.ids, row->position * sizeof *tokens);
+	context_rollback(x, row->position);
+	int failed = forward_replay(f, row, tokens, e);
+	free(tokens);
+	return failed;
+}
+
+/* Contexts are where the pass's step began: all but recurrent states already are. */
+static int forward_restore(struct forward *f, const struct step_batch *b, struct err *e)
+{
+	const struct observer *observer = f->env.observer;
+	int failed = 0;
+	for (uint32_t t = 0; t < b->count && !failed; t++)
+		if (!t || b->rows[t].context != b->rows[t - 1].context)
+			failed = forward_restore_state(f, &b->rows[t], e);
+	f->env.observer = observer;
+	return failed;
+}
+
+/* Begins the pass's step anew, by the backend that computes now. -EIO: some logits have been read
+ * already. */
 static int forward_begin_again(struct forward *f, struct forward_pass *p, struct err *e)
 {
 	int failed = forward_renew_stream(f, p, e);
 	if (!failed && p->wanted_done && p->batch->read)
 		failed = err_set(e, EIO, "the GPU failed while logits were being read");
+	if (!failed)
+		failed = forward_restore(f, p->batch, e);
 	return failed ? failed : forward_begin(f, p, p->batch, p->logits, e);
 }
 

@@ -336,6 +336,13 @@ static void cpu_join(struct step *s, uint32_t first, const float *const *hidden,
 	product_run(env, &p, 1, joined, n);
 }
 
+/* ---- for other backends ---- */
+
+float *cpu_stream_rows(struct residual_stream *x)
+{
+	return x->x;
+}
+
 const struct backend cpu_backend = {
 	.computes = cpu_computes,
 	.stream_make = cpu_stream_make,

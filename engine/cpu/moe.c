@@ -342,7 +342,8 @@ static struct activation *moe_project_input(struct moe_scratch *m, const struct 
 	return &m->latent;
 }
 
-void moe_begin(struct step *s, uint32_t layer)
+/* What routed experts need. */
+static void moe_begin_routed(struct step *s, uint32_t layer)
 {
 	struct moe_scratch *m = &s->scratch->moe;
 	const struct environment *env = s->env;
@@ -359,8 +360,13 @@ void moe_begin(struct step *s, uint32_t layer)
 				   input->f, input->k, NULL, s->n);
 	if (s->n == 1)
 		moe_expect_sums(m, s);
-	if (env->config->layer[layer].shared)
-		dense_run_shared(&m->shared, s, layer);
+}
+
+void moe_begin(struct step *s, uint32_t layer)
+{
+	moe_begin_routed(s, layer);
+	if (s->env->config->layer[layer].shared)
+		dense_run_shared(&s->scratch->moe.shared, s, layer);
 }
 
 /* Shows the inputs of all experts' downs, in the order of the tokens, not of arrival. */
@@ -414,7 +420,7 @@ void moe_begin_experts(struct step *s, uint32_t layer, const float *normed)
 	struct activation *input = &s->scratch->normed;
 	memcpy(input->f, normed, (size_t)s->n * input->k * sizeof *normed);
 	activation_changed(input);
-	moe_begin(s, layer);
+	moe_begin_routed(s, layer);
 }
 
 const float *moe_experts_found(const struct scratch *s)

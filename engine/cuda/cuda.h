@@ -24,14 +24,17 @@ struct cuda_model_options {
 	const struct cuda_image *images;
 };
 
-/* Copies the dense weights of the environment's model to a GPU; experts follow (cuda_experts_begin).
- * The environment's config, plan and weights outlive the copy. -ENODEV: there is no GPU; -ENOTSUP:
- * the backend cannot compute this model; -ENOMEM: it does not fit; in words. */
+/* Copies the dense weights of the environment's model to a GPU, as far as they are used there; experts
+ * follow (cuda_experts_begin). The environment's config, plan and weights outlive the copy. -ENODEV:
+ * there is no GPU; -ENOTSUP: the backend can compute no part of this model; -ENOMEM: it does not fit; in
+ * words. */
 int cuda_model_open(struct cuda_model **out, const struct environment *env,
 		    const struct cuda_model_options *options, struct err *e);
 struct card;
 /* The opened GPU. */
 const struct card *cuda_model_card(const struct cuda_model *m);
+/* Says which parts of the model the GPU computes, which the CPU, and why. */
+void cuda_model_print(const struct cuda_model *m, char *text, size_t size);
 /* Frees the copy and all GPU memory of the model. NULL is fine. No stream or scratch of the backend
  * is left. */
 void cuda_model_close(struct cuda_model *m);
@@ -39,9 +42,9 @@ void cuda_model_close(struct cuda_model *m);
 /* ---- experts on the GPU ---- */
 
 struct cuda_experts_state {
-	uint32_t held, all; /* experts that the next step finds on the GPU; of the model */
-	uint32_t copied;    /* those, and what arrived since the last step */
-	uint64_t bytes;	    /* of those copied */
+	uint32_t held, all; /* experts that the next step finds on the GPU; that it may have there */
+	uint32_t copied;    /* experts held, and experts that arrived since the last step */
+	uint64_t bytes;	    /* of experts copied */
 	uint64_t held_bytes;
 	uint64_t hits;	    /* uses of experts on the GPU */
 	bool filling;	    /* more are being copied */
@@ -55,7 +58,7 @@ struct cuda_expert {
 };
 
 /* Begins to copy experts of a complete store to the GPU, in the background, as many as the budget
- * has room for. `source` is the model's at the pager: what is on the GPU leaves main memory. */
+ * has room for. Experts of layers whose feed-forward the CPU computes stay in main memory. `source` is the model's at the pager: what is on the GPU leaves main memory. */
 int cuda_experts_begin(struct cuda_model *m, const struct store *store, struct pager_source *source,
 		       struct err *e);
 /* Any thread. */
@@ -64,9 +67,10 @@ bool cuda_experts_held(const struct cuda_model *m, uint32_t routed, uint32_t exp
 void cuda_experts_look_at(const struct cuda_model *m, uint32_t routed, uint32_t expert,
 			  struct cuda_expert *out);
 
-/* Any thread. Keeps n experts on the GPU, whatever their heat: those that are elsewhere are copied in
+/* Any thread. Keeps n experts on the GPU, whatever their heat. Experts that are elsewhere are copied in
  * the background, before others, and take the places of others between two steps. -ENOSPC: the GPU has
- * no room for these and the pinned ones; none is pinned. ids: with routed layers. */
+ * no room for these and the pinned ones; -ENOTSUP: the CPU computes the layer of one; none is pinned.
+ * ids: with routed layers. */
 int cuda_experts_pin(struct cuda_model *m, const struct pager_id *ids, size_t n, struct err *e);
 void cuda_experts_unpin(struct cuda_model *m, const struct pager_id *ids, size_t n);
 

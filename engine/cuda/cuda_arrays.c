@@ -15,35 +15,93 @@ uint32_t cuda_most_items(uint32_t experts, uint32_t assignments, uint32_t most)
 /* The next array; `at` counts bytes and then becomes the place of the first one. */
 static gpu_address cuda_next(gpu_address *at, size_t count, size_t size)
 {
-	enum { ALIGNMENT = 256 };
 	gpu_address place = *at;
-	*at += (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	*at += cuda_round_up(count * size, CUDA_ALIGNMENT);
 	return place;
+}
+
+/* Columns that a row of width k has in 8 bits. */
+static size_t cuda_columns(size_t k)
+{
+	return tq_groups((uint32_t)k) * TQ_GROUP;
+}
+
+static void cuda_next_columns(struct cuda_input *x, gpu_address *at, size_t columns)
+{
+	x->q = cuda_next(at, columns, 1);
+	x->scale = cuda_next(at, columns / 32, sizeof(float));
+	x->sum = cuda_next(at, columns / 16, sizeof(int16_t));
 }
 
 static void cuda_next_codes(struct cuda_input *x, gpu_address *at, size_t rows)
 {
-	size_t columns = tq_groups(x->k) * TQ_GROUP;
-	x->q = cuda_next(at, rows, columns);
-	x->scale = cuda_next(at, rows * columns / 32, sizeof(float));
-	x->sum = cuda_next(at, rows * columns / 16, sizeof(int16_t));
+	cuda_next_columns(x, at, rows * cuda_columns(x->k));
+}
+
+/* The width of the widest dense feed-forward. */
+static uint32_t cuda_dense_width(const struct config *c)
+{
+	uint32_t widest = 0, width, cols;
+	for (uint32_t layer = 0; layer < c->layers; layer++) {
+		config_tensor_shape(c, TENSOR_UP, layer, &width, &cols);
+		if (c->layer[layer].feed_forward == FEED_FORWARD_DENSE && width > widest)
+			widest = width;
+	}
+	return widest;
+}
+
+/* `hidden` has room for the inputs of each kind of feed-forward. */
+static void cuda_lay_out_hidden(struct cuda_scratch *s, const struct config *c, gpu_address *at)
+{
+	const struct {
+		size_t rows, width;
+	} kind[] = {{(size_t)s->rows * s->top_k, c->expert_size},
+		    {s->rows, c->shared_size},
+		    {s->rows, cuda_dense_width(c)}};
+	size_t floats = 0, columns = 0;
+	for (size_t i = 0; i < sizeof kind / sizeof *kind; i++) {
+		size_t f = kind[i].rows * kind[i].width,
+		       q = kind[i].rows * cuda_columns(kind[i].width);
+		floats = f > floats ? f : floats;
+		columns = q > columns ? q : columns;
+	}
+	s->hidden.f = cuda_next(at, 2 * floats, sizeof(float));
+	cuda_next_columns(&s->hidden, at, columns);
 }
 
 /* Most bytes of `in` for each row: each part begins at a multiple of 16. */
 static size_t cuda_in_bytes(const struct config *c)
 {
-	return sizeof(struct cuda_row) + 16 + 2 * CONFIG_ROPES * (c->head_dim * sizeof(float) + 16);
+	size_t bytes = CUDA_KV_KINDS * sizeof(struct cuda_row) + 16;
+	for (uint32_t r = 0; r < CONFIG_ROPES; r++)
+		bytes += 2 * (c->rope[r].dim * sizeof(float) + 16);
+	return bytes;
+}
+
+/* Floats that `rows` rows leave behind. */
+static size_t cuda_left_floats(const struct cuda_left *l, size_t rows)
+{
+	return 2 * rows * ((size_t)l->keyed * l->kv_width + (size_t)l->routed * l->top_k);
 }
 
 static size_t cuda_lay_out_stream(struct cuda_stream *x, const struct config *c, gpu_address memory)
 {
 	gpu_address at = memory;
-	size_t rows = x->rows, kv = (size_t)c->kv_heads * c->head_dim * c->layers,
-	       chosen = rows * c->experts_per_token * c->layers;
+	size_t rows = x->rows;
 	x->x = cuda_next(&at, rows * c->hidden_size, sizeof(float));
 	x->in = cuda_next(&at, rows, cuda_in_bytes(c));
-	x->left = cuda_next(&at, 2 * (rows * kv + chosen), sizeof(float));
+	x->left = cuda_next(&at, cuda_left_floats(&x->model->left, rows), sizeof(float));
 	return at - memory;
+}
+
+/* Queries of a row in the layer with the widest heads. */
+static size_t cuda_attended_width(const struct config *c)
+{
+	uint32_t widest = 0;
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		if (c->layer[layer].mixer == MIXER_ATTENTION && c->layer[layer].head_dim > widest)
+			widest = c->layer[layer].head_dim;
+	return (size_t)c->heads * widest;
 }
 
 static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *c,
@@ -51,7 +109,7 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 {
 	gpu_address at = memory;
 	size_t rows = s->rows, all = rows * s->top_k, hidden = c->hidden_size,
-	       attended = (size_t)c->heads * c->head_dim,
+	       attended = cuda_attended_width(c),
 	       head = (size_t)HEAD_ROWS * c->vocabulary, routed = rows * c->experts;
 	s->normed.k = c->hidden_size;
 	s->normed.f = cuda_next(&at, rows * hidden, sizeof(float));
@@ -59,7 +117,9 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 	s->guess.k = c->hidden_size;
 	s->guess.f = cuda_next(&at, PREDICT_MOST * hidden, sizeof(float));
 	cuda_next_codes(&s->guess, &at, PREDICT_MOST);
-	s->q = cuda_next(&at, rows * attended, sizeof(float));
+	s->q = s->projected = cuda_next(&at, rows * attended, sizeof(float));
+	if (c->query_gate)
+		s->projected = cuda_next(&at, 2 * rows * attended, sizeof(float));
 	s->attended.k = (uint32_t)attended;
 	s->attended.f = cuda_next(&at, rows * attended, sizeof(float));
 	cuda_next_codes(&s->attended, &at, rows);
@@ -73,36 +133,29 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 	s->items = cuda_next(&at, cuda_most_items(c->experts, (uint32_t)all, 1),
 			     sizeof(struct cuda_item));
 	s->item_count = cuda_next(&at, 1, sizeof(uint32_t));
-	s->gate_up = cuda_next(&at, 2 * all * c->expert_size, sizeof(float));
-	s->hidden.k = c->expert_size;
-	s->hidden.f = s->gate_up;
-	cuda_next_codes(&s->hidden, &at, all);
 	s->found = cuda_next(&at, all * hidden, sizeof(float));
+	s->shared = cuda_next(&at, c->shared_size ? rows * hidden : 0, sizeof(float));
+	s->shared_gate = cuda_next(&at, c->shared_size ? rows : 0, sizeof(float));
+	cuda_lay_out_hidden(s, c, &at);
 	return at - memory;
 }
 
 /* ---- the stream ---- */
 
-static size_t cuda_kv_width(const struct config *c)
-{
-	return (size_t)c->kv_heads * c->head_dim;
-}
-
-static int cuda_stream_take_main(struct cuda_stream *x, const struct config *c, struct err *e)
+static int cuda_stream_take_main(struct cuda_stream *x, const struct environment *env, struct err *e)
 {
 	struct cuda_model *m = x->model;
-	size_t rows = x->rows, chosen = rows * c->experts_per_token * c->layers;
-	x->there = calloc(rows, sizeof *x->there);
+	size_t rows = x->rows;
 	x->place = calloc(rows, sizeof *x->place);
-	if (!x->there || !x->place)
+	if (!x->place)
 		return err_set(e, ENOMEM, "out of memory for a step's rows");
-	x->embedded = cuda_take_main(m, rows * c->hidden_size * sizeof *x->embedded, e);
-	if (x->embedded)
-		x->in_main = cuda_take_main(m, rows * cuda_in_bytes(c), e);
+	int failed = cpu_backend.stream_make(&x->cpus, env, x->rows, e);
+	if (failed)
+		return failed;
+	x->in_main = cuda_take_main(m, rows * cuda_in_bytes(env->config), e);
 	if (x->in_main)
 		x->left_out = cuda_take_main(
-			m, 2 * (rows * c->layers * cuda_kv_width(c) + chosen) * sizeof *x->left_out,
-			e);
+			m, cuda_left_floats(&m->left, rows) * sizeof *x->left_out, e);
 	return x->left_out ? 0 : -e->code;
 }
 
@@ -120,7 +173,7 @@ int cuda_stream_make(struct residual_stream **out, const struct environment *env
 	x->bytes = cuda_lay_out_stream(x, env->config, 0);
 	x->memory = cuda_take(m, GPU_DENSE, x->bytes, e);
 	cuda_lay_out_stream(x, env->config, x->memory);
-	int failed = x->memory ? cuda_stream_take_main(x, env->config, e) : -e->code;
+	int failed = x->memory ? cuda_stream_take_main(x, env, e) : -e->code;
 	if (!failed)
 		failed = gpu_driver_check(&m->card.driver,
 					  m->card.driver.event_create(&x->arrival,
@@ -141,21 +194,26 @@ void cuda_stream_free(struct residual_stream *stream)
 	cuda_enter(x->model);
 	cuda_contexts_let_go(x->model, x->number);
 	cuda_give(x->model, GPU_DENSE, x->memory, x->bytes);
-	cuda_give_main(x->model, x->embedded);
+	cpu_backend.stream_free(x->cpus);
 	cuda_give_main(x->model, x->in_main);
 	cuda_give_main(x->model, x->left_out);
 	if (x->arrival)
 		(void)x->model->card.driver.event_destroy(x->arrival);
-	free(x->there);
 	free(x->place);
 	free(x);
 }
 
+/* As if the GPU computed all of the model: what it computes is not known before it is opened. */
 uint64_t cuda_stream_bytes(const struct config *c, uint32_t rows)
 {
-	return (uint64_t)rows *
-	       (c->hidden_size + 2 * c->layers * (cuda_kv_width(c) + c->experts_per_token)) *
-	       sizeof(float);
+	struct cuda_left left = {.keyed = c->mixers[MIXER_ATTENTION], .top_k = c->experts_per_token};
+	for (uint32_t layer = 0; layer < c->layers; layer++) {
+		const struct layer *l = &c->layer[layer];
+		uint32_t width = l->kv_heads * l->head_dim;
+		left.kv_width = width > left.kv_width ? width : left.kv_width;
+		left.routed += l->feed_forward == FEED_FORWARD_ROUTED;
+	}
+	return cpu_backend.stream_bytes(c, rows) + cuda_left_floats(&left, rows) * sizeof(float);
 }
 
 /* ---- scratch ---- */

@@ -21,24 +21,26 @@ struct cuda_stream {
 	size_t bytes;  /* on the GPU */
 	gpu_address memory;
 	gpu_address x;		/* [rows][hidden] */
-	/* What the step's n rows are, as cuda_place_rows lays it out: struct cuda_row[n], tokens[n],
-	 * then cos, sin[n][half] of each rotation. */
+	/* What the step's n rows are, as cuda_place_rows lays it out: struct cuda_row[CUDA_KV_KINDS][n],
+	 * tokens[n], then cos, sin[n][half] of each rotation. */
 	gpu_address in;
-	/* What the pass leaves behind, of its n rows: keys, values[layers][n][key-value heads · head
-	 * dim], then the choices of feed_held: chosen, weight[layers][n][top_k]. */
+	/* What the pass leaves behind, of its n rows, as struct cuda_left counts it: keys,
+	 * values[keyed][n][kv_width], then the choices of feed_held: chosen,
+	 * weight[routed][n][top_k]. */
 	gpu_address left;
 
 	/* In main memory: */
-	float *embedded;	  /* [rows][hidden], which the GPU reads */
-	bool *there;		  /* [rows]: embedded */
-	uint8_t *in_main;	  /* the same as `in`, which the GPU reads */
-	float *left_out; /* the same as `left` */
+	struct residual_stream *cpus; /* the CPU's, with the rows [rows][hidden] */
+	uint8_t *in_main;	  /* `in`, as the GPU reads it */
+	float *left_out;	  /* a copy of `left` */
 	struct cuda_place *place; /* [rows] */
-	bool placed;		  /* `in` and place are those of the step's rows */
+	bool on_gpu, in_cpus;	  /* where the rows are as they are now: in x, in `cpus`, or in both */
+	bool placed;		  /* `in` and `place` describe the step's rows */
 	uint32_t n;		  /* rows when they were placed */
-	/* Layers whose keys and values are computed, of which left_out is on its way, which are in the
-	 * contexts. */
-	uint32_t mixed, sent, settled;
+	/* Of the layers whose keys and values the GPU computes: how many are computed, and how many have
+	 * their keys and values in the contexts. */
+	uint32_t mixed, settled;
+	bool unsent;	   /* something of `left` is not on its way to left_out */
 	bool arrived;	   /* nothing is on its way */
 	gpu_event arrival; /* of what was sent last */
 	/* All layers were started together, by a sequence (cuda_sequence.c): their operations have
@@ -54,7 +56,8 @@ struct cuda_pending {
 	struct cuda_stream *of;
 	uint32_t n, routed;
 	gpu_address chosen, weight; /* of experts */
-	bool apart; /* not all of them are on the GPU, or they are in no order */
+	bool apart; /* not all of them are on the GPU, or they are in no order, or one is shared */
+	bool shared; /* the layer has a shared expert */
 };
 
 /* A recorded sequence of launches that computes all layers of a step with n rows. */
@@ -62,6 +65,7 @@ struct cuda_sequence {
 	gpu_sequence launches;
 	uint64_t stream; /* its number */
 	uint32_t n, spans;
+	struct cuda_pending pending; /* what it leaves */
 	uint64_t used; /* the step that used it last */
 };
 enum { CUDA_SEQUENCES = 32, CUDA_SEQUENCE_ROWS = 32 };
@@ -75,8 +79,10 @@ struct cuda_scratch {
 	struct cuda_input normed;   /* [rows][hidden] */
 	uint32_t normed_rows;	    /* of the last `end` */
 	uint32_t head_rows;	    /* whose logits are on their way to logits_out */
+	bool ended_by_cpu;	    /* the last `end`: normed is in the CPU's scratch */
 	struct cuda_input guess;    /* [PREDICT_MOST][hidden]: of a later layer's router */
 	gpu_address q;		    /* [rows][heads · head dim] */
+	gpu_address projected;	    /* where queries have gates: [rows][heads][2][head dim]; else q */
 	struct cuda_input attended; /* [rows][heads · head dim] */
 	gpu_address parts;	    /* of cuda_attend_spans: CUDA_PARTS_BYTES */
 	gpu_address out;	    /* [rows][hidden] */
@@ -85,10 +91,12 @@ struct cuda_scratch {
 	/* Experts: */
 	gpu_address chosen, weight;  /* [rows][top_k] */
 	gpu_address order, items, item_count;
-	gpu_address gate_up;	    /* [2][rows · top_k][expert size] */
-	struct cuda_input hidden;   /* [rows · top_k][expert size]: its floats are the first half of
-				       gate_up */
 	gpu_address found;	    /* [rows · top_k][hidden]: outputs */
+	gpu_address shared;	    /* [rows][hidden]: outputs of the shared expert */
+	gpu_address shared_gate;    /* [rows]: of its sigmoid */
+	/* Any feed-forward: gate and up, [2][inputs of down][width]; and the input of down, whose floats
+	 * are gate (cuda_hidden_of). */
+	struct cuda_input hidden;
 
 	/* In main memory, which the GPU reads and writes: */
 	float *normed_out; /* [rows][hidden] */
@@ -101,8 +109,7 @@ struct cuda_scratch {
 	struct cuda_pending pending;
 	struct cuda_sequence sequence[CUDA_SEQUENCES];
 
-	/* For experts that are not on the GPU. */
-	struct scratch *cpu;
+	struct scratch *cpu; /* for what the CPU computes */
 	bool some_elsewhere; /* of the experts that the layer's rows chose */
 };
 
@@ -132,6 +139,12 @@ void cuda_scratch_free(struct scratch *x);
 void cuda_free_sequence(struct cuda_scratch *k, struct cuda_sequence *q);
 uint64_t cuda_scratch_bytes(const struct config *c, uint32_t rows);
 
+/* Whether the GPU computes a part of the step. What an observer sees, the CPU computes. */
+static inline bool cuda_runs(const struct step *s, uint32_t layer, enum layer_part part)
+{
+	return cuda_stream_of(s)->model->parts[layer].run[part] && !s->env->observer;
+}
+
 /* ---- operations (backend.h), by file ---- */
 
 /* cuda_entry.c: the stream gets what is pending, and `to` and its codes for `format` are its norm, of
@@ -140,39 +153,45 @@ void cuda_enter_part(struct step *s, uint32_t layer, enum tensor_role norm,
 		     const struct cuda_input *to, enum format format);
 /* The stream of the scratch's pending sums gets them, whichever it is. */
 void cuda_flush(struct cuda_scratch *k);
+/* The rows are on the GPU from now on, wherever they were. */
+void cuda_rows_to_gpu(struct step *s);
+/* The rows are in the CPU's stream, too. False: something has failed. */
+bool cuda_rows_to_cpu(struct step *s);
 void cuda_leave_rows(struct step *s);
 void cuda_leave_experts(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
 			bool apart);
 
+/* cuda_cpu.c: the step with the CPU's arrays in place of the GPU's. */
+struct step cuda_as_cpus(const struct step *s);
+/* Has the CPU do an operation that changes the stream. */
+void cuda_run_on_cpu(struct step *s, uint32_t layer, void (*operation)(struct step *, uint32_t));
+
 /* cuda_sequence.c: starts all layers of the step, if they can be. */
 void cuda_run_ahead(struct step *s);
 
-/* cuda_attention.c */
+/* cuda_attention.c: tells the GPU which rows the step has, if that has changed. */
 void cuda_place_rows(struct step *s);
 /* Where the parts of `in` begin, in bytes, of n rows. */
 size_t cuda_tokens_at(uint32_t n);
 size_t cuda_angles_at(const struct step *s, uint32_t rope);
 /* The mixer of a layer whose rows are placed. */
-void cuda_run_mixer(struct step *s, uint32_t layer);
-/* Keys and values of a layer in `left`. */
-gpu_address cuda_keys_of(const struct step *s, uint32_t layer);
-gpu_address cuda_values_of(const struct step *s, uint32_t layer);
-/* Where the choices of a layer begin in `left`, in elements: first the experts, then their weights. */
-size_t cuda_chosen_at(const struct step *s, uint32_t layer);
-size_t cuda_weight_at(const struct step *s, uint32_t layer);
-/* Starts to copy to main memory what the layers up to the last one that was mixed leave. */
+void cuda_run_attention(struct step *s, uint32_t layer);
+/* Where the choices of a routed layer begin in `left`, in elements: first the experts, then their
+ * weights. */
+size_t cuda_chosen_at(const struct cuda_stream *x, uint32_t routed);
+size_t cuda_weight_at(const struct cuda_stream *x, uint32_t routed);
+/* Starts to copy to main memory what the layers so far leave. */
 void cuda_send_left(struct step *s);
 /* Has it arrive. False: something has failed. */
 bool cuda_receive_left(struct step *s);
 /* Puts keys and values into their contexts; waits. */
 void cuda_settle_layers(struct step *s);
 
-/* cuda_feed.c */
+/* cuda_feed.c: feed-forwards with experts */
 /* Whether feed_held can compute the layer. */
 bool cuda_can_feed(const struct step *s, uint32_t layer);
-void cuda_run_feed(struct step *s, uint32_t layer);
-/* What run_feed leaves to the next part. */
-void cuda_leave_feed(struct step *s, uint32_t layer);
+/* A feed-forward with experts that are all on the GPU. */
+void cuda_run_routed(struct step *s, uint32_t layer);
 void cuda_route(struct step *s, uint32_t layer);
 void cuda_reweigh(struct step *s, uint32_t layer, size_t row);
 void cuda_guess(struct step *s, uint32_t later);
@@ -181,5 +200,16 @@ void cuda_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, 
 void cuda_end_experts(struct step *s, uint32_t layer);
 bool cuda_feed_held(struct step *s, uint32_t layer);
 void cuda_tell_choice(struct step *s, uint32_t layer);
+
+/* cuda_dense.c: feed-forwards that every row passes. What all have in common: the input of down, of n
+ * rows of some width, in 8 bits = silu(gate) · up, which lie one after the other. */
+struct cuda_input cuda_hidden_of(const struct cuda_scratch *k, uint32_t width);
+gpu_address cuda_up_of(const struct cuda_input *hidden, size_t n);
+void cuda_gate(const struct cuda_scratch *k, const struct cuda_input *hidden, uint32_t n,
+	       enum format format);
+/* The shared expert of n rows `normed`, prepared for `now`; returns what they are prepared for then. */
+enum format cuda_run_shared(struct step *s, uint32_t layer, enum format now);
+void cuda_run_dense(struct step *s, uint32_t layer);
+void cuda_feed(struct step *s, uint32_t layer);
 
 #endif

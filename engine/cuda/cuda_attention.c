@@ -9,24 +9,40 @@
 
 /* ---- where the rows belong ---- */
 
-static size_t cuda_round_up(size_t bytes)
+enum { CUDA_IN_ALIGNMENT = 16 }; /* of the parts of `in` */
+
+/* Bytes of a number for each of some rows. */
+static size_t cuda_numbers(size_t count)
 {
-	enum { ALIGNMENT = 16 };
-	return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	return cuda_round_up(count * sizeof(float), CUDA_IN_ALIGNMENT);
+}
+
+/* Rows of layers whose keys and values are of a kind. */
+static size_t cuda_rows_at(uint32_t n, enum kv_kind kind)
+{
+	return (size_t)kind * n * sizeof(struct cuda_row);
 }
 
 size_t cuda_tokens_at(uint32_t n)
 {
-	return n * sizeof(struct cuda_row);
+	return (size_t)CUDA_KV_KINDS * n * sizeof(struct cuda_row);
 }
 
 size_t cuda_angles_at(const struct step *s, uint32_t rope)
 {
 	uint32_t n = cuda_stream_of(s)->n; /* rows that died since are still there */
-	size_t at = cuda_tokens_at(n) + cuda_round_up(n * sizeof(uint32_t));
+	size_t at = cuda_tokens_at(n) + cuda_numbers(n);
 	for (uint32_t r = 0; r < rope; r++)
-		at += 2 * cuda_round_up((size_t)n * s->rotations[r].half * sizeof(float));
+		at += 2 * cuda_numbers((size_t)n * s->rotations[r].half);
 	return at;
+}
+
+/* The copy of a span's context; NULL: the GPU needs none, or the model has failed. */
+static const struct cuda_context *cuda_copy_of(const struct cuda_stream *x, const struct step_span *span)
+{
+	if (!x->model->left.keyed || span->context->copy.never)
+		return NULL;
+	return cuda_context_ready(x->model, span->context, span->position, span->n, x->number);
 }
 
 /* The rows' contexts, blocks on the GPU and positions. */
@@ -40,16 +56,16 @@ static void cuda_list_rows(struct step *s)
 	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
 		if (!span->n)
 			continue;
-		const struct cuda_context *c =
-			cuda_context_ready(x->model, span->context, span->position, span->n,
-					   x->number);
+		const struct cuda_context *c = cuda_copy_of(x, span);
 		uint32_t spans = (span->position + span->n - 1) / ATTENTION_SPAN + 1;
 		x->spans = spans > x->spans ? spans : x->spans;
 		for (uint32_t t = 0; t < span->n; t++) {
 			uint32_t at = span->first + t, position = span->position + t;
 			x->place[at] = (struct cuda_place){span->context, position, false};
-			row[at] = (struct cuda_row){.blocks = c ? cuda_at(c->table) : NULL,
-						    .position = position};
+			for (uint32_t kind = 0; kind < CUDA_KV_KINDS; kind++)
+				row[kind * s->n + at] = (struct cuda_row){
+					.blocks = c ? cuda_at(c->kv[kind].table) : NULL,
+					.position = position};
 		}
 	}
 }
@@ -58,6 +74,10 @@ void cuda_place_rows(struct step *s)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
 	uint32_t *token = (uint32_t *)(void *)(x->in_main + cuda_tokens_at(s->n));
+	if (x->placed && x->n == s->n)
+		return;
+	if (x->placed) /* the last rows died */
+		cuda_settle_layers(s);
 	x->n = s->n;
 	cuda_list_rows(s);
 	for (uint32_t t = 0; t < s->n; t++)
@@ -67,7 +87,7 @@ void cuda_place_rows(struct step *s)
 		size_t bytes = (size_t)s->n * rope->half * sizeof(float);
 		uint8_t *to = x->in_main + cuda_angles_at(s, r);
 		memcpy(to, rope->cos, bytes);
-		memcpy(to + cuda_round_up(bytes), rope->sin, bytes);
+		memcpy(to + cuda_numbers((size_t)s->n * rope->half), rope->sin, bytes);
 	}
 	cuda_copy_in(x->model, x->in, x->in_main, cuda_angles_at(s, CONFIG_ROPES));
 	x->placed = true;
@@ -75,33 +95,38 @@ void cuda_place_rows(struct step *s)
 
 /* ---- keys and values ---- */
 
-/* Elements of a layer's keys, or values, in `left`. */
-static size_t cuda_left_keys(const struct step *s)
+/* Where in `left` the keys of a layer begin, in elements, and its values, by its number among the layers
+ * whose keys and values the GPU computes. */
+static size_t cuda_keys_at(const struct cuda_stream *x, uint32_t keyed)
 {
-	const struct config *c = s->env->config;
-	return (size_t)cuda_stream_of(s)->n * c->kv_heads * c->head_dim;
+	return (size_t)keyed * x->n * x->model->left.kv_width;
+}
+static size_t cuda_values_at(const struct cuda_stream *x, uint32_t keyed)
+{
+	return cuda_keys_at(x, x->model->left.keyed + keyed);
 }
 
-gpu_address cuda_keys_of(const struct step *s, uint32_t layer)
+static gpu_address cuda_keys_of(const struct step *s, uint32_t layer)
 {
-	return cuda_stream_of(s)->left + layer * cuda_left_keys(s) * sizeof(float);
+	const struct cuda_stream *x = cuda_stream_of(s);
+	return x->left + cuda_keys_at(x, x->model->parts[layer].keyed) * sizeof(float);
 }
 
-gpu_address cuda_values_of(const struct step *s, uint32_t layer)
+static gpu_address cuda_values_of(const struct step *s, uint32_t layer)
 {
-	return cuda_keys_of(s, s->env->config->layers + layer);
+	const struct cuda_stream *x = cuda_stream_of(s);
+	return x->left + cuda_values_at(x, x->model->parts[layer].keyed) * sizeof(float);
 }
 
-size_t cuda_chosen_at(const struct step *s, uint32_t layer)
+size_t cuda_chosen_at(const struct cuda_stream *x, uint32_t routed)
 {
-	const struct config *c = s->env->config;
-	return 2 * c->layers * cuda_left_keys(s) +
-	       (size_t)layer * cuda_stream_of(s)->n * c->experts_per_token;
+	const struct cuda_left *left = &x->model->left;
+	return cuda_values_at(x, left->keyed) + (size_t)routed * x->n * left->top_k;
 }
 
-size_t cuda_weight_at(const struct step *s, uint32_t layer)
+size_t cuda_weight_at(const struct cuda_stream *x, uint32_t routed)
 {
-	return cuda_chosen_at(s, s->env->config->layers + layer);
+	return cuda_chosen_at(x, x->model->left.routed + routed);
 }
 
 /* Offsets of a layer's keys and values in a block, in elements. */
@@ -125,17 +150,20 @@ static void cuda_place_in_blocks(struct step *s, uint32_t layer)
 	const struct layer *l = &c->layer[layer];
 	const struct cuda_offsets at = cuda_offsets_of(m->kv, l);
 	bool norms = c->head_norms == HEAD_NORMS_EACH;
+	const struct cuda_scratch *k = cuda_scratch_of(s);
 	gpu_address cos = x->in + cuda_angles_at(s, l->rope);
-	size_t angles = (size_t)x->n * s->rotations[l->rope].half * sizeof(float);
+	size_t angles = cuda_numbers((size_t)x->n * s->rotations[l->rope].half);
 	const struct cuda_heads p = {
-		.q = cuda_at(cuda_scratch_of(s)->q),
+		.q = cuda_at(k->q),
+		.q_from = cuda_at(k->projected),
+		.q_step = (c->query_gate ? 2 : 1) * l->head_dim,
 		.q_norm = norms ? cuda_at(cuda_weight(m, layer, TENSOR_Q_NORM)) : NULL,
 		.key_norm = norms ? cuda_at(cuda_weight(m, layer, TENSOR_K_NORM)) : NULL,
 		.cos = cuda_at(cos),
-		.sin = cuda_at(cos + cuda_round_up(angles)),
+		.sin = cuda_at(cos + angles),
 		.keys = {.key = cuda_at(cuda_keys_of(s, layer)),
 			 .value = cuda_at(cuda_values_of(s, layer)),
-			 .rows = cuda_at(x->in),
+			 .rows = cuda_at(x->in + cuda_rows_at(x->n, config_kv_kind(l))),
 			 .key_offset = at.key,
 			 .key_step = at.key_step,
 			 .value_offset = at.value,
@@ -178,22 +206,58 @@ static enum format cuda_format(const struct step *s, uint32_t layer, enum tensor
 	return s->env->weights->layer[layer].m[role].shape.format;
 }
 
+/* The output of a layer's heads. */
+static struct cuda_input cuda_attended_of(const struct step *s, uint32_t layer)
+{
+	const struct config *c = s->env->config;
+	struct cuda_input attended = cuda_scratch_of(s)->attended;
+	attended.k = c->heads * c->layer[layer].head_dim;
+	return attended;
+}
+
+/* attended of n rows from `first` on is multiplied by the sigmoids of the queries' gates. */
+static void cuda_open_query_gates(const struct cuda_scratch *k, const struct cuda_attention *p,
+				  uint32_t first)
+{
+	size_t step = 2 * (size_t)p->head_dim, heads = (size_t)first * p->heads;
+	const struct cuda_gates gates = {
+		.y = p->out,
+		.gate = cuda_at(k->projected + (heads * step + p->head_dim) * sizeof(float)),
+		.n = p->n * p->heads,
+		.dim = p->head_dim,
+		.step = (uint32_t)step};
+	const struct cuda_grid g = cuda_items_grid((size_t)gates.n * gates.dim);
+	cuda_do(k->model, cuda_open_gates_number, &g, &gates);
+}
+
 /* attended, in 8 bits = what the rows' spans are together. */
-static void cuda_join_spans(struct step *s, const struct cuda_attention *p, enum format format,
+static void cuda_join_spans(struct step *s, uint32_t layer, const struct cuda_attention *p,
 			    uint32_t first)
 {
+	bool gated = s->env->config->query_gate;
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct cuda_input to = cuda_input_from(&k->attended, format, first);
+	enum format format = cuda_format(s, layer, TENSOR_O);
+	const struct cuda_input attended = cuda_attended_of(s, layer),
+				to = cuda_input_from(&attended, format, first);
 	struct cuda_join_inputs inputs = {
 		.attention = *p, .q = cuda_at(to.q), .scale = cuda_at(to.scale)};
 	cuda_fill_signs(&inputs.signs);
 	const struct cuda_grid join = cuda_join_grid(p), both = cuda_join_inputs_grid(&inputs);
-	if (format_input(format) == INPUT_TQ) {
+	if (format_input(format) == INPUT_TQ && !gated) {
 		cuda_do(k->model, cuda_join_inputs_number, &both, &inputs);
 		return;
 	}
 	cuda_do(k->model, cuda_attend_join_number, &join, p);
+	if (gated)
+		cuda_open_query_gates(k, p, first);
 	cuda_prepare_input(k->model, &to, p->n, format);
+}
+
+/* Most spans that a row of the step sees in a layer. */
+static uint32_t cuda_spans_of(const struct cuda_stream *x, const struct layer *l)
+{
+	uint32_t most = (l->window + ATTENTION_SPAN - 2) / ATTENTION_SPAN + 1;
+	return l->window && most < x->spans ? most : x->spans;
 }
 
 /* The operands for n rows from row t on. */
@@ -207,9 +271,12 @@ static struct cuda_attention cuda_attention_of(const struct step *s, uint32_t la
 	const struct cuda_offsets at = cuda_offsets_of(x->model->kv, l);
 	size_t width = (size_t)c->heads * l->head_dim * sizeof(float);
 	return (struct cuda_attention){.q = cuda_at(k->q + t * width),
+				       .sinks = c->sinks ? cuda_at(cuda_weight(x->model, layer, TENSOR_SINKS))
+							 : NULL,
 				       .parts = cuda_at(k->parts),
 				       .out = cuda_at(k->attended.f + t * width),
-				       .rows = cuda_at(x->in + t * sizeof(struct cuda_row)),
+				       .rows = cuda_at(x->in + cuda_rows_at(x->n, config_kv_kind(l)) +
+						       t * sizeof(struct cuda_row)),
 				       .key_offset = at.key,
 				       .key_step = at.key_step,
 				       .value_offset = at.value,
@@ -218,7 +285,8 @@ static struct cuda_attention cuda_attention_of(const struct step *s, uint32_t la
 				       .heads = c->heads,
 				       .group = c->heads / l->kv_heads,
 				       .head_dim = l->head_dim,
-				       .spans = x->spans,
+				       .window = l->window,
+				       .spans = cuda_spans_of(x, l),
 				       .half = x->model->kv == KV_F16,
 				       .copy_keys = cuda_copies_keys(x->model, s->n),
 				       .scale = c->attention_scale};
@@ -231,16 +299,18 @@ static void cuda_attend_to(struct step *s, uint32_t layer, uint32_t t, uint32_t 
 	const struct cuda_attention p = cuda_attention_of(s, layer, t, n);
 	const struct cuda_grid g = together ? cuda_rows_grid(&p) : cuda_spans_grid(&p);
 	cuda_do(m, together ? cuda_attend_rows_number : cuda_attend_spans_number, &g, &p);
-	cuda_join_spans(s, &p, cuda_format(s, layer, TENSOR_O), t);
+	cuda_join_spans(s, layer, &p, t);
 }
 
-/* Rows from row t on that are computed in one launch: those of a prompt, or rows of several spans that
- * have few each. Sequences do not depend on whose rows they are. */
-static uint32_t cuda_rows_alike(const struct step *s, uint32_t t, bool *together)
+/* Rows from row t on that are computed in one launch: a prompt's rows, or rows of several spans that
+ * have few each. A sequence does not depend on whose rows it computes. */
+static uint32_t cuda_rows_alike(const struct step *s, const struct layer *l, uint32_t t,
+				bool *together)
 {
 	const struct step_span *span = step_span_of(s, t);
 	uint32_t n = span->first + span->n - t;
-	*together = s->n > CUDA_SEQUENCE_ROWS && n >= CUDA_ROWS_TOGETHER / 2;
+	*together = s->n > CUDA_SEQUENCE_ROWS && n >= CUDA_ROWS_TOGETHER / 2 && !l->window &&
+		    !s->env->config->sinks; /* cuda_attend_rows knows neither windows nor sinks */
 	if (*together)
 		return n;
 	while (t + n < s->n && (s->n <= CUDA_SEQUENCE_ROWS ||
@@ -260,10 +330,31 @@ static void cuda_attend(struct step *s, uint32_t layer)
 	}
 	for (uint32_t t = 0; t < s->n && most; t += n) {
 		bool together;
-		n = cuda_rows_alike(s, t, &together);
+		n = cuda_rows_alike(s, &s->env->config->layer[layer], t, &together);
 		n = n < most ? n : most;
 		cuda_attend_to(s, layer, t, n, together);
 	}
+}
+
+static void cuda_add_bias(struct step *s, uint32_t layer, enum tensor_role role, gpu_address y)
+{
+	struct cuda_model *m = cuda_stream_of(s)->model;
+	const struct cuda_bias p = {cuda_at(y), cuda_at(cuda_weight(m, layer, role)), s->n,
+				    cuda_matrix(m, layer, role)->shape.cols};
+	const struct cuda_grid g = cuda_items_grid((size_t)p.n * p.width);
+	cuda_do(m, cuda_add_bias_number, &g, &p);
+}
+
+/* Norms of all heads of a row together. */
+static void cuda_norm_heads_together(struct step *s, uint32_t layer)
+{
+	struct cuda_model *m = cuda_stream_of(s)->model;
+	const struct layer *l = &s->env->config->layer[layer];
+	gpu_address q = cuda_scratch_of(s)->projected, keys = cuda_keys_of(s, layer);
+	cuda_norm(m, q, q, cuda_weight(m, layer, TENSOR_Q_NORM), s->n,
+		  s->env->config->heads * l->head_dim);
+	cuda_norm(m, keys, keys, cuda_weight(m, layer, TENSOR_K_NORM), s->n,
+		  l->kv_heads * l->head_dim);
 }
 
 /* Queries, keys and values of the stream's rows. */
@@ -272,29 +363,29 @@ static void cuda_project(struct step *s, uint32_t layer)
 	const struct cuda_stream *x = cuda_stream_of(s);
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct cuda_projection products[] = {
-		{TENSOR_Q, k->q},
+		{TENSOR_Q, k->projected},
 		{TENSOR_K, cuda_keys_of(s, layer)},
 		{TENSOR_V, cuda_values_of(s, layer)}};
 	enum { PRODUCTS = sizeof products / sizeof *products };
-	enum format now = cuda_format(s, layer, TENSOR_Q);
+	const enum format now = cuda_format(s, layer, TENSOR_Q);
 	cuda_enter_part(s, layer, TENSOR_MIXER_NORM, &k->normed, now);
-	if (cuda_multiply_together(x->model, layer, products, PRODUCTS, &k->normed, s->n))
-		return;
-	for (size_t i = 0; i < PRODUCTS; i++) {
-		const enum format wanted = cuda_format(s, layer, products[i].role);
-		if (format_input(wanted) != format_input(now))
-			cuda_prepare_input(x->model, &k->normed, s->n, now = wanted);
-		cuda_multiply(x->model, layer, products[i].role, &k->normed, s->n, products[i].to);
-	}
+	(void)cuda_multiply_all(x->model, layer, products, PRODUCTS, &k->normed, s->n, now);
+	for (uint32_t i = 0; i < PRODUCTS && s->env->config->qkv_bias; i++)
+		cuda_add_bias(s, layer, TENSOR_Q_BIAS + i, products[i].to);
+	if (s->env->config->head_norms == HEAD_NORMS_TOGETHER)
+		cuda_norm_heads_together(s, layer);
 }
 
-void cuda_run_mixer(struct step *s, uint32_t layer)
+void cuda_run_attention(struct step *s, uint32_t layer)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct cuda_input attended = cuda_attended_of(s, layer);
 	cuda_project(s, layer);
 	cuda_place_in_blocks(s, layer);
 	cuda_attend(s, layer);
-	cuda_multiply(k->model, layer, TENSOR_O, &k->attended, s->n, k->out);
+	cuda_multiply(k->model, layer, TENSOR_O, &attended, s->n, k->out);
+	if (s->env->config->output_bias)
+		cuda_add_bias(s, layer, TENSOR_O_BIAS, k->out);
 	cuda_leave_rows(s);
 }
 
@@ -318,25 +409,25 @@ static void cuda_note_dead(const struct step *s)
 	}
 }
 
-/* Items are (layer, row). */
+/* Items are (number among the layers with keys and values of the GPU, row). */
 static void cuda_settle_rows(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct cuda_settling *z = ctx;
 	const struct environment *env = z->step->env;
 	const struct cuda_stream *x = z->x;
 	for (uint32_t i = begin; i < end; i++) {
-		uint32_t layer = x->settled + i / x->n, t = i % x->n;
-		const struct layer *l = &env->config->layer[layer];
+		uint32_t keyed = x->settled + i / x->n, t = i % x->n;
+		const struct layer *l = &env->config->layer[x->model->keyed_layer[keyed]];
 		const struct cuda_place *p = &x->place[t];
 		uint32_t b = p->position / KV_BLOCK, dim = l->head_dim;
-		size_t width = (size_t)l->kv_heads * dim;
+		size_t row = (size_t)t * l->kv_heads * dim;
 		const struct context *to = p->context;
-		const float *key = x->left_out + ((size_t)layer * x->n + t) * width,
-			    *value = key + (size_t)env->config->layers * x->n * width;
+		const float *key = x->left_out + cuda_keys_at(x, keyed) + row,
+			    *value = x->left_out + cuda_values_at(x, keyed) + row;
 		if (p->dead)
 			continue;
 		for (uint32_t h = 0; h < l->kv_heads; h++)
-			watch_kv_put(env->kernels, (void *)to->kv[KV_WHOLE].blocks[b], to->type,
+			watch_kv_put(env->kernels, (void *)context_blocks_of(to, l)[b], to->type,
 				     context_key_offset(to->type, l, h),
 				     context_value_offset(to->type, l, h),
 				     p->position % KV_BLOCK, key + h * dim, value + h * dim, dim,
@@ -344,27 +435,29 @@ static void cuda_settle_rows(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
+/* Numbers [from, to) of what is left. */
+static void cuda_send_numbers(struct cuda_stream *x, size_t from, size_t to)
+{
+	cuda_copy_out(x->model, x->left_out + from, x->left + from * sizeof *x->left_out,
+		      (to - from) * sizeof *x->left_out);
+}
+
 void cuda_send_left(struct step *s)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
-	uint32_t layers = s->env->config->layers;
-	if (x->sent == x->mixed)
+	const struct cuda_left *left = &x->model->left;
+	size_t end = cuda_weight_at(x, left->routed);
+	if (!x->unsent)
 		return;
-	if (x->mixed == layers) {
-		cuda_copy_out(x->model, x->left_out, x->left,
-			      cuda_weight_at(s, layers) * sizeof *x->left_out);
+	if (x->mixed == left->keyed) {
+		cuda_send_numbers(x, 0, end);
 	} else { /* some rows stop here */
-		size_t bytes = x->mixed * cuda_left_keys(s) * sizeof *x->left_out,
-		       values = layers * cuda_left_keys(s), chosen = cuda_chosen_at(s, 0);
-		cuda_copy_out(x->model, x->left_out, x->left, bytes);
-		cuda_copy_out(x->model, x->left_out + values, cuda_values_of(s, 0), bytes);
-		cuda_copy_out(x->model, x->left_out + chosen,
-			      x->left + chosen * sizeof *x->left_out,
-			      (cuda_weight_at(s, layers) - chosen) * sizeof *x->left_out);
+		cuda_send_numbers(x, 0, cuda_keys_at(x, x->mixed));
+		cuda_send_numbers(x, cuda_values_at(x, 0), cuda_values_at(x, x->mixed));
+		cuda_send_numbers(x, cuda_chosen_at(x, 0), end);
 	}
 	cuda_mark(x->model, x->arrival);
-	x->sent = x->mixed;
-	x->arrived = false;
+	x->unsent = x->arrived = false;
 }
 
 bool cuda_receive_left(struct step *s)

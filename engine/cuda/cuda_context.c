@@ -1,5 +1,8 @@
 /* Copies of contexts on the GPU. See cuda_model.h.
  *
+ * Layers with a window have blocks of their own, as in the context (kv_table.h): those before the window are
+ * given back, and copied again when the text goes back.
+ *
  * Main memory has the keys and values of every context, always: after each step the rows' keys and
  * values are copied there (cuda_step.c). So saving, forking and going back know nothing of the GPU, and
  * when it fails, the CPU goes on from where the last step ended. A copy here is a cache: of contexts
@@ -22,11 +25,18 @@ static struct cuda_context *cuda_context_of(struct cuda_model *m, uint64_t numbe
 	return NULL;
 }
 
+static void cuda_blocks_drop(struct cuda_model *m, struct cuda_blocks *b, enum kv_kind kind)
+{
+	while (b->count)
+		if (b->block[--b->count])
+			cuda_pool_give(&m->blocks[kind], b->block[b->count]);
+	b->listed = 0;
+}
+
 static void cuda_context_drop(struct cuda_model *m, struct cuda_context *c)
 {
-	while (c->count)
-		cuda_pool_give(&m->blocks, c->blocks[--c->count]);
-	c->listed = 0;
+	for (int kind = 0; kind < CUDA_KV_KINDS; kind++)
+		cuda_blocks_drop(m, &c->kv[kind], kind);
 	c->number = 0;
 }
 
@@ -69,64 +79,97 @@ static struct cuda_context *cuda_context_add(struct cuda_model *m, struct contex
 
 /* ---- memory ---- */
 
-static gpu_address cuda_context_block(struct cuda_model *m, struct err *e)
+static gpu_address cuda_context_block(struct cuda_model *m, enum kv_kind kind, struct err *e)
 {
 	enum { TABLES = 1 << 20 }; /* bytes that blocks leave to tables */
 	gpu_address block;
 	do
-		block = cuda_pool_take(m, &m->blocks, TABLES, e);
+		block = cuda_pool_take(m, &m->blocks[kind], TABLES, e);
 	while (!block && cuda_context_give_up(m));
 	return block;
 }
 
-static int cuda_context_grow(struct cuda_model *m, struct cuda_context *c, uint32_t blocks,
-			     struct err *e)
+/* Makes room for addresses of blocks. */
+static int cuda_blocks_room(struct cuda_blocks *b, uint32_t blocks, struct err *e)
 {
-	if (blocks > c->room) {
-		gpu_address *more = realloc(c->blocks, 2 * (size_t)blocks * sizeof *more);
-		if (!more)
-			return err_set(e, ENOMEM, "out of memory for a context's blocks");
-		c->blocks = more;
-		c->room = 2 * blocks;
+	if (blocks <= b->room)
+		return 0;
+	gpu_address *more = realloc(b->block, 2 * (size_t)blocks * sizeof *more);
+	if (!more)
+		return err_set(e, ENOMEM, "out of memory for a context's blocks");
+	b->block = more;
+	b->room = 2 * blocks;
+	return 0;
+}
+
+/* The blocks [first, end) that a step needs. The copy lacks what the context has in blocks [lacking, filled). */
+struct cuda_wanted {
+	const struct kv_table *from;
+	uint32_t first, end, lacking, filled;
+};
+
+/* Makes sure of them, and gives back what lies before. Whole blocks are copied: beyond its last position a
+ * block holds nothing that is read. */
+static int cuda_blocks_have(struct cuda_model *m, struct cuda_blocks *b, enum kv_kind kind,
+			    const struct cuda_wanted *w, struct err *e)
+{
+	while (b->count < w->end)
+		b->block[b->count++] = 0;
+	for (uint32_t i = 0; i < w->first && i < b->count; i++) {
+		if (b->block[i])
+			cuda_pool_give(&m->blocks[kind], b->block[i]);
+		b->block[i] = 0;
 	}
-	while (c->count < blocks) {
-		gpu_address block = cuda_context_block(m, e);
-		if (!block)
+	for (uint32_t i = w->first; i < w->end; i++) {
+		bool lacks = i >= w->lacking || !b->block[i];
+		if (!b->block[i]) {
+			b->block[i] = cuda_context_block(m, kind, e);
+			b->listed = b->listed < i ? b->listed : i;
+		}
+		if (!b->block[i])
 			return -ENOMEM;
-		c->blocks[c->count++] = block;
+		if (lacks && i < w->filled)
+			cuda_copy_in(m, b->block[i], w->from->blocks[i], w->from->used);
 	}
 	return 0;
 }
 
 /* Lists the blocks on the GPU. A table that is too short is replaced: work under way still reads the
  * old one, and is waited for. */
-static int cuda_context_list(struct cuda_model *m, struct cuda_context *c, struct err *e)
+static int cuda_blocks_list(struct cuda_model *m, struct cuda_blocks *b, struct err *e)
 {
-	if (c->count > c->table_room) {
-		uint32_t room = c->room > 64 ? c->room : 64;
+	if (b->count > b->table_room) {
+		uint32_t room = b->room > 64 ? b->room : 64;
 		(void)cuda_wait(m);
-		cuda_give(m, GPU_CONTEXTS, c->table, c->table_room * sizeof c->table);
-		c->table = cuda_take(m, GPU_CONTEXTS, room * sizeof c->table, e);
-		c->table_room = c->table ? room : 0;
-		c->listed = 0;
-		if (!c->table)
+		cuda_give(m, GPU_CONTEXTS, b->table, b->table_room * sizeof b->table);
+		b->table = cuda_take(m, GPU_CONTEXTS, room * sizeof b->table, e);
+		b->table_room = b->table ? room : 0;
+		b->listed = 0;
+		if (!b->table)
 			return -ENOMEM;
 	}
-	cuda_copy_in(m, c->table + c->listed * sizeof c->table, c->blocks + c->listed,
-		     (c->count - c->listed) * sizeof c->table);
-	c->listed = c->count;
+	cuda_copy_in(m, b->table + b->listed * sizeof b->table, b->block + b->listed,
+		     (b->count - b->listed) * sizeof b->table);
+	b->listed = b->count;
 	return 0;
 }
 
-/* Copies whole blocks: beyond its last position a block holds nothing that is read. */
-static void cuda_context_fill(struct cuda_model *m, const struct cuda_context *c,
-			      const struct context *x, uint32_t position)
+/* Of one kind, as cuda_context_ready. */
+static int cuda_blocks_ready(struct cuda_model *m, struct cuda_blocks *b, enum kv_kind kind,
+			     const struct context *x, uint32_t position, uint32_t n, struct err *e)
 {
-	const struct kv_table *t = &x->kv[KV_WHOLE];
-	if (x->copy.valid >= position)
-		return;
-	for (size_t b = x->copy.valid / KV_BLOCK; b * KV_BLOCK < position; b++)
-		cuda_copy_in(m, c->blocks[b], t->blocks[b], t->used);
+	const struct kv_table *t = &x->kv[kind];
+	const struct cuda_wanted wanted = {.from = t,
+					   .first = kv_seen_from(t->window, position),
+					   .end = kv_blocks(position + n),
+					   .lacking = x->copy.valid < position
+							      ? (uint32_t)(x->copy.valid / KV_BLOCK)
+							      : UINT32_MAX,
+					   .filled = kv_blocks(position)};
+	int failed = cuda_blocks_room(b, wanted.end, e);
+	if (!failed)
+		failed = cuda_blocks_have(m, b, kind, &wanted, e);
+	return failed ? failed : cuda_blocks_list(m, b, e);
 }
 
 const struct cuda_context *cuda_context_ready(struct cuda_model *m, struct context *x,
@@ -140,15 +183,14 @@ const struct cuda_context *cuda_context_ready(struct cuda_model *m, struct conte
 	if (!failed) {
 		c->last = m->steps;
 		c->pass = pass;
-		failed = cuda_context_grow(m, c, kv_blocks(position + n), &e);
 	}
-	if (!failed)
-		failed = cuda_context_list(m, c, &e);
+	for (int kind = 0; kind < CUDA_KV_KINDS && !failed; kind++)
+		if (m->blocks[kind].bytes)
+			failed = cuda_blocks_ready(m, &c->kv[kind], kind, x, position, n, &e);
 	if (failed) {
 		cuda_fail(m, &e);
 		return NULL;
 	}
-	cuda_context_fill(m, c, x, position);
 	x->copy.valid = position;
 	return c;
 }
@@ -160,15 +202,30 @@ void cuda_contexts_let_go(struct cuda_model *m, uint64_t pass)
 			m->context[i].pass = 0;
 }
 
+void cuda_contexts_begin(struct cuda_model *m)
+{
+	struct context measured;
+	context_init(&measured, NULL, m->config, m->kv);
+	for (uint32_t i = 0; i < m->left.keyed; i++) {
+		enum kv_kind kind = config_kv_kind(&m->config->layer[m->keyed_layer[i]]);
+		m->blocks[kind] = (struct cuda_pool){.bytes = measured.kv[kind].bytes,
+						     .share = 1,
+						     .use = GPU_CONTEXTS};
+	}
+	if (m->blocks[KV_WHOLE].bytes && m->blocks[KV_WINDOWED].bytes)
+		m->blocks[KV_WHOLE].share = m->blocks[KV_WINDOWED].share = 4;
+}
+
 void cuda_contexts_free(struct cuda_model *m)
 {
-	for (uint32_t i = 0; i < m->contexts; i++) {
-		struct cuda_context *c = &m->context[i];
-		cuda_give(m, GPU_CONTEXTS, c->table, c->table_room * sizeof c->table);
-		free(c->blocks);
+	for (uint32_t i = 0; i < m->contexts * CUDA_KV_KINDS; i++) {
+		struct cuda_blocks *b = &m->context[i / CUDA_KV_KINDS].kv[i % CUDA_KV_KINDS];
+		cuda_give(m, GPU_CONTEXTS, b->table, b->table_room * sizeof b->table);
+		free(b->block);
 	}
 	free(m->context);
-	cuda_pool_free(m, &m->blocks);
+	for (int kind = 0; kind < CUDA_KV_KINDS; kind++)
+		cuda_pool_free(m, &m->blocks[kind]);
 	m->context = NULL;
 	m->contexts = 0;
 }

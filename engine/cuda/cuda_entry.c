@@ -1,9 +1,10 @@
-/* Adding a part's output to the stream. The sum waits for the next part, whose norm needs the same
- * numbers. See cuda_arrays.h.
+/* Adding a part's output to the stream. The sum waits for the next part, whose norm reads what it gives.
+ * And the stream's rows between the GPU and the CPU's stream. See cuda_arrays.h.
  *
  * Outputs lie in the scratch, which passes share: before another pass writes there, the stream that they
  * belong to gets them (cuda_flush). */
 #include "engine/cuda/cuda_arrays.h"
+#include "engine/cpu/cpu.h"
 
 /* The sums of pending experts; x NULL: there are none. */
 static struct cuda_sums cuda_pending_sums(const struct cuda_scratch *k)
@@ -17,6 +18,8 @@ static struct cuda_sums cuda_pending_sums(const struct cuda_scratch *k)
 				  .x = cuda_at(k->found),
 				  .other = k->found_here,
 				  .weight = cuda_at(p->weight),
+				  .shared = p->shared ? cuda_at(k->shared) : NULL,
+				  .gate = m->config->shared_gate ? cuda_at(k->shared_gate) : NULL,
 				  .chosen = cuda_at(p->chosen),
 				  .slots = cuda_at(cuda_experts_slots(m, p->routed)),
 				  .rows = p->n,
@@ -39,8 +42,37 @@ void cuda_flush(struct cuda_scratch *k)
 	k->pending.kind = PENDING_NONE;
 }
 
+/* ---- rows on both sides ---- */
+
+static size_t cuda_rows_bytes(const struct step *s)
+{
+	return (size_t)s->n * s->env->config->hidden_size * sizeof(float);
+}
+
+void cuda_rows_to_gpu(struct step *s)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	if (!x->on_gpu)
+		cuda_copy_in(x->model, x->x, cpu_stream_rows(x->cpus), cuda_rows_bytes(s));
+	x->on_gpu = true;
+}
+
+bool cuda_rows_to_cpu(struct step *s)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	if (x->in_cpus)
+		return !x->model->failure.code;
+	cuda_flush(cuda_scratch_of(s));
+	cuda_copy_out(x->model, cpu_stream_rows(x->cpus), x->x, cuda_rows_bytes(s));
+	x->in_cpus = cuda_wait(x->model);
+	return x->in_cpus;
+}
+
+/* ---- parts ---- */
+
 void cuda_leave_rows(struct step *s)
 {
+	cuda_stream_of(s)->in_cpus = false;
 	cuda_scratch_of(s)->pending =
 		(struct cuda_pending){.kind = PENDING_ROWS, .of = cuda_stream_of(s), .n = s->n};
 }
@@ -48,10 +80,13 @@ void cuda_leave_rows(struct step *s)
 void cuda_leave_experts(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
 			bool apart)
 {
+	bool shared = s->env->config->layer[layer].shared;
+	cuda_stream_of(s)->in_cpus = false;
 	cuda_scratch_of(s)->pending = (struct cuda_pending){.kind = PENDING_EXPERTS,
 							    .of = cuda_stream_of(s),
 							    .n = s->n,
-							    .apart = apart,
+							    .apart = apart || shared,
+							    .shared = shared,
 							    .routed = s->env->plan->routed_of[layer],
 							    .chosen = chosen,
 							    .weight = weight};
@@ -85,6 +120,7 @@ void cuda_enter_part(struct step *s, uint32_t layer, enum tensor_role norm,
 	struct cuda_scratch *k = cuda_scratch_of(s);
 	gpu_address weight = cuda_weight(k->model, layer, norm);
 	bool rotated = format_input(format) == INPUT_TQ;
+	cuda_rows_to_gpu(s);
 	if (!rotated || k->pending.apart || k->pending.of != cuda_stream_of(s) ||
 	    k->pending.n != s->n)
 		cuda_flush(k);

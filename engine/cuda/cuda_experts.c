@@ -5,10 +5,11 @@
  * takes over between two steps what has arrived (cuda_experts_turn): the addresses of a layer's experts
  * change at no other time.
  *
- * First the GPU is filled, as far as the budget goes, with all layers alike. Then the heat of experts
- * decides: how often tokens chose them, half of it forgotten every HEAT_STEPS steps. An expert that is
- * much hotter than the coldest one of its layer on the GPU takes its place. Pinned experts come before
- * others, whatever their heat, and nothing takes their places.
+ * Heat decides, the long-term counts of the cache's policy (pager_heat), which earlier mounts have left in
+ * the store. First the GPU is filled with the hottest experts, as far as the budget goes. Then an expert
+ * that is certainly hotter than the coldest one of its layer on the GPU takes its place: by so much that
+ * it would hardly be seen if tokens chose both alike, or else experts would come and go by chance.
+ * Pinned experts come before others, whatever their heat, and nothing takes their places.
  */
 #include "engine/cuda/cuda_model.h"
 
@@ -22,10 +23,9 @@
 
 enum {
 	FILLERS = 4,
-	HEAT_STEPS = 1024,  /* between two halvings of all heat */
-	CHANGE_STEPS = 32,  /* between two looks for experts that should change places */
+	CHANGE_STEPS = 8,   /* between two looks for experts that should change places */
 	CHANGES_MOST = 64,  /* on their way at once */
-	CHANGE_MARGIN = 4,  /* uses by which an expert must be hotter than twice another */
+	CHANGE_SIGMAS = 3,  /* by which an expert must be hotter than another */
 	SPARE = 8,	    /* pieces that stay free for changes, unless all experts find room */
 	CONTEXTS_SHARE = 8, /* this part of what the dense weights leave is kept for contexts */
 };
@@ -47,12 +47,13 @@ struct cuda_experts {
 	const struct store *store;
 	struct pager_source *source;
 	uint32_t layers, each; /* routed layers, experts of one */
+	uint32_t all;	       /* experts of the layers that the GPU computes: no others come */
 	gpu_address slots;     /* on the GPU: [layers][each] addresses */
 	/* Of the thread that computes: */
 	_Atomic gpu_address *at; /* [layers][each] as on the GPU; any thread may read */
 	uint32_t *held;		 /* [layers] */
-	uint32_t *heat;		 /* [layers][each] */
-	uint64_t looked;	 /* the step of the last look */
+	float *heat;		 /* [layers][each], as of the last look */
+	uint64_t looked;	 /* the step of the last look for changes */
 	struct cuda_use *use;	 /* [layers][each] */
 	uint64_t token, now;	 /* of the step, as in struct cuda_expert */
 	_Atomic uint32_t count;
@@ -62,7 +63,8 @@ struct cuda_experts {
 	pthread_cond_t work;
 	bool stop, full;
 	bool broken;		  /* something could not be copied to the GPU: no more is */
-	size_t next, next_pinned; /* of a filling: those before these have been looked at */
+	uint32_t *order;	  /* [layers * each]: of a filling, the hottest first */
+	size_t next, next_pinned; /* in it, and of all: those before these have been looked at */
 	bool *moving;		  /* [layers][each]: on its way, or to be replaced */
 	bool *pinned;		  /* [layers][each] */
 	bool repinned;		  /* some were pinned since the last look for changes */
@@ -133,14 +135,21 @@ static gpu_address cuda_experts_place(struct cuda_experts *x, size_t left)
 	return cuda_pool_take(x->model, &x->pool, kept, &none);
 }
 
-/* Neither on the GPU nor on its way. The lock is held. */
-static bool cuda_experts_lacks(const struct cuda_experts *x, size_t expert)
+/* Whether the GPU computes the expert's layer. */
+static bool cuda_experts_may_come(const struct cuda_experts *x, size_t expert)
 {
-	return !atomic_load(&x->at[expert]) && !x->moving[expert];
+	return !cuda_lacks_experts(x->model, (uint32_t)(expert / x->each))[0];
 }
 
-/* The next expert of a filling: pinned ones, then all layers alike; NOBODY: there is no more. The lock
- * is held. */
+/* May come, and is neither on the GPU nor on its way. The lock is held. */
+static bool cuda_experts_lacks(const struct cuda_experts *x, size_t expert)
+{
+	return !atomic_load(&x->at[expert]) && !x->moving[expert] &&
+	       cuda_experts_may_come(x, expert);
+}
+
+/* The next expert of a filling: pinned ones, then the hottest; NOBODY: there is no more. The lock is
+ * held. */
 static int64_t cuda_experts_choose(struct cuda_experts *x)
 {
 	const size_t all = (size_t)x->layers * x->each;
@@ -150,8 +159,7 @@ static int64_t cuda_experts_choose(struct cuda_experts *x)
 			return (int64_t)e;
 	}
 	while (x->next < all) {
-		size_t e = x->next % x->layers * x->each + x->next / x->layers;
-		x->next++;
+		size_t e = x->order[x->next++];
 		if (cuda_experts_lacks(x, e))
 			return (int64_t)e;
 	}
@@ -232,8 +240,10 @@ static int cuda_experts_take(struct cuda_experts *x, struct err *e)
 	x->moving = calloc(all, sizeof *x->moving);
 	x->use = calloc(all, sizeof *x->use);
 	x->pinned = calloc(all, sizeof *x->pinned);
+	x->order = calloc(all, sizeof *x->order);
 	x->arrived = calloc(all + CHANGES_MOST, sizeof *x->arrived);
-	if (!x->at || !x->held || !x->heat || !x->moving || !x->use || !x->pinned || !x->arrived)
+	if (!x->at || !x->held || !x->heat || !x->moving || !x->use || !x->pinned || !x->order ||
+	    !x->arrived)
 		return err_set(e, ENOMEM, "out of memory for a list of experts");
 	x->slots = cuda_take(x->model, GPU_DENSE, all * sizeof x->slots, e);
 	if (!x->slots)
@@ -254,24 +264,83 @@ static void cuda_experts_free(struct cuda_experts *x)
 	free(x->moving);
 	free(x->use);
 	free(x->pinned);
+	free(x->order);
 	free(x->arrived);
 	free(x);
+}
+
+/* ---- the order of a filling ---- */
+
+struct cuda_ranked {
+	float heat;
+	uint32_t turn; /* of experts that are equally hot: all layers alike */
+	uint32_t expert;
+};
+
+static int cuda_compare_ranked(const void *left, const void *right)
+{
+	const struct cuda_ranked *a = left, *b = right;
+	if (a->heat != b->heat)
+		return a->heat < b->heat ? 1 : -1;
+	return a->turn < b->turn ? -1 : a->turn > b->turn;
+}
+
+/* Begins a filling. Without memory for sorting the order stays as it was. The lock is held, or nobody fills
+ * yet. */
+static void cuda_experts_order(struct cuda_experts *x)
+{
+	const uint32_t all = x->layers * x->each;
+	struct cuda_ranked *r = malloc(all * sizeof *r);
+	for (uint32_t e = 0; r && e < all; e++)
+		r[e] = (struct cuda_ranked){x->heat[e], e % x->each * x->layers + e / x->each, e};
+	if (r)
+		qsort(r, all, sizeof *r, cuda_compare_ranked);
+	for (uint32_t i = 0; r && i < all; i++)
+		x->order[i] = r[i].expert;
+	free(r);
+	x->next = x->next_pinned = 0;
+}
+
+/* How many experts the GPU will hold once it is filled. The lock is held. */
+static uint64_t cuda_experts_room(const struct cuda_experts *x)
+{
+	struct gpu_budget *b = x->model->budget;
+	uint64_t all = x->all, pieces = x->pool.pieces,
+		 left = gpu_budget_room(b), kept = gpu_budget_limit(b) / CONTEXTS_SHARE;
+	if (!x->full && left > kept)
+		pieces += (left - kept) / x->pool.bytes;
+	if (pieces >= all)
+		return all;
+	return pieces > SPARE ? pieces - SPARE : 0;
+}
+
+/* How many experts the GPU may have. */
+static uint32_t cuda_experts_count(const struct cuda_model *m)
+{
+	uint32_t layers = 0;
+	for (uint32_t r = 0; r < m->plan->routed_layers; r++)
+		layers += !cuda_lacks_experts(m, r)[0];
+	return layers * m->plan->experts;
 }
 
 int cuda_experts_begin(struct cuda_model *m, const struct store *store, struct pager_source *source,
 		       struct err *e)
 {
-	enum { ALIGNMENT = 256 };
-	struct cuda_experts *x = calloc(1, sizeof *x);
+	uint32_t all = cuda_experts_count(m);
+	struct cuda_experts *x = all ? calloc(1, sizeof *x) : NULL;
+	if (!all)
+		return 0;
 	if (!x)
 		return err_set(e, ENOMEM, "out of memory for a list of experts");
 	*x = (struct cuda_experts){.model = m,
 				   .store = store,
 				   .source = source,
 				   .layers = m->plan->routed_layers,
-				   .each = m->plan->experts};
+				   .each = m->plan->experts,
+				   .all = all};
 	x->pool.use = GPU_EXPERTS;
-	x->pool.bytes = (m->plan->slot_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	x->pool.share = 1;
+	x->pool.bytes = cuda_round_up(m->plan->slot_bytes, CUDA_ALIGNMENT);
 	pthread_mutex_init(&x->lock, NULL);
 	pthread_cond_init(&x->work, NULL);
 	int failed = cuda_experts_take(x, e);
@@ -280,6 +349,11 @@ int cuda_experts_begin(struct cuda_model *m, const struct store *store, struct p
 		return failed;
 	}
 	m->experts = x;
+	pager_heat(source, x->heat);
+	for (uint32_t i = 0; i < x->layers * x->each; i++)
+		x->order[i] = i;
+	cuda_experts_order(x);
+	pager_warm_without(source, (uint32_t)cuda_experts_room(x));
 	for (; x->threads < FILLERS; x->threads++)
 		if (pthread_create(&x->thread[x->threads], NULL, cuda_experts_fill, x) != 0)
 			break; /* fewer fill as well */
@@ -368,7 +442,7 @@ static bool cuda_experts_follow_budget(struct cuda_experts *x)
 		x->full = true;
 	} else if (x->full && !x->broken && cuda_pool_grows(x->model, &x->pool, kept)) {
 		x->full = false;
-		x->next = x->next_pinned = 0;
+		cuda_experts_order(x);
 		pthread_cond_broadcast(&x->work);
 	}
 	return changed;
@@ -388,6 +462,14 @@ static int64_t cuda_experts_coldest(const struct cuda_experts *x, size_t first, 
 	return coldest;
 }
 
+/* Whether two numbers of uses differ by more than CHANGE_SIGMAS times the deviation of their difference,
+ * if both are of a Poisson process. */
+static bool cuda_certainly_hotter(float hot, float cold)
+{
+	const float more = hot - cold;
+	return more > 0 && more * more > CHANGE_SIGMAS * CHANGE_SIGMAS * (hot + cold);
+}
+
 /* The hottest expert of a layer that is elsewhere and the coldest one here, if they should change
  * places. The lock is held. */
 static bool cuda_experts_find_change(const struct cuda_experts *x, uint32_t layer,
@@ -400,11 +482,11 @@ static bool cuda_experts_find_change(const struct cuda_experts *x, uint32_t laye
 		    (c->expert == NOBODY || x->heat[e] > x->heat[c->expert]))
 			c->expert = e;
 	return c->expert != NOBODY && c->victim != NOBODY &&
-	       x->heat[c->expert] > 2 * x->heat[c->victim] + CHANGE_MARGIN;
+	       cuda_certainly_hotter(x->heat[c->expert], x->heat[c->victim]);
 }
 
-/* The same for a pinned expert that is elsewhere. Its victim is of its layer, if possible: a layer
- * that is whole is computed at once. The lock is held. */
+/* A place for a pinned expert that is elsewhere. Its victim is an expert of its own layer, if possible: a
+ * layer whose experts are all on the GPU is computed without the host. The lock is held. */
 static bool cuda_experts_find_place(const struct cuda_experts *x, uint32_t expert,
 				    struct cuda_change *c)
 {
@@ -427,6 +509,23 @@ static bool cuda_experts_want(struct cuda_experts *x, const struct cuda_change *
 	return true;
 }
 
+/* One change of each layer, each time from another layer on. False: there is no more, or no more at once.
+ * The lock is held. */
+static bool cuda_experts_change_layers(struct cuda_experts *x)
+{
+	struct cuda_change c;
+	bool found = false;
+	for (uint32_t i = 0; i < x->layers; i++) {
+		uint32_t layer = (uint32_t)((x->model->steps + i) % x->layers);
+		if (!cuda_experts_find_change(x, layer, &c))
+			continue;
+		found = true;
+		if (!cuda_experts_want(x, &c))
+			return false;
+	}
+	return found;
+}
+
 /* Pinned experts before others. The lock is held. */
 static void cuda_experts_look_for_changes(struct cuda_experts *x)
 {
@@ -434,16 +533,9 @@ static void cuda_experts_look_for_changes(struct cuda_experts *x)
 	for (uint32_t e = 0; e < x->layers * x->each; e++)
 		if (cuda_experts_find_place(x, e, &c) && !cuda_experts_want(x, &c))
 			break;
-	for (uint32_t l = 0; l < x->layers; l++)
-		if (cuda_experts_find_change(x, l, &c) && !cuda_experts_want(x, &c))
-			break;
+	while (cuda_experts_change_layers(x))
+		;
 	pthread_cond_broadcast(&x->work);
-}
-
-static void cuda_experts_cool(struct cuda_experts *x)
-{
-	for (size_t e = 0; e < (size_t)x->layers * x->each; e++)
-		x->heat[e] /= 2;
 }
 
 /* CLOCK_REALTIME in nanoseconds. */
@@ -462,8 +554,11 @@ void cuda_experts_turn(struct cuda_model *m, uint64_t token)
 		return;
 	x->token = token;
 	x->now = cuda_experts_time();
-	if (m->steps % HEAT_STEPS == 0)
-		cuda_experts_cool(x);
+	bool looks = m->steps >= x->looked + CHANGE_STEPS;
+	if (looks) {
+		x->looked = m->steps;
+		pager_heat(x->source, x->heat);
+	}
 	pthread_mutex_lock(&x->lock);
 	bool changed = x->arrived_count > 0;
 	if (changed) /* a pass that waits may still read what is given up */
@@ -471,8 +566,7 @@ void cuda_experts_turn(struct cuda_model *m, uint64_t token)
 	while (x->arrived_count)
 		cuda_experts_take_over(x, &x->arrived[--x->arrived_count]);
 	changed = cuda_experts_follow_budget(x) || changed;
-	if (x->full && (x->repinned || m->steps >= x->looked + CHANGE_STEPS)) {
-		x->looked = m->steps;
+	if (x->full && (x->repinned || looks)) {
 		x->repinned = false;
 		cuda_experts_look_for_changes(x);
 	}
@@ -490,7 +584,6 @@ void cuda_experts_used(struct cuda_model *m, uint32_t routed, uint32_t expert)
 	struct cuda_experts *x = m->experts;
 	size_t at = (size_t)routed * x->each + expert;
 	struct cuda_use *use = &x->use[at];
-	x->heat[at]++;
 	if (!atomic_load_explicit(&x->at[at], memory_order_relaxed) ||
 	    atomic_load_explicit(&use->last_token, memory_order_relaxed) == x->token)
 		return;
@@ -540,11 +633,11 @@ void cuda_experts_look(const struct cuda_model *m, struct cuda_experts_state *ou
 	*out = (struct cuda_experts_state){0};
 	if (!x)
 		return;
-	out->all = x->layers * x->each;
+	out->all = x->all;
 	out->held = atomic_load(&x->count);
 	pthread_mutex_lock(&x->lock);
 	out->copied = out->held + (uint32_t)x->arrived_count;
-	out->filling = (!x->full && x->next < out->all) || x->busy;
+	out->filling = (!x->full && x->next < (size_t)x->layers * x->each) || x->busy;
 	pthread_mutex_unlock(&x->lock);
 	out->bytes = out->copied * (uint64_t)x->pool.bytes;
 	out->held_bytes = out->held * (uint64_t)x->pool.bytes;
@@ -553,22 +646,24 @@ void cuda_experts_look(const struct cuda_model *m, struct cuda_experts_state *ou
 
 /* ---- pins ---- */
 
-/* How many experts the GPU will hold once it is filled. The lock is held. */
-static uint64_t cuda_experts_room(const struct cuda_experts *x)
-{
-	struct gpu_budget *b = x->model->budget;
-	uint64_t all = (uint64_t)x->layers * x->each, pieces = x->pool.pieces,
-		 left = gpu_budget_room(b), kept = gpu_budget_limit(b) / CONTEXTS_SHARE;
-	if (!x->full && left > kept)
-		pieces += (left - kept) / x->pool.bytes;
-	if (pieces >= all)
-		return all;
-	return pieces > SPARE ? pieces - SPARE : 0;
-}
-
 static size_t cuda_experts_number(const struct cuda_experts *x, const struct pager_id *id)
 {
 	return (size_t)id->layer * x->each + id->expert;
+}
+
+/* -ENOTSUP: the CPU computes the layer of one. */
+static int cuda_experts_check_layers(const struct cuda_model *m, const struct pager_id *ids, size_t n,
+				     struct err *e)
+{
+	for (size_t i = 0; i < n; i++) {
+		const char *lacks = cuda_lacks_experts(m, ids[i].layer);
+		if (lacks[0])
+			return err_set(e, ENOTSUP,
+				       "the CPU computes the experts of layer %" PRIu32
+				       ": the GPU cannot compute %s yet",
+				       m->plan->layer_of[ids[i].layer], lacks);
+	}
+	return 0;
 }
 
 /* The lock is held. */
@@ -591,8 +686,11 @@ static int cuda_experts_check_room(const struct cuda_experts *x, const struct pa
 int cuda_experts_pin(struct cuda_model *m, const struct pager_id *ids, size_t n, struct err *e)
 {
 	struct cuda_experts *x = m->experts;
+	int failed = cuda_experts_check_layers(m, ids, n, e);
+	if (failed || !x) /* a model without experts has none to pin */
+		return failed;
 	pthread_mutex_lock(&x->lock);
-	int failed = cuda_experts_check_room(x, ids, n, e);
+	failed = cuda_experts_check_room(x, ids, n, e);
 	for (size_t i = 0; i < n && !failed; i++)
 		x->pinned[cuda_experts_number(x, &ids[i])] = true;
 	x->repinned = true;
@@ -604,6 +702,8 @@ int cuda_experts_pin(struct cuda_model *m, const struct pager_id *ids, size_t n,
 void cuda_experts_unpin(struct cuda_model *m, const struct pager_id *ids, size_t n)
 {
 	struct cuda_experts *x = m->experts;
+	if (!x)
+		return;
 	pthread_mutex_lock(&x->lock);
 	for (size_t i = 0; i < n; i++)
 		x->pinned[cuda_experts_number(x, &ids[i])] = false;

@@ -1,7 +1,7 @@
-/* Feed-forwards with experts on the GPU. Where the GPU holds all of a layer's experts, the router's
- * choice never leaves it, and is told after the step. Else the choice goes to main memory, and the CPU
- * computes the experts that are elsewhere, at the same time; the sum takes each output from where it
- * is, in the same order. See cuda_arrays.h. */
+/* Feed-forwards with experts. Where the GPU holds all of a layer's experts, the router's choice never leaves
+ * it, and is told after the step. Else the choice goes to main memory, and the CPU computes the other experts
+ * meanwhile. The sum takes each output from where it is; its order does not depend on that. See
+ * cuda_arrays.h. */
 #include "engine/cuda/cuda_arrays.h"
 #include "engine/cpu/cpu.h"
 
@@ -27,15 +27,28 @@ static bool cuda_bring_logits(struct step *s)
 	return cuda_wait(k->model);
 }
 
-void cuda_route(struct step *s, uint32_t layer)
+/* False: something has failed. */
+static bool cuda_find_choice(struct step *s, uint32_t layer)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
+	struct step cpus = cuda_as_cpus(s);
+	if (!cuda_runs(s, layer, PART_FEED_FORWARD)) {
+		if (cuda_rows_to_cpu(s))
+			cpu_backend.route(&cpus, layer);
+		return !k->model->failure.code;
+	}
 	cuda_run_router(s, layer, &k->normed);
 	cuda_copy_out(k->model, k->normed_out, k->normed.f,
 		      (size_t)s->n * k->normed.k * sizeof(float));
-	if (cuda_bring_logits(s))
-		router_choose_experts(s, layer);
-	else /* nothing is computed any more */
+	if (!cuda_bring_logits(s))
+		return false;
+	router_choose_experts(s, layer);
+	return true;
+}
+
+void cuda_route(struct step *s, uint32_t layer)
+{
+	if (!cuda_find_choice(s, layer)) /* nothing is computed any more */
 		memset(s->routing->kept, 0, s->n * sizeof *s->routing->kept);
 }
 
@@ -47,8 +60,14 @@ void cuda_reweigh(struct step *s, uint32_t layer, size_t row)
 void cuda_guess(struct step *s, uint32_t later)
 {
 	struct routing *r = s->routing;
+	struct step cpus = cuda_as_cpus(s);
 	for (uint32_t e = 0; e < s->env->config->experts; e++)
 		r->rank[e] = UINT32_MAX;
+	if (!cuda_runs(s, later, PART_FEED_FORWARD)) {
+		if (cuda_rows_to_cpu(s))
+			cpu_backend.guess(&cpus, later);
+		return;
+	}
 	cuda_run_router(s, later, &cuda_scratch_of(s)->guess);
 	if (cuda_bring_logits(s))
 		router_rank_experts(s, later);
@@ -95,9 +114,9 @@ static uint32_t cuda_expert_tokens(const struct step *s, uint32_t layer)
 	return least;
 }
 
-/* What the products of a layer's experts have in common. */
+/* What the products of a layer's experts have in common. most: tokens of an expert at once. */
 static struct cuda_product cuda_expert_product(const struct cuda_scratch *k, const struct step *s,
-					       uint32_t layer, uint32_t part)
+					       uint32_t layer, uint32_t part, uint32_t most)
 {
 	const struct cuda_model *m = k->model;
 	uint32_t routed = s->env->plan->routed_of[layer];
@@ -108,7 +127,7 @@ static struct cuda_product cuda_expert_product(const struct cuda_scratch *k, con
 				 .item_count = cuda_at(k->item_count),
 				 .order = cuda_at(k->order),
 				 .n = s->n * k->top_k,
-				 .most = cuda_expert_tokens(s, layer),
+				 .most = most,
 				 .parts = 1};
 	cuda_describe(m, &p, &record->computed[part]);
 	p.ldy = p.rows;
@@ -120,6 +139,7 @@ static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_pr
 {
 	uint32_t experts = k->model->config->experts, items = cuda_most_items(experts, p->n, p->most);
 	enum cuda_kernel kernel = cuda_product_kernel(format, p->most);
+	p->x = cuda_at(x->f);
 	p->q = cuda_at(x->q);
 	p->scale = cuda_at(x->scale);
 	p->sum = cuda_at(x->sum);
@@ -129,27 +149,29 @@ static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_pr
 }
 
 /* Gate and up: one launch where they are alike. */
-static void cuda_run_gate_up(struct step *s, uint32_t layer)
+static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
 	const struct shape *gate = &record->computed[0], *up = &record->computed[1];
 	bool alike = gate->format == up->format && gate->norms == up->norms;
-	size_t width = (size_t)s->n * k->top_k * gate->rows;
+	const struct cuda_input hidden = cuda_hidden_of(k, gate->rows);
+	size_t all = (size_t)s->n * k->top_k;
 	for (uint32_t part = 0; part < (alike ? 1 : 2); part++) {
-		struct cuda_product p = cuda_expert_product(k, s, layer, part);
+		struct cuda_product p = cuda_expert_product(k, s, layer, part, most);
 		p.divide = k->top_k;
-		p.y = cuda_at(k->gate_up + part * width * sizeof(float));
+		p.y = cuda_at(part ? cuda_up_of(&hidden, all) : hidden.f);
 		p.parts = alike ? 2 : 1;
 		p.part_bytes = record->slot_offset[1] - record->slot_offset[0];
-		p.y_part = width;
+		p.y_part = all * gate->rows;
 		if (part && format_input(gate->format) != format_input(up->format))
 			cuda_prepare_input(k->model, &k->normed, s->n, up->format);
 		cuda_run_expert_product(k, &p, record->computed[part].format, &k->normed);
 	}
 }
 
-static struct cuda_groups cuda_groups_of(const struct step *s, uint32_t layer, gpu_address chosen)
+static struct cuda_groups cuda_groups_of(const struct step *s, uint32_t layer, gpu_address chosen,
+					 uint32_t most)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	uint32_t routed = s->env->plan->routed_of[layer];
@@ -158,80 +180,56 @@ static struct cuda_groups cuda_groups_of(const struct step *s, uint32_t layer, g
 				    .rows = s->n,
 				    .top_k = k->top_k,
 				    .experts = s->env->config->experts,
-				    .most = cuda_expert_tokens(s, layer),
+				    .most = most,
 				    .order = cuda_at(k->order),
 				    .items = cuda_at(k->items),
 				    .item_count = cuda_at(k->item_count)};
 }
 
-static void cuda_group_rows(struct step *s, uint32_t layer, gpu_address chosen)
+static void cuda_group_rows(struct step *s, uint32_t layer, gpu_address chosen, uint32_t most)
 {
-	struct cuda_groups p = cuda_groups_of(s, layer, chosen);
+	struct cuda_groups p = cuda_groups_of(s, layer, chosen, most);
 	const struct cuda_grid g = cuda_groups_grid(&p);
 	cuda_do(cuda_scratch_of(s)->model, cuda_group_number, &g, &p);
 }
 
-/* hidden, in 8 bits = silu(gate) · up. */
-static void cuda_gate(const struct cuda_scratch *k, uint32_t n, enum format format)
-{
-	size_t width = (size_t)n * k->hidden.k;
-	gpu_address up = k->gate_up + width * sizeof(float);
-	struct cuda_gate_inputs inputs = {.gate = cuda_at(k->gate_up),
-					  .up = cuda_at(up),
-					  .q = cuda_at(k->hidden.q),
-					  .scale = cuda_at(k->hidden.scale),
-					  .k = k->hidden.k,
-					  .n = n};
-	const struct cuda_vectors gated = {cuda_at(k->gate_up), cuda_at(up), width};
-	cuda_fill_signs(&inputs.signs);
-	const struct cuda_grid both = cuda_gate_inputs_grid(&inputs), gate = cuda_items_grid(width);
-	if (format_input(format) == INPUT_TQ) {
-		cuda_do(k->model, cuda_gate_inputs_number, &both, &inputs);
-		return;
-	}
-	cuda_do(k->model, cuda_silu_mul_number, &gate, &gated);
-	cuda_prepare_input(k->model, &k->hidden, n, format);
-}
-
-/* found = the outputs of the grouped experts that the GPU holds. `normed` is prepared for the router's
- * format. */
-static void cuda_run_experts(struct step *s, uint32_t layer)
+/* found = the outputs of the grouped experts that the GPU holds, and shared = that of the shared expert.
+ * `normed` is prepared for the router's format. */
+static void cuda_run_experts(struct step *s, uint32_t layer, uint32_t most)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	struct cuda_model *m = k->model;
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
-	enum format router = s->env->weights->layer[layer].m[TENSOR_ROUTER].shape.format,
+	const struct cuda_input hidden = cuda_hidden_of(k, m->config->expert_size);
+	enum format now = s->env->weights->layer[layer].m[TENSOR_ROUTER].shape.format,
 		    gate = record->computed[0].format,
 		    down = record->computed[EXPERT_PARTS - 1].format;
-	uint32_t all = s->n * k->top_k;
-	if (format_input(router) != format_input(gate))
+	if (s->env->config->layer[layer].shared)
+		now = cuda_run_shared(s, layer, now);
+	if (format_input(now) != format_input(gate))
 		cuda_prepare_input(m, &k->normed, s->n, gate);
-	cuda_run_gate_up(s, layer);
-	cuda_gate(k, all, down);
-	struct cuda_product p = cuda_expert_product(k, s, layer, EXPERT_PARTS - 1);
+	cuda_run_gate_up(s, layer, most);
+	cuda_gate(k, &hidden, s->n * k->top_k, down);
+	struct cuda_product p = cuda_expert_product(k, s, layer, EXPERT_PARTS - 1, most);
 	p.divide = 1;
 	p.y = cuda_at(k->found);
-	cuda_run_expert_product(k, &p, down, &k->hidden);
+	cuda_run_expert_product(k, &p, down, &hidden);
 }
 
 /* ---- some elsewhere ---- */
-
-/* A step with the CPU's arrays in place of the GPU's. */
-static struct step cuda_as_cpus(const struct step *s)
-{
-	struct step t = *s;
-	t.scratch = cuda_scratch_of(s)->cpu;
-	t.stream = NULL;
-	return t;
-}
 
 void cuda_begin_experts(struct step *s, uint32_t layer)
 {
 	struct cuda_scratch *k = cuda_scratch_of(s);
 	struct step cpus = cuda_as_cpus(s);
+	if (!cuda_runs(s, layer, PART_FEED_FORWARD)) {
+		cpu_backend.begin_experts(&cpus, layer);
+		return;
+	}
+	const uint32_t most = cuda_expert_tokens(s, layer);
 	cuda_upload_choice(s, layer);
-	cuda_group_rows(s, layer, k->chosen);
-	cuda_run_experts(s, layer);
+	cuda_group_rows(s, layer, k->chosen, most);
+	cuda_run_experts(s, layer, most);
 	if (k->some_elsewhere)
 		moe_begin_experts(&cpus, layer, k->normed_out);
 }
@@ -262,6 +260,10 @@ static void cuda_give_found(struct step *s, uint32_t layer)
 void cuda_end_experts(struct step *s, uint32_t layer)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
+	if (!cuda_runs(s, layer, PART_FEED_FORWARD)) {
+		cuda_run_on_cpu(s, layer, cpu_backend.end_experts);
+		return;
+	}
 	if (k->some_elsewhere)
 		cuda_give_found(s, layer);
 	cuda_leave_experts(s, layer, k->chosen, k->weight, true);
@@ -270,18 +272,20 @@ void cuda_end_experts(struct step *s, uint32_t layer)
 /* ---- all of them on the GPU ---- */
 
 /* Nobody sees or changes the choice before the experts are computed. */
-static bool cuda_choice_is_free(const struct step *s)
+static bool cuda_choice_is_free(const struct step *s, uint32_t layer)
 {
 	const struct config *c = s->env->config;
 	bool is = !s->env->tap && c->router_order == SOFTMAX_THEN_TOP_K && c->router_groups <= 1 &&
-		  c->router_multiplier == 1 && !c->router_correction &&
+		  c->router_multiplier == 1 && !c->router_correction && !c->router_bias &&
+		  !c->expert_scale && !c->layer[layer].listed &&
 		  c->experts_per_token <= CUDA_ROUTE_MOST;
 	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
 		is = is && !span->losses.steered && !span->losses.experts_per_token;
 	return is;
 }
 
-static void cuda_choose_rows(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight)
+static void cuda_choose_rows(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
+			     uint32_t most)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct config *c = s->env->config;
@@ -295,7 +299,7 @@ static void cuda_choose_rows(struct step *s, uint32_t layer, gpu_address chosen,
 						.eps = c->top_k_eps,
 						.scaling = c->routed_scaling,
 						.ascending = 1},
-				     .groups = cuda_groups_of(s, layer, chosen)};
+				     .groups = cuda_groups_of(s, layer, chosen, most)};
 	const struct cuda_grid choice = cuda_choice_grid(&p.choice),
 			       groups = cuda_groups_grid(&p.groups);
 	if (s->n == 1) {
@@ -309,34 +313,32 @@ static void cuda_choose_rows(struct step *s, uint32_t layer, gpu_address chosen,
 bool cuda_can_feed(const struct step *s, uint32_t layer)
 {
 	const struct cuda_model *m = cuda_stream_of(s)->model;
-	return !m->failure.code && cuda_choice_is_free(s) &&
+	return !m->failure.code && cuda_runs(s, layer, PART_FEED_FORWARD) && cuda_choice_is_free(s, layer) &&
 	       cuda_experts_all_held(m, s->env->plan->routed_of[layer]);
 }
 
-void cuda_run_feed(struct step *s, uint32_t layer)
+void cuda_run_routed(struct step *s, uint32_t layer)
 {
-	gpu_address left = cuda_stream_of(s)->left;
+	const struct cuda_stream *x = cuda_stream_of(s);
+	uint32_t routed = s->env->plan->routed_of[layer], most = cuda_expert_tokens(s, layer);
+	gpu_address chosen = x->left + cuda_chosen_at(x, routed) * sizeof(uint32_t),
+		    weight = x->left + cuda_weight_at(x, routed) * sizeof(float);
 	cuda_run_router(s, layer, &cuda_scratch_of(s)->normed);
-	cuda_choose_rows(s, layer, left + cuda_chosen_at(s, layer) * sizeof(uint32_t),
-			 left + cuda_weight_at(s, layer) * sizeof(float));
-	cuda_run_experts(s, layer);
-	cuda_leave_feed(s, layer);
-}
-
-void cuda_leave_feed(struct step *s, uint32_t layer)
-{
-	gpu_address left = cuda_stream_of(s)->left;
-	cuda_leave_experts(s, layer, left + cuda_chosen_at(s, layer) * sizeof(uint32_t),
-			   left + cuda_weight_at(s, layer) * sizeof(float), false);
+	cuda_choose_rows(s, layer, chosen, weight, most);
+	cuda_run_experts(s, layer, most);
+	cuda_leave_experts(s, layer, chosen, weight, false);
 }
 
 bool cuda_feed_held(struct step *s, uint32_t layer)
 {
-	const struct cuda_stream *x = cuda_stream_of(s);
+	struct cuda_stream *x = cuda_stream_of(s);
 	if (!x->ahead && !cuda_can_feed(s, layer))
 		return false;
-	if (!x->ahead)
-		cuda_run_feed(s, layer);
+	if (!x->ahead) {
+		cuda_place_rows(s);
+		cuda_run_routed(s, layer);
+	}
+	x->unsent = true;
 	return true;
 }
 
@@ -346,6 +348,8 @@ static uint32_t cuda_placed_row(const struct step *s, uint32_t row)
 	const struct cuda_stream *x = cuda_stream_of(s);
 	const struct step_span *span = step_span_of(s, row);
 	uint32_t position = span->position + row - span->first, was = row;
+	if (x->n == s->n) /* none has died */
+		return row;
 	while (was < x->n && (x->place[was].context != span->context ||
 			      x->place[was].position != position))
 		was++;
@@ -357,8 +361,8 @@ void cuda_tell_choice(struct step *s, uint32_t layer)
 	const struct cuda_stream *x = cuda_stream_of(s);
 	struct routing *r = s->routing;
 	uint32_t top_k = cuda_scratch_of(s)->top_k, routed = s->env->plan->routed_of[layer];
-	const float *chosen = x->left_out + cuda_chosen_at(s, layer),
-		    *weight = x->left_out + cuda_weight_at(s, layer);
+	const float *chosen = x->left_out + cuda_chosen_at(x, routed),
+		    *weight = x->left_out + cuda_weight_at(x, routed);
 	bool there = cuda_receive_left(s);
 	r->top_k = top_k;
 	for (uint32_t t = 0; t < s->n; t++) {

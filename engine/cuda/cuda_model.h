@@ -11,6 +11,21 @@
 #include "engine/gpu/card.h"
 #include "kernels/cuda/cuda_tables.h"
 
+/* What the GPU computes of a layer (cuda_parts.c). The CPU computes the rest. */
+typedef void cuda_part_fn(struct step *s, uint32_t layer);
+enum { CUDA_REASON = 64 };
+struct cuda_layer {
+	cuda_part_fn *run[LAYER_PARTS]; /* NULL: the layer has no such part, or it is the CPU's */
+	char lacks[LAYER_PARTS][CUDA_REASON]; /* why a part is the CPU's; else "" */
+	uint32_t keyed; /* layers before this one whose keys and values the GPU computes */
+};
+
+/* What a pass leaves behind of a row (struct cuda_stream, `left`). */
+struct cuda_left {
+	uint32_t keyed, kv_width; /* layers whose keys and values the GPU computes; their width */
+	uint32_t routed, top_k;
+};
+
 /* A tensor of the dense part. */
 struct cuda_tensor {
 	gpu_address data;
@@ -21,6 +36,7 @@ struct cuda_tensor {
  * the model is. */
 struct cuda_pool {
 	size_t bytes; /* of a piece */
+	uint32_t share; /* a slab takes at most this part of the room that is left, or a piece */
 	enum gpu_use use;
 	struct cuda_slab {
 		gpu_address at;
@@ -30,15 +46,22 @@ struct cuda_pool {
 	uint32_t slabs, free, pieces;
 };
 
-/* The copy of a context's keys and values: blocks like the context's own (kv_table.h). */
+/* Kinds of keys and values that the GPU may have: KV_WHOLE and KV_WINDOWED. */
+enum { CUDA_KV_KINDS = KV_WINDOWED + 1 };
+
+/* The copy of one kind of a context's keys and values: blocks like the context's own (kv_table.h). */
+struct cuda_blocks {
+	gpu_address *block; /* [count]; 0: it lies before the window */
+	uint32_t count, room;
+	gpu_address table; /* on the GPU: [table_room] addresses of blocks */
+	uint32_t table_room, listed; /* the first blocks, which the table has */
+};
+
 struct cuda_context {
 	uint64_t number;  /* as in struct context_copy; 0: nobody's */
 	uint64_t last;	  /* the step that used it last */
 	uint64_t pass;	  /* the pass that uses it now; 0: none */
-	gpu_address *blocks; /* [count] */
-	uint32_t count, room;
-	gpu_address table; /* on the GPU: [table_room] addresses of blocks */
-	uint32_t table_room, listed; /* blocks that are in the table */
+	struct cuda_blocks kv[CUDA_KV_KINDS];
 };
 
 struct cuda_experts; /* cuda_experts.c */
@@ -52,6 +75,12 @@ struct cuda_model {
 	enum kv_type kv;
 	struct err failure;
 
+	struct cuda_layer *parts; /* [layers + 1], the last for the draft layer, and for `keyed` */
+	uint32_t *keyed_layer;	  /* [left.keyed] */
+	char head_lacks[CUDA_REASON];
+	bool whole; /* the GPU computes all parts of all layers, and the output head */
+	struct cuda_left left;
+
 	gpu_address dense;
 	size_t dense_bytes;
 	struct cuda_tensor (*layer)[TENSOR_ROLES]; /* [layers + 1], the last for what occurs once */
@@ -62,11 +91,24 @@ struct cuda_model {
 	enum cuda_number table_type;
 
 	struct cuda_experts *experts;
-	struct cuda_pool blocks; /* of contexts */
+	struct cuda_pool blocks[CUDA_KV_KINDS]; /* of contexts; bytes 0: no layer needs any */
 	struct cuda_context *context;
 	uint32_t contexts;
 	uint64_t steps, last_number;
 };
+
+/* ---- which parts (cuda_parts.c) ---- */
+
+/* Fills in what the GPU computes. -ENOTSUP in words: nothing. */
+int cuda_parts_find(struct cuda_model *m, const struct environment *env, struct err *e);
+void cuda_parts_free(struct cuda_model *m);
+/* Whether a tensor is needed on the GPU. */
+bool cuda_parts_need(const struct cuda_model *m, uint32_t layer, enum tensor_role role);
+/* Why the CPU computes the experts of a routed layer; "": it does not. */
+static inline const char *cuda_lacks_experts(const struct cuda_model *m, uint32_t routed)
+{
+	return m->parts[m->plan->layer_of[routed]].lacks[PART_FEED_FORWARD];
+}
 
 /* ---- work (cuda_work.c) ---- */
 
@@ -86,11 +128,11 @@ bool cuda_wait(struct cuda_model *m);
 void cuda_mark(struct cuda_model *m, gpu_event event);
 bool cuda_wait_for(struct cuda_model *m, gpu_event event);
 
-/* GPU memory within the budget; 0 and an error: there is none. */
+/* GPU memory within the budget; 0 and an error: there is no room. */
 gpu_address cuda_take(struct cuda_model *m, enum gpu_use use, size_t bytes, struct err *e);
 void cuda_give(struct cuda_model *m, enum gpu_use use, gpu_address at, size_t bytes);
-/* Main memory that the GPU reads and writes at the speed of the bus; not counted. NULL and an error:
- * there is none. */
+/* Main memory that the GPU reads and writes at the speed of the bus; it is not counted. NULL and an error:
+ * the driver gives no more. */
 void *cuda_take_main(struct cuda_model *m, size_t bytes, struct err *e);
 void cuda_give_main(struct cuda_model *m, void *memory);
 
@@ -103,7 +145,7 @@ gpu_address cuda_pool_take(struct cuda_model *m, struct cuda_pool *p, uint64_t k
 /* Whether there is room for more pieces than are free. */
 bool cuda_pool_grows(struct cuda_model *m, const struct cuda_pool *p, uint64_t kept);
 void cuda_pool_give(struct cuda_pool *p, gpu_address piece);
-/* Gives back the last slab. None of its pieces is in use; those that are free are none any more. */
+/* Gives back the last slab, none of whose pieces is in use. */
 void cuda_pool_give_slab(struct cuda_model *m, struct cuda_pool *p);
 void cuda_pool_free(struct cuda_model *m, struct cuda_pool *p);
 
@@ -127,16 +169,16 @@ void cuda_multiply(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 		   const struct cuda_input *x, uint32_t n, gpu_address y);
 /* How many tokens of a matrix that has n are computed at once. */
 uint32_t cuda_tokens_together(enum format format, uint32_t n);
-/* Several products of one input as one launch, where there is a kernel for their formats; else
- * false. */
 struct cuda_projection {
 	enum tensor_role role;
 	gpu_address to;
 };
-bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
-			    const struct cuda_projection *products, uint32_t count,
-			    const struct cuda_input *x, uint32_t n);
-/* The same of inputs from row `first` on. */
+/* Several products of one input, of whatever formats. The input is prepared for `now`; returns what it is
+ * prepared for then. */
+enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,
+			      const struct cuda_projection *products, uint32_t count,
+			      const struct cuda_input *x, uint32_t n, enum format now);
+/* The product of inputs from row `first` on. */
 void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 			const struct cuda_input *x, uint32_t first, uint32_t n, gpu_address y);
 void cuda_add_rows(struct cuda_model *m, gpu_address y, gpu_address x, size_t count);
@@ -155,6 +197,13 @@ static inline gpu_address cuda_weight(const struct cuda_model *m, uint32_t layer
 {
 	return m->layer[layer][role].data;
 }
+
+/* Sizes of arrays begin at a multiple of a power of two. */
+static inline size_t cuda_round_up(size_t bytes, size_t alignment)
+{
+	return (bytes + alignment - 1) / alignment * alignment;
+}
+enum { CUDA_ALIGNMENT = 256 }; /* of arrays on the GPU */
 
 /* What launches of products are shaped by. */
 static inline struct cuda_room cuda_room_of(const struct cuda_model *m)
@@ -175,6 +224,8 @@ void cuda_table_free(struct cuda_model *m);
 
 /* ---- contexts (cuda_context.c) ---- */
 
+/* Sizes of the blocks that the GPU's layers need. */
+void cuda_contexts_begin(struct cuda_model *m);
 /* Makes the copy of a context hold its first `position` positions, with room for n more, for a pass, which
  * keeps it until it lets go. NULL: the model has failed. */
 const struct cuda_context *cuda_context_ready(struct cuda_model *m, struct context *x,

@@ -13,6 +13,7 @@ static uint32_t cuda_slab_pieces(struct cuda_model *m, const struct cuda_pool *p
 {
 	uint64_t room = gpu_budget_room(m->budget), most = CUDA_SLAB / p->bytes;
 	room = room > kept ? (room - kept) / p->bytes : 0;
+	most = most < room / p->share ? most : room / p->share;
 	most = most ? most : 1;
 	return (uint32_t)(room < most ? room : most);
 }

@@ -27,6 +27,8 @@ void cuda_prepare_input(struct cuda_model *m, const struct cuda_input *x, uint32
 			enum format format)
 {
 	bool blocks = format_input(format) == INPUT_BLOCKS;
+	if (format_input(format) == INPUT_FLOATS)
+		return;
 	enum cuda_kernel k = blocks ? cuda_block_prepare_number : cuda_tq_prepare_number;
 	struct cuda_prepare p = {.x = cuda_at(x->f),
 				 .q = cuda_at(x->q),
@@ -44,6 +46,7 @@ void cuda_describe(const struct cuda_model *m, struct cuda_product *p, const str
 	p->rows = s->rows;
 	p->groups = cuda_product_groups(s->format, s->cols);
 	p->norm_bytes = (uint32_t)format_norm_type_bytes(s->norms);
+	p->block_format = cuda_block_format_of(s->format);
 	if (format_is_trellis(s->format)) {
 		cuda_fill_trellis(&p->trellis, format_tq_bits(s->format));
 		p->trellis.pairs = cuda_at(m->pairs);
@@ -59,6 +62,15 @@ uint32_t cuda_tokens_together(enum format format, uint32_t n)
 											 : FEW;
 }
 
+/* The same of a dense matrix. The kernel for many tokens of blocks gives each warp a whole tile, so it needs
+ * many tokens where there are no experts: 64 fill a GPU with the tiles of a projection. */
+static uint32_t cuda_rows_together(enum format format, uint32_t n)
+{
+	enum { FEW = 8, FILLS = 64 };
+	return format_is_block(format) && n > FEW && n < FILLS ? FEW
+								: cuda_tokens_together(format, n);
+}
+
 static struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer,
 					   enum tensor_role role, const struct cuda_input *x,
 					   uint32_t n, gpu_address y)
@@ -68,8 +80,9 @@ static struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t 
 		.slots = cuda_at(m->layer[layer][role].cell),
 		.divide = 1,
 		.n = n,
-		.most = cuda_tokens_together(s->format, n),
+		.most = cuda_rows_together(s->format, n),
 		.parts = 1,
+		.x = cuda_at(x->f),
 		.q = cuda_at(x->q),
 		.scale = cuda_at(x->scale),
 		.sum = cuda_at(x->sum),
@@ -96,24 +109,40 @@ void cuda_multiply(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 	cuda_do(m, k, &g, &p);
 }
 
-bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
-			    const struct cuda_projection *products, uint32_t count,
-			    const struct cuda_input *x, uint32_t n)
+/* One launch, where there is a kernel for all of the formats; else false. */
+static bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
+				   const struct cuda_projection *products, uint32_t count,
+				   const struct cuda_input *x, uint32_t n)
 {
 	const struct cuda_room room = cuda_room_of(m);
 	struct cuda_products all = {.count = count};
+	enum format formats[CUDA_PRODUCTS_MOST];
 	for (uint32_t i = 0; i < count; i++) {
-		if (!format_is_trellis(cuda_matrix(m, layer, products[i].role)->shape.format))
-			return false;
+		formats[i] = cuda_matrix(m, layer, products[i].role)->shape.format;
 		all.p[i] = cuda_product_of(m, layer, products[i].role, x, n, products[i].to);
 	}
 	const uint32_t most = all.p[0].most;
-	const enum cuda_kernel k = most == 1   ? cuda_tc_products_1_number
-				   : most == 8 ? cuda_tc_products_8_number
-					       : cuda_tc_products_32_number;
+	const enum cuda_kernel k = cuda_products_kernel(formats, count, most);
+	if (k == CUDA_KERNEL_COUNT)
+		return false;
 	const struct cuda_grid g = cuda_products_grid(k, &all, cuda_items_of(n, most), &room);
 	cuda_do(m, k, &g, &all);
 	return true;
+}
+
+enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,
+			      const struct cuda_projection *products, uint32_t count,
+			      const struct cuda_input *x, uint32_t n, enum format now)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		const enum format wanted = cuda_matrix(m, layer, products[i].role)->shape.format;
+		if (format_input(wanted) != format_input(now))
+			cuda_prepare_input(m, x, n, now = wanted);
+		if (i == 0 && cuda_multiply_together(m, layer, products, count, x, n))
+			break;
+		cuda_multiply(m, layer, products[i].role, x, n, products[i].to);
+	}
+	return now;
 }
 
 void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role role,

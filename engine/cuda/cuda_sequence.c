@@ -11,9 +11,10 @@ static bool cuda_can_run_ahead(const struct step *s)
 {
 	const struct cuda_stream *x = cuda_stream_of(s);
 	const struct config *c = s->env->config;
-	bool can = s->n <= CUDA_SEQUENCE_ROWS && !s->env->tap && x->placed && !x->mixed;
+	bool can = x->model->whole && s->n <= CUDA_SEQUENCE_ROWS && !s->env->tap &&
+		   !s->env->observer;
 	for (uint32_t layer = 0; layer < c->layers && can; layer++)
-		can = cuda_can_feed(s, layer);
+		can = !config_routed(c, layer) || cuda_can_feed(s, layer);
 	return can;
 }
 
@@ -42,10 +43,11 @@ static struct cuda_sequence *cuda_find_sequence(struct cuda_scratch *k, const st
 
 static void cuda_note_layers(struct step *s)
 {
-	for (uint32_t layer = 0; layer < s->env->config->layers; layer++) {
-		cuda_run_mixer(s, layer);
-		cuda_run_feed(s, layer);
-	}
+	const struct cuda_layer *parts = cuda_stream_of(s)->model->parts;
+	for (uint32_t layer = 0; layer < s->env->config->layers; layer++)
+		for (enum layer_part part = 0; part < LAYER_PARTS; part++)
+			if (parts[layer].run[part])
+				parts[layer].run[part](s, layer);
 }
 
 static void cuda_make_sequence(struct step *s, struct cuda_sequence *q)
@@ -59,6 +61,7 @@ static void cuda_make_sequence(struct step *s, struct cuda_sequence *q)
 	int failed = card_recorded(&m->card, &q->launches, &e);
 	if (failed)
 		cuda_fail(m, &e);
+	q->pending = cuda_scratch_of(s)->pending;
 	q->stream = x->number;
 	q->n = x->n;
 	q->spans = x->spans;
@@ -70,7 +73,9 @@ void cuda_run_ahead(struct step *s)
 	struct cuda_scratch *k = cuda_scratch_of(s);
 	if (!cuda_can_run_ahead(s))
 		return;
-	cuda_flush(k); /* another pass's: no part of the sequence */
+	cuda_place_rows(s); /* this, and what follows, is no part of the sequence */
+	cuda_rows_to_gpu(s);
+	cuda_flush(k); /* another pass's */
 	x->spans = cuda_rounded(x->spans);
 	struct cuda_sequence *q = cuda_find_sequence(k, x);
 	if (!q->launches)
@@ -78,6 +83,7 @@ void cuda_run_ahead(struct step *s)
 	q->used = x->model->steps;
 	if (!x->model->failure.code)
 		(void)card_play(&x->model->card, q->launches, &x->model->failure);
-	cuda_leave_feed(s, s->env->config->layers - 1);
+	k->pending = q->pending;
+	x->in_cpus = false;
 	x->ahead = true;
 }

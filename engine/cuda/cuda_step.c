@@ -1,8 +1,8 @@
 /* The table of the backend for GPUs, and what is too small for a file: the stream and the outputs. See
  * cuda.h. */
 #include "engine/cuda/cuda_arrays.h"
+#include "engine/cpu/cpu.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* The model is checked with its formats when it is copied to the GPU (cuda_model_open). */
@@ -15,34 +15,14 @@ static int cuda_computes(const struct config *c, struct err *e)
 
 /* ---- the stream ---- */
 
-static int cuda_embed_row(const struct step *s, uint32_t row, struct err *e)
+/* By rows from the store, which the CPU reads. */
+static void cuda_embed_by_cpu(struct step *s)
 {
-	const struct cuda_stream *x = cuda_stream_of(s);
-	const struct config *c = s->env->config;
-	float *to = x->embedded + (size_t)row * c->hidden_size;
-	int failed = x->there[row] ? 0
-				   : weights_row(s->env->weights, TABLE_EMBEDDING, s->tokens[row],
-						 to, e);
-	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1; i++)
-		to[i] *= c->embedding_multiplier;
-	return failed;
-}
-
-/* By rows from the store. */
-static void cuda_embed_from_main(struct step *s)
-{
-	struct cuda_stream *x = cuda_stream_of(s);
-	const struct environment *env = s->env;
-	size_t width = env->config->hidden_size;
-	struct err why;
-	memset(x->there, 0, s->n * sizeof *x->there);
-	weights_rows(env->weights, TABLE_EMBEDDING, s->tokens, s->n, x->embedded, width, x->there,
-		     env->threads);
-	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
-		for (uint32_t t = 0; t < span->n; t++)
-			if (cuda_embed_row(s, span->first + t, &why))
-				step_kill(s, span, t, SPAN_FAILED, &why);
-	cuda_copy_in(x->model, x->x, x->embedded, s->n * width * sizeof(float));
+	struct step cpus = cuda_as_cpus(s);
+	cpu_backend.embed(&cpus);
+	s->died = cpus.died;
+	s->lost = cpus.lost;
+	cuda_stream_of(s)->in_cpus = true;
 }
 
 /* By the table on the GPU. */
@@ -51,6 +31,7 @@ static void cuda_embed_on_card(struct step *s)
 	struct cuda_stream *x = cuda_stream_of(s);
 	struct cuda_model *m = x->model;
 	const struct config *c = s->env->config;
+	cuda_place_rows(s);
 	const struct cuda_embedding p = {.x = cuda_at(x->x),
 					 .table = cuda_at(m->table),
 					 .tokens = cuda_at(x->in + cuda_tokens_at(s->n)),
@@ -59,8 +40,8 @@ static void cuda_embed_on_card(struct step *s)
 					 .type = m->table_type,
 					 .multiplier = c->embedding_multiplier};
 	const struct cuda_grid g = cuda_items_grid((size_t)s->n * c->hidden_size);
-	cuda_place_rows(s);
 	cuda_do(m, cuda_embed_number, &g, &p);
+	x->on_gpu = true;
 }
 
 static bool cuda_tokens_known(const struct step *s)
@@ -82,12 +63,12 @@ static void cuda_embed(struct step *s)
 	k->pending.kind = PENDING_NONE;
 	cuda_contexts_let_go(x->model, x->number); /* of a pass that was given up */
 	cuda_experts_turn(x->model, s->clock);
-	x->placed = x->ahead = x->arrived = false;
-	x->settled = x->sent = x->mixed = 0;
+	x->placed = x->ahead = x->unsent = x->on_gpu = x->in_cpus = false;
+	x->settled = x->mixed = 0;
 	if (x->model->table && cuda_tokens_known(s))
 		cuda_embed_on_card(s);
 	else
-		cuda_embed_from_main(s); /* which says what is wrong with a token */
+		cuda_embed_by_cpu(s); /* which says what is wrong with a token */
 }
 
 static void cuda_begin(struct step *s)
@@ -95,30 +76,29 @@ static void cuda_begin(struct step *s)
 	(void)s;
 }
 
-/* Rows move up over some that died. What belongs to rows as they were is brought to its place
- * first; copies do not overlap. */
+/* Rows move up over some that died. What belongs to rows as they were is brought to its place first;
+ * copies do not overlap. The CPU's stream also has what rows have chosen in earlier layers, wherever the
+ * rows themselves are. */
 static void cuda_move(struct step *s, uint32_t to, uint32_t from, uint32_t n)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
+	struct step cpus = cuda_as_cpus(s);
 	size_t width = s->env->config->hidden_size * sizeof(float);
 	uint32_t most = from - to;
 	cuda_flush(cuda_scratch_of(s));
 	if (x->placed)
 		cuda_settle_layers(s);
 	x->placed = x->ahead; /* then no layer needs them any more */
-	for (uint32_t t = 0; t < n; t += most)
+	for (uint32_t t = 0; t < n && x->on_gpu; t += most)
 		cuda_copy_within(x->model, x->x + (to + t) * width, x->x + (from + t) * width,
 				 (n - t < most ? n - t : most) * width);
+	cpu_backend.move(&cpus, to, from, n);
 }
 
 static const float *cuda_show(struct step *s)
 {
-	struct cuda_stream *x = cuda_stream_of(s);
-	cuda_flush(cuda_scratch_of(s));
-	cuda_copy_out(x->model, x->embedded, x->x,
-		      (size_t)s->n * s->env->config->hidden_size * sizeof(float));
-	(void)cuda_wait(x->model);
-	return x->embedded;
+	(void)cuda_rows_to_cpu(s);
+	return cpu_stream_rows(cuda_stream_of(s)->cpus);
 }
 
 static int cuda_failed(const struct environment *env, struct err *e)
@@ -131,33 +111,51 @@ static int cuda_failed(const struct environment *env, struct err *e)
 
 static bool cuda_holds(const struct environment *env, uint32_t routed, uint32_t expert)
 {
-	return cuda_experts_held(env->on_card, routed, expert);
+	return !env->observer && cuda_experts_held(env->on_card, routed, expert);
 }
 
-/* The step's keys and values are in the contexts. */
 static void cuda_mix(struct step *s, uint32_t layer)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
-	if (x->placed && x->n != s->n && !x->ahead) { /* the last rows died */
-		cuda_settle_layers(s);
-		x->placed = false;
-	}
-	if (!x->placed)
-		cuda_place_rows(s);
+	const struct cuda_layer *l = &x->model->parts[layer];
 	if (layer == 0)
 		cuda_run_ahead(s);
-	if (!x->ahead)
-		cuda_run_mixer(s, layer);
-	x->mixed = layer + 1;
+	if (!x->ahead && !cuda_runs(s, layer, PART_MIXER)) {
+		cuda_run_on_cpu(s, layer, cpu_backend.mix);
+		return;
+	}
+	if (!x->ahead) {
+		cuda_place_rows(s);
+		l->run[PART_MIXER](s, layer);
+	}
+	x->mixed = l[1].keyed;
+	x->unsent = true;
 }
 
+/* The step's keys and values are in the contexts. Copies have them, too, if the GPU computed them. */
 static void cuda_settle(struct step *s)
 {
+	const struct cuda_stream *x = cuda_stream_of(s);
+	struct cuda_model *m = x->model;
 	cuda_settle_layers(s);
 	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
-		if (span->n && !cuda_stream_of(s)->model->failure.code)
+		if (span->n && x->mixed == m->left.keyed && !m->failure.code)
 			span->context->copy.valid = span->position + span->n;
-	cuda_contexts_let_go(cuda_stream_of(s)->model, cuda_stream_of(s)->number);
+	cuda_contexts_let_go(m, x->number);
+}
+
+/* Of the draft layer, which the CPU computes. */
+static void cuda_mix_keys(struct step *s, uint32_t layer)
+{
+	cuda_run_on_cpu(s, layer, cpu_backend.mix_keys);
+}
+
+static void cuda_join(struct step *s, uint32_t first, const float *const *hidden, uint32_t n)
+{
+	struct step cpus = cuda_as_cpus(s);
+	if (cuda_rows_to_cpu(s))
+		cpu_backend.join(&cpus, first, hidden, n);
+	cuda_stream_of(s)->on_gpu = false;
 }
 
 static void cuda_finish(struct step *s, uint32_t layer)
@@ -185,6 +183,7 @@ static void cuda_end_rows(struct step *s, enum tensor_role norm, const uint32_t 
 	uint32_t width = s->env->config->hidden_size;
 	const struct cuda_gather p = {cuda_at(k->out), cuda_at(x->x), cuda_at(k->wanted), n, width};
 	const struct cuda_grid g = cuda_items_grid((size_t)n * width);
+	cuda_rows_to_gpu(s);
 	cuda_flush(k);
 	if (rows) {
 		memcpy(k->wanted_in, rows, n * sizeof *rows);
@@ -197,6 +196,13 @@ static void cuda_end_rows(struct step *s, enum tensor_role norm, const uint32_t 
 			   s->env->weights->once.m[TENSOR_HEAD].shape.format);
 }
 
+static void cuda_end_by_cpu(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
+{
+	struct step cpus = cuda_as_cpus(s);
+	if (cuda_rows_to_cpu(s))
+		cpu_backend.end(&cpus, norm, rows, n);
+}
+
 /* The head's products of a few rows begin with `end`: what is done until `head` is called takes the
  * processor's time, not the GPU's. */
 static void cuda_end(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
@@ -204,9 +210,12 @@ static void cuda_end(struct step *s, enum tensor_role norm, const uint32_t *rows
 	struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct config *c = s->env->config;
 	k->normed_rows = n;
-	k->head_rows = rows && n <= HEAD_ROWS ? n : 0;
+	k->ended_by_cpu = k->model->head_lacks[0] || s->env->observer;
+	k->head_rows = rows && n <= HEAD_ROWS && !k->ended_by_cpu ? n : 0;
 	cuda_send_left(s);
-	if (cuda_all_rows(s, rows, n))
+	if (k->ended_by_cpu)
+		cuda_end_by_cpu(s, norm, rows, n);
+	else if (cuda_all_rows(s, rows, n))
 		cuda_enter_part(s, c->layers, norm, &k->normed,
 				s->env->weights->once.m[TENSOR_HEAD].shape.format);
 	else
@@ -222,7 +231,7 @@ static float *cuda_logits_place(const struct cuda_scratch *k, float *wanted, siz
 	return own ? wanted : k->logits_out;
 }
 
-static void cuda_head(struct step *s, uint32_t n, float *logits)
+static void cuda_head_on_card(struct step *s, uint32_t n, float *logits)
 {
 	struct cuda_scratch *k = cuda_scratch_of(s);
 	struct cuda_model *m = k->model;
@@ -245,6 +254,15 @@ static void cuda_head(struct step *s, uint32_t n, float *logits)
 		s->env->kernels->softcap(logits, n * width, c->logit_cap);
 }
 
+static void cuda_head(struct step *s, uint32_t n, float *logits)
+{
+	struct step cpus = cuda_as_cpus(s);
+	if (cuda_scratch_of(s)->ended_by_cpu)
+		cpu_backend.head(&cpus, n, logits);
+	else
+		cuda_head_on_card(s, n, logits);
+}
+
 static float *cuda_logits(struct scratch *scratch)
 {
 	return ((struct cuda_scratch *)scratch)->logits_out;
@@ -253,6 +271,8 @@ static float *cuda_logits(struct scratch *scratch)
 static float *cuda_normed(struct scratch *scratch)
 {
 	struct cuda_scratch *k = (struct cuda_scratch *)scratch;
+	if (k->ended_by_cpu)
+		return cpu_backend.normed(k->cpu);
 	cuda_copy_out(k->model, k->normed_out, k->normed.f,
 		      (size_t)k->normed_rows * k->normed.k * sizeof(float));
 	(void)cuda_wait(k->model);
@@ -274,6 +294,8 @@ const struct backend cuda_backend = {
 	.failed = cuda_failed,
 	.settle = cuda_settle,
 	.mix = cuda_mix,
+	.mix_keys = cuda_mix_keys,
+	.feed = cuda_feed,
 	.finish = cuda_finish,
 	.holds = cuda_holds,
 	.feed_held = cuda_feed_held,
@@ -288,4 +310,5 @@ const struct backend cuda_backend = {
 	.head = cuda_head,
 	.logits = cuda_logits,
 	.normed = cuda_normed,
+	.join = cuda_join,
 };

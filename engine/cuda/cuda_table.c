@@ -1,5 +1,5 @@
-/* The embedding on the GPU: a copy of the table of the store, if it has plain numbers and the GPU has room
- * to spare. Else rows are read from the store, and each is verified on the way, which takes longer than a
+/* The embedding on the GPU: a copy of the table of the store, if the kernel knows its format and the GPU has
+ * room to spare. Else rows are read from the store, and each is verified on the way, which takes longer than a
  * layer. See cuda_model.h. */
 #include "engine/cuda/cuda_model.h"
 #include "engine/compute/threads.h"
@@ -38,20 +38,14 @@ static void cuda_table_copy(void *ctx, uint32_t begin, uint32_t end)
 	free(chunk);
 }
 
-static bool cuda_table_number(enum format format, enum cuda_number *type)
-{
-	*type = format == FORMAT_F16 ? CUDA_F16 : format == FORMAT_BF16 ? CUDA_BF16 : CUDA_F32;
-	return format_is_float(format);
-}
-
 void cuda_table_load(struct cuda_model *m, struct threads *threads)
 {
 	const struct plan_tensor *t = m->weights->tables[TABLE_EMBEDDING].tensor;
 	struct cuda_table_task z = {.model = m, .tensor = t};
 	struct err e;
-	if (!cuda_table_number(t->shape.format, &m->table_type))
+	if (!cuda_table_type(&m->table_type, t->shape.format))
 		return;
-	z.row_bytes = t->shape.cols * (m->table_type == CUDA_F32 ? sizeof(float) : sizeof(uint16_t));
+	z.row_bytes = format_packed_bytes(&t->shape) / t->shape.rows;
 	m->table_bytes = t->shape.rows * z.row_bytes;
 	if (m->table_bytes > gpu_budget_limit(m->budget) / CUDA_TABLE_SHARE)
 		return;

@@ -98,7 +98,7 @@ void cuda_give(struct cuda_model *m, enum gpu_use use, gpu_address at, size_t by
 void *cuda_take_main(struct cuda_model *m, size_t bytes, struct err *e)
 {
 	void *memory = NULL;
-	if (gpu_driver_check(&m->card.driver, m->card.driver.host_take(&memory, bytes),
+	if (gpu_driver_check(&m->card.driver, m->card.driver.host_take(&memory, bytes ? bytes : 1),
 			     "memory that the GPU can read", e))
 		return NULL;
 	memset(memory, 0, bytes);

@@ -2,6 +2,8 @@
 #include "kernels/cuda/cuda_attend_rows.cu"
 #include "kernels/cuda/cuda_attention.cu"
 #include "kernels/cuda/cuda_block_product.cu"
+#include "kernels/cuda/cuda_block_rows.cu"
+#include "kernels/cuda/cuda_float_product.cu"
 #include "kernels/cuda/cuda_heads.cu"
 #include "kernels/cuda/cuda_inputs.cu"
 #include "kernels/cuda/cuda_prepare.cu"

@@ -1,172 +1,343 @@
-/* Products of Q4_K with the inputs of an item, of one token or of up to 8.
+/* Products of formats with blocks with the inputs of items, of one token or of up to 8.
  *
- * A block of threads computes a tile of 16 rows, then others. Each thread takes one row of one block of
- * 32 columns and computes its dots, which are exact; then one thread for each row and token adds them
- * in ascending order. What the threads find at once is a pass. */
-#include "kernels/cuda/cuda_items.h"
+ * The blocks of threads share all tiles of 16 rows evenly, as in cuda_product.cu. A warp multiplies
+ * a piece of a tile: eight parts with scales of their own, whose dots are exact; then one thread
+ * for each row and token adds the parts of its row in ascending order.
+ *
+ * Of one token a piece needs no more multiplications than of eight: the columns of
+ * cuda_multiply_tile are not tokens, but parts. Each part's input is in its own column and is zero
+ * in the others, so the dots of all parts are one sum, and a thread loads the inputs of one part
+ * only.
+ *
+ * What a piece of Q4_K, 16 rows by 256 columns, takes a warp: 8 loads of weights of 8 bytes for
+ * each thread, 32 instructions for codes, 8 multiplications with 16 selections of inputs, 7 loads
+ * and some 40 instructions for scales. That is about a third of what memory needs for as many
+ * bytes. The chain of a row of 2,048 columns, 128 operations of four cycles each, is 0.3 us. */
+#include "kernels/cuda/cuda_blocks.h"
 
-/* A thread's place: a row of a tile, and a block of the pass or, when dots are added, a token. */
-struct cuda_place {
-	uint32_t row, at, pass;
+/* A launch as a block of threads sees it; the format and tokens are constants. */
+struct cuda_block_run {
+	const struct cuda_product *p;
+	struct cuda_format f;
+	uint32_t tokens;
+	uint32_t pieces; /* of a row of tiles */
+	uint32_t bytes;	 /* of a row of tiles */
+	/* The shared memory: */
+	struct cuda_tiles tiles;
+	struct cuda_token_part *input; /* [parts][tokens] */
+	float *scale, *offset;	       /* [parts][16] */
+	int32_t *dot;		       /* [parts][tokens][16] */
 };
 
-/* The shared memory: what the threads find in a pass. */
-struct cuda_pass {
-	float *dot;		   /* [tokens][pass][16] */
-	struct cuda_scales *scales; /* [pass][16] */
-};
-
-CUDA_THREAD struct cuda_place cuda_place_now(void)
+CUDA_THREAD struct cuda_block_run cuda_block_run_of(const struct cuda_product *p,
+						    struct cuda_format f, uint32_t tokens)
 {
-	struct cuda_place at;
+	const uint32_t parts = p->sharing.pieces * CUDA_PARTS;
+	struct cuda_block_run r;
 
-	at.pass = cuda_threads() / CUDA_ROWS;
-	at.row = cuda_thread() % CUDA_ROWS;
-	at.at = cuda_thread() / CUDA_ROWS;
-	return at;
+	r.p = p;
+	r.f = f;
+	r.tokens = tokens;
+	r.pieces = (p->groups + cuda_piece_blocks(f) - 1) / cuda_piece_blocks(f);
+	r.bytes = p->groups / f.in_tile * cuda_tile_bytes(f);
+	r.tiles = cuda_tiles_at(cuda_shared(), p, tokens);
+	/* Behind the tiles, from a multiple of 16 bytes on. */
+	r.scale = cuda_shared() + ((6 + 2 * tokens) * p->sharing.at_once + 3) / 4 * 4;
+	r.offset = r.scale + parts * CUDA_ROWS;
+	r.input =
+		(struct cuda_token_part *)(void *)(r.offset + (f.offsets ? parts * CUDA_ROWS : 0));
+	r.dot = (int32_t *)(void *)(r.input + parts * tokens);
+	return r;
 }
 
-CUDA_THREAD struct cuda_pass cuda_pass_of(uint32_t n, struct cuda_place at)
-{
-	struct cuda_pass f;
+/* ---- pieces ---- */
 
-	f.dot = cuda_shared();
-	f.scales = (struct cuda_scales *)(void *)(f.dot + n * at.pass * CUDA_ROWS);
-	return f;
-}
-
-/* What a block of threads computes: an item's assignments, and one part of its matrix. Where the item
- * has fewer tokens than its kernel, the last one stands in the others' places. */
-struct cuda_work {
-	uint32_t n, part; /* n: 0, nothing */
-	uint32_t assignment[8];
-	const uint8_t *matrix;
+/* A thread's part of a piece. */
+struct cuda_block_piece {
+	struct cuda_planes block[CUDA_PARTS];
+	struct cuda_scale_bits scales;
 };
 
-/* n: the kernel's tokens. */
-CUDA_THREAD struct cuda_work cuda_work_now(const struct cuda_product *p, uint32_t n)
+/* A block or part that is not there is the last one: nothing is added for it. */
+CUDA_THREAD uint32_t cuda_block_there(const struct cuda_block_run *r, uint32_t block)
 {
-	const uint32_t i = cuda_block_y() / p->parts;
-	struct cuda_work w;
+	return r->f.in_tile > 1 || block < r->p->groups ? block : r->p->groups - 1;
+}
 
-	w.n = 0;
-	if (!cuda_item_there(p, i))
-		return w;
-	const struct cuda_item item = cuda_item_of(p, i);
-	w.n = item.n;
-	w.part = cuda_block_y() % p->parts;
-	w.matrix = p->slots[item.matrix] + p->offset + w.part * p->part_bytes;
+/* number: of the row's pieces. */
+CUDA_THREAD void cuda_block_piece_load(struct cuda_block_piece *x, const struct cuda_block_run *r,
+				       uint32_t tile, uint32_t number)
+{
+	const uint32_t blocks = cuda_piece_blocks(r->f), part = cuda_thread() % CUDA_WARP / 4;
+	const uint8_t *tiles = r->tiles.tile[tile].weights;
+	const uint8_t *first = cuda_block_of(r->f, tiles, number * blocks);
+	/* Blocks of a piece follow each other in a tile, or their tiles do. */
+	const uint32_t step = r->f.in_tile > 1 ? cuda_block_bytes(r->f) : cuda_tile_bytes(r->f);
+
 	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++) {
-		const uint32_t at = item.first + (t < item.n ? t : item.n - 1);
-		w.assignment[t] = p->items ? p->order[at] : at;
+	for (uint32_t b = 0; b < blocks; b++)
+		cuda_planes_load(
+			&x->block[b], r->f,
+			first + (cuda_block_there(r, number * blocks + b) - number * blocks) *
+					step);
+	cuda_scales_load(&x->scales, r->f, tiles,
+			 r->f.by_16 ? number * CUDA_PARTS + part
+				    : cuda_block_there(r, number * CUDA_PARTS + part));
+}
+
+/* A thread's words of the input that begins with that block, in a part of the row. */
+CUDA_THREAD void cuda_part_input(uint32_t word[2], const struct cuda_block_run *r, uint32_t block,
+				 uint32_t part)
+{
+	const uint32_t *words = (const uint32_t *)(const void *)r->p->q +
+				(size_t)block * CUDA_BLOCK_WORDS + part * cuda_part_words(r->f) +
+				cuda_thread() % 4;
+
+	word[0] = words[0];
+	word[1] = r->f.by_16 ? 0 : words[4];
+}
+
+CUDA_THREAD uint32_t cuda_part_there(const struct cuda_block_run *r, uint32_t part)
+{
+	return r->f.by_16 ? part : cuda_block_there(r, part);
+}
+
+/* Where a piece's dots begin in shared memory. */
+CUDA_THREAD int32_t *cuda_piece_dots(const struct cuda_block_run *r, uint32_t piece)
+{
+	return r->dot + piece * CUDA_PARTS * r->tokens * CUDA_ROWS;
+}
+
+/* Two rows' dots of a place of [parts][tokens]. */
+CUDA_THREAD void cuda_put_dots(int32_t *dots, uint32_t place, int32_t one, int32_t other)
+{
+	const uint32_t row = cuda_thread() % CUDA_WARP / 4 * 2;
+	const struct cuda_two two = {{(uint32_t)one, (uint32_t)other}};
+
+	*(struct cuda_two *)(void *)(dots + place * CUDA_ROWS + row) = two;
+}
+
+/* Of one token. Thread 4 g + c has the inputs of part g, and then the dots of the parts 2 c and
+ * 2 c + 1. */
+CUDA_THREAD void cuda_multiply_piece_by_one(const struct cuda_block_run *r,
+					    const struct cuda_block_piece *x, uint32_t input,
+					    uint32_t part, int32_t *dots)
+{
+	const uint32_t own = cuda_thread() % CUDA_WARP / 4, column = cuda_thread() % 4 * 2;
+	const uint32_t each = r->f.by_16 ? 2 : 1;
+	uint32_t word[2], code[4];
+	int32_t sum[4] = {0, 0, 0, 0};
+
+	cuda_part_input(word, r, input, cuda_part_there(r, part + own));
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < CUDA_PARTS; i++) {
+		const uint32_t in[2] = {i == own ? word[0] : 0, i == own ? word[1] : 0};
+		if (i % each == 0)
+			cuda_block_codes(code, r->f, &x->block[i / each]);
+		cuda_part_dots(sum, r->f, code, i, in);
 	}
-	return w;
+	cuda_put_dots(dots, column, sum[0], sum[2]);
+	cuda_put_dots(dots, column + 1, sum[1], sum[3]);
 }
 
-/* The inputs from a block on, of `quads`; a row has `all` of those. */
-CUDA_THREAD struct cuda_inputs cuda_inputs_of(const struct cuda_product *p,
-					      const struct cuda_work *w, uint32_t n, uint32_t all,
-					      uint32_t quads, uint32_t group)
+/* Of eight. Thread 4 g + c has the inputs of token g, and then the dots of the tokens 2 c and 2 c
+ * + 1. */
+CUDA_THREAD void cuda_multiply_piece_by_eight(const struct cuda_block_run *r,
+					      const struct cuda_block_piece *x,
+					      const uint32_t *input, uint32_t part, int32_t *dots)
 {
-	const struct cuda_quad *q = (const struct cuda_quad *)(const void *)p->q;
-	struct cuda_inputs in;
-
-	in.n = n;
-	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++)
-		in.at[t] = q + ((size_t)(w->assignment[t] / p->divide) * all + group) * quads;
-	return in;
-}
-
-/* The number of thread `at`'s token, of the n of the kernel: a constant index for each. */
-CUDA_THREAD uint32_t cuda_own_assignment(const struct cuda_work *w, uint32_t n, uint32_t at)
-{
-	uint32_t a = 0;
+	const uint32_t first = input[cuda_thread() % CUDA_WARP / 4], token = cuda_thread() % 4 * 2;
+	const uint32_t each = r->f.by_16 ? 2 : 1;
+	uint32_t word[CUDA_PARTS][2], code[4];
 
 	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++)
-		a = t == at ? w->assignment[t] : a;
-	return a;
-}
-
-CUDA_THREAD void cuda_put_product(const struct cuda_product *p, const struct cuda_work *w,
-				  uint32_t assignment, uint32_t r, float y)
-{
-	if (r < p->rows)
-		p->y[w->part * p->y_part + assignment * p->ldy + r] = y;
-}
-
-CUDA_THREAD void cuda_q4_k_find(const struct cuda_product *p, const struct cuda_pass *f,
-				const struct cuda_work *w, struct cuda_place at,
-				const uint8_t *tiles, uint32_t block, uint32_t n)
-{
-	const struct cuda_inputs q = cuda_inputs_of(p, w, n, p->groups * CUDA_K_BLOCKS,
-						    CUDA_BLOCK_QUADS, block);
-	const uint8_t *tile = tiles + (size_t)block / CUDA_K_BLOCKS * CUDA_K_TILE;
-	const uint32_t in = block % CUDA_K_BLOCKS;
-	const uint32_t *words = (const uint32_t *)(const void *)tile +
-				in * CUDA_K_PLANES * CUDA_ROWS + at.row;
-	int32_t dot[8];
-
+	for (uint32_t i = 0; i < CUDA_PARTS; i++)
+		cuda_part_input(word[i], r, first, cuda_part_there(r, part + i));
 	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++)
-		dot[t] = 0;
-	cuda_q4_block(dot, words, &q);
-	CUDA_UNROLL
-	for (uint32_t t = 0; t < n; t++)
-		f->dot[(t * at.pass + at.at) * CUDA_ROWS + at.row] = (float)dot[t];
-	f->scales[at.at * CUDA_ROWS + at.row] = cuda_k_scales(tile, at.row, in);
-}
-
-CUDA_THREAD float cuda_q4_k_add(const struct cuda_product *p, const struct cuda_pass *f,
-				struct cuda_place at, uint32_t input, uint32_t first, float y)
-{
-	const uint32_t blocks = p->groups * CUDA_K_BLOCKS;
-	const size_t from = (size_t)input * blocks + first;
-
-	for (uint32_t b = 0; b < at.pass && b < blocks - first; b++) {
-		const int16_t *sum = p->sum + 2 * (from + b);
-		y = cuda_block_added(y, f->dot[(at.at * at.pass + b) * CUDA_ROWS + at.row],
-				     f->scales[b * CUDA_ROWS + at.row], p->scale[from + b],
-				     sum[0] + sum[1]);
+	for (uint32_t i = 0; i < CUDA_PARTS; i++) {
+		int32_t sum[4] = {0, 0, 0, 0};
+		if (i % each == 0)
+			cuda_block_codes(code, r->f, &x->block[i / each]);
+		cuda_part_dots(sum, r->f, code, i, word[i]);
+		cuda_put_dots(dots, i * r->tokens + token, sum[0], sum[2]);
+		cuda_put_dots(dots, i * r->tokens + token + 1, sum[1], sum[3]);
 	}
+}
+
+/* The scales of a piece's parts, and what its tokens add to them. */
+CUDA_THREAD void cuda_put_scales(const struct cuda_block_run *r, const struct cuda_block_piece *x,
+				 const uint32_t *input, uint32_t part, uint32_t piece)
+{
+	const uint32_t lane = cuda_thread() % CUDA_WARP;
+	const uint32_t at = (piece * CUDA_PARTS + lane / 4) * CUDA_ROWS + lane % 4 * 4;
+	struct cuda_four_rows scale, offset;
+
+	cuda_scales_of(&scale, &offset, r->f, &x->scales);
+	*(struct cuda_four_rows *)(void *)(r->scale + at) = scale;
+	if (r->f.offsets)
+		*(struct cuda_four_rows *)(void *)(r->offset + at) = offset;
+	CUDA_UNROLL
+	for (uint32_t k = 0; k < (CUDA_PARTS * r->tokens + CUDA_WARP - 1) / CUDA_WARP; k++) {
+		const uint32_t i = k * CUDA_WARP + lane;
+		if (i >= CUDA_PARTS * r->tokens)
+			continue;
+		r->input[piece * CUDA_PARTS * r->tokens + i] = cuda_token_part_of(
+			r->p, r->f, input[i % r->tokens], cuda_part_there(r, part + i / r->tokens));
+	}
+}
+
+/* Of some tiles the pieces of a pass, from `first` on; x is loaded: this warp's piece at `at`. */
+CUDA_THREAD void cuda_find_block_pieces(const struct cuda_block_run *r, struct cuda_block_piece *x,
+					struct cuda_piece_place at, uint32_t tiles, uint32_t first,
+					uint32_t pieces)
+{
+	CUDA_ROLLED
+	while (at.tile < tiles) {
+		const uint32_t *input = r->tiles.input + at.tile * r->tokens;
+		const uint32_t part = (first + at.group) * CUDA_PARTS;
+		const uint32_t piece = at.tile * pieces + at.group;
+		if (r->tokens == 1)
+			cuda_multiply_piece_by_one(r, x, *input, part, cuda_piece_dots(r, piece));
+		else
+			cuda_multiply_piece_by_eight(r, x, input, part, cuda_piece_dots(r, piece));
+		cuda_put_scales(r, x, input, part, piece);
+		at = cuda_next_place(at, &r->p->sharing, pieces);
+		if (at.tile < tiles)
+			cuda_block_piece_load(x, r, at.tile, first + at.group);
+	}
+}
+
+/* ---- sums ---- */
+
+/* y with the parts of a pass, from piece `first` of the row on. */
+CUDA_THREAD float cuda_parts_added(const struct cuda_block_run *r, struct cuda_sum_place at,
+				   uint32_t first, uint32_t pieces, float y)
+{
+	const uint32_t all = r->p->groups * (r->f.by_16 ? 2 : 1) - first * CUDA_PARTS;
+	const uint32_t parts = pieces * CUDA_PARTS < all ? pieces * CUDA_PARTS : all;
+	const uint32_t from = at.tile * pieces * CUDA_PARTS, row = from * CUDA_ROWS + at.row;
+	const struct cuda_token_part *input = r->input + from * r->tokens + at.token;
+	const int32_t *dot = r->dot + (from * r->tokens + at.token) * CUDA_ROWS + at.row;
+
+	CUDA_UNROLL_8
+	for (uint32_t i = 0; i < parts; i++)
+		y = cuda_part_added(
+			y, r->f, dot[i * r->tokens * CUDA_ROWS], r->scale[row + i * CUDA_ROWS],
+			r->f.offsets ? r->offset[row + i * CUDA_ROWS] : 0, input[i * r->tokens]);
 	return y;
 }
 
-CUDA_THREAD void cuda_q4_k_product(const struct cuda_product *p, uint32_t n)
+/* Some tiles, whose pieces are found in one pass; or one tile, in as many as its pieces need. */
+CUDA_THREAD void cuda_multiply_block_tiles(const struct cuda_block_run *r, uint32_t tiles)
 {
-	const struct cuda_place at = cuda_place_now();
-	const struct cuda_pass f = cuda_pass_of(n, at);
-	cuda_wait_for_ahead();
-	const struct cuda_work w = cuda_work_now(p, n);
-	const uint32_t blocks = p->groups * CUDA_K_BLOCKS;
+	const uint32_t all = r->pieces, most = r->p->sharing.pieces;
+	float y = 0;
 
-	if (w.n == 0)
-		return;
-	const uint32_t own = cuda_own_assignment(&w, n, at.at);
-	for (uint32_t r = cuda_block_x() * CUDA_ROWS; r < p->rows;
-	     r += cuda_blocks_x() * CUDA_ROWS) {
-		const uint8_t *tiles = w.matrix + (size_t)r / CUDA_ROWS * p->groups * CUDA_K_TILE;
-		float y = 0;
-		for (uint32_t first = 0; first < blocks; first += at.pass) {
-			if (first + at.at < blocks)
-				cuda_q4_k_find(p, &f, &w, at, tiles, first + at.at, n);
-			cuda_barrier();
-			if (at.at < w.n)
-				y = cuda_q4_k_add(p, &f, at, own / p->divide, first, y);
-			cuda_barrier();
+	for (uint32_t first = 0; first < all; first += most) {
+		const uint32_t pieces = all - first < most ? all - first : most;
+		const struct cuda_piece_place at = cuda_first_place(pieces);
+		struct cuda_block_piece own = {0};
+		if (at.tile < tiles)
+			cuda_block_piece_load(&own, r, at.tile, first + at.group);
+		cuda_wait_for_ahead(); /* weights are nothing that kernels write */
+		cuda_find_block_pieces(r, &own, at, tiles, first, pieces);
+		cuda_barrier();
+		for (uint32_t i = cuda_thread(); i < tiles * r->tokens * CUDA_ROWS;
+		     i += cuda_threads()) {
+			const struct cuda_sum_place to = cuda_sum_place_of(i, r->tokens);
+			y = cuda_parts_added(r, to, first, pieces, first > 0 ? y : 0);
+			if (first + pieces == all)
+				cuda_put_sum(r->p, &r->tiles, r->tokens, to, y);
 		}
-		if (at.at < w.n)
-			cuda_put_product(p, &w, own, r + at.row, y);
+		cuda_barrier();
 	}
 }
 
-CUDA_KERNEL_OF(512) cuda_q4_k_product_1(struct cuda_product p)
+/* Tiles [from, to) of the launch. */
+CUDA_THREAD void cuda_multiply_blocks(const struct cuda_block_run *r, uint32_t from, uint32_t to)
 {
-	cuda_q4_k_product(&p, 1);
+	const uint32_t most = r->p->sharing.at_once, i = cuda_thread() / r->tokens;
+
+	for (uint32_t done = from; done < to; done += most) {
+		const uint32_t tiles = to - done < most ? to - done : most;
+		if (i < tiles)
+			cuda_tile_find(r->p, &r->tiles, r->tokens, r->bytes, i, done + i,
+				       cuda_thread() % r->tokens);
+		cuda_barrier();
+		cuda_multiply_block_tiles(r, tiles);
+	}
 }
-CUDA_KERNEL_OF(512) cuda_q4_k_product_8(struct cuda_product p)
+
+CUDA_THREAD void cuda_block_product(const struct cuda_product *p, struct cuda_format f,
+				    uint32_t tokens)
 {
-	cuda_q4_k_product(&p, 8);
+	const struct cuda_block_run r = cuda_block_run_of(p, f, tokens);
+
+	cuda_let_next_begin();
+	if (p->items)
+		cuda_wait_for_ahead();
+	const uint32_t all = p->items ? *p->item_count * p->parts * p->sharing.tiles
+				      : p->sharing.all;
+	cuda_multiply_blocks(&r, cuda_share(&p->sharing, all, cuda_block_x()),
+			     cuda_share(&p->sharing, all, cuda_block_x() + 1));
+	cuda_wait_for_ahead();
+}
+
+/* One of several products: its part of the pieces [begin, end) of the launch. */
+CUDA_THREAD void cuda_multiply_block_share(const struct cuda_product *p, struct cuda_format f,
+					   uint32_t tokens, uint32_t begin, uint32_t end)
+{
+	const struct cuda_block_run r = cuda_block_run_of(p, f, tokens);
+
+	cuda_multiply_blocks(&r, cuda_tile_from(p, r.pieces, begin),
+			     cuda_tile_from(p, r.pieces, end));
+}
+
+/* The blocks of threads share the pieces of all products. */
+CUDA_THREAD void cuda_block_products(const struct cuda_products *p, uint32_t tokens)
+{
+	const struct cuda_sharing *s = &p->p[0].sharing;
+	const uint32_t all = p->p[p->count - 1].sharing.end;
+	const uint32_t begin = cuda_share(s, all, cuda_block_x());
+	const uint32_t end = cuda_share(s, all, cuda_block_x() + 1);
+
+	cuda_let_next_begin();
+	CUDA_ROLLED
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct cuda_product *one = &p->p[i];
+		if (end <= one->sharing.first || begin >= one->sharing.end)
+			continue;
+#define CUDA_BLOCK_CASE(name, number, bits, in_tile, scales, by_16, offsets, zero)                  \
+	if (one->block_format == number) {                                                          \
+		const struct cuda_format f = {bits, in_tile, scales, by_16, offsets, zero};         \
+		cuda_multiply_block_share(one, f, tokens, begin, end);                              \
+	}
+		CUDA_BLOCK_FORMATS(CUDA_BLOCK_CASE)
+#undef CUDA_BLOCK_CASE
+	}
+	cuda_wait_for_ahead();
+}
+
+/* ---- the kernels: fewer threads have the registers that eight tokens need ---- */
+
+#define CUDA_BLOCK_PRODUCT(name, number, bits, in_tile, scales, by_16, offsets, zero)               \
+	CUDA_KERNEL_OF_TWO(512) cuda_##name##_product_1(struct cuda_product p)                      \
+	{                                                                                           \
+		const struct cuda_format f = {bits, in_tile, scales, by_16, offsets, zero};         \
+		cuda_block_product(&p, f, 1);                                                       \
+	}                                                                                           \
+	CUDA_KERNEL_OF_TWO(320) cuda_##name##_product_8(struct cuda_product p)                      \
+	{                                                                                           \
+		const struct cuda_format f = {bits, in_tile, scales, by_16, offsets, zero};         \
+		cuda_block_product(&p, f, 8);                                                       \
+	}
+CUDA_BLOCK_FORMATS(CUDA_BLOCK_PRODUCT)
+
+CUDA_KERNEL_OF_TWO(512) cuda_block_products_1(struct cuda_products p)
+{
+	cuda_block_products(&p, 1);
+}
+CUDA_KERNEL_OF_TWO(320) cuda_block_products_8(struct cuda_products p)
+{
+	cuda_block_products(&p, 8);
 }

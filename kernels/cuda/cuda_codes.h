@@ -1,15 +1,10 @@
-/* Codes of weights in registers: of TC, as a warp multiplies a tile of 16 rows, one group of 128 columns,
- * by the inputs of up to 8 tokens; of Q4_K, one row of a block of 32 columns, as one thread does.
- * format.h, tc.h and block_layout.h say how arranged matrices lie in memory. */
+/* Codes of TC in registers, as a warp multiplies a tile of 16 rows, one group of 128 columns, by the inputs
+ * of up to 8 tokens. format.h and tc.h say how arranged matrices lie in memory. */
 #ifndef MOEFS_KERNELS_CUDA_CUDA_CODES_H
 #define MOEFS_KERNELS_CUDA_CUDA_CODES_H
 
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_items.h"
 #include "kernels/cuda/cuda_rounding.h"
-
-enum {
-	CUDA_ROWS = 16,	     /* of a tile */
-};
 
 /* ---- rings of TC ----
  *
@@ -43,11 +38,6 @@ CUDA_THREAD void cuda_transpose(uint32_t to[4], uint32_t a, uint32_t b, uint32_t
  * Thread 4 g + c of a warp has slab c of the rows 2 g and 2 g + 1, and the inputs of token g in that
  * slab, 32 columns. So the words of both rows are one load, and what a thread decodes is in the order
  * of cuda_multiply_tile: unit k of its slab is the bytes of step k. */
-
-/* Sixteen inputs, or codes, four in a word. */
-struct cuda_quad {
-	uint32_t word[4];
-} __attribute__((aligned(16)));
 
 /* What a thread has of a group: words of a slab's planes. */
 struct cuda_slab {
@@ -244,83 +234,6 @@ CUDA_THREAD uint32_t cuda_norm_bits(const uint8_t *norms, uint32_t row, uint32_t
 CUDA_THREAD float cuda_norm(uint32_t bits, uint32_t bytes)
 {
 	return bytes == 4 ? cuda_float(bits) : cuda_from_half((uint16_t)bits);
-}
-
-/* ---- Q4_K ---- */
-
-enum {
-	CUDA_K_BLOCKS = 8,    /* of 32 columns in a tile */
-	CUDA_BLOCK_QUADS = 2,
-	CUDA_K_PLANES = 4,    /* words of a row's codes in a block */
-	/* Words of the codes of a tile, then its halves and its whole scales. */
-	CUDA_K_CODES = CUDA_K_BLOCKS * CUDA_K_PLANES * CUDA_ROWS,
-	CUDA_K_HALVES = CUDA_K_CODES * 4,
-	CUDA_K_SCALES = CUDA_K_HALVES + 2 * 2 * CUDA_ROWS,
-	CUDA_K_TILE = CUDA_K_SCALES + 12 * CUDA_ROWS,
-};
-
-/* n inputs, a constant: the same columns of each. */
-struct cuda_inputs {
-	uint32_t n;
-	const struct cuda_quad *at[8];
-};
-
-/* Adds to sum[t] the dot of four words of codes with one quad of each input. */
-CUDA_THREAD void cuda_quad_dots(int32_t *sum, const uint32_t code[4], const struct cuda_inputs *q,
-				uint32_t quad)
-{
-	CUDA_UNROLL
-	for (uint32_t t = 0; t < q->n; t++) {
-		const struct cuda_quad input = q->at[t][quad];
-		CUDA_UNROLL
-		for (uint32_t i = 0; i < 4; i++)
-			sum[t] = cuda_dot4(code[i], input.word[i], sum[t]);
-	}
-}
-
-/* Adds to sum[t] the dots of a row's block; `block` is the row's first word in it. A word has the
- * codes of four columns, and above them those of the columns 16 farther. */
-CUDA_THREAD void cuda_q4_block(int32_t *sum, const uint32_t *block, const struct cuda_inputs *q)
-{
-	uint32_t low[CUDA_K_PLANES], high[CUDA_K_PLANES];
-
-	CUDA_UNROLL
-	for (uint32_t i = 0; i < CUDA_K_PLANES; i++) {
-		const uint32_t word = block[i * CUDA_ROWS];
-		low[i] = word & 0x0f0f0f0f;
-		high[i] = word >> 4 & 0x0f0f0f0f;
-	}
-	cuda_quad_dots(sum, low, q, 0);
-	cuda_quad_dots(sum, high, q, 1);
-}
-
-/* Scale and offset of block b of a row of a tile. */
-struct cuda_scales {
-	float scale, offset;
-};
-CUDA_THREAD struct cuda_scales cuda_k_scales(const uint8_t *tile, uint32_t row, uint32_t b)
-{
-	const uint16_t *half = (const uint16_t *)(const void *)(tile + CUDA_K_HALVES);
-	const uint8_t *p = tile + CUDA_K_SCALES + row;
-	const uint32_t lower = p[b % 4 * CUDA_ROWS], upper = p[(b % 4 + 4) * CUDA_ROWS];
-	uint32_t scale = lower & 63, offset = upper & 63;
-	struct cuda_scales s;
-
-	if (b >= 4) { /* four bits together, two above those of b - 4 */
-		const uint32_t both = p[(b + 4) * CUDA_ROWS];
-		scale = (both & 15) | lower >> 6 << 4;
-		offset = both >> 4 | upper >> 6 << 4;
-	}
-	s.scale = cuda_from_half(half[row]) * (float)scale;
-	s.offset = -(cuda_from_half(half[CUDA_ROWS + row]) * (float)offset);
-	return s;
-}
-
-/* y with one more block: a is its input's scale, total the sum of its codes. */
-CUDA_THREAD float cuda_block_added(float y, float dot, struct cuda_scales w, float a, int32_t total)
-{
-	y = cuda_fma(dot, w.scale * a, y);
-	return cuda_fma(w.offset, a * (float)total, y);
 }
 
 #endif

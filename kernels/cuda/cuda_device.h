@@ -20,6 +20,9 @@ enum { CUDA_WARP = 32 };
 /* For blocks of no more than so many threads, which bounds the registers of each. */
 #define CUDA_KERNEL_OF(threads) \
 	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void
+/* The same, where a processor is to have room for two blocks. */
+#define CUDA_KERNEL_OF_TWO(threads) \
+	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, 2))) void
 #define CUDA_THREAD static inline __attribute__((device, always_inline))
 #define CUDA_UNROLL _Pragma("unroll")
 #define CUDA_UNROLL_8 _Pragma("unroll 8")
@@ -308,6 +311,7 @@ CUDA_THREAD void cuda_multiply_tile(int32_t sum[4], const uint32_t a[4], const u
 
 #define CUDA_KERNEL static void
 #define CUDA_KERNEL_OF(threads) static void
+#define CUDA_KERNEL_OF_TWO(threads) static void
 #define CUDA_THREAD static inline __attribute__((unused))
 #define CUDA_UNROLL
 #define CUDA_UNROLL_8
@@ -440,6 +444,20 @@ CUDA_THREAD uint32_t cuda_permute(uint32_t a, uint32_t b, uint32_t nibbles)
 #endif
 
 /* ---- of the above ---- */
+
+/* cuda_multiply_tile without the bytes 16 farther: 16 columns. */
+CUDA_THREAD void cuda_multiply_half(int32_t sum[4], const uint32_t a[2], uint32_t b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+	    "{%0, %1, %2, %3};"
+	    : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+	    : "r"(a[0]), "r"(a[1]), "r"(b));
+#else
+	const uint32_t both[4] = {a[0], a[1], 0, 0}, input[2] = {b, 0};
+	cuda_multiply_tile(sum, both, input);
+#endif
+}
 
 CUDA_THREAD float cuda_swap_float(float f, uint32_t bits)
 {

@@ -38,8 +38,8 @@ CUDA_THREAD void cuda_turn_head(const struct cuda_heads *p, float *x, size_t row
 
 /* A head of a row: of queries, of keys or of values. */
 struct cuda_head {
-	const float *from, *norm;
-	size_t row, at; /* at: its first element */
+	const float *from, *norm; /* from: its first element */
+	size_t row, at;		  /* at: where it goes to */
 	uint32_t head;
 	bool query, key;
 };
@@ -54,9 +54,11 @@ CUDA_THREAD struct cuda_head cuda_head_of(const struct cuda_heads *p, uint32_t i
 	h.query = i < p->heads;
 	h.key = !h.query && i < p->heads + kv;
 	h.head = h.query ? i : h.key ? i - p->heads : i - p->heads - kv;
-	h.from = h.query ? p->q : h.key ? p->keys.key : p->keys.value;
 	h.norm = h.query ? p->q_norm : h.key ? p->key_norm : NULL;
 	h.at = (size_t)(row * (h.query ? p->heads : kv) + h.head) * p->keys.head_dim;
+	h.from = h.query ? p->q_from + (size_t)(row * p->heads + h.head) * p->q_step
+		 : h.key ? p->keys.key + h.at
+			 : p->keys.value + h.at;
 	return h;
 }
 
@@ -78,7 +80,7 @@ CUDA_THREAD void cuda_place_any(const struct cuda_heads *p, const struct cuda_he
 	const uint32_t lane = cuda_thread() % CUDA_WARP, dim = p->keys.head_dim;
 
 	for (uint32_t d = lane; d < dim; d += CUDA_WARP)
-		x[d] = h->from[h->at + d];
+		x[d] = h->from[d];
 	cuda_warp_barrier();
 	cuda_norm_head(x, h->norm, dim, p->eps);
 	if (h->query || h->key)
@@ -116,7 +118,7 @@ CUDA_THREAD void cuda_place_usual(const struct cuda_heads *p, const struct cuda_
 
 	CUDA_UNROLL
 	for (uint32_t e = 0; e < HEAD_EACH; e++) {
-		x[e] = h->from[h->at + e * CUDA_WARP + lane];
+		x[e] = h->from[e * CUDA_WARP + lane];
 		w[e] = h->norm ? h->norm[e * CUDA_WARP + lane] : 1;
 	}
 	CUDA_UNROLL

@@ -102,7 +102,6 @@ CUDA_THREAD void cuda_norm_load(const struct cuda_norm_inputs *p, const struct c
 CUDA_THREAD void cuda_norm_group(const struct cuda_norm_inputs *p, const struct cuda_norm_row *r,
 				 size_t row, uint32_t g)
 {
-	const uint32_t groups = cuda_groups_of(p->n);
 	const float scale = *r->scale;
 	float y[CUDA_EACH];
 
@@ -113,8 +112,9 @@ CUDA_THREAD void cuda_norm_group(const struct cuda_norm_inputs *p, const struct 
 		if (p->y && d < p->n)
 			p->y[row * p->n + d] = y[e];
 	}
-	cuda_prepare_group(y, &p->signs, p->q + (row * groups + g) * CUDA_GROUP,
-			   p->scale + row * groups + g);
+	const struct cuda_codes to = {p->q, p->scale, p->sum};
+	if (to.q)
+		cuda_put_codes(&to, y, &p->signs, row, g, p->n);
 }
 
 /* A block of threads has a row, a warp some groups of it. A row's sum of squares has 16 lanes, so no more
@@ -171,7 +171,8 @@ CUDA_KERNEL cuda_gate_inputs(struct cuda_gate_inputs p)
 		const float product = cuda_silu(gate[e]) * up[e];
 		y[e] = d < p.k ? product : 0;
 	}
-	cuda_prepare_group(y, &p.signs, p.q + (size_t)item * CUDA_GROUP, p.scale + item);
+	const struct cuda_codes to = {p.q, p.scale, p.sum};
+	cuda_put_codes(&to, y, &p.signs, row, group, p.k);
 }
 
 CUDA_KERNEL cuda_join_inputs(struct cuda_join_inputs p)
@@ -197,5 +198,6 @@ CUDA_KERNEL cuda_join_inputs(struct cuda_join_inputs p)
 						  d % a->head_dim);
 		}
 	}
-	cuda_prepare_group(y, &p.signs, p.q + (size_t)item * CUDA_GROUP, p.scale + item);
+	const struct cuda_codes to = {p.q, p.scale, p.sum};
+	cuda_put_codes(&to, y, &p.signs, row, item % groups, width);
 }

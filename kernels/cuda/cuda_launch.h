@@ -10,8 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* DO(kernel, operands). Products have a kernel for items of one token, for items of up to 8 and, TC only,
- * for items of up to 32. */
+/* Products have a kernel for items of one token, for items of up to 8 and, but those of floats, for items of
+ * up to 32. */
+#define CUDA_PRODUCTS_FEW(DO, name)                         \
+	DO(cuda_##name##_product_1, struct cuda_product)    \
+	DO(cuda_##name##_product_8, struct cuda_product)
+#define CUDA_PRODUCTS_ALL(DO, name)                         \
+	CUDA_PRODUCTS_FEW(DO, name)                         \
+	DO(cuda_##name##_product_32, struct cuda_product)
+
+/* DO(kernel, operands). */
 #define CUDA_KERNELS(DO)                                     \
 	DO(cuda_tq_prepare, struct cuda_prepare)             \
 	DO(cuda_block_prepare, struct cuda_prepare)          \
@@ -20,21 +28,27 @@
 	DO(cuda_join_inputs, struct cuda_join_inputs)        \
 	DO(cuda_place_heads, struct cuda_heads)              \
 	DO(cuda_route, struct cuda_route)                    \
-	DO(cuda_tc3_product_1, struct cuda_product)          \
-	DO(cuda_tc3_product_8, struct cuda_product)          \
-	DO(cuda_tc3_product_32, struct cuda_product)         \
-	DO(cuda_tc4_product_1, struct cuda_product)          \
-	DO(cuda_tc4_product_8, struct cuda_product)          \
-	DO(cuda_tc4_product_32, struct cuda_product)         \
+	CUDA_PRODUCTS_ALL(DO, tc3)                           \
+	CUDA_PRODUCTS_ALL(DO, tc4)                           \
+	CUDA_PRODUCTS_ALL(DO, q8_0)                          \
+	CUDA_PRODUCTS_ALL(DO, q5_0)                          \
+	CUDA_PRODUCTS_ALL(DO, q4_k)                          \
+	CUDA_PRODUCTS_ALL(DO, q5_k)                          \
+	CUDA_PRODUCTS_ALL(DO, q6_k)                          \
+	CUDA_PRODUCTS_FEW(DO, f32)                           \
+	CUDA_PRODUCTS_FEW(DO, f16)                           \
+	CUDA_PRODUCTS_FEW(DO, bf16)                          \
 	DO(cuda_tc_products_1, struct cuda_products)         \
 	DO(cuda_tc_products_8, struct cuda_products)         \
 	DO(cuda_tc_products_32, struct cuda_products)        \
-	DO(cuda_q4_k_product_1, struct cuda_product)         \
-	DO(cuda_q4_k_product_8, struct cuda_product)         \
+	DO(cuda_block_products_1, struct cuda_products)      \
+	DO(cuda_block_products_8, struct cuda_products)      \
 	DO(cuda_rmsnorm, struct cuda_norms)                  \
 	DO(cuda_rope, struct cuda_positions)                 \
 	DO(cuda_silu_mul, struct cuda_vectors)               \
 	DO(cuda_add, struct cuda_vectors)                    \
+	DO(cuda_add_bias, struct cuda_bias)                  \
+	DO(cuda_open_gates, struct cuda_gates)               \
 	DO(cuda_gather, struct cuda_gather)                  \
 	DO(cuda_embed, struct cuda_embedding)                \
 	DO(cuda_sum_experts, struct cuda_sums)               \
@@ -84,7 +98,8 @@ struct cuda_item {
 	uint32_t matrix, first, n, unused;
 };
 
-/* How blocks of threads share the tiles of 16 rows of TC. A piece is a group of a tile. */
+/* How blocks of threads share tiles of 16 rows. A piece is a group of a tile; of formats with blocks, eight
+ * parts with scales of their own (cuda_blocks.h). */
 struct cuda_sharing {
 	uint32_t tiles;			 /* of a matrix */
 	uint32_t pieces, at_once;	 /* pieces and tiles that a block of threads has at once */
@@ -95,7 +110,10 @@ struct cuda_sharing {
 	uint32_t copies;		 /* of the pairs of TC3: 32, or 16 where shared memory is little */
 };
 
-/* Products of arranged matrices (format.h) of one shape and inputs of 8 bits. Matrix m's record begins
+/* Formats with blocks. */
+enum cuda_block_format { CUDA_Q8_0, CUDA_Q5_0, CUDA_Q4_K, CUDA_Q5_K, CUDA_Q6_K };
+
+/* Products of arranged matrices (format.h) of one shape and inputs of 8 bits, or of floats. Matrix m's record begins
  * at slots[m]; it has `parts` matrices, part p at slots[m] + offset + p · part_bytes. An assignment is
  * an input for one matrix: assignment a multiplies input a / divide, and
  *     y[p · y_part + a · ldy + r] = row r of part p · input a / divide.
@@ -108,18 +126,21 @@ struct cuda_product {
 	const uint32_t *item_count;    /* with items */
 	const uint32_t *order;	       /* with items */
 	uint32_t divide, n, most, parts;
+	const float *x; /* for floats */
 	const int8_t *q;
 	const float *scale;
 	const int16_t *sum; /* of blocks */
 	float *y;
 	uint64_t y_part, ldy;
-	uint32_t rows, groups; /* groups of 128 columns; of 256 in Q4_K */
+	uint32_t rows, groups; /* groups of 128 columns; or blocks of 32; or columns of floats */
 	struct cuda_sharing sharing; /* of the grid */
 	uint32_t norm_bytes;   /* of a group's norm, 2 or 4 */
+	enum cuda_block_format block_format; /* with blocks; for products in one launch */
 	struct cuda_trellis trellis;
 };
 
-/* Products in one launch, of TC3 and TC4, without items; the pairs of product with_pairs are for all. */
+/* Products in one launch, without items: of TC3 and TC4, where the pairs of product with_pairs are for all; or
+ * of formats with blocks. */
 enum { CUDA_PRODUCTS_MOST = 4 };
 struct cuda_products {
 	struct cuda_product p[CUDA_PRODUCTS_MOST];
@@ -148,6 +169,20 @@ struct cuda_vectors {
 	uint64_t n;
 };
 
+/* y[n][width] += bias[width]. */
+struct cuda_bias {
+	float *y;
+	const float *bias;
+	uint32_t n, width;
+};
+
+/* y[n][dim] is multiplied by the sigmoids of gate, whose rows are `step` numbers apart. */
+struct cuda_gates {
+	float *y;
+	const float *gate;
+	uint32_t n, dim, step;
+};
+
 /* Row i of to[n][width] is row rows[i] of from. */
 struct cuda_gather {
 	float *to;
@@ -156,8 +191,17 @@ struct cuda_gather {
 	uint32_t n, width;
 };
 
-/* Row i of x[n][width] is row tokens[i] of a table, times `multiplier` if that is not 1. */
-enum cuda_number { CUDA_F32, CUDA_F16, CUDA_BF16 };
+/* Numbers of a matrix of floats; or also of a table, which may have blocks as in GGUF files. */
+enum cuda_number {
+	CUDA_F32,
+	CUDA_F16,
+	CUDA_BF16,
+	CUDA_TABLE_Q8_0,
+	CUDA_TABLE_Q4_K,
+	CUDA_TABLE_Q5_K,
+	CUDA_TABLE_Q6_K
+};
+/* Row i of x[n][width] is row tokens[i] of a table as stored, times `multiplier` if that is not 1. */
 struct cuda_embedding {
 	float *x;
 	const void *table;
@@ -169,11 +213,12 @@ struct cuda_embedding {
 
 /* y[rows][width] of the outputs x[rows][top_k][width] of the experts chosen[rows][top_k], which are
  * different ones. Numbers that are no expert's are left out. The output of an expert whose slot is
- * NULL is in `other`, which has the same places; without slots all are in x. add: the sum is added to
- * y. */
+ * NULL is in `other`, which has the same places; without slots all are in x. shared[rows][width], if it is
+ * not NULL, is added after the experts, times the sigmoid of gate[rows], if that is not NULL. add: the sum
+ * is added to y. */
 struct cuda_sums {
 	float *y;
-	const float *x, *other, *weight;
+	const float *x, *other, *weight, *shared, *gate;
 	const uint32_t *chosen;
 	const uint8_t *const *slots;
 	uint32_t rows, top_k, width, experts, add;
@@ -237,7 +282,9 @@ struct cuda_attention {
 	uint32_t copy_keys; /* where blocks of threads may have 163 KiB of shared memory: this is faster */
 };
 
-/* ---- kernels that do the work of several ---- */
+/* ---- kernels that do the work of several ----
+ *
+ * Inputs in 8 bits are those of block_prepare; or, where sum is NULL, of tq_prepare. */
 
 /* The weighted outputs of experts, as of cuda_sums. chosen NULL: they are in ascending order of their
  * experts. top_k 0: there are none. */
@@ -248,7 +295,7 @@ struct cuda_expert_sum {
 };
 
 /* x[rows][n] += added, where that is not NULL, or += the sum of experts; y = rmsnorm(x), where y is not
- * NULL; q and scale = tq_prepare(rmsnorm(x)). top_k is at most CUDA_TOP_K_MOST. */
+ * NULL; q, scale and sum = rmsnorm(x) in 8 bits, where q is not NULL. top_k is at most CUDA_TOP_K_MOST. */
 struct cuda_norm_inputs {
 	float *x;
 	const float *added;
@@ -257,35 +304,41 @@ struct cuda_norm_inputs {
 	float *y;
 	int8_t *q;
 	float *scale;
+	int16_t *sum;
 	uint32_t rows, n;
 	float eps;
 	struct cuda_signs signs;
 };
 enum { CUDA_TOP_K_MOST = 64 };
 
-/* q and scale = tq_prepare(silu_mul(gate, up)), of gate and up[rows][k]. */
+/* q, scale and sum = silu_mul(gate, up) in 8 bits, of gate and up[rows][k]. */
 struct cuda_gate_inputs {
 	const float *gate, *up;
 	int8_t *q;
 	float *scale;
+	int16_t *sum;
 	uint32_t k, n;
 	struct cuda_signs signs;
 };
 
-/* q and scale = tq_prepare of the output of cuda_attend_join. */
+/* q, scale and sum = the output of cuda_attend_join in 8 bits. */
 struct cuda_join_inputs {
 	struct cuda_attention attention; /* out is not written */
 	int8_t *q;
 	float *scale;
+	int16_t *sum;
 	struct cuda_signs signs;
 };
 
 /* Per head: rmsnorm of q[n][heads][head_dim] and of key[n][kv_heads][head_dim], where their weights are not
- * NULL; positions (rope) with cos and sin[n][turned], `turned` pairs of a head; q and key stay where they
- * are, key and value go to their blocks as by cuda_kv_put. keys.key and keys.heads are those of key-value heads. */
+ * NULL; positions (rope) with cos and sin[n][turned], `turned` pairs of a head. Queries come from q_from, where
+ * heads are q_step numbers apart, which may be q; key stays where it is, key and value go to their blocks as
+ * by cuda_kv_put. keys.key and keys.heads are those of key-value heads. */
 struct cuda_heads {
 	struct cuda_keys keys;
 	float *q;
+	const float *q_from;
+	uint32_t q_step;
 	const float *q_norm, *key_norm;
 	const float *cos, *sin;
 	uint32_t heads, turned;

@@ -29,16 +29,6 @@ CUDA_KERNEL cuda_block_prepare(struct cuda_prepare p)
 	cuda_wait_for_ahead();
 	if (item >= (size_t)p.n * (p.k / CUDA_WARP))
 		return;
-	const float x = p.x[item * CUDA_WARP + lane];
-	const uint32_t largest = cuda_largest(cuda_magnitude(x));
-	const int8_t code = cuda_input_code(x, largest);
-	int32_t sum = code;
-	CUDA_UNROLL
-	for (uint32_t h = 1; h < CUDA_WARP / 2; h *= 2)
-		sum += (int32_t)cuda_swap((uint32_t)sum, h);
-	p.q[item * CUDA_WARP + lane] = code;
-	if (lane % 16 == 0)
-		p.sum[item * 2 + lane / 16] = (int16_t)sum;
-	if (lane == 0)
-		p.scale[item] = cuda_input_scale(largest);
+	cuda_prepare_block(p.x[item * CUDA_WARP + lane], p.q + item * CUDA_WARP, p.scale + item,
+			   p.sum + item * 2);
 }

@@ -4,19 +4,11 @@
  * room for what its warps find in so many pieces, a group of a tile each: a warp multiplies a piece, the
  * dots are exact; then one thread for each row and token adds the pieces of its row in ascending
  * order. */
-#include "kernels/cuda/cuda_items.h"
-
-/* A tile, and where its items' inputs and results are. */
-struct cuda_tile {
-	const uint8_t *weights;
-	uint32_t row, n, part, unused;
-};
+#include "kernels/cuda/cuda_codes.h"
 
 /* The shared memory: the pairs of TC3, then this. */
 struct cuda_found {
-	struct cuda_tile *tile;
-	uint32_t *assignment; /* [tiles][tokens] */
-	uint32_t *input;      /* [tiles][tokens]: its first group */
+	struct cuda_tiles tiles;
 	float *scale;	      /* [pieces][tokens]: of an input's group, times the gain */
 	float *norm;	      /* [pieces][16] */
 	float *dot;	      /* [pieces][tokens][16] */
@@ -41,11 +33,9 @@ CUDA_THREAD struct cuda_run cuda_run_of(const struct cuda_product *p, uint32_t b
 	r.tokens = tokens;
 	r.bytes = CUDA_ROWS * (16 * bits + p->norm_bytes);
 	r.pairs = cuda_pairs_of(copies ? copies : 1);
-	r.found.tile = (struct cuda_tile *)(void *)((uint8_t *)cuda_shared() +
-						    copies * CUDA_PAIRS * sizeof(uint32_t));
-	r.found.assignment = (uint32_t *)(void *)(r.found.tile + p->sharing.at_once);
-	r.found.input = r.found.assignment + tokens * p->sharing.at_once;
-	r.found.scale = (float *)(void *)(r.found.input + tokens * p->sharing.at_once);
+	r.found.tiles = cuda_tiles_at((uint8_t *)cuda_shared() + copies * CUDA_PAIRS * sizeof(uint32_t),
+				      p, tokens);
+	r.found.scale = (float *)(void *)(r.found.tiles.input + tokens * p->sharing.at_once);
 	r.found.norm = r.found.scale + tokens * p->sharing.pieces;
 	r.found.dot = r.found.norm + CUDA_ROWS * p->sharing.pieces;
 	return r;
@@ -67,34 +57,11 @@ CUDA_THREAD void cuda_copy_pairs(const struct cuda_product *p, uint32_t copies)
 	}
 }
 
-/* The tile of that number among all of the launch, and its token t, by one thread. Where an item has fewer
- * tokens than the kernel, its last one stands in the others' places. */
-CUDA_THREAD void cuda_tile_find(const struct cuda_run *r, uint32_t at, uint32_t number, uint32_t t)
-{
-	const struct cuda_product *p = r->p;
-	const uint32_t matrix = number / p->sharing.tiles, tile = number % p->sharing.tiles;
-	const struct cuda_item item = cuda_item_of(p, matrix / p->parts);
-	const uint32_t i = item.first + (t < item.n ? t : item.n - 1);
-	const uint32_t assignment = p->items ? p->order[i] : i;
-	struct cuda_tile *to = &r->found.tile[at];
-
-	r->found.assignment[at * r->tokens + t] = assignment;
-	r->found.input[at * r->tokens + t] = assignment / p->divide * p->groups;
-	if (t > 0)
-		return;
-	to->row = tile * CUDA_ROWS;
-	to->n = item.n;
-	to->part = matrix % p->parts;
-	to->weights = p->slots[item.matrix] + p->offset + to->part * p->part_bytes +
-		      (size_t)tile * p->groups * r->bytes;
-	cuda_prefetch(to->weights, p->groups * r->bytes);
-}
-
 /* ---- pieces ---- */
 
 /* A thread's part of a piece. */
 struct cuda_piece {
-	uint32_t tile, group; /* group: of the pass */
+	struct cuda_piece_place at;
 	struct cuda_slab slab;
 	uint32_t norm; /* bits */
 };
@@ -102,7 +69,8 @@ struct cuda_piece {
 CUDA_THREAD void cuda_piece_load(const struct cuda_run *r, struct cuda_piece *x, uint32_t first)
 {
 	const uint32_t row = cuda_thread() % CUDA_ROWS;
-	const uint8_t *weights = r->found.tile[x->tile].weights + (first + x->group) * r->bytes;
+	const uint8_t *weights =
+		r->found.tiles.tile[x->at.tile].weights + (first + x->at.group) * r->bytes;
 
 	cuda_slab_load(&x->slab, r->bits, weights);
 	x->norm = cuda_norm_bits(weights + CUDA_ROWS * 16 * r->bits, row, r->p->norm_bytes);
@@ -118,12 +86,12 @@ CUDA_THREAD void cuda_piece_inputs_load(struct cuda_piece_inputs *in, const stru
 					const struct cuda_piece *x, uint32_t first)
 {
 	const uint32_t lane = cuda_thread() % CUDA_WARP, token = r->tokens == 1 ? 0 : lane / 4;
-	const uint32_t *input = r->found.input + x->tile * r->tokens + token;
+	const uint32_t *input = r->found.tiles.input + x->at.tile * r->tokens + token;
 
 	in->slab.sets = r->tokens <= 8 ? 1 : r->tokens / 8;
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < in->slab.sets; i++) {
-		const uint32_t at = input[i * 8] + first + x->group;
+		const uint32_t at = input[i * 8] + first + x->at.group;
 		const struct cuda_quad *q = (const struct cuda_quad *)(const void *)r->p->q +
 					    (size_t)at * (CUDA_GROUP / 16) + lane % 4 * 2;
 		in->slab.set[i][0] = q[0];
@@ -138,7 +106,7 @@ CUDA_THREAD void cuda_piece_put(const struct cuda_run *r, const struct cuda_piec
 				const struct cuda_dots *dots)
 {
 	const uint32_t lane = cuda_thread() % CUDA_WARP, row = lane / 4 * 2;
-	const uint32_t piece = x->tile * groups + x->group;
+	const uint32_t piece = x->at.tile * groups + x->at.group;
 	const bool one = r->tokens == 1;
 	const struct cuda_found *f = &r->found;
 
@@ -162,25 +130,14 @@ CUDA_THREAD void cuda_piece_put(const struct cuda_run *r, const struct cuda_piec
 	}
 }
 
-/* The next piece of this warp. Of a tile whose groups are found in several passes there is no other
- * tile. */
-CUDA_THREAD void cuda_piece_next(struct cuda_piece *x, const struct cuda_sharing *s, uint32_t groups)
-{
-	const bool beyond = x->group + s->step_groups >= groups;
-
-	x->group += s->step_groups - (beyond ? groups : 0);
-	x->tile += s->step_tiles + beyond;
-}
-
 /* The first piece of this warp. */
 CUDA_THREAD struct cuda_piece cuda_piece_first(const struct cuda_run *r, uint32_t tiles, uint32_t first,
 					       uint32_t groups)
 {
 	struct cuda_piece x = {0};
 
-	x.tile = cuda_thread() / CUDA_WARP / groups;
-	x.group = cuda_thread() / CUDA_WARP % groups;
-	if (x.tile < tiles)
+	x.at = cuda_first_place(groups);
+	if (x.at.tile < tiles)
 		cuda_piece_load(r, &x, first);
 	return x;
 }
@@ -190,13 +147,13 @@ CUDA_THREAD struct cuda_piece cuda_piece_first(const struct cuda_run *r, uint32_
 CUDA_THREAD void cuda_find_pieces(const struct cuda_run *r, struct cuda_piece next, uint32_t tiles,
 				  uint32_t first, uint32_t groups)
 {
-	while (next.tile < tiles) {
+	while (next.at.tile < tiles) {
 		const struct cuda_piece x = next;
 		struct cuda_piece_inputs in;
 		struct cuda_dots dots = {{{0}}};
 		cuda_piece_inputs_load(&in, r, &x, first);
-		cuda_piece_next(&next, &r->p->sharing, groups);
-		if (next.tile < tiles)
+		next.at = cuda_next_place(next.at, &r->p->sharing, groups);
+		if (next.at.tile < tiles)
 			cuda_piece_load(r, &next, first);
 		if (r->bits == 3)
 			cuda_tc3_multiply(&dots, &x.slab, &in.slab, &r->pairs);
@@ -207,20 +164,6 @@ CUDA_THREAD void cuda_find_pieces(const struct cuda_run *r, struct cuda_piece ne
 }
 
 /* ---- sums ---- */
-
-/* A thread's row of a tile, and its token. */
-struct cuda_sum_place {
-	uint32_t tile, token, row;
-};
-CUDA_THREAD struct cuda_sum_place cuda_sum_place_of(uint32_t i, uint32_t tokens)
-{
-	struct cuda_sum_place at;
-
-	at.row = i % CUDA_ROWS;
-	at.token = i / CUDA_ROWS % tokens;
-	at.tile = i / CUDA_ROWS / tokens;
-	return at;
-}
 
 /* y with the groups of a pass. */
 CUDA_THREAD float cuda_groups_added(const struct cuda_run *r, struct cuda_sum_place at,
@@ -237,17 +180,6 @@ CUDA_THREAD float cuda_groups_added(const struct cuda_run *r, struct cuda_sum_pl
 		y = cuda_fma(dot[g * r->tokens * CUDA_ROWS],
 			     norm[g * CUDA_ROWS] * scale[g * r->tokens], y);
 	return y;
-}
-
-CUDA_THREAD void cuda_put_sum(const struct cuda_run *r, struct cuda_sum_place at, float y)
-{
-	const struct cuda_product *p = r->p;
-	const struct cuda_tile *tile = &r->found.tile[at.tile];
-	const uint32_t row = tile->row + at.row;
-
-	if (at.token < tile->n && row < p->rows)
-		p->y[tile->part * p->y_part +
-		     r->found.assignment[at.tile * r->tokens + at.token] * p->ldy + row] = y;
 }
 
 /* Some tiles, whose groups are found in one pass; or one tile, in as many as its groups need. */
@@ -267,7 +199,7 @@ CUDA_THREAD void cuda_multiply_tiles(const struct cuda_run *r, uint32_t tiles)
 			const struct cuda_sum_place at = cuda_sum_place_of(i, r->tokens);
 			y = cuda_groups_added(r, at, groups, first > 0 ? y : 0);
 			if (first + groups == all)
-				cuda_put_sum(r, at, y);
+				cuda_put_sum(r->p, &r->found.tiles, r->tokens, at, y);
 		}
 		cuda_barrier();
 	}
@@ -281,7 +213,8 @@ CUDA_THREAD void cuda_multiply_all(const struct cuda_run *r, uint32_t from, uint
 	for (uint32_t done = 0; done < own; done += most) {
 		const uint32_t tiles = own - done < most ? own - done : most;
 		if (cuda_thread() < tiles * r->tokens)
-			cuda_tile_find(r, cuda_thread() / r->tokens,
+			cuda_tile_find(r->p, &r->found.tiles, r->tokens, r->p->groups * r->bytes,
+				       cuda_thread() / r->tokens,
 				       from + done + cuda_thread() / r->tokens,
 				       cuda_thread() % r->tokens);
 		cuda_barrier();
@@ -290,12 +223,6 @@ CUDA_THREAD void cuda_multiply_all(const struct cuda_run *r, uint32_t from, uint
 }
 
 /* ---- whose tiles are whose ---- */
-
-/* Where the share of block i of all begins. */
-CUDA_THREAD uint32_t cuda_share(const struct cuda_sharing *s, uint32_t all, uint32_t i)
-{
-	return i < cuda_blocks_x() ? cuda_times_upper(all, i * s->part) : all;
-}
 
 /* bits, tokens and copies are constants. */
 CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, uint32_t tokens,
@@ -315,16 +242,6 @@ CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, ui
 	cuda_wait_for_ahead();
 }
 
-/* The first tile of a product that does not begin before piece `at` of the launch. */
-CUDA_THREAD uint32_t cuda_tile_from(const struct cuda_product *p, uint32_t at)
-{
-	const struct cuda_sharing *s = &p->sharing;
-
-	if (at <= s->first)
-		return 0;
-	return at < s->end ? (at - s->first + p->groups - 1) / p->groups : s->all;
-}
-
 /* The blocks of threads share the pieces of all products. */
 CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens, uint32_t copies)
 {
@@ -340,7 +257,8 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 		const struct cuda_product *one = &p->p[i];
 		if (end <= one->sharing.first || begin >= one->sharing.end)
 			continue;
-		const uint32_t from = cuda_tile_from(one, begin), to = cuda_tile_from(one, end);
+		const uint32_t from = cuda_tile_from(one, one->groups, begin),
+			       to = cuda_tile_from(one, one->groups, end);
 		if (one->trellis.bits == 3) {
 			const struct cuda_run r = cuda_run_of(one, 3, tokens, copies);
 			cuda_multiply_all(&r, from, to - from);

@@ -157,4 +157,47 @@ CUDA_THREAD void cuda_prepare_group(float y[CUDA_EACH], const struct cuda_signs 
 		*scale = cuda_input_scale(largest);
 }
 
+/* A block of 32 columns in 8 bits: each thread of a warp has a column. */
+CUDA_THREAD void cuda_prepare_block(float x, int8_t *q, float *scale, int16_t *sum)
+{
+	const uint32_t lane = cuda_thread() % CUDA_WARP, largest = cuda_largest(cuda_magnitude(x));
+	const int8_t code = cuda_input_code(x, largest);
+	int32_t codes = code;
+
+	CUDA_UNROLL
+	for (uint32_t h = 1; h < CUDA_WARP / 2; h *= 2)
+		codes += (int32_t)cuda_swap((uint32_t)codes, h);
+	q[lane] = code;
+	if (lane % 16 == 0)
+		sum[lane / 16] = (int16_t)codes;
+	if (lane == 0)
+		*scale = cuda_input_scale(largest);
+}
+
+/* Where rows in 8 bits go; without sums, in the form of cuda_prepare_group. */
+struct cuda_codes {
+	int8_t *q;
+	float *scale;
+	int16_t *sum;
+};
+
+/* Group g of a row of k columns. */
+CUDA_THREAD void cuda_put_codes(const struct cuda_codes *to, float y[CUDA_EACH],
+				const struct cuda_signs *signs, size_t row, uint32_t g, uint32_t k)
+{
+	const size_t group = row * cuda_groups_of(k) + g;
+
+	if (!to->sum) {
+		cuda_prepare_group(y, signs, to->q + group * CUDA_GROUP, to->scale + group);
+		return;
+	}
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < CUDA_EACH; e++) {
+		const size_t block = row * (k / CUDA_WARP) + g * CUDA_EACH + e;
+		if (g * CUDA_GROUP + e * CUDA_WARP < k)
+			cuda_prepare_block(y[e], to->q + block * CUDA_WARP, to->scale + block,
+					   to->sum + 2 * block);
+	}
+}
+
 #endif

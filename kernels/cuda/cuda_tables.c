@@ -1,8 +1,10 @@
 /* Tables and shapes of launches for the kernels of cards (cuda_tables.h). */
 #include "kernels/cuda/cuda_tables.h"
 #include "kernels/cuda/cuda_attention.h"
+#include "kernels/cuda/cuda_blocks.h"
 #include "kernels/cuda/cuda_codes.h"
-#include "kernels/block.h"
+#include "kernels/cuda/cuda_floats.h"
+#include "kernels/block_layout.h"
 #include "kernels/tc.h"
 
 const char *cuda_kernel_name(enum cuda_kernel k)
@@ -64,22 +66,32 @@ void cuda_fill_trellis(struct cuda_trellis *t, uint32_t bits)
 /* ---- launches ---- */
 
 /* The kernels of products, and how many tokens their items have at most. */
+#define CUDA_FEW_ROWS(name, format)                  \
+	{cuda_##name##_product_1_number, format, 1, false}, \
+	{cuda_##name##_product_8_number, format, 8, false},
+#define CUDA_ALL_ROWS(name, format) \
+	CUDA_FEW_ROWS(name, format) {cuda_##name##_product_32_number, format, 32, false},
 static const struct cuda_tokens {
 	enum cuda_kernel kernel;
-	enum format format; /* FORMAT_COUNT: of several products */
+	enum format format; /* FORMAT_COUNT: of several products, of TC or with blocks */
 	uint32_t tokens;
+	bool blocks;
 } cuda_tokens[] = {
-	{cuda_tc3_product_1_number, FORMAT_TC3, 1},
-	{cuda_tc3_product_8_number, FORMAT_TC3, 8},
-	{cuda_tc3_product_32_number, FORMAT_TC3, 32},
-	{cuda_tc4_product_1_number, FORMAT_TC4, 1},
-	{cuda_tc4_product_8_number, FORMAT_TC4, 8},
-	{cuda_tc4_product_32_number, FORMAT_TC4, 32},
-	{cuda_q4_k_product_1_number, FORMAT_Q4_K, 1},
-	{cuda_q4_k_product_8_number, FORMAT_Q4_K, 8},
-	{cuda_tc_products_1_number, FORMAT_COUNT, 1},
-	{cuda_tc_products_8_number, FORMAT_COUNT, 8},
-	{cuda_tc_products_32_number, FORMAT_COUNT, 32},
+	CUDA_ALL_ROWS(tc3, FORMAT_TC3)
+	CUDA_ALL_ROWS(tc4, FORMAT_TC4)
+	CUDA_ALL_ROWS(q8_0, FORMAT_Q8_0)
+	CUDA_ALL_ROWS(q5_0, FORMAT_Q5_0)
+	CUDA_ALL_ROWS(q4_k, FORMAT_Q4_K)
+	CUDA_ALL_ROWS(q5_k, FORMAT_Q5_K)
+	CUDA_ALL_ROWS(q6_k, FORMAT_Q6_K)
+	CUDA_FEW_ROWS(f32, FORMAT_F32)
+	CUDA_FEW_ROWS(f16, FORMAT_F16)
+	CUDA_FEW_ROWS(bf16, FORMAT_BF16)
+	{cuda_tc_products_1_number, FORMAT_COUNT, 1, false},
+	{cuda_tc_products_8_number, FORMAT_COUNT, 8, false},
+	{cuda_tc_products_32_number, FORMAT_COUNT, 32, false},
+	{cuda_block_products_1_number, FORMAT_COUNT, 1, true},
+	{cuda_block_products_8_number, FORMAT_COUNT, 8, true},
 };
 enum { CUDA_TOKENS = sizeof cuda_tokens / sizeof *cuda_tokens };
 
@@ -90,6 +102,55 @@ enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most)
 			return cuda_tokens[i].kernel;
 	return CUDA_KERNEL_COUNT;
 }
+
+enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count, uint32_t most)
+{
+	const bool blocks = format_is_block(formats[0]);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (!(blocks ? format_is_block(formats[i]) : format_is_trellis(formats[i])) ||
+		    cuda_product_kernel(formats[i], most) == CUDA_KERNEL_COUNT)
+			return CUDA_KERNEL_COUNT;
+	for (size_t i = 0; i < CUDA_TOKENS; i++)
+		if (cuda_tokens[i].format == FORMAT_COUNT && cuda_tokens[i].tokens == most &&
+		    cuda_tokens[i].blocks == blocks)
+			return cuda_tokens[i].kernel;
+	return CUDA_KERNEL_COUNT;
+}
+
+bool cuda_table_type(enum cuda_number *type, enum format format)
+{
+	static const struct {
+		enum format format;
+		enum cuda_number type;
+	} types[] = {{FORMAT_F32, CUDA_F32},	     {FORMAT_F16, CUDA_F16},
+		     {FORMAT_BF16, CUDA_BF16},	     {FORMAT_Q8_0, CUDA_TABLE_Q8_0},
+		     {FORMAT_Q4_K, CUDA_TABLE_Q4_K}, {FORMAT_Q5_K, CUDA_TABLE_Q5_K},
+		     {FORMAT_Q6_K, CUDA_TABLE_Q6_K}};
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (types[i].format == format) {
+			*type = types[i].type;
+			return true;
+		}
+	return false;
+}
+
+enum cuda_block_format cuda_block_format_of(enum format format)
+{
+	static const enum cuda_block_format of[FORMAT_COUNT] = {[FORMAT_Q8_0] = CUDA_Q8_0,
+								[FORMAT_Q5_0] = CUDA_Q5_0,
+								[FORMAT_Q4_K] = CUDA_Q4_K,
+								[FORMAT_Q5_K] = CUDA_Q5_K,
+								[FORMAT_Q6_K] = CUDA_Q6_K};
+	return of[format];
+}
+
+static const enum format cuda_formats[] = {[CUDA_Q8_0] = FORMAT_Q8_0,
+					   [CUDA_Q5_0] = FORMAT_Q5_0,
+					   [CUDA_Q4_K] = FORMAT_Q4_K,
+					   [CUDA_Q5_K] = FORMAT_Q5_K,
+					   [CUDA_Q6_K] = FORMAT_Q6_K};
 
 static const struct cuda_tokens *cuda_tokens_of(enum cuda_kernel k)
 {
@@ -102,7 +163,9 @@ static const struct cuda_tokens *cuda_tokens_of(enum cuda_kernel k)
 
 uint32_t cuda_product_groups(enum format format, uint32_t cols)
 {
-	return format == FORMAT_Q4_K ? cols / (BLOCK * CUDA_K_BLOCKS) : (uint32_t)tq_groups(cols);
+	return format_is_float(format)	 ? cols
+	       : format_is_block(format) ? cols / BLOCK
+					 : (uint32_t)tq_groups(cols);
 }
 
 static uint32_t cuda_parts(uint32_t n, uint32_t each)
@@ -170,24 +233,34 @@ static struct cuda_tc_room cuda_tc_room(uint32_t tokens, uint32_t shared)
 	return *r;
 }
 
-/* Sets how tiles are shared by so many blocks of threads; returns the bytes that one needs. */
+/* Sets how tiles of so many pieces are shared by a grid; sharing.pieces is set, and `tiles` are the most that
+ * a block of threads may have at once. */
+static void cuda_share_grid(struct cuda_product *p, uint32_t pieces, uint32_t tiles,
+			    const struct cuda_grid *g)
+{
+	const uint32_t warps = g->threads / CUDA_WARP;
+	struct cuda_sharing *s = &p->sharing;
+
+	s->tiles = cuda_parts(p->rows, CUDA_ROWS);
+	s->at_once = s->pieces / pieces;
+	s->at_once = s->at_once == 0 ? 1 : s->at_once < tiles ? s->at_once : tiles;
+	s->step_tiles = pieces > s->pieces ? 0 : warps / pieces;
+	s->step_groups = pieces > s->pieces ? warps : warps % pieces;
+	s->part = UINT32_MAX / g->x + 1; /* of 2^32, rounded up; 0, which does, for one block */
+	s->all = cuda_parts(p->n, p->most) * p->parts * s->tiles;
+}
+
+/* Sets how tiles of TC are shared; returns the bytes that a block of threads needs. */
 static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, bool pairs, uint32_t shared,
 				 const struct cuda_grid *g)
 {
 	const struct cuda_tc_room room = cuda_tc_room(tokens, shared);
 	const uint32_t for_tile = 24 + 8 * tokens, for_piece = 4 * (CUDA_ROWS * (tokens + 1) + tokens);
-	const uint32_t warps = g->threads / CUDA_WARP;
 	struct cuda_sharing *s = &p->sharing;
 
-	s->tiles = cuda_parts(p->rows, CUDA_ROWS);
 	s->copies = pairs ? room.copies : 0;
 	s->pieces = room.pieces;
-	s->at_once = room.pieces / p->groups;
-	s->at_once = s->at_once == 0 ? 1 : s->at_once < room.tiles ? s->at_once : room.tiles;
-	s->step_tiles = p->groups > s->pieces ? 0 : warps / p->groups;
-	s->step_groups = p->groups > s->pieces ? warps : warps % p->groups;
-	s->part = UINT32_MAX / g->x + 1; /* of 2^32, rounded up; 0, which does, for one block */
-	s->all = cuda_parts(p->n, p->most) * p->parts * s->tiles;
+	cuda_share_grid(p, p->groups, room.tiles, g);
 	return room.tiles * for_tile + room.pieces * for_piece +
 	       s->copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t);
 }
@@ -205,33 +278,104 @@ static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_pr
 	return g;
 }
 
+/* Bytes of shared memory of a piece: the dots, scales and offsets of its parts, and what tokens add. */
+static uint32_t cuda_block_piece_bytes(const struct block_layout *l, uint32_t tokens)
+{
+	return CUDA_PARTS * (CUDA_ROWS * 4 * (tokens + (l->offsets ? 2 : 1)) + 8 * tokens);
+}
+
+/* Pieces of a row of tiles. */
+static uint32_t cuda_block_pieces(enum format format, const struct cuda_product *p)
+{
+	return cuda_parts(p->groups, block_layouts[format].by_16 ? CUDA_PARTS / 2 : CUDA_PARTS);
+}
+
+/* Threads of a block: those of eight tokens need more registers. */
+static uint32_t cuda_block_threads(uint32_t tokens)
+{
+	return tokens == 1 ? 512 : 320;
+}
+
+/* Sets how tiles are shared by a grid of two blocks of threads for each processor; returns the bytes that a
+ * block needs. */
+static uint32_t cuda_share_blocks(struct cuda_product *p, enum format format, uint32_t tokens,
+				  uint32_t shared, const struct cuda_grid *g)
+{
+	enum { PIECES = 64, TILES = 40, RESERVED = 1 << 10 }; /* a tile has a thread for each token */
+	const uint32_t each = cuda_block_piece_bytes(&block_layouts[format], tokens),
+		       for_tile = 24 + 8 * tokens;
+	const uint32_t fit = (shared / 2 - RESERVED - TILES * for_tile) / each;
+
+	p->sharing.pieces = fit < PIECES ? fit : PIECES;
+	cuda_share_grid(p, cuda_block_pieces(format, p), TILES, g);
+	return cuda_parts(p->sharing.at_once * for_tile, 16) * 16 + p->sharing.pieces * each;
+}
+
+/* While one of a processor's two blocks adds, the other has memory work. */
+static struct cuda_grid cuda_block_grid(const struct cuda_tokens *t, struct cuda_product *p,
+					uint32_t items, const struct cuda_room *room)
+{
+	const uint32_t tiles = items * p->parts * cuda_parts(p->rows, CUDA_ROWS),
+		       most = 2 * room->processors;
+	struct cuda_grid g = {tiles < most ? tiles : most, 1, cuda_block_threads(t->tokens), 0};
+
+	g.shared = cuda_share_blocks(p, t->format, t->tokens, room->shared, &g);
+	return g;
+}
+
+/* The same of one of several products; returns its pieces. */
+static uint32_t cuda_share_one(const struct cuda_tokens *t, struct cuda_product *p, uint32_t shared,
+			       struct cuda_grid *g)
+{
+	const enum format format = cuda_formats[p->block_format];
+	const uint32_t bytes = t->blocks ? cuda_share_blocks(p, format, t->tokens, shared, g)
+					 : cuda_share_tiles(p, t->tokens, true, shared, g);
+
+	g->shared = bytes > g->shared ? bytes : g->shared;
+	return p->sharing.all * (t->blocks ? cuda_block_pieces(format, p) : p->groups);
+}
+
 struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
 				    const struct cuda_room *room)
 {
-	const uint32_t tokens = cuda_tokens_of(k)->tokens;
-	struct cuda_grid g = {0, 1, 512, 0};
+	const struct cuda_tokens *t = cuda_tokens_of(k);
+	const uint32_t most = (t->blocks ? 2 : 1) * room->processors;
+	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens) : 512, 0};
+	uint32_t pieces = 0;
 
 	for (uint32_t i = 0; i < p->count; i++) {
 		g.x += items * p->p[i].parts * cuda_parts(p->p[i].rows, CUDA_ROWS);
 		if (p->p[i].trellis.bits == 3)
 			p->with_pairs = i;
 	}
-	g.x = g.x < room->processors ? g.x : room->processors;
+	g.x = g.x < most ? g.x : most;
 	for (uint32_t i = 0; i < p->count; i++) {
-		struct cuda_sharing *s = &p->p[i].sharing;
-		g.shared = cuda_share_tiles(&p->p[i], tokens, true, room->shared, &g);
-		s->first = i ? p->p[i - 1].sharing.end : 0;
-		s->end = s->first + s->all * p->p[i].groups;
+		p->p[i].sharing.first = pieces;
+		pieces += cuda_share_one(t, &p->p[i], room->shared, &g);
+		p->p[i].sharing.end = pieces;
 	}
 	return g;
 }
 
-static struct cuda_grid cuda_q4_k_grid(uint32_t tokens, const struct cuda_product *p, uint32_t items)
+/* Of up to 32 tokens: a warp has a tile, a block of threads eight of an item. */
+static struct cuda_grid cuda_many_grid(const struct cuda_tokens *t, const struct cuda_product *p,
+				       uint32_t items)
 {
-	const uint32_t most = 32, blocks = p->groups * CUDA_K_BLOCKS;
-	const uint32_t pass = blocks < most ? blocks : most;
-	const struct cuda_grid g = {cuda_parts(p->rows, CUDA_ROWS), items * p->parts, pass * CUDA_ROWS,
-				    (tokens + 2) * pass * CUDA_ROWS * (uint32_t)sizeof(float)};
+	enum { WARPS = 8, TOKENS = 32, STAGES = 2 };
+	const uint32_t words = CUDA_PARTS * (block_layouts[t->format].by_16 ? 4 : 8) + 4;
+	const uint32_t scales = WARPS * 2 * CUDA_PARTS * CUDA_ROWS * 4,
+		       inputs = STAGES * TOKENS * (CUDA_PARTS * 8 + words * 4);
+	const struct cuda_grid g = {cuda_parts(cuda_parts(p->rows, CUDA_ROWS), WARPS),
+				    items * p->parts, WARPS * CUDA_WARP, scales + inputs + 2 * TOKENS * 4};
+	return g;
+}
+
+static struct cuda_grid cuda_float_grid(const struct cuda_tokens *t, const struct cuda_product *p,
+					uint32_t items)
+{
+	const enum cuda_number type = t->format == FORMAT_F32 ? CUDA_F32 : CUDA_F16;
+	const struct cuda_grid g = {cuda_parts(p->rows, cuda_float_rows(t->tokens)), items * p->parts,
+				    256, cuda_float_shared(t->tokens, type)};
 	return g;
 }
 
@@ -239,8 +383,12 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, u
 				   const struct cuda_room *room)
 {
 	const struct cuda_tokens *t = cuda_tokens_of(k);
-	return t->format == FORMAT_Q4_K ? cuda_q4_k_grid(t->tokens, p, items)
-					: cuda_tc_grid(t, p, items, room);
+
+	if (format_is_float(t->format))
+		return cuda_float_grid(t, p, items);
+	if (format_is_block(t->format))
+		return t->tokens <= 8 ? cuda_block_grid(t, p, items, room) : cuda_many_grid(t, p, items);
+	return cuda_tc_grid(t, p, items, room);
 }
 
 enum { CUDA_THREADS = 256 }; /* of a block, where nothing asks for another number */

@@ -16,8 +16,7 @@ void cuda_fill_pairs(uint16_t pairs[CUDA_PAIRS]);
 /* All of a trellis of 3 or 4 bits but the address of its pairs. */
 void cuda_fill_trellis(struct cuda_trellis *t, uint32_t bits);
 
-/* The kernel for items of at most 1, 8 or 32 tokens of TC3 or TC4, of 1 or 8 of Q4_K, or
- * CUDA_KERNEL_COUNT. */
+/* The kernel for items of at most 1, 8 or 32 tokens, of floats 1 or 8, or CUDA_KERNEL_COUNT. */
 enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most);
 /* Groups of a row, as struct cuda_product counts them. */
 uint32_t cuda_product_groups(enum format format, uint32_t cols);
@@ -32,7 +31,14 @@ struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare
 /* For at most so many items: items · p->parts <= 65535. Also sets p->sharing. */
 struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, uint32_t items,
 				   const struct cuda_room *room);
-/* Of all products together; k is cuda_tc_products_1_number, …_8_number or …_32_number. Sets their sharing. */
+/* The kernel for products of such formats in one launch, of items of at most so many tokens, or
+ * CUDA_KERNEL_COUNT. */
+enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count, uint32_t most);
+/* The type of a table of this format for cuda_embed. False: it has none. */
+bool cuda_table_type(enum cuda_number *type, enum format format);
+/* The number of a format that cuda_product_kernel has and that has blocks. */
+enum cuda_block_format cuda_block_format_of(enum format format);
+/* Of all products together, by their kernel. Sets their sharing. */
 struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
 				    const struct cuda_room *room);
 struct cuda_grid cuda_norm_inputs_grid(const struct cuda_norm_inputs *p);

@@ -1,6 +1,6 @@
 /* Norms, positions, activations, sums. */
 #include "kernels/cuda/cuda_launch.h"
-#include "kernels/cuda/cuda_vectors.h"
+#include "kernels/cuda/cuda_stored.h"
 
 /* A thread of all of a launch of one dimension. */
 CUDA_THREAD size_t cuda_item(void)
@@ -58,6 +58,24 @@ CUDA_KERNEL cuda_add(struct cuda_vectors p)
 		p.y[i] += p.x[i];
 }
 
+CUDA_KERNEL cuda_add_bias(struct cuda_bias p)
+{
+	const size_t item = cuda_item();
+
+	cuda_wait_for_ahead();
+	if (item < (size_t)p.n * p.width)
+		p.y[item] += p.bias[item % p.width];
+}
+
+CUDA_KERNEL cuda_open_gates(struct cuda_gates p)
+{
+	const size_t item = cuda_item(), row = item / p.dim;
+
+	cuda_wait_for_ahead();
+	if (row < p.n)
+		p.y[item] *= cuda_sigmoid(p.gate[row * p.step + item % p.dim]);
+}
+
 CUDA_KERNEL cuda_gather(struct cuda_gather p)
 {
 	const size_t item = cuda_item(), row = (uint32_t)item / p.width;
@@ -67,14 +85,6 @@ CUDA_KERNEL cuda_gather(struct cuda_gather p)
 		p.to[item] = p.from[(size_t)p.rows[row] * p.width + (uint32_t)item % p.width];
 }
 
-CUDA_THREAD float cuda_table_number(const void *table, enum cuda_number type, size_t at)
-{
-	if (type == CUDA_F32)
-		return ((const float *)table)[at];
-	const uint16_t half = ((const uint16_t *)table)[at];
-	return type == CUDA_F16 ? cuda_from_half(half) : cuda_float((uint32_t)half << 16);
-}
-
 CUDA_KERNEL cuda_embed(struct cuda_embedding p)
 {
 	const size_t item = cuda_item(), row = item / p.width;
@@ -82,12 +92,13 @@ CUDA_KERNEL cuda_embed(struct cuda_embedding p)
 	cuda_wait_for_ahead();
 	if (row >= p.n)
 		return;
-	const float x = cuda_table_number(p.table, p.type,
-					  (size_t)p.tokens[row] * p.width + item % p.width);
+	const float x = cuda_stored_number((const uint8_t *)p.table, p.type, p.tokens[row], p.width,
+					   (uint32_t)(item % p.width));
 	p.x[item] = p.multiplier != 1 ? x * p.multiplier : x;
 }
 
-/* The outputs of a row's experts, weighted and added in ascending order of the experts. */
+/* The outputs of a row's experts, weighted and added in ascending order of the experts; then that of the
+ * shared expert. */
 CUDA_KERNEL cuda_sum_experts(struct cuda_sums p)
 {
 	const size_t item = cuda_item(), row = (uint32_t)item / p.width;
@@ -112,5 +123,7 @@ CUDA_KERNEL cuda_sum_experts(struct cuda_sums p)
 		y = cuda_fma(p.weight[at], x[at * p.width + (uint32_t)item % p.width], y);
 		next = expert + 1;
 	}
+	if (p.shared)
+		y = cuda_fma(p.gate ? cuda_sigmoid(p.gate[row]) : 1, p.shared[item], y);
 	p.y[item] = p.add ? p.y[item] + y : y;
 }

@@ -4,7 +4,17 @@
 #define MOEFS_KERNELS_CUDA_CUDA_VECTORS_H
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_launch.h"
 #include "kernels/exponential.h"
+
+/* Number i of an array. */
+CUDA_THREAD float cuda_number_at(const void *numbers, enum cuda_number type, size_t i)
+{
+	if (type == CUDA_F32)
+		return ((const float *)numbers)[i];
+	const uint16_t half = ((const uint16_t *)numbers)[i];
+	return type == CUDA_F16 ? cuda_from_half(half) : cuda_float((uint32_t)half << 16);
+}
 
 /* scalar_exp, operation by operation. */
 CUDA_THREAD float cuda_exp(float x)
@@ -32,6 +42,11 @@ CUDA_THREAD float cuda_exp(float x)
 CUDA_THREAD float cuda_silu(float x)
 {
 	return cuda_divide(x, 1 + cuda_exp(-x));
+}
+
+CUDA_THREAD float cuda_sigmoid(float x)
+{
+	return cuda_divide(1, 1 + cuda_exp(-x));
 }
 
 /* A pair of a head by its angle. */

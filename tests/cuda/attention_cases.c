@@ -1,5 +1,6 @@
 /* Keys and values into their blocks, and attention to them. */
 #include "kernels/attention.h"
+#include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "tests/cuda/cases.h"
 
@@ -153,7 +154,7 @@ bool case_kv_put(const struct runner *r)
 
 struct heads_case {
 	uint32_t rows, heads, kv, dim, turned;
-	bool norms;
+	bool norms, apart; /* apart: queries come from elsewhere, where something lies between two heads */
 };
 
 /* Norms and positions of rows[rows][heads][dim]. */
@@ -182,15 +183,18 @@ static bool case_heads_of(const struct runner *r, const struct heads_case *c)
 	const size_t all = (size_t)c->rows * c->heads * c->dim, bytes = all * sizeof(float);
 	const size_t each = (size_t)c->rows * c->kv * c->dim;
 	const size_t memory = LOOK_CONTEXTS * LOOK_BLOCKS * x.block_bytes;
-	float *q = case_alloc(2 * all, sizeof *q), *got = q + all;
+	const uint32_t q_step = c->apart ? 2 * c->dim : c->dim;
+	float *q = case_alloc(4 * all, sizeof *q), *got = q + all, *from = got + all;
 	uint8_t *blocks = case_alloc(memory, 1);
 	compare_fill_rows(&random, q, c->rows * c->heads, c->dim);
 	random_normal(&random, w[0], 2 * 256);
 	random_normal(&random, turn[0], 2 * ROWS * 128);
 	for (int32_t i = 0; i < ROWS; i++)
 		lengths[i] = i % 3 ? 62 + i : -(300 + i);
+	for (size_t i = 0; i < all; i++)
+		from[i / c->dim * q_step + i % c->dim] = q[i];
 	const struct look_device device = case_look_device(r, &x, lengths, c->rows);
-	const struct cuda_heads p = {
+	struct cuda_heads p = {
 		.keys = {.key = r->put(r->ctx, x.keys, each * sizeof(float)),
 			 .value = r->put(r->ctx, x.values, each * sizeof(float)),
 			 .rows = device.rows,
@@ -201,7 +205,8 @@ static bool case_heads_of(const struct runner *r, const struct heads_case *c)
 			 .heads = c->kv,
 			 .head_dim = c->dim,
 			 .half = 1},
-		.q = r->put(r->ctx, q, bytes),
+		.q_from = r->put(r->ctx, from, all / c->dim * q_step * sizeof *from),
+		.q_step = q_step,
 		.q_norm = c->norms ? r->put(r->ctx, w[0], sizeof w[0]) : NULL,
 		.key_norm = c->norms ? r->put(r->ctx, w[1], sizeof w[1]) : NULL,
 		.cos = r->put(r->ctx, turn[0], sizeof turn[0]),
@@ -210,6 +215,7 @@ static bool case_heads_of(const struct runner *r, const struct heads_case *c)
 		.turned = c->turned,
 		.eps = 1e-6F,
 	};
+	p.q = c->apart ? r->put(r->ctx, NULL, bytes) : (float *)(uintptr_t)p.q_from;
 
 	bool right = case_launch(r, cuda_place_heads_number, cuda_heads_grid(&p), &p, sizeof p) &&
 		     r->get(r->ctx, got, p.q, bytes) &&
@@ -232,9 +238,14 @@ static bool case_heads_of(const struct runner *r, const struct heads_case *c)
 
 bool case_place_heads(const struct runner *r)
 {
-	static const struct heads_case usual = {5, 8, 2, 128, 64, true},
-				       plain = {7, 3, 3, 80, 20, false};
-	return case_heads_of(r, &usual) && case_heads_of(r, &plain);
+	static const struct heads_case cases[] = {{5, 8, 2, 128, 64, true, false},
+						  {7, 3, 3, 80, 20, false, false},
+						  {3, 4, 2, 128, 64, true, true},
+						  {3, 2, 1, 96, 0, true, true}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		if (!case_heads_of(r, &cases[i]))
+			return false;
+	return true;
 }
 
 /* ---- attention ---- */
@@ -288,11 +299,12 @@ static uint32_t case_attend_fill(struct look_run *x, int32_t *lengths)
 
 /* The same output as inputs in 8 bits. */
 static bool case_attend_inputs(const struct runner *r, const struct cuda_attention *attention,
-			       const float *out)
+			       const float *out, bool blocks)
 {
 	const uint32_t width = attention->heads * attention->head_dim;
-	const struct case_inputs in = case_inputs_room(r, attention->n, width);
-	struct cuda_join_inputs p = {.attention = *attention, .q = in.q, .scale = in.scale};
+	const struct case_inputs in = case_inputs_room(r, attention->n, width, blocks);
+	struct cuda_join_inputs p = {
+		.attention = *attention, .q = in.q, .scale = in.scale, .sum = in.sum};
 
 	cuda_fill_signs(&p.signs);
 	p.attention.out = NULL;
@@ -368,7 +380,8 @@ static bool case_attend_of(const struct runner *r, const struct look_case *c)
 	snprintf(what, sizeof what, "attention, %u tokens from %u on, %u heads of %u, window %u",
 		 n, c->length, c->heads, c->head_dim, c->window);
 	right = right && compare_floats(what, out, out + all, all) &&
-		case_attend_inputs(r, &p, out + all);
+		case_attend_inputs(r, &p, out + all, false) &&
+		(p.heads * p.head_dim % BLOCK || case_attend_inputs(r, &p, out + all, true));
 	if (c->others == 0 && !c->window && !c->sinks)
 		right = right && case_attend_rows(r, &p, out + all, all);
 	free(q);

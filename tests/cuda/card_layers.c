@@ -1,5 +1,5 @@
-/* What the 48 layers of one token of Qwen3-30B-A3B in 3 bits take, as one chain of launches. The weights
- * of 8 layers lie in memory and take turns. */
+/* What the 48 layers of one token of Qwen3-30B-A3B take, as one chain of launches: in 3 bits, and as a file of
+ * Q4_K_M has them. The weights of 8 layers lie in memory and take turns. */
 #include "kernels/cuda/cuda_tables.h"
 #include "kernels/kernels.h"
 #include "tests/cuda/card_chain.h"
@@ -13,17 +13,31 @@ enum { EXPERTS = 128, TOP_K = 8, SIZE = 768, POSITIONS = 4096, BLOCK_BYTES = 2 *
 
 /* The matrices of a layer, one after the other. */
 enum layer_matrix { QUERY, KEY, VALUE, OUT, ROUTER, GATE, UP, DOWN, MATRICES };
-static const struct shape layer_shapes[MATRICES] = {
-	{FORMAT_TC3, NORM_F16, WIDTH, HIDDEN, 0},  {FORMAT_TC3, NORM_F16, KV * DIM, HIDDEN, 0},
-	{FORMAT_TC4, NORM_F16, KV * DIM, HIDDEN, 0}, {FORMAT_TC3, NORM_F16, HIDDEN, WIDTH, 0},
-	{FORMAT_TC4, NORM_F16, EXPERTS, HIDDEN, 0}, {FORMAT_TC3, NORM_F16, SIZE, HIDDEN, 0},
-	{FORMAT_TC3, NORM_F16, SIZE, HIDDEN, 0},   {FORMAT_TC3, NORM_F16, HIDDEN, SIZE, 0},
+static const struct layer_model {
+	const char *name;
+	enum format format[MATRICES];
+} layer_models[] = {
+	{"3bit",
+	 {FORMAT_TC3, FORMAT_TC3, FORMAT_TC4, FORMAT_TC3, FORMAT_TC4, FORMAT_TC3, FORMAT_TC3,
+	  FORMAT_TC3}},
+	{"Q4_K_M, a layer of Q4_K alone",
+	 {FORMAT_Q4_K, FORMAT_Q4_K, FORMAT_Q4_K, FORMAT_Q4_K, FORMAT_F32, FORMAT_Q4_K, FORMAT_Q4_K,
+	  FORMAT_Q4_K}},
+	{"Q4_K_M, a layer with Q6_K",
+	 {FORMAT_Q4_K, FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_Q4_K, FORMAT_F32, FORMAT_Q4_K, FORMAT_Q4_K,
+	  FORMAT_Q6_K}},
 };
+enum { LAYER_MODELS = sizeof layer_models / sizeof *layer_models };
+static const struct {
+	uint32_t rows, cols;
+} layer_sizes[MATRICES] = {{WIDTH, HIDDEN},   {KV * DIM, HIDDEN}, {KV * DIM, HIDDEN}, {HIDDEN, WIDTH},
+			   {EXPERTS, HIDDEN}, {SIZE, HIDDEN},	  {SIZE, HIDDEN},     {HIDDEN, SIZE}};
 
 /* Memory on the card. Experts follow the matrices that are not of experts: TOP_K records; all experts
  * have one of those. */
 struct layers {
 	struct card *card;
+	const struct layer_model *model;
 	gpu_address memory, weights, end;
 	size_t used, at[MATRICES], layer_bytes, record, room;
 	uint32_t positions;
@@ -31,9 +45,10 @@ struct layers {
 
 #define LAYER_AT(address) ((void *)(uintptr_t)(address))
 
-static size_t layers_bytes(enum layer_matrix m)
+static size_t layers_bytes(const struct layer_model *model, enum layer_matrix m)
 {
-	return (format_arranged_bytes(&layer_shapes[m]) + 255) / 256 * 256;
+	const struct shape s = {model->format[m], NORM_F16, layer_sizes[m].rows, layer_sizes[m].cols, 0};
+	return (format_arranged_bytes(&s) + 255) / 256 * 256;
 }
 
 /* A piece of the memory for one step's values. */
@@ -44,18 +59,18 @@ static void *layers_take(struct layers *x, size_t bytes)
 	return p;
 }
 
-static bool layers_begin(struct layers *x, struct card *c)
+static bool layers_begin(struct layers *x, struct card *c, const struct layer_model *model)
 {
 	struct err e;
 
-	*x = (struct layers){.card = c};
+	*x = (struct layers){.card = c, .model = model};
 	for (size_t m = QUERY; m < GATE; m++) {
 		x->at[m] = x->layer_bytes;
-		x->layer_bytes += layers_bytes((enum layer_matrix)m);
+		x->layer_bytes += layers_bytes(x->model, (enum layer_matrix)m);
 	}
 	for (size_t m = GATE; m < MATRICES; m++) {
 		x->at[m] = x->record;
-		x->record += layers_bytes((enum layer_matrix)m);
+		x->record += layers_bytes(x->model, (enum layer_matrix)m);
 	}
 	x->room = x->layer_bytes + TOP_K * x->record;
 	if (card_take(c, (size_t)64 << 20, &x->memory, &e) ||
@@ -86,7 +101,10 @@ struct layer_step {
 	const struct cuda_row *rows;
 	const uint8_t *const *slots[SETS];
 	const uint8_t *const *matrix[SETS][GATE];
+	float *normed;
+	int16_t *sum; /* of blocks; NULL: inputs are those of TC */
 	struct cuda_trellis tc3, tc4;
+	const struct layer_model *model;
 };
 
 static void layers_addresses(struct layers *x, struct layer_step *s)
@@ -135,6 +153,9 @@ static void layers_step(struct layers *x, struct layer_step *s)
 	s->down = layers_take(x, TOP_K * HIDDEN * 4);
 	s->inputs = layers_take(x, 2 * TOP_K * HIDDEN);
 	s->scale = layers_take(x, 2 * TOP_K * HIDDEN);
+	s->normed = layers_take(x, HIDDEN * 4);
+	s->model = x->model;
+	s->sum = format_is_block(x->model->format[QUERY]) ? layers_take(x, TOP_K * HIDDEN) : NULL;
 	s->chosen = layers_put(x, chosen, sizeof chosen);
 	s->weight = layers_take(x, 4096);
 	s->order = layers_take(x, 4096);
@@ -146,19 +167,22 @@ static void layers_step(struct layers *x, struct layer_step *s)
 /* The product of one token, or of its experts, without y and slots. */
 static struct cuda_product layer_product(const struct layer_step *s, enum layer_matrix m)
 {
-	const struct shape *shape = &layer_shapes[m];
+	const enum format format = s->model->format[m];
 	struct cuda_product p = {
 		.divide = 1,
 		.n = 1,
 		.most = 1,
 		.parts = 1,
+		.x = s->normed,
 		.q = s->inputs,
 		.scale = s->scale,
-		.ldy = shape->rows,
-		.rows = shape->rows,
-		.groups = cuda_product_groups(shape->format, shape->cols),
+		.sum = s->sum,
+		.block_format = cuda_block_format_of(format),
+		.ldy = layer_sizes[m].rows,
+		.rows = layer_sizes[m].rows,
+		.groups = cuda_product_groups(format, layer_sizes[m].cols),
 		.norm_bytes = 2,
-		.trellis = shape->format == FORMAT_TC3 ? s->tc3 : s->tc4,
+		.trellis = format == FORMAT_TC3 ? s->tc3 : s->tc4,
 	};
 	if (m >= GATE) {
 		p.items = s->items;
@@ -172,7 +196,7 @@ static void layer_multiply(struct card_chain *chain, const struct layer_step *s,
 			   enum layer_matrix m, float *y)
 {
 	const struct cuda_room room = {chain->card->facts.processors, chain->card->facts.shared};
-	const enum cuda_kernel k = cuda_product_kernel(layer_shapes[m].format, 1);
+	const enum cuda_kernel k = cuda_product_kernel(s->model->format[m], 1);
 	struct cuda_product p = layer_product(s, m);
 
 	p.slots = m < GATE ? s->matrix[set][m] : s->slots[set];
@@ -180,10 +204,10 @@ static void layer_multiply(struct card_chain *chain, const struct layer_step *s,
 	if (m == GATE) {
 		p.divide = TOP_K;
 		p.parts = 2;
-		p.part_bytes = layers_bytes(GATE);
+		p.part_bytes = layers_bytes(s->model, GATE);
 		p.y_part = TOP_K * SIZE;
 	} else if (m == DOWN) {
-		p.offset = 2 * layers_bytes(GATE);
+		p.offset = 2 * layers_bytes(s->model, GATE);
 	}
 	const struct cuda_grid g = cuda_product_grid(k, &p, m < GATE ? 1 : TOP_K, &room);
 	card_chain_add(chain, k, g, &p);
@@ -200,8 +224,9 @@ static void layer_project(struct card_chain *chain, const struct layer_step *s, 
 		all.p[m].slots = s->matrix[set][m];
 		all.p[m].y = y[m];
 	}
-	const struct cuda_grid g = cuda_products_grid(cuda_tc_products_1_number, &all, 1, &room);
-	card_chain_add(chain, cuda_tc_products_1_number, g, &all);
+	const enum cuda_kernel k = cuda_products_kernel(s->model->format, VALUE + 1, 1);
+	const struct cuda_grid g = cuda_products_grid(k, &all, 1, &room);
+	card_chain_add(chain, k, g, &all);
 }
 
 static void layer_attend(struct card_chain *chain, const struct layer_step *s, uint32_t positions)
@@ -210,14 +235,14 @@ static void layer_attend(struct card_chain *chain, const struct layer_step *s, u
 		.keys = {.key = s->key, .value = s->value, .rows = s->rows, .key_step = DIM * 64,
 			 .value_offset = KV * DIM * 64, .value_step = DIM * 64, .n = 1, .heads = KV,
 			 .head_dim = DIM, .half = 1},
-		.q = s->q, .q_norm = s->norm, .key_norm = s->norm, .cos = s->norm, .sin = s->norm,
+		.q = s->q, .q_from = s->q, .q_step = DIM, .q_norm = s->norm, .key_norm = s->norm, .cos = s->norm, .sin = s->norm,
 		.heads = HEADS, .turned = DIM / 2, .eps = 1e-6F};
 	struct cuda_join_inputs join = {
 		.attention = {.q = s->q, .parts = s->parts, .rows = s->rows, .key_step = DIM * 64,
 			      .value_offset = KV * DIM * 64, .value_step = DIM * 64, .n = 1,
 			      .heads = HEADS, .group = HEADS / KV, .head_dim = DIM,
 			      .spans = (positions + 255) / 256, .half = 1, .scale = 0.088F, .copy_keys = 1},
-		.q = s->inputs, .scale = s->scale};
+		.q = s->inputs, .scale = s->scale, .sum = s->sum};
 
 	cuda_fill_signs(&join.signs);
 	card_chain_add(chain, cuda_place_heads_number, cuda_heads_grid(&heads), &heads);
@@ -236,7 +261,7 @@ static void layer_experts(struct card_chain *chain, const struct layer_step *s, 
 			   .experts = EXPERTS, .most = 1, .order = s->order, .items = s->items,
 			   .item_count = s->count}};
 	struct cuda_gate_inputs gate = {.gate = s->gate, .up = s->gate + TOP_K * SIZE, .q = s->inputs,
-					.scale = s->scale, .k = SIZE, .n = TOP_K};
+					.scale = s->scale, .sum = s->sum, .k = SIZE, .n = TOP_K};
 
 	cuda_fill_signs(&gate.signs);
 	layer_multiply(chain, s, set, ROUTER, s->logits);
@@ -252,7 +277,8 @@ static void layer_add(struct card_chain *chain, const struct layer_step *s, size
 {
 	struct cuda_norm_inputs norm = {.x = s->x,
 					.experts = {s->down, s->weight, NULL, TOP_K, 0},
-					.w = s->norm, .q = s->inputs, .scale = s->scale, .rows = 1,
+					.w = s->norm, .q = s->inputs, .scale = s->scale,
+					.sum = s->sum, .rows = 1,
 					.n = HIDDEN, .eps = 1e-6F};
 
 	cuda_fill_signs(&norm.signs);
@@ -261,17 +287,18 @@ static void layer_add(struct card_chain *chain, const struct layer_step *s, size
 	layer_attend(chain, s, positions);
 	layer_multiply(chain, s, set, OUT, s->out);
 	norm.added = s->out;
+	norm.y = s->sum ? s->normed : NULL; /* for the router */
 	norm.experts = (struct cuda_expert_sum){0};
 	card_chain_add(chain, cuda_norm_inputs_number, cuda_norm_inputs_grid(&norm), &norm);
 	layer_experts(chain, s, set);
 }
 
-void card_measure_layers(struct card *c)
+static void card_measure_model(struct card *c, const struct layer_model *model)
 {
 	struct layers x;
 	struct layer_step s;
 
-	if (!layers_begin(&x, c)) {
+	if (!layers_begin(&x, c, model)) {
 		printf("# no memory for layers\n");
 		card_give(c, x.memory);
 		return;
@@ -286,9 +313,15 @@ void card_measure_layers(struct card *c)
 				layer_add(&chain, &s, i % SETS, x.positions);
 			us[early] = card_chain_end(&chain) / LAYERS;
 		}
-		printf("a layer of one token, %u positions: %.2f (%.2f) us\n", x.positions, us[0],
+		printf("%s: one token, %u positions: %.2f (%.2f) us\n", model->name, x.positions, us[0],
 		       us[1]);
 	}
 	card_give(c, x.memory);
 	card_give(c, x.weights);
+}
+
+void card_measure_layers(struct card *c)
+{
+	for (size_t i = 0; i < LAYER_MODELS; i++)
+		card_measure_model(c, &layer_models[i]);
 }

@@ -106,8 +106,15 @@ static void card_measure_launches(struct card *c)
 /* ---- products of one token ---- */
 
 struct product_place {
-	gpu_address weights, slots, items, count, order, q, scale, sum, y, pairs;
+	gpu_address weights, slots, items, count, order, x, q, scale, sum, y, pairs;
 };
+
+/* Matrices that launches take by turns: fewer where they are large. */
+static uint32_t card_slots(size_t bytes)
+{
+	const size_t most = ((size_t)8 << 30) / bytes;
+	return most < SLOTS ? (uint32_t)most : SLOTS;
+}
 
 /* Items for launches of `matrices` items of n tokens: those of a launch begin at a multiple of
  * `matrices`. */
@@ -117,16 +124,18 @@ static bool card_prepare_products(struct card *c, struct product_place *at, size
 	static struct cuda_item items[SLOTS];
 	static uint32_t order[SLOTS * 32];
 	static uint64_t slots[SLOTS];
+	const uint32_t turns = card_slots(bytes);
 	uint16_t pairs[CUDA_PAIRS];
 	struct err e;
 	const struct {
 		gpu_address *to;
 		size_t bytes;
-	} pieces[] = {{&at->weights, SLOTS * bytes}, {&at->slots, sizeof slots},
+	} pieces[] = {{&at->weights, turns * bytes}, {&at->slots, sizeof slots},
 		      {&at->items, sizeof items},    {&at->count, sizeof matrices},
-		      {&at->order, sizeof order},    {&at->q, (size_t)32 * cols},
+		      {&at->order, sizeof order},    {&at->x, (size_t)32 * cols * sizeof(float)},
+		      {&at->q, (size_t)32 * cols},
 		      {&at->scale, (size_t)32 * cols}, {&at->sum, (size_t)32 * cols},
-		      {&at->y, (size_t)SLOTS * rows * 32 * sizeof(float)}, {&at->pairs, sizeof pairs}};
+		      {&at->y, (size_t)matrices * rows * n * sizeof(float)}, {&at->pairs, sizeof pairs}};
 	for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
 		if (card_take(c, pieces[i].bytes, pieces[i].to, &e) ||
 		    c->driver.fill(*pieces[i].to, 0x35, pieces[i].bytes, c->stream)) {
@@ -134,8 +143,8 @@ static bool card_prepare_products(struct card *c, struct product_place *at, size
 			return false;
 		}
 	for (uint32_t i = 0; i < SLOTS; i++) {
-		slots[i] = at->weights + i * bytes;
-		items[i] = (struct cuda_item){i * 37 % SLOTS, i % matrices * n, n, 0};
+		slots[i] = at->weights + i % turns * bytes;
+		items[i] = (struct cuda_item){i * 37 % turns, i % matrices * n, n, 0};
 	}
 	for (uint32_t i = 0; i < SLOTS * 32; i++)
 		order[i] = i;
@@ -149,7 +158,7 @@ static bool card_prepare_products(struct card *c, struct product_place *at, size
 
 static void card_give_products(struct card *c, const struct product_place *at)
 {
-	const gpu_address all[] = {at->weights, at->slots, at->items, at->count, at->order,
+	const gpu_address all[] = {at->weights, at->slots, at->items, at->count, at->order, at->x,
 				   at->q,	at->scale, at->sum,   at->y,	 at->pairs};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		card_give(c, all[i]);
@@ -179,6 +188,7 @@ static void card_measure_product(struct card *c, enum format format, uint32_t ro
 			.n = matrices * n,
 			.most = n,
 			.parts = 1,
+			.x = CARD_AT(at.x),
 			.q = CARD_AT(at.q),
 			.scale = CARD_AT(at.scale),
 			.sum = CARD_AT(at.sum),
@@ -373,22 +383,38 @@ static void card_measure_step(struct card *c)
 	card_give(c, at);
 }
 
+/* Matrices of one launch, n tokens each. */
+struct card_shape {
+	uint32_t rows, cols, matrices, n;
+};
+
+static void card_measure_products(struct card *c, const enum format *formats, size_t format_count,
+				  const struct card_shape *shapes, size_t count)
+{
+	for (size_t f = 0; f < format_count; f++)
+		for (size_t i = 0; i < count; i++)
+			card_measure_product(c, formats[f], shapes[i].rows, shapes[i].cols,
+					     shapes[i].matrices, shapes[i].n);
+}
+
 void card_measure(struct card *c)
 {
-	static const enum format formats[] = {FORMAT_TC3, FORMAT_TC4, FORMAT_Q4_K};
-	/* Of Qwen3-30B-A3B: an expert's gate, its down, a query's projection, and many at once. */
-	static const struct {
-		uint32_t rows, cols, matrices, n;
-	} shapes[] = {{768, 2048, 8, 1},   {768, 2048, 16, 1},	{2048, 768, 8, 1},
-		      {4096, 2048, 1, 1},  {2048, 4096, 1, 1},	{128, 2048, 1, 1},
-		      {768, 2048, 256, 1},
-		      {768, 2048, 256, 8}, {4096, 2048, 1, 8}, {768, 2048, 256, 32}};
+	static const enum format matrices[] = {FORMAT_TC3, FORMAT_TC4, FORMAT_Q4_K, FORMAT_Q6_K,
+					       FORMAT_Q8_0},
+				 heads[] = {FORMAT_TC3, FORMAT_Q6_K}, routers[] = {FORMAT_F32};
+	/* An expert's gate, its down, a query's projection, and many at once. */
+	static const struct card_shape shapes[] = {
+		{768, 2048, 8, 1},   {768, 2048, 16, 1},  {2048, 768, 8, 1},   {4096, 2048, 1, 1},
+		{2048, 4096, 1, 1},  {128, 2048, 1, 1},	  {768, 2048, 256, 1}, {768, 2048, 256, 8},
+		{4096, 2048, 1, 8},  {768, 2048, 256, 32}, {4096, 2048, 8, 32}};
+	static const struct card_shape head[] = {{151936, 2048, 1, 1}},
+				       router[] = {{128, 2048, 1, 1}, {128, 2048, 1, 8}};
 
 	card_measure_memory(c);
 	card_measure_launches(c);
 	card_measure_step(c);
-	for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
-		for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-			card_measure_product(c, formats[f], shapes[i].rows, shapes[i].cols,
-					     shapes[i].matrices, shapes[i].n);
+	card_measure_products(c, matrices, sizeof matrices / sizeof *matrices, shapes,
+			      sizeof shapes / sizeof *shapes);
+	card_measure_products(c, heads, sizeof heads / sizeof *heads, head, 1);
+	card_measure_products(c, routers, 1, router, sizeof router / sizeof *router);
 }

@@ -1,4 +1,5 @@
 /* Kernels that do the work of several: each against the scalar functions one after the other. */
+#include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "tests/cuda/cases.h"
 
@@ -6,8 +7,8 @@
 #include <string.h>
 
 /* Inputs in 8 bits of rows y[rows][k], as kernels_scalar makes them, against those of a kernel. */
-bool case_inputs_agree(const struct runner *r, const char *what, const struct case_inputs *in,
-		       const float *y, uint32_t rows, uint32_t k)
+static bool case_rotated_agree(const struct runner *r, const char *what, const struct case_inputs *in,
+			       const float *y, uint32_t rows, uint32_t k)
 {
 	const size_t groups = tq_groups(k), codes = rows * groups * TQ_GROUP;
 	float *scale = case_alloc(2 * rows * groups, sizeof *scale);
@@ -27,18 +28,49 @@ bool case_inputs_agree(const struct runner *r, const char *what, const struct ca
 	return right;
 }
 
-struct case_inputs case_inputs_room(const struct runner *r, uint32_t rows, uint32_t k)
+static bool case_blocks_agree(const struct runner *r, const char *what, const struct case_inputs *in,
+			      const float *y, uint32_t rows, uint32_t k)
 {
-	const size_t groups = tq_groups(k);
-	return (struct case_inputs){r->put(r->ctx, NULL, rows * groups * TQ_GROUP),
-				    r->put(r->ctx, NULL, rows * groups * sizeof(float))};
+	const size_t codes = (size_t)rows * k, scales = codes / BLOCK, sums = codes / HALF_BLOCK;
+	float *scale = case_alloc(2 * scales, sizeof *scale);
+	int8_t *q = case_alloc(2 * codes, 1);
+	int16_t *sum = case_alloc(2 * sums, sizeof *sum);
+
+	for (size_t t = 0; t < rows; t++)
+		kernels_scalar.block_prepare(q + codes + t * k, scale + scales + t * k / BLOCK,
+					     sum + sums + t * k / HALF_BLOCK, y + t * k, k);
+	const bool right = r->get(r->ctx, q, in->q, codes) &&
+			   r->get(r->ctx, scale, in->scale, scales * sizeof *scale) &&
+			   r->get(r->ctx, sum, in->sum, sums * sizeof *sum) &&
+			   compare_bytes(what, q, q + codes, 1, codes) &&
+			   compare_floats(what, scale, scale + scales, scales) &&
+			   compare_bytes(what, sum, sum + sums, sizeof *sum, sums);
+	free(scale);
+	free(q);
+	free(sum);
+	return right;
+}
+
+bool case_inputs_agree(const struct runner *r, const char *what, const struct case_inputs *in,
+		       const float *y, uint32_t rows, uint32_t k)
+{
+	return in->sum ? case_blocks_agree(r, what, in, y, rows, k)
+		       : case_rotated_agree(r, what, in, y, rows, k);
+}
+
+struct case_inputs case_inputs_room(const struct runner *r, uint32_t rows, uint32_t k, bool blocks)
+{
+	const size_t columns = rows * tq_groups(k) * TQ_GROUP;
+	return (struct case_inputs){r->put(r->ctx, NULL, columns),
+				    r->put(r->ctx, NULL, columns / BLOCK * sizeof(float)),
+				    blocks ? r->put(r->ctx, NULL, columns / HALF_BLOCK * 2) : NULL};
 }
 
 /* ---- norms ---- */
 
 struct norm_case {
 	uint32_t rows, n, top_k;
-	bool added, y, ascending;
+	bool added, y, ascending, blocks;
 };
 
 /* Experts of a row: 3, 0, 1, 2 … times 5. */
@@ -83,7 +115,7 @@ static bool case_norm_inputs_of(const struct runner *r, const struct norm_case *
 	random_normal(&random, w, c->n);
 	random_normal(&random, output, outputs * c->n);
 	case_norm_experts(&random, chosen, weight, c);
-	const struct case_inputs in = case_inputs_room(r, c->rows, c->n);
+	const struct case_inputs in = case_inputs_room(r, c->rows, c->n, c->blocks);
 	struct cuda_norm_inputs p = {
 		.x = r->put(r->ctx, x, bytes),
 		.added = c->added ? r->put(r->ctx, added, bytes) : NULL,
@@ -94,6 +126,7 @@ static bool case_norm_inputs_of(const struct runner *r, const struct norm_case *
 		.y = c->y ? r->put(r->ctx, NULL, bytes) : NULL,
 		.q = in.q,
 		.scale = in.scale,
+		.sum = in.sum,
 		.rows = c->rows,
 		.n = c->n,
 		.eps = 1e-6F,
@@ -120,9 +153,10 @@ static bool case_norm_inputs_of(const struct runner *r, const struct norm_case *
 bool case_norm_inputs(const struct runner *r)
 {
 	static const struct norm_case cases[] = {
-		{3, 256, 0, false, true, false}, {2, 2048, 8, false, false, true},
-		{7, 300, 3, false, true, false}, {5, 640, 0, true, false, false},
-		{4, 96, 2, true, true, false},	 {1, 2400, 10, true, true, false},
+		{3, 256, 0, false, true, false, false}, {2, 2048, 8, false, false, true, false},
+		{7, 300, 3, false, true, false, false}, {5, 640, 0, true, false, false, false},
+		{4, 96, 2, true, true, false, false},	{1, 2400, 10, true, true, false, false},
+		{3, 2048, 8, false, true, true, true},	{5, 352, 0, true, false, false, true},
 	};
 	bool right = true;
 
@@ -133,18 +167,19 @@ bool case_norm_inputs(const struct runner *r)
 
 /* ---- gated activations ---- */
 
-static bool case_gate_inputs_of(const struct runner *r, uint32_t rows, uint32_t k)
+static bool case_gate_inputs_of(const struct runner *r, uint32_t rows, uint32_t k, bool blocks)
 {
 	const size_t all = (size_t)rows * k;
 	struct random random = {k};
 	float *gate = case_alloc(2 * all, sizeof *gate), *up = gate + all;
 	compare_fill_rows(&random, gate, rows, k);
 	random_normal(&random, up, all);
-	const struct case_inputs in = case_inputs_room(r, rows, k);
+	const struct case_inputs in = case_inputs_room(r, rows, k, blocks);
 	struct cuda_gate_inputs p = {.gate = r->put(r->ctx, gate, all * sizeof *gate),
 				     .up = r->put(r->ctx, up, all * sizeof *up),
 				     .q = in.q,
 				     .scale = in.scale,
+				     .sum = in.sum,
 				     .k = k,
 				     .n = rows};
 	cuda_fill_signs(&p.signs);
@@ -161,5 +196,6 @@ static bool case_gate_inputs_of(const struct runner *r, uint32_t rows, uint32_t 
 
 bool case_gate_inputs(const struct runner *r)
 {
-	return case_gate_inputs_of(r, 9, 256) && case_gate_inputs_of(r, 3, 333);
+	return case_gate_inputs_of(r, 9, 256, false) && case_gate_inputs_of(r, 3, 333, false) &&
+	       case_gate_inputs_of(r, 9, 224, true);
 }

@@ -14,7 +14,7 @@ static bool case_tq_prepare_shape(const struct runner *r, uint32_t k, uint32_t n
 	struct random random = {k};
 	float *x = case_alloc((size_t)n * k, sizeof *x);
 	compare_fill_rows(&random, x, n, k);
-	const struct case_inputs in = case_inputs_room(r, n, k);
+	const struct case_inputs in = case_inputs_room(r, n, k, false);
 	struct cuda_prepare p = {.x = r->put(r->ctx, x, (size_t)n * k * sizeof *x),
 				 .q = in.q,
 				 .scale = in.scale,
@@ -39,34 +39,22 @@ bool case_tq_prepare(const struct runner *r)
 
 static bool case_block_prepare_shape(const struct runner *r, uint32_t k, uint32_t n)
 {
-	const size_t codes = (size_t)n * k, scales = codes / BLOCK, sums = codes / HALF_BLOCK;
 	struct random random = {k};
-	float *x = case_alloc(codes, sizeof *x), *scale = case_alloc(2 * scales, sizeof *scale);
-	int8_t *q = case_alloc(2 * codes, 1);
-	int16_t *sum = case_alloc(2 * sums, sizeof *sum);
+	float *x = case_alloc((size_t)n * k, sizeof *x);
 	compare_fill_rows(&random, x, n, k);
-	const struct cuda_prepare p = {.x = r->put(r->ctx, x, codes * sizeof *x),
-				       .q = r->put(r->ctx, NULL, codes),
-				       .scale = r->put(r->ctx, NULL, scales * sizeof *scale),
-				       .sum = r->put(r->ctx, NULL, sums * sizeof *sum),
+	const struct case_inputs in = case_inputs_room(r, n, k, true);
+	const struct cuda_prepare p = {.x = r->put(r->ctx, x, (size_t)n * k * sizeof *x),
+				       .q = in.q,
+				       .scale = in.scale,
+				       .sum = in.sum,
 				       .k = k,
 				       .n = n};
 
-	bool right = case_launch(r, cuda_block_prepare_number,
-				 cuda_prepare_grid(cuda_block_prepare_number, &p), &p, sizeof p) &&
-		     r->get(r->ctx, q, p.q, codes) &&
-		     r->get(r->ctx, scale, p.scale, scales * sizeof *scale) &&
-		     r->get(r->ctx, sum, p.sum, sums * sizeof *sum);
-	for (size_t t = 0; t < n; t++)
-		kernels_scalar.block_prepare(q + codes + t * k, scale + scales + t * k / BLOCK,
-					     sum + sums + t * k / HALF_BLOCK, x + t * k, k);
-	right = right && compare_bytes("codes", q, q + codes, 1, codes) &&
-		compare_floats("scales", scale, scale + scales, scales) &&
-		compare_bytes("sums", sum, sum + sums, sizeof *sum, sums);
+	const bool right = case_launch(r, cuda_block_prepare_number,
+				       cuda_prepare_grid(cuda_block_prepare_number, &p), &p,
+				       sizeof p) &&
+			   case_inputs_agree(r, "inputs in blocks", &in, x, n, k);
 	free(x);
-	free(scale);
-	free(q);
-	free(sum);
 	r->forget(r->ctx);
 	return right;
 }
@@ -88,12 +76,40 @@ struct product_case {
 	bool little;	  /* one processor, and not much shared memory */
 };
 
+static const uint16_t hostile[] = {0x7e00, 0xfc00, 0x0001, 0x0000};
+
+/* Scales and offsets of blocks, or numbers of matrices of floats. */
+static void case_scales(struct random *random, const struct shape *s, uint8_t *weights)
+{
+	const bool floats = format_is_float(s->format);
+	const size_t bytes = floats ? format_packed_bytes(s) / s->rows / s->cols
+				    : format_block_bytes(s->format);
+	const uint8_t *at;
+	const size_t halves = floats ? 1 : block_halves(s->format, &at);
+
+	if (format_is_tq(s->format))
+		return;
+	for (size_t i = 0; i < format_packed_bytes(s) / bytes; i++)
+		for (size_t h = 0; h < halves; h++) {
+			uint8_t *to = weights + i * bytes + (floats ? 0 : at[h]);
+			float f;
+			random_normal(random, &f, 1);
+			const bool odd = i % (floats ? 9973 : 97 - 8 * h) == 96 - 8 * h;
+			const uint16_t half = odd ? hostile[i / 97 % 4] : f16_from_f32(f),
+				       brain = bf16_from_f32(odd ? f16_to_f32(half) : f);
+			f = odd ? f16_to_f32(half) : f;
+			if (bytes == sizeof f)
+				memcpy(to, &f, sizeof f);
+			else
+				memcpy(to, s->format == FORMAT_BF16 ? &brain : &half, sizeof half);
+		}
+}
+
 /* Weights of random bits; scales and norms of usual size but a few: a NaN, an infinity, a
  * subnormal number and a zero. */
 static void case_weights(struct random *random, const struct shape *s, uint8_t *weights,
 			 uint8_t *norms)
 {
-	static const uint16_t hostile[] = {0x7e00, 0xfc00, 0x0001, 0x0000};
 	const size_t n = format_norm_bytes(s) / format_norm_type_bytes(s->norms);
 
 	for (size_t i = 0; i < format_packed_bytes(s); i++)
@@ -108,14 +124,7 @@ static void case_weights(struct random *random, const struct shape *s, uint8_t *
 		else
 			memcpy(norms + i * sizeof half, &half, sizeof half);
 	}
-	for (size_t i = 0; format_is_block(s->format) && i < format_packed_bytes(s);
-	     i += format_block_bytes(s->format)) {
-		float f[2];
-		random_normal(random, f, 2);
-		const uint16_t d = f16_from_f32(f[0]), m = f16_from_f32(f[1]);
-		memcpy(weights + i, i / 144 % 97 == 96 ? &hostile[i / 144 % 4] : &d, sizeof d);
-		memcpy(weights + i + 2, i / 144 % 89 == 88 ? &hostile[i / 144 % 4] : &m, sizeof m);
-	}
+	case_scales(random, s, weights);
 }
 
 /* Everything of one launch, here and where it runs. */
@@ -128,6 +137,7 @@ struct product_run {
 	uint32_t matrix[64];  /* of each assignment */
 	int8_t *q, *placed; /* in the order of columns, and where kernels.h wants them */
 	float *scale, *y, *expected;
+	float *x; /* of floats */
 	int16_t *sum;
 	uint32_t item_count;
 	struct cuda_product p;
@@ -143,6 +153,7 @@ static void case_product_inputs(struct random *random, struct product_run *x)
 		x->placed[at] = x->q[i];
 		x->sum[i / HALF_BLOCK] = (int16_t)(x->sum[i / HALF_BLOCK] + x->q[i]);
 	}
+	compare_fill_rows(random, x->x, x->inputs, x->c.shape.cols);
 	random_normal(random, x->scale, x->inputs * x->scales);
 	if (x->inputs > 1)
 		x->scale[x->inputs * x->scales - 1] = NAN;
@@ -210,13 +221,14 @@ static void case_product_begin(const struct runner *r, struct product_run *x)
 
 	x->inputs = x->c.divide ? (x->c.n - 1) / x->c.divide + 1 : x->c.n;
 	x->width = tq ? tq_groups(s->cols) * TQ_GROUP : s->cols;
-	x->scales = tq ? tq_groups(s->cols) : s->cols / BLOCK;
+	x->scales = tq ? tq_groups(s->cols) : (s->cols + BLOCK - 1) / BLOCK;
 	x->part_bytes = (format_arranged_bytes(s) + 63) / 64 * 64;
 	x->results = (size_t)PARTS * x->c.n * s->rows;
+	x->x = case_alloc(x->inputs * s->cols, sizeof *x->x);
 	x->q = case_alloc(x->inputs * x->width, 1);
 	x->placed = case_alloc(x->inputs * x->width, 1);
 	x->scale = case_alloc(x->inputs * x->scales, sizeof *x->scale);
-	x->sum = case_alloc(x->inputs * x->width / HALF_BLOCK, sizeof *x->sum);
+	x->sum = case_alloc(x->inputs * x->width / HALF_BLOCK + 1, sizeof *x->sum);
 	x->y = case_alloc(x->results, sizeof *x->y);
 	x->expected = case_alloc(x->results, sizeof *x->y);
 	case_matrices(r, x, &random);
@@ -228,6 +240,7 @@ static void case_product_begin(const struct runner *r, struct product_run *x)
 	x->p.n = x->c.n;
 	x->p.most = x->c.most;
 	x->p.parts = PARTS;
+	x->p.x = r->put(r->ctx, x->x, x->inputs * s->cols * sizeof *x->x);
 	x->p.q = r->put(r->ctx, x->q, x->inputs * x->width);
 	x->p.scale = r->put(r->ctx, x->scale, x->inputs * x->scales * sizeof *x->scale);
 	x->p.sum = r->put(r->ctx, x->sum, x->inputs * x->width / HALF_BLOCK * sizeof *x->sum);
@@ -237,6 +250,7 @@ static void case_product_begin(const struct runner *r, struct product_run *x)
 	x->p.rows = s->rows;
 	x->p.groups = cuda_product_groups(s->format, s->cols);
 	x->p.norm_bytes = (uint32_t)format_norm_type_bytes(s->norms);
+	x->p.block_format = cuda_block_format_of(s->format);
 	if (tq)
 		cuda_fill_trellis(&x->p.trellis, format_tq_bits(s->format));
 	x->p.trellis.pairs = r->put(r->ctx, pairs, sizeof pairs);
@@ -251,6 +265,7 @@ static void case_product_expect(struct product_run *x)
 		const size_t i = a / x->p.divide;
 		const struct input in = {
 			.k = s->cols,
+			.f = x->x + i * s->cols,
 			.q = x->placed + i * x->width,
 			.scale = x->scale + i * x->scales,
 			.block = {x->placed + i * x->width, x->scale + i * x->scales,
@@ -270,6 +285,7 @@ static void case_product_end(const struct runner *r, struct product_run *x)
 {
 	for (size_t i = 0; i < MATRICES; i++)
 		free(x->data[i]);
+	free(x->x);
 	free(x->q);
 	free(x->placed);
 	free(x->scale);
@@ -300,13 +316,35 @@ static bool case_product_run(const struct runner *r, const struct product_case *
 	return right;
 }
 
+struct product_shape {
+	uint32_t rows, cols, n, most, divide;
+	enum norm_type norms;
+};
+
+static bool case_products_of(const struct runner *r, enum format format, const struct product_shape *shapes,
+			     size_t count)
+{
+	bool right = true;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct product_case c = {
+			{format, shapes[i].norms, shapes[i].rows, shapes[i].cols, 0},
+			shapes[i].n,
+			shapes[i].most,
+			shapes[i].divide,
+			i % 2 == 1};
+		if (cuda_product_kernel(format, shapes[i].most) == CUDA_KERNEL_COUNT ||
+		    shapes[i].cols % format_block_cols(&c.shape))
+			continue;
+		right &= case_product_run(r, &c);
+	}
+	return right;
+}
+
 /* With items and without; shapes whose rows and groups do not fill tiles and passes. */
 static bool case_products(const struct runner *r, enum format format)
 {
-	static const struct {
-		uint32_t rows, cols, n, most, divide;
-		enum norm_type norms;
-	} shapes[] = {
+	static const struct product_shape shapes[] = {
 		{16, 256, 1, 1, 0, NORM_F16},	{40, 2304, 3, 1, 0, NORM_F32},
 		{48, 768, 2, 8, 0, NORM_F16},	{17, 8448, 9, 8, 0, NORM_F32},
 		{32, 768, 24, 8, 4, NORM_F16},	{72, 2048, 8, 1, 8, NORM_F16},
@@ -314,20 +352,30 @@ static bool case_products(const struct runner *r, enum format format)
 		{32, 2048, 31, 8, 2, NORM_F16}, {64, 768, 50, 32, 0, NORM_F16},
 		{48, 2304, 64, 32, 8, NORM_F32},
 	};
-	bool right = true;
+	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
+}
 
-	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-		if (cuda_product_kernel(format, shapes[i].most) == CUDA_KERNEL_COUNT)
-			continue;
-		const struct product_case c = {
-			{format, shapes[i].norms, shapes[i].rows, shapes[i].cols, 0},
-			shapes[i].n,
-			shapes[i].most,
-			shapes[i].divide,
-			i % 2 == 1};
-		right &= case_product_run(r, &c);
-	}
-	return right;
+/* Fewer: the code is the same for all formats but for codes and scales. Rows that do not fill pieces, too. */
+static bool case_block_products(const struct runner *r, enum format format)
+{
+	static const struct product_shape shapes[] = {
+		{40, 2304, 3, 1, 0, NORM_F16}, {24, 288, 2, 1, 0, NORM_F16},
+		{72, 1024, 8, 1, 8, NORM_F16}, {17, 4608, 9, 8, 0, NORM_F16},
+		{32, 800, 24, 8, 4, NORM_F16}, {80, 256, 24, 8, 1, NORM_F16},
+		{72, 544, 50, 32, 0, NORM_F16}, {144, 768, 60, 32, 8, NORM_F16},
+	};
+	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
+}
+
+/* Rows that begin at multiples of 16 bytes, and others. */
+static bool case_float_products_of(const struct runner *r, enum format format)
+{
+	static const struct product_shape shapes[] = {
+		{128, 256, 1, 1, 0, NORM_F16}, {6, 4113, 3, 1, 0, NORM_F16},
+		{33, 264, 8, 1, 8, NORM_F16},  {17, 1100, 9, 8, 0, NORM_F16},
+		{40, 96, 24, 8, 4, NORM_F16},
+	};
+	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
 
 bool case_tc3_products(const struct runner *r)
@@ -342,24 +390,49 @@ bool case_q4_k_products(const struct runner *r)
 {
 	return case_products(r, FORMAT_Q4_K);
 }
+bool case_q5_k_products(const struct runner *r)
+{
+	return case_block_products(r, FORMAT_Q5_K);
+}
+bool case_q6_k_products(const struct runner *r)
+{
+	return case_block_products(r, FORMAT_Q6_K);
+}
+bool case_q8_0_products(const struct runner *r)
+{
+	return case_block_products(r, FORMAT_Q8_0);
+}
+bool case_q5_0_products(const struct runner *r)
+{
+	return case_block_products(r, FORMAT_Q5_0);
+}
+bool case_float_products(const struct runner *r)
+{
+	return case_float_products_of(r, FORMAT_F32) && case_float_products_of(r, FORMAT_F16) &&
+	       case_float_products_of(r, FORMAT_BF16);
+}
 
 /* ---- several in one launch ---- */
 
 /* Products with inputs of the same tokens, as of queries, keys and values. */
-static bool case_together(const struct runner *r, uint32_t n, uint32_t most, bool little)
-{
-	static const struct {
-		uint32_t rows, cols;
-		enum format format;
-	} shapes[] = {{208, 512, FORMAT_TC3}, {40, 512, FORMAT_TC3}, {64, 384, FORMAT_TC4}};
-	const enum cuda_kernel k = most == 1   ? cuda_tc_products_1_number
-				   : most == 8 ? cuda_tc_products_8_number
-					       : cuda_tc_products_32_number;
-	const struct cuda_room few = {1, 101376};
-	struct product_run x[3];
-	struct cuda_products p = {.count = 3};
+static const struct product_together {
+	uint32_t rows, cols;
+	enum format format;
+} of_tc[] = {{208, 512, FORMAT_TC3}, {40, 512, FORMAT_TC3}, {64, 384, FORMAT_TC4}},
+  of_blocks[] = {{208, 512, FORMAT_Q4_K}, {40, 768, FORMAT_Q6_K}, {64, 800, FORMAT_Q8_0}},
+  of_others[] = {{16, 2048, FORMAT_Q5_K}, {72, 256, FORMAT_Q4_K}, {64, 96, FORMAT_Q5_0}};
+enum { TOGETHER = 3 };
 
-	for (size_t i = 0; i < 3; i++) {
+static bool case_together(const struct runner *r, const struct product_together shapes[TOGETHER],
+			  uint32_t n, uint32_t most, bool little)
+{
+	const enum format formats[] = {shapes[0].format, shapes[1].format, shapes[2].format};
+	const enum cuda_kernel k = cuda_products_kernel(formats, TOGETHER, most);
+	const struct cuda_room few = {1, 101376};
+	struct product_run x[TOGETHER];
+	struct cuda_products p = {.count = TOGETHER};
+
+	for (size_t i = 0; i < TOGETHER; i++) {
 		x[i] = (struct product_run){
 			.c = {{shapes[i].format, NORM_F16, shapes[i].rows, shapes[i].cols, 0}, n,
 			      most, 0, false}};
@@ -370,17 +443,19 @@ static bool case_together(const struct runner *r, uint32_t n, uint32_t most, boo
 	const struct cuda_grid g =
 		cuda_products_grid(k, &p, (n - 1) / most + 1, little ? &few : &r->room);
 	bool right = case_launch(r, k, g, &p, sizeof p);
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < TOGETHER; i++)
 		right = right && r->get(r->ctx, x[i].y, x[i].p.y, x[i].results * sizeof *x[i].y) &&
 			compare_floats("products of one launch", x[i].y, x[i].expected,
 				       x[i].results);
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < TOGETHER; i++)
 		case_product_end(r, &x[i]);
 	return right;
 }
 
 bool case_products_together(const struct runner *r)
 {
-	return case_together(r, 1, 1, false) && case_together(r, 11, 8, true) &&
-	       case_together(r, 40, 32, false);
+	return case_together(r, of_tc, 1, 1, false) && case_together(r, of_tc, 11, 8, true) &&
+	       case_together(r, of_tc, 40, 32, false) && case_together(r, of_blocks, 1, 1, false) &&
+	       case_together(r, of_blocks, 11, 8, true) && case_together(r, of_others, 3, 1, true) &&
+	       case_together(r, of_others, 8, 8, false);
 }

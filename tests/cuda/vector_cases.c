@@ -111,6 +111,52 @@ bool case_elements(const struct runner *r)
 	       case_elements_by(r, cuda_add_number, kernels_scalar.add);
 }
 
+/* Gates lie between other numbers. */
+bool case_gates(const struct runner *r)
+{
+	enum { ROWS = 7, DIM = 90, STEP = 150 };
+	struct random random = {6};
+	float y[ROWS * DIM], x[ROWS * STEP], got[ROWS * DIM];
+	random_normal(&random, y, ROWS * DIM);
+	compare_fill_rows(&random, x, ROWS, STEP);
+	const struct cuda_gates p = {.y = r->put(r->ctx, y, sizeof y),
+				     .gate = r->put(r->ctx, x, sizeof x),
+				     .n = ROWS,
+				     .dim = DIM,
+				     .step = STEP};
+
+	for (size_t i = 0; i < ROWS; i++)
+		kernels_scalar.sigmoid_mul(y + i * DIM, x + i * STEP, DIM);
+	const bool right = case_launch(r, cuda_open_gates_number, cuda_items_grid(ROWS * DIM), &p,
+				       sizeof p) &&
+			   r->get(r->ctx, got, p.y, sizeof got) &&
+			   compare_floats("gates", got, y, ROWS * DIM);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_bias(const struct runner *r)
+{
+	enum { ROWS = 7, WIDTH = 90 };
+	struct random random = {7};
+	float y[ROWS * WIDTH], bias[WIDTH], got[ROWS * WIDTH];
+	random_normal(&random, y, ROWS * WIDTH);
+	random_normal(&random, bias, WIDTH);
+	const struct cuda_bias p = {.y = r->put(r->ctx, y, sizeof y),
+				    .bias = r->put(r->ctx, bias, sizeof bias),
+				    .n = ROWS,
+				    .width = WIDTH};
+
+	for (size_t i = 0; i < ROWS; i++)
+		kernels_scalar.add(y + i * WIDTH, bias, WIDTH);
+	const bool right = case_launch(r, cuda_add_bias_number, cuda_items_grid(ROWS * WIDTH), &p,
+				       sizeof p) &&
+			   r->get(r->ctx, got, p.y, sizeof got) &&
+			   compare_floats("biases", got, y, ROWS * WIDTH);
+	r->forget(r->ctx);
+	return right;
+}
+
 bool case_gather(const struct runner *r)
 {
 	enum { ROWS = 7, GATHERED = 5, WIDTH = 90 };
@@ -132,6 +178,50 @@ bool case_gather(const struct runner *r)
 			   compare_floats("gathered rows", got, expected, GATHERED * WIDTH);
 	r->forget(r->ctx);
 	return right;
+}
+
+/* Rows of a table of random bytes, whose scales may be anything. */
+static bool case_embed_of(const struct runner *r, enum format format, uint32_t width)
+{
+	enum { ROWS = 9, TOKENS = 5 };
+	static const uint32_t tokens[TOKENS] = {8, 0, 3, 3, 5};
+	const struct shape s = {format, NORM_F16, ROWS, width, 0};
+	const size_t bytes = format_packed_bytes(&s), all = (size_t)TOKENS * width;
+	struct random random = {format};
+	uint8_t *table = case_alloc(bytes, 1);
+	float *got = case_alloc(2 * all, sizeof *got), *expected = got + all;
+	for (size_t i = 0; i < bytes; i++)
+		table[i] = (uint8_t)random_u32(&random);
+	struct cuda_embedding p = {.x = r->put(r->ctx, NULL, all * sizeof *got),
+				   .table = r->put(r->ctx, table, bytes),
+				   .tokens = r->put(r->ctx, tokens, sizeof tokens),
+				   .n = TOKENS,
+				   .width = width,
+				   .multiplier = width == 256 ? 1 : 1.7F};
+
+	const bool known = cuda_table_type(&p.type, format);
+	for (size_t t = 0; t < TOKENS; t++) {
+		const struct pieces row = {table + tokens[t] * (bytes / ROWS), NULL, NULL};
+		format_dequantise_row(expected + t * width, &s, &row);
+	}
+	for (size_t i = 0; i < all && p.multiplier != 1; i++)
+		expected[i] *= p.multiplier;
+	const bool right = known &&
+			   case_launch(r, cuda_embed_number, cuda_items_grid(all), &p, sizeof p) &&
+			   r->get(r->ctx, got, p.x, all * sizeof *got) &&
+			   compare_floats(format_name(format), got, expected, all);
+	free(table);
+	free(got);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_embed(const struct runner *r)
+{
+	return case_embed_of(r, FORMAT_F32, 96) && case_embed_of(r, FORMAT_F16, 256) &&
+	       case_embed_of(r, FORMAT_BF16, 90) && case_embed_of(r, FORMAT_Q8_0, 96) &&
+	       case_embed_of(r, FORMAT_Q4_K, 512) && case_embed_of(r, FORMAT_Q5_K, 256) &&
+	       case_embed_of(r, FORMAT_Q6_K, 768);
 }
 
 /* ---- experts ---- */
@@ -161,9 +251,21 @@ static void case_sum_row(float *y, const float *x, const float *weight, const ui
 							  SUM_WIDTH);
 }
 
+/* y += the shared expert's outputs, as engine/cpu/dense.c adds them. gate NULL: as they are. */
+static void case_add_shared(float *y, const float *shared, const float *gate)
+{
+	for (size_t row = 0; row < SUM_ROWS; row++) {
+		float weight = 1;
+		if (gate)
+			kernels_scalar.sigmoid_mul(&weight, gate + row, 1);
+		kernels_scalar.add_scaled(y + row * SUM_WIDTH, weight, shared + row * SUM_WIDTH,
+					  SUM_WIDTH);
+	}
+}
+
 /* Half of the experts lie elsewhere: their outputs are in `other`. The last entry of a row may be no
  * expert. */
-static bool case_sum_experts_to(const struct runner *r, bool add)
+static bool case_sum_experts_to(const struct runner *r, bool add, bool shares, bool gated)
 {
 	uint64_t slots[SUM_EXPERTS];
 	const size_t outputs = SUM_ROWS * SUM_TOP_K, all = outputs * SUM_WIDTH;
@@ -183,6 +285,9 @@ static bool case_sum_experts_to(const struct runner *r, bool add)
 		memcpy((chosen[i] % 2 ? here : elsewhere) + i * SUM_WIDTH, x + i * SUM_WIDTH,
 		       SUM_WIDTH * sizeof *x);
 	random_normal(&random, before, SUM_ROWS * SUM_WIDTH);
+	float shared[SUM_ROWS * SUM_WIDTH], gate[SUM_ROWS];
+	random_normal(&random, shared, SUM_ROWS * SUM_WIDTH);
+	random_normal(&random, gate, SUM_ROWS);
 	const struct cuda_sums p = {.y = r->put(r->ctx, before, sizeof before),
 				    .x = r->put(r->ctx, here, all * sizeof *here),
 				    .other = r->put(r->ctx, elsewhere, all * sizeof *elsewhere),
@@ -190,6 +295,8 @@ static bool case_sum_experts_to(const struct runner *r, bool add)
 				    .experts = SUM_EXPERTS,
 				    .weight = r->put(r->ctx, weight, sizeof weight),
 				    .chosen = r->put(r->ctx, chosen, sizeof chosen),
+				    .shared = shares ? r->put(r->ctx, shared, sizeof shared) : NULL,
+				    .gate = gated ? r->put(r->ctx, gate, sizeof gate) : NULL,
 				    .rows = SUM_ROWS,
 				    .top_k = SUM_TOP_K,
 				    .width = SUM_WIDTH,
@@ -201,6 +308,8 @@ static bool case_sum_experts_to(const struct runner *r, bool add)
 	for (size_t row = 0; row < SUM_ROWS; row++)
 		case_sum_row(y + row * SUM_WIDTH, x + row * SUM_TOP_K * SUM_WIDTH,
 			     weight + row * SUM_TOP_K, chosen + row * SUM_TOP_K);
+	if (shares)
+		case_add_shared(y, shared, gated ? gate : NULL);
 	if (add) {
 		kernels_scalar.add(before, y, SUM_ROWS * SUM_WIDTH);
 		memcpy(y, before, sizeof y);
@@ -213,7 +322,9 @@ static bool case_sum_experts_to(const struct runner *r, bool add)
 
 bool case_sum_experts(const struct runner *r)
 {
-	return case_sum_experts_to(r, false) && case_sum_experts_to(r, true);
+	return case_sum_experts_to(r, false, false, false) &&
+	       case_sum_experts_to(r, true, false, true) &&
+	       case_sum_experts_to(r, true, true, false) && case_sum_experts_to(r, false, true, true);
 }
 
 /* ---- the router ---- */

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -67,7 +68,12 @@ long test_driver_taken(void)
 /* ---- models ---- */
 
 struct test_gpu test_cpu;
+static struct {
+	char path[512];
+	const char *quant;
+} model;
 static uint64_t dense_bytes, expert_bytes; /* on the GPU: all but experts and contexts; an expert */
+static uint32_t experts;		   /* that the GPU may have */
 
 struct err test_gpu_no_card(const struct test_gpu *g)
 {
@@ -89,8 +95,8 @@ static void bring_all(const struct test_gpu *g)
 
 static void open_by(struct test_gpu *g, int gpu, uint64_t budget)
 {
-	test_model_open(&g->m, test_fixture("qwen3_moe"),
-			&(struct engine_options){.quant = "3bit",
+	test_model_open(&g->m, model.path,
+			&(struct engine_options){.quant = model.quant,
 						 .store = test_folder,
 						 .gpu = gpu,
 						 .gpu_budget = budget});
@@ -99,27 +105,45 @@ static void open_by(struct test_gpu *g, int gpu, uint64_t budget)
 	bring_all(g);
 }
 
-int test_gpu_setup(void **state)
+static void measure(void)
 {
 	struct cuda_experts_state now;
 	struct engine_gpu_stats stats;
 	struct test_gpu g;
-	int failed = test_folder_setup_fast(state);
-	if (failed || !test_fixture("qwen3_moe"))
-		return failed;
-	open_by(&test_cpu, GPU_OFF, 0);
-	test_wait_converted(test_cpu.m.model);
-	observe_model(test_cpu.m.model, &test_cpu.v);
-	bring_all(&test_cpu);
-	if (!cuda_images->name)
-		return 0;
 	open_by(&g, GPU_NUMBER, 0);
 	test_gpu_wait(&g, &now);
 	engine_gpu_stats(g.m.engine, &stats);
 	dense_bytes = stats.dense;
-	expert_bytes = now.bytes / now.copied;
+	experts = now.all;
+	expert_bytes = experts ? now.bytes / experts : 0;
 	test_gpu_close(&g);
-	return 0;
+}
+
+void test_gpu_model_be(const char *path, const char *quant)
+{
+	if (test_cpu.m.engine)
+		test_model_close(&test_cpu.m);
+	(void)snprintf(model.path, sizeof model.path, "%s", path);
+	model.quant = quant;
+	open_by(&test_cpu, GPU_OFF, 0);
+	test_wait_converted(test_cpu.m.model);
+	observe_model(test_cpu.m.model, &test_cpu.v);
+	bring_all(&test_cpu);
+	if (cuda_images->name)
+		measure();
+}
+
+int test_gpu_setup(void **state)
+{
+	return test_gpu_setup_of(state, "qwen3_moe");
+}
+
+int test_gpu_setup_of(void **state, const char *fixture)
+{
+	int failed = test_folder_setup_fast(state);
+	if (!failed && test_fixture(fixture))
+		test_gpu_model_be(test_fixture(fixture), "3bit");
+	return failed;
 }
 
 int test_gpu_teardown(void **state)
@@ -138,17 +162,26 @@ void test_gpu_begin(struct test_gpu *g, uint64_t budget)
 	open_by(g, GPU_NUMBER, budget);
 }
 
-/* The pieces that are left free for changes are 8, and an eighth of the budget is for contexts. */
+/* How many experts "some" are; the pieces that are left free for changes are 8. */
+enum { SPARE = 8, SOME = 25 };
+static uint32_t some_experts(void)
+{
+	if (experts > SOME + SPARE)
+		return SOME;
+	return experts > SPARE ? (experts - SPARE) / 2 : 0;
+}
+
+/* An eighth of the budget is for contexts. */
 void test_gpu_open(struct test_gpu *g, enum test_held held)
 {
-	enum { SPARE = 8, SOME = 25 };
-	const uint64_t pieces = held == HELD_SOME ? SPARE + SOME : 0;
+	const uint32_t some = some_experts();
+	const uint64_t pieces = held == HELD_SOME ? SPARE + some : 0;
 	const uint64_t tight = (dense_bytes + pieces * expert_bytes) * 8 / 7 + expert_bytes / 2;
 	struct cuda_experts_state now;
 	test_gpu_begin(g, held == HELD_ALL ? 0 : tight);
 	test_gpu_wait(g, &now);
 	assert_int_equal(now.copied, held == HELD_ALL	 ? now.all
-				     : held == HELD_SOME ? SOME
+				     : held == HELD_SOME ? some
 							 : 0);
 }
 

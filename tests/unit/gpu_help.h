@@ -24,10 +24,14 @@ struct test_gpu {
 	struct test_model m;
 	struct model_view v;
 };
-/* A group's setup: makes the store of the fixture qwen3_moe in 3 bits, opens it for the CPU, and measures
- * what it takes on the GPU. Teardown. */
+/* A group's setup, with the fixture qwen3_moe in 3 bits. Teardown. */
 int test_gpu_setup(void **state);
+/* The same of another fixture. */
+int test_gpu_setup_of(void **state, const char *fixture);
 int test_gpu_teardown(void **state);
+/* The model from now on: makes its store, opens it for the CPU, and measures what it takes on the GPU. quant:
+ * the recipe, or NULL. */
+void test_gpu_model_be(const char *path, const char *quant);
 /* The same model on the CPU. */
 extern struct test_gpu test_cpu;
 /* Opens it on the GPU with a budget that holds so many experts, and waits for these. */

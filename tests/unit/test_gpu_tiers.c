@@ -4,6 +4,7 @@
 
 #include "engine/model.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -92,6 +93,38 @@ static void an_expert_on_the_gpu_is_told_from_others_and_counts_its_uses(void **
 	assert_int_equal(all.bytes, bytes);
 	assert_int_equal(all.hits, stats.hits);
 	assert_true(all.hits > 0 && all.hits <= uses);
+	test_gpu_close(&g);
+}
+
+/* ---- heat ---- */
+
+/* What was used, on the GPU or not, is hot; at the next mount the GPU has nothing that is colder than what is
+ * elsewhere. */
+static void the_hottest_of_an_earlier_mount_come_first(void **state)
+{
+	struct test_gpu g;
+	float heat[1024], coldest = INFINITY, hottest = 0;
+	struct err e;
+	(void)state;
+	test_gpu_open(&g, HELD_SOME);
+	for (uint32_t seed = 2; seed < 7; seed++)
+		steps_of(&g, seed, 5);
+	assert_int_equal(pager_keep_heat(g.v.experts, &e), 0);
+	test_gpu_close(&g);
+	test_gpu_open(&g, HELD_SOME);
+	assert_true(g.v.plan->routed_layers * g.v.plan->experts <= 1024);
+	pager_heat(g.v.experts, heat);
+	steps(&g, 1); /* which takes over what has come */
+	for (uint32_t l = 0; l < g.v.plan->routed_layers; l++)
+		for (uint32_t x = 0; x < g.v.plan->experts; x++) {
+			const float own = heat[l * g.v.plan->experts + x];
+			if (look(&g, (struct pager_id){l, x}).on_gpu)
+				coldest = own < coldest ? own : coldest;
+			else
+				hottest = own > hottest ? own : hottest;
+		}
+	assert_true(coldest > 0);
+	assert_true(coldest >= hottest);
 	test_gpu_close(&g);
 }
 
@@ -292,6 +325,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_expert_on_the_gpu_is_told_from_others_and_counts_its_uses),
+		cmocka_unit_test(the_hottest_of_an_earlier_mount_come_first),
 		cmocka_unit_test(a_choice_says_which_experts_the_gpu_held),
 		cmocka_unit_test(a_pinned_expert_comes_in_the_place_of_another),
 		cmocka_unit_test(what_is_pinned_stays_while_others_change_places),

@@ -585,6 +585,48 @@ static void warming_is_reported_and_ends_when_a_batch_begins(void **state)
 	assert_int_equal(test_batch(f, 2, all, EXPERTS), EXPERTS);
 }
 
+/* What goes elsewhere is not read; here all of it. */
+static void a_warm_start_leaves_out_what_goes_elsewhere(void **state)
+{
+	struct test_pager *f = *state;
+	uint32_t done, total;
+	assert_int_equal(pager_set_policy(f->pager, "lfu", &f->e), 0);
+	for (uint32_t i = 0; i < ALL; i++)
+		test_use(f, f->source, i / EXPERTS, i % EXPERTS, 1);
+	assert_int_equal(pager_keep_heat(f->source, &f->e), 0);
+	remount(f, gated_arrange);
+	set_gate(true);
+	assert_int_equal(pager_warm(f->source, &f->e), 0);
+	pager_warm_without(f->source, ALL + 1);
+	pager_warming(f->source, &done, &total);
+	assert_int_equal(done, total);
+	set_gate(false);
+	await(not_warming, f);
+	assert_in_range(test_pager_settle(f).experts_resident, 0, ALL - 1);
+}
+
+/* As if a batch had used them. */
+static void uses_elsewhere_make_experts_hot(void **state)
+{
+	struct test_pager *f = *state;
+	float batches[ALL], elsewhere[ALL];
+	struct pager_batch b;
+	assert_int_equal(pager_set_policy(f->pager, "scales", &f->e), 0);
+	assert_int_equal(test_batch(f, 0, all, 4), 4);
+	assert_int_equal(test_batch(f, 1, all, 5), 5);
+	assert_int_equal(test_batch(f, 0, all + 2, 4), 4);
+	pager_heat(f->source, batches);
+	remount(f, test_arrange);
+	pager_use_elsewhere(f->source, 0, all, NULL, 4, false);
+	assert_int_equal(pager_begin(&b, f->source, 1, all, NULL, 2, 1, &f->e), 0);
+	pager_use_elsewhere(f->source, 1, all + 2, NULL, 3, true);
+	pager_end(&b);
+	pager_use_elsewhere(f->source, 0, all + 2, NULL, 4, false);
+	pager_heat(f->source, elsewhere);
+	assert_memory_equal(elsewhere, batches, sizeof batches);
+	assert_true(batches[2] > batches[0] && batches[EXPERTS] > 0);
+}
+
 static void a_model_may_be_removed_while_it_warms(void **state)
 {
 	struct test_pager *f = *state;
@@ -758,6 +800,8 @@ int main(void)
 		TEST(heat_that_was_kept_outlives_a_mount_that_used_nothing, many_slots),
 		TEST(warming_takes_free_room_alone, many_slots),
 		TEST(warming_is_reported_and_ends_when_a_batch_begins, many_slots),
+		TEST(a_warm_start_leaves_out_what_goes_elsewhere, many_slots),
+		TEST(uses_elsewhere_make_experts_hot, many_slots),
 		TEST(a_model_may_be_removed_while_it_warms, many_slots),
 		TEST(without_heat_or_under_another_policy_a_start_is_cold, many_slots),
 		TEST(lru_keeps_nothing_and_says_nothing, many_slots),
