@@ -1,4 +1,4 @@
-/* The constants of the exponential, shared by the CPUs' tables and the kernels of cards.
+/* The constants of the exponential and of what is made of it, shared by the CPUs' tables and the kernels of cards.
  *
  * exp(x) = 2^n · exp(r): n = x / ln 2 rounded to an integer, r = x - n · ln 2 in |r| <= ln 2 / 2,
  * with ln 2 in two parts so that n · EXP_LN2_HIGH is exact (Cody and Waite 1980). exp(r) = 1 + r +
@@ -24,5 +24,9 @@
 #define EXP_C4 0x1.5558fp-5F
 #define EXP_C5 0x1.1239d6p-7F
 #define EXP_C6 0x1.6a247cp-10F
+
+/* gelu_mul (kernels.h). */
+#define GELU_LINE (-1.5957691216057308F)  /* -2 √(2/π) */
+#define GELU_CUBE (-0.07135481627159623F) /* the same times .044715 */
 
 #endif

@@ -52,9 +52,6 @@ static inline float scalar_exp(float x)
 
 /* ---- activations and norms ---- */
 
-#define GELU_LINE (-1.5957691216057308F)  /* -2 √(2/π) */
-#define GELU_CUBE (-0.07135481627159623F) /* the same times .044715 */
-
 /* log1p's series (kernels.h, delta_decay): the largest divisor before the last, 17. */
 enum { SOFTPLUS_TERMS = 15 };
 #define SOFTPLUS_LAST (1.F / 17)

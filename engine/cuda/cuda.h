@@ -58,7 +58,8 @@ struct cuda_expert {
 };
 
 /* Begins to copy experts of a complete store to the GPU, in the background, as many as the budget
- * has room for. Experts of layers whose feed-forward the CPU computes stay in main memory. `source` is the model's at the pager: what is on the GPU leaves main memory. */
+ * has room for. Experts of layers whose feed-forward the CPU computes stay in main memory. `source`
+ * is the model's at the pager: what is on the GPU leaves main memory. */
 int cuda_experts_begin(struct cuda_model *m, const struct store *store, struct pager_source *source,
 		       struct err *e);
 /* Any thread. */

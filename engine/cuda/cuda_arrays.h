@@ -56,7 +56,7 @@ struct cuda_pending {
 	struct cuda_stream *of;
 	uint32_t n, routed;
 	gpu_address chosen, weight; /* of experts */
-	bool apart; /* not all of them are on the GPU, or they are in no order, or one is shared */
+	bool apart; /* not all of them are on the GPU, or they are in no order */
 	bool shared; /* the layer has a shared expert */
 };
 
@@ -85,6 +85,7 @@ struct cuda_scratch {
 	gpu_address projected;	    /* where queries have gates: [rows][heads][2][head dim]; else q */
 	struct cuda_input attended; /* [rows][heads · head dim] */
 	gpu_address parts;	    /* of cuda_attend_spans: CUDA_PARTS_BYTES */
+	gpu_address arrived;	    /* of cuda_attend_inputs: zeros for CUDA_SEQUENCE_ROWS rows */
 	gpu_address out;	    /* [rows][hidden] */
 	gpu_address logits;	    /* [HEAD_ROWS][vocabulary], or [rows][experts] */
 	gpu_address wanted;	    /* [rows] */
@@ -157,7 +158,8 @@ void cuda_flush(struct cuda_scratch *k);
 void cuda_rows_to_gpu(struct step *s);
 /* The rows are in the CPU's stream, too. False: something has failed. */
 bool cuda_rows_to_cpu(struct step *s);
-void cuda_leave_rows(struct step *s);
+/* `out` is what a part adds to the stream, after a norm where the family has one. */
+void cuda_leave_rows(struct step *s, uint32_t layer, enum layer_part part);
 void cuda_leave_experts(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
 			bool apart);
 
@@ -202,7 +204,7 @@ bool cuda_feed_held(struct step *s, uint32_t layer);
 void cuda_tell_choice(struct step *s, uint32_t layer);
 
 /* cuda_dense.c: feed-forwards that every row passes. What all have in common: the input of down, of n
- * rows of some width, in 8 bits = silu(gate) · up, which lie one after the other. */
+ * rows of some width, in 8 bits = the family's function of gate and up, which lie one after the other. */
 struct cuda_input cuda_hidden_of(const struct cuda_scratch *k, uint32_t width);
 gpu_address cuda_up_of(const struct cuda_input *hidden, size_t n);
 void cuda_gate(const struct cuda_scratch *k, const struct cuda_input *hidden, uint32_t n,

@@ -230,27 +230,59 @@ static void cuda_open_query_gates(const struct cuda_scratch *k, const struct cud
 	cuda_do(k->model, cuda_open_gates_number, &g, &gates);
 }
 
+/* Whether the output's codes are made where the spans are joined. */
+static bool cuda_joins_to_codes(const struct step *s, uint32_t layer)
+{
+	return !s->env->config->query_gate && !format_is_float(cuda_format(s, layer, TENSOR_O));
+}
+
+/* attended from row `first` on: where it goes, and its codes. */
+static struct cuda_input cuda_attended_from(const struct step *s, uint32_t layer, uint32_t first)
+{
+	const struct cuda_input attended = cuda_attended_of(s, layer);
+	return cuda_input_from(&attended, cuda_format(s, layer, TENSOR_O), first);
+}
+
+static struct cuda_join_inputs cuda_join_of(const struct step *s, uint32_t layer,
+					    const struct cuda_attention *p, uint32_t first)
+{
+	const struct cuda_input to = cuda_attended_from(s, layer, first);
+	bool blocks = format_input(cuda_format(s, layer, TENSOR_O)) == INPUT_BLOCKS;
+	struct cuda_join_inputs inputs = {.attention = *p,
+					  .q = cuda_at(to.q),
+					  .scale = cuda_at(to.scale),
+					  .sum = blocks ? cuda_at(to.sum) : NULL};
+	cuda_fill_signs(&inputs.signs);
+	return inputs;
+}
+
 /* attended, in 8 bits = what the rows' spans are together. */
 static void cuda_join_spans(struct step *s, uint32_t layer, const struct cuda_attention *p,
 			    uint32_t first)
 {
-	bool gated = s->env->config->query_gate;
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	enum format format = cuda_format(s, layer, TENSOR_O);
-	const struct cuda_input attended = cuda_attended_of(s, layer),
-				to = cuda_input_from(&attended, format, first);
-	struct cuda_join_inputs inputs = {
-		.attention = *p, .q = cuda_at(to.q), .scale = cuda_at(to.scale)};
-	cuda_fill_signs(&inputs.signs);
+	const struct cuda_input to = cuda_attended_from(s, layer, first);
+	const struct cuda_join_inputs inputs = cuda_join_of(s, layer, p, first);
 	const struct cuda_grid join = cuda_join_grid(p), both = cuda_join_inputs_grid(&inputs);
-	if (format_input(format) == INPUT_TQ && !gated) {
+	if (cuda_joins_to_codes(s, layer)) {
 		cuda_do(k->model, cuda_join_inputs_number, &both, &inputs);
 		return;
 	}
 	cuda_do(k->model, cuda_attend_join_number, &join, p);
-	if (gated)
+	if (s->env->config->query_gate)
 		cuda_open_query_gates(k, p, first);
-	cuda_prepare_input(k->model, &to, p->n, format);
+	cuda_prepare_input(k->model, &to, p->n, cuda_format(s, layer, TENSOR_O));
+}
+
+/* Spans, their joining and the codes in one launch. */
+static void cuda_attend_at_once(struct step *s, uint32_t layer, const struct cuda_attention *p,
+				uint32_t first)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct cuda_attend_inputs inputs = {.join = cuda_join_of(s, layer, p, first),
+						  .arrived = cuda_at(k->arrived)};
+	const struct cuda_grid g = cuda_spans_grid(p);
+	cuda_do(k->model, cuda_attend_inputs_number, &g, &inputs);
 }
 
 /* Most spans that a row of the step sees in a layer. */
@@ -298,6 +330,11 @@ static void cuda_attend_to(struct step *s, uint32_t layer, uint32_t t, uint32_t 
 	struct cuda_model *m = cuda_stream_of(s)->model;
 	const struct cuda_attention p = cuda_attention_of(s, layer, t, n);
 	const struct cuda_grid g = together ? cuda_rows_grid(&p) : cuda_spans_grid(&p);
+	if (!together && n <= CUDA_SEQUENCE_ROWS && p.head_dim == CUDA_DIM_USUAL &&
+	    cuda_joins_to_codes(s, layer)) {
+		cuda_attend_at_once(s, layer, &p, t);
+		return;
+	}
 	cuda_do(m, together ? cuda_attend_rows_number : cuda_attend_spans_number, &g, &p);
 	cuda_join_spans(s, layer, &p, t);
 }
@@ -386,7 +423,7 @@ void cuda_run_attention(struct step *s, uint32_t layer)
 	cuda_multiply(k->model, layer, TENSOR_O, &attended, s->n, k->out);
 	if (s->env->config->output_bias)
 		cuda_add_bias(s, layer, TENSOR_O_BIAS, k->out);
-	cuda_leave_rows(s);
+	cuda_leave_rows(s, layer, PART_MIXER);
 }
 
 /* ---- back to main memory ---- */

@@ -26,7 +26,8 @@ static struct cuda_sums cuda_pending_sums(const struct cuda_scratch *k)
 				  .top_k = k->top_k,
 				  .width = m->config->hidden_size,
 				  .experts = m->config->experts,
-				  .add = 1};
+				  .add = 1,
+				  .factor = m->config->residual_multiplier};
 	return sums;
 }
 
@@ -36,7 +37,8 @@ void cuda_flush(struct cuda_scratch *k)
 	size_t count = (size_t)k->pending.n * k->model->config->hidden_size;
 	const struct cuda_grid g = cuda_items_grid(count);
 	if (k->pending.kind == PENDING_ROWS)
-		cuda_add_rows(k->model, k->pending.of->x, k->out, count);
+		cuda_add_rows(k->model, k->pending.of->x, k->out, count,
+			      k->model->config->residual_multiplier);
 	else if (k->pending.kind == PENDING_EXPERTS)
 		cuda_do(k->model, cuda_sum_experts_number, &g, &sums);
 	k->pending.kind = PENDING_NONE;
@@ -70,8 +72,14 @@ bool cuda_rows_to_cpu(struct step *s)
 
 /* ---- parts ---- */
 
-void cuda_leave_rows(struct step *s)
+void cuda_leave_rows(struct step *s, uint32_t layer, enum layer_part part)
 {
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	enum tensor_role norm = part == PART_MIXER ? TENSOR_MIXER_POST_NORM
+						   : TENSOR_FEED_FORWARD_POST_NORM;
+	if (s->env->config->post_norms)
+		cuda_norm(k->model, k->out, k->out, cuda_weight(k->model, layer, norm), s->n,
+			  s->env->config->hidden_size);
 	cuda_stream_of(s)->in_cpus = false;
 	cuda_scratch_of(s)->pending =
 		(struct cuda_pending){.kind = PENDING_ROWS, .of = cuda_stream_of(s), .n = s->n};
@@ -80,32 +88,37 @@ void cuda_leave_rows(struct step *s)
 void cuda_leave_experts(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
 			bool apart)
 {
-	bool shared = s->env->config->layer[layer].shared;
 	cuda_stream_of(s)->in_cpus = false;
 	cuda_scratch_of(s)->pending = (struct cuda_pending){.kind = PENDING_EXPERTS,
 							    .of = cuda_stream_of(s),
 							    .n = s->n,
-							    .apart = apart || shared,
-							    .shared = shared,
+							    .apart = apart,
+							    .shared = s->env->config->layer[layer].shared,
 							    .routed = s->env->plan->routed_of[layer],
 							    .chosen = chosen,
 							    .weight = weight};
 }
 
-/* The sum, the norm and its codes in one launch: of the form of TC. Pending experts are all on the GPU
- * and in ascending order. */
-static void cuda_enter_rotated(struct step *s, const struct cuda_input *to, gpu_address weight)
+/* The sum, the norm and its codes in one launch. Pending experts are all on the GPU and in ascending order,
+ * and nothing is multiplied. */
+static void cuda_enter_norm(struct step *s, const struct cuda_input *to, gpu_address weight,
+			    enum input_form form)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct cuda_sums sums = cuda_pending_sums(k);
 	struct cuda_norm_inputs p = {
 		.x = cuda_at(cuda_stream_of(s)->x),
 		.added = k->pending.kind == PENDING_ROWS ? cuda_at(k->out) : NULL,
-		.experts = {.outputs = sums.x, .weight = sums.weight, .top_k = sums.top_k},
+		.experts = {.outputs = sums.x,
+			    .weight = sums.weight,
+			    .shared = sums.shared,
+			    .gate = sums.gate,
+			    .top_k = sums.top_k},
 		.w = cuda_at(weight),
 		.y = cuda_at(to->f),
-		.q = cuda_at(to->q),
+		.q = form == INPUT_FLOATS ? NULL : cuda_at(to->q),
 		.scale = cuda_at(to->scale),
+		.sum = form == INPUT_BLOCKS ? cuda_at(to->sum) : NULL,
 		.rows = s->n,
 		.n = to->k,
 		.eps = s->env->config->rms_eps};
@@ -118,17 +131,10 @@ void cuda_enter_part(struct step *s, uint32_t layer, enum tensor_role norm,
 		     const struct cuda_input *to, enum format format)
 {
 	struct cuda_scratch *k = cuda_scratch_of(s);
-	gpu_address weight = cuda_weight(k->model, layer, norm);
-	bool rotated = format_input(format) == INPUT_TQ;
 	cuda_rows_to_gpu(s);
-	if (!rotated || k->pending.apart || k->pending.of != cuda_stream_of(s) ||
-	    k->pending.n != s->n)
+	if (k->pending.apart || s->env->config->residual_multiplier != 1 ||
+	    k->pending.of != cuda_stream_of(s) || k->pending.n != s->n)
 		cuda_flush(k);
-	if (rotated) {
-		cuda_enter_rotated(s, to, weight);
-	} else {
-		cuda_norm(k->model, to->f, cuda_stream_of(s)->x, weight, s->n, to->k);
-		cuda_prepare_input(k->model, to, s->n, format);
-	}
+	cuda_enter_norm(s, to, cuda_weight(k->model, layer, norm), format_input(format));
 	k->pending.kind = PENDING_NONE;
 }

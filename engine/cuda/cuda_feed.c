@@ -9,12 +9,21 @@
 
 /* ---- the router ---- */
 
+/* For which format a layer's norm also makes codes: the router's, or, where that multiplies floats, the
+ * experts'. */
+static enum format cuda_router_codes(const struct step *s, uint32_t layer)
+{
+	enum format router = s->env->weights->layer[layer].m[TENSOR_ROUTER].shape.format;
+	return format_is_float(router)
+		       ? s->env->plan->record[s->env->plan->routed_of[layer]].computed[0].format
+		       : router;
+}
+
 /* input = that of the layer's router and experts; logits = the router's. */
 static void cuda_run_router(struct step *s, uint32_t layer, const struct cuda_input *input)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct matrix *router = &s->env->weights->layer[layer].m[TENSOR_ROUTER];
-	cuda_enter_part(s, layer, TENSOR_FEED_FORWARD_NORM, input, router->shape.format);
+	cuda_enter_part(s, layer, TENSOR_FEED_FORWARD_NORM, input, cuda_router_codes(s, layer));
 	cuda_multiply(k->model, layer, TENSOR_ROUTER, input, s->n, k->logits);
 }
 
@@ -193,27 +202,47 @@ static void cuda_group_rows(struct step *s, uint32_t layer, gpu_address chosen, 
 	cuda_do(cuda_scratch_of(s)->model, cuda_group_number, &g, &p);
 }
 
+/* Adds each expert's bias to its outputs, if the family has biases. */
+static void cuda_add_expert_bias(const struct step *s, uint32_t layer, enum tensor_role role,
+				 gpu_address chosen, gpu_address y)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct config *c = s->env->config;
+	const struct cuda_expert_bias p = {.y = cuda_at(y),
+					   .bias = cuda_at(cuda_weight(k->model, layer, role)),
+					   .chosen = cuda_at(chosen),
+					   .n = s->n * k->top_k,
+					   .width = cuda_matrix(k->model, layer, role)->shape.cols,
+					   .experts = c->experts};
+	const struct cuda_grid g = cuda_items_grid((size_t)p.n * p.width);
+	if (c->expert_bias)
+		cuda_do(k->model, cuda_add_expert_bias_number, &g, &p);
+}
+
 /* found = the outputs of the grouped experts that the GPU holds, and shared = that of the shared expert.
- * `normed` is prepared for the router's format. */
-static void cuda_run_experts(struct step *s, uint32_t layer, uint32_t most)
+ * `normed` has the codes of cuda_router_codes. */
+static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen, uint32_t most)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	struct cuda_model *m = k->model;
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
 	const struct cuda_input hidden = cuda_hidden_of(k, m->config->expert_size);
-	enum format now = s->env->weights->layer[layer].m[TENSOR_ROUTER].shape.format,
-		    gate = record->computed[0].format,
+	enum format now = cuda_router_codes(s, layer), gate = record->computed[0].format,
 		    down = record->computed[EXPERT_PARTS - 1].format;
 	if (s->env->config->layer[layer].shared)
 		now = cuda_run_shared(s, layer, now);
 	if (format_input(now) != format_input(gate))
 		cuda_prepare_input(m, &k->normed, s->n, gate);
 	cuda_run_gate_up(s, layer, most);
+	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_GATE_BIAS, chosen, hidden.f);
+	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_UP_BIAS, chosen,
+			     cuda_up_of(&hidden, s->n * k->top_k));
 	cuda_gate(k, &hidden, s->n * k->top_k, down);
 	struct cuda_product p = cuda_expert_product(k, s, layer, EXPERT_PARTS - 1, most);
 	p.divide = 1;
 	p.y = cuda_at(k->found);
 	cuda_run_expert_product(k, &p, down, &hidden);
+	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_DOWN_BIAS, chosen, k->found);
 }
 
 /* ---- some elsewhere ---- */
@@ -229,7 +258,7 @@ void cuda_begin_experts(struct step *s, uint32_t layer)
 	const uint32_t most = cuda_expert_tokens(s, layer);
 	cuda_upload_choice(s, layer);
 	cuda_group_rows(s, layer, k->chosen, most);
-	cuda_run_experts(s, layer, most);
+	cuda_run_experts(s, layer, k->chosen, most);
 	if (k->some_elsewhere)
 		moe_begin_experts(&cpus, layer, k->normed_out);
 }
@@ -325,7 +354,7 @@ void cuda_run_routed(struct step *s, uint32_t layer)
 		    weight = x->left + cuda_weight_at(x, routed) * sizeof(float);
 	cuda_run_router(s, layer, &cuda_scratch_of(s)->normed);
 	cuda_choose_rows(s, layer, chosen, weight, most);
-	cuda_run_experts(s, layer, most);
+	cuda_run_experts(s, layer, chosen, most);
 	cuda_leave_experts(s, layer, chosen, weight, false);
 }
 

@@ -181,7 +181,8 @@ enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,
 /* The product of inputs from row `first` on. */
 void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 			const struct cuda_input *x, uint32_t first, uint32_t n, gpu_address y);
-void cuda_add_rows(struct cuda_model *m, gpu_address y, gpu_address x, size_t count);
+/* y += factor · x */
+void cuda_add_rows(struct cuda_model *m, gpu_address y, gpu_address x, size_t count, float factor);
 /* Fills in what all products of a shape have. */
 void cuda_describe(const struct cuda_model *m, struct cuda_product *p, const struct shape *s);
 

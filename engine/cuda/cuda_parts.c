@@ -40,14 +40,14 @@ static const char *cuda_model_lacks(const struct config *c)
 	return CUDA_FIRST_LACK(all);
 }
 
-/* Of any part: how its output is added to the stream. */
-static const char *cuda_sum_lacks(const struct config *c)
+/* Whether some layer reads another one's keys and values: in main memory, where they would come too late if
+ * the GPU computed them. */
+static bool cuda_shares_keys(const struct config *c)
 {
-	const struct cuda_lack all[] = {
-		{c->post_norms, "norms after mixer and feed-forward"},
-		{c->residual_multiplier != 1, "a residual multiplier"},
-	};
-	return CUDA_FIRST_LACK(all);
+	bool shares = false;
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		shares = shares || c->layer[layer].keys_of;
+	return shares;
 }
 
 static const char *cuda_attention_lacks(const struct cuda_model *m, const struct layer *l)
@@ -56,7 +56,7 @@ static const char *cuda_attention_lacks(const struct cuda_model *m, const struct
 	const struct cuda_lack all[] = {
 		{kv_type_codes(m->kv), "quantised keys and values"},
 		{l->index != INDEX_UNUSED, "attention to chosen positions"},
-		{l->keys_of || l->keys_as_values, "shared keys and values"},
+		{cuda_shares_keys(c) || l->keys_as_values, "shared keys and values"},
 		{c->value_norm, "norms of values"},
 		{c->query_gate && c->head_norms == HEAD_NORMS_TOGETHER,
 		 "gates between heads that have one norm"},
@@ -66,14 +66,14 @@ static const char *cuda_attention_lacks(const struct cuda_model *m, const struct
 	return CUDA_FIRST_LACK(all);
 }
 
-/* SwiGLU (Shazeer 2020). Routers of any kind: where a kernel cannot choose, the CPU does. */
+/* Gated linear units (Shazeer 2020). Routers of any kind: where a kernel cannot choose, the CPU does. */
 static const char *cuda_feed_lacks(const struct cuda_model *m, const struct layer *l)
 {
 	const struct config *c = m->config;
 	const bool routed = l->feed_forward == FEED_FORWARD_ROUTED;
 	const struct cuda_lack all[] = {
-		{c->glu != GLU_SILU, "another activation"},
-		{routed && c->expert_bias, "biases of experts"},
+		{!config_gated(c), "feed-forwards without gates"},
+		{routed && c->post_norms, "norms after experts"},
 		{routed && c->expert_latent, "experts on a projection"},
 		{routed && c->feed_forwards_apart, "norms of experts"},
 		{routed && c->experts > CUDA_CHOICE_MOST,
@@ -84,11 +84,10 @@ static const char *cuda_feed_lacks(const struct cuda_model *m, const struct laye
 
 /* ---- who runs a part ---- */
 
-/* A row without a function: the CPU computes these, for the reason `lacks`. */
 struct cuda_way {
-	cuda_part_fn *run;
+	cuda_part_fn *run; /* NULL: the GPU cannot compute any */
 	const char *name;
-	const char *(*lacks)(const struct cuda_model *m, const struct layer *l);
+	const char *(*lacks)(const struct cuda_model *m, const struct layer *l); /* NULL: nothing */
 };
 static const struct cuda_way cuda_mixers[MIXERS] = {
 	[MIXER_ATTENTION] = {cuda_run_attention, "attention", cuda_attention_lacks},
@@ -117,8 +116,6 @@ static void cuda_find_part(struct cuda_model *m, uint32_t layer, enum layer_part
 		return;
 	const struct cuda_way *way = cuda_way_of(l, part);
 	const char *lacks = way->run ? way->lacks(m, l) : way->name;
-	if (!lacks)
-		lacks = cuda_sum_lacks(m->config);
 	if (lacks)
 		(void)snprintf(to->lacks[part], CUDA_REASON, "%s", lacks);
 	else

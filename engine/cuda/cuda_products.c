@@ -153,9 +153,13 @@ void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role r
 	cuda_multiply(m, layer, role, &rest, n, y);
 }
 
-void cuda_add_rows(struct cuda_model *m, gpu_address y, gpu_address x, size_t count)
+void cuda_add_rows(struct cuda_model *m, gpu_address y, gpu_address x, size_t count, float factor)
 {
 	const struct cuda_vectors p = {cuda_at(y), cuda_at(x), count};
+	const struct cuda_scaled scaled = {cuda_at(y), cuda_at(x), count, factor};
 	const struct cuda_grid g = cuda_items_grid(count);
-	cuda_do(m, cuda_add_number, &g, &p);
+	if (factor == 1)
+		cuda_do(m, cuda_add_number, &g, &p);
+	else
+		cuda_do(m, cuda_add_scaled_number, &g, &scaled);
 }

@@ -67,6 +67,19 @@ CUDA_THREAD void cuda_add_experts(float y[CUDA_EACH], const struct cuda_expert_s
 	}
 }
 
+/* Adds the shared expert's outputs in the same way. */
+CUDA_THREAD void cuda_add_shared(float y[CUDA_EACH], const struct cuda_expert_sum *p, size_t row, uint32_t n,
+				 uint32_t d)
+{
+	const float weight = p->gate ? cuda_sigmoid(p->gate[row]) : 1;
+
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < CUDA_EACH; e++) {
+		const uint32_t column = d + e * CUDA_WARP < n ? d + e * CUDA_WARP : n - 1;
+		y[e] = cuda_fma(weight, p->shared[row * n + column], y[e]);
+	}
+}
+
 /* A group of the row before its norm. */
 CUDA_THREAD void cuda_norm_load(const struct cuda_norm_inputs *p, const struct cuda_norm_row *r,
 				size_t row, uint32_t g)
@@ -85,6 +98,8 @@ CUDA_THREAD void cuda_norm_load(const struct cuda_norm_inputs *p, const struct c
 	}
 	if (p->experts.top_k)
 		cuda_add_experts(sum, &p->experts, r->expert, row, p->n, first);
+	if (p->experts.shared)
+		cuda_add_shared(sum, &p->experts, row, p->n, first);
 	CUDA_UNROLL
 	for (uint32_t e = 0; e < CUDA_EACH; e++) {
 		const uint32_t d = first + e * CUDA_WARP;

@@ -102,8 +102,8 @@ CUDA_THREAD uint32_t cuda_share(const struct cuda_sharing *s, uint32_t all, uint
 	return i < cuda_blocks_x() ? cuda_times_upper(all, i * s->part) : all;
 }
 
-/* The first tile of a product that does not begin before piece `at` of the launch; pieces: of a row of
- * tiles. */
+/* The first tile of a product that does not begin before piece `at` of the launch; pieces: of a row
+ * of tiles. */
 CUDA_THREAD uint32_t cuda_tile_from(const struct cuda_product *p, uint32_t pieces, uint32_t at)
 {
 	const struct cuda_sharing *s = &p->sharing;

@@ -49,6 +49,9 @@
 	DO(cuda_add, struct cuda_vectors)                    \
 	DO(cuda_add_bias, struct cuda_bias)                  \
 	DO(cuda_open_gates, struct cuda_gates)               \
+	DO(cuda_activate, struct cuda_activation)            \
+	DO(cuda_add_scaled, struct cuda_scaled)              \
+	DO(cuda_add_expert_bias, struct cuda_expert_bias)    \
 	DO(cuda_gather, struct cuda_gather)                  \
 	DO(cuda_embed, struct cuda_embedding)                \
 	DO(cuda_sum_experts, struct cuda_sums)               \
@@ -56,6 +59,7 @@
 	DO(cuda_group, struct cuda_groups)                   \
 	DO(cuda_kv_put, struct cuda_keys)                    \
 	DO(cuda_attend_spans, struct cuda_attention)         \
+	DO(cuda_attend_inputs, struct cuda_attend_inputs)    \
 	DO(cuda_attend_rows, struct cuda_attention)          \
 	DO(cuda_attend_join, struct cuda_attention)
 
@@ -113,9 +117,9 @@ struct cuda_sharing {
 /* Formats with blocks. */
 enum cuda_block_format { CUDA_Q8_0, CUDA_Q5_0, CUDA_Q4_K, CUDA_Q5_K, CUDA_Q6_K };
 
-/* Products of arranged matrices (format.h) of one shape and inputs of 8 bits, or of floats. Matrix m's record begins
- * at slots[m]; it has `parts` matrices, part p at slots[m] + offset + p · part_bytes. An assignment is
- * an input for one matrix: assignment a multiplies input a / divide, and
+/* Products of arranged matrices (format.h) of one shape and inputs of 8 bits, or of floats. Matrix m's record
+ * begins at slots[m]; it has `parts` matrices, part p at slots[m] + offset + p · part_bytes. An assignment
+ * is an input for one matrix: assignment a multiplies input a / divide, and
  *     y[p · y_part + a · ldy + r] = row r of part p · input a / divide.
  * Token t of an item is assignment order[first + t]. Without items there is only matrix 0: item i has
  * the assignments from i · most on, at most `most` of them, of n in all. */
@@ -176,6 +180,33 @@ struct cuda_bias {
 	uint32_t n, width;
 };
 
+/* gate[n] = a function of gate and up: gelu_mul, swiglu_clamped, or silu_mul of gate, at most `limit`, and of
+ * up, -limit to limit. */
+enum cuda_glu { CUDA_GELU, CUDA_CLAMPED, CUDA_LIMITED };
+struct cuda_activation {
+	float *gate;
+	const float *up;
+	uint64_t n;
+	enum cuda_glu kind;
+	float alpha, limit;
+};
+
+/* y[n] = fma(a, x, y) */
+struct cuda_scaled {
+	float *y;
+	const float *x;
+	uint64_t n;
+	float a;
+};
+
+/* y[n][width] += bias[expert][width] of the expert chosen[n]. Numbers that are no expert's are left out. */
+struct cuda_expert_bias {
+	float *y;
+	const float *bias;
+	const uint32_t *chosen;
+	uint32_t n, width, experts;
+};
+
 /* y[n][dim] is multiplied by the sigmoids of gate, whose rows are `step` numbers apart. */
 struct cuda_gates {
 	float *y;
@@ -214,14 +245,15 @@ struct cuda_embedding {
 /* y[rows][width] of the outputs x[rows][top_k][width] of the experts chosen[rows][top_k], which are
  * different ones. Numbers that are no expert's are left out. The output of an expert whose slot is
  * NULL is in `other`, which has the same places; without slots all are in x. shared[rows][width], if it is
- * not NULL, is added after the experts, times the sigmoid of gate[rows], if that is not NULL. add: the sum
- * is added to y. */
+ * not NULL, is added after the experts, times the sigmoid of gate[rows], if that is not NULL. add: y = fma(factor,
+ * sum, y). */
 struct cuda_sums {
 	float *y;
 	const float *x, *other, *weight, *shared, *gate;
 	const uint32_t *chosen;
 	const uint8_t *const *slots;
 	uint32_t rows, top_k, width, experts, add;
+	float factor;
 };
 
 /* logits[rows][experts] to chosen and weight[rows][top_k]. A softmax over all comes first. The chosen experts
@@ -286,10 +318,10 @@ struct cuda_attention {
  *
  * Inputs in 8 bits are those of block_prepare; or, where sum is NULL, of tq_prepare. */
 
-/* The weighted outputs of experts, as of cuda_sums. chosen NULL: they are in ascending order of their
- * experts. top_k 0: there are none. */
+/* The weighted outputs of experts, and of the shared one, as of cuda_sums. chosen NULL: they are in ascending
+ * order of their experts. top_k 0: there are none. */
 struct cuda_expert_sum {
-	const float *outputs, *weight;
+	const float *outputs, *weight, *shared, *gate;
 	const uint32_t *chosen;
 	uint32_t top_k, unused;
 };
@@ -328,6 +360,14 @@ struct cuda_join_inputs {
 	float *scale;
 	int16_t *sum;
 	struct cuda_signs signs;
+};
+
+/* cuda_attend_spans, then cuda_join_inputs, of heads of CUDA_DIM_USUAL elements. arrived[n][heads] are zeros, and are
+ * so again afterwards. */
+enum { CUDA_DIM_USUAL = 128 };
+struct cuda_attend_inputs {
+	struct cuda_join_inputs join;
+	uint32_t *arrived;
 };
 
 /* Per head: rmsnorm of q[n][heads][head_dim] and of key[n][kv_heads][head_dim], where their weights are not

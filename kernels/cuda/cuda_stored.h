@@ -1,5 +1,5 @@
-/* Numbers of the rows of a table, which lie as they do in the file: floats, or blocks as in GGUF files
- * (block.c). */
+/* Numbers of the rows of a table, which lie as they do in the file: floats, or blocks as in GGUF
+ * files (block.c). */
 #ifndef MOEFS_KERNELS_CUDA_CUDA_STORED_H
 #define MOEFS_KERNELS_CUDA_CUDA_STORED_H
 
@@ -56,7 +56,8 @@ CUDA_THREAD float cuda_stored_number(const uint8_t *table, enum cuda_number type
 				     uint32_t width, uint32_t column)
 {
 	const uint32_t b = column / 32 % 8, i = column % 32;
-	const size_t small = row * (width / 32) + column / 32, large = row * (width / 256) + column / 256;
+	const size_t small = row * (width / 32) + column / 32,
+		     large = row * (width / 256) + column / 256;
 
 	switch (type) {
 	case CUDA_TABLE_Q8_0:

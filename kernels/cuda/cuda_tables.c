@@ -297,17 +297,21 @@ static uint32_t cuda_block_threads(uint32_t tokens)
 }
 
 /* Sets how tiles are shared by a grid of two blocks of threads for each processor; returns the bytes that a
- * block needs. */
+ * block needs. own: tiles that a block has in all; it asks for no more memory than these need, since the next
+ * kernel can begin early where there is room. */
 static uint32_t cuda_share_blocks(struct cuda_product *p, enum format format, uint32_t tokens,
-				  uint32_t shared, const struct cuda_grid *g)
+				  uint32_t shared, uint32_t own, const struct cuda_grid *g)
 {
-	enum { PIECES = 64, TILES = 40, RESERVED = 1 << 10 }; /* a tile has a thread for each token */
+	enum { PIECES = 96, TILES = 40, RESERVED = 1 << 10 }; /* a tile has a thread for each token */
+	const uint32_t pieces = cuda_block_pieces(format, p);
 	const uint32_t each = cuda_block_piece_bytes(&block_layouts[format], tokens),
 		       for_tile = 24 + 8 * tokens;
 	const uint32_t fit = (shared / 2 - RESERVED - TILES * for_tile) / each;
 
 	p->sharing.pieces = fit < PIECES ? fit : PIECES;
-	cuda_share_grid(p, cuda_block_pieces(format, p), TILES, g);
+	cuda_share_grid(p, pieces, own < TILES ? own : TILES, g);
+	if (p->sharing.pieces > p->sharing.at_once * pieces)
+		p->sharing.pieces = p->sharing.at_once * pieces;
 	return cuda_parts(p->sharing.at_once * for_tile, 16) * 16 + p->sharing.pieces * each;
 }
 
@@ -319,7 +323,7 @@ static struct cuda_grid cuda_block_grid(const struct cuda_tokens *t, struct cuda
 		       most = 2 * room->processors;
 	struct cuda_grid g = {tiles < most ? tiles : most, 1, cuda_block_threads(t->tokens), 0};
 
-	g.shared = cuda_share_blocks(p, t->format, t->tokens, room->shared, &g);
+	g.shared = cuda_share_blocks(p, t->format, t->tokens, room->shared, cuda_parts(tiles, g.x), &g);
 	return g;
 }
 
@@ -328,7 +332,7 @@ static uint32_t cuda_share_one(const struct cuda_tokens *t, struct cuda_product 
 			       struct cuda_grid *g)
 {
 	const enum format format = cuda_formats[p->block_format];
-	const uint32_t bytes = t->blocks ? cuda_share_blocks(p, format, t->tokens, shared, g)
+	const uint32_t bytes = t->blocks ? cuda_share_blocks(p, format, t->tokens, shared, UINT32_MAX, g)
 					 : cuda_share_tiles(p, t->tokens, true, shared, g);
 
 	g->shared = bytes > g->shared ? bytes : g->shared;

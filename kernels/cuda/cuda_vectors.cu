@@ -76,6 +76,38 @@ CUDA_KERNEL cuda_open_gates(struct cuda_gates p)
 		p.y[item] *= cuda_sigmoid(p.gate[row * p.step + item % p.dim]);
 }
 
+CUDA_KERNEL cuda_add_scaled(struct cuda_scaled p)
+{
+	const size_t i = cuda_item();
+
+	cuda_wait_for_ahead();
+	if (i < p.n)
+		p.y[i] = cuda_fma(p.a, p.x[i], p.y[i]);
+}
+
+CUDA_KERNEL cuda_add_expert_bias(struct cuda_expert_bias p)
+{
+	const size_t item = cuda_item(), at = item / p.width;
+
+	cuda_wait_for_ahead();
+	if (at < p.n && p.chosen[at] < p.experts)
+		p.y[item] += p.bias[(size_t)p.chosen[at] * p.width + item % p.width];
+}
+
+CUDA_KERNEL cuda_activate(struct cuda_activation p)
+{
+	const size_t i = cuda_item();
+
+	cuda_wait_for_ahead();
+	if (i >= p.n)
+		return;
+	const float gate = p.gate[i], up = p.up[i];
+	p.gate[i] = p.kind == CUDA_GELU	     ? cuda_gelu(gate) * up
+		    : p.kind == CUDA_CLAMPED ? cuda_swiglu_clamped(gate, up, p.alpha, p.limit)
+					     : cuda_silu(cuda_at_most(gate, p.limit)) *
+						       cuda_within(up, p.limit);
+}
+
 CUDA_KERNEL cuda_gather(struct cuda_gather p)
 {
 	const size_t item = cuda_item(), row = (uint32_t)item / p.width;
@@ -125,5 +157,5 @@ CUDA_KERNEL cuda_sum_experts(struct cuda_sums p)
 	}
 	if (p.shared)
 		y = cuda_fma(p.gate ? cuda_sigmoid(p.gate[row]) : 1, p.shared[item], y);
-	p.y[item] = p.add ? p.y[item] + y : y;
+	p.y[item] = p.add ? cuda_fma(p.factor, y, p.y[item]) : y;
 }

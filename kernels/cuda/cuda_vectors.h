@@ -49,6 +49,28 @@ CUDA_THREAD float cuda_sigmoid(float x)
 	return cuda_divide(1, 1 + cuda_exp(-x));
 }
 
+/* What NaN passes. */
+CUDA_THREAD float cuda_at_most(float x, float limit)
+{
+	return x > limit ? limit : x;
+}
+CUDA_THREAD float cuda_within(float x, float limit)
+{
+	const float above = cuda_at_most(x, limit);
+	return above < -limit ? -limit : above;
+}
+
+CUDA_THREAD float cuda_gelu(float x)
+{
+	return cuda_divide(x, 1 + cuda_exp(x * cuda_fma(GELU_CUBE, x * x, GELU_LINE)));
+}
+
+CUDA_THREAD float cuda_swiglu_clamped(float gate, float up, float alpha, float limit)
+{
+	const float g = cuda_at_most(gate, limit), u = cuda_within(up, limit);
+	return (u + 1) * cuda_divide(g, 1 + cuda_exp(g * -alpha));
+}
+
 /* A pair of a head by its angle. */
 CUDA_THREAD void cuda_rotate_pair(float *first, float *second, float cos, float sin)
 {

@@ -276,7 +276,7 @@ static void layer_add(struct card_chain *chain, const struct layer_step *s, size
 		      uint32_t positions)
 {
 	struct cuda_norm_inputs norm = {.x = s->x,
-					.experts = {s->down, s->weight, NULL, TOP_K, 0},
+					.experts = {.outputs = s->down, .weight = s->weight, .top_k = TOP_K},
 					.w = s->norm, .q = s->inputs, .scale = s->scale,
 					.sum = s->sum, .rows = 1,
 					.n = HIDDEN, .eps = 1e-6F};

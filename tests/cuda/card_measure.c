@@ -332,7 +332,7 @@ static void card_measure_step(struct card *c)
 	const struct cuda_vectors gate = {x, y, (uint64_t)STEP_TOP_K * STEP_SIZE},
 				  residual = {x, y, STEP_HIDDEN};
 	const struct cuda_choice choice = {x, q, to, 1, STEP_EXPERTS, STEP_TOP_K, 1, 0, 1, 0};
-	const struct cuda_sums sums = {.y = to, .x = y, .weight = x, .chosen = chosen, .rows = 1,
+	const struct cuda_sums sums = {.factor = 1, .y = to, .x = y, .weight = x, .chosen = chosen, .rows = 1,
 				      .top_k = STEP_TOP_K, .width = STEP_HIDDEN,
 				      .experts = STEP_EXPERTS};
 	struct cuda_groups groups = {.chosen = chosen, .slots = slots, .rows = 1,
@@ -362,11 +362,13 @@ static void card_measure_step(struct card *c)
 			    cuda_items_grid(STEP_KV * STEP_DIM), &keys);
 	const struct cuda_norm_inputs norm = {.x = x, .added = y, .w = z, .q = q, .scale = to, .rows = 1,
 					      .n = STEP_HIDDEN, .eps = 1e-6F},
-				      sum = {.x = x, .experts = {y, z, chosen, STEP_TOP_K, 0}, .w = z,
-					     .q = q, .scale = to, .rows = 1, .n = STEP_HIDDEN};
+				      sum = {.x = x,
+					     .experts = {.outputs = y, .weight = z, .chosen = chosen,
+							 .top_k = STEP_TOP_K},
+					     .w = z, .q = q, .scale = to, .rows = 1, .n = STEP_HIDDEN};
 	const struct cuda_gate_inputs gates = {.gate = x, .up = z, .q = q, .scale = to, .k = STEP_SIZE,
 					       .n = STEP_TOP_K};
-	const struct cuda_heads place = {.keys = keys, .q = x, .q_norm = z, .key_norm = z, .cos = z,
+	const struct cuda_heads place = {.keys = keys, .q = x, .q_from = x, .q_step = STEP_DIM, .q_norm = z, .key_norm = z, .cos = z,
 					 .sin = z, .heads = STEP_HEADS, .turned = STEP_DIM / 2};
 	const struct cuda_route route = {choice, groups};
 	card_measure_kernel(c, cuda_norm_inputs_number, "2048, added", cuda_norm_inputs_grid(&norm),

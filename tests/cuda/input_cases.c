@@ -70,7 +70,7 @@ struct case_inputs case_inputs_room(const struct runner *r, uint32_t rows, uint3
 
 struct norm_case {
 	uint32_t rows, n, top_k;
-	bool added, y, ascending, blocks;
+	bool added, y, ascending, blocks, shared, gated;
 };
 
 /* Experts of a row: 3, 0, 1, 2 … times 5. */
@@ -82,9 +82,22 @@ static void case_norm_experts(struct random *random, uint32_t *chosen, float *we
 	random_normal(random, weight, (size_t)c->rows * c->top_k);
 }
 
+/* A row of the shared expert. */
+static void case_norm_shared(const struct norm_case *c, float *sum, const float *shared, float gate)
+{
+	float weight = 1;
+
+	if (c->gated)
+		kernels_scalar.sigmoid_mul(&weight, &gate, 1);
+	if (c->shared)
+		kernels_scalar.add_scaled(sum, weight, shared, c->n);
+}
+
+/* Gates are `added`'s first numbers, outputs of the shared expert follow those of the others. */
 static void case_norm_expect(const struct norm_case *c, float *x, const float *added,
 			     const float *outputs, const uint32_t *chosen, const float *weight)
 {
+	const float *shared = outputs + (size_t)c->rows * c->top_k * c->n;
 	float *sum = case_alloc(c->n, sizeof *sum);
 
 	for (size_t row = 0; row < c->rows; row++) {
@@ -94,6 +107,7 @@ static void case_norm_expect(const struct norm_case *c, float *x, const float *a
 				if (chosen[i] == e)
 					kernels_scalar.add_scaled(sum, weight[i], outputs + i * c->n,
 								  c->n);
+		case_norm_shared(c, sum, shared + row * c->n, added[row]);
 		if (c->added)
 			kernels_scalar.add(x + row * c->n, added + row * c->n, c->n);
 		if (c->top_k)
@@ -108,20 +122,23 @@ static bool case_norm_inputs_of(const struct runner *r, const struct norm_case *
 	const size_t outputs = (size_t)c->rows * c->top_k;
 	struct random random = {c->n};
 	float *x = case_alloc(3 * all + c->n, sizeof *x), *got = x + all, *added = x + 2 * all,
-	      *w = x + 3 * all, *output = case_alloc(outputs * c->n, sizeof *x), weight[64];
+	      *w = x + 3 * all, *output = case_alloc((outputs + c->rows) * c->n, sizeof *x), weight[64];
 	uint32_t chosen[64];
 	compare_fill_rows(&random, x, c->rows, c->n);
 	random_normal(&random, added, all);
 	random_normal(&random, w, c->n);
-	random_normal(&random, output, outputs * c->n);
+	random_normal(&random, output, (outputs + c->rows) * c->n);
 	case_norm_experts(&random, chosen, weight, c);
 	const struct case_inputs in = case_inputs_room(r, c->rows, c->n, c->blocks);
 	struct cuda_norm_inputs p = {
 		.x = r->put(r->ctx, x, bytes),
 		.added = c->added ? r->put(r->ctx, added, bytes) : NULL,
-		.experts = {r->put(r->ctx, output, outputs * c->n * sizeof *x),
-			    r->put(r->ctx, weight, sizeof weight),
-			    c->ascending ? NULL : r->put(r->ctx, chosen, sizeof chosen), c->top_k, 0},
+		.experts = {.outputs = r->put(r->ctx, output, outputs * c->n * sizeof *x),
+			    .weight = r->put(r->ctx, weight, sizeof weight),
+			    .shared = c->shared ? r->put(r->ctx, output + outputs * c->n, bytes) : NULL,
+			    .gate = c->gated ? r->put(r->ctx, added, c->rows * sizeof *x) : NULL,
+			    .chosen = c->ascending ? NULL : r->put(r->ctx, chosen, sizeof chosen),
+			    .top_k = c->top_k},
 		.w = r->put(r->ctx, w, c->n * sizeof *w),
 		.y = c->y ? r->put(r->ctx, NULL, bytes) : NULL,
 		.q = in.q,
@@ -153,10 +170,17 @@ static bool case_norm_inputs_of(const struct runner *r, const struct norm_case *
 bool case_norm_inputs(const struct runner *r)
 {
 	static const struct norm_case cases[] = {
-		{3, 256, 0, false, true, false, false}, {2, 2048, 8, false, false, true, false},
-		{7, 300, 3, false, true, false, false}, {5, 640, 0, true, false, false, false},
-		{4, 96, 2, true, true, false, false},	{1, 2400, 10, true, true, false, false},
-		{3, 2048, 8, false, true, true, true},	{5, 352, 0, true, false, false, true},
+		{3, 256, 0, .y = true},
+		{2, 2048, 8, .ascending = true},
+		{7, 300, 3, .y = true},
+		{5, 640, 0, .added = true},
+		{4, 96, 2, .added = true, .y = true},
+		{1, 2400, 10, .added = true, .y = true},
+		{3, 2048, 8, .y = true, .ascending = true, .blocks = true},
+		{5, 352, 0, .added = true, .blocks = true},
+		{3, 300, 4, .y = true, .ascending = true, .shared = true},
+		{3, 300, 2, .y = true, .shared = true, .gated = true},
+		{2, 352, 2, .y = true, .blocks = true, .shared = true, .gated = true},
 	};
 	bool right = true;
 

@@ -111,6 +111,66 @@ bool case_elements(const struct runner *r)
 	       case_elements_by(r, cuda_add_number, kernels_scalar.add);
 }
 
+enum { GLU_NUMBERS = 3000 };
+
+static bool case_activation(const struct runner *r, struct cuda_activation p)
+{
+	struct random random = {p.kind + 1};
+	float gate[GLU_NUMBERS], up[GLU_NUMBERS], got[GLU_NUMBERS];
+	compare_fill_rows(&random, gate, 3, GLU_NUMBERS / 3);
+	random_normal(&random, up, GLU_NUMBERS);
+	p.gate = r->put(r->ctx, gate, sizeof gate);
+	p.up = r->put(r->ctx, up, sizeof up);
+	p.n = GLU_NUMBERS;
+
+	for (size_t i = 0; i < GLU_NUMBERS && p.kind == CUDA_LIMITED; i++) {
+		gate[i] = gate[i] > p.limit ? p.limit : gate[i];
+		up[i] = up[i] > p.limit ? p.limit : up[i] < -p.limit ? -p.limit : up[i];
+	}
+	if (p.kind == CUDA_GELU)
+		kernels_scalar.gelu_mul(gate, up, GLU_NUMBERS);
+	else if (p.kind == CUDA_CLAMPED)
+		kernels_scalar.swiglu_clamped(gate, up, GLU_NUMBERS, p.alpha, p.limit);
+	else
+		kernels_scalar.silu_mul(gate, up, GLU_NUMBERS);
+	const bool right = case_launch(r, cuda_activate_number, cuda_items_grid(GLU_NUMBERS), &p,
+				       sizeof p) &&
+			   r->get(r->ctx, got, p.gate, sizeof got) &&
+			   compare_floats("activations", got, gate, GLU_NUMBERS);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_activations(const struct runner *r)
+{
+	static const struct cuda_activation all[] = {{.kind = CUDA_GELU},
+						     {.kind = CUDA_CLAMPED, .alpha = 1.702F, .limit = 1},
+						     {.kind = CUDA_LIMITED, .limit = 0.7F}};
+	return case_activation(r, all[0]) && case_activation(r, all[1]) &&
+	       case_activation(r, all[2]);
+}
+
+static bool case_scaled(const struct runner *r)
+{
+	enum { NUMBERS = 700 };
+	struct random random = {8};
+	float y[NUMBERS], x[NUMBERS], got[NUMBERS];
+	random_normal(&random, y, NUMBERS);
+	compare_fill_rows(&random, x, 1, NUMBERS);
+	const struct cuda_scaled p = {.y = r->put(r->ctx, y, sizeof y),
+				      .x = r->put(r->ctx, x, sizeof x),
+				      .n = NUMBERS,
+				      .a = 0.22F};
+
+	kernels_scalar.add_scaled(y, p.a, x, NUMBERS);
+	const bool right = case_launch(r, cuda_add_scaled_number, cuda_items_grid(NUMBERS), &p,
+				       sizeof p) &&
+			   r->get(r->ctx, got, p.y, sizeof got) &&
+			   compare_floats("scaled sums", got, y, NUMBERS);
+	r->forget(r->ctx);
+	return right;
+}
+
 /* Gates lie between other numbers. */
 bool case_gates(const struct runner *r)
 {
@@ -135,7 +195,33 @@ bool case_gates(const struct runner *r)
 	return right;
 }
 
-bool case_bias(const struct runner *r)
+/* The last assignment is no expert's. */
+static bool case_expert_bias(const struct runner *r)
+{
+	enum { EXPERTS = 4, WIDTH = 90, ASSIGNMENTS = 5 };
+	static const uint32_t chosen[ASSIGNMENTS] = {3, 0, 3, 1, UINT32_MAX};
+	struct random random = {9};
+	float y[ASSIGNMENTS * WIDTH], bias[EXPERTS * WIDTH], got[ASSIGNMENTS * WIDTH];
+	random_normal(&random, y, ASSIGNMENTS * WIDTH);
+	random_normal(&random, bias, EXPERTS * WIDTH);
+	const struct cuda_expert_bias p = {.y = r->put(r->ctx, y, sizeof y),
+					   .bias = r->put(r->ctx, bias, sizeof bias),
+					   .chosen = r->put(r->ctx, chosen, sizeof chosen),
+					   .n = ASSIGNMENTS,
+					   .width = WIDTH,
+					   .experts = EXPERTS};
+
+	for (size_t a = 0; a + 1 < ASSIGNMENTS; a++)
+		kernels_scalar.add(y + a * WIDTH, bias + (size_t)chosen[a] * WIDTH, WIDTH);
+	const bool right = case_launch(r, cuda_add_expert_bias_number,
+				       cuda_items_grid(ASSIGNMENTS * WIDTH), &p, sizeof p) &&
+			   r->get(r->ctx, got, p.y, sizeof got) &&
+			   compare_floats("biases of experts", got, y, ASSIGNMENTS * WIDTH);
+	r->forget(r->ctx);
+	return right;
+}
+
+static bool case_row_bias(const struct runner *r)
 {
 	enum { ROWS = 7, WIDTH = 90 };
 	struct random random = {7};
@@ -155,6 +241,11 @@ bool case_bias(const struct runner *r)
 			   compare_floats("biases", got, y, ROWS * WIDTH);
 	r->forget(r->ctx);
 	return right;
+}
+
+bool case_sums_and_biases(const struct runner *r)
+{
+	return case_row_bias(r) && case_expert_bias(r) && case_scaled(r);
 }
 
 bool case_gather(const struct runner *r)
@@ -265,7 +356,7 @@ static void case_add_shared(float *y, const float *shared, const float *gate)
 
 /* Half of the experts lie elsewhere: their outputs are in `other`. The last entry of a row may be no
  * expert. */
-static bool case_sum_experts_to(const struct runner *r, bool add, bool shares, bool gated)
+static bool case_sum_experts_to(const struct runner *r, bool add, float factor, bool shares, bool gated)
 {
 	uint64_t slots[SUM_EXPERTS];
 	const size_t outputs = SUM_ROWS * SUM_TOP_K, all = outputs * SUM_WIDTH;
@@ -300,7 +391,8 @@ static bool case_sum_experts_to(const struct runner *r, bool add, bool shares, b
 				    .rows = SUM_ROWS,
 				    .top_k = SUM_TOP_K,
 				    .width = SUM_WIDTH,
-				    .add = add};
+				    .add = add,
+				    .factor = factor};
 
 	bool right = case_launch(r, cuda_sum_experts_number,
 				 cuda_items_grid(SUM_ROWS * SUM_WIDTH), &p, sizeof p) &&
@@ -311,7 +403,7 @@ static bool case_sum_experts_to(const struct runner *r, bool add, bool shares, b
 	if (shares)
 		case_add_shared(y, shared, gated ? gate : NULL);
 	if (add) {
-		kernels_scalar.add(before, y, SUM_ROWS * SUM_WIDTH);
+		kernels_scalar.add_scaled(before, factor, y, SUM_ROWS * SUM_WIDTH);
 		memcpy(y, before, sizeof y);
 	}
 	right = right && compare_floats("sums of experts", got, y, SUM_ROWS * SUM_WIDTH);
@@ -322,9 +414,10 @@ static bool case_sum_experts_to(const struct runner *r, bool add, bool shares, b
 
 bool case_sum_experts(const struct runner *r)
 {
-	return case_sum_experts_to(r, false, false, false) &&
-	       case_sum_experts_to(r, true, false, true) &&
-	       case_sum_experts_to(r, true, true, false) && case_sum_experts_to(r, false, true, true);
+	return case_sum_experts_to(r, false, 1, false, false) &&
+	       case_sum_experts_to(r, true, 1, false, true) &&
+	       case_sum_experts_to(r, true, 0.22F, true, false) &&
+	       case_sum_experts_to(r, false, 1, true, true);
 }
 
 /* ---- the router ---- */

@@ -14,22 +14,28 @@
 #include <errno.h>
 
 /* What info/kernels says of each fixture: which parts the CPU computes, and why. */
+#define EXPERTS "experts that are not on the GPU"
 static const struct case_of {
 	const char *fixture, *computes;
-	bool fails; /* the GPU also fails in the middle of a step */
+	uint32_t ways; /* in which it is computed, the first ones */
+	bool fails;    /* the GPU also fails in the middle of a step */
 } cases[] = {
-	{"qwen3", "gpu: all layers", false},
-	{"smollm3", "gpu: all layers", false},
-	{"lfm2_moe", "gpu: all else; cpu: mixers of layers 0-1, 3 (convolutions); experts that are not on the GPU",
-	 true},
-	{"deepseek_v3_fp8", "gpu: all else; cpu: mixers of layers 0-2 (latent attention); experts that are not on "
-			    "the GPU", false},
-	{"qwen3_next", "gpu: all else; cpu: mixers of layers 0-2 (delta nets); experts that are not on the GPU", true},
-	{"qwen3_5_moe", "gpu: all else; cpu: mixers of layers 0-2 (delta nets); the draft layer; experts that are not on "
-			"the GPU", false},
-	{"qwen2_moe", "gpu: all layers; cpu: experts that are not on the GPU", false},
-	{"olmoe", "gpu: all layers; cpu: experts that are not on the GPU", false},
-	{"gpt_oss_mxfp4", "gpu: all else; cpu: feed-forwards of layers 0-2 (another activation)", false},
+	{"qwen3", "gpu: all layers", 1, false},
+	{"smollm3", "gpu: all layers", 1, false},
+	{"gemma3", "gpu: all layers", 1, false},
+	{"qwen2_moe", "gpu: all layers; cpu: " EXPERTS, 2, false},
+	{"olmoe", "gpu: all layers; cpu: " EXPERTS, 1, false},
+	{"granitemoe", "gpu: all layers; cpu: " EXPERTS, 1, false},
+	{"gpt_oss_mxfp4", "gpu: all layers; cpu: " EXPERTS, 3, false},
+	{"qwen3_next", "gpu: all else; cpu: mixers of layers 0-2 (delta nets); " EXPERTS, 3, true},
+	{"qwen3_5_moe", "gpu: all else; cpu: mixers of layers 0-2 (delta nets); the draft layer; " EXPERTS, 1,
+	 false},
+	{"lfm2_moe", "gpu: all else; cpu: mixers of layers 0-1, 3 (convolutions); " EXPERTS, 2, true},
+	{"deepseek_v3_fp8", "gpu: all else; cpu: mixers of layers 0-2 (latent attention); " EXPERTS, 3, false},
+	{"nemotron_h",
+	 "gpu: all else; cpu: mixers of layers 0, 2 (Mamba2); feed-forwards of layers 1, 4 (feed-forwards without "
+	 "gates)",
+	 1, false},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -247,7 +253,6 @@ static const struct way {
 	enum test_held held;
 	const char *when;
 } ways[] = {{HELD_ALL, "late"}, {HELD_SOME, "early"}, {HELD_NONE, "late"}};
-enum { WAYS = sizeof ways / sizeof *ways };
 
 static void assert_computes(const struct test_gpu *g, const char *want)
 {
@@ -275,7 +280,7 @@ static void compare_on(const struct way *w, const struct case_of *c, const struc
 		fail_msg("%s", test_gpu_no_card(&g).text);
 	test_record_same(&got, want);
 	assert_computes(&g, c->computes);
-	if (g.v.plan->routed_layers && !strstr(c->computes, "experts"))
+	if (g.v.plan->routed_layers && !strstr(c->computes, EXPERTS))
 		assert_refuses_pins(&g);
 	test_record_free(&got);
 	test_gpu_close(&g);
@@ -311,12 +316,11 @@ static void fail_everywhere(void)
 	test_record_free(&want);
 }
 
-/* Where no experts come to the GPU, there is only one way. */
 static void compare(const struct case_of *c)
 {
 	struct test_record want = {0};
 	all(&test_cpu, &want);
-	for (uint32_t i = 0; i < (strstr(c->computes, "experts") ? WAYS : 1); i++)
+	for (uint32_t i = 0; i < c->ways; i++)
 		compare_on(&ways[i], c, &want);
 	test_record_free(&want);
 }
