@@ -10,6 +10,8 @@
 #ifndef MOEFS_KERNELS_DELTA_H
 #define MOEFS_KERNELS_DELTA_H
 
+#include "kernels/exponential.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -18,6 +20,9 @@ enum {
 	DELTA_KEY_DIM = 256, /* the largest key_dim, so that a tile of a state fits on the stack */
 	CONV_WIDTH = 8,	     /* most taps of a convolution */
 };
+
+/* Added to the squared length of queries and keys of a gated delta net (l2norm). */
+#define DELTA_LENGTH_EPS 1e-6F
 
 enum delta_rule { DELTA_REPLACES, DELTA_REPLACES_BY_ROW, DELTA_ADDS, DELTA_RULES };
 
@@ -47,14 +52,6 @@ struct delta {
  * log1p, and a gate is a factor of everything that follows in a text.
  */
 
-#define DELTA_EXP_LOW (-750.0) /* exp of less rounds to 0 */
-#define DELTA_EXP_HIGH 710.0   /* exp of more overflows */
-#define DELTA_LOG2E 0x1.71547652b82fep+0
-#define DELTA_LN2_HIGH 0x1.62e42feep-1 /* n times this is exact */
-#define DELTA_LN2_LOW 0x1.a39ef35793c76p-33
-/* 1.5 · 2^52: adding it rounds to an integer, which the low bits of the sum then hold. */
-#define DELTA_ROUND 0x1.8p+52
-
 /* 2^n for n in the range of normal numbers. For other n (from a NaN) the result is any double, but
  * never a trap. */
 static inline double delta_power_of_two(int64_t n)
@@ -66,31 +63,18 @@ static inline double delta_power_of_two(int64_t n)
 }
 
 /* exp(x) = 2^n · exp(r), as in scalar_exp of scalar.h: n = x / ln 2 rounded to an integer, |r| <=
- * ln 2 / 2. The Taylor series ends after r^13 / 13!; the rest is below 1e-17. */
+ * ln 2 / 2; exponential.h has the constants. */
 static inline double delta_exp(double x)
 {
-	static const double factor[] = {1. / 6227020800,
-					1. / 479001600,
-					1. / 39916800,
-					1. / 3628800,
-					1. / 362880,
-					1. / 40320,
-					1. / 5040,
-					1. / 720,
-					1. / 120,
-					1. / 24,
-					1. / 6,
-					1. / 2,
-					1,
-					1};
+	static const double factor[] = {DELTA_EXP_FACTORS};
+
 	x = DELTA_EXP_LOW > x ? DELTA_EXP_LOW : x; /* comparisons with NaN are false and keep it */
 	x = DELTA_EXP_HIGH < x ? DELTA_EXP_HIGH : x;
 
 	const double shifted = x * DELTA_LOG2E + DELTA_ROUND, rounded = shifted - DELTA_ROUND;
-	uint64_t bits, zero;
+	uint64_t bits;
 	memcpy(&bits, &shifted, sizeof bits);
-	memcpy(&zero, &(const double){DELTA_ROUND}, sizeof zero);
-	const int64_t n = (int64_t)(bits - zero), half = n >> 1;
+	const int64_t n = (int64_t)(bits - DELTA_ROUND_BITS), half = n >> 1;
 
 	const double r = (x - rounded * DELTA_LN2_HIGH) - rounded * DELTA_LN2_LOW;
 	double p = factor[0];

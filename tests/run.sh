@@ -92,7 +92,7 @@ one_thread=' anthropic block checkpoint codec config context depth draft_meter e
 
 # Whole models on an emulated GPU take minutes with a sanitizer: under AddressSanitizer they run where nobody ends the tests,
 # and under ThreadSanitizer, where each of the GPU's threads is a thread of the system, the kernels alone (cuda_kernels).
-emulated=' cuda_backend cuda_faults cuda_formats cuda_parts gpu_tiers '
+emulated=' cuda_backend cuda_faults cuda_formats cuda_parts cuda_states gpu_tiers '
 left_out() { # TREE GROUP
 	case $1 in
 	build/tsan) [[ $one_thread$emulated =~ [[:space:]]$2[[:space:]] ]] ;;
@@ -131,7 +131,7 @@ begin() { # NAME
 
 # Those that take minutes are begun first, so that no lane is left with one of them at the end; each of both parts is in
 # the order of the seed.
-long='unit (cuda_backend|cuda_parts|refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference)\.sh$'
+long='unit (cuda_backend|cuda_parts|cuda_states|refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference)\.sh$'
 SEED=${SEED:-$RANDOM}
 export SEED
 shuffled() { shuf --random-source=<(yes "$SEED"); }

@@ -64,9 +64,19 @@ struct backend {
 	 * operations do not fail. */
 	int (*failed)(const struct environment *env, struct err *e);
 	/* When all layers of a step have been computed, before its tokens are appended, and where
-	 * logits are wanted after `end` and before `head`: the rows' keys, values and states are in
-	 * their contexts when the call returns. NULL: they are there after each layer. */
+	 * logits are wanted after `end` and before `head`: the rows' keys and values are in their
+	 * contexts when the call returns, and so are states that are not away. NULL: they are there
+	 * after each layer. */
 	void (*settle)(struct step *s);
+
+	/* ---- recurrent states in the backend's own memory (recurrent.h); NULL: there are none ---- */
+
+	/* Whether it has the copy of a context's state. If a step begins while the state is away and
+	 * the copy is not there, the text is computed again from a checkpoint. A state that is not
+	 * copied is copied by the step; where it is copied, `settle` leaves it away. */
+	bool (*has_state)(const struct environment *env, const struct context *x);
+	/* Copies a state that is away to main memory. False: it is lost. Between two steps. */
+	bool (*bring_state)(const struct environment *env, struct context *x);
 
 	/* ---- a layer ---- */
 

@@ -208,7 +208,7 @@ static int context_save_state(struct context_save *s, size_t position, uint32_t 
 /* Whether the state at the end is saved, and not only checkpoints. */
 static bool context_saves_end(const struct context *x)
 {
-	return x->tokens.count && x->recurrent.now && !x->recurrent.spoiled;
+	return x->tokens.count && x->recurrent.now && !recurrent_stale(&x->recurrent);
 }
 
 /* How many checkpoints of the state are saved: those before the end. The budget's lock is held. */

@@ -266,6 +266,57 @@ static int forward_restore(struct forward *f, const struct step_batch *b, struct
 	return failed;
 }
 
+/* ---- recurrent states in the backend's memory ---- */
+
+void forward_bring_state(struct forward *f, struct context *x)
+{
+	const struct backend *b = f->env.backend;
+	struct recurrent *r = &x->recurrent;
+	if (r->copy != RECURRENT_AWAY)
+		return;
+	bool there = b->bring_state && b->bring_state(&f->env, x);
+	r->spoiled = !there;
+	r->copy = there ? RECURRENT_COPIED : RECURRENT_NOT_COPIED;
+}
+
+/* Whether the state of one of the rows' contexts is lost: it was away, and the backend has given up its copy,
+ * or has failed. */
+static bool forward_lost_states(const struct forward *f, const struct step_batch *b)
+{
+	const struct backend *now = f->env.backend;
+	bool lost = false;
+	for (uint32_t t = 0; t < b->count; t++) {
+		struct context *x = b->rows[t].context;
+		struct recurrent *r = &x->recurrent;
+		if (r->copy != RECURRENT_NOT_COPIED &&
+		    !(now->has_state && now->has_state(&f->env, x))) {
+			r->spoiled |= r->copy == RECURRENT_AWAY;
+			r->copy = RECURRENT_NOT_COPIED;
+		}
+		lost |= r->bytes && r->spoiled;
+	}
+	return lost;
+}
+
+/* Computes such states again. For those the backend may give up others of the step, each once if it has
+ * room for all; else it is left. */
+static int forward_find_states(struct forward *f, struct forward_pass *p, const struct step_batch *b,
+			       struct err *e)
+{
+	struct err why;
+	int failed = 0;
+	for (uint32_t tries = 0; tries < b->count && !failed && forward_lost_states(f, b); tries++)
+		failed = forward_restore(f, b, e);
+	if (failed || !forward_lost_states(f, b))
+		return failed;
+	err_set(&why, ENOMEM, "there is no room for the recurrent states of a step's texts");
+	failed = forward_fall_back(f, &why, e);
+	if (!failed)
+		failed = forward_renew_stream(f, p, e);
+	(void)forward_lost_states(f, b);
+	return failed ? failed : forward_restore(f, b, e);
+}
+
 /* Begins the pass's step anew, by the backend that computes now. -EIO: some logits have been read
  * already. */
 static int forward_begin_again(struct forward *f, struct forward_pass *p, struct err *e)
@@ -461,6 +512,8 @@ int forward_begin(struct forward *f, struct forward_pass *p, const struct step_b
 		  float *logits, struct err *e)
 {
 	int failed = forward_check(f, p, b, logits, e);
+	if (!failed)
+		failed = forward_find_states(f, p, b, e);
 	int spans = failed ? failed : step_find_spans(b, p->spans, e);
 	if (spans > 0)
 		spans = forward_check_long(p, spans, e);

@@ -81,6 +81,10 @@ uint64_t forward_bytes(const struct backend *b, const struct config *c, uint32_t
  * After an error, of the call or of a span, the contexts are as before, except that a recurrent state
  * may have to go back further: its context then holds fewer tokens than before. */
 int forward_run(struct forward *f, const struct step_batch *b, float *logits, struct err *e);
+/* Has a context's recurrent state in main memory, wherever the backend keeps it: before it is read
+ * there, or the context is left to other threads. Between two steps, by the thread that computes. A state
+ * that is lost is computed again by the context's next step. */
+void forward_bring_state(struct forward *f, struct context *x);
 /* Returns the final norm's output in main memory, valid until the next step or draft. */
 float *forward_normed(struct forward *f);
 

@@ -75,7 +75,7 @@ static size_t recurrent_moved_layer_floats(const struct recurrent_shape *s)
 	return s->width ? s->matrices + (size_t)(s->width - 1) * s->channels : 0;
 }
 
-static size_t recurrent_layer_floats(const struct recurrent_shape *s)
+size_t recurrent_layer_floats(const struct recurrent_shape *s)
 {
 	return recurrent_moved_layer_floats(s) + RECURRENT_BEHIND * recurrent_row_floats(s);
 }
@@ -224,7 +224,7 @@ int recurrent_share(struct recurrent *to, struct recurrent *from, size_t positio
 		return -e->code;
 	to->now = from->now;
 	to->behind = from->behind;
-	to->spoiled = from->spoiled;
+	to->spoiled = recurrent_stale(from);
 	sharers *again = to->spoiled ? NULL : sharing_join(&from->now_sharers, e);
 	if (again) {
 		to->checkpoints[to->checkpoint_count++] = (struct recurrent_checkpoint){
@@ -245,7 +245,7 @@ uint64_t recurrent_own_bytes(const struct recurrent *r)
 
 void recurrent_checkpoint(struct recurrent *r, size_t position)
 {
-	if (!r->now || r->spoiled || !position)
+	if (!r->now || recurrent_stale(r) || !position)
 		return;
 	pthread_mutex_lock(&r->budget->lock);
 	float *state = recurrent_make_room(r, position);
@@ -307,6 +307,7 @@ size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to)
 		return to;
 	}
 	r->spoiled = false;
+	r->copy = RECURRENT_NOT_COPIED;
 	if (restored)
 		return reached;
 	sharing_leave(r->budget, r->now, r->bytes, r->now_sharers);

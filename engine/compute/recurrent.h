@@ -16,6 +16,9 @@
  * checkpoints' are counted against the context budget. A checkpoint for which there is no room
  * replaces another one, or is not kept; all checkpoints give way to what any context needs.
  *
+ * A backend may keep the state in its own memory while it computes a text, and main memory's state
+ * then stays behind until it is brought there (forward_bring_state).
+ *
  * For one thread at a time, like the context; but checkpoints may give way at any moment, so they
  * are under the budget's lock.
  */
@@ -53,6 +56,8 @@ struct recurrent_shape {
 };
 struct recurrent_shape recurrent_shape_of(const struct config *c, enum mixer mixer);
 
+/* Floats of a layer with this shape. */
+size_t recurrent_layer_floats(const struct recurrent_shape *s);
 /* Floats of one row that the state is behind. */
 size_t recurrent_row_floats(const struct recurrent_shape *s);
 /* Where a recurrent layer's floats begin in a context's state. */
@@ -67,12 +72,17 @@ size_t recurrent_moved_floats(const struct config *c);
 /* Most checkpoints of a context: a state of Qwen3.6-35B-A3B takes 63 MB. */
 enum { RECURRENT_CHECKPOINTS = KV_CHECKPOINTS };
 
+/* Whether the backend has a copy of the state in its own memory, which it finds by the number of struct
+ * context_copy (context.h). AWAY: the copy alone is the state; `now` is that of an earlier position. */
+enum recurrent_copy { RECURRENT_NOT_COPIED, RECURRENT_COPIED, RECURRENT_AWAY };
+
 struct recurrent {
 	struct context_budget *budget;
 	size_t bytes;	      /* of a state, in whole pages; 0: the model has no recurrent layer */
 	float *now;	      /* after the context's last position; NULL before the first */
 	sharers *now_sharers; /* of `now`: saving shares it (context_save.h) */
 	bool spoiled;	      /* a failed step has left `now` between two positions */
+	enum recurrent_copy copy;
 	/* How many of the context's last positions `now` is behind: their rows are kept. */
 	uint32_t behind;
 	struct context_spare spare;
@@ -84,6 +94,12 @@ struct recurrent {
 	} checkpoints[RECURRENT_CHECKPOINTS]; /* ascending; under the budget's lock */
 	uint32_t checkpoint_count;
 };
+
+/* Whether `now` is not the state of the context's last position: what would read it does without. */
+static inline bool recurrent_stale(const struct recurrent *r)
+{
+	return r->spoiled || r->copy == RECURRENT_AWAY;
+}
 
 /* floats: of one state; with 0 all calls do nothing. */
 void recurrent_init(struct recurrent *r, struct context_budget *budget, size_t floats);

@@ -16,8 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-static const float length_eps = 1e-6F; /* of the squared length of queries and keys */
-
 void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t rows)
 {
 	size_t channels = config_delta_channels(c), heads = c->delta_net.value_heads,
@@ -49,7 +47,7 @@ static void delta_mix_rows(void *ctx, uint32_t begin, uint32_t end)
 		k->conv_silu(row, weights_vector(rows->weights, TENSOR_DELTA_CONV), NULL, taps,
 			     net->width, channels, 0, channels);
 		for (uint32_t h = 0; h < 2 * keys; h++, row += dim) /* queries, then keys */
-			k->l2norm(row, row, dim, length_eps, h < keys ? scale : 1);
+			k->l2norm(row, row, dim, DELTA_LENGTH_EPS, h < keys ? scale : 1);
 		size_t gates = (size_t)r * net->value_heads;
 		delta_gates(d->decay + gates, d->beta + gates, d->a + gates, d->b + gates,
 			    weights_vector(rows->weights, TENSOR_DELTA_A_LOG),

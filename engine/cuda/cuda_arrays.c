@@ -72,7 +72,7 @@ static void cuda_lay_out_hidden(struct cuda_scratch *s, const struct config *c, 
 /* Most bytes of `in` for each row: each part begins at a multiple of 16. */
 static size_t cuda_in_bytes(const struct config *c)
 {
-	size_t bytes = CUDA_KV_KINDS * sizeof(struct cuda_row) + 16;
+	size_t bytes = CUDA_KV_KINDS * sizeof(struct cuda_row) + sizeof(struct cuda_states) + 32;
 	for (uint32_t r = 0; r < CONFIG_ROPES; r++)
 		bytes += 2 * (c->rope[r].dim * sizeof(float) + 16);
 	return bytes;
@@ -92,6 +92,24 @@ static size_t cuda_lay_out_stream(struct cuda_stream *x, const struct config *c,
 	x->in = cuda_next(&at, rows, cuda_in_bytes(c));
 	x->left = cuda_next(&at, cuda_left_floats(&x->model->left, rows), sizeof(float));
 	return at - memory;
+}
+
+static void cuda_lay_out_delta(struct cuda_delta_arrays *d, const struct config *c, size_t rows,
+			       gpu_address *at)
+{
+	size_t heads = c->mixers[MIXER_DELTA_NET] ? c->delta_net.value_heads : 0,
+	       values = heads * c->delta_net.value_dim,
+	       channels = heads ? config_delta_channels(c) : 0;
+	const struct {
+		gpu_address *to;
+		size_t width;
+	} arrays[] = {{&d->in, channels}, {&d->mixed, channels}, {&d->gate, values},
+		      {&d->out, values},  {&d->a, heads},	 {&d->b, heads},
+		      {&d->decay, heads}, {&d->beta, heads},	 {&d->gated.f, values}};
+	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+		*arrays[i].to = cuda_next(at, rows * arrays[i].width, sizeof(float));
+	d->gated.k = (uint32_t)values;
+	cuda_next_codes(&d->gated, at, rows);
 }
 
 /* Queries of a row in the layer with the widest heads. */
@@ -128,6 +146,7 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 	s->attended.k = (uint32_t)attended;
 	s->attended.f = cuda_next(&at, rows * attended, sizeof(float));
 	cuda_next_codes(&s->attended, &at, rows);
+	cuda_lay_out_delta(&s->delta, c, rows, &at);
 	s->parts = cuda_next(&at, CUDA_PARTS_BYTES, 1);
 	s->arrived = cuda_next(&at, cuda_arrived_count(c), sizeof(uint32_t));
 	s->out = cuda_next(&at, rows * hidden, sizeof(float));
@@ -192,12 +211,21 @@ int cuda_stream_make(struct residual_stream **out, const struct environment *env
 	return failed;
 }
 
+/* Nobody reads the stream any more: of a pass that was given up, or whose logits nobody wanted. */
+static void cuda_forget_pending(const struct cuda_stream *x)
+{
+	for (struct cuda_scratch *k = x->model->scratches; k; k = k->next)
+		if (k->pending.of == x)
+			k->pending = (struct cuda_pending){0};
+}
+
 void cuda_stream_free(struct residual_stream *stream)
 {
 	struct cuda_stream *x = (struct cuda_stream *)stream;
 	if (!x)
 		return;
 	cuda_enter(x->model);
+	cuda_forget_pending(x);
 	cuda_contexts_let_go(x->model, x->number);
 	cuda_give(x->model, GPU_DENSE, x->memory, x->bytes);
 	cpu_backend.stream_free(x->cpus);
@@ -252,6 +280,8 @@ int cuda_scratch_make(struct scratch **out, const struct environment *env, uint3
 	s->model = m;
 	s->rows = rows;
 	s->top_k = env->config->experts_per_token;
+	s->next = m->scratches;
+	m->scratches = s;
 	cuda_enter(m);
 	s->bytes = cuda_lay_out_scratch(s, env->config, 0);
 	s->memory = cuda_take(m, GPU_DENSE, s->bytes, e);
@@ -281,11 +311,20 @@ static void cuda_forget_sequences(struct cuda_scratch *k)
 		cuda_free_sequence(k, q);
 }
 
+static void cuda_unlist_scratch(struct cuda_scratch *s)
+{
+	struct cuda_scratch **at = &s->model->scratches;
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+}
+
 void cuda_scratch_free(struct scratch *scratch)
 {
 	struct cuda_scratch *s = (struct cuda_scratch *)scratch;
 	if (!s)
 		return;
+	cuda_unlist_scratch(s);
 	cuda_enter(s->model);
 	cuda_flush(s); /* the stream of a pass that waits */
 	(void)cuda_wait(s->model);

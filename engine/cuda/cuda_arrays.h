@@ -22,7 +22,7 @@ struct cuda_stream {
 	gpu_address memory;
 	gpu_address x;		/* [rows][hidden] */
 	/* What the step's n rows are, as cuda_place_rows lays it out: struct cuda_row[CUDA_KV_KINDS][n],
-	 * tokens[n], then cos, sin[n][half] of each rotation. */
+	 * tokens[n], struct cuda_states[n], then cos, sin[n][half] of each rotation. */
 	gpu_address in;
 	/* What the pass leaves behind, of its n rows, as struct cuda_left counts it: keys,
 	 * values[keyed][n][kv_width], then the choices of feed_held: chosen,
@@ -47,6 +47,7 @@ struct cuda_stream {
 	 * nothing left to do. */
 	bool ahead;
 	uint32_t spans; /* most spans that a row sees */
+	uint32_t contexts; /* most of the rows' contexts: of struct cuda_states */
 };
 
 /* What is computed but not yet added to the stream: the next kernel that reads it adds it first. */
@@ -70,9 +71,18 @@ struct cuda_sequence {
 };
 enum { CUDA_SEQUENCES = 32, CUDA_SEQUENCE_ROWS = 32 };
 
+/* Of delta nets, in a model that has some. */
+struct cuda_delta_arrays {
+	gpu_address in, mixed;	       /* [rows][channels] */
+	gpu_address gate, out;	       /* [rows][value heads · value dim] */
+	gpu_address a, b, decay, beta; /* [rows][value heads] */
+	struct cuda_input gated;       /* as out */
+};
+
 /* Arrays within one operation or one layer. */
 struct cuda_scratch {
 	struct cuda_model *model;
+	struct cuda_scratch *next; /* of the model */
 	uint32_t rows, top_k; /* most */
 	size_t bytes;
 	gpu_address memory;
@@ -87,6 +97,7 @@ struct cuda_scratch {
 	gpu_address parts;	    /* of cuda_attend_spans: CUDA_PARTS_BYTES */
 	gpu_address arrived;	    /* of cuda_attend_inputs: zeros for CUDA_SEQUENCE_ROWS rows */
 	gpu_address out;	    /* [rows][hidden] */
+	struct cuda_delta_arrays delta;
 	gpu_address logits;	    /* [HEAD_ROWS][vocabulary], or [rows][experts] */
 	gpu_address wanted;	    /* [rows] */
 	/* Experts: */
@@ -175,6 +186,7 @@ void cuda_run_ahead(struct step *s);
 void cuda_place_rows(struct step *s);
 /* Where the parts of `in` begin, in bytes, of n rows. */
 size_t cuda_tokens_at(uint32_t n);
+size_t cuda_states_at(uint32_t n);
 size_t cuda_angles_at(const struct step *s, uint32_t rope);
 /* The mixer of a layer whose rows are placed. */
 void cuda_run_attention(struct step *s, uint32_t layer);
@@ -188,6 +200,9 @@ void cuda_send_left(struct step *s);
 bool cuda_receive_left(struct step *s);
 /* Puts keys and values into their contexts; waits. */
 void cuda_settle_layers(struct step *s);
+
+/* cuda_delta.c */
+void cuda_run_delta(struct step *s, uint32_t layer);
 
 /* cuda_feed.c: feed-forwards with experts */
 /* Whether feed_held can compute the layer. */

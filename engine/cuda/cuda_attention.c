@@ -28,10 +28,16 @@ size_t cuda_tokens_at(uint32_t n)
 	return (size_t)CUDA_KV_KINDS * n * sizeof(struct cuda_row);
 }
 
+size_t cuda_states_at(uint32_t n)
+{
+	return cuda_tokens_at(n) + cuda_numbers(n);
+}
+
 size_t cuda_angles_at(const struct step *s, uint32_t rope)
 {
 	uint32_t n = cuda_stream_of(s)->n; /* rows that died since are still there */
-	size_t at = cuda_tokens_at(n) + cuda_numbers(n);
+	size_t at = cuda_round_up(cuda_states_at(n) + n * sizeof(struct cuda_states),
+				  CUDA_IN_ALIGNMENT);
 	for (uint32_t r = 0; r < rope; r++)
 		at += 2 * cuda_numbers((size_t)n * s->rotations[r].half);
 	return at;
@@ -40,23 +46,50 @@ size_t cuda_angles_at(const struct step *s, uint32_t rope)
 /* The copy of a span's context; NULL: the GPU needs none, or the model has failed. */
 static const struct cuda_context *cuda_copy_of(const struct cuda_stream *x, const struct step_span *span)
 {
-	if (!x->model->left.keyed || span->context->copy.never)
+	const struct cuda_model *m = x->model;
+	if ((!m->left.keyed && !m->states.bytes) || span->context->copy.never)
 		return NULL;
 	return cuda_context_ready(x->model, span->context, span->position, span->n, x->number);
 }
 
-/* The rows' contexts, blocks on the GPU and positions. */
+static struct cuda_states cuda_states_of(const struct step_span *span, const struct cuda_context *c)
+{
+	return (struct cuda_states){.state = c ? cuda_at(c->state) : NULL,
+				    .first = span->first,
+				    .n = span->n,
+				    .certain = span->certain,
+				    .behind = span->context->recurrent.behind};
+}
+
+/* Copies that the step needs are not given up for others that it needs. A sequence is for any contexts:
+ * each row may be of another one. */
+static void cuda_begin_list(struct step *s)
+{
+	struct cuda_stream *x = cuda_stream_of(s);
+	x->spans = 1;
+	x->contexts = s->n <= CUDA_SEQUENCE_ROWS ? s->n : s->span_count;
+	memset(x->in_main + cuda_states_at(s->n), 0, s->n * sizeof(struct cuda_states));
+	for (uint32_t t = 0; t < s->n; t++)
+		x->place[t].dead = true;
+	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
+		if (span->n)
+			cuda_context_keep(x->model, span->context, x->number);
+}
+
+/* The rows' contexts, blocks and states on the GPU, and positions. */
 static void cuda_list_rows(struct step *s)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
 	struct cuda_row *row = (struct cuda_row *)(void *)x->in_main;
-	x->spans = 1;
-	for (uint32_t t = 0; t < s->n; t++)
-		x->place[t].dead = true;
+	struct cuda_states *states =
+		(struct cuda_states *)(void *)(x->in_main + cuda_states_at(s->n));
+	uint32_t contexts = 0;
+	cuda_begin_list(s);
 	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
 		if (!span->n)
 			continue;
 		const struct cuda_context *c = cuda_copy_of(x, span);
+		states[contexts] = cuda_states_of(span, c);
 		uint32_t spans = (span->position + span->n - 1) / ATTENTION_SPAN + 1;
 		x->spans = spans > x->spans ? spans : x->spans;
 		for (uint32_t t = 0; t < span->n; t++) {
@@ -65,8 +98,10 @@ static void cuda_list_rows(struct step *s)
 			for (uint32_t kind = 0; kind < CUDA_KV_KINDS; kind++)
 				row[kind * s->n + at] = (struct cuda_row){
 					.blocks = c ? cuda_at(c->kv[kind].table) : NULL,
-					.position = position};
+					.position = position,
+					.context = contexts};
 		}
+		contexts++;
 	}
 }
 

@@ -7,6 +7,10 @@
  * values are copied there (cuda_step.c). So saving, forking and going back know nothing of the GPU, and
  * when it fails, the CPU goes on from where the last step ended. A copy here is a cache: of contexts
  * that have not been used for long it is given up, and made again when a step needs it.
+ *
+ * Recurrent states are too large for that. After a step the GPU alone has the state (RECURRENT_AWAY),
+ * until somebody needs it in main memory. A state that is given up here meanwhile is computed again
+ * (forward_begin).
  */
 #include "engine/cuda/cuda_model.h"
 
@@ -37,7 +41,17 @@ static void cuda_context_drop(struct cuda_model *m, struct cuda_context *c)
 {
 	for (int kind = 0; kind < CUDA_KV_KINDS; kind++)
 		cuda_blocks_drop(m, &c->kv[kind], kind);
+	if (c->state)
+		cuda_pool_give(&m->states, c->state);
+	c->state = 0;
+	c->away = false;
 	c->number = 0;
+}
+
+/* Whether c is given up before the other one: states that are nowhere else come last. */
+static bool cuda_context_goes_first(const struct cuda_context *c, const struct cuda_context *other)
+{
+	return c->away == other->away ? c->last < other->last : !c->away;
 }
 
 /* Gives up the copy that was used longest ago, not by this step or a pass that waits. False: there is
@@ -48,7 +62,7 @@ static bool cuda_context_give_up(struct cuda_model *m)
 	for (uint32_t i = 0; i < m->contexts; i++) {
 		struct cuda_context *c = &m->context[i];
 		if (c->number && !c->pass && c->last < m->steps &&
-		    (!oldest || c->last < oldest->last))
+		    (!oldest || cuda_context_goes_first(c, oldest)))
 			oldest = c;
 	}
 	if (oldest)
@@ -79,14 +93,14 @@ static struct cuda_context *cuda_context_add(struct cuda_model *m, struct contex
 
 /* ---- memory ---- */
 
-static gpu_address cuda_context_block(struct cuda_model *m, enum kv_kind kind, struct err *e)
+static gpu_address cuda_context_take(struct cuda_model *m, struct cuda_pool *p, struct err *e)
 {
-	enum { TABLES = 1 << 20 }; /* bytes that blocks leave to tables */
-	gpu_address block;
+	enum { TABLES = 1 << 20 }; /* bytes that blocks and states leave to tables */
+	gpu_address piece;
 	do
-		block = cuda_pool_take(m, &m->blocks[kind], TABLES, e);
-	while (!block && cuda_context_give_up(m));
-	return block;
+		piece = cuda_pool_take(m, p, TABLES, e);
+	while (!piece && cuda_context_give_up(m));
+	return piece;
 }
 
 /* Makes room for addresses of blocks. */
@@ -123,7 +137,7 @@ static int cuda_blocks_have(struct cuda_model *m, struct cuda_blocks *b, enum kv
 	for (uint32_t i = w->first; i < w->end; i++) {
 		bool lacks = i >= w->lacking || !b->block[i];
 		if (!b->block[i]) {
-			b->block[i] = cuda_context_block(m, kind, e);
+			b->block[i] = cuda_context_take(m, &m->blocks[kind], e);
 			b->listed = b->listed < i ? b->listed : i;
 		}
 		if (!b->block[i])
@@ -172,6 +186,103 @@ static int cuda_blocks_ready(struct cuda_model *m, struct cuda_blocks *b, enum k
 	return failed ? failed : cuda_blocks_list(m, b, e);
 }
 
+/* ---- recurrent states ---- */
+
+/* Where the floats of a layer lie in a context's state; floats 0: the GPU does not compute the layer, or it
+ * is not recurrent. */
+struct cuda_state_part {
+	size_t at, floats;
+};
+static struct cuda_state_part cuda_state_part_of(const struct cuda_model *m, uint32_t layer)
+{
+	const struct config *c = m->config;
+	const struct recurrent_shape s = recurrent_shape_of(c, c->layer[layer].mixer);
+	if (!s.width || !m->parts[layer].run[PART_MIXER])
+		return (struct cuda_state_part){0};
+	return (struct cuda_state_part){recurrent_layer_at(c, layer), recurrent_layer_floats(&s)};
+}
+
+/* 0: the GPU computes no recurrent layer. */
+static size_t cuda_state_bytes(const struct cuda_model *m)
+{
+	enum { ALIGNMENT = 256 };
+	bool some = false;
+	for (uint32_t layer = 0; layer < m->config->layers; layer++)
+		some |= cuda_state_part_of(m, layer).floats > 0;
+	const size_t bytes = recurrent_state_floats(m->config) * sizeof(float);
+	return some ? cuda_round_up(bytes, ALIGNMENT) : 0;
+}
+
+/* A state of the CPU's layers stays as it is. */
+static void cuda_copy_state(struct cuda_model *m, const struct cuda_context *c, float *now, bool in)
+{
+	for (uint32_t layer = 0; layer < m->config->layers; layer++) {
+		const struct cuda_state_part part = cuda_state_part_of(m, layer);
+		gpu_address there = c->state + part.at * sizeof *now;
+		if (in)
+			cuda_copy_in(m, there, now + part.at, part.floats * sizeof *now);
+		else
+			cuda_copy_out(m, now + part.at, there, part.floats * sizeof *now);
+	}
+}
+
+static int cuda_context_load_state(struct cuda_model *m, struct cuda_context *c, struct context *x,
+				   struct err *e)
+{
+	struct recurrent *r = &x->recurrent;
+	if (!m->states.bytes)
+		return 0;
+	if (!c->state && r->copy == RECURRENT_AWAY)
+		return err_set(e, ENOMEM, "the GPU has no room for the states of a step's contexts");
+	if (!c->state && !(c->state = cuda_context_take(m, &m->states, e)))
+		return -ENOMEM;
+	if (r->copy != RECURRENT_NOT_COPIED)
+		return 0;
+	cuda_copy_state(m, c, r->now, true);
+	r->copy = RECURRENT_COPIED;
+	c->away = false;
+	return 0;
+}
+
+void cuda_context_moved(struct cuda_model *m, struct context *x)
+{
+	struct cuda_context *c = x->copy.number ? cuda_context_of(m, x->copy.number) : NULL;
+	if (!c || !c->state || x->recurrent.copy == RECURRENT_NOT_COPIED)
+		return;
+	c->away = true;
+	x->recurrent.copy = RECURRENT_AWAY;
+}
+
+bool cuda_has_state(const struct environment *env, const struct context *x)
+{
+	struct cuda_model *m = env->on_card;
+	const struct cuda_context *c = x->copy.number ? cuda_context_of(m, x->copy.number) : NULL;
+	return c && c->state && !m->failure.code;
+}
+
+bool cuda_bring_state(const struct environment *env, struct context *x)
+{
+	struct cuda_model *m = env->on_card;
+	if (!cuda_has_state(env, x))
+		return false;
+	struct cuda_context *c = cuda_context_of(m, x->copy.number);
+	cuda_enter(m);
+	cuda_copy_state(m, c, x->recurrent.now, false);
+	c->away = false;
+	return cuda_wait(m);
+}
+
+/* ---- for a step ---- */
+
+void cuda_context_keep(struct cuda_model *m, const struct context *x, uint64_t pass)
+{
+	struct cuda_context *c = x->copy.number ? cuda_context_of(m, x->copy.number) : NULL;
+	if (!c)
+		return;
+	c->last = m->steps;
+	c->pass = pass;
+}
+
 const struct cuda_context *cuda_context_ready(struct cuda_model *m, struct context *x,
 					      uint32_t position, uint32_t n, uint64_t pass)
 {
@@ -183,6 +294,7 @@ const struct cuda_context *cuda_context_ready(struct cuda_model *m, struct conte
 	if (!failed) {
 		c->last = m->steps;
 		c->pass = pass;
+		failed = cuda_context_load_state(m, c, x, &e);
 	}
 	for (int kind = 0; kind < CUDA_KV_KINDS && !failed; kind++)
 		if (m->blocks[kind].bytes)
@@ -212,8 +324,10 @@ void cuda_contexts_begin(struct cuda_model *m)
 						     .share = 1,
 						     .use = GPU_CONTEXTS};
 	}
-	if (m->blocks[KV_WHOLE].bytes && m->blocks[KV_WINDOWED].bytes)
-		m->blocks[KV_WHOLE].share = m->blocks[KV_WINDOWED].share = 4;
+	m->states = (struct cuda_pool){
+		.bytes = cuda_state_bytes(m), .share = 1, .use = GPU_CONTEXTS};
+	if (!!m->blocks[KV_WHOLE].bytes + !!m->blocks[KV_WINDOWED].bytes + !!m->states.bytes > 1)
+		m->blocks[KV_WHOLE].share = m->blocks[KV_WINDOWED].share = m->states.share = 4;
 }
 
 void cuda_contexts_free(struct cuda_model *m)
@@ -226,6 +340,7 @@ void cuda_contexts_free(struct cuda_model *m)
 	free(m->context);
 	for (int kind = 0; kind < CUDA_KV_KINDS; kind++)
 		cuda_pool_free(m, &m->blocks[kind]);
+	cuda_pool_free(m, &m->states);
 	m->context = NULL;
 	m->contexts = 0;
 }

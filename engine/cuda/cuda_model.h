@@ -57,11 +57,14 @@ struct cuda_blocks {
 	uint32_t table_room, listed; /* the first blocks, which the table has */
 };
 
+/* The copy of a context: keys and values, and its recurrent state (recurrent.h). */
 struct cuda_context {
 	uint64_t number;  /* as in struct context_copy; 0: nobody's */
 	uint64_t last;	  /* the step that used it last */
 	uint64_t pass;	  /* the pass that uses it now; 0: none */
 	struct cuda_blocks kv[CUDA_KV_KINDS];
+	gpu_address state; /* 0: there is none */
+	bool away;	   /* main memory had an older state when it was last used */
 };
 
 struct cuda_experts; /* cuda_experts.c */
@@ -92,9 +95,11 @@ struct cuda_model {
 
 	struct cuda_experts *experts;
 	struct cuda_pool blocks[CUDA_KV_KINDS]; /* of contexts; bytes 0: no layer needs any */
+	struct cuda_pool states; /* of contexts; bytes 0: the GPU computes no recurrent layer */
 	struct cuda_context *context;
 	uint32_t contexts;
 	uint64_t steps, last_number;
+	struct cuda_scratch *scratches; /* cuda_arrays.h */
 };
 
 /* ---- which parts (cuda_parts.c) ---- */
@@ -225,12 +230,19 @@ void cuda_table_free(struct cuda_model *m);
 
 /* ---- contexts (cuda_context.c) ---- */
 
-/* Sizes of the blocks that the GPU's layers need. */
+/* Sizes of the blocks and states that the GPU's layers need. */
 void cuda_contexts_begin(struct cuda_model *m);
-/* Makes the copy of a context hold its first `position` positions, with room for n more, for a pass, which
- * keeps it until it lets go. NULL: the model has failed. */
+/* Makes the copy of a context hold its state and its first `position` positions, with room for n more, for a
+ * pass, which keeps it until it lets go. NULL: the model has failed. */
 const struct cuda_context *cuda_context_ready(struct cuda_model *m, struct context *x,
 					      uint32_t position, uint32_t n, uint64_t pass);
+/* Keeps the copy of a context, if there is one, for a pass. */
+void cuda_context_keep(struct cuda_model *m, const struct context *x, uint64_t pass);
+/* The GPU has moved on the state of a context. */
+void cuda_context_moved(struct cuda_model *m, struct context *x);
+/* has_state and bring_state of backend.h. */
+bool cuda_has_state(const struct environment *env, const struct context *x);
+bool cuda_bring_state(const struct environment *env, struct context *x);
 void cuda_contexts_let_go(struct cuda_model *m, uint64_t pass);
 void cuda_contexts_free(struct cuda_model *m);
 

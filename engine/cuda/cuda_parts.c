@@ -66,6 +66,18 @@ static const char *cuda_attention_lacks(const struct cuda_model *m, const struct
 	return CUDA_FIRST_LACK(all);
 }
 
+/* Gated delta nets as in Qwen3-Next. */
+static const char *cuda_delta_lacks(const struct cuda_model *m, const struct layer *l)
+{
+	const struct delta_net *n = &m->config->delta_net;
+	const struct cuda_lack all[] = {
+		{n->sigmoid, "sigmoid gates of delta nets"},
+		{n->key_dim > CUDA_DELTA_DIM || n->width > CUDA_CONV_WIDTH, "large delta nets"},
+	};
+	(void)l;
+	return CUDA_FIRST_LACK(all);
+}
+
 /* Gated linear units (Shazeer 2020). Routers of any kind: where a kernel cannot choose, the CPU does. */
 static const char *cuda_feed_lacks(const struct cuda_model *m, const struct layer *l)
 {
@@ -93,7 +105,7 @@ static const struct cuda_way cuda_mixers[MIXERS] = {
 	[MIXER_ATTENTION] = {cuda_run_attention, "attention", cuda_attention_lacks},
 	[MIXER_LATENT] = {NULL, "latent attention", NULL},
 	[MIXER_COMPRESSED] = {NULL, "compressed attention", NULL},
-	[MIXER_DELTA_NET] = {NULL, "delta nets", NULL},
+	[MIXER_DELTA_NET] = {cuda_run_delta, "delta nets", cuda_delta_lacks},
 	[MIXER_KIMI] = {NULL, "Kimi's delta attention", NULL},
 	[MIXER_MAMBA] = {NULL, "Mamba2", NULL},
 	[MIXER_CONVOLUTION] = {NULL, "convolutions", NULL},

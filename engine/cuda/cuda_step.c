@@ -114,6 +114,19 @@ static bool cuda_holds(const struct environment *env, uint32_t routed, uint32_t 
 	return !env->observer && cuda_experts_held(env->on_card, routed, expert);
 }
 
+/* The CPU moves on the states that are the GPU's otherwise. */
+static void cuda_states_to_cpu(struct step *s)
+{
+	struct err lost;
+	err_set(&lost, EIO, "a recurrent state on the GPU is lost");
+	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
+		struct context *x = span->context;
+		if (span->n && x->recurrent.copy == RECURRENT_AWAY && !cuda_bring_state(s->env, x))
+			cuda_fail(cuda_stream_of(s)->model, &lost);
+		x->recurrent.copy = RECURRENT_NOT_COPIED;
+	}
+}
+
 static void cuda_mix(struct step *s, uint32_t layer)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
@@ -121,6 +134,8 @@ static void cuda_mix(struct step *s, uint32_t layer)
 	if (layer == 0)
 		cuda_run_ahead(s);
 	if (!x->ahead && !cuda_runs(s, layer, PART_MIXER)) {
+		if (l->run[PART_MIXER]) /* somebody observes the step */
+			cuda_states_to_cpu(s);
 		cuda_run_on_cpu(s, layer, cpu_backend.mix);
 		return;
 	}
@@ -138,9 +153,13 @@ static void cuda_settle(struct step *s)
 	const struct cuda_stream *x = cuda_stream_of(s);
 	struct cuda_model *m = x->model;
 	cuda_settle_layers(s);
-	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
-		if (span->n && x->mixed == m->left.keyed && !m->failure.code)
+	for (struct step_span *span = s->spans; span < s->spans + s->span_count; span++) {
+		if (!span->n || m->failure.code)
+			continue;
+		if (x->mixed == m->left.keyed)
 			span->context->copy.valid = span->position + span->n;
+		cuda_context_moved(m, span->context);
+	}
 	cuda_contexts_let_go(m, x->number);
 }
 
@@ -293,6 +312,8 @@ const struct backend cuda_backend = {
 	.show = cuda_show,
 	.failed = cuda_failed,
 	.settle = cuda_settle,
+	.has_state = cuda_has_state,
+	.bring_state = cuda_bring_state,
 	.mix = cuda_mix,
 	.mix_keys = cuda_mix_keys,
 	.feed = cuda_feed,

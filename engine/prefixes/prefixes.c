@@ -335,7 +335,7 @@ uint64_t prefixes_offer(struct prefixes *p, const struct prefix_key *key, uint32
 	struct err ignored; /* after an error the text is computed again */
 	struct prefix_key own = *key;
 	own.long_text = from->long_text;
-	if (from->tokens.count < PREFIX_LEAST || from->recurrent.spoiled)
+	if (from->tokens.count < PREFIX_LEAST || recurrent_stale(&from->recurrent))
 		return 0;
 	struct prefix *new = prefix_new(p, &own, owner, &from->tokens, text_bytes), *gone = new;
 	bool continued;

@@ -156,6 +156,14 @@ static void run_compute(struct model *m, struct run_party *p, bool slowly)
 			run_settle_place(&p->places[i], failed, &e);
 }
 
+/* Other threads may read the context of a turn that is over. */
+static void run_bring_states(struct model *m, const struct run_party *p)
+{
+	for (uint32_t i = 0; i < p->count; i++)
+		if (p->places[i].event.finish)
+			forward_bring_state(&m->loaded.forward, &p->places[i].session->context);
+}
+
 static void run_compute_step(struct model *m, struct run_party *p, bool slowly)
 {
 	struct draft_step drafts = {0};
@@ -170,6 +178,7 @@ static void run_compute_step(struct model *m, struct run_party *p, bool slowly)
 	p->step.started_ns = clock_ns();
 	run_compute(m, p, slowly);
 	draft_count(&drafts, clock_seconds_since(p->step.started_ns));
+	run_bring_states(m, p);
 	model_cache_stats(m, &p->step.after);
 }
 

@@ -32,6 +32,7 @@ static struct choose_node *choose_fork(struct turn_state *t, const struct choose
 	}
 	n->holders = 1;
 	context_init(&n->context, own->budget, &t->env->model->id.config, own->type);
+	forward_bring_state(&t->env->model->loaded.forward, from);
 	pthread_mutex_lock(&own->budget->lock);
 	int failed = context_fork(&n->context, from, e);
 	pthread_mutex_unlock(&own->budget->lock);

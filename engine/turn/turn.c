@@ -285,6 +285,7 @@ static void turn_mark(struct turn_state *t)
 {
 	struct context *x = &t->session->context;
 	size_t fork = t->fork, held = x->tokens.count;
+	forward_bring_state(&t->env->model->loaded.forward, x);
 	if (fork > t->step.held && fork < held)
 		context_checkpoint(x, fork);
 	context_checkpoint(x, held);

@@ -103,6 +103,7 @@ void turn_keep_prefix(struct turn_state *t, bool over)
 	if (!place || !turn_shares(t))
 		return;
 	const struct prefix_key key = turn_prefix_key(t);
+	forward_bring_state(&t->env->model->loaded.forward, &s->context);
 	uint64_t id = prefixes_offer(t->env->prefixes, &key, t->owner, &s->context,
 				     turn_text_bytes(t, held));
 	t->kept = held;
@@ -265,6 +266,7 @@ void turn_reuse_context(struct turn_state *t)
 		drafter_begin(&s->drafter, &s->context);
 	else
 		drafter_drop(&s->drafter);
+	forward_bring_state(&t->env->model->loaded.forward, &s->context);
 	context_checkpoint(&s->context, l.positions);
 	turn_judge(t, &l);
 	turn_explain(t, &l);

@@ -184,6 +184,16 @@ CUDA_THREAD void cuda_copy16(void *shared, const void *from)
 	*(struct cuda_sixteen *)shared = *(const struct cuda_sixteen *)from;
 #endif
 }
+/* The same of one number, wherever it lies. */
+CUDA_THREAD void cuda_copy_number(float *shared, const float *from)
+{
+#if __CUDA_ARCH__ >= 800
+	const uint32_t at = cuda_shared_byte(shared);
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(from) : "memory");
+#else
+	*shared = *from;
+#endif
+}
 /* Ends a batch of copies. */
 CUDA_THREAD void cuda_copies_end(void)
 {
@@ -234,6 +244,31 @@ CUDA_THREAD float cuda_root(float a)
 	float f;
 	asm("sqrt.rn.f32 %0, %1;" : "=f"(f) : "f"(a));
 	return f;
+}
+CUDA_THREAD double cuda_divide_double(double a, double b)
+{
+	double f;
+	asm("div.rn.f64 %0, %1, %2;" : "=d"(f) : "d"(a), "d"(b));
+	return f;
+}
+CUDA_THREAD uint64_t cuda_double_bits(double f)
+{
+	uint64_t u;
+	asm("mov.b64 %0, %1;" : "=l"(u) : "d"(f));
+	return u;
+}
+CUDA_THREAD double cuda_double(uint64_t u)
+{
+	double f;
+	asm("mov.b64 %0, %1;" : "=d"(f) : "l"(u));
+	return f;
+}
+/* Rounds to nearest even. */
+CUDA_THREAD float cuda_from_double(double f)
+{
+	float rounded;
+	asm("cvt.rn.f32.f64 %0, %1;" : "=f"(rounded) : "d"(f));
+	return rounded;
 }
 /* To the nearest integer, even of two; |f| <= 2^31. */
 CUDA_THREAD int32_t cuda_round(float f)
@@ -380,6 +415,10 @@ CUDA_THREAD void cuda_copy16(void *shared, const void *from)
 {
 	memcpy(shared, from, 16);
 }
+CUDA_THREAD void cuda_copy_number(float *shared, const float *from)
+{
+	*shared = *from;
+}
 CUDA_THREAD void cuda_copies_end(void)
 {
 }
@@ -429,6 +468,26 @@ CUDA_THREAD float cuda_divide(float a, float b)
 CUDA_THREAD float cuda_root(float a)
 {
 	return sqrtf(a);
+}
+CUDA_THREAD double cuda_divide_double(double a, double b)
+{
+	return a / b;
+}
+CUDA_THREAD uint64_t cuda_double_bits(double f)
+{
+	uint64_t u;
+	memcpy(&u, &f, sizeof u);
+	return u;
+}
+CUDA_THREAD double cuda_double(uint64_t u)
+{
+	double f;
+	memcpy(&f, &u, sizeof f);
+	return f;
+}
+CUDA_THREAD float cuda_from_double(double f)
+{
+	return (float)f;
 }
 CUDA_THREAD int32_t cuda_round(float f)
 {
@@ -505,6 +564,10 @@ CUDA_THREAD float cuda_nan(void)
 CUDA_THREAD float cuda_minus_infinity(void)
 {
 	return cuda_float(0xff800000);
+}
+CUDA_THREAD bool cuda_infinite(float f)
+{
+	return (cuda_bits(f) & 0x7fffffff) == 0x7f800000;
 }
 
 #endif

@@ -89,35 +89,16 @@ CUDA_THREAD void cuda_place_any(const struct cuda_heads *p, const struct cuda_he
 		cuda_put_head(p, h, d, x[d]);
 }
 
-enum { HEAD_DIM = 128, HEAD_EACH = HEAD_DIM / CUDA_WARP, HEAD_PAIRS = HEAD_EACH / 2 };
-
-/* The sum of squares of 128 numbers in dot order; a thread has x[l + 32 e]. Lanes 16 farther have every
- * other number of a lane. */
-CUDA_THREAD float cuda_head_squares(const float x[HEAD_EACH])
-{
-	const bool upper = cuda_thread() % CUDA_WARP >= CUDA_LANES;
-	float other[HEAD_EACH], lane = 0;
-
-	CUDA_UNROLL
-	for (uint32_t e = 0; e < HEAD_EACH; e++)
-		other[e] = cuda_swap_float(x[e], CUDA_LANES);
-	CUDA_UNROLL
-	for (uint32_t e = 0; e < HEAD_EACH; e++) {
-		const float first = upper ? other[e] : x[e], second = upper ? x[e] : other[e];
-		lane = cuda_fma(first, first, lane);
-		lane = cuda_fma(second, second, lane);
-	}
-	return cuda_sum_lanes(lane);
-}
+enum { HEAD_PAIRS = CUDA_HEAD_EACH / 2 };
 
 /* A head of 128 elements, all of which are turned, in registers: all is loaded before any is used. */
 CUDA_THREAD void cuda_place_usual(const struct cuda_heads *p, const struct cuda_head *h)
 {
 	const uint32_t lane = cuda_thread() % CUDA_WARP;
-	float x[HEAD_EACH], w[HEAD_EACH], cos[HEAD_PAIRS], sin[HEAD_PAIRS];
+	float x[CUDA_HEAD_EACH], w[CUDA_HEAD_EACH], cos[HEAD_PAIRS], sin[HEAD_PAIRS];
 
 	CUDA_UNROLL
-	for (uint32_t e = 0; e < HEAD_EACH; e++) {
+	for (uint32_t e = 0; e < CUDA_HEAD_EACH; e++) {
 		x[e] = h->from[e * CUDA_WARP + lane];
 		w[e] = h->norm ? h->norm[e * CUDA_WARP + lane] : 1;
 	}
@@ -127,16 +108,16 @@ CUDA_THREAD void cuda_place_usual(const struct cuda_heads *p, const struct cuda_
 		sin[e] = p->sin[h->row * p->turned + e * CUDA_WARP + lane];
 	}
 	if (h->norm) {
-		const float scale = cuda_norm_scale(cuda_head_squares(x), HEAD_DIM, p->eps);
+		const float scale = cuda_norm_scale(cuda_head_squares(x), CUDA_HEAD, p->eps);
 		CUDA_UNROLL
-		for (uint32_t e = 0; e < HEAD_EACH; e++)
+		for (uint32_t e = 0; e < CUDA_HEAD_EACH; e++)
 			x[e] = x[e] * scale * w[e];
 	}
 	CUDA_UNROLL
 	for (uint32_t e = 0; e < HEAD_PAIRS && (h->query || h->key); e++)
 		cuda_rotate_pair(&x[e], &x[e + HEAD_PAIRS], cos[e], sin[e]);
 	CUDA_UNROLL
-	for (uint32_t e = 0; e < HEAD_EACH; e++)
+	for (uint32_t e = 0; e < CUDA_HEAD_EACH; e++)
 		cuda_put_head(p, h, e * CUDA_WARP + lane, x[e]);
 }
 
@@ -149,7 +130,7 @@ CUDA_KERNEL cuda_place_heads(struct cuda_heads p)
 	cuda_wait_for_ahead();
 	if (h.row >= p.keys.n)
 		return;
-	if (p.keys.head_dim == HEAD_DIM && 2 * p.turned == HEAD_DIM)
+	if (p.keys.head_dim == CUDA_HEAD && 2 * p.turned == CUDA_HEAD)
 		cuda_place_usual(&p, &h);
 	else
 		cuda_place_any(&p, &h, cuda_shared() + warp * p.keys.head_dim);

@@ -61,7 +61,10 @@
 	DO(cuda_attend_spans, struct cuda_attention)         \
 	DO(cuda_attend_inputs, struct cuda_attend_inputs)    \
 	DO(cuda_attend_rows, struct cuda_attention)          \
-	DO(cuda_attend_join, struct cuda_attention)
+	DO(cuda_attend_join, struct cuda_attention)          \
+	DO(cuda_delta_mix, struct cuda_delta)                \
+	DO(cuda_delta_steps, struct cuda_delta)              \
+	DO(cuda_delta_outputs, struct cuda_delta)
 
 enum cuda_kernel {
 #define CUDA_KERNEL_NUMBER(name, operands) name##_number,
@@ -284,10 +287,10 @@ struct cuda_groups {
 };
 
 /* A row of a step: the position of its token, and the memory of its context. Block b has the keys and
- * values of 64 positions from 64 b on. */
+ * values of 64 positions from 64 b on. context: its place in a list of struct cuda_states. */
 struct cuda_row {
 	const uint8_t *const *blocks;
-	uint32_t position, unused;
+	uint32_t position, context;
 };
 
 /* key and value[n][heads][head_dim] of the rows. In a block, in elements, the keys of head h begin at
@@ -313,6 +316,47 @@ struct cuda_attention {
 	float scale;
 	uint32_t copy_keys; /* where blocks of threads may have 163 KiB of shared memory: this is faster */
 };
+
+/* ---- gated delta nets ----
+ *
+ * cuda_delta_mix computes a row's queries, keys and values by the convolution (conv_silu) and l2norm, and
+ * its gates (delta_gates of delta.h). cuda_delta_steps moves the states on (delta_steps). cuda_delta_outputs
+ * normalises the heads' outputs, multiplies them by silu of their gate, and makes y, or q and scale =
+ * tq_prepare of it, of each row. */
+
+/* What a context's recurrent layers keep, as in engine/compute/recurrent.h, and its rows of a step, n from
+ * row `first` on. The state moves on by the `behind` rows that are kept with it and by the first `certain`
+ * rows of the step; the others are kept. n 0: there is no such context. */
+struct cuda_states {
+	float *state;
+	uint32_t first, n, certain, behind;
+};
+
+/* Of n rows, channels = 2 · key_heads · key_dim + value_heads · value_dim. A layer's floats of a state begin
+ * at `at`: matrices[value_heads][key_dim][value_dim], before[width - 1][channels], kept[][row], where a row
+ * has in and mixed [channels], decay and beta [value_heads]. */
+struct cuda_delta {
+	const struct cuda_row *rows;
+	const struct cuda_states *contexts; /* [most] */
+	uint64_t at;
+	uint32_t n, most;
+	uint32_t key_heads, value_heads, key_dim, value_dim, width; /* of the convolution, at most 8 */
+	uint32_t tiled;	   /* value head h has the key head h % key_heads */
+	uint32_t together; /* rows that cuda_delta_steps has at once */
+	float query_scale, length_eps; /* of the lengths of queries and keys */
+	float eps;		       /* of the outputs' norm */
+	const float *conv;		     /* [width][channels] */
+	const float *a_log, *dt_bias, *norm; /* [value_heads], [value_heads], [value_dim] */
+	const float *in;		     /* [n][channels] */
+	const float *gate;		     /* [n][value_heads][value_dim] */
+	const float *a, *b;		     /* [n][value_heads] */
+	float *mixed, *decay, *beta, *out;   /* as in, a, b and gate */
+	float *y;			     /* as gate, or NULL: q and scale, where value_dim is 128 */
+	int8_t *q;
+	float *scale;
+	struct cuda_signs signs;
+};
+enum { CUDA_DELTA_DIM = 256, CUDA_CONV_WIDTH = 8 }; /* most of key_dim; of width */
 
 /* ---- kernels that do the work of several ----
  *

@@ -465,3 +465,31 @@ struct cuda_grid cuda_join_grid(const struct cuda_attention *p)
 				    wanted < CUDA_THREADS ? wanted : CUDA_THREADS, 0};
 	return g;
 }
+
+/* ---- delta nets ---- */
+
+struct cuda_grid cuda_delta_mix_grid(const struct cuda_delta *p)
+{
+	const uint32_t values = p->value_heads * p->value_dim;
+	const uint32_t units = 2 * p->key_heads + cuda_parts(values, TQ_GROUP) +
+			       cuda_parts(p->value_heads, CUDA_WARP);
+	const uint32_t room = p->key_dim > TQ_GROUP ? p->key_dim : TQ_GROUP;
+	return cuda_warps_grid(p->n * units, room * (uint32_t)sizeof(float));
+}
+
+struct cuda_grid cuda_delta_steps_grid(struct cuda_delta *p)
+{
+	const uint32_t most = 16, row = 2 * p->key_dim + CUDA_WARP + 2;
+
+	p->together = p->n < most ? p->n : most;
+	const struct cuda_grid g = {p->value_heads * cuda_parts(p->value_dim, CUDA_WARP), p->most,
+				    CUDA_WARP,
+				    (p->key_dim * CUDA_WARP + p->together * row) *
+					    (uint32_t)sizeof(float)};
+	return g;
+}
+
+struct cuda_grid cuda_delta_outputs_grid(const struct cuda_delta *p)
+{
+	return cuda_warps_grid(p->n * p->value_heads, p->value_dim * (uint32_t)sizeof(float));
+}

@@ -55,5 +55,9 @@ struct cuda_grid cuda_groups_grid(struct cuda_groups *p);
 struct cuda_grid cuda_spans_grid(const struct cuda_attention *p);
 struct cuda_grid cuda_rows_grid(const struct cuda_attention *p);
 struct cuda_grid cuda_join_grid(const struct cuda_attention *p);
+struct cuda_grid cuda_delta_mix_grid(const struct cuda_delta *p);
+/* Also sets p->together. */
+struct cuda_grid cuda_delta_steps_grid(struct cuda_delta *p);
+struct cuda_grid cuda_delta_outputs_grid(const struct cuda_delta *p);
 
 #endif

@@ -120,6 +120,27 @@ CUDA_THREAD float cuda_squares(const float *x, uint32_t n)
 	return cuda_sum_lanes(lane);
 }
 
+enum { CUDA_HEAD = 128, CUDA_HEAD_EACH = CUDA_HEAD / CUDA_WARP };
+
+/* The sum of squares of 128 numbers in dot order; a thread has x[l + 32 e]. Lanes 16 farther have every
+ * other number of a lane. */
+CUDA_THREAD float cuda_head_squares(const float x[CUDA_HEAD_EACH])
+{
+	const bool upper = cuda_thread() % CUDA_WARP >= CUDA_LANES;
+	float other[CUDA_HEAD_EACH], lane = 0;
+
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < CUDA_HEAD_EACH; e++)
+		other[e] = cuda_swap_float(x[e], CUDA_LANES);
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < CUDA_HEAD_EACH; e++) {
+		const float first = upper ? other[e] : x[e], second = upper ? x[e] : other[e];
+		lane = cuda_fma(first, first, lane);
+		lane = cuda_fma(second, second, lane);
+	}
+	return cuda_sum_lanes(lane);
+}
+
 /* The larger one, the first of equals: what a loop over both would keep. NaNs are taken out
  * before. */
 CUDA_THREAD float cuda_larger(float first, float second)

@@ -2,7 +2,7 @@
  * it with the scalar table, once for each compiler's module, and then measures. For machines on which
  * nothing else of the project is there. Status 0 if all is right, 1 if not, 77 if there is no card.
  *
- * usage: card [compare|measure|layers] */
+ * usage: card [compare|measure|layers|delta] */
 #include "engine/gpu/card_find.h"
 #include "tests/cuda/card_runner.h"
 
@@ -18,7 +18,7 @@ static double card_seconds(void)
 }
 
 struct card_tasks {
-	bool compare, measure, layers;
+	bool compare, measure, layers, delta;
 };
 
 static bool card_compare(struct card_runner *x, const struct cuda_image *image)
@@ -58,6 +58,8 @@ static bool card_try(const struct cuda_image *image, struct card_tasks tasks)
 		card_measure(&x.card);
 	if (tasks.layers && x.card.module)
 		card_measure_layers(&x.card);
+	if (tasks.delta && x.card.module)
+		card_measure_delta(&x.card);
 	card_close(&x.card);
 	return right;
 }
@@ -80,7 +82,8 @@ int main(int argc, char **argv)
 {
 	const struct card_tasks tasks = {argc < 2 || strcmp(argv[1], "compare") == 0,
 					 argc < 2 || strcmp(argv[1], "measure") == 0,
-					 argc < 2 || strcmp(argv[1], "layers") == 0};
+					 argc < 2 || strcmp(argv[1], "layers") == 0,
+					 argc < 2 || strcmp(argv[1], "delta") == 0};
 	bool right = true;
 
 	if (!card_there())

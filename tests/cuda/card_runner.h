@@ -23,5 +23,7 @@ struct runner card_runner(struct card_runner *x);
 void card_measure(struct card *c);
 /* Prints what the layers of one token take. */
 void card_measure_layers(struct card *c);
+/* Prints what delta nets take, without their products. */
+void card_measure_delta(struct card *c);
 
 #endif
