@@ -197,6 +197,8 @@ bool pager_predicts(const struct pager_source *s);
 /* Tells the pager how many of the source's experts its user holds in other memory (a GPU's). Nobody asks
  * the pager for those. Called by the thread that predicts. */
 void pager_set_elsewhere(struct pager_source *s, uint64_t experts);
+/* False: all of the source's experts are elsewhere, so no policy decides about any. */
+bool pager_decides(const struct pager_source *s);
 /* Counts uses of n experts of a layer that are held elsewhere, as pager_begin counts those of a batch.
  * visited: of a visit of the layer that pager_begin has counted. */
 void pager_use_elsewhere(struct pager_source *s, uint32_t layer, const uint32_t *experts,

@@ -159,6 +159,11 @@ void pager_set_elsewhere(struct pager_source *s, uint64_t experts)
 	s->elsewhere = experts;
 }
 
+bool pager_decides(const struct pager_source *s)
+{
+	return s->elsewhere < (uint64_t)s->layers * s->experts;
+}
+
 void pager_ahead_stats(struct pager *p, struct pager_ahead out[AHEAD_LAYERS][AHEAD_RANKS])
 {
 	pthread_mutex_lock(&p->lock);

@@ -64,13 +64,15 @@ static int experts_next_wave(struct step *s, struct pager_batch *batch, struct e
 	}
 }
 
-/* Has the cache's policy count the experts that the backend holds. */
+/* Has the cache's policy count the experts that the backend holds, unless it holds all of the model: then
+ * nothing is to be decided, and the counts of earlier mounts stay. */
 static void experts_count_held(const struct step *s, uint32_t layer, bool visited)
 {
 	const struct routing *r = s->routing;
 	const uint32_t first = r->paged_count, n = r->distinct_count - first;
-	const float *credit = n ? routing_credit(s) : NULL;
-	if (n)
+	bool counts = n && pager_decides(s->env->experts);
+	const float *credit = counts ? routing_credit(s) : NULL;
+	if (counts)
 		pager_use_elsewhere(s->env->experts, s->env->plan->routed_of[layer],
 				    r->distinct + first, credit ? credit + first : NULL, n, visited);
 }

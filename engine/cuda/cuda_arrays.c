@@ -122,11 +122,6 @@ static size_t cuda_attended_width(const struct config *c)
 	return (size_t)c->heads * widest;
 }
 
-static size_t cuda_arrived_count(const struct config *c)
-{
-	return (size_t)CUDA_SEQUENCE_ROWS * c->heads;
-}
-
 static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *c,
 				   gpu_address memory)
 {
@@ -148,7 +143,6 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 	cuda_next_codes(&s->attended, &at, rows);
 	cuda_lay_out_delta(&s->delta, c, rows, &at);
 	s->parts = cuda_next(&at, CUDA_PARTS_BYTES, 1);
-	s->arrived = cuda_next(&at, cuda_arrived_count(c), sizeof(uint32_t));
 	s->out = cuda_next(&at, rows * hidden, sizeof(float));
 	s->logits = cuda_next(&at, head > routed ? head : routed, sizeof(float));
 	s->wanted = cuda_next(&at, rows, sizeof(uint32_t));
@@ -287,9 +281,6 @@ int cuda_scratch_make(struct scratch **out, const struct environment *env, uint3
 	s->memory = cuda_take(m, GPU_DENSE, s->bytes, e);
 	cuda_lay_out_scratch(s, env->config, s->memory);
 	int failed = s->memory ? cuda_scratch_take_main(s, env->config, e) : -e->code;
-	if (!failed)
-		failed = card_clear(&m->card, s->arrived,
-				    cuda_arrived_count(env->config) * sizeof(uint32_t), e);
 	if (!failed)
 		failed = cpu_backend.scratch_make(&s->cpu, env, rows, e);
 	if (failed)

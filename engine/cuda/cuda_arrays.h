@@ -95,7 +95,6 @@ struct cuda_scratch {
 	gpu_address projected;	    /* where queries have gates: [rows][heads][2][head dim]; else q */
 	struct cuda_input attended; /* [rows][heads · head dim] */
 	gpu_address parts;	    /* of cuda_attend_spans: CUDA_PARTS_BYTES */
-	gpu_address arrived;	    /* of cuda_attend_inputs: zeros for CUDA_SEQUENCE_ROWS rows */
 	gpu_address out;	    /* [rows][hidden] */
 	struct cuda_delta_arrays delta;
 	gpu_address logits;	    /* [HEAD_ROWS][vocabulary], or [rows][experts] */

@@ -309,17 +309,6 @@ static void cuda_join_spans(struct step *s, uint32_t layer, const struct cuda_at
 	cuda_prepare_input(k->model, &to, p->n, cuda_format(s, layer, TENSOR_O));
 }
 
-/* Spans, their joining and the codes in one launch. */
-static void cuda_attend_at_once(struct step *s, uint32_t layer, const struct cuda_attention *p,
-				uint32_t first)
-{
-	const struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct cuda_attend_inputs inputs = {.join = cuda_join_of(s, layer, p, first),
-						  .arrived = cuda_at(k->arrived)};
-	const struct cuda_grid g = cuda_spans_grid(p);
-	cuda_do(k->model, cuda_attend_inputs_number, &g, &inputs);
-}
-
 /* Most spans that a row of the step sees in a layer. */
 static uint32_t cuda_spans_of(const struct cuda_stream *x, const struct layer *l)
 {
@@ -365,11 +354,6 @@ static void cuda_attend_to(struct step *s, uint32_t layer, uint32_t t, uint32_t 
 	struct cuda_model *m = cuda_stream_of(s)->model;
 	const struct cuda_attention p = cuda_attention_of(s, layer, t, n);
 	const struct cuda_grid g = together ? cuda_rows_grid(&p) : cuda_spans_grid(&p);
-	if (!together && n <= CUDA_SEQUENCE_ROWS && p.head_dim == CUDA_DIM_USUAL &&
-	    cuda_joins_to_codes(s, layer)) {
-		cuda_attend_at_once(s, layer, &p, t);
-		return;
-	}
 	cuda_do(m, together ? cuda_attend_rows_number : cuda_attend_spans_number, &g, &p);
 	cuda_join_spans(s, layer, &p, t);
 }

@@ -1,6 +1,5 @@
 /* Keys and values into their blocks; the spans of attention, each by itself; their joining. */
 #include "kernels/cuda/cuda_attention.h"
-#include "kernels/cuda/cuda_rounding.h"
 
 /* Of the threads of a block, each has an element of a key and of a value. */
 CUDA_KERNEL cuda_kv_put(struct cuda_keys p)
@@ -258,9 +257,8 @@ CUDA_THREAD void cuda_span_end(const struct cuda_attention *p, const struct cuda
 }
 
 /* heads is a constant: of a block of threads; dim is one if it is the usual one. A thread has a position,
- * then a column of some of the queries. No kernel writes which blocks rows have. Returns in how many spans the
- * row sees something; 0: this one is beyond them. */
-CUDA_THREAD uint32_t cuda_attend(const struct cuda_attention *p, uint32_t heads, uint32_t dim)
+ * then a column of some of the queries. No kernel writes which blocks rows have. */
+CUDA_THREAD void cuda_attend(const struct cuda_attention *p, uint32_t heads, uint32_t dim)
 {
 	const struct cuda_span x = cuda_span_now(p, heads, dim);
 	const struct cuda_look s = cuda_look_of(heads, dim);
@@ -269,9 +267,11 @@ CUDA_THREAD uint32_t cuda_attend(const struct cuda_attention *p, uint32_t heads,
 	float *part = p->parts + ((size_t)cuda_block_y() * p->n * p->heads + x.query) * step;
 	float score[CUDA_HEADS_MOST];
 
+	if (x.start >= x.length) {
+		cuda_wait_for_ahead();
+		return;
+	}
 	cuda_wait_for_ahead();
-	if (x.start >= x.length)
-		return 0;
 	CUDA_UNROLL
 	for (uint32_t h = 0; h < heads; h++) {
 		CUDA_ROLLED
@@ -305,7 +305,6 @@ CUDA_THREAD uint32_t cuda_attend(const struct cuda_attention *p, uint32_t heads,
 	cuda_barrier();
 	if (cuda_thread() < heads)
 		cuda_span_end(p, &x, &s, cuda_thread(), part + cuda_thread() * step);
-	return (x.length - 1) / CUDA_SPAN + 1 - x.first / CUDA_SPAN;
 }
 
 CUDA_KERNEL_OF(256) cuda_attend_spans(struct cuda_attention p)
@@ -321,34 +320,6 @@ CUDA_KERNEL_OF(256) cuda_attend_spans(struct cuda_attention p)
 	} else {
 		cuda_attend(&p, CUDA_HEADS_MOST, p.head_dim);
 	}
-}
-
-/* The block of threads whose span is the last one to be ready joins all of its queries, a warp each. heads is a
- * constant. */
-CUDA_THREAD void cuda_attend_and_join(const struct cuda_attend_inputs *p, uint32_t heads)
-{
-	const struct cuda_attention *a = &p->join.attention;
-	const uint32_t spans = cuda_attend(a, heads, CUDA_DIM_USUAL);
-	const uint32_t warp = cuda_thread() / CUDA_WARP, first = cuda_block_x() * heads;
-	const struct cuda_codes to = {p->join.q, p->join.scale, p->join.sum};
-	float y[CUDA_EACH];
-
-	if (!spans || !cuda_arrives_last(p->arrived + first, spans,
-					 (uint32_t *)(void *)cuda_shared()) ||
-	    warp >= heads)
-		return;
-	cuda_joined_spans(y, CUDA_EACH, a, first + warp, cuda_thread() % CUDA_WARP);
-	cuda_put_codes(&to, y, &p->join.signs, first / a->heads, first % a->heads + warp,
-		       a->heads * CUDA_DIM_USUAL);
-}
-
-CUDA_KERNEL_OF(256) cuda_attend_inputs(struct cuda_attend_inputs p)
-{
-	cuda_let_next_begin();
-	if (cuda_heads_together(&p.join.attention) == 1)
-		cuda_attend_and_join(&p, 1);
-	else
-		cuda_attend_and_join(&p, CUDA_HEADS_MOST);
 }
 
 /* A block of threads has a query, a thread a column. */

@@ -10,6 +10,7 @@ enum {
 	CUDA_KV_BLOCK = 64,
 	CUDA_SPAN = 256,
 	CUDA_SPAN_BLOCKS = CUDA_SPAN / CUDA_KV_BLOCK,
+	CUDA_DIM_USUAL = 128, /* elements of a head */
 };
 
 /* Element `at` of a block of keys and values. */

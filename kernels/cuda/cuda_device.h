@@ -20,6 +20,9 @@ enum { CUDA_WARP = 32 };
 /* For blocks of no more than so many threads, which bounds the registers of each. */
 #define CUDA_KERNEL_OF(threads) \
 	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void
+/* The same, where two blocks should have room on a processor. */
+#define CUDA_KERNEL_TWICE(threads) \
+	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, 2))) void
 /* The same, where a processor is to have room for two blocks. */
 #define CUDA_KERNEL_OF_TWO(threads) \
 	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, 2))) void
@@ -112,21 +115,6 @@ CUDA_THREAD void cuda_wait_for_ahead(void)
 #if __CUDA_ARCH__ >= 900
 	asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-}
-/* Adds one, and returns what was there. All that this thread has seen written is seen by those that count
- * later, and what those have seen that counted before, by this thread. */
-CUDA_THREAD uint32_t cuda_count_up(uint32_t *counter)
-{
-	uint32_t before;
-#if __CUDA_ARCH__ >= 700
-	asm volatile("fence.acq_rel.gpu;\n\tatom.add.acq_rel.gpu.u32 %0, [%1], 1;\n\tfence.acq_rel.gpu;"
-		     : "=r"(before)
-		     : "l"(counter)
-		     : "memory");
-#else
-	asm volatile("atom.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-#endif
-	return before;
 }
 /* Eight bytes of the card's memory that no thread of this launch writes. */
 struct cuda_two {
@@ -361,6 +349,7 @@ CUDA_THREAD void cuda_multiply_tile(int32_t sum[4], const uint32_t a[4], const u
 
 #define CUDA_KERNEL static void
 #define CUDA_KERNEL_OF(threads) static void
+#define CUDA_KERNEL_TWICE(threads) static void
 #define CUDA_KERNEL_OF_TWO(threads) static void
 #define CUDA_THREAD static inline __attribute__((unused))
 #define CUDA_UNROLL
@@ -401,10 +390,6 @@ CUDA_THREAD void cuda_let_next_begin(void)
 }
 CUDA_THREAD void cuda_wait_for_ahead(void)
 {
-}
-CUDA_THREAD uint32_t cuda_count_up(uint32_t *counter)
-{
-	return (*counter)++;
 }
 CUDA_THREAD void cuda_prefetch(const void *from, uint32_t bytes)
 {
@@ -522,22 +507,6 @@ CUDA_THREAD uint32_t cuda_permute(uint32_t a, uint32_t b, uint32_t nibbles)
 #endif
 
 /* ---- of the above ---- */
-
-/* By all threads of a block: whether it is the last of so many that count up this counter, which is 0 before the
- * first and after the last. The last one sees what the others have written. `word` is shared memory. */
-CUDA_THREAD bool cuda_arrives_last(uint32_t *counter, uint32_t blocks, uint32_t *word)
-{
-	cuda_barrier();
-	if (blocks == 1)
-		return true;
-	if (cuda_thread() == 0) {
-		*word = cuda_count_up(counter) == blocks - 1;
-		if (*word)
-			*counter = 0;
-	}
-	cuda_barrier();
-	return *word != 0;
-}
 
 /* cuda_multiply_tile without the bytes 16 farther: 16 columns. */
 CUDA_THREAD void cuda_multiply_half(int32_t sum[4], const uint32_t a[2], uint32_t b)

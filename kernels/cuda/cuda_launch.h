@@ -59,7 +59,6 @@
 	DO(cuda_group, struct cuda_groups)                   \
 	DO(cuda_kv_put, struct cuda_keys)                    \
 	DO(cuda_attend_spans, struct cuda_attention)         \
-	DO(cuda_attend_inputs, struct cuda_attend_inputs)    \
 	DO(cuda_attend_rows, struct cuda_attention)          \
 	DO(cuda_attend_join, struct cuda_attention)          \
 	DO(cuda_delta_mix, struct cuda_delta)                \
@@ -404,14 +403,6 @@ struct cuda_join_inputs {
 	float *scale;
 	int16_t *sum;
 	struct cuda_signs signs;
-};
-
-/* cuda_attend_spans, then cuda_join_inputs, of heads of CUDA_DIM_USUAL elements. arrived[n][heads] are zeros, and are
- * so again afterwards. */
-enum { CUDA_DIM_USUAL = 128 };
-struct cuda_attend_inputs {
-	struct cuda_join_inputs join;
-	uint32_t *arrived;
 };
 
 /* Per head: rmsnorm of q[n][heads][head_dim] and of key[n][kv_heads][head_dim], where their weights are not

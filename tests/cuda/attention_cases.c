@@ -312,31 +312,6 @@ static bool case_attend_inputs(const struct runner *r, const struct cuda_attenti
 	       case_inputs_agree(r, "inputs of attention", &in, out, attention->n, width);
 }
 
-/* The same by one launch, twice: the second finds the counters as the first did. */
-static bool case_attend_at_once(const struct runner *r, const struct cuda_attention *attention,
-				const float *out, bool blocks)
-{
-	const uint32_t width = attention->heads * attention->head_dim;
-	const struct case_inputs in = case_inputs_room(r, attention->n, width, blocks);
-	const size_t counters = (size_t)attention->n * attention->heads;
-	uint32_t *zeros = case_alloc(counters, sizeof *zeros);
-	struct cuda_attend_inputs p = {
-		.join = {.attention = *attention, .q = in.q, .scale = in.scale, .sum = in.sum},
-		.arrived = r->put(r->ctx, zeros, counters * sizeof *zeros)};
-	bool right = true;
-
-	cuda_fill_signs(&p.join.signs);
-	p.join.attention.out = NULL;
-	for (int i = 0; i < 2; i++)
-		right = right &&
-			case_launch(r, cuda_attend_inputs_number, cuda_spans_grid(attention), &p,
-				    sizeof p) &&
-			case_inputs_agree(r, "inputs of attention, in one launch", &in, out,
-					  attention->n, width);
-	free(zeros);
-	return right;
-}
-
 /* The same output by the kernel for rows of one context. */
 static bool case_attend_rows(const struct runner *r, const struct cuda_attention *p,
 			     const float *expected, size_t all)
@@ -407,9 +382,6 @@ static bool case_attend_of(const struct runner *r, const struct look_case *c)
 	right = right && compare_floats(what, out, out + all, all) &&
 		case_attend_inputs(r, &p, out + all, false) &&
 		(p.heads * p.head_dim % BLOCK || case_attend_inputs(r, &p, out + all, true));
-	if (c->head_dim == CUDA_DIM_USUAL)
-		right = right && case_attend_at_once(r, &p, out + all, false) &&
-			case_attend_at_once(r, &p, out + all, true);
 	if (c->others == 0 && !c->window && !c->sinks)
 		right = right && case_attend_rows(r, &p, out + all, all);
 	free(q);
