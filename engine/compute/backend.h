@@ -12,7 +12,7 @@
  *
  * In main memory, for both sides: tokens and angles (step.h), the router's choice (routing.h), an
  * expert's record in its slot, logits, and the rows that `show` and `normed` return; the dense
- * weights (weights.h); keys, values and states (context.h).
+ * weights (weights.h); keys and values (context.h), and states unless they are away (recurrent.h).
  *
  * Only the thread that computes the step calls operations. Every backend computes the bits that
  * kernels/kernels.h defines. The backend calls the step's taps and observers (step.h), except for

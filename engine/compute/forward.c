@@ -189,12 +189,20 @@ static bool forward_failed(const struct forward *f, struct err *e)
 /* Gives the pass a stream of the backend that computes now. */
 static int forward_renew_stream(struct forward *f, struct forward_pass *p, struct err *e)
 {
-	if (p->backend == f->env.backend)
+	if (p->backend == f->env.backend && p->stream)
 		return 0;
 	p->backend->stream_free(p->stream);
 	p->backend = f->env.backend;
 	p->stream = NULL;
 	return p->backend->stream_make(&p->stream, &f->env, p->rows, e);
+}
+
+/* Makes what a step needs and an earlier failure has left behind: scratch, and a stream for a pass that was
+ * idle when the backend failed. */
+static int forward_ready(struct forward *f, struct forward_pass *p, struct err *e)
+{
+	int failed = f->scratch ? 0 : forward_make_scratch(f, e);
+	return failed ? failed : forward_renew_stream(f, p, e);
 }
 
 /* Leaves the backend for good. */
@@ -210,34 +218,33 @@ static int forward_fall_back(struct forward *f, const struct err *why, struct er
 	return failed ? failed : forward_renew_stream(f, &f->pass, e);
 }
 
-/* Computes a context's tokens again, up to a row's position; the losses are the row's. */
-static int forward_replay(struct forward *f, const struct step_row *row, const uint32_t *tokens,
-			  struct err *e)
+/* Computes a context's tokens again by a pass, up to a row's position; the losses are the row's. */
+static int forward_replay(struct forward *f, struct forward_pass *p, const struct step_row *row,
+			  const uint32_t *tokens, struct err *e)
 {
 	struct context *x = row->context;
 	const struct step_row like = {.context = x, .kind = ROW_PROMPT, .losses = row->losses};
-	struct forward_pass p;
+	const uint32_t most = p->rows < f->chunk ? p->rows : f->chunk;
 	struct step_batch b = {0};
-	int failed = forward_pass_init(&p, &f->env, f->chunk, e);
+	int failed = 0;
 	while (!failed && x->tokens.count < row->position) {
 		uint32_t at = (uint32_t)x->tokens.count, left = row->position - at;
 		step_batch_clear(&b);
-		failed = step_batch_add(&b, &like, tokens + at, left < p.rows ? left : p.rows, e);
+		failed = step_batch_add(&b, &like, tokens + at, left < most ? left : most, e);
 		if (!failed)
-			failed = forward_begin(f, &p, &b, NULL, e);
+			failed = forward_begin(f, p, &b, NULL, e);
 		if (failed > 0)
-			failed = forward_go_on(f, &p, UINT32_MAX, e);
+			failed = forward_go_on(f, p, UINT32_MAX, e);
 	}
 	step_batch_free(&b);
-	if (p.memory)
-		forward_pass_free(&p);
 	return failed;
 }
 
 /* A recurrent state that some layers have moved on goes back to a checkpoint, and the text from there to
  * the step is computed again. row: the context's first of the step. -EIO: the context has already gone
  * back, since its rows died. */
-static int forward_restore_state(struct forward *f, const struct step_row *row, struct err *e)
+static int forward_restore_state(struct forward *f, struct forward_pass *p,
+				 const struct step_row *row, struct err *e)
 {
 	struct context *x = row->context;
 	if (x->tokens.count < row->position)
@@ -249,19 +256,21 @@ static int forward_restore_state(struct forward *f, const struct step_row *row, 
 		return err_set(e, ENOMEM, "out of memory for a text");
 	memcpy(tokens, x->tokens.ids, row->position * sizeof *tokens);
 	context_rollback(x, row->position);
-	int failed = forward_replay(f, row, tokens, e);
+	int failed = forward_replay(f, p, row, tokens, e);
 	free(tokens);
 	return failed;
 }
 
-/* Contexts are where the pass's step began: all but recurrent states already are. */
-static int forward_restore(struct forward *f, const struct step_batch *b, struct err *e)
+/* Contexts are where the pass's step began: all but recurrent states already are. p: a pass without a step,
+ * which computes what is missing. */
+static int forward_restore(struct forward *f, struct forward_pass *p, const struct step_batch *b,
+			   struct err *e)
 {
 	const struct observer *observer = f->env.observer;
 	int failed = 0;
 	for (uint32_t t = 0; t < b->count && !failed; t++)
 		if (!t || b->rows[t].context != b->rows[t - 1].context)
-			failed = forward_restore_state(f, &b->rows[t], e);
+			failed = forward_restore_state(f, p, &b->rows[t], e);
 	f->env.observer = observer;
 	return failed;
 }
@@ -298,15 +307,16 @@ static bool forward_lost_states(const struct forward *f, const struct step_batch
 	return lost;
 }
 
-/* Computes such states again. For those the backend may give up others of the step, each once if it has
- * room for all; else it is left. */
+/* Computes such states again, by the pass whose step is to begin: the backend has no room for another one when
+ * it gives up states. For those it may give up others of the step, each once if it has room for all; else
+ * it is left. */
 static int forward_find_states(struct forward *f, struct forward_pass *p, const struct step_batch *b,
 			       struct err *e)
 {
 	struct err why;
 	int failed = 0;
 	for (uint32_t tries = 0; tries < b->count && !failed && forward_lost_states(f, b); tries++)
-		failed = forward_restore(f, b, e);
+		failed = forward_restore(f, p, b, e);
 	if (failed || !forward_lost_states(f, b))
 		return failed;
 	err_set(&why, ENOMEM, "there is no room for the recurrent states of a step's texts");
@@ -314,7 +324,31 @@ static int forward_find_states(struct forward *f, struct forward_pass *p, const 
 	if (!failed)
 		failed = forward_renew_stream(f, p, e);
 	(void)forward_lost_states(f, b);
-	return failed ? failed : forward_restore(f, b, e);
+	return failed ? failed : forward_restore(f, p, b, e);
+}
+
+/* The same while the pass has a step. */
+static int forward_restore_apart(struct forward *f, const struct step_batch *b, struct err *e)
+{
+	struct forward_pass p;
+	int failed = forward_pass_init(&p, &f->env, f->chunk, e);
+	if (failed)
+		return failed;
+	failed = forward_restore(f, &p, b, e);
+	forward_pass_free(&p);
+	return failed;
+}
+
+/* Whether a context's state has to be restored (forward_restore_state). */
+static bool forward_spoiled(const struct step_batch *b)
+{
+	bool spoiled = false;
+	for (uint32_t t = 0; t < b->count; t++) {
+		const struct context *x = b->rows[t].context;
+		spoiled |= x->tokens.count < b->rows[t].position ||
+			   (x->recurrent.bytes && x->recurrent.spoiled);
+	}
+	return spoiled;
 }
 
 /* Begins the pass's step anew, by the backend that computes now. -EIO: some logits have been read
@@ -324,8 +358,8 @@ static int forward_begin_again(struct forward *f, struct forward_pass *p, struct
 	int failed = forward_renew_stream(f, p, e);
 	if (!failed && p->wanted_done && p->batch->read)
 		failed = err_set(e, EIO, "the GPU failed while logits were being read");
-	if (!failed)
-		failed = forward_restore(f, p->batch, e);
+	if (!failed && forward_spoiled(p->batch))
+		failed = forward_restore_apart(f, p->batch, e);
 	return failed ? failed : forward_begin(f, p, p->batch, p->logits, e);
 }
 
@@ -512,6 +546,8 @@ int forward_begin(struct forward *f, struct forward_pass *p, const struct step_b
 		  float *logits, struct err *e)
 {
 	int failed = forward_check(f, p, b, logits, e);
+	if (!failed)
+		failed = forward_ready(f, p, e);
 	if (!failed)
 		failed = forward_find_states(f, p, b, e);
 	int spans = failed ? failed : step_find_spans(b, p->spans, e);

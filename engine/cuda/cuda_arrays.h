@@ -156,10 +156,15 @@ static inline bool cuda_runs(const struct step *s, uint32_t layer, enum layer_pa
 	return cuda_stream_of(s)->model->parts[layer].run[part] && !s->env->observer;
 }
 
+static inline enum format cuda_format_of(const struct step *s, uint32_t layer, enum tensor_role role)
+{
+	return s->env->weights->layer[layer].m[role].shape.format;
+}
+
 /* ---- operations (backend.h), by file ---- */
 
 /* cuda_entry.c: the stream gets what is pending, and `to` and its codes for `format` are its norm, of
- * n rows. format FORMAT_COUNT: without codes. */
+ * n rows. */
 void cuda_enter_part(struct step *s, uint32_t layer, enum tensor_role norm,
 		     const struct cuda_input *to, enum format format);
 /* The stream of the scratch's pending sums gets them, whichever it is. */

@@ -236,11 +236,6 @@ static uint32_t cuda_rows_at_once(const struct step *s, const struct layer *l)
 	return most < s->n ? (uint32_t)most : s->n;
 }
 
-static enum format cuda_format(const struct step *s, uint32_t layer, enum tensor_role role)
-{
-	return s->env->weights->layer[layer].m[role].shape.format;
-}
-
 /* The output of a layer's heads. */
 static struct cuda_input cuda_attended_of(const struct step *s, uint32_t layer)
 {
@@ -268,21 +263,21 @@ static void cuda_open_query_gates(const struct cuda_scratch *k, const struct cud
 /* Whether the output's codes are made where the spans are joined. */
 static bool cuda_joins_to_codes(const struct step *s, uint32_t layer)
 {
-	return !s->env->config->query_gate && !format_is_float(cuda_format(s, layer, TENSOR_O));
+	return !s->env->config->query_gate && !format_is_float(cuda_format_of(s, layer, TENSOR_O));
 }
 
 /* attended from row `first` on: where it goes, and its codes. */
 static struct cuda_input cuda_attended_from(const struct step *s, uint32_t layer, uint32_t first)
 {
 	const struct cuda_input attended = cuda_attended_of(s, layer);
-	return cuda_input_from(&attended, cuda_format(s, layer, TENSOR_O), first);
+	return cuda_input_from(&attended, cuda_format_of(s, layer, TENSOR_O), first);
 }
 
 static struct cuda_join_inputs cuda_join_of(const struct step *s, uint32_t layer,
 					    const struct cuda_attention *p, uint32_t first)
 {
 	const struct cuda_input to = cuda_attended_from(s, layer, first);
-	bool blocks = format_input(cuda_format(s, layer, TENSOR_O)) == INPUT_BLOCKS;
+	bool blocks = format_input(cuda_format_of(s, layer, TENSOR_O)) == INPUT_BLOCKS;
 	struct cuda_join_inputs inputs = {.attention = *p,
 					  .q = cuda_at(to.q),
 					  .scale = cuda_at(to.scale),
@@ -306,7 +301,7 @@ static void cuda_join_spans(struct step *s, uint32_t layer, const struct cuda_at
 	cuda_do(k->model, cuda_attend_join_number, &join, p);
 	if (s->env->config->query_gate)
 		cuda_open_query_gates(k, p, first);
-	cuda_prepare_input(k->model, &to, p->n, cuda_format(s, layer, TENSOR_O));
+	cuda_prepare_input(k->model, &to, p->n, cuda_format_of(s, layer, TENSOR_O));
 }
 
 /* Most spans that a row of the step sees in a layer. */
@@ -423,7 +418,7 @@ static void cuda_project(struct step *s, uint32_t layer)
 		{TENSOR_K, cuda_keys_of(s, layer)},
 		{TENSOR_V, cuda_values_of(s, layer)}};
 	enum { PRODUCTS = sizeof products / sizeof *products };
-	const enum format now = cuda_format(s, layer, TENSOR_Q);
+	const enum format now = cuda_format_of(s, layer, TENSOR_Q);
 	cuda_enter_part(s, layer, TENSOR_MIXER_NORM, &k->normed, now);
 	(void)cuda_multiply_all(x->model, layer, products, PRODUCTS, &k->normed, s->n, now);
 	for (uint32_t i = 0; i < PRODUCTS && s->env->config->qkv_bias; i++)

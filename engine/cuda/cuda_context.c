@@ -205,12 +205,11 @@ static struct cuda_state_part cuda_state_part_of(const struct cuda_model *m, uin
 /* 0: the GPU computes no recurrent layer. */
 static size_t cuda_state_bytes(const struct cuda_model *m)
 {
-	enum { ALIGNMENT = 256 };
 	bool some = false;
 	for (uint32_t layer = 0; layer < m->config->layers; layer++)
 		some |= cuda_state_part_of(m, layer).floats > 0;
 	const size_t bytes = recurrent_state_floats(m->config) * sizeof(float);
-	return some ? cuda_round_up(bytes, ALIGNMENT) : 0;
+	return some ? cuda_round_up(bytes, CUDA_ALIGNMENT) : 0;
 }
 
 /* A state of the CPU's layers stays as it is. */
@@ -234,7 +233,11 @@ static int cuda_context_load_state(struct cuda_model *m, struct cuda_context *c,
 		return 0;
 	if (!c->state && r->copy == RECURRENT_AWAY)
 		return err_set(e, ENOMEM, "the GPU has no room for the states of a step's contexts");
-	if (!c->state && !(c->state = cuda_context_take(m, &m->states, e)))
+	if (!c->state) {
+		r->copy = RECURRENT_NOT_COPIED;
+		c->state = cuda_context_take(m, &m->states, e);
+	}
+	if (!c->state)
 		return -ENOMEM;
 	if (r->copy != RECURRENT_NOT_COPIED)
 		return 0;

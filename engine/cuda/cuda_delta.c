@@ -70,10 +70,10 @@ void cuda_run_delta(struct step *s, uint32_t layer)
 						   {TENSOR_DELTA_A, d->a},
 						   {TENSOR_DELTA_B, d->b}};
 	enum { PRODUCTS = sizeof products / sizeof *products };
-	const enum format now = cuda_matrix(k->model, layer, TENSOR_DELTA_QKV)->shape.format;
+	const enum format now = cuda_format_of(s, layer, TENSOR_DELTA_QKV);
 	cuda_enter_part(s, layer, TENSOR_MIXER_NORM, &k->normed, now);
 	(void)cuda_multiply_all(k->model, layer, products, PRODUCTS, &k->normed, s->n, now);
-	cuda_run_heads(s, layer, cuda_matrix(k->model, layer, TENSOR_DELTA_OUT)->shape.format);
+	cuda_run_heads(s, layer, cuda_format_of(s, layer, TENSOR_DELTA_OUT));
 	cuda_multiply(k->model, layer, TENSOR_DELTA_OUT, &d->gated, s->n, k->out);
 	cuda_leave_rows(s, layer, PART_MIXER);
 }

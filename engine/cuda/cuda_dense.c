@@ -58,11 +58,6 @@ void cuda_gate(const struct cuda_scratch *k, const struct cuda_input *hidden, ui
 	cuda_prepare_input(k->model, hidden, n, format);
 }
 
-static enum format cuda_format_of(const struct step *s, uint32_t layer, enum tensor_role role)
-{
-	return s->env->weights->layer[layer].m[role].shape.format;
-}
-
 /* ---- shared experts ---- */
 
 enum format cuda_run_shared(struct step *s, uint32_t layer, enum format now)

@@ -479,7 +479,8 @@ struct cuda_grid cuda_delta_mix_grid(const struct cuda_delta *p)
 
 struct cuda_grid cuda_delta_steps_grid(struct cuda_delta *p)
 {
-	const uint32_t most = 16, row = 2 * p->key_dim + CUDA_WARP + 2;
+	/* with wide keys fewer rows: any GPU has 64 KiB of shared memory for a block of threads */
+	const uint32_t most = p->key_dim > 128 ? 8 : 16, row = 2 * p->key_dim + CUDA_WARP + 2;
 
 	p->together = p->n < most ? p->n : most;
 	const struct cuda_grid g = {p->value_heads * cuda_parts(p->value_dim, CUDA_WARP), p->most,

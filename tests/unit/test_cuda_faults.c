@@ -230,6 +230,46 @@ static void a_pass_that_waits_while_the_gpu_fails_goes_on(void **state)
 	}
 }
 
+/* The pass has a step before the GPU fails and one after it. */
+static void idle_and_fail(struct test_gpu *g, struct test_record *r)
+{
+	struct context x[2];
+	struct forward_pass p;
+	struct err e;
+	begin_two(g, r, x);
+	const struct test_rows rows = {.x = &x[0], .seed = 0, .n = 9};
+	if (forward_pass_init(&p, &g->v.forward->env, 64, &e))
+		fail_msg("%s", e.text);
+	for (int i = 0; i < 2; i++) {
+		struct test_step s;
+		test_step_begin(&s, g, r, &rows, 1);
+		assert_int_equal(forward_begin(g->v.forward, &p, &s.batch, s.logits, &e), 1);
+		assert_int_equal(forward_go_on(g->v.forward, &p, UINT32_MAX, &e), 0);
+		test_step_end(&s);
+		test_driver_be("wild");
+		test_rows_of(g, r, &x[1], 1, 4, ROW_DRAFT);
+	}
+	forward_pass_free(&p);
+	end_two(g, r, x);
+}
+
+static void a_pass_that_was_idle_when_the_gpu_failed_has_a_stream_of_the_cpus(void **state)
+{
+	(void)state;
+	struct test_record want = {0}, got = {0};
+	struct test_gpu g;
+	driver_or_skip();
+	idle_and_fail(&test_cpu, &want);
+	test_driver_be("late");
+	test_gpu_open(&g, HELD_SOME);
+	idle_and_fail(&g, &got);
+	assert_off(&g, "CUDA_ERROR_ILLEGAL_ADDRESS");
+	test_record_same_logits(&got, &want);
+	test_record_free(&got);
+	test_record_free(&want);
+	test_gpu_close(&g);
+}
+
 /* ---- no memory ---- */
 
 static void a_driver_without_memory_leaves_the_model_to_the_cpu(void **state)
@@ -356,6 +396,7 @@ int main(void)
 		cmocka_unit_test(a_step_that_fails_is_computed_by_the_cpu),
 		cmocka_unit_test(a_reader_gets_the_cpus_logits_or_an_error),
 		cmocka_unit_test(a_pass_that_waits_while_the_gpu_fails_goes_on),
+		cmocka_unit_test(a_pass_that_was_idle_when_the_gpu_failed_has_a_stream_of_the_cpus),
 		cmocka_unit_test(a_driver_without_memory_leaves_the_model_to_the_cpu),
 		cmocka_unit_test(a_context_that_finds_no_gpu_memory_is_computed_by_the_cpu),
 		cmocka_unit_test(what_a_model_takes_it_gives_back),
