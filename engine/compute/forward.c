@@ -494,11 +494,14 @@ static void forward_tap(struct step *s, uint32_t layers)
 			 s->env->backend->show(s));
 }
 
-/* Ends the pass: every context is after its rows, or, after an error of all of them, where it was.
+/* Ends the pass: every context is after its rows, or, after an error of all of them, where it was. Where no
+ * row is left before the last layer, the backend still keeps what the pass used.
  */
 static int forward_end(struct forward *f, struct forward_pass *p, int failed, struct err *e)
 {
 	struct step *s = &p->step;
+	if (!failed && p->backend == f->env.backend)
+		forward_settle(f, p);
 	for (uint32_t i = 0; i < s->span_count; i++) {
 		if (failed)
 			step_kill(s, &s->spans[i], 0, SPAN_FAILED, e);

@@ -376,15 +376,19 @@ static int load_experts(struct model *m, struct err *e)
 void load_keep_heat(struct model *m)
 {
 	struct pager_stats now;
+	struct cuda_experts_state card = {0};
 	struct err ignored; /* a store that is read-only now can still be used */
 	load_keep_sums(m);
 	if (!m->loaded.experts || !load_may_write(m, atomic_load(&m->stored.folder)))
 		return;
 	pager_source_stats(m->loaded.experts, &now);
-	if (now.hits + now.misses == m->loaded.heat_uses)
+	if (m->loaded.on_card)
+		cuda_experts_look(m->loaded.on_card, &card);
+	uint64_t uses = now.hits + now.misses + card.hits;
+	if (uses == m->loaded.heat_uses)
 		return;
 	(void)pager_keep_heat(m->loaded.experts, &ignored);
-	m->loaded.heat_uses = now.hits + now.misses;
+	m->loaded.heat_uses = uses;
 }
 
 /* Opens the n-gram tables and shows them to other threads. */
