@@ -64,17 +64,23 @@ static int experts_next_wave(struct step *s, struct pager_batch *batch, struct e
 	}
 }
 
-/* Has the cache's policy count the experts that the backend holds, unless it holds all of the model: then
- * nothing is to be decided, and the counts of earlier mounts stay. */
-static void experts_count_held(const struct step *s, uint32_t layer, bool visited)
+/* Has the cache's policy count the experts that the backend holds. credit: routing_credit's. */
+static void experts_count_held(const struct step *s, uint32_t layer, const float *credit,
+			       bool visited)
 {
 	const struct routing *r = s->routing;
 	const uint32_t first = r->paged_count, n = r->distinct_count - first;
-	bool counts = n && pager_decides(s->env->experts);
-	const float *credit = counts ? routing_credit(s) : NULL;
-	if (counts)
+	if (n)
 		pager_use_elsewhere(s->env->experts, s->env->plan->routed_of[layer],
 				    r->distinct + first, credit ? credit + first : NULL, n, visited);
+}
+
+/* The same of a layer of which the pager brings nothing. Where the backend holds all experts of the model,
+ * nothing is to be decided, and the counts of earlier mounts stay. */
+static void experts_visit_held(const struct step *s, uint32_t layer)
+{
+	if (pager_decides(s->env->experts))
+		experts_count_held(s, layer, routing_credit(s), false);
 }
 
 /* Awaits the experts of the step's tokens and has them computed. pager_next returns the experts
@@ -85,12 +91,13 @@ static int experts_await(struct step *s, uint32_t layer, struct err *e)
 {
 	const struct environment *env = s->env;
 	const struct routing *r = s->routing;
+	const float *credit = routing_credit(s);
 	struct pager_batch batch;
-	int got = pager_begin(&batch, env->experts, env->plan->routed_of[layer], r->distinct,
-			      routing_credit(s), r->paged_count, s->clock, e);
+	int got = pager_begin(&batch, env->experts, env->plan->routed_of[layer], r->distinct, credit,
+			      r->paged_count, s->clock, e);
 	if (got < 0)
 		return got;
-	experts_count_held(s, layer, true);
+	experts_count_held(s, layer, credit, true);
 	batch.stop = step_must_stop;
 	batch.stop_ctx = s;
 	routing_show(s, layer, batch.missed);
@@ -108,7 +115,7 @@ static int experts_await(struct step *s, uint32_t layer, struct err *e)
 /* What the backend holds needs no pager. */
 static int experts_run_held(struct step *s, uint32_t layer)
 {
-	experts_count_held(s, layer, false);
+	experts_visit_held(s, layer);
 	routing_show(s, layer, NULL);
 	s->env->backend->begin_experts(s, layer);
 	s->env->backend->end_experts(s, layer);
@@ -142,7 +149,7 @@ void experts_report(struct step *s, uint32_t layer)
 		s->untold[l] = false;
 		s->env->backend->tell_choice(s, l);
 		routing_group(s, l);
-		experts_count_held(s, l, false);
+		experts_visit_held(s, l);
 		routing_show(s, l, NULL);
 	}
 }

@@ -240,6 +240,12 @@ static int forward_replay(struct forward *f, struct forward_pass *p, const struc
 	return failed;
 }
 
+/* Whether a failed step, or a lost copy, has left the context without the state of its last position. */
+static bool forward_is_spoiled(const struct context *x)
+{
+	return x->recurrent.bytes && x->recurrent.spoiled;
+}
+
 /* A recurrent state that some layers have moved on goes back to a checkpoint, and the text from there to
  * the step is computed again. row: the context's first of the step. -EIO: the context has already gone
  * back, since its rows died. */
@@ -249,7 +255,7 @@ static int forward_restore_state(struct forward *f, struct forward_pass *p,
 	struct context *x = row->context;
 	if (x->tokens.count < row->position)
 		return err_set(e, EIO, "the GPU failed in a step of which a part was stopped");
-	if (!x->recurrent.bytes || !x->recurrent.spoiled)
+	if (!forward_is_spoiled(x))
 		return 0;
 	uint32_t *tokens = malloc((row->position + 1) * sizeof *tokens);
 	if (!tokens)
@@ -302,7 +308,7 @@ static bool forward_lost_states(const struct forward *f, const struct step_batch
 			r->spoiled |= r->copy == RECURRENT_AWAY;
 			r->copy = RECURRENT_NOT_COPIED;
 		}
-		lost |= r->bytes && r->spoiled;
+		lost |= forward_is_spoiled(x);
 	}
 	return lost;
 }
@@ -327,7 +333,7 @@ static int forward_find_states(struct forward *f, struct forward_pass *p, const 
 	return failed ? failed : forward_restore(f, p, b, e);
 }
 
-/* The same while the pass has a step. */
+/* forward_restore for a pass that has a step: by another pass. */
 static int forward_restore_apart(struct forward *f, const struct step_batch *b, struct err *e)
 {
 	struct forward_pass p;
@@ -345,8 +351,7 @@ static bool forward_spoiled(const struct step_batch *b)
 	bool spoiled = false;
 	for (uint32_t t = 0; t < b->count; t++) {
 		const struct context *x = b->rows[t].context;
-		spoiled |= x->tokens.count < b->rows[t].position ||
-			   (x->recurrent.bytes && x->recurrent.spoiled);
+		spoiled |= x->tokens.count < b->rows[t].position || forward_is_spoiled(x);
 	}
 	return spoiled;
 }

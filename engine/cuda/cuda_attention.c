@@ -486,7 +486,7 @@ static void cuda_settle_rows(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-/* Numbers [from, to) of what is left. */
+/* Copies numbers [from, to) of `left` to main memory. */
 static void cuda_send_numbers(struct cuda_stream *x, size_t from, size_t to)
 {
 	cuda_copy_out(x->model, x->left_out + from, x->left + from * sizeof *x->left_out,

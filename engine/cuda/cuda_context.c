@@ -29,6 +29,12 @@ static struct cuda_context *cuda_context_of(struct cuda_model *m, uint64_t numbe
 	return NULL;
 }
 
+/* The copy of a context; NULL: it has none. */
+static struct cuda_context *cuda_context_find(struct cuda_model *m, const struct context *x)
+{
+	return x->copy.number ? cuda_context_of(m, x->copy.number) : NULL;
+}
+
 static void cuda_blocks_drop(struct cuda_model *m, struct cuda_blocks *b, enum kv_kind kind)
 {
 	while (b->count)
@@ -122,8 +128,8 @@ struct cuda_wanted {
 	uint32_t first, end, lacking, filled;
 };
 
-/* Makes sure of them, and gives back what lies before. Whole blocks are copied: beyond its last position a
- * block holds nothing that is read. */
+/* Takes and fills the wanted blocks that are missing, and gives back those before them. Whole blocks are
+ * copied: beyond its last position a block holds nothing that is read. */
 static int cuda_blocks_have(struct cuda_model *m, struct cuda_blocks *b, enum kv_kind kind,
 			    const struct cuda_wanted *w, struct err *e)
 {
@@ -249,7 +255,7 @@ static int cuda_context_load_state(struct cuda_model *m, struct cuda_context *c,
 
 void cuda_context_moved(struct cuda_model *m, struct context *x)
 {
-	struct cuda_context *c = x->copy.number ? cuda_context_of(m, x->copy.number) : NULL;
+	struct cuda_context *c = cuda_context_find(m, x);
 	if (!c || !c->state || x->recurrent.copy == RECURRENT_NOT_COPIED)
 		return;
 	c->away = true;
@@ -259,7 +265,7 @@ void cuda_context_moved(struct cuda_model *m, struct context *x)
 bool cuda_has_state(const struct environment *env, const struct context *x)
 {
 	struct cuda_model *m = env->on_card;
-	const struct cuda_context *c = x->copy.number ? cuda_context_of(m, x->copy.number) : NULL;
+	const struct cuda_context *c = cuda_context_find(m, x);
 	return c && c->state && !m->failure.code;
 }
 
@@ -268,7 +274,7 @@ bool cuda_bring_state(const struct environment *env, struct context *x)
 	struct cuda_model *m = env->on_card;
 	if (!cuda_has_state(env, x))
 		return false;
-	struct cuda_context *c = cuda_context_of(m, x->copy.number);
+	struct cuda_context *c = cuda_context_find(m, x);
 	cuda_enter(m);
 	cuda_copy_state(m, c, x->recurrent.now, false);
 	c->away = false;
@@ -279,7 +285,7 @@ bool cuda_bring_state(const struct environment *env, struct context *x)
 
 void cuda_context_keep(struct cuda_model *m, const struct context *x, uint64_t pass)
 {
-	struct cuda_context *c = x->copy.number ? cuda_context_of(m, x->copy.number) : NULL;
+	struct cuda_context *c = cuda_context_find(m, x);
 	if (!c)
 		return;
 	c->last = m->steps;
@@ -290,7 +296,7 @@ const struct cuda_context *cuda_context_ready(struct cuda_model *m, struct conte
 					      uint32_t position, uint32_t n, uint64_t pass)
 {
 	struct err e = {0};
-	struct cuda_context *c = x->copy.number ? cuda_context_of(m, x->copy.number) : NULL;
+	struct cuda_context *c = cuda_context_find(m, x);
 	if (!c)
 		c = cuda_context_add(m, x);
 	int failed = c ? 0 : err_set(&e, ENOMEM, "out of memory for a list of contexts");

@@ -64,7 +64,8 @@ static void cuda_filler_close(struct cuda_filler *f)
 	free(f->record);
 }
 
-/* False: the expert stays where it is. Whoever reads it next says why it cannot be read. */
+/* False: the expert could not be read or copied, and stays where it is. The error is reported when it is read
+ * next. */
 static bool cuda_filler_bring(struct cuda_filler *f, uint32_t number, gpu_address piece)
 {
 	const struct cuda_experts *x = f->x;
@@ -78,17 +79,6 @@ static bool cuda_filler_bring(struct cuda_filler *f, uint32_t number, gpu_addres
 	f->broken = d->copy_in(piece, f->slot, p->record[layer].slot_bytes, f->stream) != 0 ||
 		    d->stream_wait(f->stream) != 0;
 	return !f->broken;
-}
-
-/* A place for the next of `left` experts of a filling; 0: the rest is for changes. The lock is
- * held. */
-static gpu_address cuda_experts_place(struct cuda_experts *x, size_t left)
-{
-	struct err none;
-	uint64_t kept = gpu_budget_limit(x->model->budget) / CONTEXTS_SHARE;
-	if (x->pool.free <= SPARE && x->pool.free < left && !cuda_pool_grows(x->model, &x->pool, kept))
-		return 0;
-	return cuda_pool_take(x->model, &x->pool, kept, &none);
 }
 
 /* Whether the GPU computes the expert's layer. */
@@ -121,6 +111,7 @@ static int64_t cuda_experts_choose(struct cuda_experts *x)
 	return NOBODY;
 }
 
+/* How many may still come. The lock is held. */
 static size_t cuda_experts_left(const struct cuda_experts *x)
 {
 	size_t left = 0;
@@ -129,13 +120,24 @@ static size_t cuda_experts_left(const struct cuda_experts *x)
 	return left;
 }
 
+/* A place for the next expert of a filling; 0: the rest is for changes. The lock is held. */
+static gpu_address cuda_experts_place(struct cuda_experts *x)
+{
+	struct err none;
+	uint64_t kept = gpu_budget_limit(x->model->budget) / CONTEXTS_SHARE;
+	if (x->pool.free <= SPARE && x->pool.free < cuda_experts_left(x) &&
+	    !cuda_pool_grows(x->model, &x->pool, kept))
+		return 0;
+	return cuda_pool_take(x->model, &x->pool, kept, &none);
+}
+
 /* False: there is no more, or no room. The lock is held. */
 static bool cuda_experts_next(struct cuda_experts *x, struct cuda_change *c)
 {
 	*c = (struct cuda_change){x->full ? NOBODY : cuda_experts_choose(x), NOBODY, 0};
 	if (c->expert == NOBODY)
 		return false;
-	c->piece = cuda_experts_place(x, cuda_experts_left(x));
+	c->piece = cuda_experts_place(x);
 	x->full = !c->piece;
 	x->moving[c->expert] = !x->full;
 	return !x->full;

@@ -173,7 +173,7 @@ static uint32_t cuda_parts(uint32_t n, uint32_t each)
 	return (n + each - 1) / each;
 }
 
-/* A warp for each of so many pieces of work. */
+/* A warp for each of n pieces of work. */
 static struct cuda_grid cuda_warps_grid(uint32_t n, uint32_t shared)
 {
 	const uint32_t warps = 4;
@@ -233,7 +233,7 @@ static struct cuda_tc_room cuda_tc_room(uint32_t tokens, uint32_t shared)
 	return *r;
 }
 
-/* Sets how tiles of so many pieces are shared by a grid; sharing.pieces is set, and `tiles` are the most that
+/* Sets how tiles, each of `pieces`, are shared by a grid; sharing.pieces is set, and `tiles` are the most that
  * a block of threads may have at once. */
 static void cuda_share_grid(struct cuda_product *p, uint32_t pieces, uint32_t tiles,
 			    const struct cuda_grid *g)

@@ -31,7 +31,7 @@ struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare
 /* For at most so many items: items · p->parts <= 65535. Also sets p->sharing. */
 struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, uint32_t items,
 				   const struct cuda_room *room);
-/* The kernel for products of such formats in one launch, of items of at most so many tokens, or
+/* The kernel for `count` products of these formats in one launch, with items of at most `most` tokens, or
  * CUDA_KERNEL_COUNT. */
 enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count, uint32_t most);
 /* The type of a table of this format for cuda_embed. False: it has none. */

@@ -1,6 +1,7 @@
 /* See gpu_help.h. */
 #include "gpu_help.h"
 
+#include "engine/compute/context_save.h"
 #include "engine/model/model_state.h"
 #include "forward_help.h"
 #include "golden.h"
@@ -343,4 +344,42 @@ void test_rows_of(struct test_gpu *g, struct test_record *r, struct context *x, 
 {
 	const struct test_rows rows = {.x = x, .seed = seed, .n = n, .kind = kind};
 	test_step_of(g, r, &rows, 1);
+}
+
+void test_tap(void *ctx, enum tap_point point, uint32_t layer, uint32_t position, uint32_t tokens,
+	      uint32_t width, const float *rows)
+{
+	(void)point, (void)layer, (void)position;
+	test_record_floats(ctx, rows, (size_t)tokens * width);
+}
+
+/* ---- contexts ---- */
+
+void test_fork(struct context *to, struct context *from)
+{
+	struct err e;
+	pthread_mutex_lock(&to->budget->lock);
+	int failed = context_fork(to, from, &e);
+	pthread_mutex_unlock(&to->budget->lock);
+	if (failed)
+		fail_msg("%s", e.text);
+}
+
+void test_copy_saved(const struct test_gpu *g, struct context *to, struct context *from)
+{
+	struct context_save s;
+	struct context_load l;
+	struct err e;
+	assert_int_equal(context_save_open(&s, from, g->v.config, &e), 0);
+	size_t n = context_save_bytes(&s);
+	char *bytes = malloc(n);
+	assert_non_null(bytes);
+	context_save_read(&s, 0, bytes, n);
+	context_save_close(&s);
+	context_load_begin(&l, to, g->v.config, 512, n);
+	assert_int_equal(context_load_feed(&l, bytes, n, &e), 0);
+	context_load_end(&l);
+	context_move(to, &l.x);
+	context_load_free(&l);
+	free(bytes);
 }

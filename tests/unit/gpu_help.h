@@ -92,6 +92,16 @@ void test_step_of(struct test_gpu *g, struct test_record *r, const struct test_r
 /* A whole step of one context. */
 void test_rows_of(struct test_gpu *g, struct test_record *r, struct context *x, uint32_t seed,
 		  uint32_t n, enum row_kind kind);
+/* A tap (step.h) that records the rows. ctx: struct test_record. */
+void test_tap(void *ctx, enum tap_point point, uint32_t layer, uint32_t position, uint32_t tokens,
+	      uint32_t width, const float *rows);
+
+/* ---- contexts ---- */
+
 void test_context_of(const struct test_gpu *g, struct context *x);
+/* Forks under the budget's lock. */
+void test_fork(struct context *to, struct context *from);
+/* Saves a context as bytes, and loads these. */
+void test_copy_saved(const struct test_gpu *g, struct context *to, struct context *from);
 
 #endif

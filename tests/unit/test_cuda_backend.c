@@ -3,8 +3,6 @@
  * (tests/cuda/fake_driver.c); MOEFS_GPU=real uses the one that is there. */
 #include "gpu_help.h"
 
-#include "engine/compute/context_save.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,36 +102,6 @@ static void several_contexts_in_one_batch_have_the_cpus_logits(void **state)
 	compare(several, test_record_same, TWO_WAYS);
 }
 
-static void fork_of(struct context *to, struct context *from)
-{
-	struct err e;
-	pthread_mutex_lock(&to->budget->lock);
-	int failed = context_fork(to, from, &e);
-	pthread_mutex_unlock(&to->budget->lock);
-	if (failed)
-		fail_msg("%s", e.text);
-}
-
-/* As bytes, and from these. */
-static void copy_saved(const struct test_gpu *g, struct context *to, struct context *from)
-{
-	struct context_save s;
-	struct context_load l;
-	struct err e;
-	assert_int_equal(context_save_open(&s, from, g->v.config, &e), 0);
-	size_t n = context_save_bytes(&s);
-	char *bytes = malloc(n);
-	assert_non_null(bytes);
-	context_save_read(&s, 0, bytes, n);
-	context_save_close(&s);
-	context_load_begin(&l, to, g->v.config, 512, n);
-	assert_int_equal(context_load_feed(&l, bytes, n, &e), 0);
-	context_load_end(&l);
-	context_move(to, &l.x);
-	context_load_free(&l);
-	free(bytes);
-}
-
 static void copies(struct test_gpu *g, struct test_record *r)
 {
 	enum { COPIES = 4 };
@@ -143,10 +111,10 @@ static void copies(struct test_gpu *g, struct test_record *r)
 	test_rows_of(g, r, &x[0], 1, 70, ROW_PROMPT);
 	context_rollback(&x[0], 30);
 	test_rows_of(g, r, &x[0], 5, 5, ROW_PROMPT);
-	fork_of(&x[1], &x[0]);
+	test_fork(&x[1], &x[0]);
 	test_rows_of(g, r, &x[1], 6, 2, ROW_PROMPT);
 	test_rows_of(g, r, &x[0], 5, 1, ROW_ANSWER);
-	copy_saved(g, &x[2], &x[0]);
+	test_copy_saved(g, &x[2], &x[0]);
 	for (int i = 0; i < 2; i++)
 		test_step_of(g, r,
 			     (struct test_rows[]){{&x[0], 7, 3, ROW_DRAFT, {0}, NULL},
@@ -452,18 +420,11 @@ static void losses_are_the_cpus(void **state)
 	compare(lossy, test_record_same, ALL_WAYS);
 }
 
-static void see(void *ctx, enum tap_point point, uint32_t layer, uint32_t position, uint32_t tokens,
-		uint32_t width, const float *rows)
-{
-	(void)point, (void)layer, (void)position;
-	test_record_floats(ctx, rows, (size_t)tokens * width);
-}
-
 static void tapped(struct test_gpu *g, struct test_record *r)
 {
 	struct environment *env = &g->v.forward->env;
 	struct context x[2];
-	env->tap = see;
+	env->tap = test_tap;
 	env->tap_ctx = r;
 	for (uint32_t i = 0; i < 2; i++)
 		test_context_of(g, &x[i]);

@@ -3,7 +3,6 @@
 #include "golden.h"
 #include "gpu_help.h"
 
-#include "engine/compute/context_save.h"
 #include "engine/session/session_state.h"
 
 #include <setjmp.h>
@@ -148,36 +147,6 @@ static void the_cpu_goes_on_with_a_state(void **state)
 
 /* ---- several contexts ---- */
 
-static void fork_of(struct context *to, struct context *from)
-{
-	struct err e;
-	pthread_mutex_lock(&to->budget->lock);
-	int failed = context_fork(to, from, &e);
-	pthread_mutex_unlock(&to->budget->lock);
-	if (failed)
-		fail_msg("%s", e.text);
-}
-
-/* As bytes, and from these. */
-static void copy_saved(const struct test_gpu *g, struct context *to, struct context *from)
-{
-	struct context_save s;
-	struct context_load l;
-	struct err e;
-	assert_int_equal(context_save_open(&s, from, g->v.config, &e), 0);
-	size_t n = context_save_bytes(&s);
-	char *bytes = malloc(n);
-	assert_non_null(bytes);
-	context_save_read(&s, 0, bytes, n);
-	context_save_close(&s);
-	context_load_begin(&l, to, g->v.config, 512, n);
-	assert_int_equal(context_load_feed(&l, bytes, n, &e), 0);
-	context_load_end(&l);
-	context_move(to, &l.x);
-	context_load_free(&l);
-	free(bytes);
-}
-
 /* A fork of a state that is away begins without one. */
 static void copies(struct test_gpu *g, struct test_record *r)
 {
@@ -186,14 +155,14 @@ static void copies(struct test_gpu *g, struct test_record *r)
 	for (int i = 0; i < COPIES; i++)
 		test_context_of(g, &x[i]);
 	test_rows_of(g, r, &x[0], 1, 30, ROW_PROMPT);
-	fork_of(&x[1], &x[0]);
+	test_fork(&x[1], &x[0]);
 	assert_true(g == &test_cpu || x[1].recurrent.spoiled);
 	test_rows_of(g, r, &x[1], 6, 2, ROW_PROMPT);
 	test_rows_of(g, r, &x[0], 5, 3, ROW_DRAFT);
 	context_rollback(&x[0], x[0].tokens.count - 1);
 	bring(g, &x[0]);
-	fork_of(&x[2], &x[0]);
-	copy_saved(g, &x[3], &x[0]);
+	test_fork(&x[2], &x[0]);
+	test_copy_saved(g, &x[3], &x[0]);
 	for (int i = 0; i < 2; i++)
 		test_step_of(g, r,
 			     (struct test_rows[]){{&x[0], 7, 3, ROW_DRAFT, {0}, NULL},
@@ -233,12 +202,12 @@ static void what_is_away_is_not_saved(void **state)
 	bring(&g, &x);
 	context_checkpoint(&x, 10);
 	test_rows_of(&g, &r, &x, 1, 1, ROW_ANSWER);
-	copy_saved(&g, &saved, &x);
+	test_copy_saved(&g, &saved, &x);
 	assert_int_equal(saved.tokens.count, 10);
 	context_free(&saved);
 	bring(&g, &x);
 	test_context_of(&g, &saved);
-	copy_saved(&g, &saved, &x);
+	test_copy_saved(&g, &saved, &x);
 	assert_int_equal(saved.tokens.count, 11);
 	context_free(&saved);
 	context_free(&x);
