@@ -7,6 +7,10 @@ driver=${FAKE_DRIVER:-$(dirname "$MOEFS")/fake-driver}
 mkdir -p "$mnt"
 trap 'while fusermount3 -u "$mnt" 2>/dev/null; do :; done; clean_up' EXIT
 
+# A model named at the mount is loaded at once, and opens the driver; one of a folder of models is loaded when it is asked.
+mkdir "$work/models" && ln -s "$(realpath "$MODEL")" "$work/models/$(basename "$MODEL")" || exit
+mounted_unloaded() { MODEL=$work/models mounted "$@"; }
+
 refused() { # WORDS OPTION: mounting fails with these words, and nothing is mounted
 	fails_with "$1" "$MOEFS" -o "$2" "$MODEL" "$mnt"
 	grep -q " $mnt " /proc/self/mountinfo && fail "$2: something is mounted"
@@ -45,7 +49,7 @@ if ldconfig -p | grep -qF libcuda.so.1; then
 	echo "ok without a driver # skip: there is one"
 else
 	claim "without a driver, gpu=0 cannot be mounted, and --check says why" no_driver
-	mounted
+	mounted_unloaded
 	claim "without a driver, gpu=auto goes on without" not_there
 	cd / && unmounted
 fi
@@ -71,20 +75,17 @@ numbered() {
 }
 claim "a GPU that cannot be used is refused in words before anything is mounted" numbered
 
-mounted
+mounted_unloaded
 found() {
 	none_left
 	says "gpu Card of threads, compute capability 8.6, 3.2 GB" info/kernels
 	none_left
-	local before=none size=0 after
-	while after=$(stat -c %s info/kernels) && [ "$after" != "$before" ]; do # the model may be loaded meanwhile
-		before=$after size=$(cat info/kernels | wc -c)
-	done
-	same "$size" "$after" "its size"
+	same "$(cat info/kernels | wc -c)" "$(stat -c %s info/kernels)" "its size"
+	same "$(cat info/state)" unloaded
 }
 claim "a GPU is looked for when info/kernels is read, and no process is left" found
 cd / && unmounted
-mounted -o gpu=off
+mounted_unloaded -o gpu=off
 off() {
 	says "gpu none: gpu=off" info/kernels
 	same "$(cat ../cache/gpu/stats)" "gpu none: gpu=off"
@@ -96,7 +97,7 @@ cd / && unmounted
 
 # A number asks for a GPU that can be used, and so for kernels.
 "$MOEFS" --check "$MODEL" | grep -q '^gpu_kernels none' && which=auto || which=0
-mounted -o gpu=$which,gpu_budget=1.5G
+mounted_unloaded -o gpu=$which,gpu_budget=1.5G
 budget() {
 	local budget=../cache/gpu/budget
 	same "$(cat $budget)" 1536M "as asked for"
