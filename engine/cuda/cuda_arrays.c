@@ -146,8 +146,7 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 	s->out = cuda_next(&at, rows * hidden, sizeof(float));
 	s->logits = cuda_next(&at, head > routed ? head : routed, sizeof(float));
 	s->wanted = cuda_next(&at, rows, sizeof(uint32_t));
-	s->chosen = cuda_next(&at, all, sizeof(uint32_t));
-	s->weight = cuda_next(&at, all, sizeof(float));
+	s->chosen = cuda_next(&at, 2 * all, sizeof(uint32_t));
 	s->order = cuda_next(&at, all, sizeof(uint32_t));
 	s->items = cuda_next(&at, cuda_most_items(c->experts, (uint32_t)all, 1),
 			     sizeof(struct cuda_item));
@@ -256,10 +255,8 @@ static int cuda_scratch_take_main(struct cuda_scratch *s, const struct config *c
 	if (s->logits_out)
 		s->found_here = cuda_take_main(m, all * c->hidden_size * sizeof(float), e);
 	if (s->found_here)
-		s->chosen_in = cuda_take_main(m, all * sizeof(uint32_t), e);
-	if (s->chosen_in)
-		s->weight_in = cuda_take_main(m, all * sizeof(float), e);
-	if (s->weight_in)
+		s->chosen_here = cuda_take_main(m, 2 * all * sizeof(uint32_t), e);
+	if (s->chosen_here)
 		s->wanted_in = cuda_take_main(m, rows * sizeof(uint32_t), e);
 	return s->wanted_in ? 0 : -e->code;
 }
@@ -325,8 +322,7 @@ void cuda_scratch_free(struct scratch *scratch)
 	cuda_give_main(s->model, s->normed_out);
 	cuda_give_main(s->model, s->logits_out);
 	cuda_give_main(s->model, s->found_here);
-	cuda_give_main(s->model, s->chosen_in);
-	cuda_give_main(s->model, s->weight_in);
+	cuda_give_main(s->model, s->chosen_here);
 	cuda_give_main(s->model, s->wanted_in);
 	free(s);
 }

@@ -100,7 +100,7 @@ struct cuda_scratch {
 	gpu_address logits;	    /* [HEAD_ROWS][vocabulary], or [rows][experts] */
 	gpu_address wanted;	    /* [rows] */
 	/* Experts: */
-	gpu_address chosen, weight;  /* [rows][top_k] */
+	gpu_address chosen; /* of a step of n rows: experts[n][top_k], then their weights */
 	gpu_address order, items, item_count;
 	gpu_address found;	    /* [rows · top_k][hidden]: outputs */
 	gpu_address shared;	    /* [rows][hidden]: outputs of the shared expert */
@@ -113,14 +113,14 @@ struct cuda_scratch {
 	float *normed_out; /* [rows][hidden] */
 	float *logits_out; /* [HEAD_ROWS][vocabulary] */
 	float *found_here; /* [rows · top_k][hidden]: outputs of experts that the CPU computes */
-	uint32_t *chosen_in; /* [rows][top_k] */
-	float *weight_in;
+	uint32_t *chosen_here; /* as chosen; an expert that a row does not pass through has no number */
 	uint32_t *wanted_in; /* [rows] */
 
 	struct cuda_pending pending;
 	struct cuda_sequence sequence[CUDA_SEQUENCES];
 
 	struct scratch *cpu; /* for what the CPU computes */
+	bool begun; /* the GPU computes those of the layer's experts that it holds, by its own choice */
 	bool some_elsewhere; /* of the experts that the layer's rows chose */
 };
 

@@ -143,12 +143,25 @@ static void cuda_experts_put(struct cuda_experts *x, int64_t expert, gpu_address
 	atomic_fetch_add(&x->model->counters->experts, (uint64_t)((at != 0) - was));
 }
 
+static struct pager_id cuda_experts_id(const struct cuda_experts *x, int64_t expert)
+{
+	return (struct pager_id){(uint32_t)(expert / x->each), (uint32_t)(expert % x->each)};
+}
+
 /* Main memory need not hold it, too. It stays there if it is pinned or needed now. */
 static void cuda_experts_leave_main(const struct cuda_experts *x, int64_t expert)
 {
-	struct pager_id id = {(uint32_t)(expert / x->each), (uint32_t)(expert % x->each)};
+	const struct pager_id id = cuda_experts_id(x, expert);
 	struct err pinned;
 	(void)pager_evict(x->source, &id, 1, &pinned);
+}
+
+/* It is read into main memory in the background, before a token waits for it. The lock is held. */
+static void cuda_experts_leave_gpu(struct cuda_experts *x, int64_t expert)
+{
+	const struct pager_id id = cuda_experts_id(x, expert);
+	cuda_experts_put(x, expert, 0);
+	pager_take_back(x->source, &id, 1);
 }
 
 /* The lock is held. */
@@ -164,7 +177,7 @@ static void cuda_experts_take_over(struct cuda_experts *x, const struct cuda_cha
 	atomic_fetch_add(&x->model->counters->promotions, 1);
 	if (c->victim != NOBODY && atomic_load(&x->at[c->victim])) {
 		cuda_pool_give(&x->pool, atomic_load(&x->at[c->victim]));
-		cuda_experts_put(x, c->victim, 0);
+		cuda_experts_leave_gpu(x, c->victim);
 	}
 }
 
@@ -178,7 +191,7 @@ static void cuda_experts_give_slab(struct cuda_experts *x)
 	for (size_t e = 0; e < (size_t)x->layers * x->each; e++) {
 		gpu_address at = atomic_load(&x->at[e]);
 		if (at >= slab.at && at < slab.at + slab.bytes)
-			cuda_experts_put(x, (int64_t)e, 0);
+			cuda_experts_leave_gpu(x, (int64_t)e);
 	}
 	cuda_pool_give_slab(x->model, &x->pool);
 }

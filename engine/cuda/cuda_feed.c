@@ -36,31 +36,6 @@ static bool cuda_bring_logits(struct step *s)
 	return cuda_wait(k->model);
 }
 
-/* False: something has failed. */
-static bool cuda_find_choice(struct step *s, uint32_t layer)
-{
-	const struct cuda_scratch *k = cuda_scratch_of(s);
-	struct step cpus = cuda_as_cpus(s);
-	if (!cuda_runs(s, layer, PART_FEED_FORWARD)) {
-		if (cuda_rows_to_cpu(s))
-			cpu_backend.route(&cpus, layer);
-		return !k->model->failure.code;
-	}
-	cuda_run_router(s, layer, &k->normed);
-	cuda_copy_out(k->model, k->normed_out, k->normed.f,
-		      (size_t)s->n * k->normed.k * sizeof(float));
-	if (!cuda_bring_logits(s))
-		return false;
-	router_choose_experts(s, layer);
-	return true;
-}
-
-void cuda_route(struct step *s, uint32_t layer)
-{
-	if (!cuda_find_choice(s, layer)) /* nothing is computed any more */
-		memset(s->routing->kept, 0, s->n * sizeof *s->routing->kept);
-}
-
 void cuda_reweigh(struct step *s, uint32_t layer, size_t row)
 {
 	cpu_backend.reweigh(s, layer, row);
@@ -84,27 +59,52 @@ void cuda_guess(struct step *s, uint32_t later)
 
 /* ---- experts on the GPU ---- */
 
-/* Gives the choice of the step's routing to the GPU; experts that a row does not pass through have no
- * number. */
-static void cuda_upload_choice(struct step *s, uint32_t layer)
+/* The weights of the choice of n rows follow it. */
+static gpu_address cuda_weights_after(const struct cuda_scratch *k, uint32_t n)
+{
+	return k->chosen + (size_t)n * k->top_k * sizeof(uint32_t);
+}
+static float *cuda_weights_here(const struct cuda_scratch *k, uint32_t n)
+{
+	return (float *)(void *)(k->chosen_here + (size_t)n * k->top_k);
+}
+static size_t cuda_choice_bytes(const struct cuda_scratch *k, uint32_t n)
+{
+	return 2 * (size_t)n * k->top_k * sizeof(uint32_t);
+}
+
+/* Counts the uses of experts on the GPU, and finds out whether others are elsewhere. */
+static void cuda_use_experts(struct step *s, uint32_t layer)
 {
 	struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct routing *r = s->routing;
 	uint32_t routed = s->env->plan->routed_of[layer];
 	k->some_elsewhere = false;
+	for (size_t i = 0; i < (size_t)s->n * k->top_k; i++) {
+		uint32_t expert = k->chosen_here[i];
+		if (expert == UINT32_MAX)
+			continue;
+		if (cuda_experts_held(k->model, routed, expert))
+			cuda_experts_used(k->model, routed, expert);
+		else
+			k->some_elsewhere = true;
+	}
+}
+
+/* Gives the choice of the step's routing to the GPU. */
+static void cuda_upload_choice(struct step *s, uint32_t layer)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct routing *r = s->routing;
+	float *weight = cuda_weights_here(k, s->n);
 	for (uint32_t t = 0; t < s->n; t++)
 		for (uint32_t i = 0; i < k->top_k; i++) {
 			size_t to = (size_t)t * k->top_k + i, from = (size_t)t * r->top_k + i;
 			bool there = i < r->kept[t];
-			k->chosen_in[to] = there ? r->chosen[from] : UINT32_MAX;
-			k->weight_in[to] = there ? r->weight[from] : 0;
-			if (there && !cuda_experts_held(k->model, routed, r->chosen[from]))
-				k->some_elsewhere = true;
-			if (there)
-				cuda_experts_used(k->model, routed, r->chosen[from]);
+			k->chosen_here[to] = there ? r->chosen[from] : UINT32_MAX;
+			weight[to] = there ? r->weight[from] : 0;
 		}
-	cuda_copy_in(k->model, k->chosen, k->chosen_in, (size_t)s->n * k->top_k * sizeof(uint32_t));
-	cuda_copy_in(k->model, k->weight, k->weight_in, (size_t)s->n * k->top_k * sizeof(float));
+	cuda_use_experts(s, layer);
+	cuda_copy_in(k->model, k->chosen, k->chosen_here, cuda_choice_bytes(k, s->n));
 }
 
 /* Tokens of an expert that its products compute at once. */
@@ -143,16 +143,26 @@ static struct cuda_product cuda_expert_product(const struct cuda_scratch *k, con
 	return p;
 }
 
+/* How many items to expect of so many assignments: the GPU alone knows. Half of few assignments have an expert for
+ * themselves. */
+static size_t cuda_items_expected(uint32_t experts, uint32_t n, uint32_t most)
+{
+	uint32_t alone = (n < experts ? n : experts) / 2;
+	return n / most > alone ? n / most : alone;
+}
+
 static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_product *p,
 				    enum format format, const struct cuda_input *x)
 {
 	uint32_t experts = k->model->config->experts, items = cuda_most_items(experts, p->n, p->most);
-	enum cuda_kernel kernel = cuda_product_kernel(format, p->most);
+	const size_t tiles = cuda_items_expected(experts, p->n, p->most) * p->parts *
+			     ((p->rows + TILE_ROWS - 1) / TILE_ROWS);
 	p->x = cuda_at(x->f);
 	p->q = cuda_at(x->q);
 	p->scale = cuda_at(x->scale);
 	p->sum = cuda_at(x->sum);
 	const struct cuda_room room = cuda_room_of(k->model);
+	const enum cuda_kernel kernel = cuda_kernel_for(format, p->most, tiles, &room);
 	const struct cuda_grid g = cuda_product_grid(kernel, p, items, &room);
 	cuda_do(k->model, kernel, &g, p);
 }
@@ -256,9 +266,12 @@ void cuda_begin_experts(struct step *s, uint32_t layer)
 		return;
 	}
 	const uint32_t most = cuda_expert_tokens(s, layer);
-	cuda_upload_choice(s, layer);
-	cuda_group_rows(s, layer, k->chosen, most);
-	cuda_run_experts(s, layer, k->chosen, most);
+	if (!k->begun) {
+		cuda_upload_choice(s, layer);
+		cuda_group_rows(s, layer, k->chosen, most);
+		cuda_run_experts(s, layer, k->chosen, most);
+	}
+	k->begun = false;
 	if (k->some_elsewhere)
 		moe_begin_experts(&cpus, layer, k->normed_out);
 }
@@ -269,21 +282,31 @@ void cuda_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, 
 	cpu_backend.wave(&cpus, layer, ready, count);
 }
 
-/* The CPU's outputs, by (row, expert of the row). */
+/* Where the CPU has put a row's output of an expert that the row chose. */
+static const float *cuda_output_of(const struct step *s, uint32_t row, uint32_t expert)
+{
+	const struct routing *r = s->routing;
+	const uint32_t *chosen = r->chosen + (size_t)row * r->top_k;
+	uint32_t i = 0;
+	while (chosen[i] != expert)
+		i++;
+	return moe_experts_found(cuda_scratch_of(s)->cpu) +
+	       (size_t)r->assignment[(size_t)row * r->top_k + i] * s->env->config->hidden_size;
+}
+
+/* The CPU's outputs, in the places of the choice on the GPU. */
 static void cuda_give_found(struct step *s, uint32_t layer)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct routing *r = s->routing;
 	uint32_t routed = s->env->plan->routed_of[layer];
 	size_t width = s->env->config->hidden_size;
-	const float *found = moe_experts_found(k->cpu);
-	for (uint32_t t = 0; t < s->n; t++)
-		for (uint32_t i = 0; i < r->kept[t]; i++) {
-			size_t from = (size_t)t * r->top_k + i, to = (size_t)t * k->top_k + i;
-			if (!cuda_experts_held(k->model, routed, r->chosen[from]))
-				memcpy(k->found_here + to * width,
-				       found + r->assignment[from] * width, width * sizeof *found);
-		}
+	for (size_t i = 0; i < (size_t)s->n * k->top_k; i++) {
+		uint32_t expert = k->chosen_here[i];
+		if (expert != UINT32_MAX && !cuda_experts_held(k->model, routed, expert))
+			memcpy(k->found_here + i * width,
+			       cuda_output_of(s, (uint32_t)(i / k->top_k), expert),
+			       width * sizeof(float));
+	}
 }
 
 void cuda_end_experts(struct step *s, uint32_t layer)
@@ -295,7 +318,7 @@ void cuda_end_experts(struct step *s, uint32_t layer)
 	}
 	if (k->some_elsewhere)
 		cuda_give_found(s, layer);
-	cuda_leave_experts(s, layer, k->chosen, k->weight, true);
+	cuda_leave_experts(s, layer, k->chosen, cuda_weights_after(k, s->n), true);
 }
 
 /* ---- all of them on the GPU ---- */
@@ -385,6 +408,17 @@ static uint32_t cuda_placed_row(const struct step *s, uint32_t row)
 	return was;
 }
 
+/* What the GPU has chosen for the step's row t. */
+static void cuda_take_choice(struct step *s, uint32_t t, const void *chosen, const float *weight)
+{
+	struct routing *r = s->routing;
+	size_t to = (size_t)t * r->top_k;
+	memcpy(r->chosen + to, chosen, r->top_k * sizeof *r->chosen);
+	memcpy(r->weight + to, weight, r->top_k * sizeof *r->weight);
+	router_sort_by_weight(r->chosen + to, r->weight + to, r->top_k);
+	r->kept[t] = r->top_k;
+}
+
 void cuda_tell_choice(struct step *s, uint32_t layer)
 {
 	const struct cuda_stream *x = cuda_stream_of(s);
@@ -395,14 +429,82 @@ void cuda_tell_choice(struct step *s, uint32_t layer)
 	bool there = cuda_receive_left(s);
 	r->top_k = top_k;
 	for (uint32_t t = 0; t < s->n; t++) {
-		size_t to = (size_t)t * top_k, was = cuda_placed_row(s, t), from = was * top_k;
-		r->kept[t] = there && was < x->n ? top_k : 0;
-		if (!r->kept[t])
+		size_t was = cuda_placed_row(s, t), from = was * top_k;
+		r->kept[t] = 0;
+		if (!there || was >= x->n)
 			continue;
-		memcpy(r->chosen + to, chosen + from, top_k * sizeof *r->chosen);
-		memcpy(r->weight + to, weight + from, top_k * sizeof *r->weight);
-		router_sort_by_weight(r->chosen + to, r->weight + to, top_k);
+		cuda_take_choice(s, t, chosen + from, weight + from);
 		for (uint32_t i = 0; i < top_k; i++)
-			cuda_experts_used(x->model, routed, r->chosen[to + i]);
+			cuda_experts_used(x->model, routed, r->chosen[(size_t)t * top_k + i]);
 	}
+}
+
+/* ---- who chooses where some are elsewhere ---- */
+
+/* Whether what is lost on purpose depends on where experts are. */
+static bool cuda_loses_some(const struct step *s)
+{
+	bool loses = false;
+	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
+		loses = loses || span->losses.substitute_window || span->losses.drop_missing > 0;
+	return loses;
+}
+
+/* The GPU chooses, and goes on with the experts that it holds, while main memory gets the choice and the
+ * experts' input. False: something has failed. */
+static bool cuda_choose_and_begin(struct step *s, uint32_t layer)
+{
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	struct cuda_model *m = k->model;
+	const gpu_event arrival = cuda_stream_of(s)->arrival;
+	const uint32_t most = cuda_expert_tokens(s, layer);
+	cuda_run_router(s, layer, &k->normed);
+	cuda_choose_rows(s, layer, k->chosen, cuda_weights_after(k, s->n), most);
+	cuda_copy_out(m, k->chosen_here, k->chosen, cuda_choice_bytes(k, s->n));
+	cuda_copy_out(m, k->normed_out, k->normed.f, (size_t)s->n * k->normed.k * sizeof(float));
+	cuda_mark(m, arrival);
+	cuda_run_experts(s, layer, k->chosen, most);
+	k->begun = true;
+	if (!cuda_wait_for(m, arrival))
+		return false;
+	for (uint32_t t = 0; t < s->n; t++)
+		cuda_take_choice(s, t, k->chosen_here + (size_t)t * k->top_k,
+				 cuda_weights_here(k, s->n) + (size_t)t * k->top_k);
+	cuda_use_experts(s, layer);
+	return true;
+}
+
+/* The CPU chooses by the router's logits. False: something has failed. */
+static bool cuda_choose_by_cpu(struct step *s, uint32_t layer)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	cuda_run_router(s, layer, &k->normed);
+	cuda_copy_out(k->model, k->normed_out, k->normed.f,
+		      (size_t)s->n * k->normed.k * sizeof(float));
+	if (!cuda_bring_logits(s))
+		return false;
+	router_choose_experts(s, layer);
+	return true;
+}
+
+/* False: something has failed. */
+static bool cuda_find_choice(struct step *s, uint32_t layer)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	struct step cpus = cuda_as_cpus(s);
+	if (!cuda_runs(s, layer, PART_FEED_FORWARD)) {
+		if (cuda_rows_to_cpu(s))
+			cpu_backend.route(&cpus, layer);
+		return !k->model->failure.code;
+	}
+	if (cuda_choice_is_free(s, layer) && !cuda_loses_some(s))
+		return cuda_choose_and_begin(s, layer);
+	return cuda_choose_by_cpu(s, layer);
+}
+
+void cuda_route(struct step *s, uint32_t layer)
+{
+	cuda_scratch_of(s)->begun = false;
+	if (!cuda_find_choice(s, layer)) /* nothing is computed any more */
+		memset(s->routing->kept, 0, s->n * sizeof *s->routing->kept);
 }

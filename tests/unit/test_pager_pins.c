@@ -261,6 +261,24 @@ static void what_is_loaded_is_read_and_no_use_is_counted(void **state)
 	assert_words(f, pager_load(f->source, ids(0, 0, 5), 5, &f->e), ENOSPC, "do not fit");
 }
 
+static void what_comes_back_is_read_where_there_is_room(void **state)
+{
+	struct test_pager *f = *state;
+	float before[LAYERS * EXPERTS], after[LAYERS * EXPERTS];
+	assert_int_equal(test_batch(f, 0, all, 2), 2);
+	pager_heat(f->source, before);
+	pager_take_back(f->source, ids(1, 3, 4), 4); /* for two of which there is room */
+	await(f->source, 1, 3);
+	await(f->source, 1, 4);
+	assert_true(look(f->source, 0, 0).resident && look(f->source, 0, 1).resident);
+	pager_heat(f->source, after);
+	assert_memory_equal(before, after, sizeof before);
+	assert_int_equal(pager_evict(f->source, ids(1, 3, 1), 1, &f->e), 0);
+	assert_int_equal(test_batch(f, 2, all, 1), 1); /* the room is for this, not for those that had none */
+	assert_true(look(f->source, 2, 0).resident);
+	assert_false(look(f->source, 1, 5).resident || look(f->source, 1, 6).resident);
+}
+
 static void eviction_spares_experts_in_use_and_pinned_ones(void **state)
 {
 	struct test_pager *f = *state;
@@ -392,6 +410,7 @@ int main(void)
 		TEST(while_the_budget_is_too_low_pins_yield_and_then_come_back, four_slots),
 		TEST(a_model_of_another_size_gets_on_beside_pins_everywhere, four_slots),
 		TEST(what_is_loaded_is_read_and_no_use_is_counted, four_slots),
+		TEST(what_comes_back_is_read_where_there_is_room, four_slots),
 		TEST(eviction_spares_experts_in_use_and_pinned_ones, four_slots),
 		TEST(what_came_into_its_store_since_it_was_asked_for_is_read_by_who_would_have_made_it,
 		     four_slots),
