@@ -98,18 +98,26 @@ static uint32_t cuda_items_of(uint32_t n, uint32_t most)
 	return (n + most - 1) / most;
 }
 
+/* The kernel of a product without items. */
+static enum cuda_kernel cuda_kernel_of(const struct cuda_product *p, enum format format,
+				       const struct cuda_room *room)
+{
+	size_t tiles = (size_t)cuda_items_of(p->n, p->most) * ((p->rows + TILE_ROWS - 1) / TILE_ROWS);
+	return cuda_kernel_for(format, p->most, tiles, room);
+}
+
 void cuda_multiply(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 		   const struct cuda_input *x, uint32_t n, gpu_address y)
 {
 	const struct cuda_room room = cuda_room_of(m);
 	struct cuda_product p = cuda_product_of(m, layer, role, x, n, y);
-	const enum cuda_kernel k =
-		cuda_product_kernel(cuda_matrix(m, layer, role)->shape.format, p.most);
+	const enum cuda_kernel k = cuda_kernel_of(&p, cuda_matrix(m, layer, role)->shape.format, &room);
 	const struct cuda_grid g = cuda_product_grid(k, &p, cuda_items_of(n, p.most), &room);
 	cuda_do(m, k, &g, &p);
 }
 
-/* One launch, where there is a kernel for all of the formats; else false. */
+/* One launch, where there is a kernel for all of the formats, and none of them has work for all of the GPU by
+ * itself; else false. */
 static bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
 				   const struct cuda_projection *products, uint32_t count,
 				   const struct cuda_input *x, uint32_t n)
@@ -120,6 +128,9 @@ static bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
 	for (uint32_t i = 0; i < count; i++) {
 		formats[i] = cuda_matrix(m, layer, products[i].role)->shape.format;
 		all.p[i] = cuda_product_of(m, layer, products[i].role, x, n, products[i].to);
+		if (cuda_kernel_of(&all.p[i], formats[i], &room) !=
+		    cuda_product_kernel(formats[i], all.p[i].most))
+			return false;
 	}
 	const uint32_t most = all.p[0].most;
 	const enum cuda_kernel k = cuda_products_kernel(formats, count, most);

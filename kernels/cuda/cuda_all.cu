@@ -10,4 +10,5 @@
 #include "kernels/cuda/cuda_prepare.cu"
 #include "kernels/cuda/cuda_product.cu"
 #include "kernels/cuda/cuda_router.cu"
+#include "kernels/cuda/cuda_tiles.cu"
 #include "kernels/cuda/cuda_vectors.cu"

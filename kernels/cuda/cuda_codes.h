@@ -119,6 +119,22 @@ CUDA_THREAD struct cuda_pairs cuda_pairs_of(uint32_t copies)
 	return t;
 }
 
+/* Writes the pairs of TC3, each thread those of some numbers. Threads that follow each other begin with
+ * copies that follow each other, so that they write to different banks. */
+CUDA_THREAD void cuda_copy_pairs(const uint16_t *pairs, uint32_t copies)
+{
+	struct cuda_quad *to = (struct cuda_quad *)(void *)cuda_shared();
+	const uint32_t quads = copies / 4;
+
+	for (uint32_t i = cuda_thread(); i < CUDA_PAIRS; i += cuda_threads()) {
+		const uint32_t pair = pairs[i];
+		const struct cuda_quad four = {{pair, pair, pair, pair}};
+		CUDA_UNROLL
+		for (uint32_t k = 0; k < quads; k++)
+			to[i * quads + (k ^ i % quads)] = four;
+	}
+}
+
 /* Pair i of the unit in the lower or upper half of the word. */
 CUDA_THREAD uint32_t cuda_pair(const struct cuda_pairs *t, uint32_t word, uint32_t i, bool upper)
 {

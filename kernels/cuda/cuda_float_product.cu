@@ -6,13 +6,13 @@
 #include "kernels/cuda/cuda_floats.h"
 #include "kernels/cuda/cuda_items.h"
 
-enum { CUDA_FLOAT_TOKENS = 8 };
+enum { CUDA_FLOAT_TOKENS = 4 }; /* of a thread, at most */
 
 /* A launch as a block of threads sees it; type and tokens are constants. */
 struct cuda_float_run {
 	const struct cuda_product *p;
 	enum cuda_number type;
-	uint32_t tokens;
+	uint32_t tokens, rows, stride;
 	struct cuda_item item;
 	uint32_t part, row; /* row: the block's first one */
 	uint8_t *weights;   /* in shared memory: [rows][stride] */
@@ -30,9 +30,12 @@ CUDA_THREAD struct cuda_float_run cuda_float_run_of(const struct cuda_product *p
 	r.tokens = tokens;
 	r.item = cuda_item_of(p, cuda_block_y() / p->parts);
 	r.part = cuda_block_y() % p->parts;
-	r.row = cuda_block_x() * cuda_float_rows(tokens);
+	r.rows = tokens == 1 ? CUDA_FLOAT_FEW
+			     : cuda_threads() / CUDA_LANES * cuda_float_tokens(tokens) / tokens;
+	r.stride = cuda_float_stride(r.rows);
+	r.row = cuda_block_x() * r.rows;
 	r.x = cuda_shared();
-	r.weights = (uint8_t *)(void *)(r.x + tokens * cuda_float_stride(tokens));
+	r.weights = (uint8_t *)(void *)(r.x + tokens * r.stride);
 	r.whole_quads = p->groups * cuda_float_bytes(type) % 16 == 0;
 	return r;
 }
@@ -54,13 +57,13 @@ CUDA_THREAD void cuda_copy_floats(void *to, const void *from, uint32_t bytes, bo
 /* Columns [first, first + n) of the block's rows. A row that is not there is the last one. */
 CUDA_THREAD void cuda_copy_rows(const struct cuda_float_run *r, uint32_t first, uint32_t n)
 {
-	const uint32_t each = cuda_float_bytes(r->type), stride = cuda_float_stride(r->tokens);
+	const uint32_t each = cuda_float_bytes(r->type);
 	const uint8_t *matrix = cuda_matrix_of(r->p, r->item, r->part);
 
 	CUDA_ROLLED
-	for (uint32_t i = 0; i < cuda_float_rows(r->tokens); i++) {
+	for (uint32_t i = 0; i < r->rows; i++) {
 		const uint32_t row = r->row + i < r->p->rows ? r->row + i : r->p->rows - 1;
-		cuda_copy_floats(r->weights + i * stride * each,
+		cuda_copy_floats(r->weights + i * r->stride * each,
 				 matrix + ((size_t)row * r->p->groups + first) * each, n * each,
 				 r->whole_quads);
 	}
@@ -71,37 +74,48 @@ CUDA_THREAD void cuda_copy_inputs(const struct cuda_float_run *r, uint32_t first
 	CUDA_ROLLED
 	for (uint32_t t = 0; t < r->tokens; t++) {
 		const uint32_t input = cuda_assignment_of(r->p, r->item, t) / r->p->divide;
-		cuda_copy_floats(r->x + t * cuda_float_stride(r->tokens),
+		cuda_copy_floats(r->x + t * r->stride,
 				 r->p->x + (size_t)input * r->p->groups + first, n * 4,
 				 r->p->groups % 4 == 0);
 	}
 }
 
-/* Adds n columns to the thread's lane of its row, for each token. */
+/* A thread's row, and its first token: 16 threads have the lanes of a row with some tokens. */
+CUDA_THREAD uint32_t cuda_own_row(const struct cuda_float_run *r)
+{
+	return cuda_thread() / CUDA_LANES % r->rows;
+}
+CUDA_THREAD uint32_t cuda_own_token(const struct cuda_float_run *r)
+{
+	return cuda_thread() / (CUDA_LANES * r->rows) * cuda_float_tokens(r->tokens);
+}
+
+/* Adds n columns to the thread's lane of its row, for each of its tokens. */
 CUDA_THREAD void cuda_add_columns(float lane[CUDA_FLOAT_TOKENS], const struct cuda_float_run *r,
 				  uint32_t n)
 {
-	const uint32_t stride = cuda_float_stride(r->tokens);
 	const uint8_t *row =
-		r->weights + cuda_thread() / CUDA_LANES * stride * cuda_float_bytes(r->type);
+		r->weights + cuda_own_row(r) * r->stride * cuda_float_bytes(r->type);
+	const float *x = r->x + cuda_own_token(r) * r->stride;
 
 	CUDA_UNROLL_8
 	for (uint32_t i = cuda_thread() % CUDA_LANES; i < n; i += CUDA_LANES) {
 		const float w = cuda_number_at(row, r->type, i);
 		CUDA_UNROLL
-		for (uint32_t t = 0; t < r->tokens; t++)
-			lane[t] = cuda_fma(w, r->x[t * stride + i], lane[t]);
+		for (uint32_t t = 0; t < cuda_float_tokens(r->tokens); t++)
+			lane[t] = cuda_fma(w, x[t * r->stride + i], lane[t]);
 	}
 }
 
 CUDA_THREAD void cuda_put_lanes(const struct cuda_float_run *r, const float lane[CUDA_FLOAT_TOKENS])
 {
 	const struct cuda_product *p = r->p;
-	const uint32_t row = r->row + cuda_thread() / CUDA_LANES;
+	const uint32_t row = r->row + cuda_own_row(r);
 
 	CUDA_UNROLL
-	for (uint32_t t = 0; t < r->tokens; t++) {
-		const float y = cuda_sum_lanes(lane[t]);
+	for (uint32_t i = 0; i < cuda_float_tokens(r->tokens); i++) {
+		const uint32_t t = cuda_own_token(r) + i;
+		const float y = cuda_sum_lanes(lane[i]);
 		if (cuda_thread() % CUDA_LANES == 0 && t < r->item.n && row < p->rows)
 			p->y[r->part * p->y_part + cuda_assignment_of(p, r->item, t) * p->ldy +
 			     row] = y;
@@ -111,8 +125,7 @@ CUDA_THREAD void cuda_put_lanes(const struct cuda_float_run *r, const float lane
 CUDA_THREAD void cuda_float_product(const struct cuda_product *p, enum cuda_number type,
 				    uint32_t tokens)
 {
-	const uint32_t most = cuda_float_columns(tokens), all = p->groups;
-	const bool adds = cuda_thread() < cuda_float_rows(tokens) * CUDA_LANES;
+	const uint32_t all = p->groups;
 	float lane[CUDA_FLOAT_TOKENS] = {0};
 
 	cuda_let_next_begin();
@@ -121,6 +134,8 @@ CUDA_THREAD void cuda_float_product(const struct cuda_product *p, enum cuda_numb
 	if (!cuda_item_there(p, cuda_block_y() / p->parts))
 		return;
 	const struct cuda_float_run r = cuda_float_run_of(p, type, tokens);
+	const uint32_t most = cuda_float_columns(r.rows);
+	const bool adds = cuda_own_token(&r) < tokens;
 	CUDA_ROLLED
 	for (uint32_t first = 0; first < all; first += most) {
 		const uint32_t n = all - first < most ? all - first : most;
@@ -143,7 +158,7 @@ CUDA_THREAD void cuda_float_product(const struct cuda_product *p, enum cuda_numb
 	{                                                                  \
 		cuda_float_product(&p, type, 1);                           \
 	}                                                                  \
-	CUDA_KERNEL_OF(256) cuda_##name##_product_8(struct cuda_product p) \
+	CUDA_KERNEL_OF(512) cuda_##name##_product_8(struct cuda_product p) \
 	{                                                                  \
 		cuda_float_product(&p, type, 8);                           \
 	}

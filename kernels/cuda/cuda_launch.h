@@ -38,6 +38,10 @@
 	CUDA_PRODUCTS_FEW(DO, f32)                           \
 	CUDA_PRODUCTS_FEW(DO, f16)                           \
 	CUDA_PRODUCTS_FEW(DO, bf16)                          \
+	DO(cuda_tc3_tiles_8, struct cuda_product)            \
+	DO(cuda_tc3_tiles_32, struct cuda_product)           \
+	DO(cuda_tc4_tiles_8, struct cuda_product)            \
+	DO(cuda_tc4_tiles_32, struct cuda_product)           \
 	DO(cuda_tc_products_1, struct cuda_products)         \
 	DO(cuda_tc_products_8, struct cuda_products)         \
 	DO(cuda_tc_products_32, struct cuda_products)        \

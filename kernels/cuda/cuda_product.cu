@@ -41,22 +41,6 @@ CUDA_THREAD struct cuda_run cuda_run_of(const struct cuda_product *p, uint32_t b
 	return r;
 }
 
-/* Writes the pairs of TC3, each thread those of some numbers. Threads that follow each other begin with
- * copies that follow each other, so that they write to different banks. */
-CUDA_THREAD void cuda_copy_pairs(const struct cuda_product *p, uint32_t copies)
-{
-	struct cuda_quad *to = (struct cuda_quad *)(void *)cuda_shared();
-	const uint32_t quads = copies / 4;
-
-	for (uint32_t i = cuda_thread(); i < CUDA_PAIRS; i += cuda_threads()) {
-		const uint32_t pair = p->trellis.pairs[i];
-		const struct cuda_quad four = {{pair, pair, pair, pair}};
-		CUDA_UNROLL
-		for (uint32_t k = 0; k < quads; k++)
-			to[i * quads + (k ^ i % quads)] = four;
-	}
-}
-
 /* ---- pieces ---- */
 
 /* A thread's part of a piece. */
@@ -232,7 +216,7 @@ CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, ui
 
 	cuda_let_next_begin();
 	if (bits == 3)
-		cuda_copy_pairs(p, copies);
+		cuda_copy_pairs(p->trellis.pairs, copies);
 	if (p->items)
 		cuda_wait_for_ahead();
 	const uint32_t all = p->items ? *p->item_count * p->parts * p->sharing.tiles : p->sharing.all;
@@ -251,7 +235,7 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 	const uint32_t end = cuda_share(s, all, cuda_block_x() + 1);
 
 	cuda_let_next_begin();
-	cuda_copy_pairs(&p->p[p->with_pairs], copies);
+	cuda_copy_pairs(p->p[p->with_pairs].trellis.pairs, copies);
 	CUDA_ROLLED
 	for (uint32_t i = 0; i < p->count; i++) {
 		const struct cuda_product *one = &p->p[i];

@@ -95,12 +95,42 @@ static const struct cuda_tokens {
 };
 enum { CUDA_TOKENS = sizeof cuda_tokens / sizeof *cuda_tokens };
 
+/* Those whose warps have a tile each. */
+static const struct cuda_tokens cuda_tiles[] = {
+	{cuda_tc3_tiles_8_number, FORMAT_TC3, 8, false},
+	{cuda_tc3_tiles_32_number, FORMAT_TC3, 32, false},
+	{cuda_tc4_tiles_8_number, FORMAT_TC4, 8, false},
+	{cuda_tc4_tiles_32_number, FORMAT_TC4, 32, false},
+};
+enum { CUDA_TILES = sizeof cuda_tiles / sizeof *cuda_tiles };
+
 enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most)
 {
 	for (size_t i = 0; i < CUDA_TOKENS; i++)
 		if (cuda_tokens[i].format == format && cuda_tokens[i].tokens == most)
 			return cuda_tokens[i].kernel;
 	return CUDA_KERNEL_COUNT;
+}
+
+/* Threads of a block for TC: more tokens and the tables of TC4 need more registers. */
+static uint32_t cuda_tc_threads(enum format format, uint32_t tokens)
+{
+	return format == FORMAT_TC3 && tokens <= 8 ? 1024 : 512;
+}
+
+/* Whether so many tiles are work for all warps of a GPU: those of half of them take as long. */
+static bool cuda_fills(enum format format, uint32_t most, size_t tiles, const struct cuda_room *room)
+{
+	return tiles >= room->processors * cuda_tc_threads(format, most) / CUDA_WARP / 2;
+}
+
+enum cuda_kernel cuda_kernel_for(enum format format, uint32_t most, size_t tiles,
+				 const struct cuda_room *room)
+{
+	for (size_t i = 0; i < CUDA_TILES && cuda_fills(format, most, tiles, room); i++)
+		if (cuda_tiles[i].format == format && cuda_tiles[i].tokens == most)
+			return cuda_tiles[i].kernel;
+	return cuda_product_kernel(format, most);
 }
 
 enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count, uint32_t most)
@@ -152,13 +182,19 @@ static const enum format cuda_formats[] = {[CUDA_Q8_0] = FORMAT_Q8_0,
 					   [CUDA_Q5_K] = FORMAT_Q5_K,
 					   [CUDA_Q6_K] = FORMAT_Q6_K};
 
+/* NULL: it is none of these. */
+static const struct cuda_tokens *cuda_find_tokens(const struct cuda_tokens *all, size_t count,
+						  enum cuda_kernel k)
+{
+	for (size_t i = 0; i < count; i++)
+		if (all[i].kernel == k)
+			return &all[i];
+	return NULL;
+}
+
 static const struct cuda_tokens *cuda_tokens_of(enum cuda_kernel k)
 {
-	size_t i = 0;
-
-	while (cuda_tokens[i].kernel != k)
-		i++;
-	return &cuda_tokens[i];
+	return cuda_find_tokens(cuda_tokens, CUDA_TOKENS, k);
 }
 
 uint32_t cuda_product_groups(enum format format, uint32_t cols)
@@ -269,12 +305,21 @@ static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, bool p
 static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_product *p, uint32_t items,
 				     const struct cuda_room *room)
 {
-	const bool tc3 = t->format == FORMAT_TC3;
 	const uint32_t tiles = items * p->parts * cuda_parts(p->rows, CUDA_ROWS);
 	struct cuda_grid g = {tiles < room->processors ? tiles : room->processors, 1,
-			      tc3 && t->tokens <= 8 ? 1024 : 512, 0};
+			      cuda_tc_threads(t->format, t->tokens), 0};
 
-	g.shared = cuda_share_tiles(p, t->tokens, tc3, room->shared, &g);
+	g.shared = cuda_share_tiles(p, t->tokens, t->format == FORMAT_TC3, room->shared, &g);
+	return g;
+}
+
+/* The same where a warp has a tile: shared memory has the pairs alone. */
+static struct cuda_grid cuda_tiles_grid(const struct cuda_tokens *t, struct cuda_product *p,
+					uint32_t items, const struct cuda_room *room)
+{
+	struct cuda_grid g = cuda_tc_grid(t, p, items, room);
+
+	g.shared = p->sharing.copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t);
 	return g;
 }
 
@@ -377,9 +422,15 @@ static struct cuda_grid cuda_many_grid(const struct cuda_tokens *t, const struct
 static struct cuda_grid cuda_float_grid(const struct cuda_tokens *t, const struct cuda_product *p,
 					uint32_t items)
 {
+	enum { SMALL = 512 };
 	const enum cuda_number type = t->format == FORMAT_F32 ? CUDA_F32 : CUDA_F16;
-	const struct cuda_grid g = {cuda_parts(p->rows, cuda_float_rows(t->tokens)), items * p->parts,
-				    256, cuda_float_shared(t->tokens, type)};
+	const uint32_t rows = t->tokens == 1 || p->rows <= SMALL ? CUDA_FLOAT_FEW : CUDA_FLOAT_MANY;
+	/* Of one token, more threads than add, for copying. */
+	const uint32_t threads = t->tokens == 1
+					 ? 256
+					 : rows * CUDA_LANES * t->tokens / cuda_float_tokens(t->tokens);
+	const struct cuda_grid g = {cuda_parts(p->rows, rows), items * p->parts, threads,
+				    cuda_float_shared(rows, t->tokens, type)};
 	return g;
 }
 
@@ -388,6 +439,8 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, u
 {
 	const struct cuda_tokens *t = cuda_tokens_of(k);
 
+	if (!t)
+		return cuda_tiles_grid(cuda_find_tokens(cuda_tiles, CUDA_TILES, k), p, items, room);
 	if (format_is_float(t->format))
 		return cuda_float_grid(t, p, items);
 	if (format_is_block(t->format))

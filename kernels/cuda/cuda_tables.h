@@ -26,6 +26,10 @@ struct cuda_room {
 	uint32_t processors, shared;
 };
 
+/* The kernel where a launch has some number of tiles of 16 rows: of many tiles of TC each warp has one. */
+enum cuda_kernel cuda_kernel_for(enum format format, uint32_t most, size_t tiles,
+				 const struct cuda_room *room);
+
 /* Shapes of launches. */
 struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare *p);
 /* For at most so many items: items · p->parts <= 65535. Also sets p->sharing. */

@@ -166,18 +166,14 @@ static void card_give_products(struct card *c, const struct product_place *at)
 
 #define CARD_AT(address) ((void *)(uintptr_t)(address))
 
-/* `matrices` of one shape in one launch, n tokens each. */
-static void card_measure_product(struct card *c, enum format format, uint32_t rows, uint32_t cols,
-				 uint32_t matrices, uint32_t n)
+/* `matrices` of one shape in one launch of a kernel, n tokens each. */
+static void card_measure_product(struct card *c, enum cuda_kernel k, enum format format, uint32_t rows,
+				 uint32_t cols, uint32_t matrices, uint32_t n)
 {
 	const struct shape s = {format, NORM_F16, rows, cols, 0};
 	const size_t bytes = format_arranged_bytes(&s);
-	const enum cuda_kernel k = cuda_product_kernel(format, n);
 	struct product_place at = {0};
 	struct card_chain chain;
-
-	if (k == CUDA_KERNEL_COUNT)
-		return;
 
 	if (card_prepare_products(c, &at, bytes, cols, rows, matrices, n)) {
 		struct cuda_product p = {
@@ -393,10 +389,19 @@ struct card_shape {
 static void card_measure_products(struct card *c, const enum format *formats, size_t format_count,
 				  const struct card_shape *shapes, size_t count)
 {
-	for (size_t f = 0; f < format_count; f++)
-		for (size_t i = 0; i < count; i++)
-			card_measure_product(c, formats[f], shapes[i].rows, shapes[i].cols,
-					     shapes[i].matrices, shapes[i].n);
+	const struct cuda_room room = {c->facts.processors, c->facts.shared};
+
+	for (size_t i = 0; i < format_count * count; i++) {
+		const enum format f = formats[i / count];
+		const struct card_shape *s = &shapes[i % count];
+		/* The kernel for few tiles, and the one for many. */
+		const enum cuda_kernel kernels[] = {cuda_product_kernel(f, s->n),
+						    cuda_kernel_for(f, s->n, SIZE_MAX, &room)};
+		for (size_t k = 0; k < 2; k++)
+			if (kernels[k] != CUDA_KERNEL_COUNT && (k == 0 || kernels[1] != kernels[0]))
+				card_measure_product(c, kernels[k], f, s->rows, s->cols, s->matrices,
+						     s->n);
+	}
 }
 
 void card_measure(struct card *c)
@@ -408,7 +413,8 @@ void card_measure(struct card *c)
 	static const struct card_shape shapes[] = {
 		{768, 2048, 8, 1},   {768, 2048, 16, 1},  {2048, 768, 8, 1},   {4096, 2048, 1, 1},
 		{2048, 4096, 1, 1},  {128, 2048, 1, 1},	  {768, 2048, 256, 1}, {768, 2048, 256, 8},
-		{4096, 2048, 1, 8},  {768, 2048, 256, 32}, {4096, 2048, 8, 32}};
+		{2048, 768, 64, 8},  {768, 2048, 64, 8},  {4096, 2048, 1, 8},
+		{768, 2048, 256, 32}, {4096, 2048, 8, 32}};
 	static const struct card_shape head[] = {{151936, 2048, 1, 1}},
 				       router[] = {{128, 2048, 1, 1}, {128, 2048, 1, 8}};
 

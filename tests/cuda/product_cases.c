@@ -295,10 +295,9 @@ static void case_product_end(const struct runner *r, struct product_run *x)
 	r->forget(r->ctx);
 }
 
-static bool case_product_run(const struct runner *r, const struct product_case *c)
+static bool case_product_run(const struct runner *r, const struct product_case *c, enum cuda_kernel k)
 {
 	struct product_run x = {.c = *c};
-	const enum cuda_kernel k = cuda_product_kernel(c->shape.format, c->most);
 	char what[96];
 
 	case_product_begin(r, &x);
@@ -314,6 +313,15 @@ static bool case_product_run(const struct runner *r, const struct product_case *
 			   compare_floats(what, x.y, x.expected, x.results);
 	case_product_end(r, &x);
 	return right;
+}
+
+/* The kernel whose warps have a tile each, if there is one. */
+static enum cuda_kernel case_tiles_kernel(const struct product_case *c)
+{
+	const struct cuda_room room = {1, 101376};
+	const enum cuda_kernel k = cuda_kernel_for(c->shape.format, c->most, SIZE_MAX, &room);
+
+	return k == cuda_product_kernel(c->shape.format, c->most) ? CUDA_KERNEL_COUNT : k;
 }
 
 struct product_shape {
@@ -336,7 +344,9 @@ static bool case_products_of(const struct runner *r, enum format format, const s
 		if (cuda_product_kernel(format, shapes[i].most) == CUDA_KERNEL_COUNT ||
 		    shapes[i].cols % format_block_cols(&c.shape))
 			continue;
-		right &= case_product_run(r, &c);
+		right &= case_product_run(r, &c, cuda_product_kernel(format, shapes[i].most));
+		if (case_tiles_kernel(&c) != CUDA_KERNEL_COUNT)
+			right &= case_product_run(r, &c, case_tiles_kernel(&c));
 	}
 	return right;
 }
@@ -367,13 +377,15 @@ static bool case_block_products(const struct runner *r, enum format format)
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
 
-/* Rows that begin at multiples of 16 bytes, and others. */
+/* Rows that begin at multiples of 16 bytes, and others; many rows, and such that are longer than a block of threads has
+ * at once. */
 static bool case_float_products_of(const struct runner *r, enum format format)
 {
 	static const struct product_shape shapes[] = {
 		{128, 256, 1, 1, 0, NORM_F16}, {6, 4113, 3, 1, 0, NORM_F16},
 		{33, 264, 8, 1, 8, NORM_F16},  {17, 1100, 9, 8, 0, NORM_F16},
-		{40, 96, 24, 8, 4, NORM_F16},
+		{40, 96, 24, 8, 4, NORM_F16},  {9, 2376, 11, 8, 0, NORM_F16},
+		{520, 544, 9, 8, 0, NORM_F16},
 	};
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
