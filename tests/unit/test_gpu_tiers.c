@@ -210,6 +210,37 @@ static void what_is_pinned_stays_while_others_change_places(void **state)
 	test_gpu_close(&g);
 }
 
+/* Whether some expert is neither on the GPU nor in main memory. */
+static bool some_nowhere(const struct test_gpu *g)
+{
+	bool some = false;
+	for (uint32_t l = 0; l < model_layers(g->m.model); l++)
+		for (uint32_t e = 0; e < model_experts(g->m.model, l); e++) {
+			const struct model_expert x = look(g, (struct pager_id){l, e});
+			some = some || !(x.on_gpu || x.resident);
+		}
+	return some;
+}
+
+/* No token has to wait for one that had to leave. */
+static void what_leaves_the_gpu_comes_to_main_memory(void **state)
+{
+	const struct timespec moment = {0, 1000000};
+	struct test_gpu g;
+	struct engine_gpu_stats before, after;
+	(void)state;
+	test_gpu_open(&g, HELD_SOME);
+	steps(&g, 1);
+	engine_gpu_stats(g.m.engine, &before);
+	for (uint32_t seed = 2; seed < 7; seed++)
+		steps_of(&g, seed, 70);
+	engine_gpu_stats(g.m.engine, &after);
+	assert_true(after.promotions > before.promotions);
+	while (some_nowhere(&g))
+		nanosleep(&moment, NULL);
+	test_gpu_close(&g);
+}
+
 static void a_pinned_expert_comes_in_the_place_of_another(void **state)
 {
 	enum { PINS = 3 };
@@ -327,6 +358,7 @@ int main(void)
 		cmocka_unit_test(an_expert_on_the_gpu_is_told_from_others_and_counts_its_uses),
 		cmocka_unit_test(the_hottest_of_an_earlier_mount_come_first),
 		cmocka_unit_test(a_choice_says_which_experts_the_gpu_held),
+		cmocka_unit_test(what_leaves_the_gpu_comes_to_main_memory),
 		cmocka_unit_test(a_pinned_expert_comes_in_the_place_of_another),
 		cmocka_unit_test(what_is_pinned_stays_while_others_change_places),
 		cmocka_unit_test(pins_without_room_are_refused_whole),
