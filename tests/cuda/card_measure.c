@@ -331,7 +331,10 @@ static void card_measure_step(struct card *c)
 	const struct cuda_positions rope = {x, y, z, 1, STEP_HEADS, STEP_DIM, STEP_DIM / 2};
 	const struct cuda_vectors gate = {x, y, (uint64_t)STEP_TOP_K * STEP_SIZE},
 				  residual = {x, y, STEP_HIDDEN};
-	const struct cuda_choice choice = {x, q, to, 1, STEP_EXPERTS, STEP_TOP_K, 1, 0, 1, 0};
+	const struct cuda_choice choice = {.logits = x, .chosen = q, .weight = to,
+					   .rank = (uint32_t *)q + 8192, .rows = 1,
+					   .experts = STEP_EXPERTS, .top_k = STEP_TOP_K,
+					   .normalise = 1, .multiplier = 1, .scaling = 1};
 	const struct cuda_sums sums = {.factor = 1, .y = to, .x = y, .weight = x, .chosen = chosen, .rows = 1,
 				      .top_k = STEP_TOP_K, .width = STEP_HIDDEN,
 				      .experts = STEP_EXPERTS};
