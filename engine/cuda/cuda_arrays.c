@@ -81,7 +81,7 @@ static size_t cuda_in_bytes(const struct config *c)
 /* Floats that `rows` rows leave behind. */
 static size_t cuda_left_floats(const struct cuda_left *l, size_t rows)
 {
-	return 2 * rows * ((size_t)l->keyed * l->kv_width + (size_t)l->routed * l->top_k);
+	return rows * (2 * (size_t)l->keyed * l->kv_width + 3 * (size_t)l->routed * l->top_k);
 }
 
 static size_t cuda_lay_out_stream(struct cuda_stream *x, const struct config *c, gpu_address memory)
@@ -146,7 +146,7 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 	s->out = cuda_next(&at, rows * hidden, sizeof(float));
 	s->logits = cuda_next(&at, head > routed ? head : routed, sizeof(float));
 	s->wanted = cuda_next(&at, rows, sizeof(uint32_t));
-	s->chosen = cuda_next(&at, 2 * all, sizeof(uint32_t));
+	s->chosen = cuda_next(&at, CHOICE_ARRAYS * all, sizeof(uint32_t));
 	s->order = cuda_next(&at, all, sizeof(uint32_t));
 	s->items = cuda_next(&at, cuda_most_items(c->experts, (uint32_t)all, 1),
 			     sizeof(struct cuda_item));
@@ -255,7 +255,7 @@ static int cuda_scratch_take_main(struct cuda_scratch *s, const struct config *c
 	if (s->logits_out)
 		s->found_here = cuda_take_main(m, all * c->hidden_size * sizeof(float), e);
 	if (s->found_here)
-		s->chosen_here = cuda_take_main(m, 2 * all * sizeof(uint32_t), e);
+		s->chosen_here = cuda_take_main(m, CHOICE_ARRAYS * all * sizeof(uint32_t), e);
 	if (s->chosen_here)
 		s->wanted_in = cuda_take_main(m, rows * sizeof(uint32_t), e);
 	return s->wanted_in ? 0 : -e->code;

@@ -25,8 +25,8 @@ struct cuda_stream {
 	 * tokens[n], struct cuda_states[n], then cos, sin[n][half] of each rotation. */
 	gpu_address in;
 	/* What the pass leaves behind, of its n rows, as struct cuda_left counts it: keys,
-	 * values[keyed][n][kv_width], then the choices of feed_held: chosen,
-	 * weight[routed][n][top_k]. */
+	 * values[keyed][n][kv_width], then the choices of feed_held: chosen, weight,
+	 * rank[routed][n][top_k]. */
 	gpu_address left;
 
 	/* In main memory: */
@@ -79,6 +79,9 @@ struct cuda_delta_arrays {
 	struct cuda_input gated;       /* as out */
 };
 
+/* A choice has three arrays: experts, weights, and each expert's place in the order of the choice. */
+enum { CHOICE_ARRAYS = 3 };
+
 /* Arrays within one operation or one layer. */
 struct cuda_scratch {
 	struct cuda_model *model;
@@ -100,7 +103,7 @@ struct cuda_scratch {
 	gpu_address logits;	    /* [HEAD_ROWS][vocabulary], or [rows][experts] */
 	gpu_address wanted;	    /* [rows] */
 	/* Experts: */
-	gpu_address chosen; /* of a step of n rows: experts[n][top_k], then their weights */
+	gpu_address chosen; /* of a step of n rows: experts[n][top_k], their weights, their ranks */
 	gpu_address order, items, item_count;
 	gpu_address found;	    /* [rows · top_k][hidden]: outputs */
 	gpu_address shared;	    /* [rows][hidden]: outputs of the shared expert */
@@ -194,10 +197,11 @@ size_t cuda_states_at(uint32_t n);
 size_t cuda_angles_at(const struct step *s, uint32_t rope);
 /* The mixer of a layer whose rows are placed. */
 void cuda_run_attention(struct step *s, uint32_t layer);
-/* Where the choices of a routed layer begin in `left`, in elements: first the experts, then their
- * weights. */
+/* Where the choices of a routed layer begin in `left`, in elements: the experts, their weights, and their ranks
+ * in the choice. */
 size_t cuda_chosen_at(const struct cuda_stream *x, uint32_t routed);
 size_t cuda_weight_at(const struct cuda_stream *x, uint32_t routed);
+size_t cuda_rank_at(const struct cuda_stream *x, uint32_t routed);
 /* Starts to copy to main memory what the layers so far leave. */
 void cuda_send_left(struct step *s);
 /* Has it arrive. False: something has failed. */

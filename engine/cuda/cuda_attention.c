@@ -164,6 +164,11 @@ size_t cuda_weight_at(const struct cuda_stream *x, uint32_t routed)
 	return cuda_chosen_at(x, x->model->left.routed + routed);
 }
 
+size_t cuda_rank_at(const struct cuda_stream *x, uint32_t routed)
+{
+	return cuda_weight_at(x, x->model->left.routed + routed);
+}
+
 /* Offsets of a layer's keys and values in a block, in elements. */
 struct cuda_offsets {
 	uint64_t key, key_step, value, value_step;
@@ -497,7 +502,7 @@ void cuda_send_left(struct step *s)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
 	const struct cuda_left *left = &x->model->left;
-	size_t end = cuda_weight_at(x, left->routed);
+	size_t end = cuda_rank_at(x, left->routed);
 	if (!x->unsent)
 		return;
 	if (x->mixed == left->keyed) {

@@ -59,18 +59,24 @@ void cuda_guess(struct step *s, uint32_t later)
 
 /* ---- experts on the GPU ---- */
 
-/* The weights of the choice of n rows follow it. */
-static gpu_address cuda_weights_after(const struct cuda_scratch *k, uint32_t n)
+/* Where a layer's choice lies on the GPU: [n][top_k] each. */
+struct cuda_choice_at {
+	gpu_address chosen, weight, rank;
+};
+
+/* A choice between the GPU and main memory: three arrays that follow each other. */
+static struct cuda_choice_at cuda_choice_sent(const struct cuda_scratch *k, uint32_t n)
 {
-	return k->chosen + (size_t)n * k->top_k * sizeof(uint32_t);
+	const size_t bytes = (size_t)n * k->top_k * sizeof(uint32_t);
+	return (struct cuda_choice_at){k->chosen, k->chosen + bytes, k->chosen + 2 * bytes};
 }
 static float *cuda_weights_here(const struct cuda_scratch *k, uint32_t n)
 {
 	return (float *)(void *)(k->chosen_here + (size_t)n * k->top_k);
 }
-static size_t cuda_choice_bytes(const struct cuda_scratch *k, uint32_t n)
+static const uint32_t *cuda_ranks_here(const struct cuda_scratch *k, uint32_t n)
 {
-	return 2 * (size_t)n * k->top_k * sizeof(uint32_t);
+	return k->chosen_here + 2 * (size_t)n * k->top_k;
 }
 
 /* Counts the uses of experts on the GPU, and finds out whether others are elsewhere. */
@@ -104,7 +110,8 @@ static void cuda_upload_choice(struct step *s, uint32_t layer)
 			weight[to] = there ? r->weight[from] : 0;
 		}
 	cuda_use_experts(s, layer);
-	cuda_copy_in(k->model, k->chosen, k->chosen_here, cuda_choice_bytes(k, s->n));
+	cuda_copy_in(k->model, k->chosen, k->chosen_here,
+		     2 * (size_t)s->n * k->top_k * sizeof(uint32_t));
 }
 
 /* Tokens of an expert that its products compute at once. */
@@ -318,48 +325,81 @@ void cuda_end_experts(struct step *s, uint32_t layer)
 	}
 	if (k->some_elsewhere)
 		cuda_give_found(s, layer);
-	cuda_leave_experts(s, layer, k->chosen, cuda_weights_after(k, s->n), true);
+	const struct cuda_choice_at sent = cuda_choice_sent(k, s->n);
+	cuda_leave_experts(s, layer, sent.chosen, sent.weight, true);
 }
 
 /* ---- all of them on the GPU ---- */
 
-/* Nobody sees or changes the choice before the experts are computed. */
+/* Nobody sees or changes the choice before the experts are computed, and a kernel makes it: not of experts
+ * that a table lists, nor of more than a warp weighs. */
 static bool cuda_choice_is_free(const struct step *s, uint32_t layer)
 {
 	const struct config *c = s->env->config;
-	bool is = !s->env->tap && c->router_order == SOFTMAX_THEN_TOP_K && c->router_groups <= 1 &&
-		  c->router_multiplier == 1 && !c->router_correction && !c->router_bias &&
-		  !c->expert_scale && !c->layer[layer].listed &&
-		  c->experts_per_token <= CUDA_ROUTE_MOST;
+	bool is = !s->env->tap && !c->layer[layer].listed && c->experts_per_token <= CUDA_ROUTE_MOST;
 	for (const struct step_span *span = s->spans; span < s->spans + s->span_count; span++)
 		is = is && !span->losses.steered && !span->losses.experts_per_token;
 	return is;
 }
 
-static void cuda_choose_rows(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
+/* The choice of a layer whose experts are all on the GPU. */
+static struct cuda_choice_at cuda_choice_left_at(const struct step *s, uint32_t layer)
+{
+	const struct cuda_stream *x = cuda_stream_of(s);
+	uint32_t routed = s->env->plan->routed_of[layer];
+	return (struct cuda_choice_at){x->left + cuda_chosen_at(x, routed) * sizeof(uint32_t),
+				       x->left + cuda_weight_at(x, routed) * sizeof(float),
+				       x->left + cuda_rank_at(x, routed) * sizeof(uint32_t)};
+}
+
+/* The family's router. Corrections and groups are of scores that are not logits. */
+static struct cuda_choice cuda_choice_of(const struct step *s, uint32_t layer,
+					 const struct cuda_choice_at *to)
+{
+	static const enum cuda_router_order orders[] = {
+		[SOFTMAX_THEN_TOP_K] = CUDA_SOFTMAX_FIRST,
+		[TOP_K_THEN_SOFTMAX] = CUDA_SOFTMAX_LAST,
+		[SIGMOID_THEN_TOP_K] = CUDA_SIGMOIDS,
+		[SOFTPLUS_THEN_TOP_K] = CUDA_SOFTPLUS_ROOTS,
+	};
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct cuda_model *m = k->model;
+	const struct config *c = s->env->config;
+	bool apart = c->router_order >= SIGMOID_THEN_TOP_K;
+	gpu_address correction = apart ? cuda_weight(m, layer, TENSOR_ROUTER_CORRECTION) : 0;
+	return (struct cuda_choice){.logits = cuda_at(k->logits),
+				    .bias = cuda_at(cuda_weight(m, layer, TENSOR_ROUTER_BIAS)),
+				    .correction = cuda_at(correction),
+				    .scale = cuda_at(cuda_weight(m, layer, TENSOR_EXPERT_SCALE)),
+				    .chosen = cuda_at(to->chosen),
+				    .weight = cuda_at(to->weight),
+				    .rank = cuda_at(to->rank),
+				    .rows = s->n,
+				    .experts = c->experts,
+				    .top_k = k->top_k,
+				    .groups = apart ? c->router_groups : 1,
+				    .top_groups = c->router_top_groups,
+				    .order = orders[c->router_order],
+				    .normalise = c->normalise_top_k,
+				    .multiplier = c->router_multiplier,
+				    .eps = c->top_k_eps,
+				    .scaling = c->routed_scaling};
+}
+
+static void cuda_choose_rows(struct step *s, uint32_t layer, const struct cuda_choice_at *to,
 			     uint32_t most)
 {
-	const struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct config *c = s->env->config;
-	struct cuda_route p = {.choice = {.logits = cuda_at(k->logits),
-						.chosen = cuda_at(chosen),
-						.weight = cuda_at(weight),
-						.rows = s->n,
-						.experts = c->experts,
-						.top_k = k->top_k,
-						.normalise = c->normalise_top_k,
-						.eps = c->top_k_eps,
-						.scaling = c->routed_scaling,
-						.ascending = 1},
-				     .groups = cuda_groups_of(s, layer, chosen, most)};
+	struct cuda_model *m = cuda_scratch_of(s)->model;
+	struct cuda_route p = {.choice = cuda_choice_of(s, layer, to),
+			       .groups = cuda_groups_of(s, layer, to->chosen, most)};
 	const struct cuda_grid choice = cuda_choice_grid(&p.choice),
 			       groups = cuda_groups_grid(&p.groups);
 	if (s->n == 1) {
-		cuda_do(k->model, cuda_route_number, &choice, &p);
+		cuda_do(m, cuda_route_kernel(&p.choice), &choice, &p);
 		return;
 	}
-	cuda_do(k->model, cuda_choose_number, &choice, &p.choice);
-	cuda_do(k->model, cuda_group_number, &groups, &p.groups);
+	cuda_do(m, cuda_choice_kernel(&p.choice), &choice, &p.choice);
+	cuda_do(m, cuda_group_number, &groups, &p.groups);
 }
 
 bool cuda_can_feed(const struct step *s, uint32_t layer)
@@ -371,14 +411,12 @@ bool cuda_can_feed(const struct step *s, uint32_t layer)
 
 void cuda_run_routed(struct step *s, uint32_t layer)
 {
-	const struct cuda_stream *x = cuda_stream_of(s);
-	uint32_t routed = s->env->plan->routed_of[layer], most = cuda_expert_tokens(s, layer);
-	gpu_address chosen = x->left + cuda_chosen_at(x, routed) * sizeof(uint32_t),
-		    weight = x->left + cuda_weight_at(x, routed) * sizeof(float);
+	const struct cuda_choice_at left = cuda_choice_left_at(s, layer);
+	uint32_t most = cuda_expert_tokens(s, layer);
 	cuda_run_router(s, layer, &cuda_scratch_of(s)->normed);
-	cuda_choose_rows(s, layer, chosen, weight, most);
-	cuda_run_experts(s, layer, chosen, most);
-	cuda_leave_experts(s, layer, chosen, weight, false);
+	cuda_choose_rows(s, layer, &left, most);
+	cuda_run_experts(s, layer, left.chosen, most);
+	cuda_leave_experts(s, layer, left.chosen, left.weight, false);
 }
 
 bool cuda_feed_held(struct step *s, uint32_t layer)
@@ -408,13 +446,20 @@ static uint32_t cuda_placed_row(const struct step *s, uint32_t row)
 	return was;
 }
 
-/* What the GPU has chosen for the step's row t. */
-static void cuda_take_choice(struct step *s, uint32_t t, const void *chosen, const float *weight)
+/* What the GPU has chosen for the step's row t, as the CPU would have it: in the order of the choice, then by
+ * weight. */
+static void cuda_take_choice(struct step *s, uint32_t t, const void *chosen, const float *weight,
+			     const void *rank)
 {
 	struct routing *r = s->routing;
 	size_t to = (size_t)t * r->top_k;
-	memcpy(r->chosen + to, chosen, r->top_k * sizeof *r->chosen);
-	memcpy(r->weight + to, weight, r->top_k * sizeof *r->weight);
+	uint32_t expert[CUDA_ROUTE_MOST], place[CUDA_ROUTE_MOST];
+	memcpy(expert, chosen, r->top_k * sizeof *expert);
+	memcpy(place, rank, r->top_k * sizeof *place);
+	for (uint32_t i = 0; i < r->top_k; i++) {
+		r->chosen[to + place[i]] = expert[i];
+		r->weight[to + place[i]] = weight[i];
+	}
 	router_sort_by_weight(r->chosen + to, r->weight + to, r->top_k);
 	r->kept[t] = r->top_k;
 }
@@ -425,7 +470,8 @@ void cuda_tell_choice(struct step *s, uint32_t layer)
 	struct routing *r = s->routing;
 	uint32_t top_k = cuda_scratch_of(s)->top_k, routed = s->env->plan->routed_of[layer];
 	const float *chosen = x->left_out + cuda_chosen_at(x, routed),
-		    *weight = x->left_out + cuda_weight_at(x, routed);
+		    *weight = x->left_out + cuda_weight_at(x, routed),
+		    *rank = x->left_out + cuda_rank_at(x, routed);
 	bool there = cuda_receive_left(s);
 	r->top_k = top_k;
 	for (uint32_t t = 0; t < s->n; t++) {
@@ -433,7 +479,7 @@ void cuda_tell_choice(struct step *s, uint32_t layer)
 		r->kept[t] = 0;
 		if (!there || was >= x->n)
 			continue;
-		cuda_take_choice(s, t, chosen + from, weight + from);
+		cuda_take_choice(s, t, chosen + from, weight + from, rank + from);
 		for (uint32_t i = 0; i < top_k; i++)
 			cuda_experts_used(x->model, routed, r->chosen[(size_t)t * top_k + i]);
 	}
@@ -458,9 +504,11 @@ static bool cuda_choose_and_begin(struct step *s, uint32_t layer)
 	struct cuda_model *m = k->model;
 	const gpu_event arrival = cuda_stream_of(s)->arrival;
 	const uint32_t most = cuda_expert_tokens(s, layer);
+	const struct cuda_choice_at sent = cuda_choice_sent(k, s->n);
+	const size_t all = (size_t)s->n * k->top_k;
 	cuda_run_router(s, layer, &k->normed);
-	cuda_choose_rows(s, layer, k->chosen, cuda_weights_after(k, s->n), most);
-	cuda_copy_out(m, k->chosen_here, k->chosen, cuda_choice_bytes(k, s->n));
+	cuda_choose_rows(s, layer, &sent, most);
+	cuda_copy_out(m, k->chosen_here, k->chosen, CHOICE_ARRAYS * all * sizeof(uint32_t));
 	cuda_copy_out(m, k->normed_out, k->normed.f, (size_t)s->n * k->normed.k * sizeof(float));
 	cuda_mark(m, arrival);
 	cuda_run_experts(s, layer, k->chosen, most);
@@ -469,7 +517,8 @@ static bool cuda_choose_and_begin(struct step *s, uint32_t layer)
 		return false;
 	for (uint32_t t = 0; t < s->n; t++)
 		cuda_take_choice(s, t, k->chosen_here + (size_t)t * k->top_k,
-				 cuda_weights_here(k, s->n) + (size_t)t * k->top_k);
+				 cuda_weights_here(k, s->n) + (size_t)t * k->top_k,
+				 cuda_ranks_here(k, s->n) + (size_t)t * k->top_k);
 	cuda_use_experts(s, layer);
 	return true;
 }

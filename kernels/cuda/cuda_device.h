@@ -239,6 +239,12 @@ CUDA_THREAD double cuda_divide_double(double a, double b)
 	asm("div.rn.f64 %0, %1, %2;" : "=d"(f) : "d"(a), "d"(b));
 	return f;
 }
+CUDA_THREAD double cuda_root_double(double a)
+{
+	double f;
+	asm("sqrt.rn.f64 %0, %1;" : "=d"(f) : "d"(a));
+	return f;
+}
 CUDA_THREAD uint64_t cuda_double_bits(double f)
 {
 	uint64_t u;
@@ -457,6 +463,10 @@ CUDA_THREAD float cuda_root(float a)
 CUDA_THREAD double cuda_divide_double(double a, double b)
 {
 	return a / b;
+}
+CUDA_THREAD double cuda_root_double(double a)
+{
+	return sqrt(a);
 }
 CUDA_THREAD uint64_t cuda_double_bits(double f)
 {

@@ -28,6 +28,7 @@
 	DO(cuda_join_inputs, struct cuda_join_inputs)        \
 	DO(cuda_place_heads, struct cuda_heads)              \
 	DO(cuda_route, struct cuda_route)                    \
+	DO(cuda_route_any, struct cuda_route)                \
 	CUDA_PRODUCTS_ALL(DO, tc3)                           \
 	CUDA_PRODUCTS_ALL(DO, tc4)                           \
 	CUDA_PRODUCTS_ALL(DO, q8_0)                          \
@@ -60,6 +61,7 @@
 	DO(cuda_embed, struct cuda_embedding)                \
 	DO(cuda_sum_experts, struct cuda_sums)               \
 	DO(cuda_choose, struct cuda_choice)                  \
+	DO(cuda_choose_any, struct cuda_choice)              \
 	DO(cuda_group, struct cuda_groups)                   \
 	DO(cuda_kv_put, struct cuda_keys)                    \
 	DO(cuda_attend_spans, struct cuda_attention)         \
@@ -262,18 +264,30 @@ struct cuda_sums {
 	float factor;
 };
 
-/* logits[rows][experts] to chosen and weight[rows][top_k]. A softmax over all comes first. The chosen experts
- * are in the order of their weights, or of their numbers (ascending). */
+/* What becomes of logits: a softmax over all experts; a softmax over the chosen ones; or each by itself its
+ * sigmoid, or the root of its softplus. */
+enum cuda_router_order { CUDA_SOFTMAX_FIRST, CUDA_SOFTMAX_LAST, CUDA_SIGMOIDS, CUDA_SOFTPLUS_ROOTS };
+/* logits[rows][experts] to chosen, weight and rank[rows][top_k], ascending by the numbers of the experts; rank:
+ * how many of the row were chosen before. A logit is multiplied by `multiplier`, and bias is added, before
+ * anything else; correction is added to what the choice is by, never to weights; a weight is multiplied by its
+ * expert's scale. All three are [experts], or NULL. Experts form `groups` of one size, and the choice is among
+ * the top_groups best of these. cuda_choose, and cuda_route below, are for plain routers: a softmax over all
+ * and nothing else, as cuda_choice_kernel (cuda_tables.h) finds. */
 struct cuda_choice {
-	const float *logits;
+	const float *logits, *bias, *correction, *scale;
 	uint32_t *chosen;
 	float *weight;
-	uint32_t rows, experts, top_k; /* experts: at most CUDA_CHOICE_MOST */
+	uint32_t *rank;
+	uint32_t rows, experts, top_k; /* at most CUDA_CHOICE_MOST experts, top_k CUDA_ROUTE_MOST */
+	uint32_t groups, top_groups;   /* groups <= 1: there are none */
+	enum cuda_router_order order;
 	uint32_t normalise;
-	float eps, scaling;
-	uint32_t ascending;
+	float multiplier, eps, scaling;
 };
-enum { CUDA_CHOICE_MOST = 992 }; /* and a warp for the softmax */
+enum {
+	CUDA_CHOICE_MOST = 992, /* and a warp for the softmax */
+	CUDA_ROUTE_MOST = 32	/* a warp weighs them */
+};
 
 /* Assignment row · top_k + i is for the expert chosen[rows][top_k]. Sorts the assignments by expert,
  * those of an expert ascending, and makes items of at most `most` assignments of one expert. Experts
@@ -424,9 +438,7 @@ struct cuda_heads {
 	float eps;
 };
 
-/* cuda_choose, then cuda_group, of one row: choice.rows and groups.rows are 1, top_k is at most
- * CUDA_ROUTE_MOST. */
-enum { CUDA_ROUTE_MOST = 32 };
+/* cuda_choose, then cuda_group, of one row: choice.rows and groups.rows are 1. */
 struct cuda_route {
 	struct cuda_choice choice;
 	struct cuda_groups groups;

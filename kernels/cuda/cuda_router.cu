@@ -1,43 +1,77 @@
-/* The choice of a row's experts by their logits, as engine/cpu/router.c makes it where the softmax
- * comes first: the top_k largest logits, ties to the lowest index; weights by the softmax over all,
- * divided by their sum if that is wanted; then sorted by weight. And the work of all rows, by
+/* The choice of a row's experts by their logits, and their weights, as engine/cpu/router.c makes both: the
+ * top_k largest, ties to the lowest index; in the order of their numbers. And the work of all rows, by
  * expert. */
+#include "kernels/cuda/cuda_delta.h"
 #include "kernels/cuda/cuda_launch.h"
 #include "kernels/cuda/cuda_vectors.h"
 
-/* In shared memory: a row of logits, then probabilities; of the chosen experts, in the order of their
- * logits, the numbers and weights, then the numbers in the order that is wanted. */
+/* In shared memory, of a row. */
 struct cuda_chosen {
-	float *logit, *probability; /* [experts] */
-	uint32_t *key;		    /* [experts], to whole warps */
-	float *sum, *max;
-	uint32_t *found, *sorted; /* [top_k] */
-	float *weight;
+	uint32_t *key;	    /* [experts], to whole warps: what the choice is by (cuda_key) */
+	float *value;	    /* [experts]: what weights are made of (cuda_open) */
+	float *sum, *max;   /* of the softmax over all */
+	float *weight;	    /* [top_k], in the order of the choice */
+	uint32_t *found;    /* [top_k]: the chosen experts, in that order */
+	uint32_t *sorted;   /* [top_k]: the same, ascending */
+	float *best;	    /* [groups][2]: their best scores */
+	uint32_t *group;    /* [groups]: the keys of these scores' sums */
 };
 
-CUDA_THREAD struct cuda_chosen cuda_chosen_of(uint32_t experts, uint32_t top_k)
+CUDA_THREAD struct cuda_chosen cuda_chosen_of(const struct cuda_choice *p)
 {
-	const uint32_t whole = (experts + CUDA_WARP - 1) / CUDA_WARP * CUDA_WARP;
+	const uint32_t whole = (p->experts + CUDA_WARP - 1) / CUDA_WARP * CUDA_WARP;
 	struct cuda_chosen c;
 
 	c.key = (uint32_t *)(void *)cuda_shared();
-	c.logit = cuda_shared() + whole;
-	c.probability = c.logit + experts;
-	c.sum = c.probability + experts;
+	c.value = cuda_shared() + whole;
+	c.sum = c.value + p->experts;
 	c.max = c.sum + 1;
 	c.weight = c.max + 1;
-	c.found = (uint32_t *)(void *)(c.weight + top_k);
-	c.sorted = c.found + top_k;
+	c.found = (uint32_t *)(void *)(c.weight + p->top_k);
+	c.sorted = c.found + p->top_k;
+	c.best = (float *)(void *)(c.sorted + p->top_k);
+	c.group = (uint32_t *)(void *)(c.best + (size_t)2 * p->groups);
 	return c;
 }
 
-/* A number that is larger the larger the logit is: NaN is below all numbers, and zeros are equal. */
-CUDA_THREAD uint32_t cuda_key(float logit)
-{
-	const uint32_t bits = cuda_bits(logit + 0.0F);
+/* ---- scores ---- */
 
-	return logit != logit ? 0 : bits >> 31 ? ~bits : bits | 1U << 31;
+/* What is added to a logit, and to what the choice is by. -0 changes no number. */
+struct cuda_added {
+	float logit, score;
+};
+
+/* Of a thread's expert: weights, which may be read before the kernel ahead has ended. */
+CUDA_THREAD struct cuda_added cuda_added_of(const struct cuda_choice *p)
+{
+	const uint32_t i = cuda_thread();
+	const bool there = i < p->experts;
+	struct cuda_added a;
+
+	a.logit = there && p->bias ? p->bias[i] : -0.0F;
+	a.score = there && p->correction ? p->correction[i] : -0.0F;
+	return a;
 }
+
+/* A number that is larger the larger the score is: NaN is below all numbers, and zeros are equal. */
+CUDA_THREAD uint32_t cuda_key(float score)
+{
+	const uint32_t bits = cuda_bits(score + 0.0F);
+
+	return score != score ? 0 : bits >> 31 ? ~bits : bits | 1U << 31;
+}
+
+/* What an expert is weighed by, where each is weighed by itself; else its logit. */
+CUDA_THREAD float cuda_open(enum cuda_router_order order, float logit)
+{
+	if (order == CUDA_SIGMOIDS)
+		return cuda_sigmoid(logit);
+	if (order == CUDA_SOFTPLUS_ROOTS)
+		return cuda_from_double(cuda_root_double(cuda_delta_softplus((double)logit)));
+	return logit;
+}
+
+/* ---- ranks ---- */
 
 /* The place of an expert among all, n of them, a multiple of 32: after those of larger keys, and those
  * before it of the same. */
@@ -62,6 +96,41 @@ CUDA_THREAD uint32_t cuda_rank(const uint32_t *key, uint32_t n, uint32_t i)
 	return rank;
 }
 
+/* The same of any n. */
+CUDA_THREAD uint32_t cuda_rank_of_few(const uint32_t *key, uint32_t n, uint32_t i)
+{
+	const uint32_t own = key[i];
+	uint32_t rank = 0;
+
+	CUDA_UNROLL_8
+	for (uint32_t j = 0; j < n; j++)
+		rank += key[j] >= own + (j >= i);
+	return rank;
+}
+
+/* Experts outside of the best groups lose their scores. A group is as good as the sum of its two best
+ * scores. */
+CUDA_THREAD void cuda_keep_groups(const struct cuda_choice *p, const struct cuda_chosen *c, float score)
+{
+	const uint32_t i = cuda_thread(), size = p->experts / p->groups, group = i / size;
+	const bool there = i < p->experts;
+
+	if (there) {
+		const uint32_t rank = cuda_rank_of_few(c->key + group * size, size, i % size);
+		if (rank < 2)
+			c->best[2 * group + rank] = score;
+	}
+	cuda_barrier();
+	if (i < p->groups)
+		c->group[i] = cuda_key(c->best[2 * i] + c->best[2 * i + 1]);
+	cuda_barrier();
+	if (there && cuda_rank_of_few(c->group, p->groups, group) >= p->top_groups)
+		c->key[i] = cuda_key(cuda_minus_infinity());
+	cuda_barrier();
+}
+
+/* ---- weights ---- */
+
 /* By one warp: the largest logit and the sum of the exponentials, in dot order. */
 CUDA_THREAD void cuda_router_softmax(const struct cuda_chosen *c, uint32_t n)
 {
@@ -69,11 +138,11 @@ CUDA_THREAD void cuda_router_softmax(const struct cuda_chosen *c, uint32_t n)
 	float max = cuda_minus_infinity(), sum = 0;
 
 	for (uint32_t i = lane; i < n; i += CUDA_WARP)
-		max = cuda_larger(max, cuda_number(c->logit[i]));
+		max = cuda_larger(max, cuda_number(c->value[i]));
 	max = cuda_largest_number(max, lane);
 	CUDA_UNROLL_8
 	for (uint32_t i = lane % CUDA_LANES; i < n; i += CUDA_LANES)
-		sum += cuda_exp(c->logit[i] - max);
+		sum += cuda_exp(c->value[i] - max);
 	sum = cuda_sum_lanes(sum);
 	if (lane == 0) {
 		*c->sum = sum;
@@ -81,77 +150,124 @@ CUDA_THREAD void cuda_router_softmax(const struct cuda_chosen *c, uint32_t n)
 	}
 }
 
-CUDA_THREAD float cuda_weight(const struct cuda_choice *p, float probability, float sum)
+/* By one warp: the softmax over the numbers of its first n threads, in the order of these. */
+CUDA_THREAD float cuda_softmax_of_warp(float logit, uint32_t n)
 {
-	const float w = p->normalise ? cuda_divide(probability, sum) : probability;
-	return p->scaling != 1 ? w * p->scaling : w;
+	const uint32_t lane = cuda_thread() % CUDA_WARP;
+	const float max = cuda_largest_number(lane < n ? cuda_number(logit) : cuda_minus_infinity(), lane);
+	const float e = lane < n ? cuda_exp(logit - max) : 0; /* 0 changes no sum */
+
+	return cuda_divide(e, cuda_sum_lanes(e + cuda_swap_float(e, CUDA_LANES)));
 }
 
-/* By one warp: the weights of the chosen experts, and both by descending weight, stable, or by number. */
-CUDA_THREAD void cuda_weigh(const struct cuda_choice *p, const struct cuda_chosen *c, uint32_t row)
+/* By one warp, of which a thread has an expert: the weight of the one that was chosen as number r. */
+CUDA_THREAD float cuda_weigh(const struct cuda_choice *p, const struct cuda_chosen *c, uint32_t r)
 {
-	const uint32_t lane = cuda_thread(), n = p->top_k;
-	float sum = 0;
+	const bool there = r < p->top_k;
+	const uint32_t expert = there ? c->found[r] : 0;
+	float w = there ? c->value[expert] : 0, sum = 0;
 
-	for (uint32_t r = lane; r < n; r += CUDA_WARP)
-		c->weight[r] = c->probability[c->found[r]];
-	cuda_warp_barrier();
+	if (p->order == CUDA_SOFTMAX_FIRST)
+		w = cuda_divide(cuda_exp(w - *c->max), *c->sum);
+	else if (p->order == CUDA_SOFTMAX_LAST)
+		w = cuda_softmax_of_warp(w, p->top_k);
+	if (p->normalise) {
+		if (there)
+			c->weight[r] = w;
+		cuda_warp_barrier();
+		CUDA_UNROLL_8
+		for (uint32_t i = 0; i < p->top_k; i++)
+			sum += c->weight[i];
+		w = cuda_divide(w, sum + p->eps);
+	}
+	w = p->scaling != 1 ? w * p->scaling : w;
+	return there && p->scale ? w * p->scale[expert] : w;
+}
+
+/* By one warp: the chosen experts, ascending, their weights, and their ranks in the choice. */
+CUDA_THREAD void cuda_leave_choice(const struct cuda_choice *p, const struct cuda_chosen *c, uint32_t row)
+{
+	const uint32_t r = cuda_thread(), n = p->top_k;
+	const float weight = cuda_weigh(p, c, r);
+	uint32_t place = 0;
+
+	if (r >= n)
+		return;
+	const uint32_t expert = c->found[r];
+	const size_t first = (size_t)row * n;
 	CUDA_UNROLL_8
 	for (uint32_t i = 0; i < n; i++)
-		sum += c->weight[i];
-	sum += p->eps;
-	cuda_warp_barrier();
-	for (uint32_t r = lane; r < n; r += CUDA_WARP)
-		c->weight[r] = cuda_weight(p, c->weight[r], sum);
-	cuda_warp_barrier();
-	for (uint32_t r = lane; r < n; r += CUDA_WARP) {
-		const float own = c->weight[r];
-		const uint32_t number = c->found[r];
-		uint32_t rank = 0;
-		CUDA_UNROLL_8
-		for (uint32_t i = 0; i < n; i++)
-			rank += p->ascending ? c->found[i] < number
-					     : c->weight[i] > own || (i < r && !(own > c->weight[i]));
-		p->chosen[(size_t)row * n + rank] = number;
-		p->weight[(size_t)row * n + rank] = own;
-		c->sorted[rank] = number;
-	}
+		place += c->found[i] < expert;
+	p->chosen[first + place] = expert;
+	p->weight[first + place] = weight;
+	p->rank[first + place] = r;
+	c->sorted[place] = expert;
 }
 
-/* A block of threads has a row, a thread an expert; the last warp has none, but the softmax. */
-CUDA_THREAD void cuda_choose_row(const struct cuda_choice *p, const struct cuda_chosen *c, uint32_t row)
+/* ---- a row ---- */
+
+/* A block of threads has a row, a thread an expert; the last warp has none, but the softmax over all. */
+CUDA_THREAD void cuda_choose_row(const struct cuda_choice *p, const struct cuda_chosen *c,
+				 const struct cuda_added *added, uint32_t row)
 {
 	const uint32_t i = cuda_thread(), last = cuda_threads() - CUDA_WARP;
+	float score = 0;
 
 	if (i < p->experts) {
-		c->logit[i] = p->logits[(size_t)row * p->experts + i];
-		c->key[i] = cuda_key(c->logit[i]);
+		const float logit = p->logits[(size_t)row * p->experts + i] * p->multiplier + added->logit;
+		c->value[i] = cuda_open(p->order, logit);
+		score = c->value[i] + added->score;
+		c->key[i] = cuda_key(score);
 	} else if (i < last) {
 		c->key[i] = 0;
 	}
 	cuda_barrier();
+	if (p->groups > 1)
+		cuda_keep_groups(p, c, score);
 	if (i >= last) {
-		cuda_router_softmax(c, p->experts);
+		if (p->order == CUDA_SOFTMAX_FIRST)
+			cuda_router_softmax(c, p->experts);
 	} else if (i < p->experts) {
 		const uint32_t rank = cuda_rank(c->key, last, i);
 		if (rank < p->top_k)
 			c->found[rank] = i;
 	}
 	cuda_barrier();
-	if (i < p->experts)
-		c->probability[i] = cuda_divide(cuda_exp(c->logit[i] - *c->max), *c->sum);
-	cuda_barrier();
 	if (i < CUDA_WARP)
-		cuda_weigh(p, c, row);
+		cuda_leave_choice(p, c, row);
 }
 
-CUDA_KERNEL cuda_choose(struct cuda_choice p)
+CUDA_THREAD void cuda_choose_this(const struct cuda_choice *p)
 {
-	const struct cuda_chosen c = cuda_chosen_of(p.experts, p.top_k);
+	const struct cuda_chosen c = cuda_chosen_of(p);
+	const struct cuda_added added = cuda_added_of(p);
 
 	cuda_wait_for_ahead();
-	cuda_choose_row(&p, &c, cuda_block_x());
+	cuda_choose_row(p, &c, &added, cuda_block_x());
 }
+
+/* Of a plain router, which is known when the kernel is compiled: it jumps over nothing. */
+CUDA_THREAD struct cuda_choice cuda_plain_choice(struct cuda_choice p)
+{
+	p.order = CUDA_SOFTMAX_FIRST;
+	p.bias = p.correction = p.scale = NULL;
+	p.multiplier = 1;
+	p.groups = 1;
+	return p;
+}
+
+CUDA_KERNEL_OF(1024) cuda_choose(struct cuda_choice p)
+{
+	const struct cuda_choice plain = cuda_plain_choice(p);
+	cuda_choose_this(&plain);
+}
+
+CUDA_KERNEL_OF(1024) cuda_choose_any(struct cuda_choice p)
+{
+	cuda_choose_this(&p);
+}
+
+/* ---- the work of all rows ---- */
 
 /* In shared memory: how many assignments an expert has in each part of them; how many in all; then where
  * they and its items begin. */
@@ -268,6 +384,8 @@ CUDA_KERNEL_OF(1024) cuda_group(struct cuda_groups p)
 		cuda_put_items(&p, &s, e);
 }
 
+/* ---- both of one row ---- */
+
 /* cuda_group of one row, whose experts differ, by a warp: a thread has one of them. */
 CUDA_THREAD void cuda_group_row(const struct cuda_groups *p, const uint32_t *chosen)
 {
@@ -290,14 +408,26 @@ CUDA_THREAD void cuda_group_row(const struct cuda_groups *p, const uint32_t *cho
 	}
 }
 
-CUDA_KERNEL cuda_route(struct cuda_route p)
+CUDA_THREAD void cuda_route_this(const struct cuda_choice *choice, const struct cuda_groups *groups)
 {
-	const struct cuda_chosen c = cuda_chosen_of(p.choice.experts, p.choice.top_k);
+	const struct cuda_chosen c = cuda_chosen_of(choice);
+	const struct cuda_added added = cuda_added_of(choice);
 
 	cuda_wait_for_ahead();
-	cuda_choose_row(&p.choice, &c, 0);
+	cuda_choose_row(choice, &c, &added, 0);
 	if (cuda_thread() >= CUDA_WARP)
 		return;
 	cuda_warp_barrier();
-	cuda_group_row(&p.groups, c.sorted);
+	cuda_group_row(groups, c.sorted);
+}
+
+CUDA_KERNEL_OF(1024) cuda_route(struct cuda_route p)
+{
+	const struct cuda_choice plain = cuda_plain_choice(p.choice);
+	cuda_route_this(&plain, &p.groups);
+}
+
+CUDA_KERNEL_OF(1024) cuda_route_any(struct cuda_route p)
+{
+	cuda_route_this(&p.choice, &p.groups);
 }

@@ -470,11 +470,29 @@ struct cuda_grid cuda_items_grid(size_t n)
 	return g;
 }
 
+/* A softmax over all experts, and nothing else. */
+static bool cuda_choice_is_plain(const struct cuda_choice *p)
+{
+	return p->order == CUDA_SOFTMAX_FIRST && p->groups <= 1 && p->multiplier == 1 && !p->bias &&
+	       !p->correction && !p->scale;
+}
+
+enum cuda_kernel cuda_choice_kernel(const struct cuda_choice *p)
+{
+	return cuda_choice_is_plain(p) ? cuda_choose_number : cuda_choose_any_number;
+}
+
+enum cuda_kernel cuda_route_kernel(const struct cuda_choice *p)
+{
+	return cuda_choice_is_plain(p) ? cuda_route_number : cuda_route_any_number;
+}
+
 struct cuda_grid cuda_choice_grid(const struct cuda_choice *p)
 {
 	/* The last warp has no experts, but the softmax. */
-	const struct cuda_grid g = {p->rows, 1, cuda_whole_warps(p->experts) + CUDA_WARP,
-				    (3 * cuda_whole_warps(p->experts) + 2 + 3 * p->top_k) *
+	const uint32_t whole = cuda_whole_warps(p->experts);
+	const struct cuda_grid g = {p->rows, 1, whole + CUDA_WARP,
+				    (2 * whole + 2 + 3 * p->top_k + 3 * p->groups) *
 					    (uint32_t)sizeof(float)};
 	return g;
 }

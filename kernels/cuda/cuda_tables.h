@@ -52,6 +52,9 @@ struct cuda_grid cuda_heads_grid(const struct cuda_heads *p);
 struct cuda_grid cuda_norms_grid(const struct cuda_norms *p);
 /* Kernels of which each thread has an element. */
 struct cuda_grid cuda_items_grid(size_t n);
+/* The kernel for a router of this kind; and the one that also groups the row. */
+enum cuda_kernel cuda_choice_kernel(const struct cuda_choice *p);
+enum cuda_kernel cuda_route_kernel(const struct cuda_choice *p);
 /* Also of cuda_route, by its choice. */
 struct cuda_grid cuda_choice_grid(const struct cuda_choice *p);
 /* Also sets p->parts. */

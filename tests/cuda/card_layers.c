@@ -254,9 +254,9 @@ static void layer_attend(struct card_chain *chain, const struct layer_step *s, u
 static void layer_experts(struct card_chain *chain, const struct layer_step *s, size_t set)
 {
 	const struct cuda_route route = {
-		.choice = {.logits = s->logits, .chosen = s->chosen, .weight = s->weight, .rows = 1,
-			   .experts = EXPERTS, .top_k = TOP_K, .normalise = 1, .scaling = 1,
-			   .ascending = 1},
+		.choice = {.logits = s->logits, .chosen = s->chosen, .weight = s->weight,
+			   .rank = s->count + TOP_K, .rows = 1, .experts = EXPERTS, .top_k = TOP_K,
+			   .normalise = 1, .multiplier = 1, .scaling = 1},
 		.groups = {.chosen = s->chosen, .slots = s->slots[set], .rows = 1, .top_k = TOP_K,
 			   .experts = EXPERTS, .most = 1, .order = s->order, .items = s->items,
 			   .item_count = s->count}};

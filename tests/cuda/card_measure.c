@@ -303,6 +303,20 @@ static bool card_prepare_step(struct card *c, gpu_address at)
 	       !card_copy_in(c, end_at, &end, sizeof end, &e) && !card_wait(c, &e);
 }
 
+/* A plain router, and one as of DeepSeek-V3. */
+static void card_measure_routers(struct card *c, const struct cuda_route *plain, const float *correction)
+{
+	struct cuda_route grouped = *plain;
+
+	grouped.choice.order = CUDA_SIGMOIDS;
+	grouped.choice.correction = correction;
+	grouped.choice.groups = 8;
+	grouped.choice.top_groups = 4;
+	card_measure_kernel(c, cuda_route_number, "8 of 128", cuda_choice_grid(&plain->choice), plain);
+	card_measure_kernel(c, cuda_route_any_number, "8 of 128 in 8 groups",
+			    cuda_choice_grid(&grouped.choice), &grouped);
+}
+
 static void card_measure_step(struct card *c)
 {
 	gpu_address at = 0;
@@ -327,7 +341,10 @@ static void card_measure_step(struct card *c)
 	const struct cuda_positions rope = {x, y, z, 1, STEP_HEADS, STEP_DIM, STEP_DIM / 2};
 	const struct cuda_vectors gate = {x, y, (uint64_t)STEP_TOP_K * STEP_SIZE},
 				  residual = {x, y, STEP_HIDDEN};
-	const struct cuda_choice choice = {x, q, to, 1, STEP_EXPERTS, STEP_TOP_K, 1, 0, 1, 0};
+	const struct cuda_choice choice = {.logits = x, .chosen = q, .weight = to,
+					   .rank = (uint32_t *)q + 8192, .rows = 1,
+					   .experts = STEP_EXPERTS, .top_k = STEP_TOP_K,
+					   .normalise = 1, .multiplier = 1, .scaling = 1};
 	const struct cuda_sums sums = {.factor = 1, .y = to, .x = y, .weight = x, .chosen = chosen, .rows = 1,
 				      .top_k = STEP_TOP_K, .width = STEP_HIDDEN,
 				      .experts = STEP_EXPERTS};
@@ -374,7 +391,7 @@ static void card_measure_step(struct card *c)
 	card_measure_kernel(c, cuda_gate_inputs_number, "8 of 768", cuda_gate_inputs_grid(&gates),
 			    &gates);
 	card_measure_kernel(c, cuda_place_heads_number, "32, 4 and 4", cuda_heads_grid(&place), &place);
-	card_measure_kernel(c, cuda_route_number, "8 of 128", cuda_choice_grid(&choice), &route);
+	card_measure_routers(c, &route, z);
 	card_measure_kernel(c, cuda_group_number, "8 of 128", cuda_groups_grid(&groups), &groups);
 	card_measure_attention(c, at, few, 256);
 	card_measure_attention(c, at, many, STEP_POSITIONS);

@@ -30,6 +30,7 @@ static long fake_left;	   /* launches or pieces of memory before that */
 static bool fake_late;
 static long fake_taken;	   /* what the program holds: contexts, memory, streams, sequences, events */
 static int fake_contexts;  /* of these */
+static long fake_played;   /* sequences that were started */
 static char fake_place;	   /* addresses of handles: of a kernel, fake_kernels + its number */
 static char fake_kernels[CUDA_KERNEL_COUNT];
 
@@ -38,6 +39,8 @@ static char fake_kernels[CUDA_KERNEL_COUNT];
 void fake_cuda_be(const char *word);
 /* How much the program holds: that it gives all back. */
 long fake_cuda_taken(void);
+/* How often a sequence was started. */
+long fake_cuda_played(void);
 
 void fake_cuda_be(const char *word)
 {
@@ -58,6 +61,14 @@ long fake_cuda_taken(void)
 	const long taken = fake_taken;
 	(void)pthread_mutex_unlock(&fake_lock);
 	return taken;
+}
+
+long fake_cuda_played(void)
+{
+	(void)pthread_mutex_lock(&fake_lock);
+	const long played = fake_played;
+	(void)pthread_mutex_unlock(&fake_lock);
+	return played;
 }
 
 static bool fake_is(const char *word)
@@ -496,6 +507,9 @@ FAKE(cuGraphLaunch, (gpu_sequence sequence, gpu_stream stream))
 {
 	const struct fake_graph *g = (const void *)sequence;
 
+	(void)pthread_mutex_lock(&fake_lock);
+	fake_played++;
+	(void)pthread_mutex_unlock(&fake_lock);
 	return stream && !fake_captured ? fake_launch_all(g->launches, g->count, stream)
 					: FAKE_INVALID;
 }

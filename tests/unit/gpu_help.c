@@ -24,7 +24,7 @@
 static struct {
 	void *library; /* NULL: a real one */
 	void (*be)(const char *word);
-	long (*taken)(void);
+	long (*taken)(void), (*played)(void);
 } driver;
 
 static void driver_function(const char *name, void *to)
@@ -53,6 +53,7 @@ void test_driver_load(void)
 	assert_non_null(driver.library);
 	driver_function("fake_cuda_be", &driver.be);
 	driver_function("fake_cuda_taken", &driver.taken);
+	driver_function("fake_cuda_played", &driver.played);
 }
 
 void test_driver_be(const char *word)
@@ -64,6 +65,11 @@ void test_driver_be(const char *word)
 long test_driver_taken(void)
 {
 	return driver.taken ? driver.taken() : 0;
+}
+
+long test_driver_played(void)
+{
+	return driver.played ? driver.played() : 0;
 }
 
 /* ---- models ---- */

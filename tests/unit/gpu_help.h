@@ -16,6 +16,8 @@ bool test_driver_is_real(void);
 void test_driver_be(const char *word);
 /* How much memory and how many handles it has given. */
 long test_driver_taken(void);
+/* How often it has started a recorded sequence of launches. */
+long test_driver_played(void);
 
 /* ---- models ---- */
 
