@@ -35,6 +35,14 @@
 	CUDA_PRODUCTS_ALL(DO, q4_k)                          \
 	CUDA_PRODUCTS_ALL(DO, q5_k)                          \
 	CUDA_PRODUCTS_ALL(DO, q6_k)                          \
+	CUDA_PRODUCTS_ALL(DO, fp4)                           \
+	CUDA_PRODUCTS_ALL(DO, iq4_nl)                        \
+	CUDA_PRODUCTS_ALL(DO, iq4_xs)                        \
+	CUDA_PRODUCTS_ALL(DO, q3_k)                          \
+	CUDA_PRODUCTS_ALL(DO, q2_k)                          \
+	CUDA_PRODUCTS_ALL(DO, affine4)                       \
+	CUDA_PRODUCTS_ALL(DO, affine8)                       \
+	CUDA_PRODUCTS_FEW(DO, affine)                        \
 	CUDA_PRODUCTS_FEW(DO, f32)                           \
 	CUDA_PRODUCTS_FEW(DO, f16)                           \
 	CUDA_PRODUCTS_FEW(DO, bf16)                          \
@@ -116,8 +124,50 @@ struct cuda_sharing {
 	uint32_t copies;		 /* of the pairs of TC3: 32, or 16 where shared memory is little */
 };
 
-/* Formats with blocks. */
-enum cuda_block_format { CUDA_Q8_0, CUDA_Q5_0, CUDA_Q4_K, CUDA_Q5_K, CUDA_Q6_K };
+/* Numbers of a matrix of floats; or also of a table, which may have blocks as in GGUF files. */
+enum cuda_number {
+	CUDA_F32,
+	CUDA_F16,
+	CUDA_BF16,
+	CUDA_TABLE_Q8_0,
+	CUDA_TABLE_Q4_0,
+	CUDA_TABLE_Q4_1,
+	CUDA_TABLE_Q5_0,
+	CUDA_TABLE_Q5_1,
+	CUDA_TABLE_IQ4_NL,
+	CUDA_TABLE_Q2_K,
+	CUDA_TABLE_Q3_K,
+	CUDA_TABLE_Q4_K,
+	CUDA_TABLE_Q5_K,
+	CUDA_TABLE_Q6_K,
+	CUDA_TABLE_IQ4_XS
+};
+
+/* Kernels of formats with blocks. */
+enum cuda_block_format {
+	CUDA_Q8_0,
+	CUDA_Q5_0,
+	CUDA_Q4_K,
+	CUDA_Q5_K,
+	CUDA_Q6_K,
+	CUDA_FP4,
+	CUDA_IQ4_NL,
+	CUDA_IQ4_XS,
+	CUDA_Q3_K,
+	CUDA_Q2_K,
+	CUDA_AFFINE4,
+	CUDA_AFFINE8,
+	CUDA_AFFINE
+};
+
+/* What formats of one kernel differ in: the values of codes, four in a word; and where scales and offsets are
+ * those of groups, 2^together blocks of 32 columns, the type of both, and the bits of a code. */
+struct cuda_block_kind {
+	enum cuda_block_format format;
+	uint32_t values[4];
+	uint32_t together, bits;
+	enum cuda_number norms;
+};
 
 /* Products of arranged matrices (format.h) of one shape and inputs of 8 bits, or of floats. Matrix m's record
  * begins at slots[m]; it has `parts` matrices, part p at slots[m] + offset + p · part_bytes. An assignment
@@ -141,7 +191,7 @@ struct cuda_product {
 	uint32_t rows, groups; /* groups of 128 columns; or blocks of 32; or columns of floats */
 	struct cuda_sharing sharing; /* of the grid */
 	uint32_t norm_bytes;   /* of a group's norm, 2 or 4 */
-	enum cuda_block_format block_format; /* with blocks; for products in one launch */
+	struct cuda_block_kind kind;
 	struct cuda_trellis trellis;
 };
 
@@ -224,16 +274,6 @@ struct cuda_gather {
 	uint32_t n, width;
 };
 
-/* Numbers of a matrix of floats; or also of a table, which may have blocks as in GGUF files. */
-enum cuda_number {
-	CUDA_F32,
-	CUDA_F16,
-	CUDA_BF16,
-	CUDA_TABLE_Q8_0,
-	CUDA_TABLE_Q4_K,
-	CUDA_TABLE_Q5_K,
-	CUDA_TABLE_Q6_K
-};
 /* Row i of x[n][width] is row tokens[i] of a table as stored, times `multiplier` if that is not 1. */
 struct cuda_embedding {
 	float *x;

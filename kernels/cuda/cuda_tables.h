@@ -36,8 +36,8 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, u
 enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count, uint32_t most);
 /* The type of a table of this format for cuda_embed. False: it has none. */
 bool cuda_table_type(enum cuda_number *type, enum format format);
-/* The number of a format that cuda_product_kernel has and that has blocks. */
-enum cuda_block_format cuda_block_format_of(enum format format);
+/* What a product needs to know of a format that cuda_product_kernel has and that has blocks. */
+struct cuda_block_kind cuda_block_kind_of(const struct shape *s);
 /* Of all products together, by their kernel. Sets their sharing. */
 struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
 				    const struct cuda_room *room);

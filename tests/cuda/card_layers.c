@@ -177,7 +177,7 @@ static struct cuda_product layer_product(const struct layer_step *s, enum layer_
 		.q = s->inputs,
 		.scale = s->scale,
 		.sum = s->sum,
-		.block_format = cuda_block_format_of(format),
+		.kind = cuda_block_kind_of(&(struct shape){.format = format}),
 		.ldy = layer_sizes[m].rows,
 		.rows = layer_sizes[m].rows,
 		.groups = cuda_product_groups(format, layer_sizes[m].cols),

@@ -309,10 +309,18 @@ static bool case_embed_of(const struct runner *r, enum format format, uint32_t w
 
 bool case_embed(const struct runner *r)
 {
-	return case_embed_of(r, FORMAT_F32, 96) && case_embed_of(r, FORMAT_F16, 256) &&
-	       case_embed_of(r, FORMAT_BF16, 90) && case_embed_of(r, FORMAT_Q8_0, 96) &&
-	       case_embed_of(r, FORMAT_Q4_K, 512) && case_embed_of(r, FORMAT_Q5_K, 256) &&
-	       case_embed_of(r, FORMAT_Q6_K, 768);
+	static const struct {
+		enum format format;
+		uint32_t width;
+	} tables[] = {{FORMAT_F32, 96},	   {FORMAT_F16, 256},	 {FORMAT_BF16, 90},  {FORMAT_Q8_0, 96},
+		      {FORMAT_Q4_0, 256},  {FORMAT_Q4_1, 96},	 {FORMAT_Q5_0, 96},  {FORMAT_Q5_1, 256},
+		      {FORMAT_IQ4_NL, 96}, {FORMAT_Q2_K, 512},	 {FORMAT_Q3_K, 256}, {FORMAT_Q4_K, 512},
+		      {FORMAT_Q5_K, 256},  {FORMAT_Q6_K, 768}, {FORMAT_IQ4_XS, 512}};
+	bool right = true;
+
+	for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+		right &= case_embed_of(r, tables[i].format, tables[i].width);
+	return right;
 }
 
 /* ---- experts ---- */
