@@ -28,6 +28,7 @@
 	DO(cuda_join_inputs, struct cuda_join_inputs)        \
 	DO(cuda_place_heads, struct cuda_heads)              \
 	DO(cuda_route, struct cuda_route)                    \
+	CUDA_PRODUCTS_ALL(DO, tc2)                           \
 	CUDA_PRODUCTS_ALL(DO, tc3)                           \
 	CUDA_PRODUCTS_ALL(DO, tc4)                           \
 	CUDA_PRODUCTS_ALL(DO, q8_0)                          \
@@ -97,14 +98,14 @@ struct cuda_prepare {
 	struct cuda_signs signs;
 };
 
-/* Codes of TC. The pairs of TC3 by ten bits of a ring (cuda_tables.h); the tables of TC4, 64 added
- * to each number. */
+/* Codes of TC. The pairs of TC3 by ten bits of a ring (cuda_tables.h); the tables of TC2 and TC4, 64
+ * added to each number. */
 enum { CUDA_PAIRS = 1024 };
 struct cuda_trellis {
 	const uint16_t *pairs;
 	uint32_t newest[4], before[4];
 	float gain;
-	uint32_t bits; /* 3 or 4 */
+	uint32_t bits; /* 2, 3 or 4 */
 };
 
 /* The tokens of one matrix that a product computes at once: n of them, from `first` on. */

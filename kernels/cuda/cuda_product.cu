@@ -1,4 +1,4 @@
-/* Products of TC3 and TC4 with the inputs of items, of one token, of up to 8 or of up to 32.
+/* Products of TC2, TC3 and TC4 with the inputs of items, of one token, of up to 8 or of up to 32.
  *
  * The blocks of threads share all tiles of 16 rows evenly, each takes some that follow each other. It has
  * room for what its warps find in so many pieces, a group of a tile each: a warp multiplies a piece, the
@@ -157,6 +157,8 @@ CUDA_THREAD void cuda_find_pieces(const struct cuda_run *r, struct cuda_piece ne
 			cuda_piece_load(r, &next, first);
 		if (r->bits == 3)
 			cuda_tc3_multiply(&dots, &x.slab, &in.slab, &r->pairs);
+		else if (r->bits == 2)
+			cuda_tc2_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
 		else
 			cuda_tc4_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
 		cuda_piece_put(r, &x, &in, groups, &dots);
@@ -272,8 +274,12 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 
 /* ---- the kernels ---- */
 
-/* threads: of a block, at most. Those with TC4 need more registers. */
+/* threads: of a block, at most. Those with TC4 and TC2 need more registers. */
 #define CUDA_TC_PRODUCTS(tokens, threads)                                             \
+	CUDA_KERNEL_OF(512) cuda_tc2_product_##tokens(struct cuda_product p)          \
+	{                                                                             \
+		cuda_tc_product(&p, 2, tokens, 0);                                    \
+	}                                                                             \
 	CUDA_KERNEL_OF(threads) cuda_tc3_product_##tokens(struct cuda_product p)      \
 	{                                                                             \
 		if (p.sharing.copies == 32)                                           \

@@ -77,6 +77,7 @@ static const struct cuda_tokens {
 	uint32_t tokens;
 	bool blocks;
 } cuda_tokens[] = {
+	CUDA_ALL_ROWS(tc2, FORMAT_TC2)
 	CUDA_ALL_ROWS(tc3, FORMAT_TC3)
 	CUDA_ALL_ROWS(tc4, FORMAT_TC4)
 	CUDA_ALL_ROWS(q8_0, FORMAT_Q8_0)
@@ -159,7 +160,8 @@ enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count
 
 	for (uint32_t i = 0; i < count; i++) {
 		const struct cuda_block_kernels *found = cuda_kernels_of(formats[i]);
-		if (!(blocks ? found && found->common : format_is_trellis(formats[i])) ||
+		const bool pairs_or_four = formats[i] == FORMAT_TC3 || formats[i] == FORMAT_TC4;
+		if (!(blocks ? found && found->common : pairs_or_four) ||
 		    cuda_product_kernel(formats[i], most) == CUDA_KERNEL_COUNT)
 			return CUDA_KERNEL_COUNT;
 	}

@@ -13,7 +13,7 @@ void cuda_fill_signs(struct cuda_signs *signs);
 /* Two codes of TC3 that follow each other in a ring, by the ten bits of it that end with the second
  * one's: the first in the lower byte. */
 void cuda_fill_pairs(uint16_t pairs[CUDA_PAIRS]);
-/* All of a trellis of 3 or 4 bits but the address of its pairs. */
+/* All of a trellis but the address of its pairs. */
 void cuda_fill_trellis(struct cuda_trellis *t, uint32_t bits);
 
 /* The kernel for items of at most 1, 8 or 32 tokens, of floats 1 or 8, or CUDA_KERNEL_COUNT. */

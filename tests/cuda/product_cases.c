@@ -419,6 +419,10 @@ static bool case_float_products_of(const struct runner *r, enum format format)
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
 
+bool case_tc2_products(const struct runner *r)
+{
+	return case_products(r, FORMAT_TC2);
+}
 bool case_tc3_products(const struct runner *r)
 {
 	return case_products(r, FORMAT_TC3);
