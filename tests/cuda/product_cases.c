@@ -110,14 +110,17 @@ struct case_pieces {
 	uint8_t *weights, *scales, *biases;
 };
 
-/* Powers of two of MXFP4: few differ much, so that sums have bits of many blocks. */
-static void case_powers(struct random *random, uint8_t *to, size_t step, size_t n)
+/* Powers of two of MXFP4: few differ much, so that sums have bits of many blocks. Those of the first row are
+ * subnormal. */
+static void case_powers(struct random *random, const struct shape *s, uint8_t *to, size_t step)
 {
 	static const uint8_t odd[] = {255, 0, 1, 254};
+	const size_t row = s->cols / BLOCK;
 
-	for (size_t i = 0; i < n; i++)
-		to[i * step] = i % 97 == 96 ? odd[i / 97 % 4]
-					    : (uint8_t)(120 + random_u32(random) % 12);
+	for (size_t i = 0; i < row * s->rows; i++)
+		to[i * step] = i < row	     ? i % 2
+			       : i % 97 == 96 ? odd[i / 97 % 4]
+					      : (uint8_t)(120 + random_u32(random) % 12);
 }
 
 static void case_norms(struct random *random, enum norm_type type, uint8_t *norms, size_t n)
@@ -144,9 +147,9 @@ static void case_weights(struct random *random, const struct shape *s, const str
 	for (size_t i = 0; i < format_packed_bytes(s); i++)
 		p->weights[i] = (uint8_t)random_u32(random);
 	if (s->format == FORMAT_MXFP4_GGUF)
-		case_powers(random, p->weights, bytes, format_packed_bytes(s) / bytes);
+		case_powers(random, s, p->weights, bytes);
 	else if (s->format == FORMAT_MXFP4)
-		case_powers(random, p->scales, 1, format_norm_bytes(s));
+		case_powers(random, s, p->scales, 1);
 	else
 		case_norms(random, s->norms, p->scales,
 			   format_norm_bytes(s) / format_norm_type_bytes(s->norms));
