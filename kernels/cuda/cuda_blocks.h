@@ -181,23 +181,6 @@ CUDA_THREAD void cuda_small_planes(uint32_t code[2], struct cuda_format f,
 	}
 }
 
-/* Four values of a table of sixteen signed bytes, by four nibbles without their highest bits; upper: 4 where
- * such a bit is set. */
-CUDA_THREAD uint32_t cuda_four_values(const uint32_t table[4], uint32_t nibbles, uint32_t upper)
-{
-	return cuda_permute(cuda_permute(table[0], table[1], nibbles),
-			    cuda_permute(table[2], table[3], nibbles), 0x3210 + upper);
-}
-
-/* The values of a row's word: of its lower nibbles and upper ones alternately (cuda_input_order). */
-CUDA_THREAD void cuda_row_values(uint32_t code[2], const uint32_t table[4], uint32_t word)
-{
-	const uint32_t nibbles = word & 0x77777777, upper = word >> 1 & 0x44444444;
-
-	code[0] = cuda_four_values(table, nibbles, upper & 0xffff);
-	code[1] = cuda_four_values(table, nibbles >> 16, upper >> 16);
-}
-
 /* Of one row, two words. */
 CUDA_THREAD void cuda_row_codes(uint32_t code[2], struct cuda_format f, const uint32_t table[4],
 				const struct cuda_planes *w, uint32_t row)
@@ -206,7 +189,7 @@ CUDA_THREAD void cuda_row_codes(uint32_t code[2], struct cuda_format f, const ui
 
 	code[0] = code[1] = 0;
 	if (f.values) {
-		cuda_row_values(code, table, first);
+		cuda_eight_values(code, table, first);
 	} else if (f.bits == 8) {
 		code[0] = first;
 		code[1] = w->of[1].row[row];

@@ -1,4 +1,4 @@
-/* Codes of TC in registers, as a warp multiplies a tile of 16 rows, one group of 128 columns, by the inputs
+/* Codes of TC and TQ in registers, as a warp multiplies a tile of 16 rows, one group of 128 columns, by the inputs
  * of up to 8 tokens. format.h and tc.h say how arranged matrices lie in memory. */
 #ifndef MOEFS_KERNELS_CUDA_CUDA_CODES_H
 #define MOEFS_KERNELS_CUDA_CUDA_CODES_H
@@ -51,8 +51,9 @@ CUDA_THREAD void cuda_slab_load(struct cuda_slab *s, uint32_t bits, const uint8_
 	const uint32_t *words = (const uint32_t *)(const void *)tile + row;
 
 	CUDA_UNROLL
-	for (uint32_t i = 0; i < bits; i++)
-		s->plane[i] = cuda_load_two(words + (lane % 4 * bits + i) * CUDA_ROWS);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i < bits)
+			s->plane[i] = cuda_load_two(words + (lane % 4 * bits + i) * CUDA_ROWS);
 }
 
 /* The last plane of the slab before. A ring's bytes in the first slab follow those of the ring before in
@@ -283,6 +284,45 @@ CUDA_THREAD void cuda_tc2_multiply(struct cuda_dots *sum, const struct cuda_slab
 		uint32_t first[2], second[2];
 		cuda_tc2_codes(first, stream[0][k], c);
 		cuda_tc2_codes(second, stream[1][k], c);
+		const uint32_t a[4] = {first[0], second[0], first[1], second[1]};
+		cuda_multiply_sets(sum, a, in, k);
+	}
+}
+
+/* ---- TQ: codes are indices of a table of signed bytes ---- */
+
+/* A unit's eight codes of `bits` bits, a nibble each. */
+CUDA_THREAD uint32_t cuda_spread(uint32_t unit, uint32_t bits)
+{
+	if (bits == 2) {
+		unit = (unit & 0x000000ff) | (unit & 0x0000ff00) << 8;
+		unit = (unit & 0x000f000f) | (unit & 0x00f000f0) << 4;
+		unit = (unit & 0x03030303) | (unit & 0x0c0c0c0c) << 2;
+	}
+	if (bits == 3) {
+		unit = (unit & 0x00000fff) | (unit & 0x00fff000) << 4;
+		unit = (unit & 0x003f003f) | (unit & 0x0fc00fc0) << 2;
+		unit = (unit & 0x07070707) | (unit & 0x38383838) << 1;
+	}
+	return unit;
+}
+
+/* Adds the group's dots with the slab's inputs. Instead of planes that are not there it takes zeros. */
+CUDA_THREAD void cuda_tq_multiply(struct cuda_dots *sum, const struct cuda_slab *s,
+				  const struct cuda_slab_inputs *in, const struct cuda_trellis *c)
+{
+	uint32_t unit[2][4];
+
+	CUDA_UNROLL
+	for (uint32_t r = 0; r < 2; r++)
+		cuda_transpose(unit[r], s->plane[0].row[r], s->plane[1].row[r],
+			       c->bits > 2 ? s->plane[2].row[r] : 0,
+			       c->bits > 3 ? s->plane[3].row[r] : 0);
+	CUDA_UNROLL
+	for (uint32_t k = 0; k < 4; k++) {
+		uint32_t first[2], second[2];
+		cuda_eight_values(first, c->newest, cuda_spread(unit[0][k], c->bits));
+		cuda_eight_values(second, c->newest, cuda_spread(unit[1][k], c->bits));
 		const uint32_t a[4] = {first[0], second[0], first[1], second[1]};
 		cuda_multiply_sets(sum, a, in, k);
 	}

@@ -28,6 +28,7 @@
 	DO(cuda_join_inputs, struct cuda_join_inputs)        \
 	DO(cuda_place_heads, struct cuda_heads)              \
 	DO(cuda_route, struct cuda_route)                    \
+	CUDA_PRODUCTS_ALL(DO, tq)                            \
 	CUDA_PRODUCTS_ALL(DO, tc2)                           \
 	CUDA_PRODUCTS_ALL(DO, tc3)                           \
 	CUDA_PRODUCTS_ALL(DO, tc4)                           \
@@ -99,7 +100,7 @@ struct cuda_prepare {
 };
 
 /* Codes of TC. The pairs of TC3 by ten bits of a ring (cuda_tables.h); the tables of TC2 and TC4, 64
- * added to each number. */
+ * added to each number. Of TQ the table of indices, in `newest`. */
 enum { CUDA_PAIRS = 1024 };
 struct cuda_trellis {
 	const uint16_t *pairs;
@@ -141,7 +142,8 @@ enum cuda_number {
 	CUDA_TABLE_Q4_K,
 	CUDA_TABLE_Q5_K,
 	CUDA_TABLE_Q6_K,
-	CUDA_TABLE_IQ4_XS
+	CUDA_TABLE_IQ4_XS,
+	CUDA_TABLE_AFFINE
 };
 
 /* Kernels of formats with blocks. */
@@ -275,6 +277,12 @@ struct cuda_gather {
 	uint32_t n, width;
 };
 
+/* How a table in affine codes lies in memory: chunks of chunk_rows rows, of `rows` in all, whose codes of `bits` bits
+ * come first, then the scales of their groups, then the biases. */
+struct cuda_table_groups {
+	uint32_t rows, chunk_rows, bits, group;
+	enum cuda_number norms;
+};
 /* Row i of x[n][width] is row tokens[i] of a table as stored, times `multiplier` if that is not 1. */
 struct cuda_embedding {
 	float *x;
@@ -283,6 +291,7 @@ struct cuda_embedding {
 	uint32_t n, width;
 	enum cuda_number type;
 	float multiplier;
+	struct cuda_table_groups groups; /* CUDA_TABLE_AFFINE */
 };
 
 /* y[rows][width] of the outputs x[rows][top_k][width] of the experts chosen[rows][top_k], which are

@@ -1,5 +1,5 @@
-/* Numbers of the rows of a table, which lie as they do in the file: floats, or blocks as in GGUF
- * files (block.c). */
+/* Numbers of the rows of a table, which lie as they do in the file: floats, blocks as in GGUF
+ * files, or MLX's affine codes (block.c). */
 #ifndef MOEFS_KERNELS_CUDA_CUDA_STORED_H
 #define MOEFS_KERNELS_CUDA_CUDA_STORED_H
 
@@ -111,10 +111,31 @@ CUDA_THREAD float cuda_stored_q3_k(const uint8_t *at, uint32_t b, uint32_t i)
 			cuda_stored_half(at + 108) * (float)((low | high << 4) - 32), 0);
 }
 
-/* Number `column` of a row of so many. */
-CUDA_THREAD float cuda_stored_number(const uint8_t *table, enum cuda_number type, size_t row,
-				     uint32_t width, uint32_t column)
+CUDA_THREAD float cuda_stored_affine(const struct cuda_embedding *p, uint32_t row, uint32_t column)
 {
+	const struct cuda_table_groups *g = &p->groups;
+	const uint32_t chunk = row / g->chunk_rows, first = chunk * g->chunk_rows;
+	const uint32_t rows = g->rows - first < g->chunk_rows ? g->rows - first : g->chunk_rows;
+	const size_t codes = p->width / 8 * g->bits, groups = p->width / g->group,
+		     norms = groups * (g->norms == CUDA_F32 ? 4 : 2);
+	const uint8_t *at = (const uint8_t *)p->table + first * (codes + 2 * norms);
+	const uint8_t *scales = at + rows * codes, *biases = scales + rows * norms;
+	const uint8_t *own = at + (row - first) * codes + column / 8 * g->bits;
+	const uint32_t bit = column % 8 * g->bits, last = (bit + g->bits - 1) / 8;
+	const uint32_t code = (uint32_t)(own[bit / 8] | own[last] << 8) >> bit % 8 &
+			      ((1U << g->bits) - 1);
+	const size_t group = (row - first) * groups + column / g->group;
+
+	return cuda_fma((float)code, cuda_number_at(scales, g->norms, group),
+			cuda_number_at(biases, g->norms, group));
+}
+
+/* Number `column` of a row. */
+CUDA_THREAD float cuda_stored_number(const struct cuda_embedding *p, size_t row, uint32_t column)
+{
+	const uint8_t *table = (const uint8_t *)p->table;
+	const enum cuda_number type = p->type;
+	const uint32_t width = p->width;
 	const uint32_t b = column / 32 % 8, i = column % 32;
 	const size_t small = row * (width / 32) + column / 32,
 		     large = row * (width / 256) + column / 256;
@@ -143,6 +164,8 @@ CUDA_THREAD float cuda_stored_number(const uint8_t *table, enum cuda_number type
 		return cuda_stored_q6_k(table + large * 210, b, i);
 	case CUDA_TABLE_IQ4_XS:
 		return cuda_stored_iq4_xs(table + large * 136, b, i);
+	case CUDA_TABLE_AFFINE:
+		return cuda_stored_affine(p, (uint32_t)row, column);
 	default:
 		return cuda_number_at(table, type, row * width + column);
 	}

@@ -43,24 +43,30 @@ void cuda_fill_pairs(uint16_t pairs[CUDA_PAIRS])
 	}
 }
 
-/* Sixteen numbers in four words, 64 added to each. */
-static void cuda_fill_nibbles(uint32_t to[4], const int8_t table[TC_NIBBLE])
+/* Sixteen signed bytes in four words, `more` added to each. */
+static void cuda_fill_bytes(uint32_t to[4], const int8_t table[16], int more)
 {
 	for (size_t w = 0; w < 4; w++) {
 		to[w] = 0;
 		for (size_t i = 0; i < 4; i++)
-			to[w] |= (uint32_t)(table[4 * w + i] + TC_OFFSET) << 8 * i;
+			to[w] |= (uint32_t)(uint8_t)(table[4 * w + i] + more) << 8 * i;
 	}
 }
 
-void cuda_fill_trellis(struct cuda_trellis *t, uint32_t bits)
+void cuda_fill_trellis(struct cuda_trellis *t, enum format format)
 {
+	const uint32_t bits = format_tq_bits(format);
 	const struct tc_codebook *book = tc_codebook(bits);
 
-	cuda_fill_nibbles(t->newest, book->newest);
-	cuda_fill_nibbles(t->before, book->before);
-	t->gain = book->gain;
 	t->bits = bits;
+	if (format_is_trellis(format)) {
+		cuda_fill_bytes(t->newest, book->newest, TC_OFFSET);
+		cuda_fill_bytes(t->before, book->before, TC_OFFSET);
+		t->gain = book->gain;
+	} else {
+		cuda_fill_bytes(t->newest, tq_codebook(bits)->integer, 0);
+		t->gain = tq_codebook(bits)->gain;
+	}
 }
 
 /* ---- launches ---- */
@@ -77,6 +83,7 @@ static const struct cuda_tokens {
 	uint32_t tokens;
 	bool blocks;
 } cuda_tokens[] = {
+	CUDA_ALL_ROWS(tq, FORMAT_TQ4)
 	CUDA_ALL_ROWS(tc2, FORMAT_TC2)
 	CUDA_ALL_ROWS(tc3, FORMAT_TC3)
 	CUDA_ALL_ROWS(tc4, FORMAT_TC4)
@@ -143,10 +150,19 @@ static const struct cuda_block_kernels *cuda_kernels_of(enum format format)
 	return NULL;
 }
 
-enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most)
+/* The format whose kernels multiply this one. */
+static enum format cuda_multiplied_as(enum format format)
 {
 	const struct cuda_block_kernels *found = cuda_kernels_of(format);
-	const enum format first = found ? found->first : format;
+
+	if (found)
+		return found->first;
+	return format_is_tq(format) && !format_is_trellis(format) ? FORMAT_TQ4 : format;
+}
+
+enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most)
+{
+	const enum format first = cuda_multiplied_as(format);
 
 	for (size_t i = 0; i < CUDA_TOKENS; i++)
 		if (cuda_tokens[i].format == first && cuda_tokens[i].tokens == most)
@@ -186,6 +202,10 @@ bool cuda_table_type(enum cuda_number *type, enum format format)
 		     {FORMAT_Q6_K, CUDA_TABLE_Q6_K},   {FORMAT_IQ4_NL, CUDA_TABLE_IQ4_NL},
 		     {FORMAT_IQ4_XS, CUDA_TABLE_IQ4_XS}};
 
+	if (format_affine_bits(format)) {
+		*type = CUDA_TABLE_AFFINE;
+		return true;
+	}
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
 		if (types[i].format == format) {
 			*type = types[i].type;
@@ -194,19 +214,28 @@ bool cuda_table_type(enum cuda_number *type, enum format format)
 	return false;
 }
 
-/* The values of codes of 4 bits, four signed bytes in a word. */
+/* The values of codes of 4 bits. */
 static void cuda_fill_values(uint32_t to[4], const struct block_layout *l)
 {
-	for (int i = 0; i < 16; i++) {
-		const int value = l->values ? l->values[i] : i - l->zero;
-		to[i / 4] |= (uint32_t)(uint8_t)value << 8 * (i % 4);
-	}
+	int8_t value[16];
+
+	for (int i = 0; i < 16; i++)
+		value[i] = (int8_t)(l->values ? l->values[i] : i - l->zero);
+	cuda_fill_bytes(to, value, 0);
+}
+
+static const enum cuda_number cuda_norm_types[] = {
+	[NORM_F16] = CUDA_F16, [NORM_F32] = CUDA_F32, [NORM_BF16] = CUDA_BF16};
+
+struct cuda_table_groups cuda_table_groups_of(const struct shape *s, uint32_t chunk_rows)
+{
+	const struct cuda_table_groups g = {s->rows, chunk_rows, format_affine_bits(s->format),
+					    s->group, cuda_norm_types[s->norms]};
+	return g;
 }
 
 struct cuda_block_kind cuda_block_kind_of(const struct shape *s)
 {
-	static const enum cuda_number norms[] = {
-		[NORM_F16] = CUDA_F16, [NORM_F32] = CUDA_F32, [NORM_BF16] = CUDA_BF16};
 	const struct cuda_block_kernels *found = cuda_kernels_of(s->format);
 	const struct block_layout *l = &block_layouts[s->format];
 	struct cuda_block_kind kind = {.bits = l->bits};
@@ -214,7 +243,7 @@ struct cuda_block_kind cuda_block_kind_of(const struct shape *s)
 	if (!found)
 		return kind;
 	kind.format = found->number;
-	kind.norms = norms[layout_norms(l, s)];
+	kind.norms = cuda_norm_types[layout_norms(l, s)];
 	while (2U << kind.together <= layout_blocks(l, s))
 		kind.together++;
 	cuda_fill_values(kind.values, l);

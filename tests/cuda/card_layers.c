@@ -128,8 +128,8 @@ static void layers_addresses(struct layers *x, struct layer_step *s)
 		}
 	}
 	cuda_fill_pairs(pairs);
-	cuda_fill_trellis(&s->tc3, 3);
-	cuda_fill_trellis(&s->tc4, 4);
+	cuda_fill_trellis(&s->tc3, FORMAT_TC3);
+	cuda_fill_trellis(&s->tc4, FORMAT_TC4);
 	s->tc3.pairs = s->tc4.pairs = layers_put(x, pairs, sizeof pairs);
 }
 

@@ -201,7 +201,7 @@ static void card_measure_product(struct card *c, enum format format, uint32_t ro
 			.trellis.pairs = CARD_AT(at.pairs),
 		};
 		if (format_is_tq(format))
-			cuda_fill_trellis(&p.trellis, format_tq_bits(format));
+			cuda_fill_trellis(&p.trellis, format);
 		const struct cuda_room room = {c->facts.processors, c->facts.shared};
 		const struct cuda_grid g = cuda_product_grid(k, &p, matrices, &room);
 		const uint32_t sets = SLOTS / matrices;

@@ -285,7 +285,7 @@ static void case_product_begin(const struct runner *r, struct product_run *x)
 	x->p.norm_bytes = (uint32_t)format_norm_type_bytes(s->norms);
 	x->p.kind = cuda_block_kind_of(s);
 	if (tq)
-		cuda_fill_trellis(&x->p.trellis, format_tq_bits(s->format));
+		cuda_fill_trellis(&x->p.trellis, s->format);
 	x->p.trellis.pairs = r->put(r->ctx, pairs, sizeof pairs);
 }
 
@@ -422,6 +422,11 @@ static bool case_float_products_of(const struct runner *r, enum format format)
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
 
+bool case_tq_products(const struct runner *r)
+{
+	return case_products(r, FORMAT_TQ2) && case_products(r, FORMAT_TQ3) &&
+	       case_products(r, FORMAT_TQ4);
+}
 bool case_tc2_products(const struct runner *r)
 {
 	return case_products(r, FORMAT_TC2);

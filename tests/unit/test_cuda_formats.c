@@ -77,7 +77,7 @@ static void a_file_of_q4_k_m_is_computed_as_by_the_cpu(void **state)
 static void recipes_with_blocks_and_floats_are_computed_as_by_the_cpu(void **state)
 {
 	static const enum test_held held[] = {HELD_SOME};
-	static const char *const recipes[] = {"2bit", "4bit", "8bit", "bf16"};
+	static const char *const recipes[] = {"2bit", "4bit", "8bit", "bf16", "tq2", "tq3", "tq4"};
 	(void)state;
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes && test_fixture("qwen3_moe"); i++)
 		compare(test_fixture("qwen3_moe"), recipes[i], held, 1);
