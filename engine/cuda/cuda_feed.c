@@ -180,7 +180,8 @@ static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most)
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
 	const struct shape *gate = &record->computed[0], *up = &record->computed[1];
-	bool alike = gate->format == up->format && gate->norms == up->norms;
+	bool alike = gate->format == up->format && gate->norms == up->norms &&
+		     gate->group == up->group;
 	const struct cuda_input hidden = cuda_hidden_of(k, gate->rows);
 	size_t all = (size_t)s->n * k->top_k;
 	for (uint32_t part = 0; part < (alike ? 1 : 2); part++) {

@@ -92,6 +92,7 @@ struct cuda_model {
 	gpu_address table; /* the embedding [vocabulary][hidden]; 0: it is not on the GPU */
 	size_t table_bytes;
 	enum cuda_number table_type;
+	struct cuda_table_groups table_groups;
 
 	struct cuda_experts *experts;
 	struct cuda_pool blocks[CUDA_KV_KINDS]; /* of contexts; bytes 0: no layer needs any */

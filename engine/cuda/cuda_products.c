@@ -46,9 +46,9 @@ void cuda_describe(const struct cuda_model *m, struct cuda_product *p, const str
 	p->rows = s->rows;
 	p->groups = cuda_product_groups(s->format, s->cols);
 	p->norm_bytes = (uint32_t)format_norm_type_bytes(s->norms);
-	p->block_format = cuda_block_format_of(s->format);
-	if (format_is_trellis(s->format)) {
-		cuda_fill_trellis(&p->trellis, format_tq_bits(s->format));
+	p->kind = cuda_block_kind_of(s);
+	if (format_is_tq(s->format)) {
+		cuda_fill_trellis(&p->trellis, s->format);
 		p->trellis.pairs = cuda_at(m->pairs);
 	}
 }

@@ -38,7 +38,8 @@ static void cuda_embed_on_card(struct step *s)
 					 .n = s->n,
 					 .width = c->hidden_size,
 					 .type = m->table_type,
-					 .multiplier = c->embedding_multiplier};
+					 .multiplier = c->embedding_multiplier,
+					 .groups = m->table_groups};
 	const struct cuda_grid g = cuda_items_grid((size_t)s->n * c->hidden_size);
 	cuda_do(m, cuda_embed_number, &g, &p);
 	x->on_gpu = true;

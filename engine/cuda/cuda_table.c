@@ -45,7 +45,8 @@ void cuda_table_load(struct cuda_model *m, struct threads *threads)
 	struct err e;
 	if (!cuda_table_type(&m->table_type, t->shape.format))
 		return;
-	z.row_bytes = format_packed_bytes(&t->shape) / t->shape.rows;
+	z.row_bytes = plan_stored_bytes(&t->shape) / t->shape.rows;
+	m->table_groups = cuda_table_groups_of(&t->shape, t->chunk_rows);
 	m->table_bytes = t->shape.rows * z.row_bytes;
 	if (m->table_bytes > gpu_budget_limit(m->budget) / CUDA_TABLE_SHARE)
 		return;

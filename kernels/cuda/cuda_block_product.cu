@@ -34,8 +34,9 @@ struct cuda_block_run {
 };
 
 CUDA_THREAD struct cuda_block_run cuda_block_run_of(const struct cuda_product *p,
-						    struct cuda_format f, uint32_t tokens)
+						    struct cuda_format constants, uint32_t tokens)
 {
+	const struct cuda_format f = cuda_format_of(constants, &p->kind);
 	const uint32_t parts = p->sharing.pieces * CUDA_PARTS;
 	struct cuda_block_run r;
 
@@ -43,7 +44,7 @@ CUDA_THREAD struct cuda_block_run cuda_block_run_of(const struct cuda_product *p
 	r.f = f;
 	r.tokens = tokens;
 	r.pieces = (p->groups + cuda_piece_blocks(f) - 1) / cuda_piece_blocks(f);
-	r.bytes = p->groups / f.in_tile * cuda_tile_bytes(f);
+	r.bytes = (p->groups >> f.together) * cuda_tile_bytes(f);
 	r.tiles = cuda_tiles_at(cuda_shared(), p, tokens);
 	/* Behind the tiles, from a multiple of 16 bytes on. */
 	r.scale = cuda_shared() + ((6 + 2 * tokens) * p->sharing.at_once + 3) / 4 * 4;
@@ -60,33 +61,55 @@ CUDA_THREAD struct cuda_block_run cuda_block_run_of(const struct cuda_product *p
 struct cuda_block_piece {
 	struct cuda_planes block[CUDA_PARTS];
 	struct cuda_scale_bits scales;
+	const uint8_t *tiles; /* of its row */
+	uint32_t first;	      /* block */
 };
 
 /* A block or part that is not there is the last one: nothing is added for it. */
 CUDA_THREAD uint32_t cuda_block_there(const struct cuda_block_run *r, uint32_t block)
 {
-	return r->f.in_tile > 1 || block < r->p->groups ? block : r->p->groups - 1;
+	return cuda_wide_tiles(r->f) || block < r->p->groups ? block : r->p->groups - 1;
 }
 
-/* number: of the row's pieces. */
+/* Blocks of a piece follow each other in a tile, or their tiles do; but those of groups. */
+CUDA_THREAD const uint8_t *cuda_piece_block(const struct cuda_block_run *r, const uint8_t *tiles,
+					    uint32_t first, uint32_t b)
+{
+	const uint32_t step = cuda_wide_tiles(r->f) ? cuda_block_bytes(r->f) : cuda_tile_bytes(r->f);
+	const uint32_t block = cuda_block_there(r, first + b);
+
+	return r->f.groups == CUDA_NO_GROUPS
+		       ? cuda_block_of(r->f, tiles, first) + (block - first) * step
+		       : cuda_block_of(r->f, tiles, block);
+}
+
+/* number: of the row's pieces. Codes of any number of bits are loaded late: a thread has no registers for the
+ * planes of all of them. */
 CUDA_THREAD void cuda_block_piece_load(struct cuda_block_piece *x, const struct cuda_block_run *r,
 				       uint32_t tile, uint32_t number)
 {
 	const uint32_t blocks = cuda_piece_blocks(r->f), part = cuda_thread() % CUDA_WARP / 4;
-	const uint8_t *tiles = r->tiles.tile[tile].weights;
-	const uint8_t *first = cuda_block_of(r->f, tiles, number * blocks);
-	/* Blocks of a piece follow each other in a tile, or their tiles do. */
-	const uint32_t step = r->f.in_tile > 1 ? cuda_block_bytes(r->f) : cuda_tile_bytes(r->f);
 
+	x->tiles = r->tiles.tile[tile].weights;
+	x->first = number * blocks;
 	CUDA_UNROLL
 	for (uint32_t b = 0; b < blocks; b++)
-		cuda_planes_load(
-			&x->block[b], r->f,
-			first + (cuda_block_there(r, number * blocks + b) - number * blocks) *
-					step);
-	cuda_scales_load(&x->scales, r->f, tiles,
+		if (r->f.groups != CUDA_GROUPS_ANY)
+			cuda_planes_load(&x->block[b], r->f,
+					 cuda_piece_block(r, x->tiles, x->first, b));
+	cuda_scales_load(&x->scales, r->f, x->tiles,
 			 r->f.by_16 ? number * CUDA_PARTS + part
 				    : cuda_block_there(r, number * CUDA_PARTS + part));
+}
+
+CUDA_THREAD void cuda_piece_codes(uint32_t code[4], const struct cuda_block_run *r,
+				  const struct cuda_block_piece *x, uint32_t b)
+{
+	struct cuda_planes own = x->block[b];
+
+	if (r->f.groups == CUDA_GROUPS_ANY)
+		cuda_planes_load(&own, r->f, cuda_piece_block(r, x->tiles, x->first, b));
+	cuda_block_codes(code, r->f, r->p->kind.values, &own);
 }
 
 /* A thread's words of the input that begins with that block, in a part of the row. */
@@ -97,8 +120,7 @@ CUDA_THREAD void cuda_part_input(uint32_t word[2], const struct cuda_block_run *
 				(size_t)block * CUDA_BLOCK_WORDS + part * cuda_part_words(r->f) +
 				cuda_thread() % 4;
 
-	word[0] = words[0];
-	word[1] = r->f.by_16 ? 0 : words[4];
+	cuda_input_order(word, r->f, words[0], r->f.by_16 ? 0 : words[4]);
 }
 
 CUDA_THREAD uint32_t cuda_part_there(const struct cuda_block_run *r, uint32_t part)
@@ -137,7 +159,7 @@ CUDA_THREAD void cuda_multiply_piece_by_one(const struct cuda_block_run *r,
 	for (uint32_t i = 0; i < CUDA_PARTS; i++) {
 		const uint32_t in[2] = {i == own ? word[0] : 0, i == own ? word[1] : 0};
 		if (i % each == 0)
-			cuda_block_codes(code, r->f, &x->block[i / each]);
+			cuda_piece_codes(code, r, x, i / each);
 		cuda_part_dots(sum, r->f, code, i, in);
 	}
 	cuda_put_dots(dots, column, sum[0], sum[2]);
@@ -161,7 +183,7 @@ CUDA_THREAD void cuda_multiply_piece_by_eight(const struct cuda_block_run *r,
 	for (uint32_t i = 0; i < CUDA_PARTS; i++) {
 		int32_t sum[4] = {0, 0, 0, 0};
 		if (i % each == 0)
-			cuda_block_codes(code, r->f, &x->block[i / each]);
+			cuda_piece_codes(code, r, x, i / each);
 		cuda_part_dots(sum, r->f, code, i, word[i]);
 		cuda_put_dots(dots, i * r->tokens + token, sum[0], sum[2]);
 		cuda_put_dots(dots, i * r->tokens + token + 1, sum[1], sum[3]);
@@ -226,10 +248,10 @@ CUDA_THREAD void cuda_parts_load(struct cuda_ready *x, const struct cuda_block_r
 	for (uint32_t i = 0; i < CUDA_PARTS; i++) {
 		const struct cuda_token_part t = r->input[(from + i) * r->tokens + token];
 		const int32_t dot = r->dot[((from + i) * r->tokens + token) * CUDA_ROWS + row];
-		x->dot[i] = (float)(r->f.zero ? dot + (int32_t)t.other : dot);
+		x->dot[i] = (float)cuda_whole_dot(r->f, dot, t);
 		x->scale[i] = r->scale[(from + i) * CUDA_ROWS + row] * t.scale;
 		x->offset[i] = r->f.offsets ? r->offset[(from + i) * CUDA_ROWS + row] : 0;
-		x->total[i] = r->f.offsets ? cuda_float(t.other) : 0;
+		x->total[i] = r->f.offsets ? cuda_token_total(r->f, t) : 0;
 	}
 }
 
@@ -251,7 +273,7 @@ CUDA_THREAD float cuda_parts_added(const struct cuda_block_run *r, struct cuda_s
 			cuda_parts_load(&next, r, from + done + CUDA_PARTS, at.token, at.row);
 		CUDA_UNROLL
 		for (uint32_t i = 0; i < CUDA_PARTS; i++) {
-			const bool there = r->f.in_tile > 1 || done + i < parts;
+			const bool there = cuda_wide_tiles(r->f) || done + i < parts;
 			y = there ? cuda_fma(x.dot[i], x.scale[i], y) : y;
 			if (r->f.offsets)
 				y = there ? cuda_fma(x.offset[i], x.total[i], y) : y;
@@ -340,31 +362,35 @@ CUDA_THREAD void cuda_block_products(const struct cuda_products *p, uint32_t tok
 		const struct cuda_product *one = &p->p[i];
 		if (end <= one->sharing.first || begin >= one->sharing.end)
 			continue;
-#define CUDA_BLOCK_CASE(name, number, bits, in_tile, scales, by_16, offsets, zero)          \
-	if (one->block_format == number) {                                                  \
-		const struct cuda_format f = {bits, in_tile, scales, by_16, offsets, zero}; \
-		cuda_multiply_block_share(one, f, tokens, begin, end);                      \
+#define CUDA_BLOCK_CASE(name, number, ...)                                \
+	if (one->kind.format == number) {                               \
+		const struct cuda_format f = {__VA_ARGS__};               \
+		cuda_multiply_block_share(one, f, tokens, begin, end);    \
 	}
-		CUDA_BLOCK_FORMATS(CUDA_BLOCK_CASE)
+		CUDA_COMMON_FORMATS(CUDA_BLOCK_CASE)
 #undef CUDA_BLOCK_CASE
 	}
 	cuda_wait_for_ahead();
 }
 
-/* ---- the kernels: fewer threads have the registers that eight tokens need ---- */
+/* ---- the kernels: fewer threads have the registers that eight tokens, or tables and groups, need ---- */
 
-#define CUDA_BLOCK_PRODUCT(name, number, bits, in_tile, scales, by_16, offsets, zero)       \
-	CUDA_KERNEL_OF_TWO(512) cuda_##name##_product_1(struct cuda_product p)              \
-	{                                                                                   \
-		const struct cuda_format f = {bits, in_tile, scales, by_16, offsets, zero}; \
-		cuda_block_product(&p, f, 1);                                               \
-	}                                                                                   \
-	CUDA_KERNEL_OF_TWO(320) cuda_##name##_product_8(struct cuda_product p)              \
-	{                                                                                   \
-		const struct cuda_format f = {bits, in_tile, scales, by_16, offsets, zero}; \
-		cuda_block_product(&p, f, 8);                                               \
+#define CUDA_BLOCK_PRODUCT(threads, name, ...)                                     \
+	CUDA_KERNEL_OF_TWO(threads) cuda_##name##_product_1(struct cuda_product p) \
+	{                                                                          \
+		const struct cuda_format f = {__VA_ARGS__};                        \
+		cuda_block_product(&p, f, 1);                                      \
+	}                                                                          \
+	CUDA_KERNEL_OF_TWO(320) cuda_##name##_product_8(struct cuda_product p)     \
+	{                                                                          \
+		const struct cuda_format f = {__VA_ARGS__};                        \
+		cuda_block_product(&p, f, 8);                                      \
 	}
-CUDA_BLOCK_FORMATS(CUDA_BLOCK_PRODUCT)
+#define CUDA_COMMON_PRODUCT(name, number, ...) CUDA_BLOCK_PRODUCT(512, name, __VA_ARGS__)
+#define CUDA_OTHER_PRODUCT(name, number, ...) CUDA_BLOCK_PRODUCT(448, name, __VA_ARGS__)
+CUDA_COMMON_FORMATS(CUDA_COMMON_PRODUCT)
+CUDA_OTHER_FORMATS(CUDA_OTHER_PRODUCT)
+CUDA_FEW_FORMATS(CUDA_OTHER_PRODUCT)
 
 CUDA_KERNEL_OF_TWO(512) cuda_block_products_1(struct cuda_products p)
 {

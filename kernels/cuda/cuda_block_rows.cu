@@ -33,9 +33,10 @@ struct cuda_many {
 	float *scale, *offset;	       /* [8][16], of this warp */
 };
 
-CUDA_THREAD struct cuda_many cuda_many_of(const struct cuda_product *p, struct cuda_format f)
+CUDA_THREAD struct cuda_many cuda_many_of(const struct cuda_product *p, struct cuda_format constants)
 {
-	const uint32_t row_bytes = p->groups / f.in_tile * cuda_tile_bytes(f);
+	const struct cuda_format f = cuda_format_of(constants, &p->kind);
+	const uint32_t row_bytes = (p->groups >> f.together) * cuda_tile_bytes(f);
 	const uint32_t tiles = (p->rows + CUDA_ROWS - 1) / CUDA_ROWS;
 	const uint32_t warp = cuda_thread() / CUDA_WARP;
 	struct cuda_many m;
@@ -117,9 +118,10 @@ CUDA_THREAD void cuda_many_add(float y[4], const struct cuda_many *m, const uint
 			       struct cuda_two offset)
 {
 	const uint32_t at = i * cuda_part_words(m->f) + cuda_thread() % 4;
-	const uint32_t input[2] = {words[at], m->f.by_16 ? 0 : words[at + 4]};
+	uint32_t input[2];
 	int32_t sum[4] = {0, 0, 0, 0};
 
+	cuda_input_order(input, m->f, words[at], m->f.by_16 ? 0 : words[at + 4]);
 	cuda_part_dots(sum, m->f, code, i, input);
 	CUDA_UNROLL
 	for (uint32_t k = 0; k < 4; k++)
@@ -134,7 +136,8 @@ CUDA_THREAD void cuda_many_put_scales(const struct cuda_many *m, const struct cu
 
 	cuda_scales_of(&scale, &offset, m->f, bits);
 	*(struct cuda_four_rows *)(void *)(m->scale + at) = scale;
-	*(struct cuda_four_rows *)(void *)(m->offset + at) = offset;
+	if (m->f.offsets)
+		*(struct cuda_four_rows *)(void *)(m->offset + at) = offset;
 	cuda_warp_barrier();
 }
 
@@ -153,12 +156,12 @@ CUDA_THREAD void cuda_many_piece(struct cuda_chains *y, const struct cuda_many *
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < CUDA_PARTS; i++) {
 		const uint32_t at = i * CUDA_ROWS + lane / 4 * 2;
-		if (m->f.in_tile == 1 && i >= all)
+		if (!cuda_wide_tiles(m->f) && i >= all)
 			break;
 		const struct cuda_two scale = *(const struct cuda_two *)(void *)(m->scale + at);
 		const struct cuda_two offset = *(const struct cuda_two *)(void *)(m->offset + at);
 		if (i % each == 0)
-			cuda_block_codes(code, m->f, &block[i / each]);
+			cuda_block_codes(code, m->f, m->p->kind.values, &block[i / each]);
 		CUDA_UNROLL
 		for (uint32_t set = 0; set < CUDA_MANY_SETS; set++)
 			if (set < sets)
@@ -180,7 +183,7 @@ CUDA_THREAD void cuda_many_load(const struct cuda_many *m, struct cuda_planes bl
 	CUDA_UNROLL
 	for (uint32_t b = 0; b < blocks; b++) {
 		const uint32_t i = piece * blocks + b;
-		const bool there = m->f.in_tile > 1 || i < m->p->groups;
+		const bool there = cuda_wide_tiles(m->f) || i < m->p->groups;
 		cuda_planes_load(&block[b], m->f,
 				 cuda_block_of(m->f, m->tiles, there ? i : m->p->groups - 1));
 	}
@@ -240,10 +243,11 @@ CUDA_THREAD void cuda_many_product(const struct cuda_product *p, struct cuda_for
 	cuda_many_put(&m, &y);
 }
 
-#define CUDA_MANY_PRODUCT(name, number, bits, in_tile, scales, by_16, offsets, zero)        \
-	CUDA_KERNEL_OF_TWO(256) cuda_##name##_product_32(struct cuda_product p)             \
-	{                                                                                   \
-		const struct cuda_format f = {bits, in_tile, scales, by_16, offsets, zero}; \
-		cuda_many_product(&p, f);                                                   \
+#define CUDA_MANY_PRODUCT(name, number, ...)                                    \
+	CUDA_KERNEL_OF_TWO(256) cuda_##name##_product_32(struct cuda_product p) \
+	{                                                                       \
+		const struct cuda_format f = {__VA_ARGS__};                     \
+		cuda_many_product(&p, f);                                       \
 	}
-CUDA_BLOCK_FORMATS(CUDA_MANY_PRODUCT)
+CUDA_COMMON_FORMATS(CUDA_MANY_PRODUCT)
+CUDA_OTHER_FORMATS(CUDA_MANY_PRODUCT)

@@ -1,4 +1,4 @@
-/* Codes of TC in registers, as a warp multiplies a tile of 16 rows, one group of 128 columns, by the inputs
+/* Codes of TC and TQ in registers, as a warp multiplies a tile of 16 rows, one group of 128 columns, by the inputs
  * of up to 8 tokens. format.h and tc.h say how arranged matrices lie in memory. */
 #ifndef MOEFS_KERNELS_CUDA_CUDA_CODES_H
 #define MOEFS_KERNELS_CUDA_CUDA_CODES_H
@@ -51,8 +51,9 @@ CUDA_THREAD void cuda_slab_load(struct cuda_slab *s, uint32_t bits, const uint8_
 	const uint32_t *words = (const uint32_t *)(const void *)tile + row;
 
 	CUDA_UNROLL
-	for (uint32_t i = 0; i < bits; i++)
-		s->plane[i] = cuda_load_two(words + (lane % 4 * bits + i) * CUDA_ROWS);
+	for (uint32_t i = 0; i < 4; i++)
+		if (i < bits)
+			s->plane[i] = cuda_load_two(words + (lane % 4 * bits + i) * CUDA_ROWS);
 }
 
 /* The last plane of the slab before. A ring's bytes in the first slab follow those of the ring before in
@@ -202,19 +203,36 @@ CUDA_THREAD uint32_t cuda_look_up(const uint32_t table[4], uint32_t nibbles, uin
 	return cuda_permute(table[0], table[1], nibbles) | cuda_permute(table[2], table[3], other);
 }
 
-/* A unit's eight codes; before: the nibble before the unit. 64 is in each number of the tables, so
- * no byte carries into the next; the 128 of a sum becomes a sign. */
+/* Nibbles, and the same with their highest bits changed. */
+struct cuda_nibbles {
+	uint32_t own, other;
+};
+CUDA_THREAD struct cuda_nibbles cuda_nibbles_of(uint32_t own)
+{
+	const struct cuda_nibbles n = {own, own ^ 0x88888888};
+	return n;
+}
+
+/* Four codes by their newest nibbles and those before, from bit `from` of both on. 64 is in each number of the
+ * tables, so no byte carries into the next; the 128 of a sum becomes a sign. */
+CUDA_THREAD uint32_t cuda_four_codes(const struct cuda_trellis *c, struct cuda_nibbles newest,
+				     struct cuda_nibbles before, uint32_t from)
+{
+	return (cuda_look_up(c->newest, newest.own >> from, newest.other >> from) +
+		cuda_look_up(c->before, before.own >> from, before.other >> from)) ^
+	       0x80808080;
+}
+
+/* A unit's eight codes; before: the nibble before the unit. */
 CUDA_THREAD void cuda_tc4_codes(uint32_t code[2], uint32_t unit, uint32_t before,
 				const struct cuda_trellis *c)
 {
-	const uint32_t back = unit << 4 | before;
-	const uint32_t other = unit ^ 0x88888888, other_back = back ^ 0x88888888;
+	const struct cuda_nibbles own = cuda_nibbles_of(unit),
+				  back = cuda_nibbles_of(unit << 4 | before);
 
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < 32; i += 16)
-		code[i / 16] = (cuda_look_up(c->newest, unit >> i, other >> i) +
-				cuda_look_up(c->before, back >> i, other_back >> i)) ^
-			       0x80808080;
+		code[i / 16] = cuda_four_codes(c, own, back, i);
 }
 
 /* Adds the group's dots with the slab's inputs. */
@@ -234,6 +252,93 @@ CUDA_THREAD void cuda_tc4_multiply(struct cuda_dots *sum, const struct cuda_slab
 		uint32_t first[2], second[2];
 		cuda_tc4_codes(first, unit[0][k], before[0] >> (8 * k + 4) & 15, c);
 		cuda_tc4_codes(second, unit[1][k], before[1] >> (8 * k + 4) & 15, c);
+		const uint32_t a[4] = {first[0], second[0], first[1], second[1]};
+		cuda_multiply_sets(sum, a, in, k);
+	}
+}
+
+/* ---- TC2 ----
+ *
+ * A code's newest nibble begins two bits after that of the code before, so the nibbles of a shifted unit are those
+ * of every other code. */
+
+/* A unit's eight codes; stream: the byte before the unit, then its two. */
+CUDA_THREAD void cuda_tc2_codes(uint32_t code[2], uint32_t stream, const struct cuda_trellis *c)
+{
+	const uint32_t even = cuda_four_codes(c, cuda_nibbles_of(stream >> 6),
+					      cuda_nibbles_of(stream >> 2), 0),
+		       odd = cuda_four_codes(c, cuda_nibbles_of(stream >> 8),
+					     cuda_nibbles_of(stream >> 4), 0);
+
+	code[0] = cuda_mix_lower(even, odd);
+	code[1] = cuda_mix_upper(even, odd);
+}
+
+/* The streams of a row's four units; what is above 24 bits is of no use. */
+CUDA_THREAD void cuda_tc2_streams(uint32_t to[4], const struct cuda_slab *s, uint32_t row)
+{
+	const uint32_t a = s->plane[0].row[row], b = s->plane[1].row[row],
+		       before = cuda_plane_before(b);
+	const uint32_t lower = cuda_mix_lower(before, a), upper = cuda_mix_upper(before, a);
+
+	to[0] = cuda_permute(lower, b, 0x4410);
+	to[1] = cuda_permute(lower, b, 0x5532);
+	to[2] = cuda_permute(upper, b, 0x6610);
+	to[3] = cuda_permute(upper, b, 0x7732);
+}
+
+/* Adds the group's dots with the slab's inputs. */
+CUDA_THREAD void cuda_tc2_multiply(struct cuda_dots *sum, const struct cuda_slab *s,
+				   const struct cuda_slab_inputs *in, const struct cuda_trellis *c)
+{
+	uint32_t stream[2][4];
+
+	cuda_tc2_streams(stream[0], s, 0);
+	cuda_tc2_streams(stream[1], s, 1);
+	CUDA_UNROLL
+	for (uint32_t k = 0; k < 4; k++) {
+		uint32_t first[2], second[2];
+		cuda_tc2_codes(first, stream[0][k], c);
+		cuda_tc2_codes(second, stream[1][k], c);
+		const uint32_t a[4] = {first[0], second[0], first[1], second[1]};
+		cuda_multiply_sets(sum, a, in, k);
+	}
+}
+
+/* ---- TQ: codes are indices of a table of signed bytes ---- */
+
+/* A unit's eight codes of `bits` bits, a nibble each. */
+CUDA_THREAD uint32_t cuda_spread(uint32_t unit, uint32_t bits)
+{
+	if (bits == 2) {
+		unit = (unit & 0x000000ff) | (unit & 0x0000ff00) << 8;
+		unit = (unit & 0x000f000f) | (unit & 0x00f000f0) << 4;
+		unit = (unit & 0x03030303) | (unit & 0x0c0c0c0c) << 2;
+	}
+	if (bits == 3) {
+		unit = (unit & 0x00000fff) | (unit & 0x00fff000) << 4;
+		unit = (unit & 0x003f003f) | (unit & 0x0fc00fc0) << 2;
+		unit = (unit & 0x07070707) | (unit & 0x38383838) << 1;
+	}
+	return unit;
+}
+
+/* Adds the group's dots with the slab's inputs. Instead of planes that are not there it takes zeros. */
+CUDA_THREAD void cuda_tq_multiply(struct cuda_dots *sum, const struct cuda_slab *s,
+				  const struct cuda_slab_inputs *in, const struct cuda_trellis *c)
+{
+	uint32_t unit[2][4];
+
+	CUDA_UNROLL
+	for (uint32_t r = 0; r < 2; r++)
+		cuda_transpose(unit[r], s->plane[0].row[r], s->plane[1].row[r],
+			       c->bits > 2 ? s->plane[2].row[r] : 0,
+			       c->bits > 3 ? s->plane[3].row[r] : 0);
+	CUDA_UNROLL
+	for (uint32_t k = 0; k < 4; k++) {
+		uint32_t first[2], second[2];
+		cuda_eight_values(first, c->newest, cuda_spread(unit[0][k], c->bits));
+		cuda_eight_values(second, c->newest, cuda_spread(unit[1][k], c->bits));
 		const uint32_t a[4] = {first[0], second[0], first[1], second[1]};
 		cuda_multiply_sets(sum, a, in, k);
 	}

@@ -46,6 +46,25 @@ CUDA_THREAD const uint8_t *cuda_matrix_of(const struct cuda_product *p, struct c
 	return p->slots[item.matrix] + p->offset + part * p->part_bytes;
 }
 
+/* ---- codes that are looked up ---- */
+
+/* Four values of a table of sixteen signed bytes, by four nibbles without their highest bits; upper: 4 where
+ * such a bit was set. */
+CUDA_THREAD uint32_t cuda_four_values(const uint32_t table[4], uint32_t nibbles, uint32_t upper)
+{
+	return cuda_permute(cuda_permute(table[0], table[1], nibbles),
+			    cuda_permute(table[2], table[3], nibbles), 0x3210 + upper);
+}
+
+/* By eight nibbles. */
+CUDA_THREAD void cuda_eight_values(uint32_t value[2], const uint32_t table[4], uint32_t nibbles)
+{
+	const uint32_t lower = nibbles & 0x77777777, upper = nibbles >> 1 & 0x44444444;
+
+	value[0] = cuda_four_values(table, lower, upper & 0xffff);
+	value[1] = cuda_four_values(table, lower >> 16, upper >> 16);
+}
+
 /* ---- tiles ---- */
 
 /* A tile, and where its items' inputs and results are. */

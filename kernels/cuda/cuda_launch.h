@@ -29,6 +29,8 @@
 	DO(cuda_place_heads, struct cuda_heads)              \
 	DO(cuda_route, struct cuda_route)                    \
 	DO(cuda_route_any, struct cuda_route)                \
+	CUDA_PRODUCTS_ALL(DO, tq)                            \
+	CUDA_PRODUCTS_ALL(DO, tc2)                           \
 	CUDA_PRODUCTS_ALL(DO, tc3)                           \
 	CUDA_PRODUCTS_ALL(DO, tc4)                           \
 	CUDA_PRODUCTS_ALL(DO, q8_0)                          \
@@ -36,6 +38,14 @@
 	CUDA_PRODUCTS_ALL(DO, q4_k)                          \
 	CUDA_PRODUCTS_ALL(DO, q5_k)                          \
 	CUDA_PRODUCTS_ALL(DO, q6_k)                          \
+	CUDA_PRODUCTS_ALL(DO, fp4)                           \
+	CUDA_PRODUCTS_ALL(DO, iq4_nl)                        \
+	CUDA_PRODUCTS_ALL(DO, iq4_xs)                        \
+	CUDA_PRODUCTS_ALL(DO, q3_k)                          \
+	CUDA_PRODUCTS_ALL(DO, q2_k)                          \
+	CUDA_PRODUCTS_ALL(DO, affine4)                       \
+	CUDA_PRODUCTS_ALL(DO, affine8)                       \
+	CUDA_PRODUCTS_FEW(DO, affine)                        \
 	CUDA_PRODUCTS_FEW(DO, f32)                           \
 	CUDA_PRODUCTS_FEW(DO, f16)                           \
 	CUDA_PRODUCTS_FEW(DO, bf16)                          \
@@ -95,14 +105,14 @@ struct cuda_prepare {
 	struct cuda_signs signs;
 };
 
-/* Codes of TC. The pairs of TC3 by ten bits of a ring (cuda_tables.h); the tables of TC4, 64 added
- * to each number. */
+/* Codes of TC. The pairs of TC3 by ten bits of a ring (cuda_tables.h); the tables of TC2 and TC4, 64
+ * added to each number. Of TQ the table of indices, in `newest`. */
 enum { CUDA_PAIRS = 1024 };
 struct cuda_trellis {
 	const uint16_t *pairs;
 	uint32_t newest[4], before[4];
 	float gain;
-	uint32_t bits; /* 3 or 4 */
+	uint32_t bits; /* 2, 3 or 4 */
 };
 
 /* The tokens of one matrix that a product computes at once: n of them, from `first` on. */
@@ -122,8 +132,51 @@ struct cuda_sharing {
 	uint32_t copies;		 /* of the pairs of TC3: 32, or 16 where shared memory is little */
 };
 
-/* Formats with blocks. */
-enum cuda_block_format { CUDA_Q8_0, CUDA_Q5_0, CUDA_Q4_K, CUDA_Q5_K, CUDA_Q6_K };
+/* Numbers of a matrix of floats; or also of a table, which may have blocks as in GGUF files. */
+enum cuda_number {
+	CUDA_F32,
+	CUDA_F16,
+	CUDA_BF16,
+	CUDA_TABLE_Q8_0,
+	CUDA_TABLE_Q4_0,
+	CUDA_TABLE_Q4_1,
+	CUDA_TABLE_Q5_0,
+	CUDA_TABLE_Q5_1,
+	CUDA_TABLE_IQ4_NL,
+	CUDA_TABLE_Q2_K,
+	CUDA_TABLE_Q3_K,
+	CUDA_TABLE_Q4_K,
+	CUDA_TABLE_Q5_K,
+	CUDA_TABLE_Q6_K,
+	CUDA_TABLE_IQ4_XS,
+	CUDA_TABLE_AFFINE
+};
+
+/* Kernels of formats with blocks. */
+enum cuda_block_format {
+	CUDA_Q8_0,
+	CUDA_Q5_0,
+	CUDA_Q4_K,
+	CUDA_Q5_K,
+	CUDA_Q6_K,
+	CUDA_FP4,
+	CUDA_IQ4_NL,
+	CUDA_IQ4_XS,
+	CUDA_Q3_K,
+	CUDA_Q2_K,
+	CUDA_AFFINE4,
+	CUDA_AFFINE8,
+	CUDA_AFFINE
+};
+
+/* What formats of one kernel differ in: the values of codes, four in a word; and where scales and offsets are
+ * those of groups, 2^together blocks of 32 columns, the type of both, and the bits of a code. */
+struct cuda_block_kind {
+	enum cuda_block_format format;
+	uint32_t values[4];
+	uint32_t together, bits;
+	enum cuda_number norms;
+};
 
 /* Products of arranged matrices (format.h) of one shape and inputs of 8 bits, or of floats. Matrix m's record
  * begins at slots[m]; it has `parts` matrices, part p at slots[m] + offset + p · part_bytes. An assignment
@@ -147,7 +200,7 @@ struct cuda_product {
 	uint32_t rows, groups; /* groups of 128 columns; or blocks of 32; or columns of floats */
 	struct cuda_sharing sharing; /* of the grid */
 	uint32_t norm_bytes;   /* of a group's norm, 2 or 4 */
-	enum cuda_block_format block_format; /* with blocks; for products in one launch */
+	struct cuda_block_kind kind;
 	struct cuda_trellis trellis;
 };
 
@@ -230,15 +283,11 @@ struct cuda_gather {
 	uint32_t n, width;
 };
 
-/* Numbers of a matrix of floats; or also of a table, which may have blocks as in GGUF files. */
-enum cuda_number {
-	CUDA_F32,
-	CUDA_F16,
-	CUDA_BF16,
-	CUDA_TABLE_Q8_0,
-	CUDA_TABLE_Q4_K,
-	CUDA_TABLE_Q5_K,
-	CUDA_TABLE_Q6_K
+/* How a table in affine codes lies in memory: chunks of chunk_rows rows, of `rows` in all, whose codes of `bits` bits
+ * come first, then the scales of their groups, then the biases. */
+struct cuda_table_groups {
+	uint32_t rows, chunk_rows, bits, group;
+	enum cuda_number norms;
 };
 /* Row i of x[n][width] is row tokens[i] of a table as stored, times `multiplier` if that is not 1. */
 struct cuda_embedding {
@@ -248,6 +297,7 @@ struct cuda_embedding {
 	uint32_t n, width;
 	enum cuda_number type;
 	float multiplier;
+	struct cuda_table_groups groups; /* CUDA_TABLE_AFFINE */
 };
 
 /* y[rows][width] of the outputs x[rows][top_k][width] of the experts chosen[rows][top_k], which are

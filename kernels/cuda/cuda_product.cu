@@ -1,4 +1,4 @@
-/* Products of TC3 and TC4 with the inputs of items, of one token, of up to 8 or of up to 32.
+/* Products of TC and TQ with the inputs of items, of one token, of up to 8 or of up to 32.
  *
  * The blocks of threads share all tiles of 16 rows evenly, each takes some that follow each other. It has
  * room for what its warps find in so many pieces, a group of a tile each: a warp multiplies a piece, the
@@ -14,24 +14,27 @@ struct cuda_found {
 	float *dot;	      /* [pieces][tokens][16] */
 };
 
-/* A launch as a block of threads sees it; bits, tokens and copies (of pairs) are constants. */
+/* A launch as a block of threads sees it; bits of TC, tokens and copies (of pairs) are constants. */
 struct cuda_run {
 	const struct cuda_product *p;
+	bool tq;
 	uint32_t bits, tokens;
 	uint32_t bytes; /* of a piece's weights */
 	struct cuda_found found;
 	struct cuda_pairs pairs;
 };
 
+/* bits: 0 for TQ, where they are the product's. */
 CUDA_THREAD struct cuda_run cuda_run_of(const struct cuda_product *p, uint32_t bits, uint32_t tokens,
 					uint32_t copies)
 {
 	struct cuda_run r;
 
 	r.p = p;
-	r.bits = bits;
+	r.tq = bits == 0;
+	r.bits = r.tq ? p->trellis.bits : bits;
 	r.tokens = tokens;
-	r.bytes = CUDA_ROWS * (16 * bits + p->norm_bytes);
+	r.bytes = CUDA_ROWS * (16 * r.bits + p->norm_bytes);
 	r.pairs = cuda_pairs_of(copies ? copies : 1);
 	r.found.tiles = cuda_tiles_at((uint8_t *)cuda_shared() + copies * CUDA_PAIRS * sizeof(uint32_t),
 				      p, tokens);
@@ -139,8 +142,12 @@ CUDA_THREAD void cuda_find_pieces(const struct cuda_run *r, struct cuda_piece ne
 		next.at = cuda_next_place(next.at, &r->p->sharing, groups);
 		if (next.at.tile < tiles)
 			cuda_piece_load(r, &next, first);
-		if (r->bits == 3)
+		if (r->tq)
+			cuda_tq_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
+		else if (r->bits == 3)
 			cuda_tc3_multiply(&dots, &x.slab, &in.slab, &r->pairs);
+		else if (r->bits == 2)
+			cuda_tc2_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
 		else
 			cuda_tc4_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
 		cuda_piece_put(r, &x, &in, groups, &dots);
@@ -208,7 +215,7 @@ CUDA_THREAD void cuda_multiply_all(const struct cuda_run *r, uint32_t from, uint
 
 /* ---- whose tiles are whose ---- */
 
-/* bits, tokens and copies are constants. */
+/* bits (as of cuda_run_of), tokens and copies are constants. */
 CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, uint32_t tokens,
 				 uint32_t copies)
 {
@@ -256,8 +263,16 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 
 /* ---- the kernels ---- */
 
-/* threads: of a block, at most. Those with TC4 need more registers. */
+/* threads: of a block, at most. All but those of TC3 alone need more registers. */
 #define CUDA_TC_PRODUCTS(tokens, threads)                                             \
+	CUDA_KERNEL_OF(512) cuda_tq_product_##tokens(struct cuda_product p)           \
+	{                                                                             \
+		cuda_tc_product(&p, 0, tokens, 0);                                    \
+	}                                                                             \
+	CUDA_KERNEL_OF(512) cuda_tc2_product_##tokens(struct cuda_product p)          \
+	{                                                                             \
+		cuda_tc_product(&p, 2, tokens, 0);                                    \
+	}                                                                             \
 	CUDA_KERNEL_OF(threads) cuda_tc3_product_##tokens(struct cuda_product p)      \
 	{                                                                             \
 		if (p.sharing.copies == 32)                                           \

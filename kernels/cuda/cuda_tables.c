@@ -43,24 +43,30 @@ void cuda_fill_pairs(uint16_t pairs[CUDA_PAIRS])
 	}
 }
 
-/* Sixteen numbers in four words, 64 added to each. */
-static void cuda_fill_nibbles(uint32_t to[4], const int8_t table[TC_NIBBLE])
+/* Sixteen signed bytes in four words, `more` added to each. */
+static void cuda_fill_bytes(uint32_t to[4], const int8_t table[16], int more)
 {
 	for (size_t w = 0; w < 4; w++) {
 		to[w] = 0;
 		for (size_t i = 0; i < 4; i++)
-			to[w] |= (uint32_t)(table[4 * w + i] + TC_OFFSET) << 8 * i;
+			to[w] |= (uint32_t)(uint8_t)(table[4 * w + i] + more) << 8 * i;
 	}
 }
 
-void cuda_fill_trellis(struct cuda_trellis *t, uint32_t bits)
+void cuda_fill_trellis(struct cuda_trellis *t, enum format format)
 {
+	const uint32_t bits = format_tq_bits(format);
 	const struct tc_codebook *book = tc_codebook(bits);
 
-	cuda_fill_nibbles(t->newest, book->newest);
-	cuda_fill_nibbles(t->before, book->before);
-	t->gain = book->gain;
 	t->bits = bits;
+	if (format_is_trellis(format)) {
+		cuda_fill_bytes(t->newest, book->newest, TC_OFFSET);
+		cuda_fill_bytes(t->before, book->before, TC_OFFSET);
+		t->gain = book->gain;
+	} else {
+		cuda_fill_bytes(t->newest, tq_codebook(bits)->integer, 0);
+		t->gain = tq_codebook(bits)->gain;
+	}
 }
 
 /* ---- launches ---- */
@@ -77,6 +83,8 @@ static const struct cuda_tokens {
 	uint32_t tokens;
 	bool blocks;
 } cuda_tokens[] = {
+	CUDA_ALL_ROWS(tq, FORMAT_TQ4)
+	CUDA_ALL_ROWS(tc2, FORMAT_TC2)
 	CUDA_ALL_ROWS(tc3, FORMAT_TC3)
 	CUDA_ALL_ROWS(tc4, FORMAT_TC4)
 	CUDA_ALL_ROWS(q8_0, FORMAT_Q8_0)
@@ -84,6 +92,14 @@ static const struct cuda_tokens {
 	CUDA_ALL_ROWS(q4_k, FORMAT_Q4_K)
 	CUDA_ALL_ROWS(q5_k, FORMAT_Q5_K)
 	CUDA_ALL_ROWS(q6_k, FORMAT_Q6_K)
+	CUDA_ALL_ROWS(fp4, FORMAT_MXFP4)
+	CUDA_ALL_ROWS(iq4_nl, FORMAT_IQ4_NL)
+	CUDA_ALL_ROWS(iq4_xs, FORMAT_IQ4_XS)
+	CUDA_ALL_ROWS(q3_k, FORMAT_Q3_K)
+	CUDA_ALL_ROWS(q2_k, FORMAT_Q2_K)
+	CUDA_ALL_ROWS(affine4, FORMAT_AFFINE4)
+	CUDA_ALL_ROWS(affine8, FORMAT_AFFINE8)
+	CUDA_FEW_ROWS(affine, FORMAT_AFFINE5)
 	CUDA_FEW_ROWS(f32, FORMAT_F32)
 	CUDA_FEW_ROWS(f16, FORMAT_F16)
 	CUDA_FEW_ROWS(bf16, FORMAT_BF16)
@@ -104,10 +120,61 @@ static const struct cuda_tokens cuda_tiles[] = {
 };
 enum { CUDA_TILES = sizeof cuda_tiles / sizeof *cuda_tiles };
 
+/* The kernels of formats with blocks. Formats of one kernel are as its first one is but for codes' values, groups
+ * and floats. */
+static const struct cuda_block_kernels {
+	enum format format, first;
+	enum cuda_block_format number;
+	bool common;
+} cuda_block_kernels[] = {
+	{FORMAT_Q8_0, FORMAT_Q8_0, CUDA_Q8_0, true},
+	{FORMAT_Q5_0, FORMAT_Q5_0, CUDA_Q5_0, true},
+	{FORMAT_Q4_K, FORMAT_Q4_K, CUDA_Q4_K, true},
+	{FORMAT_Q5_K, FORMAT_Q5_K, CUDA_Q5_K, true},
+	{FORMAT_Q6_K, FORMAT_Q6_K, CUDA_Q6_K, true},
+	{FORMAT_MXFP4, FORMAT_MXFP4, CUDA_FP4, false},
+	{FORMAT_MXFP4_GGUF, FORMAT_MXFP4, CUDA_FP4, false},
+	{FORMAT_IQ4_NL, FORMAT_IQ4_NL, CUDA_IQ4_NL, false},
+	{FORMAT_Q4_0, FORMAT_IQ4_NL, CUDA_IQ4_NL, false},
+	{FORMAT_IQ4_XS, FORMAT_IQ4_XS, CUDA_IQ4_XS, false},
+	{FORMAT_IQ3_S, FORMAT_IQ4_XS, CUDA_IQ4_XS, false},
+	{FORMAT_Q3_K, FORMAT_Q3_K, CUDA_Q3_K, false},
+	{FORMAT_Q2_K, FORMAT_Q2_K, CUDA_Q2_K, false},
+	{FORMAT_AFFINE4, FORMAT_AFFINE4, CUDA_AFFINE4, false},
+	{FORMAT_Q4_1, FORMAT_AFFINE4, CUDA_AFFINE4, false},
+	{FORMAT_AFFINE8, FORMAT_AFFINE8, CUDA_AFFINE8, false},
+	{FORMAT_AFFINE5, FORMAT_AFFINE5, CUDA_AFFINE, false},
+	{FORMAT_AFFINE2, FORMAT_AFFINE5, CUDA_AFFINE, false},
+	{FORMAT_AFFINE3, FORMAT_AFFINE5, CUDA_AFFINE, false},
+	{FORMAT_AFFINE6, FORMAT_AFFINE5, CUDA_AFFINE, false},
+	{FORMAT_Q5_1, FORMAT_AFFINE5, CUDA_AFFINE, false},
+};
+
+/* NULL: there is no kernel. */
+static const struct cuda_block_kernels *cuda_kernels_of(enum format format)
+{
+	for (size_t i = 0; i < sizeof cuda_block_kernels / sizeof *cuda_block_kernels; i++)
+		if (cuda_block_kernels[i].format == format)
+			return &cuda_block_kernels[i];
+	return NULL;
+}
+
+/* The format whose kernels multiply this one. */
+static enum format cuda_multiplied_as(enum format format)
+{
+	const struct cuda_block_kernels *found = cuda_kernels_of(format);
+
+	if (found)
+		return found->first;
+	return format_is_tq(format) && !format_is_trellis(format) ? FORMAT_TQ4 : format;
+}
+
 enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most)
 {
+	const enum format first = cuda_multiplied_as(format);
+
 	for (size_t i = 0; i < CUDA_TOKENS; i++)
-		if (cuda_tokens[i].format == format && cuda_tokens[i].tokens == most)
+		if (cuda_tokens[i].format == first && cuda_tokens[i].tokens == most)
 			return cuda_tokens[i].kernel;
 	return CUDA_KERNEL_COUNT;
 }
@@ -137,10 +204,13 @@ enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count
 {
 	const bool blocks = format_is_block(formats[0]);
 
-	for (uint32_t i = 0; i < count; i++)
-		if (!(blocks ? format_is_block(formats[i]) : format_is_trellis(formats[i])) ||
+	for (uint32_t i = 0; i < count; i++) {
+		const struct cuda_block_kernels *found = cuda_kernels_of(formats[i]);
+		const bool pairs_or_four = formats[i] == FORMAT_TC3 || formats[i] == FORMAT_TC4;
+		if (!(blocks ? found && found->common : pairs_or_four) ||
 		    cuda_product_kernel(formats[i], most) == CUDA_KERNEL_COUNT)
 			return CUDA_KERNEL_COUNT;
+	}
 	for (size_t i = 0; i < CUDA_TOKENS; i++)
 		if (cuda_tokens[i].format == FORMAT_COUNT && cuda_tokens[i].tokens == most &&
 		    cuda_tokens[i].blocks == blocks)
@@ -153,11 +223,19 @@ bool cuda_table_type(enum cuda_number *type, enum format format)
 	static const struct {
 		enum format format;
 		enum cuda_number type;
-	} types[] = {{FORMAT_F32, CUDA_F32},	     {FORMAT_F16, CUDA_F16},
-		     {FORMAT_BF16, CUDA_BF16},	     {FORMAT_Q8_0, CUDA_TABLE_Q8_0},
-		     {FORMAT_Q4_K, CUDA_TABLE_Q4_K}, {FORMAT_Q5_K, CUDA_TABLE_Q5_K},
-		     {FORMAT_Q6_K, CUDA_TABLE_Q6_K}};
+	} types[] = {{FORMAT_F32, CUDA_F32},	       {FORMAT_F16, CUDA_F16},
+		     {FORMAT_BF16, CUDA_BF16},	       {FORMAT_Q8_0, CUDA_TABLE_Q8_0},
+		     {FORMAT_Q4_0, CUDA_TABLE_Q4_0},   {FORMAT_Q4_1, CUDA_TABLE_Q4_1},
+		     {FORMAT_Q5_0, CUDA_TABLE_Q5_0},   {FORMAT_Q5_1, CUDA_TABLE_Q5_1},
+		     {FORMAT_Q2_K, CUDA_TABLE_Q2_K},   {FORMAT_Q3_K, CUDA_TABLE_Q3_K},
+		     {FORMAT_Q4_K, CUDA_TABLE_Q4_K},   {FORMAT_Q5_K, CUDA_TABLE_Q5_K},
+		     {FORMAT_Q6_K, CUDA_TABLE_Q6_K},   {FORMAT_IQ4_NL, CUDA_TABLE_IQ4_NL},
+		     {FORMAT_IQ4_XS, CUDA_TABLE_IQ4_XS}};
 
+	if (format_affine_bits(format)) {
+		*type = CUDA_TABLE_AFFINE;
+		return true;
+	}
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
 		if (types[i].format == format) {
 			*type = types[i].type;
@@ -166,21 +244,51 @@ bool cuda_table_type(enum cuda_number *type, enum format format)
 	return false;
 }
 
-enum cuda_block_format cuda_block_format_of(enum format format)
+/* The values of codes of 4 bits. */
+static void cuda_fill_values(uint32_t to[4], const struct block_layout *l)
 {
-	static const enum cuda_block_format of[FORMAT_COUNT] = {[FORMAT_Q8_0] = CUDA_Q8_0,
-								[FORMAT_Q5_0] = CUDA_Q5_0,
-								[FORMAT_Q4_K] = CUDA_Q4_K,
-								[FORMAT_Q5_K] = CUDA_Q5_K,
-								[FORMAT_Q6_K] = CUDA_Q6_K};
-	return of[format];
+	int8_t value[16];
+
+	for (int i = 0; i < 16; i++)
+		value[i] = (int8_t)(l->values ? l->values[i] : i - l->zero);
+	cuda_fill_bytes(to, value, 0);
 }
 
-static const enum format cuda_formats[] = {[CUDA_Q8_0] = FORMAT_Q8_0,
-					   [CUDA_Q5_0] = FORMAT_Q5_0,
-					   [CUDA_Q4_K] = FORMAT_Q4_K,
-					   [CUDA_Q5_K] = FORMAT_Q5_K,
-					   [CUDA_Q6_K] = FORMAT_Q6_K};
+static const enum cuda_number cuda_norm_types[] = {
+	[NORM_F16] = CUDA_F16, [NORM_F32] = CUDA_F32, [NORM_BF16] = CUDA_BF16};
+
+struct cuda_table_groups cuda_table_groups_of(const struct shape *s, uint32_t chunk_rows)
+{
+	const struct cuda_table_groups g = {s->rows, chunk_rows, format_affine_bits(s->format),
+					    s->group, cuda_norm_types[s->norms]};
+	return g;
+}
+
+struct cuda_block_kind cuda_block_kind_of(const struct shape *s)
+{
+	const struct cuda_block_kernels *found = cuda_kernels_of(s->format);
+	const struct block_layout *l = &block_layouts[s->format];
+	struct cuda_block_kind kind = {.bits = l->bits};
+
+	if (!found)
+		return kind;
+	kind.format = found->number;
+	kind.norms = cuda_norm_types[layout_norms(l, s)];
+	while (2U << kind.together <= layout_blocks(l, s))
+		kind.together++;
+	cuda_fill_values(kind.values, l);
+	return kind;
+}
+
+/* The first format of a kernel. */
+static enum format cuda_first_format(enum cuda_block_format number)
+{
+	size_t i = 0;
+
+	while (cuda_block_kernels[i].number != number)
+		i++;
+	return cuda_block_kernels[i].first;
+}
 
 /* NULL: it is none of these. */
 static const struct cuda_tokens *cuda_find_tokens(const struct cuda_tokens *all, size_t count,
@@ -335,10 +443,10 @@ static uint32_t cuda_block_pieces(enum format format, const struct cuda_product 
 	return cuda_parts(p->groups, block_layouts[format].by_16 ? CUDA_PARTS / 2 : CUDA_PARTS);
 }
 
-/* Threads of a block: those of eight tokens need more registers. */
-static uint32_t cuda_block_threads(uint32_t tokens)
+/* Threads of a block: those of eight tokens, or of other formats than the common ones, need more registers. */
+static uint32_t cuda_block_threads(uint32_t tokens, bool common)
 {
-	return tokens == 1 ? 512 : 320;
+	return tokens > 1 ? 320 : common ? 512 : 448;
 }
 
 /* Sets how tiles are shared by a grid of two blocks of threads for each processor; returns the bytes that a
@@ -366,7 +474,8 @@ static struct cuda_grid cuda_block_grid(const struct cuda_tokens *t, struct cuda
 {
 	const uint32_t tiles = items * p->parts * cuda_parts(p->rows, CUDA_ROWS),
 		       most = 2 * room->processors;
-	struct cuda_grid g = {tiles < most ? tiles : most, 1, cuda_block_threads(t->tokens), 0};
+	struct cuda_grid g = {tiles < most ? tiles : most, 1,
+			      cuda_block_threads(t->tokens, cuda_kernels_of(t->format)->common), 0};
 
 	g.shared = cuda_share_blocks(p, t->format, t->tokens, room->shared, cuda_parts(tiles, g.x), &g);
 	return g;
@@ -376,7 +485,7 @@ static struct cuda_grid cuda_block_grid(const struct cuda_tokens *t, struct cuda
 static uint32_t cuda_share_one(const struct cuda_tokens *t, struct cuda_product *p, uint32_t shared,
 			       struct cuda_grid *g)
 {
-	const enum format format = cuda_formats[p->block_format];
+	const enum format format = cuda_first_format(p->kind.format);
 	const uint32_t bytes = t->blocks ? cuda_share_blocks(p, format, t->tokens, shared, UINT32_MAX, g)
 					 : cuda_share_tiles(p, t->tokens, true, shared, g);
 
@@ -389,7 +498,7 @@ struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p,
 {
 	const struct cuda_tokens *t = cuda_tokens_of(k);
 	const uint32_t most = (t->blocks ? 2 : 1) * room->processors;
-	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens) : 512, 0};
+	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens, true) : 512, 0};
 	uint32_t pieces = 0;
 
 	for (uint32_t i = 0; i < p->count; i++) {

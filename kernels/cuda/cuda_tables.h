@@ -13,8 +13,8 @@ void cuda_fill_signs(struct cuda_signs *signs);
 /* Two codes of TC3 that follow each other in a ring, by the ten bits of it that end with the second
  * one's: the first in the lower byte. */
 void cuda_fill_pairs(uint16_t pairs[CUDA_PAIRS]);
-/* All of a trellis of 3 or 4 bits but the address of its pairs. */
-void cuda_fill_trellis(struct cuda_trellis *t, uint32_t bits);
+/* All of a format of TC or TQ but the address of its pairs. */
+void cuda_fill_trellis(struct cuda_trellis *t, enum format format);
 
 /* The kernel for items of at most 1, 8 or 32 tokens, of floats 1 or 8, or CUDA_KERNEL_COUNT. */
 enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most);
@@ -40,8 +40,10 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, u
 enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count, uint32_t most);
 /* The type of a table of this format for cuda_embed. False: it has none. */
 bool cuda_table_type(enum cuda_number *type, enum format format);
-/* The number of a format that cuda_product_kernel has and that has blocks. */
-enum cuda_block_format cuda_block_format_of(enum format format);
+/* Of a table of an affine format, which lies in chunks of so many rows. */
+struct cuda_table_groups cuda_table_groups_of(const struct shape *s, uint32_t chunk_rows);
+/* What a product needs to know of a format that cuda_product_kernel has and that has blocks. */
+struct cuda_block_kind cuda_block_kind_of(const struct shape *s);
 /* Of all products together, by their kernel. Sets their sharing. */
 struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
 				    const struct cuda_room *room);

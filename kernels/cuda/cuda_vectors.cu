@@ -124,8 +124,7 @@ CUDA_KERNEL cuda_embed(struct cuda_embedding p)
 	cuda_wait_for_ahead();
 	if (row >= p.n)
 		return;
-	const float x = cuda_stored_number((const uint8_t *)p.table, p.type, p.tokens[row], p.width,
-					   (uint32_t)(item % p.width));
+	const float x = cuda_stored_number(&p, p.tokens[row], (uint32_t)(item % p.width));
 	p.x[item] = p.multiplier != 1 ? x * p.multiplier : x;
 }
 

@@ -128,8 +128,8 @@ static void layers_addresses(struct layers *x, struct layer_step *s)
 		}
 	}
 	cuda_fill_pairs(pairs);
-	cuda_fill_trellis(&s->tc3, 3);
-	cuda_fill_trellis(&s->tc4, 4);
+	cuda_fill_trellis(&s->tc3, FORMAT_TC3);
+	cuda_fill_trellis(&s->tc4, FORMAT_TC4);
 	s->tc3.pairs = s->tc4.pairs = layers_put(x, pairs, sizeof pairs);
 }
 
@@ -177,7 +177,7 @@ static struct cuda_product layer_product(const struct layer_step *s, enum layer_
 		.q = s->inputs,
 		.scale = s->scale,
 		.sum = s->sum,
-		.block_format = cuda_block_format_of(format),
+		.kind = cuda_block_kind_of(&(struct shape){.format = format}),
 		.ldy = layer_sizes[m].rows,
 		.rows = layer_sizes[m].rows,
 		.groups = cuda_product_groups(format, layer_sizes[m].cols),

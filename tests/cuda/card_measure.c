@@ -193,10 +193,11 @@ static void card_measure_product(struct card *c, enum cuda_kernel k, enum format
 			.rows = rows,
 			.groups = cuda_product_groups(format, cols),
 			.norm_bytes = 2,
+			.kind = cuda_block_kind_of(&s),
 			.trellis.pairs = CARD_AT(at.pairs),
 		};
 		if (format_is_tq(format))
-			cuda_fill_trellis(&p.trellis, format_tq_bits(format));
+			cuda_fill_trellis(&p.trellis, format);
 		const struct cuda_room room = {c->facts.processors, c->facts.shared};
 		const struct cuda_grid g = cuda_product_grid(k, &p, matrices, &room);
 		const uint32_t sets = SLOTS / matrices;
@@ -423,8 +424,8 @@ static void card_measure_products(struct card *c, const enum format *formats, si
 
 void card_measure(struct card *c)
 {
-	static const enum format matrices[] = {FORMAT_TC3, FORMAT_TC4, FORMAT_Q4_K, FORMAT_Q6_K,
-					       FORMAT_Q8_0},
+	static const enum format matrices[] = {FORMAT_TC3,  FORMAT_TC4,	       FORMAT_Q4_K,  FORMAT_Q6_K,
+					       FORMAT_Q8_0, FORMAT_MXFP4_GGUF, FORMAT_IQ4_XS},
 				 heads[] = {FORMAT_TC3, FORMAT_Q6_K}, routers[] = {FORMAT_F32};
 	/* An expert's gate, its down, a query's projection, and many at once. */
 	static const struct card_shape shapes[] = {

@@ -105,26 +105,57 @@ static void case_scales(struct random *random, const struct shape *s, uint8_t *w
 		}
 }
 
-/* Weights of random bits; scales and norms of usual size but a few: a NaN, an infinity, a
- * subnormal number and a zero. */
-static void case_weights(struct random *random, const struct shape *s, uint8_t *weights,
-			 uint8_t *norms)
-{
-	const size_t n = format_norm_bytes(s) / format_norm_type_bytes(s->norms);
+/* A matrix as in a file; format.h has the pieces. */
+struct case_pieces {
+	uint8_t *weights, *scales, *biases;
+};
 
-	for (size_t i = 0; i < format_packed_bytes(s); i++)
-		weights[i] = (uint8_t)random_u32(random);
+/* Powers of two of MXFP4: few differ much, so that sums have bits of many blocks. Those of the first row are
+ * subnormal. */
+static void case_powers(struct random *random, const struct shape *s, uint8_t *to, size_t step)
+{
+	static const uint8_t odd[] = {255, 0, 1, 254};
+	const size_t row = s->cols / BLOCK;
+
+	for (size_t i = 0; i < row * s->rows; i++)
+		to[i * step] = i < row	     ? i % 2
+			       : i % 97 == 96 ? odd[i / 97 % 4]
+					      : (uint8_t)(120 + random_u32(random) % 12);
+}
+
+static void case_norms(struct random *random, enum norm_type type, uint8_t *norms, size_t n)
+{
 	for (size_t i = 0; i < n; i++) {
 		float f;
 		random_normal(random, &f, 1);
 		const uint16_t half = i % 211 == 210 ? hostile[i / 211 % 4] : f16_from_f32(f);
 		f = i % 211 == 210 ? f16_to_f32(half) : f;
-		if (s->norms == NORM_F32)
+		const uint16_t brain = bf16_from_f32(f);
+		if (type == NORM_F32)
 			memcpy(norms + i * sizeof f, &f, sizeof f);
 		else
-			memcpy(norms + i * sizeof half, &half, sizeof half);
+			memcpy(norms + i * sizeof half, type == NORM_F16 ? &half : &brain, sizeof half);
 	}
-	case_scales(random, s, weights);
+}
+
+/* Weights of random bits; scales and norms of usual size but a few: a NaN, an infinity, a
+ * subnormal number and a zero. */
+static void case_weights(struct random *random, const struct shape *s, const struct case_pieces *p)
+{
+	const size_t bytes = format_block_bytes(s->format);
+
+	for (size_t i = 0; i < format_packed_bytes(s); i++)
+		p->weights[i] = (uint8_t)random_u32(random);
+	if (s->format == FORMAT_MXFP4_GGUF)
+		case_powers(random, s, p->weights, bytes);
+	else if (s->format == FORMAT_MXFP4)
+		case_powers(random, s, p->scales, 1);
+	else
+		case_norms(random, s->norms, p->scales,
+			   format_norm_bytes(s) / format_norm_type_bytes(s->norms));
+	case_norms(random, s->norms, p->biases,
+		   format_bias_bytes(s) / format_norm_type_bytes(s->norms));
+	case_scales(random, s, p->weights);
 }
 
 /* Everything of one launch, here and where it runs. */
@@ -190,16 +221,17 @@ static void case_matrices(const struct runner *r, struct product_run *x, struct 
 	const struct shape *s = &x->c.shape;
 	const size_t bytes = 64 + PARTS * x->part_bytes;
 	const void *slots[MATRICES];
-	uint8_t *weights = case_alloc(format_packed_bytes(s), 1),
-		*norms = case_alloc(format_norm_bytes(s), 1);
+	const struct case_pieces from = {case_alloc(format_packed_bytes(s), 1),
+					 case_alloc(format_norm_bytes(s), 1),
+					 case_alloc(format_bias_bytes(s), 1)};
 
 	for (size_t i = 0; i < MATRICES; i++) {
 		x->data[i] = aligned_alloc(64, bytes);
 		if (!x->data[i])
 			abort();
 		for (size_t part = 0; part < PARTS; part++) {
-			const struct pieces pieces = {weights, norms, NULL};
-			case_weights(random, s, weights, norms);
+			const struct pieces pieces = {from.weights, from.scales, from.biases};
+			case_weights(random, s, &from);
 			format_arrange((uint8_t *)x->data[i] + 64 + part * x->part_bytes, s, 0,
 				       s->rows, &pieces);
 		}
@@ -208,8 +240,9 @@ static void case_matrices(const struct runner *r, struct product_run *x, struct 
 	x->p.slots = r->put(r->ctx, slots, sizeof slots);
 	x->p.offset = 64;
 	x->p.part_bytes = x->part_bytes;
-	free(weights);
-	free(norms);
+	free(from.weights);
+	free(from.scales);
+	free(from.biases);
 }
 
 static void case_product_begin(const struct runner *r, struct product_run *x)
@@ -250,9 +283,9 @@ static void case_product_begin(const struct runner *r, struct product_run *x)
 	x->p.rows = s->rows;
 	x->p.groups = cuda_product_groups(s->format, s->cols);
 	x->p.norm_bytes = (uint32_t)format_norm_type_bytes(s->norms);
-	x->p.block_format = cuda_block_format_of(s->format);
+	x->p.kind = cuda_block_kind_of(s);
 	if (tq)
-		cuda_fill_trellis(&x->p.trellis, format_tq_bits(s->format));
+		cuda_fill_trellis(&x->p.trellis, s->format);
 	x->p.trellis.pairs = r->put(r->ctx, pairs, sizeof pairs);
 }
 
@@ -327,6 +360,7 @@ static enum cuda_kernel case_tiles_kernel(const struct product_case *c)
 struct product_shape {
 	uint32_t rows, cols, n, most, divide;
 	enum norm_type norms;
+	uint32_t group; /* of affine formats */
 };
 
 static bool case_products_of(const struct runner *r, enum format format, const struct product_shape *shapes,
@@ -336,7 +370,7 @@ static bool case_products_of(const struct runner *r, enum format format, const s
 
 	for (size_t i = 0; i < count; i++) {
 		const struct product_case c = {
-			{format, shapes[i].norms, shapes[i].rows, shapes[i].cols, 0},
+			{format, shapes[i].norms, shapes[i].rows, shapes[i].cols, shapes[i].group},
 			shapes[i].n,
 			shapes[i].most,
 			shapes[i].divide,
@@ -355,26 +389,36 @@ static bool case_products_of(const struct runner *r, enum format format, const s
 static bool case_products(const struct runner *r, enum format format)
 {
 	static const struct product_shape shapes[] = {
-		{16, 256, 1, 1, 0, NORM_F16},	{40, 2304, 3, 1, 0, NORM_F32},
-		{48, 768, 2, 8, 0, NORM_F16},	{17, 8448, 9, 8, 0, NORM_F32},
-		{32, 768, 24, 8, 4, NORM_F16},	{72, 2048, 8, 1, 8, NORM_F16},
-		{96, 512, 8, 1, 1, NORM_F16},	{80, 256, 24, 8, 1, NORM_F32},
-		{32, 2048, 31, 8, 2, NORM_F16}, {64, 768, 50, 32, 0, NORM_F16},
-		{48, 2304, 64, 32, 8, NORM_F32},
+		{16, 256, 1, 1, 0, NORM_F16, 0},	{40, 2304, 3, 1, 0, NORM_F32, 0},
+		{48, 768, 2, 8, 0, NORM_F16, 0},	{17, 8448, 9, 8, 0, NORM_F32, 0},
+		{32, 768, 24, 8, 4, NORM_F16, 0},	{72, 2048, 8, 1, 8, NORM_F16, 0},
+		{96, 512, 8, 1, 1, NORM_F16, 0},	{80, 256, 24, 8, 1, NORM_F32, 0},
+		{32, 2048, 31, 8, 2, NORM_F16, 0}, {64, 768, 50, 32, 0, NORM_F16, 0},
+		{48, 2304, 64, 32, 8, NORM_F32, 0},
 	};
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
 
-/* Fewer: the code is the same for all formats but for codes and scales. Rows that do not fill pieces, too. */
+/* Fewer: the code is the same for all formats but for codes and scales. Rows that do not fill pieces, and
+ * groups of all sizes and floats, too. */
 static bool case_block_products(const struct runner *r, enum format format)
 {
 	static const struct product_shape shapes[] = {
-		{40, 2304, 3, 1, 0, NORM_F16}, {24, 288, 2, 1, 0, NORM_F16},
-		{72, 1024, 8, 1, 8, NORM_F16}, {17, 4608, 9, 8, 0, NORM_F16},
-		{32, 800, 24, 8, 4, NORM_F16}, {80, 256, 24, 8, 1, NORM_F16},
-		{72, 544, 50, 32, 0, NORM_F16}, {144, 768, 60, 32, 8, NORM_F16},
+		{40, 2304, 3, 1, 0, NORM_F16, 128}, {24, 288, 2, 1, 0, NORM_F32, 32},
+		{72, 1024, 8, 1, 8, NORM_BF16, 64}, {17, 4608, 9, 8, 0, NORM_F16, 64},
+		{32, 800, 24, 8, 4, NORM_BF16, 32}, {80, 256, 24, 8, 1, NORM_F32, 128},
+		{72, 544, 50, 32, 0, NORM_F16, 32}, {144, 768, 60, 32, 8, NORM_BF16, 128},
 	};
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
+}
+
+static bool case_formats(const struct runner *r, const enum format *formats, size_t count)
+{
+	bool right = true;
+
+	for (size_t i = 0; i < count; i++)
+		right &= case_block_products(r, formats[i]);
+	return right;
 }
 
 /* Rows that begin at multiples of 16 bytes, and others; many rows, and such that are longer than a block of threads has
@@ -382,14 +426,23 @@ static bool case_block_products(const struct runner *r, enum format format)
 static bool case_float_products_of(const struct runner *r, enum format format)
 {
 	static const struct product_shape shapes[] = {
-		{128, 256, 1, 1, 0, NORM_F16}, {6, 4113, 3, 1, 0, NORM_F16},
-		{33, 264, 8, 1, 8, NORM_F16},  {17, 1100, 9, 8, 0, NORM_F16},
-		{40, 96, 24, 8, 4, NORM_F16},  {9, 2376, 11, 8, 0, NORM_F16},
-		{520, 544, 9, 8, 0, NORM_F16},
+		{128, 256, 1, 1, 0, NORM_F16, 0}, {6, 4113, 3, 1, 0, NORM_F16, 0},
+		{33, 264, 8, 1, 8, NORM_F16, 0},  {17, 1100, 9, 8, 0, NORM_F16, 0},
+		{40, 96, 24, 8, 4, NORM_F16, 0},  {9, 2376, 11, 8, 0, NORM_F16, 0},
+		{520, 544, 9, 8, 0, NORM_F16, 0},
 	};
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
 
+bool case_tq_products(const struct runner *r)
+{
+	return case_products(r, FORMAT_TQ2) && case_products(r, FORMAT_TQ3) &&
+	       case_products(r, FORMAT_TQ4);
+}
+bool case_tc2_products(const struct runner *r)
+{
+	return case_products(r, FORMAT_TC2);
+}
 bool case_tc3_products(const struct runner *r)
 {
 	return case_products(r, FORMAT_TC3);
@@ -417,6 +470,25 @@ bool case_q8_0_products(const struct runner *r)
 bool case_q5_0_products(const struct runner *r)
 {
 	return case_block_products(r, FORMAT_Q5_0);
+}
+/* Codes that are looked up. */
+bool case_value_products(const struct runner *r)
+{
+	static const enum format formats[] = {FORMAT_MXFP4,  FORMAT_MXFP4_GGUF, FORMAT_IQ4_NL,
+					      FORMAT_IQ4_XS, FORMAT_Q4_0,	FORMAT_IQ3_S};
+	return case_formats(r, formats, sizeof formats / sizeof *formats);
+}
+bool case_small_products(const struct runner *r)
+{
+	static const enum format formats[] = {FORMAT_Q2_K, FORMAT_Q3_K};
+	return case_formats(r, formats, sizeof formats / sizeof *formats);
+}
+bool case_group_products(const struct runner *r)
+{
+	static const enum format formats[] = {FORMAT_AFFINE2, FORMAT_AFFINE3, FORMAT_AFFINE4,
+					      FORMAT_AFFINE5, FORMAT_AFFINE6, FORMAT_AFFINE8,
+					      FORMAT_Q4_1,    FORMAT_Q5_1};
+	return case_formats(r, formats, sizeof formats / sizeof *formats);
 }
 bool case_float_products(const struct runner *r)
 {

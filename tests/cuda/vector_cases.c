@@ -1,6 +1,7 @@
 /* Norms, positions, activations, and sums. */
 #include "kernels/kernels.h"
 #include "tests/cuda/cases.h"
+#include "tests/unit/random_blocks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -307,12 +308,59 @@ static bool case_embed_of(const struct runner *r, enum format format, uint32_t w
 	return right;
 }
 
+/* Of nine rows in chunks of four. */
+static bool case_embed_affine(const struct runner *r, enum format format, enum norm_type norms)
+{
+	enum { ROWS = 9, TOKENS = 5, CHUNK = 4, WIDTH = 192 };
+	static const uint32_t tokens[TOKENS] = {8, 0, 3, 4, 5};
+	const struct shape all = {format, norms, ROWS, WIDTH, 64}, one = {format, norms, 1, WIDTH, 64};
+	const size_t codes = format_packed_bytes(&one), scales = format_norm_bytes(&one);
+	struct random random = {format};
+	uint8_t *table = case_alloc(ROWS, codes + 2 * scales);
+	float got[TOKENS * WIDTH], expected[TOKENS * WIDTH];
+	struct pieces row[ROWS];
+	for (uint32_t i = 0; i < ROWS; i++) {
+		const uint32_t first = i / CHUNK * CHUNK, n = ROWS - first < CHUNK ? ROWS - first : CHUNK;
+		uint8_t *chunk = table + first * (codes + 2 * scales), *own = chunk + (i - first) * codes,
+			*scale = chunk + n * codes + (i - first) * scales, *bias = scale + n * scales;
+		random_blocks(&random, &one, own, scale, bias);
+		row[i] = (struct pieces){own, scale, bias};
+	}
+	struct cuda_embedding p = {.x = r->put(r->ctx, NULL, sizeof got),
+				   .table = r->put(r->ctx, table, ROWS * (codes + 2 * scales)),
+				   .tokens = r->put(r->ctx, tokens, sizeof tokens),
+				   .n = TOKENS,
+				   .width = WIDTH,
+				   .multiplier = 1,
+				   .groups = cuda_table_groups_of(&all, CHUNK)};
+	const bool known = cuda_table_type(&p.type, format);
+	for (size_t t = 0; t < TOKENS; t++)
+		format_dequantise_row(expected + t * WIDTH, &one, &row[tokens[t]]);
+	const bool right = known &&
+			   case_launch(r, cuda_embed_number, cuda_items_grid(TOKENS * WIDTH), &p, sizeof p) &&
+			   r->get(r->ctx, got, p.x, sizeof got) &&
+			   compare_floats(format_name(format), got, expected, TOKENS * WIDTH);
+	free(table);
+	r->forget(r->ctx);
+	return right;
+}
+
 bool case_embed(const struct runner *r)
 {
-	return case_embed_of(r, FORMAT_F32, 96) && case_embed_of(r, FORMAT_F16, 256) &&
-	       case_embed_of(r, FORMAT_BF16, 90) && case_embed_of(r, FORMAT_Q8_0, 96) &&
-	       case_embed_of(r, FORMAT_Q4_K, 512) && case_embed_of(r, FORMAT_Q5_K, 256) &&
-	       case_embed_of(r, FORMAT_Q6_K, 768);
+	static const struct {
+		enum format format;
+		uint32_t width;
+	} tables[] = {{FORMAT_F32, 96},	   {FORMAT_F16, 256},	 {FORMAT_BF16, 90},  {FORMAT_Q8_0, 96},
+		      {FORMAT_Q4_0, 256},  {FORMAT_Q4_1, 96},	 {FORMAT_Q5_0, 96},  {FORMAT_Q5_1, 256},
+		      {FORMAT_IQ4_NL, 96}, {FORMAT_Q2_K, 512},	 {FORMAT_Q3_K, 256}, {FORMAT_Q4_K, 512},
+		      {FORMAT_Q5_K, 256},  {FORMAT_Q6_K, 768}, {FORMAT_IQ4_XS, 512}};
+	bool right = true;
+
+	for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+		right &= case_embed_of(r, tables[i].format, tables[i].width);
+	for (enum format f = FORMAT_AFFINE2; f <= FORMAT_AFFINE8; f++)
+		right &= case_embed_affine(r, f, f % 3);
+	return right;
 }
 
 /* ---- experts ---- */
