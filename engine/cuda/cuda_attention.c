@@ -224,13 +224,19 @@ static bool cuda_copies_keys(const struct cuda_model *m, uint32_t n)
 	return n <= FEW && m->card.facts.shared >= MUCH_SHARED;
 }
 
+/* Most spans that a row of the step sees in a layer. */
+static uint32_t cuda_spans_of(const struct cuda_stream *x, const struct layer *l)
+{
+	uint32_t most = (l->window + ATTENTION_SPAN - 2) / ATTENTION_SPAN + 1;
+	return l->window && most < x->spans ? most : x->spans;
+}
+
 /* Rows whose spans find room in the scratch together; 0: not even one. */
 static uint32_t cuda_rows_at_once(const struct step *s, const struct layer *l)
 {
 	enum { GRID_MOST = 65535 };
-	const struct cuda_stream *x = cuda_stream_of(s);
-	size_t row = (size_t)x->spans * s->env->config->heads * attention_part(l->head_dim) *
-		     sizeof(float),
+	size_t row = (size_t)cuda_spans_of(cuda_stream_of(s), l) * s->env->config->heads *
+		     attention_part(l->head_dim) * sizeof(float),
 	       most = CUDA_PARTS_BYTES / row, grid = GRID_MOST / s->env->config->heads;
 	most = most < grid ? most : grid;
 	return most < s->n ? (uint32_t)most : s->n;
@@ -304,13 +310,6 @@ static void cuda_join_spans(struct step *s, uint32_t layer, const struct cuda_at
 	cuda_prepare_input(k->model, &to, p->n, cuda_format_of(s, layer, TENSOR_O));
 }
 
-/* Most spans that a row of the step sees in a layer. */
-static uint32_t cuda_spans_of(const struct cuda_stream *x, const struct layer *l)
-{
-	uint32_t most = (l->window + ATTENTION_SPAN - 2) / ATTENTION_SPAN + 1;
-	return l->window && most < x->spans ? most : x->spans;
-}
-
 /* The operands for n rows from row t on. */
 static struct cuda_attention cuda_attention_of(const struct step *s, uint32_t layer, uint32_t t,
 					       uint32_t n)
@@ -355,13 +354,11 @@ static void cuda_attend_to(struct step *s, uint32_t layer, uint32_t t, uint32_t 
 
 /* Rows from row t on that are computed in one launch: a prompt's rows, or rows of several spans that
  * have few each. A sequence does not depend on whose rows it computes. */
-static uint32_t cuda_rows_alike(const struct step *s, const struct layer *l, uint32_t t,
-				bool *together)
+static uint32_t cuda_rows_alike(const struct step *s, uint32_t t, bool *together)
 {
 	const struct step_span *span = step_span_of(s, t);
 	uint32_t n = span->first + span->n - t;
-	*together = s->n > CUDA_SEQUENCE_ROWS && n >= CUDA_ROWS_TOGETHER / 2 && !l->window &&
-		    !s->env->config->sinks; /* cuda_attend_rows knows neither windows nor sinks */
+	*together = s->n > CUDA_SEQUENCE_ROWS && n >= CUDA_ROWS_TOGETHER / 2;
 	if (*together)
 		return n;
 	while (t + n < s->n && (s->n <= CUDA_SEQUENCE_ROWS ||
@@ -381,7 +378,7 @@ static void cuda_attend(struct step *s, uint32_t layer)
 	}
 	for (uint32_t t = 0; t < s->n && most; t += n) {
 		bool together;
-		n = cuda_rows_alike(s, &s->env->config->layer[layer], t, &together);
+		n = cuda_rows_alike(s, t, &together);
 		n = n < most ? n : most;
 		cuda_attend_to(s, layer, t, n, together);
 	}
