@@ -15,7 +15,9 @@ static enum format cuda_router_codes(const struct step *s, uint32_t layer)
 {
 	enum format router = s->env->weights->layer[layer].m[TENSOR_ROUTER].shape.format;
 	return format_is_float(router)
-		       ? s->env->plan->record[s->env->plan->routed_of[layer]].computed[0].format
+		       ? s->env->plan->record[s->env->plan->routed_of[layer]]
+				 .computed[s->env->plan->first_part]
+				 .format
 		       : router;
 }
 
@@ -115,7 +117,7 @@ static uint32_t cuda_expert_tokens(const struct step *s, uint32_t layer)
 	uint32_t mean = (s->n * c->experts_per_token + c->experts - 1) / c->experts, least = UINT32_MAX;
 	if (s->n == 1)
 		return 1;
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
+	for (uint32_t part = s->env->plan->first_part; part < EXPERT_PARTS; part++) {
 		uint32_t most = cuda_tokens_together(record->computed[part].format,
 						     mean > 1 ? mean : 2);
 		least = most < least ? most : least;
@@ -157,25 +159,26 @@ static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_pr
 	cuda_do(k->model, kernel, &g, p);
 }
 
-/* Gate and up: one launch where they are alike. */
-static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most)
+/* Gate and up: one launch where they are alike. Without a gate up alone, in its place. */
+static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, const struct cuda_input *x)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
-	const struct shape *gate = &record->computed[0], *up = &record->computed[1];
-	bool alike = gate->format == up->format && gate->norms == up->norms;
+	const uint32_t first = s->env->plan->first_part;
+	const struct shape *gate = &record->computed[first], *up = &record->computed[1];
+	bool alike = first == 0 && gate->format == up->format && gate->norms == up->norms;
 	const struct cuda_input hidden = cuda_hidden_of(k, gate->rows);
 	size_t all = (size_t)s->n * k->top_k;
-	for (uint32_t part = 0; part < (alike ? 1 : 2); part++) {
+	for (uint32_t part = first; part < (alike ? 1 : 2); part++) {
 		struct cuda_product p = cuda_expert_product(k, s, layer, part, most);
 		p.divide = k->top_k;
-		p.y = cuda_at(part ? cuda_up_of(&hidden, all) : hidden.f);
+		p.y = cuda_at(part > first ? cuda_up_of(&hidden, all) : hidden.f);
 		p.parts = alike ? 2 : 1;
 		p.part_bytes = record->slot_offset[1] - record->slot_offset[0];
 		p.y_part = all * gate->rows;
-		if (part && format_input(gate->format) != format_input(up->format))
-			cuda_prepare_input(k->model, &k->normed, s->n, up->format);
-		cuda_run_expert_product(k, &p, record->computed[part].format, &k->normed);
+		if (part > first && format_input(gate->format) != format_input(up->format))
+			cuda_prepare_input(k->model, x, s->n, up->format);
+		cuda_run_expert_product(k, &p, record->computed[part].format, x);
 	}
 }
 
@@ -227,13 +230,14 @@ static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen,
 	struct cuda_model *m = k->model;
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
 	const struct cuda_input hidden = cuda_hidden_of(k, m->config->expert_size);
-	enum format now = cuda_router_codes(s, layer), gate = record->computed[0].format,
+	enum format now = cuda_router_codes(s, layer),
+		    gate = record->computed[s->env->plan->first_part].format,
 		    down = record->computed[EXPERT_PARTS - 1].format;
 	if (s->env->config->layer[layer].shared)
 		now = cuda_run_shared(s, layer, now);
 	if (format_input(now) != format_input(gate))
 		cuda_prepare_input(m, &k->normed, s->n, gate);
-	cuda_run_gate_up(s, layer, most);
+	cuda_run_gate_up(s, layer, most, &k->normed);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_GATE_BIAS, chosen, hidden.f);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_UP_BIAS, chosen,
 			     cuda_up_of(&hidden, s->n * k->top_k));

@@ -78,13 +78,12 @@ static const char *cuda_delta_lacks(const struct cuda_model *m, const struct lay
 	return CUDA_FIRST_LACK(all);
 }
 
-/* Gated linear units (Shazeer 2020). Routers of any kind: where a kernel cannot choose, the CPU does. */
+/* Routers of any kind: where a kernel cannot choose, the CPU does. */
 static const char *cuda_feed_lacks(const struct cuda_model *m, const struct layer *l)
 {
 	const struct config *c = m->config;
 	const bool routed = l->feed_forward == FEED_FORWARD_ROUTED;
 	const struct cuda_lack all[] = {
-		{!config_gated(c), "feed-forwards without gates"},
 		{routed && c->post_norms, "norms after experts"},
 		{routed && c->expert_latent, "experts on a projection"},
 		{routed && c->feed_forwards_apart, "norms of experts"},

@@ -183,8 +183,8 @@ struct cuda_bias {
 };
 
 /* gate[n] = a function of gate and up: gelu_mul, swiglu_clamped, or silu_mul of gate, at most `limit`, and of
- * up, -limit to limit. */
-enum cuda_glu { CUDA_GELU, CUDA_CLAMPED, CUDA_LIMITED };
+ * up, -limit to limit; or of gate alone: relu_squared. */
+enum cuda_glu { CUDA_GELU, CUDA_CLAMPED, CUDA_LIMITED, CUDA_RELU_SQUARED };
 struct cuda_activation {
 	float *gate;
 	const float *up;

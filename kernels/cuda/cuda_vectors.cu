@@ -101,7 +101,12 @@ CUDA_KERNEL cuda_activate(struct cuda_activation p)
 	cuda_wait_for_ahead();
 	if (i >= p.n)
 		return;
-	const float gate = p.gate[i], up = p.up[i];
+	const float gate = p.gate[i];
+	if (p.kind == CUDA_RELU_SQUARED) {
+		p.gate[i] = cuda_relu_squared(gate);
+		return;
+	}
+	const float up = p.up[i];
 	p.gate[i] = p.kind == CUDA_GELU	     ? cuda_gelu(gate) * up
 		    : p.kind == CUDA_CLAMPED ? cuda_swiglu_clamped(gate, up, p.alpha, p.limit)
 					     : cuda_silu(cuda_at_most(gate, p.limit)) *

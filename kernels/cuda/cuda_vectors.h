@@ -71,6 +71,14 @@ CUDA_THREAD float cuda_swiglu_clamped(float gate, float up, float alpha, float l
 	return (u + 1) * cuda_divide(g, 1 + cuda_exp(g * -alpha));
 }
 
+/* Of NaN, NaN. */
+CUDA_THREAD float cuda_relu_squared(float x)
+{
+	const float positive = 0 > x ? 0 : x;
+
+	return positive * positive;
+}
+
 /* A pair of a head by its angle. */
 CUDA_THREAD void cuda_rotate_pair(float *first, float *second, float cos, float sin)
 {

@@ -120,7 +120,7 @@ static bool case_activation(const struct runner *r, struct cuda_activation p)
 	compare_fill_rows(&random, gate, 3, GLU_NUMBERS / 3);
 	random_normal(&random, up, GLU_NUMBERS);
 	p.gate = r->put(r->ctx, gate, sizeof gate);
-	p.up = r->put(r->ctx, up, sizeof up);
+	p.up = p.kind == CUDA_RELU_SQUARED ? NULL : r->put(r->ctx, up, sizeof up);
 	p.n = GLU_NUMBERS;
 
 	for (size_t i = 0; i < GLU_NUMBERS && p.kind == CUDA_LIMITED; i++) {
@@ -129,6 +129,8 @@ static bool case_activation(const struct runner *r, struct cuda_activation p)
 	}
 	if (p.kind == CUDA_GELU)
 		kernels_scalar.gelu_mul(gate, up, GLU_NUMBERS);
+	else if (p.kind == CUDA_RELU_SQUARED)
+		kernels_scalar.relu_squared(gate, GLU_NUMBERS);
 	else if (p.kind == CUDA_CLAMPED)
 		kernels_scalar.swiglu_clamped(gate, up, GLU_NUMBERS, p.alpha, p.limit);
 	else
@@ -145,9 +147,10 @@ bool case_activations(const struct runner *r)
 {
 	static const struct cuda_activation all[] = {{.kind = CUDA_GELU},
 						     {.kind = CUDA_CLAMPED, .alpha = 1.702F, .limit = 1},
-						     {.kind = CUDA_LIMITED, .limit = 0.7F}};
+						     {.kind = CUDA_LIMITED, .limit = 0.7F},
+						     {.kind = CUDA_RELU_SQUARED}};
 	return case_activation(r, all[0]) && case_activation(r, all[1]) &&
-	       case_activation(r, all[2]);
+	       case_activation(r, all[2]) && case_activation(r, all[3]);
 }
 
 static bool case_scaled(const struct runner *r)
