@@ -89,6 +89,9 @@ enum format cuda_run_shared(struct step *s, uint32_t layer, enum format now)
 	now = cuda_multiply_all(k->model, layer, products, count, &k->normed, s->n, now);
 	cuda_gate(k, &hidden, s->n, cuda_format_of(s, layer, TENSOR_SHARED_DOWN));
 	cuda_multiply(k->model, layer, TENSOR_SHARED_DOWN, &hidden, s->n, k->shared);
+	if (c->feed_forwards_apart)
+		cuda_norm(k->model, k->shared, k->shared,
+			  cuda_weight(k->model, layer, TENSOR_SHARED_POST_NORM), s->n, c->hidden_size);
 	return now;
 }
 
@@ -114,8 +117,10 @@ void cuda_feed(struct step *s, uint32_t layer)
 {
 	if (cuda_stream_of(s)->ahead)
 		return;
-	if (cuda_runs(s, layer, PART_FEED_FORWARD))
+	if (cuda_runs(s, layer, PART_FEED_FORWARD)) {
 		cuda_run_dense(s, layer);
-	else
-		cuda_run_on_cpu(s, layer, cpu_backend.feed);
+		return;
+	}
+	cuda_run_on_cpu(s, layer, cpu_backend.feed);
+	cuda_run_on_cpu(s, layer, cpu_backend.finish); /* else cuda_leave_rows ends the layer */
 }

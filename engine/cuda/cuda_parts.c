@@ -35,7 +35,6 @@ static const char *cuda_model_lacks(const struct config *c)
 		{c->streams.kind != STREAMS_PLAIN, "several residual streams"},
 		{c->ngrams.tables, "n-grams"},
 		{c->per_layer, "inputs for each layer"},
-		{c->layer_scale, "scales of layers"},
 	};
 	return CUDA_FIRST_LACK(all);
 }
@@ -84,9 +83,9 @@ static const char *cuda_feed_lacks(const struct cuda_model *m, const struct laye
 	const struct config *c = m->config;
 	const bool routed = l->feed_forward == FEED_FORWARD_ROUTED;
 	const struct cuda_lack all[] = {
-		{routed && c->post_norms, "norms after experts"},
-		{routed && c->expert_latent, "experts on a projection"},
-		{routed && c->feed_forwards_apart, "norms of experts"},
+		{routed && c->expert_latent > c->hidden_size, "experts on a wide projection"},
+		{routed && c->shared_gate && (c->expert_latent || c->post_norms || c->feed_forwards_apart),
+		 "gates of shared experts beside norms or projections of the others"},
 		{routed && c->experts > CUDA_CHOICE_MOST,
 		 "more experts than a block of threads sorts"},
 	};

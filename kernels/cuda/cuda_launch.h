@@ -51,6 +51,7 @@
 	DO(cuda_open_gates, struct cuda_gates)               \
 	DO(cuda_activate, struct cuda_activation)            \
 	DO(cuda_add_scaled, struct cuda_scaled)              \
+	DO(cuda_scale, struct cuda_vectors)                  \
 	DO(cuda_add_expert_bias, struct cuda_expert_bias)    \
 	DO(cuda_gather, struct cuda_gather)                  \
 	DO(cuda_embed, struct cuda_embedding)                \
@@ -168,7 +169,7 @@ struct cuda_positions {
 	uint32_t rows, heads, head_dim, half;
 };
 
-/* y[n], the gate of silu_mul, and x[n]. */
+/* y[n], the gate of silu_mul, and x[n]; of cuda_scale x[1], by which all of y is multiplied. */
 struct cuda_vectors {
 	float *y;
 	const float *x;

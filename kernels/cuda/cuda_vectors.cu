@@ -85,6 +85,15 @@ CUDA_KERNEL cuda_add_scaled(struct cuda_scaled p)
 		p.y[i] = cuda_fma(p.a, p.x[i], p.y[i]);
 }
 
+CUDA_KERNEL cuda_scale(struct cuda_vectors p)
+{
+	const size_t i = cuda_item();
+
+	cuda_wait_for_ahead();
+	if (i < p.n)
+		p.y[i] *= p.x[0];
+}
+
 CUDA_KERNEL cuda_add_expert_bias(struct cuda_expert_bias p)
 {
 	const size_t item = cuda_item(), at = item / p.width;

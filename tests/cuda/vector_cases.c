@@ -105,10 +105,17 @@ static bool case_elements_by(const struct runner *r, enum cuda_kernel k,
 	return right;
 }
 
+static void case_scale(float *y, const float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		y[i] *= x[0];
+}
+
 bool case_elements(const struct runner *r)
 {
 	return case_elements_by(r, cuda_silu_mul_number, kernels_scalar.silu_mul) &&
-	       case_elements_by(r, cuda_add_number, kernels_scalar.add);
+	       case_elements_by(r, cuda_add_number, kernels_scalar.add) &&
+	       case_elements_by(r, cuda_scale_number, case_scale);
 }
 
 enum { GLU_NUMBERS = 3000 };
