@@ -5,6 +5,7 @@
 #include "kernels/watch.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- where the rows belong ---- */
@@ -405,6 +406,24 @@ static void cuda_norm_heads_together(struct step *s, uint32_t layer)
 		  l->kv_heads * l->head_dim);
 }
 
+/* Norms of values without weights: x / sqrt(mean(x²) + eps). Where there is no projection of values, they are
+ * the keys before their norms. */
+static void cuda_norm_values(struct step *s, uint32_t layer)
+{
+	const struct config *c = s->env->config;
+	const struct layer *l = &c->layer[layer];
+	const float dim = (float)l->head_dim;
+	const gpu_address from = l->keys_as_values ? cuda_keys_of(s, layer) : cuda_values_of(s, layer);
+	const struct cuda_lengths p = {.x = cuda_at(from),
+				       .y = cuda_at(cuda_values_of(s, layer)),
+				       .rows = s->n * l->kv_heads,
+				       .n = l->head_dim,
+				       .eps = c->rms_eps * dim,
+				       .scale = sqrtf(dim)};
+	const struct cuda_grid g = cuda_lengths_grid(&p);
+	cuda_do(cuda_stream_of(s)->model, cuda_l2norm_number, &g, &p);
+}
+
 /* Queries, keys and values of the stream's rows. */
 static void cuda_project(struct step *s, uint32_t layer)
 {
@@ -414,13 +433,16 @@ static void cuda_project(struct step *s, uint32_t layer)
 		{TENSOR_Q, k->projected},
 		{TENSOR_K, cuda_keys_of(s, layer)},
 		{TENSOR_V, cuda_values_of(s, layer)}};
-	enum { PRODUCTS = sizeof products / sizeof *products };
+	const struct config *c = s->env->config;
+	const uint32_t count = c->layer[layer].keys_as_values ? 2 : 3;
 	const enum format now = cuda_format_of(s, layer, TENSOR_Q);
 	cuda_enter_part(s, layer, TENSOR_MIXER_NORM, &k->normed, now);
-	(void)cuda_multiply_all(x->model, layer, products, PRODUCTS, &k->normed, s->n, now);
-	for (uint32_t i = 0; i < PRODUCTS && s->env->config->qkv_bias; i++)
+	(void)cuda_multiply_all(x->model, layer, products, count, &k->normed, s->n, now);
+	for (uint32_t i = 0; i < count && c->qkv_bias; i++)
 		cuda_add_bias(s, layer, TENSOR_Q_BIAS + i, products[i].to);
-	if (s->env->config->head_norms == HEAD_NORMS_TOGETHER)
+	if (c->value_norm)
+		cuda_norm_values(s, layer);
+	if (c->head_norms == HEAD_NORMS_TOGETHER)
 		cuda_norm_heads_together(s, layer);
 }
 

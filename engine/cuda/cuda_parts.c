@@ -55,8 +55,8 @@ static const char *cuda_attention_lacks(const struct cuda_model *m, const struct
 	const struct cuda_lack all[] = {
 		{kv_type_codes(m->kv), "quantised keys and values"},
 		{l->index != INDEX_UNUSED, "attention to chosen positions"},
-		{cuda_shares_keys(c) || l->keys_as_values, "shared keys and values"},
-		{c->value_norm, "norms of values"},
+		{cuda_shares_keys(c), "shared keys and values"},
+		{l->keys_as_values && !c->value_norm, "keys as values"},
 		{c->query_gate && c->head_norms == HEAD_NORMS_TOGETHER,
 		 "gates between heads that have one norm"},
 		{c->rope[l->rope].dim % 2 != 0, "odd rotations"},

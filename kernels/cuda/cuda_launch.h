@@ -44,6 +44,7 @@
 	DO(cuda_block_products_1, struct cuda_products)      \
 	DO(cuda_block_products_8, struct cuda_products)      \
 	DO(cuda_rmsnorm, struct cuda_norms)                  \
+	DO(cuda_l2norm, struct cuda_lengths)                 \
 	DO(cuda_rope, struct cuda_positions)                 \
 	DO(cuda_silu_mul, struct cuda_vectors)               \
 	DO(cuda_add, struct cuda_vectors)                    \
@@ -160,6 +161,14 @@ struct cuda_norms {
 	float *y;
 	uint32_t rows, n;
 	float eps;
+};
+
+/* The same without weights, by l2norm. */
+struct cuda_lengths {
+	const float *x;
+	float *y;
+	uint32_t rows, n;
+	float eps, scale;
 };
 
 /* x[rows][heads][head_dim]; cos and sin [rows][half]. */

@@ -410,6 +410,11 @@ struct cuda_grid cuda_norms_grid(const struct cuda_norms *p)
 	return g;
 }
 
+struct cuda_grid cuda_lengths_grid(const struct cuda_lengths *p)
+{
+	return cuda_warps_grid(p->rows, 0);
+}
+
 struct cuda_grid cuda_items_grid(size_t n)
 {
 	const struct cuda_grid g = {(uint32_t)((n + CUDA_THREADS - 1) / CUDA_THREADS), 1,

@@ -29,6 +29,21 @@ CUDA_KERNEL cuda_rmsnorm(struct cuda_norms p)
 		y[i] = row[i] * *scale * p.w[i];
 }
 
+/* A warp has a row. */
+CUDA_KERNEL cuda_l2norm(struct cuda_lengths p)
+{
+	const size_t row = cuda_item() / CUDA_WARP;
+	const float *x = p.x + row * p.n;
+	float *y = p.y + row * p.n;
+
+	cuda_wait_for_ahead();
+	if (row >= p.rows)
+		return;
+	const float factor = cuda_l2norm_factor(cuda_squares(x, p.n), p.eps, p.scale);
+	for (uint32_t i = cuda_thread() % CUDA_WARP; i < p.n; i += CUDA_WARP)
+		y[i] = x[i] * factor;
+}
+
 CUDA_KERNEL cuda_rope(struct cuda_positions p)
 {
 	const uint32_t item = (uint32_t)cuda_item(), head = item / p.half, i = item % p.half;

@@ -104,7 +104,12 @@ CUDA_THREAD float cuda_norm_scale(float squares, uint32_t n, float eps)
 	return cuda_divide(1, cuda_root(cuda_divide(squares, (float)n) + eps));
 }
 
-/* The sum of the squares of n numbers in shared memory, in dot order, by a warp. Numbers are read some
+CUDA_THREAD float cuda_l2norm_factor(float squares, float eps, float scale)
+{
+	return cuda_infinite(squares) ? cuda_nan() : cuda_divide(scale, cuda_root(squares + eps));
+}
+
+/* The sum of the squares of n numbers in dot order, by a warp. Numbers are read some
  * steps before they are added. */
 CUDA_THREAD float cuda_squares(const float *x, uint32_t n)
 {

@@ -35,10 +35,36 @@ static bool case_rmsnorm_shape(const struct runner *r, uint32_t rows, uint32_t n
 	return right;
 }
 
+/* To another place, or in place. */
+static bool case_l2norm_shape(const struct runner *r, uint32_t rows, uint32_t n, bool apart)
+{
+	const size_t all = (size_t)rows * n, bytes = all * sizeof(float);
+	struct random random = {n};
+	float *x = case_alloc(all, sizeof *x), *got = case_alloc(all, sizeof *got);
+	compare_fill_rows(&random, x, rows, n);
+	struct cuda_lengths p = {.x = r->put(r->ctx, x, bytes),
+				 .rows = rows,
+				 .n = n,
+				 .eps = 1e-6F,
+				 .scale = sqrtf((float)n)};
+	p.y = apart ? r->put(r->ctx, NULL, bytes) : (float *)(uintptr_t)p.x;
+
+	bool right = case_launch(r, cuda_l2norm_number, cuda_lengths_grid(&p), &p, sizeof p) &&
+		     r->get(r->ctx, got, p.y, bytes);
+	for (size_t row = 0; row < rows; row++)
+		kernels_scalar.l2norm(x + row * n, x + row * n, n, p.eps, p.scale);
+	right = right && compare_floats("l2norm", got, x, all);
+	free(x);
+	free(got);
+	r->forget(r->ctx);
+	return right;
+}
+
 bool case_rmsnorm(const struct runner *r)
 {
 	return case_rmsnorm_shape(r, 12, 128) && case_rmsnorm_shape(r, 3, 37) &&
-	       case_rmsnorm_shape(r, 2, 2048);
+	       case_rmsnorm_shape(r, 2, 2048) && case_l2norm_shape(r, 13, 128, false) &&
+	       case_l2norm_shape(r, 3, 37, true) && case_l2norm_shape(r, 5, 512, true);
 }
 
 static bool case_rope_shape(const struct runner *r, struct cuda_positions p)

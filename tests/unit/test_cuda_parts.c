@@ -34,9 +34,7 @@ static const struct case_of {
 	{"deepseek_v3_fp8", "gpu: all else; cpu: mixers of layers 0-2 (latent attention); " EXPERTS, 3, false},
 	{"nemotron_h", "gpu: all else; cpu: mixers of layers 0, 2 (Mamba2); " EXPERTS, 3, true},
 	{"nemotron_latent", "gpu: all else; cpu: mixers of layers 0 (Mamba2); " EXPERTS, 3, false},
-	{"gemma4_moe",
-	 "gpu: all else; cpu: mixers of layers 0, 2 (norms of values); mixers of layers 1, 3 (shared keys and values); " EXPERTS,
-	 3, true},
+	{"gemma4_moe", "gpu: all layers; cpu: " EXPERTS, 3, true},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
