@@ -5,6 +5,7 @@
 #include "kernels/watch.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- where the rows belong ---- */
@@ -229,13 +230,19 @@ static bool cuda_copies_keys(const struct cuda_model *m, uint32_t n)
 	return n <= FEW && m->card.facts.shared >= MUCH_SHARED;
 }
 
+/* Most spans that a row of the step sees in a layer. */
+static uint32_t cuda_spans_of(const struct cuda_stream *x, const struct layer *l)
+{
+	uint32_t most = (l->window + ATTENTION_SPAN - 2) / ATTENTION_SPAN + 1;
+	return l->window && most < x->spans ? most : x->spans;
+}
+
 /* Rows whose spans find room in the scratch together; 0: not even one. */
 static uint32_t cuda_rows_at_once(const struct step *s, const struct layer *l)
 {
 	enum { GRID_MOST = 65535 };
-	const struct cuda_stream *x = cuda_stream_of(s);
-	size_t row = (size_t)x->spans * s->env->config->heads * attention_part(l->head_dim) *
-		     sizeof(float),
+	size_t row = (size_t)cuda_spans_of(cuda_stream_of(s), l) * s->env->config->heads *
+		     attention_part(l->head_dim) * sizeof(float),
 	       most = CUDA_PARTS_BYTES / row, grid = GRID_MOST / s->env->config->heads;
 	most = most < grid ? most : grid;
 	return most < s->n ? (uint32_t)most : s->n;
@@ -309,13 +316,6 @@ static void cuda_join_spans(struct step *s, uint32_t layer, const struct cuda_at
 	cuda_prepare_input(k->model, &to, p->n, cuda_format_of(s, layer, TENSOR_O));
 }
 
-/* Most spans that a row of the step sees in a layer. */
-static uint32_t cuda_spans_of(const struct cuda_stream *x, const struct layer *l)
-{
-	uint32_t most = (l->window + ATTENTION_SPAN - 2) / ATTENTION_SPAN + 1;
-	return l->window && most < x->spans ? most : x->spans;
-}
-
 /* The operands for n rows from row t on. */
 static struct cuda_attention cuda_attention_of(const struct step *s, uint32_t layer, uint32_t t,
 					       uint32_t n)
@@ -360,13 +360,11 @@ static void cuda_attend_to(struct step *s, uint32_t layer, uint32_t t, uint32_t 
 
 /* Rows from row t on that are computed in one launch: a prompt's rows, or rows of several spans that
  * have few each. A sequence does not depend on whose rows it computes. */
-static uint32_t cuda_rows_alike(const struct step *s, const struct layer *l, uint32_t t,
-				bool *together)
+static uint32_t cuda_rows_alike(const struct step *s, uint32_t t, bool *together)
 {
 	const struct step_span *span = step_span_of(s, t);
 	uint32_t n = span->first + span->n - t;
-	*together = s->n > CUDA_SEQUENCE_ROWS && n >= CUDA_ROWS_TOGETHER / 2 && !l->window &&
-		    !s->env->config->sinks; /* cuda_attend_rows knows neither windows nor sinks */
+	*together = s->n > CUDA_SEQUENCE_ROWS && n >= CUDA_ROWS_TOGETHER / 2;
 	if (*together)
 		return n;
 	while (t + n < s->n && (s->n <= CUDA_SEQUENCE_ROWS ||
@@ -386,7 +384,7 @@ static void cuda_attend(struct step *s, uint32_t layer)
 	}
 	for (uint32_t t = 0; t < s->n && most; t += n) {
 		bool together;
-		n = cuda_rows_alike(s, &s->env->config->layer[layer], t, &together);
+		n = cuda_rows_alike(s, t, &together);
 		n = n < most ? n : most;
 		cuda_attend_to(s, layer, t, n, together);
 	}
@@ -413,6 +411,24 @@ static void cuda_norm_heads_together(struct step *s, uint32_t layer)
 		  l->kv_heads * l->head_dim);
 }
 
+/* Norms of values without weights: x / sqrt(mean(x²) + eps). Where there is no projection of values, they are
+ * the keys before their norms. */
+static void cuda_norm_values(struct step *s, uint32_t layer)
+{
+	const struct config *c = s->env->config;
+	const struct layer *l = &c->layer[layer];
+	const float dim = (float)l->head_dim;
+	const gpu_address from = l->keys_as_values ? cuda_keys_of(s, layer) : cuda_values_of(s, layer);
+	const struct cuda_lengths p = {.x = cuda_at(from),
+				       .y = cuda_at(cuda_values_of(s, layer)),
+				       .rows = s->n * l->kv_heads,
+				       .n = l->head_dim,
+				       .eps = c->rms_eps * dim,
+				       .scale = sqrtf(dim)};
+	const struct cuda_grid g = cuda_lengths_grid(&p);
+	cuda_do(cuda_stream_of(s)->model, cuda_l2norm_number, &g, &p);
+}
+
 /* Queries, keys and values of the stream's rows. */
 static void cuda_project(struct step *s, uint32_t layer)
 {
@@ -422,13 +438,16 @@ static void cuda_project(struct step *s, uint32_t layer)
 		{TENSOR_Q, k->projected},
 		{TENSOR_K, cuda_keys_of(s, layer)},
 		{TENSOR_V, cuda_values_of(s, layer)}};
-	enum { PRODUCTS = sizeof products / sizeof *products };
+	const struct config *c = s->env->config;
+	const uint32_t count = c->layer[layer].keys_as_values ? 2 : 3;
 	const enum format now = cuda_format_of(s, layer, TENSOR_Q);
 	cuda_enter_part(s, layer, TENSOR_MIXER_NORM, &k->normed, now);
-	(void)cuda_multiply_all(x->model, layer, products, PRODUCTS, &k->normed, s->n, now);
-	for (uint32_t i = 0; i < PRODUCTS && s->env->config->qkv_bias; i++)
+	(void)cuda_multiply_all(x->model, layer, products, count, &k->normed, s->n, now);
+	for (uint32_t i = 0; i < count && c->qkv_bias; i++)
 		cuda_add_bias(s, layer, TENSOR_Q_BIAS + i, products[i].to);
-	if (s->env->config->head_norms == HEAD_NORMS_TOGETHER)
+	if (c->value_norm)
+		cuda_norm_values(s, layer);
+	if (c->head_norms == HEAD_NORMS_TOGETHER)
 		cuda_norm_heads_together(s, layer);
 }
 

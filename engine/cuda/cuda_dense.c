@@ -1,5 +1,6 @@
 /* Feed-forwards that every row passes: the one of a dense layer, and the shared expert of a layer with routed
- * ones; both down · (gate ⊙ up) by the family's gated linear unit (Shazeer 2020). See cuda_arrays.h. */
+ * ones; both down · (gate ⊙ up) by the family's gated linear unit (Shazeer 2020), or down · f(up) in families
+ * without gates. See cuda_arrays.h. */
 #include "engine/cuda/cuda_arrays.h"
 #include "engine/cpu/cpu.h"
 
@@ -17,15 +18,30 @@ gpu_address cuda_up_of(const struct cuda_input *hidden, size_t n)
 	return hidden->f + n * hidden->k * sizeof(float);
 }
 
+/* Gate and up, for n rows; without a gate up alone, in its place. Returns how many products. */
+static uint32_t cuda_gate_and_up(const struct config *c, enum tensor_role gate, enum tensor_role up,
+				 const struct cuda_input *hidden, uint32_t n, struct cuda_projection *to)
+{
+	if (!config_gated(c)) {
+		to[0] = (struct cuda_projection){up, hidden->f};
+		return 1;
+	}
+	to[0] = (struct cuda_projection){gate, hidden->f};
+	to[1] = (struct cuda_projection){up, cuda_up_of(hidden, n)};
+	return 2;
+}
+
 /* gate = the family's function of gate and up. */
 static void cuda_activate(const struct cuda_scratch *k, const struct cuda_input *hidden, uint32_t n)
 {
 	static const enum cuda_glu kinds[GLUS] = {[GLU_GELU] = CUDA_GELU,
+						  [GLU_NONE] = CUDA_RELU_SQUARED,
 						  [GLU_CLAMPED] = CUDA_CLAMPED,
 						  [GLU_LIMITED] = CUDA_LIMITED};
 	const struct config *c = k->model->config;
 	size_t count = (size_t)n * hidden->k;
-	float *gate = cuda_at(hidden->f), *up = cuda_at(cuda_up_of(hidden, n));
+	float *gate = cuda_at(hidden->f),
+	      *up = config_gated(c) ? cuda_at(cuda_up_of(hidden, n)) : NULL;
 	const struct cuda_vectors silu = {gate, up, count};
 	const struct cuda_activation other = {gate, up, count, kinds[c->glu], c->glu_alpha,
 					      c->glu_limit};
@@ -65,13 +81,17 @@ enum format cuda_run_shared(struct step *s, uint32_t layer, enum format now)
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct config *c = s->env->config;
 	const struct cuda_input hidden = cuda_hidden_of(k, c->shared_size);
-	const struct cuda_projection products[] = {{TENSOR_SHARED_GATE, hidden.f},
-						   {TENSOR_SHARED_UP, cuda_up_of(&hidden, s->n)},
-						   {TENSOR_SHARED_SCALE, k->shared_gate}};
-	now = cuda_multiply_all(k->model, layer, products, c->shared_gate ? 3 : 2, &k->normed, s->n,
-				now);
+	struct cuda_projection products[3];
+	uint32_t count = cuda_gate_and_up(c, TENSOR_SHARED_GATE, TENSOR_SHARED_UP, &hidden, s->n,
+					  products);
+	if (c->shared_gate)
+		products[count++] = (struct cuda_projection){TENSOR_SHARED_SCALE, k->shared_gate};
+	now = cuda_multiply_all(k->model, layer, products, count, &k->normed, s->n, now);
 	cuda_gate(k, &hidden, s->n, cuda_format_of(s, layer, TENSOR_SHARED_DOWN));
 	cuda_multiply(k->model, layer, TENSOR_SHARED_DOWN, &hidden, s->n, k->shared);
+	if (c->feed_forwards_apart)
+		cuda_norm(k->model, k->shared, k->shared,
+			  cuda_weight(k->model, layer, TENSOR_SHARED_POST_NORM), s->n, c->hidden_size);
 	return now;
 }
 
@@ -82,11 +102,12 @@ void cuda_run_dense(struct step *s, uint32_t layer)
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct matrix *up = &s->env->weights->layer[layer].m[TENSOR_UP];
 	const struct cuda_input hidden = cuda_hidden_of(k, up->shape.rows);
-	const struct cuda_projection products[] = {{TENSOR_GATE, hidden.f},
-						   {TENSOR_UP, cuda_up_of(&hidden, s->n)}};
-	const enum format now = cuda_format_of(s, layer, TENSOR_GATE);
+	struct cuda_projection products[2];
+	uint32_t count = cuda_gate_and_up(s->env->config, TENSOR_GATE, TENSOR_UP, &hidden, s->n,
+					  products);
+	const enum format now = cuda_format_of(s, layer, products[0].role);
 	cuda_enter_part(s, layer, TENSOR_FEED_FORWARD_NORM, &k->normed, now);
-	(void)cuda_multiply_all(k->model, layer, products, 2, &k->normed, s->n, now);
+	(void)cuda_multiply_all(k->model, layer, products, count, &k->normed, s->n, now);
 	cuda_gate(k, &hidden, s->n, cuda_format_of(s, layer, TENSOR_DOWN));
 	cuda_multiply(k->model, layer, TENSOR_DOWN, &hidden, s->n, k->out);
 	cuda_leave_rows(s, layer, PART_FEED_FORWARD);
@@ -96,8 +117,10 @@ void cuda_feed(struct step *s, uint32_t layer)
 {
 	if (cuda_stream_of(s)->ahead)
 		return;
-	if (cuda_runs(s, layer, PART_FEED_FORWARD))
+	if (cuda_runs(s, layer, PART_FEED_FORWARD)) {
 		cuda_run_dense(s, layer);
-	else
-		cuda_run_on_cpu(s, layer, cpu_backend.feed);
+		return;
+	}
+	cuda_run_on_cpu(s, layer, cpu_backend.feed);
+	cuda_run_on_cpu(s, layer, cpu_backend.finish); /* else cuda_leave_rows ends the layer */
 }

@@ -6,28 +6,35 @@
 #include "engine/cuda/cuda_arrays.h"
 #include "engine/cpu/cpu.h"
 
-/* The sums of pending experts; x NULL: there are none. */
-static struct cuda_sums cuda_pending_sums(const struct cuda_scratch *k)
+/* The sums of experts, of those that are noted. */
+static struct cuda_sums cuda_sums_of(const struct cuda_scratch *k, const struct cuda_pending *p, gpu_address y)
 {
-	const struct cuda_pending *p = &k->pending;
 	const struct cuda_model *m = k->model;
-	struct cuda_sums sums = {0};
-	if (p->kind != PENDING_EXPERTS)
-		return sums;
-	sums = (struct cuda_sums){.y = cuda_at(p->of->x),
+	return (struct cuda_sums){.y = cuda_at(y),
 				  .x = cuda_at(k->found),
 				  .other = k->found_here,
 				  .weight = cuda_at(p->weight),
-				  .shared = p->shared ? cuda_at(k->shared) : NULL,
-				  .gate = m->config->shared_gate ? cuda_at(k->shared_gate) : NULL,
 				  .chosen = cuda_at(p->chosen),
 				  .slots = cuda_at(cuda_experts_slots(m, p->routed)),
 				  .rows = p->n,
 				  .top_k = k->top_k,
-				  .width = m->config->hidden_size,
-				  .experts = m->config->experts,
-				  .add = 1,
-				  .factor = m->config->residual_multiplier};
+				  .width = config_expert_width(m->config),
+				  .experts = m->config->experts};
+}
+
+/* The sums of pending experts; x NULL: there are none. */
+static struct cuda_sums cuda_pending_sums(const struct cuda_scratch *k)
+{
+	const struct cuda_pending *p = &k->pending;
+	const struct config *c = k->model->config;
+	struct cuda_sums sums = {0};
+	if (p->kind != PENDING_EXPERTS)
+		return sums;
+	sums = cuda_sums_of(k, p, p->of->x);
+	sums.shared = p->shared ? cuda_at(k->shared) : NULL;
+	sums.gate = c->shared_gate ? cuda_at(k->shared_gate) : NULL;
+	sums.add = 1;
+	sums.factor = c->residual_multiplier;
 	return sums;
 }
 
@@ -72,6 +79,18 @@ bool cuda_rows_to_cpu(struct step *s)
 
 /* ---- parts ---- */
 
+/* The layer ends: its stream is multiplied by a number. */
+static void cuda_scale_rows(struct step *s, uint32_t layer)
+{
+	struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct cuda_vectors p = {cuda_at(cuda_stream_of(s)->x),
+				       cuda_at(cuda_weight(k->model, layer, TENSOR_LAYER_SCALE)),
+				       (size_t)s->n * s->env->config->hidden_size};
+	const struct cuda_grid g = cuda_items_grid(p.n);
+	cuda_flush(k);
+	cuda_do(k->model, cuda_scale_number, &g, &p);
+}
+
 void cuda_leave_rows(struct step *s, uint32_t layer, enum layer_part part)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
@@ -83,20 +102,59 @@ void cuda_leave_rows(struct step *s, uint32_t layer, enum layer_part part)
 	cuda_stream_of(s)->in_cpus = false;
 	cuda_scratch_of(s)->pending =
 		(struct cuda_pending){.kind = PENDING_ROWS, .of = cuda_stream_of(s), .n = s->n};
+	if (part == PART_FEED_FORWARD && s->env->config->layer_scale)
+		cuda_scale_rows(s, layer);
+}
+
+/* out = the sums of experts, projected back where they worked on a projection: nobody reads `normed` any more,
+ * so it has what is projected. */
+static void cuda_sum_to_out(const struct step *s, uint32_t layer, const struct cuda_pending *p)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const uint32_t latent = s->env->config->expert_latent;
+	struct cuda_input summed = k->normed;
+	const struct cuda_sums sums = cuda_sums_of(k, p, latent ? summed.f : k->out);
+	const struct cuda_grid g = cuda_items_grid((size_t)p->n * sums.width);
+	cuda_do(k->model, cuda_sum_experts_number, &g, &sums);
+	if (!latent)
+		return;
+	summed.k = latent;
+	cuda_prepare_input(k->model, &summed, p->n, cuda_format_of(s, layer, TENSOR_EXPERTS_OUT));
+	cuda_multiply(k->model, layer, TENSOR_EXPERTS_OUT, &summed, p->n, k->out);
+}
+
+/* The experts' sum does not wait, since something else is computed of it first. */
+static void cuda_leave_sums(struct step *s, uint32_t layer, const struct cuda_pending *p)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct config *c = s->env->config;
+	cuda_sum_to_out(s, layer, p);
+	if (c->feed_forwards_apart)
+		cuda_norm(k->model, k->out, k->out, cuda_weight(k->model, layer, TENSOR_EXPERTS_POST_NORM),
+			  p->n, c->hidden_size);
+	if (p->shared)
+		cuda_add_rows(k->model, k->out, k->shared, (size_t)p->n * c->hidden_size, 1);
+	cuda_leave_rows(s, layer, PART_FEED_FORWARD);
 }
 
 void cuda_leave_experts(struct step *s, uint32_t layer, gpu_address chosen, gpu_address weight,
 			bool apart)
 {
+	const struct config *c = s->env->config;
+	const struct cuda_pending experts = {.kind = PENDING_EXPERTS,
+					     .of = cuda_stream_of(s),
+					     .n = s->n,
+					     .apart = apart,
+					     .shared = c->layer[layer].shared,
+					     .routed = s->env->plan->routed_of[layer],
+					     .chosen = chosen,
+					     .weight = weight};
+	if (c->expert_latent || c->post_norms || c->feed_forwards_apart) {
+		cuda_leave_sums(s, layer, &experts);
+		return;
+	}
 	cuda_stream_of(s)->in_cpus = false;
-	cuda_scratch_of(s)->pending = (struct cuda_pending){.kind = PENDING_EXPERTS,
-							    .of = cuda_stream_of(s),
-							    .n = s->n,
-							    .apart = apart,
-							    .shared = s->env->config->layer[layer].shared,
-							    .routed = s->env->plan->routed_of[layer],
-							    .chosen = chosen,
-							    .weight = weight};
+	cuda_scratch_of(s)->pending = experts;
 }
 
 /* The sum, the norm and its codes in one launch. Pending experts are all on the GPU and in ascending order,

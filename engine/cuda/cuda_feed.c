@@ -15,7 +15,9 @@ static enum format cuda_router_codes(const struct step *s, uint32_t layer)
 {
 	enum format router = s->env->weights->layer[layer].m[TENSOR_ROUTER].shape.format;
 	return format_is_float(router)
-		       ? s->env->plan->record[s->env->plan->routed_of[layer]].computed[0].format
+		       ? s->env->plan->record[s->env->plan->routed_of[layer]]
+				 .computed[s->env->plan->first_part]
+				 .format
 		       : router;
 }
 
@@ -23,7 +25,9 @@ static enum format cuda_router_codes(const struct step *s, uint32_t layer)
 static void cuda_run_router(struct step *s, uint32_t layer, const struct cuda_input *input)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	cuda_enter_part(s, layer, TENSOR_FEED_FORWARD_NORM, input, cuda_router_codes(s, layer));
+	const enum tensor_role norm = s->env->config->feed_forwards_apart ? TENSOR_ROUTER_SCALE
+									  : TENSOR_FEED_FORWARD_NORM;
+	cuda_enter_part(s, layer, norm, input, cuda_router_codes(s, layer));
 	cuda_multiply(k->model, layer, TENSOR_ROUTER, input, s->n, k->logits);
 }
 
@@ -122,7 +126,7 @@ static uint32_t cuda_expert_tokens(const struct step *s, uint32_t layer)
 	uint32_t mean = (s->n * c->experts_per_token + c->experts - 1) / c->experts, least = UINT32_MAX;
 	if (s->n == 1)
 		return 1;
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
+	for (uint32_t part = s->env->plan->first_part; part < EXPERT_PARTS; part++) {
 		uint32_t most = cuda_tokens_together(record->computed[part].format,
 						     mean > 1 ? mean : 2);
 		least = most < least ? most : least;
@@ -174,26 +178,27 @@ static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_pr
 	cuda_do(k->model, kernel, &g, p);
 }
 
-/* Gate and up: one launch where they are alike. */
-static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most)
+/* Gate and up: one launch where they are alike. Without a gate up alone, in its place. */
+static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, const struct cuda_input *x)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
-	const struct shape *gate = &record->computed[0], *up = &record->computed[1];
-	bool alike = gate->format == up->format && gate->norms == up->norms &&
+	const uint32_t first = s->env->plan->first_part;
+	const struct shape *gate = &record->computed[first], *up = &record->computed[1];
+	bool alike = first == 0 && gate->format == up->format && gate->norms == up->norms &&
 		     gate->group == up->group;
 	const struct cuda_input hidden = cuda_hidden_of(k, gate->rows);
 	size_t all = (size_t)s->n * k->top_k;
-	for (uint32_t part = 0; part < (alike ? 1 : 2); part++) {
+	for (uint32_t part = first; part < (alike ? 1 : 2); part++) {
 		struct cuda_product p = cuda_expert_product(k, s, layer, part, most);
 		p.divide = k->top_k;
-		p.y = cuda_at(part ? cuda_up_of(&hidden, all) : hidden.f);
+		p.y = cuda_at(part > first ? cuda_up_of(&hidden, all) : hidden.f);
 		p.parts = alike ? 2 : 1;
 		p.part_bytes = record->slot_offset[1] - record->slot_offset[0];
 		p.y_part = all * gate->rows;
-		if (part && format_input(gate->format) != format_input(up->format))
-			cuda_prepare_input(k->model, &k->normed, s->n, up->format);
-		cuda_run_expert_product(k, &p, record->computed[part].format, &k->normed);
+		if (part > first && format_input(gate->format) != format_input(up->format))
+			cuda_prepare_input(k->model, x, s->n, up->format);
+		cuda_run_expert_product(k, &p, record->computed[part].format, x);
 	}
 }
 
@@ -237,21 +242,63 @@ static void cuda_add_expert_bias(const struct step *s, uint32_t layer, enum tens
 		cuda_do(k->model, cuda_add_expert_bias_number, &g, &p);
 }
 
-/* found = the outputs of the grouped experts that the GPU holds, and shared = that of the shared expert.
- * `normed` has the codes of cuda_router_codes. */
+/* normed = another norm of the stream, with codes for `format`, which is returned. */
+static enum format cuda_norm_again(const struct step *s, uint32_t layer, enum tensor_role norm,
+				   enum format format)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	cuda_norm(k->model, k->normed.f, cuda_stream_of(s)->x, cuda_weight(k->model, layer, norm), s->n,
+		  k->normed.k);
+	cuda_prepare_input(k->model, &k->normed, s->n, format);
+	return format;
+}
+
+/* The projection of normed, which has codes for `now`, with codes for `gate`. `out` has room for its numbers
+ * until the layer's end, and `normed`, once it is multiplied, for its codes. */
+static struct cuda_input cuda_project_normed(const struct step *s, uint32_t layer, enum format now,
+					     enum format gate)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct cuda_projection in = {TENSOR_EXPERTS_IN, k->out};
+	struct cuda_input latent = k->normed;
+	(void)cuda_multiply_all(k->model, layer, &in, 1, &k->normed, s->n, now);
+	latent.k = s->env->config->expert_latent;
+	latent.f = k->out;
+	cuda_prepare_input(k->model, &latent, s->n, gate);
+	return latent;
+}
+
+/* shared = the output of the shared expert. Returns what the others read, with codes for `gate`: `normed`, which
+ * has the codes of cuda_router_codes, another norm of the stream, or a projection. */
+static struct cuda_input cuda_begin_shared(struct step *s, uint32_t layer, enum format gate)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct config *c = s->env->config;
+	enum format now = cuda_router_codes(s, layer);
+	if (c->feed_forwards_apart && c->layer[layer].shared)
+		now = cuda_norm_again(s, layer, TENSOR_FEED_FORWARD_NORM,
+				      cuda_format_of(s, layer, TENSOR_SHARED_UP));
+	if (c->layer[layer].shared)
+		now = cuda_run_shared(s, layer, now);
+	if (c->feed_forwards_apart)
+		now = cuda_norm_again(s, layer, TENSOR_EXPERTS_NORM, gate);
+	if (c->expert_latent)
+		return cuda_project_normed(s, layer, now, gate);
+	if (format_input(now) != format_input(gate))
+		cuda_prepare_input(k->model, &k->normed, s->n, gate);
+	return k->normed;
+}
+
+/* found = the outputs of the grouped experts that the GPU holds, and shared = that of the shared expert. */
 static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen, uint32_t most)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	struct cuda_model *m = k->model;
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
-	const struct cuda_input hidden = cuda_hidden_of(k, m->config->expert_size);
-	enum format now = cuda_router_codes(s, layer), gate = record->computed[0].format,
+	const struct cuda_input hidden = cuda_hidden_of(k, s->env->config->expert_size);
+	enum format gate = record->computed[s->env->plan->first_part].format,
 		    down = record->computed[EXPERT_PARTS - 1].format;
-	if (s->env->config->layer[layer].shared)
-		now = cuda_run_shared(s, layer, now);
-	if (format_input(now) != format_input(gate))
-		cuda_prepare_input(m, &k->normed, s->n, gate);
-	cuda_run_gate_up(s, layer, most);
+	const struct cuda_input input = cuda_begin_shared(s, layer, gate);
+	cuda_run_gate_up(s, layer, most, &input);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_GATE_BIAS, chosen, hidden.f);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_UP_BIAS, chosen,
 			     cuda_up_of(&hidden, s->n * k->top_k));
@@ -280,6 +327,8 @@ void cuda_begin_experts(struct step *s, uint32_t layer)
 		cuda_run_experts(s, layer, k->chosen, most);
 	}
 	k->begun = false;
+	if (k->some_elsewhere && s->env->config->feed_forwards_apart)
+		(void)cuda_rows_to_cpu(s); /* whose norm its experts read */
 	if (k->some_elsewhere)
 		moe_begin_experts(&cpus, layer, k->normed_out);
 }
@@ -299,7 +348,8 @@ static const float *cuda_output_of(const struct step *s, uint32_t row, uint32_t 
 	while (chosen[i] != expert)
 		i++;
 	return moe_experts_found(cuda_scratch_of(s)->cpu) +
-	       (size_t)r->assignment[(size_t)row * r->top_k + i] * s->env->config->hidden_size;
+	       (size_t)r->assignment[(size_t)row * r->top_k + i] *
+		       config_expert_width(s->env->config);
 }
 
 /* The CPU's outputs, in the places of the choice on the GPU. */
@@ -307,7 +357,7 @@ static void cuda_give_found(struct step *s, uint32_t layer)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	uint32_t routed = s->env->plan->routed_of[layer];
-	size_t width = s->env->config->hidden_size;
+	size_t width = config_expert_width(s->env->config);
 	for (size_t i = 0; i < (size_t)s->n * k->top_k; i++) {
 		uint32_t expert = k->chosen_here[i];
 		if (expert != UINT32_MAX && !cuda_experts_held(k->model, routed, expert))
@@ -322,6 +372,7 @@ void cuda_end_experts(struct step *s, uint32_t layer)
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	if (!cuda_runs(s, layer, PART_FEED_FORWARD)) {
 		cuda_run_on_cpu(s, layer, cpu_backend.end_experts);
+		cuda_run_on_cpu(s, layer, cpu_backend.finish);
 		return;
 	}
 	if (k->some_elsewhere)

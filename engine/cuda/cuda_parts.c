@@ -35,7 +35,6 @@ static const char *cuda_model_lacks(const struct config *c)
 		{c->streams.kind != STREAMS_PLAIN, "several residual streams"},
 		{c->ngrams.tables, "n-grams"},
 		{c->per_layer, "inputs for each layer"},
-		{c->layer_scale, "scales of layers"},
 	};
 	return CUDA_FIRST_LACK(all);
 }
@@ -56,8 +55,8 @@ static const char *cuda_attention_lacks(const struct cuda_model *m, const struct
 	const struct cuda_lack all[] = {
 		{kv_type_codes(m->kv), "quantised keys and values"},
 		{l->index != INDEX_UNUSED, "attention to chosen positions"},
-		{cuda_shares_keys(c) || l->keys_as_values, "shared keys and values"},
-		{c->value_norm, "norms of values"},
+		{cuda_shares_keys(c), "shared keys and values"},
+		{l->keys_as_values && !c->value_norm, "keys as values"},
 		{c->query_gate && c->head_norms == HEAD_NORMS_TOGETHER,
 		 "gates between heads that have one norm"},
 		{c->rope[l->rope].dim % 2 != 0, "odd rotations"},
@@ -78,16 +77,15 @@ static const char *cuda_delta_lacks(const struct cuda_model *m, const struct lay
 	return CUDA_FIRST_LACK(all);
 }
 
-/* Gated linear units (Shazeer 2020). Routers of any kind: where a kernel cannot choose, the CPU does. */
+/* Routers of any kind: where a kernel cannot choose, the CPU does. */
 static const char *cuda_feed_lacks(const struct cuda_model *m, const struct layer *l)
 {
 	const struct config *c = m->config;
 	const bool routed = l->feed_forward == FEED_FORWARD_ROUTED;
 	const struct cuda_lack all[] = {
-		{!config_gated(c), "feed-forwards without gates"},
-		{routed && c->post_norms, "norms after experts"},
-		{routed && c->expert_latent, "experts on a projection"},
-		{routed && c->feed_forwards_apart, "norms of experts"},
+		{routed && c->expert_latent > c->hidden_size, "experts on a wide projection"},
+		{routed && c->shared_gate && (c->expert_latent || c->post_norms || c->feed_forwards_apart),
+		 "gates of shared experts beside norms or projections of the others"},
 		{routed && c->experts > CUDA_CHOICE_MOST,
 		 "more experts than a block of threads sorts"},
 	};

@@ -149,7 +149,8 @@ enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,
 		const enum format wanted = cuda_matrix(m, layer, products[i].role)->shape.format;
 		if (format_input(wanted) != format_input(now))
 			cuda_prepare_input(m, x, n, now = wanted);
-		if (i == 0 && cuda_multiply_together(m, layer, products, count, x, n))
+		if (i == 0 && count > 1 &&
+		    cuda_multiply_together(m, layer, products, count, x, n))
 			break;
 		cuda_multiply(m, layer, products[i].role, x, n, products[i].to);
 	}

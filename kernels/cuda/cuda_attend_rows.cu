@@ -1,6 +1,7 @@
 /* Attention of rows that follow each other in one context, as those of a prompt do: cuda_attend_spans for
  * 16 of them at once, so that a key or value is read once for all. What a row does not see it does not
- * add, so each has the same chain of operations as alone. */
+ * add, so each has the same chain of operations as alone. With a window, the first rows may see a span that
+ * the last ones do not: a row's spans count from the first that it sees itself. */
 #include "kernels/cuda/cuda_attention.h"
 
 enum {
@@ -31,12 +32,14 @@ CUDA_THREAD struct cuda_rows_look cuda_rows_look_of(uint32_t dim)
 	return s;
 }
 
-/* What a block of threads computes: a head of `rows` rows from row t on, of which the first sees `length`
- * positions, and the span of positions from `start` on. */
+/* What a block of threads computes: a head of `rows` rows from row t on, of which the first is at `position`,
+ * and the span of positions from `start` on. A row sees `window` positions up to its own. */
 struct cuda_rows_span {
 	const uint8_t *const *blocks; /* of the span */
-	uint32_t t, rows, head, kv, length, start;
+	const float *sinks;	      /* [heads], or NULL */
+	uint32_t t, rows, head, kv, position, start, window;
 };
+enum { CUDA_NO_WINDOW = 1 << 30 }; /* more than any text has */
 
 CUDA_THREAD struct cuda_rows_span cuda_rows_span_now(const struct cuda_attention *p)
 {
@@ -46,20 +49,48 @@ CUDA_THREAD struct cuda_rows_span cuda_rows_span_now(const struct cuda_attention
 	x.head = cuda_block_x() % p->heads;
 	x.kv = x.head / p->group;
 	x.rows = p->n - x.t < CUDA_TOGETHER ? p->n - x.t : CUDA_TOGETHER;
-	x.start = cuda_block_y() * CUDA_SPAN;
+	x.sinks = p->sinks;
+	x.window = p->window ? p->window : CUDA_NO_WINDOW;
 	const struct cuda_row row = p->rows[x.t];
-	x.length = row.position + 1;
+	x.position = row.position;
+	x.start = cuda_block_y() * CUDA_SPAN + cuda_first_seen(x.position + 1, x.window) / CUDA_SPAN * CUDA_SPAN;
 	x.blocks = row.blocks + x.start / CUDA_KV_BLOCK;
 	return x;
 }
 
-/* How many of a block's positions row r sees: the first. */
-CUDA_THREAD uint32_t cuda_rows_seen(const struct cuda_rows_span *x, uint32_t r, uint32_t b)
+/* Whether row r sees one of `count` positions of the span, from `at` on. What is behind the row is far beyond
+ * any window, as a number without a sign. */
+CUDA_THREAD bool cuda_rows_see(const struct cuda_rows_span *x, uint32_t r, uint32_t at, uint32_t count)
 {
-	const uint32_t start = x->start + b * CUDA_KV_BLOCK, length = x->length + r;
-	const uint32_t left = r < x->rows && length > start ? length - start : 0;
+	return r < x->rows && x->position + r - (x->start + at) < x->window + count - 1;
+}
+CUDA_THREAD bool cuda_rows_see_block(const struct cuda_rows_span *x, uint32_t r, uint32_t b)
+{
+	return cuda_rows_see(x, r, b * CUDA_KV_BLOCK, CUDA_KV_BLOCK);
+}
+CUDA_THREAD bool cuda_rows_see_span(const struct cuda_rows_span *x, uint32_t r)
+{
+	return cuda_rows_see(x, r, 0, CUDA_SPAN);
+}
 
-	return left < CUDA_KV_BLOCK ? left : CUDA_KV_BLOCK;
+/* Whether any row sees something of a block: all rows together see positions without a gap. */
+CUDA_THREAD bool cuda_rows_need_block(const struct cuda_rows_span *x, uint32_t b)
+{
+	const uint32_t last = x->rows - 1;
+
+	return x->position + last - (x->start + b * CUDA_KV_BLOCK) < x->window + last + CUDA_KV_BLOCK - 1;
+}
+
+/* The first position that row r sees. */
+CUDA_THREAD uint32_t cuda_rows_first(const struct cuda_rows_span *x, uint32_t r)
+{
+	return cuda_first_seen(x->position + r + 1, x->window);
+}
+
+/* Whether row r has a sink: in the first span that it sees. */
+CUDA_THREAD bool cuda_rows_sink(const struct cuda_rows_span *x, uint32_t r)
+{
+	return x->sinks && x->start <= cuda_rows_first(x, r);
 }
 
 CUDA_THREAD void cuda_rows_load(const struct cuda_attention *p, const struct cuda_rows_span *x,
@@ -113,11 +144,11 @@ CUDA_THREAD void cuda_rows_scores(const struct cuda_attention *p, const struct c
 CUDA_THREAD void cuda_rows_largest(const struct cuda_attention *p, const struct cuda_rows_span *x,
 				   const struct cuda_rows_look *s, float score[CUDA_TOGETHER])
 {
-	const uint32_t j = cuda_thread(), b = j / CUDA_KV_BLOCK, lane = j % CUDA_WARP;
+	const uint32_t j = cuda_thread(), lane = j % CUDA_WARP;
 
 	CUDA_UNROLL
 	for (uint32_t r = 0; r < CUDA_TOGETHER; r++) {
-		const bool sees = j % CUDA_KV_BLOCK < cuda_rows_seen(x, r, b);
+		const bool sees = cuda_rows_see(x, r, j, 1);
 		score[r] = sees ? score[r] * p->scale : cuda_minus_infinity();
 		const float largest = cuda_largest_number(cuda_number(score[r]), lane);
 		if (lane == 0)
@@ -125,10 +156,11 @@ CUDA_THREAD void cuda_rows_largest(const struct cuda_attention *p, const struct 
 	}
 }
 
-/* The largest score of a row before block b of positions, and with it; all for 4. */
-CUDA_THREAD float cuda_rows_max(const struct cuda_rows_look *s, uint32_t r, uint32_t b)
+/* The largest score of a row before block b of positions; of all for 4. */
+CUDA_THREAD float cuda_rows_max(const struct cuda_rows_span *x, const struct cuda_rows_look *s, uint32_t r,
+				uint32_t b)
 {
-	float max = cuda_minus_infinity();
+	float max = cuda_rows_sink(x, r) ? x->sinks[x->head] : cuda_minus_infinity();
 
 	for (uint32_t w = 0; w < 2 * b; w++)
 		max = cuda_larger(max, s->warp_max[r * CUDA_SPAN_WARPS + w]);
@@ -142,13 +174,13 @@ CUDA_THREAD void cuda_rows_exponentials(const struct cuda_rows_span *x, const st
 
 	CUDA_UNROLL
 	for (uint32_t r = 0; r < CUDA_TOGETHER; r++) {
-		const uint32_t seen = cuda_rows_seen(x, r, b);
-		const float before = cuda_rows_max(s, r, b);
+		const float before = cuda_rows_max(x, s, r, b);
 		const float *last = s->warp_max + r * CUDA_SPAN_WARPS + 2 * b;
 		const float after = cuda_larger(cuda_larger(before, last[0]), last[1]);
-		s->e[j * CUDA_TOGETHER + r] = slot < seen ? cuda_exp(score[r] - after) : 0;
+		s->e[j * CUDA_TOGETHER + r] = cuda_rows_see(x, r, j, 1) ? cuda_exp(score[r] - after) : 0;
 		if (slot == 0)
-			s->rescale[r * CUDA_SPAN_BLOCKS + b] = seen ? cuda_exp(before - after) : 1;
+			s->rescale[r * CUDA_SPAN_BLOCKS + b] =
+				cuda_rows_see_block(x, r, b) ? cuda_exp(before - after) : 1;
 	}
 }
 
@@ -172,17 +204,35 @@ CUDA_THREAD void cuda_rows_sums(const struct cuda_rows_look *s)
 
 /* ---- values: a thread has a column of half of the rows ---- */
 
-/* Adds a position's value to the rows that see it; all: all do. */
-CUDA_THREAD void cuda_rows_value(float v[CUDA_VALUE_ROWS], const float *e, float value,
-				 const uint32_t seen[CUDA_VALUE_ROWS], uint32_t slot, bool all)
+/* Which rows see which of some positions depends on how far they are apart: bit r + 7 - i of `near` says
+ * whether row r sees position i. */
+enum { CUDA_VALUES_AHEAD = 8, CUDA_NEAR_BITS = CUDA_VALUE_ROWS + CUDA_VALUES_AHEAD - 1 };
+
+CUDA_THREAD int32_t cuda_rows_within(int32_t x, int32_t most)
+{
+	return x < 0 ? 0 : x < most ? x : most;
+}
+/* age: how far row 0 is behind position 0. */
+CUDA_THREAD uint32_t cuda_rows_near(int32_t age, uint32_t window)
+{
+	const int32_t from = CUDA_VALUES_AHEAD - 1 - age;
+
+	return (1U << cuda_rows_within(from + (int32_t)window, CUDA_NEAR_BITS)) -
+	       (1U << cuda_rows_within(from, CUDA_NEAR_BITS));
+}
+
+/* Adds the value of position i to the rows that see it. */
+CUDA_THREAD void cuda_rows_value(float v[CUDA_VALUE_ROWS], const float *e, float value, uint32_t near,
+				 uint32_t i)
 {
 	CUDA_UNROLL
 	for (uint32_t r = 0; r < CUDA_VALUE_ROWS; r += 4) {
 		const struct cuda_four four = cuda_four_of(e + r);
 		CUDA_UNROLL
-		for (uint32_t i = 0; i < 4; i++)
-			v[r + i] = all || slot < seen[r + i] ? cuda_fma(four.f[i], value, v[r + i])
-							     : v[r + i];
+		for (uint32_t k = 0; k < 4; k++)
+			v[r + k] = near >> (r + k + CUDA_VALUES_AHEAD - 1 - i) & 1
+					   ? cuda_fma(four.f[k], value, v[r + k])
+					   : v[r + k];
 	}
 }
 
@@ -191,32 +241,30 @@ CUDA_THREAD void cuda_rows_values(const struct cuda_attention *p, const struct c
 				  const struct cuda_rows_look *s, uint32_t first, uint32_t d,
 				  uint32_t b, float v[CUDA_VALUE_ROWS])
 {
-	enum { AHEAD = 8 };
 	const uint8_t *block = x->blocks[b];
-	const size_t at = p->value_offset + x->kv * p->value_step + d;
+	/* of no more than 2^32 elements of a block */
+	const uint32_t at = (uint32_t)(p->value_offset + x->kv * p->value_step) + d;
 	const float *e = s->e + b * CUDA_KV_BLOCK * CUDA_TOGETHER + first;
-	uint32_t seen[CUDA_VALUE_ROWS], most = 0, least = CUDA_KV_BLOCK;
+	const uint32_t beyond = first + CUDA_VALUE_ROWS, start = x->start + b * CUDA_KV_BLOCK;
+	const int32_t age = (int32_t)(x->position + first - start),
+		      last = age - (int32_t)first + (int32_t)(beyond < x->rows ? beyond : x->rows);
+	const int32_t end = cuda_rows_within(last, CUDA_KV_BLOCK); /* of what a row sees */
 
 	CUDA_UNROLL
-	for (uint32_t r = 0; r < CUDA_VALUE_ROWS; r++) {
-		seen[r] = cuda_rows_seen(x, first + r, b);
-		most = seen[r] > most ? seen[r] : most;
-		least = seen[r] < least ? seen[r] : least;
-		if (seen[r])
-			v[r] *= s->rescale[(first + r) * CUDA_SPAN_BLOCKS + b];
-	}
+	for (uint32_t r = 0; r < CUDA_VALUE_ROWS; r++)
+		v[r] *= s->rescale[(first + r) * CUDA_SPAN_BLOCKS + b];
 	CUDA_ROLLED
-	for (uint32_t j = 0; j < most; j += AHEAD) {
-		const bool all = j + AHEAD <= least;
-		float value[AHEAD];
+	for (int32_t j = 0; j < end; j += CUDA_VALUES_AHEAD) {
+		const uint32_t near = cuda_rows_near(age - j, x->window);
+		float value[CUDA_VALUES_AHEAD];
+		if (!near) /* before the window */
+			continue;
 		CUDA_UNROLL
-		for (uint32_t i = 0; i < AHEAD; i++) {
-			const uint32_t slot = j + i < most ? j + i : j;
-			value[i] = cuda_element(block, p->half, at + (size_t)slot * p->head_dim);
-		}
+		for (int32_t i = 0; i < CUDA_VALUES_AHEAD; i++)
+			value[i] = cuda_element(block, p->half, at + (uint32_t)(j + i) * p->head_dim);
 		CUDA_UNROLL
-		for (uint32_t i = 0; i < AHEAD; i++)
-			cuda_rows_value(v, e + (j + i) * CUDA_TOGETHER, value[i], seen, j + i, all);
+		for (int32_t i = 0; i < CUDA_VALUES_AHEAD; i++)
+			cuda_rows_value(v, e + (j + i) * CUDA_TOGETHER, value[i], near, (uint32_t)i);
 	}
 }
 
@@ -226,21 +274,22 @@ CUDA_THREAD float *cuda_rows_part(const struct cuda_attention *p, const struct c
 				  uint32_t r)
 {
 	const size_t query = (size_t)(x->t + r) * p->heads + x->head;
+	const uint32_t span = (x->start - cuda_rows_first(x, r) / CUDA_SPAN * CUDA_SPAN) / CUDA_SPAN;
 
-	return p->parts + ((size_t)cuda_block_y() * p->n * p->heads + query) * cuda_part(p->head_dim);
+	return p->parts + ((size_t)span * p->n * p->heads + query) * cuda_part(p->head_dim);
 }
 
 /* By one thread for a row: the largest score and the sum of all exponentials. */
 CUDA_THREAD void cuda_rows_end(const struct cuda_attention *p, const struct cuda_rows_span *x,
 			       const struct cuda_rows_look *s, uint32_t r)
 {
-	float *part = cuda_rows_part(p, x, r), sum = 0;
+	float *part = cuda_rows_part(p, x, r), sum = cuda_rows_sink(x, r) ? 1 : 0;
 
 	for (uint32_t b = 0; b < CUDA_SPAN_BLOCKS; b++)
-		if (cuda_rows_seen(x, r, b))
+		if (cuda_rows_see_block(x, r, b))
 			sum = cuda_fma(sum, s->rescale[r * CUDA_SPAN_BLOCKS + b],
 				       s->sum[r * CUDA_SPAN_BLOCKS + b]);
-	part[p->head_dim] = cuda_rows_max(s, r, CUDA_SPAN_BLOCKS);
+	part[p->head_dim] = cuda_rows_max(x, s, r, CUDA_SPAN_BLOCKS);
 	part[p->head_dim + 1] = sum;
 }
 
@@ -255,16 +304,16 @@ CUDA_THREAD void cuda_rows_put_values(const struct cuda_attention *p, const stru
 			v[r] = 0;
 		CUDA_ROLLED
 		for (uint32_t b = 0; b < CUDA_SPAN_BLOCKS; b++)
-			if (cuda_rows_seen(x, x->rows - 1, b))
+			if (cuda_rows_need_block(x, b))
 				cuda_rows_values(p, x, s, first, d, b, v);
 		CUDA_UNROLL
 		for (uint32_t r = 0; r < CUDA_VALUE_ROWS; r++)
-			if (cuda_rows_seen(x, first + r, 0))
+			if (cuda_rows_see_span(x, first + r))
 				cuda_rows_part(p, x, first + r)[d] = v[r];
 	}
 }
 
-/* The rows are of one context, at positions that follow each other; there is no window and no sink. */
+/* The rows are of one context, at positions that follow each other. */
 CUDA_KERNEL_OF(256) cuda_attend_rows(struct cuda_attention p)
 {
 	const struct cuda_rows_look s = cuda_rows_look_of(p.head_dim);
@@ -272,14 +321,14 @@ CUDA_KERNEL_OF(256) cuda_attend_rows(struct cuda_attention p)
 
 	cuda_wait_for_ahead();
 	const struct cuda_rows_span x = cuda_rows_span_now(&p);
-	if (!cuda_rows_seen(&x, x.rows - 1, 0))
+	if (x.start >= x.position + x.rows)
 		return;
 	cuda_rows_load(&p, &x, &s);
 	CUDA_UNROLL
 	for (uint32_t r = 0; r < CUDA_TOGETHER; r++)
 		score[r] = 0;
 	cuda_barrier();
-	if (cuda_rows_seen(&x, x.rows - 1, cuda_thread() / CUDA_KV_BLOCK))
+	if (cuda_rows_need_block(&x, cuda_thread() / CUDA_KV_BLOCK))
 		cuda_rows_scores(&p, &x, &s, score);
 	cuda_rows_largest(&p, &x, &s, score);
 	cuda_barrier();
@@ -288,6 +337,6 @@ CUDA_KERNEL_OF(256) cuda_attend_rows(struct cuda_attention p)
 	cuda_rows_sums(&s);
 	cuda_rows_put_values(&p, &x, &s);
 	cuda_barrier();
-	if (cuda_thread() < x.rows && cuda_rows_seen(&x, cuda_thread(), 0))
+	if (cuda_rows_see_span(&x, cuda_thread()))
 		cuda_rows_end(&p, &x, &s, cuda_thread());
 }

@@ -84,11 +84,6 @@ CUDA_THREAD void cuda_delta_convolve(float x[CUDA_DELTA_EACH], const struct cuda
 	}
 }
 
-CUDA_THREAD float cuda_l2norm_factor(float squares, float eps, float scale)
-{
-	return cuda_infinite(squares) ? cuda_nan() : cuda_divide(scale, cuda_root(squares + eps));
-}
-
 /* ---- gates: delta.h, operation by operation ---- */
 
 CUDA_THREAD double cuda_delta_power_of_two(int64_t n)

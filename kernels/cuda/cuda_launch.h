@@ -59,6 +59,7 @@
 	DO(cuda_block_products_1, struct cuda_products)      \
 	DO(cuda_block_products_8, struct cuda_products)      \
 	DO(cuda_rmsnorm, struct cuda_norms)                  \
+	DO(cuda_l2norm, struct cuda_lengths)                 \
 	DO(cuda_rope, struct cuda_positions)                 \
 	DO(cuda_silu_mul, struct cuda_vectors)               \
 	DO(cuda_add, struct cuda_vectors)                    \
@@ -66,6 +67,7 @@
 	DO(cuda_open_gates, struct cuda_gates)               \
 	DO(cuda_activate, struct cuda_activation)            \
 	DO(cuda_add_scaled, struct cuda_scaled)              \
+	DO(cuda_scale, struct cuda_vectors)                  \
 	DO(cuda_add_expert_bias, struct cuda_expert_bias)    \
 	DO(cuda_gather, struct cuda_gather)                  \
 	DO(cuda_embed, struct cuda_embedding)                \
@@ -220,6 +222,14 @@ struct cuda_norms {
 	float eps;
 };
 
+/* The same without weights, by l2norm. */
+struct cuda_lengths {
+	const float *x;
+	float *y;
+	uint32_t rows, n;
+	float eps, scale;
+};
+
 /* x[rows][heads][head_dim]; cos and sin [rows][half]. */
 struct cuda_positions {
 	float *x;
@@ -227,7 +237,7 @@ struct cuda_positions {
 	uint32_t rows, heads, head_dim, half;
 };
 
-/* y[n], the gate of silu_mul, and x[n]. */
+/* y[n], the gate of silu_mul, and x[n]; of cuda_scale x[1], by which all of y is multiplied. */
 struct cuda_vectors {
 	float *y;
 	const float *x;
@@ -242,8 +252,8 @@ struct cuda_bias {
 };
 
 /* gate[n] = a function of gate and up: gelu_mul, swiglu_clamped, or silu_mul of gate, at most `limit`, and of
- * up, -limit to limit. */
-enum cuda_glu { CUDA_GELU, CUDA_CLAMPED, CUDA_LIMITED };
+ * up, -limit to limit; or of gate alone: relu_squared. */
+enum cuda_glu { CUDA_GELU, CUDA_CLAMPED, CUDA_LIMITED, CUDA_RELU_SQUARED };
 struct cuda_activation {
 	float *gate;
 	const float *up;

@@ -572,6 +572,11 @@ struct cuda_grid cuda_norms_grid(const struct cuda_norms *p)
 	return g;
 }
 
+struct cuda_grid cuda_lengths_grid(const struct cuda_lengths *p)
+{
+	return cuda_warps_grid(p->rows, 0);
+}
+
 struct cuda_grid cuda_items_grid(size_t n)
 {
 	const struct cuda_grid g = {(uint32_t)((n + CUDA_THREADS - 1) / CUDA_THREADS), 1,
@@ -629,11 +634,20 @@ struct cuda_grid cuda_spans_grid(const struct cuda_attention *p)
 	return g;
 }
 
+/* Most spans that rows together see: with a window they may see one more than each of them. */
+static uint32_t cuda_spans_together(const struct cuda_attention *p)
+{
+	const uint32_t seen = p->window + CUDA_ROWS_TOGETHER - 1;
+	const uint32_t most = cuda_parts(seen - 1, CUDA_SPAN) + 1;
+
+	return p->window && p->spans < most ? p->spans + 1 : p->spans;
+}
+
 struct cuda_grid cuda_rows_grid(const struct cuda_attention *p)
 {
 	const uint32_t floats = p->head_dim + CUDA_SPAN + CUDA_SPAN / CUDA_WARP + 2 * CUDA_SPAN_BLOCKS;
-	const struct cuda_grid g = {cuda_parts(p->n, CUDA_ROWS_TOGETHER) * p->heads, p->spans,
-				    CUDA_SPAN,
+	const struct cuda_grid g = {cuda_parts(p->n, CUDA_ROWS_TOGETHER) * p->heads,
+				    cuda_spans_together(p), CUDA_SPAN,
 				    floats * CUDA_ROWS_TOGETHER * (uint32_t)sizeof(float)};
 	return g;
 }

@@ -52,6 +52,7 @@ struct cuda_grid cuda_gate_inputs_grid(const struct cuda_gate_inputs *p);
 struct cuda_grid cuda_join_inputs_grid(const struct cuda_join_inputs *p);
 struct cuda_grid cuda_heads_grid(const struct cuda_heads *p);
 struct cuda_grid cuda_norms_grid(const struct cuda_norms *p);
+struct cuda_grid cuda_lengths_grid(const struct cuda_lengths *p);
 /* Kernels of which each thread has an element. */
 struct cuda_grid cuda_items_grid(size_t n);
 /* The kernel for a router of this kind; and the one that also groups the row. */

@@ -29,6 +29,21 @@ CUDA_KERNEL cuda_rmsnorm(struct cuda_norms p)
 		y[i] = row[i] * *scale * p.w[i];
 }
 
+/* A warp has a row. */
+CUDA_KERNEL cuda_l2norm(struct cuda_lengths p)
+{
+	const size_t row = cuda_item() / CUDA_WARP;
+	const float *x = p.x + row * p.n;
+	float *y = p.y + row * p.n;
+
+	cuda_wait_for_ahead();
+	if (row >= p.rows)
+		return;
+	const float factor = cuda_l2norm_factor(cuda_squares(x, p.n), p.eps, p.scale);
+	for (uint32_t i = cuda_thread() % CUDA_WARP; i < p.n; i += CUDA_WARP)
+		y[i] = x[i] * factor;
+}
+
 CUDA_KERNEL cuda_rope(struct cuda_positions p)
 {
 	const uint32_t item = (uint32_t)cuda_item(), head = item / p.half, i = item % p.half;
@@ -85,6 +100,15 @@ CUDA_KERNEL cuda_add_scaled(struct cuda_scaled p)
 		p.y[i] = cuda_fma(p.a, p.x[i], p.y[i]);
 }
 
+CUDA_KERNEL cuda_scale(struct cuda_vectors p)
+{
+	const size_t i = cuda_item();
+
+	cuda_wait_for_ahead();
+	if (i < p.n)
+		p.y[i] *= p.x[0];
+}
+
 CUDA_KERNEL cuda_add_expert_bias(struct cuda_expert_bias p)
 {
 	const size_t item = cuda_item(), at = item / p.width;
@@ -101,7 +125,12 @@ CUDA_KERNEL cuda_activate(struct cuda_activation p)
 	cuda_wait_for_ahead();
 	if (i >= p.n)
 		return;
-	const float gate = p.gate[i], up = p.up[i];
+	const float gate = p.gate[i];
+	if (p.kind == CUDA_RELU_SQUARED) {
+		p.gate[i] = cuda_relu_squared(gate);
+		return;
+	}
+	const float up = p.up[i];
 	p.gate[i] = p.kind == CUDA_GELU	     ? cuda_gelu(gate) * up
 		    : p.kind == CUDA_CLAMPED ? cuda_swiglu_clamped(gate, up, p.alpha, p.limit)
 					     : cuda_silu(cuda_at_most(gate, p.limit)) *

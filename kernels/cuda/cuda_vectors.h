@@ -71,6 +71,14 @@ CUDA_THREAD float cuda_swiglu_clamped(float gate, float up, float alpha, float l
 	return (u + 1) * cuda_divide(g, 1 + cuda_exp(g * -alpha));
 }
 
+/* Of NaN, NaN. */
+CUDA_THREAD float cuda_relu_squared(float x)
+{
+	const float positive = 0 > x ? 0 : x;
+
+	return positive * positive;
+}
+
 /* A pair of a head by its angle. */
 CUDA_THREAD void cuda_rotate_pair(float *first, float *second, float cos, float sin)
 {
@@ -96,7 +104,12 @@ CUDA_THREAD float cuda_norm_scale(float squares, uint32_t n, float eps)
 	return cuda_divide(1, cuda_root(cuda_divide(squares, (float)n) + eps));
 }
 
-/* The sum of the squares of n numbers in shared memory, in dot order, by a warp. Numbers are read some
+CUDA_THREAD float cuda_l2norm_factor(float squares, float eps, float scale)
+{
+	return cuda_infinite(squares) ? cuda_nan() : cuda_divide(scale, cuda_root(squares + eps));
+}
+
+/* The sum of the squares of n numbers in dot order, by a warp. Numbers are read some
  * steps before they are added. */
 CUDA_THREAD float cuda_squares(const float *x, uint32_t n)
 {

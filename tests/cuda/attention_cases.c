@@ -283,8 +283,8 @@ static uint32_t case_attend_fill(struct look_run *x, int32_t *lengths)
 	uint32_t most = 0;
 
 	for (size_t p = 0; p < LOOK_POSITIONS; p++) {
-		if (p < last)
-			case_look_put(x, p, 0, p);
+		if (p < last && (!c->window || p + c->window >= c->length))
+			case_look_put(x, p, 0, p); /* before all windows there are NaNs */
 		case_look_put(x, LOOK_POSITIONS - 1 - p, 1, p);
 	}
 	for (uint32_t t = 0; t < c->n + c->others; t++) {
@@ -382,7 +382,7 @@ static bool case_attend_of(const struct runner *r, const struct look_case *c)
 	right = right && compare_floats(what, out, out + all, all) &&
 		case_attend_inputs(r, &p, out + all, false) &&
 		(p.heads * p.head_dim % BLOCK || case_attend_inputs(r, &p, out + all, true));
-	if (c->others == 0 && !c->window && !c->sinks)
+	if (c->others == 0)
 		right = right && case_attend_rows(r, &p, out + all, all);
 	free(q);
 	free(out);
@@ -408,6 +408,14 @@ bool case_attend(const struct runner *r)
 		{21, 0, 4, 2, 128, 250, 0, KV_F16, false, true},
 		{19, 0, 2, 1, 64, 1, 0, KV_F16, false, false},
 		{16, 0, 2, 2, 84, 500, 0, KV_F32, false, true},
+		/* with windows: over the ends of blocks and spans, of more spans than one row sees, and of fewer
+		 * positions than rows */
+		{24, 0, 4, 2, 64, 250, 128, KV_F16, true, false},
+		{19, 0, 2, 1, 80, 1, 6, KV_F16, true, true},
+		{17, 0, 2, 2, 128, 505, 257, KV_F32, false, true},
+		{24, 0, 2, 2, 64, 761, 5, KV_F16, false, false},
+		{20, 0, 2, 1, 48, 1000, 700, KV_F16, true, false},
+		{18, 0, 2, 2, 64, 300, 0, KV_F16, true, true},
 	};
 	bool right = true;
 

@@ -36,10 +36,36 @@ static bool case_rmsnorm_shape(const struct runner *r, uint32_t rows, uint32_t n
 	return right;
 }
 
+/* To another place, or in place. */
+static bool case_l2norm_shape(const struct runner *r, uint32_t rows, uint32_t n, bool apart)
+{
+	const size_t all = (size_t)rows * n, bytes = all * sizeof(float);
+	struct random random = {n};
+	float *x = case_alloc(all, sizeof *x), *got = case_alloc(all, sizeof *got);
+	compare_fill_rows(&random, x, rows, n);
+	struct cuda_lengths p = {.x = r->put(r->ctx, x, bytes),
+				 .rows = rows,
+				 .n = n,
+				 .eps = 1e-6F,
+				 .scale = sqrtf((float)n)};
+	p.y = apart ? r->put(r->ctx, NULL, bytes) : (float *)(uintptr_t)p.x;
+
+	bool right = case_launch(r, cuda_l2norm_number, cuda_lengths_grid(&p), &p, sizeof p) &&
+		     r->get(r->ctx, got, p.y, bytes);
+	for (size_t row = 0; row < rows; row++)
+		kernels_scalar.l2norm(x + row * n, x + row * n, n, p.eps, p.scale);
+	right = right && compare_floats("l2norm", got, x, all);
+	free(x);
+	free(got);
+	r->forget(r->ctx);
+	return right;
+}
+
 bool case_rmsnorm(const struct runner *r)
 {
 	return case_rmsnorm_shape(r, 12, 128) && case_rmsnorm_shape(r, 3, 37) &&
-	       case_rmsnorm_shape(r, 2, 2048);
+	       case_rmsnorm_shape(r, 2, 2048) && case_l2norm_shape(r, 13, 128, false) &&
+	       case_l2norm_shape(r, 3, 37, true) && case_l2norm_shape(r, 5, 512, true);
 }
 
 static bool case_rope_shape(const struct runner *r, struct cuda_positions p)
@@ -106,10 +132,17 @@ static bool case_elements_by(const struct runner *r, enum cuda_kernel k,
 	return right;
 }
 
+static void case_scale(float *y, const float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		y[i] *= x[0];
+}
+
 bool case_elements(const struct runner *r)
 {
 	return case_elements_by(r, cuda_silu_mul_number, kernels_scalar.silu_mul) &&
-	       case_elements_by(r, cuda_add_number, kernels_scalar.add);
+	       case_elements_by(r, cuda_add_number, kernels_scalar.add) &&
+	       case_elements_by(r, cuda_scale_number, case_scale);
 }
 
 enum { GLU_NUMBERS = 3000 };
@@ -121,7 +154,7 @@ static bool case_activation(const struct runner *r, struct cuda_activation p)
 	compare_fill_rows(&random, gate, 3, GLU_NUMBERS / 3);
 	random_normal(&random, up, GLU_NUMBERS);
 	p.gate = r->put(r->ctx, gate, sizeof gate);
-	p.up = r->put(r->ctx, up, sizeof up);
+	p.up = p.kind == CUDA_RELU_SQUARED ? NULL : r->put(r->ctx, up, sizeof up);
 	p.n = GLU_NUMBERS;
 
 	for (size_t i = 0; i < GLU_NUMBERS && p.kind == CUDA_LIMITED; i++) {
@@ -130,6 +163,8 @@ static bool case_activation(const struct runner *r, struct cuda_activation p)
 	}
 	if (p.kind == CUDA_GELU)
 		kernels_scalar.gelu_mul(gate, up, GLU_NUMBERS);
+	else if (p.kind == CUDA_RELU_SQUARED)
+		kernels_scalar.relu_squared(gate, GLU_NUMBERS);
 	else if (p.kind == CUDA_CLAMPED)
 		kernels_scalar.swiglu_clamped(gate, up, GLU_NUMBERS, p.alpha, p.limit);
 	else
@@ -146,9 +181,10 @@ bool case_activations(const struct runner *r)
 {
 	static const struct cuda_activation all[] = {{.kind = CUDA_GELU},
 						     {.kind = CUDA_CLAMPED, .alpha = 1.702F, .limit = 1},
-						     {.kind = CUDA_LIMITED, .limit = 0.7F}};
+						     {.kind = CUDA_LIMITED, .limit = 0.7F},
+						     {.kind = CUDA_RELU_SQUARED}};
 	return case_activation(r, all[0]) && case_activation(r, all[1]) &&
-	       case_activation(r, all[2]);
+	       case_activation(r, all[2]) && case_activation(r, all[3]);
 }
 
 static bool case_scaled(const struct runner *r)

@@ -32,10 +32,9 @@ static const struct case_of {
 	{"qwen3_5", "gpu: all layers; cpu: the draft layer", 1, false},
 	{"lfm2_moe", "gpu: all else; cpu: mixers of layers 0-1, 3 (convolutions); " EXPERTS, 2, true},
 	{"deepseek_v3_fp8", "gpu: all else; cpu: mixers of layers 0-2 (latent attention); " EXPERTS, 3, false},
-	{"nemotron_h",
-	 "gpu: all else; cpu: mixers of layers 0, 2 (Mamba2); feed-forwards of layers 1, 4 (feed-forwards without "
-	 "gates)",
-	 1, false},
+	{"nemotron_h", "gpu: all else; cpu: mixers of layers 0, 2 (Mamba2); " EXPERTS, 3, true},
+	{"nemotron_latent", "gpu: all else; cpu: mixers of layers 0 (Mamba2); " EXPERTS, 3, false},
+	{"gemma4_moe", "gpu: all layers; cpu: " EXPERTS, 3, true},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
