@@ -212,19 +212,44 @@ void cuda_settle_layers(struct step *s);
 /* cuda_delta.c */
 void cuda_run_delta(struct step *s, uint32_t layer);
 
-/* cuda_feed.c: feed-forwards with experts */
-/* Whether feed_held can compute the layer. */
+/* cuda_choice.c: where a choice lies on the GPU, [n][top_k] each: of a layer whose experts are all there, until
+ * the step ends; or in the scratch, between the GPU and main memory. */
+struct cuda_choice_at {
+	gpu_address chosen, weight, rank;
+};
+struct cuda_choice_at cuda_choice_left_at(const struct step *s, uint32_t layer);
+struct cuda_choice_at cuda_choice_sent(const struct cuda_scratch *k, uint32_t n);
+/* For which format a layer's norm also makes codes: the router's, or, where that multiplies floats, the
+ * experts'. */
+enum format cuda_router_codes(const struct step *s, uint32_t layer);
+/* Nobody sees or changes the choice before the experts are computed, and a kernel makes it: not of experts
+ * that a table lists, nor of more than a warp weighs. */
+bool cuda_choice_is_free(const struct step *s, uint32_t layer);
+/* Whether a session loses experts on purpose, depending on where they are. */
+bool cuda_loses_some(const struct step *s);
+/* By the GPU: runs the router, chooses, and groups the rows by expert, at most `most` for an item. */
+void cuda_choose_rows(struct step *s, uint32_t layer, const struct cuda_choice_at *to, uint32_t most);
+/* Starts to copy the choice in the scratch, and the experts' input, to main memory; has it arrive, and fills the
+ * step's routing. False: something has failed. */
+void cuda_send_choice(struct step *s);
+bool cuda_receive_choice(struct step *s, uint32_t layer);
+/* By the CPU, from the router's logits, which it waits for. False: something has failed. */
+bool cuda_choose_by_cpu(struct step *s, uint32_t layer);
+/* Gives the choice of the step's routing to the GPU, and groups the rows. */
+void cuda_upload_choice(struct step *s, uint32_t layer, uint32_t most);
+void cuda_tell_choice(struct step *s, uint32_t layer);
+void cuda_reweigh(struct step *s, uint32_t layer, size_t row);
+void cuda_guess(struct step *s, uint32_t later);
+
+/* cuda_feed.c: feed-forwards with experts. Whether feed_held can compute the layer. */
 bool cuda_can_feed(const struct step *s, uint32_t layer);
 /* A feed-forward with experts that are all on the GPU. */
 void cuda_run_routed(struct step *s, uint32_t layer);
 void cuda_route(struct step *s, uint32_t layer);
-void cuda_reweigh(struct step *s, uint32_t layer, size_t row);
-void cuda_guess(struct step *s, uint32_t later);
 void cuda_begin_experts(struct step *s, uint32_t layer);
 void cuda_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, uint32_t count);
 void cuda_end_experts(struct step *s, uint32_t layer);
 bool cuda_feed_held(struct step *s, uint32_t layer);
-void cuda_tell_choice(struct step *s, uint32_t layer);
 
 /* cuda_dense.c: feed-forwards that every row passes. What all have in common: the input of down, of n
  * rows of some width, in 8 bits = the family's function of gate and up, which lie one after the other. */

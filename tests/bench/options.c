@@ -117,10 +117,11 @@ struct effort effort_default(void)
 static void print_default(const struct bench_option *o)
 {
 	const struct number_list *list = o->to;
+	const uint64_t *number = o->to;
 	switch (o->kind) {
-	case OPTION_NUMBER:
-		if (*(const uint64_t *)o->to)
-			(void)printf(" (%llu)", *(const unsigned long long *)o->to);
+	case OPTION_NUMBER: /* a number that could not be asked for stands for none */
+		if (*number && *number <= o->most)
+			(void)printf(" (%llu)", (unsigned long long)*number);
 		break;
 	case OPTION_SECONDS:
 		(void)printf(" (%g)", *(const double *)o->to);
