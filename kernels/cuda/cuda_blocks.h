@@ -262,9 +262,10 @@ CUDA_THREAD void cuda_whole_load(uint32_t to[3], struct cuda_format f, const uin
 	if (f.scales == CUDA_SCALES_SIGNED || f.scales == CUDA_SCALES_NIBBLES)
 		to[0] = cuda_load_bits(from + (f.by_16 ? 2 * b + half : b) * CUDA_ROWS, true);
 	if (f.scales == CUDA_SCALES_K) {
-		to[0] = cuda_load_bits(from + b % 4 * CUDA_ROWS, true);
-		to[1] = cuda_load_bits(from + (b % 4 + 4) * CUDA_ROWS, true);
-		to[2] = cuda_load_bits(from + (b + 4) * CUDA_ROWS, true);
+		const uint8_t *own = from + b % 4 * CUDA_ROWS, *last = from + b * CUDA_ROWS;
+		to[0] = cuda_load_bits(own, true);
+		to[1] = cuda_load_bits(own + 4 * CUDA_ROWS, true);
+		to[2] = cuda_load_bits(last + 4 * CUDA_ROWS, true);
 	}
 }
 
