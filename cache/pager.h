@@ -173,8 +173,8 @@ void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n);
 /* Reads experts. This counts as a use for the policy; the experts are evicted like any other.
  * -ENOSPC: they do not fit beside the pinned experts. */
 int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
-/* Experts that were held elsewhere (a GPU) no longer are: reads them, as far as there is free room. This
- * counts as no use. */
+/* Experts that were held elsewhere (a GPU) no longer are: reads those for which there is free room. This counts
+ * as no use, and evicts nothing. */
 void pager_take_back(struct pager_source *s, const struct pager_id *ids, size_t n);
 /* Evicts experts that are in memory and that no batch needs now; skips the others. -EBUSY: some are
  * pinned, and none was evicted. */

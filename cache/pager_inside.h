@@ -31,7 +31,8 @@ struct pager_entry { /* one expert of one source */
 	bool holds;		  /* its request occupies a thread until done (pager_loader.c) */
 	bool prefetched;	  /* read because of a prediction, and not used since */
 	bool shielded;		  /* predicted for its layer's next batch */
-	bool asked;		  /* a user asked for it, and it is still absent (pager_pins.c) */
+	bool asked;		  /* it was asked for, and is still absent (pager_pins.c) */
+	bool spare;		  /* asked: only where there is free room */
 	struct pager_batch *batch; /* whose read it is, while LOADING; NULL: none */
 	uint32_t wanted;	   /* open batches that have yet to take it */
 	_Atomic uint32_t holders;  /* batches that compute with it */
@@ -158,6 +159,7 @@ static inline size_t pager_entry_bytes(const struct pager_entry *x)
  * asked: takes the request back. */
 static inline void pager_entry_ask(struct pager_entry *x, bool asked)
 {
+	x->spare = false;
 	if (x->asked == asked)
 		return;
 	x->asked = asked;
@@ -215,7 +217,7 @@ void pool_forget_uses(struct pager *p);
 /* ---- pager_queue.c ---- */
 
 /* Requests for experts: demands (a batch waits), prefetches (predicted for the next layers), and
- * experts that a user asked for, which are marked in their entry and are in no queue. Call all of
+ * experts that were asked for, which are marked in their entry and are in no queue. Call all of
  * these functions with the pager's lock held. */
 /* queue_demand: queues an entry that has a slot, for a batch. queue_prefetch: queues an entry
  * without a slot, to be read when the device has little to do. */
@@ -231,7 +233,7 @@ void queue_forget_source(struct pager *p, struct pager_source *s);
 /* The first demand whose source may have another read in flight. worker: for a worker, else for a
  * thread with a ring. NULL: none. */
 struct pager_entry *queue_next_demand(struct pager *p, bool worker);
-/* An absent expert that a user asked for, now with a slot; NULL: none. */
+/* An absent expert that was asked for, now with a slot; NULL: none. */
 struct pager_entry *queue_next_asked(struct pager *p, bool worker);
 /* The first prefetch whose entry is still absent, now with a spare slot; NULL: none. */
 struct pager_entry *queue_next_prefetch(struct pager *p, bool worker);

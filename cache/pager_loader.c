@@ -1,7 +1,7 @@
 /* The pager's I/O threads, which read experts from the store into their slots.
  *
  * Requests are taken by kind, in this order: demand (a batch waits; the expert already has its
- * slot), prefetch (predicted; gets a slot here if one is free), an expert that a user asked for, and
+ * slot), prefetch (predicted; gets a slot here if one is free), an expert that was asked for, and
  * the warm start. As many reads
  * are in flight as depth.c finds useful, so a demand read never queues behind many others. Reads in
  * flight are counted for each source: while the disk of one source hangs, the reads of the others

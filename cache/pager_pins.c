@@ -1,4 +1,5 @@
-/* What users ask for in addition to the policy: pins, loads and evictions.
+/* What is asked for in addition to the policy: by users, pins, loads and evictions; and experts that have left a
+ * GPU, where there is free room.
  *
  * A pin is a mark. A pinned expert is not evicted while there is another way to make room. A pinned
  * expert that is absent is queued. Queued experts are read when nothing more urgent is queued, into
@@ -136,20 +137,16 @@ int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, str
 	return rc;
 }
 
-/* Whether there is free room for all experts that are asked for, and for this one. */
-static bool pins_is_free(const struct pager *p, const struct pager_entry *x)
-{
-	return p->total.used + (p->asked + UINT64_C(1)) * pager_entry_bytes(x) <= p->budget;
-}
-
 void pager_take_back(struct pager_source *s, const struct pager_id *ids, size_t n)
 {
 	struct pager *p = s->pager;
 	pthread_mutex_lock(&p->lock);
 	for (size_t i = 0; i < n; i++) {
 		struct pager_entry *x = pins_entry(s, ids[i]);
-		if (x->state == ENTRY_ABSENT && !x->asked && pins_is_free(p, x))
-			pager_entry_ask(x, true);
+		if (x->state != ENTRY_ABSENT || x->asked)
+			continue;
+		pager_entry_ask(x, true);
+		x->spare = true;
 	}
 	queue_wake(p, p->asked);
 	pthread_mutex_unlock(&p->lock);

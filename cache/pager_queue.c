@@ -119,7 +119,7 @@ static bool queue_has_place(const struct pager *p, const struct pager_source *s,
 	return s->flying < p->depth.depth && !(holds && s->held >= p->worker_share);
 }
 
-/* Whether a thread of this kind serves an expert that a user asked for, which is in no queue.
+/* Whether a thread of this kind serves an expert that was asked for, which is in no queue.
  * Threads with a ring leave an expert to the workers while the store lacks it. If the store gets
  * the expert after that, the worker that was woken to make it reads it, since no other thread was
  * woken. */
@@ -146,8 +146,12 @@ struct pager_entry *queue_next_asked(struct pager *p, bool worker)
 			left -= x->asked;
 			if (!queue_may_begin(p, x, worker))
 				continue;
-			if (pool_take(p, x, NEED_ASKED) <= 0)
-				break; /* there is probably no room for the others either */
+			if (pool_take(p, x, x->spare ? NEED_FREE : NEED_ASKED) <= 0) {
+				if (!x->spare)
+					break; /* there is probably no room for the others either */
+				pager_entry_ask(x, false);
+				continue;
+			}
 			queue_forget(p, x);
 			x->holds = worker;
 			return x;

@@ -119,7 +119,8 @@ struct backend {
 	 * `rank`. At most PREDICT_MOST rows. */
 	void (*guess)(struct step *s, uint32_t later);
 	/* Called while experts are read from disk: computes the input of all experts, the shared
-	 * expert, and experts that the backend holds. The rows are grouped by expert. */
+	 * expert, and experts that the backend holds, unless `route` has begun with these. The rows
+	 * are grouped by expert. */
 	void (*begin_experts)(struct step *s, uint32_t layer);
 	/* Computes the experts in `ready` (`index`: among the step's distinct experts) for all rows
 	 * that chose them. Each expert comes once, in any order. The backend does not use the slots

@@ -79,6 +79,9 @@ struct cuda_delta_arrays {
 	struct cuda_input gated;       /* as out */
 };
 
+/* Who has chosen a layer's experts; and whether the GPU computes those that it holds. */
+enum cuda_progress { CHOSEN_BY_CPU, CHOSEN_BY_GPU, EXPERTS_BEGUN };
+
 /* A choice has three arrays: experts, weights, and each expert's place in the order of the choice. */
 enum { CHOICE_ARRAYS = 3 };
 
@@ -123,7 +126,7 @@ struct cuda_scratch {
 	struct cuda_sequence sequence[CUDA_SEQUENCES];
 
 	struct scratch *cpu; /* for what the CPU computes */
-	bool begun; /* the GPU computes those of the layer's experts that it holds, by its own choice */
+	enum cuda_progress progress; /* of a layer some of whose experts may be elsewhere */
 	bool some_elsewhere; /* of the experts that the layer's rows chose */
 };
 

@@ -188,11 +188,10 @@ void cuda_begin_experts(struct step *s, uint32_t layer)
 		return;
 	}
 	const uint32_t most = cuda_expert_tokens(s, layer);
-	if (!k->begun) {
+	if (k->progress == CHOSEN_BY_CPU)
 		cuda_upload_choice(s, layer, most);
+	if (k->progress != EXPERTS_BEGUN)
 		cuda_run_experts(s, layer, k->chosen, most);
-	}
-	k->begun = false;
 	if (k->some_elsewhere && s->env->config->feed_forwards_apart)
 		(void)cuda_rows_to_cpu(s); /* whose norm its experts read */
 	if (k->some_elsewhere)
@@ -281,7 +280,8 @@ bool cuda_feed_held(struct step *s, uint32_t layer)
 /* ---- who chooses where some are elsewhere ---- */
 
 /* The GPU chooses, and goes on with the experts that it holds, while main memory gets the choice and the
- * experts' input. False: something has failed. */
+ * experts' input. Where later layers' experts are guessed next, which waits for the GPU, its experts come after
+ * that, and run beside the CPU's. False: something has failed. */
 static bool cuda_choose_and_begin(struct step *s, uint32_t layer)
 {
 	struct cuda_scratch *k = cuda_scratch_of(s);
@@ -289,8 +289,10 @@ static bool cuda_choose_and_begin(struct step *s, uint32_t layer)
 	const uint32_t most = cuda_expert_tokens(s, layer);
 	cuda_choose_rows(s, layer, &sent, most);
 	cuda_send_choice(s);
-	cuda_run_experts(s, layer, sent.chosen, most);
-	k->begun = true;
+	k->progress = s->n <= PREDICT_MOST && pager_predicts(s->env->experts) ? CHOSEN_BY_GPU
+										 : EXPERTS_BEGUN;
+	if (k->progress == EXPERTS_BEGUN)
+		cuda_run_experts(s, layer, sent.chosen, most);
 	return cuda_receive_choice(s, layer);
 }
 
@@ -311,7 +313,7 @@ static bool cuda_find_choice(struct step *s, uint32_t layer)
 
 void cuda_route(struct step *s, uint32_t layer)
 {
-	cuda_scratch_of(s)->begun = false;
+	cuda_scratch_of(s)->progress = CHOSEN_BY_CPU;
 	if (!cuda_find_choice(s, layer)) /* nothing is computed any more */
 		memset(s->routing->kept, 0, s->n * sizeof *s->routing->kept);
 }

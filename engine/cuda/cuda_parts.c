@@ -86,6 +86,7 @@ static const char *cuda_feed_lacks(const struct cuda_model *m, const struct laye
 		{routed && c->expert_latent > c->hidden_size, "experts on a wide projection"},
 		{routed && c->shared_gate && (c->expert_latent || c->post_norms || c->feed_forwards_apart),
 		 "gates of shared experts beside norms or projections of the others"},
+		{routed && c->layer_scale && !c->post_norms, "scales of layers right after experts"},
 		{routed && c->experts > CUDA_CHOICE_MOST,
 		 "more experts than a block of threads sorts"},
 	};

@@ -127,6 +127,7 @@ static void load_note_no_card(struct model *m, const struct err *why)
 static void load_gpu_failed(void *ctx, const struct err *why)
 {
 	struct model *m = ctx;
+	pager_set_elsewhere(m->loaded.experts, 0);
 	engine_gpu_fail(m->engine, why);
 	load_note_no_card(m, why);
 }

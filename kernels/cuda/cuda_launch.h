@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Products have a kernel for items of one token, for items of up to 8 and, but those of floats, for items of
- * up to 32. */
+/* Products have a kernel for items of one token, for items of up to 8 and, but those of floats and of most of
+ * MLX's groups, for items of up to 32. */
 #define CUDA_PRODUCTS_FEW(DO, name)                         \
 	DO(cuda_##name##_product_1, struct cuda_product)    \
 	DO(cuda_##name##_product_8, struct cuda_product)

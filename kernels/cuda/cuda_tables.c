@@ -528,12 +528,20 @@ static struct cuda_grid cuda_many_grid(const struct cuda_tokens *t, const struct
 	return g;
 }
 
-static struct cuda_grid cuda_float_grid(const struct cuda_tokens *t, const struct cuda_product *p,
-					uint32_t items)
+/* Rows of a block of threads: few of a small matrix, if it may have the shared memory for them. */
+static uint32_t cuda_float_rows(uint32_t tokens, enum cuda_number type, uint32_t rows, uint32_t shared)
 {
 	enum { SMALL = 512 };
+	const bool fit = cuda_float_shared(CUDA_FLOAT_FEW, tokens, type) <= shared;
+
+	return tokens == 1 || (rows <= SMALL && fit) ? CUDA_FLOAT_FEW : CUDA_FLOAT_MANY;
+}
+
+static struct cuda_grid cuda_float_grid(const struct cuda_tokens *t, const struct cuda_product *p,
+					uint32_t items, uint32_t shared)
+{
 	const enum cuda_number type = t->format == FORMAT_F32 ? CUDA_F32 : CUDA_F16;
-	const uint32_t rows = t->tokens == 1 || p->rows <= SMALL ? CUDA_FLOAT_FEW : CUDA_FLOAT_MANY;
+	const uint32_t rows = cuda_float_rows(t->tokens, type, p->rows, shared);
 	/* Of one token, more threads than add, for copying. */
 	const uint32_t threads = t->tokens == 1
 					 ? 256
@@ -551,7 +559,7 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, u
 	if (!t)
 		return cuda_tiles_grid(cuda_find_tokens(cuda_tiles, CUDA_TILES, k), p, items, room);
 	if (format_is_float(t->format))
-		return cuda_float_grid(t, p, items);
+		return cuda_float_grid(t, p, items, room->shared);
 	if (format_is_block(t->format))
 		return t->tokens <= 8 ? cuda_block_grid(t, p, items, room) : cuda_many_grid(t, p, items);
 	return cuda_tc_grid(t, p, items, room);

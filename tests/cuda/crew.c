@@ -8,12 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#if defined(__has_feature)
-#define CREW_HAS(feature) __has_feature(feature)
-#else
-#define CREW_HAS(feature) 0
-#endif
-
 /* A kernel that waits so would hang a card. */
 static void crew_refuse(const char *what)
 {
@@ -21,7 +15,7 @@ static void crew_refuse(const char *what)
 	abort();
 }
 
-#if defined(__SANITIZE_THREAD__) || CREW_HAS(thread_sanitizer)
+#if CREW_OF_SYSTEM_THREADS
 
 /* ---- each a thread of the system ---- */
 

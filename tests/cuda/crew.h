@@ -9,6 +9,17 @@
 
 #include <stdint.h>
 
+#if defined(__has_feature)
+#define CREW_HAS(feature) __has_feature(feature)
+#else
+#define CREW_HAS(feature) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || CREW_HAS(thread_sanitizer)
+#define CREW_OF_SYSTEM_THREADS 1
+#else
+#define CREW_OF_SYSTEM_THREADS 0
+#endif
+
 enum { CREW_MOST = 1024, CREW_WARP = 32 };
 
 /* Has so many threads, whole warps, call work() once, and returns when all have. */

@@ -2,6 +2,7 @@
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "tests/cuda/cases.h"
+#include "tests/cuda/crew.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -339,7 +340,7 @@ static bool case_product_run(const struct runner *r, const struct product_case *
 		 cuda_kernel_name(k), c->shape.rows, c->shape.cols, c->n);
 	/* The host knows only how many items there are at most. */
 	const uint32_t items = c->divide ? x.item_count + 3 : (c->n - 1) / c->most + 1;
-	const struct cuda_room little = {1, 101376};
+	const struct cuda_room little = {1, format_is_float(c->shape.format) ? 65536 : 101376};
 	const struct cuda_grid g = cuda_product_grid(k, &x.p, items, c->little ? &little : &r->room);
 	const bool right = case_launch(r, k, g, &x.p, sizeof x.p) &&
 			   r->get(r->ctx, x.y, x.p.y, x.results * sizeof *x.y) &&
@@ -412,11 +413,14 @@ static bool case_block_products(const struct runner *r, enum format format)
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
 
+/* Formats whose kernels differ in codes and scales alone. Where each thread is one of the system, which takes minutes
+ * and looks for missing barriers, the first is like all. */
 static bool case_formats(const struct runner *r, const enum format *formats, size_t count)
 {
+	const size_t some = CREW_OF_SYSTEM_THREADS ? 1 : count;
 	bool right = true;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < some; i++)
 		right &= case_block_products(r, formats[i]);
 	return right;
 }
@@ -429,7 +433,7 @@ static bool case_float_products_of(const struct runner *r, enum format format)
 		{128, 256, 1, 1, 0, NORM_F16, 0}, {6, 4113, 3, 1, 0, NORM_F16, 0},
 		{33, 264, 8, 1, 8, NORM_F16, 0},  {17, 1100, 9, 8, 0, NORM_F16, 0},
 		{40, 96, 24, 8, 4, NORM_F16, 0},  {9, 2376, 11, 8, 0, NORM_F16, 0},
-		{520, 544, 9, 8, 0, NORM_F16, 0},
+		{520, 96, 9, 8, 0, NORM_F16, 0},
 	};
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }

@@ -14,7 +14,10 @@
 #include <cmocka.h>
 #include <errno.h>
 
-enum { LOOKS = 2000 }; /* steps in which an expert must have come */
+enum {
+	LOOKS = 2000,	/* steps in which an expert must have come */
+	HANGS = 300000, /* milliseconds after which it is taken not to come */
+};
 
 static struct model_expert look(const struct test_gpu *g, struct pager_id id)
 {
@@ -236,8 +239,9 @@ static void what_leaves_the_gpu_comes_to_main_memory(void **state)
 		steps_of(&g, seed, 70);
 	engine_gpu_stats(g.m.engine, &after);
 	assert_true(after.promotions > before.promotions);
-	while (some_nowhere(&g))
+	for (int i = 0; i < HANGS && some_nowhere(&g); i++)
 		nanosleep(&moment, NULL);
+	assert_false(some_nowhere(&g));
 	test_gpu_close(&g);
 }
 
