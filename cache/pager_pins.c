@@ -1,5 +1,5 @@
-/* What is asked for in addition to the policy: by users, pins, loads and evictions; and experts that have left a
- * GPU, where there is free room.
+/* Requests that do not come from the policy: pins, loads and evictions by users, and experts that have just left a
+ * GPU and are read if there is free room.
  *
  * A pin is a mark. A pinned expert is not evicted while there is another way to make room. A pinned
  * expert that is absent is queued. Queued experts are read when nothing more urgent is queued, into

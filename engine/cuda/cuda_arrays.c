@@ -81,7 +81,8 @@ static size_t cuda_in_bytes(const struct config *c)
 /* Floats that `rows` rows leave behind. */
 static size_t cuda_left_floats(const struct cuda_left *l, size_t rows)
 {
-	return rows * (2 * (size_t)l->keyed * l->kv_width + 3 * (size_t)l->routed * l->top_k);
+	return rows * (2 * (size_t)l->keyed * l->kv_width +
+		       CHOICE_ARRAYS * (size_t)l->routed * l->top_k);
 }
 
 static size_t cuda_lay_out_stream(struct cuda_stream *x, const struct config *c, gpu_address memory)

@@ -44,8 +44,8 @@ static struct cuda_product cuda_expert_product(const struct cuda_scratch *k, con
 	return p;
 }
 
-/* How many items to expect of so many assignments: the GPU alone knows. Half of few assignments have an expert for
- * themselves. */
+/* A guess of how many items n assignments make; the host does not know the number. It assumes that half of a small
+ * number of assignments go to an expert that no other one goes to. */
 static size_t cuda_items_expected(uint32_t experts, uint32_t n, uint32_t most)
 {
 	uint32_t alone = (n < experts ? n : experts) / 2;

@@ -116,8 +116,8 @@ void cuda_multiply(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 	cuda_do(m, k, &g, &p);
 }
 
-/* One launch, where there is a kernel for all of the formats, and none of them has work for all of the GPU by
- * itself; else false. */
+/* Multiplies in one launch, if one kernel takes all of the formats. False: no kernel does, or one of the products
+ * is large enough to keep the whole GPU busy by itself. */
 static bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
 				   const struct cuda_projection *products, uint32_t count,
 				   const struct cuda_input *x, uint32_t n)

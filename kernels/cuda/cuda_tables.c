@@ -185,7 +185,8 @@ static uint32_t cuda_tc_threads(enum format format, uint32_t tokens)
 	return format == FORMAT_TC3 && tokens <= 8 ? 1024 : 512;
 }
 
-/* Whether so many tiles are work for all warps of a GPU: those of half of them take as long. */
+/* Whether there are enough tiles to give one to each warp of the GPU. Half as many are enough: the others would
+ * share the same tiles, which takes as long. */
 static bool cuda_fills(enum format format, uint32_t most, size_t tiles, const struct cuda_room *room)
 {
 	return tiles >= room->processors * cuda_tc_threads(format, most) / CUDA_WARP / 2;
@@ -290,7 +291,7 @@ static enum format cuda_first_format(enum cuda_block_format number)
 	return cuda_block_kernels[i].first;
 }
 
-/* NULL: it is none of these. */
+/* The row of `all` for a kernel, or NULL. */
 static const struct cuda_tokens *cuda_find_tokens(const struct cuda_tokens *all, size_t count,
 						  enum cuda_kernel k)
 {

@@ -40,7 +40,7 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, u
 enum cuda_kernel cuda_products_kernel(const enum format *formats, uint32_t count, uint32_t most);
 /* The type of a table of this format for cuda_embed. False: it has none. */
 bool cuda_table_type(enum cuda_number *type, enum format format);
-/* Of a table of an affine format, which lies in chunks of so many rows. */
+/* The groups of a table in an affine format, which is stored in chunks of chunk_rows rows. */
 struct cuda_table_groups cuda_table_groups_of(const struct shape *s, uint32_t chunk_rows);
 /* What a product needs to know of a format that cuda_product_kernel has and that has blocks. */
 struct cuda_block_kind cuda_block_kind_of(const struct shape *s);
