@@ -10,6 +10,8 @@
 struct card_chain {
 	struct card *card;
 	bool early; /* a kernel may begin before the one ahead of it has ended */
+	/* Of every `period` launches the one of number left_out is left out; none if period is 0. */
+	uint32_t period, left_out, added;
 	int result; /* of the driver, the first that is not 0 */
 };
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 enum { LAYERS = 48, SETS = 8, HIDDEN = 2048, WIDTH = 4096, HEADS = 32, KV = 4, DIM = 128 };
+enum { LAUNCHES = 12 }; /* of a layer */
 enum { EXPERTS = 128, TOP_K = 8, SIZE = 768, POSITIONS = 4096, BLOCK_BYTES = 2 * KV * DIM * 64 * 2 };
 
 /* The matrices of a layer, one after the other. */
@@ -271,7 +272,7 @@ static void layer_experts(struct card_chain *chain, const struct layer_step *s, 
 	layer_multiply(chain, s, set, DOWN, s->down);
 }
 
-/* One layer: 12 launches. */
+/* One layer. */
 static void layer_add(struct card_chain *chain, const struct layer_step *s, size_t set,
 		      uint32_t positions)
 {
@@ -293,6 +294,31 @@ static void layer_add(struct card_chain *chain, const struct layer_step *s, size
 	layer_experts(chain, s, set);
 }
 
+/* The chain of all layers, whose launches begin early or not, in microseconds of a layer; without the launch of
+ * that number of each. */
+static double layers_time(const struct layers *x, const struct layer_step *s, bool early, uint32_t left_out)
+{
+	struct card_chain chain;
+
+	card_chain_begin(&chain, x->card, early);
+	chain.period = left_out < LAUNCHES ? LAUNCHES : 0;
+	chain.left_out = left_out;
+	for (size_t i = 0; i < LAYERS; i++)
+		layer_add(&chain, s, i % SETS, x->positions);
+	return card_chain_end(&chain) / LAYERS;
+}
+
+/* By how much a layer is faster without one of its launches. */
+static void layers_parts(const struct layers *x, const struct layer_step *s, double whole)
+{
+	static const char *const name[LAUNCHES] = {"norm", "queries, keys, values", "heads", "attention",
+						   "joined", "out", "norm", "router", "choice", "gate and up",
+						   "gated", "down"};
+
+	for (uint32_t i = 0; i < LAUNCHES; i++)
+		printf("%s: %s: %.2f us\n", x->model->name, name[i], whole - layers_time(x, s, true, i));
+}
+
 static void card_measure_model(struct card *c, const struct layer_model *model)
 {
 	struct layers x;
@@ -305,16 +331,11 @@ static void card_measure_model(struct card *c, const struct layer_model *model)
 	}
 	for (x.positions = 256; x.positions <= POSITIONS; x.positions *= 4) {
 		layers_step(&x, &s);
-		double us[2];
-		for (int early = 0; early < 2; early++) {
-			struct card_chain chain;
-			card_chain_begin(&chain, c, early);
-			for (size_t i = 0; i < LAYERS; i++)
-				layer_add(&chain, &s, i % SETS, x.positions);
-			us[early] = card_chain_end(&chain) / LAYERS;
-		}
-		printf("%s: one token, %u positions: %.2f (%.2f) us\n", model->name, x.positions, us[0],
-		       us[1]);
+		const double late = layers_time(&x, &s, false, LAUNCHES);
+		const double early = layers_time(&x, &s, true, LAUNCHES);
+		printf("%s: one token, %u positions: %.2f (%.2f) us\n", model->name, x.positions, late, early);
+		if (x.positions == 256)
+			layers_parts(&x, &s, early);
 	}
 	card_give(c, x.memory);
 	card_give(c, x.weights);
