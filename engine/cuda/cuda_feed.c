@@ -24,17 +24,17 @@ static uint32_t cuda_expert_tokens(const struct step *s, uint32_t layer)
 	return least;
 }
 
-/* What the products of a layer's experts have in common. most: tokens of an expert at once. */
+/* What the products of a layer's experts have in common. most: tokens of an expert at once; all_here: the GPU has
+ * chosen among all experts, and holds them all, so of one row each assignment is an item. */
 static struct cuda_product cuda_expert_product(const struct cuda_scratch *k, const struct step *s,
-					       uint32_t layer, uint32_t part, uint32_t most)
+					       uint32_t layer, uint32_t part, uint32_t most, bool all_here)
 {
 	const struct cuda_model *m = k->model;
 	uint32_t routed = s->env->plan->routed_of[layer];
 	const struct plan_record *record = &s->env->plan->record[routed];
-	struct cuda_product p = {.slots = cuda_at(cuda_experts_slots(m, routed)),
-				 .offset = record->slot_offset[part],
+	struct cuda_product p = {.offset = record->slot_offset[part],
 				 .items = cuda_at(k->items),
-				 .item_count = cuda_at(k->item_count),
+				 .item_count = all_here && s->n == 1 ? NULL : cuda_at(k->item_count),
 				 .order = cuda_at(k->order),
 				 .n = s->n * k->top_k,
 				 .most = most,
@@ -68,8 +68,16 @@ static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_pr
 	cuda_do(k->model, kernel, &g, p);
 }
 
+/* The part of the next product's matrix that each tile of this one brings closer. */
+static uint32_t cuda_next_bytes(const struct cuda_product *p, const struct shape *next)
+{
+	const uint32_t tiles = p->parts * ((p->rows + TILE_ROWS - 1) / TILE_ROWS);
+	return (uint32_t)(format_arranged_bytes(next) / tiles / 16 * 16);
+}
+
 /* Gate and up: one launch where they are alike. Without a gate up alone, in its place. */
-static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, const struct cuda_input *x)
+static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, bool all_here,
+			     const struct cuda_input *x)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
@@ -80,12 +88,14 @@ static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, cons
 	const struct cuda_input hidden = cuda_hidden_of(k, gate->rows);
 	size_t all = (size_t)s->n * k->top_k;
 	for (uint32_t part = first; part < (alike ? 1 : 2); part++) {
-		struct cuda_product p = cuda_expert_product(k, s, layer, part, most);
+		struct cuda_product p = cuda_expert_product(k, s, layer, part, most, all_here);
 		p.divide = k->top_k;
 		p.y = cuda_at(part > first ? cuda_up_of(&hidden, all) : hidden.f);
 		p.parts = alike ? 2 : 1;
 		p.part_bytes = record->slot_offset[1] - record->slot_offset[0];
 		p.y_part = all * gate->rows;
+		p.next = record->slot_offset[EXPERT_PARTS - 1];
+		p.next_bytes = cuda_next_bytes(&p, &record->computed[EXPERT_PARTS - 1]);
 		if (part > first && format_input(gate->format) != format_input(up->format))
 			cuda_prepare_input(k->model, x, s->n, up->format);
 		cuda_run_expert_product(k, &p, record->computed[part].format, x);
@@ -157,7 +167,8 @@ static struct cuda_input cuda_begin_shared(struct step *s, uint32_t layer, enum 
 }
 
 /* found = the outputs of the grouped experts that the GPU holds, and shared = that of the shared expert. */
-static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen, uint32_t most)
+static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen, uint32_t most,
+			     bool all_here)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
@@ -165,12 +176,12 @@ static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen,
 	enum format gate = record->computed[s->env->plan->first_part].format,
 		    down = record->computed[EXPERT_PARTS - 1].format;
 	const struct cuda_input input = cuda_begin_shared(s, layer, gate);
-	cuda_run_gate_up(s, layer, most, &input);
+	cuda_run_gate_up(s, layer, most, all_here, &input);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_GATE_BIAS, chosen, hidden.f);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_UP_BIAS, chosen,
 			     cuda_up_of(&hidden, s->n * k->top_k));
 	cuda_gate(k, &hidden, s->n * k->top_k, down);
-	struct cuda_product p = cuda_expert_product(k, s, layer, EXPERT_PARTS - 1, most);
+	struct cuda_product p = cuda_expert_product(k, s, layer, EXPERT_PARTS - 1, most, all_here);
 	p.divide = 1;
 	p.y = cuda_at(k->found);
 	cuda_run_expert_product(k, &p, down, &hidden);
@@ -191,7 +202,7 @@ void cuda_begin_experts(struct step *s, uint32_t layer)
 	if (k->progress == CHOSEN_BY_CPU)
 		cuda_upload_choice(s, layer, most);
 	if (k->progress != EXPERTS_BEGUN)
-		cuda_run_experts(s, layer, k->chosen, most);
+		cuda_run_experts(s, layer, k->chosen, most, false);
 	if (k->some_elsewhere && s->env->config->feed_forwards_apart)
 		(void)cuda_rows_to_cpu(s); /* whose norm its experts read */
 	if (k->some_elsewhere)
@@ -260,7 +271,7 @@ void cuda_run_routed(struct step *s, uint32_t layer)
 	const struct cuda_choice_at left = cuda_choice_left_at(s, layer);
 	uint32_t most = cuda_expert_tokens(s, layer);
 	cuda_choose_rows(s, layer, &left, most);
-	cuda_run_experts(s, layer, left.chosen, most);
+	cuda_run_experts(s, layer, left.chosen, most, true);
 	cuda_leave_experts(s, layer, left.chosen, left.weight, false);
 }
 
@@ -292,7 +303,7 @@ static bool cuda_choose_and_begin(struct step *s, uint32_t layer)
 	k->progress = s->n <= PREDICT_MOST && pager_predicts(s->env->experts) ? CHOSEN_BY_GPU
 										 : EXPERTS_BEGUN;
 	if (k->progress == EXPERTS_BEGUN)
-		cuda_run_experts(s, layer, sent.chosen, most);
+		cuda_run_experts(s, layer, sent.chosen, most, false);
 	return cuda_receive_choice(s, layer);
 }
 

@@ -331,8 +331,7 @@ CUDA_THREAD void cuda_block_product(const struct cuda_product *p, struct cuda_fo
 	cuda_let_next_begin();
 	if (p->items)
 		cuda_wait_for_ahead();
-	const uint32_t all =
-		p->items ? *p->item_count * p->parts * p->sharing.tiles : p->sharing.all;
+	const uint32_t all = cuda_tiles_in_all(p);
 	cuda_multiply_blocks(&r, cuda_share(&p->sharing, all, cuda_block_x()),
 			     cuda_share(&p->sharing, all, cuda_block_x() + 1));
 	cuda_wait_for_ahead();

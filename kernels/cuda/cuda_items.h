@@ -16,17 +16,25 @@ struct cuda_quad {
 /* Item i, which there is. */
 CUDA_THREAD struct cuda_item cuda_item_of(const struct cuda_product *p, uint32_t i)
 {
-	struct cuda_item item = {0, i * p->most, 0, 0};
+	struct cuda_item item;
 
 	if (p->items)
 		return p->items[i];
+	item.record = p->slots[0];
+	item.first = i * p->most;
 	item.n = p->n - item.first < p->most ? p->n - item.first : p->most;
 	return item;
 }
 
 CUDA_THREAD bool cuda_item_there(const struct cuda_product *p, uint32_t i)
 {
-	return p->items ? i < *p->item_count : i * p->most < p->n;
+	return p->item_count ? i < *p->item_count : i * p->most < p->n;
+}
+
+/* The tiles of all items. */
+CUDA_THREAD uint32_t cuda_tiles_in_all(const struct cuda_product *p)
+{
+	return p->item_count ? *p->item_count * p->parts * p->sharing.tiles : p->sharing.all;
 }
 
 /* The assignment of an item's token t. Where an item has fewer tokens than its kernel, its last one
@@ -43,7 +51,7 @@ CUDA_THREAD uint32_t cuda_assignment_of(const struct cuda_product *p, struct cud
 CUDA_THREAD const uint8_t *cuda_matrix_of(const struct cuda_product *p, struct cuda_item item,
 					  uint32_t part)
 {
-	return p->slots[item.matrix] + p->offset + part * p->part_bytes;
+	return item.record + p->offset + part * p->part_bytes;
 }
 
 /* ---- codes that are looked up ---- */
@@ -113,6 +121,10 @@ CUDA_THREAD void cuda_tile_find(const struct cuda_product *p, const struct cuda_
 	to->part = matrix % p->parts;
 	to->weights = cuda_matrix_of(p, item, to->part) + (size_t)tile * bytes;
 	cuda_prefetch(to->weights, bytes);
+	if (p->next_bytes)
+		cuda_prefetch(item.record + p->next +
+				      (size_t)(to->part * p->sharing.tiles + tile) * p->next_bytes,
+			      p->next_bytes);
 }
 
 /* Where the share of block i of threads begins, of `all`. */

@@ -117,9 +117,10 @@ struct cuda_trellis {
 	uint32_t bits; /* 2, 3 or 4 */
 };
 
-/* The tokens of one matrix that a product computes at once: n of them, from `first` on. */
+/* The tokens of one record that a product computes at once: n of them, from `first` on. */
 struct cuda_item {
-	uint32_t matrix, first, n, unused;
+	const uint8_t *record;
+	uint32_t first, n;
 };
 
 /* How blocks of threads share tiles of 16 rows. A piece is a group of a tile; of formats with blocks, eight
@@ -180,17 +181,20 @@ struct cuda_block_kind {
 	enum cuda_number norms;
 };
 
-/* Products of arranged matrices (format.h) of one shape and inputs of 8 bits, or of floats. Matrix m's record
- * begins at slots[m]; it has `parts` matrices, part p at slots[m] + offset + p · part_bytes. An assignment
- * is an input for one matrix: assignment a multiplies input a / divide, and
+/* Products of arranged matrices (format.h) of one shape and inputs of 8 bits, or of floats. A record has `parts`
+ * matrices, part p at record + offset + p · part_bytes. An assignment is an input for one record: assignment a
+ * multiplies input a / divide, and
  *     y[p · y_part + a · ldy + r] = row r of part p · input a / divide.
- * Token t of an item is assignment order[first + t]. Without items there is only matrix 0: item i has
- * the assignments from i · most on, at most `most` of them, of n in all. */
+ * Token t of an item is assignment order[first + t]. Without items there is only record slots[0]: item i has
+ * the assignments from i · most on, at most `most` of them, of n in all. Where the host knows that each of n
+ * assignments is an item, item_count is NULL. A kernel of TC begins to bring what the next product reads of a
+ * record closer, too: for each tile of 16 rows next_bytes, a multiple of 16, from record + next on. */
 struct cuda_product {
-	const uint8_t *const *slots;
-	uint64_t offset, part_bytes;
+	const uint8_t *const *slots; /* without items */
+	uint64_t offset, part_bytes, next;
+	uint32_t next_bytes;
 	const struct cuda_item *items; /* or NULL */
-	const uint32_t *item_count;    /* with items */
+	const uint32_t *item_count;    /* with items, or NULL */
 	const uint32_t *order;	       /* with items */
 	uint32_t divide, n, most, parts;
 	const float *x; /* for floats */

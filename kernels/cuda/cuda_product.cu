@@ -9,9 +9,9 @@
 /* The shared memory: the pairs of TC3, then this. */
 struct cuda_found {
 	struct cuda_tiles tiles;
-	float *scale;	      /* [pieces][tokens]: of an input's group, times the gain */
-	float *norm;	      /* [pieces][16] */
-	float *dot;	      /* [pieces][tokens][16] */
+	float *scale; /* [pieces][tokens]: of an input's group, times the gain */
+	float *norm;  /* [pieces][16] */
+	float *dot;   /* [pieces][tokens][16]; of one token [pieces][16][2], and the factor with it, which is all */
 };
 
 /* A launch as a block of threads sees it; bits of TC, tokens and copies (of pairs) are constants. */
@@ -40,7 +40,7 @@ CUDA_THREAD struct cuda_run cuda_run_of(const struct cuda_product *p, uint32_t b
 				      p, tokens);
 	r.found.scale = (float *)(void *)(r.found.tiles.input + tokens * p->sharing.at_once);
 	r.found.norm = r.found.scale + tokens * p->sharing.pieces;
-	r.found.dot = r.found.norm + CUDA_ROWS * p->sharing.pieces;
+	r.found.dot = tokens == 1 ? r.found.scale : r.found.norm + CUDA_ROWS * p->sharing.pieces;
 	return r;
 }
 
@@ -50,8 +50,26 @@ CUDA_THREAD struct cuda_run cuda_run_of(const struct cuda_product *p, uint32_t b
 struct cuda_piece {
 	struct cuda_piece_place at;
 	struct cuda_slab slab;
-	uint32_t norm; /* bits */
+	uint32_t norm[2]; /* bits: of one token, of the thread's two rows; else of one row */
 };
+
+/* The bits of the norms of a thread's two rows. */
+CUDA_THREAD void cuda_two_norms_load(uint32_t norm[2], const uint8_t *norms, uint32_t bytes)
+{
+	const uint8_t *from = norms + cuda_thread() % CUDA_WARP / 4 * 2 * bytes;
+
+	if (bytes == 4) {
+		const struct cuda_two two = cuda_load_two(from);
+		norm[0] = two.row[0];
+		norm[1] = two.row[1];
+	} else {
+		norm[0] = cuda_load_bits(from, true);
+	}
+}
+CUDA_THREAD float cuda_norm_of_two(const uint32_t norm[2], uint32_t i, uint32_t bytes)
+{
+	return bytes == 4 ? cuda_float(norm[i]) : cuda_from_half((uint16_t)(norm[0] >> 16 * i));
+}
 
 CUDA_THREAD void cuda_piece_load(const struct cuda_run *r, struct cuda_piece *x, uint32_t first)
 {
@@ -60,7 +78,10 @@ CUDA_THREAD void cuda_piece_load(const struct cuda_run *r, struct cuda_piece *x,
 		r->found.tiles.tile[x->at.tile].weights + (first + x->at.group) * r->bytes;
 
 	cuda_slab_load(&x->slab, r->bits, weights);
-	x->norm = cuda_norm_bits(weights + CUDA_ROWS * 16 * r->bits, row, r->p->norm_bytes);
+	if (r->tokens == 1)
+		cuda_two_norms_load(x->norm, weights + CUDA_ROWS * 16 * r->bits, r->p->norm_bytes);
+	else
+		x->norm[0] = cuda_norm_bits(weights + CUDA_ROWS * 16 * r->bits, row, r->p->norm_bytes);
 }
 
 /* The thread's inputs of a piece, and its tokens' scales. */
@@ -87,6 +108,23 @@ CUDA_THREAD void cuda_piece_inputs_load(struct cuda_piece_inputs *in, const stru
 	}
 }
 
+/* Of one token: of thread 4 g the dots of the rows 2 g and 2 g + 1, and what each is multiplied by. */
+CUDA_THREAD void cuda_piece_put_one(const struct cuda_run *r, const struct cuda_piece *x,
+				    const struct cuda_piece_inputs *in, uint32_t groups,
+				    const struct cuda_dots *dots)
+{
+	const uint32_t lane = cuda_thread() % CUDA_WARP, row = lane / 4 * 2;
+	const uint32_t piece = x->at.tile * groups + x->at.group, bytes = r->p->norm_bytes;
+	const float scale = in->scale[0] * r->p->trellis.gain;
+	const struct cuda_quad both = {{cuda_bits((float)dots->set[0][0]),
+					cuda_bits(cuda_norm_of_two(x->norm, 0, bytes) * scale),
+					cuda_bits((float)dots->set[0][2]),
+					cuda_bits(cuda_norm_of_two(x->norm, 1, bytes) * scale)}};
+
+	if (lane % 4 == 0)
+		*(struct cuda_quad *)(void *)(r->found.dot + (piece * CUDA_ROWS + row) * 2) = both;
+}
+
 /* Of thread 4 g + c the dots of the rows 2 g and 2 g + 1 with the tokens 2 c and 2 c + 1 of each set. */
 CUDA_THREAD void cuda_piece_put(const struct cuda_run *r, const struct cuda_piece *x,
 				const struct cuda_piece_inputs *in, uint32_t groups,
@@ -94,26 +132,21 @@ CUDA_THREAD void cuda_piece_put(const struct cuda_run *r, const struct cuda_piec
 {
 	const uint32_t lane = cuda_thread() % CUDA_WARP, row = lane / 4 * 2;
 	const uint32_t piece = x->at.tile * groups + x->at.group;
-	const bool one = r->tokens == 1;
 	const struct cuda_found *f = &r->found;
 
 	if (lane < CUDA_ROWS)
-		f->norm[piece * CUDA_ROWS + lane] = cuda_norm(x->norm, r->p->norm_bytes);
+		f->norm[piece * CUDA_ROWS + lane] = cuda_norm(x->norm[0], r->p->norm_bytes);
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < in->slab.sets; i++) {
 		const uint32_t token = i * 8 + lane % 4 * 2;
 		float *to = f->dot + (piece * r->tokens + token) * CUDA_ROWS + row;
-		if (one ? lane == 0 : lane % 4 == 0)
-			f->scale[piece * r->tokens + (one ? 0 : i * 8 + lane / 4)] =
+		if (lane % 4 == 0)
+			f->scale[piece * r->tokens + i * 8 + lane / 4] =
 				in->scale[i] * r->p->trellis.gain;
-		if (!one || token == 0) {
-			to[0] = (float)dots->set[i][0];
-			to[1] = (float)dots->set[i][2];
-		}
-		if (!one) {
-			to[CUDA_ROWS] = (float)dots->set[i][1];
-			to[CUDA_ROWS + 1] = (float)dots->set[i][3];
-		}
+		to[0] = (float)dots->set[i][0];
+		to[1] = (float)dots->set[i][2];
+		to[CUDA_ROWS] = (float)dots->set[i][1];
+		to[CUDA_ROWS + 1] = (float)dots->set[i][3];
 	}
 }
 
@@ -150,13 +183,28 @@ CUDA_THREAD void cuda_find_pieces(const struct cuda_run *r, struct cuda_piece ne
 			cuda_tc2_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
 		else
 			cuda_tc4_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
-		cuda_piece_put(r, &x, &in, groups, &dots);
+		if (r->tokens == 1)
+			cuda_piece_put_one(r, &x, &in, groups, &dots);
+		else
+			cuda_piece_put(r, &x, &in, groups, &dots);
 	}
 }
 
 /* ---- sums ---- */
 
-/* y with the groups of a pass. */
+/* y of one token with the groups of a pass. */
+CUDA_THREAD float cuda_groups_added_one(const struct cuda_run *r, struct cuda_sum_place at,
+					uint32_t groups, float y)
+{
+	const float *found = r->found.dot + (at.tile * groups * CUDA_ROWS + at.row) * 2;
+
+	CUDA_UNROLL_8
+	for (uint32_t g = 0; g < groups; g++)
+		y = cuda_fma(found[g * CUDA_ROWS * 2], found[g * CUDA_ROWS * 2 + 1], y);
+	return y;
+}
+
+/* The same of several. */
 CUDA_THREAD float cuda_groups_added(const struct cuda_run *r, struct cuda_sum_place at,
 				    uint32_t groups, float y)
 {
@@ -188,7 +236,9 @@ CUDA_THREAD void cuda_multiply_tiles(const struct cuda_run *r, uint32_t tiles)
 		for (uint32_t i = cuda_thread(); i < tiles * r->tokens * CUDA_ROWS;
 		     i += cuda_threads()) {
 			const struct cuda_sum_place at = cuda_sum_place_of(i, r->tokens);
-			y = cuda_groups_added(r, at, groups, first > 0 ? y : 0);
+			y = first > 0 ? y : 0;
+			y = r->tokens == 1 ? cuda_groups_added_one(r, at, groups, y)
+					   : cuda_groups_added(r, at, groups, y);
 			if (first + groups == all)
 				cuda_put_sum(r->p, &r->found.tiles, r->tokens, at, y);
 		}
@@ -226,7 +276,7 @@ CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, ui
 		cuda_copy_pairs(p->trellis.pairs, copies);
 	if (p->items)
 		cuda_wait_for_ahead();
-	const uint32_t all = p->items ? *p->item_count * p->parts * p->sharing.tiles : p->sharing.all;
+	const uint32_t all = cuda_tiles_in_all(p);
 	const uint32_t from = cuda_share(&p->sharing, all, cuda_block_x());
 	const uint32_t to = cuda_share(&p->sharing, all, cuda_block_x() + 1);
 	cuda_multiply_all(&r, from, to - from);
@@ -263,13 +313,13 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 
 /* ---- the kernels ---- */
 
-/* threads: of a block, at most. All but those of TC3 alone need more registers. */
+/* threads: of a block, at most. */
 #define CUDA_TC_PRODUCTS(tokens, threads)                                             \
-	CUDA_KERNEL_OF(512) cuda_tq_product_##tokens(struct cuda_product p)           \
+	CUDA_KERNEL_OF(threads) cuda_tq_product_##tokens(struct cuda_product p)           \
 	{                                                                             \
 		cuda_tc_product(&p, 0, tokens, 0);                                    \
 	}                                                                             \
-	CUDA_KERNEL_OF(512) cuda_tc2_product_##tokens(struct cuda_product p)          \
+	CUDA_KERNEL_OF(threads) cuda_tc2_product_##tokens(struct cuda_product p)          \
 	{                                                                             \
 		cuda_tc_product(&p, 2, tokens, 0);                                    \
 	}                                                                             \
@@ -280,11 +330,11 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 		else                                                                  \
 			cuda_tc_product(&p, 3, tokens, 16);                           \
 	}                                                                             \
-	CUDA_KERNEL_OF(512) cuda_tc4_product_##tokens(struct cuda_product p)          \
+	CUDA_KERNEL_OF(threads) cuda_tc4_product_##tokens(struct cuda_product p)          \
 	{                                                                             \
 		cuda_tc_product(&p, 4, tokens, 0);                                    \
 	}                                                                             \
-	CUDA_KERNEL_OF(512) cuda_tc_products_##tokens(struct cuda_products p)         \
+	CUDA_KERNEL_OF(threads) cuda_tc_products_##tokens(struct cuda_products p)         \
 	{                                                                             \
 		if (p.p[0].sharing.copies == 32)                                      \
 			cuda_tc_products(&p, tokens, 32);                             \

@@ -346,7 +346,7 @@ CUDA_THREAD void cuda_put_items(const struct cuda_groups *p, const struct cuda_s
 
 	for (uint32_t done = 0; done < count; done += p->most) {
 		const struct cuda_item item = {
-			e, s->order[e] + done, count - done < p->most ? count - done : p->most, 0};
+			p->slots[e], s->order[e] + done, count - done < p->most ? count - done : p->most};
 		p->items[s->item[e] + done / p->most] = item;
 	}
 }
@@ -391,7 +391,8 @@ CUDA_THREAD void cuda_group_row(const struct cuda_groups *p, const uint32_t *cho
 {
 	const uint32_t lane = cuda_thread(), n = p->top_k;
 	const uint32_t own = lane < n ? chosen[lane] : 0;
-	const uint32_t there = lane < n && p->slots[own];
+	const uint8_t *record = lane < n ? p->slots[own] : NULL;
+	const uint32_t there = record != NULL;
 	uint32_t before = 0, all = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -402,7 +403,7 @@ CUDA_THREAD void cuda_group_row(const struct cuda_groups *p, const uint32_t *cho
 	if (lane == 0)
 		*p->item_count = all;
 	if (there) {
-		const struct cuda_item item = {own, before, 1, 0};
+		const struct cuda_item item = {record, before, 1};
 		p->order[before] = lane;
 		p->items[before] = item;
 	}

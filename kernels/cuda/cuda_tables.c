@@ -179,17 +179,18 @@ enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most)
 	return CUDA_KERNEL_COUNT;
 }
 
-/* Threads of a block for TC: more tokens and the tables of TC4 need more registers. */
-static uint32_t cuda_tc_threads(enum format format, uint32_t tokens)
+/* Threads of a block for TC: more tokens need more registers, and so do the tables of TC4 where a warp has a
+ * tile. */
+static uint32_t cuda_tc_threads(enum format format, uint32_t tokens, bool tiles)
 {
-	return format == FORMAT_TC3 && tokens <= 8 ? 1024 : 512;
+	return tokens <= 8 && (format == FORMAT_TC3 || !tiles) ? 1024 : 512;
 }
 
 /* Whether there are enough tiles to give one to each warp of the GPU. Half as many are enough: the others would
  * share the same tiles, which takes as long. */
 static bool cuda_fills(enum format format, uint32_t most, size_t tiles, const struct cuda_room *room)
 {
-	return tiles >= room->processors * cuda_tc_threads(format, most) / CUDA_WARP / 2;
+	return tiles >= room->processors * cuda_tc_threads(format, most, true) / CUDA_WARP / 2;
 }
 
 enum cuda_kernel cuda_kernel_for(enum format format, uint32_t most, size_t tiles,
@@ -412,11 +413,11 @@ static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, bool p
 
 /* A block of threads for each processor, as large as may be. */
 static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_product *p, uint32_t items,
-				     const struct cuda_room *room)
+				     const struct cuda_room *room, bool a_tile_each)
 {
 	const uint32_t tiles = items * p->parts * cuda_parts(p->rows, CUDA_ROWS);
 	struct cuda_grid g = {tiles < room->processors ? tiles : room->processors, 1,
-			      cuda_tc_threads(t->format, t->tokens), 0};
+			      cuda_tc_threads(t->format, t->tokens, a_tile_each), 0};
 
 	g.shared = cuda_share_tiles(p, t->tokens, t->format == FORMAT_TC3, room->shared, &g);
 	return g;
@@ -426,7 +427,7 @@ static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_pr
 static struct cuda_grid cuda_tiles_grid(const struct cuda_tokens *t, struct cuda_product *p,
 					uint32_t items, const struct cuda_room *room)
 {
-	struct cuda_grid g = cuda_tc_grid(t, p, items, room);
+	struct cuda_grid g = cuda_tc_grid(t, p, items, room, true);
 
 	g.shared = p->sharing.copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t);
 	return g;
@@ -499,7 +500,9 @@ struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p,
 {
 	const struct cuda_tokens *t = cuda_tokens_of(k);
 	const uint32_t most = (t->blocks ? 2 : 1) * room->processors;
-	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens, true) : 512, 0};
+	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens, true)
+					  : cuda_tc_threads(FORMAT_COUNT, t->tokens, false),
+			      0};
 	uint32_t pieces = 0;
 
 	for (uint32_t i = 0; i < p->count; i++) {
@@ -563,7 +566,7 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, u
 		return cuda_float_grid(t, p, items, room->shared);
 	if (format_is_block(t->format))
 		return t->tokens <= 8 ? cuda_block_grid(t, p, items, room) : cuda_many_grid(t, p, items);
-	return cuda_tc_grid(t, p, items, room);
+	return cuda_tc_grid(t, p, items, room, false);
 }
 
 enum { CUDA_THREADS = 256 }; /* of a block, where nothing asks for another number */

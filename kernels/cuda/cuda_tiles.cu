@@ -171,7 +171,7 @@ CUDA_THREAD void cuda_tc_tiles(const struct cuda_product *p, uint32_t bits, uint
 		cuda_copy_pairs(p->trellis.pairs, copies);
 	cuda_wait_for_ahead();
 	cuda_barrier();
-	const uint32_t all = p->items ? *p->item_count * p->parts * p->sharing.tiles : p->sharing.all;
+	const uint32_t all = cuda_tiles_in_all(p);
 	const uint32_t to = cuda_share(&p->sharing, all, cuda_block_x() + 1);
 	CUDA_ROLLED
 	for (uint32_t i = cuda_share(&p->sharing, all, cuda_block_x()) + cuda_thread() / CUDA_WARP;

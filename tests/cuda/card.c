@@ -89,6 +89,7 @@ int main(int argc, char **argv)
 	if (!card_there())
 		return 77;
 	for (const struct cuda_image *i = cuda_images; i->name; i++)
-		right &= card_try(i, tasks);
+		if (argc < 3 || strncmp(i->name, argv[2], strlen(argv[2])) == 0)
+			right &= card_try(i, tasks);
 	return right && cuda_images->name ? 0 : 1;
 }

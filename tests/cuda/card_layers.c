@@ -171,7 +171,7 @@ static struct cuda_product layer_product(const struct layer_step *s, enum layer_
 	const enum format format = s->model->format[m];
 	struct cuda_product p = {
 		.divide = 1,
-		.n = 1,
+		.n = m < GATE ? 1 : TOP_K,
 		.most = 1,
 		.parts = 1,
 		.x = s->normed,
@@ -187,7 +187,6 @@ static struct cuda_product layer_product(const struct layer_step *s, enum layer_
 	};
 	if (m >= GATE) {
 		p.items = s->items;
-		p.item_count = s->count;
 		p.order = s->order;
 	}
 	return p;
@@ -200,13 +199,15 @@ static void layer_multiply(struct card_chain *chain, const struct layer_step *s,
 	const enum cuda_kernel k = cuda_product_kernel(s->model->format[m], 1);
 	struct cuda_product p = layer_product(s, m);
 
-	p.slots = m < GATE ? s->matrix[set][m] : s->slots[set];
+	p.slots = m < GATE ? s->matrix[set][m] : NULL;
 	p.y = y;
 	if (m == GATE) {
 		p.divide = TOP_K;
 		p.parts = 2;
 		p.part_bytes = layers_bytes(s->model, GATE);
 		p.y_part = TOP_K * SIZE;
+		p.next = 2 * layers_bytes(s->model, GATE);
+		p.next_bytes = (uint32_t)layers_bytes(s->model, DOWN) / (2 * SIZE / 16) / 16 * 16;
 	} else if (m == DOWN) {
 		p.offset = 2 * layers_bytes(s->model, GATE);
 	}

@@ -103,10 +103,12 @@ static void card_measure_launches(struct card *c)
 	       (card_now() - begun) / LAUNCHES);
 }
 
+#define CARD_AT(address) ((void *)(uintptr_t)(address))
+
 /* ---- products of one token ---- */
 
 struct product_place {
-	gpu_address weights, slots, items, count, order, x, q, scale, sum, y, pairs;
+	gpu_address weights, items, count, order, x, q, scale, sum, y, pairs;
 };
 
 /* Matrices that launches take by turns: fewer where they are large. */
@@ -123,14 +125,13 @@ static bool card_prepare_products(struct card *c, struct product_place *at, size
 {
 	static struct cuda_item items[SLOTS];
 	static uint32_t order[SLOTS * 32];
-	static uint64_t slots[SLOTS];
 	const uint32_t turns = card_slots(bytes);
 	uint16_t pairs[CUDA_PAIRS];
 	struct err e;
 	const struct {
 		gpu_address *to;
 		size_t bytes;
-	} pieces[] = {{&at->weights, turns * bytes}, {&at->slots, sizeof slots},
+	} pieces[] = {{&at->weights, turns * bytes},
 		      {&at->items, sizeof items},    {&at->count, sizeof matrices},
 		      {&at->order, sizeof order},    {&at->x, (size_t)32 * cols * sizeof(float)},
 		      {&at->q, (size_t)32 * cols},
@@ -143,14 +144,13 @@ static bool card_prepare_products(struct card *c, struct product_place *at, size
 			return false;
 		}
 	for (uint32_t i = 0; i < SLOTS; i++) {
-		slots[i] = at->weights + i % turns * bytes;
-		items[i] = (struct cuda_item){i * 37 % turns, i % matrices * n, n, 0};
+		items[i] = (struct cuda_item){CARD_AT(at->weights + i * 37 % turns * bytes),
+					      i % matrices * n, n};
 	}
 	for (uint32_t i = 0; i < SLOTS * 32; i++)
 		order[i] = i;
 	cuda_fill_pairs(pairs);
-	return !card_copy_in(c, at->slots, slots, sizeof slots, &e) &&
-	       !card_copy_in(c, at->items, items, sizeof items, &e) &&
+	return !card_copy_in(c, at->items, items, sizeof items, &e) &&
 	       !card_copy_in(c, at->count, &matrices, sizeof matrices, &e) &&
 	       !card_copy_in(c, at->order, order, sizeof order, &e) &&
 	       !card_copy_in(c, at->pairs, pairs, sizeof pairs, &e) && !card_wait(c, &e);
@@ -158,13 +158,11 @@ static bool card_prepare_products(struct card *c, struct product_place *at, size
 
 static void card_give_products(struct card *c, const struct product_place *at)
 {
-	const gpu_address all[] = {at->weights, at->slots, at->items, at->count, at->order, at->x,
+	const gpu_address all[] = {at->weights, at->items, at->count, at->order, at->x,
 				   at->q,	at->scale, at->sum,   at->y,	 at->pairs};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		card_give(c, all[i]);
 }
-
-#define CARD_AT(address) ((void *)(uintptr_t)(address))
 
 /* `matrices` of one shape in one launch of a kernel, n tokens each. */
 static void card_measure_product(struct card *c, enum cuda_kernel k, enum format format, uint32_t rows,
@@ -177,7 +175,6 @@ static void card_measure_product(struct card *c, enum cuda_kernel k, enum format
 
 	if (card_prepare_products(c, &at, bytes, cols, rows, matrices, n)) {
 		struct cuda_product p = {
-			.slots = CARD_AT(at.slots),
 			.item_count = CARD_AT(at.count),
 			.order = CARD_AT(at.order),
 			.divide = matrices,
