@@ -89,7 +89,8 @@ static size_t cuda_lay_out_stream(struct cuda_stream *x, const struct config *c,
 {
 	gpu_address at = memory;
 	size_t rows = x->rows;
-	x->x = cuda_next(&at, rows * c->hidden_size, sizeof(float));
+	x->x = x->rows_at = cuda_next(&at, rows * c->hidden_size, sizeof(float));
+	x->few_at = cuda_next(&at, (size_t)CUDA_NORM_FEW * c->hidden_size, sizeof(float));
 	x->in = cuda_next(&at, rows, cuda_in_bytes(c));
 	x->left = cuda_next(&at, cuda_left_floats(&x->model->left, rows), sizeof(float));
 	return at - memory;

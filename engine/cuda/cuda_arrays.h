@@ -20,7 +20,8 @@ struct cuda_stream {
 	uint32_t rows;	 /* most */
 	size_t bytes;  /* on the GPU */
 	gpu_address memory;
-	gpu_address x;		/* [rows][hidden] */
+	gpu_address x;		/* [rows][hidden] as they are now, in `rows_at`, or of few rows in few_at */
+	gpu_address rows_at, few_at; /* [rows][hidden], [CUDA_NORM_FEW][hidden] */
 	/* What the step's n rows are, as cuda_place_rows lays it out: struct cuda_row[CUDA_KV_KINDS][n],
 	 * tokens[n], struct cuda_states[n], then cos, sin[n][half] of each rotation. */
 	gpu_address in;
@@ -67,6 +68,7 @@ struct cuda_sequence {
 	uint64_t stream; /* its number */
 	uint32_t n, spans;
 	struct cuda_pending pending; /* what it leaves */
+	gpu_address x;		     /* where it leaves the stream, which begins in rows_at */
 	uint64_t used; /* the step that used it last */
 };
 enum { CUDA_SEQUENCES = 32, CUDA_SEQUENCE_ROWS = 32 };

@@ -24,6 +24,7 @@
 	DO(cuda_tq_prepare, struct cuda_prepare)             \
 	DO(cuda_block_prepare, struct cuda_prepare)          \
 	DO(cuda_norm_inputs, struct cuda_norm_inputs)        \
+	DO(cuda_norm_few, struct cuda_norm_inputs)           \
 	DO(cuda_gate_inputs, struct cuda_gate_inputs)        \
 	DO(cuda_join_inputs, struct cuda_join_inputs)        \
 	DO(cuda_place_heads, struct cuda_heads)              \
@@ -450,10 +451,12 @@ struct cuda_expert_sum {
 	uint32_t top_k, unused;
 };
 
-/* x[rows][n] += added, where that is not NULL, or += the sum of experts; y = rmsnorm(x), where y is not
- * NULL; q, scale and sum = rmsnorm(x) in 8 bits, where q is not NULL. top_k is at most CUDA_TOP_K_MOST. */
+/* to = x[rows][n] + added, where that is not NULL, or + the sum of experts; y = rmsnorm(to), where y is not
+ * NULL; q, scale and sum = rmsnorm(to) in 8 bits, where q is not NULL. top_k is at most CUDA_TOP_K_MOST. `to` may
+ * be x. If it is not, cuda_norm_few is the kernel for few rows: many blocks of threads share a row. */
 struct cuda_norm_inputs {
-	float *x;
+	const float *x;
+	float *to;
 	const float *added;
 	struct cuda_expert_sum experts;
 	const float *w;
@@ -465,7 +468,7 @@ struct cuda_norm_inputs {
 	float eps;
 	struct cuda_signs signs;
 };
-enum { CUDA_TOP_K_MOST = 64 };
+enum { CUDA_TOP_K_MOST = 64, CUDA_NORM_FEW = 8 /* rows */ };
 
 /* q, scale and sum = silu_mul(gate, up) in 8 bits, of gate and up[rows][k]. */
 struct cuda_gate_inputs {
@@ -477,7 +480,9 @@ struct cuda_gate_inputs {
 	struct cuda_signs signs;
 };
 
-/* q, scale and sum = the output of cuda_attend_join in 8 bits. */
+/* q, scale and sum = the output of cuda_attend_join in 8 bits. Where heads have a multiple of 128 columns, shared
+ * memory has CUDA_SPAN_NUMBERS numbers and a maximum for each of 128 spans. */
+enum { CUDA_SPAN_NUMBERS = 4 };
 struct cuda_join_inputs {
 	struct cuda_attention attention; /* out is not written */
 	int8_t *q;

@@ -4,6 +4,7 @@
 #include "kernels/cuda/cuda_blocks.h"
 #include "kernels/cuda/cuda_codes.h"
 #include "kernels/cuda/cuda_floats.h"
+#include "kernels/cuda/cuda_vectors.h"
 #include "kernels/block_layout.h"
 #include "kernels/tc.h"
 
@@ -333,15 +334,25 @@ struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare
 			       0);
 }
 
+/* A block of threads for each group of `rows` rows. */
+static struct cuda_grid cuda_columns_grid(uint32_t rows, uint32_t k)
+{
+	const struct cuda_grid g = {rows, cuda_groups_of(k), CUDA_GROUP, CUDA_GROUP * (uint32_t)sizeof(float)};
+	return g;
+}
+
 struct cuda_grid cuda_gate_inputs_grid(const struct cuda_gate_inputs *p)
 {
-	return cuda_warps_grid(p->n * cuda_groups_of(p->k), 0);
+	return cuda_columns_grid(p->n, p->k);
 }
 
 struct cuda_grid cuda_join_inputs_grid(const struct cuda_join_inputs *p)
 {
 	const struct cuda_attention *a = &p->attention;
-	return cuda_warps_grid(a->n * cuda_groups_of(a->heads * a->head_dim), 0);
+	struct cuda_grid g = cuda_columns_grid(a->n, a->heads * a->head_dim);
+
+	g.shared += CUDA_GROUP * (CUDA_SPAN_NUMBERS + 1) * (uint32_t)sizeof(float);
+	return g;
 }
 
 struct cuda_grid cuda_heads_grid(const struct cuda_heads *p)
@@ -350,8 +361,30 @@ struct cuda_grid cuda_heads_grid(const struct cuda_heads *p)
 			       p->keys.head_dim * (uint32_t)sizeof(float));
 }
 
+enum cuda_kernel cuda_norm_kernel(const struct cuda_norm_inputs *p)
+{
+	const bool shared = p->to != p->x && p->n % 4 == 0 && !p->experts.chosen;
+
+	return shared && p->rows <= CUDA_NORM_FEW ? cuda_norm_few_number : cuda_norm_inputs_number;
+}
+
+/* Each thread loads four columns of the row, if there are enough threads. */
+static struct cuda_grid cuda_norm_few_grid(const struct cuda_norm_inputs *p)
+{
+	const uint32_t wanted = cuda_parts(p->n, 4 * CUDA_WARP) * CUDA_WARP, most = 512;
+	const struct cuda_grid g = {p->rows, cuda_groups_of(p->n),
+				    wanted < CUDA_GROUP ? CUDA_GROUP
+				    : wanted < most	? wanted
+							: most,
+				    (CUDA_LANES * cuda_lane_room(p->n) + 4 + CUDA_GROUP) *
+					    (uint32_t)sizeof(float)};
+	return g;
+}
+
 struct cuda_grid cuda_norm_inputs_grid(const struct cuda_norm_inputs *p)
 {
+	if (cuda_norm_kernel(p) == cuda_norm_few_number)
+		return cuda_norm_few_grid(p);
 	/* Not fewer than experts of a row. */
 	const uint32_t wanted = cuda_groups_of(p->n) * CUDA_WARP, least = CUDA_TOP_K_MOST, most = 512;
 	const struct cuda_grid g = {p->rows, 1,
