@@ -384,7 +384,7 @@ static void card_measure_step(struct card *c)
 					       .n = STEP_TOP_K};
 	const struct cuda_heads place = {.keys = keys, .q = x, .q_from = x, .q_step = STEP_DIM, .q_norm = z, .key_norm = z, .cos = z,
 					 .sin = z, .heads = STEP_HEADS, .turned = STEP_DIM / 2};
-	const struct cuda_route route = {choice, groups};
+	const struct cuda_route route = {.choice = choice, .groups = groups};
 	card_measure_kernel(c, cuda_norm_inputs_number, "2048, added", cuda_norm_inputs_grid(&norm),
 			    &norm);
 	card_measure_kernel(c, cuda_norm_inputs_number, "2048, 8 experts", cuda_norm_inputs_grid(&sum),
