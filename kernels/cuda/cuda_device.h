@@ -116,6 +116,12 @@ CUDA_THREAD void cuda_wait_for_ahead(void)
 	asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+/* 1 where main memory polls: whatever the block of threads has written there before a barrier, main memory has
+ * then. */
+CUDA_THREAD void cuda_tell(uint32_t *flag)
+{
+	asm volatile("fence.acq_rel.sys; st.relaxed.sys.u32 [%0], 1;" ::"l"(flag) : "memory");
+}
 /* Eight bytes of the card's memory that no thread of this launch writes. */
 struct cuda_two {
 	uint32_t row[2];
@@ -402,6 +408,10 @@ CUDA_THREAD void cuda_let_next_begin(void)
 }
 CUDA_THREAD void cuda_wait_for_ahead(void)
 {
+}
+CUDA_THREAD void cuda_tell(uint32_t *flag)
+{
+	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
 CUDA_THREAD void cuda_prefetch(const void *from, uint32_t bytes)
 {

@@ -506,10 +506,21 @@ struct cuda_heads {
 	float eps;
 };
 
+/* What main memory gets of a choice: chosen, weight and rank[top_k], one after the other, and a copy of
+ * input[width]; when all of it is there, 1 in `flag`. flag NULL: nothing. */
+struct cuda_told {
+	uint32_t *choice;
+	const float *input;
+	float *copy;
+	uint32_t width;
+	uint32_t *flag;
+};
+
 /* cuda_choose, then cuda_group, of one row: choice.rows and groups.rows are 1. */
 struct cuda_route {
 	struct cuda_choice choice;
 	struct cuda_groups groups;
+	struct cuda_told told;
 };
 
 /* The shape of a launch. */

@@ -384,7 +384,7 @@ static void card_measure_step(struct card *c)
 	const struct cuda_prepare rows = {.x = x, .q = q, .scale = to, .k = STEP_SIZE, .n = 1024};
 	const struct cuda_heads place = {.keys = keys, .q = x, .q_from = x, .q_step = STEP_DIM, .q_norm = z, .key_norm = z, .cos = z,
 					 .sin = z, .heads = STEP_HEADS, .turned = STEP_DIM / 2};
-	const struct cuda_route route = {choice, groups};
+	const struct cuda_route route = {.choice = choice, .groups = groups};
 	card_measure_kernel(c, cuda_norm_kernel(&norm), "2048, added", cuda_norm_inputs_grid(&norm), &norm);
 	card_measure_kernel(c, cuda_norm_kernel(&sum), "2048, 8 experts", cuda_norm_inputs_grid(&sum), &sum);
 	card_measure_kernel(c, cuda_gate_inputs_number, "8 of 768", cuda_gate_inputs_grid(&gates),
