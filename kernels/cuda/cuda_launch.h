@@ -130,9 +130,9 @@ struct cuda_sharing {
 	uint32_t tiles;			 /* of a matrix */
 	uint32_t pieces, at_once;	 /* pieces and tiles that a block of threads has at once */
 	uint32_t step_tiles, step_groups; /* from a piece of a warp to its next one */
-	uint32_t first, end;		 /* the blocks of threads: [first, end) of the launch */
-	uint32_t part;			 /* of one of them of all, of 2^32 */
+	uint32_t part;			 /* of a block of threads of all, of 2^32 */
 	uint32_t all;			 /* tiles, where there are no items */
+	uint32_t first, end;		 /* pieces, where there are several products */
 	uint32_t copies;		 /* of the pairs of TC3: 32, or 16 where shared memory is little */
 };
 
@@ -211,11 +211,12 @@ struct cuda_product {
 	struct cuda_trellis trellis;
 };
 
-/* Products in one launch, without items: of TC3 and TC4, or of formats with blocks. */
+/* Products in one launch, without items: of TC3 and TC4, where the pairs of product with_pairs are for all; or
+ * of formats with blocks. */
 enum { CUDA_PRODUCTS_MOST = 4 };
 struct cuda_products {
 	struct cuda_product p[CUDA_PRODUCTS_MOST];
-	uint32_t count;
+	uint32_t count, with_pairs;
 };
 
 /* x[rows][n], and y likewise, which may be x. */

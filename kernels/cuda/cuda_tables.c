@@ -180,18 +180,17 @@ enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most)
 	return CUDA_KERNEL_COUNT;
 }
 
-/* Threads of a block for TC: more tokens need more registers, and so do the tables of TC4 where a warp has a
- * tile. */
-static uint32_t cuda_tc_threads(enum format format, uint32_t tokens, bool tiles)
+/* Threads of a block for TC: more tokens and the tables of TC4 need more registers. */
+static uint32_t cuda_tc_threads(enum format format, uint32_t tokens)
 {
-	return tokens <= 8 && (format == FORMAT_TC3 || !tiles) ? 1024 : 512;
+	return tokens == 1 || (format == FORMAT_TC3 && tokens <= 8) ? 1024 : 512;
 }
 
 /* Whether there are enough tiles to give one to each warp of the GPU. Half as many are enough: the others would
  * share the same tiles, which takes as long. */
 static bool cuda_fills(enum format format, uint32_t most, size_t tiles, const struct cuda_room *room)
 {
-	return tiles >= room->processors * cuda_tc_threads(format, most, true) / CUDA_WARP / 2;
+	return tiles >= room->processors * cuda_tc_threads(format, most) / CUDA_WARP / 2;
 }
 
 enum cuda_kernel cuda_kernel_for(enum format format, uint32_t most, size_t tiles,
@@ -425,8 +424,6 @@ static void cuda_share_grid(struct cuda_product *p, uint32_t pieces, uint32_t ti
 	s->at_once = s->at_once == 0 ? 1 : s->at_once < tiles ? s->at_once : tiles;
 	s->step_tiles = pieces > s->pieces ? 0 : warps / pieces;
 	s->step_groups = pieces > s->pieces ? warps : warps % pieces;
-	s->first = 0;
-	s->end = g->x;
 	s->part = UINT32_MAX / g->x + 1; /* of 2^32, rounded up; 0, which does, for one block */
 	s->all = cuda_parts(p->n, p->most) * p->parts * s->tiles;
 }
@@ -436,8 +433,7 @@ static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, bool p
 				 const struct cuda_grid *g)
 {
 	const struct cuda_tc_room room = cuda_tc_room(tokens, shared);
-	const uint32_t for_tile = 24 + 8 * tokens,
-		       for_piece = 4 * (tokens == 1 ? 2 * CUDA_ROWS : CUDA_ROWS * (tokens + 1) + tokens);
+	const uint32_t for_tile = 24 + 8 * tokens, for_piece = 4 * (CUDA_ROWS * (tokens + 1) + tokens);
 	struct cuda_sharing *s = &p->sharing;
 
 	s->copies = pairs ? room.copies : 0;
@@ -449,11 +445,11 @@ static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, bool p
 
 /* A block of threads for each processor, as large as may be. */
 static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_product *p, uint32_t items,
-				     const struct cuda_room *room, bool a_tile_each)
+				     const struct cuda_room *room)
 {
 	const uint32_t tiles = items * p->parts * cuda_parts(p->rows, CUDA_ROWS);
 	struct cuda_grid g = {tiles < room->processors ? tiles : room->processors, 1,
-			      cuda_tc_threads(t->format, t->tokens, a_tile_each), 0};
+			      cuda_tc_threads(t->format, t->tokens), 0};
 
 	g.shared = cuda_share_tiles(p, t->tokens, t->format == FORMAT_TC3, room->shared, &g);
 	return g;
@@ -463,7 +459,7 @@ static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_pr
 static struct cuda_grid cuda_tiles_grid(const struct cuda_tokens *t, struct cuda_product *p,
 					uint32_t items, const struct cuda_room *room)
 {
-	struct cuda_grid g = cuda_tc_grid(t, p, items, room, true);
+	struct cuda_grid g = cuda_tc_grid(t, p, items, room);
 
 	g.shared = p->sharing.copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t);
 	return g;
@@ -519,54 +515,38 @@ static struct cuda_grid cuda_block_grid(const struct cuda_tokens *t, struct cuda
 	return g;
 }
 
-/* A product of several, as blocks of threads share it. */
-struct cuda_part_of_launch {
-	uint32_t tiles, pieces, blocks; /* pieces: of a tile */
-};
-
-/* Gives each product some of `blocks`, so that those with most to do have as little as may be. A block has tiles of one product alone: the tiles of a second one would begin after all of the first. */
-static void cuda_give_blocks(struct cuda_part_of_launch *part, uint32_t count, uint32_t blocks)
+/* The same of one of several products; returns its pieces. */
+static uint32_t cuda_share_one(const struct cuda_tokens *t, struct cuda_product *p, uint32_t shared,
+			       struct cuda_grid *g)
 {
-	uint32_t given = 0;
+	const enum format format = cuda_first_format(p->kind.format);
+	const uint32_t bytes = t->blocks ? cuda_share_blocks(p, format, t->tokens, shared, UINT32_MAX, g)
+					 : cuda_share_tiles(p, t->tokens, true, shared, g);
 
-	for (uint32_t i = 0; i < count; i++)
-		given += part[i].blocks = 1;
-	while (given < blocks) {
-		struct cuda_part_of_launch *most = part;
-		for (uint32_t i = 1; i < count; i++)
-			if (cuda_parts(part[i].tiles, part[i].blocks) * part[i].pieces >
-			    cuda_parts(most->tiles, most->blocks) * most->pieces)
-				most = part + i;
-		if (most->blocks == most->tiles)
-			break;
-		most->blocks++;
-		given++;
-	}
+	g->shared = bytes > g->shared ? bytes : g->shared;
+	return p->sharing.all * (t->blocks ? cuda_block_pieces(format, p) : p->groups);
 }
 
 struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
 				    const struct cuda_room *room)
 {
 	const struct cuda_tokens *t = cuda_tokens_of(k);
-	struct cuda_part_of_launch part[CUDA_PRODUCTS_MOST];
+	const uint32_t most = (t->blocks ? 2 : 1) * room->processors;
 	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens, true)
-					      : cuda_tc_threads(FORMAT_COUNT, t->tokens, false), 0};
+					  : cuda_tc_threads(FORMAT_COUNT, t->tokens),
+			      0};
+	uint32_t pieces = 0;
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		part[i].tiles = items * p->p[i].parts * cuda_parts(p->p[i].rows, CUDA_ROWS);
-		part[i].pieces = t->blocks ? cuda_block_pieces(cuda_first_format(p->p[i].kind.format), &p->p[i])
-					   : p->p[i].groups;
+		g.x += items * p->p[i].parts * cuda_parts(p->p[i].rows, CUDA_ROWS);
+		if (p->p[i].trellis.bits == 3)
+			p->with_pairs = i;
 	}
-	cuda_give_blocks(part, p->count, (t->blocks ? 2 : 1) * room->processors);
+	g.x = g.x < most ? g.x : most;
 	for (uint32_t i = 0; i < p->count; i++) {
-		struct cuda_product *one = &p->p[i];
-		const struct cuda_grid own = {part[i].blocks, 1, g.threads, 0};
-		const uint32_t bytes = t->blocks ? cuda_share_blocks(one, cuda_first_format(one->kind.format), t->tokens,
-								     room->shared, UINT32_MAX, &own)
-						 : cuda_share_tiles(one, t->tokens, true, room->shared, &own);
-		g.shared = bytes > g.shared ? bytes : g.shared;
-		one->sharing.first = g.x;
-		one->sharing.end = g.x += own.x;
+		p->p[i].sharing.first = pieces;
+		pieces += cuda_share_one(t, &p->p[i], room->shared, &g);
+		p->p[i].sharing.end = pieces;
 	}
 	return g;
 }
@@ -618,7 +598,7 @@ struct cuda_grid cuda_product_grid(enum cuda_kernel k, struct cuda_product *p, u
 		return cuda_float_grid(t, p, items, room->shared);
 	if (format_is_block(t->format))
 		return t->tokens <= 8 ? cuda_block_grid(t, p, items, room) : cuda_many_grid(t, p, items);
-	return cuda_tc_grid(t, p, items, room, false);
+	return cuda_tc_grid(t, p, items, room);
 }
 
 enum { CUDA_THREADS = 256 }; /* of a block, where nothing asks for another number */
