@@ -53,22 +53,22 @@ CUDA_THREAD void cuda_add_ordered(struct cuda_numbers *y, const struct cuda_expe
 }
 
 /* What a thread loads of a row first, and where that goes: all is found before the kernel ahead has ended. */
-struct cuda_norm_load {
+struct cuda_norm_source {
 	const float *x, *added;
 	float *lanes;
 	uint32_t d;
 };
-CUDA_THREAD struct cuda_norm_load cuda_norm_load_of(const struct cuda_norm_inputs *p, size_t row, float *lanes)
+CUDA_THREAD struct cuda_norm_source cuda_norm_source_of(const struct cuda_norm_inputs *p, size_t row, float *lanes)
 {
 	const uint32_t d = cuda_thread() * 4;
-	const struct cuda_norm_load l = {
+	const struct cuda_norm_source l = {
 		p->x + row * p->n, p->added ? p->added + row * p->n : NULL,
 		lanes + d % CUDA_LANES * cuda_lane_room(p->n) + d / CUDA_LANES, d};
 	return l;
 }
 
 /* Columns of the row before its norm, from d on. */
-CUDA_THREAD struct cuda_numbers cuda_norm_numbers(const struct cuda_norm_inputs *p, const struct cuda_norm_load *l,
+CUDA_THREAD struct cuda_numbers cuda_norm_numbers(const struct cuda_norm_inputs *p, const struct cuda_norm_source *l,
 						  size_t row, uint32_t d)
 {
 	struct cuda_numbers x = cuda_numbers_at(l->x + d), sum = {{0, 0, 0, 0}};
@@ -86,7 +86,7 @@ CUDA_THREAD struct cuda_numbers cuda_norm_numbers(const struct cuda_norm_inputs 
 }
 
 /* The row to shared memory, by lanes of the sum of squares. */
-CUDA_THREAD void cuda_norm_gather(const struct cuda_norm_inputs *p, struct cuda_norm_load l, size_t row)
+CUDA_THREAD void cuda_norm_gather(const struct cuda_norm_inputs *p, struct cuda_norm_source l, size_t row)
 {
 	const uint32_t room = cuda_lane_room(p->n), all = cuda_lane_numbers(p->n) * CUDA_LANES;
 	const uint32_t step = cuda_threads() * 4;
@@ -120,12 +120,12 @@ CUDA_KERNEL_OF(512) cuda_norm_few(struct cuda_norm_inputs p)
 	const float *x = lanes + d % CUDA_LANES * cuda_lane_room(p.n) + d / CUDA_LANES;
 	const struct cuda_codes to = {p.q, p.scale, p.sum};
 	const struct cuda_column column = cuda_column_of(&to, &p.signs, row, g, p.n);
-	const struct cuda_norm_load load = cuda_norm_load_of(&p, row, lanes);
+	const struct cuda_norm_source from = cuda_norm_source_of(&p, row, lanes);
 	const float w = own ? p.w[d] : 0;
 	float y = 0;
 
 	cuda_wait_for_ahead();
-	cuda_norm_gather(&p, load, row);
+	cuda_norm_gather(&p, from, row);
 	cuda_barrier();
 	if (cuda_thread() < CUDA_GROUP) {
 		const float scale = cuda_norm_scale(cuda_lane_squares(lanes, p.n), p.n, p.eps);
@@ -165,7 +165,7 @@ CUDA_THREAD uint32_t cuda_spans_seen(uint32_t length, uint32_t window)
 	return (length - 1) / CUDA_SPAN + 1 - cuda_first_seen(length, window) / CUDA_SPAN;
 }
 
-/* Finds that for `count` spans from `part` on, a thread for each, by the threads that have the query, `together` of them.
+/* Finds that for `count` spans from `part` on, a thread for each, by the `together` threads that have the query.
  * max: of the spans ahead of these, and in the end with these. */
 CUDA_THREAD void cuda_weigh_spans(float *max, const float *part, size_t step, uint32_t dim, uint32_t count,
 				  uint32_t together, float *room)
