@@ -307,7 +307,7 @@ static void cuda_join_spans(struct step *s, uint32_t layer, const struct cuda_at
 	const struct cuda_join_inputs inputs = cuda_join_of(s, layer, p, first);
 	const struct cuda_grid join = cuda_join_grid(p), both = cuda_join_inputs_grid(&inputs);
 	if (cuda_joins_to_codes(s, layer)) {
-		cuda_do(k->model, cuda_join_inputs_number, &both, &inputs);
+		cuda_do(k->model, cuda_join_kernel(&inputs), &both, &inputs);
 		return;
 	}
 	cuda_do(k->model, cuda_attend_join_number, &join, p);

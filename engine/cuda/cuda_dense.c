@@ -67,7 +67,7 @@ void cuda_gate(const struct cuda_scratch *k, const struct cuda_input *hidden, ui
 	cuda_fill_signs(&inputs.signs);
 	const struct cuda_grid both = cuda_gate_inputs_grid(&inputs);
 	if (k->model->config->glu == GLU_SILU && !format_is_float(format)) {
-		cuda_do(k->model, cuda_gate_inputs_number, &both, &inputs);
+		cuda_do(k->model, cuda_gate_kernel(&inputs), &both, &inputs);
 		return;
 	}
 	cuda_activate(k, hidden, n);

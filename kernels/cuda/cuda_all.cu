@@ -4,6 +4,7 @@
 #include "kernels/cuda/cuda_block_product.cu"
 #include "kernels/cuda/cuda_block_rows.cu"
 #include "kernels/cuda/cuda_delta.cu"
+#include "kernels/cuda/cuda_few.cu"
 #include "kernels/cuda/cuda_float_product.cu"
 #include "kernels/cuda/cuda_heads.cu"
 #include "kernels/cuda/cuda_inputs.cu"

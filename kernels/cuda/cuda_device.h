@@ -578,6 +578,21 @@ CUDA_THREAD struct cuda_numbers cuda_numbers_at(const float *from)
 	return *(const struct cuda_numbers *)(const void *)from;
 }
 
+/* The larger magnitude as a number, or a NaN if one is; compared as integers, NaNs come last. */
+CUDA_THREAD float cuda_larger_magnitude(float a, float b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	float f;
+	asm("{ .reg .f32 a, b; abs.f32 a, %1; abs.f32 b, %2; max.NaN.f32 %0, a, b; }"
+	    : "=f"(f)
+	    : "f"(a), "f"(b));
+	return f;
+#else
+	const uint32_t first = cuda_bits(a) & 0x7fffffff, second = cuda_bits(b) & 0x7fffffff;
+	return cuda_float(first > second ? first : second);
+#endif
+}
+
 CUDA_THREAD float cuda_swap_float(float f, uint32_t bits)
 {
 	return cuda_float(cuda_swap(cuda_bits(f), bits));

@@ -26,7 +26,9 @@
 	DO(cuda_norm_inputs, struct cuda_norm_inputs)        \
 	DO(cuda_norm_few, struct cuda_norm_inputs)           \
 	DO(cuda_gate_inputs, struct cuda_gate_inputs)        \
+	DO(cuda_gate_few, struct cuda_gate_inputs)           \
 	DO(cuda_join_inputs, struct cuda_join_inputs)        \
+	DO(cuda_join_few, struct cuda_join_inputs)           \
 	DO(cuda_place_heads, struct cuda_heads)              \
 	DO(cuda_route, struct cuda_route)                    \
 	DO(cuda_route_any, struct cuda_route)                \
@@ -481,8 +483,8 @@ struct cuda_gate_inputs {
 	struct cuda_signs signs;
 };
 
-/* q, scale and sum = the output of cuda_attend_join in 8 bits. Where heads have a multiple of 128 columns, shared
- * memory has CUDA_SPAN_NUMBERS numbers and a maximum for each of 128 spans. */
+/* q, scale and sum = the output of cuda_attend_join in 8 bits. Shared memory of
+ * cuda_join_few has CUDA_SPAN_NUMBERS numbers and a maximum for each of 128 spans. */
 enum { CUDA_SPAN_NUMBERS = 4 };
 struct cuda_join_inputs {
 	struct cuda_attention attention; /* out is not written */

@@ -232,37 +232,36 @@ CUDA_THREAD struct cuda_column cuda_column_of(const struct cuda_codes *to, const
 
 /* The rotation but its last division and signs. Returns the largest magnitude of the group. All threads of the
  * block call: those from CUDA_GROUP on have no column. columns: shared memory for a group. */
-CUDA_THREAD uint32_t cuda_rotate_column(float *y, float sign, float *columns)
+CUDA_THREAD float cuda_rotate_column(float *y, float sign, float *columns)
 {
-	const uint32_t thread = cuda_thread();
-	float own = *y * sign;
+	const uint32_t thread = cuda_thread(), lane = thread % CUDA_WARP, own = thread / CUDA_WARP;
+	float x = *y * sign;
 
 	if (thread < CUDA_GROUP) {
 		CUDA_UNROLL
 		for (uint32_t h = 1; h < CUDA_WARP; h *= 2)
-			own = cuda_butterfly(own, cuda_swap_float(own, h), thread & h ? -1.0F : 1.0F);
-		columns[thread] = own;
+			x = cuda_butterfly(x, cuda_swap_float(x, h), lane & h ? -1.0F : 1.0F);
+		columns[lane * CUDA_EACH + own] = x;
 	}
 	cuda_barrier();
 	if (thread >= CUDA_GROUP)
 		return 0;
-	/* with the columns 32, 64 and 96 places away: each warp finds the largest of all */
-	const float first = thread & CUDA_WARP ? -1.0F : 1.0F, second = thread & 2 * CUDA_WARP ? -1.0F : 1.0F;
-	const float b = columns[thread ^ CUDA_WARP], c = columns[thread ^ 2 * CUDA_WARP],
-		    d = columns[thread ^ 3 * CUDA_WARP];
-	const float sum[CUDA_EACH] = {cuda_butterfly(own, b, first), cuda_butterfly(b, own, -first),
-				      cuda_butterfly(c, d, first), cuda_butterfly(d, c, -first)};
-	const float all[CUDA_EACH] = {
-		cuda_butterfly(sum[0], sum[2], second), cuda_butterfly(sum[1], sum[3], second),
-		cuda_butterfly(sum[2], sum[0], -second), cuda_butterfly(sum[3], sum[1], -second)};
-	*y = all[0];
-	return cuda_largest_of(all);
+	/* with the other columns that are 32 apart: each warp finds the largest of all */
+	const struct cuda_numbers all = cuda_numbers_at(columns + lane * CUDA_EACH);
+	const float a = all.f[0] + all.f[1], b = all.f[0] - all.f[1];
+	const float c = all.f[2] + all.f[3], d = all.f[2] - all.f[3];
+	const float sum[CUDA_EACH] = {a + c, b + d, a - c, b - d};
+	const float upper = own & 1 ? sum[3] : sum[2], lower = own & 1 ? sum[1] : sum[0];
+	const float larger = cuda_larger_magnitude(cuda_larger_magnitude(sum[0], sum[1]),
+						   cuda_larger_magnitude(sum[2], sum[3]));
+	*y = own & 2 ? upper : lower;
+	return cuda_float(cuda_largest(cuda_bits(larger)));
 }
 
 /* A thread's column of a group in 8 bits. */
 CUDA_THREAD void cuda_prepare_column(const struct cuda_column *c, float y, float *columns)
 {
-	const float before = cuda_float(cuda_rotate_column(&y, c->first, columns));
+	const float before = cuda_rotate_column(&y, c->first, columns);
 	const uint32_t thread = cuda_thread();
 	const float largest = cuda_corrected(before * CUDA_ROOT_INVERSE, before, CUDA_SQRT_GROUP,
 					     CUDA_ROOT_INVERSE);

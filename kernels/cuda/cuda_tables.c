@@ -340,16 +340,39 @@ static struct cuda_grid cuda_columns_grid(uint32_t rows, uint32_t k)
 	return g;
 }
 
+static bool cuda_rows_are_few(uint32_t rows, uint32_t k)
+{
+	enum { FEW = 1024 };
+
+	return (size_t)rows * cuda_groups_of(k) <= FEW;
+}
+
+enum cuda_kernel cuda_gate_kernel(const struct cuda_gate_inputs *p)
+{
+	return cuda_rows_are_few(p->n, p->k) ? cuda_gate_few_number : cuda_gate_inputs_number;
+}
+
 struct cuda_grid cuda_gate_inputs_grid(const struct cuda_gate_inputs *p)
 {
-	return cuda_columns_grid(p->n, p->k);
+	return cuda_rows_are_few(p->n, p->k) ? cuda_columns_grid(p->n, p->k)
+					     : cuda_warps_grid(p->n * cuda_groups_of(p->k), 0);
+}
+
+enum cuda_kernel cuda_join_kernel(const struct cuda_join_inputs *p)
+{
+	const struct cuda_attention *a = &p->attention;
+
+	return cuda_rows_are_few(a->n, a->heads * a->head_dim) ? cuda_join_few_number
+							       : cuda_join_inputs_number;
 }
 
 struct cuda_grid cuda_join_inputs_grid(const struct cuda_join_inputs *p)
 {
-	const struct cuda_attention *a = &p->attention;
-	struct cuda_grid g = cuda_columns_grid(a->n, a->heads * a->head_dim);
+	const uint32_t rows = p->attention.n, width = p->attention.heads * p->attention.head_dim;
+	struct cuda_grid g = cuda_columns_grid(rows, width);
 
+	if (!cuda_rows_are_few(rows, width))
+		return cuda_warps_grid(rows * cuda_groups_of(width), 0);
 	g.shared += CUDA_GROUP * (CUDA_SPAN_NUMBERS + 1) * (uint32_t)sizeof(float);
 	return g;
 }
@@ -375,7 +398,7 @@ static struct cuda_grid cuda_norm_few_grid(const struct cuda_norm_inputs *p)
 				    wanted < CUDA_GROUP ? CUDA_GROUP
 				    : wanted < most	? wanted
 							: most,
-				    (CUDA_LANES * cuda_lane_room(p->n) + 4 + CUDA_GROUP) *
+				    (cuda_lanes_room(p->n) + CUDA_GROUP) *
 					    (uint32_t)sizeof(float)};
 	return g;
 }

@@ -135,9 +135,9 @@ CUDA_THREAD float cuda_squares(const float *x, uint32_t n)
 
 /* ---- the same sum, of numbers that lie in shared memory by lanes ---- */
 
-/* Numbers of a lane of the sum of squares that are together in shared memory: some zeros follow those of the row,
- * since they are added 16 at a time; four more let 8 lanes be read at once. */
-enum { CUDA_LANE_STEP = 16 };
+/* Numbers of a lane that are together: some zeros follow those of the row, since they are added 32 at a time; four more
+ * let 8 lanes be read at once. Half of 32 are read ahead, beyond the last lane for nothing. */
+enum { CUDA_LANE_STEP = 32, CUDA_LANE_AHEAD = CUDA_LANE_STEP / 2 };
 CUDA_THREAD uint32_t cuda_lane_numbers(uint32_t n)
 {
 	return (n + CUDA_LANES * CUDA_LANE_STEP - 1) / (CUDA_LANES * CUDA_LANE_STEP) * CUDA_LANE_STEP;
@@ -146,30 +146,38 @@ CUDA_THREAD uint32_t cuda_lane_room(uint32_t n)
 {
 	return cuda_lane_numbers(n) + 4;
 }
+CUDA_THREAD uint32_t cuda_lanes_room(uint32_t n)
+{
+	return CUDA_LANES * cuda_lane_room(n) + CUDA_LANE_AHEAD;
+}
 
-/* lane += squares of 8 numbers. */
-CUDA_THREAD float cuda_add_squares(float lane, const struct cuda_numbers x[2])
+CUDA_THREAD void cuda_load_lane(struct cuda_numbers to[CUDA_LANE_AHEAD / 4], const float *from)
 {
 	CUDA_UNROLL
-	for (uint32_t k = 0; k < 8; k++)
-		lane = cuda_fma(x[k / 4].f[k % 4], x[k / 4].f[k % 4], lane);
+	for (uint32_t i = 0; i < CUDA_LANE_AHEAD / 4; i++)
+		to[i] = cuda_numbers_at(from + 4 * i);
+}
+CUDA_THREAD float cuda_add_squares(float lane, const struct cuda_numbers x[CUDA_LANE_AHEAD / 4])
+{
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < CUDA_LANE_AHEAD; i++)
+		lane = cuda_fma(x[i / 4].f[i % 4], x[i / 4].f[i % 4], lane);
 	return lane;
 }
 
-/* The sum of the squares of a row in dot order, by a warp. Numbers are read before those ahead of them are
- * added, at the end a few that are not there. */
+/* The sum of the squares of a row in dot order, by a warp. */
 CUDA_THREAD float cuda_lane_squares(const float *lanes, uint32_t n)
 {
 	const float *x = lanes + cuda_thread() % CUDA_LANES * cuda_lane_room(n);
-	struct cuda_numbers first[2] = {cuda_numbers_at(x), cuda_numbers_at(x + 4)};
+	struct cuda_numbers first[CUDA_LANE_AHEAD / 4], second[CUDA_LANE_AHEAD / 4];
 	float lane = 0;
 
+	cuda_load_lane(first, x);
 	CUDA_ROLLED
 	for (uint32_t i = cuda_lane_numbers(n); i > 0; i -= CUDA_LANE_STEP, x += CUDA_LANE_STEP) {
-		const struct cuda_numbers second[2] = {cuda_numbers_at(x + 8), cuda_numbers_at(x + 12)};
+		cuda_load_lane(second, x + CUDA_LANE_AHEAD);
 		lane = cuda_add_squares(lane, first);
-		first[0] = cuda_numbers_at(x + 16);
-		first[1] = cuda_numbers_at(x + 20);
+		cuda_load_lane(first, x + CUDA_LANE_STEP);
 		lane = cuda_add_squares(lane, second);
 	}
 	return cuda_sum_lanes(lane);

@@ -308,7 +308,7 @@ static bool case_attend_inputs(const struct runner *r, const struct cuda_attenti
 
 	cuda_fill_signs(&p.signs);
 	p.attention.out = NULL;
-	return case_launch(r, cuda_join_inputs_number, cuda_join_inputs_grid(&p), &p, sizeof p) &&
+	return case_launch(r, cuda_join_kernel(&p), cuda_join_inputs_grid(&p), &p, sizeof p) &&
 	       case_inputs_agree(r, "inputs of attention", &in, out, attention->n, width);
 }
 

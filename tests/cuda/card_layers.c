@@ -251,7 +251,7 @@ static void layer_attend(struct card_chain *chain, const struct layer_step *s, u
 	card_chain_add(chain, cuda_place_heads_number, cuda_heads_grid(&heads), &heads);
 	card_chain_add(chain, cuda_attend_spans_number, cuda_spans_grid(&join.attention),
 		       &join.attention);
-	card_chain_add(chain, cuda_join_inputs_number, cuda_join_inputs_grid(&join), &join);
+	card_chain_add(chain, cuda_join_kernel(&join), cuda_join_inputs_grid(&join), &join);
 }
 
 static void layer_experts(struct card_chain *chain, const struct layer_step *s, size_t set)
@@ -270,7 +270,7 @@ static void layer_experts(struct card_chain *chain, const struct layer_step *s, 
 	layer_multiply(chain, s, set, ROUTER, s->logits);
 	card_chain_add(chain, cuda_route_number, cuda_choice_grid(&route.choice), &route);
 	layer_multiply(chain, s, set, GATE, s->gate);
-	card_chain_add(chain, cuda_gate_inputs_number, cuda_gate_inputs_grid(&gate), &gate);
+	card_chain_add(chain, cuda_gate_kernel(&gate), cuda_gate_inputs_grid(&gate), &gate);
 	layer_multiply(chain, s, set, DOWN, s->down);
 }
 

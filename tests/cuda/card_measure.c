@@ -266,7 +266,7 @@ static void card_measure_attention(struct card *c, gpu_address at, gpu_address r
 	card_measure_kernel(c, cuda_attend_join_number, what, cuda_join_grid(&p), &p);
 	const struct cuda_join_inputs join = {.attention = p, .q = CARD_AT(at + (4 << 20)),
 					      .scale = CARD_AT(at + (9 << 19))};
-	card_measure_kernel(c, cuda_join_inputs_number, what, cuda_join_inputs_grid(&join), &join);
+	card_measure_kernel(c, cuda_join_kernel(&join), what, cuda_join_inputs_grid(&join), &join);
 }
 
 /* What a step's piece of memory has at its end. */
@@ -387,9 +387,9 @@ static void card_measure_step(struct card *c)
 	const struct cuda_route route = {.choice = choice, .groups = groups};
 	card_measure_kernel(c, cuda_norm_kernel(&norm), "2048, added", cuda_norm_inputs_grid(&norm), &norm);
 	card_measure_kernel(c, cuda_norm_kernel(&sum), "2048, 8 experts", cuda_norm_inputs_grid(&sum), &sum);
-	card_measure_kernel(c, cuda_gate_inputs_number, "8 of 768", cuda_gate_inputs_grid(&gates),
+	card_measure_kernel(c, cuda_gate_kernel(&gates), "8 of 768", cuda_gate_inputs_grid(&gates),
 			    &gates);
-	card_measure_kernel(c, cuda_gate_inputs_number, "1024 of 768", cuda_gate_inputs_grid(&prompt),
+	card_measure_kernel(c, cuda_gate_kernel(&prompt), "1024 of 768", cuda_gate_inputs_grid(&prompt),
 			    &prompt);
 	card_measure_kernel(c, cuda_tq_prepare_number, "1024 of 768",
 			    cuda_prepare_grid(cuda_tq_prepare_number, &rows), &rows);

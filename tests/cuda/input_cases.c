@@ -222,7 +222,7 @@ static bool case_gate_inputs_of(const struct runner *r, uint32_t rows, uint32_t 
 				     .n = rows};
 	cuda_fill_signs(&p.signs);
 
-	const bool launched = case_launch(r, cuda_gate_inputs_number, cuda_gate_inputs_grid(&p), &p,
+	const bool launched = case_launch(r, cuda_gate_kernel(&p), cuda_gate_inputs_grid(&p), &p,
 					  sizeof p);
 	kernels_scalar.silu_mul(gate, up, all);
 	const bool right = launched &&
@@ -234,31 +234,35 @@ static bool case_gate_inputs_of(const struct runner *r, uint32_t rows, uint32_t 
 
 bool case_gate_inputs(const struct runner *r)
 {
+	/* few rows, and many */
 	return case_gate_inputs_of(r, 9, 256, false) && case_gate_inputs_of(r, 3, 333, false) &&
 	       case_gate_inputs_of(r, 1, 32, true) && case_gate_inputs_of(r, 1, 100, false) &&
-	       case_gate_inputs_of(r, 9, 224, true);
+	       case_gate_inputs_of(r, 9, 224, true) && case_gate_inputs_of(r, 400, 333, false) &&
+	       case_gate_inputs_of(r, 600, 224, true);
 }
 
 /* ---- joined spans ---- */
 
-/* Of two rows of a long text, spans whose largest scores differ. */
-static bool case_join_inputs_of(const struct runner *r, uint32_t length, uint32_t heads, uint32_t dim)
+/* Of successive rows, the first of which sees `length` positions, spans whose largest scores differ. */
+static bool case_join_inputs_of(const struct runner *r, uint32_t length, uint32_t rows, uint32_t heads,
+				uint32_t dim)
 {
-	enum { ROWS = 2 };
-	const uint32_t spans = length / ATTENTION_SPAN + 1, width = heads * dim;
-	const size_t part = attention_part(dim), all = (size_t)spans * ROWS * heads * part;
-	float *parts = case_alloc(all, sizeof *parts), *joined = case_alloc(ROWS * heads * part, sizeof *joined),
-	      *out = case_alloc((size_t)ROWS * width, sizeof *out);
+	const uint32_t spans = (length + rows - 2) / ATTENTION_SPAN + 1, width = heads * dim;
+	const size_t part = attention_part(dim), all = (size_t)spans * rows * heads * part;
+	float *parts = case_alloc(all, sizeof *parts), *joined = case_alloc(rows * heads * part, sizeof *joined),
+	      *out = case_alloc((size_t)rows * width, sizeof *out);
+	struct cuda_row *row = case_alloc(rows, sizeof *row);
 	struct random random = {length};
 	const struct attention a = {.length = length, .heads = heads, .head_dim = dim};
-	const struct cuda_row rows[ROWS] = {{.position = length - 1}, {.position = length}};
+	for (uint32_t i = 0; i < rows; i++)
+		row[i] = (struct cuda_row){.position = length - 1 + i};
 	random_normal(&random, parts, all);
 	for (float *sum = parts + dim + 1; sum < parts + all; sum += part)
 		*sum = 1 + *sum * *sum;
-	const struct case_inputs in = case_inputs_room(r, ROWS, width, false);
+	const struct case_inputs in = case_inputs_room(r, rows, width, false);
 	struct cuda_join_inputs p = {.attention = {.parts = r->put(r->ctx, parts, all * sizeof *parts),
-						   .rows = r->put(r->ctx, rows, sizeof rows),
-						   .n = ROWS,
+						   .rows = r->put(r->ctx, row, rows * sizeof *row),
+						   .n = rows,
 						   .heads = heads,
 						   .group = 1,
 						   .head_dim = dim,
@@ -267,13 +271,14 @@ static bool case_join_inputs_of(const struct runner *r, uint32_t length, uint32_
 				     .scale = in.scale};
 	cuda_fill_signs(&p.signs);
 
-	const bool launched = case_launch(r, cuda_join_inputs_number, cuda_join_inputs_grid(&p), &p,
+	const bool launched = case_launch(r, cuda_join_kernel(&p), cuda_join_inputs_grid(&p), &p,
 					  sizeof p);
-	kernels_scalar.attend_join(out, width, joined, parts, &a, ROWS, 0, spans);
+	kernels_scalar.attend_join(out, width, joined, parts, &a, rows, 0, spans);
 	const bool right = launched &&
-			   case_inputs_agree(r, "inputs of spans", &in, out, ROWS, width);
+			   case_inputs_agree(r, "inputs of spans", &in, out, rows, width);
 	free(parts);
 	free(joined);
+	free(row);
 	free(out);
 	r->forget(r->ctx);
 	return right;
@@ -281,6 +286,15 @@ static bool case_join_inputs_of(const struct runner *r, uint32_t length, uint32_
 
 bool case_join_inputs(const struct runner *r)
 {
-	return case_join_inputs_of(r, 256, 2, 128) && case_join_inputs_of(r, 2304, 1, 256) &&
-	       case_join_inputs_of(r, 70000, 1, 128) && case_join_inputs_of(r, 3000, 3, 64);
+	static const struct {
+		uint32_t length, rows, heads, dim;
+	} cases[] = {{256, 2, 2, 128},	 {2304, 2, 1, 256}, {70000, 2, 1, 128}, {20000, 2, 3, 64},
+		     {600, 2, 5, 96},	 {600, 2, 3, 32},   {700, 1030, 1, 128}, /* many rows */
+		     {300, 1100, 1, 80}};
+	bool right = true;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		right &= case_join_inputs_of(r, cases[i].length, cases[i].rows, cases[i].heads,
+					     cases[i].dim);
+	return right;
 }
