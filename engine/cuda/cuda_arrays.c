@@ -140,6 +140,7 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 	s->q = s->projected = cuda_next(&at, rows * attended, sizeof(float));
 	if (c->query_gate)
 		s->projected = cuda_next(&at, 2 * rows * attended, sizeof(float));
+	s->keys = cuda_next(&at, rows * s->model->left.kv_width, sizeof(float));
 	s->attended.k = (uint32_t)attended;
 	s->attended.f = cuda_next(&at, rows * attended, sizeof(float));
 	cuda_next_codes(&s->attended, &at, rows);

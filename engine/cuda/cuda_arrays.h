@@ -101,6 +101,7 @@ struct cuda_scratch {
 	struct cuda_input guess;    /* [PREDICT_MOST][hidden]: of a later layer's router */
 	gpu_address q;		    /* [rows][heads · head dim] */
 	gpu_address projected;	    /* where queries have gates: [rows][heads][2][head dim]; else q */
+	gpu_address keys;	    /* [rows][kv_width]: before norms and positions */
 	struct cuda_input attended; /* [rows][heads · head dim] */
 	gpu_address parts;	    /* of cuda_attend_spans: CUDA_PARTS_BYTES */
 	gpu_address out;	    /* [rows][hidden] */

@@ -100,7 +100,8 @@ static void cuda_list_rows(struct step *s)
 				row[kind * s->n + at] = (struct cuda_row){
 					.blocks = c ? cuda_at(c->kv[kind].table) : NULL,
 					.position = position,
-					.context = contexts};
+					.context = contexts,
+					.first = span->position};
 		}
 		contexts++;
 	}
@@ -142,7 +143,7 @@ static size_t cuda_values_at(const struct cuda_stream *x, uint32_t keyed)
 	return cuda_keys_at(x, x->model->left.keyed + keyed);
 }
 
-static gpu_address cuda_keys_of(const struct step *s, uint32_t layer)
+static gpu_address cuda_left_keys_of(const struct step *s, uint32_t layer)
 {
 	const struct cuda_stream *x = cuda_stream_of(s);
 	return x->left + cuda_keys_at(x, x->model->parts[layer].keyed) * sizeof(float);
@@ -183,10 +184,10 @@ static struct cuda_offsets cuda_offsets_of(enum kv_type type, const struct layer
 }
 
 /* Queries and keys get their norms and rotations, and keys and values come into their blocks. */
-static void cuda_place_in_blocks(struct step *s, uint32_t layer)
+static struct cuda_heads cuda_heads_of(const struct step *s, uint32_t layer)
 {
 	const struct cuda_stream *x = cuda_stream_of(s);
-	struct cuda_model *m = x->model;
+	const struct cuda_model *m = x->model;
 	const struct config *c = s->env->config;
 	const struct layer *l = &c->layer[layer];
 	const struct cuda_offsets at = cuda_offsets_of(m->kv, l);
@@ -194,15 +195,16 @@ static void cuda_place_in_blocks(struct step *s, uint32_t layer)
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	gpu_address cos = x->in + cuda_angles_at(s, l->rope);
 	size_t angles = cuda_numbers((size_t)x->n * s->rotations[l->rope].half);
-	const struct cuda_heads p = {
+	return (struct cuda_heads){
 		.q = cuda_at(k->q),
+		.key = cuda_at(cuda_left_keys_of(s, layer)),
 		.q_from = cuda_at(k->projected),
 		.q_step = (c->query_gate ? 2 : 1) * l->head_dim,
 		.q_norm = norms ? cuda_at(cuda_weight(m, layer, TENSOR_Q_NORM)) : NULL,
 		.key_norm = norms ? cuda_at(cuda_weight(m, layer, TENSOR_K_NORM)) : NULL,
 		.cos = cuda_at(cos),
 		.sin = cuda_at(cos + angles),
-		.keys = {.key = cuda_at(cuda_keys_of(s, layer)),
+		.keys = {.key = cuda_at(k->keys),
 			 .value = cuda_at(cuda_values_of(s, layer)),
 			 .rows = cuda_at(x->in + cuda_rows_at(x->n, config_kv_kind(l))),
 			 .key_offset = at.key,
@@ -216,18 +218,17 @@ static void cuda_place_in_blocks(struct step *s, uint32_t layer)
 		.heads = c->heads,
 		.turned = s->rotations[l->rope].half,
 		.eps = c->rms_eps};
-	const struct cuda_grid g = cuda_heads_grid(&p);
-	cuda_do(m, cuda_place_heads_number, &g, &p);
 }
 
 /* ---- attention ---- */
 
-/* Whether keys are copied to shared memory: where few rows have the GPU for themselves, and it has so
- * much. */
+enum { CUDA_ALONE = 4 }; /* rows that have the GPU for themselves */
+
+/* Whether keys are copied to shared memory: for few rows, where there is so much. */
 static bool cuda_copies_keys(const struct cuda_model *m, uint32_t n)
 {
-	enum { FEW = 4, MUCH_SHARED = 163 << 10 };
-	return n <= FEW && m->card.facts.shared >= MUCH_SHARED;
+	enum { MUCH_SHARED = 163 << 10 };
+	return n <= CUDA_ALONE && m->card.facts.shared >= MUCH_SHARED;
 }
 
 /* Most spans that a row of the step sees in a layer. */
@@ -373,11 +374,33 @@ static uint32_t cuda_rows_alike(const struct step *s, uint32_t t, bool *together
 	return n;
 }
 
+/* Norms, positions and attention in one launch, for few rows. False: not for these. Where more rows see more than
+ * all processors have at once, smaller blocks of threads are faster. */
+static bool cuda_attend_with_heads(struct step *s, uint32_t layer, const struct cuda_heads *heads)
+{
+	struct cuda_model *m = cuda_stream_of(s)->model;
+	const struct cuda_room room = cuda_room_of(m);
+	struct cuda_attend_heads p = {.attention = cuda_attention_of(s, layer, 0, s->n), .heads = *heads};
+	if (cuda_rows_at_once(s, &s->env->config->layer[layer]) < s->n || !cuda_attends_heads(&p, &room))
+		return false;
+	const struct cuda_grid g = cuda_attend_heads_grid(&p);
+	if (s->n > CUDA_ALONE && g.x * g.y > room.processors)
+		return false;
+	cuda_do(m, cuda_attend_heads_number, &g, &p);
+	cuda_join_spans(s, layer, &p.attention, 0);
+	return true;
+}
+
 /* attended, in 8 bits = attention of the rows. */
 static void cuda_attend(struct step *s, uint32_t layer)
 {
+	const struct cuda_heads heads = cuda_heads_of(s, layer);
+	const struct cuda_grid g = cuda_heads_grid(&heads);
 	uint32_t most = cuda_rows_at_once(s, &s->env->config->layer[layer]), n;
 	struct err e;
+	if (cuda_attend_with_heads(s, layer, &heads))
+		return;
+	cuda_do(cuda_stream_of(s)->model, cuda_place_heads_number, &g, &heads);
 	if (!most) {
 		err_set(&e, ENOTSUP, "the text is too long for attention on the GPU");
 		cuda_fail(cuda_stream_of(s)->model, &e);
@@ -404,7 +427,7 @@ static void cuda_norm_heads_together(struct step *s, uint32_t layer)
 {
 	struct cuda_model *m = cuda_stream_of(s)->model;
 	const struct layer *l = &s->env->config->layer[layer];
-	gpu_address q = cuda_scratch_of(s)->projected, keys = cuda_keys_of(s, layer);
+	gpu_address q = cuda_scratch_of(s)->projected, keys = cuda_scratch_of(s)->keys;
 	cuda_norm(m, q, q, cuda_weight(m, layer, TENSOR_Q_NORM), s->n,
 		  s->env->config->heads * l->head_dim);
 	cuda_norm(m, keys, keys, cuda_weight(m, layer, TENSOR_K_NORM), s->n,
@@ -418,7 +441,7 @@ static void cuda_norm_values(struct step *s, uint32_t layer)
 	const struct config *c = s->env->config;
 	const struct layer *l = &c->layer[layer];
 	const float dim = (float)l->head_dim;
-	const gpu_address from = l->keys_as_values ? cuda_keys_of(s, layer) : cuda_values_of(s, layer);
+	const gpu_address from = l->keys_as_values ? cuda_scratch_of(s)->keys : cuda_values_of(s, layer);
 	const struct cuda_lengths p = {.x = cuda_at(from),
 				       .y = cuda_at(cuda_values_of(s, layer)),
 				       .rows = s->n * l->kv_heads,
@@ -436,7 +459,7 @@ static void cuda_project(struct step *s, uint32_t layer)
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct cuda_projection products[] = {
 		{TENSOR_Q, k->projected},
-		{TENSOR_K, cuda_keys_of(s, layer)},
+		{TENSOR_K, k->keys},
 		{TENSOR_V, cuda_values_of(s, layer)}};
 	const struct config *c = s->env->config;
 	const uint32_t count = c->layer[layer].keys_as_values ? 2 : 3;
@@ -456,7 +479,6 @@ void cuda_run_attention(struct step *s, uint32_t layer)
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct cuda_input attended = cuda_attended_of(s, layer);
 	cuda_project(s, layer);
-	cuda_place_in_blocks(s, layer);
 	cuda_attend(s, layer);
 	cuda_multiply(k->model, layer, TENSOR_O, &attended, s->n, k->out);
 	if (s->env->config->output_bias)

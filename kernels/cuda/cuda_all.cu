@@ -1,4 +1,5 @@
 /* All kernels of cards in one module. */
+#include "kernels/cuda/cuda_attend_heads.cu"
 #include "kernels/cuda/cuda_attend_rows.cu"
 #include "kernels/cuda/cuda_attention.cu"
 #include "kernels/cuda/cuda_block_product.cu"

@@ -165,18 +165,24 @@ CUDA_THREAD uint32_t cuda_shared_byte(const void *shared)
 	return at;
 }
 
-/* Begins to copy 16 bytes to shared memory. */
-CUDA_THREAD void cuda_copy16(void *shared, const void *from)
+/* Begins to copy 16 bytes to a byte of shared memory. */
+CUDA_THREAD void cuda_copy16_at(uint32_t byte, const void *from)
 {
 #if __CUDA_ARCH__ >= 800
-	const uint32_t at = cuda_shared_byte(shared);
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(byte), "l"(from) : "memory");
 #else
 	struct cuda_sixteen {
 		uint32_t word[4];
 	} __attribute__((aligned(16)));
-	*(struct cuda_sixteen *)shared = *(const struct cuda_sixteen *)from;
+	const struct cuda_sixteen s = *(const struct cuda_sixteen *)from;
+	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(byte), "r"(s.word[0]), "r"(s.word[1]),
+		     "r"(s.word[2]), "r"(s.word[3])
+		     : "memory");
 #endif
+}
+CUDA_THREAD void cuda_copy16(void *shared, const void *from)
+{
+	cuda_copy16_at(cuda_shared_byte(shared), from);
 }
 /* The same of one number, wherever it lies. */
 CUDA_THREAD void cuda_copy_number(float *shared, const float *from)
@@ -324,6 +330,28 @@ CUDA_THREAD uint32_t cuda_shared_at(uint32_t byte)
 	asm("ld.shared.u32 %0, [%1];" : "=r"(u) : "r"(byte));
 	return u;
 }
+/* Two halves that the block of threads has written there, or one. */
+struct cuda_pair {
+	float f[2];
+};
+CUDA_THREAD struct cuda_pair cuda_shared_pair(uint32_t byte)
+{
+	uint32_t u;
+	struct cuda_pair p;
+	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(u) : "r"(byte) : "memory");
+	asm("{ .reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b; }"
+	    : "=f"(p.f[0]), "=f"(p.f[1])
+	    : "r"(u));
+	return p;
+}
+CUDA_THREAD float cuda_shared_half(uint32_t byte)
+{
+	uint32_t u;
+	float f;
+	asm volatile("ld.shared.u16 %0, [%1];" : "=r"(u) : "r"(byte) : "memory");
+	asm("{ .reg .b16 a, b; mov.b32 {a, b}, %1; cvt.f32.f16 %0, a; }" : "=f"(f) : "r"(u));
+	return f;
+}
 /* Four bytes of the eight of a (0 … 3) and b, chosen by four nibbles; a nibble of 8 more makes
  * eight copies of its byte's highest bit. */
 CUDA_THREAD uint32_t cuda_permute(uint32_t a, uint32_t b, uint32_t nibbles)
@@ -418,6 +446,10 @@ CUDA_THREAD void cuda_prefetch(const void *from, uint32_t bytes)
 	(void)from;
 	(void)bytes;
 }
+CUDA_THREAD void cuda_copy16_at(uint32_t byte, const void *from)
+{
+	memcpy((uint8_t *)cuda_shared() + byte, from, 16);
+}
 CUDA_THREAD void cuda_copy16(void *shared, const void *from)
 {
 	memcpy(shared, from, 16);
@@ -450,6 +482,19 @@ CUDA_THREAD uint32_t cuda_shared_byte(const void *shared)
 CUDA_THREAD uint32_t cuda_shared_at(uint32_t byte)
 {
 	return *(const uint32_t *)(const void *)((const uint8_t *)cuda_shared() + byte);
+}
+struct cuda_pair {
+	float f[2];
+};
+CUDA_THREAD struct cuda_pair cuda_shared_pair(uint32_t byte)
+{
+	const uint32_t u = cuda_shared_at(byte);
+	const struct cuda_pair p = {{f16_to_f32((uint16_t)u), f16_to_f32((uint16_t)(u >> 16))}};
+	return p;
+}
+CUDA_THREAD float cuda_shared_half(uint32_t byte)
+{
+	return f16_to_f32(*(const uint16_t *)(const void *)((const uint8_t *)cuda_shared() + byte));
 }
 
 CUDA_THREAD uint32_t cuda_bits(float f)
@@ -596,6 +641,22 @@ CUDA_THREAD float cuda_larger_magnitude(float a, float b)
 CUDA_THREAD float cuda_swap_float(float f, uint32_t bits)
 {
 	return cuda_float(cuda_swap(cuda_bits(f), bits));
+}
+/* The largest number of a warp. */
+CUDA_THREAD uint32_t cuda_largest_word(uint32_t u)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	uint32_t largest;
+	asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(largest) : "r"(u));
+	return largest;
+#else
+	CUDA_UNROLL
+	for (uint32_t h = 1; h < CUDA_WARP; h *= 2) {
+		const uint32_t other = cuda_swap(u, h);
+		u = other > u ? other : u;
+	}
+	return u;
+#endif
 }
 CUDA_THREAD float cuda_nan(void)
 {

@@ -67,7 +67,7 @@ CUDA_THREAD void cuda_put_head(const struct cuda_heads *p, const struct cuda_hea
 	if (h->query) {
 		p->q[h->at + d] = x;
 	} else if (h->key) {
-		((float *)p->keys.key)[h->at + d] = x;
+		p->key[h->at + d] = x;
 		cuda_put_key(&p->keys, h->row, h->head, d, x);
 	} else {
 		cuda_put_value(&p->keys, h->row, h->head, d, x);

@@ -80,6 +80,7 @@
 	DO(cuda_group, struct cuda_groups)                   \
 	DO(cuda_kv_put, struct cuda_keys)                    \
 	DO(cuda_attend_spans, struct cuda_attention)         \
+	DO(cuda_attend_heads, struct cuda_attend_heads)      \
 	DO(cuda_attend_rows, struct cuda_attention)          \
 	DO(cuda_attend_join, struct cuda_attention)          \
 	DO(cuda_delta_mix, struct cuda_delta)                \
@@ -371,10 +372,12 @@ struct cuda_groups {
 };
 
 /* A row of a step: the position of its token, and the memory of its context. Block b has the keys and
- * values of 64 positions from 64 b on. context: its place in a list of struct cuda_states. */
+ * values of 64 positions from 64 b on. context: its place in a list of struct cuda_states. first: the
+ * first position of the context that the step computes; the step has rows for all from there on, one after
+ * the other. */
 struct cuda_row {
 	const uint8_t *const *blocks;
-	uint32_t position, context;
+	uint32_t position, context, first, unused;
 };
 
 /* key and value[n][heads][head_dim] of the rows. In a block, in elements, the keys of head h begin at
@@ -496,11 +499,11 @@ struct cuda_join_inputs {
 
 /* Per head: rmsnorm of q[n][heads][head_dim] and of key[n][kv_heads][head_dim], where their weights are not
  * NULL; positions (rope) with cos and sin[n][turned], `turned` pairs of a head. Queries come from q_from, where
- * heads are q_step numbers apart, which may be q; key stays where it is, key and value go to their blocks as
- * by cuda_kv_put. keys.key and keys.heads are those of key-value heads. */
+ * heads are q_step numbers apart, which may be q, and keys from keys.key, which may be key; key and value also
+ * go to their blocks as by cuda_kv_put. keys.key and keys.heads are those of key-value heads. */
 struct cuda_heads {
 	struct cuda_keys keys;
-	float *q;
+	float *q, *key;
 	const float *q_from;
 	uint32_t q_step;
 	const float *q_norm, *key_norm;
@@ -517,6 +520,21 @@ struct cuda_told {
 	float *copy;
 	uint32_t width;
 	uint32_t *flag;
+};
+
+/* cuda_place_heads, but for heads.q, which is not written, then cuda_attend_spans. q_from is not q, and keys.key
+ * not key: many read them. For rows and operands that cuda_attends_heads (cuda_tables.h) finds. */
+struct cuda_attend_heads {
+	struct cuda_attention attention; /* of all rows; q is not read */
+	struct cuda_heads heads;
+	/* Of the grid: heads of a block of threads; 2^31 by the heads of a row, and by those of a group, rounded
+	 * up. */
+	uint32_t together, heads_inverse, group_inverse;
+};
+enum {
+	CUDA_NEAR_INVERSE = 31,
+	CUDA_NEAR_STEP = 72, /* elements of shared memory from 64 keys' element to the next */
+	CUDA_NEAR_ROWS = 16  /* most rows */
 };
 
 /* cuda_choose, then cuda_group, of one row: choice.rows and groups.rows are 1. */

@@ -689,6 +689,16 @@ struct cuda_grid cuda_groups_grid(struct cuda_groups *p)
 	return g;
 }
 
+/* Shared memory of cuda_attend_heads: values and keys, and of each head a query, exponentials, and a number or two
+ * of each block and chunk of positions. */
+static uint32_t cuda_near_bytes(uint32_t heads)
+{
+	const uint32_t halves = CUDA_SPAN * CUDA_HEAD + CUDA_SPAN_BLOCKS * CUDA_HEAD * CUDA_NEAR_STEP;
+	const uint32_t floats = CUDA_HEAD + CUDA_SPAN + CUDA_SPAN / 16 + 3 * CUDA_SPAN_BLOCKS + 1;
+
+	return heads * floats * (uint32_t)sizeof(float) + halves * (uint32_t)sizeof(uint16_t);
+}
+
 struct cuda_grid cuda_spans_grid(const struct cuda_attention *p)
 {
 	const uint32_t heads = cuda_heads_together(p), dim = p->head_dim;
@@ -698,6 +708,30 @@ struct cuda_grid cuda_spans_grid(const struct cuda_attention *p)
 	const struct cuda_grid g = {p->n * p->heads / heads, p->spans, CUDA_SPAN,
 				    heads * floats * (uint32_t)sizeof(float) + values +
 					    (cuda_keys_copied(p) ? values : 0)};
+	return g;
+}
+
+bool cuda_attends_heads(const struct cuda_attend_heads *p, const struct cuda_room *room)
+{
+	const struct cuda_attention *a = &p->attention;
+	const uint32_t dim = a->head_dim, turned = p->heads.turned;
+
+	return a->half && dim % CUDA_WARP == 0 && dim <= CUDA_HEAD && 2 * turned <= dim &&
+	       (turned % CUDA_WARP == 0 || turned == CUDA_LANES) && a->n <= CUDA_NEAR_ROWS && room->shared >= cuda_near_bytes(CUDA_HEADS_MOST);
+}
+
+struct cuda_grid cuda_attend_heads_grid(struct cuda_attend_heads *p)
+{
+	const struct cuda_attention *a = &p->attention;
+	enum { FEW = 128 };
+	const uint32_t all = a->n * a->heads * a->spans;
+
+	/* a processor has room for one block of threads */
+	p->together = all > 2 * FEW && a->group % 4 == 0 ? 4 : all > FEW && a->group % 2 == 0 ? 2 : 1;
+	p->heads_inverse = cuda_parts(1U << CUDA_NEAR_INVERSE, a->heads);
+	p->group_inverse = cuda_parts(1U << CUDA_NEAR_INVERSE, a->group);
+	const struct cuda_grid g = {a->n * a->heads / p->together, a->spans, CUDA_SPAN,
+				    cuda_near_bytes(p->together)};
 	return g;
 }
 

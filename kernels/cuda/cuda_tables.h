@@ -67,6 +67,10 @@ struct cuda_grid cuda_choice_grid(const struct cuda_choice *p);
 /* Also sets p->parts. */
 struct cuda_grid cuda_groups_grid(struct cuda_groups *p);
 struct cuda_grid cuda_spans_grid(const struct cuda_attention *p);
+/* Whether cuda_attend_heads computes these rows. */
+bool cuda_attends_heads(const struct cuda_attend_heads *p, const struct cuda_room *room);
+/* Also sets p->together. */
+struct cuda_grid cuda_attend_heads_grid(struct cuda_attend_heads *p);
 struct cuda_grid cuda_rows_grid(const struct cuda_attention *p);
 struct cuda_grid cuda_join_grid(const struct cuda_attention *p);
 struct cuda_grid cuda_delta_mix_grid(const struct cuda_delta *p);

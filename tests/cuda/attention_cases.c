@@ -10,6 +10,7 @@
 
 /* Contexts share the blocks of a pool, each block b of a context at another place. */
 enum { LOOK_BLOCKS = 17, LOOK_POSITIONS = LOOK_BLOCKS * KV_BLOCK, LOOK_CONTEXTS = 2 };
+enum { LOOK_DIM = 128 }; /* most of cuda_attend_heads */
 
 /* Attention of some tokens, here and where it runs: n of the first context, the first of which has
  * `length` positions, and `others` of the second, each of which has one position. */
@@ -93,9 +94,14 @@ static struct look_device case_look_device(const struct runner *r, const struct 
 			at[b] = d.blocks + case_look_block(x, i, b);
 		tables[i] = r->put(r->ctx, at, sizeof at);
 	}
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		const uint32_t position = (uint32_t)abs(lengths[i]) - 1;
+		const bool follows = i && (lengths[i] < 0) == (lengths[i - 1] < 0) &&
+				     position == rows[i - 1].position + 1;
 		rows[i] = (struct cuda_row){.blocks = tables[lengths[i] < 0],
-					    .position = (uint32_t)abs(lengths[i]) - 1};
+					    .position = position,
+					    .first = follows ? rows[i - 1].first : position};
+	}
 	d.rows = r->put(r->ctx, rows, n * sizeof *rows);
 	free(rows);
 	return d;
@@ -216,6 +222,7 @@ static bool case_heads_of(const struct runner *r, const struct heads_case *c)
 		.eps = 1e-6F,
 	};
 	p.q = c->apart ? r->put(r->ctx, NULL, bytes) : (float *)(uintptr_t)p.q_from;
+	p.key = c->apart ? r->put(r->ctx, NULL, each * sizeof(float)) : (float *)(uintptr_t)p.keys.key;
 
 	bool right = case_launch(r, cuda_place_heads_number, cuda_heads_grid(&p), &p, sizeof p) &&
 		     r->get(r->ctx, got, p.q, bytes) &&
@@ -225,8 +232,8 @@ static bool case_heads_of(const struct runner *r, const struct heads_case *c)
 	for (size_t i = 0; i < c->rows; i++)
 		case_look_put(&x, i, lengths[i] < 0, (size_t)abs(lengths[i]) - 1);
 	right = right && compare_floats("heads of queries", got, q, all) &&
-		r->get(r->ctx, got, p.keys.key, each * sizeof(float)) &&
-		compare_floats("keys where they were", got, x.keys, each) &&
+		r->get(r->ctx, got, p.key, each * sizeof(float)) &&
+		compare_floats("heads of keys", got, x.keys, each) &&
 		compare_bytes("heads of keys and values", blocks, x.blocks, x.element,
 			      memory / x.element);
 	free(q);
@@ -275,26 +282,32 @@ static void case_attend_expect(const struct look_run *x, float *out, const float
 	}
 }
 
-/* Fills both contexts and the lengths of all rows; returns the most spans that a row sees. */
-static uint32_t case_attend_fill(struct look_run *x, int32_t *lengths)
+/* The lengths of all rows; returns the most spans that a row sees. */
+static uint32_t case_attend_lengths(const struct look_case *c, int32_t *lengths)
 {
-	const struct look_case *c = &x->c;
-	const uint32_t last = c->length + c->n - 1;
 	uint32_t most = 0;
 
-	for (size_t p = 0; p < LOOK_POSITIONS; p++) {
-		if (p < last && (!c->window || p + c->window >= c->length))
-			case_look_put(x, p, 0, p); /* before all windows there are NaNs */
-		case_look_put(x, LOOK_POSITIONS - 1 - p, 1, p);
-	}
 	for (uint32_t t = 0; t < c->n + c->others; t++) {
-		const uint32_t n = t < c->n ? c->length + t : (t - c->n) * 301 % LOOK_POSITIONS + 1;
+		const uint32_t n = t < c->n ? c->length + t : (t - c->n + 1) * 301 % LOOK_POSITIONS + 1;
 		const uint32_t first = c->window && n > c->window ? n - c->window : 0;
 		const uint32_t spans = (n - 1) / ATTENTION_SPAN - first / ATTENTION_SPAN + 1;
 		lengths[t] = t < c->n ? (int32_t)n : -(int32_t)n;
 		most = spans > most ? spans : most;
 	}
 	return most;
+}
+
+/* Fills both contexts. */
+static void case_attend_fill(struct look_run *x)
+{
+	const struct look_case *c = &x->c;
+	const uint32_t last = c->length + c->n - 1;
+
+	for (size_t p = 0; p < LOOK_POSITIONS; p++) {
+		if (p < last && (!c->window || p + c->window >= c->length))
+			case_look_put(x, p, 0, p); /* before all windows there are NaNs */
+		case_look_put(x, LOOK_POSITIONS - 1 - p, 1, p);
+	}
 }
 
 /* The same output as inputs in 8 bits. */
@@ -348,7 +361,8 @@ static bool case_attend_of(const struct runner *r, const struct look_case *c)
 		q[1] = NAN;
 		x.keys[(size_t)c->head_dim * x.kv_heads * 2] = INFINITY;
 	}
-	const uint32_t spans = case_attend_fill(&x, lengths);
+	case_attend_fill(&x);
+	const uint32_t spans = case_attend_lengths(c, lengths);
 	const struct look_device device = case_look_device(r, &x, lengths, n);
 	const size_t parts = (size_t)spans * n * c->heads * attention_part(c->head_dim);
 	const struct cuda_attention p = {
@@ -421,5 +435,209 @@ bool case_attend(const struct runner *r)
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		right &= case_attend_of(r, &cases[i]);
+	return right;
+}
+
+/* ---- heads and attention together ---- */
+
+/* Rows of the first context that follow each other, and perhaps one of the second. */
+struct attend_heads_case {
+	struct look_case look;
+	uint32_t turned;
+	bool norms;
+	uint32_t unused_spans; /* beyond what rows see */
+};
+
+/* What the rows bring, and what becomes of them: queries, keys, values; sums of attention. */
+struct attend_heads_run {
+	struct look_run x;
+	const struct attend_heads_case *c;
+	uint32_t n, spans;
+	size_t each, kv_each; /* floats of a row's queries, and of its keys */
+	int32_t lengths[CUDA_NEAR_ROWS];
+	float *q, *keys, *values; /* as they come; then the scalar table's */
+	float w[2][LOOK_DIM], turn[2][CUDA_NEAR_ROWS * LOOK_DIM / 2], sinks[64];
+};
+
+/* Where the random keys and values of row t lie in the run. */
+static size_t case_attend_heads_from(const struct attend_heads_run *z, size_t t)
+{
+	const size_t position = (size_t)abs(z->lengths[t]) - 1;
+
+	return z->lengths[t] < 0 ? LOOK_POSITIONS - 1 - position : position;
+}
+
+static void case_attend_heads_begin(struct attend_heads_run *z, const struct attend_heads_case *c)
+{
+	const struct look_case *l = &c->look;
+	struct random random = {l->length};
+	struct look_run *x = &z->x;
+
+	case_look_begin(x, l, &random);
+	z->c = c;
+	z->n = l->n + l->others;
+	z->each = (size_t)l->heads * l->head_dim;
+	z->kv_each = (size_t)x->kv_heads * l->head_dim;
+	z->spans = case_attend_lengths(l, z->lengths) + c->unused_spans;
+	z->q = case_alloc(z->n * (z->each + 2 * z->kv_each), sizeof *z->q);
+	z->keys = z->q + z->n * z->each;
+	z->values = z->keys + z->n * z->kv_each;
+	random_normal(&random, z->q, z->n * z->each);
+	random_normal(&random, z->w[0], sizeof z->w / sizeof(float));
+	random_normal(&random, z->turn[0], sizeof z->turn / sizeof(float));
+	random_normal(&random, z->sinks, sizeof z->sinks / sizeof(float));
+	if (l->hostile) {
+		z->q[1] = NAN;
+		x->keys[(size_t)(l->length - 1) * z->kv_each + 3] = 1e6F; /* not of F16 */
+		x->values[(size_t)(l->length - 1) * z->kv_each + 5] = 1e6F;
+	}
+	for (size_t t = 0; t < z->n; t++) {
+		const size_t from = case_attend_heads_from(z, t) * z->kv_each;
+		memcpy(z->keys + t * z->kv_each, x->keys + from, z->kv_each * sizeof(float));
+		memcpy(z->values + t * z->kv_each, x->values + from, z->kv_each * sizeof(float));
+	}
+	/* what earlier steps have put */
+	for (size_t p = l->window && l->length > l->window ? l->length - l->window : 0; p + 1 < l->length; p++)
+		case_look_put(x, p, 0, p);
+	for (size_t p = 0; l->others && p + 1 < (size_t)-z->lengths[l->n]; p++)
+		case_look_put(x, LOOK_POSITIONS - 1 - p, 1, p);
+}
+
+static void case_attend_heads_end(struct attend_heads_run *z)
+{
+	free(z->q);
+	case_look_end(&z->x);
+}
+
+/* Norms, positions, the new keys and values in their blocks, and then the outputs. */
+static void case_attend_heads_expect(struct attend_heads_run *z, float *out, float scale)
+{
+	const struct look_case *l = &z->c->look;
+	const struct heads_case h = {.rows = z->n, .heads = l->heads, .kv = z->x.kv_heads,
+				     .dim = l->head_dim, .turned = z->c->turned, .norms = z->c->norms};
+
+	case_heads_expect(z->q, l->heads, &h, z->w[0], z->turn[0], z->turn[1]);
+	case_heads_expect(z->keys, z->x.kv_heads, &h, z->w[1], z->turn[0], z->turn[1]);
+	for (size_t t = 0; t < z->n; t++) {
+		const size_t from = case_attend_heads_from(z, t);
+		memcpy(z->x.keys + from * z->kv_each, z->keys + t * z->kv_each, z->kv_each * sizeof(float));
+		case_look_put(&z->x, from, z->lengths[t] < 0, (size_t)abs(z->lengths[t]) - 1);
+	}
+	for (size_t t = 0; t < z->n; t++)
+		case_attend_expect(&z->x, out + t * z->each, z->q + t * z->each, l->sinks ? z->sinks : NULL,
+				   scale, z->lengths[t]);
+}
+
+static struct cuda_attend_heads case_attend_heads_operands(const struct runner *r,
+							   const struct attend_heads_run *z,
+							   const struct cuda_row *rows)
+{
+	const struct look_case *l = &z->c->look;
+	const struct look_run *x = &z->x;
+	const uint32_t dim = l->head_dim, q_step = z->c->norms ? dim : 2 * dim;
+	const size_t kv = z->n * z->kv_each * sizeof(float);
+	const size_t parts = (size_t)z->spans * z->n * l->heads * attention_part(dim);
+	float *q = case_alloc(2 * z->n * z->each, sizeof *q);
+	for (size_t i = 0; i < z->n * z->each; i++)
+		q[i / dim * q_step + i % dim] = z->q[i];
+	const struct cuda_attend_heads p = {
+		.attention = {.sinks = l->sinks ? r->put(r->ctx, z->sinks, sizeof z->sinks) : NULL,
+			      .parts = r->put(r->ctx, NULL, parts * sizeof(float)),
+			      .out = r->put(r->ctx, NULL, z->n * z->each * sizeof(float)),
+			      .rows = rows,
+			      .key_step = x->key_step,
+			      .value_offset = x->kv_heads * x->key_step,
+			      .value_step = x->key_step,
+			      .n = z->n,
+			      .heads = l->heads,
+			      .group = l->group,
+			      .head_dim = dim,
+			      .window = l->window,
+			      .spans = z->spans,
+			      .half = 1,
+			      .scale = 1 / sqrtf((float)dim)},
+		.heads = {.keys = {.key = r->put(r->ctx, z->keys, kv),
+				   .value = r->put(r->ctx, z->values, kv),
+				   .rows = rows,
+				   .key_step = x->key_step,
+				   .value_offset = x->kv_heads * x->key_step,
+				   .value_step = x->key_step,
+				   .n = z->n,
+				   .heads = x->kv_heads,
+				   .head_dim = dim,
+				   .half = 1},
+			  .key = r->put(r->ctx, NULL, kv),
+			  .q_from = r->put(r->ctx, q, 2 * z->n * z->each * sizeof *q),
+			  .q_step = q_step,
+			  .q_norm = z->c->norms ? r->put(r->ctx, z->w[0], sizeof z->w[0]) : NULL,
+			  .key_norm = z->c->norms ? r->put(r->ctx, z->w[1], sizeof z->w[1]) : NULL,
+			  .cos = r->put(r->ctx, z->turn[0], sizeof z->turn[0]),
+			  .sin = r->put(r->ctx, z->turn[1], sizeof z->turn[1]),
+			  .heads = l->heads,
+			  .turned = z->c->turned,
+			  .eps = 1e-6F}};
+	free(q);
+	return p;
+}
+
+static bool case_attend_heads_of(const struct runner *r, const struct attend_heads_case *c)
+{
+	struct attend_heads_run z;
+	case_attend_heads_begin(&z, c);
+	const struct look_device device = case_look_device(r, &z.x, z.lengths, z.n);
+	struct cuda_attend_heads p = case_attend_heads_operands(r, &z, device.rows);
+	const size_t all = z.n * z.each, kv = z.n * z.kv_each;
+	const size_t memory = LOOK_CONTEXTS * LOOK_BLOCKS * z.x.block_bytes;
+	bool right = true;
+	if (cuda_attends_heads(&p, &r->room)) {
+		float *out = case_alloc(2 * all + kv, sizeof *out), *key = out + 2 * all;
+		uint8_t *blocks = case_alloc(memory, 1);
+		const struct cuda_grid g = cuda_attend_heads_grid(&p);
+		case_attend_heads_expect(&z, out + all, p.attention.scale);
+		right = case_launch(r, cuda_attend_heads_number, g, &p, sizeof p) &&
+			case_launch(r, cuda_attend_join_number, cuda_join_grid(&p.attention), &p.attention,
+				    sizeof p.attention) &&
+			r->get(r->ctx, out, p.attention.out, all * sizeof *out) &&
+			r->get(r->ctx, key, p.heads.key, kv * sizeof *key) &&
+			r->get(r->ctx, blocks, device.blocks, memory) &&
+			compare_floats("heads and their attention", out, out + all, all) &&
+			compare_floats("keys of the step", key, z.keys, kv) &&
+			compare_bytes("keys and values of the step", blocks, z.x.blocks, z.x.element,
+				      memory / z.x.element);
+		free(out);
+		free(blocks);
+	}
+	case_attend_heads_end(&z);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_attend_heads(const struct runner *r)
+{
+	static const struct attend_heads_case cases[] = {
+		{{1, 0, 4, 2, 128, 1, 0, KV_F16, false, false}, 64, true, 0},
+		{{1, 0, 4, 4, 128, 256, 0, KV_F16, false, false}, 64, true, 1},
+		{{1, 1, 8, 4, 128, 700, 0, KV_F16, false, false}, 64, false, 0},
+		{{1, 0, 2, 1, 128, 65, 0, KV_F16, true, true}, 32, true, 0},
+		{{1, 1, 2, 2, 64, 300, 128, KV_F16, true, false}, 32, false, 0},
+		{{1, 0, 2, 2, 96, 1000, 300, KV_F16, true, false}, 32, true, 1},
+		{{1, 0, 3, 3, 32, 20, 6, KV_F16, false, false}, 0, true, 0},
+		{{3, 1, 2, 1, 32, 130, 0, KV_F16, false, false}, 16, true, 0},
+		{{1, 0, 2, 1, 64, 90, 0, KV_F16, true, false}, 16, false, 0},
+		/* several rows of a context: over the end of a block, and of a span */
+		{{5, 1, 4, 2, 128, 62, 0, KV_F16, false, false}, 64, true, 0},
+		{{7, 0, 4, 4, 128, 253, 0, KV_F16, false, true}, 64, true, 0},
+		{{9, 0, 2, 2, 64, 510, 5, KV_F16, true, false}, 32, true, 0},
+		{{14, 1, 2, 1, 128, 1, 0, KV_F16, true, false}, 64, true, 0},
+		/* two heads of a block of threads, and four */
+		{{1, 0, 32, 8, 128, 1080, 0, KV_F16, true, false}, 64, true, 3},
+		{{4, 1, 16, 4, 64, 600, 300, KV_F16, true, false}, 32, true, 0},
+		{{3, 1, 32, 8, 128, 766, 0, KV_F16, false, true}, 64, true, 0},
+		{{6, 1, 16, 8, 128, 900, 257, KV_F16, true, false}, 64, true, 0},
+	};
+	bool right = true;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		right &= case_attend_heads_of(r, &cases[i]);
 	return right;
 }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 enum { LAYERS = 48, SETS = 8, HIDDEN = 2048, WIDTH = 4096, HEADS = 32, KV = 4, DIM = 128 };
-enum { LAUNCHES = 12 }; /* of a layer */
+enum { LAUNCHES = 11 }; /* of a layer */
 enum { EXPERTS = 128, TOP_K = 8, SIZE = 768, POSITIONS = 4096, BLOCK_BYTES = 2 * KV * DIM * 64 * 2 };
 
 /* The matrices of a layer, one after the other. */
@@ -94,7 +94,7 @@ static void *layers_put(struct layers *x, const void *data, size_t bytes)
 
 /* The values of a step. */
 struct layer_step {
-	float *x, *between, *q, *key, *value, *out, *logits, *gate, *down, *norm, *scale;
+	float *x, *between, *q, *key, *placed, *value, *out, *logits, *gate, *down, *norm, *scale;
 	int8_t *inputs;
 	uint32_t *chosen, *order, *count;
 	float *weight, *parts;
@@ -116,7 +116,8 @@ static void layers_addresses(struct layers *x, struct layer_step *s)
 
 	for (size_t b = 0; b < POSITIONS / 64; b++)
 		blocks[b] = (uintptr_t)kv + b * BLOCK_BYTES;
-	const struct cuda_row row = {layers_put(x, blocks, sizeof blocks), x->positions - 1, 0};
+	const struct cuda_row row = {layers_put(x, blocks, sizeof blocks), x->positions - 1, 0,
+				     x->positions - 1, 0};
 	s->rows = layers_put(x, &row, sizeof row);
 	for (size_t set = 0; set < SETS; set++) {
 		const gpu_address at = x->weights + set * x->room;
@@ -148,6 +149,7 @@ static void layers_step(struct layers *x, struct layer_step *s)
 	s->between = layers_take(x, HIDDEN * 4);
 	s->q = layers_take(x, WIDTH * 4);
 	s->key = layers_take(x, KV * DIM * 4);
+	s->placed = layers_take(x, KV * DIM * 4);
 	s->value = layers_take(x, KV * DIM * 4);
 	s->out = layers_take(x, HIDDEN * 4);
 	s->logits = layers_take(x, EXPERTS * 4);
@@ -234,11 +236,12 @@ static void layer_project(struct card_chain *chain, const struct layer_step *s, 
 
 static void layer_attend(struct card_chain *chain, const struct layer_step *s, uint32_t positions)
 {
+	const struct cuda_room room = {chain->card->facts.processors, chain->card->facts.shared};
 	const struct cuda_heads heads = {
 		.keys = {.key = s->key, .value = s->value, .rows = s->rows, .key_step = DIM * 64,
 			 .value_offset = KV * DIM * 64, .value_step = DIM * 64, .n = 1, .heads = KV,
 			 .head_dim = DIM, .half = 1},
-		.q = s->q, .q_from = s->q, .q_step = DIM, .q_norm = s->norm, .key_norm = s->norm, .cos = s->norm, .sin = s->norm,
+		.q = s->q, .key = s->placed, .q_from = s->q, .q_step = DIM, .q_norm = s->norm, .key_norm = s->norm, .cos = s->norm, .sin = s->norm,
 		.heads = HEADS, .turned = DIM / 2, .eps = 1e-6F};
 	struct cuda_join_inputs join = {
 		.attention = {.q = s->q, .parts = s->parts, .rows = s->rows, .key_step = DIM * 64,
@@ -248,9 +251,15 @@ static void layer_attend(struct card_chain *chain, const struct layer_step *s, u
 		.q = s->inputs, .scale = s->scale, .sum = s->sum};
 
 	cuda_fill_signs(&join.signs);
-	card_chain_add(chain, cuda_place_heads_number, cuda_heads_grid(&heads), &heads);
-	card_chain_add(chain, cuda_attend_spans_number, cuda_spans_grid(&join.attention),
-		       &join.attention);
+	struct cuda_attend_heads together = {.attention = join.attention, .heads = heads};
+	if (cuda_attends_heads(&together, &room)) {
+		const struct cuda_grid g = cuda_attend_heads_grid(&together);
+		card_chain_add(chain, cuda_attend_heads_number, g, &together);
+	} else {
+		card_chain_add(chain, cuda_place_heads_number, cuda_heads_grid(&heads), &heads);
+		card_chain_add(chain, cuda_attend_spans_number, cuda_spans_grid(&join.attention),
+			       &join.attention);
+	}
 	card_chain_add(chain, cuda_join_kernel(&join), cuda_join_inputs_grid(&join), &join);
 }
 
@@ -315,7 +324,7 @@ static double layers_time(const struct layers *x, const struct layer_step *s, bo
 /* By how much a layer is faster without one of its launches. */
 static void layers_parts(const struct layers *x, const struct layer_step *s, double whole)
 {
-	static const char *const name[LAUNCHES] = {"norm", "queries, keys, values", "heads", "attention",
+	static const char *const name[LAUNCHES] = {"norm", "queries, keys, values", "attention",
 						   "joined", "out", "norm", "router", "choice", "gate and up",
 						   "gated", "down"};
 

@@ -220,7 +220,7 @@ static void card_measure_product(struct card *c, enum cuda_kernel k, enum format
 /* ---- the other kernels of one token ---- */
 
 enum { STEP_HIDDEN = 2048, STEP_HEADS = 32, STEP_KV = 4, STEP_DIM = 128, STEP_EXPERTS = 128 };
-enum { STEP_TOP_K = 8, STEP_SIZE = 768, STEP_POSITIONS = 4096, STEP_BYTES = 64 << 20 };
+enum { STEP_TOP_K = 8, STEP_SIZE = 768, STEP_POSITIONS = 4096, STEP_SESSIONS = 16, STEP_BYTES = 160 << 20 };
 
 static void card_measure_kernel(struct card *c, enum cuda_kernel k, const char *what,
 				struct cuda_grid g, const void *operands)
@@ -237,8 +237,8 @@ static void card_measure_kernel(struct card *c, enum cuda_kernel k, const char *
 	printf("%s, %s: %.2f (%.2f) us\n", cuda_kernel_name(k), what, us[0], us[1]);
 }
 
-/* Attention to so many positions, in blocks that lie one after the other from `kv` on. */
-static void card_measure_attention(struct card *c, gpu_address at, gpu_address rows,
+/* Attention of n rows to so many positions. */
+static void card_measure_attention(struct card *c, gpu_address at, gpu_address rows, uint32_t n,
 				   uint32_t positions)
 {
 	const struct cuda_attention p = {
@@ -249,30 +249,42 @@ static void card_measure_attention(struct card *c, gpu_address at, gpu_address r
 		.key_step = STEP_DIM * 64,
 		.value_offset = STEP_KV * STEP_DIM * 64,
 		.value_step = STEP_DIM * 64,
-		.n = 1,
+		.n = n,
 		.heads = STEP_HEADS,
 		.group = STEP_HEADS / STEP_KV,
 		.head_dim = STEP_DIM,
 		.spans = (positions + 255) / 256,
 		.half = 1,
 		.scale = 0.088F,
-		.copy_keys = 1,
+		.copy_keys = n == 1,
 	};
 	char what[64];
 
-	snprintf(what, sizeof what, "%u heads, %u positions", STEP_HEADS, positions);
+	snprintf(what, sizeof what, "%u rows of %u heads, %u positions", n, STEP_HEADS, positions);
 	card_measure_kernel(c, cuda_attend_spans_number, what,
 			    cuda_spans_grid(&p), &p);
 	card_measure_kernel(c, cuda_attend_join_number, what, cuda_join_grid(&p), &p);
 	const struct cuda_join_inputs join = {.attention = p, .q = CARD_AT(at + (4 << 20)),
 					      .scale = CARD_AT(at + (9 << 19))};
 	card_measure_kernel(c, cuda_join_kernel(&join), what, cuda_join_inputs_grid(&join), &join);
+	struct cuda_attend_heads together = {
+		.attention = p,
+		.heads = {.keys = {.key = p.q, .value = p.q, .rows = p.rows, .key_step = p.key_step,
+				   .value_offset = p.value_offset, .value_step = p.value_step, .n = n,
+				   .heads = STEP_KV, .head_dim = STEP_DIM, .half = 1},
+			  .key = CARD_AT(at + (4 << 20)), .q_from = p.q, .q_step = STEP_DIM, .q_norm = p.q,
+			  .key_norm = p.q, .cos = p.q, .sin = p.q, .heads = STEP_HEADS,
+			  .turned = STEP_DIM / 2}};
+	const struct cuda_room room = {c->facts.processors, c->facts.shared};
+	const struct cuda_grid g = cuda_attend_heads_grid(&together);
+	if (cuda_attends_heads(&together, &room))
+		card_measure_kernel(c, cuda_attend_heads_number, what, g, &together);
 }
 
 /* What a step's piece of memory has at its end. */
 struct step_end {
-	uint64_t blocks[STEP_POSITIONS / 64];
-	struct cuda_row few, many; /* the last of 256 positions, and of all */
+	uint64_t blocks[STEP_SESSIONS][STEP_POSITIONS / 64];
+	struct cuda_row few[STEP_SESSIONS], many[STEP_SESSIONS]; /* the last of 256 positions, and of all */
 	uint32_t chosen[STEP_TOP_K];
 	uint64_t slots[STEP_EXPERTS];
 };
@@ -287,10 +299,15 @@ static bool card_prepare_step(struct card *c, gpu_address at)
 	const gpu_address end_at = at + STEP_BYTES - sizeof end;
 	struct err e;
 
-	end.few = (struct cuda_row){CARD_AT(end_at), 255, 0};
-	end.many = (struct cuda_row){CARD_AT(end_at), STEP_POSITIONS - 1, 0};
-	for (uint32_t i = 0; i < STEP_POSITIONS / 64; i++)
-		end.blocks[i] = at + (16 << 20) + (uint64_t)i * BLOCK_BYTES;
+	for (uint32_t i = 0; i < STEP_SESSIONS; i++) {
+		const struct cuda_row row = {.blocks = CARD_AT(end_at + i * sizeof *end.blocks), .context = i};
+		end.few[i] = end.many[i] = row;
+		end.few[i].position = end.few[i].first = 255;
+		end.many[i].position = end.many[i].first = STEP_POSITIONS - 1;
+	}
+	for (uint32_t i = 0; i < STEP_SESSIONS * STEP_POSITIONS / 64; i++)
+		end.blocks[i / (STEP_POSITIONS / 64)][i % (STEP_POSITIONS / 64)] =
+			at + (16 << 20) + (uint64_t)i * BLOCK_BYTES;
 	for (uint32_t i = 0; i < STEP_TOP_K; i++)
 		end.chosen[i] = i * 37 % STEP_TOP_K;
 	for (uint32_t i = 0; i < STEP_EXPERTS; i++)
@@ -382,7 +399,7 @@ static void card_measure_step(struct card *c)
 				      prompt = {.gate = x, .up = CARD_AT(at + (8 << 20)), .q = q,
 						.scale = to, .k = STEP_SIZE, .n = 1024};
 	const struct cuda_prepare rows = {.x = x, .q = q, .scale = to, .k = STEP_SIZE, .n = 1024};
-	const struct cuda_heads place = {.keys = keys, .q = x, .q_from = x, .q_step = STEP_DIM, .q_norm = z, .key_norm = z, .cos = z,
+	const struct cuda_heads place = {.keys = keys, .q = x, .key = x, .q_from = x, .q_step = STEP_DIM, .q_norm = z, .key_norm = z, .cos = z,
 					 .sin = z, .heads = STEP_HEADS, .turned = STEP_DIM / 2};
 	const struct cuda_route route = {.choice = choice, .groups = groups};
 	card_measure_kernel(c, cuda_norm_kernel(&norm), "2048, added", cuda_norm_inputs_grid(&norm), &norm);
@@ -396,8 +413,10 @@ static void card_measure_step(struct card *c)
 	card_measure_kernel(c, cuda_place_heads_number, "32, 4 and 4", cuda_heads_grid(&place), &place);
 	card_measure_routers(c, &route, z);
 	card_measure_kernel(c, cuda_group_number, "8 of 128", cuda_groups_grid(&groups), &groups);
-	card_measure_attention(c, at, few, 256);
-	card_measure_attention(c, at, many, STEP_POSITIONS);
+	for (uint32_t n = 1; n <= STEP_SESSIONS; n *= STEP_SESSIONS) {
+		card_measure_attention(c, at, few, n, 256);
+		card_measure_attention(c, at, many, n, STEP_POSITIONS);
+	}
 	card_give(c, at);
 }
 

@@ -58,6 +58,7 @@ const struct kernel_case kernel_cases[] = {
 	{"kv_put", case_kv_put},
 	{"place_heads", case_place_heads},
 	{"attend", case_attend},
+	{"attend_heads", case_attend_heads},
 	{"delta", case_delta},
 };
 const size_t kernel_case_count = sizeof kernel_cases / sizeof *kernel_cases;

@@ -57,6 +57,7 @@ bool case_route(const struct runner *r);
 bool case_kv_put(const struct runner *r);
 bool case_place_heads(const struct runner *r);
 bool case_attend(const struct runner *r);
+bool case_attend_heads(const struct runner *r);
 bool case_delta(const struct runner *r);
 
 #endif

@@ -9,6 +9,7 @@
  *                     context is given back; wild-after=N: the launch after N others. Once.
  *     late            nothing goes wrong, but from now on work is done when it is waited for, not when it
  *                     is started; early: the contrary
+ *     large           nothing goes wrong, but from now on the card is one of the largest; small: the contrary
  *
  * Any thread may call. Memory that was not written yet is full of NaNs. */
 #include "engine/gpu/gpu_driver.h"
@@ -27,7 +28,7 @@ static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER; /* protects what f
 static int fake_error;					      /* sticks */
 static char fake_word[32]; /* what goes wrong, without "=N" */
 static long fake_left;	   /* launches or pieces of memory before that */
-static bool fake_late;
+static bool fake_late, fake_large;
 static long fake_taken;	   /* what the program holds: contexts, memory, streams, sequences, events */
 static int fake_contexts;  /* of these */
 static long fake_played;   /* sequences that were started */
@@ -46,10 +47,13 @@ void fake_cuda_be(const char *word)
 {
 	const char *number = strchr(word, '=');
 	const bool late = strcmp(word, "late") == 0, early = strcmp(word, "early") == 0;
+	const bool large = strcmp(word, "large") == 0, small = strcmp(word, "small") == 0;
 
 	(void)pthread_mutex_lock(&fake_lock);
 	if (late || early)
 		fake_late = late;
+	if (large || small)
+		fake_large = large;
 	(void)snprintf(fake_word, sizeof fake_word, "%.*s", (int)strcspn(word, "="), word);
 	fake_left = number ? strtol(number + 1, NULL, 10) : 0;
 	(void)pthread_mutex_unlock(&fake_lock);
@@ -77,6 +81,15 @@ static bool fake_is(const char *word)
 	const bool is = strcmp(fake_word, word) == 0;
 	(void)pthread_mutex_unlock(&fake_lock);
 	return is;
+}
+
+/* Of a block of threads. */
+static int fake_shared(void)
+{
+	(void)pthread_mutex_lock(&fake_lock);
+	const int shared = fake_large ? 224 << 10 : 99 << 10;
+	(void)pthread_mutex_unlock(&fake_lock);
+	return shared;
 }
 
 /* Whether what goes wrong is this, now. The lock is held. */
@@ -287,7 +300,7 @@ FAKE(cuDeviceGetAttribute, (int *value, int attribute, int device))
 	*value = attribute == GPU_PROCESSORS	     ? 2
 		 : attribute == GPU_CAPABILITY_MAJOR ? 8
 		 : attribute == GPU_CAPABILITY_MINOR ? 6
-		 : attribute == GPU_SHARED_MOST	     ? 101376
+		 : attribute == GPU_SHARED_MOST	     ? fake_shared()
 						     : 0;
 	return *value ? 0 : FAKE_INVALID;
 }
@@ -333,8 +346,8 @@ FAKE(cuModuleGetFunction, (gpu_function * function, gpu_module module, const cha
 }
 FAKE(cuFuncSetAttribute, (gpu_function function, int attribute, int value))
 {
-	return function && attribute == GPU_FUNCTION_SHARED && value <= 101376 ? fake_count(0)
-									       : FAKE_INVALID;
+	return function && attribute == GPU_FUNCTION_SHARED && value <= fake_shared() ? fake_count(0)
+										      : FAKE_INVALID;
 }
 
 /* ---- memory ---- */
@@ -464,7 +477,7 @@ FAKE(cuLaunchKernelEx,
 
 	if (launch->z != 1 || launch->threads_y != 1 || launch->threads_z != 1 ||
 	    !launch->stream || extra || launch->x == 0 || launch->y == 0 || launch->y > 65535 ||
-	    launch->shared > 101376)
+	    launch->shared > (unsigned)fake_shared())
 		return FAKE_INVALID;
 	l.kernel = (enum cuda_kernel)((char *)(void *)function - fake_kernels);
 	l.grid = (struct cuda_grid){launch->x, launch->y, launch->threads_x, launch->shared};

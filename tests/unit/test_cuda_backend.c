@@ -18,9 +18,9 @@ typedef void deed(struct test_gpu *g, struct test_record *r);
 typedef void likeness(const struct test_record *got, const struct test_record *want);
 static const struct way {
 	enum test_held held;
-	const char *when;
-} ways[] = {{HELD_ALL, "late"},	  {HELD_SOME, "early"}, {HELD_NONE, "late"},
-	    {HELD_ALL, "early"}, {HELD_SOME, "late"},  {HELD_NONE, "early"}};
+	const char *when, *size; /* size: of the GPU */
+} ways[] = {{HELD_ALL, "late", "large"},  {HELD_SOME, "early", "small"}, {HELD_NONE, "late", "small"},
+	    {HELD_ALL, "early", "small"}, {HELD_SOME, "late", "large"},  {HELD_NONE, "early", "large"}};
 enum { TWO_WAYS = 2, ALL_WAYS = 6 };
 
 static void compare_on(const struct way *w, deed *d, likeness *same, const struct test_record *cpus)
@@ -28,6 +28,7 @@ static void compare_on(const struct way *w, deed *d, likeness *same, const struc
 	struct test_record gpus = {0};
 	struct test_gpu g;
 	test_driver_be(w->when);
+	test_driver_be(w->size);
 	test_gpu_open(&g, w->held);
 	d(&g, &gpus);
 	if (!test_gpu_computes(&g))

@@ -243,8 +243,8 @@ static void fail_in(struct test_gpu *g, struct test_record *r, const char *word)
 
 static const struct way {
 	enum test_held held;
-	const char *when;
-} ways[] = {{HELD_ALL, "late"}, {HELD_SOME, "early"}, {HELD_NONE, "late"}};
+	const char *when, *size; /* size: of the GPU */
+} ways[] = {{HELD_ALL, "late", "large"}, {HELD_SOME, "early", "small"}, {HELD_NONE, "late", "small"}};
 
 static void assert_computes(const struct test_gpu *g, const char *want)
 {
@@ -266,6 +266,7 @@ static void compare_on(const struct way *w, const struct case_of *c, const struc
 	struct test_record got = {0};
 	struct test_gpu g;
 	test_driver_be(w->when);
+	test_driver_be(w->size);
 	test_gpu_open(&g, w->held);
 	all(&g, &got);
 	if (!test_gpu_computes(&g))
