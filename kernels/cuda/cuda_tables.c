@@ -616,9 +616,9 @@ enum cuda_kernel cuda_route_kernel(const struct cuda_choice *p)
 struct cuda_grid cuda_choice_grid(const struct cuda_choice *p)
 {
 	/* The last warp has no experts, but the softmax. */
-	const uint32_t whole = cuda_whole_warps(p->experts);
+	const uint32_t whole = cuda_whole_warps(p->experts), warps = whole / CUDA_WARP + 1;
 	const struct cuda_grid g = {p->rows, 1, whole + CUDA_WARP,
-				    (2 * whole + 2 + 3 * p->top_k + 3 * p->groups) *
+				    (2 * whole + 1 + warps + 4 * p->top_k + 3 * p->groups) *
 					    (uint32_t)sizeof(float)};
 	return g;
 }
