@@ -92,7 +92,7 @@ one_thread=' anthropic block checkpoint codec config context depth draft_meter e
 
 # Whole models on an emulated GPU take minutes with a sanitizer: under AddressSanitizer they run where nobody ends the tests,
 # and under ThreadSanitizer, where each of the GPU's threads is a thread of the system, the kernels alone (cuda_kernels).
-emulated=' cuda_backend cuda_choice cuda_faults cuda_formats cuda_parts cuda_states gpu_tiers '
+emulated=' cuda_asks cuda_backend cuda_choice cuda_faults cuda_formats cuda_parts cuda_states gpu_tiers '
 left_out() { # TREE GROUP
 	case $1 in
 	build/tsan) [[ $one_thread$emulated =~ [[:space:]]$2[[:space:]] ]] ;;

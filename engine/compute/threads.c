@@ -51,6 +51,7 @@ struct threads_pool {
 	uint32_t count; /* of parts; never changes */
 
 	_Alignas(64) _Atomic uint32_t loop; /* the loop's number; the idle threads' futex */
+	_Atomic uint64_t awake_until; /* of clock_ns: idle threads do not sleep before */
 	_Alignas(64) _Atomic uint32_t sleepers;
 	_Atomic uint32_t calls; /* to a sleeping caller: its futex */
 	_Atomic bool caller_sleeps, quit;
@@ -203,13 +204,15 @@ static void threads_sleep(struct threads_pool *t, uint32_t seen)
 		threads_futex_wake(&t->loop, WAKE_AT_ONCE);
 }
 
-/* Waits for a loop other than number `seen`: spins for SPIN_NS, then sleeps. Returns its number. */
+/* Waits for a loop other than number `seen`: spins for SPIN_NS, or as long as threads stay awake, then sleeps.
+ * Returns its number. */
 static uint32_t threads_wait_for_loop(struct threads_pool *t, uint32_t seen)
 {
-	uint64_t start = clock_ns();
+	uint64_t until = clock_ns() + SPIN_NS;
 	while (atomic_load(&t->loop) == seen) {
 		threads_relax();
-		if (clock_ns() - start >= SPIN_NS)
+		uint64_t now = clock_ns();
+		if (now >= until && now >= atomic_load_explicit(&t->awake_until, memory_order_relaxed))
 			threads_sleep(t, seen);
 	}
 	return atomic_load(&t->loop);
@@ -414,6 +417,11 @@ void threads_destroy(struct threads *t)
 	if (t->owns_pool)
 		threads_pool_free(p);
 	free(t);
+}
+
+void threads_stay_awake(struct threads *t, uint64_t ns)
+{
+	atomic_store_explicit(&t->pool->awake_until, clock_ns() + ns, memory_order_relaxed);
 }
 
 void threads_weigh(struct threads *t, uint32_t weight)

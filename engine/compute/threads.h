@@ -5,7 +5,8 @@
  * part of its own: pieces that lie side by side. Who has no more takes those of others that nobody
  * has begun. The caller waits for pieces, not for threads: a thread that lost its core holds up
  * nobody but with the piece that it has begun. Idle threads spin for at most 50 µs, since the next loop of the same token
- * follows at once, and then sleep.
+ * follows at once, and then sleep. Who has the next loop later, but soon, keeps them awake
+ * (threads_stay_awake).
  *
  * Not here: how large a piece should be (product_grain).
  */
@@ -29,6 +30,10 @@ void threads_destroy(struct threads *t);
  * 2 it gets half of what one with a weight of 1 gets. 1 at first. */
 void threads_weigh(struct threads *t, uint32_t weight);
 uint32_t threads_count(const struct threads *t);
+/* From now on, threads without a loop sleep only after so many nanoseconds; those that sleep are not woken. For
+ * a caller that awaits something else between two loops, such as a GPU: waking 15 sleepers takes as long as
+ * many a loop. */
+void threads_stay_awake(struct threads *t, uint64_t ns);
 
 typedef void threads_fn(void *ctx, uint32_t begin, uint32_t end);
 /* Calls fn(ctx, begin, end) for disjoint ranges that cover [0, items). Each has `grain` items, the

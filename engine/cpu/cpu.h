@@ -19,8 +19,9 @@ void router_choose_experts(struct step *s, uint32_t layer);
 void router_rank_experts(struct step *s, uint32_t later);
 /* Sorts a token's experts by descending weight. Stable. */
 void router_sort_by_weight(uint32_t *chosen, float *weight, uint32_t count);
-/* begin_experts for rows normed[n][hidden], without the shared expert; the step's scratch is the CPU's. */
-void moe_begin_experts(struct step *s, uint32_t layer, const float *normed);
+/* begin_experts for rows normed[n][hidden], without the shared expert; the step's scratch is the CPU's. outputs:
+ * where `wave` leaves those of experts, [assignments][hidden], until the next call; NULL: in the scratch. */
+void moe_begin_experts(struct step *s, uint32_t layer, const float *normed, float *outputs);
 /* The outputs of the experts that `wave` has computed: [assignments][hidden]. */
 const float *moe_experts_found(const struct scratch *s);
 

@@ -368,7 +368,8 @@ struct moe_scratch {
 		*input; /* of the layer's experts: the step's normed, or one of those below */
 	struct activation hidden;  /* [assignments][expert size]: silu(gate) · up */
 	float *up;		   /* [assignments][expert size] */
-	float *out;		   /* [assignments][config_expert_width] */
+	float *own_out;		   /* [assignments][config_expert_width] */
+	float *out;		   /* the same: own_out, or another backend's (moe_begin_experts) */
 	/* [experts][groups of TQ_GROUP]: slices of gate and up that a wave has yet to compute. */
 	struct countdown *unfinished;
 	/* [blocks of columns of out]: slices of down that a step of one row has yet to compute. */

@@ -29,7 +29,8 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 	router_take(&m->router, arena, c);
 	activation_take(arena, &m->hidden, all, c->expert_size);
 	m->up = arena_take(arena, all * c->expert_size, sizeof *m->up);
-	m->out = arena_take(arena, all * config_expert_width(c), sizeof *m->out);
+	m->own_out = arena_take(arena, all * config_expert_width(c), sizeof *m->own_out);
+	m->out = m->own_out;
 	m->unfinished = arena_take(arena, (size_t)c->experts * moe_count(c->expert_size, TQ_GROUP),
 				   sizeof *m->unfinished);
 	m->unsummed = arena_take(arena, moe_count(config_expert_width(c), MOE_SUM_ROWS),
@@ -364,6 +365,7 @@ static void moe_begin_routed(struct step *s, uint32_t layer)
 
 void moe_begin(struct step *s, uint32_t layer)
 {
+	s->scratch->moe.out = s->scratch->moe.own_out;
 	moe_begin_routed(s, layer);
 	if (s->env->config->layer[layer].shared)
 		dense_run_shared(&s->scratch->moe.shared, s, layer);
@@ -415,9 +417,11 @@ void moe_end(struct step *s, uint32_t layer)
 
 /* ---- for other backends ---- */
 
-void moe_begin_experts(struct step *s, uint32_t layer, const float *normed)
+void moe_begin_experts(struct step *s, uint32_t layer, const float *normed, float *outputs)
 {
+	struct moe_scratch *m = &s->scratch->moe;
 	struct activation *input = &s->scratch->normed;
+	m->out = outputs ? outputs : m->own_out;
 	memcpy(input->f, normed, (size_t)s->n * input->k * sizeof *normed);
 	activation_changed(input);
 	moe_begin_routed(s, layer);

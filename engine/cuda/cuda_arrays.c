@@ -89,7 +89,8 @@ static size_t cuda_lay_out_stream(struct cuda_stream *x, const struct config *c,
 {
 	gpu_address at = memory;
 	size_t rows = x->rows;
-	x->x = cuda_next(&at, rows * c->hidden_size, sizeof(float));
+	x->x = x->rows_at = cuda_next(&at, rows * c->hidden_size, sizeof(float));
+	x->few_at = cuda_next(&at, (size_t)CUDA_NORM_FEW * c->hidden_size, sizeof(float));
 	x->in = cuda_next(&at, rows, cuda_in_bytes(c));
 	x->left = cuda_next(&at, cuda_left_floats(&x->model->left, rows), sizeof(float));
 	return at - memory;
@@ -260,7 +261,9 @@ static int cuda_scratch_take_main(struct cuda_scratch *s, const struct config *c
 		s->chosen_here = cuda_take_main(m, CHOICE_ARRAYS * all * sizeof(uint32_t), e);
 	if (s->chosen_here)
 		s->wanted_in = cuda_take_main(m, rows * sizeof(uint32_t), e);
-	return s->wanted_in ? 0 : -e->code;
+	if (s->wanted_in)
+		s->told = cuda_take_main(m, sizeof *s->told, e);
+	return s->told ? 0 : -e->code;
 }
 
 int cuda_scratch_make(struct scratch **out, const struct environment *env, uint32_t rows,
@@ -326,6 +329,7 @@ void cuda_scratch_free(struct scratch *scratch)
 	cuda_give_main(s->model, s->found_here);
 	cuda_give_main(s->model, s->chosen_here);
 	cuda_give_main(s->model, s->wanted_in);
+	cuda_give_main(s->model, (void *)s->told);
 	free(s);
 }
 

@@ -20,7 +20,8 @@ struct cuda_stream {
 	uint32_t rows;	 /* most */
 	size_t bytes;  /* on the GPU */
 	gpu_address memory;
-	gpu_address x;		/* [rows][hidden] */
+	gpu_address x;		/* [rows][hidden] as they are now, in `rows_at`, or of few rows in few_at */
+	gpu_address rows_at, few_at; /* [rows][hidden], [CUDA_NORM_FEW][hidden] */
 	/* What the step's n rows are, as cuda_place_rows lays it out: struct cuda_row[CUDA_KV_KINDS][n],
 	 * tokens[n], struct cuda_states[n], then cos, sin[n][half] of each rotation. */
 	gpu_address in;
@@ -67,6 +68,7 @@ struct cuda_sequence {
 	uint64_t stream; /* its number */
 	uint32_t n, spans;
 	struct cuda_pending pending; /* what it leaves */
+	gpu_address x;		     /* where it leaves the stream, which begins in rows_at */
 	uint64_t used; /* the step that used it last */
 };
 enum { CUDA_SEQUENCES = 32, CUDA_SEQUENCE_ROWS = 32 };
@@ -122,6 +124,7 @@ struct cuda_scratch {
 	float *found_here; /* [rows · top_k][hidden]: outputs of experts that the CPU computes */
 	uint32_t *chosen_here; /* as chosen; an expert that a row does not pass through has no number */
 	uint32_t *wanted_in; /* [rows] */
+	_Atomic uint32_t *told; /* 1: chosen_here and normed_out have what a kernel told of one row */
 
 	struct cuda_pending pending;
 	struct cuda_sequence sequence[CUDA_SEQUENCES];
@@ -231,11 +234,11 @@ enum format cuda_router_codes(const struct step *s, uint32_t layer);
 bool cuda_choice_is_free(const struct step *s, uint32_t layer);
 /* Whether a session loses experts on purpose, depending on where they are. */
 bool cuda_loses_some(const struct step *s);
-/* By the GPU: runs the router, chooses, and groups the rows by expert, at most `most` for an item. */
-void cuda_choose_rows(struct step *s, uint32_t layer, const struct cuda_choice_at *to, uint32_t most);
-/* Starts to copy the choice in the scratch, and the experts' input, to main memory; has it arrive, and fills the
- * step's routing. False: something has failed. */
-void cuda_send_choice(struct step *s);
+/* By the GPU: runs the router, chooses, and groups the rows by expert, at most `most` for an item. tells: main
+ * memory gets the choice, which is that in the scratch, and the experts' input. */
+void cuda_choose_rows(struct step *s, uint32_t layer, const struct cuda_choice_at *to, uint32_t most,
+		      bool tells);
+/* Has what was told arrive, and fills the step's routing. False: something has failed. */
 bool cuda_receive_choice(struct step *s, uint32_t layer);
 /* By the CPU, from the router's logits, which it waits for. False: something has failed. */
 bool cuda_choose_by_cpu(struct step *s, uint32_t layer);

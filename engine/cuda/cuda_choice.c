@@ -4,6 +4,7 @@
 #include "engine/cuda/cuda_arrays.h"
 #include "engine/cpu/cpu.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 /* ---- the router ---- */
@@ -159,8 +160,29 @@ static void cuda_group_rows(struct step *s, uint32_t layer, gpu_address chosen, 
 	cuda_do(cuda_scratch_of(s)->model, cuda_group_number, &g, &p);
 }
 
-void cuda_choose_rows(struct step *s, uint32_t layer, const struct cuda_choice_at *to,
-			     uint32_t most)
+/* Starts to copy the choice in the scratch, and the experts' input, to main memory. */
+static void cuda_send_choice(struct step *s)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	cuda_copy_out(k->model, k->chosen_here, k->chosen,
+		      CHOICE_ARRAYS * (size_t)s->n * k->top_k * sizeof(uint32_t));
+	cuda_copy_out(k->model, k->normed_out, k->normed.f,
+		      (size_t)s->n * k->normed.k * sizeof(float));
+	cuda_mark(k->model, cuda_stream_of(s)->arrival);
+}
+
+/* What main memory is told of the step's only row. */
+static struct cuda_told cuda_told_of(const struct cuda_scratch *k)
+{
+	return (struct cuda_told){.choice = k->chosen_here,
+				  .input = cuda_at(k->normed.f),
+				  .copy = k->normed_out,
+				  .width = k->normed.k,
+				  .flag = (uint32_t *)(void *)k->told};
+}
+
+void cuda_choose_rows(struct step *s, uint32_t layer, const struct cuda_choice_at *to, uint32_t most,
+		      bool tells)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	struct cuda_model *m = k->model;
@@ -170,11 +192,17 @@ void cuda_choose_rows(struct step *s, uint32_t layer, const struct cuda_choice_a
 			       groups = cuda_groups_grid(&p.groups);
 	cuda_run_router(s, layer, &k->normed);
 	if (s->n == 1) {
+		if (tells) {
+			p.told = cuda_told_of(k);
+			atomic_store_explicit(k->told, 0, memory_order_relaxed);
+		}
 		cuda_do(m, cuda_route_kernel(&p.choice), &choice, &p);
 		return;
 	}
 	cuda_do(m, cuda_choice_kernel(&p.choice), &choice, &p.choice);
 	cuda_do(m, cuda_group_number, &groups, &p.groups);
+	if (tells)
+		cuda_send_choice(s);
 }
 
 /* ---- in main memory ---- */
@@ -279,20 +307,11 @@ bool cuda_choose_by_cpu(struct step *s, uint32_t layer)
 	return true;
 }
 
-void cuda_send_choice(struct step *s)
-{
-	const struct cuda_scratch *k = cuda_scratch_of(s);
-	cuda_copy_out(k->model, k->chosen_here, k->chosen,
-		      CHOICE_ARRAYS * (size_t)s->n * k->top_k * sizeof(uint32_t));
-	cuda_copy_out(k->model, k->normed_out, k->normed.f,
-		      (size_t)s->n * k->normed.k * sizeof(float));
-	cuda_mark(k->model, cuda_stream_of(s)->arrival);
-}
-
 bool cuda_receive_choice(struct step *s, uint32_t layer)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	if (!cuda_wait_for(k->model, cuda_stream_of(s)->arrival))
+	if (s->n == 1 ? !cuda_wait_to_be_told(k->model, k->told)
+		      : !cuda_wait_for(k->model, cuda_stream_of(s)->arrival))
 		return false;
 	for (uint32_t t = 0; t < s->n; t++) {
 		size_t at = (size_t)t * k->top_k;

@@ -61,8 +61,10 @@ static size_t cuda_rows_bytes(const struct step *s)
 void cuda_rows_to_gpu(struct step *s)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
-	if (!x->on_gpu)
-		cuda_copy_in(x->model, x->x, cpu_stream_rows(x->cpus), cuda_rows_bytes(s));
+	if (x->on_gpu)
+		return;
+	x->x = x->rows_at;
+	cuda_copy_in(x->model, x->x, cpu_stream_rows(x->cpus), cuda_rows_bytes(s));
 	x->on_gpu = true;
 }
 
@@ -157,15 +159,26 @@ void cuda_leave_experts(struct step *s, uint32_t layer, gpu_address chosen, gpu_
 	cuda_scratch_of(s)->pending = experts;
 }
 
+/* Where the stream goes when something is added to it: of few rows to the other place, since blocks of threads that
+ * share a row still read it. */
+static gpu_address cuda_next_rows(const struct cuda_stream *x, uint32_t n)
+{
+	if (n > CUDA_NORM_FEW)
+		return x->x;
+	return x->x == x->few_at ? x->rows_at : x->few_at;
+}
+
 /* The sum, the norm and its codes in one launch. Pending experts are all on the GPU and in ascending order,
  * and nothing is multiplied. */
 static void cuda_enter_norm(struct step *s, const struct cuda_input *to, gpu_address weight,
 			    enum input_form form)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
+	struct cuda_stream *x = cuda_stream_of(s);
 	const struct cuda_sums sums = cuda_pending_sums(k);
 	struct cuda_norm_inputs p = {
-		.x = cuda_at(cuda_stream_of(s)->x),
+		.x = cuda_at(x->x),
+		.to = cuda_at(cuda_next_rows(x, s->n)),
 		.added = k->pending.kind == PENDING_ROWS ? cuda_at(k->out) : NULL,
 		.experts = {.outputs = sums.x,
 			    .weight = sums.weight,
@@ -182,7 +195,8 @@ static void cuda_enter_norm(struct step *s, const struct cuda_input *to, gpu_add
 		.eps = s->env->config->rms_eps};
 	cuda_fill_signs(&p.signs);
 	const struct cuda_grid g = cuda_norm_inputs_grid(&p);
-	cuda_do(k->model, cuda_norm_inputs_number, &g, &p);
+	cuda_do(k->model, cuda_norm_kernel(&p), &g, &p);
+	x->x = cuda_next_rows(x, s->n);
 }
 
 void cuda_enter_part(struct step *s, uint32_t layer, enum tensor_role norm,

@@ -190,6 +190,13 @@ static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen,
 
 /* ---- some elsewhere ---- */
 
+/* Whether the CPU leaves outputs right where the GPU reads them: the assignments of a single row ascend by
+ * expert, as a choice of the GPU does. */
+static bool cuda_finds_in_place(const struct step *s)
+{
+	return s->n == 1 && cuda_scratch_of(s)->progress != CHOSEN_BY_CPU;
+}
+
 void cuda_begin_experts(struct step *s, uint32_t layer)
 {
 	struct cuda_scratch *k = cuda_scratch_of(s);
@@ -206,7 +213,8 @@ void cuda_begin_experts(struct step *s, uint32_t layer)
 	if (k->some_elsewhere && s->env->config->feed_forwards_apart)
 		(void)cuda_rows_to_cpu(s); /* whose norm its experts read */
 	if (k->some_elsewhere)
-		moe_begin_experts(&cpus, layer, k->normed_out);
+		moe_begin_experts(&cpus, layer, k->normed_out,
+				  cuda_finds_in_place(s) ? k->found_here : NULL);
 }
 
 void cuda_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, uint32_t count)
@@ -243,6 +251,9 @@ static void cuda_give_found(struct step *s, uint32_t layer)
 	}
 }
 
+/* The CPU's next experts come when the GPU has reached the next layer's choice, some 60 µs later for one row. */
+enum { CUDA_AWAKE_NS = 500000 };
+
 void cuda_end_experts(struct step *s, uint32_t layer)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
@@ -251,8 +262,11 @@ void cuda_end_experts(struct step *s, uint32_t layer)
 		cuda_run_on_cpu(s, layer, cpu_backend.finish);
 		return;
 	}
-	if (k->some_elsewhere)
-		cuda_give_found(s, layer);
+	if (k->some_elsewhere) {
+		threads_stay_awake(s->env->threads, CUDA_AWAKE_NS);
+		if (!cuda_finds_in_place(s))
+			cuda_give_found(s, layer);
+	}
 	const struct cuda_choice_at sent = cuda_choice_sent(k, s->n);
 	cuda_leave_experts(s, layer, sent.chosen, sent.weight, true);
 }
@@ -270,7 +284,7 @@ void cuda_run_routed(struct step *s, uint32_t layer)
 {
 	const struct cuda_choice_at left = cuda_choice_left_at(s, layer);
 	uint32_t most = cuda_expert_tokens(s, layer);
-	cuda_choose_rows(s, layer, &left, most);
+	cuda_choose_rows(s, layer, &left, most, false);
 	cuda_run_experts(s, layer, left.chosen, most, true);
 	cuda_leave_experts(s, layer, left.chosen, left.weight, false);
 }
@@ -298,8 +312,7 @@ static bool cuda_choose_and_begin(struct step *s, uint32_t layer)
 	struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct cuda_choice_at sent = cuda_choice_sent(k, s->n);
 	const uint32_t most = cuda_expert_tokens(s, layer);
-	cuda_choose_rows(s, layer, &sent, most);
-	cuda_send_choice(s);
+	cuda_choose_rows(s, layer, &sent, most, true);
 	k->progress = s->n <= PREDICT_MOST && pager_predicts(s->env->experts) ? CHOSEN_BY_GPU
 										 : EXPERTS_BEGUN;
 	if (k->progress == EXPERTS_BEGUN)

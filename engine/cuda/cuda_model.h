@@ -133,6 +133,9 @@ bool cuda_wait(struct cuda_model *m);
 /* Marks the work that was started so far, and waits for it. */
 void cuda_mark(struct cuda_model *m, gpu_event event);
 bool cuda_wait_for(struct cuda_model *m, gpu_event event);
+/* Waits until a kernel has written to main memory that it has told something (cuda_told). No call of the driver
+ * comes in between: with a copy and an event, the host would go on some 10 µs later. */
+bool cuda_wait_to_be_told(struct cuda_model *m, _Atomic uint32_t *flag);
 
 /* GPU memory within the budget; 0 and an error: there is no room. */
 gpu_address cuda_take(struct cuda_model *m, enum gpu_use use, size_t bytes, struct err *e);

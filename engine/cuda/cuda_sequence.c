@@ -62,6 +62,7 @@ static void cuda_make_sequence(struct step *s, struct cuda_sequence *q)
 	if (failed)
 		cuda_fail(m, &e);
 	q->pending = cuda_scratch_of(s)->pending;
+	q->x = x->x;
 	q->stream = x->number;
 	q->n = x->n;
 	q->spans = x->spans;
@@ -84,6 +85,7 @@ void cuda_run_ahead(struct step *s)
 	if (!x->model->failure.code)
 		(void)card_play(&x->model->card, q->launches, &x->model->failure);
 	k->pending = q->pending;
+	x->x = q->x;
 	x->in_cpus = false;
 	x->ahead = true;
 }

@@ -66,6 +66,7 @@ static void cuda_embed(struct step *s)
 	cuda_experts_turn(x->model, s->clock);
 	x->placed = x->ahead = x->unsent = x->on_gpu = x->in_cpus = false;
 	x->settled = x->mixed = 0;
+	x->x = x->rows_at;
 	if (x->model->table && cuda_tokens_known(s))
 		cuda_embed_on_card(s);
 	else

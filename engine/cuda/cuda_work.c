@@ -2,6 +2,7 @@
 #include "engine/cuda/cuda_model.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* ---- work ---- */
@@ -69,6 +70,43 @@ bool cuda_wait_for(struct cuda_model *m, gpu_event event)
 		(void)gpu_driver_check(&m->card.driver, m->card.driver.event_wait(event),
 				       "the GPU's work failed", &m->failure);
 	return !m->failure.code;
+}
+
+static void cuda_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Whether the stream still works. */
+static bool cuda_works(struct cuda_model *m)
+{
+	const int result = m->card.driver.stream_look(m->card.stream);
+	if (result == GPU_NOT_READY)
+		return true;
+	(void)gpu_driver_check(&m->card.driver, result, "the GPU's work failed", &m->failure);
+	return false;
+}
+
+bool cuda_wait_to_be_told(struct cuda_model *m, _Atomic uint32_t *flag)
+{
+	enum { LOOKS = 500 }; /* between two questions to the driver: some 20 µs */
+	struct err e;
+	bool works = true;
+	for (uint32_t looks = 1; works && !m->failure.code; looks++) {
+		if (atomic_load_explicit(flag, memory_order_acquire))
+			return true;
+		cuda_relax();
+		works = looks % LOOKS || cuda_works(m);
+	}
+	if (m->failure.code || atomic_load_explicit(flag, memory_order_acquire))
+		return !m->failure.code;
+	err_set(&e, EIO, "the GPU's work has not told what it was to tell");
+	cuda_fail(m, &e);
+	return false;
 }
 
 /* ---- memory ---- */

@@ -48,7 +48,7 @@ enum {
 	GPU_LAUNCH_EARLY = 6, /* an attribute: a kernel may begin before the one ahead of it ends */
 };
 /* Results that the program distinguishes. */
-enum { GPU_OUT_OF_MEMORY = 2, GPU_NO_DEVICE = 100 };
+enum { GPU_OUT_OF_MEMORY = 2, GPU_NO_DEVICE = 100, GPU_NOT_READY = 600 };
 
 /* DO(field, exported name, operands). */
 #define GPU_FUNCTIONS(DO)                                                                         \
@@ -97,6 +97,7 @@ enum { GPU_OUT_OF_MEMORY = 2, GPU_NO_DEVICE = 100 };
 	DO(sequence_launch, "cuGraphLaunch", (gpu_sequence sequence, gpu_stream stream))          \
 	DO(sequence_destroy, "cuGraphExecDestroy", (gpu_sequence sequence))                       \
 	DO(stream_create, "cuStreamCreate", (gpu_stream * stream, unsigned flags))                \
+	DO(stream_look, "cuStreamQuery", (gpu_stream stream))                                     \
 	DO(stream_wait, "cuStreamSynchronize", (gpu_stream stream))                               \
 	DO(stream_destroy, "cuStreamDestroy_v2", (gpu_stream stream))                             \
 	DO(event_create, "cuEventCreate", (gpu_event * event, unsigned flags))                    \

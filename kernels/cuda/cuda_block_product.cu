@@ -308,15 +308,16 @@ CUDA_THREAD void cuda_multiply_block_tiles(const struct cuda_block_run *r, uint3
 	}
 }
 
-/* Tiles [from, to) of the launch. */
-CUDA_THREAD void cuda_multiply_blocks(const struct cuda_block_run *r, uint32_t from, uint32_t to)
+/* All tiles of this block of threads. */
+CUDA_THREAD void cuda_multiply_blocks(const struct cuda_block_run *r)
 {
+	const struct cuda_share share = cuda_share_of(r->p);
 	const uint32_t most = r->p->sharing.at_once, i = cuda_thread() / r->tokens;
 
-	for (uint32_t done = from; done < to; done += most) {
-		const uint32_t tiles = to - done < most ? to - done : most;
+	for (uint32_t from = share.from; from < share.to; from += most) {
+		const uint32_t tiles = share.to - from < most ? share.to - from : most;
 		if (i < tiles)
-			cuda_tile_find(r->p, &r->tiles, r->tokens, r->bytes, i, done + i,
+			cuda_tile_find(r->p, &r->tiles, r->tokens, r->bytes, i, from + i,
 				       cuda_thread() % r->tokens);
 		cuda_barrier();
 		cuda_multiply_block_tiles(r, tiles);
@@ -331,45 +332,24 @@ CUDA_THREAD void cuda_block_product(const struct cuda_product *p, struct cuda_fo
 	cuda_let_next_begin();
 	if (p->items)
 		cuda_wait_for_ahead();
-	const uint32_t all = cuda_tiles_in_all(p);
-	cuda_multiply_blocks(&r, cuda_share(&p->sharing, all, cuda_block_x()),
-			     cuda_share(&p->sharing, all, cuda_block_x() + 1));
+	cuda_multiply_blocks(&r);
 	cuda_wait_for_ahead();
 }
 
-/* One of several products: its part of the pieces [begin, end) of the launch. */
-CUDA_THREAD void cuda_multiply_block_share(const struct cuda_product *p, struct cuda_format f,
-					   uint32_t tokens, uint32_t begin, uint32_t end)
-{
-	const struct cuda_block_run r = cuda_block_run_of(p, f, tokens);
-
-	cuda_multiply_blocks(&r, cuda_tile_from(p, r.pieces, begin),
-			     cuda_tile_from(p, r.pieces, end));
-}
-
-/* The blocks of threads share the pieces of all products. */
+/* Each product has some of the blocks of threads. */
 CUDA_THREAD void cuda_block_products(const struct cuda_products *p, uint32_t tokens)
 {
-	const struct cuda_sharing *s = &p->p[0].sharing;
-	const uint32_t all = p->p[p->count - 1].sharing.end;
-	const uint32_t begin = cuda_share(s, all, cuda_block_x());
-	const uint32_t end = cuda_share(s, all, cuda_block_x() + 1);
+	const struct cuda_product *one = p->p;
 
-	cuda_let_next_begin();
-	CUDA_ROLLED
-	for (uint32_t i = 0; i < p->count; i++) {
-		const struct cuda_product *one = &p->p[i];
-		if (end <= one->sharing.first || begin >= one->sharing.end)
-			continue;
-#define CUDA_BLOCK_CASE(name, number, ...)                                \
-	if (one->kind.format == number) {                               \
-		const struct cuda_format f = {__VA_ARGS__};               \
-		cuda_multiply_block_share(one, f, tokens, begin, end);    \
+	while (!cuda_has_this_block(one))
+		one++;
+#define CUDA_BLOCK_CASE(name, number, ...)                 \
+	if (one->kind.format == number) {                  \
+		const struct cuda_format f = {__VA_ARGS__}; \
+		cuda_block_product(one, f, tokens);        \
 	}
-		CUDA_COMMON_FORMATS(CUDA_BLOCK_CASE)
+	CUDA_COMMON_FORMATS(CUDA_BLOCK_CASE)
 #undef CUDA_BLOCK_CASE
-	}
-	cuda_wait_for_ahead();
 }
 
 /* ---- the kernels: fewer threads have the registers that eight tokens, or tables and groups, need ---- */

@@ -8,7 +8,6 @@
  *
  * Who writes the rest of a state, of rows that are kept, comes after all who read it: cuda_delta_outputs, or the
  * last block of a head. */
-#include "kernels/cuda/cuda_attention.h"
 #include "kernels/cuda/cuda_delta.h"
 
 enum {
@@ -129,16 +128,19 @@ CUDA_THREAD void cuda_delta_usual_output(const struct cuda_delta *p, size_t item
 	const uint32_t i = cuda_thread();
 	const size_t at = item * CUDA_HEAD + i;
 	const float x = p->out[at], gate = p->gate[at], w = p->norm[i];
+	const struct cuda_codes codes = {p->q, p->scale, NULL};
 	float *head = cuda_shared();
 
 	head[i] = x;
 	const float open = cuda_silu(gate);
 	cuda_barrier();
 	const float y = open * (x * cuda_delta_scale(head, p->eps) * w);
-	if (p->y)
+	if (p->y) {
 		p->y[at] = y;
-	else
-		cuda_delta_prepare(y, head + CUDA_HEAD, &p->signs, p->q + at, p->scale + item);
+		return;
+	}
+	const struct cuda_column column = cuda_column_of(&codes, &p->signs, item, 0, CUDA_HEAD);
+	cuda_prepare_column(&column, y, head + CUDA_HEAD);
 }
 
 /* Any head. */
@@ -337,7 +339,7 @@ CUDA_THREAD void cuda_delta_keys_of(float k[CUDA_DELTA_KEYS], const float *share
 {
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < CUDA_DELTA_KEYS; i += 4) {
-		const struct cuda_four four = cuda_four_of(shared + i);
+		const struct cuda_numbers four = cuda_numbers_at(shared + i);
 		CUDA_UNROLL
 		for (uint32_t e = 0; e < 4; e++)
 			k[i + e] = four.f[e];

@@ -1,5 +1,5 @@
 /* Gated delta nets, as one thread computes its part: where the parts of a state are, the convolution, the
- * gates, outputs in 8 bits. */
+ * gates. */
 #ifndef MOEFS_KERNELS_CUDA_CUDA_DELTA_H
 #define MOEFS_KERNELS_CUDA_CUDA_DELTA_H
 
@@ -122,7 +122,7 @@ CUDA_THREAD float cuda_delta_squares(const float *x, uint32_t n)
 /* cuda_norm_scale of a head of 128 numbers, of which the inverse is exact. */
 CUDA_THREAD float cuda_delta_scale(const float *x, float eps)
 {
-	return cuda_divide(1, cuda_root(cuda_delta_squares(x, CUDA_HEAD) * (1.0F / CUDA_HEAD) + eps));
+	return cuda_inverse(cuda_root(cuda_delta_squares(x, CUDA_HEAD) * (1.0F / CUDA_HEAD) + eps));
 }
 
 /* ---- gates: delta.h, operation by operation ---- */
@@ -175,74 +175,6 @@ CUDA_THREAD float cuda_delta_decay(float a, double rate, float dt_bias)
 CUDA_THREAD float cuda_delta_beta(float b)
 {
 	return cuda_from_double(cuda_divide_double(1, 1 + cuda_delta_exp(-(double)b)));
-}
-
-/* ---- 128 outputs in 8 bits, by as many threads ----
- *
- * As cuda_prepare_group, where a thread has four of them. In shared memory: the elements, and each warp's
- * largest magnitude. */
-
-/* A warp's word of signs: an index would put the operands into slow memory. */
-CUDA_THREAD uint32_t cuda_delta_signs(const uint32_t words[CUDA_EACH])
-{
-	uint32_t word = words[0];
-
-	CUDA_UNROLL
-	for (uint32_t e = 1; e < CUDA_EACH; e++)
-		word = cuda_thread() / CUDA_WARP == e ? words[e] : word;
-	return word;
-}
-
-/* The rotation: butterflies within a warp, then with elements of the other three. */
-CUDA_THREAD float cuda_delta_rotate(float y, float *shared, const struct cuda_signs *signs)
-{
-	const uint32_t i = cuda_thread(), lane = i % CUDA_WARP, e = i / CUDA_WARP;
-	const float first = e & 1 ? -1 : 1, second = e & 2 ? -1 : 1;
-
-	y = cuda_signed(y, cuda_delta_signs(signs->first), lane);
-	CUDA_UNROLL
-	for (uint32_t h = 1; h < CUDA_WARP; h *= 2)
-		y = cuda_butterfly(y, cuda_swap_float(y, h), lane & h ? -1 : 1);
-	shared[i] = y;
-	cuda_barrier();
-	const float own = cuda_butterfly(y, shared[i ^ CUDA_WARP], first);
-	const float other = cuda_butterfly(shared[i ^ 2 * CUDA_WARP], shared[i ^ 3 * CUDA_WARP], first);
-	return cuda_butterfly(own, other, second);
-}
-
-CUDA_THREAD uint32_t cuda_delta_largest(float x, uint32_t *shared)
-{
-	uint32_t largest = cuda_largest(cuda_magnitude(x));
-
-	if (cuda_thread() % CUDA_WARP == 0)
-		shared[cuda_thread() / CUDA_WARP] = largest;
-	cuda_barrier();
-	CUDA_UNROLL
-	for (uint32_t e = 0; e < CUDA_EACH; e++)
-		largest = shared[e] > largest ? shared[e] : largest;
-	return largest;
-}
-
-/* q: the place of this thread's element. */
-CUDA_THREAD void cuda_delta_prepare(float y, float *shared, const struct cuda_signs *signs, int8_t *q, float *scale)
-{
-	const uint32_t i = cuda_thread();
-	uint32_t *magnitudes = (uint32_t *)(void *)(shared + CUDA_GROUP);
-	y = cuda_delta_rotate(y, shared, signs);
-	float x = cuda_corrected(y * CUDA_ROOT_INVERSE, y, CUDA_SQRT_GROUP, CUDA_ROOT_INVERSE);
-	uint32_t largest = cuda_delta_largest(x, magnitudes);
-	const bool usual = cuda_usual(largest);
-
-	if (!usual) {
-		x = cuda_divide(y, CUDA_SQRT_GROUP);
-		cuda_barrier();
-		largest = cuda_delta_largest(x, magnitudes);
-	}
-	x = cuda_signed(x, cuda_delta_signs(signs->second), i % CUDA_WARP);
-	*q = usual ? cuda_usual_code(x, largest, cuda_divide(1, cuda_float(largest)))
-		   : cuda_input_code(x, largest);
-	if (i == 0)
-		*scale = cuda_input_scale(largest);
 }
 
 #endif

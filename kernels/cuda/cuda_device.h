@@ -129,6 +129,12 @@ CUDA_THREAD uint32_t cuda_count(uint32_t *counter)
 	asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
 	return before;
 }
+/* 1 where main memory polls: whatever the block of threads has written there before a barrier, main memory has
+ * then. */
+CUDA_THREAD void cuda_tell(uint32_t *flag)
+{
+	asm volatile("fence.acq_rel.sys; st.relaxed.sys.u32 [%0], 1;" ::"l"(flag) : "memory");
+}
 /* Eight bytes of the card's memory that no thread of this launch writes. */
 struct cuda_two {
 	uint32_t row[2];
@@ -238,6 +244,12 @@ CUDA_THREAD float cuda_divide(float a, float b)
 {
 	float f;
 	asm("div.rn.f32 %0, %1, %2;" : "=f"(f) : "f"(a), "f"(b));
+	return f;
+}
+CUDA_THREAD float cuda_inverse(float a)
+{
+	float f;
+	asm("rcp.rn.f32 %0, %1;" : "=f"(f) : "f"(a));
 	return f;
 }
 CUDA_THREAD float cuda_root(float a)
@@ -417,6 +429,10 @@ CUDA_THREAD uint32_t cuda_count(uint32_t *counter)
 {
 	return (*counter)++;
 }
+CUDA_THREAD void cuda_tell(uint32_t *flag)
+{
+	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
 CUDA_THREAD void cuda_prefetch(const void *from, uint32_t bytes)
 {
 	(void)from;
@@ -475,6 +491,10 @@ CUDA_THREAD float cuda_fma(float a, float b, float c)
 CUDA_THREAD float cuda_divide(float a, float b)
 {
 	return a / b;
+}
+CUDA_THREAD float cuda_inverse(float a)
+{
+	return 1 / a;
 }
 CUDA_THREAD float cuda_root(float a)
 {
@@ -550,6 +570,32 @@ CUDA_THREAD void cuda_multiply_half(int32_t sum[4], const uint32_t a[2], uint32_
 	const uint32_t both[4] = {a[0], a[1], 0, 0}, input[2] = {b, 0};
 	cuda_multiply_tile(sum, both, input);
 #endif
+}
+
+/* The largest of a warp's numbers. */
+CUDA_THREAD uint32_t cuda_largest(uint32_t u)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	uint32_t largest;
+	asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(largest) : "r"(u));
+	return largest;
+#else
+	CUDA_UNROLL
+	for (uint32_t h = 1; h < CUDA_WARP; h *= 2) {
+		const uint32_t other = cuda_swap(u, h);
+		u = other > u ? other : u;
+	}
+	return u;
+#endif
+}
+
+/* Four numbers from a multiple of 16 bytes on, at once. */
+struct cuda_numbers {
+	float f[4];
+} __attribute__((aligned(16)));
+CUDA_THREAD struct cuda_numbers cuda_numbers_at(const float *from)
+{
+	return *(const struct cuda_numbers *)(const void *)from;
 }
 
 CUDA_THREAD float cuda_swap_float(float f, uint32_t bits)

@@ -127,21 +127,26 @@ CUDA_THREAD void cuda_tile_find(const struct cuda_product *p, const struct cuda_
 			      p->next_bytes);
 }
 
-/* Where the share of block i of threads begins, of `all`. */
-CUDA_THREAD uint32_t cuda_share(const struct cuda_sharing *s, uint32_t all, uint32_t i)
-{
-	return i < cuda_blocks_x() ? cuda_times_upper(all, i * s->part) : all;
-}
-
-/* The first tile of a product that does not begin before piece `at` of the launch; pieces: of a row
- * of tiles. */
-CUDA_THREAD uint32_t cuda_tile_from(const struct cuda_product *p, uint32_t pieces, uint32_t at)
+/* The tiles of this block of threads, which is one of those of the product: [from, to). */
+struct cuda_share {
+	uint32_t from, to;
+};
+CUDA_THREAD struct cuda_share cuda_share_of(const struct cuda_product *p)
 {
 	const struct cuda_sharing *s = &p->sharing;
+	const uint32_t all = cuda_tiles_in_all(p), i = cuda_block_x() - s->first;
+	struct cuda_share share;
 
-	if (at <= s->first)
-		return 0;
-	return at < s->end ? (at - s->first + pieces - 1) / pieces : s->all;
+	share.from = cuda_times_upper(all, i * s->part);
+	share.to = cuda_block_x() + 1 < s->end ? cuda_times_upper(all, (i + 1) * s->part) : all;
+	return share;
+}
+
+/* Whether this block of threads is one of the product's, of several; [0, 0) are those of a product that is not
+ * there. */
+CUDA_THREAD bool cuda_has_this_block(const struct cuda_product *p)
+{
+	return cuda_block_x() >= p->sharing.first && cuda_block_x() < p->sharing.end;
 }
 
 /* ---- pieces: a tile's groups of a pass, one after the other ---- */

@@ -24,6 +24,7 @@
 	DO(cuda_tq_prepare, struct cuda_prepare)             \
 	DO(cuda_block_prepare, struct cuda_prepare)          \
 	DO(cuda_norm_inputs, struct cuda_norm_inputs)        \
+	DO(cuda_norm_few, struct cuda_norm_inputs)           \
 	DO(cuda_gate_inputs, struct cuda_gate_inputs)        \
 	DO(cuda_join_inputs, struct cuda_join_inputs)        \
 	DO(cuda_place_heads, struct cuda_heads)              \
@@ -130,9 +131,9 @@ struct cuda_sharing {
 	uint32_t tiles;			 /* of a matrix */
 	uint32_t pieces, at_once;	 /* pieces and tiles that a block of threads has at once */
 	uint32_t step_tiles, step_groups; /* from a piece of a warp to its next one */
-	uint32_t part;			 /* of a block of threads of all, of 2^32 */
+	uint32_t first, end;		 /* the blocks of threads: [first, end) of the launch */
+	uint32_t part;			 /* of one of them of all, of 2^32 */
 	uint32_t all;			 /* tiles, where there are no items */
-	uint32_t first, end;		 /* pieces, where there are several products */
 	uint32_t copies;		 /* of the pairs of TC3: 32, or 16 where shared memory is little */
 };
 
@@ -211,12 +212,11 @@ struct cuda_product {
 	struct cuda_trellis trellis;
 };
 
-/* Products in one launch, without items: of TC3 and TC4, where the pairs of product with_pairs are for all; or
- * of formats with blocks. */
+/* Products in one launch, without items: of TC3 and TC4, or of formats with blocks. */
 enum { CUDA_PRODUCTS_MOST = 4 };
 struct cuda_products {
 	struct cuda_product p[CUDA_PRODUCTS_MOST];
-	uint32_t count, with_pairs;
+	uint32_t count;
 };
 
 /* x[rows][n], and y likewise, which may be x. */
@@ -461,10 +461,12 @@ struct cuda_expert_sum {
 	uint32_t top_k, unused;
 };
 
-/* x[rows][n] += added, where that is not NULL, or += the sum of experts; y = rmsnorm(x), where y is not
- * NULL; q, scale and sum = rmsnorm(x) in 8 bits, where q is not NULL. top_k is at most CUDA_TOP_K_MOST. */
+/* to = x[rows][n] + added, where that is not NULL, or + the sum of experts; y = rmsnorm(to), where y is not
+ * NULL; q, scale and sum = rmsnorm(to) in 8 bits, where q is not NULL. top_k is at most CUDA_TOP_K_MOST. `to` may
+ * be x. If it is not, cuda_norm_few is the kernel for few rows: many blocks of threads share a row. */
 struct cuda_norm_inputs {
-	float *x;
+	const float *x;
+	float *to;
 	const float *added;
 	struct cuda_expert_sum experts;
 	const float *w;
@@ -476,7 +478,7 @@ struct cuda_norm_inputs {
 	float eps;
 	struct cuda_signs signs;
 };
-enum { CUDA_TOP_K_MOST = 64 };
+enum { CUDA_TOP_K_MOST = 64, CUDA_NORM_FEW = 8 /* rows */ };
 
 /* q, scale and sum = silu_mul(gate, up) in 8 bits, of gate and up[rows][k]. */
 struct cuda_gate_inputs {
@@ -488,7 +490,9 @@ struct cuda_gate_inputs {
 	struct cuda_signs signs;
 };
 
-/* q, scale and sum = the output of cuda_attend_join in 8 bits. */
+/* q, scale and sum = the output of cuda_attend_join in 8 bits. Where heads have a multiple of 128 columns, shared
+ * memory has CUDA_SPAN_NUMBERS numbers and a maximum for each of 128 spans. */
+enum { CUDA_SPAN_NUMBERS = 4 };
 struct cuda_join_inputs {
 	struct cuda_attention attention; /* out is not written */
 	int8_t *q;
@@ -512,10 +516,21 @@ struct cuda_heads {
 	float eps;
 };
 
+/* What main memory gets of a choice: chosen, weight and rank[top_k], one after the other, and a copy of
+ * input[width]; when all of it is there, 1 in `flag`. flag NULL: nothing. */
+struct cuda_told {
+	uint32_t *choice;
+	const float *input;
+	float *copy;
+	uint32_t width;
+	uint32_t *flag;
+};
+
 /* cuda_choose, then cuda_group, of one row: choice.rows and groups.rows are 1. */
 struct cuda_route {
 	struct cuda_choice choice;
 	struct cuda_groups groups;
+	struct cuda_told told;
 };
 
 /* The shape of a launch. */

@@ -91,15 +91,15 @@ struct cuda_piece_inputs {
 };
 
 CUDA_THREAD void cuda_piece_inputs_load(struct cuda_piece_inputs *in, const struct cuda_run *r,
-					const struct cuda_piece *x, uint32_t first)
+					struct cuda_piece_place place, uint32_t first)
 {
 	const uint32_t lane = cuda_thread() % CUDA_WARP, token = r->tokens == 1 ? 0 : lane / 4;
-	const uint32_t *input = r->found.tiles.input + x->at.tile * r->tokens + token;
+	const uint32_t *input = r->found.tiles.input + place.tile * r->tokens + token;
 
 	in->slab.sets = r->tokens <= 8 ? 1 : r->tokens / 8;
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < in->slab.sets; i++) {
-		const uint32_t at = input[i * 8] + first + x->at.group;
+		const uint32_t at = input[i * 8] + first + place.group;
 		const struct cuda_quad *q = (const struct cuda_quad *)(const void *)r->p->q +
 					    (size_t)at * (CUDA_GROUP / 16) + lane % 4 * 2;
 		in->slab.set[i][0] = q[0];
@@ -163,15 +163,17 @@ CUDA_THREAD struct cuda_piece cuda_piece_first(const struct cuda_run *r, uint32_
 }
 
 /* Of some tiles the groups of a pass, from `first` on; `next` is the first piece of this warp. The next
- * piece is loaded while one is decoded. */
+ * piece is loaded while one is decoded. Inputs are asked for before anything waits for the piece's weights. */
 CUDA_THREAD void cuda_find_pieces(const struct cuda_run *r, struct cuda_piece next, uint32_t tiles,
 				  uint32_t first, uint32_t groups)
 {
+	struct cuda_piece_inputs in;
+
+	if (next.at.tile < tiles)
+		cuda_piece_inputs_load(&in, r, next.at, first);
 	while (next.at.tile < tiles) {
 		const struct cuda_piece x = next;
-		struct cuda_piece_inputs in;
 		struct cuda_dots dots = {{{0}}};
-		cuda_piece_inputs_load(&in, r, &x, first);
 		next.at = cuda_next_place(next.at, &r->p->sharing, groups);
 		if (next.at.tile < tiles)
 			cuda_piece_load(r, &next, first);
@@ -187,6 +189,8 @@ CUDA_THREAD void cuda_find_pieces(const struct cuda_run *r, struct cuda_piece ne
 			cuda_piece_put_one(r, &x, &in, groups, &dots);
 		else
 			cuda_piece_put(r, &x, &in, groups, &dots);
+		if (next.at.tile < tiles)
+			cuda_piece_inputs_load(&in, r, next.at, first);
 	}
 }
 
@@ -246,17 +250,17 @@ CUDA_THREAD void cuda_multiply_tiles(const struct cuda_run *r, uint32_t tiles)
 	}
 }
 
-/* `own` tiles from tile `from` on. */
-CUDA_THREAD void cuda_multiply_all(const struct cuda_run *r, uint32_t from, uint32_t own)
+/* All tiles of this block of threads. */
+CUDA_THREAD void cuda_multiply_all(const struct cuda_run *r)
 {
+	const struct cuda_share share = cuda_share_of(r->p);
 	const uint32_t most = r->p->sharing.at_once;
 
-	for (uint32_t done = 0; done < own; done += most) {
-		const uint32_t tiles = own - done < most ? own - done : most;
+	for (uint32_t from = share.from; from < share.to; from += most) {
+		const uint32_t tiles = share.to - from < most ? share.to - from : most;
 		if (cuda_thread() < tiles * r->tokens)
 			cuda_tile_find(r->p, &r->found.tiles, r->tokens, r->p->groups * r->bytes,
-				       cuda_thread() / r->tokens,
-				       from + done + cuda_thread() / r->tokens,
+				       cuda_thread() / r->tokens, from + cuda_thread() / r->tokens,
 				       cuda_thread() % r->tokens);
 		cuda_barrier();
 		cuda_multiply_tiles(r, tiles);
@@ -276,39 +280,23 @@ CUDA_THREAD void cuda_tc_product(const struct cuda_product *p, uint32_t bits, ui
 		cuda_copy_pairs(p->trellis.pairs, copies);
 	if (p->items)
 		cuda_wait_for_ahead();
-	const uint32_t all = cuda_tiles_in_all(p);
-	const uint32_t from = cuda_share(&p->sharing, all, cuda_block_x());
-	const uint32_t to = cuda_share(&p->sharing, all, cuda_block_x() + 1);
-	cuda_multiply_all(&r, from, to - from);
+	cuda_multiply_all(&r);
 	cuda_wait_for_ahead();
 }
 
-/* The blocks of threads share the pieces of all products. */
+/* Each product has some of the blocks of threads. Operands that do not depend on a number are faster, so each
+ * has its own code. */
 CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens, uint32_t copies)
 {
-	const struct cuda_sharing *s = &p->p[0].sharing;
-	const uint32_t all = p->p[p->count - 1].sharing.end;
-	const uint32_t begin = cuda_share(s, all, cuda_block_x());
-	const uint32_t end = cuda_share(s, all, cuda_block_x() + 1);
-
-	cuda_let_next_begin();
-	cuda_copy_pairs(p->p[p->with_pairs].trellis.pairs, copies);
-	CUDA_ROLLED
-	for (uint32_t i = 0; i < p->count; i++) {
-		const struct cuda_product *one = &p->p[i];
-		if (end <= one->sharing.first || begin >= one->sharing.end)
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < CUDA_PRODUCTS_MOST; i++) {
+		if (!cuda_has_this_block(&p->p[i]))
 			continue;
-		const uint32_t from = cuda_tile_from(one, one->groups, begin),
-			       to = cuda_tile_from(one, one->groups, end);
-		if (one->trellis.bits == 3) {
-			const struct cuda_run r = cuda_run_of(one, 3, tokens, copies);
-			cuda_multiply_all(&r, from, to - from);
-		} else {
-			const struct cuda_run r = cuda_run_of(one, 4, tokens, copies);
-			cuda_multiply_all(&r, from, to - from);
-		}
+		if (p->p[i].trellis.bits == 3)
+			cuda_tc_product(&p->p[i], 3, tokens, copies);
+		else
+			cuda_tc_product(&p->p[i], 4, tokens, copies);
 	}
-	cuda_wait_for_ahead();
 }
 
 /* ---- the kernels ---- */

@@ -13,6 +13,7 @@ enum {
 
 #define CUDA_SQRT_GROUP 0x1.6a09e6p+3F /* TQ_SQRT_GROUP */
 #define CUDA_ROOT_INVERSE 0x1.6a09e6p-4F /* 1 / CUDA_SQRT_GROUP, rounded */
+#define CUDA_CODES_INVERSE 0x1.020408p-7F /* 1 / 127, rounded */
 
 /* A sign of cuda_signs. */
 CUDA_THREAD float cuda_signed(float x, uint32_t word, uint32_t bit)
@@ -38,7 +39,7 @@ CUDA_THREAD uint32_t cuda_magnitude(float y)
  * A quotient from the rounded inverse of the divisor, corrected by its remainder (Markstein, "Computation of
  * Elementary Functions on the IBM RISC System/6000 Processor", 1990): the same bits as those of a division
  * where nothing is subnormal on the way. Two corrections are right for any divisor; one is for the root
- * of 128, for which all mantissas were tried. */
+ * of 128 and for 127, for which all mantissas were tried. */
 
 CUDA_THREAD float cuda_corrected(float quotient, float a, float b, float inverse)
 {
@@ -67,6 +68,10 @@ CUDA_THREAD int8_t cuda_input_code(float y, uint32_t largest)
 	return (int8_t)cuda_round(cuda_divide(y, largest == 0 ? 1 : cuda_float(largest)) * 127);
 }
 /* The same of a usual group. */
+CUDA_THREAD float cuda_usual_scale(float largest)
+{
+	return cuda_corrected(largest * CUDA_CODES_INVERSE, largest, 127, CUDA_CODES_INVERSE);
+}
 CUDA_THREAD int8_t cuda_usual_code(float y, uint32_t largest, float inverse)
 {
 	return (int8_t)cuda_round(cuda_quotient(y, cuda_float(largest), inverse) * 127);
@@ -82,7 +87,7 @@ CUDA_THREAD void cuda_rotate_warp(float y[CUDA_EACH], const struct cuda_signs *s
 		y[e] = cuda_signed(y[e], signs->first[e], lane);
 	CUDA_UNROLL
 	for (uint32_t h = 1; h < CUDA_WARP; h *= 2) {
-		const float sign = lane & h ? -1 : 1;
+		const float sign = lane & h ? -1.0F : 1.0F;
 		CUDA_UNROLL
 		for (uint32_t e = 0; e < CUDA_EACH; e++)
 			y[e] = cuda_butterfly(y[e], cuda_swap_float(y[e], h), sign);
@@ -100,17 +105,6 @@ CUDA_THREAD void cuda_rotate_warp(float y[CUDA_EACH], const struct cuda_signs *s
 	}
 }
 
-/* The largest of a warp's numbers. */
-CUDA_THREAD uint32_t cuda_largest(uint32_t u)
-{
-	CUDA_UNROLL
-	for (uint32_t h = 1; h < CUDA_WARP; h *= 2) {
-		const uint32_t other = cuda_swap(u, h);
-		u = other > u ? other : u;
-	}
-	return u;
-}
-
 CUDA_THREAD uint32_t cuda_groups_of(uint32_t columns)
 {
 	return (columns + CUDA_GROUP - 1) / CUDA_GROUP;
@@ -122,8 +116,10 @@ CUDA_THREAD uint32_t cuda_largest_of(const float y[CUDA_EACH])
 	uint32_t largest = 0;
 
 	CUDA_UNROLL
-	for (uint32_t e = 0; e < CUDA_EACH; e++)
-		largest = cuda_magnitude(y[e]) > largest ? cuda_magnitude(y[e]) : largest;
+	for (uint32_t e = 0; e < CUDA_EACH; e++) {
+		const uint32_t magnitude = cuda_magnitude(y[e]);
+		largest = magnitude > largest ? magnitude : largest;
+	}
 	return cuda_largest(largest);
 }
 
@@ -198,6 +194,104 @@ CUDA_THREAD void cuda_put_codes(const struct cuda_codes *to, float y[CUDA_EACH],
 			cuda_prepare_block(y[e], to->q + block * CUDA_WARP, to->scale + block,
 					   to->sum + 2 * block);
 	}
+}
+
+/* ---- a group by a block of threads ----
+ *
+ * Of one token there are few groups and many processors: a thread has one column, so it has few instructions
+ * to fetch and to wait for. */
+
+/* A thread's column: its signs, and where its group goes, or its block of 32 columns. */
+struct cuda_column {
+	float first, second;
+	struct cuda_codes to;
+};
+CUDA_THREAD float cuda_sign_of(const uint32_t words[CUDA_EACH])
+{
+	const uint32_t lane = cuda_thread() % CUDA_WARP, word = cuda_thread() / CUDA_WARP;
+	const uint32_t upper = word & 1 ? words[3] : words[2], lower = word & 1 ? words[1] : words[0];
+
+	return cuda_signed(1, word & 2 ? upper : lower, lane);
+}
+/* Of group g of a row of k columns. */
+CUDA_THREAD struct cuda_column cuda_column_of(const struct cuda_codes *to, const struct cuda_signs *signs,
+					      size_t row, uint32_t g, uint32_t k)
+{
+	const size_t group = row * cuda_groups_of(k) + g;
+	const size_t block = row * (k / CUDA_WARP) + g * CUDA_EACH + cuda_thread() / CUDA_WARP;
+	struct cuda_column c = {cuda_sign_of(signs->first), cuda_sign_of(signs->second),
+				{to->q + group * CUDA_GROUP, to->scale + group, NULL}};
+
+	if (to->sum) {
+		const struct cuda_codes of_block = {to->q + block * CUDA_WARP, to->scale + block,
+						    to->sum + 2 * block};
+		c.to = of_block;
+	}
+	return c;
+}
+
+/* The rotation but its last division and signs. Returns the largest magnitude of the group. All threads of the
+ * block call: those from CUDA_GROUP on have no column. columns: shared memory for a group. */
+CUDA_THREAD uint32_t cuda_rotate_column(float *y, float sign, float *columns)
+{
+	const uint32_t thread = cuda_thread();
+	float own = *y * sign;
+
+	if (thread < CUDA_GROUP) {
+		CUDA_UNROLL
+		for (uint32_t h = 1; h < CUDA_WARP; h *= 2)
+			own = cuda_butterfly(own, cuda_swap_float(own, h), thread & h ? -1.0F : 1.0F);
+		columns[thread] = own;
+	}
+	cuda_barrier();
+	if (thread >= CUDA_GROUP)
+		return 0;
+	/* with the columns 32, 64 and 96 places away: each warp finds the largest of all */
+	const float first = thread & CUDA_WARP ? -1.0F : 1.0F, second = thread & 2 * CUDA_WARP ? -1.0F : 1.0F;
+	const float b = columns[thread ^ CUDA_WARP], c = columns[thread ^ 2 * CUDA_WARP],
+		    d = columns[thread ^ 3 * CUDA_WARP];
+	const float sum[CUDA_EACH] = {cuda_butterfly(own, b, first), cuda_butterfly(b, own, -first),
+				      cuda_butterfly(c, d, first), cuda_butterfly(d, c, -first)};
+	const float all[CUDA_EACH] = {
+		cuda_butterfly(sum[0], sum[2], second), cuda_butterfly(sum[1], sum[3], second),
+		cuda_butterfly(sum[2], sum[0], -second), cuda_butterfly(sum[3], sum[1], -second)};
+	*y = all[0];
+	return cuda_largest_of(all);
+}
+
+/* A thread's column of a group in 8 bits. */
+CUDA_THREAD void cuda_prepare_column(const struct cuda_column *c, float y, float *columns)
+{
+	const float before = cuda_float(cuda_rotate_column(&y, c->first, columns));
+	const uint32_t thread = cuda_thread();
+	const float largest = cuda_corrected(before * CUDA_ROOT_INVERSE, before, CUDA_SQRT_GROUP,
+					     CUDA_ROOT_INVERSE);
+
+	if (thread >= CUDA_GROUP)
+		return;
+	if (cuda_usual(cuda_bits(largest))) {
+		const float x = cuda_corrected(y * CUDA_ROOT_INVERSE, y, CUDA_SQRT_GROUP,
+					       CUDA_ROOT_INVERSE);
+		c->to.q[thread] = cuda_usual_code(x * c->second, cuda_bits(largest),
+						  cuda_inverse(largest));
+		if (thread == 0)
+			*c->to.scale = cuda_usual_scale(largest);
+		return;
+	}
+	/* division keeps the order of magnitudes */
+	const uint32_t divided = cuda_magnitude(cuda_divide(before, CUDA_SQRT_GROUP));
+	c->to.q[thread] = cuda_input_code(cuda_divide(y, CUDA_SQRT_GROUP) * c->second, divided);
+	if (thread == 0)
+		*c->to.scale = cuda_input_scale(divided);
+}
+
+/* The same, or a block in 8 bits; d: the column in a row of k. y is 0 beyond the row. */
+CUDA_THREAD void cuda_put_column(const struct cuda_column *c, float y, float *columns, uint32_t d, uint32_t k)
+{
+	if (!c->to.sum)
+		cuda_prepare_column(c, y, columns);
+	else if (cuda_thread() < CUDA_GROUP && d < k)
+		cuda_prepare_block(y, c->to.q, c->to.scale, c->to.sum);
 }
 
 #endif

@@ -449,22 +449,65 @@ CUDA_KERNEL_OF(1024) cuda_group(struct cuda_groups p)
 
 /* ---- both of one row ---- */
 
-CUDA_THREAD void cuda_route_this(const struct cuda_choice *choice, const struct cuda_groups *groups)
+/* By the first warp, which has left the choice. */
+CUDA_THREAD void cuda_tell_choice(const struct cuda_told *t, const struct cuda_choice *p)
+{
+	const uint32_t i = cuda_thread(), n = p->top_k;
+
+	if (i >= n)
+		return;
+	const uint32_t expert = p->chosen[i], weight = cuda_bits(p->weight[i]), rank = p->rank[i];
+	t->choice[i] = expert;
+	t->choice[n + i] = weight;
+	t->choice[2 * n + i] = rank;
+}
+
+/* By all other warps. */
+CUDA_THREAD void cuda_tell_input(const struct cuda_told *t)
+{
+	enum { AT_ONCE = 8 };
+	const uint32_t threads = cuda_threads() - CUDA_WARP;
+	float x[AT_ONCE];
+
+	for (uint32_t first = cuda_thread() - CUDA_WARP; first < t->width; first += AT_ONCE * threads) {
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < AT_ONCE; i++)
+			x[i] = first + i * threads < t->width ? t->input[first + i * threads] : 0;
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < AT_ONCE; i++)
+			if (first + i * threads < t->width)
+				t->copy[first + i * threads] = x[i];
+	}
+}
+
+CUDA_THREAD void cuda_route_this(const struct cuda_choice *choice, const struct cuda_groups *groups,
+				 const struct cuda_told *told)
 {
 	const struct cuda_chosen c = cuda_chosen_of(choice);
 	const struct cuda_added added = cuda_added_of(choice, groups->slots);
 
 	cuda_wait_for_ahead();
 	cuda_choose_row(choice, &c, &added, groups, 0);
+	if (!told->flag)
+		return;
+	if (cuda_thread() < CUDA_WARP) {
+		cuda_warp_barrier();
+		cuda_tell_choice(told, choice);
+	} else {
+		cuda_tell_input(told);
+	}
+	cuda_barrier();
+	if (cuda_thread() == 0)
+		cuda_tell(told->flag);
 }
 
 CUDA_KERNEL_OF(1024) cuda_route(struct cuda_route p)
 {
 	const struct cuda_choice plain = cuda_plain_choice(p.choice);
-	cuda_route_this(&plain, &p.groups);
+	cuda_route_this(&plain, &p.groups, &p.told);
 }
 
 CUDA_KERNEL_OF(1024) cuda_route_any(struct cuda_route p)
 {
-	cuda_route_this(&p.choice, &p.groups);
+	cuda_route_this(&p.choice, &p.groups, &p.told);
 }

@@ -4,6 +4,7 @@
 #include "kernels/cuda/cuda_blocks.h"
 #include "kernels/cuda/cuda_codes.h"
 #include "kernels/cuda/cuda_floats.h"
+#include "kernels/cuda/cuda_vectors.h"
 #include "kernels/block_layout.h"
 #include "kernels/tc.h"
 
@@ -333,15 +334,25 @@ struct cuda_grid cuda_prepare_grid(enum cuda_kernel k, const struct cuda_prepare
 			       0);
 }
 
+/* A block of threads for each group of `rows` rows. */
+static struct cuda_grid cuda_columns_grid(uint32_t rows, uint32_t k)
+{
+	const struct cuda_grid g = {rows, cuda_groups_of(k), CUDA_GROUP, CUDA_GROUP * (uint32_t)sizeof(float)};
+	return g;
+}
+
 struct cuda_grid cuda_gate_inputs_grid(const struct cuda_gate_inputs *p)
 {
-	return cuda_warps_grid(p->n * cuda_groups_of(p->k), 0);
+	return cuda_columns_grid(p->n, p->k);
 }
 
 struct cuda_grid cuda_join_inputs_grid(const struct cuda_join_inputs *p)
 {
 	const struct cuda_attention *a = &p->attention;
-	return cuda_warps_grid(a->n * cuda_groups_of(a->heads * a->head_dim), 0);
+	struct cuda_grid g = cuda_columns_grid(a->n, a->heads * a->head_dim);
+
+	g.shared += CUDA_GROUP * (CUDA_SPAN_NUMBERS + 1) * (uint32_t)sizeof(float);
+	return g;
 }
 
 struct cuda_grid cuda_heads_grid(const struct cuda_heads *p)
@@ -350,8 +361,30 @@ struct cuda_grid cuda_heads_grid(const struct cuda_heads *p)
 			       p->keys.head_dim * (uint32_t)sizeof(float));
 }
 
+enum cuda_kernel cuda_norm_kernel(const struct cuda_norm_inputs *p)
+{
+	const bool shared = p->to != p->x && p->n % 4 == 0 && !p->experts.chosen;
+
+	return shared && p->rows <= CUDA_NORM_FEW ? cuda_norm_few_number : cuda_norm_inputs_number;
+}
+
+/* Each thread loads four columns of the row, if there are enough threads. */
+static struct cuda_grid cuda_norm_few_grid(const struct cuda_norm_inputs *p)
+{
+	const uint32_t wanted = cuda_parts(p->n, 4 * CUDA_WARP) * CUDA_WARP, most = 512;
+	const struct cuda_grid g = {p->rows, cuda_groups_of(p->n),
+				    wanted < CUDA_GROUP ? CUDA_GROUP
+				    : wanted < most	? wanted
+							: most,
+				    (CUDA_LANES * cuda_lane_room(p->n) + 4 + CUDA_GROUP) *
+					    (uint32_t)sizeof(float)};
+	return g;
+}
+
 struct cuda_grid cuda_norm_inputs_grid(const struct cuda_norm_inputs *p)
 {
+	if (cuda_norm_kernel(p) == cuda_norm_few_number)
+		return cuda_norm_few_grid(p);
 	/* Not fewer than experts of a row. */
 	const uint32_t wanted = cuda_groups_of(p->n) * CUDA_WARP, least = CUDA_TOP_K_MOST, most = 512;
 	const struct cuda_grid g = {p->rows, 1,
@@ -369,7 +402,7 @@ struct cuda_tc_room {
 
 static struct cuda_tc_room cuda_tc_room(uint32_t tokens, uint32_t shared)
 {
-	static const struct cuda_tc_room one[] = {{163 << 10, 32, 64, 256}, {0, 16, 64, 256}},
+	static const struct cuda_tc_room one[] = {{163 << 10, 32, 192, 256}, {0, 16, 192, 256}},
 					 eight[] = {{163 << 10, 32, 48, 48}, {0, 16, 48, 48}},
 					 many[] = {{218 << 10, 32, 16, 32}, {0, 16, 12, 12}};
 	const struct cuda_tc_room *r = tokens == 1 ? one : tokens == 8 ? eight : many;
@@ -392,6 +425,8 @@ static void cuda_share_grid(struct cuda_product *p, uint32_t pieces, uint32_t ti
 	s->at_once = s->at_once == 0 ? 1 : s->at_once < tiles ? s->at_once : tiles;
 	s->step_tiles = pieces > s->pieces ? 0 : warps / pieces;
 	s->step_groups = pieces > s->pieces ? warps : warps % pieces;
+	s->first = 0;
+	s->end = g->x;
 	s->part = UINT32_MAX / g->x + 1; /* of 2^32, rounded up; 0, which does, for one block */
 	s->all = cuda_parts(p->n, p->most) * p->parts * s->tiles;
 }
@@ -401,7 +436,8 @@ static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, bool p
 				 const struct cuda_grid *g)
 {
 	const struct cuda_tc_room room = cuda_tc_room(tokens, shared);
-	const uint32_t for_tile = 24 + 8 * tokens, for_piece = 4 * (CUDA_ROWS * (tokens + 1) + tokens);
+	const uint32_t for_tile = 24 + 8 * tokens,
+		       for_piece = 4 * (tokens == 1 ? 2 * CUDA_ROWS : CUDA_ROWS * (tokens + 1) + tokens);
 	struct cuda_sharing *s = &p->sharing;
 
 	s->copies = pairs ? room.copies : 0;
@@ -483,38 +519,54 @@ static struct cuda_grid cuda_block_grid(const struct cuda_tokens *t, struct cuda
 	return g;
 }
 
-/* The same of one of several products; returns its pieces. */
-static uint32_t cuda_share_one(const struct cuda_tokens *t, struct cuda_product *p, uint32_t shared,
-			       struct cuda_grid *g)
-{
-	const enum format format = cuda_first_format(p->kind.format);
-	const uint32_t bytes = t->blocks ? cuda_share_blocks(p, format, t->tokens, shared, UINT32_MAX, g)
-					 : cuda_share_tiles(p, t->tokens, true, shared, g);
+/* A product of several, as blocks of threads share it. */
+struct cuda_part_of_launch {
+	uint32_t tiles, pieces, blocks; /* pieces: of a tile */
+};
 
-	g->shared = bytes > g->shared ? bytes : g->shared;
-	return p->sharing.all * (t->blocks ? cuda_block_pieces(format, p) : p->groups);
+/* Gives each product some of `blocks`, so that those with most to do have as little as may be. A block has tiles of one product alone: the tiles of a second one would begin after all of the first. */
+static void cuda_give_blocks(struct cuda_part_of_launch *part, uint32_t count, uint32_t blocks)
+{
+	uint32_t given = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		given += part[i].blocks = 1;
+	while (given < blocks) {
+		struct cuda_part_of_launch *most = part;
+		for (uint32_t i = 1; i < count; i++)
+			if (cuda_parts(part[i].tiles, part[i].blocks) * part[i].pieces >
+			    cuda_parts(most->tiles, most->blocks) * most->pieces)
+				most = part + i;
+		if (most->blocks == most->tiles)
+			break;
+		most->blocks++;
+		given++;
+	}
 }
 
 struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
 				    const struct cuda_room *room)
 {
 	const struct cuda_tokens *t = cuda_tokens_of(k);
-	const uint32_t most = (t->blocks ? 2 : 1) * room->processors;
+	struct cuda_part_of_launch part[CUDA_PRODUCTS_MOST];
 	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens, true)
-					  : cuda_tc_threads(FORMAT_COUNT, t->tokens, false),
-			      0};
-	uint32_t pieces = 0;
+					      : cuda_tc_threads(FORMAT_COUNT, t->tokens, false), 0};
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		g.x += items * p->p[i].parts * cuda_parts(p->p[i].rows, CUDA_ROWS);
-		if (p->p[i].trellis.bits == 3)
-			p->with_pairs = i;
+		part[i].tiles = items * p->p[i].parts * cuda_parts(p->p[i].rows, CUDA_ROWS);
+		part[i].pieces = t->blocks ? cuda_block_pieces(cuda_first_format(p->p[i].kind.format), &p->p[i])
+					   : p->p[i].groups;
 	}
-	g.x = g.x < most ? g.x : most;
+	cuda_give_blocks(part, p->count, (t->blocks ? 2 : 1) * room->processors);
 	for (uint32_t i = 0; i < p->count; i++) {
-		p->p[i].sharing.first = pieces;
-		pieces += cuda_share_one(t, &p->p[i], room->shared, &g);
-		p->p[i].sharing.end = pieces;
+		struct cuda_product *one = &p->p[i];
+		const struct cuda_grid own = {part[i].blocks, 1, g.threads, 0};
+		const uint32_t bytes = t->blocks ? cuda_share_blocks(one, cuda_first_format(one->kind.format), t->tokens,
+								     room->shared, UINT32_MAX, &own)
+						 : cuda_share_tiles(one, t->tokens, true, room->shared, &own);
+		g.shared = bytes > g.shared ? bytes : g.shared;
+		one->sharing.first = g.x;
+		one->sharing.end = g.x += own.x;
 	}
 	return g;
 }
@@ -697,7 +749,7 @@ enum cuda_kernel cuda_delta_steps_kernel(const struct cuda_delta *p)
 /* Of a head in shared memory, and of its inputs in 8 bits. */
 static uint32_t cuda_delta_output_floats(const struct cuda_delta *p)
 {
-	const uint32_t usual = 2 * TQ_GROUP + 4;
+	const uint32_t usual = 2 * TQ_GROUP;
 	return p->value_dim > usual ? p->value_dim : usual;
 }
 

@@ -47,6 +47,8 @@ struct cuda_block_kind cuda_block_kind_of(const struct shape *s);
 /* Of all products together, by their kernel. Sets their sharing. */
 struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
 				    const struct cuda_room *room);
+/* The kernel for so many rows, and its grid. */
+enum cuda_kernel cuda_norm_kernel(const struct cuda_norm_inputs *p);
 struct cuda_grid cuda_norm_inputs_grid(const struct cuda_norm_inputs *p);
 struct cuda_grid cuda_gate_inputs_grid(const struct cuda_gate_inputs *p);
 struct cuda_grid cuda_join_inputs_grid(const struct cuda_join_inputs *p);

@@ -171,11 +171,10 @@ CUDA_THREAD void cuda_tc_tiles(const struct cuda_product *p, uint32_t bits, uint
 		cuda_copy_pairs(p->trellis.pairs, copies);
 	cuda_wait_for_ahead();
 	cuda_barrier();
-	const uint32_t all = cuda_tiles_in_all(p);
-	const uint32_t to = cuda_share(&p->sharing, all, cuda_block_x() + 1);
+	const struct cuda_share share = cuda_share_of(p);
 	CUDA_ROLLED
-	for (uint32_t i = cuda_share(&p->sharing, all, cuda_block_x()) + cuda_thread() / CUDA_WARP;
-	     i < to; i += cuda_threads() / CUDA_WARP) {
+	for (uint32_t i = share.from + cuda_thread() / CUDA_WARP; i < share.to;
+	     i += cuda_threads() / CUDA_WARP) {
 		const struct cuda_own_tile t = cuda_own_tile_of(&r, i);
 		struct cuda_tile_chains y = {{{0}}};
 		cuda_tile_multiply(&y, &r, &t);

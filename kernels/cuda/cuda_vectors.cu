@@ -157,32 +157,80 @@ CUDA_KERNEL cuda_embed(struct cuda_embedding p)
 	p.x[item] = p.multiplier != 1 ? x * p.multiplier : x;
 }
 
-/* The outputs of a row's experts, weighted and added in ascending order of the experts; then that of the
- * shared expert. */
-CUDA_KERNEL cuda_sum_experts(struct cuda_sums p)
+/* The outputs of a row's experts, weighted and added in ascending order of the experts, one after the other. */
+CUDA_THREAD float cuda_sum_in_turn(const struct cuda_sums *p, size_t row, uint32_t column)
 {
-	const size_t item = cuda_item(), row = (uint32_t)item / p.width;
-	const uint32_t *chosen = p.chosen + row * p.top_k;
+	const uint32_t *chosen = p->chosen + row * p->top_k;
 	uint32_t next = 0; /* the least expert that is not yet added */
 	float y = 0;
 
-	cuda_wait_for_ahead();
-	if (row >= p.rows)
-		return;
-	for (uint32_t added = 0; added < p.top_k; added++) {
-		uint32_t rank = p.top_k, expert = p.experts;
-		for (uint32_t i = 0; i < p.top_k; i++)
+	for (uint32_t added = 0; added < p->top_k; added++) {
+		uint32_t rank = p->top_k, expert = p->experts;
+		for (uint32_t i = 0; i < p->top_k; i++)
 			if (chosen[i] >= next && chosen[i] < expert) {
 				rank = i;
 				expert = chosen[i];
 			}
-		if (rank == p.top_k)
+		if (rank == p->top_k)
 			break;
-		const size_t at = row * p.top_k + rank;
-		const float *x = p.slots && !p.slots[expert] ? p.other : p.x;
-		y = cuda_fma(p.weight[at], x[at * p.width + (uint32_t)item % p.width], y);
+		const size_t at = row * p->top_k + rank;
+		const float *x = p->slots && !p->slots[expert] ? p->other : p->x;
+		y = cuda_fma(p->weight[at], x[at * p->width + column], y);
 		next = expert + 1;
 	}
+	return y;
+}
+
+/* The same by a warp that has columns of one row: a thread finds the place of one expert, and outputs are loaded
+ * eight at a time, since those in main memory take long. */
+enum { CUDA_SUMMED = 8 };
+CUDA_THREAD float cuda_sum_by_warp(const struct cuda_sums *p, size_t row, uint32_t column)
+{
+	const uint32_t lane = cuda_thread() % CUDA_WARP, n = p->top_k;
+	const size_t first = row * n;
+	const uint32_t own = lane < n ? p->chosen[first + lane] : UINT32_MAX;
+	const bool there = own < p->experts;
+	const uint32_t weight = cuda_bits(there ? p->weight[first + lane] : 0),
+		       here = there && !(p->slots && !p->slots[own]);
+	uint32_t place = 0, all = 0, at = 0; /* at: where the expert is whose place is the thread's */
+	float y = 0;
+
+	CUDA_UNROLL_8
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t other = cuda_from_lane(own, i);
+		place += other < own;
+		all += other < p->experts;
+	}
+	CUDA_UNROLL_8
+	for (uint32_t i = 0; i < n; i++)
+		at = cuda_from_lane(place, i) == lane ? i : at;
+	for (uint32_t added = 0; added < all; added += CUDA_SUMMED) {
+		float weights[CUDA_SUMMED], outputs[CUDA_SUMMED];
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < CUDA_SUMMED; i++) {
+			const uint32_t rank = cuda_from_lane(at, added + i);
+			const float *x = cuda_from_lane(here, rank) ? p->x : p->other;
+			weights[i] = cuda_float(cuda_from_lane(weight, rank));
+			outputs[i] = added + i < all ? x[(first + rank) * p->width + column] : 0;
+		}
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < CUDA_SUMMED; i++)
+			y = added + i < all ? cuda_fma(weights[i], outputs[i], y) : y;
+	}
+	return y;
+}
+
+/* The sum of a row's experts; then that of the shared expert. */
+CUDA_KERNEL cuda_sum_experts(struct cuda_sums p)
+{
+	const size_t item = cuda_item(), row = (uint32_t)item / p.width;
+	const uint32_t column = (uint32_t)item % p.width;
+
+	cuda_wait_for_ahead();
+	if (row >= p.rows)
+		return;
+	float y = p.width % CUDA_WARP == 0 && p.top_k <= CUDA_WARP ? cuda_sum_by_warp(&p, row, column)
+								   : cuda_sum_in_turn(&p, row, column);
 	if (p.shared)
 		y = cuda_fma(p.gate ? cuda_sigmoid(p.gate[row]) : 1, p.shared[item], y);
 	p.y[item] = p.add ? cuda_fma(p.factor, y, p.y[item]) : y;

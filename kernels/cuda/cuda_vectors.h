@@ -46,7 +46,7 @@ CUDA_THREAD float cuda_silu(float x)
 
 CUDA_THREAD float cuda_sigmoid(float x)
 {
-	return cuda_divide(1, 1 + cuda_exp(-x));
+	return cuda_inverse(1 + cuda_exp(-x));
 }
 
 /* What NaN passes. */
@@ -101,7 +101,7 @@ CUDA_THREAD float cuda_sum_lanes(float lane)
 
 CUDA_THREAD float cuda_norm_scale(float squares, uint32_t n, float eps)
 {
-	return cuda_divide(1, cuda_root(cuda_divide(squares, (float)n) + eps));
+	return cuda_inverse(cuda_root(cuda_divide(squares, (float)n) + eps));
 }
 
 CUDA_THREAD float cuda_l2norm_factor(float squares, float eps, float scale)
@@ -130,6 +130,48 @@ CUDA_THREAD float cuda_squares(const float *x, uint32_t n)
 	CUDA_ROLLED
 	for (; i < n; i += CUDA_LANES)
 		lane = cuda_fma(x[i], x[i], lane);
+	return cuda_sum_lanes(lane);
+}
+
+/* ---- the same sum, of numbers that lie in shared memory by lanes ---- */
+
+/* Numbers of a lane of the sum of squares that are together in shared memory: some zeros follow those of the row,
+ * since they are added 16 at a time; four more let 8 lanes be read at once. */
+enum { CUDA_LANE_STEP = 16 };
+CUDA_THREAD uint32_t cuda_lane_numbers(uint32_t n)
+{
+	return (n + CUDA_LANES * CUDA_LANE_STEP - 1) / (CUDA_LANES * CUDA_LANE_STEP) * CUDA_LANE_STEP;
+}
+CUDA_THREAD uint32_t cuda_lane_room(uint32_t n)
+{
+	return cuda_lane_numbers(n) + 4;
+}
+
+/* lane += squares of 8 numbers. */
+CUDA_THREAD float cuda_add_squares(float lane, const struct cuda_numbers x[2])
+{
+	CUDA_UNROLL
+	for (uint32_t k = 0; k < 8; k++)
+		lane = cuda_fma(x[k / 4].f[k % 4], x[k / 4].f[k % 4], lane);
+	return lane;
+}
+
+/* The sum of the squares of a row in dot order, by a warp. Numbers are read before those ahead of them are
+ * added, at the end a few that are not there. */
+CUDA_THREAD float cuda_lane_squares(const float *lanes, uint32_t n)
+{
+	const float *x = lanes + cuda_thread() % CUDA_LANES * cuda_lane_room(n);
+	struct cuda_numbers first[2] = {cuda_numbers_at(x), cuda_numbers_at(x + 4)};
+	float lane = 0;
+
+	CUDA_ROLLED
+	for (uint32_t i = cuda_lane_numbers(n); i > 0; i -= CUDA_LANE_STEP, x += CUDA_LANE_STEP) {
+		const struct cuda_numbers second[2] = {cuda_numbers_at(x + 8), cuda_numbers_at(x + 12)};
+		lane = cuda_add_squares(lane, first);
+		first[0] = cuda_numbers_at(x + 16);
+		first[1] = cuda_numbers_at(x + 20);
+		lane = cuda_add_squares(lane, second);
+	}
 	return cuda_sum_lanes(lane);
 }
 

@@ -94,7 +94,7 @@ static void *layers_put(struct layers *x, const void *data, size_t bytes)
 
 /* The values of a step. */
 struct layer_step {
-	float *x, *q, *key, *value, *out, *logits, *gate, *down, *norm, *scale;
+	float *x, *between, *q, *key, *value, *out, *logits, *gate, *down, *norm, *scale;
 	int8_t *inputs;
 	uint32_t *chosen, *order, *count;
 	float *weight, *parts;
@@ -145,6 +145,7 @@ static void layers_step(struct layers *x, struct layer_step *s)
 	random_normal(&random, numbers, HIDDEN);
 	s->x = layers_put(x, numbers, sizeof numbers);
 	s->norm = layers_put(x, numbers, sizeof numbers);
+	s->between = layers_take(x, HIDDEN * 4);
 	s->q = layers_take(x, WIDTH * 4);
 	s->key = layers_take(x, KV * DIM * 4);
 	s->value = layers_take(x, KV * DIM * 4);
@@ -277,21 +278,23 @@ static void layer_experts(struct card_chain *chain, const struct layer_step *s, 
 static void layer_add(struct card_chain *chain, const struct layer_step *s, size_t set,
 		      uint32_t positions)
 {
-	struct cuda_norm_inputs norm = {.x = s->x,
+	struct cuda_norm_inputs norm = {.x = s->x, .to = s->between,
 					.experts = {.outputs = s->down, .weight = s->weight, .top_k = TOP_K},
 					.w = s->norm, .q = s->inputs, .scale = s->scale,
 					.sum = s->sum, .rows = 1,
 					.n = HIDDEN, .eps = 1e-6F};
 
 	cuda_fill_signs(&norm.signs);
-	card_chain_add(chain, cuda_norm_inputs_number, cuda_norm_inputs_grid(&norm), &norm);
+	card_chain_add(chain, cuda_norm_kernel(&norm), cuda_norm_inputs_grid(&norm), &norm);
 	layer_project(chain, s, set);
 	layer_attend(chain, s, positions);
 	layer_multiply(chain, s, set, OUT, s->out);
+	norm.x = s->between;
+	norm.to = s->x;
 	norm.added = s->out;
 	norm.y = s->sum ? s->normed : NULL; /* for the router */
 	norm.experts = (struct cuda_expert_sum){0};
-	card_chain_add(chain, cuda_norm_inputs_number, cuda_norm_inputs_grid(&norm), &norm);
+	card_chain_add(chain, cuda_norm_kernel(&norm), cuda_norm_inputs_grid(&norm), &norm);
 	layer_experts(chain, s, set);
 }
 

@@ -326,7 +326,8 @@ static void card_measure_step(struct card *c)
 		return;
 	}
 	void *x = CARD_AT(at), *y = CARD_AT(at + (1 << 20)), *z = CARD_AT(at + (2 << 20)),
-	     *q = CARD_AT(at + (4 << 20)), *to = CARD_AT(at + (5 << 20)), *chosen, *slots;
+	     *q = CARD_AT(at + (4 << 20)), *to = CARD_AT(at + (5 << 20)), *to_rows = CARD_AT(at + (6 << 20)),
+	     *chosen, *slots;
 	const gpu_address end = at + STEP_BYTES - sizeof(struct step_end);
 	const gpu_address few = end + offsetof(struct step_end, few),
 			  many = end + offsetof(struct step_end, many);
@@ -371,23 +372,27 @@ static void card_measure_step(struct card *c)
 			    &sums);
 	card_measure_kernel(c, cuda_kv_put_number, "4 heads of 128",
 			    cuda_items_grid(STEP_KV * STEP_DIM), &keys);
-	const struct cuda_norm_inputs norm = {.x = x, .added = y, .w = z, .q = q, .scale = to, .rows = 1,
+	const struct cuda_norm_inputs norm = {.x = x, .to = to_rows, .added = y, .w = z, .q = q, .scale = to, .rows = 1,
 					      .n = STEP_HIDDEN, .eps = 1e-6F},
-				      sum = {.x = x,
-					     .experts = {.outputs = y, .weight = z, .chosen = chosen,
-							 .top_k = STEP_TOP_K},
+				      sum = {.x = x, .to = to_rows,
+					     .experts = {.outputs = y, .weight = z, .top_k = STEP_TOP_K},
 					     .w = z, .q = q, .scale = to, .rows = 1, .n = STEP_HIDDEN};
 	const struct cuda_gate_inputs gates = {.gate = x, .up = z, .q = q, .scale = to, .k = STEP_SIZE,
-					       .n = STEP_TOP_K};
+					       .n = STEP_TOP_K},
+				      prompt = {.gate = x, .up = CARD_AT(at + (8 << 20)), .q = q,
+						.scale = to, .k = STEP_SIZE, .n = 1024};
+	const struct cuda_prepare rows = {.x = x, .q = q, .scale = to, .k = STEP_SIZE, .n = 1024};
 	const struct cuda_heads place = {.keys = keys, .q = x, .q_from = x, .q_step = STEP_DIM, .q_norm = z, .key_norm = z, .cos = z,
 					 .sin = z, .heads = STEP_HEADS, .turned = STEP_DIM / 2};
-	const struct cuda_route route = {choice, groups};
-	card_measure_kernel(c, cuda_norm_inputs_number, "2048, added", cuda_norm_inputs_grid(&norm),
-			    &norm);
-	card_measure_kernel(c, cuda_norm_inputs_number, "2048, 8 experts", cuda_norm_inputs_grid(&sum),
-			    &sum);
+	const struct cuda_route route = {.choice = choice, .groups = groups};
+	card_measure_kernel(c, cuda_norm_kernel(&norm), "2048, added", cuda_norm_inputs_grid(&norm), &norm);
+	card_measure_kernel(c, cuda_norm_kernel(&sum), "2048, 8 experts", cuda_norm_inputs_grid(&sum), &sum);
 	card_measure_kernel(c, cuda_gate_inputs_number, "8 of 768", cuda_gate_inputs_grid(&gates),
 			    &gates);
+	card_measure_kernel(c, cuda_gate_inputs_number, "1024 of 768", cuda_gate_inputs_grid(&prompt),
+			    &prompt);
+	card_measure_kernel(c, cuda_tq_prepare_number, "1024 of 768",
+			    cuda_prepare_grid(cuda_tq_prepare_number, &rows), &rows);
 	card_measure_kernel(c, cuda_place_heads_number, "32, 4 and 4", cuda_heads_grid(&place), &place);
 	card_measure_routers(c, &route, z);
 	card_measure_kernel(c, cuda_group_number, "8 of 128", cuda_groups_grid(&groups), &groups);

@@ -28,6 +28,7 @@ const struct kernel_case kernel_cases[] = {
 	{"block_prepare", case_block_prepare},
 	{"norm_inputs", case_norm_inputs},
 	{"gate_inputs", case_gate_inputs},
+	{"join_inputs", case_join_inputs},
 	{"tq_products", case_tq_products},
 	{"tc2_products", case_tc2_products},
 	{"tc3_products", case_tc3_products},

@@ -27,6 +27,7 @@ bool case_tq_prepare(const struct runner *r);
 bool case_block_prepare(const struct runner *r);
 bool case_norm_inputs(const struct runner *r);
 bool case_gate_inputs(const struct runner *r);
+bool case_join_inputs(const struct runner *r);
 bool case_tq_products(const struct runner *r);
 bool case_tc2_products(const struct runner *r);
 bool case_tc3_products(const struct runner *r);

@@ -552,6 +552,11 @@ FAKE(cuStreamSynchronize, (gpu_stream stream))
 	(void)pthread_mutex_unlock(&fake_lock);
 	return fake_count(0);
 }
+/* Who asks whether the work is done waits for it. */
+FAKE(cuStreamQuery, (gpu_stream stream))
+{
+	return cuStreamSynchronize(stream);
+}
 FAKE(cuStreamDestroy_v2, (gpu_stream stream))
 {
 	struct fake_stream **at = &fake_streams, *s = (struct fake_stream *)(void *)stream;

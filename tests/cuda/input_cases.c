@@ -1,4 +1,5 @@
 /* Kernels that do the work of several: each against the scalar functions one after the other. */
+#include "kernels/attention.h"
 #include "kernels/block.h"
 #include "kernels/kernels.h"
 #include "tests/cuda/cases.h"
@@ -70,7 +71,7 @@ struct case_inputs case_inputs_room(const struct runner *r, uint32_t rows, uint3
 
 struct norm_case {
 	uint32_t rows, n, top_k;
-	bool added, y, ascending, blocks, shared, gated;
+	bool added, y, ascending, blocks, shared, gated, few;
 };
 
 /* Experts of a row: 3, 0, 1, 2 … times 5. */
@@ -130,8 +131,10 @@ static bool case_norm_inputs_of(const struct runner *r, const struct norm_case *
 	random_normal(&random, output, (outputs + c->rows) * c->n);
 	case_norm_experts(&random, chosen, weight, c);
 	const struct case_inputs in = case_inputs_room(r, c->rows, c->n, c->blocks);
+	float *from = r->put(r->ctx, x, bytes);
 	struct cuda_norm_inputs p = {
-		.x = r->put(r->ctx, x, bytes),
+		.x = from,
+		.to = c->few ? r->put(r->ctx, NULL, bytes) : from,
 		.added = c->added ? r->put(r->ctx, added, bytes) : NULL,
 		.experts = {.outputs = r->put(r->ctx, output, outputs * c->n * sizeof *x),
 			    .weight = r->put(r->ctx, weight, sizeof weight),
@@ -150,9 +153,8 @@ static bool case_norm_inputs_of(const struct runner *r, const struct norm_case *
 	};
 	cuda_fill_signs(&p.signs);
 
-	bool right = case_launch(r, cuda_norm_inputs_number, cuda_norm_inputs_grid(&p), &p,
-				 sizeof p) &&
-		     r->get(r->ctx, got, p.x, bytes);
+	bool right = case_launch(r, cuda_norm_kernel(&p), cuda_norm_inputs_grid(&p), &p, sizeof p) &&
+		     r->get(r->ctx, got, p.to, bytes);
 	case_norm_expect(c, x, added, output, chosen, weight);
 	right = right && compare_floats("x before its norm", got, x, all);
 	for (size_t row = 0; row < c->rows; row++)
@@ -181,6 +183,18 @@ bool case_norm_inputs(const struct runner *r)
 		{3, 300, 4, .y = true, .ascending = true, .shared = true},
 		{3, 300, 2, .y = true, .shared = true, .gated = true},
 		{2, 352, 2, .y = true, .blocks = true, .shared = true, .gated = true},
+		{1, 2048, 0, .few = true},
+		{1, 2048, 8, .ascending = true, .few = true},
+		{2, 300, 0, .added = true, .y = true, .few = true},
+		{8, 2880, 5, .ascending = true, .few = true},
+		{3, 640, 0, .added = true, .few = true},
+		{1, 4, 3, .y = true, .ascending = true, .few = true},
+		{2, 352, 10, .y = true, .ascending = true, .blocks = true, .shared = true, .few = true},
+		{1, 2048, 0, .added = true, .blocks = true, .few = true},
+		{3, 300, 1, .ascending = true, .shared = true, .gated = true, .few = true},
+		{2, 333, 2, .ascending = true, .few = true}, /* no block of threads shares it */
+		{2, 300, 2, .few = true},
+		{9, 256, 0, .few = true},
 	};
 	bool right = true;
 
@@ -221,5 +235,52 @@ static bool case_gate_inputs_of(const struct runner *r, uint32_t rows, uint32_t 
 bool case_gate_inputs(const struct runner *r)
 {
 	return case_gate_inputs_of(r, 9, 256, false) && case_gate_inputs_of(r, 3, 333, false) &&
+	       case_gate_inputs_of(r, 1, 32, true) && case_gate_inputs_of(r, 1, 100, false) &&
 	       case_gate_inputs_of(r, 9, 224, true);
+}
+
+/* ---- joined spans ---- */
+
+/* Of two rows of a long text, spans whose largest scores differ. */
+static bool case_join_inputs_of(const struct runner *r, uint32_t length, uint32_t heads, uint32_t dim)
+{
+	enum { ROWS = 2 };
+	const uint32_t spans = length / ATTENTION_SPAN + 1, width = heads * dim;
+	const size_t part = attention_part(dim), all = (size_t)spans * ROWS * heads * part;
+	float *parts = case_alloc(all, sizeof *parts), *joined = case_alloc(ROWS * heads * part, sizeof *joined),
+	      *out = case_alloc((size_t)ROWS * width, sizeof *out);
+	struct random random = {length};
+	const struct attention a = {.length = length, .heads = heads, .head_dim = dim};
+	const struct cuda_row rows[ROWS] = {{.position = length - 1}, {.position = length}};
+	random_normal(&random, parts, all);
+	for (float *sum = parts + dim + 1; sum < parts + all; sum += part)
+		*sum = 1 + *sum * *sum;
+	const struct case_inputs in = case_inputs_room(r, ROWS, width, false);
+	struct cuda_join_inputs p = {.attention = {.parts = r->put(r->ctx, parts, all * sizeof *parts),
+						   .rows = r->put(r->ctx, rows, sizeof rows),
+						   .n = ROWS,
+						   .heads = heads,
+						   .group = 1,
+						   .head_dim = dim,
+						   .spans = spans},
+				     .q = in.q,
+				     .scale = in.scale};
+	cuda_fill_signs(&p.signs);
+
+	const bool launched = case_launch(r, cuda_join_inputs_number, cuda_join_inputs_grid(&p), &p,
+					  sizeof p);
+	kernels_scalar.attend_join(out, width, joined, parts, &a, ROWS, 0, spans);
+	const bool right = launched &&
+			   case_inputs_agree(r, "inputs of spans", &in, out, ROWS, width);
+	free(parts);
+	free(joined);
+	free(out);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_join_inputs(const struct runner *r)
+{
+	return case_join_inputs_of(r, 256, 2, 128) && case_join_inputs_of(r, 2304, 1, 256) &&
+	       case_join_inputs_of(r, 70000, 1, 128) && case_join_inputs_of(r, 3000, 3, 64);
 }

@@ -318,6 +318,44 @@ bool case_group(const struct runner *r)
 
 /* ---- both of one row ---- */
 
+/* Main memory, which a card has in its own here. */
+enum { TOLD_WIDTH = 2500 };
+struct case_told {
+	uint32_t choice[3 * CHOICE_EXPERTS], flag;
+	float input[TOLD_WIDTH];
+};
+
+static struct cuda_told case_told_put(const struct runner *r)
+{
+	struct case_told t = {0};
+	for (uint32_t i = 0; i < TOLD_WIDTH; i++)
+		t.input[i] = (float)i;
+	return (struct cuda_told){.choice = r->put(r->ctx, NULL, sizeof t.choice),
+				  .input = r->put(r->ctx, t.input, sizeof t.input),
+				  .copy = r->put(r->ctx, NULL, sizeof t.input),
+				  .width = TOLD_WIDTH,
+				  .flag = r->put(r->ctx, NULL, sizeof t.flag)};
+}
+
+static bool case_told_agrees(const struct runner *r, const struct cuda_told *p, uint32_t n,
+			     const struct case_choice *expected)
+{
+	struct case_told got;
+	float weight[CHOICE_EXPERTS];
+
+	if (!r->get(r->ctx, got.choice, p->choice, 3 * n * sizeof *got.choice) ||
+	    !r->get(r->ctx, &got.flag, p->flag, sizeof got.flag) ||
+	    !r->get(r->ctx, got.input, p->copy, sizeof got.input))
+		return false;
+	memcpy(weight, got.choice + n, n * sizeof *weight);
+	bool copied = true;
+	for (uint32_t i = 0; i < TOLD_WIDTH; i++)
+		copied = copied && got.input[i] == (float)i;
+	return got.flag == 1 && copied && compare_bytes("told", got.choice, expected->chosen, sizeof(uint32_t), n) &&
+	       compare_floats("told weights", weight, expected->weight, n) &&
+	       compare_bytes("told ranks", got.choice + 2 * n, expected->rank, sizeof(uint32_t), n);
+}
+
 static bool case_route_row(const struct runner *r, const struct case_router *router, uint32_t row)
 {
 	static struct grouped got, expected;
@@ -339,10 +377,13 @@ static bool case_route_row(const struct runner *r, const struct case_router *rou
 					.order = r->put(r->ctx, NULL, sizeof got.order),
 					.items = r->put(r->ctx, NULL, sizeof got.items),
 					.item_count = r->put(r->ctx, NULL, sizeof got.count)};
+	if (row % 2)
+		p.told = case_told_put(r);
 
 	bool right = case_launch(r, cuda_route_kernel(&p.choice), cuda_choice_grid(&p.choice), &p,
 				 sizeof p) &&
 		     case_choice_agrees(r, &p.choice, &c, 0, row, &choice) &&
+		     (!p.told.flag || case_told_agrees(r, &p.told, p.choice.top_k, &choice)) &&
 		     r->get(r->ctx, got.order, p.groups.order, sizeof got.order) &&
 		     r->get(r->ctx, got.items, p.groups.items, sizeof got.items) &&
 		     r->get(r->ctx, &got.count, p.groups.item_count, sizeof got.count);

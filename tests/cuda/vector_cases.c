@@ -401,7 +401,7 @@ bool case_embed(const struct runner *r)
 
 /* ---- experts ---- */
 
-enum { SUM_ROWS = 3, SUM_WIDTH = 300, SUM_TOP_K = 8, SUM_EXPERTS = 128 };
+enum { SUM_ROWS = 3, SUM_MOST = 320, SUM_TOP_K = 11, SUM_EXPERTS = 128 };
 
 /* Different experts in any order. */
 static void case_choose_any(struct random *random, uint32_t *chosen, uint32_t top_k)
@@ -416,40 +416,42 @@ static void case_choose_any(struct random *random, uint32_t *chosen, uint32_t to
 }
 
 /* y = what engine/cpu/moe.c makes of one row. */
-static void case_sum_row(float *y, const float *x, const float *weight, const uint32_t *chosen)
+static void case_sum_row(float *y, const float *x, const float *weight, const uint32_t *chosen,
+			 size_t width)
 {
-	memset(y, 0, SUM_WIDTH * sizeof *y);
+	memset(y, 0, width * sizeof *y);
 	for (uint32_t e = 0; e < SUM_EXPERTS; e++)
 		for (uint32_t i = 0; i < SUM_TOP_K; i++)
 			if (chosen[i] == e)
-				kernels_scalar.add_scaled(y, weight[i], x + i * SUM_WIDTH,
-							  SUM_WIDTH);
+				kernels_scalar.add_scaled(y, weight[i], x + i * width,
+							  width);
 }
 
 /* y += the shared expert's outputs, as engine/cpu/dense.c adds them. gate NULL: as they are. */
-static void case_add_shared(float *y, const float *shared, const float *gate)
+static void case_add_shared(float *y, const float *shared, const float *gate, size_t width)
 {
 	for (size_t row = 0; row < SUM_ROWS; row++) {
 		float weight = 1;
 		if (gate)
 			kernels_scalar.sigmoid_mul(&weight, gate + row, 1);
-		kernels_scalar.add_scaled(y + row * SUM_WIDTH, weight, shared + row * SUM_WIDTH,
-					  SUM_WIDTH);
+		kernels_scalar.add_scaled(y + row * width, weight, shared + row * width,
+					  width);
 	}
 }
 
 /* Half of the experts lie elsewhere: their outputs are in `other`. The last entry of a row may be no
  * expert. */
-static bool case_sum_experts_to(const struct runner *r, bool add, float factor, bool shares, bool gated)
+static bool case_sum_experts_to(const struct runner *r, uint32_t width, bool add, float factor, bool shares,
+				bool gated)
 {
 	uint64_t slots[SUM_EXPERTS];
-	const size_t outputs = SUM_ROWS * SUM_TOP_K, all = outputs * SUM_WIDTH;
+	const size_t outputs = SUM_ROWS * SUM_TOP_K, all = outputs * width, count = SUM_ROWS * width;
 	struct random random = {31};
 	float *x = case_alloc(3 * all, sizeof *x), *here = x + all, *elsewhere = here + all;
 	float weight[SUM_ROWS * SUM_TOP_K];
-	float got[SUM_ROWS * SUM_WIDTH], y[SUM_ROWS * SUM_WIDTH], before[SUM_ROWS * SUM_WIDTH];
+	float got[SUM_ROWS * SUM_MOST], y[SUM_ROWS * SUM_MOST], before[SUM_ROWS * SUM_MOST];
 	uint32_t chosen[SUM_ROWS * SUM_TOP_K];
-	compare_fill_rows(&random, x, outputs, SUM_WIDTH);
+	compare_fill_rows(&random, x, outputs, width);
 	random_normal(&random, weight, outputs);
 	for (size_t row = 0; row < SUM_ROWS; row++)
 		case_choose_any(&random, chosen + row * SUM_TOP_K, SUM_TOP_K);
@@ -457,49 +459,53 @@ static bool case_sum_experts_to(const struct runner *r, bool add, float factor, 
 	for (size_t e = 0; e < SUM_EXPERTS; e++)
 		slots[e] = e % 2;
 	for (size_t i = 0; i < outputs; i++)
-		memcpy((chosen[i] % 2 ? here : elsewhere) + i * SUM_WIDTH, x + i * SUM_WIDTH,
-		       SUM_WIDTH * sizeof *x);
-	random_normal(&random, before, SUM_ROWS * SUM_WIDTH);
-	float shared[SUM_ROWS * SUM_WIDTH], gate[SUM_ROWS];
-	random_normal(&random, shared, SUM_ROWS * SUM_WIDTH);
+		memcpy((chosen[i] % 2 ? here : elsewhere) + i * width, x + i * width,
+		       width * sizeof *x);
+	random_normal(&random, before, count);
+	float shared[SUM_ROWS * SUM_MOST], gate[SUM_ROWS];
+	random_normal(&random, shared, count);
 	random_normal(&random, gate, SUM_ROWS);
-	const struct cuda_sums p = {.y = r->put(r->ctx, before, sizeof before),
+	const struct cuda_sums p = {.y = r->put(r->ctx, before, count * sizeof *before),
 				    .x = r->put(r->ctx, here, all * sizeof *here),
 				    .other = r->put(r->ctx, elsewhere, all * sizeof *elsewhere),
 				    .slots = r->put(r->ctx, slots, sizeof slots),
 				    .experts = SUM_EXPERTS,
 				    .weight = r->put(r->ctx, weight, sizeof weight),
 				    .chosen = r->put(r->ctx, chosen, sizeof chosen),
-				    .shared = shares ? r->put(r->ctx, shared, sizeof shared) : NULL,
+				    .shared = shares ? r->put(r->ctx, shared, count * sizeof *shared) : NULL,
 				    .gate = gated ? r->put(r->ctx, gate, sizeof gate) : NULL,
 				    .rows = SUM_ROWS,
 				    .top_k = SUM_TOP_K,
-				    .width = SUM_WIDTH,
+				    .width = width,
 				    .add = add,
 				    .factor = factor};
 
 	bool right = case_launch(r, cuda_sum_experts_number,
-				 cuda_items_grid(SUM_ROWS * SUM_WIDTH), &p, sizeof p) &&
-		     r->get(r->ctx, got, p.y, sizeof got);
+				 cuda_items_grid(count), &p, sizeof p) &&
+		     r->get(r->ctx, got, p.y, count * sizeof *got);
 	for (size_t row = 0; row < SUM_ROWS; row++)
-		case_sum_row(y + row * SUM_WIDTH, x + row * SUM_TOP_K * SUM_WIDTH,
-			     weight + row * SUM_TOP_K, chosen + row * SUM_TOP_K);
+		case_sum_row(y + row * width, x + row * SUM_TOP_K * width,
+			     weight + row * SUM_TOP_K, chosen + row * SUM_TOP_K, width);
 	if (shares)
-		case_add_shared(y, shared, gated ? gate : NULL);
+		case_add_shared(y, shared, gated ? gate : NULL, width);
 	if (add) {
-		kernels_scalar.add_scaled(before, factor, y, SUM_ROWS * SUM_WIDTH);
-		memcpy(y, before, sizeof y);
+		kernels_scalar.add_scaled(before, factor, y, count);
+		memcpy(y, before, count * sizeof *y);
 	}
-	right = right && compare_floats("sums of experts", got, y, SUM_ROWS * SUM_WIDTH);
+	right = right && compare_floats("sums of experts", got, y, count);
 	free(x);
 	r->forget(r->ctx);
 	return right;
 }
 
+/* Rows of whole warps, and others. */
 bool case_sum_experts(const struct runner *r)
 {
-	return case_sum_experts_to(r, false, 1, false, false) &&
-	       case_sum_experts_to(r, true, 1, false, true) &&
-	       case_sum_experts_to(r, true, 0.22F, true, false) &&
-	       case_sum_experts_to(r, false, 1, true, true);
+	bool right = true;
+	for (uint32_t width = 300; width <= SUM_MOST && right; width += 20)
+		right = case_sum_experts_to(r, width, false, 1, false, false) &&
+			case_sum_experts_to(r, width, true, 1, false, true) &&
+			case_sum_experts_to(r, width, true, 0.22F, true, false) &&
+			case_sum_experts_to(r, width, false, 1, true, true);
+	return right;
 }
