@@ -402,7 +402,7 @@ struct cuda_tc_room {
 
 static struct cuda_tc_room cuda_tc_room(uint32_t tokens, uint32_t shared)
 {
-	static const struct cuda_tc_room one[] = {{163 << 10, 32, 192, 256}, {0, 16, 192, 256}},
+	static const struct cuda_tc_room one[] = {{163 << 10, 32, 64, 256}, {0, 16, 64, 256}},
 					 eight[] = {{163 << 10, 32, 48, 48}, {0, 16, 48, 48}},
 					 many[] = {{218 << 10, 32, 16, 32}, {0, 16, 12, 12}};
 	const struct cuda_tc_room *r = tokens == 1 ? one : tokens == 8 ? eight : many;

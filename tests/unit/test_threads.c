@@ -116,6 +116,21 @@ static void a_loop_sees_what_the_one_before_it_wrote(void **state)
 	threads_destroy(t);
 }
 
+/* Before and after they would sleep otherwise; and they end. */
+static void threads_that_stay_awake_do_every_item(void **state)
+{
+	(void)state;
+	struct threads *t = open_threads(3);
+	for (int i = 0; i < 20; i++) {
+		threads_stay_awake(t, 2000000);
+		assert_true(every_item_once(t, 100, 3));
+		(void)usleep((useconds_t)i * 200);
+		assert_true(every_item_once(t, 100, 3));
+	}
+	threads_stay_awake(t, 1000000000);
+	threads_destroy(t);
+}
+
 /* Many threads on few cores: some look for pieces during several loops, and may take those of a loop that they
  * have not been told of. What they report must not be lost, or the loop never ends. */
 static void short_loops_of_many_threads_end(void **state)
@@ -398,6 +413,7 @@ int main(void)
 		cmocka_unit_test(every_item_is_done_exactly_once),
 		cmocka_unit_test(the_largest_number_of_items_does_not_wrap),
 		cmocka_unit_test(a_loop_sees_what_the_one_before_it_wrote),
+		cmocka_unit_test(threads_that_stay_awake_do_every_item),
 		cmocka_unit_test(short_loops_of_many_threads_end),
 		cmocka_unit_test(several_callers_do_not_disturb_each_other),
 		cmocka_unit_test(the_pieces_of_a_thread_without_a_core_are_done_by_others),
