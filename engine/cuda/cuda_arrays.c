@@ -107,7 +107,8 @@ static void cuda_lay_out_delta(struct cuda_delta_arrays *d, const struct config 
 		size_t width;
 	} arrays[] = {{&d->in, channels}, {&d->mixed, channels}, {&d->gate, values},
 		      {&d->out, values},  {&d->a, heads},	 {&d->b, heads},
-		      {&d->decay, heads}, {&d->beta, heads},	 {&d->gated.f, values}};
+		      {&d->decay, heads}, {&d->beta, heads},	 {&d->counts, heads},
+		      {&d->gated.f, values}};
 	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
 		*arrays[i].to = cuda_next(at, rows * arrays[i].width, sizeof(float));
 	d->gated.k = (uint32_t)values;

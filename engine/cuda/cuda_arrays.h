@@ -78,6 +78,7 @@ struct cuda_delta_arrays {
 	gpu_address in, mixed;	       /* [rows][channels] */
 	gpu_address gate, out;	       /* [rows][value heads · value dim] */
 	gpu_address a, b, decay, beta; /* [rows][value heads] */
+	gpu_address counts;	       /* [rows][value heads] */
 	struct cuda_input gated;       /* as out */
 };
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* What the three kernels of a layer read and write. */
+/* What the kernels of a layer read and write. */
 static struct cuda_delta cuda_delta_of(const struct step *s, uint32_t layer)
 {
 	const struct cuda_stream *x = cuda_stream_of(s);
@@ -40,6 +40,7 @@ static struct cuda_delta cuda_delta_of(const struct step *s, uint32_t layer)
 			       .y = cuda_at(d->gated.f),
 			       .q = cuda_at(d->gated.q),
 			       .scale = cuda_at(d->gated.scale)};
+	p.counts = cuda_delta_is_short(&p) ? cuda_at(d->counts) : NULL;
 	cuda_fill_signs(&p.signs);
 	return p;
 }
@@ -55,8 +56,9 @@ static void cuda_run_heads(struct step *s, uint32_t layer, enum format format)
 	if (at_once)
 		p.y = NULL;
 	cuda_do(k->model, cuda_delta_mix_number, &mix, &p);
-	cuda_do(k->model, cuda_delta_steps_number, &steps, &p);
-	cuda_do(k->model, cuda_delta_outputs_number, &outputs, &p);
+	cuda_do(k->model, cuda_delta_steps_kernel(&p), &steps, &p);
+	if (!p.counts)
+		cuda_do(k->model, cuda_delta_outputs_number, &outputs, &p);
 	if (!at_once)
 		cuda_prepare_input(k->model, &k->delta.gated, s->n, format);
 }

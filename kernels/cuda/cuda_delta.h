@@ -3,7 +3,7 @@
 #ifndef MOEFS_KERNELS_CUDA_CUDA_DELTA_H
 #define MOEFS_KERNELS_CUDA_CUDA_DELTA_H
 
-#include "kernels/cuda/cuda_launch.h"
+#include "kernels/cuda/cuda_rounding.h"
 #include "kernels/cuda/cuda_vectors.h"
 
 /* ---- sizes ---- */
@@ -40,48 +40,89 @@ CUDA_THREAD struct cuda_delta_state cuda_delta_state_of(const struct cuda_delta 
 
 /* ---- the convolution ---- */
 
-/* The convolution's inputs `back` tokens before row t of the context's rows of the step. */
+/* Inputs of the convolution follow each other: the width - 1 before the state's own, those of the rows that it
+ * is behind, those of the context's rows of the step. Row t of these has the taps behind + t + 0, + 1 … */
 CUDA_THREAD const float *cuda_delta_input(const struct cuda_delta *p, const struct cuda_states *c,
-					  const struct cuda_delta_state *s, uint32_t t, uint32_t back)
+					  const struct cuda_delta_state *s, uint32_t i)
 {
+	const uint32_t before = p->width - 1, own = before + c->behind;
 	const size_t channels = cuda_delta_channels(p);
 
-	if (back <= t)
-		return p->in + (c->first + t - back) * channels;
-	back -= t;
-	if (back <= c->behind)
-		return s->kept + (c->behind - back) * cuda_delta_row(p);
-	back -= c->behind;
-	return s->before + (p->width - 1 - back) * channels;
+	if (i >= own)
+		return p->in + (c->first + i - own) * channels;
+	return i < before ? s->before + i * channels : s->kept + (i - before) * cuda_delta_row(p);
+}
+/* Where the state keeps input i of those after it. */
+CUDA_THREAD float *cuda_delta_kept_input(const struct cuda_delta *p, const struct cuda_delta_state *s, uint32_t i)
+{
+	const uint32_t before = p->width - 1;
+
+	return i < before ? s->before + (size_t)i * cuda_delta_channels(p)
+			  : s->kept + (i - before) * cuda_delta_row(p);
 }
 
-enum { CUDA_DELTA_EACH = 4 }; /* channels of a thread at once */
+/* Of a channel. */
+struct cuda_delta_taps {
+	float w[CUDA_CONV_WIDTH], x[CUDA_CONV_WIDTH];
+	const float *from[CUDA_CONV_WIDTH]; /* of those that are loaded later; else NULL */
+};
 
-/* silu of the convolution of row t in channels c + 32 e, of those before `end`: all is loaded before any is
- * added. */
-CUDA_THREAD void cuda_delta_convolve(float x[CUDA_DELTA_EACH], const struct cuda_delta *p,
-				     const float *const taps[CUDA_CONV_WIDTH], uint32_t c, uint32_t end)
+/* Of a row's channel. What kernels of this step write is not loaded yet. */
+CUDA_THREAD void cuda_delta_find_taps(struct cuda_delta_taps *taps, const struct cuda_delta *p, uint32_t row,
+				      uint32_t channel)
 {
-	const uint32_t channels = cuda_delta_channels(p);
-	float w[CUDA_CONV_WIDTH][CUDA_DELTA_EACH], tap[CUDA_CONV_WIDTH][CUDA_DELTA_EACH];
+	const struct cuda_states c = p->contexts[p->rows[row].context];
+	const struct cuda_delta_state s = cuda_delta_state_of(p, &c);
+	const uint32_t t = row - c.first;
 
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < CUDA_CONV_WIDTH; i++) {
-		CUDA_UNROLL
-		for (uint32_t e = 0; e < CUDA_DELTA_EACH; e++) {
-			const bool there = i < p->width && c + e * CUDA_WARP < end;
-			w[i][e] = there ? p->conv[(size_t)i * channels + c + e * CUDA_WARP] : 0;
-			tap[i][e] = there ? taps[i][c + e * CUDA_WARP] : 0;
-		}
+		if (i >= p->width)
+			break;
+		const float *from = cuda_delta_input(p, &c, &s, c.behind + t + i) + channel;
+		const bool own = t + i >= p->width - 1;
+		taps->w[i] = p->conv[(size_t)i * cuda_delta_channels(p) + channel];
+		taps->x[i] = own ? 0 : *from;
+		taps->from[i] = own ? from : NULL;
 	}
+}
+
+/* silu of the convolution: all is loaded before any is added. */
+CUDA_THREAD float cuda_delta_convolve(struct cuda_delta_taps *taps, const struct cuda_delta *p)
+{
+	float y = 0;
+
 	CUDA_UNROLL
-	for (uint32_t e = 0; e < CUDA_DELTA_EACH; e++) {
-		float y = 0;
-		CUDA_UNROLL
-		for (uint32_t i = 0; i < CUDA_CONV_WIDTH; i++)
-			y = i < p->width ? cuda_fma(w[i][e], tap[i][e], y) : y;
-		x[e] = cuda_silu(y);
-	}
+	for (uint32_t i = 0; i < CUDA_CONV_WIDTH; i++)
+		if (i < p->width && taps->from[i])
+			taps->x[i] = *taps->from[i];
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < CUDA_CONV_WIDTH; i++)
+		y = i < p->width ? cuda_fma(taps->w[i], taps->x[i], y) : y;
+	return cuda_silu(y);
+}
+
+/* The sum of the squares of n numbers in shared memory in dot order, by each warp. */
+CUDA_THREAD float cuda_delta_squares(const float *x, uint32_t n)
+{
+	enum { EACH = CUDA_HEAD / CUDA_LANES };
+	float some[EACH], sum = 0;
+
+	if (n != CUDA_HEAD)
+		return cuda_squares(x, n);
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < EACH; e++)
+		some[e] = x[e * CUDA_LANES + cuda_thread() % CUDA_LANES];
+	CUDA_UNROLL
+	for (uint32_t e = 0; e < EACH; e++)
+		sum = cuda_fma(some[e], some[e], sum);
+	return cuda_sum_lanes(sum);
+}
+
+/* cuda_norm_scale of a head of 128 numbers, of which the inverse is exact. */
+CUDA_THREAD float cuda_delta_scale(const float *x, float eps)
+{
+	return cuda_inverse(cuda_root(cuda_delta_squares(x, CUDA_HEAD) * (1.0F / CUDA_HEAD) + eps));
 }
 
 /* ---- gates: delta.h, operation by operation ---- */
@@ -124,10 +165,11 @@ CUDA_THREAD double cuda_delta_softplus(double x)
 	return (x > 0 ? x : 0) + cuda_delta_log_1_plus(cuda_delta_exp(x > 0 ? -x : x));
 }
 
-CUDA_THREAD float cuda_delta_decay(float a, float a_log, float dt_bias)
+/* rate: exp(a_log) */
+CUDA_THREAD float cuda_delta_decay(float a, double rate, float dt_bias)
 {
 	const double step = cuda_delta_softplus((double)a + dt_bias);
-	return cuda_from_double(cuda_delta_exp(-cuda_delta_exp((double)a_log) * step));
+	return cuda_from_double(cuda_delta_exp(-rate * step));
 }
 
 CUDA_THREAD float cuda_delta_beta(float b)

@@ -109,12 +109,25 @@ CUDA_THREAD void cuda_let_next_begin(void)
 	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-CUDA_THREAD void cuda_wait_for_ahead(void)
+/* Only waits: the next one begins when this one has ended. */
+CUDA_THREAD void cuda_wait_alone(void)
 {
-	cuda_let_next_begin();
 #if __CUDA_ARCH__ >= 900
 	asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+CUDA_THREAD void cuda_wait_for_ahead(void)
+{
+	cuda_let_next_begin();
+	cuda_wait_alone();
+}
+/* Adds 1, and returns what was there before. What this block's threads have written before a barrier is seen
+ * by whom this tells that they have, and by their blocks after another barrier. */
+CUDA_THREAD uint32_t cuda_count(uint32_t *counter)
+{
+	uint32_t before;
+	asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+	return before;
 }
 /* 1 where main memory polls: whatever the block of threads has written there before a barrier, main memory has
  * then. */
@@ -434,8 +447,15 @@ CUDA_THREAD uint32_t cuda_load_bits(const void *from, bool four)
 CUDA_THREAD void cuda_let_next_begin(void)
 {
 }
+CUDA_THREAD void cuda_wait_alone(void)
+{
+}
 CUDA_THREAD void cuda_wait_for_ahead(void)
 {
+}
+CUDA_THREAD uint32_t cuda_count(uint32_t *counter)
+{
+	return (*counter)++;
 }
 CUDA_THREAD void cuda_tell(uint32_t *flag)
 {

@@ -85,6 +85,7 @@
 	DO(cuda_attend_join, struct cuda_attention)          \
 	DO(cuda_delta_mix, struct cuda_delta)                \
 	DO(cuda_delta_steps, struct cuda_delta)              \
+	DO(cuda_delta_steps_any, struct cuda_delta)          \
 	DO(cuda_delta_outputs, struct cuda_delta)
 
 enum cuda_kernel {
@@ -407,9 +408,11 @@ struct cuda_attention {
 /* ---- gated delta nets ----
  *
  * cuda_delta_mix computes a row's queries, keys and values by the convolution (conv_silu) and l2norm, and
- * its gates (delta_gates of delta.h). cuda_delta_steps moves the states on (delta_steps). cuda_delta_outputs
- * normalises the heads' outputs, multiplies them by silu of their gate, and makes y, or q and scale =
- * tq_prepare of it, of each row. */
+ * its gates (delta_gates of delta.h). cuda_delta_steps moves the states on (delta_steps); cuda_delta_steps_any
+ * is for heads that have not 128 keys and values. cuda_delta_outputs normalises the heads' outputs, multiplies
+ * them by silu of their gate, and makes y, or q and scale = tq_prepare of it, of each row. Where few rows are
+ * computed, cuda_delta_steps does this, too: its blocks count those of a head that have ended, and the last one
+ * has the head's outputs. */
 
 /* What a context's recurrent layers keep, as in engine/compute/recurrent.h, and its rows of a step, n from
  * row `first` on. The state moves on by the `behind` rows that are kept with it and by the first `certain`
@@ -430,6 +433,7 @@ struct cuda_delta {
 	uint32_t key_heads, value_heads, key_dim, value_dim, width; /* of the convolution, at most 8 */
 	uint32_t tiled;	   /* value head h has the key head h % key_heads */
 	uint32_t together; /* rows that cuda_delta_steps has at once */
+	uint32_t share;	   /* threads that share a column there: 2, 4 or 8 */
 	float query_scale, length_eps; /* of the lengths of queries and keys */
 	float eps;		       /* of the outputs' norm */
 	const float *conv;		     /* [width][channels] */
@@ -438,12 +442,18 @@ struct cuda_delta {
 	const float *gate;		     /* [n][value_heads][value_dim] */
 	const float *a, *b;		     /* [n][value_heads] */
 	float *mixed, *decay, *beta, *out;   /* as in, a, b and gate */
+	uint32_t *counts;		     /* as a, or NULL: outputs have a launch of their own */
 	float *y;			     /* as gate, or NULL: q and scale, where value_dim is 128 */
 	int8_t *q;
 	float *scale;
 	struct cuda_signs signs;
 };
-enum { CUDA_DELTA_DIM = 256, CUDA_CONV_WIDTH = 8 }; /* most of key_dim; of width */
+enum {
+	CUDA_DELTA_DIM = 256,	  /* most of key_dim */
+	CUDA_CONV_WIDTH = 8,	  /* most of width */
+	CUDA_DELTA_THREADS = 128, /* of a block */
+	CUDA_DELTA_KEYS = 32	  /* of a column that a thread of cuda_delta_steps has */
+};
 
 /* ---- kernels that do the work of several ----
  *

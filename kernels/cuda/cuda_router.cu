@@ -8,11 +8,12 @@
 /* In shared memory, of a row. */
 struct cuda_chosen {
 	uint32_t *key;	    /* [experts], to whole warps: what the choice is by (cuda_key) */
-	float *value;	    /* [experts]: what weights are made of (cuda_open) */
-	float *sum, *max;   /* of the softmax over all */
+	float *value;	    /* [experts]: what weights are made of (cuda_open); of the softmax over all, exponentials */
+	float *sum;	    /* of these */
+	uint32_t *largest;  /* [warps]: the largest keys of values */
 	float *weight;	    /* [top_k], in the order of the choice */
 	uint32_t *found;    /* [top_k]: the chosen experts, in that order */
-	uint32_t *sorted;   /* [top_k]: the same, ascending */
+	const uint8_t **record; /* [top_k]: theirs, or NULL */
 	float *best;	    /* [groups][2]: their best scores */
 	uint32_t *group;    /* [groups]: the keys of these scores' sums */
 };
@@ -24,25 +25,26 @@ CUDA_THREAD struct cuda_chosen cuda_chosen_of(const struct cuda_choice *p)
 
 	c.key = (uint32_t *)(void *)cuda_shared();
 	c.value = cuda_shared() + whole;
-	c.sum = c.value + p->experts;
-	c.max = c.sum + 1;
-	c.weight = c.max + 1;
+	c.record = (const uint8_t **)(void *)(c.value + whole);
+	c.sum = c.value + whole + (size_t)2 * p->top_k; /* a record's address has two words */
+	c.largest = (uint32_t *)(void *)(c.sum + 1);
+	c.weight = c.sum + 1 + cuda_threads() / CUDA_WARP;
 	c.found = (uint32_t *)(void *)(c.weight + p->top_k);
-	c.sorted = c.found + p->top_k;
-	c.best = (float *)(void *)(c.sorted + p->top_k);
+	c.best = (float *)(void *)(c.found + p->top_k);
 	c.group = (uint32_t *)(void *)(c.best + (size_t)2 * p->groups);
 	return c;
 }
 
 /* ---- scores ---- */
 
-/* What is added to a logit, and to what the choice is by. -0 changes no number. */
+/* What is added to a logit, and to what the choice is by: -0 changes no number; and the expert's record, or NULL. */
 struct cuda_added {
 	float logit, score;
+	const uint8_t *record;
 };
 
-/* Of a thread's expert: weights, which may be read before the kernel ahead has ended. */
-CUDA_THREAD struct cuda_added cuda_added_of(const struct cuda_choice *p)
+/* Of a thread's expert: weights, and where they are, which may be read before the kernel ahead has ended. */
+CUDA_THREAD struct cuda_added cuda_added_of(const struct cuda_choice *p, const uint8_t *const *slots)
 {
 	const uint32_t i = cuda_thread();
 	const bool there = i < p->experts;
@@ -50,6 +52,7 @@ CUDA_THREAD struct cuda_added cuda_added_of(const struct cuda_choice *p)
 
 	a.logit = there && p->bias ? p->bias[i] : -0.0F;
 	a.score = there && p->correction ? p->correction[i] : -0.0F;
+	a.record = there && slots ? slots[i] : NULL;
 	return a;
 }
 
@@ -59,6 +62,12 @@ CUDA_THREAD uint32_t cuda_key(float score)
 	const uint32_t bits = cuda_bits(score + 0.0F);
 
 	return score != score ? 0 : bits >> 31 ? ~bits : bits | 1U << 31;
+}
+
+/* The number of a key; below all numbers there is only -infinity. */
+CUDA_THREAD float cuda_number_of_key(uint32_t key)
+{
+	return key == 0 ? cuda_minus_infinity() : cuda_float(key >> 31 ? key & 0x7fffffff : ~key);
 }
 
 /* What an expert is weighed by, where each is weighed by itself; else its logit. */
@@ -74,12 +83,14 @@ CUDA_THREAD float cuda_open(enum cuda_router_order order, float logit)
 /* ---- ranks ---- */
 
 /* The place of an expert among all, n of them, a multiple of 32: after those of larger keys, and those
- * before it of the same. */
+ * before it of the same. Several counts at once, since each addition waits for the one before. */
 CUDA_THREAD uint32_t cuda_rank(const uint32_t *key, uint32_t n, uint32_t i)
 {
+	enum { COUNTS = 4 };
 	const uint32_t own = key[i];
-	uint32_t rank = 0;
+	uint32_t count[COUNTS] = {0};
 
+	CUDA_ROLLED
 	for (uint32_t first = 0; first < n; first += CUDA_WARP) {
 		/* All of a warp's experts are before, after, or among these. */
 		const bool among = i - first < CUDA_WARP;
@@ -87,13 +98,13 @@ CUDA_THREAD uint32_t cuda_rank(const uint32_t *key, uint32_t n, uint32_t i)
 		if (!among)
 			CUDA_UNROLL
 			for (uint32_t j = 0; j < CUDA_WARP; j++)
-				rank += key[first + j] >= least;
+				count[j % COUNTS] += key[first + j] >= least;
 		else
 			CUDA_UNROLL
 			for (uint32_t j = 0; j < CUDA_WARP; j++)
-				rank += key[first + j] >= own + (first + j >= i);
+				count[j % COUNTS] += key[first + j] >= (j >= i - first ? own + 1 : own);
 	}
-	return rank;
+	return count[0] + count[1] + count[2] + count[3];
 }
 
 /* The same of any n. */
@@ -131,23 +142,40 @@ CUDA_THREAD void cuda_keep_groups(const struct cuda_choice *p, const struct cuda
 
 /* ---- weights ---- */
 
-/* By one warp: the largest logit and the sum of the exponentials, in dot order. */
-CUDA_THREAD void cuda_router_softmax(const struct cuda_chosen *c, uint32_t n)
+/* Each expert's logit becomes its exponential. The logits' largest keys of all warps are known. */
+CUDA_THREAD void cuda_router_exponentials(const struct cuda_choice *p, const struct cuda_chosen *c)
 {
-	const uint32_t lane = cuda_thread() % CUDA_WARP;
-	float max = cuda_minus_infinity(), sum = 0;
+	const uint32_t i = cuda_thread(), warps = cuda_threads() / CUDA_WARP;
+	uint32_t largest = 0;
 
-	for (uint32_t i = lane; i < n; i += CUDA_WARP)
-		max = cuda_larger(max, cuda_number(c->value[i]));
-	max = cuda_largest_number(max, lane);
-	CUDA_UNROLL_8
-	for (uint32_t i = lane % CUDA_LANES; i < n; i += CUDA_LANES)
-		sum += cuda_exp(c->value[i] - max);
-	sum = cuda_sum_lanes(sum);
-	if (lane == 0) {
-		*c->sum = sum;
-		*c->max = max;
+	CUDA_UNROLL_4
+	for (uint32_t w = 0; w < warps; w++)
+		largest = c->largest[w] > largest ? c->largest[w] : largest;
+	if (i < p->experts)
+		c->value[i] = cuda_exp(c->value[i] - cuda_number_of_key(largest));
+	cuda_barrier();
+}
+
+/* By one warp: the sum of the exponentials, in dot order. */
+CUDA_THREAD void cuda_router_sum(const struct cuda_chosen *c, uint32_t n)
+{
+	enum { AHEAD = 8 };
+	const uint32_t lane = cuda_thread() % CUDA_WARP;
+	float sum = 0;
+
+	CUDA_ROLLED
+	for (uint32_t first = lane % CUDA_LANES; first < n; first += AHEAD * CUDA_LANES) {
+		float some[AHEAD];
+		CUDA_UNROLL
+		for (uint32_t k = 0; k < AHEAD; k++)
+			some[k] = first + k * CUDA_LANES < n ? c->value[first + k * CUDA_LANES] : 0;
+		CUDA_UNROLL
+		for (uint32_t k = 0; k < AHEAD; k++)
+			sum += some[k]; /* 0 changes no sum */
 	}
+	sum = cuda_sum_lanes(sum);
+	if (lane == 0)
+		*c->sum = sum;
 }
 
 /* By one warp: the softmax over the numbers of its first n threads, in the order of these. */
@@ -168,7 +196,7 @@ CUDA_THREAD float cuda_weigh(const struct cuda_choice *p, const struct cuda_chos
 	float w = there ? c->value[expert] : 0, sum = 0;
 
 	if (p->order == CUDA_SOFTMAX_FIRST)
-		w = cuda_divide(cuda_exp(w - *c->max), *c->sum);
+		w = cuda_divide(w, *c->sum);
 	else if (p->order == CUDA_SOFTMAX_LAST)
 		w = cuda_softmax_of_warp(w, p->top_k);
 	if (p->normalise) {
@@ -184,66 +212,101 @@ CUDA_THREAD float cuda_weigh(const struct cuda_choice *p, const struct cuda_chos
 	return there && p->scale ? w * p->scale[expert] : w;
 }
 
-/* By one warp: the chosen experts, ascending, their weights, and their ranks in the choice. */
-CUDA_THREAD void cuda_leave_choice(const struct cuda_choice *p, const struct cuda_chosen *c, uint32_t row)
+/* By one warp: the chosen experts, ascending, their weights, and their ranks in the choice; and, if there are
+ * groups, the work of this row: cuda_group, where all experts differ. */
+CUDA_THREAD void cuda_leave_choice(const struct cuda_choice *p, const struct cuda_chosen *c,
+				   const struct cuda_groups *groups, uint32_t row)
 {
 	const uint32_t r = cuda_thread(), n = p->top_k;
 	const float weight = cuda_weigh(p, c, r);
-	uint32_t place = 0;
+	uint32_t place = 0, item = 0, items = 0;
 
 	if (r >= n)
 		return;
 	const uint32_t expert = c->found[r];
 	const size_t first = (size_t)row * n;
 	CUDA_UNROLL_8
-	for (uint32_t i = 0; i < n; i++)
-		place += c->found[i] < expert;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t before = c->found[i] < expert, there = c->record[i] != NULL;
+		place += before;
+		item += before & there;
+		items += there;
+	}
 	p->chosen[first + place] = expert;
 	p->weight[first + place] = weight;
 	p->rank[first + place] = r;
-	c->sorted[place] = expert;
+	if (groups && r == 0)
+		*groups->item_count = items;
+	if (groups && c->record[r]) {
+		const struct cuda_item own = {c->record[r], item, 1};
+		groups->order[item] = place;
+		groups->items[item] = own;
+	}
 }
 
 /* ---- a row ---- */
 
-/* A block of threads has a row, a thread an expert; the last warp has none, but the softmax over all. */
-CUDA_THREAD void cuda_choose_row(const struct cuda_choice *p, const struct cuda_chosen *c,
+/* A thread's expert; threads without one have the lowest key. */
+CUDA_THREAD float cuda_score_row(const struct cuda_choice *p, const struct cuda_chosen *c,
 				 const struct cuda_added *added, uint32_t row)
 {
 	const uint32_t i = cuda_thread(), last = cuda_threads() - CUDA_WARP;
+	uint32_t key = 0, largest = 0;
 	float score = 0;
 
 	if (i < p->experts) {
 		const float logit = p->logits[(size_t)row * p->experts + i] * p->multiplier + added->logit;
-		c->value[i] = cuda_open(p->order, logit);
-		score = c->value[i] + added->score;
-		c->key[i] = cuda_key(score);
-	} else if (i < last) {
-		c->key[i] = 0;
+		const float value = cuda_open(p->order, logit);
+		c->value[i] = value;
+		score = value + added->score;
+		key = cuda_key(score);
+		largest = cuda_key(value);
+	}
+	if (i < last)
+		c->key[i] = key;
+	if (p->order == CUDA_SOFTMAX_FIRST) {
+		largest = cuda_largest(largest);
+		if (i % CUDA_WARP == 0)
+			c->largest[i / CUDA_WARP] = largest;
 	}
 	cuda_barrier();
+	return score;
+}
+
+/* A block of threads has a row, a thread an expert; the last warp has none, but the sum of the softmax over
+ * all. */
+CUDA_THREAD void cuda_choose_row(const struct cuda_choice *p, const struct cuda_chosen *c,
+				 const struct cuda_added *added, const struct cuda_groups *groups, uint32_t row)
+{
+	const uint32_t i = cuda_thread(), last = cuda_threads() - CUDA_WARP;
+	const float score = cuda_score_row(p, c, added, row);
+
 	if (p->groups > 1)
 		cuda_keep_groups(p, c, score);
+	if (p->order == CUDA_SOFTMAX_FIRST)
+		cuda_router_exponentials(p, c);
 	if (i >= last) {
 		if (p->order == CUDA_SOFTMAX_FIRST)
-			cuda_router_softmax(c, p->experts);
+			cuda_router_sum(c, p->experts);
 	} else if (i < p->experts) {
 		const uint32_t rank = cuda_rank(c->key, last, i);
-		if (rank < p->top_k)
+		if (rank < p->top_k) {
 			c->found[rank] = i;
+			c->record[rank] = added->record;
+		}
 	}
 	cuda_barrier();
 	if (i < CUDA_WARP)
-		cuda_leave_choice(p, c, row);
+		cuda_leave_choice(p, c, groups, row);
 }
 
 CUDA_THREAD void cuda_choose_this(const struct cuda_choice *p)
 {
 	const struct cuda_chosen c = cuda_chosen_of(p);
-	const struct cuda_added added = cuda_added_of(p);
+	const struct cuda_added added = cuda_added_of(p, NULL);
 
 	cuda_wait_for_ahead();
-	cuda_choose_row(p, &c, &added, cuda_block_x());
+	cuda_choose_row(p, &c, &added, NULL, cuda_block_x());
 }
 
 /* Of a plain router, which is known when the kernel is compiled: it jumps over nothing. */
@@ -386,29 +449,6 @@ CUDA_KERNEL_OF(1024) cuda_group(struct cuda_groups p)
 
 /* ---- both of one row ---- */
 
-/* cuda_group of one row, whose experts differ, by a warp: a thread has one of them. */
-CUDA_THREAD void cuda_group_row(const struct cuda_groups *p, const uint32_t *chosen)
-{
-	const uint32_t lane = cuda_thread(), n = p->top_k;
-	const uint32_t own = lane < n ? chosen[lane] : 0;
-	const uint8_t *record = lane < n ? p->slots[own] : NULL;
-	const uint32_t there = record != NULL;
-	uint32_t before = 0, all = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		const uint32_t other = cuda_from_lane(own, i), other_there = cuda_from_lane(there, i);
-		before += other_there && other < own;
-		all += other_there;
-	}
-	if (lane == 0)
-		*p->item_count = all;
-	if (there) {
-		const struct cuda_item item = {record, before, 1};
-		p->order[before] = lane;
-		p->items[before] = item;
-	}
-}
-
 /* By the first warp, which has left the choice. */
 CUDA_THREAD void cuda_tell_choice(const struct cuda_told *t, const struct cuda_choice *p)
 {
@@ -444,21 +484,18 @@ CUDA_THREAD void cuda_route_this(const struct cuda_choice *choice, const struct 
 				 const struct cuda_told *told)
 {
 	const struct cuda_chosen c = cuda_chosen_of(choice);
-	const struct cuda_added added = cuda_added_of(choice);
-	const bool first = cuda_thread() < CUDA_WARP;
+	const struct cuda_added added = cuda_added_of(choice, groups->slots);
 
 	cuda_wait_for_ahead();
-	cuda_choose_row(choice, &c, &added, 0);
-	if (first)
-		cuda_warp_barrier();
-	if (first && told->flag)
-		cuda_tell_choice(told, choice);
-	else if (told->flag)
-		cuda_tell_input(told);
-	if (first)
-		cuda_group_row(groups, c.sorted);
+	cuda_choose_row(choice, &c, &added, groups, 0);
 	if (!told->flag)
 		return;
+	if (cuda_thread() < CUDA_WARP) {
+		cuda_warp_barrier();
+		cuda_tell_choice(told, choice);
+	} else {
+		cuda_tell_input(told);
+	}
 	cuda_barrier();
 	if (cuda_thread() == 0)
 		cuda_tell(told->flag);

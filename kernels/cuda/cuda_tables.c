@@ -671,9 +671,9 @@ enum cuda_kernel cuda_route_kernel(const struct cuda_choice *p)
 struct cuda_grid cuda_choice_grid(const struct cuda_choice *p)
 {
 	/* The last warp has no experts, but the softmax. */
-	const uint32_t whole = cuda_whole_warps(p->experts);
+	const uint32_t whole = cuda_whole_warps(p->experts), warps = whole / CUDA_WARP + 1;
 	const struct cuda_grid g = {p->rows, 1, whole + CUDA_WARP,
-				    (2 * whole + 2 + 3 * p->top_k + 3 * p->groups) *
+				    (2 * whole + 1 + warps + 4 * p->top_k + 3 * p->groups) *
 					    (uint32_t)sizeof(float)};
 	return g;
 }
@@ -765,27 +765,50 @@ struct cuda_grid cuda_join_grid(const struct cuda_attention *p)
 
 struct cuda_grid cuda_delta_mix_grid(const struct cuda_delta *p)
 {
-	const uint32_t values = p->value_heads * p->value_dim;
-	const uint32_t units = 2 * p->key_heads + cuda_parts(values, TQ_GROUP) +
-			       cuda_parts(p->value_heads, CUDA_WARP);
-	const uint32_t room = p->key_dim > TQ_GROUP ? p->key_dim : TQ_GROUP;
-	return cuda_warps_grid(p->n * units, room * (uint32_t)sizeof(float));
+	const uint32_t most = p->key_dim > CUDA_DELTA_THREADS ? CUDA_DELTA_DIM : CUDA_DELTA_THREADS;
+	const uint32_t units = 2 * p->key_heads + cuda_parts(p->value_heads * p->value_dim, most) +
+			       cuda_parts(p->value_heads, most / 2);
+	const struct cuda_grid g = {p->n * units, 1, most, most * (uint32_t)sizeof(float)};
+	return g;
+}
+
+bool cuda_delta_is_short(const struct cuda_delta *p)
+{
+	return p->n <= p->most; /* one block has a head's rows one after the other */
+}
+
+enum cuda_kernel cuda_delta_steps_kernel(const struct cuda_delta *p)
+{
+	return p->key_dim == TQ_GROUP && p->value_dim == TQ_GROUP ? cuda_delta_steps_number
+								  : cuda_delta_steps_any_number;
+}
+
+/* Of a head in shared memory, and of its inputs in 8 bits. */
+static uint32_t cuda_delta_output_floats(const struct cuda_delta *p)
+{
+	const uint32_t usual = 2 * TQ_GROUP;
+	return p->value_dim > usual ? p->value_dim : usual;
 }
 
 struct cuda_grid cuda_delta_steps_grid(struct cuda_delta *p)
 {
-	/* with wide keys fewer rows: any GPU has 64 KiB of shared memory for a block of threads */
-	const uint32_t most = p->key_dim > 128 ? 8 : 16, row = 2 * p->key_dim + CUDA_WARP + 2;
+	const uint32_t parts = cuda_parts(p->key_dim, CUDA_DELTA_KEYS), most = 16;
+	const uint32_t channels = 2 * p->key_heads * p->key_dim + p->value_heads * p->value_dim;
 
 	p->together = p->n < most ? p->n : most;
-	const struct cuda_grid g = {p->value_heads * cuda_parts(p->value_dim, CUDA_WARP), p->most,
-				    CUDA_WARP,
-				    (p->key_dim * CUDA_WARP + p->together * row) *
-					    (uint32_t)sizeof(float)};
+	p->share = parts > 4 ? 8 : parts > 2 ? 4 : 2;
+	const uint32_t columns = CUDA_DELTA_THREADS / p->share;
+	const uint32_t blocks = p->value_heads * cuda_parts(p->value_dim, columns);
+	const uint32_t row = 2 * parts * CUDA_DELTA_KEYS + columns + 4;
+	const uint32_t rows = p->together * row, end = cuda_delta_output_floats(p);
+	const uint32_t floats = (rows > end ? rows : end) + CUDA_CONV_WIDTH * cuda_parts(channels, blocks);
+	const struct cuda_grid g = {blocks, p->most, CUDA_DELTA_THREADS, floats * (uint32_t)sizeof(float)};
 	return g;
 }
 
 struct cuda_grid cuda_delta_outputs_grid(const struct cuda_delta *p)
 {
-	return cuda_warps_grid(p->n * p->value_heads, p->value_dim * (uint32_t)sizeof(float));
+	const struct cuda_grid g = {p->n * p->value_heads, 1, CUDA_DELTA_THREADS,
+				    cuda_delta_output_floats(p) * (uint32_t)sizeof(float)};
+	return g;
 }

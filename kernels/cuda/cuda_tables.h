@@ -74,7 +74,11 @@ struct cuda_grid cuda_attend_heads_grid(struct cuda_attend_heads *p);
 struct cuda_grid cuda_rows_grid(const struct cuda_attention *p);
 struct cuda_grid cuda_join_grid(const struct cuda_attention *p);
 struct cuda_grid cuda_delta_mix_grid(const struct cuda_delta *p);
-/* Also sets p->together. */
+/* Whether cuda_delta_steps should make the outputs, too. */
+bool cuda_delta_is_short(const struct cuda_delta *p);
+/* cuda_delta_steps, or cuda_delta_steps_any. */
+enum cuda_kernel cuda_delta_steps_kernel(const struct cuda_delta *p);
+/* Also sets p->together and p->share. */
 struct cuda_grid cuda_delta_steps_grid(struct cuda_delta *p);
 struct cuda_grid cuda_delta_outputs_grid(const struct cuda_delta *p);
 

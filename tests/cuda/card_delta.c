@@ -44,6 +44,7 @@ static struct cuda_delta card_delta_of(struct card *c, gpu_address at, uint32_t 
 		*inputs[i] = card_delta_take(&at, (size_t)ROWS * CHANNELS * sizeof(float));
 	p.q = card_delta_take(&at, (size_t)ROWS * HEADS * DIM);
 	p.scale = card_delta_take(&at, (size_t)ROWS * HEADS * sizeof(float));
+	p.counts = cuda_delta_is_short(&p) ? card_delta_take(&at, (size_t)ROWS * HEADS * sizeof(float)) : NULL;
 	cuda_fill_signs(&p.signs);
 	return p;
 }
@@ -60,8 +61,8 @@ static double card_delta_time(struct card *c, struct cuda_delta p, int kernels, 
 		p.at = (uint64_t)i * STATE;
 		card_chain_add(&chain, cuda_delta_mix_number, mix, &p);
 		if (kernels > 1)
-			card_chain_add(&chain, cuda_delta_steps_number, steps, &p);
-		if (kernels > 2)
+			card_chain_add(&chain, cuda_delta_steps_kernel(&p), steps, &p);
+		if (kernels > 2 && !p.counts)
 			card_chain_add(&chain, cuda_delta_outputs_number, outputs, &p);
 	}
 	return card_chain_end(&chain) / LAYERS;
@@ -72,7 +73,7 @@ void card_measure_delta(struct card *c)
 	static const struct {
 		uint32_t contexts, n;
 	} steps[] = {{1, 1}, {1, 4}, {CONTEXTS, 1}, {1, ROWS}};
-	const size_t bytes = ((size_t)CONTEXTS * LAYERS * STATE + (size_t)ROWS * CHANNELS * 14) * sizeof(float);
+	const size_t bytes = ((size_t)CONTEXTS * LAYERS * STATE + (size_t)ROWS * CHANNELS * 15) * sizeof(float);
 	gpu_address memory = 0;
 	struct err e;
 

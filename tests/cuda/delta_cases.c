@@ -1,4 +1,4 @@
-/* Gated delta nets: the three kernels of a layer one after the other, against the scalar functions in the
+/* Gated delta nets: the kernels of a layer one after the other, against the scalar functions in the
  * order of engine/cpu/delta.c and recurrent_rows.c. */
 #include "kernels/kernels.h"
 #include "tests/cuda/cases.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DELTA_KEPT = 4, DELTA_AT = 5, DELTA_PARTS = 4 };
+enum { DELTA_KEPT = 12, DELTA_AT = 5, DELTA_PARTS = 4 };
 
 /* A step's rows of a context. */
 struct delta_text {
@@ -219,6 +219,7 @@ static float *case_delta_put(const struct runner *r, const struct delta_run *x, 
 	p->decay = r->put(r->ctx, NULL, gates);
 	p->beta = r->put(r->ctx, NULL, gates);
 	p->out = r->put(r->ctx, NULL, p->n * x->values * each);
+	p->counts = cuda_delta_is_short(p) ? r->put(r->ctx, x->a, gates) : NULL;
 	free(contexts);
 	free(rows);
 	return states;
@@ -229,8 +230,8 @@ static bool case_delta_launch(const struct runner *r, struct cuda_delta *p)
 	const struct cuda_grid mix = cuda_delta_mix_grid(p), steps = cuda_delta_steps_grid(p),
 			       outputs = cuda_delta_outputs_grid(p);
 	return case_launch(r, cuda_delta_mix_number, mix, p, sizeof *p) &&
-	       case_launch(r, cuda_delta_steps_number, steps, p, sizeof *p) &&
-	       case_launch(r, cuda_delta_outputs_number, outputs, p, sizeof *p);
+	       case_launch(r, cuda_delta_steps_kernel(p), steps, p, sizeof *p) &&
+	       (p->counts || case_launch(r, cuda_delta_outputs_number, outputs, p, sizeof *p));
 }
 
 static bool case_delta_agree(const struct runner *r, const char *what, const float *got, const float *expected,
@@ -278,13 +279,29 @@ static bool case_delta_of(const struct runner *r, struct delta_run x)
 
 bool case_delta(const struct runner *r)
 {
-	/* An answer's row; and one after drafts, drafts, no context, a prompt. */
+	/* An answer's row; one after drafts, drafts, no context, a prompt; many drafts after many others. */
 	static const struct delta_text one[] = {{1, 1, 0}},
-				       some[] = {{1, 1, 3}, {4, 1, 2}, {0, 0, 0}, {21, 19, 1}, {3, 3, 4}};
+				       some[] = {{1, 1, 3}, {4, 1, 2}, {0, 0, 0}, {21, 19, 1}, {3, 3, 4}},
+				       many[] = {{13, 1, 12}, {40, 40, 0}},
+				       few[] = {{1, 1, 0}, {0, 0, 0}, {0, 0, 0}, {3, 1, 2}};
 	static const struct delta_run runs[] = {
 		{.p = {.most = 1, .key_heads = 2, .value_heads = 4,
 		       .key_dim = 128, .value_dim = 128, .width = 4},
 		 .texts = one,
+		 .coded = true},
+		{.p = {.most = 5, .key_heads = 1, .value_heads = 2,
+		       .key_dim = 128, .value_dim = 128, .width = 4},
+		 .texts = some},
+		{.p = {.most = 4, .key_heads = 1, .value_heads = 2,
+		       .key_dim = 128, .value_dim = 128, .width = 4},
+		 .texts = few,
+		 .coded = true},
+		{.p = {.most = 4, .key_heads = 2, .value_heads = 2,
+		       .key_dim = 40, .value_dim = 150, .width = 4},
+		 .texts = few},
+		{.p = {.most = 2, .key_heads = 1, .value_heads = 1,
+		       .key_dim = 128, .value_dim = 128, .width = 8, .tiled = 1},
+		 .texts = many,
 		 .coded = true},
 		{.p = {.most = 5, .key_heads = 2, .value_heads = 6,
 		       .key_dim = 20, .value_dim = 40, .width = 3},
@@ -296,6 +313,9 @@ bool case_delta(const struct runner *r)
 		{.p = {.most = 1, .key_heads = 1, .value_heads = 2,
 		       .key_dim = 160, .value_dim = 128, .width = 8},
 		 .texts = one},
+		{.p = {.most = 2, .key_heads = 1, .value_heads = 1,
+		       .key_dim = 150, .value_dim = 200, .width = 4},
+		 .texts = many},
 	};
 	bool right = true;
 
