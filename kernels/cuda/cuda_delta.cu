@@ -7,7 +7,7 @@
  * the kernel ahead; and also whose rows are whose.
  *
  * Who writes the rest of a state, of rows that are kept, comes after all who read it: cuda_delta_outputs, or the
- * last block of a head. */
+ * last block of a context. */
 #include "kernels/cuda/cuda_delta.h"
 
 enum {
@@ -498,21 +498,6 @@ CUDA_THREAD void cuda_delta_keep_others(const struct cuda_delta *p, const struct
 
 /* ---- all of a context ---- */
 
-/* Begins to bring a part of the matrices of a later context closer, for a block that begins when this one has
- * ended. */
-CUDA_THREAD void cuda_delta_prefetch(const struct cuda_delta *p)
-{
-	enum { LATER = 4 }; /* contexts that are computed at once */
-	const uint32_t floats = p->value_heads * p->key_dim * p->value_dim / cuda_blocks_x();
-	const uint32_t y = cuda_block_y() + LATER;
-
-	if (cuda_thread() != 0 || y >= p->most || p->contexts[y].n == 0)
-		return;
-	const float *from = p->contexts[y].state + p->at + (size_t)cuda_block_x() * floats;
-	if ((uintptr_t)from % 16 == 0 && floats % 4 == 0)
-		cuda_prefetch(from, floats * (uint32_t)sizeof *from);
-}
-
 /* Counts a block that has done its part. What it has written before, the last one of `all` sees. */
 CUDA_THREAD void cuda_delta_count(uint32_t *count, uint32_t all)
 {
@@ -566,7 +551,6 @@ CUDA_THREAD void cuda_delta_steps_of(const struct cuda_delta *p, const struct cu
 		p->counts ? p->counts + (size_t)c->first * p->value_heads : NULL;
 
 	cuda_delta_load(s, p, &x, place);
-	cuda_delta_prefetch(p);
 	const struct cuda_delta_inputs kept = cuda_delta_inputs_of(p, &x);
 	cuda_delta_load_inputs(p, c, &state, &kept, 0, 0, old);
 	struct cuda_delta_rows r = cuda_delta_rows_after(p, c, &state, 0);
