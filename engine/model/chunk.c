@@ -56,25 +56,9 @@ static uint64_t chunk_bytes_read(const struct model *m, const struct memory_of_e
 	return held < x->all ? (steps + 1) * (x->all - held) : 0;
 }
 
-/* Whether a GPU holds all experts that a prompt needs. */
-static bool chunk_all_on_card(const struct model *m)
-{
-	const struct config *c = &m->id.config;
-	struct cuda_experts_state there;
-	uint64_t all = 0;
-	if (!m->loaded.on_card)
-		return false;
-	for (uint32_t layer = 0; layer < c->layers; layer++)
-		all += config_routed(c, layer) ? c->experts : 0;
-	cuda_experts_look(m->loaded.on_card, &there);
-	return there.held >= all;
-}
-
 static uint64_t chunk_best_steps(const struct model *m, uint64_t left)
 {
 	struct memory_of_experts x;
-	if (chunk_all_on_card(m))
-		return chunk_per_step(left, CHUNK_ON_CARD);
 	chunk_look_at_memory(m, &x);
 	uint64_t best = chunk_per_step(left, m->loaded.forward.chunk),
 		 least = chunk_per_step(left, CHUNK_MOST);

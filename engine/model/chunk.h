@@ -3,8 +3,7 @@
  * A step reads each expert of a layer at most once. So if the budget does not hold all experts, a
  * prompt in fewer steps reads less from disk. But the scratch memory of a step grows with its
  * number of tokens. Without -o chunk=, a prompt is divided into equal steps, whose number is chosen
- * so that the prompt reads least. If all experts fit into memory, steps are short; if a GPU holds them
- * all, they are long.
+ * so that the prompt reads least. If all experts fit into memory, steps are short.
  *
  * The budgets include the memory of long steps: if it is not free, the expert budget is lowered at
  * once. The memory is freed when no session has a prompt to compute.
@@ -21,7 +20,6 @@ struct model;
 
 enum {
 	CHUNK_DEFAULT = 512, /* about 32 tokens for each of 128 experts: more gains no speed */
-	CHUNK_ON_CARD = 2048, /* an H200 computes 8 % more tokens/s than with 512 */
 	CHUNK_MOST = 4096,
 };
 

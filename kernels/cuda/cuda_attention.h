@@ -47,15 +47,6 @@ CUDA_THREAD struct cuda_seen cuda_block_seen(uint32_t start, uint32_t first, uin
 	return s;
 }
 
-/* Four numbers of shared memory in one access. */
-struct cuda_four {
-	float f[4];
-} __attribute__((aligned(16)));
-CUDA_THREAD struct cuda_four cuda_four_of(const float *shared)
-{
-	return *(const struct cuda_four *)(const void *)shared;
-}
-
 /* Element d of the key or value of a head, to the place of row t. */
 CUDA_THREAD void cuda_put_key(const struct cuda_keys *p, size_t t, size_t head, size_t d, float f)
 {

@@ -339,7 +339,7 @@ CUDA_THREAD void cuda_delta_keys_of(float k[CUDA_DELTA_KEYS], const float *share
 {
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < CUDA_DELTA_KEYS; i += 4) {
-		const struct cuda_numbers four = cuda_numbers_at(shared + i);
+		const struct cuda_four four = cuda_four_of(shared + i);
 		CUDA_UNROLL
 		for (uint32_t e = 0; e < 4; e++)
 			k[i + e] = four.f[e];

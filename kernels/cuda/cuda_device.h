@@ -635,12 +635,12 @@ CUDA_THREAD uint32_t cuda_largest(uint32_t u)
 }
 
 /* Four numbers from a multiple of 16 bytes on, at once. */
-struct cuda_numbers {
+struct cuda_four {
 	float f[4];
 } __attribute__((aligned(16)));
-CUDA_THREAD struct cuda_numbers cuda_numbers_at(const float *from)
+CUDA_THREAD struct cuda_four cuda_four_of(const float *from)
 {
-	return *(const struct cuda_numbers *)(const void *)from;
+	return *(const struct cuda_four *)(const void *)from;
 }
 
 /* The larger magnitude as a number, or a NaN if one is; compared as integers, NaNs come last. */

@@ -8,16 +8,16 @@
  * All blocks of a row load all of it and find its scale, so that none waits for another. */
 
 /* Adds to y the weighted outputs of `count` experts, a constant: all are loaded before one is added. */
-CUDA_THREAD void cuda_add_together(struct cuda_numbers *y, const float *weights, const float *outputs, uint32_t n,
+CUDA_THREAD void cuda_add_together(struct cuda_four *y, const float *weights, const float *outputs, uint32_t n,
 				   uint32_t count)
 {
-	struct cuda_numbers output[8];
+	struct cuda_four output[8];
 	float weight[8];
 
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < count; i++, outputs += n) {
 		weight[i] = weights[i];
-		output[i] = cuda_numbers_at(outputs);
+		output[i] = cuda_four_of(outputs);
 	}
 	cuda_warp_barrier(); /* keeps compilers from loading some later, to save registers */
 	CUDA_UNROLL
@@ -29,7 +29,7 @@ CUDA_THREAD void cuda_add_together(struct cuda_numbers *y, const float *weights,
 }
 
 /* Those of a row's experts, which are in order, and of the shared one, at the columns from d on. */
-CUDA_THREAD void cuda_add_ordered(struct cuda_numbers *y, const struct cuda_expert_sum *p, size_t row, uint32_t n,
+CUDA_THREAD void cuda_add_ordered(struct cuda_four *y, const struct cuda_expert_sum *p, size_t row, uint32_t n,
 				  uint32_t d)
 {
 	const float *weights = p->weight + row * p->top_k, *outputs = p->outputs + row * p->top_k * n + d;
@@ -45,7 +45,7 @@ CUDA_THREAD void cuda_add_ordered(struct cuda_numbers *y, const struct cuda_expe
 		cuda_add_together(y, weights, outputs, n, 1);
 	if (!p->shared)
 		return;
-	const struct cuda_numbers shared = cuda_numbers_at(p->shared + row * n + d);
+	const struct cuda_four shared = cuda_four_of(p->shared + row * n + d);
 	const float weight = p->gate ? cuda_sigmoid(p->gate[row]) : 1;
 	CUDA_UNROLL
 	for (uint32_t j = 0; j < 4; j++)
@@ -68,13 +68,13 @@ CUDA_THREAD struct cuda_norm_source cuda_norm_source_of(const struct cuda_norm_i
 }
 
 /* Columns of the row before its norm, from d on. */
-CUDA_THREAD struct cuda_numbers cuda_norm_numbers(const struct cuda_norm_inputs *p, const struct cuda_norm_source *l,
+CUDA_THREAD struct cuda_four cuda_norm_numbers(const struct cuda_norm_inputs *p, const struct cuda_norm_source *l,
 						  size_t row, uint32_t d)
 {
-	struct cuda_numbers x = cuda_numbers_at(l->x + d), sum = {{0, 0, 0, 0}};
+	struct cuda_four x = cuda_four_of(l->x + d), sum = {{0, 0, 0, 0}};
 
 	if (l->added)
-		sum = cuda_numbers_at(l->added + d);
+		sum = cuda_four_of(l->added + d);
 	else if (p->experts.top_k)
 		cuda_add_ordered(&sum, &p->experts, row, p->n, d);
 	else
@@ -94,7 +94,7 @@ CUDA_THREAD void cuda_norm_gather(const struct cuda_norm_inputs *p, struct cuda_
 	CUDA_ROLLED
 	for (; l.d < all; l.d += step, l.lanes += step / CUDA_LANES) {
 		const bool there = l.d < p->n; /* else the last ones, for nothing */
-		const struct cuda_numbers x = cuda_norm_numbers(p, &l, row, there ? l.d : p->n - 4);
+		const struct cuda_four x = cuda_norm_numbers(p, &l, row, there ? l.d : p->n - 4);
 		CUDA_UNROLL
 		for (uint32_t j = 0; j < 4; j++)
 			l.lanes[j * room] = there ? x.f[j] : 0;
@@ -220,8 +220,8 @@ CUDA_THREAD float cuda_joined_column(const struct cuda_attention *p, uint32_t qu
 		for (uint32_t k = 0; k < count; k += CUDA_SPANS_AHEAD) {
 			CUDA_UNROLL
 			for (uint32_t i = 0; i < CUDA_SPANS_AHEAD; i++) {
-				const struct cuda_numbers w =
-					cuda_numbers_at(room + (k + i) * CUDA_SPAN_NUMBERS);
+				const struct cuda_four w =
+					cuda_four_of(room + (k + i) * CUDA_SPAN_NUMBERS);
 				if (k + i >= count)
 					continue;
 				sum = cuda_fma(sum, w.f[CUDA_JOINED], w.f[CUDA_JOINED_OWN]);

@@ -247,7 +247,7 @@ CUDA_THREAD float cuda_rotate_column(float *y, float sign, float *columns)
 	if (thread >= CUDA_GROUP)
 		return 0;
 	/* with the other columns that are 32 apart: each warp finds the largest of all */
-	const struct cuda_numbers all = cuda_numbers_at(columns + lane * CUDA_EACH);
+	const struct cuda_four all = cuda_four_of(columns + lane * CUDA_EACH);
 	const float a = all.f[0] + all.f[1], b = all.f[0] - all.f[1];
 	const float c = all.f[2] + all.f[3], d = all.f[2] - all.f[3];
 	const float sum[CUDA_EACH] = {a + c, b + d, a - c, b - d};

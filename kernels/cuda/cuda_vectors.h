@@ -151,13 +151,13 @@ CUDA_THREAD uint32_t cuda_lanes_room(uint32_t n)
 	return CUDA_LANES * cuda_lane_room(n) + CUDA_LANE_AHEAD;
 }
 
-CUDA_THREAD void cuda_load_lane(struct cuda_numbers to[CUDA_LANE_AHEAD / 4], const float *from)
+CUDA_THREAD void cuda_load_lane(struct cuda_four to[CUDA_LANE_AHEAD / 4], const float *from)
 {
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < CUDA_LANE_AHEAD / 4; i++)
-		to[i] = cuda_numbers_at(from + 4 * i);
+		to[i] = cuda_four_of(from + 4 * i);
 }
-CUDA_THREAD float cuda_add_squares(float lane, const struct cuda_numbers x[CUDA_LANE_AHEAD / 4])
+CUDA_THREAD float cuda_add_squares(float lane, const struct cuda_four x[CUDA_LANE_AHEAD / 4])
 {
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < CUDA_LANE_AHEAD; i++)
@@ -169,7 +169,7 @@ CUDA_THREAD float cuda_add_squares(float lane, const struct cuda_numbers x[CUDA_
 CUDA_THREAD float cuda_lane_squares(const float *lanes, uint32_t n)
 {
 	const float *x = lanes + cuda_thread() % CUDA_LANES * cuda_lane_room(n);
-	struct cuda_numbers first[CUDA_LANE_AHEAD / 4], second[CUDA_LANE_AHEAD / 4];
+	struct cuda_four first[CUDA_LANE_AHEAD / 4], second[CUDA_LANE_AHEAD / 4];
 	float lane = 0;
 
 	cuda_load_lane(first, x);

@@ -2,7 +2,7 @@
  * it with the scalar table, once for each compiler's module, and then measures. For machines on which
  * nothing else of the project is there. Status 0 if all is right, 1 if not, 77 if there is no card.
  *
- * usage: card [compare|measure|layers|delta] */
+ * usage: card [compare|measure|layers|delta [nvcc|clang]] */
 #include "engine/gpu/card_find.h"
 #include "tests/cuda/card_runner.h"
 

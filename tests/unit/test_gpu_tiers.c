@@ -2,8 +2,6 @@
  * named in the trace, and kept there if they are pinned. */
 #include "gpu_help.h"
 
-#include "engine/model/chunk.h"
-#include "engine/model/model_state.h"
 #include "engine/model.h"
 
 #include <math.h>
@@ -98,25 +96,6 @@ static void an_expert_on_the_gpu_is_told_from_others_and_counts_its_uses(void **
 	assert_int_equal(all.bytes, bytes);
 	assert_int_equal(all.hits, stats.hits);
 	assert_true(all.hits > 0 && all.hits <= uses);
-	test_gpu_close(&g);
-}
-
-/* ---- prompts ---- */
-
-static void prompts_have_long_steps_where_the_gpu_holds_all_experts(void **state)
-{
-	struct test_gpu g;
-	(void)state;
-	test_gpu_open(&g, HELD_ALL);
-	steps(&g, 1); /* experts that have come count from the next step on */
-	assert_int_equal(chunk_next(g.m.model, 2000, UINT32_MAX), 2000);
-	chunk_end(g.m.model);
-	assert_int_equal(g.m.model->loaded.forward.chunk, CHUNK_DEFAULT);
-	test_gpu_close(&g);
-
-	test_gpu_open(&g, HELD_SOME);
-	steps(&g, 1);
-	assert_int_equal(chunk_next(g.m.model, 2000, UINT32_MAX), 500);
 	test_gpu_close(&g);
 }
 
@@ -381,7 +360,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_expert_on_the_gpu_is_told_from_others_and_counts_its_uses),
-		cmocka_unit_test(prompts_have_long_steps_where_the_gpu_holds_all_experts),
 		cmocka_unit_test(the_hottest_of_an_earlier_mount_come_first),
 		cmocka_unit_test(a_choice_says_which_experts_the_gpu_held),
 		cmocka_unit_test(what_leaves_the_gpu_comes_to_main_memory),
