@@ -216,6 +216,8 @@ void cuda_send_left(struct step *s);
 bool cuda_receive_left(struct step *s);
 /* Puts keys and values into their contexts; waits. */
 void cuda_settle_layers(struct step *s);
+/* The same where rows died: others will be placed. The GPU has read how they were, too. */
+void cuda_settle_placed(struct step *s);
 
 /* cuda_delta.c */
 void cuda_run_delta(struct step *s, uint32_t layer);

@@ -107,6 +107,12 @@ static void cuda_list_rows(struct step *s)
 	}
 }
 
+void cuda_settle_placed(struct step *s)
+{
+	cuda_settle_layers(s);
+	(void)cuda_wait(cuda_stream_of(s)->model);
+}
+
 void cuda_place_rows(struct step *s)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
@@ -114,7 +120,7 @@ void cuda_place_rows(struct step *s)
 	if (x->placed && x->n == s->n)
 		return;
 	if (x->placed) /* the last rows died */
-		cuda_settle_layers(s);
+		cuda_settle_placed(s);
 	x->n = s->n;
 	cuda_list_rows(s);
 	for (uint32_t t = 0; t < s->n; t++)

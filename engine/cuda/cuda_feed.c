@@ -95,7 +95,8 @@ static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, bool
 		p.part_bytes = record->slot_offset[1] - record->slot_offset[0];
 		p.y_part = all * gate->rows;
 		p.next = record->slot_offset[EXPERT_PARTS - 1];
-		p.next_bytes = cuda_next_bytes(&p, &record->computed[EXPERT_PARTS - 1]);
+		/* Of many experts it would be more than a GPU's cache holds. */
+		p.next_bytes = s->n == 1 ? cuda_next_bytes(&p, &record->computed[EXPERT_PARTS - 1]) : 0;
 		if (part > first && format_input(gate->format) != format_input(up->format))
 			cuda_prepare_input(k->model, x, s->n, up->format);
 		cuda_run_expert_product(k, &p, record->computed[part].format, x);

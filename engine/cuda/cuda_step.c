@@ -89,7 +89,7 @@ static void cuda_move(struct step *s, uint32_t to, uint32_t from, uint32_t n)
 	uint32_t most = from - to;
 	cuda_flush(cuda_scratch_of(s));
 	if (x->placed)
-		cuda_settle_layers(s);
+		cuda_settle_placed(s);
 	x->placed = x->ahead; /* then no layer needs them any more */
 	for (uint32_t t = 0; t < n && x->on_gpu; t += most)
 		cuda_copy_within(x->model, x->x + (to + t) * width, x->x + (from + t) * width,
@@ -202,10 +202,10 @@ static void cuda_end_rows(struct step *s, enum tensor_role norm, const uint32_t 
 	const struct cuda_stream *x = cuda_stream_of(s);
 	struct cuda_scratch *k = cuda_scratch_of(s);
 	uint32_t width = s->env->config->hidden_size;
-	const struct cuda_gather p = {cuda_at(k->out), cuda_at(x->x), cuda_at(k->wanted), n, width};
-	const struct cuda_grid g = cuda_items_grid((size_t)n * width);
 	cuda_rows_to_gpu(s);
 	cuda_flush(k);
+	const struct cuda_gather p = {cuda_at(k->out), cuda_at(x->x), cuda_at(k->wanted), n, width};
+	const struct cuda_grid g = cuda_items_grid((size_t)n * width);
 	if (rows) {
 		memcpy(k->wanted_in, rows, n * sizeof *rows);
 		cuda_copy_in(k->model, k->wanted, k->wanted_in, n * sizeof *rows);

@@ -86,6 +86,7 @@ CUDA_THREAD bool cuda_near_sinks(const struct cuda_attention *p)
 {
 	return p->sinks && cuda_block_y() == 0;
 }
+
 CUDA_THREAD void cuda_near_load_sinks(const struct cuda_attend_heads *p, const struct cuda_near_span *x,
 				      const struct cuda_near *s)
 {
@@ -464,7 +465,7 @@ CUDA_THREAD void cuda_near_largest(const struct cuda_near_span *x, const struct 
 			if (i >= each || !cuda_near_sees(x, place + i))
 				score[h][i] = cuda_minus_infinity();
 		const float own = cuda_larger(cuda_number(score[h][0]), cuda_number(score[h][1]));
-		const float largest = cuda_near_unordered(cuda_largest_word(cuda_near_ordered(own)));
+		const float largest = cuda_near_unordered(cuda_largest(cuda_near_ordered(own)));
 		if (lane == 0)
 			max[0] = largest;
 		if (lane == 0 && each == 2)

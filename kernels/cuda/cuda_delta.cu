@@ -579,7 +579,8 @@ CUDA_THREAD void cuda_delta_steps_of(const struct cuda_delta *p, const struct cu
 		cuda_delta_end(p, c, x.head, counts + p->value_heads);
 }
 
-/* Of heads of 128 keys and values. */
+/* Of heads of 128 keys and values. A block has half as many threads as this says: a processor is to have room for
+ * four. */
 CUDA_KERNEL_OF_TWO(2 * CUDA_DELTA_THREADS) cuda_delta_steps(struct cuda_delta p)
 {
 	const struct cuda_states c = p.contexts[cuda_block_y()];

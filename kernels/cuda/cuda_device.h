@@ -20,9 +20,6 @@ enum { CUDA_WARP = 32 };
 /* For blocks of no more than so many threads, which bounds the registers of each. */
 #define CUDA_KERNEL_OF(threads) \
 	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void
-/* The same, where two blocks should have room on a processor. */
-#define CUDA_KERNEL_TWICE(threads) \
-	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, 2))) void
 /* The same, where a processor is to have room for two blocks. */
 #define CUDA_KERNEL_OF_TWO(threads) \
 	extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, 2))) void
@@ -408,7 +405,6 @@ CUDA_THREAD void cuda_multiply_tile(int32_t sum[4], const uint32_t a[4], const u
 
 #define CUDA_KERNEL static void
 #define CUDA_KERNEL_OF(threads) static void
-#define CUDA_KERNEL_TWICE(threads) static void
 #define CUDA_KERNEL_OF_TWO(threads) static void
 #define CUDA_THREAD static inline __attribute__((unused))
 #define CUDA_UNROLL
@@ -661,22 +657,6 @@ CUDA_THREAD float cuda_larger_magnitude(float a, float b)
 CUDA_THREAD float cuda_swap_float(float f, uint32_t bits)
 {
 	return cuda_float(cuda_swap(cuda_bits(f), bits));
-}
-/* The largest number of a warp. */
-CUDA_THREAD uint32_t cuda_largest_word(uint32_t u)
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-	uint32_t largest;
-	asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(largest) : "r"(u));
-	return largest;
-#else
-	CUDA_UNROLL
-	for (uint32_t h = 1; h < CUDA_WARP; h *= 2) {
-		const uint32_t other = cuda_swap(u, h);
-		u = other > u ? other : u;
-	}
-	return u;
-#endif
 }
 CUDA_THREAD float cuda_nan(void)
 {

@@ -133,7 +133,7 @@ CUDA_THREAD void cuda_norm_group(const struct cuda_norm_inputs *p, const struct 
 }
 
 /* A warp has some groups. A row's sum of squares has 16 lanes, so no more threads can share it. */
-CUDA_KERNEL_TWICE(512) cuda_norm_inputs(struct cuda_norm_inputs p)
+CUDA_KERNEL_OF_TWO(512) cuda_norm_inputs(struct cuda_norm_inputs p)
 {
 	const struct cuda_norm_row r = cuda_norm_row_of(p.n);
 	const size_t row = cuda_block_x();

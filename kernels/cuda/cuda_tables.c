@@ -717,7 +717,8 @@ bool cuda_attends_heads(const struct cuda_attend_heads *p, const struct cuda_roo
 	const uint32_t dim = a->head_dim, turned = p->heads.turned;
 
 	return a->half && dim % CUDA_WARP == 0 && dim <= CUDA_HEAD && 2 * turned <= dim &&
-	       (turned % CUDA_WARP == 0 || turned == CUDA_LANES) && a->n <= CUDA_NEAR_ROWS && room->shared >= cuda_near_bytes(CUDA_HEADS_MOST);
+	       (turned % CUDA_WARP == 0 || turned == CUDA_LANES) && a->n <= CUDA_NEAR_ROWS &&
+	       room->shared >= cuda_near_bytes(CUDA_HEADS_MOST);
 }
 
 struct cuda_grid cuda_attend_heads_grid(struct cuda_attend_heads *p)
@@ -774,7 +775,7 @@ struct cuda_grid cuda_delta_mix_grid(const struct cuda_delta *p)
 
 bool cuda_delta_is_short(const struct cuda_delta *p)
 {
-	return p->n <= p->most; /* one block has a head's rows one after the other */
+	return p->n <= p->most; /* most: the step's rows, up to 32 of them */
 }
 
 enum cuda_kernel cuda_delta_steps_kernel(const struct cuda_delta *p)

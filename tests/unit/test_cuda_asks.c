@@ -48,11 +48,16 @@ static struct kept kept_now(const struct test_gpu *g)
 			     .taken = test_driver_taken()};
 }
 
+enum { OTHERS = 64 << 20 }; /* bytes of a card that other processes may take meanwhile */
+
 static void assert_kept(const struct kept *first, const struct kept *last)
 {
 	const uint64_t few = 8 << 20; /* of the allocator's own */
 	assert_int_equal(last->taken, first->taken);
-	assert_int_equal(last->free, first->free);
+	if (test_driver_is_real()) /* others may use the card, too */
+		assert_in_range(first->free, 0, last->free + OTHERS);
+	else
+		assert_int_equal(last->free, first->free);
 	assert_int_equal(last->contexts, first->contexts);
 	if (!SANITIZED)
 		assert_in_range(last->resident, 0, first->resident + few);
@@ -192,14 +197,13 @@ static void process_begin(struct process *p, const char *folder, bool ends)
 	p->out = ends_of[0];
 }
 
-/* Waits until the process computes. Returns what was free before. */
+/* Waits until the process computes. Returns what was free before; 0: it ended early. */
 static uint64_t process_found(const struct process *p)
 {
 	uint64_t found = 0;
 	char computes;
-	assert_int_equal(read(p->out, &found, sizeof found), sizeof found);
-	assert_int_equal(read(p->out, &computes, 1), 1);
-	return found;
+	bool told = read(p->out, &found, sizeof found) == sizeof found && read(p->out, &computes, 1) == 1;
+	return told ? found : 0;
 }
 
 static int process_end(const struct process *p)
@@ -213,7 +217,7 @@ static int process_end(const struct process *p)
 /* The driver gives a killed process's memory back some time later. Others may use the card, too. */
 static void assert_free_again(uint64_t bytes)
 {
-	enum { TRIES = 50, OTHERS = 64 << 20 };
+	enum { TRIES = 50 };
 	const struct timespec moment = {0, 200000000};
 	uint64_t now = free_bytes();
 	for (uint32_t i = 0; i < TRIES && now + OTHERS < bytes; i++) {
@@ -238,14 +242,17 @@ static void a_killed_process_leaves_nothing_on_the_gpu(void **state)
 	test_folder_make(folder);
 	process_begin(&ends, folder, true);
 	const uint64_t found = process_found(&ends);
-	assert_int_equal(process_end(&ends), 0);
+	const int ended = process_end(&ends);
 	process_begin(&killed, folder, false);
-	(void)process_found(&killed);
+	const bool computed = process_found(&killed) > 0;
 	(void)nanosleep(&moment, NULL); /* somewhere in a step */
-	assert_int_equal(kill(killed.id, SIGKILL), 0);
-	assert_true(WIFSIGNALED(process_end(&killed)));
-	assert_free_again(found);
+	(void)kill(killed.id, SIGKILL);
+	const int killed_by = process_end(&killed);
 	test_folder_remove(folder);
+	assert_int_equal(ended, 0);
+	assert_true(found > 0 && computed);
+	assert_true(WIFSIGNALED(killed_by));
+	assert_free_again(found);
 }
 
 int main(void)
