@@ -51,7 +51,7 @@ killed() { # how many processes the kernel has killed
 	cat "$group/memory.oom_control" "$group/memory.events" 2>/dev/null | awk '$1 == "oom_kill" { print $2 }'
 }
 stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
-# Takes megabytes one by one, counts them in $work/taken, and keeps them. It leaves the group its last 8 MB: on a busy
+# Takes megabytes one by one, counts them in $work/taken, and keeps them. It leaves the group its last 16 MB: on a busy
 # machine the daemon may look late, and a process that takes the last of it sooner is rightly killed.
 begin_hog() { # MEGABYTES
 	rm -f "$work/taken"
@@ -63,7 +63,7 @@ def anonymous():
     return int(dict(line.split() for line in open(stat))[key])
 taken = []
 while len(taken) < int(megabytes):
-    if anonymous() + (9 << 20) < int(open(limit).read()):
+    if anonymous() + (17 << 20) < int(open(limit).read()):
         taken.append(b"x" * (1 << 20))
     time.sleep(0.01)
 open(marker, "w").close()
