@@ -82,7 +82,7 @@ static void threads_futex_wake(_Atomic uint32_t *word, int most)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
 }
 
-static void threads_relax(void)
+void threads_relax(void)
 {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();

@@ -30,10 +30,12 @@ void threads_destroy(struct threads *t);
  * 2 it gets half of what one with a weight of 1 gets. 1 at first. */
 void threads_weigh(struct threads *t, uint32_t weight);
 uint32_t threads_count(const struct threads *t);
-/* From now on, threads without a loop sleep only after so many nanoseconds; those that sleep are not woken. For
- * a caller that awaits something else between two loops, such as a GPU: waking 15 sleepers takes as long as
- * many a loop. */
+/* Keeps idle threads from sleeping for the next `ns` nanoseconds, and wakes none that sleeps already. For a caller
+ * that waits for something else, such as a GPU, between two loops: waking 15 threads takes as long as many loops
+ * do. */
 void threads_stay_awake(struct threads *t, uint64_t ns);
+/* Tells the processor that this thread polls. */
+void threads_relax(void);
 
 typedef void threads_fn(void *ctx, uint32_t begin, uint32_t end);
 /* Calls fn(ctx, begin, end) for disjoint ranges that cover [0, items). Each has `grain` items, the

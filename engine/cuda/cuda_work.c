@@ -1,5 +1,6 @@
 /* Work on the GPU, one step after the other, until something fails; and its memory. See cuda_model.h. */
 #include "engine/cuda/cuda_model.h"
+#include "engine/compute/threads.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -72,15 +73,6 @@ bool cuda_wait_for(struct cuda_model *m, gpu_event event)
 	return !m->failure.code;
 }
 
-static void cuda_relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 /* Whether the stream still works. */
 static bool cuda_works(struct cuda_model *m)
 {
@@ -99,7 +91,7 @@ bool cuda_wait_to_be_told(struct cuda_model *m, _Atomic uint32_t *flag)
 	for (uint32_t looks = 1; works && !m->failure.code; looks++) {
 		if (atomic_load_explicit(flag, memory_order_acquire))
 			return true;
-		cuda_relax();
+		threads_relax();
 		works = looks % LOOKS || cuda_works(m);
 	}
 	if (m->failure.code || atomic_load_explicit(flag, memory_order_acquire))

@@ -357,6 +357,18 @@ CUDA_THREAD void cuda_near_place_heads(const struct cuda_attend_heads *p, const 
 	}
 }
 
+/* The next CUDA_NEAR_AHEAD numbers of `some` heads, a constant, which are `step` apart. */
+CUDA_THREAD void cuda_near_numbers(struct cuda_four to[][CUDA_NEAR_AHEAD / 4], uint32_t some, const float *from,
+				   uint32_t step)
+{
+	CUDA_UNROLL
+	for (uint32_t h = 0; h < some; h++) {
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < CUDA_NEAR_AHEAD; i += 4)
+			to[h][i / 4] = cuda_four_of(from + h * step + i);
+	}
+}
+
 /* ---- scores: a thread has one or two positions of some heads ---- */
 
 /* Elements of keys, and of the queries. */
@@ -375,12 +387,7 @@ CUDA_THREAD void cuda_near_keys_load(struct cuda_near_keys *k, uint32_t each, ui
 			k->key[i].f[0] = cuda_shared_half(keys + i * CUDA_NEAR_STEP * 2);
 		else
 			k->key[i] = cuda_shared_pair(keys + i * CUDA_NEAR_STEP * 2);
-	CUDA_UNROLL
-	for (uint32_t h = 0; h < some; h++) {
-		CUDA_UNROLL
-		for (uint32_t i = 0; i < CUDA_NEAR_AHEAD; i += 4)
-			k->q[h][i / 4] = cuda_four_of(q + h * CUDA_HEAD + i);
-	}
+	cuda_near_numbers(k->q, some, q, CUDA_HEAD);
 }
 
 CUDA_THREAD void cuda_near_keys_added(float score[][2], uint32_t each, uint32_t some,
@@ -438,19 +445,6 @@ CUDA_THREAD bool cuda_near_sees_block(const struct cuda_near_span *x, uint32_t b
 	return b * CUDA_KV_BLOCK < x->to && (b + 1) * CUDA_KV_BLOCK > x->from;
 }
 
-/* A number as a word of the same order. Of zeros 0 is larger than -0, which no output shows: scores and largest
- * scores are only subtracted from each other, for exponentials. */
-CUDA_THREAD uint32_t cuda_near_ordered(float f)
-{
-	const uint32_t u = cuda_bits(f);
-
-	return u >> 31 ? ~u : u | 0x80000000;
-}
-CUDA_THREAD float cuda_near_unordered(uint32_t u)
-{
-	return cuda_float(u >> 31 ? u & 0x7fffffff : ~u);
-}
-
 /* Scores that are not seen become minus infinity. A warp has half of a block of positions, or a whole one. */
 CUDA_THREAD void cuda_near_largest(const struct cuda_near_span *x, const struct cuda_near *s, uint32_t each,
 				   uint32_t some, uint32_t head, uint32_t place, float score[][2])
@@ -464,8 +458,9 @@ CUDA_THREAD void cuda_near_largest(const struct cuda_near_span *x, const struct 
 		for (uint32_t i = 0; i < 2; i++)
 			if (i >= each || !cuda_near_sees(x, place + i))
 				score[h][i] = cuda_minus_infinity();
-		const float own = cuda_larger(cuda_number(score[h][0]), cuda_number(score[h][1]));
-		const float largest = cuda_near_unordered(cuda_largest(cuda_near_ordered(own)));
+		/* Of zeros 0 is larger than -0, which no output shows: largest scores are only subtracted. */
+		const uint32_t first = cuda_key(score[h][0]), second = cuda_key(score[h][1]);
+		const float largest = cuda_number_of_key(cuda_largest(first > second ? first : second));
 		if (lane == 0)
 			max[0] = largest;
 		if (lane == 0 && each == 2)
@@ -545,12 +540,7 @@ CUDA_THREAD void cuda_near_values_load(struct cuda_near_values *v, uint32_t some
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < CUDA_NEAR_AHEAD; i++)
 		v->value[i] = cuda_shared_half(values + i * CUDA_HEAD * 2);
-	CUDA_UNROLL
-	for (uint32_t h = 0; h < some; h++) {
-		CUDA_UNROLL
-		for (uint32_t i = 0; i < CUDA_NEAR_AHEAD; i += 4)
-			v->e[h][i / 4] = cuda_four_of(e + h * CUDA_SPAN + i);
-	}
+	cuda_near_numbers(v->e, some, e, CUDA_SPAN);
 }
 
 CUDA_THREAD void cuda_near_values_added(float *sum, uint32_t some, const struct cuda_near_values *v)

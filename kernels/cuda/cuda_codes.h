@@ -357,4 +357,20 @@ CUDA_THREAD float cuda_norm(uint32_t bits, uint32_t bytes)
 	return bytes == 4 ? cuda_float(bits) : cuda_from_half((uint16_t)bits);
 }
 
+/* The same of the rows 2 g and 2 g + 1 of threads 4 g … 4 g + 3. Norms of two bytes are both in the first word. */
+CUDA_THREAD struct cuda_two cuda_two_norms(const uint8_t *norms, uint32_t bytes)
+{
+	const uint8_t *from = norms + cuda_thread() % CUDA_WARP / 4 * 2 * bytes;
+	struct cuda_two both = {{0, 0}};
+
+	if (bytes == 4)
+		return cuda_load_two(from);
+	both.row[0] = cuda_load_bits(from, true);
+	return both;
+}
+CUDA_THREAD float cuda_norm_of_two(struct cuda_two norms, uint32_t row, uint32_t bytes)
+{
+	return cuda_norm(bytes == 4 ? norms.row[row] : norms.row[0] >> row * 16, bytes);
+}
+
 #endif

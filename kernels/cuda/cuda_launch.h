@@ -192,9 +192,9 @@ struct cuda_block_kind {
  *     y[p · y_part + a · ldy + r] = row r of part p · input a / divide.
  * Token t of an item is assignment order[first + t]. Without items there is only record slots[0]: item i has
  * the assignments from i · most on, at most `most` of them, of n in all. Where the host knows that each of n
- * assignments is an item, item_count is NULL. Kernels whose blocks of threads share tiles
- * also begin to bring closer what the next product reads of a record: for each tile of 16 rows next_bytes, a multiple
- * of 16, from record + next on. */
+ * assignments is an item, item_count is NULL. Kernels that share tiles among blocks of threads also prefetch what
+ * the next product reads of a record: for each tile of 16 rows next_bytes, a multiple of 16, from record + next
+ * on. */
 struct cuda_product {
 	const uint8_t *const *slots; /* without items */
 	uint64_t offset, part_bytes, next;

@@ -50,26 +50,8 @@ CUDA_THREAD struct cuda_run cuda_run_of(const struct cuda_product *p, uint32_t b
 struct cuda_piece {
 	struct cuda_piece_place at;
 	struct cuda_slab slab;
-	uint32_t norm[2]; /* bits: of one token, of the thread's two rows; else of one row */
+	struct cuda_two norm; /* bits: of one token, of the thread's two rows; else of one row */
 };
-
-/* The bits of the norms of a thread's two rows. */
-CUDA_THREAD void cuda_two_norms_load(uint32_t norm[2], const uint8_t *norms, uint32_t bytes)
-{
-	const uint8_t *from = norms + cuda_thread() % CUDA_WARP / 4 * 2 * bytes;
-
-	if (bytes == 4) {
-		const struct cuda_two two = cuda_load_two(from);
-		norm[0] = two.row[0];
-		norm[1] = two.row[1];
-	} else {
-		norm[0] = cuda_load_bits(from, true);
-	}
-}
-CUDA_THREAD float cuda_norm_of_two(const uint32_t norm[2], uint32_t i, uint32_t bytes)
-{
-	return bytes == 4 ? cuda_float(norm[i]) : cuda_from_half((uint16_t)(norm[0] >> 16 * i));
-}
 
 CUDA_THREAD void cuda_piece_load(const struct cuda_run *r, struct cuda_piece *x, uint32_t first)
 {
@@ -79,9 +61,9 @@ CUDA_THREAD void cuda_piece_load(const struct cuda_run *r, struct cuda_piece *x,
 
 	cuda_slab_load(&x->slab, r->bits, weights);
 	if (r->tokens == 1)
-		cuda_two_norms_load(x->norm, weights + CUDA_ROWS * 16 * r->bits, r->p->norm_bytes);
+		x->norm = cuda_two_norms(weights + CUDA_ROWS * 16 * r->bits, r->p->norm_bytes);
 	else
-		x->norm[0] = cuda_norm_bits(weights + CUDA_ROWS * 16 * r->bits, row, r->p->norm_bytes);
+		x->norm.row[0] = cuda_norm_bits(weights + CUDA_ROWS * 16 * r->bits, row, r->p->norm_bytes);
 }
 
 /* The thread's inputs of a piece, and its tokens' scales. */
@@ -135,7 +117,7 @@ CUDA_THREAD void cuda_piece_put(const struct cuda_run *r, const struct cuda_piec
 	const struct cuda_found *f = &r->found;
 
 	if (lane < CUDA_ROWS)
-		f->norm[piece * CUDA_ROWS + lane] = cuda_norm(x->norm[0], r->p->norm_bytes);
+		f->norm[piece * CUDA_ROWS + lane] = cuda_norm(x->norm.row[0], r->p->norm_bytes);
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < in->slab.sets; i++) {
 		const uint32_t token = i * 8 + lane % 4 * 2;

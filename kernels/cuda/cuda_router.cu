@@ -56,20 +56,6 @@ CUDA_THREAD struct cuda_added cuda_added_of(const struct cuda_choice *p, const u
 	return a;
 }
 
-/* A number that is larger the larger the score is: NaN is below all numbers, and zeros are equal. */
-CUDA_THREAD uint32_t cuda_key(float score)
-{
-	const uint32_t bits = cuda_bits(score + 0.0F);
-
-	return score != score ? 0 : bits >> 31 ? ~bits : bits | 1U << 31;
-}
-
-/* The number of a key; below all numbers there is only -infinity. */
-CUDA_THREAD float cuda_number_of_key(uint32_t key)
-{
-	return key == 0 ? cuda_minus_infinity() : cuda_float(key >> 31 ? key & 0x7fffffff : ~key);
-}
-
 /* What an expert is weighed by, where each is weighed by itself; else its logit. */
 CUDA_THREAD float cuda_open(enum cuda_router_order order, float logit)
 {

@@ -47,7 +47,7 @@ struct cuda_block_kind cuda_block_kind_of(const struct shape *s);
 /* Of all products together, by their kernel. Sets their sharing. */
 struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
 				    const struct cuda_room *room);
-/* The kernels for so many rows, and their grids. */
+/* The kernels for few or for many rows, and their grids. */
 enum cuda_kernel cuda_norm_kernel(const struct cuda_norm_inputs *p);
 enum cuda_kernel cuda_gate_kernel(const struct cuda_gate_inputs *p);
 enum cuda_kernel cuda_join_kernel(const struct cuda_join_inputs *p);

@@ -58,27 +58,16 @@ CUDA_THREAD struct cuda_own_tile cuda_own_tile_of(const struct cuda_tiles_run *r
 /* What a thread loads of a group's weights: its slab, and the norms of its two rows. */
 struct cuda_tile_group {
 	struct cuda_slab slab;
-	struct cuda_two norms; /* of two bytes, both are in the first word */
+	struct cuda_two norms;
 };
 
 CUDA_THREAD void cuda_tile_group_load(struct cuda_tile_group *to, const struct cuda_tiles_run *r,
 				      const struct cuda_own_tile *t, uint32_t group)
 {
 	const uint8_t *weights = t->weights + (size_t)group * r->bytes;
-	const uint32_t bytes = r->p->norm_bytes;
-	const uint8_t *norms = weights + CUDA_ROWS * 16 * r->bits +
-			       cuda_thread() % CUDA_WARP / 4 * 2 * bytes;
 
 	cuda_slab_load(&to->slab, r->bits, weights);
-	if (bytes == 4)
-		to->norms = cuda_load_two(norms);
-	else
-		to->norms.row[0] = cuda_load_bits(norms, true);
-}
-
-CUDA_THREAD float cuda_group_norm(const struct cuda_tile_group *x, uint32_t row, uint32_t bytes)
-{
-	return cuda_norm(bytes == 4 ? x->norms.row[row] : x->norms.row[0] >> row * 16, bytes);
+	to->norms = cuda_two_norms(weights + CUDA_ROWS * 16 * r->bits, r->p->norm_bytes);
 }
 
 CUDA_THREAD void cuda_tile_inputs_load(struct cuda_slab_inputs *in, const struct cuda_tiles_run *r,
@@ -101,8 +90,8 @@ CUDA_THREAD void cuda_tile_add(struct cuda_tile_chains *y, const struct cuda_til
 			       const struct cuda_dots *dots, uint32_t group)
 {
 	const struct cuda_product *p = r->p;
-	const float norm[2] = {cuda_group_norm(x, 0, p->norm_bytes),
-			       cuda_group_norm(x, 1, p->norm_bytes)};
+	const float norm[2] = {cuda_norm_of_two(x->norms, 0, p->norm_bytes),
+			       cuda_norm_of_two(x->norms, 1, p->norm_bytes)};
 
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < r->sets; i++) {

@@ -226,4 +226,17 @@ CUDA_THREAD float cuda_number(float v)
 	return v == v ? v : cuda_minus_infinity();
 }
 
+/* A whole number that is larger the larger the float is: NaN is below all numbers, and zeros are equal. */
+CUDA_THREAD uint32_t cuda_key(float f)
+{
+	const uint32_t bits = cuda_bits(f + 0.0F);
+
+	return f != f ? 0 : bits >> 31 ? ~bits : bits | 1U << 31;
+}
+/* The number of a key, -infinity for NaN's. */
+CUDA_THREAD float cuda_number_of_key(uint32_t key)
+{
+	return key == 0 ? cuda_minus_infinity() : cuda_float(key >> 31 ? key & 0x7fffffff : ~key);
+}
+
 #endif

@@ -237,7 +237,7 @@ static void card_measure_kernel(struct card *c, enum cuda_kernel k, const char *
 	printf("%s, %s: %.2f (%.2f) us\n", cuda_kernel_name(k), what, us[0], us[1]);
 }
 
-/* Attention of n rows to so many positions. */
+/* Attention of n rows, each of which sees that many positions. */
 static void card_measure_attention(struct card *c, gpu_address at, gpu_address rows, uint32_t n,
 				   uint32_t positions)
 {

@@ -330,7 +330,7 @@ static void case_product_end(const struct runner *r, struct product_run *x)
 	r->forget(r->ctx);
 }
 
-/* Launches the product for at most so many items, as far as the host knows. */
+/* Launches the product. items: the most that the host expects. */
 static bool case_product_launch(const struct runner *r, struct product_run *x, enum cuda_kernel k, uint32_t items)
 {
 	const struct product_case *c = &x->c;

@@ -255,7 +255,7 @@ static bool case_expert_missing(uint32_t e)
 	return e % 4 == 3;
 }
 
-/* What stands for an expert's record, which nobody reads. */
+/* The address of an expert's record; the kernels do not read what is there. */
 static const uint8_t *case_slot(uint32_t e)
 {
 	return case_expert_missing(e) ? NULL : (const uint8_t *)(uintptr_t)(4096 + e);
