@@ -2,7 +2,7 @@
  *
  * Equal answers: sessions that are asked at once, with prompts of the same length. The slowest
  * one's speed is given as a share of the mean, which is what each would have if all were served
- * alike. Answers hold until a model of random weights draws an end, which is rare.
+ * alike. A model of random weights may draw an end at any time, so ends are forbidden.
  *
  * A prompt beside an answer: while one session answers, another one is given a long prompt. The
  * pauses are those between tokens of the answer, from the prompt's submission to its first token. A
@@ -10,6 +10,7 @@
 #include "engine/family/config.h"
 #include "engine/family/source_text.h"
 #include "engine/model.h"
+#include "engine/model/model_state.h"
 #include "engine/session.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/bench/bench.h"
@@ -17,6 +18,7 @@
 #include "tests/bench/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,7 @@ struct company {
 	struct engine *engine;
 	struct model *model;
 	struct tokenizer *tokenizer;
+	char *no_ends; /* a logit_bias that forbids all tokens that end an answer */
 	uint64_t random;
 	double pauses[PAUSES_MOST];
 	size_t pause_count;
@@ -70,7 +73,8 @@ static int company_ask(struct company *c, struct session **out, uint64_t prompt,
 	const struct {
 		const char *name, *value;
 	} params[] = {{"chat", "off"},	     {"temperature", "1"},	 {"draft", "off"},
-		      {"share_with", alone}, {"stop_repetition", "off"}, {"max_tokens", most}};
+		      {"share_with", alone}, {"stop_repetition", "off"}, {"max_tokens", most},
+		      {"logit_bias", c->no_ends}};
 	char *text = text_random_words(c->tokenizer, prompt, random_u64(&c->random), e);
 	int failed = text ? session_create(out, c->model, NULL, c, e) : -e->code;
 	for (size_t i = 0; i < sizeof params / sizeof *params && !failed; i++)
@@ -271,6 +275,20 @@ static int company_report(struct company *c, struct err *e)
 
 /* ---- all of it ---- */
 
+static int company_forbid_ends(struct company *c, struct err *e)
+{
+	size_t length;
+	FILE *to = open_memstream(&c->no_ends, &length);
+	if (!to)
+		return err_set(e, ENOMEM, "out of memory for the tokens that end an answer");
+	for (uint32_t id = 0; id < tokenizer_size(c->tokenizer); id++)
+		if (model_ends(c->model, false, id))
+			(void)fprintf(to, "%" PRIu32 " -100\n", id);
+	bool failed = ferror(to);
+	failed |= fclose(to) != 0;
+	return failed ? err_set(e, ENOMEM, "out of memory for the tokens that end an answer") : 0;
+}
+
 static int company_open(struct company *c, struct err *e)
 {
 	const struct engine_options options = {
@@ -285,7 +303,9 @@ static int company_open(struct company *c, struct err *e)
 		failed = engine_create(&c->engine, &options, e);
 	if (!failed)
 		failed = model_open(&c->model, c->engine, c->directory, e);
-	return failed ? failed : mount_wait(c->model, e);
+	if (!failed)
+		failed = mount_wait(c->model, e);
+	return failed ? failed : company_forbid_ends(c, e);
 }
 
 static int company(struct company *c, struct err *e)
@@ -302,6 +322,7 @@ static int company(struct company *c, struct err *e)
 	}
 	if (!failed)
 		failed = company_report(c, e);
+	free(c->no_ends);
 	tokenizer_close(c->tokenizer);
 	if (c->model)
 		model_close(c->model);

@@ -121,7 +121,7 @@ try "what it thinks of a text" nll perplexity "$here/q4_k_m.gguf" --text README.
 check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
 try "a synthetic model with a tokenizer" seconds make "$here/config.json" "$here/talker" \
 	--tokenizer examples/models/fable-moe-15m --json
-try "sessions beside each other" figures company "$here/talker" --answers 3 --tokens 40 --prompt 300 --rounds 1 --threads 2 --json
+try "sessions beside each other" figures company "$here/talker" --answers 3 --tokens 40 --prompt 100 --rounds 1 --threads 2 --json
 check "have a slowest one" '0 < r["figures"][0]["value"]["median"] <= 1'
 try "its first token" first_token_seconds first "$here/q4_k_m.gguf" --prompt 3 --threads 2 --json
 check "answers the prompt" 'r["prompt_tokens"] == 3'

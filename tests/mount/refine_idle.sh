@@ -45,6 +45,8 @@ yields() {
 	done
 	fail "it goes on: $(progress)"
 }
+is_refined() { [ -e "$(refined)/index" ]; }
+goes_on() { is_refined || progress_is_like '^(writing|gathering|refining) [0-9]'; }
 no_store() {
 	[ ! -e "$(refined)/index" ] || fail "there is a refined store"
 }
@@ -70,19 +72,19 @@ rounds() { # it continues with what it has gathered and rounded
 	trap end EXIT
 	begin "*.refined/experts.safetensors.partial write stall=0 after=3"
 	local before=$(answer)
-	until_progress '^refining [0-9]+ %'
+	# Without a percentage if the sync that comes before the first count waits for the stalled write of the same file.
+	until_progress '^refining( [0-9]+ %|$)'
 	stalled
 	same "$(answer)" "$before" "the answer meanwhile"
 	stalled
 	faults
 	yields
 	no_store
-	until_progress '^(gathering|refining) ' # in the next pause
+	until_true goes_on || fail "it does not go on: $(progress)" # in the next pause
 	until_refined
 	same "$(cat info/recipe)" tq3 "while it is mounted"
 	same "$(answer)" "$before" "with the store that it has"
 }
-is_refined() { [ -e "$(refined)/index" ]; }
 until_refined() { until_true is_refined || fail "no refined store: $(progress)"; }
 next_takes_it() {
 	trap end EXIT
@@ -119,7 +121,6 @@ fails_in_words() { # WORDS RULE…
 		until_true goes_on || fail "it is not tried again: $(progress)"
 	fi
 }
-goes_on() { is_refined || progress_is_like '^(writing|gathering|refining) [0-9]'; }
 # The first failure is followed until the store is complete; the others until it is tried again, or with CHECK=full as well.
 to_its_end="No space left"
 claim "a full disk keeps the existing store and is reported; with room it continues" \
