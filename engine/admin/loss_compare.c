@@ -59,7 +59,7 @@ uint32_t loss_normalise(float *to, const float *logits, uint32_t n)
 }
 
 /* Of the rows that come next; the store's are the same ones. */
-static int loss_keep(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
+static int loss_keep(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
 		     struct err *e)
 {
 	struct loss_comparison *c = ctx;
@@ -67,7 +67,7 @@ static int loss_keep(void *ctx, const uint32_t *rows, uint32_t n, const float *l
 	(void)rows;
 	(void)e;
 	for (uint32_t i = 0; i < n; i++)
-		(void)loss_normalise(c->probabilities + i * width, logits + i * width,
+		(void)loss_normalise(c->probabilities + i * width, logits->all + i * width,
 				     (uint32_t)width);
 	return 0;
 }
@@ -88,7 +88,8 @@ static void loss_add_token(struct loss_comparison *c, const float *exact, const 
 	c->tokens++;
 }
 
-static int loss_add(void *ctx, const uint32_t *rows, uint32_t n, const float *logits, struct err *e)
+static int loss_add(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
+		    struct err *e)
 {
 	struct loss_comparison *c = ctx;
 	size_t width = c->of->config->vocabulary;
@@ -97,7 +98,7 @@ static int loss_add(void *ctx, const uint32_t *rows, uint32_t n, const float *lo
 	if (!now)
 		return err_set(e, ENOMEM, "out of memory for a token's probabilities");
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t best = loss_normalise(now, logits + i * width, (uint32_t)width);
+		uint32_t best = loss_normalise(now, logits->all + i * width, (uint32_t)width);
 		loss_add_token(c, c->probabilities + i * width, now, best);
 	}
 	free(now);

@@ -138,6 +138,9 @@ struct backend {
 	void (*end)(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n);
 	/* Computes logits[n][vocabulary] from the first n rows of normed. */
 	void (*head)(struct step *s, uint32_t n, float *logits);
+	/* Instead of head: the largest logit of each of the first n rows of normed, n at most HEAD_ROWS, and its
+	 * token, as sampler_greedy finds it. False, or NULL: head must be called. */
+	bool (*largest)(struct step *s, uint32_t n, struct candidate *out);
 	/* Main memory for logits[HEAD_ROWS][vocabulary] of `head`, which needs no copying then; the
 	 * scratch's. NULL: the caller has some. */
 	float *(*logits)(struct scratch *x);

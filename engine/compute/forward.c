@@ -422,9 +422,19 @@ static void forward_settle(struct forward *f, struct forward_pass *p)
 	p->settled = true;
 }
 
+/* Whether the reader needs nothing but the largest logit of each of these rows. */
+static bool forward_wants_largest(const struct step_batch *b, const uint32_t *rows, uint32_t n)
+{
+	bool largest = true;
+	for (uint32_t i = 0; i < n; i++)
+		largest &= b->rows[rows[i]].largest;
+	return largest;
+}
+
 /* Gives the logits of the next HEAD_ROWS rows to the batch's reader. */
 static int forward_give_logits(struct forward *f, struct forward_pass *p, struct err *e)
 {
+	const struct backend *by = f->env.backend;
 	const struct step_batch *b = p->batch;
 	step_stop(&p->step);
 	forward_sift_wanted(p);
@@ -432,13 +442,17 @@ static int forward_give_logits(struct forward *f, struct forward_pass *p, struct
 		 n = left < HEAD_ROWS ? left : HEAD_ROWS;
 	if (!n)
 		return 0;
-	f->env.backend->end(&p->step, TENSOR_FINAL_NORM, p->wanted + done, n);
+	by->end(&p->step, TENSOR_FINAL_NORM, p->wanted + done, n);
 	forward_settle(f, p);
-	f->env.backend->head(&p->step, n, f->logits);
+	const bool largest = by->largest && forward_wants_largest(b, p->wanted_row + done, n) &&
+			     by->largest(&p->step, n, f->largest);
+	if (!largest)
+		by->head(&p->step, n, f->logits);
 	if (forward_failed(f, e))
 		return 1;
 	p->wanted_done += n;
-	return b->read(b->ctx, p->wanted_row + done, n, f->logits, e);
+	const struct step_logits logits = {largest ? NULL : f->logits, f->largest};
+	return b->read(b->ctx, p->wanted_row + done, n, &logits, e);
 }
 
 /* Computes all wanted logits into an array. Dead rows leave gaps: the others keep their places. */

@@ -50,6 +50,7 @@ struct forward {
 	/* [HEAD_ROWS][vocabulary]: where logits go, which may be the backend's memory; and memory of
 	 * the forward pass. */
 	float *logits, *own_logits;
+	struct candidate largest[HEAD_ROWS]; /* of the logits of some rows, for a reader */
 	void *memory;		 /* of routing and logits */
 	size_t bytes;
 	struct forward_pass pass; /* of forward_run, and of draft layers; never waits */

@@ -14,6 +14,8 @@
 
 #include "kernels/kernels.h"
 
+#include <stdbool.h>
+
 struct sampling {
 	float temperature;  /* >= 0; 0 is greedy */
 	uint32_t top_k;	    /* 0: all */
@@ -28,7 +30,7 @@ struct token_bias {
 };
 
 struct candidate {
-	float p; /* probability; from sampler_likeliest the logit */
+	float p; /* probability; where it says so, the logit */
 	uint32_t id;
 };
 struct sampler { /* scratch for one vocabulary; owned by one thread */
@@ -96,6 +98,11 @@ void sampler_repetition_free(struct repetition *r);
 int sampler_repetition_add_prompt(struct repetition *r, const uint32_t *ids, size_t n);
 /* Adds the answer's next token. -ENOMEM. */
 int sampler_repetition_add_answer(struct repetition *r, uint32_t id);
+/* Whether there is a penalty. */
+static inline bool sampler_repetition_changes(const struct repetition *r)
+{
+	return r->seen || r->said;
+}
 /* Applies the penalties to logits[vocabulary]. */
 void sampler_repetition_apply(const struct repetition *r, float *logits);
 
@@ -104,7 +111,7 @@ void sampler_repetition_apply(const struct repetition *r, float *logits);
 /* The natural logarithm of Σ exp(logit), by the same softmax as a draw's: a logit minus this is a
  * log-probability. NaN if a logit is. */
 double sampler_log_sum(struct sampler *s, const float *logits);
-/* The *n largest logits in descending order, ties to the lowest id; *n becomes the vocabulary if
+/* The *n largest logits (`p`) in descending order, ties to the lowest id; *n becomes the vocabulary if
  * that is less. In the sampler's own memory, until its next use. */
 const struct candidate *sampler_likeliest(struct sampler *s, const float *logits, uint32_t *n);
 

@@ -25,6 +25,7 @@
 #include "cache/pager.h"
 #include "engine/compute/arena.h"
 #include "engine/compute/context.h"
+#include "engine/compute/sampler.h"
 #include "engine/compute/threads.h"
 #include "engine/compute/weights.h"
 
@@ -91,19 +92,34 @@ struct step_row {
 	uint32_t position, token;
 	enum row_kind kind;
 	bool logits; /* the caller wants this row's logits */
+	bool largest; /* …but the reader needs nothing of them but the largest */
 	/* Of the row's session, the same for all rows of a context: */
 	struct losses losses;
 	struct step_account *account; /* NULL: if the span fails, the call fails */
 };
 
+/* What a reader gets of n rows: all[n][vocabulary], which it may change; or, where no row of them needs more and the
+ * backend finds it faster, largest[n] (`p` is the logit), and `all` is NULL. */
+struct step_logits {
+	float *all;
+	const struct candidate *largest;
+};
+/* Those of one of the rows. */
+static inline struct step_logits step_logits_of_row(const struct step_logits *l, uint32_t row,
+						    uint32_t vocabulary)
+{
+	return (struct step_logits){l->all ? l->all + (size_t)row * vocabulary : NULL,
+				    l->largest + row};
+}
+
 struct step_batch { /* zero-initialise; freed by step_batch_free */
 	struct step_row *rows;
 	uint32_t count, room;
 	bool normed; /* the caller wants the final norm's output of all rows */
-	/* If not NULL: called with logits[n][vocabulary] of rows[n] of the batch, n at most
-	 * HEAD_ROWS, in the order of the rows, before the next logits are computed. May use the
-	 * compute threads. A result other than 0 ends the whole step with that code. */
-	int (*read)(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
+	/* If not NULL: called with the logits of rows[n] of the batch, n at most HEAD_ROWS, in the
+	 * order of the rows, before the next logits are computed. May use the compute threads. A
+	 * result other than 0 ends the whole step with that code. */
+	int (*read)(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
 		    struct err *e);
 	void *ctx;
 };

@@ -150,6 +150,7 @@ static size_t cuda_lay_out_scratch(struct cuda_scratch *s, const struct config *
 	s->out = cuda_next(&at, rows * hidden, sizeof(float));
 	s->logits = cuda_next(&at, head > routed ? head : routed, sizeof(float));
 	s->wanted = cuda_next(&at, rows, sizeof(uint32_t));
+	s->largest = cuda_next(&at, HEAD_ROWS * CUDA_LARGEST_PARTS, sizeof(struct cuda_peak));
 	s->chosen = cuda_next(&at, CHOICE_ARRAYS * all, sizeof(uint32_t));
 	s->order = cuda_next(&at, all, sizeof(uint32_t));
 	s->items = cuda_next(&at, cuda_most_items(c->experts, (uint32_t)all, 1),
@@ -257,6 +258,9 @@ static int cuda_scratch_take_main(struct cuda_scratch *s, const struct config *c
 	if (s->normed_out)
 		s->logits_out = cuda_take_main(m, head * sizeof(float), e);
 	if (s->logits_out)
+		s->largest_out = cuda_take_main(
+			m, HEAD_ROWS * CUDA_LARGEST_PARTS * sizeof *s->largest_out, e);
+	if (s->largest_out)
 		s->found_here = cuda_take_main(m, all * c->hidden_size * sizeof(float), e);
 	if (s->found_here)
 		s->chosen_here = cuda_take_main(m, CHOICE_ARRAYS * all * sizeof(uint32_t), e);
@@ -327,6 +331,7 @@ void cuda_scratch_free(struct scratch *scratch)
 	cuda_give(s->model, GPU_DENSE, s->memory, s->bytes);
 	cuda_give_main(s->model, s->normed_out);
 	cuda_give_main(s->model, s->logits_out);
+	cuda_give_main(s->model, s->largest_out);
 	cuda_give_main(s->model, s->found_here);
 	cuda_give_main(s->model, s->chosen_here);
 	cuda_give_main(s->model, s->wanted_in);

@@ -109,6 +109,7 @@ struct cuda_scratch {
 	struct cuda_delta_arrays delta;
 	gpu_address logits;	    /* [HEAD_ROWS][vocabulary], or [rows][experts] */
 	gpu_address wanted;	    /* [rows] */
+	gpu_address largest;	    /* [HEAD_ROWS][CUDA_LARGEST_PARTS]: of logits */
 	/* Experts: */
 	gpu_address chosen; /* of a step of n rows: experts[n][top_k], their weights, their ranks */
 	gpu_address order, items, item_count;
@@ -122,6 +123,7 @@ struct cuda_scratch {
 	/* In main memory, which the GPU reads and writes: */
 	float *normed_out; /* [rows][hidden] */
 	float *logits_out; /* [HEAD_ROWS][vocabulary] */
+	struct cuda_peak *largest_out; /* as largest */
 	float *found_here; /* [rows · top_k][hidden]: outputs of experts that the CPU computes */
 	uint32_t *chosen_here; /* as chosen; an expert that a row does not pass through has no number */
 	uint32_t *wanted_in; /* [rows] */
@@ -271,5 +273,12 @@ void cuda_gate(const struct cuda_scratch *k, const struct cuda_input *hidden, ui
 enum format cuda_run_shared(struct step *s, uint32_t layer, enum format now);
 void cuda_run_dense(struct step *s, uint32_t layer);
 void cuda_feed(struct step *s, uint32_t layer);
+
+/* cuda_outputs.c */
+void cuda_end(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n);
+void cuda_head(struct step *s, uint32_t n, float *logits);
+bool cuda_largest_of(struct step *s, uint32_t n, struct candidate *out);
+float *cuda_logits(struct scratch *scratch);
+float *cuda_normed(struct scratch *scratch);
 
 #endif

@@ -180,7 +180,7 @@ void run_step(struct model *m);
 /* run_logits.c, without the lock. Allocates the scratch memory before a step. -ENOMEM. */
 int run_make_scratch(struct model *m, struct err *e);
 /* The callback `read` of a step_batch; ctx: the party. */
-int run_take_logits(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
+int run_take_logits(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
 		    struct err *e);
 
 /* run_choice.c, lock held. The session that has the next step alone; NULL: the next step is for

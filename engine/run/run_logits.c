@@ -19,7 +19,7 @@ struct run_taking {
 struct run_logits { /* of a group */
 	struct run *run;
 	const uint32_t *rows; /* of the batch */
-	float *logits;	      /* [rows][vocabulary] */
+	const struct step_logits *logits;
 	struct run_taking turns[HEAD_ROWS];
 	uint32_t count;
 	_Atomic uint32_t next; /* next turn that no thread has taken */
@@ -51,11 +51,12 @@ static void run_take_turn(const struct run_logits *l, const struct run_taking *t
 {
 	struct run_place *p = taking->place;
 	struct turn_state *t = p->session->turn;
-	size_t vocabulary = t->env->model->id.config.vocabulary;
+	uint32_t vocabulary = t->env->model->id.config.vocabulary;
 	for (uint32_t i = taking->first; i < taking->first + taking->n; i++) {
 		uint32_t row = l->rows[i] - t->step.first;
+		const struct step_logits logits = step_logits_of_row(l->logits, i, vocabulary);
 		if (!run_is_scored(t, row))
-			turn_take(t, row, 1, l->logits + i * vocabulary, x, &p->event);
+			turn_take(t, row, &logits, x, &p->event);
 	}
 }
 
@@ -81,11 +82,12 @@ static void run_group_rows(struct run_logits *l, struct run_place *p, uint32_t n
 	}
 }
 
-int run_take_logits(void *ctx, const uint32_t *rows, uint32_t n, const float *logits, struct err *e)
+int run_take_logits(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
+		    struct err *e)
 {
 	struct run_party *party = ctx;
 	const struct model_loaded *m = &party->run->env.model->loaded;
-	struct run_logits l = {.run = party->run, .rows = rows, .logits = (float *)logits};
+	struct run_logits l = {.run = party->run, .rows = rows, .logits = logits};
 	(void)e;
 	run_group_rows(&l, party->places, n);
 	uint32_t scratches = l.count < m->sampler_count ? l.count : m->sampler_count;

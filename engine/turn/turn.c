@@ -71,6 +71,15 @@ void turn_begin_step(struct turn_state *t)
 	choose_begin_step(t);
 }
 
+/* Whether tokens are drawn by nothing but the model's logits, of which the largest is taken. */
+static bool turn_draws_largest(const struct turn_state *t)
+{
+	const struct asked *asked = &t->session->asked;
+	return asked->sampling.temperature <= 0 && !asked->params.logit_bias.count &&
+	       !t->logprobs.logits && !t->constraint.kept &&
+	       !sampler_repetition_changes(&t->repetition) && t->choose.state == CHOOSE_NOTHING;
+}
+
 /* Adds rows of a prompt, of a text to score, or of tokens to compute again. */
 static int turn_prompt_rows(struct turn_state *t, uint32_t room, struct step_batch *b,
 			    struct err *e)
@@ -96,6 +105,8 @@ static int turn_prompt_rows(struct turn_state *t, uint32_t room, struct step_bat
 	int failed = step_batch_add(b, &row, t->ids.ids + held, n, e);
 	if (!failed)
 		b->rows[b->count - 1].logits = scores || t->step.draws;
+	if (!failed && t->step.draws)
+		b->rows[b->count - 1].largest = turn_draws_largest(t);
 	return failed;
 }
 
@@ -112,6 +123,7 @@ static int turn_answer_rows(struct turn_state *t, struct step_batch *b, struct e
 	struct step_row row = {.context = &t->session->context,
 			       .kind = ROW_ANSWER,
 			       .logits = true,
+			       .largest = turn_draws_largest(t),
 			       .losses = t->losses,
 			       .account = &t->session->account};
 	int failed = step_batch_add(b, &row, t->ids.ids + held, 1, e);
@@ -156,10 +168,9 @@ static const char *turn_end_after(const struct turn_state *t, size_t held, bool 
 	return held >= t->env->model->id.context ? "length" : NULL;
 }
 
-/* Samples the token after the first `held` positions. -EIO: the weights are damaged, or no token is
- * allowed. */
-static int turn_draw(struct turn_state *t, size_t held, float *logits, const struct turn_scratch *x,
-		     uint32_t *id, struct err *e)
+/* Samples from the logits of all tokens; drawn: the token and its logit. -EIO: none is allowed. */
+static int turn_sample(struct turn_state *t, size_t held, float *logits,
+		       const struct turn_scratch *x, struct candidate *drawn, struct err *e)
 {
 	const struct asked *asked = &t->session->asked;
 	logprobs_keep(&t->logprobs, logits);
@@ -168,15 +179,32 @@ static int turn_draw(struct turn_state *t, size_t held, float *logits, const str
 		return failed;
 	sampler_bias(asked->params.logit_bias.of, asked->params.logit_bias.count, logits);
 	sampler_repetition_apply(&t->repetition, logits);
-	*id = sampler_draw(x->sampler, logits, &asked->sampling, held);
-	if (isfinite(logits[*id]))
+	drawn->id = sampler_draw(x->sampler, logits, &asked->sampling, held);
+	drawn->p = logits[drawn->id];
+	return 0;
+}
+
+/* The token after the first `held` positions. -EIO: the weights are damaged, or no token is allowed. */
+static int turn_draw(struct turn_state *t, size_t held, const struct step_logits *logits,
+		     const struct turn_scratch *x, uint32_t *id, struct err *e)
+{
+	struct candidate drawn;
+	int failed = 0;
+	if (logits->all)
+		failed = turn_sample(t, held, logits->all, x, &drawn, e);
+	else
+		drawn = *logits->largest;
+	if (failed)
+		return failed;
+	*id = drawn.id;
+	if (isfinite(drawn.p))
 		return 0;
 	err_set(e, EIO, "the model computed NaN (not a number): its weights are damaged");
 	return err_name(e, "damaged");
 }
 
 /* Takes a sampled token. Returns the finish word; NULL: the turn continues. */
-static const char *turn_take_token(struct turn_state *t, size_t held, float *logits,
+static const char *turn_take_token(struct turn_state *t, size_t held, const struct step_logits *logits,
 				   const struct turn_scratch *x, struct turn_event *ev, int *failed,
 				   struct err *e)
 {
@@ -215,7 +243,7 @@ static const char *turn_think_on(struct turn_state *t, const char *finish, struc
 	return *failed ? "error" : NULL;
 }
 
-static void turn_take_row(struct turn_state *t, uint32_t row, float *logits,
+static void turn_take_row(struct turn_state *t, uint32_t row, const struct step_logits *logits,
 			  const struct turn_scratch *x, struct turn_event *ev)
 {
 	struct turn_step *p = &t->step;
@@ -262,19 +290,17 @@ static void turn_take_choice(struct turn_state *t, uint32_t row, const float *lo
 		turn_over(ev, "error", failed, &e);
 }
 
-void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
+void turn_take(struct turn_state *t, uint32_t row, const struct step_logits *logits,
 	       const struct turn_scratch *x, struct turn_event *ev)
 {
-	uint32_t vocabulary = t->env->model->id.config.vocabulary;
-	for (uint32_t i = 0; i < n && !t->step.closed; i++) {
-		float *row = logits + (size_t)i * vocabulary;
-		if (t->session->asked.scores)
-			turn_take_score(t, first_row + i, row, x, ev);
-		else if (t->choose.state >= CHOOSE_BEGINS)
-			turn_take_choice(t, first_row + i, row, x, ev);
-		else
-			turn_take_row(t, first_row + i, row, x, ev);
-	}
+	if (t->step.closed)
+		return;
+	if (t->session->asked.scores)
+		turn_take_score(t, row, logits->all, x, ev);
+	else if (t->choose.state >= CHOOSE_BEGINS)
+		turn_take_choice(t, row, logits->all, x, ev);
+	else
+		turn_take_row(t, row, logits, x, ev);
 }
 
 /* ---- after a step ---- */

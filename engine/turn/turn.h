@@ -144,9 +144,9 @@ size_t turn_left(const struct turn_state *t);
 void turn_begin_step(struct turn_state *t);
 /* Adds the turn's rows to the batch, at most `room` (at least 1) of turn_left. */
 int turn_rows(struct turn_state *t, uint32_t room, struct step_batch *b, struct err *e);
-/* Takes logits[n][vocabulary] of the turn's rows from first_row on, and changes them in place.
- * Errors go into the event. Touches only the turn. */
-void turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
+/* Takes the logits of one of the turn's rows, in the rows' order, and changes them in place. Errors go
+ * into the event. Touches only the turn. */
+void turn_take(struct turn_state *t, uint32_t row, const struct step_logits *logits,
 	       const struct turn_scratch *x, struct turn_event *ev);
 /* Called after the step, while forward_normed has its rows. computed: how many of the
  * turn's rows are in the context now. If drafts failed this is less than turn_rows added, and the

@@ -74,6 +74,7 @@
 	DO(cuda_add_expert_bias, struct cuda_expert_bias)    \
 	DO(cuda_gather, struct cuda_gather)                  \
 	DO(cuda_embed, struct cuda_embedding)                \
+	DO(cuda_find_largest, struct cuda_search)            \
 	DO(cuda_sum_experts, struct cuda_sums)               \
 	DO(cuda_choose, struct cuda_choice)                  \
 	DO(cuda_choose_any, struct cuda_choice)              \
@@ -302,6 +303,20 @@ struct cuda_gather {
 	const uint32_t *rows;
 	uint32_t n, width;
 };
+
+/* found[rows][parts]: the largest of each part of x[rows][n], of equals the first, divided by `divisor` before that. NaN
+ * is never the largest; where there is nothing else it is -infinity, at 0. The grid has the rows and the parts. */
+struct cuda_peak {
+	float number;
+	uint32_t at;
+};
+struct cuda_search {
+	const float *x;
+	struct cuda_peak *found;
+	uint32_t n;
+	float divisor;
+};
+enum { CUDA_LARGEST_PARTS = 64 };
 
 /* How a table in affine codes lies in memory: chunks of chunk_rows rows, of `rows` in all, whose codes of `bits` bits
  * come first, then the scales of their groups, then the biases. */

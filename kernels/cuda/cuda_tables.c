@@ -651,6 +651,22 @@ struct cuda_grid cuda_items_grid(size_t n)
 	return g;
 }
 
+struct cuda_grid cuda_search_grid(uint32_t rows)
+{
+	const struct cuda_grid g = {CUDA_LARGEST_PARTS, rows, CUDA_THREADS,
+				    CUDA_THREADS / CUDA_WARP * sizeof(struct cuda_peak)};
+	return g;
+}
+
+struct cuda_peak cuda_best_part(const struct cuda_peak *parts)
+{
+	struct cuda_peak best = parts[0];
+	for (const struct cuda_peak *p = parts + 1; p < parts + CUDA_LARGEST_PARTS; p++)
+		if (p->number > best.number || (p->number == best.number && p->at < best.at))
+			best = *p;
+	return best;
+}
+
 /* A softmax over all experts, and nothing else. */
 static bool cuda_choice_is_plain(const struct cuda_choice *p)
 {

@@ -59,6 +59,10 @@ struct cuda_grid cuda_norms_grid(const struct cuda_norms *p);
 struct cuda_grid cuda_lengths_grid(const struct cuda_lengths *p);
 /* Kernels of which each thread has an element. */
 struct cuda_grid cuda_items_grid(size_t n);
+/* Of cuda_find_largest, in CUDA_LARGEST_PARTS of each row. */
+struct cuda_grid cuda_search_grid(uint32_t rows);
+/* The largest of what it found in the parts of a row, of equals the first. */
+struct cuda_peak cuda_best_part(const struct cuda_peak *parts);
 /* The kernel for a router of this kind; and the one that also groups the row. */
 enum cuda_kernel cuda_choice_kernel(const struct cuda_choice *p);
 enum cuda_kernel cuda_route_kernel(const struct cuda_choice *p);

@@ -146,6 +146,39 @@ CUDA_KERNEL cuda_gather(struct cuda_gather p)
 		p.to[item] = p.from[(size_t)p.rows[row] * p.width + (uint32_t)item % p.width];
 }
 
+CUDA_THREAD struct cuda_peak cuda_better(struct cuda_peak a, struct cuda_peak b)
+{
+	return b.number > a.number || (b.number == a.number && b.at < a.at) ? b : a;
+}
+
+CUDA_KERNEL cuda_find_largest(struct cuda_search p)
+{
+	const float *x = p.x + (size_t)cuda_block_y() * p.n;
+	const uint32_t thread = cuda_thread(), step = cuda_blocks_x() * cuda_threads();
+	struct cuda_peak best = {cuda_minus_infinity(), 0},
+			  *warps = (struct cuda_peak *)(void *)cuda_shared();
+
+	cuda_wait_for_ahead();
+	CUDA_UNROLL_8
+	for (uint32_t i = cuda_block_x() * cuda_threads() + thread; i < p.n; i += step) {
+		const float number = p.divisor == 1 ? x[i] : cuda_divide(x[i], p.divisor);
+		if (number > best.number)
+			best = (struct cuda_peak){number, i};
+	}
+	CUDA_UNROLL
+	for (uint32_t h = 1; h < CUDA_WARP; h *= 2)
+		best = cuda_better(best, (struct cuda_peak){cuda_swap_float(best.number, h),
+							     cuda_swap(best.at, h)});
+	if (thread % CUDA_WARP == 0)
+		warps[thread / CUDA_WARP] = best;
+	cuda_barrier();
+	if (thread > 0)
+		return;
+	for (uint32_t i = 1; i < cuda_threads() / CUDA_WARP; i++)
+		best = cuda_better(best, warps[i]);
+	p.found[cuda_block_y() * cuda_blocks_x() + cuda_block_x()] = best;
+}
+
 CUDA_KERNEL cuda_embed(struct cuda_embedding p)
 {
 	const size_t item = cuda_item(), row = item / p.width;

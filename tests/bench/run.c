@@ -196,23 +196,33 @@ int run_go_to(struct run *r, struct context *x, uint32_t position, struct err *e
 	return failed;
 }
 
-/* Draws from a row's logits, as decoding does, though a random token continues. */
-static void choose(struct run *r, uint32_t row)
+int run_choose(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
+	       struct err *e)
 {
 	static const struct sampling greedy = {.top_p = 1};
-	sampler_draw(r->view.sampler,
-		     r->view.forward->logits + (size_t)row * r->view.config->vocabulary, &greedy,
-		     r->context.tokens.count);
+	const struct model_view *m = &((const struct run *)ctx)->view;
+	(void)rows;
+	(void)e;
+	for (uint32_t i = 0; i < n && logits->all; i++)
+		sampler_draw(m->sampler, logits->all + (size_t)i * m->config->vocabulary, &greedy, 0);
+	return 0;
+}
+
+static void run_clear_batch(struct run *r)
+{
+	step_batch_clear(&r->batch);
+	r->batch.read = run_choose;
+	r->batch.ctx = r;
 }
 
 static int run_prompt(struct run *r, const uint32_t *tokens, uint32_t n, bool logits, struct err *e)
 {
 	struct step_row row = {.context = &r->context, .kind = ROW_PROMPT};
-	step_batch_clear(&r->batch);
+	run_clear_batch(r);
 	int failed = step_batch_add(&r->batch, &row, tokens, n, e);
 	if (failed)
 		return failed;
-	r->batch.rows[n - 1].logits = logits;
+	r->batch.rows[n - 1].logits = r->batch.rows[n - 1].largest = logits;
 	return forward_run(r->view.forward, &r->batch, NULL, e);
 }
 
@@ -221,10 +231,11 @@ static int run_answer(struct run *r, uint32_t rows, struct err *e)
 {
 	uint32_t tokens[ANSWER_ROWS];
 	size_t held = r->context.tokens.count;
-	struct step_row row = {.context = &r->context, .kind = ROW_ANSWER, .logits = true};
+	struct step_row row = {
+		.context = &r->context, .kind = ROW_ANSWER, .logits = true, .largest = true};
 	for (uint32_t i = 0; i < rows; i++)
 		tokens[i] = run_random_token(r);
-	step_batch_clear(&r->batch);
+	run_clear_batch(r);
 	int failed = step_batch_add(&r->batch, &row, tokens, 1, e);
 	row.kind = ROW_DRAFT;
 	if (!failed)
@@ -250,11 +261,8 @@ static int prefill(struct run *r, const uint32_t *prompt, struct err *e)
 static int decode(struct run *r, uint32_t rows, struct err *e)
 {
 	int failed = 0;
-	for (uint64_t i = 0; i < r->tokens && !failed; i++) {
+	for (uint64_t i = 0; i < r->tokens && !failed; i++)
 		failed = run_answer(r, rows, e);
-		for (uint32_t row = 0; row < rows && !failed; row++)
-			choose(r, row);
-	}
 	return failed;
 }
 
@@ -294,9 +302,7 @@ static int run_prefill(struct run *r, struct round *o, struct pager_stats *befor
 	int failed = prefill(r, prompt, e);
 	o->seconds[PREFILL] = seconds_spent(r->effort.threads) - begun;
 	o->delta[PREFILL] = spent_in_delta_nets() - spent;
-	if (!failed)
-		choose(r, 0);
-	o->first_token = seconds_spent(r->effort.threads) - begun;
+	o->first_token = o->seconds[PREFILL]; /* which is drawn by then */
 	chunk_end(r->model);
 	count(r, before, &o->pager[PREFILL]);
 	free(prompt);

@@ -83,6 +83,10 @@ int run_fill_context(struct run *r, struct context *x, struct err *e);
 /* As if the context held exactly this many tokens. The content of the positions does not matter. */
 int run_go_to(struct run *r, struct context *x, uint32_t position, struct err *e);
 
+/* A step_batch's `read`, of a run: draws from each row's logits as decoding does, though random tokens continue. */
+int run_choose(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
+	       struct err *e);
+
 /* What is known of the model and of its loading. */
 void run_report_facts(struct run *r, struct report *report, const struct run_work *w);
 /* rounds[0] is the first round, in which memory still fills: it is reported by itself. After it

@@ -56,31 +56,18 @@ static void answers_add_experts(struct answers *a)
 	memset(a->chosen, 0, all * sizeof *a->chosen);
 }
 
-/* A step_batch's `read`: chooses tokens, though random ones continue. */
-static int answers_choose(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
-			  struct err *e)
-{
-	static const struct sampling greedy = {.top_p = 1};
-	const struct answers *a = ctx;
-	const struct model_view *m = &a->run->view;
-	(void)rows;
-	(void)e;
-	for (uint32_t i = 0; i < n; i++)
-		sampler_draw(m->sampler, logits + (size_t)i * m->config->vocabulary, &greedy, 0);
-	return 0;
-}
-
 static int answers_step(struct answers *a, uint32_t n, struct err *e)
 {
 	struct run *r = a->run;
 	int failed = 0;
 	step_batch_clear(&r->batch);
-	r->batch.read = answers_choose;
-	r->batch.ctx = a;
+	r->batch.read = run_choose;
+	r->batch.ctx = r;
 	for (uint32_t i = 0; i < n && !failed; i++) {
 		const struct step_row row = {.context = &a->context[i],
 					     .kind = ROW_ANSWER,
 					     .logits = true,
+					     .largest = true,
 					     .account = &a->account[i]};
 		uint32_t token = run_random_token(r);
 		failed = step_batch_add(&r->batch, &row, &token, 1, e);

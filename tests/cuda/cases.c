@@ -50,6 +50,7 @@ const struct kernel_case kernel_cases[] = {
 	{"activations", case_activations},
 	{"sums_and_biases", case_sums_and_biases},
 	{"gather", case_gather},
+	{"largest numbers", case_search},
 	{"embed", case_embed},
 	{"sum_experts", case_sum_experts},
 	{"choose", case_choose},

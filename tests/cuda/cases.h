@@ -49,6 +49,7 @@ bool case_gates(const struct runner *r);
 bool case_activations(const struct runner *r);
 bool case_sums_and_biases(const struct runner *r);
 bool case_gather(const struct runner *r);
+bool case_search(const struct runner *r);
 bool case_embed(const struct runner *r);
 bool case_sum_experts(const struct runner *r);
 bool case_choose(const struct runner *r);

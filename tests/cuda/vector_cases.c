@@ -308,6 +308,71 @@ bool case_gather(const struct runner *r)
 	return right;
 }
 
+/* A number that gives the same quotient by 3 as the next larger one; or any number, if the divisor is 1. */
+static float case_merged(struct random *random, float divisor)
+{
+	float x = 0;
+	do
+		x = 24 + (float)(random_u32(random) % 65536) * 0x1p-16F;
+	while (x / divisor != nextafterf(x, INFINITY) / divisor && divisor != 1);
+	return x;
+}
+
+/* Rows whose largest numbers are equal, or become so when divided, beside zeros and NaN; and rows without any. */
+static void case_search_rows(float *x, uint32_t n, float divisor)
+{
+	struct random random = {n};
+	const float largest = case_merged(&random, divisor), next = nextafterf(largest, INFINITY);
+	random_normal(&random, x, n);
+	x[n / 3] = x[n - 1] = largest;
+	x[n / 2] = divisor == 1 ? largest : next;
+	x[n / 4] = NAN;
+	for (uint32_t i = 0; i < n; i++) {
+		x[n + i] = i % 5 == 3 ? NAN : i > n / 2 ? 0 : -INFINITY;
+		x[2 * n + i] = i % 2 ? 0 : -0.0F; /* which are equal */
+		x[3 * n + i] = i % 3 ? NAN : -INFINITY;
+	}
+}
+
+/* What a loop over all of a row finds. */
+static struct cuda_peak case_found(const float *x, uint32_t n, float divisor)
+{
+	struct cuda_peak best = {-INFINITY, 0};
+	for (uint32_t i = 0; i < n; i++)
+		if (x[i] / divisor > best.number)
+			best = (struct cuda_peak){x[i] / divisor, i};
+	return best;
+}
+
+static bool case_search_of(const struct runner *r, uint32_t n, float divisor)
+{
+	enum { ROWS = 4 };
+	struct cuda_peak got[ROWS * CUDA_LARGEST_PARTS];
+	float *x = case_alloc((size_t)ROWS * n, sizeof *x);
+	case_search_rows(x, n, divisor);
+	const struct cuda_search p = {r->put(r->ctx, x, (size_t)ROWS * n * sizeof *x),
+				      r->put(r->ctx, NULL, sizeof got), n, divisor};
+	bool right = case_launch(r, cuda_find_largest_number, cuda_search_grid(ROWS), &p, sizeof p) &&
+		     r->get(r->ctx, got, p.found, sizeof got);
+	for (uint32_t row = 0; row < ROWS && right; row++) {
+		const struct cuda_peak want = case_found(x + (size_t)row * n, n, divisor);
+		const struct cuda_peak best = cuda_best_part(got + (size_t)row * CUDA_LARGEST_PARTS);
+		right = compare_bytes("the largest number, and its place", &best, &want, sizeof best, 1);
+	}
+	free(x);
+	r->forget(r->ctx);
+	return right;
+}
+
+bool case_search(const struct runner *r)
+{
+	static const uint32_t sizes[] = {8, 33, 4099, 70001};
+	bool right = true;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		right &= case_search_of(r, sizes[i], 1) && case_search_of(r, sizes[i], 3);
+	return right;
+}
+
 /* Rows of a table of random bytes, whose scales may be anything. */
 static bool case_embed_of(const struct runner *r, enum format format, uint32_t width)
 {

@@ -94,7 +94,8 @@ answers_all_the_same() { # WORDS
 	answers
 	echo reset > ctl || exit
 	cd "$m" || exit
-	grep -q "^stopped at [0-9]* %: $store/.*$1" info/progress || fail "progress: $(cat info/progress)"
+	# The answer's experts were written again, in the background: until the last of them has failed it goes on.
+	until_true grep -q "^stopped at [0-9]* %: $store/.*$1" info/progress || fail "progress: $(cat info/progress)"
 }
 # If the store's source cannot be recorded either, or a conversion has to begin again, there is no answer.
 answers_not() { # WORDS

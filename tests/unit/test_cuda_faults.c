@@ -115,12 +115,12 @@ struct reader {
 	const char *word; /* what the driver does once the first logits are read */
 };
 
-static int read_logits(void *ctx, const uint32_t *rows, uint32_t n, const float *logits,
-		       struct err *e)
+static int read_logits(void *ctx, const uint32_t *rows, uint32_t n,
+		       const struct step_logits *logits, struct err *e)
 {
 	struct reader *d = ctx;
 	(void)rows, (void)e;
-	test_record_floats(d->r, logits, n * d->width);
+	test_record_floats(d->r, logits->all, n * d->width);
 	if (d->word)
 		test_driver_be(d->word);
 	d->word = NULL;

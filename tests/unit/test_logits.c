@@ -25,12 +25,12 @@ static struct {
 	pthread_t thread[2]; /* that took them */
 } meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-void __real_turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
+void __real_turn_take(struct turn_state *t, uint32_t row, const struct step_logits *logits,
 		      const struct turn_scratch *x, struct turn_event *ev);
-void __wrap_turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
+void __wrap_turn_take(struct turn_state *t, uint32_t row, const struct step_logits *logits,
 		      const struct turn_scratch *x, struct turn_event *ev);
 
-void __wrap_turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, float *logits,
+void __wrap_turn_take(struct turn_state *t, uint32_t row, const struct step_logits *logits,
 		      const struct turn_scratch *x, struct turn_event *ev)
 {
 	const struct session *s = t->session;
@@ -42,7 +42,7 @@ void __wrap_turn_take(struct turn_state *t, uint32_t first_row, uint32_t n, floa
 	if (waits)
 		meeting.thread[0] = pthread_self();
 	pthread_mutex_unlock(&meeting.lock);
-	__real_turn_take(t, first_row, n, logits, x, ev);
+	__real_turn_take(t, row, logits, x, ev);
 	pthread_mutex_lock(&meeting.lock);
 	if (together && s == meeting.other && !meeting.taken) {
 		meeting.thread[1] = pthread_self();

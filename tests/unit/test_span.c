@@ -426,15 +426,16 @@ struct reading {
 	int ends_at; /* the call that returns an error */
 };
 
-static int take(void *ctx, const uint32_t *rows, uint32_t n, const float *logits, struct err *why)
+static int take(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
+		struct err *why)
 {
 	struct reading *r = ctx;
 	assert_true(n && n <= HEAD_ROWS);
 	r->calls++;
 	for (uint32_t i = 0; i < n; i++, r->rows++) {
 		assert_int_equal(rows[i], r->rows);
-		memcpy(r->logits + rows[i] * vocabulary(), logits + i * vocabulary(),
-		       vocabulary() * sizeof *logits);
+		memcpy(r->logits + rows[i] * vocabulary(), logits->all + i * vocabulary(),
+		       vocabulary() * sizeof *r->logits);
 	}
 	return (int)r->calls == r->ends_at ? err_set(why, EIO, "enough") : 0;
 }
