@@ -64,7 +64,7 @@ struct backend {
 	 * operations do not fail. */
 	int (*failed)(const struct environment *env, struct err *e);
 	/* When all layers of a step have been computed, before its tokens are appended, and where
-	 * logits are wanted after `end` and before `head`: the rows' keys and values are in their
+	 * logits are wanted after `end` and before `head` or `largest`: the rows' keys and values are in their
 	 * contexts when the call returns, and so are states that are not away. NULL: they are there
 	 * after each layer. */
 	void (*settle)(struct step *s);
@@ -139,7 +139,8 @@ struct backend {
 	/* Computes logits[n][vocabulary] from the first n rows of normed. */
 	void (*head)(struct step *s, uint32_t n, float *logits);
 	/* Instead of head: the largest logit of each of the first n rows of normed, n at most HEAD_ROWS, and its
-	 * token, as sampler_greedy finds it. False, or NULL: head must be called. */
+	 * token, as sampler_greedy finds it; where none is above -infinity, -infinity and token 0. False, or
+	 * NULL: head must be called. True also after a failure, and then `out` has nothing. */
 	bool (*largest)(struct step *s, uint32_t n, struct candidate *out);
 	/* Main memory for logits[HEAD_ROWS][vocabulary] of `head`, which needs no copying then; the
 	 * scratch's. NULL: the caller has some. */

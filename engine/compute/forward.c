@@ -425,10 +425,10 @@ static void forward_settle(struct forward *f, struct forward_pass *p)
 /* Whether the reader needs nothing but the largest logit of each of these rows. */
 static bool forward_wants_largest(const struct step_batch *b, const uint32_t *rows, uint32_t n)
 {
-	bool largest = true;
 	for (uint32_t i = 0; i < n; i++)
-		largest &= b->rows[rows[i]].largest;
-	return largest;
+		if (!b->rows[rows[i]].only_largest)
+			return false;
+	return true;
 }
 
 /* Gives the logits of the next HEAD_ROWS rows to the batch's reader. */

@@ -30,7 +30,7 @@ struct token_bias {
 };
 
 struct candidate {
-	float p; /* probability; where it says so, the logit */
+	float p; /* a probability; of sampler_likeliest and of a step a logit */
 	uint32_t id;
 };
 struct sampler { /* scratch for one vocabulary; owned by one thread */
@@ -111,7 +111,7 @@ void sampler_repetition_apply(const struct repetition *r, float *logits);
 /* The natural logarithm of Σ exp(logit), by the same softmax as a draw's: a logit minus this is a
  * log-probability. NaN if a logit is. */
 double sampler_log_sum(struct sampler *s, const float *logits);
-/* The *n largest logits (`p`) in descending order, ties to the lowest id; *n becomes the vocabulary if
+/* The *n largest logits in descending order, ties to the lowest id; *n becomes the vocabulary if
  * that is less. In the sampler's own memory, until its next use. */
 const struct candidate *sampler_likeliest(struct sampler *s, const float *logits, uint32_t *n);
 

@@ -92,14 +92,15 @@ struct step_row {
 	uint32_t position, token;
 	enum row_kind kind;
 	bool logits; /* the caller wants this row's logits */
-	bool largest; /* …but the reader needs nothing of them but the largest */
+	bool only_largest; /* …but the reader needs nothing of them but the largest */
 	/* Of the row's session, the same for all rows of a context: */
 	struct losses losses;
 	struct step_account *account; /* NULL: if the span fails, the call fails */
 };
 
-/* What a reader gets of n rows: all[n][vocabulary], which it may change; or, where no row of them needs more and the
- * backend finds it faster, largest[n] (`p` is the logit), and `all` is NULL. */
+/* What a reader gets of n rows: all[n][vocabulary], which it may change, and then `largest` has nothing. Or, where no
+ * row of them needs more and the backend finds it faster, `all` is NULL, and largest[n] has each row's largest logit
+ * (`p`) and its token. */
 struct step_logits {
 	float *all;
 	const struct candidate *largest;

@@ -97,7 +97,7 @@ struct cuda_scratch {
 	gpu_address memory;
 	struct cuda_input normed;   /* [rows][hidden] */
 	uint32_t normed_rows;	    /* of the last `end` */
-	uint32_t head_rows;	    /* whose logits are on their way to logits_out */
+	uint32_t head_rows;	    /* whose logits the last `end` has begun to compute; 0: none */
 	bool ended_by_cpu;	    /* the last `end`: normed is in the CPU's scratch */
 	struct cuda_input guess;    /* [PREDICT_MOST][hidden]: of a later layer's router */
 	gpu_address q;		    /* [rows][heads · head dim] */
@@ -277,7 +277,7 @@ void cuda_feed(struct step *s, uint32_t layer);
 /* cuda_outputs.c */
 void cuda_end(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n);
 void cuda_head(struct step *s, uint32_t n, float *logits);
-bool cuda_largest_of(struct step *s, uint32_t n, struct candidate *out);
+bool cuda_largest_logits(struct step *s, uint32_t n, struct candidate *out);
 float *cuda_logits(struct scratch *scratch);
 float *cuda_normed(struct scratch *scratch);
 

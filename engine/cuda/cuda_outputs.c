@@ -102,12 +102,12 @@ void cuda_head(struct step *s, uint32_t n, float *logits)
 }
 
 /* Only the largest of each part of the vocabulary goes to main memory. Logits with a cap do not come here: the function
- * that bounds them is the CPU's, and makes equals of some. */
-bool cuda_largest_of(struct step *s, uint32_t n, struct candidate *out)
+ * that bounds them is the CPU's, and makes some of them equal. */
+bool cuda_largest_logits(struct step *s, uint32_t n, struct candidate *out)
 {
 	struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct config *c = s->env->config;
-	if (k->ended_by_cpu || k->head_rows != n || c->logit_cap > 0)
+	if (k->head_rows != n || c->logit_cap > 0)
 		return false;
 	const struct cuda_search p = {cuda_at(k->logits), cuda_at(k->largest), c->vocabulary,
 				      c->logits_scaling};

@@ -71,7 +71,8 @@ void turn_begin_step(struct turn_state *t)
 	choose_begin_step(t);
 }
 
-/* Whether tokens are drawn by nothing but the model's logits, of which the largest is taken. */
+/* Whether the next token is the largest of the model's own logits: nothing of what turn_sample does changes or keeps
+ * them. */
 static bool turn_draws_largest(const struct turn_state *t)
 {
 	const struct asked *asked = &t->session->asked;
@@ -103,10 +104,11 @@ static int turn_prompt_rows(struct turn_state *t, uint32_t room, struct step_bat
 				     .losses = t->losses,
 				     .account = &t->session->account};
 	int failed = step_batch_add(b, &row, t->ids.ids + held, n, e);
-	if (!failed)
-		b->rows[b->count - 1].logits = scores || t->step.draws;
-	if (!failed && t->step.draws)
-		b->rows[b->count - 1].largest = turn_draws_largest(t);
+	if (!failed) {
+		struct step_row *last = &b->rows[b->count - 1];
+		last->logits = scores || t->step.draws;
+		last->only_largest = t->step.draws && turn_draws_largest(t);
+	}
 	return failed;
 }
 
@@ -123,7 +125,7 @@ static int turn_answer_rows(struct turn_state *t, struct step_batch *b, struct e
 	struct step_row row = {.context = &t->session->context,
 			       .kind = ROW_ANSWER,
 			       .logits = true,
-			       .largest = turn_draws_largest(t),
+			       .only_largest = turn_draws_largest(t),
 			       .losses = t->losses,
 			       .account = &t->session->account};
 	int failed = step_batch_add(b, &row, t->ids.ids + held, 1, e);
@@ -168,7 +170,8 @@ static const char *turn_end_after(const struct turn_state *t, size_t held, bool 
 	return held >= t->env->model->id.context ? "length" : NULL;
 }
 
-/* Samples from the logits of all tokens; drawn: the token and its logit. -EIO: none is allowed. */
+/* Samples from the logits of all tokens; drawn: the token and its logit. What is done to logits here is listed in
+ * turn_draws_largest. -EIO: the grammar allows no token. */
 static int turn_sample(struct turn_state *t, size_t held, float *logits,
 		       const struct turn_scratch *x, struct candidate *drawn, struct err *e)
 {

@@ -304,8 +304,9 @@ struct cuda_gather {
 	uint32_t n, width;
 };
 
-/* found[rows][parts]: the largest of each part of x[rows][n], of equals the first, divided by `divisor` before that. NaN
- * is never the largest; where there is nothing else it is -infinity, at 0. The grid has the rows and the parts. */
+/* found[rows][parts]: the largest number of each part of x[rows][n]. Numbers are divided by `divisor` first; of equal
+ * quotients the one with the lowest index is found. NaN is never the largest; where there is nothing else it is
+ * -infinity, at 0. The grid has the parts and the rows; the numbers of a part lie apart. */
 struct cuda_peak {
 	float number;
 	uint32_t at;

@@ -151,20 +151,36 @@ CUDA_THREAD struct cuda_peak cuda_better(struct cuda_peak a, struct cuda_peak b)
 	return b.number > a.number || (b.number == a.number && b.at < a.at) ? b : a;
 }
 
+/* A thread's numbers, some of which are loaded at once. */
+CUDA_THREAD struct cuda_peak cuda_find_own(const struct cuda_search *p)
+{
+	enum { AT_ONCE = 8 };
+	const float *x = p->x + (size_t)cuda_block_y() * p->n;
+	const uint32_t step = cuda_blocks_x() * cuda_threads();
+	struct cuda_peak best = {cuda_minus_infinity(), 0};
+
+	for (uint32_t first = (uint32_t)cuda_item(); first < p->n; first += AT_ONCE * step) {
+		float some[AT_ONCE];
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < AT_ONCE; i++)
+			some[i] = first + i * step < p->n ? x[first + i * step] : cuda_nan();
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < AT_ONCE; i++) {
+			const float number = p->divisor == 1 ? some[i] : cuda_divide(some[i], p->divisor);
+			if (number > best.number)
+				best = (struct cuda_peak){number, first + i * step};
+		}
+	}
+	return best;
+}
+
 CUDA_KERNEL cuda_find_largest(struct cuda_search p)
 {
-	const float *x = p.x + (size_t)cuda_block_y() * p.n;
-	const uint32_t thread = cuda_thread(), step = cuda_blocks_x() * cuda_threads();
-	struct cuda_peak best = {cuda_minus_infinity(), 0},
-			  *warps = (struct cuda_peak *)(void *)cuda_shared();
+	const uint32_t thread = cuda_thread();
+	struct cuda_peak *warps = (struct cuda_peak *)(void *)cuda_shared(), best;
 
 	cuda_wait_for_ahead();
-	CUDA_UNROLL_8
-	for (uint32_t i = cuda_block_x() * cuda_threads() + thread; i < p.n; i += step) {
-		const float number = p.divisor == 1 ? x[i] : cuda_divide(x[i], p.divisor);
-		if (number > best.number)
-			best = (struct cuda_peak){number, i};
-	}
+	best = cuda_find_own(&p);
 	CUDA_UNROLL
 	for (uint32_t h = 1; h < CUDA_WARP; h *= 2)
 		best = cuda_better(best, (struct cuda_peak){cuda_swap_float(best.number, h),

@@ -222,7 +222,7 @@ static int run_prompt(struct run *r, const uint32_t *tokens, uint32_t n, bool lo
 	int failed = step_batch_add(&r->batch, &row, tokens, n, e);
 	if (failed)
 		return failed;
-	r->batch.rows[n - 1].logits = r->batch.rows[n - 1].largest = logits;
+	r->batch.rows[n - 1].logits = r->batch.rows[n - 1].only_largest = logits;
 	return forward_run(r->view.forward, &r->batch, NULL, e);
 }
 
@@ -232,7 +232,7 @@ static int run_answer(struct run *r, uint32_t rows, struct err *e)
 	uint32_t tokens[ANSWER_ROWS];
 	size_t held = r->context.tokens.count;
 	struct step_row row = {
-		.context = &r->context, .kind = ROW_ANSWER, .logits = true, .largest = true};
+		.context = &r->context, .kind = ROW_ANSWER, .logits = true, .only_largest = true};
 	for (uint32_t i = 0; i < rows; i++)
 		tokens[i] = run_random_token(r);
 	run_clear_batch(r);
@@ -302,7 +302,6 @@ static int run_prefill(struct run *r, struct round *o, struct pager_stats *befor
 	int failed = prefill(r, prompt, e);
 	o->seconds[PREFILL] = seconds_spent(r->effort.threads) - begun;
 	o->delta[PREFILL] = spent_in_delta_nets() - spent;
-	o->first_token = o->seconds[PREFILL]; /* which is drawn by then */
 	chunk_end(r->model);
 	count(r, before, &o->pager[PREFILL]);
 	free(prompt);

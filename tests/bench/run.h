@@ -55,7 +55,7 @@ struct ceilings {
 };
 
 struct round {
-	double seconds[PHASES_MOST], first_token;
+	double seconds[PHASES_MOST]; /* of the prompt, until its token is drawn */
 	double delta[PHASES_MOST];	       /* of the seconds, in delta nets (spent.h) */
 	struct pager_stats pager[PHASES_MOST]; /* what the phase added */
 	struct ceilings ceiling;	       /* at that time */

@@ -67,7 +67,7 @@ static int answers_step(struct answers *a, uint32_t n, struct err *e)
 		const struct step_row row = {.context = &a->context[i],
 					     .kind = ROW_ANSWER,
 					     .logits = true,
-					     .largest = true,
+					     .only_largest = true,
 					     .account = &a->account[i]};
 		uint32_t token = run_random_token(r);
 		failed = step_batch_add(&r->batch, &row, &token, 1, e);

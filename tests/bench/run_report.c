@@ -113,7 +113,7 @@ static void report_speed(struct table *t, const struct run_work *w, const struct
 				       : 0;
 		delta[i] = 100 * o->delta[row->index] / seconds;
 		other[i] =
-			prefill ? 1e3 * o->first_token : 100 * o->seconds[FIRST_DECODE] / seconds;
+			prefill ? 1e3 * o->seconds[PREFILL] : 100 * o->seconds[FIRST_DECODE] / seconds;
 	}
 	struct summary rates = summarise(rate, row->count), shares = summarise(share, row->count),
 		       others = summarise(other, row->count), deltas = summarise(delta, row->count);

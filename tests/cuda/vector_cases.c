@@ -308,7 +308,8 @@ bool case_gather(const struct runner *r)
 	return right;
 }
 
-/* A number that gives the same quotient by 3 as the next larger one; or any number, if the divisor is 1. */
+/* A number whose quotient is that of the next larger one; by 1 any number. The divisor is 1, or one such as 3 with which
+ * there are some from 24 to 25. */
 static float case_merged(struct random *random, float divisor)
 {
 	float x = 0;

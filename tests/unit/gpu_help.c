@@ -352,6 +352,47 @@ void test_rows_of(struct test_gpu *g, struct test_record *r, struct context *x, 
 	test_step_of(g, r, &rows, 1);
 }
 
+struct draw_reader {
+	struct test_record *record;
+	uint32_t vocabulary, alone;
+};
+
+static int draw_read(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
+		     struct err *e)
+{
+	struct draw_reader *d = ctx;
+	(void)rows, (void)e;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct step_logits row = step_logits_of_row(logits, i, d->vocabulary);
+		const uint32_t id = row.all ? sampler_greedy(row.all, d->vocabulary) : row.largest->id;
+		test_record_floats(d->record, (float[]){row.all ? row.all[id] : row.largest->p, (float)id}, 2);
+		d->alone += !row.all;
+	}
+	return 0;
+}
+
+uint32_t test_draw(struct test_gpu *g, struct test_record *r, uint32_t rows, uint32_t whole)
+{
+	struct draw_reader reader = {r, g->v.config->vocabulary, 0};
+	struct test_record none = {0};
+	struct context x;
+	struct test_step s;
+	struct err e;
+	test_context_of(g, &x);
+	test_step_begin(&s, g, &none, &(struct test_rows){.x = &x, .seed = 3, .n = rows}, 1);
+	for (uint32_t i = 0; i < rows; i++)
+		s.batch.rows[i].only_largest = i != whole;
+	s.batch.read = draw_read;
+	s.batch.ctx = &reader;
+	if (forward_run(g->v.forward, &s.batch, NULL, &e))
+		fail_msg("%s", e.text);
+	s.account[0].end = SPAN_FAILED; /* all is recorded */
+	test_step_end(&s);
+	test_record_free(&none);
+	context_free(&x);
+	return reader.alone;
+}
+
 void test_tap(void *ctx, enum tap_point point, uint32_t layer, uint32_t position, uint32_t tokens,
 	      uint32_t width, const float *rows)
 {

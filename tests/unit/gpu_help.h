@@ -94,6 +94,9 @@ void test_step_of(struct test_gpu *g, struct test_record *r, const struct test_r
 /* A whole step of one context. */
 void test_rows_of(struct test_gpu *g, struct test_record *r, struct context *x, uint32_t seed,
 		  uint32_t n, enum row_kind kind);
+/* A step of a prompt of that many rows, from which tokens are drawn greedily; but of row `whole` a reader needs all
+ * logits. Records each row's largest logit and its token. Returns of how many rows the reader was given nothing else. */
+uint32_t test_draw(struct test_gpu *g, struct test_record *r, uint32_t rows, uint32_t whole);
 /* A tap (step.h) that records the rows. ctx: struct test_record. */
 void test_tap(void *ctx, enum tap_point point, uint32_t layer, uint32_t position, uint32_t tokens,
 	      uint32_t width, const float *rows);

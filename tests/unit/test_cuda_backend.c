@@ -310,49 +310,11 @@ static void passes_that_wait_are_what_they_are_at_once(void **state)
 
 /* ---- a reader of the largest logits ---- */
 
-struct largest_reader {
-	struct test_record *record;
-	size_t width;
-	uint32_t alone; /* rows of which it was given nothing else */
-};
-
-static int read_largest(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
-			struct err *e)
-{
-	struct largest_reader *l = ctx;
-	(void)rows, (void)e;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct step_logits row = step_logits_of_row(logits, i, (uint32_t)l->width);
-		const uint32_t id = row.all ? sampler_greedy(row.all, (uint32_t)l->width) : row.largest->id;
-		const float both[2] = {row.all ? row.all[id] : row.largest->p, (float)id};
-		test_record_floats(l->record, both, 2);
-		l->alone += !row.all;
-	}
-	return 0;
-}
-
 /* Of 20 rows one needs all of its logits, so its group of HEAD_ROWS gets them. */
 static void largest(struct test_gpu *g, struct test_record *r)
 {
 	enum { ROWS = 20, WHOLE = 10 };
-	struct largest_reader reader = {r, g->v.config->vocabulary, 0};
-	struct test_record none = {0};
-	struct test_step s;
-	struct context x;
-	struct err e;
-	test_context_of(g, &x);
-	test_step_begin(&s, g, &none, &(struct test_rows){.x = &x, .seed = 3, .n = ROWS}, 1);
-	for (uint32_t i = 0; i < ROWS; i++)
-		s.batch.rows[i].largest = i != WHOLE;
-	s.batch.read = read_largest;
-	s.batch.ctx = &reader;
-	if (forward_run(g->v.forward, &s.batch, NULL, &e))
-		fail_msg("%s", e.text);
-	assert_int_equal(reader.alone, g == &test_cpu ? 0 : ROWS - HEAD_ROWS);
-	s.account[0].end = SPAN_FAILED; /* all is recorded */
-	test_step_end(&s);
-	test_record_free(&none);
-	context_free(&x);
+	assert_int_equal(test_draw(g, r, ROWS, WHOLE), g == &test_cpu ? 0 : ROWS - HEAD_ROWS);
 }
 
 static void a_reader_gets_the_cpus_largest_logits(void **state)

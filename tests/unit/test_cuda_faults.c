@@ -127,6 +127,47 @@ static int read_logits(void *ctx, const uint32_t *rows, uint32_t n,
 	return 0;
 }
 
+/* Whether a step whose rows are all drawn greedily has a launch after so many others, which fails. */
+static bool draw_fails_after(uint32_t launches, const struct test_record *want)
+{
+	struct test_record got = {0};
+	struct test_gpu g;
+	char word[32];
+	test_gpu_open(&g, HELD_ALL);
+	(void)snprintf(word, sizeof word, "wild-after=%u", launches);
+	test_driver_be(word);
+	(void)test_draw(&g, &got, HEAD_ROWS, HEAD_ROWS);
+	test_driver_be("");
+	bool failed = !test_gpu_computes(&g);
+	if (failed)
+		assert_off(&g, "CUDA_ERROR_ILLEGAL_ADDRESS");
+	test_record_same_logits(&got, want);
+	test_record_free(&got);
+	test_gpu_close(&g);
+	return failed;
+}
+
+/* The last launch is the one that finds the largest logits. */
+static void a_draw_that_fails_is_the_cpus(void **state)
+{
+	struct test_record want = {0};
+	uint32_t fails = 0, stands = 256;
+	(void)state;
+	driver_or_skip();
+	(void)test_draw(&test_cpu, &want, HEAD_ROWS, HEAD_ROWS);
+	assert_true(draw_fails_after(fails, &want));
+	assert_false(draw_fails_after(stands, &want));
+	while (stands - fails > 1) {
+		uint32_t middle = (fails + stands) / 2;
+		if (draw_fails_after(middle, &want))
+			fails = middle;
+		else
+			stands = middle;
+	}
+	assert_true(fails > 20);
+	test_record_free(&want);
+}
+
 /* A prompt's logits, given to a reader in groups. */
 static int read_prompt(struct test_gpu *g, struct test_record *r, struct context *x, uint32_t n,
 		       const char *word)
@@ -394,6 +435,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_that_fails_is_computed_by_the_cpu),
+		cmocka_unit_test(a_draw_that_fails_is_the_cpus),
 		cmocka_unit_test(a_reader_gets_the_cpus_logits_or_an_error),
 		cmocka_unit_test(a_pass_that_waits_while_the_gpu_fails_goes_on),
 		cmocka_unit_test(a_pass_that_was_idle_when_the_gpu_failed_has_a_stream_of_the_cpus),
