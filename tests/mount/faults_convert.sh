@@ -231,6 +231,7 @@ claim "…or while the model answers" goes_on "$experts write stall=1 after=20 c
 
 # ---- a disk that hangs ----
 
+is_like() { [[ $(cat info/state)/$(cat status) == $1 ]]; } # STATE/STATUS, a pattern
 lives() { # STATE/STATUS RULE…
 	local word=$1
 	shift
@@ -244,7 +245,7 @@ lives() { # STATE/STATUS RULE…
 		"mkdir sessions/x" "rmdir sessions/x"; do
 		timeout $limit $command >/dev/null || fail "$command waits for the disk"
 	done
-	case $(cat info/state)/$(cat status) in $word) ;; *) fail "$(cat info/state)/$(cat status) is not $word" ;; esac
+	until_true is_like "$word" || fail "$(cat info/state)/$(cat status) is not $word"
 	no_store
 	faults
 	wait $reader || fail "the reader failed: $(cat error)"
