@@ -18,7 +18,8 @@ complete
 cd /
 unmounted
 mv "$store" "$work/reference"
-kept() { ls "$1" | grep -vx -e heat -e checkpoint | xargs; } # FOLDER: what is there of a store, and of a checkpoint, which it is
+# FOLDER: what is there of a store, and of a checkpoint, which it is. After ten seconds' rest its loss is measured as well.
+kept() { ls "$1" | grep -vx -e heat -e loss -e checkpoint | xargs; }
 claim "a store is its files and a checkpoint's, and nothing else" same "$(kept "$work"/reference/*/4bit | tr ' ' '\n' |
 	grep -Ev '^(chat_template.jinja|(config|generation_config|model.safetensors.index|tokenizer|tokenizer_config|tc_config).json)$' | xargs)" \
 	"dense.safetensors experts.safetensors index source"
