@@ -55,6 +55,7 @@ ended() {
 	kill -TERM "$daemon"
 	cd /
 	until_true not grep -q " $mnt " /proc/self/mountinfo || fail "it is still mounted"
+	until_true at_rest "$daemon" || fail "it does not wait for its write" # and has told the conversion to end
 	faults
 	until_true not alive "$daemon" || fail "it does not end"
 	kept

@@ -115,8 +115,12 @@ another_user() {
 	status_of 1 "$mnt is the mount of user $(id -u): only that user and root may unmount it" \
 		setpriv --reuid=65534 --regid=65534 --clear-groups "$work/moefs" umount "$mnt"
 }
+stopped() { # PROCESS
+	! cat "/proc/$1/task/"*/status | grep '^State:' | grep -qv 'State:.T'
+}
 looking() { # a mount that does not answer delays no command: its line says so
 	kill -STOP "$daemon"
+	until_true stopped "$daemon" || fail "it does not stop" # each of its threads, which may take a moment
 	timeout "$limit" "$MOEFS" list >"$work/list.out"
 	kill -CONT "$daemon"
 	same "$(grep -F "$mnt	" "$work/list.out" | cut -f 3,4)" "-	does not answer"

@@ -221,8 +221,13 @@ stopped() {
 	let_go
 	rmdir "$sums_there/sessions/stays"
 }
-pipe_closed() {
-	"$MOEFS" ask "$says" "A long one, please." </dev/null 2>"$work/said" | head -n 1 >"$work/answer"
+pipe_closed() { # the answer goes on once its reader is gone: all of it would fit into the pipe
+	hold_at 100
+	"$MOEFS" ask "$says" "A long one, please." </dev/null 2>"$work/said" | {
+		head -n 1 >"$work/answer"
+		exec </dev/null
+		let_go
+	}
 	same "${PIPESTATUS[0]} $(cat "$work/answer") $(cat "$work/said")" "141 1. The fox number 7 sees 1 birds. " "SIGPIPE"
 	sessions_are default
 }
@@ -292,7 +297,7 @@ stops() {
 		type ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha
 		run until grep -q generating "$session/status"; do :; done
 		press C
-		run rm "$MOEFS_HOLD" && grep -q stopped "$session/wait" && grep -q "^finish stopped" "$session/stats"
+		run grep -q stopped "$session/wait" && rm "$MOEFS_HOLD" && grep -q "^finish stopped" "$session/stats"
 		run ! grep -q Never "$session/log"
 		type /set chat on
 		type /reset

@@ -163,13 +163,19 @@ claim "an answer comes as it grows, stop ends it, and a client that leaves leave
 # Browsers have six connections for all of their pages: an answer comes in parts, so that more pages take turns.
 parts() {
 	local whole length
+	begins() { # a part has what comes within a second, which may be nothing
+		same "$(status "$(here parts)/output?from=0")" 202 "a part of what grows"
+		length=$(wc -c <"$work/body")
+		[ "$length" -gt 0 ]
+	}
+	stands() { # what is not there yet is nothing, once the turn stands
+		same "$(status "$(here parts)/output?from=$length")" 202 "what is not there yet"
+		[ ! -s "$work/body" ] || { length=$((length + $(wc -c <"$work/body"))); false; }
+	}
 	mkdir sessions/parts && cd sessions/parts || exit
 	begin_long
-	same "$(status "$(here parts)/output?from=0")" 202 "a part of what grows"
-	length=$(wc -c <"$work/body")
-	[ "$length" -gt 0 ] || fail "it is empty"
-	same "$(status "$(here parts)/output?from=$length")" 202 "what is not there yet"
-	same "$(cat "$work/body")" "" "it"
+	until_true begins || fail "it is empty"
+	until_true stands || fail "it does not stand"
 	end_long
 	whole=$(cat output)
 	same "$(status "$(here parts)/output?from=3")" 200 "the rest"

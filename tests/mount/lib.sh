@@ -25,8 +25,9 @@ skip_all() { # unmounts first, as at any end
 	exit 0
 }
 
-alive() { # false for a process that has ended but was not waited for
-	grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null
+# False for a process that has ended but was not waited for. Its first thread may have ended before others, which keep its files.
+alive() {
+	grep -qs '^State:.[^ZX]' "/proc/$1/task/"*/status
 }
 
 not() { ! "$@"; } # COMMAND…
