@@ -13,7 +13,8 @@ clean_up() {
 	trap - EXIT INT TERM HUP
 	cd /
 	if mountpoint -q "$m"; then
-		moefs umount -z "$m"
+		# The first waits for the process that serves it, which may still write to $work.
+		moefs umount "$m" || moefs umount -z "$m"
 	fi
 	rm -rf --one-file-system "$work"
 }

@@ -5,7 +5,7 @@
 command -v python3 >/dev/null || skip_all "no python3"
 
 # A checkpoint that is damaged after it was unloaded.
-cp -r "$MODEL" "$work/broken"
+cp -rL "$MODEL" "$work/broken"
 others=("$work/broken")
 mounted -o context_budget=2M
 loaded
