@@ -24,7 +24,7 @@ unmounting() { # what is left of the conversion is behind the answer
 	ask "What is the capital of France?" >/dev/null
 	cd /
 	start=$(now)
-	fusermount3 -u "$mnt" || exit
+	user_unmounts "$mnt" || exit
 	while alive "$daemon"; do sleep 0.002; done
 	echo $(($(now) - start))
 }

@@ -116,6 +116,7 @@ settled_log() { # COUNT of turns
 }
 tells_of() { [ "$(grep -c 'tokens in' "$said")" -ge "$1" ]; }
 begun() {
+	until_true [ -s "$said" ] || fail "nothing is told" # a thread of its own writes it
 	same "$(lines | head -n 1)" "moefs[$daemon]: $("$MOEFS" --version) has begun: process $daemon, 1 model" &&
 		same "$(stat -c %a "$said")" 600
 }

@@ -131,7 +131,8 @@ verbs() {
 	done
 	same "$(stat -c %a experts/ctl)" 644
 	same "$(stat -c %s experts/ctl)" "$(wc -c <experts/ctl)"
-	until_true all_evicted # what is on its way comes first
+	until_true at_rest "$daemon" || fail "it does not rest" # what is on its way comes first
+	until_true all_evicted
 	same "$(awk 'NR > 1 && $3' experts/stats)" "" "what is in memory after all of it was evicted"
 	echo 'load 0[0-1]/01[0-3] 05/031' > experts/ctl || fail "$(cat error)"
 	await experts/0[01]/01[0-3] experts/05/031

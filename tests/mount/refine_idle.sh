@@ -36,10 +36,12 @@ end() {
 answer() { # the model's answer, in a session of its own
 	(cd "$m/sessions/default" && echo reset >ctl && ask "$question")
 }
-# After a prompt it has stopped unfinished. If a pause has passed before the look, it is tried once more.
-yields() {
+# After a prompt it has stopped unfinished. The write that stalls is released, and the next one stalls again: however late the look
+# is, the store is not complete. If the next one stalls before the prompt, it is tried once more.
+yields() { # RULE
 	local i
 	for i in $(seq $((limit * 2))); do
+		faults "$1"
 		[ -n "$(answer)" ] || fail "no answer"
 		[ "$(progress)" = idle ] && return 0
 	done
@@ -62,8 +64,7 @@ writes() { # the write stalls, and nobody waits for it except the writer
 	same "$("$MOEFS" stores "$work/faulty" | awk '$5 ~ /refined$/ { print $3, $4 }')" "in-use there" "what is being refined, in the list"
 	same "$(answer)" "$before" "the answer meanwhile"
 	stalled # and it still does
-	faults
-	yields
+	yields "*.refined/text.new write stall=0"
 	no_store
 	until_progress '^writing ' # in the next pause
 	no_store
@@ -77,9 +78,9 @@ rounds() { # it continues with what it has gathered and rounded
 	stalled
 	same "$(answer)" "$before" "the answer meanwhile"
 	stalled
-	faults
-	yields
+	yields "*.refined/experts.safetensors.partial write stall=0"
 	no_store
+	faults
 	until_true goes_on || fail "it does not go on: $(progress)" # in the next pause
 	until_refined
 	same "$(cat info/recipe)" tq3 "while it is mounted"

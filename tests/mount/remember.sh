@@ -59,6 +59,8 @@ keeps_not() {
 }
 claim "what is no function of the question is not kept" keeps_not
 
+# A file is written behind its answer: nobody but the next turn waits for it.
+is_written() { [ -n "$(find "$1" -type f ! -name 'partial*' 2>/dev/null)" ]; } # FOLDER or FILE
 others() {
 	local theirs
 	other mkdir sessions/theirs
@@ -66,6 +68,7 @@ others() {
 	echo "$question" | other tee sessions/theirs/prompt >/dev/null
 	same "$(other cat sessions/theirs/output)" "$answer"
 	same "$(other cat sessions/theirs/stats | sed -n 's/^remembered //p')" "" "another user's answer was given"
+	until_true is_written "$kept"/65534 || fail "theirs was not written"
 	same "$(ls "$kept")" "$(printf '0\n65534')"
 	theirs=$(ls "$kept"/65534/*)
 	fails_with "Permission denied" other cat "$theirs"
@@ -105,13 +108,15 @@ survives() {
 	same "$(again)" yes
 	mv "$file" "$work/aside" && ln -s "$work/aside" "$file"
 	same "$(again)" "" "a link was followed"
+	until_true is_written "$file" || fail "it was not written again: $(ls -l "$file")" # or this came after the removal
 	rm -rf "$kept"
 	same "$(again)" "" "without the folder"
-	grep -q '^remember_failed ' ../cache/stats || fail "$(cat ../cache/stats)"
+	until_true grep -q '^remember_failed ' ../cache/stats || fail "$(cat ../cache/stats)"
 	same "$(value stats finish)" end
 }
 claim "a damaged file, a link, and a folder that is gone fail no turn" survives
 
+nothing_partial() { [ -z "$(find "$kept" -name 'partial*')" ]; }
 full() {
 	unmounted
 	mkdir "$work/small" && mount -t tmpfs -o size=8k tmpfs "$work/small" 2>/dev/null || {
@@ -123,8 +128,8 @@ full() {
 	for i in $(seq 9); do
 		echo reset >ctl && ask "What is $i x 7?" >/dev/null || fail "a turn failed"
 	done
-	grep -q '^remember_failed .*No space' ../cache/stats || fail "$(cat ../cache/stats)"
-	same "$(find "$kept" -name 'partial*')" ""
+	until_true grep -q '^remember_failed .*No space' ../cache/stats || fail "$(cat ../cache/stats)"
+	until_true nothing_partial || fail "left over: $(find "$kept" -name 'partial*')"
 	cd / && unmounted
 	umount "$work/small"
 }

@@ -67,6 +67,7 @@ long_prompt() {
 	yes "The fox and the crow met at the river." | head -n 100 >prompt && timeout $limit cat output >/dev/null
 }
 
+others_are_gone() { ! ls -d ../other* >/dev/null 2>&1; }
 come_and_go() { # forty models with a large config.json
 	local round i
 	for round in 1 2 3 4 5; do
@@ -76,9 +77,9 @@ come_and_go() { # forty models with a large config.json
 		echo rescan >../ctl && cat ../other*/info/state >/dev/null || fail "they do not come"
 		rm -r "$ours"/other*
 		echo rescan >../ctl
-		ls -d ../other* 2>/dev/null && fail "they do not go"
+		# A model stays while anybody has a file of it open: `moefs list` of another test looks into every mount.
+		until_true others_are_gone || fail "they do not go: $(ls ..)"
 	done
-	true
 }
 
 claim "all experts are in memory" all_there

@@ -14,6 +14,7 @@ declare -A mode reads writes
 # READS: a regular expression of bash that the whole text matches; or json and a filter of jq that must hold; or the name
 # of a function, which gets the file. For a folder: "of" and a name in it, or nothing. Each write is one cp; @N is N bytes.
 # An accepted value reads back, and a refused one changes nothing. A file without values cannot be opened for writing.
+# Wrong sizes of a budget come before auto, with which it reads as what is in force: that follows the free memory.
 row() {
 	local path=$1
 	rows+=("$path")
@@ -48,8 +49,8 @@ row ctl 644 '^load' takes rescan reads '^load' EINVAL jump EINVAL '' ENOENT 'loa
 row error 444 '.*'
 row error.json 444 'json .not_mounted == []'
 
-row cache/budget 644 $size takes 16M takes 1.5G reads '^1536M$' takes auto reads $size EINVAL much EINVAL -1 EINVAL 101% ERANGE 1
-row cache/context_budget 644 $size takes 64M takes 50% reads $size takes auto reads $size EINVAL much EINVAL ''
+row cache/budget 644 $size takes 16M takes 1.5G reads '^1536M$' EINVAL much EINVAL -1 EINVAL 101% ERANGE 1 takes auto reads $size
+row cache/context_budget 644 $size takes 64M EINVAL much EINVAL '' takes 50% reads $size takes auto reads $size
 row cache/policy 644 '^[a-z]+$' takes lru takes 'lfu no-prefetch' takes auto reads '^scales$' EINVAL best EINVAL 'lru lru' EINVAL ''
 row cache/waiting 444 $'^waiting 0\nwait_seconds [0-9.]+\ntokens [0-9]+\nwait_ms_per_token [0-9.]+\nqueued 0$'
 row cache/warming 444 '^idle$|^.* [0-9]+/[0-9]+$'

@@ -97,9 +97,11 @@ refused() {
 }
 claim "invalid text, and text longer than the context, is refused with a reason" refused
 
-# Half the context, which takes long; other scores wait in the queue behind it.
+# Half the context, and nothing is computed while a turn pauses: all of them wait.
 long() { seq -s' ' $(($(cat info/context) / 6)); }
 stops() {
+	mkdir sessions/held && (cd sessions/held && begin_long 0) || exit
+	until_true grep -q prompting sessions/held/status || fail "it does not begin"
 	for i in 1 2 3 4; do (exec 3<>score && long >&3 && exec env --default-signal=INT cat <&3 >"$work/out-$i") & readers[i]=$!; done
 	reader=${readers[4]}
 	until_true is_cat || fail "cat score did not begin: $name"
@@ -107,6 +109,7 @@ stops() {
 	kill -INT $reader
 	wait $reader
 	same $? 130 "the reader's status"
+	(cd sessions/held && end_long) && rmdir sessions/held || exit
 	for i in 1 2 3; do wait ${readers[i]} || fail "reader $i"; done
 	grep -q '^perplexity' "$work/out-1" && cmp "$work/out-1" "$work/out-2" && cmp "$work/out-1" "$work/out-3" || fail "the others"
 	! grep -q '^perplexity' "$work/out-4" || fail "it came to its end"

@@ -104,6 +104,7 @@ forks_without_room() {
 	first_turn full
 	rm -f prefixes/*
 	local budget before
+	until_true at_rest "$daemon" || fail "it does not rest" # memory of sessions and handles is given back behind them
 	budget=$(cat ../cache/context_budget) before=$(context_used)
 	echo 64K >../cache/context_budget || fail "cannot be set"
 	echo fork shares >sessions/full/ctl || fail "$(cat sessions/full/error)"
@@ -247,9 +248,10 @@ used_again() { [ "$(stat_of context_used ../cache)" = "$1" ]; }
 gives_back() { # memory of handles is given back; two sessions share the blocks of one text
 	local i used
 	for i in $(seq 20); do cp "$kept" sessions/f/state && cp sessions/f/state "$work/again" || fail "cp"; done
+	until_true at_rest "$daemon" || fail "it does not rest" # the last handle's are given back behind it
 	used=$(stat_of context_used ../cache)
 	for i in $(seq 20); do cp "$kept" sessions/f/state && cp sessions/f/state "$work/again" || fail "cp"; done
-	until_true used_again "$used" || # the last handle's are given back behind it
+	until_true used_again "$used" ||
 		fail "context_used grows: $used, $(stat_of context_used ../cache)"
 }
 claim "saving and restoring takes no memory" gives_back

@@ -95,6 +95,7 @@ busy() {
 	loaded
 	complete
 	echo "What is 12 x 6?" >prompt && cat output >/dev/null
+	until_true at_rest "$daemon" || fail "it does not rest" # an expert that is just being read arrives behind the answer
 	last=$(cat experts/stats)
 	cat tensors/*experts* >/dev/null
 	same "$(cat experts/stats)" "$last" "experts and their uses"

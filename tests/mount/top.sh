@@ -3,7 +3,7 @@
 # shown; looking does not keep a model from being unloaded.
 . "$(dirname "$0")/lib.sh"
 chmod 755 "$work"
-options=temperature=0,max_tokens=24,idle=2s
+options=temperature=0,max_tokens=24
 [ "$(id -u)" = 0 ] && options+=,allow_other
 mounted -o "$options"
 loaded
@@ -71,17 +71,6 @@ escapes() {
 }
 claim "names cannot write to the terminal" escapes
 
-rests() {
-	ask "$question" >/dev/null
-	is_unloaded() { [ "$(cat info/state)" = unloaded ]; }
-	"$MOEFS" top -n 1000 "$mnt" >/dev/null &
-	until_true is_unloaded || fail "it is $(cat info/state)"
-	kill $!
-	top "$mnt" | grep -qx 'fable-moe-15m (unloaded)' || fail "it says otherwise"
-	is_unloaded || fail "it was loaded"
-}
-claim "looking does not put off idle=" rests
-
 screens() {
 	python3 - "$MOEFS" "$mnt" <<'PY' || fail "see above"
 import os, pty, sys
@@ -114,6 +103,20 @@ stops() {
 	grep -qxF "moefs: $mnt: does not answer" "$work/errors" || fail "$(cat "$work/page" "$work/errors")"
 }
 claim "a mount that does not answer is not waited for" stops
+
+rests() {
+	ask "$question" >/dev/null
+	is_unloaded() { [ "$(cat info/state)" = unloaded ]; }
+	"$MOEFS" top -n 1000 "$mnt" >/dev/null &
+	until_true is_unloaded || fail "it is $(cat info/state)"
+	kill $!
+	top "$mnt" | grep -qx 'fable-moe-15m (unloaded)' || fail "it says otherwise"
+	is_unloaded || fail "it was loaded"
+}
+# A mount of its own: any other look at a loaded model would have to come within these two seconds.
+cd / && unmounted
+mounted -o "$options,idle=2s"
+claim "looking does not put off idle=" rests
 
 refuses() {
 	fails_with "usage: moefs top" "$MOEFS" top -n 0
