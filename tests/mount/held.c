@@ -6,8 +6,8 @@
  * file, until the number grows, the file is gone or the turn is to stop. A file without a number is
  * being written: every turn pauses. The computing thread holds no lock meanwhile.
  *
- * Likewise no grammar is checked while the file MOEFS_HOLD_GRAMMAR exists; PATH.stands is created
- * as soon as one waits. */
+ * Likewise no grammar is checked while the file MOEFS_HOLD_GRAMMAR exists. Of both files PATH.stands is
+ * created as soon as somebody waits. */
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"
@@ -22,6 +22,15 @@ int __real_grammar_check(enum grammar_form form, const char *source, size_t n, s
 int __wrap_grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e);
 void __real_run_begin_place(struct run_place *p);
 void __wrap_run_begin_place(struct run_place *p);
+
+static void tell_that_it_stands(const char *path)
+{
+	char stands[512];
+	(void)snprintf(stands, sizeof stands, "%s.stands", path);
+	FILE *f = fopen(stands, "we");
+	if (f)
+		(void)fclose(f);
+}
 
 /* SIZE_MAX: no turn is to pause. */
 static size_t tokens_to_stand_at(void)
@@ -46,8 +55,10 @@ static bool stands(const struct session *s)
 void __wrap_run_begin_place(struct run_place *p)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
-	while (stands(p->session))
+	while (stands(p->session)) {
+		tell_that_it_stands(getenv("MOEFS_HOLD"));
 		(void)nanosleep(&moment, NULL);
+	}
 	__real_run_begin_place(p);
 }
 
@@ -55,12 +66,8 @@ int __wrap_grammar_check(enum grammar_form form, const char *source, size_t n, s
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
 	const char *path = getenv("MOEFS_HOLD_GRAMMAR");
-	char stands[512];
 	while (path && !access(path, F_OK)) {
-		(void)snprintf(stands, sizeof stands, "%s.stands", path);
-		FILE *f = fopen(stands, "we");
-		if (f)
-			(void)fclose(f);
+		tell_that_it_stands(path);
 		(void)nanosleep(&moment, NULL);
 	}
 	return __real_grammar_check(form, source, n, e);

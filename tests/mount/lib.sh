@@ -340,8 +340,9 @@ long_turn() {
 begin_long() { # [TOKENS: 16]
 	hold_at "${1:-16}" && long_turn
 }
-hold_at() { echo "$1" >"$MOEFS_HOLD"; } # TOKENS: from now on
-let_go() { rm -f "$MOEFS_HOLD"; } # after begin_long, where the session itself is gone
+hold_at() { rm -f "$MOEFS_HOLD.stands" && echo "$1" >"$MOEFS_HOLD"; } # TOKENS: from now on
+let_go() { rm -f "$MOEFS_HOLD" "$MOEFS_HOLD.stands"; } # after begin_long, where the session itself is gone
+until_stands() { until_true [ -e "$MOEFS_HOLD.stands" ] || fail "no turn pauses"; } # nothing is computed any more
 end_long() {
 	echo stop > ctl
 	let_go

@@ -62,7 +62,7 @@ claim "experts/trace shows another user his own sessions alone, and the mount's 
 
 waits() { # each sees how many turns wait, and the lines of his own
 	cd sessions/default && begin_long 0 && cd ../.. || exit
-	until_true grep -q prompting sessions/default/status || fail "it does not begin"
+	until_stands
 	mkdir sessions/secret-plan && echo "My secret." >sessions/secret-plan/prompt || fail "refused"
 	other bash -c 'echo "Their secret." > sessions/theirs/prompt' || fail "another is refused"
 	same "$(lines_of cat)" "queued 2 secret-plan theirs" "the owner's"

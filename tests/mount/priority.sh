@@ -14,7 +14,7 @@ asked() { # NAME PRIORITY: is asked, and has to wait
 visible() {
 	same "$(grep queued ../cache/waiting)" "queued 0"
 	cd sessions/default && begin_long 0 && cd ../.. || exit # every turn pauses before its first row
-	until_true grep -q prompting sessions/default/status || fail "it does not begin"
+	until_stands
 	asked late low && asked "of all" normal && asked soon high || fail "refused"
 	local name
 	for name in late "of all" soon; do

@@ -101,7 +101,7 @@ claim "invalid text, and text longer than the context, is refused with a reason"
 long() { seq -s' ' $(($(cat info/context) / 6)); }
 stops() {
 	mkdir sessions/held && (cd sessions/held && begin_long 0) || exit
-	until_true grep -q prompting sessions/held/status || fail "it does not begin"
+	until_stands
 	for i in 1 2 3 4; do (exec 3<>score && long >&3 && exec env --default-signal=INT cat <&3 >"$work/out-$i") & readers[i]=$!; done
 	reader=${readers[4]}
 	until_true is_cat || fail "cat score did not begin: $name"
