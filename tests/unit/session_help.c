@@ -163,13 +163,15 @@ void test_hold(struct session *s, uint64_t bytes)
 static bool still_prepares(struct model *m)
 {
 	struct run *r = m->run;
-	uint32_t prepared = 0;
+	uint32_t prepared[SESSION_PRIORITIES] = {0}; /* and not begun */
+	bool waits = false;
 	pthread_mutex_lock(&r->lock);
 	for (const struct session *s = r->runnable.first; s; s = s->next)
-		prepared++;
-	bool may = !r->unload_wanted && !m->stored.doubted && !run_must_load(m) &&
-		   prepared < RUN_PLACES;
-	bool prepares = r->preparing || (r->unprepared.first && may);
+		prepared[s->asked.params.priority] += !s->turn->admitted;
+	for (const struct session *s = r->unprepared.first; s; s = s->next)
+		waits |= prepared[s->asked.params.priority] < RUN_PLACES && !s->stepping;
+	bool may = !r->unload_wanted && !m->stored.doubted && !run_must_load(m);
+	bool prepares = r->preparing || (waits && may);
 	pthread_mutex_unlock(&r->lock);
 	return prepares;
 }

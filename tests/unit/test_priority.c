@@ -113,6 +113,7 @@ static void ask_together(struct test_model *m, const char *const *priorities, si
 		s[i] = ranked_session(m, priorities[i]);
 		a[i] = test_submit(s[i], prompt);
 	}
+	test_wait_prepared(m->model);
 	test_record_places();
 	free(test_read(first, &(int){0}));
 	session_end(held);
@@ -181,6 +182,7 @@ static void a_change_of_priority_counts_from_the_next_turn_on(void **state)
 		a[i] = test_submit(s[i], PROMPT);
 	}
 	test_set(s[1], "priority", "high"); /* its turn is asked: low */
+	test_wait_prepared(fable.model);
 	test_record_places();
 	free(test_read(first, &(int){0}));
 	for (size_t i = 0; i < 2; i++)
@@ -309,11 +311,14 @@ static void the_lowest_priority_gives_way(void **state)
 			test_set(s[i], "max_tokens", "40");
 		}
 	}
-	test_hold(s[1], 20);
+	test_hold(s[0], 0);
 	a[0] = test_submit(s[0], story);
 	a[1] = test_submit(s[1], story);
 	test_wait_held();
+	test_hold(s[1], 20);
+	test_wait_held();
 	a[2] = test_submit(s[2], PROMPT);
+	test_wait_prepared(small.model);
 	test_record_places();
 	test_wait(a[2]);
 	assert_answered(a[2], want);
