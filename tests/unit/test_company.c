@@ -839,9 +839,9 @@ static void medley_watch(void *ctx, const struct run_place *p)
 	struct medley *x = ctx;
 	if (p->session->model != x->exact)
 		return;
-	x->exact_steps++;
 	x->meanwhile += model_working(x->m.model);
-	test_let_go(); /* the others, who wait for this one's first step */
+	x->exact_steps++; /* from now on the test's thread lets the others go, too */
+	test_let_go();	  /* the others, who wait for this one's first step */
 }
 
 static void medley_open(struct medley *x)
