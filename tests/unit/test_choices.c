@@ -1,5 +1,6 @@
 /* Answers that are one of a list: the most probable candidate, with the probabilities that a score
  * of each gives, whatever is computed beside it and however little memory there is. */
+#include "engine/admin/observe.h"
 #include "engine/session/answer.h"
 #include "golden.h"
 #include "session_help.h"
@@ -384,21 +385,39 @@ static void bad_choices_are_refused(void **state)
 	session_end(s);
 }
 
+/* Stops a session in the middle of a step, long before all candidates are computed. */
+struct stop_in_step {
+	struct session *session;
+	uint32_t taps; /* until then */
+};
+
+static void stop_in_step(void *ctx, enum tap_point point, uint32_t layer, uint32_t position, uint32_t n,
+			 uint32_t width, const float *rows)
+{
+	struct stop_in_step *x = ctx;
+	(void)point, (void)layer, (void)position, (void)n, (void)width, (void)rows;
+	if (x->taps && !--x->taps)
+		session_stop(x->session);
+}
+
 static void a_choice_is_stopped_in_the_middle(void **state)
 {
 	(void)state;
 	struct session *s = choosing(&fable, "");
 	char *choices = many(10000);
-	struct err e;
+	struct model_view view;
 	uint64_t used = test_context_used(&fable);
 	int code;
 	test_write_text(s, SESSION_CHOICES, choices);
-	struct answer *a;
-	assert_int_equal(session_submit(s, QUESTION, strlen(QUESTION), &a, &e), 0);
-	while (session_status(s) != SESSION_PROMPTING && session_working(s))
-		;
-	session_stop(s);
-	free(test_read(a, &code));
+	observe_model(fable.model, &view);
+	static struct stop_in_step stop;
+	stop = (struct stop_in_step){.session = s, .taps = 100};
+	view.forward->env.tap_ctx = &stop;
+	view.forward->env.tap = stop_in_step;
+	free(test_read(test_submit(s, QUESTION), &code));
+	test_come_to_rest(&fable);
+	view.forward->env.tap = NULL;
+	assert_int_equal(stop.taps, 0);
 	assert_int_equal(code, 0);
 	assert_string_equal(test_stats(s).finish, "stopped");
 	test_expect_text(s, SESSION_CHOSEN, "");
