@@ -16,12 +16,13 @@
 
 #include <cmocka.h>
 
-/* In the first step that they share, `waits` takes its logits only once `other` has. */
+/* In the first step that they share, `waits` takes its logits only once `other` has, and `other` only while
+ * `waits` waits: else one thread that comes early could take both, one after the other. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	const struct session *waits, *other; /* NULL: nobody waits */
-	bool taken;
+	bool waiting, taken;
 	pthread_t thread[2]; /* that took them */
 } meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -36,11 +37,14 @@ void __wrap_turn_take(struct turn_state *t, uint32_t row, const struct step_logi
 	const struct session *s = t->session;
 	bool together = s->model->run->parties[0].count > 1;
 	pthread_mutex_lock(&meeting.lock);
-	bool waits = together && s == meeting.waits && !meeting.taken;
-	while (s == meeting.waits && together && !meeting.taken)
-		pthread_cond_wait(&meeting.changed, &meeting.lock);
-	if (waits)
+	if (together && s == meeting.waits && !meeting.taken) {
 		meeting.thread[0] = pthread_self();
+		meeting.waiting = true;
+		pthread_cond_broadcast(&meeting.changed);
+	}
+	while (together && !meeting.taken &&
+	       (s == meeting.waits || (s == meeting.other && !meeting.waiting)))
+		pthread_cond_wait(&meeting.changed, &meeting.lock);
 	pthread_mutex_unlock(&meeting.lock);
 	__real_turn_take(t, row, logits, x, ev);
 	pthread_mutex_lock(&meeting.lock);
@@ -57,7 +61,7 @@ static void meeting_of(const struct session *waits, const struct session *other)
 	pthread_mutex_lock(&meeting.lock);
 	meeting.waits = waits;
 	meeting.other = other;
-	meeting.taken = false;
+	meeting.waiting = meeting.taken = false;
 	pthread_cond_broadcast(&meeting.changed);
 	pthread_mutex_unlock(&meeting.lock);
 }
