@@ -238,12 +238,14 @@ static void *run_apart(void *arg)
 	return NULL;
 }
 
-/* Its second read hangs when this returns. */
+/* The read of expert 1 hangs when this returns. It is the batch's only read, since several reads
+ * may end in any order. */
 static void begin_hanging(struct apart *a, struct test_pager *f)
 {
 	*a = (struct apart){.f = f};
+	assert_int_equal(test_batch(f, 0, all, 1), 1);
 	faults.reads = 0;
-	faults.hold_at = 2;
+	faults.hold_at = 1;
 	assert_int_equal(pthread_create(&a->thread, NULL, run_apart, a), 0);
 	while (!faults.held)
 		(void)nanosleep(&fault_moment, NULL);

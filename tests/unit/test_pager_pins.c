@@ -261,6 +261,19 @@ static void what_is_loaded_is_read_and_no_use_is_counted(void **state)
 	assert_words(f, pager_load(f->source, ids(0, 0, 5), 5, &f->e), ENOSPC, "do not fit");
 }
 
+/* Waits until all that was asked for is being read, or was given up for want of room. */
+static void await_nothing_asked(const struct test_pager *f)
+{
+	static const struct timespec moment = {.tv_nsec = 1000000};
+	for (uint32_t asked = 1; asked > 0;) {
+		pthread_mutex_lock(&f->pager->lock);
+		asked = f->pager->asked;
+		pthread_mutex_unlock(&f->pager->lock);
+		if (asked)
+			nanosleep(&moment, NULL);
+	}
+}
+
 static void what_comes_back_is_read_where_there_is_room(void **state)
 {
 	struct test_pager *f = *state;
@@ -270,6 +283,7 @@ static void what_comes_back_is_read_where_there_is_room(void **state)
 	pager_take_back(f->source, ids(1, 3, 4), 4); /* for two of which there is room */
 	await(f->source, 1, 3);
 	await(f->source, 1, 4);
+	await_nothing_asked(f);
 	assert_true(look(f->source, 0, 0).resident && look(f->source, 0, 1).resident);
 	pager_heat(f->source, after);
 	assert_memory_equal(before, after, sizeof before);

@@ -11,13 +11,14 @@
 
 #include <errno.h>
 #include <pcre2.h>
-#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -310,26 +311,47 @@ static void splitting_ends_with_the_word_at_which_it_is_stopped(void **state)
 	free(text);
 }
 
-static void *ask_to_stop(void *stop)
+/* Memory that nobody may read yet. Who does is asked to stop, and reads on. */
+static struct {
+	char *memory;
+	size_t bytes;
+	_Atomic bool *stop;
+} closed;
+
+static void open_and_stop(int number, siginfo_t *info, void *context)
 {
-	atomic_store((_Atomic bool *)stop, true);
-	return NULL;
+	const char *at = info->si_addr;
+	(void)context;
+	if (at < closed.memory || at >= closed.memory + closed.bytes) {
+		(void)signal(number, SIG_DFL); /* another error: it happens again */
+		return;
+	}
+	atomic_store(closed.stop, true);
+	(void)mprotect(closed.memory, closed.bytes, PROT_READ);
 }
 
-/* One search that takes minutes unless it is stopped. */
+/* One search, which is asked to stop when it has come to the text's second half. */
 static void a_search_ends_in_the_middle_when_it_is_stopped(void **state)
 {
 	(void)state;
-	enum { BYTES = 64 << 20 };
-	char *text = repeated("a", BYTES);
+	enum { BYTES = 128 << 10, HALF = BYTES / 2 };
+	struct sigaction before, opens = {.sa_sigaction = open_and_stop, .sa_flags = SA_SIGINFO};
 	struct err e = {0};
 	struct words w = {0};
-	pthread_t thread;
-	assert_int_equal(pthread_create(&thread, NULL, ask_to_stop, &w.stop), 0);
-	assert_int_equal(split("(?:a|aa)+[cd]|a", text, BYTES, &w, &e), -ECANCELED);
-	pthread_join(thread, NULL);
+	char *text = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(text != MAP_FAILED);
+	memset(text, 'a', BYTES);
+	closed.memory = text + HALF;
+	closed.bytes = HALF;
+	closed.stop = &w.stop;
+	assert_int_equal(mprotect(closed.memory, closed.bytes, PROT_NONE), 0);
+	assert_int_equal(sigaction(SIGSEGV, &opens, &before), 0);
+	int rc = split("(?:a|aa)+[cd]|a", text, BYTES, &w, &e);
+	assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+	assert_true(atomic_load(&w.stop));
+	assert_int_equal(rc, -ECANCELED);
 	assert_int_equal(w.count, 0);
-	free(text);
+	(void)munmap(text, BYTES);
 }
 
 static void every_part_of_tokenizing_looks_at_stop(void **state)
