@@ -84,7 +84,7 @@ run() { # NAME COMMAND…: as soon as there is a lane
 
 # Programs that start no thread: ThreadSanitizer would watch nothing that the other trees do not.
 one_thread=' anthropic block checkpoint codec config context depth draft_meter encodings format generation gguf
-	grammar grammar_mask heat identity json json_memory kernels kernels_attend kernels_block
+	grammar heat identity json json_memory kernels kernels_attend kernels_block
 	kernels_convolve kernels_delta kernels_multiply kernels_window lookup memory messages params
 	pressure recipe responses rotation rounding safetensors sampler sizes spelling split split_forms
 	split_pieces split_templates store_faults store_layout stream tc template tensor_names token_rights
