@@ -260,7 +260,8 @@ static int forward_restore_state(struct forward *f, struct forward_pass *p,
 	uint32_t *tokens = malloc((row->position + 1) * sizeof *tokens);
 	if (!tokens)
 		return err_set(e, ENOMEM, "out of memory for a text");
-	memcpy(tokens, x->tokens.ids, row->position * sizeof *tokens);
+	if (row->position) /* else there may be no ids at all */
+		memcpy(tokens, x->tokens.ids, row->position * sizeof *tokens);
 	context_rollback(x, row->position);
 	int failed = forward_replay(f, p, row, tokens, e);
 	free(tokens);

@@ -270,6 +270,8 @@ void test_record_same(const struct test_record *got, const struct test_record *w
 	assert_int_equal(got->dropped, want->dropped);
 	assert_int_equal(got->substituted, want->substituted);
 	assert_int_equal(got->pick_count, want->pick_count);
+	if (!got->pick_count) /* a model without experts */
+		return;
 	qsort(got->picks, got->pick_count, sizeof *got->picks, compare_sums);
 	qsort(want->picks, want->pick_count, sizeof *want->picks, compare_sums);
 	assert_memory_equal(got->picks, want->picks, got->pick_count * sizeof *got->picks);
