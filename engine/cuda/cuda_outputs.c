@@ -1,4 +1,4 @@
-/* What comes of the stream after the last layer: the final norm, logits, or the largest of them. See cuda_arrays.h. */
+/* The outputs of a step: the final norm, and the logits or only the largest of them. See cuda_arrays.h. */
 #include "engine/cuda/cuda_arrays.h"
 #include "engine/cpu/cpu.h"
 

@@ -167,6 +167,8 @@ int run_unload(struct model *m, struct err *e);
 
 /* run_prepare.c. The preparing thread's function; its argument is the model. */
 void *run_prepare_turns(void *model);
+/* Lock held. Of each priority the first session whose turn may be prepared now; NULL: none. Returns whether there is one. */
+bool run_find_unprepared(const struct run *r, struct session *first[SESSION_PRIORITIES]);
 /* Lock held: whether the run's thread has to load the model first. */
 bool run_must_load(const struct model *m);
 /* Waits until no turn is being prepared. For the run's thread. Lock held, released while waiting.

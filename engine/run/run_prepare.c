@@ -19,6 +19,7 @@
 #include "engine/run/run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool run_must_load(const struct model *m)
 {
@@ -38,22 +39,33 @@ static void run_count_prepared(const struct run *r, uint32_t count[SESSION_PRIOR
 		count[s->asked.params.priority] += !s->turn->admitted;
 }
 
-/* The next session whose turn to prepare. Skips a session while the end of its last turn is being
- * reported. */
-static struct session *run_next_to_prepare(struct run *r)
+/* Skips a session while the end of its last turn is being reported. */
+bool run_find_unprepared(const struct run *r, struct session *first[SESSION_PRIORITIES])
 {
-	struct session *first[SESSION_PRIORITIES] = {NULL};
-	bool waits[SESSION_PRIORITIES] = {false}, any = false;
 	uint32_t prepared[SESSION_PRIORITIES] = {0};
+	bool any = false;
 	run_count_prepared(r, prepared);
+	memset(first, 0, SESSION_PRIORITIES * sizeof *first);
 	for (struct session *s = r->unprepared.first; s; s = s->next) {
 		enum session_priority i = s->asked.params.priority;
 		if (first[i] || s->stepping || prepared[i] >= RUN_PLACES)
 			continue;
 		first[i] = s;
-		waits[i] = any = true;
+		any = true;
 	}
-	return any ? first[shares_next(&r->preparations, waits, 0)] : NULL;
+	return any;
+}
+
+/* The next session whose turn to prepare. */
+static struct session *run_next_to_prepare(struct run *r)
+{
+	struct session *first[SESSION_PRIORITIES];
+	bool waits[SESSION_PRIORITIES];
+	if (!run_find_unprepared(r, first))
+		return NULL;
+	for (size_t i = 0; i < SESSION_PRIORITIES; i++)
+		waits[i] = first[i] != NULL;
+	return first[shares_next(&r->preparations, waits, 0)];
 }
 
 static void run_note_remembered(struct session *s)

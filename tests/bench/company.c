@@ -279,13 +279,11 @@ static int company_forbid_ends(struct company *c, struct err *e)
 {
 	size_t length;
 	FILE *to = open_memstream(&c->no_ends, &length);
-	if (!to)
-		return err_set(e, ENOMEM, "out of memory for the tokens that end an answer");
-	for (uint32_t id = 0; id < tokenizer_size(c->tokenizer); id++)
+	for (uint32_t id = 0; to && id < tokenizer_size(c->tokenizer); id++)
 		if (model_ends(c->model, false, id))
 			(void)fprintf(to, "%" PRIu32 " -100\n", id);
-	bool failed = ferror(to);
-	failed |= fclose(to) != 0;
+	bool failed = !to || ferror(to);
+	failed |= to && fclose(to) != 0;
 	return failed ? err_set(e, ENOMEM, "out of memory for the tokens that end an answer") : 0;
 }
 

@@ -196,8 +196,9 @@ int run_go_to(struct run *r, struct context *x, uint32_t position, struct err *e
 	return failed;
 }
 
-int run_choose(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
-	       struct err *e)
+/* A step_batch's `read`. */
+static int run_choose(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
+		      struct err *e)
 {
 	static const struct sampling greedy = {.top_p = 1};
 	const struct model_view *m = &((const struct run *)ctx)->view;
@@ -208,7 +209,7 @@ int run_choose(void *ctx, const uint32_t *rows, uint32_t n, const struct step_lo
 	return 0;
 }
 
-static void run_clear_batch(struct run *r)
+void run_clear_batch(struct run *r)
 {
 	step_batch_clear(&r->batch);
 	r->batch.read = run_choose;

@@ -55,7 +55,7 @@ struct ceilings {
 };
 
 struct round {
-	double seconds[PHASES_MOST]; /* of the prompt, until its token is drawn */
+	double seconds[PHASES_MOST];	       /* PREFILL: until the prompt's token is drawn */
 	double delta[PHASES_MOST];	       /* of the seconds, in delta nets (spent.h) */
 	struct pager_stats pager[PHASES_MOST]; /* what the phase added */
 	struct ceilings ceiling;	       /* at that time */
@@ -83,9 +83,8 @@ int run_fill_context(struct run *r, struct context *x, struct err *e);
 /* As if the context held exactly this many tokens. The content of the positions does not matter. */
 int run_go_to(struct run *r, struct context *x, uint32_t position, struct err *e);
 
-/* A step_batch's `read`, of a run: draws from each row's logits as decoding does, though random tokens continue. */
-int run_choose(void *ctx, const uint32_t *rows, uint32_t n, const struct step_logits *logits,
-	       struct err *e);
+/* Empties the run's batch. Its reader draws from each row's logits as decoding does, though random tokens continue. */
+void run_clear_batch(struct run *r);
 
 /* What is known of the model and of its loading. */
 void run_report_facts(struct run *r, struct report *report, const struct run_work *w);

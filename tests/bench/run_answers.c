@@ -60,9 +60,7 @@ static int answers_step(struct answers *a, uint32_t n, struct err *e)
 {
 	struct run *r = a->run;
 	int failed = 0;
-	step_batch_clear(&r->batch);
-	r->batch.read = run_choose;
-	r->batch.ctx = r;
+	run_clear_batch(r);
 	for (uint32_t i = 0; i < n && !failed; i++) {
 		const struct step_row row = {.context = &a->context[i],
 					     .kind = ROW_ANSWER,

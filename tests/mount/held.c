@@ -6,8 +6,8 @@
  * file, until the number grows, the file is gone or the turn is to stop. A file without a number is
  * being written: every turn pauses. The computing thread holds no lock meanwhile.
  *
- * Likewise no grammar is checked while the file MOEFS_HOLD_GRAMMAR exists. Of both files PATH.stands is
- * created as soon as somebody waits. */
+ * Likewise no grammar is checked while the file MOEFS_HOLD_GRAMMAR exists. A turn or a grammar that waits
+ * creates a file beside it whose name has .stands added. */
 #include "engine/model/model_state.h"
 #include "engine/run/run.h"
 #include "engine/session/session_state.h"

@@ -163,15 +163,10 @@ void test_hold(struct session *s, uint64_t bytes)
 static bool still_prepares(struct model *m)
 {
 	struct run *r = m->run;
-	uint32_t prepared[SESSION_PRIORITIES] = {0}; /* and not begun */
-	bool waits = false;
+	struct session *first[SESSION_PRIORITIES];
 	pthread_mutex_lock(&r->lock);
-	for (const struct session *s = r->runnable.first; s; s = s->next)
-		prepared[s->asked.params.priority] += !s->turn->admitted;
-	for (const struct session *s = r->unprepared.first; s; s = s->next)
-		waits |= prepared[s->asked.params.priority] < RUN_PLACES && !s->stepping;
 	bool may = !r->unload_wanted && !m->stored.doubted && !run_must_load(m);
-	bool prepares = r->preparing || (waits && may);
+	bool prepares = r->preparing || (may && run_find_unprepared(r, first));
 	pthread_mutex_unlock(&r->lock);
 	return prepares;
 }

@@ -127,7 +127,7 @@ static int read_logits(void *ctx, const uint32_t *rows, uint32_t n,
 	return 0;
 }
 
-/* Whether a step whose rows are all drawn greedily has a launch after so many others, which fails. */
+/* Draws greedily from all rows of a step, whose launch after `launches` others fails. False: it had no more. */
 static bool draw_fails_after(uint32_t launches, const struct test_record *want)
 {
 	struct test_record got = {0};

@@ -91,6 +91,16 @@ static void both_answer(const struct setting *with)
 	test_same_text(answer_with(&finding, with), want);
 }
 
+/* Whether each of these settings by itself needs all logits, or the largest alone. */
+static void each_needs(const struct setting *settings, size_t count, bool all)
+{
+	for (size_t i = 0; i < count; i++) {
+		both_answer(&settings[i]);
+		assert_true((all ? wholes : alone) > 0);
+		assert_int_equal(all ? alone : wholes, 0);
+	}
+}
+
 static void greedy_answers_need_the_largest_logits_alone(void **state)
 {
 	static const struct setting plain[] = {
@@ -98,11 +108,7 @@ static void greedy_answers_need_the_largest_logits_alone(void **state)
 		{"top_p", "0.5"},    {"min_p", "0.1"},	  {"repetition_penalty", "1"}, {"stop", "Rome"},
 		{"experts_per_token", "1"}};
 	(void)state;
-	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
-		both_answer(&plain[i]);
-		assert_true(alone > 0);
-		assert_int_equal(wholes, 0);
-	}
+	each_needs(plain, sizeof plain / sizeof *plain, false);
 }
 
 static void what_changes_or_tells_logits_needs_all_of_them(void **state)
@@ -112,11 +118,7 @@ static void what_changes_or_tells_logits_needs_all_of_them(void **state)
 		{"frequency_penalty", "0.5"}, {"presence_penalty", "0.5"}, {"logprobs", "2"},
 		{"format", "json"},	      {"format", "choices"}};
 	(void)state;
-	for (size_t i = 0; i < sizeof changing / sizeof *changing; i++) {
-		both_answer(&changing[i]);
-		assert_true(wholes > 0);
-		assert_int_equal(alone, 0);
-	}
+	each_needs(changing, sizeof changing / sizeof *changing, true);
 }
 
 static void scores_need_all_logits(void **state)

@@ -314,7 +314,8 @@ static void pins_are_kept_while_a_model_is_not_loaded(void **state)
 	assert_false(look(&g, pin).on_gpu);
 	test_model_load_calm(&g.m);
 	observe_model(g.m.model, &g.v);
-	test_gpu_wait(&g, &now); /* before steps: of this small budget their contexts could take what is left for experts */
+	/* Before any step: contexts could take what this small budget has left for experts. */
+	test_gpu_wait(&g, &now);
 	await(&g, pin);
 	test_gpu_close(&g);
 }
