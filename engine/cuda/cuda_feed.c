@@ -24,11 +24,10 @@ static uint32_t cuda_expert_tokens(const struct step *s, uint32_t layer)
 	return least;
 }
 
-/* What the products of a layer's experts have in common. most: tokens of an expert at once; all_here: the GPU has
- * chosen among all experts, and holds them all, so of one row each assignment is an item. */
-static struct cuda_product cuda_expert_product(const struct cuda_scratch *k, const struct step *s,
-					       uint32_t layer, uint32_t part, uint32_t most, bool all_here)
+struct cuda_product cuda_expert_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
+					bool all_here)
 {
+	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct cuda_model *m = k->model;
 	uint32_t routed = s->env->plan->routed_of[layer];
 	const struct plan_record *record = &s->env->plan->record[routed];
@@ -58,10 +57,7 @@ static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_pr
 	uint32_t experts = k->model->config->experts, items = cuda_most_items(experts, p->n, p->most);
 	const size_t tiles = cuda_items_expected(experts, p->n, p->most) * p->parts *
 			     ((p->rows + TILE_ROWS - 1) / TILE_ROWS);
-	p->x = cuda_at(x->f);
-	p->q = cuda_at(x->q);
-	p->scale = cuda_at(x->scale);
-	p->sum = cuda_at(x->sum);
+	cuda_product_takes(p, x);
 	const struct cuda_room room = cuda_room_of(k->model);
 	const enum cuda_kernel kernel = cuda_kernel_for(format, p->most, tiles, &room);
 	const struct cuda_grid g = cuda_product_grid(kernel, p, items, &room);
@@ -75,6 +71,32 @@ static uint32_t cuda_next_bytes(const struct cuda_product *p, const struct shape
 	return (uint32_t)(format_arranged_bytes(next) / tiles / 16 * 16);
 }
 
+bool cuda_gate_is_like_up(const struct step *s, uint32_t layer)
+{
+	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
+	const struct shape *gate = &record->computed[0], *up = &record->computed[1];
+	return s->env->plan->first_part == 0 && gate->format == up->format && gate->norms == up->norms &&
+	       gate->group == up->group;
+}
+
+struct cuda_product cuda_gate_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
+				      bool all_here, size_t inputs)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
+	struct cuda_product p = cuda_expert_product(s, layer, part, most, all_here);
+	const struct cuda_input hidden = cuda_hidden_of(k, p.rows);
+	p.divide = k->top_k;
+	p.y = cuda_at(part > s->env->plan->first_part ? cuda_up_of(&hidden, inputs) : hidden.f);
+	p.parts = cuda_gate_is_like_up(s, layer) ? 2 : 1;
+	p.part_bytes = record->slot_offset[1] - record->slot_offset[0];
+	p.y_part = inputs * p.rows;
+	p.next = record->slot_offset[EXPERT_PARTS - 1];
+	/* Of many experts it would be more than a GPU's cache holds. */
+	p.next_bytes = s->n == 1 ? cuda_next_bytes(&p, &record->computed[EXPERT_PARTS - 1]) : 0;
+	return p;
+}
+
 /* Gate and up: one launch where they are alike. Without a gate up alone, in its place. */
 static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, bool all_here,
 			     const struct cuda_input *x)
@@ -82,23 +104,13 @@ static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, bool
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
 	const uint32_t first = s->env->plan->first_part;
-	const struct shape *gate = &record->computed[first], *up = &record->computed[1];
-	bool alike = first == 0 && gate->format == up->format && gate->norms == up->norms &&
-		     gate->group == up->group;
-	const struct cuda_input hidden = cuda_hidden_of(k, gate->rows);
-	size_t all = (size_t)s->n * k->top_k;
+	const enum format gate = record->computed[first].format, up = record->computed[1].format;
+	bool alike = cuda_gate_is_like_up(s, layer);
 	for (uint32_t part = first; part < (alike ? 1 : 2); part++) {
-		struct cuda_product p = cuda_expert_product(k, s, layer, part, most, all_here);
-		p.divide = k->top_k;
-		p.y = cuda_at(part > first ? cuda_up_of(&hidden, all) : hidden.f);
-		p.parts = alike ? 2 : 1;
-		p.part_bytes = record->slot_offset[1] - record->slot_offset[0];
-		p.y_part = all * gate->rows;
-		p.next = record->slot_offset[EXPERT_PARTS - 1];
-		/* Of many experts it would be more than a GPU's cache holds. */
-		p.next_bytes = s->n == 1 ? cuda_next_bytes(&p, &record->computed[EXPERT_PARTS - 1]) : 0;
-		if (part > first && format_input(gate->format) != format_input(up->format))
-			cuda_prepare_input(k->model, x, s->n, up->format);
+		struct cuda_product p =
+			cuda_gate_product(s, layer, part, most, all_here, (size_t)s->n * k->top_k);
+		if (part > first && format_input(gate) != format_input(up))
+			cuda_prepare_input(k->model, x, s->n, up);
 		cuda_run_expert_product(k, &p, record->computed[part].format, x);
 	}
 }
@@ -176,13 +188,17 @@ static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen,
 	const struct cuda_input hidden = cuda_hidden_of(k, s->env->config->expert_size);
 	enum format gate = record->computed[s->env->plan->first_part].format,
 		    down = record->computed[EXPERT_PARTS - 1].format;
+	if (all_here && cuda_shares_launches(s, layer)) {
+		cuda_run_with_shared(s, layer);
+		return;
+	}
 	const struct cuda_input input = cuda_begin_shared(s, layer, gate);
 	cuda_run_gate_up(s, layer, most, all_here, &input);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_GATE_BIAS, chosen, hidden.f);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_UP_BIAS, chosen,
 			     cuda_up_of(&hidden, s->n * k->top_k));
 	cuda_gate(k, &hidden, s->n * k->top_k, down);
-	struct cuda_product p = cuda_expert_product(k, s, layer, EXPERT_PARTS - 1, most, all_here);
+	struct cuda_product p = cuda_expert_product(s, layer, EXPERT_PARTS - 1, most, all_here);
 	p.divide = 1;
 	p.y = cuda_at(k->found);
 	cuda_run_expert_product(k, &p, down, &hidden);

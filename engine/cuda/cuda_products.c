@@ -71,9 +71,16 @@ static uint32_t cuda_rows_together(enum format format, uint32_t n)
 								: cuda_tokens_together(format, n);
 }
 
-static struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer,
-					   enum tensor_role role, const struct cuda_input *x,
-					   uint32_t n, gpu_address y)
+void cuda_product_takes(struct cuda_product *p, const struct cuda_input *x)
+{
+	p->x = cuda_at(x->f);
+	p->q = cuda_at(x->q);
+	p->scale = cuda_at(x->scale);
+	p->sum = cuda_at(x->sum);
+}
+
+struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer, enum tensor_role role,
+				    const struct cuda_input *x, uint32_t n, gpu_address y)
 {
 	const struct shape *s = &cuda_matrix(m, layer, role)->shape;
 	struct cuda_product p = {
@@ -82,14 +89,11 @@ static struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t 
 		.n = n,
 		.most = cuda_rows_together(s->format, n),
 		.parts = 1,
-		.x = cuda_at(x->f),
-		.q = cuda_at(x->q),
-		.scale = cuda_at(x->scale),
-		.sum = cuda_at(x->sum),
 		.y = cuda_at(y),
 		.ldy = s->rows,
 	};
 	cuda_describe(m, &p, s);
+	cuda_product_takes(&p, x);
 	return p;
 }
 
@@ -116,6 +120,17 @@ void cuda_multiply(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 	cuda_do(m, k, &g, &p);
 }
 
+bool cuda_multiply_at_once(struct cuda_model *m, struct cuda_products *all, const enum format *formats)
+{
+	const struct cuda_room room = cuda_room_of(m);
+	const enum cuda_kernel k = cuda_products_kernel(formats, all->count, all->p[0].most);
+	if (k == CUDA_KERNEL_COUNT)
+		return false;
+	const struct cuda_grid g = cuda_products_grid(k, all, &room);
+	cuda_do(m, k, &g, all);
+	return true;
+}
+
 /* Multiplies in one launch, if one kernel takes all of the formats. False: no kernel does, or one of the products
  * is large enough to keep the whole GPU busy by itself. */
 static bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
@@ -132,13 +147,7 @@ static bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
 		    cuda_product_kernel(formats[i], all.p[i].most))
 			return false;
 	}
-	const uint32_t most = all.p[0].most;
-	const enum cuda_kernel k = cuda_products_kernel(formats, count, most);
-	if (k == CUDA_KERNEL_COUNT)
-		return false;
-	const struct cuda_grid g = cuda_products_grid(k, &all, cuda_items_of(n, most), &room);
-	cuda_do(m, k, &g, &all);
-	return true;
+	return cuda_multiply_at_once(m, &all, formats);
 }
 
 enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,

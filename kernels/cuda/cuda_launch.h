@@ -217,8 +217,8 @@ struct cuda_product {
 	struct cuda_trellis trellis;
 };
 
-/* Products in one launch, without items: of TC3 and TC4, where the pairs of product with_pairs are for all; or
- * of formats with blocks. */
+/* Products in one launch: of TC3 and TC4, where the pairs of product with_pairs are for all; or of formats with
+ * blocks. If one of them has items, whose number the host knows, it is the first. */
 enum { CUDA_PRODUCTS_MOST = 4 };
 struct cuda_products {
 	struct cuda_product p[CUDA_PRODUCTS_MOST];

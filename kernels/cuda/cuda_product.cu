@@ -275,6 +275,8 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 
 	cuda_let_next_begin();
 	cuda_copy_pairs(p->p[p->with_pairs].trellis.pairs, copies);
+	if (p->p[0].items)
+		cuda_wait_for_ahead();
 	CUDA_ROLLED
 	for (uint32_t i = 0; i < p->count; i++) {
 		const struct cuda_product *one = &p->p[i];

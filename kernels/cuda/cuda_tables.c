@@ -434,6 +434,12 @@ static struct cuda_tc_room cuda_tc_room(uint32_t tokens, uint32_t shared)
 	return *r;
 }
 
+/* The tiles of a product whose items the host knows. */
+static uint32_t cuda_tiles_known(const struct cuda_product *p)
+{
+	return cuda_parts(p->n, p->most) * p->parts * cuda_parts(p->rows, CUDA_ROWS);
+}
+
 /* Sets how tiles, each of `pieces`, are shared by a grid; sharing.pieces is set, and `tiles` are the most that
  * a block of threads may have at once. */
 static void cuda_share_grid(struct cuda_product *p, uint32_t pieces, uint32_t tiles,
@@ -448,7 +454,7 @@ static void cuda_share_grid(struct cuda_product *p, uint32_t pieces, uint32_t ti
 	s->step_tiles = pieces > s->pieces ? 0 : warps / pieces;
 	s->step_groups = pieces > s->pieces ? warps : warps % pieces;
 	s->part = UINT32_MAX / g->x + 1; /* of 2^32, rounded up; 0, which does, for one block */
-	s->all = cuda_parts(p->n, p->most) * p->parts * s->tiles;
+	s->all = cuda_tiles_known(p);
 }
 
 /* Sets how tiles of TC are shared; returns the bytes that a block of threads needs. */
@@ -550,7 +556,7 @@ static uint32_t cuda_share_one(const struct cuda_tokens *t, struct cuda_product 
 	return p->sharing.all * (t->blocks ? cuda_block_pieces(format, p) : p->groups);
 }
 
-struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
+struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p,
 				    const struct cuda_room *room)
 {
 	const struct cuda_tokens *t = cuda_tokens_of(k);
@@ -561,7 +567,7 @@ struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p,
 	uint32_t pieces = 0;
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		g.x += items * p->p[i].parts * cuda_parts(p->p[i].rows, CUDA_ROWS);
+		g.x += cuda_tiles_known(&p->p[i]);
 		if (p->p[i].trellis.bits == 3)
 			p->with_pairs = i;
 	}

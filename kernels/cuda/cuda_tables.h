@@ -45,7 +45,7 @@ struct cuda_table_groups cuda_table_groups_of(const struct shape *s, uint32_t ch
 /* What a product needs to know of a format that cuda_product_kernel has and that has blocks. */
 struct cuda_block_kind cuda_block_kind_of(const struct shape *s);
 /* Of all products together, by their kernel. Sets their sharing. */
-struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p, uint32_t items,
+struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p,
 				    const struct cuda_room *room);
 /* The kernels for few or for many rows, and their grids. */
 enum cuda_kernel cuda_norm_kernel(const struct cuda_norm_inputs *p);

@@ -230,7 +230,7 @@ static void layer_project(struct card_chain *chain, const struct layer_step *s, 
 		all.p[m].y = y[m];
 	}
 	const enum cuda_kernel k = cuda_products_kernel(s->model->format, VALUE + 1, 1);
-	const struct cuda_grid g = cuda_products_grid(k, &all, 1, &room);
+	const struct cuda_grid g = cuda_products_grid(k, &all, &room);
 	card_chain_add(chain, k, g, &all);
 }
 

@@ -345,6 +345,13 @@ static bool case_product_launch(const struct runner *r, struct product_run *x, e
 	       compare_floats(what, x->y, x->expected, x->results);
 }
 
+/* The host knows that each assignment is an item. */
+static void case_items_known(struct product_run *x)
+{
+	x->p.n = x->item_count;
+	x->p.item_count = NULL;
+}
+
 static bool case_product_run(const struct runner *r, const struct product_case *c, enum cuda_kernel k)
 {
 	struct product_run x = {.c = *c};
@@ -352,9 +359,8 @@ static bool case_product_run(const struct runner *r, const struct product_case *
 	case_product_begin(r, &x);
 	case_product_expect(&x);
 	bool right = case_product_launch(r, &x, k, c->divide ? x.item_count + 3 : (c->n - 1) / c->most + 1);
-	if (right && c->divide && c->most == 1) { /* the host knows that each assignment is an item */
-		x.p.n = x.item_count;
-		x.p.item_count = NULL;
+	if (right && c->divide && c->most == 1) {
+		case_items_known(&x);
 		right = case_product_launch(r, &x, k, x.item_count);
 	}
 	case_product_end(r, &x);
@@ -514,7 +520,8 @@ bool case_float_products(const struct runner *r)
 
 /* ---- several in one launch ---- */
 
-/* Products with inputs of the same tokens, as of queries, keys and values. */
+/* Products with inputs of the same tokens, as of queries, keys and values; or the first one has items, as of a row's
+ * experts beside a shared one. */
 static const struct product_together {
 	uint32_t rows, cols;
 	enum format format;
@@ -523,8 +530,9 @@ static const struct product_together {
   of_others[] = {{16, 2048, FORMAT_Q5_K}, {72, 256, FORMAT_Q4_K}, {64, 96, FORMAT_Q5_0}};
 enum { TOGETHER = 3 };
 
+/* items: of the first, 0 if it has none. */
 static bool case_together(const struct runner *r, const struct product_together shapes[TOGETHER],
-			  uint32_t n, uint32_t most, bool little)
+			  uint32_t items, uint32_t n, uint32_t most, bool little)
 {
 	const enum format formats[] = {shapes[0].format, shapes[1].format, shapes[2].format};
 	const enum cuda_kernel k = cuda_products_kernel(formats, TOGETHER, most);
@@ -536,12 +544,15 @@ static bool case_together(const struct runner *r, const struct product_together 
 		x[i] = (struct product_run){
 			.c = {{shapes[i].format, NORM_F16, shapes[i].rows, shapes[i].cols, 0}, n,
 			      most, 0, false}};
+		if (i == 0 && items)
+			x[i].c.n = x[i].c.divide = items;
 		case_product_begin(r, &x[i]);
 		case_product_expect(&x[i]);
+		if (i == 0 && items)
+			case_items_known(&x[i]);
 		p.p[i] = x[i].p;
 	}
-	const struct cuda_grid g =
-		cuda_products_grid(k, &p, (n - 1) / most + 1, little ? &few : &r->room);
+	const struct cuda_grid g = cuda_products_grid(k, &p, little ? &few : &r->room);
 	bool right = case_launch(r, k, g, &p, sizeof p);
 	for (size_t i = 0; i < TOGETHER; i++)
 		right = right && r->get(r->ctx, x[i].y, x[i].p.y, x[i].results * sizeof *x[i].y) &&
@@ -554,8 +565,10 @@ static bool case_together(const struct runner *r, const struct product_together 
 
 bool case_products_together(const struct runner *r)
 {
-	return case_together(r, of_tc, 1, 1, false) && case_together(r, of_tc, 11, 8, true) &&
-	       case_together(r, of_tc, 40, 32, false) && case_together(r, of_blocks, 1, 1, false) &&
-	       case_together(r, of_blocks, 11, 8, true) && case_together(r, of_others, 3, 1, true) &&
-	       case_together(r, of_others, 8, 8, false);
+	return case_together(r, of_tc, 0, 1, 1, false) && case_together(r, of_tc, 0, 11, 8, true) &&
+	       case_together(r, of_tc, 0, 40, 32, false) && case_together(r, of_tc, 8, 1, 1, false) &&
+	       case_together(r, of_tc, 3, 1, 1, true) && case_together(r, of_blocks, 0, 1, 1, false) &&
+	       case_together(r, of_blocks, 0, 11, 8, true) && case_together(r, of_blocks, 9, 1, 1, false) &&
+	       case_together(r, of_others, 0, 3, 1, true) && case_together(r, of_others, 0, 8, 8, false) &&
+	       case_together(r, of_others, 2, 1, 1, true);
 }
