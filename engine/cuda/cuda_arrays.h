@@ -263,8 +263,8 @@ void cuda_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, 
 void cuda_end_experts(struct step *s, uint32_t layer);
 bool cuda_feed_held(struct step *s, uint32_t layer);
 
-/* What the products of a layer's experts have in common. most: tokens of an expert at once; all_here: the GPU has
- * chosen among all experts, and holds them all, so of one row each assignment is an item. */
+/* cuda_expert_products.c: what the products of a layer's experts have in common. most: tokens of an expert at once;
+ * all_here: the GPU has chosen among all experts, and holds them all, so of one row each assignment is an item. */
 struct cuda_product cuda_expert_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
 					bool all_here);
 /* Whether one product computes both. */
@@ -272,6 +272,9 @@ bool cuda_gate_is_like_up(const struct step *s, uint32_t layer);
 /* Gate, or up, or gate and up where they are alike: they go to `hidden`, of so many inputs of down. */
 struct cuda_product cuda_gate_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
 				      bool all_here, size_t inputs);
+/* Of inputs x, and matrices of this format. */
+void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_product *p, enum format format,
+			     const struct cuda_input *x);
 
 /* cuda_with_shared.c: whether the launches of a layer's experts can compute the shared expert, too; and that. */
 bool cuda_shares_launches(const struct step *s, uint32_t layer);

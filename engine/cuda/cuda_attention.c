@@ -264,25 +264,30 @@ static struct cuda_input cuda_attended_of(const struct step *s, uint32_t layer)
 	return attended;
 }
 
+/* Whether the output's codes are made where the spans are joined. */
+static bool cuda_joins_to_codes(const struct step *s, uint32_t layer)
+{
+	return !format_is_float(cuda_format_of(s, layer, TENSOR_O));
+}
+
+/* The gates of the queries from row `first` on lie behind each query. */
+static const float *cuda_query_gates(const struct cuda_scratch *k, const struct cuda_attention *p, uint32_t first)
+{
+	const size_t step = 2 * (size_t)p->head_dim;
+	return cuda_at(k->projected + ((size_t)first * p->heads * step + p->head_dim) * sizeof(float));
+}
+
 /* attended of n rows from `first` on is multiplied by the sigmoids of the queries' gates. */
 static void cuda_open_query_gates(const struct cuda_scratch *k, const struct cuda_attention *p,
 				  uint32_t first)
 {
-	size_t step = 2 * (size_t)p->head_dim, heads = (size_t)first * p->heads;
-	const struct cuda_gates gates = {
-		.y = p->out,
-		.gate = cuda_at(k->projected + (heads * step + p->head_dim) * sizeof(float)),
-		.n = p->n * p->heads,
-		.dim = p->head_dim,
-		.step = (uint32_t)step};
+	const struct cuda_gates gates = {.y = p->out,
+					 .gate = cuda_query_gates(k, p, first),
+					 .n = p->n * p->heads,
+					 .dim = p->head_dim,
+					 .step = 2 * p->head_dim};
 	const struct cuda_grid g = cuda_items_grid((size_t)gates.n * gates.dim);
 	cuda_do(k->model, cuda_open_gates_number, &g, &gates);
-}
-
-/* Whether the output's codes are made where the spans are joined. */
-static bool cuda_joins_to_codes(const struct step *s, uint32_t layer)
-{
-	return !s->env->config->query_gate && !format_is_float(cuda_format_of(s, layer, TENSOR_O));
 }
 
 /* attended from row `first` on: where it goes, and its codes. */
@@ -298,9 +303,12 @@ static struct cuda_join_inputs cuda_join_of(const struct step *s, uint32_t layer
 	const struct cuda_input to = cuda_attended_from(s, layer, first);
 	bool blocks = format_input(cuda_format_of(s, layer, TENSOR_O)) == INPUT_BLOCKS;
 	struct cuda_join_inputs inputs = {.attention = *p,
+					  .gate_step = 2 * p->head_dim,
 					  .q = cuda_at(to.q),
 					  .scale = cuda_at(to.scale),
 					  .sum = blocks ? cuda_at(to.sum) : NULL};
+	if (s->env->config->query_gate)
+		inputs.gate = cuda_query_gates(cuda_scratch_of(s), p, first);
 	cuda_fill_signs(&inputs.signs);
 	return inputs;
 }

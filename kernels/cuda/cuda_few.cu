@@ -254,9 +254,12 @@ CUDA_KERNEL_OF(CUDA_GROUP) cuda_join_few(struct cuda_join_inputs p)
 	float *room = cuda_shared(), y = 0;
 
 	cuda_wait_for_ahead();
+	const float gate = p.gate ? p.gate[(size_t)query * p.gate_step + of_query] : 0;
 	if (together)
 		y = cuda_joined_column(a, query, of_query, spans, together, room);
 	else
 		cuda_joined_spans(&y, 1, a, query, of_query);
+	if (p.gate)
+		y *= cuda_sigmoid(gate);
 	cuda_put_column(&column, d < width ? y : 0, room + CUDA_GROUP * (CUDA_SPAN_NUMBERS + 1), d, width);
 }

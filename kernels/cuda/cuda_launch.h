@@ -513,11 +513,14 @@ struct cuda_gate_inputs {
 	struct cuda_signs signs;
 };
 
-/* q, scale and sum = the output of cuda_attend_join in 8 bits. Shared memory of
- * cuda_join_few has CUDA_SPAN_NUMBERS numbers and a maximum for each of 128 spans. */
+/* q, scale and sum = the output of cuda_attend_join in 8 bits, times the sigmoids of gate, if that is not NULL: those
+ * of query i are at gate + i · gate_step. Shared memory of cuda_join_few has CUDA_SPAN_NUMBERS numbers and a
+ * maximum for each of 128 spans. */
 enum { CUDA_SPAN_NUMBERS = 4 };
 struct cuda_join_inputs {
 	struct cuda_attention attention; /* out is not written */
+	const float *gate;
+	uint32_t gate_step;
 	int8_t *q;
 	float *scale;
 	int16_t *sum;

@@ -243,14 +243,16 @@ bool case_gate_inputs(const struct runner *r)
 
 /* ---- joined spans ---- */
 
-/* Of successive rows, the first of which sees `length` positions, spans whose largest scores differ. */
+/* Of successive rows, the first of which sees `length` positions, spans whose largest scores differ. gated: as
+ * queries are that have their gates behind them. */
 static bool case_join_inputs_of(const struct runner *r, uint32_t length, uint32_t rows, uint32_t heads,
-				uint32_t dim)
+				uint32_t dim, bool gated)
 {
 	const uint32_t spans = (length + rows - 2) / ATTENTION_SPAN + 1, width = heads * dim;
 	const size_t part = attention_part(dim), all = (size_t)spans * rows * heads * part;
 	float *parts = case_alloc(all, sizeof *parts), *joined = case_alloc(rows * heads * part, sizeof *joined),
-	      *out = case_alloc((size_t)rows * width, sizeof *out);
+	      *out = case_alloc((size_t)rows * width, sizeof *out),
+	      *gates = case_alloc((size_t)rows * width * 2, sizeof *gates);
 	struct cuda_row *row = case_alloc(rows, sizeof *row);
 	struct random random = {length};
 	const struct attention a = {.length = length, .heads = heads, .head_dim = dim};
@@ -259,6 +261,7 @@ static bool case_join_inputs_of(const struct runner *r, uint32_t length, uint32_
 	random_normal(&random, parts, all);
 	for (float *sum = parts + dim + 1; sum < parts + all; sum += part)
 		*sum = 1 + *sum * *sum;
+	random_normal(&random, gates, (size_t)rows * width * 2);
 	const struct case_inputs in = case_inputs_room(r, rows, width, false);
 	struct cuda_join_inputs p = {.attention = {.parts = r->put(r->ctx, parts, all * sizeof *parts),
 						   .rows = r->put(r->ctx, row, rows * sizeof *row),
@@ -267,19 +270,25 @@ static bool case_join_inputs_of(const struct runner *r, uint32_t length, uint32_
 						   .group = 1,
 						   .head_dim = dim,
 						   .spans = spans},
+				     .gate_step = 2 * dim,
 				     .q = in.q,
 				     .scale = in.scale};
+	if (gated)
+		p.gate = (const float *)r->put(r->ctx, gates, (size_t)rows * width * 2 * sizeof *gates) + dim;
 	cuda_fill_signs(&p.signs);
 
 	const bool launched = case_launch(r, cuda_join_kernel(&p), cuda_join_inputs_grid(&p), &p,
 					  sizeof p);
 	kernels_scalar.attend_join(out, width, joined, parts, &a, rows, 0, spans);
+	for (size_t i = 0; i < (size_t)rows * heads && gated; i++)
+		kernels_scalar.sigmoid_mul(out + i * dim, gates + (2 * i + 1) * dim, dim);
 	const bool right = launched &&
 			   case_inputs_agree(r, "inputs of spans", &in, out, rows, width);
 	free(parts);
 	free(joined);
 	free(row);
 	free(out);
+	free(gates);
 	r->forget(r->ctx);
 	return right;
 }
@@ -288,13 +297,15 @@ bool case_join_inputs(const struct runner *r)
 {
 	static const struct {
 		uint32_t length, rows, heads, dim;
-	} cases[] = {{256, 2, 2, 128},	 {2304, 2, 1, 256}, {70000, 2, 1, 128}, {20000, 2, 3, 64},
-		     {600, 2, 5, 96},	 {600, 2, 3, 32},   {700, 1030, 1, 128}, /* many rows */
-		     {300, 1100, 1, 80}};
+		bool gated;
+	} cases[] = {{256, 2, 2, 128, false}, {2304, 2, 1, 256, true},	  {70000, 2, 1, 128, false},
+		     {20000, 2, 3, 64, true}, {600, 2, 5, 96, false},	  {600, 2, 5, 96, true},
+		     {600, 2, 3, 32, false},  {700, 1030, 1, 128, true}, /* many rows */
+		     {300, 1100, 1, 80, false}, {300, 1100, 3, 48, true}};
 	bool right = true;
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		right &= case_join_inputs_of(r, cases[i].length, cases[i].rows, cases[i].heads,
-					     cases[i].dim);
+					     cases[i].dim, cases[i].gated);
 	return right;
 }
