@@ -55,7 +55,7 @@ static void cuda_lay_out_hidden(struct cuda_scratch *s, const struct config *c, 
 {
 	const struct {
 		size_t rows, width;
-	} kind[] = {{(size_t)s->rows * s->top_k + 1, c->expert_size}, /* and the shared expert's (cuda_with_shared.c) */
+	} kind[] = {{(size_t)s->rows * (s->top_k + (c->shared_size == c->expert_size)), c->expert_size},
 		    {s->rows, c->shared_size},
 		    {s->rows, cuda_dense_width(c)}};
 	size_t floats = 0, columns = 0;

@@ -276,9 +276,24 @@ struct cuda_product cuda_gate_product(const struct step *s, uint32_t layer, uint
 void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_product *p, enum format format,
 			     const struct cuda_input *x);
 
-/* cuda_with_shared.c: whether the launches of a layer's experts can compute the shared expert, too; and that. */
-bool cuda_shares_launches(const struct step *s, uint32_t layer);
-void cuda_run_with_shared(struct step *s, uint32_t layer);
+/* found = the outputs of the experts that the GPU holds, and `shared` that of a shared expert beside them. */
+void cuda_run_down(const struct step *s, uint32_t layer, uint32_t most, bool all_here);
+
+/* cuda_shared.c: whether the shared expert's inputs of down follow the routed experts', so that one launch computes the
+ * activations of all; and how many inputs these are then, or without it. */
+bool cuda_shared_is_beside(const struct step *s, uint32_t layer);
+size_t cuda_inputs_of_down(const struct step *s, uint32_t layer);
+/* The input of its down. */
+struct cuda_input cuda_shared_input(const struct step *s, uint32_t layer);
+/* logits = the router's, of `normed`, which is prepared for `now`. Where one launch computes it, gate and up of the
+ * shared expert, too. */
+void cuda_run_router_products(const struct step *s, uint32_t layer, enum format now);
+/* Gate and up, if they are not there yet, of rows `normed`, prepared for `now`; returns what they are prepared for
+ * then. */
+enum format cuda_begin_shared(const struct step *s, uint32_t layer, enum format now);
+/* `shared`: the activation, if others have not computed it, and down. */
+void cuda_end_shared(const struct step *s, uint32_t layer);
+enum { SHARED_PRODUCTS = 3 };
 
 /* cuda_dense.c: feed-forwards that every row passes. What all have in common: the input of down, of n
  * rows of some width, in 8 bits = the family's function of gate and up, which lie one after the other. */
@@ -286,8 +301,9 @@ struct cuda_input cuda_hidden_of(const struct cuda_scratch *k, uint32_t width);
 gpu_address cuda_up_of(const struct cuda_input *hidden, size_t n);
 void cuda_gate(const struct cuda_scratch *k, const struct cuda_input *hidden, uint32_t n,
 	       enum format format);
-/* The shared expert of n rows `normed`, prepared for `now`; returns what they are prepared for then. */
-enum format cuda_run_shared(struct step *s, uint32_t layer, enum format now);
+/* Gate and up, for n rows; without a gate up alone, in its place. Returns how many products. */
+uint32_t cuda_gate_and_up(const struct config *c, enum tensor_role gate, enum tensor_role up,
+			  const struct cuda_input *hidden, size_t n, struct cuda_projection *to);
 void cuda_run_dense(struct step *s, uint32_t layer);
 void cuda_feed(struct step *s, uint32_t layer);
 

@@ -19,14 +19,19 @@ enum format cuda_router_codes(const struct step *s, uint32_t layer)
 		       : router;
 }
 
-/* input = that of the layer's router and experts; logits = the router's. */
-static void cuda_run_router(struct step *s, uint32_t layer, const struct cuda_input *input)
+/* input = that of the layer's router and experts. */
+static void cuda_enter_router(struct step *s, uint32_t layer, const struct cuda_input *input)
 {
-	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const enum tensor_role norm = s->env->config->feed_forwards_apart ? TENSOR_ROUTER_SCALE
 									  : TENSOR_FEED_FORWARD_NORM;
 	cuda_enter_part(s, layer, norm, input, cuda_router_codes(s, layer));
-	cuda_multiply(k->model, layer, TENSOR_ROUTER, input, s->n, k->logits);
+}
+
+/* logits = the router's; a shared expert may begin, too. */
+static void cuda_run_router(struct step *s, uint32_t layer)
+{
+	cuda_enter_router(s, layer, &cuda_scratch_of(s)->normed);
+	cuda_run_router_products(s, layer, cuda_router_codes(s, layer));
 }
 
 /* The router's logits, in main memory. */
@@ -45,6 +50,7 @@ void cuda_reweigh(struct step *s, uint32_t layer, size_t row)
 
 void cuda_guess(struct step *s, uint32_t later)
 {
+	const struct cuda_scratch *k = cuda_scratch_of(s);
 	struct routing *r = s->routing;
 	struct step cpus = cuda_as_cpus(s);
 	for (uint32_t e = 0; e < s->env->config->experts; e++)
@@ -54,7 +60,8 @@ void cuda_guess(struct step *s, uint32_t later)
 			cpu_backend.guess(&cpus, later);
 		return;
 	}
-	cuda_run_router(s, later, &cuda_scratch_of(s)->guess);
+	cuda_enter_router(s, later, &k->guess);
+	cuda_multiply(k->model, later, TENSOR_ROUTER, &k->guess, s->n, k->logits);
 	if (cuda_bring_logits(s))
 		router_rank_experts(s, later);
 }
@@ -190,7 +197,7 @@ void cuda_choose_rows(struct step *s, uint32_t layer, const struct cuda_choice_a
 			       .groups = cuda_groups_of(s, layer, to->chosen, most)};
 	const struct cuda_grid choice = cuda_choice_grid(&p.choice),
 			       groups = cuda_groups_grid(&p.groups);
-	cuda_run_router(s, layer, &k->normed);
+	cuda_run_router(s, layer);
 	if (s->n == 1) {
 		if (tells) {
 			p.told = cuda_told_of(k);
@@ -298,7 +305,7 @@ void cuda_tell_choice(struct step *s, uint32_t layer)
 bool cuda_choose_by_cpu(struct step *s, uint32_t layer)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	cuda_run_router(s, layer, &k->normed);
+	cuda_run_router(s, layer);
 	cuda_copy_out(k->model, k->normed_out, k->normed.f,
 		      (size_t)s->n * k->normed.k * sizeof(float));
 	if (!cuda_bring_logits(s))

@@ -1,6 +1,5 @@
-/* Feed-forwards that every row passes: the one of a dense layer, and the shared expert of a layer with routed
- * ones; both down · (gate ⊙ up) by the family's gated linear unit (Shazeer 2020), or down · f(up) in families
- * without gates. See cuda_arrays.h. */
+/* Feed-forwards of dense layers, and what all feed-forwards have in common: down · (gate ⊙ up) by the family's gated
+ * linear unit (Shazeer 2020), or down · f(up) in families without gates. See cuda_arrays.h. */
 #include "engine/cuda/cuda_arrays.h"
 #include "engine/cpu/cpu.h"
 
@@ -18,9 +17,8 @@ gpu_address cuda_up_of(const struct cuda_input *hidden, size_t n)
 	return hidden->f + n * hidden->k * sizeof(float);
 }
 
-/* Gate and up, for n rows; without a gate up alone, in its place. Returns how many products. */
-static uint32_t cuda_gate_and_up(const struct config *c, enum tensor_role gate, enum tensor_role up,
-				 const struct cuda_input *hidden, uint32_t n, struct cuda_projection *to)
+uint32_t cuda_gate_and_up(const struct config *c, enum tensor_role gate, enum tensor_role up,
+			  const struct cuda_input *hidden, size_t n, struct cuda_projection *to)
 {
 	if (!config_gated(c)) {
 		to[0] = (struct cuda_projection){up, hidden->f};
@@ -72,27 +70,6 @@ void cuda_gate(const struct cuda_scratch *k, const struct cuda_input *hidden, ui
 	}
 	cuda_activate(k, hidden, n);
 	cuda_prepare_input(k->model, hidden, n, format);
-}
-
-/* ---- shared experts ---- */
-
-enum format cuda_run_shared(struct step *s, uint32_t layer, enum format now)
-{
-	const struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct config *c = s->env->config;
-	const struct cuda_input hidden = cuda_hidden_of(k, c->shared_size);
-	struct cuda_projection products[3];
-	uint32_t count = cuda_gate_and_up(c, TENSOR_SHARED_GATE, TENSOR_SHARED_UP, &hidden, s->n,
-					  products);
-	if (c->shared_gate)
-		products[count++] = (struct cuda_projection){TENSOR_SHARED_SCALE, k->shared_gate};
-	now = cuda_multiply_all(k->model, layer, products, count, &k->normed, s->n, now);
-	cuda_gate(k, &hidden, s->n, cuda_format_of(s, layer, TENSOR_SHARED_DOWN));
-	cuda_multiply(k->model, layer, TENSOR_SHARED_DOWN, &hidden, s->n, k->shared);
-	if (c->feed_forwards_apart)
-		cuda_norm(k->model, k->shared, k->shared,
-			  cuda_weight(k->model, layer, TENSOR_SHARED_POST_NORM), s->n, c->hidden_size);
-	return now;
 }
 
 /* ---- dense layers ---- */

@@ -74,3 +74,35 @@ struct cuda_product cuda_gate_product(const struct step *s, uint32_t layer, uint
 	p.next_bytes = s->n == 1 ? cuda_next_bytes(&p, &record->computed[EXPERT_PARTS - 1]) : 0;
 	return p;
 }
+
+/* Also that of the shared expert, of a single row. False: no kernel takes both. */
+static bool cuda_run_downs_at_once(const struct step *s, uint32_t layer, const struct cuda_product *routed,
+				   enum format format)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct cuda_input own = cuda_shared_input(s, layer);
+	const struct cuda_product shared =
+		cuda_product_of(k->model, layer, TENSOR_SHARED_DOWN, &own, s->n, k->shared);
+	struct cuda_products both = {.p = {*routed, shared}, .count = 2};
+	return cuda_multiply_at_once(
+		k->model, &both, (enum format[]){format, cuda_format_of(s, layer, TENSOR_SHARED_DOWN)});
+}
+
+void cuda_run_down(const struct step *s, uint32_t layer, uint32_t most, bool all_here)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const enum format format =
+		s->env->plan->record[s->env->plan->routed_of[layer]].computed[EXPERT_PARTS - 1].format;
+	const struct cuda_input hidden = cuda_hidden_of(k, s->env->config->expert_size);
+	struct cuda_product p = cuda_expert_product(s, layer, EXPERT_PARTS - 1, most, all_here);
+	const bool beside = cuda_shared_is_beside(s, layer);
+	p.divide = 1;
+	p.y = cuda_at(k->found);
+	cuda_product_takes(&p, &hidden);
+	/* The host knows the items of a single row alone, so only then it can share the tiles of both. */
+	if (beside && s->n == 1 && all_here && cuda_run_downs_at_once(s, layer, &p, format))
+		return;
+	cuda_run_expert_product(k, &p, format, &hidden);
+	if (beside)
+		cuda_end_shared(s, layer);
+}

@@ -35,7 +35,7 @@ static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, bool
 	bool alike = cuda_gate_is_like_up(s, layer);
 	for (uint32_t part = first; part < (alike ? 1 : 2); part++) {
 		struct cuda_product p =
-			cuda_gate_product(s, layer, part, most, all_here, (size_t)s->n * k->top_k);
+			cuda_gate_product(s, layer, part, most, all_here, cuda_inputs_of_down(s, layer));
 		if (part > first && format_input(gate) != format_input(up))
 			cuda_prepare_input(k->model, x, s->n, up);
 		cuda_run_expert_product(k, &p, record->computed[part].format, x);
@@ -85,9 +85,9 @@ static struct cuda_input cuda_project_normed(const struct step *s, uint32_t laye
 	return latent;
 }
 
-/* shared = the output of the shared expert. Returns what the others read, with codes for `gate`: `normed`, which
- * has the codes of cuda_router_codes, another norm of the stream, or a projection. */
-static struct cuda_input cuda_begin_shared(struct step *s, uint32_t layer, enum format gate)
+/* The shared expert begins, and ends if it is not beside the others. Returns what those read, with codes for `gate`:
+ * `normed`, which has the codes of cuda_router_codes, another norm of the stream, or a projection. */
+static struct cuda_input cuda_enter_experts(struct step *s, uint32_t layer, enum format gate)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct config *c = s->env->config;
@@ -96,7 +96,9 @@ static struct cuda_input cuda_begin_shared(struct step *s, uint32_t layer, enum 
 		now = cuda_norm_again(s, layer, TENSOR_FEED_FORWARD_NORM,
 				      cuda_format_of(s, layer, TENSOR_SHARED_UP));
 	if (c->layer[layer].shared)
-		now = cuda_run_shared(s, layer, now);
+		now = cuda_begin_shared(s, layer, now);
+	if (c->layer[layer].shared && !cuda_shared_is_beside(s, layer))
+		cuda_end_shared(s, layer);
 	if (c->feed_forwards_apart)
 		now = cuda_norm_again(s, layer, TENSOR_EXPERTS_NORM, gate);
 	if (c->expert_latent)
@@ -115,20 +117,13 @@ static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen,
 	const struct cuda_input hidden = cuda_hidden_of(k, s->env->config->expert_size);
 	enum format gate = record->computed[s->env->plan->first_part].format,
 		    down = record->computed[EXPERT_PARTS - 1].format;
-	if (all_here && cuda_shares_launches(s, layer)) {
-		cuda_run_with_shared(s, layer);
-		return;
-	}
-	const struct cuda_input input = cuda_begin_shared(s, layer, gate);
+	const struct cuda_input input = cuda_enter_experts(s, layer, gate);
 	cuda_run_gate_up(s, layer, most, all_here, &input);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_GATE_BIAS, chosen, hidden.f);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_UP_BIAS, chosen,
 			     cuda_up_of(&hidden, s->n * k->top_k));
-	cuda_gate(k, &hidden, s->n * k->top_k, down);
-	struct cuda_product p = cuda_expert_product(s, layer, EXPERT_PARTS - 1, most, all_here);
-	p.divide = 1;
-	p.y = cuda_at(k->found);
-	cuda_run_expert_product(k, &p, down, &hidden);
+	cuda_gate(k, &hidden, (uint32_t)cuda_inputs_of_down(s, layer), down);
+	cuda_run_down(s, layer, most, all_here);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_DOWN_BIAS, chosen, k->found);
 }
 

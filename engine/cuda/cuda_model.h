@@ -194,6 +194,9 @@ void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role r
 struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer, enum tensor_role role,
 				    const struct cuda_input *x, uint32_t n, gpu_address y);
 void cuda_product_takes(struct cuda_product *p, const struct cuda_input *x);
+/* Whether several products of an input of n rows are one launch of cuda_multiply_all. */
+bool cuda_multiplies_together(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
+			      uint32_t count, uint32_t n);
 /* Several products of matrices of these formats in one launch. False: no kernel takes all of them. */
 bool cuda_multiply_at_once(struct cuda_model *m, struct cuda_products *all, const enum format *formats);
 /* y += factor · x */

@@ -131,23 +131,42 @@ bool cuda_multiply_at_once(struct cuda_model *m, struct cuda_products *all, cons
 	return true;
 }
 
-/* Multiplies in one launch, if one kernel takes all of the formats. False: no kernel does, or one of the products
- * is large enough to keep the whole GPU busy by itself. */
+/* All of them. False: no kernel takes all of the formats, or one of the products is large enough to keep the whole GPU
+ * busy by itself. */
+static bool cuda_products_of(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
+			     uint32_t count, const struct cuda_input *x, uint32_t n,
+			     struct cuda_products *all, enum format *formats)
+{
+	const struct cuda_room room = cuda_room_of(m);
+	bool few = true;
+	*all = (struct cuda_products){.count = count};
+	for (uint32_t i = 0; i < count; i++) {
+		struct cuda_product *p = &all->p[i];
+		formats[i] = cuda_matrix(m, layer, products[i].role)->shape.format;
+		*p = cuda_product_of(m, layer, products[i].role, x, n, products[i].to);
+		few = few && cuda_kernel_of(p, formats[i], &room) == cuda_product_kernel(formats[i], p->most);
+	}
+	return few && cuda_products_kernel(formats, count, all->p[0].most) != CUDA_KERNEL_COUNT;
+}
+
+bool cuda_multiplies_together(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
+			      uint32_t count, uint32_t n)
+{
+	const struct cuda_input none = {0};
+	struct cuda_products all;
+	enum format formats[CUDA_PRODUCTS_MOST];
+	return cuda_products_of(m, layer, products, count, &none, n, &all, formats);
+}
+
+/* Multiplies in one launch, if that is possible. */
 static bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
 				   const struct cuda_projection *products, uint32_t count,
 				   const struct cuda_input *x, uint32_t n)
 {
-	const struct cuda_room room = cuda_room_of(m);
-	struct cuda_products all = {.count = count};
+	struct cuda_products all;
 	enum format formats[CUDA_PRODUCTS_MOST];
-	for (uint32_t i = 0; i < count; i++) {
-		formats[i] = cuda_matrix(m, layer, products[i].role)->shape.format;
-		all.p[i] = cuda_product_of(m, layer, products[i].role, x, n, products[i].to);
-		if (cuda_kernel_of(&all.p[i], formats[i], &room) !=
-		    cuda_product_kernel(formats[i], all.p[i].most))
-			return false;
-	}
-	return cuda_multiply_at_once(m, &all, formats);
+	return cuda_products_of(m, layer, products, count, x, n, &all, formats) &&
+	       cuda_multiply_at_once(m, &all, formats);
 }
 
 enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,

@@ -140,6 +140,7 @@ struct cuda_sharing {
 	uint32_t first, end;		 /* pieces, where there are several products */
 	uint32_t copies;		 /* of the pairs of TC3: 32, or 16 where shared memory is little */
 };
+enum { CUDA_COPIES_LEAST = 16, CUDA_COPIES_MOST = 32 };
 
 /* Numbers of a matrix of floats; or also of a table, which may have blocks as in GGUF files. */
 enum cuda_number {
@@ -217,8 +218,8 @@ struct cuda_product {
 	struct cuda_trellis trellis;
 };
 
-/* Products in one launch: of TC3 and TC4, where the pairs of product with_pairs are for all; or of formats with
- * blocks. If one of them has items, whose number the host knows, it is the first. */
+/* Products in one launch: of TC3 and TC4, where the pairs of product with_pairs are for all, if that is of TC3; or of
+ * formats with blocks. If one of them has items, whose number the host knows, it is the first. */
 enum { CUDA_PRODUCTS_MOST = 4 };
 struct cuda_products {
 	struct cuda_product p[CUDA_PRODUCTS_MOST];

@@ -274,7 +274,8 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 	const uint32_t end = cuda_share(s, all, cuda_block_x() + 1);
 
 	cuda_let_next_begin();
-	cuda_copy_pairs(p->p[p->with_pairs].trellis.pairs, copies);
+	if (p->p[p->with_pairs].trellis.bits == 3)
+		cuda_copy_pairs(p->p[p->with_pairs].trellis.pairs, copies);
 	if (p->p[0].items)
 		cuda_wait_for_ahead();
 	CUDA_ROLLED

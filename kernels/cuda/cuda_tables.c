@@ -457,15 +457,15 @@ static void cuda_share_grid(struct cuda_product *p, uint32_t pieces, uint32_t ti
 	s->all = cuda_tiles_known(p);
 }
 
-/* Sets how tiles of TC are shared; returns the bytes that a block of threads needs. */
-static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, bool pairs, uint32_t shared,
+/* Sets how tiles of TC are shared; returns the bytes that a block of threads needs. copies: of the pairs, at most. */
+static uint32_t cuda_share_tiles(struct cuda_product *p, uint32_t tokens, uint32_t copies, uint32_t shared,
 				 const struct cuda_grid *g)
 {
 	const struct cuda_tc_room room = cuda_tc_room(tokens, shared);
 	const uint32_t for_tile = 24 + 8 * tokens, for_piece = 4 * (CUDA_ROWS * (tokens + 1) + tokens);
 	struct cuda_sharing *s = &p->sharing;
 
-	s->copies = pairs ? room.copies : 0;
+	s->copies = copies < room.copies ? copies : room.copies;
 	s->pieces = room.pieces;
 	cuda_share_grid(p, p->groups, room.tiles, g);
 	return room.tiles * for_tile + room.pieces * for_piece +
@@ -480,7 +480,7 @@ static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_pr
 	struct cuda_grid g = {tiles < room->processors ? tiles : room->processors, 1,
 			      cuda_tc_threads(t->format, t->tokens), 0};
 
-	g.shared = cuda_share_tiles(p, t->tokens, t->format == FORMAT_TC3, room->shared, &g);
+	g.shared = cuda_share_tiles(p, t->tokens, t->format == FORMAT_TC3 ? CUDA_COPIES_MOST : 0, room->shared, &g);
 	return g;
 }
 
@@ -545,12 +545,12 @@ static struct cuda_grid cuda_block_grid(const struct cuda_tokens *t, struct cuda
 }
 
 /* The same of one of several products; returns its pieces. */
-static uint32_t cuda_share_one(const struct cuda_tokens *t, struct cuda_product *p, uint32_t shared,
-			       struct cuda_grid *g)
+static uint32_t cuda_share_one(const struct cuda_tokens *t, struct cuda_product *p, uint32_t copies,
+			       uint32_t shared, struct cuda_grid *g)
 {
 	const enum format format = cuda_first_format(p->kind.format);
 	const uint32_t bytes = t->blocks ? cuda_share_blocks(p, format, t->tokens, shared, UINT32_MAX, g)
-					 : cuda_share_tiles(p, t->tokens, true, shared, g);
+					 : cuda_share_tiles(p, t->tokens, copies, shared, g);
 
 	g->shared = bytes > g->shared ? bytes : g->shared;
 	return p->sharing.all * (t->blocks ? cuda_block_pieces(format, p) : p->groups);
@@ -564,17 +564,21 @@ struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p,
 	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens, true)
 					  : cuda_tc_threads(FORMAT_COUNT, t->tokens),
 			      0};
-	uint32_t pieces = 0;
+	/* Without TC3 the place of fewest copies stays empty: more blocks of threads find room. */
+	uint32_t pieces = 0, copies = CUDA_COPIES_LEAST;
 
+	p->with_pairs = 0;
 	for (uint32_t i = 0; i < p->count; i++) {
 		g.x += cuda_tiles_known(&p->p[i]);
-		if (p->p[i].trellis.bits == 3)
-			p->with_pairs = i;
+		if (p->p[i].trellis.bits != 3)
+			continue;
+		p->with_pairs = i;
+		copies = CUDA_COPIES_MOST;
 	}
 	g.x = g.x < most ? g.x : most;
 	for (uint32_t i = 0; i < p->count; i++) {
 		p->p[i].sharing.first = pieces;
-		pieces += cuda_share_one(t, &p->p[i], room->shared, &g);
+		pieces += cuda_share_one(t, &p->p[i], copies, room->shared, &g);
 		p->p[i].sharing.end = pieces;
 	}
 	return g;

@@ -526,6 +526,7 @@ static const struct product_together {
 	uint32_t rows, cols;
 	enum format format;
 } of_tc[] = {{208, 512, FORMAT_TC3}, {40, 512, FORMAT_TC3}, {64, 384, FORMAT_TC4}},
+  of_tc4[] = {{64, 256, FORMAT_TC4}, {1, 256, FORMAT_TC4}, {72, 256, FORMAT_TC4}},
   of_blocks[] = {{208, 512, FORMAT_Q4_K}, {40, 768, FORMAT_Q6_K}, {64, 800, FORMAT_Q8_0}},
   of_others[] = {{16, 2048, FORMAT_Q5_K}, {72, 256, FORMAT_Q4_K}, {64, 96, FORMAT_Q5_0}};
 enum { TOGETHER = 3 };
@@ -567,7 +568,8 @@ bool case_products_together(const struct runner *r)
 {
 	return case_together(r, of_tc, 0, 1, 1, false) && case_together(r, of_tc, 0, 11, 8, true) &&
 	       case_together(r, of_tc, 0, 40, 32, false) && case_together(r, of_tc, 8, 1, 1, false) &&
-	       case_together(r, of_tc, 3, 1, 1, true) && case_together(r, of_blocks, 0, 1, 1, false) &&
+	       case_together(r, of_tc, 3, 1, 1, true) && case_together(r, of_tc4, 0, 1, 1, false) &&
+	       case_together(r, of_tc4, 0, 5, 8, true) && case_together(r, of_blocks, 0, 1, 1, false) &&
 	       case_together(r, of_blocks, 0, 11, 8, true) && case_together(r, of_blocks, 9, 1, 1, false) &&
 	       case_together(r, of_others, 0, 3, 1, true) && case_together(r, of_others, 0, 8, 8, false) &&
 	       case_together(r, of_others, 2, 1, 1, true);
