@@ -263,37 +263,28 @@ void cuda_wave(struct step *s, uint32_t layer, const struct pager_ready *ready, 
 void cuda_end_experts(struct step *s, uint32_t layer);
 bool cuda_feed_held(struct step *s, uint32_t layer);
 
-/* cuda_expert_products.c: what the products of a layer's experts have in common. most: tokens of an expert at once;
- * all_here: the GPU has chosen among all experts, and holds them all, so of one row each assignment is an item. */
-struct cuda_product cuda_expert_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
-					bool all_here);
-/* Whether one product computes both. */
-bool cuda_gate_is_like_up(const struct step *s, uint32_t layer);
-/* Gate, or up, or gate and up where they are alike: they go to `hidden`, of so many inputs of down. */
-struct cuda_product cuda_gate_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
-				      bool all_here, size_t inputs);
-/* Of inputs x, and matrices of this format. */
-void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_product *p, enum format format,
-			     const struct cuda_input *x);
-
-/* found = the outputs of the experts that the GPU holds, and `shared` that of a shared expert beside them. */
+/* cuda_expert_products.c: products of a layer's experts. most: tokens of an expert at once; all_here: the GPU has chosen
+ * among all experts, and holds them all. Gate and up go to `hidden`, down to `found`, and that of a shared expert
+ * beside them to `shared`. */
+void cuda_run_gate_up(const struct step *s, uint32_t layer, uint32_t most, bool all_here, const struct cuda_input *x);
 void cuda_run_down(const struct step *s, uint32_t layer, uint32_t most, bool all_here);
 
-/* cuda_shared.c: whether the shared expert's inputs of down follow the routed experts', so that one launch computes the
- * activations of all; and how many inputs these are then, or without it. */
+/* cuda_shared.c: whether the rows of `hidden` that are the shared expert's follow the routed experts', so that one launch
+ * computes the activations of all; and how many rows down has as its input, of the routed experts and of a shared one
+ * beside them. */
 bool cuda_shared_is_beside(const struct step *s, uint32_t layer);
-size_t cuda_inputs_of_down(const struct step *s, uint32_t layer);
-/* The input of its down. */
+uint32_t cuda_inputs_of_down(const struct step *s, uint32_t layer);
+/* The shared expert's rows of `hidden`. */
 struct cuda_input cuda_shared_input(const struct step *s, uint32_t layer);
-/* logits = the router's, of `normed`, which is prepared for `now`. Where one launch computes it, gate and up of the
- * shared expert, too. */
+/* logits = the router's, of `normed`, which is prepared for `now`. Where one launch computes it, also gate, up and
+ * scale of the shared expert, or the scale. */
 void cuda_run_router_products(const struct step *s, uint32_t layer, enum format now);
-/* Gate and up, if they are not there yet, of rows `normed`, prepared for `now`; returns what they are prepared for
- * then. */
+/* Those of gate, up and scale that the router's launch has not computed, of rows `normed`, prepared for `now`; returns
+ * what they are prepared for then. */
 enum format cuda_begin_shared(const struct step *s, uint32_t layer, enum format now);
-/* `shared`: the activation, if others have not computed it, and down. */
+/* shared = down of the activation, which is computed first if it is not beside the others; and its norm, where
+ * feed-forwards are apart. */
 void cuda_end_shared(const struct step *s, uint32_t layer);
-enum { SHARED_PRODUCTS = 3 };
 
 /* cuda_dense.c: feed-forwards that every row passes. What all have in common: the input of down, of n
  * rows of some width, in 8 bits = the family's function of gate and up, which lie one after the other. */
@@ -303,7 +294,7 @@ void cuda_gate(const struct cuda_scratch *k, const struct cuda_input *hidden, ui
 	       enum format format);
 /* Gate and up, for n rows; without a gate up alone, in its place. Returns how many products. */
 uint32_t cuda_gate_and_up(const struct config *c, enum tensor_role gate, enum tensor_role up,
-			  const struct cuda_input *hidden, size_t n, struct cuda_projection *to);
+			  const struct cuda_input *hidden, uint32_t n, struct cuda_projection *to);
 void cuda_run_dense(struct step *s, uint32_t layer);
 void cuda_feed(struct step *s, uint32_t layer);
 

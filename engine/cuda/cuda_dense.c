@@ -18,7 +18,7 @@ gpu_address cuda_up_of(const struct cuda_input *hidden, size_t n)
 }
 
 uint32_t cuda_gate_and_up(const struct config *c, enum tensor_role gate, enum tensor_role up,
-			  const struct cuda_input *hidden, size_t n, struct cuda_projection *to)
+			  const struct cuda_input *hidden, uint32_t n, struct cuda_projection *to)
 {
 	if (!config_gated(c)) {
 		to[0] = (struct cuda_projection){up, hidden->f};

@@ -1,9 +1,10 @@
-/* The products of a layer's experts: what they have in common, and their launches. Items are made on the GPU, of the
- * choice (cuda_group). See cuda_arrays.h. */
+/* Products of a layer's experts, which go to the items that the GPU makes of the choice (cuda_group). See
+ * cuda_arrays.h. */
 #include "engine/cuda/cuda_arrays.h"
 
-struct cuda_product cuda_expert_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
-					bool all_here)
+/* What all products of a layer's experts have. If all are here, each assignment of a single row is an item. */
+static struct cuda_product cuda_expert_product(const struct step *s, uint32_t layer, uint32_t part,
+					       uint32_t most, bool all_here)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct cuda_model *m = k->model;
@@ -29,8 +30,8 @@ static size_t cuda_items_expected(uint32_t experts, uint32_t n, uint32_t most)
 	return n / most > alone ? n / most : alone;
 }
 
-void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_product *p, enum format format,
-			     const struct cuda_input *x)
+static void cuda_run_expert_product(const struct cuda_scratch *k, struct cuda_product *p,
+				    enum format format, const struct cuda_input *x)
 {
 	uint32_t experts = k->model->config->experts, items = cuda_most_items(experts, p->n, p->most);
 	const size_t tiles = cuda_items_expected(experts, p->n, p->most) * p->parts *
@@ -49,7 +50,8 @@ static uint32_t cuda_next_bytes(const struct cuda_product *p, const struct shape
 	return (uint32_t)(format_arranged_bytes(next) / tiles / 16 * 16);
 }
 
-bool cuda_gate_is_like_up(const struct step *s, uint32_t layer)
+/* Whether one product computes gate and up. */
+static bool cuda_gate_is_like_up(const struct step *s, uint32_t layer)
 {
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
 	const struct shape *gate = &record->computed[0], *up = &record->computed[1];
@@ -57,13 +59,15 @@ bool cuda_gate_is_like_up(const struct step *s, uint32_t layer)
 	       gate->group == up->group;
 }
 
-struct cuda_product cuda_gate_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
-				      bool all_here, size_t inputs)
+/* Gate and up where they are alike, else the one or the other; without a gate up alone, in its place. */
+static struct cuda_product cuda_gate_product(const struct step *s, uint32_t layer, uint32_t part, uint32_t most,
+					     bool all_here)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
 	struct cuda_product p = cuda_expert_product(s, layer, part, most, all_here);
 	const struct cuda_input hidden = cuda_hidden_of(k, p.rows);
+	const size_t inputs = cuda_inputs_of_down(s, layer);
 	p.divide = k->top_k;
 	p.y = cuda_at(part > s->env->plan->first_part ? cuda_up_of(&hidden, inputs) : hidden.f);
 	p.parts = cuda_gate_is_like_up(s, layer) ? 2 : 1;
@@ -73,6 +77,22 @@ struct cuda_product cuda_gate_product(const struct step *s, uint32_t layer, uint
 	/* Of many experts it would be more than a GPU's cache holds. */
 	p.next_bytes = s->n == 1 ? cuda_next_bytes(&p, &record->computed[EXPERT_PARTS - 1]) : 0;
 	return p;
+}
+
+void cuda_run_gate_up(const struct step *s, uint32_t layer, uint32_t most, bool all_here,
+		      const struct cuda_input *x)
+{
+	const struct cuda_scratch *k = cuda_scratch_of(s);
+	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
+	const uint32_t first = s->env->plan->first_part;
+	const enum format gate = record->computed[first].format, up = record->computed[1].format;
+	bool alike = cuda_gate_is_like_up(s, layer);
+	for (uint32_t part = first; part < (alike ? 1 : 2); part++) {
+		struct cuda_product p = cuda_gate_product(s, layer, part, most, all_here);
+		if (part > first && format_input(gate) != format_input(up))
+			cuda_prepare_input(k->model, x, s->n, up);
+		cuda_run_expert_product(k, &p, record->computed[part].format, x);
+	}
 }
 
 /* Also that of the shared expert, of a single row. False: no kernel takes both. */
@@ -99,7 +119,7 @@ void cuda_run_down(const struct step *s, uint32_t layer, uint32_t most, bool all
 	p.divide = 1;
 	p.y = cuda_at(k->found);
 	cuda_product_takes(&p, &hidden);
-	/* The host knows the items of a single row alone, so only then it can share the tiles of both. */
+	/* Only so the host knows how many items there are, and can share the tiles of both. */
 	if (beside && s->n == 1 && all_here && cuda_run_downs_at_once(s, layer, &p, format))
 		return;
 	cuda_run_expert_product(k, &p, format, &hidden);

@@ -24,24 +24,6 @@ static uint32_t cuda_expert_tokens(const struct step *s, uint32_t layer)
 	return least;
 }
 
-/* Gate and up: one launch where they are alike. Without a gate up alone, in its place. */
-static void cuda_run_gate_up(struct step *s, uint32_t layer, uint32_t most, bool all_here,
-			     const struct cuda_input *x)
-{
-	const struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct plan_record *record = &s->env->plan->record[s->env->plan->routed_of[layer]];
-	const uint32_t first = s->env->plan->first_part;
-	const enum format gate = record->computed[first].format, up = record->computed[1].format;
-	bool alike = cuda_gate_is_like_up(s, layer);
-	for (uint32_t part = first; part < (alike ? 1 : 2); part++) {
-		struct cuda_product p =
-			cuda_gate_product(s, layer, part, most, all_here, cuda_inputs_of_down(s, layer));
-		if (part > first && format_input(gate) != format_input(up))
-			cuda_prepare_input(k->model, x, s->n, up);
-		cuda_run_expert_product(k, &p, record->computed[part].format, x);
-	}
-}
-
 /* Adds each expert's bias to its outputs, if the family has biases. */
 static void cuda_add_expert_bias(const struct step *s, uint32_t layer, enum tensor_role role,
 				 gpu_address chosen, gpu_address y)
@@ -85,8 +67,8 @@ static struct cuda_input cuda_project_normed(const struct step *s, uint32_t laye
 	return latent;
 }
 
-/* The shared expert begins, and ends if it is not beside the others. Returns what those read, with codes for `gate`:
- * `normed`, which has the codes of cuda_router_codes, another norm of the stream, or a projection. */
+/* The shared expert begins, and ends if it is not beside the others. Returns the input of the routed experts, with
+ * codes for `gate`: `normed`, which has the codes of cuda_router_codes, another norm of the stream, or a projection. */
 static struct cuda_input cuda_enter_experts(struct step *s, uint32_t layer, enum format gate)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
@@ -122,7 +104,7 @@ static void cuda_run_experts(struct step *s, uint32_t layer, gpu_address chosen,
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_GATE_BIAS, chosen, hidden.f);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_UP_BIAS, chosen,
 			     cuda_up_of(&hidden, s->n * k->top_k));
-	cuda_gate(k, &hidden, (uint32_t)cuda_inputs_of_down(s, layer), down);
+	cuda_gate(k, &hidden, cuda_inputs_of_down(s, layer), down);
 	cuda_run_down(s, layer, most, all_here);
 	cuda_add_expert_bias(s, layer, TENSOR_EXPERT_DOWN_BIAS, chosen, k->found);
 }

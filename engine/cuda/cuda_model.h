@@ -190,14 +190,15 @@ enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,
 /* The product of inputs from row `first` on. */
 void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 			const struct cuda_input *x, uint32_t first, uint32_t n, gpu_address y);
-/* A product as cuda_multiply has it; and the input of one. */
+/* The operands of cuda_multiply; and those of them that are the input. */
 struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer, enum tensor_role role,
 				    const struct cuda_input *x, uint32_t n, gpu_address y);
 void cuda_product_takes(struct cuda_product *p, const struct cuda_input *x);
 /* Whether several products of an input of n rows are one launch of cuda_multiply_all. */
 bool cuda_multiplies_together(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
 			      uint32_t count, uint32_t n);
-/* Several products of matrices of these formats in one launch. False: no kernel takes all of them. */
+/* Several products of matrices of these formats in one launch; if one of them has items, it is the first, and
+ * item_count is NULL. False: no kernel takes all of the formats. */
 bool cuda_multiply_at_once(struct cuda_model *m, struct cuda_products *all, const enum format *formats);
 /* y += factor · x */
 void cuda_add_rows(struct cuda_model *m, gpu_address y, gpu_address x, size_t count, float factor);

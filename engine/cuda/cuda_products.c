@@ -131,8 +131,8 @@ bool cuda_multiply_at_once(struct cuda_model *m, struct cuda_products *all, cons
 	return true;
 }
 
-/* All of them. False: no kernel takes all of the formats, or one of the products is large enough to keep the whole GPU
- * busy by itself. */
+/* all = the products and their formats. False: no kernel takes all of the formats, or one of the products is large enough
+ * to keep the whole GPU busy by itself. */
 static bool cuda_products_of(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
 			     uint32_t count, const struct cuda_input *x, uint32_t n,
 			     struct cuda_products *all, enum format *formats)

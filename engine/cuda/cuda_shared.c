@@ -14,69 +14,95 @@ bool cuda_shared_is_beside(const struct step *s, uint32_t layer)
 		       format_input(record->computed[EXPERT_PARTS - 1].format);
 }
 
-size_t cuda_inputs_of_down(const struct step *s, uint32_t layer)
+uint32_t cuda_inputs_of_down(const struct step *s, uint32_t layer)
 {
-	const size_t routed = (size_t)s->n * cuda_scratch_of(s)->top_k;
+	const uint32_t routed = s->n * cuda_scratch_of(s)->top_k;
 	return routed + (cuda_shared_is_beside(s, layer) ? s->n : 0);
 }
 
-/* The input of the shared expert's down, of which the first row is `first` rows behind the beginning of `hidden`. */
-static struct cuda_input cuda_shared_hidden(const struct step *s, uint32_t layer, size_t *first)
+/* The first row of `hidden` that is the shared expert's. */
+static uint32_t cuda_shared_first(const struct step *s, uint32_t layer)
 {
-	const struct cuda_scratch *k = cuda_scratch_of(s);
-	*first = cuda_shared_is_beside(s, layer) ? (size_t)s->n * k->top_k : 0;
-	return cuda_hidden_of(k, s->env->config->shared_size);
+	return cuda_shared_is_beside(s, layer) ? s->n * cuda_scratch_of(s)->top_k : 0;
 }
 
 struct cuda_input cuda_shared_input(const struct step *s, uint32_t layer)
 {
-	size_t first;
-	const struct cuda_input hidden = cuda_shared_hidden(s, layer, &first);
-	return cuda_input_from(&hidden, cuda_format_of(s, layer, TENSOR_SHARED_DOWN), (uint32_t)first);
+	const struct cuda_input hidden = cuda_hidden_of(cuda_scratch_of(s), s->env->config->shared_size);
+	return cuda_input_from(&hidden, cuda_format_of(s, layer, TENSOR_SHARED_DOWN),
+			       cuda_shared_first(s, layer));
 }
 
-/* Gate and up, and the number whose sigmoid is the expert's gate. */
-static uint32_t cuda_shared_products(const struct step *s, uint32_t layer, struct cuda_projection *to)
+/* ---- products ---- */
+
+/* Gate and up; without a gate up alone. */
+static uint32_t cuda_gate_up_products(const struct step *s, uint32_t layer, struct cuda_projection *to)
 {
 	const struct config *c = s->env->config;
-	size_t first;
-	const struct cuda_input hidden = cuda_shared_hidden(s, layer, &first);
-	const size_t inputs = first ? cuda_inputs_of_down(s, layer) : s->n;
+	const struct cuda_input hidden = cuda_hidden_of(cuda_scratch_of(s), c->shared_size);
+	const size_t first = cuda_shared_first(s, layer);
+	const uint32_t inputs = cuda_shared_is_beside(s, layer) ? cuda_inputs_of_down(s, layer) : s->n;
 	uint32_t count = cuda_gate_and_up(c, TENSOR_SHARED_GATE, TENSOR_SHARED_UP, &hidden, inputs, to);
 	for (uint32_t i = 0; i < count; i++)
 		to[i].to += first * hidden.k * sizeof(float);
-	if (c->shared_gate)
-		to[count++] = (struct cuda_projection){TENSOR_SHARED_SCALE, cuda_scratch_of(s)->shared_gate};
 	return count;
 }
 
-/* The router's product, then the shared expert's, if one launch computes all; else the router's alone. */
-static uint32_t cuda_router_products(const struct step *s, uint32_t layer, struct cuda_projection *to)
+static struct cuda_projection cuda_scale_product(const struct step *s)
+{
+	return (struct cuda_projection){TENSOR_SHARED_SCALE, cuda_scratch_of(s)->shared_gate};
+}
+
+/* What the router's launch computes: the router alone; also the shared expert's scale, which usually has its format;
+ * or all of these products, if one kernel takes their formats. */
+enum cuda_router_launch { ROUTER_ALONE, ROUTER_AND_SCALE, ROUTER_AND_SHARED };
+
+/* The router, the scale if there is one, gate and up. */
+enum { ROUTER_PRODUCTS = 4 };
+_Static_assert((int)ROUTER_PRODUCTS <= (int)CUDA_PRODUCTS_MOST, "one launch has all products of a router and a shared expert");
+static enum cuda_router_launch cuda_router_products(const struct step *s, uint32_t layer,
+						    struct cuda_projection to[ROUTER_PRODUCTS], uint32_t *count)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct config *c = s->env->config;
 	to[0] = (struct cuda_projection){TENSOR_ROUTER, k->logits};
+	*count = 1;
 	if (!c->layer[layer].shared || c->feed_forwards_apart)
-		return 1;
-	const uint32_t count = 1 + cuda_shared_products(s, layer, to + 1);
-	return cuda_multiplies_together(k->model, layer, to, count, s->n) ? count : 1;
+		return ROUTER_ALONE;
+	const uint32_t small = c->shared_gate ? 2 : 1;
+	if (c->shared_gate)
+		to[1] = cuda_scale_product(s);
+	*count = small + cuda_gate_up_products(s, layer, to + small);
+	if (cuda_multiplies_together(k->model, layer, to, *count, s->n))
+		return ROUTER_AND_SHARED;
+	*count = small;
+	if (small > 1 && cuda_multiplies_together(k->model, layer, to, small, s->n))
+		return ROUTER_AND_SCALE;
+	*count = 1;
+	return ROUTER_ALONE;
 }
 
 void cuda_run_router_products(const struct step *s, uint32_t layer, enum format now)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	struct cuda_projection products[1 + SHARED_PRODUCTS];
-	const uint32_t count = cuda_router_products(s, layer, products);
+	struct cuda_projection products[ROUTER_PRODUCTS];
+	uint32_t count;
+	(void)cuda_router_products(s, layer, products, &count);
 	(void)cuda_multiply_all(k->model, layer, products, count, &k->normed, s->n, now);
 }
 
 enum format cuda_begin_shared(const struct step *s, uint32_t layer, enum format now)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	struct cuda_projection products[1 + SHARED_PRODUCTS];
-	if (cuda_router_products(s, layer, products) > 1) /* begun with the router */
+	const struct cuda_projection scale = cuda_scale_product(s);
+	struct cuda_projection products[ROUTER_PRODUCTS];
+	uint32_t count;
+	const enum cuda_router_launch begun = cuda_router_products(s, layer, products, &count);
+	if (begun == ROUTER_AND_SHARED)
 		return now;
-	const uint32_t count = cuda_shared_products(s, layer, products);
+	if (begun == ROUTER_ALONE && s->env->config->shared_gate)
+		now = cuda_multiply_all(k->model, layer, &scale, 1, &k->normed, s->n, now);
+	count = cuda_gate_up_products(s, layer, products);
 	return cuda_multiply_all(k->model, layer, products, count, &k->normed, s->n, now);
 }
 

@@ -356,7 +356,7 @@ CUDA_THREAD void cuda_block_products(const struct cuda_products *p, uint32_t tok
 	const uint32_t end = cuda_share(s, all, cuda_block_x() + 1);
 
 	cuda_let_next_begin();
-	if (p->p[0].items)
+	if (p->p[0].items && begin < p->p[0].sharing.end)
 		cuda_wait_for_ahead();
 	CUDA_ROLLED
 	for (uint32_t i = 0; i < p->count; i++) {

@@ -212,10 +212,13 @@ CUDA_KERNEL cuda_join_inputs(struct cuda_join_inputs p)
 						  d % a->head_dim);
 		}
 	}
-	for (uint32_t e = 0; e < CUDA_EACH && p.gate; e++) {
-		const uint32_t d = first + e * CUDA_WARP + lane, query = row * a->heads + d / a->head_dim;
-		if (d < width)
-			y[e] *= cuda_sigmoid(p.gate[(size_t)query * p.gate_step + d % a->head_dim]);
+	if (p.gate) {
+		CUDA_UNROLL
+		for (uint32_t e = 0; e < CUDA_EACH; e++) {
+			const uint32_t d = first + e * CUDA_WARP + lane, query = row * a->heads + d / a->head_dim;
+			if (d < width)
+				y[e] *= cuda_sigmoid(p.gate[(size_t)query * p.gate_step + d % a->head_dim]);
+		}
 	}
 	const struct cuda_codes to = {p.q, p.scale, p.sum};
 	cuda_put_codes(&to, y, &p.signs, row, item % groups, width);

@@ -136,9 +136,9 @@ struct cuda_sharing {
 	uint32_t pieces, at_once;	 /* pieces and tiles that a block of threads has at once */
 	uint32_t step_tiles, step_groups; /* from a piece of a warp to its next one */
 	uint32_t part;			 /* of a block of threads of all, of 2^32 */
-	uint32_t all;			 /* tiles, where there are no items */
+	uint32_t all;			 /* tiles, where the host knows the items */
 	uint32_t first, end;		 /* pieces, where there are several products */
-	uint32_t copies;		 /* of the pairs of TC3: 32, or 16 where shared memory is little */
+	uint32_t copies; /* of the pairs of TC3: 32, or 16 where shared memory is little, or where none are needed */
 };
 enum { CUDA_COPIES_LEAST = 16, CUDA_COPIES_MOST = 32 };
 

@@ -276,7 +276,7 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 	cuda_let_next_begin();
 	if (p->p[p->with_pairs].trellis.bits == 3)
 		cuda_copy_pairs(p->p[p->with_pairs].trellis.pairs, copies);
-	if (p->p[0].items)
+	if (p->p[0].items && begin < p->p[0].sharing.end)
 		cuda_wait_for_ahead();
 	CUDA_ROLLED
 	for (uint32_t i = 0; i < p->count; i++) {

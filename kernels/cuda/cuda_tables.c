@@ -564,7 +564,8 @@ struct cuda_grid cuda_products_grid(enum cuda_kernel k, struct cuda_products *p,
 	struct cuda_grid g = {0, 1, t->blocks ? cuda_block_threads(t->tokens, true)
 					  : cuda_tc_threads(FORMAT_COUNT, t->tokens),
 			      0};
-	/* Without TC3 the place of fewest copies stays empty: more blocks of threads find room. */
+	/* Without TC3 the pairs' place stays empty, and is as small as the kernel's two forms have it, so that more
+	 * blocks of threads find room. */
 	uint32_t pieces = 0, copies = CUDA_COPIES_LEAST;
 
 	p->with_pairs = 0;

@@ -83,6 +83,18 @@ static void recipes_with_blocks_and_floats_are_computed_as_by_the_cpu(void **sta
 		compare(test_fixture("qwen3_moe"), recipes[i], held, 1);
 }
 
+/* A shared expert and gates of queries. In 8bit the router's launch has all of the shared expert's products, in 4bit its
+ * scale, in the others none; in bf16 gates are opened by themselves, and in tq3 the shared expert is not beside the
+ * others. */
+static void shared_experts_of_all_formats_are_computed_as_by_the_cpu(void **state)
+{
+	static const enum test_held held[] = {HELD_ALL, HELD_SOME};
+	static const char *const recipes[] = {"8bit", "4bit", "bf16", "tq3"};
+	(void)state;
+	for (size_t i = 0; i < sizeof recipes / sizeof *recipes && test_fixture("qwen3_next"); i++)
+		compare(test_fixture("qwen3_next"), recipes[i], held, 2);
+}
+
 static void published_formats_are_computed_as_by_the_cpu(void **state)
 {
 	static const enum test_held held[] = {HELD_ALL, HELD_SOME};
@@ -213,6 +225,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_file_of_q4_k_m_is_computed_as_by_the_cpu),
 		cmocka_unit_test(recipes_with_blocks_and_floats_are_computed_as_by_the_cpu),
+		cmocka_unit_test(shared_experts_of_all_formats_are_computed_as_by_the_cpu),
 		cmocka_unit_test(published_formats_are_computed_as_by_the_cpu),
 		cmocka_unit_test(mlx_codes_of_all_sizes_are_computed_as_by_the_cpu),
 		cmocka_unit_test(gguf_files_of_all_formats_are_computed_as_by_the_cpu),
