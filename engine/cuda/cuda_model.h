@@ -182,8 +182,8 @@ struct cuda_projection {
 	enum tensor_role role;
 	gpu_address to;
 };
-/* Several products of one input, of whatever formats. The input is prepared for `now`; returns what it is
- * prepared for then. */
+/* Several products of one input, of whatever formats: those that follow each other in as few launches as there are kernels
+ * for. The input is prepared for `now`; returns what it is prepared for then. */
 enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,
 			      const struct cuda_projection *products, uint32_t count,
 			      const struct cuda_input *x, uint32_t n, enum format now);
@@ -194,9 +194,10 @@ void cuda_multiply_from(struct cuda_model *m, uint32_t layer, enum tensor_role r
 struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer, enum tensor_role role,
 				    const struct cuda_input *x, uint32_t n, gpu_address y);
 void cuda_product_takes(struct cuda_product *p, const struct cuda_input *x);
-/* Whether several products of an input of n rows are one launch of cuda_multiply_all. */
-bool cuda_multiplies_together(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
-			      uint32_t count, uint32_t n);
+/* How many of the products, of an input of n rows, are the first launch of cuda_multiply_all: those from the first on whose
+ * formats one kernel takes, and none of which is large enough to keep the whole GPU busy by itself; at least 1. */
+uint32_t cuda_products_together(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
+				uint32_t count, uint32_t n);
 /* Several products of matrices of these formats in one launch; if one of them has items, it is the first, and
  * item_count is NULL. False: no kernel takes all of the formats. */
 bool cuda_multiply_at_once(struct cuda_model *m, struct cuda_products *all, const enum format *formats);

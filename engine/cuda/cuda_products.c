@@ -131,56 +131,50 @@ bool cuda_multiply_at_once(struct cuda_model *m, struct cuda_products *all, cons
 	return true;
 }
 
-/* all = the products and their formats. False: no kernel takes all of the formats, or one of the products is large enough
- * to keep the whole GPU busy by itself. */
-static bool cuda_products_of(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
-			     uint32_t count, const struct cuda_input *x, uint32_t n,
-			     struct cuda_products *all, enum format *formats)
+uint32_t cuda_products_together(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
+				uint32_t count, uint32_t n)
 {
 	const struct cuda_room room = cuda_room_of(m);
-	bool few = true;
-	*all = (struct cuda_products){.count = count};
-	for (uint32_t i = 0; i < count; i++) {
-		struct cuda_product *p = &all->p[i];
-		formats[i] = cuda_matrix(m, layer, products[i].role)->shape.format;
-		*p = cuda_product_of(m, layer, products[i].role, x, n, products[i].to);
-		few = few && cuda_kernel_of(p, formats[i], &room) == cuda_product_kernel(formats[i], p->most);
-	}
-	return few && cuda_products_kernel(formats, count, all->p[0].most) != CUDA_KERNEL_COUNT;
-}
-
-bool cuda_multiplies_together(const struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
-			      uint32_t count, uint32_t n)
-{
 	const struct cuda_input none = {0};
-	struct cuda_products all;
 	enum format formats[CUDA_PRODUCTS_MOST];
-	return cuda_products_of(m, layer, products, count, &none, n, &all, formats);
+	uint32_t some = 0;
+	for (; some < count && some < CUDA_PRODUCTS_MOST; some++) {
+		const enum format format = cuda_matrix(m, layer, products[some].role)->shape.format;
+		const struct cuda_product p = cuda_product_of(m, layer, products[some].role, &none, n, 0);
+		formats[some] = format;
+		if (cuda_kernel_of(&p, format, &room) != cuda_product_kernel(format, p.most) ||
+		    cuda_products_kernel(formats, some + 1, p.most) == CUDA_KERNEL_COUNT)
+			break;
+	}
+	return some > 0 ? some : 1;
 }
 
-/* Multiplies in one launch, if that is possible. */
-static bool cuda_multiply_together(struct cuda_model *m, uint32_t layer,
-				   const struct cuda_projection *products, uint32_t count,
-				   const struct cuda_input *x, uint32_t n)
+/* In one launch, as cuda_products_together has found possible. */
+static void cuda_multiply_together(struct cuda_model *m, uint32_t layer, const struct cuda_projection *products,
+				   uint32_t count, const struct cuda_input *x, uint32_t n)
 {
-	struct cuda_products all;
+	struct cuda_products all = {.count = count};
 	enum format formats[CUDA_PRODUCTS_MOST];
-	return cuda_products_of(m, layer, products, count, x, n, &all, formats) &&
-	       cuda_multiply_at_once(m, &all, formats);
+	for (uint32_t i = 0; i < count; i++) {
+		formats[i] = cuda_matrix(m, layer, products[i].role)->shape.format;
+		all.p[i] = cuda_product_of(m, layer, products[i].role, x, n, products[i].to);
+	}
+	(void)cuda_multiply_at_once(m, &all, formats);
 }
 
 enum format cuda_multiply_all(struct cuda_model *m, uint32_t layer,
 			      const struct cuda_projection *products, uint32_t count,
 			      const struct cuda_input *x, uint32_t n, enum format now)
 {
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0, some; i < count; i += some) {
 		const enum format wanted = cuda_matrix(m, layer, products[i].role)->shape.format;
-		if (format_input(wanted) != format_input(now))
+		if (!format_is_float(wanted) && format_input(wanted) != format_input(now))
 			cuda_prepare_input(m, x, n, now = wanted);
-		if (i == 0 && count > 1 &&
-		    cuda_multiply_together(m, layer, products, count, x, n))
-			break;
-		cuda_multiply(m, layer, products[i].role, x, n, products[i].to);
+		some = cuda_products_together(m, layer, products + i, count - i, n);
+		if (some > 1)
+			cuda_multiply_together(m, layer, products + i, some, x, n);
+		else
+			cuda_multiply(m, layer, products[i].role, x, n, products[i].to);
 	}
 	return now;
 }

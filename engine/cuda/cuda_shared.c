@@ -35,75 +35,53 @@ struct cuda_input cuda_shared_input(const struct step *s, uint32_t layer)
 
 /* ---- products ---- */
 
-/* Gate and up; without a gate up alone. */
+/* Gate and up; without a gate up alone. Returns how many. */
 static uint32_t cuda_gate_up_products(const struct step *s, uint32_t layer, struct cuda_projection *to)
 {
 	const struct config *c = s->env->config;
 	const struct cuda_input hidden = cuda_hidden_of(cuda_scratch_of(s), c->shared_size);
-	const size_t first = cuda_shared_first(s, layer);
-	const uint32_t inputs = cuda_shared_is_beside(s, layer) ? cuda_inputs_of_down(s, layer) : s->n;
-	uint32_t count = cuda_gate_and_up(c, TENSOR_SHARED_GATE, TENSOR_SHARED_UP, &hidden, inputs, to);
+	const uint32_t first = cuda_shared_first(s, layer);
+	uint32_t count =
+		cuda_gate_and_up(c, TENSOR_SHARED_GATE, TENSOR_SHARED_UP, &hidden, first + s->n, to);
 	for (uint32_t i = 0; i < count; i++)
-		to[i].to += first * hidden.k * sizeof(float);
+		to[i].to += (size_t)first * hidden.k * sizeof(float);
 	return count;
 }
 
-static struct cuda_projection cuda_scale_product(const struct step *s)
-{
-	return (struct cuda_projection){TENSOR_SHARED_SCALE, cuda_scratch_of(s)->shared_gate};
-}
-
-/* What the router's launch computes: the router alone; also the shared expert's scale, which usually has its format;
- * or all of these products, if one kernel takes their formats. */
-enum cuda_router_launch { ROUTER_ALONE, ROUTER_AND_SCALE, ROUTER_AND_SHARED };
-
-/* The router, the scale if there is one, gate and up. */
+/* The router's product, then those of the shared expert: its scale, which usually has the router's format, gate and up.
+ * Returns how many; begun: how many of them the router's launch computes. */
 enum { ROUTER_PRODUCTS = 4 };
-_Static_assert((int)ROUTER_PRODUCTS <= (int)CUDA_PRODUCTS_MOST, "one launch has all products of a router and a shared expert");
-static enum cuda_router_launch cuda_router_products(const struct step *s, uint32_t layer,
-						    struct cuda_projection to[ROUTER_PRODUCTS], uint32_t *count)
+static uint32_t cuda_router_products(const struct step *s, uint32_t layer,
+				     struct cuda_projection to[ROUTER_PRODUCTS], uint32_t *begun)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	const struct config *c = s->env->config;
+	uint32_t count = 1;
 	to[0] = (struct cuda_projection){TENSOR_ROUTER, k->logits};
-	*count = 1;
-	if (!c->layer[layer].shared || c->feed_forwards_apart)
-		return ROUTER_ALONE;
-	const uint32_t small = c->shared_gate ? 2 : 1;
-	if (c->shared_gate)
-		to[1] = cuda_scale_product(s);
-	*count = small + cuda_gate_up_products(s, layer, to + small);
-	if (cuda_multiplies_together(k->model, layer, to, *count, s->n))
-		return ROUTER_AND_SHARED;
-	*count = small;
-	if (small > 1 && cuda_multiplies_together(k->model, layer, to, small, s->n))
-		return ROUTER_AND_SCALE;
-	*count = 1;
-	return ROUTER_ALONE;
+	if (c->layer[layer].shared && c->shared_gate)
+		to[count++] = (struct cuda_projection){TENSOR_SHARED_SCALE, k->shared_gate};
+	if (c->layer[layer].shared)
+		count += cuda_gate_up_products(s, layer, to + count);
+	*begun = c->feed_forwards_apart ? 1 : cuda_products_together(k->model, layer, to, count, s->n);
+	return count;
 }
 
 void cuda_run_router_products(const struct step *s, uint32_t layer, enum format now)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
 	struct cuda_projection products[ROUTER_PRODUCTS];
-	uint32_t count;
-	(void)cuda_router_products(s, layer, products, &count);
-	(void)cuda_multiply_all(k->model, layer, products, count, &k->normed, s->n, now);
+	uint32_t begun;
+	(void)cuda_router_products(s, layer, products, &begun);
+	(void)cuda_multiply_all(k->model, layer, products, begun, &k->normed, s->n, now);
 }
 
 enum format cuda_begin_shared(const struct step *s, uint32_t layer, enum format now)
 {
 	const struct cuda_scratch *k = cuda_scratch_of(s);
-	const struct cuda_projection scale = cuda_scale_product(s);
 	struct cuda_projection products[ROUTER_PRODUCTS];
-	uint32_t count;
-	const enum cuda_router_launch begun = cuda_router_products(s, layer, products, &count);
-	if (begun == ROUTER_AND_SHARED)
-		return now;
-	if (begun == ROUTER_ALONE && s->env->config->shared_gate)
-		now = cuda_multiply_all(k->model, layer, &scale, 1, &k->normed, s->n, now);
-	count = cuda_gate_up_products(s, layer, products);
-	return cuda_multiply_all(k->model, layer, products, count, &k->normed, s->n, now);
+	uint32_t begun;
+	const uint32_t count = cuda_router_products(s, layer, products, &begun);
+	return cuda_multiply_all(k->model, layer, products + begun, count - begun, &k->normed, s->n, now);
 }
 
 void cuda_end_shared(const struct step *s, uint32_t layer)
