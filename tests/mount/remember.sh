@@ -83,6 +83,7 @@ fi
 unloaded() {
 	local name=${m##*/} before
 	before=$(ls "$kept/$(id -u)")
+	complete # or each turn loads the model, to go on with its conversion
 	echo "unload $name" >../ctl && ask "What is 4 x 4?" >/dev/null # by the store that this mount may have made
 	same "$(value stats remembered) $(cat info/state)" " ready"
 	echo "unload $name" >../ctl && same "$(cat info/state)" unloaded
