@@ -182,6 +182,26 @@ static int cuda_stream_take_main(struct cuda_stream *x, const struct environment
 	return x->left_out ? 0 : -e->code;
 }
 
+/* Of what goes to main memory. */
+static int cuda_stream_make_events(struct cuda_stream *x, struct err *e)
+{
+	const struct gpu_driver *d = &x->model->card.driver;
+	int result = d->event_create(&x->arrival, GPU_EVENT_NO_TIME);
+	for (uint32_t i = 0; i < CUDA_PORTIONS && !result; i++)
+		result = d->event_create(&x->portion[i].arrival, GPU_EVENT_NO_TIME);
+	return gpu_driver_check(d, result, "marking the GPU's work", e);
+}
+
+static void cuda_stream_free_events(struct cuda_stream *x)
+{
+	const struct gpu_driver *d = &x->model->card.driver;
+	if (x->arrival)
+		(void)d->event_destroy(x->arrival);
+	for (uint32_t i = 0; i < CUDA_PORTIONS; i++)
+		if (x->portion[i].arrival)
+			(void)d->event_destroy(x->portion[i].arrival);
+}
+
 int cuda_stream_make(struct residual_stream **out, const struct environment *env, uint32_t rows,
 		     struct err *e)
 {
@@ -198,10 +218,7 @@ int cuda_stream_make(struct residual_stream **out, const struct environment *env
 	cuda_lay_out_stream(x, env->config, x->memory);
 	int failed = x->memory ? cuda_stream_take_main(x, env, e) : -e->code;
 	if (!failed)
-		failed = gpu_driver_check(&m->card.driver,
-					  m->card.driver.event_create(&x->arrival,
-								      GPU_EVENT_NO_TIME),
-					  "marking the GPU's work", e);
+		failed = cuda_stream_make_events(x, e);
 	if (failed)
 		cuda_stream_free((struct residual_stream *)x);
 	else
@@ -229,8 +246,7 @@ void cuda_stream_free(struct residual_stream *stream)
 	cpu_backend.stream_free(x->cpus);
 	cuda_give_main(x->model, x->in_main);
 	cuda_give_main(x->model, x->left_out);
-	if (x->arrival)
-		(void)x->model->card.driver.event_destroy(x->arrival);
+	cuda_stream_free_events(x);
 	free(x->place);
 	free(x);
 }

@@ -12,6 +12,14 @@ struct cuda_place {
 	bool dead;
 };
 
+/* Keys and values that were sent to main memory while later layers are computed: to layer `end`, where the last
+ * portion ends, of those that have some. */
+enum { CUDA_PORTIONS = 8 };
+struct cuda_portion {
+	gpu_event arrival;
+	uint32_t end;
+};
+
 /* A pass's rows. What has to wait for the end of the pass lies here: other passes use the scratch in
  * between. */
 struct cuda_stream {
@@ -38,9 +46,11 @@ struct cuda_stream {
 	bool on_gpu, in_cpus;	  /* where the rows are as they are now: in x, in `cpus`, or in both */
 	bool placed;		  /* `in` and `place` describe the step's rows */
 	uint32_t n;		  /* rows when they were placed */
-	/* Of the layers whose keys and values the GPU computes: how many are computed, and how many have
-	 * their keys and values in the contexts. */
-	uint32_t mixed, settled;
+	/* Of the layers whose keys and values the GPU computes: how many are computed; of how many these are on
+	 * their way to left_out, or there; and how many have them in the contexts. */
+	uint32_t mixed, sent, settled;
+	struct cuda_portion portion[CUDA_PORTIONS];
+	uint32_t portions;
 	bool unsent;	   /* something of `left` is not on its way to left_out */
 	bool arrived;	   /* nothing is on its way */
 	gpu_event arrival; /* of what was sent last */
@@ -137,9 +147,9 @@ struct cuda_scratch {
 	bool some_elsewhere; /* of the experts that the layer's rows chose */
 };
 
-/* What spans of attention leave, of as many rows as find room. One row finds room up to some 900,000
- * positions of 32 heads; a longer text is computed by the CPU. */
-enum { CUDA_PARTS_BYTES = 64 << 20 };
+/* What spans of attention leave, of as many rows as find room: 512 rows of 32 heads find it up to 2,048 positions, one
+ * row up to some 1,000,000; a longer text is computed by the CPU. */
+enum { CUDA_PARTS_BYTES = 72 << 20 };
 
 /* Most items of a layer's experts (cuda_group). */
 uint32_t cuda_most_items(uint32_t experts, uint32_t assignments, uint32_t most);
@@ -207,11 +217,19 @@ size_t cuda_states_at(uint32_t n);
 size_t cuda_angles_at(const struct step *s, uint32_t rope);
 /* The mixer of a layer whose rows are placed. */
 void cuda_run_attention(struct step *s, uint32_t layer);
+
+/* cuda_left.c: where keys and values of a layer begin in `left`, in elements, by its number among those whose keys and
+ * values the GPU computes. */
+size_t cuda_keys_at(const struct cuda_stream *x, uint32_t keyed);
+size_t cuda_values_at(const struct cuda_stream *x, uint32_t keyed);
 /* Where the choices of a routed layer begin in `left`, in elements: the experts, their weights, and their ranks
  * in the choice. */
 size_t cuda_chosen_at(const struct cuda_stream *x, uint32_t routed);
 size_t cuda_weight_at(const struct cuda_stream *x, uint32_t routed);
 size_t cuda_rank_at(const struct cuda_stream *x, uint32_t routed);
+/* After a layer's keys and values: of many rows, starts to copy those of some layers to main memory, so that
+ * threads can put them into the contexts while the GPU computes the layers that follow. */
+void cuda_send_portion(struct step *s);
 /* Starts to copy to main memory what the layers so far leave. */
 void cuda_send_left(struct step *s);
 /* Has it arrive. False: something has failed. */

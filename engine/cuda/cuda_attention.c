@@ -1,8 +1,7 @@
-/* Attention on the GPU: the rows' keys and values into the copies of their contexts, attention to all
- * positions, and keys and values back to main memory. See cuda_arrays.h. */
+/* Attention on the GPU: the rows' keys and values into the copies of their contexts, and attention to all
+ * positions. See cuda_arrays.h. */
 #include "engine/cuda/cuda_arrays.h"
 #include "kernels/attention.h"
-#include "kernels/watch.h"
 
 #include <errno.h>
 #include <math.h>
@@ -107,12 +106,6 @@ static void cuda_list_rows(struct step *s)
 	}
 }
 
-void cuda_settle_placed(struct step *s)
-{
-	cuda_settle_layers(s);
-	(void)cuda_wait(cuda_stream_of(s)->model);
-}
-
 void cuda_place_rows(struct step *s)
 {
 	struct cuda_stream *x = cuda_stream_of(s);
@@ -140,15 +133,6 @@ void cuda_place_rows(struct step *s)
 
 /* Where in `left` the keys of a layer begin, in elements, and its values, by its number among the layers
  * whose keys and values the GPU computes. */
-static size_t cuda_keys_at(const struct cuda_stream *x, uint32_t keyed)
-{
-	return (size_t)keyed * x->n * x->model->left.kv_width;
-}
-static size_t cuda_values_at(const struct cuda_stream *x, uint32_t keyed)
-{
-	return cuda_keys_at(x, x->model->left.keyed + keyed);
-}
-
 static gpu_address cuda_left_keys_of(const struct step *s, uint32_t layer)
 {
 	const struct cuda_stream *x = cuda_stream_of(s);
@@ -159,22 +143,6 @@ static gpu_address cuda_values_of(const struct step *s, uint32_t layer)
 {
 	const struct cuda_stream *x = cuda_stream_of(s);
 	return x->left + cuda_values_at(x, x->model->parts[layer].keyed) * sizeof(float);
-}
-
-size_t cuda_chosen_at(const struct cuda_stream *x, uint32_t routed)
-{
-	const struct cuda_left *left = &x->model->left;
-	return cuda_values_at(x, left->keyed) + (size_t)routed * x->n * left->top_k;
-}
-
-size_t cuda_weight_at(const struct cuda_stream *x, uint32_t routed)
-{
-	return cuda_chosen_at(x, x->model->left.routed + routed);
-}
-
-size_t cuda_rank_at(const struct cuda_stream *x, uint32_t routed)
-{
-	return cuda_weight_at(x, x->model->left.routed + routed);
 }
 
 /* Offsets of a layer's keys and values in a block, in elements. */
@@ -398,7 +366,7 @@ static bool cuda_attend_with_heads(struct step *s, uint32_t layer, const struct 
 	if (cuda_rows_at_once(s, &s->env->config->layer[layer]) < s->n || !cuda_attends_heads(&p, &room))
 		return false;
 	const struct cuda_grid g = cuda_attend_heads_grid(&p);
-	if (s->n > CUDA_ALONE && g.x * g.y > room.processors)
+	if (s->n > CUDA_ALONE && g.x * g.y > 2 * room.processors)
 		return false;
 	cuda_do(m, cuda_attend_heads_number, &g, &p);
 	cuda_join_spans(s, layer, &p.attention, 0);
@@ -498,96 +466,4 @@ void cuda_run_attention(struct step *s, uint32_t layer)
 	if (s->env->config->output_bias)
 		cuda_add_bias(s, layer, TENSOR_O_BIAS, k->out);
 	cuda_leave_rows(s, layer, PART_MIXER);
-}
-
-/* ---- back to main memory ---- */
-
-struct cuda_settling {
-	const struct step *step;
-	const struct cuda_stream *x;
-};
-
-/* Notes which rows died since they were placed: other passes may use their contexts now. */
-static void cuda_note_dead(const struct step *s)
-{
-	const struct cuda_stream *x = cuda_stream_of(s);
-	for (struct cuda_place *p = x->place; p < x->place + x->n; p++) {
-		bool lives = false;
-		for (uint32_t i = 0; i < s->span_count && !lives; i++)
-			lives = s->spans[i].context == p->context &&
-				p->position - s->spans[i].position < s->spans[i].n;
-		p->dead = p->dead || !lives;
-	}
-}
-
-/* Items are (number among the layers with keys and values of the GPU, row). */
-static void cuda_settle_rows(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct cuda_settling *z = ctx;
-	const struct environment *env = z->step->env;
-	const struct cuda_stream *x = z->x;
-	for (uint32_t i = begin; i < end; i++) {
-		uint32_t keyed = x->settled + i / x->n, t = i % x->n;
-		const struct layer *l = &env->config->layer[x->model->keyed_layer[keyed]];
-		const struct cuda_place *p = &x->place[t];
-		uint32_t b = p->position / KV_BLOCK, dim = l->head_dim;
-		size_t row = (size_t)t * l->kv_heads * dim;
-		const struct context *to = p->context;
-		const float *key = x->left_out + cuda_keys_at(x, keyed) + row,
-			    *value = x->left_out + cuda_values_at(x, keyed) + row;
-		if (p->dead)
-			continue;
-		for (uint32_t h = 0; h < l->kv_heads; h++)
-			watch_kv_put(env->kernels, (void *)context_blocks_of(to, l)[b], to->type,
-				     context_key_offset(to->type, l, h),
-				     context_value_offset(to->type, l, h),
-				     p->position % KV_BLOCK, key + h * dim, value + h * dim, dim,
-				     0);
-	}
-}
-
-/* Copies numbers [from, to) of `left` to main memory. */
-static void cuda_send_numbers(struct cuda_stream *x, size_t from, size_t to)
-{
-	cuda_copy_out(x->model, x->left_out + from, x->left + from * sizeof *x->left_out,
-		      (to - from) * sizeof *x->left_out);
-}
-
-void cuda_send_left(struct step *s)
-{
-	struct cuda_stream *x = cuda_stream_of(s);
-	const struct cuda_left *left = &x->model->left;
-	size_t end = cuda_rank_at(x, left->routed);
-	if (!x->unsent)
-		return;
-	if (x->mixed == left->keyed) {
-		cuda_send_numbers(x, 0, end);
-	} else { /* some rows stop here */
-		cuda_send_numbers(x, 0, cuda_keys_at(x, x->mixed));
-		cuda_send_numbers(x, cuda_values_at(x, 0), cuda_values_at(x, x->mixed));
-		cuda_send_numbers(x, cuda_chosen_at(x, 0), end);
-	}
-	cuda_mark(x->model, x->arrival);
-	x->unsent = x->arrived = false;
-}
-
-bool cuda_receive_left(struct step *s)
-{
-	struct cuda_stream *x = cuda_stream_of(s);
-	cuda_send_left(s);
-	if (!x->arrived)
-		x->arrived = cuda_wait_for(x->model, x->arrival);
-	return x->arrived;
-}
-
-void cuda_settle_layers(struct step *s)
-{
-	struct cuda_stream *x = cuda_stream_of(s);
-	uint32_t items = (x->mixed - x->settled) * x->n;
-	if (items && cuda_receive_left(s)) {
-		cuda_note_dead(s);
-		threads_run(s->env->threads, items, 4, cuda_settle_rows,
-			    &(struct cuda_settling){s, x});
-	}
-	x->settled = x->mixed;
 }

@@ -62,11 +62,13 @@ uint32_t cuda_tokens_together(enum format format, uint32_t n)
 											 : FEW;
 }
 
-/* The same of a dense matrix. The kernel for many tokens of blocks gives each warp a whole tile, so it needs
- * many tokens where there are no experts: 64 fill a GPU with the tiles of a projection. */
+/* The same of a dense matrix, whose kernel may be one for 16. The kernel for many tokens of blocks gives each warp
+ * a whole tile, so it needs many tokens where there are no experts: 64 fill a GPU with the tiles of a projection. */
 static uint32_t cuda_rows_together(enum format format, uint32_t n)
 {
-	enum { FEW = 8, FILLS = 64 };
+	enum { FEW = 8, SOME = 16, FILLS = 64 };
+	if (n > FEW && n <= SOME && cuda_product_kernel(format, SOME) != CUDA_KERNEL_COUNT)
+		return SOME;
 	return format_is_block(format) && n > FEW && n < FILLS ? FEW
 								: cuda_tokens_together(format, n);
 }

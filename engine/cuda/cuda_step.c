@@ -64,7 +64,7 @@ static void cuda_embed(struct step *s)
 	cuda_contexts_let_go(x->model, x->number); /* of a pass that was given up */
 	cuda_experts_turn(x->model, s->clock);
 	x->placed = x->ahead = x->unsent = x->on_gpu = x->in_cpus = false;
-	x->settled = x->mixed = 0;
+	x->settled = x->sent = x->mixed = x->portions = 0;
 	x->x = x->rows_at;
 	if (x->model->table && cuda_tokens_known(s))
 		cuda_embed_on_card(s);
@@ -146,6 +146,7 @@ static void cuda_mix(struct step *s, uint32_t layer)
 	}
 	x->mixed = l[1].keyed;
 	x->unsent = true;
+	cuda_send_portion(s);
 }
 
 /* The step's keys and values are in the contexts. Copies have them, too, if the GPU computed them. */

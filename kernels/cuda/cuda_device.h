@@ -340,6 +340,22 @@ CUDA_THREAD uint32_t cuda_shared_at(uint32_t byte)
 	asm("ld.shared.u32 %0, [%1];" : "=r"(u) : "r"(byte));
 	return u;
 }
+/* The same of numbers that the block of threads has written there: one or two. */
+CUDA_THREAD uint32_t cuda_shared_number(uint32_t byte)
+{
+	uint32_t u;
+	asm volatile("ld.shared.u32 %0, [%1];" : "=r"(u) : "r"(byte) : "memory");
+	return u;
+}
+CUDA_THREAD struct cuda_two cuda_shared_two(uint32_t byte)
+{
+	struct cuda_two to;
+	asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+		     : "=r"(to.row[0]), "=r"(to.row[1])
+		     : "r"(byte)
+		     : "memory");
+	return to;
+}
 /* Two halves that the block of threads has written there, or one. */
 struct cuda_pair {
 	float f[2];
@@ -498,6 +514,15 @@ CUDA_THREAD uint32_t cuda_shared_byte(const void *shared)
 CUDA_THREAD uint32_t cuda_shared_at(uint32_t byte)
 {
 	return *(const uint32_t *)(const void *)((const uint8_t *)cuda_shared() + byte);
+}
+CUDA_THREAD uint32_t cuda_shared_number(uint32_t byte)
+{
+	return cuda_shared_at(byte);
+}
+CUDA_THREAD struct cuda_two cuda_shared_two(uint32_t byte)
+{
+	const struct cuda_two to = {{cuda_shared_at(byte), cuda_shared_at(byte + 4)}};
+	return to;
 }
 struct cuda_pair {
 	float f[2];

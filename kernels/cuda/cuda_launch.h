@@ -11,13 +11,17 @@
 #include <stdint.h>
 
 /* Products have a kernel for items of one token, for items of up to 8 and, but those of floats and of most of
- * MLX's groups, for items of up to 32. */
+ * MLX's groups, for items of up to 32; those of TC and TQ also for items of up to 16. */
 #define CUDA_PRODUCTS_FEW(DO, name)                         \
 	DO(cuda_##name##_product_1, struct cuda_product)    \
 	DO(cuda_##name##_product_8, struct cuda_product)
 #define CUDA_PRODUCTS_ALL(DO, name)                         \
 	CUDA_PRODUCTS_FEW(DO, name)                         \
 	DO(cuda_##name##_product_32, struct cuda_product)
+
+#define CUDA_PRODUCTS_TC(DO, name)                          \
+	CUDA_PRODUCTS_ALL(DO, name)                         \
+	DO(cuda_##name##_product_16, struct cuda_product)
 
 /* DO(kernel, operands). */
 #define CUDA_KERNELS(DO)                                     \
@@ -32,10 +36,10 @@
 	DO(cuda_place_heads, struct cuda_heads)              \
 	DO(cuda_route, struct cuda_route)                    \
 	DO(cuda_route_any, struct cuda_route)                \
-	CUDA_PRODUCTS_ALL(DO, tq)                            \
-	CUDA_PRODUCTS_ALL(DO, tc2)                           \
-	CUDA_PRODUCTS_ALL(DO, tc3)                           \
-	CUDA_PRODUCTS_ALL(DO, tc4)                           \
+	CUDA_PRODUCTS_TC(DO, tq)                             \
+	CUDA_PRODUCTS_TC(DO, tc2)                            \
+	CUDA_PRODUCTS_TC(DO, tc3)                            \
+	CUDA_PRODUCTS_TC(DO, tc4)                            \
 	CUDA_PRODUCTS_ALL(DO, q8_0)                          \
 	CUDA_PRODUCTS_ALL(DO, q5_0)                          \
 	CUDA_PRODUCTS_ALL(DO, q4_k)                          \
@@ -58,6 +62,7 @@
 	DO(cuda_tc4_tiles_32, struct cuda_product)           \
 	DO(cuda_tc_products_1, struct cuda_products)         \
 	DO(cuda_tc_products_8, struct cuda_products)         \
+	DO(cuda_tc_products_16, struct cuda_products)        \
 	DO(cuda_tc_products_32, struct cuda_products)        \
 	DO(cuda_block_products_1, struct cuda_products)      \
 	DO(cuda_block_products_8, struct cuda_products)      \
@@ -140,6 +145,8 @@ struct cuda_sharing {
 	uint32_t first, end;		 /* pieces, where there are several products */
 	uint32_t copies; /* of the pairs of TC3: 32, or 16 where shared memory is little, or where none are needed */
 };
+/* Groups that a warp with a tile of its own has in shared memory, and bytes between its slabs. */
+enum { CUDA_TILE_GROUPS = 2, CUDA_TILE_GAP = 32 };
 enum { CUDA_COPIES_LEAST = 16, CUDA_COPIES_MOST = 32 };
 
 /* Numbers of a matrix of floats; or also of a table, which may have blocks as in GGUF files. */

@@ -1,4 +1,4 @@
-/* Products of TC and TQ with the inputs of items, of one token, of up to 8 or of up to 32.
+/* Products of TC and TQ with the inputs of items, of one token, of up to 8, 16 or 32.
  *
  * The blocks of threads share all tiles of 16 rows evenly, each takes some that follow each other. It has
  * room for what its warps find in so many pieces, a group of a tile each: a warp multiplies a piece, the
@@ -328,4 +328,5 @@ CUDA_THREAD void cuda_tc_products(const struct cuda_products *p, uint32_t tokens
 	}
 CUDA_TC_PRODUCTS(1, 1024, 1024)
 CUDA_TC_PRODUCTS(8, 512, 1024)
+CUDA_TC_PRODUCTS(16, 512, 512)
 CUDA_TC_PRODUCTS(32, 512, 512)

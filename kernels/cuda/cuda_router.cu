@@ -2,6 +2,7 @@
  * top_k largest, ties to the lowest index; in the order of their numbers. And the work of all rows, by
  * expert. */
 #include "kernels/cuda/cuda_delta.h"
+#include "kernels/cuda/cuda_items.h"
 #include "kernels/cuda/cuda_launch.h"
 #include "kernels/cuda/cuda_vectors.h"
 
@@ -364,13 +365,15 @@ CUDA_THREAD void cuda_find_starts(const struct cuda_groups *p, const struct cuda
 		*p->item_count = item;
 }
 
-/* The assignments of a part. */
+/* The assignments of a part. A thread loads so many at once. */
+enum { CUDA_CHOSEN_AT_ONCE = 16 };
 struct cuda_part_of {
 	uint32_t from, to;
 };
 CUDA_THREAD struct cuda_part_of cuda_assignments_of(const struct cuda_groups *p, uint32_t part)
 {
-	const uint32_t all = p->rows * p->top_k, each = (all + p->parts - 1) / p->parts;
+	const uint32_t all = p->rows * p->top_k, batch = p->parts * CUDA_CHOSEN_AT_ONCE;
+	const uint32_t each = (all + batch - 1) / batch * CUDA_CHOSEN_AT_ONCE;
 	struct cuda_part_of a;
 
 	a.from = part * each < all ? part * each : all;
@@ -400,6 +403,55 @@ CUDA_THREAD void cuda_put_items(const struct cuda_groups *p, const struct cuda_s
 	}
 }
 
+/* The experts of the assignments from `first` on, beyond the part none: all are loaded before one is looked at. Four
+ * at once where they lie so: the number of loads is what takes time. */
+CUDA_THREAD void cuda_load_chosen(uint32_t expert[CUDA_CHOSEN_AT_ONCE], const struct cuda_groups *p, uint32_t first,
+				  uint32_t to)
+{
+	if ((uintptr_t)p->chosen % sizeof(struct cuda_quad) || first + CUDA_CHOSEN_AT_ONCE > to) {
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < CUDA_CHOSEN_AT_ONCE; i++)
+			expert[i] = first + i < to ? p->chosen[first + i] : p->experts;
+		return;
+	}
+	const struct cuda_quad *four = (const struct cuda_quad *)(const void *)(p->chosen + first);
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < CUDA_CHOSEN_AT_ONCE; i += 4) {
+		const struct cuda_quad q = four[i / 4];
+		CUDA_UNROLL
+		for (uint32_t k = 0; k < 4; k++)
+			expert[i + k] = q.word[k];
+	}
+}
+
+/* How many of them are of expert e. */
+CUDA_THREAD uint32_t cuda_count_chosen(const struct cuda_groups *p, struct cuda_part_of own, uint32_t e)
+{
+	uint32_t expert[CUDA_CHOSEN_AT_ONCE], count = 0;
+
+	for (uint32_t first = own.from; first < own.to; first += CUDA_CHOSEN_AT_ONCE) {
+		cuda_load_chosen(expert, p, first, own.to);
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < CUDA_CHOSEN_AT_ONCE; i++)
+			count += expert[i] == e;
+	}
+	return count;
+}
+
+/* Their numbers, in ascending order. */
+CUDA_THREAD void cuda_put_order(const struct cuda_groups *p, struct cuda_part_of own, uint32_t e, uint32_t *order)
+{
+	uint32_t expert[CUDA_CHOSEN_AT_ONCE];
+
+	for (uint32_t first = own.from; first < own.to; first += CUDA_CHOSEN_AT_ONCE) {
+		cuda_load_chosen(expert, p, first, own.to);
+		CUDA_UNROLL
+		for (uint32_t i = 0; i < CUDA_CHOSEN_AT_ONCE; i++)
+			if (expert[i] == e)
+				*order++ = first + i;
+	}
+}
+
 /* One block of threads; a thread has an expert and a part of the assignments. */
 CUDA_KERNEL_OF(1024) cuda_group(struct cuda_groups p)
 {
@@ -407,13 +459,9 @@ CUDA_KERNEL_OF(1024) cuda_group(struct cuda_groups p)
 	const uint32_t e = cuda_thread() % p.experts, part = cuda_thread() / p.experts;
 	const bool works = part < p.parts;
 	const struct cuda_part_of own = cuda_assignments_of(&p, works ? part : p.parts);
-	uint32_t count = 0;
 
 	cuda_wait_for_ahead();
-	CUDA_UNROLL_8
-	for (uint32_t a = own.from; a < own.to; a++)
-		count += p.chosen[a] == e;
-	count = works && p.slots[e] ? count : 0;
+	const uint32_t count = works && p.slots[e] ? cuda_count_chosen(&p, own, e) : 0;
 	if (works)
 		s.some[part * p.experts + e] = count;
 	cuda_barrier();
@@ -423,12 +471,8 @@ CUDA_KERNEL_OF(1024) cuda_group(struct cuda_groups p)
 	if (cuda_thread() < CUDA_WARP)
 		cuda_find_starts(&p, &s);
 	cuda_barrier();
-	if (count) {
-		uint32_t *order = p.order + s.order[e] + cuda_parts_before(&p, &s, part, e);
-		for (uint32_t a = own.from; a < own.to; a++)
-			if (p.chosen[a] == e)
-				*order++ = a;
-	}
+	if (count)
+		cuda_put_order(&p, own, e, p.order + s.order[e] + cuda_parts_before(&p, &s, part, e));
 	if (works && part == 0)
 		cuda_put_items(&p, &s, e);
 }

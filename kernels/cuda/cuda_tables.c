@@ -78,16 +78,18 @@ void cuda_fill_trellis(struct cuda_trellis *t, enum format format)
 	{cuda_##name##_product_8_number, format, 8, false},
 #define CUDA_ALL_ROWS(name, format) \
 	CUDA_FEW_ROWS(name, format) {cuda_##name##_product_32_number, format, 32, false},
+#define CUDA_TC_ROWS(name, format) \
+	CUDA_ALL_ROWS(name, format) {cuda_##name##_product_16_number, format, 16, false},
 static const struct cuda_tokens {
 	enum cuda_kernel kernel;
 	enum format format; /* FORMAT_COUNT: of several products, of TC or with blocks */
 	uint32_t tokens;
 	bool blocks;
 } cuda_tokens[] = {
-	CUDA_ALL_ROWS(tq, FORMAT_TQ4)
-	CUDA_ALL_ROWS(tc2, FORMAT_TC2)
-	CUDA_ALL_ROWS(tc3, FORMAT_TC3)
-	CUDA_ALL_ROWS(tc4, FORMAT_TC4)
+	CUDA_TC_ROWS(tq, FORMAT_TQ4)
+	CUDA_TC_ROWS(tc2, FORMAT_TC2)
+	CUDA_TC_ROWS(tc3, FORMAT_TC3)
+	CUDA_TC_ROWS(tc4, FORMAT_TC4)
 	CUDA_ALL_ROWS(q8_0, FORMAT_Q8_0)
 	CUDA_ALL_ROWS(q5_0, FORMAT_Q5_0)
 	CUDA_ALL_ROWS(q4_k, FORMAT_Q4_K)
@@ -106,6 +108,7 @@ static const struct cuda_tokens {
 	CUDA_FEW_ROWS(bf16, FORMAT_BF16)
 	{cuda_tc_products_1_number, FORMAT_COUNT, 1, false},
 	{cuda_tc_products_8_number, FORMAT_COUNT, 8, false},
+	{cuda_tc_products_16_number, FORMAT_COUNT, 16, false},
 	{cuda_tc_products_32_number, FORMAT_COUNT, 32, false},
 	{cuda_block_products_1_number, FORMAT_COUNT, 1, true},
 	{cuda_block_products_8_number, FORMAT_COUNT, 8, true},
@@ -426,8 +429,12 @@ static struct cuda_tc_room cuda_tc_room(uint32_t tokens, uint32_t shared)
 {
 	static const struct cuda_tc_room one[] = {{163 << 10, 32, 64, 256}, {0, 16, 64, 256}},
 					 eight[] = {{163 << 10, 32, 48, 48}, {0, 16, 48, 48}},
+					 sixteen[] = {{206 << 10, 32, 16, 64}, {0, 16, 12, 24}},
 					 many[] = {{218 << 10, 32, 16, 32}, {0, 16, 12, 12}};
-	const struct cuda_tc_room *r = tokens == 1 ? one : tokens == 8 ? eight : many;
+	const struct cuda_tc_room *r = tokens == 1	? one
+				       : tokens == 8	? eight
+				       : tokens == 16 ? sixteen
+						       : many;
 
 	while (shared < r->shared)
 		r++;
@@ -490,7 +497,14 @@ static struct cuda_grid cuda_tiles_grid(const struct cuda_tokens *t, struct cuda
 {
 	struct cuda_grid g = cuda_tc_grid(t, p, items, room);
 
-	g.shared = p->sharing.copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t);
+	const uint32_t each = CUDA_TILE_GROUPS * (CUDA_ROWS * (16 * format_tq_bits(t->format) + p->norm_bytes) +
+						  4 * CUDA_TILE_GAP);
+	const uint32_t pairs = p->sharing.copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t);
+	const uint32_t fit = (room->shared - pairs) / each;
+
+	if (g.threads > fit * CUDA_WARP)
+		g.threads = fit * CUDA_WARP;
+	g.shared = pairs + g.threads / CUDA_WARP * each;
 	return g;
 }
 
@@ -707,7 +721,7 @@ struct cuda_grid cuda_choice_grid(const struct cuda_choice *p)
 
 struct cuda_grid cuda_groups_grid(struct cuda_groups *p)
 {
-	enum { THREADS = 1024, FEW = 64 }; /* FEW: assignments that a thread alone looks at */
+	enum { THREADS = 1024, FEW = 16 }; /* FEW: assignments that a thread alone looks at */
 	const uint32_t most = THREADS / p->experts, wanted = cuda_parts(p->rows * p->top_k, FEW);
 
 	p->parts = wanted < most ? wanted : most;

@@ -7,21 +7,23 @@
  * are few tiles, most warps would have none (cuda_product.cu). */
 #include "kernels/cuda/cuda_codes.h"
 
-/* A launch; bits, sets (of eight tokens) and copies (of pairs) are constants. */
+/* A launch; bits, sets (of eight tokens), copies (of pairs) and, in the kernel for most matrices, norm_bytes are
+ * constants. */
 struct cuda_tiles_run {
 	const struct cuda_product *p;
-	uint32_t bits, sets;
+	uint32_t bits, sets, norm_bytes;
 	uint32_t bytes; /* of a group of a tile */
+	uint32_t first, room; /* of shared memory: the first byte for groups, and bytes of one */
 	struct cuda_pairs pairs;
 };
 
 /* A warp's tile, as a thread sees it. */
 struct cuda_own_tile {
-	const uint8_t *weights;
+	const uint8_t *weights; /* the thread's first 16 bytes of a group */
 	struct cuda_item item;
 	uint32_t row, part;
-	uint32_t input[CUDA_SETS_MOST];	   /* the first groups of the thread's inputs */
-	uint32_t scale[CUDA_SETS_MOST][2]; /* and of the tokens of its sums */
+	const struct cuda_quad *input[CUDA_SETS_MOST]; /* of a group */
+	const float *scale[CUDA_SETS_MOST][2];	       /* of the tokens of its sums */
 };
 
 /* Of each set of eight tokens: row 2 g with token 2 c and then 2 c + 1, row 2 g + 1 likewise. */
@@ -40,63 +42,111 @@ CUDA_THREAD struct cuda_own_tile cuda_own_tile_of(const struct cuda_tiles_run *r
 	t.item = cuda_item_of(p, matrix / p->parts);
 	t.part = matrix % p->parts;
 	t.row = tile * CUDA_ROWS;
-	t.weights = cuda_matrix_of(p, t.item, t.part) + (size_t)tile * p->groups * r->bytes;
-	if (lane == 0)
-		cuda_prefetch(t.weights, p->groups * r->bytes);
+	t.weights = cuda_matrix_of(p, t.item, t.part) + (size_t)tile * p->groups * r->bytes + lane * 16;
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < r->sets; i++) {
 		const uint32_t assignment = cuda_assignment_of(p, t.item, i * 8 + lane / 4);
-		t.input[i] = assignment / p->divide * p->groups;
-		t.scale[i][0] = cuda_from_lane(t.input[i], lane % 4 * 8);
-		t.scale[i][1] = cuda_from_lane(t.input[i], lane % 4 * 8 + 4);
+		const uint32_t first = assignment / p->divide * p->groups;
+		t.input[i] = (const struct cuda_quad *)(const void *)p->q +
+			     (size_t)first * (CUDA_GROUP / 16) + lane % 4 * 2;
+		t.scale[i][0] = p->scale + cuda_from_lane(first, lane % 4 * 8);
+		t.scale[i][1] = p->scale + cuda_from_lane(first, lane % 4 * 8 + 4);
 	}
 	return t;
 }
 
 /* ---- a group ---- */
 
-/* What a thread loads of a group's weights: its slab, and the norms of its two rows. */
+/* A thread's part of a group's weights: its slab, and the norms of its two rows. */
 struct cuda_tile_group {
 	struct cuda_slab slab;
 	struct cuda_two norms;
 };
 
-CUDA_THREAD void cuda_tile_group_load(struct cuda_tile_group *to, const struct cuda_tiles_run *r,
-				      const struct cuda_own_tile *t, uint32_t group)
-{
-	const uint8_t *weights = t->weights + (size_t)group * r->bytes;
+/* Bytes of shared memory: where the thread copies weights to, sixteen bytes each, and where its slab and norms are
+ * then. Slabs begin in different banks, so that threads with the same rows do not wait for each other. */
+enum { CUDA_TILE_CHUNKS = 3 /* of a thread at most */ };
+struct cuda_tile_room {
+	uint32_t to[CUDA_TILE_CHUNKS], slab, norms;
+};
 
-	cuda_slab_load(&to->slab, r->bits, weights);
-	to->norms = cuda_two_norms(weights + CUDA_ROWS * 16 * r->bits, r->p->norm_bytes);
+/* Of the first of a warp's groups. */
+CUDA_THREAD struct cuda_tile_room cuda_tile_room_of(const struct cuda_tiles_run *r)
+{
+	const uint32_t warp = cuda_thread() / CUDA_WARP, lane = cuda_thread() % CUDA_WARP;
+	const uint32_t at = r->first + warp * CUDA_TILE_GROUPS * r->room;
+	const uint32_t slab = r->bits * CUDA_ROWS * 4;
+	struct cuda_tile_room room;
+
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < CUDA_TILE_CHUNKS; i++) {
+		const uint32_t byte = (lane + i * CUDA_WARP) * 16;
+		room.to[i] = at + byte + byte / slab * CUDA_TILE_GAP;
+	}
+	room.slab = at + lane % 4 * (slab + CUDA_TILE_GAP) + lane / 4 * 8;
+	room.norms = at + 4 * (slab + CUDA_TILE_GAP) + lane / 4 * 2 * r->norm_bytes;
+	return room;
 }
 
-CUDA_THREAD void cuda_tile_inputs_load(struct cuda_slab_inputs *in, const struct cuda_tiles_run *r,
-				       const struct cuda_own_tile *t, uint32_t group)
+/* Begins to copy a group from the thread's first bytes on, to room `at` bytes after the first. */
+CUDA_THREAD void cuda_tile_group_copy(const struct cuda_tiles_run *r, const struct cuda_tile_room *room, uint32_t at,
+				      const uint8_t *from)
 {
-	in->sets = r->sets;
+	const uint32_t lane = cuda_thread() % CUDA_WARP, all = 16 * r->bits + r->norm_bytes;
+
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < CUDA_TILE_CHUNKS; i++)
+		if ((i + 1) * CUDA_WARP <= 16 * r->bits ||
+		    (i * CUDA_WARP < 16 * r->bits + 4 && i * CUDA_WARP + lane < all))
+			cuda_copy16_at(room->to[i] + at, from + i * CUDA_WARP * 16);
+	cuda_copies_end();
+}
+
+CUDA_THREAD void cuda_tile_group_load(struct cuda_tile_group *x, const struct cuda_tiles_run *r,
+				      const struct cuda_tile_room *room, uint32_t at)
+{
+	CUDA_UNROLL
+	for (uint32_t i = 0; i < r->bits; i++)
+		x->slab.plane[i] = cuda_shared_two(room->slab + at + i * CUDA_ROWS * 4);
+	if (r->norm_bytes == 4)
+		x->norms = cuda_shared_two(room->norms + at);
+	else
+		x->norms.row[0] = cuda_shared_number(room->norms + at);
+}
+
+/* And of its inputs: those of the thread's slab, and the scales of the tokens of its sums. */
+struct cuda_tile_inputs {
+	struct cuda_slab_inputs slab;
+	float scale[CUDA_SETS_MOST][2];
+};
+
+/* Those of a group, and moves on to the next one. */
+CUDA_THREAD void cuda_tile_inputs_load(struct cuda_tile_inputs *in, const struct cuda_tiles_run *r,
+				       struct cuda_own_tile *t)
+{
+	in->slab.sets = r->sets;
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < r->sets; i++) {
-		const struct cuda_quad *q = (const struct cuda_quad *)(const void *)r->p->q +
-					    (size_t)(t->input[i] + group) * (CUDA_GROUP / 16) +
-					    cuda_thread() % 4 * 2;
-		in->set[i][0] = q[0];
-		in->set[i][1] = q[1];
+		in->slab.set[i][0] = t->input[i][0];
+		in->slab.set[i][1] = t->input[i][1];
+		t->input[i] += CUDA_GROUP / 16;
+		in->scale[i][0] = *t->scale[i][0]++;
+		in->scale[i][1] = *t->scale[i][1]++;
 	}
 }
 
 /* Adds a group's dots, which are exact, times norms and scales. */
 CUDA_THREAD void cuda_tile_add(struct cuda_tile_chains *y, const struct cuda_tiles_run *r,
-			       const struct cuda_own_tile *t, const struct cuda_tile_group *x,
-			       const struct cuda_dots *dots, uint32_t group)
+			       const struct cuda_tile_group *x, const struct cuda_tile_inputs *in,
+			       const struct cuda_dots *dots)
 {
-	const struct cuda_product *p = r->p;
-	const float norm[2] = {cuda_norm_of_two(x->norms, 0, p->norm_bytes),
-			       cuda_norm_of_two(x->norms, 1, p->norm_bytes)};
+	const float gain = r->p->trellis.gain;
+	const float norm[2] = {cuda_norm_of_two(x->norms, 0, r->norm_bytes),
+			       cuda_norm_of_two(x->norms, 1, r->norm_bytes)};
 
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < r->sets; i++) {
-		const float scale[2] = {p->scale[t->scale[i][0] + group] * p->trellis.gain,
-					p->scale[t->scale[i][1] + group] * p->trellis.gain};
+		const float scale[2] = {in->scale[i][0] * gain, in->scale[i][1] * gain};
 		CUDA_UNROLL
 		for (uint32_t k = 0; k < 4; k++)
 			y->set[i][k] = cuda_fma((float)dots->set[i][k], norm[k / 2] * scale[k % 2],
@@ -106,26 +156,40 @@ CUDA_THREAD void cuda_tile_add(struct cuda_tile_chains *y, const struct cuda_til
 
 /* ---- a tile ---- */
 
-/* The next group's weights are loaded while one is decoded. */
+/* While a group is decoded, the next one is on its way to shared memory. It would do in registers; but so there are
+ * enough of them for all else that a group needs. Tiles are not brought closer in whole: all that a GPU's warps
+ * have at once are more than its cache holds. */
 CUDA_THREAD void cuda_tile_multiply(struct cuda_tile_chains *y, const struct cuda_tiles_run *r,
-				    const struct cuda_own_tile *t)
+				    struct cuda_own_tile *t)
 {
-	struct cuda_tile_group next;
+	const struct cuda_tile_room room = cuda_tile_room_of(r);
+	const uint8_t *from = t->weights;
+	uint32_t at = 0;
 
-	cuda_tile_group_load(&next, r, t, 0);
+	cuda_tile_group_copy(r, &room, 0, from);
+	if (r->p->groups > 1)
+		cuda_tile_group_copy(r, &room, r->room, from + r->bytes);
+	else
+		cuda_copies_end();
 	CUDA_ROLLED
-	for (uint32_t group = 0; group < r->p->groups; group++) {
-		const struct cuda_tile_group x = next;
-		struct cuda_slab_inputs in;
+	for (uint32_t left = r->p->groups; left > 0; left--, from += r->bytes, at = r->room - at) {
+		struct cuda_tile_group x;
+		struct cuda_tile_inputs in;
 		struct cuda_dots dots = {{{0}}};
-		cuda_tile_inputs_load(&in, r, t, group);
-		if (group + 1 < r->p->groups)
-			cuda_tile_group_load(&next, r, t, group + 1);
-		if (r->bits == 3)
-			cuda_tc3_multiply(&dots, &x.slab, &in, &r->pairs);
+		cuda_tile_inputs_load(&in, r, t);
+		cuda_copies_wait_but_last();
+		cuda_warp_barrier();
+		cuda_tile_group_load(&x, r, &room, at);
+		cuda_warp_barrier();
+		if (left > CUDA_TILE_GROUPS)
+			cuda_tile_group_copy(r, &room, at, from + CUDA_TILE_GROUPS * r->bytes);
 		else
-			cuda_tc4_multiply(&dots, &x.slab, &in, &r->p->trellis);
-		cuda_tile_add(y, r, t, &x, &dots, group);
+			cuda_copies_end();
+		if (r->bits == 3)
+			cuda_tc3_multiply(&dots, &x.slab, &in.slab, &r->pairs);
+		else
+			cuda_tc4_multiply(&dots, &x.slab, &in.slab, &r->p->trellis);
+		cuda_tile_add(y, r, &x, &in, &dots);
 	}
 }
 
@@ -150,10 +214,12 @@ CUDA_THREAD void cuda_tile_put(const struct cuda_tiles_run *r, const struct cuda
 }
 
 CUDA_THREAD void cuda_tc_tiles(const struct cuda_product *p, uint32_t bits, uint32_t sets,
-			       uint32_t copies)
+			       uint32_t copies, uint32_t norm_bytes)
 {
-	const struct cuda_tiles_run r = {p, bits, sets, CUDA_ROWS * (16 * bits + p->norm_bytes),
-					 cuda_pairs_of(copies ? copies : 1)};
+	const struct cuda_tiles_run r = {
+		p, bits, sets, norm_bytes, CUDA_ROWS * (16 * bits + norm_bytes),
+		cuda_shared_byte(cuda_shared()) + copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t),
+		CUDA_ROWS * (16 * bits + norm_bytes) + 4 * CUDA_TILE_GAP, cuda_pairs_of(copies ? copies : 1)};
 
 	cuda_let_next_begin();
 	if (bits == 3)
@@ -165,25 +231,30 @@ CUDA_THREAD void cuda_tc_tiles(const struct cuda_product *p, uint32_t bits, uint
 	CUDA_ROLLED
 	for (uint32_t i = cuda_share(&p->sharing, all, cuda_block_x()) + cuda_thread() / CUDA_WARP;
 	     i < to; i += cuda_threads() / CUDA_WARP) {
-		const struct cuda_own_tile t = cuda_own_tile_of(&r, i);
+		struct cuda_own_tile t = cuda_own_tile_of(&r, i);
 		struct cuda_tile_chains y = {{{0}}};
 		cuda_tile_multiply(&y, &r, &t);
 		cuda_tile_put(&r, &t, &y);
 	}
 }
 
-/* threads: of a block. */
+/* threads: of a block. Most norms have two bytes, and most GPUs of data centres room for 32 copies. */
 #define CUDA_TC_TILES(tokens, threads)                                        \
 	CUDA_KERNEL_OF(threads) cuda_tc3_tiles_##tokens(struct cuda_product p) \
 	{                                                                     \
-		if (p.sharing.copies == 32)                                   \
-			cuda_tc_tiles(&p, 3, tokens / 8, 32);                 \
+		if (p.sharing.copies == 32 && p.norm_bytes == 2)              \
+			cuda_tc_tiles(&p, 3, tokens / 8, 32, 2);              \
+		else if (p.sharing.copies == 32)                              \
+			cuda_tc_tiles(&p, 3, tokens / 8, 32, p.norm_bytes);   \
 		else                                                          \
-			cuda_tc_tiles(&p, 3, tokens / 8, 16);                 \
+			cuda_tc_tiles(&p, 3, tokens / 8, 16, p.norm_bytes);   \
 	}                                                                     \
 	CUDA_KERNEL_OF(512) cuda_tc4_tiles_##tokens(struct cuda_product p)    \
 	{                                                                     \
-		cuda_tc_tiles(&p, 4, tokens / 8, 0);                          \
+		if (p.norm_bytes == 2)                                        \
+			cuda_tc_tiles(&p, 4, tokens / 8, 0, 2);               \
+		else                                                          \
+			cuda_tc_tiles(&p, 4, tokens / 8, 0, p.norm_bytes);    \
 	}
 CUDA_TC_TILES(8, 1024)
 CUDA_TC_TILES(32, 512)

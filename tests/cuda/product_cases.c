@@ -413,7 +413,8 @@ static bool case_products(const struct runner *r, enum format format)
 		{32, 768, 24, 8, 4, NORM_F16, 0},	{72, 2048, 8, 1, 8, NORM_F16, 0},
 		{96, 512, 8, 1, 1, NORM_F16, 0},	{80, 256, 24, 8, 1, NORM_F32, 0},
 		{32, 2048, 31, 8, 2, NORM_F16, 0}, {64, 768, 50, 32, 0, NORM_F16, 0},
-		{48, 2304, 64, 32, 8, NORM_F32, 0},
+		{48, 2304, 64, 32, 8, NORM_F32, 0},	{48, 384, 40, 32, 4, NORM_F16, 0},
+		{40, 2304, 16, 16, 0, NORM_F16, 0},	{33, 768, 21, 16, 0, NORM_F32, 0},
 	};
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
@@ -567,7 +568,8 @@ static bool case_together(const struct runner *r, const struct product_together 
 bool case_products_together(const struct runner *r)
 {
 	return case_together(r, of_tc, 0, 1, 1, false) && case_together(r, of_tc, 0, 11, 8, true) &&
-	       case_together(r, of_tc, 0, 40, 32, false) && case_together(r, of_tc, 8, 1, 1, false) &&
+	       case_together(r, of_tc, 0, 40, 32, false) && case_together(r, of_tc, 0, 16, 16, false) &&
+	       case_together(r, of_tc4, 0, 13, 16, true) && case_together(r, of_tc, 8, 1, 1, false) &&
 	       case_together(r, of_tc, 3, 1, 1, true) && case_together(r, of_tc4, 0, 1, 1, false) &&
 	       case_together(r, of_tc4, 0, 5, 8, true) && case_together(r, of_blocks, 0, 1, 1, false) &&
 	       case_together(r, of_blocks, 0, 11, 8, true) && case_together(r, of_blocks, 9, 1, 1, false) &&

@@ -168,18 +168,18 @@ static void copies_that_were_given_up_are_made_again(void **state)
 
 enum { SPANS = 3 };
 static const struct part {
-	uint32_t held, n;
+	uint32_t held, n; /* 0: as many as the test says */
 	enum row_kind kind;
-} parts[SPANS] = {{40, 4, ROW_DRAFT}, {20, 3, ROW_PROMPT}, {33, 1, ROW_ANSWER}};
+} parts[SPANS] = {{40, 4, ROW_DRAFT}, {20, 0, ROW_PROMPT}, {33, 1, ROW_ANSWER}};
 
-/* Three contexts, and the rows that follow. */
+/* Three contexts, and the rows that follow; n: of the prompt. */
 struct company {
 	struct context x[SPANS];
 	struct test_rows rows[SPANS];
 	_Atomic bool stop[SPANS];
 };
 
-static void company_open(struct test_gpu *g, struct test_record *r, struct company *c)
+static void company_open(struct test_gpu *g, struct test_record *r, struct company *c, uint32_t n)
 {
 	for (uint32_t i = 0; i < SPANS; i++) {
 		atomic_init(&c->stop[i], false);
@@ -187,7 +187,7 @@ static void company_open(struct test_gpu *g, struct test_record *r, struct compa
 		test_rows_of(g, r, &c->x[i], i, parts[i].held, ROW_PROMPT);
 		c->rows[i] = (struct test_rows){.x = &c->x[i],
 						.seed = i,
-						.n = parts[i].n,
+						.n = parts[i].n ? parts[i].n : n,
 						.kind = parts[i].kind,
 						.stop = &c->stop[i]};
 	}
@@ -228,13 +228,13 @@ static void open_pass(struct test_gpu *g, struct forward_pass *p)
 
 /* Stops the spans of a set after some layers; the first that stopped computes something else before the
  * others end. */
-static void stop_some(struct test_gpu *g, struct test_record *r, uint32_t layers, uint32_t set)
+static void stop_some(struct test_gpu *g, struct test_record *r, uint32_t layers, uint32_t set, uint32_t n)
 {
 	struct company c;
 	struct forward_pass p;
 	struct test_step s;
 	uint32_t first = 0;
-	company_open(g, r, &c);
+	company_open(g, r, &c, n);
 	open_pass(g, &p);
 	test_step_begin(&s, g, r, c.rows, SPANS);
 	begin(g, &p, &s);
@@ -255,12 +255,15 @@ static void stop_some(struct test_gpu *g, struct test_record *r, uint32_t layers
 	company_close(g, r, &c);
 }
 
-/* Without a tap a step of so few rows is one sequence. */
+/* Without a tap a step of few rows is one sequence, and one of many sends keys and values in portions. */
 static void stops(struct test_gpu *g, struct test_record *r)
 {
+	enum { FEW = 3, MANY = 36 };
 	for (uint32_t layers = 0; layers <= g->v.config->layers; layers++)
-		for (uint32_t set = 1; set < 7; set += layers == 1 ? 1 : 3)
-			stop_some(g, r, layers, set);
+		for (uint32_t set = 1; set < 7; set += layers == 1 ? 1 : 3) {
+			stop_some(g, r, layers, set, FEW);
+			stop_some(g, r, layers, set, MANY);
+		}
 }
 
 static void spans_that_are_stopped_leave_the_others_as_they_are(void **state)
