@@ -62,15 +62,39 @@ uint32_t cuda_tokens_together(enum format format, uint32_t n)
 											 : FEW;
 }
 
-/* The same of a dense matrix, whose kernel may be one for 16. The kernel for many tokens of blocks gives each warp
- * a whole tile, so it needs many tokens where there are no experts: 64 fill a GPU with the tiles of a projection. */
-static uint32_t cuda_rows_together(enum format format, uint32_t n)
+static uint32_t cuda_items_of(uint32_t n, uint32_t most)
+{
+	return (n + most - 1) / most;
+}
+
+/* The kernel of a product of n rows without items. */
+static enum cuda_kernel cuda_kernel_of(const struct shape *s, uint32_t n, uint32_t most,
+				       const struct cuda_room *room)
+{
+	size_t tiles = (size_t)cuda_items_of(n, most) * ((s->rows + TILE_ROWS - 1) / TILE_ROWS);
+	return cuda_kernel_for(s->format, most, tiles, room);
+}
+
+/* Whether its tiles are enough for all warps of the GPU. */
+static bool cuda_fills_all(const struct shape *s, uint32_t n, uint32_t most, const struct cuda_room *room)
+{
+	return cuda_kernel_of(s, n, most, room) != cuda_product_kernel(s->format, most);
+}
+
+/* The same of a dense matrix. The kernel for many tokens of blocks gives each warp a whole tile, so it needs
+ * many tokens where there are no experts: 64 fill a GPU with the tiles of a projection. The kernel for 16 is for
+ * matrices with fewer tiles than the GPU has warps. */
+static uint32_t cuda_rows_together(const struct cuda_model *m, const struct shape *s, uint32_t n)
 {
 	enum { FEW = 8, SOME = 16, FILLS = 64 };
-	if (n > FEW && n <= SOME && cuda_product_kernel(format, SOME) != CUDA_KERNEL_COUNT)
-		return SOME;
-	return format_is_block(format) && n > FEW && n < FILLS ? FEW
-								: cuda_tokens_together(format, n);
+	const struct cuda_room room = cuda_room_of(m);
+	if (format_is_block(s->format) && n > FEW && n < FILLS)
+		return FEW;
+	const uint32_t most = cuda_tokens_together(s->format, n);
+	return n > FEW && n <= SOME && cuda_product_kernel(s->format, SOME) != CUDA_KERNEL_COUNT &&
+			       !cuda_fills_all(s, n, most, &room)
+		       ? SOME
+		       : most;
 }
 
 void cuda_product_takes(struct cuda_product *p, const struct cuda_input *x)
@@ -89,7 +113,7 @@ struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer, 
 		.slots = cuda_at(m->layer[layer][role].cell),
 		.divide = 1,
 		.n = n,
-		.most = cuda_rows_together(s->format, n),
+		.most = cuda_rows_together(m, s, n),
 		.parts = 1,
 		.y = cuda_at(y),
 		.ldy = s->rows,
@@ -99,25 +123,12 @@ struct cuda_product cuda_product_of(const struct cuda_model *m, uint32_t layer, 
 	return p;
 }
 
-static uint32_t cuda_items_of(uint32_t n, uint32_t most)
-{
-	return (n + most - 1) / most;
-}
-
-/* The kernel of a product without items. */
-static enum cuda_kernel cuda_kernel_of(const struct cuda_product *p, enum format format,
-				       const struct cuda_room *room)
-{
-	size_t tiles = (size_t)cuda_items_of(p->n, p->most) * ((p->rows + TILE_ROWS - 1) / TILE_ROWS);
-	return cuda_kernel_for(format, p->most, tiles, room);
-}
-
 void cuda_multiply(struct cuda_model *m, uint32_t layer, enum tensor_role role,
 		   const struct cuda_input *x, uint32_t n, gpu_address y)
 {
 	const struct cuda_room room = cuda_room_of(m);
 	struct cuda_product p = cuda_product_of(m, layer, role, x, n, y);
-	const enum cuda_kernel k = cuda_kernel_of(&p, cuda_matrix(m, layer, role)->shape.format, &room);
+	const enum cuda_kernel k = cuda_kernel_of(&cuda_matrix(m, layer, role)->shape, n, p.most, &room);
 	const struct cuda_grid g = cuda_product_grid(k, &p, cuda_items_of(n, p.most), &room);
 	cuda_do(m, k, &g, &p);
 }
@@ -137,15 +148,14 @@ uint32_t cuda_products_together(const struct cuda_model *m, uint32_t layer, cons
 				uint32_t count, uint32_t n)
 {
 	const struct cuda_room room = cuda_room_of(m);
-	const struct cuda_input none = {0};
 	enum format formats[CUDA_PRODUCTS_MOST];
 	uint32_t some = 0;
 	for (; some < count && some < CUDA_PRODUCTS_MOST; some++) {
-		const enum format format = cuda_matrix(m, layer, products[some].role)->shape.format;
-		const struct cuda_product p = cuda_product_of(m, layer, products[some].role, &none, n, 0);
-		formats[some] = format;
-		if (cuda_kernel_of(&p, format, &room) != cuda_product_kernel(format, p.most) ||
-		    cuda_products_kernel(formats, some + 1, p.most) == CUDA_KERNEL_COUNT)
+		const struct shape *s = &cuda_matrix(m, layer, products[some].role)->shape;
+		const uint32_t most = cuda_rows_together(m, s, n);
+		formats[some] = s->format;
+		if (cuda_fills_all(s, n, most, &room) ||
+		    cuda_products_kernel(formats, some + 1, most) == CUDA_KERNEL_COUNT)
 			break;
 	}
 	return some > 0 ? some : 1;

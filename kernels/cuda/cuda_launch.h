@@ -145,9 +145,9 @@ struct cuda_sharing {
 	uint32_t first, end;		 /* pieces, where there are several products */
 	uint32_t copies; /* of the pairs of TC3: 32, or 16 where shared memory is little, or where none are needed */
 };
+enum { CUDA_COPIES_LEAST = 16, CUDA_COPIES_MOST = 32 };
 /* Groups that a warp with a tile of its own has in shared memory, and bytes between its slabs. */
 enum { CUDA_TILE_GROUPS = 2, CUDA_TILE_GAP = 32 };
-enum { CUDA_COPIES_LEAST = 16, CUDA_COPIES_MOST = 32 };
 
 /* Numbers of a matrix of floats; or also of a table, which may have blocks as in GGUF files. */
 enum cuda_number {

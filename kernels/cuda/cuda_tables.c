@@ -491,12 +491,11 @@ static struct cuda_grid cuda_tc_grid(const struct cuda_tokens *t, struct cuda_pr
 	return g;
 }
 
-/* The same where a warp has a tile: shared memory has the pairs alone. */
+/* The same where a warp has a tile: shared memory has the pairs, and groups of as many warps as find room. */
 static struct cuda_grid cuda_tiles_grid(const struct cuda_tokens *t, struct cuda_product *p,
 					uint32_t items, const struct cuda_room *room)
 {
 	struct cuda_grid g = cuda_tc_grid(t, p, items, room);
-
 	const uint32_t each = CUDA_TILE_GROUPS * (CUDA_ROWS * (16 * format_tq_bits(t->format) + p->norm_bytes) +
 						  4 * CUDA_TILE_GAP);
 	const uint32_t pairs = p->sharing.copies * CUDA_PAIRS * (uint32_t)sizeof(uint32_t);

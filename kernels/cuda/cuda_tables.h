@@ -16,7 +16,7 @@ void cuda_fill_pairs(uint16_t pairs[CUDA_PAIRS]);
 /* All of a format of TC or TQ but the address of its pairs. */
 void cuda_fill_trellis(struct cuda_trellis *t, enum format format);
 
-/* The kernel for items of at most 1, 8 or 32 tokens, of floats 1 or 8, or CUDA_KERNEL_COUNT. */
+/* The kernel for items of at most 1, 8 or 32 tokens, of floats 1 or 8, of TC and TQ also 16, or CUDA_KERNEL_COUNT. */
 enum cuda_kernel cuda_product_kernel(enum format format, uint32_t most);
 /* Groups of a row, as struct cuda_product counts them. */
 uint32_t cuda_product_groups(enum format format, uint32_t cols);

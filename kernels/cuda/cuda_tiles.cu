@@ -2,7 +2,7 @@
  * sessions, and prompts.
  *
  * A warp has a tile and adds its dots at once, in order: of the sums of cuda_multiply_tile each thread
- * has two rows and two tokens of eight, so it has their chains in registers. Nothing is exchanged, and
+ * has two rows and two tokens of eight, so it has their chains in registers. No sums are exchanged, and
  * no warp waits for another one: while one looks for its next tile, the others multiply. Where there
  * are few tiles, most warps would have none (cuda_product.cu). */
 #include "kernels/cuda/cuda_codes.h"
@@ -108,6 +108,7 @@ CUDA_THREAD void cuda_tile_group_load(struct cuda_tile_group *x, const struct cu
 	CUDA_UNROLL
 	for (uint32_t i = 0; i < r->bits; i++)
 		x->slab.plane[i] = cuda_shared_two(room->slab + at + i * CUDA_ROWS * 4);
+	x->norms.row[1] = 0;
 	if (r->norm_bytes == 4)
 		x->norms = cuda_shared_two(room->norms + at);
 	else

@@ -415,6 +415,8 @@ static bool case_products(const struct runner *r, enum format format)
 		{32, 2048, 31, 8, 2, NORM_F16, 0}, {64, 768, 50, 32, 0, NORM_F16, 0},
 		{48, 2304, 64, 32, 8, NORM_F32, 0},	{48, 384, 40, 32, 4, NORM_F16, 0},
 		{40, 2304, 16, 16, 0, NORM_F16, 0},	{33, 768, 21, 16, 0, NORM_F32, 0},
+		{64, 768, 50, 32, 0, NORM_F16, 0},	{40, 4224, 13, 16, 0, NORM_F16, 0},
+		{48, 128, 8, 8, 2, NORM_F16, 0},
 	};
 	return case_products_of(r, format, shapes, sizeof shapes / sizeof *shapes);
 }
