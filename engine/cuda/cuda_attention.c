@@ -131,8 +131,7 @@ void cuda_place_rows(struct step *s)
 
 /* ---- keys and values ---- */
 
-/* Where in `left` the keys of a layer begin, in elements, and its values, by its number among the layers
- * whose keys and values the GPU computes. */
+/* Where in `left` a layer's keys are, and its values. */
 static gpu_address cuda_left_keys_of(const struct step *s, uint32_t layer)
 {
 	const struct cuda_stream *x = cuda_stream_of(s);
@@ -357,7 +356,7 @@ static uint32_t cuda_rows_alike(const struct step *s, uint32_t t, bool *together
 }
 
 /* Norms, positions and attention in one launch, for few rows. False: not for these. Where more rows see more than
- * all processors have at once, smaller blocks of threads are faster. */
+ * all processors have in two rounds, smaller blocks of threads are faster. */
 static bool cuda_attend_with_heads(struct step *s, uint32_t layer, const struct cuda_heads *heads)
 {
 	struct cuda_model *m = cuda_stream_of(s)->model;
